@@ -1,0 +1,39 @@
+package lab
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+const install = "run deploy/lab/install.sh, or apt-get install -y redis-server nats-server libzookeeper-java default-jre-headless nginx-light"
+
+// program finds a binary: a path as it is, a name in PATH or where Debian keeps servers, which a user's PATH may not have.
+func program(name string) (string, error) {
+	if strings.ContainsRune(name, filepath.Separator) {
+		path, err := filepath.Abs(name)
+		if err != nil {
+			return "", fmt.Errorf("find %s: %w", name, err)
+		}
+		return path, file(path)
+	}
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/sbin"} {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not installed: %s", name, install)
+}
+
+// file checks that a file a server needs is there.
+func file(path string) error {
+	if _, err := os.Stat(path); err != nil {
+		return fmt.Errorf("%w: %s", err, install)
+	}
+	return nil
+}
