@@ -1,0 +1,161 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+)
+
+// hands are a machine's two clocks that a test moves by hand.
+type hands struct {
+	wall time.Time
+	mono time.Duration
+}
+
+func (h *hands) local() Local {
+	return Local{Wall: func() time.Time { return h.wall }, Mono: func() time.Duration { return h.mono }}
+}
+
+// pass lets real time go by.
+func (h *hands) pass(d time.Duration) { h.wall, h.mono = h.wall.Add(d), h.mono+d }
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// sampleAll gives the clock a fresh sample of each server's offset from true time.
+func sampleAll(c *Clock, h *hands, truth time.Time, offsets map[string]time.Duration) {
+	for source, offset := range offsets {
+		c.Sample(source, truth.Add(offset), h.mono-2*time.Millisecond, h.mono)
+	}
+}
+
+func TestClock_OneOfThreeMayJumpAndNothingIsEarly(t *testing.T) {
+	for name, jump := range map[string]time.Duration{"ahead": time.Hour, "back": -time.Hour} {
+		for _, who := range []string{"own", "redis", "nats"} {
+			h := &hands{wall: noon}
+			c := NewClock(h.local())
+			offsets := map[string]time.Duration{"redis": -time.Millisecond, "nats": -time.Millisecond}
+			sampleAll(c, h, noon, offsets)
+			h.pass(time.Second)
+			truth := noon.Add(time.Second)
+			switch who {
+			case "own":
+				h.wall = h.wall.Add(jump)
+			default:
+				offsets[who] = jump
+			}
+			sampleAll(c, h, truth, offsets)
+			got := c.Now()
+			if late := truth.Sub(got); late < 0 || late > 5*time.Millisecond {
+				t.Errorf("%s jumped %s: now is %s off the truth", who, name, -late)
+			}
+			if c.Spread() < 59*time.Minute {
+				t.Errorf("%s jumped %s: spread %s raises no alarm", who, name, c.Spread())
+			}
+		}
+	}
+}
+
+func TestClock_IsTheOwnClockWhereTheServersAgree(t *testing.T) {
+	h := &hands{wall: noon}
+	c := NewClock(h.local())
+	// The servers' clocks are right, their answers took up to 40 ms.
+	c.Sample("redis", noon.Add(-30*time.Millisecond), -40*time.Millisecond, 0)
+	c.Sample("nats", noon.Add(-time.Millisecond), -5*time.Millisecond, 0)
+	h.pass(3 * time.Second)
+	if got := c.Now(); !got.Equal(h.wall) {
+		t.Fatalf("now is %s off the wall clock", got.Sub(h.wall))
+	}
+}
+
+func TestClock_CountsADelayFromNoEarlierThanTheTruth(t *testing.T) {
+	for name, c := range map[string]struct {
+		samples map[string]time.Duration // by how much a server's answer was on the way back; all of it, or none
+		ahead   time.Duration            // the wall clock was read that much after the monotonic one
+	}{
+		"all agree":                 {map[string]time.Duration{"redis": 40 * time.Millisecond, "nats": 30 * time.Millisecond}, 0},
+		"read in two steps":         {map[string]time.Duration{"redis": 40 * time.Millisecond, "nats": 30 * time.Millisecond}, 70 * time.Millisecond},
+		"with one server":           {map[string]time.Duration{"redis": 40 * time.Millisecond}, 70 * time.Millisecond},
+		"with none":                 {nil, 70 * time.Millisecond},
+		"one answer came at once":   {map[string]time.Duration{"redis": 500 * time.Millisecond, "nats": 0}, 5 * time.Millisecond},
+		"both answers came at once": {map[string]time.Duration{"redis": 0, "nats": 0}, 5 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &hands{wall: noon}
+			clock := NewClock(h.local())
+			for source, back := range c.samples {
+				clock.Sample(source, noon.Add(-back), -back, 0)
+			}
+			h.pass(3 * time.Second)
+			truth := h.wall
+			h.wall = h.wall.Add(c.ahead)
+			latest, now := clock.Latest(), clock.Now()
+			if early := truth.Sub(latest); early > 0 {
+				t.Errorf("a delay would count from %s too early", early)
+			}
+			if ahead := latest.Sub(truth); ahead > max(c.ahead, 500*time.Millisecond) {
+				t.Errorf("a delay would count from %s too late", ahead)
+			}
+			if now.After(latest) || now.After(truth.Add(c.ahead)) {
+				t.Errorf("now is %s, latest %s, the truth %s", now, latest, truth)
+			}
+		})
+	}
+}
+
+func TestClock_OneServerFarOffMovesNoDelay(t *testing.T) {
+	for _, off := range []time.Duration{time.Hour, -time.Hour} {
+		h := &hands{wall: noon}
+		c := NewClock(h.local())
+		sampleAll(c, h, noon, map[string]time.Duration{"redis": off, "nats": 0})
+		h.pass(time.Second)
+		if got := c.Latest().Sub(h.wall); got < 0 || got > 5*time.Millisecond {
+			t.Errorf("redis is %s off: a delay would count from %s off", off, got)
+		}
+	}
+}
+
+func TestClock_DistrustsAStepWhileAlone(t *testing.T) {
+	h := &hands{wall: noon}
+	c := NewClock(h.local())
+	h.pass(time.Second)
+	h.wall = h.wall.Add(time.Hour)
+	if got, want := c.Now(), noon.Add(time.Second); !got.Equal(want) {
+		t.Fatalf("after a step: %s, want %s", got, want)
+	}
+	h.pass(time.Minute)
+	if got, want := c.Now(), noon.Add(61*time.Second); !got.Equal(want) {
+		t.Fatalf("a minute later: %s, want %s", got, want)
+	}
+	h.pass(stepTrust)
+	if got := c.Now(); !got.Equal(h.wall) {
+		t.Fatalf("the step was real and is never believed: %s, want %s", got, h.wall)
+	}
+}
+
+func TestClock_OfTwoTheEarlierCounts(t *testing.T) {
+	h := &hands{wall: noon}
+	c := NewClock(h.local())
+	c.Sample("redis", noon.Add(-10*time.Second), 0, 0)
+	if got, want := c.Now(), noon.Add(-10*time.Second); !got.Equal(want) {
+		t.Fatalf("got %s, want %s", got, want)
+	}
+	h.pass(sampleLife + time.Millisecond)
+	if got := c.Now(); !got.Equal(h.wall) {
+		t.Fatalf("an old sample still counts: %s", got)
+	}
+	if _, fresh := c.Of("redis"); fresh {
+		t.Fatal("an old sample is called fresh")
+	}
+}
+
+func TestMilli_RoundsDueUp(t *testing.T) {
+	at := noon.Add(time.Microsecond)
+	if got, want := CeilMilli(at), Milli(noon.UnixMilli()+1); got != want {
+		t.Fatalf("CeilMilli: %d, want %d", got, want)
+	}
+	if got := CeilMilli(noon); got != Milli(noon.UnixMilli()) {
+		t.Fatalf("CeilMilli of a whole millisecond: %d", got)
+	}
+	if got := Milli(5).Add(1500 * time.Microsecond); got != 7 {
+		t.Fatalf("Add: %d, want 7", got)
+	}
+}

@@ -1,0 +1,257 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// queued is a push on its way into the timeline.
+type queued struct {
+	message *Message
+	done    func(Accepted)
+	fresh   bool // its uid was made here
+	cost    int64
+}
+
+// coalescer gathers pushes so that one call of the timeline stores many. There
+// is no timer: a flusher that is free takes what has gathered at once, and
+// while it is away more gathers, so batches grow with the load and a single
+// push waits for nobody. Pushes without key or id all go to one bucket until
+// its flusher takes them, then to the next: a flush is one script.
+type coalescer struct {
+	s      *Scheduler
+	turn   atomic.Uint32
+	tokens chan struct{}
+	size   atomic.Int64 // pushes queued and not answered
+	bytes  atomic.Int64
+	queues []*pushQueue
+}
+
+type pushQueue struct {
+	ready chan struct{} // capacity 1: something was put
+
+	mu      sync.Mutex
+	waiting []*queued
+	closed  bool
+}
+
+const (
+	flushCount = 500     // more in one script gains nothing (research: batches over 100 add little)
+	flushBytes = 4 << 20 // bounds one script's time in the store
+	// flushers is how many flushes are under way at once: one is on the wire while
+	// the next gathers. More make smaller batches.
+	flushers  = 2
+	maxQueued = 100_000
+	maxBytes  = 256 << 20
+	// messageCost is what a queued push weighs beyond its body.
+	messageCost = 256
+	addAttempts = 3
+)
+
+func newCoalescer(s *Scheduler) *coalescer {
+	c := &coalescer{s: s, tokens: make(chan struct{}, flushers), queues: make([]*pushQueue, s.cfg.Timeline.Buckets())}
+	for i := range c.queues {
+		c.queues[i] = &pushQueue{ready: make(chan struct{}, 1)}
+	}
+	return c
+}
+
+// current is the bucket that pushes without name or key gather in.
+func (c *coalescer) current() int { return int(c.turn.Load()) % len(c.queues) }
+
+func (c *coalescer) put(bucket int, q *queued) error {
+	q.cost = int64(weigh(q.message))
+	if n, bytes := c.size.Add(1), c.bytes.Add(q.cost); n > maxQueued || bytes > maxBytes {
+		c.release(q)
+		return fmt.Errorf("%w: the limit is %d pushes or %d MiB", ErrBusy, maxQueued, maxBytes>>20)
+	}
+	p := c.queues[bucket]
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		c.release(q)
+		return ErrStopping
+	}
+	p.waiting = append(p.waiting, q)
+	p.mu.Unlock()
+	select {
+	case p.ready <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (c *coalescer) release(q *queued) {
+	c.size.Add(-1)
+	c.bytes.Add(-q.cost)
+}
+
+// weigh is what a push takes of the bounds: body, headers, and what it costs
+// beyond.
+func weigh(m *Message) int {
+	n := messageCost + len(m.Body)
+	for i := range m.Headers {
+		n += len(m.Headers[i].Name) + len(m.Headers[i].Value)
+	}
+	return n
+}
+
+// flush serves one bucket's queue until ctx ends, then empties it.
+func (c *coalescer) flush(ctx context.Context, bucket int) {
+	p := c.queues[bucket]
+	for {
+		select {
+		case <-p.ready:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			c.empty(bucket)
+			return
+		}
+		for more := true; more && ctx.Err() == nil; { // a token a batch: a bucket under load leaves others their turn
+			c.tokens <- struct{}{}
+			more = c.flushOnce(bucket)
+			<-c.tokens
+		}
+	}
+}
+
+// empty closes a queue and stores what is left, as long as a stop may take. The
+// rest is answered with ErrStopping: it was never sent.
+func (c *coalescer) empty(bucket int) {
+	p := c.queues[bucket]
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	for until := time.Now().Add(c.s.cfg.StopTimeout); time.Now().Before(until); {
+		if !c.flushOnce(bucket) {
+			return
+		}
+	}
+	p.mu.Lock()
+	left := p.waiting
+	p.waiting = nil
+	p.mu.Unlock()
+	for _, q := range left {
+		c.fail(q, fmt.Errorf("%w: %w", ErrUnavailable, ErrStopping))
+	}
+}
+
+// flushOnce takes one batch and stores it; it tells whether more is waiting.
+func (c *coalescer) flushOnce(bucket int) bool {
+	p := c.queues[bucket]
+	p.mu.Lock()
+	n, bytes := 0, 0
+	for n < len(p.waiting) && n < flushCount && (n == 0 || bytes+int(p.waiting[n].cost) <= flushBytes) {
+		bytes += int(p.waiting[n].cost)
+		n++
+	}
+	batch := p.waiting[:n:n]
+	p.waiting = p.waiting[n:]
+	more := len(p.waiting) > 0
+	if !more {
+		p.waiting = nil
+	}
+	p.mu.Unlock()
+	if n == 0 {
+		return false
+	}
+	c.turn.CompareAndSwap(uint32(bucket), uint32((bucket+1)%len(c.queues)))
+	c.store(bucket, batch)
+	return more
+}
+
+// store adds the batch and answers every push.
+func (c *coalescer) store(bucket int, batch []*queued) {
+	messages := make([]*Message, len(batch))
+	for i, q := range batch {
+		messages[i] = q.message
+	}
+	results, head, sent, err := c.add(bucket, messages)
+	if err == nil && head > 0 {
+		c.s.Nudge(bucket, head)
+		if c.s.leading.Load() == nil {
+			c.s.cfg.Announce(bucket, head)
+		}
+	}
+	var again []*queued
+	for i, q := range batch {
+		switch {
+		case err != nil:
+			c.fail(q, err)
+		case q.fresh && sent == 1 && results[i].Code == AddDuplicate && results[i].First.UID == q.message.UID:
+			// The last guard against two instances that share a machine id: a uid just
+			// made was taken. The push is not that message; it gets another uid.
+			c.s.log.Error().Str("uid", string(q.message.UID)).Int("bucket", bucket).Msg("uid was taken: two instances give out ids as one machine")
+			q.message.UID = ""
+			if err := c.identify(bucket, q); err != nil {
+				c.fail(q, err)
+				continue
+			}
+			again = append(again, q)
+		default:
+			c.release(q)
+			q.done(answer(q.message, results[i]))
+		}
+	}
+	if len(again) > 0 {
+		c.store(bucket, again)
+	}
+}
+
+// fail answers a push that was not stored.
+func (c *coalescer) fail(q *queued, err error) {
+	c.release(q)
+	q.done(Accepted{UID: q.message.UID, ID: q.message.ID, Due: q.message.Due, Err: err})
+}
+
+// identify gives a message without a uid its own. A hash that lies in this
+// bucket is chosen for messages that no name or key places.
+func (c *coalescer) identify(bucket int, q *queued) error {
+	m := q.message
+	if m.UID != "" {
+		return nil
+	}
+	hash := uint16(bucket)
+	if name := nameForHash(m.ID, m.Key); name != "" {
+		hash = Hash(name)
+	}
+	uid, err := c.s.cfg.IDs.Next(hash)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	m.UID, q.fresh = uid, true
+	return nil
+}
+
+// add stores the batch, again after an unknown outcome: the same batch sent
+// twice is stored once. What stays unknown is ErrOutcomeUnknown. sent is how
+// often it was sent.
+func (c *coalescer) add(bucket int, batch []*Message) (results []AddResult, head Milli, sent int, err error) {
+	unknown := false
+	for sent < addAttempts {
+		sent++
+		ctx, cancel := context.WithTimeout(context.Background(), c.s.cfg.CallTimeout)
+		started := time.Now()
+		results, head, err = c.s.cfg.Timeline.Add(ctx, bucket, batch, c.s.cfg.Clock.Milli())
+		cancel()
+		c.s.metrics.flushSeconds.Observe(time.Since(started).Seconds())
+		switch {
+		case err == nil:
+			return results, head, sent, nil
+		case errors.Is(err, ErrFull):
+			return nil, 0, sent, fmt.Errorf("add %d to bucket %d: %w", len(batch), bucket, err)
+		case !errors.Is(err, ErrUnavailable):
+			unknown = true
+		}
+		c.s.log.Warn().Err(err).Int("bucket", bucket).Int("messages", len(batch)).Int("attempt", sent).Msg("add failed")
+	}
+	if unknown { // whatever the last try met, an earlier one may have stored it
+		return nil, 0, sent, fmt.Errorf("add %d to bucket %d: %w: %v", len(batch), bucket, ErrOutcomeUnknown, err)
+	}
+	return nil, 0, sent, fmt.Errorf("add %d to bucket %d: %w", len(batch), bucket, err)
+}

@@ -1,0 +1,43 @@
+// Package scheduler is the heart of tarry: what a delayed message is, how it
+// is accepted, when it is due, and what the leader does with it then. It knows
+// no driver: Redis, NATS and SQL plug into the ports of ports.go, and the
+// wiring (cmd/internal/app) joins them.
+//
+// # States
+//
+//	            accept                claim                 finish
+//	(nothing) ─────────▶ waiting ───────────────▶ in_flight ─────────▶ delivered
+//	                      │  ▲                      │ │  │
+//	               cancel │  └──────────────────────┘ │  ├──────────▶ expired   (its time to live was over)
+//	                      ▼        return, sweep      │  └──────────▶ dead      (refused for good, too often)
+//	                   canceled                       │
+//	                      ▲                           │
+//	                      └───── never from here ─────┘   (cancel answers in_flight)
+//
+// The table is transitions in state.go; what is not in it is refused. A
+// message stays in_flight until the leader that claimed it says how it ended,
+// or until a leader with a higher term sweeps it back: a claim has no time-out.
+//
+// # Uncertain
+//
+// A message is uncertain once a consumer may have seen it although tarry has
+// no proof: its publish had an unknown outcome, or the leader that had claimed
+// it died. The mark stays for good. Cancel of an uncertain message ends it
+// (no further attempt) and answers maybe_delivered, never OK. While a message
+// is claimed it is uncertain by that alone; a definite refusal, or a return of
+// what was never handed to NATS, restores the mark as it stood before.
+//
+// # Who may call what
+//
+// Any instance accepts, looks up and cancels. Only the leader begins a term,
+// sweeps, claims, finishes, returns and parks, and each of these calls carries
+// its term: the store answers ErrStaleTerm when it knows a higher one, and the
+// leader steps down at once. Run is the leader's whole life; it ends when its
+// context ends and returns when nothing it started is still running.
+//
+// # Time
+//
+// "Now" is Clock: the median of the machine's clock, Redis's and NATS's, so
+// that one clock that jumps makes nothing early. Due times are whole
+// milliseconds, rounded up; "now" is rounded down. See clock.go.
+package scheduler

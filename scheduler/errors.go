@@ -1,0 +1,36 @@
+package scheduler
+
+import "errors"
+
+// What the scheduler and its stores decide. Adapters translate their own
+// errors to these at the edge; the HTTP words are in bridge/wire.
+var (
+	// ErrStaleTerm: a store knows a higher term; another instance leads now.
+	ErrStaleTerm = errors.New("stale term: another instance leads")
+	// ErrUnavailable: the store could not be reached and nothing was written.
+	ErrUnavailable = errors.New("store unavailable")
+	// ErrFull: the store has no memory left for new messages; nothing was written.
+	ErrFull = errors.New("store full")
+	// ErrBusy: more pushes are waiting for the store than the limit; nothing was written.
+	ErrBusy = errors.New("too many pushes in flight")
+	// ErrOutcomeUnknown: the store did not answer; the change may or may not have
+	// happened. A push is repeated safely with the uid as its id.
+	ErrOutcomeUnknown = errors.New("outcome unknown")
+	// ErrDuplicateID: another message already has this id.
+	ErrDuplicateID = errors.New("duplicate id")
+	// ErrUnknownID: no message, live or remembered, has this id.
+	ErrUnknownID = errors.New("unknown id")
+	// ErrAmbiguousID: messages of several keys have this id.
+	ErrAmbiguousID = errors.New("ambiguous id")
+	// ErrClockBack: the machine's clock went back; ids cannot be given out.
+	ErrClockBack = errors.New("the clock went back")
+	// ErrNoMachineID: this instance holds no machine id at the moment.
+	ErrNoMachineID = errors.New("no machine id held")
+	// ErrTooFar: the due time lies beyond the limit.
+	ErrTooFar = errors.New("due time too far ahead")
+	// ErrStaleUID: a push named a uid that is older than the memory of ends, so
+	// nothing can tell whether it was delivered.
+	ErrStaleUID = errors.New("uid too old to repeat")
+	// ErrStopping: the instance is stopping.
+	ErrStopping = errors.New("stopping")
+)

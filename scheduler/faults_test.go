@@ -1,0 +1,167 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+func TestRun_AnExpiredProbeDoesNotCloseItsLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil)
+		away := true
+		r.nats.answer = func(*scheduler.Message, int) scheduler.Outcome {
+			if away {
+				return scheduler.Outcome{Kind: scheduler.NoListener, Err: errors.New("nobody")}
+			}
+			return scheduler.Outcome{}
+		}
+		stop := r.lead(r.s, 1)
+		defer stop(errStop)
+		r.push(scheduler.Push{Delay: time.Second, TTL: 3 * time.Second, Body: []byte("ttl")})
+		r.push(scheduler.Push{Delay: 2 * time.Second, Body: []byte("keep")})
+		time.Sleep(30 * time.Second)
+		r.nats.mu.Lock()
+		away = false
+		r.nats.mu.Unlock()
+		r.push(scheduler.Push{Delay: time.Second, Body: []byte("new")})
+		time.Sleep(time.Hour)
+		if got := len(r.nats.arrived()); got != 2 {
+			t.Fatalf("an hour after the listener came back %d of 2 messages arrived", got)
+		}
+	})
+}
+
+// lostReturn loses the reply of a return: it happens, and nobody hears of it.
+type lostReturn struct {
+	scheduler.Timeline
+	mu   sync.Mutex
+	lost int
+}
+
+func (s *lostReturn) Return(ctx context.Context, b int, term uint64, back []scheduler.Back) error {
+	err := s.Timeline.Return(ctx, b, term, back)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && s.lost > 0 {
+		s.lost--
+		select { // the reply does not come: the call runs into its time-out
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+		return context.DeadlineExceeded
+	}
+	return err
+}
+
+// slowNats refuses the first message for now; the others arrive at once and are
+// acknowledged late.
+type slowNats struct {
+	*nats
+	mu sync.Mutex
+	n  int
+}
+
+func (n *slowNats) Send(_ context.Context, batch []*scheduler.Message, done func(*scheduler.Message, scheduler.Outcome)) {
+	for _, m := range batch {
+		n.mu.Lock()
+		n.n++
+		first := n.n == 1
+		n.mu.Unlock()
+		if first {
+			done(m, scheduler.Outcome{Kind: scheduler.Unanswered, Err: errors.New("503")})
+			continue
+		}
+		go func() { // the stream has it at once; its ack takes 1.9 s, within the publish time-out
+			n.nats.mu.Lock()
+			n.nats.got = append(n.nats.got, arrival{m, time.Now()})
+			n.nats.mu.Unlock()
+			time.Sleep(1900 * time.Millisecond)
+			done(m, scheduler.Outcome{})
+		}()
+	}
+}
+
+func TestRun_ARepeatedReturnLeavesALaterClaimAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &lostReturn{lost: 1}
+		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		pub := &slowNats{nats: r.nats}
+		s, err := scheduler.New(scheduler.Config{
+			Timeline: store, Publisher: pub, IDs: scheduler.NewIDs(held{}, time.Now), Clock: scheduler.NewClock(scheduler.System()),
+			MaxDelay: time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
+			CallTimeout: time.Second, StopTimeout: 5 * time.Second,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := r.lead(s, 1)
+		a := r.push(scheduler.Push{Delay: time.Second})
+		ending := false
+		for i := range 400 {
+			time.Sleep(10 * time.Millisecond)
+			n := len(r.nats.arrived())
+			if n == 0 {
+				continue
+			}
+			if n == 1 && !ending {
+				ending = true
+				go stop(errStop) // a graceful stop; NATS away (Ready false) or a full window do the same
+			}
+			c, err := r.s.Cancel(context.Background(), scheduler.Ref{UID: a.UID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Code == scheduler.CancelDone {
+				t.Errorf("cancel answered OK at step %d, after %d arrivals at NATS", i, n)
+				break
+			}
+		}
+		time.Sleep(5 * time.Second)
+		if got := len(r.nats.arrived()); got != 1 {
+			t.Errorf("it arrived %d times", got)
+		}
+	})
+}
+
+// oneLane is a publisher whose topics all lie in one stream.
+type oneLane struct{ *nats }
+
+func (oneLane) Lane(string) string { return "js:S" }
+
+func TestRun_OneRefusedSubjectDoesNotHoldItsStreamBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil)
+		r.nats.answer = func(m *scheduler.Message, _ int) scheduler.Outcome {
+			if m.Topic == "full" {
+				return scheduler.Outcome{Kind: scheduler.Unanswered, Err: errors.New("maximum messages per subject exceeded (503, 10077)")}
+			}
+			return scheduler.Outcome{}
+		}
+		s, err := scheduler.New(scheduler.Config{
+			Timeline: r.store, Publisher: oneLane{r.nats}, IDs: scheduler.NewIDs(held{}, time.Now), Clock: scheduler.NewClock(scheduler.System()),
+			MaxDelay: time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
+			CallTimeout: time.Second, StopTimeout: 5 * time.Second,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := r.lead(s, 1)
+		defer stop(errStop)
+		r.push(scheduler.Push{Topic: "full", Delay: time.Second})
+		time.Sleep(10 * time.Second)
+		for i := range 100 {
+			r.push(scheduler.Push{Topic: fmt.Sprint("ok.", i), Delay: time.Second})
+		}
+		time.Sleep(30 * time.Minute)
+		if got := len(r.nats.arrived()); got != 100 {
+			t.Fatalf("%d of 100 messages of other subjects arrived in half an hour", got)
+		}
+	})
+}

@@ -1,0 +1,76 @@
+package scheduler
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sony/sonyflake/v2"
+)
+
+// Machine is the right to give out ids under a machine id. A store grants it
+// (Redis: a leased slot; memory: the data directory) and takes care that no two
+// instances hold the same slot at one time, nor one after the other with clocks
+// that overlap.
+type Machine interface {
+	// ID is the slot, 0..1023, and whether it is held right now.
+	ID() (int, bool)
+}
+
+// IDs gives out uids of kind sonyflake: 12 bits of sequence, 10 of machine id,
+// units of a millisecond. These three and Epoch are fixed for the life of a
+// deployment: changing one would break order and uniqueness.
+//
+// A clock that goes back never repeats an id. Sonyflake itself would sleep for
+// the whole step while it holds its lock; IDs refuses with ErrClockBack instead
+// when the step is longer than maxClockBack.
+type IDs struct {
+	machine Machine
+	now     func() time.Time
+
+	mu    sync.Mutex
+	flake *sonyflake.Sonyflake
+	slot  int
+	last  time.Time // the latest wall clock an id was given out under
+}
+
+// maxClockBack is the step back that waiting may cover: longer than what NTP
+// slews, short enough that nobody notices the pause.
+const maxClockBack = 50 * time.Millisecond
+
+// NewIDs starts a generator. now is the wall clock.
+func NewIDs(machine Machine, now func() time.Time) *IDs {
+	return &IDs{machine: machine, now: now, slot: -1}
+}
+
+// Next gives the next uid with the hash that decides its bucket.
+func (g *IDs) Next(hash uint16) (UID, error) {
+	slot, held := g.machine.ID()
+	if !held {
+		return "", ErrNoMachineID
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now().Round(0)
+	if back := g.last.Sub(now); back > maxClockBack {
+		return "", fmt.Errorf("%w by %s", ErrClockBack, back)
+	}
+	if g.flake == nil || g.slot != slot {
+		flake, err := sonyflake.New(sonyflake.Settings{
+			BitsSequence: 12, BitsMachineID: 10, TimeUnit: time.Millisecond, StartTime: Epoch,
+			MachineID: func() (int, error) { return slot, nil },
+		})
+		if err != nil {
+			return "", fmt.Errorf("start sonyflake as machine %d: %w", slot, err)
+		}
+		g.flake, g.slot = flake, slot
+	}
+	id, err := g.flake.NextID()
+	if err != nil {
+		return "", fmt.Errorf("next id: %w", err)
+	}
+	if now.After(g.last) {
+		g.last = now
+	}
+	return encodeUID(id>>uidRestBits, kindSonyflake, uint32(id&(1<<uidRestBits-1)), hash), nil
+}

@@ -1,0 +1,197 @@
+package scheduler
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+// A lane is where the messages of one destination wait together when it does
+// not take them: a stream, or a core subject. Three failures in a row park it.
+// Its due messages then move aside in the store, newly due ones join them, and
+// one probe goes out per backoff; the first success opens it and its messages
+// are claimed straight from the lane, in turn with the bucket. So no backlog
+// of one topic stands before another's.
+//
+// The book holds only lanes that failed lately, never one per topic. Beyond
+// maxCoreLanes parked subjects the rest share one lane, in which every message
+// is its own probe and goes to the end after a failure.
+type laneBook struct {
+	mu    sync.Mutex
+	lanes map[string]*lane
+}
+
+type lane struct {
+	failures int // in a row
+	parked   bool
+	probing  bool
+	backoff  time.Duration
+	probeAt  time.Time
+	parkedIn int // buckets that hold messages of this lane
+}
+
+const (
+	failuresToPark = 3
+	firstBackoff   = 100 * time.Millisecond
+	lastBackoff    = 5 * time.Second
+	maxCoreLanes   = 1000
+	corePrefix     = "core:"
+	sharedLane     = corePrefix + "*"
+	// sharedBatch is how many messages of the shared lane are tried per round.
+	sharedBatch = 100
+	// laneBatch is how many messages of an opened lane go out per turn.
+	laneBatch = 256
+)
+
+func newLaneBook() *laneBook { return &laneBook{lanes: map[string]*lane{}} }
+
+// parked tells where messages of a topic's lane go instead of out: the empty
+// string while the lane is open.
+func (b *laneBook) parked(name string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.lanes) == 0 {
+		return ""
+	}
+	if l := b.lanes[name]; l != nil && l.parked {
+		return name
+	}
+	return ""
+}
+
+// failed records that a lane did not take a message, and tells where the
+// message goes: to the lane when it is parked, else back to its bucket. gone
+// says that nobody listens, which parks a core subject at once.
+func (b *laneBook) failed(name string, gone bool, now time.Time) (to string, parkedNow bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if name == sharedLane {
+		return sharedLane, false
+	}
+	l := b.lanes[name]
+	if l == nil {
+		if strings.HasPrefix(name, corePrefix) && len(b.lanes) >= maxCoreLanes {
+			return sharedLane, false
+		}
+		l = &lane{backoff: firstBackoff}
+		b.lanes[name] = l
+	}
+	l.failures++
+	if l.parked {
+		if l.probing {
+			l.probing = false
+			l.backoff = min(l.backoff*2, lastBackoff)
+			l.probeAt = now.Add(l.backoff)
+		}
+		return name, false
+	}
+	if l.failures < failuresToPark && !gone {
+		return "", false
+	}
+	l.parked, l.probing, l.probeAt = true, false, now.Add(l.backoff)
+	return name, true
+}
+
+// succeeded records that a lane took a message; opened tells whether that
+// ended its parking.
+func (b *laneBook) succeeded(name string) (opened bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.lanes[name]
+	if l == nil {
+		return false
+	}
+	opened = l.parked
+	l.parked, l.probing, l.failures, l.backoff = false, false, 0, firstBackoff
+	if l.parkedIn == 0 {
+		delete(b.lanes, name)
+	}
+	return opened
+}
+
+// holds records that one more bucket holds (or no longer holds) messages of
+// the lane.
+func (b *laneBook) holds(name string, yes bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.lanes[name]
+	if l == nil {
+		if !yes {
+			return
+		}
+		l = &lane{backoff: firstBackoff}
+		b.lanes[name] = l
+	}
+	if yes {
+		l.parkedIn++
+		return
+	}
+	if l.parkedIn--; l.parkedIn > 0 {
+		return
+	}
+	l.parkedIn = 0
+	if l.parked || l.failures == 0 {
+		// Nothing is left to probe with: the next message of the topic is the probe.
+		delete(b.lanes, name)
+	}
+}
+
+// turn says what a bucket that holds messages of the lane may do now: claim up
+// to n, or wait until the given time.
+func (b *laneBook) turn(name string, now time.Time) (n int, wait time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.lanes[name]
+	switch {
+	case l == nil || name == sharedLane:
+		return sharedBatch, time.Time{}
+	case !l.parked:
+		return laneBatch, time.Time{}
+	case l.probing:
+		return 0, now.Add(l.backoff)
+	case now.Before(l.probeAt):
+		return 0, l.probeAt
+	}
+	l.probing = true
+	return 1, time.Time{}
+}
+
+// unprobe takes back a probe for which there was no message.
+func (b *laneBook) unprobe(name string, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l := b.lanes[name]; l != nil && l.probing {
+		l.probing = false
+		l.probeAt = now.Add(l.backoff)
+	}
+}
+
+// skip takes back a probe whose message turned out not worth sending; the next
+// one is tried at once.
+func (b *laneBook) skip(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l := b.lanes[name]; l != nil {
+		l.probing = false
+	}
+}
+
+// empty tells that no lane failed lately.
+func (b *laneBook) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.lanes) == 0
+}
+
+// count is how many lanes are parked.
+func (b *laneBook) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, l := range b.lanes {
+		if l.parked {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,205 @@
+package scheduler
+
+import "context"
+
+// Timeline is where messages wait: store/timeline (Redis) or store/memory.
+// One suite, schedulertest, holds every implementation to the same behaviour.
+//
+// Every call but Claim may be sent twice with the effect of once. An error
+// that Is ErrUnavailable or ErrFull wrote nothing; ErrStaleTerm wrote nothing;
+// any other error leaves the outcome unknown.
+type Timeline interface {
+	Acceptor
+	Leading
+}
+
+// Acceptor is the part of the timeline that every instance uses.
+type Acceptor interface {
+	// Buckets is the number of buckets, fixed for the life of a namespace.
+	Buckets() int
+	// Add stores a batch of messages of one bucket, all or none. results[i] tells
+	// what became of batch[i]. head is the bucket's earliest due time after the
+	// add when the add made it earlier, else 0.
+	Add(ctx context.Context, bucket int, batch []*Message, now Milli) (results []AddResult, head Milli, err error)
+	// Find returns every message, live or remembered, that ref names.
+	Find(ctx context.Context, ref Ref) ([]Info, error)
+	// Cancel ends the waiting message with this uid, or says why not.
+	Cancel(ctx context.Context, uid UID, now Milli) (CancelResult, error)
+	// Bury leaves a tombstone for ref's id in every bucket: a push stored in the
+	// intake stream at or before sequence is accepted as canceled. When a message
+	// under that name turns up meanwhile it is left alone and its uid returned.
+	Bury(ctx context.Context, ref Ref, sequence uint64, now Milli) (found []UID, err error)
+}
+
+// Leading is the part of the timeline that only the leader of a term uses.
+type Leading interface {
+	// Begin raises the bucket's term. It is the first call of a leadership.
+	Begin(ctx context.Context, bucket int, term uint64) error
+	// Sweep moves up to limit messages that leaders of lower terms had claimed
+	// back to waiting, marked uncertain. It returns how many it moved; fewer than
+	// limit means that none is left.
+	Sweep(ctx context.Context, bucket int, term uint64, limit int) (int, error)
+	// Claim moves due messages to in_flight, bounded by count and bytes (one
+	// message is always taken). It alone must not be repeated: what a lost reply
+	// claimed is found by Held.
+	Claim(ctx context.Context, bucket int, req Claim) (Claimed, error)
+	// Finish ends claimed messages.
+	Finish(ctx context.Context, bucket int, term uint64, ends []End, now Milli) error
+	// Return gives claimed messages back to waiting, in their bucket or in a lane.
+	Return(ctx context.Context, bucket int, term uint64, back []Back) error
+	// Held lists up to limit uids that this term has claimed, after the given one.
+	Held(ctx context.Context, bucket int, term uint64, after UID, limit int) ([]UID, error)
+	// Heads looks at every bucket at once, cheaply: the safety poll.
+	Heads(ctx context.Context) ([]Head, error)
+	// Lanes lists the lanes of a bucket that hold parked messages.
+	Lanes(ctx context.Context, bucket int) ([]string, error)
+	// Trim forgets up to limit ends that are older than the memory of ends, and
+	// tombstones likewise. It returns how many ends it forgot.
+	Trim(ctx context.Context, bucket int, term uint64, now Milli, limit int) (int, error)
+}
+
+// Ref names a message: by uid, or by client id, alone or within its key.
+type Ref struct {
+	UID UID
+	ID  string
+	Key string
+	// Keyed: Key is given (it may be given as empty).
+	Keyed bool
+}
+
+// AddCode says what became of a push.
+type AddCode uint8
+
+// The outcomes of an add.
+const (
+	// Added: a new message is waiting.
+	Added AddCode = iota
+	// AddedCanceled: a younger cancel was waiting for it; it is canceled.
+	AddedCanceled
+	// AddDuplicate: the same push was accepted before.
+	AddDuplicate
+	// AddConflict: the id belongs to a message with other content, or to one that ended otherwise.
+	AddConflict
+)
+
+// AddResult is one push's outcome. For a duplicate or a conflict First is the
+// message that was there: its uid, due, state and end.
+type AddResult struct {
+	Code  AddCode
+	First Info
+}
+
+// CancelCode says what a cancel did.
+type CancelCode uint8
+
+// The answers of a cancel (P4).
+const (
+	// CancelUnknown: no such message, live or remembered.
+	CancelUnknown CancelCode = iota
+	// CancelDone: no consumer will ever see it.
+	CancelDone
+	// CancelInFlight: it is claimed; nothing was changed.
+	CancelInFlight
+	// CancelMaybe: it will not be tried again, but an earlier attempt may have arrived.
+	CancelMaybe
+	// CancelEnded: it had ended before; Info says how and when.
+	CancelEnded
+)
+
+// CancelResult is a cancel's honest answer.
+type CancelResult struct {
+	Code CancelCode
+	Info Info
+}
+
+// Claim asks for due messages.
+type Claim struct {
+	Term uint64
+	// Now bounds what is due.
+	Now Milli
+	// Limit and Bytes bound the batch.
+	Limit, Bytes int
+	// Lane claims from a parked lane instead of the bucket; empty is the bucket.
+	Lane string
+}
+
+// Claimed is a batch of messages in flight, in order.
+type Claimed struct {
+	Messages []*Message
+	// Head is the bucket's (or lane's) earliest due time now, 0 when it is empty.
+	Head Milli
+	// Missing are uids that stood in the order without a message: a damaged store.
+	Missing []UID
+}
+
+// End says how a claimed message ended.
+type End struct {
+	Message *Message
+	State   State // delivered, expired or dead
+	Reason  string
+	// Uncertain is kept in the memory of the end.
+	Uncertain bool
+}
+
+// Back says how a claimed message waits again.
+type Back struct {
+	UID UID
+	// Score is its place: the message's own, or a later one after a refusal.
+	Score int64
+	Mark  Mark
+	// Keep gives the message its own score and leaves its mark as it stands,
+	// whatever Score and Mark say: for a claim whose reply was lost.
+	Keep bool
+}
+
+// Head is a bucket at a glance.
+type Head struct {
+	// Due is the earliest due time, 0 when nothing waits.
+	Due Milli
+	// Waiting and Claimed are how many messages wait in the bucket (lanes aside) and are in flight.
+	Waiting, Claimed int
+	// Term is the stored term.
+	Term uint64
+}
+
+// Publisher puts a due message on its topic.
+type Publisher interface {
+	// Ready tells whether messages can be handed over now; nothing is claimed while not.
+	Ready() bool
+	// Lane is where a topic's messages are parked together: its stream, or for
+	// core NATS the subject. It must be cheap: it is asked for every message.
+	Lane(topic string) string
+	// Send hands over a batch and returns when all of it was handed to the client.
+	// done is called once for each message, from any goroutine, within the
+	// publish time-out, also after an error and after ctx ends.
+	Send(ctx context.Context, batch []*Message, done func(*Message, Outcome))
+}
+
+// OutcomeKind tells how a publish went.
+type OutcomeKind uint8
+
+// The kinds of outcome.
+const (
+	// Delivered: the stream stored it, or core NATS had someone listening.
+	Delivered OutcomeKind = iota
+	// NotSent: it never reached the client library; nothing can have arrived.
+	NotSent
+	// Unanswered: NATS refused it for now, definitely: nothing arrived. Try again.
+	Unanswered
+	// NoListener: core NATS had nobody to give it to.
+	NoListener
+	// Refused: NATS will never take it as it is (size, permission, subject).
+	Refused
+	// Unknown: it may have arrived.
+	Unknown
+)
+
+// Outcome is how one publish went.
+type Outcome struct {
+	Kind OutcomeKind
+	Err  error
+	// Stream and Sequence of a stored message; Duplicate when the stream had it already.
+	Stream    string
+	Sequence  uint64
+	Duplicate bool
+}

@@ -1,0 +1,87 @@
+package scheduler
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+)
+
+// Push is what a producer asks for, checked by the door it came through.
+type Push struct {
+	// UID is set for a push from the intake stream, and for the retry of an
+	// unknown outcome (an id in the form of a uid means exactly that uid).
+	UID UID
+	// ID and Key are the user's names, empty when not given.
+	ID, Key  string
+	Topic    string
+	Headers  []Header
+	Body     []byte
+	Priority uint8
+	TTL      time.Duration
+	// Attempt is 0 for a first push, or the number a consumer's retry carries.
+	Attempt uint32
+
+	// Exactly one of the two: At, or a Delay that counts from Age ago.
+	At    Milli
+	HasAt bool
+	Delay time.Duration
+	// Age is how long ago the intake stored the push, by the intake's own clock.
+	Age time.Duration
+	// Stored is the intake stream's sequence, 0 for other doors.
+	Stored uint64
+
+	// Options are the options as they were sent, in a fixed order; part of the digest.
+	Options string
+}
+
+// Accepted answers a push.
+type Accepted struct {
+	UID     UID
+	ID      string // the client id, else the uid
+	Due     Milli
+	State   State
+	Version uint64
+	// Duplicate: the same push had been accepted before; the fields are the first one's.
+	Duplicate bool
+	// Err is nil when the push is kept (P1). ErrDuplicateID comes with the
+	// message that has the id in UID, Due and State.
+	Err error
+}
+
+// digest stands for topic, body, user headers and options as sent. Every part
+// is preceded by its length, so that no two different pushes read the same.
+func (p *Push) digest() Digest {
+	h := sha256.New()
+	var n [8]byte
+	part := func(s string) {
+		binary.BigEndian.PutUint64(n[:], uint64(len(s)))
+		h.Write(n[:])
+		h.Write([]byte(s))
+	}
+	part(p.Topic)
+	part(p.Options)
+	for _, hd := range p.Headers {
+		part(hd.Name)
+		part(hd.Value)
+	}
+	h.Write(p.Body)
+	var d Digest
+	copy(d[:], h.Sum(nil))
+	return d
+}
+
+// message is the push as a message, due by the given now.
+func (p *Push) message(now time.Time) *Message {
+	due := p.At
+	if !p.HasAt {
+		due = CeilMilli(now.Add(p.Delay - p.Age))
+	}
+	m := &Message{
+		UID: p.UID, ID: p.ID, Key: p.Key, Topic: p.Topic, Headers: p.Headers, Body: p.Body,
+		Due: due, Priority: p.Priority, TTL: p.TTL, Attempt: max(p.Attempt, 1), Stored: p.Stored,
+	}
+	if p.ID != "" {
+		m.Digest = p.digest()
+	}
+	return m
+}

@@ -1,0 +1,412 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// scanner is the one reader of a bucket while this instance leads: it sleeps
+// until the earliest due time, claims, and hands over to the publisher. Its
+// settler (settle.go) ends or returns what it claimed.
+type scanner struct {
+	l      *leadership
+	bucket int
+	name   string // in the logs
+	log    zerolog.Logger
+	wake   chan struct{} // capacity 1
+
+	// Of the scanning goroutine alone.
+	lanes     map[string]struct{} // lanes that hold messages of this bucket
+	laneWait  time.Time           // no lane has a turn before
+	laneFirst bool                // lanes and the bucket take turns
+	paced     time.Time           // no claim from the bucket before
+
+	// moving keeps a claim and a return of the settler apart, from the call until
+	// memory knows of it: a return that is repeated because its reply was lost must
+	// not undo a claim made since. It is taken before mu.
+	moving chan struct{} // capacity 1
+
+	mu       sync.Mutex
+	head     Milli // earliest due time known, 0 when none is
+	nudged   Milli // earliest due time told since the last claim began, 0 when none
+	inFlight map[UID]*Message
+	weight   int       // bytes of the bodies in flight
+	adopt    []string  // lanes the settler parked messages in
+	laneOpen bool      // a lane was opened: its turn is now
+	doubt    bool      // claims may exist that inFlight does not know
+	strange  int       // polls in a row that saw more claims than inFlight
+	compared time.Time // when claims were last compared one by one
+
+	settling settling
+}
+
+func newScanner(l *leadership, bucket int) *scanner {
+	name := fmt.Sprintf("scanner-%d", bucket)
+	return &scanner{
+		l: l, bucket: bucket, name: name,
+		log:      l.s.log.With().Int("bucket", bucket).Str("scanner", name).Uint64("term", l.term).Logger(),
+		wake:     make(chan struct{}, 1),
+		lanes:    map[string]struct{}{},
+		compared: time.Now(),
+		moving:   make(chan struct{}, 1),
+		inFlight: map[UID]*Message{},
+		settling: newSettling(),
+	}
+}
+
+// rouse wakes the scanner once.
+func (sc *scanner) rouse() {
+	select {
+	case sc.wake <- struct{}{}:
+	default:
+	}
+}
+
+// nudge tells that a message is due at the given time.
+func (sc *scanner) nudge(due Milli) {
+	sc.mu.Lock()
+	earlier := sc.nudged == 0 || due < sc.nudged
+	if earlier {
+		sc.nudged = due
+	}
+	earlier = earlier && (sc.head == 0 || due < sc.head)
+	sc.mu.Unlock()
+	if earlier {
+		sc.rouse()
+	}
+}
+
+// next is the earliest due time known, 0 when none is.
+func (sc *scanner) next() Milli {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	if sc.head == 0 || (sc.nudged != 0 && sc.nudged < sc.head) {
+		return sc.nudged
+	}
+	return sc.head
+}
+
+const (
+	readyPause = 20 * time.Millisecond // between looks at a publisher that is away
+	// strangePolls is how many polls in a row must see more claims in the store
+	// than in memory before they are compared one by one: a claim on its way
+	// looks the same for a moment.
+	strangePolls = 5
+	// comparePause is how long a claim that Redis executed late may go unnoticed
+	// under a load in which memory always runs ahead of the store.
+	comparePause = 30 * time.Second
+	// claimPace lets a few messages gather while they fall due one by one; a batch
+	// that was full is followed at once. See the package's figures in README.md: the
+	// processor time of scripts for one message each is what the last percent of a
+	// busy machine's messages waits for.
+	claimPace = 2 * time.Millisecond
+	// maxInFlightBytes bounds the bodies in flight, over all buckets: huge messages
+	// are held back by it before the count is.
+	maxInFlightBytes = 64 << 20
+)
+
+// compare holds the store's number of claims against memory; it returns how
+// many are in flight here. More claims in the store for a while mean a lost
+// reply.
+func (sc *scanner) compare(claimed int) int {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	n := len(sc.inFlight)
+	if time.Since(sc.compared) > comparePause {
+		sc.doubt = true
+	}
+	if claimed <= n {
+		sc.strange = 0
+		return n
+	}
+	if sc.strange++; sc.strange >= strangePolls {
+		sc.doubt = true
+	}
+	return n
+}
+
+// run begins the term in this bucket and scans until ctx ends.
+func (sc *scanner) run(ctx context.Context) error {
+	defer sc.settling.scanned()
+	if err := sc.begin(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	sc.log.Info().Int("lanes", len(sc.lanes)).Msg("scanning")
+	for ctx.Err() == nil {
+		worked, err := sc.step(ctx)
+		switch {
+		case errors.Is(err, ErrStaleTerm):
+			return err
+		case err != nil:
+			if ctx.Err() == nil {
+				sc.log.Warn().Err(err).Msg("scan failed")
+			}
+			sleep(ctx, retryPause)
+		case !worked:
+			sc.wait(ctx)
+		}
+	}
+	return nil
+}
+
+// begin raises the term, sweeps, and learns the lanes; it goes on trying while
+// the store does not answer.
+func (sc *scanner) begin(ctx context.Context) error {
+	began, swept := false, 0
+	for ctx.Err() == nil {
+		err := sc.l.call(ctx, func(ctx context.Context) error {
+			if !began {
+				if err := sc.l.s.cfg.Timeline.Begin(ctx, sc.bucket, sc.l.term); err != nil {
+					return fmt.Errorf("begin term: %w", err)
+				}
+				began = true
+			}
+			n, err := sc.l.s.cfg.Timeline.Sweep(ctx, sc.bucket, sc.l.term, sweepBatch)
+			if err != nil {
+				return fmt.Errorf("sweep: %w", err)
+			}
+			if swept += n; n >= sweepBatch {
+				return errMore
+			}
+			lanes, err := sc.l.s.cfg.Timeline.Lanes(ctx, sc.bucket)
+			if err != nil {
+				return fmt.Errorf("list lanes: %w", err)
+			}
+			for _, name := range lanes {
+				sc.addLane(name)
+			}
+			return nil
+		})
+		switch {
+		case err == nil:
+			if swept > 0 {
+				sc.l.s.metrics.swept.Add(float64(swept))
+				sc.log.Warn().Int("messages", swept).Msg("swept what an earlier leader had claimed")
+			}
+			sc.nudge(1) // look at once
+			return nil
+		case errors.Is(err, ErrStaleTerm):
+			return fmt.Errorf("bucket %d: %w", sc.bucket, err)
+		case errors.Is(err, errMore):
+			continue
+		}
+		sc.log.Warn().Err(err).Msg("cannot begin yet")
+		sleep(ctx, retryPause)
+	}
+	return nil
+}
+
+var errMore = errors.New("more to sweep")
+
+// step claims and hands over one batch; it tells whether there was anything to
+// do. Lanes and the bucket take turns.
+func (sc *scanner) step(ctx context.Context) (bool, error) {
+	if err := sc.reconcile(ctx); err != nil {
+		return false, err
+	}
+	if !sc.l.s.cfg.Publisher.Ready() || sc.l.lease() <= 0 {
+		sleep(ctx, readyPause)
+		return true, nil
+	}
+	sc.adoptLanes()
+	room := sc.room()
+	if room <= 0 {
+		return false, nil // the settler rouses when there is room
+	}
+	sc.laneFirst = !sc.laneFirst
+	if sc.laneFirst {
+		if worked, err := sc.stepLane(ctx, room); worked || err != nil {
+			return worked, err
+		}
+		return sc.stepBucket(ctx, room)
+	}
+	if worked, err := sc.stepBucket(ctx, room); worked || err != nil {
+		return worked, err
+	}
+	return sc.stepLane(ctx, room)
+}
+
+// room is how many more messages may be in flight in this bucket; 0 until it
+// is worth a claim, so that a full window is not refilled by twos and threes.
+func (sc *scanner) room() int {
+	window := max(sc.l.s.cfg.Pending/len(sc.l.scanners), 1)
+	sc.mu.Lock()
+	room, heavy := window-len(sc.inFlight), sc.weight >= maxInFlightBytes/len(sc.l.scanners)
+	sc.mu.Unlock()
+	if heavy {
+		return 0
+	}
+	if room < window && room < min(sc.l.s.cfg.ClaimBatch, window)/4 {
+		return 0
+	}
+	return room
+}
+
+// stepBucket claims from the bucket when its head is due.
+func (sc *scanner) stepBucket(ctx context.Context, room int) (bool, error) {
+	next := sc.next()
+	if next == 0 || next > sc.l.s.cfg.Clock.Milli() || time.Until(sc.paced) > 0 {
+		return false, nil
+	}
+	sc.mu.Lock()
+	sc.nudged = 0
+	sc.mu.Unlock()
+	claimed, err := sc.claim(ctx, "", min(room, sc.l.s.cfg.ClaimBatch))
+	if err != nil {
+		sc.nudge(next)
+		return false, err
+	}
+	sc.mu.Lock()
+	sc.head = claimed.Head
+	sc.mu.Unlock()
+	sc.dispatch(ctx, claimed.Messages, "")
+	if len(claimed.Messages) < sc.l.s.cfg.ClaimBatch {
+		sc.paced = time.Now().Add(claimPace)
+	}
+	return len(claimed.Messages) > 0, nil
+}
+
+// claim takes up to n due messages of the bucket or of a lane into memory.
+func (sc *scanner) claim(ctx context.Context, lane string, n int) (Claimed, error) {
+	cfg := &sc.l.s.cfg
+	var claimed Claimed
+	started := time.Now()
+	sc.moving <- struct{}{}
+	defer func() { <-sc.moving }()
+	err := sc.l.call(ctx, func(ctx context.Context) (err error) {
+		claimed, err = cfg.Timeline.Claim(ctx, sc.bucket, Claim{Term: sc.l.term, Now: cfg.Clock.Milli(), Limit: n, Bytes: cfg.ClaimBytes, Lane: lane})
+		return err
+	})
+	sc.l.s.metrics.stepSeconds.Observe(time.Since(started).Seconds())
+	if err != nil {
+		if !errors.Is(err, ErrStaleTerm) && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrFull) {
+			sc.mu.Lock()
+			sc.doubt = true
+			sc.mu.Unlock()
+		}
+		return Claimed{}, fmt.Errorf("claim bucket %d: %w", sc.bucket, err)
+	}
+	for _, uid := range claimed.Missing {
+		sc.l.s.metrics.missing.Inc()
+		sc.log.Error().Str("uid", string(uid)).Msg("an entry of the order has no message")
+	}
+	sc.l.s.metrics.claimed.Add(float64(len(claimed.Messages)))
+	sc.mu.Lock()
+	for _, m := range claimed.Messages {
+		sc.inFlight[m.UID] = m
+		sc.weight += len(m.Body)
+	}
+	sc.mu.Unlock()
+	return claimed, nil
+}
+
+// dispatch hands a claimed batch to the publisher, less what is expired and
+// what belongs aside in a parked lane. from is the lane it was claimed from. It
+// returns how many it handed over.
+func (sc *scanner) dispatch(ctx context.Context, batch []*Message, from string) int {
+	if len(batch) == 0 {
+		return 0
+	}
+	now := sc.l.s.cfg.Clock.Milli()
+	out := batch[:0:len(batch)]
+	for _, m := range batch {
+		if m.TTL > 0 && now > m.Due.Add(m.TTL) {
+			sc.settling.put(result{message: m, expired: true})
+			continue
+		}
+		if from == "" {
+			if lane := sc.l.lanes.parked(sc.l.s.cfg.Publisher.Lane(m.Topic)); lane != "" {
+				sc.settling.put(result{message: m, park: lane})
+				continue
+			}
+		}
+		out = append(out, m)
+	}
+	if len(out) > 0 {
+		sc.l.s.cfg.Publisher.Send(ctx, out, func(m *Message, o Outcome) {
+			sc.settling.put(result{message: m, outcome: o, from: from, at: time.Now()})
+		})
+	}
+	return len(out)
+}
+
+// wait sleeps until the next message is due, a lane has its turn, or somebody
+// rouses.
+func (sc *scanner) wait(ctx context.Context) {
+	d := time.Hour
+	if sc.room() > 0 {
+		if next := sc.next(); next > 0 {
+			d = max(next.Time().Sub(sc.l.s.cfg.Clock.Now()), time.Until(sc.paced))
+		}
+		if len(sc.lanes) > 0 {
+			d = min(d, time.Until(sc.laneWait))
+		}
+	}
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-sc.wake:
+	case <-timer.C:
+	}
+}
+
+// reconcile gives back claims whose replies were lost: what this term holds in
+// the store and not in memory. It was never handed to NATS, so its marks stay.
+func (sc *scanner) reconcile(ctx context.Context) error {
+	sc.mu.Lock()
+	doubt := sc.doubt
+	sc.mu.Unlock()
+	if !doubt {
+		return nil
+	}
+	tl := sc.l.s.cfg.Timeline
+	var after UID
+	for {
+		var held []UID
+		var lost []Back
+		err := sc.l.call(ctx, func(ctx context.Context) (err error) {
+			if held, err = tl.Held(ctx, sc.bucket, sc.l.term, after, sweepBatch); err != nil {
+				return fmt.Errorf("list claims: %w", err)
+			}
+			sc.mu.Lock()
+			for _, uid := range held {
+				if sc.inFlight[uid] == nil {
+					lost = append(lost, Back{UID: uid, Keep: true})
+				}
+			}
+			sc.mu.Unlock()
+			if len(lost) == 0 {
+				return nil
+			}
+			if err = tl.Return(ctx, sc.bucket, sc.l.term, lost); err != nil {
+				return fmt.Errorf("return lost claims: %w", err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if len(lost) > 0 {
+			sc.l.s.metrics.returned.Add(float64(len(lost)))
+			sc.log.Warn().Int("messages", len(lost)).Msg("returned claims whose replies were lost")
+			sc.nudge(1)
+		}
+		if len(held) < sweepBatch {
+			break
+		}
+		after = held[len(held)-1]
+	}
+	sc.mu.Lock()
+	sc.doubt, sc.strange, sc.compared = false, 0, time.Now()
+	sc.mu.Unlock()
+	return nil
+}

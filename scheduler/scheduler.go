@@ -1,0 +1,101 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+)
+
+// Config is what a Scheduler is made of.
+type Config struct {
+	Timeline  Timeline
+	Publisher Publisher
+	IDs       *IDs
+	Clock     *Clock
+
+	// MaxDelay bounds how far ahead a message may be due.
+	MaxDelay time.Duration
+	// EndedKeep is how long the timeline remembers an end.
+	EndedKeep time.Duration
+	// ClaimBatch and ClaimBytes bound one claim.
+	ClaimBatch, ClaimBytes int
+	// Pending bounds the messages handed to NATS and not answered yet, over all buckets.
+	Pending int
+	// Attempts is how many permanent refusals make a message dead.
+	Attempts int
+	// CallTimeout bounds one call of the timeline.
+	CallTimeout time.Duration
+	// StopTimeout bounds how long a leader that stops waits for what is in flight.
+	StopTimeout time.Duration
+
+	// Announce tells the leader, wherever it is, that a message due earlier than
+	// all others was accepted. It may be lost.
+	Announce func(bucket int, due Milli)
+	// Backlog is the last sequence that the intake stream holds, for tombstones; 0
+	// where there is no stream.
+	Backlog func(ctx context.Context) (uint64, error)
+
+	Log        zerolog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Scheduler accepts messages and, while its instance leads, dispatches them.
+type Scheduler struct {
+	cfg     Config
+	log     zerolog.Logger
+	metrics *metrics
+	queues  *coalescer
+	leading atomic.Pointer[leadership]
+}
+
+// New checks the configuration and builds a Scheduler. Serve must run for
+// pushes to be answered.
+func New(cfg Config) (*Scheduler, error) {
+	switch {
+	case cfg.Timeline == nil || cfg.Publisher == nil || cfg.IDs == nil || cfg.Clock == nil:
+		return nil, errors.New("scheduler: a timeline, a publisher, ids and a clock are needed")
+	case cfg.ClaimBatch < 1 || cfg.ClaimBytes < 1 || cfg.Pending < 1 || cfg.Attempts < 1:
+		return nil, errors.New("scheduler: claim batch, claim bytes, pending and attempts must be at least 1")
+	case cfg.MaxDelay <= 0 || cfg.EndedKeep <= 0 || cfg.CallTimeout <= 0 || cfg.StopTimeout <= 0:
+		return nil, errors.New("scheduler: max delay, ended keep, call and stop time-outs must be positive")
+	}
+	if cfg.Announce == nil {
+		cfg.Announce = func(int, Milli) {}
+	}
+	if cfg.Backlog == nil {
+		cfg.Backlog = func(context.Context) (uint64, error) { return 0, nil }
+	}
+	s := &Scheduler{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer)}
+	s.queues = newCoalescer(s)
+	return s, nil
+}
+
+// Serve flushes accepted pushes to the timeline until ctx ends; then it
+// finishes what was queued and refuses the rest with ErrStopping.
+func (s *Scheduler) Serve(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for bucket := range s.cfg.Timeline.Buckets() {
+		group.Go(func() error {
+			s.queues.flush(ctx, bucket)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	return nil
+}
+
+// Nudge tells a leader in this process that a bucket's head came earlier. It
+// does nothing on a standby.
+func (s *Scheduler) Nudge(bucket int, due Milli) {
+	if l := s.leading.Load(); l != nil && bucket >= 0 && bucket < len(l.scanners) {
+		l.scanners[bucket].nudge(due)
+	}
+}

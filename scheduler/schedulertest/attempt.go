@@ -1,0 +1,98 @@
+package schedulertest
+
+import (
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// retry is a consumer's retry of the message called order-1.
+func retry(n int, attempt uint32, with ...With) *scheduler.Message {
+	return Message(n, append(with, Named("order-1"), Attempt(attempt))...)
+}
+
+// points wants the name order-1 to point to a message.
+func points(t *trial, to *scheduler.Message) {
+	t.Helper()
+	found := t.find(scheduler.Ref{ID: "order-1"})
+	if len(found) != 1 || found[0].UID != to.UID {
+		t.Fatalf("the name finds %d messages, want %s alone", len(found), to.UID)
+	}
+}
+
+var attemptPromises = []promise{
+	{name: "a consumer's retry of a delivered message is a new one under the name", check: func(t *trial) {
+		first := t.ended(retry(1, 1), scheduler.StateDelivered)
+		second := t.one(retry(2, 2, DueIn(time.Minute)))
+		points(t, second)
+		t.wantInfo(remains(first, scheduler.StateDelivered, Start, false, "the test says delivered"))
+		t.wantInfo(live(second, scheduler.StateWaiting, scheduler.Mark{}))
+	}},
+	{name: "a retry with the same content is new too", check: func(t *trial) {
+		t.ended(retry(1, 1, Content("a")), scheduler.StateDelivered)
+		points(t, t.one(retry(2, 2, Content("a"))))
+	}},
+	{name: "a retry may come while the message is still in flight", check: func(t *trial) {
+		first := t.take(retry(1, 1))
+		second := t.one(retry(2, 2))
+		points(t, second)
+		t.finish(scheduler.StateDelivered, first)
+		t.wantInfo(remains(first, scheduler.StateDelivered, t.now, false, "the test says delivered"))
+		points(t, second)
+		t.wantUIDs(t.claimFrom(t.bucketOf(second), "", wide, wide).Messages, []*scheduler.Message{second})
+	}},
+	{name: "a retry may come of a message that waits uncertain", check: func(t *trial) {
+		first := t.take(retry(1, 1))
+		t.giveBack(first, first.Score(), scheduler.Mark{Uncertain: true, Lane: "stream"})
+		second := t.one(retry(2, 2))
+		points(t, second)
+		t.canceled(first.UID, scheduler.CancelMaybe) // the first is still there, by its uid
+		t.canceled(second.UID, scheduler.CancelDone)
+	}},
+	{name: "a higher attempt of a message that nobody can have seen is judged by content", check: func(t *trial) {
+		first := t.one(retry(1, 1, Content("a")))
+		t.refused(retry(2, 2, Content("a")), scheduler.AddDuplicate, first, scheduler.StateWaiting)
+		t.refused(retry(3, 2, Content("b")), scheduler.AddConflict, first, scheduler.StateWaiting)
+		points(t, first)
+	}},
+	{name: "an equal attempt is judged by content", check: func(t *trial) {
+		t.ended(retry(1, 1), scheduler.StateDelivered)
+		second := t.one(retry(2, 2, Content("a")))
+		t.refused(retry(3, 2, Content("a")), scheduler.AddDuplicate, second, scheduler.StateWaiting)
+		t.refused(retry(4, 2, Content("b")), scheduler.AddConflict, second, scheduler.StateWaiting)
+		second = t.take(second)
+		t.refused(retry(4, 2, Content("b")), scheduler.AddConflict, second, scheduler.StateInFlight)
+		t.finish(scheduler.StateDelivered, second)
+		t.refused(retry(3, 2, Content("a")), scheduler.AddDuplicate, second, scheduler.StateDelivered)
+		t.refused(retry(4, 2, Content("b")), scheduler.AddConflict, second, scheduler.StateDelivered)
+	}},
+	{name: "a lower attempt is an old push that comes again", check: func(t *trial) {
+		t.ended(retry(1, 1, Content("a")), scheduler.StateDelivered)
+		second := t.one(retry(2, 2, Content("b")))
+		old := retry(3, 1, Content("a"))
+		t.refused(old, scheduler.AddDuplicate, second, scheduler.StateWaiting)
+		second = t.take(second)
+		t.refused(old, scheduler.AddDuplicate, second, scheduler.StateInFlight)
+		t.finish(scheduler.StateDelivered, second)
+		t.refused(old, scheduler.AddDuplicate, second, scheduler.StateDelivered)
+		t.gone(old.UID)
+	}},
+	{name: "after another end every attempt is in conflict", check: func(t *trial) {
+		t.ended(retry(1, 1), scheduler.StateDelivered)
+		second := t.ended(retry(2, 2, Content("a")), scheduler.StateCanceled)
+		for i, attempt := range []uint32{1, 2, 3} {
+			t.refused(retry(10+i, attempt, Content("a")), scheduler.AddConflict, second, scheduler.StateCanceled)
+		}
+	}},
+	{name: "a batch may hold a retry and its retry", check: func(t *trial) {
+		t.ended(retry(1, 1), scheduler.StateDelivered)
+		batch := []*scheduler.Message{retry(2, 2, Content("a")), retry(3, 3, Content("b")), retry(4, 2, Content("c")), retry(5, 3, Content("a"))}
+		want := []scheduler.AddCode{scheduler.Added, scheduler.AddConflict, scheduler.AddConflict, scheduler.AddDuplicate}
+		for i, r := range t.add(batch...) {
+			if r.Code != want[i] || i > 0 && r.First.UID != batch[0].UID {
+				t.Errorf("message %d: got %s of %s, want %s of %s", i, addWord(r.Code), r.First.UID, addWord(want[i]), batch[0].UID)
+			}
+		}
+		points(t, batch[0])
+	}},
+}

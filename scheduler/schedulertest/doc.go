@@ -1,0 +1,89 @@
+// Package schedulertest holds every scheduler.Timeline to one behaviour.
+// Exercise runs a named test for each promise; ExerciseModel runs random calls,
+// each repeatable one twice, against a reference (store/memory) and compares
+// answers and everything that can be seen. A store passes both or is wrong.
+//
+// # What a timeline does
+//
+// Time is only what a call brings as now: a timeline never looks at a clock and
+// never lets anything expire by itself. Messages, once accepted, are the
+// timeline's; it hands out copies. Stored is not kept, and a message is
+// accepted without a Mark.
+//
+// # Add
+//
+// A batch is of one bucket and all or nothing. Each message is judged as if
+// those before it had just been added:
+//
+//  1. Its uid is there, live or remembered: AddDuplicate.
+//  2. It has an ID, and the name (ID within Key) points to a message u:
+//     u is canceled, expired or dead: AddConflict.
+//     Its Attempt is lower than u's: AddDuplicate.
+//     Its Attempt is higher, and u is delivered, in flight, or waiting and
+//     uncertain (a consumer may have seen u and sent it back): new.
+//     Else the same Digest is AddDuplicate, another is AddConflict.
+//  3. What is new, has an ID, and was stored in the intake at a sequence (not 0)
+//     that a tombstone of its name covers: AddedCanceled. It is remembered as
+//     canceled from the start, EndedAt now, Reason CanceledBefore.
+//  4. Otherwise Added: it waits in the bucket at its Score.
+//
+// A new message with an ID takes the name over. First, of all but Added, tells
+// at least UID, Due, State, Version and EndedAt of the message that was there,
+// or of the one accepted as canceled. head is the bucket's earliest due time
+// when the add put a message before all that waited there, else 0; lanes do not
+// count.
+//
+// # What is remembered
+//
+// A live message is found whole, with its Mark. Version is 1, and 2 once it
+// ended. Of an end there remain:
+//
+//   - without an ID: UID, Due, State, EndedAt, Version and Mark.Uncertain;
+//   - with an ID also: ID, Key, Topic, Priority, TTL, Attempt, Digest and Reason;
+//   - dead: the whole message, Mark.Uncertain and Reason.
+//
+// Dead messages stay until somebody deals with them. Other ends stay until Trim
+// is called with now at EndedKeep after EndedAt or later; Trim forgets in the
+// order in which messages ended. A name goes with its message, unless it points
+// to a newer one by then.
+//
+// # Tombstones
+//
+// Bury works bucket by bucket: where a message, live or remembered, has the
+// name, its uid is in found and nothing is written; elsewhere a tombstone
+// stays. Keyed refs mean the one name, and its bucket alone; others mean the ID
+// under any key, and every bucket. Burying again keeps the higher sequence and
+// starts the tombstone's time anew. A bucket keeps the TombstoneLimit latest.
+// Trim forgets those of TombstoneKeep ago or earlier, oldest first; it counts
+// only ends, but limit bounds each.
+//
+// # Cancel
+//
+//   - waiting, in the bucket or in a lane, and certain: canceled, CancelDone;
+//   - waiting and uncertain: canceled, Mark.Uncertain stays, CancelMaybe;
+//   - in flight: nothing changes, CancelInFlight;
+//   - canceled: what the first cancel answered, CancelDone or CancelMaybe;
+//   - another end: CancelEnded;
+//   - not there: CancelUnknown, and an empty Info.
+//
+// Info tells at least UID, Due, State, Version, EndedAt and Mark.Uncertain.
+//
+// # Leading
+//
+// Each call with a term, Held too, compares it with the bucket's: lower is
+// ErrStaleTerm and changes nothing, higher raises it. A call with an empty list
+// may do nothing at all; a list names a message once.
+//
+// Claim takes messages with Score up to ScoreNow(Now), in order of score then
+// uid, up to Limit, and up to Bytes but at least one. A message weighs its
+// body, header names and header values, and a store may add up to Overhead for
+// its own framing. A claimed message has no Lane any more; the rest of its Mark
+// is as it stood. Head is what is earliest of what remains in the source.
+//
+// Finish, Return, Sweep and Held see only what is claimed; uids that are not
+// are skipped. Finish is given the message as it was claimed; it refuses a State
+// that no claim ends in, and writes nothing then. Return places a message at Back.Score with Back.Mark; Mark.Lane, if
+// any, is where. Back.Keep places it in the bucket at its own Score and leaves
+// its mark. Sweep takes claims of lower terms by term, then uid; they wait in
+// the bucket at their own Score, uncertain, Refusals kept. Held lists by uid.
+package schedulertest

@@ -1,0 +1,284 @@
+package schedulertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// ExerciseModel runs random calls against a timeline and the reference. Each
+// call must answer the same, each repeatable one is sent a second time, which
+// must mean the same and change nothing, and after every step everything that
+// can be seen must be the same. At the end all that waits is drained: nothing
+// is lost, nothing comes twice.
+func ExerciseModel(t *testing.T, open, reference Open) {
+	rapid.Check(t, func(rt *rapid.T) {
+		o := Options{Buckets: rapid.IntRange(1, 3).Draw(rt, "buckets"), EndedKeep: time.Minute, TombstoneKeep: 90 * time.Second, TombstoneLimit: 3}
+		m := &model{
+			T: rt, ctx: t.Context(), real: open(t, o), ref: reference(t, o), o: o, now: Start,
+			terms: make([]uint64, o.Buckets), claimed: map[scheduler.UID]*scheduler.Message{}, was: map[scheduler.UID]scheduler.State{},
+		}
+		for range stretches {
+			rt.Repeat(m.actions())
+		}
+		m.T = rt
+		m.drain()
+	})
+}
+
+// stretches is how many of rapid's usual runs follow each other on one pair of
+// timelines: what came early must have time to be forgotten.
+const stretches = 3
+
+// actions are the calls of a run; what leads far is there twice.
+func (m *model) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"add": m.add, "add more": m.add,
+		"add again": m.addAgain,
+		"begin":     m.begin,
+		"claim":     m.claim, "claim more": m.claim,
+		"claim lane": m.claimLane, "claim more of a lane": m.claimLane,
+		"finish": m.finish, "finish more": m.finish,
+		"return": m.giveBack,
+		"park":   m.park, "park more": m.park,
+		"sweep":  m.sweep,
+		"held":   m.held,
+		"cancel": m.cancel, "cancel more": m.cancel,
+		"bury": m.bury,
+		"find": m.find,
+		"trim": m.trim, "trim more": m.trim,
+		"wait": m.wait,
+	}
+}
+
+// model is one run: both timelines, and what the run has sent so far.
+type model struct {
+	*rapid.T
+	ctx       context.Context
+	real, ref scheduler.Timeline
+	o         Options
+	now       scheduler.Milli
+	terms     []uint64 // the highest of each bucket
+	minted    []*scheduler.Message
+	// claimed are messages as they were claimed last; some have ended since.
+	claimed map[scheduler.UID]*scheduler.Message
+	was     map[scheduler.UID]scheduler.State // at the last look
+}
+
+// call is one call of a timeline; it answers in words that can be compared.
+type call func(scheduler.Timeline) string
+
+// step sends a call to both. When it may be repeated, same tells whether the
+// second answer means what the first did, and whether the call may have gone on
+// where it had stopped; nil is for calls that must answer the same.
+func (m *model) step(what string, do call, repeat bool, same func(first, second string) (goesOn bool, wrong string)) string {
+	m.Logf("at %d: %s", m.now-Start, what)
+	first := m.both(what, do)
+	before := m.look(m.real)
+	m.compare(what, before)
+	m.watch(what, before)
+	if repeat {
+		second := m.both(what+", sent again", do)
+		goesOn, wrong := false, ""
+		if same != nil {
+			goesOn, wrong = same(first, second)
+		} else if first != second {
+			wrong = "want the same answer"
+		}
+		if wrong != "" {
+			m.Fatalf("%s, sent twice: %s\n  first: %s\n second: %s", what, wrong, first, second)
+		}
+		after := m.look(m.real)
+		if goesOn {
+			m.compare(what+", sent again", after)
+			m.watch(what, after)
+		} else if changed := m.differ(before, after); changed != "" {
+			m.Fatalf("%s, sent again, changed something:\n%s", what, changed)
+		}
+	}
+	m.now++ // no two steps at one time
+	return first
+}
+
+func (m *model) both(what string, do call) string {
+	got, want := do(m.real), do(m.ref)
+	if got != want {
+		m.Fatalf("%s:\n got %s\nwant %s", what, got, want)
+	}
+	return got
+}
+
+func (m *model) compare(what string, got view) {
+	if wrong := m.differ(m.look(m.ref), got); wrong != "" {
+		m.Fatalf("after %s:\n%s", what, wrong)
+	}
+}
+
+// view is all that can be seen of a timeline.
+type view struct {
+	lines []string // heads, lanes, claims and names
+	heads []scheduler.Head
+	lanes [][]string
+	infos [][]scheduler.Info // of every message ever made
+}
+
+func (m *model) look(tl scheduler.Timeline) (v view) {
+	line := func(format string, args ...any) { v.lines = append(v.lines, fmt.Sprintf(format, args...)) }
+	heads, err := tl.Heads(m.ctx)
+	line("heads %+v%s", heads, short(err))
+	v.heads = heads
+	for bucket := range m.o.Buckets {
+		lanes, err := tl.Lanes(m.ctx, bucket)
+		line("lanes of %d: %q%s", bucket, lanes, short(err))
+		v.lanes = append(v.lanes, lanes)
+		if m.terms[bucket] > 0 {
+			held, err := tl.Held(m.ctx, bucket, m.terms[bucket], "", wide)
+			line("held in %d: %v%s", bucket, held, short(err))
+		}
+	}
+	for _, id := range ids {
+		line("%s: %s", id, findUIDs(m.ctx, tl, scheduler.Ref{ID: id}))
+	}
+	for _, minted := range m.minted {
+		found, err := tl.Find(m.ctx, scheduler.Ref{UID: minted.UID})
+		if err != nil {
+			m.Fatalf("find of %s: %v", minted.UID, err)
+		}
+		v.infos = append(v.infos, found)
+	}
+	return v
+}
+
+// differ is what is not the same in two views, empty when all is.
+func (m *model) differ(want, got view) string {
+	var b strings.Builder
+	for i := range want.lines {
+		if want.lines[i] != got.lines[i] {
+			fmt.Fprintf(&b, "want %s\n got %s\n", want.lines[i], got.lines[i])
+		}
+	}
+	for i := range want.infos {
+		if !slices.EqualFunc(want.infos[i], got.infos[i], sameInfo) {
+			fmt.Fprintf(&b, "want %s%s\n got %s%s\n", m.minted[i].UID, describeAll(want.infos[i]), m.minted[i].UID, describeAll(got.infos[i]))
+		}
+	}
+	return b.String()
+}
+
+func sameInfo(a, b scheduler.Info) bool {
+	return a.UID == b.UID && a.ID == b.ID && a.Key == b.Key && a.Topic == b.Topic && slices.Equal(a.Headers, b.Headers) && bytes.Equal(a.Body, b.Body) &&
+		a.Due == b.Due && a.Priority == b.Priority && a.TTL == b.TTL && a.Attempt == b.Attempt && a.Digest == b.Digest && a.Stored == b.Stored &&
+		a.Mark == b.Mark && a.State == b.State && a.Version == b.Version && a.EndedAt == b.EndedAt && a.Reason == b.Reason
+}
+
+func describeAll(infos []scheduler.Info) string {
+	var b strings.Builder
+	for _, i := range infos {
+		b.WriteString(": " + describe(i))
+	}
+	return b.String()
+}
+
+// watch holds what is seen, the same on both by now, to the table of states, and
+// heads and lanes to what the messages say.
+func (m *model) watch(what string, seen view) {
+	heads := seen.heads
+	waiting, inFlight := make([]int, len(heads)), make([]int, len(heads))
+	lanes := make([][]string, len(heads))
+	for i, minted := range m.minted {
+		state, version := scheduler.StateNone, uint64(0)
+		if found := seen.infos[i]; len(found) == 1 {
+			state, version = found[0].State, found[0].Version
+			b := minted.UID.Bucket(m.o.Buckets)
+			switch lane := found[0].Mark.Lane; {
+			case state == scheduler.StateInFlight:
+				inFlight[b]++
+			case state == scheduler.StateWaiting && lane == "":
+				waiting[b]++
+			case state == scheduler.StateWaiting && !slices.Contains(lanes[b], lane):
+				lanes[b] = append(lanes[b], lane)
+			}
+		}
+		was := m.was[minted.UID]
+		forgotten := was.Ended() && was != scheduler.StateDead && state == scheduler.StateNone && strings.HasPrefix(what, "trim")
+		if state != was && !was.Can(state) && !forgotten {
+			m.Fatalf("%s took %s from %s to %s", what, minted.UID, was, state)
+		}
+		if want := map[bool]uint64{true: 2, false: min(uint64(state), 1)}[state.Ended()]; version != want {
+			m.Fatalf("after %s: the %s message %s has version %d, want %d", what, state, minted.UID, version, want)
+		}
+		m.was[minted.UID] = state
+	}
+	for b, h := range heads {
+		names := seen.lanes[b]
+		slices.Sort(lanes[b])
+		if h.Waiting != waiting[b] || h.Claimed != inFlight[b] || (h.Due == 0) != (waiting[b] == 0) || h.Term != m.terms[b] || !slices.Equal(names, lanes[b]) {
+			m.Fatalf("after %s: bucket %d is %+v with lanes %q; its messages say %d waiting, %d in flight, lanes %q, term %d",
+				what, b, h, names, waiting[b], inFlight[b], lanes[b], m.terms[b])
+		}
+	}
+}
+
+// drain takes everything that waits to an end, and wants each message once.
+func (m *model) drain() {
+	m.now = m.now.Add(time.Hour)
+	left := 0
+	for b := range m.o.Buckets {
+		m.terms[b]++
+		term := m.terms[b]
+		m.step(fmt.Sprintf("sweep of bucket %d at last", b), func(tl scheduler.Timeline) string {
+			n, err := tl.Sweep(m.ctx, b, term, wide)
+			return fmt.Sprint(n, short(err))
+		}, false, nil)
+		names := m.look(m.ref).lanes[b]
+		for _, lane := range append(names, "") {
+			m.take(b, scheduler.Claim{Term: term, Now: m.now, Limit: 1000, Bytes: wide, Lane: lane})
+		}
+		var ends []scheduler.End
+		for _, minted := range m.minted {
+			if minted.UID.Bucket(m.o.Buckets) == b && m.was[minted.UID] == scheduler.StateInFlight {
+				ends = append(ends, scheduler.End{Message: m.claimed[minted.UID], State: scheduler.StateDelivered})
+			}
+		}
+		m.end(b, term, ends)
+	}
+	for _, minted := range m.minted {
+		if s := m.was[minted.UID]; s == scheduler.StateWaiting || s == scheduler.StateInFlight {
+			m.Errorf("%s is %s after the drain", minted.UID, s)
+			left++
+		}
+	}
+	if left > 0 {
+		m.FailNow()
+	}
+}
+
+// short is an error as both timelines would tell it.
+func short(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, scheduler.ErrStaleTerm):
+		return " stale"
+	}
+	return " error: " + err.Error()
+}
+
+func findUIDs(ctx context.Context, tl scheduler.Timeline, ref scheduler.Ref) string {
+	found, err := tl.Find(ctx, ref)
+	sortInfos(found)
+	var b strings.Builder
+	for _, f := range found {
+		fmt.Fprintf(&b, "%s of %q, ", f.UID, f.Key)
+	}
+	return b.String() + short(err)
+}

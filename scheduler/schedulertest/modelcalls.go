@@ -1,0 +1,399 @@
+package schedulertest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// What the model's messages are made of: few enough that they meet.
+var (
+	ids   = []string{"order-1", "order-2", "order-3", "order-4", "a", "b"}
+	keys  = []string{"", "customer-1", "customer-2", "customer-3"}
+	lanes = []string{"ORDERS", "core:orders.7"}
+)
+
+// block is the step of the model's big bodies, so much above small ones and
+// Overhead that a bound in between cuts the same in every store.
+const block = 32 << 10
+
+// name is a client id within a key.
+type name struct{ id, key string }
+
+// namesIn are the names that live in a bucket.
+func (m *model) namesIn(bucket int) (names []name) {
+	for _, id := range ids {
+		for _, key := range keys {
+			if NameBucket(id, key, m.o.Buckets) == bucket {
+				names = append(names, name{id, key})
+			}
+		}
+	}
+	return names
+}
+
+func (m *model) bucket(t *rapid.T) int { return rapid.IntRange(0, m.o.Buckets-1).Draw(t, "bucket") }
+
+// term is mostly the bucket's, sometimes a new one, sometimes an old one.
+func (m *model) term(t *rapid.T, bucket int) uint64 {
+	have := m.terms[bucket]
+	switch kind := rapid.IntRange(0, 9).Draw(t, "term"); {
+	case kind == 9 && have > 1:
+		return rapid.Uint64Range(1, have-1).Draw(t, "old term")
+	case kind == 8 || have == 0:
+		have += rapid.Uint64Range(1, 3).Draw(t, "terms ahead")
+	}
+	m.terms[bucket] = have
+	return have
+}
+
+// in are all messages ever made that belong to a bucket.
+func (m *model) in(bucket int) (all []*scheduler.Message) {
+	for _, minted := range m.minted {
+		if minted.UID.Bucket(m.o.Buckets) == bucket {
+			all = append(all, minted)
+		}
+	}
+	return all
+}
+
+// live are the messages that wait or are in flight.
+func (m *model) live() (all []*scheduler.Message) {
+	for _, minted := range m.minted {
+		if s := m.was[minted.UID]; s == scheduler.StateWaiting || s == scheduler.StateInFlight {
+			all = append(all, minted)
+		}
+	}
+	return all
+}
+
+// mint makes a new message of a bucket.
+func (m *model) mint(t *rapid.T, bucket int) *scheduler.Message {
+	due := m.now.Time().Sub(Start.Time()) + time.Duration(rapid.IntRange(-50, 200).Draw(t, "due"))*time.Millisecond
+	with := []With{In(bucket), DueIn(due), Priority(rapid.SampledFrom([]uint8{0, 5, 255}).Draw(t, "priority"))}
+	if names := m.namesIn(bucket); len(names) > 0 && rapid.IntRange(0, 3).Draw(t, "named") > 0 {
+		n := rapid.SampledFrom(names).Draw(t, "name")
+		with = append(with, Named(n.id), Keyed(n.key), Content(rapid.SampledFrom([]string{"x", "y"}).Draw(t, "content")),
+			Attempt(rapid.SampledFrom([]uint32{1, 1, 1, 2, 3}).Draw(t, "attempt")))
+	}
+	if rapid.Bool().Draw(t, "by the intake") {
+		with = append(with, Stored(rapid.Uint64Range(1, 20).Draw(t, "stored")))
+	}
+	switch rapid.IntRange(0, 5).Draw(t, "shape") {
+	case 0:
+		with = append(with, Body(nil))
+	case 1:
+		with = append(with, Headers("Trace", "7", "Trace", ""), TTL(time.Second))
+	case 2:
+		with = append(with, Body(make([]byte, block*rapid.IntRange(1, 3).Draw(t, "blocks"))))
+	}
+	made := Message(len(m.minted), with...)
+	m.minted = append(m.minted, made)
+	return made
+}
+
+func (m *model) add(t *rapid.T) {
+	m.T = t
+	bucket := m.bucket(t)
+	var batch []*scheduler.Message
+	for range rapid.IntRange(1, 5).Draw(t, "messages") {
+		if old := m.in(bucket); len(old) > 0 && rapid.IntRange(0, 4).Draw(t, "repeat") == 0 {
+			batch = append(batch, rapid.SampledFrom(old).Draw(t, "repeated"))
+			continue
+		}
+		batch = append(batch, m.mint(t, bucket))
+	}
+	m.addBatch(bucket, batch)
+}
+
+// addAgain is a redelivery of what may have come long ago.
+func (m *model) addAgain(t *rapid.T) {
+	m.T = t
+	bucket := m.bucket(t)
+	old := m.in(bucket)
+	if len(old) == 0 {
+		t.Skip("nothing to add again")
+	}
+	m.addBatch(bucket, rapid.SliceOfN(rapid.SampledFrom(old), 1, 4).Draw(t, "batch"))
+}
+
+func (m *model) addBatch(bucket int, batch []*scheduler.Message) {
+	var what strings.Builder
+	fmt.Fprintf(&what, "add to %d:", bucket)
+	for _, b := range batch {
+		fmt.Fprintf(&what, " %s(%q %q due %d attempt %d stored %d)", b.UID, b.ID, b.Key, b.Due-Start, b.Attempt, b.Stored)
+	}
+	var answers [][]scheduler.AddResult // of both timelines, then of both again
+	m.step(what.String(), func(tl scheduler.Timeline) string {
+		results, head, err := tl.Add(m.ctx, bucket, batch, m.now)
+		answers = append(answers, results)
+		s := fmt.Sprint("head ", head, short(err))
+		for _, r := range results {
+			f := r.First
+			s += fmt.Sprintf("; %s %s due %d %s version %d ended %d", addWord(r.Code), f.UID, f.Due, f.State, f.Version, f.EndedAt)
+		}
+		return s
+	}, true, func(_, second string) (bool, string) {
+		if !strings.HasPrefix(second, "head 0;") {
+			return false, "nothing came earlier the second time"
+		}
+		for i := range batch {
+			if wrong := meansTheSame(batch, i, answers[1], answers[3]); wrong != "" {
+				return false, fmt.Sprintf("message %d: %s", i, wrong)
+			}
+		}
+		return false, ""
+	})
+}
+
+// meansTheSame compares what a batch and its repeat say of message i.
+func meansTheSame(batch []*scheduler.Message, i int, first, second []scheduler.AddResult) string {
+	one, two := first[i], second[i]
+	switch one.Code {
+	case scheduler.Added, scheduler.AddedCanceled:
+		state := scheduler.StateWaiting
+		if one.Code == scheduler.AddedCanceled {
+			state = scheduler.StateCanceled
+		}
+		if two.Code != scheduler.AddDuplicate || two.First.UID != batch[i].UID || two.First.State != state {
+			return "want a duplicate of itself"
+		}
+		return ""
+	}
+	for j := i + 1; j < len(batch); j++ {
+		if batch[j].ID == batch[i].ID && batch[j].Key == batch[i].Key && first[j].Code <= scheduler.AddedCanceled {
+			return "" // the name went to a later one of the batch
+		}
+	}
+	if two.Code != one.Code || two.First.UID != one.First.UID || two.First.State != one.First.State {
+		return "want the same refusal"
+	}
+	return ""
+}
+
+func (m *model) begin(t *rapid.T) {
+	m.T = t
+	bucket := m.bucket(t)
+	term := m.term(t, bucket)
+	m.step(fmt.Sprintf("begin %d under %d", bucket, term), func(tl scheduler.Timeline) string {
+		return short(tl.Begin(m.ctx, bucket, term))
+	}, true, nil)
+}
+
+func (m *model) claim(t *rapid.T) {
+	m.T = t
+	bucket := m.bucket(t)
+	m.take(bucket, m.request(t, bucket, ""))
+}
+
+func (m *model) claimLane(t *rapid.T) {
+	m.T = t
+	bucket := m.bucket(t)
+	m.take(bucket, m.request(t, bucket, rapid.SampledFrom(lanes).Draw(t, "lane")))
+}
+
+func (m *model) request(t *rapid.T, bucket int, lane string) scheduler.Claim {
+	return scheduler.Claim{
+		Term: m.term(t, bucket), Now: m.now, Limit: rapid.SampledFrom([]int{1, 2, 5, 1000}).Draw(t, "limit"),
+		Bytes: block/2 + block*rapid.IntRange(0, 6).Draw(t, "bytes"), Lane: lane,
+	}
+}
+
+// take claims, and wants what comes to have been waiting, due and in no lane.
+func (m *model) take(bucket int, req scheduler.Claim) {
+	m.step(fmt.Sprintf("claim %+v from %d", req, bucket), func(tl scheduler.Timeline) string {
+		c, err := tl.Claim(m.ctx, bucket, req)
+		s := fmt.Sprint("head ", c.Head, " missing ", len(c.Missing), short(err))
+		for _, got := range c.Messages {
+			s += "; " + describe(scheduler.Info{Message: *got})
+			if tl != m.ref {
+				continue
+			}
+			if m.was[got.UID] != scheduler.StateWaiting || got.Due > req.Now || got.Mark.Lane != "" {
+				m.Fatalf("claim took %s, which is %s and due at %d, with lane %q", got.UID, m.was[got.UID], got.Due, got.Mark.Lane)
+			}
+			m.claimed[got.UID] = got
+		}
+		return s
+	}, false, nil)
+}
+
+// some are messages of a bucket, mostly such as were claimed, each once.
+func (m *model) some(t *rapid.T, bucket int) (chosen []*scheduler.Message) {
+	for _, minted := range m.in(bucket) {
+		is := m.was[minted.UID] == scheduler.StateInFlight
+		if odds := rapid.IntRange(0, 9).Draw(t, "chosen"); is && odds < 6 || odds == 9 {
+			chosen = append(chosen, cmp.Or(m.claimed[minted.UID], minted))
+		}
+	}
+	if len(chosen) == 0 {
+		t.Skip("none chosen")
+	}
+	return chosen
+}
+
+func (m *model) finish(t *rapid.T) {
+	m.T = t
+	bucket := m.bucket(t)
+	var ends []scheduler.End
+	for _, chosen := range m.some(t, bucket) {
+		ends = append(ends, scheduler.End{
+			Message: chosen, State: rapid.SampledFrom([]scheduler.State{scheduler.StateDelivered, scheduler.StateDelivered, scheduler.StateExpired, scheduler.StateDead}).Draw(t, "end"),
+			Uncertain: rapid.Bool().Draw(t, "uncertain"), Reason: rapid.SampledFrom([]string{"", "no responders"}).Draw(t, "reason"),
+		})
+	}
+	m.end(bucket, m.term(t, bucket), ends)
+}
+
+func (m *model) end(bucket int, term uint64, ends []scheduler.End) {
+	if len(ends) == 0 {
+		return
+	}
+	var what strings.Builder
+	fmt.Fprintf(&what, "finish in %d under %d:", bucket, term)
+	for _, e := range ends {
+		fmt.Fprintf(&what, " %s as %s (uncertain %t)", e.Message.UID, e.State, e.Uncertain)
+	}
+	m.step(what.String(), func(tl scheduler.Timeline) string {
+		return short(tl.Finish(m.ctx, bucket, term, ends, m.now))
+	}, true, nil)
+}
+
+func (m *model) giveBack(t *rapid.T) {
+	m.T = t
+	m.back(t, func(b *scheduler.Back) { b.Keep = rapid.IntRange(0, 3).Draw(t, "keep") == 0 })
+}
+
+// park gives back into lanes.
+func (m *model) park(t *rapid.T) {
+	m.T = t
+	m.back(t, func(b *scheduler.Back) { b.Mark.Lane = rapid.SampledFrom(lanes).Draw(t, "lane") })
+}
+
+func (m *model) back(t *rapid.T, tune func(*scheduler.Back)) {
+	bucket := m.bucket(t)
+	var back []scheduler.Back
+	for _, chosen := range m.some(t, bucket) {
+		b := scheduler.Back{UID: chosen.UID, Score: chosen.Score(), Mark: scheduler.Mark{
+			Uncertain: rapid.IntRange(0, 3).Draw(t, "uncertain") == 0, Refusals: rapid.Uint32Range(0, 2).Draw(t, "refusals"),
+		}}
+		if rapid.Bool().Draw(t, "later") {
+			later := m.now.Add(time.Duration(rapid.IntRange(1, 300).Draw(t, "by")) * time.Millisecond)
+			b.Score = int64(later)<<8 | b.Score&255
+		}
+		tune(&b)
+		back = append(back, b)
+	}
+	term := m.term(t, bucket)
+	m.step(fmt.Sprintf("return in %d under %d: %+v", bucket, term, back), func(tl scheduler.Timeline) string {
+		return short(tl.Return(m.ctx, bucket, term, back))
+	}, true, nil)
+}
+
+// counted are calls that answer with a number below their limit when they are
+// through.
+func (m *model) counted(what string, limit int, do func(scheduler.Timeline) (int, error)) {
+	m.step(what, func(tl scheduler.Timeline) string {
+		n, err := do(tl)
+		return fmt.Sprint(n, short(err))
+	}, true, func(first, second string) (goesOn bool, wrong string) {
+		goesOn = first == fmt.Sprint(limit)
+		if !goesOn && second != first && second != "0" {
+			return false, "want 0: the first was through"
+		}
+		return goesOn, ""
+	})
+}
+
+func (m *model) sweep(t *rapid.T) {
+	m.T = t
+	bucket, limit := m.bucket(t), rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "limit")
+	var term uint64
+	if rapid.Bool().Draw(t, "a new leader") {
+		m.terms[bucket]++
+		term = m.terms[bucket]
+	} else {
+		term = m.term(t, bucket)
+	}
+	m.counted(fmt.Sprintf("sweep %d of %d under %d", limit, bucket, term), limit, func(tl scheduler.Timeline) (int, error) {
+		return tl.Sweep(m.ctx, bucket, term, limit)
+	})
+}
+
+func (m *model) trim(t *rapid.T) {
+	m.T = t
+	bucket, limit := m.bucket(t), rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "limit")
+	term := m.term(t, bucket)
+	m.counted(fmt.Sprintf("trim %d of %d under %d", limit, bucket, term), limit, func(tl scheduler.Timeline) (int, error) {
+		return tl.Trim(m.ctx, bucket, term, m.now, limit)
+	})
+}
+
+func (m *model) held(t *rapid.T) {
+	m.T = t
+	bucket, limit, after := m.bucket(t), rapid.IntRange(1, 3).Draw(t, "limit"), scheduler.UID("")
+	if old := m.in(bucket); len(old) > 0 && rapid.Bool().Draw(t, "page") {
+		after = rapid.SampledFrom(old).Draw(t, "after").UID
+	}
+	term := m.term(t, bucket)
+	m.step(fmt.Sprintf("held in %d under %d after %q", bucket, term, after), func(tl scheduler.Timeline) string {
+		held, err := tl.Held(m.ctx, bucket, term, after, limit)
+		return fmt.Sprint(held, short(err))
+	}, true, nil)
+}
+
+func (m *model) cancel(t *rapid.T) {
+	m.T = t
+	if len(m.minted) == 0 {
+		t.Skip("nothing to cancel")
+	}
+	choice := m.minted
+	if live := m.live(); len(live) > 0 && rapid.IntRange(0, 3).Draw(t, "live") > 0 {
+		choice = live
+	}
+	uid := rapid.SampledFrom(choice).Draw(t, "message").UID
+	was := m.was[uid]
+	m.step("cancel "+string(uid), func(tl scheduler.Timeline) string {
+		r, err := tl.Cancel(m.ctx, uid, m.now)
+		if (r.Code == scheduler.CancelUnknown) != (was == scheduler.StateNone) || (r.Code == scheduler.CancelInFlight) != (was == scheduler.StateInFlight) {
+			m.Fatalf("cancel of the %s message %s answers %s", was, uid, r.Code)
+		}
+		i := r.Info
+		return fmt.Sprintf("%s: %s due %d %s version %d ended %d uncertain %t%s", r.Code, i.UID, i.Due, i.State, i.Version, i.EndedAt, i.Mark.Uncertain, short(err))
+	}, true, nil)
+}
+
+func (m *model) anyRef(t *rapid.T) scheduler.Ref {
+	ref := scheduler.Ref{ID: rapid.SampledFrom(ids).Draw(t, "id")}
+	if rapid.Bool().Draw(t, "keyed") {
+		ref.Key, ref.Keyed = rapid.SampledFrom(keys).Draw(t, "key"), true
+	}
+	return ref
+}
+
+func (m *model) bury(t *rapid.T) {
+	m.T = t
+	ref, sequence := m.anyRef(t), rapid.Uint64Range(10, 20).Draw(t, "sequence")
+	m.step(fmt.Sprintf("bury %+v up to %d", ref, sequence), func(tl scheduler.Timeline) string {
+		found, err := tl.Bury(m.ctx, ref, sequence, m.now)
+		slices.Sort(found)
+		return fmt.Sprint(found, short(err))
+	}, true, nil)
+}
+
+func (m *model) find(t *rapid.T) {
+	m.T = t
+	ref := m.anyRef(t)
+	m.step(fmt.Sprintf("find %+v", ref), func(tl scheduler.Timeline) string { return findUIDs(m.ctx, tl, ref) }, true, nil)
+}
+
+func (m *model) wait(t *rapid.T) {
+	m.T = t
+	m.now = m.now.Add(rapid.SampledFrom([]time.Duration{10 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond, 20 * time.Second, m.o.EndedKeep, m.o.TombstoneKeep}).Draw(t, "time"))
+}

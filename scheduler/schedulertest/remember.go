@@ -1,0 +1,168 @@
+package schedulertest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// oneBucket keeps a test in a single bucket.
+func oneBucket(o *Options) { o.Buckets = 1 }
+
+var memoryPromises = []promise{
+	{name: "an end without an id is remembered in short, with an id by name", check: func(t *trial) {
+		for i, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateExpired, scheduler.StateCanceled} {
+			plain := Message(10*i, Priority(3), TTL(time.Minute), Headers("A", "b"))
+			named := Message(10*i+1, Priority(3), TTL(time.Minute), Headers("A", "b"), Named(fmt.Sprintf("order-%d", i)), Keyed("customer-1"), Attempt(2))
+			reason := "the test says " + s.String()
+			if s == scheduler.StateCanceled {
+				reason = ""
+			}
+			t.wantInfo(remains(t.ended(plain, s), s, t.now, false, ""))
+			want := remains(t.ended(named, s), s, t.now, false, reason)
+			want.TTL = named.TTL
+			t.wantInfo(want)
+			if found := t.find(scheduler.Ref{ID: named.ID}); len(found) != 1 || describe(found[0]) != describe(want) {
+				t.Errorf("the name finds %d messages, want the %s one", len(found), s)
+			}
+		}
+	}},
+	{name: "the dead keep everything and are never forgotten", tune: oneBucket, check: func(t *trial) {
+		plain := Message(1, Priority(3), TTL(time.Minute), Headers("A", "b", "A", "c"))
+		named := Message(2, Named("order-1"), Keyed("customer-1"), Headers("D", "e"))
+		for _, m := range []*scheduler.Message{plain, named} {
+			claimed := t.take(m)
+			t.giveBack(claimed, claimed.Score(), scheduler.Mark{Uncertain: true, Refusals: 9})
+			t.finish(scheduler.StateDead, t.take(m))
+		}
+		at := t.now
+		t.pass(1000 * t.o.EndedKeep)
+		if n := t.trim(0, 100); n != 0 {
+			t.Fatalf("%d ends were forgotten", n)
+		}
+		for _, m := range []*scheduler.Message{plain, named} {
+			want := live(m, scheduler.StateDead, scheduler.Mark{Uncertain: true})
+			want.Version, want.EndedAt, want.Reason = 2, at, "the test says dead"
+			t.wantInfo(want)
+		}
+		t.refused(Message(3, Named("order-1"), Keyed("customer-1")), scheduler.AddConflict, named, scheduler.StateDead)
+	}},
+	{name: "an end is forgotten when its time is over and not before", tune: oneBucket, check: func(t *trial) {
+		m := t.ended(Message(1), scheduler.StateDelivered)
+		t.pass(t.o.EndedKeep - time.Millisecond)
+		if n := t.trim(0, 100); n != 0 {
+			t.Fatal("it was forgotten a millisecond early")
+		}
+		t.get(m.UID)
+		t.pass(time.Millisecond)
+		if n := t.trim(0, 100); n != 1 {
+			t.Fatalf("%d ends were forgotten, want 1", n)
+		}
+		t.gone(m.UID)
+		t.canceled(m.UID, scheduler.CancelUnknown)
+		if n := t.trim(0, 100); n != 0 {
+			t.Fatalf("%d ends were forgotten twice", n)
+		}
+	}},
+	{name: "nothing is forgotten by itself", tune: oneBucket, check: func(t *trial) {
+		m := t.ended(Message(1, Named("order-1")), scheduler.StateDelivered)
+		t.pass(100 * t.o.EndedKeep)
+		t.get(m.UID)
+		t.refused(m, scheduler.AddDuplicate, m, scheduler.StateDelivered)
+	}},
+	{name: "a trim is bounded, forgets in order of ending, and goes on", tune: oneBucket, check: func(t *trial) {
+		var all []*scheduler.Message
+		for i := range 7 {
+			all = append(all, t.ended(Message((i*3)%7), scheduler.StateDelivered))
+			t.pass(time.Second)
+		}
+		t.pass(t.o.EndedKeep - 2*time.Second) // the last one stays
+		for i, want := range []int{4, 2, 0} {
+			if n := t.trim(0, 4); n != want {
+				t.Fatalf("trim %d forgot %d, want %d", i, n, want)
+			}
+			for j, m := range all {
+				if there := len(t.find(scheduler.Ref{UID: m.UID})) == 1; there != (j >= []int{4, 6, 6}[i]) {
+					t.Fatalf("after trim %d: message %d is there: %t", i, j, there)
+				}
+			}
+		}
+	}},
+	{name: "ends of one batch may be forgotten in parts", tune: oneBucket, check: func(t *trial) {
+		var batch []*scheduler.Message
+		for i := range 9 {
+			m := Message(i)
+			if i%2 == 0 {
+				m = Message(i, Named(fmt.Sprintf("order-%d", i)))
+			}
+			batch = append(batch, m)
+		}
+		t.added(batch...)
+		t.finish(scheduler.StateDelivered, t.claim()...)
+		t.pass(t.o.EndedKeep)
+		for i, want := range []int{4, 4, 1, 0} {
+			if n := t.trim(0, 4); n != want {
+				t.Fatalf("trim %d forgot %d, want %d", i, n, want)
+			}
+		}
+		for _, m := range batch {
+			t.gone(m.UID)
+		}
+		t.added(batch...) // names too
+	}},
+	{name: "every kind of end but dead is forgotten, and live messages are not", tune: oneBucket, check: func(t *trial) {
+		for i, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateExpired, scheduler.StateCanceled, scheduler.StateDead} {
+			t.ended(Message(i), s)
+		}
+		inFlight := t.take(Message(10))
+		waiting := t.one(Message(11))
+		t.pass(t.o.EndedKeep)
+		if n := t.trim(0, 100); n != 3 {
+			t.Fatalf("%d ends were forgotten, want 3", n)
+		}
+		t.wantInfo(live(inFlight, scheduler.StateInFlight, scheduler.Mark{}))
+		t.wantInfo(live(waiting, scheduler.StateWaiting, scheduler.Mark{}))
+	}},
+	{name: "a forgotten end frees its name", tune: oneBucket, check: func(t *trial) {
+		for i, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateExpired, scheduler.StateCanceled} {
+			t.ended(Message(i, Named(fmt.Sprintf("order-%d", i)), Keyed("k"), Content("a")), s)
+		}
+		t.pass(t.o.EndedKeep)
+		t.trim(0, 100)
+		for i := range 3 {
+			id := fmt.Sprintf("order-%d", i)
+			if found := t.find(scheduler.Ref{ID: id}); len(found) != 0 {
+				t.Fatalf("the name %s still finds %s", id, describe(found[0]))
+			}
+			t.one(Message(10+i, Named(id), Keyed("k"), Content("b")))
+		}
+	}},
+	{name: "a forgotten end leaves the name of a newer message alone", tune: oneBucket, check: func(t *trial) {
+		t.ended(retry(1, 1), scheduler.StateDelivered)
+		second := t.one(retry(2, 2))
+		t.pass(t.o.EndedKeep)
+		if n := t.trim(0, 100); n != 1 {
+			t.Fatalf("%d ends were forgotten, want 1", n)
+		}
+		points(t, second)
+		t.finish(scheduler.StateDelivered, t.take(second))
+		points(t, second)
+		t.pass(t.o.EndedKeep)
+		t.trim(0, 100)
+		t.one(retry(3, 1))
+	}},
+	{name: "a forgotten end leaves the same id under another key alone", tune: oneBucket, check: func(t *trial) {
+		for i, key := range []string{"a", "b", "c"} {
+			t.one(Message(i, Named("order-1"), Keyed(key)))
+		}
+		t.canceled(Message(1, Named("order-1"), Keyed("b")).UID, scheduler.CancelDone)
+		t.pass(t.o.EndedKeep)
+		t.trim(0, 100)
+		found := t.find(scheduler.Ref{ID: "order-1"})
+		if len(found) != 2 || found[0].Key != "a" || found[1].Key != "c" {
+			t.Fatalf("found %d, want those of a and c", len(found))
+		}
+		t.one(Message(10, Named("order-1"), Keyed("b")))
+	}},
+}

@@ -1,0 +1,258 @@
+package schedulertest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+var settlePromises = []promise{
+	{name: "a finish twice ends once, and the first end stays", check: func(t *trial) {
+		m := t.take(Message(1, Named("order-1")))
+		t.finish(scheduler.StateDelivered, m)
+		at := t.now
+		t.pass(time.Minute)
+		t.finish(scheduler.StateDelivered, m)
+		t.finish(scheduler.StateExpired, m)
+		t.finish(scheduler.StateDead, m)
+		t.wantInfo(remains(m, scheduler.StateDelivered, at, false, "the test says delivered"))
+		if h := t.heads()[t.bucketOf(m)]; h.Claimed != 0 || h.Waiting != 0 {
+			t.Fatalf("head is %+v, want nothing", h)
+		}
+	}},
+	{name: "only what is claimed is finished", check: func(t *trial) {
+		waiting, parked := t.take(Message(2)), t.take(Message(4))
+		t.giveBack(waiting, int64(t.now.Add(time.Hour))<<8, scheduler.Mark{Uncertain: true, Refusals: 2})
+		t.giveBack(parked, parked.Score(), scheduler.Mark{Uncertain: true, Lane: "stream"})
+		claimed := t.take(Message(1))
+		t.finish(scheduler.StateDelivered, waiting, Message(3), claimed, parked)
+		t.wantInfo(live(waiting, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Refusals: 2}))
+		t.wantInfo(live(parked, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Lane: "stream"}))
+		t.gone(Message(3).UID)
+		t.wantInfo(remains(claimed, scheduler.StateDelivered, t.now, false, ""))
+	}},
+	{name: "a claim of an earlier term is finished too while it is not swept", check: func(t *trial) {
+		m := t.take(Message(1))
+		t.term = 5
+		t.finish(scheduler.StateDelivered, m)
+		t.wantInfo(remains(m, scheduler.StateDelivered, t.now, false, ""))
+	}},
+	{name: "a finish as anything but an end of a claim is refused whole", check: func(t *trial) {
+		all := t.added(Message(1), Message(2))
+		t.claim()
+		for _, s := range []scheduler.State{scheduler.StateNone, scheduler.StateWaiting, scheduler.StateInFlight, scheduler.StateCanceled} {
+			ends := []scheduler.End{{Message: all[0], State: scheduler.StateDelivered}, {Message: all[1], State: s}}
+			if err := t.tl.Finish(t.Context(), 0, t.term, ends, t.now); err == nil {
+				t.Errorf("finish as %s was taken", s)
+			}
+		}
+		t.wantInfo(live(all[0], scheduler.StateInFlight, scheduler.Mark{}))
+		t.wantInfo(live(all[1], scheduler.StateInFlight, scheduler.Mark{}))
+	}},
+	{name: "a finish keeps the uncertain mark it is given", check: func(t *trial) {
+		all := t.added(Message(1), Message(2))
+		t.claim()
+		t.must("finish", t.tl.Finish(t.Context(), 0, t.term, []scheduler.End{
+			{Message: all[0], State: scheduler.StateExpired, Uncertain: true}, {Message: all[1], State: scheduler.StateExpired},
+		}, t.now))
+		t.wantInfo(remains(all[0], scheduler.StateExpired, t.now, true, ""))
+		t.wantInfo(remains(all[1], scheduler.StateExpired, t.now, false, ""))
+	}},
+	{name: "a return restores the mark as it stood", check: func(t *trial) {
+		m := t.take(Message(1))
+		t.giveBack(m, m.Score(), scheduler.Mark{})
+		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{}))
+		t.canceled(m.UID, scheduler.CancelDone)
+
+		n := t.take(Message(2))
+		t.giveBack(n, n.Score(), scheduler.Mark{Uncertain: true, Refusals: 3})
+		n = t.take(n)
+		if want := (scheduler.Mark{Uncertain: true, Refusals: 3}); n.Mark != want {
+			t.Fatalf("claimed with mark %+v, want %+v", n.Mark, want)
+		}
+		t.giveBack(n, n.Score(), n.Mark)
+		t.wantInfo(live(n, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Refusals: 3}))
+		t.canceled(n.UID, scheduler.CancelMaybe)
+	}},
+	{name: "a return replaces the mark, also by none", check: func(t *trial) {
+		m := t.take(Message(1))
+		t.giveBack(m, m.Score(), scheduler.Mark{Uncertain: true, Refusals: 2})
+		m = t.take(m)
+		t.giveBack(m, m.Score(), scheduler.Mark{Refusals: 1})
+		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Refusals: 1}))
+		m = t.take(m)
+		t.giveBack(m, m.Score(), scheduler.Mark{})
+		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{}))
+	}},
+	{name: "a return twice gives back once", check: func(t *trial) {
+		m := t.take(Message(1))
+		t.giveBack(m, m.Score(), scheduler.Mark{Refusals: 1})
+		t.giveBack(m, m.Score(), scheduler.Mark{Refusals: 2, Lane: "stream"})
+		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Refusals: 1}))
+		if h := t.heads()[0]; h.Waiting != 1 || len(t.lanes(0)) != 0 {
+			t.Fatalf("head is %+v, lanes %v: want one in the bucket", h, t.lanes(0))
+		}
+		t.finish(scheduler.StateDelivered, t.claim()...)
+		t.giveBack(m, m.Score(), scheduler.Mark{})
+		t.wantInfo(remains(m, scheduler.StateDelivered, t.now, false, ""))
+	}},
+	{name: "a return with a later score waits until then", check: func(t *trial) {
+		m := t.take(Message(1))
+		later := t.now.Add(3 * time.Second)
+		t.giveBack(m, int64(later)<<8|m.Score()&255, scheduler.Mark{Refusals: 1})
+		if h := t.heads()[0]; h.Due != later {
+			t.Fatalf("head is %d, want %d", h.Due, later)
+		}
+		if got := t.claim(); len(got) != 0 {
+			t.Fatal("it came at once")
+		}
+		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Refusals: 1})) // its own due stays what it was
+		t.now = later
+		t.wantUIDs(t.claim(), []*scheduler.Message{m})
+	}},
+	{name: "a return that keeps takes its own place and leaves the mark", check: func(t *trial) {
+		m := t.take(Message(1, Priority(9)))
+		later := int64(t.now.Add(time.Second))<<8 | 255
+		t.giveBack(m, later, scheduler.Mark{Uncertain: true, Refusals: 2, Lane: "stream"})
+		t.pass(time.Second)
+		t.claimFrom(0, "stream", wide, wide)
+		t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: m.UID, Score: later << 1, Mark: scheduler.Mark{Refusals: 9, Lane: "other"}, Keep: true}}))
+		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Refusals: 2}))
+		if h := t.heads()[0]; h.Due != m.Due || len(t.lanes(0)) != 0 {
+			t.Fatalf("head is %+v, lanes %v: want it in the bucket at its due time", h, t.lanes(0))
+		}
+	}},
+	{name: "parked messages wait in their lane, in order, and are claimed from there", check: func(t *trial) {
+		all := t.added(Message(1), Message(2), Message(3), Message(4))
+		claimed := t.claim()
+		back := make([]scheduler.Back, len(claimed))
+		for i, m := range claimed {
+			back[i] = scheduler.Back{UID: m.UID, Score: m.Score(), Mark: scheduler.Mark{Lane: []string{"ORDERS", "core:a.b"}[i%2]}}
+		}
+		t.must("return", t.tl.Return(t.Context(), 0, t.term, back))
+		t.wantInfo(live(all[0], scheduler.StateWaiting, scheduler.Mark{Lane: "ORDERS"}))
+		if lanes := t.lanes(0); !slices.Equal(lanes, []string{"ORDERS", "core:a.b"}) {
+			t.Fatalf("lanes are %q", lanes)
+		}
+		if c := t.claimFrom(0, "", wide, wide); len(c.Messages) != 0 || c.Head != 0 {
+			t.Fatalf("the bucket gave %v, head %d", uids(c.Messages), c.Head)
+		}
+		if h := t.heads()[0]; h.Waiting != 0 || h.Due != 0 {
+			t.Fatalf("the bucket's head is %+v", h)
+		}
+		c := t.claimFrom(0, "ORDERS", 1, wide)
+		t.wantUIDs(c.Messages, all[:1])
+		if c.Head != Start || c.Messages[0].Mark.Lane != "" {
+			t.Fatalf("head %d, lane %q: one is left, and a claimed message has no lane", c.Head, c.Messages[0].Mark.Lane)
+		}
+		t.wantInfo(live(all[0], scheduler.StateInFlight, scheduler.Mark{}))
+		c = t.claimFrom(0, "ORDERS", wide, wide)
+		t.wantUIDs(c.Messages, all[2:3])
+		if c.Head != 0 {
+			t.Fatalf("head %d of an empty lane", c.Head)
+		}
+		if c := t.claimFrom(0, "nobody", wide, wide); len(c.Messages) != 0 || c.Head != 0 {
+			t.Fatal("a lane that does not exist gave messages")
+		}
+		if lanes := t.lanes(0); !slices.Equal(lanes, []string{"core:a.b"}) {
+			t.Fatalf("lanes are %q", lanes)
+		}
+	}},
+	{name: "a lane's message is not due before its score", check: func(t *trial) {
+		m := t.take(Message(1))
+		later := t.now.Add(time.Second)
+		t.giveBack(m, int64(later)<<8, scheduler.Mark{Lane: "a"})
+		if c := t.claimFrom(0, "a", wide, wide); len(c.Messages) != 0 || c.Head != later {
+			t.Fatalf("got %d messages, head %d; want none, %d", len(c.Messages), c.Head, later)
+		}
+		t.now = later
+		t.wantUIDs(t.claimFrom(0, "a", wide, wide).Messages, []*scheduler.Message{m})
+	}},
+	{name: "a thousand lanes are listed by name", check: func(t *trial) {
+		var batch []*scheduler.Message
+		for i := range 1000 {
+			batch = append(batch, Message(i))
+		}
+		t.added(batch...)
+		back := make([]scheduler.Back, len(batch))
+		want := make([]string, len(batch))
+		for i, m := range t.claim() {
+			want[i] = fmt.Sprintf("core:%04d", i*7%1000)
+			back[i] = scheduler.Back{UID: m.UID, Score: m.Score(), Mark: scheduler.Mark{Lane: want[i]}}
+		}
+		t.must("return", t.tl.Return(t.Context(), 0, t.term, back))
+		slices.Sort(want)
+		if lanes := t.lanes(0); !slices.Equal(lanes, want) {
+			t.Fatalf("got %d lanes, or not in order", len(lanes))
+		}
+	}},
+	{name: "a sweep gives back what lower terms had claimed, uncertain and out of its lane", check: func(t *trial) {
+		all := t.added(Message(1), Message(2))
+		for _, m := range t.claim() {
+			t.giveBack(m, int64(t.now.Add(time.Second))<<8, scheduler.Mark{Refusals: 2, Lane: "stream"})
+		}
+		t.pass(time.Second)
+		t.claimFrom(0, "stream", wide, wide)
+		t.term = 4
+		mine := t.take(Message(3))
+		if n := t.sweep(0, 100); n != 2 {
+			t.Fatalf("swept %d, want 2", n)
+		}
+		for _, m := range all {
+			t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Refusals: 2}))
+		}
+		t.wantInfo(live(mine, scheduler.StateInFlight, scheduler.Mark{}))
+		if h := t.heads()[0]; h.Due != Start || h.Waiting != 2 || h.Claimed != 1 {
+			t.Fatalf("head is %+v: want two at their own due time, one claimed", h)
+		}
+		t.wantUIDs(t.claim(), all)
+	}},
+	{name: "a sweep is bounded, goes on when repeated, and ends with nothing left", check: func(t *trial) {
+		for i := range 5 {
+			t.term = uint64(i + 1)
+			t.take(Message(i))
+		}
+		t.term = 5
+		for i, want := range []int{3, 1, 0, 0} {
+			if n := t.sweep(0, 3); n != want {
+				t.Fatalf("sweep %d moved %d, want %d", i, n, want)
+			}
+		}
+		t.wantInfo(live(Message(4), scheduler.StateInFlight, scheduler.Mark{})) // of the term itself
+	}},
+	{name: "the uncertain mark outlives a sweep and a claim", check: func(t *trial) {
+		m := t.take(Message(1))
+		t.term++
+		t.sweep(0, 10)
+		m = t.take(m)
+		if !m.Mark.Uncertain {
+			t.Fatal("it was claimed without its mark")
+		}
+		t.giveBack(m, m.Score(), m.Mark)
+		t.canceled(m.UID, scheduler.CancelMaybe)
+	}},
+	{name: "held lists what this very term has claimed, page by page", check: func(t *trial) {
+		t.take(Message(1))
+		t.term = 3
+		var want []*scheduler.Message
+		for i := range 5 {
+			want = append(want, Message(10+i))
+		}
+		t.added(want...)
+		t.claim()
+		if got := t.held(0, "", 100); !slices.Equal(got, uids(want)) {
+			t.Fatalf("got %v, want %v", got, uids(want))
+		}
+		if got := t.held(0, "", 2); !slices.Equal(got, uids(want[:2])) {
+			t.Fatalf("first page %v, want %v", got, uids(want[:2]))
+		}
+		if got := t.held(0, want[1].UID, 2); !slices.Equal(got, uids(want[2:4])) {
+			t.Fatalf("second page %v, want %v", got, uids(want[2:4]))
+		}
+		if got := t.held(0, want[4].UID, 2); len(got) != 0 {
+			t.Fatalf("after the last: %v", got)
+		}
+	}},
+}

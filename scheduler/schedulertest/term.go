@@ -1,0 +1,120 @@
+package schedulertest
+
+import (
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// leaderCalls are all calls that carry a term, on bucket 0. m is claimed there.
+var leaderCalls = []struct {
+	name string
+	call func(t *trial, term uint64, m *scheduler.Message) error
+}{
+	{"begin", func(t *trial, term uint64, _ *scheduler.Message) error {
+		return t.tl.Begin(t.Context(), 0, term)
+	}},
+	{"sweep", func(t *trial, term uint64, _ *scheduler.Message) error {
+		_, err := t.tl.Sweep(t.Context(), 0, term, 10)
+		return err
+	}},
+	{"claim", func(t *trial, term uint64, _ *scheduler.Message) error {
+		_, err := t.tl.Claim(t.Context(), 0, scheduler.Claim{Term: term, Now: t.now, Limit: 10, Bytes: wide})
+		return err
+	}},
+	{"claim from a lane", func(t *trial, term uint64, _ *scheduler.Message) error {
+		_, err := t.tl.Claim(t.Context(), 0, scheduler.Claim{Term: term, Now: t.now, Limit: 10, Bytes: wide, Lane: "stream"})
+		return err
+	}},
+	{"finish", func(t *trial, term uint64, m *scheduler.Message) error {
+		return t.tl.Finish(t.Context(), 0, term, []scheduler.End{{Message: m, State: scheduler.StateDelivered}}, t.now)
+	}},
+	{"return", func(t *trial, term uint64, m *scheduler.Message) error {
+		return t.tl.Return(t.Context(), 0, term, []scheduler.Back{{UID: m.UID, Score: m.Score()}})
+	}},
+	{"return that keeps", func(t *trial, term uint64, m *scheduler.Message) error {
+		return t.tl.Return(t.Context(), 0, term, []scheduler.Back{{UID: m.UID, Keep: true}})
+	}},
+	{"held", func(t *trial, term uint64, _ *scheduler.Message) error {
+		_, err := t.tl.Held(t.Context(), 0, term, "", 10)
+		return err
+	}},
+	{"trim", func(t *trial, term uint64, _ *scheduler.Message) error {
+		_, err := t.tl.Trim(t.Context(), 0, term, t.now, 10)
+		return err
+	}},
+}
+
+var termPromises = []promise{
+	{name: "a lower term is refused in every call and changes nothing", check: func(t *trial) {
+		old := t.ended(Message(1), scheduler.StateDelivered)
+		t.term = 9
+		claimed := t.take(Message(2))
+		waiting, parked := t.one(Message(3)), t.take(Message(4))
+		t.giveBack(parked, parked.Score(), scheduler.Mark{Lane: "stream"})
+		t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: waiting.UID, Keep: true}}))
+		t.pass(t.o.EndedKeep)
+		head := t.heads()[0]
+		for _, c := range leaderCalls {
+			for _, term := range []uint64{8, 1} {
+				t.stale(c.name, c.call(t, term, claimed))
+			}
+		}
+		if now := t.heads()[0]; now != head {
+			t.Errorf("the head was %+v and is %+v", head, now)
+		}
+		t.wantInfo(remains(old, scheduler.StateDelivered, Start, false, ""))
+		t.wantInfo(live(claimed, scheduler.StateInFlight, scheduler.Mark{}))
+		t.wantInfo(live(waiting, scheduler.StateWaiting, scheduler.Mark{}))
+		t.wantInfo(live(parked, scheduler.StateWaiting, scheduler.Mark{Lane: "stream"}))
+	}},
+	{name: "a higher term is taken over in every call", check: func(t *trial) {
+		m := t.take(Message(1))
+		for i, c := range leaderCalls {
+			term := uint64(10 * (i + 1))
+			t.must(c.name, c.call(t, term, m))
+			if got := t.heads()[0].Term; got != term {
+				t.Errorf("after %s under %d the term is %d", c.name, term, got)
+			}
+			for _, other := range leaderCalls {
+				t.stale(other.name+" after "+c.name, other.call(t, term-1, m))
+			}
+		}
+	}},
+	{name: "an equal term goes on in every call", check: func(t *trial) {
+		m := t.take(Message(1))
+		t.must("begin", t.tl.Begin(t.Context(), 0, 5))
+		for _, c := range leaderCalls {
+			t.must(c.name, c.call(t, 5, m))
+			t.must(c.name+" again", c.call(t, 5, m))
+		}
+	}},
+	{name: "each bucket has its own term", check: func(t *trial) {
+		t.must("begin", t.tl.Begin(t.Context(), 0, 5))
+		t.must("begin", t.tl.Begin(t.Context(), 1, 3))
+		if h := t.heads(); h[0].Term != 5 || h[1].Term != 3 || h[2].Term != 0 {
+			t.Fatalf("terms are %d, %d, %d; want 5, 3, 0", h[0].Term, h[1].Term, h[2].Term)
+		}
+	}},
+	{name: "terms are told apart up to 2^53", check: func(t *trial) {
+		const high = 1<<53 - 1
+		t.must("begin", t.tl.Begin(t.Context(), 0, high))
+		t.stale("begin", t.tl.Begin(t.Context(), 0, high-1))
+		t.term = high
+		m := t.take(Message(1))
+		if held := t.held(0, "", 10); len(held) != 1 || held[0] != m.UID {
+			t.Fatalf("held %v, want %s", held, m.UID)
+		}
+	}},
+	{name: "terms are compared as numbers", check: func(t *trial) {
+		t.must("begin", t.tl.Begin(t.Context(), 0, 9))
+		t.must("begin", t.tl.Begin(t.Context(), 0, 10))
+		t.stale("begin", t.tl.Begin(t.Context(), 0, 9))
+	}},
+	{name: "any instance accepts, finds and cancels without a term", check: func(t *trial) {
+		t.must("begin", t.tl.Begin(t.Context(), 0, 1<<40))
+		m := t.one(Message(1, DueIn(time.Hour)))
+		t.get(m.UID)
+		t.canceled(m.UID, scheduler.CancelDone)
+	}},
+}

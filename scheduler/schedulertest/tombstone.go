@@ -1,0 +1,209 @@
+package schedulertest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// canceledAtOnce adds a push that a tombstone must be waiting for.
+func canceledAtOnce(t *trial, m *scheduler.Message) {
+	t.Helper()
+	r := t.add(m)[0]
+	if r.Code != scheduler.AddedCanceled || r.First.UID != m.UID || r.First.State != scheduler.StateCanceled || r.First.EndedAt != t.now {
+		t.Fatalf("add of %s: got %s, %s; want it added as canceled", m.UID, addWord(r.Code), describe(r.First))
+	}
+}
+
+// fewTombstones leaves room for three.
+func fewTombstones(o *Options) { o.Buckets, o.TombstoneLimit = 1, 3 }
+
+var tombstonePromises = []promise{
+	{name: "a push stored before the cancel of its id is accepted as canceled", check: func(t *trial) {
+		if found := t.bury(scheduler.Ref{ID: "order-1"}, 100); len(found) != 0 {
+			t.Fatalf("found %v", found)
+		}
+		for i, sequence := range []uint64{100, 99, 1} {
+			key := fmt.Sprintf("customer-%d", i)
+			m := Message(i, Named("order-1"), Keyed(key), Stored(sequence), DueIn(time.Minute))
+			t.pass(time.Second)
+			canceledAtOnce(t, m)
+			t.wantInfo(remains(m, scheduler.StateCanceled, t.now, false, CanceledBefore))
+			t.canceled(m.UID, scheduler.CancelDone)
+			if h := t.heads()[t.bucketOf(m)]; h.Waiting != 0 || h.Due != 0 {
+				t.Fatalf("head is %+v", h)
+			}
+			if found := t.find(scheduler.Ref{ID: "order-1", Key: key, Keyed: true}); len(found) != 1 || found[0].UID != m.UID {
+				t.Fatalf("the name finds %d messages, want it", len(found))
+			}
+			// Redelivered, it is the same; pushed again otherwise, it is in conflict.
+			t.refused(m, scheduler.AddDuplicate, m, scheduler.StateCanceled)
+			t.refused(Message(10+i, Named("order-1"), Keyed(key), Stored(200)), scheduler.AddConflict, m, scheduler.StateCanceled)
+		}
+	}},
+	{name: "a push stored after the cancel is accepted", check: func(t *trial) {
+		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		t.one(Message(1, Named("order-1"), Stored(101)))
+	}},
+	{name: "a push through another door is accepted", check: func(t *trial) {
+		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		t.one(Message(1, Named("order-1")))
+	}},
+	{name: "a push of another id, or without one, is accepted", check: func(t *trial) {
+		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		t.one(Message(1, Named("order-2"), Stored(5)))
+		t.one(Message(2, Stored(5)))
+		t.one(Message(3, Named("order"), Keyed("-1"), Stored(5)))
+	}},
+	{name: "a tombstone with a key is for that key alone", check: func(t *trial) {
+		a, b, elsewhere := neighbours(t.o.Buckets)
+		t.bury(scheduler.Ref{ID: "order-1", Key: a, Keyed: true}, 100)
+		t.one(Message(1, Named("order-1"), Keyed(b), Stored(5)))
+		t.one(Message(2, Named("order-1"), Keyed(elsewhere), Stored(5)))
+		t.one(Message(3, Named("order-1"), Stored(5)))
+		canceledAtOnce(t, Message(4, Named("order-1"), Keyed(a), Stored(5)))
+	}},
+	{name: "a tombstone with the empty key is for messages without one", check: func(t *trial) {
+		t.bury(scheduler.Ref{ID: "order-1", Keyed: true}, 100)
+		t.one(Message(1, Named("order-1"), Keyed("customer-1"), Stored(5)))
+		canceledAtOnce(t, Message(2, Named("order-1"), Stored(5)))
+	}},
+	{name: "a message that turned up is found and left alone", check: func(t *trial) {
+		m := t.one(Message(1, Named("order-1"), Stored(5), DueIn(time.Hour)))
+		for _, ref := range []scheduler.Ref{{ID: "order-1"}, {ID: "order-1", Keyed: true}} {
+			if found := t.bury(ref, 100); !slices.Equal(found, []scheduler.UID{m.UID}) {
+				t.Fatalf("found %v, want %s", found, m.UID)
+			}
+		}
+		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{}))
+	}},
+	{name: "where a message has the name no tombstone is left, in other buckets there is", tune: func(o *Options) { o.EndedKeep = time.Minute }, check: func(t *trial) {
+		a, b, elsewhere := neighbours(t.o.Buckets)
+		first := t.ended(Message(1, Named("order-1"), Keyed(a)), scheduler.StateDelivered)
+		if found := t.bury(scheduler.Ref{ID: "order-1"}, 100); !slices.Equal(found, []scheduler.UID{first.UID}) {
+			t.Fatalf("found %v, want %s", found, first.UID)
+		}
+		canceledAtOnce(t, Message(2, Named("order-1"), Keyed(elsewhere), Stored(5)))
+		t.one(Message(3, Named("order-1"), Keyed(b), Stored(5)))
+		t.pass(time.Minute)
+		t.trim(t.bucketOf(first), 10)
+		t.one(Message(4, Named("order-1"), Keyed(a), Stored(6)))
+	}},
+	{name: "several keys of an id are all found", check: func(t *trial) {
+		a, b, elsewhere := neighbours(t.o.Buckets)
+		var want []scheduler.UID
+		for i, key := range []string{a, b, elsewhere} {
+			want = append(want, t.one(Message(i, Named("order-1"), Keyed(key))).UID)
+		}
+		t.canceled(want[1], scheduler.CancelDone)
+		if found := t.bury(scheduler.Ref{ID: "order-1"}, 100); !slices.Equal(found, want) {
+			t.Fatalf("found %v, want %v", found, want)
+		}
+		if found := t.bury(scheduler.Ref{ID: "order-1", Key: b, Keyed: true}, 100); !slices.Equal(found, want[1:2]) {
+			t.Fatalf("found %v, want %v", found, want[1:2])
+		}
+	}},
+	{name: "a tombstone keeps the higher sequence", check: func(t *trial) {
+		for _, sequence := range []uint64{50, 100, 70} {
+			t.bury(scheduler.Ref{ID: "order-1"}, sequence)
+		}
+		canceledAtOnce(t, Message(1, Named("order-1"), Keyed("a"), Stored(100)))
+		t.one(Message(2, Named("order-1"), Keyed("b"), Stored(101)))
+	}},
+	{name: "a tombstone hits a consumer's retry too", check: func(t *trial) {
+		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		t.one(Message(1, Named("order-1"))) // by another door
+		t.finish(scheduler.StateDelivered, t.take(Message(1, Named("order-1"))))
+		canceledAtOnce(t, retry(2, 2, Stored(90)))
+		points(t, retry(2, 2))
+	}},
+	{name: "a message that has the name answers before a tombstone does", check: func(t *trial) {
+		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		first := t.one(Message(1, Named("order-1"), Content("a")))
+		t.refused(Message(2, Named("order-1"), Content("a"), Stored(50)), scheduler.AddDuplicate, first, scheduler.StateWaiting)
+		t.refused(Message(3, Named("order-1"), Content("b"), Stored(50)), scheduler.AddConflict, first, scheduler.StateWaiting)
+	}},
+	{name: "a batch meets a tombstone once for each name", check: func(t *trial) {
+		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		batch := []*scheduler.Message{
+			Message(1, Named("order-1"), Content("a"), Stored(99)), Message(2, Named("order-1"), Content("a"), Stored(100)), Message(3, Named("order-1"), Content("a"), Stored(101)),
+		}
+		want := []scheduler.AddCode{scheduler.AddedCanceled, scheduler.AddConflict, scheduler.AddConflict}
+		for i, r := range t.add(batch...) {
+			if r.Code != want[i] || r.First.UID != batch[0].UID {
+				t.Errorf("message %d: got %s of %s, want %s of %s", i, addWord(r.Code), r.First.UID, addWord(want[i]), batch[0].UID)
+			}
+		}
+	}},
+	{name: "a tombstone is forgotten when its time is over", tune: func(o *Options) { o.Buckets, o.TombstoneKeep = 1, 3*time.Minute }, check: func(t *trial) {
+		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		t.pass(t.o.TombstoneKeep - time.Millisecond)
+		t.bury(scheduler.Ref{ID: "order-2"}, 100)
+		t.trim(0, 10)
+		canceledAtOnce(t, Message(1, Named("order-1"), Keyed("a"), Stored(5)))
+		t.pass(time.Millisecond)
+		if n := t.trim(0, 10); n != 0 {
+			t.Fatalf("a tombstone was counted as %d ends", n)
+		}
+		t.one(Message(2, Named("order-1"), Keyed("b"), Stored(5)))
+		canceledAtOnce(t, Message(3, Named("order-2"), Stored(5)))
+	}},
+	{name: "a tombstone that is laid again starts its time anew", tune: oneBucket, check: func(t *trial) {
+		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		t.pass(t.o.TombstoneKeep - time.Minute)
+		t.bury(scheduler.Ref{ID: "order-1"}, 90)
+		t.pass(2 * time.Minute)
+		t.trim(0, 10)
+		canceledAtOnce(t, Message(1, Named("order-1"), Stored(100)))
+	}},
+	{name: "trims of tombstones are bounded, oldest first", tune: oneBucket, check: func(t *trial) {
+		for i := range 5 {
+			t.bury(scheduler.Ref{ID: fmt.Sprintf("order-%d", i)}, 100)
+			t.pass(time.Millisecond)
+		}
+		t.pass(t.o.TombstoneKeep)
+		t.trim(0, 2)
+		t.one(Message(0, Named("order-0"), Stored(5)))
+		t.one(Message(1, Named("order-1"), Stored(5)))
+		canceledAtOnce(t, Message(2, Named("order-2"), Stored(5)))
+		t.trim(0, 2)
+		canceledAtOnce(t, Message(4, Named("order-4"), Stored(5)))
+	}},
+	{name: "beyond the limit the oldest tombstone goes", tune: fewTombstones, check: func(t *trial) {
+		for i := range 4 {
+			t.bury(scheduler.Ref{ID: fmt.Sprintf("order-%d", i)}, 100)
+			t.pass(time.Millisecond)
+		}
+		t.one(Message(0, Named("order-0"), Stored(5)))
+		for i := 1; i < 4; i++ {
+			canceledAtOnce(t, Message(i, Named(fmt.Sprintf("order-%d", i)), Stored(5)))
+		}
+	}},
+	{name: "a tombstone that is laid again is no longer the oldest", tune: fewTombstones, check: func(t *trial) {
+		for _, id := range []string{"order-1", "order-2", "order-3", "order-1", "order-4"} {
+			t.bury(scheduler.Ref{ID: id}, 100)
+			t.pass(time.Millisecond)
+		}
+		t.one(Message(2, Named("order-2"), Stored(5)))
+		for _, n := range []int{1, 3, 4} {
+			canceledAtOnce(t, Message(n, Named(fmt.Sprintf("order-%d", n)), Stored(5)))
+		}
+	}},
+	{name: "laying one tombstone again and again drops no other", tune: fewTombstones, check: func(t *trial) {
+		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		t.pass(time.Millisecond)
+		t.bury(scheduler.Ref{ID: "order-2"}, 100)
+		t.pass(time.Millisecond)
+		for i := range 10 {
+			t.bury(scheduler.Ref{ID: "order-3"}, 100)
+			if i%2 == 0 {
+				t.pass(time.Millisecond) // and sometimes within one
+			}
+		}
+		for i := 1; i <= 3; i++ {
+			canceledAtOnce(t, Message(i, Named(fmt.Sprintf("order-%d", i)), Stored(5)))
+		}
+	}},
+}

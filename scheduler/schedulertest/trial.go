@@ -1,0 +1,298 @@
+package schedulertest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// trial is one promise on one timeline: the calls, failing the test where they
+// fail, at a time and under a term that the test moves.
+type trial struct {
+	*testing.T
+	tl   scheduler.Timeline
+	o    Options
+	now  scheduler.Milli
+	term uint64
+}
+
+// wide bounds a claim that is to take everything.
+const wide = 1 << 30
+
+func (t *trial) pass(d time.Duration) { t.now = t.now.Add(d) }
+
+func (t *trial) bucketOf(m *scheduler.Message) int { return m.UID.Bucket(t.o.Buckets) }
+
+// must fails the test when a call failed.
+func (t *trial) must(step string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", step, err)
+	}
+}
+
+func (t *trial) add(batch ...*scheduler.Message) []scheduler.AddResult {
+	t.Helper()
+	results, _ := t.addHead(batch...)
+	return results
+}
+
+func (t *trial) addHead(batch ...*scheduler.Message) ([]scheduler.AddResult, scheduler.Milli) {
+	t.Helper()
+	results, head, err := t.tl.Add(t.Context(), t.bucketOf(batch[0]), batch, t.now)
+	t.must("add", err)
+	if len(results) != len(batch) {
+		t.Fatalf("add of %d gave %d results", len(batch), len(results))
+	}
+	return results, head
+}
+
+// added adds what must be new, and returns it.
+func (t *trial) added(batch ...*scheduler.Message) []*scheduler.Message {
+	t.Helper()
+	for i, r := range t.add(batch...) {
+		if r.Code != scheduler.Added {
+			t.Fatalf("add of %s: got %s, want added", batch[i].UID, addWord(r.Code))
+		}
+	}
+	return batch
+}
+
+// one adds one message that must be new.
+func (t *trial) one(m *scheduler.Message) *scheduler.Message {
+	t.Helper()
+	return t.added(m)[0]
+}
+
+// refused adds one message and wants a duplicate or conflict with the first.
+func (t *trial) refused(m *scheduler.Message, code scheduler.AddCode, first *scheduler.Message, state scheduler.State) scheduler.Info {
+	t.Helper()
+	r := t.add(m)[0]
+	if r.Code != code || r.First.UID != first.UID || r.First.Due != first.Due || r.First.State != state {
+		t.Fatalf("add of %s: got %s of %s, due %d, %s; want %s of %s, due %d, %s", m.UID, addWord(r.Code), r.First.UID, r.First.Due, r.First.State,
+			addWord(code), first.UID, first.Due, state)
+	}
+	return r.First
+}
+
+func (t *trial) claimFrom(bucket int, lane string, limit, bytes int) scheduler.Claimed {
+	t.Helper()
+	c, err := t.tl.Claim(t.Context(), bucket, scheduler.Claim{Term: t.term, Now: t.now, Limit: limit, Bytes: bytes, Lane: lane})
+	t.must("claim", err)
+	if len(c.Missing) > 0 {
+		t.Fatalf("claim: messages are missing: %v", c.Missing)
+	}
+	return c
+}
+
+// claim takes everything that is due in bucket 0.
+func (t *trial) claim() []*scheduler.Message {
+	t.Helper()
+	return t.claimFrom(0, "", wide, wide).Messages
+}
+
+// take adds a message, if it is new, and claims its bucket until it comes.
+func (t *trial) take(m *scheduler.Message) *scheduler.Message {
+	t.Helper()
+	if len(t.find(scheduler.Ref{UID: m.UID})) == 0 {
+		t.one(m)
+	}
+	t.now = max(t.now, m.Due)
+	c := t.claimFrom(t.bucketOf(m), "", wide, wide)
+	for _, got := range c.Messages {
+		if got.UID == m.UID {
+			return got
+		}
+	}
+	t.Fatalf("claim did not bring %s", m.UID)
+	return nil
+}
+
+func (t *trial) finish(state scheduler.State, messages ...*scheduler.Message) {
+	t.Helper()
+	ends := make([]scheduler.End, len(messages))
+	for i, m := range messages {
+		ends[i] = scheduler.End{Message: m, State: state, Uncertain: m.Mark.Uncertain, Reason: "the test says " + state.String()}
+	}
+	t.must("finish", t.tl.Finish(t.Context(), t.bucketOf(messages[0]), t.term, ends, t.now))
+}
+
+// ended takes a message through to an end.
+func (t *trial) ended(m *scheduler.Message, state scheduler.State) *scheduler.Message {
+	t.Helper()
+	if state == scheduler.StateCanceled {
+		t.one(m)
+		t.canceled(m.UID, scheduler.CancelDone)
+		return m
+	}
+	t.finish(state, t.take(m))
+	return m
+}
+
+func (t *trial) giveBack(m *scheduler.Message, score int64, mark scheduler.Mark) {
+	t.Helper()
+	t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), t.term, []scheduler.Back{{UID: m.UID, Score: score, Mark: mark}}))
+}
+
+func (t *trial) sweep(bucket, limit int) int {
+	t.Helper()
+	n, err := t.tl.Sweep(t.Context(), bucket, t.term, limit)
+	t.must("sweep", err)
+	return n
+}
+
+func (t *trial) trim(bucket, limit int) int {
+	t.Helper()
+	n, err := t.tl.Trim(t.Context(), bucket, t.term, t.now, limit)
+	t.must("trim", err)
+	return n
+}
+
+func (t *trial) canceled(uid scheduler.UID, want scheduler.CancelCode) scheduler.Info {
+	t.Helper()
+	r, err := t.tl.Cancel(t.Context(), uid, t.now)
+	t.must("cancel", err)
+	if r.Code != want {
+		t.Fatalf("cancel of %s: got %s, want %s", uid, r.Code, want)
+	}
+	if want != scheduler.CancelUnknown && r.Info.UID != uid {
+		t.Fatalf("cancel of %s answers with %s", uid, r.Info.UID)
+	}
+	return r.Info
+}
+
+func (t *trial) bury(ref scheduler.Ref, sequence uint64) []scheduler.UID {
+	t.Helper()
+	found, err := t.tl.Bury(t.Context(), ref, sequence, t.now)
+	t.must("bury", err)
+	slices.Sort(found)
+	return found
+}
+
+func (t *trial) find(ref scheduler.Ref) []scheduler.Info {
+	t.Helper()
+	found, err := t.tl.Find(t.Context(), ref)
+	t.must("find", err)
+	sortInfos(found)
+	return found
+}
+
+// get finds the one message with this uid.
+func (t *trial) get(uid scheduler.UID) scheduler.Info {
+	t.Helper()
+	found := t.find(scheduler.Ref{UID: uid})
+	if len(found) != 1 {
+		t.Fatalf("find of %s: got %d messages, want one", uid, len(found))
+	}
+	return found[0]
+}
+
+func (t *trial) gone(uid scheduler.UID) {
+	t.Helper()
+	if found := t.find(scheduler.Ref{UID: uid}); len(found) > 0 {
+		t.Fatalf("%s is still there: %s", uid, found[0].State)
+	}
+}
+
+func (t *trial) heads() []scheduler.Head {
+	t.Helper()
+	heads, err := t.tl.Heads(t.Context())
+	t.must("heads", err)
+	if len(heads) != t.o.Buckets {
+		t.Fatalf("got %d heads, want %d", len(heads), t.o.Buckets)
+	}
+	return heads
+}
+
+func (t *trial) lanes(bucket int) []string {
+	t.Helper()
+	lanes, err := t.tl.Lanes(t.Context(), bucket)
+	t.must("lanes", err)
+	return lanes
+}
+
+func (t *trial) held(bucket int, after scheduler.UID, limit int) []scheduler.UID {
+	t.Helper()
+	held, err := t.tl.Held(t.Context(), bucket, t.term, after, limit)
+	t.must("held", err)
+	return held
+}
+
+// wantInfo compares everything that a look-up tells.
+func (t *trial) wantInfo(want scheduler.Info) {
+	t.Helper()
+	if got := t.get(want.UID); describe(got) != describe(want) {
+		t.Fatalf("find of %s:\n got %s\nwant %s", want.UID, describe(got), describe(want))
+	}
+}
+
+// wantUIDs compares messages by uid, in order.
+func (t *trial) wantUIDs(got, want []*scheduler.Message) {
+	t.Helper()
+	if g, w := uids(got), uids(want); !slices.Equal(g, w) {
+		t.Fatalf("got %v\nwant %v", g, w)
+	}
+}
+
+// stale wants a call to be refused for its term.
+func (t *trial) stale(call string, err error) {
+	t.Helper()
+	if !errors.Is(err, scheduler.ErrStaleTerm) {
+		t.Errorf("%s under a lower term: got %v, want ErrStaleTerm", call, err)
+	}
+}
+
+func uids(messages []*scheduler.Message) []scheduler.UID {
+	list := make([]scheduler.UID, len(messages))
+	for i, m := range messages {
+		list[i] = m.UID
+	}
+	return list
+}
+
+func sortInfos(infos []scheduler.Info) {
+	slices.SortFunc(infos, func(a, b scheduler.Info) int { return cmp.Compare(a.UID, b.UID) })
+}
+
+// describe writes down everything of an info that promises compare. An absent
+// body and an empty one are the same.
+func describe(i scheduler.Info) string {
+	body := string(i.Body)
+	if len(body) > 64 {
+		body = fmt.Sprintf("%d bytes %08x", len(body), crc32.ChecksumIEEE(i.Body))
+	}
+	return fmt.Sprintf("%s id=%q key=%q topic=%q headers=%q body=%q due=%d priority=%d ttl=%s attempt=%d digest=%x stored=%d mark=%+v %s version=%d ended=%d reason=%q",
+		i.UID, i.ID, i.Key, i.Topic, i.Headers, body, i.Due, i.Priority, i.TTL, i.Attempt, i.Digest, i.Stored, i.Mark, i.State, i.Version, i.EndedAt, i.Reason)
+}
+
+// live is the info of a message that waits or is in flight.
+func live(m *scheduler.Message, state scheduler.State, mark scheduler.Mark) scheduler.Info {
+	i := scheduler.Info{Message: *m, State: state, Version: 1}
+	i.Stored, i.Mark = 0, mark
+	return i
+}
+
+// remains is the info of an end, of which the timeline keeps a part.
+func remains(m *scheduler.Message, state scheduler.State, at scheduler.Milli, uncertain bool, reason string) scheduler.Info {
+	i := scheduler.Info{State: state, EndedAt: at, Version: 2}
+	i.UID, i.Due, i.Mark.Uncertain = m.UID, m.Due, uncertain
+	if m.ID != "" {
+		i.ID, i.Key, i.Topic, i.Priority, i.Attempt, i.Digest, i.Reason = m.ID, m.Key, m.Topic, m.Priority, m.Attempt, m.Digest, reason
+	}
+	return i
+}
+
+var addWords = [...]string{"added", "added as canceled", "duplicate", "conflict"}
+
+func addWord(c scheduler.AddCode) string {
+	if int(c) < len(addWords) {
+		return addWords[c]
+	}
+	return "invalid"
+}

@@ -1,0 +1,260 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// result is what became of one claimed message on this instance.
+type result struct {
+	message *Message
+	outcome Outcome
+	from    string // the lane it was claimed from
+	park    string // it was set aside unsent, for this lane
+	expired bool
+	at      time.Time
+}
+
+// settling is the queue between the publisher's answers and the settler. put
+// never blocks.
+type settling struct {
+	ready   chan struct{} // capacity 1
+	stopped chan struct{} // closed when the scanner hands over nothing more
+
+	mu    *sync.Mutex
+	queue *[]result
+}
+
+func newSettling() settling {
+	return settling{ready: make(chan struct{}, 1), stopped: make(chan struct{}), mu: &sync.Mutex{}, queue: &[]result{}}
+}
+
+func (q settling) put(r result) {
+	q.mu.Lock()
+	*q.queue = append(*q.queue, r)
+	q.mu.Unlock()
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (q settling) take() []result {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	taken := *q.queue
+	*q.queue = nil
+	return taken
+}
+
+func (q settling) scanned() { close(q.stopped) }
+
+// aside is a claimed message on its way back to waiting.
+type aside struct {
+	back    Back
+	message *Message
+}
+
+const (
+	settleBatch = 1000
+	// settlePause lets answers gather while little is going on; a consumer never
+	// waits for it, only the in_flight state lasts this much longer.
+	settlePause = 5 * time.Millisecond
+)
+
+// settle ends and returns what was claimed until ctx ends and the scanner has
+// stopped; then it waits for the answers still missing, as long as the stop
+// time-out and the lease allow.
+func (sc *scanner) settle(ctx context.Context) error {
+	var ends []End
+	var back []aside
+	for {
+		select {
+		case <-sc.settling.ready:
+		case <-sc.settling.stopped:
+			return sc.drain(context.WithoutCancel(ctx), ends, back)
+		}
+		sleep(ctx, settlePause)
+		e, b := sc.judge(sc.settling.take())
+		ends, back = append(ends, e...), append(back, b...)
+		var err error
+		if ends, back, err = sc.write(ctx, ends, back); errors.Is(err, ErrStaleTerm) {
+			return err
+		} else if err != nil {
+			if ctx.Err() == nil {
+				sc.log.Warn().Err(err).Msg("settle failed")
+			}
+			timer := time.NewTimer(retryPause) // also when ctx has ended: the lease may still serve
+			select {
+			case <-timer.C:
+			case <-sc.settling.stopped:
+			}
+			timer.Stop()
+			sc.settling.again()
+		}
+	}
+}
+
+// again asks for another round of the settler.
+func (q settling) again() {
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+// drain is the end of a leadership: nothing new is handed over any more.
+func (sc *scanner) drain(ctx context.Context, ends []End, back []aside) error {
+	until := time.Now().Add(min(sc.l.s.cfg.StopTimeout, sc.l.lease()))
+	for {
+		e, b := sc.judge(sc.settling.take())
+		ends, back = append(ends, e...), append(back, b...)
+		var err error
+		if ends, back, err = sc.write(ctx, ends, back); errors.Is(err, ErrStaleTerm) {
+			return err
+		}
+		sc.mu.Lock()
+		left := len(sc.inFlight)
+		sc.mu.Unlock()
+		if left == 0 {
+			return nil
+		}
+		wait := time.Until(until)
+		if wait <= 0 {
+			sc.log.Warn().Err(err).Int("messages", left).Msg("stopped with messages in flight; the next leader sweeps them")
+			return nil
+		}
+		if err != nil {
+			sleep(ctx, min(wait, retryPause))
+			continue
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-sc.settling.ready:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// write ends and returns in the store; what could not be written is given back
+// for another round. Both calls may be repeated.
+func (sc *scanner) write(ctx context.Context, ends []End, back []aside) ([]End, []aside, error) {
+	tl, cfg := sc.l.s.cfg.Timeline, &sc.l.s.cfg
+	ctx = context.WithoutCancel(ctx) // what NATS has taken is worth writing down while the lease lasts
+	for len(ends) > 0 {
+		n := sc.finishable(ends)
+		if err := sc.l.call(ctx, func(ctx context.Context) error {
+			return tl.Finish(ctx, sc.bucket, sc.l.term, ends[:n], cfg.Clock.Milli())
+		}); err != nil {
+			return ends, back, fmt.Errorf("finish %d: %w", n, err)
+		}
+		sc.forget(n, func(i int) *Message { return ends[i].Message })
+		ends = ends[n:]
+	}
+	for len(back) > 0 {
+		n := min(len(back), settleBatch)
+		if err := sc.giveBack(ctx, back[:n]); err != nil {
+			return ends, back, fmt.Errorf("return %d: %w", n, err)
+		}
+		back = back[n:]
+	}
+	return nil, nil, nil
+}
+
+// finishable is how many ends go into one call: a dead message goes with its
+// body.
+func (sc *scanner) finishable(ends []End) int {
+	n, bytes := 0, 0
+	for n < min(len(ends), settleBatch) {
+		if ends[n].State == StateDead {
+			bytes += len(ends[n].Message.Body)
+		}
+		if n > 0 && bytes > sc.l.s.cfg.ClaimBytes {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// giveBack returns what is still this claim of it: when the reply of a return
+// is lost, it happens, the message is claimed again and in flight, and the
+// repeat must leave that claim alone.
+func (sc *scanner) giveBack(ctx context.Context, back []aside) error {
+	sc.moving <- struct{}{}
+	defer func() { <-sc.moving }()
+	batch := make([]Back, 0, len(back))
+	sc.mu.Lock()
+	for i := range back {
+		if sc.inFlight[back[i].back.UID] == back[i].message {
+			batch = append(batch, back[i].back)
+		}
+	}
+	sc.mu.Unlock()
+	if err := sc.l.call(ctx, func(ctx context.Context) error {
+		return sc.l.s.cfg.Timeline.Return(ctx, sc.bucket, sc.l.term, batch)
+	}); err != nil {
+		return err
+	}
+	sc.returned(back)
+	return nil
+}
+
+// forget drops n messages from memory and wakes the scanner: there is room. A
+// message that was returned may be claimed again already: that claim is
+// another Message and stays.
+func (sc *scanner) forget(n int, message func(int) *Message) {
+	sc.mu.Lock()
+	for i := range n {
+		if m := message(i); sc.inFlight[m.UID] == m {
+			delete(sc.inFlight, m.UID)
+			sc.weight -= len(m.Body)
+		}
+	}
+	sc.mu.Unlock()
+	sc.rouse()
+}
+
+// returned forgets messages that wait again, and looks at them when due.
+func (sc *scanner) returned(back []aside) {
+	sc.l.s.metrics.returned.Add(float64(len(back)))
+	sc.mu.Lock()
+	var head Milli
+	for i := range back {
+		b := &back[i].back
+		if b.Mark.Lane != "" {
+			if len(sc.adopt) == 0 || sc.adopt[len(sc.adopt)-1] != b.Mark.Lane {
+				sc.adopt = append(sc.adopt, b.Mark.Lane)
+			}
+		} else if due := ScoreDue(b.Score); head == 0 || due < head {
+			head = due
+		}
+	}
+	sc.mu.Unlock()
+	if head > 0 {
+		sc.nudge(head)
+	}
+	sc.forget(len(back), func(i int) *Message { return back[i].message })
+}
+
+// trim forgets ends past their time, in bounded steps and for a bounded while. A
+// failure waits for the next round.
+func (sc *scanner) trim(ctx context.Context) {
+	for until := time.Now().Add(trimWhile); time.Now().Before(until); {
+		var n int
+		err := sc.l.call(ctx, func(ctx context.Context) (err error) {
+			n, err = sc.l.s.cfg.Timeline.Trim(ctx, sc.bucket, sc.l.term, sc.l.s.cfg.Clock.Milli(), trimBatch)
+			return err
+		})
+		if err != nil && !errors.Is(err, ErrStaleTerm) && ctx.Err() == nil {
+			sc.log.Warn().Err(err).Msg("trim failed")
+		}
+		if err != nil || n < trimBatch {
+			return
+		}
+	}
+}

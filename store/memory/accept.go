@@ -1,0 +1,178 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// canceledBefore is the reason of a message that a tombstone was waiting for.
+const canceledBefore = "canceled before it was accepted"
+
+// Add stores a batch of one bucket.
+func (t *Timeline) Add(ctx context.Context, n int, batch []*scheduler.Message, now scheduler.Milli) (results []scheduler.AddResult, earlier scheduler.Milli, err error) {
+	for _, m := range batch {
+		if at := m.UID.Bucket(len(t.buckets)); at != n {
+			return nil, 0, fmt.Errorf("add %s to bucket %d: it belongs to %d", m.UID, n, at)
+		}
+	}
+	err = t.in(ctx, n, func(b *bucket) error {
+		first := int64(math.MaxInt64)
+		if len(b.due) > 0 {
+			first = b.due[0].rank
+		}
+		results = make([]scheduler.AddResult, len(batch))
+		for i, m := range batch {
+			results[i] = b.add(m, now)
+		}
+		if len(b.due) > 0 && b.due[0].rank < first {
+			earlier = head(b.due)
+		}
+		return nil
+	})
+	return results, earlier, err
+}
+
+// add judges one message and stores it if it is new.
+func (b *bucket) add(given *scheduler.Message, now scheduler.Milli) scheduler.AddResult {
+	if e := b.entries[given.UID]; e != nil {
+		return scheduler.AddResult{Code: scheduler.AddDuplicate, First: e.info()}
+	}
+	if given.ID != "" {
+		if first := b.named(given.ID, given.Key); first != nil {
+			if code := first.meet(given); code != scheduler.Added {
+				return scheduler.AddResult{Code: code, First: first.info()}
+			}
+		}
+	}
+	m := *given
+	m.Stored, m.Mark = 0, scheduler.Mark{}
+	e := &entry{uid: m.UID, version: 1, due: m.Due, message: &m}
+	b.entries[e.uid] = e
+	if m.ID != "" {
+		b.name(e)
+	}
+	if b.graves.covers(given) {
+		b.end(e, scheduler.StateCanceled, false, canceledBefore, now)
+		return scheduler.AddResult{Code: scheduler.AddedCanceled, First: e.info()}
+	}
+	b.wait(e, m.Score(), scheduler.Mark{})
+	return scheduler.AddResult{Code: scheduler.Added}
+}
+
+// meet judges a push under the name of e: Added says that it is a message of
+// its own.
+func (e *entry) meet(m *scheduler.Message) scheduler.AddCode {
+	switch e.state {
+	case scheduler.StateCanceled, scheduler.StateExpired, scheduler.StateDead:
+		return scheduler.AddConflict
+	}
+	switch first := e.message.Attempt; {
+	case m.Attempt < first:
+		return scheduler.AddDuplicate
+	case m.Attempt > first && (e.state != scheduler.StateWaiting || e.message.Mark.Uncertain):
+		return scheduler.Added // a consumer had it and sent it back
+	case m.Digest == e.message.Digest:
+		return scheduler.AddDuplicate
+	}
+	return scheduler.AddConflict
+}
+
+// Find returns every message that ref names.
+func (t *Timeline) Find(ctx context.Context, ref scheduler.Ref) (found []scheduler.Info, err error) {
+	from, to := t.reach(ref)
+	for n := from; n < to; n++ {
+		err := t.in(ctx, n, func(b *bucket) error {
+			if ref.UID != "" {
+				if e := b.entries[ref.UID]; e != nil {
+					found = append(found, e.info())
+				}
+				return nil
+			}
+			for e := b.names[ref.ID]; e != nil; e = e.next {
+				if !ref.Keyed || e.message.Key == ref.Key {
+					found = append(found, e.info())
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// reach is the range of buckets that may hold what ref names.
+func (t *Timeline) reach(ref scheduler.Ref) (from, to int) {
+	switch {
+	case ref.UID != "":
+		from = ref.UID.Bucket(len(t.buckets))
+	case ref.Keyed:
+		from = t.nameBucket(ref.ID, ref.Key)
+	default:
+		return 0, len(t.buckets)
+	}
+	return from, from + 1
+}
+
+// Cancel ends the waiting message with this uid, or says why not.
+func (t *Timeline) Cancel(ctx context.Context, uid scheduler.UID, now scheduler.Milli) (result scheduler.CancelResult, err error) {
+	err = t.in(ctx, uid.Bucket(len(t.buckets)), func(b *bucket) error {
+		if e := b.entries[uid]; e != nil {
+			result.Code = b.cancel(e, now)
+			result.Info = e.info()
+		}
+		return nil
+	})
+	return result, err
+}
+
+func (b *bucket) cancel(e *entry, now scheduler.Milli) scheduler.CancelCode {
+	switch e.state {
+	case scheduler.StateInFlight:
+		return scheduler.CancelInFlight
+	case scheduler.StateWaiting:
+		b.leave(e)
+		b.end(e, scheduler.StateCanceled, e.message.Mark.Uncertain, "", now)
+	case scheduler.StateCanceled:
+	default:
+		return scheduler.CancelEnded
+	}
+	if e.info().Mark.Uncertain {
+		return scheduler.CancelMaybe
+	}
+	return scheduler.CancelDone
+}
+
+// Bury leaves tombstones where no message has the name.
+func (t *Timeline) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64, now scheduler.Milli) (found []scheduler.UID, err error) {
+	at := grave{id: ref.ID, any: true}
+	if ref.Keyed {
+		at = grave{id: ref.ID, key: ref.Key}
+	}
+	from, to := t.reach(scheduler.Ref{ID: ref.ID, Key: ref.Key, Keyed: ref.Keyed})
+	for n := from; n < to; n++ {
+		err := t.in(ctx, n, func(b *bucket) error {
+			before := len(found)
+			for e := b.names[ref.ID]; e != nil; e = e.next {
+				if !ref.Keyed || e.message.Key == ref.Key {
+					found = append(found, e.uid)
+				}
+			}
+			if len(found) > before {
+				return nil
+			}
+			if b.graves.bury(at, sequence, now, t.cfg.TombstoneLimit) > 0 {
+				t.cfg.Log.Debug().Int("bucket", n).Int("limit", t.cfg.TombstoneLimit).Msg("oldest tombstone dropped")
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}

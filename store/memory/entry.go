@@ -1,0 +1,88 @@
+package memory
+
+import "github.com/tarry-mq/tarry/scheduler"
+
+// entry is a message's stay in a bucket, from its acceptance until its end is
+// forgotten.
+type entry struct {
+	uid     scheduler.UID
+	state   scheduler.State
+	version uint8
+	// uncertain is what remains of the mark after the end.
+	uncertain bool
+	place     int // in the order that it stands in
+	due       scheduler.Milli
+	endedAt   scheduler.Milli
+	// message is nil for an end without a client id.
+	message *scheduler.Message
+	reason  string
+	next    *entry // the message that has the same client id under another key
+}
+
+// info is what a look-up tells.
+func (e *entry) info() scheduler.Info {
+	i := scheduler.Info{State: e.state, Version: uint64(e.version), EndedAt: e.endedAt, Reason: e.reason}
+	if e.message != nil {
+		i.Message = *e.message
+	} else {
+		i.UID, i.Due = e.uid, e.due
+		i.Mark.Uncertain = e.uncertain
+	}
+	return i
+}
+
+// home is the order that an entry of its state stands in; nil for the dead.
+func (b *bucket) home(e *entry) *order {
+	switch e.state {
+	case scheduler.StateWaiting:
+		name := e.message.Mark.Lane
+		if name == "" {
+			return &b.due
+		}
+		lane := b.lanes[name]
+		if lane == nil {
+			lane = new(order)
+			b.lanes[name] = lane
+		}
+		return lane
+	case scheduler.StateInFlight:
+		return &b.claimed
+	case scheduler.StateDead:
+		return nil
+	default:
+		return &b.ended
+	}
+}
+
+// leave takes an entry out of the order it stands in, before its state or lane
+// changes.
+func (b *bucket) leave(e *entry) {
+	home := b.home(e)
+	home.remove(e)
+	if e.state == scheduler.StateWaiting && len(*home) == 0 && e.message.Mark.Lane != "" {
+		delete(b.lanes, e.message.Mark.Lane)
+	}
+}
+
+// wait puts an entry that stands in no order into its bucket or lane.
+func (b *bucket) wait(e *entry, score int64, mark scheduler.Mark) {
+	e.state, e.message.Mark = scheduler.StateWaiting, mark
+	b.home(e).push(e, score)
+}
+
+// end is where an entry that stands in no order ends, and forgets what nobody
+// will ask for.
+func (b *bucket) end(e *entry, state scheduler.State, uncertain bool, reason string, now scheduler.Milli) {
+	b.ends++
+	e.state, e.endedAt, e.version = state, now, 2
+	if state != scheduler.StateDead {
+		b.ended.push(e, b.ends)
+		if e.message.ID == "" {
+			e.message, e.uncertain = nil, uncertain
+			return
+		}
+		e.message.Headers, e.message.Body = nil, nil
+	}
+	e.message.Mark = scheduler.Mark{Uncertain: uncertain}
+	e.reason = reason
+}

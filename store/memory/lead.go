@@ -1,0 +1,174 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// Begin raises the bucket's term.
+func (t *Timeline) Begin(ctx context.Context, n int, term uint64) error {
+	return t.under(ctx, n, term, func(*bucket) error { return nil })
+}
+
+// Sweep moves what lower terms had claimed back to waiting.
+func (t *Timeline) Sweep(ctx context.Context, n int, term uint64, limit int) (swept int, err error) {
+	err = t.under(ctx, n, term, func(b *bucket) error {
+		for swept < limit && len(b.claimed) > 0 && uint64(b.claimed[0].rank) < term {
+			e := b.claimed[0].entry
+			b.leave(e)
+			b.wait(e, e.message.Score(), scheduler.Mark{Uncertain: true, Refusals: e.message.Mark.Refusals})
+			swept++
+		}
+		return nil
+	})
+	return swept, err
+}
+
+// Claim moves due messages to in_flight.
+func (t *Timeline) Claim(ctx context.Context, n int, req scheduler.Claim) (claimed scheduler.Claimed, err error) {
+	err = t.under(ctx, n, req.Term, func(b *bucket) error {
+		source := &b.due
+		if req.Lane != "" {
+			if source = b.lanes[req.Lane]; source == nil {
+				return nil
+			}
+		}
+		until, bytes := scheduler.ScoreNow(req.Now), 0
+		for len(claimed.Messages) < req.Limit && len(*source) > 0 {
+			first := (*source)[0]
+			e := first.entry
+			bytes += weight(e.message)
+			if first.rank > until || bytes > req.Bytes && len(claimed.Messages) > 0 {
+				break
+			}
+			b.leave(e)
+			e.state, e.message.Mark.Lane = scheduler.StateInFlight, ""
+			b.claimed.push(e, int64(req.Term))
+			m := *e.message
+			claimed.Messages = append(claimed.Messages, &m)
+		}
+		claimed.Head = head(*source)
+		return nil
+	})
+	return claimed, err
+}
+
+// weight is what a message counts toward a claim's bytes.
+func weight(m *scheduler.Message) int {
+	n := len(m.Body)
+	for _, h := range m.Headers {
+		n += len(h.Name) + len(h.Value)
+	}
+	return n
+}
+
+// claimedEntry is the claimed message with this uid, nil when there is none.
+func (b *bucket) claimedEntry(uid scheduler.UID) *entry {
+	if e := b.entries[uid]; e != nil && e.state == scheduler.StateInFlight {
+		return e
+	}
+	return nil
+}
+
+// Finish ends claimed messages.
+func (t *Timeline) Finish(ctx context.Context, n int, term uint64, ends []scheduler.End, now scheduler.Milli) error {
+	for i := range ends {
+		if end := &ends[i]; !scheduler.StateInFlight.Can(end.State) || !end.State.Ended() {
+			return fmt.Errorf("finish %s: no claim ends as %s", end.Message.UID, end.State)
+		}
+	}
+	return t.under(ctx, n, term, func(b *bucket) error {
+		for i := range ends {
+			end := &ends[i]
+			if e := b.claimedEntry(end.Message.UID); e != nil {
+				b.leave(e)
+				b.end(e, end.State, end.Uncertain, end.Reason, now)
+			}
+		}
+		return nil
+	})
+}
+
+// Return gives claimed messages back to waiting.
+func (t *Timeline) Return(ctx context.Context, n int, term uint64, back []scheduler.Back) error {
+	return t.under(ctx, n, term, func(b *bucket) error {
+		for i := range back {
+			r := &back[i]
+			e := b.claimedEntry(r.UID)
+			if e == nil {
+				continue
+			}
+			score, mark := r.Score, r.Mark
+			if r.Keep {
+				score, mark = e.message.Score(), e.message.Mark
+			}
+			b.leave(e)
+			b.wait(e, score, mark)
+		}
+		return nil
+	})
+}
+
+// Held lists what this term has claimed. It looks at every claim of the
+// bucket: it is asked only when a reply was lost.
+func (t *Timeline) Held(ctx context.Context, n int, term uint64, after scheduler.UID, limit int) (held []scheduler.UID, err error) {
+	err = t.under(ctx, n, term, func(b *bucket) error {
+		for _, s := range b.claimed {
+			if s.rank == int64(term) && s.uid > after {
+				held = append(held, s.uid)
+			}
+		}
+		return nil
+	})
+	slices.Sort(held)
+	return held[:min(len(held), max(limit, 0))], err
+}
+
+// Heads looks at every bucket.
+func (t *Timeline) Heads(ctx context.Context) ([]scheduler.Head, error) {
+	heads := make([]scheduler.Head, len(t.buckets))
+	for n := range heads {
+		err := t.in(ctx, n, func(b *bucket) error {
+			heads[n] = scheduler.Head{Due: head(b.due), Waiting: len(b.due), Claimed: len(b.claimed), Term: b.term}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return heads, nil
+}
+
+// Lanes lists the lanes that hold messages, by name.
+func (t *Timeline) Lanes(ctx context.Context, n int) (names []string, err error) {
+	err = t.in(ctx, n, func(b *bucket) error {
+		for name := range b.lanes {
+			names = append(names, name)
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+// Trim forgets ends and tombstones past their time.
+func (t *Timeline) Trim(ctx context.Context, n int, term uint64, now scheduler.Milli, limit int) (forgotten int, err error) {
+	err = t.under(ctx, n, term, func(b *bucket) error {
+		until := now.Add(-t.cfg.EndedKeep)
+		for forgotten < limit && len(b.ended) > 0 && b.ended[0].endedAt <= until {
+			e := b.ended[0].entry
+			b.leave(e)
+			delete(b.entries, e.uid)
+			if e.message != nil {
+				b.unname(e)
+			}
+			forgotten++
+		}
+		b.graves.trim(now.Add(-t.cfg.TombstoneKeep), limit)
+		return nil
+	})
+	return forgotten, err
+}

@@ -1,0 +1,133 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// Config is what a Timeline is made of. What is zero takes its default.
+type Config struct {
+	// Buckets is the number of buckets, 4 by default, at most MaxBuckets.
+	Buckets int
+	// EndedKeep is how long an end is remembered, 10 minutes by default.
+	EndedKeep time.Duration
+	// TombstoneKeep is how long the cancel of an unknown id waits for its push, 10
+	// minutes by default, and TombstoneLimit how many wait in a bucket, 10,000.
+	TombstoneKeep  time.Duration
+	TombstoneLimit int
+
+	Log zerolog.Logger
+}
+
+// MaxBuckets is what the 16 bits of a uid's hash can tell apart.
+const MaxBuckets = 1 << 16
+
+const (
+	defaultBuckets        = 4
+	defaultKeep           = 10 * time.Minute
+	defaultTombstoneLimit = 10_000
+)
+
+// Timeline keeps messages in memory. It is safe for concurrent use.
+type Timeline struct {
+	cfg     Config
+	buckets []*bucket
+}
+
+var _ scheduler.Timeline = (*Timeline)(nil)
+
+// New checks the configuration and makes an empty timeline.
+func New(cfg Config) (*Timeline, error) {
+	if cfg.Buckets == 0 {
+		cfg.Buckets = defaultBuckets
+	}
+	if cfg.EndedKeep == 0 {
+		cfg.EndedKeep = defaultKeep
+	}
+	if cfg.TombstoneKeep == 0 {
+		cfg.TombstoneKeep = defaultKeep
+	}
+	if cfg.TombstoneLimit == 0 {
+		cfg.TombstoneLimit = defaultTombstoneLimit
+	}
+	switch {
+	case cfg.Buckets < 1 || cfg.Buckets > MaxBuckets:
+		return nil, fmt.Errorf("memory: %d buckets: want 1 to %d", cfg.Buckets, MaxBuckets)
+	case cfg.EndedKeep < 0 || cfg.TombstoneKeep < 0:
+		return nil, fmt.Errorf("memory: ended keep %s, tombstone keep %s: want positive times", cfg.EndedKeep, cfg.TombstoneKeep)
+	case cfg.TombstoneLimit < 1:
+		return nil, fmt.Errorf("memory: tombstone limit %d: want at least 1", cfg.TombstoneLimit)
+	}
+	t := &Timeline{cfg: cfg, buckets: make([]*bucket, cfg.Buckets)}
+	for i := range t.buckets {
+		t.buckets[i] = newBucket()
+	}
+	return t, nil
+}
+
+// Buckets is the number of buckets.
+func (t *Timeline) Buckets() int { return len(t.buckets) }
+
+// in runs do on a bucket that nobody else looks at meanwhile. A call whose
+// context has ended does nothing: a leader without a lease must not write.
+func (t *Timeline) in(ctx context.Context, n int, do func(*bucket) error) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", scheduler.ErrUnavailable, context.Cause(ctx))
+	}
+	if n < 0 || n >= len(t.buckets) {
+		return fmt.Errorf("bucket %d: want 0 to %d", n, len(t.buckets)-1)
+	}
+	b := t.buckets[n]
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return do(b)
+}
+
+// under is in for a leader: the bucket's term must not be higher.
+func (t *Timeline) under(ctx context.Context, n int, term uint64, do func(*bucket) error) error {
+	return t.in(ctx, n, func(b *bucket) error {
+		if b.term > term {
+			return fmt.Errorf("bucket %d under term %d knows term %d: %w", n, term, b.term, scheduler.ErrStaleTerm)
+		}
+		b.term = term
+		return do(b)
+	})
+}
+
+// bucket is one part of the messages and what belongs to it.
+type bucket struct {
+	mu sync.Mutex
+
+	term    uint64
+	entries map[scheduler.UID]*entry
+	names   map[string]*entry // by client id; entry.next leads to the same id under other keys
+	due     order
+	lanes   map[string]*order // only those that hold messages
+	claimed order
+	ended   order
+	ends    int64 // how many messages ended here, ever
+	graves  graveyard
+}
+
+func newBucket() *bucket {
+	return &bucket{
+		entries: map[scheduler.UID]*entry{},
+		names:   map[string]*entry{},
+		lanes:   map[string]*order{},
+		graves:  newGraveyard(),
+	}
+}
+
+// head is the earliest due time that waits in an order, 0 when nothing does.
+func head(o order) scheduler.Milli {
+	if len(o) == 0 {
+		return 0
+	}
+	return max(scheduler.ScoreDue(o[0].rank), 1)
+}

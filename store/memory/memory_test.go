@@ -1,0 +1,31 @@
+package memory_test
+
+import (
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest"
+	"github.com/tarry-mq/tarry/store/memory"
+)
+
+func open(t *testing.T, o schedulertest.Options) scheduler.Timeline {
+	t.Helper()
+	tl, err := memory.New(memory.Config{
+		Buckets: o.Buckets, EndedKeep: o.EndedKeep, TombstoneKeep: o.TombstoneKeep, TombstoneLimit: o.TombstoneLimit, Log: zerolog.New(zerolog.NewTestWriter(t)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tl
+}
+
+func TestTimeline_KeepsEveryPromise(t *testing.T) { schedulertest.Exercise(t, open) }
+
+// The reference is of the same kind here: what is tested is that calls sent
+// twice change nothing, the table of states, and that nothing is lost.
+func TestTimeline_HoldsUnderRandomCalls(t *testing.T) {
+	t.Parallel()
+	schedulertest.ExerciseModel(t, open, open)
+}

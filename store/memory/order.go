@@ -1,0 +1,76 @@
+package memory
+
+// order is a binary heap of entries, the lowest rank first and among equals the
+// lowest uid. An entry knows its place, so that it can leave from anywhere. The
+// rank stands beside the entry: most comparisons then stay within the heap.
+type order []slot
+
+type slot struct {
+	rank int64
+	*entry
+}
+
+func (s slot) before(other slot) bool {
+	return s.rank < other.rank || s.rank == other.rank && s.uid < other.uid
+}
+
+// push adds an entry that stands in no order.
+func (o *order) push(e *entry, rank int64) {
+	*o = append(*o, slot{rank, e})
+	o.up(len(*o) - 1)
+}
+
+// remove takes out an entry that stands in o.
+func (o *order) remove(e *entry) {
+	h := *o
+	i, last := e.place, len(h)-1
+	h[i] = h[last]
+	h[i].place = i
+	h[last] = slot{}
+	*o = h[:last]
+	if i < last {
+		o.down(i)
+		o.up(i)
+	}
+	if c := cap(h); c > 1024 && last < c/4 {
+		*o = append(make(order, 0, c/2), h[:last]...) // what a burst took is given back
+	}
+}
+
+func (o *order) up(i int) {
+	h := *o
+	s := h[i]
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !s.before(h[parent]) {
+			break
+		}
+		h[i] = h[parent]
+		h[i].place = i
+		i = parent
+	}
+	h[i] = s
+	s.place = i
+}
+
+func (o *order) down(i int) {
+	h := *o
+	s := h[i]
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			break
+		}
+		if right := child + 1; right < len(h) && h[right].before(h[child]) {
+			child = right
+		}
+		if !h[child].before(s) {
+			break
+		}
+		h[i] = h[child]
+		h[i].place = i
+		i = child
+	}
+	h[i] = s
+	s.place = i
+}
