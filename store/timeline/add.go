@@ -1,0 +1,98 @@
+package timeline
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// Add stores a batch in one script.
+func (t *Redis) Add(ctx context.Context, bucket int, batch []*scheduler.Message, now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
+	k, err := t.place(bucket)
+	if err != nil {
+		return nil, 0, err
+	}
+	args := make([]any, 1, 1+4*len(batch))
+	args[0] = int64(now)
+	for _, m := range batch {
+		size := fixedLen + 64 + len(m.Topic) + len(m.ID) + len(m.Key) + len(m.Body)
+		for _, h := range m.Headers {
+			size += len(h.Name) + len(h.Value) + 6
+		}
+		packed, err := pack(make([]byte, 0, size), m)
+		if err != nil {
+			return nil, 0, err
+		}
+		args = append(args, string(m.UID), m.Score(), packed, nameArg(m))
+	}
+	v, err := t.run(ctx, t.scripts.add, []string{k.due, k.msg, k.name, k.tomb, k.claimed, k.mark, k.ended}, args...)
+	if err != nil {
+		return nil, 0, err
+	}
+	return addResults(v, len(batch))
+}
+
+// nameArg is the name of a push as add.lua reads it.
+func nameArg(m *scheduler.Message) string {
+	if m.ID == "" {
+		return ""
+	}
+	b := make([]byte, 0, len(m.ID)+len(m.Key)+22)
+	b = append(append(b, byte(len(m.ID))), m.ID...)
+	b = append(append(b, byte(len(m.Key))), m.Key...)
+	return string(strconv.AppendUint(b, m.Stored, 10))
+}
+
+func addResults(v any, n int) ([]scheduler.AddResult, scheduler.Milli, error) {
+	fields, err := texts(v)
+	if err != nil || len(fields) == 0 || len(fields)%6 != 1 {
+		return nil, 0, fmt.Errorf("add: answer of %d fields: %w", len(fields), err)
+	}
+	head, err := headOf(fields[0])
+	if err != nil {
+		return nil, 0, fmt.Errorf("add: %w", err)
+	}
+	results := make([]scheduler.AddResult, n)
+	for f := fields[1:]; len(f) > 0; f = f[6:] {
+		i, err := strconv.Atoi(f[0])
+		code, err2 := strconv.Atoi(f[1])
+		if err != nil || err2 != nil || i < 1 || i > n || code < 1 || code > 3 {
+			return nil, 0, fmt.Errorf("add: answer %q for push %q of %d", f[1], f[0], n)
+		}
+		info, err := unpackInfo(scheduler.UID(f[2]), f[3], f[4] != "", f[5])
+		if err != nil {
+			return nil, 0, fmt.Errorf("add: %w", err)
+		}
+		results[i-1] = scheduler.AddResult{Code: scheduler.AddCode(code), First: info}
+	}
+	return results, head, nil
+}
+
+// headOf reads a score as the due time it stands for; the empty text is 0.
+func headOf(score string) (scheduler.Milli, error) {
+	if score == "" {
+		return 0, nil
+	}
+	f, err := strconv.ParseFloat(score, 64)
+	if err != nil {
+		return 0, fmt.Errorf("score %q: %w", score, err)
+	}
+	return max(scheduler.ScoreDue(int64(f)), 1), nil
+}
+
+// texts reads an array of bulk strings.
+func texts(v any) ([]string, error) {
+	list, ok := v.([]any)
+	if !ok {
+		return nil, fmt.Errorf("redis: answer is %T, want a list", v)
+	}
+	out := make([]string, len(list))
+	for i, e := range list {
+		if out[i], ok = e.(string); !ok {
+			return nil, fmt.Errorf("redis: element %d of the answer is %T, want text", i, e)
+		}
+	}
+	return out, nil
+}

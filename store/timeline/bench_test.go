@@ -1,0 +1,93 @@
+package timeline_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/store/timeline"
+)
+
+// BenchmarkRedis_AddClaimFinish carries batches of 500 messages of 256 bytes
+// through Redis; one operation is one message.
+func BenchmarkRedis_AddClaimFinish(b *testing.B) {
+	srv := lab.SharedRedis(b)
+	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{srv.Addr}, CallTimeout: 10 * time.Second})
+	b.Cleanup(func() { _ = rdb.Close() })
+	tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: fmt.Sprintf("bench%d", time.Now().UnixNano()), Buckets: 1,
+		EndedKeep: time.Minute, TombstoneKeep: time.Minute, TombstoneLimit: 10})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ids := scheduler.NewIDs(one{}, time.Now)
+	const batch = 500
+	body := make([]byte, 256)
+	var add, claim, finish time.Duration
+	used := func() float64 {
+		text, err := rdb.Info(b.Context(), "cpu").Result()
+		if err != nil {
+			b.Fatal(err)
+		}
+		var seconds float64
+		for line := range strings.Lines(text) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+			if name == "used_cpu_user" || name == "used_cpu_sys" {
+				v, err := strconv.ParseFloat(value, 64)
+				if err != nil {
+					b.Fatal(err)
+				}
+				seconds += v
+			}
+		}
+		return seconds
+	}
+	before := used()
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		if n++; n%batch != 1 {
+			continue // the batch below stood for this one, too
+		}
+		messages := make([]*scheduler.Message, batch)
+		for i := range messages {
+			uid, err := ids.Next(0)
+			if err != nil {
+				b.Fatal(err)
+			}
+			messages[i] = &scheduler.Message{UID: uid, Topic: "orders.created", Body: body, Due: scheduler.Milli(1_800_000_000_000 + i), Attempt: 1}
+		}
+		at := time.Now()
+		if _, _, err := tl.Add(b.Context(), 0, messages, 1); err != nil {
+			b.Fatal(err)
+		}
+		add += time.Since(at)
+		at = time.Now()
+		got, err := tl.Claim(b.Context(), 0, scheduler.Claim{Term: 1, Now: 1_900_000_000_000, Limit: batch, Bytes: 8 << 20})
+		if err != nil || len(got.Messages) != batch {
+			b.Fatalf("%d messages, %v", len(got.Messages), err)
+		}
+		claim += time.Since(at)
+		ends := make([]scheduler.End, batch)
+		for i, m := range got.Messages {
+			ends[i] = scheduler.End{Message: m, State: scheduler.StateDelivered}
+		}
+		at = time.Now()
+		if err := tl.Finish(b.Context(), 0, 1, ends, 2); err != nil {
+			b.Fatal(err)
+		}
+		finish += time.Since(at)
+	}
+	rounds := float64((n + batch - 1) / batch * batch)
+	b.ReportMetric((used()-before)*1e9/rounds, "redis-cpu-ns/msg")
+	b.ReportMetric(float64(add.Nanoseconds())/rounds, "add-ns/msg")
+	b.ReportMetric(float64(claim.Nanoseconds())/rounds, "claim-ns/msg")
+	b.ReportMetric(float64(finish.Nanoseconds())/rounds, "finish-ns/msg")
+}
+
+type one struct{}
+
+func (one) ID() (int, bool) { return 1, true }

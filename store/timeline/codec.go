@@ -1,0 +1,293 @@
+package timeline
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// A packed message, big-endian:
+//
+//	 0     1  version, 1
+//	 1     1  flags: 1 named (an id and a digest follow), 2 a TTL follows
+//	 2     1  priority
+//	 3     8  due, unix ms
+//	11     2  length of the meta part: everything up to the headers
+//	13     4  attempt
+//	17        topic, id, key: a length byte and the text each
+//	          digest, 16 bytes, when named
+//	          TTL in ms, 8 bytes, when flagged
+//	          headers: uvarint count, then uvarint length and text of name and value each
+//	          body: the rest
+//
+// The record of an end:
+//
+//	 0     1  version, 2
+//	 1     1  state
+//	 2     1  flags: 1 uncertain, 2 the meta part follows, 4 the whole message follows
+//	 3     8  when it ended, unix ms
+//	11     8  due, unix ms
+//	19        reason: a length byte and the text
+//	          the meta part (named messages) or the whole packed message (dead ones)
+//
+// The scripts read version, flags, priority, due, the meta length, attempt,
+// and find the digest by the three lengths; they build the record of a cancel
+// themselves. A message of 256 bytes with a short topic stays below the 320
+// byte class of Redis's allocator.
+const (
+	packedVersion = 1
+	endedVersion  = 2
+
+	flagNamed = 1
+	flagTTL   = 2
+
+	endUncertain = 1
+	endMeta      = 2
+	endWhole     = 4
+
+	fixedLen    = 17
+	endFixedLen = 19
+	maxText     = 255
+)
+
+var errDamaged = errors.New("damaged record")
+
+// pack appends the message's packed form.
+func pack(b []byte, m *scheduler.Message) ([]byte, error) {
+	if len(m.Topic) > maxText || len(m.ID) > maxText || len(m.Key) > maxText {
+		return nil, fmt.Errorf("pack %s: topic, id and key are limited to %d bytes", m.UID, maxText)
+	}
+	var flags byte
+	if m.ID != "" {
+		flags |= flagNamed
+	}
+	if m.TTL > 0 {
+		flags |= flagTTL
+	}
+	start := len(b)
+	b = append(b, packedVersion, flags, m.Priority)
+	b = binary.BigEndian.AppendUint64(b, uint64(m.Due))
+	b = append(b, 0, 0) // the meta length, below
+	b = binary.BigEndian.AppendUint32(b, m.Attempt)
+	for _, s := range [...]string{m.Topic, m.ID, m.Key} {
+		b = append(b, byte(len(s)))
+		b = append(b, s...)
+	}
+	if flags&flagNamed != 0 {
+		b = append(b, m.Digest[:]...)
+	}
+	if flags&flagTTL != 0 {
+		b = binary.BigEndian.AppendUint64(b, uint64((m.TTL+time.Millisecond-1)/time.Millisecond))
+	}
+	binary.BigEndian.PutUint16(b[start+11:], uint16(len(b)-start))
+	b = binary.AppendUvarint(b, uint64(len(m.Headers)))
+	for _, h := range m.Headers {
+		b = binary.AppendUvarint(b, uint64(len(h.Name)))
+		b = append(b, h.Name...)
+		b = binary.AppendUvarint(b, uint64(len(h.Value)))
+		b = append(b, h.Value...)
+	}
+	return append(b, m.Body...), nil
+}
+
+// unpack reads a packed message. Where the record holds no more than the meta
+// part, headers and body stay empty.
+func unpack(uid scheduler.UID, s string) (*scheduler.Message, error) {
+	r := reader{s: s}
+	if version := r.byte(); version != packedVersion {
+		return nil, fmt.Errorf("%w: message %s: version %d", errDamaged, uid, version)
+	}
+	flags := r.byte()
+	m := &scheduler.Message{UID: uid, Priority: r.byte(), Due: scheduler.Milli(r.uint64())}
+	meta := int(r.uint16())
+	m.Attempt = r.uint32()
+	m.Topic, m.ID, m.Key = r.text(int(r.byte())), r.text(int(r.byte())), r.text(int(r.byte()))
+	if flags&flagNamed != 0 {
+		copy(m.Digest[:], r.text(len(m.Digest)))
+	}
+	if flags&flagTTL != 0 {
+		ms := r.uint64()
+		if ms > uint64(1<<62/time.Millisecond) {
+			r.bad = true
+		}
+		m.TTL = time.Duration(ms) * time.Millisecond
+	}
+	if r.bad || r.at != meta {
+		return nil, fmt.Errorf("%w: message %s: meta part of %d bytes", errDamaged, uid, meta)
+	}
+	if r.at == len(s) {
+		return m, nil
+	}
+	n := r.uvarint()
+	if n > len(s) {
+		return nil, fmt.Errorf("%w: message %s: %d headers", errDamaged, uid, n)
+	}
+	if n > 0 {
+		m.Headers = make([]scheduler.Header, n)
+		for i := range m.Headers {
+			m.Headers[i] = scheduler.Header{Name: r.text(r.uvarint()), Value: r.text(r.uvarint())}
+		}
+	}
+	if r.bad {
+		return nil, fmt.Errorf("%w: message %s: headers", errDamaged, uid)
+	}
+	if r.at < len(s) {
+		m.Body = []byte(s[r.at:])
+	}
+	return m, nil
+}
+
+// packEnd is the record of an end.
+func packEnd(e *scheduler.End, now scheduler.Milli) ([]byte, error) {
+	m := e.Message
+	var flags byte
+	if e.Uncertain {
+		flags |= endUncertain
+	}
+	reason := ""
+	switch {
+	case e.State == scheduler.StateDead:
+		flags |= endWhole
+		reason = e.Reason
+	case m.ID != "":
+		flags |= endMeta
+		reason = e.Reason
+	}
+	reason = reason[:min(len(reason), maxText)]
+	b := make([]byte, 0, endFixedLen+1+len(reason)+64)
+	b = append(b, endedVersion, byte(e.State), flags)
+	b = binary.BigEndian.AppendUint64(b, uint64(now))
+	b = binary.BigEndian.AppendUint64(b, uint64(m.Due))
+	b = append(b, byte(len(reason)))
+	b = append(b, reason...)
+	if flags&(endMeta|endWhole) == 0 {
+		return b, nil
+	}
+	at := len(b)
+	b, err := pack(b, m)
+	if err != nil {
+		return nil, err
+	}
+	if flags&endMeta != 0 {
+		b = b[:at+int(binary.BigEndian.Uint16(b[at+11:]))]
+	}
+	return b, nil
+}
+
+// unpackInfo reads a value of msg, live or ended. claimed and mark are what the
+// other keys say of it.
+func unpackInfo(uid scheduler.UID, s string, claimed bool, mark string) (scheduler.Info, error) {
+	if len(s) == 0 {
+		return scheduler.Info{}, fmt.Errorf("%w: message %s: empty", errDamaged, uid)
+	}
+	if s[0] == packedVersion {
+		m, err := unpack(uid, s)
+		if err != nil {
+			return scheduler.Info{}, err
+		}
+		if m.Mark, err = unpackMark(mark); err != nil {
+			return scheduler.Info{}, fmt.Errorf("message %s: %w", uid, err)
+		}
+		info := scheduler.Info{Message: *m, State: scheduler.StateWaiting, Version: 1}
+		if claimed {
+			info.State, info.Mark.Lane = scheduler.StateInFlight, ""
+		}
+		return info, nil
+	}
+	r := reader{s: s}
+	version, state, flags := r.byte(), scheduler.State(r.byte()), r.byte()
+	info := scheduler.Info{State: state, Version: 2, EndedAt: scheduler.Milli(r.uint64())}
+	due := scheduler.Milli(r.uint64())
+	info.Reason = r.text(int(r.byte()))
+	if r.bad || version != endedVersion || !state.Ended() {
+		return scheduler.Info{}, fmt.Errorf("%w: end of %s: version %d, state %d", errDamaged, uid, version, state)
+	}
+	info.UID, info.Due = uid, due
+	if flags&(endMeta|endWhole) != 0 {
+		m, err := unpack(uid, s[r.at:])
+		if err != nil {
+			return scheduler.Info{}, err
+		}
+		info.Message = *m
+	}
+	info.Mark.Uncertain = flags&endUncertain != 0
+	return info, nil
+}
+
+// packMark is the text of a mark: "1:<refusals>:<lane>", the empty string for
+// a mark that says nothing.
+func packMark(m scheduler.Mark) string {
+	if m == (scheduler.Mark{}) {
+		return ""
+	}
+	uncertain := "0:"
+	if m.Uncertain {
+		uncertain = "1:"
+	}
+	return uncertain + strconv.FormatUint(uint64(m.Refusals), 10) + ":" + m.Lane
+}
+
+func unpackMark(s string) (scheduler.Mark, error) {
+	if s == "" {
+		return scheduler.Mark{}, nil
+	}
+	uncertain, rest, ok := strings.Cut(s, ":")
+	refusals, lane, ok2 := strings.Cut(rest, ":")
+	n, err := strconv.ParseUint(refusals, 10, 32)
+	if !ok || !ok2 || err != nil || (uncertain != "0" && uncertain != "1") {
+		return scheduler.Mark{}, fmt.Errorf("%w: mark %.40q", errDamaged, s)
+	}
+	return scheduler.Mark{Uncertain: uncertain == "1", Refusals: uint32(n), Lane: lane}, nil
+}
+
+// reader walks a record; past its end it turns bad and reads zeros.
+type reader struct {
+	s   string
+	at  int
+	bad bool
+}
+
+func (r *reader) text(n int) string {
+	if r.bad || n < 0 || n > len(r.s)-r.at {
+		r.bad = true
+		return ""
+	}
+	r.at += n
+	return r.s[r.at-n : r.at]
+}
+
+func (r *reader) byte() byte {
+	if s := r.text(1); s != "" {
+		return s[0]
+	}
+	return 0
+}
+
+func (r *reader) number(n int) (v uint64) {
+	for _, c := range []byte(r.text(n)) {
+		v = v<<8 | uint64(c)
+	}
+	return v
+}
+
+func (r *reader) uint16() uint16 { return uint16(r.number(2)) }
+func (r *reader) uint32() uint32 { return uint32(r.number(4)) }
+func (r *reader) uint64() uint64 { return r.number(8) }
+
+func (r *reader) uvarint() int {
+	var v uint64
+	for shift := 0; shift < 35; shift += 7 {
+		c := r.byte()
+		v |= uint64(c&0x7f) << shift
+		if c < 0x80 {
+			return int(v)
+		}
+	}
+	r.bad = true
+	return 0
+}

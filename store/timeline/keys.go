@@ -1,0 +1,31 @@
+package timeline
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// keys are the key names of one bucket.
+type keys struct {
+	due, msg, mark, name, claimed, parked, lanes, ended, dead, tomb, tombs, term string
+}
+
+func bucketKeys(ns string, bucket int) keys {
+	p := "{" + ns + ":" + strconv.Itoa(bucket) + "}:"
+	return keys{
+		due: p + "due", msg: p + "msg", mark: p + "mark", name: p + "name", claimed: p + "claimed",
+		parked: p + "parked:", lanes: p + "lanes", ended: p + "ended", dead: p + "dead",
+		tomb: p + "tomb", tombs: p + "tombs", term: p + "term",
+	}
+}
+
+// source is the ZSET a claim takes from: the bucket's own, or a lane's.
+func (k *keys) source(lane string) string {
+	if lane == "" {
+		return k.due
+	}
+	return k.parked + lane
+}
+
+func metaKey(ns string) string     { return fmt.Sprintf("{%s}:meta", ns) }
+func machinesKey(ns string) string { return fmt.Sprintf("{%s}:machines", ns) }

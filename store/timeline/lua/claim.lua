@@ -1,0 +1,54 @@
+-- claim moves due messages to claimed. Not repeatable: a lost reply is found by
+-- held.
+-- KEYS 1 due or a lane  2 msg  3 claimed  4 term  5 mark  6 lanes
+-- ARGV 1 term  2 highest due score  3 limit  4 bytes  5 lane, '' for the bucket
+-- Result: earliest score left or '', uids, packed messages, marks ('' for none), uids without a message
+local stale = check(KEYS[4], ARGV[1])
+if stale then return stale end
+local limit, bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
+local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[2], 'LIMIT', 0, limit)
+local uids, packed, missing, weight = {}, {}, {}, 0
+-- In chunks, so that a batch of huge messages is not read far beyond its bytes;
+-- larger ones once the messages have turned out small.
+local chunk, full, last, from = 16, false, 0, 1
+while from <= #due and not full do
+  local to = math.min(from + chunk - 1, #due)
+  local got = redis.call('HMGET', KEYS[2], unpack(due, from, to))
+  for i = from, to do
+    local value = got[i - from + 1]
+    if value then
+      weight = weight + #value
+      if weight > bytes and #uids > 0 then full = true break end
+      uids[#uids + 1] = due[i]
+      packed[#packed + 1] = value
+    else
+      missing[#missing + 1] = due[i]
+    end
+    last = i
+  end
+  from = to + 1
+  chunk = weight < 2048 * to and 250 or 16
+end
+local marks = {}
+if last > 0 then
+  redis.call('ZREMRANGEBYRANK', KEYS[1], 0, last - 1) -- what was read is the head
+  if #uids > 0 then
+    local claims = {}
+    for i = 1, #uids do
+      claims[2 * i - 1] = uids[i]
+      claims[2 * i] = ARGV[1]
+    end
+    if redis.call('EXISTS', KEYS[3]) == 0 then
+      claims[#claims + 1] = '' -- see doc.go: it keeps the hash from being a list
+      claims[#claims + 1] = string.rep('-', 65)
+    end
+    redis.call('HSET', KEYS[3], unpack(claims))
+    if redis.call('EXISTS', KEYS[5]) == 1 then
+      marks = redis.call('HMGET', KEYS[5], unpack(uids))
+      for i = 1, #uids do marks[i] = marks[i] or '' end
+    end
+  end
+end
+local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
+if not head and ARGV[5] ~= '' then redis.call('SREM', KEYS[6], ARGV[5]) end
+return {head or '', uids, packed, marks, missing}

@@ -1,0 +1,58 @@
+-- finish ends claimed messages; those that are not claimed are passed over.
+-- KEYS 1 claimed  2 msg  3 ended  4 term  5 mark  6 dead
+-- ARGV 1 term  2 now in ms  3 how many; then their uids; then uid and record of
+--      its end for each, in the same order
+-- Result: how many were ended. Twice: the second time none is claimed any more.
+local stale = check(KEYS[4], ARGV[1])
+if stale then return stale end
+local n = tonumber(ARGV[3])
+local time = string.format('%013d', ARGV[2])
+
+-- finish ends the messages of a list, all of them claimed; pairs holds uid and
+-- record of each from first to last.
+local function finish(list, from, to, pairs, first, last)
+  redis.call('HDEL', KEYS[1], unpack(list, from, to))
+  if redis.call('EXISTS', KEYS[5]) == 1 then redis.call('HDEL', KEYS[5], unpack(list, from, to)) end
+  redis.call('HSET', KEYS[2], unpack(pairs, first, last))
+  local dead, gone
+  for i = first, last, 2 do
+    if string.byte(pairs[i + 1], 2) == 6 then -- dead: kept until somebody deals with it
+      dead = dead or {}
+      dead[#dead + 1] = ARGV[2]
+      dead[#dead + 1] = pairs[i]
+    end
+  end
+  if dead then
+    gone = {}
+    for i = first, last, 2 do
+      if string.byte(pairs[i + 1], 2) ~= 6 then gone[#gone + 1] = pairs[i] end
+    end
+    redis.call('ZADD', KEYS[6], unpack(dead))
+    if #gone > 0 then redis.call('RPUSH', KEYS[3], time .. table.concat(gone)) end
+  else
+    redis.call('RPUSH', KEYS[3], time .. table.concat(list, '', from, to))
+  end
+end
+
+local ended = 0
+each(n, 1000, function(from, to)
+  local claimed = redis.call('HMGET', KEYS[1], unpack(ARGV, 3 + from, 3 + to))
+  local missing = false
+  for i = 1, to - from + 1 do missing = missing or not claimed[i] end
+  if not missing then -- nearly always: no list needs to be made
+    finish(ARGV, 3 + from, 3 + to, ARGV, 3 + n + 2 * from - 1, 3 + n + 2 * to)
+    ended = ended + to - from + 1
+    return
+  end
+  local list, pairs = {}, {}
+  for i = from, to do
+    if claimed[i - from + 1] then
+      list[#list + 1] = ARGV[3 + i]
+      pairs[#pairs + 1] = ARGV[3 + i]
+      pairs[#pairs + 1] = ARGV[3 + n + 2 * i]
+    end
+  end
+  if #list > 0 then finish(list, 1, #list, pairs, 1, #pairs) end
+  ended = ended + #list
+end)
+return ended

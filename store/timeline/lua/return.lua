@@ -1,0 +1,31 @@
+-- return gives claimed messages back to waiting; those that are not claimed are
+-- passed over.
+-- KEYS 1 claimed  2 due or a lane  3 term  4 mark  5 lanes  6 msg
+-- ARGV 1 term  2 lane, '' for the bucket, then for each message: uid, score, mark
+--      score '' is the message's own; mark '' is none, '=' leaves it but for its lane
+-- Result: how many went back. Twice: the second time none is claimed any more.
+local stale = check(KEYS[3], ARGV[1])
+if stale then return stale end
+local n = (#ARGV - 2) / 3
+local back = 0
+for i = 1, n do
+  local uid, place, mark = ARGV[3 * i], ARGV[3 * i + 1], ARGV[3 * i + 2]
+  if redis.call('HEXISTS', KEYS[1], uid) == 1 then
+    if place == '' then
+      local packed = redis.call('HGET', KEYS[6], uid)
+      place = packed and score(packed) or '0'
+    end
+    if mark == '=' then
+      mark = redis.call('HGET', KEYS[4], uid) or ''
+      mark = string.match(mark, '^%d+:%d+:') or ''
+      if mark == '0:0:' then mark = '' end
+    end
+    redis.call('HDEL', KEYS[1], uid)
+    redis.call('HDEL', KEYS[4], uid)
+    redis.call('ZADD', KEYS[2], place, uid)
+    if mark ~= '' then redis.call('HSET', KEYS[4], uid, mark) end
+    back = back + 1
+  end
+end
+if back > 0 and ARGV[2] ~= '' then redis.call('SADD', KEYS[5], ARGV[2]) end
+return back

@@ -1,0 +1,52 @@
+-- trim forgets ends and tombstones past their time, oldest first.
+-- KEYS 1 ended  2 msg  3 name  4 term  5 tomb  6 tombs
+-- ARGV 1 term  2 ends up to this time in ms go  3 limit  4 tombstones up to this time go
+-- Result: how many ends were forgotten. Twice: it goes on where it stopped.
+local stale = check(KEYS[4], ARGV[1])
+if stale then return stale end
+local left, count = tonumber(ARGV[3]), 0
+local gone = {}
+while left > 0 do
+  local entry = redis.call('LINDEX', KEYS[1], 0)
+  if not entry or tonumber(string.sub(entry, 1, 13)) > tonumber(ARGV[2]) then break end
+  redis.call('LPOP', KEYS[1])
+  local n = math.min(left, (#entry - 13) / 18)
+  for i = 0, n - 1 do gone[#gone + 1] = string.sub(entry, 14 + 18 * i, 31 + 18 * i) end
+  if 13 + 18 * n < #entry then
+    redis.call('LPUSH', KEYS[1], string.sub(entry, 1, 13) .. string.sub(entry, 14 + 18 * n))
+  end
+  left = left - n
+end
+each(#gone, 1000, function(from, to)
+  local records = redis.call('HMGET', KEYS[2], unpack(gone, from, to))
+  for i = from, to do
+    local record = records[i - from + 1]
+    if record and string.byte(record, 1) == 2 and bit.band(string.byte(record, 3), 2) == 2 then
+      local at = 21 + string.byte(record, 20) + 17 -- the topic's length, in the meta part
+      at = at + 1 + string.byte(record, at)
+      local id = string.sub(record, at + 1, at + string.byte(record, at))
+      local entries = redis.call('HGET', KEYS[3], id)
+      local kept = {}
+      names(entries, function(uid, key)
+        if uid ~= gone[i] then kept[#kept + 1] = uid .. string.char(#key) .. key end
+      end)
+      if #kept == 0 then
+        redis.call('HDEL', KEYS[3], id)
+      else
+        redis.call('HSET', KEYS[3], id, table.concat(kept))
+      end
+    end
+  end
+  redis.call('HDEL', KEYS[2], unpack(gone, from, to))
+end)
+local old = {}
+for _, field in ipairs(redis.call('ZRANGE', KEYS[6], 0, tonumber(ARGV[3]) - 1)) do
+  local tomb = redis.call('HGET', KEYS[5], field)
+  if tomb and tonumber(string.match(tomb, ':(%d+)$')) > tonumber(ARGV[4]) then break end
+  old[#old + 1] = field
+end
+each(#old, 1000, function(from, to)
+  redis.call('ZREM', KEYS[6], unpack(old, from, to))
+  redis.call('HDEL', KEYS[5], unpack(old, from, to))
+end)
+return #gone

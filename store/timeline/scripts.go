@@ -1,0 +1,36 @@
+package timeline
+
+import (
+	"embed"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/*.lua
+var sources embed.FS
+
+// scripts are the Lua scripts by name; lua/ documents each. lib.lua stands
+// before every one of them.
+type scripts struct {
+	add, claim, finish, giveBack, sweep, held, begin, cancel, find, bury, trim, lanes, machine *redis.Script
+}
+
+func loadScripts() (*scripts, error) {
+	lib, err := sources.ReadFile("lua/lib.lua")
+	if err != nil {
+		return nil, fmt.Errorf("read lib.lua: %w", err)
+	}
+	var s scripts
+	for name, to := range map[string]**redis.Script{
+		"add": &s.add, "claim": &s.claim, "finish": &s.finish, "return": &s.giveBack, "sweep": &s.sweep, "held": &s.held,
+		"begin": &s.begin, "cancel": &s.cancel, "find": &s.find, "bury": &s.bury, "trim": &s.trim, "lanes": &s.lanes, "machine": &s.machine,
+	} {
+		text, err := sources.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			return nil, fmt.Errorf("read script %s: %w", name, err)
+		}
+		*to = redis.NewScript(string(lib) + string(text))
+	}
+	return &s, nil
+}

@@ -1,0 +1,55 @@
+package timeline_test
+
+import (
+	"crypto/rand"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/store/timeline"
+)
+
+func TestRedis_ALinkThatFallsSilentOrBreaksLeavesTheOutcomeUnknown(t *testing.T) {
+	t.Parallel()
+	proxy := lab.NewProxy(t, lab.SharedRedis(t).Addr)
+	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{proxy.Addr}, CallTimeout: 300 * time.Millisecond})
+	t.Cleanup(func() { _ = rdb.Close() })
+	tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: "t" + strings.ToLower(rand.Text()), Buckets: 2,
+		EndedKeep: time.Minute, TombstoneKeep: time.Minute, TombstoneLimit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tl.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, uid := t.Context(), scheduler.UID("t-0123456789abcdef")
+	message := &scheduler.Message{UID: uid, Topic: "a", Due: 1, Attempt: 1}
+	calls := map[string]func() error{
+		"add":    func() error { _, _, err := tl.Add(ctx, uid.Bucket(2), []*scheduler.Message{message}, 1); return err },
+		"find":   func() error { _, err := tl.Find(ctx, scheduler.Ref{ID: "a"}); return err },
+		"cancel": func() error { _, err := tl.Cancel(ctx, uid, 1); return err },
+		"bury":   func() error { _, err := tl.Bury(ctx, scheduler.Ref{ID: "a"}, 1, 1); return err },
+	}
+	for name, call := range calls {
+		if err := call(); err != nil { // so that there is a connection
+			t.Fatalf("%s: %v", name, err)
+		}
+		proxy.StallReplies()
+		if err := call(); !errors.Is(err, scheduler.ErrOutcomeUnknown) || errors.Is(err, scheduler.ErrUnavailable) {
+			t.Errorf("%s without a reply: %v", name, err)
+		}
+		broken := make(chan error, 1)
+		go func() { broken <- call() }()
+		proxy.Cut()
+		if err := <-broken; !errors.Is(err, scheduler.ErrOutcomeUnknown) && !errors.Is(err, scheduler.ErrUnavailable) {
+			t.Errorf("%s on a link that breaks: %v", name, err)
+		}
+		if err := call(); !errors.Is(err, scheduler.ErrUnavailable) || errors.Is(err, scheduler.ErrOutcomeUnknown) {
+			t.Errorf("%s without a link: %v", name, err)
+		}
+		proxy.Heal()
+	}
+}
