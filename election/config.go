@@ -1,0 +1,162 @@
+package election
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+)
+
+const (
+	// DefaultSession is the session time-out asked for when the config names none.
+	DefaultSession = 6 * time.Second
+
+	minSession  = 500 * time.Millisecond
+	maxSession  = 5 * time.Minute
+	maxAddress  = 256
+	maxVersion  = 128
+	defaultPort = "2181"
+)
+
+// nameRule keeps a namespace or an instance one plain path component.
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+
+// ZooKeeperConfig is what an elector over ZooKeeper needs.
+type ZooKeeperConfig struct {
+	Servers   []string // host:port, port 2181 when missing; resolved at every dial
+	Namespace string   // everything lives under /tarry/<namespace>
+	Instance  string   // unique among live instances of the namespace
+	Address   string   // where others reach this instance; shown to them
+	Version   string   // shown to others
+
+	// Session is the time-out asked for; the server may grant another, which then counts.
+	Session time.Duration
+
+	// Healthy gates standing, and is shown to others. It is called every S/12 or so and must answer from
+	// memory. Nil: always healthy.
+	Healthy func() error
+
+	// Floor is the highest term known outside ZooKeeper; a new term is above it. An error means not to stand.
+	// Nil: none.
+	Floor func(ctx context.Context) (uint64, error)
+
+	// Username and Password are a ZooKeeper digest. With them, only their holder may read or write the znodes.
+	// They travel in clear without TLS.
+	Username, Password string
+
+	// TLS wraps every connection when set. An empty ServerName means the host's name.
+	TLS *tls.Config
+
+	Log        zerolog.Logger
+	Registerer prometheus.Registerer
+}
+
+// complete fills in defaults and refuses what cannot work, by field.
+func (c ZooKeeperConfig) complete() (ZooKeeperConfig, error) {
+	if c.Session == 0 {
+		c.Session = DefaultSession
+	}
+	if c.Healthy == nil {
+		c.Healthy = func() error { return nil }
+	}
+	if c.Floor == nil {
+		c.Floor = func(context.Context) (uint64, error) { return 0, nil }
+	}
+	if len(c.Servers) == 0 {
+		return c, errors.New("servers: at least one is needed")
+	}
+	c.Servers = slices.Clone(c.Servers)
+	for i, s := range c.Servers {
+		full, err := hostPort(s)
+		if err != nil {
+			return c, fmt.Errorf("servers: %q: %w", s, err)
+		}
+		c.Servers[i] = full
+	}
+	if err := checkName("namespace", c.Namespace); err != nil {
+		return c, err
+	}
+	if err := checkMember(c.Instance, c.Address, c.Version); err != nil {
+		return c, err
+	}
+	if c.Session < minSession || c.Session > maxSession {
+		return c, fmt.Errorf("session: %v is outside %v to %v", c.Session, minSession, maxSession)
+	}
+	if (c.Username == "") != (c.Password == "") {
+		return c, errors.New("username and password: one is set without the other")
+	}
+	if strings.Contains(c.Username, ":") {
+		return c, errors.New("username: must not contain a colon")
+	}
+	return c, nil
+}
+
+func checkName(field, name string) error {
+	if !nameRule.MatchString(name) {
+		return fmt.Errorf("%s: %.150q is not 1 to 128 letters, digits or ._:- starting with a letter or digit", field, name)
+	}
+	return nil
+}
+
+func checkMember(instance, address, version string) error {
+	if err := checkName("instance", instance); err != nil {
+		return err
+	}
+	if len(address) > maxAddress {
+		return fmt.Errorf("address: %d bytes, at most %d", len(address), maxAddress)
+	}
+	if len(version) > maxVersion {
+		return fmt.Errorf("version: %d bytes, at most %d", len(version), maxVersion)
+	}
+	return nil
+}
+
+// hostPort gives an address its port, IPv6 with or without brackets included.
+func hostPort(s string) (string, error) {
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return "", errors.New("empty")
+	}
+	if strings.ContainsAny(s, "/, \t") {
+		return "", errors.New("not host:port (a path below the servers is not supported)")
+	}
+	if ip := net.ParseIP(strings.Trim(s, "[]")); ip != nil {
+		return net.JoinHostPort(ip.String(), defaultPort), nil
+	}
+	if !strings.Contains(s, ":") {
+		return net.JoinHostPort(s, defaultPort), nil
+	}
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return "", err
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return "", fmt.Errorf("port %q is not a number from 1 to 65535", port)
+	}
+	if host == "" {
+		return "", errors.New("no host")
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// timing is the session time-out that the server granted, and all that follows from it. See "Trust window".
+type timing time.Duration
+
+func (t timing) session() time.Duration  { return time.Duration(t) }
+func (t timing) lease() time.Duration    { return time.Duration(t) / 2 }
+func (t timing) silence() time.Duration  { return time.Duration(t) / 3 }
+func (t timing) call() time.Duration     { return time.Duration(t) / 3 }
+func (t timing) floor() time.Duration    { return time.Duration(t) / 4 } // below silence: no answers come meanwhile
+func (t timing) renewal() time.Duration  { return time.Duration(t) / 6 }
+func (t timing) retry() time.Duration    { return time.Duration(t) / 6 }
+func (t timing) patience() time.Duration { return time.Duration(t) * 2 }
+func (t timing) check() time.Duration    { return time.Duration(t) / 12 }

@@ -1,0 +1,181 @@
+// Package election decides which instance leads, and makes the answer end in time.
+//
+// Leadership is a context plus a term. While an instance leads, [Elector.Run] keeps one call of the
+// caller's function running, under a context that ends, with a cause that Is [ErrLost], before another
+// instance can win. The term is the fencing number of that leadership: it rises with every
+// leadership of a namespace, never repeats, and every write of the leader carries it.
+//
+// Two electors are here. [ZooKeeper] is for several instances. [Solo] is for one: a guard (a file lock,
+// or a lease in the store) makes a second start refuse instead of lead.
+//
+// # State picture
+//
+//	               session open, member registered
+//	disconnected ─────────────────────────────────▶ standby ◀──────────────────────┐
+//	     ▲                                           │   ▲                         │
+//	     │                 leader znode is missing,  │   │ lost the race, refused, │
+//	     │                 Healthy() == nil          ▼   │ floor unknown           │
+//	     │ no connection   and not staying away    candidate                       │
+//	     │ and not leading                           │                             │
+//	     │                  won, or proved to have   │                             │ lead has returned;
+//	     │                  won                      ▼                             │ znode deleted under
+//	     │                                         leader                          │ the term's version
+//	     │          deadline passed, session over,   │                             │
+//	     │          znode gone, Resign, Run's        │                             │
+//	     │          context ended, lead returned,    │                             │
+//	     │          unhealthy for 2·S while          ▼                             │
+//	     └───────── a member is healthy          resigning ────────────────────────┘
+//
+// The leadership context ends on the way into "resigning", which lasts until lead has returned. A leader whose
+// connection is gone stays leader until its deadline: a connection that comes back in time costs nothing.
+// Run always waits for lead: two calls of it never overlap, and the znode is not given up while one runs.
+// After Resign, and after resigning as unhealthy, the instance stays away for a random time of 1 to 2·S, or until
+// another one leads; after lead returned by itself, for that time whoever leads; after a passed deadline for S/6,
+// because one whose writes get lost would otherwise win again before the others have looked.
+//
+// # Znodes
+//
+//	/tarry/<ns>/leader                ephemeral; who leads: JSON {instance, address, incarnation, term, since}
+//	/tarry/<ns>/term                  persistent; the last term given out, as decimal text
+//	/tarry/<ns>/instances/<instance>  ephemeral; one per live instance: JSON {…, version, healthy, since}
+//
+// # How one instance wins
+//
+// All race for one znode, as the Kafka controller did, in one transaction:
+//
+//	Multi[ create leader (ephemeral), setData term = n if its version is still v ]
+//
+// where n = 1 + the higher of the stored term and Floor, the highest term known elsewhere (Redis). So the term
+// goes on rising when ZooKeeper's data is lost, and a Floor that cannot be read means not to stand. After
+// success the version of the term znode is v+1 until somebody else wins. That version is the proof the
+// rest hangs on: renewing and giving up are transactions too,
+//
+//	renew:    Multi[ check term is at version v+1, setData leader ]
+//	give up:  Multi[ check term is at version v+1, delete  leader ]
+//
+// so neither can touch a later leader's znode, and both may be repeated after a lost reply, which a version check on the
+// leader znode itself would not allow (the lost one may have raised it). Versions start again where somebody deleted
+// the znodes, so a renewal also counts only when the znode it wrote belongs to this session.
+//
+// # Trust window
+//
+// S is the session time-out that the server granted, not the one asked for; the client library hides it,
+// so the connection's wrapper reads it from the handshake (handshake.go). With T the servers' tickTime:
+//
+//	renew by write     every S/6, each in a goroutine of its own, each bounded by S/2
+//	deadline           monotonic time BEFORE the write was sent + S/2, moved only by an acknowledged write
+//	safe bound         S − T/2 − S/6; S ≥ 2T makes that at least 0.58·S, so S/2 is inside it
+//	silent server      given up after S/3 without a byte, which leaves S/6 to reach another one in time
+//	dial and handshake at most S/3 in all
+//
+// Where these come from: the server expires a session at touch + S rounded up to T (ExpiryQueue.java), so
+// never early against its own last touch. But a follower answers pings by itself and reports touches to
+// the ZooKeeper leader only every T/2 (Learner.ping), so up to T/2 of touches can be lost with the follower;
+// a write is checked against the session at the ZooKeeper leader and needs a quorum, so its
+// acknowledgement proves that the session lived when it was processed. Reads prove nothing: a leader
+// on a cut-off follower was seen reading its own, long deleted, znode for 4.3 to 5.8 s (S = 4 s, five of five
+// runs). zk.Conn's State proves nothing either: after 9 s of SIGSTOP it still said StateHasSession.
+//
+// The deadline is a timer of its own. A renewal that is acknowledged after the deadline passed does not
+// revive the lease, even when the timer has not fired yet. [Remaining] tells how much of the lease is left,
+// so that each call to Redis or NATS can take the lesser of its own time-out and that.
+//
+// The monotonic clock runs while a process is stopped, but not while its machine is suspended: a virtual
+// machine that is paused can wake up inside its "lease". The lease makes two leaders rare; the term,
+// checked by every write of the leader, makes them harmless. Both are needed.
+//
+// # Answers and unknown outcomes
+//
+// Only an error that a server can have sent in reply counts as an answer. Everything else (a closed
+// connection, raw network errors, a time-out of ours, codes the library does not know) means that the
+// request may have been applied, or may still be.
+//
+//	call      error                          means                    then
+//	race      none                           won                      lead; the deadline counts from before the send
+//	          NodeExists, BadVersion         another was faster       standby
+//	          NoNode                         paths are gone (wiped)   make them again, race again
+//	          SessionMoved, NoAuth, …        refused, not applied     standby; the error stands in State
+//	          SessionExpired                 session over             new connection
+//	          anything else                  unknown                  prove: Sync, Get leader, Get term. Mine iff the leader's
+//	                                                                  EphemeralOwner is my session and term.Mzxid ==
+//	                                                                  leader.Czxid. Then one renewal, since reads
+//	                                                                  give no deadline. Asked until answered
+//	renew     none                           the session lived        deadline moves
+//	          NoNode, BadVersion, or a       znode gone, or a later   lost, at once
+//	          znode of another session       leader won
+//	          SessionExpired                 session over             lost, at once
+//	          anything else                  nothing                  deadline stays
+//	give up   none, NoNode, BadVersion       given up                 stay away, or stand by
+//	          anything else                  unknown                  the next look finds it and tries again
+//	look      leader znode of my session,    left behind by one of    delete under the term's version, race anew
+//	          or of my last ones             the above
+//	register  NodeExists, of my last ones    my own last session      delete it by version, create again
+//	          NodeExists, another's          a crashed predecessor,   wait 2·S for it to expire, then
+//	                                         or a second instance     ErrDuplicateInstance
+//
+// # Who may call
+//
+// Run once at a time, everything else from any goroutine at any time. Healthy is called from one goroutine
+// every S/12, at most once a second, and should answer from memory; one that hangs for 12 such turns counts as
+// unhealthy, and Run does not return before it does. Floor is called by a candidate only, with a deadline of S/4.
+//
+// # What fails, and what follows
+//
+//   - One ZooKeeper server of three: nothing, when another one answers before the deadline.
+//   - ZooKeeper's quorum: leadership ends at the deadline, and begins again when the quorum is back.
+//   - A ZooKeeper whose data was wiped: leadership ends at the next renewal; the paths are made again, and
+//     the term goes on above Floor. Nothing tells the old leader before that renewal, so a new one may begin up to
+//     S/6 before the old one ends; the term fences the old one.
+//   - The leader's process: a standby wins when the session expires, between 2/3·S and S+T after the death.
+//   - A leader that is unhealthy for 2·S while another member is healthy resigns. Without a healthy member it
+//     stays: nobody could do better.
+//   - lead returns by itself: taken as "cannot lead here"; as resigning.
+//   - lead does not return after its context ended: Run waits and says so in the log once every S. Nobody else
+//     can win while the session lives, so bound what lead does when it stops.
+//
+// # The client library
+//
+// github.com/go-zookeeper/zk v1.0.4 is used for its protocol, and its traps are closed from outside, by one type
+// that makes its connections (dialer) and one that wraps each of them (link):
+//
+//   - Its Conn outlives sessions, and would run a queued request in the next one. Here one Conn is one session:
+//     after expiry, or a changed session id, the dialer refuses, and a new Conn is made. Late callbacks of
+//     an old Conn reach only the old session's value.
+//   - Its event channel drops events; WithEventCallback does not. Ours stores the state and sets a flag.
+//   - Its calls know no context and can block for as long as no server is reachable: each runs in a goroutine
+//     that the session owns, under a time-out; the number of those outstanding is bounded.
+//   - It has no getter for the granted time-out: the link reads it from the ConnectResponse.
+//   - A server that accepts and stays silent blocked it for 6.7·S (40 s measured): the link caps every deadline.
+//   - AddAuth can deadlock it on reconnect (its pull request 163): never called. The link sends the digest itself
+//     inside each handshake and swallows the reply, so the library knows nothing of it.
+//   - It shows the last zxid it has seen at each handshake, and a server with a lower one hangs up. After the ensemble was
+//     wiped that is every server, for ever, and the session is never told that it has expired. The link hides zxids.
+//   - It resolves names once, in Connect, and fails there: the dialer resolves at each dial, and takes the
+//     addresses of a name in turn.
+//   - It waits a full second before it dials the only server again: the dialer never asks it to, and waits itself:
+//     100 ms between two dials of one server, growing to S/6 (at most 1 s) while none answers.
+//   - It has no TLS: the dialer does.
+//   - Lock and CreateProtectedEphemeralSequential leave orphans: not used.
+//
+// One data race is inside it. Conn.lastZxid is written by recvLoop (conn.go:849) and read by sendSetWatches
+// (conn.go:614) on another goroutine, when watches are set again on a new connection while answers to other calls
+// come in. Proof: 24,000 ExistsW, four goroutines that Get, a proxy that cuts the connection: "WARNING: DATA RACE"
+// with those two lines, at the first cut. The write happens only for a zxid above 0, and the link hides zxids: with it, the
+// same program ran six cuts without a report. The other fields that two goroutines use (recvTimeout, conn, closeChan,
+// passwd) change only between the end of one connection's goroutines, which a WaitGroup awaits, and the start of the
+// next. So the tests here, which cut connections under load, pass under -race with nothing suppressed.
+//
+// # Why standbys watch, and what makes it safe
+//
+// A standby keeps one watch, on the children of /tarry/<ns>: the leader znode's coming and going fires it, renewals and
+// health do not. Polling was built first and measured against it (bench_test.go; two cores, kept busy by other work,
+// one ZooKeeper on the same machine, S = 6 s):
+//
+//	                       hand-over p50   p99      processor time of an idle standby
+//	poll every 50 ms               49 ms   154 ms   0.8 to 1 % of a core, the polls alone
+//	watch and look every S/6        5 ms    68 ms   0.1 to 0.2 %, all that it does
+//
+// What speaks against watches in this library does not reach this one: setting it again does not race (above) and
+// fires it at once, because the library then knows of no zxid; it is set before the look that relies on it, so nothing in
+// between is missed; it never outlives its session; and if it is lost all the same, the look every S/6 finds out.
+package election

@@ -1,0 +1,101 @@
+package election
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// leaseKey carries the lease inside the leadership context.
+type leaseKey struct{}
+
+// lease is a deadline that moves. A context's own deadline cannot, so the leadership context carries this
+// as a value and is cancelled by its timer. Once passed it stays passed: a late extension must not
+// revive what others may already have seen end.
+type lease struct {
+	mu sync.Mutex
+
+	until time.Time // with its monotonic reading
+	timer *time.Timer
+	over  bool
+	pass  func() // called once, without the lock, when the deadline passes
+}
+
+// newLease makes a lease whose clock runs, but which calls pass only after start: pass may need the lease.
+func newLease(until time.Time, pass func()) *lease {
+	return &lease{until: until, pass: pass}
+}
+
+func (l *lease) start() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timer = time.AfterFunc(time.Until(l.until), l.fire)
+}
+
+// fire runs when the timer does. An extension since then only means to wait on.
+func (l *lease) fire() {
+	l.mu.Lock()
+	if l.over {
+		l.mu.Unlock()
+		return
+	}
+	if left := time.Until(l.until); left > 0 {
+		l.timer.Reset(left)
+		l.mu.Unlock()
+		return
+	}
+	l.over = true
+	l.mu.Unlock()
+	l.pass()
+}
+
+// extend moves the deadline forward, never back. False: too late, the lease has passed or ended.
+func (l *lease) extend(until time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over || time.Until(l.until) <= 0 {
+		return false
+	}
+	if until.After(l.until) {
+		l.until = until
+		if l.timer != nil {
+			l.timer.Reset(time.Until(until))
+		}
+	}
+	return true
+}
+
+// end takes the lease away now; pass is not called any more.
+func (l *lease) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}
+
+// remaining is what is left, 0 once it has passed or ended.
+func (l *lease) remaining() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return 0
+	}
+	return max(0, time.Until(l.until))
+}
+
+// Remaining tells how much of the lease is left under a leadership context, or any context made from one. Each
+// call to a store or to NATS takes the lesser of its own time-out and this. Renewals move it
+// forward, so ask before every call; 0 means that leadership is over. False means that no lease bounds
+// this context: it is not a leadership's, or a Solo's without end.
+//
+// While a leader resigns its context has ended but its lease has not: what is in flight may be finished
+// under context.WithoutCancel within Remaining.
+func Remaining(ctx context.Context) (time.Duration, bool) {
+	l, ok := ctx.Value(leaseKey{}).(*lease)
+	if !ok {
+		return 0, false
+	}
+	return l.remaining(), true
+}

@@ -1,0 +1,99 @@
+package election
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// maxTerm keeps terms below 2^53: Lua and JSON know numbers as doubles.
+const maxTerm = 1<<53 - 1
+
+// errBadZnode means that a znode holds what no instance of ours writes.
+var errBadZnode = errors.New("unreadable znode")
+
+// paths are the znodes of one namespace.
+type paths struct {
+	root, leader, term, instances string
+}
+
+func pathsOf(namespace string) paths {
+	root := "/tarry/" + namespace
+	return paths{root: root, leader: root + "/leader", term: root + "/term", instances: root + "/instances"}
+}
+
+func (p paths) member(instance string) string { return p.instances + "/" + instance }
+
+// leaderNode is the leader znode's content. Incarnation tells two lives of one instance name apart.
+type leaderNode struct {
+	Instance    string    `json:"instance"`
+	Address     string    `json:"address"`
+	Incarnation string    `json:"incarnation"`
+	Term        uint64    `json:"term"`
+	Since       time.Time `json:"since"`
+}
+
+func (n leaderNode) leader() Leader {
+	return Leader{Instance: n.Instance, Address: n.Address, Term: n.Term, Since: n.Since}
+}
+
+// memberNode is a member znode's content.
+type memberNode struct {
+	Member
+	Incarnation string `json:"incarnation"`
+}
+
+// encode cannot fail: the types hold nothing that JSON refuses, but for a year past 9999.
+func encode(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode znode: %w", err)
+	}
+	return b, nil
+}
+
+func decodeLeader(b []byte) (leaderNode, error) {
+	var n leaderNode
+	if err := json.Unmarshal(b, &n); err != nil {
+		return leaderNode{}, fmt.Errorf("%w: leader: %w", errBadZnode, err)
+	}
+	if err := checkMember(n.Instance, n.Address, ""); err != nil {
+		return leaderNode{}, fmt.Errorf("%w: leader: %w", errBadZnode, err)
+	}
+	if n.Term > maxTerm {
+		return leaderNode{}, fmt.Errorf("%w: leader: term %d is above %d", errBadZnode, n.Term, uint64(maxTerm))
+	}
+	return n, nil
+}
+
+func decodeMember(b []byte) (memberNode, error) {
+	var n memberNode
+	if err := json.Unmarshal(b, &n); err != nil {
+		return memberNode{}, fmt.Errorf("%w: member: %w", errBadZnode, err)
+	}
+	if err := checkMember(n.Instance, n.Address, n.Version); err != nil {
+		return memberNode{}, fmt.Errorf("%w: member: %w", errBadZnode, err)
+	}
+	return n, nil
+}
+
+func encodeTerm(term uint64) []byte { return strconv.AppendUint(nil, term, 10) }
+
+func decodeTerm(b []byte) (uint64, error) {
+	n, err := strconv.ParseUint(string(b), 10, 64)
+	if err != nil || n > maxTerm {
+		return 0, fmt.Errorf("%w: term: %.30q is not a number up to %d", errBadZnode, b, uint64(maxTerm))
+	}
+	return n, nil
+}
+
+// nextTerm is one above everything known. A term is never reused, so running out is an error.
+func nextTerm(stored, floor uint64) (uint64, error) {
+	top := max(stored, floor)
+	if top >= maxTerm {
+		return 0, fmt.Errorf("term %d is the last one below 2^53", top)
+	}
+	return top + 1, nil
+}
