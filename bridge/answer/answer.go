@@ -1,0 +1,158 @@
+// Package answer turns what the scheduler decides into what a caller is told, the same words and statuses through HTTP
+// and through NATS, and what a caller asks into what the scheduler takes. It holds no connection and no state; bridge and
+// bridge/api stand on it so that neither needs the other.
+package answer
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// Push is a checked push as the scheduler takes it. An id in the form of a uid means exactly that uid: the retry of a push
+// whose outcome stayed unknown. With an attempt it is the name of the message that a consumer sends back. The body is
+// shared, not copied.
+func Push(p *wire.Push, body []byte) *scheduler.Push {
+	s := &scheduler.Push{
+		ID: p.ID, Key: p.Key, Topic: p.Topic, Body: body,
+		Priority: p.Priority, TTL: p.TTL, Attempt: uint32(p.Attempt), // wire bounds it
+		HasAt: p.HasAt, Delay: p.Delay,
+	}
+	if p.HasAt {
+		s.At = scheduler.CeilMilli(p.At)
+	}
+	if scheduler.IsUID(p.ID) && p.Attempt == 0 {
+		s.UID, s.ID = scheduler.UID(p.ID), ""
+	}
+	if len(p.Headers) > 0 {
+		s.Headers = make([]scheduler.Header, len(p.Headers))
+		for i, h := range p.Headers {
+			s.Headers[i] = scheduler.Header(h)
+		}
+	}
+	if p.ID != "" {
+		s.Options = p.Options()
+	}
+	return s
+}
+
+// Ref is the message that a caller names: by uid, or by its own id, alone or within a key.
+func Ref(id, key string, keyed bool) (scheduler.Ref, error) {
+	if scheduler.IsUID(id) {
+		return scheduler.Ref{UID: scheduler.UID(id)}, nil
+	}
+	if err := wire.CheckID(id); err != nil {
+		return scheduler.Ref{}, err
+	}
+	if key != "" {
+		if err := wire.CheckKey(key); err != nil {
+			return scheduler.Ref{}, err
+		}
+	}
+	return scheduler.Ref{ID: id, Key: key, Keyed: keyed}, nil
+}
+
+// Accepted answers a push, with a problem where it was not kept. Of the answer Duplicate says whether it is news: HTTP's
+// 201 or 200.
+func Accepted(a scheduler.Accepted) wire.Result {
+	r := wire.Result{Answer: wire.Answer{
+		ID: a.ID, UID: string(a.UID), Due: int64(a.Due), State: a.State.String(), Version: a.Version,
+		Durable: wire.DurableRedis, Duplicate: a.Duplicate,
+	}}
+	if a.Err == nil {
+		return r
+	}
+	p := Problem(a.Err)
+	switch p.Word {
+	case WordOutcomeUnknown: // the id that repeats this push and no other
+		p.ID, p.UID = a.ID, string(a.UID)
+		if p.ID == "" {
+			p.ID = p.UID
+		}
+	case WordDuplicateID:
+		p.ID, p.UID = a.ID, string(a.UID)
+		p.State, p.Due = a.State.String(), wire.FormatTime(int64(a.Due))
+	}
+	r.Problem = &p
+	return r
+}
+
+// Info is a look-up's answer.
+func Info(i *scheduler.Info) wire.Info {
+	w := wire.Info{
+		ID: name(i), UID: string(i.UID), Key: i.Key, Topic: i.Topic, State: i.State.String(), Version: i.Version,
+		Due: wire.FormatTime(int64(i.Due)), Priority: i.Priority, Attempt: i.Attempt,
+		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals, Parked: i.Mark.Lane,
+		EndedAt: wire.FormatTime(int64(i.EndedAt)), Reason: i.Reason,
+	}
+	if i.TTL > 0 {
+		w.TTL = i.TTL.String()
+	}
+	for _, h := range i.Headers {
+		if w.Headers == nil {
+			w.Headers = make(map[string][]string, len(i.Headers))
+		}
+		w.Headers[h.Name] = append(w.Headers[h.Name], h.Value)
+	}
+	if i.Body != nil {
+		w.SetBody(i.Body)
+	}
+	return w
+}
+
+func name(i *scheduler.Info) string {
+	if i.ID != "" {
+		return i.ID
+	}
+	return string(i.UID)
+}
+
+// Cancel answers a cancel of the message called id. Canceled means that no consumer will ever see it; everything else is a
+// problem that says what really happened.
+func Cancel(id string, r *scheduler.CancelResult) (wire.Canceled, *wire.Problem) {
+	i := &r.Info
+	refuse := func(word, detail string) *wire.Problem {
+		return &wire.Problem{
+			Status: http.StatusConflict, Word: word, Detail: detail, ID: id, UID: string(i.UID), State: i.State.String(),
+			Due: wire.FormatTime(int64(i.Due)), At: wire.FormatTime(int64(i.EndedAt)),
+		}
+	}
+	maybe := func() *wire.Problem {
+		return refuse("maybe_delivered", "an attempt with an unknown outcome may have reached a consumer; it is not tried again")
+	}
+	switch r.Code {
+	case scheduler.CancelDone:
+		return canceled(i), nil
+	case scheduler.CancelInFlight:
+		return wire.Canceled{}, refuse("in_flight", "the message is being delivered now; ask again in a moment")
+	case scheduler.CancelMaybe:
+		return wire.Canceled{}, maybe()
+	case scheduler.CancelUnknown:
+		p := Problem(scheduler.ErrUnknownID)
+		p.ID = id
+		return wire.Canceled{}, &p
+	}
+	switch i.State { // it had ended before
+	case scheduler.StateCanceled:
+		if i.Mark.Uncertain {
+			return wire.Canceled{}, maybe()
+		}
+		return canceled(i), nil
+	case scheduler.StateDelivered:
+		return wire.Canceled{}, refuse("already_delivered", "the message was delivered at "+wire.FormatTime(int64(i.EndedAt)))
+	}
+	detail := fmt.Sprintf("the message ended as %s at %s", i.State, wire.FormatTime(int64(i.EndedAt)))
+	if i.Mark.Uncertain {
+		detail += "; an attempt before that may have reached a consumer"
+	}
+	return wire.Canceled{}, refuse("already_"+i.State.String(), detail)
+}
+
+func canceled(i *scheduler.Info) wire.Canceled {
+	return wire.Canceled{
+		ID: name(i), UID: string(i.UID), State: scheduler.StateCanceled.String(), Topic: i.Topic,
+		Due: wire.FormatTime(int64(i.Due)), At: wire.FormatTime(int64(i.EndedAt)), Version: i.Version,
+	}
+}

@@ -1,0 +1,167 @@
+package answer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+const uid = "t-0123456789abcdef"
+
+func TestPush_CarriesEveryField(t *testing.T) {
+	t.Parallel()
+	item := wire.DecodePush([]byte(`{"topic":"a","at":1896076800000,"id":"i","key":"k","priority":3,"ttl":5,"attempt":2,"headers":{"x":["1","2"]},"body":"b"}`), "delayed")
+	if item.Err != nil {
+		t.Fatal(item.Err)
+	}
+	want := &scheduler.Push{
+		ID: "i", Key: "k", Topic: "a", Headers: []scheduler.Header{{Name: "x", Value: "1"}, {Name: "x", Value: "2"}}, Body: []byte("b"),
+		Priority: 3, TTL: 5 * time.Millisecond, Attempt: 2, At: 1896076800000, HasAt: true, Options: item.Push.Options(),
+	}
+	if got := answer.Push(&item.Push, item.Body); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+func TestPush_TakesAnIDInTheFormOfAUIDForThatUID(t *testing.T) {
+	t.Parallel()
+	got := answer.Push(&wire.Push{Topic: "a", DelayText: "1s", Delay: time.Second, ID: uid}, nil)
+	if got.UID != uid || got.ID != "" || got.Delay != time.Second {
+		t.Errorf("got %+v", got)
+	}
+	got = answer.Push(&wire.Push{Topic: "a", DelayText: "1s", ID: uid, Attempt: 2}, nil)
+	if got.UID != "" || got.ID != uid {
+		t.Errorf("a consumer's retry is a new message under that name: got %+v", got)
+	}
+}
+
+func TestRef_TellsUIDsFromNames(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		id, key string
+		keyed   bool
+		want    scheduler.Ref
+		word    string
+	}{
+		{id: uid, want: scheduler.Ref{UID: uid}},
+		{id: "a", want: scheduler.Ref{ID: "a"}},
+		{id: "a", keyed: true, want: scheduler.Ref{ID: "a", Keyed: true}},
+		{id: "a", key: "k", keyed: true, want: scheduler.Ref{ID: "a", Key: "k", Keyed: true}},
+		{id: "", word: wire.WordID},
+		{id: strings.Repeat("x", 129), word: wire.WordID},
+		{id: "a", key: "k\n", keyed: true, word: wire.WordKey},
+	} {
+		got, err := answer.Ref(c.id, c.key, c.keyed)
+		var refused *wire.Error
+		switch {
+		case c.word == "" && (err != nil || got != c.want):
+			t.Errorf("%q %q: got %+v, %v", c.id, c.key, got, err)
+		case c.word != "" && (!errors.As(err, &refused) || refused.Word != c.word):
+			t.Errorf("%q %q: got %v, want %s", c.id, c.key, err, c.word)
+		}
+	}
+}
+
+func TestProblem_MapsEverySentinelTheSchedulerDecides(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err    error
+		status int
+		word   string
+	}{
+		{scheduler.ErrUnavailable, 503, "unavailable"}, {scheduler.ErrFull, 503, "store_full"}, {scheduler.ErrBusy, 503, "busy"},
+		{scheduler.ErrStopping, 503, "stopping"}, {scheduler.ErrNoMachineID, 503, "unavailable"}, {scheduler.ErrClockBack, 503, "unavailable"},
+		{scheduler.ErrOutcomeUnknown, 504, "outcome_unknown"}, {context.DeadlineExceeded, 504, "outcome_unknown"},
+		{scheduler.ErrDuplicateID, 409, "duplicate_id"}, {scheduler.ErrAmbiguousID, 409, "ambiguous_id"}, {scheduler.ErrStaleUID, 409, "stale_uid"},
+		{scheduler.ErrUnknownID, 404, "unknown_id"}, {scheduler.ErrTooFar, 400, "too_far"},
+		{&wire.Error{Word: "invalid_delay", Field: "delay", Detail: "is negative"}, 400, "invalid_delay"},
+		{&wire.Error{Word: "too_large", Field: "body", Detail: "is large"}, 413, "too_large"},
+		{fmt.Errorf("%w: %w", scheduler.ErrUnavailable, context.DeadlineExceeded), 503, "unavailable"},
+		{fmt.Errorf("%w: %w", scheduler.ErrUnavailable, scheduler.ErrOutcomeUnknown), 504, "outcome_unknown"},
+		{errors.New("secret inside"), 500, "internal"},
+	} {
+		p := answer.Problem(fmt.Errorf("step: %w", c.err))
+		if p.Status != c.status || p.Word != c.word || p.Detail == "" {
+			t.Errorf("%v: got %+v", c.err, p)
+		}
+		if c.status == http.StatusInternalServerError && strings.Contains(p.Detail, "secret") {
+			t.Errorf("the inside shows: %q", p.Detail)
+		}
+	}
+}
+
+func TestAccepted_GivesTheIDToRetryWith(t *testing.T) {
+	t.Parallel()
+	r := answer.Accepted(scheduler.Accepted{UID: uid, Err: scheduler.ErrOutcomeUnknown})
+	if r.Problem == nil || r.Problem.ID != uid || r.Problem.Status != 504 {
+		t.Errorf("got %+v", r.Problem)
+	}
+	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: scheduler.StateDelivered, Err: scheduler.ErrDuplicateID})
+	if r.Problem == nil || r.Problem.UID != uid || r.Problem.State != "delivered" || r.Problem.Due != "2030-01-31T08:00:00.000Z" {
+		t.Errorf("got %+v", r.Problem)
+	}
+	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: scheduler.StateWaiting, Version: 1, Duplicate: true})
+	want := wire.Answer{ID: "order", UID: uid, Due: 1896076800000, State: "waiting", Version: 1, Durable: "redis", Duplicate: true}
+	if r.Problem != nil || r.Answer != want {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestCancel_NeverSaysOKForWhatAConsumerMayHaveSeen(t *testing.T) {
+	t.Parallel()
+	info := func(s scheduler.State, uncertain bool) scheduler.Info {
+		return scheduler.Info{Message: scheduler.Message{UID: uid, Topic: "a", Mark: scheduler.Mark{Uncertain: uncertain}}, State: s, EndedAt: 1896076800000}
+	}
+	for _, c := range []struct {
+		result scheduler.CancelResult
+		word   string
+		status int
+	}{
+		{scheduler.CancelResult{Code: scheduler.CancelDone, Info: info(scheduler.StateCanceled, false)}, "", 200},
+		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateCanceled, false)}, "", 200},
+		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateCanceled, true)}, "maybe_delivered", 409},
+		{scheduler.CancelResult{Code: scheduler.CancelMaybe, Info: info(scheduler.StateCanceled, true)}, "maybe_delivered", 409},
+		{scheduler.CancelResult{Code: scheduler.CancelInFlight, Info: info(scheduler.StateInFlight, false)}, "in_flight", 409},
+		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateDelivered, false)}, "already_delivered", 409},
+		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateExpired, false)}, "already_expired", 409},
+		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateDead, true)}, "already_dead", 409},
+		{scheduler.CancelResult{Code: scheduler.CancelUnknown}, "unknown_id", 404},
+	} {
+		ok, p := answer.Cancel("order", &c.result)
+		if c.word == "" {
+			if p != nil || ok.UID != uid || ok.State != "canceled" || ok.At == "" {
+				t.Errorf("%+v: got %+v, %+v", c.result.Code, ok, p)
+			}
+			continue
+		}
+		if p == nil || p.Word != c.word || p.Status != c.status || p.ID != "order" {
+			t.Errorf("%v %v: got %+v", c.result.Code, c.result.Info.State, p)
+		}
+		if c.word == "already_delivered" && p.At != "2030-01-31T08:00:00.000Z" {
+			t.Errorf("it does not say when: %+v", p)
+		}
+	}
+}
+
+func TestInfo_KeepsTheBodyWhole(t *testing.T) {
+	t.Parallel()
+	i := scheduler.Info{Message: scheduler.Message{UID: uid, Topic: "a", Body: []byte("text"), TTL: time.Minute,
+		Headers: []scheduler.Header{{Name: "x", Value: "1"}, {Name: "x", Value: "2"}}, Due: 1896076800000}, State: scheduler.StateWaiting}
+	w := answer.Info(&i)
+	if w.ID != uid || *w.Body != "text" || w.BodyBase64 != nil || !reflect.DeepEqual(w.Headers, map[string][]string{"x": {"1", "2"}}) || w.EndedAt != "" || w.TTL != "1m0s" {
+		t.Errorf("got %+v", w)
+	}
+	i.Body = []byte{0xff}
+	if w = answer.Info(&i); w.Body != nil || string(w.BodyBase64) != "\xff" {
+		t.Errorf("got %+v", w)
+	}
+}

@@ -1,0 +1,71 @@
+package answer
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// The stable words of problems that are not about one field of a request; those are wire's. Programs compare them.
+const (
+	WordUnavailable    = "unavailable"
+	WordFull           = "store_full"
+	WordBusy           = "busy"
+	WordStopping       = "stopping"
+	WordOutcomeUnknown = "outcome_unknown"
+	WordDuplicateID    = "duplicate_id"
+	WordUnknownID      = "unknown_id"
+	WordAmbiguousID    = "ambiguous_id"
+	WordTooFar         = "too_far"
+	WordStaleUID       = "stale_uid"
+	WordInternal       = "internal"
+)
+
+var problems = []struct {
+	err    error
+	status int
+	word   string
+}{
+	// First, since what may have happened must never be told as not having happened.
+	{scheduler.ErrOutcomeUnknown, http.StatusGatewayTimeout, WordOutcomeUnknown},
+	{scheduler.ErrUnknownID, http.StatusNotFound, WordUnknownID},
+	{scheduler.ErrDuplicateID, http.StatusConflict, WordDuplicateID},
+	{scheduler.ErrAmbiguousID, http.StatusConflict, WordAmbiguousID},
+	{scheduler.ErrStaleUID, http.StatusConflict, WordStaleUID},
+	{scheduler.ErrTooFar, http.StatusBadRequest, WordTooFar},
+	{scheduler.ErrFull, http.StatusServiceUnavailable, WordFull},
+	{scheduler.ErrBusy, http.StatusServiceUnavailable, WordBusy},
+	{scheduler.ErrStopping, http.StatusServiceUnavailable, WordStopping},
+	{scheduler.ErrUnavailable, http.StatusServiceUnavailable, WordUnavailable},
+	{scheduler.ErrNoMachineID, http.StatusServiceUnavailable, WordUnavailable},
+	{scheduler.ErrClockBack, http.StatusServiceUnavailable, WordUnavailable},
+	// The caller's own limit ran out, or it went away, while the store had the request.
+	{context.DeadlineExceeded, http.StatusGatewayTimeout, WordOutcomeUnknown},
+	{context.Canceled, http.StatusGatewayTimeout, WordOutcomeUnknown},
+}
+
+// Problem is an error in the words of the contract. What it does not know becomes 500 internal, whose detail says nothing
+// of the inside: the error itself is for the log.
+func Problem(err error) wire.Problem {
+	var refused *wire.Error
+	if errors.As(err, &refused) {
+		status := http.StatusBadRequest
+		if refused.Word == wire.WordTooLarge {
+			status = http.StatusRequestEntityTooLarge
+		}
+		return wire.Problem{Status: status, Word: refused.Word, Detail: refused.Error()}
+	}
+	for _, p := range problems {
+		if errors.Is(err, p.err) {
+			detail := err.Error()
+			if p.word == WordUnknownID {
+				detail = "no message, live or remembered, has this id"
+			}
+			return wire.Problem{Status: p.status, Word: p.word, Detail: detail}
+		}
+	}
+	return wire.Problem{Status: http.StatusInternalServerError, Word: WordInternal, Detail: "something went wrong inside; the log says what"}
+}

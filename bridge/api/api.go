@@ -1,0 +1,109 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// Service is what the scheduler does for this door.
+type Service interface {
+	AcceptAll(ctx context.Context, batch []*scheduler.Push) []scheduler.Accepted
+	Get(ctx context.Context, ref scheduler.Ref) (scheduler.Info, error)
+	Cancel(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error)
+}
+
+// Config is what a Server is made of. Where a field says so, its zero value means a default.
+type Config struct {
+	Service Service
+	Cluster Cluster
+	// Ready looks at everything that an instance needs to do its part, leader or standby. None: always ready.
+	Ready func(ctx context.Context) []Check
+
+	Namespace string
+	Version   string // of the binary, for the build metric
+	// Token is what clients must send; empty: anybody may call.
+	Token string
+	// Prefix is the first part of the intake's subjects, which no topic may lie under. Default: wire.DefaultPrefix.
+	Prefix string
+	// Durable is what the answer to a push promises. Default: "redis".
+	Durable string
+	// MaxPayload is NATS's limit for one message, headers counted; 0 while it is not known.
+	MaxPayload func() int64
+	// MaxBody bounds the body of one request. Default: 8 MiB.
+	MaxBody int64
+	// Timeout bounds the work on one request, once it is read. It should be above what the scheduler takes to give a
+	// push up, since only the scheduler knows the uid to repeat an unknown outcome with. Default: 30 s.
+	Timeout time.Duration
+	// HeaderTimeout and ReadTimeout bound how long a client may take to send its headers, and all of its request.
+	// Defaults: 5 s and 30 s.
+	HeaderTimeout, ReadTimeout time.Duration
+	// StopTimeout bounds how long Run waits for requests under way when it stops. Default: 10 s.
+	StopTimeout time.Duration
+
+	// Gatherer is what /metrics shows.
+	Gatherer   prometheus.Gatherer
+	Registerer prometheus.Registerer
+	Log        zerolog.Logger
+}
+
+// Server answers HTTP. It may be served by Run or stand in another server as a handler.
+type Server struct {
+	cfg     Config
+	log     zerolog.Logger
+	metrics *metrics
+	mux     *http.ServeMux
+	token   [sha256.Size]byte
+	origin  *http.CrossOriginProtection
+	reading atomic.Int64 // bytes of the bodies being read or judged
+	buffers sync.Pool    // of *[]byte, for answers
+}
+
+// bodiesAtOnce is how many bodies of the largest size may be held at the same time.
+const bodiesAtOnce = 32
+
+// New checks the configuration and builds a Server.
+func New(cfg Config) (*Server, error) {
+	switch {
+	case cfg.Service == nil || cfg.Cluster == nil || cfg.Gatherer == nil:
+		return nil, errors.New("api: a service, a cluster and a gatherer are needed")
+	case cfg.MaxBody < 0 || cfg.Timeout < 0 || cfg.HeaderTimeout < 0 || cfg.ReadTimeout < 0 || cfg.StopTimeout < 0:
+		return nil, errors.New("api: max body and time-outs must not be negative")
+	}
+	orDefault(&cfg.Prefix, wire.DefaultPrefix)
+	orDefault(&cfg.Durable, wire.DurableRedis)
+	orDefault(&cfg.MaxBody, 8<<20)
+	orDefault(&cfg.Timeout, 30*time.Second)
+	orDefault(&cfg.HeaderTimeout, 5*time.Second)
+	orDefault(&cfg.ReadTimeout, 30*time.Second)
+	orDefault(&cfg.StopTimeout, 10*time.Second)
+	if cfg.MaxPayload == nil {
+		cfg.MaxPayload = func() int64 { return 0 }
+	}
+	if cfg.Ready == nil {
+		cfg.Ready = func(context.Context) []Check { return nil }
+	}
+	s := &Server{
+		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Version),
+		mux: http.NewServeMux(), token: sha256.Sum256([]byte(cfg.Token)), origin: http.NewCrossOriginProtection(),
+	}
+	s.routes()
+	return s, nil
+}
+
+func orDefault[T comparable](v *T, fallback T) {
+	var zero T
+	if *v == zero {
+		*v = fallback
+	}
+}

@@ -1,0 +1,173 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/wire"
+)
+
+// Cluster is what the election does for this door.
+type Cluster interface {
+	// Cluster tells who is there. ErrUnreachable: nobody can tell now.
+	Cluster(ctx context.Context) (ClusterInfo, error)
+	// Resign makes the leader give leadership up. It may answer ErrNoLeader, ErrNotLeader, ErrNoStandby or ErrUnreachable.
+	Resign(ctx context.Context, reason string) error
+}
+
+// What a Cluster answers when it cannot do what was asked.
+var (
+	// ErrNoLeader: nobody leads at the moment.
+	ErrNoLeader = errors.New("no instance leads")
+	// ErrNotLeader: another instance leads.
+	ErrNotLeader = errors.New("this instance does not lead")
+	// ErrNoStandby: nobody could take over.
+	ErrNoStandby = errors.New("no other instance could take over")
+	// ErrUnreachable: what holds the election gives no answer.
+	ErrUnreachable = errors.New("the election cannot be reached")
+)
+
+// ClusterInfo is who is there.
+type ClusterInfo struct {
+	Term      uint64
+	Leader    *Leader // nil while nobody leads
+	Instances []Instance
+}
+
+// Leader is who leads, and since when.
+type Leader struct {
+	Instance string
+	Address  string
+	Since    time.Time
+}
+
+// The roles of an instance.
+const (
+	RoleLeader  = "leader"
+	RoleStandby = "standby"
+)
+
+// Instance is one that lives.
+type Instance struct {
+	Instance string `json:"instance"`
+	Address  string `json:"address"`
+	Role     string `json:"role"`
+	Healthy  bool   `json:"healthy"`
+	Version  string `json:"version"`
+}
+
+type clusterAnswer struct {
+	Namespace string        `json:"namespace"`
+	Term      uint64        `json:"term"`
+	Leader    *leaderAnswer `json:"leader"`
+	Instances []Instance    `json:"instances"`
+}
+
+type leaderAnswer struct {
+	Instance string `json:"instance"`
+	Address  string `json:"address"`
+	Since    string `json:"since"`
+}
+
+func (s *Server) cluster(w http.ResponseWriter, r *http.Request) error {
+	if _, err := query(r); err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	defer stop()
+	info, err := s.cfg.Cluster.Cluster(ctx)
+	if err != nil {
+		return clusterProblem(err)
+	}
+	a := clusterAnswer{Namespace: s.cfg.Namespace, Term: info.Term, Instances: append([]Instance{}, info.Instances...)}
+	if l := info.Leader; l != nil {
+		a.Leader = &leaderAnswer{Instance: l.Instance, Address: l.Address, Since: wire.FormatTime(l.Since.UnixMilli())}
+	}
+	return s.respondValue(w, http.StatusOK, a)
+}
+
+// resign makes the leader step down, for maintenance. The answer comes when it has.
+func (s *Server) resign(w http.ResponseWriter, r *http.Request) error {
+	if _, err := query(r); err != nil {
+		return err
+	}
+	body, release, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+	defer release()
+	reason, err := decodeReason(body)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	defer stop()
+	switch err := s.cfg.Cluster.Resign(ctx, reason); {
+	case errors.Is(err, ErrNotLeader):
+		return s.notLeader(ctx, err)
+	case err != nil:
+		return clusterProblem(err)
+	}
+	return s.respondValue(w, http.StatusOK, struct {
+		Resigned bool `json:"resigned"`
+	}{true})
+}
+
+// notLeader says who leads, so that the caller can ask there.
+func (s *Server) notLeader(ctx context.Context, err error) error {
+	detail := err.Error()
+	if info, err := s.cfg.Cluster.Cluster(ctx); err == nil && info.Leader != nil {
+		detail += fmt.Sprintf("; %s at %s does", info.Leader.Instance, info.Leader.Address)
+	}
+	return refusal(http.StatusConflict, WordNotLeader, "%s", detail)
+}
+
+func clusterProblem(err error) error {
+	switch {
+	case errors.Is(err, ErrNoLeader):
+		return refusal(http.StatusConflict, WordNoLeader, "%s", err)
+	case errors.Is(err, ErrNoStandby):
+		return refusal(http.StatusConflict, WordNoStandby, "%s", err)
+	case errors.Is(err, ErrUnreachable):
+		return refusal(http.StatusServiceUnavailable, answer.WordUnavailable, "%s", err)
+	}
+	return err
+}
+
+const maxReason = 200
+
+// decodeReason reads {"reason":"..."}; the body and the reason may be missing.
+func decodeReason(body []byte) (string, error) {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return "", nil
+	}
+	var request struct {
+		Reason string `json:"reason"`
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&request); err != nil {
+		return "", &wire.Error{Word: wire.WordJSON, Field: "request", Detail: `is not {"reason":"text"}`}
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return "", &wire.Error{Word: wire.WordJSON, Field: "request", Detail: "goes on after its one value"}
+	}
+	if n := utf8.RuneCountInString(request.Reason); n > maxReason {
+		return "", &wire.Error{Word: WordReason, Field: "reason", Detail: fmt.Sprintf("has %d characters, the limit is %d", n, maxReason)}
+	}
+	for _, c := range request.Reason {
+		if unicode.IsControl(c) {
+			return "", &wire.Error{Word: WordReason, Field: "reason", Detail: "contains a control character"}
+		}
+	}
+	return request.Reason, nil
+}

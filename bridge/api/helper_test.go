@@ -1,0 +1,262 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/store/memory"
+)
+
+// door is a server over a real scheduler and a timeline in memory.
+type door struct {
+	*api.Server
+	timeline *memory.Timeline
+	log      *syncBuffer
+}
+
+// open starts one; change may alter its configuration.
+func open(t testing.TB, change ...func(*api.Config)) *door {
+	t.Helper()
+	timeline, err := memory.New(memory.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	heart, err := scheduler.New(scheduler.Config{
+		Timeline: timeline, Publisher: nowhere{}, Clock: scheduler.NewClock(scheduler.System()), IDs: scheduler.NewIDs(machine(7), time.Now),
+		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 100, ClaimBytes: 1 << 20, Pending: 100, Attempts: 3,
+		CallTimeout: time.Second, StopTimeout: time.Second, Registerer: registry,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- heart.Serve(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	d := &door{timeline: timeline, log: &syncBuffer{}}
+	cfg := api.Config{
+		Service: heart, Cluster: &cluster{}, Namespace: "test", Version: "v1.2.3", Gatherer: registry, Registerer: registry,
+		Log: zerolog.New(d.log),
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	if d.Server, err = api.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+type machine int
+
+func (m machine) ID() (int, bool) { return int(m), true }
+
+// nowhere is a publisher that is never ready.
+type nowhere struct{}
+
+func (nowhere) Ready() bool          { return false }
+func (nowhere) Lane(s string) string { return s }
+func (nowhere) Send(_ context.Context, batch []*scheduler.Message, done func(*scheduler.Message, scheduler.Outcome)) {
+	for _, m := range batch {
+		done(m, scheduler.Outcome{Kind: scheduler.NotSent})
+	}
+}
+
+// cluster answers what it is told to.
+type cluster struct {
+	info    api.ClusterInfo
+	err     error
+	refusal error // of a resign
+	reasons []string
+}
+
+func (c *cluster) Cluster(context.Context) (api.ClusterInfo, error) { return c.info, c.err }
+func (c *cluster) Resign(_ context.Context, reason string) error {
+	c.reasons = append(c.reasons, reason)
+	return c.refusal
+}
+
+// service is a scheduler that answers what it is told to.
+type service struct {
+	accept func(ctx context.Context, batch []*scheduler.Push) []scheduler.Accepted
+	get    func(context.Context, scheduler.Ref) (scheduler.Info, error)
+	cancel func(context.Context, scheduler.Ref) (scheduler.CancelResult, error)
+}
+
+func (s service) AcceptAll(ctx context.Context, batch []*scheduler.Push) []scheduler.Accepted {
+	return s.accept(ctx, batch)
+}
+func (s service) Get(ctx context.Context, ref scheduler.Ref) (scheduler.Info, error) {
+	return s.get(ctx, ref)
+}
+func (s service) Cancel(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error) {
+	return s.cancel(ctx, ref)
+}
+
+func with(s api.Service) func(*api.Config) { return func(c *api.Config) { c.Service = s } }
+
+// reply is an answer, read.
+type reply struct {
+	status int
+	header http.Header
+	raw    string
+	json   map[string]any
+}
+
+func (r reply) word() string {
+	word, _ := r.json["error"].(string)
+	return word
+}
+
+func (r reply) detail() string {
+	detail, _ := r.json["detail"].(string)
+	return detail
+}
+
+// call makes one request; every answer but that of /metrics must be JSON. header holds pairs.
+func call(t testing.TB, h http.Handler, method, target, body string, header ...string) reply {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return read(t, w.Result())
+}
+
+func read(t testing.TB, from *http.Response) reply {
+	t.Helper()
+	raw, err := io.ReadAll(from.Body)
+	if err != nil {
+		t.Fatalf("read the answer: %v", err)
+	}
+	_ = from.Body.Close()
+	a := reply{status: from.StatusCode, header: from.Header, raw: string(raw)}
+	if strings.HasPrefix(from.Header.Get("Content-Type"), "text/plain; version=") {
+		return a // metrics
+	}
+	if got := from.Header.Get("Content-Type"); got != "application/json" {
+		t.Errorf("%d %.80q: Content-Type %q", a.status, raw, got)
+	}
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &a.json); err != nil {
+			t.Errorf("%d %.200q: %v", a.status, raw, err)
+		}
+	}
+	if a.status >= 400 && a.json["ready"] == nil && (a.word() == "" || a.detail() == "") {
+		t.Errorf("%d without word or detail: %s", a.status, raw)
+	}
+	return a
+}
+
+// want checks status and word; an empty word means a success.
+func (r reply) want(t testing.TB, status int, word string) reply {
+	t.Helper()
+	if r.status != status || r.word() != word {
+		t.Errorf("got %d %s, want %d %q", r.status, r.raw, status, word)
+	}
+	return r
+}
+
+// stored is how many messages wait.
+func (d *door) stored(t testing.TB) int {
+	t.Helper()
+	heads, err := d.timeline.Heads(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, h := range heads {
+		n += h.Waiting + h.Claimed
+	}
+	return n
+}
+
+// claim puts everything that is due in flight.
+func (d *door) claim(t testing.TB) []*scheduler.Message {
+	t.Helper()
+	var all []*scheduler.Message
+	for bucket := range d.timeline.Buckets() {
+		if err := d.timeline.Begin(t.Context(), bucket, 1); err != nil {
+			t.Fatal(err)
+		}
+		claimed, err := d.timeline.Claim(t.Context(), bucket, scheduler.Claim{Term: 1, Now: later, Limit: 100, Bytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, claimed.Messages...)
+	}
+	return all
+}
+
+// end claims everything and ends it in the given state.
+func (d *door) end(t testing.TB, state scheduler.State, uncertain bool) {
+	t.Helper()
+	for _, m := range d.claim(t) {
+		e := scheduler.End{Message: m, State: state, Uncertain: uncertain, Reason: "as told"}
+		if err := d.timeline.Finish(t.Context(), m.UID.Bucket(d.timeline.Buckets()), 1, []scheduler.End{e}, later); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// later is long after everything that the tests push.
+const later = scheduler.Milli(1_896_076_800_000)
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// eventually polls until check is content.
+func eventually(t testing.TB, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10s: %v", err)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func hourly(fields string) string {
+	return fmt.Sprintf(`{"topic":"orders.created","delay":"1h"%s}`, fields)
+}

@@ -1,0 +1,142 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// push keeps one message: 201, or 200 when the same push was kept before.
+func (s *Server) push(w http.ResponseWriter, r *http.Request) error {
+	if _, err := query(r); err != nil {
+		return err
+	}
+	body, release, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+	defer release()
+	item := wire.DecodePush(body, s.cfg.Prefix)
+	push, err := s.judge(&item)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	defer stop()
+	result := s.result(s.cfg.Service.AcceptAll(ctx, []*scheduler.Push{push})[0])
+	if result.Problem != nil {
+		return &problem{*result.Problem}
+	}
+	status := http.StatusCreated
+	if result.Answer.Duplicate {
+		status = http.StatusOK
+	}
+	w.Header().Set("Location", "/v1/messages/"+result.Answer.UID)
+	s.respond(w, status, func(b []byte) []byte { return wire.AppendAnswer(b, &result.Answer) })
+	return nil
+}
+
+// batch keeps up to wire.MaxBatch messages and answers 200 with an outcome for each, in order: a refused one stands in its
+// place and does not hold the others back. Only a request that cannot be read at all is refused as a whole.
+func (s *Server) batch(w http.ResponseWriter, r *http.Request) error {
+	if _, err := query(r); err != nil {
+		return err
+	}
+	body, release, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+	defer release()
+	items, err := wire.DecodeBatch(body, s.cfg.Prefix)
+	if err != nil {
+		return err
+	}
+	var (
+		results = make([]wire.Result, len(items))
+		pushes  = make([]*scheduler.Push, 0, len(items))
+		places  = make([]int, 0, len(items)) // of pushes among results
+	)
+	for i := range items {
+		push, err := s.judge(&items[i])
+		if err != nil {
+			refused := answer.Problem(err)
+			results[i].Problem = &refused
+			continue
+		}
+		pushes, places = append(pushes, push), append(places, i)
+	}
+	if len(pushes) > 0 {
+		ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
+		defer stop()
+		for i, accepted := range s.cfg.Service.AcceptAll(ctx, pushes) {
+			results[places[i]] = s.result(accepted)
+		}
+	}
+	s.respond(w, http.StatusOK, func(b []byte) []byte { return wire.AppendResults(b, results) })
+	return nil
+}
+
+// judge is a push as the scheduler takes it, or why it is refused.
+func (s *Server) judge(item *wire.PushItem) (*scheduler.Push, error) {
+	if item.Err != nil {
+		return nil, item.Err
+	}
+	if err := item.Push.CheckSize(len(item.Body), s.cfg.MaxPayload()); err != nil {
+		return nil, err
+	}
+	return answer.Push(&item.Push, item.Body), nil
+}
+
+func (s *Server) result(a scheduler.Accepted) wire.Result {
+	r := answer.Accepted(a)
+	r.Answer.Durable = s.cfg.Durable
+	return r
+}
+
+// get shows a message, live or remembered.
+func (s *Server) get(w http.ResponseWriter, r *http.Request) error {
+	ref, err := reference(r)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	defer stop()
+	info, err := s.cfg.Service.Get(ctx, ref)
+	if err != nil {
+		return err
+	}
+	return s.respondValue(w, http.StatusOK, answer.Info(&info))
+}
+
+// cancel ends a message and says what really happened.
+func (s *Server) cancel(w http.ResponseWriter, r *http.Request) error {
+	ref, err := reference(r)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	defer stop()
+	result, err := s.cfg.Service.Cancel(ctx, ref)
+	if err != nil {
+		return err
+	}
+	canceled, refused := answer.Cancel(r.PathValue("id"), &result)
+	if refused != nil {
+		return &problem{*refused}
+	}
+	return s.respondValue(w, http.StatusOK, canceled)
+}
+
+// reference is the message that a path and its query name: /v1/messages/{id}?key=. A path in the form of a uid is that uid.
+func reference(r *http.Request) (scheduler.Ref, error) {
+	var values url.Values
+	values, err := query(r, "key")
+	if err != nil {
+		return scheduler.Ref{}, err
+	}
+	return answer.Ref(r.PathValue("id"), values.Get("key"), values.Has("key"))
+}

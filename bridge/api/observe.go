@@ -1,0 +1,114 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/bridge/answer"
+)
+
+// metrics are one server's own. A route is a pattern, never a path: ids are unique per message.
+type metrics struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	build    *prometheus.GaugeVec
+}
+
+func newMetrics(reg prometheus.Registerer, version string) *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_http_requests_total",
+			Help: "HTTP requests by route and status."}, []string{"route", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "tarry_http_request_seconds",
+			Help: "Time from a request's headers to its answer.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15)}, []string{"route"}),
+		build: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tarry_build_info",
+			Help: "Always 1; the version is the label."}, []string{"version", "go"}),
+	}
+	m.build.WithLabelValues(version, runtime.Version()).Set(1)
+	if reg != nil {
+		reg.MustRegister(m.requests, m.seconds, m.build)
+	}
+	return m
+}
+
+// observed is a request under way: it remembers what was answered.
+type observed struct {
+	http.ResponseWriter
+	s       *Server
+	r       *http.Request
+	started time.Time
+	status  int
+	bytes   int
+}
+
+func (s *Server) observe(w http.ResponseWriter, r *http.Request) *observed {
+	return &observed{ResponseWriter: w, s: s, r: r, started: time.Now()}
+}
+
+func (o *observed) WriteHeader(status int) {
+	if o.status == 0 {
+		o.status = status
+	}
+	o.ResponseWriter.WriteHeader(status)
+}
+
+func (o *observed) Write(b []byte) (int, error) {
+	if o.status == 0 {
+		o.status = http.StatusOK
+	}
+	n, err := o.ResponseWriter.Write(b)
+	o.bytes += n
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+
+// done ends the request: a panic becomes 500, and what happened is counted and logged. It must be deferred.
+func (o *observed) done() {
+	route := o.r.Pattern
+	if route == "" || route == elsewhere {
+		route = "other"
+	}
+	failure := recover()
+	if failure != nil && failure != http.ErrAbortHandler {
+		o.s.log.Error().Str("route", route).Str("panic", panicText(failure)).Str("stack", string(debug.Stack())).Msg("request panicked")
+		if o.status == 0 {
+			internal := answer.Problem(errPanicked)
+			o.s.refuse(o, o.r, &problem{internal})
+			failure = nil
+		}
+	}
+	took := time.Since(o.started)
+	o.s.metrics.requests.WithLabelValues(route, strconv.Itoa(o.status)).Inc()
+	o.s.metrics.seconds.WithLabelValues(route).Observe(took.Seconds())
+	o.s.log.Debug().Str("method", o.r.Method).Str("route", route).Int("status", o.status).Int("bytes", o.bytes).
+		Dur("took", took).Str("remote", o.r.RemoteAddr).Msg("request served")
+	if failure != nil {
+		panic(http.ErrAbortHandler) // half an answer is out: only breaking off says that it is not whole
+	}
+}
+
+var errPanicked = errors.New("panicked")
+
+// panicText tells what a panic was about. The runtime's own never quote data; anything else might, so its type must do.
+func panicText(v any) string {
+	if err, ok := v.(runtime.Error); ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("%T", v)
+}
+
+// gatherLog takes what promhttp complains of.
+type gatherLog struct{ log zerolog.Logger }
+
+func (l gatherLog) Println(v ...any) {
+	l.log.Warn().Str("cause", fmt.Sprint(v...)).Msg("metrics not gathered whole")
+}

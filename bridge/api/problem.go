@@ -1,0 +1,100 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/wire"
+)
+
+// The stable words of problems that only HTTP has. Programs compare them; they never change their meaning.
+const (
+	WordUnknownRoute     = "unknown_route"
+	WordMethod           = "method_not_allowed"
+	WordUnauthorized     = "unauthorized"
+	WordCrossOrigin      = "cross_origin"
+	WordMediaType        = "unsupported_media_type"
+	WordQuery            = "invalid_query"
+	WordUnknownParameter = "unknown_parameter"
+	WordRequestTimeout   = "request_timeout"
+	WordIncomplete       = "incomplete_body"
+	WordReason           = "invalid_reason"
+	WordNoLeader         = "no_leader"
+	WordNotLeader        = "not_leader"
+	WordNoStandby        = "no_standby"
+)
+
+// problem is an error that has its answer already.
+type problem struct{ wire.Problem }
+
+func (p *problem) Error() string { return p.Word + ": " + p.Detail }
+
+func refusal(status int, word, format string, args ...any) error {
+	detail := format
+	if len(args) > 0 {
+		detail = fmt.Sprintf(format, args...)
+	}
+	return &problem{wire.Problem{Status: status, Word: word, Detail: detail}}
+}
+
+// refuse writes an error as its problem.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	var known *problem
+	if !errors.As(err, &known) {
+		known = &problem{answer.Problem(err)}
+	}
+	if known.Status == http.StatusInternalServerError {
+		s.log.Error().Err(err).Str("route", r.Pattern).Msg("request failed")
+	}
+	h := w.Header()
+	switch known.Status {
+	case http.StatusServiceUnavailable:
+		h.Set("Retry-After", strconv.Itoa(retryAfter(known.Word)))
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", `Bearer realm="tarry"`)
+	}
+	s.respond(w, known.Status, func(b []byte) []byte { return wire.AppendProblem(b, &known.Problem) })
+}
+
+// retryAfter is when to try again, in seconds. Memory takes longer to come back than a connection.
+func retryAfter(word string) int {
+	if word == answer.WordFull {
+		return 5
+	}
+	return 1
+}
+
+// respond writes a JSON answer. Its length is known, so the connection can be used again at once.
+func (s *Server) respond(w http.ResponseWriter, status int, appendTo func([]byte) []byte) {
+	buffer, _ := s.buffers.Get().(*[]byte)
+	if buffer == nil {
+		buffer = new([]byte)
+	}
+	body := append(appendTo((*buffer)[:0]), '\n')
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // when it fails the client has gone, and there is nobody left to tell
+	if *buffer = body; cap(body) <= keptBuffer {
+		s.buffers.Put(buffer)
+	}
+}
+
+// keptBuffer bounds what is kept for the next answer: one to a full batch fits.
+const keptBuffer = 1 << 20
+
+// respondValue writes v as JSON, for answers that are not on the path of every message.
+func (s *Server) respondValue(w http.ResponseWriter, status int, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	s.respond(w, status, func(b []byte) []byte { return append(b, text...) })
+	return nil
+}

@@ -1,0 +1,85 @@
+package api
+
+import (
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// handler serves one route: it writes its success itself and returns everything else.
+type handler func(w http.ResponseWriter, r *http.Request) error
+
+// elsewhere is the pattern of everything that is no route.
+const elsewhere = "/"
+
+// methods are those that any route has.
+var methods = [...]string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPost}
+
+func (s *Server) routes() {
+	closed := func(pattern string, h handler) { s.mux.Handle(pattern, s.serve(s.admitted(h))) }
+	open := func(pattern string, h handler) { s.mux.Handle(pattern, s.serve(h)) }
+
+	closed("POST /v1/messages", s.push)
+	closed("POST /v1/messages/batch", s.batch)
+	closed("GET /v1/messages/{id}", s.get)
+	closed("DELETE /v1/messages/{id}", s.cancel)
+	closed("GET /v1/cluster", s.cluster)
+	closed("POST /v1/cluster/resign", s.resign)
+	open("GET /livez", s.livez)
+	open("GET /readyz", s.readyz)
+	metrics := promhttp.HandlerFor(s.cfg.Gatherer, promhttp.HandlerOpts{
+		ErrorLog: gatherLog{s.log}, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, Timeout: s.cfg.Timeout,
+	})
+	closed("GET /metrics", func(w http.ResponseWriter, r *http.Request) error {
+		metrics.ServeHTTP(w, r)
+		return nil
+	})
+	closed(elsewhere, s.unknown)
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	o := s.observe(w, r)
+	defer o.done()
+	if !tidy(r) {
+		// The mux would redirect to a tidier path, in HTML. No client of an API wants to be sent elsewhere.
+		s.serve(s.admitted(s.unknown)).ServeHTTP(o, r)
+		return
+	}
+	s.mux.ServeHTTP(o, r)
+}
+
+// tidy tells whether the path has no empty, "." or ".." step and no slash at its end.
+func tidy(r *http.Request) bool {
+	escaped := r.URL.EscapedPath()
+	return path.Clean(escaped) == escaped
+}
+
+// serve writes what a handler returns.
+func (s *Server) serve(h handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := h(w, r); err != nil {
+			s.refuse(w, r, err)
+		}
+	})
+}
+
+// unknown answers what matches no route: 405 where the path has routes of other methods, else 404.
+func (s *Server) unknown(w http.ResponseWriter, r *http.Request) error {
+	var allowed []string
+	probe := *r
+	for _, method := range methods {
+		probe.Method = method
+		if _, pattern := s.mux.Handler(&probe); pattern != elsewhere && tidy(r) {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) == 0 {
+		return refusal(http.StatusNotFound, WordUnknownRoute, "there is nothing at this path; see /v1/messages and /v1/cluster")
+	}
+	list := strings.Join(allowed, ", ")
+	w.Header().Set("Allow", list)
+	return refusal(http.StatusMethodNotAllowed, WordMethod, "this path takes %s", list)
+}

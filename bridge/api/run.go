@@ -1,0 +1,61 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+const (
+	// maxHeaderBytes bounds the headers of a request; user headers of a message stand in its body.
+	maxHeaderBytes = 16 << 10
+	idleTimeout    = 2 * time.Minute
+)
+
+// Run serves the listener, which it owns, until ctx ends. Then it takes no new connection, lets the requests under way end
+// within StopTimeout, and cuts off the rest. It returns nil after an orderly stop.
+func (s *Server) Run(ctx context.Context, listener net.Listener) error {
+	requests, cut := context.WithCancel(context.WithoutCancel(ctx)) // those under way outlive ctx
+	defer cut()
+	server := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: s.cfg.HeaderTimeout,
+		ReadTimeout:       s.cfg.ReadTimeout,
+		WriteTimeout:      s.cfg.ReadTimeout + 2*s.cfg.Timeout, // from the headers on: to read, to work, to answer
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		BaseContext:       func(net.Listener) context.Context { return requests },
+		ErrorLog:          log.New(serverLog{s.log}, "", 0),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }() // waited for below
+	select {
+	case err := <-served:
+		return errors.Join(fmt.Errorf("serve http on %s: %w", listener.Addr(), err), server.Close())
+	case <-ctx.Done():
+	}
+	stopping, stop := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.StopTimeout)
+	defer stop()
+	err := server.Shutdown(stopping)
+	if err != nil {
+		cut()
+		err = errors.Join(err, server.Close())
+		s.log.Warn().Err(err).Msg("http stopped with requests under way")
+	}
+	<-served
+	return nil
+}
+
+// serverLog takes what net/http complains of: broken handshakes and the like, which clients cause.
+type serverLog struct{ log zerolog.Logger }
+
+func (l serverLog) Write(line []byte) (int, error) {
+	l.log.Debug().Str("cause", string(line)).Msg("http connection failed")
+	return len(line), nil
+}

@@ -1,0 +1,124 @@
+package bridge
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// barriers holds those barriers that came back before nats.go has told of an
+// error that the server sent ahead of them.
+//
+// The server refuses a core publish for want of permission with -ERR, in order
+// with everything else. nats.go reads that first and remembers it as the
+// connection's last error, but calls the error handler from another goroutine,
+// so the barrier may overtake it. A barrier that finds a last error which the
+// handler has not seen waits for it: the handler is called in order, so with
+// that error all before it have been seen, and what they refused is out of the
+// table. Should the handler never be called, the time-out of the messages ends
+// the wait, and nobody waits for that error again.
+//
+// Only a violation followed by another kind of error within that moment could
+// be overlooked, such as a slow consumer; a connection of the Publisher's own
+// has none.
+type barriers struct {
+	timeout time.Duration
+
+	mu      sync.Mutex
+	seen    error // the last one the handler was called with
+	waiting []held
+}
+
+type held struct {
+	behind []token
+	on     error
+	since  time.Time
+}
+
+// passes tells whether the publishes behind a barrier can be answered for now;
+// else they are kept until the handler has been called with last.
+func (b *barriers) passes(behind []token, last error, now time.Time) bool {
+	if !errors.Is(last, nats.ErrPermissionViolation) {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) > 0 && now.Sub(b.waiting[0].since) > b.timeout {
+		b.seen, b.waiting = b.waiting[0].on, nil
+	}
+	if b.seen == last { // the very same error, not its kind
+		return true
+	}
+	b.waiting = append(b.waiting, held{behind: behind, on: last, since: now})
+	return false
+}
+
+// start takes what happened before anybody could wait for it as seen.
+func (b *barriers) start(last error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen = last
+}
+
+// saw records that the handler was called with err and gives back what waited
+// for it.
+func (b *barriers) saw(err error) (free [][]token) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen = err
+	rest := b.waiting[:0]
+	for _, h := range b.waiting {
+		if h.on == err { // the very same error, not its kind
+			free = append(free, h.behind)
+		} else {
+			rest = append(rest, h)
+		}
+	}
+	clear(b.waiting[len(rest):])
+	b.waiting = rest
+	return free
+}
+
+// forget drops what waits: the connection is gone, and with it the messages.
+func (b *barriers) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting = nil
+}
+
+// passed answers for the publishes behind a barrier.
+func (p *Publisher) passed(behind []token) {
+	p.resolve(p.pending.takeAll(behind, make([]entry, 0, len(behind))), scheduler.Outcome{Kind: scheduler.Delivered})
+}
+
+// asyncError is called by nats.go with what the server reports outside of an
+// answer. A refused subject refuses what waits on it, at once.
+func (p *Publisher) asyncError(err error) {
+	if d, ok := parseDenied(err); ok {
+		p.denied(d, err)
+	}
+	for _, behind := range p.barriers.saw(err) {
+		p.passed(behind)
+	}
+}
+
+func (p *Publisher) denied(d denied, err error) {
+	refused := scheduler.Outcome{Kind: scheduler.Refused, Err: err}
+	switch {
+	case d.verb == "Publish":
+		p.resolve(p.pending.takeWhere(func(e *entry) bool { return e.message != nil && e.message.Topic == d.subject }), refused)
+	case d.verb == "Publish with Reply" && len(d.subject) > len(p.inbox) && d.subject[:len(p.inbox)] == p.inbox:
+		if t, ok := parseToken(d.subject[len(p.inbox):]); ok {
+			p.resolve(p.pending.takeAll([]token{t}, nil), refused)
+		}
+	case d.verb == "Subscription" && d.subject == p.inbox+"*":
+		p.deaf.Store(true)
+		p.log.Error().Str("subject", p.inbox+"*").Msg("nats does not let this user listen for answers; nothing can be delivered")
+		p.told()
+		p.resolve(p.pending.takeWhere(func(*entry) bool { return true }), scheduler.Outcome{Kind: scheduler.Unknown, Err: err})
+	}
+}

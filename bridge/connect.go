@@ -1,0 +1,179 @@
+package bridge
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+)
+
+// ConnConfig says how to reach NATS.
+type ConnConfig struct {
+	// URLs are nats:// or tls:// addresses.
+	URLs []string
+	// Name is shown in the server's list of connections.
+	Name string
+
+	// At most one of User with Password, Token and Creds is set.
+	User, Password, Token string
+	// Creds is the path of a credentials file.
+	Creds string
+	// TLS is set to use certificates of one's own; a tls:// address alone takes the system's.
+	TLS *tls.Config
+
+	// OnState is told of every change: connected or not, and closed for good,
+	// which only Close and an error that the server calls fatal bring about. It
+	// must not block. It may be nil.
+	OnState func(ConnState, error)
+
+	Log zerolog.Logger
+}
+
+// ConnState is the state of the connection.
+type ConnState uint8
+
+// The states.
+const (
+	// Disconnected: the client is trying to get back.
+	Disconnected ConnState = iota
+	// Connected: publishes reach a server.
+	Connected
+	// Closed: the client has given up; only a new process, or Connect, helps.
+	Closed
+)
+
+const (
+	dialTimeout  = 2 * time.Second
+	pingInterval = 2 * time.Second
+	pingsMissed  = 2
+	writeTimeout = 2 * time.Second
+	quietFor     = 10 * time.Second // between two log lines about the same trouble
+)
+
+// Connect opens a connection that never gives up: it returns at once, also
+// when no server can be reached, and keeps trying. It holds nothing back while
+// there is no server: a publish then fails instead of arriving later, when
+// somebody else may lead. A silent link is noticed within three pings.
+func Connect(ctx context.Context, cfg ConnConfig) (*nats.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("connect to nats: %w", context.Cause(ctx))
+	}
+	if len(cfg.URLs) == 0 {
+		return nil, errors.New("connect to nats: no address is given")
+	}
+	h := &connEvents{cfg: cfg, log: cfg.Log.With().Str("component", "nats").Logger()}
+	options := []nats.Option{
+		nats.Name(cfg.Name),
+		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.IgnoreAuthErrorAbort(),
+		nats.Timeout(dialTimeout), nats.FlusherTimeout(writeTimeout), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(pingsMissed),
+		nats.ReconnectWait(200 * time.Millisecond), nats.ReconnectJitter(100*time.Millisecond, 200*time.Millisecond),
+		nats.ConnectHandler(h.connected), nats.ReconnectHandler(h.connected), nats.ReconnectErrHandler(h.failed),
+		nats.DisconnectErrHandler(h.disconnected), nats.ClosedHandler(h.closed), nats.ErrorHandler(h.asyncError),
+	}
+	switch {
+	case cfg.Creds != "":
+		options = append(options, nats.UserCredentials(cfg.Creds))
+	case cfg.Token != "":
+		options = append(options, nats.Token(cfg.Token))
+	case cfg.User != "":
+		options = append(options, nats.UserInfo(cfg.User, cfg.Password))
+	}
+	if cfg.TLS != nil {
+		options = append(options, nats.Secure(cfg.TLS))
+	}
+	nc, err := nats.Connect(strings.Join(cfg.URLs, ","), options...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to nats: %w", err)
+	}
+	if !nc.IsConnected() {
+		h.failed(nc, nc.LastError())
+	}
+	return nc, nil
+}
+
+// connEvents logs what happens to one connection, the same trouble only now and then.
+type connEvents struct {
+	cfg ConnConfig
+	log zerolog.Logger
+
+	mu    sync.Mutex
+	quiet map[string]time.Time
+}
+
+func (h *connEvents) connected(nc *nats.Conn) {
+	h.log.Info().Str("server", address(nc)).Str("version", nc.ConnectedServerVersion()).Msg("connected to nats")
+	h.tell(Connected, nil)
+}
+
+func (h *connEvents) disconnected(nc *nats.Conn, err error) {
+	if nc.IsClosed() {
+		return // closed has more to say
+	}
+	h.log.Warn().Err(err).Msg("nats connection lost, reconnecting")
+	h.tell(Disconnected, err)
+}
+
+func (h *connEvents) failed(_ *nats.Conn, err error) {
+	if err != nil && h.loud("failed") {
+		h.log.Warn().Err(err).Strs("servers", hosts(h.cfg.URLs)).Msg("nats cannot be reached, retrying")
+	}
+	h.tell(Disconnected, err)
+}
+
+func (h *connEvents) closed(nc *nats.Conn) {
+	if err := nc.LastError(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		h.log.Error().Err(err).Msg("nats connection closed for good")
+		h.tell(Closed, err)
+		return
+	}
+	h.log.Info().Msg("nats connection closed")
+	h.tell(Closed, nil)
+}
+
+func (h *connEvents) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
+	if h.loud(err.Error()) {
+		h.log.Warn().Err(err).Msg("nats reported an error")
+	}
+}
+
+func (h *connEvents) tell(s ConnState, err error) {
+	if h.cfg.OnState != nil {
+		h.cfg.OnState(s, err)
+	}
+}
+
+// loud tells whether it is time to say this again.
+func (h *connEvents) loud(what string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	if now.Before(h.quiet[what]) {
+		return false
+	}
+	if h.quiet == nil || len(h.quiet) > 100 {
+		h.quiet = map[string]time.Time{}
+	}
+	h.quiet[what] = now.Add(quietFor)
+	return true
+}
+
+// address is the server's, without the credentials that a URL may hold.
+func address(nc *nats.Conn) string { return hosts([]string{nc.ConnectedUrlRedacted()})[0] }
+
+func hosts(urls []string) []string {
+	out := make([]string, len(urls))
+	for i, raw := range urls {
+		out[i] = "?"
+		if u, err := url.Parse(raw); err == nil {
+			out[i] = u.Host
+		}
+	}
+	return out
+}

@@ -1,0 +1,77 @@
+// Package bridge is tarry's side of NATS: the connection, the Publisher that
+// puts due messages on their subjects, the Intake that takes tagged messages
+// in, the request API, the nudge between instances and NATS's clock.
+//
+// # A publish
+//
+//	           Send                    the client has the bytes
+//	NotSent ◀──────── message ────────────────▶ pending
+//	                                             │
+//	  Delivered   PubAck, duplicate or not  ◀────┤  stream
+//	  Unanswered  error for now, 503        ◀────┤  stream
+//	  Delivered   the barrier came back     ◀────┤  core
+//	  NoListener  503 came before it        ◀────┤  core
+//	  Refused     size, permission, subject ◀────┤
+//	  Unknown     time-out, connection lost ◀────┘
+//
+// Every message given to Send gets exactly one of these, once, within the
+// publish time-out; the table in pending.go is the only place that knows which
+// are open, and taking a message out of it is the right to answer for it.
+//
+// NotSent, Unanswered, NoListener and Refused are certain: nothing was stored.
+// Unknown is the only doubt, and it is answered by publishing again under the
+// same Nats-Msg-Id, which a stream within its duplicate window does not store
+// twice.
+//
+// # Routes
+//
+// Whether a stream holds a subject is never found out by trying: a publish to
+// a subject that has only a core subscriber would be delivered and then time
+// out. The subject filters of all streams are listed, kept, and matched here;
+// a hundred thousand different subjects cost no look-up and leave nothing
+// behind. The list is read again every few seconds, when the server tells of a
+// change of streams, and after any answer that contradicts it.
+//
+// A server that does not answer the list keeps the routes as they were: a
+// stream that is away is an outage to wait for, not a reason to fall back to
+// core. Only a first "no responders", or the server's word that JetStream is
+// off, means core for everything.
+//
+// # Core
+//
+// A core publish carries a reply subject of ours, and behind each batch goes a
+// barrier: an empty message to ourselves on the same connection. The server
+// works in order, so "no responders" for any message of the batch arrives
+// before the barrier does. A barrier that is back therefore says of every
+// message still open: somebody was listening. What consumers answer on the
+// reply subject is ignored. A permission violation is told by the server in
+// order too, but by nats.go through another goroutine: see barrier.go.
+//
+// # Who may call
+//
+// Publisher.Send is the leader's, from any number of goroutines, while Run
+// runs. Everything else is every instance's. One *nats.Conn may serve all
+// parts; a second one for the Publisher shares less.
+//
+// # Namespaces
+//
+// Two namespaces share a server by different prefixes: the intake streams of
+// overlapping ones cannot both exist, and the second is refused by name. They
+// may deliver into one stream; since both can give out the same uid, the
+// Nats-Msg-Id outside of the default namespace is the uid, "@" and the
+// namespace.
+//
+// # Permissions
+//
+// The user of an instance publishes to the topics, $JS.API.>, $JS.ACK.>,
+// tarry.<namespace>.> and _INBOX.>, and subscribes to _INBOX.>,
+// tarry.<namespace>.>, $SRV.> and $JS.EVENT.ADVISORY.STREAM.>; without the last
+// one new streams are noticed some seconds later.
+//
+// # What fails
+//
+// NATS away: Send answers NotSent at once (the client keeps no reconnect
+// buffer), what was pending becomes Unknown, Ready is false. JetStream away:
+// 503 and time-outs, per stream. Permissions missing: said once in the log
+// with the subject that is needed.
+package bridge

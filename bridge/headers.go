@@ -1,0 +1,94 @@
+package bridge
+
+import (
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// headerWriter builds the headers of one delivered message after the other in
+// the same map: wire.DeliverHeaders without its memory. nats.go copies what it
+// publishes, so the map of the last message may be overwritten. A test holds
+// the two to the same result.
+type headerWriter struct {
+	// space ends every Nats-Msg-Id; empty in the default namespace. Two namespaces
+	// may give out equal uids and deliver into one stream, whose duplicate window
+	// would swallow the second message.
+	space  string
+	header nats.Header
+	own    [5]string // the values of tarry's own headers
+	values []string  // the user's
+	due    []byte
+	plain  bool // the map holds nothing but the four that every message has
+}
+
+const (
+	ownID = iota
+	ownDue
+	ownAttempt
+	ownMsgID
+	ownKey
+)
+
+// msgIDSpace is what namespaces other than the default add to a uid in
+// Nats-Msg-Id.
+func msgIDSpace(namespace string) string {
+	if namespace == "" || namespace == defaultNamespace {
+		return ""
+	}
+	return "@" + namespace
+}
+
+const defaultNamespace = "default"
+
+// write returns the headers of m, valid until the next call.
+func (w *headerWriter) write(m *scheduler.Message) nats.Header {
+	w.own[ownID] = m.ID
+	if m.ID == "" {
+		w.own[ownID] = string(m.UID)
+	}
+	w.due = strconv.AppendInt(w.due[:0], int64(m.Due), 10)
+	if string(w.due) != w.own[ownDue] { // many messages are due at one instant
+		w.own[ownDue] = string(w.due)
+	}
+	w.own[ownAttempt] = strconv.FormatUint(uint64(m.Attempt), 10)
+	w.own[ownMsgID] = string(m.UID) + w.space
+	if w.plain && m.Key == "" && len(m.Headers) == 0 {
+		return w.header
+	}
+	if w.header == nil {
+		w.header = make(nats.Header, 8)
+	}
+	clear(w.header)
+	w.plain = m.Key == "" && len(m.Headers) == 0
+	w.user(m.Headers)
+	for i, name := range [...]string{wire.HeaderID, wire.HeaderDue, wire.HeaderAttempt, wire.HeaderMsgID} {
+		w.header[name] = w.own[i : i+1 : i+1]
+	}
+	if m.Key != "" {
+		w.own[ownKey] = m.Key
+		w.header[wire.HeaderKey] = w.own[ownKey : ownKey+1 : ownKey+1]
+	}
+	return w.header
+}
+
+func (w *headerWriter) user(headers []scheduler.Header) {
+	if cap(w.values) < len(headers) {
+		w.values = make([]string, 0, len(headers))
+	}
+	w.values = w.values[:0]
+	for i := 0; i < len(headers); {
+		name, start := headers[i].Name, len(w.values)
+		for ; i < len(headers) && headers[i].Name == name; i++ {
+			w.values = append(w.values, headers[i].Value)
+		}
+		run := w.values[start:len(w.values):len(w.values)]
+		if earlier, ok := w.header[name]; ok { // not sorted: a name that came before
+			run = append(earlier, run...)
+		}
+		w.header[name] = run
+	}
+}

@@ -1,0 +1,295 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// Acceptor takes pushes: the scheduler.
+type Acceptor interface {
+	Accept(p *scheduler.Push, done func(scheduler.Accepted))
+}
+
+// IntakeConfig is what an Intake is made of.
+type IntakeConfig struct {
+	Conn      *nats.Conn
+	Namespace string
+	// Prefix is the first part of the subjects that pushes by tag are published to.
+	Prefix string
+	Accept Acceptor
+	Clock  *scheduler.Clock
+
+	// Replicas and MaxBytes are those of the intake stream; 0 bytes is no limit.
+	Replicas int
+	MaxBytes int64
+	// RejectBytes bounds the stream of rejects. Default 64 MiB.
+	RejectBytes int64
+	// SizeLimit bounds body and headers of a push; the server's max_payload does
+	// so as well. 0 is no limit of our own.
+	SizeLimit int
+	// InFlight and InFlightBytes bound what this instance has taken and not
+	// acknowledged. Defaults 10,000 and 64 MiB.
+	InFlight      int
+	InFlightBytes int64
+	// AckWait is how long NATS waits for an acknowledgement before it gives a push
+	// to another instance. Default 30 s.
+	AckWait time.Duration
+
+	Log        zerolog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Intake takes the messages that producers tagged, from a stream that keeps
+// them while every instance is down, and hands them to the scheduler. A push
+// is acknowledged only after the scheduler has it; one that comes again is the
+// same message by its uid, which is made of its place in the stream. What
+// cannot be accepted goes to the stream of rejects with the reason, and only
+// then is acknowledged. What cannot be accepted now is given back to NATS for a
+// while.
+//
+//	               ┌─ accepted, repeated ─────────────▶ ack
+//	stream ─▶ push ┼─ refused ─▶ stream of rejects ───▶ ack
+//	               └─ store away or full ─────────────▶ nak, after a pause again
+//
+// All instances share one durable consumer.
+type Intake struct {
+	cfg     IntakeConfig
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	log     zerolog.Logger
+	metrics intakeMetrics
+
+	stream, rejects string // names
+	enabled         atomic.Bool
+	room            *room
+	acks            *ackQueue
+	refused         *rejectQueue
+	trouble         trouble
+}
+
+// ErrIntakeRefused: a stream on the server, or a setting, stands in the way
+// and will until somebody changes it. The error names it.
+var ErrIntakeRefused = errors.New("the intake cannot be set up")
+
+const (
+	consumerName       = "tarry"
+	defaultInFlight    = 10_000
+	defaultFlightBytes = 64 << 20
+	defaultAckWait     = 30 * time.Second
+	defaultRejectBytes = 64 << 20
+	maxAckPending      = 50_000 // of all instances together
+	reopenPause        = time.Second
+	recheckPause       = 10 * time.Second
+)
+
+// StreamName is the intake stream of a namespace.
+func StreamName(namespace string) string { return streamPrefix + namespace }
+
+// RejectsName is the stream of rejects of a namespace.
+func RejectsName(namespace string) string { return rejectsPrefix + namespace }
+
+const (
+	streamPrefix  = "TARRY_"
+	rejectsPrefix = "TARRY_REJECTED_"
+)
+
+// NewIntake checks the configuration. Nothing is asked of the server yet.
+func NewIntake(cfg IntakeConfig) (*Intake, error) {
+	if cfg.Conn == nil || cfg.Accept == nil || cfg.Clock == nil {
+		return nil, errors.New("intake: a connection, a scheduler and a clock are needed")
+	}
+	if cfg.Namespace == "" || cfg.Prefix == "" {
+		return nil, errors.New("intake: a namespace and a prefix are needed")
+	}
+	cfg.Replicas = max(cfg.Replicas, 1)
+	for value, fallback := range map[*int64]int64{&cfg.RejectBytes: defaultRejectBytes, &cfg.InFlightBytes: defaultFlightBytes, &cfg.MaxBytes: -1} {
+		if *value <= 0 {
+			*value = fallback
+		}
+	}
+	if cfg.InFlight <= 0 {
+		cfg.InFlight = defaultInFlight
+	}
+	if cfg.AckWait <= 0 {
+		cfg.AckWait = defaultAckWait
+	}
+	js, err := jetstream.New(cfg.Conn)
+	if err != nil {
+		return nil, fmt.Errorf("intake: %w", err)
+	}
+	in := &Intake{
+		cfg: cfg, nc: cfg.Conn, js: js, log: cfg.Log.With().Str("component", "intake").Logger(), metrics: newIntakeMetrics(cfg.Registerer),
+		stream: StreamName(cfg.Namespace), rejects: RejectsName(cfg.Namespace),
+		room: newRoom(cfg.InFlight, cfg.InFlightBytes),
+	}
+	in.acks = newAckQueue(cfg.Conn, in.room)
+	in.refused = newRejectQueue(in)
+	return in, nil
+}
+
+// Enabled tells whether there is an intake stream: false until Run has made
+// it, and where JetStream is off.
+func (in *Intake) Enabled() bool { return in.enabled.Load() }
+
+// Backlog is the last sequence that the intake stream gave out, 0 where there
+// is no stream.
+func (in *Intake) Backlog(ctx context.Context) (uint64, error) {
+	var info streamInfo
+	err := apiAsk(ctx, in.nc, apiStreamInfo+in.stream, nil, &info)
+	if errors.Is(err, errNoJetStream) && !in.Enabled() {
+		return 0, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("backlog: %w", err)
+	}
+	return info.State.LastSeq, nil
+}
+
+// Run makes the streams and takes pushes in until ctx ends. It returns early
+// only when the very first set-up is refused for good (ErrIntakeRefused):
+// later it keeps trying, so that a mistake on the server does not end an
+// instance that works. On its way out it waits for what the scheduler has.
+func (in *Intake) Run(ctx context.Context) error {
+	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // outlives ctx, for the acks of what is under way
+	defer stop()
+	group, work := errgroup.WithContext(work)
+	group.Go(func() error { return in.acks.run(work) })
+	group.Go(func() error { return in.refused.run(work) })
+	group.Go(func() error {
+		defer stop()
+		err := in.serve(ctx)
+		in.drain()
+		return err
+	})
+	err := group.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// serve opens the intake and consumes, again and again until ctx ends.
+func (in *Intake) serve(ctx context.Context) error {
+	opened := false
+	for {
+		err := in.open(ctx)
+		pause := reopenPause
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil:
+			opened = true
+			if err = in.consume(ctx); ctx.Err() == nil {
+				in.log.Warn().Err(err).Msg("intake interrupted, opening it again")
+			}
+		case errors.Is(err, errNoJetStream) && !opened:
+			in.without()
+			pause = recheckPause
+		case errors.Is(err, ErrIntakeRefused) && !opened:
+			return err
+		case errors.Is(err, ErrIntakeRefused):
+			in.log.Error().Err(err).Msg("the intake cannot be opened")
+			pause = recheckPause
+		default:
+			if in.trouble.loud(time.Now()) {
+				in.log.Warn().Err(err).Msg("the intake cannot be opened yet, retrying")
+			}
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// without says what is weaker where JetStream is off.
+func (in *Intake) without() {
+	if in.enabled.Swap(false) || in.trouble.loud(time.Now()) {
+		in.log.Warn().Str("subject", "tarry."+in.cfg.Namespace+".api.push").Msg("jetstream is off: pushes are taken by request only, " +
+			"and are not kept while every instance is down; a producer must wait for the answer to know")
+	}
+}
+
+// drain waits for what the scheduler still has, as long as a push may wait for
+// its acknowledgement; the rest comes again elsewhere.
+func (in *Intake) drain() {
+	ctx, stop := context.WithTimeout(context.Background(), drainLimit)
+	defer stop()
+	in.room.empty(ctx)
+}
+
+const drainLimit = 5 * time.Second
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// trouble paces what is tried and said while something is away.
+type trouble struct {
+	mu     sync.Mutex
+	spoke  time.Time
+	fails  int
+	pause  time.Time // nothing is handed over before
+	window time.Time // further failures until then are the same one
+}
+
+// loud tells whether it is time to log again.
+func (t *trouble) loud(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now.Sub(t.spoke) < quietFor {
+		return false
+	}
+	t.spoke = now
+	return true
+}
+
+const (
+	firstPause = 100 * time.Millisecond
+	maxPause   = 5 * time.Second
+)
+
+// failed records a push that could not be accepted now and returns how long it
+// should stay away. Many pushes fail of one cause: they count once.
+func (t *trouble) failed(now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now.After(t.window) {
+		t.fails++
+		t.pause = now.Add(min(firstPause<<min(t.fails-1, 10), maxPause))
+		t.window = t.pause
+	}
+	return max(t.pause.Sub(now), 0) + firstPause
+}
+
+// worked records that pushes are accepted again.
+func (t *trouble) worked() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fails, t.pause, t.window = 0, time.Time{}, time.Time{}
+}
+
+// wait is how long to hold pushes back.
+func (t *trouble) wait(now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pause.Sub(now)
+}

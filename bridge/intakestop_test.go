@@ -1,0 +1,67 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// stuck takes one push and holds up all others behind it, until it is let go.
+type stuck struct {
+	bridge.Acceptor
+	holding chan struct{} // has a value once it holds
+	free    chan struct{}
+}
+
+func (s *stuck) Accept(p *scheduler.Push, done func(scheduler.Accepted)) {
+	select {
+	case s.holding <- struct{}{}:
+	default:
+	}
+	<-s.free
+	s.Acceptor.Accept(p, done)
+}
+
+func TestIntake_GivesBackWhatItHasNotHandledWhenItStops(t *testing.T) {
+	t.Parallel()
+	servers(t, func(t *testing.T, server *lab.NATS) {
+		nc, ns, timeline := connect(t, server.URL()), newNamespace(), newTimeline(t)
+		accept := &stuck{Acceptor: scheduling(t, nc, timeline, nil), holding: make(chan struct{}, 1), free: make(chan struct{})}
+		first := intakeOn(t, bridge.IntakeConfig{Conn: connect(t, server.URL()), Namespace: ns, Prefix: "delayed", Accept: accept})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- first.Run(ctx) }()
+		lab.Eventually(t, 15*time.Second, func() error {
+			if !first.Enabled() {
+				return errors.New("the intake is not open")
+			}
+			return nil
+		})
+		const pushes = 100
+		for i := range pushes {
+			publish(t, nc, "delayed.a", fmt.Sprint(i), "Tarry-Delay", "1h")
+		}
+		<-accept.holding
+		stop()
+		close(accept.free)
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		// NATS would give what was kept to another only after AckWait, half a minute.
+		begun := time.Now()
+		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: scheduling(t, nc, timeline, nil)})
+		emptied(t, nc, ns)
+		if took := time.Since(begun); took > 10*time.Second {
+			t.Errorf("the next instance had them after %s", took)
+		}
+		if n := waiting(t, timeline); n != pushes {
+			t.Errorf("%d messages wait, want %d", n, pushes)
+		}
+	})
+}

@@ -1,0 +1,219 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	duplicateWindow = 2 * time.Minute
+	rejectsAge      = 7 * 24 * time.Hour
+)
+
+// RejectsSubject is where what cannot be accepted is published.
+func RejectsSubject(namespace string) string { return "tarry." + namespace + ".rejected" }
+
+// open makes sure that both streams and the consumer are there and as they
+// must be. ErrIntakeRefused means that somebody has to change something;
+// errNoJetStream that there is none; anything else may pass.
+func (in *Intake) open(ctx context.Context) error {
+	if !in.nc.IsConnected() {
+		return nats.ErrDisconnected
+	}
+	ctx, stop := context.WithTimeout(ctx, 4*apiTimeout)
+	defer stop()
+	if err := in.ensure(ctx, in.wanted()); err != nil {
+		return err
+	}
+	if err := in.ensure(ctx, in.wantedRejects()); err != nil {
+		return err
+	}
+	if !in.enabled.Swap(true) {
+		in.log.Info().Str("stream", in.stream).Str("subjects", in.cfg.Prefix+".>").Str("rejects", in.rejects).Msg("intake is open")
+	}
+	return nil
+}
+
+func (in *Intake) wanted() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: in.stream, Subjects: []string{in.cfg.Prefix + ".>"}, Description: "messages tagged for tarry, namespace " + in.cfg.Namespace,
+		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew,
+		MaxMsgs: -1, MaxBytes: in.cfg.MaxBytes, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
+		Replicas: in.cfg.Replicas, Duplicates: duplicateWindow,
+	}
+}
+
+func (in *Intake) wantedRejects() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: in.rejects, Subjects: []string{RejectsSubject(in.cfg.Namespace)}, Description: "what tarry could not accept, namespace " + in.cfg.Namespace,
+		Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld, MaxAge: rejectsAge,
+		MaxMsgs: -1, MaxBytes: in.cfg.RejectBytes, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
+		Replicas: in.cfg.Replicas, Duplicates: duplicateWindow,
+	}
+}
+
+// ensure creates a stream, or makes an existing one fit.
+func (in *Intake) ensure(ctx context.Context, want jetstream.StreamConfig) error {
+	s, err := in.js.Stream(ctx, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if _, err = in.js.CreateStream(ctx, want); err == nil {
+			in.log.Info().Str("stream", want.Name).Strs("subjects", want.Subjects).Msg("stream created")
+			return nil
+		}
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return fmt.Errorf("create stream %s: another instance was faster: %w", want.Name, err)
+		}
+		return in.explain(ctx, want, fmt.Errorf("create stream %s: %w", want.Name, err))
+	} else if err != nil {
+		return in.explain(ctx, want, fmt.Errorf("look up stream %s: %w", want.Name, err))
+	}
+	info := s.CachedInfo()
+	next, changes, err := adapt(info.Config, want, info.State)
+	if err != nil || len(changes) == 0 {
+		return err
+	}
+	if _, err := in.js.UpdateStream(ctx, next); err != nil {
+		return in.explain(ctx, want, fmt.Errorf("change %s of stream %s: %w", strings.Join(changes, ", "), want.Name, err))
+	}
+	in.log.Info().Str("stream", want.Name).Strs("changed", changes).Msg("stream adapted")
+	return nil
+}
+
+// adapt is an existing stream's configuration with the settings that matter
+// here made right, and which these are. What cannot be changed without losing
+// something, or not at all, is refused.
+func adapt(have, want jetstream.StreamConfig, state jetstream.StreamState) (next jetstream.StreamConfig, changes []string, err error) {
+	refuse := func(what string) (jetstream.StreamConfig, []string, error) {
+		return have, nil, fmt.Errorf("%w: stream %s exists and %s; remove or rename it", ErrIntakeRefused, want.Name, what)
+	}
+	switch {
+	case have.Retention != want.Retention:
+		return refuse(fmt.Sprintf("has the retention policy %s, where %s is needed", have.Retention, want.Retention))
+	case have.Storage != want.Storage:
+		return refuse(fmt.Sprintf("is kept in %s, where %s is needed", have.Storage, want.Storage))
+	case have.Sealed:
+		return refuse("is sealed")
+	case have.Mirror != nil || len(have.Sources) > 0:
+		return refuse("copies other streams")
+	case have.AllowMsgSchedules:
+		return refuse("has NATS's own message schedules on")
+	case have.SubjectTransform != nil:
+		return refuse("transforms its subjects")
+	}
+	next = have
+	if !slices.Equal(have.Subjects, want.Subjects) {
+		if state.Msgs > 0 {
+			return have, nil, fmt.Errorf("%w: stream %s holds %d messages for the subjects %s, the setting nats.prefix asks for %s; "+
+				"let an instance with the old prefix empty it first, or set nats.prefix back", ErrIntakeRefused, want.Name, state.Msgs,
+				strings.Join(have.Subjects, ", "), strings.Join(want.Subjects, ", "))
+		}
+		next.Subjects = want.Subjects
+		changes = append(changes, "subjects")
+	}
+	change := func(name string, differs bool, apply func()) {
+		if differs {
+			apply()
+			changes = append(changes, name)
+		}
+	}
+	change("discard", have.Discard != want.Discard, func() { next.Discard = want.Discard })
+	change("max_age", have.MaxAge != want.MaxAge, func() { next.MaxAge = want.MaxAge })
+	change("max_msgs", have.MaxMsgs > 0, func() { next.MaxMsgs = -1 })
+	change("max_msgs_per_subject", have.MaxMsgsPerSubject > 0, func() { next.MaxMsgsPerSubject = -1 })
+	change("max_msg_size", have.MaxMsgSize > 0, func() { next.MaxMsgSize = -1 })
+	change("replicas", have.Replicas != want.Replicas, func() { next.Replicas = want.Replicas })
+	change("no_ack", have.NoAck, func() { next.NoAck = false })
+	change("duplicate_window", have.Duplicates < want.Duplicates, func() { next.Duplicates = want.Duplicates })
+	// The server throws away what lies beyond a lowered limit, whatever the discard policy.
+	shrinks := want.MaxBytes > 0 && state.Bytes > uint64(want.MaxBytes) && want.Discard == jetstream.DiscardNew
+	change("max_bytes", max(have.MaxBytes, 0) != max(want.MaxBytes, 0) && !shrinks, func() { next.MaxBytes = want.MaxBytes })
+	return next, changes, nil
+}
+
+// The server's codes that somebody has to act on.
+const (
+	codeSubjectOverlap      = 10065
+	codeReplicasUnsupported = 10074
+	codeStorageExceeded     = 10047
+	codeMaxBytesRequired    = 10113
+	codeMaxBytesExceeded    = 10122
+	codeNoLimits            = 10120
+)
+
+// explain names the setting behind the server's refusal.
+func (in *Intake) explain(ctx context.Context, want jetstream.StreamConfig, err error) error {
+	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
+		return fmt.Errorf("%w: %w", errNoJetStream, err)
+	}
+	var api *jetstream.APIError
+	if !errors.As(err, &api) {
+		return err
+	}
+	switch int(api.ErrorCode) {
+	case codeSubjectOverlap:
+		return fmt.Errorf("%w: %w: %s", ErrIntakeRefused, err, in.overlap(ctx, want))
+	case codeReplicasUnsupported:
+		return fmt.Errorf("%w: %w: the setting nats.intake.replicas is %d", ErrIntakeRefused, err, want.Replicas)
+	case codeStorageExceeded, codeMaxBytesRequired, codeMaxBytesExceeded, codeNoLimits:
+		return fmt.Errorf("%w: %w: the setting nats.intake.max_bytes is %d", ErrIntakeRefused, err, max(want.MaxBytes, 0))
+	}
+	return err
+}
+
+// overlap says which stream already holds subjects of ours.
+func (in *Intake) overlap(ctx context.Context, want jetstream.StreamConfig) string {
+	const remedy = "; set nats.prefix to one that no other stream and no other namespace has"
+	streams, _, err := listStreams(ctx, in.nc)
+	if err != nil {
+		return "another stream holds a part of " + strings.Join(want.Subjects, ", ") + remedy
+	}
+	for i := range streams {
+		c := &streams[i].Config
+		for _, filter := range c.Subjects {
+			if c.Name == want.Name || !overlaps(filter, want.Subjects[0]) {
+				continue
+			}
+			who := "stream " + c.Name
+			if ns, ours := strings.CutPrefix(c.Name, streamPrefix); ours {
+				who += ", the intake of namespace " + strings.TrimPrefix(ns, "REJECTED_") + ","
+			}
+			return fmt.Sprintf("%s holds %s%s", who, filter, remedy)
+		}
+	}
+	return "another stream holds a part of " + strings.Join(want.Subjects, ", ") + remedy
+}
+
+// overlaps tells whether some subject matches both filters.
+func overlaps(a, b string) bool {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := 0; i < len(as) && i < len(bs); i++ {
+		switch {
+		case as[i] == ">" || bs[i] == ">":
+			return true
+		case as[i] != "*" && bs[i] != "*" && as[i] != bs[i]:
+			return false
+		}
+	}
+	return len(as) == len(bs)
+}
+
+// consumer makes sure that the one consumer of all instances is there.
+func (in *Intake) consumer(ctx context.Context) (jetstream.Consumer, error) {
+	ctx, stop := context.WithTimeout(ctx, 2*apiTimeout)
+	defer stop()
+	c, err := in.js.CreateOrUpdateConsumer(ctx, in.stream, jetstream.ConsumerConfig{
+		Durable: consumerName, Description: "all instances of tarry", DeliverPolicy: jetstream.DeliverAllPolicy, AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait: in.cfg.AckWait, MaxDeliver: -1, MaxAckPending: maxAckPending,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s of stream %s: %w", consumerName, in.stream, err)
+	}
+	return c, nil
+}

@@ -1,0 +1,245 @@
+package bridge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+func TestToken_SurvivesItsText(t *testing.T) {
+	t.Parallel()
+	for range 10_000 {
+		want := token(rand.Uint64N(1 << (slotBits + genBits)))
+		text := string(appendToken(nil, want))
+		if got, ok := parseToken(text); !ok || got != want || strings.ContainsAny(text, ".*> ") {
+			t.Fatalf("%d is written %q and read %d, %v", want, text, got, ok)
+		}
+	}
+	for _, bad := range []string{"", "0000000", "000000000", "0000000.", "0000000é"[:8]} {
+		if _, ok := parseToken(bad); ok {
+			t.Errorf("%q is no token", bad)
+		}
+	}
+}
+
+func TestParsePubAck_ReadsWhatServersWrite(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"stream":"ORDERS", "seq":12}`:                                                   "ORDERS 12 false",
+		`{"stream":"ORDERS","seq":12}`:                                                    "ORDERS 12 false",
+		`{"stream":"ORDERS","seq":12,"duplicate": true}`:                                  "ORDERS 12 true",
+		`{"stream":"ORDERS","domain":"hub","seq":12}`:                                     "ORDERS 12 false",
+		`{"stream":"ORDERS","domain":"hub","seq":12,"duplicate": true}`:                   "ORDERS 12 true",
+		`{"type":"x","stream":"ORDERS","seq":12,"val":"1"}`:                               "ORDERS 12 false",
+		`{"stream":"a\"b","seq":18446744073709551615}`:                                    `a"b 18446744073709551615 false`,
+		`{"error":{"code":400,"err_code":10054,"description":"too large"}}`:               "stream: too large (400, 10054)",
+		`{"error":{"code":503,"err_code":10077,"description":"no"},"stream":"S","seq":0}`: "stream: no (503, 10077)",
+	} {
+		ack, ok := parsePubAck([]byte(text))
+		got := fmt.Sprintf("%s %d %v", ack.stream, ack.sequence, ack.duplicate)
+		if ack.err != nil {
+			got = ack.err.Error()
+		}
+		if !ok || got != want {
+			t.Errorf("%s: got %s, %v, want %s", text, got, ok, want)
+		}
+	}
+	for _, text := range []string{"", "ok", "{}", `{"stream":"A"}`, `{"seq":1}`, `{"stream":"A","seq":0}`, `{"error":"no"}`, `{"error":{"code":400}}`,
+		`{"stream":"A","seq":1}x`, `{"stream":"A","seq":01}`, `[1]`, `{"stream":"A","seq":` + strings.Repeat("1", 5000) + "}"} {
+		if ack, ok := parsePubAck([]byte(text)); ok {
+			t.Errorf("%.60q is no acknowledgement, got %+v", text, ack)
+		}
+	}
+}
+
+func FuzzParsePubAck(f *testing.F) {
+	f.Add([]byte(`{"stream":"ORDERS", "seq":12,"duplicate": true}`))
+	f.Add([]byte(`{"stream":"ORDERS","domain":"d","seq":12}`))
+	f.Add([]byte("{\"stream\":\"OR\x81\xbd\xfcDERS\", \"seq\":12,\"duplicate\": true}"))
+	f.Add([]byte(`{"error":{"code":400,"err_code":10054,"description":"too large"}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		ack, ok := quickPubAck(data)
+		if !ok {
+			parsePubAck(data)
+			return
+		}
+		var std struct {
+			Stream    string
+			Seq       uint64
+			Duplicate bool
+		}
+		if err := json.Unmarshal(data, &std); err != nil {
+			t.Fatalf("%q: encoding/json: %v", data, err)
+		}
+		if std.Seq != ack.sequence || std.Duplicate != ack.duplicate || string(ack.stream) != std.Stream {
+			t.Fatalf("%q: got %q %d %v, encoding/json reads %+v", data, ack.stream, ack.sequence, ack.duplicate, std)
+		}
+	})
+}
+
+func TestClassify_SparesOnlyWhatTimeCanHeal(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		code, errCode int
+		want          scheduler.OutcomeKind
+		surprise      bool
+	}{
+		{400, 10054, scheduler.Refused, false}, {400, 10109, scheduler.Refused, false}, {400, 10097, scheduler.Refused, false},
+		{400, 10165, scheduler.Refused, false}, {400, 10071, scheduler.Refused, false},
+		{400, 10002, scheduler.Unanswered, false}, {404, 10059, scheduler.Unanswered, true}, {400, 10060, scheduler.Unanswered, true},
+		{503, 10077, scheduler.Unanswered, false}, {503, 10023, scheduler.Unanswered, false}, {503, 10008, scheduler.Unanswered, false},
+		{500, 10118, scheduler.Unanswered, false}, {429, 10167, scheduler.Unanswered, false}, {500, 10047, scheduler.Unanswered, false},
+		{409, 10158, scheduler.Unknown, false},
+	} {
+		kind, surprise := classify(&streamError{Code: c.code, ErrCode: c.errCode})
+		if kind != c.want || surprise != c.surprise {
+			t.Errorf("%d, %d: got %d %v, want %d %v", c.code, c.errCode, kind, surprise, c.want, c.surprise)
+		}
+	}
+	for err, want := range map[error]scheduler.OutcomeKind{
+		nats.ErrMaxPayload: scheduler.Refused, nats.ErrBadSubject: scheduler.Refused, nats.ErrReconnectBufExceeded: scheduler.NotSent,
+		nats.ErrConnectionClosed: scheduler.NotSent, errors.New("write: broken pipe"): scheduler.Unknown,
+	} {
+		if got := classifySend(fmt.Errorf("publish: %w", err)); got != want {
+			t.Errorf("%v: got %d, want %d", err, got, want)
+		}
+	}
+}
+
+func TestParseDenied_ReadsTheSubject(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]denied{
+		`Permissions Violation for Publish to "a.b"`:              {"a.b", "Publish"},
+		`Permissions Violation for Publish to "a.\"b"`:            {`a."b`, "Publish"},
+		`Permissions Violation for Publish with Reply of "_I.x"`:  {"_I.x", "Publish with Reply"},
+		`Permissions Violation for Subscription to "_I.*"`:        {"_I.*", "Subscription"},
+		`Permissions Violation for Subscription to "a" using q (`: {"a", "Subscription"},
+		`Permissions Violation for Something New to "a"`:          {},
+		`Permissions Violation for Publish to unquoted`:           {},
+	} {
+		got, ok := parseDenied(fmt.Errorf("%w: %s", nats.ErrPermissionViolation, text))
+		if got != want || ok != (want.verb != "") {
+			t.Errorf("%s: got %+v, %v", text, got, ok)
+		}
+	}
+	if _, ok := parseDenied(errors.New(`Permissions Violation for Publish to "a.b"`)); ok {
+		t.Error("only nats.go's own error counts")
+	}
+}
+
+func TestPendings_AnswerOnceAndInOrderOfTime(t *testing.T) {
+	t.Parallel()
+	const timeout = time.Second
+	p := newPendings(1000, timeout)
+	start := time.Unix(0, 0)
+	open := map[token]*scheduler.Message{}
+	var order []token
+	random := rand.New(rand.NewPCG(3, 4))
+	for step := range 20_000 {
+		now := start.Add(time.Duration(step) * time.Millisecond)
+		switch random.IntN(3) {
+		case 0, 1:
+			m := &scheduler.Message{Due: scheduler.Milli(step)}
+			tok, ok := p.add(entry{message: m}, now)
+			if ok != (len(open) < 1000) {
+				t.Fatalf("added %v with %d open", ok, len(open))
+			}
+			if _, twice := open[tok]; twice && ok {
+				t.Fatalf("token %d twice", tok)
+			}
+			if ok {
+				open[tok] = m
+				order = append(order, tok)
+			}
+		default:
+			if len(order) == 0 {
+				continue
+			}
+			i := random.IntN(len(order))
+			e, ok := p.take(order[i])
+			if !ok || e.message != open[order[i]] {
+				t.Fatalf("took %+v, %v", e, ok)
+			}
+			if _, ok := p.take(order[i]); ok {
+				t.Fatal("taken twice")
+			}
+			delete(open, order[i])
+			order = slices.Delete(order, i, i+1)
+		}
+		if step%97 == 0 {
+			taken, _ := p.overdue(now)
+			for _, e := range taken {
+				if e.message != open[order[0]] || now.Sub(start.Add(time.Duration(e.message.Due)*time.Millisecond)) < timeout {
+					t.Fatalf("message %d ended at %s", e.message.Due, now.Sub(start))
+				}
+				delete(open, order[0])
+				order = order[1:]
+			}
+			if len(order) > 0 && now.Sub(start.Add(time.Duration(open[order[0]].Due)*time.Millisecond)) >= timeout {
+				t.Fatalf("message %d is overdue and waits", open[order[0]].Due)
+			}
+		}
+		if n := p.len(); n != len(open) {
+			t.Fatalf("%d entries, want %d", n, len(open))
+		}
+	}
+}
+
+func TestParseStored_ReadsBothForms(t *testing.T) {
+	t.Parallel()
+	want := stored{sequence: 71, at: time.Unix(0, 1896076800123456789)}
+	for _, reply := range []string{
+		"$JS.ACK.TARRY_ns.tarry.1.71.5.1896076800123456789.0",
+		"$JS.ACK.hub.ACCHASH.TARRY_ns.tarry.1.71.5.1896076800123456789.0",
+		"$JS.ACK._.ACCHASH.TARRY_ns.tarry.1.71.5.1896076800123456789.0.aGVsbG8",
+	} {
+		if got, ok := parseStored(reply); !ok || got != want {
+			t.Errorf("%s: got %+v, %v", reply, got, ok)
+		}
+	}
+	for _, reply := range []string{"", "_INBOX.a.b.c.d.e.f.g", "$JS.ACK.TARRY_ns.tarry.1.x.5.1.0", "$JS.ACK.TARRY_ns.tarry.1.71.5.x.0", "$JS.ACK.a", "$JS.ACK.......", "$JS.FC.TARRY_ns.tarry.1.71.5.1.0"} {
+		if got, ok := parseStored(reply); ok {
+			t.Errorf("%q: got %+v", reply, got)
+		}
+	}
+}
+
+func TestOverlaps_IsSymmetricAndRight(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"delayed.>", "delayed.>", true}, {"delayed.>", "delayed.eu.>", true}, {"delayed.>", "delayed", false}, {"delayed.>", "delayedx.>", false},
+		{"*.x", "delayed.>", true}, {"*", "delayed.>", false}, {">", "delayed.>", true}, {"a.*.c", "a.b.*", true}, {"a.*.c", "a.b.d", false}, {"a.b", "a.b.c", false},
+	} {
+		if got := overlaps(c.a, c.b); got != c.want || overlaps(c.b, c.a) != got {
+			t.Errorf("%s and %s: got %v", c.a, c.b, got)
+		}
+	}
+}
+
+func TestOneLine_BoundsWhatGoesIntoAHeader(t *testing.T) {
+	t.Parallel()
+	if got := oneLine("a\r\nb\x00" + strings.Repeat("é", 400)); len(got) > 310 || strings.ContainsAny(got, "\r\n\x00") || !strings.HasSuffix(got, "...") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestSemver_IsAlwaysWhatServicesInsistOn(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{"v1.2.3": "1.2.3", "1.2.3-rc.1": "1.2.3-rc.1", "": "0.0.0", "(devel)": "0.0.0", "1.2": "0.0.0"} {
+		if got := semver(version); got != want {
+			t.Errorf("%q: got %q, want %q", version, got, want)
+		}
+	}
+}

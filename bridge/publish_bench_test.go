@@ -1,0 +1,96 @@
+package bridge_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// cpu is what this process has used, user and system.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkPublisher_Drain publishes batches as the leader does, up to four
+// under way, into a real stream and onto core subjects. cpu-us/msg is this
+// process alone: the goal for the whole daemon is 4.
+func BenchmarkPublisher_Drain(b *testing.B) {
+	server := lab.NewNATS(b)
+	nc := connect(b, server.URL())
+	stream(b, nc, "bench", "bench.js.>")
+	sink := connect(b, server.URL())
+	sub, err := sink.SubscribeSync("bench.core.>")
+	if err != nil {
+		b.Fatal(err)
+	}
+	_ = sub.SetPendingLimits(1000, -1) // what is too much is dropped: nobody reads
+	if err := sink.Flush(); err != nil {
+		b.Fatal(err)
+	}
+	p := running(b, bridge.PublisherConfig{Conn: nc})
+	var uids atomic.Uint64
+	for _, kind := range []string{"js", "core"} {
+		for _, headers := range []int{0, 2} {
+			b.Run(fmt.Sprintf("%s/headers=%d", kind, headers), func(b *testing.B) {
+				const size, under = 500, 4
+				body := make([]byte, 256)
+				var hs []scheduler.Header
+				for i := range headers {
+					hs = append(hs, scheduler.Header{Name: fmt.Sprintf("X-Header-%d", i), Value: "some value"})
+				}
+				var failed atomic.Int64
+				room := make(chan struct{}, under)
+				var all sync.WaitGroup
+				message := func(i int) *scheduler.Message {
+					return &scheduler.Message{UID: scheduler.UID(fmt.Sprintf("t-%016d", uids.Add(1))), Topic: "bench." + kind + ".a",
+						Headers: hs, Body: body, Due: 1896076800000 + scheduler.Milli(i), Attempt: 1}
+				}
+				send := func(batch []*scheduler.Message) {
+					var left atomic.Int64
+					left.Store(int64(len(batch)))
+					room <- struct{}{}
+					all.Add(1)
+					p.Send(b.Context(), batch, func(_ *scheduler.Message, o scheduler.Outcome) {
+						if o.Kind != scheduler.Delivered {
+							failed.Add(1)
+						}
+						if left.Add(-1) == 0 {
+							<-room
+							all.Done()
+						}
+					})
+				}
+				send([]*scheduler.Message{message(0)})
+				all.Wait()
+				messages := make([]*scheduler.Message, b.N)
+				for i := range messages {
+					messages[i] = message(i)
+				}
+				b.ReportAllocs()
+				b.ResetTimer()
+				from := cpu()
+				for batch := range slices.Chunk(messages, size) {
+					send(batch)
+				}
+				all.Wait()
+				b.ReportMetric(float64((cpu()-from).Nanoseconds())/1000/float64(b.N), "cpu-us/msg")
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+				if failed.Load() > 0 {
+					b.Fatalf("%d were not delivered", failed.Load())
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package bridge_test
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+func TestPublisher_WarnsOnceOfAShortDuplicateWindow(t *testing.T) {
+	t.Parallel()
+	server := lab.NewNATS(t)
+	nc := connect(t, server.URL())
+	streamOf(t, nc, jetstream.StreamConfig{Name: "SHORT", Subjects: []string{"short"}, Duplicates: time.Second})
+	streamOf(t, nc, jetstream.StreamConfig{Name: "LONG", Subjects: []string{"long"}, Duplicates: time.Minute})
+	streamOf(t, nc, jetstream.StreamConfig{Name: "DEAF", Subjects: []string{"deaf"}, NoAck: true})
+	log := &logBuffer{}
+	p, err := bridge.NewPublisher(bridge.PublisherConfig{Conn: nc, Window: 10 * time.Second, Refresh: 10 * time.Millisecond, Log: log.logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, err := nc.SubscribeSync("$JS.API.STREAM.LIST")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runFor(t, p.Run)
+	for range 5 {
+		if _, err := asked.NextMsg(10 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for text, want := range map[string]int{`"stream":"SHORT"`: 1, `"stream":"LONG"`: 0, `"stream":"DEAF"`: 1} {
+		if n := log.count(text); n != want {
+			t.Errorf("%s stands in the log %d times, want %d:\n%s", text, n, want, log)
+		}
+	}
+	// A stream that acknowledges nothing hears, and that is all there is to know.
+	wantKind(t, send(t, p, message("deaf", "x"))[0], scheduler.Delivered, "")
+}
+
+func TestHeaders_AreWireDeliverHeadersWithoutTheMemory(t *testing.T) {
+	t.Parallel()
+	server := lab.SharedNATS(t)
+	nc := connect(t, server.URL())
+	p := running(t, bridge.PublisherConfig{Conn: nc})
+	sub, err := nc.SubscribeSync("headers.check")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var batch []*scheduler.Message
+	for i, headers := range [][]scheduler.Header{nil, {{Name: "A", Value: "1"}}, nil, nil, {{Name: "A", Value: "1"}, {Name: "B", Value: ""}, {Name: "A", Value: "2"}}, nil} {
+		for _, key := range []string{"", "k", ""} {
+			m := message("headers.check", "")
+			m.Headers, m.Key, m.Attempt, m.Due = headers, key, uint32(i+1), scheduler.Milli(1896076800000+i%2)
+			if i%3 == 0 {
+				m.ID = fmt.Sprintf("id %d", i)
+			}
+			batch = append(batch, m)
+		}
+	}
+	send(t, p, batch...)
+	for _, m := range batch {
+		got, err := sub.NextMsg(5 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := wire.Delivery{UID: string(m.UID), ID: m.ID, Key: m.Key, Due: int64(m.Due), Attempt: int(m.Attempt)}
+		for _, h := range m.Headers {
+			d.Headers = append(d.Headers, wire.Header(h))
+		}
+		if want := wire.DeliverHeaders(d); !maps.EqualFunc(map[string][]string(got.Header), want, func(a, b []string) bool { return reflect.DeepEqual(a, b) }) {
+			t.Errorf("got %v\nwant %v", got.Header, want)
+		}
+	}
+}

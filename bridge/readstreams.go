@@ -1,0 +1,148 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+)
+
+// listPause keeps a flood of reasons from becoming a flood of readings.
+const listPause = 100 * time.Millisecond
+
+// wish asks for a new reading of the streams. It never blocks.
+func (p *Publisher) wish() {
+	select {
+	case p.refresh <- struct{}{}:
+	default:
+	}
+}
+
+// readStreams reads the streams at the start, every few seconds, and on every
+// wish, until ctx ends.
+func (p *Publisher) readStreams(ctx context.Context) error {
+	timer := time.NewTimer(p.cfg.Refresh)
+	defer timer.Stop()
+	for {
+		if p.nc.IsConnected() {
+			start := time.Now()
+			p.readOnce(ctx)
+			// Where the list is long the server has more to do than to write it.
+			timer.Reset(max(p.cfg.Refresh, 50*time.Since(start)))
+		}
+		pause := time.NewTimer(listPause)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return context.Cause(ctx)
+		case <-pause.C:
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+			timer.Reset(p.cfg.Refresh)
+		case <-p.refresh:
+		}
+	}
+}
+
+// readOnce reads the streams and puts the new routes in place. When they
+// cannot be read the old ones stay.
+func (p *Publisher) readOnce(ctx context.Context) {
+	streams, missing, err := listStreams(ctx, p.nc)
+	old := p.routes.Load()
+	var refused *streamError
+	switch {
+	case ctx.Err() != nil:
+		return
+	case errors.Is(err, errNoJetStream) && (old == nil || len(old.filters) == 0 || errors.As(err, &refused)):
+		// The server says so, or nobody ever said otherwise.
+		if old == nil || len(old.filters) > 0 {
+			p.log.Info().Err(err).Msg("no jetstream here, every subject is core nats")
+		}
+	case err != nil:
+		p.unlisted(err)
+		return
+	}
+	p.listed()
+	filters := p.filters(streams)
+	if old != nil {
+		for filter, stream := range old.filters { // it exists, only its filters are unknown now
+			if slices.Contains(missing, stream) {
+				filters[filter] = stream
+			}
+		}
+	}
+	if old == nil || !maps.Equal(old.filters, filters) {
+		p.routes.Store(newRoutes(filters))
+		p.log.Debug().Int("streams", len(streams)).Int("filters", len(filters)).Msg("streams read")
+	}
+	p.metrics.streams.Set(float64(len(streams)))
+	p.told()
+}
+
+// filters are the subject filters of all streams that messages may go to.
+func (p *Publisher) filters(streams []streamInfo) map[string]string {
+	filters := make(map[string]string, len(streams))
+	short := map[string]bool{}
+	for i := range streams {
+		c := &streams[i].Config
+		if slices.Contains(p.cfg.Own, c.Name) {
+			continue
+		}
+		if c.NoAck {
+			p.warn(short, c.Name+" no_ack", "stream acknowledges nothing; its subjects count as core nats", c.Name, 0)
+			continue
+		}
+		if c.Duplicates < p.cfg.Window && len(c.Subjects) > 0 {
+			p.warn(short, c.Name, "duplicate window of the stream is shorter than a takeover; around one a message may arrive twice", c.Name, c.Duplicates)
+		}
+		for _, filter := range c.Subjects {
+			filters[filter] = c.Name
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.warned = short // streams that are gone, or well now, are forgotten
+	return filters
+}
+
+// warn tells of a stream's weakness when the last reading did not have it.
+func (p *Publisher) warn(now map[string]bool, key, text, stream string, window time.Duration) {
+	now[key] = true
+	p.mu.Lock()
+	known := p.warned[key]
+	p.mu.Unlock()
+	if !known {
+		p.log.Warn().Str("stream", stream).Dur("duplicate_window", window).Dur("wanted", p.cfg.Window).Msg(text)
+	}
+}
+
+// unlisted logs that the streams cannot be read, once until they can.
+func (p *Publisher) unlisted(err error) {
+	p.mu.Lock()
+	before := p.silent
+	p.silent = true
+	p.mu.Unlock()
+	if before {
+		return
+	}
+	event := p.log.Warn().Err(err)
+	if p.routes.Load() == nil {
+		event.Str("needs_publish", apiStreamList).Msg("streams cannot be listed, nothing is delivered until they can")
+		return
+	}
+	event.Msg("streams cannot be listed, going on with the list as it was")
+}
+
+func (p *Publisher) listed() {
+	p.mu.Lock()
+	before := p.silent
+	p.silent = false
+	p.mu.Unlock()
+	if before {
+		p.log.Info().Msg("streams can be listed again")
+	}
+}

@@ -1,0 +1,127 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// sendStep is how many messages share one reading of the clock and of the
+// routes, and on core one barrier: the answers to a large batch start early.
+const sendStep = 64
+
+// Send hands the batch over in order. done is called once for each message,
+// for some before Send returns, for the others from the goroutine that has the
+// answer; the last of them a publish time-out later. Before each message ctx
+// and the lease are looked at: once either has ended the rest is NotSent.
+func (p *Publisher) Send(ctx context.Context, batch []*scheduler.Message, done func(*scheduler.Message, scheduler.Outcome)) {
+	s := sending{p: p, done: done, headers: headerWriter{space: p.space}}
+	for len(batch) > 0 {
+		n := min(len(batch), sendStep)
+		if err := s.step(ctx, batch[:n]); err != nil {
+			for _, m := range batch[s.next:] {
+				s.finish(m, scheduler.NotSent, err)
+			}
+			return
+		}
+		batch = batch[n:]
+	}
+}
+
+// sending is one call of Send.
+type sending struct {
+	p       *Publisher
+	done    func(*scheduler.Message, scheduler.Outcome)
+	headers headerWriter
+	msg     nats.Msg
+	reply   []byte
+	core    []token // the step's publishes that a barrier must answer for
+	next    int     // the first message of the step that was not handed over
+}
+
+// step sends one part of the batch. An error means that the messages from next
+// on were not sent and nothing more can be.
+func (s *sending) step(ctx context.Context, part []*scheduler.Message) (err error) {
+	p := s.p
+	s.next, s.core = 0, nil
+	routes := p.routes.Load()
+	if routes == nil || !p.Ready() {
+		return errNotReady
+	}
+	now := time.Now()
+	for _, m := range part {
+		if err = p.may(ctx); err != nil {
+			break
+		}
+		to := routes.match(m.Topic)
+		t, ok := p.pending.add(entry{message: m, done: s.done, to: to}, now)
+		if !ok {
+			err = errTableFull
+			break
+		}
+		s.next++
+		if to == nil {
+			s.core = append(s.core, t)
+		}
+		s.publish(m, t)
+	}
+	if len(s.core) > 0 {
+		s.barrier(now)
+	}
+	return err
+}
+
+// may tells whether the next message may still leave.
+func (p *Publisher) may(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if p.cfg.Lease != nil && p.cfg.Lease() <= 0 {
+		return errNoLease
+	}
+	return nil
+}
+
+// publish hands one message to the client. What fails here is taken out of the
+// table again, unless somebody was faster.
+func (s *sending) publish(m *scheduler.Message, t token) {
+	s.msg.Subject, s.msg.Data = m.Topic, m.Body
+	s.msg.Header = s.headers.write(m)
+	s.msg.Reply = s.replyTo(t)
+	err := s.p.nc.PublishMsg(&s.msg)
+	if err == nil {
+		return
+	}
+	if e, ok := s.p.pending.take(t); ok {
+		s.finish(e.message, classifySend(err), fmt.Errorf("publish to %s: %w", m.Topic, err))
+	}
+}
+
+// barrier sends a message to ourselves behind the step's core publishes. When
+// it is back, all of them that nobody refused were heard.
+func (s *sending) barrier(now time.Time) {
+	t, ok := s.p.pending.add(entry{behind: s.core}, now)
+	err := errTableFull
+	if ok {
+		if err = s.p.nc.Publish(s.replyTo(t), nil); err == nil {
+			return
+		}
+		s.p.pending.take(t)
+	}
+	// Without a barrier nobody can tell what became of them.
+	s.p.resolve(s.p.pending.takeAll(s.core, nil), scheduler.Outcome{Kind: scheduler.Unknown, Err: fmt.Errorf("ask for the end of a batch: %w", err)})
+}
+
+func (s *sending) replyTo(t token) string {
+	s.reply = appendToken(append(s.reply[:0], s.p.inbox...), t)
+	return string(s.reply)
+}
+
+func (s *sending) finish(m *scheduler.Message, kind scheduler.OutcomeKind, err error) {
+	s.p.metrics.count(kind, 1)
+	s.done(m, scheduler.Outcome{Kind: kind, Err: err})
+}

@@ -1,0 +1,265 @@
+package bridge_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// serving runs the request API and waits until it answers.
+func serving(t testing.TB, cfg bridge.ServiceConfig) {
+	t.Helper()
+	cfg.Log = logger(t)
+	if cfg.Prefix == "" {
+		cfg.Prefix = "delayed"
+	}
+	s, err := bridge.NewService(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runFor(t, s.Run)
+	lab.Eventually(t, 10*time.Second, func() error {
+		_, err := cfg.Conn.Request("tarry."+cfg.Namespace+".api.get", nil, time.Second)
+		return err
+	})
+}
+
+// ask sends a request and reads the answer; problem is its word, empty for a success.
+func ask(t testing.TB, nc *nats.Conn, ns, endpoint, body string) (answer map[string]any, status, problem string) {
+	t.Helper()
+	msg, err := nc.Request("tarry."+ns+".api."+endpoint, []byte(body), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(msg.Data, &answer); err != nil {
+		t.Fatalf("%s %s: %q: %v", endpoint, body, msg.Data, err)
+	}
+	status, problem = msg.Header.Get(micro.ErrorCodeHeader), msg.Header.Get(micro.ErrorHeader)
+	if word, _ := answer["error"].(string); word != problem {
+		t.Errorf("%s %s: the header says %q, the body %q", endpoint, body, problem, word)
+	}
+	return answer, status, problem
+}
+
+func TestService_PushesCancelsAndTells(t *testing.T) {
+	t.Parallel()
+	servers(t, func(t *testing.T, server *lab.NATS) {
+		nc, timeline := connect(t, server.URL()), newTimeline(t)
+		serving(t, bridge.ServiceConfig{Conn: nc, Namespace: "ns", Scheduler: scheduling(t, nc, timeline, nil), Instance: "one", Version: "v1.2.3"})
+
+		got, _, problem := ask(t, nc, "ns", "push", `{"topic":"orders","delay":"20m","id":"order-7131","key":"c","body":"x","headers":{"a":"1"}}`)
+		if problem != "" || got["id"] != "order-7131" || got["state"] != "waiting" || got["durable"] != "redis" || !scheduler.IsUID(got["uid"].(string)) {
+			t.Fatalf("got %v %s", got, problem)
+		}
+		uid, due := got["uid"].(string), got["due"].(string)
+		got, _, problem = ask(t, nc, "ns", "push", `{"topic":"orders","delay":"20m","id":"order-7131","key":"c","body":"x","headers":{"a":"1"}}`)
+		if problem != "" || got["duplicate"] != true || got["uid"] != uid || got["due"] != due {
+			t.Errorf("the retry: got %v %s", got, problem)
+		}
+		got, status, problem := ask(t, nc, "ns", "push", `{"topic":"orders","delay":"21m","id":"order-7131","key":"c","body":"x"}`)
+		if problem != "duplicate_id" || status != "409" || got["uid"] != uid {
+			t.Errorf("other content: got %v %s %s", got, status, problem)
+		}
+
+		got, _, problem = ask(t, nc, "ns", "get", `{"id":"order-7131"}`)
+		if problem != "" || got["uid"] != uid || got["topic"] != "orders" || got["body"] != "x" || got["due"] != due || got["key"] != "c" {
+			t.Errorf("got %v %s", got, problem)
+		}
+		if got, _, problem = ask(t, nc, "ns", "get", `{"id":"`+uid+`"}`); problem != "" || got["id"] != "order-7131" {
+			t.Errorf("by uid: got %v %s", got, problem)
+		}
+
+		if got, _, problem = ask(t, nc, "ns", "cancel", `{"id":"order-7131","key":"c"}`); problem != "" || got["state"] != "canceled" || got["uid"] != uid {
+			t.Errorf("got %v %s", got, problem)
+		}
+		if _, status, problem = ask(t, nc, "ns", "cancel", `{"id":"nobody"}`); problem != "unknown_id" || status != "404" {
+			t.Errorf("got %s %s", status, problem)
+		}
+		if n := waiting(t, timeline); n != 0 {
+			t.Errorf("%d messages wait", n)
+		}
+	})
+}
+
+func TestService_RefusesBadInputByWord(t *testing.T) {
+	t.Parallel()
+	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
+	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline, nil), SizeLimit: 1000})
+	for _, c := range []struct{ endpoint, body, status, word string }{
+		{"push", ``, "400", "invalid_json"},
+		{"push", `{"topic":"a.*","delay":"1s"}`, "400", "invalid_topic"},
+		{"push", `{"topic":"delayed.a","delay":"1s"}`, "400", "invalid_topic"},
+		{"push", `{"topic":"a","delay":"1s","deliver":"pull"}`, "400", "unsupported_yet"},
+		{"push", `{"topic":"a","delay":"1s","body":"` + strings.Repeat("x", 1001) + `"}`, "413", "too_large"},
+		{"push", `{"messages":[]}`, "400", "invalid_json"},
+		{"push", `{"topic":"a","at":"2600-01-01T00:00:00Z"}`, "400", "too_far"},
+		{"push", `{"topic":"a","delay":"1s","id":"t-0123456789abcdef"}`, "409", "stale_uid"},
+		{"cancel", `{"id":""}`, "400", "invalid_id"},
+		{"cancel", `{"id":"a","why":"b"}`, "400", "unknown_field"},
+		{"get", `{"id":"nobody"}`, "404", "unknown_id"},
+		{"get", `{"id":"t-0123456789abcdef"}`, "404", "unknown_id"},
+	} {
+		if got, status, word := ask(t, nc, ns, c.endpoint, c.body); status != c.status || word != c.word || got["detail"] == "" {
+			t.Errorf("%s %.60s: got %s %s %v, want %s %s", c.endpoint, c.body, status, word, got, c.status, c.word)
+		}
+	}
+	if n := waiting(t, timeline); n != 0 {
+		t.Errorf("%d messages wait", n)
+	}
+}
+
+func TestService_AnswersABatchInOrder(t *testing.T) {
+	t.Parallel()
+	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
+	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline, nil)})
+	var items []string
+	for i := range wire.MaxBatch {
+		if i%10 == 3 {
+			items = append(items, `{"topic":"bad..topic","delay":"1s"}`)
+		} else {
+			items = append(items, fmt.Sprintf(`{"topic":"a","delay":"1h","id":"id-%d"}`, i))
+		}
+	}
+	got, _, problem := ask(t, nc, ns, "push", `{"messages":[`+strings.Join(items, ",")+`]}`)
+	results, _ := got["results"].([]any)
+	if problem != "" || len(results) != wire.MaxBatch {
+		t.Fatalf("got %d results, %s", len(results), problem)
+	}
+	for i, r := range results {
+		one := r.(map[string]any)
+		if i%10 == 3 {
+			if one["error"] != "invalid_topic" {
+				t.Fatalf("result %d: %v", i, one)
+			}
+		} else if one["id"] != fmt.Sprintf("id-%d", i) || one["state"] != "waiting" {
+			t.Fatalf("result %d: %v", i, one)
+		}
+	}
+	if n := waiting(t, timeline); n != 900 {
+		t.Errorf("%d messages wait, want 900", n)
+	}
+}
+
+func TestService_OmitsABodyThatDoesNotFitTheAnswer(t *testing.T) {
+	t.Parallel()
+	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
+	s := scheduling(t, nc, timeline, nil)
+	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: s})
+	body := make([]byte, 900<<10) // in base64 beyond max_payload
+	for i := range body {
+		body[i] = 0xff
+	}
+	a := s.AcceptAll(t.Context(), []*scheduler.Push{{ID: "large", Topic: "a", Body: body, Delay: time.Hour}})[0]
+	if a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	got, _, problem := ask(t, nc, ns, "get", `{"id":"large"}`)
+	if problem != "" || got["body_omitted"] != true || got["topic"] != "a" {
+		t.Errorf("got %v %s", got, problem)
+	}
+}
+
+func TestService_ShowsInMicroAndWorksWithoutJetStream(t *testing.T) {
+	t.Parallel()
+	server := lab.NewNATS(t, lab.NoJetStream())
+	nc, timeline := connect(t, server.URL()), newTimeline(t)
+	s := scheduling(t, nc, timeline, nil)
+	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: "ns", Scheduler: s, Instance: "one", Version: "v1.2.3"})
+	msg, err := nc.Request("$SRV.INFO.tarry", nil, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info micro.Info
+	if err := json.Unmarshal(msg.Data, &info); err != nil {
+		t.Fatal(err)
+	}
+	subjects := map[string]bool{}
+	for _, e := range info.Endpoints {
+		subjects[e.Subject] = true
+	}
+	if info.Version != "1.2.3" || info.Metadata["namespace"] != "ns" || info.Metadata["instance"] != "one" ||
+		len(subjects) != 3 || !subjects["tarry.ns.api.push"] || !subjects["tarry.ns.api.cancel"] || !subjects["tarry.ns.api.get"] {
+		t.Errorf("got %+v", info)
+	}
+	if got, _, problem := ask(t, nc, "ns", "push", `{"topic":"a","delay":"1h"}`); problem != "" || got["id"] != got["uid"] {
+		t.Errorf("got %v %s", got, problem)
+	}
+	// A push nobody waits for is kept all the same.
+	if err := nc.Publish("tarry.ns.api.push", []byte(`{"topic":"a","delay":"1h"}`)); err != nil {
+		t.Fatal(err)
+	}
+	lab.Eventually(t, 10*time.Second, func() error {
+		if n := waiting(t, timeline); n != 2 {
+			return fmt.Errorf("%d messages wait", n)
+		}
+		return nil
+	})
+}
+
+// slow answers when it is let.
+type slow struct {
+	scheduler.Accepted
+	waiting chan func(scheduler.Accepted)
+}
+
+func (s *slow) Accept(_ *scheduler.Push, done func(scheduler.Accepted)) { s.waiting <- done }
+func (s *slow) Get(ctx context.Context, _ scheduler.Ref) (scheduler.Info, error) {
+	<-ctx.Done()
+	return scheduler.Info{}, context.Cause(ctx)
+}
+func (s *slow) Cancel(ctx context.Context, _ scheduler.Ref) (scheduler.CancelResult, error) {
+	return scheduler.CancelResult{}, errors.New("a secret of the inside")
+}
+
+func TestService_IsBusyBeforeItIsFull(t *testing.T) {
+	t.Parallel()
+	nc, ns := connect(t, lab.SharedNATS(t).URL()), newNamespace()
+	held := &slow{waiting: make(chan func(scheduler.Accepted), 10_000)}
+	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: held})
+	answers := make(chan *nats.Msg, 10_000)
+	inbox := nc.NewInbox()
+	if _, err := nc.ChanSubscribe(inbox, answers); err != nil {
+		t.Fatal(err)
+	}
+	const n = 3000
+	for range n {
+		if err := nc.PublishRequest("tarry."+ns+".api.push", inbox, []byte(`{"topic":"a","delay":"1h"}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	busy := 0
+	for busy < n-2000 {
+		msg := <-answers
+		if word := msg.Header.Get(micro.ErrorHeader); word != "busy" {
+			t.Fatalf("got %q %s", word, msg.Data)
+		}
+		busy++
+	}
+	for range 2000 {
+		done := <-held.waiting
+		done(scheduler.Accepted{UID: "t-0123456789abcdef", State: scheduler.StateWaiting})
+	}
+	for range 2000 {
+		if msg := <-answers; msg.Header.Get(micro.ErrorHeader) != "" {
+			t.Fatalf("got %s", msg.Data)
+		}
+	}
+	if got, status, word := ask(t, nc, ns, "cancel", `{"id":"a"}`); status != "500" || word != "internal" || strings.Contains(fmt.Sprint(got), "secret") {
+		t.Errorf("got %v %s %s", got, status, word)
+	}
+	if _, status, word := ask(t, nc, ns, "get", `{"id":"a"}`); status != "504" || word != "outcome_unknown" {
+		t.Errorf("got %s %s", status, word)
+	}
+}

@@ -1,0 +1,104 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// The parts of the JetStream API that are asked by hand: the answers are large
+// and only a few fields matter.
+const (
+	apiStreamList  = "$JS.API.STREAM.LIST"
+	apiStreamInfo  = "$JS.API.STREAM.INFO."
+	apiStreamNames = "$JS.API.STREAM.NAMES"
+	// advisories tell of streams that came, changed or went: the kind, then the stream.
+	advisories = "$JS.EVENT.ADVISORY.STREAM.*.*"
+
+	apiTimeout = 2 * time.Second
+	maxPages   = 1000 // of 256 streams each
+)
+
+// errNoJetStream: this account has no JetStream.
+var errNoJetStream = errors.New("jetstream is off")
+
+// streamInfo is what matters of one stream.
+type streamInfo struct {
+	Config struct {
+		Name       string        `json:"name"`
+		Subjects   []string      `json:"subjects"`
+		Duplicates time.Duration `json:"duplicate_window"`
+		NoAck      bool          `json:"no_ack"`
+	} `json:"config"`
+	State struct {
+		LastSeq uint64 `json:"last_seq"`
+	} `json:"state"`
+	TS time.Time `json:"ts"`
+}
+
+// The server's codes that mean "no JetStream here".
+const (
+	codeNotEnabledForAccount = 10039
+	codeNotEnabled           = 10076
+)
+
+// apiAsk sends one request to the JetStream API and reads the answer into out.
+// Nobody there to answer is errNoJetStream as well; whether to believe it is
+// for the caller, who may know better.
+func apiAsk(ctx context.Context, nc *nats.Conn, subject string, request, out any) error {
+	ctx, stop := context.WithTimeout(ctx, apiTimeout)
+	defer stop()
+	var body []byte
+	if request != nil {
+		var err error
+		if body, err = json.Marshal(request); err != nil {
+			return fmt.Errorf("ask %s: %w", subject, err)
+		}
+	}
+	msg, err := nc.RequestWithContext(ctx, subject, body)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return fmt.Errorf("ask %s: nobody answers: %w", subject, errNoJetStream)
+	} else if err != nil {
+		return fmt.Errorf("ask %s: %w", subject, err)
+	}
+	var refused struct {
+		Error *streamError `json:"error"`
+	}
+	if err := json.Unmarshal(msg.Data, &refused); err != nil {
+		return fmt.Errorf("ask %s: %w", subject, err)
+	}
+	if e := refused.Error; e != nil {
+		if e.ErrCode == codeNotEnabled || e.ErrCode == codeNotEnabledForAccount {
+			return fmt.Errorf("ask %s: %w: %w", subject, errNoJetStream, e)
+		}
+		return fmt.Errorf("ask %s: %w", subject, e)
+	}
+	if err := json.Unmarshal(msg.Data, out); err != nil {
+		return fmt.Errorf("ask %s: %w", subject, err)
+	}
+	return nil
+}
+
+// listStreams reads all streams, page by page. missing names those that exist
+// but whose servers did not answer.
+func listStreams(ctx context.Context, nc *nats.Conn) (streams []streamInfo, missing []string, err error) {
+	for range maxPages {
+		var page struct {
+			Total   int          `json:"total"`
+			Streams []streamInfo `json:"streams"`
+			Missing []string     `json:"missing"`
+		}
+		if err := apiAsk(ctx, nc, apiStreamList, map[string]int{"offset": len(streams) + len(missing)}, &page); err != nil {
+			return nil, nil, err
+		}
+		streams, missing = append(streams, page.Streams...), append(missing, page.Missing...)
+		if got := len(page.Streams) + len(page.Missing); got == 0 || len(streams)+len(missing) >= page.Total {
+			return streams, missing, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("ask %s: more than %d pages", apiStreamList, maxPages)
+}

@@ -1,0 +1,70 @@
+package tarry
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Conn is a *nats.Conn whose PublishMsg understands tags. Methods that take no header (Publish, PublishRequest, Request,
+// RequestWithContext) cannot carry one and are those of nats.go. JetStream returns a wrapped context too; for the newer
+// package use [WrapJetStream].
+type Conn struct {
+	*nats.Conn
+	*Client
+}
+
+// Wrap adds delays to a connection. It does not touch the network; the look-up of the intake comes with the first tagged
+// message. Closing either of the two closes the connection.
+func Wrap(nc *nats.Conn, opts ...Option) (*Conn, error) {
+	c, err := newClient(nc, nil, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{Conn: nc, Client: c}, nil
+}
+
+// Connect is nats.Connect and Wrap with default settings.
+func Connect(url string, opts ...nats.Option) (*Conn, error) {
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return Wrap(nc)
+}
+
+// PublishMsg publishes a message. With a tag nil means stored (see the package comment), and the call takes a round trip,
+// at most [Timeout]; use Push for a deadline of your own and for what became of the message.
+func (c *Conn) PublishMsg(m *nats.Msg) error {
+	if m == nil || !tagged(m.Header) {
+		return c.Conn.PublishMsg(m)
+	}
+	_, err := c.Push(context.Background(), m)
+	return err
+}
+
+// RequestMsg refuses a tag: the answer would come after the delay.
+func (c *Conn) RequestMsg(m *nats.Msg, timeout time.Duration) (*nats.Msg, error) {
+	if m == nil || !tagged(m.Header) {
+		return c.Conn.RequestMsg(m, timeout)
+	}
+	return nil, refuseRequest()
+}
+
+// RequestMsgWithContext refuses a tag: the answer would come after the delay.
+func (c *Conn) RequestMsgWithContext(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
+	if m == nil || !tagged(m.Header) {
+		return c.Conn.RequestMsgWithContext(ctx, m)
+	}
+	return nil, refuseRequest()
+}
+
+// JetStream is nats.go's older JetStream context, wrapped.
+func (c *Conn) JetStream(opts ...nats.JSOpt) (nats.JetStreamContext, error) {
+	js, err := c.Conn.JetStream(opts...)
+	if err != nil {
+		return nil, err
+	}
+	return newJetStreamContext(js, c.Client)
+}

@@ -1,0 +1,92 @@
+package tarry
+
+import (
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
+)
+
+// ErrNoIntake: no stream holds the intake subjects and no instance answers, so nothing was stored.
+var ErrNoIntake = errors.New("tarry: nobody takes delayed messages here")
+
+// ErrOutcomeUnknown: no answer came in time and the message may be stored or not. Publishing it again is safe where it has
+// a Tarry-Id, since the same content under the same id is stored once.
+var ErrOutcomeUnknown = errors.New("tarry: no answer in time, the message may be stored or not")
+
+// The answers of tarry that a program tells apart, for errors.Is. What they mean for a cancel:
+var (
+	// ErrUnknownID: no such message is known. No promise is made about it.
+	ErrUnknownID = &Error{Word: "unknown_id", Detail: "no message with this id is known"}
+	// ErrAmbiguousID: two live messages have this id, under different keys. Give the key too.
+	ErrAmbiguousID = &Error{Word: "ambiguous_id", Detail: "several messages have this id"}
+	// ErrInFlight: it is leaving at this moment. Ask again to learn how that ended.
+	ErrInFlight = &Error{Word: "in_flight", Detail: "the message is being delivered"}
+	// ErrAlreadyDelivered: consumers have it, since Error.At.
+	ErrAlreadyDelivered = &Error{Word: "already_delivered", Detail: "the message was delivered"}
+	// ErrAlreadyExpired: its TTL ended it at Error.At.
+	ErrAlreadyExpired = &Error{Word: "already_expired", Detail: "the message expired"}
+	// ErrAlreadyDead: it could not be delivered and was given up at Error.At.
+	ErrAlreadyDead = &Error{Word: "already_dead", Detail: "the message was given up"}
+	// ErrMaybeDelivered: it will not be tried again, but an earlier attempt may have reached consumers.
+	ErrMaybeDelivered = &Error{Word: "maybe_delivered", Detail: "the message may have been delivered"}
+	// ErrDuplicateID: the id belongs to a message with other content.
+	ErrDuplicateID = &Error{Word: "duplicate_id", Detail: "another message has this id"}
+)
+
+// WordRequest refuses a tag on a request, WordReply one beside a reply subject. The other words of refusals that come from
+// this package are those of the daemon, see [Error].
+const (
+	WordRequest = "tag_on_request"
+	WordReply   = "tag_with_reply"
+)
+
+// Error refuses a message or a request, before anything was stored. Word is stable and for programs:
+//
+//	missing_delay delay_and_at invalid_delay invalid_at invalid_topic invalid_id invalid_key invalid_priority invalid_ttl
+//	invalid_attempt invalid_on_duplicate invalid_deliver invalid_header unknown_header repeated_header too_large
+//	unsupported_yet tag_on_request tag_with_reply
+//
+// are told by this package, further ones (see the variables above) by an instance that was asked.
+type Error struct {
+	Word   string
+	Field  string // the header at fault; empty where an instance answered
+	Detail string // for people, with the limit
+
+	// What an instance says about the message in the way, where it says it.
+	ID, UID, State string
+	At             time.Time
+}
+
+// Error is one line that names the field and the limit.
+func (e *Error) Error() string {
+	if e.Field == "" {
+		return "tarry: " + e.Detail
+	}
+	return "tarry: " + e.Field + " " + e.Detail
+}
+
+// Is makes errors.Is compare by word.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Field == "" && t.Word == e.Word
+}
+
+// Unwrap lets a producer that looks for nats.ErrMaxPayload go on doing so.
+func (e *Error) Unwrap() error {
+	if e.Word == wire.WordTooLarge && e.Field == wire.FieldBody {
+		return nats.ErrMaxPayload
+	}
+	return nil
+}
+
+// refusal turns an error of the shared rules, which are all of one kind, into one of this package.
+func refusal(err error) *Error {
+	var e *wire.Error
+	if !errors.As(err, &e) {
+		return &Error{Word: wire.WordHeader, Detail: err.Error()}
+	}
+	return &Error{Word: e.Word, Field: e.Field, Detail: e.Detail}
+}

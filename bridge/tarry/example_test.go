@@ -1,0 +1,118 @@
+package tarry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tarry-mq/tarry/bridge/tarry"
+)
+
+// One line makes an existing producer's connection understand delays.
+func Example() {
+	nc, err := nats.Connect(nats.DefaultURL)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer nc.Close()
+	conn, err := tarry.Wrap(nc) // the new line
+	if err != nil {
+		log.Fatal(err)
+	}
+	msg := nats.NewMsg("orders.remind")
+	msg.Header.Set("Tarry-Delay", "20m")
+	msg.Data = []byte(`{"order":7131}`)
+	if err := conn.PublishMsg(msg); err != nil { // nil: stored, due on orders.remind in 20 minutes
+		log.Fatal(err)
+	}
+}
+
+// A JetStream producer wraps its context; PubAcks and futures stay what they are.
+func ExampleWrapJetStream() {
+	nc, err := nats.Connect(nats.DefaultURL)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		log.Fatal(err)
+	}
+	js, err = tarry.WrapJetStream(js) // the new line
+	if err != nil {
+		log.Fatal(err)
+	}
+	msg := tarry.ID(tarry.Delay(nats.NewMsg("orders.remind"), 20*time.Minute), "order-7131")
+	ack, err := js.PublishMsg(context.Background(), msg)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("stored as", ack.Sequence)
+}
+
+// A cancel says what really happened.
+func ExampleClient_Cancel() {
+	conn, err := tarry.Connect(nats.DefaultURL)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = conn.Cancel(context.Background(), tarry.Ref{ID: "order-7131"})
+	switch {
+	case err == nil:
+		fmt.Println("no consumer will ever see it")
+	case errors.Is(err, tarry.ErrAlreadyDelivered):
+		fmt.Println("too late")
+	default:
+		fmt.Println("not canceled:", err)
+	}
+}
+
+// A consumer has a message come back later, and acknowledges it only once that is stored.
+func ExampleRetryMsgLater() {
+	conn, err := tarry.Connect(nats.DefaultURL)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	handle := func(msg jetstream.Msg) {
+		if attempt := tarry.Attempt(msg.Headers()); attempt < 5 {
+			wait := time.Duration(attempt) * time.Minute
+			if err := tarry.RetryMsgLater(context.Background(), conn, msg, wait); err != nil {
+				log.Println(err)
+				return // not acknowledged: JetStream delivers it again
+			}
+		}
+		if err := msg.Ack(); err != nil {
+			log.Println(err)
+		}
+	}
+	_ = handle
+}
+
+// A producer of NATS's own schedules changes nothing but its context.
+func ExampleJetStream_Publish() {
+	nc, err := nats.Connect(nats.DefaultURL)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer nc.Close()
+	inner, err := jetstream.New(nc)
+	if err != nil {
+		log.Fatal(err)
+	}
+	js, err := tarry.WrapJetStream(inner)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = js.Publish(context.Background(), "schedules.7131", []byte(`{"order":7131}`),
+		jetstream.WithScheduleAt(time.Now().Add(time.Hour)), jetstream.WithScheduleTarget("orders.remind"))
+	if err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,191 @@
+package wire
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Header is one user header as the producer wrote it. A name may come more than once.
+type Header struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// CheckHeaders reads user headers that came beside the tags, not among them, as over HTTP: any Tarry-* or Nats-* name is
+// refused. The result has the fixed order of Push.Headers.
+func CheckHeaders(h map[string][]string) ([]Header, error) {
+	if len(h) == 0 {
+		return nil, nil
+	}
+	var l headerList
+	for name, values := range h {
+		if hasPrefixFold(name, "tarry-") {
+			l.refuse(name, &Error{Word: WordHeader, Field: quoteName(name), Detail: "is a tag; it has a field of its own here"})
+			continue
+		}
+		l.add(name, values)
+	}
+	return l.finish()
+}
+
+// headerList gathers user headers. Maps have no order, so of several mistakes it keeps the one with the lowest name.
+type headerList struct {
+	list []Header
+	size int
+	bad  *Error
+	name string // of the header that is bad
+}
+
+func (l *headerList) refuse(name string, e *Error) {
+	if l.bad == nil || name < l.name {
+		l.bad, l.name = e, name
+	}
+}
+
+func (l *headerList) add(name string, values []string) {
+	switch {
+	case !isToken(name):
+		l.refuse(name, &Error{Word: WordHeader, Field: FieldHeaders,
+			Detail: "contain the name " + quote(name) + "; a name needs letters, digits and !#$%&'*+-.^_`|~"})
+		return
+	case hasPrefixFold(name, "nats-"):
+		l.refuse(name, &Error{Word: WordHeader, Field: quoteName(name),
+			Detail: "is not carried over: Nats-* headers change what the server does with a message"})
+		return
+	}
+	for _, v := range values {
+		if p := valueProblem(v); p != "" {
+			l.refuse(name, &Error{Word: WordHeader, Field: quoteName(name), Detail: p})
+			return
+		}
+		l.size += len(name) + len(v) + headerLine
+		l.list = append(l.list, Header{Name: name, Value: v})
+	}
+}
+
+func (l *headerList) finish() ([]Header, error) {
+	switch {
+	case l.bad != nil:
+		return nil, l.bad
+	case len(l.list) == 0:
+		return nil, nil
+	case l.size+headerFrame > MaxHeaders:
+		return nil, &Error{Word: WordTooLarge, Field: FieldHeaders,
+			Detail: fmt.Sprintf("take %d bytes, the limit is %d", l.size+headerFrame, MaxHeaders)}
+	}
+	slices.SortStableFunc(l.list, compareNames)
+	return l.list, nil
+}
+
+// compareNames orders without case; names that differ only in case by their bytes, so that the order is one.
+func compareNames(a, b Header) int {
+	if c := foldCompare(a.Name, b.Name); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+const (
+	headerLine  = len(": \r\n")
+	headerFrame = len("NATS/1.0\r\n\r\n")
+)
+
+// DeliveredSize is the most that the delivered message can take on the wire, headers and body, as max_payload counts.
+func (p *Push) DeliveredSize(body int) int {
+	id := len(p.ID)
+	if id == 0 {
+		id = maxUIDText
+	}
+	size := headerFrame + body
+	size += len(HeaderID) + id + headerLine
+	size += len(HeaderMsgID) + maxUIDText + headerLine
+	size += len(HeaderDue) + len("253370764800000") + headerLine
+	size += len(HeaderAttempt) + len("65535") + headerLine
+	if p.Key != "" {
+		size += len(HeaderKey) + len(p.Key) + headerLine
+	}
+	for _, h := range p.Headers {
+		size += len(h.Name) + len(h.Value) + headerLine
+	}
+	return size
+}
+
+// CheckSize refuses a push whose delivery would exceed the server's max_payload: the headers tarry adds count too, so the
+// limit is a little below what the same producer may publish itself.
+func (p *Push) CheckSize(body int, maxPayload int64) error {
+	if size := p.DeliveredSize(body); maxPayload > 0 && int64(size) > maxPayload {
+		return &Error{Word: WordTooLarge, Field: FieldBody,
+			Detail: fmt.Sprintf("of %d bytes needs up to %d with its headers when delivered, the server's max_payload is %d", body, size, maxPayload)}
+	}
+	return nil
+}
+
+// valueProblem completes the sentence "<header> ..." or returns "".
+func valueProblem(v string) string {
+	for i := range len(v) {
+		if v[i] < ' ' || v[i] == 0x7f {
+			return "contains a control character"
+		}
+	}
+	if !utf8.ValidString(v) {
+		return "is not valid UTF-8"
+	}
+	return ""
+}
+
+// IsHeaderName tells whether a client could have sent a header of this name, and can read it back.
+func IsHeaderName(name string) bool { return isToken(name) }
+
+// isToken accepts the names that every NATS client writes and reads back unchanged: those of HTTP (RFC 9110, token).
+func isToken(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', isDigit(c):
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return name != ""
+}
+
+// quoteName shortens a header's name for an error. It is a token, or quoted.
+func quoteName(name string) string {
+	if isToken(name) && len(name) <= 64 {
+		return name
+	}
+	return quote(name)
+}
+
+// hasPrefixFold compares ASCII without case; lower must be lower case.
+func hasPrefixFold(s, lower string) bool {
+	if len(s) < len(lower) {
+		return false
+	}
+	for i := range len(lower) {
+		if toLower(s[i]) != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func foldCompare(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		if c := cmp.Compare(toLower(a[i]), toLower(b[i])); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+func toLower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + ('a' - 'A')
+	}
+	return c
+}

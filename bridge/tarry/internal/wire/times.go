@@ -1,0 +1,190 @@
+package wire
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const wantSpan = "want a duration such as 20m or 1d12h, or whole milliseconds"
+
+// ParseDelay reads how long a message waits: a Go duration that may also use d for 24 hours ("1d12h", "20m", "1.5s"), or
+// whole milliseconds ("1500"). Zero means now. What is finer than a millisecond rounds up. Negative, not a number, more
+// than ten years: refused.
+func ParseDelay(s string) (time.Duration, error) {
+	d, problem := span(s)
+	if problem != "" {
+		return 0, &Error{Word: WordDelay, Field: FieldDelay, Detail: problem}
+	}
+	return d, nil
+}
+
+// ParseTTL reads how long after its due time a message is still worth delivering, in the same form as a delay. At least a
+// millisecond: with none it could never be delivered.
+func ParseTTL(s string) (time.Duration, error) {
+	d, problem := span(s)
+	if problem == "" && d == 0 {
+		problem = "is zero; the least is 1ms"
+	}
+	if problem != "" {
+		return 0, &Error{Word: WordTTL, Field: FieldTTL, Detail: problem}
+	}
+	return d, nil
+}
+
+// ParseAt reads the moment a message is due: RFC 3339 or unix milliseconds, in UTC, rounded up to the millisecond. The past
+// is fine and means now. A number that looks like seconds is refused, since it would mean 1970, and so is what nobody can
+// mean, from the year 9999 on. Whether the rest is within ten years from now is for CheckDue to say.
+func ParseAt(s string) (time.Time, error) {
+	t, problem := moment(s)
+	if problem != "" {
+		return time.Time{}, &Error{Word: WordAt, Field: FieldAt, Detail: problem}
+	}
+	return t, nil
+}
+
+// FormatAt writes a time as ParseAt reads it and as every answer of tarry shows one: RFC 3339 in UTC with milliseconds.
+func FormatAt(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
+
+// CheckDue holds the ten-year limit against the clock of whoever accepts the message.
+func CheckDue(due, now time.Time) error {
+	if due.Sub(now) > MaxDelay {
+		return &Error{Word: WordAt, Field: FieldAt, Detail: fmt.Sprintf("%s is too far ahead, the limit is %s from now",
+			due.UTC().Format(time.RFC3339), limitText)}
+	}
+	return nil
+}
+
+const limitText = "3653 days (10 years)"
+
+// span reads a duration; the second result completes the sentence "delay ..." when it cannot.
+func span(s string) (time.Duration, string) {
+	switch {
+	case s == "":
+		return 0, "is empty; " + wantSpan
+	case len(s) > maxTimeText:
+		return 0, fmt.Sprintf("has %d bytes, the limit is %d; %s", len(s), maxTimeText, wantSpan)
+	case s[0] == '-':
+		return 0, quote(s) + " is negative; the least is 0"
+	case allDigits(s):
+		ms, err := strconv.ParseUint(s, 10, 64) // the only possible error is overflow
+		if err != nil || ms > uint64(MaxDelay/time.Millisecond) {
+			return 0, tooLong(s)
+		}
+		return time.Duration(ms) * time.Millisecond, ""
+	}
+	var total time.Duration
+	for rest := strings.TrimPrefix(s, "+"); ; {
+		one, next, problem := segment(rest)
+		if problem == notSpan {
+			return 0, quote(s) + " is not a duration; " + wantSpan
+		}
+		total += one // both at most ten years: no overflow
+		if problem == overLimit || total > MaxDelay {
+			return 0, tooLong(s)
+		}
+		if rest = next; rest == "" {
+			break
+		}
+	}
+	if fraction := total % time.Millisecond; fraction != 0 {
+		total += time.Millisecond - fraction
+	}
+	return total, ""
+}
+
+func tooLong(s string) string { return quote(s) + " is too long, the limit is " + limitText }
+
+// What can be wrong with one segment of a duration.
+type spanProblem int
+
+const (
+	fine spanProblem = iota
+	notSpan
+	overLimit
+)
+
+// segment reads the leading number and unit of s.
+func segment(s string) (time.Duration, string, spanProblem) {
+	i, dots := 0, 0
+	for ; i < len(s) && (isDigit(s[i]) || s[i] == '.'); i++ {
+		if s[i] == '.' {
+			dots++
+		}
+	}
+	j := i
+	for j < len(s) && !isDigit(s[j]) && s[j] != '.' {
+		j++
+	}
+	if i == dots || dots > 1 {
+		return 0, "", notSpan
+	}
+	text, scale := s[:j], time.Duration(1)
+	switch s[i:j] {
+	case "d":
+		text, scale = s[:i]+"h", 24
+	case "h", "m", "s", "ms", "us", "µs", "μs", "ns":
+	default:
+		return 0, "", notSpan
+	}
+	d, err := time.ParseDuration(text) // well formed, so the only possible error is overflow
+	if err != nil || d > MaxDelay {
+		return 0, "", overLimit
+	}
+	if d *= scale; d > MaxDelay {
+		return 0, "", overLimit
+	}
+	return d, s[j:], fine
+}
+
+// moment reads a time; the second result completes the sentence "at ..." when it cannot.
+func moment(s string) (time.Time, string) {
+	const want = "want RFC 3339 such as 2030-01-31T08:00:00Z, or unix milliseconds"
+	switch {
+	case s == "":
+		return time.Time{}, "is empty; " + want
+	case len(s) > maxTimeText:
+		return time.Time{}, fmt.Sprintf("has %d bytes, the limit is %d; %s", len(s), maxTimeText, want)
+	case s[0] == '-':
+		return time.Time{}, quote(s) + " is negative; " + want
+	}
+	var t time.Time
+	if allDigits(s) {
+		ms, err := strconv.ParseInt(s, 10, 64) // the only possible error is overflow
+		switch {
+		case err == nil && ms < SecondsBelow:
+			return time.Time{}, quote(s) + fmt.Sprintf(" looks like seconds; unix milliseconds start at %d", int64(SecondsBelow))
+		case err != nil || ms >= endOfTime:
+			return time.Time{}, quote(s) + " is too far ahead, the limit is " + limitText + " from now"
+		}
+		return time.UnixMilli(ms).UTC(), ""
+	}
+	if err := t.UnmarshalText([]byte(s)); err != nil { // strict, unlike time.Parse
+		return time.Time{}, quote(s) + " is not a time; " + want
+	}
+	if t = t.UTC(); t.Year() < 0 {
+		return time.Time{}, quote(s) + " lies before the year 0"
+	}
+	if fraction := t.Nanosecond() % int(time.Millisecond); fraction != 0 {
+		t = t.Add(time.Millisecond - time.Duration(fraction))
+	}
+	if t.UnixMilli() >= endOfTime {
+		return time.Time{}, quote(s) + " is too far ahead, the limit is " + limitText + " from now"
+	}
+	return t, ""
+}
+
+// endOfTime is the start of the year 9999, which stands for "never" in many a program, in unix milliseconds.
+const endOfTime = 253_370_764_800_000
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func allDigits(s string) bool {
+	for i := range len(s) {
+		if !isDigit(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,102 @@
+package tarry
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
+)
+
+// Option changes how a wrapper finds tarry. The defaults fit a tarry with default settings.
+type Option func(*config) error
+
+type config struct {
+	prefix    string
+	namespace string
+	timeout   time.Duration
+	ackWait   time.Duration
+	fixed     way
+	js        jetstream.JetStream
+}
+
+func newConfig(opts []Option) (config, error) {
+	c := config{prefix: wire.DefaultPrefix, namespace: "default", timeout: 5 * time.Second, ackWait: 2 * time.Second}
+	for _, o := range opts {
+		if o == nil {
+			continue
+		}
+		if err := o(&c); err != nil {
+			return c, fmt.Errorf("tarry: option: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// Prefix names the first part of the intake subjects, the daemon's setting nats.prefix. The default is "delayed".
+func Prefix(prefix string) Option {
+	return func(c *config) error {
+		c.prefix = prefix
+		return wire.CheckPrefix(prefix)
+	}
+}
+
+// Namespace names the tarry to talk to, the daemon's setting namespace. The default is "default".
+func Namespace(name string) Option {
+	return func(c *config) error {
+		c.namespace = name
+		if strings.Contains(name, ".") || wire.CheckSubject(name) != nil {
+			return fmt.Errorf("namespace %q is not one token of a subject", name)
+		}
+		return nil
+	}
+}
+
+// Timeout bounds a tagged publish that brings no deadline of its own. The default is 5 seconds.
+func Timeout(d time.Duration) Option {
+	return func(c *config) error {
+		c.timeout = d
+		if d <= 0 {
+			return fmt.Errorf("timeout %v is not positive", d)
+		}
+		return nil
+	}
+}
+
+// AckWait is how long one attempt waits for its answer before the same message, under the same Nats-Msg-Id, is sent again
+// within the time that is left. The default is 2 seconds.
+func AckWait(d time.Duration) Option {
+	return func(c *config) error {
+		c.ackWait = d
+		if d <= 0 {
+			return fmt.Errorf("ack wait %v is not positive", d)
+		}
+		return nil
+	}
+}
+
+// ByStream publishes to the intake stream without looking for it first, for producers that may not ask JetStream.
+func ByStream() Option {
+	return func(c *config) error { c.fixed = byStream; return nil }
+}
+
+// ByRequest asks an instance for every push and leaves the intake stream alone. A push then needs a running instance, but
+// its answer is tarry's own verdict: a name that is taken is told at once.
+func ByRequest() Option {
+	return func(c *config) error { c.fixed = byRequest; return nil }
+}
+
+// WithJetStream names the JetStream context through which a [Conn] finds and reaches the intake stream: one with a domain
+// or an API prefix. A [JetStream] uses the one it wraps.
+func WithJetStream(js jetstream.JetStream) Option {
+	return func(c *config) error {
+		c.js = js
+		if js == nil {
+			return errors.New("the JetStream context is nil")
+		}
+		return nil
+	}
+}

@@ -1,0 +1,104 @@
+package tarry
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+func routeTo(find func() (string, error)) *router {
+	return newRouter(config{prefix: "delayed", namespace: "default"}, func(_ context.Context, subject string) (string, error) {
+		if subject != "delayed.>" {
+			return "", errors.New("looked for " + subject)
+		}
+		return find()
+	})
+}
+
+func TestRoute_LooksOnceForManyCallers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		r := routeTo(func() (string, error) {
+			asked.Add(1)
+			time.Sleep(time.Second) // of the bubble
+			return "TARRY_default", nil
+		})
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				if w, err := r.decide(t.Context()); w != byStream || err != nil {
+					t.Errorf("got %v, %v", w, err)
+				}
+			})
+		}
+		wg.Wait()
+		time.Sleep(24 * time.Hour)
+		if w, err := r.decide(t.Context()); w != byStream || err != nil || asked.Load() != 1 {
+			t.Errorf("got %v, %v after %d look-ups", w, err, asked.Load())
+		}
+		r.forget()
+		if w, err := r.decide(t.Context()); w != byStream || err != nil || asked.Load() != 2 {
+			t.Errorf("got %v, %v after %d look-ups", w, err, asked.Load())
+		}
+	})
+}
+
+func TestRoute_WithoutAStreamLooksAgainNowAndThen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		answer := func() (string, error) { return "", jetstream.ErrStreamNotFound }
+		r := routeTo(func() (string, error) { asked++; return answer() })
+		for range 5 {
+			if w, err := r.decide(t.Context()); w != byRequest || err != nil || asked != 1 {
+				t.Fatalf("got %v, %v after %d look-ups", w, err, asked)
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(10 * time.Second)
+		answer = func() (string, error) { return "", errors.New("no time") }
+		if w, err := r.decide(t.Context()); w != byRequest || err != nil || asked != 2 {
+			t.Fatalf("a look-up that fails: got %v, %v after %d", w, err, asked)
+		}
+		answer = func() (string, error) { return "TARRY_default", nil }
+		if w, err := r.decide(t.Context()); w != byStream || err != nil {
+			t.Fatalf("the stream is there: got %v, %v", w, err)
+		}
+	})
+}
+
+func TestRoute_TellsApartWhatALookUpSays(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		stream string
+		err    error
+		want   way
+		is     error
+	}{
+		"found": {"TARRY_default", nil, byStream, nil}, "another stream": {"AUDIT", nil, undecided, ErrNoIntake},
+		"no stream": {"", jetstream.ErrStreamNotFound, byRequest, nil}, "no JetStream": {"", nats.ErrNoResponders, byRequest, nil},
+		"not enabled": {"", jetstream.ErrJetStreamNotEnabled, byRequest, nil}, "not for this account": {"", jetstream.ErrJetStreamNotEnabledForAccount, byRequest, nil},
+		"something else": {"", broken, undecided, broken},
+	} {
+		r := routeTo(func() (string, error) { return c.stream, c.err })
+		if w, err := r.decide(t.Context()); w != c.want || !errors.Is(err, c.is) {
+			t.Errorf("%s: got %v, %v", name, w, err)
+		}
+	}
+	r := routeTo(func() (string, error) { return "TARRY_default", nil })
+	r.turn <- struct{}{} // somebody's look-up hangs
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.decide(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("waiting for a turn: %v", err)
+	}
+}

@@ -1,0 +1,80 @@
+package tarry
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
+)
+
+// The headers of a tagged message. Producers in other languages set the same ones; names match without case.
+const (
+	HeaderDelay    = wire.HeaderDelay    // a duration such as 20m or 1d12h, or whole milliseconds
+	HeaderAt       = wire.HeaderAt       // RFC 3339, or unix milliseconds
+	HeaderID       = wire.HeaderID       // what the producer calls the message
+	HeaderKey      = wire.HeaderKey      // the business key; messages of one key keep their order
+	HeaderPriority = wire.HeaderPriority // 0 to 255, high first
+	HeaderTTL      = wire.HeaderTTL      // how long after its due time it is still worth delivering
+	HeaderAttempt  = wire.HeaderAttempt  // which delivery this is
+	HeaderDue      = wire.HeaderDue      // on delivered messages: the moment asked for, in unix milliseconds
+)
+
+// Delay makes msg due after d, counted from when tarry stores it. It replaces an earlier delay or time, and returns msg.
+func Delay(msg *nats.Msg, d time.Duration) *nats.Msg {
+	remove(msg.Header, HeaderAt)
+	return set(msg, HeaderDelay, d.String())
+}
+
+// At makes msg due at t; the past means now. It replaces an earlier delay or time, and returns msg.
+func At(msg *nats.Msg, t time.Time) *nats.Msg {
+	remove(msg.Header, HeaderDelay)
+	return set(msg, HeaderAt, t.UTC().Format(time.RFC3339Nano))
+}
+
+// ID names msg, so that it can be canceled, looked up, and published again after an unknown outcome.
+func ID(msg *nats.Msg, id string) *nats.Msg { return set(msg, HeaderID, id) }
+
+// Key gives msg a business key.
+func Key(msg *nats.Msg, key string) *nats.Msg { return set(msg, HeaderKey, key) }
+
+// Priority lets msg leave before others due in the same millisecond.
+func Priority(msg *nats.Msg, p uint8) *nats.Msg {
+	return set(msg, HeaderPriority, strconv.Itoa(int(p)))
+}
+
+// TTL says how long after its due time msg is still worth delivering.
+func TTL(msg *nats.Msg, d time.Duration) *nats.Msg { return set(msg, HeaderTTL, d.String()) }
+
+func set(msg *nats.Msg, name, value string) *nats.Msg {
+	remove(msg.Header, name)
+	if msg.Header == nil {
+		msg.Header = nats.Header{}
+	}
+	msg.Header[name] = []string{value}
+	return msg
+}
+
+// tagged tells whether a message is meant for tarry. It stands before every publish of the producer, so it allocates
+// nothing and looks at nothing but the names.
+func tagged(h nats.Header) bool {
+	for name, values := range h {
+		switch len(name) {
+		case len(HeaderDelay):
+			if strings.EqualFold(name, HeaderDelay) && len(values) > 0 {
+				return true
+			}
+		case len(HeaderAt):
+			if strings.EqualFold(name, HeaderAt) && len(values) > 0 {
+				return true
+			}
+		case len(headerSchedule):
+			if strings.EqualFold(name, headerSchedule) && len(values) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,105 @@
+package tarry
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// TestUntagged_BehavesAsBareNats sends the same message through a bare connection and a wrapped one.
+func TestUntagged_BehavesAsBareNats(t *testing.T) {
+	t.Parallel()
+	nc, more := account(t)
+	intake(t, nc)
+	closed := more()
+	closed.Close()
+	for name, conn := range map[string]*nats.Conn{"open": nc, "closed": closed} {
+		wrapped := wrap(t, conn)
+		for what, m := range map[string]*nats.Msg{
+			"plain":              message("plain.x", "body", "X", "1"),
+			"no header":          {Subject: "plain.x", Data: []byte("body")},
+			"other tags":         message("plain.x", "body", "Tarry-Id", "a", "Tarry-Due", "1", "Tarry-Delays", "x"),
+			"empty tag list":     {Subject: "plain.x", Header: nats.Header{"Tarry-Delay": nil}},
+			"nil":                nil,
+			"empty subject":      {},
+			"blank in subject":   {Subject: "a b"},
+			"reply":              {Subject: "plain.x", Reply: "answers"},
+			"too large":          {Subject: "plain.x", Data: make([]byte, nc.MaxPayload()+1)},
+			"header too large":   message("plain.x", string(make([]byte, nc.MaxPayload()-10)), "X", "1"),
+			"bad header":         message("plain.x", "", "X\r\nY", "1"),
+			"wildcard":           {Subject: "plain.*"},
+			"nobody there":       {Subject: "nobody.there"},
+			"header, nobody":     message("nobody.there", "", "X", "1"),
+			"ask the intake":     message("delayed.x", "", "X", "1"),
+			"ask with a timeout": {Subject: "silent"},
+		} {
+			compare(t, name+", "+what+": PublishMsg", conn.PublishMsg(m), wrapped.PublishMsg(m))
+			_, bare := conn.RequestMsg(m, 50*time.Millisecond)
+			_, ours := wrapped.RequestMsg(m, 50*time.Millisecond)
+			compare(t, name+", "+what+": RequestMsg", bare, ours)
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			_, bare = conn.RequestMsgWithContext(ctx, m)
+			cancel()
+			ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+			_, ours = wrapped.RequestMsgWithContext(ctx, m)
+			cancel()
+			compare(t, name+", "+what+": RequestMsgWithContext", bare, ours)
+		}
+	}
+}
+
+// compare wants the same error, or one of the same kind and text where nats.go makes a new one each time.
+func compare(t *testing.T, what string, bare, ours error) {
+	t.Helper()
+	if fmt.Sprintf("%T %v", bare, bare) != fmt.Sprintf("%T %v", ours, ours) {
+		t.Errorf("%s: nats.go says %v, the wrapper %v", what, bare, ours)
+	}
+}
+
+func TestUntagged_ReachesSubscribersAndAnswers(t *testing.T) {
+	t.Parallel()
+	nc, more := account(t)
+	conn := wrap(t, more())
+	sub, err := nc.SubscribeSync("plain.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nc.Subscribe("ask", func(m *nats.Msg) { _ = m.Respond(append([]byte("re: "), m.Data...)) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	want := message("plain.x", "body", "X", "1", "Tarry-Id", "a")
+	if err := conn.PublishMsg(want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := sub.NextMsgWithContext(t.Context())
+	if err != nil || string(got.Data) != "body" || !reflect.DeepEqual(got.Header, want.Header) || got.Subject != "plain.x" {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	answer, err := conn.RequestMsg(message("ask", "1"), 5*time.Second)
+	if err != nil || string(answer.Data) != "re: 1" {
+		t.Fatalf("got %v, %v", answer, err)
+	}
+}
+
+func TestUntagged_CostsNoAllocation(t *testing.T) {
+	nc, _ := account(t)
+	conn := wrap(t, nc)
+	m := message("plain.x", "body", "X", "1", "traceparent", "00", "Tarry-Zzzzz", "1", "Some-Header", "1")
+	for range 100 {
+		if n := testing.AllocsPerRun(100, func() { tagged(m.Header) }); n != 0 {
+			t.Fatalf("looking for a tag allocates %v times", n)
+		}
+	}
+	bare := testing.AllocsPerRun(1000, func() { _ = nc.PublishMsg(m) })
+	ours := testing.AllocsPerRun(1000, func() { _ = conn.PublishMsg(m) })
+	if ours > bare+0.5 {
+		t.Fatalf("a publish allocates %v times, bare %v", ours, bare)
+	}
+}

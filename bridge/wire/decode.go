@@ -1,0 +1,129 @@
+package wire
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Decode reads a push by tag from its intake subject and headers. It judges everything that needs no clock and no server:
+// CheckDue and CheckSize are for the caller. The map is not changed; the result shares its strings.
+func Decode(subject, prefix string, h map[string][]string) (Push, error) {
+	if len(subject) <= len(prefix) || !isUnder(subject, prefix) {
+		return Push{}, &Error{Word: WordTopic, Field: "subject", Detail: fmt.Sprintf("%s does not lie under %q", quote(subject), prefix+".")}
+	}
+	p := Push{Topic: subject[len(prefix)+1:]}
+	if err := CheckTarget(p.Topic, prefix); err != nil {
+		return Push{}, err
+	}
+	var (
+		user  headerList
+		text  [len(options)]string
+		given [len(options)]bool
+	)
+	for name, values := range h {
+		if len(values) == 0 {
+			continue
+		}
+		if !hasPrefixFold(name, "tarry-") {
+			if !strings.EqualFold(name, HeaderMsgID) {
+				user.add(name, values)
+			}
+			continue
+		}
+		i := optionOf(name)
+		switch {
+		case i == written:
+		case i == unknown:
+			user.refuse(name, &Error{Word: WordUnknown, Field: quoteName(name), Detail: "is not a header that tarry knows"})
+		case len(values) > 1 || given[i]:
+			user.refuse(options[i].header, &Error{Word: WordRepeated, Field: options[i].header, Detail: "is given more than once"})
+		default:
+			text[i], given[i] = strings.Trim(values[0], " \t"), true
+		}
+	}
+	var err error
+	if p.Headers, err = user.finish(); err != nil {
+		return Push{}, err
+	}
+	for i, o := range options {
+		if !given[i] {
+			continue
+		}
+		if err := p.Set(o.field, text[i]); err != nil {
+			return Push{}, under(o.header, err)
+		}
+	}
+	if err := p.Check(prefix); err != nil {
+		return Push{}, underHeader(err)
+	}
+	return p, nil
+}
+
+// Encode is the way back: the intake subject and the headers that Decode reads as the same push. A TTL is written in
+// milliseconds.
+func Encode(p Push, prefix string) (subject string, h map[string][]string) {
+	h = make(map[string][]string, len(p.Headers)+4)
+	for _, u := range p.Headers {
+		h[u.Name] = append(h[u.Name], u.Value)
+	}
+	set := func(name, value string) {
+		if value != "" {
+			h[name] = []string{value}
+		}
+	}
+	set(HeaderDelay, p.DelayText)
+	if p.HasAt {
+		set(HeaderAt, FormatAt(p.At))
+	}
+	set(HeaderID, p.ID)
+	set(HeaderKey, p.Key)
+	set(HeaderOnDuplicate, p.OnDuplicate)
+	set(HeaderDeliver, p.Deliver)
+	if p.Priority > 0 {
+		set(HeaderPriority, strconv.Itoa(int(p.Priority)))
+	}
+	if p.TTL > 0 {
+		set(HeaderTTL, strconv.FormatInt(int64(p.TTL/time.Millisecond), 10))
+	}
+	if p.Attempt > 0 {
+		set(HeaderAttempt, strconv.Itoa(p.Attempt))
+	}
+	return IntakeSubject(prefix, p.Topic), h
+}
+
+const (
+	unknown = -1
+	written = -2 // by tarry itself, and dropped
+)
+
+// optionOf finds the tag by its header's name in any case.
+func optionOf(name string) int {
+	for i := range options {
+		if strings.EqualFold(name, options[i].header) {
+			return i
+		}
+	}
+	for _, own := range [...]string{HeaderDue, HeaderReason, HeaderSubject} {
+		if strings.EqualFold(name, own) {
+			return written
+		}
+	}
+	return unknown
+}
+
+// underHeader names a tag's header where the error speaks of its JSON field.
+func underHeader(err error) error {
+	if e, ok := err.(*Error); ok {
+		switch e.Word {
+		case WordNoDelay:
+			e.Field, e.Detail = HeaderDelay, "and Tarry-At are both missing; a push needs one of them"
+		case WordDelayAndAt:
+			e.Field, e.Detail = HeaderDelay, "and Tarry-At are both given; a push takes one of them"
+		case WordAttempt:
+			e.Field, e.Detail = HeaderAttempt, "needs the Tarry-Id of the message that is tried again"
+		}
+	}
+	return err
+}

@@ -1,0 +1,158 @@
+package wire_test
+
+import (
+	"errors"
+	"maps"
+	"math/big"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+)
+
+func FuzzCheckSubject(f *testing.F) {
+	for _, v := range vectors(f) {
+		f.Add(strings.TrimPrefix(v.Subject, "delayed."))
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if err := wire.CheckSubject(s); err != nil {
+			mustBeRefusal(t, err, wire.WordTopic)
+			return
+		}
+		if !server.IsValidSubject(s) || !server.IsValidLiteralSubject(s) || !server.IsValidPublishSubject(s) {
+			t.Fatalf("%q is accepted here and refused by nats-server", s)
+		}
+		if len(s) > wire.MaxSubject || !utf8.ValidString(s) || strings.ContainsAny(s, " \t\r\n\x00*>") {
+			t.Fatalf("%q should be refused", s)
+		}
+		if !wire.MatchFilter(s, s) || !wire.MatchFilter(">", s) {
+			t.Fatalf("%q does not match itself", s)
+		}
+	})
+}
+
+func FuzzParseDelay(f *testing.F) {
+	for _, s := range []string{"20m", "1d12h", "1500", "0", "3653d", "3653d1ns", "-1s", "1.5d", ".5s", "5.", "1h1h", "µs", "1µs", "1e9", "NaN", "99999999999999999999h", "0.000001ms", "+0", "+1s"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		d, err := wire.ParseDelay(s)
+		if err != nil {
+			mustBeRefusal(t, err, wire.WordDelay)
+			if std, stdErr := time.ParseDuration(s); stdErr == nil && std >= 0 && std <= wire.MaxDelay && len(s) <= 64 && s[0] != '-' && s != "+0" {
+				t.Fatalf("%q is a Go duration within the limits: %v", s, err)
+			}
+			return
+		}
+		if d < 0 || d > wire.MaxDelay || d%time.Millisecond != 0 {
+			t.Fatalf("%q gives %v", s, d)
+		}
+		if std, err := time.ParseDuration(s); err == nil && (d < std || d-std >= time.Millisecond) && s != "0" {
+			t.Fatalf("%q gives %v, Go reads %v", s, d, std)
+		}
+		if ms, ok := new(big.Int).SetString(s, 10); ok && ms.Int64() != d.Milliseconds() {
+			t.Fatalf("%q gives %v", s, d)
+		}
+		if again, err := wire.ParseDelay(d.String()); err != nil || again != d {
+			t.Fatalf("%q gives %v, which reads as %v, %v", s, d, again, err)
+		}
+	})
+}
+
+func FuzzParseAt(f *testing.F) {
+	for _, v := range vectors(f) {
+		for _, at := range v.Headers["Tarry-At"] {
+			f.Add(at)
+		}
+	}
+	for _, s := range []string{"0000-01-01T00:00:00+23:59", "9998-12-31T23:59:59.9999999Z", "2030-01-31t08:00:00z", "2030-01-31T08:00:60Z", "2030-01-31T8:00:00Z", "2030-01-31T08:00:00,5Z"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		at, err := wire.ParseAt(s)
+		if err != nil {
+			mustBeRefusal(t, err, wire.WordAt)
+			return
+		}
+		if at.Location() != time.UTC || at.Nanosecond()%int(time.Millisecond) != 0 || at.Year() < 0 || at.Year() > 9998 {
+			t.Fatalf("%q gives %v", s, at)
+		}
+		if std, err := time.Parse(time.RFC3339Nano, s); err == nil && (at.Before(std) || at.Sub(std) >= time.Millisecond) {
+			t.Fatalf("%q gives %v, Go reads %v", s, at, std)
+		}
+		if again, err := wire.ParseAt(wire.FormatAt(at)); err != nil || !again.Equal(at) {
+			t.Fatalf("%q gives %v, which reads as %v, %v", s, at, again, err)
+		}
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, v := range vectors(f) {
+		var lines []string
+		for name, values := range v.Headers {
+			for _, value := range values {
+				lines = append(lines, name+": "+value)
+			}
+		}
+		f.Add(v.Subject, strings.Join(lines, "\n"))
+	}
+	f.Fuzz(func(t *testing.T, subject, block string) {
+		h := map[string][]string{}
+		for line := range strings.SplitSeq(block, "\n") {
+			name, value, _ := strings.Cut(line, ": ")
+			h[name] = append(h[name], value)
+		}
+		before := maps.Clone(h)
+		p, err := wire.Decode(subject, "delayed", h)
+		if !reflect.DeepEqual(h, before) {
+			t.Fatal("Decode changed its argument")
+		}
+		if err != nil {
+			var refused *wire.Error
+			if !errors.As(err, &refused) || refused.Word == "" || refused.Field == "" || refused.Detail == "" || !utf8.ValidString(err.Error()) {
+				t.Fatalf("%#v is not a complete refusal", err)
+			}
+			if _, again := wire.Decode(subject, "delayed", h); again.Error() != err.Error() {
+				t.Fatalf("first %v, then %v", err, again)
+			}
+			return
+		}
+		if err := p.Check("delayed"); err != nil {
+			t.Fatalf("Decode accepts what Check refuses: %v", err)
+		}
+		s, out := wire.Encode(p, "delayed")
+		again, err := wire.Decode(s, "delayed", out)
+		if err != nil || s != subject || !reflect.DeepEqual(again, p) {
+			t.Fatalf("%+v encodes to %q %v and reads as %+v, %v", p, s, out, again, err)
+		}
+		if again.Options() != p.Options() {
+			t.Fatalf("a round trip changes the options: %q, then %q", p.Options(), again.Options())
+		}
+		delivered := wire.DeliverHeaders(wire.Delivery{UID: "u", ID: p.ID, Key: p.Key, Due: 1, Attempt: 1, Headers: p.Headers})
+		size := 12
+		for name, values := range delivered {
+			if !strings.HasPrefix(name, "Tarry-") && name != "Nats-Msg-Id" && !reflect.DeepEqual(values, h[name]) {
+				t.Fatalf("header %q: got %q, want %q", name, values, h[name])
+			}
+			for _, v := range values {
+				size += len(name) + len(v) + 4
+			}
+		}
+		if size > p.DeliveredSize(0) {
+			t.Fatalf("delivered headers take %d bytes, reserved are %d", size, p.DeliveredSize(0))
+		}
+	})
+}
+
+func mustBeRefusal(t *testing.T, err error, word string) {
+	t.Helper()
+	var refused *wire.Error
+	if !errors.As(err, &refused) || refused.Word != word || refused.Detail == "" {
+		t.Fatalf("got %#v, want a refusal %s", err, word)
+	}
+}

@@ -1,0 +1,129 @@
+package wire
+
+import "fmt"
+
+// What can be wrong with a JSON request beyond the options of a push.
+const (
+	WordJSON          = "invalid_json"
+	WordUnknownField  = "unknown_field"
+	WordRepeatedField = "repeated_field"
+	WordBody          = "invalid_body"
+)
+
+// MaxBatch is how many messages one batch holds at most.
+const MaxBatch = 1000
+
+// shortest is how many bytes a push takes at least in a batch, with its comma: room for the items is made at once.
+const shortest = len(`{"topic":"a","delay":0},`)
+
+// PushItem is one push of a request: what was asked for, or why it is refused.
+type PushItem struct {
+	Push Push
+	Body []byte // shares the memory of the request where nothing had to be unescaped
+	Err  error  // an *Error
+}
+
+// DecodePush reads one push from its JSON form:
+//
+//	{"topic":"orders.created", "delay":"20m" | 1200000, "at":"2030-01-31T08:00:00Z" | 1896076800000,
+//	 "body":"text" | "body_base64":"...", "headers":{"name":"value" | ["value", ...]},
+//	 "id", "key", "on_duplicate", "deliver": "text", "priority", "attempt": 1, "ttl":"1h" | 3600000}
+//
+// Every field is optional but the topic and one of delay and at; null is the same as absent. An unknown or repeated field
+// refuses the push, as does one that is not supported yet. Sizes and the ten-year limit are for the caller (CheckSize,
+// CheckDue).
+func DecodePush(data []byte, prefix string) PushItem {
+	s := scanner{b: data}
+	item := s.push(prefix)
+	if s.end(); s.bad != nil {
+		return PushItem{Err: s.bad}
+	}
+	return item
+}
+
+// DecodeBatch reads {"messages":[push, ...]}, at most MaxBatch of them. A refused push stands in its place; the error is
+// about the request as a whole.
+func DecodeBatch(data []byte, prefix string) ([]PushItem, error) {
+	var (
+		s     = scanner{b: data}
+		items []PushItem
+		given bool
+		bad   *Error
+	)
+	refuse := func(e *Error) {
+		if bad == nil {
+			bad = e
+		}
+	}
+	s.object(func(name []byte) {
+		switch {
+		case string(name) != "messages":
+			refuse(&Error{Word: WordUnknownField, Field: quote(string(name)), Detail: `is not a field of a batch; it has "messages" alone`})
+			s.skip(1)
+		case given:
+			refuse(&Error{Word: WordRepeatedField, Field: "messages", Detail: "are given more than once"})
+			s.skip(1)
+		case s.next() != '[':
+			refuse(&Error{Word: WordJSON, Field: "messages", Detail: "is not a list"})
+			s.skip(1)
+		default:
+			given = true
+			items = make([]PushItem, 0, min(MaxBatch, len(data)/shortest+1))
+			s.array(func() {
+				if len(items) >= MaxBatch {
+					refuse(&Error{Word: WordTooLarge, Field: "messages", Detail: fmt.Sprintf("are more than the limit of %d", MaxBatch)})
+					s.skip(2)
+					return
+				}
+				items = append(items, s.push(prefix))
+			})
+		}
+	})
+	s.end()
+	switch {
+	case s.bad != nil:
+		return nil, s.bad
+	case bad != nil:
+		return nil, bad
+	case !given || len(items) == 0:
+		return nil, &Error{Word: WordJSON, Field: "messages", Detail: fmt.Sprintf("are missing; a batch needs 1 to %d", MaxBatch)}
+	}
+	return items, nil
+}
+
+// IsBatch tells whether a request is a batch rather than one push, by the name of its first field.
+func IsBatch(data []byte) bool {
+	s := scanner{b: data}
+	if !s.need('{') || s.next() != '"' {
+		return false
+	}
+	name, _ := s.text()
+	return string(name) == "messages"
+}
+
+// DecodeRef reads {"id":"...","key":"..."}: which message a cancel or a look-up means. keyed tells whether a key was given,
+// which may then be empty.
+func DecodeRef(data []byte) (id, key string, keyed bool, err error) {
+	var (
+		s = scanner{b: data}
+		f = fields{s: &s}
+	)
+	s.object(func(name []byte) {
+		switch field, _ := f.known(name, refFields[:], "is not a field here; there are id and key"); field {
+		case FieldID:
+			id, _ = f.string(FieldID)
+		case FieldKey:
+			key, keyed = f.string(FieldKey)
+		}
+	})
+	if s.end(); s.bad != nil {
+		return "", "", false, s.bad
+	}
+	if f.bad == nil && id == "" {
+		f.bad = &Error{Word: WordID, Field: FieldID, Detail: "is missing"}
+	}
+	if f.bad != nil {
+		return "", "", false, f.bad
+	}
+	return id, key, keyed, nil
+}

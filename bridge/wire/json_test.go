@@ -1,0 +1,254 @@
+package wire_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+)
+
+func TestDecodePush_ReadsEveryField(t *testing.T) {
+	t.Parallel()
+	item := wire.DecodePush([]byte(` {"topic":"orders.created","body":"h\u00e9llo \ud83d\ude00\n","headers":{"X-B":["2","1"],"x-a":"Zo\u00eb"},
+		"delay":"20m","id":"order-7131","key":"customer 9","on_duplicate":"reject","deliver":"mq","priority":255,"ttl":3600000,"attempt":2} `), "delayed")
+	if item.Err != nil {
+		t.Fatal(item.Err)
+	}
+	want := wire.Push{
+		Topic: "orders.created", Delay: 20 * time.Minute, DelayText: "20m", ID: "order-7131", Key: "customer 9", OnDuplicate: "reject",
+		Deliver: "mq", Priority: 255, TTL: time.Hour, Attempt: 2,
+		Headers: []wire.Header{{Name: "x-a", Value: "Zoë"}, {Name: "X-B", Value: "2"}, {Name: "X-B", Value: "1"}},
+	}
+	if !reflect.DeepEqual(item.Push, want) {
+		t.Errorf("got %+v\nwant %+v", item.Push, want)
+	}
+	if string(item.Body) != "héllo 😀\n" {
+		t.Errorf("body %q", item.Body)
+	}
+}
+
+func TestDecodePush_ReadsTimesAndDelaysInBothForms(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)
+	for text, want := range map[string]wire.Push{
+		`"delay":1200000`:               {Delay: 20 * time.Minute, DelayText: "1200000"},
+		`"delay":"1d"`:                  {Delay: 24 * time.Hour, DelayText: "1d"},
+		`"delay":0,"at":null`:           {Delay: 0, DelayText: "0"},
+		`"at":1896076800000`:            {HasAt: true, At: at},
+		`"at":"1896076800000"`:          {HasAt: true, At: at},
+		`"at":"2030-01-31T09:00:00+01"`: {},
+		`"at":"2030-01-31T08:00:00Z","body":null,"body_base64":"AP8="`: {HasAt: true, At: at},
+	} {
+		item := wire.DecodePush([]byte(`{"topic":"t",`+text+`}`), "delayed")
+		if want.Topic = "t"; !want.HasAt && want.DelayText == "" {
+			wantRefusal(t, item.Err, wire.WordAt, wire.FieldAt)
+			continue
+		}
+		if item.Err != nil || !reflect.DeepEqual(item.Push, want) {
+			t.Errorf("%s: got %+v, %v", text, item.Push, item.Err)
+		}
+		if strings.Contains(text, "base64") && string(item.Body) != "\x00\xff" {
+			t.Errorf("body %q", item.Body)
+		}
+	}
+}
+
+func TestDecodePush_RefusesByFieldAndWord(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ json, word, field string }{
+		{`{"topic":"a","delay":"1s","dealy":"2s"}`, wire.WordUnknownField, `"dealy"`},
+		{`{"topic":"a","delay":"1s","delay":"1s"}`, wire.WordRepeatedField, "delay"},
+		{`{"topic":"a"}`, wire.WordNoDelay, "delay"},
+		{`{"topic":"a","delay":null}`, wire.WordNoDelay, "delay"},
+		{`{"topic":"a","delay":"1s","at":1896076800000}`, wire.WordDelayAndAt, "delay"},
+		{`{"delay":"1s"}`, wire.WordTopic, "topic"},
+		{`{"topic":7,"delay":"1s"}`, wire.WordTopic, "topic"},
+		{`{"topic":"delayed.a","delay":"1s"}`, wire.WordTopic, "topic"},
+		{`{"topic":"a.*","delay":"1s"}`, wire.WordTopic, "topic"},
+		{`{"topic":"a","delay":-5}`, wire.WordDelay, "delay"},
+		{`{"topic":"a","delay":1.5}`, wire.WordDelay, "delay"},
+		{`{"topic":"a","delay":1e3}`, wire.WordDelay, "delay"},
+		{`{"topic":"a","delay":true}`, wire.WordDelay, "delay"},
+		{`{"topic":"a","delay":"NaN"}`, wire.WordDelay, "delay"},
+		{`{"topic":"a","at":1896076800}`, wire.WordAt, "at"},
+		{`{"topic":"a","at":"9999-12-31T23:59:59Z"}`, wire.WordAt, "at"},
+		{`{"topic":"a","delay":"1s","id":7131}`, wire.WordID, "id"},
+		{`{"topic":"a","delay":"1s","id":""}`, wire.WordID, "id"},
+		{`{"topic":"a","delay":"1s","key":["a"]}`, wire.WordKey, "key"},
+		{`{"topic":"a","delay":"1s","priority":"5"}`, wire.WordPriority, "priority"},
+		{`{"topic":"a","delay":"1s","priority":256}`, wire.WordPriority, "priority"},
+		{`{"topic":"a","delay":"1s","priority":-1}`, wire.WordPriority, "priority"},
+		{`{"topic":"a","delay":"1s","attempt":2}`, wire.WordAttempt, "attempt"},
+		{`{"topic":"a","delay":"1s","ttl":0}`, wire.WordTTL, "ttl"},
+		{`{"topic":"a","delay":"1s","ttl":{}}`, wire.WordTTL, "ttl"},
+		{`{"topic":"a","delay":"1s","retry":[1,[2,{"a":3}]]}`, wire.WordUnsupported, "retry"},
+		{`{"topic":"a","delay":"1s","max_wait":"1h"}`, wire.WordUnsupported, "max_wait"},
+		{`{"topic":"a","delay":"1s","deliver":"pull"}`, wire.WordUnsupported, "deliver"},
+		{`{"topic":"a","delay":"1s","on_duplicate":"replace"}`, wire.WordUnsupported, "on_duplicate"},
+		{`{"topic":"a","delay":"1s","on_duplicate":3}`, wire.WordOnDuplicate, "on_duplicate"},
+		{`{"topic":"a","delay":"1s","body":{"a":1}}`, wire.WordBody, "body"},
+		{`{"topic":"a","delay":"1s","body":"a","body_base64":"YQ=="}`, wire.WordBody, "body"},
+		{`{"topic":"a","delay":"1s","body_base64":"YQ"}`, wire.WordBody, "body_base64"},
+		{`{"topic":"a","delay":"1s","body_base64":"Y\u0051=="}`, "", ""},
+		{`{"topic":"a","delay":"1s","headers":[]}`, wire.WordHeader, "headers"},
+		{`{"topic":"a","delay":"1s","headers":{"a":1}}`, wire.WordHeader, "a"},
+		{`{"topic":"a","delay":"1s","headers":{"a":["1",["2"]]}}`, wire.WordHeader, "a"},
+		{`{"topic":"a","delay":"1s","headers":{"a":"1","a":"2"}}`, wire.WordRepeatedField, "a"},
+		{`{"topic":"a","delay":"1s","headers":{"a b":"1"}}`, wire.WordHeader, "headers"},
+		{`{"topic":"a","delay":"1s","headers":{"a":"1\r\nb: 2"}}`, wire.WordHeader, "a"},
+		{`{"topic":"a","delay":"1s","headers":{"Nats-Rollup":"sub"}}`, wire.WordHeader, "Nats-Rollup"},
+		{`{"topic":"a","delay":"1s","headers":{"tarry-id":"1"}}`, wire.WordHeader, "tarry-id"},
+		{`{"topic":"a","delay":"1s","headers":{"a":"` + strings.Repeat("v", wire.MaxHeaders) + `"}}`, wire.WordTooLarge, "headers"},
+		{`[]`, wire.WordJSON, "push"},
+		{`null`, wire.WordJSON, "push"},
+		{``, wire.WordJSON, "request"},
+		{`{"topic":"a","delay":"1s"`, wire.WordJSON, "request"},
+		{`{"topic":"a","delay":"1s"}}`, wire.WordJSON, "request"},
+		{`{"topic":"a","delay":"1s",}`, wire.WordJSON, "request"},
+		{`{"topic":"a","delay":01}`, wire.WordJSON, "request"},
+		{`{"topic":"a","delay":nul}`, wire.WordJSON, "request"},
+		{`{"topic":"a","delay":"1s","body":"\ud83d"}`, wire.WordJSON, "request"},
+		{`{"topic":"a","delay":"1s","body":"\x"}`, wire.WordJSON, "request"},
+		{"{\"topic\":\"a\",\"delay\":\"1s\",\"body\":\"\xff\"}", wire.WordJSON, "request"},
+		{"{\"topic\":\"a\",\"delay\":\"1s\",\"body\":\"\n\"}", wire.WordJSON, "request"},
+		{`{"topic":"a","delay":"1s","x":` + strings.Repeat("[", 100_000), wire.WordJSON, "request"},
+	} {
+		item := wire.DecodePush([]byte(c.json), "delayed")
+		if c.word == "" {
+			if item.Err != nil {
+				t.Errorf("%.80s: %v", c.json, item.Err)
+			}
+			continue
+		}
+		if item.Err == nil {
+			t.Errorf("%.80s: accepted", c.json)
+			continue
+		}
+		t.Run(fmt.Sprintf("%.60s", c.json), func(t *testing.T) { wantRefusal(t, item.Err, c.word, c.field) })
+	}
+}
+
+func TestDecodeBatch_AnswersEachPushInItsPlace(t *testing.T) {
+	t.Parallel()
+	data := []byte(`{"messages":[{"topic":"a","delay":"1s","body":"1"},{"topic":"a..b","delay":"1s"},7,{"topic":"c","delay":5}]}`)
+	if !wire.IsBatch(data) || wire.IsBatch([]byte(`{"topic":"messages"}`)) || wire.IsBatch(nil) || wire.IsBatch([]byte(`{`)) {
+		t.Error("a batch is told by its first field")
+	}
+	items, err := wire.DecodeBatch(data, "delayed")
+	if err != nil || len(items) != 4 {
+		t.Fatalf("got %d items, %v", len(items), err)
+	}
+	wantRefusal(t, items[1].Err, wire.WordTopic, wire.FieldTopic)
+	wantRefusal(t, items[2].Err, wire.WordJSON, "push")
+	if items[0].Err != nil || string(items[0].Body) != "1" || items[3].Err != nil || items[3].Push.Topic != "c" {
+		t.Errorf("got %+v", items)
+	}
+}
+
+func TestDecodeBatch_RefusesAsAWhole(t *testing.T) {
+	t.Parallel()
+	one := `{"topic":"a","delay":"1s"}`
+	many := func(n int) string { return `{"messages":[` + strings.Repeat(one+",", n-1) + one + `]}` }
+	if items, err := wire.DecodeBatch([]byte(many(wire.MaxBatch)), "delayed"); err != nil || len(items) != wire.MaxBatch {
+		t.Fatalf("%d are allowed: got %d, %v", wire.MaxBatch, len(items), err)
+	}
+	for _, c := range []struct{ json, word, field string }{
+		{many(wire.MaxBatch + 1), wire.WordTooLarge, "messages"},
+		{`{"messages":[]}`, wire.WordJSON, "messages"},
+		{`{}`, wire.WordJSON, "messages"},
+		{`{"messages":{}}`, wire.WordJSON, "messages"},
+		{`{"messages":[` + one + `],"messages":[]}`, wire.WordRepeatedField, "messages"},
+		{`{"messages":[` + one + `],"delay":1}`, wire.WordUnknownField, `"delay"`},
+		{`{"messages":[` + one + `}`, wire.WordJSON, "request"},
+		{`{"messages":[` + one + ` ` + one + `]}`, wire.WordJSON, "request"},
+	} {
+		_, err := wire.DecodeBatch([]byte(c.json), "delayed")
+		wantRefusal(t, err, c.word, c.field)
+	}
+}
+
+func TestDecodeRef_TellsAnEmptyKeyFromNone(t *testing.T) {
+	t.Parallel()
+	id, key, keyed, err := wire.DecodeRef([]byte(`{"id":"a","key":""}`))
+	if err != nil || id != "a" || key != "" || !keyed {
+		t.Errorf("got %q %q %v %v", id, key, keyed, err)
+	}
+	if id, _, keyed, err = wire.DecodeRef([]byte(`{"id":"a"}`)); err != nil || id != "a" || keyed {
+		t.Errorf("got %q %v %v", id, keyed, err)
+	}
+	for text, want := range map[string][2]string{
+		`{}`:                 {wire.WordID, "id"},
+		`{"id":7}`:           {wire.WordID, "id"},
+		`{"id":"a","id":""}`: {wire.WordRepeatedField, "id"},
+		`{"id":"a","x":{}}`:  {wire.WordUnknownField, `"x"`},
+		`{"id":"a"`:          {wire.WordJSON, "request"},
+		`"a"`:                {wire.WordJSON, "request"},
+	} {
+		_, _, _, err := wire.DecodeRef([]byte(text))
+		wantRefusal(t, err, want[0], want[1])
+	}
+}
+
+func TestAppendResults_IsJSONInTheFormOfTheContract(t *testing.T) {
+	t.Parallel()
+	text := wire.AppendResults(nil, []wire.Result{
+		{Answer: wire.Answer{ID: "a \"b\" é\x01", UID: "t-1", Due: 1896076800001, State: "waiting", Version: 1, Durable: wire.DurableRedis}},
+		{Problem: &wire.Problem{Status: 409, Word: "duplicate_id", Detail: "taken", UID: "t-2"}},
+		{Answer: wire.Answer{ID: "b", UID: "t-3", Due: 1896076800000, State: "delivered", Version: 3, Durable: wire.DurableRedis, Duplicate: true}},
+	})
+	var got, want any
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	_ = json.Unmarshal([]byte(`{"results":[
+		{"id":"a \"b\" é\u0001","uid":"t-1","due":"2030-01-31T08:00:00.001Z","state":"waiting","version":1,"durable":"redis"},
+		{"error":"duplicate_id","detail":"taken","uid":"t-2"},
+		{"id":"b","uid":"t-3","due":"2030-01-31T08:00:00.000Z","state":"delivered","version":3,"durable":"redis","duplicate":true}]}`), &want)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %s", text)
+	}
+}
+
+func TestCheckLimit_CountsHeadersAndBody(t *testing.T) {
+	t.Parallel()
+	p := wire.Push{Headers: []wire.Header{{Name: "ab", Value: "cde"}}} // 9 bytes with ": " and the line end
+	if err := p.CheckLimit(91, 100); err != nil {
+		t.Error(err)
+	}
+	wantRefusal(t, p.CheckLimit(92, 100), wire.WordTooLarge, wire.FieldBody)
+}
+
+func TestOptions_DifferWhereThePushesDo(t *testing.T) {
+	t.Parallel()
+	at := time.UnixMilli(1896076800000)
+	seen := map[string]int{}
+	for i, p := range []wire.Push{
+		{DelayText: "20m"}, {DelayText: "1200000"}, {HasAt: true, At: at}, {DelayText: "20m", Priority: 1}, {DelayText: "20m", TTL: time.Second},
+		{DelayText: "20m", Deliver: "mq"},
+	} {
+		if j, ok := seen[p.Options()]; ok {
+			t.Errorf("pushes %d and %d read the same: %q", i, j, p.Options())
+		}
+		seen[p.Options()] = i
+	}
+	a, b := wire.Push{DelayText: "20m"}, wire.Push{DelayText: "20m", OnDuplicate: wire.Reject, ID: "a", Attempt: 3, Delay: 1}
+	if a.Options() != b.Options() {
+		t.Errorf("%q and %q mean the same", a.Options(), b.Options())
+	}
+}
+
+func BenchmarkDecodeBatch(b *testing.B) {
+	one := `{"topic":"orders.created","delay":"20m","body":"` + strings.Repeat("x", 256) + `"}`
+	data := []byte(`{"messages":[` + strings.Repeat(one+",", 999) + one + `]}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if items, err := wire.DecodeBatch(data, "delayed"); err != nil || items[999].Err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/push")
+}

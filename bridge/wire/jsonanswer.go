@@ -1,0 +1,159 @@
+package wire
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// Answer is what a kept push is told: 201, or 200 with Duplicate when the same push had been kept before.
+type Answer struct {
+	ID        string // what the user calls it, else the uid
+	UID       string
+	Due       int64 // unix milliseconds
+	State     string
+	Version   uint64
+	Durable   string // "redis"
+	Duplicate bool
+}
+
+// DurableRedis is what the answer to a push promises: it is in Redis, with Redis's own durability.
+const DurableRedis = "redis"
+
+// Problem is every answer that is not a success: a status as in HTTP, a stable word, a sentence. An unknown outcome
+// carries the id under which the push is repeated safely; a conflict names the message that is in the way.
+type Problem struct {
+	Status int    `json:"-"`
+	Word   string `json:"error"`
+	Detail string `json:"detail"`
+	ID     string `json:"id,omitempty"`
+	UID    string `json:"uid,omitempty"`
+	State  string `json:"state,omitempty"`
+	Due    string `json:"due,omitempty"`
+	// At is when the message in the way ended.
+	At string `json:"at,omitempty"`
+}
+
+// Canceled answers a cancel that no consumer will ever see the message of.
+type Canceled struct {
+	ID      string `json:"id"`
+	UID     string `json:"uid"`
+	State   string `json:"state"`
+	Topic   string `json:"topic,omitempty"`
+	Due     string `json:"due,omitempty"`
+	At      string `json:"at,omitempty"`
+	Version uint64 `json:"version,omitempty"`
+}
+
+// Info answers a look-up. Body is there when it is text, BodyBase64 when it is not; both are absent for a message whose
+// body is no longer kept.
+type Info struct {
+	ID         string              `json:"id"`
+	UID        string              `json:"uid"`
+	Key        string              `json:"key,omitempty"`
+	Topic      string              `json:"topic"`
+	State      string              `json:"state"`
+	Version    uint64              `json:"version"`
+	Due        string              `json:"due"`
+	Priority   uint8               `json:"priority,omitempty"`
+	TTL        string              `json:"ttl,omitempty"`
+	Attempt    uint32              `json:"attempt,omitempty"`
+	Uncertain  bool                `json:"uncertain,omitempty"`
+	Refusals   uint32              `json:"refusals,omitempty"`
+	Parked     string              `json:"parked,omitempty"`
+	EndedAt    string              `json:"ended_at,omitempty"`
+	Reason     string              `json:"reason,omitempty"`
+	Headers    map[string][]string `json:"headers,omitempty"`
+	Body       *string             `json:"body,omitempty"`
+	BodyBase64 []byte              `json:"body_base64,omitempty"`
+	// BodyOmitted: there is a body, too large for this answer.
+	BodyOmitted bool `json:"body_omitted,omitempty"`
+}
+
+// SetBody puts a body in the field that keeps it whole.
+func (i *Info) SetBody(body []byte) {
+	if utf8.Valid(body) {
+		text := string(body)
+		i.Body = &text
+		return
+	}
+	i.BodyBase64 = body
+}
+
+// FormatTime writes unix milliseconds as RFC 3339 in UTC with milliseconds, as every answer does; 0 is no time.
+func FormatTime(ms int64) string {
+	if ms == 0 {
+		return ""
+	}
+	return string(appendTime(make([]byte, 0, len("2006-01-02T15:04:05.000Z")), ms))
+}
+
+// appendTime writes the whole seconds in the one form that the time package has a short way for.
+func appendTime(b []byte, ms int64) []byte {
+	t := time.UnixMilli(ms).UTC()
+	b = t.AppendFormat(b, time.RFC3339)
+	fraction := t.Nanosecond() / int(time.Millisecond)
+	return append(b[:len(b)-1], '.', byte('0'+fraction/100), byte('0'+fraction/10%10), byte('0'+fraction%10), 'Z')
+}
+
+// AppendAnswer appends a's JSON to b. Pushes come in batches of a thousand, so it goes without reflection.
+func AppendAnswer(b []byte, a *Answer) []byte {
+	b = appendString(append(b, `{"id":`...), a.ID)
+	b = appendString(append(b, `,"uid":`...), a.UID)
+	b = appendTime(append(b, `,"due":"`...), a.Due)
+	b = appendString(append(b, `","state":`...), a.State)
+	b = strconv.AppendUint(append(b, `,"version":`...), a.Version, 10)
+	b = appendString(append(b, `,"durable":`...), a.Durable)
+	if a.Duplicate {
+		b = append(b, `,"duplicate":true`...)
+	}
+	return append(b, '}')
+}
+
+// AppendProblem appends p's JSON to b.
+func AppendProblem(b []byte, p *Problem) []byte {
+	text, err := json.Marshal(p)
+	if err != nil { // strings and nothing else
+		return append(b, `{"error":"internal","detail":"the answer cannot be written"}`...)
+	}
+	return append(b, text...)
+}
+
+// Result is one push's outcome in the answer to a batch: one of the two.
+type Result struct {
+	Answer  Answer
+	Problem *Problem
+}
+
+// AppendResults appends {"results":[...]} with an answer or a problem for each push, in order.
+func AppendResults(b []byte, results []Result) []byte {
+	b = append(b, `{"results":[`...)
+	for i := range results {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if results[i].Problem != nil {
+			b = AppendProblem(b, results[i].Problem)
+		} else {
+			b = AppendAnswer(b, &results[i].Answer)
+		}
+	}
+	return append(b, `]}`...)
+}
+
+// appendString writes a JSON string; plain ASCII without a detour.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			text, err := json.Marshal(s)
+			if err != nil {
+				return append(b, `""`...)
+			}
+			return append(b, text...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
+}

@@ -1,0 +1,44 @@
+package wire
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Options is the part of a push's content that is neither topic, headers nor body, in one fixed form: two pushes under a
+// name are the same one only where it is equal. A delay counts as its text, since the moment it means moves with every
+// retry; a time counts as the moment. The id, the key and the attempt are the name itself.
+func (p *Push) Options() string {
+	b := make([]byte, 0, 64)
+	if p.HasAt {
+		b = strconv.AppendInt(append(b, "at="...), p.At.UnixMilli(), 10)
+	} else {
+		b = append(append(b, "delay="...), p.DelayText...)
+	}
+	if p.Priority > 0 {
+		b = strconv.AppendUint(append(b, " priority="...), uint64(p.Priority), 10)
+	}
+	if p.TTL > 0 {
+		b = strconv.AppendInt(append(b, " ttl="...), int64(p.TTL/time.Millisecond), 10)
+	}
+	if p.OnDuplicate != "" && p.OnDuplicate != Reject {
+		b = append(append(b, " on_duplicate="...), p.OnDuplicate...)
+	}
+	if p.Deliver != "" {
+		b = append(append(b, " deliver="...), p.Deliver...)
+	}
+	return string(b)
+}
+
+// CheckLimit refuses a push whose body and user headers together exceed the limit of whoever accepts it.
+func (p *Push) CheckLimit(body, limit int) error {
+	size := body
+	for _, h := range p.Headers {
+		size += len(h.Name) + len(h.Value) + headerLine
+	}
+	if size > limit {
+		return &Error{Word: WordTooLarge, Field: FieldBody, Detail: fmt.Sprintf("and headers take %d bytes, the limit is %d", size, limit)}
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// CheckSubject accepts what a message can be published to on any server and in any stream: 1 to 255 bytes of valid UTF-8,
+// tokens joined by single dots, no wildcard, blank or control character, not a subject of the server's own. It is narrower
+// than what nats.go lets through: there "a..b" and "s.*" pass, and JetStream stores the latter.
+func CheckSubject(s string) error {
+	if p := subjectProblem(s); p != "" {
+		return &Error{Word: WordTopic, Field: FieldTopic, Detail: p}
+	}
+	return nil
+}
+
+// CheckTarget is CheckSubject for the topic of a push. It also refuses what lies under the intake prefix, which would come
+// straight back, and under "tarry", where requests to tarry itself go.
+func CheckTarget(s, prefix string) error {
+	if err := CheckSubject(s); err != nil {
+		return err
+	}
+	for _, root := range [...]string{prefix, "tarry"} {
+		if isUnder(s, root) {
+			return &Error{Word: WordTopic, Field: FieldTopic, Detail: fmt.Sprintf("%s lies under %q, which tarry reads itself", quote(s), root+".")}
+		}
+	}
+	return nil
+}
+
+// CheckPrefix accepts an intake prefix: a subject of at most 64 bytes that is not tarry's own.
+func CheckPrefix(prefix string) error {
+	if err := CheckSubject(prefix); err != nil {
+		return under("prefix", err)
+	}
+	if len(prefix) > MaxPrefix {
+		return &Error{Word: WordTopic, Field: "prefix", Detail: fmt.Sprintf("has %d bytes, the limit is %d", len(prefix), MaxPrefix)}
+	}
+	if isUnder(prefix, "tarry") {
+		return &Error{Word: WordTopic, Field: "prefix", Detail: `lies under "tarry.", where requests to tarry go`}
+	}
+	return nil
+}
+
+// IntakeSubject is where a push for the topic is published.
+func IntakeSubject(prefix, topic string) string { return prefix + "." + topic }
+
+// isUnder tells whether s is root or one of its children.
+func isUnder(s, root string) bool {
+	return strings.HasPrefix(s, root) && (len(s) == len(root) || s[len(root)] == '.')
+}
+
+// subjectProblem completes the sentence "topic ..." or returns "".
+func subjectProblem(s string) string {
+	switch {
+	case s == "":
+		return fmt.Sprintf("is empty; it needs 1 to %d bytes", MaxSubject)
+	case len(s) > MaxSubject:
+		return fmt.Sprintf("has %d bytes, the limit is %d", len(s), MaxSubject)
+	case s[0] == '$':
+		return quote(s) + ` starts with "$", which belongs to the server`
+	case strings.HasPrefix(s, "_INBOX"):
+		return quote(s) + ` starts with "_INBOX", where replies go`
+	}
+	token := 0 // where the current token starts
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			r, n := utf8.DecodeRuneInString(s[i:])
+			if r == utf8.RuneError {
+				return quote(s) + " is not valid UTF-8"
+			}
+			if unicode.IsSpace(r) || unicode.IsControl(r) {
+				return quote(s) + " contains a blank or a control character"
+			}
+			i += n
+			continue
+		}
+		switch {
+		case c == '.':
+			if i == token {
+				return quote(s) + " has an empty token"
+			}
+			token = i + 1
+		case c == '*' || c == '>':
+			return quote(s) + " contains a wildcard; a message is due on one literal subject"
+		case c <= ' ' || c == 0x7f:
+			return quote(s) + " contains a blank or a control character"
+		}
+		i++
+	}
+	if token == len(s) {
+		return quote(s) + " has an empty token"
+	}
+	return ""
+}
