@@ -1,0 +1,104 @@
+package app_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/tarry-mq/tarry/"
+
+// arrows is the whole table: package → what it may import of ours. A package
+// that is not here, or an arrow that is not here, fails the test.
+//
+// bridge/answer and the arrow to bridge/wire from bridge/api are more than the
+// first design had: HTTP and the request API speak the same JSON under the same
+// limits, so both doors share one set of shapes instead of copying it.
+var arrows = map[string][]string{
+	"cmd/tarry":               {"cmd/internal/app", "cmd/internal/client", "cmd/internal/config", "bridge/wire"},
+	"cmd/internal/client":     {"bridge/wire"},
+	"cmd/internal/config":     {"bridge/wire"},
+	"cmd/internal/app":        {"cmd/internal/config", "election", "scheduler", "store/timeline", "store/memory", "bridge", "bridge/api", "bridge/wire"},
+	"election":                {},
+	"scheduler":               {},
+	"scheduler/schedulertest": {"scheduler"},
+	"store/timeline":          {"scheduler"},
+	"store/memory":            {"scheduler"},
+	"bridge":                  {"scheduler", "bridge/wire", "bridge/answer"},
+	"bridge/api":              {"scheduler", "bridge/wire", "bridge/answer"},
+	"bridge/answer":           {"scheduler", "bridge/wire"},
+	"bridge/wire":             {},
+	"deploy/lab":              {},
+	"deploy/e2e":              {},
+	"deploy/topology":         {},
+	"deploy/listen":           {},
+}
+
+// drivers are the modules that only these packages may import.
+var drivers = map[string][]string{
+	"github.com/redis/go-redis":      {"store/timeline"},
+	"github.com/go-zookeeper/zk":     {"election"},
+	"github.com/nats-io/nats.go":     {"bridge", "cmd/internal/app", "deploy/listen"},
+	"github.com/nats-io/nats-server": {"cmd/internal/app"},
+	"github.com/sony/sonyflake":      {"scheduler"},
+	"go.yaml.in/yaml":                {"cmd/internal/config"},
+	"github.com/knadh/koanf":         {"cmd/internal/config"},
+}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+}
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", module+"...")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, &stderr)
+	}
+	var found []goPackage
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		if err := d.Decode(&p); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, p)
+	}
+	if len(found) < 10 {
+		t.Fatalf("go list found %d packages", len(found))
+	}
+	return found
+}
+
+func TestImports_FollowTheArrows(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		allowed, known := arrows[name]
+		if !known {
+			t.Errorf("%s is not in the table of arrows", name)
+		}
+		for _, i := range p.Imports {
+			if to, ours := strings.CutPrefix(i, module); ours && !slices.Contains(allowed, to) {
+				t.Errorf("a new arrow: %s → %s", name, to)
+			}
+			for driver, owners := range drivers {
+				if strings.HasPrefix(i, driver) && !slices.Contains(owners, name) {
+					t.Errorf("%s imports %s, which belongs to %s", name, i, strings.Join(owners, " and "))
+				}
+			}
+			if strings.Contains(i, ".") && name == "bridge/wire" {
+				t.Errorf("bridge/wire imports %s; it keeps to the standard library", i)
+			}
+		}
+	}
+}

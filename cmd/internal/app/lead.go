@@ -1,0 +1,57 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/tarry-mq/tarry/election"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// lead is the one joint between election and scheduler: what runs while this
+// instance leads, and no longer.
+func (a *App) lead(ctx context.Context, term uint64) error {
+	lease := func() time.Duration {
+		if left, bounded := election.Remaining(ctx); bounded {
+			return left
+		}
+		return unbounded
+	}
+	a.lease.set(lease)
+	defer a.lease.set(nil)
+	log := a.log.With().Uint64("term", term).Logger()
+	log.Info().Msg("leading")
+	err := a.scheduler.Run(ctx, term, lease)
+	log.Info().AnErr("why", err).Msg("no longer leading")
+	if errors.Is(err, scheduler.ErrStaleTerm) {
+		return fmt.Errorf("lead: %w", err)
+	}
+	return nil
+}
+
+// unbounded is the lease of a leadership that nobody can take away: Solo's.
+const unbounded = time.Hour
+
+// leaseBox holds the lease of the leadership under way, for parts that outlive it.
+type leaseBox struct {
+	current atomic.Pointer[func() time.Duration]
+}
+
+func (b *leaseBox) set(lease func() time.Duration) {
+	if lease == nil {
+		b.current.Store(nil)
+		return
+	}
+	b.current.Store(&lease)
+}
+
+// remaining is how much of the lease is left, 0 when this instance does not lead.
+func (b *leaseBox) remaining() time.Duration {
+	if lease := b.current.Load(); lease != nil {
+		return (*lease)()
+	}
+	return 0
+}

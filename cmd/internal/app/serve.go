@@ -1,0 +1,137 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/cmd/internal/config"
+	"github.com/tarry-mq/tarry/election"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/store/timeline"
+)
+
+const (
+	tombstoneKeep  = 10 * time.Minute
+	tombstoneLimit = 10_000
+	// maxCall bounds one call of the store; a lease leaves room for several.
+	maxCall     = time.Second
+	clockSample = time.Second
+)
+
+// errUnfit is what no retry mends: the store must change, or the settings.
+var errUnfit = timeline.ErrUnfit
+
+// NewServe builds a production instance from its settings.
+func NewServe(cfg config.Serve, options Options) (*App, error) {
+	log := options.Log.With().Str("ns", cfg.Namespace).Str("instance", cfg.Instance).Logger()
+	p := parts{
+		options: options, namespace: cfg.Namespace, instance: cfg.Instance, address: cfg.Advertised,
+		listen: cfg.HTTP.Listen, token: cfg.HTTP.Token.Reveal(), durable: wire.DurableRedis, holds: "redis", elects: "zookeeper", body: cfg.HTTP.BodyLimit,
+		prefix: cfg.NATS.Prefix, replicas: cfg.NATS.Intake.Replicas, maxBytes: cfg.NATS.Intake.MaxBytes,
+		endedKeep: cfg.Ended.Keep, claimBatch: cfg.Claim.Batch, claimBytes: int(cfg.Claim.Bytes), pending: cfg.Publish.Pending,
+		publishWait: cfg.Publish.Timeout, session: cfg.ZooKeeper.Session, attempts: cfg.Attempts.Limit,
+		// A call must leave most of the lease, which is half a session, to others.
+		callTimeout: min(maxCall, cfg.ZooKeeper.Session/6), stopTimeout: cfg.Stop.Timeout,
+	}
+	if err := p.openRedis(cfg, options); err != nil {
+		closeAll(p.close)
+		return nil, err
+	}
+	nc := bridge.ConnConfig{
+		URLs: cfg.NATS.URL, Name: "tarry/" + cfg.Namespace + "/" + cfg.Instance, User: cfg.NATS.User, Password: cfg.NATS.Password.Reveal(),
+		Token: cfg.NATS.Token.Reveal(), Creds: cfg.NATS.Creds, Log: log,
+	}
+	var err error
+	if nc.TLS, err = tlsOf(cfg.NATS.TLS); err == nil {
+		p.conn, err = bridge.Connect(context.Background(), nc)
+	}
+	if err != nil {
+		closeAll(p.close)
+		return nil, err
+	}
+	p.close = append(p.close, p.conn.Close)
+	p.elect = func(a *App, address string) (election.Elector, error) {
+		return election.NewZooKeeper(election.ZooKeeperConfig{
+			Servers: cfg.ZooKeeper.Servers, Namespace: cfg.Namespace, Instance: cfg.Instance, Address: address, Version: options.Version,
+			Session: cfg.ZooKeeper.Session, Healthy: a.health.fit, Floor: p.store.(*timeline.Redis).MaxTerm,
+			Username: cfg.ZooKeeper.Username, Password: cfg.ZooKeeper.Password.Reveal(), Log: options.Log, Registerer: a.registry,
+		})
+	}
+	return newApp(p)
+}
+
+// openRedis adds the timeline and the machine id, both in Redis.
+func (p *parts) openRedis(cfg config.Serve, options Options) error {
+	log := options.Log.With().Str("ns", cfg.Namespace).Str("instance", cfg.Instance).Logger()
+	dial := timeline.DialConfig{
+		Addrs: cfg.Redis.Addrs, Master: cfg.Redis.Master, Username: cfg.Redis.Username, Password: cfg.Redis.Password.Reveal(),
+		DB: cfg.Redis.DB, Name: "tarry-" + cfg.Instance, CallTimeout: p.callTimeout,
+	}
+	if cfg.Redis.TLS {
+		dial.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	rdb := timeline.Dial(dial)
+	p.close = append(p.close, func() { _ = rdb.Close() })
+	store, err := timeline.New(timeline.Config{
+		Client: rdb, Namespace: cfg.Namespace, Buckets: cfg.Buckets, EndedKeep: cfg.Ended.Keep,
+		TombstoneKeep: tombstoneKeep, TombstoneLimit: tombstoneLimit,
+	})
+	if err != nil {
+		return fmt.Errorf("build timeline: %w", err)
+	}
+	machine, err := timeline.NewMachine(timeline.MachineConfig{
+		Client: rdb, Namespace: cfg.Namespace, Instance: cfg.Instance, Local: scheduler.System(), Log: log,
+	})
+	if err != nil {
+		return fmt.Errorf("build machine id: %w", err)
+	}
+	p.store, p.machine, p.ping = store, machine, store.Ping
+	p.prepare = func(ctx context.Context) error {
+		facts, err := store.Prepare(ctx)
+		if err != nil {
+			return err
+		}
+		log.Info().Str("version", facts.Version).Bool("aof", facts.AOF).Str("maxmemory", facts.MaxMemory).Msg("redis is fit")
+		if !facts.AOF {
+			log.Warn().Msg("redis runs without AOF: with the journal off, a restart of redis loses what waits (appendonly yes)")
+		}
+		return nil
+	}
+	p.clocks = append(p.clocks, func(ctx context.Context, clock *scheduler.Clock) error {
+		store.WatchClock(ctx, clock, clockSample, p.callTimeout)
+		return nil
+	})
+	return nil
+}
+
+// tlsOf reads the certificates that a connection uses; nil where none are set.
+func tlsOf(files config.TLS) (*tls.Config, error) {
+	if files == (config.TLS{}) {
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if files.CA != "" {
+		pem, err := os.ReadFile(files.CA)
+		if err != nil {
+			return nil, fmt.Errorf("read nats.tls.ca: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read nats.tls.ca: %q holds no certificate in PEM form", files.CA)
+		}
+	}
+	if files.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+		if err != nil {
+			return nil, fmt.Errorf("read nats.tls.cert and nats.tls.key: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}

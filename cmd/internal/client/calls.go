@@ -1,0 +1,149 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"unicode/utf8"
+)
+
+// Push is what to deliver, where and when. The server judges all of it.
+type Push struct {
+	Topic      string              `json:"topic"`
+	Delay      string              `json:"delay,omitempty"`
+	At         string              `json:"at,omitempty"`
+	ID         string              `json:"id,omitempty"`
+	Key        string              `json:"key,omitempty"`
+	Priority   *int                `json:"priority,omitempty"`
+	TTL        string              `json:"ttl,omitempty"`
+	Headers    map[string][]string `json:"headers,omitempty"`
+	Body       *string             `json:"body,omitempty"`
+	BodyBase64 []byte              `json:"body_base64,omitempty"`
+}
+
+// SetBody puts a body in the field that keeps it whole: text, or base64.
+func (p *Push) SetBody(body []byte) {
+	if utf8.Valid(body) {
+		text := string(body)
+		p.Body = &text
+		return
+	}
+	p.BodyBase64 = body
+}
+
+// Kept answers a push.
+type Kept struct {
+	ID        string `json:"id"`
+	UID       string `json:"uid"`
+	Due       string `json:"due"`
+	State     string `json:"state"`
+	Durable   string `json:"durable"`
+	Duplicate bool   `json:"duplicate"`
+}
+
+// Push has a message kept until it is due.
+func (c *Client) Push(ctx context.Context, p Push) (kept Kept, raw []byte, err error) {
+	raw, err = c.call(ctx, http.MethodPost, "/v1/messages", p, &kept)
+	return kept, raw, err
+}
+
+// Message answers a look-up.
+type Message struct {
+	ID         string              `json:"id"`
+	UID        string              `json:"uid"`
+	Key        string              `json:"key"`
+	Topic      string              `json:"topic"`
+	State      string              `json:"state"`
+	Due        string              `json:"due"`
+	Priority   int                 `json:"priority"`
+	TTL        string              `json:"ttl"`
+	Attempt    int                 `json:"attempt"`
+	Uncertain  bool                `json:"uncertain"`
+	Refusals   int                 `json:"refusals"`
+	Parked     string              `json:"parked"`
+	EndedAt    string              `json:"ended_at"`
+	Reason     string              `json:"reason"`
+	Headers    map[string][]string `json:"headers"`
+	Body       *string             `json:"body"`
+	BodyBase64 []byte              `json:"body_base64"`
+}
+
+// Get looks a message up.
+func (c *Client) Get(ctx context.Context, id, key string, keyed bool) (m Message, raw []byte, err error) {
+	raw, err = c.call(ctx, http.MethodGet, messagePath(id, key, keyed), nil, &m)
+	return m, raw, err
+}
+
+// Canceled answers a cancel.
+type Canceled struct {
+	ID    string `json:"id"`
+	UID   string `json:"uid"`
+	Topic string `json:"topic"`
+	Due   string `json:"due"`
+	At    string `json:"at"`
+}
+
+// Cancel ends a waiting message. Success means that no consumer will ever see it.
+func (c *Client) Cancel(ctx context.Context, id, key string, keyed bool) (canceled Canceled, raw []byte, err error) {
+	raw, err = c.call(ctx, http.MethodDelete, messagePath(id, key, keyed), nil, &canceled)
+	return canceled, raw, err
+}
+
+// Cluster is who is there.
+type Cluster struct {
+	Namespace string `json:"namespace"`
+	Term      uint64 `json:"term"`
+	Leader    *struct {
+		Instance string `json:"instance"`
+		Address  string `json:"address"`
+		Since    string `json:"since"`
+	} `json:"leader"`
+	Instances []struct {
+		Instance string `json:"instance"`
+		Address  string `json:"address"`
+		Role     string `json:"role"`
+		Healthy  bool   `json:"healthy"`
+		Version  string `json:"version"`
+	} `json:"instances"`
+}
+
+// Cluster asks who is there.
+func (c *Client) Cluster(ctx context.Context) (cluster Cluster, raw []byte, err error) {
+	raw, err = c.call(ctx, http.MethodGet, "/v1/cluster", nil, &cluster)
+	return cluster, raw, err
+}
+
+// Resign makes the leader step down. It answers when it has.
+func (c *Client) Resign(ctx context.Context, reason string) (raw []byte, err error) {
+	var answer struct {
+		Resigned bool `json:"resigned"`
+	}
+	request := map[string]string{}
+	if reason != "" {
+		request["reason"] = reason
+	}
+	return c.call(ctx, http.MethodPost, "/v1/cluster/resign", request, &answer)
+}
+
+// Ready is what an instance needs to do its part, and whether it has all of it.
+type Ready struct {
+	Ready  bool `json:"ready"`
+	Checks []struct {
+		Name   string `json:"name"`
+		OK     bool   `json:"ok"`
+		Detail string `json:"detail"`
+	} `json:"checks"`
+}
+
+// Ready asks whether the instance can do its part; that it cannot is an answer too.
+func (c *Client) Ready(ctx context.Context) (ready Ready, raw []byte, err error) {
+	raw, err = c.call(ctx, http.MethodGet, "/readyz", nil, &ready, http.StatusServiceUnavailable)
+	return ready, raw, err
+}
+
+// Live asks whether the process serves at all.
+func (c *Client) Live(ctx context.Context) (raw []byte, err error) {
+	var answer struct {
+		Live bool `json:"live"`
+	}
+	return c.call(ctx, http.MethodGet, "/livez", nil, &answer)
+}

@@ -1,0 +1,124 @@
+// Package client calls an instance of tarry over HTTP, for the commands. It knows the answers only as JSON on the wire, as
+// any client in another language would.
+//
+// Every method returns the answer as it came beside what it says, because --json prints the former. An answer that is not
+// a success is a [*Problem]; anything else that goes wrong (no connection, no tarry at that address) is an ordinary error.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Config is what a Client is made of.
+type Config struct {
+	Server  string // http://host:port, a path may follow
+	Token   string
+	Timeout time.Duration // of one call
+	Agent   string        // what the server is told about the caller
+}
+
+// Client calls one instance, or a proxy before several.
+type Client struct {
+	cfg  Config
+	http *http.Client
+}
+
+// New makes a client. It connects when it is first used.
+func New(cfg Config) *Client {
+	cfg.Server = strings.TrimRight(cfg.Server, "/")
+	return &Client{cfg: cfg, http: &http.Client{
+		// A redirect is not followed: it would carry the token to wherever the answer says.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// Problem is an answer that is not a success.
+type Problem struct {
+	Status int    `json:"-"`
+	Word   string `json:"error"` // stable, for programs
+	Detail string `json:"detail"`
+	ID     string `json:"id"` // after outcome_unknown: what to repeat the push with
+	Raw    []byte `json:"-"`
+}
+
+func (p *Problem) Error() string { return fmt.Sprintf("%s (%s)", p.Detail, p.Word) }
+
+// maxAnswer bounds what is read of an answer: the largest message, in base64, and some room.
+const maxAnswer = 512 << 20
+
+// call makes one request and reads the answer into its value. The statuses in fine are successes besides 200 and 201.
+func (c *Client) call(ctx context.Context, method, path string, body, into any, fine ...int) (raw []byte, err error) {
+	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer stop()
+	var sent []byte
+	if body != nil {
+		if sent, err = json.Marshal(body); err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.cfg.Server+path, bytes.NewReader(sent))
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	request.Header.Set("User-Agent", c.cfg.Agent)
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if c.cfg.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.cfg.Token)
+	}
+	answer, err := c.http.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("call %s: %w", c.cfg.Server, c.plain(err))
+	}
+	raw, err = io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	if err = errors.Join(err, answer.Body.Close()); err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w", c.cfg.Server, c.plain(err))
+	}
+	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusCreated && !slices.Contains(fine, answer.StatusCode) {
+		p := &Problem{Status: answer.StatusCode, Raw: raw}
+		if json.Unmarshal(raw, p) != nil || p.Word == "" {
+			return nil, fmt.Errorf("%s answered %q and not as tarry does", c.cfg.Server, answer.Status)
+		}
+		return raw, p
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return nil, fmt.Errorf("%s answered %q and not as tarry does", c.cfg.Server, answer.Status)
+	}
+	return raw, nil
+}
+
+// plain drops method and URL from the error, which names the server already, and says a time-out in few words.
+func (c *Client) plain(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within %s", c.cfg.Timeout)
+	}
+	var about *url.Error
+	if errors.As(err, &about) {
+		return about.Err
+	}
+	return err
+}
+
+// messagePath is the path of one message. keyed tells whether the key was given; it may be given as empty.
+func messagePath(id, key string, keyed bool) string {
+	escaped := url.PathEscape(id)
+	if strings.Trim(id, ".") == "" { // as they stand "." and ".." would be steps of the path
+		escaped = strings.ReplaceAll(id, ".", "%2E")
+	}
+	path := "/v1/messages/" + escaped
+	if keyed {
+		path += "?key=" + url.QueryEscape(key)
+	}
+	return path
+}

@@ -1,0 +1,67 @@
+package config
+
+import "fmt"
+
+// checkServe holds what no limit of a single setting can. A rule is skipped when one of its settings was refused
+// already: a second message about the same mistake helps nobody.
+func (l *loader) checkServe(s Serve) {
+	l.guarded("http.listen", s.HTTP)
+	l.both("nats.user", "nats.password")
+	l.both("nats.password", "nats.user")
+	l.both("nats.tls.cert", "nats.tls.key")
+	l.both("nats.tls.key", "nats.tls.cert")
+	l.both("redis.username", "redis.password")
+	l.both("zookeeper.username", "zookeeper.password")
+	l.both("zookeeper.password", "zookeeper.username")
+	l.oneOf("nats.user", "nats.token", "nats.creds")
+
+	if cluster := len(s.Redis.Addrs) > 1 && s.Redis.Master == ""; cluster && s.Redis.DB != 0 &&
+		l.good("redis.addrs", "redis.master", "redis.db") {
+		l.refuse("redis.db", "with several redis.addrs and no redis.master, which means a Cluster", "0 there")
+	}
+	// The trust in a leadership ends half a session after the last renewal; a publish must be settled within it.
+	if half := s.ZooKeeper.Session / 2; s.Publish.Timeout > half && l.good("zookeeper.session", "publish.timeout") {
+		l.refuse("publish.timeout", "is above half of zookeeper.session", showSpan(half)+" at most there")
+	}
+	if s.Stop.Timeout < s.Publish.Timeout && l.good("stop.timeout", "publish.timeout") {
+		l.refuse("stop.timeout", "is below publish.timeout", showSpan(s.Publish.Timeout)+" at least there")
+	}
+}
+
+func (l *loader) checkDev(d Dev) {
+	l.guarded("http.listen", HTTP{Listen: d.HTTP.Listen, Token: d.HTTP.Token, Insecure: d.HTTP.Insecure})
+	l.guarded("nats.listen", HTTP{Listen: d.NATS.Listen, Insecure: d.HTTP.Insecure})
+}
+
+// guarded refuses to serve other machines without a token unless that was asked for by name.
+func (l *loader) guarded(name string, h HTTP) {
+	if h.Token != "" || h.Insecure || loopback(h.Listen) || !l.good(name, "http.token", "http.insecure") {
+		return
+	}
+	limit := "a loopback address, or http.token, or http.insecure: true"
+	if name != "http.listen" {
+		limit = "a loopback address, or http.insecure: true"
+	}
+	l.refuse(name, "lets other machines in unasked", limit)
+}
+
+// both wants the second name where the first is set.
+func (l *loader) both(name, other string) {
+	if l.text[name] != "" && l.text[other] == "" && l.good(name, other) {
+		l.refuse(name, fmt.Sprintf("stands without %s", other), "both or neither")
+	}
+}
+
+// oneOf allows one of the names to be set.
+func (l *loader) oneOf(names ...string) {
+	taken := ""
+	for _, name := range names {
+		switch {
+		case l.text[name] == "":
+		case taken == "":
+			taken = name
+		default:
+			l.refuse(name, fmt.Sprintf("stands beside %s", taken), "one of "+list(names, "and"))
+		}
+	}
+}

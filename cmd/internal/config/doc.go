@@ -1,0 +1,36 @@
+// Package config holds the settings of tarry serve, of tarry dev and of the client commands. It is the only place
+// that knows YAML, environment names and flags; everything else gets plain Go structs.
+//
+// # One table
+//
+// Each setting stands once, in table.go: its name, default, limit, help, whether it is secret and which commands have
+// it. Flags, environment names, YAML paths, error messages, the README's table and the sample file all come from
+// there. A limit is one value that both checks and describes itself, so that words and deeds cannot drift apart.
+//
+//	YAML path     http.listen            nested: http: {listen: ...}
+//	environment   TARRY_HTTP_LISTEN      TARRY_, upper case, "." becomes "_"
+//	flag          --http.listen
+//
+// # Layers
+//
+//	defaults  <  YAML file (--config or TARRY_CONFIG)  <  environment  <  flags
+//
+// Every layer is turned into text by name first; koanf merges the layers; one reader per kind of value turns the
+// winner into its Go type. A value that a higher layer hides is not looked at.
+//
+//   - A YAML key without a value and an empty environment variable count as not given. An empty flag and a quoted
+//     empty YAML text do count: they clear a setting that may be empty and are refused for any other.
+//   - A name that no command has is refused, with the nearest known one. One file and one environment may serve
+//     several commands: client settings are left alone by the daemons, and a client command leaves the daemons' alone.
+//     But a file for tarry serve with a setting that only tarry dev has (or the other way round) is refused, since it
+//     would change nothing.
+//   - The variables that Kubernetes sets for a service called "tarry" (TARRY_PORT=tcp://..., TARRY_SERVICE_HOST)
+//     are not settings and are skipped.
+//
+// # Errors
+//
+// All that is wrong is told at once: the error is an errors.Join of *Problem, each with the name, the value, what is
+// wrong with it, the limit and where the value came from. errors.Is(err, ErrRefused) holds. Secrets are shown as ***
+// in errors and in String, and a value that holds user:password@ is masked up to the "@". YAML's own messages can
+// quote the file, so only those known to be fixed text are repeated.
+package config

@@ -1,0 +1,94 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The marks in README.md between which Markdown's table stands.
+const (
+	MarkdownStart = "<!-- settings:start -->"
+	MarkdownEnd   = "<!-- settings:end -->"
+)
+
+// Markdown is the README's table of all settings, by command.
+func Markdown() string {
+	var b strings.Builder
+	for _, part := range []struct {
+		command
+		title string
+	}{{serve, "`tarry serve`"}, {dev, "`tarry dev`"}, {client, "Client commands"}} {
+		fmt.Fprintf(&b, "%s:\n\n| setting | environment | default | limit | what it does |\n|---|---|---|---|---|\n", part.title)
+		for _, s := range settings() {
+			if s.of&part.command != 0 {
+				fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", s.name, s.env(), s.standard(), cell(s.limit.words()), cell(s.summary()))
+			}
+		}
+		b.WriteString("\n")
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// standard is the default as a cell.
+func (s setting) standard() string {
+	switch {
+	case s.fallback != "":
+		return "`" + s.fallback + "`"
+	case s.computed != "":
+		return cell(s.computed)
+	}
+	return "none"
+}
+
+// summary is the help as a sentence.
+func (s setting) summary() string {
+	text := strings.ToUpper(s.help[:1]) + s.help[1:] + "."
+	if s.secret {
+		text += " Secret: never shown."
+	}
+	return text
+}
+
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+
+// Sample is a YAML file for tarry serve with every setting commented out at its default; a setting without one shows
+// "..." for a value. To set one, remove its "# ".
+func Sample() string {
+	var b strings.Builder
+	b.WriteString("# Settings of tarry serve. What is commented out has the value shown; ... stands where there is none.\n" +
+		"# Stronger than this file: the environment (http.listen is TARRY_HTTP_LISTEN), then flags (--http.listen).\n")
+	var open []string
+	for _, s := range settings() {
+		if s.of&serve == 0 {
+			continue
+		}
+		parts := strings.Split(s.name, ".")
+		sections, key := parts[:len(parts)-1], parts[len(parts)-1]
+		if len(sections) == 0 || len(open) == 0 || sections[0] != open[0] {
+			b.WriteString("\n")
+		}
+		for depth, section := range sections {
+			if depth >= len(open) || open[depth] != section {
+				fmt.Fprintf(&b, "%s%s:\n", strings.Repeat("  ", depth), section)
+				open = nil
+			}
+		}
+		open = sections
+		indent := strings.Repeat("  ", len(sections))
+		fmt.Fprintf(&b, "%s## %s\n%s## Limit: %s.\n", indent, s.summary(), indent, s.limit.words())
+		fmt.Fprintf(&b, "%s# %s: %s\n", indent, key, s.sample())
+	}
+	return b.String()
+}
+
+// sample is the default as YAML.
+func (s setting) sample() string {
+	switch s.limit.(type) {
+	case several:
+		return "[" + strings.ReplaceAll(s.fallback, ",", ", ") + "]"
+	}
+	if s.fallback == "" {
+		return "..."
+	}
+	return s.fallback
+}

@@ -1,0 +1,111 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestMarkdownHasEverySettingOfEveryCommand(t *testing.T) {
+	t.Parallel()
+	table := Markdown()
+	for _, s := range settings() {
+		row := "| `" + s.name + "` | `" + s.env() + "` | "
+		if got := strings.Count(table, row); got != len(s.commands()) {
+			t.Errorf("%s: got %d rows, want %d", s.name, got, len(s.commands()))
+		}
+	}
+	for line := range strings.Lines(table) {
+		if strings.HasPrefix(line, "|") && strings.Count(strings.ReplaceAll(line, `\|`, ""), "|") != 6 {
+			t.Errorf("not five cells: %s", line)
+		}
+	}
+}
+
+// The table stands in README.md between two marks; until the README has the marks, there is nothing to compare.
+func TestTheReadmeHasTheTableOfSettings(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join("..", "..", "..", "README.md")
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, started := strings.Cut(string(content), MarkdownStart)
+	inside, after, ended := strings.Cut(rest, MarkdownEnd)
+	if !started && !strings.Contains(string(content), MarkdownEnd) {
+		return
+	}
+	if !started || !ended {
+		t.Fatalf("README.md has one of %s and %s", MarkdownStart, MarkdownEnd)
+	}
+	want := "\n" + Markdown()
+	if inside == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("README.md has another table of settings (rewrite it with: go test ./cmd/internal/config -run Readme -update)")
+	}
+	if err := os.WriteFile(path, []byte(before+MarkdownStart+want+MarkdownEnd+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheSampleLoadsToTheDefaultsCommentedAndNot(t *testing.T) {
+	t.Parallel()
+	want, err := LoadServe(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sample := Sample()
+	got, err := LoadServe(nil, []string{"TARRY_CONFIG=" + write(t, sample)})
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("as it is: got %v, %v", got, err)
+	}
+	for _, s := range settings() {
+		parts := strings.Split(s.name, ".")
+		if line := "\n" + strings.Repeat("  ", len(parts)-1) + "# " + parts[len(parts)-1] + ": "; s.of&serve != 0 && !strings.Contains(sample, line) {
+			t.Errorf("the sample lacks %q", line)
+		}
+	}
+	live := regexp.MustCompile(`(?m)^( *)# ([a-z_]+: )`).ReplaceAllString(sample, "$1$2")
+	live = regexp.MustCompile(`(?m)^.*: \.\.\.$`).ReplaceAllString(live, "")
+	got, err = LoadServe(nil, []string{"TARRY_CONFIG=" + write(t, live)})
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("uncommented: got %v, %v\n%s", got, err, live)
+	}
+}
+
+func TestTheAdvertisedAddressIsOneThatOthersCanUse(t *testing.T) {
+	t.Parallel()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 7070} }
+	for _, c := range []struct {
+		set  string
+		addr net.Addr
+		want string
+	}{
+		{"a.example:1", at("127.0.0.1"), "a.example:1"},
+		{"", at("127.0.0.1"), "127.0.0.1:7070"},
+		{"", at("::1"), "[::1]:7070"},
+		{"", at("0.0.0.0"), host + ":7070"},
+		{"", at("::"), host + ":7070"},
+		{"", &net.TCPAddr{Port: 7070}, host + ":7070"},
+		{"", &net.UnixAddr{Name: "/run/x", Net: "unix"}, "/run/x"},
+	} {
+		if got := (Serve{Peer: Peer{Advertise: c.set}}).Advertised(c.addr); got != c.want {
+			t.Errorf("%q, %v: got %s, want %s", c.set, c.addr, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package config
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+)
+
+// loadYAML loads one file and nothing else.
+func loadYAML(of command, content []byte) (any, error) {
+	l := newLoader(of)
+	text, ok := l.file(content, "fuzz.yaml")
+	ok = ok && l.merge(layer{text, func(setting) string { return "fuzz.yaml" }})
+	switch of {
+	case serve:
+		s, err := l.serve(ok)
+		return &s, err
+	case dev:
+		d, err := l.dev(ok)
+		return &d, err
+	}
+	c, err := l.client(ok)
+	return &c, err
+}
+
+// FuzzLoadServe feeds any bytes as the file of settings. Nothing panics; what is refused is refused as ErrRefused; what
+// is accepted loads to the same settings again after it was written out. The other two commands get the same bytes.
+func FuzzLoadServe(f *testing.F) {
+	for _, seed := range []string{
+		Sample(),
+		"",
+		"namespace: orders\ninstance: one\nbuckets: 16\n",
+		"http: {listen: '127.0.0.1:0', token: 0123456789abcdef, insecure: true, body_limit: 1MiB}",
+		"nats:\n  url: [nats://a:1, tls://b:2]\n  prefix: a.b\n  user: ann\n  password: 'it''s'\n  intake: {replicas: 3, max_bytes: 1073741825}\n",
+		"redis: {addrs: 'a:1,b:2', master: m, username: u, password: \"\\u2028 #\", db: 3, tls: true}",
+		"zookeeper: {servers: [a:1], session: 40s, username: '<<', password: '~'}",
+		"claim: {batch: 1, bytes: 1048577}\npublish: {timeout: 1.5s, pending: 1}\nattempts: {limit: 1}\nended: {keep: 90s}\nstop: {timeout: 2s}",
+		"a: &a {b: c}\nhttp:\n  <<: *a\n",
+		"? {a: b}\n: c\n", "[", "{", "- - - a", "a: !!binary aGk=", "a: *a", "log: {level: off, format: no}", "\xff\xfe", "a: 1\n---\na: 2\n",
+		"server: http://[::1]:1/x\ntoken: '='\njson: true\ntimeout: 1h\n", "data: .\nnats: {listen: ':0'}\nhttp: {insecure: true}\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		for _, of := range []command{serve, dev, client} {
+			got, err := loadYAML(of, content)
+			if err != nil {
+				if !errors.Is(err, ErrRefused) {
+					t.Fatalf("%s: %v is no ErrRefused", of, err)
+				}
+				continue
+			}
+			text, err := encode(got, of, true)
+			if err != nil {
+				t.Fatalf("%s: %v", of, err)
+			}
+			again, err := loadYAML(of, text)
+			if err != nil {
+				t.Fatalf("%s: accepted settings are refused after encoding: %v\n%s", of, err, text)
+			}
+			if !reflect.DeepEqual(got, again) {
+				t.Fatalf("%s: got\n%v\nafter encoding\n%v", of, got, again)
+			}
+		}
+	})
+}

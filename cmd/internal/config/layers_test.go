@@ -1,0 +1,214 @@
+package config
+
+import (
+	"errors"
+	"testing"
+)
+
+// examples gives every setting two good values, unlike each other and (where the kind has three values) the default,
+// and the settings that must stand beside it. A setting that can have one value alone has none here.
+func examples(file1, file2, directory1, directory2 string) map[string]example {
+	pair := func(a, b string) example { return example{a: a, b: b} }
+	with := func(a, b string, beside ...string) example { return example{a, b, beside} }
+	return map[string]example{
+		"namespace":             pair("orders", "bills"),
+		"instance":              pair("one", "two"),
+		"http.listen":           pair("127.0.0.1:1", "[::1]:2"),
+		"http.token":            pair("aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"),
+		"http.insecure":         pair("true", "false"),
+		"http.body_limit":       pair("1MiB", "2MiB"),
+		"peer.advertise":        pair("a.example:1", "10.0.0.1:2"),
+		"nats.url":              pair("nats://a:1,nats://b:2", "tls://c:3"),
+		"nats.listen":           pair("127.0.0.1:1", "127.0.0.1:2"),
+		"nats.prefix":           pair("later", "a.b"),
+		"nats.user":             with("ann", "bob", "nats.password", "secret"),
+		"nats.password":         with("first", "second", "nats.user", "ann"),
+		"nats.token":            pair("first", "second"),
+		"nats.creds":            pair(file1, file2),
+		"nats.tls.ca":           pair(file1, file2),
+		"nats.tls.cert":         with(file1, file2, "nats.tls.key", file1),
+		"nats.tls.key":          with(file1, file2, "nats.tls.cert", file1),
+		"nats.intake.replicas":  pair("3", "5"),
+		"nats.intake.max_bytes": pair("1MiB", "2MiB"),
+		"redis.addrs":           pair("a:1,b:2", "c:3"),
+		"redis.master":          pair("one", "two"),
+		"redis.username":        with("ann", "bob", "redis.password", "secret"),
+		"redis.password":        pair("first", "second"),
+		"redis.db":              pair("1", "2"),
+		"redis.tls":             pair("true", "false"),
+		"zookeeper.servers":     pair("a:1,b:2,c:3", "d:4"),
+		"zookeeper.session":     pair("4s", "10s"),
+		"zookeeper.username":    with("ann", "bob", "zookeeper.password", "secret"),
+		"zookeeper.password":    with("first", "second", "zookeeper.username", "ann"),
+		"buckets":               pair("1", "16"),
+		"claim.batch":           pair("1", "1000"),
+		"claim.bytes":           pair("1MiB", "2MiB"),
+		"publish.timeout":       pair("1s", "500ms"),
+		"publish.pending":       pair("1", "256"),
+		"attempts.limit":        pair("1", "9"),
+		"ended.keep":            pair("2m", "1h"),
+		"stop.timeout":          pair("3s", "1m"),
+		"data":                  pair(directory1, directory2),
+		"log.level":             pair("debug", "error"),
+		"log.format":            pair("json", "console"),
+		"server":                pair("http://a:1", "https://b.example/tarry/"),
+		"token":                 pair("first", "second"),
+		"json":                  pair("true", "false"),
+		"timeout":               pair("1s", "1m30s"),
+	}
+}
+
+type example struct {
+	a, b   string
+	beside []string // name, value, ...
+}
+
+func examplesOf(t *testing.T) map[string]example {
+	t.Helper()
+	return examples(write(t, "x"), write(t, "y"), t.TempDir(), t.TempDir())
+}
+
+func TestEachLayerOutranksTheOnesBelowForEverySetting(t *testing.T) {
+	t.Parallel()
+	all := examplesOf(t)
+	for _, s := range settings() {
+		e, ok := all[s.name]
+		if !ok {
+			if c, single := s.limit.(choice); !single || len(c.now) != 1 {
+				t.Errorf("%s has no example", s.name)
+			}
+			continue
+		}
+		for _, of := range s.commands() {
+			t.Run(of.String()+"/"+s.name, func(t *testing.T) {
+				t.Parallel()
+				inFile := map[string]any{}
+				for i := 0; i < len(e.beside); i += 2 {
+					inFile[e.beside[i]] = e.beside[i+1]
+				}
+				beside := write(t, nested(t, inFile))
+				inFile[s.name] = e.a
+				file := write(t, nested(t, inFile))
+
+				check := func(step, want string, environ []string, args ...string) {
+					t.Helper()
+					got, err := load(of, flagsOf(t, of, args...), environ)
+					if err != nil {
+						t.Fatalf("%s: %v", step, err)
+					}
+					if got := value(t, got, s); got != want {
+						t.Errorf("%s: got %q, want %q", step, got, want)
+					}
+				}
+				if len(e.beside) == 0 && s.name != "instance" {
+					check("default", s.fallback, nil)
+				}
+				check("file over default", e.a, nil, "--config", file)
+				check("file by environment", e.a, []string{"TARRY_CONFIG=" + file})
+				check("environment over default", e.b, []string{"TARRY_CONFIG=" + beside, s.env() + "=" + e.b})
+				check("environment over file", e.b, []string{"TARRY_CONFIG=" + file, s.env() + "=" + e.b})
+				check("empty environment leaves the file", e.a, []string{"TARRY_CONFIG=" + file, s.env() + "="})
+				check("flag over environment and file", e.a, []string{"TARRY_CONFIG=" + file, s.env() + "=" + e.b}, s.flag()+"="+e.a)
+				check("flag over file", e.b, []string{"TARRY_CONFIG=" + file}, s.flag()+"="+e.b)
+				check("flag over default", e.b, nil, "--config", beside, s.flag()+"="+e.b)
+			})
+		}
+	}
+}
+
+// A setting with a single value shows its layers by whose bad value is refused.
+func TestEachLayerOutranksTheOnesBelowForTheJournalMode(t *testing.T) {
+	t.Parallel()
+	file := write(t, "journal: {mode: infile}")
+	environ := []string{"TARRY_CONFIG=" + file, "TARRY_JOURNAL_MODE=inenv"}
+	_, err := LoadServe(nil, environ[:1])
+	mustHave(t, err, `journal.mode: "infile" is not one of the choices (limit: off; async and sync are unsupported yet), from `+file)
+	_, err = LoadServe(nil, environ)
+	mustHave(t, err, `journal.mode: "inenv" is not`, "from TARRY_JOURNAL_MODE")
+	_, err = LoadServe(flagsOf(t, serve, "--journal.mode=inflag"), environ)
+	mustHave(t, err, `journal.mode: "inflag" is not`, "from --journal.mode")
+	s, err := LoadServe(flagsOf(t, serve, "--journal.mode=off"), environ)
+	if err != nil || s.Journal.Mode != "off" {
+		t.Errorf("flag off: got %q, %v", s.Journal.Mode, err)
+	}
+	if s, err = LoadServe(nil, []string{"TARRY_CONFIG=" + write(t, "journal:\n  mode: off\n")}); err != nil || s.Journal.Mode != "off" {
+		t.Errorf("off in YAML, where it is no boolean: got %q, %v", s.Journal.Mode, err)
+	}
+}
+
+func TestTheFlagNamesTheFileBeforeTheEnvironment(t *testing.T) {
+	t.Parallel()
+	one, two := write(t, "namespace: one"), write(t, "namespace: two")
+	s, err := LoadServe(flagsOf(t, serve, "--config", two), []string{"TARRY_CONFIG=" + one})
+	if err != nil || s.Namespace != "two" {
+		t.Errorf("got %q, %v, want two", s.Namespace, err)
+	}
+	s, err = LoadServe(flagsOf(t, serve, "--config="), []string{"TARRY_CONFIG=" + one})
+	if err != nil || s.Namespace != "default" {
+		t.Errorf("an empty --config: got %q, %v, want no file", s.Namespace, err)
+	}
+}
+
+func TestYAMLTakesNumbersBooleansListsAndEmptySections(t *testing.T) {
+	t.Parallel()
+	s, err := LoadServe(nil, []string{"TARRY_CONFIG=" + write(t, `
+buckets: 8
+claim: {batch: "20", bytes: 2097152}
+http:
+  insecure: true
+  token:
+redis:
+  addrs:
+    - a:1
+    - b:2
+nats: {url: "nats://a:1, nats://b:2"}
+zookeeper:
+`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Buckets != 8 || s.Claim != (Claim{20, 2 << 20}) || !s.HTTP.Insecure || s.HTTP.Token != "" ||
+		len(s.Redis.Addrs) != 2 || s.Redis.Addrs[1] != "b:2" || len(s.NATS.URL) != 2 || s.NATS.URL[1] != "nats://b:2" {
+		t.Errorf("got\n%v", s)
+	}
+}
+
+func TestAFlagCanClearWhatMayBeEmptyAndNothingElse(t *testing.T) {
+	t.Parallel()
+	s, err := LoadServe(flagsOf(t, serve, "--redis.master="), []string{"TARRY_REDIS_MASTER=main"})
+	if err != nil || s.Redis.Master != "" {
+		t.Errorf("redis.master: got %q, %v", s.Redis.Master, err)
+	}
+	for _, row := range settings() {
+		for _, of := range row.commands() {
+			_, err := load(of, flagsOf(t, of, row.flag()+"="), nil)
+			if row.fallback == "" && err != nil {
+				t.Errorf("%s: %v", row.name, err)
+			}
+			if row.fallback != "" {
+				mustHave(t, err, row.name+`: "" is empty (limit: `+row.limit.words()+"), from "+row.flag())
+			}
+		}
+	}
+}
+
+func TestOneEnvironmentAndOneFileServeTheDaemonAndItsClients(t *testing.T) {
+	t.Parallel()
+	file := write(t, "redis: {addrs: [a:1]}\nserver: http://b:2\n")
+	environ := []string{"TARRY_CONFIG=" + file, "TARRY_NATS_URL=nats://a:1", "TARRY_TOKEN=x", "TARRY_NATS_LISTEN=127.0.0.1:9"}
+	s, err := LoadServe(nil, environ)
+	if err != nil || s.Redis.Addrs[0] != "a:1" {
+		t.Errorf("serve: got %v, %v", s.Redis.Addrs, err)
+	}
+	c, err := LoadClient(nil, environ)
+	if err != nil || c.Server != "http://b:2" || c.Token.Reveal() != "x" {
+		t.Errorf("client: got %v, %v", c, err)
+	}
+	_, err = LoadDev(nil, environ)
+	mustHave(t, err, "redis.addrs: is a setting of tarry serve, not of tarry dev, from "+file)
+	_, err = LoadServe(nil, []string{"TARRY_CONFIG=" + write(t, "nats: {listen: 127.0.0.1:1}")})
+	mustHave(t, err, "nats.listen: is a setting of tarry dev, not of tarry serve")
+	if !errors.Is(err, ErrRefused) {
+		t.Errorf("%v is no ErrRefused", err)
+	}
+}

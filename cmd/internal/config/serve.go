@@ -1,0 +1,185 @@
+package config
+
+import (
+	"net"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Serve are the settings of tarry serve, checked.
+type Serve struct {
+	Namespace string    `setting:"namespace"`
+	Instance  string    `setting:"instance"` // never empty
+	HTTP      HTTP      `setting:"http"`
+	Peer      Peer      `setting:"peer"`
+	NATS      NATS      `setting:"nats"`
+	Redis     Redis     `setting:"redis"`
+	ZooKeeper ZooKeeper `setting:"zookeeper"`
+	Journal   Journal   `setting:"journal"`
+	Buckets   int       `setting:"buckets"`
+	Claim     Claim     `setting:"claim"`
+	Publish   Publish   `setting:"publish"`
+	Attempts  Attempts  `setting:"attempts"`
+	Ended     Ended     `setting:"ended"`
+	Stop      Stop      `setting:"stop"`
+	Log       Log       `setting:"log"`
+}
+
+// HTTP is the API's server. An empty token means that nobody is asked for one.
+type HTTP struct {
+	Listen    string `setting:"listen"`
+	Token     Secret `setting:"token"`
+	Insecure  bool   `setting:"insecure"`
+	BodyLimit int64  `setting:"body_limit"`
+}
+
+// Peer is how other instances see this one. Advertise may be empty: see Serve.Advertised.
+type Peer struct {
+	Advertise string `setting:"advertise"`
+}
+
+// NATS is the connection to the queue and the intake on it. At most one of user with password, token and creds is set.
+type NATS struct {
+	URL      []string `setting:"url"`
+	Prefix   string   `setting:"prefix"`
+	User     string   `setting:"user"`
+	Password Secret   `setting:"password"`
+	Token    Secret   `setting:"token"`
+	Creds    string   `setting:"creds"`
+	TLS      TLS      `setting:"tls"`
+	Intake   Intake   `setting:"intake"`
+}
+
+// TLS are PEM files; Cert and Key are both set or both empty.
+type TLS struct {
+	CA   string `setting:"ca"`
+	Cert string `setting:"cert"`
+	Key  string `setting:"key"`
+}
+
+// Intake is the stream that holds tagged messages until Redis has them.
+type Intake struct {
+	Replicas int   `setting:"replicas"`
+	MaxBytes int64 `setting:"max_bytes"`
+}
+
+// Redis is the connection to the timeline. With Master the addresses are Sentinels; without, several are a Cluster.
+type Redis struct {
+	Addrs    []string `setting:"addrs"`
+	Master   string   `setting:"master"`
+	Username string   `setting:"username"`
+	Password Secret   `setting:"password"`
+	DB       int      `setting:"db"`
+	TLS      bool     `setting:"tls"`
+}
+
+// ZooKeeper is the connection for the election. Username and Password are both set or both empty.
+type ZooKeeper struct {
+	Servers  []string      `setting:"servers"`
+	Session  time.Duration `setting:"session"`
+	Username string        `setting:"username"`
+	Password Secret        `setting:"password"`
+}
+
+// Journal has the one mode that is kept today, "off".
+type Journal struct {
+	Mode string `setting:"mode"`
+}
+
+// Claim bounds what the leader takes from a bucket at once.
+type Claim struct {
+	Batch int   `setting:"batch"`
+	Bytes int64 `setting:"bytes"`
+}
+
+// Publish bounds what the leader has under way to NATS.
+type Publish struct {
+	Timeout time.Duration `setting:"timeout"`
+	Pending int           `setting:"pending"`
+}
+
+// Attempts says after how many permanent refusals a message is dead.
+type Attempts struct {
+	Limit int `setting:"limit"`
+}
+
+// Ended is the short memory of ends.
+type Ended struct {
+	Keep time.Duration `setting:"keep"`
+}
+
+// Stop bounds a graceful stop.
+type Stop struct {
+	Timeout time.Duration `setting:"timeout"`
+}
+
+// Log has level trace, debug, info, warn or error, and format auto, json or console.
+type Log struct {
+	Level  string `setting:"level"`
+	Format string `setting:"format"`
+}
+
+// AddServeFlags gives fs a flag for every setting of tarry serve, and --config.
+func AddServeFlags(fs *pflag.FlagSet) { addFlags(fs, serve) }
+
+// LoadServe reads all layers; flags may be nil. On error, which tells everything that is wrong, the settings are not
+// to be used.
+func LoadServe(flags *pflag.FlagSet, environ []string) (Serve, error) {
+	l := newLoader(serve)
+	return l.serve(l.given(flags, environ, readFile))
+}
+
+func (l *loader) serve(ready bool) (Serve, error) {
+	var s Serve
+	if ready {
+		l.fill(&s)
+		l.instance(&s)
+		l.checkServe(s)
+	}
+	if err := l.err(); err != nil {
+		return Serve{}, err
+	}
+	return s, nil
+}
+
+// instance falls back to the host's name, which has to pass the same limit.
+func (l *loader) instance(s *Serve) {
+	if s.Instance != "" || !l.good("instance") {
+		return
+	}
+	name, err := l.hostname()
+	if err != nil {
+		l.refuse("instance", "is not set, and the host has no name: "+err.Error())
+		return
+	}
+	l.text["instance"] = name
+	if _, err := l.row("instance").limit.read(name); err != nil {
+		l.refuse("instance", "is the host's name and "+err.Error())
+		return
+	}
+	s.Instance = name
+}
+
+// String is the settings as YAML, secrets masked.
+func (s Serve) String() string { return describe(&s, serve) }
+
+// Advertised is the address to show to others. It is peer.advertise; without that, where HTTP really listens, with
+// the host's name in place of "all interfaces".
+func (s Serve) Advertised(listening net.Addr) string {
+	if s.Peer.Advertise != "" {
+		return s.Peer.Advertise
+	}
+	host, port, err := net.SplitHostPort(listening.String())
+	if err != nil {
+		return listening.String()
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = s.Instance
+		if name, err := os.Hostname(); err == nil {
+			host = name
+		}
+	}
+	return net.JoinHostPort(host, port)
+}

@@ -1,0 +1,171 @@
+package config
+
+import (
+	"strings"
+	"time"
+)
+
+// command is who reads a setting; a setting may have several.
+type command uint8
+
+const (
+	serve command = 1 << iota
+	dev
+	client
+)
+
+func (c command) String() string {
+	var names []string
+	for _, known := range []struct {
+		command
+		name string
+	}{{serve, "tarry serve"}, {dev, "tarry dev"}, {client, "the client commands"}} {
+		if c&known.command != 0 {
+			names = append(names, known.name)
+		}
+	}
+	return list(names, "and")
+}
+
+// setting is one row of the table.
+type setting struct {
+	name     string // the YAML path, from which the other spellings follow
+	fallback string // the default as text; "" where the setting may be empty
+	computed string // what stands in for an empty one, in words
+	limit    limit
+	help     string // begins in lower case, no full stop
+	secret   bool
+	of       command
+}
+
+const envPrefix = "TARRY_"
+
+func (s setting) env() string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.name, ".", "_"))
+}
+
+func (s setting) flag() string { return "--" + s.name }
+
+// configName names the file. It is the one setting that stands in no file.
+const configName = "config"
+
+func configFile() setting {
+	return setting{name: configName, limit: readableFile(), help: "YAML file with settings", of: serve | dev | client}
+}
+
+// settings is the table, in the order of documents. Names of one section stand together.
+func settings() []setting {
+	const kib, mib, gib, tib = 1 << 10, 1 << 20, 1 << 30, 1 << 40
+	second, minute, hour := time.Second, time.Minute, time.Hour
+	return []setting{
+		{name: "namespace", fallback: "default", of: serve | dev, limit: identifier(32),
+			help: "what keeps this tarry apart from others on the same servers; part of every key, stream and znode"},
+		{name: "instance", computed: "the host's name", of: serve, limit: label(64),
+			help: "name of this process, unlike that of any other instance"},
+
+		{name: "http.listen", fallback: "127.0.0.1:7070", of: serve | dev, limit: listenAddress(),
+			help: "where HTTP is served; beyond loopback only with http.token or http.insecure"},
+		{name: "http.token", secret: true, of: serve | dev, limit: token(16, 512),
+			help: "what a client must send as Authorization: Bearer"},
+		{name: "http.insecure", fallback: "false", of: serve | dev, limit: toggle{},
+			help: "listen beyond loopback without a token all the same"},
+		{name: "http.body_limit", fallback: "8MiB", of: serve, limit: size{64 * kib, 256 * mib},
+			help: "largest body of one request, a batch included"},
+
+		{name: "peer.advertise", computed: "http.listen, with the host's name for all interfaces", of: serve, limit: dialAddress(),
+			help: "address of this instance as /v1/cluster shows it"},
+
+		{name: "nats.url", fallback: "nats://127.0.0.1:4222", of: serve, limit: several{natsURL(), 16},
+			help: "NATS servers"},
+		{name: "nats.listen", fallback: "127.0.0.1:4222", of: dev, limit: listenAddress(),
+			help: "where the embedded NATS is served; beyond loopback only with http.insecure, as it asks for no password"},
+		{name: "nats.prefix", fallback: "delayed", of: serve, limit: prefix(),
+			help: "first part of the intake's subjects: delayed.orders.new is due on orders.new"},
+		{name: "nats.user", of: serve, limit: freeText("name", 256),
+			help: "NATS user; goes with nats.password"},
+		{name: "nats.password", secret: true, of: serve, limit: freeText("secret", 512),
+			help: "NATS password"},
+		{name: "nats.token", secret: true, of: serve, limit: freeText("secret", 512),
+			help: "NATS token, in place of user and password"},
+		{name: "nats.creds", of: serve, limit: readableFile(),
+			help: "NATS credentials file (JWT and key), in place of user and password"},
+		{name: "nats.tls.ca", of: serve, limit: readableFile(),
+			help: "PEM file of the authority that NATS servers are checked against; asks for TLS"},
+		{name: "nats.tls.cert", of: serve, limit: readableFile(),
+			help: "PEM file of the client certificate; goes with nats.tls.key"},
+		{name: "nats.tls.key", of: serve, limit: readableFile(),
+			help: "PEM file of the client certificate's key"},
+		{name: "nats.intake.replicas", fallback: "1", of: serve, limit: integer{1, 5},
+			help: "copies of the intake stream; 3 in a NATS cluster"},
+		{name: "nats.intake.max_bytes", fallback: "1GiB", of: serve, limit: size{mib, tib},
+			help: "size at which the intake stream refuses further pushes"},
+
+		{name: "redis.addrs", fallback: "127.0.0.1:6379", of: serve, limit: several{dialAddress(), 64},
+			help: "Redis server; or all Sentinels, with redis.master; or some nodes of a Cluster"},
+		{name: "redis.master", of: serve, limit: label(128),
+			help: "name of the master that the Sentinels watch"},
+		{name: "redis.username", of: serve, limit: freeText("name", 256),
+			help: "Redis ACL user; goes with redis.password"},
+		{name: "redis.password", secret: true, of: serve, limit: freeText("secret", 512),
+			help: "Redis password"},
+		{name: "redis.db", fallback: "0", of: serve, limit: integer{0, 1023},
+			help: "Redis database; a Cluster has 0 only"},
+		{name: "redis.tls", fallback: "false", of: serve, limit: toggle{},
+			help: "speak TLS to Redis, checked against the system's authorities (SSL_CERT_FILE names others)"},
+
+		{name: "zookeeper.servers", fallback: "127.0.0.1:2181", of: serve, limit: several{dialAddress(), 16},
+			help: "ZooKeeper servers, best all of the ensemble"},
+		{name: "zookeeper.session", fallback: "6s", of: serve, limit: span{2 * second, 40 * second},
+			help: "session time-out: how long a silent leader stays leader; the servers' own bounds hold too (4s to 40s unless set)"},
+		{name: "zookeeper.username", of: serve, limit: digestUser(256),
+			help: "ZooKeeper digest user; goes with zookeeper.password"},
+		{name: "zookeeper.password", secret: true, of: serve, limit: freeText("secret", 512),
+			help: "ZooKeeper digest password"},
+
+		{name: "journal.mode", fallback: "off", of: serve, limit: choice{now: []string{"off"}, later: []string{"async", "sync"}},
+			help: "SQL journal of every change; off means that Redis alone keeps the messages"},
+
+		{name: "buckets", fallback: "4", of: serve, limit: integer{1, 1024},
+			help: "parts the timeline is divided into; fixed by the first start on a Redis"},
+		{name: "claim.batch", fallback: "500", of: serve, limit: integer{1, 2000},
+			help: "messages the leader takes from a bucket at once"},
+		{name: "claim.bytes", fallback: "8MiB", of: serve, limit: size{mib, 256 * mib},
+			help: "bytes the leader takes from a bucket at once"},
+		{name: "publish.timeout", fallback: "2s", of: serve, limit: span{100 * time.Millisecond, 20 * second},
+			help: "how long NATS may take to confirm a delivery; at most half of zookeeper.session"},
+		{name: "publish.pending", fallback: "4096", of: serve, limit: integer{1, 65536},
+			help: "deliveries that may await NATS at once"},
+		{name: "attempts.limit", fallback: "5", of: serve, limit: integer{1, 1000},
+			help: "permanent refusals by NATS after which a message is dead"},
+		{name: "ended.keep", fallback: "10m", of: serve, limit: span{90 * second, 24 * hour},
+			help: "how long the end of a message is remembered, for retries of its push and late cancels"},
+		{name: "stop.timeout", fallback: "10s", of: serve, limit: span{100 * time.Millisecond, 10 * minute},
+			help: "how long a graceful stop waits for what is in flight; at least publish.timeout"},
+
+		{name: "data", computed: "a temporary directory, removed at the end", of: dev, limit: directory(),
+			help: "where the embedded NATS keeps its files"},
+
+		{name: "log.level", fallback: "info", of: serve | dev, limit: choice{now: []string{"trace", "debug", "info", "warn", "error"}},
+			help: "least severe line that is logged"},
+		{name: "log.format", fallback: "auto", of: serve | dev, limit: choice{now: []string{"auto", "json", "console"}},
+			help: "json for machines, console for people; auto is console on a terminal, else json"},
+
+		{name: "server", fallback: "http://127.0.0.1:7070", of: client, limit: webURL(),
+			help: "HTTP address of an instance, or of a proxy before several"},
+		{name: "token", secret: true, of: client, limit: token(1, 512),
+			help: "the http.token of that instance"},
+		{name: "json", fallback: "false", of: client, limit: toggle{},
+			help: "print JSON for machines"},
+		{name: "timeout", fallback: "10s", of: client, limit: span{100 * time.Millisecond, 10 * minute},
+			help: "how long one call may take"},
+	}
+}
+
+// later are names that the design has and this version does not, each with what it will come with.
+func later() map[string]string {
+	return map[string]string{
+		"journal.dsn": "the journal",
+		"peer.listen": "fast takeover",
+		"topics":      "settings by topic",
+	}
+}

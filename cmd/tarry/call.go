@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tarry-mq/tarry/cmd/internal/client"
+	"github.com/tarry-mq/tarry/cmd/internal/config"
+)
+
+// caller is one call of an instance from the command line.
+type caller struct {
+	*client.Client
+	json bool
+	out  io.Writer
+}
+
+// calling adds the settings of the client commands to cmd and has do run with a client made from them.
+func calling(o outside, cmd *cobra.Command, do func(c caller, cmd *cobra.Command, args []string) error) *cobra.Command {
+	config.AddClientFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		settings, err := config.LoadClient(cmd.Flags(), o.environ)
+		if err != nil {
+			return err
+		}
+		return do(caller{
+			Client: client.New(client.Config{
+				Server: settings.Server, Token: settings.Token.Reveal(), Timeout: settings.Timeout, Agent: "tarry/" + build().Version,
+			}),
+			json: settings.JSON, out: o.out,
+		}, cmd, args)
+	}
+	return cmd
+}
+
+// show prints a success: the answer as it came for machines, else text for people.
+func (c caller) show(raw []byte, text string) error {
+	if c.json {
+		text = string(raw)
+	}
+	if _, err := fmt.Fprintln(c.out, strings.TrimSuffix(text, "\n")); err != nil {
+		return fmt.Errorf("print the answer: %w", err)
+	}
+	return nil
+}
+
+// printable shows text from a message on a terminal: quoted where it holds what could steer the terminal.
+func printable(s string, allowed string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) && !strings.ContainsRune(allowed, r) }) {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+// oneArg wants exactly one argument and names it.
+func oneArg(name string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return fmt.Errorf("%s is missing", name)
+		case len(args) > 1:
+			return fmt.Errorf("one %s is wanted, not %d", name, len(args))
+		}
+		return nil
+	}
+}
+
+// noArgs wants none.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%q: no argument is wanted", args[0])
+	}
+	return nil
+}
+
+// addKey gives a command the key beside the id.
+func addKey(cmd *cobra.Command) {
+	cmd.Flags().String("key", "", "key that the id belongs to, where several keys have it")
+}
+
+// keyOf is the key and whether it was given, which may be as empty.
+func keyOf(cmd *cobra.Command) (key string, given bool) {
+	flag := cmd.Flags().Lookup("key")
+	return flag.Value.String(), flag.Changed
+}

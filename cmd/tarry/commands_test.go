@@ -1,0 +1,341 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// scripted answers by the id it is asked for, or pushed under.
+type scripted struct{}
+
+const (
+	someUID = scheduler.UID("t-0123456789abcdef")
+	someDue = scheduler.Milli(1_896_076_800_000)
+)
+
+func (scripted) AcceptAll(_ context.Context, batch []*scheduler.Push) []scheduler.Accepted {
+	results := make([]scheduler.Accepted, len(batch))
+	for i, p := range batch {
+		a := scheduler.Accepted{UID: someUID, ID: p.ID, Due: someDue, State: scheduler.StateWaiting, Version: 1}
+		if a.ID == "" {
+			a.ID = string(someUID)
+		}
+		switch p.ID {
+		case "again":
+			a.Duplicate, a.State = true, scheduler.StateDelivered
+		case "canceled":
+			a.State = scheduler.StateCanceled
+		case "taken":
+			a.Err = fmt.Errorf("%w: the message %s with this id has other content", scheduler.ErrDuplicateID, someUID)
+		case "unknown":
+			a.Err = scheduler.ErrOutcomeUnknown
+		case "down":
+			a.Err = scheduler.ErrUnavailable
+		}
+		results[i] = a
+	}
+	return results
+}
+
+func (scripted) Get(_ context.Context, ref scheduler.Ref) (scheduler.Info, error) {
+	i := info(ref, scheduler.StateWaiting)
+	switch ref.ID {
+	case "nobody":
+		return i, scheduler.ErrUnknownID
+	case "twice":
+		return i, fmt.Errorf("%w: 2 live messages of different keys have it; name the key, or use the uid", scheduler.ErrAmbiguousID)
+	case "plain":
+		i.Headers, i.Body, i.Priority, i.TTL, i.Mark = nil, nil, 0, 0, scheduler.Mark{}
+	case "binary":
+		i.Body, i.State, i.EndedAt, i.Reason = []byte{0xff, 0}, scheduler.StateDead, someDue, "no \x1b[31mpermission"
+	case "steering":
+		i.Body = []byte("\x1b[2Jgone")
+	}
+	return i, nil
+}
+
+func (scripted) Cancel(_ context.Context, ref scheduler.Ref) (scheduler.CancelResult, error) {
+	switch ref.ID {
+	case "nobody":
+		return scheduler.CancelResult{Code: scheduler.CancelUnknown}, nil
+	case "flying":
+		return scheduler.CancelResult{Code: scheduler.CancelInFlight, Info: info(ref, scheduler.StateInFlight)}, nil
+	case "maybe":
+		return scheduler.CancelResult{Code: scheduler.CancelMaybe, Info: info(ref, scheduler.StateCanceled)}, nil
+	case "delivered":
+		i := info(ref, scheduler.StateDelivered)
+		i.EndedAt = someDue
+		return scheduler.CancelResult{Code: scheduler.CancelEnded, Info: i}, nil
+	}
+	return scheduler.CancelResult{Code: scheduler.CancelDone, Info: info(ref, scheduler.StateCanceled)}, nil
+}
+
+func info(ref scheduler.Ref, state scheduler.State) scheduler.Info {
+	return scheduler.Info{
+		Message: scheduler.Message{
+			UID: someUID, ID: ref.ID, Key: ref.Key, Topic: "orders.remind", Due: someDue, Priority: 7, TTL: 90e9, Attempt: 1,
+			Headers: []scheduler.Header{{Name: "X-Shop", Value: "7"}, {Name: "X-Shop", Value: "8"}}, Body: []byte("order 7131\nsecond line"),
+			Mark: scheduler.Mark{Uncertain: true, Refusals: 2, Lane: "ORDERS"},
+		},
+		State: state, Version: 3,
+	}
+}
+
+func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
+	t.Parallel()
+	for name, commands := range map[string][]string{
+		"push": {
+			"push orders.remind --delay 20m", "push orders.remind --delay 20m --id order-7131 --body hello", "push orders.remind --at 1896076800000 --id again",
+			"push orders.remind --delay 20m --id canceled", "push orders.remind --delay 20m --id taken", "push orders.remind --delay 20m --id unknown",
+			"push orders.remind --delay 20m --id down", "push orders.*.remind --delay 20m", "push orders.remind", "push orders.remind --delay soon",
+			"push orders.remind --delay 1s --at 1896076800000", "push orders.remind --delay 1s --header Nats-Rollup=all", "push orders.remind --delay 1s --priority 256",
+		},
+		"get": {
+			"get order-7131", "get order-7131 --key customer-9", "get plain", "get binary", "get steering", "get nobody", "get twice", "get " + string(someUID),
+		},
+		"cancel":  {"cancel order-7131", "cancel flying", "cancel maybe", "cancel delivered", "cancel nobody", "cancel a --key ''"},
+		"cluster": {"cluster", "resign", "resign --reason maintenance"},
+		"usage": {
+			"push", "push a b", "push a - x", "push a --dely 20m", "push a --header novalue", "push a --priority high", "push a --priority=", "push a --body x -", "push a --body x --body-file y",
+			"push a --delay 1s --body-file testdata/missing", "get", "get a b", "cancel", "cluster x", "get a --server nowhere", "get a --timeout 5", "psuh a",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			environ := serve(t, api.Config{Service: scripted{}})
+			var b strings.Builder
+			for _, command := range commands {
+				args := strings.Fields(command)
+				for i := range args {
+					args[i] = strings.ReplaceAll(args[i], "''", "")
+				}
+				b.WriteString(transcript(tarry(t, "", environ, args...), environ, args))
+				if name == "usage" {
+					continue
+				}
+				args = append(args, "--json")
+				r := tarry(t, "", environ, args...)
+				if !json.Valid([]byte(r.out)) || r.err != "" || strings.Count(r.out, "\n") != 1 {
+					t.Errorf("%v: out %q, err %q", args, r.out, r.err)
+				}
+				b.WriteString(transcript(r, environ, args))
+			}
+			golden(t, name+".golden", b.String())
+		})
+	}
+}
+
+func TestResign_ThatIsRefusedExitsWith4AndSaysWhoLeads(t *testing.T) {
+	t.Parallel()
+	environ := serve(t, api.Config{Service: scripted{}, Cluster: fixedCluster{api.ErrNotLeader}})
+	tarry(t, "", environ, "resign").want(t, exitState, "tarry-1 at 10.0.0.1:7070 does")
+}
+
+func TestHealth_ExitsByWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	checks := []api.Check{{Name: "redis", OK: true}}
+	environ := serve(t, api.Config{Service: scripted{}, Token: "a-token-of-the-instance", Ready: func(context.Context) []api.Check { return checks }})
+	environ = append(environ, "TARRY_HTTP_LISTEN=:7070", "TARRY_REDIS_ADDRS=redis:6379") // of serve, in the same container
+	tarry(t, "", environ, "health").want(t, exitDone, "ready\n")
+	tarry(t, "", environ, "health", "--json").want(t, exitDone, `{"ready":true`)
+	checks = append(checks, api.Check{Name: "nats", Detail: "no connection"}, api.Check{Name: "zookeeper"})
+	if r := tarry(t, "", environ, "health").want(t, exitFailed, "not ready: nats (no connection), zookeeper\n"); r.out != "" {
+		t.Errorf("out %q", r.out)
+	}
+	tarry(t, "", environ, "health", "--json").want(t, exitFailed, `{"ready":false`)
+	tarry(t, "", environ, "health", "--live").want(t, exitDone, "live\n")
+	tarry(t, "", environ, "health", "--live", "--json").want(t, exitDone, `{"live":true}`)
+}
+
+func TestToken_ComesFromTheSettingsAndIsNeverPrinted(t *testing.T) {
+	t.Parallel()
+	const token = "a-token-of-the-instance"
+	environ := serve(t, api.Config{Service: scripted{}, Token: token})
+	tarry(t, "", environ, "get", "a").want(t, exitFailed, "a token is needed")
+	tarry(t, "", environ, "get", "a", "--token", "another").want(t, exitFailed, "not the token")
+	for _, r := range []ran{
+		tarry(t, "", environ, "get", "a", "--token", token).want(t, exitDone, "orders.remind"),
+		tarry(t, "", append(environ, "TARRY_TOKEN="+token), "cancel", "a").want(t, exitDone, "no consumer"),
+		tarry(t, "", append(environ, "TARRY_TOKEN="+token), "get", "--help").want(t, exitDone, "Usage"),
+	} {
+		if strings.Contains(r.out+r.err, token) {
+			t.Errorf("the token shows: %q %q", r.out, r.err)
+		}
+	}
+}
+
+func TestPush_SendsBodyHeadersAndOptionsAsGiven(t *testing.T) {
+	t.Parallel()
+	s, _ := real(t)
+	environ := serve(t, api.Config{Service: s})
+	file := filepath.Join(t.TempDir(), "body")
+	binary := "\x00\xff\n"
+	if err := os.WriteFile(file, []byte(binary), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		in   string
+		args []string
+		body string
+	}{
+		{"", []string{"--body", "<text> & \"more\"  "}, "<text> & \"more\"  "},
+		{"", []string{"--body-file", file}, binary},
+		{"from a pipe\n", []string{"-"}, "from a pipe\n"},
+		{"from a pipe", []string{"--body-file", "-"}, "from a pipe"},
+		{"not read", nil, ""},
+	} {
+		args := append([]string{"push", "orders.remind", "--at", "2030-01-31T08:00:00Z", "--json", "--key", "k", "--priority", "7", "--ttl", "1m",
+			"--header", "X-A=1=2", "--header", "X-A=", "--header", "traceparent=00-4b"}, c.args...)
+		var kept struct{ UID string }
+		if err := json.Unmarshal([]byte(tarry(t, c.in, environ, args...).want(t, exitDone, "uid").out), &kept); err != nil {
+			t.Fatal(err)
+		}
+		i, err := s.Get(t.Context(), scheduler.Ref{UID: scheduler.UID(kept.UID)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []scheduler.Header{{Name: "traceparent", Value: "00-4b"}, {Name: "X-A", Value: "1=2"}, {Name: "X-A", Value: ""}}
+		if string(i.Body) != c.body || fmt.Sprint(i.Headers) != fmt.Sprint(want) || i.Key != "k" || i.Priority != 7 || i.TTL.String() != "1m0s" || i.Due != someDue {
+			t.Errorf("%q: got %+v", c.args, i)
+		}
+	}
+}
+
+func TestCommands_TellTheStoryOfAMessage(t *testing.T) {
+	t.Parallel()
+	s, timeline := real(t)
+	environ := serve(t, api.Config{Service: s})
+	do := func(code int, out string, args ...string) {
+		t.Helper()
+		tarry(t, "", environ, args...).want(t, code, out)
+	}
+	for _, id := range []string{"order-7131", "a/b", "..", "日本 1"} {
+		do(exitDone, "is due on orders.remind at 2", "push", "orders.remind", "--delay", "1h", "--id", id)
+		do(exitDone, "had been pushed before; it is waiting", "push", "orders.remind", "--delay", "1h", "--id", id)
+		do(exitState, "duplicate_id", "push", "orders.remind", "--delay", "2h", "--id", id)
+		do(exitDone, "state     waiting", "get", id)
+		do(exitDone, "state     waiting", "get", id, "--key", "")
+		do(exitNotFound, "unknown_id", "get", id, "--key", "else")
+		do(exitDone, "no consumer will ever see it", "cancel", id)
+		do(exitDone, "state     canceled", "get", id)
+		do(exitNotFound, "unknown_id", "cancel", id+"x")
+	}
+	heads, err := timeline.Heads(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range heads {
+		if h.Waiting != 0 {
+			t.Errorf("%d messages wait", h.Waiting)
+		}
+	}
+}
+
+func TestCommands_SayWhenNobodyOrSomebodyElseAnswers(t *testing.T) {
+	t.Parallel()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // only then does the server see the client go
+		<-r.Context().Done()
+	}))
+	t.Cleanup(silent.Close)
+	page := func(status int, body string) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "http://127.0.0.1:1/")
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+		}))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	for name, c := range map[string]struct{ server, want string }{
+		"nobody listens":  {"http://" + closed.Addr().String(), "connection refused"},
+		"no answer":       {silent.URL, "no answer within 100ms"},
+		"a bad gateway":   {page(502, "<html>"), `answered "502 Bad Gateway" and not as tarry does`},
+		"a web page":      {page(200, "<html>"), "not as tarry does"},
+		"a redirect":      {page(302, ""), `answered "302 Found"`},
+		"a wrong path":    {page(404, "404 page not found"), `answered "404 Not Found"`},
+		"another problem": {page(500, `{"error":"internal","detail":"the log says what"}`), "the log says what (internal)"},
+	} {
+		for _, args := range [][]string{{"get", "a"}, {"push", "a", "--delay", "1s"}, {"health"}} {
+			args = append(args, "--server", c.server)
+			if c.server == silent.URL {
+				args = append(args, "--timeout", "100ms")
+			}
+			if r := tarry(t, "", nil, args...).want(t, exitFailed, c.want); r.out != "" {
+				t.Errorf("%s: out %q", name, r.out)
+			}
+			r := tarry(t, "", nil, append(args, "--json")...).want(t, exitFailed, `"error":`)
+			if !json.Valid([]byte(r.out)) || r.err != "" {
+				t.Errorf("%s: out %q, err %q", name, r.out, r.err)
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out strings.Builder
+	if code := run(ctx, []string{"get", "a", "--server", silent.URL}, outside{out: &out, err: &out}); code != exitFailed || out.String() != "tarry: interrupted\n" {
+		t.Errorf("got %d %q", code, out.String())
+	}
+}
+
+func TestVersion_NamesTheBuild(t *testing.T) {
+	t.Parallel()
+	r := tarry(t, "", nil, "version").want(t, exitDone, "")
+	if !regexp.MustCompile(`^tarry \S+( \(.*\))?, go1\S+ \w+/\w+\n$`).MatchString(r.out) {
+		t.Errorf("got %q", r.out)
+	}
+	var b built
+	if err := json.Unmarshal([]byte(tarry(t, "", nil, "version", "--json").out), &b); err != nil || b != build() {
+		t.Errorf("got %+v, %v", b, err)
+	}
+	full := built{Version: "v1.2.3", Commit: "0123456789abcdef", Time: "2030-01-31T08:00:00Z", Modified: true, Go: "go1.30", Platform: "linux/amd64"}
+	if got := full.String(); got != "tarry v1.2.3 (0123456789ab of 2030-01-31T08:00:00Z, modified), go1.30 linux/amd64" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestServeAndDev_TellRefusedSettingsFromWhatFailed(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"serve", "dev"} {
+		r := tarry(t, "", nil, name, "--http.listen", "nowhere").want(t, exitUsage, `http.listen: "nowhere" has no port`)
+		if strings.Contains(r.err, "--help") {
+			t.Errorf("a bad value was taken for a bad flag: %q", r.err)
+		}
+		tarry(t, "", nil, name, "--http.lsten", "x").want(t, exitUsage, "(did you mean --http.listen?)")
+		tarry(t, "", nil, name, "now").want(t, exitUsage, "see tarry "+name+" --help")
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	tarry(t, "", nil, "dev", "--http.listen", taken.Addr().String(), "--nats.listen", "127.0.0.1:0").want(t, exitFailed, "address already in use")
+}
+
+func TestHelp_NamesTheExitCodesAndEveryCommand(t *testing.T) {
+	t.Parallel()
+	r := tarry(t, "", nil, "--help").want(t, exitDone, "Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused")
+	for _, name := range []string{"dev", "serve", "push", "get", "cancel", "cluster", "resign", "health", "version"} {
+		if !strings.Contains(r.out, "\n  "+name+" ") {
+			t.Errorf("%s is not in the help", name)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tarry-mq/tarry/cmd/internal/client"
+	"github.com/tarry-mq/tarry/cmd/internal/config"
+)
+
+// The exit codes; scripts rely on them.
+const (
+	exitDone     = 0
+	exitFailed   = 1
+	exitUsage    = 2
+	exitNotFound = 3
+	exitState    = 4 // in flight, already delivered, the id taken, not the leader
+
+	exitSecondSignal = 130 // what shells call ended by an interrupt: nothing was waited for
+)
+
+// failure is an error that a command's own work ended with. Errors without it are cobra's, about the command line.
+type failure struct {
+	code int
+	err  error
+	// json is what stands for the error on standard output, where --json asks for it.
+	json []byte
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// work makes a command's work one that ends with an exit code. newRoot has every command's RunE go through it, and so tells
+// what went wrong at work from what cobra did not like about the command line.
+func work(do func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := do(cmd, args)
+		var known *failure
+		switch {
+		case err == nil || errors.As(err, &known):
+			return err
+		case errors.Is(err, config.ErrRefused):
+			return &failure{code: exitUsage, err: err}
+		}
+		return &failure{code: exitFailed, err: err}
+	}
+}
+
+// usage is a mistake on the command line that cobra cannot see.
+func usage(format string, args ...any) error {
+	return &failure{code: exitUsage, err: fmt.Errorf(format, args...)}
+}
+
+func exitCode(err error) int {
+	var known *failure
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &known):
+		return known.code
+	}
+	return exitUsage
+}
+
+// report tells people on standard error, or machines on standard output.
+func report(o outside, cmd *cobra.Command, err error) {
+	if err == nil {
+		return
+	}
+	var known *failure
+	mine := errors.As(err, &known)
+	if mine && known.json != nil {
+		_, _ = fmt.Fprintln(o.out, strings.TrimSpace(string(known.json)))
+		return
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") { // settings are refused all at once, one a line
+		_, _ = fmt.Fprintln(o.err, "tarry: "+line)
+	}
+	if !mine {
+		_, _ = fmt.Fprintf(o.err, "tarry: see %s --help\n", cmd.CommandPath())
+	}
+}
+
+// answered turns the error of a call into one with the code that its answer means.
+func answered(err error, asJSON bool) error {
+	if err == nil {
+		return nil
+	}
+	f := &failure{code: exitFailed, err: err}
+	var p *client.Problem
+	switch {
+	case errors.As(err, &p):
+		f.code = codeOf(p)
+		f.json = p.Raw
+		if p.Word == "outcome_unknown" && p.ID != "" {
+			f.err = fmt.Errorf("%w; push it again with --id %s, which is safe", err, p.ID)
+		}
+	case errors.Is(err, context.Canceled):
+		f.err = errors.New("interrupted")
+	}
+	if !asJSON {
+		f.json = nil
+	} else if f.json == nil {
+		f.json, _ = json.Marshal(noAnswer{"no_answer", f.err.Error()}) // strings alone: cannot fail
+	}
+	return f
+}
+
+// noAnswer has the form of the problems that an instance answers with.
+type noAnswer struct {
+	Word   string `json:"error"`
+	Detail string `json:"detail"`
+}
+
+func codeOf(p *client.Problem) int {
+	switch p.Status {
+	case http.StatusConflict:
+		return exitState
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+		return exitUsage
+	case http.StatusNotFound:
+		if p.Word == "unknown_id" {
+			return exitNotFound
+		}
+	}
+	return exitFailed
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tarry-mq/tarry/cmd/internal/client"
+)
+
+func newGet(o outside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "get ID",
+		Short: "Show a message, also some time after its end",
+		Args:  oneArg("ID"),
+	}
+	addKey(cmd)
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
+		key, keyed := keyOf(cmd)
+		m, raw, err := c.Get(cmd.Context(), args[0], key, keyed)
+		if err != nil {
+			return answered(err, c.json)
+		}
+		return c.show(raw, messageText(&m))
+	})
+}
+
+func messageText(m *client.Message) string {
+	var b strings.Builder
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%-9s %s\n", name, printable(value, ""))
+		}
+	}
+	number := func(n int) string {
+		if n == 0 {
+			return ""
+		}
+		return fmt.Sprint(n)
+	}
+	line("id", m.ID)
+	line("uid", m.UID)
+	line("key", m.Key)
+	line("topic", m.Topic)
+	line("state", m.State)
+	line("due", m.Due)
+	line("ended", m.EndedAt)
+	line("reason", m.Reason)
+	line("priority", number(m.Priority))
+	line("ttl", m.TTL)
+	line("attempt", number(m.Attempt))
+	line("refusals", number(m.Refusals))
+	line("parked", m.Parked)
+	if m.Uncertain {
+		line("uncertain", "an attempt may have reached a consumer")
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+		for _, value := range m.Headers[name] {
+			line("header", name+": "+value)
+		}
+	}
+	switch {
+	case m.Body != nil && *m.Body != "":
+		line("body", fmt.Sprintf("%d bytes", len(*m.Body)))
+		fmt.Fprintf(&b, "\n%s\n", printable(*m.Body, "\n\t"))
+	case len(m.BodyBase64) > 0:
+		line("body", fmt.Sprintf("%d bytes, not text; --json shows them as base64", len(m.BodyBase64)))
+	}
+	return b.String()
+}

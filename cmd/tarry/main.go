@@ -1,0 +1,24 @@
+// Command tarry holds delayed messages and puts them on their NATS subjects when they are due. tarry serve is an instance;
+// the other commands call one over HTTP.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := context.WithCancel(context.Background())
+	// Two signals fit: one that comes on the heels of the first is not lost.
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() { // lasts as long as the process
+		<-signals
+		stop()
+		<-signals
+		os.Exit(exitSecondSignal)
+	}()
+	os.Exit(run(ctx, os.Args[1:], outside{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ()}))
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tarry-mq/tarry/cmd/internal/client"
+)
+
+// maxBody bounds what is read as a body; what an instance takes is its own, lower limit.
+const maxBody = 256 << 20
+
+func newPush(o outside) *cobra.Command {
+	var (
+		p          client.Push
+		priority   string
+		headers    []string
+		body, file string
+	)
+	cmd := &cobra.Command{
+		Use:   "push TOPIC [--delay D | --at T] [--body TEXT | --body-file FILE | -]",
+		Short: "Have a message delivered later",
+		Example: `  tarry push orders.remind --delay 20m --body 'order 7131'
+  tarry push orders.remind --at 2030-01-31T08:00:00Z --id order-7131 --body-file order.json
+  jq . order.json | tarry push orders.remind --delay 1d12h -`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return errors.New("TOPIC is missing")
+			case len(args) > 2:
+				return fmt.Errorf("%q: too many arguments", args[2])
+			case len(args) == 2 && args[1] != "-":
+				return fmt.Errorf("%q: after TOPIC only - may follow, which reads the body from standard input", args[1])
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&p.Delay, "delay", "", "how long from now: 20m, 1d12h, or milliseconds")
+	flags.StringVar(&p.At, "at", "", "when: RFC 3339, or unix milliseconds")
+	flags.StringVar(&p.ID, "id", "", "your own name for the message, by which it is canceled and never kept twice")
+	flags.StringVar(&p.Key, "key", "", "business key: messages of one key keep their order")
+	flags.StringVar(&priority, "priority", "", "0 to 255; the higher leaves first among those due at one time (default 0)")
+	flags.StringVar(&p.TTL, "ttl", "", "how long after it is due it is still worth delivering (default for ever)")
+	flags.StringArrayVar(&headers, "header", nil, "header for the consumer, as name=value; may be repeated")
+	flags.StringVar(&body, "body", "", "the body")
+	flags.StringVar(&file, "body-file", "", "file with the body; - is standard input")
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) (err error) {
+		p.Topic = args[0]
+		if flags.Changed("priority") {
+			n, err := strconv.Atoi(priority)
+			if err != nil {
+				return usage("--priority %q: want a whole number from 0 to 255", priority)
+			}
+			p.Priority = &n
+		}
+		if p.Headers, err = readHeaders(headers); err != nil {
+			return err
+		}
+		content := []byte(body)
+		switch {
+		case len(args) == 2 && (flags.Changed("body") || flags.Changed("body-file")):
+			return usage("the body is given twice: by a flag and by -")
+		case flags.Changed("body") && flags.Changed("body-file"):
+			return usage("the body is given twice: by --body and by --body-file")
+		case len(args) == 2:
+			file = "-"
+		}
+		if file != "" {
+			if content, err = readBody(file, o.in); err != nil {
+				return err
+			}
+		}
+		p.SetBody(content)
+		kept, raw, err := c.Push(cmd.Context(), p)
+		if err != nil {
+			return answered(err, c.json)
+		}
+		return c.show(raw, keptText(p.Topic, kept))
+	})
+}
+
+func keptText(topic string, kept client.Kept) string {
+	name := kept.ID
+	if kept.UID != kept.ID {
+		name += " (" + kept.UID + ")"
+	}
+	switch {
+	case kept.Duplicate:
+		return fmt.Sprintf("%s had been pushed before; it is %s, due %s", name, kept.State, kept.Due)
+	case kept.State == "canceled":
+		return fmt.Sprintf("%s is canceled: the cancel came before it", name)
+	}
+	return fmt.Sprintf("%s is due on %s at %s", name, topic, kept.Due)
+}
+
+// readHeaders reads name=value; a repeated name keeps all its values.
+func readHeaders(given []string) (map[string][]string, error) {
+	var headers map[string][]string
+	for _, line := range given {
+		name, value, found := strings.Cut(line, "=")
+		if !found || name == "" {
+			return nil, usage("--header %q: want name=value", line)
+		}
+		if headers == nil {
+			headers = map[string][]string{}
+		}
+		headers[name] = append(headers[name], value)
+	}
+	return headers, nil
+}
+
+// readBody reads a file, or standard input as "-".
+func readBody(file string, in io.Reader) (body []byte, err error) {
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, usage("--body-file: %w", err)
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		in = f
+	}
+	body, err = io.ReadAll(io.LimitReader(in, maxBody+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the body: %w", err)
+	}
+	if len(body) > maxBody {
+		return nil, usage("the body is larger than %d MiB", maxBody>>20)
+	}
+	return body, nil
+}

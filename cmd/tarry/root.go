@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tarry-mq/tarry/cmd/internal/config"
+)
+
+// outside is what surrounds a run of the binary. Tests bring their own.
+type outside struct {
+	in       io.Reader
+	out, err io.Writer
+	environ  []string
+}
+
+// run is the whole binary; it returns the exit code.
+func run(ctx context.Context, args []string, o outside) int {
+	root := newRoot(o)
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	report(o, cmd, err)
+	return exitCode(err)
+}
+
+func newRoot(o outside) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tarry",
+		Short: "Delayed messages for the NATS you have",
+		Long: `tarry holds delayed messages and puts them on their NATS subjects when they are due.
+
+Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused by the message's state.`,
+		SilenceUsage:  true, // a mistake gets one line, not a page
+		SilenceErrors: true,
+
+		DisableFlagsInUseLine:      true,
+		SuggestionsMinimumDistance: 2,
+		Args:                       knownCommand,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(o.in)
+	root.SetOut(o.out)
+	root.SetErr(o.err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return config.FlagError(cmd.Flags(), err) })
+	root.AddCommand(
+		newDev(o),
+		newServe(o),
+		newPush(o),
+		newGet(o),
+		newCancel(o),
+		newCluster(o),
+		newResign(o),
+		newHealth(o),
+		newVersion(),
+	)
+	for _, cmd := range root.Commands() {
+		cmd.RunE = work(cmd.RunE)
+	}
+	return root
+}
+
+// knownCommand sees what cobra took for no command.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := ""
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = " (did you mean " + near[0] + "?)"
+	}
+	return fmt.Errorf("unknown command %q%s", args[0], hint)
+}
