@@ -1,0 +1,330 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+const maxPayload = 256 << 10
+
+// bad is a push that must be refused: by HTTP with what json says, by tag with subject and headers. Empty: not by that door.
+type bad struct {
+	name    string
+	json    string
+	subject string // without the prefix
+	headers nats.Header
+	word    string
+	says    []string // the field and the limit, in words of both doors
+}
+
+func badPushes() []bad {
+	long := strings.Repeat("t", 300)
+	tag := func(pairs ...string) nats.Header {
+		h := nats.Header{}
+		for i := 0; i < len(pairs); i += 2 {
+			h[pairs[i]] = append(h[pairs[i]], pairs[i+1])
+		}
+		return h
+	}
+	delay := func(name, text, word string, says ...string) bad {
+		return bad{name, fmt.Sprintf(`{"topic":"bells.a","delay":%q}`, text), "bells.a", tag("Tarry-Delay", text), word, append(says, "elay")}
+	}
+	at := func(name, text, word string, says ...string) bad {
+		return bad{name, fmt.Sprintf(`{"topic":"bells.a","at":%q}`, text), "bells.a", tag("Tarry-At", text), word, says}
+	}
+	topic := func(name, text string, byTag bool, says ...string) bad {
+		b := bad{name, fmt.Sprintf(`{"topic":%q,"delay":"1s"}`, text), "", tag("Tarry-Delay", "1s"), "invalid_topic", append(says, "topic")}
+		if byTag {
+			b.subject = text
+		}
+		return b
+	}
+	return []bad{
+		topic("a wildcard", "bells.*", false, "wildcard"),
+		topic("a full wildcard", "bells.>", false, "wildcard"),
+		topic("an empty topic", "", false, "empty", "255"),
+		topic("an empty token", "bells..a", false, "empty token"),
+		topic("a topic that ends with a dot", "bells.", false, "empty token"),
+		topic("a long topic", long, true, "300", "255"),
+		topic("a subject of the server", "$JS.API.STREAM.DELETE.JOBS", true, "$"),
+		topic("an inbox", "_INBOX.abc", true, "_INBOX"),
+		topic("the intake itself", "delayed.bells.a", true, "delayed."),
+		topic("tarry's own requests", "tarry.e2e.api.push", true, "tarry."),
+		topic("a blank", "bells a", false, "blank"),
+		topic("a control character", "bells.\n", false, "control character"),
+		delay("a negative delay", "-1s", "invalid_delay", "negative", "0"),
+		delay("a negative number", "-5", "invalid_delay", "negative", "0"),
+		delay("not a number", "NaN", "invalid_delay", "milliseconds"),
+		delay("infinity", "+Inf", "invalid_delay", "milliseconds"),
+		delay("an overflowing number", "99999999999999999999", "invalid_delay", "3653 days"),
+		delay("an overflowing duration", "9999999999h", "invalid_delay", "3653 days"),
+		delay("a little more than ten years", "3653d1ms", "invalid_delay", "3653 days"),
+		delay("a unit nobody knows", "3 fortnights", "invalid_delay", "20m"),
+		delay("an exponent", "1e6", "invalid_delay", "20m"),
+		delay("a huge delay", strings.Repeat("9", 500), "invalid_delay", "500", "64"),
+		at("seconds", "1896076800", "invalid_at", "seconds", "100000000000"),
+		at("the year 9999", "9999-12-31T23:59:59Z", "invalid_at", "3653 days"),
+		at("the year 9999 in milliseconds", "253402300799000", "invalid_at", "3653 days"),
+		at("eleven years ahead", time.Now().AddDate(11, 0, 0).UTC().Format(time.RFC3339), "too_far", "limit"),
+		at("no time", "tomorrow", "invalid_at", "RFC 3339"),
+		at("a 30th of February", "2030-02-30T00:00:00Z", "invalid_at", "RFC 3339"),
+		{"neither delay nor at", `{"topic":"bells.a"}`, "bells.a", tag("X", "1"), "missing_delay", []string{"missing"}},
+		{"both delay and at", `{"topic":"bells.a","delay":"1s","at":1896076800000}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-At", "1896076800000"), "delay_and_at", []string{"both"}},
+		{"a header of the server", `{"topic":"bells.a","delay":"1s","headers":{"Nats-Rollup":"all"}}`, "bells.a", tag("Tarry-Delay", "1s", "Nats-Rollup-X", "all"), "invalid_header", []string{"Nats-"}},
+		{"64 KiB of headers", `{"topic":"bells.a","delay":"1s","headers":{"X":"` + strings.Repeat("v", 64<<10) + `"}}`, "bells.a", tag("Tarry-Delay", "1s", "X", strings.Repeat("v", 63<<10)), "too_large", []string{"headers", "32768"}},
+		{"a control character in a header", `{"topic":"bells.a","delay":"1s","headers":{"X":"a\u0007"}}`, "bells.a", tag("Tarry-Delay", "1s", "X", "a\a"), "invalid_header", []string{"X", "control character"}},
+		{"a line break in a header", `{"topic":"bells.a","delay":"1s","headers":{"X":"a\r\nNats-Rollup: all"}}`, "", nil, "invalid_header", []string{"X", "control character"}},
+		{"a header's name with a colon", `{"topic":"bells.a","delay":"1s","headers":{"X: y":"1"}}`, "", nil, "invalid_header", []string{"name"}},
+		{"a tag among the headers", `{"topic":"bells.a","delay":"1s","headers":{"Tarry-Delay":"1s"}}`, "", nil, "invalid_header", []string{"Tarry-Delay"}},
+		{"a misspelt tag", `{"topic":"bells.a","delay":"1s","dealy":"2s"}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Dealy", "2s"), "unknown_", []string{"ealy"}},
+		{"a tag twice", `{"topic":"bells.a","delay":"1s","delay":"2s"}`, "bells.a", tag("Tarry-Delay", "1s", "tarry-delay", "2s"), "repeated_", []string{"more than once"}},
+		{"a long id", `{"topic":"bells.a","delay":"1s","id":"` + long + `"}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Id", long), "invalid_id", []string{"300", "128"}},
+		{"a control character in an id", `{"topic":"bells.a","delay":"1s","id":"a\u0000b"}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Id", "a\x01b"), "invalid_id", []string{"control character"}},
+		{"a long key", `{"topic":"bells.a","delay":"1s","key":"` + long + `"}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Key", long), "invalid_key", []string{"300", "128"}},
+		{"a priority of 256", `{"topic":"bells.a","delay":"1s","priority":256}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Priority", "256"), "invalid_priority", []string{"256", "255"}},
+		{"a negative priority", `{"topic":"bells.a","delay":"1s","priority":-1}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Priority", "-1"), "invalid_priority", []string{"-1", "255"}},
+		{"a time to live of nothing", `{"topic":"bells.a","delay":"1s","ttl":0}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-TTL", "0"), "invalid_ttl", []string{"1ms"}},
+		{"a retry without an id", `{"topic":"bells.a","delay":"1s","attempt":2}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Attempt", "2"), "invalid_attempt", []string{"needs the"}},
+		{"merging", `{"topic":"bells.a","delay":"1s","on_duplicate":"debounce"}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-On-Duplicate", "debounce"), "unsupported_yet", []string{"debounce", "reject"}},
+		{"a retry plan", `{"topic":"bells.a","delay":"1s","retry":"1s,2s"}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Retry", "1s,2s"), "unsupported_yet", []string{"etry"}},
+		{"pull", `{"topic":"bells.a","delay":"1s","deliver":"pull"}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Deliver", "pull"), "unsupported_yet", []string{"pull", "mq"}},
+		{"not JSON", `{"topic":"bells.a","delay":"1s"`, "", nil, "invalid_json", nil},
+		{"more than one value", `{"topic":"bells.a","delay":"1s"}{}`, "", nil, "invalid_json", nil},
+		{"a list", `["bells.a"]`, "", nil, "invalid_json", nil},
+		{"a delay that is an object", `{"topic":"bells.a","delay":{}}`, "", nil, "invalid_delay", []string{"delay"}},
+		{"a delay with a fraction of a number", `{"topic":"bells.a","delay":1.5}`, "", nil, "invalid_delay", []string{"delay"}},
+		{"a body that is no base64", `{"topic":"bells.a","delay":"1s","body_base64":"%%"}`, "", nil, "invalid_body", []string{"body_base64"}},
+		{"two bodies", `{"topic":"bells.a","delay":"1s","body":"a","body_base64":"YQ=="}`, "", nil, "invalid_body", []string{"body"}},
+	}
+}
+
+// contents is how much every key of the namespace holds: what a refused push must not change.
+func (s *site) contents(rdb *redis.Client) map[string]int64 {
+	s.t.Helper()
+	ctx := s.t.Context()
+	sizes := map[string]int64{}
+	for scan := rdb.Scan(ctx, 0, "*", 1000).Iterator(); ; {
+		if !scan.Next(ctx) {
+			if scan.Err() != nil || len(sizes) == 0 {
+				s.t.Fatalf("%d keys: %v", len(sizes), scan.Err())
+			}
+			return sizes
+		}
+		key := scan.Val()
+		switch kind := rdb.Type(ctx, key).Val(); kind {
+		case "hash":
+			sizes[key] = rdb.HLen(ctx, key).Val()
+		case "zset":
+			sizes[key] = rdb.ZCard(ctx, key).Val()
+		case "list":
+			sizes[key] = rdb.LLen(ctx, key).Val()
+		default:
+			sizes[key] = 1
+		}
+	}
+}
+
+func TestBadInputIsRefusedByBothDoorsBeforeAnythingIsWritten(t *testing.T) {
+	s := newSite(t, siteOptions{nats: []lab.NATSOption{lab.NATSConfig(fmt.Sprintf("max_payload: %d", maxPayload))}})
+	a := s.start("a")
+	h := newHistory(s.ns)
+	s.consume(h)
+	rdb := s.client()
+	// One message is kept, so that there is a state to spoil.
+	first := s.push(a, map[string]any{"topic": "bells.kept", "delay": "3653d", "id": "taken", "body": "the first"})
+	if year := first.Due.Year(); year < time.Now().Year()+9 {
+		t.Errorf("ten years from now is %s", first.Due)
+	}
+	before := s.contents(rdb)
+
+	for _, b := range badPushes() {
+		answer, err := a.call(t.Context(), http.MethodPost, "/v1/messages", b.json)
+		if err != nil {
+			t.Errorf("%s: %v", b.name, err)
+			continue
+		}
+		status := http.StatusBadRequest
+		if b.word == "too_large" {
+			status = http.StatusRequestEntityTooLarge
+		}
+		if answer.status != status || !strings.HasPrefix(answer.Error, b.word) {
+			t.Errorf("%s: %d %.300s, want %d %s", b.name, answer.status, answer.raw, status, b.word)
+		}
+		says(t, b, answer.Detail)
+	}
+	// A good push with the name of another message.
+	if answer := s.must(a, http.MethodPost, "/v1/messages", map[string]any{"topic": "bells.kept", "delay": "1s", "id": "taken", "body": "another"}); answer.status != http.StatusConflict ||
+		answer.Error != "duplicate_id" || answer.UID != first.UID {
+		t.Errorf("a name that is taken: %d %s", answer.status, answer.raw)
+	}
+	batch := s.must(a, http.MethodPost, "/v1/messages/batch", `{"messages":[{"topic":"bells.*","delay":"1s"},{"topic":"bells.a","delay":"-1s"}]}`)
+	if len(batch.Results) != 2 || batch.Results[0].Error != "invalid_topic" || batch.Results[1].Error != "invalid_delay" {
+		t.Errorf("a batch: %d %s", batch.status, batch.raw)
+	}
+	many := `{"messages":[` + strings.Repeat(`{"topic":"bells.a","delay":"1s"},`, 1000) + `{"topic":"bells.a","delay":"1s"}]}`
+	if answer := s.must(a, http.MethodPost, "/v1/messages/batch", many); answer.status/100 != 4 || !strings.Contains(answer.Detail, "1000") {
+		t.Errorf("1001 in a batch: %d %s", answer.status, answer.raw)
+	}
+	if after := s.contents(rdb); !maps.Equal(before, after) {
+		t.Errorf("refused over http, and redis holds %v, before %v", after, before)
+	}
+
+	s.badByTag(badPushes())
+	if after := s.contents(rdb); !maps.Equal(before, after) {
+		t.Errorf("refused by tag, and redis holds %v, before %v", after, before)
+	}
+	if _, n := h.counts(); n > 0 {
+		t.Errorf("%d messages were delivered", n)
+	}
+	s.largestBodies(a, h)
+	s.pastMeansNow(a, h)
+}
+
+func says(t *testing.T, b bad, text string) {
+	t.Helper()
+	for _, word := range b.says {
+		if !strings.Contains(text, word) {
+			t.Errorf("%s: it does not say %q: %.300s", b.name, word, text)
+		}
+	}
+	if len(text) > 400 {
+		t.Errorf("%s: the answer repeats what was sent: %d bytes", b.name, len(text))
+	}
+}
+
+// badByTag publishes all that can be to the intake, and finds each among the rejects, with its reason, subject and body.
+func (s *site) badByTag(all []bad) {
+	s.t.Helper()
+	ctx, stop := context.WithTimeout(s.t.Context(), patience)
+	defer stop()
+	js := openJetStream(s.t, s.connect("careless producer"))
+	wanted := map[string]bad{}
+	for _, b := range all {
+		if b.headers == nil || b.subject == "" {
+			continue
+		}
+		body := bodyMarker + b.name
+		if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: "delayed." + b.subject, Header: b.headers, Data: []byte(body)}); err != nil {
+			s.t.Errorf("%s: %v", b.name, err)
+			continue
+		}
+		wanted[body] = b
+	}
+	taken := bad{name: "a name that is taken", subject: "bells.kept", word: "duplicate_id", headers: nats.Header{"Tarry-Delay": {"1s"}, "Tarry-Id": {"taken"}}}
+	if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: "delayed." + taken.subject, Header: taken.headers, Data: []byte(bodyMarker + taken.name)}); err != nil {
+		s.t.Fatal(err)
+	}
+	wanted[bodyMarker+taken.name] = taken
+	if len(wanted) < 25 {
+		s.t.Fatalf("only %d bad pushes go by tag", len(wanted))
+	}
+	rejects, err := js.OrderedConsumer(ctx, "TARRY_REJECTED_"+s.ns, jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for len(wanted) > 0 {
+		m, err := rejects.Next(jetstream.FetchMaxWait(patience))
+		if err != nil {
+			s.t.Fatalf("%d are not among the rejects, as %v: %v", len(wanted), slices.Sorted(maps.Keys(wanted)), err)
+		}
+		b, ok := wanted[string(m.Data())]
+		if !ok {
+			s.t.Errorf("a reject that is none: %s %v", quoted(m.Data()), m.Headers())
+			continue
+		}
+		delete(wanted, string(m.Data()))
+		reason := m.Headers().Get("Tarry-Reason")
+		if !strings.HasPrefix(reason, b.word) || m.Headers().Get("Tarry-Subject") != "delayed."+b.subject {
+			s.t.Errorf("%s: reason %q, subject %q", b.name, reason, m.Headers().Get("Tarry-Subject"))
+		}
+		says(s.t, b, reason)
+	}
+	lab.Eventually(s.t, patience, func() error { // and the intake holds nothing back
+		stream, err := js.Stream(ctx, "TARRY_"+s.ns)
+		if err == nil && stream.CachedInfo().State.Msgs > 0 {
+			err = fmt.Errorf("%d pushes are in the intake", stream.CachedInfo().State.Msgs)
+		}
+		return err
+	})
+}
+
+// largestBodies finds the limit in the refusal of a body at max_payload: a body that just fits must arrive, one byte more
+// is refused before it is kept.
+func (s *site) largestBodies(a *instance, h *history) {
+	s.t.Helper()
+	push := func(size int, seq int) answer {
+		return s.must(a, http.MethodPost, "/v1/messages", map[string]any{
+			"topic": "jobs.large", "delay": "1ms", "headers": map[string]string{seqHeader: strconv.Itoa(seq)}, "body": strings.Repeat("b", size),
+		})
+	}
+	refused := push(maxPayload, 1)
+	if refused.status != http.StatusRequestEntityTooLarge || refused.Error != "too_large" {
+		s.t.Errorf("a body of max_payload: %d %s", refused.status, refused.raw)
+	}
+	numbers := regexp.MustCompile(`\d+`).FindAllString(refused.Detail, -1)
+	if len(numbers) == 0 || !strings.Contains(refused.Detail, "body") {
+		s.t.Fatalf("the refusal names no limit: %s", refused.Detail)
+	}
+	// The largest body that is taken, by halves.
+	low, high := maxPayload/2, maxPayload
+	if kept := push(low, 1); kept.status != http.StatusCreated {
+		s.t.Fatalf("a body of %d: %d %s", low, kept.status, kept.raw)
+	}
+	taken := 1
+	for high-low > 1 {
+		middle := (low + high) / 2
+		if push(middle, 1).status == http.StatusCreated {
+			low = middle
+			taken++
+		} else {
+			high = middle
+		}
+	}
+	if low < maxPayload-8<<10 {
+		s.t.Errorf("the largest body taken is %d, far below max_payload, %d", low, maxPayload)
+	}
+	lab.Eventually(s.t, patience, func() error {
+		if _, n := h.counts(); n < taken {
+			return fmt.Errorf("%d of %d large messages arrived", n, taken)
+		}
+		return nil
+	})
+	largest := 0
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, x := range h.arrivals {
+		largest = max(largest, len(x.body))
+	}
+	if largest != low {
+		s.t.Errorf("the largest body that arrived is %d, the largest taken %d", largest, low)
+	}
+	s.t.Logf("max_payload %d: the largest body is %d", maxPayload, low)
+}
+
+func (s *site) pastMeansNow(a *instance, h *history) {
+	s.t.Helper()
+	s.push(a, map[string]any{"topic": "bells.past", "at": "1999-12-31T23:59:59Z", "body": "late"})
+	lab.Eventually(s.t, 10*time.Second, func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if !slices.ContainsFunc(h.arrivals, func(x arrival) bool { return x.subject == "bells.past" }) {
+			return errors.New("a message of the past has not arrived")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,186 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+// dev is a running tarry dev.
+type dev struct {
+	*instance
+	binary, nats string
+}
+
+func startDev(t *testing.T, name string, args ...string) *dev {
+	t.Helper()
+	port := func() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(lab.FreePort(t))) }
+	d := &dev{binary: lab.Binary(t, "./cmd/tarry", lab.Race()...), nats: port()}
+	addr := port()
+	d.instance = &instance{name: name, addr: addr, Process: lab.Start(t, "tarry-"+name, []string{"GORACE=atexit_sleep_ms=0"}, d.binary,
+		append([]string{"dev", "--http.listen", addr, "--nats.listen", d.nats}, args...)...)}
+	return d
+}
+
+// ready waits until it takes pushes.
+func (d *dev) ready(t *testing.T) {
+	t.Helper()
+	lab.Eventually(t, patience, func() error {
+		if !d.Running() {
+			t.Fatalf("tarry dev ended: %s", d.Log())
+		}
+		a, err := d.call(t.Context(), http.MethodGet, "/readyz", nil)
+		if err == nil && a.status != http.StatusOK {
+			err = errors.New(a.raw)
+		}
+		return err
+	})
+}
+
+// cli runs a client command against it.
+func (d *dev) cli(t *testing.T, args ...string) (out string, code int) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	cmd := exec.CommandContext(ctx, d.binary, append(args, "--server", "http://"+d.addr)...)
+	text, err := cmd.CombinedOutput()
+	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return string(text), cmd.ProcessState.ExitCode()
+}
+
+func TestDevDeliversAMessageThatTheCommandLinePushed(t *testing.T) {
+	t.Parallel()
+	d := startDev(t, "dev")
+	d.ready(t)
+	nc, err := nats.Connect("nats://" + d.nats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	got, err := nc.SubscribeSync("orders.remind")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+
+	begun := time.Now()
+	out, code := d.cli(t, "push", "orders.remind", "--delay", "700ms", "--body", "order 7131", "--id", "order-7131", "--header", "kind=basket", "--json")
+	var pushed struct{ ID, State string }
+	if err := json.Unmarshal([]byte(out), &pushed); err != nil || code != 0 || pushed.ID != "order-7131" || pushed.State != "waiting" {
+		t.Fatalf("push: %d %s (%v)", code, out, err)
+	}
+	m, err := got.NextMsg(patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if early := begun.Add(700 * time.Millisecond).Sub(time.Now()); early > 0 {
+		t.Errorf("it came %s early", early)
+	}
+	if string(m.Data) != "order 7131" || m.Header.Get("kind") != "basket" || m.Header.Get("Tarry-Id") != "order-7131" {
+		t.Errorf("got %q %v", m.Data, m.Header)
+	}
+
+	// What arrives on the demo subjects is shown to the newcomer.
+	if out, code := d.cli(t, "push", "demo.hello", "--delay", "1ms", "--body", "hello newcomer"); code != 0 {
+		t.Errorf("push: %d %s", code, out)
+	}
+	d.WaitLog("hello newcomer")
+	// Canceled, unknown, delivered: each has its exit code.
+	if out, code := d.cli(t, "push", "orders.remind", "--delay", "1h", "--id", "order-7132"); code != 0 {
+		t.Errorf("push: %d %s", code, out)
+	}
+	for _, c := range []struct {
+		id   string
+		code int
+	}{{"order-7132", 0}, {"order-7132", 0}, {"order-0", 3}, {"order-7131", 4}} {
+		if out, code := d.cli(t, "cancel", c.id); code != c.code {
+			t.Errorf("cancel %s: %d %s, want %d", c.id, code, out, c.code)
+		}
+	}
+	for _, said := range []string{"http://" + d.addr, d.nats, "tarry push", "tarry get", "tarry cancel", "live in memory"} {
+		if !strings.Contains(d.Log(), said) {
+			t.Errorf("it does not say %q: %s", said, d.Log())
+		}
+	}
+
+	begun = time.Now()
+	d.Signal(syscall.SIGINT)
+	if code := d.Wait(10 * time.Second); code != 0 {
+		t.Errorf("Ctrl-C: it ended with %d", code)
+	}
+	t.Logf("Ctrl-C took %s", time.Since(begun).Round(time.Millisecond))
+}
+
+func TestDevKeepsItsDirectoryToItself(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	first := startDev(t, "first", "--data", data)
+	first.ready(t)
+	second := startDev(t, "second", "--data", data)
+	if code := second.Wait(patience); code == 0 || code == -1 {
+		t.Errorf("a second one ended with %d", code)
+	}
+	if !strings.Contains(second.Log(), filepath.Base(data)) || !strings.Contains(second.Log(), "data") {
+		t.Errorf("it does not name the directory: %s", second.Log())
+	}
+	first.ready(t) // and has no harm from it
+	if out, code := first.cli(t, "push", "demo.x", "--delay", "1h"); code != 0 {
+		t.Errorf("push: %d %s", code, out)
+	}
+	first.Kill() // without a chance to clean up
+	third := startDev(t, "third", "--data", data)
+	third.ready(t)
+}
+
+func TestASecondSignalEndsAnInstanceAtOnce(t *testing.T) {
+	s := newSite(t, siteOptions{})
+	a := s.start("a", "TARRY_STOP_TIMEOUT=1m")
+	// A request that never ends holds up a graceful stop.
+	conn, err := net.Dial("tcp", a.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "POST /v1/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", httpToken); err != nil {
+		t.Fatal(err)
+	}
+	lab.Eventually(t, patience, func() error { // the request is being read
+		_, err := a.call(t.Context(), http.MethodGet, "/livez", nil)
+		return err
+	})
+	a.Signal(syscall.SIGTERM)
+	lab.Eventually(t, patience, func() error { // it has begun to stop
+		if conn, err := net.DialTimeout("tcp", a.addr, time.Second); err == nil {
+			conn.Close()
+			return errors.New("it still listens")
+		}
+		return nil
+	})
+	if !a.Running() {
+		t.Fatalf("the open request did not hold it up: %s", a.Log())
+	}
+	begun := time.Now()
+	a.Signal(syscall.SIGTERM)
+	if code := a.Wait(5 * time.Second); code == 0 {
+		t.Error("the second signal ended it with 0, as if all was given back")
+	}
+	t.Logf("the second signal took %s", time.Since(begun).Round(time.Millisecond))
+}

@@ -1,0 +1,52 @@
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+)
+
+// line is one line of an instance's log.
+type line struct {
+	Time     time.Time
+	Level    string
+	Message  string
+	Instance string
+	Ns       string
+	Term     uint64
+	Why      string
+	Cause    string
+}
+
+// lines reads a log; what is not JSON, as Go's own report of a crash, fails the test.
+func lines(t *testing.T, i *instance) []line {
+	t.Helper()
+	var read []line
+	for raw := range bytes.Lines(i.history()) {
+		var l line
+		if err := json.Unmarshal(raw, &l); err != nil {
+			t.Errorf("the log of %s: %v: %.200q", i.name, err, raw)
+			continue
+		}
+		read = append(read, l)
+	}
+	return read
+}
+
+// leaderships are those that the logs tell of.
+func leaderships(t *testing.T, among []*instance) []leading {
+	t.Helper()
+	var found []leading
+	for _, i := range among {
+		for _, l := range lines(t, i) {
+			if l.Message == "leading" {
+				found = append(found, leading{l.Instance, l.Term, l.Time})
+			}
+		}
+	}
+	if len(found) == 0 {
+		t.Error("no log tells of a leadership")
+	}
+	return found
+}

@@ -1,0 +1,66 @@
+package e2e_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+)
+
+// views are what the instances answered about the cluster during a story.
+type views struct {
+	mu   sync.Mutex
+	seen map[string][]view // by the instance that answered
+}
+
+type view struct {
+	term   uint64
+	leader string
+}
+
+// poll asks every instance who leads, several times a second, until the test ends.
+func (s *site) poll() *views {
+	v := &views{seen: map[string][]view{}}
+	ctx, stop := context.WithCancel(s.t.Context())
+	var wg sync.WaitGroup
+	for _, i := range s.instances {
+		wg.Go(func() {
+			for ; ctx.Err() == nil; pause(ctx, 100*time.Millisecond) {
+				a, err := i.call(ctx, http.MethodGet, "/v1/cluster", nil)
+				if err != nil || a.status != http.StatusOK || a.Leader == nil {
+					continue
+				}
+				v.mu.Lock()
+				v.seen[i.name] = append(v.seen[i.name], view{a.Term, a.Leader.Instance})
+				v.mu.Unlock()
+			}
+		})
+	}
+	s.t.Cleanup(func() { stop(); wg.Wait() })
+	return v
+}
+
+// judge: whoever is asked sees terms that never fall, and all see one leader for a term.
+func (v *views) judge(t *testing.T) {
+	t.Helper()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	leaders := map[uint64]string{}
+	for name, list := range v.seen {
+		before := uint64(0)
+		for _, x := range list {
+			if x.term < before {
+				t.Errorf("%s answered term %d after term %d", name, x.term, before)
+			}
+			before = x.term
+			if known := leaders[x.term]; known != "" && known != x.leader {
+				t.Errorf("%s answered that %s leads term %d, others that %s does", name, x.leader, x.term, known)
+			}
+			leaders[x.term] = x.leader
+		}
+	}
+	if len(leaders) < 2 {
+		t.Errorf("the answers tell of leaders %v", leaders)
+	}
+}

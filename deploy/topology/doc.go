@@ -1,0 +1,13 @@
+// Package topology tests what stands in deploy/ for operators: compose.yaml, nginx.conf, zoo.cfg, tarry.service and the
+// Dockerfile. It has nothing but tests.
+//
+//	compose.yaml ─▶ environment of tarry-a, tarry-b ─▶ two processes ─┐
+//	             ─▶ redis-server's flags ────────────▶ one process  ─┤
+//	zoo.cfg ─────────────────────────────────────────▶ one process  ─┼─▶ pushed through, killed, asked
+//	nginx.conf ──────────────────────────────────────▶ one process  ─┘
+//
+// Continuous integration pulls no image, so the services of compose.yaml run as plain processes here, on free ports of
+// loopback. Everything else is taken from the files as they are: only service:port is replaced by an address, and /tmp by
+// the test's directory. tarry refuses a TARRY_ name that it does not know, so a misspelt one in compose.yaml fails here.
+// deploy/container.sh is the counterpart with real containers.
+package topology
