@@ -1,0 +1,75 @@
+package measure
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/deploy/bench/internal/load"
+	"github.com/tarry-mq/tarry/deploy/bench/internal/report"
+	"github.com/tarry-mq/tarry/deploy/bench/internal/stage"
+)
+
+func (b bench) tarryLate(rate int) run {
+	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
+		t, c, err := b.tarry(ctx, s, inFlight)
+		if err != nil {
+			return Outcome{}, err
+		}
+		return b.late(ctx, s, c, rate, t.Processes(), b.tagged)
+	}
+}
+
+func (b bench) schedulesLate(rate int) run {
+	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
+		c, process, err := b.schedules(ctx, s, inFlight)
+		if err != nil {
+			return Outcome{}, err
+		}
+		return b.late(ctx, s, c, rate, []stage.Process{process, stage.This()}, b.scheduled)
+	}
+}
+
+// late pushes at a rate while it receives. Both systems are told the same moments, in whole milliseconds, by one clock.
+func (b bench) late(ctx context.Context, s *stage.Scope, c *load.Client, rate int, processes []stage.Process, message func(int, time.Time) *nats.Msg) (Outcome, error) {
+	want := int(float64(rate) * b.plan.For.Seconds())
+	dues := make([]atomic.Int64, want)
+	ledger := load.NewLedger(b.bodies, want, func(n int) time.Time { return time.UnixMilli(dues[n].Load()) })
+	stop, err := b.receive(ctx, s, c, ledger)
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer stop()
+	cost, err := stage.Watch(processes...)
+	if err != nil {
+		return Outcome{}, err
+	}
+	sent, err := c.Paced(ctx, producers, want, float64(rate), func(n int) *nats.Msg {
+		ms := time.Now().Add(b.delay(n)).UnixMilli()
+		dues[n].Store(ms)
+		return message(n, time.UnixMilli(ms))
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+	if err := ledger.Wait(ctx, time.Now().Add(b.plan.Longest)); err != nil {
+		return Outcome{}, err
+	}
+	values := report.Values{report.Rate: sent.Rate(), report.Messages: float64(want)}
+	lateness(values, ledger.Lateness())
+	if err := percents(values, cost); err != nil {
+		return Outcome{}, err
+	}
+	o, err := b.judged(ctx, c, ledger, values)
+	if fault, ok := b.plan.paced(sent); !ok {
+		o.Faults = append(o.Faults, fault)
+	}
+	return o, err
+}
+
+// delay is how long message n of a lateness test waits.
+func (b bench) delay(n int) time.Duration {
+	return b.plan.Shortest + time.Duration(load.Spread(n)*float64(b.plan.Longest-b.plan.Shortest))
+}

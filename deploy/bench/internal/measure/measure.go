@@ -1,0 +1,136 @@
+// Package measure has the tests of the benchmark. Each test is run by several systems:
+//
+//	tarry      a tarry serve with default settings
+//	tarry-tag  the same, where a test pushes both over HTTP and by tag
+//	schedules  NATS's own message schedules (ADR-51): a stream with AllowMsgSchedules, "Nats-Schedule: @at" and a subject of
+//	           its own for each message
+//	jetstream  a bound: the messages go straight to their stream, with no delay at all
+//	redis      a bound: HSET and ZADD, pipelined, with no daemon
+//
+// and these are the tests:
+//
+//	push-1   one producer that waits for each acknowledgement
+//	push-32  32 such producers; for tarry the rate until the last message has been accepted into Redis
+//	push-many  tarry: batches of 1,000 over HTTP, or by tag with 256 in flight; schedules: 256 in flight; redis: pipelines of 100
+//	drain    all messages are due at one instant, and are loaded before it; the rate until a consumer has the last one
+//	late-R   32 producers push R messages a second, due after a spread of delays; received minus due
+//	pending  far-off messages: what they cost in memory, and in processor time while nothing is due
+//
+// All producers are plain nats.go and net/http programs without a client library of tarry, and share one connection to
+// NATS (four to HTTP and Redis). Consumers are ordered JetStream consumers. Producers, consumer and servers share the
+// machine.
+package measure
+
+import (
+	"context"
+	"time"
+
+	"github.com/tarry-mq/tarry/deploy/bench/internal/load"
+	"github.com/tarry-mq/tarry/deploy/bench/internal/report"
+	"github.com/tarry-mq/tarry/deploy/bench/internal/stage"
+)
+
+// Outcome is what one test of one system gave.
+type Outcome struct {
+	Values report.Values
+	Faults []string
+}
+
+// System runs a test in its own way.
+type System struct {
+	Name string
+	Run  func(context.Context, *stage.Scope) (Outcome, error)
+}
+
+// Test is one kind of work, for all systems that can do it.
+type Test struct {
+	Name    string
+	Systems []System
+}
+
+const (
+	producers   = 32
+	inFlight    = 256
+	batchSize   = 1000
+	connections = 4
+	forwarding  = 4096 // in flight, as tarry has by default
+)
+
+// bench is what all tests share.
+type bench struct {
+	plan    Plan
+	program string // of tarry
+	bodies  *load.Bodies
+}
+
+// All lists the tests in the order of the table.
+func All(plan Plan, program string) []Test {
+	b := bench{plan: plan, program: program, bodies: load.NewBodies()}
+	tests := []Test{
+		{report.PushOne, []System{
+			{report.Tarry, b.tarrySync(1)}, {report.Schedules, b.schedulesSync(1)}, {report.JetStream, b.bareSync(1)}}},
+		{report.Push32, []System{
+			{report.Tarry, b.tarrySync(producers)}, {report.Schedules, b.schedulesSync(producers)}}},
+		{report.PushMany, []System{
+			{report.Tarry, b.tarryBatches}, {report.TarryTag, b.tarryAsync}, {report.Schedules, b.schedulesAsync}, {report.Redis, b.rawRedis}}},
+		{report.Drain, []System{
+			{report.Tarry, b.tarryDrain}, {report.Schedules, b.schedulesDrain}, {report.JetStream, b.bareDrain}}},
+	}
+	for _, rate := range plan.Rates {
+		tests = append(tests, Test{report.Late(rate), []System{
+			{report.Tarry, b.tarryLate(rate)}, {report.Schedules, b.schedulesLate(rate)}}})
+	}
+	return append(tests, Test{report.Pending, []System{
+		{report.Tarry, b.tarryPending}, {report.Schedules, b.schedulesPending}}})
+}
+
+// dial opens the connection of a test's producers or of its consumer.
+func dial(s *stage.Scope, url string, pending int) (*load.Client, error) {
+	c, err := load.Dial(url, pending)
+	if err == nil {
+		s.Cleanup(c.Close)
+	}
+	return c, err
+}
+
+// farOff is how long a message of a push waits: a day, and a spread over the next.
+func farOff(n int) time.Duration {
+	const day = 24 * time.Hour
+	return (day + time.Duration(load.Spread(n)*float64(day))).Truncate(time.Millisecond)
+}
+
+// pushed are the figures of a push. One that its limit has cut short has a good rate too; the number says what it rests on.
+func pushed(sent load.Sent) report.Values {
+	return report.Values{report.Rate: sent.Rate(), report.Messages: float64(sent.Count)}
+}
+
+// micros adds what each process used for each of n messages.
+func micros(values report.Values, cost *stage.Cost, n int) error {
+	used, _, err := cost.Used()
+	if err != nil {
+		return err
+	}
+	for process, d := range used {
+		values[report.CPUMicros(process)] = float64(d.Microseconds()) / float64(n)
+	}
+	return nil
+}
+
+// percents adds what share of one core each process used.
+func percents(values report.Values, cost *stage.Cost) error {
+	used, elapsed, err := cost.Used()
+	if err != nil {
+		return err
+	}
+	for process, d := range used {
+		values[report.CPUPercent(process)] = 100 * d.Seconds() / elapsed.Seconds()
+	}
+	return nil
+}
+
+// lateness adds how late messages came.
+func lateness(values report.Values, l load.Lateness) {
+	for name, share := range map[string]float64{report.Least: 0, report.Median: 0.5, report.P99: 0.99, report.P999: 0.999, report.Greatest: 1} {
+		values[name] = float64(l.At(share).Microseconds()) / 1000
+	}
+}

@@ -1,0 +1,62 @@
+package measure
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tarry-mq/tarry/deploy/bench/internal/load"
+	"github.com/tarry-mq/tarry/deploy/bench/internal/report"
+)
+
+// Plan is how large the tests are.
+type Plan struct {
+	Messages int           `json:"messages"` // pushed, drained and pending
+	Limit    time.Duration `json:"limit"`    // after which a push stops; its rate is that of what was pushed
+	Rates    []int         `json:"rates"`    // of the lateness tests, messages a second
+	For      time.Duration `json:"for"`      // how long those push
+	Shortest time.Duration `json:"shortest"` // delay of those
+	Longest  time.Duration `json:"longest"`
+	Calm     time.Duration `json:"calm"` // how long a loaded server may give buffers back, write its file and collect garbage before it is looked at
+	Idle     time.Duration `json:"idle"` // how long processor time is watched while nothing is due
+}
+
+// Full is the plan of the figures that count.
+func Full() Plan {
+	return Plan{Messages: 200_000, Limit: 8 * time.Second, Rates: []int{1000, 5000}, For: 20 * time.Second,
+		Shortest: time.Second, Longest: 10 * time.Second, Calm: 5 * time.Second, Idle: 20 * time.Second}
+}
+
+// Quick is the plan that shows that every test still works.
+func Quick() Plan {
+	return Plan{Messages: 3_000, Limit: 2 * time.Second, Rates: []int{1000}, For: time.Second,
+		Shortest: 300 * time.Millisecond, Longest: time.Second, Calm: time.Second, Idle: time.Second}
+}
+
+// lead is how long before its due time a drain begins to load: enough for a machine much slower than any seen.
+func (p Plan) lead() time.Duration {
+	return 1500*time.Millisecond + time.Duration(p.Messages)*time.Second/12_000
+}
+
+// Words say what the plan is, for the table.
+func (p Plan) Words() string {
+	return fmt.Sprintf("%s messages pushed (at most %s), drained and pending; lateness over %s with delays of %s to %s; idle over %s",
+		report.Thousands(p.Messages), p.Limit, p.For, p.Shortest, p.Longest, p.Idle)
+}
+
+// loaded says why a drain cannot begin: loading was cut short, or ended when messages were nearly due.
+func (p Plan) loaded(sent load.Sent, due time.Time) (fault string, ok bool) {
+	last := due.Add(-ready - margin)
+	if sent.Count == p.Messages && !sent.Began.Add(sent.Elapsed).After(last) {
+		return "", true
+	}
+	return fmt.Sprintf("%d of %d messages were loaded in %s, and all must be %s before they are due",
+		sent.Count, p.Messages, sent.Elapsed.Round(time.Millisecond), ready+margin), false
+}
+
+// paced says why the figures of a lateness test are not those of its rate: producers fell behind.
+func (p Plan) paced(sent load.Sent) (fault string, ok bool) {
+	if sent.Elapsed <= p.For+p.For/20+250*time.Millisecond {
+		return "", true
+	}
+	return fmt.Sprintf("the pace was not kept: %d messages took %s and not %s", sent.Count, sent.Elapsed.Round(time.Millisecond), p.For), false
+}

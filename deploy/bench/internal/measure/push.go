@@ -1,0 +1,105 @@
+package measure
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/deploy/bench/internal/load"
+	"github.com/tarry-mq/tarry/deploy/bench/internal/report"
+	"github.com/tarry-mq/tarry/deploy/bench/internal/stage"
+)
+
+type run = func(context.Context, *stage.Scope) (Outcome, error)
+
+func (b bench) tarrySync(producers int) run {
+	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
+		t, c, err := b.tarry(ctx, s, inFlight)
+		if err != nil {
+			return Outcome{}, err
+		}
+		return byTag(ctx, t, func() (load.Sent, error) {
+			return c.Sync(ctx, producers, b.plan.Messages, b.plan.Limit, b.delayed)
+		})
+	}
+}
+
+func (b bench) tarryAsync(ctx context.Context, s *stage.Scope) (Outcome, error) {
+	t, c, err := b.tarry(ctx, s, inFlight)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return byTag(ctx, t, func() (load.Sent, error) {
+		return c.Async(ctx, b.plan.Messages, b.plan.Limit, b.delayed)
+	})
+}
+
+// byTag pushes, and waits until tarry has accepted what NATS has acknowledged.
+func byTag(ctx context.Context, t *stage.Tarry, push func() (load.Sent, error)) (Outcome, error) {
+	sent, err := push()
+	if err != nil {
+		return Outcome{}, err
+	}
+	accepted, err := t.Metric(ctx, stage.AcceptedMetric)
+	if err != nil {
+		return Outcome{}, err
+	}
+	at, err := t.Accepted(ctx, sent.Count)
+	if err != nil {
+		return Outcome{}, err
+	}
+	values := pushed(sent)
+	values[report.Kept] = float64(sent.Count) / max(at.Sub(sent.Began), sent.Elapsed).Seconds()
+	values[report.Backlog] = max(0, float64(sent.Count)-accepted)
+	return Outcome{Values: values}, nil
+}
+
+func (b bench) tarryBatches(ctx context.Context, s *stage.Scope) (Outcome, error) {
+	t, _, err := b.tarry(ctx, s, inFlight)
+	if err != nil {
+		return Outcome{}, err
+	}
+	began := time.Now()
+	sent, err := b.batches(t, func(n int) time.Time { return began.Add(farOff(n)) }).Send(ctx, b.plan.Messages, b.plan.Limit)
+	if err != nil {
+		return Outcome{}, err
+	}
+	values := pushed(sent)
+	values[report.Kept] = sent.Rate() // the answer comes when Redis has it
+	return Outcome{Values: values}, nil
+}
+
+func (b bench) schedulesSync(producers int) run {
+	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
+		c, _, err := b.schedules(ctx, s, inFlight)
+		if err != nil {
+			return Outcome{}, err
+		}
+		sent, err := c.Sync(ctx, producers, b.plan.Messages, b.plan.Limit, b.scheduledFarOff)
+		return Outcome{Values: pushed(sent)}, err
+	}
+}
+
+func (b bench) schedulesAsync(ctx context.Context, s *stage.Scope) (Outcome, error) {
+	c, _, err := b.schedules(ctx, s, inFlight)
+	if err != nil {
+		return Outcome{}, err
+	}
+	sent, err := c.Async(ctx, b.plan.Messages, b.plan.Limit, b.scheduledFarOff)
+	return Outcome{Values: pushed(sent)}, err
+}
+
+// bareSync is the round trip that an acknowledged publish cannot go below.
+func (b bench) bareSync(producers int) run {
+	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
+		c, _, err := b.bare(ctx, s, inFlight)
+		if err != nil {
+			return Outcome{}, err
+		}
+		sent, err := c.Sync(ctx, producers, b.plan.Messages, b.plan.Limit, func(n int) *nats.Msg {
+			return &nats.Msg{Subject: dueSubject, Data: b.body(n)}
+		})
+		return Outcome{Values: pushed(sent)}, err
+	}
+}

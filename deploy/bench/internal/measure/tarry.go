@@ -1,0 +1,62 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tarry-mq/tarry/deploy/bench/internal/load"
+	"github.com/tarry-mq/tarry/deploy/bench/internal/stage"
+)
+
+// Every message of every test ends on one subject.
+const (
+	dueSubject    = "bench.due"
+	intakeSubject = "delayed." + dueSubject
+	dueStream     = "BENCH"
+)
+
+// tarry starts a tarry and the stream that messages are due on.
+func (b bench) tarry(ctx context.Context, s *stage.Scope, pending int) (*stage.Tarry, *load.Client, error) {
+	t := s.Tarry(b.program)
+	c, err := dial(s, t.NATS.URL(), pending)
+	if err != nil {
+		return nil, nil, err
+	}
+	return t, c, makeDueStream(ctx, c)
+}
+
+func makeDueStream(ctx context.Context, c *load.Client) error {
+	_, err := c.JS.CreateStream(ctx, jetstream.StreamConfig{Name: dueStream, Subjects: []string{dueSubject}, Storage: jetstream.FileStorage})
+	if err != nil {
+		return fmt.Errorf("make the stream that messages are due on: %w", err)
+	}
+	return nil
+}
+
+// delayed is a push by tag with a delay.
+func (b bench) delayed(n int) *nats.Msg {
+	delay := strconv.FormatInt(farOff(n).Milliseconds(), 10)
+	return &nats.Msg{Subject: intakeSubject, Data: b.body(n), Header: nats.Header{"Tarry-Delay": {delay}}}
+}
+
+// tagged is a push by tag for a moment.
+func (b bench) tagged(n int, due time.Time) *nats.Msg {
+	return &nats.Msg{Subject: intakeSubject, Data: b.body(n), Header: nats.Header{"Tarry-At": {strconv.FormatInt(due.UnixMilli(), 10)}}}
+}
+
+// batches pushes over HTTP, each message for a moment of its own.
+func (b bench) batches(t *stage.Tarry, due func(n int) time.Time) load.Batches {
+	return load.Batches{URL: t.URL, Size: batchSize, Connections: connections, Item: func(to []byte, n int) []byte {
+		to = append(to, `{"topic":"`+dueSubject+`","at":`...)
+		to = strconv.AppendInt(to, due(n).UnixMilli(), 10)
+		to = append(to, `,"body":"`...)
+		return append(b.bodies.Append(to, n), `"}`...)
+	}}
+}
+
+func (b bench) body(n int) []byte { return b.bodies.Append(make([]byte, 0, load.BodySize), n) }

@@ -1,0 +1,180 @@
+package stage
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+// The metrics that tell how far tarry is.
+const (
+	AcceptedMetric  = "tarry_accepted_total"
+	DeliveredMetric = "tarry_delivered_total"
+	leaderMetric    = "tarry_leader"
+)
+
+const (
+	leadPatience = 30 * time.Second
+	pollEvery    = 5 * time.Millisecond
+)
+
+// Tarry is one tarry serve with servers of its own, ready and leading.
+type Tarry struct {
+	URL   string // of its HTTP API
+	NATS  *lab.NATS
+	Redis *Redis
+
+	zk      *lab.ZooKeeper
+	process *lab.Process
+	client  *http.Client
+}
+
+// Tarry starts redis-server, ZooKeeper, nats-server and the program, all with no data and with default settings, and
+// returns when it leads.
+func (s *Scope) Tarry(program string) *Tarry {
+	s.tarryVersion(program)
+	t := &Tarry{NATS: s.NATS(), Redis: s.Redis(), zk: s.zooKeeper(), client: &http.Client{Timeout: 10 * time.Second}}
+	s.Cleanup(t.client.CloseIdleConnections)
+	listen := net.JoinHostPort("127.0.0.1", strconv.Itoa(lab.FreePort(s)))
+	t.URL = "http://" + listen
+	t.process = lab.Start(s, "tarry", []string{
+		"TARRY_HTTP_LISTEN=" + listen,
+		"TARRY_NATS_URL=" + t.NATS.URL(),
+		"TARRY_REDIS_ADDRS=" + t.Redis.Addr,
+		"TARRY_ZOOKEEPER_SERVERS=" + t.zk.Addr,
+		"TARRY_LOG_FORMAT=json",
+	}, program, "serve")
+	ctx, cancel := context.WithTimeout(s.ctx, leadPatience)
+	defer cancel()
+	if err := Until(ctx, pollEvery, t.leads); err != nil {
+		s.Fatal(fmt.Errorf("wait until tarry leads: %w", err))
+	}
+	return t
+}
+
+// leads tells why the instance does not lead yet, or nothing.
+func (t *Tarry) leads(ctx context.Context) error {
+	if !t.process.Running() {
+		return fmt.Errorf("it ended: %w", errGivenUp)
+	}
+	text, err := t.get(ctx, "/readyz")
+	if err != nil {
+		return fmt.Errorf("not ready: %w: %s", err, strings.TrimSpace(text))
+	}
+	switch n, err := t.Metric(ctx, leaderMetric); {
+	case err != nil:
+		return err
+	case n != 1:
+		return errors.New("it is a standby")
+	}
+	return nil
+}
+
+// Metric is the value of a metric, summed over its labels.
+func (t *Tarry) Metric(ctx context.Context, name string) (float64, error) {
+	text, err := t.get(ctx, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	return parseMetric(text, name)
+}
+
+func parseMetric(text, name string) (float64, error) {
+	sum, found := 0.0, false
+	lines := bufio.NewScanner(strings.NewReader(text))
+	for lines.Scan() {
+		rest, ok := strings.CutPrefix(lines.Text(), name)
+		if !ok || rest == "" || rest[0] != ' ' && rest[0] != '{' {
+			continue
+		}
+		n, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
+		if err != nil {
+			return 0, fmt.Errorf("read metric %s: %w", name, err)
+		}
+		sum, found = sum+n, true
+	}
+	if !found {
+		return 0, fmt.Errorf("read metric %s: it is not there", name)
+	}
+	return sum, lines.Err()
+}
+
+// Accepted returns when n messages have been accepted, or with an error when none came for a while. at is the moment it
+// was seen, at most one poll late.
+func (t *Tarry) Accepted(ctx context.Context, n int) (at time.Time, err error) {
+	return t.reaches(ctx, AcceptedMetric, n)
+}
+
+// Delivered is Accepted for deliveries.
+func (t *Tarry) Delivered(ctx context.Context, n int) (time.Time, error) {
+	return t.reaches(ctx, DeliveredMetric, n)
+}
+
+const (
+	metricEvery = 20 * time.Millisecond // one look costs about a millisecond of both processes
+	stall       = 15 * time.Second
+)
+
+func (t *Tarry) reaches(ctx context.Context, metric string, n int) (at time.Time, err error) {
+	last, moved := -1.0, time.Now()
+	err = Until(ctx, metricEvery, func(ctx context.Context) error {
+		value, err := t.Metric(ctx, metric)
+		at = time.Now()
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w: %w", errGivenUp, err)
+		case value >= float64(n):
+			return nil
+		case value != last:
+			last, moved = value, at
+		case time.Since(moved) > stall:
+			return fmt.Errorf("%w: it stands still at %.0f", errGivenUp, value)
+		}
+		return fmt.Errorf("it is at %.0f", value)
+	})
+	if err != nil {
+		return at, fmt.Errorf("wait until %s is %d: %w", metric, n, err)
+	}
+	return at, nil
+}
+
+func (t *Tarry) get(ctx context.Context, path string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.URL+path, nil)
+	if err != nil {
+		return "", fmt.Errorf("get %s: %w", path, err)
+	}
+	response, err := t.client.Do(request)
+	if err != nil {
+		return "", err // names the method and the address
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(response.Status)
+	}
+	if err != nil {
+		return string(text), fmt.Errorf("get %s: %w", path, err)
+	}
+	return string(text), nil
+}
+
+// Processes are what a test's figures cost: tarry, its servers, and this process with its producers and consumer.
+func (t *Tarry) Processes() []Process {
+	return []Process{
+		{Name: "tarry", Pid: t.process.Pid()}, {Name: "redis", Pid: t.Redis.Pid()}, {Name: "nats", Pid: t.NATS.Pid()},
+		{Name: "zookeeper", Pid: t.zk.Pid()}, This(),
+	}
+}
+
+// This is the process that measures.
+func This() Process { return Process{Name: "bench", Pid: os.Getpid()} }

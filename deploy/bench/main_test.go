@@ -1,0 +1,79 @@
+package main
+
+import (
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/deploy/bench/internal/report"
+)
+
+func TestOptionsThatDoNotGoTogetherAreRefusedByName(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"-only drian":               `no test "drian"`,
+		"-reps -1":                  "-reps is -1",
+		"-reps 101":                 "-reps is 101",
+		"-messages 10":              "-messages is 10",
+		"-messages 99999999":        "-messages is 99999999",
+		"-quick -readme README.md":  "-readme wants a whole run",
+		"-only drain -readme R":     "-readme wants a whole run",
+		"-from a.json -reps 2":      "-from measures nothing",
+		"-from a -readme b -json c": "-from measures nothing",
+		"drain":                     `got "drain"`,
+		"-n 5":                      "flag provided but not defined",
+	} {
+		if _, err := readOptions(strings.Fields(line), io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: the error is %v, want %q", line, err, want)
+		}
+	}
+}
+
+func TestOptionsHaveDefaults(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]struct{ reps, messages int }{
+		"":                          {3, 200_000},
+		"-quick":                    {1, 3_000},
+		"-quick -reps 2":            {2, 3_000},
+		"-messages 5000":            {3, 5_000},
+		"-only drain,pending":       {3, 200_000},
+		"-readme README.md -reps 5": {5, 200_000},
+	} {
+		o, err := readOptions(strings.Fields(line), io.Discard)
+		if err != nil || o.reps != want.reps || o.plan.Messages != want.messages {
+			t.Errorf("%q: %d repetitions of %d messages, %v; want %v", line, o.reps, o.plan.Messages, err, want)
+		}
+	}
+}
+
+func TestAnEarlierRunIsPrintedAgainAndFailsIfItWasInvalid(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "figures.json")
+	book := report.Book{Started: time.Now(), Samples: []report.Sample{
+		{Test: report.Drain, System: report.Tarry, Repetition: 1, Values: report.Values{report.Rate: 1234}}}}
+	for _, c := range []struct {
+		faults []string
+		want   int
+	}{{nil, exitDone}, {[]string{"2 of 9 messages lost"}, exitFailed}} {
+		book.Samples[0].Faults = c.faults
+		if err := book.Save(path); err != nil {
+			t.Fatal(err)
+		}
+		var out, log strings.Builder
+		if got := run(t.Context(), []string{"-from", path}, &out, &log); got != c.want {
+			t.Fatalf("with faults %q it exits with %d, want %d: %s", c.faults, got, c.want, log.String())
+		}
+		if c.want == exitDone && !strings.Contains(out.String(), "1,234") {
+			t.Fatalf("it prints\n%s", out.String())
+		}
+	}
+}
+
+func TestBadUsageExitsWithTwo(t *testing.T) {
+	t.Parallel()
+	if got := run(t.Context(), []string{"-only", "nothing"}, io.Discard, io.Discard); got != exitUsage {
+		t.Fatalf("it exits with %d, want %d", got, exitUsage)
+	}
+}
