@@ -23,7 +23,7 @@ func (sc *scanner) judge(results []result) (ends []End, back []aside) {
 			continue
 		case r.park != "":
 			mark.Lane = r.park
-			back = append(back, aside{Back{UID: m.UID, Score: m.Score(), Mark: mark}, m})
+			back = append(back, aside{Back{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: mark}, m})
 			continue
 		}
 		if r.outcome.Kind == Delivered {
@@ -66,7 +66,7 @@ func (sc *scanner) judge(results []result) (ends []End, back []aside) {
 			// stream may refuse one subject and take all others.
 			score = int64(CeilMilli(wall))<<8 | score&255
 		}
-		back = append(back, aside{Back{UID: m.UID, Score: score, Mark: mark}, m})
+		back = append(back, aside{Back{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}, m})
 	}
 	return ends, back
 }

@@ -69,6 +69,8 @@ type Message struct {
 
 	// Mark is what changes while the message waits.
 	Mark Mark
+	// Claim is the number of the claim that took it, set on what Claim returns.
+	Claim uint64
 }
 
 // Mark is the small part of a message that changes between acceptance and its

@@ -46,9 +46,11 @@ type Leading interface {
 	// Finish ends claimed messages.
 	Finish(ctx context.Context, bucket int, term uint64, ends []End, now Milli) error
 	// Return gives claimed messages back to waiting, in their bucket or in a lane.
+	// It acts only on the very claim that Back names, so that a return which the
+	// store executes late undoes no later claim.
 	Return(ctx context.Context, bucket int, term uint64, back []Back) error
-	// Held lists up to limit uids that this term has claimed, after the given one.
-	Held(ctx context.Context, bucket int, term uint64, after UID, limit int) ([]UID, error)
+	// Held lists up to limit claims of this term by uid, after the given one.
+	Held(ctx context.Context, bucket int, term uint64, after UID, limit int) ([]Held, error)
 	// Heads looks at every bucket at once, cheaply: the safety poll.
 	Heads(ctx context.Context) ([]Head, error)
 	// Lanes lists the lanes of a bucket that hold parked messages.
@@ -115,6 +117,8 @@ type CancelResult struct {
 // Claim asks for due messages.
 type Claim struct {
 	Term uint64
+	// Number tells the claims of one term and bucket apart; the leader counts it up.
+	Number uint64
 	// Now bounds what is due.
 	Now Milli
 	// Limit and Bytes bound the batch.
@@ -144,12 +148,20 @@ type End struct {
 // Back says how a claimed message waits again.
 type Back struct {
 	UID UID
+	// Claim is the number of the claim that it gives back.
+	Claim uint64
 	// Score is its place: the message's own, or a later one after a refusal.
 	Score int64
 	Mark  Mark
 	// Keep gives the message its own score and leaves its mark as it stands,
 	// whatever Score and Mark say: for a claim whose reply was lost.
 	Keep bool
+}
+
+// Held is a claim that stands in the store.
+type Held struct {
+	UID   UID
+	Claim uint64 // its number
 }
 
 // Head is a bucket at a glance.

@@ -25,11 +25,7 @@ type scanner struct {
 	laneWait  time.Time           // no lane has a turn before
 	laneFirst bool                // lanes and the bucket take turns
 	paced     time.Time           // no claim from the bucket before
-
-	// moving keeps a claim and a return of the settler apart, from the call until
-	// memory knows of it: a return that is repeated because its reply was lost must
-	// not undo a claim made since. It is taken before mu.
-	moving chan struct{} // capacity 1
+	claims    uint64              // numbers the claims
 
 	mu       sync.Mutex
 	head     Milli // earliest due time known, 0 when none is
@@ -53,7 +49,6 @@ func newScanner(l *leadership, bucket int) *scanner {
 		wake:     make(chan struct{}, 1),
 		lanes:    map[string]struct{}{},
 		compared: time.Now(),
-		moving:   make(chan struct{}, 1),
 		inFlight: map[UID]*Message{},
 		settling: newSettling(),
 	}
@@ -276,10 +271,9 @@ func (sc *scanner) claim(ctx context.Context, lane string, n int) (Claimed, erro
 	cfg := &sc.l.s.cfg
 	var claimed Claimed
 	started := time.Now()
-	sc.moving <- struct{}{}
-	defer func() { <-sc.moving }()
+	sc.claims++
 	err := sc.l.call(ctx, func(ctx context.Context) (err error) {
-		claimed, err = cfg.Timeline.Claim(ctx, sc.bucket, Claim{Term: sc.l.term, Now: cfg.Clock.Milli(), Limit: n, Bytes: cfg.ClaimBytes, Lane: lane})
+		claimed, err = cfg.Timeline.Claim(ctx, sc.bucket, Claim{Term: sc.l.term, Number: sc.claims, Now: cfg.Clock.Milli(), Limit: n, Bytes: cfg.ClaimBytes, Lane: lane})
 		return err
 	})
 	sc.l.s.metrics.stepSeconds.Observe(time.Since(started).Seconds())
@@ -298,6 +292,9 @@ func (sc *scanner) claim(ctx context.Context, lane string, n int) (Claimed, erro
 	sc.l.s.metrics.claimed.Add(float64(len(claimed.Messages)))
 	sc.mu.Lock()
 	for _, m := range claimed.Messages {
+		if earlier := sc.inFlight[m.UID]; earlier != nil { // returned; the settler has not heard of it yet
+			sc.weight -= len(earlier.Body)
+		}
 		sc.inFlight[m.UID] = m
 		sc.weight += len(m.Body)
 	}
@@ -371,16 +368,16 @@ func (sc *scanner) reconcile(ctx context.Context) error {
 	tl := sc.l.s.cfg.Timeline
 	var after UID
 	for {
-		var held []UID
+		var held []Held
 		var lost []Back
 		err := sc.l.call(ctx, func(ctx context.Context) (err error) {
 			if held, err = tl.Held(ctx, sc.bucket, sc.l.term, after, sweepBatch); err != nil {
 				return fmt.Errorf("list claims: %w", err)
 			}
 			sc.mu.Lock()
-			for _, uid := range held {
-				if sc.inFlight[uid] == nil {
-					lost = append(lost, Back{UID: uid, Keep: true})
+			for _, h := range held {
+				if m := sc.inFlight[h.UID]; m == nil || m.Claim != h.Claim {
+					lost = append(lost, Back{UID: h.UID, Claim: h.Claim, Keep: true})
 				}
 			}
 			sc.mu.Unlock()
@@ -403,7 +400,7 @@ func (sc *scanner) reconcile(ctx context.Context) error {
 		if len(held) < sweepBatch {
 			break
 		}
-		after = held[len(held)-1]
+		after = held[len(held)-1].UID
 	}
 	sc.mu.Lock()
 	sc.doubt, sc.strange, sc.compared = false, 0, time.Now()

@@ -181,20 +181,13 @@ func (sc *scanner) finishable(ends []End) int {
 	return n
 }
 
-// giveBack returns what is still this claim of it: when the reply of a return
-// is lost, it happens, the message is claimed again and in flight, and the
-// repeat must leave that claim alone.
+// giveBack returns what was claimed; each Back names its claim, so that a repeat
+// leaves alone what has been claimed again since.
 func (sc *scanner) giveBack(ctx context.Context, back []aside) error {
-	sc.moving <- struct{}{}
-	defer func() { <-sc.moving }()
-	batch := make([]Back, 0, len(back))
-	sc.mu.Lock()
+	batch := make([]Back, len(back))
 	for i := range back {
-		if sc.inFlight[back[i].back.UID] == back[i].message {
-			batch = append(batch, back[i].back)
-		}
+		batch[i] = back[i].back
 	}
-	sc.mu.Unlock()
 	if err := sc.l.call(ctx, func(ctx context.Context) error {
 		return sc.l.s.cfg.Timeline.Return(ctx, sc.bucket, sc.l.term, batch)
 	}); err != nil {

@@ -76,12 +76,12 @@ var cancelPromises = []promise{
 	}},
 	{name: "a message that was returned unsent is canceled for certain", check: func(t *trial) {
 		m := t.take(Message(1))
-		t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: m.UID, Keep: true}}))
+		t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}}))
 		t.canceled(m.UID, scheduler.CancelDone)
 	}},
 	{name: "a parked message is canceled by its uid alone", check: func(t *trial) {
 		all := t.added(Message(1), Message(2), Message(3))
-		t.claim()
+		all = t.claim()
 		t.giveBack(all[0], all[0].Score(), scheduler.Mark{Lane: "stream"})
 		t.giveBack(all[1], all[1].Score(), scheduler.Mark{Lane: "stream"})
 		t.giveBack(all[2], all[2].Score(), scheduler.Mark{Lane: "core:orders.3", Uncertain: true})

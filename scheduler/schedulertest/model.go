@@ -68,6 +68,7 @@ type model struct {
 	o         Options
 	now       scheduler.Milli
 	terms     []uint64 // the highest of each bucket
+	claims    uint64   // numbers them
 	minted    []*scheduler.Message
 	// claimed are messages as they were claimed last; some have ended since.
 	claimed map[scheduler.UID]*scheduler.Message

@@ -207,6 +207,8 @@ func (m *model) request(t *rapid.T, bucket int, lane string) scheduler.Claim {
 
 // take claims, and wants what comes to have been waiting, due and in no lane.
 func (m *model) take(bucket int, req scheduler.Claim) {
+	m.claims++
+	req.Number = m.claims
 	m.step(fmt.Sprintf("claim %+v from %d", req, bucket), func(tl scheduler.Timeline) string {
 		c, err := tl.Claim(m.ctx, bucket, req)
 		s := fmt.Sprint("head ", c.Head, " missing ", len(c.Missing), short(err))
@@ -280,12 +282,15 @@ func (m *model) back(t *rapid.T, tune func(*scheduler.Back)) {
 	bucket := m.bucket(t)
 	var back []scheduler.Back
 	for _, chosen := range m.some(t, bucket) {
-		b := scheduler.Back{UID: chosen.UID, Score: chosen.Score(), Mark: scheduler.Mark{
+		b := scheduler.Back{UID: chosen.UID, Claim: chosen.Claim, Score: chosen.Score(), Mark: scheduler.Mark{
 			Uncertain: rapid.IntRange(0, 3).Draw(t, "uncertain") == 0, Refusals: rapid.Uint32Range(0, 2).Draw(t, "refusals"),
 		}}
 		if rapid.Bool().Draw(t, "later") {
 			later := m.now.Add(time.Duration(rapid.IntRange(1, 300).Draw(t, "by")) * time.Millisecond)
 			b.Score = int64(later)<<8 | b.Score&255
+		}
+		if rapid.IntRange(0, 9).Draw(t, "of another claim") == 0 {
+			b.Claim = rapid.Uint64Range(0, m.claims).Draw(t, "claim")
 		}
 		tune(&b)
 		back = append(back, b)

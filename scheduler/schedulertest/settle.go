@@ -98,6 +98,26 @@ var settlePromises = []promise{
 		t.giveBack(m, m.Score(), scheduler.Mark{})
 		t.wantInfo(remains(m, scheduler.StateDelivered, t.now, false, ""))
 	}},
+	{name: "a return of an earlier claim leaves a later one alone", check: func(t *trial) {
+		first := t.take(Message(1))
+		t.giveBack(first, first.Score(), scheduler.Mark{})
+		second := t.take(Message(1))
+		if second.Claim == first.Claim {
+			t.Fatalf("both claims have the number %d", first.Claim)
+		}
+		back := scheduler.Back{UID: first.UID, Claim: first.Claim, Score: first.Score()}
+		for _, b := range []scheduler.Back{back, {UID: first.UID, Claim: first.Claim, Keep: true}} {
+			t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{b})) // as Redis does late, from a dead connection
+			t.wantInfo(live(first, scheduler.StateInFlight, scheduler.Mark{}))
+			t.canceled(first.UID, scheduler.CancelInFlight)
+		}
+		t.giveBack(second, second.Score(), scheduler.Mark{})
+		t.wantInfo(live(first, scheduler.StateWaiting, scheduler.Mark{}))
+		third := t.take(Message(1))
+		t.term++ // the same number under another term is another claim too
+		t.giveBack(third, third.Score(), scheduler.Mark{})
+		t.wantInfo(live(first, scheduler.StateInFlight, scheduler.Mark{}))
+	}},
 	{name: "a return with a later score waits until then", check: func(t *trial) {
 		m := t.take(Message(1))
 		later := t.now.Add(3 * time.Second)
@@ -117,8 +137,8 @@ var settlePromises = []promise{
 		later := int64(t.now.Add(time.Second))<<8 | 255
 		t.giveBack(m, later, scheduler.Mark{Uncertain: true, Refusals: 2, Lane: "stream"})
 		t.pass(time.Second)
-		t.claimFrom(0, "stream", wide, wide)
-		t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: m.UID, Score: later << 1, Mark: scheduler.Mark{Refusals: 9, Lane: "other"}, Keep: true}}))
+		m = t.claimFrom(0, "stream", wide, wide).Messages[0]
+		t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: later << 1, Mark: scheduler.Mark{Refusals: 9, Lane: "other"}, Keep: true}}))
 		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Refusals: 2}))
 		if h := t.heads()[0]; h.Due != m.Due || len(t.lanes(0)) != 0 {
 			t.Fatalf("head is %+v, lanes %v: want it in the bucket at its due time", h, t.lanes(0))
@@ -129,7 +149,7 @@ var settlePromises = []promise{
 		claimed := t.claim()
 		back := make([]scheduler.Back, len(claimed))
 		for i, m := range claimed {
-			back[i] = scheduler.Back{UID: m.UID, Score: m.Score(), Mark: scheduler.Mark{Lane: []string{"ORDERS", "core:a.b"}[i%2]}}
+			back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: scheduler.Mark{Lane: []string{"ORDERS", "core:a.b"}[i%2]}}
 		}
 		t.must("return", t.tl.Return(t.Context(), 0, t.term, back))
 		t.wantInfo(live(all[0], scheduler.StateWaiting, scheduler.Mark{Lane: "ORDERS"}))
@@ -180,7 +200,7 @@ var settlePromises = []promise{
 		want := make([]string, len(batch))
 		for i, m := range t.claim() {
 			want[i] = fmt.Sprintf("core:%04d", i*7%1000)
-			back[i] = scheduler.Back{UID: m.UID, Score: m.Score(), Mark: scheduler.Mark{Lane: want[i]}}
+			back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: scheduler.Mark{Lane: want[i]}}
 		}
 		t.must("return", t.tl.Return(t.Context(), 0, t.term, back))
 		slices.Sort(want)

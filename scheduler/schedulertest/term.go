@@ -30,10 +30,10 @@ var leaderCalls = []struct {
 		return t.tl.Finish(t.Context(), 0, term, []scheduler.End{{Message: m, State: scheduler.StateDelivered}}, t.now)
 	}},
 	{"return", func(t *trial, term uint64, m *scheduler.Message) error {
-		return t.tl.Return(t.Context(), 0, term, []scheduler.Back{{UID: m.UID, Score: m.Score()}})
+		return t.tl.Return(t.Context(), 0, term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: m.Score()}})
 	}},
 	{"return that keeps", func(t *trial, term uint64, m *scheduler.Message) error {
-		return t.tl.Return(t.Context(), 0, term, []scheduler.Back{{UID: m.UID, Keep: true}})
+		return t.tl.Return(t.Context(), 0, term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}})
 	}},
 	{"held", func(t *trial, term uint64, _ *scheduler.Message) error {
 		_, err := t.tl.Held(t.Context(), 0, term, "", 10)
@@ -50,9 +50,11 @@ var termPromises = []promise{
 		old := t.ended(Message(1), scheduler.StateDelivered)
 		t.term = 9
 		claimed := t.take(Message(2))
-		waiting, parked := t.one(Message(3)), t.take(Message(4))
+		t.added(Message(3), Message(4))
+		both := t.claim()
+		waiting, parked := both[0], both[1]
 		t.giveBack(parked, parked.Score(), scheduler.Mark{Lane: "stream"})
-		t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: waiting.UID, Keep: true}}))
+		t.giveBack(waiting, waiting.Score(), scheduler.Mark{})
 		t.pass(t.o.EndedKeep)
 		head := t.heads()[0]
 		for _, c := range leaderCalls {

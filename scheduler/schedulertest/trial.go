@@ -20,6 +20,7 @@ type trial struct {
 	o    Options
 	now  scheduler.Milli
 	term uint64
+	n    uint64 // of the last claim
 }
 
 // wide bounds a claim that is to take everything.
@@ -83,7 +84,8 @@ func (t *trial) refused(m *scheduler.Message, code scheduler.AddCode, first *sch
 
 func (t *trial) claimFrom(bucket int, lane string, limit, bytes int) scheduler.Claimed {
 	t.Helper()
-	c, err := t.tl.Claim(t.Context(), bucket, scheduler.Claim{Term: t.term, Now: t.now, Limit: limit, Bytes: bytes, Lane: lane})
+	t.n++
+	c, err := t.tl.Claim(t.Context(), bucket, scheduler.Claim{Term: t.term, Number: t.n, Now: t.now, Limit: limit, Bytes: bytes, Lane: lane})
 	t.must("claim", err)
 	if len(c.Missing) > 0 {
 		t.Fatalf("claim: messages are missing: %v", c.Missing)
@@ -137,7 +139,7 @@ func (t *trial) ended(m *scheduler.Message, state scheduler.State) *scheduler.Me
 
 func (t *trial) giveBack(m *scheduler.Message, score int64, mark scheduler.Mark) {
 	t.Helper()
-	t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), t.term, []scheduler.Back{{UID: m.UID, Score: score, Mark: mark}}))
+	t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), t.term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}}))
 }
 
 func (t *trial) sweep(bucket, limit int) int {
@@ -217,11 +219,17 @@ func (t *trial) lanes(bucket int) []string {
 	return lanes
 }
 
-func (t *trial) held(bucket int, after scheduler.UID, limit int) []scheduler.UID {
+func (t *trial) held(bucket int, after scheduler.UID, limit int) (uids []scheduler.UID) {
 	t.Helper()
 	held, err := t.tl.Held(t.Context(), bucket, t.term, after, limit)
 	t.must("held", err)
-	return held
+	for _, h := range held {
+		uids = append(uids, h.UID)
+		if h.Claim == 0 || h.Claim > t.n {
+			t.Fatalf("%s is held by claim %d of %d", h.UID, h.Claim, t.n)
+		}
+	}
+	return uids
 }
 
 // wantInfo compares everything that a look-up tells.

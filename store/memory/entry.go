@@ -10,7 +10,8 @@ type entry struct {
 	version uint8
 	// uncertain is what remains of the mark after the end.
 	uncertain bool
-	place     int // in the order that it stands in
+	place     int    // in the order that it stands in
+	claim     uint64 // number of the claim, while in flight
 	due       scheduler.Milli
 	endedAt   scheduler.Milli
 	// message is nil for an end without a client id.

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -46,8 +47,10 @@ func (t *Timeline) Claim(ctx context.Context, n int, req scheduler.Claim) (claim
 			}
 			b.leave(e)
 			e.state, e.message.Mark.Lane = scheduler.StateInFlight, ""
+			e.claim = req.Number
 			b.claimed.push(e, int64(req.Term))
 			m := *e.message
+			m.Claim = req.Number
 			claimed.Messages = append(claimed.Messages, &m)
 		}
 		claimed.Head = head(*source)
@@ -98,7 +101,7 @@ func (t *Timeline) Return(ctx context.Context, n int, term uint64, back []schedu
 		for i := range back {
 			r := &back[i]
 			e := b.claimedEntry(r.UID)
-			if e == nil {
+			if e == nil || e.claim != r.Claim || b.claimed[e.place].rank != int64(term) {
 				continue
 			}
 			score, mark := r.Score, r.Mark
@@ -114,16 +117,16 @@ func (t *Timeline) Return(ctx context.Context, n int, term uint64, back []schedu
 
 // Held lists what this term has claimed. It looks at every claim of the
 // bucket: it is asked only when a reply was lost.
-func (t *Timeline) Held(ctx context.Context, n int, term uint64, after scheduler.UID, limit int) (held []scheduler.UID, err error) {
+func (t *Timeline) Held(ctx context.Context, n int, term uint64, after scheduler.UID, limit int) (held []scheduler.Held, err error) {
 	err = t.under(ctx, n, term, func(b *bucket) error {
 		for _, s := range b.claimed {
 			if s.rank == int64(term) && s.uid > after {
-				held = append(held, s.uid)
+				held = append(held, scheduler.Held{UID: s.uid, Claim: s.entry.claim})
 			}
 		}
 		return nil
 	})
-	slices.Sort(held)
+	slices.SortFunc(held, func(a, b scheduler.Held) int { return cmp.Compare(a.UID, b.UID) })
 	return held[:min(len(held), max(limit, 0))], err
 }
 

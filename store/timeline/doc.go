@@ -12,7 +12,7 @@
 //	{ns:b}:msg            HASH uid → packed message, or the record of its end (codec.go)
 //	{ns:b}:mark           HASH uid → what changed while it waits: uncertain, refusals, lane; most messages have none
 //	{ns:b}:name           HASH client id → uids with their keys
-//	{ns:b}:claimed        HASH uid → term of the leader that claimed it
+//	{ns:b}:claimed        HASH uid → term of the leader that claimed it, ":", number of the claim
 //	{ns:b}:parked:<lane>  ZSET uid → score, as in due
 //	{ns:b}:lanes          SET of lanes that may hold messages
 //	{ns:b}:ended          LIST of ends in order: time, then uids; what Trim forgets from

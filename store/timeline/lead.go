@@ -39,7 +39,7 @@ func (t *Redis) Claim(ctx context.Context, bucket int, req scheduler.Claim) (sch
 		return scheduler.Claimed{}, err
 	}
 	v, err := t.run(ctx, t.scripts.claim, []string{k.source(req.Lane), k.msg, k.claimed, k.term, k.mark, k.lanes},
-		text(req.Term), scheduler.ScoreNow(req.Now), req.Limit, req.Bytes, req.Lane)
+		text(req.Term), scheduler.ScoreNow(req.Now), req.Limit, req.Bytes, req.Lane, text(req.Number))
 	if err != nil {
 		return scheduler.Claimed{}, err
 	}
@@ -71,6 +71,7 @@ func (t *Redis) Claim(ctx context.Context, bucket int, req scheduler.Claim) (sch
 			claimed.Missing = append(claimed.Missing, scheduler.UID(uid))
 			continue
 		}
+		m.Claim = req.Number
 		claimed.Messages = append(claimed.Messages, m)
 	}
 	return claimed, nil
@@ -116,7 +117,7 @@ func (t *Redis) Return(ctx context.Context, bucket int, term uint64, back []sche
 		if b.Keep {
 			lane, score, mark = "", "", "="
 		}
-		byLane[lane] = append(byLane[lane], string(b.UID), score, mark)
+		byLane[lane] = append(byLane[lane], string(b.UID), score, mark, text(b.Claim))
 	}
 	for lane, entries := range byLane {
 		args := append([]any{text(term), lane}, entries...)
@@ -128,7 +129,7 @@ func (t *Redis) Return(ctx context.Context, bucket int, term uint64, back []sche
 }
 
 // Held lists what this term has claimed.
-func (t *Redis) Held(ctx context.Context, bucket int, term uint64, after scheduler.UID, limit int) ([]scheduler.UID, error) {
+func (t *Redis) Held(ctx context.Context, bucket int, term uint64, after scheduler.UID, limit int) ([]scheduler.Held, error) {
 	k, err := t.place(bucket)
 	if err != nil {
 		return nil, err
@@ -137,7 +138,18 @@ func (t *Redis) Held(ctx context.Context, bucket int, term uint64, after schedul
 	if err != nil {
 		return nil, err
 	}
-	return uidList(v)
+	fields, err := texts(v)
+	if err != nil || len(fields)%2 != 0 {
+		return nil, fmt.Errorf("held: answer of %d fields: %w", len(fields), err)
+	}
+	held := make([]scheduler.Held, len(fields)/2)
+	for i := range held {
+		held[i].UID = scheduler.UID(fields[2*i])
+		if held[i].Claim, err = strconv.ParseUint(fields[2*i+1], 10, 64); err != nil {
+			return nil, fmt.Errorf("held: claim of %s: %w", held[i].UID, err)
+		}
+	}
+	return held, nil
 }
 
 // Heads looks at every bucket in one pipeline.
@@ -215,8 +227,8 @@ func (t *Redis) MaxTerm(ctx context.Context) (uint64, error) {
 	return term, nil
 }
 
-// text is a term as the scripts compare it.
-func text(term uint64) string { return strconv.FormatUint(term, 10) }
+// text is a term or a claim's number as the scripts compare it.
+func text(n uint64) string { return strconv.FormatUint(n, 10) }
 
 func count(v any, err error) (int, error) {
 	if err != nil {

@@ -1,7 +1,7 @@
 -- claim moves due messages to claimed. Not repeatable: a lost reply is found by
 -- held.
 -- KEYS 1 due or a lane  2 msg  3 claimed  4 term  5 mark  6 lanes
--- ARGV 1 term  2 highest due score  3 limit  4 bytes  5 lane, '' for the bucket
+-- ARGV 1 term  2 highest due score  3 limit  4 bytes  5 lane, '' for the bucket  6 number of the claim
 -- Result: earliest score left or '', uids, packed messages, marks ('' for none), uids without a message
 local stale = check(KEYS[4], ARGV[1])
 if stale then return stale end
@@ -33,10 +33,10 @@ local marks = {}
 if last > 0 then
   redis.call('ZREMRANGEBYRANK', KEYS[1], 0, last - 1) -- what was read is the head
   if #uids > 0 then
-    local claims = {}
+    local claims, claim = {}, ARGV[1] .. ':' .. ARGV[6]
     for i = 1, #uids do
       claims[2 * i - 1] = uids[i]
-      claims[2 * i] = ARGV[1]
+      claims[2 * i] = claim
     end
     if redis.call('EXISTS', KEYS[3]) == 0 then
       claims[#claims + 1] = '' -- see doc.go: it keeps the hash from being a list

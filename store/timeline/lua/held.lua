@@ -1,14 +1,22 @@
--- held lists the uids that a term has claimed, ascending; claims are bounded by
+-- held lists the claims of a term by uid, ascending; claims are bounded by
 -- what may be in flight.
 -- KEYS 1 claimed  2 term
 -- ARGV 1 term  2 uid to start after, ''  3 limit
--- Result: uids.
+-- Result: uid and number of the claim, for each.
 local stale = check(KEYS[2], ARGV[1])
 if stale then return stale end
-local held, claims = {}, redis.call('HGETALL', KEYS[1])
+local uids, number, claims = {}, {}, redis.call('HGETALL', KEYS[1])
 for i = 1, #claims, 2 do
-  if claims[i + 1] == ARGV[1] and claims[i] > ARGV[2] then held[#held + 1] = claims[i] end
+  local term, n = string.match(claims[i + 1], '^(%d+):(%d+)$')
+  if term == ARGV[1] and claims[i] > ARGV[2] then
+    uids[#uids + 1] = claims[i]
+    number[claims[i]] = n
+  end
 end
-table.sort(held)
-for i = tonumber(ARGV[3]) + 1, #held do held[i] = nil end
+table.sort(uids)
+local held = {}
+for i = 1, math.min(tonumber(ARGV[3]), #uids) do
+  held[2 * i - 1] = uids[i]
+  held[2 * i] = number[uids[i]]
+end
 return held

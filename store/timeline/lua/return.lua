@@ -1,16 +1,16 @@
--- return gives claimed messages back to waiting; those that are not claimed are
--- passed over.
+-- return gives claimed messages back to waiting; those that are not held by the
+-- claim that is named are passed over.
 -- KEYS 1 claimed  2 due or a lane  3 term  4 mark  5 lanes  6 msg
--- ARGV 1 term  2 lane, '' for the bucket, then for each message: uid, score, mark
+-- ARGV 1 term  2 lane, '' for the bucket, then for each message: uid, score, mark, number of the claim
 --      score '' is the message's own; mark '' is none, '=' leaves it but for its lane
--- Result: how many went back. Twice: the second time none is claimed any more.
+-- Result: how many went back. Twice: the second time that claim is over.
 local stale = check(KEYS[3], ARGV[1])
 if stale then return stale end
-local n = (#ARGV - 2) / 3
+local n = (#ARGV - 2) / 4
 local back = 0
 for i = 1, n do
-  local uid, place, mark = ARGV[3 * i], ARGV[3 * i + 1], ARGV[3 * i + 2]
-  if redis.call('HEXISTS', KEYS[1], uid) == 1 then
+  local uid, place, mark, claim = unpack(ARGV, 4 * i - 1, 4 * i + 2)
+  if redis.call('HGET', KEYS[1], uid) == ARGV[1] .. ':' .. claim then
     if place == '' then
       local packed = redis.call('HGET', KEYS[6], uid)
       place = packed and score(packed) or '0'

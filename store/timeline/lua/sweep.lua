@@ -7,7 +7,7 @@ local stale = check(KEYS[4], ARGV[1])
 if stale then return stale end
 local uids, terms, claims = {}, {}, redis.call('HGETALL', KEYS[1]) -- bounded by what may be in flight
 for i = 1, #claims, 2 do
-  local term = tonumber(claims[i + 1])
+  local term = tonumber(string.match(claims[i + 1], '^%d+'))
   if term and term < tonumber(ARGV[1]) then
     uids[#uids + 1] = claims[i]
     terms[claims[i]] = term
