@@ -1,25 +1,33 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
-// Get finds one message, live or remembered. Of several messages that had the
-// id one after the other it is the one that is live, else the latest.
+// Get finds one message, live or remembered. Of several messages that have the
+// id it is the one that is live, else the latest.
 func (s *Scheduler) Get(ctx context.Context, ref Ref) (Info, error) {
 	found, err := s.find(ctx, ref)
 	if err != nil {
 		return Info{}, err
 	}
-	return choose(found)
+	attempts, err := choose(found)
+	if err != nil {
+		return Info{}, err
+	}
+	return attempts.meant(), nil
 }
 
-// Cancel ends a waiting message and answers what really happened (P4). An id
-// that names nothing leaves a tombstone, so that a push of it which still
-// stands in the intake stream will be accepted as canceled; the answer stays
-// CancelUnknown, which promises nothing.
+// Cancel ends a waiting message and answers what really happened (P4). A name
+// may lead to a consumer's retry and to earlier attempts that may still be
+// published again: all of them end, and the answer is OK only if all were
+// certain. An id that names nothing leaves a tombstone, so that a push of it
+// which still stands in the intake stream will be accepted as canceled; the
+// answer stays CancelUnknown, which promises nothing.
 func (s *Scheduler) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
 	found, err := s.find(ctx, ref)
 	if err != nil {
@@ -33,17 +41,49 @@ func (s *Scheduler) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
 	if len(found) == 0 {
 		return CancelResult{Code: CancelUnknown}, nil
 	}
-	info, err := choose(found)
+	attempts, err := choose(found)
 	if err != nil {
 		return CancelResult{}, err
 	}
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	result, err := s.cfg.Timeline.Cancel(ctx, info.UID, s.cfg.Clock.Milli())
+	result, err := s.cancelAll(ctx, attempts)
 	if err != nil {
-		return CancelResult{}, fmt.Errorf("cancel %s: %w", info.UID, err)
+		return CancelResult{}, err
 	}
 	s.metrics.cancels.WithLabelValues(result.Code.String()).Inc()
+	return result, nil
+}
+
+// cancelAll ends every attempt, the oldest first. One that is in flight stops
+// it: nothing is known of that one yet, and the caller asks again. (One that
+// goes in flight after the look-up leaves earlier ones canceled; to ask again
+// is right then too.)
+func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, error) {
+	for _, a := range all {
+		if a.State == StateInFlight {
+			return CancelResult{Code: CancelInFlight, Info: a}, nil
+		}
+	}
+	var result CancelResult
+	maybe := false
+	for i, a := range all {
+		if a.State.Ended() && a.State != StateCanceled && i < len(all)-1 {
+			continue // its end was known when the next attempt came, or has become so since
+		}
+		var err error
+		if result, err = s.cfg.Timeline.Cancel(ctx, a.UID, s.cfg.Clock.Milli()); err != nil {
+			return CancelResult{}, fmt.Errorf("cancel %s: %w", a.UID, err)
+		}
+		if result.Code == CancelInFlight {
+			return result, nil
+		}
+		maybe = maybe || result.Code == CancelMaybe
+	}
+	if result.Code == CancelDone && maybe {
+		result.Code = CancelMaybe
+		result.Info.Mark.Uncertain = true
+	}
 	return result, nil
 }
 
@@ -83,26 +123,47 @@ func (s *Scheduler) find(ctx context.Context, ref Ref) ([]Info, error) {
 	return found, nil
 }
 
-// choose picks the one message that a reference means.
-func choose(found []Info) (Info, error) {
-	var best *Info
+// attempts are the messages that one name leads to, by attempt: mostly one.
+type attempts []Info
+
+// meant is the one that a look-up tells: the last that lives, else the last.
+func (a attempts) meant() Info {
+	for i := len(a) - 1; i >= 0; i-- {
+		if !a[i].State.Ended() {
+			return a[i]
+		}
+	}
+	return a[len(a)-1]
+}
+
+// choose picks the messages of the one key that a reference means: the key with
+// a live message, else the one whose message ended last.
+func choose(found []Info) (attempts, error) {
+	byKey := map[string]attempts{}
+	for _, f := range found {
+		byKey[f.Key] = append(byKey[f.Key], f)
+	}
+	var best attempts
 	live := 0
-	for i := range found {
-		f := &found[i]
-		if !f.State.Ended() {
+	for _, a := range byKey {
+		slices.SortFunc(a, func(x, y Info) int { return cmp.Or(cmp.Compare(x.Attempt, y.Attempt), cmp.Compare(x.UID, y.UID)) })
+		this := a.meant()
+		if !this.State.Ended() {
 			live++
 		}
-		if best == nil || (best.State.Ended() && (!f.State.Ended() || f.EndedAt > best.EndedAt)) {
-			best = f
+		if best == nil {
+			best = a
+		} else if b := best.meant(); b.State.Ended() && (!this.State.Ended() || cmp.Or(cmp.Compare(this.EndedAt, b.EndedAt), cmp.Compare(this.UID, b.UID)) > 0) {
+			best = a
 		}
 	}
 	switch {
 	case best == nil:
-		return Info{}, ErrUnknownID
+		return nil, ErrUnknownID
 	case live > 1:
-		return Info{}, fmt.Errorf("%w: %d live messages of different keys have it; name the key, or use the uid", ErrAmbiguousID, live)
+		return nil, fmt.Errorf("%w: %d live messages of different keys have it; name the key, or use the uid", ErrAmbiguousID, live)
 	}
-	return *best, nil
+	return best, nil
 }
 
 var cancelWords = [...]string{"unknown_id", "canceled", "in_flight", "maybe_delivered", "already_ended"}

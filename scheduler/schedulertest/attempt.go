@@ -11,12 +11,15 @@ func retry(n int, attempt uint32, with ...With) *scheduler.Message {
 	return Message(n, append(with, Named("order-1"), Attempt(attempt))...)
 }
 
-// points wants the name order-1 to point to a message.
-func points(t *trial, to *scheduler.Message) {
+// points wants the name order-1 to point to these messages and no other.
+func points(t *trial, to ...*scheduler.Message) {
 	t.Helper()
-	found := t.find(scheduler.Ref{ID: "order-1"})
-	if len(found) != 1 || found[0].UID != to.UID {
-		t.Fatalf("the name finds %d messages, want %s alone", len(found), to.UID)
+	for _, ref := range []scheduler.Ref{{ID: "order-1"}, {ID: "order-1", Keyed: true}} {
+		var found []*scheduler.Message
+		for _, i := range t.find(ref) {
+			found = append(found, &i.Message)
+		}
+		t.wantUIDs(found, to)
 	}
 }
 
@@ -35,19 +38,50 @@ var attemptPromises = []promise{
 	{name: "a retry may come while the message is still in flight", check: func(t *trial) {
 		first := t.take(retry(1, 1))
 		second := t.one(retry(2, 2))
-		points(t, second)
+		points(t, first, second)
 		t.finish(scheduler.StateDelivered, first)
 		t.wantInfo(remains(first, scheduler.StateDelivered, t.now, false, "the test says delivered"))
-		points(t, second)
+		points(t, first, second)
 		t.wantUIDs(t.claimFrom(t.bucketOf(second), "", wide, wide).Messages, []*scheduler.Message{second})
 	}},
 	{name: "a retry may come of a message that waits uncertain", check: func(t *trial) {
 		first := t.take(retry(1, 1))
 		t.giveBack(first, first.Score(), scheduler.Mark{Uncertain: true, Lane: "stream"})
 		second := t.one(retry(2, 2))
-		points(t, second)
+		points(t, first, second)
 		t.canceled(first.UID, scheduler.CancelMaybe) // the first is still there, by its uid
 		t.canceled(second.UID, scheduler.CancelDone)
+	}},
+	{name: "a name leads to every attempt that lives, and to the last one", check: func(t *trial) {
+		first, uncertain := t.take(retry(1, 1)), scheduler.Mark{Uncertain: true}
+		second := t.take(retry(2, 2))
+		third := t.one(retry(3, 3, DueIn(time.Hour)))
+		points(t, first, second, third)
+		t.giveBack(first, first.Score(), uncertain)
+		t.finish(scheduler.StateDelivered, second)
+		t.refused(retry(4, 3), scheduler.AddConflict, third, scheduler.StateWaiting)
+		t.refused(retry(4, 2), scheduler.AddDuplicate, third, scheduler.StateWaiting)
+		t.now = third.Due
+		claimed := t.claimFrom(t.bucketOf(first), "", wide, wide).Messages
+		t.wantUIDs(claimed, []*scheduler.Message{first, third})
+		fourth := t.one(retry(5, 4))
+		points(t, first, third, fourth) // the second has ended
+		t.finish(scheduler.StateDelivered, claimed[0])
+		t.pass(t.o.EndedKeep)
+		t.trim(t.bucketOf(first), wide)
+		points(t, third, fourth) // the first is forgotten
+	}},
+	{name: "a batch may hold a retry of what waits uncertain, and its retry", check: func(t *trial) {
+		first := t.take(retry(1, 1))
+		t.giveBack(first, first.Score(), scheduler.Mark{Uncertain: true})
+		batch := []*scheduler.Message{retry(2, 2, Content("a")), retry(3, 3, Content("b")), retry(4, 2, Content("a"))}
+		want := []scheduler.AddCode{scheduler.Added, scheduler.AddConflict, scheduler.AddDuplicate}
+		for i, r := range t.add(batch...) {
+			if r.Code != want[i] {
+				t.Errorf("message %d: got %s, want %s", i, addWord(r.Code), addWord(want[i]))
+			}
+		}
+		points(t, first, batch[0])
 	}},
 	{name: "a higher attempt of a message that nobody can have seen is judged by content", check: func(t *trial) {
 		first := t.one(retry(1, 1, Content("a")))

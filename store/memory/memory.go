@@ -106,7 +106,7 @@ type bucket struct {
 
 	term    uint64
 	entries map[scheduler.UID]*entry
-	names   map[string]*entry // by client id; entry.next leads to the same id under other keys
+	names   map[string]*entry // by client id; entry.next leads to older ones with the same id
 	due     order
 	lanes   map[string]*order // only those that hold messages
 	claimed order

@@ -10,7 +10,8 @@ func (t *Timeline) nameBucket(id, key string) int {
 	return int(scheduler.Hash(key)) % len(t.buckets)
 }
 
-// named is the message that a name points to, nil when it is free.
+// named is the message that a name points to, the last attempt of several; nil
+// when the name is free.
 func (b *bucket) named(id, key string) *entry {
 	for e := b.names[id]; e != nil; e = e.next {
 		if e.message.Key == key {
@@ -20,16 +21,21 @@ func (b *bucket) named(id, key string) *entry {
 	return nil
 }
 
-// name points e's name to it.
+// name points e's name to it. Earlier attempts that still live keep the name
+// too: a cancel by it must find them all.
 func (b *bucket) name(e *entry) {
-	if old := b.named(e.message.ID, e.message.Key); old != nil {
-		b.unname(old)
+	for old := b.names[e.message.ID]; old != nil; {
+		next := old.next
+		if old.message.Key == e.message.Key && old.state.Ended() {
+			b.unname(old)
+		}
+		old = next
 	}
 	e.next = b.names[e.message.ID]
 	b.names[e.message.ID] = e
 }
 
-// unname frees e's name, if it still points to e.
+// unname takes e from its name, if it still stands there.
 func (b *bucket) unname(e *entry) {
 	id := e.message.ID
 	if b.names[id] == e {

@@ -6,6 +6,8 @@
 -- Result: the earliest score when the batch made it earlier, else '', then for
 --      each push that is not simply new: index, code (1 added as canceled, 2 duplicate,
 --      3 conflict), uid, record without body, '1' when claimed, mark
+-- A consumer's retry stands under its name beside the attempts before it that
+-- still live: a cancel by that name must find them all.
 -- Twice: the second time every push is a duplicate of itself.
 local now, n = ARGV[1], (#ARGV - 1) / 4
 local result = {''}
@@ -28,8 +30,15 @@ local function tell(i, code, uid)
   for _, v in ipairs({tostring(i), code, uid, first(record), claimed, mark}) do result[#result + 1] = v end
 end
 
--- earlier judges a push against the message that has its name. It answers nil
--- when the push may take the name over.
+-- lives tells whether a message that was there before this push waits or is in
+-- flight.
+local function lives(uid)
+  local record = known[uid] or fresh[uid] or redis.call('HGET', KEYS[2], uid)
+  return record and string.byte(record, 1) == 1
+end
+
+-- earlier judges a push against the last message that has its name. It answers
+-- nil when the push is a message of its own.
 local function earlier(uid, packed)
   local record = known[uid]
   if not record then
@@ -70,24 +79,24 @@ for i = 1, n do
   if known[uid] or fresh[uid] then
     tell(i, '2', uid)
   else
-    local id, key, entries, first_uid, code
+    local id, key, entries, last, code
     if name ~= '' then
       local a = string.byte(name, 1)
       local b = string.byte(name, a + 2)
       id, key = string.sub(name, 2, a + 1), string.sub(name, a + 3, a + 2 + b)
       local sequence = tonumber(string.sub(name, a + 3 + b))
       entries = named[id] or redis.call('HGET', KEYS[3], id) or ''
-      names(entries, function(u, k) if k == key then first_uid = u return true end end)
-      if first_uid then code = earlier(first_uid, packed) end
+      names(entries, function(u, k) if k == key then last = u end end)
+      if last then code = earlier(last, packed) end
       if not code and buried(id, key, sequence) then code = '1' end
     end
     if code == '2' or code == '3' then
-      tell(i, code, first_uid)
+      tell(i, code, last)
     else
       if id then
         local kept = {}
         names(entries, function(u, k)
-          if k ~= key then kept[#kept + 1] = u .. string.char(#k) .. k end
+          if k ~= key or lives(u) then kept[#kept + 1] = u .. string.char(#k) .. k end
         end)
         kept[#kept + 1] = uid .. string.char(#key) .. key
         named[id] = table.concat(kept)
