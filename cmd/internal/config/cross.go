@@ -23,6 +23,9 @@ func (l *loader) checkServe(s Serve) {
 	if half := s.ZooKeeper.Session / 2; s.Publish.Timeout > half && l.good("zookeeper.session", "publish.timeout") {
 		l.refuse("publish.timeout", "is above half of zookeeper.session", showSpan(half)+" at most there")
 	}
+	if s.Publish.Pending < s.Buckets && l.good("buckets", "publish.pending") {
+		l.refuse("publish.pending", "is below buckets: each needs room for one message in flight", fmt.Sprintf("%d at least there", s.Buckets))
+	}
 	if s.Stop.Timeout < s.Publish.Timeout && l.good("stop.timeout", "publish.timeout") {
 		l.refuse("stop.timeout", "is below publish.timeout", showSpan(s.Publish.Timeout)+" at least there")
 	}

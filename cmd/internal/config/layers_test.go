@@ -44,7 +44,7 @@ func examples(file1, file2, directory1, directory2 string) map[string]example {
 		"claim.batch":           pair("1", "1000"),
 		"claim.bytes":           pair("1MiB", "2MiB"),
 		"publish.timeout":       pair("1s", "500ms"),
-		"publish.pending":       pair("1", "256"),
+		"publish.pending":       pair("64", "256"),
 		"attempts.limit":        pair("1", "9"),
 		"ended.keep":            pair("2m", "1h"),
 		"stop.timeout":          pair("3s", "1m"),

@@ -263,6 +263,7 @@ func TestEveryLimitHoldsOnBothSides(t *testing.T) {
 		"publish.timeout":   {"TARRY_ZOOKEEPER_SESSION=40s", "TARRY_STOP_TIMEOUT=10m"},
 		"stop.timeout":      {"TARRY_PUBLISH_TIMEOUT=100ms"},
 		"zookeeper.session": {"TARRY_PUBLISH_TIMEOUT=100ms"},
+		"publish.pending":   {"TARRY_BUCKETS=1"},
 		"http.listen":       {"TARRY_HTTP_INSECURE=true"},
 		"nats.listen":       {"TARRY_HTTP_INSECURE=true"},
 	}

@@ -64,6 +64,8 @@ func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
 		{serve, "--publish.timeout=3s", ""},
 		{serve, "--publish.timeout=3001ms", "is above half of zookeeper.session (limit: 3s at most there), from --publish.timeout"},
 		{serve, "--stop.timeout=2s", ""},
+		{serve, "--publish.pending=8 --buckets=8", ""},
+		{serve, "--publish.pending=7 --buckets=8", `publish.pending: "7" is below buckets: each needs room for one message in flight (limit: 8 at least there)`},
 		{serve, "--stop.timeout=1s", `stop.timeout: "1s" is below publish.timeout (limit: 2s at least there)`},
 		{dev, "--http.listen=:80", `http.listen: ":80" lets other machines in unasked`},
 		{dev, "--http.listen=:80 --http.token=0123456789abcdef", ""},
