@@ -31,8 +31,9 @@ func (in *Intake) consume(ctx context.Context) error {
 	handling, stop := context.WithCancel(ctx)
 	defer stop()
 	var left leftovers
+	alive := newPulse(in.cfg.AckWait)
 	consuming, err := c.Consume(func(msg jetstream.Msg) {
-		if !in.handle(handling, msg) {
+		if alive.stoodStill() || !in.handle(handling, msg) {
 			left.add(msg.Reply())
 		}
 	},
@@ -55,11 +56,19 @@ func (in *Intake) consume(ctx context.Context) error {
 		stop()
 		in.letGo(c, consuming, &left)
 	}()
-	select {
-	case err := <-ended:
-		return fmt.Errorf("consume stream %s: %w", in.stream, err)
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	tick := time.NewTicker(pulseEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if !alive.beat() {
+				return fmt.Errorf("consume stream %s: this process stood still for more than %s: what it had fetched is not its own any more", in.stream, in.cfg.AckWait)
+			}
+		case err := <-ended:
+			return fmt.Errorf("consume stream %s: %w", in.stream, err)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 

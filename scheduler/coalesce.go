@@ -15,6 +15,7 @@ type queued struct {
 	done    func(Accepted)
 	fresh   bool // its uid was made here
 	cost    int64
+	at      time.Time
 }
 
 // coalescer gathers pushes so that one call of the timeline stores many. There
@@ -64,7 +65,7 @@ func newCoalescer(s *Scheduler) *coalescer {
 func (c *coalescer) current() int { return int(c.turn.Load()) % len(c.queues) }
 
 func (c *coalescer) put(bucket int, q *queued) error {
-	q.cost = int64(weigh(q.message))
+	q.cost, q.at = int64(weigh(q.message)), time.Now()
 	if n, bytes := c.size.Add(1), c.bytes.Add(q.cost); n > maxQueued || bytes > maxBytes {
 		c.release(q)
 		return fmt.Errorf("%w: the limit is %d pushes or %d MiB", ErrBusy, maxQueued, maxBytes>>20)
@@ -165,8 +166,20 @@ func (c *coalescer) flushOnce(bucket int) bool {
 	return more
 }
 
-// store adds the batch and answers every push.
+// errLate: the push waited here for so long that its sender may have sent it
+// elsewhere, and its end be forgotten there.
+var errLate = fmt.Errorf("%w: it waited too long in this instance", ErrUnavailable)
+
+// store adds the batch and answers every push. What waited half the memory of
+// ends is not stored any more: an instance that stood still must not bring back
+// what another accepted meanwhile, canceled and forgot.
 func (c *coalescer) store(bucket int, batch []*queued) {
+	if oldest := batch[0].at; time.Since(oldest) > c.s.cfg.EndedKeep/2 {
+		for _, q := range batch {
+			c.fail(q, errLate)
+		}
+		return
+	}
 	messages := make([]*Message, len(batch))
 	for i, q := range batch {
 		messages[i] = q.message

@@ -153,6 +153,29 @@ func TestAccept_GathersWhileTheStoreIsBusy(t *testing.T) {
 	}
 }
 
+// An instance that stood still must not store what it had taken before: another
+// may have accepted it meanwhile, canceled and forgotten it.
+func TestAccept_DoesNotStoreWhatWaitedHalfTheMemoryOfEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &shaky{hold: make(chan struct{})}
+		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		answers := make(chan error, 2)
+		for range 2 {
+			r.s.Accept(&scheduler.Push{Topic: "a", Delay: time.Hour}, func(a scheduler.Accepted) { answers <- a.Err })
+			time.Sleep(time.Millisecond) // the first is in the store's hands before the second comes
+		}
+		time.Sleep(5*time.Minute + time.Second)
+		close(store.hold)
+		first, second := <-answers, <-answers
+		if first != nil || !errors.Is(second, scheduler.ErrUnavailable) {
+			t.Fatalf("got %v and %v; want the second refused", first, second)
+		}
+		if heads, err := store.Timeline.Heads(t.Context()); err != nil || heads[0].Waiting != 1 {
+			t.Fatalf("%+v, %v; want one waiting", heads, err)
+		}
+	})
+}
+
 // twins is a store in which another instance has already used some uids.
 type twins struct {
 	scheduler.Timeline

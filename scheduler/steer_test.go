@@ -41,11 +41,12 @@ func TestCancel_ByNameEndsEveryAttempt(t *testing.T) {
 			return scheduler.Outcome{Kind: scheduler.Unknown, Err: errors.New("no reply")}
 		}
 		stop := r.lead(r.s, 1)
-		defer func() { _ = stop(errStop) }()
 		byName := scheduler.Ref{ID: "order-1"}
 		first := r.push(scheduler.Push{ID: "order-1", Delay: time.Second})
-		for len(r.nats.arrived()) == 0 || r.info(first.UID).State != scheduler.StateWaiting {
-			time.Sleep(time.Millisecond)
+		time.Sleep(2 * time.Second)
+		_ = stop(errStop)
+		if i := r.info(first.UID); i.State != scheduler.StateWaiting || !i.Mark.Uncertain {
+			t.Fatalf("the first is %s, uncertain %t", i.State, i.Mark.Uncertain)
 		}
 		second := r.push(scheduler.Push{ID: "order-1", Attempt: 2, Delay: time.Hour})
 		if second.UID == first.UID || second.Duplicate {
@@ -66,7 +67,9 @@ func TestCancel_ByNameEndsEveryAttempt(t *testing.T) {
 			}
 		}
 		before := len(r.nats.arrived())
+		stop = r.lead(r.s, 2)
 		time.Sleep(2 * time.Hour)
+		_ = stop(errStop)
 		if got := len(r.nats.arrived()); got != before {
 			t.Errorf("%d more came after the cancel", got-before)
 		}
