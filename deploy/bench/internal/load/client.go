@@ -100,7 +100,7 @@ func (c *Client) Async(ctx context.Context, want int, limit time.Duration, messa
 }
 
 // Paced publishes want messages at a rate, from producers that each wait for one acknowledgement at a time. Message n has
-// its moment, n/rate after the start; a producer that is behind sends at once.
+// its moment, n/rate after the start; a producer that is behind sends at once. message may wait.
 func (c *Client) Paced(ctx context.Context, producers, want int, rate float64, message Message) (Sent, error) {
 	began := time.Now()
 	return together(ctx, producers, want, began, func(ctx context.Context, next func() int) error {

@@ -32,8 +32,32 @@ func (b bench) schedulesLate(rate int) run {
 	}
 }
 
+// bareLate is what no scheduler can be below: a producer's own timer, one publish, one delivery.
+func (b bench) bareLate(rate int) run {
+	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
+		c, process, err := b.bare(ctx, s, inFlight)
+		if err != nil {
+			return Outcome{}, err
+		}
+		began := time.Now()
+		return b.lateness(ctx, s, c, rate, []stage.Process{process, stage.This()}, func(n int) (time.Time, *nats.Msg) {
+			due := began.Add(200*time.Millisecond + time.Duration(float64(n)/float64(rate)*float64(time.Second))).Truncate(time.Millisecond)
+			_ = load.SleepUntil(ctx, due) // the pace is the same; this is the rest until the whole millisecond
+			return due, b.plain(n)
+		})
+	}
+}
+
 // late pushes at a rate while it receives. Both systems are told the same moments, in whole milliseconds, by one clock.
 func (b bench) late(ctx context.Context, s *stage.Scope, c *load.Client, rate int, processes []stage.Process, message func(int, time.Time) *nats.Msg) (Outcome, error) {
+	return b.lateness(ctx, s, c, rate, processes, func(n int) (time.Time, *nats.Msg) {
+		due := time.UnixMilli(time.Now().Add(b.delay(n)).UnixMilli())
+		return due, message(n, due)
+	})
+}
+
+// lateness asks for a message and its due time when its turn to be published has come.
+func (b bench) lateness(ctx context.Context, s *stage.Scope, c *load.Client, rate int, processes []stage.Process, next func(int) (time.Time, *nats.Msg)) (Outcome, error) {
 	want := int(float64(rate) * b.plan.For.Seconds())
 	dues := make([]atomic.Int64, want)
 	ledger := load.NewLedger(b.bodies, want, func(n int) time.Time { return time.UnixMilli(dues[n].Load()) })
@@ -47,9 +71,9 @@ func (b bench) late(ctx context.Context, s *stage.Scope, c *load.Client, rate in
 		return Outcome{}, err
 	}
 	sent, err := c.Paced(ctx, producers, want, float64(rate), func(n int) *nats.Msg {
-		ms := time.Now().Add(b.delay(n)).UnixMilli()
-		dues[n].Store(ms)
-		return message(n, time.UnixMilli(ms))
+		due, msg := next(n)
+		dues[n].Store(due.UnixMilli())
+		return msg
 	})
 	if err != nil {
 		return Outcome{}, err

@@ -13,7 +13,8 @@
 //	push-32  32 such producers; for tarry the rate until the last message has been accepted into Redis
 //	push-many  tarry: batches of 1,000 over HTTP, or by tag with 256 in flight; schedules: 256 in flight; redis: pipelines of 100
 //	drain    all messages are due at one instant, and are loaded before it; the rate until a consumer has the last one
-//	late-R   32 producers push R messages a second, due after a spread of delays; received minus due
+//	late-R   32 producers push R messages a second, due after a spread of delays; received minus due. jetstream: they keep
+//	         each message themselves and publish it at its moment, which is the machine's own lateness
 //	pending  far-off messages: what they cost in memory, and in processor time while nothing is due
 //
 // All producers are plain nats.go and net/http programs without a client library of tarry, and share one connection to
@@ -78,7 +79,7 @@ func All(plan Plan, program string) []Test {
 	}
 	for _, rate := range plan.Rates {
 		tests = append(tests, Test{report.Late(rate), []System{
-			{report.Tarry, b.tarryLate(rate)}, {report.Schedules, b.schedulesLate(rate)}}})
+			{report.Tarry, b.tarryLate(rate)}, {report.Schedules, b.schedulesLate(rate)}, {report.JetStream, b.bareLate(rate)}}})
 	}
 	return append(tests, Test{report.Pending, []System{
 		{report.Tarry, b.tarryPending}, {report.Schedules, b.schedulesPending}}})

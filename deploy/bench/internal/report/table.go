@@ -104,7 +104,7 @@ func plain(value float64) string {
 func (b *Book) writeLateness(w *strings.Builder) {
 	var rows strings.Builder
 	for _, rate := range b.Rates {
-		for _, system := range []string{Tarry, Schedules} {
+		for _, system := range []string{Tarry, Schedules, JetStream} {
 			b.writeRow(&rows, Thousands(rate)+"/s, "+names(system), Late(rate), system,
 				cells(milliseconds, Least, Median, P99, P999, Greatest), cells(percent, CPUPercent("tarry"), CPUPercent("redis"), CPUPercent("nats")))
 		}
