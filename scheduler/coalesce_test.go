@@ -153,6 +153,63 @@ func TestAccept_GathersWhileTheStoreIsBusy(t *testing.T) {
 	}
 }
 
+// Nobody waits for a push from the intake: a few are stored together. Another
+// door's push, or one that is due at once, waits for nothing.
+func TestAccept_LetsPushesFromTheIntakeGather(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &shaky{}
+		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		sequence := uint64(0)
+		push := func(stored bool, delay time.Duration) <-chan error {
+			p := &scheduler.Push{Topic: "a", Delay: delay}
+			if stored {
+				sequence++
+				uid, err := scheduler.IntakeUID(sequence, time.Now(), "", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.UID, p.Stored = uid, sequence
+			}
+			done := make(chan error, 1)
+			r.s.Accept(p, func(a scheduler.Accepted) { done <- a.Err })
+			return done
+		}
+		wait := func(all ...<-chan error) time.Duration {
+			began := time.Now()
+			for _, done := range all {
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+			}
+			return time.Since(began)
+		}
+		var all []<-chan error
+		for range 10 {
+			all = append(all, push(true, time.Hour))
+			time.Sleep(100 * time.Microsecond)
+		}
+		if took := wait(all...); took > 2*time.Millisecond || store.calls != 1 {
+			t.Errorf("ten pushes were stored in %d calls of %v, %s after the last", store.calls, store.sizes, took)
+		}
+		if took := wait(push(false, time.Hour)); took != 0 {
+			t.Errorf("a push that somebody waits for took %s", took)
+		}
+		synctest.Wait()
+		all = []<-chan error{push(true, time.Hour), push(true, time.Hour)}
+		synctest.Wait()
+		if took := wait(append(all, push(true, 0))...); took != 0 {
+			t.Errorf("a push that is due took %s", took)
+		}
+		all = all[:0]
+		for range 100 {
+			all = append(all, push(true, time.Hour))
+		}
+		if took := wait(all...); took != 0 {
+			t.Errorf("a hundred pushes, which are enough, took %s", took)
+		}
+	})
+}
+
 // An instance that stood still must not store what it had taken before: another
 // may have accepted it meanwhile, canceled and forgotten it.
 func TestAccept_DoesNotStoreWhatWaitedHalfTheMemoryOfEnds(t *testing.T) {

@@ -138,6 +138,13 @@ func (l *leadership) look(ctx context.Context) (near bool, err error) {
 	return near, nil
 }
 
+// nextBeat is the next whole multiple of a pace, by the clock that due times
+// are held against: they are whole milliseconds too.
+func (s *Scheduler) nextBeat(pace time.Duration) time.Time {
+	mono, now := time.Now(), s.cfg.Clock.Now()
+	return mono.Add(now.Truncate(pace).Add(pace).Sub(now))
+}
+
 // sleep waits for d or for ctx.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)

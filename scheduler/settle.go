@@ -36,10 +36,7 @@ func (q settling) put(r result) {
 	q.mu.Lock()
 	*q.queue = append(*q.queue, r)
 	q.mu.Unlock()
-	select {
-	case q.ready <- struct{}{}:
-	default:
-	}
+	signal(q.ready)
 }
 
 func (q settling) take() []result {
@@ -60,8 +57,8 @@ type aside struct {
 
 const (
 	settleBatch = 1000
-	// settlePause lets answers gather while little is going on; a consumer never
-	// waits for it, only the in_flight state lasts this much longer.
+	// settlePause lets answers gather while little is going on, at most this long;
+	// a consumer never waits for it, only the in_flight state lasts longer.
 	settlePause = 5 * time.Millisecond
 )
 
@@ -77,7 +74,7 @@ func (sc *scanner) settle(ctx context.Context) error {
 		case <-sc.settling.stopped:
 			return sc.drain(context.WithoutCancel(ctx), ends, back)
 		}
-		sleep(ctx, settlePause)
+		sleep(ctx, time.Until(sc.l.s.nextBeat(settlePause)))
 		e, b := sc.judge(sc.settling.take())
 		ends, back = append(ends, e...), append(back, b...)
 		var err error
@@ -100,10 +97,7 @@ func (sc *scanner) settle(ctx context.Context) error {
 
 // again asks for another round of the settler.
 func (q settling) again() {
-	select {
-	case q.ready <- struct{}{}:
-	default:
-	}
+	signal(q.ready)
 }
 
 // drain is the end of a leadership: nothing new is handed over any more.
