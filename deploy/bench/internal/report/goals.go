@@ -36,7 +36,8 @@ func goals(rates []int) []goal {
 	for i, rate := range rates {
 		work := fmt.Sprintf("lateness p99 at %s/s", Thousands(rate))
 		all = append(all, goal{work: work, own: figureOf{Late(rate), Tarry, P99}, most: []float64{1.5, 3}[min(i, 1)], unit: milliseconds},
-			goal{work: work, own: figureOf{Late(rate), Tarry, P99}, peer: figureOf{Late(rate), Schedules, P99}, most: 1.0 / 80, unit: milliseconds, inside: true})
+			goal{work: work, own: figureOf{Late(rate), Tarry, P99}, peer: figureOf{Late(rate), Schedules, P99}, most: 1.0 / 80, unit: milliseconds, inside: true},
+			goal{work: work, own: figureOf{Late(rate), Tarry, P99}, peer: figureOf{Late(rate), JetStream, P99}, unit: milliseconds})
 	}
 	return append(all,
 		goal{work: "Redis memory per pending message, beyond the body", own: figureOf{Pending, Tarry, Beyond}, most: 250, unit: octets},

@@ -110,6 +110,7 @@ func (b *Book) writeLateness(w *strings.Builder) {
 		}
 	}
 	if rows.Len() > 0 {
+		w.WriteString("\nBare JetStream in the next table is a producer that keeps its messages itself and publishes each at its moment: the machine's own lateness.\n")
 		w.WriteString("\n| lateness, ms (received − due) | least | p50 | p99 | p99.9 | greatest | tarry, % of a core | Redis, % | NATS, % |\n|---|---|---|---|---|---|---|---|---|\n")
 		w.WriteString(rows.String())
 	}
