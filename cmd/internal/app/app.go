@@ -75,6 +75,7 @@ type parts struct {
 	clocks  []func(context.Context, *scheduler.Clock) error // watchers of more clocks
 	machine machine
 	conn    *nats.Conn
+	broken  chan error // capacity 1: why conn was closed for good; nil where that cannot be
 	elect   func(a *App, address string) (election.Elector, error)
 	close   []func() // in reverse, last of all
 
@@ -224,6 +225,7 @@ func (a *App) Run(ctx context.Context) error {
 	start("nudge", a.nudge.Run)
 	start("nats clock", a.natsClock.Run)
 	start("health", a.health.run)
+	start("nats", a.watchNATS)
 	for _, watch := range a.p.clocks {
 		start("clock", func(ctx context.Context) error { return watch(ctx, a.clock) })
 	}
@@ -256,6 +258,18 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	a.log.Info().Msg("stopped")
 	return nil
+}
+
+// watchNATS ends the instance when the client has closed its connection for
+// good, which only a new process mends: a standby must not wait on a leader
+// that can reach nobody.
+func (a *App) watchNATS(ctx context.Context) error {
+	select {
+	case err := <-a.p.broken:
+		return fmt.Errorf("connection closed for good: %w", err)
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // prepare waits until the store may hold messages. It tells what it waits for,

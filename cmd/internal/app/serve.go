@@ -47,6 +47,12 @@ func NewServe(cfg config.Serve, options Options) (*App, error) {
 		URLs: cfg.NATS.URL, Name: "tarry/" + cfg.Namespace + "/" + cfg.Instance, User: cfg.NATS.User, Password: cfg.NATS.Password.Reveal(),
 		Token: cfg.NATS.Token.Reveal(), Creds: cfg.NATS.Creds, Log: log,
 	}
+	p.broken = make(chan error, 1)
+	nc.OnState = func(state bridge.ConnState, err error) {
+		if state == bridge.Closed && err != nil {
+			p.broken <- err // a connection is closed once
+		}
+	}
 	var err error
 	if nc.TLS, err = tlsOf(cfg.NATS.TLS); err == nil {
 		p.conn, err = bridge.Connect(context.Background(), nc)

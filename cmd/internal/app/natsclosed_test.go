@@ -1,0 +1,58 @@
+package app_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/cmd/internal/app"
+)
+
+// A server's error that the client does not know closes the connection for
+// good: the instance must end, so that its supervisor starts it again.
+func TestServe_EndsWhenItsConnectionToNATSIsClosedForGood(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, `INFO {"server_id":"X","version":"2.15.2","proto":1,"headers":true,"max_payload":1048576}`+"\r\n")
+		for lines := bufio.NewScanner(conn); lines.Scan(); {
+			switch line := lines.Text(); {
+			case line == "PING":
+				_, _ = io.WriteString(conn, "PONG\r\n")
+			case strings.HasPrefix(line, "SUB "): // it is connected and at work
+				_, _ = io.WriteString(conn, "-ERR 'An Error Of Tomorrow'\r\n")
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = listener.Close()
+		<-served
+	})
+	const nowhere = "127.0.0.1:1"
+	a, err := app.NewServe(settings(t, "nats://"+listener.Addr().String(), nowhere, nowhere, "ns", "a"),
+		app.Options{Version: "test", Log: zerolog.New(zerolog.NewTestWriter(t))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	if err := a.Run(ctx); err == nil || ctx.Err() != nil || !strings.Contains(strings.ToLower(err.Error()), "an error of tomorrow") {
+		t.Errorf("it ended with %v", err)
+	}
+}
