@@ -21,13 +21,16 @@ type Acceptor interface {
 	// what became of batch[i]. head is the bucket's earliest due time after the
 	// add when the add made it earlier, else 0.
 	Add(ctx context.Context, bucket int, batch []*Message, now Milli) (results []AddResult, head Milli, err error)
-	// Find returns every message, live or remembered, that ref names.
+	// Find returns every message, live or remembered, that ref names. Where more
+	// than MaxKeysOfID keys of a bucket have the id that is named alone, it is
+	// ErrAmbiguousID: no look-up grows with the number of keys.
 	Find(ctx context.Context, ref Ref) ([]Info, error)
 	// Cancel ends the waiting message with this uid, or says why not.
 	Cancel(ctx context.Context, uid UID, now Milli) (CancelResult, error)
 	// Bury leaves a tombstone for ref's id in every bucket: a push stored in the
 	// intake stream at or before sequence is accepted as canceled. When a message
-	// under that name turns up meanwhile it is left alone and its uid returned.
+	// under that name turns up meanwhile it is left alone and its uid returned;
+	// ErrAmbiguousID as in Find.
 	Bury(ctx context.Context, ref Ref, sequence uint64, now Milli) (found []UID, err error)
 }
 
@@ -59,6 +62,10 @@ type Leading interface {
 	// tombstones likewise. It returns how many ends it forgot.
 	Trim(ctx context.Context, bucket int, term uint64, now Milli, limit int) (int, error)
 }
+
+// MaxKeysOfID is how many keys may share an id, in one bucket, for the id alone
+// to be looked up.
+const MaxKeysOfID = 32
 
 // Ref names a message: by uid, or by client id, alone or within its key.
 type Ref struct {

@@ -92,8 +92,8 @@ const (
 	// comparePause is how long a claim that Redis executed late may go unnoticed
 	// under a load in which memory always runs ahead of the store.
 	comparePause = 30 * time.Second
-	// claimPace lets a few messages gather while they fall due one by one; a batch
-	// that was full is followed at once. See the package's figures in README.md: the
+	// claimPace lets a few messages gather while they fall due one by one; while
+	// more are due the next claim follows at once. See the package's figures in README.md: the
 	// processor time of scripts for one message each is what the last percent of a
 	// busy machine's messages waits for. All scanners keep the same beat, so that
 	// this process, Redis and NATS wake once for all buckets.
@@ -258,7 +258,7 @@ func (sc *scanner) stepBucket(ctx context.Context, room int) (bool, error) {
 	sc.head = claimed.Head
 	sc.mu.Unlock()
 	sc.dispatch(ctx, claimed.Messages, "")
-	if len(claimed.Messages) < sc.l.s.cfg.ClaimBatch {
+	if claimed.Head == 0 || claimed.Head > sc.l.s.cfg.Clock.Milli() { // nothing more is due
 		sc.paced = sc.l.s.nextBeat(claimPace)
 	}
 	return len(claimed.Messages) > 0, nil

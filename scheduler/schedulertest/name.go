@@ -1,7 +1,9 @@
 package schedulertest
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
@@ -120,6 +122,61 @@ var namePromises = []promise{
 		t.canceled(all[1].UID, scheduler.CancelDone)
 		t.refused(Message(10, Named("order-1"), Keyed(b), Content("a")), scheduler.AddConflict, all[1], scheduler.StateCanceled)
 		t.refused(Message(11, Named("order-1"), Keyed(a), Content("a")), scheduler.AddDuplicate, all[0], scheduler.StateWaiting)
+	}},
+	{name: "an id under many keys is found by its key, and alone only while they are few", check: func(t *trial) {
+		var all []*scheduler.Message
+		for i := 0; len(all) < scheduler.MaxKeysOfID+1; i++ {
+			key := fmt.Sprintf("customer-%d", i)
+			if NameBucket("reminder", key, t.o.Buckets) == 0 {
+				all = append(all, Message(i, Named("reminder"), Keyed(key)))
+			}
+		}
+		last := all[len(all)-1]
+		t.added(all[:len(all)-1]...)
+		if found := t.find(scheduler.Ref{ID: "reminder"}); len(found) != scheduler.MaxKeysOfID {
+			t.Fatalf("found %d by the id alone, want %d", len(found), scheduler.MaxKeysOfID)
+		}
+		t.one(last)
+		alone := scheduler.Ref{ID: "reminder"}
+		if found, err := t.tl.Find(t.Context(), alone); !errors.Is(err, scheduler.ErrAmbiguousID) {
+			t.Fatalf("found %d by the id alone, %v; want ErrAmbiguousID", len(found), err)
+		}
+		if found, err := t.tl.Bury(t.Context(), alone, 1, t.now); !errors.Is(err, scheduler.ErrAmbiguousID) {
+			t.Fatalf("bury found %v, %v; want ErrAmbiguousID", found, err)
+		}
+		byKey := scheduler.Ref{ID: "reminder", Key: last.Key, Keyed: true}
+		if found := t.find(byKey); len(found) != 1 || found[0].UID != last.UID {
+			t.Fatalf("found %d by the key, want %s alone", len(found), last.UID)
+		}
+		t.finish(scheduler.StateDelivered, t.take(last))
+		t.pass(t.o.EndedKeep)
+		t.trim(0, wide)
+		if found := t.find(alone); len(found) != scheduler.MaxKeysOfID {
+			t.Fatalf("found %d by the id alone once the last is forgotten, want %d", len(found), scheduler.MaxKeysOfID)
+		}
+		if found := t.find(byKey); len(found) != 0 {
+			t.Fatalf("found %d by a key that is forgotten", len(found))
+		}
+	}},
+	{name: "a push costs the same however many keys have its id", check: func(t *trial) {
+		const batches, size = 60, 250
+		took := make([]time.Duration, batches)
+		keys := 0
+		for i := range took {
+			var batch []*scheduler.Message
+			for ; len(batch) < size; keys++ {
+				if key := fmt.Sprintf("customer-%d", keys); NameBucket("reminder", key, t.o.Buckets) == 0 {
+					batch = append(batch, Message(keys, Named("reminder"), Keyed(key)))
+				}
+			}
+			began := time.Now()
+			t.added(batch...)
+			took[i] = time.Since(began)
+		}
+		middle := func(d []time.Duration) time.Duration { slices.Sort(d); return d[len(d)/2] }
+		if first, last := middle(took[:10]), middle(took[batches-10:]); last > 8*first {
+			t.Fatalf("a batch took %s at first and %s with %d keys", first, last, keys)
+		}
 	}},
 	{name: "ids that look alike are told apart", check: func(t *trial) {
 		// Each pair reads the same when id and key are simply joined.

@@ -41,7 +41,7 @@ func (b *bucket) add(given *scheduler.Message, now scheduler.Milli) scheduler.Ad
 		return scheduler.AddResult{Code: scheduler.AddDuplicate, First: e.info()}
 	}
 	if given.ID != "" {
-		if first := b.named(given.ID, given.Key); first != nil {
+		if first := b.names[name{given.ID, given.Key}]; first != nil {
 			if code := first.meet(given); code != scheduler.Added {
 				return scheduler.AddResult{Code: code, First: first.info()}
 			}
@@ -91,12 +91,7 @@ func (t *Timeline) Find(ctx context.Context, ref scheduler.Ref) (found []schedul
 				}
 				return nil
 			}
-			for e := b.names[ref.ID]; e != nil; e = e.next {
-				if !ref.Keyed || e.message.Key == ref.Key {
-					found = append(found, e.info())
-				}
-			}
-			return nil
+			return b.called(ref, func(e *entry) { found = append(found, e.info()) })
 		})
 		if err != nil {
 			return nil, err
@@ -157,13 +152,8 @@ func (t *Timeline) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64,
 	for n := from; n < to; n++ {
 		err := t.in(ctx, n, func(b *bucket) error {
 			before := len(found)
-			for e := b.names[ref.ID]; e != nil; e = e.next {
-				if !ref.Keyed || e.message.Key == ref.Key {
-					found = append(found, e.uid)
-				}
-			}
-			if len(found) > before {
-				return nil
+			if err := b.called(ref, func(e *entry) { found = append(found, e.uid) }); err != nil || len(found) > before {
+				return err
 			}
 			if b.graves.bury(at, sequence, now, t.cfg.TombstoneLimit) > 0 {
 				t.cfg.Log.Debug().Int("bucket", n).Int("limit", t.cfg.TombstoneLimit).Msg("oldest tombstone dropped")

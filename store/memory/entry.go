@@ -17,7 +17,7 @@ type entry struct {
 	// message is nil for an end without a client id.
 	message *scheduler.Message
 	reason  string
-	next    *entry // an older message that has the same client id
+	next    *entry // an earlier attempt under the same name
 }
 
 // info is what a look-up tells.

@@ -106,7 +106,8 @@ type bucket struct {
 
 	term    uint64
 	entries map[scheduler.UID]*entry
-	names   map[string]*entry // by client id; entry.next leads to older ones with the same id
+	names   map[name]*entry                // the last attempt; entry.next leads to earlier ones
+	keys    map[string]map[string]struct{} // of each client id
 	due     order
 	lanes   map[string]*order // only those that hold messages
 	claimed order
@@ -118,7 +119,8 @@ type bucket struct {
 func newBucket() *bucket {
 	return &bucket{
 		entries: map[scheduler.UID]*entry{},
-		names:   map[string]*entry{},
+		names:   map[name]*entry{},
+		keys:    map[string]map[string]struct{}{},
 		lanes:   map[string]*order{},
 		graves:  newGraveyard(),
 	}

@@ -11,7 +11,8 @@
 //	{ns:b}:due            ZSET uid → due_ms*256 + (255 - priority)
 //	{ns:b}:msg            HASH uid → packed message, or the record of its end (codec.go)
 //	{ns:b}:mark           HASH uid → what changed while it waits: uncertain, refusals, lane; most messages have none
-//	{ns:b}:name           HASH client id → uids with their keys, of one key in the order of attempts
+//	{ns:b}:name           HASH key and client id → uids, in the order of attempts: mostly one
+//	{ns:b}:names          ZSET client id and key, all of score 0: the keys of an id, for look-ups by the id alone
 //	{ns:b}:claimed        HASH uid → term of the leader that claimed it, ":", number of the claim
 //	{ns:b}:parked:<lane>  ZSET uid → score, as in due
 //	{ns:b}:lanes          SET of lanes that may hold messages

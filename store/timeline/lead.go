@@ -209,7 +209,7 @@ func (t *Redis) Trim(ctx context.Context, bucket int, term uint64, now scheduler
 	if err != nil {
 		return 0, err
 	}
-	v, err := t.run(ctx, t.scripts.trim, []string{k.ended, k.msg, k.name, k.term, k.tomb, k.tombs},
+	v, err := t.run(ctx, t.scripts.trim, []string{k.ended, k.msg, k.name, k.term, k.tomb, k.tombs, k.names},
 		text(term), int64(now.Add(-t.cfg.EndedKeep)), limit, int64(now.Add(-t.cfg.TombstoneKeep)))
 	return count(v, err)
 }

@@ -19,9 +19,12 @@ func (t *Redis) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, 
 		if ref.UID == "" {
 			how, what = how2(ref), ref.ID
 		}
-		return []string{k.msg, k.name, k.claimed, k.mark}, []any{how, what, ref.Key}
+		return []string{k.msg, k.name, k.claimed, k.mark, k.names}, []any{how, what, ref.Key, scheduler.MaxKeysOfID}
 	}, func(v any) error {
 		f, err := texts(v)
+		if err == nil && len(f) == 1 {
+			return errManyKeys
+		}
 		if err != nil || len(f)%4 != 0 {
 			return fmt.Errorf("find: answer of %d fields: %w", len(f), err)
 		}
@@ -65,15 +68,21 @@ func (t *Redis) Cancel(ctx context.Context, uid scheduler.UID, now scheduler.Mil
 func (t *Redis) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64, now scheduler.Milli) ([]scheduler.UID, error) {
 	var found []scheduler.UID
 	err := t.ask(ctx, t.bucketsOf(ref), t.scripts.bury, func(k *keys) ([]string, []any) {
-		return []string{k.name, k.tomb, k.tombs},
-			[]any{ref.ID, ref.Key, how2(ref), strconv.FormatUint(sequence, 10), int64(now), t.cfg.TombstoneLimit}
+		return []string{k.name, k.tomb, k.tombs, k.names},
+			[]any{ref.ID, ref.Key, how2(ref), strconv.FormatUint(sequence, 10), int64(now), t.cfg.TombstoneLimit, scheduler.MaxKeysOfID}
 	}, func(v any) error {
 		uids, err := uidList(v)
+		if len(uids) == 1 && uids[0] == "many" {
+			return errManyKeys
+		}
 		found = append(found, uids...)
 		return err
 	})
 	return found, err
 }
+
+// errManyKeys is the scripts' word 'many'.
+var errManyKeys = fmt.Errorf("%w: more than %d keys have it; name the key, or use the uid", scheduler.ErrAmbiguousID, scheduler.MaxKeysOfID)
 
 // how2 is how a script looks a name up.
 func how2(ref scheduler.Ref) string {

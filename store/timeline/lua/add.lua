@@ -1,5 +1,5 @@
 -- add stores a batch of pushes of one bucket, all or none.
--- KEYS 1 due  2 msg  3 name  4 tomb  5 claimed  6 mark  7 ended
+-- KEYS 1 due  2 msg  3 name  4 tomb  5 claimed  6 mark  7 ended  8 names
 -- ARGV 1 now in ms, then for each push: uid, score, packed message, name
 --      name is empty for a push without an id, else: a length byte and the id, a
 --      length byte and the key, the intake sequence in decimal (0 for other doors)
@@ -19,7 +19,8 @@ each(n, 1000, function(from, to)
 end)
 
 local fresh = {}    -- uid → packed, of this batch
-local named = {}    -- id → entries as this batch leaves them
+local named = {}    -- field → attempts as this batch leaves them
+local index = {}    -- names with a key, for look-ups by the id alone
 local set, order, gone = {}, {}, {}
 local lowest
 
@@ -79,14 +80,15 @@ for i = 1, n do
   if known[uid] or fresh[uid] then
     tell(i, '2', uid)
   else
-    local id, key, entries, last, code
+    local id, key, at, entries, last, code
     if name ~= '' then
       local a = string.byte(name, 1)
       local b = string.byte(name, a + 2)
       id, key = string.sub(name, 2, a + 1), string.sub(name, a + 3, a + 2 + b)
       local sequence = tonumber(string.sub(name, a + 3 + b))
-      entries = named[id] or redis.call('HGET', KEYS[3], id) or ''
-      names(entries, function(u, k) if k == key then last = u end end)
+      at = field(id, key)
+      entries = named[at] or redis.call('HGET', KEYS[3], at)
+      attempts(entries, function(u) last = u end)
       if last then code = earlier(last, packed) end
       if not code and buried(id, key, sequence) then code = '1' end
     end
@@ -94,12 +96,13 @@ for i = 1, n do
       tell(i, code, last)
     else
       if id then
-        local kept = {}
-        names(entries, function(u, k)
-          if k ~= key or lives(u) then kept[#kept + 1] = u .. string.char(#k) .. k end
-        end)
-        kept[#kept + 1] = uid .. string.char(#key) .. key
-        named[id] = table.concat(kept)
+        local kept = ''
+        attempts(entries, function(u) if lives(u) then kept = kept .. u end end)
+        named[at] = kept .. uid
+        if key ~= '' and not entries then
+          index[#index + 1] = '0'
+          index[#index + 1] = string.char(#id) .. id .. key
+        end
       end
       local value = packed
       if code == '1' then
@@ -123,7 +126,8 @@ if #set == 0 then return result end
 local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
 each(#set, 2000, function(from, to) redis.call('HSET', KEYS[2], unpack(set, from, to)) end)
 each(#order, 2000, function(from, to) redis.call('ZADD', KEYS[1], unpack(order, from, to)) end)
-for id, entries in pairs(named) do redis.call('HSET', KEYS[3], id, entries) end
+for at, entries in pairs(named) do redis.call('HSET', KEYS[3], at, entries) end
+each(#index, 2000, function(from, to) redis.call('ZADD', KEYS[8], unpack(index, from, to)) end)
 if #gone > 0 then redis.call('RPUSH', KEYS[7], string.format('%013d', now) .. table.concat(gone)) end
 if lowest and (not head or lowest < tonumber(head)) then result[1] = string.format('%.0f', lowest) end
 return result

@@ -53,16 +53,24 @@ local function canceled(packed, now, uncertain, reason)
   return struct.pack('>BBBi8', 2, 4, flags, now) .. string.sub(packed, 4, 11) .. string.char(#reason) .. reason .. tail
 end
 
--- names walks the entries of a client id: calls visit(uid, key) until it
--- answers true.
-local function names(entries, visit)
-  local at = 1
-  while entries and at <= #entries do
-    local uid = string.sub(entries, at, at + 17)
-    local n = string.byte(entries, at + 18)
-    if visit(uid, string.sub(entries, at + 19, at + 18 + n)) then return end
-    at = at + 19 + n
-  end
+-- field is where a name stands in the hash of names: the key is a part of it, so
+-- that nothing grows with the number of keys that share an id.
+local function field(id, key)
+  return string.char(#key) .. key .. id
+end
+
+-- attempts walks the uids of a name, oldest first.
+local function attempts(entries, visit)
+  for at = 1, entries and #entries or 0, 18 do visit(string.sub(entries, at, at + 17)) end
+end
+
+-- keyed lists the keys of an id from the ZSET of names, whose members are a
+-- length byte, the id and the key; at most limit and one more.
+local function keyed(names, id, limit)
+  local prefix = string.char(#id) .. id
+  local found = redis.call('ZRANGEBYLEX', names, '[' .. prefix, '[' .. prefix .. string.rep('\255', 256), 'LIMIT', 0, limit + 1)
+  for i, member in ipairs(found) do found[i] = string.sub(member, #prefix + 1) end
+  return found
 end
 
 -- each calls fn(from, to) over 1..n in steps, since unpack has a limit.

@@ -1,5 +1,5 @@
 -- trim forgets ends and tombstones past their time, oldest first.
--- KEYS 1 ended  2 msg  3 name  4 term  5 tomb  6 tombs
+-- KEYS 1 ended  2 msg  3 name  4 term  5 tomb  6 tombs  7 names
 -- ARGV 1 term  2 ends up to this time in ms go  3 limit  4 tombstones up to this time go
 -- Result: how many ends were forgotten. Twice: it goes on where it stopped.
 local stale = check(KEYS[4], ARGV[1])
@@ -25,15 +25,15 @@ each(#gone, 1000, function(from, to)
       local at = 21 + string.byte(record, 20) + 17 -- the topic's length, in the meta part
       at = at + 1 + string.byte(record, at)
       local id = string.sub(record, at + 1, at + string.byte(record, at))
-      local entries = redis.call('HGET', KEYS[3], id)
-      local kept = {}
-      names(entries, function(uid, key)
-        if uid ~= gone[i] then kept[#kept + 1] = uid .. string.char(#key) .. key end
-      end)
-      if #kept == 0 then
-        redis.call('HDEL', KEYS[3], id)
+      at = at + 1 + #id
+      local key = string.sub(record, at + 1, at + string.byte(record, at))
+      local name, kept = field(id, key), ''
+      attempts(redis.call('HGET', KEYS[3], name), function(uid) if uid ~= gone[i] then kept = kept .. uid end end)
+      if kept ~= '' then
+        redis.call('HSET', KEYS[3], name, kept)
       else
-        redis.call('HSET', KEYS[3], id, table.concat(kept))
+        redis.call('HDEL', KEYS[3], name)
+        if key ~= '' then redis.call('ZREM', KEYS[7], string.char(#id) .. id .. key) end
       end
     end
   end
