@@ -27,7 +27,7 @@ func (t *Redis) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
 		}
 		args = append(args, string(m.UID), m.Score(), packed, nameArg(m))
 	}
-	v, err := t.run(ctx, t.scripts.add, []string{k.due, k.msg, k.name, k.tomb, k.claimed, k.mark, k.ended, k.names}, args...)
+	v, err := t.run(ctx, t.scripts.add, []string{k.due, k.msg, k.name, k.tomb, k.claimed, k.mark, k.ended, k.names, k.big}, args...)
 	if err != nil {
 		return nil, 0, err
 	}

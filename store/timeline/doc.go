@@ -19,6 +19,7 @@
 //	{ns:b}:ended          LIST of ends in order: time, then uids; what Trim forgets from
 //	{ns:b}:dead           ZSET uid → when it died; its message stays whole
 //	{ns:b}:tomb, :tombs   HASH of tombstones and the ZSET of their order
+//	{ns:b}:big            there once a message of more than 16 KiB was: claims then look at lengths first
 //	{ns:b}:term           the highest leader term seen
 //	{ns}:meta             HASH: buckets, layout
 //	{ns}:machines         HASH slot → who gives out ids as this machine, until when

@@ -7,14 +7,14 @@ import (
 
 // keys are the key names of one bucket.
 type keys struct {
-	due, msg, mark, name, names, claimed, parked, lanes, ended, dead, tomb, tombs, term string
+	due, msg, mark, name, names, claimed, parked, lanes, ended, dead, big, tomb, tombs, term string
 }
 
 func bucketKeys(ns string, bucket int) keys {
 	p := "{" + ns + ":" + strconv.Itoa(bucket) + "}:"
 	return keys{
 		due: p + "due", msg: p + "msg", mark: p + "mark", name: p + "name", names: p + "names", claimed: p + "claimed",
-		parked: p + "parked:", lanes: p + "lanes", ended: p + "ended", dead: p + "dead",
+		parked: p + "parked:", lanes: p + "lanes", ended: p + "ended", dead: p + "dead", big: p + "big",
 		tomb: p + "tomb", tombs: p + "tombs", term: p + "term",
 	}
 }

@@ -38,7 +38,7 @@ func (t *Redis) Claim(ctx context.Context, bucket int, req scheduler.Claim) (sch
 	if err != nil {
 		return scheduler.Claimed{}, err
 	}
-	v, err := t.run(ctx, t.scripts.claim, []string{k.source(req.Lane), k.msg, k.claimed, k.term, k.mark, k.lanes},
+	v, err := t.run(ctx, t.scripts.claim, []string{k.source(req.Lane), k.msg, k.claimed, k.term, k.mark, k.lanes, k.big},
 		text(req.Term), scheduler.ScoreNow(req.Now), req.Limit, req.Bytes, req.Lane, text(req.Number))
 	if err != nil {
 		return scheduler.Claimed{}, err

@@ -1,5 +1,5 @@
 -- add stores a batch of pushes of one bucket, all or none.
--- KEYS 1 due  2 msg  3 name  4 tomb  5 claimed  6 mark  7 ended  8 names
+-- KEYS 1 due  2 msg  3 name  4 tomb  5 claimed  6 mark  7 ended  8 names  9 big
 -- ARGV 1 now in ms, then for each push: uid, score, packed message, name
 --      name is empty for a push without an id, else: a length byte and the id, a
 --      length byte and the key, the intake sequence in decimal (0 for other doors)
@@ -22,7 +22,7 @@ local fresh = {}    -- uid → packed, of this batch
 local named = {}    -- field → attempts as this batch leaves them
 local index = {}    -- names with a key, for look-ups by the id alone
 local set, order, gone = {}, {}, {}
-local lowest
+local lowest, big
 
 local function tell(i, code, uid)
   local record = known[uid] or fresh[uid]
@@ -118,6 +118,7 @@ for i = 1, n do
       end
       set[#set + 1] = uid
       set[#set + 1] = value
+      big = big or #value > 16384
     end
   end
 end
@@ -128,6 +129,7 @@ each(#set, 2000, function(from, to) redis.call('HSET', KEYS[2], unpack(set, from
 each(#order, 2000, function(from, to) redis.call('ZADD', KEYS[1], unpack(order, from, to)) end)
 for at, entries in pairs(named) do redis.call('HSET', KEYS[3], at, entries) end
 each(#index, 2000, function(from, to) redis.call('ZADD', KEYS[8], unpack(index, from, to)) end)
+if big then redis.call('SET', KEYS[9], '1') end
 if #gone > 0 then redis.call('RPUSH', KEYS[7], string.format('%013d', now) .. table.concat(gone)) end
 if lowest and (not head or lowest < tonumber(head)) then result[1] = string.format('%.0f', lowest) end
 return result

@@ -1,6 +1,6 @@
 -- claim moves due messages to claimed. Not repeatable: a lost reply is found by
 -- held.
--- KEYS 1 due or a lane  2 msg  3 claimed  4 term  5 mark  6 lanes
+-- KEYS 1 due or a lane  2 msg  3 claimed  4 term  5 mark  6 lanes  7 big
 -- ARGV 1 term  2 highest due score  3 limit  4 bytes  5 lane, '' for the bucket  6 number of the claim
 -- Result: earliest score left or '', uids, packed messages, marks ('' for none), uids without a message
 local stale = check(KEYS[4], ARGV[1])
@@ -8,11 +8,22 @@ if stale then return stale end
 local limit, bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[2], 'LIMIT', 0, limit)
 local uids, packed, missing, weight = {}, {}, {}, 0
--- In chunks, so that a batch of huge messages is not read far beyond its bytes;
--- larger ones once the messages have turned out small.
-local chunk, full, last, from = 16, false, 0, 1
+-- A bucket that has had big messages is asked for lengths first, so that no
+-- more is read than is taken; without them 250 cannot be much.
+local big = redis.call('EXISTS', KEYS[7]) == 1
+local full, last, from = false, 0, 1
 while from <= #due and not full do
-  local to = math.min(from + chunk - 1, #due)
+  local to = math.min(from + 249, #due)
+  if big then
+    local sum, fits = weight, from - 1
+    for i = from, to do
+      sum = sum + redis.call('HSTRLEN', KEYS[2], due[i])
+      if sum > bytes and i > 1 then break end
+      fits = i
+    end
+    if fits < from then break end
+    to = fits
+  end
   local got = redis.call('HMGET', KEYS[2], unpack(due, from, to))
   for i = from, to do
     local value = got[i - from + 1]
@@ -27,7 +38,6 @@ while from <= #due and not full do
     last = i
   end
   from = to + 1
-  chunk = weight < 2048 * to and 250 or 16
 end
 local marks = {}
 if last > 0 then
