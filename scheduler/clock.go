@@ -32,10 +32,11 @@ type Clock struct {
 
 	mu      sync.Mutex
 	samples map[string]sample
-	anchor  time.Time     // the wall clock at the last look
-	looked  time.Duration // the monotonic clock at the last look
-	shift   time.Duration // what distrusted steps moved the wall clock by
-	stepped time.Duration // when the last of them was seen, monotonic
+	known   map[string]bool // servers that ever gave a sample
+	anchor  time.Time       // the wall clock at the last look
+	looked  time.Duration   // the monotonic clock at the last look
+	shift   time.Duration   // what distrusted steps moved the wall clock by
+	stepped time.Duration   // when the last of them was seen, monotonic
 }
 
 // Local is the machine's own two clocks: the one small type through which time
@@ -72,7 +73,7 @@ const (
 
 // NewClock starts a clock on the machine's.
 func NewClock(local Local) *Clock {
-	return &Clock{local: local, samples: map[string]sample{}, anchor: local.Wall(), looked: local.Mono()}
+	return &Clock{local: local, samples: map[string]sample{}, known: map[string]bool{}, anchor: local.Wall(), looked: local.Mono()}
 }
 
 // Mono is the monotonic clock that Sample's times are read from.
@@ -84,6 +85,15 @@ func (c *Clock) Sample(source string, serverTime time.Time, sent, got time.Durat
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.samples[source] = sample{at: serverTime.Round(0), got: got, rtt: max(got-sent, 0)}
+	c.known[source] = true
+}
+
+// Forget records that a server does not tell its time, any more or at all.
+func (c *Clock) Forget(source string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.samples, source)
+	delete(c.known, source)
 }
 
 // Now is the time everything is judged by.
@@ -133,6 +143,13 @@ func (c *Clock) Of(source string) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return s.vote(c.local.Wall(), age).low, true
+}
+
+// Knew tells whether a server has said what its clock says, however long ago.
+func (c *Clock) Knew(source string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known[source]
 }
 
 // vote is between what and what a clock stands now.

@@ -159,3 +159,19 @@ func TestMilli_RoundsDueUp(t *testing.T) {
 		t.Fatalf("Add: %d, want 7", got)
 	}
 }
+
+func TestClock_KnowsWhoEverToldTheTime(t *testing.T) {
+	mono := time.Duration(0)
+	c := NewClock(Local{Wall: time.Now, Mono: func() time.Duration { return mono }})
+	if c.Knew("nats") {
+		t.Error("nobody has told the time yet")
+	}
+	c.Sample("nats", time.Now(), 0, 0)
+	mono = time.Hour
+	if _, fresh := c.Of("nats"); fresh || !c.Knew("nats") {
+		t.Error("an old sample is fresh, or was forgotten with its clock")
+	}
+	if c.Forget("nats"); c.Knew("nats") {
+		t.Error("a server that tells no time is still waited for")
+	}
+}

@@ -207,21 +207,22 @@ func (c *coalescer) flushOnce(bucket int) bool {
 // elsewhere, and its end be forgotten there.
 var errLate = fmt.Errorf("%w: it waited too long in this instance", ErrUnavailable)
 
-// store adds the batch and answers every push. What waited half the memory of
-// ends is not stored any more: an instance that stood still must not bring back
-// what another accepted meanwhile, canceled and forgot.
+// late tells whether a push came so long ago that it must not be stored any
+// more: an instance that stood still must not bring back what another accepted
+// meanwhile, canceled and forgot. The wall clock is asked too: while a machine
+// is suspended the monotonic one stands.
+func (c *coalescer) late(at time.Time) bool {
+	limit := c.s.cfg.EndedKeep / 2
+	return time.Since(at) > limit || time.Now().Round(0).Sub(at.Round(0)) > limit
+}
+
+// store adds the batch and answers every push.
 func (c *coalescer) store(bucket int, batch []*queued) {
-	if oldest := batch[0].at; time.Since(oldest) > c.s.cfg.EndedKeep/2 {
-		for _, q := range batch {
-			c.fail(q, errLate)
-		}
-		return
-	}
 	messages := make([]*Message, len(batch))
 	for i, q := range batch {
 		messages[i] = q.message
 	}
-	results, head, sent, err := c.add(bucket, messages)
+	results, head, sent, err := c.add(bucket, messages, batch[0].at)
 	if err == nil && head > 0 {
 		c.s.Nudge(bucket, head)
 		if c.s.leading.Load() == nil {
@@ -280,10 +281,14 @@ func (c *coalescer) identify(bucket int, q *queued) error {
 
 // add stores the batch, again after an unknown outcome: the same batch sent
 // twice is stored once. What stays unknown is ErrOutcomeUnknown. sent is how
-// often it was sent.
-func (c *coalescer) add(bucket int, batch []*Message) (results []AddResult, head Milli, sent int, err error) {
+// often it was sent. Each time it must not be late for the oldest.
+func (c *coalescer) add(bucket int, batch []*Message, oldest time.Time) (results []AddResult, head Milli, sent int, err error) {
 	unknown := false
 	for sent < addAttempts {
+		if c.late(oldest) {
+			err = errLate
+			break
+		}
 		sent++
 		ctx, cancel := context.WithTimeout(context.Background(), c.s.cfg.CallTimeout)
 		started := time.Now()
@@ -293,7 +298,7 @@ func (c *coalescer) add(bucket int, batch []*Message) (results []AddResult, head
 		switch {
 		case err == nil:
 			return results, head, sent, nil
-		case errors.Is(err, ErrFull):
+		case errors.Is(err, ErrFull) && !unknown:
 			return nil, 0, sent, fmt.Errorf("add %d to bucket %d: %w", len(batch), bucket, err)
 		case !errors.Is(err, ErrUnavailable):
 			unknown = true

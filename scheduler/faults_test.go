@@ -165,3 +165,55 @@ func TestRun_OneRefusedSubjectDoesNotHoldItsStreamBack(t *testing.T) {
 		}
 	})
 }
+
+// lateClaim loses a claim on its way: the store executes it only when the next
+// message is added, long after the caller gave up and looked for what it holds.
+type lateClaim struct {
+	scheduler.Timeline
+	mu    sync.Mutex
+	armed bool
+	lost  *scheduler.Claim
+}
+
+func (s *lateClaim) Claim(ctx context.Context, b int, req scheduler.Claim) (scheduler.Claimed, error) {
+	s.mu.Lock()
+	if s.armed {
+		s.armed, s.lost = false, &req
+		s.mu.Unlock()
+		return scheduler.Claimed{}, context.DeadlineExceeded
+	}
+	s.mu.Unlock()
+	return s.Timeline.Claim(ctx, b, req)
+}
+
+func (s *lateClaim) Add(ctx context.Context, b int, batch []*scheduler.Message, now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
+	results, head, err := s.Timeline.Add(ctx, b, batch, now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost != nil {
+		if c, err := s.Timeline.Claim(ctx, b, *s.lost); err != nil || len(c.Messages) != 1 {
+			panic("the late claim took nothing")
+		}
+		s.lost = nil
+	}
+	return results, head, err
+}
+
+func TestRun_FindsWhatALateClaimTookAlthoughNothingElseIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &lateClaim{armed: true}
+		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		r.push(scheduler.Push{Delay: time.Second})
+		stop := r.lead(r.s, 1)
+		defer func() { _ = stop(errStop) }()
+		time.Sleep(5 * time.Second)
+		if got := len(r.nats.arrived()); got != 1 {
+			t.Fatalf("%d messages arrived, want the first", got)
+		}
+		r.push(scheduler.Push{At: 1, HasAt: true}) // due, and at once in the hands of a claim that nobody remembers
+		time.Sleep(time.Minute)
+		if got := len(r.nats.arrived()); got != 2 {
+			t.Errorf("%d messages arrived, want both", got)
+		}
+	})
+}

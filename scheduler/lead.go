@@ -130,6 +130,9 @@ func (l *leadership) look(ctx context.Context) (near bool, err error) {
 		if h.Due > 0 {
 			near = near || h.Due < now.Add(nearHead)
 			sc.nudge(h.Due)
+			if h.Due <= now {
+				sc.rouse() // it sleeps by a clock that was behind
+			}
 		}
 		inFlight += sc.compare(h.Claimed)
 	}

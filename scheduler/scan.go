@@ -112,6 +112,7 @@ func (sc *scanner) compare(claimed int) int {
 	n := len(sc.inFlight)
 	if time.Since(sc.compared) > comparePause {
 		sc.doubt = true
+		sc.rouse()
 	}
 	if claimed <= n {
 		sc.strange = 0
@@ -119,6 +120,7 @@ func (sc *scanner) compare(claimed int) int {
 	}
 	if sc.strange++; sc.strange >= strangePolls {
 		sc.doubt = true
+		sc.rouse()
 	}
 	return n
 }
