@@ -53,6 +53,7 @@ func (c *ClockSampler) Run(ctx context.Context) error {
 		ok, err := c.sample(ctx)
 		if err == nil && !ok {
 			pause = resampleEvery
+			c.cfg.Clock.Forget(ClockSource)
 			if !told {
 				c.log.Info().Str("version", c.cfg.Conn.ConnectedServerVersion()).Msg("this nats server does not tell its time")
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -372,6 +373,29 @@ func TestIntake_CountsADelayFromWhenTheStreamStoredThePush(t *testing.T) {
 	if late := info.Due.Time().Sub(stored.Add(time.Hour)); late < -time.Millisecond || late > 150*time.Millisecond {
 		t.Errorf("due %s after an hour from the publish", late)
 	}
+}
+
+// Counted by another clock than the one that stamped the push, a delay might
+// end early: the push waits until that clock has been read again.
+func TestIntake_WaitsForTheClockThatStampedAPush(t *testing.T) {
+	t.Parallel()
+	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
+	var ahead atomic.Int64
+	local := scheduler.System()
+	mono := local.Mono
+	local.Mono = func() time.Duration { return mono() + time.Duration(ahead.Load()) }
+	clock := scheduler.NewClock(local)
+	clock.Sample(bridge.ClockSource, time.Now(), clock.Mono(), clock.Mono())
+	ahead.Store(int64(time.Minute)) // the sample is old now
+	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "clock." + ns, Accept: schedulingBy(t, nc, timeline, clock, nil), Clock: clock})
+	publish(t, nc, "clock."+ns+".a", "x", "Tarry-Delay", "1h", "Tarry-Id", "relative")
+	publish(t, nc, "clock."+ns+".a", "x", "Tarry-At", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), "Tarry-Id", "absolute")
+	mustFind(t, timeline, scheduler.Ref{ID: "absolute"}) // it needs no clock, and comes second
+	if found, err := timeline.Find(t.Context(), scheduler.Ref{ID: "relative"}); err != nil || len(found) > 0 {
+		t.Fatalf("a delay was counted by a clock that did not stamp it: %d, %v", len(found), err)
+	}
+	clock.Sample(bridge.ClockSource, time.Now(), clock.Mono(), clock.Mono())
+	mustFind(t, timeline, scheduler.Ref{ID: "relative"})
 }
 
 func TestIntake_SaysWhatIsWeakerWithoutJetStream(t *testing.T) {

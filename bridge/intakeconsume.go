@@ -33,7 +33,7 @@ func (in *Intake) consume(ctx context.Context) error {
 	var left leftovers
 	alive := newPulse(in.cfg.AckWait)
 	consuming, err := c.Consume(func(msg jetstream.Msg) {
-		if alive.stoodStill() || !in.handle(handling, msg) {
+		if !in.handle(handling, msg, alive) {
 			left.add(msg.Reply())
 		}
 	},
@@ -129,13 +129,17 @@ func (in *Intake) letGo(c jetstream.Consumer, consuming jetstream.ConsumeContext
 
 // handle hands one push to the scheduler. It waits while too much is under
 // way or the store is away: then NATS is not asked for more. It answers false
-// when ctx ended first: the push is to be given back.
-func (in *Intake) handle(ctx context.Context, msg jetstream.Msg) bool {
+// when ctx ended first or this process stood still: the push is to be given back.
+func (in *Intake) handle(ctx context.Context, msg jetstream.Msg, alive *pulse) bool {
 	if pause := in.trouble.wait(time.Now()); ctx.Err() != nil || pause > 0 && sleep(ctx, pause) != nil {
 		return false
 	}
 	size := len(msg.Data()) + messageWeight
 	if in.room.enter(ctx, size) != nil {
+		return false
+	}
+	if alive.stoodStill() {
+		in.room.leave(1, int64(size))
 		return false
 	}
 	place, ok := parseStored(msg.Reply())
@@ -144,6 +148,10 @@ func (in *Intake) handle(ctx context.Context, msg jetstream.Msg) bool {
 		return true
 	}
 	p, err := in.push(msg, place)
+	if errors.Is(err, errNoClock) {
+		in.later(msg, size, err)
+		return true
+	}
 	if err != nil {
 		in.refuse(rejected{msg: msg, place: place, size: size, err: err})
 		return true
@@ -151,6 +159,9 @@ func (in *Intake) handle(ctx context.Context, msg jetstream.Msg) bool {
 	in.cfg.Accept.Accept(p, func(a scheduler.Accepted) { in.answered(msg, place, size, a) })
 	return true
 }
+
+// errNoClock: the time on NATS, which stamped the push, is not known just now.
+var errNoClock = errors.New("the clock of nats has not been read for some seconds")
 
 // messageWeight is what a push weighs beyond its body.
 const messageWeight = 512
@@ -175,7 +186,11 @@ func (in *Intake) push(msg jetstream.Msg, place stored) (*scheduler.Push, error)
 	p.Stored = place.sequence
 	if !p.HasAt {
 		now, ok := in.cfg.Clock.Of(ClockSource)
-		if !ok {
+		switch {
+		case ok:
+		case in.cfg.Clock.Knew(ClockSource): // by another clock the delay might end early
+			return nil, errNoClock
+		default:
 			now = in.cfg.Clock.Now()
 		}
 		p.Age = max(now.Sub(place.at), 0)

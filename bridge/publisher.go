@@ -243,4 +243,5 @@ var (
 	errNoLease      = errors.New("the leadership has no time left")
 	errTableFull    = errors.New("too many publishes without an answer")
 	errNobody       = errors.New("nobody listens on the subject")
+	errUnsure       = errors.New("a stream that may hold the subject does not answer")
 )

@@ -11,11 +11,15 @@ import (
 // here would bring back what was canceled.
 type pulse struct {
 	limit time.Duration
-	start time.Time
-	last  atomic.Int64 // nanoseconds since start
+	last  atomic.Pointer[time.Time]
 }
 
-func newPulse(limit time.Duration) *pulse { return &pulse{limit: limit, start: time.Now()} }
+func newPulse(limit time.Duration) *pulse {
+	p := &pulse{limit: limit}
+	now := time.Now()
+	p.last.Store(&now)
+	return p
+}
 
 const pulseEvery = time.Second
 
@@ -25,11 +29,14 @@ func (p *pulse) beat() bool {
 	if p.stoodStill() {
 		return false
 	}
-	p.last.Store(int64(time.Since(p.start)))
+	now := time.Now()
+	p.last.Store(&now)
 	return true
 }
 
-// stoodStill may be asked by anybody at any time.
+// stoodStill may be asked by anybody at any time. The wall clock is asked too:
+// while a machine is suspended the monotonic one stands.
 func (p *pulse) stoodStill() bool {
-	return time.Since(p.start)-time.Duration(p.last.Load()) > p.limit
+	last := *p.last.Load()
+	return time.Since(last) > p.limit || time.Now().Round(0).Sub(last.Round(0)) > p.limit
 }

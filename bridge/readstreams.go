@@ -9,7 +9,11 @@ import (
 )
 
 // listPause keeps a flood of reasons from becoming a flood of readings.
-const listPause = 100 * time.Millisecond
+const (
+	listPause = 100 * time.Millisecond
+	relist    = time.Second      // after a first reading that failed
+	maxRelist = 30 * time.Second // however long a reading took
+)
 
 // wish asks for a new reading of the streams. It never blocks.
 func (p *Publisher) wish() {
@@ -28,8 +32,13 @@ func (p *Publisher) readStreams(ctx context.Context) error {
 		if p.nc.IsConnected() {
 			start := time.Now()
 			p.readOnce(ctx)
-			// Where the list is long the server has more to do than to write it.
-			timer.Reset(max(p.cfg.Refresh, 50*time.Since(start)))
+			switch {
+			case p.routes.Load() == nil: // nothing can be sent before
+				timer.Reset(relist)
+			default:
+				// Where the list is long the server has more to do than to write it.
+				timer.Reset(max(p.cfg.Refresh, min(50*time.Since(start), maxRelist)))
+			}
 		}
 		pause := time.NewTimer(listPause)
 		select {
@@ -68,15 +77,23 @@ func (p *Publisher) readOnce(ctx context.Context) {
 	}
 	p.listed()
 	filters := p.filters(streams)
+	untold := missing
 	if old != nil {
 		for filter, stream := range old.filters { // it exists, only its filters are unknown now
 			if slices.Contains(missing, stream) {
 				filters[filter] = stream
+				untold = slices.DeleteFunc(slices.Clone(untold), func(name string) bool { return name == stream })
 			}
 		}
 	}
-	if old == nil || !maps.Equal(old.filters, filters) {
-		p.routes.Store(newRoutes(filters))
+	unsure := len(untold) > 0
+	if unsure && (old == nil || !old.unsure) {
+		p.log.Warn().Strs("streams", untold[:min(len(untold), 10)]).Msg("streams do not answer and were never read; subjects that no other stream has are held until they do")
+	}
+	if old == nil || old.unsure != unsure || !maps.Equal(old.filters, filters) {
+		next := newRoutes(filters)
+		next.unsure = unsure
+		p.routes.Store(next)
 		p.log.Debug().Int("streams", len(streams)).Int("filters", len(filters)).Msg("streams read")
 	}
 	p.metrics.streams.Set(float64(len(streams)))

@@ -18,6 +18,9 @@ type routes struct {
 	wild  *filterNode // nil where no filter has a wildcard
 	// filters is what the reading consisted of, to tell whether a later one differs.
 	filters map[string]string // filter → stream
+	// unsure: there are streams whose filters nobody could tell. A subject that no
+	// filter matches may be theirs, so it is not known to be core.
+	unsure bool
 }
 
 // filterNode is one token of the filters that have wildcards.

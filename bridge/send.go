@@ -58,6 +58,11 @@ func (s *sending) step(ctx context.Context, part []*scheduler.Message) (err erro
 			break
 		}
 		to := routes.match(m.Topic)
+		if to == nil && routes.unsure {
+			s.next++
+			s.finish(m, scheduler.Unanswered, errUnsure)
+			continue
+		}
 		t, ok := p.pending.add(entry{message: m, done: s.done, to: to}, now)
 		if !ok {
 			err = errTableFull

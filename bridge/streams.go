@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,7 +21,10 @@ const (
 	advisories = "$JS.EVENT.ADVISORY.STREAM.*.*"
 
 	apiTimeout = 2 * time.Second
-	maxPages   = 1000 // of 256 streams each
+	// listTimeout leaves room for the 4 s that a server of a cluster waits for
+	// streams that are silent, before it answers without them.
+	listTimeout = 6 * time.Second
+	maxPages    = 1000 // of 256 streams each
 )
 
 // errNoJetStream: this account has no JetStream.
@@ -52,6 +56,11 @@ const (
 func apiAsk(ctx context.Context, nc *nats.Conn, subject string, request, out any) error {
 	ctx, stop := context.WithTimeout(ctx, apiTimeout)
 	defer stop()
+	return apiAskUntil(ctx, nc, subject, request, out)
+}
+
+// apiAskUntil is apiAsk with the time-out that ctx has.
+func apiAskUntil(ctx context.Context, nc *nats.Conn, subject string, request, out any) error {
 	var body []byte
 	if request != nil {
 		var err error
@@ -92,11 +101,21 @@ func listStreams(ctx context.Context, nc *nats.Conn) (streams []streamInfo, miss
 			Streams []streamInfo `json:"streams"`
 			Missing []string     `json:"missing"`
 		}
-		if err := apiAsk(ctx, nc, apiStreamList, map[string]int{"offset": len(streams) + len(missing)}, &page); err != nil {
+		call, stop := context.WithTimeout(ctx, listTimeout)
+		err := apiAskUntil(call, nc, apiStreamList, map[string]int{"offset": len(streams) + len(missing)}, &page)
+		stop()
+		if err != nil {
 			return nil, nil, err
 		}
-		streams, missing = append(streams, page.Streams...), append(missing, page.Missing...)
-		if got := len(page.Streams) + len(page.Missing); got == 0 || len(streams)+len(missing) >= page.Total {
+		before := len(streams) + len(missing)
+		streams = append(streams, page.Streams...)
+		for _, name := range page.Missing {
+			// One whose servers are all away stands in both lists.
+			if !slices.ContainsFunc(page.Streams, func(s streamInfo) bool { return s.Config.Name == name }) {
+				missing = append(missing, name)
+			}
+		}
+		if now := len(streams) + len(missing); now == before || now >= page.Total {
 			return streams, missing, nil
 		}
 	}
