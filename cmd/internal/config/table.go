@@ -133,7 +133,7 @@ func settings() []setting {
 			help: "bytes the leader takes from a bucket at once"},
 		{name: "publish.timeout", fallback: "2s", of: serve, limit: span{100 * time.Millisecond, 20 * second},
 			help: "how long NATS may take to confirm a delivery; at most half of zookeeper.session"},
-		{name: "publish.pending", fallback: "4096", of: serve, limit: integer{1, 65536},
+		{name: "publish.pending", fallback: "8192", of: serve, limit: integer{1, 65536},
 			help: "deliveries that may await NATS at once"},
 		{name: "attempts.limit", fallback: "5", of: serve, limit: integer{1, 1000},
 			help: "permanent refusals by NATS after which a message is dead"},

@@ -54,7 +54,7 @@ const (
 	inFlight    = 256
 	batchSize   = 1000
 	connections = 4
-	forwarding  = 4096 // in flight, as tarry has by default
+	forwarding  = 8192 // in flight, as tarry has by default
 )
 
 // bench is what all tests share.
