@@ -210,12 +210,17 @@ func (l *link) interrupt() {
 	}
 }
 
-// quiesce returns when no write of an earlier mode is under way.
-func (l *link) quiesce() {
-	l.up.Lock()
-	l.up.Unlock() //nolint:staticcheck // the empty section is the wait
-	l.down.Lock()
-	l.down.Unlock() //nolint:staticcheck // the empty section is the wait
+// quiesce returns when no write is under way that the mode does not let pass. It must not wait for the others: one of
+// the new mode may have begun already, to a side that never reads.
+func (l *link) quiesce(m proxyMode) {
+	if !m.passes(false) {
+		l.up.Lock()
+		l.up.Unlock() //nolint:staticcheck // the empty section is the wait
+	}
+	if !m.passes(true) {
+		l.down.Lock()
+		l.down.Unlock() //nolint:staticcheck // the empty section is the wait
+	}
 }
 
 // reset ends both sides at once, with what they hold.

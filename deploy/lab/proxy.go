@@ -106,7 +106,7 @@ func (p *Proxy) check(err error) {
 	}
 }
 
-// set changes the mode and returns when no write of the old mode is under way.
+// set changes the mode and returns when no write is under way against it.
 func (p *Proxy) set(m proxyMode) error {
 	p.mu.Lock()
 	if p.mode == closed {
@@ -132,7 +132,7 @@ func (p *Proxy) set(m proxyMode) error {
 		if off {
 			l.reset()
 		}
-		l.quiesce()
+		l.quiesce(m)
 	}
 	if off {
 		return nil
