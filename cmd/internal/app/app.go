@@ -44,6 +44,7 @@ type App struct {
 	intake    *bridge.Intake
 	requests  *bridge.Service
 	nudge     *bridge.Nudge
+	resign    *bridge.Resign
 	natsClock *bridge.ClockSampler
 	scheduler *scheduler.Scheduler
 	gate      *gate
@@ -176,12 +177,18 @@ func (a *App) wireElection() (err error) {
 	if a.elector, err = a.p.elect(a, a.p.address(a.listener.Addr())); err != nil {
 		return fmt.Errorf("build elector: %w", err)
 	}
+	a.resign, err = bridge.NewResign(bridge.ResignConfig{
+		Conn: a.p.conn, Namespace: a.p.namespace, Instance: a.p.instance, Do: a.elector.Resign, Log: a.log,
+	})
+	if err != nil {
+		return fmt.Errorf("build resign: %w", err)
+	}
 	return nil
 }
 
 func (a *App) wireHTTP() (err error) {
 	a.api, err = api.New(api.Config{
-		Service: a.gate, Cluster: &cluster{elector: a.elector}, Ready: a.health.checks,
+		Service: a.gate, Cluster: &cluster{elector: a.elector, ask: a.resign.Ask}, Ready: a.health.checks,
 		Namespace: a.p.namespace, Version: a.p.options.Version, Token: a.p.token, Prefix: a.p.prefix, Durable: a.p.durable,
 		MaxPayload: a.p.conn.MaxPayload, MaxBody: a.p.body, StopTimeout: a.p.stopTimeout,
 		Gatherer: a.registry, Registerer: a.registry, Log: a.log,
@@ -223,6 +230,7 @@ func (a *App) Run(ctx context.Context) error {
 	start("publisher", a.publisher.Run)
 	start("scheduler", a.scheduler.Serve)
 	start("nudge", a.nudge.Run)
+	start("resign", a.resign.Run)
 	start("nats clock", a.natsClock.Run)
 	start("health", a.health.run)
 	start("nats", a.watchNATS)

@@ -12,6 +12,8 @@ import (
 // cluster shows the election to HTTP.
 type cluster struct {
 	elector election.Elector
+	// ask asks another instance, which leads, to resign.
+	ask func(ctx context.Context, instance, reason string) error
 }
 
 // Cluster tells who is there.
@@ -38,7 +40,8 @@ func (c *cluster) Cluster(ctx context.Context) (api.ClusterInfo, error) {
 	return info, nil
 }
 
-// Resign gives leadership up, when another instance could take it.
+// Resign makes the leader, this instance or another, give leadership up, when
+// somebody could take it.
 func (c *cluster) Resign(ctx context.Context, reason string) error {
 	members, err := c.elector.Members(ctx)
 	if err != nil {
@@ -59,7 +62,10 @@ func (c *cluster) Resign(ctx context.Context, reason string) error {
 		return api.ErrNoStandby
 	}
 	if err := c.elector.Resign(ctx, reason); errors.Is(err, election.ErrNotLeader) {
-		return api.ErrNotLeader
+		if err = c.ask(ctx, leader.Instance, reason); err != nil {
+			return fmt.Errorf("%w: %w", api.ErrNotLeader, err)
+		}
+		return nil
 	} else if err != nil {
 		return fmt.Errorf("resign: %w", err)
 	}

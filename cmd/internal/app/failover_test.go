@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -152,6 +153,34 @@ func TestServe_AStandbyDeliversWhatTheLeaderLeft(t *testing.T) {
 	a.stop()
 	expect(t, got, "two", "order-2", due)
 	lab.Eventually(t, 10*time.Second, func() error {
+		if v := b.cluster(); v.Leader.Instance != "b" || v.Term <= first.Term {
+			return fmt.Errorf("cluster %+v after term %d", v, first.Term)
+		}
+		return nil
+	})
+}
+
+func TestServe_AStandbyPassesAResignOn(t *testing.T) {
+	t.Parallel()
+	natsURL, redisAddr, zkAddr := lab.SharedNATS(t).URL(), lab.SharedRedis(t).Addr, lab.SharedZooKeeper(t).Addr
+	a := start(t, settings(t, natsURL, redisAddr, zkAddr, "resign", "a"))
+	a.ready()
+	first := a.cluster()
+	b := start(t, settings(t, natsURL, redisAddr, zkAddr, "resign", "b"))
+	b.ready()
+	lab.Eventually(t, 20*time.Second, func() error { // until b is known as one that could take over
+		resp, err := http.Post("http://"+b.Addr().String()+"/v1/cluster/resign", "application/json", strings.NewReader(`{"reason":"an upgrade"}`))
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			text, _ := io.ReadAll(resp.Body)
+			return fmt.Errorf("resign: %d %s", resp.StatusCode, text)
+		}
+		return nil
+	})
+	lab.Eventually(t, 20*time.Second, func() error {
 		if v := b.cluster(); v.Leader.Instance != "b" || v.Term <= first.Term {
 			return fmt.Errorf("cluster %+v after term %d", v, first.Term)
 		}
