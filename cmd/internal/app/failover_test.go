@@ -162,7 +162,8 @@ func TestServe_AStandbyDeliversWhatTheLeaderLeft(t *testing.T) {
 
 func TestServe_AStandbyPassesAResignOn(t *testing.T) {
 	t.Parallel()
-	natsURL, redisAddr, zkAddr := lab.SharedNATS(t).URL(), lab.SharedRedis(t).Addr, lab.SharedZooKeeper(t).Addr
+	// A server of its own: two intakes of one prefix cannot stand on one.
+	natsURL, redisAddr, zkAddr := lab.NewNATS(t).URL(), lab.SharedRedis(t).Addr, lab.SharedZooKeeper(t).Addr
 	a := start(t, settings(t, natsURL, redisAddr, zkAddr, "resign", "a"))
 	a.ready()
 	first := a.cluster()
