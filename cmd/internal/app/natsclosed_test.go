@@ -3,8 +3,10 @@ package app_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -31,12 +33,19 @@ func TestServe_EndsWhenItsConnectionToNATSIsClosedForGood(t *testing.T) {
 		}
 		defer conn.Close()
 		_, _ = io.WriteString(conn, `INFO {"server_id":"X","version":"2.15.2","proto":1,"headers":true,"max_payload":1048576}`+"\r\n")
-		for lines := bufio.NewScanner(conn); lines.Scan(); {
-			switch line := lines.Text(); {
-			case line == "PING":
-				_, _ = io.WriteString(conn, "PONG\r\n")
-			case strings.HasPrefix(line, "SUB "): // it is connected and at work
+		for lines := bufio.NewReader(conn); ; {
+			_ = conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+			line, err := lines.ReadString('\n')
+			switch {
+			case errors.Is(err, os.ErrDeadlineExceeded): // it is connected, has subscribed, and is at rest
+				_ = conn.SetReadDeadline(time.Time{})
 				_, _ = io.WriteString(conn, "-ERR 'An Error Of Tomorrow'\r\n")
+				_, _ = io.Copy(io.Discard, conn)
+				return
+			case err != nil:
+				return
+			case strings.TrimSpace(line) == "PING":
+				_, _ = io.WriteString(conn, "PONG\r\n")
 			}
 		}
 	}()
