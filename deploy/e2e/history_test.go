@@ -71,6 +71,7 @@ type history struct {
 	arrivals []arrival
 	windows  []window
 	leaders  []leading
+	killed   []time.Time // when nats-server was killed: see sparedLocked
 	kept     int
 	seen     map[int]bool
 	waiting  map[chan arrival]func(arrival) bool
@@ -159,9 +160,28 @@ func (h *history) missing() (n int, example *sent) {
 	return n, example
 }
 
-// sparedLocked are messages that need not arrive: canceled, perhaps canceled, or a cancel came before they were accepted.
+// natsDies tells that nats-server is killed now.
+func (h *history) natsDies() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.killed = append(h.killed, time.Now())
+}
+
+// coreInFlight is how long before its server is killed a core message may have been on the way to its consumer.
+const coreInFlight = 500 * time.Millisecond
+
+// sparedLocked are messages that need not arrive: canceled, perhaps canceled, or a cancel came before they were accepted;
+// and on core those that were due just before nats-server was killed. It had answered for them, and died with what it had
+// not yet written to the consumer: core NATS keeps nothing.
 func (h *history) sparedLocked() map[int]bool {
 	spared := map[int]bool{}
+	for _, at := range h.killed {
+		for seq, s := range h.sent {
+			if since := at.Sub(s.notBefore); !s.stream && since >= 0 && since < coreInFlight {
+				spared[seq] = true
+			}
+		}
+	}
 	for _, c := range h.canceled {
 		switch c.word {
 		case "in_flight", "already_delivered": // then it must
@@ -195,5 +215,6 @@ func (h *history) snapshot() *history {
 	}
 	c.windows = append(c.windows, h.windows...)
 	c.leaders = append(c.leaders, h.leaders...)
+	c.killed = append(c.killed, h.killed...)
 	return c
 }

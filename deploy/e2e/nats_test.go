@@ -25,6 +25,7 @@ func TestMessagesAreHeldWhileNATSIsAway(t *testing.T) {
 			moment(t, h, "a burst", inBurst)
 			// What was handed to NATS and not answered may have reached a core consumer.
 			closed := h.open("kill -9 of nats", time.Now())
+			h.natsDies()
 			s.nats.Kill()
 			for _, i := range s.instances {
 				s.missing(i, "nats")
