@@ -10,7 +10,7 @@ func TestPulse_NoticesThatTheProcessStoodStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPulse(30 * time.Second)
 		for range 100 {
-			time.Sleep(pulseEvery)
+			time.Sleep(pulseEvery) // of the bubble
 			if p.stoodStill() || !p.beat() {
 				t.Fatal("a process that runs stood still")
 			}

@@ -77,6 +77,18 @@ func TestAccept_SaysUnknownWhenNoReplyComes(t *testing.T) {
 	})
 }
 
+// The first try may have stored it, whatever a later one meets.
+func TestAccept_AFullStoreDoesNotHideAnUnknownOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &shaky{after: true, fail: []error{context.DeadlineExceeded, scheduler.ErrFull, scheduler.ErrFull}}
+		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		a := r.s.AcceptAll(t.Context(), []*scheduler.Push{{Topic: "a", Delay: time.Hour}})[0]
+		if !errors.Is(a.Err, scheduler.ErrOutcomeUnknown) || errors.Is(a.Err, scheduler.ErrFull) || a.UID == "" {
+			t.Errorf("got %v for %q; want an unknown outcome and the uid to repeat with", a.Err, a.UID)
+		}
+	})
+}
+
 func TestAcceptAll_NamesTheUIDWhenTheCallerGivesUp(t *testing.T) {
 	store := &shaky{hold: make(chan struct{})}
 	r := newRig0(t, 1, store)
@@ -107,7 +119,7 @@ func TestAccept_RefusesWhatCannotBe(t *testing.T) {
 			t.Errorf("ten years: %v", err)
 		}
 		a := r.push(scheduler.Push{Delay: time.Hour})
-		time.Sleep(11 * time.Minute)
+		time.Sleep(11 * time.Minute) // of the bubble
 		if err := push(&scheduler.Push{Topic: "a", UID: a.UID}); !errors.Is(err, scheduler.ErrStaleUID) {
 			t.Errorf("a uid older than the memory of ends: %v", err)
 		}
