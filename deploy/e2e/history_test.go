@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -170,17 +171,32 @@ func (h *history) natsDies() {
 // coreInFlight is how long before its server is killed a core message may have been on the way to its consumer.
 const coreInFlight = 500 * time.Millisecond
 
+func (h *history) diedWithNATSLocked(s *sent) bool {
+	return !s.stream && slices.ContainsFunc(h.killed, func(at time.Time) bool {
+		since := at.Sub(s.notBefore)
+		return since >= 0 && since < coreInFlight
+	})
+}
+
+// lostWithNATS are the accepted messages that a killed nats-server took along.
+func (h *history) lostWithNATS() (uids []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for seq, s := range h.sent {
+		if s.kept && s.uid != "" && !h.seen[seq] && h.diedWithNATSLocked(s) {
+			uids = append(uids, s.uid)
+		}
+	}
+	return uids
+}
+
 // sparedLocked are messages that need not arrive: canceled, perhaps canceled, or a cancel came before they were accepted;
 // and on core those that were due just before nats-server was killed. It had answered for them, and died with what it had
 // not yet written to the consumer: core NATS keeps nothing.
 func (h *history) sparedLocked() map[int]bool {
 	spared := map[int]bool{}
-	for _, at := range h.killed {
-		for seq, s := range h.sent {
-			if since := at.Sub(s.notBefore); !s.stream && since >= 0 && since < coreInFlight {
-				spared[seq] = true
-			}
-		}
+	for seq, s := range h.sent {
+		spared[seq] = h.diedWithNATSLocked(s)
 	}
 	for _, c := range h.canceled {
 		switch c.word {

@@ -56,6 +56,11 @@ func TestMessagesAreHeldWhileNATSIsAway(t *testing.T) {
 				}
 			}
 			l.finish(t)
+			for _, uid := range h.lostWithNATS() { // the server had answered for it, or it was canceled
+				if answer := s.must(a, http.MethodGet, "/v1/messages/"+uid, nil); answer.State != "delivered" && answer.State != "canceled" {
+					t.Errorf("%s did not arrive and is %s: %s", uid, answer.State, answer.raw)
+				}
+			}
 			l.judge(t)
 			s.onceStored()
 			s.oneLeader()
