@@ -14,6 +14,7 @@ need /usr/share/java/zookeeper.jar libzookeeper-java
 need /usr/share/java/slf4j-simple.jar libslf4j-java
 # The zookeeper package would bring a desktop's Java; the headless one is enough.
 need /usr/bin/java default-jre-headless
+need /usr/sbin/mariadbd mariadb-server
 [ -n "$want" ] || exit 0
 
 root=

@@ -70,7 +70,7 @@ func (l *link) dial() bool {
 		case <-ctx.Done():
 		}
 	})
-	server, err := new(net.Dialer).DialContext(ctx, "tcp4", l.proxy.target)
+	server, err := new(net.Dialer).DialContext(ctx, "tcp4", l.proxy.goal())
 	stop()
 	watch.Wait()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-const install = "run deploy/lab/install.sh, or apt-get install -y redis-server nats-server libzookeeper-java default-jre-headless nginx-light"
+const install = "run deploy/lab/install.sh, or apt-get install -y redis-server nats-server libzookeeper-java default-jre-headless nginx-light mariadb-server"
 
 // program finds a binary: a path as it is, a name in PATH or where Debian keeps servers, which a user's PATH may not have.
 func program(name string) (string, error) {

@@ -24,11 +24,11 @@ import (
 type Proxy struct {
 	Addr string // host:port, the same across Cut and Heal
 
-	t      testing.TB
-	target string
-	group  sync.WaitGroup // all goroutines; close waits for them
+	t     testing.TB
+	group sync.WaitGroup // all goroutines; close waits for them
 
 	mu       sync.Mutex
+	target   string
 	mode     proxyMode
 	changed  chan struct{} // closed and replaced at each change of mode
 	delay    time.Duration
@@ -149,7 +149,7 @@ func (p *Proxy) listen() error {
 	}
 	l, err := net.Listen("tcp4", p.Addr)
 	if err != nil {
-		return fmt.Errorf("proxy to %s: %w", p.target, err)
+		return fmt.Errorf("proxy on %s: %w", p.Addr, err)
 	}
 	p.listener = l
 	p.group.Go(func() { p.accept(l) })
@@ -173,6 +173,21 @@ func (p *Proxy) accept(l net.Listener) {
 		p.group.Go(k.run)
 		p.mu.Unlock()
 	}
+}
+
+// Retarget sends connections that are made from now on to another address, as a change of DNS does: those that are open stay
+// where they are.
+func (p *Proxy) Retarget(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = addr
+}
+
+// goal is where a new connection goes.
+func (p *Proxy) goal() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target
 }
 
 // state is the mode now, and a channel that closes when it changes.

@@ -21,6 +21,9 @@ type host struct {
 	redis     once[*child]
 	nats      once[*child]
 	zookeeper once[*child]
+	mariadb   once[*child]
+
+	mariadbData once[string]
 }
 
 // once is a value made by the first who asks. A failure is kept too, so that a missing server fails every test at once
