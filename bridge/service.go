@@ -36,6 +36,8 @@ type ServiceConfig struct {
 	Scheduler Steerer
 	// SizeLimit bounds body and headers of a push; 0 is the server's limit alone.
 	SizeLimit int
+	// Durable is what the answer to a push promises; empty is "redis".
+	Durable string
 	// Instance and Version are shown by nats micro ls and info.
 	Instance, Version string
 

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"fmt"
 	"sync/atomic"
 
@@ -60,6 +61,7 @@ func (s *Service) accept(item *wire.PushItem, done func(wire.Result)) {
 	}
 	s.cfg.Scheduler.Accept(answer.Push(&item.Push, item.Body), func(a scheduler.Accepted) {
 		r := answer.Accepted(a)
+		r.Answer.Durable = cmp.Or(s.cfg.Durable, r.Answer.Durable)
 		if r.Problem != nil && r.Problem.Word == answer.WordInternal {
 			s.log.Error().Err(a.Err).Msg("push failed inside")
 		}

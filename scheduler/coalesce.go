@@ -292,13 +292,18 @@ func (c *coalescer) add(bucket int, batch []*Message, oldest time.Time) (results
 		sent++
 		ctx, cancel := context.WithTimeout(context.Background(), c.s.cfg.CallTimeout)
 		started := time.Now()
-		results, head, err = c.s.cfg.Timeline.Add(ctx, bucket, batch, c.s.cfg.Clock.Milli())
+		if err = c.s.cfg.Journal.Ready(); err == nil {
+			results, head, err = c.s.cfg.Timeline.Add(ctx, bucket, batch, c.s.cfg.Clock.Milli())
+		}
+		if err == nil {
+			err = c.await(ctx, batch, results)
+		}
 		cancel()
 		c.s.metrics.flushSeconds.Observe(time.Since(started).Seconds())
 		switch {
 		case err == nil:
 			return results, head, sent, nil
-		case errors.Is(err, ErrFull) && !unknown:
+		case (errors.Is(err, ErrFull) || errors.Is(err, ErrBehind)) && !unknown:
 			return nil, 0, sent, fmt.Errorf("add %d to bucket %d: %w", len(batch), bucket, err)
 		case !errors.Is(err, ErrUnavailable):
 			unknown = true
@@ -309,4 +314,24 @@ func (c *coalescer) add(bucket int, batch []*Message, oldest time.Time) (results
 		return nil, 0, sent, fmt.Errorf("add %d to bucket %d: %w: %v", len(batch), bucket, ErrOutcomeUnknown, err)
 	}
 	return nil, 0, sent, fmt.Errorf("add %d to bucket %d: %w", len(batch), bucket, err)
+}
+
+// await waits until the journal holds what the batch became, as far as the mode
+// promises that. A duplicate waits for the push that it repeats.
+func (c *coalescer) await(ctx context.Context, batch []*Message, results []AddResult) error {
+	changes := make([]Recorded, 0, len(batch))
+	for i, m := range batch {
+		switch r := &results[i]; r.Code {
+		case Added:
+			changes = append(changes, Recorded{m.UID, 1})
+		case AddedCanceled:
+			changes = append(changes, Recorded{m.UID, 2})
+		case AddDuplicate:
+			changes = append(changes, Recorded{r.First.UID, 1})
+		}
+	}
+	if err := c.s.cfg.Journal.Await(ctx, changes); err != nil {
+		return fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
+	}
+	return nil
 }

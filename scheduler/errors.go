@@ -1,6 +1,9 @@
 package scheduler
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // What the scheduler and its stores decide. Adapters translate their own
 // errors to these at the edge; the HTTP words are in bridge/wire.
@@ -11,6 +14,11 @@ var (
 	ErrUnavailable = errors.New("store unavailable")
 	// ErrFull: the store has no memory left for new messages; nothing was written.
 	ErrFull = errors.New("store full")
+	// ErrBehind: the journal is so far behind that the outbox is full; nothing was written.
+	ErrBehind = errors.New("journal too far behind")
+	// ErrUncertified: the store's server is not the one that was certified; nothing
+	// was written, and only the leader can go on with it. It is ErrUnavailable too.
+	ErrUncertified = fmt.Errorf("%w: the server run is not certified", ErrUnavailable)
 	// ErrBusy: more pushes are waiting for the store than the limit; nothing was written.
 	ErrBusy = errors.New("too many pushes in flight")
 	// ErrOutcomeUnknown: the store did not answer; the change may or may not have
@@ -31,6 +39,10 @@ var (
 	// ErrStaleUID: a push named a uid that is older than the memory of ends, so
 	// nothing can tell whether it was delivered.
 	ErrStaleUID = errors.New("uid too old to repeat")
+	// ErrUnjudged: nobody can tell whether a broker lost a message or dropped it
+	// rightly: core NATS keeps nothing, and streams drop what was consumed, what is
+	// past their limits and what was purged.
+	ErrUnjudged = errors.New("cannot be judged")
 	// ErrStopping: the instance is stopping.
 	ErrStopping = errors.New("stopping")
 )

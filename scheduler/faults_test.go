@@ -45,8 +45,8 @@ type lostReturn struct {
 	lost int
 }
 
-func (s *lostReturn) Return(ctx context.Context, b int, term uint64, back []scheduler.Back) error {
-	err := s.Timeline.Return(ctx, b, term, back)
+func (s *lostReturn) Return(ctx context.Context, b int, term uint64, back []scheduler.Back, now scheduler.Milli) error {
+	err := s.Timeline.Return(ctx, b, term, back, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil && s.lost > 0 {

@@ -30,7 +30,7 @@ func (sc *scanner) judge(results []result) (ends []End, back []aside) {
 			s.metrics.delivered.Inc()
 			s.metrics.lateness.Observe(max(wall.Add(-mono.Sub(r.at)).Sub(m.Due.Time()), 0).Seconds())
 			sc.succeeded(r)
-			ends = append(ends, End{Message: m, State: StateDelivered})
+			ends = append(ends, End{Message: m, State: StateDelivered, Stream: r.outcome.Stream, Sequence: r.outcome.Sequence})
 			continue
 		}
 		s.metrics.failures.WithLabelValues(r.outcome.Kind.String()).Inc()
@@ -66,7 +66,12 @@ func (sc *scanner) judge(results []result) (ends []End, back []aside) {
 			// stream may refuse one subject and take all others.
 			score = int64(CeilMilli(wall))<<8 | score&255
 		}
-		back = append(back, aside{Back{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}, m})
+		b := Back{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}
+		if r.outcome.Kind != NotSent { // it was tried: a change that the journal tells
+			b.Mark.Changes++
+			b.Message, b.Reason = m, attempted(&r.outcome)
+		}
+		back = append(back, aside{b, m})
 	}
 	return ends, back
 }
@@ -110,6 +115,14 @@ func (sc *scanner) openLane() {
 	sc.laneOpen = true
 	sc.mu.Unlock()
 	sc.rouse()
+}
+
+// attempted says why a message that was tried waits again.
+func attempted(o *Outcome) string {
+	if why := reason(o.Err); why != "" {
+		return o.Kind.String() + ": " + why
+	}
+	return o.Kind.String()
 }
 
 // reason is an error's text, bounded for the store.

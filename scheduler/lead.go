@@ -40,7 +40,9 @@ const (
 // bucket, sweeps what earlier leaders had claimed, and dispatches until ctx
 // ends; then it waits, bounded by the stop time-out and the lease, for what is
 // in flight and gives the rest back. It returns ErrStaleTerm when a store knew
-// a higher term, else the cause of ctx's end.
+// a higher term, ErrUncertified when the store's server is not the one that was
+// certified (the leader certifies it and calls Run again, under the same term),
+// else the cause of ctx's end.
 func (s *Scheduler) Run(ctx context.Context, term uint64, lease func() time.Duration) error {
 	l := &leadership{s: s, term: term, lease: lease, lanes: newLaneBook()}
 	for bucket := range s.cfg.Timeline.Buckets() {
@@ -56,11 +58,14 @@ func (s *Scheduler) Run(ctx context.Context, term uint64, lease func() time.Dura
 	}
 	group.Go(func() error { return l.poll(ctx) })
 	err := group.Wait()
-	if errors.Is(err, ErrStaleTerm) {
+	if over(err) {
 		return fmt.Errorf("lead term %d: %w", term, err)
 	}
 	return context.Cause(ctx)
 }
+
+// over tells whether an error ends the run: no retry under it can succeed.
+func over(err error) bool { return errors.Is(err, ErrStaleTerm) || errors.Is(err, ErrUncertified) }
 
 // call bounds one call of the timeline by its time-out and by the lease. It
 // refuses when the lease is over: nothing is written without one.
@@ -96,7 +101,7 @@ func (l *leadership) poll(ctx context.Context) error {
 			trimmed = time.Now()
 		}
 		near, err := l.look(ctx)
-		if errors.Is(err, ErrStaleTerm) {
+		if over(err) {
 			return err
 		}
 		if err != nil && ctx.Err() == nil {

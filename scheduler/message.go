@@ -69,8 +69,10 @@ type Message struct {
 
 	// Mark is what changes while the message waits.
 	Mark Mark
-	// Claim is the number of the claim that took it, set on what Claim returns.
-	Claim uint64
+	// Claim is the number of the claim that took it, and ClaimedAt its time; set on
+	// what Claim returns.
+	Claim     uint64
+	ClaimedAt Milli
 }
 
 // Mark is the small part of a message that changes between acceptance and its
@@ -80,9 +82,14 @@ type Mark struct {
 	Uncertain bool
 	// Refusals counts NATS's permanent refusals, toward dead.
 	Refusals uint32
+	// Changes counts what changed since acceptance: the version is one more.
+	Changes uint32
 	// Lane names the parked lane the message waits in, empty when it waits in its bucket.
 	Lane string
 }
+
+// Version counts a message's changes, its acceptance included.
+func (m *Message) Version() uint64 { return 1 + uint64(m.Mark.Changes) }
 
 // Info is what a look-up tells of a message, live or recently ended.
 type Info struct {

@@ -41,7 +41,7 @@ type Leading interface {
 	// Sweep moves up to limit messages that leaders of lower terms had claimed
 	// back to waiting, marked uncertain. It returns how many it moved; fewer than
 	// limit means that none is left.
-	Sweep(ctx context.Context, bucket int, term uint64, limit int) (int, error)
+	Sweep(ctx context.Context, bucket int, term uint64, limit int, now Milli) (int, error)
 	// Claim moves due messages to in_flight, bounded by count and bytes (one
 	// message is always taken). It alone must not be repeated: what a lost reply
 	// claimed is found by Held.
@@ -51,7 +51,7 @@ type Leading interface {
 	// Return gives claimed messages back to waiting, in their bucket or in a lane.
 	// It acts only on the very claim that Back names, so that a return which the
 	// store executes late undoes no later claim.
-	Return(ctx context.Context, bucket int, term uint64, back []Back) error
+	Return(ctx context.Context, bucket int, term uint64, back []Back, now Milli) error
 	// Held lists up to limit claims of this term by uid, after the given one.
 	Held(ctx context.Context, bucket int, term uint64, after UID, limit int) ([]Held, error)
 	// Heads looks at every bucket at once, cheaply: the safety poll.
@@ -150,6 +150,9 @@ type End struct {
 	Reason  string
 	// Uncertain is kept in the memory of the end.
 	Uncertain bool
+	// Stream and Sequence are where NATS stored it.
+	Stream   string
+	Sequence uint64
 }
 
 // Back says how a claimed message waits again.
@@ -163,6 +166,10 @@ type Back struct {
 	// Keep gives the message its own score and leaves its mark as it stands,
 	// whatever Score and Mark say: for a claim whose reply was lost.
 	Keep bool
+	// Message is set where an attempt changed the message: the return is a change
+	// then, counted in Mark, and Reason says why. Nil where it never left.
+	Message *Message
+	Reason  string
 }
 
 // Held is a claim that stands in the store.
@@ -180,6 +187,32 @@ type Head struct {
 	// Term is the stored term.
 	Term uint64
 }
+
+// Journal is what an answered change waits for. In the modes off and async it
+// waits for nothing.
+type Journal interface {
+	// Ready is nil while changes can be recorded as promised; else it says why not,
+	// and is ErrUnavailable. It is asked before a change is made.
+	Ready() error
+	// Await returns once the journal holds every change that is named. Its error
+	// leaves the outcome unknown.
+	Await(ctx context.Context, changes []Recorded) error
+	// Find looks up messages that the timeline does not know any more, the latest
+	// first; none where no journal is kept.
+	Find(ctx context.Context, ref Ref) ([]Info, error)
+}
+
+// Recorded names a change by the version it made.
+type Recorded struct {
+	UID     UID
+	Version uint64
+}
+
+type noJournal struct{}
+
+func (noJournal) Ready() error                              { return nil }
+func (noJournal) Await(context.Context, []Recorded) error   { return nil }
+func (noJournal) Find(context.Context, Ref) ([]Info, error) { return nil, nil }
 
 // Publisher puts a due message on its topic.
 type Publisher interface {

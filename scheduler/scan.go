@@ -135,7 +135,7 @@ func (sc *scanner) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		worked, err := sc.step(ctx)
 		switch {
-		case errors.Is(err, ErrStaleTerm):
+		case over(err):
 			return err
 		case err != nil:
 			if ctx.Err() == nil {
@@ -161,7 +161,7 @@ func (sc *scanner) begin(ctx context.Context) error {
 				}
 				began = true
 			}
-			n, err := sc.l.s.cfg.Timeline.Sweep(ctx, sc.bucket, sc.l.term, sweepBatch)
+			n, err := sc.l.s.cfg.Timeline.Sweep(ctx, sc.bucket, sc.l.term, sweepBatch, sc.l.s.cfg.Clock.Milli())
 			if err != nil {
 				return fmt.Errorf("sweep: %w", err)
 			}
@@ -185,7 +185,7 @@ func (sc *scanner) begin(ctx context.Context) error {
 			}
 			sc.nudge(1) // look at once
 			return nil
-		case errors.Is(err, ErrStaleTerm):
+		case over(err):
 			return fmt.Errorf("bucket %d: %w", sc.bucket, err)
 		case errors.Is(err, errMore):
 			continue
@@ -384,7 +384,7 @@ func (sc *scanner) reconcile(ctx context.Context) error {
 			if len(lost) == 0 {
 				return nil
 			}
-			if err = tl.Return(ctx, sc.bucket, sc.l.term, lost); err != nil {
+			if err = tl.Return(ctx, sc.bucket, sc.l.term, lost, sc.l.s.cfg.Clock.Milli()); err != nil {
 				return fmt.Errorf("return lost claims: %w", err)
 			}
 			return nil

@@ -34,6 +34,10 @@ type Config struct {
 	// StopTimeout bounds how long a leader that stops waits for what is in flight.
 	StopTimeout time.Duration
 
+	// Journal is asked before and after every answered change; nil where none is
+	// kept or nobody waits for it.
+	Journal Journal
+
 	// Announce tells the leader, wherever it is, that a message due earlier than
 	// all others was accepted. It may be lost.
 	Announce func(bucket int, due Milli)
@@ -64,6 +68,9 @@ func New(cfg Config) (*Scheduler, error) {
 		return nil, errors.New("scheduler: claim batch, claim bytes, pending and attempts must be at least 1")
 	case cfg.MaxDelay <= 0 || cfg.EndedKeep <= 0 || cfg.CallTimeout <= 0 || cfg.StopTimeout <= 0:
 		return nil, errors.New("scheduler: max delay, ended keep, call and stop time-outs must be positive")
+	}
+	if cfg.Journal == nil {
+		cfg.Journal = noJournal{}
 	}
 	if cfg.Announce == nil {
 		cfg.Announce = func(int, Milli) {}

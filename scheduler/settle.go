@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -78,7 +77,7 @@ func (sc *scanner) settle(ctx context.Context) error {
 		e, b := sc.judge(sc.settling.take())
 		ends, back = append(ends, e...), append(back, b...)
 		var err error
-		if ends, back, err = sc.write(ctx, ends, back); errors.Is(err, ErrStaleTerm) {
+		if ends, back, err = sc.write(ctx, ends, back); over(err) {
 			return err
 		} else if err != nil {
 			if ctx.Err() == nil {
@@ -107,7 +106,7 @@ func (sc *scanner) drain(ctx context.Context, ends []End, back []aside) error {
 		e, b := sc.judge(sc.settling.take())
 		ends, back = append(ends, e...), append(back, b...)
 		var err error
-		if ends, back, err = sc.write(ctx, ends, back); errors.Is(err, ErrStaleTerm) {
+		if ends, back, err = sc.write(ctx, ends, back); over(err) {
 			return err
 		}
 		sc.mu.Lock()
@@ -183,7 +182,7 @@ func (sc *scanner) giveBack(ctx context.Context, back []aside) error {
 		batch[i] = back[i].back
 	}
 	if err := sc.l.call(ctx, func(ctx context.Context) error {
-		return sc.l.s.cfg.Timeline.Return(ctx, sc.bucket, sc.l.term, batch)
+		return sc.l.s.cfg.Timeline.Return(ctx, sc.bucket, sc.l.term, batch, sc.l.s.cfg.Clock.Milli())
 	}); err != nil {
 		return err
 	}
@@ -237,7 +236,7 @@ func (sc *scanner) trim(ctx context.Context) {
 			n, err = sc.l.s.cfg.Timeline.Trim(ctx, sc.bucket, sc.l.term, sc.l.s.cfg.Clock.Milli(), trimBatch)
 			return err
 		})
-		if err != nil && !errors.Is(err, ErrStaleTerm) && ctx.Err() == nil {
+		if err != nil && !over(err) && ctx.Err() == nil {
 			sc.log.Warn().Err(err).Msg("trim failed")
 		}
 		if err != nil || n < trimBatch {

@@ -12,6 +12,9 @@ import (
 // id it is the one that is live, else the latest.
 func (s *Scheduler) Get(ctx context.Context, ref Ref) (Info, error) {
 	found, err := s.find(ctx, ref)
+	if err == nil && len(found) == 0 {
+		found, err = s.recall(ctx, ref)
+	}
 	if err != nil {
 		return Info{}, err
 	}
@@ -35,6 +38,11 @@ func (s *Scheduler) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
 	}
 	if len(found) == 0 && ref.UID == "" {
 		if found, err = s.bury(ctx, ref); err != nil {
+			return CancelResult{}, err
+		}
+	}
+	if len(found) == 0 {
+		if found, err = s.recall(ctx, ref); err != nil {
 			return CancelResult{}, err
 		}
 	}
@@ -72,11 +80,22 @@ func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, 
 			continue // its end was known when the next attempt came, or has become so since
 		}
 		var err error
-		if result, err = s.cfg.Timeline.Cancel(ctx, a.UID, s.cfg.Clock.Milli()); err != nil {
+		if err = s.cfg.Journal.Ready(); err == nil {
+			result, err = s.cfg.Timeline.Cancel(ctx, a.UID, s.cfg.Clock.Milli())
+		}
+		if err == nil && (result.Code == CancelDone || result.Code == CancelMaybe) {
+			if err = s.cfg.Journal.Await(ctx, []Recorded{{a.UID, result.Info.Version}}); err != nil {
+				err = fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
+			}
+		}
+		if err != nil {
 			return CancelResult{}, fmt.Errorf("cancel %s: %w", a.UID, err)
 		}
-		if result.Code == CancelInFlight {
+		switch {
+		case result.Code == CancelInFlight:
 			return result, nil
+		case result.Code == CancelUnknown && a.State.Ended(): // only the journal remembers it
+			result = CancelResult{Code: CancelEnded, Info: a}
 		}
 		maybe = maybe || result.Code == CancelMaybe
 	}
@@ -106,6 +125,17 @@ func (s *Scheduler) bury(ctx context.Context, ref Ref) ([]Info, error) {
 			return nil, err
 		}
 		found = append(found, more...)
+	}
+	return found, nil
+}
+
+// recall asks the journal for what the timeline has forgotten.
+func (s *Scheduler) recall(ctx context.Context, ref Ref) ([]Info, error) {
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer stop()
+	found, err := s.cfg.Journal.Find(ctx, ref)
+	if err != nil {
+		return nil, fmt.Errorf("look up in the journal: %w", err)
 	}
 	return found, nil
 }

@@ -79,6 +79,7 @@ func TestProblem_MapsEverySentinelTheSchedulerDecides(t *testing.T) {
 		word   string
 	}{
 		{scheduler.ErrUnavailable, 503, "unavailable"}, {scheduler.ErrFull, 503, "store_full"}, {scheduler.ErrBusy, 503, "busy"},
+		{scheduler.ErrBehind, 503, "journal_behind"}, {scheduler.ErrUncertified, 503, "unavailable"},
 		{scheduler.ErrStopping, 503, "stopping"}, {scheduler.ErrNoMachineID, 503, "unavailable"}, {scheduler.ErrClockBack, 503, "unavailable"},
 		{scheduler.ErrOutcomeUnknown, 504, "outcome_unknown"}, {context.DeadlineExceeded, 504, "outcome_unknown"},
 		{scheduler.ErrDuplicateID, 409, "duplicate_id"}, {scheduler.ErrAmbiguousID, 409, "ambiguous_id"}, {scheduler.ErrStaleUID, 409, "stale_uid"},

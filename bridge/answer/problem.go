@@ -13,6 +13,7 @@ import (
 const (
 	WordUnavailable    = "unavailable"
 	WordFull           = "store_full"
+	WordBehind         = "journal_behind"
 	WordBusy           = "busy"
 	WordStopping       = "stopping"
 	WordOutcomeUnknown = "outcome_unknown"
@@ -37,6 +38,7 @@ var problems = []struct {
 	{scheduler.ErrStaleUID, http.StatusConflict, WordStaleUID},
 	{scheduler.ErrTooFar, http.StatusBadRequest, WordTooFar},
 	{scheduler.ErrFull, http.StatusServiceUnavailable, WordFull},
+	{scheduler.ErrBehind, http.StatusServiceUnavailable, WordBehind},
 	{scheduler.ErrBusy, http.StatusServiceUnavailable, WordBusy},
 	{scheduler.ErrStopping, http.StatusServiceUnavailable, WordStopping},
 	{scheduler.ErrUnavailable, http.StatusServiceUnavailable, WordUnavailable},

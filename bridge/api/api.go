@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +29,10 @@ type Service interface {
 type Config struct {
 	Service Service
 	Cluster Cluster
+	// Journal answers what only the journal knows. None: it is off, and these routes answer 501 needs_journal.
+	Journal Journal
+	// JournalMode is the mode as settings call it, off, async or sync, for /v1/cluster; empty: /v1/cluster says nothing of it.
+	JournalMode string
 	// Ready looks at everything that an instance needs to do its part, leader or standby. None: always ready.
 	Ready func(ctx context.Context) []Check
 
@@ -36,7 +42,8 @@ type Config struct {
 	Token string
 	// Prefix is the first part of the intake's subjects, which no topic may lie under. Default: wire.DefaultPrefix.
 	Prefix string
-	// Durable is what the answer to a push promises. Default: "redis".
+	// Durable is what the answer to a push promises. Default: "redis". With the journal in sync it is "journal", whatever
+	// stands here.
 	Durable string
 	// MaxPayload is NATS's limit for one message, headers counted; 0 while it is not known.
 	MaxPayload func() int64
@@ -50,6 +57,10 @@ type Config struct {
 	HeaderTimeout, ReadTimeout time.Duration
 	// StopTimeout bounds how long Run waits for requests under way when it stops. Default: 10 s.
 	StopTimeout time.Duration
+	// ProgressEvery is how often a long operation tells how far it is. Default: 1 s.
+	ProgressEvery time.Duration
+	// Now is the clock that "2h ago" and forecasts count from. Default: time.Now.
+	Now func() time.Time
 
 	// Gatherer is what /metrics shows.
 	Gatherer   prometheus.Gatherer
@@ -67,6 +78,11 @@ type Server struct {
 	origin  *http.CrossOriginProtection
 	reading atomic.Int64 // bytes of the bodies being read or judged
 	buffers sync.Pool    // of *[]byte, for answers
+
+	restoring, verifying, redelivering exclusive
+	// stopping ends when Run begins to stop: long operations end then, too.
+	stopping context.Context
+	stopLong context.CancelFunc
 }
 
 // bodiesAtOnce is how many bodies of the largest size may be held at the same time.
@@ -77,8 +93,15 @@ func New(cfg Config) (*Server, error) {
 	switch {
 	case cfg.Service == nil || cfg.Cluster == nil || cfg.Gatherer == nil:
 		return nil, errors.New("api: a service, a cluster and a gatherer are needed")
-	case cfg.MaxBody < 0 || cfg.Timeout < 0 || cfg.HeaderTimeout < 0 || cfg.ReadTimeout < 0 || cfg.StopTimeout < 0:
+	case cfg.MaxBody < 0 || cfg.Timeout < 0 || cfg.HeaderTimeout < 0 || cfg.ReadTimeout < 0 || cfg.StopTimeout < 0 || cfg.ProgressEvery < 0:
 		return nil, errors.New("api: max body and time-outs must not be negative")
+	case !slices.Contains([]string{"", journalOff, journalAsync, journalSync}, cfg.JournalMode):
+		return nil, fmt.Errorf("api: the journal's mode is %q; want %s, %s or %s", cfg.JournalMode, journalOff, journalAsync, journalSync)
+	case cfg.Journal == nil && (cfg.JournalMode == journalAsync || cfg.JournalMode == journalSync):
+		return nil, fmt.Errorf("api: the journal's mode is %s, and there is none", cfg.JournalMode)
+	}
+	if cfg.JournalMode == journalSync {
+		cfg.Durable = wire.DurableJournal
 	}
 	orDefault(&cfg.Prefix, wire.DefaultPrefix)
 	orDefault(&cfg.Durable, wire.DurableRedis)
@@ -87,16 +110,21 @@ func New(cfg Config) (*Server, error) {
 	orDefault(&cfg.HeaderTimeout, 5*time.Second)
 	orDefault(&cfg.ReadTimeout, 30*time.Second)
 	orDefault(&cfg.StopTimeout, 10*time.Second)
+	orDefault(&cfg.ProgressEvery, time.Second)
 	if cfg.MaxPayload == nil {
 		cfg.MaxPayload = func() int64 { return 0 }
 	}
 	if cfg.Ready == nil {
 		cfg.Ready = func(context.Context) []Check { return nil }
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Version),
 		mux: http.NewServeMux(), token: sha256.Sum256([]byte(cfg.Token)), origin: http.NewCrossOriginProtection(),
 	}
+	s.stopping, s.stopLong = context.WithCancel(context.Background())
 	s.routes()
 	return s, nil
 }

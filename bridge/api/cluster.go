@@ -66,10 +66,11 @@ type Instance struct {
 }
 
 type clusterAnswer struct {
-	Namespace string        `json:"namespace"`
-	Term      uint64        `json:"term"`
-	Leader    *leaderAnswer `json:"leader"`
-	Instances []Instance    `json:"instances"`
+	Namespace string         `json:"namespace"`
+	Term      uint64         `json:"term"`
+	Leader    *leaderAnswer  `json:"leader"`
+	Instances []Instance     `json:"instances"`
+	Journal   *journalAnswer `json:"journal,omitempty"`
 }
 
 type leaderAnswer struct {
@@ -92,6 +93,7 @@ func (s *Server) cluster(w http.ResponseWriter, r *http.Request) error {
 	if l := info.Leader; l != nil {
 		a.Leader = &leaderAnswer{Instance: l.Instance, Address: l.Address, Since: wire.FormatTime(l.Since.UnixMilli())}
 	}
+	a.Journal = s.journalState(ctx)
 	return s.respondValue(w, http.StatusOK, a)
 }
 

@@ -17,6 +17,32 @@
 // being read take together is bounded; beyond it a request is told 503 busy. Only bytes that have arrived count, so a
 // client that promises much and sends little holds nothing back.
 //
+// # What only the journal answers
+//
+//	GET  /v1/messages?topic=&key=&state=&due_from=&due_to=&limit=&cursor=   a page by due, without headers and bodies
+//	GET  /v1/messages/{id}/history                                          every change, by version
+//	GET  /v1/forecast?topic=&step=&until=                                   what falls due, step by step; overdue apart
+//	POST /v1/messages/{id}/restore  {dry_run}
+//	POST /v1/restore                {overdue, topic, dry_run, rate}         long
+//	POST /v1/verify                 {repair}                                long
+//	POST /v1/redeliver              {since, topic, dry_run}                 long
+//
+// Where the journal is off they answer 501 needs_journal. A parameter or field that cannot be meant is refused with
+// "invalid_" and its name, and then nothing was asked or changed: invalid_topic, invalid_key, invalid_state,
+// invalid_due_from, invalid_due_to, invalid_limit (1 to 1000), invalid_cursor (also one of another query), invalid_step (1s
+// at least, 10,000 steps at most), invalid_until, invalid_overdue, invalid_dry_run, invalid_rate (0 to 1,000,000),
+// invalid_repair, invalid_since (a time, or a duration ago; never in the future). An empty parameter is one that cannot be
+// meant, too: a script whose variable is unset must not restore every topic.
+//
+// A list comes with the journal's lag, read before the page: what the page may miss is no more than that and what happened
+// since. The lag is left out while the store cannot tell it.
+//
+// A long operation is bounded by no time-out. It ends when its client goes away, and with 503 stopping when the instance
+// stops; one of a kind runs at a time, a second is told 409 already_running. It answers its report as one JSON object, or,
+// to a client that accepts application/x-ndjson, lines of {"progress":{...}}, one a second, and a last line
+// {"report":{...}} or {"error":"...","detail":"..."}; where it fails before the first line the status tells, as ever. Each
+// one leaves a line in the log: what, from which address, dry or not.
+//
 // # Who may call
 //
 // With a token every route but /livez and /readyz wants it. Without one, where the address is not loopback, the settings

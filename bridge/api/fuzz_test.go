@@ -2,8 +2,12 @@ package api_test
 
 import (
 	"encoding/json"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // FuzzPostMessages holds that no body at all makes the server panic or answer 500, and that a refused one changes nothing.
@@ -71,6 +75,68 @@ func FuzzBatch(f *testing.F) {
 		}
 		if n := d.stored(t); n != before {
 			t.Fatalf("%d messages more than were answered", n-before)
+		}
+	})
+}
+
+// FuzzJournalRoutes holds that no query and no body makes a route of the journal panic or answer 5xx, that the journal is
+// asked only for what it can answer, and that a refused request asks for nothing.
+func FuzzJournalRoutes(f *testing.F) {
+	for i, c := range journalCalls {
+		path, query, _ := strings.Cut(c.target, "?")
+		id := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(path, "/v1/messages/"), "/history"), "/restore")
+		f.Add(uint8(i), id, query, c.body, i%2 == 0)
+	}
+	f.Add(uint8(0), "", "cursor=AQ&limit=1", "", false)
+	f.Add(uint8(6), "", "until=9999999999999&step=1s", "", false)
+	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateWaiting), record(uidB, "b", 2, scheduler.StateDead)}}
+	on, off := open(f, keeping(j)), open(f)
+	f.Fuzz(func(t *testing.T, route uint8, id, query, body string, lines bool) {
+		c := journalCalls[int(route)%len(journalCalls)]
+		path, _, _ := strings.Cut(c.target, "?")
+		if strings.HasPrefix(path, "/v1/messages/") {
+			path = "/v1/messages/" + url.PathEscape(id) + path[strings.LastIndexByte(path, '/'):]
+		}
+		send := func(d *door) *httptest.ResponseRecorder {
+			r := httptest.NewRequestWithContext(t.Context(), c.method, "/", strings.NewReader(body))
+			r.URL.RawPath, r.URL.RawQuery = path, query
+			r.URL.Path, _ = url.PathUnescape(path)
+			if lines {
+				r.Header.Set("Accept", "application/x-ndjson")
+			}
+			w := httptest.NewRecorder()
+			d.ServeHTTP(w, r)
+			return w
+		}
+		if w := send(off); w.Code != 501 && (w.Code < 400 || w.Code > 499) {
+			t.Fatalf("without a journal: %d %s", w.Code, w.Body)
+		}
+		j.asked = nil
+		w := send(on)
+		if w.Code != 200 && (w.Code < 400 || w.Code > 499) {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		if !json.Valid(w.Body.Bytes()) {
+			t.Fatalf("%q is not JSON", w.Body)
+		}
+		if w.Code != 200 && len(j.asked) > 0 {
+			t.Fatalf("%d %s, and the journal was asked for %+v", w.Code, w.Body, j.asked)
+		}
+		for _, asked := range j.asked {
+			good := true
+			switch q := asked.(type) {
+			case scheduler.RecordQuery:
+				good = q.Limit >= 2 && q.Limit <= 1001 && !q.Whole && (q.AfterUID == "" || scheduler.IsUID(string(q.AfterUID)))
+			case forecastRequest:
+				good = q.step >= 1000 && q.until >= q.from && (q.until-q.from)/q.step <= 10_000
+			case scheduler.RestoreRequest:
+				good = q.Rate >= 0 && q.Rate <= 1_000_000 && (q.UID == "" || q.Topic == "" && q.Overdue)
+			case scheduler.RedeliverRequest:
+				good = q.Since <= scheduler.CeilMilli(noon)
+			}
+			if !good {
+				t.Fatalf("the journal was asked for %+v", asked)
+			}
 		}
 	})
 }

@@ -147,7 +147,7 @@ func TestCancel_SaysWhatReallyHappened(t *testing.T) {
 		{"uncertain", func(d *door) {
 			for _, m := range d.claim(t) {
 				back := scheduler.Back{UID: m.UID, Score: m.Score(), Mark: scheduler.Mark{Uncertain: true}}
-				if err := d.timeline.Return(t.Context(), m.UID.Bucket(d.timeline.Buckets()), 1, []scheduler.Back{back}); err != nil {
+				if err := d.timeline.Return(t.Context(), m.UID.Bucket(d.timeline.Buckets()), 1, []scheduler.Back{back}, 1); err != nil {
 					t.Fatal(err)
 				}
 			}

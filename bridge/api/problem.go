@@ -26,6 +26,17 @@ const (
 	WordNoLeader         = "no_leader"
 	WordNotLeader        = "not_leader"
 	WordNoStandby        = "no_standby"
+
+	// What only the journal answers; the fields of the bodies have their words in wire.
+	WordNeedsJournal   = "needs_journal"
+	WordAlreadyRunning = "already_running"
+	WordState          = "invalid_state"
+	WordDueFrom        = "invalid_due_from"
+	WordDueTo          = "invalid_due_to"
+	WordLimit          = "invalid_limit"
+	WordCursor         = "invalid_cursor"
+	WordStep           = "invalid_step"
+	WordUntil          = "invalid_until"
 )
 
 // problem is an error that has its answer already.
@@ -43,13 +54,7 @@ func refusal(status int, word, format string, args ...any) error {
 
 // refuse writes an error as its problem.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	var known *problem
-	if !errors.As(err, &known) {
-		known = &problem{answer.Problem(err)}
-	}
-	if known.Status == http.StatusInternalServerError {
-		s.log.Error().Err(err).Str("route", r.Pattern).Msg("request failed")
-	}
+	known := s.judged(r, err)
 	h := w.Header()
 	switch known.Status {
 	case http.StatusServiceUnavailable:
@@ -60,9 +65,22 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	s.respond(w, known.Status, func(b []byte) []byte { return wire.AppendProblem(b, &known.Problem) })
 }
 
-// retryAfter is when to try again, in seconds. Memory takes longer to come back than a connection.
+// judged is an error as its problem. What nobody expected is logged.
+func (s *Server) judged(r *http.Request, err error) *problem {
+	var known *problem
+	if !errors.As(err, &known) {
+		known = &problem{answer.Problem(err)}
+	}
+	if known.Status == http.StatusInternalServerError {
+		s.log.Error().Err(err).Str("route", r.Pattern).Msg("request failed")
+	}
+	return known
+}
+
+// retryAfter is when to try again, in seconds. Memory takes longer to come back than a connection, and so does a journal
+// that is far behind.
 func retryAfter(word string) int {
-	if word == answer.WordFull {
+	if word == answer.WordFull || word == answer.WordBehind {
 		return 5
 	}
 	return 1

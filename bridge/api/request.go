@@ -72,6 +72,24 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, rele
 	}
 }
 
+// order reads a request that takes no query, whose body says what to do.
+func (s *Server) order(w http.ResponseWriter, r *http.Request, decode func(body []byte) error) error {
+	if _, err := query(r); err != nil {
+		return err
+	}
+	return s.body(w, r, decode)
+}
+
+// body has the request's body decoded. Nothing of it is kept.
+func (s *Server) body(w http.ResponseWriter, r *http.Request, decode func(body []byte) error) error {
+	body, release, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return decode(body)
+}
+
 // broken is a body that did not arrive.
 func broken(err error, got int) error {
 	var above *http.MaxBytesError
@@ -127,4 +145,16 @@ func query(r *http.Request, allowed ...string) (url.Values, error) {
 		}
 	}
 	return values, nil
+}
+
+// params reads the parameters of a query one after the other and keeps the first mistake.
+type params struct {
+	values url.Values
+	err    error
+}
+
+func (p *params) read(name string, parse func(text string) error) {
+	if p.err == nil && p.values.Has(name) {
+		p.err = parse(p.values.Get(name))
+	}
 }

@@ -25,6 +25,7 @@ func (s *Server) routes() {
 	closed("POST /v1/messages/batch", s.batch)
 	closed("GET /v1/messages/{id}", s.get)
 	closed("DELETE /v1/messages/{id}", s.cancel)
+	s.journalRoutes(closed)
 	closed("GET /v1/cluster", s.cluster)
 	closed("POST /v1/cluster/resign", s.resign)
 	open("GET /livez", s.livez)

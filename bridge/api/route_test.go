@@ -32,14 +32,18 @@ func TestRoutes_AnswerInJSONAlsoWhereThereIsNone(t *testing.T) {
 		{"POST", "/v1/messages/", "unknown_route", "", 404},
 		{"POST", "//v1/messages", "unknown_route", "", 404},
 		{"POST", "/v1/../v1/messages", "unknown_route", "", 404},
-		{"GET", "/v1/messages/a/history", "unknown_route", "", 404},
+		{"GET", "/v1/messages/a/past", "unknown_route", "", 404},
 		{"GET", "/livez/", "unknown_route", "", 404},
-		{"GET", "/v1/messages", "method_not_allowed", "POST", 405},
-		{"PUT", "/v1/messages", "method_not_allowed", "POST", 405},
+		{"PUT", "/v1/messages", "method_not_allowed", "GET, HEAD, POST", 405},
+		{"POST", "/v1/messages/a/history", "method_not_allowed", "GET, HEAD", 405},
+		{"GET", "/v1/messages/a/restore", "method_not_allowed", "POST", 405},
+		{"GET", "/v1/restore", "method_not_allowed", "POST", 405},
+		{"DELETE", "/v1/verify", "method_not_allowed", "POST", 405},
+		{"POST", "/v1/forecast", "method_not_allowed", "GET, HEAD", 405},
 		{"PATCH", "/v1/messages/a", "method_not_allowed", "DELETE, GET, HEAD", 405},
 		{"POST", "/v1/cluster", "method_not_allowed", "GET, HEAD", 405},
 		{"GET", "/v1/cluster/resign", "method_not_allowed", "POST", 405},
-		{"OPTIONS", "/v1/messages", "method_not_allowed", "POST", 405},
+		{"OPTIONS", "/v1/messages", "method_not_allowed", "GET, HEAD, POST", 405},
 		{"BREW", "/readyz", "method_not_allowed", "GET, HEAD", 405},
 	} {
 		a := call(t, d, c.method, c.target, "").want(t, c.status, c.word)
@@ -54,7 +58,8 @@ func TestToken_OpensEverythingButHealth(t *testing.T) {
 	const token = "correct-horse-battery"
 	d := open(t, func(c *api.Config) { c.Token = token })
 	closed := [][2]string{{"POST", "/v1/messages"}, {"POST", "/v1/messages/batch"}, {"GET", "/v1/messages/a"}, {"DELETE", "/v1/messages/a"},
-		{"GET", "/v1/cluster"}, {"POST", "/v1/cluster/resign"}, {"GET", "/metrics"}, {"GET", "/nowhere"}, {"PUT", "/v1/messages"}, {"GET", "/x/"}}
+		{"GET", "/v1/cluster"}, {"POST", "/v1/cluster/resign"}, {"GET", "/metrics"}, {"GET", "/v1/messages"}, {"GET", "/v1/messages/a/history"}, {"POST", "/v1/messages/a/restore"}, {"GET", "/v1/forecast"},
+		{"POST", "/v1/restore"}, {"POST", "/v1/verify"}, {"POST", "/v1/redeliver"}, {"GET", "/nowhere"}, {"PUT", "/v1/messages"}, {"GET", "/x/"}}
 	for _, c := range closed {
 		for _, header := range [][]string{
 			{}, {"Authorization", ""}, {"Authorization", token}, {"Authorization", "Basic " + token}, {"Authorization", "Bearer"}, {"Authorization", "Bearer "},
@@ -90,6 +95,7 @@ func TestBrowsers_CannotBeMadeToWriteFromOtherPages(t *testing.T) {
 		call(t, d, "POST", "/v1/messages", hourly(""), header...).want(t, 403, "cross_origin")
 		call(t, d, "DELETE", "/v1/messages/a", "", header...).want(t, 403, "cross_origin")
 		call(t, d, "POST", "/v1/cluster/resign", "", header...).want(t, 403, "cross_origin")
+		call(t, d, "POST", "/v1/restore", "", header...).want(t, 403, "cross_origin")
 	}
 	call(t, d, "POST", "/v1/messages", hourly(""), "Origin", "http://example.com").want(t, 201, "") // httptest's own host
 	if n := d.stored(t); n != 1 {
@@ -275,7 +281,8 @@ func TestNew_RefusesWhatCannotWork(t *testing.T) {
 	for name, change := range map[string]func(*api.Config){
 		"no service": func(c *api.Config) { c.Service = nil }, "no cluster": func(c *api.Config) { c.Cluster = nil },
 		"no gatherer": func(c *api.Config) { c.Gatherer = nil }, "negative body": func(c *api.Config) { c.MaxBody = -1 },
-		"negative time-out": func(c *api.Config) { c.Timeout = -1 },
+		"negative time-out": func(c *api.Config) { c.Timeout = -1 }, "negative progress": func(c *api.Config) { c.ProgressEvery = -1 },
+		"unknown journal mode": func(c *api.Config) { c.JournalMode = "semisync" }, "a mode without a journal": func(c *api.Config) { c.JournalMode = "async" },
 	} {
 		cfg := good
 		change(&cfg)

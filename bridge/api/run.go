@@ -19,7 +19,8 @@ const (
 )
 
 // Run serves the listener, which it owns, until ctx ends. Then it takes no new connection, lets the requests under way end
-// within StopTimeout, and cuts off the rest. It returns nil after an orderly stop.
+// within StopTimeout, and cuts off the rest; long operations, which could take hours, end at once. It returns nil after an
+// orderly stop.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx)) // those under way outlive ctx
 	defer cut()
@@ -40,6 +41,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 		return errors.Join(fmt.Errorf("serve http on %s: %w", listener.Addr(), err), server.Close())
 	case <-ctx.Done():
 	}
+	s.stopLong()
 	stopping, stop := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.StopTimeout)
 	defer stop()
 	err := server.Shutdown(stopping)

@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -15,6 +16,7 @@ func FuzzDecodePush(f *testing.F) {
 		`{"topic":"a","delay":"1s","body":"x\u00e9\ud83d\ude00\n","headers":{"a":["1","2"],"b":"c"}}`,
 		`{"topic":"a","at":1896076800000,"body_base64":"AP8=","id":"i","key":"k","priority":3,"ttl":5,"attempt":1}`,
 		`{"messages":[{"topic":"a","delay":1},{"topic":"b","delay":"2s","retry":[[]]}]}`,
+		`{"overdue":true,"dry_run":false,"topic":"a","rate":7}`, `{"since":"2h","topic":"a","dry_run":true}`, `{"since":1896076800000}`, `{"repair":true}`,
 		`{"id":"a","key":""}`, `[[[1,2.5e-3,true,false,null]]]`, `{"a":"\ud800"}`, "\"\xff\"", ` {} x`,
 	} {
 		f.Add([]byte(s))
@@ -60,6 +62,18 @@ func FuzzDecodePush(f *testing.F) {
 		}
 		_, _, _, err = wire.DecodeRef(data)
 		check(err)
+		if len(bytes.TrimSpace(data)) > 0 { // nothing at all is a request of its own to these
+			restore, err := wire.DecodeRestore(data)
+			if check(err); err == nil && (restore.Rate < 0 || restore.Rate > wire.MaxRate || restore.Topic != "" && wire.CheckSubject(restore.Topic) != nil) {
+				t.Fatalf("accepted: %+v", restore)
+			}
+			_, err = wire.DecodeRestoreOne(data)
+			check(err)
+			_, err = wire.DecodeVerify(data)
+			check(err)
+			_, err = wire.DecodeRedeliver(data)
+			check(err)
+		}
 		if string(data) != keep {
 			t.Fatal("the request was changed")
 		}

@@ -14,12 +14,17 @@ type Answer struct {
 	Due       int64 // unix milliseconds
 	State     string
 	Version   uint64
-	Durable   string // "redis"
+	Durable   string // "redis" or "journal"
 	Duplicate bool
 }
 
-// DurableRedis is what the answer to a push promises: it is in Redis, with Redis's own durability.
-const DurableRedis = "redis"
+// What the answer to a push promises.
+const (
+	// DurableRedis: it is in Redis, with Redis's own durability.
+	DurableRedis = "redis"
+	// DurableJournal: the journal has committed it; it outlives Redis.
+	DurableJournal = "journal"
+)
 
 // Problem is every answer that is not a success: a status as in HTTP, a stable word, a sentence. An unknown outcome
 // carries the id under which the push is repeated safely; a conflict names the message that is in the way.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -16,8 +17,9 @@ import (
 // caller is one call of an instance from the command line.
 type caller struct {
 	*client.Client
-	json bool
-	out  io.Writer
+	json     bool
+	out, err io.Writer
+	terminal bool // err is one
 }
 
 // calling adds the settings of the client commands to cmd and has do run with a client made from them.
@@ -32,7 +34,7 @@ func calling(o outside, cmd *cobra.Command, do func(c caller, cmd *cobra.Command
 			Client: client.New(client.Config{
 				Server: settings.Server, Token: settings.Token.Reveal(), Timeout: settings.Timeout, Agent: "tarry/" + build().Version,
 			}),
-			json: settings.JSON, out: o.out,
+			json: settings.JSON, out: o.out, err: o.err, terminal: o.terminal,
 		}, cmd, args)
 	}
 	return cmd
@@ -47,6 +49,22 @@ func (c caller) show(raw []byte, text string) error {
 		return fmt.Errorf("print the answer: %w", err)
 	}
 	return nil
+}
+
+// showUnless prints the answer and ends the command as failed where something is left to do.
+func (c caller) showUnless(failed bool, raw []byte, text, left string) error {
+	if !failed {
+		return c.show(raw, text)
+	}
+	f := &failure{code: exitFailed, err: errors.New(left)}
+	if c.json {
+		f.json = raw
+		return f
+	}
+	if err := c.show(raw, text); err != nil {
+		return err
+	}
+	return f
 }
 
 // printable shows text from a message on a terminal: quoted where it holds what could steer the terminal.

@@ -37,6 +37,9 @@ func clusterText(c *client.Cluster) (string, error) {
 	} else {
 		fmt.Fprintf(&b, "%s at %s leads since %s\n", c.Leader.Instance, c.Leader.Address, c.Leader.Since)
 	}
+	if c.Journal != nil {
+		b.WriteString("journal " + journalText(c.Journal.Mode, c.Journal.Lag) + "\n")
+	}
 	if len(c.Instances) == 0 {
 		return b.String(), nil
 	}
@@ -53,4 +56,17 @@ func clusterText(c *client.Cluster) (string, error) {
 		return "", fmt.Errorf("lay out the table: %w", err)
 	}
 	return b.String(), nil
+}
+
+// journalText is the journal's mode and how far it is behind.
+func journalText(mode string, lag *client.Lag) string {
+	switch {
+	case mode == "off":
+		return mode
+	case lag == nil:
+		return mode + ", how far it is behind is not known"
+	case lag.Changes == 0:
+		return mode + ", up to date"
+	}
+	return mode + ", behind by " + lagText(lag)
 }

@@ -107,15 +107,34 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"get order-7131", "get order-7131 --key customer-9", "get plain", "get binary", "get steering", "get nobody", "get twice", "get " + string(someUID),
 		},
 		"cancel":  {"cancel order-7131", "cancel flying", "cancel maybe", "cancel delivered", "cancel nobody", "cancel a --key ''"},
+		"history": {"history order-7131", "history order-7131 --key customer-9", "history " + string(someUID), "history steering", "history nobody", "history twice"},
+		"list": {
+			"list", "list --limit 2", "list --topic orders.remind --key customer-9 --state waiting,dead --due-from 2030-01-31T08:00:00Z --due-to 1896076800000",
+			"list --topic nothing", "list --topic down", "list --topic ''", "list --state ready", "list --limit 1001", "list --due-from soon", "list --cursor x",
+		},
+		"forecast": {
+			"forecast --until 12m", "forecast --topic orders.remind --step 1h --until 12h", "forecast --topic nothing --until 2m", "forecast --step 1s --until 1d", "forecast --until yesterday",
+		},
+		"restore": {
+			"restore", "restore --dry-run", "restore --topic orders.remind --overdue=false --rate 100", "restore --topic down", "restore --topic ''",
+			"restore --rate 1000001", "restore order-7131", "restore order-7131 --key customer-9 --dry-run", "restore nobody", "restore t-0000000000000000",
+		},
+		"verify": {"verify", "verify --repair"},
+		"redeliver": {
+			"redeliver --since 2h", "redeliver --since 2030-01-31T08:00:00Z --topic orders.remind --dry-run", "redeliver --since 2h --topic refused",
+			"redeliver --since soon", "redeliver --since 2031-01-31T08:00:00Z", "redeliver --since 2h --topic a.*",
+		},
 		"cluster": {"cluster", "resign", "resign --reason maintenance"},
 		"usage": {
 			"push", "push a b", "push a - x", "push a --dely 20m", "push a --header novalue", "push a --priority high", "push a --priority=", "push a --body x -", "push a --body x --body-file y",
 			"push a --delay 1s --body-file testdata/missing", "get", "get a b", "cancel", "cluster x", "get a --server nowhere", "get a --timeout 5", "psuh a",
+			"history", "list x", "forecast x", "restore a b", "restore a --topic x", "restore a --overdue=false", "restore a --rate 5", "restore --key k",
+			"restore --rate 0", "restore --rate fast", "restore --overdue=maybe", "verify x", "redeliver", "redeliver x", "redeliver --since 1h --topc x",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			environ := serve(t, api.Config{Service: scripted{}})
+			environ := serve(t, keeping(recorded{many: 3}))
 			var b strings.Builder
 			for _, command := range commands {
 				args := strings.Fields(command)
@@ -333,7 +352,7 @@ func TestServeAndDev_TellRefusedSettingsFromWhatFailed(t *testing.T) {
 func TestHelp_NamesTheExitCodesAndEveryCommand(t *testing.T) {
 	t.Parallel()
 	r := tarry(t, "", nil, "--help").want(t, exitDone, "Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused")
-	for _, name := range []string{"dev", "serve", "push", "get", "cancel", "cluster", "resign", "health", "version"} {
+	for _, name := range []string{"dev", "serve", "migrate", "push", "get", "list", "cancel", "history", "forecast", "restore", "verify", "redeliver", "cluster", "resign", "health", "version"} {
 		if !strings.Contains(r.out, "\n  "+name+" ") {
 			t.Errorf("%s is not in the help", name)
 		}

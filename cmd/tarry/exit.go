@@ -20,7 +20,7 @@ const (
 	exitFailed   = 1
 	exitUsage    = 2
 	exitNotFound = 3
-	exitState    = 4 // in flight, already delivered, the id taken, not the leader
+	exitState    = 4 // in flight, already delivered, the id taken, not the leader, already running
 
 	exitSecondSignal = 130 // what shells call ended by an interrupt: nothing was waited for
 )

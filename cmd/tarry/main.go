@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/mattn/go-isatty"
 )
 
 func main() {
@@ -20,5 +22,7 @@ func main() {
 		<-signals
 		os.Exit(exitSecondSignal)
 	}()
-	os.Exit(run(ctx, os.Args[1:], outside{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ()}))
+	os.Exit(run(ctx, os.Args[1:], outside{
+		in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ(), terminal: isatty.IsTerminal(os.Stderr.Fd()),
+	}))
 }

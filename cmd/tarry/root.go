@@ -15,6 +15,7 @@ type outside struct {
 	in       io.Reader
 	out, err io.Writer
 	environ  []string
+	terminal bool // err is one, and somebody may be watching
 }
 
 // run is the whole binary; it returns the exit code.
@@ -48,9 +49,16 @@ Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused by the message
 	root.AddCommand(
 		newDev(o),
 		newServe(o),
+		newMigrate(o),
 		newPush(o),
 		newGet(o),
+		newList(o),
 		newCancel(o),
+		newHistory(o),
+		newForecast(o),
+		newRestore(o),
+		newVerify(o),
+		newRedeliver(o),
 		newCluster(o),
 		newResign(o),
 		newHealth(o),

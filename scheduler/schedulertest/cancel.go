@@ -72,11 +72,12 @@ var cancelPromises = []promise{
 		t.term++
 		t.sweep(0, 10)
 		t.canceled(m.UID, scheduler.CancelMaybe)
+		m.Mark.Changes++ // the sweep
 		t.wantInfo(remains(m, scheduler.StateCanceled, t.now, true, ""))
 	}},
 	{name: "a message that was returned unsent is canceled for certain", check: func(t *trial) {
 		m := t.take(Message(1))
-		t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}}))
+		t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}}, t.now))
 		t.canceled(m.UID, scheduler.CancelDone)
 	}},
 	{name: "a parked message is canceled by its uid alone", check: func(t *trial) {

@@ -24,9 +24,14 @@ func ExerciseModel(t *testing.T, open, reference Open) {
 	rapid.Check(t, func(rt *rapid.T) {
 		o := Options{Buckets: rapid.IntRange(1, 3).Draw(rt, "buckets"), EndedKeep: time.Minute, TombstoneKeep: 90 * time.Second, TombstoneLimit: 3}
 		m := &model{
-			T: rt, ctx: t.Context(), real: open(t, o), ref: reference(t, o), o: o, now: Start,
+			T: rt, ctx: t.Context(), o: o, now: Start,
 			terms: make([]uint64, o.Buckets), claimed: map[scheduler.UID]*scheduler.Message{}, was: map[scheduler.UID]scheduler.State{},
+			versions: map[scheduler.UID]uint64{},
 		}
+		o.Record = m.realLog.recording()
+		m.real = open(t, o)
+		o.Record = m.refLog.recording()
+		m.ref = reference(t, o)
 		for range stretches {
 			rt.Repeat(m.actions())
 		}
@@ -73,6 +78,9 @@ type model struct {
 	// claimed are messages as they were claimed last; some have ended since.
 	claimed map[scheduler.UID]*scheduler.Message
 	was     map[scheduler.UID]scheduler.State // at the last look
+	// What the journal was told, and the version that makes of each message.
+	realLog, refLog tellings
+	versions        map[scheduler.UID]uint64
 }
 
 // call is one call of a timeline; it answers in words that can be compared.
@@ -84,11 +92,13 @@ type call func(scheduler.Timeline) string
 func (m *model) step(what string, do call, repeat bool, same func(first, second string) (goesOn bool, wrong string)) string {
 	m.Logf("at %d: %s", m.now-Start, what)
 	first := m.both(what, do)
+	m.told(what)
 	before := m.look(m.real)
 	m.compare(what, before)
 	m.watch(what, before)
 	if repeat {
 		second := m.both(what+", sent again", do)
+		told := m.told(what + ", sent again")
 		goesOn, wrong := false, ""
 		if same != nil {
 			goesOn, wrong = same(first, second)
@@ -102,6 +112,8 @@ func (m *model) step(what string, do call, repeat bool, same func(first, second 
 		if goesOn {
 			m.compare(what+", sent again", after)
 			m.watch(what, after)
+		} else if told > 0 {
+			m.Fatalf("%s, sent again, told the journal %d changes", what, told)
 		} else if changed := m.differ(before, after); changed != "" {
 			m.Fatalf("%s, sent again, changed something:\n%s", what, changed)
 		}
@@ -214,8 +226,11 @@ func (m *model) watch(what string, seen view) {
 		if state != was && !was.Can(state) && !forgotten {
 			m.Fatalf("%s took %s from %s to %s", what, minted.UID, was, state)
 		}
-		if want := map[bool]uint64{true: 2, false: min(uint64(state), 1)}[state.Ended()]; version != want {
-			m.Fatalf("after %s: the %s message %s has version %d, want %d", what, state, minted.UID, version, want)
+		if state != scheduler.StateNone && version != m.versions[minted.UID] {
+			m.Fatalf("after %s: the %s message %s has version %d, the journal was told %d", what, state, minted.UID, version, m.versions[minted.UID])
+		}
+		if forgotten {
+			delete(m.versions, minted.UID) // it may come again as if it were new
 		}
 		m.was[minted.UID] = state
 	}
@@ -237,7 +252,7 @@ func (m *model) drain() {
 		m.terms[b]++
 		term := m.terms[b]
 		m.step(fmt.Sprintf("sweep of bucket %d at last", b), func(tl scheduler.Timeline) string {
-			n, err := tl.Sweep(m.ctx, b, term, wide)
+			n, err := tl.Sweep(m.ctx, b, term, wide, m.now)
 			return fmt.Sprint(n, short(err))
 		}, false, nil)
 		names := m.look(m.ref).lanes[b]
@@ -261,6 +276,7 @@ func (m *model) drain() {
 	if left > 0 {
 		m.FailNow()
 	}
+	m.drainOutboxes()
 }
 
 // short is an error as both timelines would tell it.

@@ -269,7 +269,11 @@ func (m *model) end(bucket int, term uint64, ends []scheduler.End) {
 
 func (m *model) giveBack(t *rapid.T) {
 	m.T = t
-	m.back(t, func(b *scheduler.Back) { b.Keep = rapid.IntRange(0, 3).Draw(t, "keep") == 0 })
+	m.back(t, func(b *scheduler.Back) {
+		if rapid.IntRange(0, 3).Draw(t, "keep") == 0 {
+			b.Keep, b.Message = true, nil
+		}
+	})
 }
 
 // park gives back into lanes.
@@ -283,8 +287,12 @@ func (m *model) back(t *rapid.T, tune func(*scheduler.Back)) {
 	var back []scheduler.Back
 	for _, chosen := range m.some(t, bucket) {
 		b := scheduler.Back{UID: chosen.UID, Claim: chosen.Claim, Score: chosen.Score(), Mark: scheduler.Mark{
-			Uncertain: rapid.IntRange(0, 3).Draw(t, "uncertain") == 0, Refusals: rapid.Uint32Range(0, 2).Draw(t, "refusals"),
+			Uncertain: rapid.IntRange(0, 3).Draw(t, "uncertain") == 0, Refusals: rapid.Uint32Range(0, 2).Draw(t, "refusals"), Changes: chosen.Mark.Changes,
 		}}
+		if rapid.Bool().Draw(t, "tried") {
+			b.Mark.Changes++
+			b.Message, b.Reason = chosen, rapid.SampledFrom([]string{"", "refused"}).Draw(t, "reason")
+		}
 		if rapid.Bool().Draw(t, "later") {
 			later := m.now.Add(time.Duration(rapid.IntRange(1, 300).Draw(t, "by")) * time.Millisecond)
 			b.Score = int64(later)<<8 | b.Score&255
@@ -297,7 +305,7 @@ func (m *model) back(t *rapid.T, tune func(*scheduler.Back)) {
 	}
 	term := m.term(t, bucket)
 	m.step(fmt.Sprintf("return in %d under %d: %+v", bucket, term, back), func(tl scheduler.Timeline) string {
-		return short(tl.Return(m.ctx, bucket, term, back))
+		return short(tl.Return(m.ctx, bucket, term, back, m.now))
 	}, true, nil)
 }
 
@@ -327,7 +335,7 @@ func (m *model) sweep(t *rapid.T) {
 		term = m.term(t, bucket)
 	}
 	m.counted(fmt.Sprintf("sweep %d of %d under %d", limit, bucket, term), limit, func(tl scheduler.Timeline) (int, error) {
-		return tl.Sweep(m.ctx, bucket, term, limit)
+		return tl.Sweep(m.ctx, bucket, term, limit, m.now)
 	})
 }
 

@@ -42,7 +42,7 @@ var memoryPromises = []promise{
 			t.Fatalf("%d ends were forgotten", n)
 		}
 		for _, m := range []*scheduler.Message{plain, named} {
-			want := live(m, scheduler.StateDead, scheduler.Mark{Uncertain: true})
+			want := live(m, scheduler.StateDead, scheduler.Mark{Uncertain: true, Changes: 1})
 			want.Version, want.EndedAt, want.Reason = 2, at, "the test says dead"
 			t.wantInfo(want)
 		}

@@ -107,7 +107,7 @@ var settlePromises = []promise{
 		}
 		back := scheduler.Back{UID: first.UID, Claim: first.Claim, Score: first.Score()}
 		for _, b := range []scheduler.Back{back, {UID: first.UID, Claim: first.Claim, Keep: true}} {
-			t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{b})) // as Redis does late, from a dead connection
+			t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{b}, t.now)) // as Redis does late, from a dead connection
 			t.wantInfo(live(first, scheduler.StateInFlight, scheduler.Mark{}))
 			t.canceled(first.UID, scheduler.CancelInFlight)
 		}
@@ -138,7 +138,7 @@ var settlePromises = []promise{
 		t.giveBack(m, later, scheduler.Mark{Uncertain: true, Refusals: 2, Lane: "stream"})
 		t.pass(time.Second)
 		m = t.claimFrom(0, "stream", wide, wide).Messages[0]
-		t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: later << 1, Mark: scheduler.Mark{Refusals: 9, Lane: "other"}, Keep: true}}))
+		t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: later << 1, Mark: scheduler.Mark{Refusals: 9, Lane: "other"}, Keep: true}}, t.now))
 		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Refusals: 2}))
 		if h := t.heads()[0]; h.Due != m.Due || len(t.lanes(0)) != 0 {
 			t.Fatalf("head is %+v, lanes %v: want it in the bucket at its due time", h, t.lanes(0))
@@ -151,7 +151,7 @@ var settlePromises = []promise{
 		for i, m := range claimed {
 			back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: scheduler.Mark{Lane: []string{"ORDERS", "core:a.b"}[i%2]}}
 		}
-		t.must("return", t.tl.Return(t.Context(), 0, t.term, back))
+		t.must("return", t.tl.Return(t.Context(), 0, t.term, back, t.now))
 		t.wantInfo(live(all[0], scheduler.StateWaiting, scheduler.Mark{Lane: "ORDERS"}))
 		if lanes := t.lanes(0); !slices.Equal(lanes, []string{"ORDERS", "core:a.b"}) {
 			t.Fatalf("lanes are %q", lanes)
@@ -202,7 +202,7 @@ var settlePromises = []promise{
 			want[i] = fmt.Sprintf("core:%04d", i*7%1000)
 			back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: scheduler.Mark{Lane: want[i]}}
 		}
-		t.must("return", t.tl.Return(t.Context(), 0, t.term, back))
+		t.must("return", t.tl.Return(t.Context(), 0, t.term, back, t.now))
 		slices.Sort(want)
 		if lanes := t.lanes(0); !slices.Equal(lanes, want) {
 			t.Fatalf("got %d lanes, or not in order", len(lanes))
@@ -221,7 +221,7 @@ var settlePromises = []promise{
 			t.Fatalf("swept %d, want 2", n)
 		}
 		for _, m := range all {
-			t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Refusals: 2}))
+			t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Refusals: 2, Changes: 1}))
 		}
 		t.wantInfo(live(mine, scheduler.StateInFlight, scheduler.Mark{}))
 		if h := t.heads()[0]; h.Due != Start || h.Waiting != 2 || h.Claimed != 1 {

@@ -22,9 +22,11 @@ type Options struct {
 	// TombstoneKeep is how long a tombstone stays, TombstoneLimit how many in a bucket.
 	TombstoneKeep  time.Duration
 	TombstoneLimit int
+	// Record keeps the outbox, where the test looks at it.
+	Record *scheduler.Recording
 }
 
-// Open makes an empty timeline that lasts for the test. It is called many
+// Open makes an empty timeline, certified, that lasts for the test. It is called many
 // times, at the same time too, and each result must stand for itself.
 type Open func(t *testing.T, o Options) scheduler.Timeline
 
@@ -40,7 +42,7 @@ type promise struct {
 func Exercise(t *testing.T, open Open) {
 	for _, group := range [][]promise{
 		orderPromises, claimPromises, settlePromises, termPromises, cancelPromises,
-		namePromises, attemptPromises, memoryPromises, tombstonePromises, sizePromises,
+		namePromises, attemptPromises, memoryPromises, tombstonePromises, sizePromises, recoverPromises,
 	} {
 		for _, p := range group {
 			t.Run(p.name, func(t *testing.T) {

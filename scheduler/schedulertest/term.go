@@ -15,7 +15,7 @@ var leaderCalls = []struct {
 		return t.tl.Begin(t.Context(), 0, term)
 	}},
 	{"sweep", func(t *trial, term uint64, _ *scheduler.Message) error {
-		_, err := t.tl.Sweep(t.Context(), 0, term, 10)
+		_, err := t.tl.Sweep(t.Context(), 0, term, 10, t.now)
 		return err
 	}},
 	{"claim", func(t *trial, term uint64, _ *scheduler.Message) error {
@@ -30,10 +30,10 @@ var leaderCalls = []struct {
 		return t.tl.Finish(t.Context(), 0, term, []scheduler.End{{Message: m, State: scheduler.StateDelivered}}, t.now)
 	}},
 	{"return", func(t *trial, term uint64, m *scheduler.Message) error {
-		return t.tl.Return(t.Context(), 0, term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: m.Score()}})
+		return t.tl.Return(t.Context(), 0, term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: m.Score()}}, t.now)
 	}},
 	{"return that keeps", func(t *trial, term uint64, m *scheduler.Message) error {
-		return t.tl.Return(t.Context(), 0, term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}})
+		return t.tl.Return(t.Context(), 0, term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}}, t.now)
 	}},
 	{"held", func(t *trial, term uint64, _ *scheduler.Message) error {
 		_, err := t.tl.Held(t.Context(), 0, term, "", 10)

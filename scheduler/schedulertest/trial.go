@@ -139,12 +139,12 @@ func (t *trial) ended(m *scheduler.Message, state scheduler.State) *scheduler.Me
 
 func (t *trial) giveBack(m *scheduler.Message, score int64, mark scheduler.Mark) {
 	t.Helper()
-	t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), t.term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}}))
+	t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), t.term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}}, t.now))
 }
 
 func (t *trial) sweep(bucket, limit int) int {
 	t.Helper()
-	n, err := t.tl.Sweep(t.Context(), bucket, t.term, limit)
+	n, err := t.tl.Sweep(t.Context(), bucket, t.term, limit, t.now)
 	t.must("sweep", err)
 	return n
 }
@@ -281,15 +281,15 @@ func describe(i scheduler.Info) string {
 
 // live is the info of a message that waits or is in flight.
 func live(m *scheduler.Message, state scheduler.State, mark scheduler.Mark) scheduler.Info {
-	i := scheduler.Info{Message: *m, State: state, Version: 1}
+	i := scheduler.Info{Message: *m, State: state, Version: 1 + uint64(mark.Changes)}
 	i.Stored, i.Mark = 0, mark
 	return i
 }
 
 // remains is the info of an end, of which the timeline keeps a part.
 func remains(m *scheduler.Message, state scheduler.State, at scheduler.Milli, uncertain bool, reason string) scheduler.Info {
-	i := scheduler.Info{State: state, EndedAt: at, Version: 2}
-	i.UID, i.Due, i.Mark.Uncertain = m.UID, m.Due, uncertain
+	i := scheduler.Info{State: state, EndedAt: at, Version: m.Version() + 1}
+	i.UID, i.Due, i.Mark.Uncertain, i.Mark.Changes = m.UID, m.Due, uncertain, m.Mark.Changes+1
 	if m.ID != "" {
 		i.ID, i.Key, i.Topic, i.Priority, i.Attempt, i.Digest, i.Reason = m.ID, m.Key, m.Topic, m.Priority, m.Attempt, m.Digest, reason
 	}

@@ -23,6 +23,9 @@ func (t *Timeline) Add(ctx context.Context, n int, batch []*scheduler.Message, n
 		if len(b.due) > 0 {
 			first = b.due[0].rank
 		}
+		if b.records && b.size >= t.cfg.Record.Limit && b.news(batch) {
+			return fmt.Errorf("bucket %d holds %d bytes for the journal, the limit is %d: %w", n, b.size, t.cfg.Record.Limit, scheduler.ErrBehind)
+		}
 		results = make([]scheduler.AddResult, len(batch))
 		for i, m := range batch {
 			results[i] = b.add(m, now)
@@ -38,12 +41,12 @@ func (t *Timeline) Add(ctx context.Context, n int, batch []*scheduler.Message, n
 // add judges one message and stores it if it is new.
 func (b *bucket) add(given *scheduler.Message, now scheduler.Milli) scheduler.AddResult {
 	if e := b.entries[given.UID]; e != nil {
-		return scheduler.AddResult{Code: scheduler.AddDuplicate, First: e.info()}
+		return scheduler.AddResult{Code: scheduler.AddDuplicate, First: b.info(e)}
 	}
 	if given.ID != "" {
 		if first := b.names[name{given.ID, given.Key}]; first != nil {
-			if code := first.meet(given); code != scheduler.Added {
-				return scheduler.AddResult{Code: code, First: first.info()}
+			if code := b.meet(first, given); code != scheduler.Added {
+				return scheduler.AddResult{Code: code, First: b.info(first)}
 			}
 		}
 	}
@@ -54,9 +57,11 @@ func (b *bucket) add(given *scheduler.Message, now scheduler.Milli) scheduler.Ad
 	if m.ID != "" {
 		b.name(e)
 	}
+	b.accepted(&m, now)
 	if b.graves.covers(given) {
 		b.end(e, scheduler.StateCanceled, false, canceledBefore, now)
-		return scheduler.AddResult{Code: scheduler.AddedCanceled, First: e.info()}
+		b.canceled(e, now)
+		return scheduler.AddResult{Code: scheduler.AddedCanceled, First: b.info(e)}
 	}
 	b.wait(e, m.Score(), scheduler.Mark{})
 	return scheduler.AddResult{Code: scheduler.Added}
@@ -64,7 +69,7 @@ func (b *bucket) add(given *scheduler.Message, now scheduler.Milli) scheduler.Ad
 
 // meet judges a push under the name of e: Added says that it is a message of
 // its own.
-func (e *entry) meet(m *scheduler.Message) scheduler.AddCode {
+func (b *bucket) meet(e *entry, m *scheduler.Message) scheduler.AddCode {
 	switch e.state {
 	case scheduler.StateCanceled, scheduler.StateExpired, scheduler.StateDead:
 		return scheduler.AddConflict
@@ -72,7 +77,7 @@ func (e *entry) meet(m *scheduler.Message) scheduler.AddCode {
 	switch first := e.message.Attempt; {
 	case m.Attempt < first:
 		return scheduler.AddDuplicate
-	case m.Attempt > first && (e.state != scheduler.StateWaiting || e.message.Mark.Uncertain):
+	case m.Attempt > first && (e.state != scheduler.StateWaiting || e.message.Mark.Uncertain || b.doubts(e.message)):
 		return scheduler.Added // a consumer had it and sent it back
 	case m.Digest == e.message.Digest:
 		return scheduler.AddDuplicate
@@ -87,11 +92,11 @@ func (t *Timeline) Find(ctx context.Context, ref scheduler.Ref) (found []schedul
 		err := t.in(ctx, n, func(b *bucket) error {
 			if ref.UID != "" {
 				if e := b.entries[ref.UID]; e != nil {
-					found = append(found, e.info())
+					found = append(found, b.info(e))
 				}
 				return nil
 			}
-			return b.called(ref, func(e *entry) { found = append(found, e.info()) })
+			return b.called(ref, func(e *entry) { found = append(found, b.info(e)) })
 		})
 		if err != nil {
 			return nil, err
@@ -118,7 +123,7 @@ func (t *Timeline) Cancel(ctx context.Context, uid scheduler.UID, now scheduler.
 	err = t.in(ctx, uid.Bucket(len(t.buckets)), func(b *bucket) error {
 		if e := b.entries[uid]; e != nil {
 			result.Code = b.cancel(e, now)
-			result.Info = e.info()
+			result.Info = b.info(e)
 		}
 		return nil
 	})
@@ -130,13 +135,15 @@ func (b *bucket) cancel(e *entry, now scheduler.Milli) scheduler.CancelCode {
 	case scheduler.StateInFlight:
 		return scheduler.CancelInFlight
 	case scheduler.StateWaiting:
+		uncertain := b.info(e).Mark.Uncertain
 		b.leave(e)
-		b.end(e, scheduler.StateCanceled, e.message.Mark.Uncertain, "", now)
+		b.end(e, scheduler.StateCanceled, uncertain, "", now)
+		b.canceled(e, now)
 	case scheduler.StateCanceled:
 	default:
 		return scheduler.CancelEnded
 	}
-	if e.info().Mark.Uncertain {
+	if b.info(e).Mark.Uncertain {
 		return scheduler.CancelMaybe
 	}
 	return scheduler.CancelDone

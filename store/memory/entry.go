@@ -7,7 +7,7 @@ import "github.com/tarry-mq/tarry/scheduler"
 type entry struct {
 	uid     scheduler.UID
 	state   scheduler.State
-	version uint8
+	version uint64
 	// uncertain is what remains of the mark after the end.
 	uncertain bool
 	place     int    // in the order that it stands in
@@ -21,14 +21,15 @@ type entry struct {
 }
 
 // info is what a look-up tells.
-func (e *entry) info() scheduler.Info {
-	i := scheduler.Info{State: e.state, Version: uint64(e.version), EndedAt: e.endedAt, Reason: e.reason}
+func (b *bucket) info(e *entry) scheduler.Info {
+	i := scheduler.Info{State: e.state, Version: e.version, EndedAt: e.endedAt, Reason: e.reason}
 	if e.message != nil {
 		i.Message = *e.message
 	} else {
 		i.UID, i.Due = e.uid, e.due
-		i.Mark.Uncertain = e.uncertain
+		i.Mark.Uncertain, i.Mark.Changes = e.uncertain, uint32(e.version-1)
 	}
+	i.Mark.Uncertain = i.Mark.Uncertain || !e.state.Ended() && b.doubts(e.message)
 	return i
 }
 
@@ -67,7 +68,7 @@ func (b *bucket) leave(e *entry) {
 
 // wait puts an entry that stands in no order into its bucket or lane.
 func (b *bucket) wait(e *entry, score int64, mark scheduler.Mark) {
-	e.state, e.message.Mark = scheduler.StateWaiting, mark
+	e.state, e.message.Mark, e.version = scheduler.StateWaiting, mark, 1+uint64(mark.Changes)
 	b.home(e).push(e, score)
 }
 
@@ -75,7 +76,8 @@ func (b *bucket) wait(e *entry, score int64, mark scheduler.Mark) {
 // will ask for.
 func (b *bucket) end(e *entry, state scheduler.State, uncertain bool, reason string, now scheduler.Milli) {
 	b.ends++
-	e.state, e.endedAt, e.version = state, now, 2
+	e.version = e.message.Version() + 1
+	e.state, e.endedAt = state, now
 	if state != scheduler.StateDead {
 		b.ended.push(e, b.ends)
 		if e.message.ID == "" {
@@ -84,6 +86,6 @@ func (b *bucket) end(e *entry, state scheduler.State, uncertain bool, reason str
 		}
 		e.message.Headers, e.message.Body = nil, nil
 	}
-	e.message.Mark = scheduler.Mark{Uncertain: uncertain}
+	e.message.Mark = scheduler.Mark{Uncertain: uncertain, Changes: uint32(e.version - 1)}
 	e.reason = reason
 }

@@ -15,22 +15,35 @@ func (t *Timeline) Begin(ctx context.Context, n int, term uint64) error {
 }
 
 // Sweep moves what lower terms had claimed back to waiting.
-func (t *Timeline) Sweep(ctx context.Context, n int, term uint64, limit int) (swept int, err error) {
+func (t *Timeline) Sweep(ctx context.Context, n int, term uint64, limit int, now scheduler.Milli) (int, error) {
+	return t.sweep(ctx, n, term, term, limit, now)
+}
+
+// swept is the reason of a message whose leader is gone.
+const swept = "the leader that had claimed it is gone; it may have been delivered"
+
+// sweep gives back the claims of terms below a bound.
+func (t *Timeline) sweep(ctx context.Context, n int, term, below uint64, limit int, now scheduler.Milli) (count int, err error) {
 	err = t.under(ctx, n, term, func(b *bucket) error {
-		for swept < limit && len(b.claimed) > 0 && uint64(b.claimed[0].rank) < term {
+		for count < limit && len(b.claimed) > 0 && uint64(b.claimed[0].rank) < below {
 			e := b.claimed[0].entry
 			b.leave(e)
-			b.wait(e, e.message.Score(), scheduler.Mark{Uncertain: true, Refusals: e.message.Mark.Refusals})
-			swept++
+			b.wait(e, e.message.Score(), scheduler.Mark{Uncertain: true, Refusals: e.message.Mark.Refusals, Changes: e.message.Mark.Changes + 1})
+			b.note(scheduler.Change{UID: e.uid, Version: e.version, State: scheduler.StateWaiting, At: now, Term: term, Due: e.message.Due,
+				Uncertain: true, Refusals: e.message.Mark.Refusals, Reason: swept})
+			count++
 		}
 		return nil
 	})
-	return swept, err
+	return count, err
 }
 
 // Claim moves due messages to in_flight.
 func (t *Timeline) Claim(ctx context.Context, n int, req scheduler.Claim) (claimed scheduler.Claimed, err error) {
 	err = t.under(ctx, n, req.Term, func(b *bucket) error {
+		if b.cert.Filling {
+			return fmt.Errorf("bucket %d is being restored: %w", n, scheduler.ErrUncertified)
+		}
 		source := &b.due
 		if req.Lane != "" {
 			if source = b.lanes[req.Lane]; source == nil {
@@ -50,7 +63,8 @@ func (t *Timeline) Claim(ctx context.Context, n int, req scheduler.Claim) (claim
 			e.claim = req.Number
 			b.claimed.push(e, int64(req.Term))
 			m := *e.message
-			m.Claim = req.Number
+			m.Claim, m.ClaimedAt = req.Number, req.Now
+			m.Mark.Uncertain = m.Mark.Uncertain || b.doubts(&m)
 			claimed.Messages = append(claimed.Messages, &m)
 		}
 		claimed.Head = head(*source)
@@ -89,6 +103,9 @@ func (t *Timeline) Finish(ctx context.Context, n int, term uint64, ends []schedu
 			if e := b.claimedEntry(end.Message.UID); e != nil {
 				b.leave(e)
 				b.end(e, end.State, end.Uncertain, end.Reason, now)
+				change := end.Change()
+				change.At, change.Term = now, term
+				b.note(change)
 			}
 		}
 		return nil
@@ -96,7 +113,7 @@ func (t *Timeline) Finish(ctx context.Context, n int, term uint64, ends []schedu
 }
 
 // Return gives claimed messages back to waiting.
-func (t *Timeline) Return(ctx context.Context, n int, term uint64, back []scheduler.Back) error {
+func (t *Timeline) Return(ctx context.Context, n int, term uint64, back []scheduler.Back, now scheduler.Milli) error {
 	return t.under(ctx, n, term, func(b *bucket) error {
 		for i := range back {
 			r := &back[i]
@@ -110,6 +127,11 @@ func (t *Timeline) Return(ctx context.Context, n int, term uint64, back []schedu
 			}
 			b.leave(e)
 			b.wait(e, score, mark)
+			if r.Message != nil {
+				change := r.Change()
+				change.At, change.Term = now, term
+				b.note(change)
+			}
 		}
 		return nil
 	})

@@ -21,6 +21,9 @@ type Config struct {
 	// minutes by default, and TombstoneLimit how many wait in a bucket, 10,000.
 	TombstoneKeep  time.Duration
 	TombstoneLimit int
+	// Record keeps the outbox. With it the timeline is not certified at first: it is
+	// as empty as a Redis that was lost. Nil where no journal is kept.
+	Record *scheduler.Recording
 
 	Log zerolog.Logger
 }
@@ -38,9 +41,15 @@ const (
 type Timeline struct {
 	cfg     Config
 	buckets []*bucket
+	// recovering is set in the view of the leader that certifies.
+	recovering bool
 }
 
-var _ scheduler.Timeline = (*Timeline)(nil)
+var (
+	_ scheduler.Timeline    = (*Timeline)(nil)
+	_ scheduler.Mending     = (*Timeline)(nil)
+	_ scheduler.Recoverable = (*Timeline)(nil)
+)
 
 // New checks the configuration and makes an empty timeline.
 func New(cfg Config) (*Timeline, error) {
@@ -66,7 +75,7 @@ func New(cfg Config) (*Timeline, error) {
 	}
 	t := &Timeline{cfg: cfg, buckets: make([]*bucket, cfg.Buckets)}
 	for i := range t.buckets {
-		t.buckets[i] = newBucket()
+		t.buckets[i] = newBucket(cfg.Record != nil)
 	}
 	return t, nil
 }
@@ -74,8 +83,9 @@ func New(cfg Config) (*Timeline, error) {
 // Buckets is the number of buckets.
 func (t *Timeline) Buckets() int { return len(t.buckets) }
 
-// in runs do on a bucket that nobody else looks at meanwhile. A call whose
-// context has ended does nothing: a leader without a lease must not write.
+// in runs do on a bucket that nobody else looks at meanwhile, and tells the
+// journal what it changed. A call whose context has ended does nothing: a leader
+// without a lease must not write.
 func (t *Timeline) in(ctx context.Context, n int, do func(*bucket) error) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", scheduler.ErrUnavailable, context.Cause(ctx))
@@ -86,7 +96,12 @@ func (t *Timeline) in(ctx context.Context, n int, do func(*bucket) error) error 
 	b := t.buckets[n]
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return do(b)
+	if b.cert.Number == 0 && !t.recovering {
+		return fmt.Errorf("bucket %d: %w", n, scheduler.ErrUncertified)
+	}
+	err := do(b)
+	t.wrote(n, b)
+	return err
 }
 
 // under is in for a leader: the bucket's term must not be higher.
@@ -114,10 +129,26 @@ type bucket struct {
 	ended   order
 	ends    int64 // how many messages ended here, ever
 	graves  graveyard
+
+	cert    scheduler.Certification
+	outbox  []scheduler.Entry
+	entered uint64             // how many entries ever stood in the outbox
+	size    int64              // of the outbox, in bytes
+	changes []scheduler.Change // of the call under way, where a journal is kept
+	records bool
 }
 
-func newBucket() *bucket {
+// thisRun is the server run that this timeline's buckets are on: the process.
+const thisRun = "process"
+
+func newBucket(records bool) *bucket {
+	cert := scheduler.Certification{Number: 1, Run: thisRun}
+	if records {
+		cert = scheduler.Certification{}
+	}
 	return &bucket{
+		cert:    cert,
+		records: records,
 		entries: map[scheduler.UID]*entry{},
 		names:   map[name]*entry{},
 		keys:    map[string]map[string]struct{}{},

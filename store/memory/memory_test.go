@@ -13,10 +13,14 @@ import (
 func open(t *testing.T, o schedulertest.Options) scheduler.Timeline {
 	t.Helper()
 	tl, err := memory.New(memory.Config{
-		Buckets: o.Buckets, EndedKeep: o.EndedKeep, TombstoneKeep: o.TombstoneKeep, TombstoneLimit: o.TombstoneLimit, Log: zerolog.New(zerolog.NewTestWriter(t)),
+		Buckets: o.Buckets, EndedKeep: o.EndedKeep, TombstoneKeep: o.TombstoneKeep, TombstoneLimit: o.TombstoneLimit,
+		Record: o.Record, Log: zerolog.New(zerolog.NewTestWriter(t)),
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if o.Record != nil {
+		schedulertest.Certify(t, tl)
 	}
 	return tl
 }

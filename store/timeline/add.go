@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -14,8 +15,8 @@ func (t *Redis) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
 	if err != nil {
 		return nil, 0, err
 	}
-	args := make([]any, 1, 1+4*len(batch))
-	args[0] = int64(now)
+	args := make([]any, 2, 2+4*len(batch))
+	args[0], args[1] = int64(now), t.limit()
 	for _, m := range batch {
 		size := fixedLen + 64 + len(m.Topic) + len(m.ID) + len(m.Key) + len(m.Body)
 		for _, h := range m.Headers {
@@ -27,11 +28,45 @@ func (t *Redis) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
 		}
 		args = append(args, string(m.UID), m.Score(), packed, nameArg(m))
 	}
-	v, err := t.run(ctx, t.scripts.add, []string{k.due, k.msg, k.name, k.tomb, k.claimed, k.mark, k.ended, k.names, k.big}, args...)
+	entry := t.context(0, now)
+	v, err := t.run(ctx, call{bucket: bucket, script: t.scripts.add, entry: entry, args: args,
+		keys: []string{k.due, k.msg, k.name, k.tomb, k.claimed, k.mark, k.ended, k.names, k.big}})
 	if err != nil {
 		return nil, 0, err
 	}
-	return addResults(v, len(batch))
+	results, head, told, err := addResults(v, len(batch))
+	if err != nil {
+		return nil, 0, err
+	}
+	return results, head, t.added(bucket, batch, results, told, entry)
+}
+
+// limit is the outbox's, in bytes.
+func (t *Redis) limit() int64 {
+	if t.cfg.Record == nil {
+		return 0
+	}
+	return t.cfg.Record.Limit
+}
+
+// added tells the journal of the entries of an add. Mostly there is one; what
+// stands in which is not told when there are more, so those are left to whoever
+// reads the outbox.
+func (t *Redis) added(bucket int, batch []*scheduler.Message, results []scheduler.AddResult, told string, entry []byte) error {
+	if t.cfg.Record == nil || told == "" || strings.Contains(told, "\n") {
+		return nil
+	}
+	changes := make([]scheduler.Change, 0, len(batch))
+	for i, m := range batch {
+		if results[i].Code > scheduler.AddedCanceled {
+			continue
+		}
+		changes = append(changes, accepted(m))
+		if results[i].Code == scheduler.AddedCanceled {
+			changes = append(changes, endedAs(&results[i].First))
+		}
+	}
+	return t.wrote(bucket, told, entry, changes)
 }
 
 // nameArg is the name of a push as add.lua reads it.
@@ -45,29 +80,29 @@ func nameArg(m *scheduler.Message) string {
 	return string(strconv.AppendUint(b, m.Stored, 10))
 }
 
-func addResults(v any, n int) ([]scheduler.AddResult, scheduler.Milli, error) {
+func addResults(v any, n int) ([]scheduler.AddResult, scheduler.Milli, string, error) {
 	fields, err := texts(v)
-	if err != nil || len(fields) == 0 || len(fields)%6 != 1 {
-		return nil, 0, fmt.Errorf("add: answer of %d fields: %w", len(fields), err)
+	if err != nil || len(fields) < 2 || len(fields)%6 != 2 {
+		return nil, 0, "", errAnswer("add", len(fields), err)
 	}
 	head, err := headOf(fields[0])
 	if err != nil {
-		return nil, 0, fmt.Errorf("add: %w", err)
+		return nil, 0, "", fmt.Errorf("add: %w", err)
 	}
 	results := make([]scheduler.AddResult, n)
-	for f := fields[1:]; len(f) > 0; f = f[6:] {
+	for f := fields[2:]; len(f) > 0; f = f[6:] {
 		i, err := strconv.Atoi(f[0])
 		code, err2 := strconv.Atoi(f[1])
 		if err != nil || err2 != nil || i < 1 || i > n || code < 1 || code > 3 {
-			return nil, 0, fmt.Errorf("add: answer %q for push %q of %d", f[1], f[0], n)
+			return nil, 0, "", fmt.Errorf("add: answer %q for push %q of %d", f[1], f[0], n)
 		}
 		info, err := unpackInfo(scheduler.UID(f[2]), f[3], f[4] != "", f[5])
 		if err != nil {
-			return nil, 0, fmt.Errorf("add: %w", err)
+			return nil, 0, "", fmt.Errorf("add: %w", err)
 		}
 		results[i-1] = scheduler.AddResult{Code: scheduler.AddCode(code), First: info}
 	}
-	return results, head, nil
+	return results, head, fields[1], nil
 }
 
 // headOf reads a score as the due time it stands for; the empty text is 0.

@@ -32,7 +32,8 @@ import (
 //	 2     1  flags: 1 uncertain, 2 the meta part follows, 4 the whole message follows
 //	 3     8  when it ended, unix ms
 //	11     8  due, unix ms
-//	19        reason: a length byte and the text
+//	19     4  version
+//	23        reason: a length byte and the text
 //	          the meta part (named messages) or the whole packed message (dead ones)
 //
 // The scripts read version, flags, priority, due, the meta length, attempt,
@@ -51,7 +52,7 @@ const (
 	endWhole     = 4
 
 	fixedLen    = 17
-	endFixedLen = 19
+	endFixedLen = 23
 	maxText     = 255
 )
 
@@ -142,8 +143,14 @@ func unpack(uid scheduler.UID, s string) (*scheduler.Message, error) {
 	return m, nil
 }
 
-// packEnd is the record of an end.
+// packEnd is the record of an end, the change after those that the message's mark
+// counts.
 func packEnd(e *scheduler.End, now scheduler.Milli) ([]byte, error) {
+	return packEnded(e, now, e.Message.Mark.Changes+2)
+}
+
+// packEnded is the record of an end at a version.
+func packEnded(e *scheduler.End, now scheduler.Milli, version uint32) ([]byte, error) {
 	m := e.Message
 	var flags byte
 	if e.Uncertain {
@@ -163,6 +170,7 @@ func packEnd(e *scheduler.End, now scheduler.Milli) ([]byte, error) {
 	b = append(b, endedVersion, byte(e.State), flags)
 	b = binary.BigEndian.AppendUint64(b, uint64(now))
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Due))
+	b = binary.BigEndian.AppendUint32(b, version)
 	b = append(b, byte(len(reason)))
 	b = append(b, reason...)
 	if flags&(endMeta|endWhole) == 0 {
@@ -193,7 +201,7 @@ func unpackInfo(uid scheduler.UID, s string, claimed bool, mark string) (schedul
 		if m.Mark, err = unpackMark(mark); err != nil {
 			return scheduler.Info{}, fmt.Errorf("message %s: %w", uid, err)
 		}
-		info := scheduler.Info{Message: *m, State: scheduler.StateWaiting, Version: 1}
+		info := scheduler.Info{Message: *m, State: scheduler.StateWaiting, Version: m.Version()}
 		if claimed {
 			info.State, info.Mark.Lane = scheduler.StateInFlight, ""
 		}
@@ -201,10 +209,11 @@ func unpackInfo(uid scheduler.UID, s string, claimed bool, mark string) (schedul
 	}
 	r := reader{s: s}
 	version, state, flags := r.byte(), scheduler.State(r.byte()), r.byte()
-	info := scheduler.Info{State: state, Version: 2, EndedAt: scheduler.Milli(r.uint64())}
+	info := scheduler.Info{State: state, EndedAt: scheduler.Milli(r.uint64())}
 	due := scheduler.Milli(r.uint64())
+	info.Version = uint64(r.uint32())
 	info.Reason = r.text(int(r.byte()))
-	if r.bad || version != endedVersion || !state.Ended() {
+	if r.bad || version != endedVersion || !state.Ended() || info.Version == 0 {
 		return scheduler.Info{}, fmt.Errorf("%w: end of %s: version %d, state %d", errDamaged, uid, version, state)
 	}
 	info.UID, info.Due = uid, due
@@ -216,11 +225,12 @@ func unpackInfo(uid scheduler.UID, s string, claimed bool, mark string) (schedul
 		info.Message = *m
 	}
 	info.Mark.Uncertain = flags&endUncertain != 0
+	info.Mark.Changes = uint32(info.Version) - 1
 	return info, nil
 }
 
-// packMark is the text of a mark: "1:<refusals>:<lane>", the empty string for
-// a mark that says nothing.
+// packMark is the text of a mark: "1:<refusals>:<changes>:<lane>", the empty
+// string for a mark that says nothing.
 func packMark(m scheduler.Mark) string {
 	if m == (scheduler.Mark{}) {
 		return ""
@@ -229,7 +239,7 @@ func packMark(m scheduler.Mark) string {
 	if m.Uncertain {
 		uncertain = "1:"
 	}
-	return uncertain + strconv.FormatUint(uint64(m.Refusals), 10) + ":" + m.Lane
+	return uncertain + strconv.FormatUint(uint64(m.Refusals), 10) + ":" + strconv.FormatUint(uint64(m.Changes), 10) + ":" + m.Lane
 }
 
 func unpackMark(s string) (scheduler.Mark, error) {
@@ -237,12 +247,14 @@ func unpackMark(s string) (scheduler.Mark, error) {
 		return scheduler.Mark{}, nil
 	}
 	uncertain, rest, ok := strings.Cut(s, ":")
-	refusals, lane, ok2 := strings.Cut(rest, ":")
+	refusals, rest, ok2 := strings.Cut(rest, ":")
+	changes, lane, ok3 := strings.Cut(rest, ":")
 	n, err := strconv.ParseUint(refusals, 10, 32)
-	if !ok || !ok2 || err != nil || (uncertain != "0" && uncertain != "1") {
+	c, err2 := strconv.ParseUint(changes, 10, 32)
+	if !ok || !ok2 || !ok3 || err != nil || err2 != nil || (uncertain != "0" && uncertain != "1") {
 		return scheduler.Mark{}, fmt.Errorf("%w: mark %.40q", errDamaged, s)
 	}
-	return scheduler.Mark{Uncertain: uncertain == "1", Refusals: uint32(n), Lane: lane}, nil
+	return scheduler.Mark{Uncertain: uncertain == "1", Refusals: uint32(n), Changes: uint32(c), Lane: lane}, nil
 }
 
 // reader walks a record; past its end it turns bad and reads zeros.

@@ -27,6 +27,10 @@ func translate(err error) error {
 	if errors.As(err, &answer) {
 		text := answer.Error()
 		switch word, _, _ := strings.Cut(text, " "); {
+		case word == "UNCERTIFIED":
+			return fmt.Errorf("%w (%s)", scheduler.ErrUncertified, text)
+		case word == "BEHIND":
+			return fmt.Errorf("%w (%s)", scheduler.ErrBehind, text)
 		case word == "STALE":
 			return fmt.Errorf("%w (%s)", scheduler.ErrStaleTerm, text)
 		case word == "OOM" || strings.Contains(text, "OOM command not allowed"):

@@ -7,7 +7,7 @@ import (
 
 // keys are the key names of one bucket.
 type keys struct {
-	due, msg, mark, name, names, claimed, parked, lanes, ended, dead, big, tomb, tombs, term string
+	due, msg, mark, name, names, claimed, parked, lanes, ended, dead, big, tomb, tombs, term, outbox, outboxed, gen string
 }
 
 func bucketKeys(ns string, bucket int) keys {
@@ -16,6 +16,7 @@ func bucketKeys(ns string, bucket int) keys {
 		due: p + "due", msg: p + "msg", mark: p + "mark", name: p + "name", names: p + "names", claimed: p + "claimed",
 		parked: p + "parked:", lanes: p + "lanes", ended: p + "ended", dead: p + "dead", big: p + "big",
 		tomb: p + "tomb", tombs: p + "tombs", term: p + "term",
+		outbox: p + "outbox", outboxed: p + "outboxed", gen: p + "gen",
 	}
 }
 

@@ -18,18 +18,49 @@ func (t *Redis) Begin(ctx context.Context, bucket int, term uint64) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.run(ctx, t.scripts.begin, []string{k.term}, text(term))
+	_, err = t.run(ctx, call{bucket: bucket, script: t.scripts.begin, keys: []string{k.term}, args: []any{text(term)}})
 	return err
 }
 
 // Sweep moves what lower terms had claimed back.
-func (t *Redis) Sweep(ctx context.Context, bucket int, term uint64, limit int) (int, error) {
+func (t *Redis) Sweep(ctx context.Context, bucket int, term uint64, limit int, now scheduler.Milli) (int, error) {
+	return t.sweep(ctx, bucket, term, limit, "", now)
+}
+
+func (t *Redis) sweep(ctx context.Context, bucket int, term uint64, limit int, which string, now scheduler.Milli) (int, error) {
 	k, err := t.place(bucket)
 	if err != nil {
 		return 0, err
 	}
-	v, err := t.run(ctx, t.scripts.sweep, []string{k.claimed, k.due, k.msg, k.term, k.mark}, text(term), limit)
-	return count(v, err)
+	entry := t.context(term, now)
+	v, err := t.run(ctx, call{bucket: bucket, script: t.scripts.sweep, entry: entry,
+		keys: []string{k.claimed, k.due, k.msg, k.term, k.mark}, args: []any{text(term), limit, which}})
+	if err != nil {
+		return 0, err
+	}
+	parts, ok := v.([]any)
+	if !ok || len(parts) != 3 {
+		return 0, errAnswer("sweep", len(parts), nil)
+	}
+	f, err := texts(parts[:2])
+	if err != nil {
+		return 0, fmt.Errorf("sweep: %w", err)
+	}
+	pairs, err := texts(parts[2])
+	if err != nil || len(pairs)%2 != 0 {
+		return 0, errAnswer("sweep", len(pairs), err)
+	}
+	changes := make([]scheduler.Change, len(pairs)/2)
+	for i := range changes {
+		if changes[i], err = readPair(scheduler.UID(pairs[2*i]), pairs[2*i+1]); err != nil {
+			return 0, fmt.Errorf("sweep: %w", err)
+		}
+	}
+	n, err := strconv.Atoi(f[0])
+	if err != nil {
+		return 0, fmt.Errorf("sweep: %w", err)
+	}
+	return n, t.wrote(bucket, f[1], entry, changes)
 }
 
 // Claim moves due messages to in_flight.
@@ -38,22 +69,25 @@ func (t *Redis) Claim(ctx context.Context, bucket int, req scheduler.Claim) (sch
 	if err != nil {
 		return scheduler.Claimed{}, err
 	}
-	v, err := t.run(ctx, t.scripts.claim, []string{k.source(req.Lane), k.msg, k.claimed, k.term, k.mark, k.lanes, k.big},
-		text(req.Term), scheduler.ScoreNow(req.Now), req.Limit, req.Bytes, req.Lane, text(req.Number))
+	v, err := t.run(ctx, call{bucket: bucket, script: t.scripts.claim,
+		keys: []string{k.source(req.Lane), k.msg, k.claimed, k.term, k.mark, k.lanes, k.big},
+		args: []any{text(req.Term), scheduler.ScoreNow(req.Now), req.Limit, req.Bytes, req.Lane, text(req.Number)}})
 	if err != nil {
 		return scheduler.Claimed{}, err
 	}
 	answer, ok := v.([]any)
-	if !ok || len(answer) != 5 {
+	if !ok || len(answer) != 6 {
 		return scheduler.Claimed{}, fmt.Errorf("claim: answer %T of %d parts", v, len(answer))
 	}
 	score, _ := answer[0].(string)
+	doubtText, _ := answer[5].(string)
+	doubt, err6 := strconv.ParseInt(doubtText, 10, 64)
 	uids, err1 := texts(answer[1])
 	packed, err2 := texts(answer[2])
 	marks, err3 := texts(answer[3])
 	missing, err4 := texts(answer[4])
 	head, err5 := headOf(score)
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		return scheduler.Claimed{}, fmt.Errorf("claim: %w", err)
 	}
 	claimed := scheduler.Claimed{Head: head, Messages: make([]*scheduler.Message, 0, len(uids))}
@@ -71,7 +105,8 @@ func (t *Redis) Claim(ctx context.Context, bucket int, req scheduler.Claim) (sch
 			claimed.Missing = append(claimed.Missing, scheduler.UID(uid))
 			continue
 		}
-		m.Claim = req.Number
+		m.Claim, m.ClaimedAt = req.Number, req.Now
+		m.Mark.Uncertain = m.Mark.Uncertain || m.Due <= scheduler.Milli(doubt)
 		claimed.Messages = append(claimed.Messages, m)
 	}
 	return claimed, nil
@@ -86,7 +121,7 @@ func (t *Redis) Finish(ctx context.Context, bucket int, term uint64, ends []sche
 	if len(ends) == 0 {
 		return nil
 	}
-	args := make([]any, 3, 3+3*len(ends))
+	args := make([]any, 4, 4+3*len(ends))
 	args[0], args[1], args[2] = text(term), int64(now), len(ends)
 	for i := range ends {
 		args = append(args, string(ends[i].Message.UID))
@@ -99,29 +134,76 @@ func (t *Redis) Finish(ctx context.Context, bucket int, term uint64, ends []sche
 		if err != nil {
 			return err
 		}
-		args = append(args, args[3+i], record)
+		args = append(args, args[4+i], record)
 	}
-	_, err = t.run(ctx, t.scripts.finish, []string{k.claimed, k.msg, k.ended, k.term, k.mark, k.dead}, args...)
-	return err
+	changes := t.ended(ends)
+	args[3] = blobOf(changes)
+	return t.settle(ctx, bucket, t.context(term, now), changes, call{bucket: bucket, script: t.scripts.finish,
+		keys: []string{k.claimed, k.msg, k.ended, k.term, k.mark, k.dead}, args: args})
+}
+
+// ended are the changes that a batch of ends makes; nil where no journal is
+// kept.
+func (t *Redis) ended(ends []scheduler.End) []scheduler.Change {
+	if t.cfg.Record == nil {
+		return nil
+	}
+	changes := make([]scheduler.Change, len(ends))
+	for i := range ends {
+		changes[i] = ends[i].Change()
+	}
+	return changes
+}
+
+// settle runs finish or return: scripts that answer how many were settled,
+// which where not all were, and the entry they wrote.
+func (t *Redis) settle(ctx context.Context, bucket int, entry []byte, changes []scheduler.Change, c call) error {
+	c.entry = entry
+	v, err := t.run(ctx, c)
+	if err != nil {
+		return err
+	}
+	f, err := texts(v)
+	if err != nil || len(f) != 3 {
+		return errAnswer("settle", len(f), err)
+	}
+	if f[1] != "" {
+		changes = only(changes, uidSet(f[1]))
+	}
+	return t.wrote(bucket, f[2], entry, changes)
 }
 
 // Return gives claimed messages back, one script a destination.
-func (t *Redis) Return(ctx context.Context, bucket int, term uint64, back []scheduler.Back) error {
+func (t *Redis) Return(ctx context.Context, bucket int, term uint64, back []scheduler.Back, now scheduler.Milli) error {
 	k, err := t.place(bucket)
 	if err != nil {
 		return err
 	}
-	byLane := map[string][]any{}
-	for _, b := range back {
+	type destination struct {
+		entries []any
+		changes []scheduler.Change
+	}
+	byLane := map[string]*destination{}
+	for i := range back {
+		b := &back[i]
 		lane, score, mark := b.Mark.Lane, strconv.FormatInt(b.Score, 10), packMark(b.Mark)
 		if b.Keep {
 			lane, score, mark = "", "", "="
 		}
-		byLane[lane] = append(byLane[lane], string(b.UID), score, mark, text(b.Claim))
+		to := byLane[lane]
+		if to == nil {
+			to = &destination{}
+			byLane[lane] = to
+		}
+		to.entries = append(to.entries, string(b.UID), score, mark, text(b.Claim))
+		if b.Message != nil && t.cfg.Record != nil {
+			to.changes = append(to.changes, b.Change())
+		}
 	}
-	for lane, entries := range byLane {
-		args := append([]any{text(term), lane}, entries...)
-		if _, err := t.run(ctx, t.scripts.giveBack, []string{k.claimed, k.source(lane), k.term, k.mark, k.lanes, k.msg}, args...); err != nil {
+	for lane, to := range byLane {
+		args := append([]any{text(term), lane, blobOf(to.changes)}, to.entries...)
+		if err := t.settle(ctx, bucket, t.context(term, now), to.changes, call{bucket: bucket, script: t.scripts.giveBack,
+			keys: []string{k.claimed, k.source(lane), k.term, k.mark, k.lanes, k.msg}, args: args}); err != nil {
 			return err
 		}
 	}
@@ -134,7 +216,7 @@ func (t *Redis) Held(ctx context.Context, bucket int, term uint64, after schedul
 	if err != nil {
 		return nil, err
 	}
-	v, err := t.run(ctx, t.scripts.held, []string{k.claimed, k.term}, text(term), string(after), limit)
+	v, err := t.run(ctx, call{bucket: bucket, script: t.scripts.held, keys: []string{k.claimed, k.term}, args: []any{text(term), string(after), limit}})
 	if err != nil {
 		return nil, err
 	}
@@ -154,38 +236,37 @@ func (t *Redis) Held(ctx context.Context, bucket int, term uint64, after schedul
 
 // Heads looks at every bucket in one pipeline.
 func (t *Redis) Heads(ctx context.Context) ([]scheduler.Head, error) {
-	pipe := t.rdb.Pipeline()
-	type answers struct {
-		first            *redis.ZSliceCmd
-		waiting, claimed *redis.IntCmd
-		term             *redis.StringCmd
-	}
-	asked := make([]answers, len(t.keys))
-	for i := range t.keys {
-		k := &t.keys[i]
-		asked[i] = answers{pipe.ZRangeWithScores(ctx, k.due, 0, 0), pipe.ZCard(ctx, k.due), pipe.HLen(ctx, k.claimed), pipe.Get(ctx, k.term)}
-	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, translate(err)
-	}
 	heads := make([]scheduler.Head, len(t.keys))
-	for i, a := range asked {
-		if err := errors.Join(a.first.Err(), a.waiting.Err(), a.claimed.Err()); err != nil {
-			return nil, translate(err)
-		}
-		if first := a.first.Val(); len(first) > 0 {
-			heads[i].Due = max(scheduler.ScoreDue(int64(first[0].Score)), 1)
-		}
-		heads[i].Waiting, heads[i].Claimed = int(a.waiting.Val()), max(int(a.claimed.Val())-1, 0) // less the one field that is no claim
-		if a.term.Val() != "" {
-			term, err := strconv.ParseUint(a.term.Val(), 10, 64)
-			if err != nil {
-				return nil, fmt.Errorf("heads: term of bucket %d: %w", i, err)
-			}
-			heads[i].Term = term
-		}
+	all := make([]int, len(t.keys))
+	for i := range all {
+		all[i] = i
 	}
-	return heads, nil
+	i := -1
+	err := t.ask(ctx, all, t.scripts.heads, func(k *keys) ([]string, []any) { return []string{k.due, k.claimed, k.term}, nil }, func(v any) error {
+		i++
+		f, err := texts(v)
+		if err != nil || len(f) != 4 {
+			return errAnswer("heads", len(f), err)
+		}
+		return readHead(f, &heads[i])
+	})
+	return heads, err
+}
+
+func readHead(f []string, h *scheduler.Head) (err error) {
+	if h.Due, err = headOf(f[0]); err != nil {
+		return fmt.Errorf("heads: %w", err)
+	}
+	var err1, err2, err3 error
+	h.Waiting, err1 = strconv.Atoi(f[1])
+	h.Claimed, err2 = strconv.Atoi(f[2])
+	if f[3] != "" {
+		h.Term, err3 = strconv.ParseUint(f[3], 10, 64)
+	}
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return fmt.Errorf("heads: %w", err)
+	}
+	return nil
 }
 
 // Lanes lists the lanes that hold messages.
@@ -194,7 +275,7 @@ func (t *Redis) Lanes(ctx context.Context, bucket int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := t.run(ctx, t.scripts.lanes, []string{k.lanes}, k.parked)
+	v, err := t.run(ctx, call{bucket: bucket, script: t.scripts.lanes, keys: []string{k.lanes}, args: []any{k.parked}})
 	if err != nil {
 		return nil, err
 	}
@@ -209,22 +290,34 @@ func (t *Redis) Trim(ctx context.Context, bucket int, term uint64, now scheduler
 	if err != nil {
 		return 0, err
 	}
-	v, err := t.run(ctx, t.scripts.trim, []string{k.ended, k.msg, k.name, k.term, k.tomb, k.tombs, k.names},
-		text(term), int64(now.Add(-t.cfg.EndedKeep)), limit, int64(now.Add(-t.cfg.TombstoneKeep)))
+	v, err := t.run(ctx, call{bucket: bucket, script: t.scripts.trim, keys: []string{k.ended, k.msg, k.name, k.term, k.tomb, k.tombs, k.names},
+		args: []any{text(term), int64(now.Add(-t.cfg.EndedKeep)), limit, int64(now.Add(-t.cfg.TombstoneKeep))}})
 	return count(v, err)
 }
 
-// MaxTerm is the highest term that any bucket knows: the floor of an election.
+// MaxTerm is the highest term that any bucket knows, certified or not: the floor
+// of an election.
 func (t *Redis) MaxTerm(ctx context.Context) (uint64, error) {
-	heads, err := t.Heads(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("read terms: %w", err)
+	pipe := t.rdb.Pipeline()
+	asked := make([]*redis.StringCmd, len(t.keys))
+	for i := range t.keys {
+		asked[i] = pipe.Get(ctx, t.keys[i].term)
 	}
-	var term uint64
-	for _, h := range heads {
-		term = max(term, h.Term)
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return 0, fmt.Errorf("read terms: %w", translate(err))
 	}
-	return term, nil
+	var highest uint64
+	for i, a := range asked {
+		if a.Val() == "" {
+			continue
+		}
+		term, err := strconv.ParseUint(a.Val(), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read terms: bucket %d: %w", i, err)
+		}
+		highest = max(highest, term)
+	}
+	return highest, nil
 }
 
 // text is a term or a claim's number as the scripts compare it.

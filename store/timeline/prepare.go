@@ -16,7 +16,7 @@ import (
 var ErrUnfit = errors.New("redis is not fit")
 
 // layout is the version of the keys and records; another one is refused.
-const layout = "2"
+const layout = "3"
 
 // Facts is what Prepare learned and a start-up log should say.
 type Facts struct {
@@ -41,26 +41,32 @@ func (t *Redis) Prepare(ctx context.Context) (Facts, error) {
 	if policy := info["maxmemory_policy"]; policy != "noeviction" {
 		return facts, fmt.Errorf("%w: maxmemory-policy is %q, which may evict waiting messages; the limit is noeviction (redis.conf or CONFIG SET maxmemory-policy noeviction)", ErrUnfit, policy)
 	}
+	return facts, t.remember(ctx)
+}
+
+// remember records the namespace's buckets and layout where they are missing, and
+// refuses others.
+func (t *Redis) remember(ctx context.Context) error {
 	key := metaKey(t.cfg.Namespace)
 	pipe := t.rdb.Pipeline()
 	pipe.HSetNX(ctx, key, "buckets", t.cfg.Buckets)
 	pipe.HSetNX(ctx, key, "layout", layout)
 	stored := pipe.HMGet(ctx, key, "buckets", "layout")
 	if _, err := pipe.Exec(ctx); err != nil && stored.Err() != nil {
-		return facts, fmt.Errorf("read %s: %w", key, translate(err))
+		return fmt.Errorf("read %s: %w", key, translate(err))
 	}
 	values := stored.Val()
 	if got, _ := values[1].(string); got != layout && got != "" {
-		return facts, fmt.Errorf("%w: namespace %q has key layout %s, this tarry knows %s", ErrUnfit, t.cfg.Namespace, got, layout)
+		return fmt.Errorf("%w: namespace %q has key layout %s, this tarry knows %s", ErrUnfit, t.cfg.Namespace, got, layout)
 	}
 	got, _ := values[0].(string)
 	if got == "" {
-		return facts, fmt.Errorf("record buckets in %s: %w", key, scheduler.ErrFull)
+		return fmt.Errorf("record buckets in %s: %w", key, scheduler.ErrFull)
 	}
 	if n, err := strconv.Atoi(got); err != nil || n != t.cfg.Buckets {
-		return facts, fmt.Errorf("%w: the setting buckets is %d, but namespace %q was begun with %s and its messages lie in those; set buckets to %s, or move them with tarry rebucket", ErrUnfit, t.cfg.Buckets, t.cfg.Namespace, got, got)
+		return fmt.Errorf("%w: the setting buckets is %d, but namespace %q was begun with %s and its messages lie in those; set buckets to %s, or move them with tarry rebucket", ErrUnfit, t.cfg.Buckets, t.cfg.Namespace, got, got)
 	}
-	return facts, nil
+	return nil
 }
 
 // Ping tells whether Redis answers.

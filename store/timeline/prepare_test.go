@@ -110,10 +110,10 @@ func TestRedis_DrainsWhenFull(t *testing.T) {
 		t.Fatalf("claim: %d messages, %v", len(got.Messages), err)
 	}
 	m := got.Messages[0]
-	if err := tl.Return(ctx, 0, 1, []scheduler.Back{{UID: m.UID, Score: m.Score(), Mark: scheduler.Mark{Uncertain: true, Lane: "js:ORDERS"}}}); err != nil {
+	if err := tl.Return(ctx, 0, 1, []scheduler.Back{{UID: m.UID, Score: m.Score(), Mark: scheduler.Mark{Uncertain: true, Lane: "js:ORDERS"}}}, 1); err != nil {
 		t.Fatalf("park: %v", err)
 	}
-	if n, err := tl.Sweep(ctx, 0, 2, 100); err != nil || n != 9 {
+	if n, err := tl.Sweep(ctx, 0, 2, 100, 1); err != nil || n != 9 {
 		t.Fatalf("sweep: %d, %v", n, err)
 	}
 	left := len(kept) - 1

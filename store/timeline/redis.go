@@ -1,7 +1,6 @@
 package timeline
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -24,6 +23,8 @@ type Config struct {
 	// TombstoneKeep and TombstoneLimit bound the tombstones of a bucket.
 	TombstoneKeep  time.Duration
 	TombstoneLimit int
+	// Record keeps the outbox; nil where no journal is kept.
+	Record *scheduler.Recording
 }
 
 // Redis keeps waiting messages in Redis. It is safe for any number of
@@ -33,9 +34,14 @@ type Redis struct {
 	rdb     redis.UniversalClient
 	scripts *scripts
 	keys    []keys
+	certs   []certificate // of each bucket
 }
 
-var _ scheduler.Timeline = (*Redis)(nil)
+var (
+	_ scheduler.Timeline    = (*Redis)(nil)
+	_ scheduler.Mending     = (*Redis)(nil)
+	_ scheduler.Recoverable = (*Redis)(nil)
+)
 
 // New builds the timeline. It does not talk to Redis: Prepare does.
 func New(cfg Config) (*Redis, error) {
@@ -49,7 +55,10 @@ func New(cfg Config) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Redis{cfg: cfg, rdb: cfg.Client, scripts: s}
+	if r := cfg.Record; r != nil && (r.Instance == "" || len(r.Instance) > maxText || r.Address == nil || r.Limit < 1 || r.Wrote == nil) {
+		return nil, errors.New("timeline: a recording needs instance, address, limit and a receiver")
+	}
+	t := &Redis{cfg: cfg, rdb: cfg.Client, scripts: s, certs: make([]certificate, cfg.Buckets)}
 	for bucket := range cfg.Buckets {
 		t.keys = append(t.keys, bucketKeys(cfg.Namespace, bucket))
 	}
@@ -58,12 +67,6 @@ func New(cfg Config) (*Redis, error) {
 
 // Buckets is the number of buckets.
 func (t *Redis) Buckets() int { return t.cfg.Buckets }
-
-// run runs one script by its hash, or by its text where Redis has lost it.
-func (t *Redis) run(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, error) {
-	v, err := s.Run(ctx, t.rdb, keys, args...).Result()
-	return v, translate(err)
-}
 
 // place names a bucket of this timeline.
 func (t *Redis) place(bucket int) (*keys, error) {

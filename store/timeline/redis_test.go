@@ -20,13 +20,14 @@ func open(t *testing.T, srv *lab.Redis, o schedulertest.Options) *timeline.Redis
 	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{srv.Addr}, CallTimeout: 10 * time.Second})
 	t.Cleanup(func() { _ = rdb.Close() })
 	tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: "t" + strings.ToLower(rand.Text()), Buckets: o.Buckets,
-		EndedKeep: o.EndedKeep, TombstoneKeep: o.TombstoneKeep, TombstoneLimit: o.TombstoneLimit})
+		EndedKeep: o.EndedKeep, TombstoneKeep: o.TombstoneKeep, TombstoneLimit: o.TombstoneLimit, Record: o.Record})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tl.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	schedulertest.Certify(t, tl)
 	return tl
 }
 
@@ -47,10 +48,11 @@ func TestRedis_DoesWhatTheModelDoes(t *testing.T) {
 	schedulertest.ExerciseModel(t,
 		func(t *testing.T, o schedulertest.Options) scheduler.Timeline { return open(t, srv, o) },
 		func(t *testing.T, o schedulertest.Options) scheduler.Timeline {
-			m, err := memory.New(memory.Config{Buckets: o.Buckets, EndedKeep: o.EndedKeep, TombstoneKeep: o.TombstoneKeep, TombstoneLimit: o.TombstoneLimit})
+			m, err := memory.New(memory.Config{Buckets: o.Buckets, EndedKeep: o.EndedKeep, TombstoneKeep: o.TombstoneKeep, TombstoneLimit: o.TombstoneLimit, Record: o.Record})
 			if err != nil {
 				t.Fatal(err)
 			}
+			schedulertest.Certify(t, m)
 			return m
 		})
 }
@@ -86,7 +88,7 @@ func TestRedis_CarriesAMessageFromPushToEnd(t *testing.T) {
 	if err != nil || c.Code != scheduler.CancelInFlight {
 		t.Fatalf("cancel in flight: %+v, %v", c, err)
 	}
-	if n, err := tl.Sweep(ctx, 0, 8, 10); err != nil || n != 1 {
+	if n, err := tl.Sweep(ctx, 0, 8, 10, 12); err != nil || n != 1 {
 		t.Fatalf("sweep: %d, %v", n, err)
 	}
 	c, err = tl.Cancel(ctx, m.UID, 12)

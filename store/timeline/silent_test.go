@@ -9,6 +9,7 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
 
@@ -25,6 +26,7 @@ func TestRedis_ALinkThatFallsSilentOrBreaksLeavesTheOutcomeUnknown(t *testing.T)
 	if _, err := tl.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	schedulertest.Certify(t, tl)
 	ctx, uid := t.Context(), scheduler.UID("t-0123456789abcdef")
 	message := &scheduler.Message{UID: uid, Topic: "a", Due: 1, Attempt: 1}
 	calls := map[string]func() error{

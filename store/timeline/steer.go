@@ -43,13 +43,16 @@ func (t *Redis) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, 
 // Cancel ends the waiting message with this uid.
 func (t *Redis) Cancel(ctx context.Context, uid scheduler.UID, now scheduler.Milli) (scheduler.CancelResult, error) {
 	k := &t.keys[uid.Bucket(len(t.keys))]
-	v, err := t.run(ctx, t.scripts.cancel, []string{k.due, k.msg, k.claimed, k.mark, k.ended}, string(uid), int64(now), k.parked)
+	bucket := uid.Bucket(len(t.keys))
+	entry := t.context(0, now)
+	v, err := t.run(ctx, call{bucket: bucket, script: t.scripts.cancel, entry: entry,
+		keys: []string{k.due, k.msg, k.claimed, k.mark, k.ended}, args: []any{string(uid), int64(now), k.parked}})
 	if err != nil {
 		return scheduler.CancelResult{}, err
 	}
 	f, err := texts(v)
-	if err != nil || len(f) != 3 {
-		return scheduler.CancelResult{}, fmt.Errorf("cancel: answer of %d fields: %w", len(f), err)
+	if err != nil || len(f) != 4 {
+		return scheduler.CancelResult{}, errAnswer("cancel", len(f), err)
 	}
 	code, err := strconv.Atoi(f[0])
 	if err != nil || code < 0 || code > 4 {
@@ -61,7 +64,7 @@ func (t *Redis) Cancel(ctx context.Context, uid scheduler.UID, now scheduler.Mil
 			return scheduler.CancelResult{}, fmt.Errorf("cancel: %w", err)
 		}
 	}
-	return result, nil
+	return result, t.wrote(bucket, f[3], entry, []scheduler.Change{endedAs(&result.Info)})
 }
 
 // Bury leaves tombstones where the id names nothing.
@@ -109,13 +112,13 @@ func (t *Redis) bucketsOf(ref scheduler.Ref) []int {
 	return all
 }
 
-// ask runs a repeatable script in several buckets in one pipeline. A pipeline
-// knows no fallback to the script's text, so a bucket whose Redis has lost it
-// is asked again by itself.
+// ask runs a repeatable script that writes no entry in several buckets in one
+// pipeline. A pipeline knows no fallback to the script's text and learns nothing
+// of a new certification, so such a bucket is asked again by itself.
 func (t *Redis) ask(ctx context.Context, buckets []int, s *redis.Script, args func(*keys) ([]string, []any), read func(any) error) error {
 	if len(buckets) == 1 {
 		k, a := args(&t.keys[buckets[0]])
-		v, err := t.run(ctx, s, k, a...)
+		v, err := t.run(ctx, call{bucket: buckets[0], script: s, keys: k, args: a})
 		if err != nil {
 			return err
 		}
@@ -125,16 +128,19 @@ func (t *Redis) ask(ctx context.Context, buckets []int, s *redis.Script, args fu
 	asked := make([]*redis.Cmd, len(buckets))
 	for i, b := range buckets {
 		k, a := args(&t.keys[b])
+		k, a = t.full(&call{bucket: b, keys: k, args: a})
 		asked[i] = s.EvalSha(ctx, pipe, k, a...)
 	}
 	_, execErr := pipe.Exec(ctx)
 	for i, cmd := range asked {
 		v, err := cmd.Result()
-		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		if redis.HasErrorPrefix(err, "NOSCRIPT") || redis.HasErrorPrefix(err, "UNCERTIFIED") {
 			k, a := args(&t.keys[buckets[i]])
-			v, err = s.Run(ctx, t.rdb, k, a...).Result()
+			v, err = t.run(ctx, call{bucket: buckets[i], script: s, keys: k, args: a})
+		} else {
+			err = translate(err)
 		}
-		if err := translate(err); err != nil {
+		if err != nil {
 			return err
 		}
 		if v == nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/store/journal"
 )
 
 // Options are what an instance is given besides its settings.
@@ -52,6 +53,10 @@ type App struct {
 	api       *api.Server
 	health    *health
 	lease     leaseBox
+	recovery  *journal.Recovery
+	writer    *journal.Writer  // nil with the journal off
+	drainer   *journal.Drainer // likewise
+	desk      *desk            // likewise
 }
 
 // parts are what differs between a production instance and tarry dev.
@@ -70,15 +75,17 @@ type parts struct {
 	replicas  int
 	maxBytes  int64
 
-	store   scheduler.Timeline
-	prepare func(context.Context) error                     // until it returns nil, nothing is accepted
-	ping    func(context.Context) error                     // whether the store answers
-	clocks  []func(context.Context, *scheduler.Clock) error // watchers of more clocks
-	machine machine
-	conn    *nats.Conn
-	broken  chan error // capacity 1: why conn was closed for good; nil where that cannot be
-	elect   func(a *App, address string) (election.Elector, error)
-	close   []func() // in reverse, last of all
+	store    store
+	journal  journalParts
+	recorder *recorder
+	prepare  func(context.Context) error                     // until it returns nil, nothing is accepted
+	ping     func(context.Context) error                     // whether the store answers
+	clocks   []func(context.Context, *scheduler.Clock) error // watchers of more clocks
+	machine  machine
+	conn     *nats.Conn
+	broken   chan error // capacity 1: why conn was closed for good; nil where that cannot be
+	elect    func(a *App, address string) (election.Elector, error)
+	close    []func() // in reverse, last of all
 
 	endedKeep   time.Duration
 	claimBatch  int
@@ -107,7 +114,7 @@ func newApp(p parts) (a *App, err error) {
 	}
 	a.p.close = append(a.p.close, func() { _ = a.listener.Close() })
 	p.close = a.p.close
-	steps := []func() error{a.wireNATS, a.wireScheduler, a.wireIntake, a.wireElection, a.wireHTTP}
+	steps := []func() error{a.wireNATS, a.wireJournal, a.wireScheduler, a.wireIntake, a.wireElection, a.wireHTTP}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return nil, err
@@ -144,7 +151,7 @@ func (a *App) wireScheduler() (err error) {
 		IDs:      scheduler.NewIDs(a.p.machine, time.Now),
 		MaxDelay: wire.MaxDelay, EndedKeep: a.p.endedKeep, ClaimBatch: a.p.claimBatch, ClaimBytes: a.p.claimBytes,
 		Pending: a.p.pending, Attempts: a.p.attempts, CallTimeout: a.p.callTimeout, StopTimeout: a.p.stopTimeout,
-		Announce: a.nudge.Announce, Backlog: func(ctx context.Context) (uint64, error) { return a.intake.Backlog(ctx) },
+		Journal: a.answers(), Announce: a.nudge.Announce, Backlog: func(ctx context.Context) (uint64, error) { return a.intake.Backlog(ctx) },
 		Log: a.log, Registerer: a.registry,
 	})
 	if err != nil {
@@ -165,7 +172,7 @@ func (a *App) wireIntake() (err error) {
 	}
 	a.requests, err = bridge.NewService(bridge.ServiceConfig{
 		Conn: a.p.conn, Namespace: a.p.namespace, Prefix: a.p.prefix, Scheduler: a.gate, SizeLimit: int(a.p.body),
-		Instance: a.p.instance, Version: a.p.options.Version, Log: a.log,
+		Instance: a.p.instance, Version: a.p.options.Version, Durable: a.p.durable, Log: a.log,
 	})
 	if err != nil {
 		return fmt.Errorf("build request api: %w", err)
@@ -190,6 +197,7 @@ func (a *App) wireHTTP() (err error) {
 	a.api, err = api.New(api.Config{
 		Service: a.gate, Cluster: &cluster{elector: a.elector, ask: a.resign.Ask}, Ready: a.health.checks,
 		Namespace: a.p.namespace, Version: a.p.options.Version, Token: a.p.token, Prefix: a.p.prefix, Durable: a.p.durable,
+		Journal: a.journalDoor(), JournalMode: a.p.journal.mode.String(), Now: a.clock.Now,
 		MaxPayload: a.p.conn.MaxPayload, MaxBody: a.p.body, StopTimeout: a.p.stopTimeout,
 		Gatherer: a.registry, Registerer: a.registry, Log: a.log,
 	})
@@ -234,6 +242,10 @@ func (a *App) Run(ctx context.Context) error {
 	start("nats clock", a.natsClock.Run)
 	start("health", a.health.run)
 	start("nats", a.watchNATS)
+	if a.writer != nil {
+		start("journal writer", a.writer.Run)
+		start("journal drainer", a.drainer.Run)
+	}
 	for _, watch := range a.p.clocks {
 		start("clock", func(ctx context.Context) error { return watch(ctx, a.clock) })
 	}
@@ -243,6 +255,7 @@ func (a *App) Run(ctx context.Context) error {
 	// long the store stays away. Without a prepared store health.fit lets nobody
 	// stand.
 	edges.Go(func() error { return a.elector.Run(edgeCtx, a.lead) })
+	edges.Go(func() error { return a.prepareJournal(edgeCtx) })
 	edges.Go(func() error {
 		if err := a.prepare(edgeCtx); err != nil {
 			return err

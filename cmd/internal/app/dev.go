@@ -17,6 +17,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/election"
+	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
@@ -31,6 +32,10 @@ const (
 	devPublishWait = 2 * time.Second
 	devKeep        = 10 * time.Minute
 	devStop        = 5 * time.Second
+	devOutbox      = 64 << 20
+	devMaxRow      = 8 << 20
+	devJournalKeep = 30 * 24 * time.Hour
+	devAudit       = time.Hour
 	natsStart      = 10 * time.Second
 	// durableMemory is what the answer to a push promises here.
 	durableMemory = "memory"
@@ -98,7 +103,13 @@ func (d *Dev) open(ctx context.Context, p *parts, cfg config.Dev, options Option
 		return err
 	}
 	p.close = append(p.close, p.conn.Close)
-	if p.store, err = memory.New(memory.Config{Buckets: devBuckets, EndedKeep: devKeep, Log: options.Log}); err != nil {
+	if err := d.openJournal(ctx, p, cfg, options); err != nil {
+		return err
+	}
+	p.store, err = memory.New(memory.Config{
+		Buckets: devBuckets, EndedKeep: devKeep, Record: p.recorder.recording(p.journal.mode, p.instance, devOutbox), Log: options.Log,
+	})
+	if err != nil {
 		return fmt.Errorf("build the store: %w", err)
 	}
 	if p.machine, err = memory.OpenMachine(ctx, memory.MachineConfig{Dir: d.Data, Log: options.Log}); err != nil {
@@ -107,11 +118,34 @@ func (d *Dev) open(ctx context.Context, p *parts, cfg config.Dev, options Option
 	p.elect = func(a *App, address string) (election.Elector, error) {
 		return election.NewSolo(election.SoloConfig{
 			Instance: p.instance, Address: address, Version: options.Version, Healthy: a.health.fit,
-			// Nothing of an earlier term outlives the process.
-			NextTerm: func(context.Context) (uint64, error) { return 1, nil },
-			Log:      options.Log.With().Str("ns", cfg.Namespace).Logger(), Registerer: a.registry,
+			NextTerm: func(ctx context.Context) (uint64, error) {
+				term, err := p.journal.store.MaxTerm(ctx) // nothing else outlives the process
+				return term + 1, err
+			},
+			Log: options.Log.With().Str("ns", cfg.Namespace).Logger(), Registerer: a.registry,
 		})
 	}
+	return nil
+}
+
+// openJournal keeps what waits across restarts where a data directory was named:
+// in SQLite, each push answered after its commit. Without one the journal lives
+// in memory, and tells histories as long as the process does.
+func (d *Dev) openJournal(ctx context.Context, p *parts, cfg config.Dev, options Options) (err error) {
+	p.recorder = &recorder{}
+	p.journal = journalParts{mode: journal.Async, keep: devJournalKeep, window: devKeep, audit: devAudit}
+	if d.Temporary {
+		if p.journal.store, err = memory.NewJournal(memory.JournalConfig{}); err != nil {
+			return fmt.Errorf("build the journal: %w", err)
+		}
+		return nil
+	}
+	db, err := journal.Open(ctx, journal.Config{DSN: "sqlite:" + filepath.Join(d.Data, "journal.db"), Namespace: cfg.Namespace, MaxRow: devMaxRow, Migrate: true, Log: options.Log})
+	if err != nil {
+		return fmt.Errorf("open the journal: %w", err)
+	}
+	p.close = append(p.close, func() { _ = db.Close() })
+	p.journal.mode, p.journal.store, p.durable = journal.Sync, db, wire.DurableJournal
 	return nil
 }
 

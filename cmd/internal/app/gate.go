@@ -15,6 +15,8 @@ type gate struct {
 	open    atomic.Bool
 }
 
+func (g *gate) isClosed() bool { return !g.open.Load() }
+
 func (g *gate) closed() error {
 	return fmt.Errorf("%w: starting, see /readyz", scheduler.ErrUnavailable)
 }

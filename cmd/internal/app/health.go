@@ -22,6 +22,7 @@ type health struct {
 
 	mu    sync.Mutex
 	store error // of the last ping
+	whole error // whether the leader has certified what answers
 }
 
 const (
@@ -34,7 +35,7 @@ const (
 var errNotAsked = errors.New("not asked yet")
 
 func newHealth(a *App) *health {
-	return &health{a: a, store: errNotAsked}
+	return &health{a: a, store: errNotAsked, whole: errNotAsked}
 }
 
 // run looks at the store until ctx ends.
@@ -45,10 +46,14 @@ func (h *health) run(ctx context.Context) error {
 	for {
 		call, cancel := context.WithTimeout(ctx, h.a.p.callTimeout)
 		err := h.a.p.ping(call)
+		whole := err
+		if err == nil {
+			whole = h.certified(call)
+		}
 		cancel()
 		h.mu.Lock()
 		before := h.store
-		h.store = err
+		h.store, h.whole = err, whole
 		h.mu.Unlock()
 		switch {
 		case err != nil && before == nil && ctx.Err() == nil:
@@ -69,6 +74,27 @@ func (h *health) run(ctx context.Context) error {
 		case <-ticker.C:
 		}
 	}
+}
+
+// certified tells whether the leader has certified the store's servers as they
+// are now. Nothing is accepted before; to lead it is not needed.
+func (h *health) certified(ctx context.Context) error {
+	standings, err := h.a.p.store.Standings(ctx)
+	if err != nil {
+		return err
+	}
+	for bucket, s := range standings {
+		if s.Number == 0 || s.Run != s.Now {
+			return fmt.Errorf("bucket %d waits for the leader to certify the server run", bucket)
+		}
+	}
+	return nil
+}
+
+func (h *health) wholeErr() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.whole
 }
 
 func (h *health) storeErr() error {
@@ -103,6 +129,9 @@ func (h *health) checks(context.Context) []api.Check {
 	store := h.storeErr()
 	if store == nil && !h.prepared.Load() {
 		store = errors.New("not prepared yet")
+	}
+	if store == nil {
+		store = h.wholeErr()
 	}
 	return []api.Check{
 		check(h.a.p.holds, store),

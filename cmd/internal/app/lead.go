@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -24,12 +26,38 @@ func (a *App) lead(ctx context.Context, term uint64) error {
 	defer a.lease.set(nil)
 	log := a.log.With().Uint64("term", term).Logger()
 	log.Info().Msg("leading")
-	err := a.scheduler.Run(ctx, term, lease)
+	err := a.rule(ctx, term, lease)
 	log.Info().AnErr("why", err).Msg("no longer leading")
 	if errors.Is(err, scheduler.ErrStaleTerm) {
 		return fmt.Errorf("lead: %w", err)
 	}
 	return nil
+}
+
+// rule makes the store whole, dispatches until the leadership ends, and begins
+// again where the store's server changed meanwhile.
+func (a *App) rule(ctx context.Context, term uint64, lease func() time.Duration) error {
+	for {
+		result, err := a.makeWhole(ctx, term)
+		if err != nil {
+			return err
+		}
+		group, groupCtx := errgroup.WithContext(ctx)
+		auditCtx, stopAudit := context.WithCancel(groupCtx)
+		if a.desk != nil {
+			group.Go(func() error { return a.audit(auditCtx, result.Buckets > 0) })
+		}
+		group.Go(func() error {
+			defer stopAudit()
+			return a.scheduler.Run(ctx, term, lease)
+		})
+		err = group.Wait()
+		stopAudit()
+		if ctx.Err() != nil || !errors.Is(err, scheduler.ErrUncertified) {
+			return err
+		}
+		a.log.Warn().Err(err).Uint64("term", term).Msg("the store changed under this leader")
+	}
 }
 
 // unbounded is the lease of a leadership that nobody can take away: Solo's.

@@ -13,6 +13,7 @@ import (
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
 
@@ -22,6 +23,9 @@ const (
 	// maxCall bounds one call of the store; a lease leaves room for several.
 	maxCall     = time.Second
 	clockSample = time.Second
+	// rowSlack keeps the largest row, every byte of it escaped, below the 16 MiB that
+	// MariaDB takes by default: a request has more around a body than this.
+	rowSlack = 64 << 10
 )
 
 // errUnfit is what no retry mends: the store must change, or the settings.
@@ -38,6 +42,10 @@ func NewServe(cfg config.Serve, options Options) (*App, error) {
 		publishWait: cfg.Publish.Timeout, session: cfg.ZooKeeper.Session, attempts: cfg.Attempts.Limit,
 		// A call must leave most of the lease, which is half a session, to others.
 		callTimeout: min(maxCall, cfg.ZooKeeper.Session/6), stopTimeout: cfg.Stop.Timeout,
+	}
+	if err := p.openJournal(cfg, options); err != nil {
+		closeAll(p.close)
+		return nil, err
 	}
 	if err := p.openRedis(cfg, options); err != nil {
 		closeAll(p.close)
@@ -65,11 +73,63 @@ func NewServe(cfg config.Serve, options Options) (*App, error) {
 	p.elect = func(a *App, address string) (election.Elector, error) {
 		return election.NewZooKeeper(election.ZooKeeperConfig{
 			Servers: cfg.ZooKeeper.Servers, Namespace: cfg.Namespace, Instance: cfg.Instance, Address: address, Version: options.Version,
-			Session: cfg.ZooKeeper.Session, Healthy: a.health.fit, Floor: p.store.(*timeline.Redis).MaxTerm,
+			Session: cfg.ZooKeeper.Session, Healthy: a.health.fit, Floor: p.floor,
 			Username: cfg.ZooKeeper.Username, Password: cfg.ZooKeeper.Password.Reveal(), Log: options.Log, Registerer: a.registry,
 		})
 	}
 	return newApp(p)
+}
+
+// openJournal adds the journal, unless it is off.
+func (p *parts) openJournal(cfg config.Serve, options Options) error {
+	mode, err := journal.ParseMode(cfg.Journal.Mode)
+	if err != nil {
+		return fmt.Errorf("journal.mode: %w", err)
+	}
+	p.recorder = &recorder{}
+	p.journal = journalParts{mode: mode, keep: cfg.Journal.Keep, window: cfg.Journal.Window, audit: cfg.Journal.Audit}
+	if mode == journal.Off {
+		return nil
+	}
+	db, err := journal.New(journal.Config{
+		DSN: cfg.Journal.DSN.Reveal(), Namespace: cfg.Namespace, MaxRow: int(cfg.HTTP.BodyLimit) - rowSlack, Migrate: cfg.Journal.Migrate,
+		Log: options.Log.With().Str("ns", cfg.Namespace).Str("instance", cfg.Instance).Logger(),
+	})
+	if err != nil {
+		return fmt.Errorf("build the journal: %w", err)
+	}
+	p.close = append(p.close, func() { _ = db.Close() })
+	p.useJournal(db)
+	if mode == journal.Sync {
+		p.durable = wire.DurableJournal
+	}
+	return nil
+}
+
+// useJournal puts a database behind a gate that opens once it is prepared.
+func (p *parts) useJournal(db *journal.SQL) {
+	gate := journal.NewGate(db)
+	p.journal.store = gate
+	p.journal.prepare = func(ctx context.Context) error {
+		if err := db.Prepare(ctx); err != nil {
+			return err
+		}
+		gate.Open()
+		return nil
+	}
+}
+
+// floor is the highest term that anything but ZooKeeper knows: Redis, and where
+// that has forgotten everything, the journal.
+func (p *parts) floor(ctx context.Context) (uint64, error) {
+	term, err := p.store.(*timeline.Redis).MaxTerm(ctx)
+	if err != nil || term > 0 || p.journal.store == nil {
+		return term, err
+	}
+	if term, err = p.journal.store.MaxTerm(ctx); err != nil {
+		return 0, fmt.Errorf("ask the journal for the term: %w", err)
+	}
+	return term, nil
 }
 
 // openRedis adds the timeline and the machine id, both in Redis.
@@ -87,6 +147,7 @@ func (p *parts) openRedis(cfg config.Serve, options Options) error {
 	store, err := timeline.New(timeline.Config{
 		Client: rdb, Namespace: cfg.Namespace, Buckets: cfg.Buckets, EndedKeep: cfg.Ended.Keep,
 		TombstoneKeep: tombstoneKeep, TombstoneLimit: tombstoneLimit,
+		Record: p.recorder.recording(p.journal.mode, cfg.Instance, max(cfg.Journal.Outbox/int64(cfg.Buckets), 1)),
 	})
 	if err != nil {
 		return fmt.Errorf("build timeline: %w", err)
@@ -104,7 +165,7 @@ func (p *parts) openRedis(cfg config.Serve, options Options) error {
 			return err
 		}
 		log.Info().Str("version", facts.Version).Bool("aof", facts.AOF).Str("maxmemory", facts.MaxMemory).Msg("redis is fit")
-		if !facts.AOF {
+		if !facts.AOF && cfg.Journal.Mode == journal.Off.String() {
 			log.Warn().Msg("redis runs without AOF: with the journal off, a restart of redis loses what waits (appendonly yes)")
 		}
 		return nil

@@ -69,7 +69,7 @@ type Message struct {
 
 // Get looks a message up.
 func (c *Client) Get(ctx context.Context, id, key string, keyed bool) (m Message, raw []byte, err error) {
-	raw, err = c.call(ctx, http.MethodGet, messagePath(id, key, keyed), nil, &m)
+	raw, err = c.call(ctx, http.MethodGet, messagePath(id, "", key, keyed), nil, &m)
 	return m, raw, err
 }
 
@@ -84,7 +84,7 @@ type Canceled struct {
 
 // Cancel ends a waiting message. Success means that no consumer will ever see it.
 func (c *Client) Cancel(ctx context.Context, id, key string, keyed bool) (canceled Canceled, raw []byte, err error) {
-	raw, err = c.call(ctx, http.MethodDelete, messagePath(id, key, keyed), nil, &canceled)
+	raw, err = c.call(ctx, http.MethodDelete, messagePath(id, "", key, keyed), nil, &canceled)
 	return canceled, raw, err
 }
 
@@ -104,6 +104,10 @@ type Cluster struct {
 		Healthy  bool   `json:"healthy"`
 		Version  string `json:"version"`
 	} `json:"instances"`
+	Journal *struct { // nil where the instance does not tell
+		Mode string `json:"mode"`
+		Lag  *Lag   `json:"lag"`
+	} `json:"journal"`
 }
 
 // Cluster asks who is there.

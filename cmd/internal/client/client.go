@@ -60,8 +60,28 @@ const maxAnswer = 512 << 20
 func (c *Client) call(ctx context.Context, method, path string, body, into any, fine ...int) (raw []byte, err error) {
 	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer stop()
+	answer, err := c.send(ctx, method, path, body, "application/json")
+	if err != nil {
+		return nil, err
+	}
+	raw, err = c.read(answer)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusCreated && !slices.Contains(fine, answer.StatusCode) {
+		return c.refused(answer, raw)
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return nil, c.stranger(answer)
+	}
+	return raw, nil
+}
+
+// send makes one request. Whoever gets the answer closes its body.
+func (c *Client) send(ctx context.Context, method, path string, body any, accept string) (*http.Response, error) {
 	var sent []byte
 	if body != nil {
+		var err error
 		if sent, err = json.Marshal(body); err != nil {
 			return nil, fmt.Errorf("encode the request: %w", err)
 		}
@@ -71,6 +91,7 @@ func (c *Client) call(ctx context.Context, method, path string, body, into any, 
 		return nil, fmt.Errorf("make the request: %w", err)
 	}
 	request.Header.Set("User-Agent", c.cfg.Agent)
+	request.Header.Set("Accept", accept)
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
@@ -81,21 +102,30 @@ func (c *Client) call(ctx context.Context, method, path string, body, into any, 
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", c.cfg.Server, c.plain(err))
 	}
-	raw, err = io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	return answer, nil
+}
+
+// read reads all of an answer and closes it.
+func (c *Client) read(answer *http.Response) ([]byte, error) {
+	raw, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	if err = errors.Join(err, answer.Body.Close()); err != nil {
 		return nil, fmt.Errorf("read the answer of %s: %w", c.cfg.Server, c.plain(err))
 	}
-	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusCreated && !slices.Contains(fine, answer.StatusCode) {
-		p := &Problem{Status: answer.StatusCode, Raw: raw}
-		if json.Unmarshal(raw, p) != nil || p.Word == "" {
-			return nil, fmt.Errorf("%s answered %q and not as tarry does", c.cfg.Server, answer.Status)
-		}
-		return raw, p
-	}
-	if err := json.Unmarshal(raw, into); err != nil {
-		return nil, fmt.Errorf("%s answered %q and not as tarry does", c.cfg.Server, answer.Status)
-	}
 	return raw, nil
+}
+
+// refused is an answer that is not a success.
+func (c *Client) refused(answer *http.Response, raw []byte) ([]byte, error) {
+	p := &Problem{Status: answer.StatusCode, Raw: raw}
+	if json.Unmarshal(raw, p) != nil || p.Word == "" {
+		return nil, c.stranger(answer)
+	}
+	return raw, p
+}
+
+// stranger is an answer that no tarry gives.
+func (c *Client) stranger(answer *http.Response) error {
+	return fmt.Errorf("%s answered %q and not as tarry does", c.cfg.Server, answer.Status)
 }
 
 // plain drops method and URL from the error, which names the server already, and says a time-out in few words.
@@ -110,13 +140,14 @@ func (c *Client) plain(err error) error {
 	return err
 }
 
-// messagePath is the path of one message. keyed tells whether the key was given; it may be given as empty.
-func messagePath(id, key string, keyed bool) string {
+// messagePath is the path of one message, or of a step below it. keyed tells whether the key was given; it may be given as
+// empty.
+func messagePath(id, below, key string, keyed bool) string {
 	escaped := url.PathEscape(id)
 	if strings.Trim(id, ".") == "" { // as they stand "." and ".." would be steps of the path
 		escaped = strings.ReplaceAll(id, ".", "%2E")
 	}
-	path := "/v1/messages/" + escaped
+	path := "/v1/messages/" + escaped + below
 	if keyed {
 		path += "?key=" + url.QueryEscape(key)
 	}

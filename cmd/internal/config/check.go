@@ -152,6 +152,30 @@ func printable(s string) string {
 	return ""
 }
 
+const maxDSN = 2048
+
+// dsn is a database's address. Its driver checks the rest: no part of it may be shown.
+func dsn() text {
+	limit := fmt.Sprintf("user:password@tcp(host:port)/database, or sqlite: and a file; up to %d bytes", maxDSN)
+	return text{"secret", limit, func(s string) string {
+		if phrase := firstOf(printable(s), length(s, 1, maxDSN)); phrase != "" {
+			return phrase
+		}
+		if file, lite := strings.CutPrefix(s, "sqlite:"); lite {
+			if file == "" {
+				return "names no file"
+			}
+			return ""
+		}
+		// The last slash, as the driver has it: a password or a socket's path may hold others.
+		name, _, _ := strings.Cut(s[strings.LastIndex(s, "/")+1:], "?")
+		if !strings.Contains(s, "/") || name == "" {
+			return "names no database"
+		}
+		return ""
+	}}
+}
+
 const maxPath = 4096
 
 // readableFile must be there when tarry starts. Only regular files: opening a pipe would block.

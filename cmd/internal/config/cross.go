@@ -14,6 +14,9 @@ func (l *loader) checkServe(s Serve) {
 	l.both("zookeeper.username", "zookeeper.password")
 	l.both("zookeeper.password", "zookeeper.username")
 	l.oneOf("nats.user", "nats.token", "nats.creds")
+	if s.Journal.Mode != "off" && s.Journal.DSN == "" && l.good("journal.mode", "journal.dsn") {
+		l.refuse("journal.mode", "stands without journal.dsn", "off there")
+	}
 
 	if cluster := len(s.Redis.Addrs) > 1 && s.Redis.Master == ""; cluster && s.Redis.DB != 0 &&
 		l.good("redis.addrs", "redis.master", "redis.db") {

@@ -1,5 +1,5 @@
-// Package config holds the settings of tarry serve, of tarry dev and of the client commands. It is the only place
-// that knows YAML, environment names and flags; everything else gets plain Go structs.
+// Package config holds the settings of tarry serve, of tarry dev, of tarry migrate and of the client commands. It is the
+// only place that knows YAML, environment names and flags; everything else gets plain Go structs.
 //
 // # One table
 //
@@ -21,7 +21,7 @@
 //   - A YAML key without a value and an empty environment variable count as not given. An empty flag and a quoted
 //     empty YAML text do count: they clear a setting that may be empty and are refused for any other.
 //   - A name that no command has is refused, with the nearest known one. One file and one environment may serve
-//     several commands: client settings are left alone by the daemons, and a client command leaves the daemons' alone.
+//     several commands: client settings are left alone by the daemons, and the other commands leave the daemons' alone.
 //     But a file for tarry serve with a setting that only tarry dev has (or the other way round) is refused, since it
 //     would change nothing.
 //   - The variables that Kubernetes sets for a service called "tarry" (TARRY_PORT=tcp://..., TARRY_SERVICE_HOST)

@@ -17,7 +17,7 @@ func Markdown() string {
 	for _, part := range []struct {
 		command
 		title string
-	}{{serve, "`tarry serve`"}, {dev, "`tarry dev`"}, {client, "Client commands"}} {
+	}{{serve, "`tarry serve`"}, {dev, "`tarry dev`"}, {migrate, "`tarry migrate`"}, {client, "Client commands"}} {
 		fmt.Fprintf(&b, "%s:\n\n| setting | environment | default | limit | what it does |\n|---|---|---|---|---|\n", part.title)
 		for _, s := range settings() {
 			if s.of&part.command != 0 {

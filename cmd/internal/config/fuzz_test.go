@@ -18,13 +18,16 @@ func loadYAML(of command, content []byte) (any, error) {
 	case dev:
 		d, err := l.dev(ok)
 		return &d, err
+	case migrate:
+		m, err := l.migrate(ok)
+		return &m, err
 	}
 	c, err := l.client(ok)
 	return &c, err
 }
 
 // FuzzLoadServe feeds any bytes as the file of settings. Nothing panics; what is refused is refused as ErrRefused; what
-// is accepted loads to the same settings again after it was written out. The other two commands get the same bytes.
+// is accepted loads to the same settings again after it was written out. The other commands get the same bytes.
 func FuzzLoadServe(f *testing.F) {
 	for _, seed := range []string{
 		Sample(),
@@ -36,13 +39,15 @@ func FuzzLoadServe(f *testing.F) {
 		"zookeeper: {servers: [a:1], session: 40s, username: '<<', password: '~'}",
 		"claim: {batch: 1, bytes: 1048577}\npublish: {timeout: 1.5s, pending: 1}\nattempts: {limit: 1}\nended: {keep: 90s}\nstop: {timeout: 2s}",
 		"a: &a {b: c}\nhttp:\n  <<: *a\n",
+		"namespace: orders\njournal: {mode: sync, dsn: 'me:it''s@tcp(a:1)/b?tls=true', migrate: false, outbox: 1MiB, keep: 1h, window: 1m, audit: 720h}",
+		"journal: {mode: off, dsn: 'sqlite: x'}\nlog: {level: debug, format: json}", "journal: {dsn: /}",
 		"? {a: b}\n: c\n", "[", "{", "- - - a", "a: !!binary aGk=", "a: *a", "log: {level: off, format: no}", "\xff\xfe", "a: 1\n---\na: 2\n",
 		"server: http://[::1]:1/x\ntoken: '='\njson: true\ntimeout: 1h\n", "data: .\nnats: {listen: ':0'}\nhttp: {insecure: true}\n",
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
-		for _, of := range []command{serve, dev, client} {
+		for _, of := range everyCommand() {
 			got, err := loadYAML(of, content)
 			if err != nil {
 				if !errors.Is(err, ErrRefused) {

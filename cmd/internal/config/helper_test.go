@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// load is LoadServe, LoadDev or LoadClient; it gives a pointer to the settings.
+// load is the Load of a command; it gives a pointer to the settings.
 func load(of command, flags *pflag.FlagSet, environ []string) (any, error) {
 	switch of {
 	case serve:
@@ -22,6 +22,9 @@ func load(of command, flags *pflag.FlagSet, environ []string) (any, error) {
 	case dev:
 		d, err := LoadDev(flags, environ)
 		return &d, err
+	case migrate:
+		m, err := LoadMigrate(flags, environ)
+		return &m, err
 	}
 	c, err := LoadClient(flags, environ)
 	return &c, err
@@ -36,6 +39,8 @@ func flagsOf(t *testing.T, of command, args ...string) *pflag.FlagSet {
 		AddServeFlags(fs)
 	case dev:
 		AddDevFlags(fs)
+	case migrate:
+		AddMigrateFlags(fs)
 	default:
 		AddClientFlags(fs)
 	}
@@ -82,10 +87,27 @@ func value(t *testing.T, target any, s setting) string {
 	return s.limit.show(field.Interface())
 }
 
+func everyCommand() []command { return []command{serve, dev, client, migrate} }
+
+// required tells whether a command refuses to run without a setting.
+func required(of command, name string) bool { return of == migrate && name == "journal.dsn" }
+
+// needs is an environment without which a command refuses to run whatever else is set; it leaves out the setting that
+// is under test.
+func needs(of command, tested string) []string {
+	var environ []string
+	for _, s := range settings() {
+		if required(of, s.name) && s.name != tested {
+			environ = append(environ, s.env()+"=sqlite:needed.db")
+		}
+	}
+	return environ
+}
+
 // commands are those that a setting belongs to.
 func (s setting) commands() []command {
 	var all []command
-	for _, of := range []command{serve, dev, client} {
+	for _, of := range everyCommand() {
 		if s.of&of != 0 {
 			all = append(all, of)
 		}

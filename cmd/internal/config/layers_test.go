@@ -6,7 +6,7 @@ import (
 )
 
 // examples gives every setting two good values, unlike each other and (where the kind has three values) the default,
-// and the settings that must stand beside it. A setting that can have one value alone has none here.
+// and the settings that must stand beside it.
 func examples(file1, file2, directory1, directory2 string) map[string]example {
 	pair := func(a, b string) example { return example{a: a, b: b} }
 	with := func(a, b string, beside ...string) example { return example{a, b, beside} }
@@ -40,6 +40,13 @@ func examples(file1, file2, directory1, directory2 string) map[string]example {
 		"zookeeper.session":     pair("4s", "10s"),
 		"zookeeper.username":    with("ann", "bob", "zookeeper.password", "secret"),
 		"zookeeper.password":    with("first", "second", "zookeeper.username", "ann"),
+		"journal.mode":          with("async", "sync", "journal.dsn", "sqlite:beside.db"),
+		"journal.dsn":           pair("ann:first@tcp(a:3306)/tarry", "sqlite:second.db"),
+		"journal.migrate":       pair("false", "true"),
+		"journal.outbox":        pair("1MiB", "1GiB"),
+		"journal.keep":          pair("24h", "8760h"),
+		"journal.window":        pair("1m", "1h"),
+		"journal.audit":         pair("10m", "24h"),
 		"buckets":               pair("1", "16"),
 		"claim.batch":           pair("1", "1000"),
 		"claim.bytes":           pair("1MiB", "2MiB"),
@@ -74,9 +81,7 @@ func TestEachLayerOutranksTheOnesBelowForEverySetting(t *testing.T) {
 	for _, s := range settings() {
 		e, ok := all[s.name]
 		if !ok {
-			if c, single := s.limit.(choice); !single || len(c.now) != 1 {
-				t.Errorf("%s has no example", s.name)
-			}
+			t.Errorf("%s has no example", s.name)
 			continue
 		}
 		for _, of := range s.commands() {
@@ -92,7 +97,7 @@ func TestEachLayerOutranksTheOnesBelowForEverySetting(t *testing.T) {
 
 				check := func(step, want string, environ []string, args ...string) {
 					t.Helper()
-					got, err := load(of, flagsOf(t, of, args...), environ)
+					got, err := load(of, flagsOf(t, of, args...), append(needs(of, s.name), environ...))
 					if err != nil {
 						t.Fatalf("%s: %v", step, err)
 					}
@@ -100,7 +105,7 @@ func TestEachLayerOutranksTheOnesBelowForEverySetting(t *testing.T) {
 						t.Errorf("%s: got %q, want %q", step, got, want)
 					}
 				}
-				if len(e.beside) == 0 && s.name != "instance" {
+				if len(e.beside) == 0 && s.name != "instance" && !required(of, s.name) {
 					check("default", s.fallback, nil)
 				}
 				check("file over default", e.a, nil, "--config", file)
@@ -116,13 +121,13 @@ func TestEachLayerOutranksTheOnesBelowForEverySetting(t *testing.T) {
 	}
 }
 
-// A setting with a single value shows its layers by whose bad value is refused.
-func TestEachLayerOutranksTheOnesBelowForTheJournalMode(t *testing.T) {
+// Only the value that won is looked at, and the refusal names its layer.
+func TestARefusalNamesTheLayerThatWon(t *testing.T) {
 	t.Parallel()
 	file := write(t, "journal: {mode: infile}")
 	environ := []string{"TARRY_CONFIG=" + file, "TARRY_JOURNAL_MODE=inenv"}
 	_, err := LoadServe(nil, environ[:1])
-	mustHave(t, err, `journal.mode: "infile" is not one of the choices (limit: off; async and sync are unsupported yet), from `+file)
+	mustHave(t, err, `journal.mode: "infile" is not one of the choices (limit: off, async or sync), from `+file)
 	_, err = LoadServe(nil, environ)
 	mustHave(t, err, `journal.mode: "inenv" is not`, "from TARRY_JOURNAL_MODE")
 	_, err = LoadServe(flagsOf(t, serve, "--journal.mode=inflag"), environ)
@@ -181,12 +186,14 @@ func TestAFlagCanClearWhatMayBeEmptyAndNothingElse(t *testing.T) {
 	}
 	for _, row := range settings() {
 		for _, of := range row.commands() {
-			_, err := load(of, flagsOf(t, of, row.flag()+"="), nil)
-			if row.fallback == "" && err != nil {
-				t.Errorf("%s: %v", row.name, err)
-			}
-			if row.fallback != "" {
+			_, err := load(of, flagsOf(t, of, row.flag()+"="), needs(of, row.name))
+			switch {
+			case row.fallback != "":
 				mustHave(t, err, row.name+`: "" is empty (limit: `+row.limit.words()+"), from "+row.flag())
+			case required(of, row.name):
+				mustHave(t, err, row.name+`: "" is not set (limit: `+row.limit.words()+"), from "+row.flag())
+			case err != nil:
+				t.Errorf("%s: %v", row.name, err)
 			}
 		}
 	}
@@ -194,7 +201,7 @@ func TestAFlagCanClearWhatMayBeEmptyAndNothingElse(t *testing.T) {
 
 func TestOneEnvironmentAndOneFileServeTheDaemonAndItsClients(t *testing.T) {
 	t.Parallel()
-	file := write(t, "redis: {addrs: [a:1]}\nserver: http://b:2\n")
+	file := write(t, "redis: {addrs: [a:1]}\nserver: http://b:2\njournal: {mode: sync, dsn: 'sqlite:c.db', keep: 24h}\n")
 	environ := []string{"TARRY_CONFIG=" + file, "TARRY_NATS_URL=nats://a:1", "TARRY_TOKEN=x", "TARRY_NATS_LISTEN=127.0.0.1:9"}
 	s, err := LoadServe(nil, environ)
 	if err != nil || s.Redis.Addrs[0] != "a:1" {
@@ -204,8 +211,13 @@ func TestOneEnvironmentAndOneFileServeTheDaemonAndItsClients(t *testing.T) {
 	if err != nil || c.Server != "http://b:2" || c.Token.Reveal() != "x" {
 		t.Errorf("client: got %v, %v", c, err)
 	}
+	m, err := LoadMigrate(nil, environ)
+	if err != nil || m.Namespace != "default" || m.Journal.DSN.Reveal() != "sqlite:c.db" || s.Journal.DSN != m.Journal.DSN {
+		t.Errorf("migrate: got %v, %v", m, err)
+	}
 	_, err = LoadDev(nil, environ)
-	mustHave(t, err, "redis.addrs: is a setting of tarry serve, not of tarry dev, from "+file)
+	mustHave(t, err, "redis.addrs: is a setting of tarry serve, not of tarry dev, from "+file,
+		"journal.dsn: is a setting of tarry serve and tarry migrate, not of tarry dev, from "+file)
 	_, err = LoadServe(nil, []string{"TARRY_CONFIG=" + write(t, "nats: {listen: 127.0.0.1:1}")})
 	mustHave(t, err, "nats.listen: is a setting of tarry dev, not of tarry serve")
 	if !errors.Is(err, ErrRefused) {

@@ -135,25 +135,16 @@ func (toggle) read(text string) (any, error) {
 	return nil, wrong(text, "is neither true nor false")
 }
 
-// choice is one word of a few. The later ones have a meaning but are refused: this version cannot keep it.
-type choice struct{ now, later []string }
+// choice is one word of a few.
+type choice []string
 
 func (l choice) noun() string      { return "word" }
 func (l choice) show(v any) string { return v.(string) }
-func (l choice) words() string {
-	words := list(l.now, "or")
-	if len(l.later) > 0 {
-		words += "; " + list(l.later, "and") + " are unsupported yet"
-	}
-	return words
-}
+func (l choice) words() string     { return list(l, "or") }
 
 func (l choice) read(text string) (any, error) {
-	switch {
-	case slices.Contains(l.now, text):
+	if slices.Contains(l, text) {
 		return text, nil
-	case slices.Contains(l.later, text):
-		return nil, errors.New("is unsupported yet")
 	}
 	return nil, wrong(text, "is not one of the choices")
 }

@@ -67,6 +67,16 @@ func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
 		{serve, "--publish.pending=8 --buckets=8", ""},
 		{serve, "--publish.pending=7 --buckets=8", `publish.pending: "7" is below buckets: each needs room for one message in flight (limit: 8 at least there)`},
 		{serve, "--stop.timeout=1s", `stop.timeout: "1s" is below publish.timeout (limit: 2s at least there)`},
+		{serve, "--journal.mode=sync", `journal.mode: "sync" stands without journal.dsn (limit: off there), from --journal.mode`},
+		{serve, "--journal.mode=async --journal.dsn=", `journal.mode: "async" stands without journal.dsn`},
+		{serve, "--journal.mode=sync --journal.dsn=me@tcp(a:1)/b", ""},
+		{serve, "--journal.mode=async --journal.dsn=sqlite:x", ""},
+		{serve, "--journal.mode=off --journal.dsn=sqlite:x", ""},
+		{serve, "--journal.mode=sync --journal.dsn=nowhere", `journal.dsn: "***" names no database`},
+		{serve, "--journal.mode=never", `journal.mode: "never" is not one of the choices`},
+		{migrate, "", `journal.dsn: "" is not set (limit: user:password@tcp(host:port)/database, or sqlite: and a file; up to 2048 bytes)`},
+		{migrate, "--journal.dsn=nowhere", `journal.dsn: "***" names no database`},
+		{migrate, "--journal.dsn=sqlite:x", ""},
 		{dev, "--http.listen=:80", `http.listen: ":80" lets other machines in unasked`},
 		{dev, "--http.listen=:80 --http.token=0123456789abcdef", ""},
 		{dev, "--nats.listen=:80", `nats.listen: ":80" lets other machines in unasked (limit: a loopback address, or http.insecure: true)`},
@@ -106,8 +116,11 @@ func TestUnknownNamesAreRefusedWithTheNearestOne(t *testing.T) {
 		"http: x":                        "http: is a section, with settings below it, and takes no value",
 		"http: [x]":                      "http: is a section, with settings below it, and takes no value",
 		"nats: {tls: true}":              "nats.tls: is a section, with settings below it, and takes no value",
-		"journal: {dsn: x}":              "journal.dsn: is unsupported yet: it comes with the journal",
-		"peer: {listen: x}":              "peer.listen: is unsupported yet",
+		"journal: {dns: x}":              "journal.dns: is not a setting of tarry (did you mean journal.dsn?)",
+		"journal: {modes: x}":            "journal.modes: is not a setting of tarry (did you mean journal.mode?)",
+		"journal: sync":                  "journal: is a section, with settings below it, and takes no value",
+		"journal: {dsn: 5}":              `journal.dsn: "***" is not text to YAML: put it in quotes`,
+		"peer: {listen: x}":              "peer.listen: is unsupported yet: it comes with fast takeover",
 		"topics: [{pattern: x}]":         "topics: is unsupported yet",
 		"namespace: {a: b}":              `namespace: "{...}" is a section, not a value`,
 		"namespace: [a]":                 `namespace: "[...]" is a list, not one value`,
@@ -147,7 +160,8 @@ func TestUnknownNamesAreRefusedWithTheNearestOne(t *testing.T) {
 		"TARRY_FROBNICATE=x":      "TARRY_FROBNICATE: is not a setting of tarry",
 		"TARRY_FROBNICATE=":       "TARRY_FROBNICATE: is not a setting of tarry",
 		"TARRY_=x":                "TARRY_: is not a setting of tarry",
-		"TARRY_JOURNAL_DSN=x":     "TARRY_JOURNAL_DSN: is unsupported yet: it comes with the journal",
+		"TARRY_JOURNAL_DNS=x":     "TARRY_JOURNAL_DNS: is not a setting of tarry (did you mean TARRY_JOURNAL_DSN?)",
+		"TARRY_PEER_LISTEN=x":     "TARRY_PEER_LISTEN: is unsupported yet: it comes with fast takeover",
 		"TARRY_NATS_PORT=4222":    "TARRY_NATS_PORT: is not a setting of tarry",
 		"TARRY_SERVICE_PORT=http": "TARRY_SERVICE_PORT: is not a setting of tarry",
 		"TARRY_SERVICE_HOST=me":   "TARRY_SERVICE_HOST: is not a setting of tarry",
@@ -227,6 +241,42 @@ func TestFlagsAreHelpfulAndRefuseWithTheRest(t *testing.T) {
 	}
 	err = FlagError(fs, fs.Parse([]string{"--http.token"}))
 	if want := "flag needs an argument: --http.token"; err.Error() != want || !errors.Is(err, ErrRefused) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestTheFlagsOfMigrateAreItsOwn(t *testing.T) {
+	t.Parallel()
+	fs := flagsOf(t, migrate, "--journal.dsn", "sqlite:x", "--namespace=orders", "--log.level=debug")
+	m, err := LoadMigrate(fs, nil)
+	want := Migrate{Namespace: "orders", Journal: MigrateJournal{DSN: "sqlite:x"}, Log: Log{Level: "debug", Format: "auto"}}
+	if err != nil || m != want {
+		t.Errorf("got %v, %v, want %v", m, err, want)
+	}
+	if shown := m.String(); !strings.Contains(shown, "namespace: orders\n") || !strings.Contains(shown, "dsn: '***'\n") {
+		t.Errorf("it shows as\n%s", shown)
+	}
+	help := fs.FlagUsages()
+	for _, want := range []string{"--config file ", "--journal.dsn secret ", "better in the file or the environment"} {
+		if !strings.Contains(help, want) {
+			t.Errorf("the help lacks %q:\n%s", want, help)
+		}
+	}
+	for _, other := range []string{"--redis", "--journal.mode", "--http", "--server"} {
+		if strings.Contains(help, other) {
+			t.Errorf("the help has %s:\n%s", other, help)
+		}
+	}
+	err = FlagError(fs, fs.Parse([]string{"--journal.dns=x"}))
+	if want := "unknown flag: --journal.dns (did you mean --journal.dsn?)"; err.Error() != want || !errors.Is(err, ErrRefused) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	_, err = LoadMigrate(fs, []string{"TARRY_CONFIG=" + write(t, "journal: {mode: never, keep: soon}\nredis: {addrs: []}\nnats: {listen: x}\n")})
+	if err != nil {
+		t.Errorf("what is not of migrate was looked at: %v", err)
+	}
+	_, err = LoadMigrate(fs, []string{"TARRY_JOURNL_DSN=x", "TARRY_REDIS_ADDRS=-"})
+	if want := "TARRY_JOURNL_DSN: is not a setting of tarry (did you mean TARRY_JOURNAL_DSN?)"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -11,6 +11,14 @@ import (
 
 const marker = "hunter2hunter2hunter2"
 
+// secretOf is a good value for a secret setting, with the marker in it.
+func secretOf(s setting) string {
+	if s.name == "journal.dsn" {
+		return "me:" + marker + "@tcp(a:3306)/b"
+	}
+	return marker
+}
+
 func TestSecretsAreInNoOutput(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings() {
@@ -23,12 +31,12 @@ func TestSecretsAreInNoOutput(t *testing.T) {
 			beside = append(beside, "--"+e.beside[i]+"="+e.beside[i+1])
 		}
 		for _, of := range s.commands() {
-			flags := flagsOf(t, of, append(beside, s.flag()+"="+marker)...)
-			got, err := load(of, flags, nil)
+			flags := flagsOf(t, of, append(beside, s.flag()+"="+secretOf(s))...)
+			got, err := load(of, flags, needs(of, s.name))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if field := fields(got)[s.name]; field.String() != marker {
+			if field := fields(got)[s.name]; field.String() != secretOf(s) {
 				t.Errorf("%s: got %q", s.name, field.String())
 			}
 			var out strings.Builder
@@ -55,13 +63,15 @@ func TestSecretsAreInNoOutput(t *testing.T) {
 	}
 }
 
-// values are the settings as pointer and value, and their HTTP part alone.
+// values are the settings as pointer and value, and their parts alone.
 func values(target any) []any {
 	switch v := target.(type) {
 	case *Serve:
-		return []any{v, *v, v.HTTP, v.NATS, v.Redis, v.ZooKeeper}
+		return []any{v, *v, v.HTTP, v.NATS, v.Redis, v.ZooKeeper, v.Journal, v.Journal.DSN}
 	case *Dev:
 		return []any{v, *v, v.HTTP}
+	case *Migrate:
+		return []any{v, *v, v.Journal, v.Journal.DSN}
 	case *Client:
 		return []any{v, *v, v.Token}
 	}
@@ -84,12 +94,12 @@ func TestSecretsAreInNoError(t *testing.T) {
 		if !s.secret {
 			continue
 		}
-		for _, bad := range []string{marker + "\n", strings.Repeat(marker, 30), marker + "\xff"} {
+		for _, bad := range []string{marker + "\n", strings.Repeat(marker, 100), marker + "\xff"} {
 			for _, of := range s.commands() {
-				_, err := load(of, flagsOf(t, of, s.flag()+"="+bad), nil)
+				_, err := load(of, flagsOf(t, of, s.flag()+"="+bad), needs(of, s.name))
 				mustHave(t, err, s.name+`: "***" `)
 				hide(t, s.name, err.Error())
-				_, err = load(of, nil, []string{s.env() + "=" + bad})
+				_, err = load(of, nil, append(needs(of, s.name), s.env()+"="+bad))
 				mustHave(t, err, s.name+`: "***" `)
 				hide(t, s.name, err.Error())
 			}
@@ -105,6 +115,10 @@ func TestSecretsAreInNoError(t *testing.T) {
 		"http: {listen: 'me:" + marker + "@:1'}", "peer: {advertise: '" + marker + "@:1'}", "http: {insecure: 'x://" + marker + "@a'}", "buckets: '" + marker + "@'",
 		"http: {token: |" + marker + "\n x}", "http: {token: %" + marker + "}", "http: {token: @" + marker + "}", "http: {token: `" + marker + "}",
 		"http:\n  token:\n   " + marker + "\n  " + marker, "%" + marker, "!" + marker,
+		"journal: {dsn: 'me:" + marker + "@tcp(a:1)'}", "journal: {dsn: 'me:" + marker + "@tcp(a:1)/'}", "journal: {dsn: {me: '" + marker + "'}}",
+		"journal: {dsn: [" + marker + "]}", "journal: {dns: 'me:" + marker + "@tcp(a:1)/b'}", "journal: 'me:" + marker + "@tcp(a:1)/b'",
+		"journal: {mode: 'me:" + marker + "@tcp(a:1)/b'}", "journal: {mode: never, dsn: 'me:" + marker + "@tcp(a:1)/b'}",
+		"journal: {mode: sync, dsn: 'me:" + marker + "@tcp(a:1)'}", "journal: {keep: 'me:" + marker + "@tcp(a:1)/b'}",
 	} {
 		_, err := LoadServe(nil, []string{"TARRY_CONFIG=" + write(t, file)})
 		if err == nil {
@@ -113,7 +127,8 @@ func TestSecretsAreInNoError(t *testing.T) {
 		}
 		hide(t, file, err.Error())
 	}
-	for _, environ := range []string{"TARRY_HTTP_TOKN=" + marker, "TARRY_REDIS_URL=redis://:" + marker + "@a", "TARRY_JOURNAL_DSN=me:" + marker + "@tcp(a)/b"} {
+	for _, environ := range []string{"TARRY_HTTP_TOKN=" + marker, "TARRY_REDIS_URL=redis://:" + marker + "@a", "TARRY_JOURNAL_DNS=me:" + marker + "@tcp(a)/b",
+		"TARRY_JOURNAL_DSN=me:" + marker + "@tcp(a)", "TARRY_PEER_LISTEN=me:" + marker + "@a:1"} {
 		_, err := LoadServe(nil, []string{environ})
 		mustHave(t, err, "TARRY_")
 		hide(t, environ, err.Error())

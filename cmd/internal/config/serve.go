@@ -83,9 +83,15 @@ type ZooKeeper struct {
 	Password Secret        `setting:"password"`
 }
 
-// Journal has the one mode that is kept today, "off".
+// Journal is the SQL record of every change. Mode is off, async or sync; the DSN holds a password.
 type Journal struct {
-	Mode string `setting:"mode"`
+	Mode    string        `setting:"mode"`
+	DSN     Secret        `setting:"dsn"`
+	Migrate bool          `setting:"migrate"`
+	Outbox  int64         `setting:"outbox"`
+	Keep    time.Duration `setting:"keep"`
+	Window  time.Duration `setting:"window"`
+	Audit   time.Duration `setting:"audit"`
 }
 
 // Claim bounds what the leader takes from a bucket at once.

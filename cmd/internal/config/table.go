@@ -12,6 +12,7 @@ const (
 	serve command = 1 << iota
 	dev
 	client
+	migrate
 )
 
 func (c command) String() string {
@@ -19,7 +20,7 @@ func (c command) String() string {
 	for _, known := range []struct {
 		command
 		name string
-	}{{serve, "tarry serve"}, {dev, "tarry dev"}, {client, "the client commands"}} {
+	}{{serve, "tarry serve"}, {dev, "tarry dev"}, {client, "the client commands"}, {migrate, "tarry migrate"}} {
 		if c&known.command != 0 {
 			names = append(names, known.name)
 		}
@@ -50,7 +51,7 @@ func (s setting) flag() string { return "--" + s.name }
 const configName = "config"
 
 func configFile() setting {
-	return setting{name: configName, limit: readableFile(), help: "YAML file with settings", of: serve | dev | client}
+	return setting{name: configName, limit: readableFile(), help: "YAML file with settings", of: serve | dev | client | migrate}
 }
 
 // settings is the table, in the order of documents. Names of one section stand together.
@@ -58,7 +59,7 @@ func settings() []setting {
 	const kib, mib, gib, tib = 1 << 10, 1 << 20, 1 << 30, 1 << 40
 	second, minute, hour := time.Second, time.Minute, time.Hour
 	return []setting{
-		{name: "namespace", fallback: "default", of: serve | dev, limit: identifier(32),
+		{name: "namespace", fallback: "default", of: serve | dev | migrate, limit: identifier(32),
 			help: "what keeps this tarry apart from others on the same servers; part of every key, stream and znode"},
 		{name: "instance", computed: "the host's name", of: serve, limit: label(64),
 			help: "name of this process, unlike that of any other instance"},
@@ -122,8 +123,20 @@ func settings() []setting {
 		{name: "zookeeper.password", secret: true, of: serve, limit: freeText("secret", 512),
 			help: "ZooKeeper digest password"},
 
-		{name: "journal.mode", fallback: "off", of: serve, limit: choice{now: []string{"off"}, later: []string{"async", "sync"}},
-			help: "SQL journal of every change; off means that Redis alone keeps the messages"},
+		{name: "journal.mode", fallback: "off", of: serve, limit: choice{"off", "async", "sync"},
+			help: "SQL journal of every change: sync answers a push after its commit, async after Redis; off means that Redis alone keeps the messages"},
+		{name: "journal.dsn", secret: true, of: serve | migrate, limit: dsn(),
+			help: "database of the journal, as user:password@tcp(host:3306)/database, or sqlite:FILE; one database for one namespace"},
+		{name: "journal.migrate", fallback: "true", of: serve, limit: toggle{},
+			help: "bring the database's tables up to date at start; without it that is done by tarry migrate"},
+		{name: "journal.outbox", fallback: "256MiB", of: serve, limit: size{mib, tib},
+			help: "bytes in Redis that may wait for the journal, over all buckets; above it pushes are refused and what is due still goes out"},
+		{name: "journal.keep", fallback: "720h", of: serve, limit: span{hour, 100 * 365 * 24 * hour},
+			help: "how long messages stay in the journal after they ended; what waits always stays"},
+		{name: "journal.window", fallback: "10m", of: serve, limit: span{minute, 24 * hour},
+			help: "how far back a Redis that was restarted or promoted may have lost changes: what changed since is compared before anything goes out"},
+		{name: "journal.audit", fallback: "6h", of: serve, limit: span{minute, 30 * 24 * hour},
+			help: "how often the leader compares all of Redis with the journal and mends what differs"},
 
 		{name: "buckets", fallback: "4", of: serve, limit: integer{1, 1024},
 			help: "parts the timeline is divided into; fixed by the first start on a Redis"},
@@ -145,9 +158,9 @@ func settings() []setting {
 		{name: "data", computed: "a temporary directory, removed at the end", of: dev, limit: directory(),
 			help: "where the embedded NATS keeps its files"},
 
-		{name: "log.level", fallback: "info", of: serve | dev, limit: choice{now: []string{"trace", "debug", "info", "warn", "error"}},
+		{name: "log.level", fallback: "info", of: serve | dev | migrate, limit: choice{"trace", "debug", "info", "warn", "error"},
 			help: "least severe line that is logged"},
-		{name: "log.format", fallback: "auto", of: serve | dev, limit: choice{now: []string{"auto", "json", "console"}},
+		{name: "log.format", fallback: "auto", of: serve | dev | migrate, limit: choice{"auto", "json", "console"},
 			help: "json for machines, console for people; auto is console on a terminal, else json"},
 
 		{name: "server", fallback: "http://127.0.0.1:7070", of: client, limit: webURL(),
@@ -164,7 +177,6 @@ func settings() []setting {
 // later are names that the design has and this version does not, each with what it will come with.
 func later() map[string]string {
 	return map[string]string{
-		"journal.dsn": "the journal",
 		"peer.listen": "fast takeover",
 		"topics":      "settings by topic",
 	}

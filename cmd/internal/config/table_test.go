@@ -92,7 +92,7 @@ func TestTheTableIsSound(t *testing.T) {
 
 func TestEverySettingHasItsFieldAndEveryFieldItsSetting(t *testing.T) {
 	t.Parallel()
-	for of, target := range map[command]any{serve: &Serve{}, dev: &Dev{}, client: &Client{}} {
+	for of, target := range map[command]any{serve: &Serve{}, dev: &Dev{}, client: &Client{}, migrate: &Migrate{}} {
 		found := fields(target)
 		var want []string
 		for _, s := range settings() {
@@ -117,9 +117,9 @@ func TestEverySettingHasItsFieldAndEveryFieldItsSetting(t *testing.T) {
 
 func TestDefaultsAreAccepted(t *testing.T) {
 	t.Parallel()
-	for _, of := range []command{serve, dev, client} {
+	for _, of := range everyCommand() {
 		for _, environ := range [][]string{nil, {"PATH=/bin", "TARRY=1", "NATS_URL=x", "TARRY_HTTP_TOKEN="}} {
-			if _, err := load(of, nil, environ); err != nil {
+			if _, err := load(of, nil, append(needs(of, ""), environ...)); err != nil {
 				t.Errorf("%s: %v", of, err)
 			}
 		}

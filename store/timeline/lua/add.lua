@@ -1,18 +1,21 @@
 -- add stores a batch of pushes of one bucket, all or none.
 -- KEYS 1 due  2 msg  3 name  4 tomb  5 claimed  6 mark  7 ended  8 names  9 big
--- ARGV 1 now in ms, then for each push: uid, score, packed message, name
+-- ARGV 1 now in ms  2 limit of the outbox in bytes, then for each push: uid, score,
+--      packed message, name
 --      name is empty for a push without an id, else: a length byte and the id, a
 --      length byte and the key, the intake sequence in decimal (0 for other doors)
--- Result: the earliest score when the batch made it earlier, else '', then for
---      each push that is not simply new: index, code (1 added as canceled, 2 duplicate,
+-- Result: the earliest score when the batch made it earlier, else ''; the entries
+--      of the outbox, a line each; then for each push that is not simply new: index, code (1 added as canceled, 2 duplicate,
 --      3 conflict), uid, record without body, '1' when claimed, mark
 -- A consumer's retry stands under its name beside the attempts before it that
 -- still live: a cancel by that name must find them all.
+-- Outbox: uid and packed message of each new push; one that is canceled follows
+--      with the record of that.
 -- Twice: the second time every push is a duplicate of itself.
-local now, n = ARGV[1], (#ARGV - 1) / 4
-local result = {''}
+local now, n = ARGV[1], (#ARGV - 2) / 4
+local result = {'', ''}
 local uids, known = {}, {}
-for i = 1, n do uids[i] = ARGV[4 * i - 2] end
+for i = 1, n do uids[i] = ARGV[4 * i - 1] end
 each(n, 1000, function(from, to)
   local got = redis.call('HMGET', KEYS[2], unpack(uids, from, to))
   for i = from, to do if got[i - from + 1] then known[uids[i]] = got[i - from + 1] end end
@@ -22,12 +25,14 @@ local fresh = {}    -- uid → packed, of this batch
 local named = {}    -- field → attempts as this batch leaves them
 local index = {}    -- names with a key, for look-ups by the id alone
 local set, order, gone = {}, {}, {}
+local log = set     -- what the outbox gets: the same, unless something is canceled at once
 local lowest, big
 
 local function tell(i, code, uid)
   local record = known[uid] or fresh[uid]
   local claimed = redis.call('HEXISTS', KEYS[5], uid) == 1 and '1' or ''
   local mark = redis.call('HGET', KEYS[6], uid) or ''
+  if string.byte(record, 1) == 1 then mark = effective(mark, record) end
   for _, v in ipairs({tostring(i), code, uid, first(record), claimed, mark}) do result[#result + 1] = v end
 end
 
@@ -51,13 +56,13 @@ local function earlier(uid, packed)
   local ended, old = string.byte(record, 1) == 2, record
   if ended then
     if string.byte(record, 2) ~= 3 then return '3' end -- it did not end by delivery
-    old = string.sub(record, 21 + string.byte(record, 20))
+    old = string.sub(record, 25 + string.byte(record, 24))
   end
   local before = struct.unpack('>I4', old, 14)
   if attempt > before then
     if ended or redis.call('HEXISTS', KEYS[5], uid) == 1 then return nil end
-    local mark = redis.call('HGET', KEYS[6], uid)
-    if mark and string.byte(mark, 1) == 49 then return nil end
+    local mark = effective(redis.call('HGET', KEYS[6], uid), record)
+    if string.byte(mark, 1) == 49 then return nil end
   elseif attempt < before then
     return '2'
   end
@@ -75,8 +80,8 @@ local function buried(id, key, sequence)
 end
 
 for i = 1, n do
-  local uid, packed, name = uids[i], ARGV[4 * i], ARGV[4 * i + 1]
-  local score = ARGV[4 * i - 1]
+  local uid, packed, name = uids[i], ARGV[4 * i + 1], ARGV[4 * i + 2]
+  local score = ARGV[4 * i]
   if known[uid] or fresh[uid] then
     tell(i, '2', uid)
   else
@@ -106,7 +111,10 @@ for i = 1, n do
       end
       local value = packed
       if code == '1' then
-        value = canceled(packed, tonumber(now), false, 'canceled before it was accepted')
+        value = canceled(packed, tonumber(now), false, 'canceled before it was accepted', 2)
+        if log == set then log = {unpack(set)} end
+        log[#log + 1] = uid
+        log[#log + 1] = packed
         gone[#gone + 1] = uid
         known[uid] = value
         tell(i, '1', uid)
@@ -118,11 +126,21 @@ for i = 1, n do
       end
       set[#set + 1] = uid
       set[#set + 1] = value
+      if log ~= set then
+        log[#log + 1] = uid
+        log[#log + 1] = value
+      end
       big = big or #value > 16384
     end
   end
 end
 if #set == 0 then return result end
+if CONTEXT ~= '' then
+  local held = redis.call('HGET', OUTBOXED, 'bytes')
+  if held and tonumber(held) >= tonumber(ARGV[2]) then
+    return redis.error_reply('BEHIND the outbox holds ' .. held .. ' bytes, the limit is ' .. ARGV[2])
+  end
+end
 
 local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
 each(#set, 2000, function(from, to) redis.call('HSET', KEYS[2], unpack(set, from, to)) end)
@@ -132,4 +150,13 @@ each(#index, 2000, function(from, to) redis.call('ZADD', KEYS[8], unpack(index, 
 if big then redis.call('SET', KEYS[9], '1') end
 if #gone > 0 then redis.call('RPUSH', KEYS[7], string.format('%013d', now) .. table.concat(gone)) end
 if lowest and (not head or lowest < tonumber(head)) then result[1] = string.format('%.0f', lowest) end
+if CONTEXT ~= '' then
+  local entries = {}
+  each(#log, 2000, function(from, to)
+    local size = 0
+    for i = from, to do size = size + #log[i] end
+    entries[#entries + 1] = note((to - from + 1) / 2, size, unpack(log, from, to))
+  end)
+  result[2] = table.concat(entries, '\n')
+end
 return result

@@ -2,9 +2,11 @@
 -- held.
 -- KEYS 1 due or a lane  2 msg  3 claimed  4 term  5 mark  6 lanes  7 big
 -- ARGV 1 term  2 highest due score  3 limit  4 bytes  5 lane, '' for the bucket  6 number of the claim
--- Result: earliest score left or '', uids, packed messages, marks ('' for none), uids without a message
+-- Result: earliest score left or '', uids, packed messages, marks ('' for none), uids without a message,
+--      until when what is due is in doubt
 local stale = check(KEYS[4], ARGV[1])
 if stale then return stale end
+if phase == 'filling' then return redis.error_reply('UNCERTIFIED ' .. number .. ' filling ' .. run) end
 local limit, bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[2], 'LIMIT', 0, limit)
 local uids, packed, missing, weight = {}, {}, {}, 0
@@ -61,4 +63,4 @@ if last > 0 then
 end
 local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
 if not head and ARGV[5] ~= '' then redis.call('SREM', KEYS[6], ARGV[5]) end
-return {head or '', uids, packed, marks, missing}
+return {head or '', uids, packed, marks, missing, string.format('%.0f', doubt)}

@@ -10,7 +10,9 @@ local function tell(uid)
   result[#result + 1] = uid
   result[#result + 1] = record
   result[#result + 1] = redis.call('HEXISTS', KEYS[3], uid) == 1 and '1' or ''
-  result[#result + 1] = redis.call('HGET', KEYS[4], uid) or ''
+  local mark = redis.call('HGET', KEYS[4], uid) or ''
+  if string.byte(record, 1) == 1 then mark = effective(mark, record) end
+  result[#result + 1] = mark
 end
 if ARGV[1] == 'uid' then
   tell(ARGV[2])

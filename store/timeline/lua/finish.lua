@@ -1,8 +1,11 @@
 -- finish ends claimed messages; those that are not claimed are passed over.
 -- KEYS 1 claimed  2 msg  3 ended  4 term  5 mark  6 dead
--- ARGV 1 term  2 now in ms  3 how many; then their uids; then uid and record of
---      its end for each, in the same order
--- Result: how many were ended. Twice: the second time none is claimed any more.
+-- ARGV 1 term  2 now in ms  3 how many  4 what the outbox gets; then their uids;
+--      then uid and record of its end for each, in the same order
+-- Result: how many were ended; where that is not all of them, their uids; entry of
+--      the outbox
+-- Outbox: ARGV 4, and where not all were ended the uids of those that were.
+-- Twice: the second time none is claimed any more.
 local stale = check(KEYS[4], ARGV[1])
 if stale then return stale end
 local n = tonumber(ARGV[3])
@@ -34,25 +37,35 @@ local function finish(list, from, to, pairs, first, last)
   end
 end
 
-local ended = 0
+local ended, only = 0, {}
 each(n, 1000, function(from, to)
-  local claimed = redis.call('HMGET', KEYS[1], unpack(ARGV, 3 + from, 3 + to))
+  local claimed = redis.call('HMGET', KEYS[1], unpack(ARGV, 4 + from, 4 + to))
   local missing = false
   for i = 1, to - from + 1 do missing = missing or not claimed[i] end
   if not missing then -- nearly always: no list needs to be made
-    finish(ARGV, 3 + from, 3 + to, ARGV, 3 + n + 2 * from - 1, 3 + n + 2 * to)
+    finish(ARGV, 4 + from, 4 + to, ARGV, 4 + n + 2 * from - 1, 4 + n + 2 * to)
     ended = ended + to - from + 1
+    only[#only + 1] = table.concat(ARGV, '', 4 + from, 4 + to)
     return
   end
   local list, pairs = {}, {}
   for i = from, to do
     if claimed[i - from + 1] then
-      list[#list + 1] = ARGV[3 + i]
-      pairs[#pairs + 1] = ARGV[3 + i]
-      pairs[#pairs + 1] = ARGV[3 + n + 2 * i]
+      list[#list + 1] = ARGV[4 + i]
+      pairs[#pairs + 1] = ARGV[4 + i]
+      pairs[#pairs + 1] = ARGV[4 + n + 2 * i]
     end
   end
   if #list > 0 then finish(list, 1, #list, pairs, 1, #pairs) end
   ended = ended + #list
+  only[#only + 1] = table.concat(list)
 end)
-return ended
+local entry, some = '', ended < n and table.concat(only) or ''
+if CONTEXT ~= '' and ended > 0 then
+  if some == '' then
+    entry = note(ended, #ARGV[4], 'e', ARGV[4])
+  else
+    entry = note(ended, #ARGV[4] + #some, 'e', ARGV[4], 'o', some)
+  end
+end
+return {tostring(ended), some, entry}

@@ -1,14 +1,16 @@
 -- sweep moves what leaders of lower terms had claimed back to waiting, marked
 -- uncertain.
 -- KEYS 1 claimed  2 due  3 msg  4 term  5 mark
--- ARGV 1 term  2 limit
--- Result: how many were moved. Twice: it goes on where it stopped.
+-- ARGV 1 term  2 limit  3 'all' for claims of this term too
+-- Result: how many were moved; entry of the outbox; uid, due and mark of each
+-- Outbox: uid; due, eight bytes, and mark of each.
+-- Twice: it goes on where it stopped.
 local stale = check(KEYS[4], ARGV[1])
 if stale then return stale end
 local uids, terms, claims = {}, {}, redis.call('HGETALL', KEYS[1]) -- bounded by what may be in flight
 for i = 1, #claims, 2 do
   local term = tonumber(string.match(claims[i + 1], '^%d+'))
-  if term and term < tonumber(ARGV[1]) then
+  if term and (term < tonumber(ARGV[1]) or ARGV[3] == 'all') then
     uids[#uids + 1] = claims[i]
     terms[claims[i]] = term
   end
@@ -18,14 +20,21 @@ table.sort(uids, function(a, b)
   return a < b
 end)
 for i = tonumber(ARGV[2]) + 1, #uids do uids[i] = nil end
+local log, size = {}, 0
 for _, uid in ipairs(uids) do
   local packed = redis.call('HGET', KEYS[3], uid)
   redis.call('HDEL', KEYS[1], uid)
   if packed and string.byte(packed, 1) == 1 then
     local mark = redis.call('HGET', KEYS[5], uid)
     local refusals = mark and string.match(mark, '^%d+:(%d+):') or '0'
+    mark = '1:' .. refusals .. ':' .. string.format('%.0f', changes(mark) + 1) .. ':'
     redis.call('ZADD', KEYS[2], score(packed), uid)
-    redis.call('HSET', KEYS[5], uid, '1:' .. refusals .. ':')
+    redis.call('HSET', KEYS[5], uid, mark)
+    log[#log + 1] = uid
+    log[#log + 1] = string.sub(packed, 4, 11) .. mark
+    size = size + #uid + 8 + #mark
   end
 end
-return #uids
+local entry = ''
+if CONTEXT ~= '' and #log > 0 then entry = note(#log / 2, size, unpack(log)) end
+return {tostring(#uids), entry, log}

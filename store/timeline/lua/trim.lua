@@ -22,7 +22,7 @@ each(#gone, 1000, function(from, to)
   for i = from, to do
     local record = records[i - from + 1]
     if record and string.byte(record, 1) == 2 and bit.band(string.byte(record, 3), 2) == 2 then
-      local at = 21 + string.byte(record, 20) + 17 -- the topic's length, in the meta part
+      local at = 25 + string.byte(record, 24) + 17 -- the topic's length, in the meta part
       at = at + 1 + string.byte(record, at)
       local id = string.sub(record, at + 1, at + string.byte(record, at))
       at = at + 1 + #id

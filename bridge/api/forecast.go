@@ -1,0 +1,103 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+const (
+	defaultStep  = time.Minute
+	minStep      = time.Second
+	defaultAhead = time.Hour
+	maxSteps     = 10_000
+)
+
+// firstDue is before everything that can be due: the year 0 begins.
+const firstDue scheduler.Milli = -62_167_219_200_000
+
+// forecastAnswer is how many messages wait and fall due in each step from now on. Overdue are those that should have left
+// already.
+type forecastAnswer struct {
+	Overdue int          `json:"overdue"`
+	Steps   []stepAnswer `json:"steps"`
+}
+
+type stepAnswer struct {
+	From  string `json:"from"`
+	Count int    `json:"count"`
+}
+
+// span is what a forecast looks at.
+type span struct {
+	topic             string
+	from, until, step scheduler.Milli
+}
+
+// forecast counts what falls due, step by step; a step in which nothing does is there, too.
+func (s *Server) forecast(w http.ResponseWriter, r *http.Request) error {
+	f, err := forecastQuery(r, s.cfg.Now())
+	if err != nil {
+		return err
+	}
+	var overdue, ahead []scheduler.Forecast
+	err = s.ask(r, func(ctx context.Context) (err error) {
+		if overdue, err = s.cfg.Journal.Forecast(ctx, f.topic, firstDue, f.from, f.from-firstDue); err != nil {
+			return err
+		}
+		ahead, err = s.cfg.Journal.Forecast(ctx, f.topic, f.from, f.until, f.step)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	a := forecastAnswer{Steps: make([]stepAnswer, steps(f))}
+	for _, o := range overdue {
+		a.Overdue += o.Count
+	}
+	for i := range a.Steps {
+		a.Steps[i].From = wire.FormatTime(int64(f.from + scheduler.Milli(i)*f.step))
+	}
+	for _, step := range ahead {
+		if i := int((step.From - f.from) / f.step); i >= 0 && i < len(a.Steps) {
+			a.Steps[i].Count += step.Count
+		}
+	}
+	return s.respondValue(w, http.StatusOK, a)
+}
+
+// steps is how many steps there are until the end; the last may be shorter.
+func steps(f span) int { return int((f.until - f.from + f.step - 1) / f.step) }
+
+// forecastQuery reads ?topic=&step=&until=.
+func forecastQuery(r *http.Request, now time.Time) (span, error) {
+	step, until := defaultStep, now.Add(defaultAhead)
+	f := span{from: scheduler.CeilMilli(now)}
+	values, err := query(r, "topic", "step", "until")
+	p := params{values, err}
+	p.read("topic", func(text string) error { f.topic = text; return wire.CheckSubject(text) })
+	p.read("step", func(text string) (err error) {
+		if step, err = wire.ParseSpan(text, "step"); err == nil && step < minStep {
+			return refusal(http.StatusBadRequest, WordStep, "step %.40q is too short; the least is %s", text, minStep)
+		}
+		return err
+	})
+	p.read("until", func(text string) error {
+		when, err := wire.ParseWhen(text, "until")
+		if until = when.Ahead(now); err == nil && !until.After(now) {
+			return refusal(http.StatusBadRequest, WordUntil, "until %.40q is not after now", text)
+		}
+		return err
+	})
+	if p.err != nil {
+		return f, p.err
+	}
+	f.step, f.until = scheduler.Milli(step/time.Millisecond), scheduler.CeilMilli(until)
+	if n := steps(f); n > maxSteps {
+		return f, refusal(http.StatusBadRequest, WordStep, "step of %s makes %d steps until %s, the limit is %d", step, n, wire.FormatTime(int64(f.until)), maxSteps)
+	}
+	return f, nil
+}

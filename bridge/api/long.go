@@ -1,0 +1,182 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// A long operation may read the whole journal. It has no time-out: it ends when it is done, when its client goes away or
+// when the instance stops. A client that accepts linesType gets a line of progress now and then, so that whatever stands
+// between sees that the connection is alive, and a last line with the report or with what went wrong. Any other client gets
+// the report alone.
+
+const linesType = "application/x-ndjson"
+
+// exclusive lets one operation of a kind run at a time.
+type exclusive struct{ busy atomic.Bool }
+
+// begin refuses a second operation; end must follow.
+func (e *exclusive) begin(what string) (end func(), err error) {
+	if !e.busy.CompareAndSwap(false, true) {
+		return nil, refusal(http.StatusConflict, WordAlreadyRunning, "a %s is running on this instance already; wait for its end", what)
+	}
+	return func() { e.busy.Store(false) }, nil
+}
+
+// audit begins the line that tells who asked for what.
+func (s *Server) audit(r *http.Request, what string, dry bool) *zerolog.Event {
+	return s.log.Info().Str("operation", what).Str("remote", r.RemoteAddr).Bool("dry_run", dry)
+}
+
+// long runs an operation and answers with its report, in the given form.
+func long[R any](s *Server, w http.ResponseWriter, r *http.Request, form func(*R) any, do func(ctx context.Context, progress func(R)) (R, error)) error {
+	ctx, stop := s.unhurried(w, r)
+	defer stop(nil)
+	l := &lines{to: w, control: http.NewResponseController(w), within: s.cfg.Timeout}
+	var progress func(R)
+	quiet, inLines := func() {}, acceptsLines(r)
+	if inLines {
+		progress, quiet = tell(l, s.cfg.ProgressEvery, form, stop)
+	}
+	report, err := func() (R, error) {
+		defer quiet() // also when it panics: nobody may write once the handler has returned
+		return do(ctx, progress)
+	}()
+	if err != nil && ctx.Err() != nil { // whatever the operation made of its end
+		err = context.Canceled
+		if s.stopping.Err() != nil {
+			err = scheduler.ErrStopping
+		}
+	}
+	l.hurry()
+	switch {
+	case err == nil && !inLines:
+		return s.respondValue(w, http.StatusOK, form(&report))
+	case err == nil:
+		return l.value("report", form(&report))
+	case l.begun: // the status is out: the problem comes as the last line
+		known := s.judged(r, err)
+		_ = l.line(wire.AppendProblem(nil, &known.Problem))
+		return nil
+	}
+	return err
+}
+
+// unhurried takes the server's time-outs off a request that has been read. The context ends when the client goes away or
+// the instance stops.
+func (s *Server) unhurried(w http.ResponseWriter, r *http.Request) (context.Context, context.CancelCauseFunc) {
+	control := http.NewResponseController(w)
+	// The read deadline as well: net/http takes its passing for the client's going away. A writer that knows no deadlines
+	// has none.
+	_ = control.SetReadDeadline(time.Time{})
+	_ = control.SetWriteDeadline(time.Time{})
+	ctx, cancel := context.WithCancelCause(r.Context())
+	release := context.AfterFunc(s.stopping, func() { cancel(scheduler.ErrStopping) })
+	return ctx, func(cause error) {
+		release()
+		cancel(cause)
+	}
+}
+
+// acceptsLines tells whether the client wants lines.
+func acceptsLines(r *http.Request) bool {
+	for _, value := range r.Header.Values("Accept") {
+		for one := range strings.SplitSeq(value, ",") {
+			if media, _, err := mime.ParseMediaType(one); err == nil && media == linesType {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// tell writes how far an operation is, each time that this has passed, until quiet is called. A client that no longer reads
+// stops the operation.
+func tell[R any](l *lines, every time.Duration, form func(*R) any, stop context.CancelCauseFunc) (progress func(R), quiet func()) {
+	var (
+		latest atomic.Pointer[json.RawMessage]
+		last   time.Time
+	)
+	// A report may share memory with the one that the operation goes on counting in: it is put into words here, where the
+	// operation waits.
+	progress = func(report R) {
+		if now := time.Now(); now.Sub(last) >= every/2 {
+			text, err := json.Marshal(form(&report))
+			if words := json.RawMessage(text); err == nil {
+				latest.Store(&words)
+			}
+			last = now
+		}
+	}
+	var none R
+	progress(none)
+	last = time.Time{}
+	enough, ended := make(chan struct{}), make(chan struct{})
+	go func() { // until quiet
+		defer close(ended)
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-enough:
+				return
+			case <-tick.C:
+			}
+			l.hurry()
+			if err := l.value("progress", *latest.Load()); err != nil {
+				stop(fmt.Errorf("write progress: %w", err))
+				return
+			}
+		}
+	}()
+	return progress, func() {
+		close(enough)
+		<-ended
+	}
+}
+
+// lines is an answer that grows line by line. One goroutine writes at a time.
+type lines struct {
+	to      http.ResponseWriter
+	control *http.ResponseController
+	within  time.Duration // that the client has to take a line
+	begun   bool
+}
+
+// hurry bounds the next write.
+func (l *lines) hurry() { _ = l.control.SetWriteDeadline(time.Now().Add(l.within)) }
+
+// value writes {"name":value}.
+func (l *lines) value(name string, value any) error {
+	text, err := json.Marshal(map[string]any{name: value})
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	return l.line(text)
+}
+
+func (l *lines) line(text []byte) error {
+	if !l.begun {
+		h := l.to.Header()
+		h.Set("Content-Type", linesType)
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Accel-Buffering", "no") // nginx would keep the lines back
+		l.to.WriteHeader(http.StatusOK)
+		l.begun = true
+	}
+	if _, err := l.to.Write(append(text, '\n')); err != nil {
+		return err
+	}
+	return l.control.Flush()
+}

@@ -1,0 +1,73 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// Broker answers what a redelivery asks: whether a stream still has what it once
+// confirmed, and to take it again. It publishes past the leadership, on an
+// operator's word alone; each message carries the Nats-Msg-Id that it always had.
+type Broker struct {
+	js    jetstream.JetStream
+	space string
+}
+
+// NewBroker makes a Broker on a connection that serves other parts as well.
+func NewBroker(nc *nats.Conn, namespace string) (*Broker, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("use jetstream: %w", err)
+	}
+	return &Broker{js: js, space: msgIDSpace(namespace)}, nil
+}
+
+// Stored tells whether the stream has the message where its delivery was
+// confirmed. It is gone for certain when the stream has not come that far, or
+// has another message there; a stream that keeps messages only until they are
+// consumed, or has let go of what is that old, leaves it open: ErrUnjudged.
+func (b *Broker) Stored(ctx context.Context, stream string, sequence uint64, uid scheduler.UID) (bool, error) {
+	s, err := b.js.Stream(ctx, stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up the stream: %w", err)
+	}
+	msg, err := s.GetMsg(ctx, sequence)
+	switch {
+	case err == nil:
+		return msg.Header.Get(wire.HeaderMsgID) == string(uid)+b.space, nil
+	case !errors.Is(err, jetstream.ErrMsgNotFound):
+		return false, fmt.Errorf("read message %d: %w", sequence, err)
+	}
+	// The stream's state is asked after the message: one that was consumed between
+	// the two must not count as lost.
+	info, err := s.Info(ctx)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("read the stream's state: %w", err)
+	case sequence > info.State.LastSeq:
+		return false, nil
+	}
+	return false, scheduler.ErrUnjudged
+}
+
+// Publish puts a message on its topic and tells where it is stored.
+func (b *Broker) Publish(ctx context.Context, m *scheduler.Message) (string, uint64, error) {
+	w := headerWriter{space: b.space}
+	out := &nats.Msg{Subject: m.Topic, Header: w.write(m), Data: m.Body}
+	ack, err := b.js.PublishMsg(ctx, out)
+	if err != nil {
+		return "", 0, fmt.Errorf("publish on %s: %w", strings.ToValidUTF8(m.Topic, "?"), err)
+	}
+	return ack.Stream, ack.Sequence, nil
+}

@@ -1,0 +1,92 @@
+package wire_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+)
+
+func TestDecodeRestore_TakesWhatIsLeftOutAsTheDefault(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]wire.Restore{
+		"": {Overdue: true}, " \n": {Overdue: true}, "{}": {Overdue: true}, `{"overdue":null,"topic":null}`: {Overdue: true},
+		`{"overdue":false}`: {}, `{"overdue":true,"topic":"a.b","dry_run":true,"rate":1000000}`: {Overdue: true, Topic: "a.b", DryRun: true, Rate: 1_000_000},
+		`{"rate":0,"dry_run":false}`: {Overdue: true},
+	} {
+		if got, err := wire.DecodeRestore([]byte(text)); err != nil || got != want {
+			t.Errorf("%s: got %+v, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string][2]string{
+		`{"rate":1000001}`:                  {wire.WordRate, "rate"},
+		`{"rate":99999999999999999999}`:     {wire.WordRate, "rate"},
+		`{"rate":[1]}`:                      {wire.WordRate, "rate"},
+		`{"overdue":"x"}`:                   {wire.WordOverdue, "overdue"},
+		`{"dry_run":{}}`:                    {wire.WordDryRun, "dry_run"},
+		`{"topic":"a..b"}`:                  {wire.WordTopic, "topic"},
+		`{"dry_run":true,"dry_run":true}`:   {wire.WordRepeatedField, "dry_run"},
+		`{"since":"1h"}`:                    {wire.WordUnknownField, `"since"`},
+		`{"dry_run":tru}`:                   {wire.WordJSON, "request"},
+		`{"dry_run":falsetrue}`:             {wire.WordJSON, "request"},
+		`null`:                              {wire.WordJSON, "request"},
+		`{"overdue":"x","rate":-1,"a":true`: {wire.WordJSON, "request"},
+	} {
+		_, err := wire.DecodeRestore([]byte(text))
+		wantRefusal(t, err, want[0], want[1])
+	}
+}
+
+func TestDecodeVerifyAndRestoreOne_ReadTheirOneSwitch(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{"": false, "{}": false, `{"repair":false}`: false, `{"repair":true}`: true} {
+		if got, err := wire.DecodeVerify([]byte(text)); err != nil || got != want {
+			t.Errorf("%s: got %v, %v", text, got, err)
+		}
+	}
+	_, err := wire.DecodeVerify([]byte(`{"repair":"true"}`))
+	wantRefusal(t, err, wire.WordRepair, "repair")
+	repair, err := wire.DecodeVerify([]byte(`{"repair":true,"x":1}`))
+	if wantRefusal(t, err, wire.WordUnknownField, `"x"`); repair {
+		t.Error("a refused request repairs")
+	}
+	if dry, err := wire.DecodeRestoreOne([]byte(`{"dry_run":true}`)); err != nil || !dry {
+		t.Errorf("got %v, %v", dry, err)
+	}
+	_, err = wire.DecodeRestoreOne([]byte(`{"dry_run":1}`))
+	wantRefusal(t, err, wire.WordDryRun, "dry_run")
+}
+
+func TestDecodeRedeliver_NeedsSince(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1896076800000).UTC()
+	for text, want := range map[string]time.Time{
+		`{"since":"90m"}`: now.Add(-90 * time.Minute), `{"since":"1d"}`: now.Add(-24 * time.Hour), `{"since":"0s"}`: now,
+		`{"since":1896076800000}`: now, `{"since":"1896076800000"}`: now, `{"since":"2030-01-31T08:00:00Z"}`: now,
+	} {
+		if got, err := wire.DecodeRedeliver([]byte(text)); err != nil || !got.Since.Ago(now).Equal(want) {
+			t.Errorf("%s: got %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "{}", `{"since":null}`, `{"since":""}`, `{"since":"x"}`, `{"since":"-1h"}`, `{"since":-5}`, `{"since":1e12}`, `{"since":5}`, `{"since":[]}`} {
+		_, err := wire.DecodeRedeliver([]byte(text))
+		wantRefusal(t, err, wire.WordSince, "since")
+	}
+}
+
+func TestParseWhen_TellsTimesFromDurations(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1896076800000).UTC()
+	for text, want := range map[string]time.Time{
+		"20m": now.Add(20 * time.Minute), "1d12h": now.Add(36 * time.Hour), "1500ms": now.Add(1500 * time.Millisecond),
+		"1896076800001": now.Add(time.Millisecond), "2030-01-31T09:00:01+01:00": now.Add(time.Second),
+	} {
+		if got, err := wire.ParseWhen(text, "until"); err != nil || !got.Ahead(now).Equal(want) {
+			t.Errorf("%s: got %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "soon", "20", "-20m", "2030-01-31", "08:00", "99999d", "1h-5m"} {
+		_, err := wire.ParseWhen(text, "until")
+		wantRefusal(t, err, "invalid_until", "until")
+	}
+}

@@ -1,0 +1,74 @@
+package wire
+
+import (
+	"strings"
+	"time"
+)
+
+// When is a moment as a caller names it: a time, or a duration from now, one way or the other.
+type When struct {
+	At       time.Time
+	Span     time.Duration
+	Relative bool // Span counts, not At
+}
+
+// ParseWhen reads a time as ParseAt does, or a duration as ParseDelay does, which needs a unit here: a bare number is unix
+// milliseconds. A refusal names the field, and its word is "invalid_" and the field.
+func ParseWhen(s, field string) (When, error) {
+	if allDigits(s) || strings.Contains(s, ":") || strings.LastIndexByte(s, '-') > 0 { // a time, or meant as one
+		at, err := ParseTime(s, field)
+		return When{At: at}, err
+	}
+	d, problem := span(s)
+	switch {
+	case s == "":
+		problem = "is empty; " + wantWhen
+	case strings.HasSuffix(problem, "is not a duration; "+wantSpan):
+		problem = quote(s) + " is neither a time nor a duration; " + wantWhen
+	}
+	if problem != "" {
+		return When{}, invalid(field, problem)
+	}
+	return When{Span: d, Relative: true}, nil
+}
+
+const wantWhen = "want RFC 3339 such as 2030-01-31T08:00:00Z, unix milliseconds, or a duration with its unit such as 20m"
+
+// Ahead is the moment where a duration counts from now on.
+func (w When) Ahead(now time.Time) time.Time {
+	if w.Relative {
+		return now.Add(w.Span)
+	}
+	return w.At
+}
+
+// Ago is the moment where a duration counts back from now.
+func (w When) Ago(now time.Time) time.Time {
+	if w.Relative {
+		return now.Add(-w.Span)
+	}
+	return w.At
+}
+
+// ParseTime is ParseAt for another field.
+func ParseTime(s, field string) (time.Time, error) {
+	t, problem := moment(s)
+	if problem != "" {
+		return time.Time{}, invalid(field, problem)
+	}
+	return t, nil
+}
+
+// ParseSpan is ParseDelay for another field.
+func ParseSpan(s, field string) (time.Duration, error) {
+	d, problem := span(s)
+	if problem != "" {
+		return 0, invalid(field, problem)
+	}
+	return d, nil
+}
+
+// invalid refuses a field that is no part of a push. Its word follows from its name.
+func invalid(field, problem string) *Error {
+	return &Error{Word: "invalid_" + field, Field: field, Detail: problem}
+}

@@ -1,0 +1,114 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/store/journal"
+)
+
+// desk is the journal as HTTP asks it: what people look up, and what operators
+// set going.
+type desk struct {
+	a      *App
+	broker *bridge.Broker
+}
+
+// away is what a caller is told of a journal that does not answer: the cause is
+// for the log, it may name hosts and statements.
+func (d *desk) away(step string, err error) error {
+	d.a.log.Warn().Err(err).Str("step", step).Msg("the journal does not answer")
+	return fmt.Errorf("%w: the journal does not answer", scheduler.ErrUnavailable)
+}
+
+// History tells a message and every change of it.
+func (d *desk) History(ctx context.Context, ref scheduler.Ref) (scheduler.Record, []scheduler.Change, error) {
+	if ref.UID == "" {
+		// The timeline knows best which of several is meant now.
+		if info, err := d.a.gate.Get(ctx, ref); err == nil {
+			ref = scheduler.Ref{UID: info.UID}
+		}
+	}
+	found, err := d.a.p.journal.store.Find(ctx, ref, 1)
+	if err != nil {
+		return scheduler.Record{}, nil, d.away("find in the journal", err)
+	}
+	if len(found) == 0 {
+		return scheduler.Record{}, nil, scheduler.ErrUnknownID
+	}
+	changes, err := d.a.p.journal.store.History(ctx, found[0].UID)
+	if err != nil {
+		return scheduler.Record{}, nil, d.away("read the history", err)
+	}
+	return found[0], changes, nil
+}
+
+// List returns a page of records.
+func (d *desk) List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.Record, error) {
+	records, err := d.a.p.journal.store.List(ctx, q)
+	if err != nil {
+		return nil, d.away("list", err)
+	}
+	return records, nil
+}
+
+// Forecast counts what falls due when.
+func (d *desk) Forecast(ctx context.Context, topic string, from, until, step scheduler.Milli) ([]scheduler.Forecast, error) {
+	steps, err := d.a.p.journal.store.Forecast(ctx, topic, from, until, step)
+	if err != nil {
+		return nil, d.away("forecast", err)
+	}
+	return steps, nil
+}
+
+// Lag is what is not in the journal yet, over all buckets.
+func (d *desk) Lag(ctx context.Context) (scheduler.Lag, error) {
+	lags, err := d.a.p.store.Lags(ctx)
+	if err != nil {
+		return scheduler.Lag{}, fmt.Errorf("ask for the lag: %w", err)
+	}
+	return journal.TotalLag(lags), nil
+}
+
+// Restore brings messages back from the journal.
+func (d *desk) Restore(ctx context.Context, req scheduler.RestoreRequest, progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+	if d.a.gate.isClosed() {
+		return scheduler.RestoreReport{}, d.a.gate.closed()
+	}
+	r := &journal.Restorer{Store: d.a.p.journal.store, Timeline: d.a.p.store, Buckets: d.a.p.store.Buckets(), Clock: d.a.clock, Timeout: journalTimeout, Log: d.a.log}
+	report, err := r.Run(ctx, req, progress)
+	return report, d.told("restore", err)
+}
+
+// told is the error of a long operation as its caller may see it.
+func (d *desk) told(step string, err error) error {
+	if errors.Is(err, scheduler.ErrUnavailable) || errors.Is(err, scheduler.ErrOutcomeUnknown) || (err != nil && journal.Retryable(err) && !errors.Is(err, scheduler.ErrUnknownID)) {
+		return d.away(step, err)
+	}
+	return err
+}
+
+// Verify compares the timeline with the journal.
+func (d *desk) Verify(ctx context.Context, req scheduler.VerifyRequest, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+	if d.a.gate.isClosed() {
+		return scheduler.VerifyReport{}, d.a.gate.closed()
+	}
+	report, err := d.verifier().Run(ctx, req, progress)
+	return report, d.told("verify", err)
+}
+
+func (d *desk) verifier() *journal.Verifier {
+	return &journal.Verifier{Store: d.a.p.journal.store, Timeline: d.a.p.store, Buckets: d.a.p.store.Buckets(), Clock: d.a.clock,
+		Instance: d.a.p.instance, Address: d.a.p.recorder.where, Timeout: journalTimeout, Log: d.a.log}
+}
+
+// Redeliver publishes again what a broker lost.
+func (d *desk) Redeliver(ctx context.Context, req scheduler.RedeliverRequest, progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
+	r := &journal.Redeliverer{Store: d.a.p.journal.store, Broker: d.broker, Buckets: d.a.p.store.Buckets(), Clock: d.a.clock,
+		Instance: d.a.p.instance, Address: d.a.p.recorder.where, Timeout: journalTimeout, Log: d.a.log}
+	report, err := r.Run(ctx, req, progress)
+	return report, d.told("redeliver", err)
+}

@@ -1,0 +1,29 @@
+//go:build failpoints
+
+package app
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+)
+
+// failpoint kills this process when it passes, for the n-th time, the point that
+// FAILPOINT names as point or point:n. Only binaries for tests have it. (The name
+// does not begin with TARRY_: what does must be a setting.)
+func failpoint() func(point string) {
+	name, text, _ := strings.Cut(os.Getenv("FAILPOINT"), ":")
+	nth, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		nth = 1
+	}
+	var passed atomic.Int64
+	return func(point string) {
+		if point == name && passed.Add(1) == nth {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {} // nothing more happens while the signal is on its way
+		}
+	}
+}

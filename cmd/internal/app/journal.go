@@ -1,0 +1,236 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/election"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/store/journal"
+)
+
+// journalParts are what an instance's journal is made of; mode Off has no store.
+type journalParts struct {
+	mode    journal.Mode
+	store   journal.Store
+	prepare func(context.Context) error // of the database; nil where there is nothing to prepare
+	keep    time.Duration
+	window  time.Duration
+	audit   time.Duration
+}
+
+// store is what a timeline must be here: one that can be made whole.
+type store interface {
+	scheduler.Timeline
+	scheduler.Mending
+	scheduler.Recoverable
+}
+
+// recorder joins the timeline, which is made first, to the writer of the
+// journal, and tells it where this instance is.
+type recorder struct {
+	writer  atomic.Pointer[journal.Writer]
+	address atomic.Pointer[string]
+}
+
+// recording is what the timeline is given; nil with the journal off.
+func (r *recorder) recording(mode journal.Mode, instance string, limit int64) *scheduler.Recording {
+	if mode == journal.Off {
+		return nil
+	}
+	return &scheduler.Recording{Instance: instance, Limit: limit, Address: r.where, Wrote: func(e scheduler.Entry) {
+		if w := r.writer.Load(); w != nil {
+			w.Wrote(e)
+		}
+	}}
+}
+
+func (r *recorder) where() string {
+	if a := r.address.Load(); a != nil {
+		return *a
+	}
+	return ""
+}
+
+const (
+	// journalTimeout bounds one call of the database.
+	journalTimeout = 5 * time.Second
+	recoverPause   = 200 * time.Millisecond
+	// auditDelay keeps the audit after a recovery out of the first rush.
+	auditDelay = 10 * time.Second
+)
+
+// wireJournal builds what moves changes to the journal and back.
+func (a *App) wireJournal() (err error) {
+	address := a.p.address(a.listener.Addr())
+	a.p.recorder.address.Store(&address)
+	j := &a.p.journal
+	a.recovery = journal.NewRecovery(journal.RecoveryConfig{
+		Store: j.store, Timeline: a.p.store, Mode: j.mode, Window: j.window, Clock: a.clock, Timeout: journalTimeout, Log: a.log, At: failpoint(),
+	})
+	if j.mode == journal.Off {
+		return nil
+	}
+	a.writer = journal.NewWriter(journal.WriterConfig{
+		Store: j.store, Outbox: a.p.store, Mode: j.mode, Timeout: journalTimeout, Log: a.log, Registerer: a.registry, At: failpoint(),
+	})
+	a.p.recorder.writer.Store(a.writer)
+	a.drainer = journal.NewDrainer(journal.DrainerConfig{
+		Store: j.store, Outbox: a.p.store, Buckets: a.p.store.Buckets(), Clock: a.clock, Duty: a.drains, Keep: j.keep,
+		Timeout: journalTimeout, Log: a.log, Registerer: a.registry,
+	})
+	broker, err := bridge.NewBroker(a.p.conn, a.p.namespace)
+	if err != nil {
+		return fmt.Errorf("build redelivery: %w", err)
+	}
+	a.desk = &desk{a: a, broker: broker}
+	return nil
+}
+
+// journalDoor is the journal as HTTP asks it; nil with the journal off.
+func (a *App) journalDoor() api.Journal {
+	if a.desk == nil {
+		return nil
+	}
+	return a.desk
+}
+
+// drains tells whether this instance drains what nobody committed: it leads, or
+// nobody does.
+func (a *App) drains(ctx context.Context) bool {
+	if a.elector.State().Role == election.Leading {
+		return true
+	}
+	_, led, err := a.elector.Leader(ctx)
+	return err != nil || !led
+}
+
+// answers is what the scheduler's answers wait for; nil with the journal off.
+func (a *App) answers() scheduler.Journal {
+	if a.writer == nil {
+		return nil
+	}
+	return answered{a.writer, a.p.journal.store, a.log}
+}
+
+// answered is the journal as the scheduler's answers need it.
+type answered struct {
+	*journal.Writer
+	store journal.Store
+	log   zerolog.Logger
+}
+
+// Find looks up what the timeline does not know.
+func (j answered) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, error) {
+	records, err := j.store.Find(ctx, ref, findLimit)
+	if err != nil {
+		j.log.Warn().Err(err).Msg("the journal does not answer")
+		return nil, fmt.Errorf("%w: the journal does not answer", scheduler.ErrUnavailable)
+	}
+	infos := make([]scheduler.Info, len(records))
+	for i := range records {
+		infos[i] = records[i].Info
+	}
+	return infos, nil
+}
+
+// findLimit is how many messages of one name are looked at in the journal.
+const findLimit = 20
+
+// prepareJournal waits until the database may hold the journal. Until then it
+// answers nothing, as if it were away.
+func (a *App) prepareJournal(ctx context.Context) error {
+	if a.p.journal.prepare == nil {
+		return nil
+	}
+	for wait := recoverPause; ; wait = min(2*wait, 5*time.Second) {
+		call, cancel := context.WithTimeout(ctx, 6*journalTimeout) // migrations too
+		err := a.p.journal.prepare(call)
+		cancel()
+		if err == nil {
+			a.log.Info().Str("mode", a.p.journal.mode.String()).Msg("journal is fit")
+			return nil
+		}
+		if errors.Is(err, journal.ErrUnfit) {
+			return fmt.Errorf("prepare the journal: %w", err)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		a.log.Warn().Err(err).Dur("retry", wait).Msg("waiting for the journal")
+		if !rest(ctx, wait) {
+			return nil
+		}
+	}
+}
+
+// rest waits for d; it tells whether ctx still stands.
+func rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// makeWhole certifies the store's servers before this leader uses them. It goes
+// on trying until it has, the leadership ends, or another leads.
+func (a *App) makeWhole(ctx context.Context, term uint64) (journal.Result, error) {
+	last := ""
+	for {
+		result, err := a.recovery.Run(ctx, term)
+		switch {
+		case err == nil:
+			return result, nil
+		case errors.Is(err, scheduler.ErrStaleTerm):
+			return journal.Result{}, err
+		case ctx.Err() != nil:
+			return journal.Result{}, context.Cause(ctx)
+		}
+		if err.Error() != last { // once a reason
+			a.log.Warn().Err(err).Uint64("term", term).Msg("the store cannot be certified yet")
+			last = err.Error()
+		}
+		if !rest(ctx, recoverPause) {
+			return journal.Result{}, context.Cause(ctx)
+		}
+	}
+}
+
+// audit compares everything now and then, soon after a recovery, and mends what
+// differs.
+func (a *App) audit(ctx context.Context, soon bool) error {
+	wait := a.p.journal.audit
+	if soon {
+		wait = auditDelay
+	}
+	for rest(ctx, wait) {
+		wait = a.p.journal.audit
+		report, err := a.desk.verifier().Run(ctx, scheduler.VerifyRequest{Repair: true}, nil)
+		event := a.log.Info()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			event = a.log.Warn().Err(err)
+			wait = min(wait, 5*time.Minute)
+		} else if len(report.Found) > 0 {
+			event = a.log.Warn()
+		}
+		for kind, n := range report.Found {
+			event = event.Int(kind, n)
+		}
+		event.Int("in_store", report.InStore).Int("in_journal", report.InJournal).Int("repaired", report.Repaired).Msg("audited")
+	}
+	return nil
+}

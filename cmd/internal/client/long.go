@@ -1,0 +1,75 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+const (
+	// leastSilence is what an instance may be silent for at least: a line comes every second.
+	leastSilence = 3 * time.Second
+	// maxLine bounds one line of a long operation.
+	maxLine = 16 << 20
+)
+
+// line is one of those that a long operation answers: how far it is, or the report, or what went wrong.
+type line struct {
+	Progress json.RawMessage `json:"progress"`
+	Report   json.RawMessage `json:"report"`
+	Problem
+}
+
+var errSilent = errors.New("silent")
+
+// long makes a request that may take hours. It is given up when the instance says nothing for as long as a call may take;
+// that ends the operation, too. raw is the report alone.
+func long[R any](ctx context.Context, c *Client, path string, request any, progress func(R)) (report R, raw []byte, err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	silence := max(c.cfg.Timeout, leastSilence)
+	watchdog := time.AfterFunc(silence, func() { stop(errSilent) })
+	defer watchdog.Stop()
+	defer func() {
+		if err != nil && errors.Is(context.Cause(ctx), errSilent) {
+			err = fmt.Errorf("call %s: no answer within %s", c.cfg.Server, silence)
+		}
+	}()
+	answer, err := c.send(ctx, http.MethodPost, path, request, "application/x-ndjson")
+	if err != nil {
+		return report, nil, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		if raw, err = c.read(answer); err == nil {
+			raw, err = c.refused(answer, raw)
+		}
+		return report, raw, err
+	}
+	defer answer.Body.Close() // read to its end, or given up
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		watchdog.Reset(silence)
+		l := line{Problem: Problem{Raw: lines.Bytes()}}
+		switch err := json.Unmarshal(lines.Bytes(), &l); {
+		case err == nil && l.Report != nil && json.Unmarshal(l.Report, &report) == nil:
+			return report, l.Report, nil
+		case err == nil && l.Word != "":
+			return report, lines.Bytes(), &l.Problem
+		case err != nil || l.Progress == nil:
+			return report, nil, c.stranger(answer)
+		}
+		var now R
+		if progress != nil && json.Unmarshal(l.Progress, &now) == nil {
+			progress(now)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return report, nil, fmt.Errorf("read the answer of %s: %w", c.cfg.Server, c.plain(err))
+	}
+	return report, nil, fmt.Errorf("the answer of %s broke off before its report", c.cfg.Server)
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tarry-mq/tarry/cmd/internal/client"
+)
+
+func newForecast(o outside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "forecast",
+		Short:   "Count what falls due, step by step; needs the journal",
+		Example: `  tarry forecast --topic orders.remind --step 1h --until 7d`,
+		Args:    noArgs,
+	}
+	flags := cmd.Flags()
+	flags.String("topic", "", "only this topic")
+	flags.String("step", "", "how long a step is, at least 1s (default 1m)")
+	flags.String("until", "", "where it ends: RFC 3339, unix milliseconds, or how long from now (default 1h)")
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
+		f, raw, err := c.Forecast(cmd.Context(), parameters(cmd, "topic", "step", "until"))
+		if err != nil {
+			return answered(err, c.json)
+		}
+		text, err := forecastText(&f)
+		if err != nil {
+			return err
+		}
+		return c.show(raw, text)
+	})
+}
+
+// forecastText shows the steps in which something falls due.
+func forecastText(f *client.Forecast) (string, error) {
+	var rows [][]string
+	sum := 0
+	for _, s := range f.Steps {
+		if sum += s.Count; s.Count > 0 {
+			rows = append(rows, []string{s.From, strconv.Itoa(s.Count)})
+		}
+	}
+	text := fmt.Sprintf("%d overdue, %d fall due in %d of %d steps\n", f.Overdue, sum, len(rows), len(f.Steps))
+	if len(rows) == 0 {
+		return text, nil
+	}
+	steps, err := table(append([][]string{{"FROM", "COUNT"}}, rows...))
+	return text + "\n" + steps, err
+}

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// recorded is a journal that answers by what it is asked for.
+type recorded struct {
+	many int // messages to list
+	lag  scheduler.Lag
+	same bool // nothing differs from the store
+	slow time.Duration
+}
+
+func keeping(j recorded) api.Config {
+	return api.Config{Service: scripted{}, Journal: j, Now: func() time.Time { return someDue.Time() }, ProgressEvery: time.Millisecond}
+}
+
+func (recorded) History(_ context.Context, ref scheduler.Ref) (scheduler.Record, []scheduler.Change, error) {
+	r := scheduler.Record{Info: info(ref, scheduler.StateDelivered)}
+	switch ref.ID {
+	case "nobody":
+		return scheduler.Record{}, nil, scheduler.ErrUnknownID
+	case "twice":
+		return scheduler.Record{}, nil, fmt.Errorf("%w: 2 messages of different keys have it; name the key, or use the uid", scheduler.ErrAmbiguousID)
+	}
+	reason := ""
+	if ref.ID == "steering" {
+		reason = "\x1b[2Jgone"
+	}
+	return r, []scheduler.Change{
+		{UID: someUID, Version: 1, State: scheduler.StateWaiting, At: someDue - 3_600_000, Bucket: 3, Instance: "tarry-1", Address: "10.0.0.1:7070"},
+		{UID: someUID, Version: 2, State: scheduler.StateWaiting, At: someDue + 5, Bucket: 3, Instance: "tarry-2", Address: "10.0.0.2:7070", Term: 42, Attempt: 1,
+			Claimed: someDue + 1, Reason: "nobody listens"},
+		{UID: someUID, Version: 3, State: scheduler.StateDelivered, At: someDue + 1007, Bucket: 3, Instance: "tarry-2", Address: "10.0.0.2:7070", Term: 42, Attempt: 1,
+			Claimed: someDue + 1005, Reason: reason, Stream: "ORDERS", Sequence: 4711},
+	}, nil
+}
+
+func (j recorded) List(_ context.Context, q scheduler.RecordQuery) (page []scheduler.Record, err error) {
+	if q.Topic == "down" {
+		return nil, scheduler.ErrUnavailable
+	}
+	for i := range j.many {
+		r := scheduler.Record{Info: info(scheduler.Ref{}, scheduler.StateWaiting)}
+		r.UID, r.Due = scheduler.UID(fmt.Sprintf("t-%016d", i)), someDue+scheduler.Milli(i)
+		switch i % 3 {
+		case 0:
+			r.ID, r.Key = fmt.Sprintf("order-%d", i), "customer-9"
+		case 1:
+			r.ID, r.State = "steering \x1b[2J", scheduler.StateDead
+		}
+		if r.UID > q.AfterUID && len(page) < q.Limit && q.Topic != "nothing" {
+			page = append(page, r)
+		}
+	}
+	return page, nil
+}
+
+func (recorded) Forecast(_ context.Context, topic string, from, until, step scheduler.Milli) ([]scheduler.Forecast, error) {
+	switch {
+	case topic == "nothing":
+		return nil, nil
+	case from < 0:
+		return []scheduler.Forecast{{From: from, Count: 7}}, nil
+	}
+	return []scheduler.Forecast{{From: from, Count: 5}, {From: from + 10*step, Count: 12}}, nil
+}
+
+func (j recorded) Lag(context.Context) (scheduler.Lag, error) { return j.lag, nil }
+
+func (j recorded) Restore(_ context.Context, req scheduler.RestoreRequest, progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+	if progress != nil {
+		progress(scheduler.RestoreReport{Read: 10, Added: 2})
+	}
+	time.Sleep(j.slow)
+	switch {
+	case req.Topic == "down":
+		return scheduler.RestoreReport{}, scheduler.ErrUnavailable
+	case req.UID == someUID:
+		return scheduler.RestoreReport{Read: 1, Added: 1}, nil
+	case req.UID != "":
+		return scheduler.RestoreReport{}, nil
+	}
+	return scheduler.RestoreReport{Read: 21, Added: 6, Raised: 5, Same: 4, InFlight: 3, Newer: 3}, nil
+}
+
+func (j recorded) Verify(_ context.Context, req scheduler.VerifyRequest, _ func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+	if j.same {
+		return scheduler.VerifyReport{InStore: 10, InJournal: 10}, nil
+	}
+	r := scheduler.VerifyReport{
+		InStore: 10, InJournal: 11, Found: map[string]int{scheduler.StoreOlder: 2, scheduler.MissingInStore: 1},
+		Differences: []scheduler.Difference{
+			{UID: someUID, Bucket: 3, Kind: scheduler.MissingInStore, Journal: scheduler.Stand{State: scheduler.StateWaiting, Version: 2}, Repaired: req.Repair},
+			{UID: someUID, Kind: scheduler.StoreOlder, Store: scheduler.Stand{State: scheduler.StateInFlight, Version: 1},
+				Journal: scheduler.Stand{State: scheduler.StateDelivered, Version: 2}, Repaired: req.Repair},
+		},
+	}
+	if req.Repair {
+		r.Repaired = 3
+	}
+	return r, nil
+}
+
+func (recorded) Redeliver(_ context.Context, req scheduler.RedeliverRequest, _ func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
+	r := scheduler.RedeliverReport{Checked: 21, Present: 6, Gone: 5, Redelivered: 5, Unknown: 10}
+	switch {
+	case req.Topic == "refused":
+		r.Redelivered, r.Failed = 4, 1
+	case req.DryRun:
+		r.Redelivered = 0
+	}
+	return r, nil
+}
+
+func TestList_GoesThroughAllPages(t *testing.T) {
+	t.Parallel()
+	environ := serve(t, keeping(recorded{many: 2500}))
+	for _, args := range [][]string{{"list", "--all"}, {"list", "--all", "--limit", "7"}, {"list", "--all", "--state", "waiting,dead"}} {
+		r := tarry(t, "", environ, args...).want(t, exitDone, "\n2030-01-31T08:00:02.499Z  ")
+		lines := strings.Split(strings.TrimSpace(r.out), "\n")
+		if len(lines) != 2501 || strings.Count(r.out, "DUE") != 1 || r.err != "" {
+			t.Errorf("%v: %d lines, err %q", args, len(lines), r.err)
+		}
+	}
+	r := tarry(t, "", environ, "list", "--all", "--json").want(t, exitDone, "")
+	pages, messages := 0, 0
+	for line := range strings.Lines(r.out) {
+		var page struct{ Messages []any }
+		if err := json.Unmarshal([]byte(line), &page); err != nil {
+			t.Fatal(err)
+		}
+		pages, messages = pages+1, messages+len(page.Messages)
+	}
+	if pages != 3 || messages != 2500 {
+		t.Errorf("%d pages, %d messages", pages, messages)
+	}
+	var page struct{ Cursor string }
+	if err := json.Unmarshal([]byte(tarry(t, "", environ, "list", "--json", "--limit", "2").out), &page); err != nil {
+		t.Fatal(err)
+	}
+	tarry(t, "", environ, "list", "--limit", "1", "--cursor", page.Cursor).want(t, exitDone, "t-0000000000000002")
+	tarry(t, "", environ, "list", "--limit", "1", "--cursor", page.Cursor, "--topic", "other").want(t, exitUsage, "invalid_cursor")
+}
+
+func TestList_AndClusterSayHowFarTheJournalIsBehind(t *testing.T) {
+	t.Parallel()
+	cfg := keeping(recorded{many: 1, lag: scheduler.Lag{Changes: 12, Bytes: 3456, Oldest: someDue}})
+	cfg.JournalMode = "sync"
+	environ := serve(t, cfg)
+	const behind = "behind by 12 changes (3456 bytes), the oldest of 2030-01-31T08:00:00.000Z\n"
+	if r := tarry(t, "", environ, "list").want(t, exitDone, ""); r.err != "tarry: the journal is "+behind {
+		t.Errorf("err %q", r.err)
+	}
+	tarry(t, "", environ, "cluster").want(t, exitDone, "\njournal sync, "+behind)
+	cfg.Journal = recorded{many: 3}
+	tarry(t, "", serve(t, cfg), "cluster").want(t, exitDone, "\njournal sync, up to date\n")
+	tarry(t, "", serve(t, api.Config{Service: scripted{}, JournalMode: "off"}), "cluster").want(t, exitDone, "\njournal off\n")
+}
+
+func TestVerify_ExitsByWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	environ := serve(t, keeping(recorded{same: true}))
+	tarry(t, "", environ, "verify").want(t, exitDone, "10 in the store, 10 in the journal: the same\n")
+	tarry(t, "", environ, "verify", "--json").want(t, exitDone, `"differences":[]`)
+}
+
+func TestJournal_ThatIsOffFailsByName(t *testing.T) {
+	t.Parallel()
+	environ := serve(t, api.Config{Service: scripted{}})
+	for _, args := range [][]string{{"history", "a"}, {"list"}, {"list", "--all"}, {"forecast"}, {"restore"}, {"restore", "a"}, {"verify"}, {"redeliver", "--since", "1h"}} {
+		tarry(t, "", environ, args...).want(t, exitFailed, "the journal is off; this needs journal.mode async or sync (needs_journal)\n")
+		tarry(t, "", environ, append(args, "--json")...).want(t, exitFailed, `{"error":"needs_journal"`)
+	}
+}
+
+func TestProgress_ShowsOnATerminalAlone(t *testing.T) {
+	t.Parallel()
+	environ := serve(t, keeping(recorded{slow: 100 * time.Millisecond}))
+	for _, terminal := range []bool{false, true} {
+		var out, errOut printed
+		code := run(t.Context(), []string{"restore"}, outside{out: &out, err: &errOut, environ: environ, terminal: terminal})
+		if code != exitDone || !strings.HasPrefix(out.String(), "21 read: 6 added") {
+			t.Errorf("got %d %q", code, out.String())
+		}
+		switch shown := errOut.String(); {
+		case !terminal && shown != "":
+			t.Errorf("no terminal, and it shows %q", shown)
+		case terminal && (!strings.HasPrefix(shown, "\r\x1b[K") || !strings.Contains(shown, "10 read, 2 added") || !strings.HasSuffix(shown, "\r\x1b[K")):
+			t.Errorf("it shows %q", shown)
+		}
+	}
+}
+
+// TestLong_OutlivesTheTimeOutOfACall: what counts is how long the instance is silent.
+func TestLong_OutlivesTheTimeOutOfACall(t *testing.T) {
+	t.Parallel()
+	environ := serve(t, keeping(recorded{slow: 500 * time.Millisecond}))
+	tarry(t, "", environ, "restore", "--timeout", "100ms").want(t, exitDone, "21 read")
+}
+
+func TestLong_SaysWhenItBreaksOff(t *testing.T) {
+	t.Parallel()
+	answers := func(text string, end func(*http.Request)) []string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			if r.Header.Get("Accept") != "application/x-ndjson" {
+				t.Errorf("it accepts %q", r.Header.Get("Accept"))
+			}
+			_, _ = io.WriteString(w, text)
+			_ = http.NewResponseController(w).Flush()
+			end(r)
+		}))
+		t.Cleanup(s.Close)
+		return []string{"TARRY_SERVER=" + s.URL}
+	}
+	ends := func(*http.Request) {}
+	waits := func(r *http.Request) { <-r.Context().Done() }
+	const progress = `{"progress":{"in_store":1}}` + "\n"
+	for want, environ := range map[string][]string{
+		"broke off before its report":       answers(progress, ends),
+		"unexpected EOF":                    answers(progress, func(*http.Request) { panic(http.ErrAbortHandler) }),
+		"no answer within 3s":               answers(progress, waits),
+		"not as tarry does":                 answers(progress+"<html>\n", ends),
+		"and not as tarry does":             answers("{}\n", ends),
+		"store unavailable (unavailable)\n": answers(progress+`{"error":"unavailable","detail":"store unavailable"}`+"\n", ends),
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			if r := tarry(t, "", environ, "verify", "--timeout", "100ms").want(t, exitFailed, want); r.out != "" {
+				t.Errorf("out %q", r.out)
+			}
+		})
+	}
+	for _, args := range [][]string{{"verify"}, {"restore"}, {"redeliver", "--since", "1h"}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		environ := answers(progress, func(r *http.Request) { cancel(); waits(r) })
+		var out strings.Builder
+		if code := run(ctx, args, outside{out: &out, err: &out, environ: environ}); code != exitFailed || out.String() != "tarry: interrupted\n" {
+			t.Errorf("%v: got %d %q", args, code, out.String())
+		}
+		cancel()
+	}
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tarry-mq/tarry/cmd/internal/client"
+)
+
+func newRestore(o outside) *cobra.Command {
+	var (
+		request client.Restore
+		topic   string
+		rate    string
+	)
+	cmd := &cobra.Command{
+		Use:   "restore [ID]",
+		Short: "Put back into the store what the journal has and the store has lost",
+		Long: `Put back into the store what the journal has and the store has lost: everything, a topic, or one message.
+
+It adds and never takes away, may be repeated, and goes on while messages come and go. It ends when this command does.`,
+		Example: `  tarry restore --dry-run
+  tarry restore --topic orders.remind --overdue=false --rate 1000
+  tarry restore order-7131`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("at most one ID is wanted, not %d", len(args))
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	addKey(cmd)
+	flags.StringVar(&topic, "topic", "", "only this topic")
+	flags.BoolVar(&request.Overdue, "overdue", true, "also what is due already")
+	flags.BoolVar(&request.DryRun, "dry-run", false, "only tell what would be done")
+	flags.StringVar(&rate, "rate", "", "messages a second at most, 1 to 1000000 (default no limit)")
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
+		for _, name := range []string{"topic", "overdue", "rate"} {
+			if len(args) == 1 && flags.Changed(name) {
+				return usage("--%s does not go with an ID", name)
+			}
+		}
+		key, keyed := keyOf(cmd)
+		if len(args) == 1 {
+			r, raw, err := c.RestoreOne(cmd.Context(), args[0], key, keyed, request.DryRun)
+			if err != nil {
+				return answered(err, c.json)
+			}
+			return c.show(raw, restoredOneText(args[0], request.DryRun, r))
+		}
+		switch n, err := strconv.Atoi(rate); {
+		case keyed:
+			return usage("--key goes with an ID")
+		case flags.Changed("rate") && (err != nil || n < 1):
+			return usage("--rate %q: want a whole number from 1 to 1000000", rate)
+		default:
+			request.Rate = n
+		}
+		if flags.Changed("topic") {
+			request.Topic = &topic
+		}
+		progress, done := watched(c, func(r client.Restored) string { return fmt.Sprintf("%d read, %d added", r.Read, r.Added) })
+		r, raw, err := c.Restore(cmd.Context(), request, progress)
+		if done(); err != nil {
+			return answered(err, c.json)
+		}
+		return c.show(raw, restoredText(request.DryRun, r))
+	})
+}
+
+func restoredText(dry bool, r client.Restored) string {
+	text := fmt.Sprintf("%d read: %d added, %d raised to a later version, %d already there, %d in flight, %d newer in the store",
+		r.Read, r.Added, r.Raised, r.Same, r.InFlight, r.Newer)
+	if dry {
+		text = "dry run, nothing was changed; " + text
+	}
+	return text
+}
+
+func restoredOneText(id string, dry bool, r client.Restored) string {
+	text := "as the journal has it"
+	switch {
+	case r.Added > 0 && dry:
+		text = "missing; it would be added"
+	case r.Added > 0:
+		text = "there again; it had been missing"
+	case r.Raised > 0 && dry:
+		text = "of an earlier version; it would be raised to the journal's"
+	case r.Raised > 0:
+		text = "raised to the journal's version"
+	case r.InFlight > 0:
+		text = "being delivered now; nothing was changed"
+	case r.Newer > 0:
+		text = "newer in the store than in the journal; nothing was changed"
+	}
+	return printable(id, "") + " is " + text
+}

@@ -1,0 +1,204 @@
+package scheduler
+
+import "errors"
+
+// ErrFenced: the change was made on a Redis that has been replaced since; it is
+// not in the journal and has no effect.
+var ErrFenced = errors.New("the store was replaced: a later certification stands")
+
+// Change is one change of a message as the journal tells it: what it became,
+// when, by whom and why. A claim is no change of its own; the end tells when
+// its attempt was claimed.
+type Change struct {
+	UID UID
+	// Version counts a message's changes: 1 is its acceptance, and no number is left out.
+	Version uint64
+	// State is what the message is after the change.
+	State State
+	At    Milli
+	// Bucket is where it lies.
+	Bucket int
+	// Instance and Address are who made the change; Term is the leader's, 0 for a
+	// change that any instance may make.
+	Instance, Address string
+	Term              uint64
+	Reason            string
+	// Claimed is when the attempt was claimed that led to this change, 0 without one.
+	Claimed Milli
+	// Attempt is the number that the attempt's delivery carried, 0 without one.
+	Attempt uint32
+	// Stream and Sequence are where NATS stored a delivered message; empty for core NATS.
+	Stream   string
+	Sequence uint64
+
+	// Due, Uncertain and Refusals are the message's after the change.
+	Due       Milli
+	Uncertain bool
+	Refusals  uint32
+
+	// Message is the content as of this version, nil where the change leaves it
+	// as it was.
+	Message *Message
+}
+
+// Entry is what one script wrote to the outbox: the changes it made, together.
+type Entry struct {
+	Bucket int
+	// Number is the certification that it was written under, 0 for an entry that
+	// was read back.
+	Number uint64
+	// ID is the entry's place in the bucket's outbox.
+	ID string
+	// Size is what it counts toward the outbox's limit, in bytes, and Count how many
+	// changes the outbox counts it as.
+	Size, Count int
+	Changes     []Change
+}
+
+// Record is a message as the journal has it. Info's Mark holds uncertain,
+// refusals and changes; lanes are not kept.
+type Record struct {
+	Info
+	// Content is the version that topic, key, body and the like are from; 0 while
+	// only a later change has been written and the content is not known yet.
+	Content uint64
+	// ChangedAt is when the latest change happened.
+	ChangedAt Milli
+}
+
+// RecordQuery asks for records in the order of due, then uid.
+type RecordQuery struct {
+	// Topic and Key select by the whole text; empty takes all.
+	Topic, Key string
+	// States selects; empty takes all.
+	States []State
+	// DueFrom and DueTo bound due, both inclusive; 0 is no bound.
+	DueFrom, DueTo Milli
+	// AfterDue and AfterUID are the place of the last record of the page before.
+	AfterDue Milli
+	AfterUID UID
+	// Limit bounds the number of records, Bytes the sum of their bodies and headers
+	// (one record always comes; 0 is no bound).
+	Limit, Bytes int
+	// Whole asks for headers and bodies too.
+	Whole bool
+}
+
+// ChangeQuery asks for changes in the order of time, uid and version.
+type ChangeQuery struct {
+	// Since is the earliest time, inclusive.
+	Since Milli
+	// State selects what the message became; StateNone takes all.
+	State State
+	// After is the place of the last change of the page before.
+	AfterAt      Milli
+	AfterUID     UID
+	AfterVersion uint64
+	Limit        int
+}
+
+// Forecast is how many messages fall due within a step.
+type Forecast struct {
+	From  Milli // the step's begin
+	Count int
+}
+
+// Lag is what stands in a bucket's outbox and is not in the journal yet.
+type Lag struct {
+	Entries, Changes int
+	Bytes            int64
+	// Oldest is when the oldest entry was written, by the store's clock; 0 when
+	// there is none.
+	Oldest Milli
+}
+
+// Change is the end as the journal tells it, less who and when.
+func (e *End) Change() Change {
+	m := e.Message
+	c := Change{UID: m.UID, Version: m.Version() + 1, State: e.State, Reason: e.Reason, Claimed: m.ClaimedAt, Attempt: m.Attempt,
+		Stream: e.Stream, Sequence: e.Sequence, Due: m.Due, Uncertain: e.Uncertain, Refusals: m.Mark.Refusals}
+	return c
+}
+
+// Change is the return as the journal tells it, less who and when; Message must
+// be set.
+func (b *Back) Change() Change {
+	m := b.Message
+	return Change{UID: b.UID, Version: 1 + uint64(b.Mark.Changes), State: StateWaiting, Reason: b.Reason, Claimed: m.ClaimedAt, Attempt: m.Attempt,
+		Due: m.Due, Uncertain: b.Mark.Uncertain, Refusals: b.Mark.Refusals}
+}
+
+// RestoreRequest says what of the journal is to be in the timeline again.
+type RestoreRequest struct {
+	// UID restores one message; empty restores all that match.
+	UID UID
+	// Topic restricts to one topic.
+	Topic string
+	// Overdue takes messages that are due already too.
+	Overdue bool
+	// DryRun only tells what would be done.
+	DryRun bool
+	// Rate bounds messages a second, 0 for no bound.
+	Rate int
+}
+
+// RestoreReport counts what became of the records that were read.
+type RestoreReport struct {
+	Read, Added, Raised, Same, InFlight, Newer int
+}
+
+// VerifyRequest asks to compare the timeline with the journal.
+type VerifyRequest struct {
+	// Repair brings both to the higher version of each message that differs.
+	Repair bool
+}
+
+// The kinds of a Difference.
+const (
+	MissingInStore   = "missing_in_store"   // the journal has it live
+	MissingInJournal = "missing_in_journal" // the store has it
+	StoreOlder       = "store_older"
+	StoreNewer       = "store_newer"
+)
+
+// Difference is one message that the timeline and the journal tell differently.
+type Difference struct {
+	UID            UID
+	Bucket         int
+	Kind           string
+	Store, Journal Stand
+	Repaired       bool
+}
+
+// VerifyReport is what a comparison found. Differences that a second look, after
+// the outbox was drained, no longer found are not counted.
+type VerifyReport struct {
+	// Compared is how many messages were looked at in the store and in the journal.
+	InStore, InJournal int
+	// Found counts differences by kind, Repaired those that were mended.
+	Found    map[string]int
+	Repaired int
+	// Differences are the first of them.
+	Differences []Difference
+}
+
+// MaxDifferences bounds the differences that a report lists one by one.
+const MaxDifferences = 100
+
+// RedeliverRequest asks to publish again what a broker lost.
+type RedeliverRequest struct {
+	// Since is when the deliveries to check began.
+	Since Milli
+	// Topic restricts to one topic.
+	Topic  string
+	DryRun bool
+}
+
+// RedeliverReport counts what became of the deliveries that were checked.
+type RedeliverReport struct {
+	Checked, Present, Gone, Redelivered int
+	// Unknown are those that cannot be judged: delivered by core NATS, from a stream
+	// that drops what was consumed or is past its limits, or pruned here.
+	Unknown int
+	Failed  int
+}

@@ -1,0 +1,24 @@
+package schedulertest
+
+import (
+	"testing"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// Certify says of every bucket that it may be used, as the leader does once it
+// has made the timeline whole.
+func Certify(t testing.TB, tl scheduler.Recoverable) {
+	t.Helper()
+	standings, err := tl.Standings(t.Context())
+	if err != nil {
+		t.Fatalf("standings: %v", err)
+	}
+	r := tl.Recovering(standings)
+	for bucket, s := range standings {
+		c := scheduler.Certification{Number: s.Number + 1, Run: s.Now}
+		if err := r.Certify(t.Context(), bucket, 0, c); err != nil {
+			t.Fatalf("certify bucket %d: %v", bucket, err)
+		}
+	}
+}

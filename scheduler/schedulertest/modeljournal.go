@@ -1,0 +1,131 @@
+package schedulertest
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// tellings are the entries that one timeline told the journal of.
+type tellings struct {
+	all []scheduler.Entry
+	new []scheduler.Change // since the last look
+}
+
+// recording is one that the model listens to.
+func (l *tellings) recording() *scheduler.Recording {
+	return &scheduler.Recording{Instance: "model", Address: func() string { return "nowhere:1" }, Limit: 1 << 40, Wrote: func(e scheduler.Entry) {
+		l.all = append(l.all, e)
+		l.new = append(l.new, e.Changes...)
+	}}
+}
+
+// told holds what both timelines told the journal in one step to each other, and
+// every change to the version before it. It tells how many there were.
+func (m *model) told(what string) int {
+	got, want := m.realLog.new, m.refLog.new
+	m.realLog.new, m.refLog.new = nil, nil
+	sortChanges(got)
+	sortChanges(want)
+	if wrong := differentChanges(got, want); wrong != "" {
+		m.Fatalf("%s: the journal was told otherwise: %s", what, wrong)
+	}
+	for i := range got {
+		c := &got[i]
+		if c.Version != m.versions[c.UID]+1 {
+			m.Fatalf("%s: %s goes from version %d to %d", what, c.UID, m.versions[c.UID], c.Version)
+		}
+		if (c.Version == 1) != (c.Message != nil) {
+			m.Fatalf("%s: version %d of %s with content: %v", what, c.Version, c.UID, c.Message != nil)
+		}
+		m.versions[c.UID] = c.Version
+	}
+	return len(got)
+}
+
+func sortChanges(changes []scheduler.Change) {
+	slices.SortFunc(changes, func(a, b scheduler.Change) int {
+		return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.At, b.At), cmp.Compare(a.Version, b.Version))
+	})
+}
+
+// differentChanges is the first difference, empty when there is none.
+func differentChanges(got, want []scheduler.Change) string {
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(got):
+			return "missing " + describeChange(&want[i])
+		case i >= len(want):
+			return "more: " + describeChange(&got[i])
+		}
+		g, w := got[i], want[i]
+		sameContent := (g.Message == nil) == (w.Message == nil) &&
+			(g.Message == nil || sameInfo(scheduler.Info{Message: content(g.Message)}, scheduler.Info{Message: content(w.Message)}))
+		g.Message, w.Message = nil, nil
+		if !sameContent || !reflect.DeepEqual(g, w) {
+			return "got " + describeChange(&got[i]) + ", want " + describeChange(&want[i])
+		}
+	}
+	return ""
+}
+
+// content is what of a message the journal keeps.
+func content(m *scheduler.Message) scheduler.Message {
+	c := *m
+	c.Stored = 0
+	return c
+}
+
+// drainOutboxes reads what the real timeline wrote, which must be what it told,
+// and removes it.
+func (m *model) drainOutboxes() {
+	outbox := m.real.(scheduler.Outbox)
+	var told, read []scheduler.Change
+	for _, e := range m.realLog.all {
+		told = append(told, e.Changes...)
+	}
+	for b := range m.o.Buckets {
+		after := ""
+		for {
+			entries, err := outbox.Unwritten(m.ctx, b, after, 0, 7, block)
+			if err != nil {
+				m.Fatalf("read the outbox of %d: %v", b, err)
+			}
+			if len(entries) == 0 {
+				break
+			}
+			for _, e := range entries {
+				read = append(read, e.Changes...)
+			}
+			after = entries[len(entries)-1].ID
+		}
+	}
+	sortChanges(told)
+	sortChanges(read)
+	if wrong := differentChanges(read, told); wrong != "" {
+		m.Fatalf("the outbox holds something else than the journal was told: %s", wrong)
+	}
+	for _, e := range m.realLog.all {
+		for range 2 {
+			if err := outbox.Written(m.ctx, e.Bucket, []scheduler.Entry{e}); err != nil {
+				m.Fatalf("remove an entry: %v", err)
+			}
+		}
+	}
+	lags, err := outbox.Lags(m.ctx)
+	for b, l := range lags {
+		if err != nil || l != (scheduler.Lag{}) {
+			m.Fatalf("bucket %d after all was written: %+v, %v", b, l, err)
+		}
+	}
+}
+
+func describeChange(c *scheduler.Change) string {
+	s := describe(scheduler.Info{Message: scheduler.Message{UID: c.UID, Due: c.Due}, State: c.State, Version: c.Version, Reason: c.Reason})
+	if c.Message != nil {
+		s += " with content " + describe(scheduler.Info{Message: *c.Message})
+	}
+	return s
+}

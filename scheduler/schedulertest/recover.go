@@ -1,0 +1,241 @@
+package schedulertest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// mending is the timeline as a restore uses it.
+func (t *trial) mending() scheduler.Mending { return t.tl.(scheduler.Mending) }
+
+// record is a message as the journal has it.
+func record(m *scheduler.Message, state scheduler.State, version uint64) scheduler.Record {
+	r := scheduler.Record{Info: scheduler.Info{Message: *m, State: state, Version: version}, Content: 1}
+	r.Mark = scheduler.Mark{Uncertain: m.Mark.Uncertain, Refusals: m.Mark.Refusals, Changes: uint32(version - 1)}
+	if state.Ended() {
+		r.EndedAt = Start
+	}
+	return r
+}
+
+// restored brings records to their bucket, twice: the second time nothing may
+// change.
+func (t *trial) restored(want []scheduler.RestoreCode, records ...scheduler.Record) {
+	t.Helper()
+	for i, expect := range [][]scheduler.RestoreCode{want, nil} {
+		got, err := t.mending().Restore(t.Context(), records[0].UID.Bucket(t.o.Buckets), records, t.now)
+		t.must("restore", err)
+		if i == 0 && !slices.Equal(got, expect) {
+			t.Fatalf("restore: got %v, want %v", got, expect)
+		}
+		if i == 1 && (slices.Contains(got, scheduler.RestoreAdded) || slices.Contains(got, scheduler.RestoreRaised)) {
+			t.Fatalf("restore again: got %v, want nothing to happen", got)
+		}
+	}
+}
+
+func (t *trial) stands(uids ...scheduler.UID) map[scheduler.UID]scheduler.Stand {
+	t.Helper()
+	stands, err := t.mending().Versions(t.Context(), uids[0].Bucket(t.o.Buckets), uids)
+	t.must("versions", err)
+	return stands
+}
+
+const (
+	added  = scheduler.RestoreAdded
+	raised = scheduler.RestoreRaised
+	same   = scheduler.RestoreSame
+	busy   = scheduler.RestoreBusy
+	newer  = scheduler.RestoreNewer
+)
+
+var recoverPromises = []promise{
+	{name: "what is missing is restored whole, waits, and is claimed in its order", check: func(t *trial) {
+		first := Message(1, DueIn(time.Minute), Headers("A", "b", "A", "c"), TTL(time.Hour), Priority(7))
+		second := Message(2, DueIn(2*time.Minute))
+		t.restored([]scheduler.RestoreCode{added, added}, record(second, scheduler.StateWaiting, 1), record(first, scheduler.StateWaiting, 1))
+		t.wantInfo(live(first, scheduler.StateWaiting, scheduler.Mark{}))
+		t.pass(time.Hour)
+		t.wantUIDs(t.claim(), []*scheduler.Message{first, second})
+	}},
+	{name: "what was due already is restored as uncertain, and that is a change", check: func(t *trial) {
+		m := Message(1)
+		t.pass(time.Second)
+		t.restored([]scheduler.RestoreCode{added}, record(m, scheduler.StateWaiting, 3))
+		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Changes: 3}))
+		t.canceled(m.UID, scheduler.CancelMaybe)
+	}},
+	{name: "a lower version is raised, also to an end, and an equal or higher one stays", check: func(t *trial) {
+		low, even, high, end := Message(1, DueIn(time.Hour)), Message(2, DueIn(time.Hour)), Message(3, DueIn(time.Hour)), Message(4, DueIn(time.Hour))
+		t.added(low, even, high, end)
+		t.canceled(high.UID, scheduler.CancelDone)
+		uncertain := *low
+		uncertain.Mark = scheduler.Mark{Uncertain: true, Refusals: 2}
+		t.restored([]scheduler.RestoreCode{raised, same, newer, raised}, record(&uncertain, scheduler.StateWaiting, 2),
+			record(even, scheduler.StateWaiting, 1), record(high, scheduler.StateWaiting, 1), record(end, scheduler.StateCanceled, 2))
+		t.wantInfo(live(low, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Refusals: 2, Changes: 1}))
+		t.wantInfo(remains(end, scheduler.StateCanceled, Start, false, ""))
+		t.canceled(end.UID, scheduler.CancelDone)
+		if h := t.heads()[0]; h.Waiting != 2 {
+			t.Fatalf("%d messages wait, want 2", h.Waiting)
+		}
+		t.pass(2 * time.Hour)
+		t.wantUIDs(t.claim(), []*scheduler.Message{low, even})
+	}},
+	{name: "nothing that ended comes back", check: func(t *trial) {
+		m := t.ended(Message(1), scheduler.StateDelivered)
+		t.restored([]scheduler.RestoreCode{same}, record(m, scheduler.StateWaiting, 1)) // restored, it would be version 2
+		t.restored([]scheduler.RestoreCode{newer}, record(m, scheduler.StateWaiting, 5))
+		if got := t.get(m.UID); got.State != scheduler.StateDelivered {
+			t.Fatalf("it is %s", got.State)
+		}
+	}},
+	{name: "what is in flight is left alone", check: func(t *trial) {
+		m := t.take(Message(1))
+		t.restored([]scheduler.RestoreCode{busy}, record(m, scheduler.StateWaiting, 2))
+		t.restored([]scheduler.RestoreCode{same}, record(m, scheduler.StateWaiting, 1))
+		t.finish(scheduler.StateDelivered, m)
+	}},
+	{name: "what is parked is raised out of its lane", check: func(t *trial) {
+		m := t.take(Message(1))
+		t.giveBack(m, m.Score(), scheduler.Mark{Lane: "stream"})
+		m.Mark.Uncertain = true
+		t.restored([]scheduler.RestoreCode{raised}, record(m, scheduler.StateWaiting, 2))
+		if lanes := t.lanes(0); len(lanes) > 0 {
+			t.Fatalf("lanes %q", lanes)
+		}
+		t.wantUIDs(t.claim(), []*scheduler.Message{m})
+	}},
+	{name: "a restored end is remembered under its name", check: func(t *trial) {
+		m := Message(1, Named("order-1"), Keyed("customer-1"), Content("x"))
+		t.restored([]scheduler.RestoreCode{added}, record(m, scheduler.StateDelivered, 2))
+		t.refused(Message(2, Named("order-1"), Keyed("customer-1"), Content("x")), scheduler.AddDuplicate, m, scheduler.StateDelivered)
+		t.pass(t.o.EndedKeep + time.Second)
+		t.trim(t.bucketOf(m), 10)
+		t.gone(m.UID)
+	}},
+	{name: "restored names answer look-ups, and attempts keep their order", check: func(t *trial) {
+		one, two := Message(1, Named("order-1"), DueIn(time.Hour)), Message(2, Named("order-1"), DueIn(time.Hour), Attempt(2), Content("x"))
+		one.Mark.Uncertain = true // a consumer had it and sent it back
+		t.restored([]scheduler.RestoreCode{added, added}, record(two, scheduler.StateWaiting, 1), record(one, scheduler.StateWaiting, 2))
+		if found := t.find(scheduler.Ref{ID: "order-1"}); len(found) != 2 {
+			t.Fatalf("found %d messages by the name, want 2", len(found))
+		}
+		t.refused(Message(3, Named("order-1"), Attempt(2), Content("x")), scheduler.AddDuplicate, two, scheduler.StateWaiting)
+	}},
+	{name: "a restored dead message stays dead and whole", check: func(t *trial) {
+		m := Message(1, Headers("A", "b"))
+		r := record(m, scheduler.StateDead, 2)
+		r.Reason = "refused"
+		t.restored([]scheduler.RestoreCode{added}, r)
+		t.pass(1000 * t.o.EndedKeep)
+		t.trim(0, 10)
+		if got := t.get(m.UID); got.State != scheduler.StateDead || got.Reason != "refused" || string(got.Body) != string(m.Body) || len(got.Headers) != 1 {
+			t.Fatalf("got %s", describe(got))
+		}
+	}},
+	{name: "versions tell states and versions, and nothing of what is not known", check: func(t *trial) {
+		waiting, flying, ended, unknown := Message(1, DueIn(time.Hour)), t.take(Message(2)), t.ended(Message(3), scheduler.StateDelivered), Message(4)
+		t.one(waiting)
+		got := t.stands(waiting.UID, flying.UID, ended.UID, unknown.UID)
+		want := map[scheduler.UID]scheduler.Stand{waiting.UID: {State: scheduler.StateWaiting, Version: 1}, flying.UID: {State: scheduler.StateInFlight, Version: 1},
+			ended.UID: {State: scheduler.StateDelivered, Version: 2}}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+	}},
+	{name: "a walk meets everything that has not ended, and the dead, in steps", check: func(t *trial) {
+		want := map[scheduler.UID]bool{}
+		for i := range 30 {
+			want[t.one(Message(i, DueIn(time.Hour))).UID] = true
+		}
+		parked := t.take(Message(100))
+		t.giveBack(parked, parked.Score(), scheduler.Mark{Lane: "core:a/b"})
+		want[parked.UID], want[t.take(Message(101)).UID], want[t.ended(Message(102), scheduler.StateDead).UID] = true, true, true
+		t.ended(Message(103), scheduler.StateDelivered)
+		seen := map[scheduler.UID]bool{}
+		cursor := ""
+		for range 100 {
+			uids, next, err := t.mending().Walk(t.Context(), 0, cursor, 7)
+			t.must("walk", err)
+			for _, uid := range uids {
+				seen[uid] = true
+			}
+			if cursor = next; next == "" {
+				break
+			}
+		}
+		if cursor != "" || fmt.Sprint(seen) != fmt.Sprint(want) {
+			t.Fatalf("cursor %q, met %d of %d", cursor, len(seen), len(want))
+		}
+	}},
+	{name: "all claims are given back to who makes the store whole, its own too", check: func(t *trial) {
+		m := t.take(Message(1))
+		r := t.tl.(scheduler.Recoverable)
+		standings, err := r.Standings(t.Context())
+		t.must("standings", err)
+		n, err := r.Recovering(standings).Reclaim(t.Context(), 0, t.term, 10, t.now)
+		t.must("reclaim", err)
+		if n != 1 {
+			t.Fatalf("%d claims were given back, want 1", n)
+		}
+		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Changes: 1}))
+	}},
+	{name: "what was due when the store was certified is in doubt", check: func(t *trial) {
+		overdue, later := t.one(Message(1)), t.one(Message(2, DueIn(time.Hour)))
+		t.pass(time.Minute)
+		t.certify(scheduler.Certification{DoubtUntil: t.now})
+		t.canceled(later.UID, scheduler.CancelDone)
+		if got := t.get(overdue.UID); !got.Mark.Uncertain {
+			t.Fatal("a look-up does not tell")
+		}
+		if got := t.claim(); len(got) != 1 || !got[0].Mark.Uncertain {
+			t.Fatalf("claimed %d, or for certain", len(got))
+		}
+		t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: overdue.UID, Claim: t.n, Keep: true}}, t.now))
+		t.canceled(overdue.UID, scheduler.CancelMaybe)
+	}},
+	{name: "while the store is filled it accepts and nothing is claimed", check: func(t *trial) {
+		t.certify(scheduler.Certification{Filling: true})
+		m := t.one(Message(1))
+		t.n++
+		_, err := t.tl.Claim(t.Context(), 0, scheduler.Claim{Term: t.term, Number: t.n, Now: t.now, Limit: 1, Bytes: wide})
+		if !errors.Is(err, scheduler.ErrUncertified) {
+			t.Fatalf("claim: %v, want ErrUncertified", err)
+		}
+		t.certify(scheduler.Certification{})
+		t.wantUIDs(t.claim(), []*scheduler.Message{m})
+	}},
+	{name: "a certification under a lower term or number is refused", check: func(t *trial) {
+		t.term = 5
+		t.certify(scheduler.Certification{})
+		r := t.tl.(scheduler.Recoverable)
+		standings, err := r.Standings(t.Context())
+		t.must("standings", err)
+		rec := r.Recovering(standings)
+		c := standings[0].Certification
+		t.stale("certify", rec.Certify(t.Context(), 0, 4, c))
+		c.Number--
+		if err := rec.Certify(t.Context(), 0, 5, c); !errors.Is(err, scheduler.ErrUncertified) {
+			t.Fatalf("a lower number: %v", err)
+		}
+		c.Number, c.Run = c.Number+9, "0123456789abcdef"
+		if err := rec.Certify(t.Context(), 0, 5, c); !errors.Is(err, scheduler.ErrUncertified) {
+			t.Fatalf("another run: %v", err)
+		}
+	}},
+}
+
+// certify certifies bucket 0 anew.
+func (t *trial) certify(c scheduler.Certification) {
+	t.Helper()
+	r := t.tl.(scheduler.Recoverable)
+	standings, err := r.Standings(t.Context())
+	t.must("standings", err)
+	c.Number, c.Run = standings[0].Number+1, standings[0].Now
+	t.must("certify", r.Recovering(standings).Certify(t.Context(), 0, t.term, c))
+}

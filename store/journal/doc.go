@@ -1,0 +1,55 @@
+// Package journal keeps what happened to every message in SQL: MySQL 8 or
+// MariaDB 10.11 for production, SQLite for one machine. A Redis that was lost is
+// rebuilt from it, and it answers what a user asks long after Redis forgot.
+//
+//	             one Lua script                  group commit
+//	push ──────▶ message + outbox entry ───────▶ Writer ───────▶ messages, transitions ──▶ entry deleted
+//	             │                                  ▲
+//	             └ what nobody committed in time ── Drainer (the leader, or any instance while there is none)
+//
+// # The outbox
+//
+// Every script that changes a message writes the change, and the message itself
+// when it is new, to its bucket's stream in the same script: state and log
+// cannot part. An entry leaves the outbox only when its changes are committed.
+// The instance whose script wrote an entry has it in memory and commits it from
+// there (Writer); what it did not commit in time, because it died, SQL was slow
+// or its memory was full, is read from the start of the stream by the Drainer.
+// There is no cursor: a promoted replica may hand out lower ids, which a cursor
+// would skip. Nothing is trimmed unwritten: at the limit new pushes are refused,
+// and what is due still goes out.
+//
+// # Order does not matter
+//
+// A change carries the message's version, its acceptance being 1. A row's state
+// is guarded by version, its content by the version that content came with
+// (content). So changes of one uid may be committed in any order, by anybody,
+// and any number of times; every retry is safe, also after a commit whose answer
+// was lost.
+//
+// # Modes
+//
+//	off    no outbox, no journal; what Redis loses is lost
+//	async  a push is answered after Redis; losing Redis may lose what the outbox held (the lag is told)
+//	sync   every answered change is answered after the commit that holds it; while SQL is away
+//	       changes are refused before they are made, and due messages still go out
+//
+// A sync change whose commit does not come in time is outcome_unknown. Its
+// retry finds the change made, and is answered once the journal holds it.
+//
+// # Fences
+//
+// A Redis that was replaced may still answer on connections opened before (the
+// old primary after a promotion). What it is told there is lost with it. So each
+// certification of a Redis has a number, kept in Redis and, per bucket, here;
+// a sync commit names the number its change was made under, and is refused
+// once a higher one stands (scheduler.ErrFenced). The leader raises the fence before it
+// compares Redis with the journal, so that no answered change can come between.
+//
+// # Tables
+//
+// messages has one row a message: content, state, version. transitions has one
+// row a change. meta holds the namespace (one database belongs to one
+// namespace), the highest term, and fences the certification of each bucket.
+// Migrations are in migrations/, by dialect.
+package journal

@@ -1,0 +1,61 @@
+package journal
+
+import (
+	"errors"
+
+	"github.com/go-sql-driver/mysql"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// ErrUnfit: the database is not what tarry needs (its schema, its namespace, its
+// settings, its version), or the DSN is wrong. Retrying does not help; somebody
+// has to act, and the error says what to do.
+var ErrUnfit = errors.New("the journal's database is unfit")
+
+// errRow: a row that no database can take, found before it was sent.
+var errRow = errors.New("a change that cannot be written")
+
+// Retryable tells whether the same call may succeed later: the database is away,
+// busy, full, read-only, or refuses us for a reason that lies with it. Only what
+// the rows themselves cause is permanent, and ErrFenced, and ErrUnfit. What is
+// not known counts as retryable: to wait loses nothing, to give up would.
+func Retryable(err error) bool {
+	if err == nil || errors.Is(err, scheduler.ErrFenced) || errors.Is(err, ErrUnfit) || errors.Is(err, errRow) {
+		return false
+	}
+	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return !rowsFault(my)
+	}
+	if errors.Is(err, mysql.ErrPktTooLarge) {
+		return false
+	}
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		switch lite.Code() & 0xff { // the primary code of an extended one
+		case sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE:
+			return false
+		}
+	}
+	return true
+}
+
+// rowsFault tells whether MySQL or MariaDB refused the data itself: SQLSTATE
+// class 22 (data exception) or 23 (constraint), and those whose class says less.
+func rowsFault(e *mysql.MySQLError) bool {
+	switch string(e.SQLState[:2]) {
+	case "22", "23":
+		return true
+	}
+	switch e.Number {
+	case 1118, // row size too large
+		1153, // packet larger than max_allowed_packet
+		1265, // data truncated
+		1301, // result larger than max_allowed_packet
+		1364, // field has no default
+		1366: // incorrect value
+		return true
+	}
+	return false
+}

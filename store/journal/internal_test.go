@@ -1,0 +1,103 @@
+package journal
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+func TestCheckVersion_WantsWhatStatementsWereWrittenFor(t *testing.T) {
+	t.Parallel()
+	for version, fit := range map[string]bool{
+		"8.0.43": true, "8.4.6-log": true, "9.5.0": true, "8.0.43-0ubuntu0.22.04.1": true, "10.11.14-MariaDB-0+deb12u2": true, "10.5.0-MariaDB": true,
+		"12.1.2-MariaDB-ubu2404": true, "5.7.44-log": false, "10.4.34-MariaDB-log": false, "5.5.68-MariaDB": false, "": false, "unknown": false,
+	} {
+		if err := checkVersion(version); (err == nil) != fit || err != nil && !errors.Is(err, ErrUnfit) {
+			t.Errorf("%q: got %v, want fit %v", version, err, fit)
+		}
+	}
+}
+
+func TestText_IsValidAndFitsItsColumn(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		in    string
+		limit int
+		want  string
+	}{
+		{"", 3, ""}, {"abc", 3, "abc"}, {"abcd", 3, "abc"}, {"aé", 2, "a"}, {"aé", 3, "aé"}, {"🕰", 3, ""}, {"a\xffb", 10, "a\ufffdb"}, {"\xff\xff", 3, "\ufffd"}, {"a\xff", 2, "a"},
+	} {
+		if got := text(c.in, c.limit); got != c.want {
+			t.Errorf("%q in %d bytes: got %q, want %q", c.in, c.limit, got, c.want)
+		}
+	}
+}
+
+func FuzzText(f *testing.F) {
+	f.Add("a\xff🕰", 3)
+	f.Fuzz(func(t *testing.T, s string, limit int) {
+		limit = max(limit&0xffff, 0)
+		got := text(s, limit)
+		if !utf8.ValidString(got) || len(got) > limit {
+			t.Fatalf("%q in %d bytes gives %q", s, limit, got)
+		}
+		if utf8.ValidString(s) && !strings.HasPrefix(s, got) {
+			t.Fatalf("%q becomes %q", s, got)
+		}
+	})
+}
+
+func FuzzUnpackHeaders(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{headersForm})
+	f.Add(packHeaders([]scheduler.Header{{Name: "A", Value: "1"}, {}, {Name: "\xff\x00", Value: strings.Repeat("x", 300)}}))
+	f.Add([]byte{headersForm, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
+	f.Add([]byte{headersForm, 0x80})
+	f.Add([]byte{headersForm, 1, 'a'})
+	f.Fuzz(func(t *testing.T, packed []byte) {
+		headers, err := unpackHeaders(packed)
+		if err != nil {
+			if !errors.Is(err, errHeaders) || headers != nil {
+				t.Fatalf("got %v and %v", headers, err)
+			}
+			return
+		}
+		again := packHeaders(headers)
+		if len(again) > packedBytes(headers) {
+			t.Fatalf("%d bytes, and no more than %d were said", len(again), packedBytes(headers))
+		}
+		if back, err := unpackHeaders(again); err != nil || !reflect.DeepEqual(back, headers) {
+			t.Fatalf("%v came back as %v, %v", headers, back, err)
+		}
+	})
+}
+
+// A new state needs a migration that tells people its word.
+func TestStates_HaveTheirWordsInTheDatabase(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), Config{DSN: sqliteScheme + t.TempDir() + "/journal.db", Namespace: "test", Migrate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	words := map[scheduler.State]string{}
+	err = each(t.Context(), s.read, "SELECT number, word FROM states", nil, func(row scanner) error {
+		var state scheduler.State
+		var word string
+		err := row.Scan(&state, &word)
+		words[state] = word
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range append(everyState(), scheduler.StateNone) {
+		if words[state] != state.String() {
+			t.Errorf("state %d is %q in the database, want %q", state, words[state], state)
+		}
+	}
+}

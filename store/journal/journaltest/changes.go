@@ -1,0 +1,82 @@
+package journaltest
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// story is a set of changes, many at the same time.
+func story() (all []scheduler.Change) {
+	for i := range 60 {
+		m := message(i)
+		c := accept(m)
+		c.At = start + scheduler.Milli(i/20)
+		all = append(all, c)
+		for v := range i % 4 {
+			c := became(m, uint64(v+2), scheduler.StateWaiting, start+scheduler.Milli((i+v)/20))
+			if v == 2 {
+				c.State = scheduler.StateDead
+			}
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func byTime(a, b scheduler.Change) int {
+	return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Version, b.Version))
+}
+
+var changePromises = []promise{
+	{"a history is in the order of versions, whatever was written first", func(t *trial) {
+		m, other := message(1), message(2)
+		all := accepted(m)
+		for v := range 20 {
+			all = append(all, became(m, uint64(v+2), scheduler.StateWaiting, start-scheduler.Milli(v)))
+		}
+		t.write(all[10:]...)
+		t.write(accept(other))
+		t.write(all[:10]...)
+		t.wantChanges(t.history(m.UID), all...)
+		for _, uid := range []scheduler.UID{"", "t-", "'", message(3).UID} {
+			t.wantChanges(t.history(uid))
+		}
+	}},
+	{"changes come in the order of time, uid and version, and pages leave no gap", func(t *trial) {
+		all := story()
+		t.write(all...)
+		slices.SortFunc(all, byTime)
+		for _, limit := range []int{3, 17, 1000} {
+			for _, state := range []scheduler.State{scheduler.StateNone, scheduler.StateWaiting, scheduler.StateDead, scheduler.StateExpired} {
+				for _, since := range []scheduler.Milli{0, start + 1, start + 9} {
+					if limit == 3 && (state != scheduler.StateNone || since != 0) {
+						continue // the smallest pages cost the most
+					}
+					want := slices.DeleteFunc(slices.Clone(all), func(c scheduler.Change) bool {
+						return c.At < since || state != scheduler.StateNone && c.State != state
+					})
+					var got []scheduler.Change
+					q := scheduler.ChangeQuery{Since: since, State: state, Limit: limit}
+					for {
+						page := t.changes(q)
+						if len(page) > limit {
+							t.Fatalf("a page of %d, want at most %d", len(page), limit)
+						}
+						if len(page) == 0 {
+							break
+						}
+						got = append(got, page...)
+						last := page[len(page)-1]
+						q.AfterAt, q.AfterUID, q.AfterVersion = last.At, last.UID, last.Version
+					}
+					if wrong := differentChanges(got, want); wrong != "" {
+						t.Fatalf("%+v: %s", q, wrong)
+					}
+				}
+			}
+		}
+		t.wantChanges(t.changes(scheduler.ChangeQuery{}))
+	}},
+}

@@ -1,0 +1,48 @@
+package journaltest
+
+import (
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+var findPromises = []promise{
+	{"a name is looked up in all keys, or in one", func(t *trial) {
+		plain, a, b := message(1, id("order-1")), message(2, id("order-1"), key("a")), message(3, id("order-1"), key("b"))
+		other := message(4, id("order-2"), key("a"))
+		t.write(accepted(plain, a, b, other)...)
+		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1"}), b, a, plain)
+		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1", Keyed: true}), plain)
+		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1", Key: "a", Keyed: true}), a)
+		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1", Key: "c", Keyed: true}))
+		t.wantUIDs(t.find(scheduler.Ref{ID: "order-3"}))
+		t.wantUIDs(t.find(scheduler.Ref{}))
+		t.wantUIDs(t.find(scheduler.Ref{Key: "a", Keyed: true}))
+	}},
+	{"a uid is looked up alone", func(t *trial) {
+		m := message(1, id("order-1"))
+		t.write(accepted(m, message(2, id("order-1")))...)
+		t.wantUIDs(t.find(scheduler.Ref{UID: m.UID}), m)
+		for _, uid := range []scheduler.UID{message(3).UID, m.UID + " ", m.UID[:17], "'", "t-"} {
+			t.wantUIDs(t.find(scheduler.Ref{UID: uid}))
+		}
+	}},
+	{"what is found comes without headers and body", func(t *trial) {
+		m := message(1, id("order-1"))
+		end := became(m, 2, scheduler.StateDelivered, start)
+		t.write(accept(m), end)
+		t.wantRecords(t.find(scheduler.Ref{ID: "order-1"}), without(recorded(accept(m), end)))
+		t.wantRecords(t.find(scheduler.Ref{UID: m.UID}), without(recorded(accept(m), end)))
+	}},
+	{"the latest accepted come first, up to a limit", func(t *trial) {
+		var all []*scheduler.Message
+		for i := range 9 {
+			all = append(all, message(i, id("again")))
+		}
+		t.write(accepted(all[4], all[0], all[8], all[5], all[1], all[7], all[6], all[2], all[3])...)
+		found, err := t.j.Find(t.Context(), scheduler.Ref{ID: "again"}, 3)
+		t.must("find", err)
+		t.wantUIDs(found, all[8], all[7], all[6])
+		found, err = t.j.Find(t.Context(), scheduler.Ref{ID: "again"}, 0)
+		t.must("find", err)
+		t.wantUIDs(found)
+	}},
+}

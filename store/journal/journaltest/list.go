@@ -1,0 +1,215 @@
+package journaltest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// pages walks through a list to its end.
+func (t *trial) pages(q scheduler.RecordQuery) (all []scheduler.Record) {
+	t.Helper()
+	for {
+		page := t.list(q)
+		if len(page) > q.Limit {
+			t.Fatalf("a page of %d, want at most %d", len(page), q.Limit)
+		}
+		all = append(all, page...)
+		if len(page) == 0 {
+			return all
+		}
+		last := page[len(page)-1]
+		q.AfterDue, q.AfterUID = last.Due, last.UID
+	}
+}
+
+// crowd is a set of messages over two topics, two keys, all ends and few due
+// times, with the changes that lead there.
+func crowd() (all []scheduler.Record, changes []scheduler.Change) {
+	states := []scheduler.State{scheduler.StateWaiting, scheduler.StateDelivered, scheduler.StateCanceled, scheduler.StateExpired, scheduler.StateDead}
+	for i := range 120 {
+		m := message(i, topic([]string{"orders", "users"}[i%2]), key([]string{"", "a", "b"}[i/2%3]), due(time.Duration(i/7%5)*time.Second))
+		of := accepted(m)
+		if s := states[i/3%5]; s != scheduler.StateWaiting {
+			of = append(of, became(m, 2, s, start+scheduler.Milli(i)))
+		}
+		all, changes = append(all, recorded(of...)), append(changes, of...)
+	}
+	slices.SortFunc(all, inOrder)
+	return all, changes
+}
+
+func inOrder(a, b scheduler.Record) int {
+	if a.Due != b.Due {
+		return int(a.Due - b.Due)
+	}
+	return slices.Compare([]byte(a.UID), []byte(b.UID))
+}
+
+var listPromises = []promise{
+	{"a list is in the order of due, then uid, and pages leave no gap", func(t *trial) {
+		all, changes := crowd()
+		t.write(changes...)
+		for _, limit := range []int{3, 17, 119, 120, 1000} {
+			t.wantRecords(t.pages(scheduler.RecordQuery{Limit: limit, Whole: true}), all...)
+		}
+		t.wantRecords(t.list(scheduler.RecordQuery{Limit: 0}))
+	}},
+	{"a list selects by topic, key, states and due, alone and together", func(t *trial) {
+		all, changes := crowd()
+		t.write(changes...)
+		ended := []scheduler.State{scheduler.StateDead, scheduler.StateDelivered, scheduler.StateDead}
+		for _, q := range []scheduler.RecordQuery{
+			{Topic: "orders"}, {Key: "a"}, {Topic: "users", Key: "b"}, {Topic: "nobody's"}, {Key: "c"},
+			{States: []scheduler.State{scheduler.StateWaiting}}, {States: ended}, {States: []scheduler.State{scheduler.StateInFlight}},
+			{Topic: "orders", States: ended}, {Key: "a", States: ended}, {Topic: "orders", Key: "a", States: ended},
+			{DueFrom: start + 1000}, {DueTo: start + 1000}, {DueFrom: start + 1000, DueTo: start + 2000}, {DueFrom: start + 1001, DueTo: start + 1999},
+			{Topic: "orders", Key: "a", States: ended, DueFrom: start + 1000, DueTo: start + 3000},
+			{States: []scheduler.State{scheduler.StateWaiting}, DueFrom: start + 1000, DueTo: start + 3000},
+		} {
+			var want []scheduler.Record
+			for _, r := range all {
+				if (q.Topic == "" || r.Topic == q.Topic) && (q.Key == "" || r.Key == q.Key) && (q.States == nil || slices.Contains(q.States, r.State)) &&
+					r.Due >= q.DueFrom && (q.DueTo == 0 || r.Due <= q.DueTo) {
+					want = append(want, without(r))
+				}
+			}
+			for _, limit := range []int{3, 500} {
+				q.Limit = limit
+				if wrong := differentRecords(t.pages(q), want); wrong != "" {
+					t.Fatalf("%+v: %s", q, wrong)
+				}
+			}
+		}
+	}},
+	{"a page may begin anywhere, also before the bounds of due", func(t *trial) {
+		all, changes := crowd()
+		t.write(changes...)
+		for _, after := range []struct {
+			due scheduler.Milli
+			uid scheduler.UID
+		}{{start - 5, ""}, {start, ""}, {start + 1000, all[60].UID}, {start + 1500, "t-zzzzzzzzzzzzzzzz"}, {start + 3000, "t-zzzzzzzzzzzzzzzz"}, {start + 9000, ""}} {
+			for _, from := range []scheduler.Milli{0, start + 1000} {
+				var want []scheduler.Record
+				for _, r := range all {
+					if r.Due >= from && r.Due <= start+3000 && (r.Due > after.due || r.Due == after.due && r.UID > after.uid) {
+						want = append(want, without(r))
+					}
+				}
+				q := scheduler.RecordQuery{Limit: 1000, AfterDue: after.due, AfterUID: after.uid, DueFrom: from, DueTo: start + 3000}
+				if wrong := differentRecords(t.list(q), want); wrong != "" {
+					t.Fatalf("%+v: %s", q, wrong)
+				}
+			}
+		}
+	}},
+	{"a page ends where its bytes do, but holds one record at least", func(t *trial) {
+		var all []scheduler.Change
+		for i, size := range []int{3000, 100, 100, 900, 5000, 11} {
+			m := message(i, body(make([]byte, size-10)))
+			m.Headers = []scheduler.Header{{Name: "four", Value: "sixsix"}} // 10 bytes
+			all = append(all, accept(m))
+		}
+		t.write(all...)
+		for _, step := range []struct{ from, bytes, want int }{{0, 10, 1}, {0, 3099, 1}, {0, 3100, 2}, {1, 200, 2}, {1, 199, 1}, {1, 1099, 2}, {1, 1100, 3}, {4, 5011, 2}, {4, 5010, 1}, {0, 0, 6}} {
+			q := scheduler.RecordQuery{Limit: 100, Bytes: step.bytes, Whole: true}
+			if step.from > 0 {
+				q.AfterDue, q.AfterUID = start, all[step.from-1].UID
+			}
+			if got := t.list(q); len(got) != step.want {
+				t.Fatalf("from %d with %d bytes: got %d records, want %d", step.from, step.bytes, len(got), step.want)
+			}
+		}
+		if got := t.pages(scheduler.RecordQuery{Limit: 100, Bytes: 1000, Whole: true}); len(got) != len(all) {
+			t.Fatalf("pages bounded by bytes hold %d records, want %d", len(got), len(all))
+		}
+	}},
+	{"a list comes whole only when asked to", func(t *trial) {
+		m := message(1)
+		t.write(accept(m))
+		t.wantRecords(t.list(scheduler.RecordQuery{Limit: 1}), without(recorded(accept(m))))
+		t.wantRecords(t.list(scheduler.RecordQuery{Limit: 1, Whole: true}), recorded(accept(m)))
+	}},
+	{"while messages come in, pages neither miss nor repeat what was there", func(t *trial) {
+		var changes []scheduler.Change
+		there := map[scheduler.UID]int{}
+		for i := range 400 {
+			m := message(2*i, due(time.Duration(i/20)*time.Millisecond))
+			changes, there[m.UID] = append(changes, accept(m)), 0
+		}
+		t.write(changes...)
+		ctx, cancel := context.WithCancel(t.Context())
+		var coming sync.WaitGroup
+		coming.Go(func() {
+			random := rand.New(rand.NewPCG(1, 2))
+			for i := 0; ctx.Err() == nil && i < 1500; i += 5 {
+				var batch []scheduler.Change
+				for n := range 5 {
+					batch = append(batch, accept(message(2*(i+n)+1, due(time.Duration(random.IntN(20))*time.Millisecond))))
+				}
+				if err := t.j.Write(ctx, nil, batch); err != nil && ctx.Err() == nil {
+					t.Errorf("write: %v", err)
+				}
+			}
+		})
+		seen := map[scheduler.UID]bool{}
+		for _, q := range []scheduler.RecordQuery{{Limit: 7}, {Limit: 30, Topic: "orders.created"}, {Limit: 11, States: []scheduler.State{scheduler.StateWaiting}}} {
+			clear(seen)
+			for _, r := range t.pages(q) {
+				if seen[r.UID] {
+					t.Errorf("%+v: %s came twice", q, r.UID)
+				}
+				seen[r.UID] = true
+			}
+			for uid := range there {
+				if !seen[uid] {
+					t.Errorf("%+v: %s was missed", q, uid)
+				}
+			}
+		}
+		cancel()
+		coming.Wait()
+	}},
+}
+
+var forecastPromises = []promise{
+	{"a forecast counts what waits, by steps", func(t *trial) {
+		var changes []scheduler.Change
+		for i, ms := range []int{-1, 0, 0, 99, 100, 250, 299, 300, 999, 1000} {
+			changes = append(changes, accept(message(i, due(time.Duration(ms)*time.Millisecond), topic([]string{"a", "b"}[i%2]))))
+		}
+		ended := message(50, topic("a"))
+		changes = append(changes, accept(ended), became(ended, 2, scheduler.StateDelivered, start))
+		t.write(changes...)
+		for _, step := range []struct {
+			topic             string
+			from, until, step scheduler.Milli
+			want              string
+		}{
+			{"", 0, 1000, 100, "[{0 3} {100 1} {200 2} {300 1} {900 1}]"},
+			{"", -50, 150, 100, "[{-50 3} {50 2}]"},
+			{"a", 0, 1000, 1000, "[{0 4}]"},
+			{"b", 0, 1001, 1000, "[{0 4} {1000 1}]"},
+			{"", 1, 99, 10, "[]"},
+			{"c", 0, 1000, 1000, "[]"},
+			{"", 0, 1 << 40, 1 << 40, "[{0 9}]"},
+		} {
+			got, err := t.j.Forecast(t.Context(), step.topic, start+step.from, start+step.until, step.step)
+			t.must("forecast", err)
+			for i := range got {
+				got[i].From -= start
+			}
+			if fmt.Sprint(got) != step.want {
+				t.Errorf("%+v: got %v", step, got)
+			}
+		}
+		if _, err := t.j.Forecast(t.Context(), "", 0, 1, 0); err == nil {
+			t.Error("steps of nothing were taken")
+		}
+	}},
+}

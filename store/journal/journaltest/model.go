@@ -1,0 +1,126 @@
+package journaltest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/store/journal"
+)
+
+// ExerciseModel makes random histories without a gap of several messages, tears
+// them into batches, writes these in random order, some twice, by three at the
+// same time, and wants what the histories lead to. retry tells whether a failed
+// write is to be repeated; nil never does.
+func ExerciseModel(t *testing.T, j journal.Store, retry func(error) bool) {
+	next := 0
+	rapid.Check(t, func(r *rapid.T) {
+		next += 100
+		histories, all := drawHistories(r, next)
+		batches := drawBatches(r, all)
+		writeAll(r, t, j, batches, retry)
+		compareAll(r, t, j, histories)
+	})
+}
+
+// drawHistories gives, for up to six messages, all that happened to them.
+func drawHistories(r *rapid.T, first int) (histories [][]scheduler.Change, all []scheduler.Change) {
+	for i := range rapid.IntRange(1, 6).Draw(r, "messages") {
+		m := message(first+i, id(rapid.SampledFrom([]string{"", "a", "b"}).Draw(r, "id")))
+		history := accepted(m)
+		for v := range rapid.IntRange(0, 5).Draw(r, "changes") {
+			c := became(m, uint64(v+2), scheduler.StateWaiting, start+scheduler.Milli(rapid.IntRange(0, 3).Draw(r, "at")))
+			c.Due += scheduler.Milli(rapid.IntRange(0, 2).Draw(r, "later"))
+			c.Uncertain, c.Refusals = rapid.Bool().Draw(r, "uncertain"), uint32(rapid.IntRange(0, 2).Draw(r, "refusals"))
+			c.Term, c.Reason = uint64(rapid.IntRange(0, 9).Draw(r, "term")), rapid.SampledFrom([]string{"", "why"}).Draw(r, "reason")
+			if rapid.IntRange(0, 3).Draw(r, "content") == 0 {
+				other := *m
+				other.Topic, other.Body, other.Due = fmt.Sprintf("orders.%d", v), fmt.Appendf(nil, "version %d", c.Version), c.Due
+				c.Message = &other
+			}
+			history = append(history, c)
+		}
+		if end := &history[len(history)-1]; rapid.Bool().Draw(r, "ended") {
+			end.State = rapid.SampledFrom([]scheduler.State{scheduler.StateDelivered, scheduler.StateCanceled, scheduler.StateExpired, scheduler.StateDead}).Draw(r, "end")
+		}
+		histories = append(histories, history)
+		all = append(all, history...)
+	}
+	return histories, all
+}
+
+// drawBatches tears changes into batches, shuffles them and repeats some.
+func drawBatches(r *rapid.T, all []scheduler.Change) (batches [][]scheduler.Change) {
+	for rest := rapid.Permutation(all).Draw(r, "order"); len(rest) > 0; {
+		n := rapid.IntRange(1, min(len(rest), 8)).Draw(r, "batch")
+		batches = append(batches, rest[:n])
+		rest = rest[n:]
+	}
+	for range rapid.IntRange(0, 3).Draw(r, "repeats") {
+		again := slices.Clone(rapid.SampledFrom(batches).Draw(r, "again"))
+		batches = slices.Insert(batches, rapid.IntRange(0, len(batches)).Draw(r, "place"), again)
+	}
+	return batches
+}
+
+func writeAll(r *rapid.T, t *testing.T, j journal.Store, batches [][]scheduler.Change, retry func(error) bool) {
+	todo := make(chan []scheduler.Change, len(batches))
+	for _, b := range batches {
+		todo <- b
+	}
+	close(todo)
+	failed := make(chan error, len(batches))
+	var writing sync.WaitGroup
+	for range 3 {
+		writing.Go(func() {
+			for batch := range todo {
+				err := j.Write(t.Context(), map[int]uint64{0: 1}, batch)
+				for tries := 0; err != nil && retry != nil && retry(err) && tries < 100; tries++ {
+					err = j.Write(t.Context(), map[int]uint64{0: 1}, batch)
+				}
+				failed <- err
+			}
+		})
+	}
+	writing.Wait()
+	for range batches {
+		if err := <-failed; err != nil {
+			r.Fatalf("write: %v", err)
+		}
+	}
+}
+
+func compareAll(r *rapid.T, t *testing.T, j journal.Store, histories [][]scheduler.Change) {
+	var uids []scheduler.UID
+	var want []scheduler.Record
+	for _, history := range histories {
+		uids, want = append(uids, history[0].UID), append(want, recorded(history...))
+		got, err := j.History(t.Context(), history[0].UID)
+		if err != nil {
+			r.Fatalf("history: %v", err)
+		}
+		if wrong := differentChanges(got, history); wrong != "" {
+			r.Fatalf("history: %s", wrong)
+		}
+	}
+	got, err := j.Records(t.Context(), uids)
+	if err != nil {
+		r.Fatalf("records: %v", err)
+	}
+	if wrong := differentRecords(got, want); wrong != "" {
+		r.Fatalf("records: %s", wrong)
+	}
+	versions, err := j.Versions(t.Context(), uids)
+	if err != nil {
+		r.Fatalf("versions: %v", err)
+	}
+	for _, w := range want {
+		if version := w.Version; w.Content == 0 && versions[w.UID] != 0 || w.Content > 0 && versions[w.UID] != version {
+			r.Fatalf("%s has version %d, want %d (content of %d)", w.UID, versions[w.UID], version, w.Content)
+		}
+	}
+}

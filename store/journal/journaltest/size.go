@@ -1,0 +1,45 @@
+package journaltest
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// MaxRow is how many bytes of body and headers the suite's largest messages
+// have.
+const MaxRow = 1<<20 + 32<<10
+
+var sizePromises = []promise{
+	{"large bodies and headers go together in one batch, whatever their bytes", func(t *trial) {
+		var changes []scheduler.Change
+		var want []scheduler.Record
+		for i, unit := range []string{"x", "\x00", "'", "\\", "\xff"} {
+			m := message(i, body(bytes.Repeat([]byte(unit), 1<<20)))
+			m.Headers = []scheduler.Header{{Name: "Long", Value: strings.Repeat(unit, 32<<10-4)}}
+			c := accept(m)
+			changes, want = append(changes, c), append(want, recorded(c))
+		}
+		t.write(changes...)
+		t.wantRecords(t.list(scheduler.RecordQuery{Limit: 10, Whole: true}), want...)
+	}},
+	{"a batch may be of a thousand messages, and end them all", func(t *trial) {
+		var begins, ends []scheduler.Change
+		var want []scheduler.Record
+		for i := range 1000 {
+			m := message(i, body(bytes.Repeat([]byte{byte(i)}, 300)))
+			begins, ends = append(begins, accept(m)), append(ends, became(m, 2, scheduler.StateDelivered, start))
+			want = append(want, recorded(begins[i], ends[i]))
+		}
+		t.write(begins...)
+		t.write(ends...)
+		t.wantRecords(t.pages(scheduler.RecordQuery{Limit: 1000, Whole: true}), want...)
+		uids := make([]scheduler.UID, len(want))
+		for i := range want {
+			uids[i] = want[i].UID
+		}
+		t.wantRecords(t.records(uids...), want...)
+		t.prune(start+1, 10_000, 1000)
+	}},
+}

@@ -1,0 +1,31 @@
+package journaltest
+
+import (
+	"testing"
+
+	"github.com/tarry-mq/tarry/store/journal"
+)
+
+// Open makes an empty journal that lasts for the test. It is called many times,
+// at the same time too, and each result must stand for itself.
+type Open func(t *testing.T) journal.Store
+
+// promise is one thing that every journal holds.
+type promise struct {
+	name  string // reads as a sentence
+	check func(*trial)
+}
+
+// Exercise tests every promise on journals that open makes.
+func Exercise(t *testing.T, open Open) {
+	for _, group := range [][]promise{
+		writePromises, textPromises, fencePromises, findPromises, listPromises, changePromises, forecastPromises, prunePromises, sizePromises,
+	} {
+		for _, p := range group {
+			t.Run(p.name, func(t *testing.T) {
+				t.Parallel()
+				p.check(&trial{T: t, j: open(t)})
+			})
+		}
+	}
+}

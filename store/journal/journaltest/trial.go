@@ -1,0 +1,237 @@
+package journaltest
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/store/journal"
+)
+
+// start is when the tests' messages are due, and when they change for the first
+// time.
+const start scheduler.Milli = 1_900_000_000_000
+
+// trial is one promise on one journal: the calls, failing the test where they
+// fail.
+type trial struct {
+	*testing.T
+	j journal.Store
+}
+
+// must fails the test when a call failed.
+func (t *trial) must(step string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", step, err)
+	}
+}
+
+func (t *trial) write(changes ...scheduler.Change) {
+	t.Helper()
+	t.must("write", t.j.Write(t.Context(), nil, changes))
+}
+
+func (t *trial) records(uids ...scheduler.UID) []scheduler.Record {
+	t.Helper()
+	found, err := t.j.Records(t.Context(), uids)
+	t.must("records", err)
+	return found
+}
+
+func (t *trial) list(q scheduler.RecordQuery) []scheduler.Record {
+	t.Helper()
+	found, err := t.j.List(t.Context(), q)
+	t.must("list", err)
+	return found
+}
+
+func (t *trial) changes(q scheduler.ChangeQuery) []scheduler.Change {
+	t.Helper()
+	found, err := t.j.Changes(t.Context(), q)
+	t.must("changes", err)
+	return found
+}
+
+func (t *trial) history(uid scheduler.UID) []scheduler.Change {
+	t.Helper()
+	found, err := t.j.History(t.Context(), uid)
+	t.must("history", err)
+	return found
+}
+
+func (t *trial) find(ref scheduler.Ref) []scheduler.Record {
+	t.Helper()
+	found, err := t.j.Find(t.Context(), ref, 100)
+	t.must("find", err)
+	return found
+}
+
+// wantRecords compares records one by one.
+func (t *trial) wantRecords(got []scheduler.Record, want ...scheduler.Record) {
+	t.Helper()
+	if wrong := differentRecords(got, want); wrong != "" {
+		t.Fatal(wrong)
+	}
+}
+
+// wantUIDs compares the messages of records.
+func (t *trial) wantUIDs(got []scheduler.Record, want ...*scheduler.Message) {
+	t.Helper()
+	g, w := make([]scheduler.UID, len(got)), make([]scheduler.UID, len(want))
+	for i := range got {
+		g[i] = got[i].UID
+	}
+	for i := range want {
+		w[i] = want[i].UID
+	}
+	if !slices.Equal(g, w) {
+		t.Fatalf("got %q, want %q", g, w)
+	}
+}
+
+// wantChanges compares changes one by one, without due, marks and content.
+func (t *trial) wantChanges(got []scheduler.Change, want ...scheduler.Change) {
+	t.Helper()
+	if wrong := differentChanges(got, want); wrong != "" {
+		t.Fatal(wrong)
+	}
+}
+
+// message builds the n-th message that is accepted: its uid sorts after those of
+// lower n.
+func message(n int, with ...func(*scheduler.Message)) *scheduler.Message {
+	m := &scheduler.Message{
+		Topic: "orders.created", Body: fmt.Appendf(nil, "body %d", n), Headers: []scheduler.Header{{Name: "Number", Value: fmt.Sprint(n)}},
+		Due: start, Attempt: 1,
+	}
+	for _, w := range with {
+		w(m)
+	}
+	uid, err := scheduler.IntakeUID(uint64(n), start.Add(-24*time.Hour+time.Duration(n)*time.Millisecond).Time(), m.ID, m.Key)
+	if err != nil {
+		panic(err) // n is out of the range of times
+	}
+	m.UID = uid
+	return m
+}
+
+func id(id string) func(*scheduler.Message)   { return func(m *scheduler.Message) { m.ID = id } }
+func key(key string) func(*scheduler.Message) { return func(m *scheduler.Message) { m.Key = key } }
+func topic(topic string) func(*scheduler.Message) {
+	return func(m *scheduler.Message) { m.Topic = topic }
+}
+func body(body []byte) func(*scheduler.Message) {
+	return func(m *scheduler.Message) { m.Body = body }
+}
+func due(after time.Duration) func(*scheduler.Message) {
+	return func(m *scheduler.Message) { m.Due = start.Add(after) }
+}
+
+// accept is the first change of a message.
+func accept(m *scheduler.Message) scheduler.Change {
+	return scheduler.Change{
+		UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: start - 1000, Bucket: m.UID.Bucket(4), Instance: "tarry-1", Address: "10.0.0.1:7000",
+		Due: m.Due, Message: m,
+	}
+}
+
+// accepted are the first changes of messages.
+func accepted(all ...*scheduler.Message) (changes []scheduler.Change) {
+	for _, m := range all {
+		changes = append(changes, accept(m))
+	}
+	return changes
+}
+
+// became is a later change of a message.
+func became(m *scheduler.Message, version uint64, state scheduler.State, at scheduler.Milli) scheduler.Change {
+	c := accept(m)
+	c.Version, c.State, c.At, c.Message = version, state, at, nil
+	c.Term, c.Claimed, c.Attempt = 3, at-1, m.Attempt
+	return c
+}
+
+// recorded is the record that changes of one message lead to, whatever their
+// order: the state is of the highest version, the content of the highest that
+// has some.
+func recorded(changes ...scheduler.Change) (r scheduler.Record) {
+	for _, c := range changes {
+		if c.Message != nil && c.Version > r.Content {
+			mark, due := r.Mark, r.Due
+			r.Message, r.Content = *c.Message, c.Version
+			r.Mark, r.Due, r.Stored = mark, due, 0
+		}
+		if c.Version > r.Version {
+			r.UID, r.Version, r.State, r.Due, r.ChangedAt, r.Reason, r.EndedAt = c.UID, c.Version, c.State, c.Due, c.At, c.Reason, 0
+			r.Mark = scheduler.Mark{Uncertain: c.Uncertain, Refusals: c.Refusals, Changes: uint32(c.Version - 1)}
+			if c.State.Ended() {
+				r.EndedAt = c.At
+			}
+		}
+	}
+	return r
+}
+
+// without is a record as a look-up tells it that does not ask for all.
+func without(r scheduler.Record) scheduler.Record {
+	r.Headers, r.Body = nil, nil
+	return r
+}
+
+// differentRecords is the first difference, empty when there is none.
+func differentRecords(got, want []scheduler.Record) string {
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(got):
+			return fmt.Sprintf("missing %s", describe(want[i]))
+		case i >= len(want):
+			return fmt.Sprintf("more: %s", describe(got[i]))
+		case !reflect.DeepEqual(plain(got[i]), plain(want[i])):
+			return fmt.Sprintf("got %s\nwant %s", describe(got[i]), describe(want[i]))
+		}
+	}
+	return ""
+}
+
+// plain makes nothing look the same.
+func plain(r scheduler.Record) scheduler.Record {
+	if len(r.Body) == 0 {
+		r.Body = nil
+	}
+	if len(r.Headers) == 0 {
+		r.Headers = nil
+	}
+	return r
+}
+
+func describe(r scheduler.Record) string {
+	if len(r.Body) > 100 {
+		r.Body = append(slices.Clone(r.Body[:100]), fmt.Sprintf("… %d bytes", len(r.Body))...)
+	}
+	return fmt.Sprintf("%+v, body %q, headers %q", r, r.Body, r.Headers)
+}
+
+// differentChanges is the first difference, empty when there is none.
+func differentChanges(got, want []scheduler.Change) string {
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(got):
+			return fmt.Sprintf("missing %+v", told(want[i]))
+		case i >= len(want):
+			return fmt.Sprintf("more: %+v", got[i])
+		case got[i] != told(want[i]):
+			return fmt.Sprintf("got %+v\nwant %+v", got[i], told(want[i]))
+		}
+	}
+	return ""
+}
+
+// told is what the journal tells of a change.
+func told(c scheduler.Change) scheduler.Change {
+	c.Due, c.Uncertain, c.Refusals, c.Message = 0, false, 0, nil
+	return c
+}

@@ -1,0 +1,157 @@
+package journaltest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+var writePromises = []promise{
+	{"an accepted message is found as it was sent", func(t *trial) {
+		m := message(1, id("order-1"), key("customer-7"))
+		m.Headers = []scheduler.Header{{Name: "A", Value: "1"}, {Name: "A", Value: "2"}, {Name: "b", Value: ""}}
+		m.Priority, m.TTL, m.Attempt, m.Digest = 255, 90*time.Second, 3, scheduler.Digest{0, 1, 0xff, 15: 0x20}
+		c := accept(m)
+		t.write(c)
+		t.wantRecords(t.records(m.UID), recorded(c))
+		t.wantChanges(t.history(m.UID), c)
+	}},
+	{"a message without anything is one too", func(t *trial) {
+		m := message(1, body(nil))
+		m.Headers = nil
+		t.write(accept(m))
+		t.wantRecords(t.records(m.UID), recorded(accept(m)))
+	}},
+	{"what is not kept does not come back", func(t *trial) {
+		m := message(1)
+		m.TTL, m.Stored, m.Claim, m.Mark = time.Second+1, 17, 18, scheduler.Mark{Lane: "stream", Refusals: 3}
+		t.write(accept(m))
+		want := recorded(accept(message(1)))
+		want.TTL = time.Second + time.Millisecond
+		got := t.records(m.UID)
+		if len(got) == 1 && got[0].TTL == m.TTL {
+			want.TTL = m.TTL
+		}
+		t.wantRecords(got, want)
+	}},
+	{"an end changes the state and leaves the content", func(t *trial) {
+		m := message(1, id("order-1"))
+		end := became(m, 2, scheduler.StateDelivered, start+5)
+		end.Stream, end.Sequence, end.Reason, end.Uncertain, end.Refusals = "ORDERS", math.MaxInt64, "why not", true, math.MaxUint32
+		t.write(accept(m))
+		t.write(end)
+		t.wantRecords(t.records(m.UID), recorded(accept(m), end))
+		t.wantChanges(t.history(m.UID), accept(m), end)
+	}},
+	{"a reschedule changes the due time, and what it brings", func(t *trial) {
+		m, other := message(1), message(1, topic("orders.changed"), body([]byte("other")), due(time.Hour))
+		later := became(m, 2, scheduler.StateWaiting, start)
+		later.Due = start + 9
+		replaced := became(other, 3, scheduler.StateWaiting, start+1)
+		replaced.Due, replaced.Message = other.Due, other
+		t.write(accept(m), later)
+		t.wantRecords(t.records(m.UID), recorded(accept(m), later))
+		t.write(replaced)
+		t.wantRecords(t.records(m.UID), recorded(replaced))
+		t.write(later, accept(m))
+		t.wantRecords(t.records(m.UID), recorded(replaced))
+		t.wantChanges(t.history(m.UID), accept(m), later, replaced)
+	}},
+	{"an end may come before its acceptance: the content is not known until then", func(t *trial) {
+		m := message(1, id("order-1"), key("k"))
+		end := became(m, 2, scheduler.StateCanceled, start)
+		t.write(end)
+		t.wantRecords(t.records(m.UID), recorded(end))
+		t.wantRecords(t.list(scheduler.RecordQuery{Limit: 9, Whole: true}), recorded(end))
+		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1"}))
+		t.wantUIDs(t.list(scheduler.RecordQuery{Limit: 9, Topic: m.Topic}))
+		t.write(accept(m))
+		t.wantRecords(t.records(m.UID), recorded(accept(m), end))
+		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1"}), m)
+		t.wantUIDs(t.list(scheduler.RecordQuery{Limit: 9, Topic: m.Topic}), m)
+		t.wantChanges(t.history(m.UID), accept(m), end)
+	}},
+	{"one batch may hold several changes of a message, in any order", func(t *trial) {
+		m := message(1)
+		back, end := became(m, 2, scheduler.StateWaiting, start), became(m, 3, scheduler.StateExpired, start+1)
+		back.Uncertain, back.Refusals, back.Due = true, 4, start+500
+		t.write(end, accept(m), back)
+		t.wantRecords(t.records(m.UID), recorded(accept(m), back, end))
+		t.wantChanges(t.history(m.UID), accept(m), back, end)
+	}},
+	{"a batch may come again, whole or in part, and an older one changes nothing", func(t *trial) {
+		m, n := message(1), message(2)
+		end := became(m, 2, scheduler.StateDead, start)
+		for range 3 {
+			t.write(accept(m), accept(n))
+			t.write(end, accept(n))
+			t.write(accept(n), accept(n), end)
+		}
+		t.write(accept(m))
+		t.wantRecords(t.records(m.UID, n.UID), recorded(accept(m), end), recorded(accept(n)))
+		t.wantChanges(t.history(m.UID), accept(m), end)
+		t.wantChanges(t.history(n.UID), accept(n))
+	}},
+	{"nothing is written of an empty batch", func(t *trial) {
+		t.write()
+		t.wantUIDs(t.list(scheduler.RecordQuery{Limit: 9}))
+	}},
+	{"versions are told of messages whose content is known", func(t *trial) {
+		m, n, gone, bare := message(1), message(2), message(3), message(4)
+		t.write(accept(m), accept(n), became(n, 7, scheduler.StateDelivered, start), became(bare, 2, scheduler.StateDelivered, start))
+		got, err := t.j.Versions(t.Context(), []scheduler.UID{n.UID, gone.UID, m.UID, bare.UID, n.UID, "", "t-", "'"})
+		t.must("versions", err)
+		if len(got) != 2 || got[m.UID] != 1 || got[n.UID] != 7 {
+			t.Fatalf("got %v", got)
+		}
+		if got, err = t.j.Versions(t.Context(), nil); err != nil || len(got) != 0 {
+			t.Fatalf("of nothing: %v, %v", got, err)
+		}
+	}},
+	{"records come whole, once, and in the order of their uids", func(t *trial) {
+		m, n, gone := message(1), message(2), message(3)
+		t.write(accept(n), accept(m))
+		t.wantRecords(t.records(n.UID, m.UID, gone.UID, n.UID, "", "t-", "'"), recorded(accept(m)), recorded(accept(n)))
+		t.wantRecords(t.records())
+	}},
+	{"the highest term is remembered, also past the message's own", func(t *trial) {
+		want := func(want uint64) {
+			t.Helper()
+			if got, err := t.j.MaxTerm(t.Context()); err != nil || got != want {
+				t.Fatalf("max term: got %d, %v, want %d", got, err, want)
+			}
+		}
+		want(0)
+		m := message(1)
+		t.write(accept(m))
+		want(0)
+		for _, step := range []struct{ term, want uint64 }{{9, 9}, {10, 10}, {9, 10}, {0, 10}, {1 << 53, 1 << 53}} {
+			c := became(m, 2, scheduler.StateWaiting, start)
+			c.Term = step.term
+			t.write(c)
+			want(step.want)
+		}
+	}},
+	{"a journal that is there answers a ping", func(t *trial) {
+		t.must("ping", t.j.Ping(t.Context()))
+	}},
+	{"a context that has ended is an error, and the write may be repeated", func(t *trial) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		m := message(1)
+		if err := t.j.Write(ctx, nil, accepted(m)); !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v, want canceled", err)
+		}
+		if err := t.j.Ping(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v, want canceled", err)
+		}
+		if _, err := t.j.List(ctx, scheduler.RecordQuery{Limit: 1}); !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v, want canceled", err)
+		}
+		t.write(accept(m))
+		t.wantRecords(t.records(m.UID), recorded(accept(m)))
+	}},
+}

@@ -1,0 +1,176 @@
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest"
+	"github.com/tarry-mq/tarry/store/journal"
+	"github.com/tarry-mq/tarry/store/timeline"
+)
+
+// instance is one process with its connection to one Redis.
+type instance struct {
+	tl     *timeline.Redis
+	writer *journal.Writer
+	client redis.UniversalClient
+}
+
+func newInstance(t *testing.T, name, addr string, store journal.Store, mode journal.Mode) *instance {
+	t.Helper()
+	i := &instance{client: timeline.Dial(timeline.DialConfig{Addrs: []string{addr}, CallTimeout: 5 * time.Second})}
+	t.Cleanup(func() { _ = i.client.Close() })
+	r := &scheduler.Recording{Instance: name, Address: func() string { return "here:1" }, Limit: 1 << 30, Wrote: func(e scheduler.Entry) { i.writer.Wrote(e) }}
+	var err error
+	i.tl, err = timeline.New(timeline.Config{Client: i.client, Namespace: "promote", Buckets: 1, EndedKeep: time.Hour, TombstoneKeep: time.Hour, TombstoneLimit: 10, Record: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.writer = journal.NewWriter(journal.WriterConfig{Store: store, Outbox: i.tl, Mode: mode, Timeout: 2 * time.Second, Log: zerolog.New(zerolog.NewTestWriter(t))})
+	done := make(chan error, 1)
+	ctx := t.Context()
+	go func() { done <- i.writer.Run(ctx) }()
+	t.Cleanup(func() { <-done })
+	return i
+}
+
+// pushed adds a message and waits for its commit.
+func (i *instance) pushed(t *testing.T, m *scheduler.Message) {
+	t.Helper()
+	if err := i.push(t, m); err != nil {
+		t.Fatalf("push: %v", err)
+	}
+}
+
+func (i *instance) push(t *testing.T, m *scheduler.Message) error {
+	results, _, err := i.tl.Add(t.Context(), 0, []*scheduler.Message{m}, schedulertest.Start)
+	if err != nil {
+		return err
+	}
+	if results[0].Code != scheduler.Added {
+		t.Fatalf("push: code %d", results[0].Code)
+	}
+	return i.writer.Await(t.Context(), []scheduler.Recorded{{UID: m.UID, Version: 1}})
+}
+
+func recoverBy(t *testing.T, tl scheduler.Recoverable, store journal.Store, term uint64) journal.Result {
+	t.Helper()
+	r := journal.NewRecovery(journal.RecoveryConfig{Store: store, Timeline: tl, Mode: journal.Sync, Window: 100 * 365 * 24 * time.Hour, // the test's clock is not the journal's
+		Clock: scheduler.NewClock(scheduler.System()), Timeout: 5 * time.Second, Log: zerolog.New(zerolog.NewTestWriter(t))})
+	result, err := r.Run(t.Context(), term)
+	if err != nil {
+		t.Fatalf("recover: %v", err)
+	}
+	return result
+}
+
+// A replica is promoted that lacks the primary's last writes, and the primary goes
+// on answering on connections that were open before.
+func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	primary, replica := lab.NewRedis(t), lab.NewRedis(t)
+	store := sqliteStore(t)
+	old := newInstance(t, "old", primary.Addr, store, journal.Sync)
+	if _, err := old.tl.Prepare(ctx); err != nil {
+		t.Fatal(err)
+	}
+	recoverBy(t, old.tl, store, 1)
+	far := schedulertest.DueIn(1000 * time.Hour)
+	kept, lost, cancelLost := schedulertest.Message(1, far), schedulertest.Message(2, far), schedulertest.Message(3, far)
+	old.pushed(t, kept)
+	old.pushed(t, cancelLost)
+
+	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{replica.Addr}, CallTimeout: 5 * time.Second})
+	defer rdb.Close()
+	host, port, _ := net.SplitHostPort(primary.Addr)
+	if err := rdb.Do(ctx, "replicaof", host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	lab.Eventually(t, 20*time.Second, func() error {
+		n, err := rdb.Exists(ctx, "{promote:0}:gen").Result()
+		if err == nil && n == 0 {
+			err = errors.New("the replica has no certification yet")
+		}
+		return err
+	})
+	lab.Eventually(t, 20*time.Second, func() error {
+		if n, err := old.client.Do(ctx, "wait", 1, 100).Int(); err != nil || n < 1 {
+			return fmt.Errorf("%d replicas are in step, %w", n, err)
+		}
+		return nil
+	})
+
+	// The link breaks, the last writes stay behind, and the replica is promoted.
+	if err := rdb.Do(ctx, "replicaof", "no", "one").Err(); err != nil {
+		t.Fatal(err)
+	}
+	old.pushed(t, lost)
+	canceled, err := old.tl.Cancel(ctx, cancelLost.UID, schedulertest.Start)
+	if err != nil || canceled.Code != scheduler.CancelDone {
+		t.Fatalf("cancel: %+v, %v", canceled, err)
+	}
+	if err := old.writer.Await(ctx, []scheduler.Recorded{{UID: cancelLost.UID, Version: canceled.Info.Version}}); err != nil {
+		t.Fatal(err)
+	}
+
+	now := newInstance(t, "new", replica.Addr, store, journal.Sync)
+	if _, _, err := now.tl.Add(ctx, 0, []*scheduler.Message{schedulertest.Message(9, far)}, schedulertest.Start); !errors.Is(err, scheduler.ErrUncertified) {
+		t.Fatalf("a push to a replica that nobody certified: %v", err)
+	}
+	if _, err := now.tl.Claim(ctx, 0, scheduler.Claim{Term: 2, Number: 1, Now: schedulertest.Start, Limit: 10, Bytes: 1 << 20}); !errors.Is(err, scheduler.ErrUncertified) {
+		t.Fatalf("a claim from it: %v", err)
+	}
+	result := recoverBy(t, now.tl, store, 2)
+	if result.Buckets != 1 || result.Restored.Added != 1 || result.Restored.Raised != 1 {
+		t.Fatalf("recovery: %+v, want one message added and one canceled", result)
+	}
+	for uid, want := range map[scheduler.UID]scheduler.State{kept.UID: scheduler.StateWaiting, lost.UID: scheduler.StateWaiting, cancelLost.UID: scheduler.StateCanceled} {
+		found, err := now.tl.Find(ctx, scheduler.Ref{UID: uid})
+		if err != nil || len(found) != 1 || found[0].State != want {
+			t.Errorf("%s: %+v, %v; want it %s", uid, found, err, want)
+		}
+	}
+
+	// The old primary still takes writes from whoever has not heard. None is answered.
+	late := schedulertest.Message(4, far)
+	short, stop := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer stop()
+	if _, _, err := old.tl.Add(short, 0, []*scheduler.Message{late}, schedulertest.Start); err != nil {
+		t.Fatalf("the old primary no longer answers: %v: the test shows nothing", err)
+	}
+	if err := old.writer.Await(short, []scheduler.Recorded{{UID: late.UID, Version: 1}}); err == nil {
+		t.Fatal("a push to a primary that was replaced was answered as kept")
+	}
+	if have, err := store.Versions(ctx, []scheduler.UID{late.UID}); err != nil || len(have) != 0 {
+		t.Fatalf("the journal has it: %v, %v", have, err)
+	}
+
+	// Who has heard of the new one is refused by the old, also on a connection that
+	// was open all the time.
+	target := lab.NewProxy(t, replica.Addr)
+	mover := newInstance(t, "mover", target.Addr, store, journal.Sync)
+	mover.pushed(t, schedulertest.Message(5, far)) // learns the certification
+	target.Retarget(primary.Addr)
+	target.Cut()
+	target.Heal()
+	lab.Eventually(t, 10*time.Second, func() error {
+		_, _, err := mover.tl.Add(ctx, 0, []*scheduler.Message{schedulertest.Message(6, far)}, schedulertest.Start)
+		if errors.Is(err, scheduler.ErrUncertified) {
+			return nil
+		}
+		if err == nil {
+			t.Fatal("the old primary takes a push of an instance that knows the new one")
+		}
+		return err
+	})
+}

@@ -1,0 +1,269 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// Verifier compares the timeline with the journal, both ways: what lives in the
+// journal, and what stands in the timeline. While traffic goes on the two differ
+// by what is on its way, so a difference counts only when it is still there
+// after the outbox has had time to drain.
+type Verifier struct {
+	Store    Store
+	Timeline interface {
+		scheduler.Mending
+		Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, error)
+	}
+	Buckets int
+	Clock   *scheduler.Clock
+	// Instance and Address sign the changes of a repair.
+	Instance string
+	Address  func() string
+	Timeout  time.Duration
+	Log      zerolog.Logger
+}
+
+const (
+	verifyPage = 1000
+	// verifyLooks is how often a difference is looked at again, and verifyPause the
+	// time between: together longer than an entry may take by way of the Drainer.
+	verifyLooks = 5
+	verifyPause = 600 * time.Millisecond
+)
+
+// Run compares everything; progress, which may be nil, is told now and then.
+func (v *Verifier) Run(ctx context.Context, req scheduler.VerifyRequest, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+	c := &comparison{Verifier: v, repair: req.Repair, progress: progress, told: time.Now(), report: scheduler.VerifyReport{Found: map[string]int{}}}
+	if err := c.fromJournal(ctx); err != nil {
+		return c.report, err
+	}
+	if err := c.fromStore(ctx); err != nil {
+		return c.report, err
+	}
+	return c.report, nil
+}
+
+// comparison is one run.
+type comparison struct {
+	*Verifier
+	repair   bool
+	progress func(scheduler.VerifyReport)
+	told     time.Time
+	report   scheduler.VerifyReport
+}
+
+// both is how one message stands on both sides; versions of 0 are unknown there.
+type both struct {
+	store, journal scheduler.Stand
+}
+
+// kind is the difference, empty when there is none. What ended on both sides, or
+// ended in one and is forgotten by the other, is none.
+func (b both) kind() string {
+	switch {
+	case b.journal.Version == 0 && b.store.Version > 0:
+		return scheduler.MissingInJournal
+	case b.store.Version == 0 && b.journal.Version > 0 && !b.journal.State.Ended():
+		return scheduler.MissingInStore
+	case b.store.Version == 0 || b.store.Version == b.journal.Version:
+		return ""
+	case b.store.Version < b.journal.Version:
+		return scheduler.StoreOlder
+	}
+	return scheduler.StoreNewer
+}
+
+// fromJournal goes through what lives in the journal.
+func (c *comparison) fromJournal(ctx context.Context) error {
+	q := scheduler.RecordQuery{States: []scheduler.State{scheduler.StateWaiting}, Limit: verifyPage}
+	for {
+		call, cancel := context.WithTimeout(ctx, c.Timeout)
+		page, err := c.Store.List(call, q)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("read the journal: %w: %w", scheduler.ErrUnavailable, err)
+		}
+		if len(page) == 0 {
+			return nil
+		}
+		last := page[len(page)-1]
+		q.AfterDue, q.AfterUID = last.Due, last.UID
+		c.report.InJournal += len(page)
+		uids := make([]scheduler.UID, len(page))
+		for i := range page {
+			uids[i] = page[i].UID
+		}
+		if err := c.compare(ctx, uids); err != nil {
+			return err
+		}
+	}
+}
+
+// fromStore goes through what stands in the timeline.
+func (c *comparison) fromStore(ctx context.Context) error {
+	for bucket := range c.Buckets {
+		for cursor := ""; ; {
+			call, cancel := context.WithTimeout(ctx, c.Timeout)
+			uids, next, err := c.Timeline.Walk(call, bucket, cursor, verifyPage)
+			cancel()
+			if err != nil {
+				return fmt.Errorf("walk through bucket %d: %w", bucket, err)
+			}
+			c.report.InStore += len(uids)
+			for len(uids) > 0 {
+				n := min(len(uids), verifyPage)
+				if err := c.compare(ctx, uids[:n]); err != nil {
+					return err
+				}
+				uids = uids[n:]
+			}
+			if next == "" {
+				break
+			}
+			cursor = next
+		}
+	}
+	return nil
+}
+
+// compare looks at some messages, again at those that differ, and counts and
+// mends what stays different.
+func (c *comparison) compare(ctx context.Context, uids []scheduler.UID) error {
+	found, err := c.look(ctx, uids)
+	if err != nil {
+		return err
+	}
+	for look := 1; look < verifyLooks && len(found) > 0; look++ {
+		pause(ctx, verifyPause)
+		left := make([]scheduler.UID, 0, len(found))
+		for uid := range found {
+			left = append(left, uid)
+		}
+		if found, err = c.look(ctx, left); err != nil {
+			return err
+		}
+	}
+	for uid, b := range found {
+		d := scheduler.Difference{UID: uid, Bucket: uid.Bucket(c.Buckets), Kind: b.kind(), Store: b.store, Journal: b.journal}
+		if c.repair {
+			if d.Repaired, err = c.mend(ctx, &d); err != nil {
+				return fmt.Errorf("repair %s: %w", uid, err)
+			}
+		}
+		c.report.Found[d.Kind]++
+		if d.Repaired {
+			c.report.Repaired++
+		}
+		if len(c.report.Differences) < scheduler.MaxDifferences {
+			c.report.Differences = append(c.report.Differences, d)
+		}
+	}
+	if c.progress != nil && time.Since(c.told) >= tellPause {
+		c.progress(c.report)
+		c.told = time.Now()
+	}
+	return ctx.Err()
+}
+
+// look returns the messages that differ now. The journal is asked first: what
+// changes between the two questions makes the store newer, not older.
+func (c *comparison) look(ctx context.Context, uids []scheduler.UID) (map[scheduler.UID]both, error) {
+	all := make(map[scheduler.UID]both, len(uids))
+	call, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	records, err := c.Store.Versions(call, uids)
+	if err != nil {
+		return nil, fmt.Errorf("ask the journal for versions: %w: %w", scheduler.ErrUnavailable, err)
+	}
+	byBucket := make([][]scheduler.UID, c.Buckets)
+	for _, uid := range uids {
+		byBucket[uid.Bucket(c.Buckets)] = append(byBucket[uid.Bucket(c.Buckets)], uid)
+	}
+	for bucket, mine := range byBucket {
+		if len(mine) == 0 {
+			continue
+		}
+		stands, err := c.Timeline.Versions(call, bucket, mine)
+		if err != nil {
+			return nil, fmt.Errorf("ask bucket %d for versions: %w", bucket, err)
+		}
+		for _, uid := range mine {
+			b := both{store: stands[uid], journal: scheduler.Stand{Version: records[uid]}}
+			if b.store.Version != b.journal.Version {
+				all[uid] = b
+			}
+		}
+	}
+	if len(all) == 0 {
+		return all, nil
+	}
+	return c.judge(ctx, all)
+}
+
+// judge asks the journal for the states of what differs, and keeps what is a
+// difference.
+func (c *comparison) judge(ctx context.Context, all map[scheduler.UID]both) (map[scheduler.UID]both, error) {
+	uids := make([]scheduler.UID, 0, len(all))
+	for uid := range all {
+		uids = append(uids, uid)
+	}
+	for len(uids) > 0 {
+		n := min(len(uids), 200)
+		call, cancel := context.WithTimeout(ctx, c.Timeout)
+		records, err := c.Store.Records(call, uids[:n])
+		cancel()
+		if err != nil {
+			return nil, fmt.Errorf("ask the journal for states: %w: %w", scheduler.ErrUnavailable, err)
+		}
+		for _, r := range records {
+			b := all[r.UID]
+			b.journal = scheduler.Stand{State: r.State, Version: r.Version}
+			all[r.UID] = b
+		}
+		uids = uids[n:]
+	}
+	for uid, b := range all {
+		if b.kind() == "" {
+			delete(all, uid)
+		}
+	}
+	return all, nil
+}
+
+// mend brings both sides to the higher version.
+func (c *comparison) mend(ctx context.Context, d *scheduler.Difference) (bool, error) {
+	call, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	switch d.Kind {
+	case scheduler.MissingInStore, scheduler.StoreOlder:
+		records, err := c.Store.Records(call, []scheduler.UID{d.UID})
+		if err != nil || len(records) == 0 {
+			return false, err
+		}
+		report, err := restoreRecords(call, c.Timeline, c.Buckets, records, c.Clock, c.Timeout)
+		return report.Added+report.Raised > 0, err
+	}
+	found, err := c.Timeline.Find(call, scheduler.Ref{UID: d.UID})
+	if err != nil || len(found) == 0 {
+		return false, err
+	}
+	i := found[0]
+	change := scheduler.Change{UID: d.UID, Version: i.Version, State: i.State, At: c.Clock.Milli(), Bucket: d.Bucket, Instance: c.Instance, Address: c.Address(),
+		Reason: "repaired from the store", Due: i.Due, Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals}
+	if i.State == scheduler.StateInFlight {
+		change.State = scheduler.StateWaiting // a claim is no state of the journal
+	}
+	if !i.State.Ended() || i.State == scheduler.StateDead {
+		change.Message = &i.Message
+	}
+	if err := c.Store.Write(call, nil, []scheduler.Change{change}); err != nil {
+		return false, fmt.Errorf("write to the journal: %w", err)
+	}
+	return true, nil
+}

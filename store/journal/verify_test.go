@@ -1,0 +1,212 @@
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest"
+	"github.com/tarry-mq/tarry/store/journal"
+	"github.com/tarry-mq/tarry/store/memory"
+)
+
+// sides are a timeline and a journal that may differ.
+type sides struct {
+	*testing.T
+	tl    *memory.Timeline
+	store *memory.Journal
+	clock *scheduler.Clock
+	told  []scheduler.Entry
+}
+
+func newSides(t *testing.T) *sides {
+	t.Helper()
+	s := &sides{T: t, clock: scheduler.NewClock(scheduler.System())}
+	r := &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 30, Wrote: func(e scheduler.Entry) { s.told = append(s.told, e) }}
+	var err1, err2 error
+	s.tl, err1 = memory.New(memory.Config{Buckets: 1, Record: r})
+	s.store, err2 = memory.NewJournal(memory.JournalConfig{})
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	schedulertest.Certify(t, s.tl)
+	return s
+}
+
+// add pushes messages due in an hour and writes them down, or not.
+func (s *sides) add(written bool, numbers ...int) {
+	s.Helper()
+	for _, n := range numbers {
+		m := schedulertest.Message(n)
+		m.Due = s.clock.Milli().Add(time.Hour)
+		if _, _, err := s.tl.Add(s.Context(), 0, []*scheduler.Message{m}, s.clock.Milli()); err != nil {
+			s.Fatal(err)
+		}
+	}
+	s.settle(written)
+}
+
+// settle takes what stands in the outbox away, with or without writing it down.
+func (s *sides) settle(written bool) {
+	s.Helper()
+	for _, e := range s.told {
+		if written {
+			if err := s.store.Write(s.Context(), nil, e.Changes); err != nil {
+				s.Fatal(err)
+			}
+		}
+		if err := s.tl.Written(s.Context(), e.Bucket, []scheduler.Entry{e}); err != nil {
+			s.Fatal(err)
+		}
+	}
+	s.told = nil
+}
+
+func (s *sides) cancel(n int, written bool) {
+	s.Helper()
+	if r, err := s.tl.Cancel(s.Context(), schedulertest.Message(n).UID, s.clock.Milli()); err != nil || r.Code != scheduler.CancelDone {
+		s.Fatalf("cancel: %+v, %v", r, err)
+	}
+	s.settle(written)
+}
+
+func (s *sides) verify(repair bool) scheduler.VerifyReport {
+	s.Helper()
+	v := &journal.Verifier{Store: s.store, Timeline: s.tl, Buckets: 1, Clock: s.clock, Instance: "a", Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
+	report, err := v.Run(s.Context(), scheduler.VerifyRequest{Repair: repair}, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return report
+}
+
+// write puts a change into the journal that the timeline never made.
+func (s *sides) write(c scheduler.Change) {
+	s.Helper()
+	c.At, c.Instance = s.clock.Milli(), "elsewhere"
+	if err := s.store.Write(s.Context(), nil, []scheduler.Change{c}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func TestVerify_FindsAndMendsEveryKindOfDifference(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSides(t)
+		s.add(true, 1, 2, 3, 4)
+		s.add(false, 5)    // missing in the journal
+		s.cancel(2, false) // newer in the store
+		uid := func(n int) scheduler.UID { return schedulertest.Message(n).UID }
+		s.write(scheduler.Change{UID: uid(3), Version: 2, State: scheduler.StateCanceled}) // older in the store
+		gone := schedulertest.Message(6)
+		gone.Due = s.clock.Milli().Add(time.Hour)
+		s.write(scheduler.Change{UID: uid(6), Version: 1, State: scheduler.StateWaiting, Due: gone.Due, Message: gone}) // missing in the store
+
+		want := map[string]int{scheduler.MissingInJournal: 1, scheduler.StoreNewer: 1, scheduler.StoreOlder: 1, scheduler.MissingInStore: 1}
+		report := s.verify(false)
+		if fmt.Sprint(report.Found) != fmt.Sprint(want) || len(report.Differences) != 4 || report.Repaired != 0 {
+			t.Fatalf("found %v: %+v; want %v", report.Found, report.Differences, want)
+		}
+		if again := s.verify(false); fmt.Sprint(again.Found) != fmt.Sprint(want) {
+			t.Fatalf("a look changed something: %v", again.Found)
+		}
+		if report = s.verify(true); report.Repaired != 4 {
+			t.Fatalf("repaired %+v", report)
+		}
+		s.settle(true)
+		if report = s.verify(false); len(report.Found) != 0 {
+			t.Fatalf("after the repair: %+v", report)
+		}
+		for n, state := range map[int]scheduler.State{1: scheduler.StateWaiting, 2: scheduler.StateCanceled, 3: scheduler.StateCanceled, 5: scheduler.StateWaiting, 6: scheduler.StateWaiting} {
+			found, err := s.tl.Find(t.Context(), scheduler.Ref{UID: uid(n)})
+			records, err2 := s.store.Records(t.Context(), []scheduler.UID{uid(n)})
+			if err := errors.Join(err, err2); err != nil || len(found) != 1 || len(records) != 1 || found[0].State != state || records[0].State != state {
+				t.Errorf("message %d: %+v, %+v, %v; want it %s on both sides", n, found, records, err, state)
+			}
+		}
+	})
+}
+
+// What is on its way between the two is no difference.
+func TestVerify_WaitsForTheOutbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSides(t)
+		s.add(true, 1)
+		m := schedulertest.Message(2)
+		m.Due = s.clock.Milli().Add(time.Hour)
+		if _, _, err := s.tl.Add(t.Context(), 0, []*scheduler.Message{m}, s.clock.Milli()); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			s.settle(true)
+		}()
+		if report := s.verify(true); len(report.Found) != 0 {
+			t.Fatalf("found %+v", report)
+		}
+	})
+}
+
+// fakeBroker has streams as maps.
+type fakeBroker struct {
+	stored    map[string]scheduler.UID // stream/sequence
+	unjudged  map[scheduler.UID]bool
+	published []scheduler.UID
+}
+
+func (b *fakeBroker) Stored(_ context.Context, stream string, sequence uint64, uid scheduler.UID) (bool, error) {
+	if b.unjudged[uid] {
+		return false, scheduler.ErrUnjudged
+	}
+	return b.stored[fmt.Sprint(stream, "/", sequence)] == uid, nil
+}
+
+func (b *fakeBroker) Publish(_ context.Context, m *scheduler.Message) (string, uint64, error) {
+	b.published = append(b.published, m.UID)
+	n := uint64(100 + len(b.published))
+	b.stored[fmt.Sprint("S/", n)] = m.UID
+	return "S", n, nil
+}
+
+func TestRedeliver_PublishesWhatIsGoneAndOnlyThat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSides(t)
+		s.add(true, 1, 2, 3, 4, 5)
+		uid := func(n int) scheduler.UID { return schedulertest.Message(n).UID }
+		broker := &fakeBroker{stored: map[string]scheduler.UID{"S/1": uid(1)}, unjudged: map[scheduler.UID]bool{uid(4): true}}
+		for n := 1; n <= 4; n++ {
+			s.write(scheduler.Change{UID: uid(n), Version: 2, State: scheduler.StateDelivered, Stream: "S", Sequence: uint64(n)})
+		}
+		time.Sleep(time.Second)
+		run := func(req scheduler.RedeliverRequest) scheduler.RedeliverReport {
+			r := &journal.Redeliverer{Store: s.store, Broker: broker, Buckets: 1, Clock: s.clock, Instance: "a", Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
+			report, err := r.Run(t.Context(), req, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return report
+		}
+		if got, want := run(scheduler.RedeliverRequest{DryRun: true}), (scheduler.RedeliverReport{Checked: 4, Present: 1, Gone: 2, Unknown: 1}); got != want || len(broker.published) > 0 {
+			t.Fatalf("dry run: %+v, want %+v; published %v", got, want, broker.published)
+		}
+		if got := run(scheduler.RedeliverRequest{Topic: "other"}); got != (scheduler.RedeliverReport{}) {
+			t.Fatalf("of another topic: %+v", got)
+		}
+		if got, want := run(scheduler.RedeliverRequest{}), (scheduler.RedeliverReport{Checked: 4, Present: 1, Gone: 2, Redelivered: 2, Unknown: 1}); got != want {
+			t.Fatalf("got %+v, want %+v", got, want)
+		}
+		time.Sleep(time.Second)
+		if got, want := run(scheduler.RedeliverRequest{}), (scheduler.RedeliverReport{Checked: 4, Present: 3, Unknown: 1}); got != want {
+			t.Fatalf("again: %+v, want %+v", got, want)
+		}
+		history, err := s.store.History(t.Context(), uid(2))
+		if err != nil || len(history) != 3 || history[2].Version != 3 || history[2].Sequence == 2 {
+			t.Fatalf("history %+v, %v", history, err)
+		}
+	})
+}

@@ -1,0 +1,280 @@
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest"
+	"github.com/tarry-mq/tarry/store/journal"
+	"github.com/tarry-mq/tarry/store/memory"
+)
+
+// moody is a store that answers as it is told.
+type moody struct {
+	journal.Store
+	mu    sync.Mutex
+	write func(ctx context.Context, changes []scheduler.Change) error // before the store's own; nil is none
+	ping  error
+	calls int
+}
+
+func (m *moody) Write(ctx context.Context, fences map[int]uint64, changes []scheduler.Change) error {
+	m.mu.Lock()
+	write := m.write
+	m.calls++
+	m.mu.Unlock()
+	if write != nil {
+		if err := write(ctx, changes); err != nil {
+			return err
+		}
+	}
+	return m.Store.Write(ctx, fences, changes)
+}
+
+func (m *moody) Ping(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ping
+}
+
+func (m *moody) be(write func(ctx context.Context, changes []scheduler.Change) error, ping error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.write, m.ping = write, ping
+}
+
+// writerWorld is a writer with a timeline in memory, in a bubble of time.
+type writerWorld struct {
+	*testing.T
+	store  *moody
+	tl     *memory.Timeline
+	writer *journal.Writer
+	n      int
+	stop   context.CancelFunc
+}
+
+func newWriterWorld(t *testing.T, mode journal.Mode) *writerWorld {
+	t.Helper()
+	w := &writerWorld{T: t, store: &moody{Store: memoryStore(t)}}
+	r := &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 20, Wrote: func(e scheduler.Entry) { w.writer.Wrote(e) }}
+	var err error
+	if w.tl, err = memory.New(memory.Config{Buckets: 1, Record: r}); err != nil {
+		t.Fatal(err)
+	}
+	schedulertest.Certify(t, w.tl)
+	w.writer = journal.NewWriter(journal.WriterConfig{Store: w.store, Outbox: w.tl, Mode: mode, Timeout: 5 * time.Second, Log: zerolog.Nop()})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.writer.Run(ctx) }()
+	w.stop = func() { stop(); <-done }
+	return w
+}
+
+// push adds a message and waits for the journal for at most so long.
+func (w *writerWorld) push(wait time.Duration) (scheduler.UID, error) {
+	w.Helper()
+	w.n++
+	m := schedulertest.Message(w.n)
+	if _, _, err := w.tl.Add(w.Context(), 0, []*scheduler.Message{m}, schedulertest.Start); err != nil {
+		w.Fatal(err)
+	}
+	return m.UID, w.await(m.UID, 1, wait)
+}
+
+func (w *writerWorld) await(uid scheduler.UID, version uint64, wait time.Duration) error {
+	ctx, stop := context.WithTimeout(w.Context(), wait)
+	defer stop()
+	return w.writer.Await(ctx, []scheduler.Recorded{{UID: uid, Version: version}})
+}
+
+func (w *writerWorld) lag() scheduler.Lag {
+	w.Helper()
+	lags, err := w.tl.Lags(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return journal.TotalLag(lags)
+}
+
+func inBubble(t *testing.T, mode journal.Mode, do func(w *writerWorld)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriterWorld(t, mode)
+		do(w)
+		w.stop()
+	})
+}
+
+func away(context.Context, []scheduler.Change) error { return errors.New("the database is away") }
+
+func frozen(ctx context.Context, _ []scheduler.Change) error { <-ctx.Done(); return ctx.Err() }
+
+func TestWriter_SyncAnswersAfterTheCommitAndEmptiesTheOutbox(t *testing.T) {
+	inBubble(t, journal.Sync, func(w *writerWorld) {
+		uid, err := w.push(time.Second)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if have, err := w.store.Versions(w.Context(), []scheduler.UID{uid}); err != nil || have[uid] != 1 {
+			w.Fatalf("answered before the commit: %v, %v", have, err)
+		}
+		synctest.Wait()
+		if lag := w.lag(); lag.Entries != 0 {
+			w.Fatalf("lag %+v", lag)
+		}
+	})
+}
+
+func TestWriter_AsyncWaitsForNothing(t *testing.T) {
+	inBubble(t, journal.Async, func(w *writerWorld) {
+		w.store.be(frozen, nil)
+		for range 3 {
+			if _, err := w.push(time.Millisecond); err != nil {
+				w.Fatal(err)
+			}
+		}
+		if err := w.writer.Ready(); err != nil {
+			w.Fatal(err)
+		}
+		if lag := w.lag(); lag.Changes != 3 {
+			w.Fatalf("lag %+v, want 3 changes", lag)
+		}
+	})
+}
+
+func TestWriter_SyncRefusesWhileTheJournalIsAwayAndGoesOnAfterwards(t *testing.T) {
+	inBubble(t, journal.Sync, func(w *writerWorld) {
+		w.store.be(away, errors.New("away"))
+		lost, err := w.push(300 * time.Millisecond)
+		if err == nil {
+			w.Fatal("a push was answered without a commit")
+		}
+		if err := w.writer.Ready(); !errors.Is(err, scheduler.ErrUnavailable) {
+			w.Fatalf("ready: %v", err)
+		}
+		w.store.be(nil, nil)
+		time.Sleep(time.Second)
+		if err := w.writer.Ready(); err != nil {
+			w.Fatalf("not ready again: %v", err)
+		}
+		if _, err := w.push(time.Second); err != nil {
+			w.Fatal(err)
+		}
+		// What was not answered stands in the outbox; once it is drained, its retry is answered.
+		if err := w.await(lost, 1, 100*time.Millisecond); err == nil {
+			w.Fatal("the retry was answered before the journal had the push")
+		}
+		if _, _, err := journal.Drain(w.Context(), w.store, w.tl, 0, 0, time.Second); err != nil {
+			w.Fatal(err)
+		}
+		if err := w.await(lost, 1, time.Second); err != nil {
+			w.Fatalf("the retry: %v", err)
+		}
+	})
+}
+
+func TestWriter_SyncRefusesSoonWhenTheJournalFallsSilent(t *testing.T) {
+	inBubble(t, journal.Sync, func(w *writerWorld) {
+		w.store.be(frozen, nil)
+		if _, err := w.push(100 * time.Millisecond); err == nil {
+			w.Fatal("a push was answered without a commit")
+		}
+		time.Sleep(1200 * time.Millisecond)
+		if err := w.writer.Ready(); !errors.Is(err, scheduler.ErrUnavailable) {
+			w.Fatalf("ready: %v", err)
+		}
+	})
+}
+
+// One bad row must not hold the others back.
+func TestWriter_ARowThatIsRefusedForGoodStandsAlone(t *testing.T) {
+	inBubble(t, journal.Async, func(w *writerWorld) {
+		var bad scheduler.UID
+		w.store.be(func(_ context.Context, changes []scheduler.Change) error {
+			for _, c := range changes {
+				if c.UID == bad {
+					return &mysql.MySQLError{Number: 1406, SQLState: [5]byte{'2', '2', '0', '0', '1'}, Message: "data too long"}
+				}
+			}
+			return nil
+		}, nil)
+		bad = schedulertest.Message(2).UID
+		var uids []scheduler.UID
+		for range 3 {
+			uid, err := w.push(time.Second)
+			if err != nil {
+				w.Fatal(err)
+			}
+			uids = append(uids, uid)
+		}
+		time.Sleep(time.Second)
+		have, err := w.store.Versions(w.Context(), uids)
+		if err != nil || len(have) != 2 || have[bad] != 0 {
+			w.Fatalf("the journal has %v, %v", have, err)
+		}
+		if lag := w.lag(); lag.Changes != 1 {
+			w.Fatalf("lag %+v: the refused row must stay in the outbox", lag)
+		}
+		drained, refused, err := journal.Drain(w.Context(), w.store, w.tl, 0, 0, time.Second)
+		if err != nil || refused != 1 {
+			w.Fatalf("drain: %d, %d refused, %v", drained, refused, err)
+		}
+	})
+}
+
+// A commit whose answer is lost is made, and repeated by the drainer.
+func TestWriter_AnUnknownCommitIsRepeatedWithoutHarm(t *testing.T) {
+	inBubble(t, journal.Sync, func(w *writerWorld) {
+		w.store.be(func(ctx context.Context, changes []scheduler.Change) error {
+			if err := w.store.Store.Write(ctx, nil, changes); err != nil {
+				return err
+			}
+			return errors.New("the connection broke after the commit")
+		}, nil)
+		uid, err := w.push(time.Second)
+		if err != nil {
+			w.Fatalf("the journal has it, and the push is not answered: %v", err)
+		}
+		w.store.be(nil, nil)
+		if _, _, err := journal.Drain(w.Context(), w.store, w.tl, 0, 0, time.Second); err != nil {
+			w.Fatal(err)
+		}
+		history, err := w.store.History(w.Context(), uid)
+		if err != nil || len(history) != 1 || w.lag().Entries != 0 {
+			w.Fatalf("history %+v, lag %+v, %v", history, w.lag(), err)
+		}
+	})
+}
+
+func TestOutbox_AtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
+	inBubble(t, journal.Async, func(w *writerWorld) {
+		w.store.be(frozen, nil)
+		var last error
+		for i := range 100 {
+			m := schedulertest.Message(1000+i, schedulertest.Body(make([]byte, 64<<10)))
+			if _, _, last = w.tl.Add(w.Context(), 0, []*scheduler.Message{m}, schedulertest.Start); last != nil {
+				break
+			}
+		}
+		if !errors.Is(last, scheduler.ErrBehind) {
+			w.Fatalf("at the limit: %v", last)
+		}
+		c, err := w.tl.Claim(w.Context(), 0, scheduler.Claim{Term: 1, Number: 1, Now: schedulertest.Start.Add(time.Hour), Limit: 1, Bytes: 1 << 20})
+		if err != nil || len(c.Messages) != 1 {
+			w.Fatalf("claim at the limit: %+v, %v", c, err)
+		}
+		if err := w.tl.Finish(w.Context(), 0, 1, []scheduler.End{{Message: c.Messages[0], State: scheduler.StateDelivered}}, schedulertest.Start); err != nil {
+			w.Fatalf("finish at the limit: %v", err)
+		}
+		if _, err := w.tl.Cancel(w.Context(), schedulertest.Message(1001).UID, schedulertest.Start); err != nil {
+			w.Fatalf("cancel at the limit: %v", err)
+		}
+	})
+}

@@ -1,0 +1,332 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// JournalConfig bounds what a Journal keeps of messages that ended; those that
+// ended first go first. What is zero takes its default.
+type JournalConfig struct {
+	// EndedLimit is how many, 10,000 by default.
+	EndedLimit int
+	// EndedBytes is how many bytes their bodies and headers have together, 64 MiB
+	// by default.
+	EndedBytes int
+}
+
+const (
+	defaultEndedLimit = 10_000
+	defaultEndedBytes = 64 << 20
+)
+
+// Journal is the journal of a process that keeps nothing, and the model that
+// the one in SQL is tested against: plain maps, sorted when somebody asks. It is
+// safe for concurrent use. store/journal has its interface.
+type Journal struct {
+	cfg JournalConfig
+
+	mu     sync.Mutex
+	rows   map[scheduler.UID]*journaled
+	ended  []end // by time, then uid
+	bytes  int   // of those
+	fences map[int]uint64
+	term   uint64
+}
+
+// journaled is a message and all its changes.
+type journaled struct {
+	record  scheduler.Record
+	changes map[uint64]scheduler.Change
+}
+
+// end is when a message ended.
+type end struct {
+	at  scheduler.Milli
+	uid scheduler.UID
+}
+
+func (e end) compare(f end) int { return cmp.Or(cmp.Compare(e.at, f.at), cmp.Compare(e.uid, f.uid)) }
+
+// NewJournal makes an empty journal.
+func NewJournal(cfg JournalConfig) (*Journal, error) {
+	if cfg.EndedLimit == 0 {
+		cfg.EndedLimit = defaultEndedLimit
+	}
+	if cfg.EndedBytes == 0 {
+		cfg.EndedBytes = defaultEndedBytes
+	}
+	if cfg.EndedLimit < 0 || cfg.EndedBytes < 0 {
+		return nil, fmt.Errorf("memory: %d ended messages of %d bytes: want positive numbers", cfg.EndedLimit, cfg.EndedBytes)
+	}
+	return &Journal{cfg: cfg, rows: map[scheduler.UID]*journaled{}, fences: map[int]uint64{}}, nil
+}
+
+// locked runs do while nobody else looks at the journal.
+func (j *Journal) locked(ctx context.Context, do func()) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("journal: %w", context.Cause(ctx))
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	do()
+	return nil
+}
+
+// Write records changes, all or none.
+func (j *Journal) Write(ctx context.Context, fences map[int]uint64, changes []scheduler.Change) (err error) {
+	gone := j.locked(ctx, func() {
+		for bucket, number := range fences {
+			if stands := j.fences[bucket]; stands > number {
+				err = fmt.Errorf("bucket %d under certification %d, and %d stands: %w", bucket, number, stands, scheduler.ErrFenced)
+				return
+			}
+		}
+		for i := range changes {
+			j.write(&changes[i])
+		}
+		for len(j.ended) > j.cfg.EndedLimit || j.bytes > j.cfg.EndedBytes {
+			j.drop(j.ended[0].uid)
+		}
+	})
+	return errors.Join(gone, err)
+}
+
+func (j *Journal) write(c *scheduler.Change) {
+	row := j.rows[c.UID]
+	if row == nil {
+		row = &journaled{changes: map[uint64]scheduler.Change{}}
+		row.record.UID = c.UID
+		j.rows[c.UID] = row
+	}
+	j.forget(row)
+	if r := &row.record; c.Message != nil && c.Version > r.Content {
+		mark, due := r.Mark, r.Due
+		r.Message = *c.Message
+		r.Message.Mark, r.Message.Due = mark, due
+		r.Message.Stored, r.Message.Claim, r.Message.ClaimedAt = 0, 0, 0
+		r.Content = c.Version
+	}
+	if r := &row.record; c.Version > r.Version {
+		r.Version, r.State, r.Due, r.ChangedAt, r.Reason, r.EndedAt = c.Version, c.State, c.Due, c.At, c.Reason, 0
+		r.Mark = scheduler.Mark{Uncertain: c.Uncertain, Refusals: c.Refusals, Changes: uint32(c.Version - 1)}
+		if c.State.Ended() {
+			r.EndedAt = c.At
+		}
+	}
+	j.remember(row)
+	if _, known := row.changes[c.Version]; !known {
+		told := *c
+		told.Due, told.Uncertain, told.Refusals, told.Message = 0, false, 0, nil
+		row.changes[c.Version] = told
+	}
+	j.term = max(j.term, c.Term)
+}
+
+// remember and forget keep a row among those that ended.
+func (j *Journal) remember(row *journaled) {
+	if row.record.State.Ended() {
+		e := end{row.record.EndedAt, row.record.UID}
+		at, _ := slices.BinarySearchFunc(j.ended, e, end.compare)
+		j.ended = slices.Insert(j.ended, at, e)
+		j.bytes += content(&row.record)
+	}
+}
+
+func (j *Journal) forget(row *journaled) {
+	if row.record.State.Ended() {
+		at, _ := slices.BinarySearchFunc(j.ended, end{row.record.EndedAt, row.record.UID}, end.compare)
+		j.ended = slices.Delete(j.ended, at, at+1)
+		j.bytes -= content(&row.record)
+	}
+}
+
+// drop deletes a message that ended.
+func (j *Journal) drop(uid scheduler.UID) {
+	j.forget(j.rows[uid])
+	delete(j.rows, uid)
+}
+
+// content is how many bytes body and headers have.
+func content(r *scheduler.Record) int {
+	n := len(r.Body)
+	for _, h := range r.Headers {
+		n += len(h.Name) + len(h.Value)
+	}
+	return n
+}
+
+// Fence raises a bucket's certification.
+func (j *Journal) Fence(ctx context.Context, bucket int, number uint64) error {
+	return j.locked(ctx, func() {
+		if number > j.fences[bucket] {
+			j.fences[bucket] = number
+		}
+	})
+}
+
+// Fences are the certifications that stand, by bucket.
+func (j *Journal) Fences(ctx context.Context) (stand map[int]uint64, err error) {
+	err = j.locked(ctx, func() { stand = maps.Clone(j.fences) })
+	return stand, err
+}
+
+// Versions tells at which version the journal has each message whose content it
+// knows.
+func (j *Journal) Versions(ctx context.Context, uids []scheduler.UID) (map[scheduler.UID]uint64, error) {
+	found := map[scheduler.UID]uint64{}
+	err := j.locked(ctx, func() {
+		for _, uid := range uids {
+			if row := j.rows[uid]; row != nil && row.record.Content > 0 {
+				found[uid] = row.record.Version
+			}
+		}
+	})
+	return found, err
+}
+
+// Records returns the messages that are known, whole, in the order of their uids.
+func (j *Journal) Records(ctx context.Context, uids []scheduler.UID) (found []scheduler.Record, err error) {
+	err = j.locked(ctx, func() {
+		for _, uid := range slices.Compact(slices.Sorted(slices.Values(uids))) {
+			if row := j.rows[uid]; row != nil {
+				found = append(found, row.record)
+			}
+		}
+	})
+	return found, err
+}
+
+// Find returns up to limit messages that ref names, the latest accepted first.
+func (j *Journal) Find(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Record, error) {
+	found, err := j.selected(ctx, false, func(r *scheduler.Record) bool {
+		if ref.UID != "" {
+			return r.UID == ref.UID
+		}
+		return ref.ID != "" && r.ID == ref.ID && (!ref.Keyed || r.Key == ref.Key)
+	})
+	slices.SortFunc(found, func(a, b scheduler.Record) int { return cmp.Compare(b.UID, a.UID) })
+	return found[:min(len(found), max(limit, 0))], err
+}
+
+// selected are the records that want wants, in no order.
+func (j *Journal) selected(ctx context.Context, whole bool, want func(*scheduler.Record) bool) (found []scheduler.Record, err error) {
+	err = j.locked(ctx, func() {
+		for _, row := range j.rows {
+			if want(&row.record) {
+				r := row.record
+				if !whole {
+					r.Headers, r.Body = nil, nil
+				}
+				found = append(found, r)
+			}
+		}
+	})
+	return found, err
+}
+
+// History is every change of a message, by version.
+func (j *Journal) History(ctx context.Context, uid scheduler.UID) (found []scheduler.Change, err error) {
+	err = j.locked(ctx, func() {
+		if row := j.rows[uid]; row != nil {
+			found = slices.Collect(maps.Values(row.changes))
+		}
+	})
+	slices.SortFunc(found, func(a, b scheduler.Change) int { return cmp.Compare(a.Version, b.Version) })
+	return found, err
+}
+
+// List returns a page of records.
+func (j *Journal) List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.Record, error) {
+	order := func(r *scheduler.Record) end { return end{r.Due, r.UID} }
+	after := end{q.AfterDue, q.AfterUID}
+	found, err := j.selected(ctx, true, func(r *scheduler.Record) bool {
+		return (q.Topic == "" || r.Topic == q.Topic) && (q.Key == "" || r.Key == q.Key) &&
+			(len(q.States) == 0 || slices.Contains(q.States, r.State)) &&
+			(q.DueFrom == 0 || r.Due >= q.DueFrom) && (q.DueTo == 0 || r.Due <= q.DueTo) &&
+			(after == end{} || order(r).compare(after) > 0)
+	})
+	slices.SortFunc(found, func(a, b scheduler.Record) int { return order(&a).compare(order(&b)) })
+	found = found[:min(len(found), max(q.Limit, 0))]
+	bytes := 0
+	for i := range found {
+		if bytes += content(&found[i]); q.Bytes > 0 && bytes > q.Bytes && i > 0 {
+			found = found[:i]
+			break
+		}
+	}
+	if !q.Whole {
+		for i := range found {
+			found[i].Headers, found[i].Body = nil, nil
+		}
+	}
+	return found, err
+}
+
+// Changes returns a page of changes.
+func (j *Journal) Changes(ctx context.Context, q scheduler.ChangeQuery) (found []scheduler.Change, err error) {
+	order := func(a, b *scheduler.Change) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Version, b.Version))
+	}
+	after := scheduler.Change{At: q.AfterAt, UID: q.AfterUID, Version: q.AfterVersion}
+	first := after.At == 0 && after.UID == ""
+	err = j.locked(ctx, func() {
+		for _, row := range j.rows {
+			for _, c := range row.changes {
+				if c.At >= q.Since && (q.State == scheduler.StateNone || c.State == q.State) && (first || order(&c, &after) > 0) {
+					found = append(found, c)
+				}
+			}
+		}
+	})
+	slices.SortFunc(found, func(a, b scheduler.Change) int { return order(&a, &b) })
+	return found[:min(len(found), max(q.Limit, 0))], err
+}
+
+// Forecast counts what waits and falls due from the given time until another.
+func (j *Journal) Forecast(ctx context.Context, topic string, from, until, step scheduler.Milli) ([]scheduler.Forecast, error) {
+	if step <= 0 {
+		return nil, errors.New("forecast: want steps of at least a millisecond")
+	}
+	counts := map[scheduler.Milli]int{}
+	err := j.locked(ctx, func() {
+		for _, row := range j.rows {
+			r := &row.record
+			if r.State == scheduler.StateWaiting && (topic == "" || r.Topic == topic) && r.Due >= from && r.Due < until {
+				counts[(r.Due-from)/step]++
+			}
+		}
+	})
+	var found []scheduler.Forecast
+	for _, n := range slices.Sorted(maps.Keys(counts)) {
+		found = append(found, scheduler.Forecast{From: from + n*step, Count: counts[n]})
+	}
+	return found, err
+}
+
+// MaxTerm is the highest term that any change carries, 0 when none does.
+func (j *Journal) MaxTerm(ctx context.Context) (term uint64, err error) {
+	err = j.locked(ctx, func() { term = j.term })
+	return term, err
+}
+
+// Prune deletes up to limit messages that ended before the given time, and
+// their changes.
+func (j *Journal) Prune(ctx context.Context, before scheduler.Milli, limit int) (n int, err error) {
+	err = j.locked(ctx, func() {
+		for ; n < limit && len(j.ended) > 0 && j.ended[0].at < before; n++ {
+			j.drop(j.ended[0].uid)
+		}
+	})
+	return n, err
+}
+
+// Ping tells that the journal answers.
+func (j *Journal) Ping(ctx context.Context) error { return j.locked(ctx, func() {}) }

@@ -1,0 +1,125 @@
+package timeline
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// certificate is what this instance knows of a bucket's certification. Its
+// scripts name that number and run only under it. A number only rises: a server
+// that was replaced and still answers on an old connection has a lower one, and
+// is refused.
+type certificate struct {
+	number atomic.Uint64
+	// forced is the token of the leader that is about to certify, '!' and the run;
+	// set in views made by Recovering and never changed.
+	forced string
+}
+
+func (c *certificate) token() string {
+	if c.forced != "" {
+		return c.forced
+	}
+	return strconv.FormatUint(c.number.Load(), 10)
+}
+
+// learn takes a certification that a server told and tells whether it is news:
+// the server's own, and higher than what was known.
+func (c *certificate) learn(answer error) bool {
+	if c.forced != "" || answer == nil {
+		return false
+	}
+	f := strings.Fields(answer.Error()) // UNCERTIFIED number certified run
+	if len(f) != 4 || f[2] != f[3] {
+		return false
+	}
+	number, err := strconv.ParseUint(f[1], 10, 64)
+	if err != nil {
+		return false
+	}
+	for {
+		known := c.number.Load()
+		if number <= known {
+			return false
+		}
+		if c.number.CompareAndSwap(known, number) {
+			return true
+		}
+	}
+}
+
+// call is one script in one bucket, with what every script is given.
+type call struct {
+	bucket int
+	script *redis.Script
+	keys   []string
+	args   []any
+	entry  []byte // context of an entry, nil where the script writes none
+}
+
+// full are a call's keys and arguments with those that certified.lua takes.
+func (t *Redis) full(c *call) ([]string, []any) {
+	k := &t.keys[c.bucket]
+	keys := append(c.keys[:len(c.keys):len(c.keys)], k.outbox, k.outboxed, k.gen)
+	args := append(c.args[:len(c.args):len(c.args)], c.entry, t.certs[c.bucket].token())
+	return keys, args
+}
+
+// run runs one script by its hash, or by its text where Redis has lost it. A
+// refusal that tells of a newer certification is learned from, and the script,
+// which has done nothing, sent once more.
+func (t *Redis) run(ctx context.Context, c call) (any, error) {
+	for {
+		keys, args := t.full(&c)
+		v, err := c.script.Run(ctx, t.rdb, keys, args...).Result()
+		if redis.HasErrorPrefix(err, "UNCERTIFIED") && t.certs[c.bucket].learn(err) {
+			continue
+		}
+		return v, translate(err)
+	}
+}
+
+// number is the certification that a bucket's scripts run under.
+func (t *Redis) number(bucket int) uint64 { return t.certs[bucket].number.Load() }
+
+// Standings asks every bucket's server.
+func (t *Redis) Standings(ctx context.Context) ([]scheduler.Standing, error) {
+	standings := make([]scheduler.Standing, len(t.keys))
+	for i := range t.keys {
+		v, err := t.scripts.standing.Run(ctx, t.rdb, []string{t.keys[i].gen}).Result()
+		if err = translate(err); err != nil {
+			return nil, err
+		}
+		f, err := texts(v)
+		if err != nil || len(f) != 2 {
+			return nil, errAnswer("standing", len(f), err)
+		}
+		standings[i].Now = f[0]
+		if f[1] == "" {
+			continue
+		}
+		if standings[i].Certification, err = readCertification(f[1]); err != nil {
+			return nil, err
+		}
+	}
+	return standings, nil
+}
+
+func readCertification(s string) (scheduler.Certification, error) {
+	f := strings.Fields(s)
+	if len(f) != 4 {
+		return scheduler.Certification{}, errAnswer("certification", len(f), nil)
+	}
+	number, err1 := strconv.ParseUint(f[0], 10, 64)
+	doubt, err2 := strconv.ParseInt(f[2], 10, 64)
+	if err1 != nil || err2 != nil {
+		return scheduler.Certification{}, errAnswer("certification", len(f), nil)
+	}
+	return scheduler.Certification{Number: number, Run: f[1], DoubtUntil: scheduler.Milli(doubt), Filling: f[3] == "filling"}, nil
+}

@@ -1,0 +1,240 @@
+package timeline
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// An entry of the outbox is one stream entry with these fields:
+//
+//	c  context: version 1, time in ms (8), term (8), instance, address: a length byte and the text each
+//	z  "size changes": what it counts toward the outbox's limit, and how many changes it holds
+//
+// then either pairs of uid and
+//
+//	a packed message (1 …)        it was accepted
+//	a record of an end (2 …)      it was canceled
+//	due (8), mark                 it was swept or reclaimed from a leader
+//
+// or the field e with changes that the leader knew beforehand, and where not all
+// of them came true the field o with the uids of those that did. A change in e is
+//
+//	uid, state (1), flags (1): 1 uncertain, uvarint version, varint due, uvarint refusals,
+//	uvarint attempt, varint time of the claim, uvarint sequence, stream and reason: a length byte
+//	and the text each
+
+const (
+	contextVersion  = 1
+	changeUncertain = 1
+)
+
+// swept is the reason of a message whose leader is gone.
+const swept = "the leader that had claimed it is gone; it may have been delivered"
+
+// origin is what all changes of an entry share.
+type origin struct {
+	at                scheduler.Milli
+	term              uint64
+	instance, address string
+}
+
+// context packs who changes messages now; nil where no journal is kept.
+func (t *Redis) context(term uint64, now scheduler.Milli) []byte {
+	r := t.cfg.Record
+	if r == nil {
+		return nil
+	}
+	address := r.Address()
+	address = address[:min(len(address), maxText)]
+	b := make([]byte, 0, 19+len(r.Instance)+len(address))
+	b = append(b, contextVersion)
+	b = binary.BigEndian.AppendUint64(b, uint64(now))
+	b = binary.BigEndian.AppendUint64(b, term)
+	b = appendText(b, r.Instance)
+	return appendText(b, address)
+}
+
+func readContext(s string) (origin, error) {
+	r := reader{s: s}
+	version := r.byte()
+	c := origin{at: scheduler.Milli(r.uint64()), term: r.uint64()}
+	c.instance, c.address = r.text(int(r.byte())), r.text(int(r.byte()))
+	if r.bad || version != contextVersion {
+		return origin{}, fmt.Errorf("%w: context of an entry, version %d", errDamaged, version)
+	}
+	return c, nil
+}
+
+// put completes a change with its context.
+func (c *origin) put(change *scheduler.Change, bucket int) {
+	change.At, change.Term, change.Instance, change.Address, change.Bucket = c.at, c.term, c.instance, c.address, bucket
+}
+
+func appendText(b []byte, s string) []byte {
+	s = s[:min(len(s), maxText)]
+	return append(append(b, byte(len(s))), s...)
+}
+
+// blobOf packs changes as the field e; nil for none.
+func blobOf(changes []scheduler.Change) []byte {
+	if len(changes) == 0 {
+		return nil
+	}
+	b := make([]byte, 0, 64*len(changes))
+	for i := range changes {
+		c := &changes[i]
+		var flags byte
+		if c.Uncertain {
+			flags |= changeUncertain
+		}
+		b = append(b, c.UID...)
+		b = append(b, byte(c.State), flags)
+		b = binary.AppendUvarint(b, c.Version)
+		b = binary.AppendVarint(b, int64(c.Due))
+		b = binary.AppendUvarint(b, uint64(c.Refusals))
+		b = binary.AppendUvarint(b, uint64(c.Attempt))
+		b = binary.AppendVarint(b, int64(c.Claimed))
+		b = binary.AppendUvarint(b, c.Sequence)
+		b = appendText(b, c.Stream)
+		b = appendText(b, c.Reason)
+	}
+	return b
+}
+
+func readBlob(s string) (changes []scheduler.Change, err error) {
+	r := reader{s: s}
+	for r.at < len(s) && !r.bad {
+		c := scheduler.Change{UID: scheduler.UID(r.text(scheduler.UIDLen)), State: scheduler.State(r.byte())}
+		c.Uncertain = r.byte()&changeUncertain != 0
+		c.Version = r.uvarint64()
+		c.Due = scheduler.Milli(r.varint64())
+		refusals, attempt := r.uvarint64(), r.uvarint64()
+		c.Claimed = scheduler.Milli(r.varint64())
+		c.Sequence = r.uvarint64()
+		c.Stream, c.Reason = r.text(int(r.byte())), r.text(int(r.byte()))
+		if refusals > math.MaxUint32 || attempt > math.MaxUint32 || c.Version == 0 || c.State == scheduler.StateNone || c.State > scheduler.StateDead {
+			r.bad = true
+		}
+		c.Refusals, c.Attempt = uint32(refusals), uint32(attempt)
+		changes = append(changes, c)
+	}
+	if r.bad {
+		return nil, fmt.Errorf("%w: changes of an entry", errDamaged)
+	}
+	return changes, nil
+}
+
+// readEntry decodes a stream entry.
+func readEntry(bucket int, id string, fields []string) (scheduler.Entry, error) {
+	e := scheduler.Entry{Bucket: bucket, ID: id}
+	if len(fields) < 4 || len(fields)%2 != 0 || fields[0] != "c" || fields[2] != "z" {
+		return e, fmt.Errorf("%w: %d fields", errDamaged, len(fields))
+	}
+	from, err := readContext(fields[1])
+	if err != nil {
+		return e, err
+	}
+	if err = readTold(id+" "+fields[3], &e); err != nil {
+		return e, err
+	}
+	for f := fields[4:]; len(f) > 0; f = f[2:] {
+		switch f[0] {
+		case "e":
+			e.Changes, err = readBlob(f[1])
+		case "o":
+			e.Changes = only(e.Changes, uidSet(f[1]))
+		default:
+			var c scheduler.Change
+			c, err = readPair(scheduler.UID(f[0]), f[1])
+			e.Changes = append(e.Changes, c)
+		}
+		if err != nil {
+			return e, err
+		}
+	}
+	for i := range e.Changes {
+		from.put(&e.Changes[i], bucket)
+	}
+	return e, nil
+}
+
+// readPair decodes one change of a script that knew it only as it ran.
+func readPair(uid scheduler.UID, s string) (scheduler.Change, error) {
+	if len(uid) != scheduler.UIDLen || s == "" {
+		return scheduler.Change{}, fmt.Errorf("%w: change of %.40q", errDamaged, uid)
+	}
+	switch s[0] {
+	case packedVersion:
+		m, err := unpack(uid, s)
+		if err != nil {
+			return scheduler.Change{}, err
+		}
+		return accepted(m), nil
+	case endedVersion:
+		info, err := unpackInfo(uid, s, false, "")
+		if err != nil {
+			return scheduler.Change{}, err
+		}
+		return endedAs(&info), nil
+	}
+	r := reader{s: s}
+	due := scheduler.Milli(r.uint64())
+	mark, err := unpackMark(s[r.at:])
+	if r.bad || err != nil {
+		return scheduler.Change{}, fmt.Errorf("%w: sweep of %s", errDamaged, uid)
+	}
+	return scheduler.Change{UID: uid, Version: 1 + uint64(mark.Changes), State: scheduler.StateWaiting, Due: due,
+		Uncertain: mark.Uncertain, Refusals: mark.Refusals, Reason: swept}, nil
+}
+
+// accepted is the first change of a message.
+func accepted(m *scheduler.Message) scheduler.Change {
+	return scheduler.Change{UID: m.UID, Version: 1, State: scheduler.StateWaiting, Due: m.Due, Message: m}
+}
+
+// endedAs is the change that a look-up of an ended message tells.
+func endedAs(i *scheduler.Info) scheduler.Change {
+	return scheduler.Change{UID: i.UID, Version: i.Version, State: i.State, Due: i.Due, Uncertain: i.Mark.Uncertain, Reason: i.Reason}
+}
+
+// only keeps the changes of the given messages.
+func only(changes []scheduler.Change, uids map[scheduler.UID]bool) []scheduler.Change {
+	kept := changes[:0:0]
+	for i := range changes {
+		if uids[changes[i].UID] {
+			kept = append(kept, changes[i])
+		}
+	}
+	return kept
+}
+
+// uidSet reads uids that stand one after the other.
+func uidSet(s string) map[scheduler.UID]bool {
+	uids := map[scheduler.UID]bool{}
+	for ; len(s) >= scheduler.UIDLen; s = s[scheduler.UIDLen:] {
+		uids[scheduler.UID(s[:scheduler.UIDLen])] = true
+	}
+	return uids
+}
+
+func (r *reader) uvarint64() uint64 {
+	v, n := binary.Uvarint([]byte(r.s[min(r.at, len(r.s)):min(r.at+binary.MaxVarintLen64, len(r.s))]))
+	if n <= 0 || r.bad {
+		r.bad = true
+		return 0
+	}
+	r.at += n
+	return v
+}
+
+func (r *reader) varint64() int64 {
+	u := r.uvarint64()
+	v := int64(u >> 1)
+	if u&1 != 0 {
+		v = ^v
+	}
+	return v
+}

@@ -1,0 +1,139 @@
+package timeline
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// wrote tells the journal of an entry that a script wrote, if it wrote one; told
+// is "id size changes" and known are its changes, less what the context says.
+func (t *Redis) wrote(bucket int, told string, context []byte, known []scheduler.Change) error {
+	if t.cfg.Record == nil || told == "" {
+		return nil
+	}
+	e := scheduler.Entry{Bucket: bucket, Number: t.number(bucket), Changes: known}
+	if err := readTold(told, &e); err != nil {
+		return err
+	}
+	c, err := readContext(string(context))
+	if err != nil {
+		return err
+	}
+	for i := range e.Changes {
+		c.put(&e.Changes[i], bucket)
+	}
+	t.cfg.Record.Wrote(e)
+	return nil
+}
+
+// readTold reads "id size changes".
+func readTold(told string, e *scheduler.Entry) error {
+	f := strings.Fields(told)
+	if len(f) != 3 {
+		return fmt.Errorf("%w: an entry is told as %.60q", errDamaged, told)
+	}
+	var err1, err2 error
+	e.ID = f[0]
+	e.Size, err1 = strconv.Atoi(f[1])
+	e.Count, err2 = strconv.Atoi(f[2])
+	if err1 != nil || err2 != nil || e.Size < 0 || e.Count < 0 {
+		return fmt.Errorf("%w: an entry is told as %.60q", errDamaged, told)
+	}
+	return nil
+}
+
+// Unwritten reads entries from the oldest.
+func (t *Redis) Unwritten(ctx context.Context, bucket int, after string, age scheduler.Milli, limit, bytes int) ([]scheduler.Entry, error) {
+	if _, err := t.place(bucket); err != nil {
+		return nil, err
+	}
+	v, err := t.run(ctx, call{bucket: bucket, script: t.scripts.unwritten, args: []any{after, int64(age), limit, bytes}})
+	if err != nil {
+		return nil, err
+	}
+	list, ok := v.([]any)
+	if !ok || len(list)%2 != 0 {
+		return nil, errAnswer("unwritten", len(list), nil)
+	}
+	entries := make([]scheduler.Entry, 0, len(list)/2)
+	for i := 0; i < len(list); i += 2 {
+		id, _ := list[i].(string)
+		fields, err := texts(list[i+1])
+		if err != nil {
+			return nil, fmt.Errorf("unwritten: entry %s: %w", id, err)
+		}
+		e, err := readEntry(bucket, id, fields)
+		if err != nil {
+			return nil, fmt.Errorf("unwritten: bucket %d: entry %s: %w", bucket, id, err)
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// Written removes entries.
+func (t *Redis) Written(ctx context.Context, bucket int, entries []scheduler.Entry) error {
+	if _, err := t.place(bucket); err != nil {
+		return err
+	}
+	for len(entries) > 0 {
+		n := min(len(entries), 500)
+		args := make([]any, n)
+		for i := range args {
+			args[i] = fmt.Sprintf("%s %d %d", entries[i].ID, entries[i].Size, entries[i].Count)
+		}
+		if _, err := t.run(ctx, call{bucket: bucket, script: t.scripts.written, args: args}); err != nil {
+			return err
+		}
+		entries = entries[n:]
+	}
+	return nil
+}
+
+// Lags asks every bucket.
+func (t *Redis) Lags(ctx context.Context) ([]scheduler.Lag, error) {
+	lags := make([]scheduler.Lag, len(t.keys))
+	all := make([]int, len(t.keys))
+	for i := range all {
+		all[i] = i
+	}
+	i := -1
+	err := t.ask(ctx, all, t.scripts.lag, func(*keys) ([]string, []any) { return nil, nil }, func(v any) error {
+		i++
+		f, err := texts(v)
+		if err != nil || len(f) != 4 {
+			return errAnswer("lag", len(f), err)
+		}
+		return readLag(f, &lags[i])
+	})
+	return lags, err
+}
+
+func readLag(f []string, lag *scheduler.Lag) (err error) {
+	var n [3]int64
+	for i := range n {
+		if n[i], err = strconv.ParseInt(f[i], 10, 64); err != nil {
+			return fmt.Errorf("lag: %w", err)
+		}
+	}
+	lag.Entries, lag.Changes, lag.Bytes = int(n[0]), int(n[1]), n[2]
+	if ms, _, ok := strings.Cut(f[3], "-"); ok {
+		oldest, err := strconv.ParseInt(ms, 10, 64)
+		if err != nil {
+			return fmt.Errorf("lag: oldest entry %q: %w", f[3], err)
+		}
+		lag.Oldest = scheduler.Milli(oldest)
+	}
+	return nil
+}
+
+func errAnswer(what string, n int, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: answer of %d fields: %w", what, n, err)
+	}
+	return fmt.Errorf("%s: answer of %d fields", what, n)
+}
