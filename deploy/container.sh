@@ -8,8 +8,8 @@
 # Docker engine that runs already is used; else one is started by hand for this run, with all it keeps in a directory
 # that is removed at the end:
 #
-#   --bridge none, --iptables=false   The containers use the host's network, since Redis, NATS and ZooKeeper run as plain
-#                                     processes on loopback. So the engine has no reason to touch the machine's network.
+#   --bridge none, --iptables=false   The containers use the host's network, since Redis, NATS, ZooKeeper and MariaDB run as
+#                                     plain processes on loopback. So the engine has no reason to touch the machine's network.
 #   no --storage-driver               dockerd takes overlay2 where the file system allows it, and falls back to vfs
 #                                     elsewhere, as within another container. One image of one file fits both.
 #   --exec-root, --data-root, -H      of its own: it neither sees nor disturbs another engine.
@@ -17,7 +17,7 @@ set -euo pipefail
 
 readonly messages=1000 first_due=6000 every=10 # due from 6 s on, one each 10 ms
 readonly takeover=12000                        # ms; session 6 s, a tick of ZooKeeper 2 s, and room for a slow machine
-readonly token=container-sh-token
+readonly token=container-sh-token password=container-sh-password
 
 if [[ -z ${CONTAINER_SH_BOUND:-} ]]; then
 	CONTAINER_SH_BOUND=1 exec timeout --foreground --kill-after=60 600 "$BASH" "$0" "$@"
@@ -135,12 +135,25 @@ nats_up() { curl --fail --silent "http://127.0.0.1:$nats_http/healthz?js-enabled
 zookeeper_up() {
 	exec 3<>"/dev/tcp/127.0.0.1/$zookeeper_port" && echo srvr >&3 && grep -q Mode <&3
 }
+sql() { mariadb --no-defaults --protocol tcp --host 127.0.0.1 --port "$mariadb_port" --user root --skip-column-names --batch --execute "$1"; }
+
+start_mariadb() { # as compose.yaml has it, and with the user and database that the image makes
+	mkdir "$work/mariadb-tmp"
+	mariadb-install-db --no-defaults --datadir="$work/mariadb" --tmpdir="$work/mariadb-tmp" \
+		--auth-root-authentication-method=normal --skip-name-resolve --skip-test-db >"$work/mariadb-install.log" 2>&1
+	background mariadb mariadbd --no-defaults --user=root --datadir="$work/mariadb" --tmpdir="$work/mariadb-tmp" --socket= \
+		--pid-file="$work/mariadb.pid" --bind-address=127.0.0.1 --port="$mariadb_port" --skip-name-resolve \
+		--innodb-flush-log-at-trx-commit=1 --max-allowed-packet=64M --character-set-server=utf8mb4
+	within 60 "mariadb answers" sql "SELECT 1"
+	sql "CREATE DATABASE tarry; CREATE USER tarry@'%' IDENTIFIED BY '$password'; GRANT ALL ON tarry.* TO tarry@'%'"
+}
 
 start_servers() {
 	free_port && redis_port=$port
 	free_port && nats_port=$port
 	free_port && nats_http=$port
 	free_port && zookeeper_port=$port
+	free_port && mariadb_port=$port
 	mkdir "$work/redis" "$work/nats" "$work/data" "$work/datalog"
 	background redis redis-server --port "$redis_port" --bind 127.0.0.1 --dir "$work/redis" \
 		--appendonly yes --appendfsync everysec --save "" --maxmemory-policy noeviction
@@ -153,6 +166,7 @@ start_servers() {
 		org.apache.zookeeper.server.quorum.QuorumPeerMain "$work/zoo.cfg"
 	within 60 "redis answers" redis_up
 	within 60 "nats answers" nats_up
+	start_mariadb
 	within 60 "zookeeper answers" zookeeper_up
 }
 
@@ -162,7 +176,8 @@ run() { # NAME PORT
 		--env TARRY_INSTANCE="$1" --env TARRY_HTTP_LISTEN="127.0.0.1:$2" --env TARRY_SERVER="http://127.0.0.1:$2" \
 		--env TARRY_HTTP_TOKEN=$token --env TARRY_TOKEN=$token --env TARRY_LOG_FORMAT=json \
 		--env TARRY_NATS_URL="nats://127.0.0.1:$nats_port" --env TARRY_REDIS_ADDRS="127.0.0.1:$redis_port" \
-		--env TARRY_ZOOKEEPER_SERVERS="127.0.0.1:$zookeeper_port" $image >/dev/null
+		--env TARRY_ZOOKEEPER_SERVERS="127.0.0.1:$zookeeper_port" --env TARRY_JOURNAL_MODE=sync \
+		--env TARRY_JOURNAL_DSN="tarry:$password@tcp(127.0.0.1:$mariadb_port)/tarry" $image >/dev/null
 }
 
 state() { docker inspect --format "{{$2}}" "$1"; }
@@ -195,7 +210,11 @@ push() { # NAME FROM TO: one batch, half of it for core NATS and half for a stre
 	curl --fail-with-body --silent --show-error --max-time 20 --header "Authorization: Bearer $token" \
 		--data-binary @"$work/batch.json" "http://127.0.0.1:$(port_of "$1")/v1/messages/batch" >"$work/answer.json"
 	[[ $(grep -o '"uid":' "$work/answer.json" | wc -l) -eq $(($3 - $2 + 1)) ]]
+	[[ $(grep -o '"durable":"journal"' "$work/answer.json" | wc -l) -eq $(($3 - $2 + 1)) ]]
 }
+
+# COUNT: as many messages ended as delivered, says the journal.
+journaled() { [[ $(sql "SELECT COUNT(*) FROM tarry.messages JOIN tarry.states ON number = state WHERE word = 'delivered'") -eq $1 ]]; }
 
 arrived() { [[ $(wc -l <"$work/arrivals") -ge $1 ]]; }
 
@@ -259,6 +278,9 @@ read -r lines distinct early silence late < <(sort -n "$work/arrivals" | awk -v 
 echo "     $lines arrivals of $distinct messages, $early early, longest silence $silence ms, at most $late ms late before the kill"
 [[ $distinct -eq $messages && $early -eq 0 && $silence -le $takeover && $((lines - distinct)) -le 500 ]]
 pass "delivered: all $messages, none early, $((lines - distinct)) twice (with the same Nats-Msg-Id), $silence ms without a leader"
+
+within 20 "the journal has every delivery" journaled $messages
+pass "journaled: MariaDB has all $messages messages, each as delivered"
 
 docker start "$active" >/dev/null
 within 60 "the killed one is healthy again" healthy "$active"

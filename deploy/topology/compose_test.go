@@ -88,26 +88,35 @@ func inDeploy(t testing.TB, name ...string) string {
 	return string(content)
 }
 
-// the token that the tests give where compose.yaml asks for one.
-const token = "a-token-of-these-tests"
+// what the tests give where compose.yaml asks for a secret.
+const (
+	token        = "a-token-of-these-tests"
+	password     = "a-password-of-these-tests"
+	rootPassword = "root's-password-in-these-tests"
+)
+
+// secrets are the variables without a default.
+func secrets() map[string]string {
+	return map[string]string{"TARRY_HTTP_TOKEN": token, "MARIADB_PASSWORD": password, "MARIADB_ROOT_PASSWORD": rootPassword}
+}
 
 var variable = regexp.MustCompile(`\$\{([A-Z_]+)(:[?-])?([^}]*)\}`)
 
 // compose reads compose.yaml the way compose does, variables included.
 func compose(t testing.TB) composition {
 	t.Helper()
-	given := map[string]string{"TARRY_HTTP_TOKEN": token}
+	given := secrets()
 	var problems []string
 	text := variable.ReplaceAllStringFunc(inDeploy(t, "compose.yaml"), func(match string) string {
 		part := variable.FindStringSubmatch(match)
 		value, ok := given[part[1]]
 		switch {
-		case ok:
+		case ok && part[2] == ":?":
 			return value
 		case part[2] == ":-":
 			return part[3]
 		}
-		problems = append(problems, fmt.Sprintf("%s has no default, and the README asks for no such variable", match))
+		problems = append(problems, fmt.Sprintf("%s is no secret that must be set, and has no default", match))
 		return ""
 	})
 	var c composition

@@ -3,6 +3,7 @@
 //
 //	compose.yaml ─▶ environment of tarry-a, tarry-b ─▶ two processes ─┐
 //	             ─▶ redis-server's flags ────────────▶ one process  ─┤
+//	             ─▶ mariadbd's flags, its user ──────▶ one process  ─┤
 //	zoo.cfg ─────────────────────────────────────────▶ one process  ─┼─▶ pushed through, killed, asked
 //	nginx.conf ──────────────────────────────────────▶ one process  ─┘
 //

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"regexp"
@@ -13,7 +14,7 @@ import (
 func TestTheServicesAreTheTopology(t *testing.T) {
 	t.Parallel()
 	got := slices.Sorted(maps.Keys(compose(t).Services))
-	if want := []string{"nats", "nginx", "redis", "tarry-a", "tarry-b", "zookeeper"}; !slices.Equal(got, want) {
+	if want := []string{"mariadb", "nats", "nginx", "redis", "tarry-a", "tarry-b", "zookeeper"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -80,7 +81,7 @@ func TestWhatAServiceRefersToIsThere(t *testing.T) {
 func TestWhatKeepsMessagesIsOnAVolume(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
-	for name, dirs := range map[string][]string{"redis": {"/data"}, "nats": {"/data"}, "zookeeper": {"/data", "/datalog"}} {
+	for name, dirs := range map[string][]string{"redis": {"/data"}, "nats": {"/data"}, "zookeeper": {"/data", "/datalog"}, "mariadb": {"/var/lib/mysql"}} {
 		for _, dir := range dirs {
 			if !slices.ContainsFunc(c.Services[name].Volumes, func(v string) bool {
 				source, target, _ := strings.Cut(v, ":")
@@ -99,6 +100,67 @@ func TestRedisKeepsWhatItIsGiven(t *testing.T) {
 		i := slices.Index(command, flag)
 		if i < 0 || i+1 == len(command) || command[i+1] != want {
 			t.Errorf("%s is not %s in %q", flag, want, command)
+		}
+	}
+}
+
+func TestTheJournalKeepsWhatItIsGiven(t *testing.T) {
+	t.Parallel()
+	c := compose(t)
+	s := c.Services["mariadb"]
+	for _, flag := range []string{"--innodb-flush-log-at-trx-commit=1", "--max-allowed-packet=64M", "--character-set-server=utf8mb4"} {
+		if !slices.Contains(s.Command, flag) {
+			t.Errorf("%s is not in %q", flag, s.Command)
+		}
+	}
+	if !strings.HasPrefix(s.Image, "mariadb:10.11") || len(s.Ports) > 0 || len(s.Networks) != 1 || s.Environment["MARIADB_ROOT_HOST"] != "localhost" {
+		t.Errorf("%s is published as %v, is in %v and lets root in from %q", s.Image, s.Ports, s.Networks, s.Environment["MARIADB_ROOT_HOST"])
+	}
+	if got := s.Environment["MARIADB_ROOT_PASSWORD"]; got != rootPassword {
+		t.Errorf("the root password is %q, want what the operator set", got)
+	}
+	for _, dir := range []string{"/tmp:", "/run/mysqld:"} { // temporary tables, and the socket that the health check asks through
+		if !slices.ContainsFunc(s.Tmpfs, func(mount string) bool { return strings.HasPrefix(mount, dir) }) {
+			t.Errorf("it cannot write to %s: %v", dir, s.Tmpfs)
+		}
+	}
+	want := fmt.Sprintf("%s:%s@tcp(mariadb:3306)/%s", s.Environment["MARIADB_USER"], password, s.Environment["MARIADB_DATABASE"])
+	for _, name := range c.instances() {
+		of := c.Services[name]
+		if got := of.Environment["TARRY_JOURNAL_DSN"]; got != want || s.Environment["MARIADB_PASSWORD"] != password {
+			t.Errorf("%s: the journal is at %s, the image makes %s", name, got, want)
+		}
+		if got := of.Environment["TARRY_JOURNAL_MODE"]; got != "sync" {
+			t.Errorf("%s: the journal's mode is %q", name, got)
+		}
+	}
+}
+
+func TestTheReadmeAsksForEverySecret(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"README.md", "compose.yaml"} {
+		var exports string
+		for line := range strings.Lines(inDeploy(t, file)) {
+			if strings.Contains(line, " export ") {
+				exports += line
+			}
+		}
+		for name := range secrets() {
+			if !strings.Contains(exports, " "+name+"=$(openssl rand -hex 24)") {
+				t.Errorf("%s has nobody export %s", file, name)
+			}
+		}
+	}
+}
+
+func TestTheInstancesWaitForWhatTheyNeed(t *testing.T) {
+	t.Parallel()
+	c := compose(t)
+	for _, name := range c.instances() {
+		for _, other := range []string{"redis", "nats", "zookeeper", "mariadb"} {
+			if got := c.Services[name].DependsOn[other].Condition; got != "service_healthy" {
+				t.Errorf("%s waits until %s is %q", name, other, got)
+			}
 		}
 	}
 }

@@ -23,6 +23,7 @@ type world struct {
 	redis     *lab.Redis
 	nats      *lab.NATS
 	zookeeper *lab.ZooKeeper
+	mariadb   *lab.MariaDB
 	addresses map[string]string // service:port, as compose.yaml writes it, to where it is here
 	instances map[string]*instance
 }
@@ -42,8 +43,9 @@ func start(t testing.TB) *world {
 	w.redis = lab.NewRedis(t, w.compose.Services["redis"].Command[1:]...)
 	w.nats = lab.NewNATS(t)
 	w.zookeeper = lab.NewZooKeeper(t, zooKeeperLines(t)...)
+	w.mariadb = startMariaDB(t, w.compose.Services["mariadb"])
 	w.addresses = map[string]string{
-		"redis:6379": w.redis.Addr, "nats:4222": w.nats.Addr, "zookeeper:2181": w.zookeeper.Addr,
+		"redis:6379": w.redis.Addr, "nats:4222": w.nats.Addr, "zookeeper:2181": w.zookeeper.Addr, "mariadb:3306": w.mariadb.Addr,
 	}
 	for _, name := range w.compose.instances() {
 		w.addresses[name+":"+listenPort(t, w.compose.Services[name])] = net.JoinHostPort("127.0.0.1", strconv.Itoa(lab.FreePort(t)))
@@ -58,6 +60,24 @@ func start(t testing.TB) *world {
 		w.instances[name] = i
 	}
 	return w
+}
+
+// startMariaDB starts the service with its flags, and makes the user and the database that the image makes of its
+// environment, with the same rights. root needs no password here.
+func startMariaDB(t testing.TB, s service) *lab.MariaDB {
+	t.Helper()
+	m := lab.NewMariaDB(t, s.Command[1:]...)
+	user, database := s.Environment["MARIADB_USER"], s.Environment["MARIADB_DATABASE"]
+	for _, statement := range []string{
+		fmt.Sprintf("CREATE DATABASE `%s`", database),
+		fmt.Sprintf("CREATE USER '%s'@'%%' IDENTIFIED BY '%s'", user, s.Environment["MARIADB_PASSWORD"]),
+		fmt.Sprintf("GRANT ALL ON `%s`.* TO '%s'@'%%'", database, user),
+	} {
+		if _, err := m.SQL("", statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
 }
 
 var elsewhere = regexp.MustCompile(`[a-z][a-z-]*:[0-9]+`)
