@@ -51,11 +51,13 @@ func greet(w io.Writer, dev *app.Dev, token bool) {
 		flags += " --token $TARRY_HTTP_TOKEN"
 	}
 	data := dev.Data
+	kept := "Pending messages are kept in journal.db there, each push answered after its commit: kill this process and start it again."
 	if dev.Temporary {
 		data += " (temporary, removed on stop)"
+		kept = "Pending messages live in memory: they are gone when this process ends; --data DIR keeps them."
 	}
-	fmt.Fprintf(w, `tarry dev: HTTP %[1]s, NATS %[2]s, JetStream files in %[3]s
-Pending messages live in memory for now: they are gone when this process ends.
+	fmt.Fprintf(w, `tarry dev: HTTP %[1]s, NATS %[2]s, files in %[3]s
+%[6]s
 
 Try, in another terminal:
   tarry push demo.hello --delay 5s --body hello --id order-1%[4]s
@@ -63,5 +65,5 @@ Try, in another terminal:
   tarry cancel order-1%[4]s
 What arrives on %[5]s is shown here; any NATS client can subscribe to it, too. Ctrl-C stops.
 
-`, server, dev.NATS, data, flags, app.DemoSubjects)
+`, server, dev.NATS, data, flags, app.DemoSubjects, kept)
 }

@@ -53,7 +53,8 @@ type Dev struct {
 }
 
 // NewDev starts the embedded nats-server and builds an instance on it. Waiting
-// messages live in memory; JetStream's files live in the data directory.
+// messages live in memory, and where a data directory is named in its journal
+// too; JetStream's files live there.
 func NewDev(ctx context.Context, cfg config.Dev, options Options) (*Dev, error) {
 	d := &Dev{Data: cfg.Data}
 	p := parts{
