@@ -293,10 +293,12 @@ func (c *coalescer) add(bucket int, batch []*Message, oldest time.Time) (results
 		ctx, cancel := context.WithTimeout(context.Background(), c.s.cfg.CallTimeout)
 		started := time.Now()
 		if err = c.s.cfg.Journal.Ready(); err == nil {
-			results, head, err = c.s.cfg.Timeline.Add(ctx, bucket, batch, c.s.cfg.Clock.Milli())
+			var earlier Milli
+			results, earlier, err = c.s.cfg.Timeline.Add(ctx, bucket, batch, c.s.cfg.Clock.Milli())
+			head = max(head, earlier) // a repeat makes nothing earlier than it is
 		}
 		if err == nil {
-			err = c.await(ctx, batch, results)
+			err = c.await(ctx, bucket, batch, results)
 		}
 		cancel()
 		c.s.metrics.flushSeconds.Observe(time.Since(started).Seconds())
@@ -318,16 +320,16 @@ func (c *coalescer) add(bucket int, batch []*Message, oldest time.Time) (results
 
 // await waits until the journal holds what the batch became, as far as the mode
 // promises that. A duplicate waits for the push that it repeats.
-func (c *coalescer) await(ctx context.Context, batch []*Message, results []AddResult) error {
+func (c *coalescer) await(ctx context.Context, bucket int, batch []*Message, results []AddResult) error {
 	changes := make([]Recorded, 0, len(batch))
 	for i, m := range batch {
 		switch r := &results[i]; r.Code {
 		case Added:
-			changes = append(changes, Recorded{m.UID, 1})
+			changes = append(changes, Recorded{m.UID, 1, bucket, r.Number})
 		case AddedCanceled:
-			changes = append(changes, Recorded{m.UID, 2})
+			changes = append(changes, Recorded{m.UID, 2, bucket, r.Number})
 		case AddDuplicate:
-			changes = append(changes, Recorded{r.First.UID, 1})
+			changes = append(changes, Recorded{r.First.UID, 1, bucket, r.Number})
 		}
 	}
 	if err := c.s.cfg.Journal.Await(ctx, changes); err != nil {

@@ -44,8 +44,8 @@ type Change struct {
 // Entry is what one script wrote to the outbox: the changes it made, together.
 type Entry struct {
 	Bucket int
-	// Number is the certification that it was written under, 0 for an entry that
-	// was read back.
+	// Number is the certification that it was written or read back under, 0 for what
+	// a leader that recovers does.
 	Number uint64
 	// ID is the entry's place in the bucket's outbox.
 	ID string

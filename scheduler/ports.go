@@ -96,6 +96,8 @@ const (
 type AddResult struct {
 	Code  AddCode
 	First Info
+	// Number is the certification of the store that answered.
+	Number uint64
 }
 
 // CancelCode says what a cancel did.
@@ -119,6 +121,8 @@ const (
 type CancelResult struct {
 	Code CancelCode
 	Info Info
+	// Number is the certification of the store that answered.
+	Number uint64
 }
 
 // Claim asks for due messages.
@@ -202,10 +206,14 @@ type Journal interface {
 	Find(ctx context.Context, ref Ref) ([]Info, error)
 }
 
-// Recorded names a change by the version it made.
+// Recorded names a change by the version it made, and says under which
+// certification its store told of it: under a higher one the same version may be
+// another change.
 type Recorded struct {
 	UID     UID
 	Version uint64
+	Bucket  int
+	Number  uint64
 }
 
 type noJournal struct{}

@@ -36,6 +36,9 @@ type Certification struct {
 // Standing is a bucket's certification and the run that holds the bucket now.
 type Standing struct {
 	Now string // the server's run
+	// Last is when the last change that is known here was made, by the server's
+	// clock; 0 where none is.
+	Last Milli
 	Certification
 }
 
@@ -77,6 +80,9 @@ type Recoverable interface {
 	// Recovering gives the calls that work on the very runs that standings name,
 	// certified or not. They are for the leader alone.
 	Recovering(standings []Standing) Recovering
+	// Renew drops what connects to servers: it may lead to one that was replaced and
+	// still answers.
+	Renew()
 }
 
 // Recovering is a timeline in the hands of the leader that makes it whole.
@@ -85,8 +91,8 @@ type Recovering interface {
 	// Reclaim gives every claim back, whosever it is, marked uncertain; up to limit.
 	// Fewer than limit means that none is left.
 	Reclaim(ctx context.Context, bucket int, term uint64, limit int, now Milli) (int, error)
-	// Certify says that the bucket may be used on its present run. The term must not
-	// be stale.
+	// Certify says that the bucket may be used on its present run. The term must be
+	// the one that Reclaim left there: a server that was emptied since is refused.
 	Certify(ctx context.Context, bucket int, term uint64, c Certification) error
 }
 

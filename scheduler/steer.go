@@ -36,14 +36,18 @@ func (s *Scheduler) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
 	if err != nil {
 		return CancelResult{}, err
 	}
-	if len(found) == 0 && ref.UID == "" {
-		if found, err = s.bury(ctx, ref); err != nil {
+	if len(found) == 0 {
+		recalled, err := s.recall(ctx, ref) // first: it may fail, and a tombstone is a change
+		if err != nil {
 			return CancelResult{}, err
 		}
-	}
-	if len(found) == 0 {
-		if found, err = s.recall(ctx, ref); err != nil {
-			return CancelResult{}, err
+		if ref.UID == "" {
+			if found, err = s.bury(ctx, ref); err != nil {
+				return CancelResult{}, err
+			}
+		}
+		if len(found) == 0 {
+			found = recalled
 		}
 	}
 	if len(found) == 0 {
@@ -74,7 +78,7 @@ func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, 
 		}
 	}
 	var result CancelResult
-	maybe := false
+	maybe, made := false, false
 	for i, a := range all {
 		if a.State.Ended() && a.State != StateCanceled && i < len(all)-1 {
 			continue // its end was known when the next attempt came, or has become so since
@@ -84,18 +88,24 @@ func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, 
 			result, err = s.cfg.Timeline.Cancel(ctx, a.UID, s.cfg.Clock.Milli())
 		}
 		if err == nil && (result.Code == CancelDone || result.Code == CancelMaybe) {
-			if err = s.cfg.Journal.Await(ctx, []Recorded{{a.UID, result.Info.Version}}); err != nil {
+			if err = s.cfg.Journal.Await(ctx, []Recorded{{a.UID, result.Info.Version, a.UID.Bucket(s.cfg.Timeline.Buckets()), result.Number}}); err != nil {
 				err = fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
 			}
+		}
+		if err != nil && made && errors.Is(err, ErrUnavailable) {
+			err = fmt.Errorf("%w: an earlier attempt is canceled: %v", ErrOutcomeUnknown, err)
 		}
 		if err != nil {
 			return CancelResult{}, fmt.Errorf("cancel %s: %w", a.UID, err)
 		}
+		made = made || result.Code == CancelDone || result.Code == CancelMaybe
 		switch {
 		case result.Code == CancelInFlight:
 			return result, nil
 		case result.Code == CancelUnknown && a.State.Ended(): // only the journal remembers it
 			result = CancelResult{Code: CancelEnded, Info: a}
+		case result.Code == CancelUnknown:
+			return CancelResult{}, fmt.Errorf("cancel %s: %w: the journal has it and the store does not, yet", a.UID, ErrUnavailable)
 		}
 		maybe = maybe || result.Code == CancelMaybe
 	}

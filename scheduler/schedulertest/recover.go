@@ -86,6 +86,35 @@ var recoverPromises = []promise{
 		t.pass(2 * time.Hour)
 		t.wantUIDs(t.claim(), []*scheduler.Message{low, even})
 	}},
+	{name: "of one version an end wins over what was made when the end was lost", check: func(t *trial) {
+		m := t.take(Message(1))
+		t.term++
+		t.sweep(0, 10) // version 2: but the journal knows of another, which this store has lost
+		t.restored([]scheduler.RestoreCode{raised}, record(m, scheduler.StateCanceled, 2))
+		if got := t.get(m.UID); got.State != scheduler.StateCanceled {
+			t.Fatalf("it is %s", got.State)
+		}
+		if got := t.claim(); len(got) > 0 {
+			t.Fatalf("%d were claimed", len(got))
+		}
+	}},
+	{name: "an end is not forgotten while the journal does not know it", tune: func(o *Options) {
+		o.Record = &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 30, Wrote: func(scheduler.Entry) {}}
+	}, check: func(t *trial) {
+		outbox := t.tl.(scheduler.Outbox)
+		m := t.ended(Message(1, DueIn(-24*time.Hour)), scheduler.StateDelivered) // in the store's own past
+		t.pass(2 * t.o.EndedKeep)
+		if n := t.trim(0, 10); n != 0 {
+			t.Fatalf("%d ends were forgotten", n)
+		}
+		t.get(m.UID)
+		entries, err := outbox.Unwritten(t.Context(), 0, "", 0, 100, wide)
+		t.must("read the outbox", err)
+		t.must("written", outbox.Written(t.Context(), 0, entries))
+		if n := t.trim(0, 10); n != 1 {
+			t.Fatalf("%d ends were forgotten, want 1", n)
+		}
+	}},
 	{name: "nothing that ended comes back", check: func(t *trial) {
 		m := t.ended(Message(1), scheduler.StateDelivered)
 		t.restored([]scheduler.RestoreCode{same}, record(m, scheduler.StateWaiting, 1)) // restored, it would be version 2
@@ -237,5 +266,6 @@ func (t *trial) certify(c scheduler.Certification) {
 	standings, err := r.Standings(t.Context())
 	t.must("standings", err)
 	c.Number, c.Run = standings[0].Number+1, standings[0].Now
+	t.must("begin", t.tl.Begin(t.Context(), 0, t.term))
 	t.must("certify", r.Recovering(standings).Certify(t.Context(), 0, t.term, c))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,12 +56,16 @@ func NewDrainer(cfg DrainerConfig) *Drainer {
 
 // Run drains until ctx ends.
 func (d *Drainer) Run(ctx context.Context) error {
-	var told, pruned time.Time
-	for ctx.Err() == nil {
-		if time.Since(told) >= lagPause {
+	var telling sync.WaitGroup
+	telling.Go(func() { // by itself: a journal that hangs is when the lag matters
+		for ctx.Err() == nil {
 			d.tell(ctx)
-			told = time.Now()
+			pause(ctx, lagPause)
 		}
+	})
+	defer telling.Wait()
+	var pruned time.Time
+	for ctx.Err() == nil {
 		if d.cfg.Duty(ctx) {
 			for bucket := range d.cfg.Buckets {
 				if err := d.drain(ctx, bucket); err != nil && ctx.Err() == nil && !errors.Is(err, scheduler.ErrUncertified) {
@@ -124,13 +129,17 @@ func Drain(ctx context.Context, store Store, outbox scheduler.Outbox, bucket int
 // together.
 func drainSome(ctx context.Context, store Store, outbox scheduler.Outbox, bucket int, entries []scheduler.Entry, timeout time.Duration) (refused int, err error) {
 	var changes []scheduler.Change
+	fences := map[int]uint64{} // of the server that was read: it may have been replaced
 	for i := range entries {
 		changes = append(changes, entries[i].Changes...)
+		if n := entries[i].Number; n > 0 {
+			fences[bucket] = n
+		}
 	}
 	call, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if len(changes) > 0 {
-		err = store.Write(call, nil, changes)
+		err = store.Write(call, fences, changes)
 	}
 	switch {
 	case err == nil:
@@ -138,7 +147,7 @@ func drainSome(ctx context.Context, store Store, outbox scheduler.Outbox, bucket
 			return 0, fmt.Errorf("remove %d committed entries: %w", len(entries), err)
 		}
 		return 0, nil
-	case Retryable(err) || ctx.Err() != nil:
+	case Retryable(err) || errors.Is(err, scheduler.ErrFenced) || ctx.Err() != nil:
 		return 0, fmt.Errorf("write %d changes: %w", len(changes), err)
 	case len(entries) == 1:
 		return 1, nil

@@ -62,8 +62,8 @@ func (g *Gate) Fences(ctx context.Context) (map[int]uint64, error) {
 }
 
 // Versions tells at which version messages are.
-func (g *Gate) Versions(ctx context.Context, uids []scheduler.UID) (map[scheduler.UID]uint64, error) {
-	return ask(g, func() (map[scheduler.UID]uint64, error) { return g.store.Versions(ctx, uids) })
+func (g *Gate) Versions(ctx context.Context, uids []scheduler.UID) (map[scheduler.UID]scheduler.Stand, error) {
+	return ask(g, func() (map[scheduler.UID]scheduler.Stand, error) { return g.store.Versions(ctx, uids) })
 }
 
 // Records returns messages whole.

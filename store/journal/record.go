@@ -39,14 +39,14 @@ func scanRecord(row scanner, all bool) (r scheduler.Record, err error) {
 }
 
 // Versions tells at which version the journal has each message.
-func (s *SQL) Versions(ctx context.Context, uids []scheduler.UID) (map[scheduler.UID]uint64, error) {
-	found := make(map[scheduler.UID]uint64, len(uids))
+func (s *SQL) Versions(ctx context.Context, uids []scheduler.UID) (map[scheduler.UID]scheduler.Stand, error) {
+	found := make(map[scheduler.UID]scheduler.Stand, len(uids))
 	err := inChunks(uids, func(list string, args []any) error {
-		return each(ctx, s.read, "SELECT uid, version FROM messages WHERE content > 0 AND uid IN "+list, args, func(row scanner) error {
+		return each(ctx, s.read, "SELECT uid, version, state FROM messages WHERE content > 0 AND uid IN "+list, args, func(row scanner) error {
 			var uid scheduler.UID
-			var version int64
-			err := row.Scan(&uid, &version)
-			found[uid] = uint64(version)
+			var version, state int64
+			err := row.Scan(&uid, &version, &state)
+			found[uid] = scheduler.Stand{State: scheduler.State(state), Version: uint64(version)}
 			return err
 		})
 	})

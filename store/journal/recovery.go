@@ -19,10 +19,13 @@ type RecoveryConfig struct {
 	Timeline scheduler.Recoverable
 	Mode     Mode
 	// Window is how far back a store that kept its messages may have lost changes.
-	Window  time.Duration
-	Clock   *scheduler.Clock
-	Timeout time.Duration // of one call
-	Log     zerolog.Logger
+	Window time.Duration
+	// EndedKeep is how long the timeline remembers ends: a push that the intake
+	// sends again, or a client repeats, must find the end of its first.
+	EndedKeep time.Duration
+	Clock     *scheduler.Clock
+	Timeout   time.Duration // of one call
+	Log       zerolog.Logger
 	// At, which may be nil, is told where a test may want to break off: after each
 	// page of a restore, and before each bucket is certified.
 	At func(point string)
@@ -42,15 +45,18 @@ type RecoveryConfig struct {
 type Recovery struct {
 	cfg RecoveryConfig
 	log zerolog.Logger
+	// last is the number that this instance gave last: a store that was emptied
+	// since knows nothing of it. Only the leader's goroutine uses it.
+	last uint64
 }
 
 const (
 	reclaimBatch = 500
 	restorePage  = 1000
 	restoreBytes = 4 << 20
-	// endsWindow is how far back ends are remembered again: a push that the intake
-	// sends again, or a client repeats, must find the end of its first.
-	endsWindow = 2 * time.Minute
+	// lostBefore is how much earlier than its last entry a store may have lost
+	// something, and clocks may differ.
+	lostBefore = 30 * time.Second
 	// numberBits leaves room for certifications within one term.
 	numberBits = 20
 )
@@ -73,9 +79,20 @@ func (r *Recovery) Run(ctx context.Context, term uint64) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	if r.fenced(ctx, standings) { // this server was replaced, or is the replacement that never heard of it
+		r.cfg.Timeline.Renew()
+		if standings, err = r.standings(ctx); err != nil {
+			return Result{}, err
+		}
+		if r.fenced(ctx, standings) {
+			for bucket := range standings {
+				standings[bucket].Run = "" // nothing on it is whole
+			}
+		}
+	}
 	w := &work{Recovery: r, term: term, standings: standings, tl: r.cfg.Timeline.Recovering(standings), need: map[int]bool{}}
 	for bucket, s := range standings {
-		if !s.Whole() {
+		if !s.Whole() || s.Number < r.last {
 			w.need[bucket] = true
 			event := w.log.Warn()
 			if s.Number == 0 {
@@ -94,6 +111,30 @@ func (r *Recovery) Run(ctx context.Context, term uint64) (Result, error) {
 	w.log.Info().Int("buckets", len(w.need)).Str("journal", r.cfg.Mode.String()).Int("read", w.report.Read).Int("added", w.report.Added).
 		Int("raised", w.report.Raised).Int("newer", w.report.Newer).Dur("took", time.Since(started)).Msg("the store is certified")
 	return Result{Buckets: len(w.need), Restored: w.report}, nil
+}
+
+// fencesWithin bounds the look at the fences of a store that seems whole: a
+// journal that is away holds no leader up.
+const fencesWithin = time.Second
+
+// fenced tells whether the journal knows of a later certification of some bucket
+// than its server does. A journal that does not answer knows nothing.
+func (r *Recovery) fenced(ctx context.Context, standings []scheduler.Standing) bool {
+	if r.cfg.Store == nil {
+		return false
+	}
+	call, cancel := context.WithTimeout(ctx, min(r.cfg.Timeout, fencesWithin))
+	defer cancel()
+	fences, err := r.cfg.Store.Fences(call)
+	if err != nil {
+		return false
+	}
+	for bucket, s := range standings {
+		if s.Number > 0 && s.Number < fences[bucket] {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *Recovery) standings(ctx context.Context) ([]scheduler.Standing, error) {
@@ -153,11 +194,23 @@ func (w *work) run(ctx context.Context) error {
 		}
 	}
 	if len(moved) > 0 {
-		if err := w.reconcile(ctx, moved, w.cfg.Clock.Milli().Add(-w.cfg.Window), false); err != nil {
+		if err := w.reconcile(ctx, moved, w.since(moved), false); err != nil {
 			return err
 		}
 	}
 	return w.certify(ctx, w.need, false)
+}
+
+// since is how far back buckets that kept their messages may lack changes: the
+// window, or longer where their last change is older than that.
+func (w *work) since(buckets map[int]bool) scheduler.Milli {
+	since := w.cfg.Clock.Milli().Add(-w.cfg.Window)
+	for bucket := range buckets {
+		if last := w.standings[bucket].Last; last > 0 {
+			since = min(since, last.Add(-lostBefore))
+		}
+	}
+	return since
 }
 
 // choose takes a number above all that stand, and raises the journal's fences to
@@ -168,6 +221,8 @@ func (w *work) choose(ctx context.Context) error {
 	for _, s := range w.standings {
 		w.number = max(w.number, s.Number+1)
 	}
+	w.number = max(w.number, w.last+1)
+	w.Recovery.last = w.number
 	if w.cfg.Store == nil {
 		return nil
 	}
@@ -222,7 +277,7 @@ func (w *work) certify(ctx context.Context, buckets map[int]bool, filling bool) 
 
 // fill restores everything that lives, the earliest due first, and recent ends.
 func (w *work) fill(ctx context.Context, buckets map[int]bool) error {
-	if err := w.reconcile(ctx, buckets, w.cfg.Clock.Milli().Add(-endsWindow), true); err != nil {
+	if err := w.reconcile(ctx, buckets, w.cfg.Clock.Milli().Add(-w.cfg.EndedKeep), true); err != nil {
 		return err
 	}
 	r := &Restorer{Store: w.cfg.Store, Timeline: w.tl, Buckets: len(w.standings), Clock: w.cfg.Clock, Timeout: w.cfg.Timeout, only: buckets, Log: w.log, At: w.cfg.At}
@@ -260,6 +315,9 @@ func (w *work) reconcile(ctx context.Context, buckets map[int]bool, since schedu
 		}
 		if err := w.bring(ctx, uids, endsOnly); err != nil {
 			return err
+		}
+		if len(changes) < restorePage {
+			return nil // what comes later is made by the store as it is
 		}
 	}
 }

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -84,7 +85,11 @@ func (r *Restorer) read(ctx context.Context, req scheduler.RestoreRequest) (<-ch
 	if !req.Overdue {
 		q.DueFrom = r.Clock.Milli() + 1
 	}
-	go func() { // ends with ctx, which Run cancels
+	if req.Rate > 0 { // a page must not wait for long: what it tells grows old
+		q.Limit = max(min(restorePage, 2*req.Rate), 1)
+	}
+	begun := r.Clock.Now().Add(time.Minute) // clocks may differ
+	go func() {                             // ends with ctx, which Run cancels
 		defer close(failed)
 		defer close(pages)
 		for {
@@ -95,8 +100,8 @@ func (r *Restorer) read(ctx context.Context, req scheduler.RestoreRequest) (<-ch
 				failed <- fmt.Errorf("read the journal: %w: %w", scheduler.ErrUnavailable, err)
 				return
 			}
-			if len(page) == 0 {
-				return
+			if !slices.ContainsFunc(page, func(r scheduler.Record) bool { return r.UID.Time().Before(begun) }) {
+				return // the end, or what was accepted since by the store as it is
 			}
 			last := page[len(page)-1]
 			q.AfterDue, q.AfterUID = last.Due, last.UID

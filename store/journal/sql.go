@@ -169,10 +169,10 @@ func (s *SQL) Close() error {
 	return errors.Join(s.read.Close(), s.write.Close())
 }
 
-// Ping tells whether the journal answers.
+// Ping tells whether the journal answers and can be written to: a database that
+// is read-only answers every question.
 func (s *SQL) Ping(ctx context.Context) error {
-	var name string
-	if err := s.read.QueryRowContext(ctx, "SELECT name FROM meta WHERE name = 'namespace'").Scan(&name); err != nil {
+	if _, err := s.write.ExecContext(ctx, "UPDATE meta SET value = value WHERE name = 'namespace'"); err != nil {
 		return fmt.Errorf("ping the journal: %w", err)
 	}
 	return nil

@@ -23,9 +23,10 @@ type Store interface {
 	// Fences are the certifications that stand, by bucket.
 	Fences(ctx context.Context) (map[int]uint64, error)
 
-	// Versions tells at which version the journal has each message; those it does
-	// not know, or whose content it does not know yet, are missing.
-	Versions(ctx context.Context, uids []scheduler.UID) (map[scheduler.UID]uint64, error)
+	// Versions tells at which version and in which state the journal has each
+	// message; those it does not know, or whose content it does not know yet, are
+	// missing.
+	Versions(ctx context.Context, uids []scheduler.UID) (map[scheduler.UID]scheduler.Stand, error)
 	// Records returns the messages that are known, whole, in the order of their uids.
 	Records(ctx context.Context, uids []scheduler.UID) ([]scheduler.Record, error)
 	// Find returns up to limit messages that ref names, without headers and body,
@@ -47,6 +48,6 @@ type Store interface {
 	// Prune deletes up to limit messages that ended before the given time, and
 	// their changes; it returns how many. What has not ended is never touched.
 	Prune(ctx context.Context, before scheduler.Milli, limit int) (int, error)
-	// Ping tells whether the journal answers.
+	// Ping tells whether the journal answers and can be written to.
 	Ping(ctx context.Context) error
 }

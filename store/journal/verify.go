@@ -71,8 +71,12 @@ func (b both) kind() string {
 		return scheduler.MissingInJournal
 	case b.store.Version == 0 && b.journal.Version > 0 && !b.journal.State.Ended():
 		return scheduler.MissingInStore
-	case b.store.Version == 0 || b.store.Version == b.journal.Version:
+	case b.store.Version == 0:
 		return ""
+	case b.store.Version == b.journal.Version && b.store.State.Ended() == b.journal.State.Ended():
+		return ""
+	case b.store.Version == b.journal.Version && b.journal.State.Ended():
+		return scheduler.StoreOlder // of one version an end wins
 	case b.store.Version < b.journal.Version:
 		return scheduler.StoreOlder
 	}
@@ -194,43 +198,9 @@ func (c *comparison) look(ctx context.Context, uids []scheduler.UID) (map[schedu
 			return nil, fmt.Errorf("ask bucket %d for versions: %w", bucket, err)
 		}
 		for _, uid := range mine {
-			b := both{store: stands[uid], journal: scheduler.Stand{Version: records[uid]}}
-			if b.store.Version != b.journal.Version {
+			if b := (both{store: stands[uid], journal: records[uid]}); b.kind() != "" {
 				all[uid] = b
 			}
-		}
-	}
-	if len(all) == 0 {
-		return all, nil
-	}
-	return c.judge(ctx, all)
-}
-
-// judge asks the journal for the states of what differs, and keeps what is a
-// difference.
-func (c *comparison) judge(ctx context.Context, all map[scheduler.UID]both) (map[scheduler.UID]both, error) {
-	uids := make([]scheduler.UID, 0, len(all))
-	for uid := range all {
-		uids = append(uids, uid)
-	}
-	for len(uids) > 0 {
-		n := min(len(uids), 200)
-		call, cancel := context.WithTimeout(ctx, c.Timeout)
-		records, err := c.Store.Records(call, uids[:n])
-		cancel()
-		if err != nil {
-			return nil, fmt.Errorf("ask the journal for states: %w: %w", scheduler.ErrUnavailable, err)
-		}
-		for _, r := range records {
-			b := all[r.UID]
-			b.journal = scheduler.Stand{State: r.State, Version: r.Version}
-			all[r.UID] = b
-		}
-		uids = uids[n:]
-	}
-	for uid, b := range all {
-		if b.kind() == "" {
-			delete(all, uid)
 		}
 	}
 	return all, nil

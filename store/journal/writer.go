@@ -23,6 +23,9 @@ type WriterConfig struct {
 	Timeout    time.Duration
 	Log        zerolog.Logger
 	Registerer prometheus.Registerer
+	// Fenced, which may be nil, is told that a commit was refused by a fence: the
+	// entries are of a server that was replaced.
+	Fenced func()
 	// At, which may be nil, is told where a test may want to break off: before a
 	// batch goes to the journal, and when it is there and still in the outbox.
 	At func(point string)
@@ -41,9 +44,15 @@ type Writer struct {
 	mu      sync.Mutex
 	queue   []*commit
 	bytes   int
-	pending map[scheduler.Recorded]*commit // sync only
-	busy    time.Time                      // when the oldest commit under way began, zero when none is
-	broken  error                          // of the last commit, nil once one succeeds
+	pending map[change]*commit // sync only
+	busy    time.Time          // when the oldest commit under way began, zero when none is
+	broken  error              // of the last commit, nil once one succeeds
+}
+
+// change names one by the version it made.
+type change struct {
+	uid     scheduler.UID
+	version uint64
 }
 
 // commit is one entry on its way.
@@ -79,7 +88,7 @@ var errLeft = errors.New("left to the drainer")
 
 // NewWriter builds a Writer; Run must run.
 func NewWriter(cfg WriterConfig) *Writer {
-	return &Writer{cfg: cfg, log: cfg.Log, metrics: newWriterMetrics(cfg.Registerer), ready: make(chan struct{}, 1), pending: map[scheduler.Recorded]*commit{}}
+	return &Writer{cfg: cfg, log: cfg.Log, metrics: newWriterMetrics(cfg.Registerer), ready: make(chan struct{}, 1), pending: map[change]*commit{}}
 }
 
 // Wrote takes an entry that stands in the outbox now. It does not block.
@@ -95,7 +104,7 @@ func (w *Writer) Wrote(e scheduler.Entry) {
 	w.bytes += e.Size + entryCost
 	if w.cfg.Mode == Sync {
 		for i := range e.Changes {
-			w.pending[scheduler.Recorded{UID: e.Changes[i].UID, Version: e.Changes[i].Version}] = c
+			w.pending[change{e.Changes[i].UID, e.Changes[i].Version}] = c
 		}
 	}
 	w.mu.Unlock()
@@ -133,7 +142,7 @@ func (w *Writer) Await(ctx context.Context, changes []scheduler.Recorded) error 
 	)
 	w.mu.Lock()
 	for _, r := range changes {
-		c := w.pending[r]
+		c := w.pending[change{r.UID, r.Version}]
 		if c == nil {
 			others = append(others, r)
 		} else if len(commits) == 0 || commits[len(commits)-1] != c {
@@ -144,6 +153,9 @@ func (w *Writer) Await(ctx context.Context, changes []scheduler.Recorded) error 
 	for _, c := range commits {
 		select {
 		case <-c.done:
+			if errors.Is(c.err, scheduler.ErrFenced) {
+				return c.err
+			}
 			if c.err != nil {
 				others = append(others, ofEntry(&c.entry, changes)...)
 			}
@@ -168,7 +180,8 @@ func ofEntry(e *scheduler.Entry, changes []scheduler.Recorded) (mine []scheduler
 	return mine
 }
 
-// confirm asks the journal until it has the changes.
+// confirm asks the journal until it has the changes. Under a later certification
+// the same version may be another change: then nobody can tell.
 func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded) error {
 	for len(changes) > 0 {
 		uids := make([]scheduler.UID, len(changes))
@@ -181,8 +194,13 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded) erro
 		}
 		left := changes[:0:0]
 		for _, r := range changes {
-			if have[r.UID] < r.Version {
+			if have[r.UID].Version < r.Version {
 				left = append(left, r)
+			}
+		}
+		if len(left) < len(changes) {
+			if err := w.unfenced(ctx, changes); err != nil {
+				return err
 			}
 		}
 		if changes = left; len(changes) == 0 {
@@ -192,6 +210,21 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded) erro
 		case <-ctx.Done():
 			return fmt.Errorf("%d changes are not in the journal yet: %w", len(changes), context.Cause(ctx))
 		case <-time.After(awaitPause):
+		}
+	}
+	return nil
+}
+
+// unfenced asks after the versions: a fence that was raised before they were read
+// is seen.
+func (w *Writer) unfenced(ctx context.Context, changes []scheduler.Recorded) error {
+	fences, err := w.cfg.Store.Fences(ctx)
+	if err != nil {
+		return fmt.Errorf("ask the journal for its fences: %w", err)
+	}
+	for _, r := range changes {
+		if r.Number > 0 && fences[r.Bucket] > r.Number {
+			return fmt.Errorf("%s was told under certification %d of bucket %d: %w", r.UID, r.Number, r.Bucket, scheduler.ErrFenced)
 		}
 	}
 	return nil
@@ -216,7 +249,7 @@ func (w *Writer) work(ctx context.Context) {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.Timeout)
 			defer cancel()
-			for batch := w.take(); len(batch) > 0 && last.Err() == nil; batch = w.take() {
+			for batch := w.take(true); len(batch) > 0 && last.Err() == nil; batch = w.take(true) {
 				w.commitAll(last, batch)
 			}
 			return
@@ -225,7 +258,7 @@ func (w *Writer) work(ctx context.Context) {
 		if w.cfg.Mode == Async {
 			pause(ctx, lingerAsync)
 		}
-		batch := w.take()
+		batch := w.take(false)
 		if len(batch) == 0 {
 			continue
 		}
@@ -237,8 +270,9 @@ func (w *Writer) work(ctx context.Context) {
 	}
 }
 
-// take is the next batch, less what has become late.
-func (w *Writer) take() []*commit {
+// take is the next batch, less what has become late, unless it is the last there
+// will be.
+func (w *Writer) take(last bool) []*commit {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	rows, bytes, n := 0, 0, 0
@@ -249,7 +283,7 @@ func (w *Writer) take() []*commit {
 		}
 		n++
 		w.bytes -= c.entry.Size + entryCost
-		if time.Since(c.at) > lateAfter {
+		if !last && time.Since(c.at) > lateAfter {
 			w.leaveLocked(c)
 			continue
 		}
@@ -279,7 +313,7 @@ func (w *Writer) finishLocked(c *commit, err error) {
 		return
 	}
 	for i := range c.entry.Changes {
-		r := scheduler.Recorded{UID: c.entry.Changes[i].UID, Version: c.entry.Changes[i].Version}
+		r := change{c.entry.Changes[i].UID, c.entry.Changes[i].Version}
 		if w.pending[r] == c {
 			delete(w.pending, r)
 		}
@@ -322,6 +356,9 @@ func (w *Writer) commit(ctx context.Context, batch []*commit) error {
 	if len(changes) > 0 {
 		at(w.cfg.At, AfterRedis)
 		if err := w.cfg.Store.Write(call, fences, changes); err != nil {
+			if errors.Is(err, scheduler.ErrFenced) && w.cfg.Fenced != nil {
+				w.cfg.Fenced()
+			}
 			return err
 		}
 		at(w.cfg.At, AfterCommit)

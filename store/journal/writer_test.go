@@ -122,7 +122,7 @@ func TestWriter_SyncAnswersAfterTheCommitAndEmptiesTheOutbox(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		if have, err := w.store.Versions(w.Context(), []scheduler.UID{uid}); err != nil || have[uid] != 1 {
+		if have, err := w.store.Versions(w.Context(), []scheduler.UID{uid}); err != nil || have[uid].Version != 1 {
 			w.Fatalf("answered before the commit: %v, %v", have, err)
 		}
 		synctest.Wait()
@@ -193,6 +193,31 @@ func TestWriter_SyncRefusesSoonWhenTheJournalFallsSilent(t *testing.T) {
 	})
 }
 
+// The retry of a change that was made on a server that has been replaced must not
+// take another change of the same version for its own.
+func TestWriter_ARetryUnderAnOldCertificationIsNotAnswered(t *testing.T) {
+	inBubble(t, journal.Sync, func(w *writerWorld) {
+		uid, err := w.push(time.Second)
+		if err != nil {
+			w.Fatal(err)
+		}
+		retry := func(number uint64) error {
+			ctx, stop := context.WithTimeout(w.Context(), 100*time.Millisecond)
+			defer stop()
+			return w.writer.Await(ctx, []scheduler.Recorded{{UID: uid, Version: 1, Number: number}})
+		}
+		if err := w.store.Fence(w.Context(), 0, 7); err != nil {
+			w.Fatal(err)
+		}
+		if err := retry(7); err != nil {
+			w.Fatalf("under the certification that stands: %v", err)
+		}
+		if err := retry(6); !errors.Is(err, scheduler.ErrFenced) {
+			w.Fatalf("under an old one: %v, want ErrFenced", err)
+		}
+	})
+}
+
 // One bad row must not hold the others back.
 func TestWriter_ARowThatIsRefusedForGoodStandsAlone(t *testing.T) {
 	inBubble(t, journal.Async, func(w *writerWorld) {
@@ -216,7 +241,7 @@ func TestWriter_ARowThatIsRefusedForGoodStandsAlone(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		have, err := w.store.Versions(w.Context(), uids)
-		if err != nil || len(have) != 2 || have[bad] != 0 {
+		if err != nil || len(have) != 2 || have[bad].Version != 0 {
 			w.Fatalf("the journal has %v, %v", have, err)
 		}
 		if lag := w.lag(); lag.Changes != 1 {

@@ -29,6 +29,7 @@ func (t *Timeline) Add(ctx context.Context, n int, batch []*scheduler.Message, n
 		results = make([]scheduler.AddResult, len(batch))
 		for i, m := range batch {
 			results[i] = b.add(m, now)
+			results[i].Number = b.cert.Number
 		}
 		if len(b.due) > 0 && b.due[0].rank < first {
 			earlier = head(b.due)
@@ -121,6 +122,7 @@ func (t *Timeline) reach(ref scheduler.Ref) (from, to int) {
 // Cancel ends the waiting message with this uid, or says why not.
 func (t *Timeline) Cancel(ctx context.Context, uid scheduler.UID, now scheduler.Milli) (result scheduler.CancelResult, err error) {
 	err = t.in(ctx, uid.Bucket(len(t.buckets)), func(b *bucket) error {
+		result.Number = b.cert.Number
 		if e := b.entries[uid]; e != nil {
 			result.Code = b.cancel(e, now)
 			result.Info = b.info(e)

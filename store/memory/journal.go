@@ -180,12 +180,12 @@ func (j *Journal) Fences(ctx context.Context) (stand map[int]uint64, err error) 
 
 // Versions tells at which version the journal has each message whose content it
 // knows.
-func (j *Journal) Versions(ctx context.Context, uids []scheduler.UID) (map[scheduler.UID]uint64, error) {
-	found := map[scheduler.UID]uint64{}
+func (j *Journal) Versions(ctx context.Context, uids []scheduler.UID) (map[scheduler.UID]scheduler.Stand, error) {
+	found := map[scheduler.UID]scheduler.Stand{}
 	err := j.locked(ctx, func() {
 		for _, uid := range uids {
 			if row := j.rows[uid]; row != nil && row.record.Content > 0 {
-				found[uid] = row.record.Version
+				found[uid] = scheduler.Stand{State: row.record.State, Version: row.record.Version}
 			}
 		}
 	})

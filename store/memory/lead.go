@@ -183,6 +183,9 @@ func (t *Timeline) Lanes(ctx context.Context, n int) (names []string, err error)
 func (t *Timeline) Trim(ctx context.Context, n int, term uint64, now scheduler.Milli, limit int) (forgotten int, err error) {
 	err = t.under(ctx, n, term, func(b *bucket) error {
 		until := now.Add(-t.cfg.EndedKeep)
+		if len(b.outbox) > 0 { // an end that the journal does not know yet is not forgotten
+			until = min(until, b.outbox[0].Changes[0].At-2000)
+		}
 		for forgotten < limit && len(b.ended) > 0 && b.ended[0].endedAt <= until {
 			e := b.ended[0].entry
 			b.leave(e)

@@ -73,7 +73,10 @@ func (t *Timeline) Unwritten(ctx context.Context, n int, after string, age sched
 			if size += e.Size; len(found) == limit || size > bytes && len(found) > 0 {
 				break
 			}
-			e.Number = 0
+			e.Number = b.cert.Number
+			if t.recovering {
+				e.Number = 0
+			}
 			e.Changes = slices.Clone(e.Changes)
 			found = append(found, e)
 		}

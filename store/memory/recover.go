@@ -31,6 +31,9 @@ func (t *Timeline) Standings(ctx context.Context) ([]scheduler.Standing, error) 
 	return standings, nil
 }
 
+// Renew does nothing: there is no server.
+func (t *Timeline) Renew() {}
+
 // Recovering is this timeline, certified or not.
 func (t *Timeline) Recovering([]scheduler.Standing) scheduler.Recovering {
 	view := *t
@@ -45,8 +48,11 @@ func (t *Timeline) Reclaim(ctx context.Context, n int, term uint64, limit int, n
 
 // Certify says that a bucket may be used.
 func (t *Timeline) Certify(ctx context.Context, n int, term uint64, c scheduler.Certification) error {
-	return t.under(ctx, n, term, func(b *bucket) error {
-		if c.Run != thisRun || c.Number < b.cert.Number {
+	return t.in(ctx, n, func(b *bucket) error {
+		if b.term > term {
+			return fmt.Errorf("certify bucket %d under term %d, it knows %d: %w", n, term, b.term, scheduler.ErrStaleTerm)
+		}
+		if b.term != term || c.Run != thisRun || c.Number < b.cert.Number {
 			return fmt.Errorf("bucket %d has certification %d: %w", n, b.cert.Number, scheduler.ErrUncertified)
 		}
 		b.cert = c
@@ -79,6 +85,13 @@ func (b *bucket) restore(r *scheduler.Record, now scheduler.Milli) scheduler.Res
 	code := scheduler.RestoreAdded
 	switch {
 	case old == nil:
+	case old.version == r.Version && r.State.Ended() && old.state == scheduler.StateWaiting:
+		// Of one version an end wins: the other side was made when the end was lost.
+		b.leave(old)
+		if old.message.ID != "" {
+			b.unname(old)
+		}
+		code = scheduler.RestoreRaised
 	case old.version == version, old.version == r.Version:
 		return scheduler.RestoreSame
 	case old.version > version || old.state.Ended():

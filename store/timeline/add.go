@@ -29,8 +29,9 @@ func (t *Redis) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
 		args = append(args, string(m.UID), m.Score(), packed, nameArg(m))
 	}
 	entry := t.context(0, now)
-	v, err := t.run(ctx, call{bucket: bucket, script: t.scripts.add, entry: entry, args: args,
-		keys: []string{k.due, k.msg, k.name, k.tomb, k.claimed, k.mark, k.ended, k.names, k.big}})
+	c := &call{bucket: bucket, script: t.scripts.add, entry: entry, args: args,
+		keys: []string{k.due, k.msg, k.name, k.tomb, k.claimed, k.mark, k.ended, k.names, k.big}}
+	v, err := t.run(ctx, c)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -38,7 +39,10 @@ func (t *Redis) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
 	if err != nil {
 		return nil, 0, err
 	}
-	return results, head, t.added(bucket, batch, results, told, entry)
+	for i := range results {
+		results[i].Number = c.number
+	}
+	return results, head, t.added(c, batch, results, told)
 }
 
 // limit is the outbox's, in bytes.
@@ -52,7 +56,7 @@ func (t *Redis) limit() int64 {
 // added tells the journal of the entries of an add. Mostly there is one; what
 // stands in which is not told when there are more, so those are left to whoever
 // reads the outbox.
-func (t *Redis) added(bucket int, batch []*scheduler.Message, results []scheduler.AddResult, told string, entry []byte) error {
+func (t *Redis) added(c *call, batch []*scheduler.Message, results []scheduler.AddResult, told string) error {
 	if t.cfg.Record == nil || told == "" || strings.Contains(told, "\n") {
 		return nil
 	}
@@ -66,7 +70,7 @@ func (t *Redis) added(bucket int, batch []*scheduler.Message, results []schedule
 			changes = append(changes, endedAs(&results[i].First))
 		}
 	}
-	return t.wrote(bucket, told, entry, changes)
+	return t.wrote(c, told, changes)
 }
 
 // nameArg is the name of a push as add.lua reads it.

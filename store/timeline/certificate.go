@@ -17,6 +17,7 @@ import (
 // is refused.
 type certificate struct {
 	number atomic.Uint64
+	run    atomic.Pointer[string] // of the server that told of itself last
 	// forced is the token of the leader that is about to certify, '!' and the run;
 	// set in views made by Recovering and never changed.
 	forced string
@@ -54,6 +55,27 @@ func (c *certificate) learn(answer error) bool {
 	}
 }
 
+// rise takes a certification that this process itself has given.
+func (c *certificate) rise(number uint64, run string) {
+	c.run.Store(&run)
+	for known := c.number.Load(); known < number && !c.number.CompareAndSwap(known, number); known = c.number.Load() {
+	}
+}
+
+// moved tells whether a refusal is of another server run than the one before:
+// there may be connections to both.
+func (c *certificate) moved(answer error) bool {
+	f := strings.Fields(answer.Error())
+	if len(f) != 4 {
+		return false
+	}
+	if c.forced != "" {
+		return c.forced != "!"+f[3]
+	}
+	before := c.run.Swap(&f[3])
+	return before != nil && *before != f[3]
+}
+
 // call is one script in one bucket, with what every script is given.
 type call struct {
 	bucket int
@@ -61,46 +83,66 @@ type call struct {
 	keys   []string
 	args   []any
 	entry  []byte // context of an entry, nil where the script writes none
+	number uint64 // of the certification that the script ran under, set by run
 }
 
 // full are a call's keys and arguments with those that certified.lua takes.
 func (t *Redis) full(c *call) ([]string, []any) {
 	k := &t.keys[c.bucket]
 	keys := append(c.keys[:len(c.keys):len(c.keys)], k.outbox, k.outboxed, k.gen)
-	args := append(c.args[:len(c.args):len(c.args)], c.entry, t.certs[c.bucket].token())
+	token := t.certs[c.bucket].token()
+	c.number, _ = strconv.ParseUint(token, 10, 64) // 0 for a leader that recovers
+	args := append(c.args[:len(c.args):len(c.args)], c.entry, token)
 	return keys, args
 }
 
 // run runs one script by its hash, or by its text where Redis has lost it. A
 // refusal that tells of a newer certification is learned from, and the script,
 // which has done nothing, sent once more.
-func (t *Redis) run(ctx context.Context, c call) (any, error) {
+func (t *Redis) run(ctx context.Context, c *call) (any, error) {
 	for {
-		keys, args := t.full(&c)
+		keys, args := t.full(c)
 		v, err := c.script.Run(ctx, t.rdb, keys, args...).Result()
-		if redis.HasErrorPrefix(err, "UNCERTIFIED") && t.certs[c.bucket].learn(err) {
-			continue
+		if redis.HasErrorPrefix(err, "UNCERTIFIED") {
+			if t.certs[c.bucket].moved(err) {
+				t.Renew()
+			}
+			if t.certs[c.bucket].learn(err) {
+				continue
+			}
 		}
 		return v, translate(err)
 	}
 }
 
-// number is the certification that a bucket's scripts run under.
-func (t *Redis) number(bucket int) uint64 { return t.certs[bucket].number.Load() }
+// Renew closes the connections that are open: they may lead to a server that was
+// replaced and still answers.
+func (t *Redis) Renew() {
+	if client, can := t.rdb.(*renewing); can {
+		client.renew()
+	}
+}
 
 // Standings asks every bucket's server.
 func (t *Redis) Standings(ctx context.Context) ([]scheduler.Standing, error) {
 	standings := make([]scheduler.Standing, len(t.keys))
 	for i := range t.keys {
-		v, err := t.scripts.standing.Run(ctx, t.rdb, []string{t.keys[i].gen}).Result()
+		v, err := t.scripts.standing.Run(ctx, t.rdb, []string{t.keys[i].gen, t.keys[i].outbox}).Result()
 		if err = translate(err); err != nil {
 			return nil, err
 		}
 		f, err := texts(v)
-		if err != nil || len(f) != 2 {
+		if err != nil || len(f) != 3 {
 			return nil, errAnswer("standing", len(f), err)
 		}
 		standings[i].Now = f[0]
+		if ms, _, ok := strings.Cut(f[2], "-"); ok {
+			last, err := strconv.ParseInt(ms, 10, 64)
+			if err != nil {
+				return nil, errAnswer("standing", len(f), err)
+			}
+			standings[i].Last = scheduler.Milli(last)
+		}
 		if f[1] == "" {
 			continue
 		}

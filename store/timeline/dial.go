@@ -3,6 +3,8 @@ package timeline
 import (
 	"context"
 	"crypto/tls"
+	"net"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -37,11 +39,92 @@ func (silent) Printf(context.Context, string, ...any) {}
 // the term.
 func Dial(cfg DialConfig) redis.UniversalClient {
 	redis.SetLogger(silent{}) // go-redis has one logger for all its clients
-	return redis.NewUniversalClient(&redis.UniversalOptions{
-		Addrs: cfg.Addrs, MasterName: cfg.Master, Username: cfg.Username, Password: cfg.Password, DB: cfg.DB,
+	open := &connections{open: map[net.Conn]struct{}{}}
+	return &renewing{conns: open, UniversalClient: redis.NewUniversalClient(&redis.UniversalOptions{
+		Dialer: open.dialer(redis.NewDialer(&redis.Options{DialTimeout: cfg.CallTimeout, TLSConfig: cfg.TLS})),
+		Addrs:  cfg.Addrs, MasterName: cfg.Master, Username: cfg.Username, Password: cfg.Password, DB: cfg.DB,
 		ClientName: cfg.Name, TLSConfig: cfg.TLS,
 		MaxRetries: -1, ContextTimeoutEnabled: true,
 		DialTimeout: cfg.CallTimeout, ReadTimeout: cfg.CallTimeout, WriteTimeout: cfg.CallTimeout, PoolTimeout: cfg.CallTimeout,
 		PoolSize: 32, MinIdleConns: 1, ConnMaxIdleTime: 5 * time.Minute,
-	})
+	})}
+}
+
+// renewing is a client whose connections can all be closed, so that it goes where
+// its address leads now.
+type renewing struct {
+	redis.UniversalClient
+	conns *connections
+}
+
+func (r *renewing) renew() { r.conns.closeAll() }
+
+// connections are those that a client has open.
+type connections struct {
+	mu      sync.Mutex
+	open    map[net.Conn]struct{}
+	renewed time.Time
+}
+
+// renewPause is between two renewals: an address that leads to two servers by
+// turns must not keep its clients from working.
+const renewPause = time.Second
+
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+func (c *connections) dialer(dial dialer) dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		c.mu.Lock()
+		c.open[conn] = struct{}{}
+		c.mu.Unlock()
+		if tcp, plain := conn.(*net.TCPConn); plain { // go-redis looks into idle ones of these
+			return &tcpConn{TCPConn: tcp, among: c}, nil
+		}
+		return &otherConn{Conn: conn, among: c}, nil
+	}
+}
+
+func (c *connections) forget(conn net.Conn) {
+	c.mu.Lock()
+	delete(c.open, conn)
+	c.mu.Unlock()
+}
+
+func (c *connections) closeAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.renewed) < renewPause {
+		return
+	}
+	c.renewed = time.Now()
+	for conn := range c.open {
+		_ = conn.Close()
+	}
+	clear(c.open)
+}
+
+type tcpConn struct {
+	*net.TCPConn
+	among *connections
+}
+
+// Close closes it and forgets it.
+func (c *tcpConn) Close() error {
+	c.among.forget(c.TCPConn)
+	return c.TCPConn.Close()
+}
+
+type otherConn struct {
+	net.Conn
+	among *connections
+}
+
+// Close closes it and forgets it.
+func (c *otherConn) Close() error {
+	c.among.forget(c.Conn)
+	return c.Conn.Close()
 }

@@ -18,7 +18,7 @@ func (t *Redis) Begin(ctx context.Context, bucket int, term uint64) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.run(ctx, call{bucket: bucket, script: t.scripts.begin, keys: []string{k.term}, args: []any{text(term)}})
+	_, err = t.run(ctx, &call{bucket: bucket, script: t.scripts.begin, keys: []string{k.term}, args: []any{text(term)}})
 	return err
 }
 
@@ -33,8 +33,9 @@ func (t *Redis) sweep(ctx context.Context, bucket int, term uint64, limit int, w
 		return 0, err
 	}
 	entry := t.context(term, now)
-	v, err := t.run(ctx, call{bucket: bucket, script: t.scripts.sweep, entry: entry,
-		keys: []string{k.claimed, k.due, k.msg, k.term, k.mark}, args: []any{text(term), limit, which}})
+	c := &call{bucket: bucket, script: t.scripts.sweep, entry: entry,
+		keys: []string{k.claimed, k.due, k.msg, k.term, k.mark}, args: []any{text(term), limit, which}}
+	v, err := t.run(ctx, c)
 	if err != nil {
 		return 0, err
 	}
@@ -60,7 +61,7 @@ func (t *Redis) sweep(ctx context.Context, bucket int, term uint64, limit int, w
 	if err != nil {
 		return 0, fmt.Errorf("sweep: %w", err)
 	}
-	return n, t.wrote(bucket, f[1], entry, changes)
+	return n, t.wrote(c, f[1], changes)
 }
 
 // Claim moves due messages to in_flight.
@@ -69,7 +70,7 @@ func (t *Redis) Claim(ctx context.Context, bucket int, req scheduler.Claim) (sch
 	if err != nil {
 		return scheduler.Claimed{}, err
 	}
-	v, err := t.run(ctx, call{bucket: bucket, script: t.scripts.claim,
+	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.claim,
 		keys: []string{k.source(req.Lane), k.msg, k.claimed, k.term, k.mark, k.lanes, k.big},
 		args: []any{text(req.Term), scheduler.ScoreNow(req.Now), req.Limit, req.Bytes, req.Lane, text(req.Number)}})
 	if err != nil {
@@ -138,7 +139,7 @@ func (t *Redis) Finish(ctx context.Context, bucket int, term uint64, ends []sche
 	}
 	changes := t.ended(ends)
 	args[3] = blobOf(changes)
-	return t.settle(ctx, bucket, t.context(term, now), changes, call{bucket: bucket, script: t.scripts.finish,
+	return t.settle(ctx, t.context(term, now), changes, call{bucket: bucket, script: t.scripts.finish,
 		keys: []string{k.claimed, k.msg, k.ended, k.term, k.mark, k.dead}, args: args})
 }
 
@@ -157,9 +158,9 @@ func (t *Redis) ended(ends []scheduler.End) []scheduler.Change {
 
 // settle runs finish or return: scripts that answer how many were settled,
 // which where not all were, and the entry they wrote.
-func (t *Redis) settle(ctx context.Context, bucket int, entry []byte, changes []scheduler.Change, c call) error {
+func (t *Redis) settle(ctx context.Context, entry []byte, changes []scheduler.Change, c call) error {
 	c.entry = entry
-	v, err := t.run(ctx, c)
+	v, err := t.run(ctx, &c)
 	if err != nil {
 		return err
 	}
@@ -170,7 +171,7 @@ func (t *Redis) settle(ctx context.Context, bucket int, entry []byte, changes []
 	if f[1] != "" {
 		changes = only(changes, uidSet(f[1]))
 	}
-	return t.wrote(bucket, f[2], entry, changes)
+	return t.wrote(&c, f[2], changes)
 }
 
 // Return gives claimed messages back, one script a destination.
@@ -202,7 +203,7 @@ func (t *Redis) Return(ctx context.Context, bucket int, term uint64, back []sche
 	}
 	for lane, to := range byLane {
 		args := append([]any{text(term), lane, blobOf(to.changes)}, to.entries...)
-		if err := t.settle(ctx, bucket, t.context(term, now), to.changes, call{bucket: bucket, script: t.scripts.giveBack,
+		if err := t.settle(ctx, t.context(term, now), to.changes, call{bucket: bucket, script: t.scripts.giveBack,
 			keys: []string{k.claimed, k.source(lane), k.term, k.mark, k.lanes, k.msg}, args: args}); err != nil {
 			return err
 		}
@@ -216,7 +217,7 @@ func (t *Redis) Held(ctx context.Context, bucket int, term uint64, after schedul
 	if err != nil {
 		return nil, err
 	}
-	v, err := t.run(ctx, call{bucket: bucket, script: t.scripts.held, keys: []string{k.claimed, k.term}, args: []any{text(term), string(after), limit}})
+	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.held, keys: []string{k.claimed, k.term}, args: []any{text(term), string(after), limit}})
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +276,7 @@ func (t *Redis) Lanes(ctx context.Context, bucket int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := t.run(ctx, call{bucket: bucket, script: t.scripts.lanes, keys: []string{k.lanes}, args: []any{k.parked}})
+	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.lanes, keys: []string{k.lanes}, args: []any{k.parked}})
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +291,7 @@ func (t *Redis) Trim(ctx context.Context, bucket int, term uint64, now scheduler
 	if err != nil {
 		return 0, err
 	}
-	v, err := t.run(ctx, call{bucket: bucket, script: t.scripts.trim, keys: []string{k.ended, k.msg, k.name, k.term, k.tomb, k.tombs, k.names},
+	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.trim, keys: []string{k.ended, k.msg, k.name, k.term, k.tomb, k.tombs, k.names},
 		args: []any{text(term), int64(now.Add(-t.cfg.EndedKeep)), limit, int64(now.Add(-t.cfg.TombstoneKeep))}})
 	return count(v, err)
 }

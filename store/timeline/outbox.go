@@ -10,21 +10,22 @@ import (
 )
 
 // wrote tells the journal of an entry that a script wrote, if it wrote one; told
-// is "id size changes" and known are its changes, less what the context says.
-func (t *Redis) wrote(bucket int, told string, context []byte, known []scheduler.Change) error {
+// is "id size changes" and known are its changes, less what the context says; ran
+// is the call.
+func (t *Redis) wrote(ran *call, told string, known []scheduler.Change) error {
 	if t.cfg.Record == nil || told == "" {
 		return nil
 	}
-	e := scheduler.Entry{Bucket: bucket, Number: t.number(bucket), Changes: known}
+	e := scheduler.Entry{Bucket: ran.bucket, Number: ran.number, Changes: known}
 	if err := readTold(told, &e); err != nil {
 		return err
 	}
-	c, err := readContext(string(context))
+	c, err := readContext(string(ran.entry))
 	if err != nil {
 		return err
 	}
 	for i := range e.Changes {
-		c.put(&e.Changes[i], bucket)
+		c.put(&e.Changes[i], ran.bucket)
 	}
 	t.cfg.Record.Wrote(e)
 	return nil
@@ -51,7 +52,8 @@ func (t *Redis) Unwritten(ctx context.Context, bucket int, after string, age sch
 	if _, err := t.place(bucket); err != nil {
 		return nil, err
 	}
-	v, err := t.run(ctx, call{bucket: bucket, script: t.scripts.unwritten, args: []any{after, int64(age), limit, bytes}})
+	c := &call{bucket: bucket, script: t.scripts.unwritten, args: []any{after, int64(age), limit, bytes}}
+	v, err := t.run(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +72,7 @@ func (t *Redis) Unwritten(ctx context.Context, bucket int, after string, age sch
 		if err != nil {
 			return nil, fmt.Errorf("unwritten: bucket %d: entry %s: %w", bucket, id, err)
 		}
+		e.Number = c.number
 		entries = append(entries, e)
 	}
 	return entries, nil
@@ -86,7 +89,7 @@ func (t *Redis) Written(ctx context.Context, bucket int, entries []scheduler.Ent
 		for i := range args {
 			args[i] = fmt.Sprintf("%s %d %d", entries[i].ID, entries[i].Size, entries[i].Count)
 		}
-		if _, err := t.run(ctx, call{bucket: bucket, script: t.scripts.written, args: args}); err != nil {
+		if _, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.written, args: args}); err != nil {
 			return err
 		}
 		entries = entries[n:]

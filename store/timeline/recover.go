@@ -11,7 +11,7 @@ import (
 
 // Recovering is this timeline on the very runs that standings name.
 func (t *Redis) Recovering(standings []scheduler.Standing) scheduler.Recovering {
-	view := &Redis{cfg: t.cfg, rdb: t.rdb, scripts: t.scripts, keys: t.keys, certs: make([]certificate, len(t.keys))}
+	view := &Redis{cfg: t.cfg, rdb: t.rdb, scripts: t.scripts, keys: t.keys, certs: make([]certificate, len(t.keys)), home: t}
 	for i := range view.certs {
 		view.certs[i].forced = "!" + standings[i].Now
 		if standings[i].Whole() {
@@ -42,6 +42,9 @@ func (t *Redis) Certify(ctx context.Context, bucket int, term uint64, c schedule
 		phase = "filling"
 	}
 	_, err = t.scripts.certify.Run(ctx, t.rdb, []string{k.gen, k.term}, text(term), c.Run, text(c.Number), int64(c.DoubtUntil), phase).Result()
+	if err == nil && t.home != nil {
+		t.home.certs[bucket].rise(c.Number, c.Run)
+	}
 	return translate(err)
 }
 
@@ -65,8 +68,9 @@ func (t *Redis) Restore(ctx context.Context, bucket int, records []scheduler.Rec
 	}
 	entry := t.context(0, now)
 	args[0], args[1], args[2] = int64(now), k.parked, blobOf(changes)
-	v, err := t.run(ctx, call{bucket: bucket, script: t.scripts.restore, entry: entry, args: args,
-		keys: []string{k.due, k.msg, k.claimed, k.mark, k.ended, k.name, k.names, k.big, k.dead}})
+	c := &call{bucket: bucket, script: t.scripts.restore, entry: entry, args: args,
+		keys: []string{k.due, k.msg, k.claimed, k.mark, k.ended, k.name, k.names, k.big, k.dead}}
+	v, err := t.run(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +93,7 @@ func (t *Redis) Restore(ctx context.Context, bucket int, records []scheduler.Rec
 		stored[records[i].UID] = codes[i] == scheduler.RestoreAdded || codes[i] == scheduler.RestoreRaised
 	}
 	told, _ := parts[1].(string)
-	return codes, t.wrote(bucket, told, entry, only(changes, stored))
+	return codes, t.wrote(c, told, only(changes, stored))
 }
 
 // restoreArgs are one record as restore.lua takes it, and the change that the
@@ -126,7 +130,7 @@ func (t *Redis) Versions(ctx context.Context, bucket int, uids []scheduler.UID) 
 	for i, uid := range uids {
 		args[i] = string(uid)
 	}
-	v, err := t.run(ctx, call{bucket: bucket, script: t.scripts.versions, keys: []string{k.msg, k.mark, k.claimed}, args: args})
+	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.versions, keys: []string{k.msg, k.mark, k.claimed}, args: args})
 	if err != nil {
 		return nil, err
 	}

@@ -35,6 +35,7 @@ type Redis struct {
 	scripts *scripts
 	keys    []keys
 	certs   []certificate // of each bucket
+	home    *Redis        // of a view made by Recovering, else nil
 }
 
 var (

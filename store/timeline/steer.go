@@ -45,8 +45,9 @@ func (t *Redis) Cancel(ctx context.Context, uid scheduler.UID, now scheduler.Mil
 	k := &t.keys[uid.Bucket(len(t.keys))]
 	bucket := uid.Bucket(len(t.keys))
 	entry := t.context(0, now)
-	v, err := t.run(ctx, call{bucket: bucket, script: t.scripts.cancel, entry: entry,
-		keys: []string{k.due, k.msg, k.claimed, k.mark, k.ended}, args: []any{string(uid), int64(now), k.parked}})
+	c := &call{bucket: bucket, script: t.scripts.cancel, entry: entry,
+		keys: []string{k.due, k.msg, k.claimed, k.mark, k.ended}, args: []any{string(uid), int64(now), k.parked}}
+	v, err := t.run(ctx, c)
 	if err != nil {
 		return scheduler.CancelResult{}, err
 	}
@@ -58,13 +59,13 @@ func (t *Redis) Cancel(ctx context.Context, uid scheduler.UID, now scheduler.Mil
 	if err != nil || code < 0 || code > 4 {
 		return scheduler.CancelResult{}, fmt.Errorf("cancel: answer %q", f[0])
 	}
-	result := scheduler.CancelResult{Code: scheduler.CancelCode(code)}
+	result := scheduler.CancelResult{Code: scheduler.CancelCode(code), Number: c.number}
 	if f[1] != "" {
 		if result.Info, err = unpackInfo(uid, f[1], result.Code == scheduler.CancelInFlight, f[2]); err != nil {
 			return scheduler.CancelResult{}, fmt.Errorf("cancel: %w", err)
 		}
 	}
-	return result, t.wrote(bucket, f[3], entry, []scheduler.Change{endedAs(&result.Info)})
+	return result, t.wrote(c, f[3], []scheduler.Change{endedAs(&result.Info)})
 }
 
 // Bury leaves tombstones where the id names nothing.
@@ -118,7 +119,7 @@ func (t *Redis) bucketsOf(ref scheduler.Ref) []int {
 func (t *Redis) ask(ctx context.Context, buckets []int, s *redis.Script, args func(*keys) ([]string, []any), read func(any) error) error {
 	if len(buckets) == 1 {
 		k, a := args(&t.keys[buckets[0]])
-		v, err := t.run(ctx, call{bucket: buckets[0], script: s, keys: k, args: a})
+		v, err := t.run(ctx, &call{bucket: buckets[0], script: s, keys: k, args: a})
 		if err != nil {
 			return err
 		}
@@ -136,7 +137,7 @@ func (t *Redis) ask(ctx context.Context, buckets []int, s *redis.Script, args fu
 		v, err := cmd.Result()
 		if redis.HasErrorPrefix(err, "NOSCRIPT") || redis.HasErrorPrefix(err, "UNCERTIFIED") {
 			k, a := args(&t.keys[buckets[i]])
-			v, err = t.run(ctx, call{bucket: buckets[i], script: s, keys: k, args: a})
+			v, err = t.run(ctx, &call{bucket: buckets[i], script: s, keys: k, args: a})
 		} else {
 			err = translate(err)
 		}

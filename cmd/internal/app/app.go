@@ -242,10 +242,7 @@ func (a *App) Run(ctx context.Context) error {
 	start("nats clock", a.natsClock.Run)
 	start("health", a.health.run)
 	start("nats", a.watchNATS)
-	if a.writer != nil {
-		start("journal writer", a.writer.Run)
-		start("journal drainer", a.drainer.Run)
-	}
+	stopJournal := a.keepJournal(ctx)
 	for _, watch := range a.p.clocks {
 		start("clock", func(ctx context.Context) error { return watch(ctx, a.clock) })
 	}
@@ -271,6 +268,7 @@ func (a *App) Run(ctx context.Context) error {
 	edgeErr := edges.Wait()
 	stopInner(errStopped)
 	innerErr := inner.Wait()
+	stopJournal()
 	for _, err := range []error{innerErr, edgeErr} {
 		if err != nil && !errors.Is(err, context.Canceled) {
 			a.log.Error().Err(err).Msg("stopped")

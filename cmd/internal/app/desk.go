@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -78,6 +79,9 @@ func (d *desk) Restore(ctx context.Context, req scheduler.RestoreRequest, progre
 	if d.a.gate.isClosed() {
 		return scheduler.RestoreReport{}, d.a.gate.closed()
 	}
+	if err := d.drained(ctx); err != nil {
+		return scheduler.RestoreReport{}, err
+	}
 	r := &journal.Restorer{Store: d.a.p.journal.store, Timeline: d.a.p.store, Buckets: d.a.p.store.Buckets(), Clock: d.a.clock, Timeout: journalTimeout, Log: d.a.log}
 	report, err := r.Run(ctx, req, progress)
 	return report, d.told("restore", err)
@@ -91,10 +95,35 @@ func (d *desk) told(step string, err error) error {
 	return err
 }
 
+// drained waits until the journal knows what the store has done until lately:
+// before, it may tell of messages as waiting that have ended.
+func (d *desk) drained(ctx context.Context) error {
+	for until := time.Now().Add(drainWait); ; {
+		lag, err := d.Lag(ctx)
+		if err != nil {
+			return d.told("lag", err)
+		}
+		if lag.Oldest == 0 || d.a.clock.Milli().Add(-drainYoung) < lag.Oldest {
+			return nil
+		}
+		if time.Now().After(until) || !rest(ctx, recoverPause) {
+			return fmt.Errorf("%w: %d changes are on their way to the journal, the oldest since %s", scheduler.ErrUnavailable, lag.Changes, lag.Oldest.Time().Format(time.RFC3339))
+		}
+	}
+}
+
+const (
+	drainWait  = 20 * time.Second
+	drainYoung = 5 * time.Second
+)
+
 // Verify compares the timeline with the journal.
 func (d *desk) Verify(ctx context.Context, req scheduler.VerifyRequest, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
 	if d.a.gate.isClosed() {
 		return scheduler.VerifyReport{}, d.a.gate.closed()
+	}
+	if err := d.drained(ctx); err != nil {
+		return scheduler.VerifyReport{}, err
 	}
 	report, err := d.verifier().Run(ctx, req, progress)
 	return report, d.told("verify", err)

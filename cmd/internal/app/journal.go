@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/bridge/api"
@@ -73,13 +74,13 @@ func (a *App) wireJournal() (err error) {
 	a.p.recorder.address.Store(&address)
 	j := &a.p.journal
 	a.recovery = journal.NewRecovery(journal.RecoveryConfig{
-		Store: j.store, Timeline: a.p.store, Mode: j.mode, Window: j.window, Clock: a.clock, Timeout: journalTimeout, Log: a.log, At: failpoint(),
+		Store: j.store, Timeline: a.p.store, Mode: j.mode, Window: j.window, EndedKeep: a.p.endedKeep, Clock: a.clock, Timeout: journalTimeout, Log: a.log, At: failpoint(),
 	})
 	if j.mode == journal.Off {
 		return nil
 	}
 	a.writer = journal.NewWriter(journal.WriterConfig{
-		Store: j.store, Outbox: a.p.store, Mode: j.mode, Timeout: journalTimeout, Log: a.log, Registerer: a.registry, At: failpoint(),
+		Store: j.store, Outbox: a.p.store, Mode: j.mode, Timeout: journalTimeout, Log: a.log, Registerer: a.registry, Fenced: a.p.store.Renew, At: failpoint(),
 	})
 	a.p.recorder.writer.Store(a.writer)
 	a.drainer = journal.NewDrainer(journal.DrainerConfig{
@@ -92,6 +93,24 @@ func (a *App) wireJournal() (err error) {
 	}
 	a.desk = &desk{a: a, broker: broker}
 	return nil
+}
+
+// keepJournal runs what moves changes to the journal until it is told to stop:
+// after everything that makes changes.
+func (a *App) keepJournal(ctx context.Context) (stop func()) {
+	if a.writer == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var group errgroup.Group
+	group.Go(func() error { return a.writer.Run(ctx) })
+	group.Go(func() error { return a.drainer.Run(ctx) })
+	return func() {
+		cancel()
+		if err := group.Wait(); err != nil {
+			a.log.Warn().Err(err).Msg("journal writer")
+		}
+	}
 }
 
 // journalDoor is the journal as HTTP asks it; nil with the journal off.
@@ -216,7 +235,7 @@ func (a *App) audit(ctx context.Context, soon bool) error {
 	}
 	for rest(ctx, wait) {
 		wait = a.p.journal.audit
-		report, err := a.desk.verifier().Run(ctx, scheduler.VerifyRequest{Repair: true}, nil)
+		report, err := a.desk.Verify(ctx, scheduler.VerifyRequest{Repair: true}, nil)
 		event := a.log.Info()
 		if err != nil {
 			if ctx.Err() != nil {

@@ -57,6 +57,7 @@ func (a *App) rule(ctx context.Context, term uint64, lease func() time.Duration)
 			return err
 		}
 		a.log.Warn().Err(err).Uint64("term", term).Msg("the store changed under this leader")
+		rest(ctx, recoverPause)
 	}
 }
 

@@ -119,8 +119,8 @@ func compareAll(r *rapid.T, t *testing.T, j journal.Store, histories [][]schedul
 		r.Fatalf("versions: %v", err)
 	}
 	for _, w := range want {
-		if version := w.Version; w.Content == 0 && versions[w.UID] != 0 || w.Content > 0 && versions[w.UID] != version {
-			r.Fatalf("%s has version %d, want %d (content of %d)", w.UID, versions[w.UID], version, w.Content)
+		if version := w.Version; w.Content == 0 && versions[w.UID].Version != 0 || w.Content > 0 && versions[w.UID] != (scheduler.Stand{State: w.State, Version: version}) {
+			r.Fatalf("%s stands as %v, want version %d, %s (content of %d)", w.UID, versions[w.UID], version, w.State, w.Content)
 		}
 	}
 }

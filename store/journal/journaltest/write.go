@@ -104,7 +104,7 @@ var writePromises = []promise{
 		t.write(accept(m), accept(n), became(n, 7, scheduler.StateDelivered, start), became(bare, 2, scheduler.StateDelivered, start))
 		got, err := t.j.Versions(t.Context(), []scheduler.UID{n.UID, gone.UID, m.UID, bare.UID, n.UID, "", "t-", "'"})
 		t.must("versions", err)
-		if len(got) != 2 || got[m.UID] != 1 || got[n.UID] != 7 {
+		if len(got) != 2 || got[m.UID] != (scheduler.Stand{State: scheduler.StateWaiting, Version: 1}) || got[n.UID] != (scheduler.Stand{State: scheduler.StateDelivered, Version: 7}) {
 			t.Fatalf("got %v", got)
 		}
 		if got, err = t.j.Versions(t.Context(), nil); err != nil || len(got) != 0 {

@@ -39,7 +39,9 @@ for i = 1, n do
   local old = redis.call('HGET', KEYS[2], uid)
   local oldmark = old and redis.call('HGET', KEYS[4], uid)
   local have, code = old and version(old, oldmark) or 0, '1'
-  if have == tonumber(count) or have == tonumber(base) then
+  -- Of one version an end wins: the other side was made when the end was lost.
+  local over = place == '' and old and string.byte(old, 1) == 1 and have == tonumber(base)
+  if not over and (have == tonumber(count) or have == tonumber(base)) then
     code = '0'
   elseif have > tonumber(count) or (old and string.byte(old, 1) == 2) then
     code = '4'
@@ -50,8 +52,8 @@ for i = 1, n do
       code = '2'
       local lane = oldmark and string.match(oldmark, '^%d+:%d+:%d+:(.+)$')
       redis.call('ZREM', lane and ARGV[2] .. lane or KEYS[1], uid)
-      redis.call('HDEL', KEYS[4], uid)
     end
+    redis.call('HDEL', KEYS[4], uid) -- a removal first: a full Redis takes the rest
     redis.call('HSET', KEYS[2], uid, value)
     local at = 14
     if place ~= '' then

@@ -4,17 +4,19 @@
 local t = redis.call('TIME')
 local last = t[1] * 1000 + math.floor(t[2] / 1000) - tonumber(ARGV[2])
 local from, found, size = ARGV[1] == '' and '-' or '(' .. ARGV[1], {}, 0
-local limit, bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
+local limit, bytes, many = tonumber(ARGV[3]), tonumber(ARGV[4]), 8
 while #found < 2 * limit do
-  local step = redis.call('XRANGE', OUTBOX, from, '+', 'COUNT', math.min(8, limit - #found / 2))
+  local step = redis.call('XRANGE', OUTBOX, from, '+', 'COUNT', math.min(many, limit - #found / 2))
   for _, entry in ipairs(step) do
     local id, fields = entry[1], entry[2]
-    size = size + tonumber(string.match(fields[4], '^%d+'))
+    local own = tonumber(string.match(fields[4], '^%d+'))
+    size = size + own
+    if own * 8 > bytes then many = 1 end -- big ones are read one by one
     if tonumber(string.match(id, '^%d+')) > last or (size > bytes and #found > 0) then return found end
     found[#found + 1] = id
     found[#found + 1] = fields
     from = '(' .. id
   end
-  if #step < 8 then break end
+  if #step == 0 then break end
 end
 return found
