@@ -1,15 +1,17 @@
 // Command bench measures the built tarry serve side by side with NATS's own message schedules (ADR-51), on this
 // machine and in one run:
 //
-//	go run -C deploy/bench .                          the whole table, about 20 minutes
+//	go run -C deploy/bench .                          the whole table, about an hour
 //	go run -C deploy/bench . -quick                   each measure once and small, to see that it still works
 //	go run -C deploy/bench . -readme ../../README.md  and put the table there
+//	go run -C deploy/bench . -only journal-push,journal-drain,journal-restore
+//	                                                  the journal alone, about half of that
 //
 // # What a figure rests on
 //
 //   - Every test gets its own servers with no data: redis-server with an append-only file fsynced each second,
 //     ZooKeeper, the nats-server of go.mod with a file store and one replica, and a tarry serve that leads. All are the
-//     real programs, over loopback. The peer's tests get a nats-server alone.
+//     real programs, over loopback. The peer's tests get a nats-server alone, and those of the journal a mariadbd too.
 //   - Repetitions interleave: each repetition runs every test of every system once, so that a noisy minute hits all
 //     alike, and the order within a test turns. A ratio is taken within each repetition; the table shows medians, with
 //     the least and the greatest in brackets.
@@ -138,6 +140,6 @@ func one(ctx context.Context, test string, system measure.System, book *report.B
 		}
 		output = failure.Output
 	}
-	fmt.Fprintf(log, "%-10s %-10s %5.1fs  %s\n%s", test, system.Name, time.Since(began).Seconds(), sample, output)
+	fmt.Fprintf(log, "%-15s %-10s %5.1fs  %s\n%s", test, system.Name, time.Since(began).Seconds(), sample, output)
 	return sample, nil
 }

@@ -37,7 +37,7 @@ func readOptions(args []string, log io.Writer) (options, error) {
 		fs       = flag.NewFlagSet("bench", flag.ContinueOnError)
 	)
 	fs.SetOutput(log)
-	fs.BoolVar(&o.quick, "quick", false, "run every test once and small, in less than a minute")
+	fs.BoolVar(&o.quick, "quick", false, "run every test once and small, in one or two minutes")
 	fs.IntVar(&o.reps, "reps", unset, "repetitions of every test (default 3, with -quick 1)")
 	fs.StringVar(&only, "only", "", "run these tests alone, a comma-separated list of "+strings.Join(testNames(measure.Full()), ", "))
 	fs.IntVar(&messages, "messages", unset, "messages pushed, drained and pending (default 200000, with -quick 3000)")

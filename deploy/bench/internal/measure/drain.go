@@ -27,7 +27,7 @@ func (b bench) tarryDrain(ctx context.Context, s *stage.Scope) (Outcome, error) 
 	if err != nil {
 		return Outcome{}, err
 	}
-	return b.drain(ctx, s, c, due, sent, t.Processes(), func() error {
+	return b.drain(ctx, s, c, b.ledger(due), due, sent, t.Processes(), func() error {
 		_, err := t.Delivered(ctx, b.plan.Messages)
 		return err
 	})
@@ -43,19 +43,23 @@ func (b bench) schedulesDrain(ctx context.Context, s *stage.Scope) (Outcome, err
 	if err != nil {
 		return Outcome{}, err
 	}
-	return b.drain(ctx, s, c, due, sent, []stage.Process{process, stage.This()}, func() error { return nil })
+	return b.drain(ctx, s, c, b.ledger(due), due, sent, []stage.Process{process, stage.This()}, func() error { return nil })
 }
 
 // drainAt is the instant at which everything is due.
 func (b bench) drainAt() time.Time { return time.UnixMilli(time.Now().Add(b.plan.lead()).UnixMilli()) }
 
+// ledger expects everything at one instant.
+func (b bench) ledger(due time.Time) *load.Ledger {
+	return load.NewLedger(b.bodies, b.plan.Messages, func(int) time.Time { return due })
+}
+
 // drain receives what was loaded for one instant. settled waits until the system itself takes all for done.
-func (b bench) drain(ctx context.Context, s *stage.Scope, c *load.Client, due time.Time, sent load.Sent, processes []stage.Process, settled func() error) (Outcome, error) {
+func (b bench) drain(ctx context.Context, s *stage.Scope, c *load.Client, ledger *load.Ledger, due time.Time, sent load.Sent, processes []stage.Process, settled func() error) (Outcome, error) {
 	want := b.plan.Messages
 	if fault, ok := b.plan.loaded(sent, due); !ok {
 		return Outcome{Faults: []string{fault}}, nil
 	}
-	ledger := load.NewLedger(b.bodies, want, func(int) time.Time { return due })
 	stop, err := b.receive(ctx, s, c, ledger)
 	if err != nil {
 		return Outcome{}, err

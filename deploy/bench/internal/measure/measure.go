@@ -6,6 +6,9 @@
 //	           its own for each message
 //	jetstream  a bound: the messages go straight to their stream, with no delay at all
 //	redis      a bound: HSET and ZADD, pipelined, with no daemon
+//	off        a tarry serve without a journal, beside the next two in the journal's tests
+//	async      one that answers a push after Redis, and keeps a journal in a MariaDB that flushes each commit
+//	sync       one that answers when the journal has it
 //
 // and these are the tests:
 //
@@ -16,6 +19,11 @@
 //	late-R   32 producers push R messages a second, due after a spread of delays; received minus due. jetstream: they keep
 //	         each message themselves and publish it at its moment, which is the machine's own lateness
 //	pending  far-off messages: what they cost in memory, and in processor time while nothing is due
+//	journal-push     push-many over HTTP, and how the journal follows
+//	journal-drain    drain; the journal has caught up with the loading before the instant. How it follows the deliveries
+//	journal-restore  a feed of single pushes over HTTP goes on while Redis loses everything (FLUSHALL), until tarry has
+//	         certified it whole, /readyz is ok and a push is accepted. Before that, in sync mode: what POST /v1/restore of
+//	         everything, over a store that lacks nothing, costs such a feed, and one that pushes as fast as it is answered
 //
 // All producers are plain nats.go and net/http programs without a client library of tarry, and share one connection to
 // NATS (four to HTTP and Redis). Consumers are ordered JetStream consumers. Producers, consumer and servers share the
@@ -81,8 +89,16 @@ func All(plan Plan, program string) []Test {
 		tests = append(tests, Test{report.Late(rate), []System{
 			{report.Tarry, b.tarryLate(rate)}, {report.Schedules, b.schedulesLate(rate)}, {report.JetStream, b.bareLate(rate)}}})
 	}
-	return append(tests, Test{report.Pending, []System{
-		{report.Tarry, b.tarryPending}, {report.Schedules, b.schedulesPending}}})
+	return append(tests,
+		Test{report.Pending, []System{{report.Tarry, b.tarryPending}, {report.Schedules, b.schedulesPending}}},
+		Test{report.JournalPush, []System{
+			{report.JournalOff, b.journalPush(stage.JournalOff)}, {report.JournalAsync, b.journalPush(stage.JournalAsync)},
+			{report.JournalSync, b.journalPush(stage.JournalSync)}}},
+		Test{report.JournalDrain, []System{
+			{report.JournalOff, b.journalDrain(stage.JournalOff)}, {report.JournalAsync, b.journalDrain(stage.JournalAsync)},
+			{report.JournalSync, b.journalDrain(stage.JournalSync)}}},
+		Test{report.JournalRestore, []System{
+			{report.JournalAsync, b.restored(stage.JournalAsync)}, {report.JournalSync, b.restored(stage.JournalSync)}}})
 }
 
 // dial opens the connection of a test's producers or of its consumer.

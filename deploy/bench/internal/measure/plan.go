@@ -16,20 +16,25 @@ type Plan struct {
 	For      time.Duration `json:"for"`      // how long those push
 	Shortest time.Duration `json:"shortest"` // delay of those
 	Longest  time.Duration `json:"longest"`
-	Calm     time.Duration `json:"calm"` // how long a loaded server may give buffers back, write its file and collect garbage before it is looked at
-	Idle     time.Duration `json:"idle"` // how long processor time is watched while nothing is due
+	Calm     time.Duration `json:"calm"`     // how long a loaded server may give buffers back, write its file and collect garbage before it is looked at
+	Idle     time.Duration `json:"idle"`     // how long processor time is watched while nothing is due
+	Restored int           `json:"restored"` // messages that Redis loses
+	Feed     int           `json:"feed"`     // of single pushes meanwhile, messages a second
+	FeedFor  time.Duration `json:"feed_for"` // how long it is watched with nothing beside it, and beside a restore
 }
 
 // Full is the plan of the figures that count.
 func Full() Plan {
 	return Plan{Messages: 200_000, Limit: 8 * time.Second, Rates: []int{1000, 5000}, For: 20 * time.Second,
-		Shortest: time.Second, Longest: 10 * time.Second, Calm: 5 * time.Second, Idle: 20 * time.Second}
+		Shortest: time.Second, Longest: 10 * time.Second, Calm: 5 * time.Second, Idle: 20 * time.Second,
+		Restored: 1_000_000, Feed: 500, FeedFor: 10 * time.Second}
 }
 
 // Quick is the plan that shows that every test still works.
 func Quick() Plan {
 	return Plan{Messages: 3_000, Limit: 2 * time.Second, Rates: []int{1000}, For: time.Second,
-		Shortest: 300 * time.Millisecond, Longest: time.Second, Calm: time.Second, Idle: time.Second}
+		Shortest: 300 * time.Millisecond, Longest: time.Second, Calm: time.Second, Idle: time.Second,
+		Restored: 5_000, Feed: 500, FeedFor: 400 * time.Millisecond}
 }
 
 // lead is how long before its due time a drain begins to load: enough for a machine much slower than any seen.
@@ -37,10 +42,21 @@ func (p Plan) lead() time.Duration {
 	return 1500*time.Millisecond + time.Duration(p.Messages)*time.Second/12_000
 }
 
+// journalLead is lead for a drain that a journal must be ready for too: it has the loading written, and the audit that tarry
+// makes 10 s after its start is over or has not begun.
+func (p Plan) journalLead() time.Duration {
+	const beforeAudit, afterAudit = 5 * time.Second, 18 * time.Second
+	lead := 1500*time.Millisecond + time.Duration(p.Messages)*time.Second/6_000
+	if lead > beforeAudit {
+		return max(lead, afterAudit)
+	}
+	return lead
+}
+
 // Words say what the plan is, for the table.
 func (p Plan) Words() string {
-	return fmt.Sprintf("%s messages pushed (at most %s), drained and pending; lateness over %s with delays of %s to %s; idle over %s",
-		report.Thousands(p.Messages), p.Limit, p.For, p.Shortest, p.Longest, p.Idle)
+	return fmt.Sprintf("%s messages pushed (at most %s), drained and pending; lateness over %s with delays of %s to %s; idle over %s; %s restored beside a feed of %d/s",
+		report.Thousands(p.Messages), p.Limit, p.For, p.Shortest, p.Longest, p.Idle, report.Thousands(p.Restored), p.Feed)
 }
 
 // loaded says why a drain cannot begin: loading was cut short, or ended when messages were nearly due.

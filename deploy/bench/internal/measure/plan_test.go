@@ -46,3 +46,14 @@ func TestLoadingHasTimeForAMachineThatTakesTwelveThousandASecond(t *testing.T) {
 		}
 	}
 }
+
+func TestADrainWithAJournalIsDueBeforeTheAuditOrWellAfterIt(t *testing.T) {
+	t.Parallel()
+	for messages, want := range map[int]time.Duration{
+		3_000: 2 * time.Second, 21_000: 5 * time.Second, 22_000: 18 * time.Second, 99_000: 18 * time.Second, 198_000: 34500 * time.Millisecond,
+	} {
+		if got := (Plan{Messages: messages}).journalLead(); got != want {
+			t.Errorf("with %d messages it is %s ahead, want %s", messages, got, want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ type goal struct {
 	work   string
 	own    figureOf
 	peer   figureOf // its zero value: the figure stands alone
+	beside string   // what the peer's figure is called; empty: as its system
 	least  float64  // the figure, or the ratio to the peer's, is at least this
 	most   float64  // or at most this
 	unit   unit
@@ -39,11 +40,12 @@ func goals(rates []int) []goal {
 			goal{work: work, own: figureOf{Late(rate), Tarry, P99}, peer: figureOf{Late(rate), Schedules, P99}, most: 1.0 / 80, unit: milliseconds, inside: true},
 			goal{work: work, own: figureOf{Late(rate), Tarry, P99}, peer: figureOf{Late(rate), JetStream, P99}, unit: milliseconds})
 	}
-	return append(all,
+	all = append(all,
 		goal{work: "Redis memory per pending message, beyond the body", own: figureOf{Pending, Tarry, Beyond}, most: 250, unit: octets},
 		goal{work: "RAM per pending message, of the server that keeps it", own: figureOf{Pending, Tarry, RSS}, peer: figureOf{Pending, Schedules, RSS}, unit: octets},
 		goal{work: "tarry's share of one core, all pending and nothing due", own: figureOf{Pending, Tarry, CPUPercent("tarry")}, most: 0.5, unit: percent},
 	)
+	return append(all, journalGoals()...)
 }
 
 // verdict is a goal as it came out.

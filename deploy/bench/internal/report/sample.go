@@ -14,6 +14,10 @@ const (
 	PushMany = "push-many"
 	Drain    = "drain"
 	Pending  = "pending"
+
+	JournalPush    = "journal-push"
+	JournalDrain   = "journal-drain"
+	JournalRestore = "journal-restore"
 )
 
 // Late names the lateness test at a rate.
@@ -26,6 +30,10 @@ const (
 	Schedules = "schedules"
 	JetStream = "jetstream"
 	Redis     = "redis"
+
+	JournalOff   = "off"
+	JournalAsync = "async"
+	JournalSync  = "sync"
 )
 
 // The names of figures.
@@ -43,6 +51,29 @@ const (
 	Beyond     = "beyond_body_bytes" // of Redis, per pending message
 	UsedMemory = "used_bytes"        // of Redis, per pending message, the body included
 	RSS        = "rss_bytes"         // of the server that keeps the messages, per pending message
+)
+
+// The names of the journal's figures.
+const (
+	Rows                         = "rows_per_s"           // changes a second that the journal took
+	Behind                       = "behind_s"             // from the last acknowledgement or delivery until the journal had it all
+	JournalBytes                 = "journal_bytes"        // of its tables and indexes, per message
+	LoadRate                     = "load_per_s"           // messages a second, pushed to be restored and in the journal
+	Seconds                      = "restore_s"            // from the loss of Redis until all is back and pushes are accepted
+	RestoreRate                  = "restored_per_s"       // messages a second, brought back after it
+	Outage                       = "outage_s"             // from the loss until a push is accepted
+	Missing                      = "missing"              // messages accepted and not there after the restore
+	UsedAgain                    = "used_again_bytes"     // of Redis, per message, all its memory after the restore
+	FillBefore                   = "fed_before_per_s"     // a feed at a rate, accepted before the loss
+	FillDuring                   = "fed_while_lost_per_s" // and from there until all is back
+	FeedBefore                   = "feed_per_s"           // a feed at a rate, with nothing beside it
+	FeedDuring                   = "feed_restoring_per_s" // and beside an ordered restore
+	FlatBefore                   = "flat_per_s"           // a feed that pushes as fast as it is answered
+	FlatDuring                   = "flat_restoring_per_s" // and beside an ordered restore
+	FeedOrder                    = "feed_ordered_per_s"   // messages a second that this restore reads
+	FlatOrder                    = "flat_ordered_per_s"
+	FeedP99Before, FeedP99During = "feed_p99_ms", "feed_restoring_p99_ms" // from push to answer
+	FlatP99Before, FlatP99During = "flat_p99_ms", "flat_restoring_p99_ms"
 )
 
 // CPUMicros names a process's processor time per message.

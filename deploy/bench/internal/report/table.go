@@ -14,6 +14,8 @@ func (b *Book) Markdown() string {
 	b.writeGoals(&w)
 	b.writeLateness(&w)
 	b.writeDrain(&w)
+	b.writeJournal(&w)
+	b.writeRestore(&w)
 	b.writeFaults(&w)
 	return w.String()
 }
@@ -47,7 +49,7 @@ func count(n int, what string) string {
 // names are the systems as the tables call them.
 func names(system string) string {
 	return map[string]string{Tarry: "tarry", TarryTag: "tarry", Schedules: "NATS schedules", JetStream: "bare JetStream",
-		Redis: "raw HSET+ZADD"}[system]
+		Redis: "raw HSET+ZADD", JournalOff: "journal off", JournalAsync: "journal async", JournalSync: "journal sync"}[system]
 }
 
 func (b *Book) writeGoals(w *strings.Builder) {
@@ -59,7 +61,10 @@ func (b *Book) writeGoals(w *strings.Builder) {
 		}
 		peer, ratio, want, met := "", "", "", ""
 		if v.hasPeer {
-			peer = names(g.peer.system) + " " + g.unit.show(v.peer)
+			if peer = g.beside; peer == "" {
+				peer = names(g.peer.system)
+			}
+			peer += " " + g.unit.show(v.peer)
 			ratio = g.ratio(v.ratio)
 		}
 		if v.hasGoal {

@@ -15,6 +15,7 @@ const (
 	microseconds
 	octets
 	percent
+	seconds
 )
 
 func (u unit) one(value float64) string {
@@ -28,7 +29,7 @@ func (u unit) one(value float64) string {
 }
 
 func (u unit) name() string {
-	return map[unit]string{perSecond: "/s", milliseconds: " ms", microseconds: " µs", octets: " B", percent: " %"}[u]
+	return map[unit]string{perSecond: "/s", milliseconds: " ms", microseconds: " µs", octets: " B", percent: " %", seconds: " s"}[u]
 }
 
 // show writes a median with its unit, and the least and the greatest where they differ from it.

@@ -30,35 +30,38 @@ const (
 
 // Tarry is one tarry serve with servers of its own, ready and leading.
 type Tarry struct {
-	URL   string // of its HTTP API
-	NATS  *lab.NATS
-	Redis *Redis
+	URL     string // of its HTTP API
+	NATS    *lab.NATS
+	Redis   *Redis
+	MariaDB *MariaDB // of its journal, nil without one
 
 	zk      *lab.ZooKeeper
 	process *lab.Process
 	client  *http.Client
+	led     time.Time // when it did first
 }
 
-// Tarry starts redis-server, ZooKeeper, nats-server and the program, all with no data and with default settings, and
-// returns when it leads.
-func (s *Scope) Tarry(program string) *Tarry {
+// Tarry starts redis-server, ZooKeeper, nats-server and the program, all with no data and with default settings but for
+// these, and returns when it leads.
+func (s *Scope) Tarry(program string, settings ...string) *Tarry {
 	s.tarryVersion(program)
 	t := &Tarry{NATS: s.NATS(), Redis: s.Redis(), zk: s.zooKeeper(), client: &http.Client{Timeout: 10 * time.Second}}
 	s.Cleanup(t.client.CloseIdleConnections)
 	listen := net.JoinHostPort("127.0.0.1", strconv.Itoa(lab.FreePort(s)))
 	t.URL = "http://" + listen
-	t.process = lab.Start(s, "tarry", []string{
+	t.process = lab.Start(s, "tarry", append([]string{
 		"TARRY_HTTP_LISTEN=" + listen,
 		"TARRY_NATS_URL=" + t.NATS.URL(),
 		"TARRY_REDIS_ADDRS=" + t.Redis.Addr,
 		"TARRY_ZOOKEEPER_SERVERS=" + t.zk.Addr,
 		"TARRY_LOG_FORMAT=json",
-	}, program, "serve")
+	}, settings...), program, "serve")
 	ctx, cancel := context.WithTimeout(s.ctx, leadPatience)
 	defer cancel()
 	if err := Until(ctx, pollEvery, t.leads); err != nil {
 		s.Fatal(fmt.Errorf("wait until tarry leads: %w", err))
 	}
+	t.led = time.Now()
 	return t
 }
 
@@ -170,10 +173,14 @@ func (t *Tarry) get(ctx context.Context, path string) (string, error) {
 
 // Processes are what a test's figures cost: tarry, its servers, and this process with its producers and consumer.
 func (t *Tarry) Processes() []Process {
-	return []Process{
+	all := []Process{
 		{Name: "tarry", Pid: t.process.Pid()}, {Name: "redis", Pid: t.Redis.Pid()}, {Name: "nats", Pid: t.NATS.Pid()},
 		{Name: "zookeeper", Pid: t.zk.Pid()}, This(),
 	}
+	if t.MariaDB != nil {
+		all = append(all, Process{Name: "mariadb", Pid: t.MariaDB.Pid()})
+	}
+	return all
 }
 
 // This is the process that measures.
