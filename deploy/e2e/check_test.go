@@ -25,6 +25,7 @@ const (
 	ruleOwn      = "wrong header of tarry" // Tarry-Id, -Key, -Due, -Attempt, Nats-Msg-Id
 	ruleCanceled = "seen though canceled"  // a cancel had been answered OK
 	ruleDenied   = "canceled though seen"  // "already delivered" about a message that came later
+	ruleUnknown  = "unknown though kept"   // "unknown id" about a message whose push had been answered with its uid
 	ruleRepeated = "repeated"              // a duplicate that no fault explains
 	ruleRenamed  = "renamed"               // a duplicate under another Nats-Msg-Id
 	ruleStored   = "stored twice"          // in a stream, within its duplicate window
@@ -155,22 +156,26 @@ func (c *checker) repeats(s *sent) {
 			c.fail(ruleRenamed, s.seq, "as %s, and again as %s", first, id)
 		case a.stored > 0:
 			c.fail(ruleStored, s.seq, "%s at sequences %d and %d", id, came[0].stored, a.stored)
-		case !c.inWindow(a.at):
+		case !c.inWindow(came[0].at, a.at):
 			c.fail(ruleRepeated, s.seq, "%s at %s and again at %s", id, stamp(came[0].at), stamp(a.at))
 		}
 	}
 }
 
-func (c *checker) inWindow(at time.Time) bool {
+// inWindow tells whether what was seen first may be seen again then.
+func (c *checker) inWindow(first, at time.Time) bool {
 	return slices.ContainsFunc(c.h.windows, func(w window) bool {
-		return !at.Before(w.from) && (w.to.IsZero() || !at.After(w.to))
+		return !first.Before(w.since) && !at.Before(w.from) && (w.to.IsZero() || !at.After(w.to))
 	})
 }
 
 func (c *checker) cancels() {
 	for _, k := range c.h.canceled {
 		came := c.by[k.seq]
+		s := c.h.sent[k.seq]
 		switch {
+		case k.word == "unknown_id" && s != nil && s.uid != "" && !c.h.lossy: // by tag, the answer may come before any instance has the push
+			c.fail(ruleUnknown, k.seq, "uid %s, asked for at %s", s.uid, stamp(k.at))
 		case k.word == okCancel && len(came) > 0:
 			c.fail(ruleCanceled, k.seq, "canceled at %s, seen at %s", stamp(k.at), stamp(came[0].at))
 		case k.word == "already_delivered" && len(came) > 0 && !slices.ContainsFunc(came, func(a arrival) bool {

@@ -54,6 +54,7 @@ type arrival struct {
 type window struct {
 	why      string
 	from, to time.Time // to is zero while it is open
+	since    time.Time // what was first seen before this must not come again; zero: anything may
 }
 
 // leading is one leadership, as a log tells it.
@@ -73,6 +74,7 @@ type history struct {
 	windows  []window
 	leaders  []leading
 	killed   []time.Time // when nats-server was killed: see sparedLocked
+	lossy    bool        // acknowledged messages may have been lost, boundedly
 	kept     int
 	seen     map[int]bool
 	waiting  map[chan arrival]func(arrival) bool
@@ -137,10 +139,14 @@ func (h *history) next(ctx context.Context, match func(arrival) bool) (arrival, 
 
 // open begins a window; close ends it.
 func (h *history) open(why string, from time.Time) (closed func()) {
+	return h.begin(window{why: why, from: from})
+}
+
+func (h *history) begin(w window) (closed func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := len(h.windows)
-	h.windows = append(h.windows, window{why: why, from: from})
+	h.windows = append(h.windows, w)
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -199,8 +205,9 @@ func (h *history) sparedLocked() map[int]bool {
 		spared[seq] = h.diedWithNATSLocked(s)
 	}
 	for _, c := range h.canceled {
-		switch c.word {
-		case "in_flight", "already_delivered": // then it must
+		switch {
+		case c.word == "in_flight", c.word == "already_delivered": // then it must
+		case c.word == "unavailable" && h.sent[c.seq] != nil && h.sent[c.seq].uid != "": // nothing was done; a tag may have met its tombstone
 		default:
 			spared[c.seq] = true
 		}
@@ -232,5 +239,6 @@ func (h *history) snapshot() *history {
 	c.windows = append(c.windows, h.windows...)
 	c.leaders = append(c.leaders, h.leaders...)
 	c.killed = append(c.killed, h.killed...)
+	c.lossy = h.lossy
 	return c
 }

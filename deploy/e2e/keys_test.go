@@ -11,7 +11,7 @@ import (
 )
 
 // What the tests know of the keys in Redis: {ns:bucket}:due and {ns:bucket}:parked:<lane> are ZSETs by due time, ms*256,
-// and {ns:bucket}:claimed is a HASH of uid → term, with one field without a name that means nothing.
+// and {ns:bucket}:claimed is a HASH of uid → term:number, with one field without a name that means nothing.
 
 // held counts what the keys of the site's namespace hold: waiting (parked ones too), due before the given time among
 // those, and claimed under the given term or an older one.
@@ -34,7 +34,8 @@ func (s *site) held(ctx context.Context, rdb *redis.Client, before time.Time, te
 			}
 			delete(terms, "")
 			for uid, text := range terms {
-				under, err := strconv.ParseUint(text, 10, 64)
+				number, _, _ := strings.Cut(text, ":")
+				under, err := strconv.ParseUint(number, 10, 64)
 				if err != nil {
 					return 0, 0, 0, fmt.Errorf("%s of %s: %w", uid, key, err)
 				}

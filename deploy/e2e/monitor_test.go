@@ -87,7 +87,7 @@ func (m *monitor) line(text string, current *script) *script {
 		m.failed = fmt.Errorf("line %.100q cannot be read", text)
 		return nil
 	}
-	words := quotedWords(rest, 12)
+	words := quotedWords(rest, 24)
 	if len(words) == 0 {
 		return current
 	}
@@ -116,7 +116,7 @@ func (m *monitor) line(text string, current *script) *script {
 
 // reading are the commands of scripts that change nothing.
 var reading = []string{"GET", "HGET", "HMGET", "HGETALL", "HEXISTS", "ZSCORE", "ZMSCORE", "ZRANGE", "ZRANGEBYSCORE", "ZCARD", "EXISTS", "SMEMBERS",
-	"SISMEMBER", "LINDEX", "LLEN", "TIME"}
+	"SISMEMBER", "LINDEX", "LLEN", "TIME", "INFO", "HLEN", "HSTRLEN", "XLEN", "XRANGE"}
 
 // script takes in a call. A leader's has its bucket's term among the keys, and its own term as first argument.
 func (m *monitor) script(addr string, words []string) *script {
@@ -130,7 +130,7 @@ func (m *monitor) script(addr string, words []string) *script {
 	}
 	keys := words[3 : 3+n]
 	at := slices.IndexFunc(keys, func(k string) bool { return strings.HasSuffix(k, "}:term") })
-	if at < 0 {
+	if at < 0 || words[3+n] == "" { // the look at the heads has the key, and no term
 		return nil
 	}
 	term, err := strconv.ParseUint(words[3+n], 10, 64)

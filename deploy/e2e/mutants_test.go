@@ -31,7 +31,7 @@ func goodHistory() *history {
 	}
 	h.canceled = []canceled{
 		{30, start, okCancel}, {31, start, "maybe_delivered"}, {32, start, ""}, {33, start.Add(40 * time.Second), "already_delivered"},
-		{34, start, "in_flight"}, {35, start, "unknown_id"},
+		{34, start, "in_flight"}, {35, start, ""},
 	}
 	h.windows = []window{{why: "kill", from: start.Add(20 * time.Second), to: start.Add(25 * time.Second)}}
 	h.arrivals = append(h.arrivals, delivered(h.sent[20], start.Add(21*time.Second), 20))
@@ -125,10 +125,21 @@ func TestCheck_FindsEachWayToSpoilAHistory(t *testing.T) {
 		{"seen before a cancel that said OK", ruleCanceled, func(h *history) {
 			h.canceled = append(h.canceled, canceled{7, h.arrivals[7].at.Add(time.Minute), okCancel})
 		}},
+		{"a message whose cancel did nothing never came", ruleLost, func(h *history) {
+			h.canceled = append(h.canceled, canceled{3, h.sent[3].notBefore, "unavailable"})
+			drop(3)(h)
+		}},
+		{"said to be unknown", ruleUnknown, func(h *history) {
+			h.canceled = append(h.canceled, canceled{8, h.sent[8].notBefore, "unknown_id"})
+		}},
 		{"said to be delivered long before it was", ruleDenied, func(h *history) { h.canceled[3].at = h.sent[33].notBefore.Add(-time.Minute) }},
 		{"twice before the fault", ruleRepeated, again(8, 12*time.Second-5*time.Millisecond, same)},
 		{"twice without a fault", ruleRepeated, again(8, time.Second, same)},
 		{"twice after the fault", ruleRepeated, again(24, 2*time.Second, same)},
+		{"twice around a fault, first seen long before it", ruleRepeated, func(h *history) {
+			h.windows[0].since = h.windows[0].from.Add(-2 * time.Second)
+			again(16, 5*time.Second, same)(h)
+		}},
 		{"twice under another Nats-Msg-Id", ruleRenamed, again(22, time.Second, func(a *arrival) { a.header[nats.MsgIdHdr] = []string{"t-0@good"} })},
 		{"stored twice, even around a fault", ruleStored, again(21, time.Second, func(a *arrival) { a.stored = 999 })},
 		{"a term came twice", ruleTerm, func(h *history) { h.leaders[2].term = 2 }},

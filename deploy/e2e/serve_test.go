@@ -22,7 +22,7 @@ func TestServeRefusesABadSettingByName(t *testing.T) {
 		"flag":            {nil, []string{"--zookeeper.session", "1s"}, []string{"zookeeper.session", "1s", "2s", "40s"}},
 		"two at once":     {[]string{"TARRY_CLAIM_BATCH=many", "TARRY_LOG_LEVEL=loud"}, nil, []string{"claim.batch", "many", "log.level", "loud"}},
 		"unknown":         {[]string{"TARRY_BUKETS=4"}, nil, []string{"TARRY_BUKETS", "TARRY_BUCKETS"}},
-		"of a later day":  {[]string{"TARRY_JOURNAL_MODE=sync"}, nil, []string{"journal.mode", "sync"}},
+		"half a journal":  {[]string{"TARRY_JOURNAL_MODE=sync"}, nil, []string{"journal.mode", "journal.dsn"}},
 		"without a token": {[]string{"TARRY_HTTP_LISTEN=0.0.0.0:0"}, nil, []string{"http.listen", "http.token", "http.insecure"}},
 		"a secret":        {[]string{"TARRY_HTTP_TOKEN=short", "TARRY_REDIS_PASSWORD=" + redisPassword + "\x01"}, nil, []string{"http.token", "redis.password"}},
 	} {

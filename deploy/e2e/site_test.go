@@ -45,6 +45,9 @@ type site struct {
 
 	redisAddr string // where instances find Redis: the server, or a proxy before it
 	binary    string
+	settings  []string // of every instance, beyond the usual
+	db        *lab.MariaDB
+	database  string // of the journal; see journal
 	instances []*instance
 }
 
@@ -82,7 +85,7 @@ type instance struct {
 
 // environment is what instance name is started with.
 func (s *site) environment(name, addr string) []string {
-	return []string{
+	usual := []string{
 		"GORACE=atexit_sleep_ms=0", // the race detector would keep every process for a second
 		"TARRY_NAMESPACE=" + s.ns, "TARRY_INSTANCE=" + name, "TARRY_HTTP_LISTEN=" + addr, "TARRY_HTTP_TOKEN=" + httpToken,
 		"TARRY_NATS_URL=" + s.nats.URL(), "TARRY_NATS_USER=" + natsUser, "TARRY_NATS_PASSWORD=" + natsPassword,
@@ -90,6 +93,7 @@ func (s *site) environment(name, addr string) []string {
 		"TARRY_ZOOKEEPER_SERVERS=" + s.zk.Addr, "TARRY_ZOOKEEPER_SESSION=" + session.String(),
 		"TARRY_ZOOKEEPER_USERNAME=tarry", "TARRY_ZOOKEEPER_PASSWORD=" + zkPassword,
 	}
+	return append(usual, s.settings...)
 }
 
 // launch starts an instance and does not wait for it. Settings as in "TARRY_BUCKETS=8" win over the site's.

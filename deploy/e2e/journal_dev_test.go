@@ -1,0 +1,134 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+// A single machine's tarry with a directory of its own: killed with messages waiting, it delivers all of them all the same.
+func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
+	t.Parallel()
+	d := startDev(t, "kept", "--data", t.TempDir())
+	d.ready(t)
+	nc, err := nats.Connect("nats://"+d.nats, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js := openJetStream(t, nc)
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "KEEP", Subjects: []string{"keep.>"}}); err != nil {
+		t.Fatal(err)
+	}
+
+	// Due from now on until some seconds after it is back.
+	type waiting struct {
+		uid  string
+		due  time.Time
+		word string // of its cancel
+	}
+	pushed := map[int]*waiting{}
+	for i := range 50 {
+		due := time.Now().Add(time.Second + time.Duration(i)*160*time.Millisecond).Truncate(time.Millisecond)
+		a, err := d.call(t.Context(), http.MethodPost, "/v1/messages", map[string]any{"topic": fmt.Sprintf("keep.row%d", i%5), "at": due.UnixMilli(),
+			"id": fmt.Sprintf("kept %d", i), "body": fmt.Sprintf("body %d", i), "headers": map[string]string{seqHeader: strconv.Itoa(i)}})
+		if err != nil || a.status != http.StatusCreated || !strings.Contains(a.raw, `"durable":"journal"`) {
+			t.Fatalf("push: %d %s %v", a.status, a.raw, err)
+		}
+		pushed[i] = &waiting{uid: a.UID, due: due}
+	}
+	for i := 9; i < 50; i += 10 {
+		a, err := d.call(t.Context(), http.MethodDelete, "/v1/messages/"+pushed[i].uid, nil)
+		if err != nil || a.State != "canceled" {
+			t.Fatalf("cancel: %d %s %v", a.status, a.raw, err)
+		}
+		pushed[i].word = okCancel
+	}
+	stream, err := js.Stream(t.Context(), "KEEP")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := func() uint64 {
+		info, err := stream.Info(t.Context())
+		if err != nil {
+			return 0
+		}
+		return info.State.Msgs
+	}
+	lab.Eventually(t, patience, func() error {
+		if n := stored(); n < 5 {
+			return fmt.Errorf("%d messages are delivered", n)
+		}
+		return nil
+	})
+	d.Kill()
+	killed := time.Now()
+	pause(t.Context(), 2*time.Second) // some fall due
+	d.Restart()
+	d.ready(t)
+	back := time.Now()
+	lab.Eventually(t, patience, func() error {
+		if n := stored(); n < 45 {
+			return fmt.Errorf("%d of 45 messages are delivered", n)
+		}
+		return nil
+	})
+	for i := 9; i < 50; i += 10 { // and it still knows what was canceled
+		if a, err := d.call(t.Context(), http.MethodDelete, "/v1/messages/"+pushed[i].uid, nil); err != nil || a.State != "canceled" {
+			t.Errorf("cancel again: %d %s %v", a.status, a.raw, err)
+		}
+	}
+
+	auditor, err := js.OrderedConsumer(t.Context(), "KEEP", jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch, err := auditor.Fetch(int(stored()), jetstream.FetchMaxWait(patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	came := map[int]int{}
+	overdue, late := 0, time.Duration(0)
+	for m := range batch.Messages() {
+		meta, err := m.Metadata()
+		if err != nil {
+			t.Fatal(err)
+		}
+		i, err := strconv.Atoi(m.Headers().Get(seqHeader))
+		w := pushed[i]
+		if err != nil || w == nil {
+			t.Errorf("nobody pushed %q %v", m.Data(), m.Headers())
+			continue
+		}
+		came[i]++
+		if string(m.Data()) != fmt.Sprintf("body %d", i) || m.Headers().Get("Tarry-Id") != fmt.Sprintf("kept %d", i) || !strings.HasPrefix(m.Headers().Get(nats.MsgIdHdr), w.uid) {
+			t.Errorf("got %q %v", m.Data(), m.Headers())
+		}
+		latest := w.due
+		if w.due.After(killed.Add(-time.Second)) && w.due.Before(back) {
+			latest = back
+			overdue++
+		}
+		if early := w.due.Sub(meta.Timestamp); early > 0 {
+			t.Errorf("message %d came %s early", i, early)
+		}
+		late = max(late, meta.Timestamp.Sub(latest))
+	}
+	for i, w := range pushed {
+		if w.word == "" && came[i] != 1 || w.word == okCancel && came[i] > 0 {
+			t.Errorf("message %d came %d times; its cancel was answered %q", i, came[i], w.word)
+		}
+	}
+	if overdue < 5 || late > 2*time.Second {
+		t.Errorf("%d messages fell due while it was down; one came %s late", overdue, late)
+	}
+	t.Logf("back after %s, %d messages were overdue, the latest came %s after it could", back.Sub(killed).Round(time.Millisecond), overdue, late)
+}

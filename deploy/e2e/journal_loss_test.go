@@ -1,0 +1,134 @@
+package e2e_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+// unrecorded is how old a delivery may be that the journal does not have yet: what an instance did not commit in time is
+// left to the drainer, which takes what is a second old.
+const unrecorded = 2 * time.Second
+
+// loses opens the window of a loss of Redis: what the journal had not yet recorded as delivered may come again.
+func (h *history) loses(why string) (closed func()) {
+	now := time.Now()
+	return h.begin(window{why: why, from: now, since: now.Add(-unrecorded)})
+}
+
+// certified counts how often leaders have certified Redis.
+func (s *site) certified() int {
+	s.t.Helper()
+	n := 0
+	for _, i := range s.instances {
+		n += bytes.Count(i.history(), []byte(`"message":"the store is certified"`))
+	}
+	return n
+}
+
+// whole waits until Redis has been certified more often than before, and every instance accepts.
+func (s *site) whole(before int, doors ...*instance) {
+	s.t.Helper()
+	begun := time.Now()
+	lab.Eventually(s.t, patience, func() error {
+		if n := s.certified(); n <= before {
+			return fmt.Errorf("redis has been certified %d times", n)
+		}
+		return nil
+	})
+	certified := time.Since(begun)
+	for _, i := range doors {
+		s.accepts(i)
+	}
+	s.t.Logf("certified after %s, every door open after %s", certified.Round(time.Millisecond), time.Since(begun).Round(time.Millisecond))
+}
+
+// accepts waits until an instance takes a push, and takes it back.
+func (s *site) accepts(i *instance) {
+	s.t.Helper()
+	var pushed answer
+	id := fmt.Sprintf("probe %d", time.Now().UnixNano())
+	lab.Eventually(s.t, patience, func() error {
+		a, err := i.call(s.t.Context(), http.MethodPost, "/v1/messages", map[string]any{"topic": "quiet.probe", "delay": "1h", "id": id})
+		if err == nil && a.status != http.StatusCreated && a.status != http.StatusOK {
+			err = fmt.Errorf("%s does not accept: %d %s", i.name, a.status, a.raw)
+		}
+		pushed = a
+		return err
+	})
+	lab.Eventually(s.t, patience, func() error {
+		a, err := i.call(s.t.Context(), http.MethodDelete, "/v1/messages/"+pushed.UID, nil)
+		if err == nil && a.State != "canceled" {
+			err = fmt.Errorf("%s does not cancel: %d %s", i.name, a.status, a.raw)
+		}
+		return err
+	})
+}
+
+func TestAFlushedRedisIsRebuiltFromTheJournal(t *testing.T) {
+	s := newSite(t, siteOptions{})
+	s.journal("sync", lab.SharedMariaDB(t))
+	a, b := s.start("a"), s.start("b")
+	h := newHistory(s.ns)
+	s.consume(h)
+	s.explain(h)
+	l := &load{s: s, h: h, make: maker{seed: 21, spread: 4 * time.Second, burst: time.Second}, least: 1500, rate: 120, doors: s.instances}
+	l.begin(t)
+	rdb := s.client()
+	for range 2 {
+		moment(t, h, "a burst", inBurst)
+		before := s.certified()
+		closed := h.loses("FLUSHALL")
+		if err := rdb.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		s.whole(before, a, b)
+		s.settled(0, closed)
+	}
+	l.finish(t)
+	l.judge(t)
+	s.onceStored()
+	s.journaled(h)
+	s.oneLeader()
+}
+
+func TestARedisThatComesBackEmptyIsRebuiltFromTheJournal(t *testing.T) {
+	s := newSite(t, siteOptions{})
+	s.journal("sync", lab.SharedMariaDB(t))
+	a, b := s.start("a"), s.start("b")
+	h := newHistory(s.ns)
+	s.consume(h)
+	s.explain(h)
+	l := &load{s: s, h: h, make: maker{seed: 22, spread: 4 * time.Second, burst: time.Second}, least: 1500, rate: 120, doors: s.instances}
+	l.begin(t)
+	moment(t, h, "a burst", inBurst)
+	before := s.certified()
+	closed := h.loses("redis comes back empty")
+	s.redis.Kill()
+	for _, name := range []string{"appendonlydir", "appendonly.aof"} { // by version of redis
+		if err := os.RemoveAll(filepath.Join(s.redis.Dir(), name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, i := range s.instances {
+		s.missing(i, "redis")
+		s.refuses(i)
+	}
+	s.redis.Restart()
+	if n := s.client().DBSize(t.Context()).Val(); n > 20 {
+		t.Fatalf("redis came back with %d keys", n)
+	}
+	s.whole(before, a, b)
+	s.settled(0, closed)
+	l.finish(t)
+	l.judge(t)
+	s.onceStored()
+	s.journaled(h)
+	s.oneLeader()
+}

@@ -1,0 +1,339 @@
+package e2e_test
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+// The states of a message as numbers in the journal.
+const (
+	stateWaiting   = 1
+	stateDelivered = 3
+	stateCanceled  = 4
+)
+
+// journal gives the site's instances, which start later, a journal in a database of its own.
+func (s *site) journal(mode string, db *lab.MariaDB, settings ...string) {
+	s.t.Helper()
+	dsn := db.Database(s.t)
+	s.db, s.database = db, dsn[strings.LastIndexByte(dsn, '/')+1:]
+	s.settings = append([]string{"TARRY_HTTP_BODY_LIMIT=4MiB", "TARRY_JOURNAL_MODE=" + mode, "TARRY_JOURNAL_DSN=" + dsn}, settings...)
+}
+
+// row is a message in the journal.
+type row struct {
+	uid, topic, id, key, body string // body: md5
+	seq                       int    // -1: it is none of the load's
+	due                       int64
+	state, version            int
+	changes                   []change
+}
+
+// change is one change of it.
+type change struct {
+	version, state, bucket int
+	at                     int64
+	term, sequence         uint64
+	stream, instance       string
+}
+
+// rows reads the whole journal.
+func (s *site) rows() map[string]*row {
+	s.t.Helper()
+	found := map[string]*row{}
+	for _, f := range s.query("SELECT uid, HEX(topic), HEX(id), HEX(`key`), MD5(body), HEX(headers), due, state, version FROM messages", 9) {
+		r := &row{uid: f[0], topic: unhex(s.t, f[1]), id: unhex(s.t, f[2]), key: unhex(s.t, f[3]), body: f[4], seq: seqOf(unhex(s.t, f[5])),
+			due: int64(number(s.t, f[6])), state: int(number(s.t, f[7])), version: int(number(s.t, f[8]))}
+		found[r.uid] = r
+	}
+	for _, f := range s.query("SELECT uid, version, state, bucket, at, term, sequence, stream, instance FROM transitions ORDER BY uid, version", 9) {
+		r := found[f[0]]
+		if r == nil {
+			s.t.Errorf("the journal tells a change of %s, and has no message of that uid", f[0])
+			continue
+		}
+		r.changes = append(r.changes, change{version: int(number(s.t, f[1])), state: int(number(s.t, f[2])), bucket: int(number(s.t, f[3])),
+			at: int64(number(s.t, f[4])), term: number(s.t, f[5]), sequence: number(s.t, f[6]), stream: f[7], instance: f[8]})
+	}
+	return found
+}
+
+func (s *site) query(statement string, columns int) [][]string {
+	s.t.Helper()
+	out, err := s.db.SQL(s.database, statement)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var rows [][]string
+	for line := range strings.Lines(out) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(f) != columns {
+			s.t.Fatalf("%q has %d columns", line, len(f))
+		}
+		rows = append(rows, f)
+	}
+	return rows
+}
+
+func number(t *testing.T, text string) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Error(err)
+	}
+	return n
+}
+
+func unhex(t *testing.T, text string) string {
+	t.Helper()
+	b, err := hex.DecodeString(text)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(b)
+}
+
+// seqOf finds the harness's number among packed headers: a byte, then names and values by turns, each behind its length.
+func seqOf(packed string) int {
+	rest := []byte(packed)[min(1, len(packed)):]
+	for name, i := "", 0; len(rest) > 0; i++ {
+		length, n := binary.Uvarint(rest)
+		if n <= 0 || int(length) > len(rest)-n {
+			return -1
+		}
+		text := string(rest[n : n+int(length)])
+		rest = rest[n+int(length):]
+		switch {
+		case i%2 == 0:
+			name = text
+		case name == seqHeader:
+			if seq, err := strconv.Atoi(text); err == nil {
+				return seq
+			}
+		}
+	}
+	return -1
+}
+
+// lag counts what stands in the outbox: changes, as tarry itself counts them.
+func (s *site) lag(rdb *redis.Client) (changes, entries int64, err error) {
+	for bucket := range 4 {
+		prefix := fmt.Sprintf("{%s:%d}:", s.ns, bucket)
+		n, err := rdb.HGet(s.t.Context(), prefix+"outboxed", "changes").Int64()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return 0, 0, fmt.Errorf("read the lag: %w", err)
+		}
+		length, err := rdb.XLen(s.t.Context(), prefix+"outbox").Result()
+		if err != nil {
+			return 0, 0, fmt.Errorf("read the outbox: %w", err)
+		}
+		changes, entries = changes+n, entries+length
+	}
+	return changes, entries, nil
+}
+
+// emptied waits until the outbox has drained to nothing, and its counters with it.
+func (s *site) emptied() {
+	s.t.Helper()
+	rdb := s.client()
+	lab.Eventually(s.t, patience, func() error {
+		changes, entries, err := s.lag(rdb)
+		if err == nil && (changes != 0 || entries != 0) {
+			err = fmt.Errorf("%d entries stand in the outbox, %d changes are counted", entries, changes)
+		}
+		return err
+	})
+}
+
+// journaled waits until the outbox is empty, then holds the journal against what happened: every acknowledged push has one
+// row as it was pushed, whose state is its end; no change of a message is left out; no term falls.
+func (s *site) journaled(h *history) {
+	s.t.Helper()
+	s.emptied()
+	rows := s.rows()
+	report(s.t, compare(h.snapshot(), rows))
+	changes := 0
+	for _, r := range rows {
+		changes += len(r.changes)
+	}
+	s.t.Logf("journal: %d messages, %d changes", len(rows), changes)
+}
+
+// The rules of compare.
+const (
+	ruleUnwritten = "not in the journal"
+	ruleTwice     = "in the journal twice"
+	ruleContent   = "changed in the journal"
+	ruleEnd       = "wrong end in the journal"
+	ruleGap       = "a gap among the versions"
+	ruleFell      = "a term fell"
+	rulePlace     = "wrong place of a delivery"
+)
+
+// compare holds the rows of a journal that has everything against a history.
+func compare(h *history, rows map[string]*row) []violation {
+	c := checker{h: h, by: map[int][]arrival{}}
+	for _, a := range h.arrivals {
+		c.by[a.seq] = append(c.by[a.seq], a)
+	}
+	bySeq := map[int][]*row{}
+	for _, r := range rows {
+		bySeq[r.seq] = append(bySeq[r.seq], r)
+		c.versions(r)
+	}
+	words := map[int]string{}
+	for _, k := range h.canceled {
+		words[k.seq] = k.word
+	}
+	for seq, s := range h.sent {
+		mine := bySeq[seq]
+		switch {
+		case len(mine) > 1:
+			c.fail(ruleTwice, seq, "as %s and as %s", mine[0].uid, mine[1].uid)
+		case len(mine) == 1:
+			c.row(s, mine[0], words[seq])
+		case s.kept || len(c.by[seq]) > 0:
+			c.fail(ruleUnwritten, seq, "uid %q, due %s, acknowledged %v, seen %d times", s.uid, stamp(s.notBefore), s.kept, len(c.by[seq]))
+		}
+	}
+	c.fallen(rows)
+	return c.found
+}
+
+// row compares one message with its row.
+func (c *checker) row(s *sent, r *row, word string) {
+	sum := md5.Sum(s.body)
+	if r.topic != s.subject || r.id != s.id || r.key != s.key || r.body != hex.EncodeToString(sum[:]) || s.due != 0 && r.due != s.due || s.uid != "" && r.uid != s.uid {
+		c.fail(ruleContent, s.seq, "%+v, pushed to %s as %q of %q, due %d, uid %q", *r, s.subject, s.id, s.key, s.due, s.uid)
+	}
+	came := c.by[s.seq]
+	switch {
+	case r.state == stateDelivered && word != okCancel:
+	case r.state == stateCanceled && len(came) == 0 && word != "in_flight" && word != "already_delivered":
+	case r.state == stateCanceled && word == "maybe_delivered": // its attempts ended, and one of them may have got through
+	default:
+		c.fail(ruleEnd, s.seq, "%s is in state %d, was seen %d times, and its cancel was answered %q", r.uid, r.state, len(came), word)
+	}
+	for _, a := range came {
+		uid, _ := strings.CutSuffix(a.header.Get(nats.MsgIdHdr), "@"+c.h.ns)
+		if uid != r.uid {
+			c.fail(ruleContent, s.seq, "%s, and it was seen as %s", r.uid, uid)
+		}
+	}
+	if last := len(r.changes) - 1; last >= 0 && r.state == stateDelivered {
+		told := r.changes[last]
+		there := len(came) == 0 // spared: nobody can tell
+		for _, a := range came {
+			there = there || a.stored == told.sequence
+		}
+		if !there || (told.stream != "") != s.stream {
+			c.fail(rulePlace, s.seq, "%s is told to stand in %q at %d", r.uid, told.stream, told.sequence)
+		}
+	}
+}
+
+// versions: a message's changes are its versions from 1, and the last of them is its state.
+func (c *checker) versions(r *row) {
+	term := uint64(0)
+	for i, x := range r.changes {
+		switch {
+		case x.version != i+1:
+			c.fail(ruleGap, r.seq, "%s: version %d comes after %d", r.uid, x.version, i)
+			return
+		case i == 0 && x.state != stateWaiting:
+			c.fail(ruleEnd, r.seq, "%s began in state %d", r.uid, x.state)
+		case x.term > 0 && x.term < term:
+			c.fail(ruleFell, r.seq, "%s: version %d is of term %d, an earlier one of term %d", r.uid, x.version, x.term, term)
+		}
+		term = max(term, x.term)
+	}
+	if n := len(r.changes); n == 0 || n != r.version || r.changes[n-1].state != r.state {
+		c.fail(ruleGap, r.seq, "%s has version %d and state %d, and %d changes: %+v", r.uid, r.version, r.state, n, r.changes)
+	}
+}
+
+// clockSlack is how far the clocks of two instances on one machine may be apart: each is the median of three that it read.
+const clockSlack = 20 // ms
+
+// fallen: by time, the terms of a bucket never fall.
+func (c *checker) fallen(rows map[string]*row) {
+	byBucket := map[int][]change{}
+	for _, r := range rows {
+		for _, x := range r.changes {
+			if x.term > 0 {
+				byBucket[x.bucket] = append(byBucket[x.bucket], x)
+			}
+		}
+	}
+	for bucket, all := range byBucket {
+		slices.SortFunc(all, func(a, b change) int { return int(a.at - b.at) })
+		begun := map[uint64]int64{} // term → its first change
+		highest := uint64(0)
+		for _, x := range all {
+			if begun[x.term] == 0 {
+				begun[x.term] = x.at
+			}
+			if x.term < highest && x.at > begun[highest]+clockSlack {
+				c.fail(ruleFell, -1, "bucket %d: a change of term %d at %s, %d ms after the first of term %d", bucket, x.term,
+					stamp(time.UnixMilli(x.at)), x.at-begun[highest], highest)
+			}
+			highest = max(highest, x.term)
+		}
+	}
+}
+
+// explain shows, when the test has failed, what the journal tells of a few messages that are missing.
+func (s *site) explain(h *history) {
+	s.t.Cleanup(func() {
+		if !s.t.Failed() || !s.db.Running() {
+			return
+		}
+		bySeq := map[int]*row{}
+		for _, r := range s.rows() {
+			bySeq[r.seq] = r
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		spared := h.sparedLocked()
+		shown := 0
+		for seq, m := range h.sent {
+			if m.kept && !h.seen[seq] && !spared[seq] && shown < 5 {
+				shown++
+				s.t.Logf("message %d, due %s, uid %q, is missing; the journal has %+v; redis has %s", seq, stamp(m.notBefore), m.uid, bySeq[seq], s.stands(bySeq[seq]))
+			}
+		}
+	})
+}
+
+// stands tells where a message is in Redis.
+func (s *site) stands(r *row) string {
+	if r == nil || !s.redis.Running() {
+		return "?"
+	}
+	ctx, stop := context.WithTimeout(context.Background(), time.Second)
+	defer stop()
+	rdb := redis.NewClient(&redis.Options{Addr: s.redis.Addr, Password: redisPassword})
+	defer rdb.Close()
+	for bucket := range 4 {
+		prefix := fmt.Sprintf("{%s:%d}:", s.ns, bucket)
+		if there, err := rdb.HExists(ctx, prefix+"msg", r.uid).Result(); err == nil && there {
+			return fmt.Sprintf("it in bucket %d: due %v, claimed %q, mark %q, lanes %v, gen %q", bucket, rdb.ZScore(ctx, prefix+"due", r.uid).Val(),
+				rdb.HGet(ctx, prefix+"claimed", r.uid).Val(), rdb.HGet(ctx, prefix+"mark", r.uid).Val(), rdb.SMembers(ctx, prefix+"lanes").Val(), rdb.Get(ctx, prefix+"gen").Val())
+		}
+	}
+	return "nothing of it"
+}
