@@ -9,6 +9,7 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
 
@@ -23,6 +24,7 @@ func BenchmarkRedis_AddClaimFinish(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	schedulertest.Certify(b, tl)
 	ids := scheduler.NewIDs(one{}, time.Now)
 	const batch = 500
 	body := make([]byte, 256)

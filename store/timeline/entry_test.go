@@ -1,0 +1,48 @@
+package timeline
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+func recorded(t *Redis) *Redis {
+	t.cfg.Record = &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1, Wrote: func(scheduler.Entry) {}}
+	return t
+}
+
+func TestBlobOf_ComesBackWhole(t *testing.T) {
+	changes := []scheduler.Change{
+		{UID: "t-0123456789abcdef", Version: 2, State: scheduler.StateDelivered, Claimed: 1_800_000_000_000, Attempt: 3, Stream: "ORDERS", Sequence: 1 << 60, Due: -5, Refusals: 7},
+		{UID: "t-0123456789abcdeg", Version: 1 << 40, State: scheduler.StateWaiting, Reason: strings.Repeat("x", 255), Uncertain: true},
+	}
+	got, err := readBlob(string(blobOf(changes)))
+	if err != nil || !reflect.DeepEqual(got, changes) {
+		t.Fatalf("got %+v, %v; want %+v", got, err, changes)
+	}
+}
+
+// What stands in a stream may be anything: it is read or refused, never believed
+// beyond its end.
+func FuzzReadEntry(f *testing.F) {
+	context := string(recorded(&Redis{}).context(7, 1_800_000_000_000))
+	live, _ := pack(nil, sample())
+	end, _ := packEnd(&scheduler.End{Message: sample(), State: scheduler.StateDead, Reason: "r"}, 9)
+	blob := string(blobOf([]scheduler.Change{{UID: "t-0123456789abcdef", Version: 2, State: scheduler.StateDelivered, Stream: "S", Sequence: 1}}))
+	f.Add(context, "10 1", "e", blob, "o", "t-0123456789abcdef")
+	f.Add(context, "10 1", "t-0123456789abcdef", string(live), "t-0123456789abcdef", string(end))
+	f.Add(context, "10 1", "t-0123456789abcdef", "\x00\x00\x00\x00\x00\x00\x00\x091:2:3:lane", "", "")
+	f.Fuzz(func(t *testing.T, context, told, name, value, name2, value2 string) {
+		e, err := readEntry(3, "1-1", []string{"c", context, "z", told, name, value, name2, value2})
+		if err != nil {
+			return
+		}
+		for _, c := range e.Changes {
+			if c.Version == 0 || c.Bucket != 3 || c.State == scheduler.StateNone || c.State > scheduler.StateDead {
+				t.Fatalf("read %+v", c)
+			}
+		}
+	})
+}
