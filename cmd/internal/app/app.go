@@ -57,6 +57,8 @@ type App struct {
 	writer    *journal.Writer  // nil with the journal off
 	drainer   *journal.Drainer // likewise
 	desk      *desk            // likewise
+	// differences are what the last audit found, by kind; nil with the journal off.
+	differences *prometheus.GaugeVec
 }
 
 // parts are what differs between a production instance and tarry dev.

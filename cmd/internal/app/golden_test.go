@@ -22,6 +22,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/cmd/internal/app"
+	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
@@ -95,6 +96,8 @@ func TestServe_NamesAreFixed(t *testing.T) {
 	natsSrv, redisSrv, zkSrv := lab.NewNATS(t), lab.SharedRedis(t), lab.SharedZooKeeper(t)
 	const secret = "a-secret-body-nobody-may-log"
 	cfg := settings(t, natsSrv.URL(), redisSrv.Addr, zkSrv.Addr, "golden", "only")
+	cfg.Journal.Mode, cfg.Journal.DSN, cfg.Journal.Migrate = "sync", config.Secret("sqlite:"+filepath.Join(t.TempDir(), "journal.db")), true
+	cfg.Journal.Outbox, cfg.Journal.Keep, cfg.Journal.Window, cfg.Journal.Audit = 1<<20, time.Hour, time.Minute, time.Hour
 	log := &lines{}
 	a, err := app.NewServe(cfg, app.Options{Version: "test", Log: zerolog.New(log).Level(zerolog.TraceLevel)})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
@@ -87,6 +88,13 @@ func (a *App) wireJournal() (err error) {
 		Store: j.store, Outbox: a.p.store, Buckets: a.p.store.Buckets(), Clock: a.clock, Duty: a.drains, Keep: j.keep,
 		Timeout: journalTimeout, Log: a.log, Registerer: a.registry,
 	})
+	a.differences = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "tarry_audit_differences", Help: "Messages that the last audit by this instance found different in the store and the journal, before it mended them.",
+	}, []string{"kind"})
+	a.registry.MustRegister(a.differences)
+	for _, kind := range differenceKinds() {
+		a.differences.WithLabelValues(kind).Set(0)
+	}
 	broker, err := bridge.NewBroker(a.p.conn, a.p.namespace)
 	if err != nil {
 		return fmt.Errorf("build redelivery: %w", err)
@@ -246,10 +254,19 @@ func (a *App) audit(ctx context.Context, soon bool) error {
 		} else if len(report.Found) > 0 {
 			event = a.log.Warn()
 		}
-		for kind, n := range report.Found {
-			event = event.Int(kind, n)
+		for _, kind := range differenceKinds() {
+			if err == nil {
+				a.differences.WithLabelValues(kind).Set(float64(report.Found[kind]))
+			}
+			if n := report.Found[kind]; n > 0 {
+				event = event.Int(kind, n)
+			}
 		}
 		event.Int("in_store", report.InStore).Int("in_journal", report.InJournal).Int("repaired", report.Repaired).Msg("audited")
 	}
 	return nil
+}
+
+func differenceKinds() []string {
+	return []string{scheduler.MissingInStore, scheduler.MissingInJournal, scheduler.StoreOlder, scheduler.StoreNewer}
 }
