@@ -21,6 +21,12 @@
 // A watcher on MONITOR sees each script that each instance runs, and whether it wrote: no write under a term may come
 // after a write under a higher one, and only leaders claim.
 //
+// With a journal (journal_*_test.go) the story may lose Redis as well: emptied, restarted without its file or with half of
+// it, replaced by a replica that missed the last writes. In sync mode the checker then forgives nothing but duplicates of
+// what was delivered just before. At the end the outbox must be empty and the journal equal what happened: one row for each
+// acknowledged push, its versions from 1 without a gap, its end, and no term that falls. Instances built with failpoints
+// kill themselves at the worst moments of a commit and of a recovery; the database is frozen, killed and filled.
+//
 // Every instance gets its credentials, and every body begins, with a marker. When a test ends, none of them may stand in
 // the log of any instance (site_test.go). The binary has the race detector when the test has it; a race in a process
 // fails its test.

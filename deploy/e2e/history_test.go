@@ -26,6 +26,7 @@ type sent struct {
 	notBefore time.Time // no consumer may see it earlier
 	notAfter  time.Time // its due time is not later; zero where that is not known
 	kept      bool      // the push was acknowledged
+	keptAt    time.Time // when that was known
 	uid       string    // as answered; empty where the answer does not tell
 	due       int64     // as answered, unix ms; 0 where the answer does not tell
 }
@@ -95,7 +96,7 @@ func (h *history) pushed(s *sent) {
 func (h *history) acknowledged(s *sent, uid string, due int64, notAfter time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s.kept, s.uid, s.due, s.notAfter = true, uid, due, notAfter
+	s.kept, s.keptAt, s.uid, s.due, s.notAfter = true, time.Now(), uid, due, notAfter
 	h.kept++
 }
 

@@ -34,7 +34,7 @@ func TestARedisThatComesBackIsComparedWithTheJournal(t *testing.T) {
 	h := newHistory(s.ns)
 	s.consume(h)
 	s.explain(h)
-	l := &load{s: s, h: h, make: maker{seed: 23, spread: 4 * time.Second, burst: time.Second}, least: 2000, rate: 150, doors: s.instances}
+	l := &load{s: s, h: h, make: maker{seed: 23, spread: 4 * time.Second, burst: time.Second}, least: 1400, rate: 150, doors: s.instances}
 	l.begin(t)
 	for _, lost := range []float64{0, 0.5} {
 		moment(t, h, "a burst", inBurst)
@@ -80,7 +80,7 @@ func TestTheJournalMissesNothingOfInstancesThatDie(t *testing.T) {
 	h := newHistory(s.ns)
 	s.consume(h)
 	s.explain(h)
-	l := &load{s: s, h: h, make: maker{seed: 24, spread: 3 * time.Second, burst: time.Second}, least: 1500, rate: 150, doors: s.instances}
+	l := &load{s: s, h: h, make: maker{seed: 24, spread: 3 * time.Second, burst: time.Second}, least: 900, rate: 150, doors: s.instances, byHTTP: true}
 	l.begin(t)
 	leader, term := s.leader(0, a, b)
 	standby := s.others(leader)[0]
@@ -127,7 +127,7 @@ func TestTheJournalMissesNothingOfABatchThatIsBrokenOff(t *testing.T) {
 			h := newHistory(s.ns)
 			s.consume(h)
 			s.explain(h)
-			l := &load{s: s, h: h, make: maker{seed: 25, spread: 2 * time.Second, burst: time.Second}, least: 700, rate: 120, doors: s.instances, byHTTP: true} // by tag, what died with an instance comes again after half a minute
+			l := &load{s: s, h: h, make: maker{seed: 25, spread: 2 * time.Second, burst: time.Second}, least: 500, rate: 120, doors: s.instances, byHTTP: true} // by tag, what died with an instance comes again after half a minute
 			l.begin(t)
 			closed := h.open("the leader dies", time.Now())
 			s.dies(b)
@@ -157,7 +157,7 @@ func TestWhatALeaderBeganToRestoreTheNextOneFinishes(t *testing.T) {
 			h := newHistory(s.ns)
 			s.consume(h)
 			s.explain(h)
-			l := &load{s: s, h: h, make: maker{seed: 26, spread: 12 * time.Second}, least: 700, rate: 150, doors: s.instances, byHTTP: true}
+			l := &load{s: s, h: h, make: maker{seed: 26, spread: 8 * time.Second}, least: 700, rate: 150, doors: s.instances, byHTTP: true}
 			l.begin(t)
 			if mode == "async" { // what is answered is in the journal only a little later
 				l.wait()

@@ -78,21 +78,25 @@ func TestAFlushedRedisIsRebuiltFromTheJournal(t *testing.T) {
 	h := newHistory(s.ns)
 	s.consume(h)
 	s.explain(h)
-	l := &load{s: s, h: h, make: maker{seed: 21, spread: 4 * time.Second, burst: time.Second}, least: 1500, rate: 120, doors: s.instances}
+	l := &load{s: s, h: h, make: maker{seed: 21, spread: 4 * time.Second, burst: time.Second}, least: 1000, rate: 120, doors: s.instances}
 	l.begin(t)
 	rdb := s.client()
+	var outages []time.Time
 	for range 2 {
 		moment(t, h, "a burst", inBurst)
 		before := s.certified()
+		outages = append(outages, time.Now())
 		closed := h.loses("FLUSHALL")
 		if err := rdb.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
 		s.whole(before, a, b)
+		outages = append(outages, time.Now())
 		s.settled(0, closed)
 	}
 	l.finish(t)
 	l.judge(t)
+	h.prompt(t, outages...)
 	s.onceStored()
 	s.journaled(h)
 	s.oneLeader()
@@ -105,10 +109,11 @@ func TestARedisThatComesBackEmptyIsRebuiltFromTheJournal(t *testing.T) {
 	h := newHistory(s.ns)
 	s.consume(h)
 	s.explain(h)
-	l := &load{s: s, h: h, make: maker{seed: 22, spread: 4 * time.Second, burst: time.Second}, least: 1500, rate: 120, doors: s.instances}
+	l := &load{s: s, h: h, make: maker{seed: 22, spread: 4 * time.Second, burst: time.Second}, least: 1000, rate: 120, doors: s.instances}
 	l.begin(t)
 	moment(t, h, "a burst", inBurst)
 	before := s.certified()
+	gone := time.Now()
 	closed := h.loses("redis comes back empty")
 	s.redis.Kill()
 	for _, name := range []string{"appendonlydir", "appendonly.aof"} { // by version of redis
@@ -125,10 +130,50 @@ func TestARedisThatComesBackEmptyIsRebuiltFromTheJournal(t *testing.T) {
 		t.Fatalf("redis came back with %d keys", n)
 	}
 	s.whole(before, a, b)
+	certified := time.Now()
 	s.settled(0, closed)
 	l.finish(t)
 	l.judge(t)
+	h.prompt(t, gone, certified)
 	s.onceStored()
 	s.journaled(h)
 	s.oneLeader()
 }
+
+// prompt holds what instances had taken before Redis was whole again to the later of that moment and its due time: nothing
+// waits for an audit. The outages are times by pairs: from when until when.
+func (h *history) prompt(t *testing.T, outages ...time.Time) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first := map[int]time.Time{}
+	for _, a := range h.arrivals {
+		if _, seen := first[a.seq]; !seen {
+			first[a.seq] = a.at
+		}
+	}
+	most, n, which := time.Duration(0), 0, 0
+	for seq, s := range h.sent {
+		at, came := first[seq]
+		if !came || !s.kept || s.uid == "" { // by tag, it may wait in the intake until an instance tries again
+			continue
+		}
+		from := time.UnixMilli(s.due) // a delay counts from when it was taken, not from the first try
+		for i := 0; i < len(outages); i += 2 {
+			if gone, whole := outages[i], outages[i+1]; s.keptAt.Before(whole) && from.Before(whole) && at.After(gone) {
+				from, n = whole, n+1
+			}
+		}
+		if late := at.Sub(from); late > most {
+			most, which = late, seq
+		}
+	}
+	if most > promptly {
+		s := h.sent[which]
+		t.Errorf("message %d came %s later than it could: taken as %s at %s, due %s, seen %s", which, most, s.uid, stamp(s.keptAt), stamp(time.UnixMilli(s.due)), stamp(first[which]))
+	}
+	t.Logf("%d messages were overdue when redis was whole again; the latest came %s after it could", n, most)
+}
+
+// promptly is below the ten seconds after which an audit would bring what a recovery had missed.
+const promptly = 8 * time.Second

@@ -182,7 +182,7 @@ func TestInAsyncADatabaseThatIsAwayHoldsUpNothing(t *testing.T) {
 	}{{"the database stands still", s.db.Pause, s.db.Resume}, {"the database is dead", s.db.Kill, s.db.Restart}} {
 		moment(t, h, "a burst", inBurst)
 		c.gone()
-		probes := l.probes(1000*i, outage()*7/10)
+		probes := l.probes(1000*i, outage()/2)
 		var pushed []*message
 		for _, p := range probes {
 			if p.status != http.StatusCreated || p.took > time.Second {

@@ -134,7 +134,11 @@ func (l *load) tag(t *testing.T, m *message) {
 // http posts the message through one instance after the other.
 func (l *load) http(t *testing.T, m *message) {
 	fields := m.json()
-	for l.ctx.Err() == nil {
+	for begun := time.Now(); l.ctx.Err() == nil; {
+		if time.Since(begun) > patience {
+			t.Errorf("message %d is not taken", m.seq)
+			return
+		}
 		door := l.doors[int(l.turn.Add(1))%len(l.doors)]
 		a, err := door.call(l.ctx, http.MethodPost, "/v1/messages", fields)
 		switch {
