@@ -44,22 +44,23 @@ func (c *certificate) learn(answer error) bool {
 	if err != nil {
 		return false
 	}
-	for {
-		known := c.number.Load()
-		if number <= known {
-			return false
-		}
+	return c.rise(number)
+}
+
+// rise takes a number that is higher than what was known, and tells whether it is.
+func (c *certificate) rise(number uint64) bool {
+	for known := c.number.Load(); known < number; known = c.number.Load() {
 		if c.number.CompareAndSwap(known, number) {
 			return true
 		}
 	}
+	return false
 }
 
-// rise takes a certification that this process itself has given.
-func (c *certificate) rise(number uint64, run string) {
+// gave takes a certification that this process itself has given.
+func (c *certificate) gave(number uint64, run string) {
 	c.run.Store(&run)
-	for known := c.number.Load(); known < number && !c.number.CompareAndSwap(known, number); known = c.number.Load() {
-	}
+	c.rise(number)
 }
 
 // moved tells whether a refusal is of another server run than the one before:

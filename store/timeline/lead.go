@@ -238,12 +238,8 @@ func (t *Redis) Held(ctx context.Context, bucket int, term uint64, after schedul
 // Heads looks at every bucket in one pipeline.
 func (t *Redis) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	heads := make([]scheduler.Head, len(t.keys))
-	all := make([]int, len(t.keys))
-	for i := range all {
-		all[i] = i
-	}
 	i := -1
-	err := t.ask(ctx, all, t.scripts.heads, func(k *keys) ([]string, []any) { return []string{k.due, k.claimed, k.term}, nil }, func(v any) error {
+	err := t.ask(ctx, t.allBuckets(), t.scripts.heads, func(k *keys) ([]string, []any) { return []string{k.due, k.claimed, k.term}, nil }, func(v any) error {
 		i++
 		f, err := texts(v)
 		if err != nil || len(f) != 4 {

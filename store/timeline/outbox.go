@@ -100,12 +100,8 @@ func (t *Redis) Written(ctx context.Context, bucket int, entries []scheduler.Ent
 // Lags asks every bucket.
 func (t *Redis) Lags(ctx context.Context) ([]scheduler.Lag, error) {
 	lags := make([]scheduler.Lag, len(t.keys))
-	all := make([]int, len(t.keys))
-	for i := range all {
-		all[i] = i
-	}
 	i := -1
-	err := t.ask(ctx, all, t.scripts.lag, func(*keys) ([]string, []any) { return nil, nil }, func(v any) error {
+	err := t.ask(ctx, t.allBuckets(), t.scripts.lag, func(*keys) ([]string, []any) { return nil, nil }, func(v any) error {
 		i++
 		f, err := texts(v)
 		if err != nil || len(f) != 4 {

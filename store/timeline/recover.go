@@ -43,7 +43,7 @@ func (t *Redis) Certify(ctx context.Context, bucket int, term uint64, c schedule
 	}
 	_, err = t.scripts.certify.Run(ctx, t.rdb, []string{k.gen, k.term}, text(term), c.Run, text(c.Number), int64(c.DoubtUntil), phase).Result()
 	if err == nil && t.home != nil {
-		t.home.certs[bucket].rise(c.Number, c.Run)
+		t.home.certs[bucket].gave(c.Number, c.Run)
 	}
 	return translate(err)
 }

@@ -106,6 +106,10 @@ func (t *Redis) bucketsOf(ref scheduler.Ref) []int {
 	case ref.Keyed:
 		return []int{int(scheduler.Hash(ref.ID)) % len(t.keys)}
 	}
+	return t.allBuckets()
+}
+
+func (t *Redis) allBuckets() []int {
 	all := make([]int, len(t.keys))
 	for i := range all {
 		all[i] = i
