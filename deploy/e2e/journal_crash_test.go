@@ -28,12 +28,7 @@ func (s *site) dies(i *instance) {
 
 // A Redis that comes back on its file has lost what it wrote last: nothing, or a good part when the machine went down too.
 func TestARedisThatComesBackIsComparedWithTheJournal(t *testing.T) {
-	s := newSite(t, siteOptions{})
-	s.journal("sync", lab.SharedMariaDB(t))
-	a, b := s.start("a"), s.start("b")
-	h := newHistory(s.ns)
-	s.consume(h)
-	s.explain(h)
+	s, a, b, h := pair(t, "sync", lab.SharedMariaDB(t))
 	l := &load{s: s, h: h, make: maker{seed: 23, spread: 4 * time.Second, burst: time.Second}, least: 1400, rate: 150, doors: s.instances}
 	l.begin(t)
 	for _, lost := range []float64{0, 0.5} {
@@ -74,12 +69,7 @@ func truncateAOF(t *testing.T, dir string, part float64) {
 }
 
 func TestTheJournalMissesNothingOfInstancesThatDie(t *testing.T) {
-	s := newSite(t, siteOptions{})
-	s.journal("sync", lab.SharedMariaDB(t))
-	a, b := s.start("a"), s.start("b")
-	h := newHistory(s.ns)
-	s.consume(h)
-	s.explain(h)
+	s, a, b, h := pair(t, "sync", lab.SharedMariaDB(t))
 	l := &load{s: s, h: h, make: maker{seed: 24, spread: 3 * time.Second, burst: time.Second}, least: 900, rate: 150, doors: s.instances, byHTTP: true}
 	l.begin(t)
 	leader, term := s.leader(0, a, b)

@@ -72,12 +72,7 @@ func (s *site) accepts(i *instance) {
 }
 
 func TestAFlushedRedisIsRebuiltFromTheJournal(t *testing.T) {
-	s := newSite(t, siteOptions{})
-	s.journal("sync", lab.SharedMariaDB(t))
-	a, b := s.start("a"), s.start("b")
-	h := newHistory(s.ns)
-	s.consume(h)
-	s.explain(h)
+	s, a, b, h := pair(t, "sync", lab.SharedMariaDB(t))
 	l := &load{s: s, h: h, make: maker{seed: 21, spread: 4 * time.Second, burst: time.Second}, least: 1000, rate: 120, doors: s.instances}
 	l.begin(t)
 	rdb := s.client()
@@ -103,12 +98,7 @@ func TestAFlushedRedisIsRebuiltFromTheJournal(t *testing.T) {
 }
 
 func TestARedisThatComesBackEmptyIsRebuiltFromTheJournal(t *testing.T) {
-	s := newSite(t, siteOptions{})
-	s.journal("sync", lab.SharedMariaDB(t))
-	a, b := s.start("a"), s.start("b")
-	h := newHistory(s.ns)
-	s.consume(h)
-	s.explain(h)
+	s, a, b, h := pair(t, "sync", lab.SharedMariaDB(t))
 	l := &load{s: s, h: h, make: maker{seed: 22, spread: 4 * time.Second, burst: time.Second}, least: 1000, rate: 120, doors: s.instances}
 	l.begin(t)
 	moment(t, h, "a burst", inBurst)

@@ -26,6 +26,18 @@ const (
 	stateCanceled  = 4
 )
 
+// pair is a site with a journal, two instances, and consumers whose arrivals the history holds.
+func pair(t *testing.T, mode string, db *lab.MariaDB, settings ...string) (s *site, a, b *instance, h *history) {
+	t.Helper()
+	s = newSite(t, siteOptions{})
+	s.journal(mode, db, settings...)
+	a, b = s.start("a"), s.start("b")
+	h = newHistory(s.ns)
+	s.consume(h)
+	s.explain(h)
+	return s, a, b, h
+}
+
 // journal gives the site's instances, which start later, a journal in a database of its own.
 func (s *site) journal(mode string, db *lab.MariaDB, settings ...string) {
 	s.t.Helper()

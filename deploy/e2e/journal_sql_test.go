@@ -130,12 +130,7 @@ func onTime(t *testing.T, h *history, what string, messages []*message, limit ti
 }
 
 func TestInSyncADatabaseThatIsAwayHoldsUpPushesAndNothingElse(t *testing.T) {
-	s := newSite(t, siteOptions{})
-	s.journal("sync", lab.NewMariaDB(t))
-	a, b := s.start("a"), s.start("b")
-	h := newHistory(s.ns)
-	s.consume(h)
-	s.explain(h)
+	s, a, b, h := pair(t, "sync", lab.NewMariaDB(t))
 	l := &load{s: s, h: h, make: maker{seed: 31, spread: 2 * time.Second, burst: time.Second}, least: 300, rate: 40, doors: s.instances}
 	l.begin(t)
 	moment(t, h, "a burst", inBurst)
@@ -310,12 +305,7 @@ func mount(t *testing.T, args ...string) {
 
 // An outbox that may hold little: when it is full pushes are refused, and what is due still goes out.
 func TestAnOutboxAtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
-	s := newSite(t, siteOptions{})
-	s.journal("async", lab.NewMariaDB(t), "TARRY_JOURNAL_OUTBOX=1MiB")
-	a, b := s.start("a"), s.start("b")
-	h := newHistory(s.ns)
-	s.consume(h)
-	s.explain(h)
+	s, a, b, h := pair(t, "async", lab.NewMariaDB(t), "TARRY_JOURNAL_OUTBOX=1MiB")
 	l := &load{s: s, h: h, make: maker{seed: 34, spread: 2 * time.Second, burst: time.Second}, least: 100, rate: 20, doors: s.instances}
 	l.begin(t)
 	moment(t, h, "a burst", inBurst)
