@@ -123,7 +123,7 @@ func (w *Writer) Ready() error {
 	defer w.mu.Unlock()
 	switch {
 	case w.broken != nil:
-		return fmt.Errorf("%w: the journal: %w", scheduler.ErrUnavailable, w.broken)
+		return fmt.Errorf("%w: the journal does not take changes", scheduler.ErrUnavailable) // why is in the log: it may name hosts
 	case !w.busy.IsZero() && time.Since(w.busy) > stalled:
 		return fmt.Errorf("%w: the journal has not answered for %s", scheduler.ErrUnavailable, time.Since(w.busy).Round(time.Millisecond))
 	}
@@ -190,7 +190,7 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded) erro
 		}
 		have, err := w.cfg.Store.Versions(ctx, uids)
 		if err != nil && ctx.Err() != nil {
-			return fmt.Errorf("ask the journal for %d changes: %w", len(changes), err)
+			return fmt.Errorf("the journal does not tell of %d changes: %w", len(changes), context.Cause(ctx))
 		}
 		left := changes[:0:0]
 		for _, r := range changes {
@@ -220,7 +220,8 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded) erro
 func (w *Writer) unfenced(ctx context.Context, changes []scheduler.Recorded) error {
 	fences, err := w.cfg.Store.Fences(ctx)
 	if err != nil {
-		return fmt.Errorf("ask the journal for its fences: %w", err)
+		w.log.Warn().Err(err).Msg("the journal's fences cannot be read")
+		return errors.New("the journal does not tell its fences")
 	}
 	for _, r := range changes {
 		if r.Number > 0 && fences[r.Bucket] > r.Number {
@@ -350,7 +351,9 @@ func (w *Writer) commit(ctx context.Context, batch []*commit) error {
 		}
 		changes = append(changes, c.entry.Changes...)
 	}
-	call, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
+	// A stop lets what is under way come to its end: an outbox in memory dies with
+	// the process.
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.Timeout)
 	defer cancel()
 	started := time.Now()
 	if len(changes) > 0 {

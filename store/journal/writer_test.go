@@ -74,7 +74,7 @@ func newWriterWorld(t *testing.T, mode journal.Mode) *writerWorld {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.writer.Run(ctx) }()
-	w.stop = func() { stop(); <-done }
+	w.stop = sync.OnceFunc(func() { stop(); <-done })
 	return w
 }
 
@@ -189,6 +189,30 @@ func TestWriter_SyncRefusesSoonWhenTheJournalFallsSilent(t *testing.T) {
 		time.Sleep(1200 * time.Millisecond)
 		if err := w.writer.Ready(); !errors.Is(err, scheduler.ErrUnavailable) {
 			w.Fatalf("ready: %v", err)
+		}
+	})
+}
+
+// A stop lets the commit under way come to its end, and what is queued behind it.
+func TestWriter_LeavesNothingBehindWhenItStops(t *testing.T) {
+	inBubble(t, journal.Async, func(w *writerWorld) {
+		w.store.be(func(ctx context.Context, _ []scheduler.Change) error {
+			select {
+			case <-time.After(time.Second):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}, nil)
+		for range 3 {
+			if _, err := w.push(time.Second); err != nil {
+				w.Fatal(err)
+			}
+			time.Sleep(50 * time.Millisecond) // of the bubble: each is taken by itself
+		}
+		w.stop()
+		if lag := w.lag(); lag.Changes != 0 {
+			w.Fatalf("lag %+v after the stop", lag)
 		}
 	})
 }

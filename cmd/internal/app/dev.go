@@ -147,6 +147,7 @@ func (d *Dev) openJournal(ctx context.Context, p *parts, cfg config.Dev, options
 	}
 	p.close = append(p.close, func() { _ = db.Close() })
 	p.journal.mode, p.journal.store, p.durable = journal.Sync, db, wire.DurableJournal
+	p.journal.volatile = true
 	return nil
 }
 

@@ -26,6 +26,8 @@ type journalParts struct {
 	keep    time.Duration
 	window  time.Duration
 	audit   time.Duration
+	// volatile: the outbox dies with this process, so a stop empties it.
+	volatile bool
 }
 
 // store is what a timeline must be here: one that can be made whole.
@@ -117,6 +119,20 @@ func (a *App) keepJournal(ctx context.Context) (stop func()) {
 		cancel()
 		if err := group.Wait(); err != nil {
 			a.log.Warn().Err(err).Msg("journal writer")
+		}
+		if a.p.journal.volatile {
+			a.emptyOutbox(ctx)
+		}
+	}
+}
+
+// emptyOutbox commits what the writer had left to the drainer, which has ended.
+func (a *App) emptyOutbox(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), journalTimeout)
+	defer cancel()
+	for bucket := range a.p.store.Buckets() {
+		if _, _, err := journal.Drain(ctx, a.p.journal.store, a.p.store, bucket, 0, journalTimeout); err != nil && !errors.Is(err, scheduler.ErrUncertified) {
+			a.log.Warn().Err(err).Int("bucket", bucket).Msg("stopped with changes that are not in the journal")
 		}
 	}
 }
