@@ -19,8 +19,8 @@ import (
 type recorded struct {
 	many int // messages to list
 	lag  scheduler.Lag
-	same bool // nothing differs from the store
-	slow time.Duration
+	same bool                  // nothing differs from the store
+	work func(context.Context) // what a restore does before its end; nil is nothing
 }
 
 func keeping(j recorded) api.Config {
@@ -80,11 +80,13 @@ func (recorded) Forecast(_ context.Context, topic string, from, until, step sche
 
 func (j recorded) Lag(context.Context) (scheduler.Lag, error) { return j.lag, nil }
 
-func (j recorded) Restore(_ context.Context, req scheduler.RestoreRequest, progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+func (j recorded) Restore(ctx context.Context, req scheduler.RestoreRequest, progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
 	if progress != nil {
 		progress(scheduler.RestoreReport{Read: 10, Added: 2})
 	}
-	time.Sleep(j.slow)
+	if j.work != nil {
+		j.work(ctx)
+	}
 	switch {
 	case req.Topic == "down":
 		return scheduler.RestoreReport{}, scheduler.ErrUnavailable
@@ -188,9 +190,14 @@ func TestJournal_ThatIsOffFailsByName(t *testing.T) {
 
 func TestProgress_ShowsOnATerminalAlone(t *testing.T) {
 	t.Parallel()
-	environ := serve(t, keeping(recorded{slow: 100 * time.Millisecond}))
 	for _, terminal := range []bool{false, true} {
 		var out, errOut printed
+		shown := func(ctx context.Context) { // a restore that ends once its progress is on the screen
+			for tick := time.NewTicker(time.Millisecond); terminal && ctx.Err() == nil && !strings.Contains(errOut.String(), "10 read"); {
+				<-tick.C
+			}
+		}
+		environ := serve(t, keeping(recorded{work: shown}))
 		code := run(t.Context(), []string{"restore"}, outside{out: &out, err: &errOut, environ: environ, terminal: terminal})
 		if code != exitDone || !strings.HasPrefix(out.String(), "21 read: 6 added") {
 			t.Errorf("got %d %q", code, out.String())
@@ -207,7 +214,14 @@ func TestProgress_ShowsOnATerminalAlone(t *testing.T) {
 // TestLong_OutlivesTheTimeOutOfACall: what counts is how long the instance is silent.
 func TestLong_OutlivesTheTimeOutOfACall(t *testing.T) {
 	t.Parallel()
-	environ := serve(t, keeping(recorded{slow: 500 * time.Millisecond}))
+	// It has to last longer than the call may take.
+	lasts := func(ctx context.Context) {
+		select {
+		case <-time.After(500 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	environ := serve(t, keeping(recorded{work: lasts}))
 	tarry(t, "", environ, "restore", "--timeout", "100ms").want(t, exitDone, "21 read")
 }
 
