@@ -7,6 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
 // Where the load's messages are due: under jobs. a stream holds them, under bells. it is core NATS.
@@ -17,7 +19,7 @@ const (
 )
 
 // consume starts the consumers: some workers of a durable pull consumer, and some of a queue group. They know nothing of
-// tarry: the import list of this file is the one of any Go consumer.
+// tarry: but for the lab, the import list of this file is the one of any Go consumer.
 func (s *site) consume(h *history) {
 	s.t.Helper()
 	s.queue(h)
@@ -34,15 +36,39 @@ func (s *site) queue(h *history) {
 	s.t.Helper()
 	for w := range workers {
 		nc := s.connect(fmt.Sprintf("core worker %d", w))
-		if _, err := nc.QueueSubscribe(coreSubject+">", "workers", func(m *nats.Msg) {
+		sub, err := nc.QueueSubscribe(coreSubject+">", "workers", func(m *nats.Msg) {
 			h.arrived(m.Subject, m.Header, m.Data, 0)
-		}); err != nil {
+		})
+		if err != nil {
 			s.t.Fatal(err)
 		}
+		s.workers = append(s.workers, worker{nc, sub})
 		if err := nc.Flush(); err != nil {
 			s.t.Fatal(err)
 		}
 	}
+}
+
+// worker is one of the queue group.
+type worker struct {
+	nc  *nats.Conn
+	sub *nats.Subscription
+}
+
+// caughtUp waits until the queue group has seen all that nats-server sent it so far.
+func (s *site) caughtUp() {
+	s.t.Helper()
+	lab.Eventually(s.t, patience, func() error {
+		for _, w := range s.workers {
+			if err := w.nc.FlushTimeout(patience); err != nil {
+				return err
+			}
+			if n, _, err := w.sub.Pending(); err != nil || n > 0 {
+				return fmt.Errorf("%d messages are before a worker: %w", n, err)
+			}
+		}
+		return nil
+	})
 }
 
 // stream makes a stream with the server's usual duplicate window of two minutes.

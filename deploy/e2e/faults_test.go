@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -73,7 +74,8 @@ func TestNothingIsLostEarlyOrTwiceWhileLeadersDieStopAndFreeze(t *testing.T) {
 // inBurst tells messages of which many are due at one instant.
 func inBurst(a arrival) bool { return a.seq%8 == 0 }
 
-// settled closes the window of a fault: nothing is claimed under the lost term any more, and what is due has gone out, so
+// settled closes the window of a fault: nothing is claimed under the lost term any more, what is due has gone out, what was
+// on its way then has ended too (the next leader claims again what the lost one had sent), and consumers have seen it. So
 // nothing can come again.
 func (s *site) settled(term uint64, close func()) {
 	s.t.Helper()
@@ -85,6 +87,19 @@ func (s *site) settled(term uint64, close func()) {
 		}
 		return err
 	})
+	before, err := s.claims(s.t.Context(), rdb)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	lab.Eventually(s.t, patience, func() error {
+		now, err := s.claims(s.t.Context(), rdb)
+		maps.DeleteFunc(before, func(uid, under string) bool { return now[uid] != under })
+		if err == nil && len(before) > 0 {
+			err = fmt.Errorf("%d messages are still on their way", len(before))
+		}
+		return err
+	})
+	s.caughtUp()
 	close()
 }
 

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -58,6 +59,21 @@ func (s *site) held(ctx context.Context, rdb *redis.Client, before time.Time, te
 }
 
 const anyTerm = 1<<63 - 1
+
+// claims is what every uid that is claimed is claimed under: term:number.
+func (s *site) claims(ctx context.Context, rdb *redis.Client) (map[string]string, error) {
+	all := map[string]string{}
+	scan := rdb.Scan(ctx, 0, "{"+s.ns+":*}:claimed", 1000).Iterator()
+	for scan.Next(ctx) {
+		under, err := rdb.HGetAll(ctx, scan.Val()).Result()
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", scan.Val(), err)
+		}
+		delete(under, "")
+		maps.Copy(all, under)
+	}
+	return all, scan.Err()
+}
 
 // drained tells why not when something still waits or is claimed.
 func (s *site) drained(rdb *redis.Client) error {

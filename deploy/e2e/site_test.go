@@ -49,6 +49,7 @@ type site struct {
 	db        *lab.MariaDB
 	database  string // of the journal; see journal
 	instances []*instance
+	workers   []worker // of the queue group
 }
 
 // siteOptions change how a site's servers start.
