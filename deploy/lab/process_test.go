@@ -50,9 +50,9 @@ func TestProcess_LogAndWaitLogSeeOnlyTheCurrentRun(t *testing.T) {
 
 func TestProcess_SignalReachesIt(t *testing.T) {
 	t.Parallel()
-	p := lab.Start(t, "trap", nil, "sh", "-c", `trap 'echo caught; exit 7' HUP; echo ready; while :; do sleep 0.01; done`)
+	p := lab.Start(t, "trap", nil, "sh", "-c", `trap 'echo caught; exit 7' USR1; echo ready; while :; do sleep 0.01; done`)
 	p.WaitLog("ready")
-	p.Signal(syscall.SIGHUP)
+	p.Signal(syscall.SIGUSR1) // not SIGHUP: a shell under nohup cannot trap it
 	p.WaitLog("caught")
 	if got := p.Wait(soon); got != 7 {
 		t.Errorf("exit code: got %d, want 7", got)
