@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // Accept queues a push and calls done exactly once with its outcome, from
@@ -15,14 +16,14 @@ func (s *Scheduler) Accept(p *Push, done func(Accepted)) { s.accept(p, done) }
 // waiting can name it.
 func (s *Scheduler) accept(p *Push, done func(Accepted)) UID {
 	now := s.cfg.Clock.Latest()
-	m := p.message(now)
+	m := s.message(p, now)
 	refuse := func(err error) UID {
 		s.metrics.refused.Inc()
 		done(Accepted{UID: m.UID, ID: p.ID, Due: m.Due, Err: err})
 		return m.UID
 	}
-	if limit := CeilMilli(now.Add(s.cfg.MaxDelay)); m.Due > limit {
-		return refuse(fmt.Errorf("%w: due %s, limit %s", ErrTooFar, m.Due.Time().Format("2006-01-02T15:04:05.000Z07:00"), s.cfg.MaxDelay))
+	if err := s.checkDue(m.Due, now); err != nil {
+		return refuse(err)
 	}
 	m.Due = max(m.Due, 1) // long past is simply now; 0 says that nothing waits
 	if p.UID != "" && p.Stored == 0 {
@@ -46,6 +47,30 @@ func (s *Scheduler) accept(p *Push, done func(Accepted)) UID {
 		return refuse(err)
 	}
 	return uid
+}
+
+// message is a push as a message, due by the given now.
+func (s *Scheduler) message(p *Push, now time.Time) *Message {
+	if !p.ByRetry {
+		return p.message(now)
+	}
+	schedule := s.schedule(&p.Retry, p.Topic)
+	delay, _ := schedule.After(int(p.Attempt) - 1) // past the last it is due at once, and the leader finds it dead
+	by := *p
+	by.Delay, by.HasAt = delay, false
+	return by.message(now)
+}
+
+// schedule is what retries of a message go by: its own, else its topic's, else
+// the default.
+func (s *Scheduler) schedule(own *Retry, topic string) Retry {
+	if !own.Empty() {
+		return *own
+	}
+	if t := s.cfg.Topics.Of(topic); t != nil && !t.Retry.Empty() {
+		return t.Retry
+	}
+	return s.cfg.Topics.retry()
 }
 
 // AcceptAll pushes a batch and waits for every outcome, in order. When ctx
@@ -105,6 +130,8 @@ func (s *Scheduler) observe(a *Accepted) {
 	switch {
 	case a.Err != nil:
 		s.metrics.refused.Inc()
+	case a.Merged:
+		s.metrics.merged.Inc()
 	case a.Duplicate:
 		s.metrics.duplicates.Inc()
 	default:
@@ -121,9 +148,12 @@ func answer(m *Message, r AddResult) Accepted {
 	switch r.Code {
 	case AddedCanceled:
 		a.State, a.Version = StateCanceled, 2
-	case AddDuplicate, AddConflict:
+	case AddDuplicate, AddConflict, AddMerged, AddUncertain:
 		a.UID, a.Due, a.State, a.Version = r.First.UID, r.First.Due, r.First.State, r.First.Version
-		a.Duplicate = r.Code == AddDuplicate
+		a.Duplicate, a.Merged = r.Code == AddDuplicate, r.Code == AddMerged
+	}
+	if r.Code == AddUncertain {
+		a.Err = fmt.Errorf("%w: the message %s with this id; it stays as it was", ErrMaybeDelivered, a.UID)
 	}
 	if r.Code == AddConflict {
 		if a.State.Ended() {

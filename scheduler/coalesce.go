@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -224,10 +225,7 @@ func (c *coalescer) store(bucket int, batch []*queued) {
 	}
 	results, head, sent, err := c.add(bucket, messages, batch[0].at)
 	if err == nil && head > 0 {
-		c.s.Nudge(bucket, head)
-		if c.s.leading.Load() == nil {
-			c.s.cfg.Announce(bucket, head)
-		}
+		c.s.hasten(bucket, head)
 	}
 	var again []*queued
 	for i, q := range batch {
@@ -329,7 +327,12 @@ func (c *coalescer) await(ctx context.Context, bucket int, batch []*Message, res
 		case AddedCanceled:
 			changes = append(changes, Recorded{m.UID, 2, bucket, r.Number})
 		case AddDuplicate:
+			if strings.HasPrefix(r.First.Reason, MergedInto) {
+				continue // it is remembered here alone; the change is another message's
+			}
 			changes = append(changes, Recorded{r.First.UID, 1, bucket, r.Number})
+		case AddMerged:
+			changes = append(changes, Recorded{r.First.UID, r.First.Version, bucket, r.Number})
 		}
 	}
 	if err := c.s.cfg.Journal.Await(ctx, changes); err != nil {

@@ -71,6 +71,8 @@ type rig struct {
 	clock *scheduler.Clock
 	s     *scheduler.Scheduler
 	run   []chan error
+
+	settings *scheduler.Topics
 }
 
 type held struct{}
@@ -86,7 +88,7 @@ func newRig(t *testing.T, buckets int, wrap func(scheduler.Timeline) scheduler.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, nats: &nats{tries: map[scheduler.UID]int{}}, store: store, clock: scheduler.NewClock(scheduler.System())}
+	r := &rig{t: t, nats: &nats{tries: map[scheduler.UID]int{}}, store: store, clock: scheduler.NewClock(scheduler.System()), settings: &scheduler.Topics{}}
 	if wrap != nil {
 		r.store = wrap(store)
 	}
@@ -109,7 +111,7 @@ func (r *rig) scheduler() *scheduler.Scheduler {
 	s, err := scheduler.New(scheduler.Config{
 		Timeline: r.store, Publisher: r.nats, IDs: scheduler.NewIDs(held{}, time.Now), Clock: r.clock,
 		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
-		CallTimeout: time.Second, StopTimeout: 5 * time.Second,
+		CallTimeout: time.Second, StopTimeout: 5 * time.Second, Topics: r.settings,
 	})
 	if err != nil {
 		r.t.Fatal(err)

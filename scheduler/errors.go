@@ -43,6 +43,14 @@ var (
 	// rightly: core NATS keeps nothing, and streams drop what was consumed, what is
 	// past their limits and what was purged.
 	ErrUnjudged = errors.New("cannot be judged")
+	// ErrMaybeDelivered: the message may have been delivered, so nothing was changed.
+	ErrMaybeDelivered = errors.New("maybe delivered")
+	// ErrTooManyPauses: no more patterns can be paused.
+	ErrTooManyPauses = fmt.Errorf("too many pauses: the limit is %d", MaxPauses)
+	// ErrNotDead: only dead messages are requeued or purged, and this one is not.
+	ErrNotDead = errors.New("not dead")
+	// ErrBadCursor: a cursor that no page gave out.
+	ErrBadCursor = errors.New("bad cursor")
 	// ErrStopping: the instance is stopping.
 	ErrStopping = errors.New("stopping")
 )

@@ -1,10 +1,13 @@
 package scheduler
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // judge decides what a round of results means for each message: an end, or
 // another wait. It is the only place that knows what an outcome of NATS means.
-func (sc *scanner) judge(results []result) (ends []End, back []aside) {
+func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, back []aside) {
 	if len(results) == 0 {
 		return nil, nil
 	}
@@ -17,9 +20,12 @@ func (sc *scanner) judge(results []result) (ends []End, back []aside) {
 		mark := m.Mark
 		mark.Lane = ""
 		switch {
-		case r.expired:
-			s.metrics.expired.Inc()
-			ends = append(ends, End{Message: m, State: StateExpired, Uncertain: mark.Uncertain, Reason: "its time to live was over"})
+		case r.copied && !r.outcome.settlesCopy():
+			score := int64(CeilMilli(wall.Add(lastBackoff)))<<8 | m.Score()&255
+			back = append(back, aside{Back{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}, m})
+			continue
+		case r.ends != StateNone:
+			ends = append(ends, sc.ended(r))
 			continue
 		case r.park != "":
 			mark.Lane = r.park
@@ -38,20 +44,21 @@ func (sc *scanner) judge(results []result) (ends []End, back []aside) {
 		switch r.outcome.Kind {
 		case NotSent:
 			if r.from != "" {
-				sc.l.lanes.unprobe(r.from, mono)
+				sc.unprobe(r.from, mono)
 				mark.Lane = r.from
 			}
 		case Refused:
 			sc.succeeded(r) // the destination answered; it is the message it does not take
-			if mark.Refusals++; int(mark.Refusals) >= s.cfg.Attempts {
-				s.metrics.dead.Inc()
-				sc.log.Error().Err(r.outcome.Err).Str("uid", string(m.UID)).Str("topic", m.Topic).Uint32("refusals", mark.Refusals).Msg("message is dead")
-				ends = append(ends, End{Message: m, State: StateDead, Uncertain: mark.Uncertain, Reason: reason(r.outcome.Err)})
+			mark.Refusals++
+			delay, over := sc.afterRefusal(m, int(mark.Refusals))
+			if over {
+				m.Mark = mark
+				// It comes back here once its copy is out.
+				sc.end(ctx, result{message: m, ends: StateDead, why: reason(r.outcome.Err)}, s.cfg.Topics.Of(m.Topic))
 				continue
 			}
 			sc.log.Warn().Err(r.outcome.Err).Str("uid", string(m.UID)).Str("topic", m.Topic).Uint32("refusals", mark.Refusals).Msg("message was refused")
-			again := CeilMilli(wall.Add(firstBackoff << min(mark.Refusals, 5)))
-			score = int64(again)<<8 | score&255
+			score = int64(CeilMilli(wall.Add(delay)))<<8 | score&255
 		case Unknown:
 			mark.Uncertain = true
 			mark.Lane = sc.failed(r, mono)
@@ -76,10 +83,47 @@ func (sc *scanner) judge(results []result) (ends []End, back []aside) {
 	return ends, back
 }
 
+// afterRefusal is how long a message waits after the n-th time that NATS refused
+// it for good: as its schedule says, or its topic's; without one a few short
+// times. over tells that it is dead.
+func (sc *scanner) afterRefusal(m *Message, n int) (delay time.Duration, over bool) {
+	schedule := &m.Retry
+	if t := sc.l.s.cfg.Topics.Of(m.Topic); schedule.Empty() && t != nil {
+		schedule = &t.Retry
+	}
+	if !schedule.Empty() {
+		return schedule.After(n)
+	}
+	return firstBackoff << min(n, 5), n >= sc.l.s.cfg.Attempts
+}
+
+// ended is the end of a message that was not delivered.
+func (sc *scanner) ended(r *result) End {
+	m := r.message
+	why := r.why
+	if r.ends == StateExpired {
+		sc.l.s.metrics.expired.Inc()
+	} else {
+		sc.l.s.metrics.dead.Inc()
+		sc.log.Error().Str("why", why).Str("uid", string(m.UID)).Str("topic", m.Topic).Uint32("refusals", m.Mark.Refusals).Msg("message is dead")
+	}
+	if r.copied && r.outcome.Kind != Delivered {
+		sc.log.Warn().Err(r.outcome.Err).Str("uid", string(m.UID)).Str("topic", m.Topic).Str("state", r.ends.String()).Msg("the copy of what ended is lost")
+		why = bounded(why + "; its copy was not taken: " + r.outcome.Kind.String())
+	}
+	return End{Message: m, State: r.ends, Uncertain: m.Mark.Uncertain, Reason: why}
+}
+
+// settlesCopy tells whether no further try is made to hand a copy over: it is
+// there, or nobody wants it.
+func (o *Outcome) settlesCopy() bool {
+	return o.Kind == Delivered || o.Kind == Refused || o.Kind == NoListener
+}
+
 // succeeded opens the lane that a message went through.
 func (sc *scanner) succeeded(r *result) {
 	name := r.from
-	if name == "" {
+	if name == "" || isHold(name) {
 		if sc.l.lanes.empty() {
 			return
 		}
@@ -96,7 +140,7 @@ func (sc *scanner) succeeded(r *result) {
 // failed counts against the lane and tells where the message goes.
 func (sc *scanner) failed(r *result, now time.Time) string {
 	name := r.from
-	if name == "" {
+	if name == "" || isHold(name) {
 		name = sc.l.s.cfg.Publisher.Lane(r.message.Topic)
 	}
 	to, parkedNow := sc.l.lanes.failed(name, r.outcome.Kind == NoListener, now)
@@ -130,9 +174,11 @@ func reason(err error) string {
 	if err == nil {
 		return ""
 	}
-	s := err.Error()
-	return s[:min(len(s), 200)]
+	return bounded(err.Error())
 }
+
+// bounded cuts a reason to what the store takes.
+func bounded(s string) string { return s[:min(len(s), 200)] }
 
 var outcomeWords = [...]string{"delivered", "not_sent", "unanswered", "no_listener", "refused", "unknown"}
 

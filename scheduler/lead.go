@@ -16,6 +16,7 @@ type leadership struct {
 	term     uint64
 	lease    func() time.Duration
 	lanes    *laneBook
+	holds    *holds
 	scanners []*scanner
 }
 
@@ -44,7 +45,7 @@ const (
 // certified (the leader certifies it and calls Run again, under the same term),
 // else the cause of ctx's end.
 func (s *Scheduler) Run(ctx context.Context, term uint64, lease func() time.Duration) error {
-	l := &leadership{s: s, term: term, lease: lease, lanes: newLaneBook()}
+	l := &leadership{s: s, term: term, lease: lease, lanes: newLaneBook(), holds: newHolds(s.cfg.Topics)}
 	for bucket := range s.cfg.Timeline.Buckets() {
 		l.scanners = append(l.scanners, newScanner(l, bucket))
 	}
@@ -84,7 +85,7 @@ func (l *leadership) call(ctx context.Context, fn func(context.Context) error) e
 func (l *leadership) poll(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	trimmed, away := time.Now(), time.Now()
+	trimmed, away, paused, purged := time.Now(), time.Now(), time.Now(), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -99,6 +100,18 @@ func (l *leadership) poll(ctx context.Context) error {
 				sc.trim(ctx)
 			}
 			trimmed = time.Now()
+		}
+		if l.s.cfg.DeadKeep > 0 && time.Since(purged) >= deadLook {
+			l.purgeDead(ctx)
+			purged = time.Now()
+		}
+		if time.Since(paused) >= pauseLook {
+			if err := l.readPauses(ctx); over(err) {
+				return err
+			} else if err != nil && ctx.Err() == nil {
+				l.s.log.Warn().Err(err).Uint64("term", l.term).Msg("what is paused cannot be read")
+			}
+			paused = time.Now()
 		}
 		near, err := l.look(ctx)
 		if over(err) {

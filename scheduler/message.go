@@ -66,6 +66,15 @@ type Message struct {
 	// Stored is the intake stream's sequence of a push that came that way, else 0.
 	// It is not kept; it decides whether a tombstone is younger than the push.
 	Stored uint64
+	// Merge and MaxWait say how a push merges; they are not kept.
+	Merge   Merge
+	MaxWait time.Duration
+	// Origin is the push from the intake whose content this is, where that is not
+	// the message's own uid: an older push of the stream does not replace it.
+	Origin UID
+	// Retry is when it is tried again after a consumer sent it back or NATS refused
+	// it; empty takes the topic's.
+	Retry Retry
 
 	// Mark is what changes while the message waits.
 	Mark Mark

@@ -5,12 +5,13 @@ import "github.com/prometheus/client_golang/prometheus"
 // metrics are one instance's own: two instances in one process each register
 // theirs. Nothing is labeled by topic, since topics may be unique per message.
 type metrics struct {
-	accepted, duplicates, refused prometheus.Counter
-	flushSeconds                  prometheus.Histogram
-	cancels                       *prometheus.CounterVec
+	accepted, duplicates, merged, refused prometheus.Counter
+	flushSeconds                          prometheus.Histogram
+	cancels, amends                       *prometheus.CounterVec
 
 	claimed, delivered, expired, dead prometheus.Counter
 	returned, swept, missing          prometheus.Counter
+	copies                            *prometheus.CounterVec
 	failures                          *prometheus.CounterVec
 	lateness                          prometheus.Histogram
 	inFlight, parkedLanes             prometheus.Gauge
@@ -24,18 +25,21 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		accepted:   counter("accepted", "Messages accepted as new."),
 		duplicates: counter("duplicates", "Pushes recognized as repeats of an accepted one."),
+		merged:     counter("merged", "Pushes that went into a waiting message of their name."),
 		refused:    counter("refused", "Pushes refused or of unknown outcome."),
 		flushSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tarry_flush_seconds",
 			Help: "Time of one call that stores a batch of pushes.", Buckets: prometheus.ExponentialBuckets(0.0002, 2, 14)}),
 		cancels: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_cancels_total", Help: "Cancels by answer."}, []string{"answer"}),
+		amends:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_amends_total", Help: "Reschedules, edits and runs by answer."}, []string{"answer"}),
 
 		claimed:   counter("claimed", "Messages claimed by this instance as leader."),
 		delivered: counter("delivered", "Messages that NATS took."),
 		expired:   counter("expired", "Messages whose time to live was over."),
-		dead:      counter("dead", "Messages that NATS refused too often."),
+		dead:      counter("dead", "Messages that NATS refused too often, or consumers sent back too often."),
 		returned:  counter("returned", "Claimed messages given back to waiting."),
 		swept:     counter("swept", "Messages swept back that an earlier leader had claimed."),
 		missing:   counter("missing", "Entries of a bucket's order without a message."),
+		copies:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_copies_total", Help: "Copies of expired and dead messages to the subjects set for them, by outcome."}, []string{"kind"}),
 		failures:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_publish_failures_total", Help: "Publishes that did not succeed, by kind."}, []string{"kind"}),
 		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tarry_lateness_seconds",
 			Help: "Time from due to NATS's answer.", Buckets: []float64{.0005, .001, .0015, .002, .003, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}}),
@@ -45,7 +49,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Time of one claim of the leader.", Buckets: prometheus.ExponentialBuckets(0.0002, 2, 14)}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.accepted, m.duplicates, m.refused, m.flushSeconds, m.cancels, m.claimed, m.delivered, m.expired,
+		reg.MustRegister(m.accepted, m.duplicates, m.merged, m.refused, m.flushSeconds, m.cancels, m.amends, m.copies, m.claimed, m.delivered, m.expired,
 			m.dead, m.returned, m.swept, m.missing, m.failures, m.lateness, m.inFlight, m.parkedLanes, m.stepSeconds)
 	}
 	return m

@@ -10,6 +10,7 @@ import "context"
 // any other error leaves the outcome unknown.
 type Timeline interface {
 	Acceptor
+	Steering
 	Leading
 }
 
@@ -89,9 +90,14 @@ const (
 	AddDuplicate
 	// AddConflict: the id belongs to a message with other content, or to one that ended otherwise.
 	AddConflict
+	// AddMerged: it went into a waiting message: First, as that stands now.
+	AddMerged
+	// AddUncertain: it would replace a message that may have been delivered; nothing
+	// was changed.
+	AddUncertain
 )
 
-// AddResult is one push's outcome. For a duplicate or a conflict First is the
+// AddResult is one push's outcome. For all but Added First is the
 // message that was there: its uid, due, state and end.
 type AddResult struct {
 	Code  AddCode

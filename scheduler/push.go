@@ -20,11 +20,18 @@ type Push struct {
 	TTL      time.Duration
 	// Attempt is 0 for a first push, or the number a consumer's retry carries.
 	Attempt uint32
+	Retry   Retry
+	// Merge says what to do when its name is taken; MaxWait bounds MergeDebounce, 0
+	// for no bound.
+	Merge   Merge
+	MaxWait time.Duration
 
-	// Exactly one of the two: At, or a Delay that counts from Age ago.
-	At    Milli
-	HasAt bool
-	Delay time.Duration
+	// One of the two: At, or a Delay that counts from Age ago; or neither and
+	// ByRetry, for a consumer's retry that waits as its schedule says.
+	ByRetry bool
+	At      Milli
+	HasAt   bool
+	Delay   time.Duration
 	// Age is how long ago the intake stored the push, by the intake's own clock.
 	Age time.Duration
 	// Stored is the intake stream's sequence, 0 for other doors.
@@ -43,12 +50,15 @@ type Accepted struct {
 	Version uint64
 	// Duplicate: the same push had been accepted before; the fields are the first one's.
 	Duplicate bool
+	// Merged: the push went into a message that waited; the fields are that one's.
+	Merged bool
 	// Err is nil when the push is kept (P1). ErrDuplicateID comes with the
 	// message that has the id in UID, Due and State.
 	Err error
 }
 
-// digest stands for topic, body, user headers and options as sent. Every part
+// digest stands for topic, body, user headers (but for a consumer's reason) and
+// options as sent. Every part
 // is preceded by its length, so that no two different pushes read the same.
 func (p *Push) digest() Digest {
 	h := sha256.New()
@@ -61,6 +71,9 @@ func (p *Push) digest() Digest {
 	part(p.Topic)
 	part(p.Options)
 	for _, hd := range p.Headers {
+		if hd.Name == reasonHeader {
+			continue // a consumer that sends a message back twice may word it differently
+		}
 		part(hd.Name)
 		part(hd.Value)
 	}
@@ -79,6 +92,7 @@ func (p *Push) message(now time.Time) *Message {
 	m := &Message{
 		UID: p.UID, ID: p.ID, Key: p.Key, Topic: p.Topic, Headers: p.Headers, Body: p.Body,
 		Due: due, Priority: p.Priority, TTL: p.TTL, Attempt: max(p.Attempt, 1), Stored: p.Stored,
+		Merge: p.Merge, MaxWait: p.MaxWait, Retry: p.Retry,
 	}
 	if p.ID != "" {
 		m.Digest = p.digest()

@@ -24,6 +24,7 @@ type scanner struct {
 	lanes     map[string]struct{} // lanes that hold messages of this bucket
 	laneWait  time.Time           // no lane has a turn before
 	laneFirst bool                // lanes and the bucket take turns
+	joining   map[string]int      // how many messages are on their way into a lane
 	paced     time.Time           // no claim from the bucket before
 	claims    uint64              // numbers the claims
 
@@ -31,12 +32,12 @@ type scanner struct {
 	head     Milli // earliest due time known, 0 when none is
 	nudged   Milli // earliest due time told since the last claim began, 0 when none
 	inFlight map[UID]*Message
-	weight   int       // bytes of the bodies in flight
-	adopt    []string  // lanes the settler parked messages in
-	laneOpen bool      // a lane was opened: its turn is now
-	doubt    bool      // claims may exist that inFlight does not know
-	strange  int       // polls in a row that saw more claims than inFlight
-	compared time.Time // when claims were last compared one by one
+	weight   int            // bytes of the bodies in flight
+	adopt    map[string]int // how many messages the settler has parked in a lane
+	laneOpen bool           // a lane was opened: its turn is now
+	doubt    bool           // claims may exist that inFlight does not know
+	strange  int            // polls in a row that saw more claims than inFlight
+	compared time.Time      // when claims were last compared one by one
 
 	settling settling
 }
@@ -48,6 +49,8 @@ func newScanner(l *leadership, bucket int) *scanner {
 		log:      l.s.log.With().Int("bucket", bucket).Str("scanner", name).Uint64("term", l.term).Logger(),
 		wake:     make(chan struct{}, 1),
 		lanes:    map[string]struct{}{},
+		joining:  map[string]int{},
+		adopt:    map[string]int{},
 		compared: time.Now(),
 		inFlight: map[UID]*Message{},
 		settling: newSettling(),
@@ -175,7 +178,8 @@ func (sc *scanner) begin(ctx context.Context) error {
 			for _, name := range lanes {
 				sc.addLane(name)
 			}
-			return nil
+			// What is paused must be known before anything goes out.
+			return sc.l.readPauses(ctx)
 		})
 		switch {
 		case err == nil:
@@ -300,36 +304,6 @@ func (sc *scanner) claim(ctx context.Context, lane string, n int) (Claimed, erro
 	}
 	sc.mu.Unlock()
 	return claimed, nil
-}
-
-// dispatch hands a claimed batch to the publisher, less what is expired and
-// what belongs aside in a parked lane. from is the lane it was claimed from. It
-// returns how many it handed over.
-func (sc *scanner) dispatch(ctx context.Context, batch []*Message, from string) int {
-	if len(batch) == 0 {
-		return 0
-	}
-	now := sc.l.s.cfg.Clock.Milli()
-	out := batch[:0:len(batch)]
-	for _, m := range batch {
-		if m.TTL > 0 && now > m.Due.Add(m.TTL) {
-			sc.settling.put(result{message: m, expired: true})
-			continue
-		}
-		if from == "" {
-			if lane := sc.l.lanes.parked(sc.l.s.cfg.Publisher.Lane(m.Topic)); lane != "" {
-				sc.settling.put(result{message: m, park: lane})
-				continue
-			}
-		}
-		out = append(out, m)
-	}
-	if len(out) > 0 {
-		sc.l.s.cfg.Publisher.Send(ctx, out, func(m *Message, o Outcome) {
-			sc.settling.put(result{message: m, outcome: o, from: from, at: time.Now()})
-		})
-	}
-	return len(out)
 }
 
 // wait sleeps until the next message is due, a lane has its turn, or somebody

@@ -12,21 +12,28 @@ func (sc *scanner) addLane(name string) {
 	}
 	sc.lanes[name] = struct{}{}
 	sc.laneWait = time.Time{}
-	sc.l.lanes.holds(name, true)
+	if !isHold(name) {
+		sc.l.lanes.holds(name, true)
+	}
 }
 
 // adoptLanes takes over the lanes that the settler has parked messages in.
 func (sc *scanner) adoptLanes() {
 	sc.mu.Lock()
 	adopt := sc.adopt
-	sc.adopt = nil
+	if len(adopt) > 0 {
+		sc.adopt = map[string]int{}
+	}
 	if sc.laneOpen {
 		sc.laneOpen = false
 		sc.laneWait = time.Time{}
 	}
 	sc.mu.Unlock()
-	for _, name := range adopt {
+	for name, n := range adopt {
 		sc.addLane(name)
+		if sc.joining[name] -= n; sc.joining[name] <= 0 {
+			delete(sc.joining, name)
+		}
 	}
 }
 
@@ -39,7 +46,7 @@ func (sc *scanner) stepLane(ctx context.Context, room int) (bool, error) {
 	}
 	earliest := now.Add(lastBackoff)
 	for name := range sc.lanes { // in random order, so that no lane waits for ever
-		n, until := sc.l.lanes.turn(name, now)
+		n, until := sc.turn(name, now)
 		if n == 0 {
 			if until.Before(earliest) {
 				earliest = until
@@ -48,20 +55,24 @@ func (sc *scanner) stepLane(ctx context.Context, room int) (bool, error) {
 		}
 		claimed, err := sc.claim(ctx, name, min(n, room))
 		if err != nil {
-			sc.l.lanes.unprobe(name, now)
+			sc.unprobe(name, now)
+			sc.l.holds.giveBack(name, n)
 			return false, err
 		}
+		sc.l.holds.giveBack(name, n-len(claimed.Messages))
 		if len(claimed.Messages) > 0 {
 			if sc.dispatch(ctx, claimed.Messages, name) == 0 {
-				sc.l.lanes.skip(name) // all were expired: the probe is still to be made
+				sc.skip(name) // all were expired: the probe is still to be made
 			}
 			return true, nil
 		}
-		sc.l.lanes.unprobe(name, now)
+		sc.unprobe(name, now)
 		switch {
 		case claimed.Head == 0: // empty
 			delete(sc.lanes, name)
-			sc.l.lanes.holds(name, false)
+			if !isHold(name) {
+				sc.l.lanes.holds(name, false)
+			}
 		default: // its messages wait for a later try
 			if until := now.Add(claimed.Head.Time().Sub(sc.l.s.cfg.Clock.Now())); until.Before(earliest) {
 				earliest = until
@@ -70,4 +81,28 @@ func (sc *scanner) stepLane(ctx context.Context, room int) (bool, error) {
 	}
 	sc.laneWait = earliest
 	return false, nil
+}
+
+// turn says how many messages of a lane may be claimed now, or when to ask
+// again.
+func (sc *scanner) turn(name string, now time.Time) (n int, wait time.Time) {
+	if isHold(name) {
+		return sc.l.holds.turn(name, now)
+	}
+	return sc.l.lanes.turn(name, now)
+}
+
+// unprobe takes back a probe for which there was no message; what is held makes
+// none.
+func (sc *scanner) unprobe(name string, now time.Time) {
+	if !isHold(name) {
+		sc.l.lanes.unprobe(name, now)
+	}
+}
+
+// skip takes back a probe that was not worth sending.
+func (sc *scanner) skip(name string) {
+	if !isHold(name) {
+		sc.l.lanes.skip(name)
+	}
 }

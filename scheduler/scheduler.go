@@ -29,6 +29,10 @@ type Config struct {
 	Pending int
 	// Attempts is how many permanent refusals make a message dead.
 	Attempts int
+	// Topics are the settings of topics; nil for none.
+	Topics *Topics
+	// DeadKeep is how long dead messages are kept, 0 for ever.
+	DeadKeep time.Duration
 	// CallTimeout bounds one call of the timeline.
 	CallTimeout time.Duration
 	// StopTimeout bounds how long a leader that stops waits for what is in flight.

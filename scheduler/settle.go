@@ -13,7 +13,9 @@ type result struct {
 	outcome Outcome
 	from    string // the lane it was claimed from
 	park    string // it was set aside unsent, for this lane
-	expired bool
+	ends    State  // it ends so, without an attempt, and why
+	why     string
+	copied  bool // outcome is that of its copy, for the subject of such ends
 	at      time.Time
 }
 
@@ -74,7 +76,7 @@ func (sc *scanner) settle(ctx context.Context) error {
 			return sc.drain(context.WithoutCancel(ctx), ends, back)
 		}
 		sleep(ctx, time.Until(sc.l.s.nextBeat(settlePause)))
-		e, b := sc.judge(sc.settling.take())
+		e, b := sc.judge(ctx, sc.settling.take())
 		ends, back = append(ends, e...), append(back, b...)
 		var err error
 		if ends, back, err = sc.write(ctx, ends, back); over(err) {
@@ -103,7 +105,7 @@ func (q settling) again() {
 func (sc *scanner) drain(ctx context.Context, ends []End, back []aside) error {
 	until := time.Now().Add(min(sc.l.s.cfg.StopTimeout, sc.l.lease()))
 	for {
-		e, b := sc.judge(sc.settling.take())
+		e, b := sc.judge(ctx, sc.settling.take())
 		ends, back = append(ends, e...), append(back, b...)
 		var err error
 		if ends, back, err = sc.write(ctx, ends, back); over(err) {
@@ -213,9 +215,7 @@ func (sc *scanner) returned(back []aside) {
 	for i := range back {
 		b := &back[i].back
 		if b.Mark.Lane != "" {
-			if len(sc.adopt) == 0 || sc.adopt[len(sc.adopt)-1] != b.Mark.Lane {
-				sc.adopt = append(sc.adopt, b.Mark.Lane)
-			}
+			sc.adopt[b.Mark.Lane]++
 		} else if due := ScoreDue(b.Score); head == 0 || due < head {
 			head = due
 		}

@@ -38,6 +38,8 @@ var transitions = map[[2]State]bool{
 	{StateInFlight, StateDelivered}: true, // finish
 	{StateInFlight, StateExpired}:   true, // finish
 	{StateInFlight, StateDead}:      true, // finish
+	{StateInFlight, StateCanceled}:  true, // return of one that a later push of its name has replaced
+	{StateDead, StateCanceled}:      true, // requeue as another message, purge
 }
 
 // Can tells whether a message may go from s to next.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Get finds one message, live or remembered. Of several messages that have the
@@ -36,6 +37,11 @@ func (s *Scheduler) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
 	if err != nil {
 		return CancelResult{}, err
 	}
+	if into, again := requeuedAs(found); again { // to be rid of it is to be rid of its next life
+		if found, err = s.find(ctx, Ref{UID: into}); err != nil {
+			return CancelResult{}, err
+		}
+	}
 	if len(found) == 0 {
 		recalled, err := s.recall(ctx, ref) // first: it may fail, and a tombstone is a change
 		if err != nil {
@@ -65,6 +71,15 @@ func (s *Scheduler) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
 	}
 	s.metrics.cancels.WithLabelValues(result.Code.String()).Inc()
 	return result, nil
+}
+
+// requeuedAs is what a dead message lives on as, where that is all there is.
+func requeuedAs(found []Info) (UID, bool) {
+	if len(found) != 1 {
+		return "", false
+	}
+	into, is := strings.CutPrefix(found[0].Reason, RequeuedAs)
+	return UID(into), is && IsUID(into)
 }
 
 // cancelAll ends every attempt, the oldest first. One that is in flight stops
@@ -150,10 +165,38 @@ func (s *Scheduler) recall(ctx context.Context, ref Ref) ([]Info, error) {
 	return found, nil
 }
 
+// maxHops bounds how often a look-up follows pushes into the messages that they
+// went into; one is enough, since such a message is no push that went elsewhere.
+const maxHops = 2
+
+// find asks the timeline. A message without a name of its own is sent back by
+// its consumer under its uid: where the uid's own message has ended, that retry
+// is meant too.
 func (s *Scheduler) find(ctx context.Context, ref Ref) ([]Info, error) {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	found, err := s.cfg.Timeline.Find(ctx, ref)
+	for hop := 0; err == nil && hop < maxHops && len(found) == 1; hop++ { // what became of it is what became of the message that it went into
+		into, merged := strings.CutPrefix(found[0].Reason, MergedInto)
+		if !merged || !IsUID(into) {
+			break
+		}
+		var whole []Info
+		if whole, err = s.cfg.Timeline.Find(ctx, Ref{UID: UID(into)}); len(whole) == 0 {
+			break
+		}
+		found = whole
+	}
+	if err == nil && ref.UID != "" && (len(found) == 0 || found[0].State == StateDelivered) {
+		var retries []Info
+		retries, err = s.cfg.Timeline.Find(ctx, Ref{ID: string(ref.UID)})
+		for i := range retries { // the record of an end has no key where it has no name
+			if len(found) > 0 {
+				found[0].Key = retries[i].Key
+			}
+			found = append(found, retries[i])
+		}
+	}
 	switch {
 	case errors.Is(err, ErrOutcomeUnknown): // a look-up has none
 		return nil, fmt.Errorf("find: %w: %v", ErrUnavailable, err)

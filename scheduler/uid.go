@@ -109,6 +109,12 @@ func (u UID) Time() time.Time {
 	return Epoch.Add(time.Duration(high>>(1+uidRestBits)) * time.Millisecond)
 }
 
+// Intake tells whether the uid was made of a place in the intake stream.
+func (u UID) Intake() bool {
+	high, _ := u.bits()
+	return high>>uidRestBits&1 == kindIntake
+}
+
 // IntakeUID is the identity of a push from its place in the intake stream, so
 // that a redelivered push is the same message. Without a name or key the
 // bucket follows from sequence / 256: neighbours share a flush.

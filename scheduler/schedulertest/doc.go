@@ -7,16 +7,18 @@
 //
 // Time is only what a call brings as now: a timeline never looks at a clock and
 // never lets anything expire by itself. Messages, once accepted, are the
-// timeline's; it hands out copies. Stored is not kept, and a message is
-// accepted without a Mark.
+// timeline's; it hands out copies. Stored, Merge and MaxWait are not kept, and a
+// message is accepted without a Mark.
 //
 // # Add
 //
 // A batch is of one bucket and all or nothing. Each message is judged as if
 // those before it had just been added:
 //
-//  1. Its uid is there, live or remembered: AddDuplicate.
-//  2. It has an ID, and the name (ID within Key) points to a message u:
+//  1. Its uid is there, live or remembered: AddDuplicate; AddMerged where it went
+//     into a message that is there too, First as that stands now.
+//  2. It does not merge, has an ID, and the name (ID within Key) points to a
+//     message u:
 //     u is canceled, expired or dead: AddConflict.
 //     Its Attempt is lower than u's: AddDuplicate.
 //     Its Attempt is higher, and u is delivered, in flight, or waiting and
@@ -25,13 +27,46 @@
 //  3. What is new, has an ID, and was stored in the intake at a sequence (not 0)
 //     that a tombstone of its name covers: AddedCanceled. It is remembered as
 //     canceled from the start, EndedAt now, Reason CanceledBefore.
-//  4. Otherwise Added: it waits in the bucket at its Score.
+//  4. It merges, has an ID, and u is the last message under the name that lives:
+//     u is in flight, or it waits uncertain and the push keeps: new, and the two are
+//     remembered as a pair (below).
+//     u waits uncertain, and the push does not keep: AddUncertain, nothing changes.
+//     Else AddMerged: see Merging.
+//  5. Otherwise Added: it waits in the bucket at its Score.
 //
 // A new message with an ID takes the name over. First, of all but Added, tells
 // at least UID, Due, State, Version and EndedAt of the message that was there,
 // or of the one accepted as canceled. head is the bucket's earliest due time
 // when the add put a message before all that waited there, else 0; lanes do not
 // count.
+//
+// # Merging
+//
+// A push goes into a message u that waits for certain. Mostly MergeKeep leaves
+// u's content and the others win it; where both the push and u's content (Origin,
+// or u itself) have uids of the intake and the push is the older one it is the
+// other way round, so that the stream's order decides whatever the order of
+// arrival.
+//
+// A push that wins gives u its topic, headers, body, due, priority, digest, TTL
+// and retries; u keeps uid, name and attempt, leaves its lane, waits at its Score,
+// and forgets refusals. Origin is the push's uid where that has Stored, else
+// empty. Debouncing with MaxWait, Due is at most that long after the time of u's
+// uid, but not before now. A push that does not win changes u's version alone: its
+// place and lane stay. Both are one change of u, told as ReasonReplaced with the
+// content, or as ReasonAbsorbed without.
+//
+// Of the push there remain UID, Due, EndedAt, Version 1 and the Reason MergedInto
+// and u's uid, as of one canceled, for as long as of an end; the journal is not
+// told of it, and no name leads to it.
+//
+// A pair meets when the earlier, claimed, comes back by Return (Keep too), Sweep
+// or Reclaim. Where the later was to replace or debounce, the earlier is canceled
+// instead (ReasonGaveWay), uncertain where its mark would be, whatever became of
+// the later. Where it was to keep, the earlier waits again, and the later, if it
+// still waits, is canceled (ReasonMerged) and lets go of the name. A push that
+// replaces or debounces into the later makes the pair one of its kind. A pair meets
+// once; an end of the earlier dissolves it.
 //
 // # What is remembered
 //
@@ -40,6 +75,7 @@
 //
 //   - without an ID: UID, Due, State, EndedAt, Version and Mark.Uncertain;
 //   - with an ID also: ID, Key, Topic, Priority, TTL, Attempt, Digest and Reason;
+//   - canceled: Reason, where it has one, without an ID too;
 //   - dead: the whole message, Mark.Uncertain and Reason.
 //
 // Dead messages stay until somebody deals with them. Other ends stay until Trim
@@ -67,6 +103,36 @@
 //   - not there: CancelUnknown, and an empty Info.
 //
 // Info tells at least UID, Due, State, Version, EndedAt and Mark.Uncertain.
+//
+// # Amend
+//
+// In this order: not there, AmendUnknown; ended, AmendEnded; in flight,
+// AmendInFlight; waiting and uncertain, AmendMaybe; at Version, it is done; at
+// Version+1 and already as asked, AmendDone and nothing changes; else AmendVersion.
+// A message that is amended leaves its lane and waits at its Score. Message gives
+// headers and body; refusals begin anew then, and the change is told with the
+// content. Head is the bucket's earliest due time when that became earlier.
+//
+// # Dead
+//
+// Requeue: m's uid is there, RequeueDone as before; dead is not there,
+// RequeueUnknown; it is not dead, RequeueNotDead; it has a name and another message
+// under it lives, RequeueNamed; else m waits at version 1 under the name, and the
+// dead one is canceled, one version on, EndedAt now, Reason RequeuedAs and m's uid.
+// Purge does the latter with the Reason Purged, and tells again of what has it. A
+// canceled record of a higher version is restored over a dead message.
+//
+// # Browse, Counts, Pause
+//
+// Browse goes by score and uid in the bucket, then in each lane by name; by
+// EndedAt and uid through the dead. From and To bound the time within the score
+// (due, or later after a refusal), or EndedAt. Limit is at least 1. A cursor holds
+// a place, not a message: what is there throughout is met once.
+//
+// Counts are exact. Waiting counts lanes too; a topic that has nothing is not told,
+// or told with zeros where it was asked for.
+//
+// A pause is kept and listed, and changes nothing else.
 //
 // # Leading
 //

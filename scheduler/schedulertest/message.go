@@ -3,6 +3,7 @@ package schedulertest
 import (
 	"crypto/sha256"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
@@ -17,6 +18,7 @@ type With func(*draft)
 type draft struct {
 	message scheduler.Message
 	bucket  int
+	door    bool
 }
 
 // Message builds the n-th message that is accepted: its uid sorts after those of
@@ -33,6 +35,9 @@ func Message(n int, with ...With) *scheduler.Message {
 	uid, err := scheduler.IntakeUID(uint64(d.bucket)*256, Start.Add(-24*time.Hour+time.Duration(n)*time.Millisecond).Time(), m.ID, m.Key)
 	if err != nil {
 		panic(err) // n is out of the range of times
+	}
+	if d.door {
+		uid = ofADoor(uid)
 	}
 	m.UID = uid
 	if m.ID != "" && m.Digest == (scheduler.Digest{}) {
@@ -76,6 +81,9 @@ func Content(text string) With {
 	return func(d *draft) { d.message.Topic, d.message.Body = "content", []byte(text) }
 }
 
+// On sets the topic.
+func On(topic string) With { return func(d *draft) { d.message.Topic = topic } }
+
 // Body sets the body.
 func Body(body []byte) With { return func(d *draft) { d.message.Body = body } }
 
@@ -86,6 +94,29 @@ func Headers(pairs ...string) With {
 			d.message.Headers = append(d.message.Headers, scheduler.Header{Name: pairs[i], Value: pairs[i+1]})
 		}
 	}
+}
+
+// Merging says how it merges.
+func Merging(how scheduler.Merge) With { return func(d *draft) { d.message.Merge = how } }
+
+// MaxWait bounds how long debouncing pushes it off.
+func MaxWait(d time.Duration) With { return func(m *draft) { m.message.MaxWait = d } }
+
+// ByADoor gives a uid as other doors than the intake do, at the same place in
+// the order of acceptance as far as time decides it.
+func ByADoor() With { return func(d *draft) { d.door = true } }
+
+// ofADoor clears the bit of a uid that says it is the intake's: the second of
+// the ninth character.
+func ofADoor(uid scheduler.UID) scheduler.UID {
+	const alphabet, at = "0123456789abcdefghjkmnpqrstvwxyz", 10
+	i := strings.IndexByte(alphabet, uid[at])
+	return uid[:at] + scheduler.UID(alphabet[i&^8]) + uid[at+1:]
+}
+
+// Retrying gives a schedule of retries.
+func Retrying(jitter uint8, delays ...time.Duration) With {
+	return func(d *draft) { d.message.Retry = scheduler.Retry{Delays: delays, Jitter: jitter} }
 }
 
 // TTL sets the time to live after due.

@@ -58,8 +58,12 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		"sweep":  m.sweep,
 		"held":   m.held,
 		"cancel": m.cancel, "cancel more": m.cancel,
-		"bury": m.bury,
-		"find": m.find,
+		"bury":  m.bury,
+		"find":  m.find,
+		"amend": m.amend, "amend more": m.amend,
+		"requeue": m.requeue, "purge": m.purge,
+		"browse": m.browse,
+		"pause":  m.pause, "resume": m.resume,
 		"trim": m.trim, "trim more": m.trim,
 		"wait": m.wait,
 	}
@@ -138,10 +142,12 @@ func (m *model) compare(what string, got view) {
 
 // view is all that can be seen of a timeline.
 type view struct {
-	lines []string // heads, lanes, claims and names
+	lines []string // heads, lanes, claims, names, counts and pauses
 	heads []scheduler.Head
 	lanes [][]string
 	infos [][]scheduler.Info // of every message ever made
+	// counts are those of every topic, by name.
+	counts []scheduler.TopicCount
 }
 
 func (m *model) look(tl scheduler.Timeline) (v view) {
@@ -161,6 +167,11 @@ func (m *model) look(tl scheduler.Timeline) (v view) {
 	for _, id := range ids {
 		line("%s: %s", id, findUIDs(m.ctx, tl, scheduler.Ref{ID: id}))
 	}
+	v.counts, err = tl.Counts(m.ctx, "", wide)
+	sortCounts(v.counts)
+	line("counts %+v%s", v.counts, short(err))
+	pauses, err := tl.Pauses(m.ctx)
+	line("pauses %+v%s", pauses, short(err))
 	for _, minted := range m.minted {
 		found, err := tl.Find(m.ctx, scheduler.Ref{UID: minted.UID})
 		if err != nil {
@@ -190,6 +201,7 @@ func (m *model) differ(want, got view) string {
 func sameInfo(a, b scheduler.Info) bool {
 	return a.UID == b.UID && a.ID == b.ID && a.Key == b.Key && a.Topic == b.Topic && slices.Equal(a.Headers, b.Headers) && bytes.Equal(a.Body, b.Body) &&
 		a.Due == b.Due && a.Priority == b.Priority && a.TTL == b.TTL && a.Attempt == b.Attempt && a.Digest == b.Digest && a.Stored == b.Stored &&
+		a.Merge == b.Merge && a.MaxWait == b.MaxWait && a.Origin == b.Origin && a.Retry.Jitter == b.Retry.Jitter && slices.Equal(a.Retry.Delays, b.Retry.Delays) &&
 		a.Mark == b.Mark && a.State == b.State && a.Version == b.Version && a.EndedAt == b.EndedAt && a.Reason == b.Reason
 }
 
@@ -202,15 +214,28 @@ func describeAll(infos []scheduler.Info) string {
 }
 
 // watch holds what is seen, the same on both by now, to the table of states, and
-// heads and lanes to what the messages say.
+// heads, lanes and counts to what the messages say.
 func (m *model) watch(what string, seen view) {
 	heads := seen.heads
 	waiting, inFlight := make([]int, len(heads)), make([]int, len(heads))
 	lanes := make([][]string, len(heads))
+	counts := map[string]scheduler.TopicCount{}
 	for i, minted := range m.minted {
-		state, version := scheduler.StateNone, uint64(0)
+		state, version, merged := scheduler.StateNone, uint64(0), false
 		if found := seen.infos[i]; len(found) == 1 {
 			state, version = found[0].State, found[0].Version
+			merged = isMerged(&found[0])
+			c := counts[found[0].Topic]
+			c.Topic = found[0].Topic
+			switch state {
+			case scheduler.StateWaiting:
+				c.Waiting++
+			case scheduler.StateInFlight:
+				c.InFlight++
+			case scheduler.StateDead:
+				c.Dead++
+			}
+			counts[c.Topic] = c
 			b := minted.UID.Bucket(m.o.Buckets)
 			switch lane := found[0].Mark.Lane; {
 			case state == scheduler.StateInFlight:
@@ -226,13 +251,26 @@ func (m *model) watch(what string, seen view) {
 		if state != was && !was.Can(state) && !forgotten {
 			m.Fatalf("%s took %s from %s to %s", what, minted.UID, was, state)
 		}
-		if state != scheduler.StateNone && version != m.versions[minted.UID] {
+		if merged && m.versions[minted.UID] != 0 {
+			m.Fatalf("after %s: the journal was told of %s, which went into another", what, minted.UID)
+		}
+		if state != scheduler.StateNone && !merged && version != m.versions[minted.UID] {
 			m.Fatalf("after %s: the %s message %s has version %d, the journal was told %d", what, state, minted.UID, version, m.versions[minted.UID])
 		}
 		if forgotten {
 			delete(m.versions, minted.UID) // it may come again as if it were new
 		}
 		m.was[minted.UID] = state
+	}
+	var recount []scheduler.TopicCount
+	for topic, c := range counts {
+		if c != (scheduler.TopicCount{Topic: topic}) {
+			recount = append(recount, c)
+		}
+	}
+	sortCounts(recount)
+	if !slices.Equal(recount, seen.counts) {
+		m.Fatalf("after %s: the counts are %+v\nthe messages say %+v", what, seen.counts, recount)
 	}
 	for b, h := range heads {
 		names := seen.lanes[b]
@@ -242,6 +280,11 @@ func (m *model) watch(what string, seen view) {
 				what, b, h, names, waiting[b], inFlight[b], lanes[b], m.terms[b])
 		}
 	}
+}
+
+// isMerged tells whether a push went into another message.
+func isMerged(i *scheduler.Info) bool {
+	return i.State == scheduler.StateCanceled && strings.HasPrefix(i.Reason, scheduler.MergedInto)
 }
 
 // drain takes everything that waits to an end, and wants each message once.

@@ -14,9 +14,11 @@ import (
 
 // What the model's messages are made of: few enough that they meet.
 var (
-	ids   = []string{"order-1", "order-2", "order-3", "order-4", "a", "b"}
-	keys  = []string{"", "customer-1", "customer-2", "customer-3"}
-	lanes = []string{"ORDERS", "core:orders.7"}
+	ids  = []string{"order-1", "order-2", "order-3", "order-4", "a", "b"}
+	keys = []string{"", "customer-1", "customer-2", "customer-3"}
+	// topics are few too, that a content may move from one to another.
+	topics = []string{"orders.created", "orders.paid", "mail"}
+	lanes  = []string{"ORDERS", "core:orders.7"}
 )
 
 // block is the step of the model's big bodies, so much above small ones and
@@ -80,10 +82,21 @@ func (m *model) mint(t *rapid.T, bucket int) *scheduler.Message {
 	if names := m.namesIn(bucket); len(names) > 0 && rapid.IntRange(0, 3).Draw(t, "named") > 0 {
 		n := rapid.SampledFrom(names).Draw(t, "name")
 		with = append(with, Named(n.id), Keyed(n.key), Content(rapid.SampledFrom([]string{"x", "y"}).Draw(t, "content")),
-			Attempt(rapid.SampledFrom([]uint32{1, 1, 1, 2, 3}).Draw(t, "attempt")))
+			Attempt(rapid.SampledFrom([]uint32{1, 1, 1, 2, 3}).Draw(t, "attempt")),
+			Merging(rapid.SampledFrom([]scheduler.Merge{scheduler.MergeReject, scheduler.MergeReject, scheduler.MergeKeep, scheduler.MergeReplace, scheduler.MergeDebounce}).Draw(t, "merge")))
+		if rapid.Bool().Draw(t, "wait at most") {
+			// Counted from the uid's time, a day before Start.
+			with = append(with, MaxWait(24*time.Hour+due-time.Duration(rapid.IntRange(0, 200).Draw(t, "less"))*time.Millisecond))
+		}
 	}
+	with = append(with, On(rapid.SampledFrom(topics).Draw(t, "topic")))
 	if rapid.Bool().Draw(t, "by the intake") {
 		with = append(with, Stored(rapid.Uint64Range(1, 20).Draw(t, "stored")))
+	} else {
+		with = append(with, ByADoor())
+	}
+	if rapid.IntRange(0, 3).Draw(t, "with retries") == 0 {
+		with = append(with, Retrying(uint8(rapid.IntRange(0, 100).Draw(t, "jitter")), 0, time.Duration(rapid.IntRange(1, 9).Draw(t, "retry"))*time.Second))
 	}
 	switch rapid.IntRange(0, 5).Draw(t, "shape") {
 	case 0:
@@ -93,7 +106,18 @@ func (m *model) mint(t *rapid.T, bucket int) *scheduler.Message {
 	case 2:
 		with = append(with, Body(make([]byte, block*rapid.IntRange(1, 3).Draw(t, "blocks"))))
 	}
-	made := Message(len(m.minted), with...)
+	return m.make(with...)
+}
+
+// make makes a message whose uid is new, and in no order with those made before:
+// what came by the intake is stored in any order.
+func (m *model) make(with ...With) *scheduler.Message {
+	const places, step = 10_007, 7919 // coprime: no place comes twice
+	n := len(m.minted)
+	if n >= places {
+		m.Fatal("too many messages")
+	}
+	made := Message(n*step%places, with...)
 	m.minted = append(m.minted, made)
 	return made
 }
@@ -127,7 +151,7 @@ func (m *model) addBatch(bucket int, batch []*scheduler.Message) {
 	var what strings.Builder
 	fmt.Fprintf(&what, "add to %d:", bucket)
 	for _, b := range batch {
-		fmt.Fprintf(&what, " %s(%q %q due %d attempt %d stored %d)", b.UID, b.ID, b.Key, b.Due-Start, b.Attempt, b.Stored)
+		fmt.Fprintf(&what, " %s(%q %q due %d attempt %d stored %d %s within %s)", b.UID, b.ID, b.Key, b.Due-Start, b.Attempt, b.Stored, mergeWords[b.Merge], b.MaxWait)
 	}
 	var answers [][]scheduler.AddResult // of both timelines, then of both again
 	m.step(what.String(), func(tl scheduler.Timeline) string {
@@ -143,13 +167,33 @@ func (m *model) addBatch(bucket int, batch []*scheduler.Message) {
 		if !strings.HasPrefix(second, "head 0;") {
 			return false, "nothing came earlier the second time"
 		}
+		goesOn := false
 		for i := range batch {
-			if wrong := meansTheSame(batch, i, answers[1], answers[3]); wrong != "" {
+			if refusedTooEarly(batch, i, answers[1]) {
+				goesOn = true
+			} else if wrong := meansTheSame(batch, i, answers[1], answers[3]); wrong != "" {
 				return false, fmt.Sprintf("message %d: %s", i, wrong)
 			}
 		}
-		return false, ""
+		return goesOn, ""
 	})
+}
+
+// refusedTooEarly tells whether a push was refused as uncertain before one of the
+// batch became the next under its name: sent again it may go into that one.
+func refusedTooEarly(batch []*scheduler.Message, i int, first []scheduler.AddResult) bool {
+	return first[i].Code == scheduler.AddUncertain && tookOver(batch, i, first, scheduler.Added)
+}
+
+// tookOver tells whether a later push of the batch, under the name of push i, had
+// the outcome.
+func tookOver(batch []*scheduler.Message, i int, first []scheduler.AddResult, code scheduler.AddCode) bool {
+	for j := i + 1; j < len(batch); j++ {
+		if batch[j].ID == batch[i].ID && batch[j].Key == batch[i].Key && first[j].Code == code {
+			return true
+		}
+	}
+	return false
 }
 
 // meansTheSame compares what a batch and its repeat say of message i.
@@ -166,10 +210,17 @@ func meansTheSame(batch []*scheduler.Message, i int, first, second []scheduler.A
 		}
 		return ""
 	}
-	for j := i + 1; j < len(batch); j++ {
-		if batch[j].ID == batch[i].ID && batch[j].Key == batch[i].Key && first[j].Code <= scheduler.AddedCanceled {
-			return "" // the name went to a later one of the batch
+	if one.Code == scheduler.AddMerged {
+		if two.Code != scheduler.AddMerged || two.First.UID != one.First.UID {
+			return "want it merged into the same message"
 		}
+		return ""
+	}
+	if tookOver(batch, i, first, scheduler.Added) || tookOver(batch, i, first, scheduler.AddedCanceled) {
+		return "" // the name went to a later one of the batch
+	}
+	if tookOver(batch, i, first, scheduler.AddMerged) && two.First.UID == one.First.UID {
+		return "" // the content is another by now
 	}
 	if two.Code != one.Code || two.First.UID != one.First.UID || two.First.State != one.First.State {
 		return "want the same refusal"
@@ -343,6 +394,7 @@ func (m *model) trim(t *rapid.T) {
 	m.T = t
 	bucket, limit := m.bucket(t), rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "limit")
 	term := m.term(t, bucket)
+	m.drainOutboxes() // what the journal does not know is not forgotten
 	m.counted(fmt.Sprintf("trim %d of %d under %d", limit, bucket, term), limit, func(tl scheduler.Timeline) (int, error) {
 		return tl.Trim(m.ctx, bucket, term, m.now, limit)
 	})

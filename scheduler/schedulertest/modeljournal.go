@@ -8,7 +8,11 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// tellings are the entries that one timeline told the journal of.
+// editedReason is the reason of the model's amends that give other content.
+const editedReason = "edited"
+
+// tellings are the entries that one timeline told the journal of, and that stand
+// in its outboxes.
 type tellings struct {
 	all []scheduler.Entry
 	new []scheduler.Change // since the last look
@@ -37,7 +41,7 @@ func (m *model) told(what string) int {
 		if c.Version != m.versions[c.UID]+1 {
 			m.Fatalf("%s: %s goes from version %d to %d", what, c.UID, m.versions[c.UID], c.Version)
 		}
-		if (c.Version == 1) != (c.Message != nil) {
+		if (c.Version == 1 || c.Reason == scheduler.ReasonReplaced || c.Reason == editedReason) != (c.Message != nil) {
 			m.Fatalf("%s: version %d of %s with content: %v", what, c.Version, c.UID, c.Message != nil)
 		}
 		m.versions[c.UID] = c.Version
@@ -74,16 +78,22 @@ func differentChanges(got, want []scheduler.Change) string {
 // content is what of a message the journal keeps.
 func content(m *scheduler.Message) scheduler.Message {
 	c := *m
-	c.Stored = 0
+	c.Stored, c.Merge, c.MaxWait, c.Mark = 0, scheduler.MergeReject, 0, scheduler.Mark{}
 	return c
 }
 
-// drainOutboxes reads what the real timeline wrote, which must be what it told,
-// and removes it.
+// drainOutboxes brings everything to the journal.
 func (m *model) drainOutboxes() {
-	outbox := m.real.(scheduler.Outbox)
+	m.drainOutbox(m.real, &m.realLog)
+	m.drainOutbox(m.ref, &m.refLog)
+}
+
+// drainOutbox reads what a timeline wrote, which must be what it told, and
+// removes it.
+func (m *model) drainOutbox(tl scheduler.Timeline, log *tellings) {
+	outbox := tl.(scheduler.Outbox)
 	var told, read []scheduler.Change
-	for _, e := range m.realLog.all {
+	for _, e := range log.all {
 		told = append(told, e.Changes...)
 	}
 	for b := range m.o.Buckets {
@@ -107,13 +117,14 @@ func (m *model) drainOutboxes() {
 	if wrong := differentChanges(read, told); wrong != "" {
 		m.Fatalf("the outbox holds something else than the journal was told: %s", wrong)
 	}
-	for _, e := range m.realLog.all {
+	for _, e := range log.all {
 		for range 2 {
 			if err := outbox.Written(m.ctx, e.Bucket, []scheduler.Entry{e}); err != nil {
 				m.Fatalf("remove an entry: %v", err)
 			}
 		}
 	}
+	log.all = nil
 	lags, err := outbox.Lags(m.ctx)
 	for b, l := range lags {
 		if err != nil || l != (scheduler.Lag{}) {

@@ -173,8 +173,8 @@ var namePromises = []promise{
 			t.added(batch...)
 			took[i] = time.Since(began)
 		}
-		middle := func(d []time.Duration) time.Duration { slices.Sort(d); return d[len(d)/2] }
-		if first, last := middle(took[:10]), middle(took[batches-10:]); last > 8*first {
+		// The fastest of ten: what else the machine does only adds to it.
+		if first, last := slices.Min(took[:10]), slices.Min(took[batches-10:]); last > 8*first {
 			t.Fatalf("a batch took %s at first and %s with %d keys", first, last, keys)
 		}
 	}},

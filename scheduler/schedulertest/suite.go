@@ -35,6 +35,8 @@ type promise struct {
 	name  string // reads as a sentence
 	tune  func(*Options)
 	check func(*trial)
+	// recorded keeps what the journal is told, for the test to look at.
+	recorded bool
 }
 
 // Exercise tests every promise of package documentation on timelines that open
@@ -43,6 +45,7 @@ func Exercise(t *testing.T, open Open) {
 	for _, group := range [][]promise{
 		orderPromises, claimPromises, settlePromises, termPromises, cancelPromises,
 		namePromises, attemptPromises, memoryPromises, tombstonePromises, sizePromises, recoverPromises,
+		amendPromises, mergePromises, meetPromises, deadPromises, browsePromises, countPromises, pausePromises,
 	} {
 		for _, p := range group {
 			t.Run(p.name, func(t *testing.T) {
@@ -51,7 +54,11 @@ func Exercise(t *testing.T, open Open) {
 				if p.tune != nil {
 					p.tune(&o)
 				}
-				p.check(&trial{T: t, tl: open(t, o), o: o, now: Start, term: 1})
+				log := new(tellings)
+				if p.recorded {
+					o.Record = log.recording()
+				}
+				p.check(&trial{T: t, tl: open(t, o), o: o, now: Start, term: 1, log: log})
 			})
 		}
 	}

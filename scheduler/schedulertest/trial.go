@@ -21,6 +21,7 @@ type trial struct {
 	now  scheduler.Milli
 	term uint64
 	n    uint64 // of the last claim
+	log  *tellings
 }
 
 // wide bounds a claim that is to take everything.
@@ -275,14 +276,15 @@ func describe(i scheduler.Info) string {
 	if len(body) > 64 {
 		body = fmt.Sprintf("%d bytes %08x", len(body), crc32.ChecksumIEEE(i.Body))
 	}
-	return fmt.Sprintf("%s id=%q key=%q topic=%q headers=%q body=%q due=%d priority=%d ttl=%s attempt=%d digest=%x stored=%d mark=%+v %s version=%d ended=%d reason=%q",
-		i.UID, i.ID, i.Key, i.Topic, i.Headers, body, i.Due, i.Priority, i.TTL, i.Attempt, i.Digest, i.Stored, i.Mark, i.State, i.Version, i.EndedAt, i.Reason)
+	return fmt.Sprintf("%s id=%q key=%q topic=%q headers=%q body=%q due=%d priority=%d ttl=%s attempt=%d digest=%x stored=%d merge=%d max wait=%s origin=%q retry=%v mark=%+v %s version=%d ended=%d reason=%q",
+		i.UID, i.ID, i.Key, i.Topic, i.Headers, body, i.Due, i.Priority, i.TTL, i.Attempt, i.Digest, i.Stored, i.Merge, i.MaxWait, i.Origin, i.Retry, i.Mark,
+		i.State, i.Version, i.EndedAt, i.Reason)
 }
 
 // live is the info of a message that waits or is in flight.
 func live(m *scheduler.Message, state scheduler.State, mark scheduler.Mark) scheduler.Info {
 	i := scheduler.Info{Message: *m, State: state, Version: 1 + uint64(mark.Changes)}
-	i.Stored, i.Mark = 0, mark
+	i.Stored, i.Merge, i.MaxWait, i.Mark = 0, scheduler.MergeReject, 0, mark
 	return i
 }
 
@@ -296,7 +298,7 @@ func remains(m *scheduler.Message, state scheduler.State, at scheduler.Milli, un
 	return i
 }
 
-var addWords = [...]string{"added", "added as canceled", "duplicate", "conflict"}
+var addWords = [...]string{"added", "added as canceled", "duplicate", "conflict", "merged", "uncertain"}
 
 func addWord(c scheduler.AddCode) string {
 	if int(c) < len(addWords) {

@@ -46,6 +46,14 @@ func bit(b bool) int64 {
 	return 0
 }
 
+// unlessZero is a number, or NULL for 0, which takes no room in a row.
+func unlessZero(n int64) any {
+	if n == 0 {
+		return nil
+	}
+	return n
+}
+
 // blob is never nil, which would be NULL.
 func blob(b []byte) []byte {
 	if b == nil {

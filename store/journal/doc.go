@@ -49,7 +49,7 @@
 // # Tables
 //
 // messages has one row a message: content, state, version. transitions has one
-// row a change. meta holds the namespace (one database belongs to one
+// row a change, with what the message became by it. meta holds the namespace (one database belongs to one
 // namespace), the highest term, and fences the certification of each bucket.
 // Migrations are in migrations/, by dialect.
 package journal

@@ -10,14 +10,16 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-const changeColumns = "uid, version, state, at, claimed, bucket, instance, address, term, attempt, reason, stream, sequence"
+const changeColumns = "uid, version, state, at, claimed, bucket, instance, address, term, attempt, reason, stream, sequence, COALESCE(due, 0), COALESCE(uncertain, 0), COALESCE(refusals, 0)"
 
 func scanChange(row scanner) (c scheduler.Change, err error) {
-	var version, term, sequence int64
-	if err := row.Scan(&c.UID, &version, &c.State, &c.At, &c.Claimed, &c.Bucket, &c.Instance, &c.Address, &term, &c.Attempt, &c.Reason, &c.Stream, &sequence); err != nil {
+	var version, term, sequence, uncertain int64
+	if err := row.Scan(&c.UID, &version, &c.State, &c.At, &c.Claimed, &c.Bucket, &c.Instance, &c.Address, &term, &c.Attempt, &c.Reason, &c.Stream, &sequence,
+		&c.Due, &uncertain, &c.Refusals); err != nil {
 		return c, fmt.Errorf("read a change: %w", err)
 	}
 	c.Version, c.Term, c.Sequence = uint64(version), uint64(term), uint64(sequence)
+	c.Uncertain = uncertain != 0
 	return c, nil
 }
 

@@ -28,7 +28,7 @@ func scanRecord(row scanner, all bool) (r scheduler.Record, err error) {
 	if err := row.Scan(into...); err != nil {
 		return r, fmt.Errorf("read a message: %w", err)
 	}
-	if r.Headers, err = unpackHeaders(headers); err != nil {
+	if err = unpackContent(headers, &r.Message); err != nil {
 		return r, fmt.Errorf("read message %s: %w", r.UID, err)
 	}
 	copy(r.Digest[:], digest)

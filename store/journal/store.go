@@ -32,12 +32,12 @@ type Store interface {
 	// Find returns up to limit messages that ref names, without headers and body,
 	// the latest accepted first.
 	Find(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Record, error)
-	// History is every change of a message, by version, without due, marks and
-	// content.
+	// History is every change of a message, by version, without content. What an
+	// older version of tarry wrote has no due and marks.
 	History(ctx context.Context, uid scheduler.UID) ([]scheduler.Change, error)
 	// List returns a page of records.
 	List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.Record, error)
-	// Changes returns a page of changes, without due, marks and content.
+	// Changes returns a page of changes, without content.
 	Changes(ctx context.Context, q scheduler.ChangeQuery) ([]scheduler.Change, error)
 	// Forecast counts what waits and falls due from the given time until another,
 	// exclusive, by steps of so many milliseconds; empty steps are left out. An

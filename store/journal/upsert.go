@@ -38,7 +38,7 @@ var (
 
 func contentValues(values []any, c *scheduler.Change) []any {
 	m := c.Message
-	return append(values, name(m.Topic), name(m.ID), name(m.Key), packHeaders(m.Headers), blob(m.Body), int64(len(m.Body)+headersSize(m.Headers)),
+	return append(values, name(m.Topic), name(m.ID), name(m.Key), packContent(m), blob(m.Body), int64(len(m.Body)+headersSize(m.Headers)),
 		int64(m.Priority), millis(m.TTL), int64(m.Attempt), m.Digest[:], number(c.Version))
 }
 
@@ -84,8 +84,8 @@ func newUpserts(d *dialect) *upserts {
 		},
 		// A change is written once; IGNORE would also hide what was cut.
 		transition: upsert{
-			into:    "transitions (uid, version, state, at, claimed, bucket, instance, address, term, attempt, reason, stream, sequence)",
-			row:     "(" + questions(13) + ")",
+			into:    "transitions (uid, version, state, at, claimed, bucket, instance, address, term, attempt, reason, stream, sequence, due, uncertain, refusals)",
+			row:     "(" + questions(16) + ")",
 			updates: d.conflict + "uid = transitions.uid",
 		},
 	}

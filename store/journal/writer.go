@@ -259,6 +259,9 @@ func (w *Writer) work(ctx context.Context) {
 		if w.cfg.Mode == Async {
 			pause(ctx, lingerAsync)
 		}
+		if ctx.Err() != nil { // at a stop nothing is left for being late
+			continue
+		}
 		batch := w.take(false)
 		if len(batch) == 0 {
 			continue

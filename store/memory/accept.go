@@ -19,10 +19,7 @@ func (t *Timeline) Add(ctx context.Context, n int, batch []*scheduler.Message, n
 		}
 	}
 	err = t.in(ctx, n, func(b *bucket) error {
-		first := int64(math.MaxInt64)
-		if len(b.due) > 0 {
-			first = b.due[0].rank
-		}
+		first := b.first()
 		if b.records && b.size >= t.cfg.Record.Limit && b.news(batch) {
 			return fmt.Errorf("bucket %d holds %d bytes for the journal, the limit is %d: %w", n, b.size, t.cfg.Record.Limit, scheduler.ErrBehind)
 		}
@@ -31,41 +28,84 @@ func (t *Timeline) Add(ctx context.Context, n int, batch []*scheduler.Message, n
 			results[i] = b.add(m, now)
 			results[i].Number = b.cert.Number
 		}
-		if len(b.due) > 0 && b.due[0].rank < first {
-			earlier = head(b.due)
-		}
+		earlier = b.earlier(first)
 		return nil
 	})
 	return results, earlier, err
 }
 
+// first is the rank of what is due first in the bucket.
+func (b *bucket) first() int64 {
+	if len(b.due) == 0 {
+		return math.MaxInt64
+	}
+	return b.due[0].rank
+}
+
+// earlier is the bucket's earliest due time where its rank is below the one that
+// was first, else 0.
+func (b *bucket) earlier(first int64) scheduler.Milli {
+	if b.first() >= first {
+		return 0
+	}
+	return head(b.due)
+}
+
 // add judges one message and stores it if it is new.
 func (b *bucket) add(given *scheduler.Message, now scheduler.Milli) scheduler.AddResult {
 	if e := b.entries[given.UID]; e != nil {
+		if to := b.mergedInto(e); to != nil {
+			return scheduler.AddResult{Code: scheduler.AddMerged, First: b.info(to)}
+		}
 		return scheduler.AddResult{Code: scheduler.AddDuplicate, First: b.info(e)}
 	}
+	var first *entry
+	covered := b.graves.covers(given)
 	if given.ID != "" {
-		if first := b.names[name{given.ID, given.Key}]; first != nil {
-			if code := b.meet(first, given); code != scheduler.Added {
-				return scheduler.AddResult{Code: code, First: b.info(first)}
-			}
+		first = b.names[name{given.ID, given.Key}]
+		code := scheduler.Added
+		switch {
+		case given.Merge == scheduler.MergeReject && first != nil:
+			code = b.meet(first, given)
+		case given.Merge != scheduler.MergeReject && !covered: // what was canceled changes nothing
+			first = living(first)
+			code = b.merge(first, given, now)
+		}
+		if code != scheduler.Added {
+			return scheduler.AddResult{Code: code, First: b.info(first)}
 		}
 	}
-	m := *given
-	m.Stored, m.Mark = 0, scheduler.Mark{}
+	e := b.accept(given, now)
+	if covered {
+		b.end(e, scheduler.StateCanceled, false, canceledBefore, now)
+		b.canceled(e, 0, now)
+		return scheduler.AddResult{Code: scheduler.AddedCanceled, First: b.info(e)}
+	}
+	if given.Merge != scheduler.MergeReject && first != nil {
+		first.rival = &rival{later: e.uid, mode: given.Merge}
+	}
+	b.wait(e, e.message.Score(), scheduler.Mark{})
+	return scheduler.AddResult{Code: scheduler.Added}
+}
+
+// accept makes an entry of a new message, which stands in no order yet.
+func (b *bucket) accept(given *scheduler.Message, now scheduler.Milli) *entry {
+	m := kept(given)
 	e := &entry{uid: m.UID, version: 1, due: m.Due, message: &m}
 	b.entries[e.uid] = e
 	if m.ID != "" {
 		b.name(e)
 	}
 	b.accepted(&m, now)
-	if b.graves.covers(given) {
-		b.end(e, scheduler.StateCanceled, false, canceledBefore, now)
-		b.canceled(e, now)
-		return scheduler.AddResult{Code: scheduler.AddedCanceled, First: b.info(e)}
-	}
-	b.wait(e, m.Score(), scheduler.Mark{})
-	return scheduler.AddResult{Code: scheduler.Added}
+	return e
+}
+
+// kept is what is kept of a message that is given.
+func kept(given *scheduler.Message) scheduler.Message {
+	m := *given
+	m.Stored, m.Merge, m.MaxWait, m.Mark = 0, scheduler.MergeReject, 0, scheduler.Mark{}
+	m.Claim, m.ClaimedAt = 0, 0
+	return m
 }
 
 // meet judges a push under the name of e: Added says that it is a message of
@@ -137,10 +177,8 @@ func (b *bucket) cancel(e *entry, now scheduler.Milli) scheduler.CancelCode {
 	case scheduler.StateInFlight:
 		return scheduler.CancelInFlight
 	case scheduler.StateWaiting:
-		uncertain := b.info(e).Mark.Uncertain
-		b.leave(e)
-		b.end(e, scheduler.StateCanceled, uncertain, "", now)
-		b.canceled(e, now)
+		uncertain := b.uncertain(e)
+		b.cut(e, uncertain, "", 0, now)
 	case scheduler.StateCanceled:
 	default:
 		return scheduler.CancelEnded
@@ -149,6 +187,13 @@ func (b *bucket) cancel(e *entry, now scheduler.Milli) scheduler.CancelCode {
 		return scheduler.CancelMaybe
 	}
 	return scheduler.CancelDone
+}
+
+// cut ends an entry as canceled.
+func (b *bucket) cut(e *entry, uncertain bool, reason string, term uint64, now scheduler.Milli) {
+	b.leave(e)
+	b.end(e, scheduler.StateCanceled, uncertain, reason, now)
+	b.canceled(e, term, now)
 }
 
 // Bury leaves tombstones where no message has the name.

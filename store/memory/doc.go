@@ -11,10 +11,14 @@
 //	in_flight            claimed                by term, uid
 //	delivered, canceled,
 //	expired              ended                  as they ended
-//	dead                 none
+//	dead                 dead                   by when they died, uid
 //
 // An end without a client id lets go of its message and stays as a bare entry;
 // one with an id keeps the message without body and headers.
+//
+// A push that merged into another message stays as a bare entry too. Two messages
+// of one name that are to meet (schedulertest, Merging) are known by the earlier
+// one's rival.
 //
 // Messages are copied on their way in and out; bodies and headers are shared
 // and must not be changed by anybody.

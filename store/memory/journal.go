@@ -112,6 +112,7 @@ func (j *Journal) write(c *scheduler.Change) {
 		r.Message = *c.Message
 		r.Message.Mark, r.Message.Due = mark, due
 		r.Message.Stored, r.Message.Claim, r.Message.ClaimedAt = 0, 0, 0
+		r.Message.Merge, r.Message.MaxWait = scheduler.MergeReject, 0
 		r.Content = c.Version
 	}
 	if r := &row.record; c.Version > r.Version {
@@ -124,7 +125,7 @@ func (j *Journal) write(c *scheduler.Change) {
 	j.remember(row)
 	if _, known := row.changes[c.Version]; !known {
 		told := *c
-		told.Due, told.Uncertain, told.Refusals, told.Message = 0, false, 0, nil
+		told.Message = nil
 		row.changes[c.Version] = told
 	}
 	j.term = max(j.term, c.Term)

@@ -27,11 +27,14 @@ func (t *Timeline) sweep(ctx context.Context, n int, term, below uint64, limit i
 	err = t.under(ctx, n, term, func(b *bucket) error {
 		for count < limit && len(b.claimed) > 0 && uint64(b.claimed[0].rank) < below {
 			e := b.claimed[0].entry
+			count++
+			if b.meetRival(e, true, term, now) {
+				continue
+			}
 			b.leave(e)
 			b.wait(e, e.message.Score(), scheduler.Mark{Uncertain: true, Refusals: e.message.Mark.Refusals, Changes: e.message.Mark.Changes + 1})
 			b.note(scheduler.Change{UID: e.uid, Version: e.version, State: scheduler.StateWaiting, At: now, Term: term, Due: e.message.Due,
 				Uncertain: true, Refusals: e.message.Mark.Refusals, Reason: swept})
-			count++
 		}
 		return nil
 	})
@@ -61,7 +64,7 @@ func (t *Timeline) Claim(ctx context.Context, n int, req scheduler.Claim) (claim
 			b.leave(e)
 			e.state, e.message.Mark.Lane = scheduler.StateInFlight, ""
 			e.claim = req.Number
-			b.claimed.push(e, int64(req.Term))
+			b.enter(e, int64(req.Term))
 			m := *e.message
 			m.Claim, m.ClaimedAt = req.Number, req.Now
 			m.Mark.Uncertain = m.Mark.Uncertain || b.doubts(&m)
@@ -93,7 +96,7 @@ func (b *bucket) claimedEntry(uid scheduler.UID) *entry {
 // Finish ends claimed messages.
 func (t *Timeline) Finish(ctx context.Context, n int, term uint64, ends []scheduler.End, now scheduler.Milli) error {
 	for i := range ends {
-		if end := &ends[i]; !scheduler.StateInFlight.Can(end.State) || !end.State.Ended() {
+		if end := &ends[i]; !end.State.Ended() || end.State == scheduler.StateCanceled {
 			return fmt.Errorf("finish %s: no claim ends as %s", end.Message.UID, end.State)
 		}
 	}
@@ -124,6 +127,9 @@ func (t *Timeline) Return(ctx context.Context, n int, term uint64, back []schedu
 			score, mark := r.Score, r.Mark
 			if r.Keep {
 				score, mark = e.message.Score(), e.message.Mark
+			}
+			if b.meetRival(e, mark.Uncertain || b.doubts(e.message), term, now) {
+				continue
 			}
 			b.leave(e)
 			b.wait(e, score, mark)

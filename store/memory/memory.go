@@ -41,6 +41,7 @@ const (
 type Timeline struct {
 	cfg     Config
 	buckets []*bucket
+	paused  *pauses
 	// recovering is set in the view of the leader that certifies.
 	recovering bool
 }
@@ -73,7 +74,7 @@ func New(cfg Config) (*Timeline, error) {
 	case cfg.TombstoneLimit < 1:
 		return nil, fmt.Errorf("memory: tombstone limit %d: want at least 1", cfg.TombstoneLimit)
 	}
-	t := &Timeline{cfg: cfg, buckets: make([]*bucket, cfg.Buckets)}
+	t := &Timeline{cfg: cfg, buckets: make([]*bucket, cfg.Buckets), paused: newPauses()}
 	for i := range t.buckets {
 		t.buckets[i] = newBucket(cfg.Record != nil)
 	}
@@ -126,8 +127,10 @@ type bucket struct {
 	due     order
 	lanes   map[string]*order // only those that hold messages
 	claimed order
+	dead    order // by when they died
 	ended   order
 	ends    int64 // how many messages ended here, ever
+	topics  map[string]counts
 	graves  graveyard
 
 	cert    scheduler.Certification
@@ -153,6 +156,7 @@ func newBucket(records bool) *bucket {
 		names:   map[name]*entry{},
 		keys:    map[string]map[string]struct{}{},
 		lanes:   map[string]*order{},
+		topics:  map[string]counts{},
 		graves:  newGraveyard(),
 	}
 }

@@ -28,10 +28,27 @@ func (b *bucket) accepted(m *scheduler.Message, now scheduler.Milli) {
 	}
 }
 
-// canceled notes a cancel.
-func (b *bucket) canceled(e *entry, now scheduler.Milli) {
+// canceled notes a cancel; term is that of a leader who made it.
+func (b *bucket) canceled(e *entry, term uint64, now scheduler.Milli) {
 	i := b.info(e)
-	b.note(scheduler.Change{UID: e.uid, Version: e.version, State: e.state, At: now, Due: i.Due, Uncertain: i.Mark.Uncertain, Reason: e.reason})
+	b.note(scheduler.Change{UID: e.uid, Version: e.version, State: e.state, At: now, Term: term, Due: i.Due, Uncertain: i.Mark.Uncertain, Reason: e.reason})
+}
+
+// amended notes a change of a waiting message, with what it contains now where
+// that is new.
+func (b *bucket) amended(e *entry, whole bool, reason string, now scheduler.Milli) {
+	if !b.records {
+		return
+	}
+	m := e.message
+	c := scheduler.Change{UID: e.uid, Version: e.version, State: scheduler.StateWaiting, At: now, Due: m.Due,
+		Uncertain: m.Mark.Uncertain, Refusals: m.Mark.Refusals, Reason: reason}
+	if whole {
+		own := *m
+		own.Mark = scheduler.Mark{}
+		c.Message = &own
+	}
+	b.note(c)
 }
 
 // news tells whether a batch holds a message that is not known.

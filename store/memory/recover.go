@@ -73,8 +73,8 @@ func (t *Timeline) Restore(ctx context.Context, n int, records []scheduler.Recor
 }
 
 func (b *bucket) restore(r *scheduler.Record, now scheduler.Milli) scheduler.RestoreCode {
-	m, version := r.Message, r.Version
-	m.Stored, m.Mark = 0, scheduler.Mark{Uncertain: r.Mark.Uncertain, Refusals: r.Mark.Refusals, Changes: uint32(version - 1)}
+	m, version := kept(&r.Message), r.Version
+	m.Mark = scheduler.Mark{Uncertain: r.Mark.Uncertain, Refusals: r.Mark.Refusals, Changes: uint32(version - 1)}
 	overdue := !r.State.Ended() && m.Due <= now && !m.Mark.Uncertain
 	if overdue {
 		m.Mark.Uncertain = true
@@ -88,40 +88,59 @@ func (b *bucket) restore(r *scheduler.Record, now scheduler.Milli) scheduler.Res
 	case old.version == r.Version && r.State.Ended() && old.state == scheduler.StateWaiting:
 		// Of one version an end wins: the other side was made when the end was lost.
 		b.leave(old)
-		if old.message.ID != "" {
-			b.unname(old)
-		}
 		code = scheduler.RestoreRaised
 	case old.version == version, old.version == r.Version:
 		return scheduler.RestoreSame
+	case old.state == scheduler.StateDead && r.State == scheduler.StateCanceled && r.Version > old.version:
+		// It was requeued or purged, and this store had lost that.
+		b.leave(old)
+		code = scheduler.RestoreRaised
 	case old.version > version || old.state.Ended():
 		return scheduler.RestoreNewer
 	case old.state == scheduler.StateInFlight:
 		return scheduler.RestoreBusy
 	default:
 		b.leave(old)
-		if old.message.ID != "" {
-			b.unname(old)
-		}
 		code = scheduler.RestoreRaised
 	}
 	e := &entry{uid: m.UID, due: m.Due, message: &m}
 	b.entries[e.uid] = e
-	if m.ID != "" {
+	if m.ID != "" && !b.inherit(old, e) {
 		b.rename(e)
 	}
 	if r.State.Ended() {
 		m.Mark.Changes-- // end counts one more
-		b.end(e, r.State, r.Mark.Uncertain, r.Reason, now)
-		e.endedAt = r.EndedAt
+		b.end(e, r.State, r.Mark.Uncertain, r.Reason, r.EndedAt)
 		return code
 	}
 	b.wait(e, m.Score(), m.Mark)
+	if old != nil {
+		e.rival = old.rival
+	}
 	if overdue {
 		b.note(scheduler.Change{UID: m.UID, Version: version, State: scheduler.StateWaiting, At: now, Due: m.Due,
 			Uncertain: true, Refusals: m.Mark.Refusals, Reason: "restored when it was due already"})
 	}
 	return code
+}
+
+// inherit gives an entry the place under its name that another had, if it had one.
+func (b *bucket) inherit(old, e *entry) bool {
+	if old == nil {
+		return false
+	}
+	n := name{e.message.ID, e.message.Key}
+	if b.names[n] == old {
+		b.names[n], e.next = e, old.next
+		return true
+	}
+	for at := b.names[n]; at != nil; at = at.next {
+		if at.next == old {
+			at.next, e.next = e, old.next
+			return true
+		}
+	}
+	return false
 }
 
 // rename enters a restored message under its name, in the order of attempts.

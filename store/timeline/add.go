@@ -15,8 +15,12 @@ func (t *Redis) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
 	if err != nil {
 		return nil, 0, err
 	}
-	args := make([]any, 2, 2+4*len(batch))
-	args[0], args[1] = int64(now), t.limit()
+	topics := topicsOf(len(batch), func(i int) (string, bool) { return batch[i].Topic, false })
+	args := make([]any, 4, 4+2*len(topics)+4*len(batch))
+	args[0], args[1], args[2], args[3] = int64(now), t.limit(), len(topics), k.parked
+	for i := range topics {
+		args = append(args, topics[i].name, topics[i].n)
+	}
 	for _, m := range batch {
 		size := fixedLen + 64 + len(m.Topic) + len(m.ID) + len(m.Key) + len(m.Body)
 		for _, h := range m.Headers {
@@ -30,19 +34,55 @@ func (t *Redis) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
 	}
 	entry := t.context(0, now)
 	c := &call{bucket: bucket, script: t.scripts.add, entry: entry, args: args,
-		keys: []string{k.due, k.msg, k.name, k.tomb, k.claimed, k.mark, k.ended, k.names, k.big}}
+		keys: []string{k.due, k.msg, k.name, k.tomb, k.claimed, k.mark, k.ended, k.names, k.big, k.next, k.counts}}
 	v, err := t.run(ctx, c)
 	if err != nil {
 		return nil, 0, err
 	}
-	results, head, told, err := addResults(v, len(batch))
+	results, a, err := addResults(v, len(batch))
 	if err != nil {
 		return nil, 0, err
 	}
 	for i := range results {
 		results[i].Number = c.number
 	}
-	return results, head, t.added(c, batch, results, told)
+	return results, a.head, t.added(c, batch, results, a)
+}
+
+// topicCount is how many messages of a batch have a topic, and how many of them are
+// dead.
+type topicCount struct {
+	name    string
+	n, dead int
+}
+
+// topicsOf counts the topics of n messages: mostly all have one.
+func topicsOf(n int, of func(i int) (topic string, dead bool)) []topicCount {
+	var (
+		topics []topicCount
+		places map[string]int
+		at     int
+	)
+	for i := range n {
+		topic, dead := of(i)
+		if len(topics) == 0 || topics[at].name != topic {
+			if places == nil {
+				places = map[string]int{}
+			}
+			place, known := places[topic]
+			if !known {
+				place = len(topics)
+				places[topic] = place
+				topics = append(topics, topicCount{name: topic})
+			}
+			at = place
+		}
+		topics[at].n++
+		if dead {
+			topics[at].dead++
+		}
+	}
+	return topics
 }
 
 // limit is the outbox's, in bytes.
@@ -56,9 +96,16 @@ func (t *Redis) limit() int64 {
 // added tells the journal of the entries of an add. Mostly there is one; what
 // stands in which is not told when there are more, so those are left to whoever
 // reads the outbox.
-func (t *Redis) added(c *call, batch []*scheduler.Message, results []scheduler.AddResult, told string) error {
-	if t.cfg.Record == nil || told == "" || strings.Contains(told, "\n") {
+func (t *Redis) added(c *call, batch []*scheduler.Message, results []scheduler.AddResult, a addAnswer) error {
+	if t.cfg.Record == nil || a.told == "" || strings.Contains(a.told, "\n") {
 		return nil
+	}
+	if len(a.pairs) > 0 {
+		changes, err := mergedChanges(batch, a.pairs)
+		if err != nil {
+			return fmt.Errorf("add: %w", err)
+		}
+		return t.wrote(c, a.told, changes)
 	}
 	changes := make([]scheduler.Change, 0, len(batch))
 	for i, m := range batch {
@@ -70,10 +117,32 @@ func (t *Redis) added(c *call, batch []*scheduler.Message, results []scheduler.A
 			changes = append(changes, endedAs(&results[i].First))
 		}
 	}
-	return t.wrote(c, told, changes)
+	return t.wrote(c, a.told, changes)
 }
 
-// nameArg is the name of a push as add.lua reads it.
+// mergedChanges are those of a batch of which something was merged, from what the
+// outbox got.
+func mergedChanges(batch []*scheduler.Message, pairs []string) ([]scheduler.Change, error) {
+	pushes := make(map[scheduler.UID]*scheduler.Message, len(batch))
+	for _, m := range batch {
+		pushes[m.UID] = m
+	}
+	changes := make([]scheduler.Change, len(pairs)/2)
+	for i := range changes {
+		uid, form := scheduler.UID(pairs[2*i]), pairs[2*i+1]
+		if m := pushes[uid]; form == "" && m != nil {
+			changes[i] = accepted(m)
+			continue
+		}
+		var err error
+		if changes[i], err = readPair(uid, form); err != nil {
+			return nil, err
+		}
+	}
+	return changes, nil
+}
+
+// nameArg is the name of a push as the scripts read it.
 func nameArg(m *scheduler.Message) string {
 	if m.ID == "" {
 		return ""
@@ -81,32 +150,55 @@ func nameArg(m *scheduler.Message) string {
 	b := make([]byte, 0, len(m.ID)+len(m.Key)+22)
 	b = append(append(b, byte(len(m.ID))), m.ID...)
 	b = append(append(b, byte(len(m.Key))), m.Key...)
-	return string(strconv.AppendUint(b, m.Stored, 10))
+	b = strconv.AppendUint(b, m.Stored, 10)
+	switch m.Merge {
+	case scheduler.MergeKeep:
+		b = append(b, 'k')
+	case scheduler.MergeReplace:
+		b = append(b, 'r')
+	case scheduler.MergeDebounce:
+		b = append(b, 'd')
+	default:
+		return string(b)
+	}
+	return string(strconv.AppendInt(b, int64(scheduler.Milli(0).Add(max(m.MaxWait, 0))), 10))
 }
 
-func addResults(v any, n int) ([]scheduler.AddResult, scheduler.Milli, string, error) {
+// addAnswer is what an add answers beside the results.
+type addAnswer struct {
+	head  scheduler.Milli
+	told  string   // the entries of the outbox
+	pairs []string // what the outbox got, where something was merged
+}
+
+func addResults(v any, n int) ([]scheduler.AddResult, addAnswer, error) {
 	fields, err := texts(v)
-	if err != nil || len(fields) < 2 || len(fields)%6 != 2 {
-		return nil, 0, "", errAnswer("add", len(fields), err)
+	if err != nil || len(fields) < 3 {
+		return nil, addAnswer{}, errAnswer("add", len(fields), err)
 	}
 	head, err := headOf(fields[0])
 	if err != nil {
-		return nil, 0, "", fmt.Errorf("add: %w", err)
+		return nil, addAnswer{}, fmt.Errorf("add: %w", err)
 	}
+	pairs, err := strconv.Atoi(fields[2])
+	if err != nil || pairs < 0 || pairs%2 != 0 || pairs > len(fields)-3 || (len(fields)-3-pairs)%6 != 0 {
+		return nil, addAnswer{}, errAnswer("add", len(fields), err)
+	}
+	a := addAnswer{head: head, told: fields[1], pairs: fields[3 : 3+pairs]}
 	results := make([]scheduler.AddResult, n)
-	for f := fields[2:]; len(f) > 0; f = f[6:] {
+	for f := fields[3+pairs:]; len(f) > 0; f = f[6:] {
 		i, err := strconv.Atoi(f[0])
 		code, err2 := strconv.Atoi(f[1])
-		if err != nil || err2 != nil || i < 1 || i > n || code < 1 || code > 3 {
-			return nil, 0, "", fmt.Errorf("add: answer %q for push %q of %d", f[1], f[0], n)
+		if err != nil || err2 != nil || i < 1 || i > n || code < 1 || code > int(scheduler.AddUncertain) {
+			return nil, addAnswer{}, fmt.Errorf("add: answer %q for push %q of %d", f[1], f[0], n)
 		}
 		info, err := unpackInfo(scheduler.UID(f[2]), f[3], f[4] != "", f[5])
 		if err != nil {
-			return nil, 0, "", fmt.Errorf("add: %w", err)
+			return nil, addAnswer{}, fmt.Errorf("add: %w", err)
 		}
 		results[i-1] = scheduler.AddResult{Code: scheduler.AddCode(code), First: info}
 	}
-	return results, head, fields[1], nil
+	return results, a, nil
 }
 
 // headOf reads a score as the due time it stands for; the empty text is 0.

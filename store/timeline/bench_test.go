@@ -16,6 +16,15 @@ import (
 // BenchmarkRedis_AddClaimFinish carries batches of 500 messages of 256 bytes
 // through Redis; one operation is one message.
 func BenchmarkRedis_AddClaimFinish(b *testing.B) {
+	carry(b, func(int) string { return "orders.created" })
+}
+
+// BenchmarkRedis_ATopicEach is the same where no two messages have one topic.
+func BenchmarkRedis_ATopicEach(b *testing.B) {
+	carry(b, func(n int) string { return "orders." + strconv.Itoa(1_000_000+n) })
+}
+
+func carry(b *testing.B, topic func(n int) string) {
 	srv := lab.SharedRedis(b)
 	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{srv.Addr}, CallTimeout: 10 * time.Second})
 	b.Cleanup(func() { _ = rdb.Close() })
@@ -60,7 +69,7 @@ func BenchmarkRedis_AddClaimFinish(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			messages[i] = &scheduler.Message{UID: uid, Topic: "orders.created", Body: body, Due: scheduler.Milli(1_800_000_000_000 + i), Attempt: 1}
+			messages[i] = &scheduler.Message{UID: uid, Topic: topic(n + i), Body: body, Due: scheduler.Milli(1_800_000_000_000 + i), Attempt: 1}
 		}
 		at := time.Now()
 		if _, _, err := tl.Add(b.Context(), 0, messages, 1); err != nil {

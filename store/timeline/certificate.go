@@ -108,7 +108,8 @@ func (t *Redis) run(ctx context.Context, c *call) (any, error) {
 			if t.certs[c.bucket].moved(err) {
 				t.Renew()
 			}
-			if t.certs[c.bucket].learn(err) {
+			cert := &t.certs[c.bucket]
+			if cert.learn(err) || (cert.forced == "" && cert.number.Load() > c.number) { // another call may have learned of it meanwhile
 				continue
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +15,7 @@ import (
 // A packed message, big-endian:
 //
 //	 0     1  version, 1
-//	 1     1  flags: 1 named (an id and a digest follow), 2 a TTL follows
+//	 1     1  flags: 1 named (an id and a digest follow), 2 a TTL, 4 an origin, 8 a retry schedule follows
 //	 2     1  priority
 //	 3     8  due, unix ms
 //	11     2  length of the meta part: everything up to the headers
@@ -22,6 +23,8 @@ import (
 //	17        topic, id, key: a length byte and the text each
 //	          digest, 16 bytes, when named
 //	          TTL in ms, 8 bytes, when flagged
+//	          origin, the 18 bytes of a uid, when flagged
+//	          retry schedule, when flagged: jitter, a byte; uvarint count, at least 1, and uvarint ms each
 //	          headers: uvarint count, then uvarint length and text of name and value each
 //	          body: the rest
 //
@@ -34,18 +37,25 @@ import (
 //	11     8  due, unix ms
 //	19     4  version
 //	23        reason: a length byte and the text
-//	          the meta part (named messages) or the whole packed message (dead ones)
+//	          the meta part without origin and retry schedule (named messages), or the
+//	          whole packed message (dead ones)
 //
-// The scripts read version, flags, priority, due, the meta length, attempt,
-// and find the digest by the three lengths; they build the record of a cancel
-// themselves. A message of 256 bytes with a short topic stays below the 320
+// The scripts read version, flags, priority, due, the meta length, attempt and
+// topic, and find digest and origin by the three lengths; they build the record
+// of a cancel themselves, and set priority, due, attempt and origin of what is
+// amended or merged. The reason of an end is kept where there is room for more
+// (named and dead messages) and for every cancel: mostly it has none, and
+// "purged", "requeued as" and "merged into" tell a call that is sent again that
+// it was done. A message of 256 bytes with a short topic stays below the 320
 // byte class of Redis's allocator.
 const (
 	packedVersion = 1
 	endedVersion  = 2
 
-	flagNamed = 1
-	flagTTL   = 2
+	flagNamed  = 1
+	flagTTL    = 2
+	flagOrigin = 4
+	flagRetry  = 8
 
 	endUncertain = 1
 	endMeta      = 2
@@ -70,6 +80,12 @@ func pack(b []byte, m *scheduler.Message) ([]byte, error) {
 	if m.TTL > 0 {
 		flags |= flagTTL
 	}
+	if m.Origin != "" {
+		flags |= flagOrigin
+	}
+	if !m.Retry.Empty() {
+		flags |= flagRetry
+	}
 	start := len(b)
 	b = append(b, packedVersion, flags, m.Priority)
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Due))
@@ -84,6 +100,22 @@ func pack(b []byte, m *scheduler.Message) ([]byte, error) {
 	}
 	if flags&flagTTL != 0 {
 		b = binary.BigEndian.AppendUint64(b, uint64((m.TTL+time.Millisecond-1)/time.Millisecond))
+	}
+	if flags&flagOrigin != 0 {
+		if len(m.Origin) != scheduler.UIDLen {
+			return nil, fmt.Errorf("pack %s: origin %.40q", m.UID, m.Origin)
+		}
+		b = append(b, m.Origin...)
+	}
+	if flags&flagRetry != 0 {
+		b = append(b, m.Retry.Jitter)
+		b = binary.AppendUvarint(b, uint64(len(m.Retry.Delays)))
+		for _, d := range m.Retry.Delays {
+			b = binary.AppendUvarint(b, uint64(max(d, 0)/time.Millisecond))
+		}
+	}
+	if len(b)-start > math.MaxUint16 {
+		return nil, fmt.Errorf("pack %s: %d retries are too many", m.UID, len(m.Retry.Delays))
 	}
 	binary.BigEndian.PutUint16(b[start+11:], uint16(len(b)-start))
 	b = binary.AppendUvarint(b, uint64(len(m.Headers)))
@@ -112,11 +144,22 @@ func unpack(uid scheduler.UID, s string) (*scheduler.Message, error) {
 		copy(m.Digest[:], r.text(len(m.Digest)))
 	}
 	if flags&flagTTL != 0 {
-		ms := r.uint64()
-		if ms > uint64(1<<62/time.Millisecond) {
-			r.bad = true
+		m.TTL = r.millis(r.uint64())
+	}
+	if flags&flagOrigin != 0 {
+		m.Origin = scheduler.UID(r.text(scheduler.UIDLen))
+		r.bad = r.bad || !scheduler.IsUID(string(m.Origin))
+	}
+	if flags&flagRetry != 0 {
+		m.Retry.Jitter = r.byte()
+		n := r.uvarint()
+		if n < 1 || n > len(s)-r.at {
+			r.bad, n = true, 0
 		}
-		m.TTL = time.Duration(ms) * time.Millisecond
+		m.Retry.Delays = make([]time.Duration, n)
+		for i := range m.Retry.Delays {
+			m.Retry.Delays[i] = r.millis(r.uvarint64())
+		}
 	}
 	if r.bad || r.at != meta {
 		return nil, fmt.Errorf("%w: message %s: meta part of %d bytes", errDamaged, uid, meta)
@@ -164,6 +207,8 @@ func packEnded(e *scheduler.End, now scheduler.Milli, version uint32) ([]byte, e
 	case m.ID != "":
 		flags |= endMeta
 		reason = e.Reason
+	case e.State == scheduler.StateCanceled:
+		reason = e.Reason
 	}
 	reason = reason[:min(len(reason), maxText)]
 	b := make([]byte, 0, endFixedLen+1+len(reason)+64)
@@ -175,6 +220,11 @@ func packEnded(e *scheduler.End, now scheduler.Milli, version uint32) ([]byte, e
 	b = append(b, reason...)
 	if flags&(endMeta|endWhole) == 0 {
 		return b, nil
+	}
+	if flags&endMeta != 0 && (m.Origin != "" || !m.Retry.Empty()) { // for deliveries only
+		bare := *m
+		bare.Origin, bare.Retry = "", scheduler.Retry{}
+		m = &bare
 	}
 	at := len(b)
 	b, err := pack(b, m)
@@ -285,6 +335,15 @@ func (r *reader) number(n int) (v uint64) {
 		v = v<<8 | uint64(c)
 	}
 	return v
+}
+
+// millis is a duration of so many ms.
+func (r *reader) millis(ms uint64) time.Duration {
+	if ms > uint64(1<<62/time.Millisecond) {
+		r.bad = true
+		return 0
+	}
+	return time.Duration(ms) * time.Millisecond
 }
 
 func (r *reader) uint16() uint16 { return uint16(r.number(2)) }

@@ -14,6 +14,7 @@ func sample() *scheduler.Message {
 		UID: "t-0123456789abcdef", ID: "order-7", Key: "customer-1", Topic: "orders.created",
 		Headers: []scheduler.Header{{Name: "traceparent", Value: "00-ab"}, {Name: "X", Value: ""}, {Name: "X", Value: "2"}},
 		Body:    []byte("hello"), Due: 1_800_000_000_123, Priority: 9, TTL: 90 * time.Second, Attempt: 3, Digest: scheduler.Digest{1, 2, 3},
+		Origin: "t-0123456789abcdeg", Retry: scheduler.Retry{Delays: []time.Duration{0, 2 * time.Minute, 400 * 24 * time.Hour}, Jitter: 10},
 	}
 }
 
@@ -44,6 +45,7 @@ func TestPackEnd_KeepsWhatTheMemoryOfEndsNeeds(t *testing.T) {
 	}{
 		{scheduler.End{Message: named, State: scheduler.StateDelivered}, named.Topic, named.ID, nil, ""},
 		{scheduler.End{Message: plain, State: scheduler.StateExpired, Uncertain: true, Reason: "late"}, "", "", nil, ""},
+		{scheduler.End{Message: plain, State: scheduler.StateCanceled, Reason: "purged"}, "", "", nil, "purged"},
 		{scheduler.End{Message: plain, State: scheduler.StateDead, Reason: "too large"}, "a", "", []byte("x"), "too large"},
 	} {
 		b, err := packEnd(&c.end, 77)
@@ -66,6 +68,8 @@ func FuzzUnpackInfo(f *testing.F) {
 	end, _ := packEnd(&scheduler.End{Message: sample(), State: scheduler.StateDead, Reason: "r"}, 9)
 	f.Add(string(live), "1:2:core:a")
 	f.Add(string(end), "")
+	plain, _ := pack(nil, &scheduler.Message{UID: "t-0123456789abcdef", Topic: "a", Retry: scheduler.Retry{Delays: []time.Duration{0}, Jitter: 255}})
+	f.Add(string(plain), "0:0:4:")
 	f.Fuzz(func(t *testing.T, record, mark string) {
 		info, err := unpackInfo("t-0123456789abcdef", record, false, mark)
 		if err != nil || info.State != scheduler.StateWaiting {

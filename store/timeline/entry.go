@@ -18,9 +18,13 @@ import (
 //	a packed message (1 …)        it was accepted
 //	a record of an end (2 …)      it was canceled
 //	due (8), mark                 it was swept or reclaimed from a leader
+//	3, due (8), mark and reason:  it was amended, or a push was merged into it; what follows is the
+//	  a length byte and the text  packed message where its content changed, else nothing
+//	  each, packed message or ''
 //
 // or the field e with changes that the leader knew beforehand, and where not all
-// of them came true the field o with the uids of those that did. A change in e is
+// of them came true the field o with the uids of those that did; then pairs of
+// what else the script did. A change in e is
 //
 //	uid, state (1), flags (1): 1 uncertain, uvarint version, varint due, uvarint refusals,
 //	uvarint attempt, varint time of the claim, uvarint sequence, stream and reason: a length byte
@@ -29,6 +33,7 @@ import (
 const (
 	contextVersion  = 1
 	changeUncertain = 1
+	amendedVersion  = 3
 )
 
 // swept is the reason of a message whose leader is gone.
@@ -179,6 +184,8 @@ func readPair(uid scheduler.UID, s string) (scheduler.Change, error) {
 			return scheduler.Change{}, err
 		}
 		return endedAs(&info), nil
+	case amendedVersion:
+		return readAmended(uid, s)
 	}
 	r := reader{s: s}
 	due := scheduler.Milli(r.uint64())
@@ -188,6 +195,40 @@ func readPair(uid scheduler.UID, s string) (scheduler.Change, error) {
 	}
 	return scheduler.Change{UID: uid, Version: 1 + uint64(mark.Changes), State: scheduler.StateWaiting, Due: due,
 		Uncertain: mark.Uncertain, Refusals: mark.Refusals, Reason: swept}, nil
+}
+
+// readAmended decodes the change of a message that goes on waiting.
+func readAmended(uid scheduler.UID, s string) (scheduler.Change, error) {
+	r := reader{s: s, at: 1}
+	due := scheduler.Milli(r.uint64())
+	text, reason := r.text(int(r.byte())), r.text(int(r.byte()))
+	mark, err := unpackMark(text)
+	if r.bad || err != nil {
+		return scheduler.Change{}, fmt.Errorf("%w: amend of %s", errDamaged, uid)
+	}
+	c := scheduler.Change{UID: uid, Version: 1 + uint64(mark.Changes), State: scheduler.StateWaiting, Due: due,
+		Uncertain: mark.Uncertain, Refusals: mark.Refusals, Reason: reason}
+	if r.at < len(s) {
+		if c.Message, err = unpack(uid, s[r.at:]); err != nil {
+			return scheduler.Change{}, err
+		}
+	}
+	return c, nil
+}
+
+// readPairs decodes what a script answers of its changes: uid and form each.
+func readPairs(fields []string) ([]scheduler.Change, error) {
+	if len(fields)%2 != 0 {
+		return nil, fmt.Errorf("%w: %d fields of pairs", errDamaged, len(fields))
+	}
+	changes := make([]scheduler.Change, len(fields)/2)
+	for i := range changes {
+		var err error
+		if changes[i], err = readPair(scheduler.UID(fields[2*i]), fields[2*i+1]); err != nil {
+			return nil, err
+		}
+	}
+	return changes, nil
 }
 
 // accepted is the first change of a message.

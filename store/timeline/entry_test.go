@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"encoding/binary"
 	"reflect"
 	"strings"
 	"testing"
@@ -24,6 +25,30 @@ func TestBlobOf_ComesBackWhole(t *testing.T) {
 	}
 }
 
+func TestReadPair_TellsWhatAnAmendMade(t *testing.T) {
+	m := sample()
+	live, err := pack(nil, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	due := string(binary.BigEndian.AppendUint64(nil, uint64(m.Due)))
+	want := scheduler.Change{UID: m.UID, Version: 6, State: scheduler.StateWaiting, Due: m.Due, Refusals: 2, Reason: "run"}
+	got, err := readPair(m.UID, "\x03"+due+"\x060:2:5:\x03run")
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("got %+v, %v; want %+v", got, err, want)
+	}
+	want.Message = m
+	got, err = readPair(m.UID, "\x03"+due+"\x060:2:5:\x03run"+string(live))
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("with content: got %+v, %v; want %+v", got, err, want)
+	}
+	for _, damaged := range []string{"\x03", "\x03" + due, "\x03" + due + "\x06", "\x03" + due + "\x060:2:5:\x03ru", "\x03" + due + "\x060:2:5:\x03run" + string(live[:40])} {
+		if got, err := readPair(m.UID, damaged); err == nil {
+			t.Errorf("%q was read as %+v", damaged, got)
+		}
+	}
+}
+
 // What stands in a stream may be anything: it is read or refused, never believed
 // beyond its end.
 func FuzzReadEntry(f *testing.F) {
@@ -34,6 +59,7 @@ func FuzzReadEntry(f *testing.F) {
 	f.Add(context, "10 1", "e", blob, "o", "t-0123456789abcdef")
 	f.Add(context, "10 1", "t-0123456789abcdef", string(live), "t-0123456789abcdef", string(end))
 	f.Add(context, "10 1", "t-0123456789abcdef", "\x00\x00\x00\x00\x00\x00\x00\x091:2:3:lane", "", "")
+	f.Add(context, "10 1", "t-0123456789abcdef", "\x03\x00\x00\x00\x00\x00\x00\x00\x09\x060:0:3:\x00"+string(live), "", "")
 	f.Fuzz(func(t *testing.T, context, told, name, value, name2, value2 string) {
 		e, err := readEntry(3, "1-1", []string{"c", context, "z", told, name, value, name2, value2})
 		if err != nil {

@@ -31,6 +31,8 @@ func translate(err error) error {
 			return fmt.Errorf("%w (%s)", scheduler.ErrUncertified, text)
 		case word == "BEHIND":
 			return fmt.Errorf("%w (%s)", scheduler.ErrBehind, text)
+		case word == "PAUSES":
+			return scheduler.ErrTooManyPauses
 		case word == "STALE":
 			return fmt.Errorf("%w (%s)", scheduler.ErrStaleTerm, text)
 		case word == "OOM" || strings.Contains(text, "OOM command not allowed"):

@@ -34,7 +34,7 @@ func (t *Redis) sweep(ctx context.Context, bucket int, term uint64, limit int, w
 	}
 	entry := t.context(term, now)
 	c := &call{bucket: bucket, script: t.scripts.sweep, entry: entry,
-		keys: []string{k.claimed, k.due, k.msg, k.term, k.mark}, args: []any{text(term), limit, which}}
+		keys: []string{k.claimed, k.due, k.msg, k.term, k.mark, k.next, k.ended, k.counts, k.name, k.names}, args: []any{text(term), limit, which, int64(now), k.parked}}
 	v, err := t.run(ctx, c)
 	if err != nil {
 		return 0, err
@@ -48,14 +48,12 @@ func (t *Redis) sweep(ctx context.Context, bucket int, term uint64, limit int, w
 		return 0, fmt.Errorf("sweep: %w", err)
 	}
 	pairs, err := texts(parts[2])
-	if err != nil || len(pairs)%2 != 0 {
+	if err != nil {
 		return 0, errAnswer("sweep", len(pairs), err)
 	}
-	changes := make([]scheduler.Change, len(pairs)/2)
-	for i := range changes {
-		if changes[i], err = readPair(scheduler.UID(pairs[2*i]), pairs[2*i+1]); err != nil {
-			return 0, fmt.Errorf("sweep: %w", err)
-		}
+	changes, err := readPairs(pairs)
+	if err != nil {
+		return 0, fmt.Errorf("sweep: %w", err)
 	}
 	n, err := strconv.Atoi(f[0])
 	if err != nil {
@@ -71,7 +69,7 @@ func (t *Redis) Claim(ctx context.Context, bucket int, req scheduler.Claim) (sch
 		return scheduler.Claimed{}, err
 	}
 	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.claim,
-		keys: []string{k.source(req.Lane), k.msg, k.claimed, k.term, k.mark, k.lanes, k.big},
+		keys: []string{k.source(req.Lane), k.msg, k.claimed, k.term, k.mark, k.lanes, k.big, k.counts},
 		args: []any{text(req.Term), scheduler.ScoreNow(req.Now), req.Limit, req.Bytes, req.Lane, text(req.Number)}})
 	if err != nil {
 		return scheduler.Claimed{}, err
@@ -122,25 +120,32 @@ func (t *Redis) Finish(ctx context.Context, bucket int, term uint64, ends []sche
 	if len(ends) == 0 {
 		return nil
 	}
-	args := make([]any, 4, 4+3*len(ends))
-	args[0], args[1], args[2] = text(term), int64(now), len(ends)
+	topics := topicsOf(len(ends), func(i int) (string, bool) {
+		return ends[i].Message.Topic, ends[i].State == scheduler.StateDead
+	})
+	args := make([]any, 5, 5+3*len(topics)+3*len(ends))
+	args[0], args[1], args[2], args[4] = text(term), int64(now), len(ends), len(topics)
+	for i := range topics {
+		args = append(args, topics[i].name, topics[i].n, topics[i].dead)
+	}
+	first := len(args)
 	for i := range ends {
 		args = append(args, string(ends[i].Message.UID))
 	}
 	for i := range ends {
-		if s := ends[i].State; !s.Ended() || !scheduler.StateInFlight.Can(s) {
+		if s := ends[i].State; !s.Ended() || s == scheduler.StateCanceled {
 			return fmt.Errorf("finish %s: in_flight does not end as %s", ends[i].Message.UID, s)
 		}
 		record, err := packEnd(&ends[i], now)
 		if err != nil {
 			return err
 		}
-		args = append(args, args[4+i], record)
+		args = append(args, args[first+i], record)
 	}
 	changes := t.ended(ends)
 	args[3] = blobOf(changes)
 	return t.settle(ctx, t.context(term, now), changes, call{bucket: bucket, script: t.scripts.finish,
-		keys: []string{k.claimed, k.msg, k.ended, k.term, k.mark, k.dead}, args: args})
+		keys: []string{k.claimed, k.msg, k.ended, k.term, k.mark, k.dead, k.next, k.counts}, args: args})
 }
 
 // ended are the changes that a batch of ends makes; nil where no journal is
@@ -157,7 +162,7 @@ func (t *Redis) ended(ends []scheduler.End) []scheduler.Change {
 }
 
 // settle runs finish or return: scripts that answer how many were settled,
-// which where not all were, and the entry they wrote.
+// which where not all were, the entry they wrote, and what else they did.
 func (t *Redis) settle(ctx context.Context, entry []byte, changes []scheduler.Change, c call) error {
 	c.entry = entry
 	v, err := t.run(ctx, &c)
@@ -165,50 +170,48 @@ func (t *Redis) settle(ctx context.Context, entry []byte, changes []scheduler.Ch
 		return err
 	}
 	f, err := texts(v)
-	if err != nil || len(f) != 3 {
+	if err != nil || len(f) < 3 {
 		return errAnswer("settle", len(f), err)
 	}
 	if f[1] != "" {
 		changes = only(changes, uidSet(f[1]))
 	}
+	if len(f) > 3 {
+		more, err := readPairs(f[3:])
+		if err != nil {
+			return fmt.Errorf("settle: %w", err)
+		}
+		changes = append(changes, more...)
+	}
 	return t.wrote(&c, f[2], changes)
 }
 
-// Return gives claimed messages back, one script a destination.
+// Return gives claimed messages back, in their order: where two of one name come
+// back it tells which of them ends.
 func (t *Redis) Return(ctx context.Context, bucket int, term uint64, back []scheduler.Back, now scheduler.Milli) error {
 	k, err := t.place(bucket)
 	if err != nil {
 		return err
 	}
-	type destination struct {
-		entries []any
-		changes []scheduler.Change
+	if len(back) == 0 {
+		return nil
 	}
-	byLane := map[string]*destination{}
+	args := make([]any, 4, 4+4*len(back))
+	var changes []scheduler.Change
 	for i := range back {
 		b := &back[i]
-		lane, score, mark := b.Mark.Lane, strconv.FormatInt(b.Score, 10), packMark(b.Mark)
+		score, mark := strconv.FormatInt(b.Score, 10), packMark(b.Mark)
 		if b.Keep {
-			lane, score, mark = "", "", "="
+			score, mark = "", "="
 		}
-		to := byLane[lane]
-		if to == nil {
-			to = &destination{}
-			byLane[lane] = to
-		}
-		to.entries = append(to.entries, string(b.UID), score, mark, text(b.Claim))
+		args = append(args, string(b.UID), score, mark, text(b.Claim))
 		if b.Message != nil && t.cfg.Record != nil {
-			to.changes = append(to.changes, b.Change())
+			changes = append(changes, b.Change())
 		}
 	}
-	for lane, to := range byLane {
-		args := append([]any{text(term), lane, blobOf(to.changes)}, to.entries...)
-		if err := t.settle(ctx, t.context(term, now), to.changes, call{bucket: bucket, script: t.scripts.giveBack,
-			keys: []string{k.claimed, k.source(lane), k.term, k.mark, k.lanes, k.msg}, args: args}); err != nil {
-			return err
-		}
-	}
-	return nil
+	args[0], args[1], args[2], args[3] = text(term), int64(now), blobOf(changes), k.parked
+	return t.settle(ctx, t.context(term, now), changes, call{bucket: bucket, script: t.scripts.giveBack,
+		keys: []string{k.claimed, k.due, k.term, k.mark, k.lanes, k.msg, k.next, k.ended, k.counts, k.name, k.names}, args: args})
 }
 
 // Held lists what this term has claimed.

@@ -16,7 +16,7 @@ import (
 var ErrUnfit = errors.New("redis is not fit")
 
 // layout is the version of the keys and records; another one is refused.
-const layout = "3"
+const layout = "4"
 
 // Facts is what Prepare learned and a start-up log should say.
 type Facts struct {

@@ -41,7 +41,7 @@ func (t *Redis) Certify(ctx context.Context, bucket int, term uint64, c schedule
 	if c.Filling {
 		phase = "filling"
 	}
-	_, err = t.scripts.certify.Run(ctx, t.rdb, []string{k.gen, k.term}, text(term), c.Run, text(c.Number), int64(c.DoubtUntil), phase).Result()
+	_, err = t.scripts.certify.Run(ctx, t.rdb, []string{k.gen, k.term, k.counts}, text(term), c.Run, text(c.Number), int64(c.DoubtUntil), phase).Result()
 	if err == nil && t.home != nil {
 		t.home.certs[bucket].gave(c.Number, c.Run)
 	}
@@ -69,7 +69,7 @@ func (t *Redis) Restore(ctx context.Context, bucket int, records []scheduler.Rec
 	entry := t.context(0, now)
 	args[0], args[1], args[2] = int64(now), k.parked, blobOf(changes)
 	c := &call{bucket: bucket, script: t.scripts.restore, entry: entry, args: args,
-		keys: []string{k.due, k.msg, k.claimed, k.mark, k.ended, k.name, k.names, k.big, k.dead}}
+		keys: []string{k.due, k.msg, k.claimed, k.mark, k.ended, k.name, k.names, k.big, k.dead, k.next, k.counts}}
 	v, err := t.run(ctx, c)
 	if err != nil {
 		return nil, err

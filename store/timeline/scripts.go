@@ -15,8 +15,9 @@ var sources embed.FS
 // seen.
 type scripts struct {
 	add, claim, finish, giveBack, sweep, held, begin, cancel, find, bury, trim, lanes, heads *redis.Script
+	amend, browse, requeue, purge, counts                                                    *redis.Script
 	unwritten, written, lag, restore, versions                                               *redis.Script
-	certify, standing, machine                                                               *redis.Script // on any run
+	certify, standing, machine, pause                                                        *redis.Script // on any run
 }
 
 func loadScripts() (*scripts, error) {
@@ -33,14 +34,15 @@ func loadScripts() (*scripts, error) {
 		"add": &s.add, "claim": &s.claim, "finish": &s.finish, "return": &s.giveBack, "sweep": &s.sweep, "held": &s.held,
 		"begin": &s.begin, "cancel": &s.cancel, "find": &s.find, "bury": &s.bury, "trim": &s.trim, "lanes": &s.lanes, "heads": &s.heads,
 		"unwritten": &s.unwritten, "written": &s.written, "lag": &s.lag, "restore": &s.restore, "versions": &s.versions,
-		"certify": &s.certify, "standing": &s.standing, "machine": &s.machine,
+		"amend": &s.amend, "browse": &s.browse, "requeue": &s.requeue, "purge": &s.purge, "counts": &s.counts,
+		"certify": &s.certify, "standing": &s.standing, "machine": &s.machine, "pause": &s.pause,
 	} {
 		text, err := sources.ReadFile("lua/" + name + ".lua")
 		if err != nil {
 			return nil, fmt.Errorf("read script %s: %w", name, err)
 		}
 		switch name {
-		case "certify", "standing", "machine":
+		case "certify", "standing", "machine", "pause":
 			*to = redis.NewScript(string(lib) + string(text))
 		default:
 			*to = redis.NewScript(string(certified) + string(lib) + string(text))

@@ -33,11 +33,28 @@ func TestRedis_ALinkThatFallsSilentOrBreaksLeavesTheOutcomeUnknown(t *testing.T)
 		"add":    func() error { _, _, err := tl.Add(ctx, uid.Bucket(2), []*scheduler.Message{message}, 1); return err },
 		"find":   func() error { _, err := tl.Find(ctx, scheduler.Ref{ID: "a"}); return err },
 		"cancel": func() error { _, err := tl.Cancel(ctx, uid, 1); return err },
-		"bury":   func() error { _, err := tl.Bury(ctx, scheduler.Ref{ID: "a"}, 1, 1); return err },
+		"amend": func() error {
+			_, err := tl.Amend(ctx, scheduler.Amend{UID: uid, Version: 1, Due: 2}, 1)
+			return err
+		},
+		"browse":  func() error { _, err := tl.Browse(ctx, 0, scheduler.Browse{Limit: 1}); return err },
+		"requeue": func() error { _, err := tl.Requeue(ctx, uid, message, 1); return err },
+		"purge":   func() error { _, _, err := tl.Purge(ctx, 0, []scheduler.UID{uid}, 1); return err },
+		"counts":  func() error { _, err := tl.Counts(ctx, "", 1); return err },
+		"pauses":  func() error { _, err := tl.Pauses(ctx); return err },
+		"pause":   func() error { return tl.Pause(ctx, scheduler.Pause{Pattern: "a"}) },
+		"resume":  func() error { _, err := tl.Resume(ctx, "a"); return err },
+		"bury":    func() error { _, err := tl.Bury(ctx, scheduler.Ref{ID: "a"}, 1, 1); return err },
 	}
 	for name, call := range calls {
-		if err := call(); err != nil { // so that there is a connection
-			t.Fatalf("%s: %v", name, err)
+		// So that there is a connection. After many failures go-redis tries once a
+		// second to make one.
+		until := time.Now().Add(5 * time.Second)
+		for err := call(); err != nil; err = call() {
+			if time.Now().After(until) {
+				t.Fatalf("%s: %v", name, err)
+			}
+			time.Sleep(50 * time.Millisecond)
 		}
 		proxy.StallReplies()
 		if err := call(); !errors.Is(err, scheduler.ErrOutcomeUnknown) || errors.Is(err, scheduler.ErrUnavailable) {

@@ -46,7 +46,7 @@ func (t *Redis) Cancel(ctx context.Context, uid scheduler.UID, now scheduler.Mil
 	bucket := uid.Bucket(len(t.keys))
 	entry := t.context(0, now)
 	c := &call{bucket: bucket, script: t.scripts.cancel, entry: entry,
-		keys: []string{k.due, k.msg, k.claimed, k.mark, k.ended}, args: []any{string(uid), int64(now), k.parked}}
+		keys: []string{k.due, k.msg, k.claimed, k.mark, k.ended, k.next, k.counts}, args: []any{string(uid), int64(now), k.parked}}
 	v, err := t.run(ctx, c)
 	if err != nil {
 		return scheduler.CancelResult{}, err

@@ -14,6 +14,7 @@ var writePromises = []promise{
 		m := message(1, id("order-1"), key("customer-7"))
 		m.Headers = []scheduler.Header{{Name: "A", Value: "1"}, {Name: "A", Value: "2"}, {Name: "b", Value: ""}}
 		m.Priority, m.TTL, m.Attempt, m.Digest = 255, 90*time.Second, 3, scheduler.Digest{0, 1, 0xff, 15: 0x20}
+		m.Origin, m.Retry = "t-0123456789abcdef", scheduler.Retry{Delays: []time.Duration{0, time.Minute}, Jitter: 20}
 		c := accept(m)
 		t.write(c)
 		t.wantRecords(t.records(m.UID), recorded(c))

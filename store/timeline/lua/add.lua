@@ -1,21 +1,31 @@
 -- add stores a batch of pushes of one bucket, all or none.
 -- KEYS 1 due  2 msg  3 name  4 tomb  5 claimed  6 mark  7 ended  8 names  9 big
--- ARGV 1 now in ms  2 limit of the outbox in bytes, then for each push: uid, score,
---      packed message, name
+--      10 next  11 counts
+-- ARGV 1 now in ms  2 limit of the outbox in bytes  3 how many topics  4 prefix of the
+--      bucket's lanes; for each topic: name, how many pushes; then for each push:
+--      uid, score, packed message, name
 --      name is empty for a push without an id, else: a length byte and the id, a
---      length byte and the key, the intake sequence in decimal (0 for other doors)
+--      length byte and the key, the intake sequence in decimal (0 for other doors),
+--      and for a push that merges: k (keep), r (replace) or d (debounce), and the
+--      longest wait of debounce in ms, 0 for none
 -- Result: the earliest score when the batch made it earlier, else ''; the entries
---      of the outbox, a line each; then for each push that is not simply new: index, code (1 added as canceled, 2 duplicate,
---      3 conflict), uid, record without body, '1' when claimed, mark
+--      of the outbox, a line each; how many fields of what the outbox got follow
+--      (none where nothing merged), and these, '' for the packed message of a push; then
+--      for each push that is not simply new: index, code (1 added as canceled, 2
+--      duplicate, 3 conflict, 4 merged, 5 refused as uncertain), uid, record without
+--      body, '1' when claimed, mark
 -- A consumer's retry stands under its name beside the attempts before it that
--- still live: a cancel by that name must find them all.
+-- still live: a cancel by that name must find them all. So does the next message
+-- under a name (doc.go, Merging).
 -- Outbox: uid and packed message of each new push; one that is canceled follows
---      with the record of that.
--- Twice: the second time every push is a duplicate of itself.
-local now, n = ARGV[1], (#ARGV - 2) / 4
-local result = {'', ''}
+--      with the record of that; uid and amended form of a message that a push was
+--      merged into. The record of that push is not told: its change is the other's.
+-- Twice: the second time every push is a duplicate of itself, or merged already.
+local now, base = ARGV[1], 4 + 2 * tonumber(ARGV[3])
+local n = (#ARGV - base) / 4
+local answers = {}
 local uids, known = {}, {}
-for i = 1, n do uids[i] = ARGV[4 * i - 1] end
+for i = 1, n do uids[i] = ARGV[base + 4 * i - 3] end
 each(n, 1000, function(from, to)
   local got = redis.call('HMGET', KEYS[2], unpack(uids, from, to))
   for i = from, to do if got[i - from + 1] then known[uids[i]] = got[i - from + 1] end end
@@ -25,38 +35,51 @@ local fresh = {}    -- uid → packed, of this batch
 local named = {}    -- field → attempts as this batch leaves them
 local index = {}    -- names with a key, for look-ups by the id alone
 local set, order, gone = {}, {}, {}
-local log = set     -- what the outbox gets: the same, unless something is canceled at once
+local log = set     -- what the outbox gets: the same, unless something is canceled or merged at once
+local marks, nexts, leave = {}, {}, {} -- what merging changes: uid → mark, uid → next, lanes and uids
+local plain, merged = true, false
 local lowest, big
 
 local function tell(i, code, uid)
   local record = known[uid] or fresh[uid]
   local claimed = redis.call('HEXISTS', KEYS[5], uid) == 1 and '1' or ''
-  local mark = redis.call('HGET', KEYS[6], uid) or ''
+  local mark = marks[uid] or redis.call('HGET', KEYS[6], uid) or ''
   if string.byte(record, 1) == 1 then mark = effective(mark, record) end
-  for _, v in ipairs({tostring(i), code, uid, first(record), claimed, mark}) do result[#result + 1] = v end
+  for _, v in ipairs({tostring(i), code, uid, first(record), claimed, mark}) do answers[#answers + 1] = v end
+end
+
+-- stands is a message as it stands, with what this batch did to it.
+local function stands(uid)
+  local record = known[uid] or fresh[uid]
+  if not record then
+    record = redis.call('HGET', KEYS[2], uid)
+    if record then known[uid] = record end
+  end
+  return record
 end
 
 -- lives tells whether a message that was there before this push waits or is in
 -- flight.
 local function lives(uid)
-  local record = known[uid] or fresh[uid] or redis.call('HGET', KEYS[2], uid)
+  local record = stands(uid)
   return record and string.byte(record, 1) == 1
+end
+
+-- separate makes the outbox's a list of its own.
+local function separate()
+  if log == set then log = {unpack(set)} end
 end
 
 -- earlier judges a push against the last message that has its name. It answers
 -- nil when the push is a message of its own.
 local function earlier(uid, packed)
-  local record = known[uid]
-  if not record then
-    record = fresh[uid] or redis.call('HGET', KEYS[2], uid)
-    if not record then return nil end
-    if not fresh[uid] then known[uid] = record end
-  end
+  local record = stands(uid)
+  if not record then return nil end
   local attempt = struct.unpack('>I4', packed, 14)
   local ended, old = string.byte(record, 1) == 2, record
   if ended then
     if string.byte(record, 2) ~= 3 then return '3' end -- it did not end by delivery
-    old = string.sub(record, 25 + string.byte(record, 24))
+    old = content(record)
   end
   local before = struct.unpack('>I4', old, 14)
   if attempt > before then
@@ -79,25 +102,130 @@ local function buried(id, key, sequence)
   return false
 end
 
+-- digit is the value of a uid's character; the first 41 bits of a uid are its time
+-- in ms since 2025 and the next says that it is of the intake.
+local function digit(uid, i)
+  return string.find('0123456789abcdefghjkmnpqrstvwxyz', string.sub(uid, i, i), 1, true) - 1
+end
+local function intake(uid) return math.floor(digit(uid, 11) / 8) % 2 == 1 end
+local function acceptance(uid)
+  local ms = 0
+  for i = 3, 10 do ms = ms * 32 + digit(uid, i) end
+  return ms * 2 + math.floor(digit(uid, 11) / 16) + 1735689600000
+end
+
+-- origin is the push whose content a message has.
+local function origin(uid, packed)
+  if bit.band(string.byte(packed, 2), 4) == 0 then return uid end
+  local at = source(packed)
+  return string.sub(packed, at + 1, at + 18)
+end
+
+-- given is a push's content under the uid of the message old, due at its own time
+-- or at most so many ms after that was accepted, but not before now.
+local function given(uid, packed, into, old, sequence, wait)
+  local time = due(packed)
+  if wait > 0 then time = math.min(time, math.max(acceptance(into) + wait, tonumber(now))) end
+  local flags, at, from = string.byte(packed, 2), source(packed), ''
+  if sequence > 0 then from, flags = uid, flags + 4 end
+  return '\1' .. string.char(flags) .. string.sub(packed, 3, 3) .. struct.pack('>i8I2', time, struct.unpack('>I2', packed, 12) + #from)
+    .. string.sub(old, 14, 17) .. string.sub(packed, 18, at) .. from .. string.sub(packed, at + 1)
+end
+
+-- merge lets a push go into a message that waits for certain. The content of one
+-- of the two stays: keep takes the first, the others the last, and between pushes
+-- of the intake first and last are by its stream. What replaces the later of two
+-- messages replaces the earlier too, which stands before it in the name's list.
+local function merge(uid, packed, sequence, mode, wait, into, entries)
+  separate()
+  merged, plain = true, false
+  local old = stands(into)
+  local mark = marks[into] or redis.call('HGET', KEYS[6], into)
+  local refusals, place = mark and string.match(mark, '^%d+:(%d+):') or '0', lane(mark) or ''
+  local changed, from, older = string.format('%.0f', changes(mark) + 1), origin(into, old), false
+  if intake(uid) and intake(from) then older = uid < from end
+  local value, reason, new = old, 'a push was merged into it', ''
+  if (mode == 'k') == older then
+    value, reason = given(uid, packed, into, old, sequence, wait), 'replaced by a push'
+    new = value
+    if place ~= '' then
+      leave[#leave + 1] = place
+      leave[#leave + 1] = into
+    end
+    refusals, place = '0', ''
+    set[#set + 1] = into
+    set[#set + 1] = value
+    order[#order + 1] = score(value)
+    order[#order + 1] = into
+    big = big or #value > 16384
+    if fresh[into] then fresh[into] = value else
+      known[into] = value
+      tally(topic(old), 'w', -1)
+      tally(topic(value), 'w', 1)
+    end
+  end
+  marks[into] = '0:' .. refusals .. ':' .. changed .. ':' .. place
+  if mode ~= 'k' then
+    attempts(entries, function(u)
+      local later = nexts[u] or redis.call('HGET', KEYS[10], u)
+      if later == 'k' .. into then nexts[u] = 'r' .. into end
+    end)
+  end
+  log[#log + 1] = into
+  log[#log + 1] = amended(value, marks[into], reason, new)
+  reason = 'merged into ' .. into
+  local record = struct.pack('>BBBi8', 2, 4, 0, tonumber(now)) .. string.sub(packed, 4, 11) .. struct.pack('>I4B', 1, #reason) .. reason
+  known[uid] = record
+  set[#set + 1] = uid
+  set[#set + 1] = record
+  gone[#gone + 1] = uid
+end
+
+-- into is the message that a push went into which is known by its record.
+local function into(record)
+  if not record or string.byte(record, 1) ~= 2 or string.byte(record, 2) ~= 4 then return nil end
+  return string.match(string.sub(record, 25, 24 + string.byte(record, 24)), '^merged into (.+)$')
+end
+
 for i = 1, n do
-  local uid, packed, name = uids[i], ARGV[4 * i + 1], ARGV[4 * i + 2]
-  local score = ARGV[4 * i]
+  local uid, packed, name = uids[i], ARGV[base + 4 * i - 1], ARGV[base + 4 * i]
+  local score = ARGV[base + 4 * i - 2]
   if known[uid] or fresh[uid] then
-    tell(i, '2', uid)
+    plain = false
+    local other = into(known[uid])
+    if other and stands(other) then tell(i, '4', other) else tell(i, '2', uid) end
   else
-    local id, key, at, entries, last, code
+    local id, key, at, entries, last, code, sequence, mode, wait
     if name ~= '' then
       local a = string.byte(name, 1)
       local b = string.byte(name, a + 2)
       id, key = string.sub(name, 2, a + 1), string.sub(name, a + 3, a + 2 + b)
-      local sequence = tonumber(string.sub(name, a + 3 + b))
+      sequence, mode, wait = string.match(name, '^(%d+)(%a?)(%d*)$', a + 3 + b)
+      sequence = tonumber(sequence)
       at = field(id, key)
       entries = named[at] or redis.call('HGET', KEYS[3], at)
-      attempts(entries, function(u) last = u end)
-      if last then code = earlier(last, packed) end
-      if not code and buried(id, key, sequence) then code = '1' end
+      if mode == '' then
+        attempts(entries, function(u) last = u end)
+        if last then code = earlier(last, packed) end
+        if not code and buried(id, key, sequence) then code = '1' end
+      elseif buried(id, key, sequence) then
+        code = '1' -- what was canceled changes nothing
+      else
+        attempts(entries, function(u) if lives(u) then last = u end end)
+        local mark = last and effective(redis.call('HGET', KEYS[6], last), stands(last)) -- merging leaves it as certain as it was
+        local uncertain = last and string.byte(mark, 1) == 49
+        if last and (redis.call('HEXISTS', KEYS[5], last) == 1 or (uncertain and mode == 'k')) then
+          nexts[last] = (mode == 'k' and 'k' or 'r') .. uid -- this is the next under the name
+        elseif uncertain then
+          code = '5'
+        elseif last then
+          merge(uid, packed, sequence, mode, tonumber(mode == 'd' and wait or 0), last, entries)
+          code = '4'
+        end
+      end
     end
-    if code == '2' or code == '3' then
+    if code and code ~= '1' then
+      plain = false
       tell(i, code, last)
     else
       if id then
@@ -111,8 +239,9 @@ for i = 1, n do
       end
       local value = packed
       if code == '1' then
+        plain = false
         value = canceled(packed, tonumber(now), false, 'canceled before it was accepted', 2)
-        if log == set then log = {unpack(set)} end
+        separate()
         log[#log + 1] = uid
         log[#log + 1] = packed
         gone[#gone + 1] = uid
@@ -134,29 +263,53 @@ for i = 1, n do
     end
   end
 end
-if #set == 0 then return result end
-if CONTEXT ~= '' then
-  local held = redis.call('HGET', OUTBOXED, 'bytes')
-  if held and tonumber(held) >= tonumber(ARGV[2]) then
-    return redis.error_reply('BEHIND the outbox holds ' .. held .. ' bytes, the limit is ' .. ARGV[2])
+local result = {'', '', '0'}
+if #set > 0 then
+  if CONTEXT ~= '' then
+    local held = redis.call('HGET', OUTBOXED, 'bytes')
+    if held and tonumber(held) >= tonumber(ARGV[2]) then
+      return redis.error_reply('BEHIND the outbox holds ' .. held .. ' bytes, the limit is ' .. ARGV[2])
+    end
+  end
+  if merged then -- a message may have moved: its last place counts
+    local seen = {}
+    lowest = nil
+    for i = #order, 2, -2 do
+      if not seen[order[i]] and (not lowest or tonumber(order[i - 1]) < lowest) then lowest = tonumber(order[i - 1]) end
+      seen[order[i]] = true
+    end
+  end
+
+  local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
+  each(#set, 2000, function(from, to) redis.call('HSET', KEYS[2], unpack(set, from, to)) end)
+  for i = 1, #leave, 2 do redis.call('ZREM', ARGV[4] .. leave[i], leave[i + 1]) end
+  each(#order, 2000, function(from, to) redis.call('ZADD', KEYS[1], unpack(order, from, to)) end)
+  for at, entries in pairs(named) do redis.call('HSET', KEYS[3], at, entries) end
+  each(#index, 2000, function(from, to) redis.call('ZADD', KEYS[8], unpack(index, from, to)) end)
+  for uid, mark in pairs(marks) do redis.call('HSET', KEYS[6], uid, mark) end
+  for uid, later in pairs(nexts) do redis.call('HSET', KEYS[10], uid, later) end
+  if big then redis.call('SET', KEYS[9], '1') end
+  if #gone > 0 then redis.call('RPUSH', KEYS[7], string.format('%013d', now) .. table.concat(gone)) end
+  if lowest and (not head or lowest < tonumber(head)) then result[1] = string.format('%.0f', lowest) end
+  if plain then -- mostly: the topics count as given
+    for i = 5, base, 2 do tally(ARGV[i], 'w', tonumber(ARGV[i + 1])) end
+  else
+    for _, packed in pairs(fresh) do tally(topic(packed), 'w', 1) end
+  end
+  count(KEYS[11])
+  if CONTEXT ~= '' then
+    local entries = {}
+    each(#log, 2000, function(from, to)
+      local size = 0
+      for i = from, to do size = size + #log[i] end
+      entries[#entries + 1] = note((to - from + 1) / 2, size, unpack(log, from, to))
+    end)
+    result[2] = table.concat(entries, '\n')
+    if merged then
+      result[3] = tostring(#log)
+      for _, v in ipairs(log) do result[#result + 1] = string.byte(v, 1) == 1 and '' or v end
+    end
   end
 end
-
-local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
-each(#set, 2000, function(from, to) redis.call('HSET', KEYS[2], unpack(set, from, to)) end)
-each(#order, 2000, function(from, to) redis.call('ZADD', KEYS[1], unpack(order, from, to)) end)
-for at, entries in pairs(named) do redis.call('HSET', KEYS[3], at, entries) end
-each(#index, 2000, function(from, to) redis.call('ZADD', KEYS[8], unpack(index, from, to)) end)
-if big then redis.call('SET', KEYS[9], '1') end
-if #gone > 0 then redis.call('RPUSH', KEYS[7], string.format('%013d', now) .. table.concat(gone)) end
-if lowest and (not head or lowest < tonumber(head)) then result[1] = string.format('%.0f', lowest) end
-if CONTEXT ~= '' then
-  local entries = {}
-  each(#log, 2000, function(from, to)
-    local size = 0
-    for i = from, to do size = size + #log[i] end
-    entries[#entries + 1] = note((to - from + 1) / 2, size, unpack(log, from, to))
-  end)
-  result[2] = table.concat(entries, '\n')
-end
+for _, v in ipairs(answers) do result[#result + 1] = v end
 return result

@@ -1,5 +1,5 @@
 -- cancel ends a waiting message, or says why not. Any instance may call it.
--- KEYS 1 due  2 msg  3 claimed  4 mark  5 ended
+-- KEYS 1 due  2 msg  3 claimed  4 mark  5 ended  6 next  7 counts
 -- ARGV 1 uid  2 now in ms  3 prefix of the bucket's lanes
 -- Result: code (0 unknown, 1 done, 2 in flight, 3 maybe delivered, 4 ended otherwise),
 --      record without body, mark, entry of the outbox
@@ -15,9 +15,12 @@ end
 local mark = effective(redis.call('HGET', KEYS[4], uid), record)
 if redis.call('HEXISTS', KEYS[3], uid) == 1 then return {'2', first(record), mark, ''} end
 local uncertain = string.byte(mark, 1) == 49
-local lane = string.match(mark, '^%d+:%d+:%d+:(.+)$')
-redis.call('ZREM', lane and ARGV[3] .. lane or KEYS[1], uid)
+local parked = lane(mark)
+redis.call('ZREM', parked and ARGV[3] .. parked or KEYS[1], uid)
 redis.call('HDEL', KEYS[4], uid)
+redis.call('HDEL', KEYS[6], uid)
+tally(topic(record), 'w', -1)
+count(KEYS[7])
 local ended = canceled(record, tonumber(ARGV[2]), uncertain, '', 2 + changes(mark))
 redis.call('HSET', KEYS[2], uid, ended)
 redis.call('RPUSH', KEYS[5], string.format('%013d', ARGV[2]) .. uid)

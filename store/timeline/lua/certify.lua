@@ -1,5 +1,5 @@
 -- certify says that a bucket may be used on this run of the server.
--- KEYS 1 gen  2 term
+-- KEYS 1 gen  2 term  3 counts
 -- ARGV 1 term  2 run id  3 number  4 doubt until, in ms  5 'filling' or 'whole'
 -- Result: OK, or the error UNCERTIFIED where another run answers, the term does not
 --      stand, or a higher number does. Twice: the same is written.
@@ -16,4 +16,5 @@ if term ~= ARGV[1] or run ~= ARGV[2] or (number and tonumber(number) > tonumber(
 end
 redis.call('DEL', KEYS[1]) -- so that a full Redis does not refuse it
 redis.call('SET', KEYS[1], table.concat({ARGV[3], ARGV[2], ARGV[4], ARGV[5]}, ' '))
+redis.call('HSETNX', KEYS[3], '', string.rep('-', 65)) -- see doc.go: it keeps the hash from being a list
 return redis.status_reply('OK')

@@ -1,14 +1,16 @@
 -- finish ends claimed messages; those that are not claimed are passed over.
--- KEYS 1 claimed  2 msg  3 ended  4 term  5 mark  6 dead
--- ARGV 1 term  2 now in ms  3 how many  4 what the outbox gets; then their uids;
---      then uid and record of its end for each, in the same order
+-- KEYS 1 claimed  2 msg  3 ended  4 term  5 mark  6 dead  7 next  8 counts
+-- ARGV 1 term  2 now in ms  3 how many  4 what the outbox gets  5 how many topics;
+--      then for each topic: name, how many end, how many of them dead; then the
+--      uids; then uid and record of its end for each, in the same order
 -- Result: how many were ended; where that is not all of them, their uids; entry of
 --      the outbox
 -- Outbox: ARGV 4, and where not all were ended the uids of those that were.
 -- Twice: the second time none is claimed any more.
 local stale = check(KEYS[4], ARGV[1])
 if stale then return stale end
-local n = tonumber(ARGV[3])
+local n, topics = tonumber(ARGV[3]), tonumber(ARGV[5])
+local base = 5 + 3 * topics
 local time = string.format('%013d', ARGV[2])
 
 -- finish ends the messages of a list, all of them claimed; pairs holds uid and
@@ -16,6 +18,7 @@ local time = string.format('%013d', ARGV[2])
 local function finish(list, from, to, pairs, first, last)
   redis.call('HDEL', KEYS[1], unpack(list, from, to))
   if redis.call('EXISTS', KEYS[5]) == 1 then redis.call('HDEL', KEYS[5], unpack(list, from, to)) end
+  if redis.call('EXISTS', KEYS[7]) == 1 then redis.call('HDEL', KEYS[7], unpack(list, from, to)) end
   redis.call('HSET', KEYS[2], unpack(pairs, first, last))
   local dead, gone
   for i = first, last, 2 do
@@ -37,30 +40,46 @@ local function finish(list, from, to, pairs, first, last)
   end
 end
 
-local ended, only = 0, {}
+local held, all = {}, true
 each(n, 1000, function(from, to)
-  local claimed = redis.call('HMGET', KEYS[1], unpack(ARGV, 4 + from, 4 + to))
-  local missing = false
-  for i = 1, to - from + 1 do missing = missing or not claimed[i] end
-  if not missing then -- nearly always: no list needs to be made
-    finish(ARGV, 4 + from, 4 + to, ARGV, 4 + n + 2 * from - 1, 4 + n + 2 * to)
-    ended = ended + to - from + 1
-    only[#only + 1] = table.concat(ARGV, '', 4 + from, 4 + to)
-    return
-  end
-  local list, pairs = {}, {}
-  for i = from, to do
-    if claimed[i - from + 1] then
-      list[#list + 1] = ARGV[4 + i]
-      pairs[#pairs + 1] = ARGV[4 + i]
-      pairs[#pairs + 1] = ARGV[4 + n + 2 * i]
-    end
-  end
-  if #list > 0 then finish(list, 1, #list, pairs, 1, #pairs) end
-  ended = ended + #list
-  only[#only + 1] = table.concat(list)
+  local claims = redis.call('HMGET', KEYS[1], unpack(ARGV, base + from, base + to))
+  for i = 1, to - from + 1 do all = all and claims[i] end
+  held[from] = claims
 end)
-local entry, some = '', ended < n and table.concat(only) or ''
+
+local ended, only = n, {}
+if all then -- nearly always: no list needs to be made, and the topics count as given
+  each(n, 1000, function(from, to)
+    finish(ARGV, base + from, base + to, ARGV, base + n + 2 * from - 1, base + n + 2 * to)
+  end)
+  for i = 6, base, 3 do
+    tally(ARGV[i], 'i', -tonumber(ARGV[i + 1]))
+    tally(ARGV[i], 'd', tonumber(ARGV[i + 2]))
+  end
+else
+  ended = 0
+  each(n, 1000, function(from, to)
+    local list, pairs = {}, {}
+    for i = from, to do
+      local uid, record = ARGV[base + i], ARGV[base + n + 2 * i]
+      if held[from][i - from + 1] then
+        list[#list + 1] = uid
+        pairs[#pairs + 1] = uid
+        pairs[#pairs + 1] = record
+        local packed = redis.call('HGET', KEYS[2], uid)
+        if packed then
+          tally(topic(packed), 'i', -1)
+          if string.byte(record, 2) == 6 then tally(topic(packed), 'd', 1) end
+        end
+      end
+    end
+    if #list > 0 then finish(list, 1, #list, pairs, 1, #pairs) end
+    ended = ended + #list
+    only[#only + 1] = table.concat(list)
+  end)
+end
+if ended > 0 then count(KEYS[8]) end
+local entry, some = '', table.concat(only)
 if CONTEXT ~= '' and ended > 0 then
   if some == '' then
     entry = note(ended, #ARGV[4], 'e', ARGV[4])

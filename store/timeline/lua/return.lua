@@ -1,43 +1,70 @@
 -- return gives claimed messages back to waiting; those that are not held by the
 -- claim that is named are passed over.
--- KEYS 1 claimed  2 due or a lane  3 term  4 mark  5 lanes  6 msg
--- ARGV 1 term  2 lane, '' for the bucket  3 what the outbox gets, '' where nothing
---      changed, then for each message: uid, score, mark, number of the claim
---      score '' is the message's own; mark '' is none, '=' leaves it but for its lane
--- Result: how many went back; where that is not all of them, their uids; entry of
---      the outbox
--- Outbox: ARGV 3, and where not all went back the uids of those that did.
+-- KEYS 1 claimed  2 due  3 term  4 mark  5 lanes  6 msg  7 next  8 ended  9 counts
+--      10 name  11 names
+-- ARGV 1 term  2 now in ms  3 what the outbox gets, '' where nothing changed
+--      4 prefix of the bucket's lanes, then for each message: uid, score, mark, number
+--      of the claim
+--      score '' is the message's own; mark '' is none, '=' leaves it but for its
+--      lane; a message waits in the lane that its mark names
+-- Result: how many are claimed no more; where not all went back to waiting, the uids
+--      of those that did, or '-'; entry of the outbox; then what ended: uid and record,
+--      each
+-- Where another push stands as the next one under a message's name, one of the two
+-- ends (lib.lua, comeback).
+-- Outbox: ARGV 3, and where not all went back the uids of those that did; then uid
+--      and record of those that ended.
 -- Twice: the second time that claim is over.
 local stale = check(KEYS[3], ARGV[1])
 if stale then return stale end
-local n = (#ARGV - 3) / 4
-local back = {}
+local n = (#ARGV - 4) / 4
+local back, over, log, lanes = {}, 0, {}, {}
+local k = redis.call('EXISTS', KEYS[7]) == 1 and
+  {claimed = KEYS[1], due = KEYS[2], mark = KEYS[4], msg = KEYS[6], next = KEYS[7], ended = KEYS[8],
+    name = KEYS[10], names = KEYS[11], parked = ARGV[4]}
 for i = 1, n do
-  local uid, place, mark, claim = unpack(ARGV, 4 * i, 4 * i + 3)
+  local uid, place, mark, claim = unpack(ARGV, 4 * i + 1, 4 * i + 4)
   if redis.call('HGET', KEYS[1], uid) == ARGV[1] .. ':' .. claim then
-    if place == '' then
-      local packed = redis.call('HGET', KEYS[6], uid)
-      place = packed and score(packed) or '0'
-    end
+    local packed = redis.call('HGET', KEYS[6], uid)
+    if place == '' then place = packed and score(packed) or '0' end
+    local before = (k or mark == '=') and redis.call('HGET', KEYS[4], uid) or ''
     if mark == '=' then
-      mark = redis.call('HGET', KEYS[4], uid) or ''
-      mark = string.match(mark, '^%d+:%d+:%d+:') or ''
+      mark = string.match(before, '^%d+:%d+:%d+:') or ''
       if mark == '0:0:0:' then mark = '' end
     end
     redis.call('HDEL', KEYS[1], uid)
     redis.call('HDEL', KEYS[4], uid)
-    redis.call('ZADD', KEYS[2], place, uid)
-    if mark ~= '' then redis.call('HSET', KEYS[4], uid, mark) end
-    back[#back + 1] = uid
+    local ended = k and packed and comeback(k, uid, packed, string.byte(mark, 1) == 49, before, ARGV[2], log)
+    if packed then tally(topic(packed), 'i', -1) end
+    if ended then
+      over = over + 1
+    else
+      local parked = mark ~= '' and lane(mark)
+      redis.call('ZADD', parked and ARGV[4] .. parked or KEYS[2], place, uid)
+      if parked then lanes[parked] = true end
+      if mark ~= '' then redis.call('HSET', KEYS[4], uid, mark) end
+      if packed then tally(topic(packed), 'w', 1) end
+      back[#back + 1] = uid
+    end
   end
 end
-if #back > 0 and ARGV[2] ~= '' then redis.call('SADD', KEYS[5], ARGV[2]) end
-local entry, some = '', #back < n and table.concat(back) or ''
-if CONTEXT ~= '' and ARGV[3] ~= '' and #back > 0 then
-  if some == '' then
-    entry = note(#back, #ARGV[3], 'e', ARGV[3])
-  else
-    entry = note(#back, #ARGV[3] + #some, 'e', ARGV[3], 'o', some)
+if #back + over > 0 then count(KEYS[9]) end
+for name in pairs(lanes) do redis.call('SADD', KEYS[5], name) end
+local entry, some, fields, changes, size = '', '', {}, #log / 2, 0
+if #back < n then some = #back > 0 and table.concat(back) or '-' end
+if CONTEXT ~= '' and #back + over > 0 then
+  if ARGV[3] ~= '' and #back > 0 then
+    fields = {'e', ARGV[3]}
+    changes, size = changes + #back, #ARGV[3] + #some
+    if some ~= '' then
+      fields[3] = 'o'
+      fields[4] = some
+    end
   end
+  for i = 1, #log do
+    fields[#fields + 1] = log[i]
+    size = size + #log[i]
+  end
+  if #fields > 0 then entry = note(changes, size, unpack(fields)) end
 end
-return {tostring(#back), some, entry}
+return {tostring(#back + over), some, entry, unpack(log)}

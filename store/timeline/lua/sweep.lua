@@ -1,9 +1,11 @@
 -- sweep moves what leaders of lower terms had claimed back to waiting, marked
 -- uncertain.
--- KEYS 1 claimed  2 due  3 msg  4 term  5 mark
--- ARGV 1 term  2 limit  3 'all' for claims of this term too
--- Result: how many were moved; entry of the outbox; uid, due and mark of each
--- Outbox: uid; due, eight bytes, and mark of each.
+-- KEYS 1 claimed  2 due  3 msg  4 term  5 mark  6 next  7 ended  8 counts  9 name  10 names
+-- ARGV 1 term  2 limit  3 'all' for claims of this term too  4 now in ms  5 prefix of the bucket's lanes
+-- Result: how many were moved; entry of the outbox; what it got
+-- Where another push stands as the next one under a message's name, one of the two
+-- ends (lib.lua, comeback).
+-- Outbox: uid; due, eight bytes, and mark of each; uid and record of those that ended.
 -- Twice: it goes on where it stopped.
 local stale = check(KEYS[4], ARGV[1])
 if stale then return stale end
@@ -20,21 +22,33 @@ table.sort(uids, function(a, b)
   return a < b
 end)
 for i = tonumber(ARGV[2]) + 1, #uids do uids[i] = nil end
-local log, size = {}, 0
+local log = {}
+local k = redis.call('EXISTS', KEYS[6]) == 1 and
+  {claimed = KEYS[1], due = KEYS[2], msg = KEYS[3], mark = KEYS[5], next = KEYS[6], ended = KEYS[7],
+    name = KEYS[9], names = KEYS[10], parked = ARGV[5]}
 for _, uid in ipairs(uids) do
   local packed = redis.call('HGET', KEYS[3], uid)
   redis.call('HDEL', KEYS[1], uid)
   if packed and string.byte(packed, 1) == 1 then
     local mark = redis.call('HGET', KEYS[5], uid)
-    local refusals = mark and string.match(mark, '^%d+:(%d+):') or '0'
-    mark = '1:' .. refusals .. ':' .. string.format('%.0f', changes(mark) + 1) .. ':'
-    redis.call('ZADD', KEYS[2], score(packed), uid)
-    redis.call('HSET', KEYS[5], uid, mark)
-    log[#log + 1] = uid
-    log[#log + 1] = string.sub(packed, 4, 11) .. mark
-    size = size + #uid + 8 + #mark
+    local refusals, before = mark and string.match(mark, '^%d+:(%d+):') or '0', changes(mark)
+    redis.call('HDEL', KEYS[5], uid)
+    local ended = k and comeback(k, uid, packed, true, mark, ARGV[4], log)
+    tally(topic(packed), 'i', -1)
+    if not ended then
+      mark = '1:' .. refusals .. ':' .. string.format('%.0f', before + 1) .. ':'
+      redis.call('ZADD', KEYS[2], score(packed), uid)
+      redis.call('HSET', KEYS[5], uid, mark)
+      tally(topic(packed), 'w', 1)
+      log[#log + 1] = uid
+      log[#log + 1] = string.sub(packed, 4, 11) .. mark
+    end
   end
 end
-local entry = ''
-if CONTEXT ~= '' and #log > 0 then entry = note(#log / 2, size, unpack(log)) end
+if #uids > 0 then count(KEYS[8]) end
+local entry, size = '', 0
+if CONTEXT ~= '' and #log > 0 then
+  for _, field in ipairs(log) do size = size + #field end
+  entry = note(#log / 2, size, unpack(log))
+end
 return {tostring(#uids), entry, log}

@@ -26,19 +26,7 @@ each(#gone, 1000, function(from, to)
   for i = from, to do
     local record = records[i - from + 1]
     if record and string.byte(record, 1) == 2 and bit.band(string.byte(record, 3), 2) == 2 then
-      local at = 25 + string.byte(record, 24) + 17 -- the topic's length, in the meta part
-      at = at + 1 + string.byte(record, at)
-      local id = string.sub(record, at + 1, at + string.byte(record, at))
-      at = at + 1 + #id
-      local key = string.sub(record, at + 1, at + string.byte(record, at))
-      local name, kept = field(id, key), ''
-      attempts(redis.call('HGET', KEYS[3], name), function(uid) if uid ~= gone[i] then kept = kept .. uid end end)
-      if kept ~= '' then
-        redis.call('HSET', KEYS[3], name, kept)
-      else
-        redis.call('HDEL', KEYS[3], name)
-        if key ~= '' then redis.call('ZREM', KEYS[7], string.char(#id) .. id .. key) end
-      end
+      unname(KEYS[3], KEYS[7], content(record), gone[i])
     end
   end
   redis.call('HDEL', KEYS[2], unpack(gone, from, to))

@@ -1,0 +1,224 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Dead lists dead messages of topics that match a pattern (all where it is
+// empty), bucket by bucket, by when they died. The cursor is the one that the
+// page before came with.
+func (s *Scheduler) Dead(ctx context.Context, topic, cursor string, limit int) (page []Info, next string, err error) {
+	bucket, after := 0, ""
+	if cursor != "" {
+		number, rest, _ := strings.Cut(cursor, ":")
+		if bucket, err = strconv.Atoi(number); err != nil || bucket < 0 || bucket >= s.cfg.Timeline.Buckets() {
+			return nil, "", ErrBadCursor
+		}
+		after = rest
+	}
+	sel := Selection{Topic: topic}
+	for looked := 0; bucket < s.cfg.Timeline.Buckets(); bucket, after = bucket+1, "" {
+		for {
+			if looked >= 10*browsePage { // a page may stay short, or empty, where few match
+				return page, fmt.Sprintf("%d:%s", bucket, after), nil
+			}
+			// No more than may be taken: the cursor stands behind all that were looked at.
+			found, err := s.browse(ctx, bucket, Browse{Dead: true, After: after, Limit: min(limit-len(page), browsePage)})
+			if err != nil {
+				return nil, "", err
+			}
+			looked += len(found.Messages)
+			for i := range found.Messages {
+				if sel.takes(&found.Messages[i]) {
+					page = append(page, found.Messages[i])
+				}
+			}
+			after = found.Next
+			if len(page) >= limit {
+				if after == "" && bucket+1 == s.cfg.Timeline.Buckets() {
+					return page, "", nil
+				}
+				if after == "" {
+					return page, fmt.Sprintf("%d:", bucket+1), nil
+				}
+				return page, fmt.Sprintf("%d:%s", bucket, after), nil
+			}
+			if after == "" {
+				break
+			}
+		}
+	}
+	return page, "", nil
+}
+
+// RequeueOne gives a dead message another life: a message of its own, under the
+// same name, whose attempts count from 1 again.
+func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepted, error) {
+	info, err := s.dead(ctx, ref)
+	if err != nil {
+		return Accepted{}, fmt.Errorf("requeue: %w", err)
+	}
+	now := s.cfg.Clock.Latest()
+	m := info.Message
+	m.Attempt, m.Mark, m.Origin = 1, Mark{}, ""
+	m.Headers = slices.DeleteFunc(slices.Clone(m.Headers), func(h Header) bool { return h.Name == reasonHeader })
+	if m.Due = max(CeilMilli(now.Add(r.Delay)), 1); r.HasHeaders {
+		m.Headers = r.Headers
+	}
+	if r.HasBody {
+		m.Body = r.Body
+	}
+	if err := s.checkDue(m.Due, now); err != nil {
+		return Accepted{}, fmt.Errorf("requeue: %w", err)
+	}
+	if err := s.cfg.Journal.Ready(); err != nil {
+		return Accepted{}, fmt.Errorf("requeue: %w", err)
+	}
+	if m.UID, err = s.cfg.IDs.Next(info.UID.Hash()); err != nil {
+		return Accepted{}, fmt.Errorf("requeue: %w: %w", ErrUnavailable, err)
+	}
+	result, err := s.requeue(ctx, info.UID, &m)
+	if err != nil {
+		return Accepted{}, fmt.Errorf("requeue %s: %w", info.UID, err)
+	}
+	a := Accepted{UID: m.UID, ID: m.ID, Due: m.Due, State: StateWaiting, Version: 1}
+	if a.ID == "" {
+		a.ID = string(m.UID)
+	}
+	switch result.Code {
+	case RequeueDone:
+		return a, nil
+	case RequeueNamed:
+		a.UID, a.Due, a.State, a.Version = result.Info.UID, result.Info.Due, result.Info.State, result.Info.Version
+		return a, fmt.Errorf("%w: the message %s has it and has not ended", ErrDuplicateID, a.UID)
+	case RequeueNotDead:
+		return Accepted{}, fmt.Errorf("%w: it is %s", ErrNotDead, result.Info.State)
+	}
+	return Accepted{}, ErrUnknownID
+}
+
+func (s *Scheduler) requeue(ctx context.Context, dead UID, m *Message) (RequeueResult, error) {
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer stop()
+	result, err := s.cfg.Timeline.Requeue(ctx, dead, m, s.cfg.Clock.Milli())
+	if errors.Is(err, ErrOutcomeUnknown) {
+		result, err = s.cfg.Timeline.Requeue(ctx, dead, m, s.cfg.Clock.Milli())
+		if errors.Is(err, ErrUnavailable) {
+			err = fmt.Errorf("%w: %v", ErrOutcomeUnknown, err)
+		}
+	}
+	if err != nil || result.Code != RequeueDone {
+		return result, err
+	}
+	bucket := m.UID.Bucket(s.cfg.Timeline.Buckets())
+	if err := s.cfg.Journal.Await(ctx, []Recorded{{dead, result.Dead, bucket, result.Number}, {m.UID, 1, bucket, result.Number}}); err != nil {
+		return result, fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
+	}
+	if result.Head > 0 {
+		s.hasten(bucket, result.Head)
+	}
+	return result, nil
+}
+
+// dead finds the dead message that a reference means: of a name it is the last
+// that is dead.
+func (s *Scheduler) dead(ctx context.Context, ref Ref) (Info, error) {
+	found, err := s.find(ctx, ref)
+	if err != nil {
+		return Info{}, err
+	}
+	all, err := choose(found)
+	if err != nil {
+		return Info{}, err
+	}
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].State == StateDead {
+			return all[i], nil
+		}
+	}
+	return Info{}, fmt.Errorf("%w: it is %s", ErrNotDead, all.meant().State)
+}
+
+// RequeueMany requeues what is dead and selected, in bounded steps. What dies
+// again meanwhile is left to the next call.
+func (s *Scheduler) RequeueMany(ctx context.Context, sel Selection, r Requeue, progress func(Report)) (Report, error) {
+	if now := s.cfg.Clock.Milli(); sel.To == 0 || sel.To > now {
+		sel.To = now
+	}
+	return s.many(ctx, sel, true, progress, func(ctx context.Context, i *Info) (verdict, error) {
+		_, err := s.RequeueOne(ctx, Ref{UID: i.UID}, r)
+		return buried(err)
+	})
+}
+
+// PurgeOne ends a dead message for good.
+func (s *Scheduler) PurgeOne(ctx context.Context, ref Ref) error {
+	info, err := s.dead(ctx, ref)
+	if err == nil {
+		err = s.purge(ctx, &info)
+	}
+	if err != nil {
+		return fmt.Errorf("purge: %w", err)
+	}
+	return nil
+}
+
+// PurgeMany purges what is dead and selected, in bounded steps.
+func (s *Scheduler) PurgeMany(ctx context.Context, sel Selection, progress func(Report)) (Report, error) {
+	return s.many(ctx, sel, true, progress, func(ctx context.Context, i *Info) (verdict, error) {
+		return buried(s.purge(ctx, i))
+	})
+}
+
+func (s *Scheduler) purge(ctx context.Context, info *Info) error {
+	if err := s.cfg.Journal.Ready(); err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer stop()
+	bucket := info.UID.Bucket(s.cfg.Timeline.Buckets())
+	purged, number, err := s.cfg.Timeline.Purge(ctx, bucket, []UID{info.UID}, s.cfg.Clock.Milli())
+	switch {
+	case err != nil:
+		return err
+	case len(purged) == 0:
+		return fmt.Errorf("%w: it was requeued or purged", ErrNotDead)
+	}
+	if err := s.cfg.Journal.Await(ctx, []Recorded{{info.UID, info.Version + 1, bucket, number}}); err != nil {
+		return fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
+	}
+	return nil
+}
+
+// deadLook is how often the leader looks for dead messages past their time.
+const deadLook = time.Minute
+
+// purgeDead purges what died longer ago than dead messages are kept. A failure
+// waits for the next round.
+func (l *leadership) purgeDead(ctx context.Context) {
+	until := l.s.cfg.Clock.Milli().Add(-l.s.cfg.DeadKeep)
+	r, err := l.s.PurgeMany(ctx, Selection{To: until}, nil)
+	if err != nil && ctx.Err() == nil {
+		l.s.log.Warn().Err(err).Msg("dead messages past their time cannot be purged")
+	}
+	if r.Done > 0 {
+		l.s.log.Info().Int("messages", r.Done).Time("died_until", until.Time()).Msg("purged dead messages past their time")
+	}
+}
+
+// buried counts what became of one dead message of many.
+func buried(err error) (verdict, error) {
+	switch {
+	case err == nil:
+		return done, nil
+	case errors.Is(err, ErrNotDead), errors.Is(err, ErrUnknownID):
+		return ended, nil
+	}
+	return failed, err
+}

@@ -1,0 +1,199 @@
+package scheduler_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// refuse answers that NATS will never take what is for one topic.
+func refuse(topic string) func(*scheduler.Message, int) scheduler.Outcome {
+	return func(m *scheduler.Message, _ int) scheduler.Outcome {
+		if m.Topic == topic {
+			return scheduler.Outcome{Kind: scheduler.Refused, Err: errors.New("no such permission")}
+		}
+		return scheduler.Outcome{}
+	}
+}
+
+func TestExpired_GoesToTheSubjectThatIsSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil)
+		r.topics(&scheduler.Topic{Pattern: "orders", TTL: time.Minute, Expired: "expired.orders"})
+		a := r.push(scheduler.Push{Topic: "orders", ID: "a", Body: []byte("x")})
+		b := r.push(scheduler.Push{Topic: "orders", TTL: time.Hour})
+		time.Sleep(5 * time.Minute)
+		stop := r.lead(r.s, 1)
+		time.Sleep(time.Second)
+		if i := r.info(a.UID); i.State != scheduler.StateExpired {
+			t.Errorf("it is %s", i.State)
+		}
+		if i := r.info(b.UID); i.State != scheduler.StateDelivered {
+			t.Errorf("one with a longer time of its own is %s", i.State)
+		}
+		got := r.nats.arrived()
+		if n := topicsOf(got); n["expired.orders"] != 1 || n["orders"] != 1 {
+			t.Fatalf("arrived: %v", n)
+		}
+		for _, x := range got {
+			if x.m.Topic == "expired.orders" && (string(x.m.Body) != "x" || x.m.UID == a.UID || x.m.ID != "a" || header(x.m, "Tarry-Subject") != "orders" || header(x.m, "Tarry-Reason") == "") {
+				t.Errorf("the copy is %+v", x.m)
+			}
+		}
+		_ = stop(errStop)
+	})
+}
+
+func header(m *scheduler.Message, name string) string {
+	for _, h := range m.Headers {
+		if h.Name == name {
+			return h.Value
+		}
+	}
+	return ""
+}
+
+func TestDead_FollowsTheScheduleAndIsCopiedListedRequeuedAndPurged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, nil)
+		r.topics(&scheduler.Topic{Pattern: "poison", Dead: "dead.poison"})
+		r.nats.answer = refuse("poison")
+		stop := r.lead(r.s, 1)
+		schedule := scheduler.Retry{Delays: []time.Duration{0, 10 * time.Second, time.Minute}}
+		a := r.push(scheduler.Push{Topic: "poison", ID: "a", Body: []byte("x"), Retry: schedule})
+		var many []scheduler.Accepted
+		for i := range 40 {
+			many = append(many, r.push(scheduler.Push{Topic: "poison", Body: fmt.Append(nil, i)}))
+		}
+		time.Sleep(65 * time.Second)
+		if i := r.info(a.UID); i.State == scheduler.StateDead {
+			t.Fatal("dead before its schedule is over")
+		}
+		time.Sleep(10 * time.Second)
+		i := r.info(a.UID)
+		if i.State != scheduler.StateDead || i.Reason == "" || string(i.Body) != "x" {
+			t.Fatalf("it is %s, reason %q, body %q", i.State, i.Reason, i.Body)
+		}
+		if n := topicsOf(r.nats.arrived()); n["dead.poison"] != 41 {
+			t.Errorf("copies: %v", n)
+		}
+		seen, cursor := 0, ""
+		for {
+			page, next, err := r.s.Dead(t.Context(), "poi*", cursor, 7)
+			if err == nil && len(page) > 7 {
+				err = fmt.Errorf("a page of %d", len(page))
+			}
+			if err != nil {
+				break
+			}
+			if seen += len(page); next == "" {
+				break
+			}
+			cursor = next
+		}
+		if page, _, err := r.s.Dead(t.Context(), "poison", "", 1000); err != nil || len(page) != 41 {
+			t.Errorf("%d dead, %v", len(page), err)
+		}
+		if _, _, err := r.s.Dead(t.Context(), "", "99:x", 10); !errors.Is(err, scheduler.ErrBadCursor) {
+			t.Errorf("a made-up cursor: %v", err)
+		}
+
+		r.nats.mu.Lock()
+		r.nats.answer = nil
+		r.nats.mu.Unlock()
+		again, err := r.s.RequeueOne(t.Context(), scheduler.Ref{ID: "a"}, scheduler.Requeue{Body: []byte("mended"), HasBody: true})
+		if err != nil || again.UID == a.UID {
+			t.Fatalf("requeue: %+v, %v", again, err)
+		}
+		time.Sleep(time.Second)
+		if i := r.info(again.UID); i.State != scheduler.StateDelivered {
+			t.Errorf("requeued, it is %s", i.State)
+		}
+		if i := r.info(a.UID); i.State != scheduler.StateCanceled || i.Reason != "requeued as "+string(again.UID) {
+			t.Errorf("the dead one is %s: %s", i.State, i.Reason)
+		}
+		if _, err := r.s.RequeueOne(t.Context(), scheduler.Ref{UID: a.UID}, scheduler.Requeue{}); !errors.Is(err, scheduler.ErrNotDead) {
+			t.Errorf("requeued twice: %v", err)
+		}
+		if err := r.s.PurgeOne(t.Context(), scheduler.Ref{UID: many[0].UID}); err != nil {
+			t.Errorf("purge: %v", err)
+		}
+		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: a.UID}); err != nil || c.Code != scheduler.CancelEnded || c.Info.UID != again.UID || c.Info.State != scheduler.StateDelivered {
+			t.Errorf("cancel by the uid that was dead: %s of %s, %v", c.Code, c.Info.UID, err)
+		}
+		report, err := r.s.RequeueMany(t.Context(), scheduler.Selection{Topic: "poison"}, scheduler.Requeue{Delay: time.Second}, nil)
+		if err != nil || report.Done != 39 {
+			t.Errorf("requeue of all: %+v, %v", report, err)
+		}
+		time.Sleep(3 * time.Second)
+		if n := topicsOf(r.nats.arrived()); n["poison"] != 40 {
+			t.Errorf("after that: %v", n)
+		}
+		if page, _, err := r.s.Dead(t.Context(), "", "", 10); err != nil || len(page) != 0 {
+			t.Errorf("%d are dead still, %v", len(page), err)
+		}
+		_ = stop(errStop)
+	})
+}
+
+func TestRetry_AConsumersRetryWaitsByItsScheduleAndEndsDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, nil)
+		stop := r.lead(r.s, 1)
+		schedule := scheduler.Retry{Delays: []time.Duration{0, 2 * time.Minute}}
+		first := r.push(scheduler.Push{ID: "a", Retry: schedule, Body: []byte("x")})
+		time.Sleep(time.Second)
+		send := func(attempt uint32) scheduler.Accepted {
+			return r.push(scheduler.Push{ID: "a", Attempt: attempt, ByRetry: true, Retry: schedule, Body: []byte("x"),
+				Headers: []scheduler.Header{{Name: "Tarry-Reason", Value: "the till is closed"}}})
+		}
+		second := send(2)
+		otherwise := r.push(scheduler.Push{ID: "a", Attempt: 2, ByRetry: true, Retry: schedule, Body: []byte("x"),
+			Headers: []scheduler.Header{{Name: "Tarry-Reason", Value: "in other words"}}})
+		if !otherwise.Duplicate || otherwise.UID != second.UID {
+			t.Errorf("sent back twice, in other words: %+v", otherwise)
+		}
+		if again := send(2); !again.Duplicate || again.UID != second.UID {
+			t.Errorf("sent back twice: %+v", again)
+		}
+		time.Sleep(time.Second)
+		if i := r.info(second.UID); i.State != scheduler.StateDelivered || i.Attempt != 2 || second.UID == first.UID {
+			t.Fatalf("first retry: %s, attempt %d", i.State, i.Attempt)
+		}
+		third := send(3)
+		if wait := third.Due.Time().Sub(time.Now()); wait < 119*time.Second || wait > 121*time.Second {
+			t.Errorf("the second retry waits %s", wait)
+		}
+		time.Sleep(3 * time.Minute)
+		last := send(4)
+		time.Sleep(time.Second)
+		if i := r.info(last.UID); i.State != scheduler.StateDead || i.Reason != "sent back after 2 retries: the till is closed" {
+			t.Errorf("past the last: %s, %q", i.State, i.Reason)
+		}
+		if n := len(r.nats.arrived()); n != 3 {
+			t.Errorf("%d deliveries, want 3", n)
+		}
+		_ = stop(errStop)
+	})
+}
+
+func TestRetry_OfAMessageWithoutANameIsFoundAndCanceledByItsUID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 4, nil)
+		stop := r.lead(r.s, 1)
+		first := r.push(scheduler.Push{Key: "k", Body: []byte("x")})
+		time.Sleep(time.Second)
+		retry := r.push(scheduler.Push{ID: string(first.UID), Key: "k", Attempt: 2, Delay: time.Hour, Body: []byte("x")})
+		if i := r.info(first.UID); i.UID != retry.UID || i.State != scheduler.StateWaiting {
+			t.Errorf("by its uid: %s, %s; want the retry %s", i.UID, i.State, retry.UID)
+		}
+		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: first.UID}); err != nil || c.Code != scheduler.CancelDone || c.Info.UID != retry.UID {
+			t.Errorf("cancel by uid: %s of %s, %v", c.Code, c.Info.UID, err)
+		}
+		_ = stop(errStop)
+	})
+}

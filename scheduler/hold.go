@@ -1,0 +1,195 @@
+package scheduler
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// holds say what may not go out yet although NATS would take it: topics that
+// are paused, and topics with a rate. What is held waits in a lane of its own,
+// as what a destination refuses does (lane.go), so that it stands before
+// nothing else:
+//
+//	paused.<pattern>   until the pattern is resumed
+//	rate.<pattern>     until the pattern's rate has room
+//	late.<pattern>     the same for what is overdue (Overdue), by the catch-up rate
+//
+// A message passes the three in this order, and then its destination's lane. No
+// stream and no core lane has such a name: streams have no dot in theirs.
+type holds struct {
+	topics *Topics
+
+	mu     sync.Mutex
+	pauses []Pause
+	paces  map[string]*pace // by lane
+}
+
+const (
+	pausedLane = "paused."
+	rateLane   = "rate."
+	lateLane   = "late."
+	// pauseLook is how often the leader asks what is paused.
+	pauseLook = time.Second
+)
+
+func newHolds(topics *Topics) *holds { return &holds{topics: topics, paces: map[string]*pace{}} }
+
+// isHold tells whether a lane is one of these and no destination's.
+func isHold(lane string) bool {
+	return strings.HasPrefix(lane, pausedLane) || strings.HasPrefix(lane, rateLane) || strings.HasPrefix(lane, lateLane)
+}
+
+// isPaced tells whether a lane is let go by a rate.
+func isPaced(lane string) bool {
+	return strings.HasPrefix(lane, rateLane) || strings.HasPrefix(lane, lateLane)
+}
+
+// set replaces the pauses; it tells whether one ended.
+func (h *holds) set(pauses []Pause) (resumed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, was := range h.pauses {
+		resumed = resumed || !slices.ContainsFunc(pauses, func(p Pause) bool { return p.Pattern == was.Pattern })
+	}
+	h.pauses = pauses
+	return resumed
+}
+
+// paused is the lane of a topic that is paused, empty for all others.
+func (h *holds) paused(topic string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.pauses {
+		if Matches(h.pauses[i].Pattern, topic) {
+			return pausedLane + h.pauses[i].Pattern
+		}
+	}
+	return ""
+}
+
+// paceOf is the lane and the pace of a message whose topic has a rate; nil where
+// it has none.
+func (h *holds) paceOf(t *Topic, late bool) (string, *pace) {
+	prefix, rate := rateLane, t.Rate
+	if late && t.CatchUp > 0 {
+		prefix, rate = lateLane, t.CatchUp
+	}
+	if rate <= 0 {
+		return "", nil
+	}
+	name := prefix + t.Pattern
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.paces[name]
+	if p == nil {
+		p = newPace(rate)
+		h.paces[name] = p
+	}
+	p.set(rate) // settings may have been loaded again
+	return name, p
+}
+
+// turn says how many messages of a lane may be claimed now, or when to ask
+// again. What was granted and not used must be given back.
+func (h *holds) turn(lane string, now time.Time) (n int, wait time.Time) {
+	if pattern, is := strings.CutPrefix(lane, pausedLane); is {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if slices.ContainsFunc(h.pauses, func(p Pause) bool { return p.Pattern == pattern }) {
+			return 0, now.Add(lastBackoff) // a resume opens it before
+		}
+		return laneBatch, time.Time{}
+	}
+	h.mu.Lock()
+	p := h.paces[lane]
+	h.mu.Unlock()
+	if p == nil || !h.standing(lane) { // the leader is new, or the rate is gone: what comes out is judged again
+		return laneBatch, time.Time{}
+	}
+	return p.take(laneBatch, now)
+}
+
+// standing tells whether the settings still have the rate of a lane.
+func (h *holds) standing(lane string) bool {
+	list := h.topics.all()
+	return slices.ContainsFunc(list, func(t *Topic) bool {
+		return (lane == rateLane+t.Pattern && t.Rate > 0) || (lane == lateLane+t.Pattern && t.CatchUp > 0)
+	})
+}
+
+// giveBack returns what a turn granted and nobody used.
+func (h *holds) giveBack(lane string, n int) {
+	h.mu.Lock()
+	p := h.paces[lane]
+	h.mu.Unlock()
+	if p != nil && n > 0 {
+		p.giveBack(n)
+	}
+}
+
+// pace grants so many a second; what is not used gathers for a tenth of a
+// second, but for one message always. All scanners share it.
+type pace struct {
+	mu    sync.Mutex
+	rate  float64
+	room  float64
+	since time.Time
+}
+
+func newPace(rate float64) *pace { return &pace{rate: rate, room: max(1, rate/10)} }
+
+func (p *pace) set(rate float64) {
+	p.mu.Lock()
+	p.rate = rate
+	p.mu.Unlock()
+}
+
+// take grants up to n, or tells when there is one.
+func (p *pace) take(n int, now time.Time) (granted int, next time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.since.IsZero() {
+		p.room += now.Sub(p.since).Seconds() * p.rate
+	}
+	p.since = now
+	p.room = min(p.room, max(1, p.rate/10))
+	if granted = min(n, int(p.room)); granted > 0 {
+		p.room -= float64(granted)
+		return granted, time.Time{}
+	}
+	return 0, now.Add(time.Duration(math.Ceil((1 - p.room) / p.rate * float64(time.Second))))
+}
+
+// one takes room for one message, if there is.
+func (p *pace) one(now time.Time) bool {
+	n, _ := p.take(1, now)
+	return n == 1
+}
+
+func (p *pace) giveBack(n int) {
+	p.mu.Lock()
+	p.room += float64(n)
+	p.mu.Unlock()
+}
+
+// readPauses asks what is paused.
+func (l *leadership) readPauses(ctx context.Context) error {
+	var pauses []Pause
+	err := l.call(ctx, func(ctx context.Context) (err error) {
+		pauses, err = l.s.cfg.Timeline.Pauses(ctx)
+		return err
+	})
+	if err != nil {
+		return looked("read pauses", err)
+	}
+	if l.holds.set(pauses) {
+		for _, sc := range l.scanners {
+			sc.openLane()
+		}
+	}
+	return nil
+}

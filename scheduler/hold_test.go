@@ -1,0 +1,134 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// topics gives the rig's scheduler settings.
+func (r *rig) topics(list ...*scheduler.Topic) { r.settings.Set(list, scheduler.Retry{}) }
+
+func TestPause_HoldsATopicAndNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, nil)
+		if err := r.s.Pause(t.Context(), "orders.*", "ann"); err != nil {
+			t.Fatal(err)
+		}
+		stop := r.lead(r.s, 1)
+		for i := range 50 {
+			r.push(scheduler.Push{Topic: "orders.remind", Body: fmt.Append(nil, i), Key: "k"})
+			r.push(scheduler.Push{Topic: "mail"})
+		}
+		time.Sleep(3 * time.Second)
+		if got := topicsOf(r.nats.arrived()); got["orders.remind"] != 0 || got["mail"] != 50 {
+			t.Fatalf("while paused: %v", got)
+		}
+		// A paused message can be canceled, and the pause outlives the leader.
+		_ = stop(errStop)
+		stop = r.lead(r.s, 2)
+		time.Sleep(time.Second)
+		if was, err := r.s.Resume(t.Context(), "orders.*"); err != nil || !was {
+			t.Fatalf("resume: %t, %v", was, err)
+		}
+		time.Sleep(3 * time.Second)
+		if got := topicsOf(r.nats.arrived()); got["orders.remind"] != 50 {
+			t.Fatalf("after the resume: %v", got)
+		}
+		var bodies []int
+		for _, a := range r.nats.arrived() {
+			if a.m.Topic == "orders.remind" {
+				var n int
+				_, _ = fmt.Sscan(string(a.m.Body), &n)
+				bodies = append(bodies, n)
+			}
+		}
+		if !slices.IsSorted(bodies) {
+			t.Errorf("order after the resume: %v", bodies)
+		}
+		if was, err := r.s.Resume(t.Context(), "orders.*"); err != nil || was {
+			t.Errorf("resume of what is not paused: %t, %v", was, err)
+		}
+		_ = stop(errStop)
+	})
+}
+
+func topicsOf(arrivals []arrival) map[string]int {
+	n := map[string]int{}
+	for _, a := range arrivals {
+		n[a.m.Topic]++
+	}
+	return n
+}
+
+func TestRate_BoundsAPatternInOrderAndHoldsNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil)
+		r.topics(&scheduler.Topic{Pattern: "slow.>", Rate: 20})
+		stop := r.lead(r.s, 1)
+		start := time.Now()
+		for i := range 100 {
+			r.push(scheduler.Push{Topic: "slow.one", Body: fmt.Append(nil, i)})
+			r.push(scheduler.Push{Topic: "fast"})
+		}
+		time.Sleep(time.Second)
+		got := topicsOf(r.nats.arrived())
+		if got["fast"] != 100 || got["slow.one"] < 15 || got["slow.one"] > 25 {
+			t.Errorf("after %s: %v, want about 20 of the slow and all of the fast", time.Since(start), got)
+		}
+		time.Sleep(5 * time.Second)
+		var order []int
+		for _, a := range r.nats.arrived() {
+			if a.m.Topic == "slow.one" {
+				var n int
+				_, _ = fmt.Sscan(string(a.m.Body), &n)
+				order = append(order, n)
+			}
+		}
+		if len(order) != 100 || !slices.IsSorted(order) {
+			t.Errorf("%d arrived, in order: %t: %v", len(order), slices.IsSorted(order), order)
+		}
+		_ = stop(errStop)
+	})
+}
+
+func TestRate_CatchesUpSlowlyWhileTheRestIsOnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, nil)
+		r.topics(&scheduler.Topic{Pattern: "orders", CatchUp: 50})
+		for range 1000 {
+			r.push(scheduler.Push{Topic: "orders", Body: []byte("old")})
+		}
+		time.Sleep(time.Minute) // an outage
+		stop := r.lead(r.s, 1)
+		for range 100 {
+			r.push(scheduler.Push{Topic: "orders", Delay: 10 * time.Millisecond, Body: []byte("new")})
+			time.Sleep(20 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		old := 0
+		fresh := 0
+		for _, a := range r.nats.arrived() {
+			if string(a.m.Body) == "old" {
+				old++
+				continue
+			}
+			fresh++
+			if late := a.at.Sub(a.m.Due.Time()); late > 100*time.Millisecond {
+				t.Fatalf("a message that is on time was held for %s", late)
+			}
+		}
+		if fresh != 100 || old < 100 || old > 170 {
+			t.Errorf("in three seconds %d on time and %d overdue arrived, want 100 and about 150", fresh, old)
+		}
+		time.Sleep(20 * time.Second)
+		if got := len(r.nats.arrived()); got != 1100 {
+			t.Errorf("%d arrived in the end", got)
+		}
+		_ = stop(errStop)
+	})
+}

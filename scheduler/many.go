@@ -1,0 +1,191 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+const (
+	// browsePage is how many messages one step of an operation on many looks at.
+	browsePage = 500
+	// manyAtOnce is how many of them are changed at once.
+	manyAtOnce = 32
+)
+
+// CancelMany cancels what waits and is selected, in bounded steps. It ends when
+// everything was looked at, or with ctx: what was done until then is done.
+func (s *Scheduler) CancelMany(ctx context.Context, sel Selection, progress func(Report)) (Report, error) {
+	return s.many(ctx, sel, false, progress, func(ctx context.Context, i *Info) (verdict, error) {
+		r, err := s.Cancel(ctx, Ref{UID: i.UID})
+		switch {
+		case err != nil:
+			return failed, err
+		case r.Code == CancelDone || (r.Code == CancelEnded && r.Info.State == StateCanceled && !r.Info.Mark.Uncertain):
+			return done, nil
+		case r.Code == CancelInFlight:
+			return inFlight, nil
+		case r.Code == CancelMaybe:
+			return maybe, nil
+		}
+		return ended, nil
+	})
+}
+
+// RescheduleMany changes what waits and is selected, likewise. What it moves it
+// may meet again further on. A delay is therefore one point in time for all, and
+// who stands there already is as asked; a shift remembers whom it moved (about
+// 100 bytes each), and moves each once.
+func (s *Scheduler) RescheduleMany(ctx context.Context, sel Selection, e Edit, progress func(Report)) (Report, error) {
+	now := s.cfg.Clock.Latest()
+	switch {
+	case e.Run:
+		e = Edit{At: Milli(now.UnixMilli()), HasAt: true}
+	case e.HasDelay:
+		e.At, e.HasAt, e.HasDelay = CeilMilli(now.Add(e.Delay)), true, false
+	}
+	if e.HasAt {
+		e.At, e.exact = max(e.At, Milli(now.UnixMilli())), true
+	}
+	moved := map[UID]struct{}{}
+	var again func(*Info) bool
+	switch {
+	case e.HasShift:
+		again = func(m *Info) bool {
+			_, was := moved[m.UID]
+			moved[m.UID] = struct{}{}
+			return was
+		}
+	case e.HasAt:
+		again = func(m *Info) bool { return m.Due == e.At && m.Version > 1 }
+	}
+	return s.manyOnce(ctx, sel, false, again, progress, func(ctx context.Context, i *Info) (verdict, error) {
+		r, err := s.Reschedule(ctx, Ref{UID: i.UID}, e)
+		switch {
+		case err != nil:
+			return failed, err
+		case r.Code == AmendDone:
+			return done, nil
+		case r.Code == AmendInFlight:
+			return inFlight, nil
+		case r.Code == AmendMaybe:
+			return maybe, nil
+		case r.Code == AmendVersion: // others change it all the time
+			return failed, nil
+		}
+		return ended, nil
+	})
+}
+
+// verdict is what became of one message of many.
+type verdict uint8
+
+const (
+	done verdict = iota
+	inFlight
+	maybe
+	ended
+	failed
+)
+
+func (r *Report) count(v verdict) {
+	switch v {
+	case done:
+		r.Done++
+	case inFlight:
+		r.InFlight++
+	case maybe:
+		r.Maybe++
+	case ended:
+		r.Ended++
+	case failed:
+		r.Failed++
+	}
+}
+
+func (s *Scheduler) many(ctx context.Context, sel Selection, dead bool, progress func(Report), do func(context.Context, *Info) (verdict, error)) (Report, error) {
+	return s.manyOnce(ctx, sel, dead, nil, progress, do)
+}
+
+// manyOnce walks through all buckets. Failures of single messages are counted;
+// a store that is away, or ctx, ends the walk with the report so far.
+func (s *Scheduler) manyOnce(ctx context.Context, sel Selection, dead bool, again func(*Info) bool, progress func(Report),
+	do func(context.Context, *Info) (verdict, error)) (Report, error) {
+	var r Report
+	for bucket := range s.cfg.Timeline.Buckets() {
+		for after := ""; ; {
+			page, err := s.browse(ctx, bucket, Browse{Dead: dead, From: sel.From, To: sel.To, After: after, Limit: browsePage})
+			if err != nil {
+				return r, err
+			}
+			r.Looked += len(page.Messages)
+			chosen := page.Messages[:0:0]
+			for i := range page.Messages {
+				if m := &page.Messages[i]; sel.takes(m) && (again == nil || !again(m)) {
+					chosen = append(chosen, *m)
+				}
+			}
+			r.Matched += len(chosen)
+			if !sel.DryRun {
+				if err := r.doAll(ctx, chosen, do); err != nil {
+					return r, err
+				}
+			}
+			if progress != nil {
+				progress(r)
+			}
+			if after = page.Next; after == "" {
+				break
+			}
+		}
+	}
+	return r, nil
+}
+
+// doAll does it to a page, some at once. The first store that is away ends it.
+func (r *Report) doAll(ctx context.Context, page []Info, do func(context.Context, *Info) (verdict, error)) error {
+	type outcome struct {
+		v   verdict
+		err error
+	}
+	var away error
+	slots, out := make(chan struct{}, manyAtOnce), make(chan outcome, len(page))
+	for i := range page {
+		slots <- struct{}{}
+		go func() { // until its call, which is bounded
+			defer func() { <-slots }()
+			v, err := do(ctx, &page[i])
+			out <- outcome{v, err}
+		}()
+	}
+	for range page {
+		o := <-out
+		r.count(o.v)
+		if errors.Is(o.err, ErrUnavailable) || errors.Is(o.err, ErrOutcomeUnknown) || errors.Is(o.err, ErrFull) {
+			away = o.err
+		}
+	}
+	if away == nil && ctx.Err() != nil {
+		away = fmt.Errorf("stopped: %w", context.Cause(ctx))
+	}
+	return away
+}
+
+// takes tells whether a message is selected; its time has been held against the
+// selection already.
+func (sel *Selection) takes(m *Info) bool {
+	return (sel.Topic == "" || Matches(sel.Topic, m.Topic)) && (!sel.HasKey || sel.Key == m.Key)
+}
+
+func (s *Scheduler) browse(ctx context.Context, bucket int, q Browse) (Browsed, error) {
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer stop()
+	page, err := s.cfg.Timeline.Browse(ctx, bucket, q)
+	switch {
+	case errors.Is(err, ErrOutcomeUnknown): // it writes nothing
+		return Browsed{}, fmt.Errorf("browse bucket %d: %w: %v", bucket, ErrUnavailable, err)
+	case err != nil:
+		return Browsed{}, fmt.Errorf("browse bucket %d: %w", bucket, err)
+	}
+	return page, nil
+}

@@ -1,0 +1,70 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// TopicCounts tells how many messages of a topic wait, are in flight and are
+// dead, at no cost that grows with them; of up to limit topics where none is
+// named.
+func (s *Scheduler) TopicCounts(ctx context.Context, topic string, limit int) ([]TopicCount, error) {
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer stop()
+	counts, err := s.cfg.Timeline.Counts(ctx, topic, limit)
+	return counts, looked("count", err)
+}
+
+// Pauses lists what is paused.
+func (s *Scheduler) Pauses(ctx context.Context) ([]Pause, error) {
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer stop()
+	pauses, err := s.cfg.Timeline.Pauses(ctx)
+	return pauses, looked("list pauses", err)
+}
+
+// Pause holds back what falls due on topics that match the pattern. Where another
+// instance leads, that one reads the pauses once a second: so long messages may
+// still go out. Pushes are accepted as ever.
+func (s *Scheduler) Pause(ctx context.Context, pattern, by string) error {
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer stop()
+	if err := s.cfg.Timeline.Pause(ctx, Pause{Pattern: pattern, By: by, At: s.cfg.Clock.Milli()}); err != nil {
+		return fmt.Errorf("pause %s: %w", pattern, err)
+	}
+	s.tellOfPauses(ctx)
+	return nil
+}
+
+// Resume lets the pattern go again; it tells whether it was paused.
+func (s *Scheduler) Resume(ctx context.Context, pattern string) (bool, error) {
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer stop()
+	was, err := s.cfg.Timeline.Resume(ctx, pattern)
+	if err != nil {
+		return false, fmt.Errorf("resume %s: %w", pattern, err)
+	}
+	s.tellOfPauses(ctx)
+	return was, nil
+}
+
+// tellOfPauses lets a leader in this process know at once. It reads them again
+// soon, whatever becomes of this.
+func (s *Scheduler) tellOfPauses(ctx context.Context) {
+	if l := s.leading.Load(); l != nil {
+		_ = l.readPauses(ctx)
+	}
+}
+
+// looked is the error of a call that writes nothing: its outcome is never
+// unknown.
+func looked(step string, err error) error {
+	switch {
+	case errors.Is(err, ErrOutcomeUnknown):
+		return fmt.Errorf("%s: %w: %v", step, ErrUnavailable, err)
+	case err != nil:
+		return fmt.Errorf("%s: %w", step, err)
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// amendTries is how often an edit that names no version looks again when the
+// message changed between its look and its write.
+const amendTries = 8
+
+// Reschedule changes a waiting message, or says why not (P4). Of several
+// messages under a name it is the last that lives. With e.Version the message
+// must stand at that version; without, what others change meanwhile is kept
+// where e says nothing of it.
+func (s *Scheduler) Reschedule(ctx context.Context, ref Ref, e Edit) (AmendResult, error) {
+	var result AmendResult
+	for range amendTries {
+		info, err := s.Get(ctx, ref)
+		if errors.Is(err, ErrUnknownID) {
+			result = AmendResult{Code: AmendUnknown}
+			break
+		}
+		if err != nil {
+			return AmendResult{}, fmt.Errorf("reschedule: %w", err)
+		}
+		if e.Version > 0 && info.Version != e.Version && info.Version != e.Version+1 {
+			result = AmendResult{Code: AmendVersion, Info: info}
+			if info.State.Ended() {
+				result.Code = AmendEnded
+			}
+			break
+		}
+		if result, err = s.amend(ctx, &info, &e); err != nil {
+			return AmendResult{}, fmt.Errorf("reschedule %s: %w", info.UID, err)
+		}
+		if result.Code != AmendVersion || e.Version > 0 {
+			break
+		}
+		ref = Ref{UID: info.UID} // the same message again, whatever the name means by now
+	}
+	s.metrics.amends.WithLabelValues(result.Code.String()).Inc()
+	return result, nil
+}
+
+// amend changes one message as it was just seen.
+func (s *Scheduler) amend(ctx context.Context, info *Info, e *Edit) (AmendResult, error) {
+	a, err := s.edited(info, e)
+	if err != nil {
+		return AmendResult{}, err
+	}
+	if err := s.cfg.Journal.Ready(); err != nil {
+		return AmendResult{}, err
+	}
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer stop()
+	result, err := s.cfg.Timeline.Amend(ctx, a, s.cfg.Clock.Milli())
+	if errors.Is(err, ErrOutcomeUnknown) { // to send it again has the effect of once
+		result, err = s.cfg.Timeline.Amend(ctx, a, s.cfg.Clock.Milli())
+		if errors.Is(err, ErrUnavailable) {
+			err = fmt.Errorf("%w: %v", ErrOutcomeUnknown, err)
+		}
+	}
+	switch {
+	case err != nil:
+		return AmendResult{}, err
+	case result.Code == AmendUnknown && info.State.Ended(): // only the journal remembers it
+		return AmendResult{Code: AmendEnded, Info: *info}, nil
+	case result.Code == AmendUnknown:
+		return AmendResult{}, fmt.Errorf("%w: the journal has it and the store does not, yet", ErrUnavailable)
+	case result.Code != AmendDone:
+		return result, nil
+	}
+	bucket := a.UID.Bucket(s.cfg.Timeline.Buckets())
+	if err := s.cfg.Journal.Await(ctx, []Recorded{{a.UID, result.Info.Version, bucket, result.Number}}); err != nil {
+		return AmendResult{}, fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
+	}
+	if result.Head > 0 {
+		s.hasten(bucket, result.Head)
+	}
+	return result, nil
+}
+
+// edited is what an edit makes of a message as it stands.
+func (s *Scheduler) edited(info *Info, e *Edit) (Amend, error) {
+	now := s.cfg.Clock.Latest()
+	a := Amend{UID: info.UID, Version: info.Version, Due: info.Due, Priority: info.Priority, Reason: "rescheduled"}
+	if e.Version > 0 {
+		a.Version = e.Version
+	}
+	switch {
+	case e.Run:
+		a.Due, a.Reason = Milli(now.UnixMilli()), "run"
+	case e.HasAt:
+		a.Due = e.At
+	case e.HasDelay:
+		a.Due = CeilMilli(now.Add(e.Delay))
+	case e.HasShift:
+		a.Due = info.Due.Add(e.Shift)
+	}
+	if err := s.checkDue(a.Due, now); err != nil {
+		return Amend{}, err
+	}
+	if a.Due != info.Due && !e.exact {
+		// What lies in the past is now: by an earlier time it might count as expired, or
+		// as due before the store was certified.
+		a.Due = max(a.Due, Milli(now.UnixMilli()))
+	}
+	if e.HasPriority {
+		a.Priority = e.Priority
+	}
+	m := info.Message
+	m.Due, m.Priority = a.Due, a.Priority
+	if a.Priority != info.Priority {
+		a.Message = &m // the journal tells of a priority with the content alone
+	}
+	if e.HasHeaders || e.HasBody {
+		if e.HasHeaders {
+			m.Headers = e.Headers
+		}
+		if e.HasBody {
+			m.Body = e.Body
+		}
+		a.Message, a.Reason = &m, "edited"
+	}
+	return a, nil
+}
+
+// checkDue refuses what lies beyond the limit.
+func (s *Scheduler) checkDue(due Milli, now time.Time) error {
+	if limit := CeilMilli(now.Add(s.cfg.MaxDelay)); due > limit {
+		return fmt.Errorf("%w: due %s, limit %s", ErrTooFar, due.Time().Format("2006-01-02T15:04:05.000Z07:00"), s.cfg.MaxDelay)
+	}
+	return nil
+}
+
+// hasten tells the leader, here or elsewhere, of an earlier head.
+func (s *Scheduler) hasten(bucket int, head Milli) {
+	s.Nudge(bucket, head)
+	if s.leading.Load() == nil {
+		s.cfg.Announce(bucket, head)
+	}
+}
+
+var amendWords = [...]string{"unknown_id", "done", "in_flight", "maybe_delivered", "already_ended", "version_mismatch"}
+
+// String is the code's word in metrics and logs.
+func (c AmendCode) String() string {
+	if int(c) < len(amendWords) {
+		return amendWords[c]
+	}
+	return "invalid"
+}

@@ -1,0 +1,259 @@
+package schedulertest
+
+import (
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+var amendWords = [...]string{"unknown", "done", "in flight", "maybe", "ended", "version"}
+
+func amendWord(c scheduler.AmendCode) string {
+	if int(c) < len(amendWords) {
+		return amendWords[c]
+	}
+	return "invalid"
+}
+
+// amend asks for a change, twice: the second answer must be the first's, and
+// change nothing.
+func (t *trial) amend(a scheduler.Amend, want scheduler.AmendCode) scheduler.AmendResult {
+	t.Helper()
+	ask := func() scheduler.AmendResult {
+		r, err := t.tl.Amend(t.Context(), a, t.now)
+		t.must("amend", err)
+		if r.Code != want {
+			t.Fatalf("amend of %s: got %s, want %s", a.UID, amendWord(r.Code), amendWord(want))
+		}
+		if want != scheduler.AmendUnknown && r.Info.UID != a.UID {
+			t.Fatalf("amend of %s answers with %s", a.UID, r.Info.UID)
+		}
+		if len(r.Info.Headers)+len(r.Info.Body) > 0 {
+			t.Fatalf("amend of %s answers with headers or body: %s", a.UID, describe(r.Info))
+		}
+		return r
+	}
+	first := ask()
+	before := t.find(scheduler.Ref{UID: a.UID})
+	told := len(t.log.all)
+	t.now++
+	second := ask()
+	t.now--
+	if second.Head != 0 || describe(second.Info) != describe(first.Info) {
+		t.Fatalf("amend of %s, sent twice:\n first %s\nsecond %s, head %d", a.UID, describe(first.Info), describe(second.Info), second.Head)
+	}
+	if after := t.find(scheduler.Ref{UID: a.UID}); describeAll(after) != describeAll(before) || len(t.log.all) != told {
+		t.Fatalf("amend of %s, sent again, changed something:\n was%s\n is%s", a.UID, describeAll(before), describeAll(after))
+	}
+	return first
+}
+
+// moved is an amend of due and priority alone.
+func moved(m *scheduler.Message, version uint64, due scheduler.Milli) scheduler.Amend {
+	return scheduler.Amend{UID: m.UID, Version: version, Due: due, Priority: m.Priority, Reason: "rescheduled"}
+}
+
+// edited is an amend that gives other headers and body.
+func edited(m *scheduler.Message, version uint64, body string, headers ...scheduler.Header) scheduler.Amend {
+	given := *m
+	given.Body, given.Headers, given.Mark = []byte(body), headers, scheduler.Mark{}
+	return scheduler.Amend{UID: m.UID, Version: version, Due: m.Due, Priority: m.Priority, Message: &given, Reason: "edited"}
+}
+
+var amendPromises = []promise{
+	{name: "an amend moves a waiting message, and leaves its content", check: func(t *trial) {
+		m := t.one(Message(1, Named("order-1"), Keyed("customer-1"), Headers("A", "b"), TTL(time.Minute), Retrying(10, time.Second)))
+		a := moved(m, 1, Start.Add(time.Hour))
+		a.Priority = 9
+		r := t.amend(a, scheduler.AmendDone)
+		m.Due, m.Priority = a.Due, 9
+		want := live(m, scheduler.StateWaiting, scheduler.Mark{Changes: 1})
+		t.wantInfo(want)
+		if want.Headers, want.Body = nil, nil; describe(r.Info) != describe(want) {
+			t.Fatalf("the answer is\n     %s\nwant %s", describe(r.Info), describe(want))
+		}
+		if got := t.claimFrom(t.bucketOf(m), "", wide, wide); len(got.Messages) != 0 || got.Head != m.Due {
+			t.Fatalf("%d came before their time, head %d", len(got.Messages), got.Head)
+		}
+		t.pass(time.Hour)
+		t.wantUIDs(t.claimFrom(t.bucketOf(m), "", wide, wide).Messages, []*scheduler.Message{m})
+	}},
+	{name: "an amend brings a message forward", check: func(t *trial) {
+		all := t.added(Message(1), Message(2, DueIn(time.Hour)), Message(3, DueIn(time.Minute)))
+		if r := t.amend(moved(all[1], 1, Start-5), scheduler.AmendDone); r.Head != Start-5 {
+			t.Fatalf("the head is told as %d", r.Head)
+		}
+		t.wantUIDs(t.claim(), []*scheduler.Message{all[1], all[0]})
+	}},
+	{name: "a new priority moves a message among those of its time", check: func(t *trial) {
+		all := t.added(Message(1, Priority(5)), Message(2, Priority(5)), Message(3, Priority(5)))
+		for i, p := range []uint8{0, 5, 255} {
+			a := moved(all[i], 1, Start)
+			a.Priority = p
+			t.amend(a, scheduler.AmendDone)
+		}
+		t.wantUIDs(t.claim(), []*scheduler.Message{all[2], all[1], all[0]})
+	}},
+	{name: "an amend gives other headers and another body", check: func(t *trial) {
+		m := t.one(Message(1, Named("order-1"), Headers("A", "b")))
+		t.amend(edited(m, 1, "other", scheduler.Header{Name: "C", Value: "d"}, scheduler.Header{Name: "C", Value: ""}), scheduler.AmendDone)
+		push := *m
+		m.Body, m.Headers = []byte("other"), []scheduler.Header{{Name: "C", Value: "d"}, {Name: "C"}}
+		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Changes: 1}))
+		t.refused(&push, scheduler.AddDuplicate, m, scheduler.StateWaiting) // the producer knows nothing of it
+		again := Message(2, Named("order-1"))
+		again.Digest = push.Digest
+		t.refused(again, scheduler.AddDuplicate, m, scheduler.StateWaiting)
+		t.amend(edited(m, 2, ""), scheduler.AmendDone)
+		m.Body, m.Headers = nil, nil
+		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Changes: 2}))
+		if got := t.claimFrom(t.bucketOf(m), "", wide, wide).Messages; len(got) != 1 || len(got[0].Body)+len(got[0].Headers) > 0 || got[0].Attempt != 1 {
+			t.Fatalf("claimed %d with another content", len(got))
+		}
+	}},
+	{name: "refusals count on through a new time and begin anew with new content", check: func(t *trial) {
+		m := t.take(Message(1))
+		t.giveBack(m, m.Score(), scheduler.Mark{Refusals: 3})
+		t.amend(moved(m, 1, m.Due+1), scheduler.AmendDone)
+		m.Due++
+		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Refusals: 3, Changes: 1}))
+		t.amend(edited(m, 2, "smaller"), scheduler.AmendDone)
+		m.Body = []byte("smaller")
+		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Changes: 2}))
+	}},
+	{name: "an amend takes a message out of its lane", check: func(t *trial) {
+		m := t.take(Message(1))
+		t.giveBack(m, m.Score(), scheduler.Mark{Lane: "stream"})
+		if r := t.amend(moved(m, 1, m.Due), scheduler.AmendDone); r.Head != m.Due || r.Info.Mark.Lane != "" {
+			t.Fatalf("head %d, lane %q", r.Head, r.Info.Mark.Lane)
+		}
+		if lanes := t.lanes(0); len(lanes) > 0 {
+			t.Fatalf("lanes are %q", lanes)
+		}
+		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Changes: 1}))
+		t.wantUIDs(t.claim(), []*scheduler.Message{m})
+	}},
+	{name: "an amend ends the wait after a refusal", check: func(t *trial) {
+		m := t.take(Message(1))
+		t.giveBack(m, int64(m.Due.Add(time.Hour))<<8, scheduler.Mark{Refusals: 1})
+		t.wantUIDs(t.claim(), nil)
+		if r := t.amend(moved(m, 1, m.Due), scheduler.AmendDone); r.Head != m.Due {
+			t.Fatalf("the head is told as %d", r.Head)
+		}
+		t.wantUIDs(t.claim(), []*scheduler.Message{m})
+	}},
+	{name: "the head is told when an amend makes it earlier, and only then", check: func(t *trial) {
+		head, other := t.one(Message(1, DueIn(time.Minute))), t.one(Message(2, DueIn(time.Hour)))
+		if r := t.amend(moved(other, 1, Start.Add(2*time.Minute)), scheduler.AmendDone); r.Head != 0 {
+			t.Fatalf("behind the head: %d", r.Head)
+		}
+		if r := t.amend(moved(head, 1, Start.Add(3*time.Minute)), scheduler.AmendDone); r.Head != 0 {
+			t.Fatalf("the head moved back: %d", r.Head)
+		}
+		if r := t.amend(moved(head, 2, Start.Add(time.Second)), scheduler.AmendDone); r.Head != Start.Add(time.Second) {
+			t.Fatalf("before the head: %d", r.Head)
+		}
+		if h := t.heads()[0]; h.Due != Start.Add(time.Second) || h.Waiting != 2 {
+			t.Fatalf("head is %+v", h)
+		}
+	}},
+	{name: "an amend of another version changes nothing, and tells which stands", check: func(t *trial) {
+		m := t.one(Message(1, Headers("A", "b")))
+		t.amend(moved(m, 1, Start.Add(time.Minute)), scheduler.AmendDone) // version 2
+		m.Due = Start.Add(time.Minute)
+		stands := live(m, scheduler.StateWaiting, scheduler.Mark{Changes: 1})
+		asks := map[string]scheduler.Amend{
+			"no version":         moved(m, 0, m.Due),
+			"a later version":    moved(m, 3, m.Due),
+			"another due time":   moved(m, 1, m.Due+1),
+			"another content":    edited(m, 1, "other", m.Headers...),
+			"other headers":      edited(m, 1, string(m.Body), scheduler.Header{Name: "A", Value: "c"}),
+			"without the header": edited(m, 1, string(m.Body)),
+		}
+		priority := moved(m, 1, m.Due)
+		priority.Priority = 1
+		asks["another priority"] = priority
+		for name, a := range asks {
+			if r := t.amend(a, scheduler.AmendVersion); r.Info.Version != 2 || r.Head != 0 {
+				t.Errorf("%s: version %d, head %d", name, r.Info.Version, r.Head)
+			}
+			t.wantInfo(stands)
+		}
+		t.amend(edited(m, 1, string(m.Body), m.Headers...), scheduler.AmendDone) // what it asks for is so already
+		t.wantInfo(stands)
+	}},
+	{name: "a message in flight, maybe delivered, ended or unknown is not amended", check: func(t *trial) {
+		flying := t.take(Message(1))
+		t.amend(moved(flying, 1, Start.Add(time.Hour)), scheduler.AmendInFlight)
+		t.wantInfo(live(flying, scheduler.StateInFlight, scheduler.Mark{}))
+		maybe := t.take(Message(2))
+		t.giveBack(maybe, maybe.Score(), scheduler.Mark{Uncertain: true, Lane: "stream"})
+		for version := range uint64(3) { // whatever version is asked for
+			t.amend(moved(maybe, version, Start.Add(time.Hour)), scheduler.AmendMaybe)
+		}
+		t.wantInfo(live(maybe, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Lane: "stream"}))
+		for i, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateCanceled, scheduler.StateExpired, scheduler.StateDead} {
+			m := t.ended(Message(10+i, Named("order-1"), Keyed(s.String()), Headers("A", "b")), s)
+			at := t.now
+			t.pass(time.Second)
+			if r := t.amend(edited(m, 2, "other"), scheduler.AmendEnded); r.Info.State != s || r.Info.EndedAt != at || r.Info.Version != 2 {
+				t.Errorf("%s: the answer is %s", s, describe(r.Info))
+			}
+		}
+		unknown := Message(20)
+		if r := t.amend(moved(unknown, 1, Start), scheduler.AmendUnknown); r.Info.UID != "" {
+			t.Fatalf("the unknown is %s", describe(r.Info))
+		}
+		t.one(unknown) // it leaves nothing behind
+	}},
+	{name: "what the certification leaves in doubt is not amended", check: func(t *trial) {
+		overdue, later := t.one(Message(1)), t.one(Message(2, DueIn(time.Hour)))
+		t.pass(time.Minute)
+		t.certify(scheduler.Certification{DoubtUntil: t.now})
+		t.amend(moved(overdue, 1, t.now), scheduler.AmendMaybe)
+		t.amend(moved(later, 1, later.Due+1), scheduler.AmendDone)
+	}},
+	{name: "the journal is told of an amend, with the content where that changed", recorded: true, check: func(t *trial) {
+		m := t.one(Message(1, Named("order-1"), Headers("A", "b"), TTL(time.Minute), Retrying(0, time.Second)))
+		bucket := t.bucketOf(m)
+		t.untold()
+		t.amend(moved(m, 1, Start.Add(time.Hour)), scheduler.AmendDone)
+		t.amend(moved(m, 1, Start.Add(2*time.Hour)), scheduler.AmendVersion)
+		m.Due = Start.Add(time.Hour)
+		t.wantTold(scheduler.Change{UID: m.UID, Version: 2, State: scheduler.StateWaiting, At: t.now, Bucket: bucket, Due: m.Due, Reason: "rescheduled"})
+		a := edited(m, 2, "other")
+		a.Due++
+		t.amend(a, scheduler.AmendDone)
+		m.Due, m.Body, m.Headers = a.Due, []byte("other"), nil
+		t.wantTold(scheduler.Change{UID: m.UID, Version: 3, State: scheduler.StateWaiting, At: t.now, Bucket: bucket, Due: m.Due, Reason: "edited", Message: m})
+	}},
+	{name: "an amended message is restored as it was amended", check: func(t *trial) {
+		m := t.one(Message(1, DueIn(time.Hour)))
+		newer := *m
+		newer.Due, newer.Body = Start.Add(2*time.Hour), []byte("other")
+		t.restored([]scheduler.RestoreCode{raised}, record(&newer, scheduler.StateWaiting, 2))
+		t.wantInfo(live(&newer, scheduler.StateWaiting, scheduler.Mark{Changes: 1}))
+		t.amend(moved(&newer, 2, Start), scheduler.AmendDone)
+		newer.Due = Start
+		t.wantUIDs(t.claim(), []*scheduler.Message{&newer})
+	}},
+}
+
+// untold drops what the journal was told so far.
+func (t *trial) untold() { t.log.new = nil }
+
+// wantTold wants the journal to have been told of these changes, and no other,
+// since the last look.
+func (t *trial) wantTold(want ...scheduler.Change) {
+	t.Helper()
+	got := t.log.new
+	t.untold()
+	for i := range want {
+		want[i].Instance, want[i].Address = "model", "nowhere:1"
+	}
+	sortChanges(got)
+	sortChanges(want)
+	if wrong := differentChanges(got, want); wrong != "" {
+		t.Fatalf("the journal was told otherwise: %s", wrong)
+	}
+}

@@ -1,0 +1,171 @@
+package schedulertest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// allCounts are the counts of every topic, by name.
+func (t *trial) allCounts() []scheduler.TopicCount {
+	t.Helper()
+	all, err := t.tl.Counts(t.Context(), "", wide)
+	t.must("counts", err)
+	sortCounts(all)
+	return all
+}
+
+func sortCounts(all []scheduler.TopicCount) {
+	slices.SortFunc(all, func(a, b scheduler.TopicCount) int { return cmp.Compare(a.Topic, b.Topic) })
+}
+
+// counts are those of one topic, which must be what the list of all says.
+func (t *trial) counts(topic string) (c scheduler.TopicCount) {
+	t.Helper()
+	one, err := t.tl.Counts(t.Context(), topic, wide)
+	t.must("counts", err)
+	if len(one) > 1 || len(one) == 1 && one[0].Topic != topic {
+		t.Fatalf("counts of %q: %+v", topic, one)
+	}
+	c.Topic = topic
+	if len(one) == 1 {
+		c = one[0]
+	}
+	listed := scheduler.TopicCount{Topic: topic}
+	for _, other := range t.allCounts() {
+		if other.Topic == topic {
+			listed = other
+			if other == (scheduler.TopicCount{Topic: topic}) {
+				t.Fatalf("%q is listed with nothing", topic)
+			}
+		}
+	}
+	if c != listed {
+		t.Fatalf("counts of %q are %+v, the list says %+v", topic, c, listed)
+	}
+	return c
+}
+
+// wantCounts are those of the topic "content".
+func (t *trial) wantCounts(step string, waiting, inFlight, dead int) {
+	t.Helper()
+	if got, want := t.counts("content"), (scheduler.TopicCount{Topic: "content", Waiting: waiting, InFlight: inFlight, Dead: dead}); got != want {
+		t.Fatalf("%s: %+v, want %+v", step, got, want)
+	}
+}
+
+var countPromises = []promise{
+	{name: "a topic's messages are counted through all that happens to them", check: func(t *trial) {
+		make := func(n int, with ...With) *scheduler.Message { return Message(n, append(with, Content("x"))...) }
+		t.wantCounts("nothing", 0, 0, 0)
+		all := t.added(make(1), make(2), make(3), make(4))
+		t.wantCounts("added", 4, 0, 0)
+		t.refused(all[0], scheduler.AddDuplicate, all[0], scheduler.StateWaiting)
+		t.wantCounts("added again", 4, 0, 0)
+		t.canceled(all[3].UID, scheduler.CancelDone)
+		t.wantCounts("one canceled", 3, 0, 0)
+		all = t.claim()
+		t.wantCounts("claimed", 0, 3, 0)
+		t.giveBack(all[0], all[0].Score(), scheduler.Mark{Lane: "stream"})
+		t.wantCounts("one parked", 1, 2, 0)
+		t.finish(scheduler.StateDead, all[1])
+		t.wantCounts("one dead", 1, 1, 1)
+		t.term++
+		t.sweep(0, 10)
+		t.wantCounts("one swept", 2, 0, 1)
+		t.amend(moved(all[0], 1, all[0].Due), scheduler.AmendDone)
+		t.wantCounts("one amended", 2, 0, 1)
+		parked := t.claim()
+		t.wantCounts("claimed again", 0, 2, 1)
+		t.finish(scheduler.StateDelivered, parked[0])
+		t.finish(scheduler.StateExpired, parked[1])
+		t.wantCounts("ended", 0, 0, 1)
+		t.requeue(all[1].UID, make(10), scheduler.RequeueDone)
+		t.wantCounts("requeued", 1, 0, 0)
+		t.finish(scheduler.StateDead, t.take(make(10)))
+		t.wantCounts("dead again", 0, 0, 1)
+		t.purge(0, []scheduler.UID{make(10).UID}, []scheduler.UID{make(10).UID})
+		t.wantCounts("purged", 0, 0, 0)
+		t.pass(t.o.EndedKeep + time.Hour)
+		t.trim(0, wide)
+		t.wantCounts("forgotten", 0, 0, 0)
+		if all := t.allCounts(); len(all) != 0 {
+			t.Fatalf("there are %+v", all)
+		}
+	}},
+	{name: "a topic's messages are counted over all buckets", check: func(t *trial) {
+		for i := range 3 * t.o.Buckets {
+			t.one(Message(i, In(i%t.o.Buckets), Content("x")))
+		}
+		t.claimFrom(1, "", 2, wide)
+		t.wantCounts("claimed", 3*t.o.Buckets-2, 2, 0)
+	}},
+	{name: "a message whose topic changes is counted under the new one", check: func(t *trial) {
+		first := t.one(push(1, scheduler.MergeReject, Content("x"))) // topic content
+		by := push(2, scheduler.MergeReplace)                        // topic orders.2
+		t.merged(by, live(taken(first, by), scheduler.StateWaiting, changed(1)))
+		t.wantCounts("replaced", 0, 0, 0)
+		if c := t.counts("orders.2"); c.Waiting != 1 {
+			t.Fatalf("%+v", c)
+		}
+		t.merged(push(3, scheduler.MergeKeep, Content("y")), live(taken(first, by), scheduler.StateWaiting, changed(2)))
+		t.wantCounts("absorbed", 0, 0, 0)
+		by = push(4, scheduler.MergeReplace, Content("z"))
+		t.merged(by, live(taken(first, by), scheduler.StateWaiting, changed(3)))
+		t.wantCounts("back", 1, 0, 0)
+	}},
+	{name: "who gives way is not counted", check: func(t *trial) {
+		for i, how := range mergeModes {
+			earlier, _ := both(t, 10*i, how, Keyed(fmt.Sprint(i)))
+			t.wantCounts("both", 1, 1, 0)
+			t.giveBack(earlier, earlier.Score(), scheduler.Mark{Lane: "stream"})
+			t.wantCounts("met", 1, 0, 0)
+			for _, f := range t.find(scheduler.Ref{ID: "order-1", Key: earlier.Key, Keyed: true}) {
+				t.canceled(f.UID, scheduler.CancelDone)
+			}
+		}
+	}},
+	{name: "what a tombstone was waiting for is not counted", check: func(t *trial) {
+		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		canceledAtOnce(t, Message(1, Named("order-1"), Content("x"), Stored(5)))
+		t.wantCounts("canceled at once", 0, 0, 0)
+	}},
+	{name: "restored messages are counted as what they are", check: func(t *trial) {
+		make := func(n int) *scheduler.Message { return Message(n, Content("x"), DueIn(time.Hour)) }
+		t.restored([]scheduler.RestoreCode{added, added, added}, record(make(1), scheduler.StateWaiting, 1), record(make(2), scheduler.StateDead, 2), record(make(3), scheduler.StateDelivered, 2))
+		t.wantCounts("restored", 1, 0, 1)
+		other := make(1)
+		other.Topic = "other"
+		t.restored([]scheduler.RestoreCode{raised}, record(other, scheduler.StateWaiting, 2))
+		t.wantCounts("raised", 0, 0, 1)
+		t.restored([]scheduler.RestoreCode{raised}, record(other, scheduler.StateCanceled, 3))
+		if c := t.counts("other"); c != (scheduler.TopicCount{Topic: "other"}) {
+			t.Fatalf("ended: %+v", c)
+		}
+	}},
+	{name: "of many topics no more are told than asked for, each in full", check: func(t *trial) {
+		for i := range 40 {
+			t.one(Message(i, In(i%t.o.Buckets), Keyed(""))) // each its own topic
+			m := Message(100+i, In((i+1)%t.o.Buckets))
+			m.Topic = fmt.Sprintf("orders.%d", i)
+			t.one(m)
+		}
+		for _, limit := range []int{1, 7, 40, 100} {
+			some, err := t.tl.Counts(t.Context(), "", limit)
+			t.must("counts", err)
+			if len(some) != min(limit, 40) {
+				t.Fatalf("%d of at most %d are told", len(some), limit)
+			}
+			seen := map[string]bool{}
+			for _, c := range some {
+				if c.Waiting != 2 || c.InFlight+c.Dead != 0 || seen[c.Topic] {
+					t.Fatalf("of at most %d: %+v", limit, c)
+				}
+				seen[c.Topic] = true
+			}
+		}
+	}},
+}

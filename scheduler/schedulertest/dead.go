@@ -1,0 +1,297 @@
+package schedulertest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// What becomes of a dead message; RequeuedAs is followed by a uid.
+const (
+	RequeuedAs = "requeued as "
+	Purged     = "purged"
+)
+
+var requeueWords = [...]string{"unknown", "done", "not dead", "named"}
+
+func requeueWord(c scheduler.RequeueCode) string {
+	if int(c) < len(requeueWords) {
+		return requeueWords[c]
+	}
+	return "invalid"
+}
+
+// requeue asks for another life, twice: the second answer must mean what the
+// first did, and change nothing.
+func (t *trial) requeue(dead scheduler.UID, m *scheduler.Message, want scheduler.RequeueCode) scheduler.RequeueResult {
+	t.Helper()
+	ask := func() scheduler.RequeueResult {
+		r, err := t.tl.Requeue(t.Context(), dead, m, t.now)
+		t.must("requeue", err)
+		if r.Code != want {
+			t.Fatalf("requeue of %s: got %s, want %s", dead, requeueWord(r.Code), requeueWord(want))
+		}
+		if want == scheduler.RequeueDone && (r.Info.UID != m.UID || r.Info.State != scheduler.StateWaiting || r.Info.Version != 1 || r.Info.Due != m.Due) {
+			t.Fatalf("requeue of %s answers with %s", dead, describe(r.Info))
+		}
+		return r
+	}
+	look := func() string {
+		return describeAll(t.find(scheduler.Ref{UID: dead})) + describeAll(t.find(scheduler.Ref{UID: m.UID}))
+	}
+	first := ask()
+	before, told := look(), len(t.log.all)
+	t.now++
+	second := ask()
+	t.now--
+	if second.Head != 0 || second.Dead != first.Dead || second.Info.UID != first.Info.UID {
+		t.Fatalf("requeue of %s, sent twice: version %d then %d, head %d", dead, first.Dead, second.Dead, second.Head)
+	}
+	if after := look(); after != before || len(t.log.all) != told {
+		t.Fatalf("requeue of %s, sent again, changed something:\n was%s\n is%s", dead, before, after)
+	}
+	return first
+}
+
+// purge asks twice, and wants the same answer.
+func (t *trial) purge(bucket int, uids, want []scheduler.UID) {
+	t.Helper()
+	for range 2 {
+		got, number, err := t.tl.Purge(t.Context(), bucket, uids, t.now)
+		t.must("purge", err)
+		if !slices.Equal(got, want) || number == 0 {
+			t.Fatalf("purged %v, want %v; number %d", got, want, number)
+		}
+		t.now++
+	}
+	t.now -= 2
+}
+
+// dead takes a message to its death.
+func (t *trial) dead(m *scheduler.Message) *scheduler.Message {
+	t.Helper()
+	return t.ended(m, scheduler.StateDead)
+}
+
+// settled is what remains of a dead message that was dealt with: like another
+// end, but the reason stays without a name too.
+func settled(m *scheduler.Message, at scheduler.Milli, uncertain bool, reason string) scheduler.Info {
+	i := remains(m, scheduler.StateCanceled, at, uncertain, reason)
+	i.Version, i.Mark.Changes, i.Reason = m.Version()+2, m.Mark.Changes+2, reason
+	if m.ID != "" {
+		i.TTL = m.TTL
+	}
+	return i
+}
+
+// again is another life of a message.
+func again(n int, m *scheduler.Message, with ...With) *scheduler.Message {
+	if m.ID != "" {
+		with = append(with, Named(m.ID))
+	}
+	return Message(n, append(with, Keyed(m.Key))...)
+}
+
+var deadPromises = []promise{
+	{name: "what is dead gets another life under a uid of its own", check: func(t *trial) {
+		for i, with := range [][]With{{}, {Named("order-1")}, {Named("order-1"), Keyed("customer-1")}, {Keyed("customer-1")}} {
+			old := t.dead(Message(10*i, append(with, TTL(time.Minute), Headers("A", "b"))...))
+			t.pass(time.Second)
+			m := again(10*i+1, old, DueIn(time.Hour), Headers("C", "d"), TTL(time.Hour), Retrying(3, time.Second), Priority(4))
+			r := t.requeue(old.UID, m, scheduler.RequeueDone)
+			if r.Dead != 3 || r.Head != m.Due {
+				t.Fatalf("the dead one has version %d, the head is told as %d", r.Dead, r.Head)
+			}
+			t.wantInfo(live(m, scheduler.StateWaiting, changed(0)))
+			t.wantInfo(settled(old, t.now, false, RequeuedAs+string(m.UID)))
+			if m.ID != "" {
+				found := t.find(scheduler.Ref{ID: m.ID, Key: m.Key, Keyed: true})
+				if len(found) != 1 || found[0].UID != m.UID {
+					t.Fatalf("the name leads to %d messages", len(found))
+				}
+				t.refused(Message(10*i+2, append(with, Content("x"))...), scheduler.AddConflict, m, scheduler.StateWaiting)
+			}
+			t.canceled(m.UID, scheduler.CancelDone)
+		}
+	}},
+	{name: "a requeued message is delivered and may die again", check: func(t *trial) {
+		old := t.dead(Message(1, Named("order-1")))
+		m := again(2, old)
+		t.requeue(old.UID, m, scheduler.RequeueDone)
+		t.finish(scheduler.StateDead, t.take(m))
+		third := again(3, old)
+		t.requeue(m.UID, third, scheduler.RequeueDone)
+		if r := t.requeue(old.UID, again(4, old), scheduler.RequeueNotDead); r.Info.UID != old.UID || r.Info.State != scheduler.StateCanceled {
+			t.Fatalf("answers with %s", describe(r.Info))
+		}
+		points(t, third)
+		t.finish(scheduler.StateDelivered, t.take(third))
+	}},
+	{name: "a requeue repeated later still answers as done", check: func(t *trial) {
+		old := t.dead(Message(1))
+		m := again(2, old)
+		t.requeue(old.UID, m, scheduler.RequeueDone)
+		t.finish(scheduler.StateDelivered, t.take(m))
+		r, err := t.tl.Requeue(t.Context(), old.UID, m, t.now)
+		t.must("requeue", err)
+		if r.Code != scheduler.RequeueDone || r.Info.State != scheduler.StateDelivered || r.Dead != 3 || r.Head != 0 {
+			t.Fatalf("got %s, %s, version %d of the dead", requeueWord(r.Code), describe(r.Info), r.Dead)
+		}
+	}},
+	{name: "the head is told when a requeue makes it earlier, and only then", check: func(t *trial) {
+		one, two := t.dead(Message(1)), t.dead(Message(2))
+		t.one(Message(3, DueIn(time.Minute)))
+		if r := t.requeue(one.UID, again(4, one, DueIn(time.Hour)), scheduler.RequeueDone); r.Head != 0 {
+			t.Fatalf("head %d", r.Head)
+		}
+		if r := t.requeue(two.UID, again(5, two, DueIn(time.Second)), scheduler.RequeueDone); r.Head != Start.Add(time.Second) {
+			t.Fatalf("head %d", r.Head)
+		}
+	}},
+	{name: "what is not dead is not requeued", check: func(t *trial) {
+		r := t.requeue(Message(1).UID, Message(2), scheduler.RequeueUnknown)
+		if r.Info.UID != "" {
+			t.Fatalf("the unknown is %s", describe(r.Info))
+		}
+		waiting := t.one(Message(3, DueIn(time.Hour)))
+		flying := t.take(Message(4))
+		for i, m := range []*scheduler.Message{waiting, flying, t.ended(Message(5), scheduler.StateDelivered), t.ended(Message(6), scheduler.StateCanceled), t.ended(Message(7), scheduler.StateExpired)} {
+			stood := t.get(m.UID)
+			if r := t.requeue(m.UID, Message(10+i), scheduler.RequeueNotDead); r.Info.UID != m.UID || r.Info.State != stood.State || r.Info.EndedAt != stood.EndedAt {
+				t.Errorf("%s: answers with %s", stood.State, describe(r.Info))
+			}
+			t.wantInfo(stood)
+			t.gone(Message(10 + i).UID)
+		}
+	}},
+	{name: "a dead message whose name is another's is not requeued while that lives", check: func(t *trial) {
+		old := t.dead(push(1, scheduler.MergeReject))
+		other := t.one(push(2, scheduler.MergeKeep)) // the name ended: a new one
+		refused := func(state scheduler.State) {
+			t.Helper()
+			if r := t.requeue(old.UID, again(3, old), scheduler.RequeueNamed); r.Info.UID != other.UID || r.Info.State != state {
+				t.Fatalf("answers with %s", describe(r.Info))
+			}
+			t.gone(again(3, old).UID)
+			if got := t.get(old.UID); got.State != scheduler.StateDead {
+				t.Fatalf("it is %s", got.State)
+			}
+		}
+		refused(scheduler.StateWaiting)
+		other = t.take(other)
+		refused(scheduler.StateInFlight)
+		t.giveBack(other, other.Score(), scheduler.Mark{Uncertain: true, Lane: "stream"})
+		refused(scheduler.StateWaiting)
+		t.canceled(other.UID, scheduler.CancelMaybe)
+		m := again(3, old)
+		t.requeue(old.UID, m, scheduler.RequeueDone)
+		points(t, m)
+	}},
+	{name: "an uncertain dead message stays so", check: func(t *trial) {
+		old := t.take(Message(1))
+		t.giveBack(old, old.Score(), scheduler.Mark{Uncertain: true})
+		old = t.take(old)
+		t.finish(scheduler.StateDead, old)
+		m := again(2, old)
+		t.requeue(old.UID, m, scheduler.RequeueDone)
+		t.wantInfo(settled(old, t.now, true, RequeuedAs+string(m.UID)))
+		t.wantInfo(live(m, scheduler.StateWaiting, changed(0)))
+		t.canceled(old.UID, scheduler.CancelMaybe)
+	}},
+	{name: "purging ends what is dead, and tells which", check: func(t *trial) {
+		plain, named := t.dead(Message(1, TTL(time.Minute), Headers("A", "b"))), t.dead(Message(2, In(0), Headers("A", "b")))
+		waiting, flying := t.one(Message(3, DueIn(time.Hour))), t.take(Message(4))
+		delivered, canceled, requeued := t.ended(Message(5), scheduler.StateDelivered), t.ended(Message(6), scheduler.StateCanceled), t.dead(Message(7))
+		t.requeue(requeued.UID, again(8, requeued, DueIn(time.Hour)), scheduler.RequeueDone)
+		t.pass(time.Second)
+		t.purge(0, []scheduler.UID{named.UID, waiting.UID, flying.UID, delivered.UID, canceled.UID, requeued.UID, plain.UID, Message(9).UID}, []scheduler.UID{named.UID, plain.UID})
+		t.wantInfo(settled(plain, t.now, false, Purged))
+		t.wantInfo(settled(named, t.now, false, Purged))
+		t.wantInfo(live(waiting, scheduler.StateWaiting, changed(0)))
+		t.wantInfo(live(flying, scheduler.StateInFlight, changed(0)))
+		t.canceled(plain.UID, scheduler.CancelDone)
+		t.requeue(plain.UID, again(10, plain), scheduler.RequeueNotDead)
+	}},
+	{name: "what was purged under a name is a conflict, and free for what merges", check: func(t *trial) {
+		old := t.dead(push(1, scheduler.MergeReject))
+		t.purge(t.bucketOf(old), []scheduler.UID{old.UID}, []scheduler.UID{old.UID})
+		t.wantInfo(settled(old, t.now, false, Purged))
+		t.refused(push(2, scheduler.MergeReject), scheduler.AddConflict, old, scheduler.StateCanceled)
+		points(t, old)
+		points(t, t.one(push(3, scheduler.MergeReplace)))
+	}},
+	{name: "what was dead is forgotten like other ends", tune: oneBucket, check: func(t *trial) {
+		one, two, three := t.dead(Message(1, Named("order-1"))), t.dead(Message(2)), t.dead(Message(3))
+		m := again(4, one, DueIn(1000*time.Hour))
+		t.pass(time.Minute)
+		t.requeue(one.UID, m, scheduler.RequeueDone)
+		t.pass(time.Second)
+		t.purge(0, []scheduler.UID{two.UID}, []scheduler.UID{two.UID})
+		t.pass(t.o.EndedKeep - time.Millisecond)
+		if n := t.trim(0, wide); n != 1 {
+			t.Fatalf("%d were forgotten, want the requeued one", n)
+		}
+		t.gone(one.UID)
+		points(t, m)
+		t.purge(0, []scheduler.UID{one.UID, two.UID}, []scheduler.UID{two.UID})
+		t.pass(time.Millisecond)
+		if n := t.trim(0, wide); n != 1 {
+			t.Fatalf("%d were forgotten, want the purged one", n)
+		}
+		t.gone(two.UID)
+		if got := t.get(three.UID); got.State != scheduler.StateDead {
+			t.Fatalf("the third is %s", got.State)
+		}
+	}},
+	{name: "the journal is told of requeue and purge", recorded: true, check: func(t *trial) {
+		one, two := t.dead(Message(1)), t.dead(Message(2))
+		m := again(3, one, Headers("A", "b"), Retrying(0, time.Second))
+		t.untold()
+		t.requeue(one.UID, m, scheduler.RequeueDone)
+		told := scheduler.Change{UID: one.UID, Version: 3, State: scheduler.StateCanceled, At: t.now, Due: one.Due, Reason: RequeuedAs + string(m.UID)}
+		t.wantTold(told, scheduler.Change{UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: t.now, Due: m.Due, Message: m})
+		t.purge(0, []scheduler.UID{one.UID, two.UID}, []scheduler.UID{two.UID})
+		told.UID, told.Reason = two.UID, Purged
+		t.wantTold(told)
+	}},
+	{name: "a record of one that was dealt with is restored over the dead", check: func(t *trial) {
+		for i, with := range [][]With{{}, {Named("order-1")}} {
+			old := t.dead(Message(i, with...))
+			r := record(old, scheduler.StateCanceled, 3)
+			r.Reason = Purged
+			t.restored([]scheduler.RestoreCode{newer}, record(old, scheduler.StateWaiting, 7)) // nothing else comes over it
+			t.restored([]scheduler.RestoreCode{same}, record(old, scheduler.StateCanceled, 2))
+			t.restored([]scheduler.RestoreCode{raised}, r)
+			if got := t.get(old.UID); got.State != scheduler.StateCanceled || got.Version != 3 || len(got.Body) > 0 {
+				t.Fatalf("it is %s", describe(got))
+			}
+			bucket := t.bucketOf(old)
+			if page := t.browse(bucket, scheduler.Browse{Dead: true, Limit: 10}); len(page) > 0 {
+				t.Fatalf("%d are dead", len(page))
+			}
+			if c := t.counts(old.Topic); c != (scheduler.TopicCount{Topic: old.Topic}) {
+				t.Fatalf("counted as %+v", c)
+			}
+			t.requeue(old.UID, again(10+i, old), scheduler.RequeueNotDead)
+			t.pass(t.o.EndedKeep + time.Second)
+			if n := t.trim(bucket, 10); n != 1 {
+				t.Fatalf("%d were forgotten", n)
+			}
+			t.gone(old.UID)
+			if i == 1 {
+				t.one(Message(20, with...))
+			}
+		}
+	}},
+	{name: "a message does not come back in another bucket", check: func(t *trial) {
+		old := t.dead(Message(1))
+		if r, err := t.tl.Requeue(t.Context(), old.UID, Message(2, In(1)), t.now); err == nil {
+			t.Fatalf("it was %s", requeueWord(r.Code))
+		}
+		if got := t.get(old.UID); got.State != scheduler.StateDead {
+			t.Fatal(fmt.Sprint("it is ", got.State))
+		}
+	}},
+}

@@ -1,0 +1,271 @@
+package schedulertest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// headless compares two answers that begin with "head", a number and ";": the
+// second time nothing may have come earlier.
+func headless(first, second string) (goesOn bool, wrong string) {
+	rest, nothing := strings.CutPrefix(second, "head 0;")
+	_, want, _ := strings.Cut(first, ";")
+	switch {
+	case !nothing:
+		return false, "nothing came earlier the second time"
+	case rest != want:
+		return false, "want the same answer"
+	}
+	return false, ""
+}
+
+// brief is what answers of both stores must say of a message.
+func brief(i scheduler.Info) string {
+	return fmt.Sprintf("%s due %d priority %d %s version %d ended %d lane %q uncertain %t", i.UID, i.Due, i.Priority, i.State, i.Version, i.EndedAt, i.Mark.Lane, i.Mark.Uncertain)
+}
+
+// someone is mostly a message in one of the states, else any.
+func (m *model) someone(t *rapid.T, states ...scheduler.State) *scheduler.Message {
+	if len(m.minted) == 0 {
+		t.Skip("there are no messages")
+	}
+	choice := m.minted
+	if rapid.IntRange(0, 9).Draw(t, "as wanted") > 0 {
+		var fitting []*scheduler.Message
+		for _, minted := range m.minted {
+			if slices.Contains(states, m.was[minted.UID]) {
+				fitting = append(fitting, minted)
+			}
+		}
+		if len(fitting) > 0 {
+			choice = fitting
+		}
+	}
+	return rapid.SampledFrom(choice).Draw(t, "message")
+}
+
+// amend changes what waits, mostly at the version that stands.
+func (m *model) amend(t *rapid.T) {
+	m.T = t
+	uid := m.someone(t, scheduler.StateWaiting).UID
+	was, stands := m.was[uid], m.versions[uid]
+	a := scheduler.Amend{UID: uid, Version: stands, Reason: "rescheduled", Priority: rapid.SampledFrom([]uint8{0, 5, 255}).Draw(t, "priority"),
+		Due: m.now.Add(time.Duration(rapid.IntRange(-50, 200).Draw(t, "due")) * time.Millisecond)}
+	switch rapid.IntRange(0, 9).Draw(t, "version") {
+	case 0:
+		a.Version++
+	case 1:
+		a.Version -= min(a.Version, 1)
+	case 2:
+		a.Version = 0
+	}
+	found, err := m.ref.Find(m.ctx, scheduler.Ref{UID: uid})
+	if err != nil {
+		m.Fatalf("find of %s: %v", uid, err)
+	}
+	if len(found) == 1 {
+		now := found[0].Message
+		if rapid.IntRange(0, 3).Draw(t, "as it is") == 0 {
+			a.Due, a.Priority = now.Due, now.Priority
+		}
+		if rapid.IntRange(0, 2).Draw(t, "content too") == 0 {
+			now.Mark, now.Due, now.Priority = scheduler.Mark{}, a.Due, a.Priority
+			if rapid.Bool().Draw(t, "another body") {
+				now.Body = []byte(rapid.SampledFrom([]string{"", "x", "edited"}).Draw(t, "body"))
+			}
+			if rapid.Bool().Draw(t, "other headers") {
+				now.Headers = rapid.SampledFrom([][]scheduler.Header{nil, {{Name: "Trace", Value: "8"}}}).Draw(t, "headers")
+			}
+			a.Message, a.Reason = &now, editedReason
+		}
+	}
+	var codes []scheduler.AmendCode
+	m.step(fmt.Sprintf("amend of %s at %d of %d: due %d, priority %d, content %t", uid, a.Version, stands, a.Due-Start, a.Priority, a.Message != nil), func(tl scheduler.Timeline) string {
+		r, err := tl.Amend(m.ctx, a, m.now)
+		if r.Head > 0 && r.Code != scheduler.AmendDone {
+			m.Fatalf("an amend that was not done tells the head")
+		}
+		codes = append(codes, r.Code)
+		return fmt.Sprintf("head %d;%s: %s%s", r.Head, amendWord(r.Code), brief(r.Info), short(err))
+	}, true, headless)
+	want := []scheduler.AmendCode{scheduler.AmendDone, scheduler.AmendMaybe, scheduler.AmendVersion}
+	switch {
+	case was == scheduler.StateNone:
+		want = []scheduler.AmendCode{scheduler.AmendUnknown}
+	case was == scheduler.StateInFlight:
+		want = []scheduler.AmendCode{scheduler.AmendInFlight}
+	case was.Ended():
+		want = []scheduler.AmendCode{scheduler.AmendEnded}
+	case a.Version == stands:
+		want = want[:2]
+	}
+	if !slices.Contains(want, codes[0]) {
+		m.Fatalf("amend of the %s message %s answers %s", was, uid, amendWord(codes[0]))
+	}
+}
+
+// requeue gives what is dead another life, or sends the one before again.
+func (m *model) requeue(t *rapid.T) {
+	m.T = t
+	dead := m.someone(t, scheduler.StateDead)
+	with := []With{In(dead.UID.Bucket(m.o.Buckets)), Keyed(dead.Key), On(dead.Topic), ByADoor(),
+		DueIn(m.now.Time().Sub(Start.Time()) + time.Duration(rapid.IntRange(-50, 200).Draw(t, "due"))*time.Millisecond)}
+	if dead.ID != "" {
+		with = append(with, Named(dead.ID))
+	}
+	made := m.make(with...)
+	was := m.was[dead.UID]
+	done := false
+	m.step(fmt.Sprintf("requeue of %s as %s, due %d", dead.UID, made.UID, made.Due-Start), func(tl scheduler.Timeline) string {
+		r, err := tl.Requeue(m.ctx, dead.UID, made, m.now)
+		done = r.Code == scheduler.RequeueDone
+		if r.Head > 0 && !done {
+			m.Fatalf("a requeue that was not done tells the head")
+		}
+		return fmt.Sprintf("head %d;%s: %s, the dead one has %d%s", r.Head, requeueWord(r.Code), brief(r.Info), r.Dead, short(err))
+	}, true, headless)
+	if done != (was == scheduler.StateDead && m.was[made.UID] == scheduler.StateWaiting) {
+		m.Fatalf("requeue of the %s message %s: done %t, and the new one is %s", was, dead.UID, done, m.was[made.UID])
+	}
+}
+
+func (m *model) purge(t *rapid.T) {
+	m.T = t
+	bucket := m.bucket(t)
+	var uids, dead []scheduler.UID
+	for _, minted := range m.in(bucket) {
+		is := m.was[minted.UID] == scheduler.StateDead
+		if odds := rapid.IntRange(0, 9).Draw(t, "chosen"); is && odds < 5 || odds == 9 {
+			uids = append(uids, minted.UID)
+			if is {
+				dead = append(dead, minted.UID)
+			}
+		}
+	}
+	if len(uids) == 0 {
+		t.Skip("none chosen")
+	}
+	m.step(fmt.Sprintf("purge in %d: %v", bucket, uids), func(tl scheduler.Timeline) string {
+		purged, _, err := tl.Purge(m.ctx, bucket, uids, m.now)
+		return fmt.Sprint(purged, short(err))
+	}, true, nil)
+	for _, uid := range dead {
+		if m.was[uid] != scheduler.StateCanceled {
+			m.Fatalf("%s was dead, and is %s once it was purged", uid, m.was[uid])
+		}
+	}
+}
+
+// browse reads page by page, and wants what is there, each once.
+func (m *model) browse(t *rapid.T) {
+	m.T = t
+	bucket := m.bucket(t)
+	q := scheduler.Browse{Dead: rapid.Bool().Draw(t, "dead"), Limit: rapid.SampledFrom([]int{1, 2, 3, 100}).Draw(t, "limit")}
+	if rapid.Bool().Draw(t, "from") {
+		q.From = m.now.Add(time.Duration(rapid.IntRange(-500, 200).Draw(t, "from when")) * time.Millisecond)
+	}
+	if rapid.Bool().Draw(t, "to") {
+		q.To = m.now.Add(time.Duration(rapid.IntRange(-500, 400).Draw(t, "to when")) * time.Millisecond)
+	}
+	var all []scheduler.Info
+	m.step(fmt.Sprintf("browse of %d: %+v", bucket, q), func(tl scheduler.Timeline) string {
+		found, err := browseAll(bucket, q, func(q scheduler.Browse) (scheduler.Browsed, error) { return tl.Browse(m.ctx, bucket, q) })
+		all = found
+		var b strings.Builder
+		for _, f := range found {
+			b.WriteString(describe(f) + "; ")
+		}
+		return b.String() + short(err)
+	}, true, nil)
+	m.wantBrowsed(bucket, q, all)
+}
+
+// wantBrowsed holds what was browsed to what look-ups tell.
+func (m *model) wantBrowsed(bucket int, q scheduler.Browse, all []scheduler.Info) {
+	met := map[scheduler.UID]bool{}
+	for i, f := range all {
+		if met[f.UID] {
+			m.Fatalf("%s was met twice", f.UID)
+		}
+		met[f.UID] = true
+		if want := m.was[f.UID]; want != f.State || q.Dead != (want == scheduler.StateDead) {
+			m.Fatalf("met %s as %s, it is %s", f.UID, f.State, want)
+		}
+		if i > 0 && q.Dead && cmp.Or(cmp.Compare(all[i-1].EndedAt, f.EndedAt), cmp.Compare(all[i-1].UID, f.UID)) >= 0 {
+			m.Fatalf("%s stands before %s", all[i-1].UID, f.UID)
+		}
+		if i > 0 && !q.Dead && all[i-1].Mark.Lane > f.Mark.Lane {
+			m.Fatalf("lane %q stands before %q", all[i-1].Mark.Lane, f.Mark.Lane)
+		}
+		if q.Dead && (f.EndedAt < q.From || q.To > 0 && f.EndedAt > q.To) {
+			m.Fatalf("%s died at %d", f.UID, f.EndedAt)
+		}
+	}
+	if q.From > 0 || q.To > 0 {
+		return
+	}
+	for _, minted := range m.in(bucket) {
+		s := m.was[minted.UID]
+		if (q.Dead && s == scheduler.StateDead || !q.Dead && s == scheduler.StateWaiting) && !met[minted.UID] {
+			m.Fatalf("%s is %s and was not met", minted.UID, s)
+		}
+	}
+}
+
+var patterns = []string{"orders.>", "orders.*", "mail"}
+
+func (m *model) pause(t *rapid.T) {
+	m.T = t
+	p := scheduler.Pause{Pattern: rapid.SampledFrom(patterns).Draw(t, "pattern"), By: rapid.SampledFrom([]string{"", "ann"}).Draw(t, "by"), At: m.now}
+	m.step(fmt.Sprintf("pause %+v", p), func(tl scheduler.Timeline) string { return short(tl.Pause(m.ctx, p)) }, true, nil)
+}
+
+func (m *model) resume(t *rapid.T) {
+	m.T = t
+	pattern := rapid.SampledFrom(patterns).Draw(t, "pattern")
+	m.step("resume "+pattern, func(tl scheduler.Timeline) string {
+		was, err := tl.Resume(m.ctx, pattern)
+		return fmt.Sprint(was, short(err))
+	}, true, func(_, second string) (bool, string) {
+		if second != "false" {
+			return false, "it was resumed before"
+		}
+		return false, ""
+	})
+}
+
+var errLoops = errors.New("the page leads to itself")
+
+// browseAll reads pages until there is no next, and holds each to its limit.
+func browseAll(bucket int, q scheduler.Browse, read func(scheduler.Browse) (scheduler.Browsed, error)) (all []scheduler.Info, err error) {
+	for pages := 0; ; pages++ {
+		page, err := read(q)
+		if err != nil {
+			return nil, err
+		}
+		if len(page.Messages) > q.Limit {
+			return nil, fmt.Errorf("a page of %d, the limit is %d", len(page.Messages), q.Limit)
+		}
+		for _, m := range page.Messages {
+			if len(m.Headers)+len(m.Body) > 0 {
+				return nil, fmt.Errorf("%s comes with headers or body", m.UID)
+			}
+		}
+		all = append(all, page.Messages...)
+		if page.Next == "" {
+			return all, nil
+		}
+		if page.Next == q.After || pages > 10_000 {
+			return nil, fmt.Errorf("bucket %d, page %d: %w", bucket, pages, errLoops)
+		}
+		q.After = page.Next
+	}
+}

@@ -1,0 +1,87 @@
+package schedulertest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+func (t *trial) pauses() []scheduler.Pause {
+	t.Helper()
+	list, err := t.tl.Pauses(t.Context())
+	t.must("pauses", err)
+	return list
+}
+
+// pause asks twice: once it counts.
+func (t *trial) pause(p scheduler.Pause) {
+	t.Helper()
+	for range 2 {
+		t.must("pause", t.tl.Pause(t.Context(), p))
+	}
+}
+
+func (t *trial) resume(pattern string, want bool) {
+	t.Helper()
+	was, err := t.tl.Resume(t.Context(), pattern)
+	t.must("resume", err)
+	if was != want {
+		t.Fatalf("resume of %q: was paused: %t, want %t", pattern, was, want)
+	}
+}
+
+func (t *trial) wantPauses(want ...scheduler.Pause) {
+	t.Helper()
+	if got := t.pauses(); !slices.Equal(got, want) {
+		t.Fatalf("paused are %+v\nwant %+v", got, want)
+	}
+}
+
+var pausePromises = []promise{
+	{name: "what is paused stands until it is resumed, by pattern", check: func(t *trial) {
+		t.wantPauses()
+		b := scheduler.Pause{Pattern: "orders.>", By: "ann", At: Start}
+		a := scheduler.Pause{Pattern: "orders.*.eu", By: "tarry:\"x\" \x00", At: Start + 1}
+		t.pause(b)
+		t.pause(a)
+		t.wantPauses(a, b)
+		t.resume("orders.>", true)
+		t.resume("orders.>", false)
+		t.resume("orders.*", false)
+		t.wantPauses(a)
+		t.resume(a.Pattern, true)
+		t.wantPauses()
+	}},
+	{name: "who pauses again is the one who paused", check: func(t *trial) {
+		p := scheduler.Pause{Pattern: ">", By: "ann", At: Start}
+		t.pause(p)
+		p.By, p.At = "bob", Start+5
+		t.pause(p)
+		t.wantPauses(p)
+	}},
+	{name: "pauses are bounded in number", check: func(t *trial) {
+		for i := range scheduler.MaxPauses {
+			t.pause(scheduler.Pause{Pattern: fmt.Sprintf("orders.%03d", i), At: Start})
+		}
+		more := scheduler.Pause{Pattern: "orders.more", At: Start}
+		if err := t.tl.Pause(t.Context(), more); !errors.Is(err, scheduler.ErrTooManyPauses) {
+			t.Fatalf("one more: %v", err)
+		}
+		t.pause(scheduler.Pause{Pattern: "orders.007", By: "ann", At: Start + 1}) // one that stands
+		if got := t.pauses(); len(got) != scheduler.MaxPauses || got[7].By != "ann" {
+			t.Fatalf("%d are paused, the eighth by %q", len(got), got[7].By)
+		}
+		t.resume("orders.050", true)
+		t.pause(more)
+		if got := t.pauses(); len(got) != scheduler.MaxPauses || got[len(got)-1] != more {
+			t.Fatalf("%d are paused", len(got))
+		}
+	}},
+	{name: "a pause leaves the timeline as it is: who claims goes by it", check: func(t *trial) {
+		m := t.one(Message(1))
+		t.pause(scheduler.Pause{Pattern: ">", At: Start})
+		t.wantUIDs(t.claim(), []*scheduler.Message{m})
+	}},
+}

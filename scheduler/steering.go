@@ -1,0 +1,140 @@
+package scheduler
+
+import "context"
+
+// Steering is the part of the timeline that changes what waits and what is
+// dead. Every instance uses it. Each call may be sent twice with the effect of
+// once.
+type Steering interface {
+	// Amend changes the waiting message, or says why not.
+	Amend(ctx context.Context, a Amend, now Milli) (AmendResult, error)
+	// Browse looks at up to q.Limit messages of a bucket in the order of when:
+	// those that wait (in the bucket first, then lane by lane), or those that are
+	// dead. What is in flight is not among them.
+	Browse(ctx context.Context, bucket int, q Browse) (Browsed, error)
+	// Requeue gives what is dead another life: m waits, under a uid of its own in
+	// the same bucket, under the name of the dead one if it has one, and the dead
+	// one becomes canceled with the reason "requeued as <uid>".
+	Requeue(ctx context.Context, dead UID, m *Message, now Milli) (RequeueResult, error)
+	// Purge ends dead messages of one bucket for good: they become canceled with the
+	// reason "purged". It tells which of them it found dead, or purged before.
+	Purge(ctx context.Context, bucket int, uids []UID, now Milli) (purged []UID, number uint64, err error)
+	// Counts tells how many messages of a topic wait, are in flight and are dead;
+	// of every topic that has any, up to limit in no order, where topic is empty.
+	Counts(ctx context.Context, topic string, limit int) ([]TopicCount, error)
+	// Pauses lists what is paused, by pattern.
+	Pauses(ctx context.Context) ([]Pause, error)
+	// Pause holds back what is due on topics that match the pattern, until Resume.
+	// At most MaxPauses stand at once: more is ErrTooManyPauses.
+	Pause(ctx context.Context, p Pause) error
+	// Resume tells whether the pattern was paused.
+	Resume(ctx context.Context, pattern string) (bool, error)
+}
+
+// Amend asks to change a waiting message.
+type Amend struct {
+	UID UID
+	// Version is the one that must stand. A repeat finds the next one, with what it
+	// asks for already true, and is answered as done.
+	Version uint64
+	// Due and Priority replace the message's.
+	Due      Milli
+	Priority uint8
+	// Message replaces headers and body too (and its topic, names and the like must
+	// be those that stand); nil leaves the content.
+	Message *Message
+	// Reason is the change's, in the journal.
+	Reason string
+}
+
+// AmendCode says what an amend did.
+type AmendCode uint8
+
+// The answers of an amend (P4). Only AmendDone changed anything.
+const (
+	// AmendUnknown: no such message, live or remembered.
+	AmendUnknown AmendCode = iota
+	// AmendDone: it waits as asked.
+	AmendDone
+	// AmendInFlight: it is claimed.
+	AmendInFlight
+	// AmendMaybe: an earlier attempt may have arrived.
+	AmendMaybe
+	// AmendEnded: it has ended; Info says how and when.
+	AmendEnded
+	// AmendVersion: it has another version; Info tells which.
+	AmendVersion
+)
+
+// AmendResult is an amend's honest answer.
+type AmendResult struct {
+	Code AmendCode
+	// Info is the message as it stands now, without headers and body.
+	Info Info
+	// Head is the bucket's earliest due time when the amend made it earlier, else 0.
+	Head Milli
+	// Number is the certification of the store that answered.
+	Number uint64
+}
+
+// Browse asks for messages of a bucket.
+type Browse struct {
+	// Dead takes those that are dead, by when they died; else those that wait, by due.
+	Dead bool
+	// From and To bound that time, both inclusive; To 0 is no bound.
+	From, To Milli
+	// After is the Next of the page before, empty for the first.
+	After string
+	// Limit bounds how many are looked at.
+	Limit int
+}
+
+// Browsed is one page. Bodies and headers are left out.
+type Browsed struct {
+	Messages []Info
+	// Next is where the next page begins, empty when there is none.
+	Next string
+}
+
+// RequeueCode says what a requeue did.
+type RequeueCode uint8
+
+// The answers of a requeue.
+const (
+	// RequeueUnknown: no such message.
+	RequeueUnknown RequeueCode = iota
+	// RequeueDone: it waits again.
+	RequeueDone
+	// RequeueNotDead: it is not dead; Info says what it is.
+	RequeueNotDead
+	// RequeueNamed: its name belongs to a live message by now, which Info tells.
+	RequeueNamed
+)
+
+// RequeueResult answers a requeue.
+type RequeueResult struct {
+	Code RequeueCode
+	Info Info
+	// Dead is the version that the dead message has now.
+	Dead uint64
+	// Head is the bucket's earliest due time when it came earlier, else 0.
+	Head   Milli
+	Number uint64
+}
+
+// TopicCount is how many messages of a topic are in each state that is no end,
+// and how many are dead.
+type TopicCount struct {
+	Topic                   string
+	Waiting, InFlight, Dead int
+}
+
+// MaxPauses is how many patterns may be paused at once.
+const MaxPauses = 100
+
+// Pause is a pattern of topics that is held back.
+type Pause struct {
+	Pattern string
+	By      string // who asked for it
+	At      Milli
+}

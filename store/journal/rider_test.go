@@ -1,0 +1,33 @@
+package journal
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+func FuzzUnpackContent(f *testing.F) {
+	for _, m := range []scheduler.Message{
+		{}, {Headers: []scheduler.Header{{Name: "A", Value: "1"}}},
+		{Origin: "t-0123456789abcdef"}, {Retry: scheduler.Retry{Delays: []time.Duration{0, time.Minute}, Jitter: 20}},
+		{Origin: "t-0123456789abcdef", Retry: scheduler.Retry{Delays: []time.Duration{time.Hour}}, Headers: []scheduler.Header{{Name: "A", Value: "\xff"}, {}}},
+	} {
+		packed := packContent(&m)
+		var back scheduler.Message
+		if err := unpackContent(packed, &back); err != nil || !reflect.DeepEqual(back, m) {
+			f.Fatalf("%+v came back as %+v, %v", m, back, err)
+		}
+		f.Add(packed)
+	}
+	f.Fuzz(func(t *testing.T, packed []byte) {
+		var m, back scheduler.Message
+		if unpackContent(packed, &m) != nil {
+			return
+		}
+		if err := unpackContent(packContent(&m), &back); err != nil || !reflect.DeepEqual(back, m) && !m.Retry.Empty() {
+			t.Fatalf("%+v came back as %+v, %v", m, back, err)
+		}
+	})
+}

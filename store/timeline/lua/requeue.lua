@@ -1,0 +1,51 @@
+-- requeue gives a dead message another life under another uid. Any instance may
+-- call it.
+-- KEYS 1 due  2 msg  3 claimed  4 mark  5 ended  6 dead  7 name  8 names  9 big  10 counts
+-- ARGV 1 uid that is dead  2 now in ms  3 new uid  4 score  5 packed message
+-- Result: code (0 unknown, 1 done, 2 not dead, 3 its name is taken), uid, record
+--      without body, '1' when claimed and mark of: the new message, the one that is
+--      not dead, the one that has the name; record of the dead one without body;
+--      the earliest score when this made it earlier; entry of the outbox
+-- Outbox: the dead one's uid and the record of its cancel, the new uid and packed message.
+-- Twice: the new uid is there: done.
+local uid, new, packed = ARGV[1], ARGV[3], ARGV[5]
+local function answer(code, of, dead, head, entry)
+  local record = redis.call('HGET', KEYS[2], of)
+  local mark = redis.call('HGET', KEYS[4], of) or ''
+  if string.byte(record, 1) == 1 then mark = effective(mark, record) end
+  return {code, of, first(record), redis.call('HEXISTS', KEYS[3], of) == 1 and '1' or '', mark, dead and first(dead) or '', head or '', entry or ''}
+end
+local old = redis.call('HGET', KEYS[2], uid)
+if redis.call('HEXISTS', KEYS[2], new) == 1 then return answer('1', new, old) end
+if not old then return {'0', '', '', '', '', '', '', ''} end
+if string.byte(old, 1) ~= 2 or string.byte(old, 2) ~= 6 then return answer('2', uid) end
+local was = content(old)
+local id, key = called(was)
+local given, within = called(packed)
+if id ~= given or key ~= within then return redis.error_reply('REQUEUE under another id or key') end
+local at, taken = id ~= '' and field(id, key), nil
+if at then
+  attempts(redis.call('HGET', KEYS[7], at), function(u)
+    local record = redis.call('HGET', KEYS[2], u)
+    if record and string.byte(record, 1) == 1 then taken = u end
+  end)
+end
+if taken then return answer('3', taken) end
+local record = canceled(was, tonumber(ARGV[2]), string.byte(old, 3) % 2 == 1, 'requeued as ' .. new, version(old) + 1)
+local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
+redis.call('ZREM', KEYS[6], uid)
+redis.call('HSET', KEYS[2], uid, record, new, packed)
+redis.call('RPUSH', KEYS[5], string.format('%013d', ARGV[2]) .. uid)
+redis.call('ZADD', KEYS[1], ARGV[4], new)
+if at then
+  redis.call('HSET', KEYS[7], at, new)
+  if key ~= '' then redis.call('ZADD', KEYS[8], '0', string.char(#id) .. id .. key) end
+end
+if #packed > 16384 then redis.call('SET', KEYS[9], '1') end
+tally(topic(was), 'd', -1)
+tally(topic(packed), 'w', 1)
+count(KEYS[10])
+local entry = ''
+if CONTEXT ~= '' then entry = note(2, #uid + #record + #new + #packed, uid, record, new, packed) end
+local earlier = not head or tonumber(ARGV[4]) < tonumber(head)
+return answer('1', new, record, earlier and ARGV[4], entry)

@@ -1,0 +1,492 @@
+package timeline_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest"
+	"github.com/tarry-mq/tarry/store/timeline"
+)
+
+// bare is a timeline of one bucket whose keys a test looks at; what it tells the
+// journal is gathered.
+type bare struct {
+	*testing.T
+	*timeline.Redis
+	rdb  redis.UniversalClient
+	ns   string
+	mu   sync.Mutex
+	told []scheduler.Change
+	ids  *scheduler.IDs
+}
+
+func openBare(t *testing.T, srv *lab.Redis) *bare {
+	t.Helper()
+	b := &bare{T: t, ns: fmt.Sprintf("bare%d", time.Now().UnixNano()), ids: scheduler.NewIDs(one{}, time.Now)}
+	b.rdb = timeline.Dial(timeline.DialConfig{Addrs: []string{srv.Addr}, CallTimeout: 10 * time.Second})
+	t.Cleanup(func() { _ = b.rdb.Close() })
+	var err error
+	b.Redis, err = timeline.New(timeline.Config{Client: b.rdb, Namespace: b.ns, Buckets: 1, EndedKeep: time.Minute, TombstoneKeep: time.Minute, TombstoneLimit: 10,
+		Record: &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 40, Wrote: func(e scheduler.Entry) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.told = append(b.told, e.Changes...)
+		}}})
+	b.must(err)
+	_, err = b.Prepare(t.Context())
+	b.must(err)
+	schedulertest.Certify(t, b.Redis)
+	return b
+}
+
+func (b *bare) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// key is one of the bucket.
+func (b *bare) key(name string) string { return "{" + b.ns + ":0}:" + name }
+
+func (b *bare) message(change func(*scheduler.Message)) *scheduler.Message {
+	b.Helper()
+	uid, err := b.ids.Next(0)
+	b.must(err)
+	m := &scheduler.Message{UID: uid, Topic: "orders", Body: []byte("body"), Due: 1000, Attempt: 1}
+	if change != nil {
+		change(m)
+	}
+	return m
+}
+
+func (b *bare) add(batch ...*scheduler.Message) []scheduler.AddResult {
+	b.Helper()
+	results, _, err := b.Add(b.Context(), 0, batch, 10)
+	b.must(err)
+	return results
+}
+
+func (b *bare) claim(n int) []*scheduler.Message {
+	b.Helper()
+	got, err := b.Claim(b.Context(), 0, scheduler.Claim{Term: 1, Now: 1 << 40, Limit: n, Bytes: 1 << 30, Number: 7})
+	b.must(err)
+	if len(got.Messages) != n {
+		b.Fatalf("claimed %d, want %d", len(got.Messages), n)
+	}
+	return got.Messages
+}
+
+func (b *bare) finish(state scheduler.State, messages ...*scheduler.Message) {
+	b.Helper()
+	ends := make([]scheduler.End, len(messages))
+	for i, m := range messages {
+		ends[i] = scheduler.End{Message: m, State: state, Reason: "so it went"}
+	}
+	b.must(b.Finish(b.Context(), 0, 1, ends, 20))
+}
+
+// left are the bucket's keys that hold something.
+func (b *bare) left() []string {
+	b.Helper()
+	found, err := b.rdb.Keys(b.Context(), "{"+b.ns+":0}:*").Result()
+	b.must(err)
+	for i, key := range found {
+		found[i] = strings.TrimPrefix(key, b.key(""))
+	}
+	slices.Sort(found)
+	return found
+}
+
+// read are the changes that stand in the outbox.
+func (b *bare) read() (all []scheduler.Change) {
+	b.Helper()
+	for after := ""; ; {
+		entries, err := b.Unwritten(b.Context(), 0, after, 0, 100, 1<<30)
+		b.must(err)
+		if len(entries) == 0 {
+			return all
+		}
+		for _, e := range entries {
+			all = append(all, e.Changes...)
+		}
+		after = entries[len(entries)-1].ID
+	}
+}
+
+func words(changes []scheduler.Change) []string {
+	all := make([]string, len(changes))
+	for i, c := range changes {
+		body := "-"
+		if c.Message != nil {
+			body = string(c.Message.Body)
+		}
+		all[i] = fmt.Sprintf("%s v%d %s due %d uncertain %t refusals %d %q %s", c.UID, c.Version, c.State, c.Due, c.Uncertain, c.Refusals, c.Reason, body)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestRedis_KeepsNothingOfWhatMergedWhenAllIsOver(t *testing.T) {
+	t.Parallel()
+	b := openBare(t, lab.SharedRedis(t))
+	named := func(how scheduler.Merge, body string) *scheduler.Message {
+		return b.message(func(m *scheduler.Message) { m.ID, m.Key, m.Merge, m.Body = "order-1", "k", how, []byte(body) })
+	}
+	first := named(scheduler.MergeReplace, "a")
+	b.add(first)
+	claimed := b.claim(1)
+	second := named(scheduler.MergeKeep, "b")
+	b.add(second, named(scheduler.MergeKeep, "c"), named(scheduler.MergeReplace, "d"))
+	if n := b.rdb.HLen(t.Context(), b.key("next")).Val(); n != 1 {
+		t.Fatalf("%d stand in next, want one", n)
+	}
+	b.must(b.Return(t.Context(), 0, 1, []scheduler.Back{{UID: first.UID, Claim: 7, Keep: true}}, 30))
+	found, err := b.Find(t.Context(), scheduler.Ref{UID: first.UID})
+	b.must(err)
+	if len(found) != 1 || found[0].Reason != scheduler.ReasonGaveWay || found[0].State != scheduler.StateCanceled {
+		t.Fatalf("the first is %+v", found)
+	}
+	claimed = b.claim(1)
+	if claimed[0].UID != second.UID || string(claimed[0].Body) != "d" || claimed[0].Mark.Changes != 2 {
+		t.Fatalf("claimed %+v", claimed[0])
+	}
+	b.finish(scheduler.StateDelivered, claimed...)
+	if told, read := words(b.told), words(b.read()); !slices.Equal(told, read) {
+		t.Fatalf("told %q\nread %q", told, read)
+	}
+	b.must(b.rdb.Del(t.Context(), b.key("outbox"), b.key("outboxed")).Err())
+	n, err := b.Trim(t.Context(), 0, 1, scheduler.Milli(1<<40), 1000)
+	b.must(err)
+	if n != 4 {
+		t.Fatalf("%d ends were forgotten, want 4", n)
+	}
+	if n := b.rdb.HLen(t.Context(), b.key("counts")).Val(); n != 1 { // the one that is no count
+		t.Fatalf("counts has %d fields", n)
+	}
+	if left := b.left(); !slices.Equal(left, []string{"claimed", "counts", "gen", "term"}) {
+		t.Fatalf("left: %q", left)
+	}
+}
+
+// TestRedis_DropsNextWithWhatEnds: an entry of next that nobody takes out would
+// stay for ever.
+func TestRedis_DropsNextWithWhatEnds(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*bare, *scheduler.Message){
+		"finished": func(b *bare, m *scheduler.Message) { b.finish(scheduler.StateDelivered, m) },
+		"returned": func(b *bare, m *scheduler.Message) {
+			b.must(b.Return(b.Context(), 0, 1, []scheduler.Back{{UID: m.UID, Claim: 7, Keep: true}}, 30))
+		},
+		"swept": func(b *bare, m *scheduler.Message) {
+			_, err := b.Sweep(b.Context(), 0, 2, 10, 30)
+			b.must(err)
+		},
+		"canceled": func(b *bare, m *scheduler.Message) {
+			b.must(b.Return(b.Context(), 0, 1, []scheduler.Back{{UID: m.UID, Claim: 7, Keep: true}}, 30)) // the later gives way
+			_, err := b.Sweep(b.Context(), 0, 2, 10, 30)
+			b.must(err)
+			b.must(b.rdb.HSet(b.Context(), b.key("mark"), string(m.UID), "1:0:1:").Err()) // uncertain
+			b.add(b.message(func(m *scheduler.Message) { m.ID, m.Merge = "order-1", scheduler.MergeKeep }))
+			if n := b.rdb.HLen(b.Context(), b.key("next")).Val(); n != 1 {
+				b.Fatalf("%d stand in next", n)
+			}
+			r, err := b.Cancel(b.Context(), m.UID, 40)
+			b.must(err)
+			if r.Code != scheduler.CancelMaybe {
+				b.Fatalf("cancel: %d", r.Code)
+			}
+		},
+		"restored": func(b *bare, m *scheduler.Message) {
+			b.must(b.rdb.HDel(b.Context(), b.key("claimed"), string(m.UID)).Err())
+			_, err := b.Restore(b.Context(), 0, []scheduler.Record{{Info: scheduler.Info{Message: *m, State: scheduler.StateDelivered, Version: 9, EndedAt: 40}, Content: 1}}, 50)
+			b.must(err)
+		},
+	} {
+		b := openBare(t, lab.SharedRedis(t))
+		first := b.message(func(m *scheduler.Message) { m.ID = "order-1" })
+		b.add(first)
+		first = b.claim(1)[0]
+		b.add(b.message(func(m *scheduler.Message) { m.ID, m.Merge = "order-1", scheduler.MergeKeep }))
+		if n := b.rdb.HLen(t.Context(), b.key("next")).Val(); n != 1 {
+			t.Fatalf("%s: %d stand in next", name, n)
+		}
+		end(b, first)
+		if n := b.rdb.HLen(t.Context(), b.key("next")).Val(); n != 0 {
+			t.Errorf("%s: %d stand in next at the end", name, n)
+		}
+	}
+}
+
+// TestRedis_CountsWhatOnlyPartlyCameTrue: the caller's sums do not hold then.
+func TestRedis_CountsWhatOnlyPartlyCameTrue(t *testing.T) {
+	t.Parallel()
+	b := openBare(t, lab.SharedRedis(t))
+	var batch []*scheduler.Message
+	for i := range 6 {
+		batch = append(batch, b.message(func(m *scheduler.Message) { m.Topic = fmt.Sprint("orders.", i%2) }))
+	}
+	b.add(append(batch[:3:3], batch[:3]...)...)
+	b.add(batch...)
+	want := func(step string, all ...scheduler.TopicCount) {
+		t.Helper()
+		got, err := b.Counts(t.Context(), "", 10)
+		b.must(err)
+		if !slices.Equal(got, all) {
+			t.Fatalf("%s: %+v, want %+v", step, got, all)
+		}
+	}
+	want("added", scheduler.TopicCount{Topic: "orders.0", Waiting: 3}, scheduler.TopicCount{Topic: "orders.1", Waiting: 3})
+	claimed := b.claim(6)
+	b.finish(scheduler.StateDead, claimed[0], claimed[1])
+	want("some dead", scheduler.TopicCount{Topic: "orders.0", InFlight: 2, Dead: 1}, scheduler.TopicCount{Topic: "orders.1", InFlight: 2, Dead: 1})
+	b.finish(scheduler.StateDead, claimed[:3]...)
+	want("one more", scheduler.TopicCount{Topic: "orders.0", InFlight: 1, Dead: 2}, scheduler.TopicCount{Topic: "orders.1", InFlight: 2, Dead: 1})
+	b.finish(scheduler.StateDelivered, claimed[2:]...)
+	want("the rest", scheduler.TopicCount{Topic: "orders.0", Dead: 2}, scheduler.TopicCount{Topic: "orders.1", Dead: 1})
+}
+
+func TestRedis_TellsWhatABatchOfManyMerged(t *testing.T) {
+	t.Parallel()
+	b := openBare(t, lab.SharedRedis(t))
+	var batch []*scheduler.Message
+	for i := range 1500 { // more than one entry of the outbox holds
+		batch = append(batch, b.message(func(m *scheduler.Message) {
+			m.Topic, m.Merge, m.ID = fmt.Sprint("orders.", i%3), scheduler.MergeReplace, fmt.Sprint("order-", i%500)
+			m.Due = scheduler.Milli(1000 + i)
+		}))
+	}
+	for i, r := range b.add(batch...) {
+		if want := i < 500; (r.Code == scheduler.Added) != want || (r.Code == scheduler.AddMerged) == want {
+			t.Fatalf("push %d: code %d", i, r.Code)
+		}
+	}
+	changes := b.read()
+	versions := map[scheduler.UID]uint64{}
+	for _, c := range changes {
+		if c.Version != versions[c.UID]+1 || c.Message == nil {
+			t.Fatalf("%+v follows version %d", c, versions[c.UID])
+		}
+		versions[c.UID] = c.Version
+	}
+	if len(changes) != 1500 || len(versions) != 500 {
+		t.Fatalf("%d changes of %d messages", len(changes), len(versions))
+	}
+	counts, err := b.Counts(t.Context(), "", 10)
+	b.must(err)
+	total := 0
+	for _, c := range counts {
+		total += c.Waiting
+	}
+	if len(counts) != 3 || total != 500 {
+		t.Fatalf("counts %+v", counts)
+	}
+	heads, err := b.Heads(t.Context())
+	b.must(err)
+	if heads[0].Due != 2000 || heads[0].Waiting != 500 {
+		t.Fatalf("head %+v", heads[0])
+	}
+}
+
+// TestBrowse_PagesThroughOneDueTime is about ties: they are many, and what a page
+// ended with may be gone.
+func TestBrowse_PagesThroughOneDueTime(t *testing.T) {
+	t.Parallel()
+	b := openBare(t, lab.SharedRedis(t))
+	var want []scheduler.UID
+	for range 3 {
+		var batch []*scheduler.Message
+		for range 1000 {
+			m := b.message(nil)
+			batch, want = append(batch, m), append(want, m.UID)
+		}
+		b.add(batch...)
+	}
+	slices.Sort(want)
+	var got []scheduler.UID
+	q := scheduler.Browse{Limit: 170}
+	for pages := 0; ; pages++ {
+		page, err := b.Browse(t.Context(), 0, q)
+		b.must(err)
+		for _, i := range page.Messages {
+			got = append(got, i.UID)
+		}
+		if q.After = page.Next; q.After == "" {
+			break
+		}
+		if pages%2 == 0 {
+			r, err := b.Cancel(t.Context(), got[len(got)-1], 20)
+			b.must(err)
+			if r.Code != scheduler.CancelDone {
+				t.Fatalf("cancel: %d", r.Code)
+			}
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("met %d messages, want %d, each once and in order", len(got), len(want))
+	}
+}
+
+func TestBrowse_BoundsWhatAPageReads(t *testing.T) {
+	t.Parallel()
+	b := openBare(t, lab.SharedRedis(t))
+	for range 12 {
+		b.add(b.message(func(m *scheduler.Message) { m.Body = make([]byte, 1<<20) }))
+	}
+	pages, met := 0, 0
+	for q := (scheduler.Browse{Limit: 100}); ; pages++ {
+		page, err := b.Browse(t.Context(), 0, q)
+		b.must(err)
+		if met += len(page.Messages); len(page.Messages) > 5 {
+			t.Fatalf("a page of %d messages of 1 MiB", len(page.Messages))
+		}
+		if q.After = page.Next; q.After == "" {
+			break
+		}
+	}
+	if met != 12 {
+		t.Fatalf("met %d", met)
+	}
+}
+
+func TestCounts_AreExactWhereBucketsHaveMoreTopicsThanAreAskedFor(t *testing.T) {
+	t.Parallel()
+	srv := lab.SharedRedis(t)
+	tl := open(t, srv, plain(3))
+	ids := scheduler.NewIDs(one{}, time.Now)
+	for i := range 300 {
+		uid, err := ids.Next(uint16(i % 3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &scheduler.Message{UID: uid, Topic: fmt.Sprint("orders.", i/3), Due: 1000, Attempt: 1}
+		if _, _, err := tl.Add(t.Context(), i%3, []*scheduler.Message{m}, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, limit := range []int{1, 7, 99, 100, 1000} {
+		counts, err := tl.Counts(t.Context(), "", limit)
+		if err != nil || len(counts) != min(limit, 100) {
+			t.Fatalf("limit %d: %d counts, %v", limit, len(counts), err)
+		}
+		for _, c := range counts {
+			if c.Waiting != 3 || c.InFlight != 0 || c.Dead != 0 {
+				t.Fatalf("limit %d: %+v", limit, c)
+			}
+		}
+	}
+}
+
+func TestRestore_TakesAnEndOfTheDeadFromTheJournal(t *testing.T) {
+	t.Parallel()
+	b := openBare(t, lab.SharedRedis(t))
+	m := b.message(nil)
+	b.add(m)
+	b.finish(scheduler.StateDead, b.claim(1)...)
+	r := scheduler.Record{Info: scheduler.Info{Message: *m, State: scheduler.StateCanceled, Version: 3, EndedAt: 40, Reason: "purged"}, Content: 1}
+	for _, want := range []scheduler.RestoreCode{scheduler.RestoreRaised, scheduler.RestoreSame} {
+		codes, err := b.Restore(t.Context(), 0, []scheduler.Record{r}, 50)
+		b.must(err)
+		if codes[0] != want {
+			t.Fatalf("restore: %d, want %d", codes[0], want)
+		}
+	}
+	counts, err := b.Counts(t.Context(), "", 10)
+	b.must(err)
+	if len(counts) != 0 || b.rdb.Exists(t.Context(), b.key("dead")).Val() != 0 {
+		t.Fatalf("counts %+v, and the order of the dead is left", counts)
+	}
+	purged, _, err := b.Purge(t.Context(), 0, []scheduler.UID{m.UID}, 60)
+	b.must(err)
+	if len(purged) != 1 { // its reason came back too
+		t.Fatal("the restored end does not tell that it was purged")
+	}
+}
+
+func TestPurge_TakesMoreThanOneScriptDoes(t *testing.T) {
+	t.Parallel()
+	b := openBare(t, lab.SharedRedis(t))
+	var batch []*scheduler.Message
+	var uids []scheduler.UID
+	for range 1100 {
+		m := b.message(nil)
+		batch, uids = append(batch, m), append(uids, m.UID)
+	}
+	b.add(batch...)
+	b.finish(scheduler.StateDead, b.claim(1100)...)
+	for range 2 {
+		purged, number, err := b.Purge(t.Context(), 0, uids, 30)
+		b.must(err)
+		if number == 0 || !slices.Equal(purged, uids) {
+			t.Fatalf("purged %d of %d, number %d", len(purged), len(uids), number)
+		}
+	}
+	if n := len(b.read()); n != 3*1100 {
+		t.Fatalf("%d changes in the outbox", n)
+	}
+}
+
+func TestPause_IsBoundedAndOutsideTheBuckets(t *testing.T) {
+	t.Parallel()
+	b := openBare(t, lab.SharedRedis(t))
+	for i := range scheduler.MaxPauses {
+		b.must(b.Pause(t.Context(), scheduler.Pause{Pattern: fmt.Sprintf("orders.%03d.>", i), By: "ops team", At: scheduler.Milli(i)}))
+	}
+	if err := b.Pause(t.Context(), scheduler.Pause{Pattern: "one.more"}); !errors.Is(err, scheduler.ErrTooManyPauses) {
+		t.Fatalf("one more: %v", err)
+	}
+	again := scheduler.Pause{Pattern: "orders.007.>", By: "", At: 9}
+	b.must(b.Pause(t.Context(), again))
+	pauses, err := b.Pauses(t.Context())
+	b.must(err)
+	if len(pauses) != scheduler.MaxPauses || pauses[7] != again || pauses[8].By != "ops team" {
+		t.Fatalf("%d pauses, %+v", len(pauses), pauses[7:9])
+	}
+	for _, want := range []bool{true, false} {
+		if was, err := b.Resume(t.Context(), again.Pattern); err != nil || was != want {
+			t.Fatalf("resume: %t, %v", was, err)
+		}
+	}
+}
+
+// TestRedis_SteersWhenFull: what makes room, or needs none, works on a Redis at
+// its maxmemory.
+func TestRedis_SteersWhenFull(t *testing.T) {
+	t.Parallel()
+	b := openBare(t, lab.NewRedis(t, "--maxmemory", "16mb", "--maxmemory-policy", "noeviction", "--appendonly", "no"))
+	dead := b.message(nil)
+	other := b.message(nil)
+	b.add(dead, other)
+	b.finish(scheduler.StateDead, b.claim(2)...)
+	waiting := b.message(nil)
+	b.add(waiting)
+	var err error
+	for err == nil {
+		batch := make([]*scheduler.Message, 100)
+		for i := range batch {
+			batch[i] = b.message(func(m *scheduler.Message) { m.Body = make([]byte, 1000) })
+		}
+		_, _, err = b.Add(t.Context(), 0, batch, 1)
+	}
+	if !errors.Is(err, scheduler.ErrFull) {
+		t.Fatal(err)
+	}
+	if r, err := b.Amend(t.Context(), scheduler.Amend{UID: waiting.UID, Version: 1, Due: 5}, 2); err != nil || r.Code != scheduler.AmendDone || r.Head != 5 {
+		t.Fatalf("amend: %+v, %v", r, err)
+	}
+	if r, err := b.Requeue(t.Context(), dead.UID, b.message(nil), 2); err != nil || r.Code != scheduler.RequeueDone || r.Dead != 3 {
+		t.Fatalf("requeue: %+v, %v", r, err)
+	}
+	if purged, _, err := b.Purge(t.Context(), 0, []scheduler.UID{other.UID}, 2); err != nil || len(purged) != 1 {
+		t.Fatalf("purge: %v, %v", purged, err)
+	}
+}
