@@ -110,7 +110,7 @@ func (p *Publisher) denied(d denied, err error) {
 	refused := scheduler.Outcome{Kind: scheduler.Refused, Err: err}
 	switch {
 	case d.verb == "Publish":
-		p.resolve(p.pending.takeWhere(func(e *entry) bool { return e.message != nil && e.message.Topic == d.subject }), refused)
+		p.resolve(p.pending.takeWhere(func(e *entry) bool { return e.message != nil && e.subject == d.subject }), refused)
 	case d.verb == "Publish with Reply" && len(d.subject) > len(p.inbox) && d.subject[:len(p.inbox)] == p.inbox:
 		if t, ok := parseToken(d.subject[len(p.inbox):]); ok {
 			p.resolve(p.pending.takeAll([]token{t}, nil), refused)

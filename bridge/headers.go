@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
@@ -19,10 +20,11 @@ type headerWriter struct {
 	// would swallow the second message.
 	space  string
 	header nats.Header
-	own    [5]string // the values of tarry's own headers
+	own    [7]string // the values of tarry's own headers
 	values []string  // the user's
 	due    []byte
-	plain  bool // the map holds nothing but the four that every message has
+	retry  scheduler.Retry // whose text is in own
+	plain  bool            // the map holds nothing but the four that every message has
 }
 
 const (
@@ -31,6 +33,8 @@ const (
 	ownAttempt
 	ownMsgID
 	ownKey
+	ownRetry
+	ownSubject
 )
 
 // msgIDSpace is what namespaces other than the default add to a uid in
@@ -44,8 +48,14 @@ func msgIDSpace(namespace string) string {
 
 const defaultNamespace = "default"
 
-// write returns the headers of m, valid until the next call.
-func (w *headerWriter) write(m *scheduler.Message) nats.Header {
+// write returns the headers of m where it leaves on its topic, valid until the
+// next call.
+func (w *headerWriter) write(m *scheduler.Message) nats.Header { return w.writeOn(m, m.Topic) }
+
+// writeOn is write for a message that may leave on another subject than its
+// topic (a partition's, that of the dead): it tells the topic then, where a
+// consumer sends it back to.
+func (w *headerWriter) writeOn(m *scheduler.Message, subject string) nats.Header {
 	w.own[ownID] = m.ID
 	if m.ID == "" {
 		w.own[ownID] = string(m.UID)
@@ -56,14 +66,15 @@ func (w *headerWriter) write(m *scheduler.Message) nats.Header {
 	}
 	w.own[ownAttempt] = strconv.FormatUint(uint64(m.Attempt), 10)
 	w.own[ownMsgID] = string(m.UID) + w.space
-	if w.plain && m.Key == "" && len(m.Headers) == 0 {
+	plain := m.Key == "" && len(m.Headers) == 0 && m.Retry.Empty() && subject == m.Topic
+	if w.plain && plain {
 		return w.header
 	}
 	if w.header == nil {
 		w.header = make(nats.Header, 8)
 	}
 	clear(w.header)
-	w.plain = m.Key == "" && len(m.Headers) == 0
+	w.plain = plain
 	w.user(m.Headers)
 	for i, name := range [...]string{wire.HeaderID, wire.HeaderDue, wire.HeaderAttempt, wire.HeaderMsgID} {
 		w.header[name] = w.own[i : i+1 : i+1]
@@ -71,6 +82,16 @@ func (w *headerWriter) write(m *scheduler.Message) nats.Header {
 	if m.Key != "" {
 		w.own[ownKey] = m.Key
 		w.header[wire.HeaderKey] = w.own[ownKey : ownKey+1 : ownKey+1]
+	}
+	if !m.Retry.Empty() {
+		if m.Retry.Jitter != w.retry.Jitter || !slices.Equal(m.Retry.Delays, w.retry.Delays) { // many messages share one
+			w.retry, w.own[ownRetry] = m.Retry, wire.Retry(m.Retry).String()
+		}
+		w.header[wire.HeaderRetry] = w.own[ownRetry : ownRetry+1 : ownRetry+1]
+	}
+	if subject != m.Topic {
+		w.own[ownSubject] = m.Topic
+		w.header[wire.HeaderSubject] = w.own[ownSubject : ownSubject+1 : ownSubject+1]
 	}
 	return w.header
 }

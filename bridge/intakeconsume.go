@@ -202,14 +202,18 @@ func (in *Intake) push(msg jetstream.Msg, place stored) (*scheduler.Push, error)
 func (in *Intake) answered(msg jetstream.Msg, place stored, size int, a scheduler.Accepted) {
 	switch {
 	case a.Err == nil:
-		if a.Duplicate {
+		switch {
+		case a.Duplicate:
 			in.metrics.repeated.Inc()
-		} else {
+		case a.Merged:
+			in.metrics.merged.Inc()
+		default:
 			in.metrics.accepted.Inc()
 		}
 		in.trouble.worked()
 		in.acks.put(ack{reply: msg.Reply(), done: true, size: size})
-	case errors.Is(a.Err, scheduler.ErrDuplicateID), errors.Is(a.Err, scheduler.ErrTooFar), errors.Is(a.Err, scheduler.ErrStaleUID):
+	case errors.Is(a.Err, scheduler.ErrDuplicateID), errors.Is(a.Err, scheduler.ErrTooFar), errors.Is(a.Err, scheduler.ErrStaleUID),
+		errors.Is(a.Err, scheduler.ErrMaybeDelivered):
 		in.refuse(rejected{msg: msg, place: place, size: size, err: a.Err})
 	default:
 		in.later(msg, size, a.Err)

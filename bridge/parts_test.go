@@ -243,3 +243,34 @@ func TestSemver_IsAlwaysWhatServicesInsistOn(t *testing.T) {
 		}
 	}
 }
+
+func TestHeaderWriter_TellsTheTopicWhereAMessageLeavesElsewhere(t *testing.T) { // not parallel: it counts allocations
+	w, m := headerWriter{}, &scheduler.Message{UID: "t-0123456789abcdef", Topic: "orders", Attempt: 1}
+	for range 2 { // the map is used again
+		if h := w.writeOn(m, "orders.3"); h.Get("Tarry-Subject") != "orders" || len(h) != 5 {
+			t.Errorf("got %v", h)
+		}
+		if h := w.write(m); len(h) != 4 {
+			t.Errorf("got %v", h)
+		}
+		if !w.plain {
+			t.Error("what has nothing of its own is not plain")
+		}
+	}
+	m.Retry.Delays = []time.Duration{time.Minute}
+	if h := w.write(m); h.Get("Tarry-Retry") != "1m" || len(h) != 5 || w.plain {
+		t.Errorf("got %v", h)
+	}
+	m.Retry = scheduler.Retry{Delays: []time.Duration{time.Minute}, Jitter: 5}
+	if h := w.write(m); h.Get("Tarry-Retry") != "1m~5%" {
+		t.Errorf("got %v", h)
+	}
+	plain := &scheduler.Message{UID: "t-0123456789abcdef", Topic: "orders", Attempt: 1, Due: 1}
+	w.write(plain)
+	if n := testing.AllocsPerRun(100, func() { w.write(plain) }); n > 0 {
+		t.Errorf("a plain message allocates %v times", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { w.write(m) }); n > 0 {
+		t.Errorf("a schedule that was seen before allocates %v times", n)
+	}
+}

@@ -52,6 +52,7 @@ type slot struct {
 // entry is a publish under way, or a barrier behind some.
 type entry struct {
 	message *scheduler.Message
+	subject string // it left on: its topic, or a partition of that
 	done    func(*scheduler.Message, scheduler.Outcome)
 	to      *route // nil for core
 	// behind are the publishes that a barrier answers for; nil for a message.

@@ -27,6 +27,10 @@ type PublisherConfig struct {
 	// Own are streams that are never a destination: the intake and the rejects.
 	Own []string
 
+	// Topics are the settings of topics: partitions, and what is lost where nobody
+	// listens. It may be nil.
+	Topics *scheduler.Topics
+
 	// Timeout bounds the wait for each publish's answer. Default 2 s.
 	Timeout time.Duration
 	// Pending bounds the publishes without an answer. The scheduler keeps to a
@@ -107,10 +111,15 @@ func (p *Publisher) Ready() bool {
 	return p.online.Load() && !p.deaf.Load() && p.routes.Load() != nil
 }
 
-// Lane is where the topic's messages are parked together.
+// Lane is where the topic's messages are parked together: those of all its
+// partitions, by where the first one leads.
 func (p *Publisher) Lane(topic string) string {
+	subject := topic
+	if t := p.cfg.Topics.Of(topic); t != nil && t.Partitions > 0 {
+		subject = partition(topic, 0)
+	}
 	if r := p.routes.Load(); r != nil {
-		if to := r.match(topic); to != nil {
+		if to := r.match(subject); to != nil {
 			return to.lane
 		}
 	}

@@ -63,6 +63,10 @@ func TestHeaders_AreWireDeliverHeadersWithoutTheMemory(t *testing.T) {
 			if i%3 == 0 {
 				m.ID = fmt.Sprintf("id %d", i)
 			}
+			if i%4 == 1 {
+				m.Retry.Delays = []time.Duration{time.Minute, time.Duration(i) * time.Hour}
+				m.Retry.Jitter = uint8(len(key))
+			}
 			batch = append(batch, m)
 		}
 	}
@@ -72,7 +76,7 @@ func TestHeaders_AreWireDeliverHeadersWithoutTheMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := wire.Delivery{UID: string(m.UID), ID: m.ID, Key: m.Key, Due: int64(m.Due), Attempt: int(m.Attempt)}
+		d := wire.Delivery{UID: string(m.UID), ID: m.ID, Key: m.Key, Due: int64(m.Due), Attempt: int(m.Attempt), Retry: wire.Retry(m.Retry).String()}
 		for _, h := range m.Headers {
 			d.Headers = append(d.Headers, wire.Header(h))
 		}

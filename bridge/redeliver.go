@@ -17,6 +17,9 @@ import (
 // confirmed, and to take it again. It publishes past the leadership, on an
 // operator's word alone; each message carries the Nats-Msg-Id that it always had.
 type Broker struct {
+	// Topics are the settings of topics, as the Publisher has them. It may be nil.
+	Topics *scheduler.Topics
+
 	js    jetstream.JetStream
 	space string
 }
@@ -64,10 +67,11 @@ func (b *Broker) Stored(ctx context.Context, stream string, sequence uint64, uid
 // Publish puts a message on its topic and tells where it is stored.
 func (b *Broker) Publish(ctx context.Context, m *scheduler.Message) (string, uint64, error) {
 	w := headerWriter{space: b.space}
-	out := &nats.Msg{Subject: m.Topic, Header: w.write(m), Data: m.Body}
+	subject, _ := (&topicLook{all: b.Topics}).of(m)
+	out := &nats.Msg{Subject: subject, Header: w.writeOn(m, subject), Data: m.Body}
 	ack, err := b.js.PublishMsg(ctx, out)
 	if err != nil {
-		return "", 0, fmt.Errorf("publish on %s: %w", strings.ToValidUTF8(m.Topic, "?"), err)
+		return "", 0, fmt.Errorf("publish on %s: %w", strings.ToValidUTF8(subject, "?"), err)
 	}
 	return ack.Stream, ack.Sequence, nil
 }

@@ -53,7 +53,7 @@ func (p *Publisher) acked(e *entry, ack *pubAck) {
 			p.wish()
 		}
 		p.metrics.count(kind, 1)
-		e.done(e.message, scheduler.Outcome{Kind: kind, Err: fmt.Errorf("publish to %s: %w", e.message.Topic, ack.err)})
+		e.done(e.message, scheduler.Outcome{Kind: kind, Err: fmt.Errorf("publish to %s: %w", e.subject, ack.err)})
 		return
 	}
 	o := scheduler.Outcome{Kind: scheduler.Delivered, Sequence: ack.sequence, Duplicate: ack.duplicate}
@@ -74,10 +74,10 @@ func (p *Publisher) nobody(t token) {
 	if !ok || e.message == nil {
 		return
 	}
-	outcome := scheduler.Outcome{Kind: scheduler.NoListener, Err: fmt.Errorf("publish to %s: %w", e.message.Topic, errNobody)}
+	outcome := scheduler.Outcome{Kind: scheduler.NoListener, Err: fmt.Errorf("publish to %s: %w", e.subject, errNobody)}
 	if e.to != nil {
 		p.wish()
-		outcome = scheduler.Outcome{Kind: scheduler.Unanswered, Err: fmt.Errorf("publish to %s: stream %s is away: %w", e.message.Topic, e.to.stream, errNobody)}
+		outcome = scheduler.Outcome{Kind: scheduler.Unanswered, Err: fmt.Errorf("publish to %s: stream %s is away: %w", e.subject, e.to.stream, errNobody)}
 	}
 	p.resolve([]entry{e}, outcome)
 }

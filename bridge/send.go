@@ -19,7 +19,7 @@ const sendStep = 64
 // answer; the last of them a publish time-out later. Before each message ctx
 // and the lease are looked at: once either has ended the rest is NotSent.
 func (p *Publisher) Send(ctx context.Context, batch []*scheduler.Message, done func(*scheduler.Message, scheduler.Outcome)) {
-	s := sending{p: p, done: done, headers: headerWriter{space: p.space}}
+	s := sending{p: p, done: done, headers: headerWriter{space: p.space}, topics: topicLook{all: p.cfg.Topics}}
 	for len(batch) > 0 {
 		n := min(len(batch), sendStep)
 		if err := s.step(ctx, batch[:n]); err != nil {
@@ -39,6 +39,7 @@ type sending struct {
 	headers headerWriter
 	msg     nats.Msg
 	reply   []byte
+	topics  topicLook
 	core    []token // the step's publishes that a barrier must answer for
 	next    int     // the first message of the step that was not handed over
 }
@@ -57,13 +58,14 @@ func (s *sending) step(ctx context.Context, part []*scheduler.Message) (err erro
 		if err = p.may(ctx); err != nil {
 			break
 		}
-		to := routes.match(m.Topic)
+		subject, drop := s.topics.of(m)
+		to := routes.match(subject)
 		if to == nil && routes.unsure {
 			s.next++
 			s.finish(m, scheduler.Unanswered, errUnsure)
 			continue
 		}
-		t, ok := p.pending.add(entry{message: m, done: s.done, to: to}, now)
+		t, ok := p.pending.add(entry{message: m, subject: subject, done: s.done, to: to}, now)
 		if !ok {
 			err = errTableFull
 			break
@@ -72,7 +74,7 @@ func (s *sending) step(ctx context.Context, part []*scheduler.Message) (err erro
 		if to == nil {
 			s.core = append(s.core, t)
 		}
-		s.publish(m, t)
+		s.publish(m, subject, t, drop && to == nil)
 	}
 	if len(s.core) > 0 {
 		s.barrier(now)
@@ -92,17 +94,21 @@ func (p *Publisher) may(ctx context.Context) error {
 }
 
 // publish hands one message to the client. What fails here is taken out of the
-// table again, unless somebody was faster.
-func (s *sending) publish(m *scheduler.Message, t token) {
-	s.msg.Subject, s.msg.Data = m.Topic, m.Body
-	s.msg.Header = s.headers.write(m)
-	s.msg.Reply = s.replyTo(t)
+// table again, unless somebody was faster. Without a reply subject nobody tells
+// that nobody listens: the barrier then says that the server has had it.
+func (s *sending) publish(m *scheduler.Message, subject string, t token, noReply bool) {
+	s.msg.Subject, s.msg.Data = subject, m.Body
+	s.msg.Header = s.headers.writeOn(m, subject)
+	s.msg.Reply = ""
+	if !noReply {
+		s.msg.Reply = s.replyTo(t)
+	}
 	err := s.p.nc.PublishMsg(&s.msg)
 	if err == nil {
 		return
 	}
 	if e, ok := s.p.pending.take(t); ok {
-		s.finish(e.message, classifySend(err), fmt.Errorf("publish to %s: %w", m.Topic, err))
+		s.finish(e.message, classifySend(err), fmt.Errorf("publish to %s: %w", subject, err))
 	}
 }
 

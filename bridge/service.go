@@ -25,6 +25,10 @@ type Steerer interface {
 	Acceptor
 	Get(ctx context.Context, ref scheduler.Ref) (scheduler.Info, error)
 	Cancel(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error)
+	Reschedule(ctx context.Context, ref scheduler.Ref, e scheduler.Edit) (scheduler.AmendResult, error)
+	CancelMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error)
+	RescheduleMany(ctx context.Context, sel scheduler.Selection, e scheduler.Edit, progress func(scheduler.Report)) (scheduler.Report, error)
+	RequeueOne(ctx context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error)
 }
 
 // ServiceConfig is what a Service is made of.
@@ -44,10 +48,21 @@ type ServiceConfig struct {
 	Log zerolog.Logger
 }
 
-// Service is the request API: a NATS micro service called tarry with the
-// endpoints push, cancel and get on tarry.<namespace>.api.*, in the JSON of
-// the HTTP API. push takes one push, or a batch as {"messages":[…]}; cancel
-// and get take {"id","key"}.
+// Service is the request API: a NATS micro service called tarry with endpoints
+// on tarry.<namespace>.api.*, in the JSON of the HTTP API:
+//
+//	push             one push, or a batch as {"messages":[…]}
+//	get cancel run   {"id","key"}; run makes it due now
+//	reschedule       {"id","key","version", delay | at | shift, "priority", body, "headers"}
+//	cancel_many      {"topic","key","due_from","due_to","dry_run","all"}
+//	reschedule_many  the same, and delay | at | shift
+//	dead_requeue     {"id","key", "delay", body, "headers"}
+//
+// The two on many work through the whole selection, in bounded steps, and answer
+// once: the report, or a problem with the report so far, after ten minutes at
+// the latest. A client gives them its longest time-out; what it asks again goes
+// on where the first request is, which does no harm but with shift, that moves
+// twice.
 //
 // Every instance answers; NATS picks one. Who may call is the operator's
 // permissions on these subjects alone: who may publish to push may schedule to
@@ -62,11 +77,15 @@ type Service struct {
 	log  zerolog.Logger
 	out  *answerQueue
 	room *room // requests under way, until they are answered
-	// steering bounds the goroutines of cancels and look-ups; each holds room as
-	// well, so Run waits for them all.
-	steering *room
-	ctx      atomic.Pointer[context.Context] // of Run, for what requests start
+	// steering and many bound the goroutines of requests about one message, and
+	// about many; each holds room as well, so Run waits for them all.
+	steering, many *room
+	ctx            atomic.Pointer[serving]
 }
+
+// serving are the contexts of Run for what requests start: work outlives run, so
+// that what is under way at a stop is still answered.
+type serving struct{ run, work context.Context }
 
 const (
 	serviceName     = "tarry"
@@ -74,7 +93,9 @@ const (
 	requestBytes    = 128 << 20 // and their size
 	requestTimeout  = 5 * time.Second
 	resultSize      = 1024 // what one result of a batch may take in the answer
-	steeringAtOnce  = 256  // cancels and look-ups under way at once
+	manyTimeout     = 10 * time.Minute
+	steeringAtOnce  = 256 // requests about one message under way at once
+	manyAtOnce      = 4   // requests about many; each asks the store a few dozen things at once
 	answerHeadRoom  = 1024
 	headerErrorCode = micro.ErrorCodeHeader
 	headerError     = micro.ErrorHeader
@@ -86,7 +107,7 @@ func NewService(cfg ServiceConfig) (*Service, error) {
 		return nil, errors.New("request api: a connection, a scheduler, a namespace and a prefix are needed")
 	}
 	s := &Service{cfg: cfg, nc: cfg.Conn, log: cfg.Log.With().Str("component", "request_api").Logger(), room: newRoom(requestLimit, requestBytes),
-		steering: newRoom(steeringAtOnce, requestBytes)}
+		steering: newRoom(steeringAtOnce, requestBytes), many: newRoom(manyAtOnce, requestBytes)}
 	s.out = newAnswerQueue(cfg.Conn, s.room, s.log)
 	return s, nil
 }
@@ -97,10 +118,10 @@ func (s *Service) Run(ctx context.Context) error {
 	defer stop()
 	answers, _ := errgroup.WithContext(work)
 	answers.Go(func() error { return s.out.run(work) })
-	s.ctx.Store(&work)
+	s.ctx.Store(&serving{run: ctx, work: work})
 
 	service, err := micro.AddService(s.nc, micro.Config{
-		Name: serviceName, Version: semver(s.cfg.Version), Description: "delayed messages: push, cancel and get",
+		Name: serviceName, Version: semver(s.cfg.Version), Description: "delayed messages: push, get, cancel, reschedule, requeue",
 		Metadata: map[string]string{"namespace": s.cfg.Namespace, "instance": s.cfg.Instance},
 		ErrorHandler: func(_ micro.Service, e *micro.NATSError) {
 			s.log.Warn().Str("subject", e.Subject).Str("error", e.Description).Msg("request api reported an error")
@@ -111,7 +132,7 @@ func (s *Service) Run(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("request api: %w", err), answers.Wait())
 	}
 	group := service.AddGroup("tarry." + s.cfg.Namespace + ".api")
-	for name, handle := range map[string]micro.HandlerFunc{"push": s.push, "cancel": s.steer(s.cancel), "get": s.steer(s.get)} {
+	for name, handle := range s.endpoints() {
 		if err = group.AddEndpoint(name, handle); err != nil {
 			err = fmt.Errorf("request api: endpoint %s: %w", name, err)
 			break
@@ -130,72 +151,6 @@ func (s *Service) Run(ctx context.Context) error {
 	stop()
 	_ = answers.Wait() // it returns nil
 	return err
-}
-
-// steer handles a request about one message: in a goroutine of its own, since
-// the store is asked and answered for.
-func (s *Service) steer(ask func(context.Context, scheduler.Ref, string) ([]byte, *wire.Problem)) micro.HandlerFunc {
-	return func(req micro.Request) {
-		reply, data := req.Reply(), req.Data()
-		size := len(data)
-		if !s.steering.try(size) {
-			s.busy(reply)
-			return
-		}
-		if !s.room.try(size) {
-			s.steering.leave(1, int64(size))
-			s.busy(reply)
-			return
-		}
-		go func() { // Run waits for it: it holds room until it is answered
-			defer s.steering.leave(1, int64(size))
-			ctx, stop := context.WithTimeout(*s.ctx.Load(), requestTimeout)
-			defer stop()
-			s.out.put(s.asked(ctx, data, reply, size, ask))
-		}()
-	}
-}
-
-func (s *Service) asked(ctx context.Context, data []byte, reply string, size int, ask func(context.Context, scheduler.Ref, string) ([]byte, *wire.Problem)) reaction {
-	id, key, keyed, err := wire.DecodeRef(data)
-	if err != nil {
-		return s.problem(reply, size, answer.Problem(err))
-	}
-	ref, err := answer.Ref(id, key, keyed)
-	if err != nil {
-		return s.problem(reply, size, answer.Problem(err))
-	}
-	body, problem := ask(ctx, ref, id)
-	if problem != nil {
-		return s.problem(reply, size, *problem)
-	}
-	return reaction{reply: reply, body: body, size: size}
-}
-
-func (s *Service) cancel(ctx context.Context, ref scheduler.Ref, id string) ([]byte, *wire.Problem) {
-	result, err := s.cfg.Scheduler.Cancel(ctx, ref)
-	if err != nil {
-		return nil, s.told(err)
-	}
-	canceled, problem := answer.Cancel(id, &result)
-	if problem != nil {
-		return nil, problem
-	}
-	return s.marshal(canceled)
-}
-
-func (s *Service) get(ctx context.Context, ref scheduler.Ref, _ string) ([]byte, *wire.Problem) {
-	info, err := s.cfg.Scheduler.Get(ctx, ref)
-	if err != nil {
-		return nil, s.told(err)
-	}
-	w := answer.Info(&info)
-	body, problem := s.marshal(w)
-	if limit := int(s.nc.MaxPayload()) - answerHeadRoom; len(body) > limit && limit > 0 {
-		w.Body, w.BodyBase64, w.BodyOmitted = nil, nil, true
-		body, problem = s.marshal(w)
-	}
-	return body, problem
 }
 
 func (s *Service) marshal(v any) ([]byte, *wire.Problem) {

@@ -190,8 +190,13 @@ func TestService_ShowsInMicroAndWorksWithoutJetStream(t *testing.T) {
 		subjects[e.Subject] = true
 	}
 	if info.Version != "1.2.3" || info.Metadata["namespace"] != "ns" || info.Metadata["instance"] != "one" ||
-		len(subjects) != 3 || !subjects["tarry.ns.api.push"] || !subjects["tarry.ns.api.cancel"] || !subjects["tarry.ns.api.get"] {
+		len(subjects) != 8 {
 		t.Errorf("got %+v", info)
+	}
+	for _, name := range []string{"push", "get", "cancel", "run", "reschedule", "cancel_many", "reschedule_many", "dead_requeue"} {
+		if !subjects["tarry.ns.api."+name] {
+			t.Errorf("there is no %s: %v", name, subjects)
+		}
 	}
 	if got, _, problem := ask(t, nc, "ns", "push", `{"topic":"a","delay":"1h"}`); problem != "" || got["id"] != got["uid"] {
 		t.Errorf("got %v %s", got, problem)
@@ -208,9 +213,9 @@ func TestService_ShowsInMicroAndWorksWithoutJetStream(t *testing.T) {
 	})
 }
 
-// slow answers when it is let.
+// slow answers when it is let; what it has no method for is not asked of it.
 type slow struct {
-	scheduler.Accepted
+	bridge.Steerer
 	waiting chan func(scheduler.Accepted)
 }
 

@@ -18,7 +18,8 @@ func Push(p *wire.Push, body []byte) *scheduler.Push {
 	s := &scheduler.Push{
 		ID: p.ID, Key: p.Key, Topic: p.Topic, Body: body,
 		Priority: p.Priority, TTL: p.TTL, Attempt: uint32(p.Attempt), // wire bounds it
-		HasAt: p.HasAt, Delay: p.Delay,
+		Retry: scheduler.Retry(p.Retry), Merge: merges[p.OnDuplicate], MaxWait: p.MaxWait,
+		HasAt: p.HasAt, Delay: p.Delay, ByRetry: p.ByRetry(),
 	}
 	if p.HasAt {
 		s.At = scheduler.CeilMilli(p.At)
@@ -26,16 +27,30 @@ func Push(p *wire.Push, body []byte) *scheduler.Push {
 	if scheduler.IsUID(p.ID) && p.Attempt == 0 {
 		s.UID, s.ID = scheduler.UID(p.ID), ""
 	}
-	if len(p.Headers) > 0 {
-		s.Headers = make([]scheduler.Header, len(p.Headers))
-		for i, h := range p.Headers {
-			s.Headers[i] = scheduler.Header(h)
-		}
+	if p.Merges() && s.ID == "" { // what is equal meets under its content
+		s.ID = scheduler.ContentName(p.Topic, body)
 	}
-	if p.ID != "" {
+	s.Headers = headers(p.Headers)
+	if p.Reason != "" { // delivered with the retry
+		s.Headers = append(s.Headers, scheduler.Header{Name: wire.HeaderReason, Value: p.Reason})
+	}
+	if p.ID != "" || p.Merges() {
 		s.Options = p.Options()
 	}
 	return s
+}
+
+var merges = map[string]scheduler.Merge{wire.Keep: scheduler.MergeKeep, wire.Replace: scheduler.MergeReplace, wire.Debounce: scheduler.MergeDebounce}
+
+func headers(list []wire.Header) []scheduler.Header {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]scheduler.Header, len(list), len(list)+1)
+	for i, h := range list {
+		out[i] = scheduler.Header(h)
+	}
+	return out
 }
 
 // Ref is the message that a caller names: by uid, or by its own id, alone or within a key.
@@ -54,12 +69,12 @@ func Ref(id, key string, keyed bool) (scheduler.Ref, error) {
 	return scheduler.Ref{ID: id, Key: key, Keyed: keyed}, nil
 }
 
-// Accepted answers a push, with a problem where it was not kept. Of the answer Duplicate says whether it is news: HTTP's
-// 201 or 200.
+// Accepted answers a push, with a problem where it was not kept. Of the answer Duplicate and Merged say whether there is a
+// new message: HTTP's 201, or 200.
 func Accepted(a scheduler.Accepted) wire.Result {
 	r := wire.Result{Answer: wire.Answer{
 		ID: a.ID, UID: string(a.UID), Due: int64(a.Due), State: a.State.String(), Version: a.Version,
-		Durable: wire.DurableRedis, Duplicate: a.Duplicate,
+		Durable: wire.DurableRedis, Duplicate: a.Duplicate, Merged: a.Merged,
 	}}
 	if a.Err == nil {
 		return r
@@ -71,7 +86,7 @@ func Accepted(a scheduler.Accepted) wire.Result {
 		if p.ID == "" {
 			p.ID = p.UID
 		}
-	case WordDuplicateID:
+	case WordDuplicateID, WordMaybeDelivered:
 		p.ID, p.UID = a.ID, string(a.UID)
 		p.State, p.Due = a.State.String(), wire.FormatTime(int64(a.Due))
 	}
@@ -90,6 +105,7 @@ func Info(i *scheduler.Info) wire.Info {
 	if i.TTL > 0 {
 		w.TTL = i.TTL.String()
 	}
+	w.Retry = wire.Retry(i.Retry).String()
 	for _, h := range i.Headers {
 		if w.Headers == nil {
 			w.Headers = make(map[string][]string, len(i.Headers))
@@ -113,20 +129,15 @@ func name(i *scheduler.Info) string {
 // problem that says what really happened.
 func Cancel(id string, r *scheduler.CancelResult) (wire.Canceled, *wire.Problem) {
 	i := &r.Info
-	refuse := func(word, detail string) *wire.Problem {
-		return &wire.Problem{
-			Status: http.StatusConflict, Word: word, Detail: detail, ID: id, UID: string(i.UID), State: i.State.String(),
-			Due: wire.FormatTime(int64(i.Due)), At: wire.FormatTime(int64(i.EndedAt)),
-		}
-	}
+	refuse := func(word, detail string) *wire.Problem { return conflict(id, i, word, detail) }
 	maybe := func() *wire.Problem {
-		return refuse("maybe_delivered", "an attempt with an unknown outcome may have reached a consumer; it is not tried again")
+		return refuse(WordMaybeDelivered, "an attempt with an unknown outcome may have reached a consumer; it is not tried again")
 	}
 	switch r.Code {
 	case scheduler.CancelDone:
 		return canceled(i), nil
 	case scheduler.CancelInFlight:
-		return wire.Canceled{}, refuse("in_flight", "the message is being delivered now; ask again in a moment")
+		return wire.Canceled{}, inFlight(id, i)
 	case scheduler.CancelMaybe:
 		return wire.Canceled{}, maybe()
 	case scheduler.CancelUnknown:
@@ -134,20 +145,40 @@ func Cancel(id string, r *scheduler.CancelResult) (wire.Canceled, *wire.Problem)
 		p.ID = id
 		return wire.Canceled{}, &p
 	}
-	switch i.State { // it had ended before
-	case scheduler.StateCanceled:
+	if i.State == scheduler.StateCanceled { // it had ended before
 		if i.Mark.Uncertain {
 			return wire.Canceled{}, maybe()
 		}
 		return canceled(i), nil
-	case scheduler.StateDelivered:
-		return wire.Canceled{}, refuse("already_delivered", "the message was delivered at "+wire.FormatTime(int64(i.EndedAt)))
+	}
+	return wire.Canceled{}, ended(id, i)
+}
+
+// conflict is what the state of a message refuses.
+func conflict(id string, i *scheduler.Info, word, detail string) *wire.Problem {
+	return &wire.Problem{
+		Status: http.StatusConflict, Word: word, Detail: detail, ID: id, UID: string(i.UID), State: i.State.String(),
+		Due: wire.FormatTime(int64(i.Due)), At: wire.FormatTime(int64(i.EndedAt)),
+	}
+}
+
+func inFlight(id string, i *scheduler.Info) *wire.Problem {
+	return conflict(id, i, "in_flight", "the message is being delivered now; ask again in a moment")
+}
+
+// ended says how and when a message had ended.
+func ended(id string, i *scheduler.Info) *wire.Problem {
+	if i.State == scheduler.StateDelivered {
+		return conflict(id, i, "already_delivered", "the message was delivered at "+wire.FormatTime(int64(i.EndedAt)))
 	}
 	detail := fmt.Sprintf("the message ended as %s at %s", i.State, wire.FormatTime(int64(i.EndedAt)))
+	if i.Reason != "" {
+		detail += " (" + i.Reason + ")"
+	}
 	if i.Mark.Uncertain {
 		detail += "; an attempt before that may have reached a consumer"
 	}
-	return wire.Canceled{}, refuse("already_"+i.State.String(), detail)
+	return conflict(id, i, "already_"+i.State.String(), detail)
 }
 
 func canceled(i *scheduler.Info) wire.Canceled {

@@ -83,6 +83,8 @@ func TestProblem_MapsEverySentinelTheSchedulerDecides(t *testing.T) {
 		{scheduler.ErrStopping, 503, "stopping"}, {scheduler.ErrNoMachineID, 503, "unavailable"}, {scheduler.ErrClockBack, 503, "unavailable"},
 		{scheduler.ErrOutcomeUnknown, 504, "outcome_unknown"}, {context.DeadlineExceeded, 504, "outcome_unknown"},
 		{scheduler.ErrDuplicateID, 409, "duplicate_id"}, {scheduler.ErrAmbiguousID, 409, "ambiguous_id"}, {scheduler.ErrStaleUID, 409, "stale_uid"},
+		{scheduler.ErrMaybeDelivered, 409, "maybe_delivered"}, {scheduler.ErrNotDead, 409, "not_dead"}, {scheduler.ErrTooManyPauses, 409, "too_many_pauses"},
+		{scheduler.ErrBadCursor, 400, "bad_cursor"},
 		{scheduler.ErrUnknownID, 404, "unknown_id"}, {scheduler.ErrTooFar, 400, "too_far"},
 		{&wire.Error{Word: "invalid_delay", Field: "delay", Detail: "is negative"}, 400, "invalid_delay"},
 		{&wire.Error{Word: "too_large", Field: "body", Detail: "is large"}, 413, "too_large"},

@@ -22,6 +22,11 @@ const (
 	WordAmbiguousID    = "ambiguous_id"
 	WordTooFar         = "too_far"
 	WordStaleUID       = "stale_uid"
+	WordMaybeDelivered = "maybe_delivered"
+	WordVersion        = "version_mismatch"
+	WordNotDead        = "not_dead"
+	WordTooManyPauses  = "too_many_pauses"
+	WordBadCursor      = "bad_cursor"
 	WordInternal       = "internal"
 )
 
@@ -36,6 +41,10 @@ var problems = []struct {
 	{scheduler.ErrDuplicateID, http.StatusConflict, WordDuplicateID},
 	{scheduler.ErrAmbiguousID, http.StatusConflict, WordAmbiguousID},
 	{scheduler.ErrStaleUID, http.StatusConflict, WordStaleUID},
+	{scheduler.ErrMaybeDelivered, http.StatusConflict, WordMaybeDelivered},
+	{scheduler.ErrNotDead, http.StatusConflict, WordNotDead},
+	{scheduler.ErrTooManyPauses, http.StatusConflict, WordTooManyPauses},
+	{scheduler.ErrBadCursor, http.StatusBadRequest, WordBadCursor},
 	{scheduler.ErrTooFar, http.StatusBadRequest, WordTooFar},
 	{scheduler.ErrFull, http.StatusServiceUnavailable, WordFull},
 	{scheduler.ErrBehind, http.StatusServiceUnavailable, WordBehind},

@@ -1,39 +1,55 @@
 package api
 
 import (
+	"context"
 	"crypto/sha256"
-	"crypto/subtle"
 	"net/http"
 	"strings"
 )
 
 // admitted lets h see only requests that may be made.
-func (s *Server) admitted(h handler) handler {
+func (s *Server) admitted(needs right, h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := s.admit(r); err != nil {
+		token, err := s.admit(r)
+		if err != nil {
 			return err
+		}
+		if token == nil && needs != rightOperate {
+			return h(w, r) // nothing to remember
+		}
+		v := &visit{token: token}
+		r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
+		if needs == rightOperate {
+			v.audit = &audit{}
+			if o, ok := w.(*observed); ok {
+				o.visit = v
+			}
+		}
+		if token != nil && !token.has(needs) {
+			return lacks(needs.String(), "")
 		}
 		return h(w, r)
 	}
 }
 
-func (s *Server) admit(r *http.Request) error {
+// admit tells whose token a request carries, nil where nobody is asked for one.
+func (s *Server) admit(r *http.Request) (*Token, error) {
 	if err := s.origin.Check(r); err != nil {
-		return refusal(http.StatusForbidden, WordCrossOrigin, "a browser sent this from a page of another origin")
+		return nil, refusal(http.StatusForbidden, WordCrossOrigin, "a browser sent this from a page of another origin")
 	}
-	if s.cfg.Token == "" {
-		return nil
+	if !s.guard.shut.Load() {
+		return nil, nil
 	}
 	given, found := bearer(r)
-	// Digests are compared, so that neither content nor length of the token shows in the time it takes.
-	digest := sha256.Sum256([]byte(given))
-	if subtle.ConstantTimeCompare(digest[:], s.token[:]) != 1 || !found {
-		if !found {
-			return refusal(http.StatusUnauthorized, WordUnauthorized, "a token is needed: Authorization: Bearer <token>")
-		}
-		return refusal(http.StatusUnauthorized, WordUnauthorized, "this is not the token")
+	if !found {
+		return nil, refusal(http.StatusUnauthorized, WordUnauthorized, "a token is needed: Authorization: Bearer <token>")
 	}
-	return nil
+	hash := sha256.Sum256([]byte(given))
+	token := s.guard.find(&hash)
+	if token == nil {
+		return nil, refusal(http.StatusUnauthorized, WordUnauthorized, "this is no token that may call")
+	}
+	return token, nil
 }
 
 // bearer is the token that a request carries. The scheme's name matches without case (RFC 9110).

@@ -2,7 +2,7 @@ package api
 
 import (
 	"context"
-	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -23,6 +23,7 @@ type Service interface {
 	AcceptAll(ctx context.Context, batch []*scheduler.Push) []scheduler.Accepted
 	Get(ctx context.Context, ref scheduler.Ref) (scheduler.Info, error)
 	Cancel(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error)
+	Steering
 }
 
 // Config is what a Server is made of. Where a field says so, its zero value means a default.
@@ -38,8 +39,12 @@ type Config struct {
 
 	Namespace string
 	Version   string // of the binary, for the build metric
-	// Token is what clients must send; empty: anybody may call.
-	Token string
+	// Token is what clients must send; it has all rights. Tokens are further ones, each with rights of its own. Without
+	// either anybody may call.
+	Token  string
+	Tokens []Token
+	// TLS is spoken by Run, where it is set: see NewTLS.
+	TLS *tls.Config
 	// Prefix is the first part of the intake's subjects, which no topic may lie under. Default: wire.DefaultPrefix.
 	Prefix string
 	// Durable is what the answer to a push promises. Default: "redis". With the journal in sync it is "journal", whatever
@@ -55,6 +60,12 @@ type Config struct {
 	// HeaderTimeout and ReadTimeout bound how long a client may take to send its headers, and all of its request.
 	// Defaults: 5 s and 30 s.
 	HeaderTimeout, ReadTimeout time.Duration
+	// IdleTimeout bounds how long a connection waits for its next request. Default: 2 min.
+	IdleTimeout time.Duration
+	// HeaderLimit bounds the headers of a request, in bytes. Default: 16 KiB.
+	HeaderLimit int
+	// Connections bounds how many there are at once. Default: 10,000.
+	Connections int
 	// StopTimeout bounds how long Run waits for requests under way when it stops. Default: 10 s.
 	StopTimeout time.Duration
 	// ProgressEvery is how often a long operation tells how far it is. Default: 1 s.
@@ -74,12 +85,15 @@ type Server struct {
 	log     zerolog.Logger
 	metrics *metrics
 	mux     *http.ServeMux
-	token   [sha256.Size]byte
-	origin  *http.CrossOriginProtection
-	reading atomic.Int64 // bytes of the bodies being read or judged
-	buffers sync.Pool    // of *[]byte, for answers
+	// patterns are all routes.
+	patterns []string
+	guard    guard
+	origin   *http.CrossOriginProtection
+	reading  atomic.Int64 // bytes of the bodies being read or judged
+	buffers  sync.Pool    // of *[]byte, for answers
 
-	restoring, verifying, redelivering exclusive
+	restoring, verifying, redelivering           exclusive
+	canceling, rescheduling, requeueing, purging exclusive
 	// stopping ends when Run begins to stop: long operations end then, too.
 	stopping context.Context
 	stopLong context.CancelFunc
@@ -93,8 +107,9 @@ func New(cfg Config) (*Server, error) {
 	switch {
 	case cfg.Service == nil || cfg.Cluster == nil || cfg.Gatherer == nil:
 		return nil, errors.New("api: a service, a cluster and a gatherer are needed")
-	case cfg.MaxBody < 0 || cfg.Timeout < 0 || cfg.HeaderTimeout < 0 || cfg.ReadTimeout < 0 || cfg.StopTimeout < 0 || cfg.ProgressEvery < 0:
-		return nil, errors.New("api: max body and time-outs must not be negative")
+	case cfg.MaxBody < 0 || cfg.Timeout < 0 || cfg.HeaderTimeout < 0 || cfg.ReadTimeout < 0 || cfg.StopTimeout < 0 || cfg.ProgressEvery < 0 ||
+		cfg.IdleTimeout < 0 || cfg.HeaderLimit < 0 || cfg.Connections < 0:
+		return nil, errors.New("api: limits and time-outs must not be negative")
 	case !slices.Contains([]string{"", journalOff, journalAsync, journalSync}, cfg.JournalMode):
 		return nil, fmt.Errorf("api: the journal's mode is %q; want %s, %s or %s", cfg.JournalMode, journalOff, journalAsync, journalSync)
 	case cfg.Journal == nil && (cfg.JournalMode == journalAsync || cfg.JournalMode == journalSync):
@@ -109,6 +124,9 @@ func New(cfg Config) (*Server, error) {
 	orDefault(&cfg.Timeout, 30*time.Second)
 	orDefault(&cfg.HeaderTimeout, 5*time.Second)
 	orDefault(&cfg.ReadTimeout, 30*time.Second)
+	orDefault(&cfg.IdleTimeout, 2*time.Minute)
+	orDefault(&cfg.HeaderLimit, 16<<10) // user headers of a message stand in its body
+	orDefault(&cfg.Connections, 10_000)
 	orDefault(&cfg.StopTimeout, 10*time.Second)
 	orDefault(&cfg.ProgressEvery, time.Second)
 	if cfg.MaxPayload == nil {
@@ -122,8 +140,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Version),
-		mux: http.NewServeMux(), token: sha256.Sum256([]byte(cfg.Token)), origin: http.NewCrossOriginProtection(),
+		mux: http.NewServeMux(), origin: http.NewCrossOriginProtection(),
 	}
+	s.SetTokens(cfg.Tokens)
 	s.stopping, s.stopLong = context.WithCancel(context.Background())
 	s.routes()
 	return s, nil

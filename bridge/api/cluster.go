@@ -111,6 +111,7 @@ func (s *Server) resign(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	s.audit(r, "resign", false).Str("reason", reason)
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
 	switch err := s.cfg.Cluster.Resign(ctx, reason); {

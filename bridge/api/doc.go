@@ -43,9 +43,52 @@
 // {"report":{...}} or {"error":"...","detail":"..."}; where it fails before the first line the status tells, as ever. Each
 // one leaves a line in the log: what, from which address, dry or not.
 //
+// # What changes what waits and what is dead
+//
+//	PATCH /v1/messages/{id}?key=        {delay | at | shift, priority, body | body_base64, headers}
+//	POST  /v1/messages/{id}/run?key=    due now
+//	POST  /v1/messages/cancel           {topic, key, due_from, due_to, all, dry_run}                        long
+//	POST  /v1/messages/reschedule       the same, and one of delay, at and shift                            long
+//	GET   /v1/dead?topic=&limit=&cursor=    a page bucket by bucket, by when they died
+//	POST  /v1/dead/requeue              {id, key, body | body_base64, headers} | {ids}, and delay
+//	                                    {topic, from, to, older, all, dry_run}, and delay                   long
+//	POST  /v1/dead/purge                {id, key} | {ids} | {topic, from, to, older, all, dry_run}          long where it selects
+//	GET   /v1/topics?limit=             GET /v1/topics/{topic}
+//	POST  /v1/topics/{pattern}/pause    POST /v1/topics/{pattern}/resume
+//
+// PATCH and run change one message that waits, and only while it stands at the version of If-Match, where that is given:
+// else 412 version_mismatch. Their answers and those of a look-up carry that version as the ETag. A message that is in
+// flight, may have been delivered or has ended is as it was (409).
+//
+// A selection that selects everything must say so, "all":true; a dry run counts and changes nothing. What is refused for
+// one message of many is counted, not told: in_flight, maybe_delivered, ended, failed. An operation on many that fails
+// tells beside its problem what it had done until then, as "report". Of dead messages that are named, one has the status
+// of what became of it; several have a result each, as a batch has, and a dry run of them is refused.
+//
+// A topic here may be a pattern of NATS's, but not in GET /v1/topics/{topic}; in a path > is written %3E where a client
+// insists. Pausing twice is pausing once; resuming what is not paused, by exactly that pattern, is 404 not_paused. The list
+// of topics is cut at its limit anywhere, in no order: "more" tells.
+//
 // # Who may call
 //
-// With a token every route but /livez and /readyz wants it. Without one, where the address is not loopback, the settings
-// refuse to start. A browser on this machine can be made to post to loopback by any page it shows: requests that a browser
+// With a token every route but /livez and /readyz wants one. Without any, where the address is not loopback, the settings
+// refuse to start. Of a token tarry keeps the hash; it is held against all that are known, in the same time whatever it is.
+// What a token may do are its rights:
+//
+//	read      GET of messages, lists, history, forecast, dead, topics, cluster, metrics: of all topics
+//	push      POST of messages and batches, by patterns of topics; and DELETE, PATCH and run of single messages that wait for
+//	          such a topic
+//	operate   cancel and reschedule of many, requeue, purge, pause, resume, restore, verify, redeliver, resign; DELETE, PATCH
+//	          and run of any message; and read
+//
+// What a right is missing for is 403 forbidden, in a batch for that item, and changes nothing. A caller whose rights depend
+// on the topic acts on the uid that was judged, not on the name; a cancel of a name that means nothing leaves no
+// tombstone, and a push that would merge into another topic's message is forbidden: names are shared by all topics. Its
+// look-up and its change are two steps, so that a merge into a name that just then changes hands is judged by what was.
+//
+// Each request to a route that needs operate leaves one line in the log, "operator action": who, from where, what, how it
+// went. Bodies and tokens are never logged.
+//
+// A browser on this machine can be made to post to loopback by any page it shows: requests that a browser
 // marks as coming from another origin are refused, with or without a token.
 package api

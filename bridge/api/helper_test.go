@@ -101,6 +101,7 @@ type service struct {
 	accept func(ctx context.Context, batch []*scheduler.Push) []scheduler.Accepted
 	get    func(context.Context, scheduler.Ref) (scheduler.Info, error)
 	cancel func(context.Context, scheduler.Ref) (scheduler.CancelResult, error)
+	*steering
 }
 
 func (s service) AcceptAll(ctx context.Context, batch []*scheduler.Push) []scheduler.Accepted {

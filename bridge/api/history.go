@@ -20,6 +20,7 @@ type changeAnswer struct {
 	Version  uint64 `json:"version"`
 	State    string `json:"state"`
 	At       string `json:"at"`
+	Due      string `json:"due,omitempty"`
 	Bucket   int    `json:"bucket"`
 	Instance string `json:"instance,omitempty"`
 	Address  string `json:"address,omitempty"`
@@ -55,7 +56,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	for i := range changes {
 		c := &changes[i]
 		a.History[i] = changeAnswer{
-			Version: c.Version, State: c.State.String(), At: wire.FormatTime(int64(c.At)), Bucket: c.Bucket,
+			Version: c.Version, State: c.State.String(), At: wire.FormatTime(int64(c.At)), Due: wire.FormatTime(int64(c.Due)), Bucket: c.Bucket,
 			Instance: c.Instance, Address: c.Address, Term: c.Term, Attempt: c.Attempt, Claimed: wire.FormatTime(int64(c.Claimed)),
 			Reason: c.Reason, Stream: c.Stream, Sequence: c.Sequence,
 		}

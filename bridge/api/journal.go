@@ -37,15 +37,15 @@ const (
 )
 
 // journalRoutes are those that only the journal can answer.
-func (s *Server) journalRoutes(closed func(pattern string, h handler)) {
-	asked := func(pattern string, h handler) { closed(pattern, s.journaled(h)) }
-	asked("GET /v1/messages", s.list)
-	asked("GET /v1/messages/{id}/history", s.history)
-	asked("POST /v1/messages/{id}/restore", s.restoreOne)
-	asked("GET /v1/forecast", s.forecast)
-	asked("POST /v1/restore", s.restore)
-	asked("POST /v1/verify", s.verify)
-	asked("POST /v1/redeliver", s.redeliver)
+func (s *Server) journalRoutes(closed func(pattern string, needs right, h handler)) {
+	asked := func(pattern string, needs right, h handler) { closed(pattern, needs, s.journaled(h)) }
+	asked("GET /v1/messages", rightRead, s.list)
+	asked("GET /v1/messages/{id}/history", rightRead, s.history)
+	asked("POST /v1/messages/{id}/restore", rightOperate, s.restoreOne)
+	asked("GET /v1/forecast", rightRead, s.forecast)
+	asked("POST /v1/restore", rightOperate, s.restore)
+	asked("POST /v1/verify", rightOperate, s.verify)
+	asked("POST /v1/redeliver", rightOperate, s.redeliver)
 }
 
 // journaled lets h run only where there is a journal.

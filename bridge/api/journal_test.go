@@ -76,14 +76,14 @@ func TestHistory_TellsEveryChangeAndLeavesOutWhatIsEmpty(t *testing.T) {
 	j := &journal{
 		records: []scheduler.Record{record(uidA, "order-7131", 1, scheduler.StateDelivered)},
 		changes: []scheduler.Change{
-			{UID: uidA, Version: 1, State: scheduler.StateWaiting, At: 1896076800000, Instance: "t1", Address: "10.0.0.1:7070"},
+			{UID: uidA, Version: 1, State: scheduler.StateWaiting, At: 1896076800000, Due: 1896080400000, Instance: "t1", Address: "10.0.0.1:7070"},
 			{UID: uidA, Version: 2, State: scheduler.StateDelivered, At: 1896076800002, Bucket: 3, Instance: "t2", Address: "10.0.0.2:7070",
 				Term: 42, Attempt: 1, Claimed: 1896076800001, Reason: "as told", Stream: "ORDERS", Sequence: 4711},
 		},
 	}
 	d := open(t, keeping(j))
 	want := `{"id":"order-7131","uid":"t-000000000000000a","history":[` +
-		`{"version":1,"state":"waiting","at":"2030-01-31T08:00:00.000Z","bucket":0,"instance":"t1","address":"10.0.0.1:7070"},` +
+		`{"version":1,"state":"waiting","at":"2030-01-31T08:00:00.000Z","due":"2030-01-31T09:00:00.000Z","bucket":0,"instance":"t1","address":"10.0.0.1:7070"},` +
 		`{"version":2,"state":"delivered","at":"2030-01-31T08:00:00.002Z","bucket":3,"instance":"t2","address":"10.0.0.2:7070","term":42,"attempt":1,` +
 		`"claimed":"2030-01-31T08:00:00.001Z","reason":"as told","stream":"ORDERS","sequence":4711}]}` + "\n"
 	for target, ref := range map[string]scheduler.Ref{

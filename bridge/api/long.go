@@ -7,10 +7,9 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -26,17 +25,13 @@ const linesType = "application/x-ndjson"
 // exclusive lets one operation of a kind run at a time.
 type exclusive struct{ busy atomic.Bool }
 
-// begin refuses a second operation; end must follow.
+// begin refuses a second operation. end must follow, and when the operation is over: whoever has read its report may ask for
+// the next one. It may follow again.
 func (e *exclusive) begin(what string) (end func(), err error) {
 	if !e.busy.CompareAndSwap(false, true) {
 		return nil, refusal(http.StatusConflict, WordAlreadyRunning, "a %s is running on this instance already; wait for its end", what)
 	}
-	return func() { e.busy.Store(false) }, nil
-}
-
-// audit begins the line that tells who asked for what.
-func (s *Server) audit(r *http.Request, what string, dry bool) *zerolog.Event {
-	return s.log.Info().Str("operation", what).Str("remote", r.RemoteAddr).Bool("dry_run", dry)
+	return sync.OnceFunc(func() { e.busy.Store(false) }), nil
 }
 
 // long runs an operation and answers with its report, in the given form.
@@ -67,6 +62,9 @@ func long[R any](s *Server, w http.ResponseWriter, r *http.Request, form func(*R
 		return l.value("report", form(&report))
 	case l.begun: // the status is out: the problem comes as the last line
 		known := s.judged(r, err)
+		if a := visitOf(r).audit; a != nil {
+			a.word = known.Word
+		}
 		_ = l.line(wire.AppendProblem(nil, &known.Problem))
 		return nil
 	}

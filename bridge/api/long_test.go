@@ -211,7 +211,7 @@ func TestLong_LeavesOneLineForTheAudit(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if line["message"] != "operation asked for" || line["remote"] != "192.0.2.1:1234" {
+		if line["message"] != "operator action" || line["remote"] != "192.0.2.1:1234" {
 			t.Errorf("%s: got %v", c.target, line)
 		}
 		for name, want := range c.want {

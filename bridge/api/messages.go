@@ -10,7 +10,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// push keeps one message: 201, or 200 when the same push was kept before.
+// push keeps one message: 201, or 200 when the same push was kept before or it went into a message that waits.
 func (s *Server) push(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
@@ -21,18 +21,18 @@ func (s *Server) push(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer release()
 	item := wire.DecodePush(body, s.cfg.Prefix)
-	push, err := s.judge(&item)
+	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	defer stop()
+	push, err := s.judge(ctx, r, &item)
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
-	defer stop()
 	result := s.result(s.cfg.Service.AcceptAll(ctx, []*scheduler.Push{push})[0])
 	if result.Problem != nil {
 		return &problem{*result.Problem}
 	}
 	status := http.StatusCreated
-	if result.Answer.Duplicate {
+	if result.Answer.Duplicate || result.Answer.Merged {
 		status = http.StatusOK
 	}
 	w.Header().Set("Location", "/v1/messages/"+result.Answer.UID)
@@ -60,18 +60,17 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) error {
 		pushes  = make([]*scheduler.Push, 0, len(items))
 		places  = make([]int, 0, len(items)) // of pushes among results
 	)
+	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	defer stop()
 	for i := range items {
-		push, err := s.judge(&items[i])
+		push, err := s.judge(ctx, r, &items[i])
 		if err != nil {
-			refused := answer.Problem(err)
-			results[i].Problem = &refused
+			results[i].Problem = &s.judged(r, err).Problem
 			continue
 		}
 		pushes, places = append(pushes, push), append(places, i)
 	}
 	if len(pushes) > 0 {
-		ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
-		defer stop()
 		for i, accepted := range s.cfg.Service.AcceptAll(ctx, pushes) {
 			results[places[i]] = s.result(accepted)
 		}
@@ -81,14 +80,18 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) error {
 }
 
 // judge is a push as the scheduler takes it, or why it is refused.
-func (s *Server) judge(item *wire.PushItem) (*scheduler.Push, error) {
+func (s *Server) judge(ctx context.Context, r *http.Request, item *wire.PushItem) (*scheduler.Push, error) {
 	if item.Err != nil {
 		return nil, item.Err
+	}
+	if err := mayPush(r, item.Push.Topic); err != nil {
+		return nil, err
 	}
 	if err := item.Push.CheckSize(len(item.Body), s.cfg.MaxPayload()); err != nil {
 		return nil, err
 	}
-	return answer.Push(&item.Push, item.Body), nil
+	push := answer.Push(&item.Push, item.Body)
+	return push, s.mayMerge(ctx, r, push)
 }
 
 func (s *Server) result(a scheduler.Accepted) wire.Result {
@@ -109,6 +112,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	tagged(w, info.Version)
 	return s.respondValue(w, http.StatusOK, answer.Info(&info))
 }
 
@@ -120,7 +124,13 @@ func (s *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
-	result, err := s.cfg.Service.Cancel(ctx, ref)
+	cancel := s.cfg.Service.Cancel
+	if limited(r) {
+		cancel = func(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error) {
+			return s.cancelPermitted(ctx, r, ref)
+		}
+	}
+	result, err := cancel(ctx, ref)
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,7 @@ type observed struct {
 	started time.Time
 	status  int
 	bytes   int
+	visit   *visit // of an operator's action, else nil
 }
 
 func (s *Server) observe(w http.ResponseWriter, r *http.Request) *observed {
@@ -89,6 +90,7 @@ func (o *observed) done() {
 	took := time.Since(o.started)
 	o.s.metrics.requests.WithLabelValues(route, strconv.Itoa(o.status)).Inc()
 	o.s.metrics.seconds.WithLabelValues(route).Observe(took.Seconds())
+	o.audited(took)
 	o.s.log.Debug().Str("method", o.r.Method).Str("route", route).Int("status", o.status).Int("bytes", o.bytes).
 		Dur("took", took).Str("remote", o.r.RemoteAddr).Msg("request served")
 	if failure != nil {

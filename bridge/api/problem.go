@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ const (
 	WordUnknownRoute     = "unknown_route"
 	WordMethod           = "method_not_allowed"
 	WordUnauthorized     = "unauthorized"
+	WordForbidden        = "forbidden"
 	WordCrossOrigin      = "cross_origin"
 	WordMediaType        = "unsupported_media_type"
 	WordQuery            = "invalid_query"
@@ -37,6 +39,9 @@ const (
 	WordCursor         = "invalid_cursor"
 	WordStep           = "invalid_step"
 	WordUntil          = "invalid_until"
+
+	// WordNotPaused is what a resume finds.
+	WordNotPaused = "not_paused"
 )
 
 // problem is an error that has its answer already.
@@ -55,6 +60,9 @@ func refusal(status int, word, format string, args ...any) error {
 // refuse writes an error as its problem.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	known := s.judged(r, err)
+	if o, ok := w.(*observed); ok && o.visit != nil {
+		o.visit.audit.word = known.Word
+	}
 	h := w.Header()
 	switch known.Status {
 	case http.StatusServiceUnavailable:
@@ -107,12 +115,15 @@ func (s *Server) respond(w http.ResponseWriter, status int, appendTo func([]byte
 // keptBuffer bounds what is kept for the next answer: one to a full batch fits.
 const keptBuffer = 1 << 20
 
-// respondValue writes v as JSON, for answers that are not on the path of every message.
+// respondValue writes v as JSON, for answers that are not on the path of every message. What would need an escape in HTML
+// stands as it is: a pattern such as orders.> is to be read.
 func (s *Server) respondValue(w http.ResponseWriter, status int, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
 	}
-	s.respond(w, status, func(b []byte) []byte { return append(b, text...) })
+	s.respond(w, status, func(b []byte) []byte { return append(b, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...) })
 	return nil
 }

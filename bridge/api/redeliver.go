@@ -37,13 +37,14 @@ func (s *Server) redeliver(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer end()
 	request := scheduler.RedeliverRequest{Since: scheduler.Milli(since.UnixMilli()), Topic: asked.Topic, DryRun: asked.DryRun} // rounded down: it begins there
-	s.audit(r, "redeliver", asked.DryRun).Str("since", wire.FormatTime(int64(request.Since))).Str("topic", asked.Topic).Msg("operation asked for")
+	s.audit(r, "redeliver", asked.DryRun).Str("since", wire.FormatTime(int64(request.Since))).Str("topic", asked.Topic)
 	form := func(r *scheduler.RedeliverReport) any {
 		return redeliverAnswer{
 			DryRun: asked.DryRun, Checked: r.Checked, Present: r.Present, Gone: r.Gone, Redelivered: r.Redelivered, Unknown: r.Unknown, Failed: r.Failed,
 		}
 	}
 	return long(s, w, r, form, func(ctx context.Context, progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
+		defer end()
 		return s.cfg.Journal.Redeliver(ctx, request, progress)
 	})
 }

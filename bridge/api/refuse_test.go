@@ -54,10 +54,17 @@ var badPushes = []struct {
 	{"priority below", hourly(`,"priority":-1`), 400, "invalid_priority", "0 to 255"},
 	{"priority as text", hourly(`,"priority":"high"`), 400, "invalid_priority", "not a number"},
 	{"ttl zero", hourly(`,"ttl":0`), 400, "invalid_ttl", "the least is 1ms"},
-	{"unsupported merging", hourly(`,"on_duplicate":"replace"`), 400, "unsupported_yet", "on_duplicate"},
 	{"unknown merging", hourly(`,"on_duplicate":"merge"`), 400, "invalid_on_duplicate", `want "reject"`},
-	{"max_wait", hourly(`,"max_wait":"1h"`), 400, "unsupported_yet", "max_wait"},
-	{"retry", hourly(`,"retry":"0,2m"`), 400, "unsupported_yet", "retry"},
+	{"merging of another type", hourly(`,"on_duplicate":true`), 400, "invalid_on_duplicate", "not a string"},
+	{"a retry that merges", hourly(`,"id":"a","attempt":2,"on_duplicate":"replace"`), 400, "invalid_on_duplicate", "attempt"},
+	{"max_wait without debounce", hourly(`,"max_wait":"1h"`), 400, "invalid_max_wait", "debounce"},
+	{"max_wait with replace", hourly(`,"on_duplicate":"replace","max_wait":"1h"`), 400, "invalid_max_wait", "debounce"},
+	{"max_wait that is none", hourly(`,"on_duplicate":"debounce","max_wait":"soon"`), 400, "invalid_max_wait", "max_wait"},
+	{"retry that is none", hourly(`,"retry":"often"`), 400, "invalid_retry", "retry"},
+	{"retry without delays", hourly(`,"retry":[]`), 400, "invalid_retry", "retry"},
+	{"retry below", hourly(`,"retry":"-5m"`), 400, "invalid_retry", "retry"},
+	{"retry without end", hourly(`,"retry":"1m*1000000"`), 400, "invalid_retry", "retry"},
+	{"retry of another type", hourly(`,"retry":{"n":1}`), 400, "invalid_retry", "retry"},
 	{"pull", hourly(`,"deliver":"pull"`), 400, "unsupported_yet", "deliver"},
 	{"unknown field", hourly(`,"dely":5`), 400, "unknown_field", `"dely"`},
 	{"repeated field", hourly(`,"delay":"2h"`), 400, "repeated_field", "delay"},
@@ -188,21 +195,21 @@ func TestPush_HoldsNATSsLimitWithHeadersCounted(t *testing.T) {
 	t.Parallel()
 	limit := int64(0)
 	d := open(t, func(c *api.Config) { c.MaxPayload = func() int64 { return limit } })
-	limit = 1024
-	refused := call(t, d, "POST", "/v1/messages", hourly(`,"body":"`+strings.Repeat("x", 1024)+`"`)).want(t, 413, "too_large")
-	if !strings.Contains(refused.detail(), "body") || !strings.Contains(refused.detail(), "max_payload is 1024") {
+	limit = 2048
+	refused := call(t, d, "POST", "/v1/messages", hourly(`,"body":"`+strings.Repeat("x", 2048)+`"`)).want(t, 413, "too_large")
+	if !strings.Contains(refused.detail(), "body") || !strings.Contains(refused.detail(), "max_payload is 2048") {
 		t.Errorf("got %q", refused.detail())
 	}
 	most := 0
-	for n := 512; n <= 1024; n++ {
+	for n := 1024; n <= 2048; n++ {
 		if a := call(t, d, "POST", "/v1/messages", hourly(`,"body":"`+strings.Repeat("x", n)+`"`)); a.status == 201 {
 			most = n
 		}
 	}
-	if most < 512 || most > 1024-100 {
+	if most < 1024 || most > 2048-100 {
 		t.Errorf("the largest body that passes has %d bytes", most)
 	}
 	call(t, d, "POST", "/v1/messages", hourly(fmt.Sprintf(`,"body":"%s","headers":{"X":"y"}`, strings.Repeat("x", most)))).want(t, 413, "too_large")
 	limit = 0
-	call(t, d, "POST", "/v1/messages", hourly(`,"body":"`+strings.Repeat("x", 2048)+`"`)).want(t, 201, "")
+	call(t, d, "POST", "/v1/messages", hourly(`,"body":"`+strings.Repeat("x", 4096)+`"`)).want(t, 201, "")
 }

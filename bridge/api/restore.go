@@ -37,8 +37,9 @@ func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer end()
-	s.audit(r, "restore", asked.DryRun).Bool("overdue", asked.Overdue).Str("topic", asked.Topic).Int("rate", asked.Rate).Msg("operation asked for")
+	s.audit(r, "restore", asked.DryRun).Bool("overdue", asked.Overdue).Str("topic", asked.Topic).Int("rate", asked.Rate)
 	return long(s, w, r, restored(asked.DryRun), func(ctx context.Context, progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+		defer end()
 		return s.cfg.Journal.Restore(ctx, scheduler.RestoreRequest{
 			Topic: asked.Topic, Overdue: asked.Overdue, DryRun: asked.DryRun, Rate: asked.Rate,
 		}, progress)
@@ -56,7 +57,7 @@ func (s *Server) restoreOne(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s.audit(r, "restore", dry).Str("id", r.PathValue("id")).Msg("operation asked for")
+	s.audit(r, "restore", dry).Str("id", r.PathValue("id"))
 	if ref.UID == "" {
 		err := s.ask(r, func(ctx context.Context) error {
 			record, _, err := s.cfg.Journal.History(ctx, ref)

@@ -15,29 +15,45 @@ type handler func(w http.ResponseWriter, r *http.Request) error
 const elsewhere = "/"
 
 // methods are those that any route has.
-var methods = [...]string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPost}
+var methods = [...]string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPatch, http.MethodPost}
 
 func (s *Server) routes() {
-	closed := func(pattern string, h handler) { s.mux.Handle(pattern, s.serve(s.admitted(h))) }
-	open := func(pattern string, h handler) { s.mux.Handle(pattern, s.serve(h)) }
+	handle := func(pattern string, h handler) {
+		s.mux.Handle(pattern, s.serve(h))
+		s.patterns = append(s.patterns, pattern)
+	}
+	closed := func(pattern string, needs right, h handler) { handle(pattern, s.admitted(needs, h)) }
+	open := handle
 
-	closed("POST /v1/messages", s.push)
-	closed("POST /v1/messages/batch", s.batch)
-	closed("GET /v1/messages/{id}", s.get)
-	closed("DELETE /v1/messages/{id}", s.cancel)
+	closed("POST /v1/messages", rightPush, s.push)
+	closed("POST /v1/messages/batch", rightPush, s.batch)
+	closed("GET /v1/messages/{id}", rightRead, s.get)
+	closed("DELETE /v1/messages/{id}", rightChange, s.cancel)
+	closed("PATCH /v1/messages/{id}", rightChange, s.reschedule)
+	closed("POST /v1/messages/{id}/run", rightChange, s.runNow)
+	closed("POST /v1/messages/cancel", rightOperate, s.cancelMany)
+	closed("POST /v1/messages/reschedule", rightOperate, s.rescheduleMany)
+	closed("GET /v1/dead", rightRead, s.dead)
+	closed("POST /v1/dead/requeue", rightOperate, s.requeue)
+	closed("POST /v1/dead/purge", rightOperate, s.purge)
+	closed("GET /v1/topics", rightRead, s.topics)
+	closed("GET /v1/topics/{topic}", rightRead, s.topic)
+	closed("POST /v1/topics/{topic}/pause", rightOperate, s.pause)
+	closed("POST /v1/topics/{topic}/resume", rightOperate, s.resume)
 	s.journalRoutes(closed)
-	closed("GET /v1/cluster", s.cluster)
-	closed("POST /v1/cluster/resign", s.resign)
+	s.documentRoutes()
+	closed("GET /v1/cluster", rightRead, s.cluster)
+	closed("POST /v1/cluster/resign", rightOperate, s.resign)
 	open("GET /livez", s.livez)
 	open("GET /readyz", s.readyz)
 	metrics := promhttp.HandlerFor(s.cfg.Gatherer, promhttp.HandlerOpts{
 		ErrorLog: gatherLog{s.log}, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, Timeout: s.cfg.Timeout,
 	})
-	closed("GET /metrics", func(w http.ResponseWriter, r *http.Request) error {
+	closed("GET /metrics", rightRead, func(w http.ResponseWriter, r *http.Request) error {
 		metrics.ServeHTTP(w, r)
 		return nil
 	})
-	closed(elsewhere, s.unknown)
+	closed(elsewhere, rightNone, s.unknown)
 }
 
 // ServeHTTP answers one request.
@@ -46,7 +62,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer o.done()
 	if !tidy(r) {
 		// The mux would redirect to a tidier path, in HTML. No client of an API wants to be sent elsewhere.
-		s.serve(s.admitted(s.unknown)).ServeHTTP(o, r)
+		s.serve(s.admitted(rightNone, s.unknown)).ServeHTTP(o, r)
 		return
 	}
 	s.mux.ServeHTTP(o, r)

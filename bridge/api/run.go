@@ -2,20 +2,14 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/rs/zerolog"
-)
-
-const (
-	// maxHeaderBytes bounds the headers of a request; user headers of a message stand in its body.
-	maxHeaderBytes = 16 << 10
-	idleTimeout    = 2 * time.Minute
 )
 
 // Run serves the listener, which it owns, until ctx ends. Then it takes no new connection, lets the requests under way end
@@ -29,10 +23,14 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
 		ReadTimeout:       s.cfg.ReadTimeout,
 		WriteTimeout:      s.cfg.ReadTimeout + 2*s.cfg.Timeout, // from the headers on: to read, to work, to answer
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
+		IdleTimeout:       s.cfg.IdleTimeout,
+		MaxHeaderBytes:    s.cfg.HeaderLimit,
+		ConnState:         newConnections(s.cfg.Connections, s.log).changed,
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ErrorLog:          log.New(serverLog{s.log}, "", 0),
+	}
+	if s.cfg.TLS != nil { // the time-out for the headers holds for the handshake, too
+		listener = tls.NewListener(listener, s.cfg.TLS)
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }() // waited for below

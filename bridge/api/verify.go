@@ -65,8 +65,9 @@ func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer end()
-	s.audit(r, "verify", !repair).Msg("operation asked for")
+	s.audit(r, "verify", !repair)
 	return long(s, w, r, verified, func(ctx context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+		defer end()
 		counts := progress
 		if progress != nil { // the differences one by one come with the report
 			counts = func(r scheduler.VerifyReport) { r.Differences = nil; progress(r) }

@@ -10,7 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Client is what every wrapper adds to what it wraps: pushing with a full answer, canceling, looking up. It is safe for
+// Client is what every wrapper adds to what it wraps: pushing with a full answer, canceling, looking up, changing, and
+// sending back what a consumer could not handle. It is safe for
 // concurrent use and holds no connection of its own.
 type Client struct {
 	config
@@ -27,6 +28,7 @@ type Receipt struct {
 	Stream    string
 	Sequence  uint64
 	Duplicate bool // the same push had been stored before
+	Merged    bool // by request: it went into a message that waited, whose UID and Due these are
 
 	ack *jetstream.PubAck
 }

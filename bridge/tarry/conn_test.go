@@ -150,8 +150,8 @@ func TestPublishMsg_RefusesWhatWouldNotFitWhenDelivered(t *testing.T) {
 			t.Errorf("%d bytes: %v is not nats.ErrMaxPayload", size, err)
 		}
 	}
-	if err := conn.PublishMsg(Delay(&nats.Msg{Subject: "orders", Data: make([]byte, max-512)}, time.Hour)); err != nil {
-		t.Errorf("512 bytes below the limit: %v", err)
+	if err := conn.PublishMsg(Delay(&nats.Msg{Subject: "orders", Data: make([]byte, max-1024)}, time.Hour)); err != nil {
+		t.Errorf("1024 bytes below the limit: %v", err)
 	}
 	one(t, in)
 }

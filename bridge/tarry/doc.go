@@ -8,7 +8,8 @@
 //	err = conn.PublishMsg(msg)                     // nil: stored; due on orders.created in 20 minutes
 //
 // A [Conn] is a *nats.Conn in all else, and a [JetStream] (from [WrapJetStream]) is a jetstream.JetStream in all else.
-// Consumers change nothing: they read orders.created as ever and never import this package.
+// Consumers change nothing: they read orders.created as ever and need not import this package. Those that do can send back
+// what they could not handle, see below.
 //
 // # What happens to a call
 //
@@ -37,7 +38,34 @@
 // A request (RequestMsg with a tag) would wait for an answer that comes after the delay; it is refused. So are a reply
 // subject, and every Nats-* header that tells a stream what to do with a message: Nats-Expected-*, Nats-TTL, Nats-Rollup,
 // and schedules other than "@at". A second message under the same ADR-51 schedule subject does not replace the first, as it
-// does in NATS; give both the same Tarry-Id and the second is refused instead.
+// does in NATS; give both the same Tarry-Id and the second is refused, or with Tarry-On-Duplicate: replace takes its place.
+//
+// # Consumers
+//
+// [Client.RetryLater] gives a message back that could not be handled:
+//
+//	if err := handle(msg); err != nil {
+//		if _, err := conn.RetryLater(ctx, msg, err.Error()); err != nil {
+//			return                                 // not acknowledged: JetStream delivers it again
+//		}
+//	}
+//	msg.Ack()
+//
+// It comes again when its schedule says (Tarry-Retry of the producer, else the setting retry of its topic), with the next
+// Tarry-Attempt and the reason as Tarry-Reason; after the last entry it ends as dead, where it can be looked at, requeued
+// ([Client.Requeue]) and, if the topic's settings say so, read from a subject of its own. It waits outside the consumer, which
+// a NakWithDelay does not: that counts against MaxAckPending, and is forgotten with the consumer.
+//
+// With the topic setting partitions: N a message due on orders.created leaves on orders.created.<n>, where n is the CRC-32
+// (IEEE) of its Tarry-Key, else of its Tarry-Id, modulo N. One JetStream consumer for each n with MaxAckPending: 1 handles the
+// messages of one key one after the other and in order, and those of other partitions side by side; see the example of
+// partitions. Tarry-Subject tells the topic, and a retry goes there. (It comes after what was due in the meantime.)
+//
+// # Steering
+//
+// [Client.Get], [Client.Cancel], [Client.Reschedule] and [Client.Run] are about one message, by its id or uid;
+// [Client.CancelMany] and [Client.RescheduleMany] about all that wait and match. Each answers what really happened, and needs
+// a running instance.
 //
 // # Rights
 //

@@ -16,12 +16,18 @@ var ErrNoIntake = errors.New("tarry: nobody takes delayed messages here")
 // a Tarry-Id, since the same content under the same id is stored once.
 var ErrOutcomeUnknown = errors.New("tarry: no answer in time, the message may be stored or not")
 
-// The answers of tarry that a program tells apart, for errors.Is. What they mean for a cancel:
+// ErrNotFromTarry: the message was not delivered by tarry, which could therefore not count its attempts.
+var ErrNotFromTarry = errors.New("tarry: the message did not come from tarry")
+
+// The answers of tarry that a program tells apart, for errors.Is. What they mean for a cancel
+// or a change:
 var (
 	// ErrUnknownID: no such message is known. No promise is made about it.
 	ErrUnknownID = &Error{Word: "unknown_id", Detail: "no message with this id is known"}
 	// ErrAmbiguousID: two live messages have this id, under different keys. Give the key too.
 	ErrAmbiguousID = &Error{Word: "ambiguous_id", Detail: "several messages have this id"}
+	// ErrVersion: the message has changed since the version that was named; Error.Version is the one it has.
+	ErrVersion = &Error{Word: "version_mismatch", Detail: "the message has another version"}
 	// ErrInFlight: it is leaving at this moment. Ask again to learn how that ended.
 	ErrInFlight = &Error{Word: "in_flight", Detail: "the message is being delivered"}
 	// ErrAlreadyDelivered: consumers have it, since Error.At.
@@ -30,7 +36,12 @@ var (
 	ErrAlreadyExpired = &Error{Word: "already_expired", Detail: "the message expired"}
 	// ErrAlreadyDead: it could not be delivered and was given up at Error.At.
 	ErrAlreadyDead = &Error{Word: "already_dead", Detail: "the message was given up"}
-	// ErrMaybeDelivered: it will not be tried again, but an earlier attempt may have reached consumers.
+	// ErrAlreadyCanceled: it was canceled at Error.At.
+	ErrAlreadyCanceled = &Error{Word: "already_canceled", Detail: "the message was canceled"}
+	// ErrNotDead: only a dead message can be requeued.
+	ErrNotDead = &Error{Word: "not_dead", Detail: "the message is not dead"}
+	// ErrMaybeDelivered: an earlier attempt may have reached consumers. A canceled message will not be tried again; of a
+	// change or a replacement nothing was done.
 	ErrMaybeDelivered = &Error{Word: "maybe_delivered", Detail: "the message may have been delivered"}
 	// ErrDuplicateID: the id belongs to a message with other content.
 	ErrDuplicateID = &Error{Word: "duplicate_id", Detail: "another message has this id"}
@@ -46,7 +57,7 @@ const (
 // Error refuses a message or a request, before anything was stored. Word is stable and for programs:
 //
 //	missing_delay delay_and_at invalid_delay invalid_at invalid_topic invalid_id invalid_key invalid_priority invalid_ttl
-//	invalid_attempt invalid_on_duplicate invalid_deliver invalid_header unknown_header repeated_header too_large
+//	invalid_attempt invalid_on_duplicate invalid_max_wait invalid_retry invalid_deliver invalid_header unknown_header repeated_header too_large
 //	unsupported_yet tag_on_request tag_with_reply
 //
 // are told by this package, further ones (see the variables above) by an instance that was asked.
@@ -58,6 +69,9 @@ type Error struct {
 	// What an instance says about the message in the way, where it says it.
 	ID, UID, State string
 	At             time.Time
+	Version        uint64
+	// Report is what an operation on many had done before it failed.
+	Report *Report
 }
 
 // Error is one line that names the field and the limit.

@@ -73,7 +73,7 @@ func ExampleClient_Cancel() {
 	}
 }
 
-// A consumer has a message come back later, and acknowledges it only once that is stored.
+// A consumer has a message come back after a delay of its own, and acknowledges it only once that is stored.
 func ExampleRetryMsgLater() {
 	conn, err := tarry.Connect(nats.DefaultURL)
 	if err != nil {

@@ -1,6 +1,7 @@
 package tarry
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -32,7 +33,7 @@ func (c *Client) Cancel(ctx context.Context, ref Ref) (Canceled, error) {
 		ID, UID, Topic, Due, At string
 		Version                 uint64
 	}
-	if err := c.manage(ctx, "cancel", ref, &a); err != nil {
+	if err := c.manage(ctx, "cancel", ref, ref, &a); err != nil {
 		return Canceled{}, err
 	}
 	return Canceled{ID: a.ID, UID: a.UID, Topic: a.Topic, Due: moment(a.Due), At: moment(a.At), Version: a.Version}, nil
@@ -48,6 +49,7 @@ type Message struct {
 	Priority     uint8
 	TTL          time.Duration // 0: no limit
 	Attempt      int
+	Retries      string // its own schedule of retries, empty for the topic's
 	Uncertain    bool   // an attempt may have reached consumers
 	Parked       string // why its topic is held, where it is
 	EndedAt      time.Time
@@ -65,6 +67,7 @@ func (c *Client) Get(ctx context.Context, ref Ref) (Message, error) {
 		Priority                   uint8
 		TTL                        string
 		Attempt                    int
+		Retry                      string
 		Uncertain                  bool
 		Parked                     string
 		EndedAt                    string `json:"ended_at"`
@@ -73,12 +76,12 @@ func (c *Client) Get(ctx context.Context, ref Ref) (Message, error) {
 		Body                       *string
 		BodyBase64                 []byte `json:"body_base64"`
 	}
-	if err := c.manage(ctx, "get", ref, &a); err != nil {
+	if err := c.manage(ctx, "get", ref, ref, &a); err != nil {
 		return Message{}, err
 	}
 	m := Message{
 		ID: a.ID, UID: a.UID, Key: a.Key, Topic: a.Topic, State: a.State, Version: a.Version, Due: moment(a.Due), Priority: a.Priority,
-		Attempt: a.Attempt, Uncertain: a.Uncertain, Parked: a.Parked, EndedAt: moment(a.EndedAt), Reason: a.Reason, Header: a.Headers,
+		Attempt: a.Attempt, Retries: a.Retry, Uncertain: a.Uncertain, Parked: a.Parked, EndedAt: moment(a.EndedAt), Reason: a.Reason, Header: a.Headers,
 		Data: a.BodyBase64,
 	}
 	if ttl, err := wire.ParseTTL(a.TTL); err == nil {
@@ -90,23 +93,28 @@ func (c *Client) Get(ctx context.Context, ref Ref) (Message, error) {
 	return m, nil
 }
 
-// manage asks about one message. These requests may be repeated, so a lost answer is asked for again.
-func (c *Client) manage(ctx context.Context, verb string, ref Ref, answer any) error {
-	if err := wire.CheckID(ref.ID); err != nil {
+// check refuses a name that no message has.
+func (r Ref) check() error {
+	if err := wire.CheckID(r.ID); err != nil {
 		return refusal(err)
 	}
-	if ref.Key != "" {
-		if err := wire.CheckKey(ref.Key); err != nil {
+	if r.Key != "" {
+		if err := wire.CheckKey(r.Key); err != nil {
 			return refusal(err)
 		}
 	}
-	if err := ctx.Err(); err != nil {
+	return nil
+}
+
+// manage asks about one message, which question names. These requests may be repeated, so a lost answer is asked for again.
+func (c *Client) manage(ctx context.Context, verb string, ref Ref, question, answer any) error {
+	if err := cmp.Or(ref.check(), ctx.Err()); err != nil {
 		return err
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	for {
-		err := c.request(ctx, verb, ref, answer)
+		err := c.request(ctx, verb, question, answer)
 		switch {
 		case isTimeout(err) && pause(ctx):
 		case isNoResponders(err):

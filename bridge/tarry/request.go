@@ -27,6 +27,9 @@ type pushRequest struct {
 	Priority    uint8               `json:"priority,omitempty"`
 	TTL         string              `json:"ttl,omitempty"`
 	Attempt     int                 `json:"attempt,omitempty"`
+	MaxWait     string              `json:"max_wait,omitempty"`
+	Retry       string              `json:"retry,omitempty"`
+	Reason      string              `json:"reason,omitempty"`
 }
 
 // pushAnswer is what an instance says to a push.
@@ -35,6 +38,15 @@ type pushAnswer struct {
 	UID       string `json:"uid"`
 	Due       string `json:"due"`
 	Duplicate bool   `json:"duplicate"`
+	Merged    bool   `json:"merged"`
+}
+
+func (a *pushAnswer) receipt() (Receipt, error) {
+	due, err := wire.ParseAt(a.Due)
+	if err != nil || a.UID == "" {
+		return Receipt{}, fmt.Errorf("%w: the answer is not one of tarry's", ErrOutcomeUnknown)
+	}
+	return Receipt{ID: a.ID, UID: a.UID, Due: due, Duplicate: a.Duplicate, Merged: a.Merged}, nil
 }
 
 func newPushRequest(out *outgoing) pushRequest {
@@ -42,12 +54,16 @@ func newPushRequest(out *outgoing) pushRequest {
 	r := pushRequest{
 		Topic: p.Topic, Body: out.msg.Data, Delay: p.DelayText, ID: p.ID, Key: p.Key,
 		OnDuplicate: p.OnDuplicate, Deliver: p.Deliver, Priority: p.Priority, Attempt: p.Attempt,
+		Retry: p.Retry.String(), Reason: p.Reason,
 	}
 	if p.HasAt {
 		r.At = wire.FormatAt(p.At)
 	}
 	if p.TTL > 0 {
 		r.TTL = strconv.FormatInt(p.TTL.Milliseconds(), 10)
+	}
+	if p.MaxWait > 0 {
+		r.MaxWait = strconv.FormatInt(p.MaxWait.Milliseconds(), 10)
 	}
 	for _, h := range p.Headers {
 		if r.Headers == nil {
@@ -67,11 +83,7 @@ func (c *Client) ask(ctx context.Context, out *outgoing) (Receipt, error) {
 		var a pushAnswer
 		err := c.request(ctx, "push", r, &a)
 		if err == nil {
-			due, err := wire.ParseAt(a.Due)
-			if err != nil || a.UID == "" {
-				return Receipt{}, fmt.Errorf("%w: the answer is not one of tarry's", ErrOutcomeUnknown)
-			}
-			return Receipt{ID: a.ID, UID: a.UID, Due: due, Duplicate: a.Duplicate}, nil
+			return a.receipt()
 		}
 		var refused *Error
 		again := false
@@ -121,10 +133,20 @@ type problem struct {
 	UID    string `json:"uid"`
 	State  string `json:"state"`
 	At     string `json:"at"`
+
+	Version uint64  `json:"version"`
+	Report  *Report `json:"report"`
 }
 
 // request asks an instance and reads its answer into answer. A refusal is an *Error.
 func (c *Client) request(ctx context.Context, verb string, question, answer any) error {
+	one, cancel := context.WithTimeout(ctx, c.ackWait)
+	defer cancel()
+	return c.exchange(one, verb, question, answer)
+}
+
+// exchange is request for as long as ctx allows.
+func (c *Client) exchange(ctx context.Context, verb string, question, answer any) error {
 	data, err := json.Marshal(question)
 	if err != nil {
 		return fmt.Errorf("tarry: write the request: %w", err)
@@ -133,9 +155,7 @@ func (c *Client) request(ctx context.Context, verb string, question, answer any)
 		return &Error{Word: wire.WordTooLarge, Field: wire.FieldBody,
 			Detail: fmt.Sprintf("makes a request of %d bytes, the server's max_payload is %d", len(data), limit)}
 	}
-	one, cancel := context.WithTimeout(ctx, c.ackWait)
-	defer cancel()
-	reply, err := c.nc.RequestWithContext(one, c.subject(verb), data)
+	reply, err := c.nc.RequestWithContext(ctx, c.subject(verb), data)
 	if err != nil {
 		return err
 	}
@@ -149,7 +169,7 @@ func (c *Client) request(ctx context.Context, verb string, question, answer any)
 		}
 	}
 	if p.Word != "" {
-		return &Error{Word: p.Word, Detail: p.Detail, ID: p.ID, UID: p.UID, State: p.State, At: moment(p.At)}
+		return &Error{Word: p.Word, Detail: p.Detail, ID: p.ID, UID: p.UID, State: p.State, At: moment(p.At), Version: p.Version, Report: p.Report}
 	}
 	if err := json.Unmarshal(reply.Data, answer); err != nil {
 		return fmt.Errorf("%w: read the answer: %w", ErrOutcomeUnknown, err)

@@ -38,7 +38,7 @@ func newInstance(t *testing.T, nc *nats.Conn, say func(n int, data string) strin
 	}
 	t.Cleanup(func() { _ = srv.Stop() })
 	api := srv.AddGroup("tarry.default.api")
-	for _, verb := range []string{"push", "cancel", "get"} {
+	for _, verb := range []string{"push", "cancel", "get", "run", "reschedule", "cancel_many", "reschedule_many", "dead_requeue"} {
 		err := api.AddEndpoint(verb, micro.HandlerFunc(func(r micro.Request) {
 			in.mu.Lock()
 			n := len(in.asked)

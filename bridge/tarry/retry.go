@@ -15,7 +15,8 @@ type Pusher interface {
 	Push(ctx context.Context, msg *nats.Msg) (Receipt, error)
 }
 
-// RetryLater has a consumer see a message again after the delay: it pushes the message, on the same subject, under the same
+// RetryLater has a consumer see a message again after a delay of its own choice; [Client.RetryLater] goes by the schedule of
+// the message and ends it after the last entry. It pushes the message, on the same subject, under the same
 // Tarry-Id and with the next Tarry-Attempt. A nil error means stored, and then the consumer acknowledges the one it has:
 //
 //	if err := handle(msg); err != nil {
@@ -58,6 +59,29 @@ func Attempt(h nats.Header) int {
 	return 1
 }
 
+// ours carries on what tarry wrote on a message and a retry of it keeps.
+func ours(again *nats.Msg, h nats.Header) {
+	for _, name := range [...]string{HeaderKey, HeaderRetry} {
+		if v := find(h, name); v != "" {
+			set(again, name, v)
+		}
+	}
+	if topic := find(h, HeaderSubject); isPartition(again.Subject, topic) {
+		again.Subject = topic
+	}
+}
+
+// isPartition tells whether the subject is a partition of the topic. A header alone is not believed: whoever may publish to
+// the consumer could have it send messages anywhere.
+func isPartition(subject, topic string) bool {
+	n, ok := strings.CutPrefix(subject, topic+".")
+	if !ok || topic == "" {
+		return false
+	}
+	_, err := strconv.ParseUint(n, 10, 32)
+	return err == nil
+}
+
 func placeOf(stream string, sequence uint64) string {
 	return stream + ":" + strconv.FormatUint(sequence, 10)
 }
@@ -78,9 +102,7 @@ func retry(ctx context.Context, via Pusher, subject string, h nats.Header, data 
 	if id == "" {
 		id = fresh()
 	}
-	if key := find(h, HeaderKey); key != "" {
-		Key(again, key)
-	}
+	ours(again, h)
 	set(ID(again, id), HeaderAttempt, strconv.Itoa(Attempt(h)+1))
 	_, err := via.Push(ctx, Delay(again, delay))
 	return err

@@ -12,14 +12,27 @@ import (
 
 // The headers of a tagged message. Producers in other languages set the same ones; names match without case.
 const (
-	HeaderDelay    = wire.HeaderDelay    // a duration such as 20m or 1d12h, or whole milliseconds
-	HeaderAt       = wire.HeaderAt       // RFC 3339, or unix milliseconds
-	HeaderID       = wire.HeaderID       // what the producer calls the message
-	HeaderKey      = wire.HeaderKey      // the business key; messages of one key keep their order
-	HeaderPriority = wire.HeaderPriority // 0 to 255, high first
-	HeaderTTL      = wire.HeaderTTL      // how long after its due time it is still worth delivering
-	HeaderAttempt  = wire.HeaderAttempt  // which delivery this is
-	HeaderDue      = wire.HeaderDue      // on delivered messages: the moment asked for, in unix milliseconds
+	HeaderDelay       = wire.HeaderDelay       // a duration such as 20m or 1d12h, or whole milliseconds
+	HeaderAt          = wire.HeaderAt          // RFC 3339, or unix milliseconds
+	HeaderID          = wire.HeaderID          // what the producer calls the message
+	HeaderKey         = wire.HeaderKey         // the business key; messages of one key keep their order
+	HeaderOnDuplicate = wire.HeaderOnDuplicate // reject, keep, replace or debounce, see OnDuplicate
+	HeaderMaxWait     = wire.HeaderMaxWait     // with debounce: how long after the first push at the latest
+	HeaderPriority    = wire.HeaderPriority    // 0 to 255, high first
+	HeaderTTL         = wire.HeaderTTL         // how long after its due time it is still worth delivering
+	HeaderRetry       = wire.HeaderRetry       // the schedule of its retries, see Retries
+	HeaderAttempt     = wire.HeaderAttempt     // which delivery this is
+	HeaderReason      = wire.HeaderReason      // on a retry: why the consumer failed
+	HeaderDue         = wire.HeaderDue         // on delivered messages: the moment asked for, in unix milliseconds
+	HeaderSubject     = wire.HeaderSubject     // on messages delivered elsewhere (in a partition): their topic
+)
+
+// What a push does when a message under its name waits already, for [OnDuplicate].
+const (
+	Reject   = wire.Reject   // the same content again is a retry, other content is refused; so it is without a word
+	Keep     = wire.Keep     // the first stays, the push is absorbed
+	Replace  = wire.Replace  // the last one's content, due time and priority win
+	Debounce = wire.Debounce // Replace, but due no later than MaxWait after the first
 )
 
 // Delay makes msg due after d, counted from when tarry stores it. It replaces an earlier delay or time, and returns msg.
@@ -47,6 +60,18 @@ func Priority(msg *nats.Msg, p uint8) *nats.Msg {
 
 // TTL says how long after its due time msg is still worth delivering.
 func TTL(msg *nats.Msg, d time.Duration) *nats.Msg { return set(msg, HeaderTTL, d.String()) }
+
+// OnDuplicate says what happens when a message under msg's name waits already: [Keep], [Replace], [Debounce] or [Reject].
+// Without an ID, messages of one content merge.
+func OnDuplicate(msg *nats.Msg, how string) *nats.Msg { return set(msg, HeaderOnDuplicate, how) }
+
+// MaxWait bounds how long pushes with [Debounce] put off the message, counted from the first of them.
+func MaxWait(msg *nats.Msg, d time.Duration) *nats.Msg { return set(msg, HeaderMaxWait, d.String()) }
+
+// Retries gives msg a schedule of retries, for consumers that send it back (see [Client.RetryLater]): delays such as
+// "0,2m,10m*5,1h", or "exp(1s,1h,10)" for ten that double from a second up to an hour, and "~20%" behind either to move each
+// by up to so much. After the last one the message is dead. Without it the topic's schedule counts.
+func Retries(msg *nats.Msg, schedule string) *nats.Msg { return set(msg, HeaderRetry, schedule) }
 
 func set(msg *nats.Msg, name, value string) *nats.Msg {
 	remove(msg.Header, name)

@@ -68,6 +68,9 @@ type vector struct {
 		Priority    uint8
 		TTLMS       int64 `json:"ttl_ms"`
 		Attempt     int
+		MaxWaitMS   int64 `json:"max_wait_ms"`
+		Retry       string
+		Reason      string
 		Headers     [][2]string
 	}
 	Error, Field string
@@ -114,7 +117,7 @@ func (v vector) check(t *testing.T) {
 	c := &Client{config: config{prefix: prefix}, nc: &nats.Conn{}}
 	m := &nats.Msg{Subject: strings.TrimPrefix(v.Subject, prefix+"."), Header: v.Headers, Data: []byte("body")}
 	before := maps.Clone(m.Header)
-	if !tagged(m.Header) {
+	if !tagged(m.Header) && !has(m.Header, HeaderAttempt) { // a retry by its schedule is pushed as such, not published
 		t.Fatal("a vector without a tag must say that it is bare")
 	}
 	out, err := c.rewrite(m, nil)
@@ -132,9 +135,16 @@ func (v vector) check(t *testing.T) {
 		Topic: v.Push.Topic, Delay: time.Duration(v.Push.DelayMS) * time.Millisecond, DelayText: v.Push.Delay,
 		ID: v.Push.ID, Key: v.Push.Key, OnDuplicate: v.Push.OnDuplicate, Deliver: v.Push.Deliver,
 		Priority: v.Push.Priority, TTL: time.Duration(v.Push.TTLMS) * time.Millisecond, Attempt: v.Push.Attempt,
+		MaxWait: time.Duration(v.Push.MaxWaitMS) * time.Millisecond, Reason: v.Push.Reason,
 	}
 	if v.Push.AtMS != nil {
 		want.HasAt, want.At = true, time.UnixMilli(*v.Push.AtMS).UTC()
+	}
+	if v.Push.Retry != "" {
+		want.Retry, _ = wire.ParseRetry(v.Push.Retry)
+	}
+	if out.push.Retry.String() != v.Push.Retry {
+		t.Fatalf("retries %q, want %q", out.push.Retry, v.Push.Retry)
 	}
 	for _, h := range v.Push.Headers {
 		want.Headers = append(want.Headers, wire.Header{Name: h[0], Value: h[1]})

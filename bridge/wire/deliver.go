@@ -9,6 +9,8 @@ type Delivery struct {
 	Key     string
 	Due     int64 // unix milliseconds, the moment asked for
 	Attempt int
+	Retry   string   // the schedule of its retries, empty for none
+	Subject string   // the topic, where it leaves on another subject: a partition's, or that of the dead; else empty
 	Headers []Header // the user's; their values are shared, not copied
 }
 
@@ -21,6 +23,12 @@ func DeliverHeaders(d Delivery) map[string][]string {
 	}
 	n := len(d.Headers) + 4
 	if d.Key != "" {
+		n++
+	}
+	if d.Retry != "" {
+		n++
+	}
+	if d.Subject != "" {
 		n++
 	}
 	h := make(map[string][]string, n)
@@ -46,6 +54,12 @@ func DeliverHeaders(d Delivery) map[string][]string {
 	add(HeaderAttempt, strconv.Itoa(d.Attempt))
 	if d.Key != "" {
 		add(HeaderKey, d.Key)
+	}
+	if d.Retry != "" {
+		add(HeaderRetry, d.Retry)
+	}
+	if d.Subject != "" {
+		add(HeaderSubject, d.Subject)
 	}
 	add(HeaderMsgID, d.UID)
 	return h

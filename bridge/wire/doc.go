@@ -5,7 +5,7 @@
 // A push by tag is an ordinary NATS message on the intake subject:
 //
 //	subject  delayed.orders.created       prefix + "." + the topic it is due on
-//	headers  Tarry-Delay: 20m             or Tarry-At; exactly one of the two
+//	headers  Tarry-Delay: 20m             or Tarry-At; exactly one of the two (a consumer's retry may have neither)
 //	         Tarry-Id: order-7131         further tags, all optional
 //	         traceparent: 00-4bf9...      user headers, kept as they are
 //
@@ -13,16 +13,19 @@
 //
 //	subject  orders.created
 //	headers  traceparent: 00-4bf9...      the user headers
-//	         Tarry-Id, Tarry-Due, Tarry-Attempt, Tarry-Key (when set), Nats-Msg-Id: <uid>
+//	         Tarry-Id, Tarry-Due, Tarry-Attempt, Nats-Msg-Id: <uid>
+//	         Tarry-Key, Tarry-Retry       when set
+//	         Tarry-Subject                the topic, where it leaves on another subject (a partition's)
 //
 // # Rules
 //
 // Tag names match without case; their values are trimmed of surrounding blanks. A tag that is unknown, repeated or
 // unreadable refuses the whole push: a typing error must never turn into a message that leaves at once, or never.
-// Tarry-Due, Tarry-Reason and Tarry-Subject are written by tarry alone; on a push they are dropped, so that a delivered or
-// rejected message can be pushed again as it is. So is Nats-Msg-Id, which on the intake belongs to the publishing client
-// and names that one publish, not the message. Every other Nats-* header is refused: carried over to the target it would
-// roll up, expire or condition the target's stream.
+// Tarry-Due and Tarry-Subject are written by tarry alone; on a push they are dropped, so that a delivered or rejected message
+// can be pushed again as it is. So is Tarry-Reason, but from a consumer's retry (Tarry-Attempt of 2 or more), with which it
+// is kept and delivered; it is cut to what fits, and never refuses one. Nats-Msg-Id is dropped too: on the intake it belongs
+// to the publishing client and names that one publish, not the message. Every other Nats-* header is refused: carried over to
+// the target it would roll up, expire or condition the target's stream.
 //
 // Every refusal is an [*Error]: a stable word for machines, the field, and a sentence with the limit. Nothing in it repeats
 // a body, and a value only in part.
@@ -31,6 +34,11 @@
 //
 // Due times have millisecond precision. Whatever is finer rounds up, because a message may be late by a fraction but never
 // early. The limit of ten years needs a clock, so it is its own step: [CheckDue].
+//
+// # Retries
+//
+// A consumer's retry is a push with the Tarry-Id of the message and the next Tarry-Attempt. It brings a delay or a time, or
+// neither: then it waits as its schedule says, see [Retry].
 //
 // # The copy in bridge/tarry
 //

@@ -1,5 +1,10 @@
 package wire
 
+import (
+	"fmt"
+	"strings"
+)
+
 // MatchFilter tells whether a stream with this subject filter holds the literal subject, as NATS matches: "*" is one token,
 // a final ">" one or more. It allocates nothing: the cached filters of all streams are tried for every message that leaves.
 func MatchFilter(filter, subject string) bool {
@@ -33,4 +38,31 @@ func token(s string) (first, rest string, more bool) {
 		}
 	}
 	return s, "", false
+}
+
+// CheckPattern accepts a pattern of subjects with NATS's wildcards: "*" for one token, a final ">" for one or more. A literal
+// subject is one too.
+func CheckPattern(s string) error {
+	literal := make([]string, 0, 8)
+	for rest, more := s, true; more; {
+		var one string
+		switch one, rest, more = token(rest); {
+		case one == "*", one == ">" && !more:
+			one = "w"
+		case one == ">":
+			return &Error{Word: WordTopic, Field: FieldTopic, Detail: quote(s) + ` has ">" before its end`}
+		}
+		literal = append(literal, one)
+	}
+	p := subjectProblem(strings.Join(literal, "."))
+	switch {
+	case len(s) > MaxSubject:
+		p = fmt.Sprintf("has %d bytes, the limit is %d", len(s), MaxSubject)
+	case strings.Contains(p, "wildcard"):
+		p = quote(s) + " has a wildcard that is not a token of its own"
+	}
+	if p != "" {
+		return &Error{Word: WordTopic, Field: FieldTopic, Detail: p}
+	}
+	return nil
 }

@@ -5,9 +5,11 @@ import (
 	"maps"
 	"math/big"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -91,6 +93,96 @@ func FuzzParseAt(f *testing.F) {
 	})
 }
 
+// FuzzParseRetry: what is read is written in one form, which reads as the same and is written as itself.
+func FuzzParseRetry(f *testing.F) {
+	for _, v := range vectors(f) {
+		for _, s := range v.Headers["Tarry-Retry"] {
+			f.Add(s)
+		}
+	}
+	for _, s := range []string{"1m*2*3", "1m~", "~5%", "exp(1,1,1)", "exp(1ms,3653d,100)~50%", "exp(1s,1h,3", "0*100", "1m*999999999999", "1m~5%~5%", "\t1m , 2m\t"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		r, err := wire.ParseRetry(s)
+		if err != nil {
+			mustBeRefusal(t, err, wire.WordRetry)
+			return
+		}
+		if r.Empty() || len(r.Delays) > wire.MaxRetries || r.Jitter > wire.MaxJitter {
+			t.Fatalf("%q gives %+v", s, r)
+		}
+		for _, d := range r.Delays {
+			if d < 0 || d > wire.MaxDelay || d%time.Millisecond != 0 {
+				t.Fatalf("%q gives %v", s, d)
+			}
+		}
+		text := r.String()
+		again, err := wire.ParseRetry(text)
+		if err != nil || !reflect.DeepEqual(again, r) || again.String() != text {
+			t.Fatalf("%q is written %q, which reads as %+v, %v", s, text, again, err)
+		}
+	})
+}
+
+func FuzzCleanReason(f *testing.F) {
+	for _, s := range []string{"", " x ", "a\nb", strings.Repeat("é", 200), strings.Repeat(" ", 300) + "x", "\xff\xfe", "a\u0085b", "\u00a0"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got := wire.CleanReason(s)
+		if len(got) > wire.MaxReason || !utf8.ValidString(got) || strings.ContainsFunc(got, unicode.IsControl) || strings.TrimSpace(got) != got || wire.CleanReason(got) != got {
+			t.Fatalf("%q gives %q", s, got)
+		}
+	})
+}
+
+// FuzzCheckPattern: a pattern is what becomes a subject when its wildcards are filled in, and then it matches.
+func FuzzCheckPattern(f *testing.F) {
+	for _, s := range []string{"a.*", "a.>", ">", "*", "*.*.>", "a.>.b", "a*", ">a", "", "a..b", "$a", "_INBOX.>", "*.", strings.Repeat("*.", 128) + "*"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if err := wire.CheckPattern(s); err != nil {
+			mustBeRefusal(t, err, wire.WordTopic)
+			if wire.CheckSubject(s) == nil {
+				t.Fatalf("%q is a subject: %v", s, err)
+			}
+			return
+		}
+		if !server.IsValidSubject(s) || len(s) > wire.MaxSubject {
+			t.Fatalf("%q is accepted here and refused by nats-server", s)
+		}
+		tokens := strings.Split(s, ".")
+		for i, one := range tokens {
+			if one == "*" || one == ">" {
+				tokens[i] = "x"
+			}
+		}
+		if subject := strings.Join(tokens, "."); !wire.MatchFilter(s, subject) || wire.CheckSubject(subject) != nil {
+			t.Fatalf("%q does not match %q", s, subject)
+		}
+	})
+}
+
+func FuzzParseIfMatch(f *testing.F) {
+	for _, s := range []string{"", "*", "3", `"3"`, "0", `"`, `""`, "+3", "18446744073709551616", `W/"3"`, " 7 "} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		v, err := wire.ParseIfMatch(s)
+		if err != nil {
+			mustBeRefusal(t, err, wire.WordIfMatch)
+			return
+		}
+		if text := strings.Trim(s, " \t"); v == 0 && text != "" && text != "*" {
+			t.Fatalf("%q is any version", s)
+		} else if again, err := wire.ParseIfMatch(strconv.FormatUint(v, 10)); v > 0 && (err != nil || again != v) {
+			t.Fatalf("%q gives %d, which reads as %d, %v", s, v, again, err)
+		}
+	})
+}
+
 func FuzzDecode(f *testing.F) {
 	for _, v := range vectors(f) {
 		var lines []string
@@ -133,7 +225,15 @@ func FuzzDecode(f *testing.F) {
 		if again.Options() != p.Options() {
 			t.Fatalf("a round trip changes the options: %q, then %q", p.Options(), again.Options())
 		}
-		delivered := wire.DeliverHeaders(wire.Delivery{UID: "u", ID: p.ID, Key: p.Key, Due: 1, Attempt: 1, Headers: p.Headers})
+		retry := p.Retry.String()
+		if retry == "" {
+			retry = strings.Repeat("x", wire.RetryRoom)
+		}
+		headers := p.Headers
+		if p.Reason != "" {
+			headers = append(headers[:len(headers):len(headers)], wire.Header{Name: wire.HeaderReason, Value: p.Reason})
+		}
+		delivered := wire.DeliverHeaders(wire.Delivery{UID: "u", ID: p.ID, Key: p.Key, Due: 1, Attempt: 1, Retry: retry, Subject: p.Topic, Headers: headers})
 		size := 12
 		for name, values := range delivered {
 			if !strings.HasPrefix(name, "Tarry-") && name != "Nats-Msg-Id" && !reflect.DeepEqual(values, h[name]) {

@@ -104,6 +104,15 @@ func (p *Push) DeliveredSize(body int) int {
 	size += len(HeaderMsgID) + maxUIDText + headerLine
 	size += len(HeaderDue) + len("253370764800000") + headerLine
 	size += len(HeaderAttempt) + len("65535") + headerLine
+	size += len(HeaderSubject) + len(p.Topic) + headerLine // where it leaves on another
+	retry := RetryRoom                                     // the topic may give it one
+	if !p.Retry.Empty() {
+		retry = len(p.Retry.String())
+	}
+	size += len(HeaderRetry) + retry + headerLine
+	if p.Reason != "" {
+		size += len(HeaderReason) + len(p.Reason) + headerLine
+	}
 	if p.Key != "" {
 		size += len(HeaderKey) + len(p.Key) + headerLine
 	}

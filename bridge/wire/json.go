@@ -27,10 +27,12 @@ type PushItem struct {
 //
 //	{"topic":"orders.created", "delay":"20m" | 1200000, "at":"2030-01-31T08:00:00Z" | 1896076800000,
 //	 "body":"text" | "body_base64":"...", "headers":{"name":"value" | ["value", ...]},
-//	 "id", "key", "on_duplicate", "deliver": "text", "priority", "attempt": 1, "ttl":"1h" | 3600000}
+//	 "id", "key", "on_duplicate", "deliver", "reason": "text", "priority", "attempt": 1, "ttl", "max_wait":"1h" | 3600000,
+//	 "retry":"0,2m,10m*5~20%" | [0, "2m", 600000]}
 //
-// Every field is optional but the topic and one of delay and at; null is the same as absent. An unknown or repeated field
-// refuses the push, as does one that is not supported yet. Sizes and the ten-year limit are for the caller (CheckSize,
+// Every field is optional but the topic and one of delay and at, and of these two with an attempt of 2 or more, which then
+// waits by its schedule of retries; null is the same as absent. An unknown or repeated field refuses the push, as does one
+// that is not supported yet. Sizes and the ten-year limit are for the caller (CheckSize,
 // CheckDue).
 func DecodePush(data []byte, prefix string) PushItem {
 	s := scanner{b: data}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
@@ -17,6 +18,10 @@ func FuzzDecodePush(f *testing.F) {
 		`{"topic":"a","at":1896076800000,"body_base64":"AP8=","id":"i","key":"k","priority":3,"ttl":5,"attempt":1}`,
 		`{"messages":[{"topic":"a","delay":1},{"topic":"b","delay":"2s","retry":[[]]}]}`,
 		`{"overdue":true,"dry_run":false,"topic":"a","rate":7}`, `{"since":"2h","topic":"a","dry_run":true}`, `{"since":1896076800000}`, `{"repair":true}`,
+		`{"topic":"a","id":"i","attempt":2,"retry":[0,"2m"],"reason":"r","max_wait":null}`, `{"topic":"a","delay":1,"on_duplicate":"debounce","max_wait":"1h","retry":"exp(1s,1h,3)"}`,
+		`{"id":"a","key":"k","version":3,"shift":"-10m","priority":7,"body":"b","headers":{"a":"b"}}`, `{"delay":5,"body_base64":""}`, `{"at":1896076800000}`,
+		`{"topic":"a.>","key":"","due_from":"1h","due_to":1896076800000,"dry_run":true}`, `{"all":true,"shift":-600000}`,
+		`{"ids":["a","b"],"delay":"1m"}`, `{"topic":"a.*","older":"1d","dry_run":true}`, `{"from":"2h","to":"1h"}`, `{"id":"a","key":"k","body":"x","headers":{}}`,
 		`{"id":"a","key":""}`, `[[[1,2.5e-3,true,false,null]]]`, `{"a":"\ud800"}`, "\"\xff\"", ` {} x`,
 	} {
 		f.Add([]byte(s))
@@ -62,7 +67,9 @@ func FuzzDecodePush(f *testing.F) {
 		}
 		_, _, _, err = wire.DecodeRef(data)
 		check(err)
+		decodeSteering(t, data, check)
 		if len(bytes.TrimSpace(data)) > 0 { // nothing at all is a request of its own to these
+			check(wire.DecodePause(data))
 			restore, err := wire.DecodeRestore(data)
 			if check(err); err == nil && (restore.Rate < 0 || restore.Rate > wire.MaxRate || restore.Topic != "" && wire.CheckSubject(restore.Topic) != nil) {
 				t.Fatalf("accepted: %+v", restore)
@@ -78,4 +85,61 @@ func FuzzDecodePush(f *testing.F) {
 			t.Fatal("the request was changed")
 		}
 	})
+}
+
+// decodeSteering reads data as everything that changes what waits and what is dead, and holds what is accepted to the
+// promises of the decoders.
+func decodeSteering(t *testing.T, data []byte, checkJSON func(error)) {
+	check := func(err error) {
+		if len(bytes.TrimSpace(data)) > 0 {
+			checkJSON(err)
+		} else if err == nil {
+			t.Fatal("nothing at all is accepted")
+		}
+	}
+	when := func(e wire.Edit) int {
+		n := 0
+		for _, has := range []bool{e.HasAt, e.HasDelay, e.HasShift} {
+			if has {
+				n++
+			}
+		}
+		if e.Delay < 0 || e.Delay > wire.MaxDelay || e.Shift.Abs() > wire.MaxDelay || (e.Delay+e.Shift)%time.Millisecond != 0 {
+			t.Fatalf("accepted: %+v", e)
+		}
+		return n
+	}
+	edit, err := wire.DecodeEdit(data)
+	if check(err); err == nil && (when(edit) > 1 || when(edit) == 0 && !edit.HasPriority && !edit.HasBody && !edit.HasHeaders || edit.Version != 0) {
+		t.Fatalf("accepted: %+v", edit)
+	}
+	named, edit, err := wire.DecodeReschedule(data)
+	if check(err); err == nil && (when(edit) > 1 || named.ID == "") {
+		t.Fatalf("accepted: %+v %+v", named, edit)
+	}
+	selected := func(s wire.Selection) bool {
+		return s.Topic != "" && wire.CheckPattern(s.Topic) == nil || s.Topic == "" && (s.HasKey || s.HasFrom || s.HasTo || s.All)
+	}
+	sel, err := wire.DecodeSelection(data)
+	if check(err); err == nil && !selected(sel) {
+		t.Fatalf("accepted: %+v", sel)
+	}
+	sel, edit, err = wire.DecodeRescheduleMany(data)
+	if check(err); err == nil && (!selected(sel) || when(edit) != 1) {
+		t.Fatalf("accepted: %+v %+v", sel, edit)
+	}
+	for _, decode := range []func([]byte) (wire.DeadOrder, error){wire.DecodeDeadOrder, wire.DecodePurge} {
+		o, err := decode(data)
+		if check(err); err != nil {
+			continue
+		}
+		named := len(o.IDs)
+		if o.One.ID != "" {
+			named++
+		}
+		picks := o.Topic != "" || o.HasFrom || o.HasTo || o.HasOlder || o.All
+		if named > wire.MaxIDs || (named > 0) == picks || o.Selects() != (named == 0) || (o.HasBody || o.HasHeaders) && o.One.ID == "" || o.Delay < 0 {
+			t.Fatalf("accepted: %+v", o)
+		}
+	}
 }

@@ -14,13 +14,15 @@ import (
 func TestDecodePush_ReadsEveryField(t *testing.T) {
 	t.Parallel()
 	item := wire.DecodePush([]byte(` {"topic":"orders.created","body":"h\u00e9llo \ud83d\ude00\n","headers":{"X-B":["2","1"],"x-a":"Zo\u00eb"},
-		"delay":"20m","id":"order-7131","key":"customer 9","on_duplicate":"reject","deliver":"mq","priority":255,"ttl":3600000,"attempt":2} `), "delayed")
+		"delay":"20m","id":"order-7131","key":"customer 9","on_duplicate":"reject","deliver":"mq","priority":255,"ttl":3600000,"attempt":2,
+		"retry":"1m,10m*5~20%","reason":"it\nfailed"} `), "delayed")
 	if item.Err != nil {
 		t.Fatal(item.Err)
 	}
 	want := wire.Push{
 		Topic: "orders.created", Delay: 20 * time.Minute, DelayText: "20m", ID: "order-7131", Key: "customer 9", OnDuplicate: "reject",
-		Deliver: "mq", Priority: 255, TTL: time.Hour, Attempt: 2,
+		Deliver: "mq", Priority: 255, TTL: time.Hour, Attempt: 2, Reason: "it failed",
+		Retry:   wire.Retry{Delays: []time.Duration{time.Minute, 10 * time.Minute, 10 * time.Minute, 10 * time.Minute, 10 * time.Minute, 10 * time.Minute}, Jitter: 20},
 		Headers: []wire.Header{{Name: "x-a", Value: "Zoë"}, {Name: "X-B", Value: "2"}, {Name: "X-B", Value: "1"}},
 	}
 	if !reflect.DeepEqual(item.Push, want) {
@@ -42,9 +44,11 @@ func TestDecodePush_ReadsTimesAndDelaysInBothForms(t *testing.T) {
 		`"at":"1896076800000"`:          {HasAt: true, At: at},
 		`"at":"2030-01-31T09:00:00+01"`: {},
 		`"at":"2030-01-31T08:00:00Z","body":null,"body_base64":"AP8="`: {HasAt: true, At: at},
+		`"id":"i","attempt":2,"retry":[0,"2m",600000]`:                 {ID: "i", Attempt: 2, Retry: wire.Retry{Delays: []time.Duration{0, 2 * time.Minute, 10 * time.Minute}}},
+		`"delay":0,"on_duplicate":"debounce","max_wait":60000`:         {DelayText: "0", OnDuplicate: "debounce", MaxWait: time.Minute},
 	} {
 		item := wire.DecodePush([]byte(`{"topic":"t",`+text+`}`), "delayed")
-		if want.Topic = "t"; !want.HasAt && want.DelayText == "" {
+		if want.Topic = "t"; !want.HasAt && want.DelayText == "" && want.Attempt == 0 {
 			wantRefusal(t, item.Err, wire.WordAt, wire.FieldAt)
 			continue
 		}
@@ -85,10 +89,24 @@ func TestDecodePush_RefusesByFieldAndWord(t *testing.T) {
 		{`{"topic":"a","delay":"1s","attempt":2}`, wire.WordAttempt, "attempt"},
 		{`{"topic":"a","delay":"1s","ttl":0}`, wire.WordTTL, "ttl"},
 		{`{"topic":"a","delay":"1s","ttl":{}}`, wire.WordTTL, "ttl"},
-		{`{"topic":"a","delay":"1s","retry":[1,[2,{"a":3}]]}`, wire.WordUnsupported, "retry"},
-		{`{"topic":"a","delay":"1s","max_wait":"1h"}`, wire.WordUnsupported, "max_wait"},
+		{`{"topic":"a","delay":"1s","retry":[1,[2,{"a":3}]]}`, wire.WordRetry, "retry"},
+		{`{"topic":"a","delay":"1s","retry":[]}`, wire.WordRetry, "retry"},
+		{`{"topic":"a","delay":"1s","retry":["1m*2"]}`, wire.WordRetry, "retry"},
+		{`{"topic":"a","delay":"1s","retry":[-1]}`, wire.WordRetry, "retry"},
+		{`{"topic":"a","delay":"1s","retry":[` + strings.Repeat("1,", 100) + `1]}`, wire.WordRetry, "retry"},
+		{`{"topic":"a","delay":"1s","retry":60000}`, wire.WordRetry, "retry"},
+		{`{"topic":"a","delay":"1s","retry":"soon"}`, wire.WordRetry, "retry"},
+		{`{"topic":"a","delay":"1s","max_wait":"1h"}`, wire.WordMaxWait, "max_wait"},
+		{`{"topic":"a","delay":"1s","max_wait":0,"on_duplicate":"debounce"}`, wire.WordMaxWait, "max_wait"},
+		{`{"topic":"a","delay":"1s","max_wait":true,"on_duplicate":"debounce"}`, wire.WordMaxWait, "max_wait"},
+		{`{"topic":"a","delay":"1s","max_wait":"1h","on_duplicate":"keep"}`, wire.WordMaxWait, "max_wait"},
+		{`{"topic":"a","id":"i","attempt":1}`, wire.WordNoDelay, "delay"},
+		{`{"topic":"a","attempt":2}`, wire.WordAttempt, "attempt"},
+		{`{"topic":"a","id":"i","attempt":2,"on_duplicate":"keep"}`, wire.WordOnDuplicate, "on_duplicate"},
+		{`{"topic":"a","delay":"1s","reason":"x"}`, wire.WordReason, "reason"},
+		{`{"topic":"a","id":"i","attempt":2,"reason":7}`, wire.WordReason, "reason"},
 		{`{"topic":"a","delay":"1s","deliver":"pull"}`, wire.WordUnsupported, "deliver"},
-		{`{"topic":"a","delay":"1s","on_duplicate":"replace"}`, wire.WordUnsupported, "on_duplicate"},
+		{`{"topic":"a","delay":"1s","on_duplicate":"merge"}`, wire.WordOnDuplicate, "on_duplicate"},
 		{`{"topic":"a","delay":"1s","on_duplicate":3}`, wire.WordOnDuplicate, "on_duplicate"},
 		{`{"topic":"a","delay":"1s","body":{"a":1}}`, wire.WordBody, "body"},
 		{`{"topic":"a","delay":"1s","body":"a","body_base64":"YQ=="}`, wire.WordBody, "body"},
@@ -199,6 +217,7 @@ func TestAppendResults_IsJSONInTheFormOfTheContract(t *testing.T) {
 		{Answer: wire.Answer{ID: "a \"b\" é\x01", UID: "t-1", Due: 1896076800001, State: "waiting", Version: 1, Durable: wire.DurableRedis}},
 		{Problem: &wire.Problem{Status: 409, Word: "duplicate_id", Detail: "taken", UID: "t-2"}},
 		{Answer: wire.Answer{ID: "b", UID: "t-3", Due: 1896076800000, State: "delivered", Version: 3, Durable: wire.DurableRedis, Duplicate: true}},
+		{Answer: wire.Answer{ID: "c", UID: "t-4", Due: 1896076800000, State: "waiting", Version: 2, Durable: wire.DurableRedis, Merged: true}},
 	})
 	var got, want any
 	if err := json.Unmarshal(text, &got); err != nil {
@@ -207,7 +226,8 @@ func TestAppendResults_IsJSONInTheFormOfTheContract(t *testing.T) {
 	_ = json.Unmarshal([]byte(`{"results":[
 		{"id":"a \"b\" é\u0001","uid":"t-1","due":"2030-01-31T08:00:00.001Z","state":"waiting","version":1,"durable":"redis"},
 		{"error":"duplicate_id","detail":"taken","uid":"t-2"},
-		{"id":"b","uid":"t-3","due":"2030-01-31T08:00:00.000Z","state":"delivered","version":3,"durable":"redis","duplicate":true}]}`), &want)
+		{"id":"b","uid":"t-3","due":"2030-01-31T08:00:00.000Z","state":"delivered","version":3,"durable":"redis","duplicate":true},
+		{"id":"c","uid":"t-4","due":"2030-01-31T08:00:00.000Z","state":"waiting","version":2,"durable":"redis","merged":true}]}`), &want)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %s", text)
 	}

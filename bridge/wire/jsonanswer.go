@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Answer is what a kept push is told: 201, or 200 with Duplicate when the same push had been kept before.
+// Answer is what a kept push is told: 201, or 200 with Duplicate when the same push had been kept before, or with Merged.
 type Answer struct {
 	ID        string // what the user calls it, else the uid
 	UID       string
@@ -16,6 +16,7 @@ type Answer struct {
 	Version   uint64
 	Durable   string // "redis" or "journal"
 	Duplicate bool
+	Merged    bool // it went into a message that waited
 }
 
 // What the answer to a push promises.
@@ -38,6 +39,10 @@ type Problem struct {
 	Due    string `json:"due,omitempty"`
 	// At is when the message in the way ended.
 	At string `json:"at,omitempty"`
+	// Version is the one that stands, where another was asked for.
+	Version uint64 `json:"version,omitempty"`
+	// Report is what an operation on many had done before it failed.
+	Report *Report `json:"report,omitempty"`
 }
 
 // Canceled answers a cancel that no consumer will ever see the message of.
@@ -64,6 +69,7 @@ type Info struct {
 	Priority   uint8               `json:"priority,omitempty"`
 	TTL        string              `json:"ttl,omitempty"`
 	Attempt    uint32              `json:"attempt,omitempty"`
+	Retry      string              `json:"retry,omitempty"`
 	Uncertain  bool                `json:"uncertain,omitempty"`
 	Refusals   uint32              `json:"refusals,omitempty"`
 	Parked     string              `json:"parked,omitempty"`
@@ -112,6 +118,9 @@ func AppendAnswer(b []byte, a *Answer) []byte {
 	b = appendString(append(b, `,"durable":`...), a.Durable)
 	if a.Duplicate {
 		b = append(b, `,"duplicate":true`...)
+	}
+	if a.Merged {
+		b = append(b, `,"merged":true`...)
 	}
 	return append(b, '}')
 }

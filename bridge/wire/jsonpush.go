@@ -1,41 +1,20 @@
 package wire
 
-import "encoding/base64"
+import (
+	"encoding/base64"
+	"time"
+)
 
 // jsonFields are the fields of a push, by their place in fields.seen.
 var jsonFields = [...]string{FieldTopic, FieldBody, fieldBase64, FieldHeaders, FieldDelay, FieldAt, FieldID, FieldKey,
-	FieldOnDuplicate, FieldDeliver, FieldPriority, FieldTTL, FieldAttempt, FieldRetry, FieldMaxWait}
+	FieldOnDuplicate, FieldDeliver, FieldPriority, FieldTTL, FieldAttempt, FieldRetry, FieldMaxWait, FieldReason}
 
 const fieldBase64 = "body_base64"
 
 var refFields = [...]string{FieldID, FieldKey}
 
-// wordOf is the stable word of a field that holds the wrong kind of value.
-func wordOf(field string) string {
-	switch field {
-	case FieldTopic:
-		return WordTopic
-	case FieldDelay:
-		return WordDelay
-	case FieldAt:
-		return WordAt
-	case FieldID:
-		return WordID
-	case FieldKey:
-		return WordKey
-	case FieldOnDuplicate:
-		return WordOnDuplicate
-	case FieldDeliver:
-		return WordDeliver
-	case FieldPriority:
-		return WordPriority
-	case FieldTTL:
-		return WordTTL
-	case FieldAttempt:
-		return WordAttempt
-	}
-	return WordJSON
-}
+// wordOf is the stable word of a field that holds the wrong kind of value. All words are made this way.
+func wordOf(field string) string { return "invalid_" + field }
 
 // push reads one object. A mistake in a field refuses the push and reading goes on; a mistake in the JSON stops it all.
 func (s *scanner) push(prefix string) PushItem {
@@ -105,21 +84,17 @@ func (f *fields) field(name []byte, item *PushItem) {
 	case FieldTopic:
 		item.Push.Topic, _ = f.string(field)
 	case FieldBody, fieldBase64:
-		f.body(field, item)
+		item.Body = f.body(field)
 	case FieldHeaders:
-		f.headers(&item.Push)
-	case FieldRetry, FieldMaxWait:
-		f.s.skip(1)
-		f.set(&item.Push, field, "")
-	case FieldDelay, FieldAt, FieldTTL:
+		item.Push.Headers = f.headers()
+	case FieldRetry:
+		f.retry(&item.Push)
+	case FieldDelay, FieldAt, FieldTTL, FieldMaxWait:
 		f.textOrNumber(&item.Push, field)
 	case FieldPriority, FieldAttempt:
-		if c := f.s.next(); c != '-' && !isDigit(c) {
-			f.s.skip(1)
-			f.refuse(&Error{Word: wordOf(field), Field: field, Detail: "is not a number"})
-			return
+		if v, ok := f.number(field); ok {
+			f.set(&item.Push, field, v)
 		}
-		f.set(&item.Push, field, string(f.s.number()))
 	default:
 		if v, ok := f.string(field); ok {
 			f.set(&item.Push, field, v)
@@ -152,33 +127,77 @@ func (f *fields) string(field string) (string, bool) {
 
 // textOrNumber reads a duration or a time: text, or whole milliseconds as a number.
 func (f *fields) textOrNumber(p *Push, field string) {
-	switch c := f.s.next(); {
-	case c == '"':
-		v, _ := f.s.text()
-		f.set(p, field, string(v))
-	case c == '-' || isDigit(c):
-		f.set(p, field, string(f.s.number()))
-	default:
-		f.s.skip(1)
-		f.refuse(&Error{Word: wordOf(field), Field: field, Detail: "is neither text nor a number of milliseconds"})
+	if text, ok := f.span(field); ok {
+		f.set(p, field, text)
 	}
 }
 
-func (f *fields) body(field string, item *PushItem) {
+// span reads what stands for a duration or a time, text or a number, as text.
+func (f *fields) span(field string) (text string, ok bool) {
+	switch c := f.s.next(); {
+	case c == '"':
+		v, _ := f.s.text()
+		return string(v), f.s.bad == nil
+	case c == '-' || isDigit(c):
+		return string(f.s.number()), f.s.bad == nil
+	}
+	f.s.skip(1)
+	f.refuse(&Error{Word: wordOf(field), Field: field, Detail: "is neither text nor a number of milliseconds"})
+	return "", false
+}
+
+// retry reads a schedule: its text, or a list of delays.
+func (f *fields) retry(p *Push) {
+	switch f.s.next() {
+	case '"':
+		v, _ := f.s.text()
+		f.set(p, FieldRetry, string(v))
+		return
+	case '[':
+	default:
+		f.s.skip(1)
+		f.refuse(badRetry("is neither text nor a list of delays"))
+		return
+	}
+	var delays []time.Duration
+	f.s.array(func() {
+		if c := f.s.next(); c != '"' && c != '-' && !isDigit(c) {
+			f.s.skip(2)
+			f.refuse(badRetry("holds what is neither text nor a number of milliseconds"))
+			return
+		}
+		text, _ := f.span(FieldRetry)
+		if len(delays) > MaxRetries || f.s.bad != nil { // beyond it they are refused: do not gather them
+			return
+		}
+		d, problem := span(text)
+		if problem != "" {
+			f.refuse(badRetry("has a bad delay: " + problem))
+		}
+		delays = append(delays, d)
+	})
+	r, err := RetryOf(delays)
+	if e, ok := err.(*Error); ok {
+		f.refuse(e)
+	}
+	p.Retry = r
+}
+
+// body reads a body in one of its two forms. An empty one is not nil.
+func (f *fields) body(field string) []byte {
 	if f.s.next() != '"' {
 		f.s.skip(1)
 		f.refuse(&Error{Word: WordBody, Field: field, Detail: "is not a string; send other JSON as text or as body_base64"})
-		return
+		return nil
 	}
 	v, shared := f.s.text()
 	if f.hasBody {
-		f.refuse(&Error{Word: WordBody, Field: FieldBody, Detail: "and body_base64 are both given; a push takes one of them"})
-		return
+		f.refuse(&Error{Word: WordBody, Field: FieldBody, Detail: "and body_base64 are both given; want one of them"})
+		return nil
 	}
 	f.hasBody = true
 	if field == FieldBody {
-		item.Body = v
-		return
+		return v
 	}
 	// Decoding never writes ahead of where it reads, but the request belongs to the caller.
 	out := v
@@ -188,16 +207,17 @@ func (f *fields) body(field string, item *PushItem) {
 	n, err := base64.StdEncoding.Strict().Decode(out, v)
 	if err != nil {
 		f.refuse(&Error{Word: WordBody, Field: field, Detail: "is not base64 (RFC 4648, padded)"})
-		return
+		return nil
 	}
-	item.Body = out[:n:n]
+	return out[:n:n]
 }
 
-func (f *fields) headers(p *Push) {
+// headers reads user headers.
+func (f *fields) headers() []Header {
 	if f.s.next() != '{' {
 		f.s.skip(1)
 		f.refuse(&Error{Word: WordHeader, Field: FieldHeaders, Detail: "are not an object of strings or lists of strings"})
-		return
+		return nil
 	}
 	var (
 		l     headerList
@@ -235,11 +255,11 @@ func (f *fields) headers(p *Push) {
 		}
 	})
 	if f.s.bad != nil {
-		return
+		return nil
 	}
 	list, err := l.finish()
 	if e, ok := err.(*Error); ok {
 		f.refuse(e)
 	}
-	p.Headers = list
+	return list
 }

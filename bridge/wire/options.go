@@ -8,12 +8,16 @@ import (
 
 // Options is the part of a push's content that is neither topic, headers nor body, in one fixed form: two pushes under a
 // name are the same one only where it is equal. A delay counts as its text, since the moment it means moves with every
-// retry; a time counts as the moment. The id, the key and the attempt are the name itself.
+// retry; a time counts as the moment. The id, the key and the attempt are the name itself, and why a consumer failed is
+// not what it asks for.
 func (p *Push) Options() string {
 	b := make([]byte, 0, 64)
-	if p.HasAt {
+	switch {
+	case p.HasAt:
 		b = strconv.AppendInt(append(b, "at="...), p.At.UnixMilli(), 10)
-	} else {
+	case p.DelayText == "":
+		b = append(b, "by_retry"...)
+	default:
 		b = append(append(b, "delay="...), p.DelayText...)
 	}
 	if p.Priority > 0 {
@@ -27,6 +31,12 @@ func (p *Push) Options() string {
 	}
 	if p.Deliver != "" {
 		b = append(append(b, " deliver="...), p.Deliver...)
+	}
+	if p.MaxWait > 0 {
+		b = strconv.AppendInt(append(b, " max_wait="...), int64(p.MaxWait/time.Millisecond), 10)
+	}
+	if !p.Retry.Empty() {
+		b = append(append(b, " retry="...), p.Retry.String()...)
 	}
 	return string(b)
 }

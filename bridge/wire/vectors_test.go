@@ -31,6 +31,9 @@ type vector struct {
 		Priority    uint8
 		TTLMS       int64 `json:"ttl_ms"`
 		Attempt     int
+		MaxWaitMS   int64 `json:"max_wait_ms"`
+		Retry       string
+		Reason      string
 		Headers     [][2]string
 	}
 	Error, Field string
@@ -69,9 +72,13 @@ func (v vector) want() wire.Push {
 		Topic: v.Push.Topic, Delay: time.Duration(v.Push.DelayMS) * time.Millisecond, DelayText: v.Push.Delay,
 		ID: v.Push.ID, Key: v.Push.Key, OnDuplicate: v.Push.OnDuplicate, Deliver: v.Push.Deliver,
 		Priority: v.Push.Priority, TTL: time.Duration(v.Push.TTLMS) * time.Millisecond, Attempt: v.Push.Attempt,
+		MaxWait: time.Duration(v.Push.MaxWaitMS) * time.Millisecond, Reason: v.Push.Reason,
 	}
 	if v.Push.AtMS != nil {
 		p.HasAt, p.At = true, time.UnixMilli(*v.Push.AtMS).UTC()
+	}
+	if v.Push.Retry != "" { // in its one form
+		p.Retry, _ = wire.ParseRetry(v.Push.Retry)
 	}
 	for _, h := range v.Push.Headers {
 		p.Headers = append(p.Headers, wire.Header{Name: h[0], Value: h[1]})
@@ -101,6 +108,9 @@ func TestDecode_HoldsTheGoldenVectors(t *testing.T) {
 				}
 				if err != nil {
 					t.Fatalf("Decode: %v", err)
+				}
+				if got.Retry.String() != v.Push.Retry {
+					t.Fatalf("retries %q, want %q", got.Retry, v.Push.Retry)
 				}
 				if want := v.want(); !reflect.DeepEqual(got, want) {
 					t.Fatalf("got %+v\nwant %+v", got, want)

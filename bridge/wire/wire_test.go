@@ -81,7 +81,7 @@ func TestPush_BuiltFieldByFieldIsTheOneFromHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := wire.Push{Topic: "orders", Headers: h}
-	for _, o := range [][2]string{{"delay", "20m"}, {"id", "a"}, {"key", "k"}, {"on_duplicate", "reject"}, {"deliver", "mq"}, {"priority", "7"}, {"ttl", "1h"}, {"attempt", "3"}} {
+	for _, o := range [][2]string{{"delay", "20m"}, {"id", "a"}, {"key", "k"}, {"on_duplicate", "reject"}, {"deliver", "mq"}, {"priority", "7"}, {"ttl", "1h"}, {"attempt", "3"}, {"retry", "exp(1s,1m,8)~10%"}, {"reason", "x"}} {
 		if err := p.Set(o[0], o[1]); err != nil {
 			t.Fatalf("%s: %v", o[0], err)
 		}
@@ -99,8 +99,8 @@ func TestPush_SetNamesTheJSONField(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ field, value, word string }{
 		{"delay", "soon", wire.WordDelay}, {"at", "1700000000", wire.WordAt}, {"id", "", wire.WordID}, {"key", "\n", wire.WordKey},
-		{"on_duplicate", "keep", wire.WordUnsupported}, {"deliver", "pull", wire.WordUnsupported}, {"priority", "256", wire.WordPriority},
-		{"ttl", "0", wire.WordTTL}, {"attempt", "0", wire.WordAttempt}, {"retry", "1m", wire.WordUnsupported}, {"max_wait", "1m", wire.WordUnsupported},
+		{"on_duplicate", "Keep", wire.WordOnDuplicate}, {"deliver", "pull", wire.WordUnsupported}, {"priority", "256", wire.WordPriority},
+		{"ttl", "0", wire.WordTTL}, {"attempt", "0", wire.WordAttempt}, {"retry", "1m;2m", wire.WordRetry}, {"max_wait", "-1m", wire.WordMaxWait},
 	} {
 		wantRefusal(t, new(wire.Push).Set(c.field, c.value), c.word, c.field)
 	}
@@ -160,6 +160,10 @@ func TestDeliverHeaders_KeepsTheUsersAndAddsItsOwn(t *testing.T) {
 	if got["Tarry-Id"][0] != "order-1" {
 		t.Fatal("appending to one header writes into the next")
 	}
+	got = wire.DeliverHeaders(wire.Delivery{UID: "0u", Retry: "1m,5m", Subject: "orders"})
+	if got["Tarry-Retry"][0] != "1m,5m" || got["Tarry-Subject"][0] != "orders" || len(got) != 6 {
+		t.Fatalf("got %v", got)
+	}
 	if got := wire.DeliverHeaders(wire.Delivery{UID: "0u"}); got["Tarry-Id"][0] != "0u" || got["Tarry-Key"] != nil {
 		t.Fatalf("without an id: got %v", got)
 	}
@@ -175,8 +179,11 @@ func TestOptions_TellContentFromName(t *testing.T) {
 		"another id": {func(p *wire.Push) { p.ID = "b" }, true}, "another key": {func(p *wire.Push) { p.Key = "" }, true},
 		"reject said aloud": {func(p *wire.Push) { p.OnDuplicate = wire.Reject }, true}, "another attempt": {func(p *wire.Push) { p.Attempt = 2 }, true},
 		"delay text": {func(p *wire.Push) { p.DelayText = "1200000" }, false}, "priority": {func(p *wire.Push) { p.Priority = 1 }, false},
-		"a time": {func(p *wire.Push) { p.DelayText, p.HasAt, p.At = "", true, now }, false},
-		"ttl":    {func(p *wire.Push) { p.TTL = time.Hour }, false}, "deliver": {func(p *wire.Push) { p.Deliver = wire.MQ }, false},
+		"a time":   {func(p *wire.Push) { p.DelayText, p.HasAt, p.At = "", true, now }, false},
+		"a reason": {func(p *wire.Push) { p.Attempt, p.Reason = 2, "x" }, true}, "merging": {func(p *wire.Push) { p.OnDuplicate = wire.Keep }, false},
+		"retries": {func(p *wire.Push) { p.Retry.Delays = []time.Duration{0} }, false},
+		"a wait":  {func(p *wire.Push) { p.MaxWait = time.Hour }, false}, "by retry": {func(p *wire.Push) { p.DelayText = "" }, false},
+		"ttl": {func(p *wire.Push) { p.TTL = time.Hour }, false}, "deliver": {func(p *wire.Push) { p.Deliver = wire.MQ }, false},
 	} {
 		p := base
 		if c.change(&p); (p.Options() == base.Options()) != c.same {

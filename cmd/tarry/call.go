@@ -56,7 +56,12 @@ func (c caller) showUnless(failed bool, raw []byte, text, left string) error {
 	if !failed {
 		return c.show(raw, text)
 	}
-	f := &failure{code: exitFailed, err: errors.New(left)}
+	return c.showAs(exitFailed, raw, text, left)
+}
+
+// showAs prints the answer and ends the command with this code, which tells what is left.
+func (c caller) showAs(code int, raw []byte, text, left string) error {
+	f := &failure{code: code, err: errors.New(left)}
 	if c.json {
 		f.json = raw
 		return f

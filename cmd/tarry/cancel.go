@@ -1,19 +1,31 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/tarry-mq/tarry/cmd/internal/client"
+)
 
 func newCancel(o outside) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "cancel ID",
-		Short: "Cancel a message that has not been delivered",
-		Long: `Cancel a message that has not been delivered.
+		Use:   "cancel ID | cancel --topic T | --due-from T | --due-to T | --all",
+		Short: "Cancel a message that has not been delivered, or many",
+		Long: `Cancel a message that has not been delivered, or many.
 
-Success means that no consumer will ever see it. Exit code 4 means that it is being delivered, has been, or may have been;
-3 that no message has this id.`,
-		Args: oneArg("ID"),
+Success means that no consumer will ever see it. Exit code 4 means that it is being delivered, has been, or may have been,
+or that this is so of some of many; 3 that no message has this id.`,
+		Example: `  tarry cancel order-7131
+  tarry cancel --topic 'orders.>' --due-to 2030-01-31T08:00:00Z --dry-run
+  tarry cancel --all --key customer-9`,
+		Args: idOrSelection,
 	}
-	addKey(cmd)
+	addSelection(cmd, "cancel")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return c.many("canceled", func(progress func(client.Report)) (client.Report, []byte, error) {
+				return c.CancelMany(cmd.Context(), selectionOf(cmd), progress)
+			})
+		}
 		key, keyed := keyOf(cmd)
 		canceled, raw, err := c.Cancel(cmd.Context(), args[0], key, keyed)
 		if err != nil {

@@ -38,6 +38,8 @@ func (scripted) AcceptAll(_ context.Context, batch []*scheduler.Push) []schedule
 			a.Duplicate, a.State = true, scheduler.StateDelivered
 		case "canceled":
 			a.State = scheduler.StateCanceled
+		case "merged":
+			a.Merged, a.Version = true, 2
 		case "taken":
 			a.Err = fmt.Errorf("%w: the message %s with this id has other content", scheduler.ErrDuplicateID, someUID)
 		case "unknown":
@@ -101,12 +103,37 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"push orders.remind --delay 20m", "push orders.remind --delay 20m --id order-7131 --body hello", "push orders.remind --at 1896076800000 --id again",
 			"push orders.remind --delay 20m --id canceled", "push orders.remind --delay 20m --id taken", "push orders.remind --delay 20m --id unknown",
 			"push orders.remind --delay 20m --id down", "push orders.*.remind --delay 20m", "push orders.remind", "push orders.remind --delay soon",
+			"push orders.remind --delay 20m --id merged --on-duplicate debounce --max-wait 1h", "push orders.remind --delay 20m --id a --retry 0,2m,1h~20%",
+			"push orders.remind --delay 20m --on-duplicate merge", "push orders.remind --delay 20m --max-wait 1h", "push orders.remind --delay 20m --retry often",
 			"push orders.remind --delay 1s --at 1896076800000", "push orders.remind --delay 1s --header Nats-Rollup=all", "push orders.remind --delay 1s --priority 256",
 		},
 		"get": {
 			"get order-7131", "get order-7131 --key customer-9", "get plain", "get binary", "get steering", "get nobody", "get twice", "get " + string(someUID),
 		},
-		"cancel":  {"cancel order-7131", "cancel flying", "cancel maybe", "cancel delivered", "cancel nobody", "cancel a --key ''"},
+		"cancel": {
+			"cancel order-7131", "cancel flying", "cancel maybe", "cancel delivered", "cancel nobody", "cancel a --key ''",
+			"cancel --topic orders.> --due-from 2030-01-31T08:00:00Z --due-to 1896076800000", "cancel --all", "cancel --all --key customer-9 --dry-run",
+			"cancel --topic busy.>", "cancel --topic failing", "cancel --topic down", "cancel --topic ''", "cancel --topic a.>.b", "cancel --due-to soon",
+		},
+		"reschedule": {
+			"reschedule order-7131 --delay 20m", "reschedule order-7131 --key customer-9 --at 1896076800000 --priority 9", "reschedule " + string(someUID) + " --shift=-1h",
+			"reschedule order-7131 --if-version 3 --body hello --header X-A=1", "reschedule order-7131 --if-version 2 --body ''", "reschedule flying --delay 1s",
+			"reschedule maybe --delay 1s", "reschedule delivered --delay 1s", "reschedule nobody --delay 1s", "reschedule down --delay 1s", "reschedule order-7131",
+			"reschedule order-7131 --delay 1s --shift 1s", "reschedule order-7131 --delay soon", "reschedule order-7131 --priority 256", "reschedule order-7131 --if-version 0 --delay 1s",
+			"reschedule --topic orders.> --shift 30m", "reschedule --topic orders.> --shift 30m --dry-run", "reschedule --all --key customer-9 --delay 1h", "reschedule --topic busy.> --at 1896076800000",
+			"reschedule --topic failing --delay 1h", "reschedule --all", "run order-7131", "run order-7131 --key customer-9 --if-version 2", "run flying", "run nobody",
+		},
+		"dead": {
+			"dead list", "dead list --limit 2", "dead list --topic orders.> --all", "dead list --topic nothing", "dead list --topic ''", "dead list --limit 0", "dead list --cursor x",
+			"dead requeue order-7131", "dead requeue order-7131 --delay 1h --body mended --header X-A=1", "dead requeue nobody", "dead requeue waits", "dead requeue down",
+			"dead requeue a b", "dead requeue a nobody", "dead requeue waits nobody a", "dead requeue --topic orders.> --delay 10m", "dead requeue --older 1h --dry-run",
+			"dead requeue --topic failing", "dead requeue --topic ''", "dead requeue --older old",
+			"dead purge a", "dead purge a nobody down", "dead purge --older 30d", "dead purge --from 2030-01-31T08:00:00Z --to 2030-01-30T08:00:00Z", "dead purge --all --dry-run",
+		},
+		"topics": {
+			"topics", "topics --limit 2", "topics --limit 0", "topics orders.remind", "topics mail.in", "topics down", "topics orders.*",
+			"topics pause orders.>", "topics pause one.too.many", "topics pause >.a", "topics resume orders.>", "topics resume mail.>",
+		},
 		"history": {"history order-7131", "history order-7131 --key customer-9", "history " + string(someUID), "history steering", "history nobody", "history twice"},
 		"list": {
 			"list", "list --limit 2", "list --topic orders.remind --key customer-9 --state waiting,dead --due-from 2030-01-31T08:00:00Z --due-to 1896076800000",
@@ -128,6 +155,11 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 		"usage": {
 			"push", "push a b", "push a - x", "push a --dely 20m", "push a --header novalue", "push a --priority high", "push a --priority=", "push a --body x -", "push a --body x --body-file y",
 			"push a --delay 1s --body-file testdata/missing", "get", "get a b", "cancel", "cluster x", "get a --server nowhere", "get a --timeout 5", "psuh a",
+			"cancel a b", "cancel a --all", "cancel a --dry-run", "cancel --key customer-9", "cancel --dry-run", "cancel --all=maybe",
+			"reschedule", "reschedule a --topic b", "reschedule --all --body x --delay 1s", "reschedule --all --if-version 3 --delay 1s", "reschedule a --delay ''", "reschedule a --if-version new",
+			"reschedule a --if-version ''", "reschedule a --priority high", "reschedule a --header novalue", "reschedule a --body x --body-file y", "reschedule a --body-file testdata/missing",
+			"run", "run a b", "dead lst", "dead list x", "dead requeue", "dead requeue a --topic b", "dead requeue a b --body x", "dead requeue --all --body x", "dead requeue a --dry-run",
+			"dead requeue a --delay ''", "dead purge", "dead purge a --older 1h", "dead purge a --delay 1h", "topics a b", "topics a --limit 5", "topics pause", "topics resume a b", "topics pause a --all",
 			"history", "list x", "forecast x", "restore a b", "restore a --topic x", "restore a --overdue=false", "restore a --rate 5", "restore --key k",
 			"restore --rate 0", "restore --rate fast", "restore --overdue=maybe", "verify x", "redeliver", "redeliver x", "redeliver --since 1h --topc x",
 		},
@@ -184,7 +216,7 @@ func TestToken_ComesFromTheSettingsAndIsNeverPrinted(t *testing.T) {
 	const token = "a-token-of-the-instance"
 	environ := serve(t, api.Config{Service: scripted{}, Token: token})
 	tarry(t, "", environ, "get", "a").want(t, exitFailed, "a token is needed")
-	tarry(t, "", environ, "get", "a", "--token", "another").want(t, exitFailed, "not the token")
+	tarry(t, "", environ, "get", "a", "--token", "another").want(t, exitFailed, "no token that may call")
 	for _, r := range []ran{
 		tarry(t, "", environ, "get", "a", "--token", token).want(t, exitDone, "orders.remind"),
 		tarry(t, "", append(environ, "TARRY_TOKEN="+token), "cancel", "a").want(t, exitDone, "no consumer"),
@@ -352,7 +384,7 @@ func TestServeAndDev_TellRefusedSettingsFromWhatFailed(t *testing.T) {
 func TestHelp_NamesTheExitCodesAndEveryCommand(t *testing.T) {
 	t.Parallel()
 	r := tarry(t, "", nil, "--help").want(t, exitDone, "Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused")
-	for _, name := range []string{"dev", "serve", "migrate", "push", "get", "list", "cancel", "history", "forecast", "restore", "verify", "redeliver", "cluster", "resign", "health", "version"} {
+	for _, name := range []string{"dev", "serve", "migrate", "push", "get", "list", "cancel", "reschedule", "run", "history", "forecast", "restore", "verify", "redeliver", "dead", "topics", "cluster", "resign", "health", "token", "version"} {
 		if !strings.Contains(r.out, "\n  "+name+" ") {
 			t.Errorf("%s is not in the help", name)
 		}

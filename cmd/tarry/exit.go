@@ -20,7 +20,7 @@ const (
 	exitFailed   = 1
 	exitUsage    = 2
 	exitNotFound = 3
-	exitState    = 4 // in flight, already delivered, the id taken, not the leader, already running
+	exitState    = 4 // in flight, already delivered, another version, the id taken, not the leader, already running
 
 	exitSecondSignal = 130 // what shells call ended by an interrupt: nothing was waited for
 )
@@ -118,14 +118,17 @@ type noAnswer struct {
 	Detail string `json:"detail"`
 }
 
+// wordUnknownID is the problem of an id that no message has.
+const wordUnknownID = "unknown_id"
+
 func codeOf(p *client.Problem) int {
 	switch p.Status {
-	case http.StatusConflict:
+	case http.StatusConflict, http.StatusPreconditionFailed:
 		return exitState
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
 		return exitUsage
 	case http.StatusNotFound:
-		if p.Word == "unknown_id" {
+		if p.Word == wordUnknownID || p.Word == "not_paused" {
 			return exitNotFound
 		}
 	}

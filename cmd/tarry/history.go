@@ -36,14 +36,14 @@ func historyText(h *client.History) (string, error) {
 	if h.UID != h.ID {
 		name += " (" + printable(h.UID, "") + ")"
 	}
-	rows := [][]string{{"VERSION", "STATE", "AT", "INSTANCE", "ADDRESS", "BUCKET", "TERM", "WHY"}}
+	rows := [][]string{{"VERSION", "STATE", "AT", "DUE", "INSTANCE", "ADDRESS", "BUCKET", "TERM", "WHY"}}
 	for i := range h.History {
 		c := &h.History[i]
 		term := ""
 		if c.Term > 0 {
 			term = strconv.FormatUint(c.Term, 10)
 		}
-		rows = append(rows, []string{strconv.FormatUint(c.Version, 10), c.State, c.At, c.Instance, c.Address, strconv.Itoa(c.Bucket), term, why(c)})
+		rows = append(rows, []string{strconv.FormatUint(c.Version, 10), c.State, c.At, c.Due, c.Instance, c.Address, strconv.Itoa(c.Bucket), term, why(c)})
 	}
 	text, err := table(rows)
 	return name + "\n\n" + text, err

@@ -40,8 +40,8 @@ func (recorded) History(_ context.Context, ref scheduler.Ref) (scheduler.Record,
 		reason = "\x1b[2Jgone"
 	}
 	return r, []scheduler.Change{
-		{UID: someUID, Version: 1, State: scheduler.StateWaiting, At: someDue - 3_600_000, Bucket: 3, Instance: "tarry-1", Address: "10.0.0.1:7070"},
-		{UID: someUID, Version: 2, State: scheduler.StateWaiting, At: someDue + 5, Bucket: 3, Instance: "tarry-2", Address: "10.0.0.2:7070", Term: 42, Attempt: 1,
+		{UID: someUID, Version: 1, State: scheduler.StateWaiting, At: someDue - 3_600_000, Due: someDue, Bucket: 3, Instance: "tarry-1", Address: "10.0.0.1:7070"},
+		{UID: someUID, Version: 2, State: scheduler.StateWaiting, At: someDue + 5, Due: someDue + 1000, Bucket: 3, Instance: "tarry-2", Address: "10.0.0.2:7070", Term: 42, Attempt: 1,
 			Claimed: someDue + 1, Reason: "nobody listens"},
 		{UID: someUID, Version: 3, State: scheduler.StateDelivered, At: someDue + 1007, Bucket: 3, Instance: "tarry-2", Address: "10.0.0.2:7070", Term: 42, Attempt: 1,
 			Claimed: someDue + 1005, Reason: reason, Stream: "ORDERS", Sequence: 4711},

@@ -19,7 +19,6 @@ const maxBody = 256 << 20
 func newPush(o outside) *cobra.Command {
 	var (
 		p          client.Push
-		priority   string
 		headers    []string
 		body, file string
 	)
@@ -46,19 +45,18 @@ func newPush(o outside) *cobra.Command {
 	flags.StringVar(&p.At, "at", "", "when: RFC 3339, or unix milliseconds")
 	flags.StringVar(&p.ID, "id", "", "your own name for the message, by which it is canceled and never kept twice")
 	flags.StringVar(&p.Key, "key", "", "business key: messages of one key keep their order")
-	flags.StringVar(&priority, "priority", "", "0 to 255; the higher leaves first among those due at one time (default 0)")
-	flags.StringVar(&p.TTL, "ttl", "", "how long after it is due it is still worth delivering (default for ever)")
+	flags.StringVar(&p.OnDuplicate, "on-duplicate", "", "when the id is taken: reject, or merge into what waits: keep, replace, debounce (default reject)")
+	flags.StringVar(&p.MaxWait, "max-wait", "", "with debounce: how long after the first push it is due at the latest (default no limit)")
+	addPriority(cmd, "default 0")
+	flags.StringVar(&p.TTL, "ttl", "", "how long after it is due it is still worth delivering (default the topic's, else for ever)")
+	flags.StringVar(&p.Retry, "retry", "", "delays of the retries after refusals, joined by commas: 0,2m,1h (default the topic's)")
 	flags.StringArrayVar(&headers, "header", nil, "header for the consumer, as name=value; may be repeated")
 	flags.StringVar(&body, "body", "", "the body")
 	flags.StringVar(&file, "body-file", "", "file with the body; - is standard input")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) (err error) {
 		p.Topic = args[0]
-		if flags.Changed("priority") {
-			n, err := strconv.Atoi(priority)
-			if err != nil {
-				return usage("--priority %q: want a whole number from 0 to 255", priority)
-			}
-			p.Priority = &n
+		if p.Priority, err = priorityOf(cmd); err != nil {
+			return err
 		}
 		if p.Headers, err = readHeaders(headers); err != nil {
 			return err
@@ -92,12 +90,32 @@ func keptText(topic string, kept client.Kept) string {
 		name += " (" + kept.UID + ")"
 	}
 	switch {
+	case kept.Merged:
+		return fmt.Sprintf("merged into %s, which is %s, due on %s at %s", name, kept.State, topic, kept.Due)
 	case kept.Duplicate:
 		return fmt.Sprintf("%s had been pushed before; it is %s, due %s", name, kept.State, kept.Due)
 	case kept.State == "canceled":
 		return fmt.Sprintf("%s is canceled: the cancel came before it", name)
 	}
 	return fmt.Sprintf("%s is due on %s at %s", name, topic, kept.Due)
+}
+
+// addPriority gives a command --priority.
+func addPriority(cmd *cobra.Command, otherwise string) {
+	cmd.Flags().String("priority", "", "0 to 255; the higher leaves first among those due at one time ("+otherwise+")")
+}
+
+// priorityOf is the priority, nil where none was given. Its limits are the server's to judge.
+func priorityOf(cmd *cobra.Command) (*int, error) {
+	flag := cmd.Flags().Lookup("priority")
+	if !flag.Changed {
+		return nil, nil
+	}
+	n, err := strconv.Atoi(flag.Value.String())
+	if err != nil {
+		return nil, usage("--priority %q: want a whole number from 0 to 255", flag.Value)
+	}
+	return &n, nil
 }
 
 // readHeaders reads name=value; a repeated name keeps all its values.

@@ -54,20 +54,32 @@ Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused by the message
 		newGet(o),
 		newList(o),
 		newCancel(o),
+		newReschedule(o),
+		newRun(o),
 		newHistory(o),
 		newForecast(o),
 		newRestore(o),
 		newVerify(o),
 		newRedeliver(o),
+		newDead(o),
+		newTopics(o),
 		newCluster(o),
 		newResign(o),
 		newHealth(o),
+		newDoctor(o),
+		newToken(),
 		newVersion(),
 	)
-	for _, cmd := range root.Commands() {
-		cmd.RunE = work(cmd.RunE)
-	}
+	working(root)
 	return root
+}
+
+// working has the commands below cmd end with exit codes.
+func working(cmd *cobra.Command) {
+	for _, below := range cmd.Commands() {
+		below.RunE = work(below.RunE)
+		working(below)
+	}
 }
 
 // knownCommand sees what cobra took for no command.

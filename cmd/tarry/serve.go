@@ -37,6 +37,13 @@ func newServe(o outside) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			defer onHangup(cmd.Context(), log, func() error {
+				next, err := cfg.Reload(cmd.Flags(), o.environ)
+				if err != nil {
+					return err
+				}
+				return instance.Reload(next)
+			})()
 			return instance.Run(cmd.Context())
 		},
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/store/journal"
@@ -49,6 +50,7 @@ type App struct {
 	natsClock *bridge.ClockSampler
 	scheduler *scheduler.Scheduler
 	gate      *gate
+	topics    *scheduler.Topics
 	elector   election.Elector
 	api       *api.Server
 	health    *health
@@ -89,6 +91,9 @@ type parts struct {
 	elect    func(a *App, address string) (election.Elector, error)
 	close    []func() // in reverse, last of all
 
+	topics      topicSettings
+	http        config.HTTP
+	deadKeep    time.Duration
 	endedKeep   time.Duration
 	claimBatch  int
 	claimBytes  int
@@ -116,6 +121,10 @@ func newApp(p parts) (a *App, err error) {
 	}
 	a.p.close = append(a.p.close, func() { _ = a.listener.Close() })
 	p.close = a.p.close
+	a.topics = &scheduler.Topics{}
+	if err := p.topics.use(a.topics); err != nil {
+		return nil, err
+	}
 	steps := []func() error{a.wireNATS, a.wireJournal, a.wireScheduler, a.wireIntake, a.wireElection, a.wireHTTP}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -128,7 +137,7 @@ func newApp(p parts) (a *App, err error) {
 func (a *App) wireNATS() (err error) {
 	a.publisher, err = bridge.NewPublisher(bridge.PublisherConfig{
 		Conn: a.p.conn, Namespace: a.p.namespace, Own: []string{bridge.StreamName(a.p.namespace), bridge.RejectsName(a.p.namespace)}, Timeout: a.p.publishWait, Pending: 2 * a.p.pending,
-		Window: a.p.session + 2*a.p.publishWait, Lease: a.lease.remaining, Log: a.log, Registerer: a.registry,
+		Topics: a.topics, Window: a.p.session + 2*a.p.publishWait, Lease: a.lease.remaining, Log: a.log, Registerer: a.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("build publisher: %w", err)
@@ -153,7 +162,7 @@ func (a *App) wireScheduler() (err error) {
 		IDs:      scheduler.NewIDs(a.p.machine, time.Now),
 		MaxDelay: wire.MaxDelay, EndedKeep: a.p.endedKeep, ClaimBatch: a.p.claimBatch, ClaimBytes: a.p.claimBytes,
 		Pending: a.p.pending, Attempts: a.p.attempts, CallTimeout: a.p.callTimeout, StopTimeout: a.p.stopTimeout,
-		Journal: a.answers(), Announce: a.nudge.Announce, Backlog: func(ctx context.Context) (uint64, error) { return a.intake.Backlog(ctx) },
+		Topics: a.topics, DeadKeep: a.p.deadKeep, Journal: a.answers(), Announce: a.nudge.Announce, Backlog: func(ctx context.Context) (uint64, error) { return a.intake.Backlog(ctx) },
 		Log: a.log, Registerer: a.registry,
 	})
 	if err != nil {
@@ -196,12 +205,18 @@ func (a *App) wireElection() (err error) {
 }
 
 func (a *App) wireHTTP() (err error) {
+	secure, err := api.NewTLS(api.TLSFiles(a.p.http.TLS), a.log)
+	if err != nil {
+		return err
+	}
 	a.api, err = api.New(api.Config{
 		Service: a.gate, Cluster: &cluster{elector: a.elector, ask: a.resign.Ask}, Ready: a.health.checks,
-		Namespace: a.p.namespace, Version: a.p.options.Version, Token: a.p.token, Prefix: a.p.prefix, Durable: a.p.durable,
+		Namespace: a.p.namespace, Version: a.p.options.Version, Token: a.p.token, Tokens: tokensOf(a.p.http.Tokens), TLS: secure, Prefix: a.p.prefix, Durable: a.p.durable,
 		Journal: a.journalDoor(), JournalMode: a.p.journal.mode.String(), Now: a.clock.Now,
 		MaxPayload: a.p.conn.MaxPayload, MaxBody: a.p.body, StopTimeout: a.p.stopTimeout,
-		Gatherer: a.registry, Registerer: a.registry, Log: a.log,
+		HeaderLimit: int(a.p.http.HeaderLimit), HeaderTimeout: a.p.http.HeaderTimeout, ReadTimeout: a.p.http.ReadTimeout, IdleTimeout: a.p.http.IdleTimeout,
+		Connections: a.p.http.Connections,
+		Gatherer:    a.registry, Registerer: a.registry, Log: a.log,
 	})
 	if err != nil {
 		return fmt.Errorf("build http: %w", err)

@@ -63,6 +63,7 @@ func NewDev(ctx context.Context, cfg config.Dev, options Options) (*Dev, error) 
 		prefix: wire.DefaultPrefix, replicas: 1, maxBytes: devIntakeBytes,
 		prepare: func(context.Context) error { return nil }, ping: func(context.Context) error { return nil },
 		endedKeep: devKeep, claimBatch: devBatch, claimBytes: devBytes, pending: devPending, publishWait: devPublishWait,
+		http: config.HTTP{Tokens: cfg.HTTP.Tokens}, topics: topicSettings{cfg.Retry, cfg.Topics}, deadKeep: cfg.Dead.Keep,
 		session: election.DefaultSession, attempts: devAttempts, callTimeout: maxCall, stopTimeout: devStop,
 	}
 	if err := d.open(ctx, &p, cfg, options); err != nil {

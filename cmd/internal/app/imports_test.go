@@ -19,9 +19,10 @@ const module = "github.com/tarry-mq/tarry/"
 // first design had: HTTP and the request API speak the same JSON under the same
 // limits, so both doors share one set of shapes instead of copying it.
 var arrows = map[string][]string{
-	"cmd/tarry":                 {"cmd/internal/app", "cmd/internal/client", "cmd/internal/config", "bridge/wire"},
+	"cmd/tarry":                 {"cmd/internal/app", "cmd/internal/client", "cmd/internal/config", "cmd/internal/doctor", "bridge/wire"},
 	"cmd/internal/client":       {"bridge/wire"},
 	"cmd/internal/config":       {"bridge/wire"},
+	"cmd/internal/doctor":       {"cmd/internal/config", "store/timeline", "store/journal", "bridge"},
 	"cmd/internal/app":          {"cmd/internal/config", "election", "scheduler", "store/timeline", "store/memory", "store/journal", "bridge", "bridge/api", "bridge/wire"},
 	"election":                  {},
 	"scheduler":                 {},
@@ -42,9 +43,9 @@ var arrows = map[string][]string{
 
 // drivers are the modules that only these packages may import.
 var drivers = map[string][]string{
-	"github.com/redis/go-redis":      {"store/timeline"},
+	"github.com/redis/go-redis":      {"store/timeline", "cmd/internal/doctor"},
 	"github.com/go-zookeeper/zk":     {"election"},
-	"github.com/nats-io/nats.go":     {"bridge", "cmd/internal/app", "deploy/listen"},
+	"github.com/nats-io/nats.go":     {"bridge", "cmd/internal/app", "cmd/internal/doctor", "deploy/listen"},
 	"github.com/nats-io/nats-server": {"cmd/internal/app"},
 	"github.com/sony/sonyflake":      {"scheduler"},
 	"github.com/go-sql-driver/mysql": {"store/journal"},

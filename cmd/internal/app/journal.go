@@ -101,6 +101,7 @@ func (a *App) wireJournal() (err error) {
 	if err != nil {
 		return fmt.Errorf("build redelivery: %w", err)
 	}
+	broker.Topics = a.topics
 	a.desk = &desk{a: a, broker: broker}
 	return nil
 }

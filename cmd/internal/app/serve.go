@@ -41,6 +41,7 @@ func NewServe(cfg config.Serve, options Options) (*App, error) {
 		endedKeep: cfg.Ended.Keep, claimBatch: cfg.Claim.Batch, claimBytes: int(cfg.Claim.Bytes), pending: cfg.Publish.Pending,
 		publishWait: cfg.Publish.Timeout, session: cfg.ZooKeeper.Session, attempts: cfg.Attempts.Limit,
 		// A call must leave most of the lease, which is half a session, to others.
+		http: cfg.HTTP, topics: topicSettings{cfg.Retry, cfg.Topics}, deadKeep: cfg.Dead.Keep,
 		callTimeout: min(maxCall, cfg.ZooKeeper.Session/6), stopTimeout: cfg.Stop.Timeout,
 	}
 	if err := p.openJournal(cfg, options); err != nil {

@@ -8,26 +8,34 @@ import (
 
 // Push is what to deliver, where and when. The server judges all of it.
 type Push struct {
-	Topic      string              `json:"topic"`
-	Delay      string              `json:"delay,omitempty"`
-	At         string              `json:"at,omitempty"`
-	ID         string              `json:"id,omitempty"`
-	Key        string              `json:"key,omitempty"`
-	Priority   *int                `json:"priority,omitempty"`
-	TTL        string              `json:"ttl,omitempty"`
-	Headers    map[string][]string `json:"headers,omitempty"`
-	Body       *string             `json:"body,omitempty"`
-	BodyBase64 []byte              `json:"body_base64,omitempty"`
+	Topic       string              `json:"topic"`
+	Delay       string              `json:"delay,omitempty"`
+	At          string              `json:"at,omitempty"`
+	ID          string              `json:"id,omitempty"`
+	Key         string              `json:"key,omitempty"`
+	OnDuplicate string              `json:"on_duplicate,omitempty"`
+	MaxWait     string              `json:"max_wait,omitempty"`
+	Priority    *int                `json:"priority,omitempty"`
+	TTL         string              `json:"ttl,omitempty"`
+	Retry       string              `json:"retry,omitempty"`
+	Headers     map[string][]string `json:"headers,omitempty"`
+	Content
 }
 
-// SetBody puts a body in the field that keeps it whole: text, or base64.
-func (p *Push) SetBody(body []byte) {
+// Content is a body in the field that keeps it whole: text, or base64. Without either nothing is said of the body.
+type Content struct {
+	Body       *string `json:"body,omitempty"`
+	BodyBase64 []byte  `json:"body_base64,omitempty"`
+}
+
+// SetBody puts a body in its field.
+func (c *Content) SetBody(body []byte) {
 	if utf8.Valid(body) {
 		text := string(body)
-		p.Body = &text
+		c.Body = &text
 		return
 	}
-	p.BodyBase64 = body
+	c.BodyBase64 = body
 }
 
 // Kept answers a push.
@@ -38,6 +46,7 @@ type Kept struct {
 	State     string `json:"state"`
 	Durable   string `json:"durable"`
 	Duplicate bool   `json:"duplicate"`
+	Merged    bool   `json:"merged"`
 }
 
 // Push has a message kept until it is due.
@@ -53,9 +62,11 @@ type Message struct {
 	Key        string              `json:"key"`
 	Topic      string              `json:"topic"`
 	State      string              `json:"state"`
+	Version    uint64              `json:"version"`
 	Due        string              `json:"due"`
 	Priority   int                 `json:"priority"`
 	TTL        string              `json:"ttl"`
+	Retry      string              `json:"retry"`
 	Attempt    int                 `json:"attempt"`
 	Uncertain  bool                `json:"uncertain"`
 	Refusals   int                 `json:"refusals"`

@@ -58,9 +58,18 @@ const maxAnswer = 512 << 20
 
 // call makes one request and reads the answer into its value. The statuses in fine are successes besides 200 and 201.
 func (c *Client) call(ctx context.Context, method, path string, body, into any, fine ...int) (raw []byte, err error) {
+	return c.callIf(ctx, method, path, "", body, into, fine...)
+}
+
+// callIf is call of what must still have this version; empty is any.
+func (c *Client) callIf(ctx context.Context, method, path, version string, body, into any, fine ...int) (raw []byte, err error) {
 	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer stop()
-	answer, err := c.send(ctx, method, path, body, "application/json")
+	headers := map[string]string{"Accept": "application/json"}
+	if version != "" {
+		headers["If-Match"] = version
+	}
+	answer, err := c.send(ctx, method, path, body, headers)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +87,7 @@ func (c *Client) call(ctx context.Context, method, path string, body, into any, 
 }
 
 // send makes one request. Whoever gets the answer closes its body.
-func (c *Client) send(ctx context.Context, method, path string, body any, accept string) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, method, path string, body any, headers map[string]string) (*http.Response, error) {
 	var sent []byte
 	if body != nil {
 		var err error
@@ -91,7 +100,9 @@ func (c *Client) send(ctx context.Context, method, path string, body any, accept
 		return nil, fmt.Errorf("make the request: %w", err)
 	}
 	request.Header.Set("User-Agent", c.cfg.Agent)
-	request.Header.Set("Accept", accept)
+	for name, value := range headers {
+		request.Header.Set(name, value)
+	}
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
@@ -143,13 +154,17 @@ func (c *Client) plain(err error) error {
 // messagePath is the path of one message, or of a step below it. keyed tells whether the key was given; it may be given as
 // empty.
 func messagePath(id, below, key string, keyed bool) string {
-	escaped := url.PathEscape(id)
-	if strings.Trim(id, ".") == "" { // as they stand "." and ".." would be steps of the path
-		escaped = strings.ReplaceAll(id, ".", "%2E")
-	}
-	path := "/v1/messages/" + escaped + below
+	path := "/v1/messages/" + step(id) + below
 	if keyed {
 		path += "?key=" + url.QueryEscape(key)
 	}
 	return path
+}
+
+// step is a name as one step of a path.
+func step(name string) string {
+	if strings.Trim(name, ".") == "" { // as they stand "." and ".." would be steps of the path
+		return strings.ReplaceAll(name, ".", "%2E")
+	}
+	return url.PathEscape(name)
 }

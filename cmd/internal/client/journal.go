@@ -25,6 +25,7 @@ type Change struct {
 	Version  uint64 `json:"version"`
 	State    string `json:"state"`
 	At       string `json:"at"`
+	Due      string `json:"due"`
 	Bucket   int    `json:"bucket"`
 	Instance string `json:"instance"`
 	Address  string `json:"address"`

@@ -27,7 +27,8 @@ type line struct {
 var errSilent = errors.New("silent")
 
 // long makes a request that may take hours. It is given up when the instance says nothing for as long as a call may take;
-// that ends the operation, too. raw is the report alone.
+// that ends the operation, too. raw is the report alone. With a problem the report is what was done until then, where that
+// is told.
 func long[R any](ctx context.Context, c *Client, path string, request any, progress func(R)) (report R, raw []byte, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -39,13 +40,17 @@ func long[R any](ctx context.Context, c *Client, path string, request any, progr
 			err = fmt.Errorf("call %s: no answer within %s", c.cfg.Server, silence)
 		}
 	}()
-	answer, err := c.send(ctx, http.MethodPost, path, request, "application/x-ndjson")
+	answer, err := c.send(ctx, http.MethodPost, path, request, map[string]string{"Accept": "application/x-ndjson"})
 	if err != nil {
 		return report, nil, err
 	}
 	if answer.StatusCode != http.StatusOK {
 		if raw, err = c.read(answer); err == nil {
 			raw, err = c.refused(answer, raw)
+			var l line
+			if json.Unmarshal(raw, &l) == nil && l.Report != nil {
+				_ = json.Unmarshal(l.Report, &report) // what was done until then, where the problem tells
+			}
 		}
 		return report, raw, err
 	}
@@ -56,10 +61,13 @@ func long[R any](ctx context.Context, c *Client, path string, request any, progr
 		watchdog.Reset(silence)
 		l := line{Problem: Problem{Raw: lines.Bytes()}}
 		switch err := json.Unmarshal(lines.Bytes(), &l); {
+		case err == nil && l.Word != "": // first: it may tell what was done until then
+			if l.Report != nil {
+				_ = json.Unmarshal(l.Report, &report)
+			}
+			return report, lines.Bytes(), &l.Problem
 		case err == nil && l.Report != nil && json.Unmarshal(l.Report, &report) == nil:
 			return report, l.Report, nil
-		case err == nil && l.Word != "":
-			return report, lines.Bytes(), &l.Problem
 		case err != nil || l.Progress == nil:
 			return report, nil, c.stranger(answer)
 		}

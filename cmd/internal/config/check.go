@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 // A check gives the phrase that follows the value in a message ("has no port"), or nothing for a good value.
@@ -150,6 +152,21 @@ func printable(s string) string {
 		return "has a control character"
 	}
 	return ""
+}
+
+// schedule is when something is tried again; wire reads it, as it does for a message that brings its own.
+func schedule() text {
+	limit := fmt.Sprintf("up to %d delays such as 0,2m,10m*5,1h, or exp(1s,1h,10), and ~20%% behind them for jitter; %d bytes", wire.MaxRetries, wire.RetryRoom)
+	return text{"delays", limit, func(s string) string {
+		if strings.Contains(s, "@") {
+			return "is no list of delays" // wire would repeat what may be a password
+		}
+		retry, err := wire.ParseRetry(s)
+		if e, ok := errors.AsType[*wire.Error](err); ok {
+			return e.Detail
+		}
+		return length(retry.String(), 1, wire.RetryRoom)
+	}}
 }
 
 const maxDSN = 2048

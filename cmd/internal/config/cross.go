@@ -6,6 +6,12 @@ import "fmt"
 // already: a second message about the same mistake helps nobody.
 func (l *loader) checkServe(s Serve) {
 	l.guarded("http.listen", s.HTTP)
+	l.both("http.tls.cert", "http.tls.key")
+	l.both("http.tls.key", "http.tls.cert")
+	l.both("http.tls.ca", "http.tls.cert")
+	if s.HTTP.ReadTimeout < s.HTTP.HeaderTimeout && l.good("http.read_timeout", "http.header_timeout") {
+		l.refuse("http.read_timeout", "is below http.header_timeout", showSpan(s.HTTP.HeaderTimeout)+" at least there")
+	}
 	l.both("nats.user", "nats.password")
 	l.both("nats.password", "nats.user")
 	l.both("nats.tls.cert", "nats.tls.key")
@@ -35,16 +41,17 @@ func (l *loader) checkServe(s Serve) {
 }
 
 func (l *loader) checkDev(d Dev) {
-	l.guarded("http.listen", HTTP{Listen: d.HTTP.Listen, Token: d.HTTP.Token, Insecure: d.HTTP.Insecure})
+	l.guarded("http.listen", HTTP{Listen: d.HTTP.Listen, Token: d.HTTP.Token, Tokens: d.HTTP.Tokens, Insecure: d.HTTP.Insecure})
 	l.guarded("nats.listen", HTTP{Listen: d.NATS.Listen, Insecure: d.HTTP.Insecure})
 }
 
 // guarded refuses to serve other machines without a token unless that was asked for by name.
 func (l *loader) guarded(name string, h HTTP) {
-	if h.Token != "" || h.Insecure || loopback(h.Listen) || !l.good(name, "http.token", "http.insecure") {
+	if h.Token != "" || len(h.Tokens) > 0 || h.Insecure || loopback(h.Listen) ||
+		!l.good(name, "http.token", "http.tokens", "http.tokens_file", "http.insecure") {
 		return
 	}
-	limit := "a loopback address, or http.token, or http.insecure: true"
+	limit := "a loopback address, or http.token, or http.tokens, or http.insecure: true"
 	if name != "http.listen" {
 		limit = "a loopback address, or http.insecure: true"
 	}

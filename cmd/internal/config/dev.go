@@ -1,21 +1,30 @@
 package config
 
-import "github.com/spf13/pflag"
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+)
 
 // Dev are the settings of tarry dev, checked.
 type Dev struct {
 	Namespace string  `setting:"namespace"`
 	HTTP      DevHTTP `setting:"http"`
 	NATS      DevNATS `setting:"nats"`
+	Retry     string  `setting:"retry"`
+	Dead      Dead    `setting:"dead"`
+	Topics    []Topic `setting:"topics"`
 	Data      string  `setting:"data"` // empty: a temporary directory
 	Log       Log     `setting:"log"`
 }
 
 // DevHTTP is where the one process serves HTTP.
 type DevHTTP struct {
-	Listen   string `setting:"listen"`
-	Token    Secret `setting:"token"`
-	Insecure bool   `setting:"insecure"`
+	Listen     string  `setting:"listen"`
+	Token      Secret  `setting:"token"`
+	Tokens     []Token `setting:"tokens"`
+	TokensFile string  `setting:"tokens_file"`
+	Insecure   bool    `setting:"insecure"`
 }
 
 // DevNATS is where the embedded NATS is served.
@@ -36,6 +45,8 @@ func (l *loader) dev(ready bool) (Dev, error) {
 	var d Dev
 	if ready {
 		l.fill(&d)
+		d.HTTP.Tokens = l.tokens(d.HTTP.Token, d.HTTP.TokensFile)
+		d.Topics = l.topics(wire.DefaultPrefix)
 		l.checkDev(d)
 	}
 	if err := l.err(); err != nil {

@@ -26,6 +26,17 @@ func Markdown() string {
 		}
 		b.WriteString("\n")
 	}
+	for _, q := range sequences() {
+		fmt.Fprintf(&b, "`%s`, %s in the file only, for %s: %s.\n\n| field | secret | default | limit | what it does |\n|---|---|---|---|---|\n", q.name, q.words(), q.of, q.help)
+		for _, s := range q.rows {
+			secret := "no"
+			if s.secret {
+				secret = "yes"
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.name, secret, s.standard(), cell(s.limit.words()), cell(s.summary()))
+		}
+		b.WriteString("\n")
+	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
@@ -75,6 +86,11 @@ func Sample() string {
 		}
 		open = sections
 		indent := strings.Repeat("  ", len(sections))
+		for _, q := range sequences() {
+			if q.before == s.name {
+				fmt.Fprintf(&b, "%s## %s\n%s", indent, setting{help: q.help}.summary(), commented(q.example, indent))
+			}
+		}
 		fmt.Fprintf(&b, "%s## %s\n%s## Limit: %s.\n", indent, s.summary(), indent, s.limit.words())
 		fmt.Fprintf(&b, "%s# %s: %s\n", indent, key, s.sample())
 	}

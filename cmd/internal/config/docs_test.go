@@ -21,6 +21,13 @@ func TestMarkdownHasEverySettingOfEveryCommand(t *testing.T) {
 			t.Errorf("%s: got %d rows, want %d", s.name, got, len(s.commands()))
 		}
 	}
+	for _, q := range sequences() {
+		for _, s := range q.rows {
+			if !strings.Contains(table, "\n| `"+s.name+"` | ") {
+				t.Errorf("%s[].%s is not in it", q.name, s.name)
+			}
+		}
+	}
 	for line := range strings.Lines(table) {
 		if strings.HasPrefix(line, "|") && strings.Count(strings.ReplaceAll(line, `\|`, ""), "|") != 6 {
 			t.Errorf("not five cells: %s", line)
@@ -75,6 +82,12 @@ func TestTheSampleLoadsToTheDefaultsCommentedAndNot(t *testing.T) {
 		if line := "\n" + strings.Repeat("  ", len(parts)-1) + "# " + parts[len(parts)-1] + ": "; s.of&serve != 0 && !strings.Contains(sample, line) {
 			t.Errorf("the sample lacks %q", line)
 		}
+	}
+	// The examples of lists load as they stand, but for the hash, which nobody should copy.
+	examples := strings.ReplaceAll(regexp.MustCompile(`(?m)^( *)## (( *- | +)[a-z0-9_]+: |[a-z]+:$)`).ReplaceAllString(sample, "$1$2"), "64 hex digits", HashToken("x"))
+	s, err := LoadServe(nil, []string{"TARRY_CONFIG=" + write(t, examples)})
+	if err != nil || len(s.HTTP.Tokens) != 1 || len(s.Topics) != 2 {
+		t.Errorf("with its examples: got %v, %v\n%s", s, err, examples)
 	}
 	live := regexp.MustCompile(`(?m)^( *)# ([a-z_]+: )`).ReplaceAllString(sample, "$1$2")
 	live = regexp.MustCompile(`(?m)^.*: \.\.\.$`).ReplaceAllString(live, "")

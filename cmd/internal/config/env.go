@@ -31,6 +31,10 @@ func (l *loader) environ(environ []string) map[string]string {
 		switch name, ok := names[key]; {
 		case ok && value != "":
 			text[name] = value
+		case !ok && isList(key):
+			if value != "" {
+				l.add(&Problem{Name: key, Wrong: "is a list of sections, which only a file can hold"})
+			}
 		case soon[key] != "":
 			l.add(&Problem{Name: key, Wrong: "is unsupported yet: it comes with " + soon[key]})
 		case !ok && !fromKubernetes(key, value):
@@ -40,6 +44,11 @@ func (l *loader) environ(environ []string) map[string]string {
 	slices.Sort(unknown)
 	l.unknown(slices.Compact(unknown), known, "")
 	return text
+}
+
+// isList tells whether this would be the spelling of a list.
+func isList(key string) bool {
+	return slices.ContainsFunc(sequences(), func(q sequence) bool { return setting{name: q.name}.env() == key })
 }
 
 // fromKubernetes tells the variables that Kubernetes (and Docker's links) set for a service called tarry or tarry-x.

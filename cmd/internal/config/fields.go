@@ -23,6 +23,9 @@ func collect(v reflect.Value, path string, found map[string]reflect.Value) {
 			collect(v.Field(i), name+".", found)
 			continue
 		}
+		if isSequence(v.Field(i).Type()) || !v.Type().Field(i).IsExported() {
+			continue
+		}
 		found[name] = v.Field(i)
 	}
 }
@@ -39,16 +42,19 @@ func encode(target any, of command, reveal bool) ([]byte, error) {
 	values := make(map[string]any)
 	for _, s := range settings() {
 		field := at[s.name]
-		if s.of&of == 0 || s.fallback == "" && field.IsZero() {
+		if s.of&of == 0 {
 			continue
 		}
-		switch {
-		case s.secret && !reveal:
-			values[s.name] = mask
-		case s.secret:
-			values[s.name] = field.String()
-		default:
-			values[s.name] = plain(s.limit, field.Interface())
+		if value, ok := s.encoded(field, reveal); ok {
+			values[s.name] = value
+		}
+	}
+	at = lists(target)
+	for _, q := range sequences() {
+		if q.of&of != 0 {
+			if list := q.encoded(at[q.name], reveal); list != nil {
+				values[q.name] = list
+			}
 		}
 	}
 	k := koanf.New(".")
@@ -62,10 +68,23 @@ func encode(target any, of command, reveal bool) ([]byte, error) {
 	return text, nil
 }
 
+// encoded is a setting's value as YAML has it; false where it is not set.
+func (s setting) encoded(field reflect.Value, reveal bool) (any, bool) {
+	switch {
+	case s.fallback == "" && field.IsZero():
+		return nil, false
+	case s.secret && !reveal:
+		return mask, true
+	case s.secret:
+		return field.String(), true
+	}
+	return plain(s.limit, field.Interface()), true
+}
+
 // plain is what a person would write in YAML: numbers, booleans and lists as such, the rest as text.
 func plain(l limit, value any) any {
 	switch l.(type) {
-	case integer, toggle, several:
+	case integer, amount, toggle, several:
 		return value
 	}
 	return l.show(value)

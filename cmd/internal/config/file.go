@@ -21,7 +21,7 @@ func (l *loader) file(content []byte, path string) (map[string]string, bool) {
 		l.add(&Problem{Name: configName, Value: shown(path), Wrong: err.Error()})
 		return nil, false
 	}
-	w := walk{loader: l, path: path, text: map[string]string{}, rows: map[string]setting{}, sections: map[string]bool{}}
+	w := walk{loader: l, path: path, text: map[string]string{}, rows: map[string]setting{}, lists: map[string]bool{}, sections: map[string]bool{}}
 	for _, s := range settings() {
 		w.rows[s.name] = s
 		for i, c := range s.name {
@@ -31,6 +31,12 @@ func (l *loader) file(content []byte, path string) (map[string]string, bool) {
 		}
 		if s.of&l.command != 0 {
 			w.known = append(w.known, s.name)
+		}
+	}
+	for _, q := range sequences() {
+		w.lists[q.name] = true
+		if q.of&l.command != 0 {
+			w.known = append(w.known, q.name)
 		}
 	}
 	w.section("", tree)
@@ -44,6 +50,7 @@ type walk struct {
 	*loader
 	path     string
 	rows     map[string]setting // of all commands
+	lists    map[string]bool    // likewise
 	sections map[string]bool
 	known    []string // of this command, for suggestions
 	text     map[string]string
@@ -66,6 +73,10 @@ func (w *walk) section(prefix string, tree map[string]any) {
 			w.leaf(s, tree[key])
 			continue
 		}
+		if w.lists[name] {
+			w.loader.lists[name] = listed{tree[key], w.path}
+			continue
+		}
 		if with, ok := later()[name]; ok {
 			w.refuseKey(name, "is unsupported yet: it comes with "+with)
 			continue
@@ -84,7 +95,7 @@ func (w *walk) section(prefix string, tree map[string]any) {
 
 // dotted refuses the flat spelling: two places for one setting in one file could disagree.
 func (w *walk) dotted(name string) {
-	if _, ok := w.rows[name]; !ok {
+	if _, ok := w.rows[name]; !ok && !w.lists[name] {
 		w.unknown = append(w.unknown, name)
 		return
 	}
@@ -144,13 +155,17 @@ func scalar(l limit, value any) (text, wrong string) {
 		}
 	case int, int64, uint64:
 		switch l.(type) {
-		case integer, size, span: // a span then says that the unit is missing
+		case integer, size, span, lasting, amount: // a span then says that the unit is missing
 			return fmt.Sprint(v), ""
+		}
+	case float64:
+		if _, ok := l.(amount); ok {
+			return showAmount(v), ""
 		}
 	}
 	text = fmt.Sprint(value)
 	switch l.(type) {
-	case integer, size, span, toggle:
+	case integer, size, span, lasting, amount, toggle:
 		return text, "is of another kind"
 	}
 	return text, "is not text to YAML: put it in quotes"

@@ -41,7 +41,7 @@ func addFlags(fs *pflag.FlagSet, of command) {
 		}
 		usage := s.help
 		switch s.limit.(type) {
-		case integer, size, span, choice:
+		case integer, size, span, lasting, amount, choice:
 			usage += "; " + s.limit.words()
 		}
 		if s.secret {

@@ -7,7 +7,7 @@ import (
 
 // examples gives every setting two good values, unlike each other and (where the kind has three values) the default,
 // and the settings that must stand beside it.
-func examples(file1, file2, directory1, directory2 string) map[string]example {
+func examples(file1, file2, tokens1, tokens2, directory1, directory2 string) map[string]example {
 	pair := func(a, b string) example { return example{a: a, b: b} }
 	with := func(a, b string, beside ...string) example { return example{a, b, beside} }
 	return map[string]example{
@@ -15,8 +15,17 @@ func examples(file1, file2, directory1, directory2 string) map[string]example {
 		"instance":              pair("one", "two"),
 		"http.listen":           pair("127.0.0.1:1", "[::1]:2"),
 		"http.token":            pair("aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"),
+		"http.tokens_file":      pair(tokens1, tokens2),
 		"http.insecure":         pair("true", "false"),
 		"http.body_limit":       pair("1MiB", "2MiB"),
+		"http.header_limit":     pair("8KiB", "1MiB"),
+		"http.header_timeout":   pair("1s", "2s"),
+		"http.read_timeout":     pair("10s", "1m"),
+		"http.idle_timeout":     pair("10s", "1m"),
+		"http.connections":      pair("16", "100"),
+		"http.tls.cert":         with(file1, file2, "http.tls.key", file1),
+		"http.tls.key":          with(file1, file2, "http.tls.cert", file1),
+		"http.tls.ca":           with(file1, file2, "http.tls.cert", file1, "http.tls.key", file2),
 		"peer.advertise":        pair("a.example:1", "10.0.0.1:2"),
 		"nats.url":              pair("nats://a:1,nats://b:2", "tls://c:3"),
 		"nats.listen":           pair("127.0.0.1:1", "127.0.0.1:2"),
@@ -52,6 +61,8 @@ func examples(file1, file2, directory1, directory2 string) map[string]example {
 		"claim.bytes":           pair("1MiB", "2MiB"),
 		"publish.timeout":       pair("1s", "500ms"),
 		"publish.pending":       pair("64", "256"),
+		"retry":                 pair("0,2m", "exp(1s,1h,10)~20%"),
+		"dead.keep":             pair("24h", "8760h"),
 		"attempts.limit":        pair("1", "9"),
 		"ended.keep":            pair("2m", "1h"),
 		"stop.timeout":          pair("3s", "1m"),
@@ -72,7 +83,7 @@ type example struct {
 
 func examplesOf(t *testing.T) map[string]example {
 	t.Helper()
-	return examples(write(t, "x"), write(t, "y"), t.TempDir(), t.TempDir())
+	return examples(write(t, "x"), write(t, "y"), write(t, "tokens: ["+oneToken+"]"), write(t, "tokens: ["+oneToken+"]"), t.TempDir(), t.TempDir())
 }
 
 func TestEachLayerOutranksTheOnesBelowForEverySetting(t *testing.T) {

@@ -107,6 +107,45 @@ func showSpan(d time.Duration) string {
 	return text
 }
 
+// lasting is a span, or 0 for ever.
+type lasting struct{ span }
+
+func (l lasting) words() string { return "0 for ever, or " + l.span.words() }
+func (l lasting) show(v any) string {
+	if v.(time.Duration) == 0 {
+		return "0"
+	}
+	return l.span.show(v)
+}
+
+func (l lasting) read(text string) (any, error) {
+	if text == "0" {
+		return time.Duration(0), nil
+	}
+	return l.span.read(text)
+}
+
+// amount is a number from min to max that may have a fraction.
+type amount struct{ min, max float64 }
+
+func (l amount) noun() string      { return "number" }
+func (l amount) words() string     { return showAmount(l.min) + " to " + showAmount(l.max) }
+func (l amount) show(v any) string { return showAmount(v.(float64)) }
+func (l amount) read(text string) (any, error) {
+	n, err := strconv.ParseFloat(text, 64)
+	switch {
+	case math.IsNaN(n) || err != nil && !errors.Is(err, strconv.ErrRange):
+		return nil, wrong(text, "is not a number")
+	case n < l.min:
+		return nil, errors.New("is below " + showAmount(l.min))
+	case n > l.max:
+		return nil, errors.New("is above " + showAmount(l.max))
+	}
+	return n, nil
+}
+
+func showAmount(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 func between[N int64 | time.Duration](n, low, high N, show func(N) string) error {
@@ -195,7 +234,11 @@ func (l several) read(given string) (any, error) {
 	if phrase := noCredentials(given); phrase != "" {
 		return nil, errors.New(phrase)
 	}
-	items := strings.Split(given, ",")
+	return l.items(strings.Split(given, ","))
+}
+
+// items reads a list that was given as such.
+func (l several) items(items []string) (any, error) {
 	if len(items) > l.max {
 		return nil, fmt.Errorf("has %d items", len(items))
 	}

@@ -69,6 +69,22 @@ func edgesOfFile(file, dir string) edge {
 	}
 }
 
+func edgesOfTokensFile(t *testing.T, dir string) edge {
+	t.Helper()
+	e := edgesOfFile(write(t, "tokens: ["+oneToken+"]"), dir)
+	for content, phrase := range map[string]string{
+		"":                                 "holds no tokens",
+		"tokens:\n":                        "holds no tokens",
+		"tokens: []\n":                     "holds no tokens",
+		"- " + oneToken:                    "is not a YAML mapping",
+		"tokens: [" + oneToken + "]\na: 1": "holds more than tokens: a",
+		"tokens: [":                        "is not YAML",
+	} {
+		e.bad[write(t, content)] = phrase
+	}
+	return e
+}
+
 func edgesOfLabel(max int) edge {
 	return edge{
 		good: []string{"a", "A.b_c-9", strings.Repeat("a", max)},
@@ -114,6 +130,24 @@ func edges(t *testing.T) map[string]edge {
 				strings.Repeat("x", 16) + " y": "has a character that a header cannot carry",
 				strings.Repeat("ü", 16):        "has a character that a header cannot carry",
 			},
+		},
+		"http.tokens_file": edgesOfTokensFile(t, dir),
+		"http.tls.cert":    edgesOfFile(file, dir),
+		"http.tls.key":     edgesOfFile(file, dir),
+		"http.tls.ca":      edgesOfFile(file, dir),
+		"retry": {
+			good: []string{"0", "0,2m, 10m*5", "exp(1s,1h,10)~20%", strings.Repeat("1ms,2ms,", 49) + "1ms,2ms"},
+			bad: map[string]string{
+				"soon":           "has a ",
+				"1m~99%":         "ends in the jitter ",
+				"1s*101":         "has more delays than the limit of 100",
+				"me:secret@host": "is no list of delays",
+				strings.Repeat("123456ms,1ms,", 49) + "1s": "is longer than 512 bytes",
+			},
+		},
+		"dead.keep": {
+			good: []string{"0", "1h", "876000h"},
+			bad:  map[string]string{"59m": "is below 1h", "876001h": "is above 876000h", "1": "has no unit", "-0": "is below 1h", "never": "is not a duration"},
 		},
 		"peer.advertise": edgesOfAddress("1"),
 		"nats.url": {
@@ -273,12 +307,14 @@ func TestEveryLimitHoldsOnBothSides(t *testing.T) {
 	written, all := edges(t), examplesOf(t)
 	// What must stand beside a setting for its whole range to pass the rules that join two of them.
 	room := map[string][]string{
-		"publish.timeout":   {"TARRY_ZOOKEEPER_SESSION=40s", "TARRY_STOP_TIMEOUT=10m"},
-		"stop.timeout":      {"TARRY_PUBLISH_TIMEOUT=100ms"},
-		"zookeeper.session": {"TARRY_PUBLISH_TIMEOUT=100ms"},
-		"publish.pending":   {"TARRY_BUCKETS=1"},
-		"http.listen":       {"TARRY_HTTP_INSECURE=true"},
-		"nats.listen":       {"TARRY_HTTP_INSECURE=true"},
+		"publish.timeout":     {"TARRY_ZOOKEEPER_SESSION=40s", "TARRY_STOP_TIMEOUT=10m"},
+		"stop.timeout":        {"TARRY_PUBLISH_TIMEOUT=100ms"},
+		"zookeeper.session":   {"TARRY_PUBLISH_TIMEOUT=100ms"},
+		"publish.pending":     {"TARRY_BUCKETS=1"},
+		"http.listen":         {"TARRY_HTTP_INSECURE=true"},
+		"http.read_timeout":   {"TARRY_HTTP_HEADER_TIMEOUT=100ms"},
+		"http.header_timeout": {"TARRY_HTTP_READ_TIMEOUT=10m"},
+		"nats.listen":         {"TARRY_HTTP_INSECURE=true"},
 	}
 	for _, s := range settings() {
 		e, ok := edgesOf(s, written)

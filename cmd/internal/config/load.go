@@ -20,12 +20,15 @@ type loader struct {
 	source   map[string]string // the place it came from; absent for a default
 	refused  map[string]bool
 	problems []error
+	lists    map[string]listed // what the file has for settings that are lists
+	read     func(string) ([]byte, error)
 	hostname func() (string, error)
 }
 
 func newLoader(of command) *loader {
 	l := &loader{
 		command: of, text: map[string]string{}, source: map[string]string{}, refused: map[string]bool{}, hostname: os.Hostname,
+		lists: map[string]listed{}, read: readFile,
 	}
 	for _, s := range settings() {
 		if s.of&of != 0 {
@@ -44,6 +47,7 @@ type layer struct {
 // given collects and merges all layers. It is false where the file could not be read at all: what it should have
 // said is then unknown, and complaints about its absence would mislead.
 func (l *loader) given(flags *pflag.FlagSet, environ []string, read func(string) ([]byte, error)) bool {
+	l.read = read
 	env := layer{l.environ(environ), setting.env}
 	set := layer{l.flags(flags), setting.flag}
 	path, found := set.text[configName]
@@ -133,6 +137,12 @@ func (l *loader) refuse(name, wrong string, limit ...string) {
 	}
 	l.refused[name] = true
 	l.add(p)
+}
+
+// refuseAt adds a problem with one place in a list.
+func (l *loader) refuseAt(list string, p Problem) {
+	l.refused[list] = true
+	l.add(&p)
 }
 
 // quote is how messages show a value of this setting.

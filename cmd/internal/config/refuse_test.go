@@ -20,7 +20,7 @@ func TestAllProblemsAreToldAtOnce(t *testing.T) {
 		`zookeeper.session: "1s" is below 2s (limit: 2s to 40s), from TARRY_ZOOKEEPER_SESSION`,
 		`buckets: "0" is below 1 (limit: 1 to 1024), from ` + file,
 		`claim.batch: "2001" is above 2000 (limit: 1 to 2000), from --claim.batch`,
-		`http.listen: "0.0.0.0:80" lets other machines in unasked (limit: a loopback address, or http.token, or http.insecure: true), from ` + file,
+		`http.listen: "0.0.0.0:80" lets other machines in unasked (limit: a loopback address, or http.token, or http.tokens, or http.insecure: true), from ` + file,
 	}
 	if err == nil || err.Error() != strings.Join(want, "\n") {
 		t.Errorf("got\n%v\nwant\n%s", err, strings.Join(want, "\n"))
@@ -32,7 +32,7 @@ func TestAllProblemsAreToldAtOnce(t *testing.T) {
 
 func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
 	t.Parallel()
-	file := write(t, "x")
+	file, tokens := write(t, "x"), write(t, "tokens: ["+oneToken+"]")
 	for _, c := range []struct {
 		of   command
 		args string
@@ -43,7 +43,14 @@ func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
 		{serve, "--http.listen=:80 --http.insecure", ""},
 		{serve, "--http.listen=:80 --http.token=0123456789abcdef", ""},
 		{serve, "--http.listen=:80 --http.token=short", `http.token: "***" is shorter than 16`},
+		{serve, "--http.listen=:80 --http.tokens_file=" + tokens, ""},
+		{serve, "--http.listen=:80 --http.tokens_file=" + file, "http.tokens_file: "},
 		{serve, "--http.listen=localhost:80", ""},
+		{serve, "--http.tls.cert=" + file, "http.tls.cert: "},
+		{serve, "--http.tls.key=" + file, "stands without http.tls.cert (limit: both or neither)"},
+		{serve, "--http.tls.ca=" + file, "stands without http.tls.cert"},
+		{serve, "--http.tls.cert=" + file + " --http.tls.key=" + file, ""},
+		{serve, "--http.read_timeout=4s", `http.read_timeout: "4s" is below http.header_timeout (limit: 5s at least there), from --http.read_timeout`},
 		{serve, "--http.listen=127.9.9.9:80", ""},
 		{serve, "--http.listen=[::ffff:127.0.0.1]:80", ""},
 		{serve, "--nats.user=a", "nats.user: \"a\" stands without nats.password (limit: both or neither), from --nats.user"},
@@ -79,8 +86,10 @@ func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
 		{migrate, "--journal.dsn=sqlite:x", ""},
 		{dev, "--http.listen=:80", `http.listen: ":80" lets other machines in unasked`},
 		{dev, "--http.listen=:80 --http.token=0123456789abcdef", ""},
+		{dev, "--http.listen=:80 --http.tokens_file=" + tokens, ""},
 		{dev, "--nats.listen=:80", `nats.listen: ":80" lets other machines in unasked (limit: a loopback address, or http.insecure: true)`},
 		{dev, "--nats.listen=:80 --http.token=0123456789abcdef", "nats.listen: "},
+		{dev, "--nats.listen=:80 --http.tokens_file=" + tokens, "nats.listen: "},
 		{dev, "--nats.listen=:80 --http.insecure", ""},
 	} {
 		_, err := load(c.of, flagsOf(t, c.of, strings.Fields(c.args)...), nil)
@@ -121,7 +130,9 @@ func TestUnknownNamesAreRefusedWithTheNearestOne(t *testing.T) {
 		"journal: sync":                  "journal: is a section, with settings below it, and takes no value",
 		"journal: {dsn: 5}":              `journal.dsn: "***" is not text to YAML: put it in quotes`,
 		"peer: {listen: x}":              "peer.listen: is unsupported yet: it comes with fast takeover",
-		"topics: [{pattern: x}]":         "topics: is unsupported yet",
+		"topic: [{pattern: x}]":          "topic: is not a setting of tarry (did you mean topics?)",
+		"http: {tokes: [{name: x}]}":     "http.tokes: is not a setting of tarry (did you mean http.token?)",
+		"http.tokens: [{name: x}]":       "http.tokens: is to be nested: http: {tokens: ...}",
 		"namespace: {a: b}":              `namespace: "{...}" is a section, not a value`,
 		"namespace: [a]":                 `namespace: "[...]" is a list, not one value`,
 		"namespace: 5":                   `namespace: "5" is not text to YAML: put it in quotes`,
@@ -161,6 +172,8 @@ func TestUnknownNamesAreRefusedWithTheNearestOne(t *testing.T) {
 		"TARRY_FROBNICATE=":       "TARRY_FROBNICATE: is not a setting of tarry",
 		"TARRY_=x":                "TARRY_: is not a setting of tarry",
 		"TARRY_JOURNAL_DNS=x":     "TARRY_JOURNAL_DNS: is not a setting of tarry (did you mean TARRY_JOURNAL_DSN?)",
+		"TARRY_TOPICS=x":          "TARRY_TOPICS: is a list of sections, which only a file can hold",
+		"TARRY_HTTP_TOKENS=x":     "TARRY_HTTP_TOKENS: is a list of sections, which only a file can hold",
 		"TARRY_PEER_LISTEN=x":     "TARRY_PEER_LISTEN: is unsupported yet: it comes with fast takeover",
 		"TARRY_NATS_PORT=4222":    "TARRY_NATS_PORT: is not a setting of tarry",
 		"TARRY_SERVICE_PORT=http": "TARRY_SERVICE_PORT: is not a setting of tarry",

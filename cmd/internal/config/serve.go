@@ -21,18 +21,30 @@ type Serve struct {
 	Buckets   int       `setting:"buckets"`
 	Claim     Claim     `setting:"claim"`
 	Publish   Publish   `setting:"publish"`
+	Retry     string    `setting:"retry"` // as wire.ParseRetry reads it; may be empty
+	Dead      Dead      `setting:"dead"`
+	Topics    []Topic   `setting:"topics"`
 	Attempts  Attempts  `setting:"attempts"`
 	Ended     Ended     `setting:"ended"`
 	Stop      Stop      `setting:"stop"`
 	Log       Log       `setting:"log"`
 }
 
-// HTTP is the API's server. An empty token means that nobody is asked for one.
+// HTTP is the API's server. Without Token and Tokens nobody is asked for one. Tokens are those of the file's list and of
+// TokensFile.
 type HTTP struct {
-	Listen    string `setting:"listen"`
-	Token     Secret `setting:"token"`
-	Insecure  bool   `setting:"insecure"`
-	BodyLimit int64  `setting:"body_limit"`
+	Listen        string        `setting:"listen"`
+	Token         Secret        `setting:"token"`
+	Tokens        []Token       `setting:"tokens"`
+	TokensFile    string        `setting:"tokens_file"`
+	Insecure      bool          `setting:"insecure"`
+	BodyLimit     int64         `setting:"body_limit"`
+	HeaderLimit   int64         `setting:"header_limit"`
+	HeaderTimeout time.Duration `setting:"header_timeout"`
+	ReadTimeout   time.Duration `setting:"read_timeout"`
+	IdleTimeout   time.Duration `setting:"idle_timeout"`
+	Connections   int           `setting:"connections"`
+	TLS           TLS           `setting:"tls"`
 }
 
 // Peer is how other instances see this one. Advertise may be empty: see Serve.Advertised.
@@ -106,6 +118,11 @@ type Publish struct {
 	Pending int           `setting:"pending"`
 }
 
+// Dead says how long dead messages are kept; 0 is for ever.
+type Dead struct {
+	Keep time.Duration `setting:"keep"`
+}
+
 // Attempts says after how many permanent refusals a message is dead.
 type Attempts struct {
 	Limit int `setting:"limit"`
@@ -142,6 +159,8 @@ func (l *loader) serve(ready bool) (Serve, error) {
 	if ready {
 		l.fill(&s)
 		l.instance(&s)
+		s.HTTP.Tokens = l.tokens(s.HTTP.Token, s.HTTP.TokensFile)
+		s.Topics = l.topics(s.NATS.Prefix)
 		l.checkServe(s)
 	}
 	if err := l.err(); err != nil {

@@ -29,6 +29,16 @@ func TestTheThreeSpellingsOfEverySettingAreFixed(t *testing.T) {
 		fmt.Fprintf(&b, "%s | %s | %s | %s%s | default %q | %s | %s\n",
 			path, s.env(), s.flag(), s.limit.noun(), secret, s.fallback, s.limit.words(), s.of)
 	}
+	for _, q := range sequences() {
+		fmt.Fprintf(&b, "%s | %s | %s\n", q.name, q.words(), q.of)
+		for _, s := range q.rows {
+			secret := ""
+			if s.secret {
+				secret = " secret"
+			}
+			fmt.Fprintf(&b, "%s[].%s | %s%s | default %q | %s\n", q.name, s.name, s.limit.noun(), secret, s.fallback, s.limit.words())
+		}
+	}
 	golden := filepath.Join("testdata", "settings.golden")
 	if *update {
 		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
@@ -111,6 +121,46 @@ func TestEverySettingHasItsFieldAndEveryFieldItsSetting(t *testing.T) {
 		slices.Sort(want)
 		if got := slices.Sorted(maps.Keys(found)); !slices.Equal(got, want) {
 			t.Errorf("%s: fields\n%v\nwant\n%v", of, got, want)
+		}
+	}
+}
+
+func TestEveryListHasItsSliceAndEveryFieldOfAnItemItsRow(t *testing.T) {
+	t.Parallel()
+	plain := regexp.MustCompile(`^[a-z0-9]+(_[a-z]+)*$`)
+	items := map[string]any{"http.tokens": &Token{}, "topics": &Topic{}}
+	for of, target := range map[command]any{serve: &Serve{}, dev: &Dev{}, client: &Client{}, migrate: &Migrate{}} {
+		found := lists(target)
+		for _, q := range sequences() {
+			if _, ok := found[q.name]; ok != (q.of&of != 0) {
+				t.Errorf("%s of %s: a slice %v", q.name, of, ok)
+			}
+			delete(found, q.name)
+			if !slices.ContainsFunc(settings(), func(s setting) bool { return s.name == q.before && s.of&q.of == q.of }) {
+				t.Errorf("%s stands before %q", q.name, q.before)
+			}
+		}
+		if len(found) > 0 {
+			t.Errorf("%s: slices without a list: %v", of, found)
+		}
+	}
+	for _, q := range sequences() {
+		at := fields(items[q.name])
+		if len(at) != len(q.rows) {
+			t.Errorf("%s: %d fields, %d rows", q.name, len(at), len(q.rows))
+		}
+		for _, s := range q.rows {
+			field, ok := at[s.name]
+			if !ok || !plain.MatchString(s.name) || s.help == "" || strings.HasSuffix(s.help, ".") {
+				t.Errorf("%s[].%s: no field, no plain name or no help", q.name, s.name)
+			} else if secret := field.Type().Name() == "Secret"; secret != s.secret {
+				t.Errorf("%s[].%s: secret in one of row and struct only", q.name, s.name)
+			}
+			if s.fallback != "" {
+				if value, err := s.limit.read(s.fallback); err != nil || s.limit.show(value) != s.fallback {
+					t.Errorf("%s[].%s: the default %v, %v", q.name, s.name, value, err)
+				}
+			}
 		}
 	}
 }

@@ -21,6 +21,7 @@ func Decode(subject, prefix string, h map[string][]string) (Push, error) {
 		user  headerList
 		text  [len(options)]string
 		given [len(options)]bool
+		why   string // the header that holds the reason
 	)
 	for name, values := range h {
 		if len(values) == 0 {
@@ -35,6 +36,9 @@ func Decode(subject, prefix string, h map[string][]string) (Push, error) {
 		i := optionOf(name)
 		switch {
 		case i == written:
+			if strings.EqualFold(name, HeaderReason) && (why == "" || name < why) { // of several the same one every time
+				why = name
+			}
 		case i == unknown:
 			user.refuse(name, &Error{Word: WordUnknown, Field: quoteName(name), Detail: "is not a header that tarry knows"})
 		case len(values) > 1 || given[i]:
@@ -55,14 +59,17 @@ func Decode(subject, prefix string, h map[string][]string) (Push, error) {
 			return Push{}, under(o.header, err)
 		}
 	}
+	if why != "" && p.Attempt > 1 {
+		p.Reason = CleanReason(h[why][0])
+	}
 	if err := p.Check(prefix); err != nil {
 		return Push{}, underHeader(err)
 	}
 	return p, nil
 }
 
-// Encode is the way back: the intake subject and the headers that Decode reads as the same push. A TTL is written in
-// milliseconds.
+// Encode is the way back: the intake subject and the headers that Decode reads as the same push. A TTL and the longest wait
+// are written in milliseconds.
 func Encode(p Push, prefix string) (subject string, h map[string][]string) {
 	h = make(map[string][]string, len(p.Headers)+4)
 	for _, u := range p.Headers {
@@ -90,12 +97,17 @@ func Encode(p Push, prefix string) (subject string, h map[string][]string) {
 	if p.Attempt > 0 {
 		set(HeaderAttempt, strconv.Itoa(p.Attempt))
 	}
+	if p.MaxWait > 0 {
+		set(HeaderMaxWait, strconv.FormatInt(int64(p.MaxWait/time.Millisecond), 10))
+	}
+	set(HeaderRetry, p.Retry.String())
+	set(HeaderReason, p.Reason)
 	return IntakeSubject(prefix, p.Topic), h
 }
 
 const (
 	unknown = -1
-	written = -2 // by tarry itself, and dropped
+	written = -2 // by tarry itself, and dropped; the reason of a retry aside
 )
 
 // optionOf finds the tag by its header's name in any case.
@@ -123,6 +135,10 @@ func underHeader(err error) error {
 			e.Field, e.Detail = HeaderDelay, "and Tarry-At are both given; a push takes one of them"
 		case WordAttempt:
 			e.Field, e.Detail = HeaderAttempt, "needs the Tarry-Id of the message that is tried again"
+		case WordOnDuplicate:
+			e.Field = HeaderOnDuplicate
+		case WordMaxWait:
+			e.Field, e.Detail = HeaderMaxWait, "goes with Tarry-On-Duplicate: debounce alone"
 		}
 	}
 	return err

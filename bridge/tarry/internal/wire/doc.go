@@ -4,4 +4,4 @@
 // them, and the vectors of bridge/wire/testdata pin what they do.
 package wire
 
-//go:generate sh -c "for f in decode error headers names push subject times; do cp ../../../wire/${DOLLAR}f.go .; done"
+//go:generate sh -c "for f in decode error headers names push retry subject times; do cp ../../../wire/${DOLLAR}f.go .; done"

@@ -11,7 +11,7 @@ const (
 	MaxHeaders  = 32 << 10              // bytes of all user headers as they stand on the wire
 	MaxAttempt  = 65535                 // the highest number of a consumer's retry
 	MaxPriority = 255                   // high first
-	MaxDelay    = 3653 * 24 * time.Hour // ten years, leap days included; also the longest TTL
+	MaxDelay    = 3653 * 24 * time.Hour // ten years, leap days included; also the longest TTL and max_wait
 	maxTimeText = 64                    // bytes of a delay, a time or a TTL as text
 	maxUIDText  = 64                    // no uid is longer; used to reserve room in a delivered message
 
@@ -36,8 +36,11 @@ const (
 
 	// Written by tarry on what it delivers or rejects; dropped from a push.
 	HeaderDue     = "Tarry-Due"
-	HeaderReason  = "Tarry-Reason"
-	HeaderSubject = "Tarry-Subject"
+	HeaderSubject = "Tarry-Subject" // the topic, on what left elsewhere
+
+	// HeaderReason says why. Tarry writes it on what it rejects; on a consumer's retry the consumer does, and it is delivered
+	// with the retry. From any other push it is dropped.
+	HeaderReason = "Tarry-Reason"
 
 	// HeaderMsgID is the deduplication header of NATS. On the intake it names one publish of the client, on a delivered
 	// message it is the uid.
@@ -60,6 +63,7 @@ const (
 	FieldRetry       = "retry"
 	FieldDeliver     = "deliver"
 	FieldAttempt     = "attempt"
+	FieldReason      = "reason"
 )
 
 // DefaultPrefix is the first part of every intake subject unless the settings name another.

@@ -9,14 +9,18 @@ import (
 	"unicode/utf8"
 )
 
-// The values of on_duplicate and deliver that this version acts on; the others are refused by name.
+// The values of on_duplicate, and that of deliver which this version acts on.
 const (
-	Reject = "reject"
-	MQ     = "mq"
+	Reject   = "reject"
+	Keep     = "keep"
+	Replace  = "replace"
+	Debounce = "debounce"
+	MQ       = "mq"
 )
 
 // Push is what a producer asked for, as it was sent. It has been checked if it came from Decode; one built field by field
-// with Set is checked by Check. Either a delay or a time is given.
+// with Set is checked by Check. Either a delay or a time is given, or neither for a consumer's retry that waits by its
+// schedule.
 type Push struct {
 	Topic     string
 	Delay     time.Duration // whole milliseconds
@@ -26,11 +30,14 @@ type Push struct {
 
 	ID          string
 	Key         string
-	OnDuplicate string // "reject" where sent, else empty, which means the same
-	Deliver     string // "mq" where sent, else empty: the topic's setting
+	OnDuplicate string        // empty where not sent, which means "reject"
+	MaxWait     time.Duration // of debounce; 0: no bound
+	Deliver     string        // "mq" where sent, else empty: the topic's setting
 	Priority    uint8
 	TTL         time.Duration // 0: no limit
 	Attempt     int           // 0: not a consumer's retry
+	Retry       Retry         // empty: the topic's
+	Reason      string        // why the consumer failed; with an attempt of 2 or more alone
 
 	// Headers are the user's, tags removed, sorted by name without case; repeated names keep the order of their values.
 	Headers []Header
@@ -63,26 +70,44 @@ func (p *Push) Set(field, value string) (err error) {
 		p.TTL, err = ParseTTL(value)
 	case FieldAttempt:
 		p.Attempt, err = ParseAttempt(value)
-	case FieldRetry, FieldMaxWait:
-		err = &Error{Word: WordUnsupported, Field: field, Detail: "is not supported yet"}
+	case FieldRetry:
+		p.Retry, err = ParseRetry(value)
+	case FieldMaxWait:
+		p.MaxWait, err = ParseMaxWait(value)
+	case FieldReason:
+		p.Reason = CleanReason(value)
 	default:
 		err = &Error{Word: WordUnknown, Field: quote(field), Detail: "is not a field of a push"}
 	}
 	return err
 }
 
-// Check holds what single options cannot: a topic that may be delivered to, and exactly one of delay and at.
+// ByRetry tells whether the push waits by its schedule of retries, because it says nothing else.
+func (p *Push) ByRetry() bool { return p.DelayText == "" && !p.HasAt }
+
+// Merges tells whether the push may go into a message that waits.
+func (p *Push) Merges() bool { return p.OnDuplicate != "" && p.OnDuplicate != Reject }
+
+// Check holds what single options cannot: a topic that may be delivered to, exactly one of delay and at (or none, with an
+// attempt of 2 or more), and options that go together.
 func (p *Push) Check(prefix string) error {
 	if err := CheckTarget(p.Topic, prefix); err != nil {
 		return err
 	}
 	switch {
-	case p.DelayText == "" && !p.HasAt:
+	case p.ByRetry() && p.Attempt < 2:
 		return &Error{Word: WordNoDelay, Field: FieldDelay, Detail: "and at are both missing; a push needs one of them"}
 	case p.DelayText != "" && p.HasAt:
 		return &Error{Word: WordDelayAndAt, Field: FieldDelay, Detail: "and at are both given; a push takes one of them"}
 	case p.Attempt > 0 && p.ID == "":
 		return &Error{Word: WordAttempt, Field: FieldAttempt, Detail: "needs the id of the message that is tried again"}
+	case p.Attempt > 0 && p.Merges():
+		return &Error{Word: WordOnDuplicate, Field: FieldOnDuplicate,
+			Detail: quote(p.OnDuplicate) + ` goes with no attempt: a consumer's retry is told by its id and attempt; want "reject"`}
+	case p.MaxWait > 0 && p.OnDuplicate != Debounce:
+		return &Error{Word: WordMaxWait, Field: FieldMaxWait, Detail: `goes with on_duplicate "debounce" alone`}
+	case p.Reason != "" && p.Attempt < 2:
+		return &Error{Word: WordReason, Field: FieldReason, Detail: "goes with an attempt of 2 or more alone"}
 	}
 	return nil
 }
@@ -113,15 +138,13 @@ func checkName(s string, limit int, word, field string) error {
 	return &Error{Word: word, Field: field, Detail: problem}
 }
 
-// CheckOnDuplicate accepts "reject". The ways to merge are known by name and refused until they are built.
+// CheckOnDuplicate accepts what a push can do when its name is taken.
 func CheckOnDuplicate(s string) error {
 	switch s {
-	case Reject:
+	case Reject, Keep, Replace, Debounce:
 		return nil
-	case "keep", "replace", "debounce":
-		return &Error{Word: WordUnsupported, Field: FieldOnDuplicate, Detail: quote(s) + ` is not supported yet; only "reject" is`}
 	}
-	return &Error{Word: WordOnDuplicate, Field: FieldOnDuplicate, Detail: quote(s) + ` is unknown; want "reject"`}
+	return &Error{Word: WordOnDuplicate, Field: FieldOnDuplicate, Detail: quote(s) + ` is unknown; want "reject", "keep", "replace" or "debounce"`}
 }
 
 // CheckDeliver accepts "mq". Pull is known by name and refused until it is built.

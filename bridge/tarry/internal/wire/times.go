@@ -33,6 +33,19 @@ func ParseTTL(s string) (time.Duration, error) {
 	return d, nil
 }
 
+// ParseMaxWait reads how long after the first push a debounced message is due at the latest, in the same form as a delay.
+// At least a millisecond: with none it would not wait at all.
+func ParseMaxWait(s string) (time.Duration, error) {
+	d, problem := span(s)
+	if problem == "" && d == 0 {
+		problem = "is zero; the least is 1ms"
+	}
+	if problem != "" {
+		return 0, &Error{Word: WordMaxWait, Field: FieldMaxWait, Detail: problem}
+	}
+	return d, nil
+}
+
 // ParseAt reads the moment a message is due: RFC 3339 or unix milliseconds, in UTC, rounded up to the millisecond. The past
 // is fine and means now. A number that looks like seconds is refused, since it would mean 1970, and so is what nobody can
 // mean, from the year 9999 on. Whether the rest is within ten years from now is for CheckDue to say.

@@ -1,0 +1,183 @@
+package answer_test
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+func TestPush_CarriesMergingAndRetries(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]scheduler.Push{
+		`{"topic":"a","delay":"1s","on_duplicate":"keep"}`:                     {Delay: time.Second, Merge: scheduler.MergeKeep},
+		`{"topic":"a","delay":"1s","id":"i","on_duplicate":"replace"}`:         {Delay: time.Second, ID: "i", Merge: scheduler.MergeReplace},
+		`{"topic":"a","delay":"1s","id":"i","on_duplicate":"reject"}`:          {Delay: time.Second, ID: "i"},
+		`{"topic":"a","delay":0,"on_duplicate":"debounce","max_wait":"1h"}`:    {Merge: scheduler.MergeDebounce, MaxWait: time.Hour},
+		`{"topic":"a","delay":"1s","retry":"1m,5m~20%"}`:                       {Delay: time.Second, Retry: scheduler.Retry{Delays: []time.Duration{time.Minute, 5 * time.Minute}, Jitter: 20}},
+		`{"topic":"a","id":"i","attempt":2}`:                                   {ID: "i", Attempt: 2, ByRetry: true},
+		`{"topic":"a","id":"i","attempt":2,"delay":0}`:                         {ID: "i", Attempt: 2},
+		`{"topic":"a","id":"i","attempt":3,"reason":"no","headers":{"z":"1"}}`: {ID: "i", Attempt: 3, ByRetry: true, Headers: []scheduler.Header{{Name: "z", Value: "1"}, {Name: "Tarry-Reason", Value: "no"}}},
+		`{"topic":"a","id":"` + uid + `","attempt":2}`:                         {ID: uid, Attempt: 2, ByRetry: true},
+	} {
+		item := wire.DecodePush([]byte(text), "delayed")
+		if item.Err != nil {
+			t.Errorf("%s: %v", text, item.Err)
+			continue
+		}
+		want.Topic = "a"
+		if want.ID != "" || want.Merge != scheduler.MergeReject {
+			want.Options = item.Push.Options()
+		}
+		if want.ID == "" && want.Merge != scheduler.MergeReject {
+			want.ID = scheduler.ContentName("a", nil)
+		}
+		if got := answer.Push(&item.Push, item.Body); !reflect.DeepEqual(got, &want) {
+			t.Errorf("%s: got %+v\nwant %+v", text, got, want)
+		}
+	}
+}
+
+func TestAccepted_TellsMergingAndWhatItCouldNotReplace(t *testing.T) {
+	t.Parallel()
+	r := answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: scheduler.StateWaiting, Version: 2, Merged: true})
+	if r.Problem != nil || !r.Answer.Merged || r.Answer.Version != 2 || r.Answer.Duplicate {
+		t.Errorf("got %+v", r)
+	}
+	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: scheduler.StateWaiting, Err: scheduler.ErrMaybeDelivered})
+	if p := r.Problem; p == nil || p.Word != "maybe_delivered" || p.Status != 409 || p.UID != uid || p.State != "waiting" {
+		t.Errorf("got %+v", r.Problem)
+	}
+}
+
+func TestEdit_CarriesEveryField(t *testing.T) {
+	t.Parallel()
+	_, e, err := wire.DecodeReschedule([]byte(`{"id":"a","version":3,"at":"2030-01-31T08:00:00Z","priority":0,"body":"","headers":{"a":"b"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := scheduler.Edit{At: 1896076800000, HasAt: true, HasPriority: true, HasBody: true, Body: []byte{}, HasHeaders: true,
+		Headers: []scheduler.Header{{Name: "a", Value: "b"}}, Version: 3}
+	if got := answer.Edit(&e); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v", got)
+	}
+	if got := answer.Edit(&wire.Edit{Shift: -time.Hour, HasShift: true}); !reflect.DeepEqual(got, scheduler.Edit{Shift: -time.Hour, HasShift: true}) {
+		t.Errorf("got %+v", got)
+	}
+	if got := answer.Edit(&wire.Edit{HasDelay: true, HasHeaders: true}); !reflect.DeepEqual(got, scheduler.Edit{HasDelay: true, HasHeaders: true}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestAmend_SaysWhatReallyHappened(t *testing.T) {
+	t.Parallel()
+	info := func(s scheduler.State) scheduler.Info {
+		return scheduler.Info{Message: scheduler.Message{UID: uid, ID: "order", Topic: "a", Due: 1896076800000, Priority: 7}, State: s, Version: 4, EndedAt: 1896076800000}
+	}
+	for _, c := range []struct {
+		code   scheduler.AmendCode
+		state  scheduler.State
+		word   string
+		status int
+	}{
+		{scheduler.AmendDone, scheduler.StateWaiting, "", 200},
+		{scheduler.AmendUnknown, scheduler.StateNone, "unknown_id", 404},
+		{scheduler.AmendInFlight, scheduler.StateInFlight, "in_flight", 409},
+		{scheduler.AmendMaybe, scheduler.StateWaiting, "maybe_delivered", 409},
+		{scheduler.AmendEnded, scheduler.StateDelivered, "already_delivered", 409},
+		{scheduler.AmendEnded, scheduler.StateExpired, "already_expired", 409},
+		{scheduler.AmendEnded, scheduler.StateDead, "already_dead", 409},
+		{scheduler.AmendEnded, scheduler.StateCanceled, "already_canceled", 409},
+		{scheduler.AmendVersion, scheduler.StateWaiting, "version_mismatch", 412},
+		{scheduler.AmendCode(200), scheduler.StateWaiting, "unknown_id", 404},
+	} {
+		ok, p := answer.Amend("order", &scheduler.AmendResult{Code: c.code, Info: info(c.state)})
+		if c.word == "" {
+			if want := (wire.Rescheduled{ID: "order", UID: uid, State: "waiting", Due: "2030-01-31T08:00:00.000Z", Version: 4, Priority: 7, Topic: "a"}); p != nil || ok != want {
+				t.Errorf("got %+v, %+v", ok, p)
+			}
+			continue
+		}
+		if p == nil || p.Word != c.word || p.Status != c.status || p.ID != "order" || p.Detail == "" {
+			t.Errorf("%v %v: got %+v", c.code, c.state, p)
+			continue
+		}
+		if c.code == scheduler.AmendEnded && p.At != "2030-01-31T08:00:00.000Z" || (p.Version == 4) != (c.code == scheduler.AmendVersion) {
+			t.Errorf("%v %v: got %+v", c.code, c.state, p)
+		}
+	}
+}
+
+func TestSelection_CountsFromNowAndNeverLosesABound(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1896076800000).Add(time.Microsecond)
+	for text, want := range map[string]scheduler.Selection{
+		`{"topic":"a.>","key":"k","dry_run":true}`:                   {Topic: "a.>", Key: "k", HasKey: true, DryRun: true},
+		`{"due_from":"1s","due_to":"2s"}`:                            {From: 1896076801001, To: 1896076802000},
+		`{"due_from":1896076800000,"due_to":"2030-01-31T08:00:00Z"}`: {From: 1896076800000, To: 1896076800000},
+		`{"due_to":"1969-12-31T00:00:00Z"}`:                          {To: 1},
+		`{"due_from":"1969-12-31T00:00:00Z","key":""}`:               {HasKey: true},
+		`{"all":true}`: {},
+		`{"due_from":"2030-01-31T08:00:01Z","due_to":"1m","topic":"*"}`: {Topic: "*", From: 1896076801000, To: 1896076860000},
+	} {
+		s, err := wire.DecodeSelection([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := answer.Selection(&s, now); err != nil || got != want {
+			t.Errorf("%s: got %+v, %v", text, got, err)
+		}
+	}
+	s, err := wire.DecodeSelection([]byte(`{"due_from":"1h","due_to":"2030-01-31T08:00:00Z"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused *wire.Error
+	if _, err = answer.Selection(&s, now); !errors.As(err, &refused) || refused.Word != wire.WordDueFrom {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDeadSelection_CountsBackFromNow(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1896076800000)
+	for text, want := range map[string]scheduler.Selection{
+		`{"topic":"a.>","older":"1s","dry_run":true}`: {Topic: "a.>", To: 1896076799000, DryRun: true},
+		`{"from":"2s","to":"1s"}`:                     {From: 1896076798000, To: 1896076799000},
+		`{"from":"2s"}`:                               {From: 1896076798000},
+		`{"older":0}`:                                 {To: 1896076800000},
+		`{"all":true}`:                                {},
+	} {
+		o, err := wire.DecodeDeadOrder([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := answer.DeadSelection(&o, now); err != nil || got != want {
+			t.Errorf("%s: got %+v, %v", text, got, err)
+		}
+	}
+	o := wire.DeadOrder{Delay: time.Second, Body: []byte("x"), HasBody: true, HasHeaders: true}
+	if got := answer.Requeue(&o); !reflect.DeepEqual(got, scheduler.Requeue{Delay: time.Second, Body: []byte("x"), HasBody: true, HasHeaders: true}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestReport_CarriesEveryCount(t *testing.T) {
+	t.Parallel()
+	r := scheduler.Report{Looked: 1, Matched: 2, Done: 3, InFlight: 4, Maybe: 5, Ended: 6, Failed: 7}
+	want := wire.Report{DryRun: true, Looked: 1, Matched: 2, Done: 3, InFlight: 4, Maybe: 5, Ended: 6, Failed: 7}
+	if got := answer.Report(r, true); got != want {
+		t.Errorf("got %+v", got)
+	}
+	p := answer.Stopped(r, false, scheduler.ErrStopping)
+	if p.Word != "stopping" || p.Status != 503 || p.Report == nil || p.Report.Done != 3 || p.Report.DryRun {
+		t.Errorf("got %+v", p)
+	}
+	if fields := reflect.TypeFor[scheduler.Report]().NumField(); fields != 7 {
+		t.Errorf("a report has %d counts, and 7 are answered", fields)
+	}
+}

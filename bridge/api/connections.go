@@ -1,0 +1,92 @@
+package api
+
+import (
+	linked "container/list"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// connections bounds how many there are at once. Beyond the limit the one that has waited longest for a request makes
+// room; where all are at work the new one is closed. A connection is at work once the headers of a request are read, so
+// clients that connect and say nothing, or too little, keep nobody out.
+type connections struct {
+	limit int
+	log   zerolog.Logger
+
+	mu      sync.Mutex
+	all     map[net.Conn]*linked.Element // nil for one at work
+	waiting *linked.List                 // of net.Conn, the longest first
+	told    time.Time
+}
+
+func newConnections(limit int, log zerolog.Logger) *connections {
+	return &connections{limit: limit, log: log, all: map[net.Conn]*linked.Element{}, waiting: linked.New()}
+}
+
+// changed is http.Server's ConnState.
+func (c *connections) changed(conn net.Conn, state http.ConnState) {
+	if one := c.note(conn, state, time.Now()); one != nil {
+		drop(one)
+	}
+}
+
+// note keeps the book and gives back the connection that has to go.
+func (c *connections) note(conn net.Conn, state http.ConnState, now time.Time) net.Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch state {
+	case http.StateActive:
+		c.work(conn)
+	case http.StateIdle:
+		c.work(conn)
+		if _, known := c.all[conn]; known {
+			c.all[conn] = c.waiting.PushBack(conn)
+		}
+	case http.StateClosed, http.StateHijacked:
+		c.work(conn)
+		delete(c.all, conn)
+	case http.StateNew:
+		full := len(c.all) >= c.limit
+		longest := c.waiting.Front()
+		c.all[conn] = c.waiting.PushBack(conn)
+		if !full {
+			return nil
+		}
+		if now.Sub(c.told) > time.Minute {
+			c.told = now
+			c.log.Warn().Int("limit", c.limit).Msg("as many http connections as http.connections allows; one that waits, else the newest, is closed")
+		}
+		gone := conn
+		if longest != nil {
+			gone = longest.Value.(net.Conn)
+		}
+		c.work(gone)
+		delete(c.all, gone)
+		return gone
+	}
+	return nil
+}
+
+// work takes a connection out of those that wait. One that has to go may still say something: it is not counted again.
+func (c *connections) work(conn net.Conn) {
+	element, known := c.all[conn]
+	if element != nil {
+		c.waiting.Remove(element)
+	}
+	if known {
+		c.all[conn] = nil
+	}
+}
+
+// drop closes at once: TLS would say goodbye first, and wait for that to be taken.
+func drop(conn net.Conn) {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	_ = conn.Close()
+}

@@ -1,0 +1,223 @@
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+func dial(t testing.TB, address string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	return conn
+}
+
+// asks makes one request on a connection, which stays open.
+func asks(conn net.Conn) error {
+	if _, err := io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+		return err
+	}
+	r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	_, err = io.Copy(io.Discard, r.Body)
+	if err == nil && r.StatusCode != 200 {
+		err = errors.New(r.Status)
+	}
+	return err
+}
+
+// closed tells whether the other side has closed a connection, eventuallyClosed whether it does so in time.
+func closed(conn net.Conn) bool { return closedWithin(conn, 100*time.Millisecond) }
+
+func eventuallyClosed(conn net.Conn) bool { return closedWithin(conn, 10*time.Second) }
+
+func closedWithin(conn net.Conn, within time.Duration) bool {
+	_ = conn.SetReadDeadline(time.Now().Add(within))
+	_, err := conn.Read(make([]byte, 1))
+	var timeout net.Error
+	return err != nil && (!errors.As(err, &timeout) || !timeout.Timeout())
+}
+
+func TestRun_ClientsThatConnectAndSayNothingKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	const limit = 4
+	d := open(t, func(c *api.Config) { c.Connections = limit })
+	address, _ := run(t, d)
+	var silent []net.Conn
+	for range 3 * limit {
+		conn := dial(t, address)
+		silent = append(silent, conn)
+		if err := asks(dial(t, address)); err != nil {
+			t.Fatalf("with %d silent clients: %v", len(silent), err)
+		}
+	}
+	open := 0
+	for _, conn := range silent {
+		if !closed(conn) {
+			open++
+		}
+	}
+	if open > limit {
+		t.Errorf("%d connections are open", open)
+	}
+	if n := strings.Count(d.log.String(), "http.connections allows"); n != 1 {
+		t.Errorf("%d lines of it in the log", n)
+	}
+}
+
+func TestRun_WhereAllAreAtWorkTheNewConnectionIsClosed(t *testing.T) {
+	t.Parallel()
+	const limit = 3
+	entered, leave := make(chan struct{}), make(chan struct{})
+	d := open(t, func(c *api.Config) { c.Connections = limit }, with(service{get: func(context.Context, scheduler.Ref) (scheduler.Info, error) {
+		entered <- struct{}{}
+		<-leave
+		return scheduler.Info{}, nil
+	}}))
+	address, _ := run(t, d)
+	var busy []net.Conn
+	for range limit {
+		conn := dial(t, address)
+		if err := asks(conn); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, "GET /v1/messages/a HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		<-entered
+		busy = append(busy, conn)
+	}
+	for range 3 {
+		if conn := dial(t, address); !eventuallyClosed(conn) {
+			t.Error("a connection beyond the limit stays open")
+		}
+	}
+	close(leave)
+	for i, conn := range busy {
+		if r, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || r.StatusCode != 200 {
+			t.Errorf("connection %d, which was at work: got %v, %v", i, r, err)
+		}
+	}
+	eventually(t, func() error { // they wait now, so one makes room
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return asks(conn)
+	})
+}
+
+// Slow on purpose: a byte now and then, of headers or of a body. Each is cut off in time, and others are served meanwhile.
+func TestRun_ClientsThatTrickleAreCutOffAndHoldNobodyUp(t *testing.T) {
+	t.Parallel()
+	const headers, whole = time.Second, 2 * time.Second
+	d := open(t, func(c *api.Config) { c.HeaderTimeout, c.ReadTimeout, c.IdleTimeout = headers, whole, headers })
+	address, _ := run(t, d)
+	type end struct {
+		name, got string
+		took      time.Duration
+	}
+	ends := make(chan end)
+	count := 0
+	for name, first := range map[string]string{
+		"headers": "GET /livez HTTP/1.1\r\nHost: a\r\nX-Slow: ", "a body": "POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n",
+		"the request line": "GET /li", "a chunked body": "POST /v1/messages HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3e8\r\n",
+		"nothing": "", "the next request": "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n",
+	} {
+		for range 4 {
+			count++
+			conn := dial(t, address)
+			go func() { // ends with the connection, which has a deadline
+				start := time.Now()
+				if _, err := io.WriteString(conn, first); err != nil {
+					ends <- end{name, err.Error(), time.Since(start)}
+					return
+				}
+				stop := make(chan struct{})
+				if strings.HasSuffix(first, " ") || strings.HasSuffix(first, "\n") && strings.HasPrefix(first, "POST") || name == "the request line" {
+					go func() {
+						tick := time.NewTicker(40 * time.Millisecond)
+						defer tick.Stop()
+						for {
+							select {
+							case <-stop:
+								return
+							case <-tick.C:
+								_, _ = io.WriteString(conn, "x")
+							}
+						}
+					}()
+				}
+				got, _ := io.ReadAll(conn)
+				close(stop)
+				ends <- end{name, string(got), time.Since(start)}
+			}()
+		}
+	}
+	// A connection for each request: one that is kept could be closed for being idle as the next is sent.
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	worst, left := time.Duration(0), count
+	for left > 0 {
+		start := time.Now()
+		r, err := client.Post("http://"+address+"/v1/messages", "application/json", strings.NewReader(hourly("")))
+		if err != nil || r.StatusCode != 201 {
+			t.Fatalf("an honest client: got %v, %v", r, err)
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		_ = r.Body.Close()
+		worst = max(worst, time.Since(start))
+		select {
+		case e := <-ends:
+			left--
+			if e.took > whole+5*time.Second {
+				t.Errorf("%s: cut off after %s", e.name, e.took)
+			}
+			if strings.Contains(e.name, "body") && e.got != "" && !strings.Contains(e.got, "request_timeout") {
+				t.Errorf("%s: told %q", e.name, e.got)
+			}
+			if e.name == "the next request" && !strings.Contains(e.got, `{"live":true}`) {
+				t.Errorf("%s: told %q", e.name, e.got)
+			}
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	if worst > 2*time.Second {
+		t.Errorf("an honest client waited %s", worst)
+	}
+	t.Logf("an honest client waited %s at most", worst)
+}
+
+func TestRun_HeadersAreBounded(t *testing.T) {
+	t.Parallel()
+	d := open(t, func(c *api.Config) { c.HeaderLimit = 8 << 10 })
+	address, _ := run(t, d)
+	for size, want := range map[int]int{4 << 10: 200, 16 << 10: 431} {
+		conn := dial(t, address)
+		if _, err := fmt.Fprintf(conn, "GET /livez HTTP/1.1\r\nHost: a\r\nX-Large: %s\r\n\r\n", strings.Repeat("x", size)); err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || r.StatusCode != want {
+			t.Errorf("%d bytes: got %v, %v, want %d", size, r, err, want)
+		}
+	}
+}

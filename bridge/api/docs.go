@@ -1,0 +1,119 @@
+package api
+
+import (
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/swaggest/swgui/v5/static"
+)
+
+// The page at /docs is Swagger UI, all of it from this binary: it works where there is no internet, and it fetches nothing
+// from anywhere else. A token that is typed into it stays in the page's memory.
+
+//go:embed docs/index.html docs/start.js
+var ownAssets embed.FS
+
+// docsPolicy lets the page have what comes from here alone. Swagger UI draws its small icons from data: URLs in its style
+// sheet.
+const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// docsAssets are what the page loads. Swagger UI's are kept as gzip.
+var docsAssets = map[string]struct {
+	media string
+	open  func() (fs.File, error)
+	zip   bool
+}{
+	"start.js":             {"text/javascript; charset=utf-8", own("docs/start.js"), false},
+	"swagger-ui.css":       {"text/css; charset=utf-8", swagger("swagger-ui.css.gz"), true},
+	"swagger-ui-bundle.js": {"text/javascript; charset=utf-8", swagger("swagger-ui-bundle.js.gz"), true},
+	"favicon-32x32.png":    {"image/png", swagger("favicon-32x32.png"), false},
+}
+
+func own(name string) func() (fs.File, error) {
+	return func() (fs.File, error) { return ownAssets.Open(name) }
+}
+
+func swagger(name string) func() (fs.File, error) {
+	return func() (fs.File, error) { return static.FS.Open(name) }
+}
+
+// docsPage answers the page itself.
+func docsPage(w http.ResponseWriter, r *http.Request) error {
+	if _, err := query(r); err != nil {
+		return err
+	}
+	text, err := ownAssets.ReadFile("docs/index.html")
+	if err != nil {
+		return fmt.Errorf("read the page: %w", err)
+	}
+	send(w, "text/html; charset=utf-8", text)
+	return nil
+}
+
+// docsAsset answers what the page loads.
+func docsAsset(w http.ResponseWriter, r *http.Request) (err error) {
+	if _, err := query(r); err != nil {
+		return err
+	}
+	asset, known := docsAssets[r.PathValue("asset")]
+	if !known {
+		return refusal(http.StatusNotFound, WordUnknownRoute, "there is nothing at this path; the page is at %s", path.Dir(r.URL.Path))
+	}
+	file, err := asset.open()
+	if err != nil {
+		return fmt.Errorf("open an asset: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	var from io.Reader = file
+	switch {
+	case asset.zip && acceptsGzip(r):
+		w.Header().Set("Content-Encoding", "gzip")
+	case asset.zip:
+		if from, err = gzip.NewReader(file); err != nil {
+			return fmt.Errorf("unpack an asset: %w", err)
+		}
+	}
+	if asset.zip {
+		w.Header().Set("Vary", "Accept-Encoding")
+	}
+	var whole bytes.Buffer
+	if _, err := io.Copy(&whole, from); err != nil {
+		w.Header().Del("Content-Encoding")
+		return fmt.Errorf("read an asset: %w", err)
+	}
+	send(w, asset.media, whole.Bytes())
+	return nil
+}
+
+// send answers a file, which may be used again for a while: a new binary may have another under its name.
+func send(w http.ResponseWriter, media string, content []byte) {
+	h := w.Header()
+	h.Set("Content-Type", media)
+	h.Set("Content-Length", fmt.Sprint(len(content)))
+	h.Set("Content-Security-Policy", docsPolicy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "max-age=3600")
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(content) // when it fails the client has gone
+}
+
+// acceptsGzip tells whether a client unpacks gzip.
+func acceptsGzip(r *http.Request) bool {
+	for one := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
+		coding, weight, _ := strings.Cut(strings.TrimSpace(one), ";")
+		if weight = strings.ReplaceAll(weight, " ", ""); strings.EqualFold(strings.TrimSpace(coding), "gzip") {
+			return weight == "" || strings.Trim(strings.TrimPrefix(weight, "q="), "0.") != ""
+		}
+	}
+	return false
+}

@@ -1,0 +1,87 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// An operation on many messages goes through them in bounded steps and is long: see long.go. One that is asked for by
+// mistake is worse than one that is refused, so everything has to be asked for by that name: {"all":true}.
+
+// cancelMany cancels the waiting messages that are selected.
+func (s *Server) cancelMany(w http.ResponseWriter, r *http.Request) error {
+	var asked wire.Selection
+	err := s.order(w, r, func(body []byte) (err error) { asked, err = wire.DecodeSelection(body); return err })
+	if err != nil {
+		return err
+	}
+	selected, err := answer.Selection(&asked, s.cfg.Now())
+	if err != nil {
+		return err
+	}
+	return s.many(w, r, &s.canceling, "cancel", selected, func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
+		return s.cfg.Service.CancelMany(ctx, selected, progress)
+	})
+}
+
+// rescheduleMany moves the waiting messages that are selected.
+func (s *Server) rescheduleMany(w http.ResponseWriter, r *http.Request) error {
+	var (
+		asked  wire.Selection
+		change wire.Edit
+	)
+	err := s.order(w, r, func(body []byte) (err error) { asked, change, err = wire.DecodeRescheduleMany(body); return err })
+	if err != nil {
+		return err
+	}
+	selected, err := answer.Selection(&asked, s.cfg.Now())
+	if err != nil {
+		return err
+	}
+	edit := answer.Edit(&change)
+	return s.many(w, r, &s.rescheduling, "reschedule", selected, func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
+		return s.cfg.Service.RescheduleMany(ctx, selected, edit, progress)
+	})
+}
+
+// many runs an operation on what is selected; one of a kind at a time.
+func (s *Server) many(w http.ResponseWriter, r *http.Request, one *exclusive, what string, selected scheduler.Selection,
+	do func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error)) error {
+	end, err := one.begin(what + " of many")
+	if err != nil {
+		return err
+	}
+	defer end()
+	s.auditMany(r, what, &selected)
+	form := func(r *scheduler.Report) any { return answer.Report(*r, selected.DryRun) }
+	return long(s, w, r, form, func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
+		defer end()
+		report, err := do(ctx, progress)
+		if err != nil {
+			told := answer.Problem(err)
+			counted := answer.Report(report, selected.DryRun)
+			told.Report = &counted // what was done is done, and its caller should know how much
+			err = fmt.Errorf("%w: %w", err, &problem{told})
+		}
+		return report, err
+	})
+}
+
+// auditMany is audit of an operation on what is selected.
+func (s *Server) auditMany(r *http.Request, what string, selected *scheduler.Selection) {
+	line := s.audit(r, what, selected.DryRun).Str("topic", selected.Topic)
+	if selected.HasKey {
+		line.Str("key", selected.Key)
+	}
+	if selected.From != 0 {
+		line.Str("from", wire.FormatTime(int64(selected.From)))
+	}
+	if selected.To != 0 {
+		line.Str("to", wire.FormatTime(int64(selected.To)))
+	}
+}

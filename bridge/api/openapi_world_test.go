@@ -1,0 +1,131 @@
+package api_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// world is everything that a server asks, as one test wants it.
+type world struct {
+	steering *steering
+	journal  *journal
+	cluster  *cluster
+	accepted scheduler.Accepted
+	info     scheduler.Info
+	canceled scheduler.CancelResult
+	getErr   error
+	ready    []api.Check
+	panics   bool
+}
+
+// full has something in every field of every answer.
+func full() *world {
+	info := scheduler.Info{
+		Message: scheduler.Message{
+			UID: uidA, ID: "a", Key: "k", Topic: "orders.remind", Due: later, Priority: 7, TTL: time.Minute, Attempt: 2,
+			Retry: scheduler.Retry{Delays: []time.Duration{0, time.Minute}, Jitter: 20}, Headers: []scheduler.Header{{Name: "X", Value: "1"}},
+			Body: []byte("hello"), Mark: scheduler.Mark{Uncertain: true, Refusals: 3, Lane: "ORDERS"},
+		},
+		State: scheduler.StateDead, Version: 4, EndedAt: later, Reason: "no permission",
+	}
+	report := scheduler.Report{Looked: 9, Matched: 8, Done: 3, InFlight: 2, Maybe: 1, Ended: 1, Failed: 1}
+	return &world{
+		accepted: scheduler.Accepted{ID: "a", UID: uidA, Due: later, State: scheduler.StateWaiting, Version: 1},
+		info:     info,
+		canceled: scheduler.CancelResult{Code: scheduler.CancelDone, Info: info},
+		steering: &steering{
+			amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: info}, report: report, dead: []scheduler.Info{info}, next: "1:" + string(uidA),
+			counts: []scheduler.TopicCount{{Topic: "a", Waiting: 1, InFlight: 2, Dead: 3}, {Topic: "orders.x"}},
+			pauses: []scheduler.Pause{{Pattern: "orders.>", By: "10.0.0.1", At: later}}, was: true,
+		},
+		journal: &journal{
+			records: []scheduler.Record{{Info: info}, {Info: info}},
+			changes: []scheduler.Change{
+				{Version: 1, State: scheduler.StateWaiting, At: later, Bucket: 3, Instance: "t1", Address: "10.0.0.1:7070"},
+				{Version: 2, State: scheduler.StateDelivered, At: later, Due: later, Instance: "t1", Address: "10.0.0.1:7070", Term: 4, Attempt: 1, Claimed: later, Reason: "why", Stream: "ORDERS", Sequence: 7},
+			},
+			forecasts: []scheduler.Forecast{{From: scheduler.CeilMilli(noon), Count: 5}, {From: 1, Count: 2}},
+			lag:       scheduler.Lag{Changes: 3, Bytes: 400, Oldest: later},
+			verify: func(_ context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+				return scheduler.VerifyReport{InStore: 10, InJournal: 11, Found: map[string]int{scheduler.StoreOlder: 1, scheduler.MissingInStore: 1}, Repaired: 1,
+					Differences: []scheduler.Difference{
+						{UID: uidA, Bucket: 3, Kind: scheduler.MissingInStore, Journal: scheduler.Stand{State: scheduler.StateWaiting, Version: 2}, Repaired: true},
+						{UID: uidB, Kind: scheduler.StoreOlder, Store: scheduler.Stand{State: scheduler.StateInFlight, Version: 1}, Journal: scheduler.Stand{State: scheduler.StateDelivered, Version: 2}},
+					}}, nil
+			},
+		},
+		cluster: &cluster{info: api.ClusterInfo{
+			Term: 42, Leader: &api.Leader{Instance: "t1", Address: "10.0.0.1:7070", Since: noon},
+			Instances: []api.Instance{{Instance: "t1", Address: "10.0.0.1:7070", Role: api.RoleLeader, Healthy: true, Version: "v1"},
+				{Instance: "t2", Address: "10.0.0.2:7070", Role: api.RoleStandby, Version: "v2"}},
+		}},
+		ready: []api.Check{{Name: "redis", OK: true}, {Name: "nats", OK: false, Detail: "no connection"}},
+	}
+}
+
+// bare has nothing that may be missing.
+func bare() *world {
+	info := scheduler.Info{Message: scheduler.Message{UID: uidA, Topic: "a", Due: later, Body: []byte{0xff}}, State: scheduler.StateWaiting, Version: 1}
+	w := &world{
+		accepted: scheduler.Accepted{ID: string(uidA), UID: uidA, Due: later, State: scheduler.StateWaiting, Version: 1, Duplicate: true},
+		info:     info, canceled: scheduler.CancelResult{Code: scheduler.CancelDone, Info: info},
+		steering: &steering{amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: info}, was: true},
+		journal:  &journal{records: []scheduler.Record{{Info: info}}, lagErr: scheduler.ErrUnavailable},
+		cluster:  &cluster{},
+	}
+	return w
+}
+
+// failing fails everywhere with this error.
+func failing(err error) *world {
+	w := full()
+	w.accepted.Err, w.getErr = err, err
+	w.steering.err, w.steering.one = err, func(scheduler.Ref) error { return err }
+	w.journal.err = err
+	w.journal.verify = func(context.Context, func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+		return scheduler.VerifyReport{}, err
+	}
+	w.cluster.err, w.cluster.refusal = err, err
+	return w
+}
+
+func (w *world) service() service {
+	mayPanic := func() {
+		if w.panics {
+			panic("no")
+		}
+	}
+	return service{
+		accept: func(_ context.Context, batch []*scheduler.Push) []scheduler.Accepted {
+			mayPanic()
+			all := make([]scheduler.Accepted, len(batch))
+			for i := range all {
+				all[i] = w.accepted
+			}
+			return all
+		},
+		get: func(context.Context, scheduler.Ref) (scheduler.Info, error) { mayPanic(); return w.info, w.getErr },
+		cancel: func(context.Context, scheduler.Ref) (scheduler.CancelResult, error) {
+			return w.canceled, w.getErr
+		},
+		steering: w.steering,
+	}
+}
+
+// door opens a server in this world.
+func (w *world) config(c *api.Config) {
+	c.Service, c.Journal, c.JournalMode, c.Cluster = w.service(), w.journal, "async", w.cluster
+	c.Now = func() time.Time { return noon }
+	c.Ready = func(context.Context) []api.Check { return w.ready }
+}
+
+func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}

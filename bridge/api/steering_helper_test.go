@@ -1,0 +1,154 @@
+package api_test
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// steering is the part of a scheduler that steers: it answers what it is told to and keeps what it was asked.
+type steering struct {
+	mu    sync.Mutex
+	asked []any
+
+	err    error
+	amend  scheduler.AmendResult
+	report scheduler.Report
+	many   func(ctx context.Context, progress func(scheduler.Report)) // what an operation on many does before it ends
+	one    func(ref scheduler.Ref) error                              // of requeues and purges
+	dead   []scheduler.Info
+	next   string
+	counts []scheduler.TopicCount
+	pauses []scheduler.Pause
+	was    bool // what is resumed was paused
+}
+
+type (
+	rescheduleAsked struct {
+		ref  scheduler.Ref
+		edit scheduler.Edit
+	}
+	manyAsked struct {
+		what string
+		sel  scheduler.Selection
+		edit scheduler.Edit
+		how  scheduler.Requeue
+	}
+	deadAsked struct {
+		topic, cursor string
+		limit         int
+	}
+	oneAsked struct {
+		what string
+		ref  scheduler.Ref
+		how  scheduler.Requeue
+	}
+	countsAsked struct {
+		topic string
+		limit int
+	}
+	pauseAsked struct{ pattern, by string }
+)
+
+func (s *steering) note(what any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, what)
+}
+
+// take is what was asked since the last time.
+func (s *steering) take() []any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	asked := s.asked
+	s.asked = nil
+	return asked
+}
+
+func (s *steering) Reschedule(_ context.Context, ref scheduler.Ref, e scheduler.Edit) (scheduler.AmendResult, error) {
+	s.note(rescheduleAsked{ref, e})
+	return s.amend, s.err
+}
+
+func (s *steering) run(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
+	if s.many != nil {
+		s.many(ctx, progress)
+	}
+	return s.report, s.err
+}
+
+func (s *steering) CancelMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error) {
+	s.note(manyAsked{what: "cancel", sel: sel})
+	return s.run(ctx, progress)
+}
+
+func (s *steering) RescheduleMany(ctx context.Context, sel scheduler.Selection, e scheduler.Edit, progress func(scheduler.Report)) (scheduler.Report, error) {
+	s.note(manyAsked{what: "reschedule", sel: sel, edit: e})
+	return s.run(ctx, progress)
+}
+
+func (s *steering) RequeueMany(ctx context.Context, sel scheduler.Selection, r scheduler.Requeue, progress func(scheduler.Report)) (scheduler.Report, error) {
+	s.note(manyAsked{what: "requeue", sel: sel, how: r})
+	return s.run(ctx, progress)
+}
+
+func (s *steering) PurgeMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error) {
+	s.note(manyAsked{what: "purge", sel: sel})
+	return s.run(ctx, progress)
+}
+
+func (s *steering) Dead(_ context.Context, topic, cursor string, limit int) ([]scheduler.Info, string, error) {
+	s.note(deadAsked{topic, cursor, limit})
+	return s.dead, s.next, s.err
+}
+
+func (s *steering) RequeueOne(_ context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error) {
+	s.note(oneAsked{"requeue", ref, r})
+	if s.one != nil {
+		if err := s.one(ref); err != nil {
+			return scheduler.Accepted{}, err
+		}
+	}
+	return scheduler.Accepted{ID: ref.ID, UID: uidC, Due: later, State: scheduler.StateWaiting, Version: 1}, s.err
+}
+
+func (s *steering) PurgeOne(_ context.Context, ref scheduler.Ref) error {
+	s.note(oneAsked{what: "purge", ref: ref})
+	if s.one != nil {
+		return s.one(ref)
+	}
+	return s.err
+}
+
+func (s *steering) TopicCounts(_ context.Context, topic string, limit int) ([]scheduler.TopicCount, error) {
+	s.note(countsAsked{topic, limit})
+	return s.counts, s.err
+}
+
+func (s *steering) Pauses(context.Context) ([]scheduler.Pause, error) { return s.pauses, s.err }
+
+func (s *steering) Pause(_ context.Context, pattern, by string) error {
+	s.note(pauseAsked{pattern, by})
+	return s.err
+}
+
+func (s *steering) Resume(_ context.Context, pattern string) (bool, error) {
+	s.note(pattern)
+	return s.was, s.err
+}
+
+// steered opens a door with this steering, at a moment that stands still.
+func steered(s *steering) func(*api.Config) {
+	return func(c *api.Config) { c.Service, c.Now = service{steering: s}, func() time.Time { return noon } }
+}
+
+func acceptMerged(_ context.Context, batch []*scheduler.Push) []scheduler.Accepted {
+	all := make([]scheduler.Accepted, len(batch))
+	for i := range all {
+		all[i] = scheduler.Accepted{ID: "a", UID: uidB, Due: later, State: scheduler.StateWaiting, Version: 2, Merged: true}
+	}
+	return all
+}

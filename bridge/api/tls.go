@@ -1,0 +1,109 @@
+package api
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// TLSFiles are the PEM files of http.tls. With CA a client must show a certificate of one of its authorities.
+type TLSFiles struct{ CA, Cert, Key string }
+
+// tlsLook is how often, at most, the files are looked at.
+const tlsLook = time.Second
+
+// NewTLS reads the files and makes of them what Config.TLS wants; nil where none is named. When a file changes, all are
+// read again for the next connection; what cannot be used then leaves the certificate as it was, and is logged.
+func NewTLS(files TLSFiles, log zerolog.Logger) (*tls.Config, error) {
+	if files == (TLSFiles{}) {
+		return nil, nil
+	}
+	c := &certificates{files: files, log: log}
+	c.stand = c.look()
+	var err error
+	if c.current, err = c.load(); err != nil {
+		return nil, err
+	}
+	outer := c.current.Clone()
+	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.now(time.Now()), nil }
+	return outer, nil
+}
+
+// certificates are the files as they were last read.
+type certificates struct {
+	files TLSFiles
+	log   zerolog.Logger
+
+	mu      sync.Mutex
+	looked  time.Time
+	stand   tlsStand // of the files, when they were last read
+	current *tls.Config
+}
+
+// tlsStand tells a file that changed from one that did not.
+type tlsStand [3]struct {
+	at   time.Time
+	size int64
+}
+
+func (c *certificates) look() (stand tlsStand) {
+	for i, path := range [...]string{c.files.Cert, c.files.Key, c.files.CA} {
+		if info, err := os.Stat(path); err == nil && path != "" {
+			stand[i].at, stand[i].size = info.ModTime(), info.Size()
+		}
+	}
+	return stand
+}
+
+// now is the configuration of a new connection.
+func (c *certificates) now(at time.Time) *tls.Config {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at.Sub(c.looked) < tlsLook {
+		return c.current
+	}
+	c.looked = at
+	// Before the files are read: what changes meanwhile is seen the next time.
+	stand := c.look()
+	if stand == c.stand {
+		return c.current
+	}
+	c.stand = stand
+	next, err := c.load()
+	if err != nil {
+		c.log.Warn().Err(err).Msg("the certificate of http has changed and cannot be used; going on with the one before")
+		return c.current
+	}
+	c.current = next
+	return next
+}
+
+// load reads the files. Of HTTP it speaks 1.1 alone: the limits of connections and time-outs are made for that.
+func (c *certificates) load() (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(c.files.Cert, c.files.Key)
+	if err != nil {
+		return nil, fmt.Errorf("read http.tls.cert %q and http.tls.key %q: %w", c.files.Cert, c.files.Key, err)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{pair}}
+	if c.files.CA != "" {
+		text, err := os.ReadFile(c.files.CA)
+		if err != nil {
+			return nil, fmt.Errorf("read http.tls.ca: %w", err)
+		}
+		config.ClientCAs = x509.NewCertPool()
+		if !config.ClientCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("read http.tls.ca %q: %w", c.files.CA, errors.New("it holds no certificate in PEM form"))
+		}
+		config.ClientAuth = tls.RequireAndVerifyClientCert
+		// A session that is taken up again must not outlive the authority that let it in.
+		config.SessionTicketsDisabled = true
+	}
+	c.log.Info().Time("until", pair.Leaf.NotAfter).Str("subject", pair.Leaf.Subject.String()).Msg("certificate of http read")
+	return config, nil
+}

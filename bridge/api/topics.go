@@ -1,0 +1,177 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/http"
+	"slices"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// topicsAnswer is what waits, is in flight and is dead by topic, and what is paused.
+type topicsAnswer struct {
+	Topics []topicAnswer `json:"topics"`
+	Paused []pauseAnswer `json:"paused"`
+	More   bool          `json:"more"`
+}
+
+type topicAnswer struct {
+	Topic    string `json:"topic"`
+	Waiting  int    `json:"waiting"`
+	InFlight int    `json:"in_flight"`
+	Dead     int    `json:"dead"`
+}
+
+type pauseAnswer struct {
+	Pattern string `json:"pattern"`
+	By      string `json:"by"`
+	At      string `json:"at"`
+}
+
+// oneTopicAnswer also tells the pause that holds the topic back, null for none.
+type oneTopicAnswer struct {
+	topicAnswer
+	Paused *pauseAnswer `json:"paused"`
+}
+
+func counted(c *scheduler.TopicCount) topicAnswer {
+	return topicAnswer{Topic: c.Topic, Waiting: c.Waiting, InFlight: c.InFlight, Dead: c.Dead}
+}
+
+func paused(p *scheduler.Pause) pauseAnswer {
+	return pauseAnswer{Pattern: p.Pattern, By: p.By, At: wire.FormatTime(int64(p.At))}
+}
+
+// topics counts the messages of the topics that have any. Which ones are left out where there are more is not said.
+func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
+	limit := defaultList
+	values, err := query(r, "limit")
+	p := params{values, err}
+	p.read("limit", func(text string) (err error) { limit, err = pageLimit(text); return err })
+	if p.err != nil {
+		return p.err
+	}
+	var (
+		counts []scheduler.TopicCount
+		pauses []scheduler.Pause
+	)
+	err = s.look(r, func(ctx context.Context) (err error) {
+		if counts, err = s.cfg.Service.TopicCounts(ctx, "", limit+1); err != nil { // one more tells whether there are more
+			return err
+		}
+		pauses, err = s.cfg.Service.Pauses(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(counts, func(a, b scheduler.TopicCount) int { return cmp.Compare(a.Topic, b.Topic) })
+	a := topicsAnswer{More: len(counts) > limit, Topics: []topicAnswer{}, Paused: make([]pauseAnswer, len(pauses))}
+	for i := range counts[:min(limit, len(counts))] {
+		a.Topics = append(a.Topics, counted(&counts[i]))
+	}
+	for i := range pauses {
+		a.Paused[i] = paused(&pauses[i])
+	}
+	return s.respondValue(w, http.StatusOK, a)
+}
+
+// topic counts the messages of one. A topic without messages is one that has none, not one that is unknown.
+func (s *Server) topic(w http.ResponseWriter, r *http.Request) error {
+	if _, err := query(r); err != nil {
+		return err
+	}
+	topic := r.PathValue("topic")
+	if err := wire.CheckSubject(topic); err != nil {
+		return err
+	}
+	a := oneTopicAnswer{topicAnswer: topicAnswer{Topic: topic}}
+	err := s.look(r, func(ctx context.Context) error {
+		counts, err := s.cfg.Service.TopicCounts(ctx, topic, 1)
+		if err != nil {
+			return err
+		}
+		for i := range counts {
+			if counts[i].Topic == topic {
+				a.topicAnswer = counted(&counts[i])
+			}
+		}
+		pauses, err := s.cfg.Service.Pauses(ctx)
+		for i := range pauses { // its own, if it has one, else the first that matches
+			if p := paused(&pauses[i]); p.Pattern == topic || a.Paused == nil && scheduler.Matches(p.Pattern, topic) {
+				a.Paused = &p
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.respondValue(w, http.StatusOK, a)
+}
+
+// pausedAnswer answers a pause and a resume.
+type pausedAnswer struct {
+	Pattern string `json:"pattern"`
+	Paused  bool   `json:"paused"`
+	By      string `json:"by,omitempty"`
+}
+
+// pause holds back what is due on topics that match a pattern. To pause what is paused changes nothing.
+func (s *Server) pause(w http.ResponseWriter, r *http.Request) error {
+	pattern, err := s.pattern(w, r)
+	if err != nil {
+		return err
+	}
+	by := who(r)
+	s.audit(r, "pause", false).Str("topic", pattern)
+	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	defer stop()
+	if err := s.cfg.Service.Pause(ctx, pattern, by); err != nil {
+		return err
+	}
+	return s.respondValue(w, http.StatusOK, pausedAnswer{Pattern: pattern, Paused: true, By: by})
+}
+
+// resume ends the pause of exactly this pattern.
+func (s *Server) resume(w http.ResponseWriter, r *http.Request) error {
+	pattern, err := s.pattern(w, r)
+	if err != nil {
+		return err
+	}
+	s.audit(r, "resume", false).Str("topic", pattern)
+	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	defer stop()
+	found, err := s.cfg.Service.Resume(ctx, pattern)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return refusal(http.StatusNotFound, WordNotPaused, "%.300q is not paused; a resume needs the pattern exactly as it was paused", pattern)
+	}
+	return s.respondValue(w, http.StatusOK, pausedAnswer{Pattern: pattern})
+}
+
+// pattern is what a path names, of a request whose body says nothing more.
+func (s *Server) pattern(w http.ResponseWriter, r *http.Request) (string, error) {
+	pattern := r.PathValue("topic")
+	if err := wire.CheckPattern(pattern); err != nil {
+		return "", err
+	}
+	return pattern, s.order(w, r, wire.DecodePause)
+}
+
+// who asks, as a pause remembers it: by name, or where nobody has one by address.
+func who(r *http.Request) string {
+	if visit := visitOf(r); visit.token != nil {
+		return visit.name()
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}

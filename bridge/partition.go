@@ -1,0 +1,51 @@
+package bridge
+
+import (
+	"hash/crc32"
+	"strconv"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// partition is the subject of a topic's n-th partition.
+func partition(topic string, n int) string { return topic + "." + strconv.Itoa(n) }
+
+// partitionOf is the subject that a message of a divided topic leaves on: one
+// for a key, else for a name, else for a uid, so that what has an order keeps it.
+// Consumers elsewhere count the same way: CRC-32 (IEEE) modulo the number.
+func partitionOf(m *scheduler.Message, partitions int) string {
+	by := m.Key
+	if by == "" {
+		by = m.ID
+	}
+	if by == "" {
+		by = string(m.UID)
+	}
+	return partition(m.Topic, int(crc32.ChecksumIEEE([]byte(by))%uint32(partitions)))
+}
+
+// topicLook finds the settings of one message after the other; many in a row
+// have one topic. Without settings it costs a comparison.
+type topicLook struct {
+	all   *scheduler.Topics
+	topic string
+	found *scheduler.Topic
+}
+
+// of is the subject a message leaves on, and whether it is lost where nobody
+// listens.
+func (l *topicLook) of(m *scheduler.Message) (subject string, drop bool) {
+	if l.all == nil {
+		return m.Topic, false
+	}
+	if m.Topic != l.topic {
+		l.topic, l.found = m.Topic, l.all.Of(m.Topic)
+	}
+	switch {
+	case l.found == nil:
+		return m.Topic, false
+	case l.found.Partitions > 0:
+		return partitionOf(m, l.found.Partitions), l.found.Drop
+	}
+	return m.Topic, l.found.Drop
+}

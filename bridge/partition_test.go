@@ -1,0 +1,241 @@
+package bridge_test
+
+import (
+	"fmt"
+	"hash/crc32"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+func settingsOf(list ...*scheduler.Topic) *scheduler.Topics {
+	topics := &scheduler.Topics{}
+	topics.Set(list, scheduler.Retry{})
+	return topics
+}
+
+// listening subscribes to a subject and waits until the server knows.
+func listening(t testing.TB, nc *nats.Conn, subject string) *nats.Subscription {
+	t.Helper()
+	sub, err := nc.SubscribeSync(subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return sub
+}
+
+func next(t testing.TB, sub *nats.Subscription) *nats.Msg {
+	t.Helper()
+	m, err := sub.NextMsg(5 * time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestPublisher_DividesATopicByKeyThenNameThenUID(t *testing.T) {
+	t.Parallel()
+	const parts = 8
+	servers(t, func(t *testing.T, server *lab.NATS) {
+		nc := connect(t, server.URL())
+		s := stream(t, nc, "PARTS", "orders.remind.*")
+		core := listening(t, connect(t, server.URL()), "core.>")
+		topics := settingsOf(&scheduler.Topic{Pattern: "orders.remind", Partitions: parts}, &scheduler.Topic{Pattern: "core.*", Partitions: parts})
+		p := running(t, bridge.PublisherConfig{Conn: nc, Topics: topics})
+		var batch []*scheduler.Message
+		by := map[*scheduler.Message]string{}
+		for i := range 60 {
+			m := message([]string{"orders.remind", "core.a", "core.b"}[i%3], fmt.Sprint(i))
+			switch i % 4 {
+			case 0:
+				m.Key, m.ID = fmt.Sprint("key", i%5), fmt.Sprint("id", i)
+				by[m] = m.Key
+			case 1:
+				m.ID = fmt.Sprint("id", i)
+				by[m] = m.ID
+			default:
+				by[m] = string(m.UID)
+			}
+			batch = append(batch, m)
+		}
+		seen := map[string]bool{}
+		for i, out := range send(t, p, batch...) {
+			wantKind(t, out, scheduler.Delivered, "")
+			m := batch[i]
+			want := fmt.Sprintf("%s.%d", m.Topic, crc32.ChecksumIEEE([]byte(by[m]))%parts)
+			seen[want] = true
+			subject, header, data := "", nats.Header{}, ""
+			if m.Topic == "orders.remind" {
+				if out.Stream != "PARTS" {
+					t.Fatalf("got %+v", out)
+				}
+				stored, err := s.GetMsg(t.Context(), out.Sequence)
+				if err != nil {
+					t.Fatal(err)
+				}
+				subject, header, data = stored.Subject, stored.Header, string(stored.Data)
+			} else {
+				got := next(t, core)
+				subject, header, data = got.Subject, got.Header, string(got.Data)
+			}
+			// Where it was due stands in a header: a consumer sends it back there.
+			if subject != want || data != string(m.Body) || header.Get(wire.HeaderSubject) != m.Topic || header.Get(wire.HeaderMsgID) != string(m.UID) {
+				t.Errorf("%s by %s: came on %s with %v", m.Topic, by[m], subject, header)
+			}
+		}
+		if len(seen) < 8 {
+			t.Errorf("only %v", seen)
+		}
+		if a, b := p.Lane("orders.remind"), p.Lane("core.a"); a != "js:PARTS" || b != "core:core.a" {
+			t.Errorf("lanes %q and %q", a, b)
+		}
+		// Settings may change while it runs.
+		topics.Set(nil, scheduler.Retry{})
+		wantKind(t, send(t, p, message("core.a", "x"))[0], scheduler.Delivered, "")
+		if got := next(t, core); got.Subject != "core.a" || got.Header.Get(wire.HeaderSubject) != "" {
+			t.Errorf("it came on %s with %v", got.Subject, got.Header)
+		}
+	})
+}
+
+func TestPublisher_APartitionThatIsRefusedOrAloneIsNamed(t *testing.T) {
+	t.Parallel()
+	server := lab.NewNATS(t, lab.NATSConfig(permissions))
+	nc := connect(t, strings.Replace(server.URL(), "nats://", "nats://daemon:s3cret@", 1))
+	p := running(t, bridge.PublisherConfig{Conn: nc, Topics: settingsOf(&scheduler.Topic{Pattern: ">", Partitions: 1})})
+	out := send(t, p, message("secret.x", "1"), message("alone", "2"))
+	wantKind(t, out[0], scheduler.Refused, "secret.x.0")
+	wantKind(t, out[1], scheduler.NoListener, "alone.0")
+}
+
+func TestPublisher_DropsWhereNobodyListensIfItIsTold(t *testing.T) {
+	t.Parallel()
+	servers(t, func(t *testing.T, server *lab.NATS) {
+		nc := connect(t, server.URL())
+		stream(t, nc, "KEPT", "lossy.kept")
+		p := running(t, bridge.PublisherConfig{Conn: nc, Topics: settingsOf(&scheduler.Topic{Pattern: "lossy.>", Drop: true}, &scheduler.Topic{Pattern: "*.b", Partitions: 2, Drop: true})})
+		heard := listening(t, connect(t, server.URL()), "*.heard")
+		var batch []*scheduler.Message
+		for range 50 {
+			batch = append(batch, message("lossy.alone", "1"), message("lossy.heard", "2"), message("other.alone", "3"), message("other.heard", "4"), message("lossy.kept", "5"), message("x.b", "6"))
+		}
+		for i, out := range send(t, p, batch...) {
+			switch batch[i].Topic {
+			case "other.alone":
+				wantKind(t, out, scheduler.NoListener, "other.alone")
+			case "lossy.kept": // a stream answers, as ever
+				if wantKind(t, out, scheduler.Delivered, ""); out.Stream != "KEPT" || out.Sequence == 0 {
+					t.Fatalf("got %+v", out)
+				}
+			default:
+				wantKind(t, out, scheduler.Delivered, "")
+			}
+		}
+		for range 100 {
+			m := next(t, heard)
+			if asks := m.Reply != ""; asks != (m.Subject == "other.heard") {
+				t.Fatalf("%s came with the reply subject %q", m.Subject, m.Reply)
+			}
+		}
+	})
+}
+
+// What cannot be told is no delivery, also where nobody needs to listen.
+func TestPublisher_WhatIsDroppedIsStillUnknownWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	server := lab.NewNATS(t, lab.NoJetStream())
+	proxy := lab.NewProxy(t, server.Addr)
+	p := running(t, bridge.PublisherConfig{Conn: connect(t, "nats://"+proxy.Addr), Timeout: 500 * time.Millisecond, Topics: settingsOf(&scheduler.Topic{Pattern: ">", Drop: true})})
+	wantKind(t, send(t, p, message("a", "1"))[0], scheduler.Delivered, "")
+	proxy.StallReplies()
+	wantKind(t, send(t, p, message("a", "2"))[0], scheduler.Unknown, "time-out")
+}
+
+func TestPublisher_DropNeedsTheRightToPublishAllTheSame(t *testing.T) {
+	t.Parallel()
+	server := lab.NewNATS(t, lab.NATSConfig(permissions))
+	p := running(t, bridge.PublisherConfig{Conn: connect(t, strings.Replace(server.URL(), "nats://", "nats://daemon:s3cret@", 1)), Topics: settingsOf(&scheduler.Topic{Pattern: ">", Drop: true})})
+	for range 20 {
+		out := send(t, p, message("fine", "1"), message("secret.x", "2"), message("fine", "3"))
+		wantKind(t, out[0], scheduler.Delivered, "")
+		wantKind(t, out[1], scheduler.Refused, "secret.x")
+		wantKind(t, out[2], scheduler.Delivered, "")
+	}
+}
+
+// A copy goes out under the uid of its original with something behind it, on a subject of its own.
+func TestPublisher_TakesACopyUnderALongerUID(t *testing.T) {
+	t.Parallel()
+	server := lab.SharedNATS(t)
+	nc, ns := connect(t, server.URL()), newNamespace()
+	s := stream(t, nc, strings.ToUpper(ns), ns+".>")
+	p := running(t, bridge.PublisherConfig{Conn: nc, Namespace: ns})
+	m := message(ns+".orders", "body")
+	m.ID, m.Key = "order-1", "k"
+	dead, expired := *m, *m
+	dead.Topic, dead.UID = ns+".dead", m.UID+".dead"
+	expired.Topic, expired.UID = ns+".late", m.UID+".expired"
+	sequences := map[uint64]bool{}
+	for _, m := range []*scheduler.Message{m, &dead, &expired} {
+		for again := range 2 {
+			out := send(t, p, m)[0]
+			if wantKind(t, out, scheduler.Delivered, ""); out.Duplicate != (again == 1) {
+				t.Errorf("%s: got %+v", m.UID, out)
+			}
+			stored, err := s.GetMsg(t.Context(), out.Sequence)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if stored.Subject != m.Topic || stored.Header.Get(wire.HeaderMsgID) != string(m.UID)+"@"+ns || stored.Header.Get(wire.HeaderID) != "order-1" || stored.Header.Get(wire.HeaderKey) != "k" {
+				t.Errorf("stored on %s with %v", stored.Subject, stored.Header)
+			}
+			sequences[out.Sequence] = true
+		}
+	}
+	if len(sequences) != 3 {
+		t.Errorf("sequences %v", sequences)
+	}
+}
+
+func TestBroker_PublishesAgainOnThePartition(t *testing.T) {
+	t.Parallel()
+	nc, ns := connect(t, lab.SharedNATS(t).URL()), newNamespace()
+	s := stream(t, nc, strings.ToUpper(ns), ns+".*.*")
+	topics := settingsOf(&scheduler.Topic{Pattern: ns + ".orders", Partitions: 4})
+	p := running(t, bridge.PublisherConfig{Conn: nc, Namespace: ns, Topics: topics})
+	b, err := bridge.NewBroker(nc, ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Topics = topics
+	m := message(ns+".orders", "body")
+	m.Key = "k"
+	wantKind(t, send(t, p, m)[0], scheduler.Delivered, "")
+	_, sequence, err := b.Publish(t.Context(), m)
+	if err != nil || sequence != 1 { // the stream knows it: the same subject, the same Nats-Msg-Id
+		t.Errorf("got %d, %v", sequence, err)
+	}
+	again := message(ns+".orders", "body")
+	again.Key = "k"
+	if _, sequence, err = b.Publish(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	one, err := s.GetMsg(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := s.GetMsg(t.Context(), sequence)
+	if err != nil || one.Subject != two.Subject || two.Header.Get(wire.HeaderSubject) != again.Topic {
+		t.Errorf("got %v and %v, %v", one, two, err)
+	}
+}

@@ -1,0 +1,77 @@
+package tarry
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// TestRequests_AreWhatTheDaemonUnderstands holds what is asked for to the file that the daemon's tests read.
+func TestRequests_AreWhatTheDaemonUnderstands(t *testing.T) {
+	t.Parallel()
+	needDaemon(t)
+	text, err := os.ReadFile(filepath.Join(daemon, "testdata", "requests.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases map[string]any
+	if err := json.Unmarshal(text, &cases); err != nil {
+		t.Fatal(err)
+	}
+	delete(cases, "about")
+
+	nc, _ := account(t)
+	in := newInstance(t, nc, always(`{"id":"a","uid":"0uid","due":"2030-01-31T08:00:00.000Z"}`))
+	conn := wrap(t, nc, ByRequest())
+	at := time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)
+	retry := message("orders.created", "body", "Tarry-Id", "order-1", "Tarry-Attempt", "1", "Tarry-Due", "1896076800000", "Tarry-Key", "k", "Nats-Msg-Id", "0uid",
+		"Tarry-Retry", "exp(1m,1h,3)~20%", "X", "1")
+	reschedule := func(c Change) error {
+		_, err := conn.Reschedule(t.Context(), Ref{ID: "a"}, c)
+		return err
+	}
+	asked := 0
+	for name, ask := range map[string]func() error{
+		"push a retry": func() error { _, err := conn.RetryLater(t.Context(), retry, "why"); return err },
+		"push and merge": func() error {
+			return conn.PublishMsg(MaxWait(OnDuplicate(Delay(message("orders", "body"), time.Second), Debounce), time.Minute))
+		},
+		"name": func() error { _, err := conn.Run(t.Context(), Ref{ID: "a", Key: "k"}); return err },
+		"reschedule by delay": func() error {
+			return reschedule(Change{Delay: new(20 * time.Minute), Priority: new(uint8(7)), Header: nats.Header{"X": {"1", "2"}}, Data: []byte("x"), Version: 9})
+		},
+		"reschedule by time":  func() error { return reschedule(Change{At: at, Header: nats.Header{}, Data: []byte{}}) },
+		"reschedule by shift": func() error { return reschedule(Change{Shift: -10 * time.Minute}) },
+		"cancel many": func() error {
+			_, err := conn.CancelMany(t.Context(), Selection{Topic: "orders.>", Key: "k", DueFrom: at, DueTo: at.Add(time.Millisecond), DryRun: true})
+			return err
+		},
+		"reschedule many": func() error {
+			_, err := conn.RescheduleMany(t.Context(), Selection{All: true}, Change{Shift: time.Hour})
+			return err
+		},
+		"requeue": func() error {
+			_, err := conn.Requeue(t.Context(), Ref{ID: "a", Key: "k"}, Requeue{Delay: time.Minute, Header: nats.Header{"X": {"1"}}, Data: []byte("x")})
+			return err
+		},
+	} {
+		if err := ask(); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var got any
+		if err := json.Unmarshal([]byte(in.all()[asked]), &got); err != nil || !reflect.DeepEqual(got, cases[name]) {
+			t.Errorf("%s: asked %s, want %v", name, in.all()[asked], cases[name])
+		}
+		asked++
+		delete(cases, name)
+	}
+	for name := range cases {
+		t.Errorf("nothing asks for %q", name)
+	}
+}

@@ -1,0 +1,25 @@
+package wire
+
+// Rescheduled answers a change of a waiting message: what it is now.
+type Rescheduled struct {
+	ID       string `json:"id"`
+	UID      string `json:"uid"`
+	State    string `json:"state"`
+	Due      string `json:"due"`
+	Version  uint64 `json:"version"`
+	Priority uint8  `json:"priority"`
+	Topic    string `json:"topic"`
+}
+
+// Report answers an operation on many: what it did, or in a dry run would do.
+type Report struct {
+	DryRun  bool `json:"dry_run,omitempty"`
+	Looked  int  `json:"looked"`
+	Matched int  `json:"matched"`
+	Done    int  `json:"done"`
+	// InFlight, Maybe and Ended were not changed as asked: they were being delivered, may have been delivered, or had ended.
+	InFlight int `json:"in_flight"`
+	Maybe    int `json:"maybe_delivered"`
+	Ended    int `json:"ended"`
+	Failed   int `json:"failed"`
+}

@@ -1,0 +1,81 @@
+package app
+
+import (
+	"context"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// through does it once the gate is open.
+func through[T any](g *gate, do func() (T, error)) (T, error) {
+	if g.isClosed() {
+		var none T
+		return none, g.closed()
+	}
+	return do()
+}
+
+// Reschedule changes a waiting message.
+func (g *gate) Reschedule(ctx context.Context, ref scheduler.Ref, e scheduler.Edit) (scheduler.AmendResult, error) {
+	return through(g, func() (scheduler.AmendResult, error) { return g.service.Reschedule(ctx, ref, e) })
+}
+
+// CancelMany cancels what is selected.
+func (g *gate) CancelMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error) {
+	return through(g, func() (scheduler.Report, error) { return g.service.CancelMany(ctx, sel, progress) })
+}
+
+// RescheduleMany changes what is selected.
+func (g *gate) RescheduleMany(ctx context.Context, sel scheduler.Selection, e scheduler.Edit, progress func(scheduler.Report)) (scheduler.Report, error) {
+	return through(g, func() (scheduler.Report, error) { return g.service.RescheduleMany(ctx, sel, e, progress) })
+}
+
+// Dead lists dead messages.
+func (g *gate) Dead(ctx context.Context, topic, cursor string, limit int) ([]scheduler.Info, string, error) {
+	if g.isClosed() {
+		return nil, "", g.closed()
+	}
+	return g.service.Dead(ctx, topic, cursor, limit)
+}
+
+// RequeueOne gives a dead message another life.
+func (g *gate) RequeueOne(ctx context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error) {
+	return through(g, func() (scheduler.Accepted, error) { return g.service.RequeueOne(ctx, ref, r) })
+}
+
+// RequeueMany does it to all that are selected.
+func (g *gate) RequeueMany(ctx context.Context, sel scheduler.Selection, r scheduler.Requeue, progress func(scheduler.Report)) (scheduler.Report, error) {
+	return through(g, func() (scheduler.Report, error) { return g.service.RequeueMany(ctx, sel, r, progress) })
+}
+
+// PurgeOne ends a dead message for good.
+func (g *gate) PurgeOne(ctx context.Context, ref scheduler.Ref) error {
+	_, err := through(g, func() (struct{}, error) { return struct{}{}, g.service.PurgeOne(ctx, ref) })
+	return err
+}
+
+// PurgeMany does it to all that are selected.
+func (g *gate) PurgeMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error) {
+	return through(g, func() (scheduler.Report, error) { return g.service.PurgeMany(ctx, sel, progress) })
+}
+
+// TopicCounts tells what stands on a topic.
+func (g *gate) TopicCounts(ctx context.Context, topic string, limit int) ([]scheduler.TopicCount, error) {
+	return through(g, func() ([]scheduler.TopicCount, error) { return g.service.TopicCounts(ctx, topic, limit) })
+}
+
+// Pauses lists what is paused.
+func (g *gate) Pauses(ctx context.Context) ([]scheduler.Pause, error) {
+	return through(g, func() ([]scheduler.Pause, error) { return g.service.Pauses(ctx) })
+}
+
+// Pause holds a pattern of topics back.
+func (g *gate) Pause(ctx context.Context, pattern, by string) error {
+	_, err := through(g, func() (struct{}, error) { return struct{}{}, g.service.Pause(ctx, pattern, by) })
+	return err
+}
+
+// Resume lets it go again.
+func (g *gate) Resume(ctx context.Context, pattern string) (bool, error) {
+	return through(g, func() (bool, error) { return g.service.Resume(ctx, pattern) })
+}

@@ -1,0 +1,136 @@
+package config
+
+import (
+	"fmt"
+	"time"
+)
+
+// Topic is one of topics: what is set for the topics that match its pattern. Of several that match, the first counts.
+type Topic struct {
+	Pattern     string        `setting:"pattern"`
+	Deliver     string        `setting:"deliver"` // mq
+	Retry       string        `setting:"retry"`   // as wire.ParseRetry reads it; empty: the setting retry
+	TTL         time.Duration `setting:"ttl"`     // 0: for ever
+	Core        string        `setting:"core"`    // hold or drop
+	Rate        float64       `setting:"rate"`    // a second; 0: no bound
+	CatchUpRate float64       `setting:"catch_up_rate"`
+	Dead        string        `setting:"dead"` // subjects that get copies; empty for none
+	Expired     string        `setting:"expired"`
+	Partitions  int           `setting:"partitions"` // 0: the subject stays as it is
+}
+
+const (
+	maxTopics = 1000
+	maxTTL    = 3653 * 24 * time.Hour
+	maxRate   = 1_000_000
+)
+
+func topicList() sequence {
+	return sequence{
+		name: "topics", one: "a topic", max: maxTopics, before: "retry", of: serve | dev,
+		help: "what is set for topics, by pattern; the first that matches a topic counts",
+		example: "topics:\n" +
+			"  - pattern: \"mail.>\"\n" +
+			"    rate: 50                # messages a second, all topics of the pattern together\n" +
+			"    retry: 10s,1m,10m       # then dead\n" +
+			"    dead: ops.mail.dead     # gets a copy of what is dead\n" +
+			"  - pattern: orders.remind\n" +
+			"    partitions: 8           # due on orders.remind.0 to orders.remind.7, by key\n",
+		required: []string{"pattern"},
+		rows: []setting{
+			{name: "pattern", limit: pattern(), help: "the topics it is for"},
+			{name: "deliver", fallback: "mq", limit: delivery(), help: "where messages go when they are due: mq is NATS"},
+			{name: "retry", computed: "the setting retry", limit: schedule(), help: "when a message that brings no schedule is tried again, after a consumer sent it back or NATS refused it for good; after the last delay it is dead"},
+			{name: "ttl", computed: "for ever", limit: span{time.Millisecond, maxTTL}, help: "how long after it is due a message that brings no ttl is worth delivering"},
+			{name: "core", fallback: "hold", limit: choice{"hold", "drop"}, help: "what happens on a core NATS subject on which nobody listens: hold keeps messages until somebody does, drop loses them"},
+			{name: "rate", computed: "no bound", limit: amount{0.001, maxRate}, help: "deliveries a second, by all topics of the pattern together"},
+			{name: "catch_up_rate", computed: "no bound", limit: amount{0.001, maxRate}, help: "deliveries a second of what is more than 5s late"},
+			{name: "dead", limit: subject(), help: "subject that gets a copy of each message that is dead"},
+			{name: "expired", limit: subject(), help: "subject that gets a copy of each message that expired"},
+			{name: "partitions", computed: "none", limit: integer{1, 1024}, help: "parts of the subject: messages are due on it with .0, .1 and so on, one part for one key"},
+		},
+	}
+}
+
+// delivery is mq, until there is another way.
+func delivery() text {
+	return text{"word", "mq", func(s string) string {
+		switch s {
+		case "mq":
+			return ""
+		case "pull":
+			return "is unsupported yet: it comes with pull consumers"
+		}
+		return "is not one of the choices"
+	}}
+}
+
+// topics reads the list and looks at what only the whole of it shows.
+func (l *loader) topics(prefix string) []Topic {
+	const name = "topics"
+	all := items[Topic](l, topicList(), name, l.lists[name])
+	if !l.good(name) {
+		return nil
+	}
+	if !l.good("nats.prefix") {
+		return all
+	}
+	for i, t := range all {
+		refuse := func(field, value, wrong string) {
+			l.refuseAt(name, Problem{Name: fmt.Sprintf("%s[%d].%s", name, i, field), Value: shown(value), Wrong: wrong, Source: l.lists[name].source})
+		}
+		if wrong := own(t.Pattern, prefix); wrong != "" {
+			refuse("pattern", t.Pattern, wrong)
+		}
+		for j, earlier := range all[:i] {
+			if covers(earlier.Pattern, t.Pattern) {
+				refuse("pattern", t.Pattern, fmt.Sprintf("never counts: topics[%d] has %s, which matches all of it first", j, shown(earlier.Pattern)))
+				break
+			}
+		}
+		for _, c := range [...]struct{ field, subject string }{{"dead", t.Dead}, {"expired", t.Expired}} {
+			switch wrong := own(c.subject, prefix); {
+			case c.subject == "":
+			case wrong != "":
+				refuse(c.field, c.subject, wrong)
+			case loops(all, i, c.subject):
+				refuse(c.field, c.subject, "leads back to where it comes from: copies would make copies")
+			}
+		}
+	}
+	return all
+}
+
+// loops tells whether a copy on that subject, of a message of topic i, may end in another copy for topic i. Of the two
+// that each topic has either may be taken.
+func loops(all []Topic, i int, subject string) bool {
+	seen := map[int]bool{}
+	next := []string{subject}
+	for len(next) > 0 {
+		at := settingsOf(all, next[0])
+		next = next[1:]
+		if at == i {
+			return true
+		}
+		if at < 0 || seen[at] {
+			continue
+		}
+		seen[at] = true
+		for _, copies := range []string{all[at].Dead, all[at].Expired} {
+			if copies != "" {
+				next = append(next, copies)
+			}
+		}
+	}
+	return false
+}
+
+// settingsOf is the place of the topic that counts for a subject, -1 for none.
+func settingsOf(all []Topic, subject string) int {
+	for i, t := range all {
+		if covers(t.Pattern, subject) {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,177 @@
+package doctor
+
+import (
+	"context"
+	"math"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tarry-mq/tarry/cmd/internal/config"
+)
+
+// DefaultTimeout bounds one check.
+const DefaultTimeout = 5 * time.Second
+
+// callLimit and callShare are how long tarry serve waits for one call of Redis: the lower of a second and a sixth of
+// the session.
+const (
+	callLimit = time.Second
+	callShare = 6
+)
+
+// patient is what one run looks at.
+type patient struct {
+	cfg     config.Serve
+	timeout time.Duration
+	hide    func(string) string
+}
+
+// part looks at one dependency. It returns what it found and what the clocks there say.
+type part func(ctx context.Context) ([]Check, []reading)
+
+// Run looks at everything and returns when all checks have ended, each within the time-out (0: DefaultTimeout).
+func Run(ctx context.Context, cfg config.Serve, timeout time.Duration) Report {
+	if timeout <= 0 {
+		timeout = DefaultTimeout
+	}
+	p := &patient{cfg: cfg, timeout: timeout, hide: hider(cfg)}
+	parts := []part{p.machine, p.redis, p.natsServers, p.zookeeper, p.journal}
+	checks, clocks := side(parts, func(look part) ([]Check, []reading) { return look(ctx) })
+	last := p.notes("machine", "")
+	p.clocks(last, clocks)
+	return Report{Checks: append(checks, last.checks...)}.grouped()
+}
+
+// grouped puts checks of one group and target together, in the order in which they first came.
+func (r Report) grouped() Report {
+	place := map[[2]string]int{}
+	groups := map[string]int{}
+	for i := range r.Checks {
+		c := &r.Checks[i]
+		if _, known := groups[c.Group]; !known {
+			groups[c.Group] = len(groups)
+		}
+		if k := [2]string{c.Group, c.Target}; !contains(place, k) {
+			place[k] = len(place)
+		}
+	}
+	slices.SortStableFunc(r.Checks, func(a, b Check) int {
+		if d := groups[a.Group] - groups[b.Group]; d != 0 {
+			return d
+		}
+		return place[[2]string{a.Group, a.Target}] - place[[2]string{b.Group, b.Target}]
+	})
+	return r
+}
+
+func contains[K comparable, V any](m map[K]V, k K) bool { _, ok := m[k]; return ok }
+
+// side runs look on all items side by side, and joins what they found in the order of the items.
+func side[T any](items []T, look func(T) ([]Check, []reading)) (checks []Check, clocks []reading) {
+	type result struct {
+		checks []Check
+		clocks []reading
+	}
+	results := make([]result, len(items))
+	var all sync.WaitGroup
+	for i, item := range items {
+		all.Go(func() { results[i].checks, results[i].clocks = look(item) })
+	}
+	all.Wait()
+	for _, r := range results {
+		checks, clocks = append(checks, r.checks...), append(clocks, r.clocks...)
+	}
+	return checks, clocks
+}
+
+func (p *patient) notes(group, target string) *notes {
+	return &notes{group: group, target: target, hide: p.hide}
+}
+
+func (p *patient) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, p.timeout)
+}
+
+// call is how long tarry serve will wait for one call of Redis.
+func (p *patient) call() time.Duration { return min(callLimit, p.cfg.ZooKeeper.Session/callShare) }
+
+// window is how long a stream must recognize a Nats-Msg-Id, so that all of a takeover's repetitions are recognized.
+func (p *patient) window() time.Duration { return p.cfg.ZooKeeper.Session + 2*p.cfg.Publish.Timeout }
+
+// leastSecret is the length from which a secret is looked for in texts. A shorter one would be found in ordinary
+// words, and the gap it leaves would tell it.
+const leastSecret = 6
+
+// hider blots out the settings' secrets. Drivers do not print them; this is for the day when one does.
+func hider(cfg config.Serve) func(string) string {
+	secrets := []string{
+		cfg.HTTP.Token.Reveal(), cfg.NATS.Password.Reveal(), cfg.NATS.Token.Reveal(), cfg.Redis.Password.Reveal(), cfg.ZooKeeper.Password.Reveal(),
+		cfg.Journal.DSN.Reveal(), passwordOf(cfg.Journal.DSN.Reveal()),
+	}
+	var pairs []string
+	for _, s := range secrets {
+		if len(s) >= leastSecret && !strings.HasPrefix(s, sqliteScheme) {
+			pairs = append(pairs, s, "***")
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace
+}
+
+// passwordOf is the password in user:password@tcp(host)/database: it may hold any character, as the driver takes the
+// last slash and the last @ before it.
+func passwordOf(dsn string) string {
+	if slash := strings.LastIndexByte(dsn, '/'); slash >= 0 {
+		dsn = dsn[:slash]
+	}
+	at := strings.LastIndexByte(dsn, '@')
+	if at < 0 {
+		return ""
+	}
+	_, password, _ := strings.Cut(dsn[:at], ":")
+	return password
+}
+
+// reading is what a server's clock said, against the clock here.
+type reading struct {
+	source string
+	// ahead is how far it is before the clock here, give or take half of the round trip.
+	ahead, unsure time.Duration
+}
+
+// read makes a reading of a server's time that was asked for and came at these times.
+func read(source string, server, sent, got time.Time) reading {
+	trip := got.Sub(sent)
+	return reading{source: source, ahead: server.Sub(sent.Add(trip / 2)), unsure: trip / 2}
+}
+
+// round keeps durations short.
+func round(d time.Duration) time.Duration {
+	switch a := d.Abs(); {
+	case a >= 10*time.Second:
+		return d.Round(time.Second)
+	case a >= 10*time.Millisecond:
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}
+
+// share is how much of a limit is used, in percent; 0 without a limit.
+func share(used, limit int64) int {
+	if limit <= 0 {
+		return 0
+	}
+	return int(math.Round(float64(used) * 100 / float64(limit)))
+}
+
+// local tells whether an address leads to this machine alone.
+func local(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,123 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A command that a script begins to use is one that a user must be let to call.
+func TestNeeded_HasEveryCommandOfTheScripts(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../../store/timeline/lua/*.lua")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	known := map[string]bool{}
+	for _, command := range needed() {
+		known[command[0].(string)] = true
+	}
+	call := regexp.MustCompile(`redis\.p?call\(\s*'(\w+)'`)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range call.FindAllStringSubmatch(string(text), -1) {
+			if !known[strings.ToUpper(m[1])] {
+				t.Errorf("%s calls %s, which the doctor does not check; add it to needed", filepath.Base(file), m[1])
+			}
+		}
+	}
+}
+
+func TestFilters_CoverAndOverlap(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		whole, part     string
+		cover, overlaps bool
+	}{
+		{">", "a.b", true, true}, {"a.>", "a", false, false}, {"a.>", "a.b.c", true, true}, {"a.>", "a.>", true, true}, {"a.*", "a.>", false, true},
+		{"a.*", "a.b", true, true}, {"a.b", "a.*", false, true}, {"a.b", "a.b", true, true}, {"a.b", "a.c", false, false}, {"*.b", "a.>", false, true},
+		{"a.b", "a.b.c", false, false}, {"a.*.c", "a.b", false, false},
+	} {
+		if got := covers(c.whole, c.part); got != c.cover {
+			t.Errorf("%s covers %s: %v", c.whole, c.part, got)
+		}
+		if got := overlaps(c.whole, c.part); got != c.overlaps || overlaps(c.part, c.whole) != got {
+			t.Errorf("%s overlaps %s: %v", c.whole, c.part, got)
+		}
+	}
+}
+
+func TestGrantsOn_ReadsWhatServersSay(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		grants []string
+		want   string
+		has    bool
+		whole  bool
+	}{
+		{[]string{"GRANT ALL PRIVILEGES ON *.* TO `root`@`%` WITH GRANT OPTION"}, "ALL PRIVILEGES", true, true},
+		{[]string{"GRANT USAGE ON *.* TO `a`@`%`", "GRANT SELECT, CREATE ON `tarry\\_x`.* TO `a`@`%`"}, "CREATE", true, true},
+		{[]string{"GRANT CREATE ON `tarry_%`.* TO `a`@`%`"}, "CREATE", true, true},
+		{[]string{"GRANT CREATE ON `other`.* TO `a`@`%`"}, "CREATE", false, true},
+		{[]string{"GRANT CREATE ON `tarry_x`.`t` TO `a`@`%`"}, "CREATE", false, true},
+		{[]string{"GRANT `role` TO `a`@`%`"}, "CREATE", false, false},
+		{nil, "CREATE", false, false},
+	} {
+		granted, whole := grantsOn(c.grants, "tcp(127.0.0.1:3306)/tarry_x")
+		if granted[c.want] != c.has || whole != c.whole {
+			t.Errorf("%q: got %v, %v", c.grants, granted, whole)
+		}
+	}
+}
+
+func TestPasswordOf_TakesTheDriversView(t *testing.T) {
+	t.Parallel()
+	for dsn, want := range map[string]string{
+		"me:p@ss/word:x@tcp(h:3306)/db?a=b": "p@ss/word:x", "me@tcp(h)/db": "", "me:@tcp(h)/db": "", "sqlite:/a/b@c": "", "/db": "", "": "",
+	} {
+		if got := passwordOf(dsn); got != want && !(strings.HasPrefix(dsn, "sqlite:")) {
+			t.Errorf("%s: got %q, want %q", dsn, got, want)
+		}
+	}
+}
+
+func TestClocks_AreComparedWithEachOtherAndHere(t *testing.T) {
+	t.Parallel()
+	at := func(source string, ahead, unsure time.Duration) reading { return reading{source, ahead, unsure} }
+	ms := time.Millisecond
+	for _, c := range []struct {
+		clocks []reading
+		want   Status
+		words  string
+	}{
+		{nil, Unknown, "no server"},
+		{[]reading{at("redis a", 2*ms, ms)}, OK, "fewer than three"},
+		{[]reading{at("redis a", 2*ms, ms), at("nats", -200*ms, ms)}, OK, "nats -200 ms"},
+		{[]reading{at("redis a", 200*ms, ms), at("nats", -200*ms, ms)}, Warn, "nats and redis a are at least 398ms apart"},
+		{[]reading{at("redis a", 400*ms, 300*ms), at("journal", 0, ms)}, OK, "redis a +400"}, // nobody can tell
+		{[]reading{at("redis a", 400*ms, 300*ms), at("redis a", 300*ms, ms)}, Warn, "this machine and redis a"},
+		{[]reading{at("redis a", -time.Hour, ms), at("journal", 0, ms)}, Fail, "apart"},
+	} {
+		n := &notes{group: "machine", hide: strings.ToLower}
+		new(patient).clocks(n, c.clocks)
+		if len(n.checks) != 1 || n.checks[0].Status != c.want || !strings.Contains(n.checks[0].Found, c.words) {
+			t.Errorf("%v: got %+v, want %s with %q", c.clocks, n.checks, c.want, c.words)
+		}
+	}
+}
+
+func TestText_CannotSteerATerminalOrBreakALine(t *testing.T) {
+	t.Parallel()
+	n := &notes{group: "redis", hide: strings.NewReplacer().Replace}
+	n.warn("a", "one\x1b[2J\r\ntwo\xff", "do\nthis")
+	text := Report{n.checks}.Text()
+	if strings.ContainsAny(text, "\x1b\r") || strings.Count(text, "\n") != 5 {
+		t.Errorf("got %q", text)
+	}
+}

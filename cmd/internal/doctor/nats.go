@@ -1,0 +1,395 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/cmd/internal/config"
+)
+
+// natsSeen is the account that tarry serve would work in.
+type natsSeen struct {
+	*patient
+	*notes
+
+	nc *nats.Conn
+	// clustered tells whether streams can have several copies here.
+	clustered bool
+}
+
+// natsServers looks at each server alone, then through one of them at the account.
+func (p *patient) natsServers(ctx context.Context) ([]Check, []reading) {
+	var (
+		mu   sync.Mutex
+		open = map[string]*nats.Conn{}
+	)
+	defer func() {
+		for _, nc := range open {
+			nc.Close()
+		}
+	}()
+	urls := p.cfg.NATS.URL
+	checks, _ := side(urls, func(u string) ([]Check, []reading) {
+		n := p.notes("nats", hostOf(u))
+		if nc := p.natsServer(ctx, n, u); nc != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			open[u] = nc
+		}
+		return n.checks, nil
+	})
+	if len(open) == 0 {
+		return checks, nil
+	}
+	for i := range checks { // the others stand in
+		if c := &checks[i]; c.Name == "reachable" && c.Status == Fail {
+			c.Status = Warn
+		}
+	}
+	s := &natsSeen{patient: p, notes: p.notes("nats", "")}
+	for _, u := range urls {
+		if s.nc = open[u]; s.nc != nil {
+			break
+		}
+	}
+	clocks := s.account(ctx)
+	return append(checks, s.checks...), clocks
+}
+
+func hostOf(raw string) string {
+	if u, err := url.Parse(raw); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return raw
+}
+
+// natsServer connects to one server as tarry serve does; nil when that fails.
+func (p *patient) natsServer(ctx context.Context, n *notes, u string) *nats.Conn {
+	c := p.cfg.NATS
+	certificates, err := certificates(c.TLS)
+	if err != nil {
+		n.broken("reachable", err, "correct the settings nats.tls.*")
+		return nil
+	}
+	var (
+		mu   sync.Mutex
+		last error
+	)
+	up := make(chan struct{}, 1)
+	nc, err := bridge.Connect(ctx, bridge.ConnConfig{
+		URLs: []string{u}, Name: "tarry/" + p.cfg.Namespace + "/doctor", User: c.User, Password: c.Password.Reveal(), Token: c.Token.Reveal(), Creds: c.Creds,
+		TLS: certificates, Log: zerolog.Nop(),
+		OnState: func(state bridge.ConnState, err error) {
+			if state == bridge.Connected {
+				select {
+				case up <- struct{}{}:
+				default:
+				}
+				return
+			}
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				last = err
+			}
+		},
+	})
+	if err != nil {
+		n.broken("reachable", err, "correct nats.url, nats.user, nats.password, nats.token or nats.creds")
+		return nil
+	}
+	call, cancel := p.within(ctx)
+	defer cancel()
+	for !nc.IsConnected() {
+		refused := make(chan struct{})
+		timer := time.AfterFunc(20*time.Millisecond, func() { close(refused) })
+		select {
+		case <-up:
+		case <-refused:
+			mu.Lock()
+			err := last
+			mu.Unlock()
+			if err == nil || !final(err) {
+				if call.Err() == nil {
+					timer.Stop()
+					continue
+				}
+				if err == nil {
+					err = fmt.Errorf("no answer within %s", p.timeout)
+				}
+			}
+			nc.Close()
+			n.broken("reachable", err, natsChange(err))
+			return nil
+		}
+		timer.Stop()
+	}
+	trip, err := nc.RTT()
+	if err != nil {
+		nc.Close()
+		n.broken("reachable", err, "look at the network between here and NATS")
+		return nil
+	}
+	n.ok("reachable", "NATS %s, a round trip takes %s", nc.ConnectedServerVersion(), round(trip))
+	change := ""
+	if !atLeast(nc.ConnectedServerVersion(), 2, 9) {
+		change = "upgrade nats-server to 2.9 or later"
+	}
+	n.judge(Fail, "version", nc.ConnectedServerVersion(), change)
+	return nc
+}
+
+// final errors do not pass within a check's time-out.
+func final(err error) bool {
+	text := err.Error()
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) ||
+		errors.Is(err, nats.ErrSecureConnRequired) || errors.Is(err, nats.ErrSecureConnWanted) || errors.Is(err, nats.ErrNoServers) ||
+		strings.Contains(text, "connection refused") || strings.Contains(text, "no such host") || strings.Contains(text, "tls:") || strings.Contains(text, "x509:")
+}
+
+func natsChange(err error) string {
+	text := err.Error()
+	switch {
+	case errors.Is(err, nats.ErrAuthorization) || strings.Contains(text, "uthentication") || strings.Contains(text, "uthorization"):
+		return "correct nats.user and nats.password, nats.token or nats.creds"
+	case errors.Is(err, nats.ErrSecureConnRequired) || errors.Is(err, nats.ErrSecureConnWanted) || strings.Contains(text, "tls:") || strings.Contains(text, "x509:"):
+		return "nats.url and nats.tls.* must fit the server: tls:// where it asks for TLS, nats.tls.ca for an authority of your own"
+	}
+	return "start nats-server, open the port, or correct nats.url"
+}
+
+// certificates reads the files as tarry serve does.
+func certificates(files config.TLS) (*tls.Config, error) {
+	if files == (config.TLS{}) {
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if files.CA != "" {
+		pem, err := os.ReadFile(files.CA)
+		if err != nil {
+			return nil, fmt.Errorf("read nats.tls.ca: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read nats.tls.ca: %q holds no certificate in PEM form", files.CA)
+		}
+	}
+	if files.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+		if err != nil {
+			return nil, fmt.Errorf("read nats.tls.cert and nats.tls.key: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// account looks at what is the same on all servers.
+func (s *natsSeen) account(ctx context.Context) []reading {
+	s.clustered = s.nc.ConnectedClusterName() != ""
+	s.payload()
+	if !s.listens(ctx) {
+		return nil
+	}
+	if !s.jetStream(ctx) {
+		s.rights(ctx, nil)
+		return nil
+	}
+	streams, err := s.streams(ctx)
+	if err != nil {
+		s.broken("streams", err, "let the user publish to "+apiStreamList+": nothing is delivered until the streams can be listed")
+		return nil
+	}
+	s.intake(streams)
+	s.destinations(streams)
+	s.rights(ctx, streams)
+	s.syncInterval(ctx)
+	return s.clock(ctx)
+}
+
+func (s *natsSeen) payload() {
+	most, body := s.nc.MaxPayload(), s.cfg.HTTP.BodyLimit
+	found := fmt.Sprintf("a message may have %s, headers included", size(most))
+	switch {
+	case most > body:
+		s.warn("max_payload", found+", more than http.body_limit ("+size(body)+"): what is pushed by tag and larger is rejected after NATS has taken it",
+			"raise http.body_limit to "+size(most)+", or lower max_payload in nats-server.conf")
+	case most < 64<<10:
+		s.warn("max_payload", found, "raise max_payload in nats-server.conf: what a message gains on delivery takes some of it")
+	default:
+		s.ok("max_payload", "%s", found)
+	}
+}
+
+// listens tells whether answers can reach us; without them nothing else can be asked.
+func (s *natsSeen) listens(ctx context.Context) bool {
+	err := s.maySubscribe(ctx, s.nc.NewInbox())
+	if err != nil {
+		s.broken("inbox", err, "let the user subscribe to _INBOX.>: no answer reaches it, so nothing is ever delivered")
+		return false
+	}
+	return true
+}
+
+const (
+	apiInfo       = "$JS.API.INFO"
+	apiStreamList = "$JS.API.STREAM.LIST"
+	apiStreamInfo = "$JS.API.STREAM.INFO."
+)
+
+// errNoJetStream: the account has none.
+var errNoJetStream = errors.New("jetstream is off")
+
+// apiError is the server's refusal.
+type apiError struct {
+	Code        int    `json:"code"`
+	ErrCode     int    `json:"err_code"`
+	Description string `json:"description"`
+}
+
+func (e *apiError) Error() string { return fmt.Sprintf("%s (%d)", e.Description, e.ErrCode) }
+
+const (
+	codeNotEnabledForAccount = 10039
+	codeNotEnabled           = 10076
+	codeStreamNotFound       = 10059
+)
+
+// ask sends one request of the JetStream API.
+func (s *natsSeen) ask(ctx context.Context, subject string, request, out any) error {
+	call, cancel := s.within(ctx)
+	defer cancel()
+	var body []byte
+	if request != nil {
+		var err error
+		if body, err = json.Marshal(request); err != nil {
+			return fmt.Errorf("ask %s: %w", subject, err)
+		}
+	}
+	before := s.nc.LastError()
+	msg, err := s.nc.RequestWithContext(call, subject, body)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("ask %s: nobody answers: %w", subject, errNoJetStream)
+	case err != nil:
+		if now := s.nc.LastError(); now != before && errors.Is(now, nats.ErrPermissionViolation) {
+			err = now
+		}
+		return fmt.Errorf("ask %s: %w", subject, err)
+	}
+	var refused struct {
+		Error *apiError `json:"error"`
+	}
+	if err := json.Unmarshal(msg.Data, &refused); err != nil {
+		return fmt.Errorf("ask %s: %w", subject, err)
+	}
+	if e := refused.Error; e != nil {
+		if e.ErrCode == codeNotEnabled || e.ErrCode == codeNotEnabledForAccount {
+			return fmt.Errorf("ask %s: %w: %w", subject, errNoJetStream, e)
+		}
+		return fmt.Errorf("ask %s: %w", subject, e)
+	}
+	if err := json.Unmarshal(msg.Data, out); err != nil {
+		return fmt.Errorf("ask %s: %w", subject, err)
+	}
+	return nil
+}
+
+// jetStream tells whether the account has it, and room in it.
+func (s *natsSeen) jetStream(ctx context.Context) bool {
+	var info struct {
+		Storage int64 `json:"storage"`
+		Streams int   `json:"streams"`
+		Limits  struct {
+			Storage int64 `json:"max_storage"`
+			Streams int   `json:"max_streams"`
+		} `json:"limits"`
+	}
+	err := s.ask(ctx, apiInfo, nil, &info)
+	switch {
+	case errors.Is(err, errNoJetStream):
+		s.add(Fail, "jetstream", "off: pushes by tag are kept nowhere, and what is due goes to whoever listens at that moment",
+			"jetstream { store_dir: … } in nats-server.conf, and jetstream: enabled for the account", err)
+		return false
+	case err != nil:
+		s.untold("jetstream", err, "let the user publish to "+apiInfo)
+		return true // the streams will tell
+	}
+	found := fmt.Sprintf("on, %s, %s stored", plural(info.Streams, "stream"), size(info.Storage))
+	if most := info.Limits.Storage; most > 0 {
+		found += " of " + size(most)
+		if share(info.Storage, most) > fullWarn {
+			s.warn("jetstream", found, "raise the account's max_file, or remove streams: a full account refuses pushes and deliveries")
+			return true
+		}
+	}
+	s.ok("jetstream", "%s", found)
+	return true
+}
+
+// syncInterval is what decides whether an acknowledged message survives a power cut. Servers tell it to the system
+// account, and to those accounts that it was exported to.
+func (s *natsSeen) syncInterval(ctx context.Context) {
+	const (
+		name   = "sync_interval"
+		change = "sync_interval: always in the jetstream block of every nats-server.conf, and 3 replicas on machines that do not lose power together"
+	)
+	call, cancel := context.WithTimeout(ctx, min(s.timeout, 2*time.Second))
+	defer cancel()
+	var info struct {
+		Server struct {
+			Name string `json:"name"`
+		} `json:"server"`
+		Data struct {
+			JetStream struct {
+				Config struct {
+					Interval time.Duration `json:"sync_interval"`
+					Always   bool          `json:"sync_always"`
+				} `json:"config"`
+			} `json:"jetstream"`
+		} `json:"data"`
+	}
+	msg, err := s.nc.RequestWithContext(call, "$SYS.REQ.SERVER.PING.VARZ", nil)
+	if err == nil {
+		err = json.Unmarshal(msg.Data, &info)
+	}
+	c := info.Data.JetStream.Config
+	switch {
+	case err == nil && c.Always:
+		s.ok(name, "always, on %s", info.Server.Name)
+	case err == nil && c.Interval > 0:
+		s.warn(name, fmt.Sprintf("%s on %s: NATS acknowledges what is not on the disk yet, and a power cut loses it (Jepsen, NATS 2.12.1: 131,418 of 930,005)", c.Interval, info.Server.Name), change)
+	default:
+		s.unknown(name, "servers tell it to their system account only; unless set it is 2 minutes, and a power cut of all copies loses what NATS acknowledged since", change)
+	}
+}
+
+// clock reads the time of the server that leads the intake stream; before 2.10 it does not tell.
+func (s *natsSeen) clock(ctx context.Context) (readings []reading) {
+	for range 3 {
+		var info struct {
+			TS time.Time `json:"ts"`
+		}
+		sent := time.Now()
+		err := s.ask(ctx, apiStreamInfo+bridge.StreamName(s.cfg.Namespace), nil, &info)
+		got := time.Now()
+		if err != nil || info.TS.IsZero() {
+			return readings
+		}
+		readings = append(readings, read("nats", info.TS, sent, got))
+	}
+	return readings
+}

@@ -1,0 +1,173 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/bridge"
+)
+
+// permissions are what a server (2.9 or later) tells a user of itself; nil means all.
+type permissions struct {
+	Publish *struct {
+		Allow []string `json:"allow"`
+		Deny  []string `json:"deny"`
+	} `json:"publish"`
+	Responses *struct{} `json:"responses"`
+}
+
+// may tells whether everything that a filter matches may be published.
+func (p *permissions) may(filter string) bool {
+	if p == nil || p.Publish == nil {
+		return true
+	}
+	within := func(allowed string) bool { return covers(allowed, filter) }
+	meets := func(denied string) bool { return overlaps(denied, filter) }
+	return (len(p.Publish.Allow) == 0 || slices.ContainsFunc(p.Publish.Allow, within)) && !slices.ContainsFunc(p.Publish.Deny, meets)
+}
+
+// rights looks whether the user may publish and subscribe to what tarry needs.
+func (s *natsSeen) rights(ctx context.Context, streams []stream) {
+	ns := s.cfg.Namespace
+	var heard []string
+	for _, subject := range []string{"tarry." + ns + ".nudge", "tarry." + ns + ".resign", "tarry." + ns + ".api.push", "$SRV.PING", "$JS.EVENT.ADVISORY.STREAM.*.*"} {
+		if err := s.maySubscribe(ctx, subject); errors.Is(err, nats.ErrPermissionViolation) {
+			heard = append(heard, subject)
+		} else if err != nil {
+			s.untold("subscribe", err, "")
+			return
+		}
+	}
+	if len(heard) > 0 {
+		s.fail("subscribe", "the user may not subscribe to "+shorten(heard), "let it subscribe to _INBOX.>, tarry."+ns+".>, $SRV.> and $JS.EVENT.ADVISORY.STREAM.>")
+	} else {
+		s.ok("subscribe", "the user may subscribe to all that tarry needs")
+	}
+	told, known := s.permissions(ctx)
+	if known {
+		s.publish(told, streams)
+		return
+	}
+	s.publishTried(ctx)
+}
+
+// permissions asks the server what this user may do; false where it does not tell.
+func (s *natsSeen) permissions(ctx context.Context) (*permissions, bool) {
+	call, cancel := context.WithTimeout(ctx, min(s.timeout, 2*time.Second))
+	defer cancel()
+	msg, err := s.nc.RequestWithContext(call, "$SYS.REQ.USER.INFO", nil)
+	if err != nil {
+		return nil, false
+	}
+	var answer struct {
+		Data *struct {
+			Permissions *permissions `json:"permissions"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(msg.Data, &answer); err != nil || answer.Data == nil {
+		return nil, false
+	}
+	return answer.Data.Permissions, true
+}
+
+const publishChange = "let the user publish to tarry.%s.>, $JS.API.>, $JS.ACK.>, _INBOX.> and the subjects that messages are due on"
+
+// publish judges by what the server told.
+func (s *natsSeen) publish(may *permissions, streams []stream) {
+	ns := s.cfg.Namespace
+	intake, rejects := bridge.StreamName(ns), bridge.RejectsName(ns)
+	subjects := []string{"tarry." + ns + ".nudge", "tarry." + ns + ".resign", bridge.RejectsSubject(ns), apiStreamList}
+	for _, name := range []string{intake, rejects} {
+		subjects = append(subjects, apiStreamInfo+name, "$JS.API.STREAM.CREATE."+name, "$JS.API.STREAM.UPDATE."+name)
+	}
+	subjects = append(subjects, "$JS.API.CONSUMER.CREATE."+intake+".tarry", "$JS.API.CONSUMER.MSG.NEXT."+intake+".tarry", "$JS.ACK."+intake+".tarry.>")
+	if may == nil || may.Responses == nil {
+		subjects = append(subjects, "_INBOX.>")
+	}
+	missing := slices.DeleteFunc(subjects, may.may)
+	if len(missing) > 0 {
+		s.fail("publish", "the user may not publish to "+shorten(missing), fmt.Sprintf(publishChange, ns))
+		return
+	}
+	var closed []string
+	n := 0
+	for i := range streams {
+		if !isDestination(&streams[i]) {
+			continue
+		}
+		n++
+		if !slices.ContainsFunc(streams[i].Config.Subjects, may.may) {
+			closed = append(closed, streams[i].Config.Name)
+		}
+	}
+	switch {
+	case n > 0 && len(closed) == n:
+		s.warn("publish", "the user may not publish to the subjects of any stream: "+shorten(closed), fmt.Sprintf(publishChange, ns))
+	case len(closed) > 0:
+		s.ok("publish", "the user may publish to all that tarry needs; messages cannot be due on the subjects of %s", shorten(closed))
+	default:
+		s.ok("publish", "the user may publish to all that tarry needs")
+	}
+}
+
+// publishTried tries what the server does not tell, with messages that nobody reads: on a subject of the doctor's own,
+// as an acknowledgement of nothing, and as a request that is no JSON.
+func (s *natsSeen) publishTried(ctx context.Context) {
+	ns := s.cfg.Namespace
+	var missing []string
+	for _, subject := range []string{"tarry." + ns + ".doctor", "$JS.ACK.DOCTOR.doctor", "$JS.API.STREAM.CREATE." + bridge.StreamName(ns)} {
+		err := s.observed(ctx, func() error { return s.nc.Publish(subject, []byte("doctor")) })
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			missing = append(missing, subject)
+		} else if err != nil {
+			s.untold("publish", err, fmt.Sprintf(publishChange, ns))
+			return
+		}
+	}
+	if len(missing) > 0 {
+		s.fail("publish", "the user may not publish to subjects like "+shorten(missing), fmt.Sprintf(publishChange, ns))
+		return
+	}
+	s.ok("publish", "the user may publish under tarry.%s and to JetStream; whether to the subjects that messages are due on, this server does not tell", ns)
+}
+
+// maySubscribe subscribes for a moment, without being of a group: nothing is taken from anybody.
+func (s *natsSeen) maySubscribe(ctx context.Context, subject string) error {
+	var sub *nats.Subscription
+	err := s.observed(ctx, func() (err error) {
+		sub, err = s.nc.SubscribeSync(subject)
+		return err
+	})
+	if sub != nil {
+		_ = sub.Unsubscribe() // refused, there is none
+	}
+	return err
+}
+
+// observed does something and returns what the server had to say to it. It complains before it answers the flush.
+func (s *natsSeen) observed(ctx context.Context, do func() error) error {
+	call, cancel := s.within(ctx)
+	defer cancel()
+	before := s.nc.LastError()
+	if err := do(); err != nil {
+		return err
+	}
+	if err := s.nc.FlushWithContext(call); err != nil {
+		return err
+	}
+	now := s.nc.LastError()
+	if now == nil || now == before {
+		return nil
+	}
+	if strings.Contains(strings.ToLower(now.Error()), "permissions violation") {
+		return now
+	}
+	return nil
+}

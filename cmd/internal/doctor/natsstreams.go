@@ -1,0 +1,290 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge"
+)
+
+// stream is what matters of one.
+type stream struct {
+	Config struct {
+		Name         string        `json:"name"`
+		Subjects     []string      `json:"subjects"`
+		Retention    string        `json:"retention"`
+		MaxMsgs      int64         `json:"max_msgs"`
+		MaxBytes     int64         `json:"max_bytes"`
+		MaxAge       time.Duration `json:"max_age"`
+		Discard      string        `json:"discard"`
+		PerSubject   int64         `json:"max_msgs_per_subject"`
+		Storage      string        `json:"storage"`
+		Replicas     int           `json:"num_replicas"`
+		NoAck        bool          `json:"no_ack"`
+		Duplicates   time.Duration `json:"duplicate_window"`
+		Sealed       bool          `json:"sealed"`
+		Mirror       *struct{}     `json:"mirror"`
+		Sources      []struct{}    `json:"sources"`
+		MsgSchedules bool          `json:"allow_msg_schedules"`
+		Transform    *struct{}     `json:"subject_transform"`
+	} `json:"config"`
+	State struct {
+		Messages  int64 `json:"messages"`
+		Bytes     int64 `json:"bytes"`
+		Consumers int   `json:"consumer_count"`
+	} `json:"state"`
+	Cluster *struct {
+		Leader   string `json:"leader"`
+		Replicas []struct {
+			Name    string `json:"name"`
+			Current bool   `json:"current"`
+			Offline bool   `json:"offline"`
+		} `json:"replicas"`
+	} `json:"cluster"`
+}
+
+// streams lists all of the account, page by page.
+func (s *natsSeen) streams(ctx context.Context) (all []stream, err error) {
+	const pages = 200 // of 256
+	for range pages {
+		var page struct {
+			Total   int      `json:"total"`
+			Streams []stream `json:"streams"`
+		}
+		if err := s.ask(ctx, apiStreamList, map[string]int{"offset": len(all)}, &page); err != nil {
+			return nil, err
+		}
+		if all = append(all, page.Streams...); len(page.Streams) == 0 || len(all) >= page.Total {
+			break
+		}
+	}
+	return all, nil
+}
+
+// intake looks at the stream that holds pushes by tag, or at what stands in its way.
+func (s *natsSeen) intake(streams []stream) {
+	name, filter := bridge.StreamName(s.cfg.Namespace), s.cfg.NATS.Prefix+".>"
+	for i := range streams {
+		c := &streams[i].Config
+		for _, held := range c.Subjects {
+			if c.Name == name || !overlaps(held, filter) {
+				continue
+			}
+			who := "stream " + c.Name
+			if ns, ours := strings.CutPrefix(c.Name, "TARRY_"); ours {
+				who += ", the intake of namespace " + ns + ","
+			}
+			s.fail("intake subjects", fmt.Sprintf("%s holds %s, and the intake needs %s", who, held, filter), "set nats.prefix to one that no other stream and no other namespace has")
+		}
+	}
+	at := slices.IndexFunc(streams, func(st stream) bool { return st.Config.Name == name })
+	if at < 0 {
+		s.intakeToCome(name)
+		return
+	}
+	st := &streams[at]
+	s.intakeShape(st)
+	s.intakeCopies(st)
+	s.intakeRoom(st)
+	if c := &st.Config; c.Duplicates < s.window() {
+		s.warn("intake duplicates", fmt.Sprintf("%s recognizes a repeated push for %s", name, c.Duplicates),
+			fmt.Sprintf("duplicate_window %s or more (tarry serve sets it at its next start): around a takeover a push may be stored twice", s.window()))
+	} else {
+		s.ok("intake duplicates", "recognized for %s", c.Duplicates)
+	}
+}
+
+// intakeToCome judges what the first start will make.
+func (s *natsSeen) intakeToCome(name string) {
+	replicas := s.cfg.NATS.Intake.Replicas
+	found := fmt.Sprintf("%s does not exist yet; the first start makes it with %s and %s at most", name, copies(replicas), size(s.cfg.NATS.Intake.MaxBytes))
+	switch {
+	case !s.clustered && replicas > 1:
+		s.fail("intake", found+", which this NATS refuses: it is no cluster", "set nats.intake.replicas to 1, or run NATS as a cluster")
+	case s.clustered && replicas == 1:
+		s.warn("intake", found, "set nats.intake.replicas to 3: with one copy a lost server takes pushes with it that NATS has acknowledged")
+	default:
+		s.ok("intake", "%s", found)
+	}
+}
+
+// intakeShape is whether the stream keeps what it acknowledged.
+func (s *natsSeen) intakeShape(st *stream) {
+	c := &st.Config
+	remove := fmt.Sprintf("remove or rename it, once it is empty (it holds %d messages)", st.State.Messages)
+	const restart = ", or restart an instance: tarry serve sets it right"
+	for _, bad := range []struct {
+		is            bool
+		found, change string
+	}{
+		{c.Retention != "workqueue", "its retention is " + c.Retention + " where workqueue is needed: tarry serve does not open the intake", remove},
+		{c.Storage != "file", "it is kept in " + c.Storage + ": a restart of NATS loses pushes that it has acknowledged", remove},
+		{c.Sealed, "it is sealed", remove},
+		{c.Mirror != nil || len(c.Sources) > 0, "it copies other streams", remove},
+		{c.MsgSchedules, "it has NATS's own message schedules on", remove},
+		{c.Transform != nil, "it transforms its subjects", remove},
+		{c.Discard != "new", "discard is " + c.Discard + ": when it is full, acknowledged pushes are thrown away instead of new ones refused", "set discard to new" + restart},
+		{c.MaxAge > 0, fmt.Sprintf("max_age is %s: pushes older than that are thrown away", c.MaxAge), "set max_age to 0" + restart},
+		{c.MaxMsgs > 0 || c.PerSubject > 0, "it has a limit of messages, which is not tarry's", "remove max_msgs and max_msgs_per_subject" + restart},
+		{c.NoAck, "no_ack is on: a producer never learns whether its push was kept", "set no_ack to false" + restart},
+		{!slices.Equal(c.Subjects, []string{s.cfg.NATS.Prefix + ".>"}), "its subjects are " + strings.Join(c.Subjects, ", ") + ", and nats.prefix asks for " + s.cfg.NATS.Prefix + ".>",
+			"let an instance with the old prefix empty it first, or set nats.prefix back"},
+	} {
+		if bad.is {
+			s.fail("intake", c.Name+": "+bad.found, bad.change)
+			return
+		}
+	}
+	s.ok("intake", "%s: work queue on %s, new pushes are refused when it is full, nothing ages", c.Name, c.Storage)
+}
+
+func (s *natsSeen) intakeCopies(st *stream) {
+	c, want := &st.Config, s.cfg.NATS.Intake.Replicas
+	var away []string
+	if st.Cluster != nil {
+		for _, r := range st.Cluster.Replicas {
+			if r.Offline || !r.Current {
+				away = append(away, r.Name)
+			}
+		}
+	}
+	clustered := s.clustered || st.Cluster != nil && len(st.Cluster.Replicas) > 0
+	found := fmt.Sprintf("%s has %s", c.Name, copies(c.Replicas))
+	switch {
+	case len(away) > 0:
+		s.warn("intake copies", found+", not in step: "+shorten(away), "bring these servers back")
+	case clustered && c.Replicas == 1:
+		s.warn("intake copies", found+", in a cluster", "set nats.intake.replicas to 3: a lost server takes pushes with it that NATS has acknowledged")
+	case c.Replicas%2 == 0:
+		s.warn("intake copies", found, "set nats.intake.replicas to 3: an even number survives no more losses than one less")
+	case c.Replicas != want && !s.clustered && want > 1:
+		s.fail("intake copies", fmt.Sprintf("%s, nats.intake.replicas asks for %d, and this NATS is no cluster", found, want), "set nats.intake.replicas to 1, or run NATS as a cluster")
+	case c.Replicas != want:
+		s.warn("intake copies", fmt.Sprintf("%s, nats.intake.replicas asks for %d", found, want), "the next start changes it to that; make sure that it is meant")
+	case !clustered:
+		s.ok("intake copies", "%s; this NATS is a single server, and its disk the only one", found)
+	default:
+		s.ok("intake copies", "%s", found)
+	}
+}
+
+func (s *natsSeen) intakeRoom(st *stream) {
+	used, most := st.State.Bytes, st.Config.MaxBytes
+	found := fmt.Sprintf("%d pushes wait in it", st.State.Messages)
+	if most > 0 {
+		found += fmt.Sprintf(", %s of %s, %d %%", size(used), size(most), share(used, most))
+	}
+	change := ""
+	if share(used, most) > fullWarn {
+		change = "raise nats.intake.max_bytes, and look why tarry does not take pushes out (tarry health): at the limit NATS refuses them"
+	}
+	s.judge(Warn, "intake room", found, change)
+}
+
+func copies(n int) string {
+	if n == 1 {
+		return "1 copy"
+	}
+	return fmt.Sprintf("%d copies", n)
+}
+
+// destinations looks at the streams that messages may be due on.
+func (s *natsSeen) destinations(streams []stream) {
+	var short, memory, full, lonely, deaf, nobody []string
+	n := 0
+	for i := range streams {
+		st := &streams[i]
+		c := &st.Config
+		if !isDestination(st) {
+			continue
+		}
+		n++
+		if c.NoAck {
+			deaf = append(deaf, c.Name)
+			continue
+		}
+		if c.Duplicates < s.window() {
+			short = append(short, fmt.Sprintf("%s (%s)", c.Name, c.Duplicates))
+		}
+		if c.Storage == "memory" {
+			memory = append(memory, c.Name)
+		}
+		// A stream that keeps the last so many on purpose is always at its limit: it matters where somebody reads.
+		near := share(st.State.Bytes, c.MaxBytes) > fullWarn || share(st.State.Messages, c.MaxMsgs) > fullWarn
+		if near && (c.Discard == "new" || c.Retention != "limits" || st.State.Consumers > 0) {
+			full = append(full, fmt.Sprintf("%s (discard %s)", c.Name, c.Discard))
+		}
+		if c.Retention == "interest" && st.State.Consumers == 0 {
+			nobody = append(nobody, c.Name)
+		}
+		if c.Replicas == 1 && (s.clustered || st.Cluster != nil && len(st.Cluster.Replicas) > 0) {
+			lonely = append(lonely, c.Name)
+		}
+	}
+	if n == 0 {
+		s.ok("topics", "no stream holds a subject: whatever is due goes to those who listen at that moment")
+		return
+	}
+	s.ok("topics", "%s that messages may be due on", plural(n, "stream"))
+	for _, f := range []struct {
+		name    string
+		streams []string
+		fine    string
+		what    string
+		change  string
+	}{
+		{"topic duplicates", short, fmt.Sprintf("every stream recognizes a repeated delivery for %s or longer", s.window()),
+			"repeated deliveries are recognized for a shorter time than a takeover takes", fmt.Sprintf("duplicate_window %s or more: else a message may arrive twice around one", s.window())},
+		{"topic storage", memory, "all on disk", "kept in memory: a restart of NATS loses what tarry has delivered and nobody has read", "storage file (a new stream), or tarry redeliver after a loss, with the journal on"},
+		{"topic room", full, "none near its limit", "near its limit", "raise max_bytes or max_msgs, or read faster: with discard old the server throws away what nobody has read, with discard new messages stay with tarry and come late"},
+		{"topic consumers", nobody, "", "keeps only what a consumer waits for, and has no consumer: deliveries vanish", "add the consumer before messages are due, or take retention limits"},
+		{"topic acknowledgements", deaf, "", "no_ack is on: tarry counts its subjects as core NATS", "no_ack false"},
+		{"topic copies", lonely, "", "one copy, in a cluster: a lost server takes delivered messages with it", "num_replicas 3"},
+	} {
+		switch {
+		case len(f.streams) > 0:
+			s.warn(f.name, f.what+": "+shorten(f.streams), f.change)
+		case f.fine != "":
+			s.ok(f.name, "%s", f.fine)
+		}
+	}
+}
+
+// isDestination tells whether a stream holds subjects that tarry delivers to.
+func isDestination(st *stream) bool {
+	return !strings.HasPrefix(st.Config.Name, "TARRY_") &&
+		slices.ContainsFunc(st.Config.Subjects, func(subject string) bool { return !strings.HasPrefix(subject, "$") })
+}
+
+// overlaps tells whether some subject matches both filters.
+func overlaps(a, b string) bool {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := 0; i < len(as) && i < len(bs); i++ {
+		switch {
+		case as[i] == ">" || bs[i] == ">":
+			return true
+		case as[i] != "*" && bs[i] != "*" && as[i] != bs[i]:
+			return false
+		}
+	}
+	return len(as) == len(bs)
+}
+
+// covers tells whether all subjects of one filter match another.
+func covers(whole, part string) bool {
+	ws, ps := strings.Split(whole, "."), strings.Split(part, ".")
+	for i, w := range ws {
+		switch {
+		case w == ">":
+			return len(ps) > i
+		case i >= len(ps) || ps[i] == ">":
+			return false
+		case w != "*" && w != ps[i]:
+			return false
+		}
+	}
+	return len(ws) == len(ps)
+}

@@ -1,0 +1,371 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tarry-mq/tarry/store/timeline"
+)
+
+// layout is the version of the keys and records in Redis that this tarry knows; timeline does not show its own. A test
+// compares it with what timeline records.
+const layout = "4"
+
+// redisMode is what the settings take Redis for.
+type redisMode string
+
+const (
+	single   redisMode = "standalone"
+	cluster  redisMode = "cluster"
+	sentinel redisMode = "sentinel"
+)
+
+func (p *patient) redisMode() redisMode {
+	switch r := p.cfg.Redis; {
+	case r.Master != "":
+		return sentinel
+	case len(r.Addrs) > 1:
+		return cluster
+	}
+	return single
+}
+
+// dialRedis makes a client for one server, or with no address the one that tarry serve has.
+func (p *patient) dialRedis(addr string) redis.UniversalClient {
+	r := p.cfg.Redis
+	cfg := timeline.DialConfig{
+		Addrs: r.Addrs, Master: r.Master, Username: r.Username, Password: r.Password.Reveal(), DB: r.DB,
+		Name: "tarry-doctor", CallTimeout: p.timeout,
+	}
+	if addr != "" {
+		cfg.Addrs, cfg.Master = []string{addr}, ""
+	}
+	if r.TLS {
+		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	return timeline.Dial(cfg)
+}
+
+// dialSentinel makes a client for a Sentinel, which tarry serve asks without credentials.
+func (p *patient) dialSentinel(addr string) redis.UniversalClient {
+	cfg := timeline.DialConfig{Addrs: []string{addr}, Name: "tarry-doctor", CallTimeout: p.timeout}
+	if p.cfg.Redis.TLS {
+		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	return timeline.Dial(cfg)
+}
+
+// redis finds the servers that hold messages, looks at each, and then at the namespace on them.
+func (p *patient) redis(ctx context.Context) ([]Check, []reading) {
+	whole := p.notes("redis", "")
+	var servers []string
+	switch p.redisMode() {
+	case sentinel:
+		servers = p.sentinels(ctx, whole)
+	case cluster:
+		servers = p.clusterMasters(ctx, whole)
+	default:
+		servers = p.cfg.Redis.Addrs
+	}
+	if len(servers) == 0 {
+		return whole.checks, nil
+	}
+	checks, clocks := side(servers, func(addr string) ([]Check, []reading) { return p.redisServer(ctx, addr) })
+	if !slices.ContainsFunc(checks, func(c Check) bool { return c.Name == "reachable" && c.Status == Fail }) {
+		p.redisNamespace(ctx, whole)
+	}
+	return append(whole.checks, checks...), clocks
+}
+
+const sentinelHint = "name the Sentinels in redis.addrs and the group they watch in redis.master"
+
+// sentinels asks each Sentinel for the master, and returns the one that most name.
+func (p *patient) sentinels(ctx context.Context, whole *notes) []string {
+	type vote struct{ addr string }
+	votes := make([]vote, len(p.cfg.Redis.Addrs))
+	indexes := make([]int, len(votes))
+	for i := range indexes {
+		indexes[i] = i
+	}
+	checks, _ := side(indexes, func(i int) ([]Check, []reading) {
+		n := p.notes("redis", "sentinel "+p.cfg.Redis.Addrs[i])
+		votes[i].addr = p.oneSentinel(ctx, n, p.cfg.Redis.Addrs[i])
+		return n.checks, nil
+	})
+	whole.checks = append(whole.checks, checks...)
+	count := map[string]int{}
+	for _, v := range votes {
+		if v.addr != "" {
+			count[v.addr]++
+		}
+	}
+	masters := make([]string, 0, len(count))
+	for addr := range count {
+		masters = append(masters, addr)
+	}
+	slices.SortFunc(masters, func(a, b string) int { return count[b] - count[a] })
+	switch {
+	case len(masters) == 0:
+		return nil
+	case len(masters) > 1:
+		slices.Sort(masters)
+		whole.fail("sentinels agree", "they name different masters: "+strings.Join(masters, ", "),
+			"wait for the failover to end; if it does not, some Sentinels watch another Redis or cannot reach the others")
+	}
+	if given := len(p.cfg.Redis.Addrs); given < 3 {
+		whole.warn("sentinels named", plural(given, "Sentinel")+" in redis.addrs", "name all of them, three at least: while those named are away, tarry cannot find the master")
+	} else {
+		whole.ok("sentinels named", "%d in redis.addrs", given)
+	}
+	return masters[:1]
+}
+
+// oneSentinel asks one; it returns the master's address, or nothing.
+func (p *patient) oneSentinel(ctx context.Context, n *notes, addr string) string {
+	rdb := p.dialSentinel(addr)
+	defer rdb.Close()
+	call, cancel := p.within(ctx)
+	defer cancel()
+	answer, err := rdb.Do(call, "SENTINEL", "MASTER", p.cfg.Redis.Master).Result()
+	if err != nil {
+		switch text := err.Error(); {
+		case strings.Contains(text, "unknown command"):
+			n.fail("reachable", "it is a Redis server and no Sentinel", sentinelHint+", or leave redis.master out")
+		case strings.Contains(text, "No such master"):
+			n.fail("reachable", fmt.Sprintf("it watches no group %q", p.cfg.Redis.Master), "set redis.master to the name in sentinel.conf (sentinel monitor NAME …)")
+		default:
+			n.broken("reachable", err, "start it, open the port, or correct redis.addrs; tarry asks Sentinels without a password")
+		}
+		return ""
+	}
+	facts := pairs(answer)
+	others, _ := strconv.Atoi(facts["num-other-sentinels"])
+	quorum := facts["quorum"]
+	found := fmt.Sprintf("it knows %s, quorum %s, master at %s:%s", plural(others, "other Sentinel"), quorum, facts["ip"], facts["port"])
+	switch {
+	case strings.Contains(facts["flags"], "o_down"):
+		n.fail("reachable", found+", which is down ("+facts["flags"]+")", "bring the master back, or look why no replica is promoted")
+	case strings.Contains(facts["flags"], "s_down"):
+		n.warn("reachable", found+", which this Sentinel cannot reach", "look at the network between them")
+	case others < 2:
+		n.warn("reachable", found, "run three Sentinels at least, on three machines: two cannot agree once one is lost")
+	default:
+		n.ok("reachable", "%s", found)
+	}
+	if local(facts["ip"]+":0") && !local(addr) {
+		n.fail("announced address", "the master is announced as "+facts["ip"]+", which leads other machines to themselves", "set sentinel announce-ip, or monitor it by an address that all reach")
+		return ""
+	}
+	if facts["ip"] == "" {
+		return ""
+	}
+	if strings.Contains(facts["ip"], ":") {
+		return "[" + facts["ip"] + "]:" + facts["port"]
+	}
+	return facts["ip"] + ":" + facts["port"]
+}
+
+// clusterMasters reads from the first node that answers who the masters are.
+func (p *patient) clusterMasters(ctx context.Context, whole *notes) []string {
+	var masters []string
+	var failures []error
+	for _, addr := range p.cfg.Redis.Addrs {
+		found, err := p.clusterNode(ctx, whole, addr)
+		if err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", addr, err))
+			continue
+		}
+		if masters = found; len(masters) > 0 {
+			break
+		}
+		return nil // it answered, and is not fit
+	}
+	if len(masters) == 0 {
+		whole.broken("reachable", errors.Join(failures...), "start Redis, open the ports, or correct redis.addrs, redis.username and redis.password")
+		return nil
+	}
+	for _, err := range failures {
+		whole.add(Warn, "reachable", whole.hide(err.Error()), "correct redis.addrs, or bring the node back", err)
+	}
+	return masters
+}
+
+func (p *patient) clusterNode(ctx context.Context, whole *notes, addr string) ([]string, error) {
+	rdb := p.dialRedis(addr)
+	defer rdb.Close()
+	call, cancel := p.within(ctx)
+	defer cancel()
+	text, err := rdb.ClusterInfo(call).Result()
+	if err != nil && strings.Contains(err.Error(), "cluster support disabled") {
+		whole.fail("cluster", addr+" is a single server, and several redis.addrs without redis.master mean a Cluster",
+			"name one address in redis.addrs, or with Sentinels: "+sentinelHint)
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	facts := infoOf(text)
+	nodes, err := rdb.ClusterNodes(call).Result()
+	if err != nil {
+		return nil, err
+	}
+	masters, down := mastersIn(nodes, addr)
+	found := fmt.Sprintf("%s, state %s, %s of 16384 slots assigned", plural(len(masters), "master"), facts["cluster_state"], facts["cluster_slots_assigned"])
+	switch {
+	case facts["cluster_state"] != "ok" || facts["cluster_slots_ok"] != "16384":
+		whole.fail("cluster", found, "bring the missing masters back or assign their slots (redis-cli --cluster check): buckets in them can be neither pushed to nor read")
+	case len(down) > 0:
+		whole.warn("cluster", found+"; down: "+shorten(down), "bring the nodes back: with a replica lost, the loss of its master loses messages")
+	default:
+		whole.ok("cluster", "%s", found)
+	}
+	return masters, nil
+}
+
+// mastersIn reads CLUSTER NODES: the masters with slots, and what is down. An empty host is that of the server asked.
+func mastersIn(nodes, asked string) (masters, down []string) {
+	for row := range strings.Lines(nodes) {
+		f := strings.Fields(row)
+		if len(f) < 8 {
+			continue
+		}
+		addr, _, _ := strings.Cut(f[1], "@")
+		addr, _, _ = strings.Cut(addr, ",")
+		if strings.HasPrefix(addr, ":") {
+			addr = asked[:strings.LastIndexByte(asked, ':')] + addr
+		}
+		flags := strings.Split(f[2], ",")
+		switch {
+		case slices.Contains(flags, "noaddr") || slices.Contains(flags, "handshake"):
+		case slices.Contains(flags, "fail") || slices.Contains(flags, "fail?") || f[7] == "disconnected" && !slices.Contains(flags, "myself"):
+			down = append(down, addr)
+		case slices.Contains(flags, "master") && len(f) > 8:
+			masters = append(masters, addr)
+		}
+	}
+	return masters, down
+}
+
+// redisNamespace looks at what the namespace's first start recorded, the way tarry serve will.
+func (p *patient) redisNamespace(ctx context.Context, n *notes) {
+	rdb := p.dialRedis("")
+	defer rdb.Close()
+	call, cancel := p.within(ctx)
+	defer cancel()
+	key := "{" + p.cfg.Namespace + "}:meta"
+	stored, err := rdb.HMGet(call, key, "buckets", "layout").Result()
+	if err != nil {
+		n.broken("buckets", err, "the user needs the key patterns {"+p.cfg.Namespace+"}:* and {"+p.cfg.Namespace+":*}:*")
+		return
+	}
+	buckets, _ := stored[0].(string)
+	known, _ := stored[1].(string)
+	switch {
+	case buckets == "" && known == "":
+		n.ok("buckets", "namespace %s is new here: the first start will record %d", p.cfg.Namespace, p.cfg.Buckets)
+		p.elsewhere(ctx, n, key)
+		return
+	case buckets != strconv.Itoa(p.cfg.Buckets):
+		n.fail("buckets", fmt.Sprintf("the setting buckets is %d, but namespace %s was begun with %s and its messages lie in those", p.cfg.Buckets, p.cfg.Namespace, buckets),
+			"set buckets to "+buckets)
+	default:
+		n.ok("buckets", "%s, as the setting has it", buckets)
+	}
+	if known != layout {
+		n.fail("key layout", fmt.Sprintf("namespace %s has layout %s, this tarry knows %s", p.cfg.Namespace, known, layout),
+			"run the tarry that knows layout "+known+" until the namespace is empty, or take another namespace")
+		return
+	}
+	n.ok("key layout", "%s", known)
+}
+
+// elsewhere looks whether a namespace that seems new lives in another database of the same server.
+func (p *patient) elsewhere(ctx context.Context, n *notes, key string) {
+	if p.redisMode() == cluster {
+		return
+	}
+	rdb := p.dialRedis("")
+	defer rdb.Close()
+	call, cancel := p.within(ctx)
+	defer cancel()
+	text, err := rdb.Info(call, "keyspace").Result()
+	if err != nil {
+		return // said by the server's own checks
+	}
+	for name := range infoOf(text) {
+		db, err := strconv.Atoi(strings.TrimPrefix(name, "db"))
+		if err != nil || db == p.cfg.Redis.DB {
+			continue
+		}
+		other := *p
+		other.cfg.Redis.DB = db
+		there := other.dialRedis("")
+		found, err := there.Exists(call, key).Result()
+		_ = there.Close()
+		if err == nil && found > 0 {
+			n.fail("database", fmt.Sprintf("namespace %s is not in database %d but in %d, with the messages it holds", p.cfg.Namespace, p.cfg.Redis.DB, db),
+				fmt.Sprintf("set redis.db to %d", db))
+			return
+		}
+	}
+}
+
+// infoOf reads INFO and what is written like it.
+func infoOf(text string) map[string]string {
+	info := map[string]string{}
+	for row := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(row), ":"); ok {
+			info[name] = value
+		}
+	}
+	return info
+}
+
+// pairs reads names and values, which come as a map or, from older servers, as a list.
+func pairs(answer any) map[string]string {
+	out := map[string]string{}
+	switch a := answer.(type) {
+	case map[any]any:
+		for k, v := range a {
+			out[fmt.Sprint(k)] = fmt.Sprint(v)
+		}
+	case []any:
+		for i := 0; i+1 < len(a); i += 2 {
+			out[fmt.Sprint(a[i])] = fmt.Sprint(a[i+1])
+		}
+	}
+	return out
+}
+
+// atLeast compares the first two numbers of a version.
+func atLeast(version string, major, minor int) bool {
+	var a, b int
+	if _, err := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &a, &b); err != nil {
+		return false
+	}
+	return a > major || a == major && b >= minor
+}
+
+// trips is how many round trips are measured.
+const trips = 9
+
+// median measures round trips one after another.
+func median(ask func() error) (time.Duration, error) {
+	took := make([]time.Duration, trips)
+	for i := range took {
+		start := time.Now()
+		if err := ask(); err != nil {
+			return 0, err
+		}
+		took[i] = time.Since(start)
+	}
+	slices.Sort(took)
+	return took[trips/2], nil
+}

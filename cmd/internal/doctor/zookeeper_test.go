@@ -1,0 +1,138 @@
+package doctor_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tarry-mq/tarry/cmd/internal/doctor"
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+func dialZK(t *testing.T, addr string) *zk.Conn {
+	t.Helper()
+	conn, _, err := zk.Connect([]string{addr}, 5*time.Second, zk.WithLogger(quiet{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+func znode(t *testing.T, conn *zk.Conn, path, data string, acl []zk.ACL) {
+	t.Helper()
+	if _, err := conn.Create(path, []byte(data), 0, acl); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+func TestZooKeeper_ThatGrantsAnotherSession(t *testing.T) {
+	t.Parallel()
+	small := lab.NewZooKeeper(t, lab.ZooKeeperTick(100*time.Millisecond)) // 2 s at most
+	s := healthy(t)
+	s["ZOOKEEPER_SERVERS"] = small.Addr
+	s.diagnosis(t).fails("zookeeper session").has(doctor.Fail, "zookeeper", "session", "6s was asked for and the server grants at most 2s", "maxSessionTimeout", "publish.timeout 2s must then go down to 1s")
+	s["ZOOKEEPER_SESSION"], s["PUBLISH_TIMEOUT"] = "2s", "1s"
+	s.diagnosis(t).fails().warns("zookeeper ensemble", "machine time-outs")
+
+	large := lab.NewZooKeeper(t, lab.ZooKeeperConfig("minSessionTimeout=8000"), lab.ZooKeeperConfig("4lw.commands.whitelist=mntr"))
+	s["ZOOKEEPER_SERVERS"], s["ZOOKEEPER_SESSION"] = large.Addr, "4s"
+	s.diagnosis(t).fails("zookeeper session").has(doctor.Fail, "zookeeper", "session", "at least 8s", "minSessionTimeout").has(doctor.OK, "zookeeper", "reachable")
+}
+
+func TestZooKeeper_InSeveralEnsembles(t *testing.T) {
+	t.Parallel()
+	ensemble := lab.NewZooKeeperEnsemble(t, 3)
+	s := healthy(t)
+	s["ZOOKEEPER_SERVERS"] = strings.Join(ensemble.Addrs(), ",")
+	s.diagnosis(t).fails().warns().has(doctor.OK, "zookeeper", "ensemble", "3 voting servers, 1 may be lost")
+
+	s["ZOOKEEPER_SERVERS"] = ensemble.Nodes[0].Addr
+	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.Warn, "zookeeper", "ensemble", "zookeeper.servers names 1")
+	s["ZOOKEEPER_SERVERS"] = strings.Join(append(ensemble.Addrs(), lab.SharedZooKeeper(t).Addr), ",")
+	s.diagnosis(t).fails("zookeeper ensemble").has(doctor.Fail, "zookeeper", "ensemble", "standalone", lab.SharedZooKeeper(t).Addr)
+
+	s["ZOOKEEPER_SERVERS"] = strings.Join(ensemble.Addrs(), ",")
+	ensemble.Nodes[0].Kill()
+	ensemble.WaitServing()
+	s.diagnosis(t).fails().warns("zookeeper reachable", "zookeeper ensemble").has(doctor.Warn, "zookeeper", "ensemble", "1 of those named away")
+	ensemble.Nodes[1].Kill()
+	lab.Eventually(t, 20*time.Second, func() error {
+		if mode := ensemble.Nodes[2].Mode(); mode != "" {
+			return fmt.Errorf("still %s", mode)
+		}
+		return nil
+	})
+	s.diagnosis(t).fails("zookeeper reachable").has(doctor.Fail, "zookeeper", "reachable", "majority")
+}
+
+func TestZooKeeper_WhoseACLsKeepUsOut(t *testing.T) {
+	t.Parallel()
+	server := lab.NewZooKeeper(t)
+	conn := dialZK(t, server.Addr)
+	s := healthy(t)
+	s["ZOOKEEPER_SERVERS"], s["NAMESPACE"] = server.Addr, "ns"
+	all, own := zk.WorldACL(zk.PermAll), zk.DigestACL(zk.PermAll, "tarry", "a-password")
+	znode(t, conn, "/tarry", "", all)
+	s.diagnosis(t).fails().has(doctor.OK, "zookeeper", "access", "may be made")
+	znode(t, conn, "/tarry/ns", "", own)
+	if err := conn.AddAuth("digest", []byte("tarry:a-password")); err != nil {
+		t.Fatal(err)
+	}
+	znode(t, conn, "/tarry/ns/term", "7", own)
+	znode(t, conn, "/tarry/ns/instances", "", own)
+
+	s.diagnosis(t).fails("zookeeper access").has(doctor.Fail, "zookeeper", "access", "/tarry/ns")
+	s["ZOOKEEPER_USERNAME"], s["ZOOKEEPER_PASSWORD"] = "tarry", "b-password" // ZooKeeper takes any digest
+	s.diagnosis(t).fails("zookeeper access").has(doctor.Fail, "zookeeper", "access", "/tarry/ns/term")
+	s["ZOOKEEPER_PASSWORD"] = "a-password"
+	s.diagnosis(t).fails().has(doctor.OK, "zookeeper", "access", "with these credentials")
+
+	if _, err := conn.SetACL("/tarry/ns/term", zk.DigestACL(zk.PermRead, "tarry", "a-password"), -1); err != nil {
+		t.Fatal(err)
+	}
+	s.diagnosis(t).fails("zookeeper access").has(doctor.Fail, "zookeeper", "access", "/tarry/ns/term (read and write it)")
+}
+
+func TestInstances_OfOneNameAndOfUnreachableAddresses(t *testing.T) {
+	t.Parallel()
+	server := lab.NewZooKeeper(t)
+	conn := dialZK(t, server.Addr)
+	s := healthy(t)
+	s["ZOOKEEPER_SERVERS"], s["NAMESPACE"], s["PEER_ADVERTISE"] = server.Addr, "ns", "127.0.0.1:7070"
+	all := zk.WorldACL(zk.PermAll)
+	for _, path := range []string{"/tarry", "/tarry/ns", "/tarry/ns/term", "/tarry/ns/instances"} {
+		znode(t, conn, path, "0", all)
+	}
+	register := func(name, address string, healthy bool) {
+		t.Helper()
+		data, err := json.Marshal(map[string]any{"instance": name, "address": address, "healthy": healthy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		znode(t, conn, "/tarry/ns/instances/"+name, string(data), all)
+	}
+	s.diagnosis(t).fails().has(doctor.OK, "machine", "instances", "none")
+
+	listening, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listening.Close()
+	register("one", listening.Addr().String(), true)
+	s.diagnosis(t).fails("machine instance").has(doctor.Fail, "machine", "instance", "one is registered by a process at "+listening.Addr().String())
+	s["PEER_ADVERTISE"] = listening.Addr().String()
+	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.OK, "machine", "instance", "one runs now").has(doctor.OK, "machine", "instances", "1 instance registered and reached")
+	register("two", nobody(t), true)
+	s.diagnosis(t).fails().warns("zookeeper ensemble", "machine peer.advertise", "machine instances").
+		has(doctor.Warn, "machine", "peer.advertise", "leads them to themselves").has(doctor.Warn, "machine", "instances", "two (127.0.0.1:")
+}

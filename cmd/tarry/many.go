@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tarry-mq/tarry/cmd/internal/client"
+)
+
+// selecting are the flags that pick many waiting messages. The key is not among them, though it narrows them: with an id it
+// is part of the name, and a script that loses the id must not change everything of the key.
+var selecting = []string{"topic", "due-from", "due-to", "all"}
+
+func addSelection(cmd *cobra.Command, does string) {
+	flags := cmd.Flags()
+	flags.String("key", "", "with an ID: key that the id belongs to, where several keys have it; else only messages of this key")
+	flags.String("topic", "", does+" many: of this topic, or of all that match a pattern such as orders.>")
+	flags.String("due-from", "", does+" many: due then or later: RFC 3339, unix milliseconds, or how long from now")
+	flags.String("due-to", "", does+" many: due then or earlier")
+	flags.Bool("all", false, does+" many: whatever the other flags leave, all where there are none")
+	flags.Bool("dry-run", false, "with many: only count")
+}
+
+// idOrSelection wants one argument, or flags that pick many.
+func idOrSelection(cmd *cobra.Command, args []string) error {
+	switch many := changed(cmd, selecting...); {
+	case len(args) > 1:
+		return fmt.Errorf("one ID is wanted, not %d", len(args))
+	case len(args) == 0 && many == "":
+		return errors.New("ID is missing; many are picked by --topic, --due-from, --due-to or --all, of one key with --key")
+	case len(args) == 1 && many != "":
+		return fmt.Errorf("--%s does not go with an ID", many)
+	case len(args) == 1 && cmd.Flags().Changed("dry-run"):
+		return errors.New("--dry-run does not go with an ID")
+	}
+	return nil
+}
+
+// changed is the first of these flags that was given.
+func changed(cmd *cobra.Command, names ...string) string {
+	if i := slices.IndexFunc(names, cmd.Flags().Changed); i >= 0 {
+		return names[i]
+	}
+	return ""
+}
+
+// optional is the value of a flag that was given, else nil. It may be given as empty, which the server refuses: a script
+// whose variable is unset must not change everything.
+func optional(cmd *cobra.Command, name string) *string {
+	flag := cmd.Flags().Lookup(name)
+	if !flag.Changed {
+		return nil
+	}
+	value := flag.Value.String()
+	return &value
+}
+
+func isSet(cmd *cobra.Command, name string) bool {
+	return cmd.Flags().Lookup(name).Value.String() == "true"
+}
+
+func selectionOf(cmd *cobra.Command) client.Selection {
+	return client.Selection{
+		Topic: optional(cmd, "topic"), Key: optional(cmd, "key"), DueFrom: optional(cmd, "due-from"), DueTo: optional(cmd, "due-to"),
+		All: isSet(cmd, "all"), DryRun: isSet(cmd, "dry-run"),
+	}
+}
+
+// many runs an operation on many messages that wait and shows its report; done is what it does to one, as in "canceled".
+func (c caller) many(done string, do func(progress func(client.Report)) (client.Report, []byte, error)) error {
+	return c.manyText(done, do, func(r *client.Report) string {
+		return fmt.Sprintf("%d in flight, %d maybe delivered, %d had ended", r.InFlight, r.Maybe, r.Ended)
+	})
+}
+
+// manyDead is many of dead messages.
+func (c caller) manyDead(done string, do func(progress func(client.Report)) (client.Report, []byte, error)) error {
+	return c.manyText(done, do, func(r *client.Report) string { return fmt.Sprintf("%d not dead any more", r.Ended) })
+}
+
+func (c caller) manyText(done string, do func(progress func(client.Report)) (client.Report, []byte, error), others func(*client.Report) string) error {
+	progress, end := watched(c, func(r client.Report) string {
+		return fmt.Sprintf("%d looked at, %d match, %d %s", r.Looked, r.Matched, r.Done, done)
+	})
+	r, raw, err := do(progress)
+	if end(); err != nil {
+		if r.Done > 0 {
+			err = fmt.Errorf("%w; %d were %s before", err, r.Done, done)
+		}
+		return answered(err, c.json)
+	}
+	text := fmt.Sprintf("%d looked at, %d match", r.Looked, r.Matched)
+	if r.DryRun {
+		return c.show(raw, "dry run, nothing was changed; "+text)
+	}
+	text += fmt.Sprintf(": %d %s, %s, %d failed", r.Done, done, others(&r), r.Failed)
+	switch left := r.InFlight + r.Maybe + r.Ended; {
+	case r.Failed > 0:
+		return c.showAs(exitFailed, raw, text, fmt.Sprintf("%d could not be %s", r.Failed, done))
+	case left > 0:
+		return c.showAs(exitState, raw, text, fmt.Sprintf("%d were not %s", left, done))
+	}
+	return c.show(raw, text)
+}

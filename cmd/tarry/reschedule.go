@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tarry-mq/tarry/cmd/internal/client"
+)
+
+func newReschedule(o outside) *cobra.Command {
+	var when client.When
+	cmd := &cobra.Command{
+		Use:   "reschedule ID [--delay D | --at T | --shift D] [--priority N] [--body TEXT | --body-file FILE] [--header H]",
+		Short: "Change a message that waits, or when many are due",
+		Long: `Change a message that waits: when it is due, its priority, its body, its headers; what is not given stays. Or change when
+many are due, picked by flags.
+
+Exit code 4 means that it is being delivered, has been, may have been, or has another version, or that this is so of some of
+many: these are as they were. 3 means that no message has this id.`,
+		Example: `  tarry reschedule order-7131 --delay 2h
+  tarry reschedule order-7131 --if-version 3 --body-file order.json
+  tarry reschedule --topic 'orders.>' --shift 30m --dry-run`,
+		Args: idOrSelection,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&when.Delay, "delay", "", "due that long from now: 20m, 1d12h, or milliseconds")
+	flags.StringVar(&when.At, "at", "", "due then: RFC 3339, or unix milliseconds")
+	flags.StringVar(&when.Shift, "shift", "", "due that much later than now set, or with - earlier: 30m, -1h")
+	addPriority(cmd, "default as it is")
+	addContent(cmd)
+	addVersion(cmd)
+	addSelection(cmd, "reschedule")
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
+		for _, name := range []string{"delay", "at", "shift"} { // an empty one would not be sent
+			if flags.Changed(name) && flags.Lookup(name).Value.String() == "" {
+				return usage("--%s is empty", name)
+			}
+		}
+		if len(args) == 0 {
+			if one := changed(cmd, append([]string{"priority", "if-version"}, contentFlags...)...); one != "" {
+				return usage("--%s needs an ID", one)
+			}
+			return c.many("rescheduled", func(progress func(client.Report)) (client.Report, []byte, error) {
+				return c.RescheduleMany(cmd.Context(), selectionOf(cmd), when, progress)
+			})
+		}
+		e := client.Edit{When: when}
+		var err error
+		if e.Priority, err = priorityOf(cmd); err != nil {
+			return err
+		}
+		if e.Headers, e.Content, err = contentOf(cmd, o.in); err != nil {
+			return err
+		}
+		version, err := versionOf(cmd)
+		if err != nil {
+			return err
+		}
+		key, keyed := keyOf(cmd)
+		a, raw, err := c.Reschedule(cmd.Context(), args[0], key, keyed, version, e)
+		if err != nil {
+			return answered(err, c.json)
+		}
+		return c.show(raw, amendedText(&a))
+	})
+}
+
+func newRun(o outside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run ID",
+		Short: "Make a message that waits due now",
+		Args:  oneArg("ID"),
+	}
+	addKey(cmd)
+	addVersion(cmd)
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
+		version, err := versionOf(cmd)
+		if err != nil {
+			return err
+		}
+		key, keyed := keyOf(cmd)
+		a, raw, err := c.RunNow(cmd.Context(), args[0], key, keyed, version)
+		if err != nil {
+			return answered(err, c.json)
+		}
+		return c.show(raw, amendedText(&a))
+	})
+}
+
+// addVersion gives a command the version that must stand.
+func addVersion(cmd *cobra.Command) {
+	cmd.Flags().String("if-version", "", "only if the message still has this version, as tarry get tells it")
+}
+
+// versionOf is the version that must stand, empty where any may. Its form is the server's to judge.
+func versionOf(cmd *cobra.Command) (string, error) {
+	flag := cmd.Flags().Lookup("if-version")
+	version := flag.Value.String()
+	// The rest of what a header cannot hold is no number either: say so here, in words about the flag.
+	if flag.Changed && (version == "" || strings.Trim(version, "0123456789") != "") {
+		return "", usage("--if-version %q: want a whole number", version)
+	}
+	return version, nil
+}
+
+func amendedText(a *client.Amended) string {
+	name := printable(a.ID, "")
+	if a.UID != a.ID {
+		name += " (" + a.UID + ")"
+	}
+	return fmt.Sprintf("%s is due on %s at %s, version %d", name, printable(a.Topic, ""), a.Due, a.Version)
+}

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/cmd/internal/config"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+func (scripted) Reschedule(_ context.Context, ref scheduler.Ref, e scheduler.Edit) (scheduler.AmendResult, error) {
+	r := scheduler.AmendResult{Code: scheduler.AmendDone, Info: info(ref, scheduler.StateWaiting)}
+	if e.HasPriority {
+		r.Info.Priority = e.Priority
+	}
+	switch {
+	case ref.ID == "nobody":
+		r.Code = scheduler.AmendUnknown
+	case ref.ID == "flying":
+		r.Code, r.Info.State = scheduler.AmendInFlight, scheduler.StateInFlight
+	case ref.ID == "maybe":
+		r.Code = scheduler.AmendMaybe
+	case ref.ID == "delivered":
+		r.Code, r.Info.State, r.Info.EndedAt = scheduler.AmendEnded, scheduler.StateDelivered, someDue
+	case ref.ID == "down":
+		return r, scheduler.ErrUnavailable
+	case e.Version != 0 && e.Version != 3:
+		r.Code = scheduler.AmendVersion
+	}
+	return r, nil
+}
+
+// many answers by the topic that is selected.
+func many(sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error) {
+	if progress != nil {
+		progress(scheduler.Report{Looked: 10, Matched: 2, Done: 1})
+	}
+	switch {
+	case sel.Topic == "down":
+		return scheduler.Report{Looked: 5, Matched: 5, Done: 5}, scheduler.ErrUnavailable
+	case sel.Topic == "busy.>":
+		return scheduler.Report{Looked: 40, Matched: 20, Done: 11, InFlight: 4, Maybe: 3, Ended: 2}, nil
+	case sel.Topic == "failing":
+		return scheduler.Report{Looked: 40, Matched: 20, Done: 19, Failed: 1}, nil
+	case sel.DryRun:
+		return scheduler.Report{Looked: 40, Matched: 20}, nil
+	}
+	return scheduler.Report{Looked: 40, Matched: 20, Done: 20}, nil
+}
+
+func (scripted) CancelMany(_ context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error) {
+	return many(sel, progress)
+}
+
+func (scripted) RescheduleMany(_ context.Context, sel scheduler.Selection, _ scheduler.Edit, progress func(scheduler.Report)) (scheduler.Report, error) {
+	return many(sel, progress)
+}
+
+func (scripted) RequeueMany(_ context.Context, sel scheduler.Selection, _ scheduler.Requeue, progress func(scheduler.Report)) (scheduler.Report, error) {
+	return many(sel, progress)
+}
+
+func (scripted) PurgeMany(_ context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error) {
+	return many(sel, progress)
+}
+
+// Dead has five messages; the cursor is how many were shown.
+func (scripted) Dead(_ context.Context, topic, cursor string, limit int) (page []scheduler.Info, next string, err error) {
+	from := 0
+	_, _ = fmt.Sscan(cursor, &from)
+	for i := from; i < 5 && len(page) < limit && topic != "nothing"; i++ {
+		m := info(scheduler.Ref{ID: fmt.Sprintf("order-%d", i)}, scheduler.StateDead)
+		m.UID, m.EndedAt, m.Reason = scheduler.UID(fmt.Sprintf("t-%016d", i)), someDue+scheduler.Milli(i), "no \x1b[31mpermission"
+		if i%2 == 1 {
+			m.ID, m.Reason = "", "refused 3 times"
+		}
+		page, next = append(page, m), fmt.Sprint(i+1)
+	}
+	if from+len(page) >= 5 || topic == "nothing" {
+		next = ""
+	}
+	return page, next, nil
+}
+
+func deadOne(ref scheduler.Ref) error {
+	switch ref.ID {
+	case "nobody":
+		return scheduler.ErrUnknownID
+	case "waits":
+		return fmt.Errorf("%w: it is waiting", scheduler.ErrNotDead)
+	case "down":
+		return scheduler.ErrUnavailable
+	}
+	return nil
+}
+
+func (scripted) RequeueOne(_ context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error) {
+	if err := deadOne(ref); err != nil {
+		return scheduler.Accepted{}, err
+	}
+	return scheduler.Accepted{ID: ref.ID, UID: someUID, Due: someDue.Add(r.Delay), State: scheduler.StateWaiting, Version: 1}, nil
+}
+
+func (scripted) PurgeOne(_ context.Context, ref scheduler.Ref) error { return deadOne(ref) }
+
+func (scripted) TopicCounts(_ context.Context, topic string, limit int) ([]scheduler.TopicCount, error) {
+	counts := []scheduler.TopicCount{{Topic: "orders.remind", Waiting: 12, InFlight: 3, Dead: 1}, {Topic: "mail.out", Waiting: 7}, {Topic: "orders.cancel", Dead: 2}}
+	switch topic {
+	case "":
+		return counts[:min(limit, len(counts))], nil
+	case "orders.remind":
+		return counts[:1], nil
+	case "down":
+		return nil, scheduler.ErrUnavailable
+	}
+	return nil, nil
+}
+
+func (scripted) Pauses(context.Context) ([]scheduler.Pause, error) {
+	return []scheduler.Pause{{Pattern: "orders.>", By: "10.0.0.9", At: someDue}}, nil
+}
+
+func (scripted) Pause(_ context.Context, pattern, _ string) error {
+	if pattern == "one.too.many" {
+		return scheduler.ErrTooManyPauses
+	}
+	return nil
+}
+
+func (scripted) Resume(_ context.Context, pattern string) (bool, error) {
+	return pattern == "orders.>", nil
+}
+
+func TestReschedule_ChangesWhatIsGivenAndNothingElse(t *testing.T) {
+	t.Parallel()
+	s, _ := real(t)
+	environ := serve(t, api.Config{Service: s})
+	file := filepath.Join(t.TempDir(), "body")
+	if err := os.WriteFile(file, []byte("\x00\xff\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tarry(t, "", environ, "push", "orders.remind", "--at", "2030-01-31T08:00:00Z", "--id", "a", "--body", "first", "--header", "X-A=1", "--priority", "7").want(t, exitDone, "")
+	version := 1
+	for _, c := range []struct {
+		in       string
+		args     []string
+		due      scheduler.Milli
+		priority uint8
+		headers  string
+		body     string
+	}{
+		{"", []string{"--shift", "1h"}, someDue + 3_600_000, 7, "[{X-A 1}]", "first"},
+		{"", []string{"--shift=-30m", "--priority", "0"}, someDue + 1_800_000, 0, "[{X-A 1}]", "first"},
+		{"", []string{"--at", "1896076800000"}, someDue, 0, "[{X-A 1}]", "first"},
+		{"", []string{"--body", ""}, someDue, 0, "[{X-A 1}]", ""},
+		{"from a pipe", []string{"--body-file", "-"}, someDue, 0, "[{X-A 1}]", "from a pipe"},
+		{"", []string{"--body-file", file, "--header", "X-B=2", "--header", "X-B=3"}, someDue, 0, "[{X-B 2} {X-B 3}]", "\x00\xff\n"},
+	} {
+		args := append([]string{"reschedule", "a", "--if-version", fmt.Sprint(version), "--json"}, c.args...)
+		var a struct{ Version int }
+		if err := json.Unmarshal([]byte(tarry(t, c.in, environ, args...).want(t, exitDone, `"state":"waiting"`).out), &a); err != nil {
+			t.Fatal(err)
+		}
+		if version++; a.Version != version {
+			t.Errorf("%q: version %d, want %d", c.args, a.Version, version)
+		}
+		i, err := s.Get(t.Context(), scheduler.Ref{ID: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(i.Body) != c.body || fmt.Sprint(i.Headers) != c.headers || i.Priority != c.priority || i.Due != c.due {
+			t.Errorf("%q: got %+v", c.args, i)
+		}
+	}
+	tarry(t, "", environ, "reschedule", "a", "--if-version", "1", "--delay", "1s").want(t, exitState, fmt.Sprintf("the message has the version %d; nothing was changed (version_mismatch)", version))
+	tarry(t, "", environ, "run", "a").want(t, exitDone, "a (t-")
+	if i, err := s.Get(t.Context(), scheduler.Ref{ID: "a"}); err != nil || i.Due.Time().After(time.Now().Add(time.Second)) {
+		t.Errorf("got %+v, %v", i, err)
+	}
+}
+
+func TestMany_OfTheCommandsTellAStory(t *testing.T) {
+	t.Parallel()
+	s, _ := real(t)
+	environ := serve(t, api.Config{Service: s})
+	do := func(code int, out string, args ...string) {
+		t.Helper()
+		tarry(t, "", environ, args...).want(t, code, out)
+	}
+	for i := range 20 {
+		topic, key := "orders.remind", "odd"
+		if i%2 == 0 {
+			topic, key = "mail.out", "even"
+		}
+		do(exitDone, "is due on", "push", topic, "--at", fmt.Sprint(someDue+scheduler.Milli(i)), "--key", key, "--id", fmt.Sprint("m", i))
+	}
+	do(exitDone, "orders.remind  10       0          0\n", "topics")
+	do(exitDone, "waiting   10\n", "topics", "mail.out")
+	do(exitDone, "dry run, nothing was changed; ", "cancel", "--topic", "orders.>", "--dry-run")
+	do(exitDone, " 10 match: 10 rescheduled, 0 in flight", "reschedule", "--topic", "orders.>", "--shift", "1h")
+	do(exitDone, "due       2030-01-31T09:00:00.003Z", "get", "m3")
+	do(exitDone, " 3 match: 3 canceled", "cancel", "--topic", "mail.out", "--due-to", fmt.Sprint(someDue+4))
+	do(exitDone, " 0 match: 0 canceled", "cancel", "--all", "--key", "none")
+	do(exitDone, " 7 match: 7 canceled", "cancel", "--all", "--key", "even")
+	do(exitDone, "state     canceled", "get", "m18")
+	do(exitDone, "orders.> is paused", "topics", "pause", "orders.>")
+	do(exitDone, "paused    orders.>, since 2", "topics", "orders.remind")
+	do(exitDone, "orders.> is not paused any more", "topics", "resume", "orders.>")
+	do(exitNotFound, "not_paused", "topics", "resume", "orders.>")
+	do(exitNotFound, "unknown_id", "dead", "requeue", "nobody")
+	do(exitState, "not_dead", "dead", "purge", "m1")
+	do(exitDone, "10 canceled", "cancel", "--all")
+}
+
+func TestDeadList_GoesThroughAllPages(t *testing.T) {
+	t.Parallel()
+	environ := serve(t, api.Config{Service: scripted{}})
+	for _, limit := range []string{"1", "2", "5", "1000"} {
+		r := tarry(t, "", environ, "dead", "list", "--all", "--limit", limit).want(t, exitDone, "2030-01-31T08:00:00.004Z  t-0000000000000004")
+		if strings.Count(r.out, "\n") != 6 || strings.Count(r.out, "DIED") != 1 || r.err != "" {
+			t.Errorf("limit %s: out %q, err %q", limit, r.out, r.err)
+		}
+	}
+	r := tarry(t, "", environ, "dead", "list", "--limit", "2").want(t, exitDone, "")
+	if r.err != "tarry: there are more: --all shows them\n" {
+		t.Errorf("err %q", r.err)
+	}
+	var page struct{ Cursor string }
+	if err := json.Unmarshal([]byte(tarry(t, "", environ, "dead", "list", "--json", "--limit", "2").out), &page); err != nil {
+		t.Fatal(err)
+	}
+	tarry(t, "", environ, "dead", "list", "--limit", "1", "--cursor", page.Cursor).want(t, exitDone, "t-0000000000000002")
+	tarry(t, "", environ, "dead", "list", "--cursor", page.Cursor, "--topic", "other").want(t, exitUsage, "invalid_cursor")
+}
+
+func TestMany_SaysWhatWasDoneBeforeItFailed(t *testing.T) {
+	t.Parallel()
+	environ := serve(t, api.Config{Service: scripted{}})
+	tarry(t, "", environ, "cancel", "--topic", "down").want(t, exitFailed, "store unavailable (unavailable); 5 were canceled before\n")
+	tarry(t, "", environ, "cancel", "--topic", "down", "--json").want(t, exitFailed, `"report":{"looked":5,"matched":5,"done":5,`)
+	answers := strings.Join([]string{`{"progress":{"looked":1}}`, `{"error":"unavailable","detail":"store unavailable","report":{"done":7}}`, ""}, "\n")
+	environ = lines(t, answers) // with progress before it
+	tarry(t, "", environ, "dead", "purge", "--all").want(t, exitFailed, "; 7 were purged before\n")
+}
+
+func TestToken_IsNewEachTimeAndItsDigestIsItsOwn(t *testing.T) {
+	t.Parallel()
+	r := tarry(t, "", nil, "token").want(t, exitDone, "")
+	m := regexp.MustCompile(`^token   (\S{20,})\nsha256  ([0-9a-f]{64})\n$`).FindStringSubmatch(r.out)
+	if m == nil || r.err != "" || config.HashToken(m[1]) != m[2] {
+		t.Fatalf("got %q, %q", r.out, r.err)
+	}
+	var made struct{ Token, SHA256 string }
+	if err := json.Unmarshal([]byte(tarry(t, "", nil, "token", "--json").out), &made); err != nil || made.Token == m[1] || config.HashToken(made.Token) != made.SHA256 {
+		t.Errorf("got %+v, %v", made, err)
+	}
+	tarry(t, "", nil, "token", "x").want(t, exitUsage, "no argument is wanted")
+}
+
+// lines is an instance that answers every request with these.
+func lines(t testing.TB, text string) []string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, text)
+	}))
+	t.Cleanup(s.Close)
+	return []string{"TARRY_SERVER=" + s.URL}
+}
