@@ -1,11 +1,12 @@
 // Command bench measures the built tarry serve side by side with NATS's own message schedules (ADR-51), on this
 // machine and in one run:
 //
-//	go run -C deploy/bench .                          the whole table, about an hour
+//	go run -C deploy/bench .                          the whole table, about an hour and a half
 //	go run -C deploy/bench . -quick                   each measure once and small, to see that it still works
 //	go run -C deploy/bench . -readme ../../README.md  and put the table there
-//	go run -C deploy/bench . -only journal-push,journal-drain,journal-restore
-//	                                                  the journal alone, about half of that
+//	go run -C deploy/bench . -only journal            the journal alone, about a third of that
+//	go run -C deploy/bench . -only plain -before PATH the plain path of another tarry and of this one, by turns
+//	go run -C deploy/bench . -only features           what features cost where they are used
 //
 // # What a figure rests on
 //
@@ -14,7 +15,7 @@
 //     real programs, over loopback. The peer's tests get a nats-server alone, and those of the journal a mariadbd too.
 //   - Repetitions interleave: each repetition runs every test of every system once, so that a noisy minute hits all
 //     alike, and the order within a test turns. A ratio is taken within each repetition; the table shows medians, with
-//     the least and the greatest in brackets.
+//     the least and the greatest in brackets. Only with -quick do plain and features run several at once.
 //   - Bodies are 256 bytes. The receiver counts losses and repeats and compares every byte. Times are of one clock.
 //   - A test whose figures mean nothing is invalid, and the command then fails: a message lost, repeated, changed or
 //     early, a load that ended after the messages were due, a pace that was not kept, a push that was refused.
@@ -33,6 +34,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -94,30 +96,98 @@ func (o options) book(ctx context.Context, log io.Writer) (*report.Book, error) 
 	}
 	book := &report.Book{Started: time.Now().UTC(), Quick: o.quick, Whole: len(o.only) == 0, Plan: o.plan.Words(),
 		Rates: o.plan.Rates, Machine: stage.ThisMachine()}
-	tests := measure.All(o.plan, program)
+	before := o.before
+	if before == "" && o.quick {
+		before = program // to see that it works
+	}
+	if before != "" {
+		if before, err = stage.Program(ctx, before); err != nil {
+			return nil, fmt.Errorf("find the program before: %w", err)
+		}
+	}
+	r := recorder{book: book, log: log}
+	tests := measure.All(o.plan, program, before)
 	for repetition := range o.reps {
+		var aside []job
 		for _, test := range tests {
-			if !o.wanted(test.Name) {
+			switch {
+			case !o.wanted(test.Name):
+				continue
+			case test.Skip != "":
+				r.skip(test)
 				continue
 			}
 			for i := range test.Systems {
-				system := test.Systems[(i+repetition)%len(test.Systems)]
-				sample, err := one(ctx, test.Name, system, book, log)
-				if err != nil {
+				j := job{test.Name, test.Systems[(i+repetition)%len(test.Systems)], repetition + 1}
+				if o.quick && test.Aside {
+					aside = append(aside, j)
+				} else if err := r.one(ctx, j); err != nil {
 					return nil, err
 				}
-				sample.Repetition = repetition + 1
-				book.Samples = append(book.Samples, sample)
 			}
+		}
+		if err := r.together(ctx, aside); err != nil {
+			return nil, err
 		}
 		o.keep(book, log)
 	}
 	return book, nil
 }
 
-// one runs one test of one system. A test that broke is an invalid sample; only an interrupt ends the run.
-func one(ctx context.Context, test string, system measure.System, book *report.Book, log io.Writer) (report.Sample, error) {
-	sample := report.Sample{Test: test, System: system.Name}
+// job is one test of one system, once.
+type job struct {
+	test       string
+	system     measure.System
+	repetition int
+}
+
+// recorder enters in the book what jobs give.
+type recorder struct {
+	mu   sync.Mutex
+	book *report.Book
+	log  io.Writer
+}
+
+// skip notes a test that cannot be run.
+func (r *recorder) skip(test measure.Test) {
+	if r.book.Skipped == nil {
+		r.book.Skipped = make(map[string]string)
+	}
+	if r.book.Skipped[test.Name] == "" {
+		fmt.Fprintf(r.log, "%-15s skipped: %s\n", test.Name, test.Skip)
+	}
+	r.book.Skipped[test.Name] = test.Skip
+}
+
+// atOnce is how many jobs run beside one another where their figures do not count. Most of their time is waiting.
+const atOnce = 4
+
+// together runs jobs beside one another.
+func (r *recorder) together(ctx context.Context, jobs []job) error {
+	var (
+		group sync.WaitGroup
+		errs  = make([]error, len(jobs))
+		slots = make(chan struct{}, atOnce)
+	)
+	for i, j := range jobs {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = r.one(ctx, j)
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// one runs a job. A test that broke is an invalid sample; only an interrupt ends the run.
+func (r *recorder) one(ctx context.Context, j job) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	test, system := j.test, j.system
+	sample := report.Sample{Test: test, System: system.Name, Repetition: j.repetition}
+	var versions map[string]string
 	began := time.Now()
 	failure := stage.Run(ctx, func(s *stage.Scope) {
 		outcome, err := system.Run(ctx, s)
@@ -128,10 +198,10 @@ func one(ctx context.Context, test string, system measure.System, book *report.B
 			s.Error(fault)
 		}
 		sample.Values = outcome.Values
-		book.Machine.Add(s.Versions())
+		versions = s.Versions()
 	})
 	if ctx.Err() != nil {
-		return sample, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 	var output string
 	if failure != nil {
@@ -140,6 +210,14 @@ func one(ctx context.Context, test string, system measure.System, book *report.B
 		}
 		output = failure.Output
 	}
-	fmt.Fprintf(log, "%-15s %-10s %5.1fs  %s\n%s", test, system.Name, time.Since(began).Seconds(), sample, output)
-	return sample, nil
+	if version, told := versions["tarry"]; told && system.Name == report.Before {
+		versions["tarry before"] = version
+		delete(versions, "tarry")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.book.Machine.Add(versions)
+	r.book.Samples = append(r.book.Samples, sample)
+	fmt.Fprintf(r.log, "%-15s %-10s %5.1fs  %s\n%s", test, system.Name, time.Since(began).Seconds(), sample, output)
+	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,12 +23,55 @@ func TestOptionsThatDoNotGoTogetherAreRefusedByName(t *testing.T) {
 		"-only drain -readme R":     "-readme wants a whole run",
 		"-from a.json -reps 2":      "-from measures nothing",
 		"-from a -readme b -json c": "-from measures nothing",
+		"-from a -before b":         "-from measures nothing",
+		"-only plai":                `no test "plai"`,
+		"-only plain-":              `no test "plain-"`,
 		"drain":                     `got "drain"`,
 		"-n 5":                      "flag provided but not defined",
 	} {
 		if _, err := readOptions(strings.Fields(line), io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v, want %q", line, err, want)
 		}
+	}
+}
+
+func TestAFirstWordStandsForAllTestsThatBeginWithIt(t *testing.T) {
+	t.Parallel()
+	for only, want := range map[string]string{
+		"plain":                 "plain-push plain-tag plain-drain",
+		"features,drain":        "drain features-push features-drain features-calls features-many",
+		"journal-drain,pending": "pending journal-drain",
+		"late":                  "late-1000 late-5000",
+	} {
+		o, err := readOptions([]string{"-only", only}, io.Discard)
+		var got []string
+		for _, test := range testNames(o.plan) {
+			if o.wanted(test) {
+				got = append(got, test)
+			}
+		}
+		if err != nil || strings.Join(got, " ") != want {
+			t.Errorf("%s: it runs %v, %v; want %s", only, got, err, want)
+		}
+	}
+}
+
+func TestAnUnknownProgramBeforeEndsTheRunBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	missing := filepath.Join(t.TempDir(), "tarry")
+	if got := run(t.Context(), []string{"-tarry", os.Args[0], "-before", missing, "-only", "plain"}, io.Discard, &log); got != exitFailed ||
+		!strings.Contains(log.String(), "find the program before") {
+		t.Fatalf("it exits with %d: %s", got, log.String())
+	}
+}
+
+func TestWithoutAProgramBeforeThePlainPathIsSkippedByName(t *testing.T) {
+	t.Parallel()
+	var out, log strings.Builder
+	if got := run(t.Context(), []string{"-tarry", os.Args[0], "-only", "plain"}, &out, &log); got != exitDone ||
+		strings.Count(out.String(), "skipped: no -before given") != 3 {
+		t.Fatalf("it exits with %d and prints\n%s%s", got, out.String(), log.String())
 	}
 }
 

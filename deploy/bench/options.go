@@ -19,6 +19,7 @@ type options struct {
 	reps   int
 	only   []string
 	tarry  string
+	before string
 	from   string
 	json   string
 	readme string
@@ -39,9 +40,11 @@ func readOptions(args []string, log io.Writer) (options, error) {
 	fs.SetOutput(log)
 	fs.BoolVar(&o.quick, "quick", false, "run every test once and small, in one or two minutes")
 	fs.IntVar(&o.reps, "reps", unset, "repetitions of every test (default 3, with -quick 1)")
-	fs.StringVar(&only, "only", "", "run these tests alone, a comma-separated list of "+strings.Join(testNames(measure.Full()), ", "))
+	fs.StringVar(&only, "only", "", "run these tests alone, a comma-separated list of "+strings.Join(testNames(measure.Full()), ", ")+
+		"; the first word of several stands for all of them, as journal does")
 	fs.IntVar(&messages, "messages", unset, "messages pushed, drained and pending (default 200000, with -quick 3000)")
 	fs.StringVar(&o.tarry, "tarry", "", "the tarry program to measure (default: built from this checkout)")
+	fs.StringVar(&o.before, "before", "", "another tarry program, whose plain path is measured beside (default: that is left out; with -quick the same one)")
 	fs.StringVar(&o.json, "json", "", "write all figures to this file, after each repetition")
 	fs.StringVar(&o.from, "from", "", "measure nothing, and take the figures of an earlier run from this file")
 	fs.StringVar(&o.readme, "readme", "", "put the tables into this file, between its marks")
@@ -70,7 +73,7 @@ func readOptions(args []string, log io.Writer) (options, error) {
 func (o options) check(rest []string, given map[string]bool) error {
 	known := testNames(o.plan)
 	for _, name := range o.only {
-		if !slices.Contains(known, name) {
+		if !slices.ContainsFunc(known, func(test string) bool { return among(test, name) }) {
 			return fmt.Errorf("-only: there is no test %q, want some of %s", name, strings.Join(known, ", "))
 		}
 	}
@@ -90,13 +93,18 @@ func (o options) check(rest []string, given map[string]bool) error {
 }
 
 func testNames(plan measure.Plan) (names []string) {
-	for _, test := range measure.All(plan, "") {
+	for _, test := range measure.All(plan, "", "") {
 		names = append(names, test.Name)
 	}
 	return names
 }
 
-func (o options) wanted(test string) bool { return len(o.only) == 0 || slices.Contains(o.only, test) }
+func (o options) wanted(test string) bool {
+	return len(o.only) == 0 || slices.ContainsFunc(o.only, func(name string) bool { return among(test, name) })
+}
+
+// among tells whether a name is a test's, or that of several tests of which it is one.
+func among(test, name string) bool { return test == name || strings.HasPrefix(test, name+"-") }
 
 // keep writes what there is so far, so that an interrupted run is not lost.
 func (o options) keep(book *report.Book, log io.Writer) {

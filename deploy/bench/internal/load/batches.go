@@ -16,6 +16,7 @@ type Batches struct {
 	Size        int    // messages a request
 	Connections int
 	Item        func(to []byte, n int) []byte // appends message n as JSON
+	Merged      func(from, to int) int        // how many of a request's messages go into one that waits; nil: none
 }
 
 // Send pushes messages 0 to want-1. It stops early at the limit. Any refusal is an error.
@@ -28,9 +29,13 @@ func (b Batches) Send(ctx context.Context, want int, limit time.Duration) (Sent,
 		x := buffers.Get().(*exchange)
 		defer buffers.Put(x)
 		x.request = b.body(x.request[:0], from, to)
-		err := b.post(ctx, client, x)
+		err := x.send(ctx, client, http.MethodPost, b.URL+"/v1/messages/batch")
 		if err == nil {
-			err = checkAnswer(x.answer.Bytes(), to-from)
+			merged := 0
+			if b.Merged != nil {
+				merged = b.Merged(from, to)
+			}
+			err = checkAnswer(x.answer.Bytes(), to-from, merged)
 		}
 		if err != nil {
 			return fmt.Errorf("push messages %d to %d: %w", from, to-1, err)
@@ -56,12 +61,15 @@ func (b Batches) body(to []byte, from, end int) []byte {
 	return append(to, `]}`...)
 }
 
-func (b Batches) post(ctx context.Context, client *http.Client, x *exchange) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, b.URL+"/v1/messages/batch", bytes.NewReader(x.request))
+// send has one request answered; any status but a success is an error.
+func (x *exchange) send(ctx context.Context, client *http.Client, method, url string) error {
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(x.request))
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Content-Type", "application/json")
+	if len(x.request) > 0 {
+		request.Header.Set("Content-Type", "application/json")
+	}
 	response, err := client.Do(request)
 	if err != nil {
 		return err
@@ -77,15 +85,16 @@ func (b Batches) post(ctx context.Context, client *http.Client, x *exchange) err
 	return nil
 }
 
-var errAnswer = errors.New("not every message was accepted as new")
+var errAnswer = errors.New("not every message was accepted as it should be")
 
 // checkAnswer counts outcomes without decoding them: nothing in an answer repeats what was pushed, so the words of a
 // refusal cannot come from a body.
-func checkAnswer(answer []byte, want int) error {
+func checkAnswer(answer []byte, want, merged int) error {
 	accepted, refused := bytes.Count(answer, []byte(`"uid":`)), bytes.Count(answer, []byte(`"error":`))
 	again := bytes.Count(answer, []byte(`"duplicate":true`))
-	if accepted != want || refused > 0 || again > 0 {
-		return fmt.Errorf("%w: %d of %d accepted, %d refused, %d taken for duplicates: %s", errAnswer, accepted, want, refused, again, short(answer))
+	if went := bytes.Count(answer, []byte(`"merged":true`)); accepted != want || refused > 0 || again > 0 || went != merged {
+		return fmt.Errorf("%w: %d of %d accepted, %d refused, %d taken for duplicates, %d of %d merged: %s",
+			errAnswer, accepted, want, refused, again, went, merged, short(answer))
 	}
 	return nil
 }

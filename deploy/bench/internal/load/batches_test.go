@@ -46,7 +46,8 @@ func TestBatchesPushEveryMessage(t *testing.T) {
 
 func TestBatchesFailWhenAMessageIsNotAcceptedAsNew(t *testing.T) {
 	t.Parallel()
-	for _, outcome := range []string{`{"error":"unavailable","detail":"redis"}`, `{"id":"a","uid":"a","duplicate":true}`, `{}`} {
+	for _, outcome := range []string{`{"error":"unavailable","detail":"redis"}`, `{"id":"a","uid":"a","duplicate":true}`,
+		`{"id":"a","uid":"a","merged":true}`, `{}`} {
 		t.Run(outcome, func(t *testing.T) {
 			t.Parallel()
 			var got atomic.Int64
@@ -54,6 +55,18 @@ func TestBatchesFailWhenAMessageIsNotAcceptedAsNew(t *testing.T) {
 				t.Fatalf("the error is %v, want %v", err, errAnswer)
 			}
 		})
+	}
+}
+
+func TestBatchesFailUnlessAsManyMergeAsShould(t *testing.T) {
+	t.Parallel()
+	for _, off := range []int{-1, 0, 1} {
+		var got atomic.Int64
+		b := answering(t, `{"id":"a","uid":"a","merged":true}`, &got)
+		b.Merged = func(from, to int) int { return to - from + off }
+		if _, err := b.Send(t.Context(), 10, time.Minute); errors.Is(err, errAnswer) != (off != 0) {
+			t.Errorf("%+d: the error is %v", off, err)
+		}
 	}
 }
 

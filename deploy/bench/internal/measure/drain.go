@@ -22,6 +22,11 @@ func (b bench) tarryDrain(ctx context.Context, s *stage.Scope) (Outcome, error) 
 	if err != nil {
 		return Outcome{}, err
 	}
+	return b.drainOf(ctx, s, t, c)
+}
+
+// drainOf loads and drains a tarry.
+func (b bench) drainOf(ctx context.Context, s *stage.Scope, t *stage.Tarry, c *load.Client) (Outcome, error) {
 	due := b.drainAt()
 	sent, err := b.batches(t, func(int) time.Time { return due }).Send(ctx, b.plan.Messages, b.plan.lead())
 	if err != nil {
@@ -131,7 +136,7 @@ func (b bench) receive(ctx context.Context, s *stage.Scope, c *load.Client, ledg
 	if err != nil {
 		return nil, err
 	}
-	return consumer.Receive(ctx, dueStream, dueSubject, ledger)
+	return consumer.Receive(ctx, dueStream, b.arrives, ledger)
 }
 
 // judged adds what is wrong with what was received. The stream is asked too: it shows a repeat that came too late for
@@ -142,11 +147,15 @@ func (b bench) judged(ctx context.Context, c *load.Client, ledger *load.Ledger, 
 	if err != nil {
 		return o, fmt.Errorf("look up the stream that messages are due on: %w", err)
 	}
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(dueSubject))
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(b.arrives))
 	if err != nil {
 		return o, fmt.Errorf("look up the stream that messages are due on: %w", err)
 	}
-	if stored := info.State.Subjects[dueSubject]; stored != uint64(ledger.Want()) {
+	stored := uint64(0)
+	for _, n := range info.State.Subjects {
+		stored += n
+	}
+	if stored != uint64(ledger.Want()) {
 		o.Faults = append(o.Faults, fmt.Sprintf("the stream has stored %d messages, not %d", stored, ledger.Want()))
 	}
 	return o, nil

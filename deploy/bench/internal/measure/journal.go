@@ -17,7 +17,7 @@ func (b bench) journaled(ctx context.Context, s *stage.Scope, mode string) (*sta
 	if err != nil {
 		return nil, nil, err
 	}
-	return t, c, makeDueStream(ctx, c)
+	return t, c, b.makeDueStream(ctx, c)
 }
 
 // journalPush is tarryBatches. With a journal, the processors' time and the journal's own rate are those until it has

@@ -6,6 +6,7 @@
 //	           its own for each message
 //	jetstream  a bound: the messages go straight to their stream, with no delay at all
 //	redis      a bound: HSET and ZADD, pipelined, with no daemon
+//	before     another tarry, as a rule an older one, beside the tarry that is measured
 //	off        a tarry serve without a journal, beside the next two in the journal's tests
 //	async      one that answers a push after Redis, and keeps a journal in a MariaDB that flushes each commit
 //	sync       one that answers when the journal has it
@@ -24,6 +25,11 @@
 //	journal-restore  a feed of single pushes over HTTP goes on while Redis loses everything (FLUSHALL), until tarry has
 //	         certified it whole, /readyz is ok and a push is accepted. Before that, in sync mode: what POST /v1/restore of
 //	         everything, over a store that lacks nothing, costs such a feed, and one that pushes as fast as it is answered
+//	plain-push, plain-tag, plain-drain  push-many over HTTP, push-many by tag and drain, by the tarry before and by this one
+//	features-push    push-many over HTTP, without any option and with those that cost something
+//	features-drain   drain, without and with settings of topics
+//	features-calls   requests about one message each, 32 in flight: push, look up, reschedule, cancel, run
+//	features-many    one request about many messages: reschedule, cancel, and requeue of dead ones
 //
 // All producers are plain nats.go and net/http programs without a client library of tarry, and share one connection to
 // NATS (four to HTTP and Redis). Consumers are ordered JetStream consumers. Producers, consumer and servers share the
@@ -45,7 +51,7 @@ type Outcome struct {
 	Faults []string
 }
 
-// System runs a test in its own way.
+// System runs a test in its own way, or with one of the features that are compared.
 type System struct {
 	Name string
 	Run  func(context.Context, *stage.Scope) (Outcome, error)
@@ -55,6 +61,8 @@ type System struct {
 type Test struct {
 	Name    string
 	Systems []System
+	Aside   bool   // where figures do not count its systems may run beside others
+	Skip    string // why it cannot be run; empty: it can
 }
 
 const (
@@ -70,35 +78,42 @@ type bench struct {
 	plan    Plan
 	program string // of tarry
 	bodies  *load.Bodies
+	arrives string // the subject, or the pattern of subjects, that messages are due on
 }
 
-// All lists the tests in the order of the table.
-func All(plan Plan, program string) []Test {
-	b := bench{plan: plan, program: program, bodies: load.NewBodies()}
+func newBench(plan Plan, program string) bench {
+	return bench{plan: plan, program: program, bodies: load.NewBodies(), arrives: dueSubject}
+}
+
+// All lists the tests in the order of the table. before is another program that the plain path is compared with; without
+// one those tests are skipped.
+func All(plan Plan, program, before string) []Test {
+	b := newBench(plan, program)
 	tests := []Test{
-		{report.PushOne, []System{
+		{Name: report.PushOne, Systems: []System{
 			{report.Tarry, b.tarrySync(1)}, {report.Schedules, b.schedulesSync(1)}, {report.JetStream, b.bareSync(1)}}},
-		{report.Push32, []System{
+		{Name: report.Push32, Systems: []System{
 			{report.Tarry, b.tarrySync(producers)}, {report.Schedules, b.schedulesSync(producers)}}},
-		{report.PushMany, []System{
+		{Name: report.PushMany, Systems: []System{
 			{report.Tarry, b.tarryBatches}, {report.TarryTag, b.tarryAsync}, {report.Schedules, b.schedulesAsync}, {report.Redis, b.rawRedis}}},
-		{report.Drain, []System{
+		{Name: report.Drain, Systems: []System{
 			{report.Tarry, b.tarryDrain}, {report.Schedules, b.schedulesDrain}, {report.JetStream, b.bareDrain}}},
 	}
 	for _, rate := range plan.Rates {
-		tests = append(tests, Test{report.Late(rate), []System{
+		tests = append(tests, Test{Name: report.Late(rate), Systems: []System{
 			{report.Tarry, b.tarryLate(rate)}, {report.Schedules, b.schedulesLate(rate)}, {report.JetStream, b.bareLate(rate)}}})
 	}
-	return append(tests,
-		Test{report.Pending, []System{{report.Tarry, b.tarryPending}, {report.Schedules, b.schedulesPending}}},
-		Test{report.JournalPush, []System{
+	tests = append(tests,
+		Test{Name: report.Pending, Systems: []System{{report.Tarry, b.tarryPending}, {report.Schedules, b.schedulesPending}}},
+		Test{Name: report.JournalPush, Systems: []System{
 			{report.JournalOff, b.journalPush(stage.JournalOff)}, {report.JournalAsync, b.journalPush(stage.JournalAsync)},
 			{report.JournalSync, b.journalPush(stage.JournalSync)}}},
-		Test{report.JournalDrain, []System{
+		Test{Name: report.JournalDrain, Systems: []System{
 			{report.JournalOff, b.journalDrain(stage.JournalOff)}, {report.JournalAsync, b.journalDrain(stage.JournalAsync)},
 			{report.JournalSync, b.journalDrain(stage.JournalSync)}}},
-		Test{report.JournalRestore, []System{
+		Test{Name: report.JournalRestore, Systems: []System{
 			{report.JournalAsync, b.restored(stage.JournalAsync)}, {report.JournalSync, b.restored(stage.JournalSync)}}})
+	return append(append(tests, b.plainTests(before)...), b.featureTests()...)
 }
 
 // dial opens the connection of a test's producers or of its consumer.

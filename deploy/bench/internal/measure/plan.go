@@ -21,20 +21,25 @@ type Plan struct {
 	Restored int           `json:"restored"` // messages that Redis loses
 	Feed     int           `json:"feed"`     // of single pushes meanwhile, messages a second
 	FeedFor  time.Duration `json:"feed_for"` // how long it is watched with nothing beside it, and beside a restore
+	Calls    int           `json:"calls"`    // requests about one message, of each kind
+	Many     int           `json:"many"`     // messages that one order changes
+	Dead     int           `json:"dead"`     // messages that are requeued
 }
 
 // Full is the plan of the figures that count.
 func Full() Plan {
 	return Plan{Messages: 200_000, Limit: 8 * time.Second, Rates: []int{1000, 5000}, For: 20 * time.Second,
 		Shortest: time.Second, Longest: 10 * time.Second, Calm: 5 * time.Second, Idle: 20 * time.Second,
-		Restored: 1_000_000, Feed: 500, FeedFor: 10 * time.Second}
+		Restored: 1_000_000, Feed: 500, FeedFor: 10 * time.Second,
+		Calls: 20_000, Many: 100_000, Dead: 10_000}
 }
 
 // Quick is the plan that shows that every test still works.
 func Quick() Plan {
 	return Plan{Messages: 3_000, Limit: 2 * time.Second, Rates: []int{1000}, For: time.Second,
 		Shortest: 300 * time.Millisecond, Longest: time.Second, Calm: time.Second, Idle: time.Second,
-		Restored: 5_000, Feed: 500, FeedFor: 400 * time.Millisecond}
+		Restored: 5_000, Feed: 500, FeedFor: 400 * time.Millisecond,
+		Calls: 300, Many: 1_000, Dead: 300}
 }
 
 // lead is how long before its due time a drain begins to load: enough for a machine much slower than any seen.
@@ -55,8 +60,9 @@ func (p Plan) journalLead() time.Duration {
 
 // Words say what the plan is, for the table.
 func (p Plan) Words() string {
-	return fmt.Sprintf("%s messages pushed (at most %s), drained and pending; lateness over %s with delays of %s to %s; idle over %s; %s restored beside a feed of %d/s",
-		report.Thousands(p.Messages), p.Limit, p.For, p.Shortest, p.Longest, p.Idle, report.Thousands(p.Restored), p.Feed)
+	return fmt.Sprintf("%s messages pushed (at most %s), drained and pending; lateness over %s with delays of %s to %s; idle over %s; %s restored beside a feed of %d/s; %s calls of a kind, %s changed by one order, %s requeued",
+		report.Thousands(p.Messages), p.Limit, p.For, p.Shortest, p.Longest, p.Idle, report.Thousands(p.Restored), p.Feed,
+		report.Thousands(p.Calls), report.Thousands(p.Many), report.Thousands(p.Dead))
 }
 
 // loaded says why a drain cannot begin: loading was cut short, or ended when messages were nearly due.

@@ -37,6 +37,10 @@ func (b bench) tarryAsync(ctx context.Context, s *stage.Scope) (Outcome, error) 
 
 // byTag pushes, and waits until tarry has accepted what NATS has acknowledged.
 func byTag(ctx context.Context, t *stage.Tarry, push func() (load.Sent, error)) (Outcome, error) {
+	cost, err := stage.Watch(t.Processes()...)
+	if err != nil {
+		return Outcome{}, err
+	}
 	sent, err := push()
 	if err != nil {
 		return Outcome{}, err
@@ -52,22 +56,36 @@ func byTag(ctx context.Context, t *stage.Tarry, push func() (load.Sent, error)) 
 	values := pushed(sent)
 	values[report.Kept] = float64(sent.Count) / max(at.Sub(sent.Began), sent.Elapsed).Seconds()
 	values[report.Backlog] = max(0, float64(sent.Count)-accepted)
-	return Outcome{Values: values}, nil
+	return Outcome{Values: values}, micros(values, cost, sent.Count)
 }
 
 func (b bench) tarryBatches(ctx context.Context, s *stage.Scope) (Outcome, error) {
-	t, _, err := b.tarry(ctx, s, inFlight)
-	if err != nil {
-		return Outcome{}, err
+	return b.batchesWith(nil, nil)(ctx, s)
+}
+
+// batchesWith pushes with options, and merged tells how many of a batch go into messages that wait; nil for none.
+func (b bench) batchesWith(options func(to []byte, n int) []byte, merged func(from, to int) int) run {
+	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
+		t, _, err := b.tarry(ctx, s, inFlight)
+		if err != nil {
+			return Outcome{}, err
+		}
+		cost, err := stage.Watch(t.Processes()...)
+		if err != nil {
+			return Outcome{}, err
+		}
+		began := time.Now()
+		batches := load.Batches{URL: t.URL, Size: batchSize, Connections: connections, Merged: merged, Item: func(to []byte, n int) []byte {
+			return b.item(to, n, dueSubject, began.Add(farOff(n)), options)
+		}}
+		sent, err := batches.Send(ctx, b.plan.Messages, b.plan.Limit)
+		if err != nil {
+			return Outcome{}, err
+		}
+		values := pushed(sent)
+		values[report.Kept] = sent.Rate() // the answer comes when Redis has it
+		return Outcome{Values: values}, micros(values, cost, sent.Count)
 	}
-	began := time.Now()
-	sent, err := b.batches(t, func(n int) time.Time { return began.Add(farOff(n)) }).Send(ctx, b.plan.Messages, b.plan.Limit)
-	if err != nil {
-		return Outcome{}, err
-	}
-	values := pushed(sent)
-	values[report.Kept] = sent.Rate() // the answer comes when Redis has it
-	return Outcome{Values: values}, nil
 }
 
 func (b bench) schedulesSync(producers int) run {

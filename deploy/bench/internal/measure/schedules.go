@@ -57,7 +57,7 @@ func (b bench) bare(ctx context.Context, s *stage.Scope, pending int) (*load.Cli
 	if err != nil {
 		return nil, process, err
 	}
-	return c, process, makeDueStream(ctx, c)
+	return c, process, b.makeDueStream(ctx, c)
 }
 
 // plain goes straight to its stream, deduplicated as tarry's deliveries are.

@@ -20,18 +20,18 @@ const (
 	dueStream     = "BENCH"
 )
 
-// tarry starts a tarry and the stream that messages are due on.
-func (b bench) tarry(ctx context.Context, s *stage.Scope, pending int) (*stage.Tarry, *load.Client, error) {
-	t := s.Tarry(b.program)
+// tarry starts a tarry with settings and the stream that messages are due on.
+func (b bench) tarry(ctx context.Context, s *stage.Scope, pending int, settings ...string) (*stage.Tarry, *load.Client, error) {
+	t := s.Tarry(b.program, settings...)
 	c, err := dial(s, t.NATS.URL(), pending)
 	if err != nil {
 		return nil, nil, err
 	}
-	return t, c, makeDueStream(ctx, c)
+	return t, c, b.makeDueStream(ctx, c)
 }
 
-func makeDueStream(ctx context.Context, c *load.Client) error {
-	_, err := c.JS.CreateStream(ctx, jetstream.StreamConfig{Name: dueStream, Subjects: []string{dueSubject}, Storage: jetstream.FileStorage})
+func (b bench) makeDueStream(ctx context.Context, c *load.Client) error {
+	_, err := c.JS.CreateStream(ctx, jetstream.StreamConfig{Name: dueStream, Subjects: []string{b.arrives}, Storage: jetstream.FileStorage})
 	if err != nil {
 		return fmt.Errorf("make the stream that messages are due on: %w", err)
 	}
@@ -52,11 +52,20 @@ func (b bench) tagged(n int, due time.Time) *nats.Msg {
 // batches pushes over HTTP, each message for a moment of its own.
 func (b bench) batches(t *stage.Tarry, due func(n int) time.Time) load.Batches {
 	return load.Batches{URL: t.URL, Size: batchSize, Connections: connections, Item: func(to []byte, n int) []byte {
-		to = append(to, `{"topic":"`+dueSubject+`","at":`...)
-		to = strconv.AppendInt(to, due(n).UnixMilli(), 10)
-		to = append(to, `,"body":"`...)
-		return append(b.bodies.Append(to, n), `"}`...)
+		return b.item(to, n, dueSubject, due(n), nil)
 	}}
+}
+
+// item appends a push as HTTP takes it. options append fields of their own, each with a comma before it; nil for none.
+func (b bench) item(to []byte, n int, topic string, due time.Time, options func(to []byte, n int) []byte) []byte {
+	to = append(append(append(to, `{"topic":"`...), topic...), `","at":`...)
+	to = strconv.AppendInt(to, due.UnixMilli(), 10)
+	to = append(to, `,"body":"`...)
+	to = append(b.bodies.Append(to, n), '"')
+	if options != nil {
+		to = options(to, n)
+	}
+	return append(to, '}')
 }
 
 func (b bench) body(n int) []byte { return b.bodies.Append(make([]byte, 0, load.BodySize), n) }

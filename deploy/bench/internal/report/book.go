@@ -19,6 +19,8 @@ type Book struct {
 	Rates   []int         `json:"rates"` // of the lateness tests
 	Machine stage.Machine `json:"machine"`
 	Samples []Sample      `json:"samples"`
+
+	Skipped map[string]string `json:"skipped,omitempty"` // why a test was not run, by its name
 }
 
 // Faults lists what makes the run invalid.

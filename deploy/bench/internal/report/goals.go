@@ -45,7 +45,7 @@ func goals(rates []int) []goal {
 		goal{work: "RAM per pending message, of the server that keeps it", own: figureOf{Pending, Tarry, RSS}, peer: figureOf{Pending, Schedules, RSS}, unit: octets},
 		goal{work: "tarry's share of one core, all pending and nothing due", own: figureOf{Pending, Tarry, CPUPercent("tarry")}, most: 0.5, unit: percent},
 	)
-	return append(all, journalGoals()...)
+	return append(append(all, journalGoals()...), plainGoals()...)
 }
 
 // verdict is a goal as it came out.

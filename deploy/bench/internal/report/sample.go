@@ -18,6 +18,15 @@ const (
 	JournalPush    = "journal-push"
 	JournalDrain   = "journal-drain"
 	JournalRestore = "journal-restore"
+
+	PlainPush  = "plain-push"
+	PlainTag   = "plain-tag"
+	PlainDrain = "plain-drain"
+
+	FeaturesPush  = "features-push"
+	FeaturesDrain = "features-drain"
+	FeaturesCalls = "features-calls"
+	FeaturesMany  = "features-many"
 )
 
 // Late names the lateness test at a rate.
@@ -34,7 +43,37 @@ const (
 	JournalOff   = "off"
 	JournalAsync = "async"
 	JournalSync  = "sync"
+
+	Before = "before" // another tarry, beside the one that is measured
 )
+
+// The features that have a system of their own.
+const (
+	Named       = "id"
+	Keep        = "keep"
+	Replace     = "replace"
+	ReplaceTen  = "replace-10"
+	DebounceTen = "debounce-10"
+	RetryTTL    = "retry-ttl"
+	NoMatch     = "no-match"
+	Partitions  = "partitions"
+	Limited     = "rate"
+)
+
+// The kinds of work of which one sample has figures each.
+const (
+	OnePush        = "push"
+	OneGet         = "get"
+	OneReschedule  = "reschedule"
+	OneCancel      = "cancel"
+	OneRun         = "run"
+	ManyReschedule = "many-reschedule"
+	ManyCancel     = "many-cancel"
+	Requeue        = "requeue"
+)
+
+// Of names a figure of one kind of work among several.
+func Of(work, name string) string { return work + "_" + name }
 
 // The names of figures.
 const (

@@ -16,6 +16,8 @@ func (b *Book) Markdown() string {
 	b.writeDrain(&w)
 	b.writeJournal(&w)
 	b.writeRestore(&w)
+	b.writePlain(&w)
+	b.writeFeatures(&w)
 	b.writeFaults(&w)
 	return w.String()
 }
@@ -49,13 +51,17 @@ func count(n int, what string) string {
 // names are the systems as the tables call them.
 func names(system string) string {
 	return map[string]string{Tarry: "tarry", TarryTag: "tarry", Schedules: "NATS schedules", JetStream: "bare JetStream",
-		Redis: "raw HSET+ZADD", JournalOff: "journal off", JournalAsync: "journal async", JournalSync: "journal sync"}[system]
+		Redis: "raw HSET+ZADD", JournalOff: "journal off", JournalAsync: "journal async", JournalSync: "journal sync",
+		Before: "before"}[system]
 }
 
 func (b *Book) writeGoals(w *strings.Builder) {
 	var rows strings.Builder
 	for _, g := range goals(b.Rates) {
 		v, ok := b.judge(g)
+		if why := b.Skipped[g.own.test]; why != "" && !ok {
+			fmt.Fprintf(&rows, "| %s | skipped: %s |  |  | %s |  |\n", g.work, why, g.text())
+		}
 		if !ok {
 			continue
 		}

@@ -20,6 +20,7 @@ import (
 const (
 	AcceptedMetric  = "tarry_accepted_total"
 	DeliveredMetric = "tarry_delivered_total"
+	deadMetric      = "tarry_dead_total"
 	leaderMetric    = "tarry_leader"
 )
 
@@ -121,6 +122,12 @@ func (t *Tarry) Accepted(ctx context.Context, n int) (at time.Time, err error) {
 // Delivered is Accepted for deliveries.
 func (t *Tarry) Delivered(ctx context.Context, n int) (time.Time, error) {
 	return t.reaches(ctx, DeliveredMetric, n)
+}
+
+// Died is Accepted for messages that are dead.
+func (t *Tarry) Died(ctx context.Context, n int) error {
+	_, err := t.reaches(ctx, deadMetric, n)
+	return err
 }
 
 const (
