@@ -116,7 +116,7 @@ func (m *monitor) line(text string, current *script) *script {
 
 // reading are the commands of scripts that change nothing.
 var reading = []string{"GET", "HGET", "HMGET", "HGETALL", "HEXISTS", "ZSCORE", "ZMSCORE", "ZRANGE", "ZRANGEBYSCORE", "ZCARD", "EXISTS", "SMEMBERS",
-	"SISMEMBER", "LINDEX", "LLEN", "TIME", "INFO", "HLEN", "HSTRLEN", "XLEN", "XRANGE"}
+	"SISMEMBER", "LINDEX", "LLEN", "TIME", "INFO", "HLEN", "HSTRLEN", "HSCAN", "ZCOUNT", "XLEN", "XRANGE"}
 
 // script takes in a call. A leader's has its bucket's term among the keys, and its own term as first argument.
 func (m *monitor) script(addr string, words []string) *script {
