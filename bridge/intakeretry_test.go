@@ -37,7 +37,7 @@ func TestIntake_HandsOnMergingAndRetries(t *testing.T) {
 	}{
 		{[]string{"Tarry-At", "1896076800000", "Tarry-Id", "a", "Tarry-On-Duplicate", "debounce", "Tarry-Max-Wait", "1h"},
 			scheduler.Push{ID: "a", HasAt: true, At: 1896076800000, Merge: scheduler.MergeDebounce, MaxWait: time.Hour}},
-		{[]string{"Tarry-At", "1896076800000", "Tarry-On-Duplicate", "keep"}, scheduler.Push{HasAt: true, At: 1896076800000, Merge: scheduler.MergeKeep}},
+		{[]string{"Tarry-At", "1896076800000", "Tarry-On-Duplicate", "keep"}, scheduler.Push{ID: scheduler.ContentName("orders", []byte("body")), HasAt: true, At: 1896076800000, Merge: scheduler.MergeKeep}},
 		{[]string{"Tarry-Id", "a", "Tarry-Attempt", "2", "Tarry-Retry", "1m,5m~20%", "Tarry-Reason", "it failed", "x", "1"},
 			scheduler.Push{ID: "a", Attempt: 2, ByRetry: true, Retry: scheduler.Retry{Delays: []time.Duration{time.Minute, 5 * time.Minute}, Jitter: 20},
 				Headers: []scheduler.Header{{Name: "x", Value: "1"}, {Name: "Tarry-Reason", Value: "it failed"}}}},

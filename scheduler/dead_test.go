@@ -197,3 +197,24 @@ func TestRetry_OfAMessageWithoutANameIsFoundAndCanceledByItsUID(t *testing.T) {
 		_ = stop(errStop)
 	})
 }
+
+func TestDead_IsPurgedByAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, nil)
+		r.deadKeep = time.Hour
+		s := r.scheduler()
+		r.nats.answer = refuse("poison")
+		old := r.push(scheduler.Push{Topic: "poison", Retry: scheduler.Retry{Delays: []time.Duration{0}}})
+		stop := r.lead(s, 1)
+		time.Sleep(50 * time.Minute)
+		young := r.push(scheduler.Push{Topic: "poison", Retry: scheduler.Retry{Delays: []time.Duration{0}}})
+		time.Sleep(15 * time.Minute)
+		if i := r.info(old.UID); i.State != scheduler.StateCanceled || i.Reason != "purged" {
+			t.Errorf("after an hour it is %s: %s", i.State, i.Reason)
+		}
+		if i := r.info(young.UID); i.State != scheduler.StateDead {
+			t.Errorf("a younger one is %s", i.State)
+		}
+		_ = stop(errStop)
+	})
+}

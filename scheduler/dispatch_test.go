@@ -73,6 +73,7 @@ type rig struct {
 	run   []chan error
 
 	settings *scheduler.Topics
+	deadKeep time.Duration
 }
 
 type held struct{}
@@ -111,7 +112,7 @@ func (r *rig) scheduler() *scheduler.Scheduler {
 	s, err := scheduler.New(scheduler.Config{
 		Timeline: r.store, Publisher: r.nats, IDs: scheduler.NewIDs(held{}, time.Now), Clock: r.clock,
 		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
-		CallTimeout: time.Second, StopTimeout: 5 * time.Second, Topics: r.settings,
+		CallTimeout: time.Second, StopTimeout: 5 * time.Second, Topics: r.settings, DeadKeep: r.deadKeep,
 	})
 	if err != nil {
 		r.t.Fatal(err)

@@ -26,6 +26,7 @@ func (s *site) tag(nc *nats.Conn, subject, body string, tags ...string) {
 // RMQ's RangeMergeMessage: a message is due a time range after the first of its kind; what comes within the range is merged
 // into it, and its time stays (../shared seeds 004).
 func TestRMQ_RangeMergeMessage(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	s.start("a")
 	in, nc := s.inbox(coreSubject+">"), s.connect("producer")
@@ -45,6 +46,7 @@ func TestRMQ_RangeMergeMessage(t *testing.T) {
 
 // RMQ's FixedTimeMessage: due at a time; of repeated ones the last time counts.
 func TestRMQ_FixedTimeMessage(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	a := s.start("a")
 	in, nc := s.inbox(coreSubject+">"), s.connect("producer")
@@ -64,6 +66,7 @@ func TestRMQ_FixedTimeMessage(t *testing.T) {
 
 // RMQ's PriorityMessage: of what is due the higher priority leaves first, and of repeated ones the last priority counts.
 func TestRMQ_PriorityMessage(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	s.start("a", "TARRY_BUCKETS=1") // order is per bucket (P6)
 	in, nc := s.inbox(coreSubject+">"), s.connect("producer")
@@ -79,6 +82,7 @@ func TestRMQ_PriorityMessage(t *testing.T) {
 
 // A burst of changes is one delivery, after the burst or at the latest after max_wait.
 func TestDebounce_WaitsForQuietButNotForEver(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	s.start("a")
 	in, nc := s.inbox(coreSubject+">"), s.connect("producer")

@@ -1,7 +1,9 @@
 package e2e_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -10,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -46,6 +49,7 @@ func (s *site) patch(i *instance, id, version string, body map[string]any) answe
 
 // A user moves, edits and runs messages by every door, in sync mode, through either instance, and the history tells it.
 func TestSteer_MovesEditsAndRunsByEveryDoor(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	s.journal("sync", lab.SharedMariaDB(t))
 	a, b := s.start("a"), s.start("b")
@@ -95,6 +99,7 @@ func TestSteer_MovesEditsAndRunsByEveryDoor(t *testing.T) {
 
 // Operators act on many at once: dry run first, then for real; what is not selected stays.
 func TestSteer_ActsOnManyBySelection(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	a := s.start("a")
 	in := s.inbox(coreSubject + ">")
@@ -130,6 +135,7 @@ func TestSteer_ActsOnManyBySelection(t *testing.T) {
 
 // A message that NATS refuses for good goes by its schedule and is dead, with a copy; it is listed, mended and requeued.
 func TestDead_IsListedMendedRequeuedAndPurged(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	file := s.settingsFile("topics:\n  - pattern: jobs.>\n    dead: ops.dead\n    retry: 0,100ms\n")
 	a := s.start("a", "TARRY_CONFIG="+file)
@@ -185,6 +191,7 @@ func (s *site) settingsFile(text string) string {
 
 // A pause outlives its leader; a reload takes effect as a whole or not at all.
 func TestTopics_PauseOutlivesTheLeaderAndSettingsAreLoadedAgain(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	file := s.settingsFile("topics:\n  - pattern: bells.slow\n    rate: 1\n")
 	a, b := s.start("a", "TARRY_CONFIG="+file), s.start("b", "TARRY_CONFIG="+file)
@@ -245,6 +252,7 @@ func sortedNumbers(n int) (all []string) {
 
 // A consumer without tarry's library sends a message back by its headers alone, until its schedule is over.
 func TestRetry_AConsumerSendsBackUntilItIsDead(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	a := s.start("a")
 	nc := s.connect("consumer")
@@ -287,6 +295,7 @@ func TestRetry_AConsumerSendsBackUntilItIsDead(t *testing.T) {
 
 // partitions: N gives each key one subject, so that one consumer a partition is serial per key.
 func TestPartitions_GiveAKeyOneSubject(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	a := s.start("a", "TARRY_CONFIG="+s.settingsFile("topics:\n  - pattern: bells.orders\n    partitions: 4\n"))
 	in := s.inbox(coreSubject + "orders.*")
@@ -304,5 +313,83 @@ func TestPartitions_GiveAKeyOneSubject(t *testing.T) {
 	}
 	if len(subjects) != 10 || len(used) < 2 || len(used) > 4 {
 		t.Errorf("%d keys on %d subjects", len(subjects), len(used))
+	}
+}
+
+// Tokens with rights, as the built binary takes them from its settings, and loses them on SIGHUP.
+func TestTokens_HoldOnTheBuiltBinary(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, siteOptions{})
+	sum := sha256.Sum256([]byte("tarry_shop"))
+	tokens := fmt.Sprintf("http:\n  tokens:\n    - {name: shop, sha256: %x, push: [%q]}\n", sum, coreSubject+"shop.>")
+	file := s.settingsFile(tokens)
+	a := s.start("a", "TARRY_CONFIG="+file)
+	ask := func(token, topic string) int {
+		t.Helper()
+		body := fmt.Sprintf(`{"topic":%q,"delay":"1h"}`, topic)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.addr+"/v1/messages", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		resp, err := web.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode
+	}
+	for topic, want := range map[string]int{coreSubject + "shop.a": http.StatusCreated, coreSubject + "bank.a": http.StatusForbidden} {
+		if got := ask("tarry_shop", topic); got != want {
+			t.Errorf("%s: %d, want %d", topic, got, want)
+		}
+	}
+	if got := ask("tarry_sho", coreSubject+"shop.a"); got != http.StatusUnauthorized {
+		t.Errorf("another token: %d", got)
+	}
+	if err := os.WriteFile(file, []byte("topics: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.Signal(syscall.SIGHUP)
+	a.WaitLog("settings loaded again")
+	if got := ask("tarry_shop", coreSubject+"shop.a"); got != http.StatusUnauthorized {
+		t.Errorf("after it was taken away: %d", got)
+	}
+	if got := ask(httpToken, coreSubject+"bank.a"); got != http.StatusCreated {
+		t.Errorf("the token with all rights: %d", got)
+	}
+}
+
+// What is too late to deliver is told and copied, never dropped silently.
+func TestExpired_IsToldAndCopied(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, siteOptions{})
+	a := s.start("a", "TARRY_CONFIG="+s.settingsFile("topics:\n  - {pattern: bells.quick, ttl: 100ms, expired: ops.late}\n"))
+	in, late := s.inbox(coreSubject+"quick"), s.inbox("ops.late")
+	s.says(a, 0, "", "topics", "pause", coreSubject+"quick")
+	s.push(a, map[string]any{"topic": coreSubject + "quick", "id": "q", "delay": "10ms", "body": "x"})
+	due := time.Now().Add(time.Second)
+	lab.Eventually(t, patience, func() error {
+		if time.Now().Before(due) {
+			return errors.New("its time to live is not over")
+		}
+		return nil
+	})
+	s.says(a, 0, "", "topics", "resume", coreSubject+"quick")
+	late.bodies(t, 1)
+	lab.Eventually(t, patience, func() error {
+		if got := s.must(a, http.MethodGet, "/v1/messages/q", nil); got.State != "expired" {
+			return fmt.Errorf("it is %s", got.raw)
+		}
+		return nil
+	})
+	if n := len(in.snapshot()); n > 0 {
+		t.Errorf("%d late messages arrived", n)
+	}
+	if got := s.must(a, http.MethodDelete, "/v1/messages/q", nil); got.Error != "already_expired" {
+		t.Errorf("cancel of what expired: %s", got.raw)
+	}
+	if n := s.metric(a, "tarry_expired_total"); n != 1 {
+		t.Errorf("%d expired are counted", n)
 	}
 }

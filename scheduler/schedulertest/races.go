@@ -16,7 +16,7 @@ import (
 
 // ExerciseRaces lets two instances push, merge, reschedule, edit, run and cancel
 // the same few messages at once, within the milliseconds in which they are
-// delivered, and holds every answer against what really happened (P1, P2, P4).
+// delivered or expire, and holds every answer against what really happened (P1, P2, P4).
 // one and two are the same timeline as two instances have it.
 func ExerciseRaces(t *testing.T, one, two scheduler.Timeline, rounds int) {
 	t.Helper()
@@ -123,6 +123,9 @@ func (r *races) deed(s *scheduler.Scheduler, rng *rand.Rand, id, body string) de
 		p := &scheduler.Push{ID: id, Topic: "races", Body: []byte(body), Delay: delay, Merge: merge}
 		if merge == scheduler.MergeDebounce {
 			p.MaxWait = 4 * time.Millisecond
+		}
+		if merge == scheduler.MergeReject && rng.IntN(3) == 0 {
+			p.TTL = time.Millisecond // it may be too late by the time it is claimed
 		}
 		a := s.AcceptAll(ctx, []*scheduler.Push{p})[0]
 		d := deed{what: fmt.Sprintf("push %d", merge), uid: a.UID, version: a.Version}
@@ -259,6 +262,10 @@ func (r *races) judge(n int) {
 				if len(got) > 0 {
 					wrong(uid, "it was canceled and seen")
 				}
+			case "already_expired":
+				if len(got) > 0 && !i.Mark.Uncertain {
+					wrong(uid, "%s was told that it expired, and it was seen", d.what)
+				}
 			case "already_delivered":
 				if len(got) == 0 || got[0].at.After(d.ended) {
 					wrong(uid, "%s was told that it is delivered, and it was not yet", d.what)
@@ -274,7 +281,9 @@ func (r *races) judge(n int) {
 			wrong(uid, "it is delivered and was never seen")
 		case i.State == scheduler.StateCanceled && len(got) > 0 && !i.Mark.Uncertain:
 			wrong(uid, "it is canceled for certain and was seen")
-		case i.State != scheduler.StateDelivered && i.State != scheduler.StateCanceled:
+		case i.State == scheduler.StateExpired && len(got) > 0 && !i.Mark.Uncertain:
+			wrong(uid, "it expired for certain and was seen")
+		case i.State != scheduler.StateDelivered && i.State != scheduler.StateCanceled && i.State != scheduler.StateExpired:
 			wrong(uid, "it is %s", i.State)
 		}
 		for _, s := range got {
