@@ -199,9 +199,24 @@ func (s *Scheduler) purge(ctx context.Context, info *Info) error {
 // deadLook is how often the leader looks for dead messages past their time.
 const deadLook = time.Minute
 
-// purgeDead purges what died longer ago than dead messages are kept. A failure
+// purgeDead looks for dead messages past their time until ctx ends. It may take
+// long, and holds nothing else up.
+func (l *leadership) purgeDead(ctx context.Context) error {
+	tick := time.NewTicker(deadLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			l.purgeOnce(ctx)
+		}
+	}
+}
+
+// purgeOnce purges what died longer ago than dead messages are kept. A failure
 // waits for the next round.
-func (l *leadership) purgeDead(ctx context.Context) {
+func (l *leadership) purgeOnce(ctx context.Context) {
 	until := l.s.cfg.Clock.Milli().Add(-l.s.cfg.DeadKeep)
 	r, err := l.s.PurgeMany(ctx, Selection{To: until}, nil)
 	if err != nil && ctx.Err() == nil {

@@ -198,6 +198,57 @@ func TestRetry_OfAMessageWithoutANameIsFoundAndCanceledByItsUID(t *testing.T) {
 	})
 }
 
+func TestCancel_FollowsAMessageThroughAllItsLives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, nil)
+		r.nats.answer = refuse("poison")
+		stop := r.lead(r.s, 1)
+		first := r.push(scheduler.Push{Topic: "poison", Retry: scheduler.Retry{Delays: []time.Duration{0}}})
+		life := first.UID
+		for range 2 {
+			time.Sleep(time.Second)
+			again, err := r.s.RequeueOne(t.Context(), scheduler.Ref{UID: life}, scheduler.Requeue{Delay: 0})
+			if err != nil {
+				t.Fatal(err)
+			}
+			life = again.UID
+		}
+		time.Sleep(time.Second)
+		last, err := r.s.RequeueOne(t.Context(), scheduler.Ref{UID: life}, scheduler.Requeue{Delay: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: first.UID}); err != nil || c.Code != scheduler.CancelDone || c.Info.UID != last.UID {
+			t.Errorf("cancel by the first uid: %s of %s, %v; want the last life, %s", c.Code, c.Info.UID, err, last.UID)
+		}
+		if i := r.info(last.UID); i.State != scheduler.StateCanceled {
+			t.Errorf("the last life is %s", i.State)
+		}
+		_ = stop(errStop)
+	})
+}
+
+func TestExpired_EndsThoughItsCopyIsNotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil)
+		r.topics(&scheduler.Topic{Pattern: "orders", TTL: time.Minute, Expired: "full"})
+		r.nats.answer = func(m *scheduler.Message, _ int) scheduler.Outcome {
+			if m.Topic == "full" {
+				return scheduler.Outcome{Kind: scheduler.Unanswered, Err: errors.New("no space")}
+			}
+			return scheduler.Outcome{}
+		}
+		a := r.push(scheduler.Push{Topic: "orders"})
+		time.Sleep(5 * time.Minute)
+		stop := r.lead(r.s, 1)
+		time.Sleep(time.Minute)
+		if i := r.info(a.UID); i.State != scheduler.StateExpired {
+			t.Errorf("it is %s", i.State)
+		}
+		_ = stop(errStop)
+	})
+}
+
 func TestDead_IsPurgedByAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, nil)

@@ -77,9 +77,12 @@ func (sc *scanner) aside(m *Message, t *Topic, from string, now Milli, mono time
 	if lane := sc.l.holds.paused(m.Topic); lane != "" {
 		return lane
 	}
+	if from != "" && !isHold(from) && sc.l.lanes.parked(from) != "" {
+		return "" // a probe of its destination is not paced
+	}
 	if t != nil {
 		lane, pace := sc.l.holds.paceOf(t, now > m.Due.Add(Overdue))
-		if pace != nil && !isPaced(from) && (sc.waitsIn(lane) || !pace.one(mono)) {
+		if pace != nil && !(isPaced(from) && sc.l.holds.standing(from) > 0) && (sc.waitsIn(lane) || !pace.one(mono)) {
 			return lane
 		}
 	}

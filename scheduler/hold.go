@@ -23,9 +23,10 @@ import (
 type holds struct {
 	topics *Topics
 
-	mu     sync.Mutex
-	pauses []Pause
-	paces  map[string]*pace // by lane
+	reading sync.Mutex // over reading the pauses and setting them: a later reading wins
+	mu      sync.Mutex
+	pauses  []Pause
+	paces   map[string]*pace // by lane
 }
 
 const (
@@ -82,15 +83,7 @@ func (h *holds) paceOf(t *Topic, late bool) (string, *pace) {
 		return "", nil
 	}
 	name := prefix + t.Pattern
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	p := h.paces[name]
-	if p == nil {
-		p = newPace(rate)
-		h.paces[name] = p
-	}
-	p.set(rate) // settings may have been loaded again
-	return name, p
+	return name, h.pace(name, rate)
 }
 
 // turn says how many messages of a lane may be claimed now, or when to ask
@@ -104,21 +97,37 @@ func (h *holds) turn(lane string, now time.Time) (n int, wait time.Time) {
 		}
 		return laneBatch, time.Time{}
 	}
-	h.mu.Lock()
-	p := h.paces[lane]
-	h.mu.Unlock()
-	if p == nil || !h.standing(lane) { // the leader is new, or the rate is gone: what comes out is judged again
+	rate := h.standing(lane)
+	if rate <= 0 { // the rate is gone: what comes out is judged by the settings as they are
 		return laneBatch, time.Time{}
 	}
-	return p.take(laneBatch, now)
+	return h.pace(lane, rate).take(laneBatch, now)
 }
 
-// standing tells whether the settings still have the rate of a lane.
-func (h *holds) standing(lane string) bool {
-	list := h.topics.all()
-	return slices.ContainsFunc(list, func(t *Topic) bool {
-		return (lane == rateLane+t.Pattern && t.Rate > 0) || (lane == lateLane+t.Pattern && t.CatchUp > 0)
-	})
+// standing is the rate of a lane as the settings have it, 0 where they have none.
+func (h *holds) standing(lane string) float64 {
+	for _, t := range h.topics.all() {
+		switch lane {
+		case rateLane + t.Pattern:
+			return t.Rate
+		case lateLane + t.Pattern:
+			return t.CatchUp
+		}
+	}
+	return 0
+}
+
+// pace is that of a lane.
+func (h *holds) pace(lane string, rate float64) *pace {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.paces[lane]
+	if p == nil {
+		p = newPace(rate)
+		h.paces[lane] = p
+	}
+	p.set(rate) // settings may have been loaded again
+	return p
 }
 
 // giveBack returns what a turn granted and nobody used.
@@ -178,6 +187,8 @@ func (p *pace) giveBack(n int) {
 
 // readPauses asks what is paused.
 func (l *leadership) readPauses(ctx context.Context) error {
+	l.holds.reading.Lock()
+	defer l.holds.reading.Unlock()
 	var pauses []Pause
 	err := l.call(ctx, func(ctx context.Context) (err error) {
 		pauses, err = l.s.cfg.Timeline.Pauses(ctx)

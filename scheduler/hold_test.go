@@ -96,6 +96,32 @@ func TestRate_BoundsAPatternInOrderAndHoldsNothingElse(t *testing.T) {
 	})
 }
 
+func TestRate_HoldsAfterANewLeaderAndNewSettings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, nil)
+		r.topics(&scheduler.Topic{Pattern: "slow.>", Rate: 1})
+		stop := r.lead(r.s, 1)
+		for range 300 {
+			r.push(scheduler.Push{Topic: "slow.one"})
+		}
+		time.Sleep(2 * time.Second)
+		_ = stop(errStop)
+		before := len(r.nats.arrived())
+		stop = r.lead(r.s, 2)
+		time.Sleep(5 * time.Second)
+		if n := len(r.nats.arrived()) - before; n > 8 {
+			t.Errorf("%d arrived in the new leader's first 5 s, at one a second", n)
+		}
+		r.topics(&scheduler.Topic{Pattern: "slow.*", Rate: 2}) // another pattern: the old lane stands no more
+		before = len(r.nats.arrived())
+		time.Sleep(10 * time.Second)
+		if n := len(r.nats.arrived()) - before; n > 25 {
+			t.Errorf("%d arrived in 10 s under the new settings, at two a second", n)
+		}
+		_ = stop(errStop)
+	})
+}
+
 func TestRate_CatchesUpSlowlyWhileTheRestIsOnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, nil)

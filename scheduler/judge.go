@@ -20,7 +20,7 @@ func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, bac
 		mark := m.Mark
 		mark.Lane = ""
 		switch {
-		case r.copied && !r.outcome.settlesCopy():
+		case r.copied && !r.outcome.settlesCopy() && sc.copyAgain(m.UID):
 			score := int64(CeilMilli(wall.Add(lastBackoff)))<<8 | m.Score()&255
 			back = append(back, aside{Back{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}, m})
 			continue
@@ -100,6 +100,7 @@ func (sc *scanner) afterRefusal(m *Message, n int) (delay time.Duration, over bo
 // ended is the end of a message that was not delivered.
 func (sc *scanner) ended(r *result) End {
 	m := r.message
+	delete(sc.copying, m.UID)
 	why := r.why
 	if r.ends == StateExpired {
 		sc.l.s.metrics.expired.Inc()
@@ -112,6 +113,25 @@ func (sc *scanner) ended(r *result) End {
 		why = bounded(why + "; its copy was not taken: " + r.outcome.Kind.String())
 	}
 	return End{Message: m, State: r.ends, Uncertain: m.Mark.Uncertain, Reason: why}
+}
+
+const (
+	// copyTries is how often a copy is tried, lastBackoff apart, before its message
+	// ends without: it must end, and each try takes the room of another message.
+	copyTries = 5
+	// maxCopying is how many messages may wait for that; more end at once.
+	maxCopying = 10_000
+)
+
+// copyAgain tells whether the copy of a message is to be tried again. It is of the
+// settler alone; a new leader counts anew.
+func (sc *scanner) copyAgain(uid UID) bool {
+	sc.copying[uid]++
+	if sc.copying[uid] < copyTries && len(sc.copying) <= maxCopying {
+		return true
+	}
+	delete(sc.copying, uid)
+	return false
 }
 
 // settlesCopy tells whether no further try is made to hand a copy over: it is

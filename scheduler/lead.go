@@ -58,6 +58,9 @@ func (s *Scheduler) Run(ctx context.Context, term uint64, lease func() time.Dura
 		group.Go(func() error { return sc.settle(ctx) })
 	}
 	group.Go(func() error { return l.poll(ctx) })
+	if s.cfg.DeadKeep > 0 {
+		group.Go(func() error { return l.purgeDead(ctx) })
+	}
 	err := group.Wait()
 	if over(err) {
 		return fmt.Errorf("lead term %d: %w", term, err)
@@ -85,7 +88,7 @@ func (l *leadership) call(ctx context.Context, fn func(context.Context) error) e
 func (l *leadership) poll(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	trimmed, away, paused, purged := time.Now(), time.Now(), time.Now(), time.Now()
+	trimmed, away, paused := time.Now(), time.Now(), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -100,10 +103,6 @@ func (l *leadership) poll(ctx context.Context) error {
 				sc.trim(ctx)
 			}
 			trimmed = time.Now()
-		}
-		if l.s.cfg.DeadKeep > 0 && time.Since(purged) >= deadLook {
-			l.purgeDead(ctx)
-			purged = time.Now()
 		}
 		if time.Since(paused) >= pauseLook {
 			if err := l.readPauses(ctx); over(err) {

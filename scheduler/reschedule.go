@@ -59,8 +59,12 @@ func (s *Scheduler) amend(ctx context.Context, info *Info, e *Edit) (AmendResult
 	result, err := s.cfg.Timeline.Amend(ctx, a, s.cfg.Clock.Milli())
 	if errors.Is(err, ErrOutcomeUnknown) { // to send it again has the effect of once
 		result, err = s.cfg.Timeline.Amend(ctx, a, s.cfg.Clock.Milli())
-		if errors.Is(err, ErrUnavailable) {
+		switch {
+		case errors.Is(err, ErrUnavailable):
 			err = fmt.Errorf("%w: %v", ErrOutcomeUnknown, err)
+		case err == nil && result.Code != AmendDone && result.Info.Version != a.Version:
+			// The first may have been done, and more have happened since.
+			err = fmt.Errorf("%w: by now it is %s, version %d", ErrOutcomeUnknown, result.Info.State, result.Info.Version)
 		}
 	}
 	switch {

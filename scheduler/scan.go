@@ -28,6 +28,8 @@ type scanner struct {
 	paced     time.Time           // no claim from the bucket before
 	claims    uint64              // numbers the claims
 
+	copying map[UID]int // tries of copies, of the settling goroutine alone
+
 	mu       sync.Mutex
 	head     Milli // earliest due time known, 0 when none is
 	nudged   Milli // earliest due time told since the last claim began, 0 when none
@@ -51,6 +53,7 @@ func newScanner(l *leadership, bucket int) *scanner {
 		lanes:    map[string]struct{}{},
 		joining:  map[string]int{},
 		adopt:    map[string]int{},
+		copying:  map[UID]int{},
 		compared: time.Now(),
 		inFlight: map[UID]*Message{},
 		settling: newSettling(),

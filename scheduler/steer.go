@@ -32,15 +32,38 @@ func (s *Scheduler) Get(ctx context.Context, ref Ref) (Info, error) {
 // certain. An id that names nothing leaves a tombstone, so that a push of it
 // which still stands in the intake stream will be accepted as canceled; the
 // answer stays CancelUnknown, which promises nothing.
+//
+// A dead message that was requeued lives on under another uid: that life ends
+// too, and the answer is about it.
 func (s *Scheduler) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
+	uncertain := false
+	for range maxLives {
+		result, err := s.cancelLife(ctx, ref)
+		if err != nil {
+			return CancelResult{}, err
+		}
+		next, requeued := strings.CutPrefix(result.Info.Reason, RequeuedAs)
+		if !requeued || !IsUID(next) || !result.Info.State.Ended() {
+			if result.Code == CancelDone && uncertain {
+				result.Code, result.Info.Mark.Uncertain = CancelMaybe, true
+			}
+			s.metrics.cancels.WithLabelValues(result.Code.String()).Inc()
+			return result, nil
+		}
+		uncertain = uncertain || result.Info.Mark.Uncertain
+		ref = Ref{UID: UID(next)}
+	}
+	return CancelResult{}, fmt.Errorf("cancel %s: %w: it was requeued more than %d times; cancel its last uid", ref.UID, ErrUnavailable, maxLives)
+}
+
+// maxLives bounds how often a cancel follows a message that was requeued.
+const maxLives = 16
+
+// cancelLife ends the messages that a reference leads to by itself.
+func (s *Scheduler) cancelLife(ctx context.Context, ref Ref) (CancelResult, error) {
 	found, err := s.find(ctx, ref)
 	if err != nil {
 		return CancelResult{}, err
-	}
-	if into, again := requeuedAs(found); again { // to be rid of it is to be rid of its next life
-		if found, err = s.find(ctx, Ref{UID: into}); err != nil {
-			return CancelResult{}, err
-		}
 	}
 	if len(found) == 0 {
 		recalled, err := s.recall(ctx, ref) // first: it may fail, and a tombstone is a change
@@ -65,21 +88,7 @@ func (s *Scheduler) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
 	}
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	result, err := s.cancelAll(ctx, attempts)
-	if err != nil {
-		return CancelResult{}, err
-	}
-	s.metrics.cancels.WithLabelValues(result.Code.String()).Inc()
-	return result, nil
-}
-
-// requeuedAs is what a dead message lives on as, where that is all there is.
-func requeuedAs(found []Info) (UID, bool) {
-	if len(found) != 1 {
-		return "", false
-	}
-	into, is := strings.CutPrefix(found[0].Reason, RequeuedAs)
-	return UID(into), is && IsUID(into)
+	return s.cancelAll(ctx, attempts)
 }
 
 // cancelAll ends every attempt, the oldest first. One that is in flight stops
