@@ -20,9 +20,9 @@ func (sc *scanner) addLane(name string) {
 // adoptLanes takes over the lanes that the settler has parked messages in.
 func (sc *scanner) adoptLanes() {
 	sc.mu.Lock()
-	adopt := sc.adopt
-	if len(adopt) > 0 {
-		sc.adopt = map[string]int{}
+	var adopt map[string]int
+	if len(sc.adopt) > 0 { // the settler goes on writing into the other one
+		adopt, sc.adopt = sc.adopt, map[string]int{}
 	}
 	if sc.laneOpen {
 		sc.laneOpen = false
