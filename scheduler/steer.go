@@ -174,37 +174,13 @@ func (s *Scheduler) recall(ctx context.Context, ref Ref) ([]Info, error) {
 	return found, nil
 }
 
-// maxHops bounds how often a look-up follows pushes into the messages that they
-// went into; one is enough, since such a message is no push that went elsewhere.
-const maxHops = 2
-
-// find asks the timeline. A message without a name of its own is sent back by
-// its consumer under its uid: where the uid's own message has ended, that retry
-// is meant too.
+// find asks the timeline.
 func (s *Scheduler) find(ctx context.Context, ref Ref) ([]Info, error) {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	found, err := s.cfg.Timeline.Find(ctx, ref)
-	for hop := 0; err == nil && hop < maxHops && len(found) == 1; hop++ { // what became of it is what became of the message that it went into
-		into, merged := strings.CutPrefix(found[0].Reason, MergedInto)
-		if !merged || !IsUID(into) {
-			break
-		}
-		var whole []Info
-		if whole, err = s.cfg.Timeline.Find(ctx, Ref{UID: UID(into)}); len(whole) == 0 {
-			break
-		}
-		found = whole
-	}
-	if err == nil && ref.UID != "" && (len(found) == 0 || found[0].State == StateDelivered) {
-		var retries []Info
-		retries, err = s.cfg.Timeline.Find(ctx, Ref{ID: string(ref.UID)})
-		for i := range retries { // the record of an end has no key where it has no name
-			if len(found) > 0 {
-				found[0].Key = retries[i].Key
-			}
-			found = append(found, retries[i])
-		}
+	if err == nil && ref.UID != "" {
+		found, err = s.beyond(ctx, ref.UID, found)
 	}
 	switch {
 	case errors.Is(err, ErrOutcomeUnknown): // a look-up has none
@@ -213,6 +189,29 @@ func (s *Scheduler) find(ctx context.Context, ref Ref) ([]Info, error) {
 		return nil, fmt.Errorf("find: %w", err)
 	}
 	return found, nil
+}
+
+// beyond adds what a uid means besides its own message. A push that was merged
+// means the message that it went into. A message without a name is sent back by
+// its consumer under its uid: where its own delivery has ended, that retry is
+// meant too.
+func (s *Scheduler) beyond(ctx context.Context, uid UID, found []Info) ([]Info, error) {
+	if len(found) == 1 {
+		if into, merged := strings.CutPrefix(found[0].Reason, MergedInto); merged && IsUID(into) {
+			whole, err := s.cfg.Timeline.Find(ctx, Ref{UID: UID(into)})
+			if err != nil || len(whole) > 0 {
+				return whole, err
+			}
+		}
+	}
+	if len(found) > 0 && found[0].State != StateDelivered {
+		return found, nil
+	}
+	retries, err := s.cfg.Timeline.Find(ctx, Ref{ID: string(uid)})
+	if len(found) > 0 && len(retries) > 0 {
+		found[0].Key = retries[0].Key // the record of an end has no key where it has no name
+	}
+	return append(found, retries...), err
 }
 
 // attempts are the messages that one name leads to, by attempt: mostly one.
