@@ -3,9 +3,7 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge"
@@ -63,7 +61,7 @@ func NewServe(cfg config.Serve, options Options) (*App, error) {
 		}
 	}
 	var err error
-	if nc.TLS, err = tlsOf(cfg.NATS.TLS); err == nil {
+	if nc.TLS, err = cfg.NATS.TLS.Client("nats.tls"); err == nil {
 		p.conn, err = bridge.Connect(context.Background(), nc)
 	}
 	if err != nil {
@@ -176,30 +174,4 @@ func (p *parts) openRedis(cfg config.Serve, options Options) error {
 		return nil
 	})
 	return nil
-}
-
-// tlsOf reads the certificates that a connection uses; nil where none are set.
-func tlsOf(files config.TLS) (*tls.Config, error) {
-	if files == (config.TLS{}) {
-		return nil, nil
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if files.CA != "" {
-		pem, err := os.ReadFile(files.CA)
-		if err != nil {
-			return nil, fmt.Errorf("read nats.tls.ca: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read nats.tls.ca: %q holds no certificate in PEM form", files.CA)
-		}
-	}
-	if files.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-		if err != nil {
-			return nil, fmt.Errorf("read nats.tls.cert and nats.tls.key: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
 }

@@ -2,13 +2,10 @@ package doctor
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -17,7 +14,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge"
-	"github.com/tarry-mq/tarry/cmd/internal/config"
 )
 
 // natsSeen is the account that tarry serve would work in.
@@ -79,7 +75,7 @@ func hostOf(raw string) string {
 // natsServer connects to one server as tarry serve does; nil when that fails.
 func (p *patient) natsServer(ctx context.Context, n *notes, u string) *nats.Conn {
 	c := p.cfg.NATS
-	certificates, err := certificates(c.TLS)
+	certificates, err := c.TLS.Client("nats.tls")
 	if err != nil {
 		n.broken("reachable", err, "correct the settings nats.tls.*")
 		return nil
@@ -169,32 +165,6 @@ func natsChange(err error) string {
 		return "nats.url and nats.tls.* must fit the server: tls:// where it asks for TLS, nats.tls.ca for an authority of your own"
 	}
 	return "start nats-server, open the port, or correct nats.url"
-}
-
-// certificates reads the files as tarry serve does.
-func certificates(files config.TLS) (*tls.Config, error) {
-	if files == (config.TLS{}) {
-		return nil, nil
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if files.CA != "" {
-		pem, err := os.ReadFile(files.CA)
-		if err != nil {
-			return nil, fmt.Errorf("read nats.tls.ca: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read nats.tls.ca: %q holds no certificate in PEM form", files.CA)
-		}
-	}
-	if files.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-		if err != nil {
-			return nil, fmt.Errorf("read nats.tls.cert and nats.tls.key: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
 }
 
 // account looks at what is the same on all servers.
