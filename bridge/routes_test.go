@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 func TestRoutes_MatchAsNATSDoes(t *testing.T) {
@@ -53,6 +54,8 @@ func TestRoutes_AgreeWithTheFilterRuleOnRandomSubjects(t *testing.T) {
 			s := subject([]string{"a", "b", "c"})
 			if got, want := r.match(s) != nil, wire.MatchFilter(filter, s); got != want {
 				t.Fatalf("filter %s, subject %s: got %v, want %v", filter, s, got, want)
+			} else if topic := scheduler.Matches(filter, s); topic != want { // which may not import wire's
+				t.Fatalf("pattern %s, topic %s: got %v, want %v", filter, s, topic, want)
 			}
 		}
 	}
