@@ -48,6 +48,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		stepSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tarry_step_seconds",
 			Help: "Time of one claim of the leader.", Buckets: prometheus.ExponentialBuckets(0.0002, 2, 14)}),
 	}
+	// A series that is there from the start shows its first increase, too.
+	for vec, words := range map[*prometheus.CounterVec][]string{m.cancels: cancelWords[:], m.amends: amendWords[:], m.copies: outcomeWords[:], m.failures: outcomeWords[1:]} {
+		for _, word := range words {
+			vec.WithLabelValues(word)
+		}
+	}
 	if reg != nil {
 		reg.MustRegister(m.accepted, m.duplicates, m.merged, m.refused, m.flushSeconds, m.cancels, m.amends, m.copies, m.claimed, m.delivered, m.expired,
 			m.dead, m.returned, m.swept, m.missing, m.failures, m.lateness, m.inFlight, m.parkedLanes, m.stepSeconds)
