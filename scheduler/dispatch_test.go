@@ -74,6 +74,7 @@ type rig struct {
 
 	settings *scheduler.Topics
 	deadKeep time.Duration
+	journal  scheduler.Journal // of a scheduler that is made from now on; nil for none
 }
 
 type held struct{}
@@ -112,7 +113,7 @@ func (r *rig) scheduler() *scheduler.Scheduler {
 	s, err := scheduler.New(scheduler.Config{
 		Timeline: r.store, Publisher: r.nats, IDs: scheduler.NewIDs(held{}, time.Now), Clock: r.clock,
 		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
-		CallTimeout: time.Second, StopTimeout: 5 * time.Second, Topics: r.settings, DeadKeep: r.deadKeep,
+		CallTimeout: time.Second, StopTimeout: 5 * time.Second, Topics: r.settings, DeadKeep: r.deadKeep, Journal: r.journal,
 	})
 	if err != nil {
 		r.t.Fatal(err)

@@ -1,6 +1,8 @@
 package scheduler_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -54,6 +56,53 @@ func TestPause_HoldsATopicAndNothingElse(t *testing.T) {
 			t.Errorf("resume of what is not paused: %t, %v", was, err)
 		}
 		_ = stop(errStop)
+	})
+}
+
+// deafJournal takes pauses as it is told to.
+type deafJournal struct {
+	scheduler.Journal
+	err   error
+	heard []scheduler.PauseChange
+}
+
+func (*deafJournal) Ready() error { return nil }
+
+func (j *deafJournal) WritePause(_ context.Context, c scheduler.PauseChange) error {
+	if j.err == nil {
+		j.heard = append(j.heard, c)
+	}
+	return j.err
+}
+
+// A pause takes effect whether or not the journal hears of it, and says which; to
+// ask again is what mends it.
+func TestPause_SaysWhenTheJournalDoesNotKnow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil)
+		j := &deafJournal{err: errors.New("away")}
+		r.journal = j
+		s := r.scheduler()
+		if err := s.Pause(t.Context(), "a.>", "ann"); !errors.Is(err, scheduler.ErrOutcomeUnknown) {
+			t.Fatalf("pause: %v", err)
+		}
+		list, err := s.Pauses(t.Context())
+		if err != nil || len(list) != 1 || list[0].Pattern != "a.>" || list[0].By != "ann" {
+			t.Fatalf("paused are %+v, %v", list, err)
+		}
+		if was, err := s.Resume(t.Context(), "a.>"); !was || !errors.Is(err, scheduler.ErrOutcomeUnknown) {
+			t.Fatalf("resume: %t, %v", was, err)
+		}
+		j.err = nil
+		if was, err := s.Resume(t.Context(), "a.>"); was || err != nil {
+			t.Fatalf("resume again: %t, %v", was, err)
+		}
+		if err := s.Pause(t.Context(), "b", "bob"); err != nil {
+			t.Fatal(err)
+		}
+		if len(j.heard) != 2 || !j.heard[0].Resumed || j.heard[0].Pattern != "a.>" || j.heard[1].Resumed || j.heard[1].By != "bob" || j.heard[0].At <= list[0].At || j.heard[1].At <= j.heard[0].At {
+			t.Fatalf("the journal heard %+v", j.heard)
+		}
 	})
 }
 

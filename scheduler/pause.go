@@ -27,25 +27,42 @@ func (s *Scheduler) Pauses(ctx context.Context) ([]Pause, error) {
 // Pause holds back what falls due on topics that match the pattern. Where another
 // instance leads, that one reads the pauses once a second: so long messages may
 // still go out. Pushes are accepted as ever.
+//
+// It takes effect in the timeline first, so that an emergency does not wait for a
+// database, and is written to the journal then, in every mode. Where the journal
+// does not take it the error is ErrOutcomeUnknown: the pause stands, but would be
+// forgotten with the store. To ask again is safe.
 func (s *Scheduler) Pause(ctx context.Context, pattern, by string) error {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	if err := s.cfg.Timeline.Pause(ctx, Pause{Pattern: pattern, By: by, At: s.cfg.Clock.Milli()}); err != nil {
+	p := Pause{Pattern: pattern, By: by, At: s.cfg.Clock.Milli()}
+	since, err := s.cfg.Timeline.Pause(ctx, p)
+	if err != nil {
 		return fmt.Errorf("pause %s: %w", pattern, err)
 	}
 	s.tellOfPauses(ctx)
+	p.At = since
+	if err := s.cfg.Journal.WritePause(ctx, PauseChange{Pause: p}); err != nil {
+		return fmt.Errorf("%s is paused, but the journal does not say that it knows: %w: %v", pattern, ErrOutcomeUnknown, err)
+	}
 	return nil
 }
 
-// Resume lets the pattern go again; it tells whether it was paused.
+// Resume lets the pattern go again; it tells whether it was paused. Its error is
+// as that of Pause: the pattern goes, but may be paused again when the store is
+// lost. A resume of what is not paused tells the journal, too, so that to ask
+// again mends that.
 func (s *Scheduler) Resume(ctx context.Context, pattern string) (bool, error) {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	was, err := s.cfg.Timeline.Resume(ctx, pattern)
+	was, at, err := s.cfg.Timeline.Resume(ctx, pattern, s.cfg.Clock.Milli())
 	if err != nil {
 		return false, fmt.Errorf("resume %s: %w", pattern, err)
 	}
 	s.tellOfPauses(ctx)
+	if err := s.cfg.Journal.WritePause(ctx, PauseChange{Pause: Pause{Pattern: pattern, At: at}, Resumed: true}); err != nil {
+		return was, fmt.Errorf("%s is resumed, but the journal does not say that it knows: %w: %v", pattern, ErrOutcomeUnknown, err)
+	}
 	return was, nil
 }
 

@@ -210,6 +210,9 @@ type Journal interface {
 	// Find looks up messages that the timeline does not know any more, the latest
 	// first; none where no journal is kept.
 	Find(ctx context.Context, ref Ref) ([]Info, error)
+	// WritePause keeps a change of pauses that the timeline has made, in every mode,
+	// unless it knows a later one of that pattern. Its error leaves open whether it did.
+	WritePause(ctx context.Context, c PauseChange) error
 }
 
 // Recorded names a change by the version it made, and says under which
@@ -224,9 +227,10 @@ type Recorded struct {
 
 type noJournal struct{}
 
-func (noJournal) Ready() error                              { return nil }
-func (noJournal) Await(context.Context, []Recorded) error   { return nil }
-func (noJournal) Find(context.Context, Ref) ([]Info, error) { return nil, nil }
+func (noJournal) Ready() error                                  { return nil }
+func (noJournal) Await(context.Context, []Recorded) error       { return nil }
+func (noJournal) Find(context.Context, Ref) ([]Info, error)     { return nil, nil }
+func (noJournal) WritePause(context.Context, PauseChange) error { return nil }
 
 // Publisher puts a due message on its topic.
 type Publisher interface {

@@ -94,6 +94,12 @@ type Recovering interface {
 	// Certify says that the bucket may be used on its present run. The term must be
 	// the one that Reclaim left there: a server that was emptied since is refused.
 	Certify(ctx context.Context, bucket int, term uint64, c Certification) error
+
+	// Pauses, Pause and Resume are those of Steering: what is paused must stand before
+	// anything is claimed.
+	Pauses(ctx context.Context) ([]Pause, error)
+	Pause(ctx context.Context, p Pause) (Milli, error)
+	Resume(ctx context.Context, pattern string, now Milli) (bool, Milli, error)
 }
 
 // Stand is how a message stands in the timeline.

@@ -25,10 +25,14 @@ type Steering interface {
 	// Pauses lists what is paused, by pattern.
 	Pauses(ctx context.Context) ([]Pause, error)
 	// Pause holds back what is due on topics that match the pattern, until Resume.
-	// At most MaxPauses stand at once: more is ErrTooManyPauses.
-	Pause(ctx context.Context, p Pause) error
-	// Resume tells whether the pattern was paused.
-	Resume(ctx context.Context, pattern string) (bool, error)
+	// At most MaxPauses stand at once: more is ErrTooManyPauses. It tells since when
+	// the pause stands: p.At, or later, as no two changes of pauses share a time and
+	// the later one has the later. Who has paused the pattern already is told since
+	// when.
+	Pause(ctx context.Context, p Pause) (since Milli, err error)
+	// Resume tells whether the pattern was paused, and when it counts as resumed: now
+	// or later, as with Pause.
+	Resume(ctx context.Context, pattern string, now Milli) (was bool, at Milli, err error)
 }
 
 // Amend asks to change a waiting message.
@@ -136,5 +140,12 @@ const MaxPauses = 100
 type Pause struct {
 	Pattern string
 	By      string // who asked for it
-	At      Milli
+	At      Milli  // since when; 0 where the store's field is damaged and does not tell
+}
+
+// PauseChange is a pause, or its end, as the journal keeps it.
+type PauseChange struct {
+	Pause
+	// Resumed: the pattern goes since At.
+	Resumed bool
 }

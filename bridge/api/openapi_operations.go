@@ -236,7 +236,8 @@ func topicOperations() []operation {
 			pattern: "POST /v1/topics/{topic}/pause", id: "pauseTopic", tag: "topics", needs: rightOperate,
 			summary: "Hold back what falls due on a topic",
 			text: "Pushes are accepted as ever. To pause what is paused changes nothing. The leader reads the pauses once a second: so long messages may still " +
-				"go out. The body says nothing: none at all, or {}.",
+				"go out. Where the journal does not confirm it the answer is outcome_unknown: the pause stands, but may be lost with the store until it is " +
+				"asked for again. The body says nothing: none at all, or {}.",
 			body:    "Nothing",
 			answers: ok("It is paused.", "Paused"),
 			problems: map[int][]string{
@@ -246,7 +247,8 @@ func topicOperations() []operation {
 		{
 			pattern: "POST /v1/topics/{topic}/resume", id: "resumeTopic", tag: "topics", needs: rightOperate,
 			summary: "Let a topic go again",
-			text:    "Ends the pause of exactly this pattern. The body says nothing: none at all, or {}.",
+			text: "Ends the pause of exactly this pattern. Where the journal does not confirm it the answer is outcome_unknown: the topic goes, but may be paused " +
+				"again when the store is lost; not_paused to the same request says that both know. The body says nothing: none at all, or {}.",
 			body:    "Nothing",
 			answers: ok("It is no longer paused.", "Paused"),
 			problems: map[int][]string{

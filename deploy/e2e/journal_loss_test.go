@@ -76,6 +76,8 @@ func TestAFlushedRedisIsRebuiltFromTheJournal(t *testing.T) {
 	l := &load{s: s, h: h, make: maker{seed: 21, spread: 4 * time.Second, burst: time.Second}, least: 1000, rate: 120, doors: s.instances}
 	l.begin(t)
 	rdb := s.client()
+	held := s.inbox(coreSubject + "held")
+	s.says(a, 0, "", "topics", "pause", coreSubject+"held")
 	var outages []time.Time
 	for range 2 {
 		moment(t, h, "a burst", inBurst)
@@ -92,6 +94,19 @@ func TestAFlushedRedisIsRebuiltFromTheJournal(t *testing.T) {
 	l.finish(t)
 	l.judge(t)
 	h.prompt(t, outages...)
+	s.push(b, map[string]any{"topic": coreSubject + "held", "delay": "10ms", "body": "held"})
+	lab.Eventually(t, patience, func() error {
+		lanes, err := rdb.Keys(t.Context(), "*:parked:paused."+coreSubject+"held").Result()
+		if err == nil && len(lanes) != 1 {
+			err = fmt.Errorf("the leader holds nothing aside: %d lanes", len(lanes))
+		}
+		return err
+	})
+	if n := len(held.snapshot()); n > 0 {
+		t.Errorf("%d messages of a paused topic came after redis had lost the pause", n)
+	}
+	s.says(b, 0, "", "topics", "resume", coreSubject+"held")
+	held.bodies(t, 1)
 	s.onceStored()
 	s.journaled(h)
 	s.oneLeader()

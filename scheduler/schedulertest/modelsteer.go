@@ -225,17 +225,20 @@ var patterns = []string{"orders.>", "orders.*", "mail"}
 func (m *model) pause(t *rapid.T) {
 	m.T = t
 	p := scheduler.Pause{Pattern: rapid.SampledFrom(patterns).Draw(t, "pattern"), By: rapid.SampledFrom([]string{"", "ann"}).Draw(t, "by"), At: m.now}
-	m.step(fmt.Sprintf("pause %+v", p), func(tl scheduler.Timeline) string { return short(tl.Pause(m.ctx, p)) }, true, nil)
+	m.step(fmt.Sprintf("pause %+v", p), func(tl scheduler.Timeline) string {
+		since, err := tl.Pause(m.ctx, p)
+		return fmt.Sprint(since, short(err))
+	}, true, nil)
 }
 
 func (m *model) resume(t *rapid.T) {
 	m.T = t
 	pattern := rapid.SampledFrom(patterns).Draw(t, "pattern")
 	m.step("resume "+pattern, func(tl scheduler.Timeline) string {
-		was, err := tl.Resume(m.ctx, pattern)
-		return fmt.Sprint(was, short(err))
+		was, at, err := tl.Resume(m.ctx, pattern, m.now)
+		return fmt.Sprint(was, " ", at, short(err))
 	}, true, func(_, second string) (bool, string) {
-		if second != "false" {
+		if !strings.HasPrefix(second, "false ") {
 			return false, "it was resumed before"
 		}
 		return false, ""

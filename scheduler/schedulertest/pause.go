@@ -15,21 +15,28 @@ func (t *trial) pauses() []scheduler.Pause {
 	return list
 }
 
-// pause asks twice: once it counts.
-func (t *trial) pause(p scheduler.Pause) {
+// pause asks twice: once it counts. It tells since when the pause stands.
+func (t *trial) pause(p scheduler.Pause) (since scheduler.Milli) {
 	t.Helper()
-	for range 2 {
-		t.must("pause", t.tl.Pause(t.Context(), p))
+	for i := range 2 {
+		at, err := t.tl.Pause(t.Context(), p)
+		t.must("pause", err)
+		if i > 0 && at != since {
+			t.Fatalf("%+v stands since %d, asked again since %d", p, since, at)
+		}
+		since = at
 	}
+	return since
 }
 
-func (t *trial) resume(pattern string, want bool) {
+func (t *trial) resume(pattern string, want bool) (at scheduler.Milli) {
 	t.Helper()
-	was, err := t.tl.Resume(t.Context(), pattern)
+	was, at, err := t.tl.Resume(t.Context(), pattern, Start)
 	t.must("resume", err)
 	if was != want {
 		t.Fatalf("resume of %q: was paused: %t, want %t", pattern, was, want)
 	}
+	return at
 }
 
 func (t *trial) wantPauses(want ...scheduler.Pause) {
@@ -65,11 +72,11 @@ var pausePromises = []promise{
 		for i := range scheduler.MaxPauses {
 			t.pause(scheduler.Pause{Pattern: fmt.Sprintf("orders.%03d", i), At: Start})
 		}
-		more := scheduler.Pause{Pattern: "orders.more", At: Start}
-		if err := t.tl.Pause(t.Context(), more); !errors.Is(err, scheduler.ErrTooManyPauses) {
+		more := scheduler.Pause{Pattern: "orders.more", At: Start + 1000}
+		if _, err := t.tl.Pause(t.Context(), more); !errors.Is(err, scheduler.ErrTooManyPauses) {
 			t.Fatalf("one more: %v", err)
 		}
-		t.pause(scheduler.Pause{Pattern: "orders.007", By: "ann", At: Start + 1}) // one that stands
+		t.pause(scheduler.Pause{Pattern: "orders.007", By: "ann", At: Start + 500}) // one that stands
 		if got := t.pauses(); len(got) != scheduler.MaxPauses || got[7].By != "ann" {
 			t.Fatalf("%d are paused, the eighth by %q", len(got), got[7].By)
 		}
@@ -77,6 +84,27 @@ var pausePromises = []promise{
 		t.pause(more)
 		if got := t.pauses(); len(got) != scheduler.MaxPauses || got[len(got)-1] != more {
 			t.Fatalf("%d are paused", len(got))
+		}
+	}},
+	{name: "no two changes of pauses share a time, and the later one has the later", check: func(t *trial) {
+		a, b := scheduler.Pause{Pattern: "a", By: "ann", At: Start}, scheduler.Pause{Pattern: "b", By: "bob", At: Start - 1000}
+		last := t.pause(a)
+		if last != Start {
+			t.Fatalf("the first stands since %d, want %d", last, Start)
+		}
+		b.At = t.pause(b) // by a clock that is behind
+		at := []scheduler.Milli{b.At, t.resume("a", true), t.resume("a", false)}
+		a.At = t.pause(a)
+		for _, next := range append(at, a.At) {
+			if next <= last {
+				t.Fatalf("after %d comes %d", last, next)
+			}
+			last = next
+		}
+		t.wantPauses(a, b)
+		ahead := scheduler.Pause{Pattern: "c", At: last + 10_000}
+		if since := t.pause(ahead); since != ahead.At {
+			t.Fatalf("it stands since %d, want %d", since, ahead.At)
 		}
 	}},
 	{name: "a pause leaves the timeline as it is: who claims goes by it", check: func(t *trial) {

@@ -46,10 +46,22 @@
 // once a higher one stands (scheduler.ErrFenced). The leader raises the fence before it
 // compares Redis with the journal, so that no answered change can come between.
 //
+// # Pauses
+//
+// What operators hold back (scheduler.Pause) is no message and goes no way through
+// an outbox: an instance changes it in the timeline, where it takes effect at once,
+// and then writes it here, in async mode too, for there are few of them. A call whose
+// write fails says so. Each change has a time later than that of the change before,
+// given by the timeline, so any instance may write it at any time: the later one
+// stays. The recovery brings the pauses of a store that may have lost some back
+// before it certifies a bucket; a resume that the journal did not hear of, and whose
+// caller was told that, is then undone.
+//
 // # Tables
 //
 // messages has one row a message: content, state, version. transitions has one
 // row a change, with what the message became by it. meta holds the namespace (one database belongs to one
-// namespace), the highest term, and fences the certification of each bucket.
+// namespace), the highest term, fences the certification of each bucket, and
+// pauses the last change of each pattern's pause.
 // Migrations are in migrations/, by dialect.
 package journal

@@ -96,6 +96,19 @@ func (g *Gate) Forecast(ctx context.Context, topic string, from, until, step sch
 	return ask(g, func() ([]scheduler.Forecast, error) { return g.store.Forecast(ctx, topic, from, until, step) })
 }
 
+// WritePause keeps a change of pauses.
+func (g *Gate) WritePause(ctx context.Context, c scheduler.PauseChange) error {
+	if err := g.check(); err != nil {
+		return err
+	}
+	return g.store.WritePause(ctx, c)
+}
+
+// Pauses are the last changes of all patterns.
+func (g *Gate) Pauses(ctx context.Context) ([]scheduler.PauseChange, error) {
+	return ask(g, func() ([]scheduler.PauseChange, error) { return g.store.Pauses(ctx) })
+}
+
 // MaxTerm is the highest term that any change carries.
 func (g *Gate) MaxTerm(ctx context.Context) (uint64, error) {
 	return ask(g, func() (uint64, error) { return g.store.MaxTerm(ctx) })

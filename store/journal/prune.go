@@ -19,6 +19,9 @@ func (s *SQL) Prune(ctx context.Context, before scheduler.Milli, limit int) (n i
 	if before <= 0 {
 		return 0, nil
 	}
+	if err := s.prunePauses(ctx, before); err != nil {
+		return 0, err
+	}
 	for after := (moment{}); n < limit; {
 		ends, err := s.endsBefore(ctx, before, after, limit-n)
 		if err != nil {

@@ -35,7 +35,7 @@ type RecoveryConfig struct {
 // the leader: it says what a server run that is not certified must hold, brings
 // that there, and certifies it.
 //
-//	not certified ──▶ fence the journal ──▶ give claims back ──▶ drain the outbox ──▶
+//	not certified ──▶ fence the journal ──▶ give claims back ──▶ pauses ──▶ drain the outbox ──▶
 //	    empty (no certification): restore what lives, and recent ends      ─┐
 //	    another run: compare what changed within the window                ─┴▶ certify
 //
@@ -102,6 +102,7 @@ func (r *Recovery) Run(ctx context.Context, term uint64) (Result, error) {
 		}
 	}
 	if len(w.need) == 0 {
+		r.tellPauses(ctx, w.tl)
 		return Result{}, nil
 	}
 	started := time.Now()
@@ -135,6 +136,19 @@ func (r *Recovery) fenced(ctx context.Context, standings []scheduler.Standing) b
 		}
 	}
 	return false
+}
+
+// tellPauses tells the journal what it lacks of the pauses of a store that is whole.
+// A journal that is away holds no leader up.
+func (r *Recovery) tellPauses(ctx context.Context, tl scheduler.Recovering) {
+	if r.cfg.Store == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(r.cfg.Timeout, fencesWithin))
+	defer cancel()
+	if err := r.meetPauses(ctx, tl, false); err != nil {
+		r.log.Warn().Err(err).Msg("the journal is not told of the pauses")
+	}
 }
 
 func (r *Recovery) standings(ctx context.Context) ([]scheduler.Standing, error) {
@@ -175,6 +189,12 @@ func (w *work) run(ctx context.Context) error {
 	}
 	if w.cfg.Store == nil {
 		return w.certify(ctx, w.need, false)
+	}
+	call, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
+	err := w.meetPauses(call, w.tl, true)
+	cancel()
+	if err != nil {
+		return fmt.Errorf("restore the pauses: %w", err)
 	}
 	for bucket := range w.need {
 		drained, refused, err := Drain(ctx, w.cfg.Store, w.tl, bucket, 0, w.cfg.Timeout)

@@ -43,10 +43,16 @@ type Store interface {
 	// exclusive, by steps of so many milliseconds; empty steps are left out. An
 	// empty topic takes all.
 	Forecast(ctx context.Context, topic string, from, until, step scheduler.Milli) ([]scheduler.Forecast, error)
+	// WritePause keeps the last change of a pattern's pause: where one is there that
+	// is later it changes nothing.
+	WritePause(ctx context.Context, c scheduler.PauseChange) error
+	// Pauses are the last changes of all patterns, by time.
+	Pauses(ctx context.Context) ([]scheduler.PauseChange, error)
 	// MaxTerm is the highest term that any change carries.
 	MaxTerm(ctx context.Context) (uint64, error)
 	// Prune deletes up to limit messages that ended before the given time, and
-	// their changes; it returns how many. What has not ended is never touched.
+	// their changes; it returns how many. What has not ended is never touched. It
+	// also forgets what was resumed before that time.
 	Prune(ctx context.Context, before scheduler.Milli, limit int) (int, error)
 	// Ping tells whether the journal answers and can be written to.
 	Ping(ctx context.Context) error

@@ -38,6 +38,7 @@ type Journal struct {
 	ended  []end // by time, then uid
 	bytes  int   // of those
 	fences map[int]uint64
+	pauses map[string]scheduler.PauseChange
 	term   uint64
 }
 
@@ -66,7 +67,7 @@ func NewJournal(cfg JournalConfig) (*Journal, error) {
 	if cfg.EndedLimit < 0 || cfg.EndedBytes < 0 {
 		return nil, fmt.Errorf("memory: %d ended messages of %d bytes: want positive numbers", cfg.EndedLimit, cfg.EndedBytes)
 	}
-	return &Journal{cfg: cfg, rows: map[scheduler.UID]*journaled{}, fences: map[int]uint64{}}, nil
+	return &Journal{cfg: cfg, rows: map[scheduler.UID]*journaled{}, fences: map[int]uint64{}, pauses: map[string]scheduler.PauseChange{}}, nil
 }
 
 // locked runs do while nobody else looks at the journal.
@@ -312,6 +313,25 @@ func (j *Journal) Forecast(ctx context.Context, topic string, from, until, step 
 	return found, err
 }
 
+// WritePause keeps a change, unless a later one of its pattern is there.
+func (j *Journal) WritePause(ctx context.Context, c scheduler.PauseChange) error {
+	return j.locked(ctx, func() {
+		if was, stands := j.pauses[c.Pattern]; !stands || was.At <= c.At {
+			j.pauses[c.Pattern] = c
+		}
+	})
+}
+
+// Pauses are the last changes, by time.
+func (j *Journal) Pauses(ctx context.Context) (changes []scheduler.PauseChange, err error) {
+	err = j.locked(ctx, func() {
+		changes = slices.SortedFunc(maps.Values(j.pauses), func(a, b scheduler.PauseChange) int {
+			return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Pattern, b.Pattern))
+		})
+	})
+	return changes, err
+}
+
 // MaxTerm is the highest term that any change carries, 0 when none does.
 func (j *Journal) MaxTerm(ctx context.Context) (term uint64, err error) {
 	err = j.locked(ctx, func() { term = j.term })
@@ -325,6 +345,7 @@ func (j *Journal) Prune(ctx context.Context, before scheduler.Milli, limit int) 
 		for ; n < limit && len(j.ended) > 0 && j.ended[0].at < before; n++ {
 			j.drop(j.ended[0].uid)
 		}
+		maps.DeleteFunc(j.pauses, func(_ string, c scheduler.PauseChange) bool { return c.Resumed && c.At < before })
 	})
 	return n, err
 }

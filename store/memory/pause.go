@@ -14,8 +14,9 @@ import (
 // pauses are the patterns that are held back. They belong to no bucket: who
 // delivers asks for all of them.
 type pauses struct {
-	mu sync.Mutex
-	by map[string]scheduler.Pause
+	mu   sync.Mutex
+	by   map[string]scheduler.Pause
+	last scheduler.Milli // when the last change was
 }
 
 func newPauses() *pauses { return &pauses{by: map[string]scheduler.Pause{}} }
@@ -30,6 +31,12 @@ func (p *pauses) with(ctx context.Context, do func() error) error {
 	return do()
 }
 
+// change is when a change counts as made that is asked for at a time.
+func (p *pauses) change(at scheduler.Milli) scheduler.Milli {
+	p.last = max(p.last+1, at)
+	return p.last
+}
+
 // Pauses lists what is paused, by pattern.
 func (t *Timeline) Pauses(ctx context.Context) (list []scheduler.Pause, err error) {
 	err = t.paused.with(ctx, func() error {
@@ -40,22 +47,30 @@ func (t *Timeline) Pauses(ctx context.Context) (list []scheduler.Pause, err erro
 }
 
 // Pause holds back a pattern.
-func (t *Timeline) Pause(ctx context.Context, p scheduler.Pause) error {
-	return t.paused.with(ctx, func() error {
-		if _, stands := t.paused.by[p.Pattern]; !stands && len(t.paused.by) >= scheduler.MaxPauses {
+func (t *Timeline) Pause(ctx context.Context, p scheduler.Pause) (since scheduler.Milli, err error) {
+	err = t.paused.with(ctx, func() error {
+		was, stands := t.paused.by[p.Pattern]
+		switch {
+		case stands && was.By == p.By && was.At >= p.At:
+			since = was.At
+			return nil
+		case !stands && len(t.paused.by) >= scheduler.MaxPauses:
 			return scheduler.ErrTooManyPauses
 		}
-		t.paused.by[p.Pattern] = p
+		p.At = t.paused.change(p.At)
+		t.paused.by[p.Pattern], since = p, p.At
 		return nil
 	})
+	return since, err
 }
 
 // Resume lets a pattern go on.
-func (t *Timeline) Resume(ctx context.Context, pattern string) (was bool, err error) {
+func (t *Timeline) Resume(ctx context.Context, pattern string, now scheduler.Milli) (was bool, at scheduler.Milli, err error) {
 	err = t.paused.with(ctx, func() error {
 		_, was = t.paused.by[pattern]
 		delete(t.paused.by, pattern)
+		at = t.paused.change(now)
 		return nil
 	})
-	return was, err
+	return was, at, err
 }

@@ -25,7 +25,7 @@
 //	{ns:b}:term           the highest leader term seen
 //	{ns}:meta             HASH: buckets, layout
 //	{ns}:machines         HASH slot → who gives out ids as this machine, until when
-//	{ns}:paused           HASH pattern → since when, a space, and by whom
+//	{ns}:paused           HASH pattern → since when, a space, and by whom; '' → when the last change was
 //
 // The record of an end stands in msg under the message's own uid, not in a
 // place of its own: then one look-up tells any state, and a push that comes
@@ -76,8 +76,14 @@
 // # Pauses
 //
 // Pauses belong to no bucket and are not certified: they change nothing that a
-// message is, and a leader only reads them. A Redis that comes back empty has lost
-// them, and what was paused goes out: the journal does not hold pauses.
+// message is, and a leader only reads them. A Redis that comes back has lost some or
+// all of them; the recovery brings them back from the journal before it certifies
+// anything (store/journal), so nothing is claimed without them. With the journal off
+// they are lost with Redis.
+//
+// Every change of a pause has a time of its own, later than that of the change
+// before whatever the clocks of the instances say: so the journal can tell which of
+// two is the later.
 //
 // # Scripts
 //

@@ -17,7 +17,7 @@ type scripts struct {
 	add, claim, finish, giveBack, sweep, held, begin, cancel, find, bury, trim, lanes, heads *redis.Script
 	amend, browse, requeue, purge, counts                                                    *redis.Script
 	unwritten, written, lag, restore, versions                                               *redis.Script
-	certify, standing, machine, pause                                                        *redis.Script // on any run
+	certify, standing, machine, pause, resume                                                *redis.Script // on any run
 }
 
 func loadScripts() (*scripts, error) {
@@ -35,14 +35,14 @@ func loadScripts() (*scripts, error) {
 		"begin": &s.begin, "cancel": &s.cancel, "find": &s.find, "bury": &s.bury, "trim": &s.trim, "lanes": &s.lanes, "heads": &s.heads,
 		"unwritten": &s.unwritten, "written": &s.written, "lag": &s.lag, "restore": &s.restore, "versions": &s.versions,
 		"amend": &s.amend, "browse": &s.browse, "requeue": &s.requeue, "purge": &s.purge, "counts": &s.counts,
-		"certify": &s.certify, "standing": &s.standing, "machine": &s.machine, "pause": &s.pause,
+		"certify": &s.certify, "standing": &s.standing, "machine": &s.machine, "pause": &s.pause, "resume": &s.resume,
 	} {
 		text, err := sources.ReadFile("lua/" + name + ".lua")
 		if err != nil {
 			return nil, fmt.Errorf("read script %s: %w", name, err)
 		}
 		switch name {
-		case "certify", "standing", "machine", "pause":
+		case "certify", "standing", "machine", "pause", "resume":
 			*to = redis.NewScript(string(lib) + string(text))
 		default:
 			*to = redis.NewScript(string(certified) + string(lib) + string(text))

@@ -435,27 +435,60 @@ func TestPurge_TakesMoreThanOneScriptDoes(t *testing.T) {
 	}
 }
 
+func (b *bare) pause(p scheduler.Pause) {
+	b.Helper()
+	at, err := b.Pause(b.Context(), p)
+	b.must(err)
+	if at != p.At {
+		b.Fatalf("%+v stands since %d", p, at)
+	}
+}
+
+func (b *bare) wantPauses(want ...scheduler.Pause) {
+	b.Helper()
+	got, err := b.Pauses(b.Context())
+	if b.must(err); !slices.Equal(got, want) {
+		b.Fatalf("paused are %+v\nwant %+v", got, want)
+	}
+}
+
 func TestPause_IsBoundedAndOutsideTheBuckets(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.SharedRedis(t))
+	var all []scheduler.Pause
 	for i := range scheduler.MaxPauses {
-		b.must(b.Pause(t.Context(), scheduler.Pause{Pattern: fmt.Sprintf("orders.%03d.>", i), By: "ops team", At: scheduler.Milli(i)}))
+		all = append(all, scheduler.Pause{Pattern: fmt.Sprintf("orders.%03d.>", i), By: "ops team", At: scheduler.Milli(i + 1)})
+		b.pause(all[i])
 	}
-	if err := b.Pause(t.Context(), scheduler.Pause{Pattern: "one.more"}); !errors.Is(err, scheduler.ErrTooManyPauses) {
+	if _, err := b.Pause(t.Context(), scheduler.Pause{Pattern: "one.more", At: 1000}); !errors.Is(err, scheduler.ErrTooManyPauses) {
 		t.Fatalf("one more: %v", err)
 	}
-	again := scheduler.Pause{Pattern: "orders.007.>", By: "", At: 9}
-	b.must(b.Pause(t.Context(), again))
-	pauses, err := b.Pauses(t.Context())
-	b.must(err)
-	if len(pauses) != scheduler.MaxPauses || pauses[7] != again || pauses[8].By != "ops team" {
-		t.Fatalf("%d pauses, %+v", len(pauses), pauses[7:9])
-	}
+	all[7].By, all[7].At = "", 1000
+	b.pause(all[7])
+	b.wantPauses(all...)
 	for _, want := range []bool{true, false} {
-		if was, err := b.Resume(t.Context(), again.Pattern); err != nil || was != want {
+		if was, _, err := b.Resume(t.Context(), all[7].Pattern, 1); err != nil || was != want {
 			t.Fatalf("resume: %t, %v", was, err)
 		}
 	}
+}
+
+// A field that somebody spoiled holds its own pattern back, and stops nothing else.
+func TestPauses_ADamagedFieldStillPauses(t *testing.T) {
+	t.Parallel()
+	b := openBare(t, lab.SharedRedis(t))
+	b.must(b.rdb.HSet(t.Context(), "{"+b.ns+"}:paused", "spoiled", "soon", "none", "", "many words", "x y").Err())
+	good := scheduler.Pause{Pattern: "good", By: "ann", At: 5}
+	b.pause(good)
+	b.wantPauses(good, scheduler.Pause{Pattern: "many words"}, scheduler.Pause{Pattern: "none"}, scheduler.Pause{Pattern: "spoiled"})
+	again := scheduler.Pause{Pattern: "spoiled", By: "ann", At: 6}
+	b.pause(again)
+	for _, pattern := range []string{"none", "many words"} {
+		if was, _, err := b.Resume(t.Context(), pattern, 7); err != nil || !was {
+			t.Fatalf("resume of %s: %t, %v", pattern, was, err)
+		}
+	}
+	b.wantPauses(good, again)
 }
 
 // TestRedis_SteersWhenFull: what makes room, or needs none, works on a Redis at
@@ -488,5 +521,13 @@ func TestRedis_SteersWhenFull(t *testing.T) {
 	}
 	if purged, _, err := b.Purge(t.Context(), 0, []scheduler.UID{other.UID}, 2); err != nil || len(purged) != 1 {
 		t.Fatalf("purge: %v, %v", purged, err)
+	}
+	paused := scheduler.Pause{Pattern: "orders.>", By: "ann", At: 2}
+	b.pause(paused)
+	b.wantPauses(paused)
+	for _, want := range []bool{true, false} {
+		if was, _, err := b.Resume(t.Context(), paused.Pattern, 3); err != nil || was != want {
+			t.Fatalf("resume: %t, %v", was, err)
+		}
 	}
 }

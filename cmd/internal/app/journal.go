@@ -185,6 +185,15 @@ func (j answered) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info
 	return infos, nil
 }
 
+// WritePause keeps a change of pauses.
+func (j answered) WritePause(ctx context.Context, c scheduler.PauseChange) error {
+	if err := j.store.WritePause(ctx, c); err != nil {
+		j.log.Warn().Err(err).Str("pattern", c.Pattern).Bool("paused", !c.Resumed).Msg("the journal does not take a pause")
+		return errors.New("the journal does not answer") // why is in the log: it may name hosts
+	}
+	return nil
+}
+
 // findLimit is how many messages of one name are looked at in the journal.
 const findLimit = 20
 

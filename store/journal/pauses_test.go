@@ -1,0 +1,170 @@
+package journal_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest"
+	"github.com/tarry-mq/tarry/store/journal"
+	"github.com/tarry-mq/tarry/store/memory"
+)
+
+// operator pauses and resumes as the scheduler does: first the timeline, then,
+// where he is heard there, the journal.
+type operator struct {
+	t     *testing.T
+	tl    scheduler.Timeline
+	store journal.Store
+}
+
+func (o *operator) pause(pattern string, at scheduler.Milli, heard bool) scheduler.Pause {
+	o.t.Helper()
+	p := scheduler.Pause{Pattern: pattern, By: "ann", At: at}
+	var err error
+	if p.At, err = o.tl.Pause(o.t.Context(), p); err == nil && heard {
+		err = o.store.WritePause(o.t.Context(), scheduler.PauseChange{Pause: p})
+	}
+	if err != nil {
+		o.t.Fatalf("pause %s: %v", pattern, err)
+	}
+	return p
+}
+
+func (o *operator) resume(pattern string, now scheduler.Milli, heard bool) {
+	o.t.Helper()
+	_, at, err := o.tl.Resume(o.t.Context(), pattern, now)
+	if err == nil && heard {
+		err = o.store.WritePause(o.t.Context(), scheduler.PauseChange{Pause: scheduler.Pause{Pattern: pattern, At: at}, Resumed: true})
+	}
+	if err != nil {
+		o.t.Fatalf("resume %s: %v", pattern, err)
+	}
+}
+
+func (o *operator) wantPauses(want ...scheduler.Pause) {
+	o.t.Helper()
+	if got, err := o.tl.Pauses(o.t.Context()); err != nil || !slices.Equal(got, want) {
+		o.t.Fatalf("paused are %+v, %v\nwant %+v", got, err, want)
+	}
+}
+
+// wantTold wants the journal to have the patterns paused, and nothing else.
+func (o *operator) wantTold(want ...scheduler.Pause) {
+	o.t.Helper()
+	known, err := o.store.Pauses(o.t.Context())
+	var got []scheduler.Pause
+	for _, c := range known {
+		if !c.Resumed {
+			got = append(got, c.Pause)
+		}
+	}
+	if err != nil || !slices.Equal(got, want) {
+		o.t.Fatalf("the journal has %+v, %v\nwant %+v", got, err, want)
+	}
+}
+
+const start = schedulertest.Start
+
+func TestRecovery_PausesOutliveAStoreThatComesBackEmpty(t *testing.T) {
+	t.Parallel()
+	rdb := lab.NewRedis(t)
+	for name, open := range map[string]func(t *testing.T) line{
+		"memory": func(t *testing.T) line {
+			tl, err := memory.New(memory.Config{Buckets: 2, Record: &scheduler.Recording{Address: func() string { return "here:1" }, Limit: 1 << 30, Wrote: func(scheduler.Entry) {}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return tl
+		},
+		"redis": func(t *testing.T) line {
+			i := newInstance(t, "one", rdb.Addr, sqliteStore(t), journal.Async)
+			if err := i.client.FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := i.tl.Prepare(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return i.tl
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &operator{t: t, tl: open(t), store: sqliteStore(t)}
+			recoverBy(t, o.tl.(line), o.store, 1)
+			a := o.pause("a.>", start, true)
+			b := o.pause("b", start+5, true)
+			o.resume("b", start+6, true)
+			c := o.pause("c", start+7, true)
+			o.wantPauses(a, c)
+
+			o.tl = open(t)
+			o.wantPauses()
+			recoverBy(t, o.tl.(line), o.store, 2)
+			o.wantPauses(a, c)
+			o.wantTold(a, c)
+
+			// What comes now comes later, by whatever clock.
+			if b = o.pause("b", start+1, true); b.At <= c.At {
+				t.Fatalf("paused at %d, after what was paused at %d", b.At, c.At)
+			}
+			o.resume("a.>", start+1, true)
+			o.tl = open(t)
+			recoverBy(t, o.tl.(line), o.store, 3)
+			o.wantPauses(b, c)
+		})
+	}
+}
+
+// A replica is promoted that lacks the last pauses and resumes.
+func TestRecovery_OfTwoChangesOfAPauseTheLaterStands(t *testing.T) {
+	t.Parallel()
+	i := newInstance(t, "one", lab.NewRedis(t).Addr, sqliteStore(t), journal.Async)
+	if _, err := i.tl.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o := &operator{t: t, tl: i.tl, store: sqliteStore(t)}
+	recoverBy(t, i.tl, o.store, 1)
+	resumed := o.pause("resumed", start, true)
+	both := o.pause("both", start+1, true)
+	const paused = "{promote}:paused"
+	before, err := i.client.HGetAll(t.Context(), paused).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.resume("resumed", start+2, true)
+	lost := o.pause("lost", start+3, true)
+
+	if err := i.client.Del(t.Context(), paused, "{promote:0}:gen").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := i.client.HSet(t.Context(), paused, before).Err(); err != nil {
+		t.Fatal(err)
+	}
+	o.wantPauses(both, resumed)
+	later := o.pause("later", start+1000, false) // on the new one already, and the journal was not told
+	recoverBy(t, i.tl, o.store, 2)
+	list, err := i.tl.Pauses(t.Context())
+	if err != nil || len(list) != 3 || list[0] != both || list[1] != later || list[2].Pattern != lost.Pattern {
+		t.Fatalf("paused are %+v, %v", list, err)
+	}
+	o.wantTold(both, later, list[2])
+}
+
+// While a store is whole it lacks no pause: what the journal has beyond that was
+// resumed, and the journal did not hear of it.
+func TestRecovery_TellsTheJournalOfPausesItDidNotHearOf(t *testing.T) {
+	t.Parallel()
+	i := newInstance(t, "one", lab.NewRedis(t).Addr, sqliteStore(t), journal.Async)
+	if _, err := i.tl.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o := &operator{t: t, tl: i.tl, store: sqliteStore(t)}
+	recoverBy(t, i.tl, o.store, 1)
+	gone := o.pause("gone", start, true)
+	o.resume("gone", start+1, false)
+	untold := o.pause("untold", start+2, false)
+	recoverBy(t, i.tl, o.store, 2)
+	o.wantPauses(untold)
+	o.wantTold(gone, untold)
+}
