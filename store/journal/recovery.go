@@ -138,19 +138,6 @@ func (r *Recovery) fenced(ctx context.Context, standings []scheduler.Standing) b
 	return false
 }
 
-// tellPauses tells the journal what it lacks of the pauses of a store that is whole.
-// A journal that is away holds no leader up.
-func (r *Recovery) tellPauses(ctx context.Context, tl scheduler.Recovering) {
-	if r.cfg.Store == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, min(r.cfg.Timeout, fencesWithin))
-	defer cancel()
-	if err := r.meetPauses(ctx, tl, false); err != nil {
-		r.log.Warn().Err(err).Msg("the journal is not told of the pauses")
-	}
-}
-
 func (r *Recovery) standings(ctx context.Context) ([]scheduler.Standing, error) {
 	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
