@@ -58,7 +58,9 @@ func (s *Scheduler) Dead(ctx context.Context, topic, cursor string, limit int) (
 }
 
 // RequeueOne gives a dead message another life: a message of its own, under the
-// same name, whose attempts count from 1 again.
+// same name, whose attempts count from 1 again. Where the dead one may have been
+// delivered the new one is uncertain from the start, edited or not: a cancel of it
+// answers CancelMaybe, and nothing reschedules, edits or runs it.
 func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepted, error) {
 	info, err := s.dead(ctx, ref)
 	if err != nil {

@@ -25,7 +25,8 @@
 // it died. The mark stays for good. Cancel of an uncertain message ends it
 // (no further attempt) and answers maybe_delivered, never OK. While a message
 // is claimed it is uncertain by that alone; a definite refusal, or a return of
-// what was never handed to NATS, restores the mark as it stood before.
+// what was never handed to NATS, restores the mark as it stood before. A dead
+// message hands its mark on to the one that it becomes by a requeue.
 //
 // # Who may call what
 //

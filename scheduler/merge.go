@@ -45,6 +45,14 @@ const (
 	RequeuedAs = "requeued as "
 )
 
+// RequeueOf is the reason of the message that a dead one became.
+func RequeueOf(dead UID, uncertain bool) string {
+	if uncertain {
+		return "requeue of " + string(dead) + ", which may have been delivered"
+	}
+	return "requeue of " + string(dead)
+}
+
 // ContentName is the id of a push that merges without one of its own: equal
 // topics and bodies meet under it.
 func ContentName(topic string, body []byte) string {

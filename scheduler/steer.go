@@ -34,9 +34,8 @@ func (s *Scheduler) Get(ctx context.Context, ref Ref) (Info, error) {
 // answer stays CancelUnknown, which promises nothing.
 //
 // A dead message that was requeued lives on under another uid: that life ends
-// too, and the answer is about it.
+// too, and the answer is about it. It bears the doubt of the lives before it.
 func (s *Scheduler) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
-	uncertain := false
 	for range maxLives {
 		result, err := s.cancelLife(ctx, ref)
 		if err != nil {
@@ -44,13 +43,9 @@ func (s *Scheduler) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
 		}
 		next, requeued := strings.CutPrefix(result.Info.Reason, RequeuedAs)
 		if !requeued || !IsUID(next) || !result.Info.State.Ended() {
-			if result.Code == CancelDone && uncertain {
-				result.Code, result.Info.Mark.Uncertain = CancelMaybe, true
-			}
 			s.metrics.cancels.WithLabelValues(result.Code.String()).Inc()
 			return result, nil
 		}
-		uncertain = uncertain || result.Info.Mark.Uncertain
 		ref = Ref{UID: UID(next)}
 	}
 	return CancelResult{}, fmt.Errorf("cancel %s: %w: it was requeued more than %d times; cancel its last uid", ref.UID, ErrUnavailable, maxLives)

@@ -14,7 +14,8 @@ type Steering interface {
 	Browse(ctx context.Context, bucket int, q Browse) (Browsed, error)
 	// Requeue gives what is dead another life: m waits, under a uid of its own in
 	// the same bucket, under the name of the dead one if it has one, and the dead
-	// one becomes canceled with the reason "requeued as <uid>".
+	// one becomes canceled with the reason "requeued as <uid>". m is uncertain from
+	// the start where the dead one was: who cancels it by its name asks about both.
 	Requeue(ctx context.Context, dead UID, m *Message, now Milli) (RequeueResult, error)
 	// Purge ends dead messages of one bucket for good: they become canceled with the
 	// reason "purged". It tells which of them it found dead, or purged before.

@@ -8,10 +8,13 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// What becomes of a dead message; RequeuedAs is followed by a uid.
+// What becomes of a dead message, and where another came from; RequeuedAs and
+// RequeueOf are followed by a uid, MaybeSeen follows that where it is so.
 const (
 	RequeuedAs = "requeued as "
 	Purged     = "purged"
+	RequeueOf  = "requeue of "
+	MaybeSeen  = ", which may have been delivered"
 )
 
 var requeueWords = [...]string{"unknown", "done", "not dead", "named"}
@@ -73,6 +76,16 @@ func (t *trial) purge(bucket int, uids, want []scheduler.UID) {
 func (t *trial) dead(m *scheduler.Message) *scheduler.Message {
 	t.Helper()
 	return t.ended(m, scheduler.StateDead)
+}
+
+// doubtful takes a message to its death after an attempt with an unknown outcome.
+func (t *trial) doubtful(m *scheduler.Message) *scheduler.Message {
+	t.Helper()
+	m = t.take(m)
+	t.giveBack(m, m.Score(), scheduler.Mark{Uncertain: true})
+	m = t.take(m)
+	t.finish(scheduler.StateDead, m)
+	return m
 }
 
 // settled is what remains of a dead message that was dealt with: like another
@@ -189,16 +202,56 @@ var deadPromises = []promise{
 		t.requeue(old.UID, m, scheduler.RequeueDone)
 		points(t, m)
 	}},
-	{name: "an uncertain dead message stays so", check: func(t *trial) {
-		old := t.take(Message(1))
-		t.giveBack(old, old.Score(), scheduler.Mark{Uncertain: true})
-		old = t.take(old)
-		t.finish(scheduler.StateDead, old)
+	{name: "what may have been delivered before it died is uncertain in its next life", check: func(t *trial) {
+		for i, with := range [][]With{{}, {Named("order-1")}, {Named("order-1"), Keyed("customer-1")}} {
+			old := t.doubtful(Message(10*i, with...))
+			m := again(10*i+1, old, DueIn(time.Hour), Headers("A", "b")) // edited or not: the content before may have been seen
+			t.requeue(old.UID, m, scheduler.RequeueDone)
+			t.wantInfo(settled(old, t.now, true, RequeuedAs+string(m.UID)))
+			t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true}))
+			t.amend(moved(m, 1, t.now), scheduler.AmendMaybe)
+			t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true}))
+			t.canceled(old.UID, scheduler.CancelMaybe)
+			t.canceled(m.UID, scheduler.CancelMaybe)
+		}
+	}},
+	{name: "the doubt stays through all further lives", check: func(t *trial) {
+		old := t.doubtful(Message(1, Named("order-1")))
+		second := again(2, old)
+		t.requeue(old.UID, second, scheduler.RequeueDone)
+		if second = t.take(second); second.Mark != (scheduler.Mark{Uncertain: true}) {
+			t.Fatalf("claimed with %+v", second.Mark)
+		}
+		t.finish(scheduler.StateDead, second)
+		third := again(3, old)
+		t.requeue(second.UID, third, scheduler.RequeueDone)
+		t.wantInfo(live(third, scheduler.StateWaiting, scheduler.Mark{Uncertain: true}))
+		points(t, third)
+		t.finish(scheduler.StateDelivered, t.take(third))
+		if got := t.get(third.UID); got.Version != 2 {
+			t.Fatalf("delivered, it has version %d", got.Version)
+		}
+	}},
+	{name: "a push meets an uncertain message in its next life as before", check: func(t *trial) {
+		old := t.doubtful(push(1, scheduler.MergeReject))
 		m := again(2, old)
 		t.requeue(old.UID, m, scheduler.RequeueDone)
-		t.wantInfo(settled(old, t.now, true, RequeuedAs+string(m.UID)))
-		t.wantInfo(live(m, scheduler.StateWaiting, changed(0)))
-		t.canceled(old.UID, scheduler.CancelMaybe)
+		t.refused(push(3, scheduler.MergeReplace), scheduler.AddUncertain, m, scheduler.StateWaiting)
+		t.refused(push(4, scheduler.MergeDebounce), scheduler.AddUncertain, m, scheduler.StateWaiting)
+		t.refused(push(5, scheduler.MergeReject, Content("x")), scheduler.AddConflict, m, scheduler.StateWaiting)
+		next := t.one(push(6, scheduler.MergeKeep))
+		points(t, m, next)
+		t.canceled(m.UID, scheduler.CancelMaybe)
+		t.canceled(next.UID, scheduler.CancelDone)
+	}},
+	{name: "a message in its next life comes from the journal as it was told", check: func(t *trial) {
+		for i, with := range [][]With{{}, {Named("order-1")}} {
+			m := Message(i, append(with, DueIn(time.Hour))...)
+			m.Mark.Uncertain = true
+			t.restored([]scheduler.RestoreCode{added}, record(m, scheduler.StateWaiting, 1))
+			t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true}))
+			t.canceled(m.UID, scheduler.CancelMaybe)
+		}
 	}},
 	{name: "purging ends what is dead, and tells which", check: func(t *trial) {
 		plain, named := t.dead(Message(1, TTL(time.Minute), Headers("A", "b"))), t.dead(Message(2, In(0), Headers("A", "b")))
@@ -246,15 +299,21 @@ var deadPromises = []promise{
 		}
 	}},
 	{name: "the journal is told of requeue and purge", recorded: true, check: func(t *trial) {
-		one, two := t.dead(Message(1)), t.dead(Message(2))
-		m := again(3, one, Headers("A", "b"), Retrying(0, time.Second))
+		one, two, three := t.dead(Message(1)), t.dead(Message(2)), t.doubtful(Message(3, Named("order-1")))
 		t.untold()
+		m := again(4, one, Headers("A", "b"), Retrying(0, time.Second))
 		t.requeue(one.UID, m, scheduler.RequeueDone)
 		told := scheduler.Change{UID: one.UID, Version: 3, State: scheduler.StateCanceled, At: t.now, Due: one.Due, Reason: RequeuedAs + string(m.UID)}
-		t.wantTold(told, scheduler.Change{UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: t.now, Due: m.Due, Message: m})
+		t.wantTold(told, scheduler.Change{UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: t.now, Due: m.Due, Reason: RequeueOf + string(one.UID), Message: m})
 		t.purge(0, []scheduler.UID{one.UID, two.UID}, []scheduler.UID{two.UID})
 		told.UID, told.Reason = two.UID, Purged
 		t.wantTold(told)
+
+		m = again(5, three, Headers("A", "b"), Retrying(0, time.Second))
+		t.requeue(three.UID, m, scheduler.RequeueDone)
+		told.UID, told.Uncertain, told.Bucket, told.Reason = three.UID, true, t.bucketOf(three), RequeuedAs+string(m.UID)
+		t.wantTold(told, scheduler.Change{UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: t.now, Bucket: t.bucketOf(m), Due: m.Due, Uncertain: true,
+			Reason: RequeueOf + string(three.UID) + MaybeSeen, Message: m})
 	}},
 	{name: "a record of one that was dealt with is restored over the dead", check: func(t *trial) {
 		for i, with := range [][]With{{}, {Named("order-1")}} {

@@ -117,8 +117,10 @@
 //
 // Requeue: m's uid is there, RequeueDone as before; dead is not there,
 // RequeueUnknown; it is not dead, RequeueNotDead; it has a name and another message
-// under it lives, RequeueNamed; else m waits at version 1 under the name, and the
-// dead one is canceled, one version on, EndedAt now, Reason RequeuedAs and m's uid.
+// under it lives, RequeueNamed; else m waits at version 1 under the name, uncertain
+// where the dead one is, and the dead one is canceled, one version on, EndedAt now,
+// Reason RequeuedAs and m's uid. The journal is told of m with its content, the
+// Reason RequeueOf and the dead one's uid, and MaybeSeen where m is uncertain.
 // Purge does the latter with the Reason Purged, and tells again of what has it. A
 // canceled record of a higher version is restored over a dead message.
 //

@@ -123,7 +123,7 @@ func (m *model) requeue(t *rapid.T) {
 	}
 	made := m.make(with...)
 	was := m.was[dead.UID]
-	done := false
+	done, uncertain := false, m.uncertain(dead.UID)
 	m.step(fmt.Sprintf("requeue of %s as %s, due %d", dead.UID, made.UID, made.Due-Start), func(tl scheduler.Timeline) string {
 		r, err := tl.Requeue(m.ctx, dead.UID, made, m.now)
 		done = r.Code == scheduler.RequeueDone
@@ -135,6 +135,18 @@ func (m *model) requeue(t *rapid.T) {
 	if done != (was == scheduler.StateDead && m.was[made.UID] == scheduler.StateWaiting) {
 		m.Fatalf("requeue of the %s message %s: done %t, and the new one is %s", was, dead.UID, done, m.was[made.UID])
 	}
+	if done && m.uncertain(made.UID) != uncertain {
+		m.Fatalf("requeue of %s, uncertain %t: the new one is not so", dead.UID, uncertain)
+	}
+}
+
+// uncertain tells whether a message may have been delivered, as the reference has it.
+func (m *model) uncertain(uid scheduler.UID) bool {
+	found, err := m.ref.Find(m.ctx, scheduler.Ref{UID: uid})
+	if err != nil {
+		m.Fatalf("find of %s: %v", uid, err)
+	}
+	return len(found) == 1 && found[0].Mark.Uncertain
 }
 
 func (m *model) purge(t *rapid.T) {

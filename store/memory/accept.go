@@ -75,7 +75,8 @@ func (b *bucket) add(given *scheduler.Message, now scheduler.Milli) scheduler.Ad
 			return scheduler.AddResult{Code: code, First: b.info(first)}
 		}
 	}
-	e := b.accept(given, now)
+	e := b.accept(given)
+	b.accepted(e.message, now)
 	if covered {
 		b.end(e, scheduler.StateCanceled, false, canceledBefore, now)
 		b.canceled(e, 0, now)
@@ -89,14 +90,13 @@ func (b *bucket) add(given *scheduler.Message, now scheduler.Milli) scheduler.Ad
 }
 
 // accept makes an entry of a new message, which stands in no order yet.
-func (b *bucket) accept(given *scheduler.Message, now scheduler.Milli) *entry {
+func (b *bucket) accept(given *scheduler.Message) *entry {
 	m := kept(given)
 	e := &entry{uid: m.UID, version: 1, due: m.Due, message: &m}
 	b.entries[e.uid] = e
 	if m.ID != "" {
 		b.name(e)
 	}
-	b.accepted(&m, now)
 	return e
 }
 

@@ -7,11 +7,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// What became of a dead message; requeuedAs is followed by a uid.
-const (
-	requeuedAs = "requeued as "
-	purged     = "purged"
-)
+// purged is what became of a dead message that is gone for good.
+const purged = "purged"
 
 // Requeue gives what is dead another life.
 func (t *Timeline) Requeue(ctx context.Context, dead scheduler.UID, m *scheduler.Message, now scheduler.Milli) (result scheduler.RequeueResult, err error) {
@@ -55,9 +52,11 @@ func (b *bucket) requeue(result *scheduler.RequeueResult, dead scheduler.UID, gi
 			}
 		}
 	}
-	b.cut(old, old.message.Mark.Uncertain, requeuedAs+string(m.UID), 0, now)
-	e := b.accept(&m, now)
-	b.wait(e, e.message.Score(), scheduler.Mark{})
+	uncertain := old.message.Mark.Uncertain
+	b.cut(old, uncertain, scheduler.RequeuedAs+string(m.UID), 0, now)
+	e := b.accept(&m)
+	b.wait(e, e.message.Score(), scheduler.Mark{Uncertain: uncertain})
+	b.amended(e, true, scheduler.RequeueOf(dead, uncertain), now)
 	result.Code, result.Info, result.Dead = scheduler.RequeueDone, b.brief(e), old.version
 }
 

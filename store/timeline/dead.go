@@ -47,7 +47,9 @@ func (t *Redis) Requeue(ctx context.Context, dead scheduler.UID, m *scheduler.Me
 			return scheduler.RequeueResult{}, fmt.Errorf("requeue: %w", err)
 		}
 		result.Dead = info.Version
-		changes = []scheduler.Change{endedAs(&info), accepted(m)}
+		life := accepted(m)
+		life.Uncertain, life.Reason = info.Mark.Uncertain, scheduler.RequeueOf(dead, info.Mark.Uncertain)
+		changes = []scheduler.Change{endedAs(&info), life}
 	}
 	if result.Head, err = headOf(f[6]); err != nil {
 		return scheduler.RequeueResult{}, fmt.Errorf("requeue: %w", err)

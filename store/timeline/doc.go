@@ -10,7 +10,7 @@
 //
 //	{ns:b}:due            ZSET uid → due_ms*256 + (255 - priority)
 //	{ns:b}:msg            HASH uid → packed message, or the record of its end (codec.go)
-//	{ns:b}:mark           HASH uid → what changed while it waits: uncertain, refusals, lane; most messages have none
+//	{ns:b}:mark           HASH uid → what changed while it waits: uncertain (of a requeued one perhaps from the start), refusals, lane; most messages have none
 //	{ns:b}:name           HASH key and client id → uids, in the order of attempts: mostly one
 //	{ns:b}:names          ZSET client id and key, all of score 0: the keys of an id, for look-ups by the id alone
 //	{ns:b}:next           HASH uid → "k" or "r" and the uid of the next message under its name (Merging); there only while there are such

@@ -18,9 +18,9 @@ import (
 //	a packed message (1 …)        it was accepted
 //	a record of an end (2 …)      it was canceled
 //	due (8), mark                 it was swept or reclaimed from a leader
-//	3, due (8), mark and reason:  it was amended, or a push was merged into it; what follows is the
-//	  a length byte and the text  packed message where its content changed, else nothing
-//	  each, packed message or ''
+//	3, due (8), mark and reason:  it was amended, a push was merged into it, or it is what a dead
+//	  a length byte and the text  one became; what follows is the packed message where its content
+//	  each, packed message or ''  changed or is new, else nothing
 //
 // or the field e with changes that the leader knew beforehand, and where not all
 // of them came true the field o with the uids of those that did; then pairs of
@@ -197,7 +197,8 @@ func readPair(uid scheduler.UID, s string) (scheduler.Change, error) {
 		Uncertain: mark.Uncertain, Refusals: mark.Refusals, Reason: swept}, nil
 }
 
-// readAmended decodes the change of a message that goes on waiting.
+// readAmended decodes the change of a message that goes on waiting, or of one that
+// begins to after another has died.
 func readAmended(uid scheduler.UID, s string) (scheduler.Change, error) {
 	r := reader{s: s, at: 1}
 	due := scheduler.Milli(r.uint64())

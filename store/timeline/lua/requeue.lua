@@ -6,7 +6,10 @@
 --      without body, '1' when claimed and mark of: the new message, the one that is
 --      not dead, the one that has the name; record of the dead one without body;
 --      the earliest score when this made it earlier; entry of the outbox
--- Outbox: the dead one's uid and the record of its cancel, the new uid and packed message.
+-- What may have been delivered before it died leaves the new one uncertain: a cancel
+-- by the name they share must not answer for the new one alone.
+-- Outbox: the dead one's uid and the record of its cancel, the new uid and amended
+--      form, at version 1.
 -- Twice: the new uid is there: done.
 local uid, new, packed = ARGV[1], ARGV[3], ARGV[5]
 local function answer(code, of, dead, head, entry)
@@ -31,10 +34,12 @@ if at then
   end)
 end
 if taken then return answer('3', taken) end
-local record = canceled(was, tonumber(ARGV[2]), string.byte(old, 3) % 2 == 1, 'requeued as ' .. new, version(old) + 1)
+local uncertain = string.byte(old, 3) % 2 == 1
+local record = canceled(was, tonumber(ARGV[2]), uncertain, 'requeued as ' .. new, version(old) + 1)
 local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
 redis.call('ZREM', KEYS[6], uid)
 redis.call('HSET', KEYS[2], uid, record, new, packed)
+if uncertain then redis.call('HSET', KEYS[4], new, '1:0:0:') end
 redis.call('RPUSH', KEYS[5], string.format('%013d', ARGV[2]) .. uid)
 redis.call('ZADD', KEYS[1], ARGV[4], new)
 if at then
@@ -46,6 +51,10 @@ tally(topic(was), 'd', -1)
 tally(topic(packed), 'w', 1)
 count(KEYS[10])
 local entry = ''
-if CONTEXT ~= '' then entry = note(2, #uid + #record + #new + #packed, uid, record, new, packed) end
+if CONTEXT ~= '' then
+  local reason = 'requeue of ' .. uid .. (uncertain and ', which may have been delivered' or '')
+  local form = amended(packed, uncertain and '1:0:0:' or '', reason, packed)
+  entry = note(2, #uid + #record + #new + #form, uid, record, new, form)
+end
 local earlier = not head or tonumber(ARGV[4]) < tonumber(head)
 return answer('1', new, record, earlier and ARGV[4], entry)

@@ -1,0 +1,100 @@
+package scheduler_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// lostThenRefused gives no answer to the first attempt, and refuses the next for
+// good: the message dies, and may have been delivered.
+func lostThenRefused(_ *scheduler.Message, nth int) scheduler.Outcome {
+	if nth == 1 {
+		return scheduler.Outcome{Kind: scheduler.Unknown, Err: errors.New("no answer")}
+	}
+	return scheduler.Outcome{Kind: scheduler.Refused, Err: errors.New("no such permission")}
+}
+
+func TestRequeue_OfWhatMayHaveBeenDeliveredIsUncertain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, nil)
+		r.nats.answer = lostThenRefused
+		stop := r.lead(r.s, 1)
+		defer stop(errStop)
+		once := scheduler.Retry{Delays: []time.Duration{0}}
+		var dead []scheduler.Accepted
+		for i := range 4 {
+			dead = append(dead, r.push(scheduler.Push{ID: fmt.Sprint("order-", i), Key: "k", Retry: once}))
+		}
+		dead = append(dead, r.push(scheduler.Push{Retry: once}))
+		time.Sleep(time.Minute)
+		for _, a := range dead {
+			if i := r.info(a.UID); i.State != scheduler.StateDead || !i.Mark.Uncertain {
+				t.Fatalf("%s is %s, uncertain %t", a.ID, i.State, i.Mark.Uncertain)
+			}
+		}
+
+		edited, err := r.s.RequeueOne(t.Context(), scheduler.Ref{ID: "order-0"}, scheduler.Requeue{Delay: time.Hour, Body: []byte("mended"), HasBody: true})
+		if err != nil || edited.Version != 1 {
+			t.Fatalf("requeue: %+v, %v", edited, err)
+		}
+		if report, err := r.s.RequeueMany(t.Context(), scheduler.Selection{}, scheduler.Requeue{Delay: time.Hour}, nil); err != nil || report.Done != 4 {
+			t.Fatalf("requeue of many: %+v, %v", report, err)
+		}
+
+		ref := scheduler.Ref{ID: "order-0", Key: "k", Keyed: true}
+		for _, e := range []scheduler.Edit{{Run: true}, {Delay: time.Second, HasDelay: true}, {Body: []byte("x"), HasBody: true}} {
+			if got, err := r.s.Reschedule(t.Context(), ref, e); err != nil || got.Code != scheduler.AmendMaybe {
+				t.Errorf("reschedule %+v: %s, %v", e, got.Code, err)
+			}
+		}
+		for name, ref := range map[string]scheduler.Ref{
+			"name in its key": ref, "name": {ID: "order-1"}, "uid that died": {UID: dead[2].UID}, "uid without a name that died": {UID: dead[4].UID},
+		} {
+			if got, err := r.s.Cancel(t.Context(), ref); err != nil || got.Code != scheduler.CancelMaybe || !got.Info.Mark.Uncertain {
+				t.Errorf("cancel by %s: %s, %+v, %v; want maybe_delivered", name, got.Code, got.Info, err)
+			}
+		}
+		lives := 0
+		for _, a := range r.nats.arrived() {
+			if a.m.Attempt != 1 {
+				t.Errorf("attempt %d arrived", a.m.Attempt)
+			}
+			lives++
+		}
+		if lives != len(dead) {
+			t.Errorf("%d arrived before the requeue, want the %d that died", lives, len(dead))
+		}
+	})
+}
+
+// What ran out of a consumer's retries was delivered for certain before, and never
+// tried again: as certain is its next life.
+func TestRequeue_OfWhatIsCertainIsCertain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, nil)
+		stop := r.lead(r.s, 1)
+		defer stop(errStop)
+		once := scheduler.Retry{Delays: []time.Duration{0}}
+		r.push(scheduler.Push{ID: "a", Retry: once})
+		time.Sleep(time.Second)
+		for attempt := range uint32(2) {
+			r.push(scheduler.Push{ID: "a", Attempt: attempt + 2, ByRetry: true, Retry: once})
+			time.Sleep(time.Second)
+		}
+		again, err := r.s.RequeueOne(t.Context(), scheduler.Ref{ID: "a"}, scheduler.Requeue{Delay: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := r.s.Reschedule(t.Context(), scheduler.Ref{ID: "a"}, scheduler.Edit{Delay: 2 * time.Hour, HasDelay: true}); err != nil || got.Code != scheduler.AmendDone {
+			t.Errorf("reschedule: %s, %v", got.Code, err)
+		}
+		if got, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "a"}); err != nil || got.Code != scheduler.CancelDone || got.Info.UID != again.UID {
+			t.Errorf("cancel: %s of %s, %v", got.Code, got.Info.UID, err)
+		}
+	})
+}
