@@ -203,7 +203,7 @@ func (s *Service) requeue(ctx context.Context, data []byte) ([]byte, *wire.Probl
 	if a, err = s.cfg.Scheduler.RequeueOne(ctx, ref, answer.Requeue(&order)); err != nil {
 		a.Err = err
 	}
-	r := answer.Accepted(a)
+	r := answer.Requeued(ref, a)
 	if r.Problem != nil {
 		s.told(err)
 		return nil, r.Problem

@@ -108,6 +108,13 @@ func TestService_RequeuesWhatIsDead(t *testing.T) {
 			t.Errorf("%v: got %v %s", err, got, problem)
 		}
 	}
+	held.requeue = func(scheduler.Ref, scheduler.Requeue) (scheduler.Accepted, error) {
+		return scheduler.Accepted{UID: "t-0123456789abcdef", ID: "t-0123456789abcdef"}, fmt.Errorf("requeue: %w", scheduler.ErrOutcomeUnknown)
+	}
+	got, _, problem = ask(t, nc, ns, "dead_requeue", `{"id":"t-000000000000000b"}`)
+	if problem != "outcome_unknown" || got["id"] != "t-000000000000000b" || got["uid"] != "t-0123456789abcdef" {
+		t.Errorf("an unknown outcome: got %v %s", got, problem)
+	}
 }
 
 func TestService_RefusesBadSteeringByWord(t *testing.T) {

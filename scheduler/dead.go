@@ -61,6 +61,9 @@ func (s *Scheduler) Dead(ctx context.Context, topic, cursor string, limit int) (
 // same name, whose attempts count from 1 again. Where the dead one may have been
 // delivered the new one is uncertain from the start, edited or not: a cancel of it
 // answers CancelMaybe, and nothing reschedules, edits or runs it.
+//
+// An error tells in UID which message the new one would be, so that after
+// ErrOutcomeUnknown it can be looked up; to ask again requeues nothing twice.
 func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepted, error) {
 	info, err := s.dead(ctx, ref)
 	if err != nil {
@@ -85,13 +88,13 @@ func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepte
 	if m.UID, err = s.cfg.IDs.Next(info.UID.Hash()); err != nil {
 		return Accepted{}, fmt.Errorf("requeue: %w: %w", ErrUnavailable, err)
 	}
-	result, err := s.requeue(ctx, info.UID, &m)
-	if err != nil {
-		return Accepted{}, fmt.Errorf("requeue %s: %w", info.UID, err)
-	}
 	a := Accepted{UID: m.UID, ID: m.ID, Due: m.Due, State: StateWaiting, Version: 1}
 	if a.ID == "" {
 		a.ID = string(m.UID)
+	}
+	result, err := s.requeue(ctx, info.UID, &m)
+	if err != nil {
+		return a, fmt.Errorf("requeue %s: %w", info.UID, err)
 	}
 	switch result.Code {
 	case RequeueDone:
@@ -100,7 +103,7 @@ func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepte
 		a.UID, a.Due, a.State, a.Version = result.Info.UID, result.Info.Due, result.Info.State, result.Info.Version
 		return a, fmt.Errorf("%w: the message %s has it and has not ended", ErrDuplicateID, a.UID)
 	case RequeueNotDead:
-		return Accepted{}, fmt.Errorf("%w: it is %s", ErrNotDead, result.Info.State)
+		return Accepted{}, notDead(&result.Info)
 	}
 	return Accepted{}, ErrUnknownID
 }
@@ -144,7 +147,16 @@ func (s *Scheduler) dead(ctx context.Context, ref Ref) (Info, error) {
 			return all[i], nil
 		}
 	}
-	return Info{}, fmt.Errorf("%w: it is %s", ErrNotDead, all.meant().State)
+	this := all.meant()
+	return Info{}, notDead(&this)
+}
+
+// notDead says what a message is instead; of one that was requeued, as what.
+func notDead(i *Info) error {
+	if strings.HasPrefix(i.Reason, RequeuedAs) {
+		return fmt.Errorf("%w: it was %s", ErrNotDead, i.Reason)
+	}
+	return fmt.Errorf("%w: it is %s", ErrNotDead, i.State)
 }
 
 // RequeueMany requeues what is dead and selected, in bounded steps. What dies

@@ -1,8 +1,10 @@
 package scheduler_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,6 +97,52 @@ func TestRequeue_OfWhatIsCertainIsCertain(t *testing.T) {
 		}
 		if got, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "a"}); err != nil || got.Code != scheduler.CancelDone || got.Info.UID != again.UID {
 			t.Errorf("cancel: %s of %s, %v", got.Code, got.Info.UID, err)
+		}
+	})
+}
+
+// lostRequeue loses the replies of requeues, which happen.
+type lostRequeue struct {
+	scheduler.Timeline
+	lost int
+}
+
+func (s *lostRequeue) Requeue(ctx context.Context, dead scheduler.UID, m *scheduler.Message, now scheduler.Milli) (scheduler.RequeueResult, error) {
+	result, err := s.Timeline.Requeue(ctx, dead, m, now)
+	if err == nil && s.lost > 0 {
+		s.lost--
+		return scheduler.RequeueResult{}, scheduler.ErrOutcomeUnknown
+	}
+	return result, err
+}
+
+func TestRequeue_OfAnUnknownOutcomeTellsWhomToLookFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &lostRequeue{}
+		r := newRig(t, 2, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		r.nats.answer = refuse("poison")
+		stop := r.lead(r.s, 1)
+		defer stop(errStop)
+		once := scheduler.Retry{Delays: []time.Duration{0}}
+		one, two := r.push(scheduler.Push{Topic: "poison", Retry: once}), r.push(scheduler.Push{Topic: "poison", ID: "a", Retry: once})
+		time.Sleep(time.Second)
+
+		store.lost = 1
+		again, err := r.s.RequeueOne(t.Context(), scheduler.Ref{UID: one.UID}, scheduler.Requeue{Delay: time.Hour})
+		if err != nil || r.info(again.UID).State != scheduler.StateWaiting {
+			t.Fatalf("one lost reply: %+v, %v", again, err)
+		}
+		store.lost = 2
+		again, err = r.s.RequeueOne(t.Context(), scheduler.Ref{UID: two.UID}, scheduler.Requeue{Delay: time.Hour})
+		if !errors.Is(err, scheduler.ErrOutcomeUnknown) || again.UID == "" || again.ID != "a" {
+			t.Fatalf("no reply: %+v, %v", again, err)
+		}
+		if i := r.info(again.UID); i.State != scheduler.StateWaiting || i.ID != "a" {
+			t.Errorf("what it names is %s under %q", i.State, i.ID)
+		}
+		_, err = r.s.RequeueOne(t.Context(), scheduler.Ref{UID: two.UID}, scheduler.Requeue{Delay: time.Hour})
+		if !errors.Is(err, scheduler.ErrNotDead) || !strings.Contains(err.Error(), "requeued as "+string(again.UID)) {
+			t.Errorf("asked again: %v", err)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"time"
@@ -94,6 +95,16 @@ func bounds(sel *scheduler.Selection, from, to time.Time, hasFrom, hasTo bool, n
 // Requeue is how dead messages get another life.
 func Requeue(o *wire.DeadOrder) scheduler.Requeue {
 	return scheduler.Requeue{Delay: o.Delay, Headers: headers(o.Headers), HasHeaders: o.HasHeaders, Body: o.Body, HasBody: o.HasBody}
+}
+
+// Requeued answers a requeue of the dead message that ref names. An unknown outcome carries the id to ask again with, which
+// requeues nothing twice, and the uid under which the new message waits if it was made.
+func Requeued(ref scheduler.Ref, a scheduler.Accepted) wire.Result {
+	r := Accepted(a)
+	if r.Problem != nil && r.Problem.Word == WordOutcomeUnknown {
+		r.Problem.ID = cmp.Or(string(ref.UID), ref.ID)
+	}
+	return r
 }
 
 // Report answers an operation on many.

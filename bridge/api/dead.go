@@ -110,11 +110,11 @@ func (s *Server) requeue(w http.ResponseWriter, r *http.Request) error {
 	return s.named(w, r, "requeue", &asked, func(ctx context.Context, ref scheduler.Ref) (deadAnswer, error) {
 		accepted, err := s.cfg.Service.RequeueOne(ctx, ref, how)
 		accepted.Err = err
-		result := s.result(accepted)
+		result := answer.Requeued(ref, accepted)
 		if result.Problem != nil {
 			return deadAnswer{}, fmt.Errorf("%w: %w", err, &problem{*result.Problem})
 		}
-		return deadAnswer{UID: result.Answer.UID, Due: wire.FormatTime(result.Answer.Due), State: result.Answer.State, Durable: result.Answer.Durable}, nil
+		return deadAnswer{UID: result.Answer.UID, Due: wire.FormatTime(result.Answer.Due), State: result.Answer.State, Durable: s.cfg.Durable}, nil
 	})
 }
 

@@ -93,6 +93,22 @@ func TestDead_OneIsToldByTheStatus(t *testing.T) {
 	}
 }
 
+// TestDead_AnUnknownOutcomeTellsWhichMessageToLookFor: and which one to requeue again.
+func TestDead_AnUnknownOutcomeTellsWhichMessageToLookFor(t *testing.T) {
+	t.Parallel()
+	d := open(t, steered(&steering{one: func(scheduler.Ref) error { return fmt.Errorf("requeue: %w", scheduler.ErrOutcomeUnknown) }}))
+	const uid = `,"uid":"t-000000000000000c"}`
+	for _, id := range []string{"a", "t-000000000000000b"} {
+		want := `"id":"` + id + `"` + uid
+		if a := call(t, d, "POST", "/v1/dead/requeue", `{"id":"`+id+`"}`).want(t, 504, "outcome_unknown"); !strings.HasSuffix(a.raw, want+"\n") {
+			t.Errorf("%s: got %s", id, a.raw)
+		}
+		if a := call(t, d, "POST", "/v1/dead/requeue", `{"ids":["`+id+`"]}`).want(t, 200, ""); !strings.HasSuffix(a.raw, want+"]}\n") {
+			t.Errorf("%s of several: got %s", id, a.raw)
+		}
+	}
+}
+
 func TestDead_OfSeveralEachHasItsResult(t *testing.T) {
 	t.Parallel()
 	s := &steering{one: func(ref scheduler.Ref) error {

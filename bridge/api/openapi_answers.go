@@ -76,8 +76,8 @@ func answerSchemas() object {
 		{"Problem", shape("Every answer that is no success.", []string{"error", "detail"}, object{
 			{"error", typed("string", "The stable word, for programs.", member{"enum", problemWords()})},
 			{"detail", text("A sentence, for people. It may change.")},
-			{"id", text("The message in the way; of an unknown outcome the id to repeat the push with; in results the id that was asked for.")},
-			{"uid", field("UID", "The message in the way, or that of an unknown outcome.")},
+			{"id", text("The message in the way; of an unknown outcome the id to repeat the push or the requeue with; in results the id that was asked for.")},
+			{"uid", field("UID", "The message in the way, or that of an unknown outcome: after a requeue the new one, which is there if it was requeued.")},
 			{"state", text("What the message in the way is.")},
 			{"due", field("Timestamp", "When the message in the way is due.")},
 			{"at", field("Timestamp", "When the message in the way ended.")},

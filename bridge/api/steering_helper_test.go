@@ -107,12 +107,13 @@ func (s *steering) Dead(_ context.Context, topic, cursor string, limit int) ([]s
 
 func (s *steering) RequeueOne(_ context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error) {
 	s.note(oneAsked{"requeue", ref, r})
+	a := scheduler.Accepted{ID: ref.ID, UID: uidC, Due: later, State: scheduler.StateWaiting, Version: 1}
 	if s.one != nil {
 		if err := s.one(ref); err != nil {
-			return scheduler.Accepted{}, err
+			return a, err
 		}
 	}
-	return scheduler.Accepted{ID: ref.ID, UID: uidC, Due: later, State: scheduler.StateWaiting, Version: 1}, s.err
+	return a, s.err
 }
 
 func (s *steering) PurgeOne(_ context.Context, ref scheduler.Ref) error {

@@ -227,8 +227,10 @@ type Requeue struct {
 }
 
 // Requeue gives a dead message another life: it waits under the same name with a uid of its own, and its attempts count from
-// 1 again. What is not dead is ErrNotDead, one whose name another message has by now ErrDuplicateID. Asking again after
-// ErrOutcomeUnknown requeues nothing twice: the dead one is gone then, which is ErrNotDead.
+// 1 again. Where the dead one may have been delivered the new one is uncertain from the start, edited or not: Cancel, Reschedule
+// and Run of it answer ErrMaybeDelivered. What is not dead is ErrNotDead, one whose name another message has by now
+// ErrDuplicateID. Asking again after ErrOutcomeUnknown requeues nothing twice: the dead one is gone then, which is ErrNotDead.
+// Where an instance told of the unknown outcome, Error.UID is the new message's, for Get: it is there if it was requeued.
 func (c *Client) Requeue(ctx context.Context, ref Ref, how Requeue) (Receipt, error) {
 	if err := ref.check(); err != nil {
 		return Receipt{}, err

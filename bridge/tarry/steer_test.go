@@ -173,6 +173,12 @@ func TestRequeue_GivesADeadMessageAnotherLife(t *testing.T) {
 	if asked := in.all()[0]; asked != `{"id":"a","key":"k","delay":"1m0s","body_base64":"eA=="}` {
 		t.Errorf("asked %s", asked)
 	}
+	nc2, _ := account(t)
+	newInstance(t, nc2, always(`{"error":"outcome_unknown","detail":"d","id":"a","uid":"0uid"}`))
+	var e *Error
+	if _, err := wrap(t, nc2).Requeue(t.Context(), Ref{ID: "a"}, Requeue{}); !errors.Is(err, ErrOutcomeUnknown) || !errors.As(err, &e) || e.UID != "0uid" {
+		t.Errorf("an unknown outcome: %v", err)
+	}
 	if _, err := wrap(t, more(), Namespace("nobody")).Requeue(t.Context(), Ref{ID: "a"}, Requeue{}); !errors.Is(err, ErrNoIntake) {
 		t.Errorf("got %v", err)
 	}

@@ -126,7 +126,8 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 		"dead": {
 			"dead list", "dead list --limit 2", "dead list --topic orders.> --all", "dead list --topic nothing", "dead list --topic ''", "dead list --limit 0", "dead list --cursor x",
 			"dead requeue order-7131", "dead requeue order-7131 --delay 1h --body mended --header X-A=1", "dead requeue nobody", "dead requeue waits", "dead requeue down",
-			"dead requeue a b", "dead requeue a nobody", "dead requeue waits nobody a", "dead requeue --topic orders.> --delay 10m", "dead requeue --older 1h --dry-run",
+			"dead requeue lost",
+			"dead requeue a b", "dead requeue a nobody", "dead requeue waits nobody a", "dead requeue a lost", "dead purge lost", "dead requeue --topic orders.> --delay 10m", "dead requeue --older 1h --dry-run",
 			"dead requeue --topic failing", "dead requeue --topic ''", "dead requeue --older old",
 			"dead purge a", "dead purge a nobody down", "dead purge --older 30d", "dead purge --from 2030-01-31T08:00:00Z --to 2030-01-30T08:00:00Z", "dead purge --all --dry-run",
 		},

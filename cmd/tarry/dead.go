@@ -121,6 +121,10 @@ func newRequeue(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "requeue ID... | requeue --topic T | --from T | --to T | --older D | --all",
 		Short: "Have dead messages delivered after all, each as a new message under its name",
+		Long: `Have dead messages delivered after all, each as a new message under its name.
+
+Where the dead one may have been delivered, the new one is uncertain from the start, edited or not: nobody can promise
+that no consumer saw it, so that its cancel answers maybe_delivered, and reschedule and run refuse it.`,
 		Example: `  tarry dead requeue order-7131 --body-file mended.json
   tarry dead requeue --topic 'orders.>' --delay 10m --dry-run`,
 	}
@@ -144,7 +148,7 @@ func newRequeue(o outside) *cobra.Command {
 		order.ID = args[0]
 		r, raw, err := c.RequeueOne(cmd.Context(), order)
 		if err != nil {
-			return answered(err, c.json)
+			return answered(unsure(err, func(p *client.Problem) string { return lookFor(p.UID) }), c.json)
 		}
 		return c.show(raw, fmt.Sprintf("%s waits again as %s, due %s", printable(args[0], ""), r.UID, r.Due))
 	})
@@ -161,6 +165,15 @@ func newPurge(o outside) *cobra.Command {
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		return c.deadOnes(cmd, "purge", "purged", args, deadOrder(cmd))
 	})
+}
+
+// lookFor says what to do where nobody knows whether a message was requeued.
+func lookFor(uid string) string {
+	const again = "to requeue it again is safe"
+	if uid == "" {
+		return again
+	}
+	return "if it was requeued, " + uid + " is there; " + again
 }
 
 // deadOnes requeues or purges what is named, else what is selected.
@@ -181,7 +194,11 @@ func (c caller) deadOnes(cmd *cobra.Command, what, done string, ids []string, or
 		name := printable(r.ID, "")
 		switch {
 		case r.Word != "":
-			fmt.Fprintf(&b, "%s: %s (%s)\n", name, r.Detail, r.Word)
+			fmt.Fprintf(&b, "%s: %s (%s)", name, r.Detail, r.Word)
+			if r.Word == wordOutcomeUnknown && what == "requeue" {
+				b.WriteString("; " + lookFor(r.UID))
+			}
+			b.WriteString("\n")
 			failed++
 			code = worse(code, codeOfResult(r.Word))
 		case r.UID != "" && what == "requeue":
@@ -213,7 +230,7 @@ func codeOfResult(word string) int {
 		return exitNotFound
 	case strings.HasPrefix(word, "invalid_"), word == "too_large":
 		return exitUsage
-	case word == "unavailable", word == "outcome_unknown", word == "internal", word == "store_full", word == "busy", word == "journal_behind", word == "stopping":
+	case word == "unavailable", word == wordOutcomeUnknown, word == "internal", word == "store_full", word == "busy", word == "journal_behind", word == "stopping":
 		return exitFailed
 	}
 	return exitState

@@ -98,9 +98,6 @@ func answered(err error, asJSON bool) error {
 	case errors.As(err, &p):
 		f.code = codeOf(p)
 		f.json = p.Raw
-		if p.Word == "outcome_unknown" && p.ID != "" {
-			f.err = fmt.Errorf("%w; push it again with --id %s, which is safe", err, p.ID)
-		}
 	case errors.Is(err, context.Canceled):
 		f.err = errors.New("interrupted")
 	}
@@ -112,14 +109,27 @@ func answered(err error, asJSON bool) error {
 	return f
 }
 
+// unsure adds to an unknown outcome what its caller can do about it.
+func unsure(err error, advice func(p *client.Problem) string) error {
+	var p *client.Problem
+	if errors.As(err, &p) && p.Word == wordOutcomeUnknown && p.ID != "" {
+		return fmt.Errorf("%w; %s", err, advice(p))
+	}
+	return err
+}
+
 // noAnswer has the form of the problems that an instance answers with.
 type noAnswer struct {
 	Word   string `json:"error"`
 	Detail string `json:"detail"`
 }
 
-// wordUnknownID is the problem of an id that no message has.
-const wordUnknownID = "unknown_id"
+const (
+	// wordUnknownID is the problem of an id that no message has.
+	wordUnknownID = "unknown_id"
+	// wordOutcomeUnknown is the problem of what may have been done or not.
+	wordOutcomeUnknown = "outcome_unknown"
+)
 
 func codeOf(p *client.Problem) int {
 	switch p.Status {

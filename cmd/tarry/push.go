@@ -78,7 +78,7 @@ func newPush(o outside) *cobra.Command {
 		p.SetBody(content)
 		kept, raw, err := c.Push(cmd.Context(), p)
 		if err != nil {
-			return answered(err, c.json)
+			return answered(unsure(err, func(p *client.Problem) string { return "push it again with --id " + p.ID + ", which is safe" }), c.json)
 		}
 		return c.show(raw, keptText(p.Topic, kept))
 	})

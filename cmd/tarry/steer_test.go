@@ -101,15 +101,14 @@ func deadOne(ref scheduler.Ref) error {
 		return fmt.Errorf("%w: it is waiting", scheduler.ErrNotDead)
 	case "down":
 		return scheduler.ErrUnavailable
+	case "lost":
+		return scheduler.ErrOutcomeUnknown
 	}
 	return nil
 }
 
 func (scripted) RequeueOne(_ context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error) {
-	if err := deadOne(ref); err != nil {
-		return scheduler.Accepted{}, err
-	}
-	return scheduler.Accepted{ID: ref.ID, UID: someUID, Due: someDue.Add(r.Delay), State: scheduler.StateWaiting, Version: 1}, nil
+	return scheduler.Accepted{ID: ref.ID, UID: someUID, Due: someDue.Add(r.Delay), State: scheduler.StateWaiting, Version: 1}, deadOne(ref)
 }
 
 func (scripted) PurgeOne(_ context.Context, ref scheduler.Ref) error { return deadOne(ref) }

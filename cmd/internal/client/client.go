@@ -47,7 +47,8 @@ type Problem struct {
 	Status int    `json:"-"`
 	Word   string `json:"error"` // stable, for programs
 	Detail string `json:"detail"`
-	ID     string `json:"id"` // after outcome_unknown: what to repeat the push with
+	ID     string `json:"id"`  // after outcome_unknown: what to repeat the push or the requeue with
+	UID    string `json:"uid"` // after outcome_unknown: the message to look for
 	Raw    []byte `json:"-"`
 }
 

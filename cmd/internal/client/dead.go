@@ -31,7 +31,7 @@ type DeadOrder struct {
 // DeadResult is what became of one dead message: Word is empty where it was done.
 type DeadResult struct {
 	ID     string `json:"id"`
-	UID    string `json:"uid"` // of the new message, after a requeue
+	UID    string `json:"uid"` // of the new message, after a requeue; with outcome_unknown it is there if it was requeued
 	Word   string `json:"error"`
 	Detail string `json:"detail"`
 }
