@@ -3,6 +3,7 @@ package bridge
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go/micro"
@@ -174,7 +175,7 @@ func (s *Service) reported(ctx context.Context, report scheduler.Report, dryRun 
 	if err == nil {
 		return s.marshal(answer.Report(report, dryRun))
 	}
-	if ctx.Err() != nil { // whatever the store says of that
+	if ctx.Err() != nil && !errors.Is(err, scheduler.ErrOutcomeUnknown) { // whatever the store says of that
 		err = context.Cause(ctx)
 	}
 	s.told(err) // to the log, where it is for the log

@@ -43,14 +43,16 @@ type Selection struct {
 	DryRun bool
 }
 
-// Report counts what an operation on many did, or in a dry run would do.
+// Report counts what an operation on many did, or in a dry run would do. What
+// matched and is counted nowhere else was not begun: the operation was ended.
 type Report struct {
 	// Looked at, and matched by the selection.
 	Looked, Matched int
 	// Done is how many were changed as asked.
 	Done int
-	// InFlight, Maybe and Ended were not changed: they were being delivered, may have
-	// been delivered, or had ended meanwhile. Failed could not be asked.
+	// InFlight, Maybe and Ended were not changed as asked: they were being delivered,
+	// may have been delivered, or had ended meanwhile. Failed could not be asked; only
+	// beside ErrOutcomeUnknown may some of them have been changed.
 	InFlight, Maybe, Ended, Failed int
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 )
 
 const (
@@ -14,7 +15,8 @@ const (
 )
 
 // CancelMany cancels what waits and is selected, in bounded steps. It ends when
-// everything was looked at, or with ctx: what was done until then is done.
+// everything was looked at, or with ctx: what was done until then is done, and
+// counted.
 func (s *Scheduler) CancelMany(ctx context.Context, sel Selection, progress func(Report)) (Report, error) {
 	return s.many(ctx, sel, false, progress, func(ctx context.Context, i *Info) (verdict, error) {
 		r, err := s.Cancel(ctx, Ref{UID: i.UID})
@@ -142,29 +144,39 @@ func (s *Scheduler) manyOnce(ctx context.Context, sel Selection, dead bool, agai
 	return r, nil
 }
 
-// doAll does it to a page, some at once. The first store that is away ends it.
+// doAll does it to a page, some at once. A store that is away, or ctx, ends it: no
+// more are begun, and those that were are finished, so that the report is true.
 func (r *Report) doAll(ctx context.Context, page []Info, do func(context.Context, *Info) (verdict, error)) error {
-	type outcome struct {
-		v   verdict
-		err error
+	var (
+		all   sync.WaitGroup
+		mu    sync.Mutex
+		away  error
+		slots = make(chan struct{}, manyAtOnce)
+	)
+	gone := func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		return away
 	}
-	var away error
-	slots, out := make(chan struct{}, manyAtOnce), make(chan outcome, len(page))
+	whole := context.WithoutCancel(ctx)
 	for i := range page {
 		slots <- struct{}{}
-		go func() { // until its call, which is bounded
-			defer func() { <-slots }()
-			v, err := do(ctx, &page[i])
-			out <- outcome{v, err}
-		}()
-	}
-	for range page {
-		o := <-out
-		r.count(o.v)
-		if errors.Is(o.err, ErrUnavailable) || errors.Is(o.err, ErrOutcomeUnknown) || errors.Is(o.err, ErrFull) {
-			away = o.err
+		if gone() != nil || ctx.Err() != nil {
+			break
 		}
+		all.Go(func() { // until its calls, which are bounded
+			defer func() { <-slots }()
+			v, err := do(whole, &page[i])
+			mu.Lock()
+			defer mu.Unlock()
+			r.count(v)
+			switch {
+			case errors.Is(err, ErrOutcomeUnknown), away == nil && (errors.Is(err, ErrUnavailable) || errors.Is(err, ErrFull)):
+				away = err // what is unknown is told before what was not done
+			}
+		})
 	}
+	all.Wait()
 	if away == nil && ctx.Err() != nil {
 		away = fmt.Errorf("stopped: %w", context.Cause(ctx))
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -48,11 +49,9 @@ func long[R any](s *Server, w http.ResponseWriter, r *http.Request, form func(*R
 		defer quiet() // also when it panics: nobody may write once the handler has returned
 		return do(ctx, progress)
 	}()
-	if err != nil && ctx.Err() != nil { // whatever the operation made of its end
-		err = context.Canceled
-		if s.stopping.Err() != nil {
-			err = scheduler.ErrStopping
-		}
+	var told *problem
+	if !errors.As(err, &told) {
+		err = s.why(ctx, err)
 	}
 	l.hurry()
 	switch {
@@ -69,6 +68,17 @@ func long[R any](s *Server, w http.ResponseWriter, r *http.Request, form func(*R
 		return nil
 	}
 	return err
+}
+
+// why is what an operation ended of: the end of its context, whatever it made of that.
+func (s *Server) why(ctx context.Context, err error) error {
+	switch {
+	case err == nil || ctx.Err() == nil:
+		return err
+	case s.stopping.Err() != nil:
+		return scheduler.ErrStopping
+	}
+	return context.Canceled
 }
 
 // unhurried takes the server's time-outs off a request that has been read. The context ends when the client goes away or

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -10,7 +11,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// An operation on many messages goes through them in bounded steps and is long: see long.go. One that is asked for by
+// An operation on many messages goes through them in bounded steps and is long: see long.go. Whatever ends it, its answer says
+// how far it came, and so does its line for the audit, which outlives a client that has gone. One that is asked for by
 // mistake is worse than one that is refused, so everything has to be asked for by that name: {"all":true}.
 
 // cancelMany cancels the waiting messages that are selected.
@@ -57,23 +59,24 @@ func (s *Server) many(w http.ResponseWriter, r *http.Request, one *exclusive, wh
 		return err
 	}
 	defer end()
-	s.auditMany(r, what, &selected)
+	line := s.auditMany(r, what, &selected)
 	form := func(r *scheduler.Report) any { return answer.Report(*r, selected.DryRun) }
 	return long(s, w, r, form, func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
 		defer end()
 		report, err := do(ctx, progress)
-		if err != nil {
-			told := answer.Problem(err)
-			counted := answer.Report(report, selected.DryRun)
-			told.Report = &counted // what was done is done, and its caller should know how much
-			err = fmt.Errorf("%w: %w", err, &problem{told})
+		line.Int("matched", report.Matched).Int("done", report.Done).Int("failed", report.Failed) // its caller may have gone
+		if !errors.Is(err, scheduler.ErrOutcomeUnknown) {
+			err = s.why(ctx, err)
+		}
+		if err != nil { // what was done is done, and its caller should know how much
+			err = fmt.Errorf("%w: %w", err, &problem{answer.Stopped(report, selected.DryRun, err)})
 		}
 		return report, err
 	})
 }
 
 // auditMany is audit of an operation on what is selected.
-func (s *Server) auditMany(r *http.Request, what string, selected *scheduler.Selection) {
+func (s *Server) auditMany(r *http.Request, what string, selected *scheduler.Selection) *audit {
 	line := s.audit(r, what, selected.DryRun).Str("topic", selected.Topic)
 	if selected.HasKey {
 		line.Str("key", selected.Key)
@@ -84,4 +87,5 @@ func (s *Server) auditMany(r *http.Request, what string, selected *scheduler.Sel
 	if selected.To != 0 {
 		line.Str("to", wire.FormatTime(int64(selected.To)))
 	}
+	return line
 }

@@ -110,7 +110,7 @@ func TestMany_RunsOnceAtATimeByKind(t *testing.T) {
 func TestMany_EndsAtOnceWhenTheInstanceStops(t *testing.T) {
 	t.Parallel()
 	entered := make(chan struct{})
-	s := &steering{err: context.Canceled, many: func(ctx context.Context, _ func(scheduler.Report)) {
+	s := &steering{err: context.Canceled, report: scheduler.Report{Looked: 500, Matched: 400, Done: 30}, many: func(ctx context.Context, _ func(scheduler.Report)) {
 		close(entered)
 		<-ctx.Done()
 	}}
@@ -127,7 +127,22 @@ func TestMany_EndsAtOnceWhenTheInstanceStops(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	(<-answered).want(t, 503, "stopping")
+	const report = `"report":{"looked":500,"matched":400,"done":30,"in_flight":0,"maybe_delivered":0,"ended":0,"failed":0}}`
+	if a := (<-answered).want(t, 503, "stopping"); !strings.HasSuffix(a.raw, report+"\n") {
+		t.Errorf("it does not say how far it came: %s", a.raw)
+	}
+}
+
+// TestMany_ThatIsStoppedDoesNotHideAnUnknownOutcome: what may have happened is never told as not having happened.
+func TestMany_ThatIsStoppedDoesNotHideAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	ctx, leave := context.WithCancel(t.Context())
+	d := open(t, steered(&steering{err: fmt.Errorf("cancel: %w", scheduler.ErrOutcomeUnknown), many: func(context.Context, func(scheduler.Report)) { leave() }}))
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "POST", "/v1/messages/cancel", strings.NewReader(`{"all":true}`)))
+	if a := read(t, w.Result()).want(t, 504, "outcome_unknown"); !strings.HasPrefix(a.detail(), "cancel: ") {
+		t.Errorf("got %s", a.raw)
+	}
 }
 
 func TestSteering_LeavesOneLineForTheAudit(t *testing.T) {
@@ -137,7 +152,8 @@ func TestSteering_LeavesOneLineForTheAudit(t *testing.T) {
 		want         map[string]any
 	}{
 		{"/v1/messages/cancel", `{"topic":"orders.>","key":"k","due_to":1896076800000,"dry_run":true}`,
-			map[string]any{"operation": "cancel", "dry_run": true, "topic": "orders.>", "key": "k", "to": "2030-01-31T08:00:00.000Z", "from": nil}},
+			map[string]any{"operation": "cancel", "dry_run": true, "topic": "orders.>", "key": "k", "to": "2030-01-31T08:00:00.000Z", "from": nil,
+				"matched": 5.0, "done": 3.0, "failed": 1.0}},
 		{"/v1/messages/reschedule", `{"all":true,"shift":"1h"}`, map[string]any{"operation": "reschedule", "dry_run": false, "topic": ""}},
 		{"/v1/dead/requeue", `{"id":"a"}`, map[string]any{"operation": "requeue", "id": "a"}},
 		{"/v1/dead/requeue", `{"ids":["a","b"]}`, map[string]any{"operation": "requeue", "ids": 2.0}},
@@ -145,7 +161,7 @@ func TestSteering_LeavesOneLineForTheAudit(t *testing.T) {
 		{"/v1/topics/orders.%3E/pause", ``, map[string]any{"operation": "pause", "topic": "orders.>"}},
 		{"/v1/topics/orders.%3E/resume", ``, map[string]any{"operation": "resume", "topic": "orders.>"}},
 	} {
-		d := open(t, steered(&steering{was: true}))
+		d := open(t, steered(&steering{was: true, report: scheduler.Report{Matched: 5, Done: 3, Failed: 1}}))
 		call(t, d, "POST", c.target, c.body).want(t, 200, "")
 		var line map[string]any
 		for text := range strings.Lines(d.log.String()) {

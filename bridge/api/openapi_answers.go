@@ -108,10 +108,10 @@ func answerSchemas() object {
 			{"id", id}, {"uid", uid}, {"state", typed("string", "Always canceled.", member{"const", scheduler.StateCanceled.String()})}, {"topic", text("Where it would have been published.")},
 			{"due", field("Timestamp", "When it would have been due.")}, {"at", field("Timestamp", "When it was canceled.")}, {"version", version},
 		})},
-		{"Report", shape("What an operation on many did, or in a dry run would do.", []string{"looked", "matched", "done", "in_flight", "maybe_delivered", "ended", "failed"}, object{
+		{"Report", shape("What an operation on many did, or in a dry run would do. What matched and is counted nowhere else was not begun: the operation was ended.", []string{"looked", "matched", "done", "in_flight", "maybe_delivered", "ended", "failed"}, object{
 			{"dry_run", dryRun()}, {"looked", count("Messages looked at.")}, {"matched", count("Messages that are selected.")}, {"done", count("Messages changed as asked.")},
 			{"in_flight", count("Not changed: they were being delivered.")}, {"maybe_delivered", count("Not changed as asked: they may have been delivered.")},
-			{"ended", count("Not changed: they had ended.")}, {"failed", count("Not changed: something else was in the way.")},
+			{"ended", count("Not changed: they had ended.")}, {"failed", count("Something else was in the way. Only beside outcome_unknown may some of them have been changed.")},
 		})},
 		{"ReportLine", lineOf("Report")},
 		{"Requeued", shape("The new message that a dead one became.", []string{"id", "uid", "due", "state", "durable"}, deadFields)},

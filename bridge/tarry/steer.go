@@ -133,13 +133,14 @@ type Selection struct {
 	DryRun         bool // only count
 }
 
-// Report is what an operation on many did, or in a dry run would do.
+// Report is what an operation on many did, or in a dry run would do. What matched and is counted nowhere else was not begun: the
+// operation was ended.
 type Report struct {
 	Looked  int `json:"looked"`
 	Matched int `json:"matched"`
 	Done    int `json:"done"`
 	// InFlight, MaybeDelivered and Ended were not changed as asked: they were being delivered, may have been delivered, or
-	// had ended. Failed could not be asked.
+	// had ended. Failed could not be asked; only beside ErrOutcomeUnknown may some of them have been changed.
 	InFlight       int `json:"in_flight"`
 	MaybeDelivered int `json:"maybe_delivered"`
 	Ended          int `json:"ended"`

@@ -98,8 +98,8 @@ func answered(err error, asJSON bool) error {
 	case errors.As(err, &p):
 		f.code = codeOf(p)
 		f.json = p.Raw
-	case errors.Is(err, context.Canceled):
-		f.err = errors.New("interrupted")
+	default:
+		f.err = interrupted(err)
 	}
 	if !asJSON {
 		f.json = nil
@@ -107,6 +107,14 @@ func answered(err error, asJSON bool) error {
 		f.json, _ = json.Marshal(noAnswer{"no_answer", f.err.Error()}) // strings alone: cannot fail
 	}
 	return f
+}
+
+// interrupted is an error in one word where it is that its command was ended by a signal.
+func interrupted(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted")
+	}
+	return err
 }
 
 // unsure adds to an unknown outcome what its caller can do about it.

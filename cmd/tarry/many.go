@@ -87,10 +87,7 @@ func (c caller) manyText(done string, do func(progress func(client.Report)) (cli
 	})
 	r, raw, err := do(progress)
 	if end(); err != nil {
-		if r.Done > 0 {
-			err = fmt.Errorf("%w; %d were %s before", err, r.Done, done)
-		}
-		return answered(err, c.json)
+		return answered(before(err, r.Done, done), c.json)
 	}
 	text := fmt.Sprintf("%d looked at, %d match", r.Looked, r.Matched)
 	if r.DryRun {
@@ -104,4 +101,16 @@ func (c caller) manyText(done string, do func(progress func(client.Report)) (cli
 		return c.showAs(exitState, raw, text, fmt.Sprintf("%d were not %s", left, done))
 	}
 	return c.show(raw, text)
+}
+
+// before adds to what ended an operation on many how much was done. Where the answer broke off that is what was heard last.
+func before(err error, n int, done string) error {
+	var p *client.Problem
+	switch {
+	case n == 0:
+		return err
+	case errors.As(err, &p):
+		return fmt.Errorf("%w; %d were %s before", err, n, done)
+	}
+	return fmt.Errorf("%w; at least %d were %s before", interrupted(err), n, done)
 }

@@ -277,3 +277,44 @@ func lines(t testing.TB, text string) []string {
 	t.Cleanup(s.Close)
 	return []string{"TARRY_SERVER=" + s.URL}
 }
+
+// showing calls a function once a text has been written.
+type showing struct {
+	printed
+	text  string
+	shown func()
+}
+
+func (s *showing) Write(b []byte) (int, error) {
+	n, err := s.printed.Write(b)
+	if strings.Contains(s.String(), s.text) {
+		s.shown()
+	}
+	return n, err
+}
+
+// TestMany_ThatBreaksOffTellsWhatWasHeardOfIt: what was done stays done, whoever ended the operation.
+func TestMany_ThatBreaksOffTellsWhatWasHeardOfIt(t *testing.T) {
+	t.Parallel()
+	answers := func(end func(*http.Request)) []string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			_, _ = io.WriteString(w, `{"progress":{"looked":500,"matched":400,"done":320}}`+"\n")
+			_ = http.NewResponseController(w).Flush()
+			end(r)
+		}))
+		t.Cleanup(s.Close)
+		return []string{"TARRY_SERVER=" + s.URL}
+	}
+	for _, args := range [][]string{{"cancel", "--all"}, {"cancel", "--all", "--json"}} {
+		tarry(t, "", answers(func(*http.Request) {}), args...).want(t, exitFailed, "broke off before its report; at least 320 were canceled before")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	environ := answers(func(r *http.Request) { <-r.Context().Done() })
+	shown := &showing{text: "320 canceled", shown: cancel}
+	code := run(ctx, []string{"cancel", "--all"}, outside{out: shown, err: shown, environ: environ, terminal: true})
+	if code != exitFailed || !strings.HasSuffix(shown.String(), "tarry: interrupted; at least 320 were canceled before\n") {
+		t.Errorf("got %d %q", code, shown.String())
+	}
+}

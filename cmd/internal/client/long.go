@@ -28,7 +28,7 @@ var errSilent = errors.New("silent")
 
 // long makes a request that may take hours. It is given up when the instance says nothing for as long as a call may take;
 // that ends the operation, too. raw is the report alone. With a problem the report is what was done until then, where that
-// is told.
+// is told; with another error what was heard of it last, which may be less than was done.
 func long[R any](ctx context.Context, c *Client, path string, request any, progress func(R)) (report R, raw []byte, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -72,7 +72,10 @@ func long[R any](ctx context.Context, c *Client, path string, request any, progr
 			return report, nil, c.stranger(answer)
 		}
 		var now R
-		if progress != nil && json.Unmarshal(l.Progress, &now) == nil {
+		if json.Unmarshal(l.Progress, &now) != nil {
+			continue
+		}
+		if report = now; progress != nil {
 			progress(now)
 		}
 	}

@@ -1,0 +1,89 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// slowCancel takes its time for a cancel, and knows the outcome only while the
+// caller waits for it. From the n-th on it does fails, which may be nil.
+type slowCancel struct {
+	scheduler.Timeline
+	begun atomic.Int64
+	n     int64
+	fails func(nth int64) error
+}
+
+func (s *slowCancel) Cancel(ctx context.Context, uid scheduler.UID, now scheduler.Milli) (scheduler.CancelResult, error) {
+	nth := s.begun.Add(1)
+	time.Sleep(10 * time.Millisecond)
+	if s.fails != nil && nth >= s.n {
+		return scheduler.CancelResult{}, s.fails(nth)
+	}
+	result, err := s.Timeline.Cancel(context.WithoutCancel(ctx), uid, now)
+	if ctx.Err() != nil {
+		return scheduler.CancelResult{}, fmt.Errorf("%w: %w", scheduler.ErrOutcomeUnknown, context.Cause(ctx))
+	}
+	return result, err
+}
+
+// canceling is a rig over such a store that holds 400 messages.
+func canceling(t *testing.T, store *slowCancel) (r *rig, waiting func() int) {
+	t.Helper()
+	r = newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+	for range 400 {
+		r.push(scheduler.Push{Delay: time.Hour})
+	}
+	return r, func() int {
+		counts, err := r.s.TopicCounts(t.Context(), "orders", 1)
+		if err != nil || len(counts) != 1 {
+			t.Fatalf("counts: %+v, %v", counts, err)
+		}
+		return counts[0].Waiting
+	}
+}
+
+func TestMany_ThatIsEndedReportsWhatWasDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowCancel{}
+		r, waiting := canceling(t, store)
+		ctx, end := context.WithCancelCause(t.Context())
+		time.AfterFunc(35*time.Millisecond, func() { end(scheduler.ErrStopping) })
+		report, err := r.s.CancelMany(ctx, scheduler.Selection{}, nil)
+		if !errors.Is(err, scheduler.ErrStopping) || errors.Is(err, scheduler.ErrOutcomeUnknown) {
+			t.Errorf("it ended with %v", err)
+		}
+		if left := waiting(); report.Done == 0 || report.Done != 400-left || report.Failed > 0 || report.Matched != 400 {
+			t.Errorf("%+v, and %d wait", report, left)
+		}
+		if n := int(store.begun.Load()); n != report.Done {
+			t.Errorf("%d were begun, %d were done", n, report.Done)
+		}
+	})
+}
+
+func TestMany_BeginsNoMoreOnceTheStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowCancel{n: 100, fails: func(nth int64) error {
+			if nth == 100 {
+				return scheduler.ErrOutcomeUnknown
+			}
+			return scheduler.ErrUnavailable
+		}}
+		r, waiting := canceling(t, store)
+		report, err := r.s.CancelMany(t.Context(), scheduler.Selection{}, nil)
+		if !errors.Is(err, scheduler.ErrOutcomeUnknown) { // what may have happened is told before what has not
+			t.Errorf("it ended with %v", err)
+		}
+		if n := int(store.begun.Load()); n > 99+64 || report.Done+report.Failed != n || report.Done != 99 || report.Done != 400-waiting() {
+			t.Errorf("%d were begun: %+v", n, report)
+		}
+	})
+}
