@@ -36,6 +36,19 @@
 // leader steps down at once. Run is the leader's whole life; it ends when its
 // context ends and returns when nothing it started is still running.
 //
+// # Many at once
+//
+// An operation on many walks through the buckets in pages of 500 and works on 32
+// messages at a time. It holds one page in memory, whatever it is asked for, but
+// for a shift of due times: that remembers whom it moved, in 26 to 41 bytes each
+// (40 MB for a million), until it ends. A narrower selection bounds it. To walk
+// against the shift would not do instead: what was refused waits later than it is
+// due, and what is overdue moves to now, so either may still lie ahead once moved.
+//
+// Where the caller goes away, the instance stops or a store is away, no more
+// messages are begun and those under way are finished, so that the report counts
+// what really happened.
+//
 // # Time
 //
 // "Now" is Clock: the median of the machine's clock, Redis's and NATS's, so

@@ -36,8 +36,8 @@ func (s *Scheduler) CancelMany(ctx context.Context, sel Selection, progress func
 
 // RescheduleMany changes what waits and is selected, likewise. What it moves it
 // may meet again further on. A delay is therefore one point in time for all, and
-// who stands there already is as asked; a shift remembers whom it moved (about
-// 100 bytes each), and moves each once.
+// who stands there already is as asked; a shift remembers whom it moved, and moves
+// each once (doc.go, Many at once).
 func (s *Scheduler) RescheduleMany(ctx context.Context, sel Selection, e Edit, progress func(Report)) (Report, error) {
 	now := s.cfg.Clock.Latest()
 	switch {
@@ -49,13 +49,15 @@ func (s *Scheduler) RescheduleMany(ctx context.Context, sel Selection, e Edit, p
 	if e.HasAt {
 		e.At, e.exact = max(e.At, Milli(now.UnixMilli())), true
 	}
-	moved := map[UID]struct{}{}
 	var again func(*Info) bool
 	switch {
-	case e.HasShift:
+	case e.HasShift && !sel.DryRun:
+		moved := map[[UIDLen]byte]struct{}{} // half of what a map of texts takes, and nothing for the collector to walk
 		again = func(m *Info) bool {
-			_, was := moved[m.UID]
-			moved[m.UID] = struct{}{}
+			var uid [UIDLen]byte
+			copy(uid[:], m.UID)
+			_, was := moved[uid]
+			moved[uid] = struct{}{}
 			return was
 		}
 	case e.HasAt:
