@@ -69,7 +69,7 @@ func TestPublisher_HoldsWhatAStreamThatIsAwayMayOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := running(t, bridge.PublisherConfig{Conn: nc, Refresh: 20 * time.Millisecond})
-	if lane := p.Lane("s24"); lane != "js:s24" {
+	if lane := p.Lane(message("s24", "")); lane != "js:s24" {
 		t.Errorf("the last stream's lane is %s: a page was passed over", lane)
 	}
 	// Its owner may be the stream that is away: a listener is not enough.

@@ -1,13 +1,17 @@
 package bridge_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/bridge/wire"
@@ -74,6 +78,13 @@ func TestPublisher_DividesATopicByKeyThenNameThenUID(t *testing.T) {
 			m := batch[i]
 			want := fmt.Sprintf("%s.%d", m.Topic, crc32.ChecksumIEEE([]byte(by[m]))%parts)
 			seen[want] = true
+			lane := "core:" + want
+			if m.Topic == "orders.remind" {
+				lane = "js:PARTS"
+			}
+			if got := p.Lane(m); got != lane {
+				t.Errorf("%s by %s: parked in %s, want %s", m.Topic, by[m], got, lane)
+			}
 			subject, header, data := "", nats.Header{}, ""
 			if m.Topic == "orders.remind" {
 				if out.Stream != "PARTS" {
@@ -96,9 +107,6 @@ func TestPublisher_DividesATopicByKeyThenNameThenUID(t *testing.T) {
 		if len(seen) < 8 {
 			t.Errorf("only %v", seen)
 		}
-		if a, b := p.Lane("orders.remind"), p.Lane("core.a"); a != "js:PARTS" || b != "core:core.a" {
-			t.Errorf("lanes %q and %q", a, b)
-		}
 		// Settings may change while it runs.
 		topics.Set(nil, scheduler.Retry{})
 		wantKind(t, send(t, p, message("core.a", "x"))[0], scheduler.Delivered, "")
@@ -106,6 +114,105 @@ func TestPublisher_DividesATopicByKeyThenNameThenUID(t *testing.T) {
 			t.Errorf("it came on %s with %v", got.Subject, got.Header)
 		}
 	})
+}
+
+// leading runs a leader over the timeline until the returned function is called: its publisher and scheduler are its own.
+func leading(t *testing.T, nc *nats.Conn, timeline scheduler.Timeline, topics *scheduler.Topics, term uint64) (s *scheduler.Scheduler, resign func()) {
+	t.Helper()
+	s, err := scheduler.New(scheduler.Config{
+		Timeline: timeline, Publisher: running(t, bridge.PublisherConfig{Conn: nc, Topics: topics}), Topics: topics,
+		IDs: scheduler.NewIDs(slot(int(term)), time.Now), Clock: scheduler.NewClock(scheduler.System()),
+		MaxDelay: time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
+		CallTimeout: time.Second, StopTimeout: time.Second, Log: logger(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runServe(t, s)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, term, func() time.Duration { return time.Minute }) }() // waited for by resign
+	resign = sync.OnceFunc(func() {
+		stop()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the leadership ended with %v", err)
+		}
+	})
+	t.Cleanup(resign)
+	return s, resign
+}
+
+// The partitions of a topic may lie in several streams. One that refuses holds back its own, before a takeover and after.
+func TestPartitions_AStreamThatRefusesParksOnlyItsOwn(t *testing.T) {
+	t.Parallel()
+	nc, ns := connect(t, lab.SharedNATS(t).URL()), newNamespace()
+	well := stream(t, nc, "WELL-"+ns, ns+".0")
+	full := jetstream.StreamConfig{Name: "FULL-" + ns, Subjects: []string{ns + ".1"}, MaxMsgs: 1, Discard: jetstream.DiscardNew}
+	sick := streamOf(t, nc, full)
+	topics, timeline := settingsOf(&scheduler.Topic{Pattern: ns, Partitions: 2}), newTimeline(t)
+	holds := func(s jetstream.Stream, want int) {
+		t.Helper()
+		lab.Eventually(t, 20*time.Second, func() error {
+			info, err := s.Info(t.Context())
+			if err == nil && info.State.Msgs != uint64(want) {
+				err = fmt.Errorf("%s holds %d messages, want %d", info.Config.Name, info.State.Msgs, want)
+			}
+			return err
+		})
+	}
+	var keys [2]string // one for each partition
+	for i := 0; keys[0] == "" || keys[1] == ""; i++ {
+		key := fmt.Sprint("key", i)
+		keys[crc32.ChecksumIEEE([]byte(key))%2] = key
+	}
+	push := func(s *scheduler.Scheduler, n int) (uids [2][]scheduler.UID) {
+		t.Helper()
+		for range n {
+			for part, key := range keys {
+				a := s.AcceptAll(t.Context(), []*scheduler.Push{{Topic: ns, Key: key, Body: []byte("body")}})[0]
+				if a.Err != nil {
+					t.Fatal(a.Err)
+				}
+				uids[part] = append(uids[part], a.UID)
+			}
+		}
+		return uids
+	}
+	parked := func(uids []scheduler.UID) {
+		t.Helper()
+		for _, uid := range uids {
+			lab.Eventually(t, 20*time.Second, func() error {
+				if info := mustFind(t, timeline, scheduler.Ref{UID: uid}); info.Mark.Lane != "js:"+full.Name {
+					return fmt.Errorf("%s is %s in the lane %q", uid, info.State, info.Mark.Lane)
+				}
+				return nil
+			})
+		}
+	}
+	first, resign := leading(t, nc, timeline, topics, 1)
+	uids := push(first, 20)
+	holds(well, 20)
+	parked(uids[1][1:]) // the stream takes one
+	push(first, 20)
+	holds(well, 40)
+	resign()
+
+	second, _ := leading(t, nc, timeline, topics, 2)
+	uids = push(second, 20)
+	holds(well, 60)
+	parked(uids[1])
+	full.MaxMsgs = -1
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.UpdateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	holds(sick, 60)
+	if left := waiting(t, timeline); left != 0 {
+		t.Errorf("%d messages wait", left)
+	}
 }
 
 func TestPublisher_APartitionThatIsRefusedOrAloneIsNamed(t *testing.T) {

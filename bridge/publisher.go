@@ -111,19 +111,19 @@ func (p *Publisher) Ready() bool {
 	return p.online.Load() && !p.deaf.Load() && p.routes.Load() != nil
 }
 
-// Lane is where the topic's messages are parked together: those of all its
-// partitions, by where the first one leads.
-func (p *Publisher) Lane(topic string) string {
-	subject := topic
-	if t := p.cfg.Topics.Of(topic); t != nil && t.Partitions > 0 {
-		subject = partition(topic, 0)
-	}
+// Lane is where the message is parked: with all that its stream holds, or on
+// core NATS with all on its subject. The partitions of a topic may lie in
+// several streams, and on core each has a consumer of its own, so each message
+// goes by the subject it leaves on.
+func (p *Publisher) Lane(m *scheduler.Message) string {
+	look := topicLook{all: p.cfg.Topics}
+	subject, _ := look.of(m)
 	if r := p.routes.Load(); r != nil {
 		if to := r.match(subject); to != nil {
 			return to.lane
 		}
 	}
-	return "core:" + topic
+	return "core:" + subject
 }
 
 // Run keeps the Publisher alive until ctx ends: it listens for answers, reads

@@ -325,8 +325,8 @@ func TestPublisher_KeepsItsRoutesWhileJetStreamIsAway(t *testing.T) {
 		return next
 	}
 	lab.Eventually(t, 10*time.Second, func() error {
-		if p.Lane("orders.a") != "js:ORDERS" {
-			return errors.New("lane " + p.Lane("orders.a"))
+		if lane := p.Lane(message("orders.a", "")); lane != "js:ORDERS" {
+			return errors.New("lane " + lane)
 		}
 		return nil
 	})

@@ -135,8 +135,8 @@ func TestPublisher_DeliversToAStreamAndTellsDuplicates(t *testing.T) {
 		if stored.Subject != m.Topic || !bytes.Equal(stored.Data, m.Body) || !reflect.DeepEqual(map[string][]string(stored.Header), want) {
 			t.Errorf("stored %s %q %v\nwant %v", stored.Subject, stored.Data, stored.Header, want)
 		}
-		if p.Lane("orders.anything") != "js:ORDERS" || p.Lane("other") != "core:other" {
-			t.Errorf("lanes %q and %q", p.Lane("orders.anything"), p.Lane("other"))
+		if p.Lane(message("orders.anything", "")) != "js:ORDERS" || p.Lane(message("other", "")) != "core:other" {
+			t.Errorf("lanes %q and %q", p.Lane(message("orders.anything", "")), p.Lane(message("other", "")))
 		}
 	})
 }
@@ -291,7 +291,7 @@ func TestPublisher_FollowsStreamsThatComeAndGo(t *testing.T) {
 		wantKind(t, send(t, p, message("late.a", "1"))[0], scheduler.NoListener, "")
 		stream(t, nc, "LATE", "late.*")
 		lab.Eventually(t, 5*time.Second, func() error {
-			if lane := p.Lane("late.a"); lane != "js:LATE" {
+			if lane := p.Lane(message("late.a", "")); lane != "js:LATE" {
 				return errors.New("lane " + lane)
 			}
 			return nil

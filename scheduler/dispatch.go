@@ -86,8 +86,8 @@ func (sc *scanner) aside(m *Message, t *Topic, from string, now Milli, mono time
 			return lane
 		}
 	}
-	if from == "" || isHold(from) {
-		return sc.l.lanes.parked(sc.l.s.cfg.Publisher.Lane(m.Topic))
+	if (from == "" || isHold(from)) && !sc.l.lanes.empty() {
+		return sc.l.lanes.parked(sc.l.s.cfg.Publisher.Lane(m))
 	}
 	return ""
 }

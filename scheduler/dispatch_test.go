@@ -18,6 +18,7 @@ type nats struct {
 	mu     sync.Mutex
 	down   bool
 	answer func(m *scheduler.Message, nth int) scheduler.Outcome // nil: delivered
+	lane   func(m *scheduler.Message) string                     // nil: core, by topic
 	tries  map[scheduler.UID]int
 	got    []arrival
 }
@@ -33,7 +34,14 @@ func (n *nats) Ready() bool {
 	return !n.down
 }
 
-func (n *nats) Lane(topic string) string { return "core:" + topic }
+func (n *nats) Lane(m *scheduler.Message) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.lane != nil {
+		return n.lane(m)
+	}
+	return "core:" + m.Topic
+}
 
 func (n *nats) Send(_ context.Context, batch []*scheduler.Message, done func(*scheduler.Message, scheduler.Outcome)) {
 	for _, m := range batch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -130,29 +131,17 @@ func TestRun_ARepeatedReturnLeavesALaterClaimAlone(t *testing.T) {
 	})
 }
 
-// oneLane is a publisher whose topics all lie in one stream.
-type oneLane struct{ *nats }
-
-func (oneLane) Lane(string) string { return "js:S" }
-
 func TestRun_OneRefusedSubjectDoesNotHoldItsStreamBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)
+		r.nats.lane = func(*scheduler.Message) string { return "js:S" }
 		r.nats.answer = func(m *scheduler.Message, _ int) scheduler.Outcome {
 			if m.Topic == "full" {
 				return scheduler.Outcome{Kind: scheduler.Unanswered, Err: errors.New("maximum messages per subject exceeded (503, 10077)")}
 			}
 			return scheduler.Outcome{}
 		}
-		s, err := scheduler.New(scheduler.Config{
-			Timeline: r.store, Publisher: oneLane{r.nats}, IDs: scheduler.NewIDs(held{}, time.Now), Clock: scheduler.NewClock(scheduler.System()),
-			MaxDelay: time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
-			CallTimeout: time.Second, StopTimeout: 5 * time.Second,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stop := r.lead(s, 1)
+		stop := r.lead(r.s, 1)
 		defer stop(errStop)
 		r.push(scheduler.Push{Topic: "full", Delay: time.Second})
 		time.Sleep(10 * time.Second)
@@ -162,6 +151,76 @@ func TestRun_OneRefusedSubjectDoesNotHoldItsStreamBack(t *testing.T) {
 		time.Sleep(30 * time.Minute)
 		if got := len(r.nats.arrived()); got != 100 {
 			t.Fatalf("%d of 100 messages of other subjects arrived in half an hour", got)
+		}
+	})
+}
+
+// A lane keeps its name in the store while settings and streams change: what lies in it may leave elsewhere by now.
+func TestRun_WhatStrayedIntoALaneDoesNotParkIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil)
+		var away []string // topics that are refused
+		r.nats.lane = func(*scheduler.Message) string { return "js:WELL" }
+		r.nats.answer = func(m *scheduler.Message, _ int) scheduler.Outcome {
+			if slices.Contains(away, m.Topic) {
+				return scheduler.Outcome{Kind: scheduler.Unanswered, Err: errors.New("maximum messages exceeded (503, 10077)")}
+			}
+			return scheduler.Outcome{}
+		}
+		arrived := func(topic string) (n int, latest time.Duration) {
+			for _, a := range r.nats.arrived() {
+				if a.m.Topic == topic {
+					n, latest = n+1, max(latest, a.at.Sub(a.m.Due.Time()))
+				}
+			}
+			return n, latest
+		}
+		change := func(f func()) {
+			r.nats.mu.Lock()
+			defer r.nats.mu.Unlock()
+			f()
+		}
+		change(func() { away = []string{"sick", "well"} })
+		stop := r.lead(r.s, 1)
+		const strays = 2000
+		var sick []scheduler.UID
+		for range strays {
+			sick = append(sick, r.push(scheduler.Push{Topic: "sick", Delay: time.Second}).UID)
+		}
+		time.Sleep(10 * time.Second)
+		if lane := r.info(sick[strays-1]).Mark.Lane; lane != "js:WELL" {
+			t.Fatalf("parked in %q", lane)
+		}
+		_ = stop(errStop)
+		// Another stream has it by now, and that refuses it still.
+		change(func() {
+			away = []string{"sick"}
+			r.nats.lane = func(m *scheduler.Message) string {
+				return map[string]string{"sick": "js:SICK", "well": "js:WELL"}[m.Topic]
+			}
+		})
+		stop = r.lead(r.s, 2)
+		for range 100 {
+			r.push(scheduler.Push{Topic: "well", Delay: time.Millisecond})
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		if n, late := arrived("well"); n != 100 || late > 10*time.Millisecond {
+			t.Errorf("%d of 100 messages of the healthy stream arrived, the latest %s late", n, late)
+		}
+		for _, uid := range sick {
+			if info := r.info(uid); info.State != scheduler.StateWaiting || info.Mark.Lane != "js:SICK" {
+				t.Fatalf("%s is %s in the lane %q", uid, info.State, info.Mark.Lane)
+			}
+		}
+		change(func() { away = nil })
+		time.Sleep(20 * time.Second)
+		_ = stop(errStop)
+		if n, _ := arrived("sick"); n != strays {
+			t.Errorf("%d of %d messages of the stream that refused arrived", n, strays)
+		}
+		if lanes, err := r.store.Lanes(t.Context(), 0); err != nil || len(lanes) != 0 {
+			t.Errorf("lanes left: %v, %v", lanes, err)
 		}
 	})
 }

@@ -147,7 +147,7 @@ func (sc *scanner) succeeded(r *result) {
 		if sc.l.lanes.empty() {
 			return
 		}
-		name = sc.l.s.cfg.Publisher.Lane(r.message.Topic)
+		name = sc.l.s.cfg.Publisher.Lane(r.message)
 	}
 	if sc.l.lanes.succeeded(name) {
 		sc.log.Info().Str("lane", name).Msg("lane opened")
@@ -157,11 +157,15 @@ func (sc *scanner) succeeded(r *result) {
 	}
 }
 
-// failed counts against the lane and tells where the message goes.
+// failed counts against the lane of the message's destination and tells where
+// the message goes.
 func (sc *scanner) failed(r *result, now time.Time) string {
-	name := r.from
-	if name == "" || isHold(name) {
-		name = sc.l.s.cfg.Publisher.Lane(r.message.Topic)
+	name := sharedLane
+	if r.from != sharedLane {
+		name = sc.l.s.cfg.Publisher.Lane(r.message)
+	}
+	if r.from != "" && r.from != name {
+		sc.skip(r.from) // what strayed into that lane says nothing of it: its probe is still to be made
 	}
 	to, parkedNow := sc.l.lanes.failed(name, r.outcome.Kind == NoListener, now)
 	if parkedNow {

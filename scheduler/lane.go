@@ -16,6 +16,11 @@ import (
 // The book holds only lanes that failed lately, never one per topic. Beyond
 // maxCoreLanes parked subjects the rest share one lane, in which every message
 // is its own probe and goes to the end after a failure.
+//
+// In the store a lane keeps the name under which its messages were parked, and
+// the next leader reads it there. Streams and settings may change meanwhile, so
+// that a lane holds what leaves elsewhere by now: such a message counts against
+// the lane of its own destination, and moves there once that is parked.
 type laneBook struct {
 	mu    sync.Mutex
 	lanes map[string]*lane
@@ -45,14 +50,11 @@ const (
 
 func newLaneBook() *laneBook { return &laneBook{lanes: map[string]*lane{}} }
 
-// parked tells where messages of a topic's lane go instead of out: the empty
-// string while the lane is open.
+// parked tells where messages of a lane go instead of out: the empty string
+// while the lane is open.
 func (b *laneBook) parked(name string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.lanes) == 0 {
-		return ""
-	}
 	if l := b.lanes[name]; l != nil && l.parked {
 		return name
 	}

@@ -236,9 +236,11 @@ func (noJournal) WritePause(context.Context, PauseChange) error { return nil }
 type Publisher interface {
 	// Ready tells whether messages can be handed over now; nothing is claimed while not.
 	Ready() bool
-	// Lane is where a topic's messages are parked together: its stream, or for
-	// core NATS the subject. It must be cheap: it is asked for every message.
-	Lane(topic string) string
+	// Lane is where a message is parked, together with all others of its
+	// destination: the stream that holds the subject it leaves on, or for core NATS
+	// that subject. It must be cheap: while any lane is parked it is asked for every
+	// message.
+	Lane(m *Message) string
 	// Send hands over a batch and returns when all of it was handed to the client.
 	// done is called once for each message, from any goroutine, within the
 	// publish time-out, also after an error and after ctx ends.

@@ -74,8 +74,8 @@ func (m machine) ID() (int, bool) { return int(m), true }
 // nowhere is a publisher that is never ready.
 type nowhere struct{}
 
-func (nowhere) Ready() bool          { return false }
-func (nowhere) Lane(s string) string { return s }
+func (nowhere) Ready() bool                      { return false }
+func (nowhere) Lane(m *scheduler.Message) string { return m.Topic }
 func (nowhere) Send(_ context.Context, batch []*scheduler.Message, done func(*scheduler.Message, scheduler.Outcome)) {
 	for _, m := range batch {
 		done(m, scheduler.Outcome{Kind: scheduler.NotSent})

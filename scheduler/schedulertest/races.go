@@ -312,8 +312,8 @@ type seen struct {
 	body string
 }
 
-func (p *recorded) Ready() bool              { return true }
-func (p *recorded) Lane(topic string) string { return topic }
+func (p *recorded) Ready() bool                      { return true }
+func (p *recorded) Lane(m *scheduler.Message) string { return m.Topic }
 
 func (p *recorded) Send(_ context.Context, batch []*scheduler.Message, done func(*scheduler.Message, scheduler.Outcome)) {
 	for _, m := range batch {
