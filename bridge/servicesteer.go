@@ -118,10 +118,7 @@ func (s *Service) run(ctx context.Context, ref scheduler.Ref, id string) ([]byte
 }
 
 func (s *Service) reschedule(ctx context.Context, data []byte) ([]byte, *wire.Problem) {
-	named, edit, err := wire.DecodeReschedule(data)
-	if err == nil {
-		err = edit.CheckLimit(SizeLimit(s.nc, s.cfg.SizeLimit))
-	}
+	named, asked, err := wire.DecodeReschedule(data)
 	if err != nil {
 		return nil, s.told(err)
 	}
@@ -129,7 +126,14 @@ func (s *Service) reschedule(ctx context.Context, data []byte) ([]byte, *wire.Pr
 	if err != nil {
 		return nil, s.told(err)
 	}
-	return s.amend(ctx, ref, named.ID, answer.Edit(&edit))
+	edit := answer.Edit(&asked)
+	edit.Fit = s.limits()
+	return s.amend(ctx, ref, named.ID, edit)
+}
+
+// limits are those of a push.
+func (s *Service) limits() answer.Limits {
+	return answer.Limits{Content: SizeLimit(s.nc, s.cfg.SizeLimit)}
 }
 
 func (s *Service) amend(ctx context.Context, ref scheduler.Ref, id string, e scheduler.Edit) ([]byte, *wire.Problem) {
@@ -185,9 +189,6 @@ func (s *Service) reported(ctx context.Context, report scheduler.Report, dryRun 
 
 func (s *Service) requeue(ctx context.Context, data []byte) ([]byte, *wire.Problem) {
 	order, err := wire.DecodeDeadOrder(data)
-	if err == nil {
-		err = order.CheckLimit(SizeLimit(s.nc, s.cfg.SizeLimit))
-	}
 	switch {
 	case err != nil:
 		return nil, s.told(err)
@@ -200,8 +201,10 @@ func (s *Service) requeue(ctx context.Context, data []byte) ([]byte, *wire.Probl
 	if err != nil {
 		return nil, s.told(err)
 	}
+	how := answer.Requeue(&order)
+	how.Fit = s.limits()
 	var a scheduler.Accepted
-	if a, err = s.cfg.Scheduler.RequeueOne(ctx, ref, answer.Requeue(&order)); err != nil {
+	if a, err = s.cfg.Scheduler.RequeueOne(ctx, ref, how); err != nil {
 		a.Err = err
 	}
 	r := answer.Requeued(ref, a)

@@ -88,7 +88,7 @@ func TestService_RequeuesWhatIsDead(t *testing.T) {
 	t.Parallel()
 	nc, ns := connect(t, lab.SharedNATS(t).URL()), newNamespace()
 	held := &steered{}
-	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: held, Durable: "journal", SizeLimit: 100})
+	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: held, Durable: "journal"})
 	held.requeue = func(ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error) {
 		if ref.ID != "order" || ref.Key != "k" || r.Delay != time.Minute || !r.HasBody || string(r.Body) != "x" || r.HasHeaders {
 			t.Errorf("got %+v %+v", ref, r)
@@ -120,8 +120,7 @@ func TestService_RequeuesWhatIsDead(t *testing.T) {
 func TestService_RefusesBadSteeringByWord(t *testing.T) {
 	t.Parallel()
 	nc, ns := connect(t, lab.SharedNATS(t).URL()), newNamespace()
-	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: &steered{}, SizeLimit: 100})
-	large := strings.Repeat("x", 101)
+	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: &steered{}})
 	for _, c := range []struct{ endpoint, body, status, word string }{
 		{"run", `{"id":"a","delay":"1s"}`, "400", "unknown_field"},
 		{"run", ``, "400", "invalid_json"},
@@ -129,7 +128,6 @@ func TestService_RefusesBadSteeringByWord(t *testing.T) {
 		{"reschedule", `{"delay":"1s"}`, "400", "invalid_id"},
 		{"reschedule", `{"id":"a\n","delay":"1s"}`, "400", "invalid_id"},
 		{"reschedule", `{"id":"a","delay":"1s","shift":"1s"}`, "400", "delay_and_at"},
-		{"reschedule", `{"id":"a","body":"` + large + `"}`, "413", "too_large"},
 		{"cancel_many", ``, "400", "empty_selection"},
 		{"cancel_many", `{"topic":"a.>.b"}`, "400", "invalid_topic"},
 		{"cancel_many", `{"due_from":"1s","due_to":"2001-01-31T08:00:00Z"}`, "400", "invalid_due_from"},
@@ -137,12 +135,79 @@ func TestService_RefusesBadSteeringByWord(t *testing.T) {
 		{"reschedule_many", `{"delay":"1s"}`, "400", "empty_selection"},
 		{"dead_requeue", `{"topic":"a"}`, "400", "invalid_id"},
 		{"dead_requeue", `{"id":"a","dry_run":true}`, "400", "invalid_dry_run"},
-		{"dead_requeue", `{"id":"a","body":"` + large + `"}`, "413", "too_large"},
 	} {
 		if got, status, word := ask(t, nc, ns, c.endpoint, c.body); status != c.status || word != c.word || got["detail"] == "" {
 			t.Errorf("%s %.60s: got %s %s %v, want %s %s", c.endpoint, c.body, status, word, got, c.status, c.word)
 		}
 	}
+}
+
+func TestService_HoldsTheWholeMessageToTheLimitOfAPush(t *testing.T) {
+	t.Parallel()
+	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
+	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline, nil), SizeLimit: 1000})
+	const most = 1000 - len("X: \r\n") - 500 // for a body beside the header below
+	content := func(id string, body int) string {
+		return `{"id":"` + id + `","body":"` + strings.Repeat("y", body) + `"}`
+	}
+	answers := func(endpoint, body, want string) {
+		t.Helper()
+		if got, _, word := ask(t, nc, ns, endpoint, body); word != want || (word == "too_large" && !strings.Contains(fmt.Sprint(got["detail"]), "the limit is 1000")) {
+			t.Errorf("%s: got %v %s, want %q", endpoint, got, word, want)
+		}
+	}
+	push := func(id string, body int, want string) {
+		t.Helper()
+		answers("push", `{"topic":"orders","at":"2029-01-31T08:00:00Z","id":"`+id+`","body":"`+strings.Repeat("x", body)+`","headers":{"X":"`+strings.Repeat("v", 500)+`"}}`, want)
+	}
+	stands := func(id, state string) {
+		t.Helper()
+		got, _, _ := ask(t, nc, ns, "get", `{"id":"`+id+`"}`)
+		if headers, _ := got["headers"].(map[string]any); got["body"] != "x" || len(headers) != 1 || got["state"] != state {
+			t.Errorf("it is %v", got)
+		}
+	}
+	push("large", most+1, "too_large")
+	push("a", 1, "")
+	answers("reschedule", content("a", most+1), "too_large")
+	stands("a", "waiting")
+	answers("reschedule", content("a", most), "")
+	answers("reschedule", `{"id":"a","headers":{"X":"`+strings.Repeat("v", 501)+`"}}`, "too_large")
+	answers("reschedule", `{"id":"a","headers":{},"body":"`+strings.Repeat("y", 1000)+`"}`, "")
+	answers("reschedule", `{"id":"a","priority":9}`, "")
+	answers("reschedule", content("b", 1001), "unknown_id")
+	answers("cancel", `{"id":"a"}`, "")
+	answers("reschedule", content("a", 1001), "already_canceled")
+
+	push("dead", 1, "")
+	giveUp(t, timeline, mustFind(t, timeline, scheduler.Ref{ID: "dead"}).UID)
+	answers("dead_requeue", content("dead", most+1), "too_large")
+	stands("dead", "dead")
+	answers("dead_requeue", content("dead", most), "")
+}
+
+// giveUp ends a message that waits as dead.
+func giveUp(t *testing.T, timeline scheduler.Timeline, uid scheduler.UID) {
+	t.Helper()
+	const later = scheduler.Milli(1_896_076_800_000)
+	bucket := uid.Bucket(timeline.Buckets())
+	if err := timeline.Begin(t.Context(), bucket, 1); err != nil {
+		t.Fatal(err)
+	}
+	claimed, err := timeline.Claim(t.Context(), bucket, scheduler.Claim{Term: 1, Now: later, Limit: 100, Bytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range claimed.Messages {
+		if m.UID == uid {
+			end := scheduler.End{Message: m, State: scheduler.StateDead, Reason: "as told"}
+			if err := timeline.Finish(t.Context(), bucket, 1, []scheduler.End{end}, later); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatalf("%s is not among the %d messages that are due", uid, len(claimed.Messages))
 }
 
 // steered answers what the tests tell it to.

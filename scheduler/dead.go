@@ -79,6 +79,11 @@ func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepte
 	if r.HasBody {
 		m.Body = r.Body
 	}
+	if r.HasHeaders || r.HasBody {
+		if err := fits(r.Fit, &m); err != nil {
+			return Accepted{}, fmt.Errorf("requeue: %w", err)
+		}
+	}
 	if err := s.checkDue(m.Due, now); err != nil {
 		return Accepted{}, fmt.Errorf("requeue: %w", err)
 	}

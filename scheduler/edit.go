@@ -25,8 +25,18 @@ type Edit struct {
 	// Run is due now, whatever else is asked: the change's reason says so.
 	Run bool
 
+	// Fit is the limit on what the edit makes of the message; nil for none.
+	Fit Fit
+
 	// exact: At stays as it is even where it has passed meanwhile.
 	exact bool
+}
+
+// Fit is a door's limit on a message as a whole. A change that replaces a part
+// needs it here: what stays is known to the store alone.
+type Fit interface {
+	// Fits refuses what the door would not take as a push.
+	Fits(m *Message) error
 }
 
 // Selection picks messages for an operation on many.
@@ -63,4 +73,14 @@ type Requeue struct {
 	HasHeaders bool
 	Body       []byte
 	HasBody    bool
+	// Fit is the limit on the message with what is replaced; nil for none.
+	Fit Fit
+}
+
+// fits holds a message whose content changes to the limit of the door.
+func fits(limit Fit, m *Message) error {
+	if limit == nil {
+		return nil
+	}
+	return limit.Fits(m)
 }

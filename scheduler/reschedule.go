@@ -127,6 +127,11 @@ func (s *Scheduler) edited(info *Info, e *Edit) (Amend, error) {
 		if e.HasBody {
 			m.Body = e.Body
 		}
+		if !info.State.Ended() { // else the store says how it ended
+			if err := fits(e.Fit, &m); err != nil {
+				return Amend{}, err
+			}
+		}
 		a.Message, a.Reason = &m, "edited"
 	}
 	return a, nil

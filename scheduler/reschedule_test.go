@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,6 +133,47 @@ func TestMany_CancelsAndShiftsWhatIsSelectedOnce(t *testing.T) {
 			if i := r.info(a.UID); i.State != scheduler.StateWaiting || i.Version != 4 {
 				t.Fatalf("another topic's message is %s, version %d", i.State, i.Version)
 			}
+		}
+	})
+}
+
+// shortBody is a limit on the body alone.
+type shortBody int
+
+var errLong = errors.New("long")
+
+func (n shortBody) Fits(m *scheduler.Message) error {
+	if len(m.Headers) != 1 || len(m.Body) > int(n) {
+		return errLong
+	}
+	return nil
+}
+
+func TestReschedule_RefusesWhatDoesNotFitAndChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil)
+		a := r.push(scheduler.Push{Delay: time.Hour, Body: []byte("four"), Headers: []scheduler.Header{{Name: "X", Value: "1"}}})
+		edit := func(body string) scheduler.Edit {
+			return scheduler.Edit{Body: []byte(body), HasBody: true, Delay: time.Second, HasDelay: true, Fit: shortBody(4)}
+		}
+		if _, err := r.s.Reschedule(t.Context(), scheduler.Ref{UID: a.UID}, edit("fives")); !errors.Is(err, errLong) {
+			t.Errorf("got %v", err)
+		}
+		if info := r.info(a.UID); info.Version != 1 || info.Due != a.Due || string(info.Body) != "four" {
+			t.Errorf("version %d, due %d, body %q", info.Version, info.Due, info.Body)
+		}
+		// What stays is not held to a limit that it was not pushed under.
+		if got := r.reschedule(a.UID, scheduler.Edit{Delay: time.Minute, HasDelay: true, Fit: shortBody(1)}); got.Code != scheduler.AmendDone {
+			t.Errorf("moved: %s", got.Code)
+		}
+		if got := r.reschedule(a.UID, edit("more")); got.Code != scheduler.AmendDone {
+			t.Errorf("edited: %s", got.Code)
+		}
+		if _, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: a.UID}); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.reschedule(a.UID, edit("fives")); got.Code != scheduler.AmendEnded {
+			t.Errorf("of one that is canceled: %s", got.Code)
 		}
 	})
 }

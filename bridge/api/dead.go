@@ -91,13 +91,11 @@ func deadMark(topic, next string) []byte {
 func (s *Server) requeue(w http.ResponseWriter, r *http.Request) error {
 	var asked wire.DeadOrder
 	err := s.order(w, r, func(body []byte) (err error) { asked, err = wire.DecodeDeadOrder(body); return err })
-	if err == nil {
-		err = s.fits(&asked)
-	}
 	if err != nil {
 		return err
 	}
 	how := answer.Requeue(&asked)
+	how.Fit = s.limits()
 	if asked.Selects() {
 		selected, err := answer.DeadSelection(&asked, s.cfg.Now())
 		if err != nil {

@@ -35,13 +35,12 @@ type Steering interface {
 func (s *Server) reschedule(w http.ResponseWriter, r *http.Request) error {
 	return s.amend(w, r, func(body []byte) (scheduler.Edit, error) {
 		asked, err := wire.DecodeEdit(body)
-		if err == nil {
-			err = s.fits(&asked)
-		}
 		if err != nil {
 			return scheduler.Edit{}, err
 		}
-		return answer.Edit(&asked), nil
+		edit := answer.Edit(&asked)
+		edit.Fit = s.limits()
+		return edit, nil
 	})
 }
 
@@ -52,13 +51,9 @@ func (s *Server) runNow(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// fits holds the limit of one message against what an edit replaces. What stays is known to the store alone: with it the
-// message may still be larger than NATS takes, and die of it.
-func (s *Server) fits(content interface{ CheckLimit(limit int) error }) error {
-	if limit := s.cfg.MaxPayload(); limit > 0 {
-		return content.CheckLimit(int(limit))
-	}
-	return nil
+// limits are those of a push: more than a request holds could not have come in one, nor can NATS take what exceeds its own.
+func (s *Server) limits() answer.Limits {
+	return answer.Limits{Content: int(s.cfg.MaxBody), Payload: s.cfg.MaxPayload()}
 }
 
 // amend reads which message is meant, at which version, and what shall change.

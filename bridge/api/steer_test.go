@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sort"
 	"strings"
 	"testing"
 	"time"
@@ -307,25 +308,56 @@ func TestGet_TagsTheVersion(t *testing.T) {
 	}
 }
 
-func TestReschedule_HoldsNATSsLimit(t *testing.T) {
+// largest finds how long a body may be with these headers for a push to be taken: it makes a message for each length.
+func largest(t *testing.T, d *door, headers string) int {
+	t.Helper()
+	return sort.Search(4096, func(n int) bool {
+		return call(t, d, "POST", "/v1/messages", hourly(`,"body":"`+strings.Repeat("x", n)+`","headers":`+headers)).status != 201
+	}) - 1
+}
+
+func TestReschedule_HoldsTheWholeMessageToTheLimitOfAPush(t *testing.T) {
 	t.Parallel()
-	s := &steering{amend: scheduler.AmendResult{Code: scheduler.AmendDone}}
-	limit := int64(1024)
-	d := open(t, steered(s), func(c *api.Config) { c.MaxPayload = func() int64 { return limit } })
-	large := strings.Repeat("x", 1025)
-	for target, method := range map[string]string{"/v1/messages/a": "PATCH", "/v1/dead/requeue": "POST"} {
-		id := ""
-		if method == "POST" {
-			id = `"id":"a",`
-		}
-		call(t, d, method, target, `{`+id+`"body":"`+large+`"}`).want(t, 413, "too_large")
-		call(t, d, method, target, `{`+id+`"headers":{"X":"`+large+`"}}`).want(t, 413, "too_large")
+	headers := `{"X":"` + strings.Repeat("v", 600) + `"}`
+	for name, limit := range map[string]func(*api.Config){
+		"NATS":         func(c *api.Config) { c.MaxPayload = func() int64 { return 2048 } },
+		"of a request": func(c *api.Config) { c.MaxBody = 2048 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t, limit)
+			most := largest(t, d, headers)
+			call(t, d, "POST", "/v1/messages", hourly(`,"id":"a","body":"old","headers":`+headers)).want(t, 201, "")
+			body := func(n int) string { return `"body":"` + strings.Repeat("y", n) + `"` }
+			const room = 128 // a request has more than the message
+			stands := func(id, state string) {
+				t.Helper()
+				got := call(t, d, "GET", "/v1/messages/"+id, "").want(t, 200, "")
+				if kept, _ := got.json["headers"].(map[string]any); got.json["body"] != "old" || len(kept) != 1 || got.json["state"] != state {
+					t.Errorf("it is %s", got.raw)
+				}
+			}
+			for _, edit := range []string{body(most + room), body(most+room) + `,"priority":7`} {
+				call(t, d, "PATCH", "/v1/messages/a", `{`+edit+`}`).want(t, 413, "too_large")
+				stands("a", "waiting")
+			}
+			if a := call(t, d, "GET", "/v1/messages/a", ""); a.json["version"] != 1.0 {
+				t.Errorf("it changed: %s", a.raw)
+			}
+			call(t, d, "PATCH", "/v1/messages/a", `{`+body(most)+`}`).want(t, 200, "")
+			call(t, d, "PATCH", "/v1/messages/a", `{"headers":{"X":"`+strings.Repeat("v", 600+room)+`"}}`).want(t, 413, "too_large")
+			call(t, d, "PATCH", "/v1/messages/a", `{`+body(most+room)+`,"headers":{}}`).want(t, 200, "")
+			call(t, d, "PATCH", "/v1/messages/a", `{"priority":9}`).want(t, 200, "")
+			call(t, d, "PATCH", "/v1/messages/b", `{`+body(most+room)+`}`).want(t, 404, "unknown_id")
+
+			call(t, d, "POST", "/v1/messages", hourly(`,"id":"dead","body":"old","headers":`+headers)).want(t, 201, "")
+			d.end(t, scheduler.StateDead, false)
+			call(t, d, "PATCH", "/v1/messages/dead", `{`+body(most+room)+`}`).want(t, 409, "already_dead")
+			call(t, d, "POST", "/v1/dead/requeue", `{"id":"dead",`+body(most+room)+`}`).want(t, 413, "too_large")
+			stands("dead", "dead")
+			call(t, d, "POST", "/v1/dead/requeue", `{"id":"dead",`+body(most)+`}`).want(t, 200, "")
+		})
 	}
-	if asked := s.take(); len(asked) > 0 {
-		t.Errorf("it asked for %+v", asked)
-	}
-	limit = 0 // not known
-	call(t, d, "PATCH", "/v1/messages/a", `{"body":"`+large+`"}`).want(t, 200, "")
 }
 
 func TestPush_ThatMergedIsNoNewMessage(t *testing.T) {

@@ -69,6 +69,7 @@ func (s *steering) take() []any {
 }
 
 func (s *steering) Reschedule(_ context.Context, ref scheduler.Ref, e scheduler.Edit) (scheduler.AmendResult, error) {
+	e.Fit = nil // tests of its own
 	s.note(rescheduleAsked{ref, e})
 	return s.amend, s.err
 }
@@ -91,6 +92,7 @@ func (s *steering) RescheduleMany(ctx context.Context, sel scheduler.Selection, 
 }
 
 func (s *steering) RequeueMany(ctx context.Context, sel scheduler.Selection, r scheduler.Requeue, progress func(scheduler.Report)) (scheduler.Report, error) {
+	r.Fit = nil
 	s.note(manyAsked{what: "requeue", sel: sel, how: r})
 	return s.run(ctx, progress)
 }
@@ -106,6 +108,7 @@ func (s *steering) Dead(_ context.Context, topic, cursor string, limit int) ([]s
 }
 
 func (s *steering) RequeueOne(_ context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error) {
+	r.Fit = nil
 	s.note(oneAsked{"requeue", ref, r})
 	a := scheduler.Accepted{ID: ref.ID, UID: uidC, Due: later, State: scheduler.StateWaiting, Version: 1}
 	if s.one != nil {

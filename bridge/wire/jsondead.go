@@ -152,9 +152,3 @@ func (o *DeadOrder) check() error {
 	}
 	return checkRange(from, to, o.HasFrom && o.HasTo, FieldFrom, FieldTo)
 }
-
-// CheckLimit is Edit's for a requeue.
-func (o *DeadOrder) CheckLimit(limit int) error {
-	e := Edit{Headers: o.Headers, Body: o.Body}
-	return e.CheckLimit(limit)
-}

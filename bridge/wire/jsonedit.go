@@ -187,13 +187,6 @@ func (e *Edit) checkWhen() error {
 	return nil
 }
 
-// CheckLimit refuses an edit whose body and headers together exceed the limit of whoever accepts it. Of what stays it knows
-// nothing.
-func (e *Edit) CheckLimit(limit int) error {
-	p := Push{Headers: e.Headers}
-	return p.CheckLimit(len(e.Body), limit)
-}
-
 // ParseShift reads by how much a message moves: a delay with a sign. What is finer than a millisecond rounds to the later.
 func ParseShift(s string) (time.Duration, error) {
 	text, back := strings.CutPrefix(s, "-")
