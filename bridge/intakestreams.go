@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 const (
@@ -177,7 +179,7 @@ func (in *Intake) overlap(ctx context.Context, want jetstream.StreamConfig) stri
 	for i := range streams {
 		c := &streams[i].Config
 		for _, filter := range c.Subjects {
-			if c.Name == want.Name || !overlaps(filter, want.Subjects[0]) {
+			if c.Name == want.Name || !wire.Overlap(filter, want.Subjects[0]) {
 				continue
 			}
 			who := "stream " + c.Name
@@ -188,20 +190,6 @@ func (in *Intake) overlap(ctx context.Context, want jetstream.StreamConfig) stri
 		}
 	}
 	return "another stream holds a part of " + strings.Join(want.Subjects, ", ") + remedy
-}
-
-// overlaps tells whether some subject matches both filters.
-func overlaps(a, b string) bool {
-	as, bs := strings.Split(a, "."), strings.Split(b, ".")
-	for i := 0; i < len(as) && i < len(bs); i++ {
-		switch {
-		case as[i] == ">" || bs[i] == ">":
-			return true
-		case as[i] != "*" && bs[i] != "*" && as[i] != bs[i]:
-			return false
-		}
-	}
-	return len(as) == len(bs)
 }
 
 // consumer makes sure that the one consumer of all instances is there.

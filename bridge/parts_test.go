@@ -213,21 +213,6 @@ func TestParseStored_ReadsBothForms(t *testing.T) {
 	}
 }
 
-func TestOverlaps_IsSymmetricAndRight(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		a, b string
-		want bool
-	}{
-		{"delayed.>", "delayed.>", true}, {"delayed.>", "delayed.eu.>", true}, {"delayed.>", "delayed", false}, {"delayed.>", "delayedx.>", false},
-		{"*.x", "delayed.>", true}, {"*", "delayed.>", false}, {">", "delayed.>", true}, {"a.*.c", "a.b.*", true}, {"a.*.c", "a.b.d", false}, {"a.b", "a.b.c", false},
-	} {
-		if got := overlaps(c.a, c.b); got != c.want || overlaps(c.b, c.a) != got {
-			t.Errorf("%s and %s: got %v", c.a, c.b, got)
-		}
-	}
-}
-
 func TestOneLine_BoundsWhatGoesIntoAHeader(t *testing.T) {
 	t.Parallel()
 	if got := oneLine("a\r\nb\x00" + strings.Repeat("é", 400)); len(got) > 310 || strings.ContainsAny(got, "\r\n\x00") || !strings.HasSuffix(got, "...") {

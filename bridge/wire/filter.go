@@ -30,6 +30,40 @@ func MatchFilter(filter, subject string) bool {
 	}
 }
 
+// Covers tells whether a filter matches all that another one, or a literal subject, does.
+func Covers(filter, part string) bool {
+	for {
+		f, restF, moreF := token(filter)
+		p, restP, moreP := token(part)
+		switch {
+		case f == ">" && !moreF:
+			return true
+		case p == ">" && !moreP, f != "*" && f != p, moreF != moreP:
+			return false
+		case !moreF:
+			return true
+		}
+		filter, part = restF, restP
+	}
+}
+
+// Overlap tells whether some subject matches both filters.
+func Overlap(a, b string) bool {
+	for {
+		x, restA, moreA := token(a)
+		y, restB, moreB := token(b)
+		switch {
+		case x == ">" && !moreA, y == ">" && !moreB:
+			return true
+		case x != "*" && y != "*" && x != y, moreA != moreB:
+			return false
+		case !moreA:
+			return true
+		}
+		a, b = restA, restB
+	}
+}
+
 // token splits off what stands before the first dot.
 func token(s string) (first, rest string, more bool) {
 	for i := range len(s) {

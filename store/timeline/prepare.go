@@ -15,8 +15,8 @@ import (
 // not help, an operator must change it or the settings.
 var ErrUnfit = errors.New("redis is not fit")
 
-// layout is the version of the keys and records; another one is refused.
-const layout = "4"
+// Layout is the version of the keys and records; another one is refused.
+const Layout = "4"
 
 // Facts is what Prepare learned and a start-up log should say.
 type Facts struct {
@@ -50,14 +50,14 @@ func (t *Redis) remember(ctx context.Context) error {
 	key := metaKey(t.cfg.Namespace)
 	pipe := t.rdb.Pipeline()
 	pipe.HSetNX(ctx, key, "buckets", t.cfg.Buckets)
-	pipe.HSetNX(ctx, key, "layout", layout)
+	pipe.HSetNX(ctx, key, "layout", Layout)
 	stored := pipe.HMGet(ctx, key, "buckets", "layout")
 	if _, err := pipe.Exec(ctx); err != nil && stored.Err() != nil {
 		return fmt.Errorf("read %s: %w", key, translate(err))
 	}
 	values := stored.Val()
-	if got, _ := values[1].(string); got != layout && got != "" {
-		return fmt.Errorf("%w: namespace %q has key layout %s, this tarry knows %s", ErrUnfit, t.cfg.Namespace, got, layout)
+	if got, _ := values[1].(string); got != Layout && got != "" {
+		return fmt.Errorf("%w: namespace %q has key layout %s, this tarry knows %s", ErrUnfit, t.cfg.Namespace, got, Layout)
 	}
 	got, _ := values[0].(string)
 	if got == "" {

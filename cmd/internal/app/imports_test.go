@@ -22,7 +22,7 @@ var arrows = map[string][]string{
 	"cmd/tarry":                 {"cmd/internal/app", "cmd/internal/client", "cmd/internal/config", "cmd/internal/doctor", "bridge/wire"},
 	"cmd/internal/client":       {"bridge/wire"},
 	"cmd/internal/config":       {"bridge/wire"},
-	"cmd/internal/doctor":       {"cmd/internal/config", "store/timeline", "store/journal", "bridge"},
+	"cmd/internal/doctor":       {"cmd/internal/config", "store/timeline", "store/journal", "bridge", "bridge/wire"},
 	"cmd/internal/app":          {"cmd/internal/config", "election", "scheduler", "store/timeline", "store/memory", "store/journal", "bridge", "bridge/api", "bridge/wire"},
 	"election":                  {},
 	"scheduler":                 {},

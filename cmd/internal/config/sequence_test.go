@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -226,49 +225,6 @@ func TestTopicsThatCannotBeMeantAreRefusedWithTheirPlace(t *testing.T) {
 	}
 	if _, err := loaded(t, "topics: [{pattern: ops.dead}, {pattern: '>', dead: ops.dead, expired: ops.dead}]"); err != nil {
 		t.Errorf("a topic of its own for the copies: %v", err)
-	}
-}
-
-// A pattern covers another exactly if it matches every subject that the other does.
-func TestCoversAgreesWithWhatMatches(t *testing.T) {
-	t.Parallel()
-	random := rand.New(rand.NewPCG(5, 6))
-	subject := func(words ...string) string {
-		tokens := make([]string, 1+random.IntN(3))
-		for i := range tokens {
-			tokens[i] = words[random.IntN(len(words))]
-		}
-		return strings.Join(tokens, ".")
-	}
-	pattern := func() string {
-		p := subject("a", "b", "*")
-		if random.IntN(3) == 0 {
-			p = strings.TrimPrefix(p+".>", map[bool]string{true: p + ".", false: ""}[random.IntN(4) == 0])
-		}
-		return p
-	}
-	// Three letters and one token more than any pattern tell all of them apart.
-	var all []string
-	for level := []string{"a", "b", "c"}; len(level[0]) < 9; {
-		all = append(all, level...)
-		var next []string
-		for _, s := range level {
-			next = append(next, s+".a", s+".b", s+".c")
-		}
-		level = next
-	}
-	for range 3000 {
-		p, q := pattern(), pattern()
-		want := true
-		for _, s := range all {
-			if covers(p, s) != wire.MatchFilter(p, s) {
-				t.Fatalf("%s and the subject %s: got %v", p, s, covers(p, s))
-			}
-			want = want && (!wire.MatchFilter(q, s) || wire.MatchFilter(p, s))
-		}
-		if got := covers(p, q); got != want {
-			t.Fatalf("%s and %s: got %v", p, q, got)
-		}
 	}
 }
 

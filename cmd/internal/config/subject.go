@@ -61,20 +61,3 @@ func own(pattern, prefix string) string {
 	}
 	return ""
 }
-
-// covers tells whether a pattern matches all that another one, or a literal subject, does.
-func covers(pattern, other string) bool {
-	for {
-		p, prest, pmore := strings.Cut(pattern, ".")
-		o, orest, omore := strings.Cut(other, ".")
-		switch {
-		case p == ">" && !pmore:
-			return true
-		case o == ">" && !omore, p != "*" && p != o, pmore != omore:
-			return false
-		case !pmore:
-			return true
-		}
-		pattern, other = prest, orest
-	}
-}

@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"time"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 // Topic is one of topics: what is set for the topics that match its pattern. Of several that match, the first counts.
@@ -83,7 +85,7 @@ func (l *loader) topics(prefix string) []Topic {
 			refuse("pattern", t.Pattern, wrong)
 		}
 		for j, earlier := range all[:i] {
-			if covers(earlier.Pattern, t.Pattern) {
+			if wire.Covers(earlier.Pattern, t.Pattern) {
 				refuse("pattern", t.Pattern, fmt.Sprintf("never counts: topics[%d] has %s, which matches all of it first", j, shown(earlier.Pattern)))
 				break
 			}
@@ -128,7 +130,7 @@ func loops(all []Topic, i int, subject string) bool {
 // settingsOf is the place of the topic that counts for a subject, -1 for none.
 func settingsOf(all []Topic, subject string) int {
 	for i, t := range all {
-		if covers(t.Pattern, subject) {
+		if wire.MatchFilter(t.Pattern, subject) {
 			return i
 		}
 	}

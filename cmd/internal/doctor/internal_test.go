@@ -34,25 +34,6 @@ func TestNeeded_HasEveryCommandOfTheScripts(t *testing.T) {
 	}
 }
 
-func TestFilters_CoverAndOverlap(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		whole, part     string
-		cover, overlaps bool
-	}{
-		{">", "a.b", true, true}, {"a.>", "a", false, false}, {"a.>", "a.b.c", true, true}, {"a.>", "a.>", true, true}, {"a.*", "a.>", false, true},
-		{"a.*", "a.b", true, true}, {"a.b", "a.*", false, true}, {"a.b", "a.b", true, true}, {"a.b", "a.c", false, false}, {"*.b", "a.>", false, true},
-		{"a.b", "a.b.c", false, false}, {"a.*.c", "a.b", false, false},
-	} {
-		if got := covers(c.whole, c.part); got != c.cover {
-			t.Errorf("%s covers %s: %v", c.whole, c.part, got)
-		}
-		if got := overlaps(c.whole, c.part); got != c.overlaps || overlaps(c.part, c.whole) != got {
-			t.Errorf("%s overlaps %s: %v", c.whole, c.part, got)
-		}
-	}
-}
-
 func TestGrantsOn_ReadsWhatServersSay(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

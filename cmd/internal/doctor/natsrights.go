@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 // permissions are what a server (2.9 or later) tells a user of itself; nil means all.
@@ -28,8 +29,8 @@ func (p *permissions) may(filter string) bool {
 	if p == nil || p.Publish == nil {
 		return true
 	}
-	within := func(allowed string) bool { return covers(allowed, filter) }
-	meets := func(denied string) bool { return overlaps(denied, filter) }
+	within := func(allowed string) bool { return wire.Covers(allowed, filter) }
+	meets := func(denied string) bool { return wire.Overlap(denied, filter) }
 	return (len(p.Publish.Allow) == 0 || slices.ContainsFunc(p.Publish.Allow, within)) && !slices.ContainsFunc(p.Publish.Deny, meets)
 }
 

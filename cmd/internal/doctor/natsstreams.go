@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 // stream is what matters of one.
@@ -70,7 +71,7 @@ func (s *natsSeen) intake(streams []stream) {
 	for i := range streams {
 		c := &streams[i].Config
 		for _, held := range c.Subjects {
-			if c.Name == name || !overlaps(held, filter) {
+			if c.Name == name || !wire.Overlap(held, filter) {
 				continue
 			}
 			who := "stream " + c.Name
@@ -257,34 +258,4 @@ func (s *natsSeen) destinations(streams []stream) {
 func isDestination(st *stream) bool {
 	return !strings.HasPrefix(st.Config.Name, "TARRY_") &&
 		slices.ContainsFunc(st.Config.Subjects, func(subject string) bool { return !strings.HasPrefix(subject, "$") })
-}
-
-// overlaps tells whether some subject matches both filters.
-func overlaps(a, b string) bool {
-	as, bs := strings.Split(a, "."), strings.Split(b, ".")
-	for i := 0; i < len(as) && i < len(bs); i++ {
-		switch {
-		case as[i] == ">" || bs[i] == ">":
-			return true
-		case as[i] != "*" && bs[i] != "*" && as[i] != bs[i]:
-			return false
-		}
-	}
-	return len(as) == len(bs)
-}
-
-// covers tells whether all subjects of one filter match another.
-func covers(whole, part string) bool {
-	ws, ps := strings.Split(whole, "."), strings.Split(part, ".")
-	for i, w := range ws {
-		switch {
-		case w == ">":
-			return len(ps) > i
-		case i >= len(ps) || ps[i] == ">":
-			return false
-		case w != "*" && w != ps[i]:
-			return false
-		}
-	}
-	return len(ws) == len(ps)
 }

@@ -15,10 +15,6 @@ import (
 	"github.com/tarry-mq/tarry/store/timeline"
 )
 
-// layout is the version of the keys and records in Redis that this tarry knows; timeline does not show its own. A test
-// compares it with what timeline records.
-const layout = "4"
-
 // redisMode is what the settings take Redis for.
 type redisMode string
 
@@ -278,8 +274,8 @@ func (p *patient) redisNamespace(ctx context.Context, n *notes) {
 	default:
 		n.ok("buckets", "%s, as the setting has it", buckets)
 	}
-	if known != layout {
-		n.fail("key layout", fmt.Sprintf("namespace %s has layout %s, this tarry knows %s", p.cfg.Namespace, known, layout),
+	if known != timeline.Layout {
+		n.fail("key layout", fmt.Sprintf("namespace %s has layout %s, this tarry knows %s", p.cfg.Namespace, known, timeline.Layout),
 			"run the tarry that knows layout "+known+" until the namespace is empty, or take another namespace")
 		return
 	}

@@ -169,7 +169,6 @@ func TestRedis_WhereTheNamespaceIsAnother(t *testing.T) {
 	}
 	s.diagnosis(t).fails("redis database").has(doctor.Fail, "redis", "database", "not in database 0 but in 3", "set redis.db to 3")
 	s["REDIS_DB"] = "3"
-	// The doctor knows the layout that the timeline records; change its constant where this fails.
 	s.diagnosis(t).fails().has(doctor.OK, "redis", "key layout").has(doctor.OK, "redis", "buckets", "4")
 	s["BUCKETS"] = "8"
 	s.diagnosis(t).fails("redis buckets").has(doctor.Fail, "redis", "buckets", "begun with 4", "set buckets to 4")
