@@ -25,6 +25,7 @@ func (p *patient) machine(context.Context) ([]Check, []reading) {
 		n.judge(Warn, "open files", fmt.Sprintf("%d may be open", files), change)
 	}
 	p.exposure(n)
+	p.certificates(n)
 	p.timeouts(n)
 	return n.checks, nil
 }

@@ -185,6 +185,7 @@ func (s *natsSeen) account(ctx context.Context) []reading {
 	}
 	s.intake(streams)
 	s.destinations(streams)
+	s.topics(streams)
 	s.rights(ctx, streams)
 	s.syncInterval(ctx)
 	return s.clock(ctx)

@@ -47,6 +47,9 @@ type stream struct {
 	} `json:"cluster"`
 }
 
+// ownStreams begins the names of the streams that tarry makes, in every namespace.
+const ownStreams = "TARRY_"
+
 // streams lists all of the account, page by page.
 func (s *natsSeen) streams(ctx context.Context) (all []stream, err error) {
 	const pages = 200 // of 256
@@ -75,7 +78,7 @@ func (s *natsSeen) intake(streams []stream) {
 				continue
 			}
 			who := "stream " + c.Name
-			if ns, ours := strings.CutPrefix(c.Name, "TARRY_"); ours {
+			if ns, ours := strings.CutPrefix(c.Name, ownStreams); ours {
 				who += ", the intake of namespace " + ns + ","
 			}
 			s.fail("intake subjects", fmt.Sprintf("%s holds %s, and the intake needs %s", who, held, filter), "set nats.prefix to one that no other stream and no other namespace has")
@@ -256,6 +259,6 @@ func (s *natsSeen) destinations(streams []stream) {
 
 // isDestination tells whether a stream holds subjects that tarry delivers to.
 func isDestination(st *stream) bool {
-	return !strings.HasPrefix(st.Config.Name, "TARRY_") &&
+	return !strings.HasPrefix(st.Config.Name, ownStreams) &&
 		slices.ContainsFunc(st.Config.Subjects, func(subject string) bool { return !strings.HasPrefix(subject, "$") })
 }

@@ -1,0 +1,172 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/cmd/internal/config"
+)
+
+// topics holds the settings of topics against the streams that are there. What the settings say of each other is for
+// their own check.
+func (s *natsSeen) topics(streams []stream) {
+	held := filtersOf(streams)
+	s.ends(held)
+	s.partitions(held)
+}
+
+// filter is what a stream holds.
+type filter struct{ subjects, stream string }
+
+// intake tells whether the stream is one of tarry's own, of this namespace or another.
+func (f filter) intake() bool { return strings.HasPrefix(f.stream, ownStreams) }
+
+// filtersOf are those of all streams that answer a delivery.
+func filtersOf(streams []stream) (held []filter) {
+	for i := range streams {
+		c := &streams[i].Config
+		if c.NoAck {
+			continue
+		}
+		for _, subjects := range c.Subjects {
+			held = append(held, filter{subjects, c.Name})
+		}
+	}
+	return held
+}
+
+// holder is the filter that covers all of a pattern; without one what is due there leaves by core NATS.
+func holder(held []filter, pattern string) (filter, bool) {
+	i := slices.IndexFunc(held, func(f filter) bool { return wire.Covers(f.subjects, pattern) })
+	if i < 0 {
+		return filter{}, false
+	}
+	return held[i], true
+}
+
+// ends looks where the copies of what is dead or expired go. A copy is tried as long as nobody takes it, but where nobody
+// listens it is not.
+func (s *natsSeen) ends(held []filter) {
+	const name = "topic ends"
+	var lost, back []string
+	n := 0
+	for i, t := range s.cfg.Topics {
+		for _, end := range [...]struct{ field, subject string }{{"dead", t.Dead}, {"expired", t.Expired}} {
+			if end.subject == "" {
+				continue
+			}
+			n++
+			setting := fmt.Sprintf("topics[%d].%s (%s)", i, end.field, end.subject)
+			for _, pattern := range leavesOn(s.cfg.Topics, end.subject) {
+				f, is := holder(held, pattern)
+				if is && !f.intake() {
+					continue
+				}
+				if is {
+					back = append(back, fmt.Sprintf("%s in %s", setting, f.stream))
+				} else {
+					lost = append(lost, setting)
+				}
+				break // one of its parts says enough
+			}
+		}
+	}
+	if len(back) > 0 {
+		s.fail(name, "the copies of what ended would be pushed as new messages, into an intake of tarry: "+shorten(back), "name a subject that lies in no stream "+ownStreams+"…")
+	}
+	if len(lost) > 0 {
+		s.warn(name, "no stream holds the subject of copies, and where nobody listens they are lost: "+shorten(lost), "add the subject to a stream")
+	}
+	if n > 0 && len(lost)+len(back) == 0 {
+		s.ok(name, "streams hold all subjects of copies")
+	}
+}
+
+// partitions looks whether the streams that hold a divided topic hold its parts too.
+func (s *natsSeen) partitions(held []filter) {
+	const name = "topic partitions"
+	var gaps []string
+	n := 0
+	for i, t := range s.cfg.Topics {
+		if t.Partitions == 0 {
+			continue
+		}
+		n++
+		for _, f := range held {
+			if f.intake() || !wire.Overlap(f.subjects, t.Pattern) || isPart(f.subjects, t.Pattern) {
+				continue
+			}
+			topics := common(f.subjects, t.Pattern)
+			if slices.ContainsFunc(s.cfg.Topics[:i], func(earlier config.Topic) bool { return wire.Covers(earlier.Pattern, topics) }) {
+				continue // that counts for them
+			}
+			for _, part := range partsOf(topics, t.Partitions) {
+				if _, is := holder(held, part); !is {
+					gaps = append(gaps, fmt.Sprintf("topics[%d]: %s has %s and not %s", i, f.stream, f.subjects, part))
+					break
+				}
+			}
+		}
+	}
+	switch {
+	case len(gaps) > 0:
+		s.warn(name, "messages of a divided topic leave on its parts, which the stream of the topic does not hold: "+shorten(gaps),
+			"add the parts to the stream (orders.* for orders): as it is they go to those who listen at that moment")
+	case n > 0:
+		s.ok(name, "no stream holds a topic without its parts")
+	}
+}
+
+// leavesOn are the subjects that a message due on a topic may leave on, as patterns.
+func leavesOn(all []config.Topic, topic string) []string {
+	i := slices.IndexFunc(all, func(t config.Topic) bool { return wire.MatchFilter(t.Pattern, topic) })
+	if i < 0 || all[i].Partitions == 0 {
+		return []string{topic}
+	}
+	return partsOf(topic, all[i].Partitions)
+}
+
+// partsOf are the parts of all topics that match a pattern. Behind a final > no number can be named.
+func partsOf(pattern string, n int) []string {
+	if open, ends := strings.CutSuffix(pattern, ">"); ends {
+		return []string{open + "*.>"}
+	}
+	parts := make([]string, n)
+	for i := range parts {
+		parts[i] = pattern + "." + strconv.Itoa(i)
+	}
+	return parts
+}
+
+// isPart tells whether a filter may stand for the parts of topics of a pattern, and not for topics.
+func isPart(subjects, pattern string) bool {
+	dot := strings.LastIndexByte(subjects, '.')
+	if dot < 0 {
+		return false
+	}
+	_, err := strconv.ParseUint(subjects[dot+1:], 10, 16)
+	return (err == nil || subjects[dot+1:] == "*") && wire.Overlap(subjects[:dot], pattern)
+}
+
+// common is the pattern of what two patterns that overlap both match.
+func common(a, b string) string {
+	for whole := ""; ; {
+		x, restA, more := strings.Cut(a, ".")
+		y, restB, _ := strings.Cut(b, ".")
+		switch {
+		case x == ">":
+			return whole + b
+		case y == ">":
+			return whole + a
+		case x == "*":
+			x = y
+		}
+		if whole += x; !more {
+			return whole
+		}
+		whole, a, b = whole+".", restA, restB
+	}
+}
