@@ -88,7 +88,8 @@ const (
 	AddedCanceled
 	// AddDuplicate: the same push was accepted before.
 	AddDuplicate
-	// AddConflict: the id belongs to a message with other content, or to one that ended otherwise.
+	// AddConflict: the id belongs to a message with other content, or to one that
+	// ended otherwise and is not the same retry.
 	AddConflict
 	// AddMerged: it went into a waiting message: First, as that stands now.
 	AddMerged

@@ -111,11 +111,22 @@ var attemptPromises = []promise{
 		t.refused(old, scheduler.AddDuplicate, second, scheduler.StateDelivered)
 		t.gone(old.UID)
 	}},
-	{name: "after another end every attempt is in conflict", check: func(t *trial) {
-		t.ended(retry(1, 1), scheduler.StateDelivered)
-		second := t.ended(retry(2, 2, Content("a")), scheduler.StateCanceled)
-		for i, attempt := range []uint32{1, 2, 3} {
-			t.refused(retry(10+i, attempt, Content("a")), scheduler.AddConflict, second, scheduler.StateCanceled)
+	{name: "after another end only a retry that was stored is a duplicate", check: func(t *trial) {
+		for i, state := range []scheduler.State{scheduler.StateCanceled, scheduler.StateExpired, scheduler.StateDead} {
+			name, n := Named(state.String()), 10*i
+			given := func(n int, attempt uint32, with ...With) *scheduler.Message {
+				return Message(n, append(with, name, Attempt(attempt))...)
+			}
+			t.ended(given(n+1, 1), scheduler.StateDelivered)
+			t.ended(given(n+2, 2, Content("b")), scheduler.StateDelivered)
+			third := t.ended(given(n+3, 3, Content("a")), state)
+			// Who sent it back and lost the answer sends it back again, and must learn that it need not.
+			t.refused(given(n+4, 3, Content("a")), scheduler.AddDuplicate, third, state)
+			t.refused(given(n+4, 2, Content("b")), scheduler.AddDuplicate, third, state)
+			t.refused(given(n+4, 3, Content("b")), scheduler.AddConflict, third, state)
+			t.refused(given(n+4, 4, Content("a")), scheduler.AddConflict, third, state)
+			t.refused(given(n+4, 1, Content("a")), scheduler.AddConflict, third, state)
+			t.gone(given(n+4, 1).UID)
 		}
 	}},
 	{name: "a batch may hold a retry and its retry", check: func(t *trial) {

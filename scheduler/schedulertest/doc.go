@@ -19,7 +19,8 @@
 //     into a message that is there too, First as that stands now.
 //  2. It does not merge, has an ID, and the name (ID within Key) points to a
 //     message u:
-//     u is canceled, expired or dead: AddConflict.
+//     u is canceled, expired or dead: AddConflict, but for a consumer's retry
+//     (Attempt above 1) that is no later than u: the next lines judge that.
 //     Its Attempt is lower than u's: AddDuplicate.
 //     Its Attempt is higher, and u is delivered, in flight, or waiting and
 //     uncertain (a consumer may have seen u and sent it back): new.

@@ -111,11 +111,10 @@ func kept(given *scheduler.Message) scheduler.Message {
 // meet judges a push under the name of e: Added says that it is a message of
 // its own.
 func (b *bucket) meet(e *entry, m *scheduler.Message) scheduler.AddCode {
-	switch e.state {
-	case scheduler.StateCanceled, scheduler.StateExpired, scheduler.StateDead:
-		return scheduler.AddConflict
-	}
+	over := e.state.Ended() && e.state != scheduler.StateDelivered
 	switch first := e.message.Attempt; {
+	case over && (m.Attempt <= 1 || m.Attempt > first):
+		return scheduler.AddConflict // what was stored of a consumer's retries is no news to it
 	case m.Attempt < first:
 		return scheduler.AddDuplicate
 	case m.Attempt > first && (e.state != scheduler.StateWaiting || e.message.Mark.Uncertain || b.doubts(e.message)):

@@ -77,11 +77,11 @@ local function earlier(uid, packed)
   if not record then return nil end
   local attempt = struct.unpack('>I4', packed, 14)
   local ended, old = string.byte(record, 1) == 2, record
-  if ended then
-    if string.byte(record, 2) ~= 3 then return '3' end -- it did not end by delivery
-    old = content(record)
-  end
+  if ended then old = content(record) end
   local before = struct.unpack('>I4', old, 14)
+  -- It did not end by delivery; but what was stored of a consumer's retries is no
+  -- news to it.
+  if ended and string.byte(record, 2) ~= 3 and (attempt <= 1 or attempt > before) then return '3' end
   if attempt > before then
     if ended or redis.call('HEXISTS', KEYS[5], uid) == 1 then return nil end
     local mark = effective(redis.call('HGET', KEYS[6], uid), record)
