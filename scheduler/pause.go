@@ -6,14 +6,20 @@ import (
 	"fmt"
 )
 
-// TopicCounts tells how many messages of a topic wait, are in flight and are
-// dead, at no cost that grows with them; of up to limit topics where none is
-// named.
-func (s *Scheduler) TopicCounts(ctx context.Context, topic string, limit int) ([]TopicCount, error) {
-	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
-	defer stop()
-	counts, err := s.cfg.Timeline.Counts(ctx, topic, limit)
-	return counts, looked("count", err)
+// TopicCount tells how many messages of a topic wait, are in flight and are dead, at
+// no cost that grows with what waits or is dead; what is in flight is looked through.
+// It takes many short calls where much is: ctx bounds them together.
+func (s *Scheduler) TopicCount(ctx context.Context, topic string) (TopicCount, error) {
+	count, err := s.cfg.Timeline.Count(ctx, topic)
+	return count, looked("count "+topic, err)
+}
+
+// TopicCounts tells the same of up to limit topics that have any, in the order of
+// their names, the first ones after the one that is given. It looks through the names
+// of all topics, and what is in flight.
+func (s *Scheduler) TopicCounts(ctx context.Context, after string, limit int) ([]TopicCount, error) {
+	counts, err := s.cfg.Timeline.Counts(ctx, after, limit)
+	return counts, looked("count topics", err)
 }
 
 // Pauses lists what is paused.

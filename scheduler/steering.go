@@ -20,9 +20,11 @@ type Steering interface {
 	// Purge ends dead messages of one bucket for good: they become canceled with the
 	// reason "purged". It tells which of them it found dead, or purged before.
 	Purge(ctx context.Context, bucket int, uids []UID, now Milli) (purged []UID, number uint64, err error)
-	// Counts tells how many messages of a topic wait, are in flight and are dead;
-	// of every topic that has any, up to limit in no order, where topic is empty.
-	Counts(ctx context.Context, topic string, limit int) ([]TopicCount, error)
+	// Count tells how many messages of a topic wait, are in flight and are dead.
+	Count(ctx context.Context, topic string) (TopicCount, error)
+	// Counts tells the same of topics that have any: of the first ones by name after a
+	// given one, in order, up to limit.
+	Counts(ctx context.Context, after string, limit int) ([]TopicCount, error)
 	// Pauses lists what is paused, by pattern.
 	Pauses(ctx context.Context) ([]Pause, error)
 	// Pause holds back what is due on topics that match the pattern, until Resume.
@@ -128,7 +130,8 @@ type RequeueResult struct {
 }
 
 // TopicCount is how many messages of a topic are in each state that is no end,
-// and how many are dead.
+// and how many are dead. While messages move the three are not of one instant, nor
+// are two topics' of a list; none is ever negative.
 type TopicCount struct {
 	Topic                   string
 	Waiting, InFlight, Dead int

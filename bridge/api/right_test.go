@@ -57,7 +57,7 @@ func (c *counting) take() []string {
 	c.changes = nil
 	for _, asked := range c.steering.take() {
 		switch a := asked.(type) {
-		case deadAsked, countsAsked: // questions
+		case deadAsked, countAsked, countsAsked: // questions
 		case rescheduleAsked:
 			changes = append(changes, "reschedule "+string(a.ref.UID)+a.ref.ID)
 		default:

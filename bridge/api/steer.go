@@ -25,7 +25,9 @@ type Steering interface {
 	PurgeOne(ctx context.Context, ref scheduler.Ref) error
 	PurgeMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error)
 
-	TopicCounts(ctx context.Context, topic string, limit int) ([]scheduler.TopicCount, error)
+	TopicCount(ctx context.Context, topic string) (scheduler.TopicCount, error)
+	// TopicCounts is a page of the topics that have messages, by name, after a name.
+	TopicCounts(ctx context.Context, after string, limit int) ([]scheduler.TopicCount, error)
 	Pauses(ctx context.Context) ([]scheduler.Pause, error)
 	Pause(ctx context.Context, pattern, by string) error
 	Resume(ctx context.Context, pattern string) (bool, error)

@@ -32,7 +32,8 @@ func FuzzSteeringRoutes(f *testing.F) {
 		}
 	}
 	f.Add(uint8(0), "a", "", `{"delay":1}`, `W/"3"`, false)
-	s := &steering{was: true, amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: scheduler.Info{Version: 1}}, next: "7:x"}
+	s := &steering{was: true, amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: scheduler.Info{Version: 1}}, next: "7:x",
+		counts: []scheduler.TopicCount{{Topic: "a", Waiting: 1}, {Topic: "b", Dead: 1}}}
 	d := open(f, steered(s))
 	f.Fuzz(func(t *testing.T, route uint8, name, query, body, ifMatch string, lines bool) {
 		c := steerCalls[int(route)%len(steerCalls)]
@@ -115,7 +116,9 @@ func sane(asked any) bool {
 	case deadAsked:
 		return a.limit >= 1 && a.limit <= 1000 && (a.topic == "" || wire.CheckPattern(a.topic) == nil)
 	case countsAsked:
-		return a.topic == "" && a.limit >= 2 && a.limit <= 1001 || a.limit == 1 && wire.CheckSubject(a.topic) == nil
+		return a.limit >= 2 && a.limit <= 1001
+	case countAsked:
+		return wire.CheckSubject(string(a)) == nil
 	case pauseAsked:
 		return wire.CheckPattern(a.pattern) == nil && a.by != ""
 	case string: // resumed

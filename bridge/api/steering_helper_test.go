@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,8 +47,9 @@ type (
 		ref  scheduler.Ref
 		how  scheduler.Requeue
 	}
+	countAsked  string
 	countsAsked struct {
-		topic string
+		after string
 		limit int
 	}
 	pauseAsked struct{ pattern, by string }
@@ -127,9 +129,21 @@ func (s *steering) PurgeOne(_ context.Context, ref scheduler.Ref) error {
 	return s.err
 }
 
-func (s *steering) TopicCounts(_ context.Context, topic string, limit int) ([]scheduler.TopicCount, error) {
-	s.note(countsAsked{topic, limit})
-	return s.counts, s.err
+func (s *steering) TopicCount(_ context.Context, topic string) (scheduler.TopicCount, error) {
+	s.note(countAsked(topic))
+	for _, c := range s.counts {
+		if c.Topic == topic {
+			return c, s.err
+		}
+	}
+	return scheduler.TopicCount{Topic: topic}, s.err
+}
+
+// TopicCounts goes by what counts holds, which stands by name.
+func (s *steering) TopicCounts(_ context.Context, after string, limit int) ([]scheduler.TopicCount, error) {
+	s.note(countsAsked{after, limit})
+	rest := slices.DeleteFunc(slices.Clone(s.counts), func(c scheduler.TopicCount) bool { return c.Topic <= after })
+	return rest[:min(limit, len(rest))], s.err
 }
 
 func (s *steering) Pauses(context.Context) ([]scheduler.Pause, error) { return s.pauses, s.err }

@@ -1,11 +1,9 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"net"
 	"net/http"
-	"slices"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -45,7 +43,7 @@ func paused(p *scheduler.Pause) pauseAnswer {
 	return pauseAnswer{Pattern: p.Pattern, By: p.By, At: wire.FormatTime(int64(p.At))}
 }
 
-// topics counts the messages of the topics that have any. Which ones are left out where there are more is not said.
+// topics counts the messages of the topics that have any, the first ones by name.
 func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 	limit := defaultList
 	values, err := query(r, "limit")
@@ -68,7 +66,6 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(counts, func(a, b scheduler.TopicCount) int { return cmp.Compare(a.Topic, b.Topic) })
 	a := topicsAnswer{More: len(counts) > limit, Topics: []topicAnswer{}, Paused: make([]pauseAnswer, len(pauses))}
 	for i := range counts[:min(limit, len(counts))] {
 		a.Topics = append(a.Topics, counted(&counts[i]))
@@ -88,17 +85,13 @@ func (s *Server) topic(w http.ResponseWriter, r *http.Request) error {
 	if err := wire.CheckSubject(topic); err != nil {
 		return err
 	}
-	a := oneTopicAnswer{topicAnswer: topicAnswer{Topic: topic}}
+	var a oneTopicAnswer
 	err := s.look(r, func(ctx context.Context) error {
-		counts, err := s.cfg.Service.TopicCounts(ctx, topic, 1)
+		count, err := s.cfg.Service.TopicCount(ctx, topic)
 		if err != nil {
 			return err
 		}
-		for i := range counts {
-			if counts[i].Topic == topic {
-				a.topicAnswer = counted(&counts[i])
-			}
-		}
+		a.topicAnswer = counted(&count)
 		pauses, err := s.cfg.Service.Pauses(ctx)
 		for i := range pauses { // its own, if it has one, else the first that matches
 			if p := paused(&pauses[i]); p.Pattern == topic || a.Paused == nil && scheduler.Matches(p.Pattern, topic) {

@@ -14,7 +14,7 @@ func TestTopics_ShowsWhatThereIsAndWhatIsPaused(t *testing.T) {
 	if a := call(t, d, "GET", "/v1/topics", "").want(t, 200, ""); a.raw != `{"topics":[],"paused":[],"more":false}`+"\n" {
 		t.Errorf("got %s", a.raw)
 	}
-	s.counts = []scheduler.TopicCount{{Topic: "b", Dead: 3}, {Topic: "a", Waiting: 1, InFlight: 2}}
+	s.counts = []scheduler.TopicCount{{Topic: "a", Waiting: 1, InFlight: 2}, {Topic: "b", Dead: 3}}
 	s.pauses = []scheduler.Pause{{Pattern: "orders.>", By: "10.0.0.1", At: later}}
 	want := `{"topics":[{"topic":"a","waiting":1,"in_flight":2,"dead":0},{"topic":"b","waiting":0,"in_flight":0,"dead":3}],` +
 		`"paused":[{"pattern":"orders.>","by":"10.0.0.1","at":"2030-01-31T08:00:00.000Z"}],"more":false}` + "\n"
@@ -49,7 +49,7 @@ func TestTopic_ShowsThePauseThatHoldsItBack(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	get("a%2Fb") // a slash may stand in a topic
-	if asked := s.take(); asked[len(asked)-1] != (countsAsked{"a/b", 1}) {
+	if asked := s.take(); asked[len(asked)-1] != countAsked("a/b") {
 		t.Errorf("asked for %+v", asked)
 	}
 }

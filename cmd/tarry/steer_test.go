@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,17 +114,26 @@ func (scripted) RequeueOne(_ context.Context, ref scheduler.Ref, r scheduler.Req
 
 func (scripted) PurgeOne(_ context.Context, ref scheduler.Ref) error { return deadOne(ref) }
 
-func (scripted) TopicCounts(_ context.Context, topic string, limit int) ([]scheduler.TopicCount, error) {
-	counts := []scheduler.TopicCount{{Topic: "orders.remind", Waiting: 12, InFlight: 3, Dead: 1}, {Topic: "mail.out", Waiting: 7}, {Topic: "orders.cancel", Dead: 2}}
-	switch topic {
-	case "":
-		return counts[:min(limit, len(counts))], nil
-	case "orders.remind":
-		return counts[:1], nil
-	case "down":
-		return nil, scheduler.ErrUnavailable
+// topicCounts are those of the topics that have messages, by name.
+func topicCounts() []scheduler.TopicCount {
+	return []scheduler.TopicCount{{Topic: "mail.out", Waiting: 7}, {Topic: "orders.cancel", Dead: 2}, {Topic: "orders.remind", Waiting: 12, InFlight: 3, Dead: 1}}
+}
+
+func (scripted) TopicCount(_ context.Context, topic string) (scheduler.TopicCount, error) {
+	for _, c := range topicCounts() {
+		if c.Topic == topic {
+			return c, nil
+		}
 	}
-	return nil, nil
+	if topic == "down" {
+		return scheduler.TopicCount{}, scheduler.ErrUnavailable
+	}
+	return scheduler.TopicCount{Topic: topic}, nil
+}
+
+func (scripted) TopicCounts(_ context.Context, after string, limit int) ([]scheduler.TopicCount, error) {
+	rest := slices.DeleteFunc(topicCounts(), func(c scheduler.TopicCount) bool { return c.Topic <= after })
+	return rest[:min(limit, len(rest))], nil
 }
 
 func (scripted) Pauses(context.Context) ([]scheduler.Pause, error) {

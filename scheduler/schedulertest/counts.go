@@ -12,10 +12,21 @@ import (
 // allCounts are the counts of every topic, by name.
 func (t *trial) allCounts() []scheduler.TopicCount {
 	t.Helper()
-	all, err := t.tl.Counts(t.Context(), "", wide)
+	return t.countsAfter("", wide)
+}
+
+// countsAfter is a page of them.
+func (t *trial) countsAfter(after string, limit int) []scheduler.TopicCount {
+	t.Helper()
+	page, err := t.tl.Counts(t.Context(), after, limit)
 	t.must("counts", err)
-	sortCounts(all)
-	return all
+	for i, c := range page {
+		if i >= limit || c.Topic <= after {
+			t.Fatalf("after %q at most %d: %+v", after, limit, page)
+		}
+		after = c.Topic
+	}
+	return page
 }
 
 func sortCounts(all []scheduler.TopicCount) {
@@ -25,15 +36,8 @@ func sortCounts(all []scheduler.TopicCount) {
 // counts are those of one topic, which must be what the list of all says.
 func (t *trial) counts(topic string) (c scheduler.TopicCount) {
 	t.Helper()
-	one, err := t.tl.Counts(t.Context(), topic, wide)
-	t.must("counts", err)
-	if len(one) > 1 || len(one) == 1 && one[0].Topic != topic {
-		t.Fatalf("counts of %q: %+v", topic, one)
-	}
-	c.Topic = topic
-	if len(one) == 1 {
-		c = one[0]
-	}
+	c, err := t.tl.Count(t.Context(), topic)
+	t.must("count", err)
 	listed := scheduler.TopicCount{Topic: topic}
 	for _, other := range t.allCounts() {
 		if other.Topic == topic {
@@ -146,26 +150,45 @@ var countPromises = []promise{
 			t.Fatalf("ended: %+v", c)
 		}
 	}},
-	{name: "of many topics no more are told than asked for, each in full", check: func(t *trial) {
-		for i := range 40 {
-			t.one(Message(i, In(i%t.o.Buckets), Keyed(""))) // each its own topic
-			m := Message(100+i, In((i+1)%t.o.Buckets))
-			m.Topic = fmt.Sprintf("orders.%d", i)
-			t.one(m)
+	{name: "what is in flight is counted under its own topic", check: func(t *trial) {
+		var all []*scheduler.Message
+		for i := range 6 {
+			all = append(all, t.take(Message(i, In(i%t.o.Buckets), On(fmt.Sprintf("orders.%d", i%3)))))
 		}
-		for _, limit := range []int{1, 7, 40, 100} {
-			some, err := t.tl.Counts(t.Context(), "", limit)
-			t.must("counts", err)
-			if len(some) != min(limit, 40) {
-				t.Fatalf("%d of at most %d are told", len(some), limit)
+		t.finish(scheduler.StateDelivered, all[1])
+		t.giveBack(all[2], all[2].Score(), scheduler.Mark{})
+		want := []scheduler.TopicCount{{Topic: "orders.0", InFlight: 2}, {Topic: "orders.1", InFlight: 1}, {Topic: "orders.2", Waiting: 1, InFlight: 1}}
+		for i, c := range t.allCounts() {
+			if c != want[i] || t.counts(c.Topic) != c {
+				t.Fatalf("%+v, want %+v", c, want[i])
 			}
-			seen := map[string]bool{}
-			for _, c := range some {
-				if c.Waiting != 2 || c.InFlight+c.Dead != 0 || seen[c.Topic] {
-					t.Fatalf("of at most %d: %+v", limit, c)
+		}
+	}},
+	{name: "topics are told page by page, by name, each once and in full", check: func(t *trial) {
+		for i := range 40 {
+			topic := On(fmt.Sprintf("orders.%d", i))
+			t.one(Message(i, In(i%t.o.Buckets), topic))
+			t.one(Message(100+i, In((i+1)%t.o.Buckets), topic))
+		}
+		for _, limit := range []int{1, 7, 39, 40, 100} {
+			var met []scheduler.TopicCount
+			for after := ""; ; after = met[len(met)-1].Topic {
+				page := t.countsAfter(after, limit)
+				if met = append(met, page...); len(page) < limit {
+					break
 				}
-				seen[c.Topic] = true
 			}
+			if len(met) != 40 {
+				t.Fatalf("pages of %d tell of %d topics", limit, len(met))
+			}
+			for _, c := range met {
+				if c.Waiting != 2 || c.InFlight+c.Dead != 0 {
+					t.Fatalf("pages of %d: %+v", limit, c)
+				}
+			}
+		}
+		if page := t.countsAfter("orders.38x", 2); len(page) != 2 || page[0].Topic != "orders.39" || page[1].Topic != "orders.4" {
+			t.Fatalf("after what is no topic: %+v", page)
 		}
 	}},
 }

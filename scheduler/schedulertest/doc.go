@@ -132,8 +132,11 @@
 // (due, or later after a refusal), or EndedAt. Limit is at least 1. A cursor holds
 // a place, not a message: what is there throughout is met once.
 //
-// Counts are exact. Waiting counts lanes too; a topic that has nothing is not told,
-// or told with zeros where it was asked for.
+// Count and Counts are exact while nothing moves. Waiting counts lanes too. A topic
+// that has nothing is not listed, and told with zeros where it was asked for. Counts
+// goes by name; a topic of which one bucket holds a message throughout is met once,
+// page after page. While messages move the figures are not of one instant: a topic
+// may be listed with zeros, a page is short only at the end, and none is negative.
 //
 // A pause is kept and listed, and changes nothing else.
 //

@@ -168,7 +168,6 @@ func (m *model) look(tl scheduler.Timeline) (v view) {
 		line("%s: %s", id, findUIDs(m.ctx, tl, scheduler.Ref{ID: id}))
 	}
 	v.counts, err = tl.Counts(m.ctx, "", wide)
-	sortCounts(v.counts)
 	line("counts %+v%s", v.counts, short(err))
 	pauses, err := tl.Pauses(m.ctx)
 	line("pauses %+v%s", pauses, short(err))

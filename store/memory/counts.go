@@ -2,12 +2,13 @@ package memory
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // counts is how many messages of a topic a bucket holds in each state that
-// Counts tells. Only topics that have any are kept: a topic may be one
+// Count tells. Only topics that have any are kept: a topic may be one
 // message's own.
 type counts struct{ waiting, inFlight, dead int }
 
@@ -33,37 +34,46 @@ func (b *bucket) count(e *entry, by int) {
 	}
 }
 
-// Counts tells how many messages a topic has, or every topic up to a limit.
-func (t *Timeline) Counts(ctx context.Context, topic string, limit int) ([]scheduler.TopicCount, error) {
-	var found []scheduler.TopicCount
-	at := map[string]int{}
-	add := func(topic string, c counts) {
-		i, known := at[topic]
-		if !known {
-			if len(found) >= limit {
-				return // and no bucket before this one had it
-			}
-			i = len(found)
-			at[topic] = i
-			found = append(found, scheduler.TopicCount{Topic: topic})
-		}
-		found[i].Waiting += c.waiting
-		found[i].InFlight += c.inFlight
-		found[i].Dead += c.dead
+// Count tells what one topic has.
+func (t *Timeline) Count(ctx context.Context, topic string) (scheduler.TopicCount, error) {
+	counts, err := t.countsOf(ctx, []string{topic})
+	if err != nil {
+		return scheduler.TopicCount{}, err
 	}
-	if topic != "" {
-		limit = 1
+	return counts[0], nil
+}
+
+// Counts tells what a page of topics has, by name.
+func (t *Timeline) Counts(ctx context.Context, after string, limit int) ([]scheduler.TopicCount, error) {
+	if limit < 1 {
+		return nil, fmt.Errorf("counts: a limit of %d", limit)
 	}
+	page := scheduler.NewTopicPage(after, limit)
 	for n := range t.buckets {
 		err := t.in(ctx, n, func(b *bucket) error {
-			if topic != "" {
-				if c, any := b.topics[topic]; any {
-					add(topic, c)
-				}
-				return nil
+			for topic := range b.topics {
+				page.Meet(topic)
 			}
-			for topic, c := range b.topics {
-				add(topic, c)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return t.countsOf(ctx, page.Topics())
+}
+
+// countsOf adds up what the buckets have of topics, in their order.
+func (t *Timeline) countsOf(ctx context.Context, topics []string) ([]scheduler.TopicCount, error) {
+	found := make([]scheduler.TopicCount, len(topics))
+	for n := range t.buckets {
+		err := t.in(ctx, n, func(b *bucket) error {
+			for i, topic := range topics {
+				c := b.topics[topic]
+				found[i].Topic = topic
+				found[i].Waiting += c.waiting
+				found[i].InFlight += c.inFlight
+				found[i].Dead += c.dead
 			}
 			return nil
 		})

@@ -15,7 +15,7 @@ func (t *Redis) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
 	if err != nil {
 		return nil, 0, err
 	}
-	topics := topicsOf(len(batch), func(i int) (string, bool) { return batch[i].Topic, false })
+	topics := topicsOf(len(batch), func(i int) string { return batch[i].Topic })
 	args := make([]any, 4, 4+2*len(topics)+4*len(batch))
 	args[0], args[1], args[2], args[3] = int64(now), t.limit(), len(topics), k.parked
 	for i := range topics {
@@ -49,22 +49,21 @@ func (t *Redis) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
 	return results, a.head, t.added(c, batch, results, a)
 }
 
-// topicCount is how many messages of a batch have a topic, and how many of them are
-// dead.
+// topicCount is how many messages of a batch have a topic.
 type topicCount struct {
-	name    string
-	n, dead int
+	name string
+	n    int
 }
 
 // topicsOf counts the topics of n messages: mostly all have one.
-func topicsOf(n int, of func(i int) (topic string, dead bool)) []topicCount {
+func topicsOf(n int, of func(i int) string) []topicCount {
 	var (
 		topics []topicCount
 		places map[string]int
 		at     int
 	)
 	for i := range n {
-		topic, dead := of(i)
+		topic := of(i)
 		if len(topics) == 0 || topics[at].name != topic {
 			if places == nil {
 				places = map[string]int{}
@@ -78,9 +77,6 @@ func topicsOf(n int, of func(i int) (topic string, dead bool)) []topicCount {
 			at = place
 		}
 		topics[at].n++
-		if dead {
-			topics[at].dead++
-		}
 	}
 	return topics
 }

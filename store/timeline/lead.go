@@ -69,7 +69,7 @@ func (t *Redis) Claim(ctx context.Context, bucket int, req scheduler.Claim) (sch
 		return scheduler.Claimed{}, err
 	}
 	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.claim,
-		keys: []string{k.source(req.Lane), k.msg, k.claimed, k.term, k.mark, k.lanes, k.big, k.counts},
+		keys: []string{k.source(req.Lane), k.msg, k.claimed, k.term, k.mark, k.lanes, k.big},
 		args: []any{text(req.Term), scheduler.ScoreNow(req.Now), req.Limit, req.Bytes, req.Lane, text(req.Number)}})
 	if err != nil {
 		return scheduler.Claimed{}, err
@@ -120,13 +120,11 @@ func (t *Redis) Finish(ctx context.Context, bucket int, term uint64, ends []sche
 	if len(ends) == 0 {
 		return nil
 	}
-	topics := topicsOf(len(ends), func(i int) (string, bool) {
-		return ends[i].Message.Topic, ends[i].State == scheduler.StateDead
-	})
-	args := make([]any, 5, 5+3*len(topics)+3*len(ends))
+	topics := topicsOf(len(ends), func(i int) string { return ends[i].Message.Topic })
+	args := make([]any, 5, 5+2*len(topics)+3*len(ends))
 	args[0], args[1], args[2], args[4] = text(term), int64(now), len(ends), len(topics)
 	for i := range topics {
-		args = append(args, topics[i].name, topics[i].n, topics[i].dead)
+		args = append(args, topics[i].name, topics[i].n)
 	}
 	first := len(args)
 	for i := range ends {

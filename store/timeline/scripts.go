@@ -15,7 +15,7 @@ var sources embed.FS
 // seen.
 type scripts struct {
 	add, claim, finish, giveBack, sweep, held, begin, cancel, find, bury, trim, lanes, heads *redis.Script
-	amend, browse, requeue, purge, counts                                                    *redis.Script
+	amend, browse, requeue, purge, counts, inflight                                          *redis.Script
 	unwritten, written, lag, restore, versions                                               *redis.Script
 	certify, standing, machine, pause, resume                                                *redis.Script // on any run
 }
@@ -34,7 +34,7 @@ func loadScripts() (*scripts, error) {
 		"add": &s.add, "claim": &s.claim, "finish": &s.finish, "return": &s.giveBack, "sweep": &s.sweep, "held": &s.held,
 		"begin": &s.begin, "cancel": &s.cancel, "find": &s.find, "bury": &s.bury, "trim": &s.trim, "lanes": &s.lanes, "heads": &s.heads,
 		"unwritten": &s.unwritten, "written": &s.written, "lag": &s.lag, "restore": &s.restore, "versions": &s.versions,
-		"amend": &s.amend, "browse": &s.browse, "requeue": &s.requeue, "purge": &s.purge, "counts": &s.counts,
+		"amend": &s.amend, "browse": &s.browse, "requeue": &s.requeue, "purge": &s.purge, "counts": &s.counts, "inflight": &s.inflight,
 		"certify": &s.certify, "standing": &s.standing, "machine": &s.machine, "pause": &s.pause, "resume": &s.resume,
 	} {
 		text, err := sources.ReadFile("lua/" + name + ".lua")

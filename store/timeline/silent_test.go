@@ -40,6 +40,7 @@ func TestRedis_ALinkThatFallsSilentOrBreaksLeavesTheOutcomeUnknown(t *testing.T)
 		"browse":  func() error { _, err := tl.Browse(ctx, 0, scheduler.Browse{Limit: 1}); return err },
 		"requeue": func() error { _, err := tl.Requeue(ctx, uid, message, 1); return err },
 		"purge":   func() error { _, _, err := tl.Purge(ctx, 0, []scheduler.UID{uid}, 1); return err },
+		"count":   func() error { _, err := tl.Count(ctx, "a"); return err },
 		"counts":  func() error { _, err := tl.Counts(ctx, "", 1); return err },
 		"pauses":  func() error { _, err := tl.Pauses(ctx); return err },
 		"pause":   func() error { _, err := tl.Pause(ctx, scheduler.Pause{Pattern: "a"}); return err },

@@ -170,7 +170,7 @@ func TestRedis_KeepsNothingOfWhatMergedWhenAllIsOver(t *testing.T) {
 	if n != 4 {
 		t.Fatalf("%d ends were forgotten, want 4", n)
 	}
-	if n := b.rdb.HLen(t.Context(), b.key("counts")).Val(); n != 1 { // the one that is no count
+	if n := b.rdb.HLen(t.Context(), b.key("counts")).Val(); n != 1 { // the one that is no topic
 		t.Fatalf("counts has %d fields", n)
 	}
 	if left := b.left(); !slices.Equal(left, []string{"claimed", "counts", "gen", "term"}) {
@@ -358,31 +358,146 @@ func TestBrowse_BoundsWhatAPageReads(t *testing.T) {
 	}
 }
 
-func TestCounts_AreExactWhereBucketsHaveMoreTopicsThanAreAskedFor(t *testing.T) {
+// TestCounts_ReadsWhatIsInFlightInSteps: it is more than one script looks at, and
+// more than one may read.
+func TestCounts_ReadsWhatIsInFlightInSteps(t *testing.T) {
 	t.Parallel()
-	srv := lab.SharedRedis(t)
-	tl := open(t, srv, plain(3))
-	ids := scheduler.NewIDs(one{}, time.Now)
-	for i := range 300 {
-		uid, err := ids.Next(uint16(i % 3))
-		if err != nil {
-			t.Fatal(err)
+	b := openBare(t, lab.SharedRedis(t))
+	for part := range 5 {
+		batch := make([]*scheduler.Message, 300)
+		for i := range batch {
+			batch[i] = b.message(func(m *scheduler.Message) {
+				m.Topic = fmt.Sprint("orders.", i%2)
+				if part == 2 && i%50 == 0 {
+					m.Body = make([]byte, 1<<20)
+				}
+			})
 		}
-		m := &scheduler.Message{UID: uid, Topic: fmt.Sprint("orders.", i/3), Due: 1000, Attempt: 1}
-		if _, _, err := tl.Add(t.Context(), i%3, []*scheduler.Message{m}, 1); err != nil {
-			t.Fatal(err)
+		b.add(batch...)
+	}
+	b.claim(1300)
+	one, err := b.Count(t.Context(), "orders.1")
+	b.must(err)
+	all, err := b.Counts(t.Context(), "", 10)
+	b.must(err)
+	if len(all) != 2 || all[1] != one || all[0].InFlight+one.InFlight != 1300 || all[0].Waiting+all[0].InFlight != 750 || one.Waiting+one.InFlight != 750 {
+		t.Fatalf("%+v, the one %+v", all, one)
+	}
+}
+
+// TestCounts_ChangeOnlyWithWhatLivesOrIsDead: every write of them is paid for by
+// every message.
+func TestCounts_ChangeOnlyWithWhatLivesOrIsDead(t *testing.T) {
+	t.Parallel()
+	b := openBare(t, lab.SharedRedis(t))
+	stands := func() map[string]string {
+		held, err := b.rdb.HGetAll(t.Context(), b.key("counts")).Result()
+		b.must(err)
+		delete(held, "")
+		return held
+	}
+	want := func(step, count string) {
+		t.Helper()
+		if held := stands(); len(held) != 1 || held["orders"] != count {
+			t.Fatalf("%s: %q, want %q", step, held, count)
 		}
 	}
-	for _, limit := range []int{1, 7, 99, 100, 1000} {
-		counts, err := tl.Counts(t.Context(), "", limit)
-		if err != nil || len(counts) != min(limit, 100) {
-			t.Fatalf("limit %d: %d counts, %v", limit, len(counts), err)
-		}
-		for _, c := range counts {
-			if c.Waiting != 3 || c.InFlight != 0 || c.Dead != 0 {
-				t.Fatalf("limit %d: %+v", limit, c)
+	b.add(b.message(nil), b.message(nil), b.message(nil))
+	want("added", "3")
+	claimed := b.claim(3)
+	want("claimed", "3")
+	b.must(b.Return(t.Context(), 0, 1, []scheduler.Back{{UID: claimed[0].UID, Claim: 7, Keep: true}}, 30))
+	want("returned", "3")
+	b.finish(scheduler.StateDead, claimed[1], claimed[2])
+	want("dead", "1 2")
+	b.claim(1)
+	_, err := b.Sweep(t.Context(), 0, 2, 10, 30)
+	b.must(err)
+	want("swept", "1 2")
+	_, _, err = b.Purge(t.Context(), 0, []scheduler.UID{claimed[1].UID}, 40)
+	b.must(err)
+	want("purged", "1 1")
+	_, err = b.Cancel(t.Context(), claimed[0].UID, 40)
+	b.must(err)
+	want("canceled", "0 1")
+	_, _, err = b.Purge(t.Context(), 0, []scheduler.UID{claimed[2].UID}, 40)
+	b.must(err)
+	if held := stands(); len(held) != 0 {
+		t.Fatalf("all gone: %q", held)
+	}
+}
+
+// TestCounts_AreNeverNegativeWhileMessagesMove: what lives and what is in flight are
+// not read at one instant. Of what is there throughout no page may miss any.
+func TestCounts_AreNeverNegativeWhileMessagesMove(t *testing.T) {
+	t.Parallel()
+	b := openBare(t, lab.SharedRedis(t))
+	const still = 700
+	var fixed []*scheduler.Message
+	for i := range still {
+		fixed = append(fixed, b.message(func(m *scheduler.Message) { m.Topic, m.Due = fmt.Sprintf("still.%04d", i), 1<<41 }))
+	}
+	b.add(fixed...)
+	look := func() error {
+		for range 5 {
+			met := 0
+			for after := ""; ; {
+				page, err := b.Counts(t.Context(), after, 150)
+				if err != nil {
+					return err
+				}
+				for _, c := range page {
+					if c.Topic <= after || c.Waiting < 0 || c.InFlight < 0 || c.Dead != 0 || c.Waiting+c.InFlight > 1 {
+						return fmt.Errorf("after %q: %+v", after, c)
+					}
+					if after = c.Topic; strings.HasPrefix(after, "still.") {
+						met++
+					}
+				}
+				if len(page) < 150 {
+					break
+				}
+			}
+			if met != still {
+				return fmt.Errorf("met %d topics of the %d that were there throughout", met, still)
 			}
 		}
+		return nil
+	}
+	looked := make(chan error, 1)
+	go func() { looked <- look() }()
+	for {
+		select {
+		case err := <-looked:
+			b.must(err)
+			return
+		default:
+		}
+		batch := make([]*scheduler.Message, 200)
+		for i := range batch {
+			batch[i] = b.message(func(m *scheduler.Message) { m.Topic = fmt.Sprint("moving.", i) })
+		}
+		b.add(batch...)
+		claimed := b.claim(200)
+		var back []scheduler.Back
+		for _, m := range claimed[:50] {
+			back = append(back, scheduler.Back{UID: m.UID, Claim: 7, Keep: true})
+		}
+		b.must(b.Return(t.Context(), 0, 1, back, 30))
+		b.finish(scheduler.StateDelivered, claimed[50:]...)
+		b.finish(scheduler.StateDelivered, b.claim(50)...)
+	}
+}
+
+func TestCounts_OfAnEmptyServerThatIsNotCertifiedAreRefused(t *testing.T) {
+	t.Parallel()
+	b := openBare(t, lab.SharedRedis(t))
+	b.must(b.rdb.Del(t.Context(), b.key("counts"), b.key("gen")).Err())
+	if _, err := b.Counts(t.Context(), "", 10); !errors.Is(err, scheduler.ErrUncertified) {
+		t.Fatalf("counts: %v", err)
+	}
+	if _, err := b.Count(t.Context(), "orders"); !errors.Is(err, scheduler.ErrUncertified) {
+		t.Fatalf("count: %v", err)
 	}
 }
 

@@ -59,9 +59,14 @@ func (g *gate) PurgeMany(ctx context.Context, sel scheduler.Selection, progress 
 	return through(g, func() (scheduler.Report, error) { return g.service.PurgeMany(ctx, sel, progress) })
 }
 
-// TopicCounts tells what stands on a topic.
-func (g *gate) TopicCounts(ctx context.Context, topic string, limit int) ([]scheduler.TopicCount, error) {
-	return through(g, func() ([]scheduler.TopicCount, error) { return g.service.TopicCounts(ctx, topic, limit) })
+// TopicCount tells what stands on a topic.
+func (g *gate) TopicCount(ctx context.Context, topic string) (scheduler.TopicCount, error) {
+	return through(g, func() (scheduler.TopicCount, error) { return g.service.TopicCount(ctx, topic) })
+}
+
+// TopicCounts tells what stands on a page of topics.
+func (g *gate) TopicCounts(ctx context.Context, after string, limit int) ([]scheduler.TopicCount, error) {
+	return through(g, func() ([]scheduler.TopicCount, error) { return g.service.TopicCounts(ctx, after, limit) })
 }
 
 // Pauses lists what is paused.

@@ -160,8 +160,8 @@ local function merge(uid, packed, sequence, mode, wait, into, entries)
     big = big or #value > 16384
     if fresh[into] then fresh[into] = value else
       known[into] = value
-      tally(topic(old), 'w', -1)
-      tally(topic(value), 'w', 1)
+      tally(topic(old), -1)
+      tally(topic(value), 1)
     end
   end
   marks[into] = '0:' .. refusals .. ':' .. changed .. ':' .. place
@@ -292,9 +292,9 @@ if #set > 0 then
   if #gone > 0 then redis.call('RPUSH', KEYS[7], string.format('%013d', now) .. table.concat(gone)) end
   if lowest and (not head or lowest < tonumber(head)) then result[1] = string.format('%.0f', lowest) end
   if plain then -- mostly: the topics count as given
-    for i = 5, base, 2 do tally(ARGV[i], 'w', tonumber(ARGV[i + 1])) end
+    for i = 5, base, 2 do tally(ARGV[i], tonumber(ARGV[i + 1])) end
   else
-    for _, packed in pairs(fresh) do tally(topic(packed), 'w', 1) end
+    for _, packed in pairs(fresh) do tally(topic(packed), 1) end
   end
   count(KEYS[11])
   if CONTEXT ~= '' then

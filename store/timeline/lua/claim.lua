@@ -1,6 +1,6 @@
 -- claim moves due messages to claimed. Not repeatable: a lost reply is found by
 -- held.
--- KEYS 1 due or a lane  2 msg  3 claimed  4 term  5 mark  6 lanes  7 big  8 counts
+-- KEYS 1 due or a lane  2 msg  3 claimed  4 term  5 mark  6 lanes  7 big
 -- ARGV 1 term  2 highest due score  3 limit  4 bytes  5 lane, '' for the bucket  6 number of the claim
 -- Result: earliest score left or '', uids, packed messages, marks ('' for none), uids without a message,
 --      until when what is due is in doubt
@@ -10,9 +10,6 @@ if phase == 'filling' then return redis.error_reply('UNCERTIFIED ' .. number .. 
 local limit, bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[2], 'LIMIT', 0, limit)
 local uids, packed, missing, weight = {}, {}, {}, 0
--- Mostly a message has the topic of the one before: that is one comparison of its
--- length and text.
-local sub, topics, before, stop, same = string.sub, {}, false, 18, 0
 -- A bucket that has had big messages is asked for lengths first, so that no
 -- more is read than is taken; without them 250 cannot be much.
 local big = redis.call('EXISTS', KEYS[7]) == 1
@@ -37,12 +34,6 @@ while from <= #due and not full do
       if weight > bytes and #uids > 0 then full = true break end
       uids[#uids + 1] = due[i]
       packed[#packed + 1] = value
-      if sub(value, 18, stop) ~= before then
-        if before then topics[before] = (topics[before] or 0) + same end
-        stop = 18 + string.byte(value, 18)
-        before, same = sub(value, 18, stop), 0
-      end
-      same = same + 1
     else
       missing[#missing + 1] = due[i]
     end
@@ -64,12 +55,6 @@ if last > 0 then
       claims[#claims + 1] = string.rep('-', 65)
     end
     redis.call('HSET', KEYS[3], unpack(claims))
-    topics[before] = (topics[before] or 0) + same
-    for name, n in pairs(topics) do
-      tally(sub(name, 2), 'w', -n)
-      tally(sub(name, 2), 'i', n)
-    end
-    count(KEYS[8])
     if redis.call('EXISTS', KEYS[5]) == 1 then
       marks = redis.call('HMGET', KEYS[5], unpack(uids))
       for i = 1, #uids do marks[i] = marks[i] or '' end

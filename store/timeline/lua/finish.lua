@@ -1,8 +1,8 @@
 -- finish ends claimed messages; those that are not claimed are passed over.
 -- KEYS 1 claimed  2 msg  3 ended  4 term  5 mark  6 dead  7 next  8 counts
 -- ARGV 1 term  2 now in ms  3 how many  4 what the outbox gets  5 how many topics;
---      then for each topic: name, how many end, how many of them dead; then the
---      uids; then uid and record of its end for each, in the same order
+--      then for each topic: name, how many end; then the uids; then uid and record
+--      of its end for each, in the same order
 -- Result: how many were ended; where that is not all of them, their uids; entry of
 --      the outbox
 -- Outbox: ARGV 4, and where not all were ended the uids of those that were.
@@ -10,7 +10,7 @@
 local stale = check(KEYS[4], ARGV[1])
 if stale then return stale end
 local n, topics = tonumber(ARGV[3]), tonumber(ARGV[5])
-local base = 5 + 3 * topics
+local base = 5 + 2 * topics
 local time = string.format('%013d', ARGV[2])
 
 -- finish ends the messages of a list, all of them claimed; pairs holds uid and
@@ -26,6 +26,7 @@ local function finish(list, from, to, pairs, first, last)
       dead = dead or {}
       dead[#dead + 1] = ARGV[2]
       dead[#dead + 1] = pairs[i]
+      tally(topic(content(pairs[i + 1])), 0, 1)
     end
   end
   if dead then
@@ -52,10 +53,7 @@ if all then -- nearly always: no list needs to be made, and the topics count as 
   each(n, 1000, function(from, to)
     finish(ARGV, base + from, base + to, ARGV, base + n + 2 * from - 1, base + n + 2 * to)
   end)
-  for i = 6, base, 3 do
-    tally(ARGV[i], 'i', -tonumber(ARGV[i + 1]))
-    tally(ARGV[i], 'd', tonumber(ARGV[i + 2]))
-  end
+  for i = 6, base, 2 do tally(ARGV[i], -tonumber(ARGV[i + 1])) end
 else
   ended = 0
   each(n, 1000, function(from, to)
@@ -67,10 +65,7 @@ else
         pairs[#pairs + 1] = uid
         pairs[#pairs + 1] = record
         local packed = redis.call('HGET', KEYS[2], uid)
-        if packed then
-          tally(topic(packed), 'i', -1)
-          if string.byte(record, 2) == 6 then tally(topic(packed), 'd', 1) end
-        end
+        if packed then tally(topic(packed), -1) end
       end
     end
     if #list > 0 then finish(list, 1, #list, pairs, 1, #pairs) end

@@ -132,25 +132,31 @@ local function amended(packed, mark, reason, given)
   return '\3' .. string.sub(packed, 4, 11) .. string.char(#mark) .. mark .. string.char(#reason) .. reason .. given
 end
 
--- tally notes that n more messages of a topic are in a state: w waiting, i in
--- flight, d dead. count writes what was noted; what is none is not kept.
-local tallies = {}
-local function tally(name, state, n)
-  local at = name .. '\0' .. state
-  tallies[at] = (tallies[at] or 0) + n
+-- tally notes that so many more messages of a topic live, and where it is given that
+-- so many more are dead. count writes what was noted, see doc.go; what is none is
+-- not kept.
+local living, dying = {}, {}
+local function tally(name, live, dead)
+  living[name] = (living[name] or 0) + live
+  if dead then dying[name] = (dying[name] or 0) + dead end
 end
 local function count(key)
-  local fields = {}
-  for at, n in pairs(tallies) do if n ~= 0 then fields[#fields + 1] = at end end
-  each(#fields, 2000, function(from, to) -- a topic may be one message's own
-    local held, set, none = redis.call('HMGET', key, unpack(fields, from, to)), {}, {}
+  local names = {}
+  for name, n in pairs(living) do
+    if n ~= 0 or dying[name] then names[#names + 1] = name end
+  end
+  each(#names, 2000, function(from, to) -- a topic may be one message's own
+    local held, set, none = redis.call('HMGET', key, unpack(names, from, to)), {}, {}
     for i = from, to do
-      local n = tonumber(held[i - from + 1] or 0) + tallies[fields[i]]
-      if n == 0 then
-        none[#none + 1] = fields[i]
+      local name, value = names[i], held[i - from + 1] or '0'
+      local live, dead = tonumber(value), 0
+      if not live then live, dead = string.match(value, '^(%S+) (%S+)$') end
+      live, dead = live + living[name], dead + (dying[name] or 0)
+      if live == 0 and dead == 0 then
+        none[#none + 1] = name
       else
-        set[#set + 1] = fields[i]
-        set[#set + 1] = n
+        set[#set + 1] = name
+        set[#set + 1] = dead == 0 and live or live .. ' ' .. dead
       end
     end
     if #none > 0 then redis.call('HDEL', key, unpack(none)) end
@@ -223,7 +229,7 @@ local function comeback(k, uid, packed, uncertain, mark, now, log)
   redis.call('HDEL', k.mark, later)
   redis.call('HDEL', k.next, later)
   close(k, later, record, stands, now, 'merged', log)
-  tally(topic(record), 'w', -1)
+  tally(topic(record), -1)
   unname(k.name, k.names, record, later) -- the name is the earlier one's again
   return false
 end

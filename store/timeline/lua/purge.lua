@@ -14,7 +14,7 @@ for i = 2, #ARGV do
     local record = canceled(packed, tonumber(ARGV[1]), string.byte(old, 3) % 2 == 1, 'purged', version(old) + 1)
     redis.call('ZREM', KEYS[1], uid)
     redis.call('HSET', KEYS[2], uid, record)
-    tally(topic(packed), 'd', -1)
+    tally(topic(packed), 0, -1)
     done[#done + 1] = uid
     log[#log + 1] = uid
     log[#log + 1] = record

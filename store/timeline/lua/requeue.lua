@@ -47,8 +47,8 @@ if at then
   if key ~= '' then redis.call('ZADD', KEYS[8], '0', string.char(#id) .. id .. key) end
 end
 if #packed > 16384 then redis.call('SET', KEYS[9], '1') end
-tally(topic(was), 'd', -1)
-tally(topic(packed), 'w', 1)
+tally(topic(was), 0, -1)
+tally(topic(packed), 1)
 count(KEYS[10])
 local entry = ''
 if CONTEXT ~= '' then

@@ -55,11 +55,11 @@ for i = 1, n do
       code = '2'
       if string.byte(old, 1) == 2 then
         redis.call('ZREM', KEYS[9], uid)
-        tally(topic(content(old)), 'd', -1)
+        tally(topic(content(old)), 0, -1)
       else
         local parked = lane(oldmark)
         redis.call('ZREM', parked and ARGV[2] .. parked or KEYS[1], uid)
-        tally(topic(old), 'w', -1)
+        tally(topic(old), -1)
       end
     end
     redis.call('HDEL', KEYS[4], uid) -- a removal first: a full Redis takes the rest
@@ -69,13 +69,13 @@ for i = 1, n do
       redis.call('ZADD', KEYS[1], place, uid)
       if mark ~= '' then redis.call('HSET', KEYS[4], uid, mark) end
       if #value > 16384 then redis.call('SET', KEYS[8], '1') end
-      tally(topic(value), 'w', 1)
+      tally(topic(value), 1)
     else
       redis.call('HDEL', KEYS[10], uid)
       at = at + 24 + string.byte(value, 24)
       if string.byte(value, 2) == 6 then
         redis.call('ZADD', KEYS[9], struct.unpack('>i8', value, 4), uid)
-        tally(topic(content(value)), 'd', 1)
+        tally(topic(content(value)), 0, 1)
       else
         redis.call('RPUSH', KEYS[5], string.format('%013d', ARGV[1]) .. uid)
       end

@@ -35,20 +35,19 @@ for i = 1, n do
     redis.call('HDEL', KEYS[1], uid)
     redis.call('HDEL', KEYS[4], uid)
     local ended = k and packed and comeback(k, uid, packed, string.byte(mark, 1) == 49, before, ARGV[2], log)
-    if packed then tally(topic(packed), 'i', -1) end
     if ended then
+      tally(topic(packed), -1)
       over = over + 1
     else
       local parked = mark ~= '' and lane(mark)
       redis.call('ZADD', parked and ARGV[4] .. parked or KEYS[2], place, uid)
       if parked then lanes[parked] = true end
       if mark ~= '' then redis.call('HSET', KEYS[4], uid, mark) end
-      if packed then tally(topic(packed), 'w', 1) end
       back[#back + 1] = uid
     end
   end
 end
-if #back + over > 0 then count(KEYS[9]) end
+count(KEYS[9])
 for name in pairs(lanes) do redis.call('SADD', KEYS[5], name) end
 local entry, some, fields, changes, size = '', '', {}, #log / 2, 0
 if #back < n then some = #back > 0 and table.concat(back) or '-' end

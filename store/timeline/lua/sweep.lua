@@ -34,18 +34,18 @@ for _, uid in ipairs(uids) do
     local refusals, before = mark and string.match(mark, '^%d+:(%d+):') or '0', changes(mark)
     redis.call('HDEL', KEYS[5], uid)
     local ended = k and comeback(k, uid, packed, true, mark, ARGV[4], log)
-    tally(topic(packed), 'i', -1)
-    if not ended then
+    if ended then
+      tally(topic(packed), -1)
+    else
       mark = '1:' .. refusals .. ':' .. string.format('%.0f', before + 1) .. ':'
       redis.call('ZADD', KEYS[2], score(packed), uid)
       redis.call('HSET', KEYS[5], uid, mark)
-      tally(topic(packed), 'w', 1)
       log[#log + 1] = uid
       log[#log + 1] = string.sub(packed, 4, 11) .. mark
     end
   end
 end
-if #uids > 0 then count(KEYS[8]) end
+count(KEYS[8])
 local entry, size = '', 0
 if CONTEXT ~= '' and #log > 0 then
   for _, field in ipairs(log) do size = size + #field end
