@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -25,7 +23,7 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request) error {
 	p := params{values, err}
 	p.read("topic", func(text string) error { topic = text; return wire.CheckPattern(text) })
 	p.read("limit", func(text string) (err error) { limit, err = pageLimit(text); return err })
-	p.read("cursor", func(text string) (err error) { after, err = openCursor(topic, text); return err }) // last: it is held against the rest
+	p.read("cursor", func(text string) (err error) { after, err = openCursor(listDead, topic, text); return err }) // last: it is held against the rest
 	if p.err != nil {
 		return p.err
 	}
@@ -43,7 +41,7 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request) error {
 			a.Messages = append(a.Messages, answer.Info(&page[i]))
 		}
 		if next != "" {
-			a.Cursor = sealCursor(topic, next)
+			a.Cursor = sealCursor(listDead, topic, next)
 		}
 		return nil
 	})
@@ -51,40 +49,6 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.respondValue(w, http.StatusOK, a)
-}
-
-// The cursor of a list that the scheduler pages through is the scheduler's own, which is text, and a mark before it that
-// binds it to its query and shows damage:
-//
-//	base64url( form (1) | mark (8) | the scheduler's )
-//
-// Form and length tell it from the cursors of the journal's list, see cursor.go.
-
-const (
-	deadForm = 2
-	deadText = 1 + 8 // where the scheduler's begins
-)
-
-func sealCursor(topic, next string) string {
-	b := append(make([]byte, 0, deadText+len(next)), deadForm)
-	b = append(b, deadMark(topic, next)...)
-	return base64.RawURLEncoding.EncodeToString(append(b, next...))
-}
-
-func openCursor(topic, cursor string) (next string, err error) {
-	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
-	if err != nil || len(b) <= deadText || b[0] != deadForm {
-		return "", refusal(http.StatusBadRequest, WordCursor, "cursor %.40q is none that an answer gave", cursor)
-	}
-	if next = string(b[deadText:]); string(b[1:deadText]) != string(deadMark(topic, next)) {
-		return "", refusal(http.StatusBadRequest, WordCursor, "cursor belongs to another query; all but limit must stay as it was")
-	}
-	return next, nil
-}
-
-func deadMark(topic, next string) []byte {
-	sum := sha256.Sum256(fmt.Appendf(nil, "dead %q %q", topic, next))
-	return sum[:8]
 }
 
 // requeue gives dead messages another life.

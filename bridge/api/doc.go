@@ -53,7 +53,8 @@
 //	POST  /v1/dead/requeue              {id, key, body | body_base64, headers} | {ids}, and delay
 //	                                    {topic, from, to, older, all, dry_run}, and delay                   long
 //	POST  /v1/dead/purge                {id, key} | {ids} | {topic, from, to, older, all, dry_run}          long where it selects
-//	GET   /v1/topics?limit=             GET /v1/topics/{topic}
+//	GET   /v1/topics?limit=&cursor=     a page by name, of those that have messages; all that is paused
+//	GET   /v1/topics/{topic}
 //	POST  /v1/topics/{pattern}/pause    POST /v1/topics/{pattern}/resume
 //
 // PATCH and run change one message that waits, and only while it stands at the version of If-Match, where that is given:
@@ -66,8 +67,8 @@
 // of what became of it; several have a result each, as a batch has, and a dry run of them is refused.
 //
 // A topic here may be a pattern of NATS's, but not in GET /v1/topics/{topic}; in a path > is written %3E where a client
-// insists. Pausing twice is pausing once; resuming what is not paused, by exactly that pattern, is 404 not_paused. The list
-// of topics is cut at its limit anywhere, in no order: "more" tells.
+// insists. Pausing twice is pausing once; resuming what is not paused, by exactly that pattern, is 404 not_paused. While
+// messages move the counts of a topic are not of one instant, and one that has none left may be listed with zeros.
 //
 // # Who may call
 //

@@ -124,9 +124,9 @@ func answerSchemas() object {
 		{"PurgeResults", shape("A result for each id.", []string{"results"}, object{
 			{"results", typed("array", "In the order of the request.", member{"items", object{{"oneOf", []object{ref("Purged"), ref("Problem")}}}})},
 		})},
-		{"Topics", shape("The topics that have messages, and every pause.", []string{"topics", "paused", "more"}, object{
+		{"Topics", shape("A page of the topics that have messages, and every pause.", []string{"topics", "paused"}, object{
 			{"topics", typed("array", "By name.", member{"items", shape("One topic.", topicNames, topicFields)})}, {"paused", listOf("What is paused.", "Pause")},
-			{"more", typed("boolean", "There are more topics than the limit.")},
+			{"cursor", text("Asks for the next page; left out on the last one.")},
 		})},
 		{"TopicCounts", shape("The messages of a topic.", append(topicNames[:len(topicNames):len(topicNames)], "paused"), append(topicFields[:len(topicFields):len(topicFields)],
 			member{"paused", object{{"description", "The pause that holds it back: its own, else the first whose pattern matches; null for none."}, {"oneOf", []object{ref("Pause"), {{"type", "null"}}}}}}))},

@@ -70,7 +70,7 @@ var badMore = [][3]string{
 	{"POST", "/v1/redeliver", `{}`}, {"POST", "/v1/redeliver", `{"since":"1h","topic":""}`}, {"POST", "/v1/redeliver", `{"since":"1h","dry_run":1}`},
 	{"POST", "/v1/redeliver", `{"since":"1h","since":"1h"}`}, {"POST", "/v1/redeliver", `{"nonsense":1}`}, {"POST", "/v1/redeliver", `[]`},
 	{"POST", "/v1/cluster/resign", `[]`}, {"POST", "/v1/cluster/resign", `{"reason":"a\nb"}`},
-	{"GET", "/v1/topics?limit=0", ""}, {"POST", "/v1/topics/a/resume", `[]`}, {"POST", "/v1/topics/a/resume", `{"nonsense":1}`}, {"POST", "/v1/topics/a/pause", `[`},
+	{"GET", "/v1/topics?limit=0", ""}, {"GET", "/v1/topics?cursor=x", ""}, {"POST", "/v1/topics/a/resume", `[]`}, {"POST", "/v1/topics/a/resume", `{"nonsense":1}`}, {"POST", "/v1/topics/a/pause", `[`},
 	{"POST", "/v1/messages/cancel", `{"all":true,"all":true}`}, {"POST", "/v1/messages/cancel", `[]`}, {"POST", "/v1/messages/cancel", `{"due_to":[]}`},
 	{"POST", "/v1/dead/requeue", `{"all":true,"all":true}`}, {"POST", "/v1/dead/requeue", `[]`}, {"POST", "/v1/dead/requeue", `{"nonsense":1}`}, {"POST", "/v1/dead/requeue", `{"topic":""}`},
 	{"POST", "/v1/dead/requeue", `{"to":"x"}`}, {"POST", "/v1/dead/requeue", `{"all":1}`},

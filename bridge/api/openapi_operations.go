@@ -222,10 +222,10 @@ func topicOperations() []operation {
 		{
 			pattern: "GET /v1/topics", id: "listTopics", tag: "topics", needs: rightRead,
 			summary:  "Count the messages of topics",
-			text:     "Of the topics that have any. Where there are more than the limit, which ones are left out is not said, and `more` is true.",
-			params:   []object{limitParam()},
-			answers:  ok("The topics by name, and every pause.", "Topics"),
-			problems: map[int][]string{http.StatusBadRequest: {WordLimit}, http.StatusServiceUnavailable: unavailable},
+			text:     "Of the topics that have any, by name. While messages move the counts are not of one instant, and a topic that has none left may stand there with zeros.",
+			params:   []object{limitParam(), cursorParam()},
+			answers:  ok("A page of topics, and every pause.", "Topics"),
+			problems: map[int][]string{http.StatusBadRequest: {WordLimit, WordCursor}, http.StatusServiceUnavailable: unavailable},
 		},
 		{
 			pattern: "GET /v1/topics/{topic}", id: "getTopic", tag: "topics", needs: rightRead,

@@ -35,6 +35,16 @@ func FuzzSteeringRoutes(f *testing.F) {
 	s := &steering{was: true, amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: scheduler.Info{Version: 1}}, next: "7:x",
 		counts: []scheduler.TopicCount{{Topic: "a", Waiting: 1}, {Topic: "b", Dead: 1}}}
 	d := open(f, steered(s))
+	for at, c := range steerCalls { // with the cursors that there are
+		if c.method != "GET" {
+			continue
+		}
+		if cursor, _ := call(f, d, c.method, c.target, c.body).json["cursor"].(string); cursor != "" {
+			path, _, _ := strings.Cut(c.target, "?")
+			f.Add(uint8(at), nameIn(path), "cursor="+cursor, c.body, "", false)
+		}
+	}
+	s.take()
 	f.Fuzz(func(t *testing.T, route uint8, name, query, body, ifMatch string, lines bool) {
 		c := steerCalls[int(route)%len(steerCalls)]
 		path, _, _ := strings.Cut(c.target, "?")

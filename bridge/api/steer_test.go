@@ -176,6 +176,8 @@ var badSteers = []struct {
 	{"purge of a number", "POST", "/v1/dead/purge", `{"id":7}`, 400, "invalid_id"},
 
 	{"topics without a limit", "GET", "/v1/topics?limit=-1", ``, 400, "invalid_limit"},
+	{"topics with an empty cursor", "GET", "/v1/topics?cursor=", ``, 400, "invalid_cursor"},
+	{"topics with a cursor that is none", "GET", "/v1/topics?cursor=AgICAgICAgICAgICAgIC", ``, 400, "invalid_cursor"},
 	{"topics of one", "GET", "/v1/topics?topic=a", ``, 400, "unknown_parameter"},
 	{"topic that is a pattern", "GET", "/v1/topics/orders.*", ``, 400, "invalid_topic"},
 	{"topic with a blank", "GET", "/v1/topics/a%20b", ``, 400, "invalid_topic"},

@@ -9,11 +9,12 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// topicsAnswer is what waits, is in flight and is dead by topic, and what is paused.
+// topicsAnswer is a page of what waits, is in flight and is dead by topic, and all that is paused. Cursor asks for the next
+// page; the last page has none.
 type topicsAnswer struct {
 	Topics []topicAnswer `json:"topics"`
 	Paused []pauseAnswer `json:"paused"`
-	More   bool          `json:"more"`
+	Cursor string        `json:"cursor,omitempty"`
 }
 
 type topicAnswer struct {
@@ -43,12 +44,13 @@ func paused(p *scheduler.Pause) pauseAnswer {
 	return pauseAnswer{Pattern: p.Pattern, By: p.By, At: wire.FormatTime(int64(p.At))}
 }
 
-// topics counts the messages of the topics that have any, the first ones by name.
+// topics counts the messages of the topics that have any, in the order of their names.
 func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
-	limit := defaultList
-	values, err := query(r, "limit")
+	after, limit := "", defaultList
+	values, err := query(r, "limit", "cursor")
 	p := params{values, err}
 	p.read("limit", func(text string) (err error) { limit, err = pageLimit(text); return err })
+	p.read("cursor", func(text string) (err error) { after, err = openCursor(listTopics, "", text); return err })
 	if p.err != nil {
 		return p.err
 	}
@@ -57,7 +59,7 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 		pauses []scheduler.Pause
 	)
 	err = s.look(r, func(ctx context.Context) (err error) {
-		if counts, err = s.cfg.Service.TopicCounts(ctx, "", limit+1); err != nil { // one more tells whether there are more
+		if counts, err = s.cfg.Service.TopicCounts(ctx, after, limit+1); err != nil { // one more tells whether there are more
 			return err
 		}
 		pauses, err = s.cfg.Service.Pauses(ctx)
@@ -66,8 +68,12 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	a := topicsAnswer{More: len(counts) > limit, Topics: []topicAnswer{}, Paused: make([]pauseAnswer, len(pauses))}
-	for i := range counts[:min(limit, len(counts))] {
+	a := topicsAnswer{Topics: []topicAnswer{}, Paused: make([]pauseAnswer, len(pauses))}
+	if len(counts) > limit {
+		counts = counts[:limit]
+		a.Cursor = sealCursor(listTopics, "", counts[limit-1].Topic)
+	}
+	for i := range counts {
 		a.Topics = append(a.Topics, counted(&counts[i]))
 	}
 	for i := range pauses {

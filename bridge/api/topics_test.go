@@ -2,6 +2,8 @@ package api_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tarry-mq/tarry/scheduler"
@@ -11,20 +13,65 @@ func TestTopics_ShowsWhatThereIsAndWhatIsPaused(t *testing.T) {
 	t.Parallel()
 	s := &steering{}
 	d := open(t, steered(s))
-	if a := call(t, d, "GET", "/v1/topics", "").want(t, 200, ""); a.raw != `{"topics":[],"paused":[],"more":false}`+"\n" {
+	if a := call(t, d, "GET", "/v1/topics", "").want(t, 200, ""); a.raw != `{"topics":[],"paused":[]}`+"\n" {
 		t.Errorf("got %s", a.raw)
 	}
 	s.counts = []scheduler.TopicCount{{Topic: "a", Waiting: 1, InFlight: 2}, {Topic: "b", Dead: 3}}
 	s.pauses = []scheduler.Pause{{Pattern: "orders.>", By: "10.0.0.1", At: later}}
 	want := `{"topics":[{"topic":"a","waiting":1,"in_flight":2,"dead":0},{"topic":"b","waiting":0,"in_flight":0,"dead":3}],` +
-		`"paused":[{"pattern":"orders.>","by":"10.0.0.1","at":"2030-01-31T08:00:00.000Z"}],"more":false}` + "\n"
+		`"paused":[{"pattern":"orders.>","by":"10.0.0.1","at":"2030-01-31T08:00:00.000Z"}]}` + "\n"
 	for _, target := range []string{"/v1/topics", "/v1/topics?limit=2"} {
 		if a := call(t, d, "GET", target, "").want(t, 200, ""); a.raw != want {
 			t.Errorf("got %s\nwant %s", a.raw, want)
 		}
 	}
-	if a := call(t, d, "GET", "/v1/topics?limit=1", "").want(t, 200, ""); a.json["more"] != true || fmt.Sprint(a.json["topics"]) != "[map[dead:0 in_flight:2 topic:a waiting:1]]" {
+	if a := call(t, d, "GET", "/v1/topics?limit=1", "").want(t, 200, ""); a.json["cursor"] == nil || fmt.Sprint(a.json["topics"]) != "[map[dead:0 in_flight:2 topic:a waiting:1]]" {
 		t.Errorf("got %s", a.raw)
+	}
+}
+
+func TestTopics_GoesOnWhereItsCursorSays(t *testing.T) {
+	t.Parallel()
+	s := &steering{next: "7:" + string(uidA)}
+	for i := range 25 {
+		s.counts = append(s.counts, scheduler.TopicCount{Topic: fmt.Sprintf("orders.%02d", i), Waiting: 1})
+	}
+	d := open(t, steered(s))
+	var met, cursors []string
+	for target := "/v1/topics?limit=10"; target != ""; {
+		a := call(t, d, "GET", target, "").want(t, 200, "")
+		page, _ := a.json["topics"].([]any)
+		for _, one := range page {
+			met = append(met, fmt.Sprint(one.(map[string]any)["topic"]))
+		}
+		target = ""
+		if cursor, more := a.json["cursor"].(string); more {
+			target, cursors = "/v1/topics?limit=10&cursor="+cursor, append(cursors, cursor)
+		}
+	}
+	if len(met) != 25 || !slices.IsSorted(met) || met[0] != "orders.00" || met[24] != "orders.24" || len(cursors) != 2 {
+		t.Fatalf("met %q by %q", met, cursors)
+	}
+	s.take()
+	call(t, d, "GET", "/v1/topics?cursor="+cursors[1], "").want(t, 200, "") // another limit is the same query
+	if asked := s.take(); len(asked) != 1 || asked[0] != (countsAsked{"orders.19", 101}) {
+		t.Errorf("asked for %+v", asked)
+	}
+	dead, _ := call(t, d, "GET", "/v1/dead?limit=1", "").want(t, 200, "").json["cursor"].(string)
+	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateWaiting), record(uidB, "b", 2, scheduler.StateWaiting)}}
+	messages, _ := call(t, open(t, keeping(j)), "GET", "/v1/messages?limit=1", "").json["cursor"].(string)
+	s.take()
+	broken := []byte(cursors[0])
+	broken[len(broken)-3] ^= 1
+	for _, cursor := range []string{"", "!", dead, messages, string(broken), cursors[0][:len(cursors[0])-4], cursors[0] + "AAAA", strings.Repeat("A", 10_000)} {
+		if a := call(t, d, "GET", "/v1/topics?cursor="+cursor, "").want(t, 400, "invalid_cursor"); len(a.detail()) > 200 {
+			t.Errorf("it repeats all of the cursor: %d bytes", len(a.detail()))
+		}
+	}
+	call(t, d, "GET", "/v1/dead?cursor="+cursors[0], "").want(t, 400, "invalid_cursor")
+	call(t, open(t, keeping(j)), "GET", "/v1/messages?cursor="+cursors[0], "").want(t, 400, "invalid_cursor")
+	if asked := s.take(); len(asked) > 0 {
+		t.Errorf("it asked for %+v", asked)
 	}
 }
 

@@ -132,7 +132,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"dead purge a", "dead purge a nobody down", "dead purge --older 30d", "dead purge --from 2030-01-31T08:00:00Z --to 2030-01-30T08:00:00Z", "dead purge --all --dry-run",
 		},
 		"topics": {
-			"topics", "topics --limit 2", "topics --limit 0", "topics orders.remind", "topics mail.in", "topics down", "topics orders.*",
+			"topics", "topics --limit 2", "topics --limit 0", "topics --cursor x", "topics orders.remind", "topics mail.in", "topics down", "topics orders.*",
 			"topics pause orders.>", "topics pause one.too.many", "topics pause >.a", "topics resume orders.>", "topics resume mail.>",
 		},
 		"history": {"history order-7131", "history order-7131 --key customer-9", "history " + string(someUID), "history steering", "history nobody", "history twice"},

@@ -199,6 +199,29 @@ func TestReschedule_ChangesWhatIsGivenAndNothingElse(t *testing.T) {
 	}
 }
 
+// TestTopics_ShowsEveryPage: of more topics than a page holds.
+func TestTopics_ShowsEveryPage(t *testing.T) {
+	t.Parallel()
+	environ := serve(t, api.Config{Service: scripted{}})
+	r := tarry(t, "", environ, "topics", "--all", "--limit", "2").want(t, exitDone, "")
+	if r.err != "" || strings.Count(r.out, "TOPIC") != 1 || strings.Count(r.out, "PAUSED") != 1 || strings.Index(r.out, "orders.remind") < strings.Index(r.out, "orders.cancel") ||
+		strings.Index(r.out, "PAUSED") < strings.Index(r.out, "orders.remind") {
+		t.Errorf("got %q, %q", r.out, r.err)
+	}
+	r = tarry(t, "", environ, "topics", "--all", "--limit", "1", "--json").want(t, exitDone, "")
+	pages := strings.Split(strings.TrimSuffix(r.out, "\n"), "\n")
+	if len(pages) != 3 {
+		t.Fatalf("%d pages: %q", len(pages), r.out)
+	}
+	var first struct{ Cursor string }
+	if err := json.Unmarshal([]byte(pages[0]), &first); err != nil || first.Cursor == "" {
+		t.Fatalf("got %q, %v", pages[0], err)
+	}
+	if r = tarry(t, "", environ, "topics", "--limit", "1", "--cursor", first.Cursor, "--json").want(t, exitDone, ""); r.out != pages[1]+"\n" {
+		t.Errorf("got %q, want %q", r.out, pages[1])
+	}
+}
+
 func TestMany_OfTheCommandsTellAStory(t *testing.T) {
 	t.Parallel()
 	s, _ := real(t)
@@ -214,7 +237,7 @@ func TestMany_OfTheCommandsTellAStory(t *testing.T) {
 		}
 		do(exitDone, "is due on", "push", topic, "--at", fmt.Sprint(someDue+scheduler.Milli(i)), "--key", key, "--id", fmt.Sprint("m", i))
 	}
-	do(exitDone, "orders.remind  10       0          0\n", "topics")
+	do(exitDone, "orders.remind                             10         0          0\n", "topics")
 	do(exitDone, "waiting   10\n", "topics", "mail.out")
 	do(exitDone, "dry run, nothing was changed; ", "cancel", "--topic", "orders.>", "--dry-run")
 	do(exitDone, " 10 match: 10 rescheduled, 0 in flight", "reschedule", "--topic", "orders.>", "--shift", "1h")

@@ -11,9 +11,14 @@ import (
 )
 
 func newTopics(o outside) *cobra.Command {
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "topics [TOPIC]",
 		Short: "Show what waits, is in flight and is dead by topic, and what is paused",
+		Long: `Show what waits, is in flight and is dead by topic, in the order of their names, and what is paused.
+
+It shows one page, or with --all everything, page after page. --json prints each page as one line; its cursor, given as
+--cursor, asks for the next one.`,
 		Example: `  tarry topics
   tarry topics orders.remind
   tarry topics pause 'orders.>'
@@ -25,13 +30,16 @@ func newTopics(o outside) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().String("limit", "", "topics to show, 1 to 1000 (default 100)")
+	flags := cmd.Flags()
+	flags.String("limit", "", "topics on a page, 1 to 1000 (default 100, with --all 1000)")
+	flags.String("cursor", "", "go on after the page that gave this cursor")
+	flags.BoolVar(&all, "all", false, "go on to the end")
 	calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return c.topics(cmd)
+			return c.topics(cmd, all)
 		}
-		if cmd.Flags().Changed("limit") {
-			return usage("--limit does not go with a TOPIC")
+		if one := changed(cmd, "limit", "cursor", "all"); one != "" {
+			return usage("--%s does not go with a TOPIC", one)
 		}
 		t, raw, err := c.Topic(cmd.Context(), args[0])
 		if err != nil {
@@ -71,37 +79,60 @@ func (c caller) resume(cmd *cobra.Command, pattern string) error {
 	return c.show(raw, printable(p.Pattern, "")+" is not paused any more")
 }
 
-func (c caller) topics(cmd *cobra.Command) error {
-	t, raw, err := c.Topics(cmd.Context(), parameters(cmd, "limit"))
-	if err != nil {
-		return answered(err, c.json)
+// topics shows a page, or all of them; what is paused comes after the last that is shown.
+func (c caller) topics(cmd *cobra.Command, all bool) error {
+	q := parameters(cmd, "limit", "cursor")
+	if all && !q.Has("limit") {
+		q.Set("limit", wholeList)
 	}
-	rows := [][]string{{"TOPIC", "WAITING", "IN FLIGHT", "DEAD"}}
-	for _, topic := range t.Topics {
-		rows = append(rows, []string{topic.Topic, strconv.Itoa(topic.Waiting), strconv.Itoa(topic.InFlight), strconv.Itoa(topic.Dead)})
-	}
-	text, err := table(rows)
-	if err != nil {
-		return err
-	}
-	if len(t.Paused) > 0 {
-		rows = [][]string{{"PAUSED", "SINCE", "BY"}}
-		for _, p := range t.Paused {
-			rows = append(rows, []string{p.Pattern, p.At, p.By})
-		}
-		paused, err := table(rows)
+	for first := true; ; first = false {
+		page, raw, err := c.Topics(cmd.Context(), q)
 		if err != nil {
+			return answered(err, c.json)
+		}
+		last := !all || page.Cursor == ""
+		text := countsText(page.Topics, first)
+		if last && len(page.Paused) > 0 {
+			paused, err := pausesText(page.Paused)
+			if err != nil {
+				return err
+			}
+			text += "\n" + paused
+		}
+		if err := c.show(raw, text); err != nil {
 			return err
 		}
-		text += "\n" + paused
+		if last {
+			if page.Cursor != "" {
+				c.remark("there are more: --all shows them")
+			}
+			return nil
+		}
+		q.Set("cursor", page.Cursor)
 	}
-	if err := c.show(raw, text); err != nil {
-		return err
+}
+
+// countsText is a page in columns of fixed width, as pageText is.
+func countsText(topics []client.Topic, first bool) string {
+	var b strings.Builder
+	line := func(topic, waiting, inFlight, dead string) {
+		fmt.Fprintf(&b, "%-40s  %-9s  %-9s  %s\n", topic, waiting, inFlight, dead)
 	}
-	if t.More {
-		c.remark("there are more topics: --limit shows up to 1000")
+	if first {
+		line("TOPIC", "WAITING", "IN FLIGHT", "DEAD")
 	}
-	return nil
+	for _, t := range topics {
+		line(printable(t.Topic, ""), strconv.Itoa(t.Waiting), strconv.Itoa(t.InFlight), strconv.Itoa(t.Dead))
+	}
+	return b.String()
+}
+
+func pausesText(pauses []client.Pause) (string, error) {
+	rows := [][]string{{"PAUSED", "SINCE", "BY"}}
+	for _, p := range pauses {
+		rows = append(rows, []string{p.Pattern, p.At, p.By})
+	}
+	return table(rows)
 }
 
 func topicText(t *client.Topic) string {

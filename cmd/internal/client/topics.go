@@ -22,14 +22,14 @@ type Topic struct {
 	Paused   *Pause `json:"paused"` // the pause that holds it back; only where one topic was asked for
 }
 
-// Topics are those that have messages, and what is paused.
+// Topics is a page of those that have messages, and what is paused.
 type Topics struct {
 	Topics []Topic `json:"topics"`
 	Paused []Pause `json:"paused"`
-	More   bool    `json:"more"` // there are more topics
+	Cursor string  `json:"cursor"` // of the next page, empty on the last
 }
 
-// Topics asks for topics: limit.
+// Topics asks for a page of topics: limit, cursor.
 func (c *Client) Topics(ctx context.Context, query url.Values) (t Topics, raw []byte, err error) {
 	raw, err = c.call(ctx, http.MethodGet, withQuery("/v1/topics", query), nil, &t)
 	return t, raw, err
