@@ -38,7 +38,7 @@ func TestTopics_GoesOnWhereItsCursorSays(t *testing.T) {
 	}
 	d := open(t, steered(s))
 	var met, cursors []string
-	for target := "/v1/topics?limit=10"; target != ""; {
+	for target := "/v1/topics?limit=10"; target != "" && len(cursors) < 5; {
 		a := call(t, d, "GET", target, "").want(t, 200, "")
 		page, _ := a.json["topics"].([]any)
 		for _, one := range page {
