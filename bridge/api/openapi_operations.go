@@ -237,7 +237,7 @@ func topicOperations() []operation {
 		{
 			pattern: "POST /v1/topics/{topic}/pause", id: "pauseTopic", tag: "topics", needs: rightOperate,
 			summary: "Hold back what falls due on a topic",
-			text: "Pushes are accepted as ever. To pause what is paused changes nothing. The leader reads the pauses once a second: so long messages may still " +
+			text: "Pushes are accepted as ever. To pause what is paused tells anew who and since when. The leader reads the pauses once a second: so long messages may still " +
 				"go out. Where the journal does not confirm it the answer is outcome_unknown: the pause stands, but may be lost with the store until it is " +
 				"asked for again. The body says nothing: none at all, or {}.",
 			body:    "Nothing",

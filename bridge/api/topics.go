@@ -119,7 +119,7 @@ type pausedAnswer struct {
 	By      string `json:"by,omitempty"`
 }
 
-// pause holds back what is due on topics that match a pattern. To pause what is paused changes nothing.
+// pause holds back what is due on topics that match a pattern. To pause what is paused tells anew who and since when.
 func (s *Server) pause(w http.ResponseWriter, r *http.Request) error {
 	pattern, err := s.pattern(w, r)
 	if err != nil {
