@@ -37,18 +37,17 @@ func (s *Scheduler) Pauses(ctx context.Context) ([]Pause, error) {
 // It takes effect in the timeline first, so that an emergency does not wait for a
 // database, and is written to the journal then, in every mode. Where the journal
 // does not take it the error is ErrOutcomeUnknown: the pause stands, but would be
-// forgotten with the store. To ask again is safe.
+// forgotten with the store, or was made on a store that has been replaced. To ask
+// again is safe.
 func (s *Scheduler) Pause(ctx context.Context, pattern, by string) error {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	p := Pause{Pattern: pattern, By: by, At: s.cfg.Clock.Milli()}
-	since, err := s.cfg.Timeline.Pause(ctx, p)
+	c, err := s.cfg.Timeline.Pause(ctx, Pause{Pattern: pattern, By: by, At: s.cfg.Clock.Milli()})
 	if err != nil {
 		return fmt.Errorf("pause %s: %w", pattern, err)
 	}
 	s.tellOfPauses(ctx)
-	p.At = since
-	if err := s.cfg.Journal.WritePause(ctx, PauseChange{Pause: p}); err != nil {
+	if err := s.cfg.Journal.WritePause(ctx, c); err != nil {
 		return fmt.Errorf("%s is paused, but the journal does not say that it knows: %w: %v", pattern, ErrOutcomeUnknown, err)
 	}
 	return nil
@@ -61,12 +60,12 @@ func (s *Scheduler) Pause(ctx context.Context, pattern, by string) error {
 func (s *Scheduler) Resume(ctx context.Context, pattern string) (bool, error) {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	was, at, err := s.cfg.Timeline.Resume(ctx, pattern, s.cfg.Clock.Milli())
+	was, c, err := s.cfg.Timeline.Resume(ctx, pattern, s.cfg.Clock.Milli())
 	if err != nil {
 		return false, fmt.Errorf("resume %s: %w", pattern, err)
 	}
 	s.tellOfPauses(ctx)
-	if err := s.cfg.Journal.WritePause(ctx, PauseChange{Pause: Pause{Pattern: pattern, At: at}, Resumed: true}); err != nil {
+	if err := s.cfg.Journal.WritePause(ctx, c); err != nil {
 		return was, fmt.Errorf("%s is resumed, but the journal does not say that it knows: %w: %v", pattern, ErrOutcomeUnknown, err)
 	}
 	return was, nil

@@ -212,7 +212,8 @@ type Journal interface {
 	// first; none where no journal is kept.
 	Find(ctx context.Context, ref Ref) ([]Info, error)
 	// WritePause keeps a change of pauses that the timeline has made, in every mode,
-	// unless it knows a later one of that pattern. Its error leaves open whether it did.
+	// unless it knows a later one of that pattern; a change under a certification that
+	// is over is ErrFenced. Another error leaves open whether it did.
 	WritePause(ctx context.Context, c PauseChange) error
 }
 

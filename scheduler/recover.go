@@ -98,8 +98,8 @@ type Recovering interface {
 	// Pauses, Pause and Resume are those of Steering: what is paused must stand before
 	// anything is claimed.
 	Pauses(ctx context.Context) ([]Pause, error)
-	Pause(ctx context.Context, p Pause) (Milli, error)
-	Resume(ctx context.Context, pattern string, now Milli) (bool, Milli, error)
+	Pause(ctx context.Context, p Pause) (PauseChange, error)
+	Resume(ctx context.Context, pattern string, now Milli) (bool, PauseChange, error)
 }
 
 // Stand is how a message stands in the timeline.

@@ -25,17 +25,17 @@ type Steering interface {
 	// Counts tells the same of topics that have any: of the first ones by name after a
 	// given one, in order, up to limit.
 	Counts(ctx context.Context, after string, limit int) ([]TopicCount, error)
-	// Pauses lists what is paused, by pattern.
+	// Pauses lists what is paused, by pattern. Pauses belong to the certification of
+	// the first bucket, and are ErrUncertified as its messages are.
 	Pauses(ctx context.Context) ([]Pause, error)
 	// Pause holds back what is due on topics that match the pattern, until Resume.
-	// At most MaxPauses stand at once: more is ErrTooManyPauses. It tells since when
-	// the pause stands: p.At, or later, as no two changes of pauses share a time and
-	// the later one has the later. Who has paused the pattern already is told since
-	// when.
-	Pause(ctx context.Context, p Pause) (since Milli, err error)
-	// Resume tells whether the pattern was paused, and when it counts as resumed: now
-	// or later, as with Pause.
-	Resume(ctx context.Context, pattern string, now Milli) (was bool, at Milli, err error)
+	// At most MaxPauses stand at once: more is ErrTooManyPauses. No two changes of
+	// pauses share a time and the later one has the later: it is p.At, or after it.
+	// Who paused the pattern already, and no earlier, changes nothing.
+	Pause(ctx context.Context, p Pause) (PauseChange, error)
+	// Resume tells whether the pattern was paused. The change's time is now, or later
+	// as with Pause.
+	Resume(ctx context.Context, pattern string, now Milli) (was bool, c PauseChange, err error)
 }
 
 // Amend asks to change a waiting message.
@@ -147,9 +147,12 @@ type Pause struct {
 	At      Milli  // since when; 0 where the store's field is damaged and does not tell
 }
 
-// PauseChange is a pause, or its end, as the journal keeps it.
+// PauseChange is a pause, or its end.
 type PauseChange struct {
 	Pause
 	// Resumed: the pattern goes since At.
 	Resumed bool
+	// Number is the certification of the store that it was made under; 0 for what a
+	// recovery does, and as the journal tells it.
+	Number uint64
 }

@@ -67,7 +67,7 @@
 // of what became of it; several have a result each, as a batch has, and a dry run of them is refused.
 //
 // A topic here may be a pattern of NATS's, but not in GET /v1/topics/{topic}; in a path > is written %3E where a client
-// insists. Pausing twice is pausing once; resuming what is not paused, by exactly that pattern, is 404 not_paused. While
+// insists. Pausing again tells anew who and since when; resuming what is not paused, by exactly that pattern, is 404 not_paused. While
 // messages move the counts of a topic are not of one instant, and one that has none left may be listed with zeros.
 //
 // # Who may call

@@ -238,8 +238,8 @@ func (m *model) pause(t *rapid.T) {
 	m.T = t
 	p := scheduler.Pause{Pattern: rapid.SampledFrom(patterns).Draw(t, "pattern"), By: rapid.SampledFrom([]string{"", "ann"}).Draw(t, "by"), At: m.now}
 	m.step(fmt.Sprintf("pause %+v", p), func(tl scheduler.Timeline) string {
-		since, err := tl.Pause(m.ctx, p)
-		return fmt.Sprint(since, short(err))
+		c, err := tl.Pause(m.ctx, p)
+		return fmt.Sprintf("%+v%s", c, short(err))
 	}, true, nil)
 }
 
@@ -247,8 +247,8 @@ func (m *model) resume(t *rapid.T) {
 	m.T = t
 	pattern := rapid.SampledFrom(patterns).Draw(t, "pattern")
 	m.step("resume "+pattern, func(tl scheduler.Timeline) string {
-		was, at, err := tl.Resume(m.ctx, pattern, m.now)
-		return fmt.Sprint(was, " ", at, short(err))
+		was, c, err := tl.Resume(m.ctx, pattern, m.now)
+		return fmt.Sprintf("%t %+v%s", was, c, short(err))
 	}, true, func(_, second string) (bool, string) {
 		if !strings.HasPrefix(second, "false ") {
 			return false, "it was resumed before"

@@ -19,24 +19,24 @@ func (t *trial) pauses() []scheduler.Pause {
 func (t *trial) pause(p scheduler.Pause) (since scheduler.Milli) {
 	t.Helper()
 	for i := range 2 {
-		at, err := t.tl.Pause(t.Context(), p)
+		c, err := t.tl.Pause(t.Context(), p)
 		t.must("pause", err)
-		if i > 0 && at != since {
-			t.Fatalf("%+v stands since %d, asked again since %d", p, since, at)
+		if c.Pattern != p.Pattern || c.By != p.By || c.Resumed || c.Number == 0 || i > 0 && c.At != since {
+			t.Fatalf("asked for the %d. time %+v: %+v, before since %d", i+1, p, c, since)
 		}
-		since = at
+		since = c.At
 	}
 	return since
 }
 
 func (t *trial) resume(pattern string, want bool) (at scheduler.Milli) {
 	t.Helper()
-	was, at, err := t.tl.Resume(t.Context(), pattern, Start)
+	was, c, err := t.tl.Resume(t.Context(), pattern, Start)
 	t.must("resume", err)
-	if was != want {
-		t.Fatalf("resume of %q: was paused: %t, want %t", pattern, was, want)
+	if was != want || c.Pattern != pattern || !c.Resumed || c.Number == 0 {
+		t.Fatalf("resume of %q: was paused: %t, want %t: %+v", pattern, was, want, c)
 	}
-	return at
+	return c.At
 }
 
 func (t *trial) wantPauses(want ...scheduler.Pause) {

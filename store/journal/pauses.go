@@ -7,17 +7,37 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
+// pausesIn is the bucket under whose certification pauses are changed.
+const pausesIn = 0
+
 // WritePause keeps a change of pauses, unless a later one of its pattern is there.
 func (s *SQL) WritePause(ctx context.Context, c scheduler.PauseChange) error {
+	fences := map[int]uint64{}
+	if c.Number > 0 {
+		fences[pausesIn] = c.Number
+	}
+	if err := s.makeFences(ctx, fences); err != nil {
+		return err
+	}
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin to write a pause: %w", err)
+	}
+	defer tx.Rollback() // after a commit it does nothing
+	if err := s.checkFences(ctx, tx, fences); err != nil {
+		return err
+	}
 	at := s.kind.incoming("at")
 	newer := func(column string) string {
 		return column + " = CASE WHEN " + at + " >= pauses.at THEN " + s.kind.incoming(column) + " ELSE pauses." + column + " END, "
 	}
-	_, err := s.write.ExecContext(ctx, "INSERT INTO pauses (pattern, at, paused, who) VALUES (?, ?, ?, ?)"+s.kind.conflict+
+	if _, err := tx.ExecContext(ctx, "INSERT INTO pauses (pattern, at, paused, who) VALUES (?, ?, ?, ?)"+s.kind.conflict+
 		newer("paused")+newer("who")+"at = "+s.kind.greatest+"(pauses.at, "+at+")", // last: MySQL assigns one after the other
-		name(c.Pattern), int64(c.At), bit(!c.Resumed), name(c.By))
-	if err != nil {
+		name(c.Pattern), int64(c.At), bit(!c.Resumed), name(c.By)); err != nil {
 		return fmt.Errorf("write a pause: %w", err)
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit a pause: %w", err)
 	}
 	return nil
 }

@@ -79,12 +79,13 @@ func (r *Recovery) Run(ctx context.Context, term uint64) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if r.fenced(ctx, standings) { // this server was replaced, or is the replacement that never heard of it
+	fenced, answers := r.fenced(ctx, standings)
+	if fenced { // this server was replaced, or is the replacement that never heard of it
 		r.cfg.Timeline.Renew()
 		if standings, err = r.standings(ctx); err != nil {
 			return Result{}, err
 		}
-		if r.fenced(ctx, standings) {
+		if fenced, _ = r.fenced(ctx, standings); fenced {
 			for bucket := range standings {
 				standings[bucket].Run = "" // nothing on it is whole
 			}
@@ -102,7 +103,9 @@ func (r *Recovery) Run(ctx context.Context, term uint64) (Result, error) {
 		}
 	}
 	if len(w.need) == 0 {
-		r.tellPauses(ctx, w.tl)
+		if answers {
+			r.tellPauses(ctx, w.tl)
+		}
 		return Result{}, nil
 	}
 	started := time.Now()
@@ -119,23 +122,23 @@ func (r *Recovery) Run(ctx context.Context, term uint64) (Result, error) {
 const fencesWithin = time.Second
 
 // fenced tells whether the journal knows of a later certification of some bucket
-// than its server does. A journal that does not answer knows nothing.
-func (r *Recovery) fenced(ctx context.Context, standings []scheduler.Standing) bool {
+// than its server does, and whether it answers: where it does not it knows nothing.
+func (r *Recovery) fenced(ctx context.Context, standings []scheduler.Standing) (fenced, answers bool) {
 	if r.cfg.Store == nil {
-		return false
+		return false, false
 	}
 	call, cancel := context.WithTimeout(ctx, min(r.cfg.Timeout, fencesWithin))
 	defer cancel()
 	fences, err := r.cfg.Store.Fences(call)
 	if err != nil {
-		return false
+		return false, false
 	}
 	for bucket, s := range standings {
 		if s.Number > 0 && s.Number < fences[bucket] {
-			return true
+			return true, true
 		}
 	}
-	return false
+	return false, true
 }
 
 func (r *Recovery) standings(ctx context.Context) ([]scheduler.Standing, error) {
@@ -177,11 +180,9 @@ func (w *work) run(ctx context.Context) error {
 	if w.cfg.Store == nil {
 		return w.certify(ctx, w.need, false)
 	}
-	call, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
-	err := w.meetPauses(call, w.tl, true)
-	cancel()
-	if err != nil {
-		return fmt.Errorf("restore the pauses: %w", err)
+	// They lie with the first bucket.
+	if err := w.meetPauses(ctx, w.tl, w.need[0]); err != nil {
+		return err
 	}
 	for bucket := range w.need {
 		drained, refused, err := Drain(ctx, w.cfg.Store, w.tl, bucket, 0, w.cfg.Timeout)

@@ -44,7 +44,8 @@ type Store interface {
 	// empty topic takes all.
 	Forecast(ctx context.Context, topic string, from, until, step scheduler.Milli) ([]scheduler.Forecast, error)
 	// WritePause keeps the last change of a pattern's pause: where one is there that
-	// is later it changes nothing.
+	// is later it changes nothing. A change under a certification of the first bucket
+	// that is over is scheduler.ErrFenced and changes nothing either.
 	WritePause(ctx context.Context, c scheduler.PauseChange) error
 	// Pauses are the last changes of all patterns, by time.
 	Pauses(ctx context.Context) ([]scheduler.PauseChange, error)

@@ -314,12 +314,18 @@ func (j *Journal) Forecast(ctx context.Context, topic string, from, until, step 
 }
 
 // WritePause keeps a change, unless a later one of its pattern is there.
-func (j *Journal) WritePause(ctx context.Context, c scheduler.PauseChange) error {
-	return j.locked(ctx, func() {
+func (j *Journal) WritePause(ctx context.Context, c scheduler.PauseChange) (err error) {
+	gone := j.locked(ctx, func() {
+		if stands := j.fences[pausesIn]; c.Number > 0 && stands > c.Number {
+			err = fmt.Errorf("a pause under certification %d, and %d stands: %w", c.Number, stands, scheduler.ErrFenced)
+			return
+		}
 		if was, stands := j.pauses[c.Pattern]; !stands || was.At <= c.At {
+			c.Number = 0
 			j.pauses[c.Pattern] = c
 		}
 	})
+	return errors.Join(gone, err)
 }
 
 // Pauses are the last changes, by time.

@@ -3,33 +3,22 @@ package memory
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// pauses are the patterns that are held back. They belong to no bucket: who
-// delivers asks for all of them.
+// pausesIn is the bucket whose lock and certification the pauses are under.
+const pausesIn = 0
+
+// pauses are the patterns that are held back. They concern all buckets.
 type pauses struct {
-	mu   sync.Mutex
 	by   map[string]scheduler.Pause
 	last scheduler.Milli // when the last change was
 }
 
 func newPauses() *pauses { return &pauses{by: map[string]scheduler.Pause{}} }
-
-// with runs do while nobody else looks at the pauses.
-func (p *pauses) with(ctx context.Context, do func() error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", scheduler.ErrUnavailable, context.Cause(ctx))
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return do()
-}
 
 // change is when a change counts as made that is asked for at a time.
 func (p *pauses) change(at scheduler.Milli) scheduler.Milli {
@@ -39,7 +28,7 @@ func (p *pauses) change(at scheduler.Milli) scheduler.Milli {
 
 // Pauses lists what is paused, by pattern.
 func (t *Timeline) Pauses(ctx context.Context) (list []scheduler.Pause, err error) {
-	err = t.paused.with(ctx, func() error {
+	err = t.in(ctx, pausesIn, func(*bucket) error {
 		list = slices.SortedFunc(maps.Values(t.paused.by), func(a, b scheduler.Pause) int { return cmp.Compare(a.Pattern, b.Pattern) })
 		return nil
 	})
@@ -47,30 +36,39 @@ func (t *Timeline) Pauses(ctx context.Context) (list []scheduler.Pause, err erro
 }
 
 // Pause holds back a pattern.
-func (t *Timeline) Pause(ctx context.Context, p scheduler.Pause) (since scheduler.Milli, err error) {
-	err = t.paused.with(ctx, func() error {
+func (t *Timeline) Pause(ctx context.Context, p scheduler.Pause) (c scheduler.PauseChange, err error) {
+	err = t.in(ctx, pausesIn, func(b *bucket) error {
 		was, stands := t.paused.by[p.Pattern]
 		switch {
 		case stands && was.By == p.By && was.At >= p.At:
-			since = was.At
-			return nil
+			p = was
 		case !stands && len(t.paused.by) >= scheduler.MaxPauses:
 			return scheduler.ErrTooManyPauses
+		default:
+			p.At = t.paused.change(p.At)
+			t.paused.by[p.Pattern] = p
 		}
-		p.At = t.paused.change(p.At)
-		t.paused.by[p.Pattern], since = p, p.At
+		c = scheduler.PauseChange{Pause: p, Number: t.number(b)}
 		return nil
 	})
-	return since, err
+	return c, err
 }
 
 // Resume lets a pattern go on.
-func (t *Timeline) Resume(ctx context.Context, pattern string, now scheduler.Milli) (was bool, at scheduler.Milli, err error) {
-	err = t.paused.with(ctx, func() error {
+func (t *Timeline) Resume(ctx context.Context, pattern string, now scheduler.Milli) (was bool, c scheduler.PauseChange, err error) {
+	err = t.in(ctx, pausesIn, func(b *bucket) error {
 		_, was = t.paused.by[pattern]
 		delete(t.paused.by, pattern)
-		at = t.paused.change(now)
+		c = scheduler.PauseChange{Pause: scheduler.Pause{Pattern: pattern, At: t.paused.change(now)}, Resumed: true, Number: t.number(b)}
 		return nil
 	})
-	return was, at, err
+	return was, c, err
+}
+
+// number is the certification that a change is made under, none for a recovery.
+func (t *Timeline) number(b *bucket) uint64 {
+	if t.recovering {
+		return 0
+	}
+	return b.cert.Number
 }

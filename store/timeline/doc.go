@@ -21,11 +21,11 @@
 //	{ns:b}:dead           ZSET uid → when it died; its message stays whole
 //	{ns:b}:counts         HASH topic → how many of its messages live, or "live dead" where any are dead
 //	{ns:b}:tomb, :tombs   HASH of tombstones and the ZSET of their order
+//	{ns:0}:paused         HASH pattern → since when, a space, and by whom; '' → when the last change was; of all buckets
 //	{ns:b}:big            there once a message of more than 16 KiB was: claims then look at lengths first
 //	{ns:b}:term           the highest leader term seen
 //	{ns}:meta             HASH: buckets, layout
 //	{ns}:machines         HASH slot → who gives out ids as this machine, until when
-//	{ns}:paused           HASH pattern → since when, a space, and by whom; '' → when the last change was
 //
 // The record of an end stands in msg under the message's own uid, not in a
 // place of its own: then one look-up tells any state, and a push that comes
@@ -90,11 +90,10 @@
 //
 // # Pauses
 //
-// Pauses belong to no bucket and are not certified: they change nothing that a
-// message is, and a leader only reads them. A Redis that comes back has lost some or
-// all of them; the recovery brings them back from the journal before it certifies
-// anything (store/journal), so nothing is claimed without them. With the journal off
-// they are lost with Redis.
+// Pauses concern all buckets and lie with the first one, under its certification: so
+// a Redis that lost some is not asked before the recovery has brought them back from
+// the journal (store/journal), and nothing is claimed without them. With the journal
+// off they are lost with Redis.
 //
 // Every change of a pause has a time of its own, later than that of the change
 // before whatever the clocks of the instances say: so the journal can tell which of

@@ -7,7 +7,7 @@ import (
 
 // keys are the key names of one bucket.
 type keys struct {
-	due, msg, mark, name, names, next, claimed, parked, lanes, ended, dead, counts, big, tomb, tombs, term, outbox, outboxed, gen string
+	due, msg, mark, name, names, next, claimed, parked, lanes, ended, dead, counts, big, tomb, tombs, term, outbox, outboxed, gen, paused string
 }
 
 func bucketKeys(ns string, bucket int) keys {
@@ -16,7 +16,7 @@ func bucketKeys(ns string, bucket int) keys {
 		due: p + "due", msg: p + "msg", mark: p + "mark", name: p + "name", names: p + "names", next: p + "next", claimed: p + "claimed",
 		parked: p + "parked:", lanes: p + "lanes", ended: p + "ended", dead: p + "dead", counts: p + "counts", big: p + "big",
 		tomb: p + "tomb", tombs: p + "tombs", term: p + "term",
-		outbox: p + "outbox", outboxed: p + "outboxed", gen: p + "gen",
+		outbox: p + "outbox", outboxed: p + "outboxed", gen: p + "gen", paused: p + "paused",
 	}
 }
 
@@ -30,4 +30,3 @@ func (k *keys) source(lane string) string {
 
 func metaKey(ns string) string     { return fmt.Sprintf("{%s}:meta", ns) }
 func machinesKey(ns string) string { return fmt.Sprintf("{%s}:machines", ns) }
-func pausedKey(ns string) string   { return fmt.Sprintf("{%s}:paused", ns) }

@@ -16,7 +16,7 @@ import (
 var ErrUnfit = errors.New("redis is not fit")
 
 // Layout is the version of the keys and records; another one is refused.
-const Layout = "4"
+const Layout = "5"
 
 // Facts is what Prepare learned and a start-up log should say.
 type Facts struct {

@@ -15,9 +15,9 @@ var sources embed.FS
 // seen.
 type scripts struct {
 	add, claim, finish, giveBack, sweep, held, begin, cancel, find, bury, trim, lanes, heads *redis.Script
-	amend, browse, requeue, purge, counts, inflight                                          *redis.Script
+	amend, browse, requeue, purge, counts, inflight, pauses, pause, resume                   *redis.Script
 	unwritten, written, lag, restore, versions                                               *redis.Script
-	certify, standing, machine, pause, resume                                                *redis.Script // on any run
+	certify, standing, machine                                                               *redis.Script // on any run
 }
 
 func loadScripts() (*scripts, error) {
@@ -35,14 +35,14 @@ func loadScripts() (*scripts, error) {
 		"begin": &s.begin, "cancel": &s.cancel, "find": &s.find, "bury": &s.bury, "trim": &s.trim, "lanes": &s.lanes, "heads": &s.heads,
 		"unwritten": &s.unwritten, "written": &s.written, "lag": &s.lag, "restore": &s.restore, "versions": &s.versions,
 		"amend": &s.amend, "browse": &s.browse, "requeue": &s.requeue, "purge": &s.purge, "counts": &s.counts, "inflight": &s.inflight,
-		"certify": &s.certify, "standing": &s.standing, "machine": &s.machine, "pause": &s.pause, "resume": &s.resume,
+		"certify": &s.certify, "standing": &s.standing, "machine": &s.machine, "pauses": &s.pauses, "pause": &s.pause, "resume": &s.resume,
 	} {
 		text, err := sources.ReadFile("lua/" + name + ".lua")
 		if err != nil {
 			return nil, fmt.Errorf("read script %s: %w", name, err)
 		}
 		switch name {
-		case "certify", "standing", "machine", "pause", "resume":
+		case "certify", "standing", "machine":
 			*to = redis.NewScript(string(lib) + string(text))
 		default:
 			*to = redis.NewScript(string(certified) + string(lib) + string(text))

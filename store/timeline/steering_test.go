@@ -594,10 +594,10 @@ func TestPurge_TakesMoreThanOneScriptDoes(t *testing.T) {
 
 func (b *bare) pause(p scheduler.Pause) {
 	b.Helper()
-	at, err := b.Pause(b.Context(), p)
+	c, err := b.Pause(b.Context(), p)
 	b.must(err)
-	if at != p.At {
-		b.Fatalf("%+v stands since %d", p, at)
+	if c.Pause != p || c.Number == 0 {
+		b.Fatalf("%+v is %+v", p, c)
 	}
 }
 
@@ -634,7 +634,7 @@ func TestPause_IsBoundedAndOutsideTheBuckets(t *testing.T) {
 func TestPauses_ADamagedFieldStillPauses(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.SharedRedis(t))
-	b.must(b.rdb.HSet(t.Context(), "{"+b.ns+"}:paused", "spoiled", "soon", "none", "", "many words", "x y").Err())
+	b.must(b.rdb.HSet(t.Context(), b.key("paused"), "spoiled", "soon", "none", "", "many words", "x y").Err())
 	good := scheduler.Pause{Pattern: "good", By: "ann", At: 5}
 	b.pause(good)
 	b.wantPauses(good, scheduler.Pause{Pattern: "many words"}, scheduler.Pause{Pattern: "none"}, scheduler.Pause{Pattern: "spoiled"})

@@ -1,6 +1,7 @@
 package journaltest
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -46,6 +47,21 @@ var pausePromises = []promise{
 	{"an earlier change that comes late changes nothing", func(t *trial) {
 		t.pause(resumed("a", start+5), paused("a", "ann", start+4), paused("b", "ann", start+5), resumed("b", start+4))
 		t.wantPauses(resumed("a", start+5), paused("b", "ann", start+5))
+	}},
+	{"a change under a certification that is over is refused", func(t *trial) {
+		t.fence(0, 5)
+		t.fence(1, 9) // of another bucket
+		for i, number := range []uint64{5, 6, 0} {
+			c := paused("a", "ann", start+scheduler.Milli(i))
+			c.Number = number
+			t.must("write a pause", t.j.WritePause(t.Context(), c))
+			c.Number = 4
+			c.At, c.Resumed = c.At+100, true
+			if err := t.j.WritePause(t.Context(), c); !errors.Is(err, scheduler.ErrFenced) {
+				t.Fatalf("under 4: %v", err)
+			}
+		}
+		t.wantPauses(paused("a", "ann", start+2))
 	}},
 	{"patterns are told apart exactly", func(t *trial) {
 		long := strings.Repeat("é", 127)
