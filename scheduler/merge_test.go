@@ -29,6 +29,31 @@ func TestMerge_AnswersForTheMessageThatAPushWentInto(t *testing.T) {
 	})
 }
 
+// The bound of debounce holds for the first push too: one that comes again unchanged moves nothing forward.
+func TestMerge_MaxWaitBoundsTheFirstPushToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil)
+		later := scheduler.Push{ID: "a", Delay: 10 * time.Second, Merge: scheduler.MergeDebounce, MaxWait: 4 * time.Second}
+		bound := scheduler.CeilMilli(time.Now().Add(later.MaxWait))
+		first := r.push(later)
+		time.Sleep(time.Second)
+		if again := r.push(later); first.Due != bound || again.Due != bound || !again.Merged {
+			t.Errorf("due %d, and again %+v, want %d", first.Due, again, bound)
+		}
+		waited := later // in the intake, before it was read
+		waited.ID, waited.Age = "b", 3*time.Second
+		at := later
+		at.ID, at.HasAt, at.At = "c", true, scheduler.CeilMilli(time.Now().Add(time.Hour))
+		sooner := later
+		sooner.ID, sooner.Delay = "d", 2*time.Second
+		for want, p := range map[time.Duration]scheduler.Push{time.Second: waited, 4 * time.Second: at, 2 * time.Second: sooner} {
+			if got := r.push(p); got.Due != scheduler.CeilMilli(time.Now().Add(want)) {
+				t.Errorf("%s is due in %s, want %s", p.ID, got.Due.Time().Sub(time.Now()), want)
+			}
+		}
+	})
+}
+
 // A push that says its own uid, as one from the intake does, is not told canceled because it went into another.
 func TestMerge_ACancelByThePushesOwnUIDIsHonest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -89,6 +89,9 @@ func (p *Push) message(now time.Time) *Message {
 	if !p.HasAt {
 		due = CeilMilli(now.Add(p.Delay - p.Age))
 	}
+	if p.Merge == MergeDebounce && p.MaxWait > 0 { // whatever it meets
+		due = min(due, CeilMilli(now.Add(p.MaxWait-p.Age)))
+	}
 	m := &Message{
 		UID: p.UID, ID: p.ID, Key: p.Key, Topic: p.Topic, Headers: p.Headers, Body: p.Body,
 		Due: due, Priority: p.Priority, TTL: p.TTL, Attempt: max(p.Attempt, 1), Stored: p.Stored,

@@ -2,7 +2,7 @@
 // and prints one line of JSON for each that is stored. Run tarry, subscribe to the subject, and start it:
 //
 //	nats sub orders.remind &
-//	go run github.com/tarry-mq/tarry/bridge/tarry/example -delay 2s
+//	go run -C bridge/tarry ./example -delay 2s
 package main
 
 import (
