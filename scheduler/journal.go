@@ -134,7 +134,7 @@ type RestoreRequest struct {
 	UID UID
 	// Topic restricts to one topic.
 	Topic string
-	// Overdue takes messages that are due already too.
+	// Overdue takes messages that are due already too, and with them the dead.
 	Overdue bool
 	// DryRun only tells what would be done.
 	DryRun bool

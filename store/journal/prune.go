@@ -10,7 +10,7 @@ import (
 )
 
 // Prune deletes up to limit messages that ended before the given time, and
-// their changes, in one transaction.
+// their changes, in one transaction. What is dead stays until it is dealt with.
 //
 // What to delete is found by the changes that were ends, whose index there is
 // anyway: one on the column ended would cost every end an insert and a removal.
@@ -43,7 +43,7 @@ func (s *SQL) Prune(ctx context.Context, before scheduler.Milli, limit int) (n i
 // endsBefore are up to limit changes that ended a message, in the order of time.
 func (s *SQL) endsBefore(ctx context.Context, before scheduler.Milli, after moment, limit int) (ends []moment, err error) {
 	for _, state := range everyState() {
-		if !state.Ended() {
+		if !state.Ended() || state == scheduler.StateDead {
 			continue
 		}
 		part, err := s.moments(ctx, s.read, state, scheduler.ChangeQuery{AfterAt: after.at, AfterUID: after.uid, AfterVersion: uint64(after.version), Limit: limit}, before)
@@ -64,7 +64,7 @@ func (s *SQL) delete(ctx context.Context, before scheduler.Milli, ends []moment)
 	}
 	defer tx.Rollback() // after a commit it does nothing
 	err = inChunks(uidsOf(ends), func(list string, args []any) error {
-		over, err := ended(ctx, tx, "SELECT uid FROM messages WHERE uid IN "+list+" AND ended < ? ORDER BY uid"+s.kind.update, append(args, int64(before)))
+		over, err := ended(ctx, tx, "SELECT uid FROM messages WHERE uid IN "+list+" AND ended < ? AND state <> ? ORDER BY uid"+s.kind.update, append(args, int64(before), int64(scheduler.StateDead)))
 		if err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ type RecoveryConfig struct {
 // that there, and certifies it.
 //
 //	not certified ──▶ fence the journal ──▶ give claims back ──▶ pauses ──▶ drain the outbox ──▶
-//	    empty (no certification): restore what lives, and recent ends      ─┐
+//	    empty (no certification): restore what lives or is dead, and ends  ─┐
 //	    another run: compare what changed within the window                ─┴▶ certify
 //
 // In async mode an empty store accepts while it is filled (certified, filling);
@@ -283,7 +283,8 @@ func (w *work) certify(ctx context.Context, buckets map[int]bool, filling bool) 
 	return nil
 }
 
-// fill restores everything that lives, the earliest due first, and recent ends.
+// fill restores recent ends, and everything that lives or is dead, the earliest due
+// first.
 func (w *work) fill(ctx context.Context, buckets map[int]bool) error {
 	if err := w.reconcile(ctx, buckets, w.cfg.Clock.Milli().Add(-w.cfg.EndedKeep), true); err != nil {
 		return err

@@ -11,8 +11,9 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// Restorer brings what waits in the journal to the timeline, while traffic goes
-// on: what is there in the same or a higher version stays as it is.
+// Restorer brings what waits in the journal and what is dead there to the timeline,
+// while traffic goes on: what is there in the same or a higher version stays as it
+// is.
 type Restorer struct {
 	Store    Store
 	Timeline scheduler.Mending
@@ -72,16 +73,22 @@ func (r *Restorer) one(ctx context.Context, req scheduler.RestoreRequest) (sched
 	if err != nil {
 		return scheduler.RestoreReport{}, fmt.Errorf("read the record: %w: %w", scheduler.ErrUnavailable, err)
 	}
-	if len(records) == 0 || records[0].State.Ended() {
-		return scheduler.RestoreReport{}, fmt.Errorf("%w: the journal has no live message of this uid", scheduler.ErrUnknownID)
+	if len(records) == 0 || !stays(records[0].State) {
+		return scheduler.RestoreReport{}, fmt.Errorf("%w: the journal has no live or dead message of this uid", scheduler.ErrUnknownID)
 	}
 	return r.apply(ctx, records, req.DryRun)
 }
 
-// read pages through what lives, one page ahead of whoever takes them.
+// staying are the states of a message, as the journal tells them, that must be found
+// in the timeline: it waits, or is dead and waits for somebody to deal with it.
+func staying() []scheduler.State { return []scheduler.State{scheduler.StateWaiting, scheduler.StateDead} }
+
+func stays(s scheduler.State) bool { return slices.Contains(staying(), s) }
+
+// read pages through what stays, one page ahead of whoever takes them.
 func (r *Restorer) read(ctx context.Context, req scheduler.RestoreRequest) (<-chan []scheduler.Record, <-chan error) {
 	pages, failed := make(chan []scheduler.Record, 1), make(chan error, 1)
-	q := scheduler.RecordQuery{Topic: req.Topic, States: []scheduler.State{scheduler.StateWaiting}, Limit: restorePage, Bytes: restoreBytes, Whole: !req.DryRun}
+	q := scheduler.RecordQuery{Topic: req.Topic, States: staying(), Limit: restorePage, Bytes: restoreBytes, Whole: !req.DryRun}
 	if !req.Overdue {
 		q.DueFrom = r.Clock.Milli() + 1
 	}

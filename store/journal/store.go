@@ -52,7 +52,8 @@ type Store interface {
 	// MaxTerm is the highest term that any change carries.
 	MaxTerm(ctx context.Context) (uint64, error)
 	// Prune deletes up to limit messages that ended before the given time, and
-	// their changes; it returns how many. What has not ended is never touched. It
+	// their changes; it returns how many. What has not ended is never touched, nor
+	// what is dead: it waits for somebody to deal with it. It
 	// also forgets what was resumed before that time.
 	Prune(ctx context.Context, before scheduler.Milli, limit int) (int, error)
 	// Ping tells whether the journal answers and can be written to.

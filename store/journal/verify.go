@@ -64,12 +64,12 @@ type both struct {
 }
 
 // kind is the difference, empty when there is none. What ended on both sides, or
-// ended in one and is forgotten by the other, is none.
+// ended in one and is forgotten by the other, is none; what is dead is not forgotten.
 func (b both) kind() string {
 	switch {
 	case b.journal.Version == 0 && b.store.Version > 0:
 		return scheduler.MissingInJournal
-	case b.store.Version == 0 && b.journal.Version > 0 && !b.journal.State.Ended():
+	case b.store.Version == 0 && b.journal.Version > 0 && stays(b.journal.State):
 		return scheduler.MissingInStore
 	case b.store.Version == 0:
 		return ""
@@ -83,9 +83,9 @@ func (b both) kind() string {
 	return scheduler.StoreNewer
 }
 
-// fromJournal goes through what lives in the journal.
+// fromJournal goes through what stays in the journal.
 func (c *comparison) fromJournal(ctx context.Context) error {
-	q := scheduler.RecordQuery{States: []scheduler.State{scheduler.StateWaiting}, Limit: verifyPage}
+	q := scheduler.RecordQuery{States: staying(), Limit: verifyPage}
 	for {
 		call, cancel := context.WithTimeout(ctx, c.Timeout)
 		page, err := c.Store.List(call, q)

@@ -132,9 +132,12 @@ func (j *Journal) write(c *scheduler.Change) {
 	j.term = max(j.term, c.Term)
 }
 
-// remember and forget keep a row among those that ended.
+// over tells whether nothing can become of a message any more.
+func over(s scheduler.State) bool { return s.Ended() && s != scheduler.StateDead }
+
+// remember and forget keep a row among those that are over.
 func (j *Journal) remember(row *journaled) {
-	if row.record.State.Ended() {
+	if over(row.record.State) {
 		e := end{row.record.EndedAt, row.record.UID}
 		at, _ := slices.BinarySearchFunc(j.ended, e, end.compare)
 		j.ended = slices.Insert(j.ended, at, e)
@@ -143,7 +146,7 @@ func (j *Journal) remember(row *journaled) {
 }
 
 func (j *Journal) forget(row *journaled) {
-	if row.record.State.Ended() {
+	if over(row.record.State) {
 		at, _ := slices.BinarySearchFunc(j.ended, end{row.record.EndedAt, row.record.UID}, end.compare)
 		j.ended = slices.Delete(j.ended, at, at+1)
 		j.bytes -= content(&row.record)

@@ -150,7 +150,7 @@ func settings() []setting {
 		{name: "journal.outbox", fallback: "256MiB", of: serve, limit: size{mib, tib},
 			help: "bytes in Redis that may wait for the journal, over all buckets; above it pushes are refused and what is due still goes out"},
 		{name: "journal.keep", fallback: "720h", of: serve, limit: span{hour, 100 * 365 * 24 * hour},
-			help: "how long messages stay in the journal after they ended; what waits always stays"},
+			help: "how long messages stay in the journal after they ended; what waits or is dead always stays"},
 		{name: "journal.window", fallback: "10m", of: serve, limit: span{minute, 24 * hour},
 			help: "how far back a Redis that was restarted or promoted may have lost changes: what changed since is compared before anything goes out"},
 		{name: "journal.audit", fallback: "6h", of: serve, limit: span{minute, 30 * 24 * hour},

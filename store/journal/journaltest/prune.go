@@ -41,7 +41,7 @@ var prunePromises = []promise{
 		t.prune(start+1000, 100, 10)
 		t.wantChanges(t.changes(scheduler.ChangeQuery{Limit: 100}))
 	}},
-	{"what has not ended is never touched", func(t *trial) {
+	{"what has not ended is never touched, nor what is dead until it is dealt with", func(t *trial) {
 		var changes, live []scheduler.Change
 		var want []scheduler.Record
 		for i := range 60 {
@@ -53,16 +53,19 @@ var prunePromises = []promise{
 				of = append(of, became(m, 2, scheduler.StateWaiting, 2))
 			case 2:
 				of = append(of, became(m, 2, scheduler.StateDead, 3))
+				if i%2 == 0 { // purged
+					of = append(of, became(m, 3, scheduler.StateCanceled, 4))
+				}
 			}
 			changes = append(changes, of...)
-			if i%3 < 2 {
+			if !of[len(of)-1].State.Ended() || of[len(of)-1].State == scheduler.StateDead {
 				live, want = append(live, of...), append(want, recorded(of...))
 			}
 		}
 		revived := message(100)
 		back := []scheduler.Change{accept(revived), became(revived, 2, scheduler.StateDead, 4), became(revived, 3, scheduler.StateWaiting, 5)}
 		t.write(append(changes, back...)...)
-		t.prune(start*2, 1000, 20)
+		t.prune(start*2, 1000, 10)
 		t.prune(start*2, 1000, 0)
 		uids := []scheduler.UID{revived.UID}
 		for _, c := range changes {
