@@ -6,12 +6,18 @@ import (
 	"time"
 )
 
+// origin is where a batch was claimed.
+type origin struct {
+	lane  string // empty for the bucket
+	probe bool   // to learn whether the lane's destination takes messages again
+}
+
 // dispatch hands a claimed batch to the publisher, less what has ended by now
-// and what belongs aside in a lane. from is the lane it was claimed from. It
-// returns how many it handed over.
-func (sc *scanner) dispatch(ctx context.Context, batch []*Message, from string) int {
+// and what belongs aside in a lane. It tells how many it handed over, and how
+// many of the batch had strayed into the lane that they were claimed from.
+func (sc *scanner) dispatch(ctx context.Context, batch []*Message, from origin) (sent, strays int) {
 	if len(batch) == 0 {
-		return 0
+		return 0, 0
 	}
 	now, mono := sc.l.s.cfg.Clock.Milli(), time.Now()
 	out := batch[:0:len(batch)]
@@ -21,9 +27,13 @@ func (sc *scanner) dispatch(ctx context.Context, batch []*Message, from string) 
 			sc.end(ctx, result{message: m, ends: state, why: why}, t)
 			continue
 		}
-		if lane := sc.aside(m, t, from, now, mono); lane != "" {
+		lane, stray := sc.aside(m, t, from, now, mono)
+		if stray {
+			strays++
+		}
+		if lane != "" {
 			sc.joining[lane]++
-			sc.settling.put(result{message: m, park: lane})
+			sc.settling.put(result{message: m, from: from, park: lane})
 			continue
 		}
 		if t != nil && m.Retry.Empty() {
@@ -36,7 +46,7 @@ func (sc *scanner) dispatch(ctx context.Context, batch []*Message, from string) 
 			sc.settling.put(result{message: m, outcome: o, from: from, at: time.Now()})
 		})
 	}
-	return len(out)
+	return len(out), strays
 }
 
 // over tells how a message that is due ends without an attempt, if it does: its
@@ -72,24 +82,32 @@ func sentBack(m *Message, retries int) string {
 const reasonHeader = "Tarry-Reason"
 
 // aside is the lane that a message must wait in, empty where it may go out. What
-// was held once is not held by the same again: its lane's turn let it go.
-func (sc *scanner) aside(m *Message, t *Topic, from string, now Milli, mono time.Time) string {
-	if lane := sc.l.holds.paused(m.Topic); lane != "" {
-		return lane
+// was held once is not held by the same again: its lane's turn let it go. stray
+// tells that it came from another destination's lane: what is known of that one
+// says nothing of it, and it goes out, or aside, as if it came from the bucket.
+func (sc *scanner) aside(m *Message, t *Topic, from origin, now Milli, mono time.Time) (lane string, stray bool) {
+	own, parked := "", ""
+	if !sc.l.lanes.empty() {
+		own = sc.l.s.cfg.Publisher.Lane(m)
+		parked = sc.l.lanes.parked(own)
+		stray = isDestination(from.lane) && from.lane != own
 	}
-	if from != "" && !isHold(from) && sc.l.lanes.parked(from) != "" {
-		return "" // a probe of its destination is not paced
+	if lane := sc.l.holds.paused(m.Topic); lane != "" {
+		return lane, stray
+	}
+	if parked != "" && from.lane == own { // it is not paced
+		if from.probe {
+			return "", false
+		}
+		return parked, false
 	}
 	if t != nil {
 		lane, pace := sc.l.holds.paceOf(t, now > m.Due.Add(Overdue))
-		if pace != nil && !(isPaced(from) && sc.l.holds.standing(from) > 0) && (sc.waitsIn(lane) || !pace.one(mono)) {
-			return lane
+		if pace != nil && !(isPaced(from.lane) && sc.l.holds.standing(from.lane) > 0) && (sc.waitsIn(lane) || !pace.one(mono)) {
+			return lane, stray
 		}
 	}
-	if (from == "" || isHold(from)) && !sc.l.lanes.empty() {
-		return sc.l.lanes.parked(sc.l.s.cfg.Publisher.Lane(m))
-	}
-	return ""
+	return parked, stray
 }
 
 // waitsIn tells whether messages of this bucket stand in a lane, or are on their

@@ -19,6 +19,7 @@ type nats struct {
 	down   bool
 	answer func(m *scheduler.Message, nth int) scheduler.Outcome // nil: delivered
 	lane   func(m *scheduler.Message) string                     // nil: core, by topic
+	takes  func(m *scheduler.Message) time.Duration              // until it answers; nil: it answers at once
 	tries  map[scheduler.UID]int
 	got    []arrival
 }
@@ -48,13 +49,21 @@ func (n *nats) Send(_ context.Context, batch []*scheduler.Message, done func(*sc
 		n.mu.Lock()
 		n.tries[m.UID]++
 		var o scheduler.Outcome
+		var takes time.Duration
 		if n.answer != nil {
 			o = n.answer(m, n.tries[m.UID])
 		}
 		if o.Kind == scheduler.Delivered || o.Kind == scheduler.Unknown {
 			n.got = append(n.got, arrival{m, time.Now()})
 		}
+		if n.takes != nil {
+			takes = n.takes(m)
+		}
 		n.mu.Unlock()
+		if takes > 0 {
+			time.AfterFunc(takes, func() { done(m, o) })
+			continue
+		}
 		done(m, o)
 	}
 }

@@ -44,6 +44,10 @@ func isHold(lane string) bool {
 	return strings.HasPrefix(lane, pausedLane) || strings.HasPrefix(lane, rateLane) || strings.HasPrefix(lane, lateLane)
 }
 
+// isDestination tells whether a lane is that of one destination. The shared lane
+// is nobody's own: nothing strays into it, and each message goes by its own.
+func isDestination(lane string) bool { return lane != "" && lane != sharedLane && !isHold(lane) }
+
 // isPaced tells whether a lane is let go by a rate.
 func isPaced(lane string) bool {
 	return strings.HasPrefix(lane, rateLane) || strings.HasPrefix(lane, lateLane)

@@ -29,7 +29,11 @@ func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, bac
 			continue
 		case r.park != "":
 			mark.Lane = r.park
-			back = append(back, aside{Back{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: mark}, m})
+			score := m.Score()
+			if r.park == r.from.lane && isDestination(r.park) {
+				score = lastIn(score, wall) // the next turn sorts what stood behind it
+			}
+			back = append(back, aside{Back{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}, m})
 			continue
 		}
 		if r.outcome.Kind == Delivered {
@@ -43,9 +47,9 @@ func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, bac
 		score := m.Score()
 		switch r.outcome.Kind {
 		case NotSent:
-			if r.from != "" {
-				sc.unprobe(r.from, mono)
-				mark.Lane = r.from
+			mark.Lane = r.from.lane
+			if r.from.probe {
+				sc.l.lanes.unprobe(r.from.lane, mono)
 			}
 		case Refused:
 			sc.succeeded(r) // the destination answered; it is the message it does not take
@@ -68,10 +72,10 @@ func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, bac
 		switch {
 		case mark.Lane == sharedLane:
 			score = int64(CeilMilli(wall.Add(lastBackoff)))<<8 | score&255
-		case mark.Lane != "" && mark.Lane == r.from && r.outcome.Kind != NotSent:
+		case mark.Lane != "" && mark.Lane == r.from.lane && r.outcome.Kind != NotSent:
 			// To the end of the lane, so that the next probe is another message: a
 			// stream may refuse one subject and take all others.
-			score = int64(CeilMilli(wall))<<8 | score&255
+			score = lastIn(score, wall)
 		}
 		b := Back{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}
 		if r.outcome.Kind != NotSent { // it was tried: a change that the journal tells
@@ -140,15 +144,25 @@ func (o *Outcome) settlesCopy() bool {
 	return o.Kind == Delivered || o.Kind == Refused || o.Kind == NoListener
 }
 
-// succeeded opens the lane that a message went through.
-func (sc *scanner) succeeded(r *result) {
-	name := r.from
-	if name == "" || isHold(name) {
-		if sc.l.lanes.empty() {
-			return
-		}
-		name = sc.l.s.cfg.Publisher.Lane(r.message)
+// lastIn is the score that brings a message to the end of its lane.
+func lastIn(score int64, wall time.Time) int64 { return int64(CeilMilli(wall))<<8 | score&255 }
+
+// own is the lane of the message's destination. A probe that went there from the
+// lane of another tells nothing of that one: its probe is still to be made.
+func (sc *scanner) own(r *result) string {
+	name := sc.l.s.cfg.Publisher.Lane(r.message)
+	if r.from.probe && r.from.lane != name {
+		sc.l.lanes.skip(r.from.lane)
 	}
+	return name
+}
+
+// succeeded opens the lane of the message's destination.
+func (sc *scanner) succeeded(r *result) {
+	if sc.l.lanes.empty() {
+		return
+	}
+	name := sc.own(r)
 	if sc.l.lanes.succeeded(name) {
 		sc.log.Info().Str("lane", name).Msg("lane opened")
 		for _, other := range sc.l.scanners {
@@ -160,21 +174,19 @@ func (sc *scanner) succeeded(r *result) {
 // failed counts against the lane of the message's destination and tells where
 // the message goes.
 func (sc *scanner) failed(r *result, now time.Time) string {
-	name := sharedLane
-	if r.from != sharedLane {
-		name = sc.l.s.cfg.Publisher.Lane(r.message)
-	}
-	if r.from != "" && r.from != name {
-		sc.skip(r.from) // what strayed into that lane says nothing of it: its probe is still to be made
-	}
+	name := sc.own(r)
 	to, parkedNow := sc.l.lanes.failed(name, r.outcome.Kind == NoListener, now)
 	if parkedNow {
 		sc.log.Warn().Err(r.outcome.Err).Str("lane", name).Str("topic", r.message.Topic).Msg("lane parked")
 	}
-	if to == "" {
-		to = r.from // it came from a lane that is open: there it waits
+	switch {
+	case to != "":
+		return to
+	case isDestination(r.from.lane):
+		return name // it waits in its own lane, which is open, not behind another's probes
+	default:
+		return r.from.lane
 	}
-	return to
 }
 
 // openLane ends the scanner's wait for a lane's turn.

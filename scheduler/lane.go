@@ -15,12 +15,15 @@ import (
 //
 // The book holds only lanes that failed lately, never one per topic. Beyond
 // maxCoreLanes parked subjects the rest share one lane, in which every message
-// is its own probe and goes to the end after a failure.
+// is its own probe and goes to the end after a failure, or to the lane of its
+// destination once that has one.
 //
 // In the store a lane keeps the name under which its messages were parked, and
 // the next leader reads it there. Streams and settings may change meanwhile, so
-// that a lane holds what leaves elsewhere by now: such a message counts against
-// the lane of its own destination, and moves there once that is parked.
+// that a lane holds what leaves elsewhere by now: such a stray counts for and
+// against the lane of its own destination, goes aside there while that is parked,
+// and tells nothing of the lane that it was in. A parked lane in which one is met
+// is sorted in batches: what it strayed behind may not answer for a long time.
 type laneBook struct {
 	mu    sync.Mutex
 	lanes map[string]*lane

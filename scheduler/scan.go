@@ -21,12 +21,12 @@ type scanner struct {
 	wake   chan struct{} // capacity 1
 
 	// Of the scanning goroutine alone.
-	lanes     map[string]struct{} // lanes that hold messages of this bucket
-	laneWait  time.Time           // no lane has a turn before
-	laneFirst bool                // lanes and the bucket take turns
-	joining   map[string]int      // how many messages are on their way into a lane
-	paced     time.Time           // no claim from the bucket before
-	claims    uint64              // numbers the claims
+	lanes     map[string]bool // lanes that hold messages of this bucket; true where the last turn met strays
+	laneWait  time.Time       // no lane has a turn before
+	laneFirst bool            // lanes and the bucket take turns
+	joining   map[string]int  // how many messages are on their way into a lane
+	paced     time.Time       // no claim from the bucket before
+	claims    uint64          // numbers the claims
 
 	copying map[UID]int // tries of copies, of the settling goroutine alone
 
@@ -50,7 +50,7 @@ func newScanner(l *leadership, bucket int) *scanner {
 		l: l, bucket: bucket, name: name,
 		log:      l.s.log.With().Int("bucket", bucket).Str("scanner", name).Uint64("term", l.term).Logger(),
 		wake:     make(chan struct{}, 1),
-		lanes:    map[string]struct{}{},
+		lanes:    map[string]bool{},
 		joining:  map[string]int{},
 		adopt:    map[string]int{},
 		copying:  map[UID]int{},
@@ -266,7 +266,7 @@ func (sc *scanner) stepBucket(ctx context.Context, room int) (bool, error) {
 	sc.mu.Lock()
 	sc.head = claimed.Head
 	sc.mu.Unlock()
-	sc.dispatch(ctx, claimed.Messages, "")
+	sc.dispatch(ctx, claimed.Messages, origin{})
 	if claimed.Head == 0 || claimed.Head > sc.l.s.cfg.Clock.Milli() { // nothing more is due
 		sc.paced = sc.l.s.nextBeat(claimPace)
 	}

@@ -10,7 +10,7 @@ func (sc *scanner) addLane(name string) {
 	if _, known := sc.lanes[name]; known {
 		return
 	}
-	sc.lanes[name] = struct{}{}
+	sc.lanes[name] = false
 	sc.laneWait = time.Time{}
 	if !isHold(name) {
 		sc.l.lanes.holds(name, true)
@@ -38,7 +38,7 @@ func (sc *scanner) adoptLanes() {
 }
 
 // stepLane gives one lane its turn: a probe while it is parked, a batch once it
-// is open.
+// is open, and a batch to sort while it is parked and holds strays.
 func (sc *scanner) stepLane(ctx context.Context, room int) (bool, error) {
 	now := time.Now()
 	if len(sc.lanes) == 0 || now.Before(sc.laneWait) {
@@ -53,21 +53,34 @@ func (sc *scanner) stepLane(ctx context.Context, room int) (bool, error) {
 			}
 			continue
 		}
+		probe := n == 1 && isDestination(name)
 		claimed, err := sc.claim(ctx, name, min(n, room))
 		if err != nil {
-			sc.unprobe(name, now)
+			if probe {
+				sc.l.lanes.unprobe(name, now)
+			}
 			sc.l.holds.giveBack(name, n)
 			return false, err
 		}
 		sc.l.holds.giveBack(name, n-len(claimed.Messages))
 		if len(claimed.Messages) > 0 {
-			if sc.dispatch(ctx, claimed.Messages, name) == 0 {
-				sc.skip(name) // all were expired: the probe is still to be made
+			sent, strays := sc.dispatch(ctx, claimed.Messages, origin{lane: name, probe: probe})
+			sc.lanes[name] = strays > 0
+			if probe && sent == 0 {
+				sc.l.lanes.skip(name) // it ended, or went aside: the probe is still to be made
 			}
 			return true, nil
 		}
-		sc.unprobe(name, now)
+		sc.lanes[name] = false
+		if probe {
+			sc.l.lanes.unprobe(name, now)
+		}
 		switch {
+		case claimed.Head == 0 && sc.joining[name] > 0 && sc.l.lanes.parked(name) != "":
+			// What it had is on its way back: it must not be taken for empty, and open.
+			if until := now.Add(firstBackoff); until.Before(earliest) {
+				earliest = until
+			}
 		case claimed.Head == 0: // empty
 			delete(sc.lanes, name)
 			if !isHold(name) {
@@ -86,23 +99,11 @@ func (sc *scanner) stepLane(ctx context.Context, room int) (bool, error) {
 // turn says how many messages of a lane may be claimed now, or when to ask
 // again.
 func (sc *scanner) turn(name string, now time.Time) (n int, wait time.Time) {
-	if isHold(name) {
+	switch {
+	case isHold(name):
 		return sc.l.holds.turn(name, now)
+	case sc.lanes[name]:
+		return laneBatch, time.Time{}
 	}
 	return sc.l.lanes.turn(name, now)
-}
-
-// unprobe takes back a probe for which there was no message; what is held makes
-// none.
-func (sc *scanner) unprobe(name string, now time.Time) {
-	if !isHold(name) {
-		sc.l.lanes.unprobe(name, now)
-	}
-}
-
-// skip takes back a probe that was not worth sending.
-func (sc *scanner) skip(name string) {
-	if !isHold(name) {
-		sc.l.lanes.skip(name)
-	}
 }

@@ -11,7 +11,7 @@ import (
 type result struct {
 	message *Message
 	outcome Outcome
-	from    string // the lane it was claimed from
+	from    origin // where it was claimed
 	park    string // it was set aside unsent, for this lane
 	ends    State  // it ends so, without an attempt, and why
 	why     string
