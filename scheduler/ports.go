@@ -114,7 +114,7 @@ type CancelCode uint8
 const (
 	// CancelUnknown: no such message, live or remembered.
 	CancelUnknown CancelCode = iota
-	// CancelDone: no consumer will ever see it.
+	// CancelDone: this delivery never comes.
 	CancelDone
 	// CancelInFlight: it is claimed; nothing was changed.
 	CancelInFlight

@@ -125,7 +125,7 @@ func name(i *scheduler.Info) string {
 	return string(i.UID)
 }
 
-// Cancel answers a cancel of the message called id. Canceled means that no consumer will ever see it; everything else is a
+// Cancel answers a cancel of the message called id. Canceled means that this delivery never comes; everything else is a
 // problem that says what really happened.
 func Cancel(id string, r *scheduler.CancelResult) (wire.Canceled, *wire.Problem) {
 	i := &r.Info
@@ -185,5 +185,6 @@ func canceled(i *scheduler.Info) wire.Canceled {
 	return wire.Canceled{
 		ID: name(i), UID: string(i.UID), State: scheduler.StateCanceled.String(), Topic: i.Topic,
 		Due: wire.FormatTime(int64(i.Due)), At: wire.FormatTime(int64(i.EndedAt)), Version: i.Version,
+		Attempt: i.Attempt,
 	}
 }

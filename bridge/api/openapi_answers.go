@@ -104,9 +104,10 @@ func answerSchemas() object {
 		{"Rescheduled", shape("What a message is now.", []string{"id", "uid", "state", "due", "version", "priority", "topic"}, object{
 			{"id", id}, {"uid", uid}, {"state", state}, {"due", due}, {"version", version}, {"priority", priorityField()}, {"topic", text("Where it is published.")},
 		})},
-		{"Canceled", shape("A message that no consumer will ever see.", []string{"id", "uid", "state"}, object{
+		{"Canceled", shape("A message whose delivery never comes.", []string{"id", "uid", "state"}, object{
 			{"id", id}, {"uid", uid}, {"state", typed("string", "Always canceled.", member{"const", scheduler.StateCanceled.String()})}, {"topic", text("Where it would have been published.")},
 			{"due", field("Timestamp", "When it would have been due.")}, {"at", field("Timestamp", "When it was canceled.")}, {"version", version},
+			{"attempt", typed("integer", "The number of the delivery that never comes; above 1, earlier ones were delivered.", member{"minimum", 1})},
 		})},
 		{"Report", shape("What an operation on many did, or in a dry run would do. What matched and is counted nowhere else was not begun: the operation was ended.", []string{"looked", "matched", "done", "in_flight", "maybe_delivered", "ended", "failed"}, object{
 			{"dry_run", dryRun()}, {"looked", count("Messages looked at.")}, {"matched", count("Messages that are selected.")}, {"done", count("Messages changed as asked.")},

@@ -136,7 +136,7 @@ func messageOperations() []operation {
 		{
 			pattern: "DELETE /v1/messages/{id}", id: "cancelMessage", tag: "messages", needs: rightChange,
 			summary: "Cancel a message",
-			text: "200 means that no consumer will ever see it. Everything else says what really happened. A name that means nothing is 404 and promises " +
+			text: "200 means that this delivery never comes; earlier attempts of what a consumer sent back, or of what was requeued, may have come. Everything else says what really happened. A name that means nothing is 404 and promises " +
 				"nothing, but a push under it that still stands in the intake is then accepted as canceled (not for a token that may not change every topic).",
 			answers: ok("Canceled, now or before.", "Canceled"),
 			problems: map[int][]string{

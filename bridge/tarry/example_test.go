@@ -65,7 +65,7 @@ func ExampleClient_Cancel() {
 	_, err = conn.Cancel(context.Background(), tarry.Ref{ID: "order-7131"})
 	switch {
 	case err == nil:
-		fmt.Println("no consumer will ever see it")
+		fmt.Println("it will not be delivered")
 	case errors.Is(err, tarry.ErrAlreadyDelivered):
 		fmt.Println("too late")
 	default:

@@ -16,27 +16,30 @@ type Ref struct {
 	Key string `json:"key,omitempty"`
 }
 
-// Canceled is a message that no consumer will ever see.
+// Canceled is a message whose delivery never comes.
 type Canceled struct {
 	ID, UID string
 	Topic   string
 	Due     time.Time // when it would have been due
 	At      time.Time // when it was canceled
 	Version uint64
+	Attempt int // of the delivery that never comes; above 1, earlier ones were delivered
 }
 
-// Cancel takes a message back. A nil error means that no consumer will ever see it; any other end has an error of its own:
-// ErrAlreadyDelivered, ErrAlreadyExpired, ErrAlreadyDead, ErrInFlight, ErrMaybeDelivered, ErrUnknownID, ErrAmbiguousID.
+// Cancel takes a message back. A nil error means that this delivery never comes: earlier attempts of what a consumer
+// sent back, or of what was requeued, may have come. Any other end has an error of its own: ErrAlreadyDelivered,
+// ErrAlreadyExpired, ErrAlreadyDead, ErrInFlight, ErrMaybeDelivered, ErrUnknownID, ErrAmbiguousID.
 // Repeating it is safe. It needs a running instance.
 func (c *Client) Cancel(ctx context.Context, ref Ref) (Canceled, error) {
 	var a struct {
 		ID, UID, Topic, Due, At string
 		Version                 uint64
+		Attempt                 int
 	}
 	if err := c.manage(ctx, "cancel", ref, ref, &a); err != nil {
 		return Canceled{}, err
 	}
-	return Canceled{ID: a.ID, UID: a.UID, Topic: a.Topic, Due: moment(a.Due), At: moment(a.At), Version: a.Version}, nil
+	return Canceled{ID: a.ID, UID: a.UID, Topic: a.Topic, Due: moment(a.Due), At: moment(a.At), Version: a.Version, Attempt: a.Attempt}, nil
 }
 
 // Message is what tarry knows about a message.

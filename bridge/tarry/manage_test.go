@@ -17,7 +17,7 @@ func TestCancel_TellsWhatReallyHappened(t *testing.T) {
 	in := newInstance(t, nc, func(_ int, data string) string {
 		switch {
 		case strings.Contains(data, `"good"`):
-			return `{"id":"good","uid":"0uid","state":"canceled","topic":"orders","due":"2030-01-31T08:00:00.000Z","at":"2029-01-31T08:00:00.000Z","version":2}`
+			return `{"id":"good","uid":"0uid","state":"canceled","topic":"orders","due":"2030-01-31T08:00:00.000Z","at":"2029-01-31T08:00:00.000Z","version":2,"attempt":3}`
 		case strings.Contains(data, `"late"`):
 			return `{"error":"already_delivered","detail":"late was delivered","id":"late","uid":"0u","state":"delivered","at":"2029-01-31T08:00:00.000Z"}`
 		}
@@ -30,7 +30,7 @@ func TestCancel_TellsWhatReallyHappened(t *testing.T) {
 	})
 	conn := wrap(t, nc)
 	got, err := conn.Cancel(t.Context(), Ref{ID: "good", Key: "k"})
-	want := Canceled{ID: "good", UID: "0uid", Topic: "orders", Due: time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC), At: time.Date(2029, 1, 31, 8, 0, 0, 0, time.UTC), Version: 2}
+	want := Canceled{ID: "good", UID: "0uid", Topic: "orders", Due: time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC), At: time.Date(2029, 1, 31, 8, 0, 0, 0, time.UTC), Version: 2, Attempt: 3}
 	if err != nil || got != want {
 		t.Fatalf("got %+v, %v, want %+v", got, err, want)
 	}

@@ -45,7 +45,7 @@ type Problem struct {
 	Report *Report `json:"report,omitempty"`
 }
 
-// Canceled answers a cancel that no consumer will ever see the message of.
+// Canceled answers a cancel: this delivery never comes. Attempt is its number; above 1, earlier ones were delivered.
 type Canceled struct {
 	ID      string `json:"id"`
 	UID     string `json:"uid"`
@@ -54,6 +54,7 @@ type Canceled struct {
 	Due     string `json:"due,omitempty"`
 	At      string `json:"at,omitempty"`
 	Version uint64 `json:"version,omitempty"`
+	Attempt uint32 `json:"attempt,omitempty"`
 }
 
 // Info answers a look-up. Body is there when it is text, BodyBase64 when it is not; both are absent for a message whose

@@ -81,6 +81,10 @@ func (scripted) Cancel(_ context.Context, ref scheduler.Ref) (scheduler.CancelRe
 		i := info(ref, scheduler.StateDelivered)
 		i.EndedAt = someDue
 		return scheduler.CancelResult{Code: scheduler.CancelEnded, Info: i}, nil
+	case "sent-back":
+		i := info(ref, scheduler.StateCanceled)
+		i.Attempt = 3
+		return scheduler.CancelResult{Code: scheduler.CancelDone, Info: i}, nil
 	}
 	return scheduler.CancelResult{Code: scheduler.CancelDone, Info: info(ref, scheduler.StateCanceled)}, nil
 }
@@ -111,7 +115,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"get order-7131", "get order-7131 --key customer-9", "get plain", "get binary", "get steering", "get nobody", "get twice", "get " + string(someUID),
 		},
 		"cancel": {
-			"cancel order-7131", "cancel flying", "cancel maybe", "cancel delivered", "cancel nobody", "cancel a --key ''",
+			"cancel order-7131", "cancel sent-back", "cancel flying", "cancel maybe", "cancel delivered", "cancel nobody", "cancel a --key ''",
 			"cancel --topic orders.> --due-from 2030-01-31T08:00:00Z --due-to 1896076800000", "cancel --all", "cancel --all --key customer-9 --dry-run",
 			"cancel --topic busy.>", "cancel --topic failing", "cancel --topic down", "cancel --topic ''", "cancel --topic a.>.b", "cancel --due-to soon",
 		},
@@ -220,7 +224,7 @@ func TestToken_ComesFromTheSettingsAndIsNeverPrinted(t *testing.T) {
 	tarry(t, "", environ, "get", "a", "--token", "another").want(t, exitFailed, "no token that may call")
 	for _, r := range []ran{
 		tarry(t, "", environ, "get", "a", "--token", token).want(t, exitDone, "orders.remind"),
-		tarry(t, "", append(environ, "TARRY_TOKEN="+token), "cancel", "a").want(t, exitDone, "no consumer"),
+		tarry(t, "", append(environ, "TARRY_TOKEN="+token), "cancel", "a").want(t, exitDone, "is canceled"),
 		tarry(t, "", append(environ, "TARRY_TOKEN="+token), "get", "--help").want(t, exitDone, "Usage"),
 	} {
 		if strings.Contains(r.out+r.err, token) {
@@ -281,7 +285,7 @@ func TestCommands_TellTheStoryOfAMessage(t *testing.T) {
 		do(exitDone, "state     waiting", "get", id)
 		do(exitDone, "state     waiting", "get", id, "--key", "")
 		do(exitNotFound, "unknown_id", "get", id, "--key", "else")
-		do(exitDone, "no consumer will ever see it", "cancel", id)
+		do(exitDone, " is canceled: it will not be delivered\n", "cancel", id)
 		do(exitDone, "state     canceled", "get", id)
 		do(exitNotFound, "unknown_id", "cancel", id+"x")
 	}

@@ -91,9 +91,11 @@ type Canceled struct {
 	Topic string `json:"topic"`
 	Due   string `json:"due"`
 	At    string `json:"at"`
+	// Attempt numbers the delivery that never comes; above 1, earlier ones were delivered.
+	Attempt uint32 `json:"attempt"`
 }
 
-// Cancel ends a waiting message. Success means that no consumer will ever see it.
+// Cancel ends a waiting message. Success means that this delivery never comes.
 func (c *Client) Cancel(ctx context.Context, id, key string, keyed bool) (canceled Canceled, raw []byte, err error) {
 	raw, err = c.call(ctx, http.MethodDelete, messagePath(id, "", key, keyed), nil, &canceled)
 	return canceled, raw, err
