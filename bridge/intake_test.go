@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/bridge/wire"
@@ -124,7 +125,8 @@ func TestIntake_RejectsWithTheReasonAndTheBody(t *testing.T) {
 	t.Parallel()
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc, ns, timeline := connect(t, server.URL()), newNamespace(), newTimeline(t)
-		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: scheduling(t, nc, timeline, nil)})
+		var logged logBuffer
+		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: scheduling(t, nc, timeline, nil), Log: logged.logger().Level(zerolog.WarnLevel)})
 		large := strings.Repeat("x", int(nc.MaxPayload())-200)
 		cases := []struct {
 			subject, body, word string
@@ -154,6 +156,9 @@ func TestIntake_RejectsWithTheReasonAndTheBody(t *testing.T) {
 		emptied(t, nc, ns)
 		if n := waiting(t, timeline); n != 0 {
 			t.Errorf("%d messages wait", n)
+		}
+		if n := logged.count("push rejected"); n == 0 || n > len(cases) || strings.Contains(logged.String(), `"b1"`) {
+			t.Errorf("%d warnings: %s", n, logged.String())
 		}
 		byBody := map[string]*jetstream.RawStreamMsg{}
 		for _, r := range rejects(t, nc, ns, len(cases)) {

@@ -21,6 +21,7 @@ import (
 // push comes again later: nothing is lost, and good pushes do not wait.
 type rejectQueue struct {
 	in   *Intake
+	said rejectLog
 	wake chan struct{} // capacity rejectWorkers
 
 	mu      sync.Mutex
@@ -42,7 +43,7 @@ const (
 )
 
 func newRejectQueue(in *Intake) *rejectQueue {
-	return &rejectQueue{in: in, wake: make(chan struct{}, rejectWorkers)}
+	return &rejectQueue{in: in, said: rejectLog{log: in.log}, wake: make(chan struct{}, rejectWorkers)}
 }
 
 // refuse queues a push for the rejects. It never blocks; the room that the
@@ -104,7 +105,7 @@ func (q *rejectQueue) publish(ctx context.Context, r rejected) {
 		return
 	}
 	in.metrics.rejected.WithLabelValues(problem.Word).Inc()
-	in.log.Debug().Str("reason", problem.Word).Uint64("sequence", r.place.sequence).Msg("push rejected")
+	q.said.say(time.Now(), r.msg.Subject(), problem.Word, r.place.sequence)
 	in.acks.put(ack{reply: r.msg.Reply(), done: true, size: r.size})
 }
 

@@ -98,6 +98,14 @@ func TestDevDeliversAMessageThatTheCommandLinePushed(t *testing.T) {
 		t.Errorf("got %q %v", m.Data, m.Header)
 	}
 
+	// A push by tag that is refused is shown: its producer was told that it is stored.
+	bad := nats.NewMsg("delayed.orders.remind")
+	bad.Header["Tarry-Delay"] = []string{"soon"}
+	if err := nc.PublishMsg(bad); err != nil {
+		t.Fatal(err)
+	}
+	d.WaitLog(`refused on "delayed.orders.remind": invalid_delay: `)
+
 	// What arrives on the demo subjects is shown to the newcomer.
 	if out, code := d.cli(t, "push", "demo.hello", "--delay", "1ms", "--body", "hello newcomer"); code != 0 {
 		t.Errorf("push: %d %s", code, out)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
@@ -17,15 +18,27 @@ const DemoSubjects = "demo.>"
 
 // Watch prints what arrives on DemoSubjects, as any consumer of NATS could. It
 // is not a log: it shows bodies, since these subjects are there to be looked at.
+// Of every subject it prints the pushes by tag that are refused, without bodies.
 func (d *Dev) Watch(w io.Writer) error {
 	var mu sync.Mutex
-	_, err := d.p.conn.Subscribe(DemoSubjects, func(m *nats.Msg) {
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintf(w, "%s  arrived on %s: %.60q (id %s)\n", time.Now().Format("15:04:05.000"), m.Subject, m.Data, m.Header.Get(wire.HeaderID))
+	show := func(subject string, text func(*nats.Msg) string) error {
+		_, err := d.p.conn.Subscribe(subject, func(m *nats.Msg) {
+			mu.Lock()
+			defer mu.Unlock()
+			fmt.Fprintf(w, "%s  %s\n", time.Now().Format("15:04:05.000"), text(m))
+		})
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", subject, err)
+		}
+		return nil
+	}
+	err := show(DemoSubjects, func(m *nats.Msg) string {
+		return fmt.Sprintf("arrived on %s: %.60q (id %s)", m.Subject, m.Data, m.Header.Get(wire.HeaderID))
 	})
 	if err != nil {
-		return fmt.Errorf("watch %s: %w", DemoSubjects, err)
+		return err
 	}
-	return nil
+	return show(bridge.RejectsSubject(d.p.namespace), func(m *nats.Msg) string {
+		return fmt.Sprintf("refused on %q: %s", m.Header.Get(wire.HeaderSubject), m.Header.Get(wire.HeaderReason))
+	})
 }
