@@ -33,6 +33,13 @@ func newDev(o outside) *cobra.Command {
 				return err
 			}
 			greet(o.out, dev, cfg.HTTP.Token != "")
+			defer onHangup(cmd.Context(), log, func() error {
+				next, err := cfg.Reload(cmd.Flags(), o.environ)
+				if err != nil {
+					return err
+				}
+				return dev.Reload(next)
+			})()
 			return dev.Run(cmd.Context())
 		},
 	}

@@ -2,11 +2,13 @@ package e2e_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -135,6 +137,44 @@ func TestDevDeliversAMessageThatTheCommandLinePushed(t *testing.T) {
 		t.Errorf("Ctrl-C: it ended with %d", code)
 	}
 	t.Logf("Ctrl-C took %s", time.Since(begun).Round(time.Millisecond))
+}
+
+// SIGHUP takes over the tokens, and what is refused leaves the old ones.
+func TestDevLoadsItsSettingsAgain(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "tokens.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := func(token string) string {
+		return fmt.Sprintf("tokens: [{name: one, sha256: %x, read: true}]\n", sha256.Sum256([]byte(token)))
+	}
+	write(one("the-first-of-the-tokens"))
+	d := startDev(t, "dev-again", "--http.tokens_file", file)
+	d.ready(t)
+	says := func(token string, want int) {
+		t.Helper()
+		if out, code := d.cli(t, "get", "nobody", "--token", token); code != want {
+			t.Errorf("%s: %d %s, want %d", token, code, out, want)
+		}
+	}
+	says("the-first-of-the-tokens", 3)
+	write("tokens: [{name: one}]\n")
+	d.Signal(syscall.SIGHUP)
+	d.WaitLog("settings were not loaded again")
+	says("the-first-of-the-tokens", 3)
+	write(one("the-second-of-the-tokens"))
+	d.Signal(syscall.SIGHUP)
+	d.WaitLog("settings loaded again")
+	says("the-first-of-the-tokens", 1)
+	says("the-second-of-the-tokens", 3)
+	d.Signal(syscall.SIGTERM)
+	if code := d.Wait(10 * time.Second); code != 0 {
+		t.Errorf("it ended with %d", code)
+	}
 }
 
 func TestDevKeepsItsDirectoryToItself(t *testing.T) {

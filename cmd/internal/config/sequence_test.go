@@ -265,6 +265,13 @@ func TestNewTokensAreUnlikeAndFitTheSetting(t *testing.T) {
 
 func TestReloadTakesOverListsAndTellsWhatNeedsARestart(t *testing.T) {
 	t.Parallel()
+	for _, c := range []command{serve, dev} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) { reloads(t, c) })
+	}
+}
+
+func reloads(t *testing.T, c command) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tarry.yaml")
 	save := func(text string) {
 		t.Helper()
@@ -273,12 +280,17 @@ func TestReloadTakesOverListsAndTellsWhatNeedsARestart(t *testing.T) {
 		}
 	}
 	save("http: {token: hunter2hunter2hunter2}\ntopics: [{pattern: a}]\nretry: 1s\nlog: {level: info}\n")
-	flags := flagsOf(t, serve, "--config", path, "--log.format=json")
-	running, err := load(serve, flags, nil)
+	flags := flagsOf(t, c, "--config", path, "--log.format=json")
+	running, err := load(c, flags, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	reload := func() (Reloaded, error) { return running.(*Serve).Reload(flags, nil) }
+	reload := func() (Reloaded, error) {
+		if c == serve {
+			return running.(*Serve).Reload(flags, nil)
+		}
+		return running.(*Dev).Reload(flags, nil)
+	}
 	next, err := reload()
 	if err != nil || len(next.Topics) != 1 || next.Retry != "1s" || next.Restart != nil {
 		t.Errorf("unchanged: got %+v, %v", next, err)
