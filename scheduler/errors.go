@@ -18,7 +18,7 @@ var (
 	ErrBehind = errors.New("journal too far behind")
 	// ErrUncertified: the store's server is not the one that was certified; nothing
 	// was written, and only the leader can go on with it. It is ErrUnavailable too.
-	ErrUncertified = fmt.Errorf("%w: the server run is not certified", ErrUnavailable)
+	ErrUncertified = fmt.Errorf("%w: what the store holds is being compared with the journal; try again in a moment", ErrUnavailable)
 	// ErrBusy: more pushes are waiting for the store than the limit; nothing was written.
 	ErrBusy = errors.New("too many pushes in flight")
 	// ErrOutcomeUnknown: the store did not answer; the change may or may not have

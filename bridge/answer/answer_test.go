@@ -119,6 +119,14 @@ func TestAccepted_GivesTheIDToRetryWith(t *testing.T) {
 	}
 }
 
+func TestProblem_SaysWhatHelps(t *testing.T) {
+	t.Parallel()
+	const compared = "store unavailable: what the store holds is being compared with the journal; try again in a moment"
+	if p := answer.Problem(fmt.Errorf("bucket 0: %w", scheduler.ErrUncertified)); !strings.Contains(p.Detail, compared) {
+		t.Errorf("got %s", p.Detail)
+	}
+}
+
 func TestCancel_NeverSaysOKForWhatAConsumerMayHaveSeen(t *testing.T) {
 	t.Parallel()
 	info := func(s scheduler.State, uncertain bool) scheduler.Info {
