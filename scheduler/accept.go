@@ -159,7 +159,8 @@ func answer(m *Message, r AddResult) Accepted {
 		if a.State.Ended() {
 			a.Err = fmt.Errorf("%w: the message %s with this id is %s", ErrDuplicateID, a.UID, a.State)
 		} else {
-			a.Err = fmt.Errorf("%w: the message %s with this id has other content", ErrDuplicateID, a.UID)
+			a.Err = fmt.Errorf("%w: the message %s with this id has other content, which is its topic, body, headers, options, and the delay or time as given; "+
+				"what helps is another id, on_duplicate replace, or a reschedule", ErrDuplicateID, a.UID)
 		}
 	}
 	return a

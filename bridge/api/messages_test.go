@@ -56,6 +56,11 @@ func TestPush_RepeatedIsTheSameMessage(t *testing.T) {
 		t.Errorf("first %s then %s", first.raw, again.raw)
 	}
 	other := call(t, d, "POST", "/v1/messages", hourly(`,"id":"a","body":"other"`)).want(t, 409, "duplicate_id")
+	for _, said := range []string{"topic, body, headers, options, and the delay or time as given", "another id, on_duplicate replace, or a reschedule"} {
+		if !strings.Contains(other.detail(), said) {
+			t.Errorf("it does not say %q: %s", said, other.detail())
+		}
+	}
 	if other.json["uid"] != first.json["uid"] || other.json["state"] != "waiting" {
 		t.Errorf("it does not name the message in the way: %s", other.raw)
 	}

@@ -43,7 +43,8 @@ var (
 	// ErrMaybeDelivered: an earlier attempt may have reached consumers. A canceled message will not be tried again; of a
 	// change or a replacement nothing was done.
 	ErrMaybeDelivered = &Error{Word: "maybe_delivered", Detail: "the message may have been delivered"}
-	// ErrDuplicateID: the id belongs to a message with other content.
+	// ErrDuplicateID: the id belongs to a message with other content, which is topic, data, headers, options, and the delay or
+	// time as given. Another id helps, [OnDuplicate], or [Client.Reschedule].
 	ErrDuplicateID = &Error{Word: "duplicate_id", Detail: "another message has this id"}
 )
 

@@ -41,7 +41,7 @@ func (scripted) AcceptAll(_ context.Context, batch []*scheduler.Push) []schedule
 		case "merged":
 			a.Merged, a.Version = true, 2
 		case "taken":
-			a.Err = fmt.Errorf("%w: the message %s with this id has other content", scheduler.ErrDuplicateID, someUID)
+			a.Err = fmt.Errorf("%w: the message %s with this id is delivered", scheduler.ErrDuplicateID, someUID)
 		case "unknown":
 			a.Err = scheduler.ErrOutcomeUnknown
 		case "down":
