@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -94,6 +95,9 @@ func (d *Dev) open(ctx context.Context, p *parts, cfg config.Dev, options Option
 		return fmt.Errorf("lock the data directory: data %q: %w", d.Data, err)
 	}
 	p.close = append(p.close, release)
+	if err := free(ctx, cfg.NATS.Listen); err != nil {
+		return err
+	}
 	ns, err := startNATS(cfg.NATS.Listen, filepath.Join(d.Data, "jetstream"), options.Log)
 	if err != nil {
 		return err
@@ -150,6 +154,20 @@ func (d *Dev) openJournal(ctx context.Context, p *parts, cfg config.Dev, options
 	p.journal.mode, p.journal.store, p.durable = journal.Sync, db, wire.DurableJournal
 	p.journal.volatile = true
 	return nil
+}
+
+// free tells whether the address can be listened on. The embedded nats-server
+// would try again and again, and say so each time.
+func free(ctx context.Context, listen string) error {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", listen)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%s is in use; choose another with --nats.listen (is a nats-server or another tarry dev running?)", listen)
+	case err != nil:
+		return fmt.Errorf("nats.listen %q: %w", listen, err)
+	}
+	return l.Close()
 }
 
 // startNATS runs a nats-server with JetStream in this process.
