@@ -78,7 +78,7 @@ func forecastQuery(r *http.Request, now time.Time) (span, error) {
 	f := span{from: scheduler.CeilMilli(now)}
 	values, err := query(r, "topic", "step", "until")
 	p := params{values, err}
-	p.read("topic", func(text string) error { f.topic = text; return wire.CheckSubject(text) })
+	p.read("topic", func(text string) error { f.topic = text; return wire.CheckOneTopic(text) })
 	p.read("step", func(text string) (err error) {
 		if step, err = wire.ParseSpan(text, "step"); err == nil && step < minStep {
 			return refusal(http.StatusBadRequest, WordStep, "step %.40q is too short; the least is %s", text, minStep)

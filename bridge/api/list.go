@@ -63,7 +63,7 @@ func listQuery(r *http.Request) (scheduler.RecordQuery, error) {
 	q := scheduler.RecordQuery{Limit: defaultList}
 	values, err := query(r, "topic", "key", "state", "due_from", "due_to", "limit", "cursor")
 	p := params{values, err}
-	p.read("topic", func(text string) error { q.Topic = text; return wire.CheckSubject(text) })
+	p.read("topic", func(text string) error { q.Topic = text; return wire.CheckOneTopic(text) })
 	p.read("key", func(text string) error { q.Key = text; return wire.CheckKey(text) })
 	p.read("state", func(text string) (err error) { q.States, err = states(text); return err })
 	p.read("due_from", func(text string) (err error) { q.DueFrom, err = dueBound(text, "due_from"); return err })

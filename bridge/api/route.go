@@ -94,7 +94,7 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if len(allowed) == 0 {
-		return refusal(http.StatusNotFound, WordUnknownRoute, "there is nothing at this path; see /v1/messages and /v1/cluster")
+		return refusal(http.StatusNotFound, WordUnknownRoute, "there is nothing at this path; see /v1/messages, /v1/cluster, and /docs for all")
 	}
 	list := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", list)

@@ -88,7 +88,7 @@ func (s *Server) topic(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	topic := r.PathValue("topic")
-	if err := wire.CheckSubject(topic); err != nil {
+	if err := wire.CheckOneTopic(topic); err != nil {
 		return err
 	}
 	var a oneTopicAnswer

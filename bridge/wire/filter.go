@@ -74,6 +74,14 @@ func token(s string) (first, rest string, more bool) {
 	return s, "", false
 }
 
+// CheckOneTopic is CheckSubject where somebody may have meant a pattern.
+func CheckOneTopic(topic string) error {
+	if problem := subjectProblem(topic); problem == "" || CheckPattern(topic) != nil {
+		return CheckSubject(topic)
+	}
+	return &Error{Word: WordTopic, Field: FieldTopic, Detail: quote(topic) + " contains a wildcard; this takes one topic, no pattern"}
+}
+
 // CheckPattern accepts a pattern of subjects with NATS's wildcards: "*" for one token, a final ">" for one or more. A literal
 // subject is one too.
 func CheckPattern(s string) error {

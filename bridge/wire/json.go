@@ -57,6 +57,9 @@ func DecodeBatch(data []byte, prefix string) ([]PushItem, error) {
 			bad = e
 		}
 	}
+	if s.next() != '{' {
+		s.fail(`want {"messages":[...]}`)
+	}
 	s.object(func(name []byte) {
 		switch {
 		case string(name) != "messages":

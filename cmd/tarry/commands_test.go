@@ -220,7 +220,7 @@ func TestToken_ComesFromTheSettingsAndIsNeverPrinted(t *testing.T) {
 	t.Parallel()
 	const token = "a-token-of-the-instance"
 	environ := serve(t, api.Config{Service: scripted{}, Token: token})
-	tarry(t, "", environ, "get", "a").want(t, exitFailed, "a token is needed")
+	tarry(t, "", environ, "get", "a").want(t, exitFailed, "; --token or TARRY_TOKEN give it")
 	tarry(t, "", environ, "get", "a", "--token", "another").want(t, exitFailed, "no token that may call")
 	for _, r := range []ran{
 		tarry(t, "", environ, "get", "a", "--token", token).want(t, exitDone, "orders.remind"),
@@ -322,7 +322,7 @@ func TestCommands_SayWhenNobodyOrSomebodyElseAnswers(t *testing.T) {
 		return s.URL
 	}
 	for name, c := range map[string]struct{ server, want string }{
-		"nobody listens":  {"http://" + closed.Addr().String(), "connection refused"},
+		"nobody listens":  {"http://" + closed.Addr().String(), "connection refused; is tarry running there? --server or TARRY_SERVER name another"},
 		"no answer":       {silent.URL, "no answer within 100ms"},
 		"a bad gateway":   {page(502, "<html>"), `answered "502 Bad Gateway" and not as tarry does`},
 		"a web page":      {page(200, "<html>"), "not as tarry does"},
@@ -357,6 +357,9 @@ func TestVersion_NamesTheBuild(t *testing.T) {
 	r := tarry(t, "", nil, "version").want(t, exitDone, "")
 	if !regexp.MustCompile(`^tarry \S+( \(.*\))?, go1\S+ \w+/\w+\n$`).MatchString(r.out) {
 		t.Errorf("got %q", r.out)
+	}
+	if flag := tarry(t, "", nil, "--version").want(t, exitDone, ""); flag != r {
+		t.Errorf("--version: got %+v, want %+v", flag, r)
 	}
 	var b built
 	if err := json.Unmarshal([]byte(tarry(t, "", nil, "version", "--json").out), &b); err != nil || b != build() {

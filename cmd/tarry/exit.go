@@ -98,6 +98,9 @@ func answered(err error, asJSON bool) error {
 	case errors.As(err, &p):
 		f.code = codeOf(p)
 		f.json = p.Raw
+		if p.Status == http.StatusUnauthorized {
+			f.err = fmt.Errorf("%w; --token or TARRY_TOKEN give it", err)
+		}
 	default:
 		f.err = interrupted(err)
 	}

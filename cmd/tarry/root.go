@@ -34,6 +34,7 @@ func newRoot(o outside) *cobra.Command {
 		Long: `tarry holds delayed messages and puts them on their NATS subjects when they are due.
 
 Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused by the message's state.`,
+		Version:       build().String(),
 		SilenceUsage:  true, // a mistake gets one line, not a page
 		SilenceErrors: true,
 
@@ -42,6 +43,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused by the message
 		Args:                       knownCommand,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("{{.Version}}\n") // as tarry version shows it
 	root.SetIn(o.in)
 	root.SetOut(o.out)
 	root.SetErr(o.err)

@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -147,7 +148,10 @@ func (c *Client) plain(err error) error {
 	}
 	var about *url.Error
 	if errors.As(err, &about) {
-		return about.Err
+		err = about.Err
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%w; is tarry running there? --server or TARRY_SERVER name another", err)
 	}
 	return err
 }
