@@ -81,7 +81,9 @@ func (r *Restorer) one(ctx context.Context, req scheduler.RestoreRequest) (sched
 
 // staying are the states of a message, as the journal tells them, that must be found
 // in the timeline: it waits, or is dead and waits for somebody to deal with it.
-func staying() []scheduler.State { return []scheduler.State{scheduler.StateWaiting, scheduler.StateDead} }
+func staying() []scheduler.State {
+	return []scheduler.State{scheduler.StateWaiting, scheduler.StateDead}
+}
 
 func stays(s scheduler.State) bool { return slices.Contains(staying(), s) }
 
