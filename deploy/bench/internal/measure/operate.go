@@ -138,11 +138,18 @@ func (b bench) many(ctx context.Context, s *stage.Scope) (Outcome, error) {
 	return o, order(report.Requeue, "/v1/dead/requeue", `{"topic":"`+smallSubject+`","delay":"1d"}`, dead)
 }
 
-// die makes dead messages.
+// die makes dead messages, once tarry knows the stream: before, they would leave by core NATS, which refuses none.
 func (b bench) die(ctx context.Context, t *stage.Tarry, c *load.Client, want int) error {
-	_, err := c.JS.CreateStream(ctx, jetstream.StreamConfig{Name: "SMALL", Subjects: []string{smallSubject}, MaxMsgSize: load.BodySize / 2})
+	known, err := t.Streams(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = c.JS.CreateStream(ctx, jetstream.StreamConfig{Name: "SMALL", Subjects: []string{smallSubject}, MaxMsgSize: load.BodySize / 2})
 	if err != nil {
 		return fmt.Errorf("make a stream of small messages: %w", err)
+	}
+	if err := t.Knows(ctx, known+1); err != nil {
+		return err
 	}
 	batches := load.Batches{URL: t.URL, Size: batchSize, Connections: connections, Item: func(to []byte, n int) []byte {
 		return b.item(to, n, smallSubject, time.Now(), func(to []byte, _ int) []byte { return append(to, `,"retry":"0"`...) })

@@ -21,6 +21,7 @@ const (
 	AcceptedMetric  = "tarry_accepted_total"
 	DeliveredMetric = "tarry_delivered_total"
 	deadMetric      = "tarry_dead_total"
+	streamsMetric   = "tarry_streams"
 	leaderMetric    = "tarry_leader"
 )
 
@@ -122,6 +123,18 @@ func (t *Tarry) Accepted(ctx context.Context, n int) (at time.Time, err error) {
 // Delivered is Accepted for deliveries.
 func (t *Tarry) Delivered(ctx context.Context, n int) (time.Time, error) {
 	return t.reaches(ctx, DeliveredMetric, n)
+}
+
+// Streams is how many streams tarry knows.
+func (t *Tarry) Streams(ctx context.Context) (int, error) {
+	n, err := t.Metric(ctx, streamsMetric)
+	return int(n), err
+}
+
+// Knows is Accepted for streams.
+func (t *Tarry) Knows(ctx context.Context, n int) error {
+	_, err := t.reaches(ctx, streamsMetric, n)
+	return err
 }
 
 // Died is Accepted for messages that are dead.
