@@ -15,7 +15,7 @@ func TestPulse_NoticesThatTheProcessStoodStill(t *testing.T) {
 				t.Fatal("a process that runs stood still")
 			}
 		}
-		time.Sleep(30*time.Second + 1)
+		time.Sleep(30*time.Second + 1) // of the bubble
 		if !p.stoodStill() {
 			t.Fatal("half a minute without a beat was not noticed")
 		}

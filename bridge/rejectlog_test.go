@@ -24,12 +24,12 @@ func TestRejectLog_WarnsOnceASecondAndCountsTheOthers(t *testing.T) {
 		if got := said(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `"subject":"delayed.a","reason":"invalid_delay","sequence":0,`) || strings.Contains(got, "left_out") {
 			t.Errorf("got %s", got)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // of the bubble
 		l.say(time.Now(), "delayed.a", "too_far", 4)
 		if got := said(); !strings.Contains(got, `"reason":"too_far"`) || !strings.Contains(got, `"left_out":3`) {
 			t.Errorf("got %s", got)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // of the bubble
 		l.say(time.Now(), "delayed.a", "too_far", 5)
 		if got := said(); !strings.Contains(got, `"sequence":5`) || strings.Contains(got, "left_out") {
 			t.Errorf("got %s", got)

@@ -40,7 +40,7 @@ func TestRoute_LooksOnceForManyCallers(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		time.Sleep(24 * time.Hour)
+		time.Sleep(24 * time.Hour) // of the bubble
 		if w, err := r.decide(t.Context()); w != byStream || err != nil || asked.Load() != 1 {
 			t.Errorf("got %v, %v after %d look-ups", w, err, asked.Load())
 		}
@@ -61,9 +61,9 @@ func TestRoute_WithoutAStreamLooksAgainNowAndThen(t *testing.T) {
 			if w, err := r.decide(t.Context()); w != byRequest || err != nil || asked != 1 {
 				t.Fatalf("got %v, %v after %d look-ups", w, err, asked)
 			}
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // of the bubble
 		}
-		time.Sleep(10 * time.Second)
+		time.Sleep(10 * time.Second) // of the bubble
 		answer = func() (string, error) { return "", errors.New("no time") }
 		if w, err := r.decide(t.Context()); w != byRequest || err != nil || asked != 2 {
 			t.Fatalf("a look-up that fails: got %v, %v after %d", w, err, asked)
