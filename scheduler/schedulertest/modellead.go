@@ -1,0 +1,199 @@
+package schedulertest
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// What a leader asks of a timeline, drawn at random.
+
+func (m *model) begin(t *rapid.T) {
+	m.T = t
+	bucket := m.bucket(t)
+	term := m.term(t, bucket)
+	m.step(fmt.Sprintf("begin %d under %d", bucket, term), func(tl scheduler.Timeline) string {
+		return short(tl.Begin(m.ctx, bucket, term))
+	}, true, nil)
+}
+
+func (m *model) claim(t *rapid.T) {
+	m.T = t
+	bucket := m.bucket(t)
+	m.take(bucket, m.request(t, bucket, ""))
+}
+
+func (m *model) claimLane(t *rapid.T) {
+	m.T = t
+	bucket := m.bucket(t)
+	m.take(bucket, m.request(t, bucket, rapid.SampledFrom(lanes).Draw(t, "lane")))
+}
+
+func (m *model) request(t *rapid.T, bucket int, lane string) scheduler.Claim {
+	return scheduler.Claim{
+		Term: m.term(t, bucket), Now: m.now, Limit: rapid.SampledFrom([]int{1, 2, 5, 1000}).Draw(t, "limit"),
+		Bytes: block/2 + block*rapid.IntRange(0, 6).Draw(t, "bytes"), Lane: lane,
+	}
+}
+
+// take claims, and wants what comes to have been waiting, due and in no lane.
+func (m *model) take(bucket int, req scheduler.Claim) {
+	m.claims++
+	req.Number = m.claims
+	m.step(fmt.Sprintf("claim %+v from %d", req, bucket), func(tl scheduler.Timeline) string {
+		c, err := tl.Claim(m.ctx, bucket, req)
+		s := fmt.Sprint("head ", c.Head, " missing ", len(c.Missing), short(err))
+		for _, got := range c.Messages {
+			s += "; " + describe(scheduler.Info{Message: *got})
+			if tl != m.ref {
+				continue
+			}
+			if m.was[got.UID] != scheduler.StateWaiting || got.Due > req.Now || got.Mark.Lane != "" {
+				m.Fatalf("claim took %s, which is %s and due at %d, with lane %q", got.UID, m.was[got.UID], got.Due, got.Mark.Lane)
+			}
+			m.claimed[got.UID] = got
+		}
+		return s
+	}, false, nil)
+}
+
+// some are messages of a bucket, mostly such as were claimed, each once.
+func (m *model) some(t *rapid.T, bucket int) (chosen []*scheduler.Message) {
+	for _, minted := range m.in(bucket) {
+		is := m.was[minted.UID] == scheduler.StateInFlight
+		if odds := rapid.IntRange(0, 9).Draw(t, "chosen"); is && odds < 6 || odds == 9 {
+			chosen = append(chosen, cmp.Or(m.claimed[minted.UID], minted))
+		}
+	}
+	if len(chosen) == 0 {
+		t.Skip("none chosen")
+	}
+	return chosen
+}
+
+func (m *model) finish(t *rapid.T) {
+	m.T = t
+	bucket := m.bucket(t)
+	var ends []scheduler.End
+	for _, chosen := range m.some(t, bucket) {
+		ends = append(ends, scheduler.End{
+			Message: chosen, State: rapid.SampledFrom([]scheduler.State{scheduler.StateDelivered, scheduler.StateDelivered, scheduler.StateExpired, scheduler.StateDead}).Draw(t, "end"),
+			Uncertain: rapid.Bool().Draw(t, "uncertain"), Reason: rapid.SampledFrom([]string{"", "no responders"}).Draw(t, "reason"),
+		})
+	}
+	m.end(bucket, m.term(t, bucket), ends)
+}
+
+func (m *model) end(bucket int, term uint64, ends []scheduler.End) {
+	if len(ends) == 0 {
+		return
+	}
+	var what strings.Builder
+	fmt.Fprintf(&what, "finish in %d under %d:", bucket, term)
+	for _, e := range ends {
+		fmt.Fprintf(&what, " %s as %s (uncertain %t)", e.Message.UID, e.State, e.Uncertain)
+	}
+	m.step(what.String(), func(tl scheduler.Timeline) string {
+		return short(tl.Finish(m.ctx, bucket, term, ends, m.now))
+	}, true, nil)
+}
+
+func (m *model) giveBack(t *rapid.T) {
+	m.T = t
+	m.back(t, func(b *scheduler.Back) {
+		if rapid.IntRange(0, 3).Draw(t, "keep") == 0 {
+			b.Keep, b.Message = true, nil
+		}
+	})
+}
+
+// park gives back into lanes.
+func (m *model) park(t *rapid.T) {
+	m.T = t
+	m.back(t, func(b *scheduler.Back) { b.Mark.Lane = rapid.SampledFrom(lanes).Draw(t, "lane") })
+}
+
+func (m *model) back(t *rapid.T, tune func(*scheduler.Back)) {
+	bucket := m.bucket(t)
+	var back []scheduler.Back
+	for _, chosen := range m.some(t, bucket) {
+		b := scheduler.Back{UID: chosen.UID, Claim: chosen.Claim, Score: chosen.Score(), Mark: scheduler.Mark{
+			Uncertain: rapid.IntRange(0, 3).Draw(t, "uncertain") == 0, Refusals: rapid.Uint32Range(0, 2).Draw(t, "refusals"), Changes: chosen.Mark.Changes,
+		}}
+		if rapid.Bool().Draw(t, "tried") {
+			b.Mark.Changes++
+			b.Message, b.Reason = chosen, rapid.SampledFrom([]string{"", "refused"}).Draw(t, "reason")
+		}
+		if rapid.Bool().Draw(t, "later") {
+			later := m.now.Add(time.Duration(rapid.IntRange(1, 300).Draw(t, "by")) * time.Millisecond)
+			b.Score = int64(later)<<8 | b.Score&255
+		}
+		if rapid.IntRange(0, 9).Draw(t, "of another claim") == 0 {
+			b.Claim = rapid.Uint64Range(0, m.claims).Draw(t, "claim")
+		}
+		tune(&b)
+		back = append(back, b)
+	}
+	term := m.term(t, bucket)
+	m.step(fmt.Sprintf("return in %d under %d: %+v", bucket, term, back), func(tl scheduler.Timeline) string {
+		return short(tl.Return(m.ctx, bucket, term, back, m.now))
+	}, true, nil)
+}
+
+// counted are calls that answer with a number below their limit when they are
+// through.
+func (m *model) counted(what string, limit int, do func(scheduler.Timeline) (int, error)) {
+	m.step(what, func(tl scheduler.Timeline) string {
+		n, err := do(tl)
+		return fmt.Sprint(n, short(err))
+	}, true, func(first, second string) (goesOn bool, wrong string) {
+		goesOn = first == fmt.Sprint(limit)
+		if !goesOn && second != first && second != "0" {
+			return false, "want 0: the first was through"
+		}
+		return goesOn, ""
+	})
+}
+
+func (m *model) sweep(t *rapid.T) {
+	m.T = t
+	bucket, limit := m.bucket(t), rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "limit")
+	var term uint64
+	if rapid.Bool().Draw(t, "a new leader") {
+		m.terms[bucket]++
+		term = m.terms[bucket]
+	} else {
+		term = m.term(t, bucket)
+	}
+	m.counted(fmt.Sprintf("sweep %d of %d under %d", limit, bucket, term), limit, func(tl scheduler.Timeline) (int, error) {
+		return tl.Sweep(m.ctx, bucket, term, limit, m.now)
+	})
+}
+
+func (m *model) trim(t *rapid.T) {
+	m.T = t
+	bucket, limit := m.bucket(t), rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "limit")
+	term := m.term(t, bucket)
+	m.drainOutboxes() // what the journal does not know is not forgotten
+	m.counted(fmt.Sprintf("trim %d of %d under %d", limit, bucket, term), limit, func(tl scheduler.Timeline) (int, error) {
+		return tl.Trim(m.ctx, bucket, term, m.now, limit)
+	})
+}
+
+func (m *model) held(t *rapid.T) {
+	m.T = t
+	bucket, limit, after := m.bucket(t), rapid.IntRange(1, 3).Draw(t, "limit"), scheduler.UID("")
+	if old := m.in(bucket); len(old) > 0 && rapid.Bool().Draw(t, "page") {
+		after = rapid.SampledFrom(old).Draw(t, "after").UID
+	}
+	term := m.term(t, bucket)
+	m.step(fmt.Sprintf("held in %d under %d after %q", bucket, term, after), func(tl scheduler.Timeline) string {
+		held, err := tl.Held(m.ctx, bucket, term, after, limit)
+		return fmt.Sprint(held, short(err))
+	}, true, nil)
+}
