@@ -22,6 +22,17 @@ type operator struct {
 	store journal.Store
 }
 
+// onRedis is an operator of a Redis that is certified, beside a journal.
+func onRedis(t *testing.T, store journal.Store) (*instance, *operator) {
+	t.Helper()
+	i := newInstance(t, "one", lab.NewRedis(t).Addr, store, journal.Async)
+	if _, err := i.tl.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	recoverBy(t, i.tl, store, 1)
+	return i, &operator{t: t, tl: i.tl, store: store}
+}
+
 func (o *operator) pause(pattern string, at scheduler.Milli, heard bool) scheduler.Pause {
 	o.t.Helper()
 	c, err := o.tl.Pause(o.t.Context(), scheduler.Pause{Pattern: pattern, By: "ann", At: at})
@@ -123,12 +134,7 @@ func TestRecovery_PausesOutliveAStoreThatComesBackEmpty(t *testing.T) {
 // A replica is promoted that lacks the last pauses and resumes.
 func TestRecovery_OfTwoChangesOfAPauseTheLaterStands(t *testing.T) {
 	t.Parallel()
-	i := newInstance(t, "one", lab.NewRedis(t).Addr, sqliteStore(t), journal.Async)
-	if _, err := i.tl.Prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	o := &operator{t: t, tl: i.tl, store: sqliteStore(t)}
-	recoverBy(t, i.tl, o.store, 1)
+	i, o := onRedis(t, sqliteStore(t))
 	o.pause("resumed", start, true)
 	both := o.pause("both", start+1, true)
 	const paused = "{promote:0}:paused"
@@ -163,17 +169,12 @@ func TestRecovery_OfTwoChangesOfAPauseTheLaterStands(t *testing.T) {
 // anything being done for each of them.
 func TestRecovery_ResumesOnRecordCostNothing(t *testing.T) {
 	t.Parallel()
-	i := newInstance(t, "one", lab.NewRedis(t).Addr, sqliteStore(t), journal.Async)
-	if _, err := i.tl.Prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	store, err := memory.NewJournal(memory.JournalConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	counting := &countingStore{Store: store}
-	o := &operator{t: t, tl: i.tl, store: counting}
-	recoverBy(t, i.tl, counting, 1)
+	i, o := onRedis(t, counting)
 	kept := o.pause("kept", start, true)
 	for n := range 3000 {
 		o.resume(fmt.Sprint("tenant.", n), start+1, true)
@@ -204,12 +205,7 @@ func (s *countingStore) WritePause(ctx context.Context, c scheduler.PauseChange)
 // resumed, and the journal did not hear of it.
 func TestRecovery_TellsTheJournalOfPausesItDidNotHearOf(t *testing.T) {
 	t.Parallel()
-	i := newInstance(t, "one", lab.NewRedis(t).Addr, sqliteStore(t), journal.Async)
-	if _, err := i.tl.Prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	o := &operator{t: t, tl: i.tl, store: sqliteStore(t)}
-	recoverBy(t, i.tl, o.store, 1)
+	i, o := onRedis(t, sqliteStore(t))
 	gone := o.pause("gone", start, true)
 	o.resume("gone", start+1, false)
 	untold := o.pause("untold", start+2, false)
