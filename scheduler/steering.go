@@ -137,8 +137,13 @@ type TopicCount struct {
 	Waiting, InFlight, Dead int
 }
 
-// MaxPauses is how many patterns may be paused at once.
-const MaxPauses = 100
+const (
+	// MaxPauses is how many patterns may be paused at once.
+	MaxPauses = 100
+	// PausesBucket is the bucket under whose certification pauses are changed and
+	// read. They concern all buckets.
+	PausesBucket = 0
+)
 
 // Pause is a pattern of topics that is held back.
 type Pause struct {

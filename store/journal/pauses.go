@@ -7,14 +7,11 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// pausesIn is the bucket under whose certification pauses are changed.
-const pausesIn = 0
-
 // WritePause keeps a change of pauses, unless a later one of its pattern is there.
 func (s *SQL) WritePause(ctx context.Context, c scheduler.PauseChange) error {
 	fences := map[int]uint64{}
 	if c.Number > 0 {
-		fences[pausesIn] = c.Number
+		fences[scheduler.PausesBucket] = c.Number
 	}
 	if err := s.makeFences(ctx, fences); err != nil {
 		return err

@@ -180,8 +180,7 @@ func (w *work) run(ctx context.Context) error {
 	if w.cfg.Store == nil {
 		return w.certify(ctx, w.need, false)
 	}
-	// They lie with the first bucket.
-	if err := w.meetPauses(ctx, w.tl, w.need[0]); err != nil {
+	if err := w.meetPauses(ctx, w.tl, w.need[scheduler.PausesBucket]); err != nil {
 		return err
 	}
 	for bucket := range w.need {

@@ -319,7 +319,7 @@ func (j *Journal) Forecast(ctx context.Context, topic string, from, until, step 
 // WritePause keeps a change, unless a later one of its pattern is there.
 func (j *Journal) WritePause(ctx context.Context, c scheduler.PauseChange) (err error) {
 	gone := j.locked(ctx, func() {
-		if stands := j.fences[pausesIn]; c.Number > 0 && stands > c.Number {
+		if stands := j.fences[scheduler.PausesBucket]; c.Number > 0 && stands > c.Number {
 			err = fmt.Errorf("a pause under certification %d, and %d stands: %w", c.Number, stands, scheduler.ErrFenced)
 			return
 		}

@@ -9,10 +9,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// pausesIn is the bucket whose lock and certification the pauses are under.
-const pausesIn = 0
-
-// pauses are the patterns that are held back. They concern all buckets.
+// pauses are the patterns that are held back, under the lock of their bucket.
 type pauses struct {
 	by   map[string]scheduler.Pause
 	last scheduler.Milli // when the last change was
@@ -28,7 +25,7 @@ func (p *pauses) change(at scheduler.Milli) scheduler.Milli {
 
 // Pauses lists what is paused, by pattern.
 func (t *Timeline) Pauses(ctx context.Context) (list []scheduler.Pause, err error) {
-	err = t.in(ctx, pausesIn, func(*bucket) error {
+	err = t.in(ctx, scheduler.PausesBucket, func(*bucket) error {
 		list = slices.SortedFunc(maps.Values(t.paused.by), func(a, b scheduler.Pause) int { return cmp.Compare(a.Pattern, b.Pattern) })
 		return nil
 	})
@@ -37,7 +34,7 @@ func (t *Timeline) Pauses(ctx context.Context) (list []scheduler.Pause, err erro
 
 // Pause holds back a pattern.
 func (t *Timeline) Pause(ctx context.Context, p scheduler.Pause) (c scheduler.PauseChange, err error) {
-	err = t.in(ctx, pausesIn, func(b *bucket) error {
+	err = t.in(ctx, scheduler.PausesBucket, func(b *bucket) error {
 		was, stands := t.paused.by[p.Pattern]
 		switch {
 		case stands && was.By == p.By && was.At >= p.At:
@@ -56,7 +53,7 @@ func (t *Timeline) Pause(ctx context.Context, p scheduler.Pause) (c scheduler.Pa
 
 // Resume lets a pattern go on.
 func (t *Timeline) Resume(ctx context.Context, pattern string, now scheduler.Milli) (was bool, c scheduler.PauseChange, err error) {
-	err = t.in(ctx, pausesIn, func(b *bucket) error {
+	err = t.in(ctx, scheduler.PausesBucket, func(b *bucket) error {
 		_, was = t.paused.by[pattern]
 		delete(t.paused.by, pattern)
 		c = scheduler.PauseChange{Pause: scheduler.Pause{Pattern: pattern, At: t.paused.change(now)}, Resumed: true, Number: t.number(b)}

@@ -13,10 +13,6 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// pausesIn is the bucket that the pauses lie with, under its certification. They
-// concern all buckets.
-const pausesIn = 0
-
 // Pauses lists what is paused. A field that is damaged still pauses its pattern:
 // what an operator holds back must not go out for it, nor all the rest stand.
 func (t *Redis) Pauses(ctx context.Context) ([]scheduler.Pause, error) {
@@ -74,11 +70,11 @@ func (t *Redis) Resume(ctx context.Context, pattern string, now scheduler.Milli)
 // onPauses runs a script on the pauses, and tells the certification that it ran
 // under.
 func (t *Redis) onPauses(ctx context.Context, script *redis.Script, args ...any) (uint64, []string, error) {
-	k, err := t.place(pausesIn)
+	k, err := t.place(scheduler.PausesBucket)
 	if err != nil {
 		return 0, nil, err
 	}
-	c := &call{bucket: pausesIn, script: script, keys: []string{k.paused}, args: args}
+	c := &call{bucket: scheduler.PausesBucket, script: script, keys: []string{k.paused}, args: args}
 	v, err := t.run(ctx, c)
 	if err != nil {
 		return 0, nil, err
