@@ -21,15 +21,22 @@ func (s setup) file(t *testing.T, content string) {
 	}
 }
 
+// holder makes streams that hold subjects, or changes which ones they hold.
+func holder(t *testing.T, js jetstream.JetStream) func(name string, subjects ...string) {
+	return func(name string, subjects ...string) {
+		t.Helper()
+		if _, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: subjects, Duplicates: 2 * time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestTopics_WhoseCopiesAreLostOrComeBack(t *testing.T) {
 	t.Parallel()
 	s := healthy(t)
 	s["NATS_URL"] = lab.NewNATS(t).URL()
 	js := dialNATS(t, s["NATS_URL"])
-	hold := func(name string, subjects ...string) {
-		t.Helper()
-		create(t, js, jetstream.StreamConfig{Name: name, Subjects: subjects, Duplicates: 2 * time.Minute})
-	}
+	hold := holder(t, js)
 	s.file(t, `topics:
   - {pattern: mail.>, dead: ops.mail.dead, expired: ops.mail.late}
   - {pattern: ops.>}
@@ -66,12 +73,7 @@ func TestTopics_WhosePartsNoStreamHolds(t *testing.T) {
 	s := healthy(t)
 	s["NATS_URL"] = lab.NewNATS(t).URL()
 	js := dialNATS(t, s["NATS_URL"])
-	hold := func(name string, subjects ...string) {
-		t.Helper()
-		if _, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: subjects, Duplicates: 2 * time.Minute}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	hold := holder(t, js)
 	const divided = `topics:
   - {pattern: orders.vip, rate: 5}
   - {pattern: "orders.*", partitions: 4}
