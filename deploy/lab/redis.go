@@ -16,8 +16,9 @@ type Redis struct {
 	Addr string // host:port
 }
 
-// NewRedis starts a redis-server for this test alone: no RDB snapshots, an append-only file fsynced each second. args are
-// redis-server's own and win over these, as in NewRedis(t, "--appendfsync", "always", "--maxmemory", "64mb").
+// NewRedis starts a redis-server for this test alone: no RDB snapshots, an append-only file fsynced each second, and
+// little patience with replicas. args are redis-server's own and win over these, as in
+// NewRedis(t, "--appendfsync", "always", "--maxmemory", "64mb").
 func NewRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
 	c, err := startRedis(t.TempDir(), args)
@@ -41,16 +42,20 @@ func SharedRedis(t testing.TB) *Redis {
 	return &Redis{p, p.c.addr}
 }
 
-func startRedis(dir string, args []string) (*child, error) {
+func startRedis(dir string, args []string, env ...string) (*child, error) {
 	bin, err := program("redis-server")
 	if err != nil {
 		return nil, err
 	}
 	return onPorts(1, func(ports []port, release func()) (*child, error) {
-		c := &child{name: "redis-server", addr: ports[0].addr(), dir: dir, bin: bin, release: release}
+		c := &child{name: "redis-server", addr: ports[0].addr(), dir: dir, bin: bin, env: env, release: release}
 		c.args = append([]string{
 			"--port", strconv.Itoa(ports[0].number), "--bind", loopback, "--dir", dir,
 			"--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
+			// A primary that is asked to end would wait as long for a replica that lags as stop does for the primary.
+			"--shutdown-timeout", "1", "--repl-diskless-sync-delay", "0",
+			// A replica that still writes its first append-only file would not end at all.
+			"--shutdown-on-sigterm", "force",
 		}, args...)
 		c.ready = func() error { return redisAnswers(c.addr) }
 		return c, startOn(c)

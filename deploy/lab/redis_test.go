@@ -72,6 +72,35 @@ func TestRedis_StopsWhilePaused(t *testing.T) {
 	}
 }
 
+// A replica that has just been filled writes its first append-only file, and redis-server refuses an orderly end meanwhile.
+func TestRedis_StopsWhileItWritesItsFirstFile(t *testing.T) {
+	t.Parallel()
+	primary := lab.NewRedis(t)
+	if err := redisClient(t, primary.Addr).Set(t.Context(), "key", "value", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	host, port, err := net.SplitHostPort(primary.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica := lab.NewRedis(t, "--replicaof", host+" "+port, "--rdb-key-save-delay", "60000000")
+	c := redisClient(t, replica.Addr)
+	lab.Eventually(t, 10*time.Second, func() error {
+		info, err := c.Info(t.Context(), "persistence").Result()
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(info, "aof_rewrite_in_progress:1") {
+			return errors.New("it does not write its first file yet")
+		}
+		return nil
+	})
+	replica.Stop()
+	if replica.Running() {
+		t.Fatal("it runs after Stop")
+	}
+}
+
 func TestRedis_ArgumentsWinOverTheDefaults(t *testing.T) {
 	t.Parallel()
 	plain := redisClient(t, lab.NewRedis(t).Addr)
