@@ -35,13 +35,14 @@ type barriers struct {
 
 type held struct {
 	behind []token
+	trip   time.Duration // of the barrier
 	on     error
 	since  time.Time
 }
 
 // passes tells whether the publishes behind a barrier can be answered for now;
 // else they are kept until the handler has been called with last.
-func (b *barriers) passes(behind []token, last error, now time.Time) bool {
+func (b *barriers) passes(behind []token, trip time.Duration, last error, now time.Time) bool {
 	if !errors.Is(last, nats.ErrPermissionViolation) {
 		return true
 	}
@@ -53,7 +54,7 @@ func (b *barriers) passes(behind []token, last error, now time.Time) bool {
 	if b.seen == last { // the very same error, not its kind
 		return true
 	}
-	b.waiting = append(b.waiting, held{behind: behind, on: last, since: now})
+	b.waiting = append(b.waiting, held{behind: behind, trip: trip, on: last, since: now})
 	return false
 }
 
@@ -66,14 +67,14 @@ func (b *barriers) start(last error) {
 
 // saw records that the handler was called with err and gives back what waited
 // for it.
-func (b *barriers) saw(err error) (free [][]token) {
+func (b *barriers) saw(err error) (free []held) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seen = err
 	rest := b.waiting[:0]
 	for _, h := range b.waiting {
 		if h.on == err { // the very same error, not its kind
-			free = append(free, h.behind)
+			free = append(free, h)
 		} else {
 			rest = append(rest, h)
 		}
@@ -90,9 +91,18 @@ func (b *barriers) forget() {
 	b.waiting = nil
 }
 
-// passed answers for the publishes behind a barrier.
-func (p *Publisher) passed(behind []token) {
-	p.resolve(p.pending.takeAll(behind, make([]entry, 0, len(behind))), scheduler.Outcome{Kind: scheduler.Delivered})
+// passed answers for the publishes behind a barrier: at once where the subject
+// is known to be core, else once a stream has had the time to answer.
+func (p *Publisher) passed(behind []token, trip time.Duration) {
+	now := time.Now()
+	subject, known := "", false // many messages leave on one
+	heard := p.pending.takeHeard(behind, now.Add(grace(trip, p.cfg.Timeout)), func(e *entry) bool {
+		if e.subject != subject {
+			subject, known = e.subject, p.hidden.isCore(e.subject, now)
+		}
+		return known || e.noReply
+	})
+	p.resolve(heard, scheduler.Outcome{Kind: scheduler.Delivered})
 }
 
 // asyncError is called by nats.go with what the server reports outside of an
@@ -101,8 +111,8 @@ func (p *Publisher) asyncError(err error) {
 	if d, ok := parseDenied(err); ok {
 		p.denied(d, err)
 	}
-	for _, behind := range p.barriers.saw(err) {
-		p.passed(behind)
+	for _, h := range p.barriers.saw(err) {
+		p.passed(h.behind, h.trip)
 	}
 }
 
@@ -115,6 +125,8 @@ func (p *Publisher) denied(d denied, err error) {
 		if t, ok := parseToken(d.subject[len(p.inbox):]); ok {
 			p.resolve(p.pending.takeAll([]token{t}, nil), refused)
 		}
+	case d.verb == "Subscription" && d.subject == advisories:
+		p.hidden.noNews()
 	case d.verb == "Subscription" && d.subject == p.inbox+"*":
 		p.deaf.Store(true)
 		p.log.Error().Str("subject", p.inbox+"*").Msg("nats does not let this user listen for answers; nothing can be delivered")

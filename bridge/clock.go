@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,11 +15,7 @@ import (
 // ClockSource is what NATS's clock is called in scheduler.Clock.
 const ClockSource = "nats"
 
-const (
-	sampleEvery = time.Second
-	// resampleEvery is for servers that do not tell the time: one may be replaced by a newer one.
-	resampleEvery = time.Minute
-)
+const sampleEvery = time.Second
 
 // ClockConfig is what a ClockSampler is made of.
 type ClockConfig struct {
@@ -33,6 +30,77 @@ type ClockConfig struct {
 type ClockSampler struct {
 	cfg ClockConfig
 	log zerolog.Logger
+
+	mu    sync.Mutex
+	last  clockSample
+	doubt uint64 // what has this sequence or a lower one was stamped before a step
+}
+
+// clockSample is what the server said once.
+type clockSample struct {
+	taken     bool
+	sent, got time.Duration // monotonic
+	at        time.Time
+	leader    string // the server that stamps pushes, in a cluster
+	sequence  uint64 // the last one that the intake stream had given out
+}
+
+// A server's clock has stepped when it moved against the monotonic one by more
+// than this, and than what drift and the round trips leave open.
+const (
+	stepLeast  = 50 * time.Millisecond
+	clockDrift = 1000 // a thousandth
+)
+
+// Age is how long ago a push was stored, where the server's clock says now. It
+// may be too short, so that a delay ends late, but not too long: the server's
+// clock may have been set, and its stream may have moved to a server with
+// another clock. What was stored before that has the age 0. What was stored
+// since the last sample cannot be older than that sample.
+func (c *ClockSampler) Age(p stored, now time.Time) time.Duration {
+	age := max(now.Sub(p.at), 0)
+	if c == nil {
+		return age
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case p.sequence <= c.doubt:
+		return 0
+	case c.last.taken && p.sequence > c.last.sequence:
+		return min(age, c.cfg.Clock.Mono()-c.last.sent)
+	}
+	return age
+}
+
+// saw records a sample, before anybody goes by it, and tells a step.
+func (c *ClockSampler) saw(s clockSample) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.last
+	c.last = s
+	if s.sequence < c.doubt { // another stream by that name
+		c.doubt = 0
+	}
+	if !before.taken {
+		return
+	}
+	var step time.Duration
+	if s.at.IsZero() || before.at.IsZero() { // it does not tell the time: another server may have another one
+		if s.leader == before.leader {
+			return
+		}
+	} else {
+		since := s.got - before.got
+		step = s.at.Sub(before.at) - since
+		if step.Abs() <= stepLeast+since/clockDrift+(s.got-s.sent)+(before.got-before.sent) {
+			return
+		}
+	}
+	c.doubt = s.sequence
+	c.cfg.Clock.Doubt()
+	c.log.Warn().Dur("step", step).Str("leader", s.leader).Uint64("sequence", s.sequence).
+		Msg("the clock that stamps pushes has changed; what waits in the intake waits its whole delay from now on")
 }
 
 // NewClockSampler checks the configuration.
@@ -49,17 +117,15 @@ func NewClockSampler(cfg ClockConfig) (*ClockSampler, error) {
 func (c *ClockSampler) Run(ctx context.Context) error {
 	told := false
 	for {
-		pause := sampleEvery
 		ok, err := c.sample(ctx)
 		if err == nil && !ok {
-			pause = resampleEvery
 			c.cfg.Clock.Forget(ClockSource)
 			if !told {
 				c.log.Info().Str("version", c.cfg.Conn.ConnectedServerVersion()).Msg("this nats server does not tell its time")
 			}
 			told = true
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := sleep(ctx, sampleEvery); err != nil {
 			return err
 		}
 	}
@@ -74,8 +140,12 @@ func (c *ClockSampler) sample(ctx context.Context) (bool, error) {
 	sent := c.cfg.Clock.Mono()
 	err := apiAsk(ctx, c.cfg.Conn, apiStreamInfo+StreamName(c.cfg.Namespace), nil, &info)
 	got := c.cfg.Clock.Mono()
-	if err != nil || info.TS.IsZero() {
+	if err != nil {
 		return false, err
+	}
+	c.saw(clockSample{taken: true, sent: sent, got: got, at: info.TS, leader: info.Cluster.Leader, sequence: info.State.LastSeq})
+	if info.TS.IsZero() {
+		return false, nil
 	}
 	c.cfg.Clock.Sample(ClockSource, info.TS, sent, got)
 	return true, nil

@@ -9,7 +9,8 @@
 //	                                             │
 //	  Delivered   PubAck, duplicate or not  ◀────┤  stream
 //	  Unanswered  error for now, 503        ◀────┤  stream
-//	  Delivered   the barrier came back     ◀────┤  core
+//	  Delivered   the barrier came back,    ◀────┤  core
+//	              and no stream answers
 //	  NoListener  503 came before it        ◀────┤  core
 //	  Refused     size, permission, subject ◀────┤
 //	  Unknown     time-out, connection lost ◀────┘
@@ -19,9 +20,10 @@
 // are open, and taking a message out of it is the right to answer for it.
 //
 // NotSent, Unanswered, NoListener and Refused are certain: nothing was stored.
-// Unknown is the only doubt, and it is answered by publishing again under the
-// same Nats-Msg-Id, which a stream within its duplicate window does not store
-// twice.
+// Where a stream holds the subject it alone is the destination: who listens
+// beside it may have heard what it refused. Unknown is the only doubt, and it is
+// answered by publishing again under the same Nats-Msg-Id, which a stream within
+// its duplicate window does not store twice.
 //
 // # Routes
 //
@@ -34,8 +36,20 @@
 //
 // A server that does not answer the list keeps the routes as they were: a
 // stream that is away is an outage to wait for, not a reason to fall back to
-// core. Only a first "no responders", or the server's word that JetStream is
-// off, means core for everything.
+// core. Only several readings in a row that find nobody to ask while nothing is
+// known, or the server's word that JetStream is off, mean core for everything.
+// A stream that is not in the list any more is gone once the server says so of
+// its name: pages are cut by number, and one that is deleted meanwhile makes the
+// next page pass over another.
+//
+// The list does not have all: an account may map a subject to another one, and
+// a subject may lead to a stream in another domain or account. Such a stream
+// answers as any other. hidden.go says what its answers teach.
+//
+// An answer of another stream than the list names counts for nothing while that
+// one may still answer: whoever listens on a subject sees where to answer, and
+// could pose as a stream. On core only its own messages are concerned. Tokens
+// hold a random part, so nobody can answer for a message that he has not heard.
 //
 // # One by one, not as a fast batch
 //
@@ -53,8 +67,9 @@
 // barrier: an empty message to ourselves on the same connection. The server
 // works in order, so "no responders" for any message of the batch arrives
 // before the barrier does. A barrier that is back therefore says of every
-// message still open: somebody was listening. What consumers answer on the
-// reply subject is ignored. A permission violation is told by the server in
+// message still open: somebody was listening. Where the subject is new, a tenth
+// of a second more shows whether that was a stream. What consumers answer on the
+// reply subject is ignored, unless it reads as a stream's answer. A permission violation is told by the server in
 // order too, but by nats.go through another goroutine: see barrier.go.
 //
 // # Who may call
@@ -73,10 +88,15 @@
 //
 // # Permissions
 //
-// The user of an instance publishes to the topics, $JS.API.>, $JS.ACK.>,
-// tarry.<namespace>.> and _INBOX.>, and subscribes to _INBOX.>,
+// The user of an instance publishes to the topics, the calls of $JS.API that
+// deploy/README.md lists, $JS.ACK.<intake>.>, tarry.<namespace>.> and _INBOX.>, and subscribes to _INBOX.>,
 // tarry.<namespace>.>, $SRV.> and $JS.EVENT.ADVISORY.STREAM.>; without the last
 // one new streams are noticed some seconds later.
+//
+// $SRV.> is what `nats micro` asks of every service. It is answered as all requests
+// are: to inboxes alone, and only what a client published there itself, so that the
+// right to ask it is no right to publish where an instance may. A client with an inbox
+// prefix of its own is not answered.
 //
 // # What fails
 //

@@ -50,12 +50,15 @@ const defaultNamespace = "default"
 
 // write returns the headers of m where it leaves on its topic, valid until the
 // next call.
-func (w *headerWriter) write(m *scheduler.Message) nats.Header { return w.writeOn(m, m.Topic) }
+func (w *headerWriter) write(m *scheduler.Message) nats.Header {
+	return w.writeOn(m, m.Topic, &m.Retry)
+}
 
 // writeOn is write for a message that may leave on another subject than its
-// topic (a partition's, that of the dead): it tells the topic then, where a
-// consumer sends it back to.
-func (w *headerWriter) writeOn(m *scheduler.Message, subject string) nats.Header {
+// topic (a partition's), and retries by the given schedule. It names the topic then,
+// where a consumer sends it back to, unless its headers do: a copy of what ended names
+// the topic of that.
+func (w *headerWriter) writeOn(m *scheduler.Message, subject string, retry *scheduler.Retry) nats.Header {
 	w.own[ownID] = m.ID
 	if m.ID == "" {
 		w.own[ownID] = string(m.UID)
@@ -66,7 +69,7 @@ func (w *headerWriter) writeOn(m *scheduler.Message, subject string) nats.Header
 	}
 	w.own[ownAttempt] = strconv.FormatUint(uint64(m.Attempt), 10)
 	w.own[ownMsgID] = string(m.UID) + w.space
-	plain := m.Key == "" && len(m.Headers) == 0 && m.Retry.Empty() && subject == m.Topic
+	plain := m.Key == "" && len(m.Headers) == 0 && retry.Empty() && subject == m.Topic
 	if w.plain && plain {
 		return w.header
 	}
@@ -83,13 +86,13 @@ func (w *headerWriter) writeOn(m *scheduler.Message, subject string) nats.Header
 		w.own[ownKey] = m.Key
 		w.header[wire.HeaderKey] = w.own[ownKey : ownKey+1 : ownKey+1]
 	}
-	if !m.Retry.Empty() {
-		if m.Retry.Jitter != w.retry.Jitter || !slices.Equal(m.Retry.Delays, w.retry.Delays) { // many messages share one
-			w.retry, w.own[ownRetry] = m.Retry, wire.Retry(m.Retry).String()
+	if !retry.Empty() {
+		if retry.Jitter != w.retry.Jitter || !slices.Equal(retry.Delays, w.retry.Delays) { // many messages share one
+			w.retry, w.own[ownRetry] = *retry, wire.Retry(*retry).String()
 		}
 		w.header[wire.HeaderRetry] = w.own[ownRetry : ownRetry+1 : ownRetry+1]
 	}
-	if subject != m.Topic {
+	if _, copied := w.header[wire.HeaderSubject]; subject != m.Topic && !copied {
 		w.own[ownSubject] = m.Topic
 		w.header[wire.HeaderSubject] = w.own[ownSubject : ownSubject+1 : ownSubject+1]
 	}

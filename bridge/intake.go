@@ -29,13 +29,23 @@ type IntakeConfig struct {
 	// Prefix is the first part of the subjects that pushes by tag are published to.
 	Prefix string
 	Accept Acceptor
+	// Topics are the settings of topics; nil for none.
+	Topics *scheduler.Topics
 	Clock  *scheduler.Clock
+	// Stamps knows the clock that stamps pushes. It may be nil: then its stamps are
+	// believed.
+	Stamps *ClockSampler
 
-	// Replicas and MaxBytes are those of the intake stream; 0 bytes is no limit.
+	// Replicas and MaxBytes are those of the intake stream, and of the stream of pushes
+	// whose bucket does not answer; 0 bytes is no limit.
 	Replicas int
 	MaxBytes int64
-	// RejectBytes bounds the stream of rejects. Default 64 MiB.
-	RejectBytes int64
+	// Buckets is how many the scheduler has. 0 is one: then a push never steps aside.
+	Buckets int
+	// RejectBytes bounds the stream of rejects, and RejectsPerSubject how many of
+	// one subject it holds. Defaults 64 MiB and 1,000.
+	RejectBytes       int64
+	RejectsPerSubject int64
 	// SizeLimit bounds body and headers of a push; the server's max_payload does
 	// so as well. 0 is no limit of our own.
 	SizeLimit int
@@ -61,6 +71,7 @@ type IntakeConfig struct {
 //
 //	               ┌─ accepted, repeated ─────────────▶ ack
 //	stream ─▶ push ┼─ refused ─▶ stream of rejects ───▶ ack
+//	               ├─ its bucket alone is away ─▶ aside ─▶ ack
 //	               └─ store away or full ─────────────▶ nak, after a pause again
 //
 // All instances share one durable consumer.
@@ -76,7 +87,12 @@ type Intake struct {
 	room            *room
 	acks            *ackQueue
 	refused         *rejectQueue
+	passing         *passing // of the intake stream
+	passingAside    *passing
+	aside           *aside
+	ackPending      int // maxAckPending, but in tests
 	trouble         trouble
+	buckets         troubles // of buckets that do not answer while others do
 }
 
 // ErrIntakeRefused: a stream on the server, or a setting, stands in the way
@@ -89,6 +105,7 @@ const (
 	defaultFlightBytes = 64 << 20
 	defaultAckWait     = 30 * time.Second
 	defaultRejectBytes = 64 << 20
+	defaultRejects     = 1000   // of one subject
 	maxAckPending      = 50_000 // of all instances together
 	reopenPause        = time.Second
 	recheckPause       = 10 * time.Second
@@ -114,7 +131,9 @@ func NewIntake(cfg IntakeConfig) (*Intake, error) {
 		return nil, errors.New("intake: a namespace and a prefix are needed")
 	}
 	cfg.Replicas = max(cfg.Replicas, 1)
-	for value, fallback := range map[*int64]int64{&cfg.RejectBytes: defaultRejectBytes, &cfg.InFlightBytes: defaultFlightBytes, &cfg.MaxBytes: -1} {
+	for value, fallback := range map[*int64]int64{
+		&cfg.RejectBytes: defaultRejectBytes, &cfg.RejectsPerSubject: defaultRejects, &cfg.InFlightBytes: defaultFlightBytes, &cfg.MaxBytes: -1,
+	} {
 		if *value <= 0 {
 			*value = fallback
 		}
@@ -132,10 +151,13 @@ func NewIntake(cfg IntakeConfig) (*Intake, error) {
 	in := &Intake{
 		cfg: cfg, nc: cfg.Conn, js: js, log: cfg.Log.With().Str("component", "intake").Logger(), metrics: newIntakeMetrics(cfg.Registerer),
 		stream: StreamName(cfg.Namespace), rejects: RejectsName(cfg.Namespace),
-		room: newRoom(cfg.InFlight, cfg.InFlightBytes),
+		room: newRoom(cfg.InFlight, cfg.InFlightBytes), ackPending: maxAckPending,
 	}
 	in.acks = newAckQueue(cfg.Conn, in.room)
 	in.refused = newRejectQueue(in)
+	in.aside = newAside(in)
+	in.passing = newPassing(func(ctx context.Context) (backlog, error) { return in.held(ctx, in.stream) })
+	in.passingAside = newPassing(func(ctx context.Context) (backlog, error) { return in.held(ctx, in.aside.stream) })
 	return in, nil
 }
 
@@ -156,6 +178,29 @@ func (in *Intake) Backlog(ctx context.Context) (uint64, error) {
 	return info.State.LastSeq, nil
 }
 
+// Held is how much stands in the streams of the intake.
+type Held struct {
+	Pushes  uint64 // not accepted yet
+	Aside   uint64 // of those, the ones whose bucket does not answer
+	Rejects uint64
+}
+
+// Held asks all streams. Where JetStream is off they hold nothing.
+func (in *Intake) Held(ctx context.Context) (Held, error) {
+	var h Held
+	for stream, n := range map[string]*uint64{in.stream: &h.Pushes, in.aside.stream: &h.Aside, in.rejects: &h.Rejects} {
+		b, err := in.held(ctx, stream)
+		if errors.Is(err, errNoJetStream) && !in.Enabled() {
+			return Held{}, nil
+		} else if err != nil {
+			return Held{}, fmt.Errorf("ask what %s holds: %w", stream, err)
+		}
+		*n = b.count
+	}
+	h.Pushes += h.Aside
+	return h, nil
+}
+
 // Run makes the streams and takes pushes in until ctx ends. It returns early
 // only when the very first set-up is refused for good (ErrIntakeRefused):
 // later it keeps trying, so that a mistake on the server does not end an
@@ -166,9 +211,14 @@ func (in *Intake) Run(ctx context.Context) error {
 	group, work := errgroup.WithContext(work)
 	group.Go(func() error { return in.acks.run(work) })
 	group.Go(func() error { return in.refused.run(work) })
+	group.Go(func() error { return in.aside.run(work) })
+	serving, end := context.WithCancel(ctx)
+	defer end()
+	group.Go(func() error { return in.aside.serve(serving) })
 	group.Go(func() error {
 		defer stop()
 		err := in.serve(ctx)
+		end() // gives back what is held, which the drain waits for
 		in.drain()
 		return err
 	})
@@ -184,6 +234,9 @@ func (in *Intake) serve(ctx context.Context) error {
 	opened := false
 	for {
 		err := in.open(ctx)
+		if err == nil {
+			err = in.aside.look(ctx) // before a newer push can pass what stands there
+		}
 		pause := reopenPause
 		switch {
 		case ctx.Err() != nil:
@@ -249,6 +302,29 @@ type trouble struct {
 	fails  int
 	pause  time.Time // nothing is handed over before
 	window time.Time // further failures until then are the same one
+	// forgets: nothing that failed for three times the longest pause means that it
+	// worked meanwhile.
+	forgets bool
+}
+
+// troubles are those of single buckets.
+type troubles struct {
+	mu sync.Mutex
+	by map[int]*trouble
+}
+
+// of is that of a bucket. Nobody hears when a bucket is well again: trouble that is
+// long over begins anew.
+func (t *troubles) of(bucket int) *trouble {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.by == nil {
+		t.by = map[int]*trouble{}
+	}
+	if t.by[bucket] == nil {
+		t.by[bucket] = &trouble{forgets: true}
+	}
+	return t.by[bucket]
 }
 
 // loud tells whether it is time to log again.
@@ -273,6 +349,9 @@ func (t *trouble) failed(now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if now.After(t.window) {
+		if t.forgets && now.Sub(t.window) > 3*maxPause {
+			t.fails = 0
+		}
 		t.fails++
 		t.pause = now.Add(min(firstPause<<min(t.fails-1, 10), maxPause))
 		t.window = t.pause

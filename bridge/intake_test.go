@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"strconv"
 	"strings"
 	"sync"
@@ -97,6 +98,34 @@ func TestIntake_MakesAMessageOfATaggedOneAndAcknowledgesItThen(t *testing.T) {
 	})
 }
 
+// A consumer that sends a message back to the subject where it read it, a partition, means the message of the topic.
+func TestIntake_ARetryToAPartitionGoesByTheTopic(t *testing.T) {
+	t.Parallel()
+	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
+	prefix := "in" + ns
+	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: prefix, Accept: scheduling(t, nc, timeline, nil),
+		Topics: settingsOf(&scheduler.Topic{Pattern: "orders", Partitions: 4})})
+	subject := func(n uint32) string { return fmt.Sprint("orders.", (crc32.ChecksumIEEE([]byte("k"))+n)%4) }
+	for i, c := range []struct {
+		subject string
+		attempt int
+		said    string // in Tarry-Subject
+		want    string
+	}{
+		{subject(0), 2, "orders", "orders"},
+		// Whatever leaves elsewhere stays what its subject says.
+		{subject(1), 2, "orders", subject(1)}, {subject(0), 1, "orders", subject(0)}, {subject(0), 2, "mail", subject(0)},
+		{"mail.3", 2, "orders", "mail.3"}, {subject(0), 2, "", subject(0)},
+	} {
+		id := fmt.Sprint("order-", i)
+		publish(t, nc, prefix+"."+c.subject, "body", "Tarry-Delay", "20m", "Tarry-Id", id, "Tarry-Key", "k",
+			"Tarry-Attempt", fmt.Sprint(c.attempt), "Tarry-Subject", c.said)
+		if info := mustFind(t, timeline, scheduler.Ref{ID: id}); info.Topic != c.want {
+			t.Errorf("%+v: the topic is %s", c, info.Topic)
+		}
+	}
+}
+
 // rejects reads the stream of rejects.
 func rejects(t testing.TB, nc *nats.Conn, ns string, want int) []*jetstream.RawStreamMsg {
 	t.Helper()
@@ -162,7 +191,7 @@ func TestIntake_RejectsWithTheReasonAndTheBody(t *testing.T) {
 		}
 		byBody := map[string]*jetstream.RawStreamMsg{}
 		for _, r := range rejects(t, nc, ns, len(cases)) {
-			if r.Subject != bridge.RejectsSubject(ns) {
+			if first, _, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("Tarry-Subject"), "delayed."), "."); r.Subject != bridge.RejectsSubject(ns)+"."+first {
 				t.Errorf("on %s", r.Subject)
 			}
 			byBody[string(r.Data)] = r

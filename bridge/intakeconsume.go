@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
@@ -17,7 +18,8 @@ import (
 const (
 	pullMessages  = 2000 // asked of NATS ahead of what is handled
 	pullExpiry    = 5 * time.Second
-	pullHeartbeat = time.Second // a pull that was lost is noticed after two
+	pullHeartbeat = time.Second // how often NATS says that a pull still stands
+	pullSilence   = 3           // so many heartbeats later a pull counts as lost
 	pullBytes     = 16 << 20
 )
 
@@ -27,44 +29,47 @@ func (in *Intake) consume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
 	handling, stop := context.WithCancel(ctx)
 	defer stop()
 	var left leftovers
 	alive := newPulse(in.cfg.AckWait)
-	consuming, err := c.Consume(func(msg jetstream.Msg) {
-		if !in.handle(handling, msg, alive) {
-			left.add(msg.Reply())
-		}
-	},
-		// A pull never holds less than the largest message.
-		jetstream.PullMaxMessagesWithBytesLimit(pullMessages, int(max(pullBytes, 2*in.nc.MaxPayload()))),
-		jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat),
-		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
-			if errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) ||
-				errors.Is(err, jetstream.ErrConnectionClosed) || errors.Is(err, jetstream.ErrNoHeartbeat) || errors.Is(err, jetstream.ErrBadRequest) {
-				select {
-				case ended <- err:
-				default:
-				}
+	status := in.nc.StatusChanged(nats.CONNECTED)
+	defer in.nc.RemoveStatusListener(status)
+	pull := &puller{
+		nc: in.nc, subject: apiConsumerNext + in.stream + "." + consumerName,
+		bytes: int(max(pullBytes, 2*in.nc.MaxPayload())), // a pull never holds less than the largest message
+		handle: func(msg *nats.Msg, place stored) {
+			if !in.handle(handling, msg, place, alive) {
+				left.add(msg.Reply)
 			}
-		}))
-	if err != nil {
+		},
+	}
+	if err := pull.start(); err != nil {
 		return fmt.Errorf("consume stream %s: %w", in.stream, err)
 	}
 	defer func() {
 		stop()
-		in.letGo(c, consuming, &left)
+		in.letGo(c, pull, &left)
 	}()
 	tick := time.NewTicker(pulseEvery)
 	defer tick.Stop()
+	heard, silent := uint64(0), 0
 	for {
 		select {
 		case <-tick.C:
 			if !alive.beat() {
 				return fmt.Errorf("consume stream %s: this process stood still for more than %s: what it had fetched is not its own any more", in.stream, in.cfg.AckWait)
 			}
-		case err := <-ended:
+			if now := pull.heard.Load(); now != heard || pull.busy.Load() || !in.nc.IsConnected() {
+				heard, silent = now, 0
+			} else if silent++; silent >= pullSilence {
+				return fmt.Errorf("consume stream %s: nats does not say any more that it works on a pull", in.stream)
+			}
+		case <-status: // again: what was asked for on the old link is gone
+			if err := pull.anew(); err != nil {
+				return fmt.Errorf("consume stream %s: %w", in.stream, err)
+			}
+		case err := <-pull.failed:
 			return fmt.Errorf("consume stream %s: %w", in.stream, err)
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -96,16 +101,12 @@ func (l *leftovers) take() []string {
 // back for another instance to have at once: dropped, it would wait for
 // AckWait, in every restart. It is given back only when NATS sends nothing
 // more, or it would come here again. On a lost link nothing can be given back.
-func (in *Intake) letGo(c jetstream.Consumer, consuming jetstream.ConsumeContext, left *leftovers) {
-	if !in.nc.IsConnected() {
-		consuming.Stop()
-	} else {
-		consuming.Drain() // what has come still goes through the handler
-	}
+func (in *Intake) letGo(c jetstream.Consumer, pull *puller, left *leftovers) {
+	pull.stop() // what has come still goes through the handler
 	late := time.NewTimer(drainLimit)
 	defer late.Stop()
 	select {
-	case <-consuming.Closed(): // no handler runs any more
+	case <-pull.closed: // no handler runs any more
 	case <-late.C:
 		in.log.Warn().Msg("nats did not answer while the intake was closed; some pushes come again later")
 	}
@@ -130,11 +131,11 @@ func (in *Intake) letGo(c jetstream.Consumer, consuming jetstream.ConsumeContext
 // handle hands one push to the scheduler. It waits while too much is under
 // way or the store is away: then NATS is not asked for more. It answers false
 // when ctx ended first or this process stood still: the push is to be given back.
-func (in *Intake) handle(ctx context.Context, msg jetstream.Msg, alive *pulse) bool {
+func (in *Intake) handle(ctx context.Context, msg *nats.Msg, place stored, alive *pulse) bool {
 	if pause := in.trouble.wait(time.Now()); ctx.Err() != nil || pause > 0 && sleep(ctx, pause) != nil {
 		return false
 	}
-	size := len(msg.Data()) + messageWeight
+	size := len(msg.Data) + messageWeight
 	if in.room.enter(ctx, size) != nil {
 		return false
 	}
@@ -142,22 +143,32 @@ func (in *Intake) handle(ctx context.Context, msg jetstream.Msg, alive *pulse) b
 		in.room.leave(1, int64(size))
 		return false
 	}
-	place, ok := parseStored(msg.Reply())
-	if !ok { // not from a consumer: nothing to acknowledge
-		in.room.leave(1, int64(size))
-		return true
-	}
 	p, err := in.push(msg, place)
-	if errors.Is(err, errNoClock) {
-		in.later(msg, size, err)
-		return true
-	}
 	if err != nil {
-		in.refuse(rejected{msg: msg, place: place, size: size, err: err})
-		return true
+		in.unreadable(rejected{msg: msg, place: place, size: size, err: err})
+	} else if !in.aside.takes(p, rejected{msg: msg, place: place, size: size}) {
+		in.cfg.Accept.Accept(p, func(a scheduler.Accepted) { in.answered(msg, place, size, a) })
+	}
+	return true
+}
+
+// accept is the end of handle, for a push that was held meanwhile.
+func (in *Intake) accept(msg *nats.Msg, place stored, size int) {
+	p, err := in.push(msg, place) // again: its age has grown
+	if err != nil {
+		in.unreadable(rejected{msg: msg, place: place, size: size, err: err})
+		return
 	}
 	in.cfg.Accept.Accept(p, func(a scheduler.Accepted) { in.answered(msg, place, size, a) })
-	return true
+}
+
+// unreadable ends a push that cannot be handed over.
+func (in *Intake) unreadable(r rejected) {
+	if errors.Is(r.err, errNoClock) {
+		in.later(r.msg, r.size, r.err)
+		return
+	}
+	in.refuse(r)
 }
 
 // errNoClock: the time on NATS, which stamped the push, is not known just now.
@@ -167,20 +178,22 @@ var errNoClock = errors.New("the clock of nats has not been read for some second
 const messageWeight = 512
 
 // push reads a message of the stream.
-func (in *Intake) push(msg jetstream.Msg, place stored) (*scheduler.Push, error) {
-	tagged, err := wire.Decode(msg.Subject(), in.cfg.Prefix, msg.Headers())
+func (in *Intake) push(msg *nats.Msg, place stored) (*scheduler.Push, error) {
+	tagged, err := wire.Decode(msg.Subject, in.cfg.Prefix, msg.Header, len(msg.Data))
 	if err != nil {
 		return nil, err
 	}
-	if err := tagged.CheckLimit(len(msg.Data()), SizeLimit(in.nc, in.cfg.SizeLimit)); err != nil {
+	if err := tagged.CheckLimit(len(msg.Data), SizeLimit(in.nc, in.cfg.SizeLimit)); err != nil {
 		return nil, err
 	}
-	p := answer.Push(&tagged, msg.Data())
-	if p.UID != "" {
-		return nil, &wire.Error{Word: wire.WordID, Field: wire.HeaderID, Detail: "has the form of a uid; those are given by tarry, and a push that was stored " +
-			"in the intake needs none to be repeated safely"}
+	if topic := wholeTopic(in.cfg.Topics, &tagged, msg.Header.Get(wire.HeaderSubject)); topic != "" {
+		tagged.Topic = topic
 	}
-	if p.UID, err = scheduler.IntakeUID(place.sequence, place.at, p.ID, p.Key); err != nil {
+	p := answer.Push(&tagged, msg.Data)
+	if p.UID != "" {
+		return nil, uidAsID()
+	}
+	if p.UID, err = place.uid(p.ID, p.Key); err != nil {
 		return nil, err
 	}
 	p.Stored = place.sequence
@@ -193,42 +206,51 @@ func (in *Intake) push(msg jetstream.Msg, place stored) (*scheduler.Push, error)
 		default:
 			now = in.cfg.Clock.Now()
 		}
-		p.Age = max(now.Sub(place.at), 0)
+		p.Age = in.cfg.Stamps.Age(place, now)
 	}
 	return p, nil
 }
 
 // answered ends a push that the scheduler decided on. It must not block.
-func (in *Intake) answered(msg jetstream.Msg, place stored, size int, a scheduler.Accepted) {
+func (in *Intake) answered(msg *nats.Msg, place stored, size int, a scheduler.Accepted) {
 	switch {
 	case a.Err == nil:
-		switch {
-		case a.Duplicate:
-			in.metrics.repeated.Inc()
-		case a.Merged:
-			in.metrics.merged.Inc()
-		default:
-			in.metrics.accepted.Inc()
-		}
+		in.metrics.count(a)
 		in.trouble.worked()
-		in.acks.put(ack{reply: msg.Reply(), done: true, size: size})
-	case errors.Is(a.Err, scheduler.ErrDuplicateID), errors.Is(a.Err, scheduler.ErrTooFar), errors.Is(a.Err, scheduler.ErrStaleUID),
-		errors.Is(a.Err, scheduler.ErrMaybeDelivered):
+		in.acks.put(ack{reply: msg.Reply, done: true, size: size})
+	case isRefusal(a.Err):
 		in.refuse(rejected{msg: msg, place: place, size: size, err: a.Err})
+	case in.aside.failed(rejected{msg: msg, place: place, size: size, err: a.Err}):
 	default:
 		in.later(msg, size, a.Err)
 	}
 }
 
+// isRefusal reports whether the scheduler will never accept a push, by its answer.
+func isRefusal(err error) bool {
+	return errors.Is(err, scheduler.ErrDuplicateID) || errors.Is(err, scheduler.ErrTooFar) ||
+		errors.Is(err, scheduler.ErrStaleUID) || errors.Is(err, scheduler.ErrMaybeDelivered) ||
+		errors.Is(err, scheduler.ErrUnreadable)
+}
+
+// pauseAfter is how long a push that could not be accepted stays away. What ails
+// one bucket holds back no push of another.
+func (in *Intake) pauseAfter(err error, now time.Time) time.Duration {
+	if away := (*scheduler.BucketError)(nil); errors.As(err, &away) {
+		return in.buckets.of(away.Bucket).failed(now)
+	}
+	return in.trouble.failed(now)
+}
+
 // later gives a push back to NATS for a while: the store is away or full, or
 // this instance is stopping. Whatever the outcome was, the same push comes
 // again and is the same message.
-func (in *Intake) later(msg jetstream.Msg, size int, err error) {
+func (in *Intake) later(msg *nats.Msg, size int, err error) {
 	now := time.Now()
-	pause := in.trouble.failed(now)
+	pause := in.pauseAfter(err, now)
 	if in.trouble.loud(now) {
 		in.log.Warn().Err(err).Dur("pause", pause).Msg("pushes cannot be accepted now; they wait in the intake")
 	}
 	in.metrics.retried.Inc()
-	in.acks.put(ack{reply: msg.Reply(), later: pause, size: size})
+	in.acks.put(ack{reply: msg.Reply, later: pause, size: size})
 }

@@ -1,18 +1,24 @@
 package bridge
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
 
 // intakeMetrics count the pushes by tag by what became of them.
 type intakeMetrics struct {
-	accepted, merged, repeated, retried prometheus.Counter
-	rejected                            *prometheus.CounterVec
+	accepted, merged, repeated, retried, aside prometheus.Counter
+	rejected                                   *prometheus.CounterVec
 }
 
 func newIntakeMetrics(reg prometheus.Registerer) intakeMetrics {
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_intake_pushes_total",
-		Help: "Pushes by tag: accepted, merged (into a message that waited), repeated (seen before), or retried (given back to NATS for a while)."}, []string{"outcome"})
+		Help: "Pushes by tag: accepted, merged (into a message that waited), repeated (seen before), retried (given back to NATS for a while), " +
+			"or aside (their bucket does not answer)."}, []string{"outcome"})
 	m := intakeMetrics{
 		accepted: vec.WithLabelValues("accepted"), merged: vec.WithLabelValues("merged"), repeated: vec.WithLabelValues("repeated"), retried: vec.WithLabelValues("retried"),
+		aside: vec.WithLabelValues("aside"),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_intake_rejected_total",
 			Help: "Pushes by tag that went to the stream of rejects, by reason."}, []string{"reason"}),
 	}
@@ -20,4 +26,16 @@ func newIntakeMetrics(reg prometheus.Registerer) intakeMetrics {
 		reg.MustRegister(vec, m.rejected)
 	}
 	return m
+}
+
+// count counts a push that was accepted.
+func (m *intakeMetrics) count(a scheduler.Accepted) {
+	switch {
+	case a.Duplicate:
+		m.repeated.Inc()
+	case a.Merged:
+		m.merged.Inc()
+	default:
+		m.accepted.Inc()
+	}
 }

@@ -57,10 +57,17 @@ func TestIntake_HandsOnMergingAndRetries(t *testing.T) {
 	}
 }
 
-func TestIntake_RejectsWhatMayNotBeReplaced(t *testing.T) {
+func TestIntake_RejectsWhatMayNotBeReplacedAndWhatMeetsADamagedRecord(t *testing.T) {
 	t.Parallel()
+	wantRejected(t, "maybe_delivered", scheduler.ErrMaybeDelivered)
+	wantRejected(t, "internal", scheduler.ErrUnreadable)
+}
+
+// wantRejected holds that a push which the scheduler refuses so stands among the rejects.
+func wantRejected(t *testing.T, word string, why error) {
+	t.Helper()
 	nc, ns := connect(t, lab.SharedNATS(t).URL()), newNamespace()
-	to := &taken{pushes: make(chan *scheduler.Push, 1), err: fmt.Errorf("replace: %w", scheduler.ErrMaybeDelivered)}
+	to := &taken{pushes: make(chan *scheduler.Push, 1), err: fmt.Errorf("replace: %w", why)}
 	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "later." + ns, Accept: to})
 	publish(t, nc, "later."+ns+".orders", "body", "Tarry-At", "1896076800000", "Tarry-Id", "a", "Tarry-On-Duplicate", "replace")
 	<-to.pushes
@@ -70,7 +77,8 @@ func TestIntake_RejectsWhatMayNotBeReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := js.GetMsg(bridge.RejectsName(ns), 1)
-	if err != nil || !strings.HasPrefix(m.Header.Get("Tarry-Reason"), "maybe_delivered: ") || m.Header.Get("Tarry-On-Duplicate") != "replace" {
+	if err != nil || !strings.HasPrefix(m.Header.Get("Tarry-Reason"), word+": ") ||
+		m.Header.Get("Tarry-On-Duplicate") != "replace" {
 		t.Errorf("got %+v, %v", m, err)
 	}
 }

@@ -19,10 +19,12 @@ const (
 	rejectsAge      = 7 * 24 * time.Hour
 )
 
-// RejectsSubject is where what cannot be accepted is published.
+// RejectsSubject is the part that the subjects of rejects begin with. What
+// follows is the first token of the refused push's topic: the limits of a
+// subject are those of the topics that begin alike.
 func RejectsSubject(namespace string) string { return "tarry." + namespace + ".rejected" }
 
-// open makes sure that both streams and the consumer are there and as they
+// open makes sure that all streams and the consumer are there and as they
 // must be. ErrIntakeRefused means that somebody has to change something;
 // errNoJetStream that there is none; anything else may pass.
 func (in *Intake) open(ctx context.Context) error {
@@ -35,6 +37,9 @@ func (in *Intake) open(ctx context.Context) error {
 		return err
 	}
 	if err := in.ensure(ctx, in.wantedRejects()); err != nil {
+		return err
+	}
+	if err := in.ensure(ctx, in.wantedAside()); err != nil {
 		return err
 	}
 	if !in.enabled.Swap(true) {
@@ -54,9 +59,21 @@ func (in *Intake) wanted() jetstream.StreamConfig {
 
 func (in *Intake) wantedRejects() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: in.rejects, Subjects: []string{RejectsSubject(in.cfg.Namespace)}, Description: "what tarry could not accept, namespace " + in.cfg.Namespace,
+		Name: in.rejects, Subjects: []string{RejectsSubject(in.cfg.Namespace) + ".>"}, Description: "what tarry could not accept, namespace " + in.cfg.Namespace,
 		Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld, MaxAge: rejectsAge,
-		MaxMsgs: -1, MaxBytes: in.cfg.RejectBytes, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
+		MaxMsgs: -1, MaxBytes: in.cfg.RejectBytes, MaxMsgsPerSubject: in.cfg.RejectsPerSubject, MaxMsgSize: -1, MaxConsumers: -1,
+		Replicas: in.cfg.Replicas, Duplicates: duplicateWindow,
+	}
+}
+
+// wantedAside has a stream of its own: beside the pushes, a producer's Nats-Msg-Id
+// could pass for that of a push which is put aside, and end it.
+func (in *Intake) wantedAside() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: AsideName(in.cfg.Namespace), Subjects: []string{AsideSubject(in.cfg.Namespace) + ".*"},
+		Description: "pushes whose bucket does not answer, namespace " + in.cfg.Namespace,
+		Retention:   jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew,
+		MaxMsgs: -1, MaxBytes: in.cfg.MaxBytes, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
 		Replicas: in.cfg.Replicas, Duplicates: duplicateWindow,
 	}
 }
@@ -108,6 +125,10 @@ func adapt(have, want jetstream.StreamConfig, state jetstream.StreamState) (next
 		return refuse("has NATS's own message schedules on")
 	case have.SubjectTransform != nil:
 		return refuse("transforms its subjects")
+	case have.AllowMsgTTL: // a push with Nats-TTL would be thrown away, and no update can end that
+		return refuse("lets messages expire by a header")
+	case have.PersistMode != want.PersistMode:
+		return refuse("acknowledges before it has written")
 	}
 	next = have
 	if !slices.Equal(have.Subjects, want.Subjects) {
@@ -128,10 +149,16 @@ func adapt(have, want jetstream.StreamConfig, state jetstream.StreamState) (next
 	change("discard", have.Discard != want.Discard, func() { next.Discard = want.Discard })
 	change("max_age", have.MaxAge != want.MaxAge, func() { next.MaxAge = want.MaxAge })
 	change("max_msgs", have.MaxMsgs > 0, func() { next.MaxMsgs = -1 })
-	change("max_msgs_per_subject", have.MaxMsgsPerSubject > 0, func() { next.MaxMsgsPerSubject = -1 })
+	change("max_msgs_per_subject", max(have.MaxMsgsPerSubject, 0) != max(want.MaxMsgsPerSubject, 0),
+		func() { next.MaxMsgsPerSubject = want.MaxMsgsPerSubject })
 	change("max_msg_size", have.MaxMsgSize > 0, func() { next.MaxMsgSize = -1 })
 	change("replicas", have.Replicas != want.Replicas, func() { next.Replicas = want.Replicas })
 	change("no_ack", have.NoAck, func() { next.NoAck = false })
+	// One push with Nats-Rollup would throw away all others.
+	change("allow_rollup_hdrs", have.AllowRollup, func() { next.AllowRollup = false })
+	change("republish", have.RePublish != nil, func() { next.RePublish = nil })
+	change("discard_new_per_subject", have.DiscardNewPerSubject, func() { next.DiscardNewPerSubject = false })
+	change("consumer_limits", have.ConsumerLimits != (jetstream.StreamConsumerLimits{}), func() { next.ConsumerLimits = jetstream.StreamConsumerLimits{} })
 	change("duplicate_window", have.Duplicates < want.Duplicates, func() { next.Duplicates = want.Duplicates })
 	// The server throws away what lies beyond a lowered limit, whatever the discard policy.
 	shrinks := want.MaxBytes > 0 && state.Bytes > uint64(want.MaxBytes) && want.Discard == jetstream.DiscardNew
@@ -198,7 +225,7 @@ func (in *Intake) consumer(ctx context.Context) (jetstream.Consumer, error) {
 	defer stop()
 	c, err := in.js.CreateOrUpdateConsumer(ctx, in.stream, jetstream.ConsumerConfig{
 		Durable: consumerName, Description: "all instances of tarry", DeliverPolicy: jetstream.DeliverAllPolicy, AckPolicy: jetstream.AckExplicitPolicy,
-		AckWait: in.cfg.AckWait, MaxDeliver: -1, MaxAckPending: maxAckPending,
+		AckWait: in.cfg.AckWait, MaxDeliver: -1, MaxAckPending: in.ackPending,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("consumer %s of stream %s: %w", consumerName, in.stream, err)

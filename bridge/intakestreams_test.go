@@ -54,6 +54,7 @@ func TestIntake_AdaptsAnExistingStreamWhereNothingIsLost(t *testing.T) {
 		old := streamOf(t, nc, jetstream.StreamConfig{
 			Name: bridge.StreamName("ns"), Subjects: []string{"old.>"}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardOld,
 			MaxAge: time.Hour, MaxMsgs: 10, MaxBytes: 1 << 20, MaxMsgsPerSubject: 5, MaxMsgSize: 100, Duplicates: time.Second, NoAck: true,
+			AllowRollup: true,
 		})
 		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: "ns", Prefix: "delayed", MaxBytes: 2 << 20, Accept: nothing()})
 		info, err := old.Info(t.Context())
@@ -62,10 +63,26 @@ func TestIntake_AdaptsAnExistingStreamWhereNothingIsLost(t *testing.T) {
 		}
 		c := info.Config
 		if !slices.Equal(c.Subjects, []string{"delayed.>"}) || c.Discard != jetstream.DiscardNew || c.MaxAge != 0 || c.MaxMsgs != -1 || c.MaxBytes != 2<<20 ||
-			c.MaxMsgsPerSubject != -1 || c.MaxMsgSize != -1 || c.Duplicates != 2*time.Minute || c.NoAck {
+			c.MaxMsgsPerSubject != -1 || c.MaxMsgSize != -1 || c.Duplicates != 2*time.Minute || c.NoAck || c.AllowRollup {
 			t.Errorf("got %+v", c)
 		}
 	})
+}
+
+func TestIntake_TakesLimitsOfOthersOffItsStream(t *testing.T) {
+	t.Parallel()
+	nc, ns := connect(t, lab.SharedNATS(t).URL()), newNamespace()
+	s := streamOf(t, nc, jetstream.StreamConfig{Name: bridge.StreamName(ns), Subjects: []string{"limits." + ns + ".>"}, Retention: jetstream.WorkQueuePolicy,
+		Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgsPerSubject: 1, ConsumerLimits: jetstream.StreamConsumerLimits{MaxAckPending: 10},
+		RePublish: &jetstream.RePublish{Source: ">", Destination: "again." + ns + ".>"}})
+	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "limits." + ns, Accept: nothing()})
+	info, err := s.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := info.Config; c.DiscardNewPerSubject || c.MaxMsgsPerSubject != -1 || c.ConsumerLimits != (jetstream.StreamConsumerLimits{}) || c.RePublish != nil {
+		t.Errorf("got %+v", c)
+	}
 }
 
 func TestIntake_NeverShrinksAStreamBelowWhatItHolds(t *testing.T) {
@@ -95,6 +112,8 @@ func TestIntake_RefusesAStreamThatCannotBeMadeFitAndSaysWhy(t *testing.T) {
 		"kept in Memory":   {Retention: jetstream.WorkQueuePolicy, Storage: jetstream.MemoryStorage},
 		"is sealed":        {Retention: jetstream.WorkQueuePolicy},
 		"schedules":        {Retention: jetstream.WorkQueuePolicy, AllowMsgSchedules: true},
+		"expire by":        {Retention: jetstream.WorkQueuePolicy, AllowMsgTTL: true},
+		"has written":      {Retention: jetstream.WorkQueuePolicy, PersistMode: jetstream.AsyncPersistMode},
 		"copies":           {Retention: jetstream.WorkQueuePolicy, Mirror: &jetstream.StreamSource{Name: "ANY"}},
 	} {
 		t.Run(what, func(t *testing.T) {

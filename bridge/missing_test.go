@@ -3,6 +3,8 @@ package bridge_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -95,4 +97,45 @@ func TestPublisher_HoldsWhatAStreamThatIsAwayMayOwn(t *testing.T) {
 			return
 		}
 	}
+}
+
+// info answers $JS.API.STREAM.INFO.<name>.
+func (l *lister) info(msg *nats.Msg) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	name := strings.TrimPrefix(msg.Subject, "$JS.API.STREAM.INFO.")
+	if !slices.Contains(l.streams, name) {
+		_ = msg.Respond([]byte(`{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`))
+		return
+	}
+	_ = msg.Respond([]byte(fmt.Sprintf(`{"config":{"name":%q,"subjects":[%q]}}`, name, name)))
+}
+
+// answers are given one after the other.
+type answers struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+func (a *answers) set(texts ...string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.texts = texts
+}
+
+func (a *answers) next() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.texts) == 0 {
+		return ""
+	}
+	text := a.texts[0]
+	a.texts = a.texts[1:]
+	return text
+}
+
+func (a *answers) left() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.texts)
 }

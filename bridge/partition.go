@@ -4,6 +4,7 @@ import (
 	"hash/crc32"
 	"strconv"
 
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
@@ -24,12 +25,35 @@ func partitionOf(m *scheduler.Message, partitions int) string {
 	return partition(m.Topic, int(crc32.ChecksumIEEE([]byte(by))%uint32(partitions)))
 }
 
+// wholeTopic is the topic of a consumer's retry that was pushed to the partition on
+// which the message was delivered: its name belongs to the topic, as Tarry-Subject
+// says. It is believed only where the retry leaves on that very partition again, so
+// that who may push there gets nowhere else by it. Empty for every other push.
+func wholeTopic(topics *scheduler.Topics, p *wire.Push, topic string) string {
+	if p.Attempt < 2 || topic == "" {
+		return ""
+	}
+	set := topics.Of(topic)
+	if set == nil || set.Partitions == 0 || partitionOf(&scheduler.Message{ID: p.ID, Key: p.Key, Topic: topic}, set.Partitions) != p.Topic {
+		return ""
+	}
+	return topic
+}
+
 // topicLook finds the settings of one message after the other; many in a row
 // have one topic. Without settings it costs a comparison.
 type topicLook struct {
 	all   *scheduler.Topics
 	topic string
 	found *scheduler.Topic
+}
+
+// retry is the schedule that the consumers of a message of that topic are told.
+func (l *topicLook) retry(m *scheduler.Message) *scheduler.Retry {
+	if m.Retry.Empty() && l.found != nil && l.topic == m.Topic {
+		return &l.found.Retry
+	}
+	return &m.Retry
 }
 
 // of is the subject a message leaves on, and whether it is lost where nobody

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -96,13 +97,22 @@ func TestClassify_SparesOnlyWhatTimeCanHeal(t *testing.T) {
 		{400, 10054, scheduler.Refused, false}, {400, 10109, scheduler.Refused, false}, {400, 10097, scheduler.Refused, false},
 		{400, 10165, scheduler.Refused, false}, {400, 10071, scheduler.Refused, false},
 		{400, 10002, scheduler.Unanswered, false}, {404, 10059, scheduler.Unanswered, true}, {400, 10060, scheduler.Unanswered, true},
-		{503, 10077, scheduler.Unanswered, false}, {503, 10023, scheduler.Unanswered, false}, {503, 10008, scheduler.Unanswered, false},
+		{503, 10077, scheduler.Unknown, false}, {503, 10023, scheduler.Unanswered, false}, {503, 10008, scheduler.Unanswered, false},
 		{500, 10118, scheduler.Unanswered, false}, {429, 10167, scheduler.Unanswered, false}, {500, 10047, scheduler.Unanswered, false},
 		{409, 10158, scheduler.Unknown, false},
 	} {
 		kind, surprise := classify(&streamError{Code: c.code, ErrCode: c.errCode})
 		if kind != c.want || surprise != c.surprise {
 			t.Errorf("%d, %d: got %d %v, want %d %v", c.code, c.errCode, kind, surprise, c.want, c.surprise)
+		}
+	}
+	// A store that is full says so before it writes. Any other failure may be one server's alone.
+	for text, want := range map[string]scheduler.OutcomeKind{
+		"maximum messages exceeded": scheduler.Unanswered, "maximum bytes exceeded": scheduler.Unanswered,
+		"maximum messages per subject exceeded": scheduler.Unanswered, "store is closed": scheduler.Unknown, "no space left on device": scheduler.Unknown,
+	} {
+		if kind, _ := classify(&streamError{Code: 503, ErrCode: 10077, Description: text}); kind != want {
+			t.Errorf("%s: got %d, want %d", text, kind, want)
 		}
 	}
 	for err, want := range map[error]scheduler.OutcomeKind{
@@ -176,7 +186,7 @@ func TestPendings_AnswerOnceAndInOrderOfTime(t *testing.T) {
 			order = slices.Delete(order, i, i+1)
 		}
 		if step%97 == 0 {
-			taken, _ := p.overdue(now)
+			taken, _, _ := p.overdue(now)
 			for _, e := range taken {
 				if e.message != open[order[0]] || now.Sub(start.Add(time.Duration(e.message.Due)*time.Millisecond)) < timeout {
 					t.Fatalf("message %d ended at %s", e.message.Due, now.Sub(start))
@@ -232,7 +242,7 @@ func TestSemver_IsAlwaysWhatServicesInsistOn(t *testing.T) {
 func TestHeaderWriter_TellsTheTopicWhereAMessageLeavesElsewhere(t *testing.T) { // not parallel: it counts allocations
 	w, m := headerWriter{}, &scheduler.Message{UID: "t-0123456789abcdef", Topic: "orders", Attempt: 1}
 	for range 2 { // the map is used again
-		if h := w.writeOn(m, "orders.3"); h.Get("Tarry-Subject") != "orders" || len(h) != 5 {
+		if h := w.writeOn(m, "orders.3", &m.Retry); h.Get("Tarry-Subject") != "orders" || len(h) != 5 {
 			t.Errorf("got %v", h)
 		}
 		if h := w.write(m); len(h) != 4 {
@@ -257,5 +267,27 @@ func TestHeaderWriter_TellsTheTopicWhereAMessageLeavesElsewhere(t *testing.T) { 
 	}
 	if n := testing.AllocsPerRun(100, func() { w.write(m) }); n > 0 {
 		t.Errorf("a schedule that was seen before allocates %v times", n)
+	}
+}
+
+// A server whose clock stands before 2025 stores pushes all the same.
+func TestStored_HasAUIDUnderEveryClock(t *testing.T) {
+	t.Parallel()
+	seen := map[scheduler.UID]bool{}
+	for _, at := range []time.Time{
+		time.Unix(0, 0), time.Unix(0, 1e6), time.Unix(-1, 0), time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64),
+		scheduler.Epoch.Add(-1), scheduler.Epoch.AddDate(1, 0, 1), scheduler.Epoch.AddDate(69, 0, 0), scheduler.Epoch.AddDate(69, 0, 1), scheduler.Epoch.AddDate(80, 0, 0),
+	} {
+		for _, sequence := range []uint64{1, 2, 1 << 21} {
+			place := stored{sequence: sequence, at: at}
+			uid, err := place.uid("", "")
+			if again, _ := place.uid("", ""); err != nil || again != uid || seen[uid] {
+				t.Errorf("%d at %s: %s, then %s, %v; seen before: %v", sequence, at, uid, again, err, seen[uid])
+			}
+			seen[uid] = true
+			if inside := !at.Before(scheduler.Epoch) && at.Year() < 2094; inside && !uid.Time().Equal(at.Truncate(time.Millisecond)) {
+				t.Errorf("%s: the uid says %s", at, uid.Time())
+			}
+		}
 	}
 }

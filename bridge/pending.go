@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -26,16 +27,25 @@ type pendings struct {
 	head  int32 // the oldest, none when empty
 	tail  int32
 	count int
+	heard []lingering
 	idle  bool // the sweeper sleeps until kicked
 	kick  chan struct{}
 }
 
-// token names an entry: the slot, then its generation in the low bits.
+// lingering are publishes that the server has passed on, and that may still be
+// answered by a stream until then.
+type lingering struct {
+	tokens []token
+	until  time.Time
+}
+
+// token names an entry: the slot, then its generation in the low bits. The
+// generation is chosen at random: whoever knows one token knows no other.
 type token uint64
 
 const (
 	slotBits = 18
-	genBits  = 30
+	genBits  = 42
 	maxSlots = 1 << slotBits
 	none     = int32(-1)
 )
@@ -43,7 +53,6 @@ const (
 // slot is room for one entry. A free one has no message and no barrier.
 type slot struct {
 	entry
-	gen        uint32
 	used       bool
 	prev, next int32
 	until      time.Time
@@ -54,7 +63,9 @@ type entry struct {
 	message *scheduler.Message
 	subject string // it left on: its topic, or a partition of that
 	done    func(*scheduler.Message, scheduler.Outcome)
-	to      *route // nil for core
+	to      *route  // nil for core
+	noReply bool    // nobody can answer
+	other   *string // a stream that answered and is not the one of to
 	// behind are the publishes that a barrier answers for; nil for a message.
 	behind []token
 	token  token
@@ -80,9 +91,8 @@ func (p *pendings) add(e entry, now time.Time) (token, bool) {
 		p.slots = append(p.slots, slot{})
 	}
 	s := &p.slots[i]
-	s.gen = (s.gen + 1) & (1<<genBits - 1)
 	s.entry, s.used, s.until = e, true, now.Add(p.timeout)
-	s.token = token(i)<<genBits | token(s.gen)
+	s.token = token(i)<<genBits | token(rand.Uint64()&(1<<genBits-1))
 	s.prev, s.next = p.tail, none
 	if p.tail == none {
 		p.head = i
@@ -92,13 +102,17 @@ func (p *pendings) add(e entry, now time.Time) (token, bool) {
 	p.tail = i
 	p.count++
 	if p.idle {
-		p.idle = false
-		select {
-		case p.kick <- struct{}{}:
-		default:
-		}
+		p.kickLocked()
 	}
 	return s.token, true
+}
+
+func (p *pendings) kickLocked() {
+	p.idle = false
+	select {
+	case p.kick <- struct{}{}:
+	default:
+	}
 }
 
 // take takes an entry out; false when it is gone already.
@@ -108,28 +122,75 @@ func (p *pendings) take(t token) (entry, bool) {
 	return p.takeLocked(t)
 }
 
-// takeAcked takes out the message that a stream's answer belongs to. On core
-// only a stored message counts: a refusal could be anybody's text.
-func (p *pendings) takeAcked(t token, stored bool) (entry, bool) {
+// What becomes of a stream's answer.
+type ackFate int
+
+const (
+	ackLate  ackFate = iota // nobody waits for it any more
+	ackOther                // another stream's than the message went to; that one may still answer
+	ackTaken
+)
+
+// takeAcked takes out the message that the answer of the stream belongs to. An
+// error may lack the stream's name.
+func (p *pendings) takeAcked(t token, stream []byte) (entry, ackFate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.holdsLocked(t) {
-		return entry{}, false
+		return entry{}, ackLate
 	}
-	if e := &p.slots[t>>genBits].entry; e.message == nil || e.to == nil && !stored {
-		return entry{}, false
+	e := &p.slots[t>>genBits].entry
+	switch {
+	case e.message == nil:
+		return entry{}, ackOther
+	case e.to != nil && e.to.stream != string(stream) && e.to.stream != "" && len(stream) > 0:
+		other := string(stream)
+		e.other = &other
+		return entry{}, ackOther
 	}
-	return p.takeLocked(t)
+	taken, _ := p.takeLocked(t)
+	return taken, ackTaken
 }
 
-// takeBarrier takes out a barrier; false for a message.
-func (p *pendings) takeBarrier(t token) (entry, bool) {
+// takeBarrier takes out a barrier, and says how long it was under way; false
+// for a message.
+func (p *pendings) takeBarrier(t token, now time.Time) (e entry, trip time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.holdsLocked(t) || p.slots[t>>genBits].behind == nil {
-		return entry{}, false
+		return entry{}, 0, false
 	}
-	return p.takeLocked(t)
+	trip = now.Sub(p.slots[t>>genBits].until) + p.timeout
+	e, ok = p.takeLocked(t)
+	return e, trip, ok
+}
+
+// takeHeard takes those of the tokens out that the rule names and leaves the
+// others for as long as a stream may answer.
+func (p *pendings) takeHeard(tokens []token, until time.Time, rule func(*entry) bool) (taken []entry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	taken = make([]entry, 0, len(tokens))
+	linger := tokens[:0]
+	for _, t := range tokens {
+		if !p.holdsLocked(t) {
+			continue
+		}
+		if !rule(&p.slots[t>>genBits].entry) {
+			linger = append(linger, t)
+		} else if e, ok := p.takeLocked(t); ok {
+			taken = append(taken, e)
+		}
+	}
+	if len(linger) > 0 {
+		if n := len(p.heard); n > 0 && until.Before(p.heard[n-1].until) {
+			until = p.heard[n-1].until // in order, for overdue
+		}
+		if p.heard = append(p.heard, lingering{tokens: linger, until: until}); len(p.heard) == 1 { // earlier than any time-out
+			p.kickLocked()
+		}
+	}
+	return taken
 }
 
 // takeAll takes those of the tokens out that are still there.
@@ -160,21 +221,38 @@ func (p *pendings) takeWhere(rule func(*entry) bool) []entry {
 	return taken
 }
 
-// overdue takes out what waits no longer at now, and says how long until the
-// next entry is overdue. With nothing left it is 0, and kick will tell.
-func (p *pendings) overdue(now time.Time) (taken []entry, next time.Duration) {
+// overdue takes out what waits no longer at now, and what was passed on and
+// answered by no stream. It says how long until the next one; with nothing left
+// that is 0, and kick will tell.
+func (p *pendings) overdue(now time.Time) (taken, heard []entry, next time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for len(p.heard) > 0 && !p.heard[0].until.After(now) {
+		for _, t := range p.heard[0].tokens {
+			if e, ok := p.takeLocked(t); ok {
+				heard = append(heard, e)
+			}
+		}
+		p.heard[0] = lingering{}
+		p.heard = p.heard[1:]
+	}
 	for p.head != none {
 		s := &p.slots[p.head]
 		if next = s.until.Sub(now); next > 0 {
-			return taken, next
+			break
 		}
 		e, _ := p.takeLocked(s.token)
 		taken = append(taken, e)
 	}
-	p.idle = true
-	return taken, 0
+	switch {
+	case len(p.heard) > 0:
+		if first := p.heard[0].until.Sub(now); next <= 0 || first < next {
+			next = first
+		}
+	case p.head == none:
+		p.idle, p.heard, next = true, nil, 0
+	}
+	return taken, heard, next
 }
 
 // len is the number of entries.

@@ -70,10 +70,13 @@ type Publisher struct {
 	ready  atomic.Bool // what OnReady was last told
 
 	barriers barriers
+	hidden   hidden
 
 	mu     sync.Mutex
 	warned map[string]bool // streams whose duplicate window was told of
 	silent bool            // the list of streams is not answered, and that was logged
+
+	without int // readings in a row that said that there is no JetStream; the reader's own
 }
 
 var _ scheduler.Publisher = (*Publisher)(nil)
@@ -119,7 +122,7 @@ func (p *Publisher) Lane(m *scheduler.Message) string {
 	look := topicLook{all: p.cfg.Topics}
 	subject, _ := look.of(m)
 	if r := p.routes.Load(); r != nil {
-		if to := r.match(subject); to != nil {
+		if to := p.route(r, subject); to != nil {
 			return to.lane
 		}
 	}
@@ -150,7 +153,10 @@ func (p *Publisher) Run(ctx context.Context) error {
 	if err := sub.SetPendingLimits(-1, -1); err != nil { // bounded by Pending; a dropped ack would be a lost answer
 		return fmt.Errorf("publisher: listen for answers: %w", err)
 	}
-	events, err := p.nc.Subscribe(advisories, func(*nats.Msg) { p.wish() })
+	events, err := p.nc.Subscribe(advisories, func(*nats.Msg) {
+		p.hidden.doubt()
+		p.wish()
+	})
 	if err != nil {
 		return fmt.Errorf("publisher: listen for changes of streams: %w", err)
 	}
@@ -214,11 +220,17 @@ func (p *Publisher) sweep(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		taken, next := p.pending.overdue(time.Now())
+		now := time.Now()
+		taken, heard, next := p.pending.overdue(now)
 		if len(taken) > 0 {
+			p.unanswered(taken, now)
 			p.resolve(taken, scheduler.Outcome{Kind: scheduler.Unknown, Err: errNoAnswer})
 			p.wish() // a stream that is gone does not answer
 		}
+		for i := range heard {
+			p.hidden.foundCore(heard[i].subject, now)
+		}
+		p.resolve(heard, scheduler.Outcome{Kind: scheduler.Delivered})
 		var due <-chan time.Time
 		if next > 0 {
 			timer.Reset(next)
@@ -229,6 +241,19 @@ func (p *Publisher) sweep(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-due:
 		case <-p.pending.kick:
+		}
+	}
+}
+
+// unanswered learns from publishes that nobody answered in time, or only a stream
+// that another one's subject leads to.
+func (p *Publisher) unanswered(taken []entry, now time.Time) {
+	for i := range taken {
+		switch e := &taken[i]; {
+		case e.other != nil:
+			p.hidden.answered(e.subject, *e.other, now)
+		case e.to != nil && e.to.hidden:
+			p.hidden.silent(e.subject, now)
 		}
 	}
 }

@@ -57,23 +57,38 @@ func (p *Publisher) readStreams(ctx context.Context) error {
 	}
 }
 
+// agreeing is how many readings in a row must say that there is no JetStream
+// before that is believed: a server says so in passing too, while it starts or
+// its accounts change, and then whoever listens beside a stream would be taken
+// for all that there is.
+const agreeing = 3
+
 // readOnce reads the streams and puts the new routes in place. When they
 // cannot be read the old ones stay.
 func (p *Publisher) readOnce(ctx context.Context) {
 	streams, missing, err := listStreams(ctx, p.nc)
 	old := p.routes.Load()
-	var refused *streamError
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return
-	case errors.Is(err, errNoJetStream) && (old == nil || len(old.filters) == 0 || errors.As(err, &refused)):
-		// The server says so, or nobody ever said otherwise.
-		if old == nil || len(old.filters) > 0 {
-			p.log.Info().Err(err).Msg("no jetstream here, every subject is core nats")
-		}
-	case err != nil:
+	}
+	if errors.Is(err, errNoJetStream) {
+		p.without++
+	} else {
+		p.without = 0
+	}
+	var refused *streamError
+	known := old != nil && len(old.filters) > 0
+	gone := map[string]bool{}
+	switch {
+	case err == nil:
+		streams, missing, gone = p.confirm(ctx, old, streams, missing)
+	case !errors.Is(err, errNoJetStream) || known && !errors.As(err, &refused) || (known || old == nil) && p.without < agreeing:
 		p.unlisted(err)
 		return
+	default: // the server says so again and again, or nobody ever said otherwise
+		if old == nil || known {
+			p.log.Info().Err(err).Msg("no jetstream here, every subject is core nats")
+		}
 	}
 	p.listed()
 	filters := p.filters(streams)
@@ -94,10 +109,45 @@ func (p *Publisher) readOnce(ctx context.Context) {
 		next := newRoutes(filters)
 		next.unsure = unsure
 		p.routes.Store(next)
+		p.hidden.listed(next, gone)
 		p.log.Debug().Int("streams", len(streams)).Int("filters", len(filters)).Msg("streams read")
 	}
 	p.metrics.streams.Set(float64(len(streams)))
 	p.told()
+}
+
+// confirm asks for each stream that was known and is not among those listed: a
+// list of several pages misses one when another goes meanwhile. What the server
+// does not deny stays, as a stream that does not answer.
+func (p *Publisher) confirm(ctx context.Context, old *routes, streams []streamInfo, missing []string) ([]streamInfo, []string, map[string]bool) {
+	gone := map[string]bool{}
+	if old == nil {
+		return streams, missing, gone
+	}
+	seen := make(map[string]bool, len(streams)+len(missing))
+	for i := range streams {
+		seen[streams[i].Config.Name] = true
+	}
+	for _, name := range missing {
+		seen[name] = true
+	}
+	for _, name := range old.filters {
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		var info streamInfo
+		var refused *streamError
+		switch err := apiAsk(ctx, p.nc, apiStreamInfo+name, nil, &info); {
+		case err == nil:
+			streams = append(streams, info)
+		case errors.As(err, &refused) && refused.ErrCode == codeStreamNotFound:
+			gone[name] = true
+		default:
+			missing = append(missing, name)
+		}
+	}
+	return streams, missing, gone
 }
 
 // filters are the subject filters of all streams that messages may go to.

@@ -67,8 +67,9 @@ func (b *Broker) Stored(ctx context.Context, stream string, sequence uint64, uid
 // Publish puts a message on its topic and tells where it is stored.
 func (b *Broker) Publish(ctx context.Context, m *scheduler.Message) (string, uint64, error) {
 	w := headerWriter{space: b.space}
-	subject, _ := (&topicLook{all: b.Topics}).of(m)
-	out := &nats.Msg{Subject: subject, Header: w.writeOn(m, subject), Data: m.Body}
+	look := topicLook{all: b.Topics}
+	subject, _ := look.of(m)
+	out := &nats.Msg{Subject: subject, Header: w.writeOn(m, subject, look.retry(m)), Data: m.Body}
 	ack, err := b.js.PublishMsg(ctx, out)
 	if err != nil {
 		return "", 0, fmt.Errorf("publish on %s: %w", strings.ToValidUTF8(subject, "?"), err)

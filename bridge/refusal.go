@@ -3,6 +3,7 @@ package bridge
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,16 +17,30 @@ const (
 	codeDuplicateInProcess = 10158 // an earlier publish of the same id is still under way
 	codeAccountResources   = 10002 // 400, but an operator can raise it
 	codeStreamNotFound     = 10059
+	codeConsumerNotFound   = 10014
 	codeStreamMismatch     = 10060 // 400: the stream that holds the subject is another one now
+	codeStoreFailed        = 10077 // the stream's store said no: full, or it could not write
 )
 
-// classify turns a stream's refusal into an outcome. Nothing was stored in any
-// case. What time or an operator can heal is tried again; what is wrong with
-// the message itself is refused. surprise asks for a new look at the routes.
+// fullStore is how a store says that a message does not fit. It says so before
+// anything is written, on every replica.
+var fullStore = [...]string{
+	"maximum messages exceeded", "maximum bytes exceeded", "maximum messages per subject exceeded", "message too large",
+}
+
+// classify turns a stream's refusal into an outcome. What time or an operator
+// can heal is tried again; what is wrong with the message itself is refused.
+// Nothing was stored, but where a write failed: the server says so after the
+// replicas agreed on the message, and another one may have written it. surprise
+// asks for a new look at the routes.
 func classify(e *streamError) (kind scheduler.OutcomeKind, surprise bool) {
 	switch e.ErrCode {
 	case codeDuplicateInProcess:
 		return scheduler.Unknown, false
+	case codeStoreFailed:
+		if !slices.Contains(fullStore[:], e.Description) {
+			return scheduler.Unknown, false
+		}
 	case codeAccountResources:
 		return scheduler.Unanswered, false
 	case codeStreamNotFound, codeStreamMismatch:

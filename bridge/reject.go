@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -30,7 +29,7 @@ type rejectQueue struct {
 
 // rejected is a push and why it is refused.
 type rejected struct {
-	msg   jetstream.Msg
+	msg   *nats.Msg
 	place stored
 	size  int
 	err   error
@@ -101,34 +100,97 @@ func (q *rejectQueue) publish(ctx context.Context, r rejected) {
 			in.log.Warn().Err(err).Msg("rejects cannot be stored now; they wait in the intake")
 		}
 		in.metrics.retried.Inc()
-		in.acks.put(ack{reply: r.msg.Reply(), later: rejectPause, size: r.size})
+		in.acks.put(ack{reply: r.msg.Reply, later: rejectPause, size: r.size})
 		return
 	}
 	in.metrics.rejected.WithLabelValues(problem.Word).Inc()
-	q.said.say(time.Now(), r.msg.Subject(), problem.Word, r.place.sequence)
-	in.acks.put(ack{reply: r.msg.Reply(), done: true, size: r.size})
+	q.said.say(time.Now(), r.msg.Subject, problem.Word, r.place.sequence)
+	in.acks.put(ack{reply: r.msg.Reply, done: true, size: r.size})
 }
 
 // store publishes a reject: whole, or where the stream will not have it so,
-// the reason alone. A stream that somebody deleted is made again.
+// the reason alone, marked as incomplete. A stream that somebody deleted is made again.
 func (in *Intake) store(ctx context.Context, r *rejected, word string) error {
 	ctx, stop := context.WithTimeout(ctx, rejectTimeout)
 	defer stop()
-	// A push that comes again, because its acknowledgement was lost, is one reject.
-	id := fmt.Sprintf("%s-%d-%d", in.stream, r.place.at.UnixNano(), r.place.sequence)
+	id := rejectID(in.stream, r.place)
 	msg := in.reject(r, word)
-	_, err := in.js.PublishMsg(ctx, msg, jetstream.WithMsgID(id))
+	fits, err := in.makeRoom(ctx, msg)
+	if err != nil {
+		return err
+	}
+	if !fits {
+		msg = in.bare(r, word)
+	}
+	_, err = in.js.PublishMsg(ctx, msg, jetstream.WithMsgID(id))
 	var refused *jetstream.APIError
 	switch {
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		err = errors.Join(err, in.ensure(ctx, in.wantedRejects()))
 	case errors.As(err, &refused):
-		bare := nats.NewMsg(msg.Subject)
-		bare.Header[wire.HeaderReason] = []string{msg.Header[wire.HeaderReason][0] + notWhole}
-		bare.Header[wire.HeaderSubject] = msg.Header[wire.HeaderSubject]
-		_, err = in.js.PublishMsg(ctx, bare, jetstream.WithMsgID(id))
+		_, err = in.js.PublishMsg(ctx, in.bare(r, word), jetstream.WithMsgID(id))
 	}
 	return err
+}
+
+// bare is a reject without anything of what was sent.
+func (in *Intake) bare(r *rejected, word string) *nats.Msg {
+	msg := in.rejectOf(r)
+	explain(msg, r, reason(r, word), false)
+	return msg
+}
+
+// rejectOf is an empty message on the subject of a reject.
+func (in *Intake) rejectOf(r *rejected) *nats.Msg {
+	return nats.NewMsg(RejectsSubject(in.cfg.Namespace) + "." + firstToken(r.msg.Subject, in.cfg.Prefix))
+}
+
+// reason is why a push is refused, its word first.
+func reason(r *rejected, word string) string { return word + ": " + oneLine(r.err.Error()) }
+
+// explain gives a reject its reason and where it was sent. Where it is not whole, a
+// header says so to programs and the reason to people.
+func explain(msg *nats.Msg, r *rejected, reason string, whole bool) {
+	if !whole {
+		reason += notWhole
+		msg.Header[wire.HeaderIncomplete] = []string{"true"}
+	}
+	msg.Header[wire.HeaderReason] = []string{reason}
+	msg.Header[wire.HeaderSubject] = []string{r.msg.Subject}
+}
+
+// rejectShare is the part of the stream of rejects that the large ones of one
+// subject may take, so that one producer cannot push out everybody else's.
+const rejectShare = 8
+
+// makeRoom drops older rejects of the same subject where all that may stand
+// there, at the size of this one, would take more than the subject's share. NATS
+// itself bounds only their number. It reports whether the reject fits: one that is
+// larger than the share keeps nothing of what was sent.
+func (in *Intake) makeRoom(ctx context.Context, msg *nats.Msg) (fits bool, err error) {
+	share, size := in.cfg.RejectBytes/rejectShare, int64(msg.Size())
+	fit := share / size
+	switch {
+	case fit >= in.cfg.RejectsPerSubject:
+		return true, nil
+	case fit == 0:
+		return false, nil
+	}
+	var purged struct{}
+	err = apiAsk(ctx, in.nc, "$JS.API.STREAM.PURGE."+in.rejects, purge{Filter: msg.Subject, Keep: fit - 1}, &purged)
+	var refused *streamError
+	if errors.As(err, &refused) && refused.ErrCode == codeStreamNotFound {
+		return true, nil // the publish says so as well, and it is made again
+	}
+	return true, err
+}
+
+// purge asks for all but the newest of a subject to be dropped, where Keep is not 0, or
+// for those below a sequence.
+type purge struct {
+	Filter string `json:"filter"`
+	Keep   int64  `json:"keep,omitempty"`
+	Below  uint64 `json:"seq,omitempty"`
 }
 
 const (
@@ -142,22 +204,23 @@ const (
 
 // reject is a push as it stands among the rejects: with the reason, and of its
 // headers and its body as much as fits into one message. Headers that would
-// act on the stream of rejects, or that no client could have sent, stay behind.
+// act on the stream of rejects or on its readers, or that no client could have
+// sent, stay behind.
 func (in *Intake) reject(r *rejected, word string) *nats.Msg {
-	msg := nats.NewMsg(RejectsSubject(in.cfg.Namespace))
-	reason := word + ": " + oneLine(r.err.Error())
-	own := rejectOwn + len(r.msg.Subject()) + len(reason)
-	room := int(in.nc.MaxPayload()) - own
-	if body := r.msg.Data(); len(body) <= room {
+	msg, reason := in.rejectOf(r), reason(r, word)
+	own := rejectOwn + len(r.msg.Subject) + len(reason)
+	room, whole := int(in.nc.MaxPayload())-own, true
+	if body := r.msg.Data; len(body) <= room {
 		msg.Data = body
 		room -= len(body)
 	} else {
-		reason += notWhole
+		whole = false
 	}
 	room = min(room, rejectHeaders-own)
-	for name, values := range r.msg.Headers() {
+	for name, values := range r.msg.Header {
 		if !wire.IsHeaderName(name) || strings.HasPrefix(strings.ToLower(name), "nats-") ||
-			strings.EqualFold(name, wire.HeaderReason) || strings.EqualFold(name, wire.HeaderSubject) {
+			strings.EqualFold(name, wire.HeaderReason) || strings.EqualFold(name, wire.HeaderSubject) ||
+			strings.EqualFold(name, wire.HeaderIncomplete) || strings.EqualFold(name, headerStatus) && len(msg.Data) == 0 {
 			continue
 		}
 		cost := 0
@@ -167,13 +230,19 @@ func (in *Intake) reject(r *rejected, word string) *nats.Msg {
 		if cost <= room {
 			room -= cost
 			msg.Header[name] = values
-		} else if !strings.HasSuffix(reason, notWhole) {
-			reason += notWhole
+		} else {
+			whole = false
 		}
 	}
-	msg.Header[wire.HeaderReason] = []string{reason}
-	msg.Header[wire.HeaderSubject] = []string{r.msg.Subject()}
+	explain(msg, r, reason, whole)
 	return msg
+}
+
+// firstToken is that of the topic which an intake subject names.
+func firstToken(subject, prefix string) string {
+	topic := strings.TrimPrefix(strings.TrimPrefix(subject, prefix), ".")
+	first, _, _ := strings.Cut(topic, ".")
+	return first
 }
 
 // oneLine bounds a text for a header. Values in it are quoted already.

@@ -37,16 +37,30 @@ func (p *Publisher) reply(msg *nats.Msg) {
 	if !ok {
 		return
 	}
-	e, ok := p.pending.takeAcked(t, ack.err == nil)
-	if !ok {
-		p.wish() // late, or of a stream that was not known
-		return
+	e, fate := p.pending.takeAcked(t, ack.stream)
+	switch fate {
+	case ackTaken:
+		p.acked(&e, &ack)
+	case ackLate: // perhaps of a stream on what counts as core
+		p.hidden.doubt()
+		p.wish()
+	case ackOther:
+		p.wish()
 	}
-	p.acked(&e, &ack)
 }
 
-// acked gives a message the outcome that a stream decided.
+// acked gives a message the outcome that a stream decided. A stream that was
+// not known to be there is asked again: what it refuses, others may have heard.
 func (p *Publisher) acked(e *entry, ack *pubAck) {
+	if e.to == nil || e.to.hidden {
+		p.hidden.answered(e.subject, string(ack.stream), time.Now())
+	}
+	if e.to == nil && ack.err != nil {
+		p.wish()
+		err := fmt.Errorf("publish to %s: a stream that is not among the listed ones: %w", e.subject, ack.err)
+		p.resolve([]entry{*e}, scheduler.Outcome{Kind: scheduler.Unknown, Err: err})
+		return
+	}
 	if ack.err != nil {
 		kind, surprise := classify(ack.err)
 		if surprise {
@@ -84,8 +98,9 @@ func (p *Publisher) nobody(t token) {
 
 // cameBack handles a barrier: the server has seen everything sent before it.
 func (p *Publisher) cameBack(t token) {
-	e, ok := p.pending.takeBarrier(t)
-	if ok && p.barriers.passes(e.behind, p.nc.LastError(), time.Now()) {
-		p.passed(e.behind)
+	now := time.Now()
+	e, trip, ok := p.pending.takeBarrier(t, now)
+	if ok && p.barriers.passes(e.behind, trip, p.nc.LastError(), now) {
+		p.passed(e.behind, trip)
 	}
 }

@@ -5,9 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode"
 
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/bridge/answer"
 )
 
 // ResignConfig is what a Resign is made of.
@@ -16,7 +20,8 @@ type ResignConfig struct {
 	Namespace string
 	// Instance is this instance's name.
 	Instance string
-	// Do makes this instance resign, if it leads; it returns when it has.
+	// Do makes this instance resign, if it leads and another could take over; it
+	// returns when it has.
 	Do  func(ctx context.Context, reason string) error
 	Log zerolog.Logger
 }
@@ -63,22 +68,42 @@ func (r *Resign) Run(ctx context.Context) error {
 
 func (r *Resign) heard(ctx context.Context, msg *nats.Msg) {
 	var wish resignWish
-	if msg.Reply == "" || json.Unmarshal(msg.Data, &wish) != nil || wish.Instance != r.cfg.Instance {
+	if msg.Reply == "" || !isRequest(msg.Subject, r.subject, msg.Reply, msg.Header) || json.Unmarshal(msg.Data, &wish) != nil ||
+		wish.Instance != r.cfg.Instance {
 		return // another's
 	}
 	ctx, stop := context.WithTimeout(ctx, apiTimeout)
 	defer stop()
-	answer := resignAnswer{Resigned: true}
-	if err := r.cfg.Do(ctx, wish.Reason); err != nil {
-		answer = resignAnswer{Detail: err.Error()}
+	said := resignAnswer{Resigned: true}
+	err := checkReason(wish.Reason)
+	if err == nil {
+		err = r.cfg.Do(ctx, wish.Reason)
+	} else {
+		wish.Reason = ""
 	}
-	text, err := json.Marshal(answer)
+	if err != nil {
+		said = resignAnswer{Detail: err.Error()}
+	}
+	r.cfg.Log.Info().Err(err).Str("who", answer.ByNATS).Str("route", r.subject).Str("operation", "resign").Str("reason", wish.Reason).
+		Msg("operator action")
+	text, err := json.Marshal(said)
 	if err == nil {
 		err = msg.Respond(text)
 	}
 	if err != nil {
 		r.cfg.Log.Warn().Err(err).Msg("answer to a resign not sent")
 	}
+}
+
+// maxReason bounds why somebody resigns, in bytes.
+const maxReason = 1000
+
+// checkReason refuses what no tarry asks with.
+func checkReason(reason string) error {
+	if len(reason) > maxReason || strings.ContainsFunc(reason, unicode.IsControl) {
+		return fmt.Errorf("the reason is longer than %d bytes or has a control character", maxReason)
+	}
+	return nil
 }
 
 // Ask asks the named instance, which leads, to resign, and returns when it
@@ -94,12 +119,12 @@ func (r *Resign) Ask(ctx context.Context, instance, reason string) error {
 	if err != nil {
 		return fmt.Errorf("%w: ask %s: %w", ErrNotResigned, instance, err)
 	}
-	var answer resignAnswer
-	if err := json.Unmarshal(msg.Data, &answer); err != nil {
+	var said resignAnswer
+	if err := json.Unmarshal(msg.Data, &said); err != nil {
 		return fmt.Errorf("%w: answer of %s: %w", ErrNotResigned, instance, err)
 	}
-	if !answer.Resigned {
-		return fmt.Errorf("%w: %s says: %s", ErrNotResigned, instance, answer.Detail)
+	if !said.Resigned {
+		return fmt.Errorf("%w: %s says: %s", ErrNotResigned, instance, said.Detail)
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 type route struct {
 	stream string
 	lane   string
+	// hidden: the stream is known by its answers alone.
+	hidden bool
 }
 
 // routes is one reading of all streams' subject filters, matched without a

@@ -59,13 +59,13 @@ func (s *sending) step(ctx context.Context, part []*scheduler.Message) (err erro
 			break
 		}
 		subject, drop := s.topics.of(m)
-		to := routes.match(subject)
+		to := p.route(routes, subject)
 		if to == nil && routes.unsure {
 			s.next++
 			s.finish(m, scheduler.Unanswered, errUnsure)
 			continue
 		}
-		t, ok := p.pending.add(entry{message: m, subject: subject, done: s.done, to: to}, now)
+		t, ok := p.pending.add(entry{message: m, subject: subject, done: s.done, to: to, noReply: drop && to == nil}, now)
 		if !ok {
 			err = errTableFull
 			break
@@ -80,6 +80,14 @@ func (s *sending) step(ctx context.Context, part []*scheduler.Message) (err erro
 		s.barrier(now)
 	}
 	return err
+}
+
+// route is where the subject's messages go, nil where that is core NATS.
+func (p *Publisher) route(routes *routes, subject string) *route {
+	if to := p.hidden.route(subject); to != nil {
+		return to
+	}
+	return routes.match(subject)
 }
 
 // may tells whether the next message may still leave.
@@ -98,7 +106,7 @@ func (p *Publisher) may(ctx context.Context) error {
 // that nobody listens: the barrier then says that the server has had it.
 func (s *sending) publish(m *scheduler.Message, subject string, t token, noReply bool) {
 	s.msg.Subject, s.msg.Data = subject, m.Body
-	s.msg.Header = s.headers.writeOn(m, subject)
+	s.msg.Header = s.headers.writeOn(m, subject, s.topics.retry(m))
 	s.msg.Reply = ""
 	if !noReply {
 		s.msg.Reply = s.replyTo(t)

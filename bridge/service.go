@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -40,6 +39,9 @@ type ServiceConfig struct {
 	Scheduler Steerer
 	// SizeLimit bounds body and headers of a push; 0 is the server's limit alone.
 	SizeLimit int
+	// Read and Admin are further calls, by the last part of their subjects. Those of
+	// operators are served where there are any.
+	Read, Admin map[string]Call
 	// Durable is what the answer to a push promises; empty is "redis".
 	Durable string
 	// Instance and Version are shown by nats micro ls and info.
@@ -48,8 +50,11 @@ type ServiceConfig struct {
 	Log zerolog.Logger
 }
 
-// Service is the request API: a NATS micro service called tarry with endpoints
-// on tarry.<namespace>.api.*, in the JSON of the HTTP API:
+// Service is the request API: a NATS micro service called tarry, in the JSON of
+// the HTTP API. Its endpoints are in three groups, so that permissions can tell
+// them apart: tarry.<namespace>.read.* only looks, tarry.<namespace>.admin.* is
+// for operators and not served unless that is asked for, and on
+// tarry.<namespace>.api.* there are
 //
 //	push             one push, or a batch as {"messages":[…]}
 //	get cancel run   {"id","key"}; run makes it due now
@@ -77,10 +82,10 @@ type Service struct {
 	log  zerolog.Logger
 	out  *answerQueue
 	room *room // requests under way, until they are answered
-	// steering and many bound the goroutines of requests about one message, and
-	// about many; each holds room as well, so Run waits for them all.
-	steering, many *room
-	ctx            atomic.Pointer[serving]
+	// They bound the goroutines of requests about one message, about many, of those
+	// that look and of operators'; each holds room as well, so Run waits for them all.
+	steering, many, looking, operating *room
+	ctx                                atomic.Pointer[serving]
 }
 
 // serving are the contexts of Run for what requests start: work outlives run, so
@@ -94,8 +99,8 @@ const (
 	requestTimeout  = 5 * time.Second
 	resultSize      = 1024 // what one result of a batch may take in the answer
 	manyTimeout     = 10 * time.Minute
-	steeringAtOnce  = 256 // requests about one message under way at once
-	manyAtOnce      = 4   // requests about many; each asks the store a few dozen things at once
+	steeringAtOnce  = 256 + passRoom // requests about one message under way at once; those that wait for the intake take nobody's place
+	manyAtOnce      = 4              // requests about many; each asks the store a few dozen things at once
 	answerHeadRoom  = 1024
 	headerErrorCode = micro.ErrorCodeHeader
 	headerError     = micro.ErrorHeader
@@ -107,7 +112,8 @@ func NewService(cfg ServiceConfig) (*Service, error) {
 		return nil, errors.New("request api: a connection, a scheduler, a namespace and a prefix are needed")
 	}
 	s := &Service{cfg: cfg, nc: cfg.Conn, log: cfg.Log.With().Str("component", "request_api").Logger(), room: newRoom(requestLimit, requestBytes),
-		steering: newRoom(steeringAtOnce, requestBytes), many: newRoom(manyAtOnce, requestBytes)}
+		steering: newRoom(steeringAtOnce, requestBytes), many: newRoom(manyAtOnce, requestBytes),
+		looking: newRoom(looksAtOnce, requestBytes), operating: newRoom(operatesAtOnce, requestBytes)}
 	s.out = newAnswerQueue(cfg.Conn, s.room, s.log)
 	return s, nil
 }
@@ -120,29 +126,14 @@ func (s *Service) Run(ctx context.Context) error {
 	answers.Go(func() error { return s.out.run(work) })
 	s.ctx.Store(&serving{run: ctx, work: work})
 
-	service, err := micro.AddService(s.nc, micro.Config{
-		Name: serviceName, Version: semver(s.cfg.Version), Description: "delayed messages: push, get, cancel, reschedule, requeue",
-		Metadata: map[string]string{"namespace": s.cfg.Namespace, "instance": s.cfg.Instance},
-		ErrorHandler: func(_ micro.Service, e *micro.NATSError) {
-			s.log.Warn().Str("subject", e.Subject).Str("error", e.Description).Msg("request api reported an error")
-		},
-	})
-	if err != nil {
-		stop()
-		return errors.Join(fmt.Errorf("request api: %w", err), answers.Wait())
-	}
-	group := service.AddGroup("tarry." + s.cfg.Namespace + ".api")
-	for name, handle := range s.endpoints() {
-		if err = group.AddEndpoint(name, handle); err != nil {
-			err = fmt.Errorf("request api: endpoint %s: %w", name, err)
-			break
-		}
-	}
+	service := newMicroService(s.nc, s.log, semver(s.cfg.Version), "delayed messages: push, steer, look, operate",
+		map[string]string{"namespace": s.cfg.Namespace, "instance": s.cfg.Instance})
+	err := s.offer(service)
 	if err == nil {
 		<-ctx.Done()
 		err = context.Cause(ctx)
 	}
-	if stopErr := service.Stop(); stopErr != nil && !s.nc.IsClosed() {
+	if stopErr := service.stop(); stopErr != nil && !s.nc.IsClosed() {
 		s.log.Debug().Err(stopErr).Msg("request api did not stop in order")
 	}
 	limit, done := context.WithTimeout(work, requestTimeout)

@@ -120,6 +120,29 @@ func TestService_RefusesBadInputByWord(t *testing.T) {
 	}
 }
 
+func TestService_RefusesAUIDThatNoPushWasAnsweredWith(t *testing.T) {
+	t.Parallel()
+	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
+	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline, nil)})
+	coming, err := scheduler.IntakeUID(1, time.Now().Add(time.Second), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	push := fmt.Sprintf(`{"topic":"a","delay":"1h","id":%q}`, coming)
+	got, status, problem := ask(t, nc, ns, "push", push)
+	if detail, _ := got["detail"].(string); problem != "invalid_id" || status != "400" || !strings.Contains(detail, "the id "+string(coming)) {
+		t.Errorf("got %v %s", got, status)
+	}
+	got, _, _ = ask(t, nc, ns, "push", `{"messages":[`+push+`,{"topic":"a","delay":"1h"}]}`)
+	results, _ := got["results"].([]any)
+	if len(results) != 2 || results[0].(map[string]any)["error"] != "invalid_id" || results[1].(map[string]any)["state"] != "waiting" {
+		t.Errorf("got %v", got)
+	}
+	if n := waiting(t, timeline); n != 1 {
+		t.Errorf("%d messages wait, want the one good push", n)
+	}
+}
+
 func TestService_AnswersABatchInOrder(t *testing.T) {
 	t.Parallel()
 	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
@@ -201,6 +224,30 @@ func TestService_ShowsInMicroAndWorksWithoutJetStream(t *testing.T) {
 	if got, _, problem := ask(t, nc, "ns", "push", `{"topic":"a","delay":"1h"}`); problem != "" || got["id"] != got["uid"] {
 		t.Errorf("got %v %s", got, problem)
 	}
+	for subject, want := range map[string]string{
+		"$SRV.PING": micro.PingResponseType, "$SRV.PING.tarry." + info.ID: micro.PingResponseType, "$SRV.INFO.tarry." + info.ID: micro.InfoResponseType,
+	} {
+		if m, err := nc.Request(subject, nil, 5*time.Second); err != nil || !strings.Contains(string(m.Data), `"type":"`+want+`"`) || !strings.Contains(string(m.Data), info.ID) {
+			t.Errorf("%s: got %v, %v", subject, m, err)
+		}
+	}
+	lab.Eventually(t, 10*time.Second, func() error { // a request is counted once it is handled, its answer may come before
+		msg, err := nc.Request("$SRV.STATS.tarry."+info.ID, nil, 5*time.Second)
+		if err != nil {
+			return err
+		}
+		var stats micro.Stats
+		if err := json.Unmarshal(msg.Data, &stats); err != nil || stats.Type != micro.StatsResponseType || stats.Started.IsZero() || len(stats.Endpoints) != 8 {
+			return fmt.Errorf("got %s, %w", msg.Data, err)
+		}
+		for _, e := range stats.Endpoints {
+			asked := e.Name == "push" || e.Name == "cancel"
+			if pushed := e.Name == "push"; asked && ((e.NumRequests == 1) != pushed || (e.ProcessingTime > 0) != pushed || e.AverageProcessingTime != e.ProcessingTime) {
+				return fmt.Errorf("got %+v", e)
+			}
+		}
+		return nil
+	})
 	// A push nobody waits for is kept all the same.
 	if err := nc.Publish("tarry.ns.api.push", []byte(`{"topic":"a","delay":"1h"}`)); err != nil {
 		t.Fatal(err)

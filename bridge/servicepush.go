@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/nats-io/nats.go/micro"
+	"github.com/nats-io/nats.go"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
@@ -14,8 +14,8 @@ import (
 
 // push handles one push or a batch. It only reads and queues; the answer goes
 // out when the last outcome is known.
-func (s *Service) push(req micro.Request) {
-	data, reply := req.Data(), req.Reply()
+func (s *Service) push(req *nats.Msg) {
+	data, reply := req.Data, req.Reply
 	size := len(data)
 	if !s.room.try(size) {
 		s.busy(reply)

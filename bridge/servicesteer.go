@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/nats-io/nats.go/micro"
+	"github.com/nats-io/nats.go"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
@@ -16,16 +16,17 @@ import (
 // ask answers a request about messages that are there.
 type ask func(ctx context.Context, data []byte) ([]byte, *wire.Problem)
 
-func (s *Service) endpoints() map[string]micro.HandlerFunc {
-	all := map[string]micro.HandlerFunc{"push": s.push}
+func (s *Service) endpoints() map[string]nats.MsgHandler {
+	all := map[string]nats.MsgHandler{"push": s.push}
 	for name, one := range map[string]ask{
-		"get": s.named(s.get), "cancel": s.named(s.cancel), "run": s.named(s.run), "reschedule": s.reschedule, "dead_requeue": s.requeue,
+		"get": s.named(s.get), "cancel": s.named(s.cancel), "run": s.named(s.run), "reschedule": s.reschedule,
+		"dead_requeue": s.audited("dead_requeue", "requeue", s.requeue),
 	} {
-		all[name] = s.steer(s.steering, one, func(during *serving) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(during.work, requestTimeout)
-		})
+		all[name] = s.steer(s.steering, one, briefly)
 	}
-	for name, many := range map[string]ask{"cancel_many": s.cancelMany, "reschedule_many": s.rescheduleMany} {
+	for name, many := range map[string]ask{
+		"cancel_many": s.audited("cancel_many", "cancel", s.cancelMany), "reschedule_many": s.audited("reschedule_many", "reschedule", s.rescheduleMany),
+	} {
 		all[name] = s.steer(s.many, many, long)
 	}
 	return all
@@ -45,9 +46,9 @@ func long(during *serving) (context.Context, context.CancelFunc) {
 
 // steer handles a request in a goroutine of its own, since the store is asked
 // and answered for.
-func (s *Service) steer(at *room, do ask, during func(*serving) (context.Context, context.CancelFunc)) micro.HandlerFunc {
-	return func(req micro.Request) {
-		reply, data := req.Reply(), req.Data()
+func (s *Service) steer(at *room, do ask, during bound) nats.MsgHandler {
+	return func(req *nats.Msg) {
+		reply, data := req.Reply, req.Data
 		size := len(data)
 		if !at.try(size) {
 			s.busy(reply)
@@ -75,15 +76,15 @@ func (s *Service) steer(at *room, do ask, during func(*serving) (context.Context
 // named reads the message that a request names and nothing else.
 func (s *Service) named(do func(ctx context.Context, ref scheduler.Ref, id string) ([]byte, *wire.Problem)) ask {
 	return func(ctx context.Context, data []byte) ([]byte, *wire.Problem) {
-		id, key, keyed, err := wire.DecodeRef(data)
+		named, err := wire.DecodeRef(data)
 		if err != nil {
 			return nil, s.told(err)
 		}
-		ref, err := answer.Ref(id, key, keyed)
+		ref, err := answer.Ref(named)
 		if err != nil {
 			return nil, s.told(err)
 		}
-		return do(ctx, ref, id)
+		return do(ctx, ref, named.ID)
 	}
 }
 
@@ -122,7 +123,7 @@ func (s *Service) reschedule(ctx context.Context, data []byte) ([]byte, *wire.Pr
 	if err != nil {
 		return nil, s.told(err)
 	}
-	ref, err := answer.Ref(named.ID, named.Key, named.Keyed)
+	ref, err := answer.Ref(named)
 	if err != nil {
 		return nil, s.told(err)
 	}
@@ -197,7 +198,7 @@ func (s *Service) requeue(ctx context.Context, data []byte) ([]byte, *wire.Probl
 	case order.DryRun:
 		return nil, s.told(&wire.Error{Word: wire.WordDryRun, Field: wire.FieldDryRun, Detail: "goes with a selection alone"})
 	}
-	ref, err := answer.Ref(order.One.ID, order.One.Key, order.One.Keyed)
+	ref, err := answer.Ref(order.One)
 	if err != nil {
 		return nil, s.told(err)
 	}

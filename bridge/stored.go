@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // stored is a push's place in the intake stream, from which its uid follows.
@@ -11,6 +13,22 @@ type stored struct {
 	sequence uint64
 	at       time.Time
 }
+
+// uid is the identity of the push there. Where the clock of NATS stood outside
+// of what a uid can hold (before 2025, on a machine that lost its clock), the
+// stored time counts within the first year of uids: the same push is the same
+// message all the same, and another one another.
+func (s stored) uid(id, key string) (scheduler.UID, error) {
+	at := s.at
+	if at.Before(scheduler.Epoch) || at.After(scheduler.Epoch.AddDate(uidYears, 0, 0)) {
+		const year = 365 * 24 * 60 * 60 * 1000
+		at = scheduler.Epoch.Add(time.Duration((s.at.UnixMilli()%year+year)%year) * time.Millisecond)
+	}
+	return scheduler.IntakeUID(s.sequence, at, id, key)
+}
+
+// uidYears is how long uids last, rounded down.
+const uidYears = 69
 
 // parseStored reads the reply subject under which a consumer's message comes:
 //

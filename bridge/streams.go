@@ -14,9 +14,10 @@ import (
 // The parts of the JetStream API that are asked by hand: the answers are large
 // and only a few fields matter.
 const (
-	apiStreamList  = "$JS.API.STREAM.LIST"
-	apiStreamInfo  = "$JS.API.STREAM.INFO."
-	apiStreamNames = "$JS.API.STREAM.NAMES"
+	apiStreamList   = "$JS.API.STREAM.LIST"
+	apiStreamInfo   = "$JS.API.STREAM.INFO."
+	apiConsumerInfo = "$JS.API.CONSUMER.INFO."
+	apiStreamNames  = "$JS.API.STREAM.NAMES"
 	// advisories tell of streams that came, changed or went: the kind, then the stream.
 	advisories = "$JS.EVENT.ADVISORY.STREAM.*.*"
 
@@ -25,6 +26,7 @@ const (
 	// streams that are silent, before it answers without them.
 	listTimeout = 6 * time.Second
 	maxPages    = 1000 // of 256 streams each
+	maxAgain    = 5    // where streams never stop to come and go, what the last reading has counts
 )
 
 // errNoJetStream: this account has no JetStream.
@@ -39,8 +41,13 @@ type streamInfo struct {
 		NoAck      bool          `json:"no_ack"`
 	} `json:"config"`
 	State struct {
-		LastSeq uint64 `json:"last_seq"`
+		Messages uint64 `json:"messages"`
+		FirstSeq uint64 `json:"first_seq"`
+		LastSeq  uint64 `json:"last_seq"`
 	} `json:"state"`
+	Cluster struct {
+		Leader string `json:"leader"`
+	} `json:"cluster"`
 	TS time.Time `json:"ts"`
 }
 
@@ -93,8 +100,10 @@ func apiAskUntil(ctx context.Context, nc *nats.Conn, subject string, request, ou
 }
 
 // listStreams reads all streams, page by page. missing names those that exist
-// but whose servers did not answer.
+// but whose servers did not answer. Pages are cut by number, so when streams
+// come or go between two of them the list is read again.
 func listStreams(ctx context.Context, nc *nats.Conn) (streams []streamInfo, missing []string, err error) {
+	total, again := -1, 0
 	for range maxPages {
 		var page struct {
 			Total   int          `json:"total"`
@@ -107,6 +116,12 @@ func listStreams(ctx context.Context, nc *nats.Conn) (streams []streamInfo, miss
 		if err != nil {
 			return nil, nil, err
 		}
+		if total >= 0 && total != page.Total && again < maxAgain {
+			streams, missing, total = nil, nil, -1
+			again++
+			continue
+		}
+		total = page.Total
 		before := len(streams) + len(missing)
 		streams = append(streams, page.Streams...)
 		for _, name := range page.Missing {

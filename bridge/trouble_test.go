@@ -1,8 +1,12 @@
 package bridge
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 func TestTrouble_AFailureRightAfterASuccessStillKeepsThePushAway(t *testing.T) {
@@ -36,5 +40,34 @@ func TestAck_OnlySaysDoneWhenToldSo(t *testing.T) {
 		if got := string((&ack{later: later}).again()); got != want {
 			t.Errorf("later %s: got %s, want %s", later, got, want)
 		}
+	}
+}
+
+func TestTrouble_OfOneBucketHoldsBackNoOther(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)
+	var in Intake
+	lost := fmt.Errorf("push: %w", &scheduler.BucketError{Bucket: 3})
+	first := in.pauseAfter(lost, now)
+	last := first
+	for range 10 {
+		now = now.Add(last + time.Millisecond)
+		last = in.pauseAfter(lost, now)
+	}
+	if first < firstPause || last <= first || last > maxPause+firstPause {
+		t.Errorf("a push of the bucket stays away for %s, later for %s", first, last)
+	}
+	if left := in.trouble.wait(now); left > 0 {
+		t.Errorf("all pushes are held back for %s", left)
+	}
+	if other := in.pauseAfter(&scheduler.BucketError{Bucket: 4}, now); other != 2*firstPause {
+		t.Errorf("a push of another bucket stays away for %s", other)
+	}
+	if again := in.pauseAfter(lost, now.Add(time.Hour)); again != first {
+		t.Errorf("an hour later one stays away for %s, want %s", again, first)
+	}
+	in.pauseAfter(errors.New("the store is away"), now)
+	if in.trouble.wait(now) <= 0 {
+		t.Error("trouble of the whole store holds nothing back")
 	}
 }

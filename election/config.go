@@ -45,9 +45,12 @@ type ZooKeeperConfig struct {
 	// memory. Nil: always healthy.
 	Healthy func() error
 
-	// Floor is the highest term known outside ZooKeeper; a new term is above it. An error means not to stand.
-	// Nil: none.
-	Floor func(ctx context.Context) (uint64, error)
+	// Store names what this instance keeps messages in; shown to others. Nil or empty: not known.
+	Store func() string
+
+	// Floor is the highest term known outside ZooKeeper, which itself knows stored (0: none); a new term is above
+	// both. An error means not to stand. Nil: none.
+	Floor func(ctx context.Context, stored uint64) (uint64, error)
 
 	// Username and Password are a ZooKeeper digest. With them, only their holder may read or write the znodes.
 	// They travel in clear without TLS.
@@ -68,8 +71,11 @@ func (c ZooKeeperConfig) complete() (ZooKeeperConfig, error) {
 	if c.Healthy == nil {
 		c.Healthy = func() error { return nil }
 	}
+	if c.Store == nil {
+		c.Store = func() string { return "" }
+	}
 	if c.Floor == nil {
-		c.Floor = func(context.Context) (uint64, error) { return 0, nil }
+		c.Floor = func(context.Context, uint64) (uint64, error) { return 0, nil }
 	}
 	if len(c.Servers) == 0 {
 		return c, errors.New("servers: at least one is needed")

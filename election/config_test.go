@@ -32,7 +32,7 @@ func TestConfig_FillsInWhatIsMissing(t *testing.T) {
 	if cfg.Session != 6*time.Second || cfg.Healthy() != nil {
 		t.Errorf("session %v", cfg.Session)
 	}
-	if floor, err := cfg.Floor(context.Background()); floor != 0 || err != nil {
+	if floor, err := cfg.Floor(context.Background(), 0); floor != 0 || err != nil {
 		t.Errorf("floor %d, %v", floor, err)
 	}
 }

@@ -57,6 +57,7 @@ type Member struct {
 	Address  string    `json:"address"`
 	Version  string    `json:"version"`
 	Healthy  bool      `json:"healthy"`
+	Store    string    `json:"store,omitempty"` // what it keeps messages in; empty: not known
 	Since    time.Time `json:"since"`
 }
 

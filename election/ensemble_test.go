@@ -264,7 +264,7 @@ func lostRaceReply(t *testing.T, servers []string) {
 	asked := make(chan struct{}, 1)
 	slow := func(cfg *ZooKeeperConfig) {
 		cfg.Session = longSession
-		cfg.Floor = func(context.Context) (uint64, error) {
+		cfg.Floor = func(context.Context, uint64) (uint64, error) {
 			select {
 			case asked <- struct{}{}:
 				p.StallReplies()

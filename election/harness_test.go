@@ -133,7 +133,7 @@ func assemble(t *testing.T, c *court, name string, set func(*instance, *ZooKeepe
 			defer i.mu.Unlock()
 			return i.health
 		},
-		Floor: func(context.Context) (uint64, error) {
+		Floor: func(context.Context, uint64) (uint64, error) {
 			i.mu.Lock()
 			defer i.mu.Unlock()
 			return i.floor, i.floorE

@@ -25,8 +25,9 @@ type member struct {
 	wg sync.WaitGroup
 
 	since   time.Time
-	written time.Time // when the znode was last known to hold healthy; zero: not known
+	written time.Time // when the znode was last known to hold healthy and store; zero: not known
 	healthy bool
+	store   string
 }
 
 // register creates the znode. A znode of an earlier session of this process is replaced; one of another process is given
@@ -63,13 +64,13 @@ func (m *member) register(ctx context.Context) error {
 // try creates the znode once, or removes one of our own earlier sessions.
 func (m *member) try(ctx context.Context) error {
 	path := m.z.paths.member(m.z.cfg.Instance)
-	data, healthy, err := m.content()
+	data, now, err := m.content()
 	if err != nil {
 		return err
 	}
 	err = m.s.create(ctx, path, data, zk.FlagEphemeral, m.z.acl)
 	if err == nil {
-		m.healthy, m.written = healthy, time.Now()
+		m.wrote(now)
 		return nil
 	}
 	if !errors.Is(err, zk.ErrNodeExists) {
@@ -96,16 +97,18 @@ func (m *member) try(ctx context.Context) error {
 		m.z.cfg.Instance, m.z.cfg.Namespace, ErrDuplicateInstance, other.Address, other.Since.UTC().Format(time.RFC3339))
 }
 
-func (m *member) content() (data []byte, healthy bool, err error) {
-	healthy = m.z.health.now() == nil
-	data, err = encode(memberNode{
-		Member: Member{
-			Instance: m.z.cfg.Instance, Address: m.z.cfg.Address, Version: m.z.cfg.Version,
-			Healthy: healthy, Since: m.since.UTC(),
-		},
-		Incarnation: m.z.incarnation,
-	})
-	return data, healthy, err
+func (m *member) content() (data []byte, now Member, err error) {
+	now = Member{
+		Instance: m.z.cfg.Instance, Address: m.z.cfg.Address, Version: m.z.cfg.Version,
+		Healthy: m.z.health.now() == nil, Store: m.z.cfg.Store(), Since: m.since.UTC(),
+	}
+	data, err = encode(memberNode{Member: now, Incarnation: m.z.incarnation})
+	return data, now, err
+}
+
+// wrote remembers what the znode holds now.
+func (m *member) wrote(now Member) {
+	m.healthy, m.store, m.written = now.Healthy, now.Store, time.Now()
 }
 
 // follow keeps the znode in step with the health until the session is over. wait waits for it.
@@ -129,14 +132,14 @@ func (m *member) follow() {
 
 func (m *member) wait() { m.wg.Wait() }
 
-// refresh writes the znode when the health has changed since, and once per S in case somebody removed it.
+// refresh writes the znode when the health or the store has changed since, and once per S in case somebody removed it.
 func (m *member) refresh(ctx context.Context) error {
-	data, healthy, err := m.content()
+	data, now, err := m.content()
 	if err != nil {
 		return err
 	}
 	fresh := time.Since(m.written) < m.s.timing().session()
-	if !m.s.up() || fresh && m.healthy == healthy {
+	if !m.s.up() || fresh && m.healthy == now.Healthy && m.store == now.Store {
 		return nil
 	}
 	path := m.z.paths.member(m.z.cfg.Instance)
@@ -157,7 +160,7 @@ func (m *member) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.healthy, m.written = healthy, time.Now()
+	m.wrote(now)
 	return nil
 }
 

@@ -36,7 +36,7 @@ func (z *ZooKeeper) race(ctx context.Context, s *session) (*win, error) {
 	if err != nil {
 		return nil, err
 	}
-	floor, err := z.floor(ctx, s)
+	floor, err := z.floor(ctx, s, stored)
 	if err != nil {
 		return nil, err
 	}
@@ -71,10 +71,10 @@ func (z *ZooKeeper) race(ctx context.Context, s *session) (*win, error) {
 	return z.prove(ctx, s, w)
 }
 
-func (z *ZooKeeper) floor(ctx context.Context, s *session) (uint64, error) {
+func (z *ZooKeeper) floor(ctx context.Context, s *session, stored uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timing().floor())
 	defer cancel()
-	floor, err := z.cfg.Floor(ctx)
+	floor, err := z.cfg.Floor(ctx, stored)
 	if err != nil {
 		return 0, fmt.Errorf("highest term stored elsewhere: %w", err)
 	}

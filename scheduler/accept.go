@@ -26,24 +26,40 @@ func (s *Scheduler) accept(p *Push, done func(Accepted)) UID {
 		return refuse(err)
 	}
 	m.Due = max(m.Due, 1) // long past is simply now; 0 says that nothing waits
+	stale := s.names.stale(p, now)
 	if p.UID != "" && p.Stored == 0 {
-		if age := now.Sub(p.UID.Time()); age > s.cfg.EndedKeep {
-			return refuse(fmt.Errorf("%w: it was given out %s ago, the memory of ends is %s", ErrStaleUID, age.Round(1e9), s.cfg.EndedKeep))
+		if age, keep := now.Sub(p.UID.Time()), max(s.cfg.EndedKeep, s.cfg.NamesKeep); age > keep {
+			return refuse(fmt.Errorf("%w: it was given out %s ago, and is remembered for %s", ErrStaleUID, age.Round(1e9), keep))
+		}
+		if err := p.UID.checkRepeat(now, nameForHash(p.ID, p.Key)); err != nil {
+			return refuse(err)
 		}
 	}
 	q := &queued{message: m, done: func(a Accepted) {
 		s.observe(&a)
 		done(a)
 	}}
+	if p.UID != "" && !stale && (p.Stored == 0 || s.cfg.NamesKeep > 0) {
+		q.known = p.UID.Time().Add(s.cfg.EndedKeep)
+	}
 	bucket, chosen := s.bucketOf(m)
 	if !chosen {
 		bucket = s.queues.current()
+	}
+	if err := s.queues.watch.refuse(bucket); err != nil {
+		return refuse(err)
 	}
 	if err := s.queues.identify(bucket, q); err != nil {
 		return refuse(err)
 	}
 	uid := m.UID // the flusher may give another
-	if err := s.queues.put(bucket, q); err != nil {
+	var err error
+	if s.names.takes(m, stale) {
+		err = s.names.put(&asked{queued: q, bucket: bucket, stale: stale})
+	} else {
+		err = s.queues.put(bucket, q)
+	}
+	if err != nil {
 		return refuse(err)
 	}
 	return uid
@@ -51,6 +67,14 @@ func (s *Scheduler) accept(p *Push, done func(Accepted)) UID {
 
 // message is a push as a message, due by the given now.
 func (s *Scheduler) message(p *Push, now time.Time) *Message {
+	m := s.plain(p, now)
+	if m.MaxWait > 0 && s.cfg.Clock.Doubted(m.MaxWait) {
+		m.MaxWait = 0 // counted from when the first push was stored, it might end early; this push's own due time bounds it
+	}
+	return m
+}
+
+func (s *Scheduler) plain(p *Push, now time.Time) *Message {
 	if !p.ByRetry {
 		return p.message(now)
 	}
@@ -145,6 +169,15 @@ func answer(m *Message, r AddResult) Accepted {
 	if a.ID == "" {
 		a.ID = string(m.UID)
 	}
+	if r.Code == AddConflict && r.First.Topic != m.Topic { // only a uid leads there
+		a.Err = fmt.Errorf("%w: the uid %s is that of another message", ErrDuplicateID, m.UID)
+		return a
+	}
+	if r.Code == AddUnreadable {
+		a.Err = fmt.Errorf("%w: that of the message %s, which this push's uid or id leads to; nothing was changed, "+
+			"and `tarry verify` lists it", ErrUnreadable, r.First.UID)
+		return a
+	}
 	switch r.Code {
 	case AddedCanceled:
 		a.State, a.Version = StateCanceled, 2
@@ -159,7 +192,7 @@ func answer(m *Message, r AddResult) Accepted {
 		if a.State.Ended() {
 			a.Err = fmt.Errorf("%w: the message %s with this id is %s", ErrDuplicateID, a.UID, a.State)
 		} else {
-			a.Err = fmt.Errorf("%w: the message %s with this id has other content, which is its topic, body, headers, options, and the delay or time as given; "+
+			a.Err = fmt.Errorf("%w: the message %s with this id has other content, which is its body, headers, options, and the delay or time as given; "+
 				"what helps is another id, on_duplicate replace, or a reschedule", ErrDuplicateID, a.UID)
 		}
 	}

@@ -37,6 +37,9 @@ type Clock struct {
 	looked  time.Duration   // the monotonic clock at the last look
 	shift   time.Duration   // what distrusted steps moved the wall clock by
 	stepped time.Duration   // when the last of them was seen, monotonic
+
+	doubtful bool
+	doubted  time.Duration // when the clock that stamps pushes was last seen to step, monotonic
 }
 
 // Local is the machine's own two clocks: the one small type through which time
@@ -96,6 +99,22 @@ func (c *Clock) Forget(source string) {
 	delete(c.known, source)
 }
 
+// Doubt records that the clock which stamps pushes was seen to step: the times
+// at which earlier messages were accepted are not to be trusted.
+func (c *Clock) Doubt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.doubted, c.doubtful = c.local.Mono(), true
+}
+
+// Doubted reports whether the clock that stamps pushes was seen to step within
+// the given time.
+func (c *Clock) Doubted(within time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.doubtful && c.local.Mono()-c.doubted <= within
+}
+
 // Now is the time everything is judged by.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
@@ -110,12 +129,8 @@ func (c *Clock) Latest() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	votes := c.votesLocked()
-	if len(votes) < 3 { // no majority: the clock that Now goes by
-		slices.SortFunc(votes, byLow)
-		return votes[(len(votes)-1)/2].high
-	}
 	slices.SortFunc(votes, byHigh)
-	return votes[len(votes)/2].high
+	return votes[len(votes)/2].high // of two the later: who dispatches may go by it
 }
 
 // Milli is Now in whole milliseconds, rounded down.

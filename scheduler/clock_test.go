@@ -113,6 +113,23 @@ func TestClock_OneServerFarOffMovesNoDelay(t *testing.T) {
 	}
 }
 
+// Of two clocks nobody knows which is right. Whoever accepts may have the slow one,
+// and whoever dispatches not.
+func TestClock_OfTwoADelayCountsFromTheLater(t *testing.T) {
+	for _, off := range []time.Duration{time.Hour, -time.Hour} {
+		h := &hands{wall: noon}
+		c := NewClock(h.local())
+		sampleAll(c, h, noon, map[string]time.Duration{"redis": off})
+		h.pass(time.Second)
+		if early := h.wall.Add(max(off, 0)).Sub(c.Latest()); early > 0 {
+			t.Errorf("with a server %s off a delay would count from %s before the later clock", off, early)
+		}
+		if late := c.Now().Sub(h.wall.Add(min(off, 0))); late > 0 {
+			t.Errorf("with a server %s off now is %s after the earlier clock", off, late)
+		}
+	}
+}
+
 func TestClock_DistrustsAStepWhileAlone(t *testing.T) {
 	h := &hands{wall: noon}
 	c := NewClock(h.local())
@@ -174,4 +191,28 @@ func TestClock_KnowsWhoEverToldTheTime(t *testing.T) {
 	if c.Forget("nats"); c.Knew("nats") {
 		t.Error("a server that tells no time is still waited for")
 	}
+}
+
+// The longest wait of debounce counts from when the first push was stored. By a
+// clock that was set since, it might be over too early.
+func TestScheduler_CountsNoLongestWaitFromADoubtfulTime(t *testing.T) {
+	t.Parallel()
+	h := &hands{wall: time.UnixMilli(1896076800000)}
+	c := NewClock(h.local())
+	s := &Scheduler{cfg: Config{Clock: c}}
+	push := Push{ID: "a", Topic: "orders", Delay: 2 * time.Hour, Merge: MergeDebounce, MaxWait: time.Hour}
+	check := func(want time.Duration) {
+		t.Helper()
+		now := c.Now()
+		if m := s.message(&push, now); m.MaxWait != want || m.Due != CeilMilli(now.Add(time.Hour)) {
+			t.Errorf("due %s from now, the wait is %s, want %s", m.Due.Time().Sub(now), m.MaxWait, want)
+		}
+	}
+	check(time.Hour)
+	c.Doubt()
+	check(0)
+	h.mono += time.Hour
+	check(0)
+	h.mono++
+	check(time.Hour)
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +17,11 @@ type queued struct {
 	fresh   bool // its uid was made here
 	cost    int64
 	at      time.Time
+	// unjudged: nobody could tell whether its name was used before.
+	unjudged bool
+	// known is until when the timeline is sure to know what became of the first push
+	// with its uid; zero where its uid is new, or the journal is asked.
+	known time.Time
 }
 
 // coalescer gathers pushes so that one call of the timeline stores many. A
@@ -27,6 +32,7 @@ type queued struct {
 // until its flusher takes them, then to the next: a flush is one script.
 type coalescer struct {
 	s      *Scheduler
+	watch  *watch
 	turn   atomic.Uint32
 	tokens chan struct{}
 	size   atomic.Int64 // pushes queued and not answered
@@ -47,9 +53,11 @@ type pushQueue struct {
 const (
 	flushCount = 500     // more in one script gains nothing (research: batches over 100 add little)
 	flushBytes = 4 << 20 // bounds one script's time in the store
-	// flushers is how many flushes are under way at once: one is on the wire while
-	// the next gathers. More make smaller batches.
-	flushers = 2
+	// flushers is how many flushes are on the wire at once: one is, while the next
+	// gathers. More make smaller batches. A flush that takes longer than flushHold
+	// counts no more: its bucket must not hold up others.
+	flushers  = 2
+	flushHold = 50 * time.Millisecond
 	// gatherPause is how long pushes from the intake wait for more, unless so many
 	// have gathered, or one is due this soon. It halves the processor time that a
 	// push costs at a few thousand a second.
@@ -64,22 +72,59 @@ const (
 )
 
 func newCoalescer(s *Scheduler) *coalescer {
-	c := &coalescer{s: s, tokens: make(chan struct{}, flushers), queues: make([]*pushQueue, s.cfg.Timeline.Buckets())}
+	c := &coalescer{s: s, watch: newWatch(s), tokens: make(chan struct{}, flushers), queues: make([]*pushQueue, s.cfg.Timeline.Buckets())}
 	for i := range c.queues {
 		c.queues[i] = &pushQueue{ready: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 	}
 	return c
 }
 
-// current is the bucket that pushes without name or key gather in.
-func (c *coalescer) current() int { return int(c.turn.Load()) % len(c.queues) }
+// current is the bucket that pushes without name or key gather in: one that
+// answers, where any does.
+func (c *coalescer) current() int {
+	first := int(c.turn.Load()) % len(c.queues)
+	for i := range c.queues {
+		if bucket := (first + i) % len(c.queues); c.watch.answers(bucket) {
+			if i > 0 {
+				c.turn.CompareAndSwap(uint32(first), uint32(bucket))
+			}
+			return bucket
+		}
+	}
+	return first
+}
+
+// wire is the right to have a flush on the wire. A token a batch: a bucket under
+// load leaves others their turn.
+func (c *coalescer) wire() (release func()) {
+	c.tokens <- struct{}{}
+	give := sync.OnceFunc(func() { <-c.tokens })
+	late := time.AfterFunc(flushHold, give)
+	return func() {
+		late.Stop()
+		give()
+	}
+}
 
 func (c *coalescer) put(bucket int, q *queued) error {
+	if err := c.admit(q); err != nil {
+		return err
+	}
+	return c.enqueue(bucket, q)
+}
+
+// admit counts a push against what may wait.
+func (c *coalescer) admit(q *queued) error {
 	q.cost, q.at = int64(weigh(q.message)), time.Now()
 	if n, bytes := c.size.Add(1), c.bytes.Add(q.cost); n > maxQueued || bytes > maxBytes {
 		c.release(q)
 		return fmt.Errorf("%w: the limit is %d pushes or %d MiB", ErrBusy, maxQueued, maxBytes>>20)
 	}
+	return nil
+}
+
+// enqueue queues a push that was admitted; one that is refused counts no more.
+func (c *coalescer) enqueue(bucket int, q *queued) error {
 	p := c.queues[bucket]
 	p.mu.Lock()
 	if p.closed {
@@ -151,10 +196,10 @@ func (c *coalescer) flush(ctx context.Context, bucket int) {
 			c.empty(bucket)
 			return
 		}
-		for more := true; more && ctx.Err() == nil; { // a token a batch: a bucket under load leaves others their turn
-			c.tokens <- struct{}{}
-			more = c.flushOnce(bucket)
-			<-c.tokens
+		for more := true; more && ctx.Err() == nil; {
+			release := c.wire() // before a batch is taken: while it is waited for, more gathers
+			more = c.flushOnce(bucket, release)
+			release()
 		}
 	}
 }
@@ -167,7 +212,7 @@ func (c *coalescer) empty(bucket int) {
 	p.closed = true
 	p.mu.Unlock()
 	for until := time.Now().Add(c.s.cfg.StopTimeout); time.Now().Before(until); {
-		if !c.flushOnce(bucket) {
+		if !c.flushOnce(bucket, func() {}) {
 			return
 		}
 	}
@@ -180,8 +225,9 @@ func (c *coalescer) empty(bucket int) {
 	}
 }
 
-// flushOnce takes one batch and stores it; it tells whether more is waiting.
-func (c *coalescer) flushOnce(bucket int) bool {
+// flushOnce takes one batch and stores it; onWire is called when it has been on
+// the wire. It reports whether more is waiting.
+func (c *coalescer) flushOnce(bucket int, onWire func()) bool {
 	p := c.queues[bucket]
 	p.mu.Lock()
 	n, bytes := 0, 0
@@ -200,8 +246,33 @@ func (c *coalescer) flushOnce(bucket int) bool {
 		return false
 	}
 	c.turn.CompareAndSwap(uint32(bucket), uint32((bucket+1)%len(c.queues)))
-	c.store(bucket, batch)
+	if batch = c.young(batch); len(batch) > 0 {
+		c.store(bucket, batch, onWire)
+	}
 	return more
+}
+
+// young answers those of a batch that repeat a uid and waited here until the
+// timeline may have forgotten it, or might before the last try to store them. The
+// others are returned.
+func (c *coalescer) young(batch []*queued) []*queued {
+	last := c.s.cfg.Clock.Latest().Add(addAttempts * c.s.cfg.CallTimeout)
+	aged := func(q *queued) bool { return !q.known.IsZero() && last.After(q.known) }
+	if !slices.ContainsFunc(batch, aged) {
+		return batch
+	}
+	kept := make([]*queued, 0, len(batch))
+	for _, q := range batch {
+		switch {
+		case !aged(q):
+			kept = append(kept, q)
+		case c.s.cfg.NamesKeep > 0: // the journal is asked when it comes again
+			c.fail(q, errLate)
+		default:
+			c.fail(q, fmt.Errorf("%w: it is remembered for %s, and waited in this instance", ErrStaleUID, c.s.cfg.EndedKeep))
+		}
+	}
+	return kept
 }
 
 // errLate: the push waited here for so long that its sender may have sent it
@@ -218,24 +289,32 @@ func (c *coalescer) late(at time.Time) bool {
 }
 
 // store adds the batch and answers every push.
-func (c *coalescer) store(bucket int, batch []*queued) {
+func (c *coalescer) store(bucket int, batch []*queued, onWire func()) {
 	messages := make([]*Message, len(batch))
 	for i, q := range batch {
 		messages[i] = q.message
 	}
-	results, head, sent, err := c.add(bucket, messages, batch[0].at)
+	results, head, repeat, err := c.add(bucket, messages, batch[0].at, onWire)
 	if err == nil && head > 0 {
 		c.s.hasten(bucket, head)
 	}
 	var again []*queued
+	tried := map[UID]bool{} // stored by an earlier try
+	var verdicts []foreign
+	if err == nil {
+		verdicts = c.taken(batch, results, repeat)
+	}
 	for i, q := range batch {
-		switch {
-		case err != nil:
+		if err != nil {
 			c.fail(q, err)
-		case q.fresh && sent == 1 && results[i].Code == AddDuplicate && results[i].First.UID == q.message.UID:
-			// The last guard against two instances that share a machine id: a uid just
-			// made was taken. The push is not that message; it gets another uid.
-			c.s.log.Error().Str("uid", string(q.message.UID)).Int("bucket", bucket).Msg("uid was taken: two instances give out ids as one machine")
+			continue
+		}
+		switch {
+		case verdicts[i].err != nil:
+			c.fail(q, verdicts[i].err)
+		case verdicts[i].taken:
+			c.s.log.Warn().Str("uid", string(q.message.UID)).Int("bucket", bucket).
+				Msg("a new uid was taken, and its push gets another; where this goes on, instances share a machine id")
 			q.message.UID = ""
 			if err := c.identify(bucket, q); err != nil {
 				c.fail(q, err)
@@ -244,12 +323,25 @@ func (c *coalescer) store(bucket int, batch []*queued) {
 			again = append(again, q)
 		default:
 			c.release(q)
-			q.done(answer(q.message, results[i]))
+			a := answer(q.message, results[i])
+			if repeat && a.Duplicate && q.stores(a.UID) && !tried[a.UID] {
+				a.Duplicate, tried[a.UID] = false, true
+			}
+			a.Unjudged = q.unjudged && a.Err == nil && !a.Duplicate && !a.Merged
+			q.done(a)
 		}
 	}
 	if len(again) > 0 {
-		c.store(bucket, again)
+		c.store(bucket, again, onWire)
 	}
+}
+
+// stores reports whether a message that is there after a repeat is this push as an
+// earlier try stored it: nobody else has its uid. A client that repeats a uid pushed
+// it before. Of a push of the intake an earlier delivery may have been stored; that
+// cannot be known then, and mostly there was none.
+func (q *queued) stores(uid UID) bool {
+	return uid == q.message.UID && (q.fresh || q.message.Stored > 0)
 }
 
 // fail answers a push that was not stored.
@@ -278,23 +370,28 @@ func (c *coalescer) identify(bucket int, q *queued) error {
 }
 
 // add stores the batch, again after an unknown outcome: the same batch sent
-// twice is stored once. What stays unknown is ErrOutcomeUnknown. sent is how
-// often it was sent. Each time it must not be late for the oldest.
-func (c *coalescer) add(bucket int, batch []*Message, oldest time.Time) (results []AddResult, head Milli, sent int, err error) {
-	unknown := false
-	for sent < addAttempts {
+// twice is stored once. What stays unknown is ErrOutcomeUnknown. repeat
+// reports whether an earlier try may have stored it. Each time it must not be late
+// for the oldest.
+func (c *coalescer) add(bucket int, batch []*Message, oldest time.Time, onWire func()) (results []AddResult, head Milli, repeat bool, err error) {
+	unknown, away := false, time.Time{}
+	for sent := 1; sent <= addAttempts; sent++ {
 		if c.late(oldest) {
 			err = errLate
 			break
 		}
-		sent++
 		ctx, cancel := context.WithTimeout(context.Background(), c.s.cfg.CallTimeout)
 		started := time.Now()
 		if err = c.s.cfg.Journal.Ready(); err == nil {
 			var earlier Milli
 			results, earlier, err = c.s.cfg.Timeline.Add(ctx, bucket, batch, c.s.cfg.Clock.Milli())
 			head = max(head, earlier) // a repeat makes nothing earlier than it is
+			if err != nil && away.IsZero() && !errors.Is(err, ErrFull) && !errors.Is(err, ErrBehind) {
+				away = started
+				c.watch.suspect()
+			}
 		}
+		onWire() // neither a repeat nor a wait for the journal holds others up
 		if err == nil {
 			err = c.await(ctx, bucket, batch, results)
 		}
@@ -302,18 +399,23 @@ func (c *coalescer) add(bucket int, batch []*Message, oldest time.Time) (results
 		c.s.metrics.flushSeconds.Observe(time.Since(started).Seconds())
 		switch {
 		case err == nil:
-			return results, head, sent, nil
+			return results, head, unknown, nil
 		case (errors.Is(err, ErrFull) || errors.Is(err, ErrBehind)) && !unknown:
-			return nil, 0, sent, fmt.Errorf("add %d to bucket %d: %w", len(batch), bucket, err)
+			return nil, 0, unknown, fmt.Errorf("add %d to bucket %d: %w", len(batch), bucket, err)
 		case !errors.Is(err, ErrUnavailable):
 			unknown = true
 		}
 		c.s.log.Warn().Err(err).Int("bucket", bucket).Int("messages", len(batch)).Int("attempt", sent).Msg("add failed")
 	}
 	if unknown { // whatever the last try met, an earlier one may have stored it
-		return nil, 0, sent, fmt.Errorf("add %d to bucket %d: %w: %v", len(batch), bucket, ErrOutcomeUnknown, err)
+		return nil, 0, unknown, fmt.Errorf("add %d to bucket %d: %w: %v", len(batch), bucket, ErrOutcomeUnknown, err)
 	}
-	return nil, 0, sent, fmt.Errorf("add %d to bucket %d: %w", len(batch), bucket, err)
+	if !away.IsZero() {
+		if alone := c.watch.verdict(bucket, away); alone != nil {
+			return nil, 0, unknown, alone
+		}
+	}
+	return nil, 0, unknown, fmt.Errorf("add %d to bucket %d: %w", len(batch), bucket, err)
 }
 
 // await waits until the journal holds what the batch became, as far as the mode
@@ -327,7 +429,7 @@ func (c *coalescer) await(ctx context.Context, bucket int, batch []*Message, res
 		case AddedCanceled:
 			changes = append(changes, Recorded{m.UID, 2, bucket, r.Number})
 		case AddDuplicate:
-			if strings.HasPrefix(r.First.Reason, MergedInto) {
+			if r.First.Kind == KindMerged {
 				continue // it is remembered here alone; the change is another message's
 			}
 			changes = append(changes, Recorded{r.First.UID, 1, bucket, r.Number})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -50,14 +51,104 @@ func TestAccept_RepeatsALostReplyAndStoresOnce(t *testing.T) {
 		store := &shaky{after: true, fail: []error{context.DeadlineExceeded}}
 		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		a := r.push(scheduler.Push{Delay: time.Hour})
-		if a.Duplicate && a.UID == "" {
-			t.Fatalf("answer %+v", a)
+		if a.Duplicate || a.UID == "" || a.State != scheduler.StateWaiting || a.Version != 1 {
+			t.Errorf("answer %+v", a)
 		}
 		heads, err := r.store.Heads(t.Context())
-		if err != nil || heads[0].Waiting != 1 {
-			t.Fatalf("%+v waiting, %v", heads, err)
+		if err != nil || heads[0].Waiting != 1 || store.calls != 2 {
+			t.Fatalf("%+v waiting after %d calls, %v", heads, store.calls, err)
+		}
+		r.wantCounted(map[string]float64{"tarry_accepted_total": 1})
+	})
+}
+
+// What an earlier try of the same flush stored is no duplicate: its producer pushed
+// it once. What was there before that flush is one.
+func TestAccept_AnswersALostReplyAsTheFirstTryWouldHave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &shaky{after: true}
+		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		intake := func(sequence uint64, id string) scheduler.Push {
+			uid, err := scheduler.IntakeUID(sequence, time.Now(), id, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return scheduler.Push{UID: uid, Stored: sequence, ID: id}
+		}
+		if _, err := r.store.Bury(t.Context(), scheduler.Ref{ID: "canceled", Topic: "orders"}, 9, r.clock.Milli()); err != nil {
+			t.Fatal(err)
+		}
+		r.push(scheduler.Push{ID: "there", Delay: time.Hour})
+		merging := r.push(scheduler.Push{ID: "merging", Delay: time.Hour})
+		before := r.push(scheduler.Push{Delay: time.Hour})
+		stored := intake(7, "")
+		for _, c := range []struct {
+			what              string
+			push              scheduler.Push
+			duplicate, merged bool
+			state             scheduler.State
+			into              scheduler.UID
+		}{
+			{what: "a new push", push: scheduler.Push{}},
+			{what: "a new push under a name", push: scheduler.Push{ID: "new"}},
+			{what: "a repeat under a name", push: scheduler.Push{ID: "there"}, duplicate: true},
+			{what: "a client's repeat of its uid", push: scheduler.Push{UID: before.UID}, duplicate: true, into: before.UID},
+			{what: "a push that merges", push: scheduler.Push{ID: "merging", Merge: scheduler.MergeReplace}, merged: true, into: merging.UID},
+			{what: "a push of the intake", push: stored, into: stored.UID},
+			{what: "a canceled push of the intake", push: intake(8, "canceled"), state: scheduler.StateCanceled},
+		} {
+			push := c.push
+			push.Topic, push.Delay = "orders", time.Hour
+			if c.state == scheduler.StateNone {
+				c.state = scheduler.StateWaiting
+			}
+			store.fail = []error{context.DeadlineExceeded, context.DeadlineExceeded}
+			calls := store.calls
+			a := r.push(push)
+			if a.Duplicate != c.duplicate || a.Merged != c.merged || a.State != c.state || c.into != "" && a.UID != c.into {
+				t.Errorf("%s: got %+v", c.what, a)
+			}
+			if store.calls-calls != 3 {
+				t.Errorf("%s was sent %d times", c.what, store.calls-calls)
+			}
+		}
+		r.wantCounted(map[string]float64{"tarry_accepted_total": 7, "tarry_duplicates_total": 2, "tarry_merged_total": 1})
+	})
+}
+
+// The stream may bring a push again while it waits here: it is one message, which
+// is accepted once.
+func TestAccept_CountsAPushOnceThatIsTwiceInAFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &shaky{after: true, fail: []error{context.DeadlineExceeded}}
+		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		uid, err := scheduler.IntakeUID(7, time.Now(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &scheduler.Push{Topic: "orders", UID: uid, Stored: 7, Delay: time.Hour}
+		answers := r.s.AcceptAll(t.Context(), []*scheduler.Push{p, p})
+		if answers[0].Err != nil || answers[1].Err != nil || answers[0].Duplicate || !answers[1].Duplicate || store.sizes[0] != 2 {
+			t.Errorf("got %+v of flushes of %v", answers, store.sizes)
 		}
 	})
+}
+
+// wantCounted compares the counters of pushes; those not named are 0.
+func (r *rig) wantCounted(want map[string]float64) {
+	r.t.Helper()
+	families, err := r.metrics.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	pushes := []string{"tarry_accepted_total", "tarry_duplicates_total", "tarry_merged_total", "tarry_refused_total"}
+	for _, family := range families {
+		if name := family.GetName(); slices.Contains(pushes, name) {
+			if got := family.GetMetric()[0].GetCounter().GetValue(); got != want[name] {
+				r.t.Errorf("%s is %v, want %v", name, got, want[name])
+			}
+		}
+	}
 }
 
 func TestAccept_SaysUnknownWhenNoReplyComes(t *testing.T) {
@@ -122,6 +213,38 @@ func TestAccept_RefusesWhatCannotBe(t *testing.T) {
 		time.Sleep(11 * time.Minute) // of the bubble
 		if err := push(&scheduler.Push{Topic: "a", UID: a.UID}); !errors.Is(err, scheduler.ErrStaleUID) {
 			t.Errorf("a uid older than the memory of ends: %v", err)
+		}
+	})
+}
+
+func TestAccept_RefusesAUIDThatNoPushWasAnsweredWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 4, nil)
+		push := func(p scheduler.Push) scheduler.Accepted {
+			p.Topic, p.Delay = "orders", time.Hour
+			return r.s.AcceptAll(t.Context(), []*scheduler.Push{&p})[0]
+		}
+		real := push(scheduler.Push{Key: "k"})
+		coming, err := scheduler.IntakeUID(7, time.Now(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, forged := range map[string]scheduler.Push{
+			"of the intake":        {UID: coming},
+			"of the future":        {UID: "t-z" + real.UID[3:], Key: "k"},
+			"without its key":      {UID: real.UID, ID: "order-1"},
+			"under another key":    {UID: real.UID, Key: "other"},
+			"of another's content": {UID: real.UID, ID: scheduler.ContentName("orders", nil), Merge: scheduler.MergeKeep},
+		} {
+			if a := push(forged); !errors.Is(a.Err, scheduler.ErrForeignUID) {
+				t.Errorf("%s: got %+v", what, a)
+			}
+		}
+		if a := push(scheduler.Push{UID: coming, Stored: 7}); a.Err != nil || a.Duplicate || a.UID != coming {
+			t.Errorf("the intake's own push of a uid that somebody named before: got %+v", a)
+		}
+		if a := push(scheduler.Push{UID: real.UID, Key: "k"}); a.Err != nil || !a.Duplicate {
+			t.Errorf("a retry: got %+v", a)
 		}
 	})
 }
@@ -246,15 +369,61 @@ func TestAccept_DoesNotStoreWhatWaitedHalfTheMemoryOfEnds(t *testing.T) {
 	})
 }
 
+// A push that repeats a uid is young enough when it comes, and waits for the store
+// until nobody can know any more what became of its first.
+func TestAccept_JudgesTheAgeOfAUIDWhenItIsStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &shaky{}
+		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		a := r.push(scheduler.Push{Delay: time.Hour})
+		if got, err := store.Timeline.Cancel(t.Context(), a.UID, scheduler.Milli(time.Now().UnixMilli())); err != nil || got.Code != scheduler.CancelDone {
+			t.Fatalf("cancel: %+v, %v", got, err)
+		}
+		time.Sleep(8 * time.Minute) // of the bubble, as are the others
+		answers := make(chan scheduler.Accepted, 3)
+		accept := func(p scheduler.Push) {
+			p.Topic, p.Delay = "orders", time.Hour
+			r.s.Accept(&p, func(a scheduler.Accepted) { answers <- a })
+			time.Sleep(time.Millisecond)
+		}
+		store.hold = make(chan struct{})
+		accept(scheduler.Push{}) // in the store's hands; the others wait behind it
+		accept(scheduler.Push{UID: a.UID})
+		accept(scheduler.Push{})
+		time.Sleep(4 * time.Minute)
+		now := scheduler.Milli(time.Now().UnixMilli())
+		if n, err := store.Timeline.Trim(t.Context(), 0, 1, now, 10); err != nil || n != 1 {
+			t.Fatalf("%d ends forgotten, %v; want the first's", n, err)
+		}
+		close(store.hold)
+		for range 3 {
+			got := <-answers
+			if got.UID == a.UID {
+				if !errors.Is(got.Err, scheduler.ErrStaleUID) {
+					t.Errorf("the repeat, whose first was canceled: %+v", got)
+				}
+			} else if got.Err != nil {
+				t.Errorf("another push: %+v", got)
+			}
+		}
+	})
+}
+
 // twins is a store in which another instance has already used some uids.
 type twins struct {
 	scheduler.Timeline
-	mu    sync.Mutex
-	taken int
+	mu      sync.Mutex
+	taken   int
+	refused int // adds that are refused first: the store is not certified
 }
 
 func (s *twins) Add(ctx context.Context, bucket int, batch []*scheduler.Message, now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
 	s.mu.Lock()
+	if s.refused > 0 {
+		s.refused--
+		s.mu.Unlock()
+		return nil, 0, scheduler.ErrUncertified
+	}
 	for _, m := range batch {
 		if s.taken > 0 {
 			s.taken--
@@ -271,15 +440,165 @@ func (s *twins) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
 }
 
 func TestAccept_TakesAnotherUIDWhenOneWasTaken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &twins{taken: 2}
-		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
-		a := r.push(scheduler.Push{Topic: "mine", Delay: time.Hour})
-		if a.Duplicate {
-			t.Fatal("a push was answered as the duplicate of another instance's message: it would be lost")
+	for name, refused := range map[string]int{"at once": 0, "after a try that a store refused": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &twins{taken: 2, refused: refused}
+				r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+				a := r.push(scheduler.Push{Topic: "mine", Delay: time.Hour})
+				if a.Duplicate {
+					t.Fatal("a push was answered as the duplicate of another instance's message: it would be lost")
+				}
+				if got := r.info(a.UID).Topic; got != "mine" {
+					t.Fatalf("the uid answered belongs to %q", got)
+				}
+			})
+		})
+	}
+}
+
+// planted is a store in which somebody else's message comes to have the first uid that is stored, while the reply of the
+// try that found it is lost.
+type planted struct {
+	scheduler.Timeline
+	other func(m *scheduler.Message) // makes another message of it; nil: the try stores it
+	then  func(uid scheduler.UID)    // what happens before the next try
+	lost  bool
+	uid   scheduler.UID
+}
+
+func (s *planted) Add(ctx context.Context, bucket int, batch []*scheduler.Message, now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
+	if s.lost {
+		return s.Timeline.Add(ctx, bucket, batch, now)
+	}
+	s.lost, s.uid = true, batch[0].UID
+	if s.other != nil {
+		other := *batch[0]
+		s.other(&other)
+		if _, _, err := s.Timeline.Add(ctx, bucket, []*scheduler.Message{&other}, now); err != nil {
+			return nil, 0, err
 		}
-		if got := r.info(a.UID).Topic; got != "mine" {
-			t.Fatalf("the uid answered belongs to %q", got)
+	}
+	if _, _, err := s.Timeline.Add(ctx, bucket, batch, now); err != nil {
+		return nil, 0, err
+	}
+	if s.then != nil {
+		s.then(s.uid)
+	}
+	return nil, 0, context.DeadlineExceeded
+}
+
+// A caller can name a uid of the coming moment as that of a push it repeats. Whoever is given it then, and whose first try
+// may have been stored, must not be answered for that message.
+func TestAccept_TakesNobodyElsesMessageForAnEarlierTry(t *testing.T) {
+	for what, other := range map[string]func(*scheduler.Message){
+		"on another topic":     func(m *scheduler.Message) { m.Topic = "theirs" },
+		"with another body":    func(m *scheduler.Message) { m.Body = []byte("theirs") },
+		"with another header":  func(m *scheduler.Message) { m.Headers = []scheduler.Header{{Name: "a", Value: "theirs"}} },
+		"due at another time":  func(m *scheduler.Message) { m.Due++ },
+		"of another priority":  func(m *scheduler.Message) { m.Priority++ },
+		"with another ttl":     func(m *scheduler.Message) { m.TTL = time.Hour },
+		"with another key":     func(m *scheduler.Message) { m.Key = "theirs" },
+		"with other retries":   func(m *scheduler.Message) { m.Retry.Delays = []time.Duration{time.Second} },
+		"under another name":   func(m *scheduler.Message) { m.ID = "theirs" },
+		"of another attempt":   func(m *scheduler.Message) { m.Attempt++ },
+		"with another content": func(m *scheduler.Message) { m.ID, m.Digest[0] = "ours", m.Digest[0]+1 },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &planted{other: other}
+				r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+				a := r.push(scheduler.Push{Topic: "ours", Delay: time.Hour, Body: []byte("ours")})
+				if got := r.info(a.UID); a.UID == store.uid || a.Duplicate || got.Topic != "ours" || string(got.Body) != "ours" || got.ID != "" {
+					t.Errorf("answered %+v of %s %s %q, and %s is another's", a, got.UID, got.Topic, got.Body, store.uid)
+				}
+			})
+		})
+	}
+}
+
+// What an earlier try stored may have changed before the next one finds it.
+func TestAccept_KnowsWhatAnEarlierTryStoredThoughItChanged(t *testing.T) {
+	for what, then := range map[string]func(ctx context.Context, r *rig, uid scheduler.UID) error{
+		"not at all": func(context.Context, *rig, scheduler.UID) error { return nil },
+		"canceled": func(ctx context.Context, r *rig, uid scheduler.UID) error {
+			_, err := r.s.Cancel(ctx, scheduler.Ref{UID: uid})
+			return err
+		},
+		"rescheduled": func(ctx context.Context, r *rig, uid scheduler.UID) error {
+			_, err := r.s.Reschedule(ctx, scheduler.Ref{UID: uid}, scheduler.Edit{Shift: time.Hour, HasShift: true})
+			return err
+		},
+		"of other content": func(ctx context.Context, r *rig, uid scheduler.UID) error {
+			_, err := r.s.Reschedule(ctx, scheduler.Ref{UID: uid}, scheduler.Edit{Body: []byte("later"), HasBody: true})
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &planted{}
+				r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+				store.then = func(uid scheduler.UID) {
+					if err := then(t.Context(), r, uid); err != nil {
+						t.Error(err)
+					}
+				}
+				for _, id := range []string{"", "ours"} {
+					store.lost = false
+					if a := r.push(scheduler.Push{ID: id, Delay: time.Hour, Body: []byte("ours")}); a.UID != store.uid || a.Duplicate {
+						t.Errorf("%q: answered %+v, and %s was stored", id, a, store.uid)
+					}
+				}
+			})
+		})
+	}
+}
+
+// deaf is a store of which the first reply to each batch is lost, and which takes its time to look a message up.
+type deaf struct {
+	scheduler.Timeline
+	mu   sync.Mutex
+	lost map[scheduler.UID]bool
+}
+
+func (s *deaf) Add(ctx context.Context, bucket int, batch []*scheduler.Message, now scheduler.Milli) (
+	[]scheduler.AddResult, scheduler.Milli, error,
+) {
+	time.Sleep(time.Millisecond)
+	results, head, err := s.Timeline.Add(ctx, bucket, batch, now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && !s.lost[batch[0].UID] {
+		s.lost[batch[0].UID] = true
+		return nil, 0, context.DeadlineExceeded
+	}
+	return results, head, err
+}
+
+func (s *deaf) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, error) {
+	select {
+	case <-time.After(5 * time.Millisecond):
+		return s.Timeline.Find(ctx, ref)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// What many pushes are told does not hang on how fast the store tells of each, where one reply to all of them was lost.
+func TestAccept_KnowsAWholeBatchWhoseReplyWasLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &deaf{lost: map[scheduler.UID]bool{}}
+		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		pushes := make([]*scheduler.Push, 1000) // two batches or three
+		for i := range pushes {
+			pushes[i] = &scheduler.Push{Topic: "orders", Delay: time.Hour, Body: []byte("ours")}
+		}
+		seen := map[scheduler.UID]bool{}
+		for i, a := range r.s.AcceptAll(t.Context(), pushes) {
+			if a.Err != nil || a.Duplicate || seen[a.UID] {
+				t.Fatalf("push %d is answered %+v", i, a)
+			}
+			seen[a.UID] = true
 		}
 	})
 }

@@ -139,11 +139,11 @@ func (s *Scheduler) requeue(ctx context.Context, dead UID, m *Message) (RequeueR
 // dead finds the dead message that a reference means: of a name it is the last
 // that is dead.
 func (s *Scheduler) dead(ctx context.Context, ref Ref) (Info, error) {
-	found, err := s.find(ctx, ref)
+	found, err := s.find(ctx, ref, forChange)
 	if err != nil {
 		return Info{}, err
 	}
-	all, err := choose(found)
+	all, err := choose(found, forChange)
 	if err != nil {
 		return Info{}, err
 	}
@@ -158,8 +158,8 @@ func (s *Scheduler) dead(ctx context.Context, ref Ref) (Info, error) {
 
 // notDead says what a message is instead; of one that was requeued, as what.
 func notDead(i *Info) error {
-	if strings.HasPrefix(i.Reason, RequeuedAs) {
-		return fmt.Errorf("%w: it was %s", ErrNotDead, i.Reason)
+	if i.Kind == KindRequeued {
+		return fmt.Errorf("%w: it was requeued as %s", ErrNotDead, i.Other)
 	}
 	return fmt.Errorf("%w: it is %s", ErrNotDead, i.State)
 }

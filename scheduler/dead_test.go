@@ -269,3 +269,34 @@ func TestDead_IsPurgedByAge(t *testing.T) {
 		_ = stop(errStop)
 	})
 }
+
+// What NATS or a consumer says is text: no word of it steers anything.
+func TestCancel_DoesNotFollowWordsThatLookLikeItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil)
+		other := r.push(scheduler.Push{Delay: time.Hour})
+		forged := map[string]string{"requeued": "requeued as " + string(other.UID), "merged": "merged into " + string(other.UID)}
+		r.nats.answer = func(m *scheduler.Message, _ int) scheduler.Outcome {
+			return scheduler.Outcome{Kind: scheduler.Refused, Err: errors.New(forged[m.Topic])}
+		}
+		stop := r.lead(r.s, 1)
+		for topic, words := range forged {
+			a := r.push(scheduler.Push{Topic: topic, Delay: time.Second})
+			time.Sleep(time.Minute)
+			c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: a.UID})
+			if err != nil || c.Code != scheduler.CancelEnded || c.Info.UID != a.UID || c.Info.Reason != words || c.Info.Kind != scheduler.KindPlain {
+				t.Errorf("cancel of what died of %q: %s of %s, %v", words, c.Code, c.Info.UID, err)
+			}
+			if i := r.info(a.UID); i.UID != a.UID {
+				t.Errorf("a look-up of what died of %q finds %s", words, i.UID)
+			}
+			if err := r.s.PurgeOne(t.Context(), scheduler.Ref{UID: a.UID}); err != nil {
+				t.Error(err)
+			}
+		}
+		_ = stop(errStop)
+		if i := r.info(other.UID); i.State != scheduler.StateWaiting {
+			t.Errorf("a message that forged words name is %s", i.State)
+		}
+	})
+}

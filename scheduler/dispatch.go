@@ -19,6 +19,8 @@ func (sc *scanner) dispatch(ctx context.Context, batch []*Message, from origin) 
 	if len(batch) == 0 {
 		return 0, 0
 	}
+	sc.handing <- struct{}{}
+	defer func() { <-sc.handing }()
 	now, mono := sc.l.s.cfg.Clock.Milli(), time.Now()
 	out := batch[:0:len(batch)]
 	for _, m := range batch {
@@ -36,9 +38,6 @@ func (sc *scanner) dispatch(ctx context.Context, batch []*Message, from origin) 
 			sc.settling.put(result{message: m, from: from, park: lane})
 			continue
 		}
-		if t != nil && m.Retry.Empty() {
-			m.Retry = t.Retry // its consumer is told
-		}
 		out = append(out, m)
 	}
 	if len(out) > 0 {
@@ -47,6 +46,17 @@ func (sc *scanner) dispatch(ctx context.Context, batch []*Message, from origin) 
 		})
 	}
 	return len(out), strays
+}
+
+// handedOver waits until a batch that was judged before this call is handed over.
+func (sc *scanner) handedOver(ctx context.Context) error {
+	select {
+	case sc.handing <- struct{}{}:
+		<-sc.handing
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // over tells how a message that is due ends without an attempt, if it does: its

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/store/memory"
@@ -20,6 +24,7 @@ type nats struct {
 	answer func(m *scheduler.Message, nth int) scheduler.Outcome // nil: delivered
 	lane   func(m *scheduler.Message) string                     // nil: core, by topic
 	takes  func(m *scheduler.Message) time.Duration              // until it answers; nil: it answers at once
+	hands  func()                                                // runs before each message is handed over
 	tries  map[scheduler.UID]int
 	got    []arrival
 }
@@ -46,6 +51,9 @@ func (n *nats) Lane(m *scheduler.Message) string {
 
 func (n *nats) Send(_ context.Context, batch []*scheduler.Message, done func(*scheduler.Message, scheduler.Outcome)) {
 	for _, m := range batch {
+		if n.hands != nil {
+			n.hands()
+		}
 		n.mu.Lock()
 		n.tries[m.UID]++
 		var o scheduler.Outcome
@@ -90,8 +98,16 @@ type rig struct {
 	run   []chan error
 
 	settings *scheduler.Topics
+	metrics  *prometheus.Registry // of the scheduler that was made last
+	log      zerolog.Logger       // of a scheduler that is made from now on
 	deadKeep time.Duration
-	journal  scheduler.Journal // of a scheduler that is made from now on; nil for none
+	journal  scheduler.Journal           // of a scheduler that is made from now on; nil for none
+	names    time.Duration               // likewise: how long that is asked about names
+	sure     bool                        // likewise: whether a push needs its answer
+	passed   func() bool                 // what waiting for the intake comes to; nil where there is none
+	ask      func(context.Context) error // likewise: how it asks the leader to read the pauses
+	// whole is likewise what a bucket waits for before it is scanned.
+	whole func(ctx context.Context, term uint64, bucket int) error
 }
 
 type held struct{}
@@ -111,8 +127,14 @@ func newRig(t *testing.T, buckets int, wrap func(scheduler.Timeline) scheduler.T
 	if wrap != nil {
 		r.store = wrap(store)
 	}
-	s := r.scheduler()
-	r.s = s
+	r.s = r.scheduler()
+	r.serve(r.s)
+	return r
+}
+
+// serve lets a scheduler serve until the test ends.
+func (r *rig) serve(s *scheduler.Scheduler) {
+	t := r.t
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx) }()
@@ -122,15 +144,17 @@ func newRig(t *testing.T, buckets int, wrap func(scheduler.Timeline) scheduler.T
 			t.Error(err)
 		}
 	})
-	return r
 }
 
 func (r *rig) scheduler() *scheduler.Scheduler {
 	r.t.Helper()
+	r.metrics = prometheus.NewRegistry()
 	s, err := scheduler.New(scheduler.Config{
 		Timeline: r.store, Publisher: r.nats, IDs: scheduler.NewIDs(held{}, time.Now), Clock: r.clock,
 		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
-		CallTimeout: time.Second, StopTimeout: 5 * time.Second, Topics: r.settings, DeadKeep: r.deadKeep, Journal: r.journal,
+		Log: r.log, CallTimeout: time.Second, StopTimeout: 5 * time.Second, Topics: r.settings, DeadKeep: r.deadKeep, Journal: r.journal, AskPauses: r.ask,
+		Whole: r.whole, NamesKeep: r.names, NamesSure: r.sure, Registerer: r.metrics,
+		Passed: func(context.Context) bool { return r.passed != nil && r.passed() },
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -487,6 +511,49 @@ func TestRun_SuccessorSweepsWhatADeadLeaderHadClaimed(t *testing.T) {
 		_ = stop(errStop)
 		if got := r.info(a.UID).State; got != scheduler.StateDelivered {
 			t.Fatalf("after the takeover: %s", got)
+		}
+	})
+}
+
+// staleConnection refuses to finish: the connection leads to a server that was
+// replaced, though the store itself is whole.
+type staleConnection struct {
+	scheduler.Timeline
+	stale atomic.Bool
+}
+
+func (s *staleConnection) Finish(ctx context.Context, b int, term uint64, ends []scheduler.End, now scheduler.Milli) error {
+	if s.stale.Load() {
+		return scheduler.ErrUncertified
+	}
+	return s.Timeline.Finish(ctx, b, term, ends, now)
+}
+
+func TestRun_ASecondRunUnderTheSameTermKnowsNothingOfTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &staleConnection{}
+		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		store.stale.Store(true)
+		a := r.push(scheduler.Push{})
+		lease := func() time.Duration { return time.Hour }
+		if err := r.s.Run(t.Context(), 1, lease); !errors.Is(err, scheduler.ErrUncertified) {
+			t.Fatalf("the first run: %v", err)
+		}
+		if n := len(r.nats.arrived()); n != 1 {
+			t.Fatalf("%d arrived, want 1", n)
+		}
+		store.stale.Store(false)
+		r.nats.mu.Lock()
+		r.nats.down = true
+		r.nats.mu.Unlock()
+		stop := r.lead(r.s, 1)
+		defer stop(errStop)
+		time.Sleep(time.Minute)
+		if got := r.info(a.UID); got.State != scheduler.StateWaiting || !got.Mark.Uncertain {
+			t.Errorf("what may have been delivered is %s, uncertain %t", got.State, got.Mark.Uncertain)
+		}
+		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: a.UID}); err != nil || c.Code != scheduler.CancelMaybe {
+			t.Errorf("cancel of what was delivered: %s, %v", c.Code, err)
 		}
 	})
 }

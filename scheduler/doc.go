@@ -14,7 +14,10 @@
 //	                      ▲                           │
 //	                      └───── never from here ─────┘   (cancel answers in_flight)
 //
-// The table is transitions in state.go; what is not in it is refused. A
+// The table is transitions in state.go, with what makes each and what a recovery
+// may do; the scripts of store/timeline have theirs from it. A step that is not in it
+// is refused for that message alone: the rest of its batch goes on, the message stays
+// as it was, and it is counted, logged with its uid and listed by a verify. A
 // message stays in_flight until the leader that claimed it says how it ended,
 // or until a leader with a higher term sweeps it back: a claim has no time-out.
 //

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 // What the scheduler and its stores decide. Adapters translate their own
@@ -16,9 +17,15 @@ var (
 	ErrFull = errors.New("store full")
 	// ErrBehind: the journal is so far behind that the outbox is full; nothing was written.
 	ErrBehind = errors.New("journal too far behind")
+	// ErrQuarantineFull: a bucket holds MaxQuarantined entries that the journal cannot
+	// hold; nothing was moved.
+	ErrQuarantineFull = fmt.Errorf("too many entries are quarantined: the limit is %d", MaxQuarantined)
 	// ErrUncertified: the store's server is not the one that was certified; nothing
 	// was written, and only the leader can go on with it. It is ErrUnavailable too.
 	ErrUncertified = fmt.Errorf("%w: what the store holds is being compared with the journal; try again in a moment", ErrUnavailable)
+	// ErrOutdated: what was read of the journal is too old to be restored: ends since
+	// may have been forgotten. Nothing was written. It is ErrUnavailable too.
+	ErrOutdated = fmt.Errorf("%w: the journal was read too long ago; begin the restore again", ErrUnavailable)
 	// ErrBusy: more pushes are waiting for the store than the limit; nothing was written.
 	ErrBusy = errors.New("too many pushes in flight")
 	// ErrOutcomeUnknown: the store did not answer; the change may or may not have
@@ -28,7 +35,7 @@ var (
 	ErrDuplicateID = errors.New("duplicate id")
 	// ErrUnknownID: no message, live or remembered, has this id.
 	ErrUnknownID = errors.New("unknown id")
-	// ErrAmbiguousID: messages of several keys have this id.
+	// ErrAmbiguousID: messages of several topics or keys have this id.
 	ErrAmbiguousID = errors.New("ambiguous id")
 	// ErrClockBack: the machine's clock went back; ids cannot be given out.
 	ErrClockBack = errors.New("the clock went back")
@@ -39,10 +46,18 @@ var (
 	// ErrStaleUID: a push named a uid that is older than the memory of ends, so
 	// nothing can tell whether it was delivered.
 	ErrStaleUID = errors.New("uid too old to repeat")
+	// ErrForeignUID: a push named a uid that cannot be the answer to an earlier
+	// push of the same.
+	ErrForeignUID = errors.New("no uid of an earlier push")
 	// ErrUnjudged: nobody can tell whether a broker lost a message or dropped it
 	// rightly: core NATS keeps nothing, and streams drop what was consumed, what is
 	// past their limits and what was purged.
 	ErrUnjudged = errors.New("cannot be judged")
+	// ErrUnreadable: the store holds a damaged record under this uid or name.
+	ErrUnreadable = errors.New("damaged record")
+	// ErrManyTombstones: a cancel of what is not known cannot be remembered: a bucket has
+	// as many tombstones as it keeps.
+	ErrManyTombstones = errors.New("nothing has the id, and the cancel cannot be remembered, since too many such cancels are; repeat it in a while")
 	// ErrMaybeDelivered: the message may have been delivered, so nothing was changed.
 	ErrMaybeDelivered = errors.New("maybe delivered")
 	// ErrTooManyPauses: no more patterns can be paused.
@@ -54,3 +69,35 @@ var (
 	// ErrStopping: the instance is stopping.
 	ErrStopping = errors.New("stopping")
 )
+
+// ManyTombstones is ErrManyTombstones. It is ErrUnavailable too, or ErrOutcomeUnknown
+// where some buckets have laid theirs.
+func ManyTombstones(laid bool) error {
+	if laid {
+		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, ErrManyTombstones)
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, ErrManyTombstones)
+}
+
+// AmbiguousError is ErrAmbiguousID with what the id may mean.
+type AmbiguousError struct {
+	// Candidates are the messages under each topic and key, at most MaxNamesOfID of
+	// those that the caller may see.
+	Candidates []Info
+	// More: there are more than these.
+	More bool
+}
+
+func (e *AmbiguousError) Error() string {
+	if len(e.Candidates) == 1 && !e.More {
+		return fmt.Sprintf("%v: its own message is forgotten, and one on %s has it as an id; name the topic", ErrAmbiguousID, e.Candidates[0].Topic)
+	}
+	number := strconv.Itoa(len(e.Candidates))
+	if e.More {
+		number = "more than " + number
+	}
+	return fmt.Sprintf("%v: %s messages of different topics or keys have it; name the topic and the key, or use the uid", ErrAmbiguousID, number)
+}
+
+// Unwrap makes it ErrAmbiguousID.
+func (e *AmbiguousError) Unwrap() error { return ErrAmbiguousID }

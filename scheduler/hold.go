@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -23,10 +24,11 @@ import (
 type holds struct {
 	topics *Topics
 
-	reading sync.Mutex // over reading the pauses and setting them: a later reading wins
-	mu      sync.Mutex
-	pauses  []Pause
-	paces   map[string]*pace // by lane
+	reading  sync.Mutex // over reading the pauses and setting them: a later reading wins
+	readFrom time.Time  // when the last reading began, under reading
+	mu       sync.Mutex
+	pauses   []Pause
+	paces    map[string]*pace // by lane
 }
 
 const (
@@ -47,6 +49,10 @@ func isHold(lane string) bool {
 // isDestination tells whether a lane is that of one destination. The shared lane
 // is nobody's own: nothing strays into it, and each message goes by its own.
 func isDestination(lane string) bool { return lane != "" && lane != sharedLane && !isHold(lane) }
+
+// isParking reports whether what waits in a lane waits there because its destination
+// does not take it.
+func isParking(lane string) bool { return lane == sharedLane || isDestination(lane) }
 
 // isPaced tells whether a lane is let go by a rate.
 func isPaced(lane string) bool {
@@ -189,10 +195,33 @@ func (p *pace) giveBack(n int) {
 	p.mu.Unlock()
 }
 
+// watchPauses reads what is paused once a second until ctx ends.
+func (l *leadership) watchPauses(ctx context.Context) error {
+	tick := time.NewTicker(pauseLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := l.readPauses(ctx); l.over(err) {
+			return err
+		} else if err != nil && !errors.Is(err, ErrUncertified) && ctx.Err() == nil {
+			l.s.log.Warn().Err(err).Uint64("term", l.term).Msg("what is paused cannot be read")
+		}
+	}
+}
+
 // readPauses asks what is paused.
 func (l *leadership) readPauses(ctx context.Context) error {
+	asked := time.Now()
 	l.holds.reading.Lock()
 	defer l.holds.reading.Unlock()
+	if l.holds.readFrom.After(asked) {
+		return nil // who was waited for has read what stood after this was asked for
+	}
+	began := time.Now()
 	var pauses []Pause
 	err := l.call(ctx, func(ctx context.Context) (err error) {
 		pauses, err = l.s.cfg.Timeline.Pauses(ctx)
@@ -201,10 +230,9 @@ func (l *leadership) readPauses(ctx context.Context) error {
 	if err != nil {
 		return looked("read pauses", err)
 	}
+	l.holds.readFrom = began
 	if l.holds.set(pauses) {
-		for _, sc := range l.scanners {
-			sc.openLane()
-		}
+		l.each(func(sc *scanner) { sc.openLane() })
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ func (r *rig) topics(list ...*scheduler.Topic) { r.settings.Set(list, scheduler.
 func TestPause_HoldsATopicAndNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, nil)
-		if err := r.s.Pause(t.Context(), "orders.*", "ann"); err != nil {
+		if _, err := r.s.Pause(t.Context(), "orders.*", "ann"); err != nil {
 			t.Fatal(err)
 		}
 		stop := r.lead(r.s, 1)
@@ -34,7 +34,7 @@ func TestPause_HoldsATopicAndNothingElse(t *testing.T) {
 		_ = stop(errStop)
 		stop = r.lead(r.s, 2)
 		time.Sleep(time.Second)
-		if was, err := r.s.Resume(t.Context(), "orders.*"); err != nil || !was {
+		if was, _, err := r.s.Resume(t.Context(), "orders.*"); err != nil || !was {
 			t.Fatalf("resume: %t, %v", was, err)
 		}
 		time.Sleep(3 * time.Second)
@@ -52,7 +52,7 @@ func TestPause_HoldsATopicAndNothingElse(t *testing.T) {
 		if !slices.IsSorted(bodies) {
 			t.Errorf("order after the resume: %v", bodies)
 		}
-		if was, err := r.s.Resume(t.Context(), "orders.*"); err != nil || was {
+		if was, _, err := r.s.Resume(t.Context(), "orders.*"); err != nil || was {
 			t.Errorf("resume of what is not paused: %t, %v", was, err)
 		}
 		_ = stop(errStop)
@@ -83,21 +83,21 @@ func TestPause_SaysWhenTheJournalDoesNotKnow(t *testing.T) {
 		j := &deafJournal{err: errors.New("away")}
 		r.journal = j
 		s := r.scheduler()
-		if err := s.Pause(t.Context(), "a.>", "ann"); !errors.Is(err, scheduler.ErrOutcomeUnknown) {
+		if _, err := s.Pause(t.Context(), "a.>", "ann"); !errors.Is(err, scheduler.ErrOutcomeUnknown) {
 			t.Fatalf("pause: %v", err)
 		}
 		list, err := s.Pauses(t.Context())
 		if err != nil || len(list) != 1 || list[0].Pattern != "a.>" || list[0].By != "ann" {
 			t.Fatalf("paused are %+v, %v", list, err)
 		}
-		if was, err := s.Resume(t.Context(), "a.>"); !was || !errors.Is(err, scheduler.ErrOutcomeUnknown) {
+		if was, _, err := s.Resume(t.Context(), "a.>"); !was || !errors.Is(err, scheduler.ErrOutcomeUnknown) {
 			t.Fatalf("resume: %t, %v", was, err)
 		}
 		j.err = nil
-		if was, err := s.Resume(t.Context(), "a.>"); was || err != nil {
+		if was, _, err := s.Resume(t.Context(), "a.>"); was || err != nil {
 			t.Fatalf("resume again: %t, %v", was, err)
 		}
-		if err := s.Pause(t.Context(), "b", "bob"); err != nil {
+		if _, err := s.Pause(t.Context(), "b", "bob"); err != nil {
 			t.Fatal(err)
 		}
 		if len(j.heard) != 2 || !j.heard[0].Resumed || j.heard[0].Pattern != "a.>" || j.heard[1].Resumed || j.heard[1].By != "bob" || j.heard[0].At <= list[0].At || j.heard[1].At <= j.heard[0].At {

@@ -22,7 +22,11 @@ type Change struct {
 	// change that any instance may make.
 	Instance, Address string
 	Term              uint64
-	Reason            string
+	// Kind says what made the change where the states do not, Other the message that
+	// it names, and Reason the same to people.
+	Kind   Kind
+	Other  UID
+	Reason string
 	// Claimed is when the attempt was claimed that led to this change, 0 without one.
 	Claimed Milli
 	// Attempt is the number that the attempt's delivery carried, 0 without one.
@@ -44,8 +48,7 @@ type Change struct {
 // Entry is what one script wrote to the outbox: the changes it made, together.
 type Entry struct {
 	Bucket int
-	// Number is the certification that it was written or read back under, 0 for what
-	// a leader that recovers does.
+	// Number is the certification that it was written or read back under.
 	Number uint64
 	// ID is the entry's place in the bucket's outbox.
 	ID string
@@ -53,7 +56,40 @@ type Entry struct {
 	// changes the outbox counts it as.
 	Size, Count int
 	Changes     []Change
+	// Damaged is why the entry cannot be read, nil where it can. Of a damaged one
+	// Changes holds the messages that it names, as far as they can be told: their UID,
+	// Bucket and At alone.
+	Damaged error
 }
+
+// Quarantined is an entry that the journal cannot hold: it is damaged, or the journal
+// refuses even the bare state of a message. It no longer stands in the outbox.
+type Quarantined struct {
+	Bucket int
+	// Number and ID are those of the entry; a list has no Number.
+	Number uint64
+	ID     string
+	// At is when it was quarantined.
+	At Milli
+	// Reason is why, without any content.
+	Reason string
+	// UIDs are the messages whose change the journal lacks, as far as they can be told,
+	// at most MaxQuarantinedUIDs.
+	UIDs []UID
+	// Known reports whether the journal got the states that they had since. Where it did
+	// not, it may tell of one as waiting that has ended: no restore brings that back.
+	Known bool
+}
+
+const (
+	// MaxQuarantined is how many entries of a bucket are quarantined: where the journal
+	// refuses more than that, the fault is hardly theirs, and it may still be mended.
+	MaxQuarantined = 100
+	// QuarantinedPage is how many of them a call lists.
+	QuarantinedPage = 10
+	// MaxQuarantinedUIDs is how many messages are kept of each.
+	MaxQuarantinedUIDs = 1000
+)
 
 // Record is a message as the journal has it. Info's Mark holds uncertain,
 // refusals and changes; lanes are not kept.
@@ -66,10 +102,19 @@ type Record struct {
 	ChangedAt Milli
 }
 
+// Life is a message as the journal has it, and its changes by version.
+type Life struct {
+	Record
+	Changes []Change
+}
+
+// MaxLives is how many messages of one name a history tells.
+const MaxLives = 20
+
 // RecordQuery asks for records in the order of due, then uid.
 type RecordQuery struct {
-	// Topic and Key select by the whole text; empty takes all.
-	Topic, Key string
+	// Topic, Key and ID, the caller's own, select by the whole text; empty takes all.
+	Topic, Key, ID string
 	// States selects; empty takes all.
 	States []State
 	// DueFrom and DueTo bound due, both inclusive; 0 is no bound.
@@ -80,6 +125,9 @@ type RecordQuery struct {
 	// Limit bounds the number of records, Bytes the sum of their bodies and headers
 	// (one record always comes; 0 is no bound).
 	Limit, Bytes int
+	// Latest takes the records that come last in that order instead of those that
+	// come first; AfterDue and AfterUID are not heeded then.
+	Latest bool
 	// Whole asks for headers and bodies too.
 	Whole bool
 }
@@ -97,6 +145,16 @@ type ChangeQuery struct {
 	Limit        int
 }
 
+// ForecastQuery asks what waits and falls due from one moment until, but not at,
+// another, by steps.
+type ForecastQuery struct {
+	// Topic is exact; empty stands for any.
+	Topic string
+	// Pattern is one that the topic must match; empty for none.
+	Pattern           string
+	From, Until, Step Milli
+}
+
 // Forecast is how many messages fall due within a step.
 type Forecast struct {
 	From  Milli // the step's begin
@@ -107,9 +165,13 @@ type Forecast struct {
 type Lag struct {
 	Entries, Changes int
 	Bytes            int64
-	// Oldest is when the oldest entry was written, by the store's clock; 0 when
+	// Oldest is when the oldest entry was made, by the clock of who made it; 0 when
 	// there is none.
 	Oldest Milli
+	// Quarantined is how many entries are quarantined; they count nowhere else.
+	Quarantined int
+	// Err is why nothing is known of the bucket.
+	Err error
 }
 
 // Change is the end as the journal tells it, less who and when.
@@ -124,7 +186,7 @@ func (e *End) Change() Change {
 // be set.
 func (b *Back) Change() Change {
 	m := b.Message
-	return Change{UID: b.UID, Version: 1 + uint64(b.Mark.Changes), State: StateWaiting, Reason: b.Reason, Claimed: m.ClaimedAt, Attempt: m.Attempt,
+	return Change{UID: b.UID, Version: 1 + uint64(b.Mark.Changes), State: StateWaiting, Kind: b.Kind, Reason: b.Reason, Claimed: m.ClaimedAt, Attempt: m.Attempt,
 		Due: m.Due, Uncertain: b.Mark.Uncertain, Refusals: b.Mark.Refusals}
 }
 
@@ -132,7 +194,7 @@ func (b *Back) Change() Change {
 type RestoreRequest struct {
 	// UID restores one message; empty restores all that match.
 	UID UID
-	// Topic restricts to one topic.
+	// Topic restricts to one topic, or to those that match a pattern.
 	Topic string
 	// Overdue takes messages that are due already too, and with them the dead.
 	Overdue bool
@@ -180,6 +242,11 @@ type VerifyReport struct {
 	Repaired int
 	// Differences are the first of them.
 	Differences []Difference
+	// Refused are transitions that the store was asked for and did not make, the first
+	// of each bucket.
+	Refused []Refusal
+	// Quarantined are the entries of the outbox that the journal could not hold.
+	Quarantined []Quarantined
 }
 
 // MaxDifferences bounds the differences that a report lists one by one.
@@ -189,7 +256,7 @@ const MaxDifferences = 100
 type RedeliverRequest struct {
 	// Since is when the deliveries to check began.
 	Since Milli
-	// Topic restricts to one topic.
+	// Topic restricts to one topic, or to those that match a pattern.
 	Topic  string
 	DryRun bool
 }

@@ -40,7 +40,11 @@ func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, bac
 			s.metrics.delivered.Inc()
 			s.metrics.lateness.Observe(max(wall.Add(-mono.Sub(r.at)).Sub(m.Due.Time()), 0).Seconds())
 			sc.succeeded(r)
-			ends = append(ends, End{Message: m, State: StateDelivered, Stream: r.outcome.Stream, Sequence: r.outcome.Sequence})
+			end := End{Message: m, State: StateDelivered, Stream: r.outcome.Stream, Sequence: r.outcome.Sequence}
+			if isParking(r.from.lane) {
+				end.Reason = reasonUnparked
+			}
+			ends = append(ends, end)
 			continue
 		}
 		s.metrics.failures.WithLabelValues(r.outcome.Kind.String()).Inc()
@@ -72,15 +76,18 @@ func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, bac
 		switch {
 		case mark.Lane == sharedLane:
 			score = int64(CeilMilli(wall.Add(lastBackoff)))<<8 | score&255
+		case mark.Lane == corePrefix+m.Topic && r.outcome.Kind == NoListener:
+			// It keeps its place: nobody listens on the one subject that this lane is of,
+			// and what waits leaves in order once somebody does.
 		case mark.Lane != "" && mark.Lane == r.from.lane && r.outcome.Kind != NotSent:
 			// To the end of the lane, so that the next probe is another message: a
 			// stream may refuse one subject and take all others.
 			score = lastIn(score, wall)
 		}
 		b := Back{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}
-		if r.outcome.Kind != NotSent { // it was tried: a change that the journal tells
+		if kind, why, changed := returned(r, mark.Lane); changed {
 			b.Mark.Changes++
-			b.Message, b.Reason = m, attempted(&r.outcome)
+			b.Message, b.Kind, b.Reason = m, kind, why
 		}
 		back = append(back, aside{b, m})
 	}
@@ -110,7 +117,11 @@ func (sc *scanner) ended(r *result) End {
 		sc.l.s.metrics.expired.Inc()
 	} else {
 		sc.l.s.metrics.dead.Inc()
-		sc.log.Error().Str("why", why).Str("uid", string(m.UID)).Str("topic", m.Topic).Uint32("refusals", m.Mark.Refusals).Msg("message is dead")
+		event := sc.log.Error().Str("why", why).Str("uid", string(m.UID))
+		if m.ID != "" {
+			event.Str("id", m.ID)
+		}
+		event.Str("topic", m.Topic).Uint32("refusals", m.Mark.Refusals).Msg("message is dead")
 	}
 	if r.copied && r.outcome.Kind != Delivered {
 		sc.log.Warn().Err(r.outcome.Err).Str("uid", string(m.UID)).Str("topic", m.Topic).Str("state", r.ends.String()).Msg("the copy of what ended is lost")
@@ -165,9 +176,7 @@ func (sc *scanner) succeeded(r *result) {
 	name := sc.own(r)
 	if sc.l.lanes.succeeded(name) {
 		sc.log.Info().Str("lane", name).Msg("lane opened")
-		for _, other := range sc.l.scanners {
-			other.openLane()
-		}
+		sc.l.each(func(other *scanner) { other.openLane() })
 	}
 }
 
@@ -175,7 +184,7 @@ func (sc *scanner) succeeded(r *result) {
 // the message goes.
 func (sc *scanner) failed(r *result, now time.Time) string {
 	name := sc.own(r)
-	to, parkedNow := sc.l.lanes.failed(name, r.outcome.Kind == NoListener, now)
+	to, parkedNow := sc.l.lanes.failed(name, r.outcome.Kind == NoListener, reason(r.outcome.Err), now)
 	if parkedNow {
 		sc.log.Warn().Err(r.outcome.Err).Str("lane", name).Str("topic", r.message.Topic).Msg("lane parked")
 	}
@@ -197,7 +206,28 @@ func (sc *scanner) openLane() {
 	sc.rouse()
 }
 
-// attempted says why a message that was tried waits again.
+// reasonUnparked is the reason of a delivery out of the lane in which the message
+// was parked.
+const reasonUnparked = "unparked"
+
+// returned reports whether an attempt changed its message, which waits in the given
+// lane now, and why it waits again. What NATS did not take for now, and nobody can
+// have seen, leaves the message as it was; that it is parked by it is a change, once.
+// So neither probes nor other attempts in vain raise the version of what waits.
+func returned(r *result, lane string) (kind Kind, why string, changed bool) {
+	switch r.outcome.Kind {
+	case NotSent:
+		return KindPlain, "", false
+	case Unanswered, NoListener:
+		if !isParking(lane) || isParking(r.from.lane) {
+			return KindPlain, "", false
+		}
+		return KindParked, bounded("parked: " + attempted(&r.outcome)), true
+	}
+	return KindPlain, bounded(attempted(&r.outcome)), true
+}
+
+// attempted says how an attempt went.
 func attempted(o *Outcome) string {
 	if why := reason(o.Err); why != "" {
 		return o.Kind.String() + ": " + why

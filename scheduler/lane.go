@@ -35,7 +35,9 @@ type lane struct {
 	probing  bool
 	backoff  time.Duration
 	probeAt  time.Time
-	parkedIn int // buckets that hold messages of this lane
+	parkedIn int    // buckets that hold messages of this lane
+	gone     bool   // nobody listened at the last failure
+	why      string // what the last failure said
 }
 
 const (
@@ -66,8 +68,9 @@ func (b *laneBook) parked(name string) string {
 
 // failed records that a lane did not take a message, and tells where the
 // message goes: to the lane when it is parked, else back to its bucket. gone
-// says that nobody listens, which parks a core subject at once.
-func (b *laneBook) failed(name string, gone bool, now time.Time) (to string, parkedNow bool) {
+// says that nobody listens, which parks a core subject at once; why is what NATS
+// said.
+func (b *laneBook) failed(name string, gone bool, why string, now time.Time) (to string, parkedNow bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if name == sharedLane {
@@ -82,6 +85,7 @@ func (b *laneBook) failed(name string, gone bool, now time.Time) (to string, par
 		b.lanes[name] = l
 	}
 	l.failures++
+	l.gone, l.why = gone, why
 	if l.parked {
 		if l.probing {
 			l.probing = false
@@ -179,6 +183,29 @@ func (b *laneBook) skip(name string) {
 	if l := b.lanes[name]; l != nil {
 		l.probing = false
 	}
+}
+
+// laneState is how a lane stands.
+type laneState struct {
+	parked bool
+	wait   time.Duration // until the next probe, 0 while one is out
+	gone   bool          // nobody listens
+	why    string
+}
+
+// state is how a lane stands now.
+func (b *laneBook) state(name string, now time.Time) laneState {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.lanes[name]
+	if l == nil {
+		return laneState{}
+	}
+	s := laneState{parked: l.parked, gone: l.gone, why: l.why}
+	if !l.probing {
+		s.wait = max(l.probeAt.Sub(now), 0)
+	}
+	return s
 }
 
 // empty tells that no lane failed lately.

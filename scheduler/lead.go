@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,7 +18,7 @@ type leadership struct {
 	lease    func() time.Duration
 	lanes    *laneBook
 	holds    *holds
-	scanners []*scanner
+	scanners []atomic.Pointer[scanner] // of each bucket, as it began last
 }
 
 // The pace of the leader's safety net.
@@ -29,9 +30,10 @@ const (
 	trimBatch  = 1000
 	trimWhile  = 200 * time.Millisecond // at most, per bucket and round
 	trimPause  = time.Second            // between rounds
-	// trimCalm is how long NATS must have been there before ends are forgotten: an
-	// intake that was away may send again what it sent before, up to three of its
-	// AckWaits later, and only the memory of ends recognizes that.
+	// trimCalm is how long NATS and the journal must have been there before ends are
+	// forgotten. An intake that was away sends again what it sent before, up to three
+	// of its AckWaits later, and so does one whose pushes were handed back because
+	// the journal could not keep them. Only the memory of ends recognizes these.
 	trimCalm   = 90 * time.Second
 	retryPause = 100 * time.Millisecond // after a failed call of the timeline
 )
@@ -40,24 +42,27 @@ const (
 // is still sure; every call is bounded by it. Run begins the term in every
 // bucket, sweeps what earlier leaders had claimed, and dispatches until ctx
 // ends; then it waits, bounded by the stop time-out and the lease, for what is
-// in flight and gives the rest back. It returns ErrStaleTerm when a store knew
-// a higher term, ErrUncertified when the store's server is not the one that was
-// certified (the leader certifies it and calls Run again, under the same term),
-// else the cause of ctx's end.
+// in flight and gives the rest back. Each bucket goes by itself: one that does not
+// answer, or whose server changed and is to be made whole, holds up no other. Run
+// returns ErrStaleTerm when a store knew a higher term, what Whole returned, or
+// without one ErrUncertified when the store's server is not the one that was
+// certified; else the cause of ctx's end.
 func (s *Scheduler) Run(ctx context.Context, term uint64, lease func() time.Duration) error {
 	l := &leadership{s: s, term: term, lease: lease, lanes: newLaneBook(), holds: newHolds(s.cfg.Topics)}
-	for bucket := range s.cfg.Timeline.Buckets() {
-		l.scanners = append(l.scanners, newScanner(l, bucket))
+	l.scanners = make([]atomic.Pointer[scanner], s.cfg.Timeline.Buckets())
+	for bucket := range l.scanners {
+		l.scanners[bucket].Store(newScanner(l, bucket))
 	}
 	s.leading.Store(l)
 	defer s.leading.CompareAndSwap(l, nil)
 
 	group, ctx := errgroup.WithContext(ctx)
-	for _, sc := range l.scanners {
-		group.Go(func() error { return sc.run(ctx) })
-		group.Go(func() error { return sc.settle(ctx) })
+	for bucket := range l.scanners {
+		group.Go(func() error { return l.keep(ctx, bucket) })
 	}
 	group.Go(func() error { return l.poll(ctx) })
+	group.Go(func() error { return l.watchPauses(ctx) })
+	group.Go(func() error { return l.watchRefusals(ctx) })
 	if s.cfg.DeadKeep > 0 {
 		group.Go(func() error { return l.purgeDead(ctx) })
 	}
@@ -68,8 +73,44 @@ func (s *Scheduler) Run(ctx context.Context, term uint64, lease func() time.Dura
 	return context.Cause(ctx)
 }
 
+// keep scans a bucket until ctx ends. Where its server changes meanwhile it begins
+// anew once the bucket is whole again, whatever the other buckets do.
+func (l *leadership) keep(ctx context.Context, bucket int) error {
+	for {
+		if l.s.cfg.Whole != nil {
+			if err := l.s.cfg.Whole(ctx, l.term, bucket); err != nil {
+				if ctx.Err() != nil {
+					return nil
+				}
+				return err
+			}
+		}
+		sc := newScanner(l, bucket)
+		l.scanners[bucket].Store(sc)
+		err := sc.live(ctx)
+		if l.s.cfg.Whole == nil || ctx.Err() != nil || !errors.Is(err, ErrUncertified) {
+			return err
+		}
+		sc.log.Warn().Err(err).Msg("the store changed under this leader")
+	}
+}
+
+// each calls do with every bucket's scanner.
+func (l *leadership) each(do func(*scanner)) {
+	for bucket := range l.scanners {
+		do(l.scanners[bucket].Load())
+	}
+}
+
 // over tells whether an error ends the run: no retry under it can succeed.
 func over(err error) bool { return errors.Is(err, ErrStaleTerm) || errors.Is(err, ErrUncertified) }
+
+// over reports whether an error ends the leadership. A bucket whose server is not the
+// one that was certified ends only its own scanner where such buckets are made whole,
+// however long that takes.
+func (l *leadership) over(err error) bool {
+	return errors.Is(err, ErrStaleTerm) || l.s.cfg.Whole == nil && over(err)
+}
 
 // call bounds one call of the timeline by its time-out and by the lease. It
 // refuses when the lease is over: nothing is written without one.
@@ -88,35 +129,30 @@ func (l *leadership) call(ctx context.Context, fn func(context.Context) error) e
 func (l *leadership) poll(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	trimmed, away, paused := time.Now(), time.Now(), time.Now()
+	trimmed, away := time.Now(), time.Now()
+	calm := min(trimCalm, l.s.cfg.EndedKeep) // which is shorter in tests alone
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
 		}
-		if !l.s.cfg.Publisher.Ready() {
+		if !l.s.cfg.Publisher.Ready() || l.s.cfg.Journal.Ready() != nil {
 			away = time.Now()
 		}
-		if time.Since(trimmed) >= trimPause && time.Since(away) >= trimCalm {
-			for _, sc := range l.scanners {
-				sc.trim(ctx)
-			}
+		if time.Since(trimmed) >= trimPause && time.Since(away) >= calm {
+			l.each(func(sc *scanner) {
+				if !sc.away.Load() { // a time-out would hold up the others
+					sc.trim(ctx)
+				}
+			})
 			trimmed = time.Now()
 		}
-		if time.Since(paused) >= pauseLook {
-			if err := l.readPauses(ctx); over(err) {
-				return err
-			} else if err != nil && ctx.Err() == nil {
-				l.s.log.Warn().Err(err).Uint64("term", l.term).Msg("what is paused cannot be read")
-			}
-			paused = time.Now()
-		}
 		near, err := l.look(ctx)
-		if over(err) {
+		if l.over(err) {
 			return err
 		}
-		if err != nil && ctx.Err() == nil {
+		if err != nil && !errors.Is(err, ErrUncertified) && ctx.Err() == nil {
 			l.s.log.Warn().Err(err).Uint64("term", l.term).Msg("head read failed")
 		}
 		if near {
@@ -129,18 +165,30 @@ func (l *leadership) poll(ctx context.Context) error {
 
 // look is one round of poll; it tells whether a head is near.
 func (l *leadership) look(ctx context.Context) (near bool, err error) {
+	// An answer is about the scans under way when it was asked for. A bucket that was made whole meanwhile has another
+	// one, which must not end of what was wrong before.
+	asked := make([]*scanner, len(l.scanners))
+	for bucket := range l.scanners {
+		asked[bucket] = l.scanners[bucket].Load()
+	}
 	var heads []Head
 	err = l.call(ctx, func(ctx context.Context) error {
 		heads, err = l.s.cfg.Timeline.Heads(ctx)
 		return err
 	})
-	if err != nil {
+	if err != nil && (len(heads) == 0 || l.s.cfg.Whole == nil) {
 		return false, fmt.Errorf("read heads: %w", err)
 	}
 	now := l.s.cfg.Clock.Milli()
 	inFlight := 0
 	for i, h := range heads {
-		sc := l.scanners[i]
+		sc := asked[i]
+		if sc.away.Store(h.Err != nil); h.Err != nil {
+			if over(h.Err) {
+				sc.stop(fmt.Errorf("read heads: %w", h.Err))
+			}
+			continue
+		}
 		if h.Term > l.term {
 			return false, fmt.Errorf("bucket %d knows term %d: %w", i, h.Term, ErrStaleTerm)
 		}
@@ -155,6 +203,9 @@ func (l *leadership) look(ctx context.Context) (near bool, err error) {
 	}
 	l.s.metrics.inFlight.Set(float64(inFlight))
 	l.s.metrics.parkedLanes.Set(float64(l.lanes.count()))
+	if err != nil && !errors.Is(err, ErrUncertified) { // which each scanner was told, and says itself
+		return near, fmt.Errorf("%w: read heads: %v", ErrUnavailable, err)
+	}
 	return near, nil
 }
 

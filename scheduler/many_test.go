@@ -82,7 +82,8 @@ func TestMany_BeginsNoMoreOnceTheStoreIsAway(t *testing.T) {
 		if !errors.Is(err, scheduler.ErrOutcomeUnknown) { // what may have happened is told before what has not
 			t.Errorf("it ended with %v", err)
 		}
-		if n := int(store.begun.Load()); n > 99+64 || report.Done+report.Failed != n || report.Done != 99 || report.Done != 400-waiting() {
+		// The one that got no reply was asked for twice.
+		if n := int(store.begun.Load()) - 1; n > 99+64 || report.Done+report.Failed != n || report.Done != 99 || report.Done != 400-waiting() {
 			t.Errorf("%d were begun: %+v", n, report)
 		}
 	})

@@ -16,11 +16,10 @@ import (
 //
 // A message that waits as the next one under a name while the earlier is in
 // flight meets that one again when it comes back: replace and debounce end the
-// earlier (canceled, reason "replaced"), keep ends the later (canceled, reason
-// "merged") where it still waits.
+// earlier (KindGaveWay), keep ends the later (KindYielded) where it still waits.
 //
 // A push that was absorbed, or whose content won, is remembered under its own
-// uid as canceled with the reason "merged into <uid>", for as long as ends are:
+// uid as canceled (KindMerged, which names the message), for as long as ends are:
 // so a push that is sent twice merges once. Between pushes of the intake the
 // stream's order decides, whatever order they are stored in: Message.Origin.
 type Merge uint8
@@ -32,26 +31,6 @@ const (
 	MergeReplace
 	MergeDebounce
 )
-
-// The reasons of what merging does to messages; MergedInto is followed by a uid.
-const (
-	ReasonAbsorbed = "a push was merged into it" // keep: content as it was
-	ReasonReplaced = "replaced by a push"        // its content, due and priority are another push's
-	ReasonGaveWay  = "replaced"                  // it came back and a later one waits
-	ReasonMerged   = "merged"                    // it waited for one that came back
-	MergedInto     = "merged into "
-	// RequeuedAs, followed by a uid, is the reason of a dead message that got another
-	// life.
-	RequeuedAs = "requeued as "
-)
-
-// RequeueOf is the reason of the message that a dead one became.
-func RequeueOf(dead UID, uncertain bool) string {
-	if uncertain {
-		return "requeue of " + string(dead) + ", which may have been delivered"
-	}
-	return "requeue of " + string(dead)
-}
 
 // ContentName is the id of a push that merges without one of its own: equal
 // topics and bodies meet under it.

@@ -107,8 +107,14 @@ type Info struct {
 	Version uint64
 	// EndedAt is when it ended, for states that are ends.
 	EndedAt Milli
-	// Reason says why it ended where that is not plain from the state.
+	// Kind says how it ended where that is not plain from the state, and Other names
+	// the message that it went into or goes on as.
+	Kind  Kind
+	Other UID
+	// Reason says the same to people, and why.
 	Reason string
+	// ParkedWhy says in words why it waits in the lane that Mark names; Get sets it.
+	ParkedWhy string
 }
 
 // Score is the message's place in its bucket's order: by due, then priority

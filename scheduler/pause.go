@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // TopicCount tells how many messages of a topic wait, are in flight and are dead, at
@@ -30,53 +31,88 @@ func (s *Scheduler) Pauses(ctx context.Context) ([]Pause, error) {
 	return pauses, looked("list pauses", err)
 }
 
-// Pause holds back what falls due on topics that match the pattern. Where another
-// instance leads, that one reads the pauses once a second: so long messages may
-// still go out. Pushes are accepted as ever.
+// pauseWait is how long the answer to a pause or a resume waits for the leader.
+const pauseWait = time.Second
+
+// Pause holds back what falls due on topics that match the pattern. Pushes are
+// accepted as ever. It returns whether the leader, this instance or another, has
+// taken the pause over: then nothing more is handed to NATS. Else that is not known;
+// the leader reads the pauses within a second, and a new leader before anything
+// goes out.
 //
 // It takes effect in the timeline first, so that an emergency does not wait for a
 // database, and is written to the journal then, in every mode. Where the journal
 // does not take it the error is ErrOutcomeUnknown: the pause stands, but would be
 // forgotten with the store, or was made on a store that has been replaced. To ask
 // again is safe.
-func (s *Scheduler) Pause(ctx context.Context, pattern, by string) error {
-	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+func (s *Scheduler) Pause(ctx context.Context, pattern, by string) (inEffect bool, err error) {
+	call, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	c, err := s.cfg.Timeline.Pause(ctx, Pause{Pattern: pattern, By: by, At: s.cfg.Clock.Milli()})
+	c, err := s.cfg.Timeline.Pause(call, Pause{Pattern: pattern, By: by, At: s.cfg.Clock.Milli()})
 	if err != nil {
-		return fmt.Errorf("pause %s: %w", pattern, err)
+		return false, fmt.Errorf("pause %s: %w", pattern, err)
 	}
-	s.tellOfPauses(ctx)
-	if err := s.cfg.Journal.WritePause(ctx, c); err != nil {
-		return fmt.Errorf("%s is paused, but the journal does not say that it knows: %w: %v", pattern, ErrOutcomeUnknown, err)
+	if inEffect, err = s.settlePause(ctx, call, c); err != nil {
+		return inEffect, fmt.Errorf("%s is paused, but the journal does not say that it knows: %w: %v",
+			pattern, ErrOutcomeUnknown, err)
 	}
-	return nil
+	return inEffect, nil
 }
 
-// Resume lets the pattern go again; it tells whether it was paused. Its error is
+// Resume lets the pattern go again. It returns whether it was paused, and whether
+// the leader has taken the resume over, as with Pause. Its error is
 // as that of Pause: the pattern goes, but may be paused again when the store is
 // lost. A resume of what is not paused tells the journal, too, so that to ask
 // again mends that.
-func (s *Scheduler) Resume(ctx context.Context, pattern string) (bool, error) {
-	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+func (s *Scheduler) Resume(ctx context.Context, pattern string) (was, inEffect bool, err error) {
+	call, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	was, c, err := s.cfg.Timeline.Resume(ctx, pattern, s.cfg.Clock.Milli())
+	var c PauseChange
+	was, c, err = s.cfg.Timeline.Resume(call, pattern, s.cfg.Clock.Milli())
 	if err != nil {
-		return false, fmt.Errorf("resume %s: %w", pattern, err)
+		return false, false, fmt.Errorf("resume %s: %w", pattern, err)
 	}
-	s.tellOfPauses(ctx)
-	if err := s.cfg.Journal.WritePause(ctx, c); err != nil {
-		return was, fmt.Errorf("%s is resumed, but the journal does not say that it knows: %w: %v", pattern, ErrOutcomeUnknown, err)
+	if inEffect, err = s.settlePause(ctx, call, c); err != nil {
+		return was, inEffect, fmt.Errorf("%s is resumed, but the journal does not say that it knows: %w: %v",
+			pattern, ErrOutcomeUnknown, err)
 	}
-	return was, nil
+	return was, inEffect, nil
 }
 
-// tellOfPauses lets a leader in this process know at once. It reads them again
-// soon, whatever becomes of this.
-func (s *Scheduler) tellOfPauses(ctx context.Context) {
-	if l := s.leading.Load(); l != nil {
-		_ = l.readPauses(ctx)
+// settlePause lets the leader take a change over and the journal write it, at once.
+func (s *Scheduler) settlePause(ctx, call context.Context, c PauseChange) (inEffect bool, err error) {
+	taken := make(chan bool, 1)
+	go func() { taken <- s.takenOver(ctx) }() // until its time-out; waited for below
+	err = s.cfg.Journal.WritePause(call, c)
+	return <-taken, err
+}
+
+// takenOver lets the leader read the pauses at once and reports whether it has.
+func (s *Scheduler) takenOver(ctx context.Context) bool {
+	ctx, stop := context.WithTimeout(ctx, pauseWait)
+	defer stop()
+	if leads, err := s.ReadPauses(ctx); leads {
+		return err == nil
 	}
+	return s.cfg.AskPauses(ctx) == nil
+}
+
+// ReadPauses reports whether this instance leads. If so it reads what is paused, and
+// returns once nothing that is paused is on its way to NATS any more.
+func (s *Scheduler) ReadPauses(ctx context.Context) (leads bool, err error) {
+	l := s.leading.Load()
+	if l == nil {
+		return false, nil
+	}
+	if err := l.readPauses(ctx); err != nil {
+		return true, err
+	}
+	for bucket := range l.scanners {
+		if err := l.scanners[bucket].Load().handedOver(ctx); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
 }
 
 // looked is the error of a call that writes nothing: its outcome is never

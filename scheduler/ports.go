@@ -1,6 +1,9 @@
 package scheduler
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Timeline is where messages wait: store/timeline (Redis) or store/memory.
 // One suite, schedulertest, holds every implementation to the same behaviour.
@@ -22,16 +25,18 @@ type Acceptor interface {
 	// what became of batch[i]. head is the bucket's earliest due time after the
 	// add when the add made it earlier, else 0.
 	Add(ctx context.Context, bucket int, batch []*Message, now Milli) (results []AddResult, head Milli, err error)
-	// Find returns every message, live or remembered, that ref names. Where more
-	// than MaxKeysOfID keys of a bucket have the id that is named alone, it is
-	// ErrAmbiguousID: no look-up grows with the number of keys.
+	// Find returns every message, live or remembered, that ref names and its viewer
+	// may see. Where more than MaxNamesOfID names of a bucket fit, it is ErrAmbiguousID
+	// with what was found until then: no look-up grows with the number of names. Where
+	// a record cannot be read it is ErrUnreadable with all others.
 	Find(ctx context.Context, ref Ref) ([]Info, error)
 	// Cancel ends the waiting message with this uid, or says why not.
 	Cancel(ctx context.Context, uid UID, now Milli) (CancelResult, error)
-	// Bury leaves a tombstone for ref's id in every bucket: a push stored in the
+	// Bury leaves a tombstone for ref's id on ref's topic, which must be given: in the
+	// bucket of its key, else in every bucket. A push of it that was stored in the
 	// intake stream at or before sequence is accepted as canceled. When a message
 	// under that name turns up meanwhile it is left alone and its uid returned;
-	// ErrAmbiguousID as in Find.
+	// ErrAmbiguousID where more than MaxNamesOfID keys have the id.
 	Bury(ctx context.Context, ref Ref, sequence uint64, now Milli) (found []UID, err error)
 }
 
@@ -39,15 +44,17 @@ type Acceptor interface {
 type Leading interface {
 	// Begin raises the bucket's term. It is the first call of a leadership.
 	Begin(ctx context.Context, bucket int, term uint64) error
-	// Sweep moves up to limit messages that leaders of lower terms had claimed
-	// back to waiting, marked uncertain. It returns how many it moved; fewer than
-	// limit means that none is left.
-	Sweep(ctx context.Context, bucket int, term uint64, limit int, now Milli) (int, error)
+	// Sweep moves up to limit messages back to waiting, marked uncertain: those that
+	// leaders of lower terms had claimed, and this term's own claims up to the
+	// number last. It returns how many it moved; fewer than limit means that none
+	// is left.
+	Sweep(ctx context.Context, bucket int, term, last uint64, limit int, now Milli) (int, error)
 	// Claim moves due messages to in_flight, bounded by count and bytes (one
 	// message is always taken). It alone must not be repeated: what a lost reply
 	// claimed is found by Held.
 	Claim(ctx context.Context, bucket int, req Claim) (Claimed, error)
-	// Finish ends claimed messages.
+	// Finish ends claimed messages. One for which the table of transitions knows no such
+	// end stays claimed, and Refused lists it; the others end.
 	Finish(ctx context.Context, bucket int, term uint64, ends []End, now Milli) error
 	// Return gives claimed messages back to waiting, in their bucket or in a lane.
 	// It acts only on the very claim that Back names, so that a return which the
@@ -55,8 +62,13 @@ type Leading interface {
 	Return(ctx context.Context, bucket int, term uint64, back []Back, now Milli) error
 	// Held lists up to limit claims of this term by uid, after the given one.
 	Held(ctx context.Context, bucket int, term uint64, after UID, limit int) ([]Held, error)
-	// Heads looks at every bucket at once, cheaply: the safety poll.
+	// Heads looks at every bucket at once, cheaply: the safety poll. A bucket that
+	// does not answer says so in its Head; it is an error where none does.
 	Heads(ctx context.Context) ([]Head, error)
+	// Refused lists the transitions that the bucket was asked for and did not make,
+	// the first MaxRefusals messages. It forgets those whose message is gone, has
+	// another state since, or can be read again.
+	Refused(ctx context.Context, bucket int) ([]Refusal, error)
 	// Lanes lists the lanes of a bucket that hold parked messages.
 	Lanes(ctx context.Context, bucket int) ([]string, error)
 	// Trim forgets up to limit ends that are older than the memory of ends, and
@@ -64,17 +76,34 @@ type Leading interface {
 	Trim(ctx context.Context, bucket int, term uint64, now Milli, limit int) (int, error)
 }
 
-// MaxKeysOfID is how many keys may share an id, in one bucket, for the id alone
-// to be looked up.
-const MaxKeysOfID = 32
+// MaxNamesOfID is how many names, of several topics or keys, may share an id in one
+// bucket for the id to be looked up without topic or key.
+const MaxNamesOfID = 32
 
-// Ref names a message: by uid, or by client id, alone or within its key.
+// Ref names a message: by uid, or by client id, which belongs to a topic and a key.
 type Ref struct {
 	UID UID
 	ID  string
-	Key string
+	// Topic is exact; empty stands for any.
+	Topic string
+	Key   string
 	// Keyed: Key is given (it may be given as empty).
 	Keyed bool
+	// Viewer is who asks, nil where every message is his to see.
+	Viewer *Viewer
+}
+
+// Exact reports whether a reference by id leaves neither topic nor key open.
+func (r *Ref) Exact() bool { return r.Topic != "" && r.Keyed }
+
+// Viewer may see the messages of some topics alone. To him all others do not exist.
+type Viewer struct {
+	Topics []string // patterns
+}
+
+// Sees reports whether a topic is among the viewer's.
+func (v *Viewer) Sees(topic string) bool {
+	return v == nil || slices.ContainsFunc(v.Topics, func(pattern string) bool { return Matches(pattern, topic) })
 }
 
 // AddCode says what became of a push.
@@ -96,6 +125,9 @@ const (
 	// AddUncertain: it would replace a message that may have been delivered; nothing
 	// was changed.
 	AddUncertain
+	// AddUnreadable: its uid or name leads to a damaged record, that of First, which has a
+	// uid alone; nothing was changed, and Refused lists it.
+	AddUnreadable
 )
 
 // AddResult is one push's outcome. For all but Added First is the
@@ -128,6 +160,8 @@ const (
 type CancelResult struct {
 	Code CancelCode
 	Info Info
+	// Buried: nothing has the name, and a tombstone waits for a push that is on its way.
+	Buried bool
 	// Number is the certification of the store that answered.
 	Number uint64
 }
@@ -135,7 +169,8 @@ type CancelResult struct {
 // Claim asks for due messages.
 type Claim struct {
 	Term uint64
-	// Number tells the claims of one term and bucket apart; the leader counts it up.
+	// Number tells the claims of one term and bucket apart; the leader counts it up,
+	// also from one Run under a term to the next.
 	Number uint64
 	// Now bounds what is due.
 	Now Milli
@@ -150,7 +185,8 @@ type Claimed struct {
 	Messages []*Message
 	// Head is the bucket's (or lane's) earliest due time now, 0 when it is empty.
 	Head Milli
-	// Missing are uids that stood in the order without a message: a damaged store.
+	// Missing are uids that stood in the order without a message, or whose record cannot
+	// be read: a damaged store. They are neither in the order nor in flight any more.
 	Missing []UID
 }
 
@@ -159,6 +195,9 @@ type End struct {
 	Message *Message
 	State   State // delivered, expired or dead
 	Reason  string
+	// Kind and Other are those of a record that is restored; a leader gives none.
+	Kind  Kind
+	Other UID
 	// Uncertain is kept in the memory of the end.
 	Uncertain bool
 	// Stream and Sequence are where NATS stored it.
@@ -180,6 +219,7 @@ type Back struct {
 	// Message is set where an attempt changed the message: the return is a change
 	// then, counted in Mark, and Reason says why. Nil where it never left.
 	Message *Message
+	Kind    Kind
 	Reason  string
 }
 
@@ -197,6 +237,8 @@ type Head struct {
 	Waiting, Claimed int
 	// Term is the stored term.
 	Term uint64
+	// Err is why nothing is known of the bucket.
+	Err error
 }
 
 // Journal is what an answered change waits for. In the modes off and async it
@@ -211,6 +253,10 @@ type Journal interface {
 	// Find looks up messages that the timeline does not know any more, the latest
 	// first; none where no journal is kept.
 	Find(ctx context.Context, ref Ref) ([]Info, error)
+	// Remembered tells of each push which messages have its uid, or its name, where it
+	// has these: the latest accepted first, at most MaxRemembered of the name, without
+	// headers and body.
+	Remembered(ctx context.Context, pushes []*Message) ([][]Info, error)
 	// WritePause keeps a change of pauses that the timeline has made, in every mode,
 	// unless it knows a later one of that pattern; a change under a certification that
 	// is over is ErrFenced. Another error leaves open whether it did.
@@ -233,6 +279,9 @@ func (noJournal) Ready() error                                  { return nil }
 func (noJournal) Await(context.Context, []Recorded) error       { return nil }
 func (noJournal) Find(context.Context, Ref) ([]Info, error)     { return nil, nil }
 func (noJournal) WritePause(context.Context, PauseChange) error { return nil }
+func (noJournal) Remembered(_ context.Context, pushes []*Message) ([][]Info, error) {
+	return make([][]Info, len(pushes)), nil
+}
 
 // Publisher puts a due message on its topic.
 type Publisher interface {

@@ -52,31 +52,44 @@ type Accepted struct {
 	Duplicate bool
 	// Merged: the push went into a message that waited; the fields are that one's.
 	Merged bool
+	// Unjudged: it was kept although the journal, which remembers names, did not answer.
+	Unjudged bool
 	// Err is nil when the push is kept (P1). ErrDuplicateID comes with the
 	// message that has the id in UID, Due and State.
 	Err error
 }
 
 // digest stands for topic, body, user headers (but for a consumer's reason) and
-// options as sent. Every part
-// is preceded by its length, so that no two different pushes read the same.
+// options as sent. The number of headers stands before them, and before every part
+// its length, so that no two different pushes read the same.
 func (p *Push) digest() Digest {
 	h := sha256.New()
 	var n [8]byte
-	part := func(s string) {
-		binary.BigEndian.PutUint64(n[:], uint64(len(s)))
+	number := func(v int) {
+		binary.BigEndian.PutUint64(n[:], uint64(v))
 		h.Write(n[:])
+	}
+	part := func(s string) {
+		number(len(s))
 		h.Write([]byte(s))
+	}
+	// A consumer that sends a message back twice may word its reason differently.
+	kept := 0
+	for i := range p.Headers {
+		if p.Headers[i].Name != reasonHeader {
+			kept++
+		}
 	}
 	part(p.Topic)
 	part(p.Options)
-	for _, hd := range p.Headers {
-		if hd.Name == reasonHeader {
-			continue // a consumer that sends a message back twice may word it differently
+	number(kept)
+	for i := range p.Headers {
+		if p.Headers[i].Name != reasonHeader {
+			part(p.Headers[i].Name)
+			part(p.Headers[i].Value)
 		}
-		part(hd.Name)
-		part(hd.Value)
 	}
+	number(len(p.Body))
 	h.Write(p.Body)
 	var d Digest
 	copy(d[:], h.Sum(nil))

@@ -31,19 +31,24 @@ type Certification struct {
 	DoubtUntil Milli
 	// Filling: messages are still being restored; they are accepted, not claimed.
 	Filling bool
+	// Forgotten is, in what is certified, the time up to which ends are not known to
+	// a bucket that was filled; 0 changes nothing.
+	Forgotten Milli
 }
 
 // Standing is a bucket's certification and the run that holds the bucket now.
 type Standing struct {
 	Now string // the server's run
-	// Last is when the last change that is known here was made, by the server's
-	// clock; 0 where none is.
-	Last Milli
+	// Last is when the last change that is known here was made, and Clock what time it
+	// is, both by the server's clock; 0 where no change is known.
+	Last, Clock Milli
 	Certification
+	// Err is why nothing is known of the bucket.
+	Err error
 }
 
 // Whole tells whether nothing is missing: messages may be claimed.
-func (s Standing) Whole() bool { return s.Number > 0 && s.Run == s.Now && !s.Filling }
+func (s Standing) Whole() bool { return s.Err == nil && s.Number > 0 && s.Run == s.Now && !s.Filling }
 
 // Outbox is what stands between the timeline and the journal.
 type Outbox interface {
@@ -51,20 +56,37 @@ type Outbox interface {
 	// given id, that were written at least age milliseconds ago; bounded by count
 	// and bytes (one entry always comes).
 	Unwritten(ctx context.Context, bucket int, after string, age Milli, limit, bytes int) ([]Entry, error)
-	// Written removes exactly these entries.
+	// Written removes exactly these entries, from the very store that they were
+	// written to or read from: what their Number says.
 	Written(ctx context.Context, bucket int, entries []Entry) error
-	// Lags tells how much stands in each bucket's outbox.
+	// Quarantine moves an entry that the journal cannot hold from the outbox to where
+	// Quarantined finds it, until somebody deletes it there; where the entry does not
+	// stand in the outbox it changes nothing. Like Written it works on the very store
+	// that Number says. A bucket that holds MaxQuarantined answers ErrQuarantineFull,
+	// and the entry stays.
+	Quarantine(ctx context.Context, q Quarantined) error
+	// Quarantined lists a bucket's entries that are quarantined, the oldest first: a few
+	// at a time, from the first or after what the call before returned as next. No entry
+	// means that all were listed. Where the one to go on after is gone it begins again.
+	Quarantined(ctx context.Context, bucket int, after string) (list []Quarantined, next string, err error)
+	// Lags tells how much stands in each bucket's outbox; one that does not answer
+	// says so. It is an error where none does.
 	Lags(ctx context.Context) ([]Lag, error)
 }
 
 // Mending is the part of a timeline that brings it and the journal together.
 type Mending interface {
 	Outbox
+	// Find is that of Acceptor, and Refused that of Leading.
+	Find(ctx context.Context, ref Ref) ([]Info, error)
+	Refused(ctx context.Context, bucket int) ([]Refusal, error)
 	// Restore stores records of the journal that are missing here or have a lower
 	// version: what waits, waits again; what ended is remembered so. A message
 	// already due by now becomes uncertain, which is a change of its own. Nothing in
-	// flight is touched. results[i] tells what became of records[i].
-	Restore(ctx context.Context, bucket int, records []Record, now Milli) (results []RestoreCode, err error)
+	// flight is touched. results[i] tells what became of records[i]. read is when the
+	// records began to be read from the journal: where the bucket may have forgotten
+	// an end since then the answer is ErrOutdated.
+	Restore(ctx context.Context, bucket int, records []Record, read, now Milli) (results []RestoreCode, err error)
 	// Versions tells how messages stand here; those that are not known are missing.
 	Versions(ctx context.Context, bucket int, uids []UID) (map[UID]Stand, error)
 	// Walk lists messages that have not ended by delivery, cancel or expiry, in no
@@ -75,24 +97,35 @@ type Mending interface {
 
 // Recoverable is a timeline whose server may change under it.
 type Recoverable interface {
-	// Standings tells how every bucket stands.
+	// Standings tells how every bucket stands; one that does not answer says so. It
+	// is an error where none does.
 	Standings(ctx context.Context) ([]Standing, error)
 	// Recovering gives the calls that work on the very runs that standings name,
-	// certified or not. They are for the leader alone.
-	Recovering(standings []Standing) Recovering
+	// certified or not. They are for the leader of this term alone, and ErrStaleTerm
+	// where a bucket knows a higher one. What they change is entered in the outbox
+	// under the number, the certification to come.
+	Recovering(standings []Standing, term, number uint64) Recovering
 	// Renew drops what connects to servers: it may lead to one that was replaced and
 	// still answers.
 	Renew()
 }
 
-// Recovering is a timeline in the hands of the leader that makes it whole.
+// Recovering is a timeline in the hands of the leader that makes it whole. Its
+// Restore takes over what is in flight too: whoever had claimed it is gone, and
+// what the journal knows beyond the claim was answered.
 type Recovering interface {
 	Mending
+	// Begin raises the bucket's term. It comes first.
+	Begin(ctx context.Context, bucket int, term uint64) error
+	// Claims lists up to limit messages in flight by uid, after the given one,
+	// whosever claims they are.
+	Claims(ctx context.Context, bucket int, after UID, limit int) ([]UID, error)
 	// Reclaim gives every claim back, whosever it is, marked uncertain; up to limit.
 	// Fewer than limit means that none is left.
 	Reclaim(ctx context.Context, bucket int, term uint64, limit int, now Milli) (int, error)
 	// Certify says that the bucket may be used on its present run. The term must be
-	// the one that Reclaim left there: a server that was emptied since is refused.
+	// the one that Begin left there, and the certification the one of the standings,
+	// or given here since: a server that was emptied meanwhile is refused.
 	Certify(ctx context.Context, bucket int, term uint64, c Certification) error
 
 	// Pauses, Pause and Resume are those of Steering: what is paused must stand before

@@ -18,7 +18,7 @@ const amendTries = 8
 func (s *Scheduler) Reschedule(ctx context.Context, ref Ref, e Edit) (AmendResult, error) {
 	var result AmendResult
 	for range amendTries {
-		info, err := s.Get(ctx, ref)
+		info, err := s.Resolve(ctx, ref)
 		if errors.Is(err, ErrUnknownID) {
 			result = AmendResult{Code: AmendUnknown}
 			break

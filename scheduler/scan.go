@@ -5,20 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
 )
 
 // scanner is the one reader of a bucket while this instance leads: it sleeps
 // until the earliest due time, claims, and hands over to the publisher. Its
 // settler (settle.go) ends or returns what it claimed.
 type scanner struct {
-	l      *leadership
-	bucket int
-	name   string // in the logs
-	log    zerolog.Logger
-	wake   chan struct{} // capacity 1
+	l       *leadership
+	bucket  int
+	name    string // in the logs
+	log     zerolog.Logger
+	wake    chan struct{} // capacity 1
+	changed chan error    // capacity 1: why live must end
+	away    atomic.Bool   // the bucket did not answer the last look at its head
+	// handing is held while a batch is judged and handed over; capacity 1.
+	handing chan struct{}
 
 	// Of the scanning goroutine alone.
 	lanes     map[string]bool // lanes that hold messages of this bucket; true where the last turn met strays
@@ -26,7 +32,7 @@ type scanner struct {
 	laneFirst bool            // lanes and the bucket take turns
 	joining   map[string]int  // how many messages are on their way into a lane
 	paced     time.Time       // no claim from the bucket before
-	claims    uint64          // numbers the claims
+	claims    *uint64         // numbers the claims
 
 	copying map[UID]int // tries of copies, of the settling goroutine alone
 
@@ -50,6 +56,9 @@ func newScanner(l *leadership, bucket int) *scanner {
 		l: l, bucket: bucket, name: name,
 		log:      l.s.log.With().Int("bucket", bucket).Str("scanner", name).Uint64("term", l.term).Logger(),
 		wake:     make(chan struct{}, 1),
+		handing:  make(chan struct{}, 1),
+		changed:  make(chan error, 1),
+		claims:   &l.s.claims[bucket],
 		lanes:    map[string]bool{},
 		joining:  map[string]int{},
 		adopt:    map[string]int{},
@@ -131,6 +140,31 @@ func (sc *scanner) compare(claimed int) int {
 	return n
 }
 
+// live begins the term in this bucket, scans and settles until ctx ends, or with
+// the error that says why it cannot go on.
+func (sc *scanner) live(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		select {
+		case err := <-sc.changed:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	group.Go(func() error { return sc.run(ctx) })
+	group.Go(func() error { return sc.settle(ctx) })
+	return group.Wait()
+}
+
+// stop ends live with an error that another has met.
+func (sc *scanner) stop(err error) {
+	select {
+	case sc.changed <- err:
+	default:
+	}
+}
+
 // run begins the term in this bucket and scans until ctx ends.
 func (sc *scanner) run(ctx context.Context) error {
 	defer sc.settling.scanned()
@@ -156,7 +190,8 @@ func (sc *scanner) run(ctx context.Context) error {
 }
 
 // begin raises the term, sweeps, and learns the lanes; it goes on trying while
-// the store does not answer.
+// the store does not answer. An earlier run under this term is gone as other
+// leaders are: what it had claimed, nobody remembers.
 func (sc *scanner) begin(ctx context.Context) error {
 	began, swept := false, 0
 	for ctx.Err() == nil {
@@ -167,7 +202,7 @@ func (sc *scanner) begin(ctx context.Context) error {
 				}
 				began = true
 			}
-			n, err := sc.l.s.cfg.Timeline.Sweep(ctx, sc.bucket, sc.l.term, sweepBatch, sc.l.s.cfg.Clock.Milli())
+			n, err := sc.l.s.cfg.Timeline.Sweep(ctx, sc.bucket, sc.l.term, *sc.claims, sweepBatch, sc.l.s.cfg.Clock.Milli())
 			if err != nil {
 				return fmt.Errorf("sweep: %w", err)
 			}
@@ -181,9 +216,11 @@ func (sc *scanner) begin(ctx context.Context) error {
 			for _, name := range lanes {
 				sc.addLane(name)
 			}
-			// What is paused must be known before anything goes out.
-			return sc.l.readPauses(ctx)
+			return nil
 		})
+		if err == nil { // what is paused must be known before anything goes out
+			err = sc.l.readPauses(ctx)
+		}
 		switch {
 		case err == nil:
 			if swept > 0 {
@@ -278,9 +315,9 @@ func (sc *scanner) claim(ctx context.Context, lane string, n int) (Claimed, erro
 	cfg := &sc.l.s.cfg
 	var claimed Claimed
 	started := time.Now()
-	sc.claims++
+	*sc.claims++
 	err := sc.l.call(ctx, func(ctx context.Context) (err error) {
-		claimed, err = cfg.Timeline.Claim(ctx, sc.bucket, Claim{Term: sc.l.term, Number: sc.claims, Now: cfg.Clock.Milli(), Limit: n, Bytes: cfg.ClaimBytes, Lane: lane})
+		claimed, err = cfg.Timeline.Claim(ctx, sc.bucket, Claim{Term: sc.l.term, Number: *sc.claims, Now: cfg.Clock.Milli(), Limit: n, Bytes: cfg.ClaimBytes, Lane: lane})
 		return err
 	})
 	sc.l.s.metrics.stepSeconds.Observe(time.Since(started).Seconds())
@@ -294,7 +331,7 @@ func (sc *scanner) claim(ctx context.Context, lane string, n int) (Claimed, erro
 	}
 	for _, uid := range claimed.Missing {
 		sc.l.s.metrics.missing.Inc()
-		sc.log.Error().Str("uid", string(uid)).Msg("an entry of the order has no message")
+		sc.log.Error().Str("uid", string(uid)).Msg("an entry of the order has no message that can be read")
 	}
 	sc.l.s.metrics.claimed.Add(float64(len(claimed.Messages)))
 	sc.mu.Lock()

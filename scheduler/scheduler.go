@@ -23,6 +23,10 @@ type Config struct {
 	MaxDelay time.Duration
 	// EndedKeep is how long the timeline remembers an end.
 	EndedKeep time.Duration
+	// NamesKeep is how long the journal is asked about names after that; 0 asks
+	// nothing. NamesSure refuses a push for which it does not answer.
+	NamesKeep time.Duration
+	NamesSure bool
 	// ClaimBatch and ClaimBytes bound one claim.
 	ClaimBatch, ClaimBytes int
 	// Pending bounds the messages handed to NATS and not answered yet, over all buckets.
@@ -38,6 +42,12 @@ type Config struct {
 	// StopTimeout bounds how long a leader that stops waits for what is in flight.
 	StopTimeout time.Duration
 
+	// Whole returns once a bucket may be used by the leader of a term: its server is
+	// certified, with what it should hold. It is asked before the bucket is begun, and
+	// again when its server has changed. Its error ends Run. Nil where the caller of
+	// Run sees to that.
+	Whole func(ctx context.Context, term uint64, bucket int) error
+
 	// Journal is asked before and after every answered change; nil where none is
 	// kept or nobody waits for it.
 	Journal Journal
@@ -45,9 +55,16 @@ type Config struct {
 	// Announce tells the leader, wherever it is, that a message due earlier than
 	// all others was accepted. It may be lost.
 	Announce func(bucket int, due Milli)
+	// AskPauses asks the leader, wherever it is, to read what is paused: ReadPauses
+	// there. It returns once that has happened. Any error leaves open whether it has.
+	AskPauses func(ctx context.Context) error
 	// Backlog is the last sequence that the intake stream holds, for tombstones; 0
 	// where there is no stream.
 	Backlog func(ctx context.Context) (uint64, error)
+	// Passed waits until the intake has accepted what it held when it was asked,
+	// for a limited time, and reports whether to look for a message again makes
+	// sense; nil where there is no intake.
+	Passed func(ctx context.Context) bool
 
 	Log        zerolog.Logger
 	Registerer prometheus.Registerer
@@ -59,7 +76,10 @@ type Scheduler struct {
 	log     zerolog.Logger
 	metrics *metrics
 	queues  *coalescer
+	names   *names
 	leading atomic.Pointer[leadership]
+	// claims is the number of the last claim in each bucket, of the one Run at a time.
+	claims []uint64
 }
 
 // New checks the configuration and builds a Scheduler. Serve must run for
@@ -79,11 +99,17 @@ func New(cfg Config) (*Scheduler, error) {
 	if cfg.Announce == nil {
 		cfg.Announce = func(int, Milli) {}
 	}
+	if cfg.AskPauses == nil {
+		cfg.AskPauses = func(context.Context) error { return errors.New("nobody to ask") }
+	}
 	if cfg.Backlog == nil {
 		cfg.Backlog = func(context.Context) (uint64, error) { return 0, nil }
 	}
-	s := &Scheduler{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer)}
-	s.queues = newCoalescer(s)
+	if cfg.Passed == nil {
+		cfg.Passed = func(context.Context) bool { return false }
+	}
+	s := &Scheduler{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer), claims: make([]uint64, cfg.Timeline.Buckets())}
+	s.queues, s.names = newCoalescer(s), newNames(s)
 	return s, nil
 }
 
@@ -91,6 +117,18 @@ func New(cfg Config) (*Scheduler, error) {
 // finishes what was queued and refuses the rest with ErrStopping.
 func (s *Scheduler) Serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		s.queues.watch.run(ctx)
+		return nil
+	})
+	if s.cfg.NamesKeep > 0 {
+		for i := range s.names.queues {
+			group.Go(func() error {
+				s.names.run(ctx, &s.names.queues[i])
+				return nil
+			})
+		}
+	}
 	for bucket := range s.cfg.Timeline.Buckets() {
 		group.Go(func() error {
 			s.queues.flush(ctx, bucket)
@@ -107,6 +145,6 @@ func (s *Scheduler) Serve(ctx context.Context) error {
 // does nothing on a standby.
 func (s *Scheduler) Nudge(bucket int, due Milli) {
 	if l := s.leading.Load(); l != nil && bucket >= 0 && bucket < len(l.scanners) {
-		l.scanners[bucket].nudge(due)
+		l.scanners[bucket].Load().nudge(due)
 	}
 }

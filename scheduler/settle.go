@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -140,6 +141,7 @@ func (sc *scanner) drain(ctx context.Context, ends []End, back []aside) error {
 func (sc *scanner) write(ctx context.Context, ends []End, back []aside) ([]End, []aside, error) {
 	tl, cfg := sc.l.s.cfg.Timeline, &sc.l.s.cfg
 	ctx = context.WithoutCancel(ctx) // what NATS has taken is worth writing down while the lease lasts
+	ends = slices.DeleteFunc(ends, sc.endless)
 	for len(ends) > 0 {
 		n := sc.finishable(ends)
 		if err := sc.l.call(ctx, func(ctx context.Context) error {
@@ -158,6 +160,19 @@ func (sc *scanner) write(ctx context.Context, ends []End, back []aside) ([]End, 
 		back = back[n:]
 	}
 	return nil, nil, nil
+}
+
+// endless reports whether the table of transitions knows no such end. The store is
+// asked for it once, so that it lists the message, which stays in flight.
+func (sc *scanner) endless(e End) bool {
+	if e.Known() {
+		return false
+	}
+	err := sc.l.call(context.Background(), func(ctx context.Context) error {
+		return sc.l.s.cfg.Timeline.Finish(ctx, sc.bucket, sc.l.term, []End{e}, sc.l.s.cfg.Clock.Milli())
+	})
+	sc.log.Error().Err(err).Str("uid", string(e.Message.UID)).Str("state", e.State.String()).Msg("a message cannot end so; it stays in flight")
+	return true
 }
 
 // finishable is how many ends go into one call: a dead message goes with its

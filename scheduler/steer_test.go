@@ -110,3 +110,193 @@ func TestCancel_ByNameWaitsForTheAttemptInFlight(t *testing.T) {
 		}
 	})
 }
+
+// lostCancel loses the replies of the first cancels: they happen, or not, and nobody hears of it.
+type lostCancel struct {
+	scheduler.Timeline
+	lost    int
+	happens bool
+	then    error // of the calls after these
+	calls   int
+}
+
+func (s *lostCancel) Cancel(ctx context.Context, uid scheduler.UID, now scheduler.Milli) (scheduler.CancelResult, error) {
+	s.calls++
+	if s.calls > s.lost && s.then != nil {
+		return scheduler.CancelResult{}, s.then
+	}
+	if s.calls <= s.lost && !s.happens {
+		return scheduler.CancelResult{}, fmt.Errorf("%w: no reply", scheduler.ErrOutcomeUnknown)
+	}
+	result, err := s.Timeline.Cancel(ctx, uid, now)
+	if err == nil && s.calls <= s.lost {
+		return scheduler.CancelResult{}, fmt.Errorf("%w: no reply", scheduler.ErrOutcomeUnknown)
+	}
+	return result, err
+}
+
+func TestCancel_AsksAgainWhereTheReplyIsLost(t *testing.T) {
+	for _, happens := range []bool{true, false} {
+		t.Run(fmt.Sprint("happens ", happens), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &lostCancel{lost: 1, happens: happens}
+				r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+				a := r.push(scheduler.Push{Delay: time.Hour})
+				c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: a.UID})
+				if err != nil || c.Code != scheduler.CancelDone || c.Info.Version != 2 || store.calls != 2 {
+					t.Errorf("cancel: %s, version %d, %v after %d calls", c.Code, c.Info.Version, err, store.calls)
+				}
+				// What is unknown after the first stays so when the second certainly did nothing.
+				store.calls, store.then = 0, scheduler.ErrUnavailable
+				b := r.push(scheduler.Push{Delay: time.Hour})
+				if _, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: b.UID}); !errors.Is(err, scheduler.ErrOutcomeUnknown) {
+					t.Errorf("cancel, and the store is away then: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// Anybody may give a message the uid of another's as its id, and call it a retry. It
+// is none, unless it stands where the uid's own message did.
+func TestSteer_ARetryUnderTheUIDOfAnothersMessageIsNoneOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorded(t, nil)
+		first := r.push(scheduler.Push{Topic: "a.orders", Delay: time.Second})
+		stop := r.lead(r.s, 1)
+		time.Sleep(2 * time.Second)
+		_ = stop(errStop)
+		forged := r.push(scheduler.Push{Topic: "b.orders", ID: string(first.UID), Attempt: 2, Delay: 24 * time.Hour})
+		ref := scheduler.Ref{UID: first.UID}
+		wants := func(when string, want scheduler.State, topic string) {
+			t.Helper()
+			if i, err := r.s.Get(t.Context(), ref); err != nil || i.State != want || i.Topic != topic {
+				t.Errorf("%s: a look-up finds one that is %s on %q, %v; want %s on %s", when, i.State, i.Topic, err, want, topic)
+			}
+			if c, err := r.s.Cancel(t.Context(), ref); err != nil || c.Code != scheduler.CancelEnded || c.Info.UID != first.UID {
+				t.Errorf("%s: a cancel says %s of %s, %v", when, c.Code, c.Info.UID, err)
+			}
+		}
+		// The other's message stays the other's, who may name it and sees nothing of the first.
+		b := &scheduler.Viewer{Topics: []string{"b.>"}}
+		others := func(when string) {
+			t.Helper()
+			for _, ref := range []scheduler.Ref{{UID: first.UID, Viewer: b}, {UID: first.UID, Topic: "b.orders"}} {
+				if i, err := r.s.Get(t.Context(), ref); err != nil || i.UID != forged.UID {
+					t.Errorf("%s: the other's look-up finds %s, %v", when, i.UID, err)
+				}
+			}
+			if _, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: first.UID, Viewer: b}); !errors.Is(err, scheduler.ErrAmbiguousID) {
+				t.Errorf("%s: the other's cancel without a topic: %v", when, err)
+			}
+		}
+		wants("while its end is remembered", scheduler.StateDelivered, "a.orders")
+		others("while its end is remembered")
+		r.forget(11 * time.Minute)
+		wants("while the journal has it", scheduler.StateDelivered, "a.orders")
+		others("while the journal has it")
+
+		r.journal = &keptJournal{} // one that has forgotten it too
+		r.s = r.scheduler()
+		r.serve(r.s)
+		if i, err := r.s.Get(t.Context(), ref); err != nil || i.UID != forged.UID || i.Topic != "b.orders" {
+			t.Errorf("a look-up finds %s on %q, %v; want what has the name, with its topic", i.UID, i.Topic, err)
+		}
+		if _, err := r.s.Cancel(t.Context(), ref); !errors.Is(err, scheduler.ErrAmbiguousID) {
+			t.Errorf("a cancel that names no topic: %v, want %v", err, scheduler.ErrAmbiguousID)
+		}
+		if s := r.info(forged.UID).State; s != scheduler.StateWaiting {
+			t.Errorf("the other's message is %s", s)
+		}
+		named := scheduler.Ref{UID: first.UID, Topic: "b.orders"}
+		if c, err := r.s.Cancel(t.Context(), named); err != nil || c.Code != scheduler.CancelDone {
+			t.Errorf("a cancel that names the topic: %s, %v", c.Code, err)
+		}
+	})
+}
+
+// The true retry of a message without a name is meant by the message's uid, as long
+// as it lives, whatever has been forgotten.
+func TestSteer_ARetryOfAMessageWithoutANameIsMeantByItsUID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorded(t, nil)
+		first := r.push(scheduler.Push{Topic: "a.orders", Key: "k", Delay: time.Second})
+		stop := r.lead(r.s, 1)
+		time.Sleep(2 * time.Second)
+		_ = stop(errStop)
+		second := r.push(scheduler.Push{Topic: "a.orders", Key: "k", ID: string(first.UID), Attempt: 2, Delay: 24 * time.Hour})
+		retried := func(when string) {
+			t.Helper()
+			if i, err := r.s.Get(t.Context(), scheduler.Ref{UID: first.UID}); err != nil || i.UID != second.UID {
+				t.Errorf("%s: a look-up finds %s, %v; want the retry", when, i.UID, err)
+			}
+		}
+		retried("while the end is remembered")
+		r.forget(11 * time.Minute)
+		retried("while the journal has it")
+		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: first.UID}); err != nil || c.Code != scheduler.CancelDone || c.Info.UID != second.UID {
+			t.Errorf("cancel: %s of %s, %v", c.Code, c.Info.UID, err)
+		}
+	})
+}
+
+// full has no room for another tombstone.
+type full struct{ scheduler.Timeline }
+
+func (full) Bury(context.Context, scheduler.Ref, uint64, scheduler.Milli) ([]scheduler.UID, error) {
+	return nil, scheduler.ManyTombstones(false)
+}
+
+// What the journal knows is answered whether or not the cancel can be remembered too.
+func TestCancel_AnswersWhatTheJournalKnowsThoughNoTombstoneFits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorded(t, func(tl scheduler.Timeline) scheduler.Timeline { return full{tl} })
+		first := r.push(scheduler.Push{Topic: "orders", ID: "order-1", Delay: time.Second})
+		stop := r.lead(r.s, 1)
+		time.Sleep(2 * time.Second)
+		_ = stop(errStop)
+		r.forget(11 * time.Minute)
+		c, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "order-1", Topic: "orders"})
+		if err != nil || c.Code != scheduler.CancelEnded || c.Info.UID != first.UID || c.Info.State != scheduler.StateDelivered {
+			t.Errorf("got %s of %s, %v", c.Code, c.Info.UID, err)
+		}
+		if _, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "order-2", Topic: "orders"}); !errors.Is(err, scheduler.ErrManyTombstones) {
+			t.Errorf("of what nobody knows: %v", err)
+		}
+	})
+}
+
+// halfRead is a store that holds a damaged record beside whatever has a name.
+type halfRead struct{ scheduler.Timeline }
+
+func (s halfRead) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, error) {
+	found, err := s.Timeline.Find(ctx, ref)
+	if err == nil && ref.ID != "" {
+		err = scheduler.ErrUnreadable
+	}
+	return found, err
+}
+
+// An id that leads to a damaged record and to another topic's message tells of that message. Which of the two a change
+// means nobody knows.
+func TestSteer_TellsOfWhatStandsBesideADamagedRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { return halfRead{tl} })
+		a := r.push(scheduler.Push{Topic: "orders", ID: "n", Delay: time.Hour})
+		if got, err := r.s.Get(t.Context(), scheduler.Ref{ID: "n"}); err != nil || got.UID != a.UID {
+			t.Errorf("by its id: %+v, %v", got, err)
+		}
+		if _, err := r.s.Get(t.Context(), scheduler.Ref{ID: "n", Topic: "orders"}); !errors.Is(err, scheduler.ErrUnreadable) {
+			t.Errorf("by its name: %v", err)
+		}
+		if _, err := r.s.Get(t.Context(), scheduler.Ref{ID: "m"}); !errors.Is(err, scheduler.ErrUnreadable) {
+			t.Errorf("by the id of nothing that can be read: %v", err)
+		}
+		if _, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "n"}); !errors.Is(err, scheduler.ErrUnreadable) {
+			t.Errorf("a cancel by its id: %v", err)
+		}
+		if got := r.info(a.UID); got.State != scheduler.StateWaiting {
+			t.Errorf("it is %s", got.State)
+		}
+	})
+}

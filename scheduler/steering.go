@@ -14,17 +14,20 @@ type Steering interface {
 	Browse(ctx context.Context, bucket int, q Browse) (Browsed, error)
 	// Requeue gives what is dead another life: m waits, under a uid of its own in
 	// the same bucket, under the name of the dead one if it has one, and the dead
-	// one becomes canceled with the reason "requeued as <uid>". m is uncertain from
+	// one becomes canceled (KindRequeued, which names m). m is uncertain from
 	// the start where the dead one was: who cancels it by its name asks about both.
 	Requeue(ctx context.Context, dead UID, m *Message, now Milli) (RequeueResult, error)
 	// Purge ends dead messages of one bucket for good: they become canceled with the
-	// reason "purged". It tells which of them it found dead, or purged before.
+	// kind KindPurged. It tells which of them it found dead, or purged before.
 	Purge(ctx context.Context, bucket int, uids []UID, now Milli) (purged []UID, number uint64, err error)
 	// Count tells how many messages of a topic wait, are in flight and are dead.
 	Count(ctx context.Context, topic string) (TopicCount, error)
 	// Counts tells the same of topics that have any: of the first ones by name after a
 	// given one, in order, up to limit.
 	Counts(ctx context.Context, after string, limit int) ([]TopicCount, error)
+	// Totals counts what every bucket holds, and what of it is due at now. A store may
+	// stop counting what is due at MaxOverdue.
+	Totals(ctx context.Context, now Milli) ([]Total, error)
 	// Pauses lists what is paused, by pattern. Pauses belong to the certification of
 	// the first bucket, and are ErrUncertified as its messages are.
 	Pauses(ctx context.Context) ([]Pause, error)

@@ -115,6 +115,27 @@ func (u UID) Intake() bool {
 	return high>>uidRestBits&1 == kindIntake
 }
 
+// uidAhead is how far in the future a uid may lie that another instance gave
+// out: clocks that are further apart raise an alarm.
+const uidAhead = time.Second
+
+// checkRepeat refuses a uid that a push names as its own although no push
+// outside the intake can have been answered with it: coming pushes of the
+// intake, whose uids can be guessed, would be taken for its repeats. name is
+// what decides the push's bucket, empty for none.
+func (u UID) checkRepeat(now time.Time, name string) error {
+	switch {
+	case u.Intake():
+		return fmt.Errorf("%w: the id %s is that of a push by tag; such a push needs no id to be repeated safely", ErrForeignUID, u)
+	case u.Time().Sub(now) > uidAhead:
+		return fmt.Errorf("%w: the id %s lies in the future", ErrForeignUID, u)
+	case name != "" && u.Hash() != Hash(name):
+		return fmt.Errorf("%w: the id %s does not belong to a message with this key, or with this content where pushes are merged",
+			ErrForeignUID, u)
+	}
+	return nil
+}
+
 // IntakeUID is the identity of a push from its place in the intake stream, so
 // that a redelivered push is the same message. Without a name or key the
 // bucket follows from sequence / 256: neighbours share a flush.

@@ -82,3 +82,17 @@ func FuzzParseUID(f *testing.F) {
 		}
 	})
 }
+
+func TestUID_CheckRepeatAllowsForTheClockOfAnotherInstance(t *testing.T) {
+	now := Epoch.AddDate(1, 10, 0)
+	at := func(d time.Duration) UID {
+		return encodeUID(now.Add(d).Sub(Epoch).Milliseconds(), kindSonyflake, 1<<10|3, 99)
+	}
+	for ahead, ok := range map[time.Duration]bool{
+		-time.Hour: true, 0: true, uidAhead: true, uidAhead + time.Millisecond: false, 24 * time.Hour: false,
+	} {
+		if err := at(ahead).checkRepeat(now, ""); (err == nil) != ok {
+			t.Errorf("%s ahead: %v", ahead, err)
+		}
+	}
+}

@@ -11,6 +11,9 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
+// ByNATS is who asks over NATS, which names nobody: who may is for its permissions to say.
+const ByNATS = "nats"
+
 // Push is a checked push as the scheduler takes it. An id in the form of a uid means exactly that uid: the retry of a push
 // whose outcome stayed unknown. With an attempt it is the name of the message that a consumer sends back. The body is
 // shared, not copied.
@@ -53,20 +56,25 @@ func headers(list []wire.Header) []scheduler.Header {
 	return out
 }
 
-// Ref is the message that a caller names: by uid, or by its own id, alone or within a key.
-func Ref(id, key string, keyed bool) (scheduler.Ref, error) {
-	if scheduler.IsUID(id) {
-		return scheduler.Ref{UID: scheduler.UID(id)}, nil
-	}
-	if err := wire.CheckID(id); err != nil {
-		return scheduler.Ref{}, err
-	}
-	if key != "" {
-		if err := wire.CheckKey(key); err != nil {
+// Ref is the message that a caller names: by uid, or by its own id, alone or on a topic and within a key.
+func Ref(n wire.Named) (scheduler.Ref, error) {
+	if n.Topic != "" {
+		if err := wire.CheckSubject(n.Topic); err != nil {
 			return scheduler.Ref{}, err
 		}
 	}
-	return scheduler.Ref{ID: id, Key: key, Keyed: keyed}, nil
+	if scheduler.IsUID(n.ID) {
+		return scheduler.Ref{UID: scheduler.UID(n.ID), Topic: n.Topic}, nil
+	}
+	if err := wire.CheckID(n.ID); err != nil {
+		return scheduler.Ref{}, err
+	}
+	if n.Key != "" {
+		if err := wire.CheckKey(n.Key); err != nil {
+			return scheduler.Ref{}, err
+		}
+	}
+	return scheduler.Ref{ID: n.ID, Topic: n.Topic, Key: n.Key, Keyed: n.Keyed}, nil
 }
 
 // Accepted answers a push, with a problem where it was not kept. Of the answer Duplicate and Merged say whether there is a
@@ -74,7 +82,7 @@ func Ref(id, key string, keyed bool) (scheduler.Ref, error) {
 func Accepted(a scheduler.Accepted) wire.Result {
 	r := wire.Result{Answer: wire.Answer{
 		ID: a.ID, UID: string(a.UID), Due: int64(a.Due), State: a.State.String(), Version: a.Version,
-		Durable: wire.DurableRedis, Duplicate: a.Duplicate, Merged: a.Merged,
+		Durable: wire.DurableRedis, Duplicate: a.Duplicate, Merged: a.Merged, NameUnchecked: a.Unjudged,
 	}}
 	if a.Err == nil {
 		return r
@@ -99,8 +107,8 @@ func Info(i *scheduler.Info) wire.Info {
 	w := wire.Info{
 		ID: name(i), UID: string(i.UID), Key: i.Key, Topic: i.Topic, State: i.State.String(), Version: i.Version,
 		Due: wire.FormatTime(int64(i.Due)), Priority: i.Priority, Attempt: i.Attempt,
-		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals, Parked: i.Mark.Lane,
-		EndedAt: wire.FormatTime(int64(i.EndedAt)), Reason: i.Reason,
+		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals, Parked: i.Mark.Lane, ParkedWhy: i.ParkedWhy,
+		EndedAt: wire.FormatTime(int64(i.EndedAt)), Kind: i.Kind.String(), Other: string(i.Other), Reason: i.Reason,
 	}
 	if i.TTL > 0 {
 		w.TTL = i.TTL.String()
@@ -143,6 +151,12 @@ func Cancel(id string, r *scheduler.CancelResult) (wire.Canceled, *wire.Problem)
 	case scheduler.CancelUnknown:
 		p := Problem(scheduler.ErrUnknownID)
 		p.ID = id
+		switch {
+		case r.Buried:
+			p.Detail += "; a push of it that stands in the intake by now will be accepted as canceled"
+		case !scheduler.IsUID(id):
+			p.Detail += "; only a cancel with its topic is remembered, for a push of it that is still on its way"
+		}
 		return wire.Canceled{}, &p
 	}
 	if i.State == scheduler.StateCanceled { // it had ended before

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"reflect"
 	"strings"
@@ -47,20 +48,24 @@ func TestPush_TakesAnIDInTheFormOfAUIDForThatUID(t *testing.T) {
 func TestRef_TellsUIDsFromNames(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		id, key string
-		keyed   bool
-		want    scheduler.Ref
-		word    string
+		id, key, topic string
+		keyed          bool
+		want           scheduler.Ref
+		word           string
 	}{
 		{id: uid, want: scheduler.Ref{UID: uid}},
 		{id: "a", want: scheduler.Ref{ID: "a"}},
 		{id: "a", keyed: true, want: scheduler.Ref{ID: "a", Keyed: true}},
 		{id: "a", key: "k", keyed: true, want: scheduler.Ref{ID: "a", Key: "k", Keyed: true}},
+		{id: "a", topic: "mail.x", want: scheduler.Ref{ID: "a", Topic: "mail.x"}},
+		{id: uid, topic: "mail.x", want: scheduler.Ref{UID: uid, Topic: "mail.x"}},
+		{id: "a", topic: "mail.>", word: wire.WordTopic},
+		{id: uid, topic: "mail..x", word: wire.WordTopic},
 		{id: "", word: wire.WordID},
 		{id: strings.Repeat("x", 129), word: wire.WordID},
 		{id: "a", key: "k\n", keyed: true, word: wire.WordKey},
 	} {
-		got, err := answer.Ref(c.id, c.key, c.keyed)
+		got, err := answer.Ref(wire.Named{ID: c.id, Topic: c.topic, Key: c.key, Keyed: c.keyed})
 		var refused *wire.Error
 		switch {
 		case c.word == "" && (err != nil || got != c.want):
@@ -83,8 +88,9 @@ func TestProblem_MapsEverySentinelTheSchedulerDecides(t *testing.T) {
 		{scheduler.ErrStopping, 503, "stopping"}, {scheduler.ErrNoMachineID, 503, "unavailable"}, {scheduler.ErrClockBack, 503, "unavailable"},
 		{scheduler.ErrOutcomeUnknown, 504, "outcome_unknown"}, {context.DeadlineExceeded, 504, "outcome_unknown"},
 		{scheduler.ErrDuplicateID, 409, "duplicate_id"}, {scheduler.ErrAmbiguousID, 409, "ambiguous_id"}, {scheduler.ErrStaleUID, 409, "stale_uid"},
+		{scheduler.ErrUnreadable, 500, "internal"},
 		{scheduler.ErrMaybeDelivered, 409, "maybe_delivered"}, {scheduler.ErrNotDead, 409, "not_dead"}, {scheduler.ErrTooManyPauses, 409, "too_many_pauses"},
-		{scheduler.ErrBadCursor, 400, "bad_cursor"},
+		{scheduler.ErrBadCursor, 400, "bad_cursor"}, {scheduler.ErrForeignUID, 400, "invalid_id"},
 		{scheduler.ErrUnknownID, 404, "unknown_id"}, {scheduler.ErrTooFar, 400, "too_far"},
 		{&wire.Error{Word: "invalid_delay", Field: "delay", Detail: "is negative"}, 400, "invalid_delay"},
 		{&wire.Error{Word: "too_large", Field: "body", Detail: "is large"}, 413, "too_large"},
@@ -99,6 +105,46 @@ func TestProblem_MapsEverySentinelTheSchedulerDecides(t *testing.T) {
 		if c.status == http.StatusInternalServerError && strings.Contains(p.Detail, "secret") {
 			t.Errorf("the inside shows: %q", p.Detail)
 		}
+	}
+}
+
+func TestProblem_NamesNoHosts(t *testing.T) {
+	t.Parallel()
+	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 6379}, Err: errors.New("connect: connection refused")}
+	unknown := &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "redis-7.internal", Server: "10.1.2.4:53"}}
+	for text, err := range map[string]error{
+		"store unavailable: bucket 3: no connection":        fmt.Errorf("%w: bucket 3: %w", scheduler.ErrUnavailable, refused),
+		"outcome unknown: no connection":                    fmt.Errorf("%w: %w", scheduler.ErrOutcomeUnknown, unknown),
+		"store unavailable: MOVED 866 a server":             fmt.Errorf("%w: MOVED 866 10.1.2.3:6380", scheduler.ErrUnavailable),
+		"store unavailable: no connection":                  fmt.Errorf("%w: lookup maria.internal on 10.1.2.4:53: no such host", scheduler.ErrUnavailable),
+		"store unavailable: a server says no":               fmt.Errorf("%w: [fd00::7]:6379 says no", scheduler.ErrUnavailable),
+		scheduler.ErrUncertified.Error():                    scheduler.ErrUncertified,
+		"journal too far behind: 12 changes since 10:15:30": fmt.Errorf("%w: 12 changes since 10:15:30", scheduler.ErrBehind),
+	} {
+		if p := answer.Problem(err); p.Detail != text {
+			t.Errorf("%v: got %q, want %q", err, p.Detail, text)
+		}
+	}
+}
+
+func TestProblem_SaysWhichBucketIsAway(t *testing.T) {
+	t.Parallel()
+	for _, bucket := range []int{0, 7} {
+		p := answer.Problem(fmt.Errorf("push: %w", &scheduler.BucketError{Bucket: bucket}))
+		if p.Status != 503 || p.Word != "bucket_unavailable" || p.Bucket == nil || *p.Bucket != bucket {
+			t.Errorf("got %+v", p)
+		}
+		text := string(wire.AppendProblem(nil, &p))
+		if want := fmt.Sprintf(`{"error":"bucket_unavailable","detail":%q,"bucket":%d}`, p.Detail, bucket); text != want {
+			t.Errorf("got %s, want %s", text, want)
+		}
+		r := answer.Accepted(scheduler.Accepted{UID: uid, Err: &scheduler.BucketError{Bucket: bucket}})
+		if r.Problem == nil || r.Problem.Bucket == nil || *r.Problem.Bucket != bucket {
+			t.Errorf("got %+v", r.Problem)
+		}
+	}
+	if p := answer.Problem(scheduler.ErrUnavailable); p.Bucket != nil {
+		t.Errorf("got %+v", p)
 	}
 }
 
@@ -124,6 +170,41 @@ func TestProblem_SaysWhatHelps(t *testing.T) {
 	const compared = "store unavailable: what the store holds is being compared with the journal; try again in a moment"
 	if p := answer.Problem(fmt.Errorf("bucket 0: %w", scheduler.ErrUncertified)); !strings.Contains(p.Detail, compared) {
 		t.Errorf("got %s", p.Detail)
+	}
+}
+
+func TestProblem_NamesWhatAnAmbiguousIDMayMean(t *testing.T) {
+	t.Parallel()
+	err := &scheduler.AmbiguousError{Candidates: []scheduler.Info{
+		{Message: scheduler.Message{UID: uid, ID: "a", Topic: "mail.x"}, State: scheduler.StateWaiting},
+		{Message: scheduler.Message{UID: uid, ID: "a", Topic: "mail.x", Key: "k"}, State: scheduler.StateDelivered},
+	}}
+	p := answer.Problem(fmt.Errorf("cancel: %w", err))
+	want := []wire.Candidate{{Topic: "mail.x", UID: uid, State: "waiting"}, {Topic: "mail.x", Key: "k", UID: uid, State: "delivered"}}
+	if p.Status != http.StatusConflict || p.Word != answer.WordAmbiguousID || !reflect.DeepEqual(p.Candidates, want) {
+		t.Errorf("got %+v", p)
+	}
+	text := string(wire.AppendProblem(nil, &p))
+	if !strings.Contains(text, `"candidates":[{"topic":"mail.x","key":"","uid":"`+uid+`","state":"waiting"},`) {
+		t.Errorf("got %s", text)
+	}
+}
+
+func TestCancel_SaysWhatIsRememberedOfAnIDThatNothingHas(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		id     string
+		result scheduler.CancelResult
+		says   string
+	}{
+		{"order", scheduler.CancelResult{}, "only a cancel with its topic is remembered"},
+		{"order", scheduler.CancelResult{Buried: true}, "a push of it that stands in the intake by now will be accepted as canceled"},
+		{uid, scheduler.CancelResult{}, "no message, live or remembered, has this id"},
+	} {
+		if _, p := answer.Cancel(c.id, &c.result); p == nil || p.Word != answer.WordUnknownID || !strings.HasSuffix(p.Detail, c.says) &&
+			!strings.Contains(p.Detail, c.says+",") {
+			t.Errorf("%s: got %+v", c.id, p)
+		}
 	}
 }
 

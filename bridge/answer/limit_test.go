@@ -10,6 +10,22 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
+// A change of the body or of the headers makes no message that could not have
+// been pushed.
+func TestLimits_RefuseAStatusBesideAnEmptyBody(t *testing.T) {
+	t.Parallel()
+	m := &scheduler.Message{Topic: "orders", Body: []byte("x")}
+	m.Headers = []scheduler.Header{{Name: "status", Value: "503"}}
+	if err := (answer.Limits{}).Fits(m); err != nil {
+		t.Error(err)
+	}
+	m.Body = nil
+	refused := new(wire.Error)
+	if !errors.As((answer.Limits{}).Fits(m), &refused) || refused.Word != wire.WordHeader || refused.Field != "status" {
+		t.Errorf("got %v", refused)
+	}
+}
+
 // A message is held to the same limits as the push that made it.
 func TestLimits_AreThoseOfAPush(t *testing.T) {
 	t.Parallel()

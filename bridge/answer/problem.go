@@ -12,6 +12,7 @@ import (
 // The stable words of problems that are not about one field of a request; those are wire's. Programs compare them.
 const (
 	WordUnavailable    = "unavailable"
+	WordBucket         = "bucket_unavailable" // of one bucket while others answer
 	WordFull           = "store_full"
 	WordBehind         = "journal_behind"
 	WordBusy           = "busy"
@@ -28,6 +29,10 @@ const (
 	WordTooManyPauses  = "too_many_pauses"
 	WordBadCursor      = "bad_cursor"
 	WordInternal       = "internal"
+
+	WordUnknownReject    = "unknown_reject"
+	WordIncompleteReject = "incomplete_reject"
+	WordNeedsJetStream   = "needs_jetstream"
 )
 
 var problems = []struct {
@@ -41,11 +46,16 @@ var problems = []struct {
 	{scheduler.ErrDuplicateID, http.StatusConflict, WordDuplicateID},
 	{scheduler.ErrAmbiguousID, http.StatusConflict, WordAmbiguousID},
 	{scheduler.ErrStaleUID, http.StatusConflict, WordStaleUID},
+	{scheduler.ErrForeignUID, http.StatusBadRequest, wire.WordID},
+	{ErrUnknownReject, http.StatusNotFound, WordUnknownReject},
+	{ErrIncompleteReject, http.StatusConflict, WordIncompleteReject},
+	{ErrNoRejects, http.StatusNotImplemented, WordNeedsJetStream},
 	{scheduler.ErrMaybeDelivered, http.StatusConflict, WordMaybeDelivered},
 	{scheduler.ErrNotDead, http.StatusConflict, WordNotDead},
 	{scheduler.ErrTooManyPauses, http.StatusConflict, WordTooManyPauses},
 	{scheduler.ErrBadCursor, http.StatusBadRequest, WordBadCursor},
 	{scheduler.ErrTooFar, http.StatusBadRequest, WordTooFar},
+	{scheduler.ErrUnreadable, http.StatusInternalServerError, WordInternal},
 	{scheduler.ErrFull, http.StatusServiceUnavailable, WordFull},
 	{scheduler.ErrBehind, http.StatusServiceUnavailable, WordBehind},
 	{scheduler.ErrBusy, http.StatusServiceUnavailable, WordBusy},
@@ -69,14 +79,35 @@ func Problem(err error) wire.Problem {
 		}
 		return wire.Problem{Status: status, Word: refused.Word, Detail: refused.Error()}
 	}
+	if away := (*scheduler.BucketError)(nil); errors.As(err, &away) {
+		return wire.Problem{Status: http.StatusServiceUnavailable, Word: WordBucket, Detail: away.Error(), Bucket: &away.Bucket}
+	}
 	for _, p := range problems {
 		if errors.Is(err, p.err) {
 			detail := err.Error()
-			if p.word == WordUnknownID {
+			switch {
+			case p.word == WordUnknownID:
 				detail = "no message, live or remembered, has this id"
+			case p.word == WordUnknownReject: // of whom it is hidden from it must not differ from none
+				detail = ErrUnknownReject.Error()
+			case p.status >= http.StatusInternalServerError:
+				detail = nameless(detail)
 			}
-			return wire.Problem{Status: p.status, Word: p.word, Detail: detail}
+			return wire.Problem{Status: p.status, Word: p.word, Detail: detail, Candidates: candidates(err)}
 		}
 	}
 	return wire.Problem{Status: http.StatusInternalServerError, Word: WordInternal, Detail: "something went wrong inside; the log says what"}
+}
+
+// candidates are the messages that an ambiguous id may mean.
+func candidates(err error) (list []wire.Candidate) {
+	var ambiguous *scheduler.AmbiguousError
+	if !errors.As(err, &ambiguous) {
+		return nil
+	}
+	for i := range ambiguous.Candidates {
+		c := &ambiguous.Candidates[i]
+		list = append(list, wire.Candidate{Topic: c.Topic, Key: c.Key, UID: string(c.UID), State: c.State.String()})
+	}
+	return list
 }

@@ -14,12 +14,12 @@ func (s *Server) admitted(needs right, h handler) handler {
 		if err != nil {
 			return err
 		}
-		if token == nil && needs != rightOperate {
+		if token == nil && !needs.audited() {
 			return h(w, r) // nothing to remember
 		}
 		v := &visit{token: token}
 		r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
-		if needs == rightOperate {
+		if needs.audited() {
 			v.audit = &audit{}
 			if o, ok := w.(*observed); ok {
 				o.visit = v

@@ -22,6 +22,8 @@ import (
 type Service interface {
 	AcceptAll(ctx context.Context, batch []*scheduler.Push) []scheduler.Accepted
 	Get(ctx context.Context, ref scheduler.Ref) (scheduler.Info, error)
+	// Resolve is the one message that a change would mean. ErrUnknownID, ErrAmbiguousID.
+	Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.Info, error)
 	Cancel(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error)
 	Steering
 }
@@ -32,6 +34,8 @@ type Config struct {
 	Cluster Cluster
 	// Journal answers what only the journal knows. None: it is off, and these routes answer 501 needs_journal.
 	Journal Journal
+	// Rejects are the pushes by tag that were refused. None: these routes answer 501 needs_jetstream.
+	Rejects Rejects
 	// JournalMode is the mode as settings call it, off, async or sync, for /v1/cluster; empty: /v1/cluster says nothing of it.
 	JournalMode string
 	// Ready looks at everything that an instance needs to do its part, leader or standby. None: always ready.
@@ -43,6 +47,8 @@ type Config struct {
 	// either anybody may call.
 	Token  string
 	Tokens []Token
+	// Hosts are the names under which clients reach a server that has no tokens, beside addresses and localhost: see host.go.
+	Hosts []string
 	// TLS is spoken by Run, where it is set: see NewTLS.
 	TLS *tls.Config
 	// Prefix is the first part of the intake's subjects, which no topic may lie under. Default: wire.DefaultPrefix.
@@ -85,8 +91,9 @@ type Server struct {
 	log     zerolog.Logger
 	metrics *metrics
 	mux     *http.ServeMux
-	// patterns are all routes.
+	// patterns are all routes; handlers are those that need a right, by pattern.
 	patterns []string
+	handlers map[string]guarded
 	guard    guard
 	origin   *http.CrossOriginProtection
 	reading  atomic.Int64 // bytes of the bodies being read or judged
@@ -140,7 +147,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Version),
-		mux: http.NewServeMux(), origin: http.NewCrossOriginProtection(),
+		mux: http.NewServeMux(), handlers: map[string]guarded{}, origin: http.NewCrossOriginProtection(),
 	}
 	s.SetTokens(cfg.Tokens)
 	s.stopping, s.stopLong = context.WithCancel(context.Background())

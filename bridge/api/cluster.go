@@ -1,12 +1,10 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 	"unicode"
@@ -63,6 +61,8 @@ type Instance struct {
 	Role     string `json:"role"`
 	Healthy  bool   `json:"healthy"`
 	Version  string `json:"version"`
+	// OtherStore: its store is not the leader's.
+	OtherStore bool `json:"other_store,omitempty"`
 }
 
 type clusterAnswer struct {
@@ -70,8 +70,20 @@ type clusterAnswer struct {
 	Term      uint64         `json:"term"`
 	Leader    *leaderAnswer  `json:"leader"`
 	Instances []Instance     `json:"instances"`
+	Parked    []parkedAnswer `json:"parked,omitempty"`
 	Journal   *journalAnswer `json:"journal,omitempty"`
+	// Checks are those of the instance that answers.
+	Checks []checkAnswer `json:"checks,omitempty"`
 }
+
+// parkedAnswer is a lane that holds messages back.
+type parkedAnswer struct {
+	Lane string `json:"lane"`
+	Why  string `json:"why"`
+}
+
+// maxParked bounds how many lanes the answer names.
+const maxParked = 100
 
 type leaderAnswer struct {
 	Instance string `json:"instance"`
@@ -93,7 +105,13 @@ func (s *Server) cluster(w http.ResponseWriter, r *http.Request) error {
 	if l := info.Leader; l != nil {
 		a.Leader = &leaderAnswer{Instance: l.Instance, Address: l.Address, Since: wire.FormatTime(l.Since.UnixMilli())}
 	}
+	if parked, err := s.cfg.Service.ParkedLanes(ctx); err == nil { // who is there is told all the same
+		for _, p := range parked[:min(len(parked), maxParked)] {
+			a.Parked = append(a.Parked, parkedAnswer(p))
+		}
+	}
 	a.Journal = s.journalState(ctx)
+	a.Checks = s.ownChecks(ctx)
 	return s.respondValue(w, http.StatusOK, a)
 }
 
@@ -150,27 +168,23 @@ const maxReason = 200
 
 // decodeReason reads {"reason":"..."}; the body and the reason may be missing.
 func decodeReason(body []byte) (string, error) {
-	if len(bytes.TrimSpace(body)) == 0 {
-		return "", nil
+	names, values, err := members(body)
+	if err != nil {
+		return "", err
 	}
-	var request struct {
-		Reason string `json:"reason"`
+	var reason string
+	for i, name := range names {
+		if name != "reason" || json.Unmarshal(values[i], &reason) != nil {
+			return "", &wire.Error{Word: wire.WordJSON, Field: "request", Detail: `is not {"reason":"text"}`}
+		}
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&request); err != nil {
-		return "", &wire.Error{Word: wire.WordJSON, Field: "request", Detail: `is not {"reason":"text"}`}
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return "", &wire.Error{Word: wire.WordJSON, Field: "request", Detail: "goes on after its one value"}
-	}
-	if n := utf8.RuneCountInString(request.Reason); n > maxReason {
+	if n := utf8.RuneCountInString(reason); n > maxReason {
 		return "", &wire.Error{Word: WordReason, Field: "reason", Detail: fmt.Sprintf("has %d characters, the limit is %d", n, maxReason)}
 	}
-	for _, c := range request.Reason {
+	for _, c := range reason {
 		if unicode.IsControl(c) {
 			return "", &wire.Error{Word: WordReason, Field: "reason", Detail: "contains a control character"}
 		}
 	}
-	return request.Reason, nil
+	return reason, nil
 }

@@ -23,7 +23,7 @@ const (
 )
 
 // cursorAfter asks for what comes after this record.
-func cursorAfter(q scheduler.RecordQuery, last *scheduler.Record) string {
+func cursorAfter(q *listing, last *scheduler.Record) string {
 	b := append(make([]byte, 0, cursorPlace+scheduler.UIDLen), cursorForm)
 	b = append(b, queryMark(q)...)
 	b = binary.BigEndian.AppendUint64(b, uint64(last.Due))
@@ -32,12 +32,12 @@ func cursorAfter(q scheduler.RecordQuery, last *scheduler.Record) string {
 }
 
 // goOn has q begin after the cursor's place.
-func goOn(q *scheduler.RecordQuery, cursor string) error {
+func goOn(q *listing, cursor string) error {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	if err != nil || len(b) != cursorPlace+scheduler.UIDLen || b[0] != cursorForm || !scheduler.IsUID(string(b[cursorPlace:])) {
 		return refusal(http.StatusBadRequest, WordCursor, "cursor %.40q is none that an answer gave", cursor)
 	}
-	if string(b[1:9]) != string(queryMark(*q)) {
+	if string(b[1:9]) != string(queryMark(q)) {
 		return refusal(http.StatusBadRequest, WordCursor, "cursor belongs to another query; all but limit must stay as it was")
 	}
 	q.AfterDue, q.AfterUID = scheduler.Milli(binary.BigEndian.Uint64(b[9:])), scheduler.UID(b[cursorPlace:])
@@ -45,7 +45,7 @@ func goOn(q *scheduler.RecordQuery, cursor string) error {
 }
 
 // queryMark stands for what a query selects.
-func queryMark(q scheduler.RecordQuery) []byte {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %v %d %d", q.Topic, q.Key, q.States, q.DueFrom, q.DueTo))
+func queryMark(q *listing) []byte {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %v %q %q", q.Topic, q.pattern, q.ID, q.Key, q.States, q.from, q.to))
 	return sum[:8]
 }

@@ -124,7 +124,7 @@ func (s *Server) named(w http.ResponseWriter, r *http.Request, what string, aske
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
 	if asked.IDs == nil {
-		ref, err := answer.Ref(asked.One.ID, asked.One.Key, asked.One.Keyed)
+		ref, err := answer.Ref(asked.One)
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (s *Server) named(w http.ResponseWriter, r *http.Request, what string, aske
 	s.audit(r, what, false).Int("ids", len(asked.IDs))
 	results := make([]any, len(asked.IDs))
 	one := func(id string) any {
-		ref, err := answer.Ref(id, "", false)
+		ref, err := answer.Ref(wire.Named{ID: id})
 		if err == nil && ctx.Err() != nil { // the ones before took all the time
 			err = fmt.Errorf("%w: not asked for within %s", scheduler.ErrUnavailable, s.cfg.Timeout)
 		}

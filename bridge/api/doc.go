@@ -45,12 +45,12 @@
 //
 // # What changes what waits and what is dead
 //
-//	PATCH /v1/messages/{id}?key=        {delay | at | shift, priority, body | body_base64, headers}
+//	PATCH /v1/messages/{id}?key=        {delay | at | shift, priority, body | body_base64 | body_json, headers}
 //	POST  /v1/messages/{id}/run?key=    due now
 //	POST  /v1/messages/cancel           {topic, key, due_from, due_to, all, dry_run}                        long
 //	POST  /v1/messages/reschedule       the same, and one of delay, at and shift                            long
 //	GET   /v1/dead?topic=&limit=&cursor=    a page bucket by bucket, by when they died
-//	POST  /v1/dead/requeue              {id, key, body | body_base64, headers} | {ids}, and delay
+//	POST  /v1/dead/requeue              {id, key, body | body_base64 | body_json, headers} | {ids}, and delay
 //	                                    {topic, from, to, older, all, dry_run}, and delay                   long
 //	POST  /v1/dead/purge                {id, key} | {ids} | {topic, from, to, older, all, dry_run}          long where it selects
 //	GET   /v1/topics?limit=&cursor=     a page by name, of those that have messages; all that is paused

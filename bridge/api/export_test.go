@@ -10,3 +10,21 @@ func (s *Server) Pattern(r *http.Request) string {
 	_, pattern := s.mux.Handler(r)
 	return pattern
 }
+
+// CallPattern is the route that a call stands for.
+func CallPattern(name string) string {
+	if to, found := reads[name]; found {
+		return to.pattern
+	}
+	return admins[name].pattern
+}
+
+// CallPatterns are the routes that calls stand for.
+func CallPatterns() (all []string) {
+	for _, list := range []map[string]route{reads, admins} {
+		for name := range list {
+			all = append(all, CallPattern(name))
+		}
+	}
+	return all
+}

@@ -31,12 +31,6 @@ type stepAnswer struct {
 	Count int    `json:"count"`
 }
 
-// span is what a forecast looks at.
-type span struct {
-	topic             string
-	from, until, step scheduler.Milli
-}
-
 // forecast counts what falls due, step by step; a step in which nothing does is there, too.
 func (s *Server) forecast(w http.ResponseWriter, r *http.Request) error {
 	f, err := forecastQuery(r, s.cfg.Now())
@@ -45,10 +39,12 @@ func (s *Server) forecast(w http.ResponseWriter, r *http.Request) error {
 	}
 	var overdue, ahead []scheduler.Forecast
 	err = s.ask(r, func(ctx context.Context) (err error) {
-		if overdue, err = s.cfg.Journal.Forecast(ctx, f.topic, firstDue, f.from, f.from-firstDue); err != nil {
+		before := f
+		before.From, before.Until, before.Step = firstDue, f.From, f.From-firstDue
+		if overdue, err = s.cfg.Journal.Forecast(ctx, before); err != nil {
 			return err
 		}
-		ahead, err = s.cfg.Journal.Forecast(ctx, f.topic, f.from, f.until, f.step)
+		ahead, err = s.cfg.Journal.Forecast(ctx, f)
 		return err
 	})
 	if err != nil {
@@ -59,10 +55,10 @@ func (s *Server) forecast(w http.ResponseWriter, r *http.Request) error {
 		a.Overdue += o.Count
 	}
 	for i := range a.Steps {
-		a.Steps[i].From = wire.FormatTime(int64(f.from + scheduler.Milli(i)*f.step))
+		a.Steps[i].From = wire.FormatTime(int64(f.From + scheduler.Milli(i)*f.Step))
 	}
 	for _, step := range ahead {
-		if i := int((step.From - f.from) / f.step); i >= 0 && i < len(a.Steps) {
+		if i := int((step.From - f.From) / f.Step); i >= 0 && i < len(a.Steps) {
 			a.Steps[i].Count += step.Count
 		}
 	}
@@ -70,15 +66,20 @@ func (s *Server) forecast(w http.ResponseWriter, r *http.Request) error {
 }
 
 // steps is how many steps there are until the end; the last may be shorter.
-func steps(f span) int { return int((f.until - f.from + f.step - 1) / f.step) }
+func steps(f scheduler.ForecastQuery) int { return int((f.Until - f.From + f.Step - 1) / f.Step) }
 
 // forecastQuery reads ?topic=&step=&until=.
-func forecastQuery(r *http.Request, now time.Time) (span, error) {
+func forecastQuery(r *http.Request, now time.Time) (scheduler.ForecastQuery, error) {
 	step, until := defaultStep, now.Add(defaultAhead)
-	f := span{from: scheduler.CeilMilli(now)}
+	f := scheduler.ForecastQuery{From: scheduler.CeilMilli(now)}
 	values, err := query(r, "topic", "step", "until")
 	p := params{values, err}
-	p.read("topic", func(text string) error { f.topic = text; return wire.CheckOneTopic(text) })
+	p.read("topic", func(text string) error {
+		if f.Topic = text; isPattern(text) {
+			f.Topic, f.Pattern = "", text
+		}
+		return wire.CheckPattern(text)
+	})
 	p.read("step", func(text string) (err error) {
 		if step, err = wire.ParseSpan(text, "step"); err == nil && step < minStep {
 			return refusal(http.StatusBadRequest, WordStep, "step %.40q is too short; the least is %s", text, minStep)
@@ -95,9 +96,10 @@ func forecastQuery(r *http.Request, now time.Time) (span, error) {
 	if p.err != nil {
 		return f, p.err
 	}
-	f.step, f.until = scheduler.Milli(step/time.Millisecond), scheduler.CeilMilli(until)
+	f.Step, f.Until = scheduler.Milli(step/time.Millisecond), scheduler.CeilMilli(until)
 	if n := steps(f); n > maxSteps {
-		return f, refusal(http.StatusBadRequest, WordStep, "step of %s makes %d steps until %s, the limit is %d", step, n, wire.FormatTime(int64(f.until)), maxSteps)
+		return f, refusal(http.StatusBadRequest, WordStep, "step of %s makes %d steps until %s, the limit is %d",
+			step, n, wire.FormatTime(int64(f.Until)), maxSteps)
 	}
 	return f, nil
 }

@@ -127,8 +127,9 @@ func FuzzJournalRoutes(f *testing.F) {
 			switch q := asked.(type) {
 			case scheduler.RecordQuery:
 				good = q.Limit >= 2 && q.Limit <= 1001 && !q.Whole && (q.AfterUID == "" || scheduler.IsUID(string(q.AfterUID)))
-			case forecastRequest:
-				good = q.step >= 1000 && q.until >= q.from && (q.until-q.from)/q.step <= 10_000
+			case scheduler.ForecastQuery:
+				good = q.Step >= 1000 && q.Until >= q.From && (q.Until-q.From)/q.Step <= 10_000 &&
+					(q.Topic == "" || q.Pattern == "")
 			case scheduler.RestoreRequest:
 				good = q.Rate >= 0 && q.Rate <= 1_000_000 && (q.UID == "" || q.Topic == "" && q.Overdue)
 			case scheduler.RedeliverRequest:

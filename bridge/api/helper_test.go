@@ -56,7 +56,7 @@ func open(t testing.TB, change ...func(*api.Config)) *door {
 	d := &door{timeline: timeline, log: &syncBuffer{}}
 	cfg := api.Config{
 		Service: heart, Cluster: &cluster{}, Namespace: "test", Version: "v1.2.3", Gatherer: registry, Registerer: registry,
-		Log: zerolog.New(d.log),
+		Log: zerolog.New(d.log), Hosts: []string{"example.com", "a"}, // as httptest has it
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -108,6 +108,9 @@ func (s service) AcceptAll(ctx context.Context, batch []*scheduler.Push) []sched
 	return s.accept(ctx, batch)
 }
 func (s service) Get(ctx context.Context, ref scheduler.Ref) (scheduler.Info, error) {
+	return s.get(ctx, ref)
+}
+func (s service) Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.Info, error) {
 	return s.get(ctx, ref)
 }
 func (s service) Cancel(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error) {

@@ -16,12 +16,15 @@ import (
 //
 // progress may be nil. It is called now and then, from the goroutine of the call, with how far it is.
 type Journal interface {
-	// History is a message and all its changes by version. ErrUnknownID, ErrAmbiguousID, ErrUnavailable.
-	History(ctx context.Context, ref scheduler.Ref) (scheduler.Record, []scheduler.Change, error)
+	// History is a message and, where it was asked for by its name, every other one that has or had the name, the latest
+	// first: MaxLives in all, and one more where there are more. ErrUnknownID, ErrAmbiguousID, ErrUnavailable.
+	History(ctx context.Context, ref scheduler.Ref) ([]scheduler.Life, error)
+	// Resolve is the one message that a restore would mean. ErrUnknownID, ErrAmbiguousID, ErrUnavailable.
+	Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.UID, error)
 	// List is a page of messages in the order of due, then uid.
 	List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.Record, error)
-	// Forecast counts what waits and falls due from one moment until, but not at, another, by steps; empty steps may be missing.
-	Forecast(ctx context.Context, topic string, from, until, step scheduler.Milli) ([]scheduler.Forecast, error)
+	// Forecast counts what waits and falls due, by steps; empty steps may be missing.
+	Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error)
 	// Lag is what has happened and is not in the journal yet, in all buckets together.
 	Lag(ctx context.Context) (scheduler.Lag, error)
 	Restore(ctx context.Context, req scheduler.RestoreRequest, progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error)
@@ -40,7 +43,7 @@ const (
 func (s *Server) journalRoutes(closed func(pattern string, needs right, h handler)) {
 	asked := func(pattern string, needs right, h handler) { closed(pattern, needs, s.journaled(h)) }
 	asked("GET /v1/messages", rightRead, s.list)
-	asked("GET /v1/messages/{id}/history", rightRead, s.history)
+	asked("GET /v1/messages/{id}/history", rightLook, s.history)
 	asked("POST /v1/messages/{id}/restore", rightOperate, s.restoreOne)
 	asked("GET /v1/forecast", rightRead, s.forecast)
 	asked("POST /v1/restore", rightOperate, s.restore)
@@ -74,6 +77,8 @@ type lagAnswer struct {
 	Changes int    `json:"changes"`
 	Bytes   int64  `json:"bytes"`
 	Oldest  string `json:"oldest,omitempty"` // of what is not written yet
+	// Quarantined is how many entries the journal could not hold.
+	Quarantined int `json:"quarantined,omitempty"`
 }
 
 // lagWithin bounds the look at the lag, which stands beside other answers and must not hold them up.
@@ -88,7 +93,8 @@ func (s *Server) lag(ctx context.Context) *lagAnswer {
 		s.log.Debug().Err(err).Msg("the journal's lag is not known")
 		return nil
 	}
-	return &lagAnswer{Changes: lag.Changes, Bytes: lag.Bytes, Oldest: wire.FormatTime(int64(lag.Oldest))}
+	oldest := wire.FormatTime(int64(lag.Oldest))
+	return &lagAnswer{Changes: lag.Changes, Bytes: lag.Bytes, Oldest: oldest, Quarantined: lag.Quarantined}
 }
 
 // journalAnswer is the journal's part of /v1/cluster.

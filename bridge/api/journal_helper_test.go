@@ -26,12 +26,6 @@ type journal struct {
 	redeliver func(ctx context.Context, progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error)
 }
 
-// forecastRequest is what a forecast was asked for.
-type forecastRequest struct {
-	topic             string
-	from, until, step scheduler.Milli
-}
-
 func (j *journal) note(what any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -48,12 +42,28 @@ func (j *journal) last() any {
 	return j.asked[len(j.asked)-1]
 }
 
-func (j *journal) History(_ context.Context, ref scheduler.Ref) (scheduler.Record, []scheduler.Change, error) {
+func (j *journal) History(_ context.Context, ref scheduler.Ref) (lives []scheduler.Life, err error) {
 	j.note(ref)
-	if j.err != nil || len(j.records) == 0 {
-		return scheduler.Record{}, nil, j.err
+	if j.err != nil {
+		return nil, j.err
 	}
-	return j.records[0], j.changes, nil
+	for _, r := range j.records {
+		if ref.Viewer.Sees(r.Topic) {
+			lives = append(lives, scheduler.Life{Record: r, Changes: j.changes})
+		}
+	}
+	if len(lives) == 0 {
+		return nil, scheduler.ErrUnknownID
+	}
+	return lives, nil
+}
+
+func (j *journal) Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.UID, error) {
+	lives, err := j.History(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	return lives[0].UID, nil
 }
 
 // List pages through the records by place, whatever else was asked for.
@@ -67,11 +77,11 @@ func (j *journal) List(_ context.Context, q scheduler.RecordQuery) (page []sched
 	return page, j.err
 }
 
-func (j *journal) Forecast(_ context.Context, topic string, from, until, step scheduler.Milli) ([]scheduler.Forecast, error) {
-	j.note(forecastRequest{topic, from, until, step})
+func (j *journal) Forecast(_ context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error) {
+	j.note(q)
 	var found []scheduler.Forecast
 	for _, f := range j.forecasts {
-		if f.From >= from && f.From < until {
+		if f.From >= q.From && f.From < q.Until {
 			found = append(found, f)
 		}
 	}

@@ -1,11 +1,14 @@
 package api_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -87,10 +90,11 @@ func TestHistory_TellsEveryChangeAndLeavesOutWhatIsEmpty(t *testing.T) {
 		`{"version":2,"state":"delivered","at":"2030-01-31T08:00:00.002Z","bucket":3,"instance":"t2","address":"10.0.0.2:7070","term":42,"attempt":1,` +
 		`"claimed":"2030-01-31T08:00:00.001Z","reason":"as told","stream":"ORDERS","sequence":4711}]}` + "\n"
 	for target, ref := range map[string]scheduler.Ref{
-		"/v1/messages/order-7131/history":           {ID: "order-7131"},
-		"/v1/messages/order-7131/history?key=":      {ID: "order-7131", Keyed: true},
-		"/v1/messages/order-7131/history?key=k":     {ID: "order-7131", Key: "k", Keyed: true},
-		"/v1/messages/" + string(uidA) + "/history": {UID: uidA},
+		"/v1/messages/order-7131/history":              {ID: "order-7131"},
+		"/v1/messages/order-7131/history?topic=mail.x": {ID: "order-7131", Topic: "mail.x"},
+		"/v1/messages/order-7131/history?key=":         {ID: "order-7131", Keyed: true},
+		"/v1/messages/order-7131/history?key=k":        {ID: "order-7131", Key: "k", Keyed: true},
+		"/v1/messages/" + string(uidA) + "/history":    {UID: uidA},
 	} {
 		if a := call(t, d, "GET", target, "").want(t, 200, ""); a.raw != want {
 			t.Errorf("got %s\nwant %s", a.raw, want)
@@ -107,6 +111,67 @@ func TestHistory_TellsEveryChangeAndLeavesOutWhatIsEmpty(t *testing.T) {
 	call(t, d, "GET", "/v1/messages/x/history", "").want(t, 404, "unknown_id")
 	j.err = scheduler.ErrAmbiguousID
 	call(t, d, "GET", "/v1/messages/x/history", "").want(t, 409, "ambiguous_id")
+}
+
+func TestList_TakesPatternsIDsAndSpans(t *testing.T) {
+	t.Parallel()
+	j := &journal{}
+	for i := range 2500 {
+		r := record(scheduler.UID(fmt.Sprintf("t-%016d", i)), "", scheduler.Milli(i), scheduler.StateWaiting)
+		if r.Topic = "odd.x"; i%2 == 0 {
+			r.Topic = "even.x"
+		}
+		j.records = append(j.records, r)
+	}
+	now := time.UnixMilli(1896076800000)
+	d := open(t, keeping(j), func(c *api.Config) { c.Now = func() time.Time { return now } })
+	var got []string
+	for cursor, pages := "", 0; ; pages++ {
+		var page struct {
+			Messages []struct{ Topic, UID string }
+			Cursor   string
+		}
+		a := call(t, d, "GET", "/v1/messages?topic=odd.%3E&due_to=1h&limit=400"+cursor, "").want(t, 200, "")
+		if err := json.Unmarshal([]byte(a.raw), &page); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range page.Messages {
+			if m.Topic != "odd.x" {
+				t.Fatalf("got %+v", m)
+			}
+			got = append(got, m.UID)
+		}
+		if page.Cursor == "" {
+			if pages != 3 {
+				t.Errorf("%d pages, want 4 of 400", pages+1)
+			}
+			break
+		}
+		cursor = "&cursor=" + page.Cursor
+		now = now.Add(time.Second) // "1h" is another moment by now
+	}
+	if !slices.IsSorted(got) || len(got) != 1250 || len(slices.Compact(got)) != 1250 {
+		t.Errorf("%d in order %v", len(got), slices.IsSorted(got))
+	}
+	now = time.UnixMilli(1896076800000)
+	call(t, d, "GET", "/v1/messages?id=order-7131&topic=odd.x&due_from=1m&due_to=1h", "").want(t, 200, "")
+	want := scheduler.RecordQuery{ID: "order-7131", Topic: "odd.x", DueFrom: 1896076800000 + 60000, DueTo: 1896076800000 + 3600000, Limit: 101}
+	if q := j.last(); fmt.Sprint(q) != fmt.Sprint(want) {
+		t.Errorf("asked %+v, want %+v", q, want)
+	}
+
+	// A pattern that matches little is looked for in bounded steps.
+	j.asked = nil
+	for range 10 {
+		j.records = append(j.records, j.records[:2500]...)
+	}
+	for i := range j.records {
+		j.records[i].Due, j.records[i].UID = scheduler.Milli(i), scheduler.UID(fmt.Sprintf("t-%016d", i))
+	}
+	a := call(t, d, "GET", "/v1/messages?topic=none.*", "").want(t, 200, "")
+	if len(j.asked) != 20 || !strings.Contains(a.raw, `"messages":[],"cursor":"`) {
+		t.Errorf("%d reads, got %.200s", len(j.asked), a.raw)
+	}
 }
 
 func TestList_ShowsAPageWithoutContentAndWhatItMayMiss(t *testing.T) {
@@ -223,21 +288,23 @@ func TestForecast_CountsByStepsAndTheOverdueApart(t *testing.T) {
 	if a.raw != want {
 		t.Errorf("got %s", a.raw)
 	}
-	for query, want := range map[string]forecastRequest{
-		"":                                    {"", from, from + 3_600_000, 60_000},
-		"?step=1s&until=10000s":               {"", from, from + 10_000_000, 1000},
-		"?step=90000":                         {"", from, from + 3_600_000, 90_000},
-		"?topic=x&until=2030-01-31T13:00:00Z": {"x", from, from + 3_600_000 - 1, 60_000},
-		"?until=1896094800000":                {"", from, from + 3_600_000 - 1, 60_000},
-		"?step=3653d&until=3653d":             {"", from, from + 3653*86_400_000, 3653 * 86_400_000},
+	for query, want := range map[string]scheduler.ForecastQuery{
+		"":                                    {From: from, Until: from + 3_600_000, Step: 60_000},
+		"?step=1s&until=10000s":               {From: from, Until: from + 10_000_000, Step: 1000},
+		"?step=90000":                         {From: from, Until: from + 3_600_000, Step: 90_000},
+		"?topic=x&until=2030-01-31T13:00:00Z": {Topic: "x", From: from, Until: from + 3_600_000 - 1, Step: 60_000},
+		"?topic=a.*.%3E":                      {Pattern: "a.*.>", From: from, Until: from + 3_600_000, Step: 60_000},
+		"?until=1896094800000":                {From: from, Until: from + 3_600_000 - 1, Step: 60_000},
+		"?step=3653d&until=3653d":             {From: from, Until: from + 3653*86_400_000, Step: 3653 * 86_400_000},
 	} {
 		call(t, d, "GET", "/v1/forecast"+query, "").want(t, 200, "")
 		if j.last() != want {
 			t.Errorf("%s asked for %+v, want %+v", query, j.last(), want)
 		}
 	}
-	overdue, _ := j.asked[0].(forecastRequest)
-	if overdue.topic != "a.b" || overdue.until != from || overdue.from > -62_000_000_000_000 || overdue.step != overdue.until-overdue.from {
+	overdue, _ := j.asked[0].(scheduler.ForecastQuery)
+	if overdue.Topic != "a.b" || overdue.Until != from || overdue.From > -62_000_000_000_000 ||
+		overdue.Step != overdue.Until-overdue.From {
 		t.Errorf("the overdue were asked for as %+v", overdue)
 	}
 }
@@ -264,7 +331,7 @@ func TestRestoreOne_IsForOneMessageDueOrNot(t *testing.T) {
 	call(t, d, "POST", "/v1/messages/b/restore", "").want(t, 404, "unknown_id")
 	call(t, open(t, keeping(&journal{restore: restoredNothing})), "POST", "/v1/messages/"+string(uidC)+"/restore", "").want(t, 404, "unknown_id")
 	call(t, d, "POST", "/v1/messages/b/restore", `{"overdue":true}`).want(t, 400, "unknown_field")
-	call(t, d, "POST", "/v1/messages/b/restore?topic=x", "").want(t, 400, "unknown_parameter")
+	call(t, d, "POST", "/v1/messages/b/restore?topics=x", "").want(t, 400, "unknown_parameter")
 }
 
 func TestCluster_TellsHowFarTheJournalIsBehind(t *testing.T) {
@@ -300,7 +367,9 @@ func TestJournal_RefusesWhatItCannotMeanAndAsksNothing(t *testing.T) {
 	d := open(t, keeping(j))
 	for _, c := range []struct{ method, target, body, word, detail string }{
 		{"GET", "/v1/messages?topic=", "", "invalid_topic", "topic is empty"},
-		{"GET", "/v1/messages?topic=a.*", "", "invalid_topic", "wildcard"},
+		{"GET", "/v1/messages?topic=a.%3E.b", "", "invalid_topic", "before its end"},
+		{"GET", "/v1/messages?id=", "", "invalid_id", "empty"},
+		{"GET", "/v1/messages?id=t-000000000000000a", "", "invalid_id", "is a uid"},
 		{"GET", "/v1/messages?topic=" + strings.Repeat("a", 256), "", "invalid_topic", "limit is 255"},
 		{"GET", "/v1/messages?key=", "", "invalid_key", "1 to 128"},
 		{"GET", "/v1/messages?key=" + strings.Repeat("a", 129), "", "invalid_key", "limit is 128"},
@@ -309,8 +378,8 @@ func TestJournal_RefusesWhatItCannotMeanAndAsksNothing(t *testing.T) {
 		{"GET", "/v1/messages?state=waiting,", "", "invalid_state", `""`},
 		{"GET", "/v1/messages?state=Waiting", "", "invalid_state", `"Waiting"`},
 		{"GET", "/v1/messages?state=waiting,%20dead", "", "invalid_state", `" dead"`},
-		{"GET", "/v1/messages?due_from=soon", "", "invalid_due_from", "due_from \"soon\" is not a time"},
-		{"GET", "/v1/messages?due_from=1h", "", "invalid_due_from", "want RFC 3339"},
+		{"GET", "/v1/messages?due_from=soon", "", "invalid_due_from", "due_from \"soon\" is neither a time nor a duration"},
+		{"GET", "/v1/messages?due_from=1500000000", "", "invalid_due_from", "looks like seconds"},
 		{"GET", "/v1/messages?due_to=1896076800", "", "invalid_due_to", "looks like seconds"},
 		{"GET", "/v1/messages?due_to=", "", "invalid_due_to", "due_to is empty"},
 		{"GET", "/v1/messages?due_from=1896076800001&due_to=1896076800000", "", "invalid_due_from", "after due_to"},
@@ -318,14 +387,14 @@ func TestJournal_RefusesWhatItCannotMeanAndAsksNothing(t *testing.T) {
 		{"GET", "/v1/messages?limit=1001", "", "invalid_limit", "1 to 1000"},
 		{"GET", "/v1/messages?limit=", "", "invalid_limit", "1 to 1000"},
 		{"GET", "/v1/messages?limit=1e2", "", "invalid_limit", "1 to 1000"},
-		{"GET", "/v1/messages?sort=due", "", "unknown_parameter", "topic, key, state"},
+		{"GET", "/v1/messages?sort=due", "", "unknown_parameter", "topic, id, key, state"},
 		{"GET", "/v1/messages?limit=1&limit=2", "", "invalid_query", "limit"},
 		{"GET", "/v1/messages/%20/history", "", "invalid_id", "id"},
 		{"GET", "/v1/messages/a/history?key=%0a", "", "invalid_key", "key"},
 		{"GET", "/v1/messages/a/history?limit=1", "", "unknown_parameter", "key"},
 		{"POST", "/v1/messages/%20/restore", "", "invalid_id", "id"},
 		{"POST", "/v1/messages/a/restore", `{"dry_run":"yes"}`, "invalid_dry_run", "neither true nor false"},
-		{"GET", "/v1/forecast?topic=a.>", "", "invalid_topic", "wildcard"},
+		{"GET", "/v1/forecast?topic=a.>.b", "", "invalid_topic", `has ">" before its end`},
 		{"GET", "/v1/forecast?step=soon", "", "invalid_step", "step \"soon\" is not a duration"},
 		{"GET", "/v1/forecast?step=999ms", "", "invalid_step", "the least is 1s"},
 		{"GET", "/v1/forecast?step=-1m", "", "invalid_step", "negative"},
@@ -345,7 +414,7 @@ func TestJournal_RefusesWhatItCannotMeanAndAsksNothing(t *testing.T) {
 		{"POST", "/v1/restore", `{"overdue":0}`, "invalid_overdue", "neither true nor false"},
 		{"POST", "/v1/restore", `{"dry_run":"true"}`, "invalid_dry_run", "neither true nor false"},
 		{"POST", "/v1/restore", `{"topic":""}`, "invalid_topic", "topic is empty"},
-		{"POST", "/v1/restore", `{"topic":"a.*"}`, "invalid_topic", "wildcard"},
+		{"POST", "/v1/restore", `{"topic":"a.>.b"}`, "invalid_topic", `has ">" before its end`},
 		{"POST", "/v1/restore", `{"topic":7}`, "invalid_topic", "not a string"},
 		{"POST", "/v1/restore", `{"rate":-1}`, "invalid_rate", "0 to 1000000"},
 		{"POST", "/v1/restore", `{"rate":1000001}`, "invalid_rate", "0 to 1000000"},

@@ -2,8 +2,8 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
-	"net/url"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
@@ -23,7 +23,7 @@ func (s *Server) push(w http.ResponseWriter, r *http.Request) error {
 	item := wire.DecodePush(body, s.cfg.Prefix)
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
-	push, err := s.judge(ctx, r, &item)
+	push, err := s.judge(r, &item)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) error {
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
 	for i := range items {
-		push, err := s.judge(ctx, r, &items[i])
+		push, err := s.judge(r, &items[i])
 		if err != nil {
 			results[i].Problem = &s.judged(r, err).Problem
 			continue
@@ -80,7 +80,7 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) error {
 }
 
 // judge is a push as the scheduler takes it, or why it is refused.
-func (s *Server) judge(ctx context.Context, r *http.Request, item *wire.PushItem) (*scheduler.Push, error) {
+func (s *Server) judge(r *http.Request, item *wire.PushItem) (*scheduler.Push, error) {
 	if item.Err != nil {
 		return nil, item.Err
 	}
@@ -90,8 +90,7 @@ func (s *Server) judge(ctx context.Context, r *http.Request, item *wire.PushItem
 	if err := item.Push.CheckSize(len(item.Body), s.cfg.MaxPayload()); err != nil {
 		return nil, err
 	}
-	push := answer.Push(&item.Push, item.Body)
-	return push, s.mayMerge(ctx, r, push)
+	return answer.Push(&item.Push, item.Body), nil
 }
 
 func (s *Server) result(a scheduler.Accepted) wire.Result {
@@ -112,6 +111,9 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if !mayRead(r) { // who may only push sees what became of his message
+		info.Headers, info.Body = nil, nil
+	}
 	tagged(w, info.Version)
 	return s.respondValue(w, http.StatusOK, answer.Info(&info))
 }
@@ -124,14 +126,11 @@ func (s *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
-	cancel := s.cfg.Service.Cancel
-	if limited(r) {
-		cancel = func(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error) {
-			return s.cancelPermitted(ctx, r, ref)
-		}
+	var result scheduler.CancelResult
+	if ref, err = s.permitted(ctx, r, ref); err == nil {
+		result, err = s.cfg.Service.Cancel(ctx, ref)
 	}
-	result, err := cancel(ctx, ref)
-	if err != nil {
+	if err != nil && !errors.Is(err, scheduler.ErrUnknownID) { // that is the answer of a result without a message
 		return err
 	}
 	canceled, refused := answer.Cancel(r.PathValue("id"), &result)
@@ -141,12 +140,17 @@ func (s *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 	return s.respondValue(w, http.StatusOK, canceled)
 }
 
-// reference is the message that a path and its query name: /v1/messages/{id}?key=. A path in the form of a uid is that uid.
+// reference is the message that a path and its query name: /v1/messages/{id}?topic=&key=. A path in the form of a uid is
+// that uid. What the caller may not see it does not name.
 func reference(r *http.Request) (scheduler.Ref, error) {
-	var values url.Values
-	values, err := query(r, "key")
+	values, err := query(r, "topic", "key")
 	if err != nil {
 		return scheduler.Ref{}, err
 	}
-	return answer.Ref(r.PathValue("id"), values.Get("key"), values.Has("key"))
+	if values.Has("topic") && values.Get("topic") == "" {
+		return scheduler.Ref{}, wire.CheckSubject("")
+	}
+	ref, err := answer.Ref(wire.Named{ID: r.PathValue("id"), Topic: values.Get("topic"), Key: values.Get("key"), Keyed: values.Has("key")})
+	ref.Viewer = viewer(r)
+	return ref, err
 }

@@ -93,7 +93,7 @@ func document(version string) object {
 		{"tags", tags()},
 		{"paths", paths},
 		{"components", object{
-			{"schemas", append(append(commonSchemas(), requestSchemas()...), answerSchemas()...)},
+			{"schemas", slices.Concat(commonSchemas(), requestSchemas(), answerSchemas(), rejectSchemas())},
 			{"headers", headerObjects()},
 			{"securitySchemes", object{{"token", object{
 				{"type", "http"}, {"scheme", "bearer"},
@@ -116,7 +116,8 @@ const introduction = "tarry holds messages until they are due and then publishes
 	"repeat it, a push with the `id` that the answer names.\n\n" +
 	"**Long operations** answer their report when they end. A client that accepts `application/x-ndjson` gets lines instead: `{\"progress\": {...}}` " +
 	"once a second and at last `{\"report\": {...}}`, or an error; where one fails before the first line the status tells.\n\n" +
-	"**Browsers**: a request that changes something and comes from a page of another origin is 403 `cross_origin`."
+	"**Browsers**: a request that changes something and comes from a page of another origin is 403 `cross_origin`. Where no token is asked for, " +
+	"a Host that is neither an address nor localhost nor in the settings is 403 `foreign_host`."
 
 // operation is one route as it is described. What all routes of its kind share is added when it is: see describe.
 type operation struct {
@@ -251,6 +252,7 @@ func tags() []object {
 		tag("dead", "Messages that were given up after all their attempts."),
 		tag("topics", "What waits by topic, and what is paused."),
 		tag("journal", "What the journal knows and mends. Without one these answer 501 `needs_journal`."),
+		tag("rejects", "Pushes by tag that NATS had acknowledged and tarry refused. Without JetStream these answer 501 `needs_jetstream`."),
 		tag("cluster", "Who leads, and health."),
 	}
 }

@@ -49,8 +49,11 @@ func answerSchemas() object {
 		{"uncertain", typed("boolean", "An attempt with an unknown outcome may have reached a consumer.")},
 		{"refusals", count("How many attempts NATS refused.")},
 		{"parked", text("The lane that holds it back: the stream, or the subject, that takes nothing now.")},
+		{"parked_why", text("Why it is held back, and when it is tried again. For people; it may change.")},
 		{"ended_at", field("Timestamp", "When it ended, if it has.")},
-		{"reason", text("Why it is as it is.")},
+		{"kind", field("Kind", "How it ended, where the state does not say it.")},
+		{"other", field("UID", "The message that it went into, or goes on as.")},
+		{"reason", text("Why it is as it is. For people; programs go by kind.")},
 		{"headers", object{{"type", "object"}, {"description", "The user's headers, a list of values each. Not in lists."}, {"additionalProperties", object{{"type", "array"}, {"items", object{{"type", "string"}}}}}}},
 		{"body", text("The body, where it is text. Not in lists.")},
 		{"body_base64", typed("string", "The body, where it is not. Not in lists.", member{"contentEncoding", "base64"})},
@@ -65,11 +68,13 @@ func answerSchemas() object {
 	}
 	topicFields := object{
 		{"topic", text("The topic.")}, {"waiting", count("Messages that wait, due or not.")}, {"in_flight", count("Messages that are being delivered.")}, {"dead", count("Messages that were given up.")},
+		{"parked_why", text("Why messages that are due wait, and when they are tried again. Left out where none do.")},
 	}
 	topicNames := []string{"topic", "waiting", "in_flight", "dead"}
 	stand := shape("What one side has; a side that lacks the message is left out.", []string{"state", "version"}, object{{"state", state}, {"version", version}})
 	return object{
 		{"State", typed("string", "Where a message is on its way: waiting, in_flight, and one of four ends.", member{"enum", stateWords()})},
+		{"Kind", typed("string", "What made a change, where the states before and after do not say it.", member{"enum", kindWords()})},
 		{"Version", typed("integer", "A message's version: 1 is its acceptance.", member{"minimum", 0}, member{"examples", []int{1}})},
 		{"Timestamp", typed("string", "RFC 3339 in UTC with milliseconds.", member{"format", "date-time"}, member{"pattern", `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`},
 			member{"examples", []string{"2030-01-31T08:00:00.000Z"}})},
@@ -82,12 +87,20 @@ func answerSchemas() object {
 			{"due", field("Timestamp", "When the message in the way is due.")},
 			{"at", field("Timestamp", "When the message in the way ended.")},
 			{"version", field("Version", "The one that stands, where another was asked for.")},
+			{"bucket", typed("integer", "With bucket_unavailable: the bucket that does not answer.", member{"minimum", 0})},
 			{"report", field("Report", "What an operation on many had done before it failed.")},
+			{"candidates", typed("array", "With ambiguous_id: the messages that the name may mean, of those that the caller may see.",
+				member{"maxItems", scheduler.MaxNamesOfID}, member{"items", ref("Candidate")})},
+		})},
+		{"Candidate", shape("A message that an ambiguous name may mean.", []string{"topic", "key", "uid", "state"}, object{
+			{"topic", text("Its topic.")}, {"key", text("Its key; empty where it has none.")}, {"uid", uid}, {"state", state},
 		})},
 		{"Accepted", shape("A push that is kept.", []string{"id", "uid", "due", "state", "version", "durable"}, object{
 			{"id", id}, {"uid", uid}, {"due", due}, {"state", state}, {"version", version}, {"durable", durable},
 			{"duplicate", typed("boolean", "The same push had been kept before: this is that message, be it delivered. Left out where that is not so.")},
 			{"merged", typed("boolean", "It went into a message that waits. Left out where that is not so.")},
+			{"name_checked", typed("boolean", "false: the journal did not answer whether the name was used before; it was kept by what Redis "+
+				"remembers. Left out where that is not so.")},
 		})},
 		{"BatchResults", shape("An outcome for each push.", []string{"results"}, object{
 			{"results", typed("array", "In the order of the request.", member{"maxItems", wire.MaxBatch}, member{"items", object{{"oneOf", []object{ref("Accepted"), ref("Problem")}}}})},
@@ -100,6 +113,8 @@ func answerSchemas() object {
 		})},
 		{"Lag", shape("What has happened and is not in the journal yet.", []string{"changes", "bytes"}, object{
 			{"changes", count("Changes.")}, {"bytes", count("Bytes.")}, {"oldest", field("Timestamp", "When the oldest of them happened.")},
+			{"quarantined", count("Entries of the outbox that the journal could not hold; verify lists them. " +
+				"They count nowhere else. Left out where there are none.")},
 		})},
 		{"Rescheduled", shape("What a message is now.", []string{"id", "uid", "state", "due", "version", "priority", "topic"}, object{
 			{"id", id}, {"uid", uid}, {"state", state}, {"due", due}, {"version", version}, {"priority", priorityField()}, {"topic", text("Where it is published.")},
@@ -134,14 +149,25 @@ func answerSchemas() object {
 		{"Pause", shape("A pause.", []string{"pattern", "by", "at"}, object{
 			{"pattern", text("The topics that are held back.")}, {"by", text("Who asked for it: a token's name, else an address.")}, {"at", field("Timestamp", "Since when.")},
 		})},
-		{"Paused", shape("How a pattern stands now.", []string{"pattern", "paused"}, object{
+		{"Paused", shape("How a pattern stands now.", []string{"pattern", "paused", "in_effect"}, object{
+			{"in_effect", typed("boolean", "The leader has taken the change over: of a pause, nothing more leaves. Else it normally does within a second, "+
+				"and a new leader before anything leaves.")},
 			{"pattern", text("The topics.")}, {"paused", typed("boolean", "Whether they are held back.")}, {"by", text("Who asked for the pause.")},
 		})},
-		{"History", shape("Everything that happened to a message.", []string{"id", "uid", "history"}, object{{"id", id}, {"uid", uid}, {"history", listOf("By version.", "Change")}})},
+		{"History", shape("Everything that happened to a message.", []string{"id", "uid", "history"}, object{{"id", id}, {"uid", uid}, {"history", listOf("By version.", "Change")},
+			{"others", listOf("The others that have or had this name, the latest first.", "Life")}, {"more", typed("boolean", "There are others yet.")}})},
+		{"Life", shape("Another message of the name.", []string{"uid", "state", "due", "history"}, object{
+			{"uid", uid}, {"state", field("State", "What it is.")}, {"due", field("Timestamp", "When it is or was due.")},
+			{"kind", field("Kind", "How it ended, where the state does not say it: requeued, for one.")},
+			{"other", field("UID", "The message that the kind names, such as the one as which it goes on.")},
+			{"reason", text("Why it ended.")}, {"history", listOf("By version.", "Change")},
+		})},
 		{"Change", shape("One change. What does not apply to it is left out.", []string{"version", "state", "at", "bucket"}, object{
 			{"version", version}, {"state", field("State", "What the message was after it.")}, {"at", field("Timestamp", "When.")}, {"due", field("Timestamp", "When the message was due after it.")}, {"bucket", count("Where it lay.")},
 			{"instance", text("Which instance made it.")}, {"address", text("At which address.")}, {"term", count("Under which leadership; left out for a change that any instance may make.")},
-			{"attempt", count("The number that the delivery carried.")}, {"claimed", field("Timestamp", "When the attempt was claimed that led to it.")}, {"reason", text("Why.")},
+			{"attempt", count("The number that the delivery carried.")}, {"claimed", field("Timestamp", "When the attempt was claimed that led to it.")}, {"kind", field("Kind", "What made it, where the states do not say it.")},
+			{"other", field("UID", "The message that it names: the one that it went into, or goes on as or for.")},
+			{"reason", text("Why. For people; programs go by kind.")},
 			{"stream", text("Where NATS stored the delivery.")}, {"sequence", count("At which place.")},
 		})},
 		{"Forecast", shape("What falls due.", []string{"overdue", "steps"}, object{
@@ -161,12 +187,32 @@ func answerSchemas() object {
 				{"additionalProperties", object{{"type", "integer"}, {"minimum", 0}}}}},
 			{"repaired", count("Differences that were mended.")},
 			{"differences", typed("array", "The first of them one by one; none while it runs.", member{"maxItems", scheduler.MaxDifferences}, member{"items", ref("Difference")})},
+			{"refused", typed("array", "Changes that the store was asked for and did not make; the messages stay as they were. Left out where there are none.",
+				member{"items", ref("Refused")})},
+			{"quarantined", typed("array", "Entries of the outbox that the journal could not hold, and that stand apart "+
+				"in the store. Left out where there are none.", member{"items", ref("Quarantined")})},
 		})},
 		{"VerifyLine", lineOf("VerifyReport")},
 		{"DifferenceKind", typed("string", "How the two differ.", member{"enum", []string{scheduler.MissingInStore, scheduler.MissingInJournal, scheduler.StoreOlder, scheduler.StoreNewer}})},
 		{"Difference", shape("One message.", []string{"uid", "bucket", "kind", "repaired"}, object{
 			{"uid", uid}, {"bucket", count("Where it lies.")}, {"kind", ref("DifferenceKind")}, {"store", stand}, {"journal", stand}, {"repaired", typed("boolean", "It was mended.")},
 		})},
+		{"Refused", shape("One change that was refused.", []string{"uid", "bucket", "from", "to", "at"}, object{
+			{"uid", uid}, {"bucket", count("Where it lies.")}, {"from", text("What the message was.")}, {"to", text("What it was to become.")},
+			{"kind", field("Kind", "What was to make it, where the states do not say it.")}, {"at", field("Timestamp", "When.")},
+			{"unreadable", typed("boolean", "Its record in the store is damaged, so that nobody knows what the message was: "+
+				"`from` is none. Left out where it is not.")},
+		})},
+		{"Quarantined", shape("One entry that the journal could not hold.",
+			[]string{"bucket", "entry", "at", "reason", "known", "uids"},
+			object{
+				{"bucket", count("Where it lies.")}, {"entry", text("Its place in the outbox.")},
+				{"at", field("Timestamp", "When it was quarantined.")}, {"reason", text("Why. For people.")},
+				{"known", typed("boolean", "The journal got the states that the messages had since. Where it did not, and the "+
+					"store has forgotten them, they are not restored.")},
+				{"uids", typed("array", "The messages whose change the journal lacks, as far as they can be told.",
+					member{"maxItems", scheduler.MaxQuarantinedUIDs}, member{"items", uid})},
+			})},
 		{"RedeliverReport", shape("What became of the deliveries that were checked. After a dry run none is redelivered.", []string{"checked", "present", "gone", "redelivered", "unknown", "failed"}, object{
 			{"dry_run", dryRun()}, {"checked", count("Deliveries checked.")}, {"present", count("NATS has them.")}, {"gone", count("NATS has lost them.")}, {"redelivered", count("Published again.")},
 			{"unknown", count("Cannot be judged: delivered by core NATS, from a stream that drops what was consumed or is past its limits, or pruned here.")}, {"failed", count("Could not be published again.")},
@@ -179,21 +225,40 @@ func answerSchemas() object {
 				{{"type", "null"}},
 			}}}},
 			{"instances", listOf("All that live.", "Instance")},
+			{"parked", typed("array", "What holds messages back; left out where nothing does, or nobody can tell.", member{"maxItems", maxParked},
+				member{"items", shape("One lane.", []string{"lane", "why"}, object{
+					{"lane", text("The stream, subject, pause or rate.")}, {"why", text("Why, and when it is tried again.")},
+				})})},
 			{"journal", shape("The journal; left out where nobody can tell.", []string{"mode"}, object{
 				{"mode", typed("string", "Its mode.", member{"enum", []string{journalOff, journalAsync, journalSync}})}, {"lag", field("Lag", "How far it is behind; left out while nobody can tell.")},
 			})},
+			{"checks", listOf("What the instance that answers needs, and what is wrong with it.", "Check")},
 		})},
 		{"Instance", shape("One instance.", []string{"instance", "address", "role", "healthy", "version"}, object{
 			{"instance", text("Its name.")}, {"address", text("Where others reach it.")}, {"role", typed("string", "What it does.", member{"enum", []string{RoleLeader, RoleStandby}})},
 			{"healthy", typed("boolean", "It could lead.")}, {"version", text("Of its binary.")},
+			{"other_store", typed("boolean", "Its Redis is not the leader's: it takes nothing until its settings are mended.")},
 		})},
 		{"Resigned", shape("The leader has stepped down.", []string{"resigned"}, object{{"resigned", typed("boolean", "Always true.", member{"const", true})}})},
 		{"Live", shape("The process serves.", []string{"live"}, object{{"live", typed("boolean", "Always true.", member{"const", true})}})},
-		{"Ready", shape("Whether the instance can do its part.", []string{"ready", "checks"}, object{
-			{"ready", typed("boolean", "Every check is fine.")},
-			{"checks", typed("array", "What it needs.", member{"items", shape("One of them.", []string{"name", "ok"}, object{
-				{"name", text("What it is.")}, {"ok", typed("boolean", "It is there.")}, {"detail", text("What is wrong.")},
-			})})},
+		{"Ready", shape("Whether the instance can accept a push.", []string{"ready", "checks"}, object{
+			{"ready", typed("boolean", "It can, at least for some buckets.")},
+			{"degraded", typed("array", "The checks that fail although it is ready.", member{"items", typed("string", "Its name.")})},
+			{"checks", listOf("What it needs.", "Check")},
+		})},
+		{"Check", shape("One thing that an instance needs.", []string{"name", "ok"}, object{
+			{"name", text("What it is.")}, {"ok", typed("boolean", "It is there.")},
+			{"buckets", typed("array", "The buckets that it lacks in; left out where it concerns all, or none.",
+				member{"items", count("The number of a bucket.")})},
+			{"detail", text("What is wrong, in words; at /v1/cluster only.")},
 		})},
 	}
+}
+
+// kindWords are the kinds of changes that have a word.
+func kindWords() (words []string) {
+	for k := scheduler.KindPlain + 1; k.Valid(); k++ {
+		words = append(words, k.String())
+	}
+	return words
 }

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
@@ -20,8 +22,9 @@ var (
 	notTaken  = []error{scheduler.ErrUnavailable, scheduler.ErrFull, scheduler.ErrBehind, scheduler.ErrOutcomeUnknown, context.DeadlineExceeded, errElse}
 	noSuch    = []error{scheduler.ErrUnknownID, scheduler.ErrAmbiguousID}
 	stopped   = []error{scheduler.ErrStopping, context.Canceled}
-	pushFails = slices.Concat(notTaken, []error{scheduler.ErrDuplicateID, scheduler.ErrStaleUID, scheduler.ErrMaybeDelivered, scheduler.ErrTooFar, scheduler.ErrBusy,
-		scheduler.ErrStopping, scheduler.ErrNoMachineID, scheduler.ErrClockBack})
+	pushFails = slices.Concat(notTaken, []error{scheduler.ErrDuplicateID, scheduler.ErrStaleUID, scheduler.ErrMaybeDelivered,
+		scheduler.ErrUnreadable, scheduler.ErrTooFar, scheduler.ErrBusy,
+		scheduler.ErrStopping, scheduler.ErrNoMachineID, scheduler.ErrClockBack, &scheduler.BucketError{Bucket: 1}})
 	pauseFails = []error{scheduler.ErrUnavailable, scheduler.ErrFull, scheduler.ErrOutcomeUnknown, errElse}
 
 	fails = map[string][]error{
@@ -47,6 +50,9 @@ var (
 		"POST /v1/restore":               slices.Concat(away, stopped),
 		"POST /v1/verify":                slices.Concat(away, stopped),
 		"POST /v1/redeliver":             slices.Concat(away, stopped),
+		"GET /v1/rejects":                slices.Concat(away, []error{answer.ErrNoRejects, context.DeadlineExceeded}),
+		"GET /v1/rejects/{sequence}":     slices.Concat(away, []error{answer.ErrNoRejects, answer.ErrUnknownReject}),
+		"POST /v1/rejects/requeue":       slices.Concat(pushFails, refusedPushes(), []error{answer.ErrNoRejects, answer.ErrUnknownReject, answer.ErrIncompleteReject}),
 		"GET /v1/cluster":                {api.ErrUnreachable, errElse},
 		"POST /v1/cluster/resign":        {api.ErrNoLeader, api.ErrNotLeader, api.ErrNoStandby, api.ErrUnreachable, context.DeadlineExceeded, errElse},
 		"GET /livez":                     nil,
@@ -55,10 +61,20 @@ var (
 	}
 )
 
+// refusedPushes are the mistakes that the headers of a push can have.
+func refusedPushes() (all []error) {
+	for _, word := range slices.Concat(api.PushWords(), []string{wire.WordUnknown, wire.WordRepeated, wire.WordTooLarge}) {
+		all = append(all, &wire.Error{Word: word, Field: "header", Detail: "is wrong"})
+	}
+	return all
+}
+
 // badMore are requests of the journal and the cluster that cannot be meant, and queries.
 var badMore = [][3]string{
-	{"GET", "/v1/messages?topic=", ""}, {"GET", "/v1/messages?key=", ""}, {"GET", "/v1/messages?state=gone", ""}, {"GET", "/v1/messages?due_from=soon", ""},
+	{"GET", "/v1/messages?topic=", ""}, {"GET", "/v1/messages?key=", ""}, {"GET", "/v1/messages?id=", ""}, {"GET", "/v1/messages?state=gone", ""}, {"GET", "/v1/messages?due_from=soon", ""},
 	{"GET", "/v1/messages?due_to=1", ""}, {"GET", "/v1/messages?limit=0", ""}, {"GET", "/v1/messages?cursor=x", ""},
+	{"GET", "/v1/messages/a?topic=", ""}, {"DELETE", "/v1/messages/a?topic=a.*", ""}, {"PATCH", "/v1/messages/a?topic=a..b", `{"delay":1}`},
+	{"POST", "/v1/messages/a/run?topic=", ""}, {"GET", "/v1/messages/a/history?topic=", ""}, {"POST", "/v1/messages/a/restore?topic=", ""},
 	{"GET", "/v1/messages/%20", ""}, {"GET", "/v1/messages/a?key=%0a", ""}, {"DELETE", "/v1/messages/%20", ""}, {"DELETE", "/v1/messages/a?key=%0a", ""},
 	{"POST", "/v1/messages/%20/run", ""}, {"POST", "/v1/messages/a/run?key=%0a", ""}, {"GET", "/v1/messages/%20/history", ""}, {"GET", "/v1/messages/a/history?key=%0a", ""},
 	{"POST", "/v1/messages/%20/restore", ""}, {"POST", "/v1/messages/a/restore?key=%0a", ""}, {"POST", "/v1/messages/a/restore", `{"dry_run":1}`},
@@ -69,7 +85,11 @@ var badMore = [][3]string{
 	{"POST", "/v1/verify", `{"repair":1}`}, {"POST", "/v1/verify", `{"repair":true,"repair":true}`}, {"POST", "/v1/verify", `{"nonsense":1}`}, {"POST", "/v1/verify", `[]`},
 	{"POST", "/v1/redeliver", `{}`}, {"POST", "/v1/redeliver", `{"since":"1h","topic":""}`}, {"POST", "/v1/redeliver", `{"since":"1h","dry_run":1}`},
 	{"POST", "/v1/redeliver", `{"since":"1h","since":"1h"}`}, {"POST", "/v1/redeliver", `{"nonsense":1}`}, {"POST", "/v1/redeliver", `[]`},
-	{"POST", "/v1/cluster/resign", `[]`}, {"POST", "/v1/cluster/resign", `{"reason":"a\nb"}`},
+	{"GET", "/v1/rejects?topic=", ""}, {"GET", "/v1/rejects?id=", ""}, {"GET", "/v1/rejects?reason=", ""}, {"GET", "/v1/rejects?limit=0", ""}, {"GET", "/v1/rejects?cursor=x", ""},
+	{"GET", "/v1/rejects/0", ""}, {"POST", "/v1/rejects/requeue", `[]`}, {"POST", "/v1/rejects/requeue", `{}`}, {"POST", "/v1/rejects/requeue", `{"sequences":1}`},
+	{"POST", "/v1/rejects/requeue", `{"sequence":1,"set":1}`}, {"POST", "/v1/rejects/requeue", `{"sequence":1,"drop":1}`}, {"POST", "/v1/rejects/requeue", `{"sequence":1,"sequence":1}`},
+	{"POST", "/v1/rejects/requeue", `{"nonsense":1}`},
+	{"POST", "/v1/cluster/resign", `[]`}, {"POST", "/v1/cluster/resign", `{"reason":"a","reason":"b"}`}, {"POST", "/v1/cluster/resign", `{"reason":"a\nb"}`},
 	{"GET", "/v1/topics?limit=0", ""}, {"GET", "/v1/topics?cursor=x", ""}, {"POST", "/v1/topics/a/resume", `[]`}, {"POST", "/v1/topics/a/resume", `{"nonsense":1}`}, {"POST", "/v1/topics/a/pause", `[`},
 	{"POST", "/v1/messages/cancel", `{"all":true,"all":true}`}, {"POST", "/v1/messages/cancel", `[]`}, {"POST", "/v1/messages/cancel", `{"due_to":[]}`},
 	{"POST", "/v1/dead/requeue", `{"all":true,"all":true}`}, {"POST", "/v1/dead/requeue", `[]`}, {"POST", "/v1/dead/requeue", `{"nonsense":1}`}, {"POST", "/v1/dead/requeue", `{"topic":""}`},
@@ -240,7 +260,11 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 	})
 	t.Run("who may not", func(t *testing.T) {
 		door := open(t, full().config, letting(token("none", nil, false, false)))
+		unguarded := open(t, full().config)
 		each(func(_, method, target, body string) {
+			foreign := asked(t, method, target, body)
+			foreign.Host = "attacker.example"
+			d.ask(t, unguarded, foreign, "")
 			d.ask(t, door, asked(t, method, target, body), "")
 			d.ask(t, door, asked(t, method, target, body, as("none")...), "")
 			d.ask(t, door, asked(t, method, target, body, append(as("none"), "Origin", "https://elsewhere.example")...), "")

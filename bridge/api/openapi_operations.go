@@ -13,7 +13,7 @@ import (
 
 // operations is every route of /v1, health and metrics.
 func operations() []operation {
-	return slices.Concat(pushOperations(), messageOperations(), manyOperations(), deadOperations(), topicOperations(), journalOperations(), clusterOperations())
+	return slices.Concat(pushOperations(), messageOperations(), manyOperations(), deadOperations(), topicOperations(), journalOperations(), rejectOperations(), clusterOperations())
 }
 
 // ok is a 200 with a schema.
@@ -32,7 +32,9 @@ func pathParams(path string) (params []object) {
 	case strings.Contains(path, "{id}"):
 		params = append(params,
 			param("path", "id", "The message: its uid, or the name its producer gave it. A text in the form of a uid is always a uid.", ref("Name")),
-			param("query", "key", "The key that the name belongs to, which may be empty. Needed where live messages of several keys have the name.", object{{"type", "string"}, {"maxLength", wire.MaxKey}}))
+			param("query", "topic", "The topic that the name belongs to. Without topic and key a look takes the one message of the name that lives; "+
+				"a change is refused as soon as messages of two topics or keys are known under it, live or ended.", ref("TopicName")),
+			param("query", "key", "The key that the name belongs to, which may be empty.", object{{"type", "string"}, {"maxLength", wire.MaxKey}}))
 	case strings.HasSuffix(path, "{topic}"):
 		params = append(params, param("path", "topic", "One topic.", ref("TopicName")))
 	case strings.Contains(path, "{topic}"):
@@ -75,6 +77,8 @@ func pushOperations() []operation {
 			summary: "Keep one message until it is due",
 			text: "Once it is answered 201 or 200 the message is delivered at least once, never early, or ends where it can be seen. " +
 				"A push with an `id` may be repeated: the same content is answered 200 with `duplicate`. " +
+				"Where that is the uid of an unknown outcome, content is not compared: on the topic of its message the push is a repeat, " +
+				"on another a 409 `duplicate_id`. " +
 				"The topic must match one of the token's patterns; a push that would merge into another topic's message needs the right to change that one.",
 			body: "Push",
 			answers: []told{
@@ -85,7 +89,7 @@ func pushOperations() []operation {
 			problems: map[int][]string{
 				http.StatusBadRequest:         concat(jsonWords, pushWords),
 				http.StatusConflict:           {answer.WordDuplicateID, answer.WordStaleUID, answer.WordMaybeDelivered},
-				http.StatusServiceUnavailable: concat(writeWords, []string{answer.WordBusy, answer.WordStopping}),
+				http.StatusServiceUnavailable: concat(writeWords, []string{answer.WordBucket, answer.WordBusy, answer.WordStopping}),
 				http.StatusGatewayTimeout:     unknown,
 			},
 		},
@@ -116,9 +120,10 @@ func messageOperations() []operation {
 	run[http.StatusBadRequest] = concat(nameWords, []string{wire.WordIfMatch, wire.WordJSON, wire.WordUnknownField})
 	return []operation{
 		{
-			pattern: "GET /v1/messages/{id}", id: "getMessage", tag: "messages", needs: rightRead,
+			pattern: "GET /v1/messages/{id}", id: "getMessage", tag: "messages", needs: rightLook,
 			summary: "Look a message up",
-			text:    "Live, or while its end is remembered, with headers and body.",
+			text: "Live, or while its end is remembered, with headers and body. A token without the right to read sees the messages of the topics that " +
+				"it may push to, without headers and body; others are unknown to it.",
 			answers: []told{{status: http.StatusOK, text: "The message.", schema: "Message", headers: []string{"ETag"}}},
 			problems: map[int][]string{
 				http.StatusBadRequest: nameWords, http.StatusNotFound: noMessage, http.StatusConflict: ambiguous, http.StatusServiceUnavailable: unavailable,

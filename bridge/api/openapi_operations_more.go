@@ -16,25 +16,28 @@ func journalOperations() []operation {
 			summary: "List messages, live or ended",
 			text:    "In the order of due, without headers and bodies. `lag` is what the page may miss; it is left out while nobody can tell.",
 			params: []object{
-				param("query", "topic", "One topic. Default: all.", ref("TopicName")),
+				param("query", "topic", "A topic, or a pattern of topics, for which a page may be short and still have a cursor. Default: all.", ref("Pattern")),
+				param("query", "id", "Every message that ever had this name. Default: all.", ref("Name")),
 				param("query", "key", "One key. Default: all.", ref("Name")),
 				param("query", "state", "States, joined by commas. Default: all.", object{
 					{"type", "string"}, {"pattern", "^(" + strings.Join(stateWords(), "|") + ")(,(" + strings.Join(stateWords(), "|") + "))*$"}, {"examples", []string{"waiting,in_flight"}},
 				}),
-				param("query", "due_from", "The earliest due time, inclusive.", ref("Time")),
-				param("query", "due_to", "The latest due time, inclusive.", ref("Time")),
+				param("query", "due_from", "The earliest due time, inclusive; a duration counts from now.", ref("Moment")),
+				param("query", "due_to", "The latest due time, inclusive; a duration counts from now.", ref("Moment")),
 				limitParam(), cursorParam(),
 			},
 			answers: ok("A page.", "MessageList"),
 			problems: map[int][]string{
-				http.StatusBadRequest:         {wire.WordTopic, wire.WordKey, WordState, WordDueFrom, WordDueTo, WordLimit, WordCursor},
+				http.StatusBadRequest:         {wire.WordTopic, wire.WordID, wire.WordKey, WordState, WordDueFrom, WordDueTo, WordLimit, WordCursor},
 				http.StatusServiceUnavailable: unavailable,
 			},
 		},
 		{
-			pattern: "GET /v1/messages/{id}/history", id: "getHistory", tag: "journal", needs: rightRead,
+			pattern: "GET /v1/messages/{id}/history", id: "getHistory", tag: "journal", needs: rightLook,
 			summary: "Tell everything that happened to a message",
-			text:    "Every change of state by version: what, when, on which instance and address, in which bucket, under which term, and why.",
+			text: "Every change of state by version: what, when, on which instance and address, in which bucket, under which term, and why. " +
+				"`others` are the other messages that have or had the name, the latest first, the dead that were requeued among them; a uid names one message alone. " +
+				"A token without the right to read sees the messages of the topics that it may push to, without instance, address, term, stream and sequence.",
 			answers: ok("The changes, the earliest first.", "History"),
 			problems: map[int][]string{
 				http.StatusBadRequest: nameWords, http.StatusNotFound: noMessage, http.StatusConflict: ambiguous, http.StatusServiceUnavailable: unavailable,
@@ -56,7 +59,7 @@ func journalOperations() []operation {
 			summary: "Count what falls due, step by step",
 			text:    "From now on; what is overdue is counted apart.",
 			params: []object{
-				param("query", "topic", "One topic. Default: all.", ref("TopicName")),
+				param("query", "topic", "A topic, or a pattern of topics. Default: all.", ref("Pattern")),
 				param("query", "step", "How long a step is: at least 1s, and at most 10,000 steps in all. Default: 1m.", ref("Duration")),
 				param("query", "until", "Where to end: a time, or a duration from now. Default: 1h.", ref("Moment")),
 			},
@@ -118,7 +121,7 @@ func clusterOperations() []operation {
 			body:    "Resign",
 			answers: ok("It has stepped down.", "Resigned"),
 			problems: map[int][]string{
-				http.StatusBadRequest:         {wire.WordJSON, WordReason},
+				http.StatusBadRequest:         {wire.WordJSON, wire.WordRepeatedField, WordReason},
 				http.StatusConflict:           {WordNoLeader, WordNotLeader, WordNoStandby},
 				http.StatusServiceUnavailable: unavailable,
 				http.StatusGatewayTimeout:     {answer.WordOutcomeUnknown},
@@ -132,11 +135,13 @@ func clusterOperations() []operation {
 		},
 		{
 			pattern: "GET /readyz", id: "ready", tag: "cluster", open: true,
-			summary: "Tell whether the instance can do its part",
-			text:    "As leader or standby, and what is missing when it cannot.",
+			summary: "Report whether the instance can accept a push",
+			text: "As leader or standby. `degraded` names what it lacks although it is ready: without NATS it accepts and keeps what is due, " +
+				"without a leader too, and with some buckets away it accepts for the others. It is not about who could lead: see `GET /v1/cluster`, " +
+				"which says in words what is wrong. Look-ups and cancels often work where it is not ready.",
 			answers: []told{
 				{status: http.StatusOK, text: "It can.", schema: "Ready"},
-				{status: http.StatusServiceUnavailable, text: "It cannot; the checks say why.", schema: "Ready"},
+				{status: http.StatusServiceUnavailable, text: "It can accept none; the checks say what is missing.", schema: "Ready"},
 			},
 		},
 		{

@@ -21,7 +21,7 @@ var (
 	// jsonWords are of every request whose body has fields.
 	jsonWords = []string{wire.WordJSON, wire.WordUnknownField, wire.WordRepeatedField}
 	// nameWords are of a message that a path names.
-	nameWords = []string{wire.WordID, wire.WordKey}
+	nameWords = []string{wire.WordID, wire.WordTopic, wire.WordKey}
 	pushWords = []string{wire.WordTopic, wire.WordDelay, wire.WordAt, wire.WordNoDelay, wire.WordDelayAndAt, wire.WordID, wire.WordKey, wire.WordOnDuplicate,
 		wire.WordDeliver, wire.WordPriority, wire.WordTTL, wire.WordAttempt, wire.WordRetry, wire.WordMaxWait, wire.WordReason, wire.WordHeader,
 		wire.WordBody, wire.WordUnsupported, answer.WordTooFar}
@@ -54,6 +54,7 @@ func changeWords(ended ...scheduler.State) []string {
 func (op *operation) words() map[int][]string {
 	all := map[int][]string{}
 	add := func(status int, words ...string) { all[status] = append(all[status], words...) }
+	add(http.StatusForbidden, WordForeignHost)
 	if !op.open {
 		add(http.StatusUnauthorized, WordUnauthorized)
 		add(http.StatusForbidden, WordForbidden)

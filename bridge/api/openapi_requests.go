@@ -8,7 +8,7 @@ import (
 )
 
 // mustHave are the requests whose body is not optional. Of the others no text at all is the same as {}.
-var mustHave = map[string]bool{"Push": true, "Batch": true, "Edit": true, "Selection": true, "SelectionAndTime": true, "Requeue": true, "Purge": true, "Redeliver": true}
+var mustHave = map[string]bool{"Push": true, "Batch": true, "Edit": true, "Selection": true, "SelectionAndTime": true, "Requeue": true, "Purge": true, "Redeliver": true, "RequeueRejects": true}
 
 // shape is an object's schema. Those of requests are closed: an unknown field is refused.
 func shape(text string, required []string, fields object) object {
@@ -50,7 +50,7 @@ func anyOf(names ...string) (all []object) {
 	return all
 }
 
-const spanPattern = `^\+?([0-9]*\.?[0-9]*(d|h|ms|us|µs|μs|ns|s|m))+$|^[0-9]+$`
+const spanPattern = `^\+?([0-9]*\.?[0-9]*(w|d|h|ms|us|µs|μs|ns|s|m))+$|^[0-9]+$`
 
 // commonSchemas are what fields are made of.
 func commonSchemas() object {
@@ -67,7 +67,7 @@ func commonSchemas() object {
 		{"Name", typed("string", "1 to 128 bytes of UTF-8 without control characters, and without blanks at either end.", member{"minLength", 1}, member{"maxLength", wire.MaxID},
 			member{"examples", []string{"order-7131"}})},
 		{"UID", typed("string", "The internal identity of a message, never reused. Uids sort by acceptance. On NATS it is the Nats-Msg-Id.", member{"pattern", "^t-[0-9a-hjkmnp-tv-z]{16}$"})},
-		{"Duration", object{{"description", "Text such as `20m`, `1.5s` or `1d12h` (units d, h, m, s, ms, us, ns), or whole milliseconds. At most 3653 days. What is finer than a millisecond rounds up."},
+		{"Duration", object{{"description", "Text such as `20m`, `1.5s`, `1d12h` or `2w` (units w, d, h, m, s, ms, us, ns; weeks and days of 24 hours), or whole milliseconds. At most 3653 days. What is finer than a millisecond rounds up."},
 			{"anyOf", []object{spanText, {{"type", "integer"}, {"minimum", 0}, {"maximum", tenYears}}}}, {"examples", []any{"20m", 1_200_000}}}},
 		{"Shift", object{{"description", "A duration with a sign: `-10m` is earlier."},
 			{"anyOf", []object{{{"type", "string"}, {"pattern", "^-?(" + spanPattern[1:len(spanPattern)-len("|^[0-9]+$")-1] + "|[0-9]+)$"}, {"maxLength", 65}},
@@ -80,7 +80,7 @@ func commonSchemas() object {
 			wire.MaxRetries, wire.MaxJitter)},
 			{"anyOf", []object{{{"type", "string"}, {"minLength", 1}, {"maxLength", 2048}},
 				{{"type", "array"}, {"minItems", 1}, {"maxItems", wire.MaxRetries}, {"items", ref("Duration")}}}}, {"examples", []any{"0,2m,10m*5~20%", []any{0, "2m", 600_000}}}}},
-		{"Headers", object{{"type", "object"}, {"description", fmt.Sprintf("The message's own headers: a value each, or a list. Names are HTTP tokens; `Tarry-*` and `Nats-*` are refused. At most %d bytes in all, as NATS writes them.", wire.MaxHeaders)},
+		{"Headers", object{{"type", "object"}, {"description", fmt.Sprintf("The message's own headers: a value each, or a list. Names are HTTP tokens; `Tarry-*` and `Nats-*` are refused, and `Status` beside an empty body. At most %d bytes in all, as NATS writes them.", wire.MaxHeaders)},
 			{"propertyNames", object{{"pattern", "^[!#$%&'*+\\-.^_`|~0-9A-Za-z]+$"}}},
 			{"additionalProperties", object{{"anyOf", []object{{{"type", "string"}}, {{"type", "array"}, {"items", object{{"type", "string"}}}}}}}},
 			{"examples", []any{object{{"traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}}}}},
@@ -91,8 +91,10 @@ func commonSchemas() object {
 func contentFields() object {
 	return object{
 		{"headers", field("Headers", "The user's headers.")},
-		{"body", typed("string", "The body, where it is text. At most one of body and body_base64; with the headers it must fit into one NATS message.", member{"examples", []string{"hello"}})},
+		{"body", typed("string", "The body, where it is text. At most one of body, body_base64 and body_json; with the headers it must fit into one NATS message.", member{"examples", []string{"hello"}})},
 		{"body_base64", typed("string", "The body as base64 (RFC 4648, padded).", member{"contentEncoding", "base64"}, member{"examples", []string{"aGVsbG8="}})},
+		{"body_json", object{{"description", "The body as a JSON value of any kind; its bytes go out as they stand in the request. " +
+			"null is the same as absent. No header is added: give Content-Type where consumers want it."}, {"examples", []any{object{{"order", 7131}}}}}},
 	}
 }
 
@@ -106,15 +108,15 @@ func flag(text string, fallback bool) object {
 
 // requestSchemas are the bodies of requests.
 func requestSchemas() object {
-	delay, at := field("Duration", "How long it waits, from now on. 0 is now."), field("Time", "When it is due. The past is fine and means now.")
+	delay, at := field("Duration", "How long it waits, from now on. 0 is now."), field("Time", "When it is due. The past is fine and means now; a time before 1973-03-03T09:46:40Z is refused, as text as well.")
 	when := object{{"delay", delay}, {"at", at}, {"shift", field("Shift", "By how much its due time moves.")}}
 	oneTime := either("delay", "at", "shift")
-	body := either("body", "body_base64")
+	body := either("body", "body_base64", "body_json")
 
 	push := append(object{{"topic", field("TopicName", "Where it is published when it is due.")}}, contentFields()...)
 	push = append(push, object{
 		{"delay", delay}, {"at", at},
-		{"id", field("Name", "What its producer calls it; unique within its key. In the form of a uid it means exactly that uid: the retry of a push whose outcome stayed unknown.")},
+		{"id", field("Name", "What its producer calls it; unique on its topic and within its key, and remembered for ended.keep after the end, with a journal for names.keep. In the form of a uid it means exactly that uid: the retry of a push whose outcome stayed unknown.")},
 		{"key", field("Name", "The business key: messages of one key share a bucket.")},
 		{"on_duplicate", typed("string", "What to do where the name is taken. reject: the same content is a retry, other content 409. keep, replace and debounce merge into a message that waits.",
 			member{"enum", []string{wire.Reject, wire.Keep, wire.Replace, wire.Debounce}}, member{"default", wire.Reject})},
@@ -142,7 +144,7 @@ func requestSchemas() object {
 		{"id", field("Name", "One message.")},
 		{"key", typed("string", "With id: the key that the name belongs to.", member{"maxLength", wire.MaxKey})},
 		{"ids", typed("array", "Several messages.", member{"minItems", 1}, member{"maxItems", wire.MaxIDs}, member{"items", object{{"type", "string"}, {"minLength", 1}}})},
-		{"topic", field("Pattern", "Topics. Default: all.")},
+		{"topic", field("Pattern", "With id: the topic that the name belongs to, without wildcards. Else topics; default: all.")},
 		{"from", field("Moment", "When they died: the earliest, inclusive; a duration counts back from now.")},
 		{"to", field("Moment", "When they died: the latest, inclusive; a duration counts back from now.")},
 		{"older", field("Duration", "They died at least that long ago. Not with from and to.")},
@@ -151,7 +153,9 @@ func requestSchemas() object {
 	}
 	selects := append(anyOf("topic", "from", "to", "older"), object{{"required", []string{"all"}}, {"properties", object{{"all", object{{"const", true}}}}}})
 	deadForm := member{"oneOf", []object{
-		{{"title", "one"}, {"required", []string{"id"}}}, {{"title", "several"}, {"required", []string{"ids"}}}, {{"title", "a selection"}, {"anyOf", selects}},
+		{{"title", "one"}, {"required", []string{"id"}}, {"not", object{{"anyOf", selects[1:]}}}},
+		{{"title", "several"}, {"required", []string{"ids"}}},
+		{{"title", "a selection"}, {"anyOf", selects}, {"not", object{{"required", []string{"id"}}}}},
 	}}
 	requeue := append(dead[:len(dead):len(dead)], member{"delay", field("Duration", "How long each waits, from now on. Default: 0.")})
 	requeue = append(requeue, contentFields()...)
@@ -176,14 +180,14 @@ func requestSchemas() object {
 		{"RestoreOne", request("How to restore one message.", nil, object{{"dry_run", flag("Count and change nothing.", false)}}, object{{"dry_run", true}})},
 		{"Restore", request("What to restore.", nil, object{
 			{"overdue", flag("What is due already, too.", true)},
-			{"topic", field("TopicName", "One topic. Default: all.")},
+			{"topic", field("Pattern", "Topics. Default: all.")},
 			{"dry_run", flag("Count and change nothing.", false)},
 			{"rate", typed("integer", "How many messages a second at most; 0 is no bound.", member{"minimum", 0}, member{"maximum", wire.MaxRate}, member{"default", 0})},
 		}, object{{"overdue", true}, {"dry_run", true}})},
 		{"Verify", request("How to verify.", nil, object{{"repair", flag("Bring both to the higher version of each message that differs.", false)}}, object{{"repair", false}})},
 		{"Redeliver", request("What to check.", []string{"since"}, object{
 			{"since", field("Moment", "The time of the first delivery to check; a duration counts back from now. Never in the future.")},
-			{"topic", field("TopicName", "One topic. Default: all.")},
+			{"topic", field("Pattern", "Topics. Default: all.")},
 			{"dry_run", flag("Count and publish nothing.", false)},
 		}, object{{"since", "2h"}, {"dry_run", true}})},
 		{"Resign", request("Why.", nil, object{{"reason", typed("string", "For the log. Without control characters.", member{"maxLength", maxReason}, member{"examples", []string{"new kernel"}})}}, object{{"reason", "new kernel"}})},

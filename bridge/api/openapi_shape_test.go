@@ -32,8 +32,9 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
 	for name, value := range map[string]any{
 		"Problem": wire.Problem{}, "Canceled": wire.Canceled{}, "Message": wire.Info{}, "Rescheduled": wire.Rescheduled{}, "Report": wire.Report{},
 		"MessageList": listAnswer{}, "Lag": lagAnswer{}, "Topics": topicsAnswer{}, "TopicCounts": oneTopicAnswer{}, "Pause": pauseAnswer{}, "Paused": pausedAnswer{},
-		"History": historyAnswer{}, "Change": changeAnswer{}, "Forecast": forecastAnswer{}, "RestoreReport": restoreAnswer{}, "VerifyReport": verifyAnswer{},
+		"History": historyAnswer{}, "Life": lifeAnswer{}, "Change": changeAnswer{}, "Forecast": forecastAnswer{}, "RestoreReport": restoreAnswer{}, "VerifyReport": verifyAnswer{},
 		"Difference": differenceAnswer{}, "RedeliverReport": redeliverAnswer{}, "Cluster": clusterAnswer{}, "Instance": Instance{}, "Ready": readyAnswer{},
+		"Reject": wire.Rejected{}, "RejectList": rejectsAnswer{}, "RequeuedReject": requeuedReject{}, "Check": checkAnswer{},
 	} {
 		schema, known := doc.Components.Schemas[name]
 		if !known {

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"time"
@@ -15,6 +16,7 @@ type world struct {
 	steering *steering
 	journal  *journal
 	cluster  *cluster
+	rejects  *rejects
 	accepted scheduler.Accepted
 	info     scheduler.Info
 	canceled scheduler.CancelResult
@@ -50,9 +52,14 @@ func full() *world {
 				{Version: 2, State: scheduler.StateDelivered, At: later, Due: later, Instance: "t1", Address: "10.0.0.1:7070", Term: 4, Attempt: 1, Claimed: later, Reason: "why", Stream: "ORDERS", Sequence: 7},
 			},
 			forecasts: []scheduler.Forecast{{From: scheduler.CeilMilli(noon), Count: 5}, {From: 1, Count: 2}},
-			lag:       scheduler.Lag{Changes: 3, Bytes: 400, Oldest: later},
+			lag:       scheduler.Lag{Changes: 3, Bytes: 400, Oldest: later, Quarantined: 2},
 			verify: func(_ context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
-				return scheduler.VerifyReport{InStore: 10, InJournal: 11, Found: map[string]int{scheduler.StoreOlder: 1, scheduler.MissingInStore: 1}, Repaired: 1,
+				apart := scheduler.Quarantined{Bucket: 1, ID: "1-0", At: later, Reason: "why", UIDs: []scheduler.UID{uidA}}
+				return scheduler.VerifyReport{Quarantined: []scheduler.Quarantined{apart}, Refused: []scheduler.Refusal{
+					{UID: uidA, Bucket: 1, At: later, Transition: scheduler.Transition{From: scheduler.StateInFlight,
+						To: scheduler.StateWaiting, Kind: scheduler.KindSwept}},
+					{UID: uidB, At: later, Transition: scheduler.Transition{To: scheduler.StateInFlight}, Unreadable: true}},
+					InStore: 10, InJournal: 11, Found: map[string]int{scheduler.StoreOlder: 1, scheduler.MissingInStore: 1}, Repaired: 1,
 					Differences: []scheduler.Difference{
 						{UID: uidA, Bucket: 3, Kind: scheduler.MissingInStore, Journal: scheduler.Stand{State: scheduler.StateWaiting, Version: 2}, Repaired: true},
 						{UID: uidB, Kind: scheduler.StoreOlder, Store: scheduler.Stand{State: scheduler.StateInFlight, Version: 1}, Journal: scheduler.Stand{State: scheduler.StateDelivered, Version: 2}},
@@ -62,9 +69,10 @@ func full() *world {
 		cluster: &cluster{info: api.ClusterInfo{
 			Term: 42, Leader: &api.Leader{Instance: "t1", Address: "10.0.0.1:7070", Since: noon},
 			Instances: []api.Instance{{Instance: "t1", Address: "10.0.0.1:7070", Role: api.RoleLeader, Healthy: true, Version: "v1"},
-				{Instance: "t2", Address: "10.0.0.2:7070", Role: api.RoleStandby, Version: "v2"}},
+				{Instance: "t2", Address: "10.0.0.2:7070", Role: api.RoleStandby, Version: "v2", OtherStore: true}},
 		}},
-		ready: []api.Check{{Name: "redis", OK: true}, {Name: "nats", OK: false, Detail: "no connection"}},
+		rejects: newRejects(),
+		ready:   []api.Check{{Name: "redis", Needed: true, Buckets: []int{1}, Err: errors.New("not certified")}, {Name: "nats", Err: errors.New("no connection")}},
 	}
 }
 
@@ -76,7 +84,7 @@ func bare() *world {
 		info:     info, canceled: scheduler.CancelResult{Code: scheduler.CancelDone, Info: info},
 		steering: &steering{amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: info}, was: true},
 		journal:  &journal{records: []scheduler.Record{{Info: info}}, lagErr: scheduler.ErrUnavailable},
-		cluster:  &cluster{},
+		cluster:  &cluster{}, rejects: newRejects(),
 	}
 	return w
 }
@@ -91,6 +99,7 @@ func failing(err error) *world {
 		return scheduler.VerifyReport{}, err
 	}
 	w.cluster.err, w.cluster.refusal = err, err
+	w.rejects.err = err
 	return w
 }
 
@@ -120,6 +129,7 @@ func (w *world) service() service {
 // door opens a server in this world.
 func (w *world) config(c *api.Config) {
 	c.Service, c.Journal, c.JournalMode, c.Cluster = w.service(), w.journal, "async", w.cluster
+	c.Rejects = w.rejects
 	c.Now = func() time.Time { return noon }
 	c.Ready = func(context.Context) []api.Check { return w.ready }
 }

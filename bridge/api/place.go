@@ -23,6 +23,8 @@ const (
 const (
 	listDead   = "dead"
 	listTopics = "topics"
+
+	listRejects = "rejects"
 )
 
 func sealCursor(list, query, next string) string {

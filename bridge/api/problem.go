@@ -19,6 +19,7 @@ const (
 	WordUnauthorized     = "unauthorized"
 	WordForbidden        = "forbidden"
 	WordCrossOrigin      = "cross_origin"
+	WordForeignHost      = "foreign_host"
 	WordMediaType        = "unsupported_media_type"
 	WordQuery            = "invalid_query"
 	WordUnknownParameter = "unknown_parameter"
@@ -81,6 +82,8 @@ func (s *Server) judged(r *http.Request, err error) *problem {
 	}
 	if known.Status == http.StatusInternalServerError {
 		s.log.Error().Err(err).Str("route", r.Pattern).Msg("request failed")
+	} else if known.Status > http.StatusInternalServerError { // its caller is not told of hosts
+		s.log.Debug().Err(err).Str("route", r.Pattern).Msg("something behind a request did not answer")
 	}
 	return known
 }

@@ -58,10 +58,9 @@ func (s *Server) restoreOne(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.audit(r, "restore", dry).Str("id", r.PathValue("id"))
-	if ref.UID == "" {
-		err := s.ask(r, func(ctx context.Context) error {
-			record, _, err := s.cfg.Journal.History(ctx, ref)
-			ref.UID = record.UID
+	if ref.UID == "" || ref.Topic != "" {
+		err := s.ask(r, func(ctx context.Context) (err error) {
+			ref.UID, err = s.cfg.Journal.Resolve(ctx, ref)
 			return err
 		})
 		if err != nil {

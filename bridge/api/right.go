@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -35,13 +34,20 @@ const (
 	rightPush
 	// rightChange: to push to some topic, or to operate. The handler holds it against the message's topic, see permitted.
 	rightChange
-	// rightOperate: to do what operators do. Every such request leaves a line in the log, see audit.go.
+	// rightLook: to push to some topic, or to read. The handler shows the topics that the caller may push to, see sight.
+	rightLook
+	// rightRequeue: to push refused pushes again: rightChange, with a line in the log as for rightOperate.
+	rightRequeue
+	// rightOperate: to do what operators do.
 	rightOperate
 )
 
-var rightWords = [...]string{"none", "read", "push", "push or operate", "operate"}
+var rightWords = [...]string{"none", "read", "push", "push or operate", "read or push", "push or operate", "operate"}
 
 func (r right) String() string { return rightWords[r] }
+
+// audited reports whether every request that needs the right leaves a line in the log, see audit.go.
+func (r right) audited() bool { return r == rightOperate || r == rightRequeue }
 
 // has tells whether a token has a right at all.
 func (t *Token) has(r right) bool {
@@ -50,7 +56,9 @@ func (t *Token) has(r right) bool {
 		return t.Read || t.Operate
 	case rightPush:
 		return len(t.Push) > 0
-	case rightChange:
+	case rightLook:
+		return len(t.Push) > 0 || t.has(rightRead)
+	case rightChange, rightRequeue:
 		return len(t.Push) > 0 || t.Operate
 	case rightOperate:
 		return t.Operate
@@ -163,73 +171,41 @@ func limited(r *http.Request) bool {
 	return t != nil && !t.Operate && !t.everywhere()
 }
 
-// permitted is the message that a request may change. For a caller to whom the topic matters it is looked up first, and
-// what follows acts on the very uid that was judged: a name may come to mean another message in between.
-func (s *Server) permitted(ctx context.Context, r *http.Request, ref scheduler.Ref) (scheduler.Ref, error) {
-	if !limited(r) {
-		return ref, nil
+// viewer is who asks, nil where every message is his to see: the rights to read and to operate are for all topics, that to
+// push shows those that it is for.
+func viewer(r *http.Request) *scheduler.Viewer {
+	t := visitOf(r).token
+	if t == nil || t.has(rightRead) || t.everywhere() {
+		return nil
 	}
-	info, err := s.cfg.Service.Get(ctx, ref)
+	return &scheduler.Viewer{Topics: t.Push}
+}
+
+// mayRead reports whether the caller may see what is in messages, and where tarry runs.
+func mayRead(r *http.Request) bool {
+	t := visitOf(r).token
+	return t == nil || t.has(rightRead)
+}
+
+// permitted is the message that a request may change. For a caller to whom the topic matters it is looked up first, unless
+// the request says the topic; what follows is held to the topic that was judged, since a name may come to mean another
+// message in between.
+func (s *Server) permitted(ctx context.Context, r *http.Request, ref scheduler.Ref) (scheduler.Ref, error) {
+	switch {
+	case !limited(r):
+		return ref, nil
+	case ref.UID == "" && ref.Topic != "":
+		return ref, mayChange(r, ref.Topic)
+	}
+	info, err := s.cfg.Service.Resolve(ctx, ref)
 	if err == nil {
 		err = mayChange(r, info.Topic)
 	}
 	if err != nil {
 		return scheduler.Ref{}, err
 	}
-	return scheduler.Ref{UID: info.UID}, nil
-}
-
-// mayMerge refuses a push that would go into, or take the place of, a message on a topic that is none of the caller's:
-// names are shared by all topics.
-func (s *Server) mayMerge(ctx context.Context, r *http.Request, push *scheduler.Push) error {
-	if push.Merge == scheduler.MergeReject || push.ID == "" || !limited(r) {
-		return nil
+	if ref.Topic = info.Topic; ref.UID == "" {
+		ref.Key, ref.Keyed = info.Key, true
 	}
-	info, err := s.cfg.Service.Get(ctx, scheduler.Ref{ID: push.ID, Key: push.Key, Keyed: true})
-	switch {
-	case errors.Is(err, scheduler.ErrUnknownID), err == nil && info.State.Ended():
-		return nil
-	case err != nil:
-		return err
-	}
-	return mayChange(r, info.Topic)
-}
-
-// maxAttempts bounds how many messages under one name a limited caller cancels at once.
-const maxAttempts = 32
-
-// cancelPermitted cancels what a name means for a caller to whom the topic matters: the message, then an earlier attempt
-// under the same name that might still be published again, and so on, each judged by its own topic. A name that means
-// nothing leaves no tombstone, as it would for others: it could be that of another topic's message.
-func (s *Server) cancelPermitted(ctx context.Context, r *http.Request, ref scheduler.Ref) (scheduler.CancelResult, error) {
-	var first scheduler.CancelResult
-	for i := range maxAttempts {
-		info, err := s.cfg.Service.Get(ctx, ref)
-		if err == nil && i > 0 && info.State.Ended() {
-			return first, nil
-		}
-		if err == nil {
-			err = mayChange(r, info.Topic)
-		}
-		var result scheduler.CancelResult
-		if err == nil {
-			result, err = s.cfg.Service.Cancel(ctx, scheduler.Ref{UID: info.UID})
-		}
-		switch {
-		case err != nil && i > 0 && errors.Is(err, scheduler.ErrUnavailable): // one is canceled, another maybe not
-			return scheduler.CancelResult{}, fmt.Errorf("%w: a later attempt is canceled: %v", scheduler.ErrOutcomeUnknown, err)
-		case err != nil:
-			return scheduler.CancelResult{}, err
-		case i == 0:
-			first = result
-		case result.Code == scheduler.CancelInFlight:
-			return result, nil
-		case result.Code == scheduler.CancelMaybe && first.Code == scheduler.CancelDone:
-			first.Code, first.Info.Mark.Uncertain = scheduler.CancelMaybe, true
-		}
-		if ref.UID != "" || first.Code != scheduler.CancelDone && first.Code != scheduler.CancelMaybe {
-			return first, nil
-		}
-	}
-	return first, nil
+	return ref, nil
 }

@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -38,7 +39,7 @@ func letting(tokens ...api.Token) func(*api.Config) {
 type counting struct {
 	*steering
 	mu      sync.Mutex
-	found   map[scheduler.Ref][]scheduler.Info // taken in order, the last again and again
+	found   map[scheduler.Ref]scheduler.Info
 	changes []string
 	code    map[scheduler.UID]scheduler.CancelCode
 	failing map[scheduler.UID]error
@@ -59,7 +60,7 @@ func (c *counting) take() []string {
 		switch a := asked.(type) {
 		case deadAsked, countAsked, countsAsked: // questions
 		case rescheduleAsked:
-			changes = append(changes, "reschedule "+string(a.ref.UID)+a.ref.ID)
+			changes = append(changes, "reschedule "+named(a.ref))
 		default:
 			changes = append(changes, fmt.Sprintf("%T", asked))
 		}
@@ -79,18 +80,26 @@ func (c *counting) AcceptAll(_ context.Context, batch []*scheduler.Push) []sched
 func (c *counting) Get(_ context.Context, ref scheduler.Ref) (scheduler.Info, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := c.found[ref]
-	if len(list) == 0 {
+	viewer := ref.Viewer
+	ref.Viewer = nil
+	one, found := c.found[ref]
+	if !found || !viewer.Sees(one.Topic) {
 		return scheduler.Info{}, scheduler.ErrUnknownID
 	}
-	if len(list) > 1 {
-		c.found[ref] = list[1:]
-	}
-	return list[0], nil
+	return one, nil
+}
+
+func (c *counting) Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.Info, error) {
+	return c.Get(ctx, ref)
+}
+
+// named is a reference but for who asks.
+func named(ref scheduler.Ref) string {
+	return fmt.Sprintf("{%s %s %s %s %t}", ref.UID, ref.ID, ref.Topic, ref.Key, ref.Keyed)
 }
 
 func (c *counting) Cancel(_ context.Context, ref scheduler.Ref) (scheduler.CancelResult, error) {
-	c.change("cancel " + string(ref.UID) + ref.ID)
+	c.change("cancel " + named(ref))
 	return scheduler.CancelResult{Code: c.code[ref.UID], Info: scheduler.Info{Message: scheduler.Message{UID: ref.UID}, State: scheduler.StateCanceled}}, c.failing[ref.UID]
 }
 
@@ -102,12 +111,18 @@ func info(uid scheduler.UID, topic string, state scheduler.State) scheduler.Info
 func newCounting() *counting {
 	return &counting{
 		steering: &steering{amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: info(uidA, "orders.x", scheduler.StateWaiting)}, was: true},
-		found: map[scheduler.Ref][]scheduler.Info{
-			{ID: "a"}: {info(uidA, "orders.x", scheduler.StateWaiting)}, {UID: uidA}: {info(uidA, "orders.x", scheduler.StateWaiting)},
-			{ID: "b"}: {info(uidB, "bills", scheduler.StateWaiting)}, {UID: uidB}: {info(uidB, "bills", scheduler.StateWaiting)},
+		found: map[scheduler.Ref]scheduler.Info{
+			{ID: "a"}: info(uidA, "orders.x", scheduler.StateWaiting), {UID: uidA}: info(uidA, "orders.x", scheduler.StateWaiting),
+			{ID: "b"}: info(uidB, "bills", scheduler.StateWaiting), {UID: uidB}: info(uidB, "bills", scheduler.StateWaiting),
 		},
 		code: map[scheduler.UID]scheduler.CancelCode{uidA: scheduler.CancelDone, uidB: scheduler.CancelDone, "": scheduler.CancelDone},
 	}
+}
+
+// hidden reports whether a request is for a message that is none of the caller's to see.
+func (c *counting) hidden(who, method, target string) bool {
+	return who == "shop" && (strings.HasPrefix(target, "/v1/messages/b") && !strings.HasPrefix(target, "/v1/messages/batch") ||
+		strings.HasSuffix(target, string(uidB)))
 }
 
 // askedOf is every route with what it asks for and who may call it.
@@ -119,7 +134,10 @@ var askedOf = []struct {
 	{"POST", "/v1/messages", `{"topic":"bills","delay":"1h"}`, []string{"all"}},
 	{"POST", "/v1/messages", `{"topic":"mail.a.b","delay":"1h"}`, []string{"all"}},
 	{"POST", "/v1/messages/batch", `{"messages":[{"topic":"orders.x","delay":"1h"}]}`, []string{"shop", "all"}},
-	{"GET", "/v1/messages/a", "", []string{"watch", "ops", "all"}},
+	{"GET", "/v1/messages/a", "", []string{"shop", "watch", "ops", "all"}},
+	{"GET", "/v1/messages/" + string(uidA), "", []string{"shop", "watch", "ops", "all"}},
+	{"GET", "/v1/messages/b", "", []string{"watch", "ops", "all"}},
+	{"GET", "/v1/messages/" + string(uidB), "", []string{"watch", "ops", "all"}},
 	{"DELETE", "/v1/messages/a", "", []string{"shop", "ops", "all"}},
 	{"DELETE", "/v1/messages/" + string(uidA), "", []string{"shop", "ops", "all"}},
 	{"DELETE", "/v1/messages/b", "", []string{"ops", "all"}},
@@ -138,7 +156,10 @@ var askedOf = []struct {
 	{"POST", "/v1/topics/orders.x/pause", "", []string{"ops", "all"}},
 	{"POST", "/v1/topics/orders.x/resume", "", []string{"ops", "all"}},
 	{"GET", "/v1/messages?topic=orders.x", "", []string{"watch", "ops", "all"}},
-	{"GET", "/v1/messages/a/history", "", []string{"watch", "ops", "all"}},
+	{"GET", "/v1/messages/a/history", "", []string{"shop", "watch", "ops", "all"}},
+	{"GET", "/v1/rejects", "", []string{"shop", "watch", "ops", "all"}},
+	{"GET", "/v1/rejects/1", "", []string{"watch", "ops", "all"}},
+	{"POST", "/v1/rejects/requeue", `{"sequence":1}`, []string{"shop", "ops", "all"}},
 	{"GET", "/v1/forecast", "", []string{"watch", "ops", "all"}},
 	{"POST", "/v1/messages/a/restore", "", []string{"ops", "all"}},
 	{"POST", "/v1/restore", "", []string{"ops", "all"}},
@@ -156,7 +177,7 @@ func TestRights_HoldOnEveryRoute(t *testing.T) {
 		for _, token := range crowd() {
 			j := &journal{records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateWaiting)}}
 			s, nodes := newCounting(), &cluster{}
-			d := open(t, keeping(j), with(s), letting(crowd()...), func(c *api.Config) { c.Cluster = nodes })
+			d := open(t, keeping(j), with(s), rejecting(newRejects()), letting(crowd()...), func(c *api.Config) { c.Cluster = nodes })
 			a := call(t, d, c.method, c.target, c.body, as(token.Name)...)
 			changes := append(s.take(), nodes.reasons...)
 			if slices.Contains(c.may, token.Name) {
@@ -165,9 +186,55 @@ func TestRights_HoldOnEveryRoute(t *testing.T) {
 				}
 				continue
 			}
-			a.want(t, 403, "forbidden")
+			if s.hidden(token.Name, c.method, c.target) {
+				a.want(t, 404, "unknown_id")
+			} else {
+				a.want(t, 403, "forbidden")
+			}
 			if len(changes) > 0 || j.last() != nil {
 				t.Errorf("%s %s as %s is forbidden and did %q, asked the journal for %v", c.method, c.target, token.Name, changes, j.last())
+			}
+		}
+	}
+}
+
+// Who may push sees what became of his messages, and neither what is in them nor where tarry runs. What is on a topic that
+// is not his answers as if it did not exist.
+func TestRights_PushSeesWhatBecameOfItsMessages(t *testing.T) {
+	t.Parallel()
+	found := newCounting()
+	mine := info(uidA, "orders.x", scheduler.StateDead)
+	mine.Body, mine.Headers, mine.Reason, mine.Attempt = []byte("secret"), []scheduler.Header{{Name: "X-Secret", Value: "1"}}, "no listener", 3
+	found.found[scheduler.Ref{ID: "a"}], found.found[scheduler.Ref{UID: uidA}] = mine, mine
+	j := &journal{
+		records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateDead), record(uidB, "a", 1, scheduler.StateCanceled)},
+		changes: []scheduler.Change{{UID: uidA, Version: 1, State: scheduler.StateDead, At: 1, Instance: "secret-1", Address: "secret:7070", Term: 42,
+			Attempt: 3, Claimed: 1, Reason: "no listener", Stream: "secret", Sequence: 7}},
+	}
+	j.records[1].Kind, j.records[1].Other = scheduler.KindRequeued, uidA
+	d := open(t, keeping(j), with(found), letting(crowd()...))
+	for who, sees := range map[string]bool{"shop": false, "watch": true, "ops": true, "all": true} {
+		for _, target := range []string{"/v1/messages/a", "/v1/messages/" + string(uidA), "/v1/messages/a/history"} {
+			a := call(t, d, "GET", target, "", as(who)...).want(t, 200, "")
+			if strings.Contains(strings.ToLower(a.raw), "secret") != sees || !strings.Contains(a.raw, `"reason":"no listener"`) ||
+				!strings.Contains(a.raw, `"attempt":3`) || !strings.Contains(a.raw, `"state":"dead"`) {
+				t.Errorf("%s as %s: got %s", target, who, a.raw)
+			}
+			if history := strings.HasSuffix(target, "history"); history != strings.Contains(a.raw, `"others":[{"uid":"`+string(uidB)+`","state":"canceled"`) {
+				t.Errorf("%s as %s: got %s", target, who, a.raw)
+			}
+		}
+	}
+	j.records = []scheduler.Record{record(uidB, "b", 1, scheduler.StateDead)}
+	j.records[0].Topic = "bills"
+	for _, target := range []string{"/v1/messages/%s", "/v1/messages/%s?topic=bills", "/v1/messages/%s/history"} {
+		for _, id := range []string{"b", string(uidB)} {
+			hidden := call(t, d, "GET", fmt.Sprintf(target, id), "", as("shop")...).want(t, 404, "unknown_id")
+			j.err = scheduler.ErrUnknownID
+			unknown := call(t, d, "GET", fmt.Sprintf(target, "c"), "", as("shop")...).want(t, 404, "unknown_id")
+			j.err = nil
+			if hidden.raw != unknown.raw {
+				t.Errorf("%s: hidden %s, unknown %s", target, hidden.raw, unknown.raw)
 			}
 		}
 	}
@@ -219,98 +286,111 @@ func TestRights_ABatchIsJudgedItemByItem(t *testing.T) {
 	}
 }
 
-// Names are shared by all topics: a push that would take the place of another topic's message is none of this caller's.
-func TestRights_AMergeIsAChangeOfWhatWaits(t *testing.T) {
+// A name belongs to its topic: what a caller does by a name is nothing to the messages of topics that are none of his, nor
+// does any answer tell of them.
+func TestRights_AnotherTopicsNameIsNothingToACaller(t *testing.T) {
 	t.Parallel()
-	named := func(id string, info scheduler.Info) *counting {
-		s := newCounting()
-		s.found[scheduler.Ref{ID: id, Key: "k", Keyed: true}] = []scheduler.Info{info}
-		return s
-	}
-	push := func(how, id string) string {
-		return `{"topic":"orders.x","delay":"1h","key":"k","on_duplicate":"` + how + `","id":"` + id + `"}`
-	}
-	for _, c := range []struct {
-		who, how, id string
-		found        scheduler.Info
-		status       int
-	}{
-		{"shop", "replace", "a", info(uidA, "orders.y", scheduler.StateWaiting), 201},
-		{"shop", "replace", "a", info(uidA, "bills", scheduler.StateWaiting), 403},
-		{"shop", "keep", "a", info(uidA, "bills", scheduler.StateWaiting), 403},
-		{"shop", "debounce", "a", info(uidA, "bills", scheduler.StateInFlight), 403},
-		{"shop", "replace", "a", info(uidA, "bills", scheduler.StateDelivered), 201},
-		{"shop", "replace", "other", info(uidA, "bills", scheduler.StateWaiting), 201},
-		{"shop", "reject", "a", info(uidA, "bills", scheduler.StateWaiting), 201}, // the scheduler tells the duplicate
-		{"all", "replace", "a", info(uidA, "bills", scheduler.StateWaiting), 201},
-	} {
-		s := named("a", c.found)
-		a := call(t, open(t, with(s), letting(crowd()...)), "POST", "/v1/messages", push(c.how, c.id), as(c.who)...)
-		if a.status != c.status || (len(s.take()) > 0) != (c.status == 201) {
-			t.Errorf("%s, %s of %s %s: got %d %s", c.who, c.how, c.found.Topic, c.found.State, a.status, a.raw)
+	d := open(t, letting(crowd()...))
+	push := func(topic, rest string) string { return `{"topic":"` + topic + `","delay":"1h","id":"a"` + rest + `}` }
+	call(t, d, "POST", "/v1/messages", push("bills", ""), as("all")...).want(t, 201, "")
+	bill := call(t, d, "GET", "/v1/messages/a", "", as("watch")...).want(t, 200, "").raw
+	for _, path := range []string{"/v1/messages/a", "/v1/messages/a?key=", "/v1/messages/" + uidOf(t, bill)} {
+		unknown := "/v1/messages/b" + strings.TrimPrefix(path, "/v1/messages/a")
+		if strings.Contains(path, "t-") {
+			unknown = "/v1/messages/t-0000000000000000"
 		}
+		for method, body := range map[string]string{"DELETE": "", "PATCH": `{"delay":"2h"}`} {
+			got, want := call(t, d, method, path, body, as("shop")...), call(t, d, method, unknown, body, as("shop")...)
+			if got.status != 404 || want.status != 404 || got.detail() != want.detail() {
+				t.Errorf("%s %s tells of what is there: got %d %s, want %d %s", method, path, got.status, got.raw, want.status, want.raw)
+			}
+		}
+	}
+	for _, id := range []string{"a", "b"} {
+		call(t, d, "DELETE", "/v1/messages/"+id+"?topic=bills", "", as("shop")...).want(t, 403, "forbidden")
+	}
+	// Whatever he pushes under the name is his own.
+	for i, rest := range []string{`,"attempt":2`, ``, `,"on_duplicate":"replace"`, `,"on_duplicate":"keep"`, `,"on_duplicate":"debounce"`} {
+		call(t, d, "POST", "/v1/messages", push(fmt.Sprint("orders.", i), rest), as("shop")...).want(t, 201, "")
+	}
+	if now := call(t, d, "GET", "/v1/messages/a?topic=bills", "", as("watch")...).want(t, 200, "").raw; now != bill {
+		t.Errorf("the other topic's message was %s, and is %s", bill, now)
+	}
+	refused := call(t, d, "POST", "/v1/messages", strings.Replace(push("orders.x", ""), `"a"`, `"`+uidOf(t, bill)+`"`, 1), as("shop")...).want(t, 409, "duplicate_id")
+	if _, told := refused.json["state"]; told && refused.json["state"] != "waiting" || strings.Contains(refused.raw, "bills") {
+		t.Errorf("another topic's message shows: %s", refused.raw)
+	}
+	// What is ambiguous is judged among what the caller may see, and told of that alone.
+	ambiguous := call(t, d, "DELETE", "/v1/messages/a", "", as("shop")...).want(t, 409, "ambiguous_id")
+	if list, _ := ambiguous.json["candidates"].([]any); len(list) != 5 || strings.Contains(ambiguous.raw, "bills") {
+		t.Errorf("got %s", ambiguous.raw)
+	}
+	if list, _ := call(t, d, "DELETE", "/v1/messages/a", "", as("ops")...).want(t, 409, "ambiguous_id").json["candidates"].([]any); len(list) != 6 {
+		t.Errorf("got %v", list)
+	}
+	for i := range 4 {
+		call(t, d, "DELETE", fmt.Sprint("/v1/messages/a?topic=orders.", i), "", as("shop")...).want(t, 200, "")
+	}
+	// Ended ones count too for a change; a read prefers the one that lives.
+	call(t, d, "DELETE", "/v1/messages/a", "", as("shop")...).want(t, 409, "ambiguous_id")
+	call(t, d, "DELETE", "/v1/messages/a?topic=orders.4", "", as("shop")...).want(t, 200, "")
+	if now := call(t, d, "GET", "/v1/messages/a", "", as("watch")...).want(t, 200, "").raw; now != bill {
+		t.Errorf("read %s, want the one that lives", now)
+	}
+	for _, c := range [][3]string{{"PATCH", "", `{"delay":"2h"}`}, {"POST", "/run", ""}} {
+		call(t, d, c[0], "/v1/messages/a"+c[1], c[2], as("ops")...).want(t, 409, "ambiguous_id")
+		call(t, d, c[0], "/v1/messages/a"+c[1]+"?topic=bills", c[2], as("ops")...).want(t, 200, "")
+	}
+	call(t, d, "POST", "/v1/dead/requeue", `{"id":"a"}`, as("ops")...).want(t, 409, "ambiguous_id")
+	call(t, d, "POST", "/v1/dead/requeue", `{"id":"a","topic":"bills"}`, as("ops")...).want(t, 409, "not_dead")
+	// Topic and key together are always one message.
+	call(t, d, "POST", "/v1/messages", push("orders.4", `,"key":"k"`), as("shop")...).want(t, 201, "")
+	call(t, d, "DELETE", "/v1/messages/a?topic=orders.4", "", as("shop")...).want(t, 409, "ambiguous_id")
+	call(t, d, "DELETE", "/v1/messages/a?topic=orders.4&key=k", "", as("shop")...).want(t, 200, "")
+}
+
+// A cancel that finds nothing is remembered for its topic, and says so; without a topic none is.
+func TestCancel_SaysWhetherItIsRemembered(t *testing.T) {
+	t.Parallel()
+	d := open(t, letting(crowd()...))
+	for _, who := range []string{"shop", "ops"} {
+		with := call(t, d, "DELETE", "/v1/messages/a?topic=orders.x", "", as(who)...).want(t, 404, "unknown_id").detail()
+		without := call(t, d, "DELETE", "/v1/messages/a", "", as(who)...).want(t, 404, "unknown_id").detail()
+		if !strings.Contains(with, "will be accepted as canceled") || !strings.Contains(without, "only a cancel with its topic is remembered") {
+			t.Errorf("%s: got %q and %q", who, with, without)
+		}
+	}
+	for _, target := range []string{"/v1/messages/a?topic=", "/v1/messages/a?topic=orders.*", "/v1/messages/a?topic=a..b"} {
+		call(t, d, "DELETE", target, "", as("ops")...).want(t, 400, "invalid_topic")
 	}
 }
 
-// What is judged is what is changed: by its uid, however the name is used meanwhile.
+func uidOf(t *testing.T, text string) string {
+	t.Helper()
+	var a struct{ UID string }
+	if err := json.Unmarshal([]byte(text), &a); err != nil || a.UID == "" {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return a.UID
+}
+
+// What is judged is what is changed: on the topic that was judged, however the name is used meanwhile.
 func TestRights_ALimitedCallerActsOnWhatWasJudged(t *testing.T) {
 	t.Parallel()
-	waiting, ended := scheduler.StateWaiting, scheduler.StateCanceled
-	ref := scheduler.Ref{ID: "a"}
-	for name, c := range map[string]struct {
-		found   []scheduler.Info
-		code    map[scheduler.UID]scheduler.CancelCode
-		failing map[scheduler.UID]error
-		status  int
-		word    string
-		changes []string
-	}{
-		"one":     {found: []scheduler.Info{info(uidA, "orders.x", waiting), info(uidA, "orders.x", ended)}, status: 200, changes: []string{"cancel " + string(uidA)}},
-		"unknown": {status: 404, word: "unknown_id"},
-		"two attempts": {
-			found:  []scheduler.Info{info(uidB, "orders.x", waiting), info(uidA, "orders.x", waiting), info(uidB, "orders.x", ended)},
-			status: 200, changes: []string{"cancel " + string(uidB), "cancel " + string(uidA)},
-		},
-		"an uncertain earlier one": {
-			found:  []scheduler.Info{info(uidB, "orders.x", waiting), info(uidA, "orders.x", waiting), info(uidB, "orders.x", ended)},
-			code:   map[scheduler.UID]scheduler.CancelCode{uidA: scheduler.CancelMaybe, uidB: scheduler.CancelDone},
-			status: 409, word: "maybe_delivered", changes: []string{"cancel " + string(uidB), "cancel " + string(uidA)},
-		},
-		"an earlier one in flight": {
-			found:  []scheduler.Info{info(uidB, "orders.x", waiting), info(uidA, "orders.x", scheduler.StateInFlight)},
-			code:   map[scheduler.UID]scheduler.CancelCode{uidA: scheduler.CancelInFlight, uidB: scheduler.CancelDone},
-			status: 409, word: "in_flight", changes: []string{"cancel " + string(uidB), "cancel " + string(uidA)},
-		},
-		"an earlier one of another topic": {
-			found:  []scheduler.Info{info(uidB, "orders.x", waiting), info(uidA, "bills", waiting)},
-			status: 403, word: "forbidden", changes: []string{"cancel " + string(uidB)},
-		},
-		"an earlier one that nobody can tell of": {
-			found:   []scheduler.Info{info(uidB, "orders.x", waiting), info(uidA, "orders.x", waiting)},
-			failing: map[scheduler.UID]error{uidA: scheduler.ErrUnavailable},
-			status:  504, word: "outcome_unknown", changes: []string{"cancel " + string(uidB), "cancel " + string(uidA)},
-		},
-		"in flight": {
-			found:  []scheduler.Info{info(uidA, "orders.x", scheduler.StateInFlight)},
-			code:   map[scheduler.UID]scheduler.CancelCode{uidA: scheduler.CancelInFlight},
-			status: 409, word: "in_flight", changes: []string{"cancel " + string(uidA)},
-		},
-	} {
-		s := newCounting()
-		s.found[ref], s.failing = c.found, c.failing
-		if c.code != nil {
-			s.code = c.code
-		}
-		a := call(t, open(t, with(s), letting(crowd()...)), "DELETE", "/v1/messages/a", "", as("shop")...)
-		if got := s.take(); a.status != c.status || a.word() != c.word || !slices.Equal(got, c.changes) {
-			t.Errorf("%s: got %d %s and %q", name, a.status, a.raw, got)
-		}
-	}
 	s := newCounting()
-	call(t, open(t, with(s), letting(crowd()...)), "PATCH", "/v1/messages/a", `{"delay":"1h"}`, as("shop")...).want(t, 200, "")
-	call(t, open(t, with(s), letting(crowd()...)), "DELETE", "/v1/messages/a", "", as("ops")...).want(t, 200, "")
-	if got, want := s.take(), []string{"cancel a", "reschedule " + string(uidA)}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+	d := open(t, with(s), letting(crowd()...))
+	shop := "{ a orders.x  true}"
+	for _, c := range []struct{ method, target, who, want string }{
+		{"DELETE", "/v1/messages/a", "shop", "cancel " + shop},
+		{"PATCH", "/v1/messages/a", "shop", "reschedule " + shop},
+		{"DELETE", "/v1/messages/a?topic=orders.y", "shop", "cancel { a orders.y  false}"},
+		{"DELETE", "/v1/messages/" + string(uidA), "shop", "cancel {" + string(uidA) + "  orders.x  false}"},
+		{"DELETE", "/v1/messages/a", "ops", "cancel { a   false}"},
+	} {
+		call(t, d, c.method, c.target, `{"delay":"1h"}`, as(c.who)...).want(t, 200, "")
+		if got := s.take(); !slices.Equal(got, []string{c.want}) {
+			t.Errorf("%s %s as %s: got %q, want %q", c.method, c.target, c.who, got, c.want)
+		}
 	}
 }
 
@@ -331,7 +411,7 @@ func TestRights_ARefusalChangesNothing(t *testing.T) {
 				a := call(t, d, c.method, c.target, body, header...)
 				asked := j.last()
 				switch asked.(type) { // questions
-				case scheduler.Ref, scheduler.RecordQuery, forecastRequest:
+				case scheduler.Ref, scheduler.RecordQuery, scheduler.ForecastQuery:
 					asked = nil
 				}
 				if changes := append(s.take(), nodes.reasons...); a.status >= 400 && a.status < 500 && (len(changes) > 0 || asked != nil) {

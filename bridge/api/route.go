@@ -11,6 +11,12 @@ import (
 // handler serves one route: it writes its success itself and returns everything else.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
+// guarded is a handler and the right that it needs.
+type guarded struct {
+	needs  right
+	handle handler
+}
+
 // elsewhere is the pattern of everything that is no route.
 const elsewhere = "/"
 
@@ -22,12 +28,15 @@ func (s *Server) routes() {
 		s.mux.Handle(pattern, s.serve(h))
 		s.patterns = append(s.patterns, pattern)
 	}
-	closed := func(pattern string, needs right, h handler) { handle(pattern, s.admitted(needs, h)) }
+	closed := func(pattern string, needs right, h handler) {
+		s.handlers[pattern] = guarded{needs, h}
+		handle(pattern, s.admitted(needs, h))
+	}
 	open := handle
 
 	closed("POST /v1/messages", rightPush, s.push)
 	closed("POST /v1/messages/batch", rightPush, s.batch)
-	closed("GET /v1/messages/{id}", rightRead, s.get)
+	closed("GET /v1/messages/{id}", rightLook, s.get)
 	closed("DELETE /v1/messages/{id}", rightChange, s.cancel)
 	closed("PATCH /v1/messages/{id}", rightChange, s.reschedule)
 	closed("POST /v1/messages/{id}/run", rightChange, s.runNow)
@@ -41,6 +50,7 @@ func (s *Server) routes() {
 	closed("POST /v1/topics/{topic}/pause", rightOperate, s.pause)
 	closed("POST /v1/topics/{topic}/resume", rightOperate, s.resume)
 	s.journalRoutes(closed)
+	s.rejectRoutes(closed)
 	s.documentRoutes()
 	closed("GET /v1/cluster", rightRead, s.cluster)
 	closed("POST /v1/cluster/resign", rightOperate, s.resign)
@@ -60,6 +70,10 @@ func (s *Server) routes() {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o := s.observe(w, r)
 	defer o.done()
+	if err := s.ownHost(r); err != nil {
+		s.refuse(o, r, err)
+		return
+	}
 	if !tidy(r) {
 		// The mux would redirect to a tidier path, in HTML. No client of an API wants to be sent elsewhere.
 		s.serve(s.admitted(rightNone, s.unknown)).ServeHTTP(o, r)

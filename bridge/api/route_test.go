@@ -117,15 +117,25 @@ func TestBrowsers_CannotBeMadeToWriteFromOtherPages(t *testing.T) {
 
 func TestReadyz_ListsWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	checks := []api.Check{{Name: "redis", OK: true}, {Name: "nats", OK: true}}
+	checks := []api.Check{{Name: "redis", Needed: true}, {Name: "nats"}}
 	d := open(t, func(c *api.Config) { c.Ready = func(context.Context) []api.Check { return checks } })
 	if a := call(t, d, "GET", "/readyz", "").want(t, 200, ""); a.raw != `{"ready":true,"checks":[{"name":"redis","ok":true},{"name":"nats","ok":true}]}`+"\n" {
 		t.Errorf("got %s", a.raw)
 	}
-	checks[1] = api.Check{Name: "nats", Detail: "no connection"}
-	a := call(t, d, "GET", "/readyz", "")
-	if a.status != 503 || a.raw != `{"ready":false,"checks":[{"name":"redis","ok":true},{"name":"nats","ok":false,"detail":"no connection"}]}`+"\n" {
+	// What lets pushes through leaves it ready. Who asks may be anybody: no hosts, no errors.
+	checks[1].Err = errors.New("dial 10.0.0.9:4222")
+	if a := call(t, d, "GET", "/readyz", "").want(t, 200, ""); a.raw !=
+		`{"ready":true,"degraded":["nats"],"checks":[{"name":"redis","ok":true},{"name":"nats","ok":false}]}`+"\n" {
+		t.Errorf("got %s", a.raw)
+	}
+	checks[0].Err, checks[0].Buckets = errors.New("dial 10.0.0.8:6379"), []int{1, 2}
+	if a := call(t, d, "GET", "/readyz", ""); a.status != 503 || a.raw !=
+		`{"ready":false,"checks":[{"name":"redis","ok":false,"buckets":[1,2]},{"name":"nats","ok":false}]}`+"\n" {
 		t.Errorf("got %d %s", a.status, a.raw)
+	}
+	if a := call(t, d, "GET", "/v1/cluster", "").want(t, 200, ""); !strings.Contains(a.raw,
+		`"checks":[{"name":"redis","ok":false,"buckets":[1,2],"detail":"dial 10.0.0.8:6379"},{"name":"nats","ok":false,"detail":"dial 10.0.0.9:4222"}]`) {
+		t.Errorf("got %s", a.raw)
 	}
 	if a := call(t, open(t), "GET", "/readyz", "").want(t, 200, ""); a.raw != `{"ready":true,"checks":[]}`+"\n" {
 		t.Errorf("got %s", a.raw)
@@ -173,7 +183,7 @@ func TestResign_CarriesTheReasonAndSaysWhyNot(t *testing.T) {
 		t.Errorf("reasons %q", got)
 	}
 	for body, word := range map[string]string{
-		`[]`: "invalid_json", `{"reason":5}`: "invalid_json", `{"raeson":"x"}`: "invalid_json", `{} {}`: "invalid_json", `{`: "invalid_json",
+		`[]`: "invalid_json", `{"reason":5}`: "invalid_json", `{"raeson":"x"}`: "invalid_json", `{"reason":"a","reason":"b"}`: "repeated_field", `{"Reason":"a"}`: "invalid_json", `{} {}`: "invalid_json", `{`: "invalid_json",
 		`{"reason":"` + strings.Repeat("x", 201) + `"}`: "invalid_reason", `{"reason":"a\nb"}`: "invalid_reason",
 	} {
 		call(t, d, "POST", "/v1/cluster/resign", body).want(t, 400, word)

@@ -29,8 +29,13 @@ type Steering interface {
 	// TopicCounts is a page of the topics that have messages, by name, after a name.
 	TopicCounts(ctx context.Context, after string, limit int) ([]scheduler.TopicCount, error)
 	Pauses(ctx context.Context) ([]scheduler.Pause, error)
-	Pause(ctx context.Context, pattern, by string) error
-	Resume(ctx context.Context, pattern string) (bool, error)
+	// ParkedLanes lists what holds messages back, and why.
+	ParkedLanes(ctx context.Context) ([]scheduler.Parked, error)
+	// ParkedTopics says why messages of topics are held back, for those of them that have any.
+	ParkedTopics(ctx context.Context, topics []string) (map[string]string, error)
+	// Pause and Resume report whether the leader has taken the change over.
+	Pause(ctx context.Context, pattern, by string) (inEffect bool, err error)
+	Resume(ctx context.Context, pattern string) (was, inEffect bool, err error)
 }
 
 // reschedule changes a waiting message and says what really happened.

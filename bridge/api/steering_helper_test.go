@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,16 +16,18 @@ type steering struct {
 	mu    sync.Mutex
 	asked []any
 
-	err    error
-	amend  scheduler.AmendResult
-	report scheduler.Report
-	many   func(ctx context.Context, progress func(scheduler.Report)) // what an operation on many does before it ends
-	one    func(ref scheduler.Ref) error                              // of requeues and purges
-	dead   []scheduler.Info
-	next   string
-	counts []scheduler.TopicCount
-	pauses []scheduler.Pause
-	was    bool // what is resumed was paused
+	err     error
+	amend   scheduler.AmendResult
+	report  scheduler.Report
+	many    func(ctx context.Context, progress func(scheduler.Report)) // what an operation on many does before it ends
+	one     func(ref scheduler.Ref) error                              // of requeues and purges
+	dead    []scheduler.Info
+	next    string
+	counts  []scheduler.TopicCount
+	pauses  []scheduler.Pause
+	parked  map[string]string // by topic
+	unheard bool              // the leader takes no pause over
+	was     bool              // what is resumed was paused
 }
 
 type (
@@ -148,14 +151,25 @@ func (s *steering) TopicCounts(_ context.Context, after string, limit int) ([]sc
 
 func (s *steering) Pauses(context.Context) ([]scheduler.Pause, error) { return s.pauses, s.err }
 
-func (s *steering) Pause(_ context.Context, pattern, by string) error {
-	s.note(pauseAsked{pattern, by})
-	return s.err
+func (s *steering) ParkedLanes(context.Context) (all []scheduler.Parked, err error) {
+	for _, topic := range slices.Sorted(maps.Keys(s.parked)) {
+		all = append(all, scheduler.Parked{Lane: "core:" + topic, Why: s.parked[topic]})
+	}
+	return all, s.err
 }
 
-func (s *steering) Resume(_ context.Context, pattern string) (bool, error) {
+func (s *steering) ParkedTopics(context.Context, []string) (map[string]string, error) {
+	return s.parked, s.err
+}
+
+func (s *steering) Pause(_ context.Context, pattern, by string) (bool, error) {
+	s.note(pauseAsked{pattern, by})
+	return !s.unheard, s.err
+}
+
+func (s *steering) Resume(_ context.Context, pattern string) (was, inEffect bool, err error) {
 	s.note(pattern)
-	return s.was, s.err
+	return s.was, !s.unheard, s.err
 }
 
 // steered opens a door with this steering, at a moment that stands still.

@@ -3,6 +3,7 @@ package api_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -65,6 +66,23 @@ func TestSteering_TellsTheStoryOfAMessage(t *testing.T) {
 	}
 	call(t, d, "POST", "/v1/topics/orders.*/resume", "").want(t, 404, "not_paused")
 	call(t, d, "POST", "/v1/topics/orders.%3E/resume", "").want(t, 200, "")
+}
+
+func TestPush_RefusesAUIDThatNoPushWasAnsweredWith(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	coming, err := scheduler.IntakeUID(1, time.Now().Add(time.Second), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	push := fmt.Sprintf(`{"topic":"orders","delay":"1h","id":%q}`, coming)
+	call(t, d, "POST", "/v1/messages", push).want(t, 400, "invalid_id")
+	batch := call(t, d, "POST", "/v1/messages/batch", `{"messages":[`+push+`]}`).want(t, 200, "")
+	results, _ := batch.json["results"].([]any)
+	if len(results) != 1 || results[0].(map[string]any)["error"] != "invalid_id" {
+		t.Errorf("got %s", batch.raw)
+	}
+	call(t, d, "GET", "/v1/messages/"+string(coming), "").want(t, 404, "unknown_id")
 }
 
 func TestPush_MergesWhenItIsAskedTo(t *testing.T) {

@@ -22,6 +22,8 @@ type topicAnswer struct {
 	Waiting  int    `json:"waiting"`
 	InFlight int    `json:"in_flight"`
 	Dead     int    `json:"dead"`
+	// ParkedWhy says why what is due waits, where it does.
+	ParkedWhy string `json:"parked_why,omitempty"`
 }
 
 type pauseAnswer struct {
@@ -57,9 +59,17 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 	var (
 		counts []scheduler.TopicCount
 		pauses []scheduler.Pause
+		parked map[string]string
 	)
 	err = s.look(r, func(ctx context.Context) (err error) {
 		if counts, err = s.cfg.Service.TopicCounts(ctx, after, limit+1); err != nil { // one more tells whether there are more
+			return err
+		}
+		names := make([]string, len(counts))
+		for i := range counts {
+			names[i] = counts[i].Topic
+		}
+		if parked, err = s.cfg.Service.ParkedTopics(ctx, names); err != nil {
 			return err
 		}
 		pauses, err = s.cfg.Service.Pauses(ctx)
@@ -75,6 +85,7 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 	}
 	for i := range counts {
 		a.Topics = append(a.Topics, counted(&counts[i]))
+		a.Topics[i].ParkedWhy = parked[counts[i].Topic]
 	}
 	for i := range pauses {
 		a.Paused[i] = paused(&pauses[i])
@@ -98,6 +109,11 @@ func (s *Server) topic(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		a.topicAnswer = counted(&count)
+		parked, err := s.cfg.Service.ParkedTopics(ctx, []string{topic})
+		if err != nil {
+			return err
+		}
+		a.ParkedWhy = parked[topic]
 		pauses, err := s.cfg.Service.Pauses(ctx)
 		for i := range pauses { // its own, if it has one, else the first that matches
 			if p := paused(&pauses[i]); p.Pattern == topic || a.Paused == nil && scheduler.Matches(p.Pattern, topic) {
@@ -117,6 +133,8 @@ type pausedAnswer struct {
 	Pattern string `json:"pattern"`
 	Paused  bool   `json:"paused"`
 	By      string `json:"by,omitempty"`
+	// InEffect: the leader has taken it over. Else it does within a second, and a new leader before anything leaves.
+	InEffect bool `json:"in_effect"`
 }
 
 // pause holds back what is due on topics that match a pattern. To pause what is paused tells anew who and since when.
@@ -129,10 +147,11 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) error {
 	s.audit(r, "pause", false).Str("topic", pattern)
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
-	if err := s.cfg.Service.Pause(ctx, pattern, by); err != nil {
+	inEffect, err := s.cfg.Service.Pause(ctx, pattern, by)
+	if err != nil {
 		return err
 	}
-	return s.respondValue(w, http.StatusOK, pausedAnswer{Pattern: pattern, Paused: true, By: by})
+	return s.respondValue(w, http.StatusOK, pausedAnswer{Pattern: pattern, Paused: true, By: by, InEffect: inEffect})
 }
 
 // resume ends the pause of exactly this pattern.
@@ -144,14 +163,14 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) error {
 	s.audit(r, "resume", false).Str("topic", pattern)
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
-	found, err := s.cfg.Service.Resume(ctx, pattern)
+	found, inEffect, err := s.cfg.Service.Resume(ctx, pattern)
 	switch {
 	case err != nil:
 		return err
 	case !found:
 		return refusal(http.StatusNotFound, WordNotPaused, "%.300q is not paused; a resume needs the pattern exactly as it was paused", pattern)
 	}
-	return s.respondValue(w, http.StatusOK, pausedAnswer{Pattern: pattern})
+	return s.respondValue(w, http.StatusOK, pausedAnswer{Pattern: pattern, InEffect: inEffect})
 }
 
 // pattern is what a path names, of a request whose body says nothing more.

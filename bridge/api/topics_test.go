@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
@@ -27,6 +29,27 @@ func TestTopics_ShowsWhatThereIsAndWhatIsPaused(t *testing.T) {
 	}
 	if a := call(t, d, "GET", "/v1/topics?limit=1", "").want(t, 200, ""); a.json["cursor"] == nil || fmt.Sprint(a.json["topics"]) != "[map[dead:0 in_flight:2 topic:a waiting:1]]" {
 		t.Errorf("got %s", a.raw)
+	}
+}
+
+func TestParked_IsSaidInWordsWhereverItIsRead(t *testing.T) {
+	t.Parallel()
+	const why = "nobody listens on odd.x; next try in 3 s"
+	s := &steering{counts: []scheduler.TopicCount{{Topic: "odd.x", Waiting: 1}}, parked: map[string]string{"odd.x": why}}
+	held, ahead := record(uidA, "a", 1, scheduler.StateWaiting), record(uidB, "b", later, scheduler.StateWaiting)
+	held.Topic, ahead.Topic = "odd.x", "odd.x"
+	ahead.Due = scheduler.CeilMilli(noon.Add(time.Hour))
+	d := open(t, keeping(&journal{records: []scheduler.Record{held, ahead}}), func(c *api.Config) { steered(s)(c) })
+	for target, times := range map[string]int{"/v1/topics": 1, "/v1/topics/odd.x": 1, "/v1/messages": 1, "/v1/cluster": 1} {
+		if a := call(t, d, "GET", target, "").want(t, 200, ""); strings.Count(a.raw, why) != times {
+			t.Errorf("%s says it %d times, want %d: %s", target, strings.Count(a.raw, why), times, a.raw)
+		}
+	}
+	s.err = scheduler.ErrUnavailable
+	for _, target := range []string{"/v1/messages", "/v1/cluster"} { // what else they say does not wait for the store
+		if a := call(t, d, "GET", target, "").want(t, 200, ""); strings.Contains(a.raw, "parked") {
+			t.Errorf("got %s", a.raw)
+		}
 	}
 }
 
@@ -106,11 +129,17 @@ func TestPause_AndResumeSayWhatStands(t *testing.T) {
 	s := &steering{was: true}
 	d := open(t, steered(s))
 	for _, target := range []string{"/v1/topics/orders.%3E", "/v1/topics/orders.>"} {
-		if a := call(t, d, "POST", target+"/pause", "").want(t, 200, ""); a.raw != `{"pattern":"orders.>","paused":true,"by":"192.0.2.1"}`+"\n" {
+		if a := call(t, d, "POST", target+"/pause", "").want(t, 200, ""); a.raw != `{"pattern":"orders.>","paused":true,"by":"192.0.2.1","in_effect":true}`+"\n" {
 			t.Errorf("got %s", a.raw)
 		}
-		if a := call(t, d, "POST", target+"/resume", "").want(t, 200, ""); a.raw != `{"pattern":"orders.>","paused":false}`+"\n" {
+		if a := call(t, d, "POST", target+"/resume", "").want(t, 200, ""); a.raw != `{"pattern":"orders.>","paused":false,"in_effect":true}`+"\n" {
 			t.Errorf("got %s", a.raw)
+		}
+	}
+	s.unheard = true
+	for _, verb := range []string{"pause", "resume"} {
+		if a := call(t, d, "POST", "/v1/topics/orders.>/"+verb, "").want(t, 200, ""); a.json["in_effect"] != false {
+			t.Errorf("a %s that the leader has not taken over: %s", verb, a.raw)
 		}
 	}
 	s.was = false

@@ -16,6 +16,30 @@ type verifyAnswer struct {
 	Found       map[string]int     `json:"found"`
 	Repaired    int                `json:"repaired"`
 	Differences []differenceAnswer `json:"differences"`
+	Refused     []refusedAnswer    `json:"refused,omitempty"`
+	Quarantined []quarantineAnswer `json:"quarantined,omitempty"`
+}
+
+// quarantineAnswer is an entry that the journal could not hold.
+type quarantineAnswer struct {
+	Bucket int      `json:"bucket"`
+	Entry  string   `json:"entry"`
+	At     string   `json:"at"`
+	Reason string   `json:"reason"`
+	Known  bool     `json:"known"`
+	UIDs   []string `json:"uids"`
+}
+
+// refusedAnswer is a change that the store did not make.
+type refusedAnswer struct {
+	UID    string `json:"uid"`
+	Bucket int    `json:"bucket"`
+	From   string `json:"from"`
+	To     string `json:"to"`
+	Kind   string `json:"kind,omitempty"`
+	At     string `json:"at"`
+	// Unreadable: From is none, since nobody knows it.
+	Unreadable bool `json:"unreadable,omitempty"`
 }
 
 // differenceAnswer is one message. A side that does not have it is left out.
@@ -42,6 +66,21 @@ func verified(r *scheduler.VerifyReport) any {
 		a.Differences[i] = differenceAnswer{
 			UID: string(d.UID), Bucket: d.Bucket, Kind: d.Kind, Store: stand(d.Store), Journal: stand(d.Journal), Repaired: d.Repaired,
 		}
+	}
+	for _, f := range r.Refused {
+		a.Refused = append(a.Refused, refusedAnswer{
+			UID: string(f.UID), Bucket: f.Bucket, From: f.From.String(), To: f.To.String(), Kind: f.Kind.String(), At: wire.FormatTime(int64(f.At)),
+			Unreadable: f.Unreadable,
+		})
+	}
+	for _, q := range r.Quarantined {
+		uids := make([]string, len(q.UIDs))
+		for i, uid := range q.UIDs {
+			uids[i] = string(uid)
+		}
+		a.Quarantined = append(a.Quarantined, quarantineAnswer{
+			Bucket: q.Bucket, Entry: q.ID, At: wire.FormatTime(int64(q.At)), Reason: q.Reason, Known: q.Known, UIDs: uids,
+		})
 	}
 	return a
 }

@@ -14,8 +14,8 @@ func TestRefusal_NamesWhatIsWanted(t *testing.T) {
 		{"GET", "/", "", "unknown_route", "/docs"},
 		{"POST", "/v1/messages/batch", `[{"topic":"a","delay":"1s"}]`, "invalid_json", `{"messages":[...]}`},
 		{"POST", "/v1/messages/batch", ``, "invalid_json", `{"messages":[...]}`},
-		{"GET", "/v1/messages?topic=orders.*", "", "invalid_topic", "this takes one topic, no pattern"},
-		{"GET", "/v1/forecast?topic=orders.%3E", "", "invalid_topic", "this takes one topic, no pattern"},
+		{"GET", "/v1/messages?topic=orders.%3E.x", "", "invalid_topic", `has ">" before its end`},
+		{"GET", "/v1/forecast?topic=orders.%3E.x", "", "invalid_topic", `has ">" before its end`},
 		{"GET", "/v1/topics/orders.*", "", "invalid_topic", "this takes one topic, no pattern"},
 	} {
 		a := call(t, d, c.method, c.path, c.body)

@@ -19,7 +19,7 @@ type Client struct {
 	route *router
 }
 
-// Receipt says what became of a push. Through the intake stream Stream and Sequence tell where it is stored; by request ID,
+// Receipt says what became of a push. Through the intake stream, Stream and Sequence are its place; by request ID,
 // UID and Due are tarry's own answer.
 type Receipt struct {
 	ID        string // the name given; by request else the uid
@@ -29,6 +29,8 @@ type Receipt struct {
 	Sequence  uint64
 	Duplicate bool // the same push had been stored before
 	Merged    bool // by request: it went into a message that waited, whose UID and Due these are
+	// NameUnchecked, by request: the journal did not answer whether the name was used before.
+	NameUnchecked bool
 
 	ack *jetstream.PubAck
 }
@@ -56,7 +58,7 @@ func newClient(nc *nats.Conn, js jetstream.JetStream, opts []Option) (*Client, e
 	return &Client{config: conf, nc: nc, route: newRouter(conf, conf.js.StreamNameBySubject)}, nil
 }
 
-// Push stores a tagged message and tells where. Without a deadline it takes at most [Timeout].
+// Push stores a tagged message and returns its place. Without a deadline it takes at most [Timeout].
 func (c *Client) Push(ctx context.Context, msg *nats.Msg) (Receipt, error) {
 	if msg == nil {
 		return Receipt{}, nats.ErrInvalidMsg
@@ -103,6 +105,10 @@ func (c *Client) store(ctx context.Context, js jetstream.Publisher, m *nats.Msg,
 	for {
 		ack, err := c.attempt(ctx, js, m, opts)
 		switch {
+		case err == nil && ack.Stream != c.route.stream:
+			c.route.forget()
+			return nil, fmt.Errorf("%w: the stream %q has stored it, and tarry's intake is called %q; set tarry.Namespace and tarry.Prefix to its settings",
+				ErrNoIntake, ack.Stream, c.route.stream)
 		case err == nil:
 			return ack, nil
 		case errors.Is(err, jetstream.ErrNoStreamResponse):
@@ -129,7 +135,7 @@ func (c *Client) attempt(ctx context.Context, js jetstream.Publisher, m *nats.Ms
 	return js.PublishMsg(ctx, m, opts...)
 }
 
-// isTimeout tells that a message may have been sent and no answer came.
+// isTimeout reports whether a message may have been sent without an answer.
 func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
 		errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrDisconnected)

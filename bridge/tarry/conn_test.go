@@ -126,6 +126,7 @@ func TestPublishMsg_RefusesWhatATagExcludes(t *testing.T) {
 		{message("orders.*", "", "Tarry-Delay", "1s"), "invalid_topic", "topic"},
 		{message("", "", "Tarry-Delay", "1s"), "invalid_topic", "topic"},
 		{message("tarry.default.api.cancel", "", "Tarry-Delay", "1s"), "invalid_topic", "topic"},
+		{At(message("orders", ""), time.Time{}), "invalid_at", "Tarry-At"},
 		{message("orders", "", "Tarry-At", time.Now().AddDate(11, 0, 0).Format(time.RFC3339)), "invalid_at", "Tarry-At"},
 		{Delay(message("orders", ""), -time.Second), "invalid_delay", "Tarry-Delay"},
 		{ID(Delay(message("orders", ""), time.Second), ""), "invalid_id", "Tarry-Id"},

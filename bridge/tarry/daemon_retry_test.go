@@ -121,7 +121,7 @@ func retryByTopic(t *testing.T, d *dev) {
 	if h := copied.Header; string(copied.Data) != "body" || h.Get(HeaderID) != id || h.Get(HeaderSubject) != "scheduled.mail" || h.Get(HeaderReason) != "closed" {
 		t.Errorf("the copy came as %q with %v", copied.Data, h)
 	}
-	if _, err := c.RetryLater(t.Context(), copied, "again"); !errors.Is(err, ErrNotFromTarry) {
+	if _, err := c.RetryLater(t.Context(), copied, "again"); !errors.Is(err, ErrCopy) {
 		t.Errorf("got %v", err)
 	}
 	becomes(t, c, Ref{ID: id}, "dead")
@@ -160,9 +160,6 @@ func retryByDelay(t *testing.T, d *dev) {
 	if string(m.Data) != "plain" {
 		t.Fatalf("the retry came twice: %q with %v", m.Data, m.Header)
 	}
-	if _, err := c.RetryLater(t.Context(), m, "why"); !errors.Is(err, ErrNotFromTarry) {
-		t.Errorf("got %v", err)
-	}
 	if err := RetryLater(t.Context(), c, m, time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
@@ -191,6 +188,89 @@ func retryByDelay(t *testing.T, d *dev) {
 		}
 		if err = errors.Join(err, m.DoubleAck(t.Context())); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// retryUntagged is a consumer that fails at everything on a subject where producers publish without a tag as well. What
+// was never delayed goes through the schedule and dies like the rest, is requeued, and is delivered.
+func retryUntagged(t *testing.T, d *dev) {
+	for _, c := range []*Conn{d.client(t), d.client(t, ByRequest())} {
+		via := strconv.Itoa(int(c.fixed))
+		subject, name := "untagged."+via, "UNTAGGED"+via
+		s := stream(t, c.Conn, jetstream.StreamConfig{Name: name, Subjects: []string{subject}})
+		consumer, err := s.CreateConsumer(t.Context(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		graves := listen(t, c, "graves.untagged")
+		if err := c.PublishMsg(message(subject, "body", "X", "1")); err != nil {
+			t.Fatal(err)
+		}
+		take := func(attempt int) jetstream.Msg {
+			t.Helper()
+			m, err := consumer.Next(jetstream.FetchMaxWait(10 * time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h := m.Headers(); Attempt(h) != attempt || string(m.Data()) != "body" || h.Get("X") != "1" {
+				t.Fatalf("attempt %d came as %q with %v", attempt, m.Data(), h)
+			}
+			return m
+		}
+		id := ""
+		for attempt := 1; attempt <= 3; attempt++ {
+			m := take(attempt)
+			got, err := c.RetryMsgLater(t.Context(), m, "no database")
+			if err != nil || got.Attempt != attempt+1 || got.Duplicate ||
+				attempt > 1 && (got.ID != id || got.Over != (attempt == 3)) {
+				t.Fatalf("sent back: %+v, %v", got, err)
+			}
+			id = got.ID
+			if again, err := c.RetryMsgLater(t.Context(), m, "no database, once more"); err != nil || !again.Duplicate ||
+				again.ID != id {
+				t.Errorf("sent back twice: %+v, %v", again, err)
+			}
+			if err := m.DoubleAck(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ref := Ref{ID: id}
+		if dead := becomes(t, c, ref, "dead"); dead.Reason != "sent back after 2 retries: no database" ||
+			dead.Topic != subject {
+			t.Errorf("got %+v", dead)
+		}
+		copied := next(t, graves)
+		if _, err := c.RetryLater(t.Context(), copied, "again"); !errors.Is(err, ErrCopy) ||
+			copied.Header.Get(HeaderID) != id {
+			t.Errorf("got %v of the copy with %v", err, copied.Header)
+		}
+		if _, err := c.Requeue(t.Context(), ref, Requeue{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := take(1).DoubleAck(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		becomes(t, c, ref, "delivered")
+
+		core := listen(t, c, "untagged.core."+via)
+		if err := c.PublishMsg(message("untagged.core."+via, "core")); err != nil {
+			t.Fatal(err)
+		}
+		m := next(t, core)
+		for range 2 { // each is a message of its own
+			if got, err := c.RetryLater(t.Context(), m, "why"); err != nil || got.Attempt != 2 || got.Duplicate {
+				t.Fatalf("sent back: %+v, %v", got, err)
+			}
+		}
+		ids := map[string]bool{}
+		for range 2 {
+			m = next(t, core)
+			if ids[m.Header.Get(HeaderID)] || Attempt(m.Header) != 2 || string(m.Data) != "core" ||
+				m.Header.Get(HeaderReason) != "why" {
+				t.Errorf("it came back as %q with %v", m.Data, m.Header)
+			}
+			ids[m.Header.Get(HeaderID)] = true
 		}
 	}
 }

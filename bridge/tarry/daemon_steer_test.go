@@ -1,6 +1,7 @@
 package tarry
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -27,7 +28,13 @@ func lookUp(t *testing.T, d *dev) {
 	_, err := c.Get(t.Context(), Ref{ID: "seen", Key: "other"})
 	wantIs(t, err, ErrUnknownID)
 
-	if err := d.post(t.Context(), http.MethodPost, "/v1/topics/seen.paused/pause"); err != nil {
+	large := bytes.Repeat([]byte{0xff}, 900<<10) // in base64 beyond what NATS carries in one answer
+	pushed(t, d.client(t, ByStream()), ID(Delay(message("seen.large", string(large)), time.Hour), "seen-large"))
+	if got := becomes(t, c, Ref{ID: "seen-large"}, "waiting"); !got.DataOmitted || got.Data != nil {
+		t.Errorf("got %d bytes, omitted: %t", len(got.Data), got.DataOmitted)
+	}
+
+	if err := d.call(t.Context(), http.MethodPost, "/v1/topics/seen.paused/pause", ""); err != nil {
 		t.Fatal(err)
 	}
 	pushed(t, c, ID(Delay(message("seen.paused", "x"), time.Hour), "paused"))
@@ -45,7 +52,7 @@ func lookUp(t *testing.T, d *dev) {
 		return err
 	})
 	sub := listen(t, c, "seen.paused")
-	if err := d.post(t.Context(), http.MethodPost, "/v1/topics/seen.paused/resume"); err != nil {
+	if err := d.call(t.Context(), http.MethodPost, "/v1/topics/seen.paused/resume", ""); err != nil {
 		t.Fatal(err)
 	}
 	if got := next(t, sub); string(got.Data) != "x" {
@@ -145,6 +152,10 @@ func cancelAndTell(t *testing.T, d *dev) {
 	}
 	_, err = c.Cancel(t.Context(), Ref{ID: "both"})
 	wantIs(t, err, ErrAmbiguousID)
+	var ambiguous *Error
+	if !errors.As(err, &ambiguous) || len(ambiguous.Candidates) != 2 || ambiguous.Candidates[0].Topic != "canceled" || ambiguous.Candidates[0].State != "waiting" {
+		t.Errorf("got %+v", ambiguous)
+	}
 	if _, err := c.Cancel(t.Context(), Ref{ID: "both", Key: "one"}); err != nil {
 		t.Error(err)
 	}
@@ -197,6 +208,8 @@ func refuseBadInput(t *testing.T, d *dev) {
 	} {
 		wantWord(t, err, word)
 	}
+	// A uid that no push was answered with, as an id.
+	wantWord(t, c.PublishMsg(ID(Delay(message("bad", "x"), time.Second), "t-zzzzzzzzzzzzzzzz")), "invalid_id")
 	if m, err := c.Get(t.Context(), Ref{ID: "good"}); err != nil || m.Version != 1 {
 		t.Errorf("got %+v, %v", m, err)
 	}

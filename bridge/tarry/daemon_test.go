@@ -2,7 +2,6 @@ package tarry
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -30,12 +29,14 @@ func TestClient_AgainstTheDaemon(t *testing.T) {
 namespace: shop
 topics:
   - {pattern: scheduled.>, retry: 20ms, dead: graves.scheduled}
+  - {pattern: untagged.>, retry: "20ms,30ms", dead: graves.untagged}
 `)
 	t.Run("calls", func(t *testing.T) { // returns when all of them have ended
 		for name, test := range map[string]func(*testing.T, *dev){
 			"publishing by tag": publishByTag, "publishing with JetStream": publishWithJetStream, "merging": mergeByName,
 			"looking up": lookUp, "changing": changeWaiting, "canceling": cancelAndTell, "in flight": cancelInFlight, "bad input": refuseBadInput,
 			"many": changeMany, "a schedule of retries": retryUntilDead, "a topic's schedule": retryByTopic, "a delay of its own": retryByDelay,
+			"untagged": retryUntagged, "your own push": readOwnPush,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -51,15 +52,10 @@ type dev struct{ nats, http string }
 // greeting is where tarry dev says that it listens.
 var greeting = regexp.MustCompile(`tarry dev: HTTP (\S+), NATS (\S+),`)
 
-// startDev builds tarry and runs it until the test ends.
+// startDev runs tarry dev until the test ends.
 func startDev(t *testing.T, settings string) *dev {
 	t.Helper()
-	dir := t.TempDir()
-	bin, file := filepath.Join(dir, "tarry"), filepath.Join(dir, "tarry.yaml")
-	build := append([]string{"-C", "../..", "build", "-o", bin}, append(race(), "./cmd/tarry")...)
-	if text, err := exec.CommandContext(t.Context(), "go", build...).CombinedOutput(); err != nil {
-		t.Fatalf("build tarry: %v\n%s", err, text)
-	}
+	bin, file := builtDaemon(t), filepath.Join(t.TempDir(), "tarry.yaml")
 	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +102,21 @@ func startDev(t *testing.T, settings string) *dev {
 	return nil
 }
 
+// builtDaemon builds tarry, once for all tests.
+func builtDaemon(t *testing.T) string {
+	t.Helper()
+	daemonBuilt.Do(func() {
+		build := append([]string{"-C", "../..", "build", "-o", daemonBinary}, append(race(), "./cmd/tarry")...)
+		if text, err := exec.Command("go", build...).CombinedOutput(); err != nil {
+			daemonError = fmt.Errorf("build tarry: %w\n%s", err, text)
+		}
+	})
+	if daemonError != nil {
+		t.Fatal(daemonError)
+	}
+	return daemonBinary
+}
+
 // race is the flag that this test was built with itself.
 func race() []string {
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -141,24 +152,7 @@ func (l *tail) String() string {
 // ready waits until it leads and takes pushes.
 func (d *dev) ready(t *testing.T) {
 	t.Helper()
-	eventually(t, func() error { return d.post(t.Context(), http.MethodGet, "/readyz") })
-}
-
-// post makes a call that this package has not.
-func (d *dev) post(ctx context.Context, method, path string) error {
-	req, err := http.NewRequestWithContext(ctx, method, d.http+path, nil)
-	if err != nil {
-		return err
-	}
-	answer, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return errors.New(answer.Status)
-	}
-	return nil
+	eventually(t, func() error { return d.call(t.Context(), http.MethodGet, "/readyz", "") })
 }
 
 // client is a connection of the test's own.

@@ -9,17 +9,18 @@ import (
 	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
 )
 
-// ErrNoIntake: no stream holds the intake subjects and no instance answers, so nothing was stored.
+// ErrNoIntake: no stream holds the intake subjects and no instance answers, so nothing was stored. Where the error names
+// another stream that stored the message, tarry will not see it either.
 var ErrNoIntake = errors.New("tarry: nobody takes delayed messages here")
 
 // ErrOutcomeUnknown: no answer came in time and the message may be stored or not. Publishing it again is safe where it has
 // a Tarry-Id, since the same content under the same id is stored once.
 var ErrOutcomeUnknown = errors.New("tarry: no answer in time, the message may be stored or not")
 
-// ErrNotFromTarry: the message was not delivered by tarry, which could therefore not count its attempts.
-var ErrNotFromTarry = errors.New("tarry: the message did not come from tarry")
+// ErrCopy: the message is a copy of one that is dead or expired, and a copy is not tried again.
+var ErrCopy = errors.New("tarry: the message is a copy of one that ended")
 
-// The answers of tarry that a program tells apart, for errors.Is. What they mean for a cancel
+// The answers of tarry that a program distinguishes, with errors.Is. What they mean for a cancel
 // or a change:
 var (
 	// ErrUnknownID: no such message is known. No promise is made about it.
@@ -61,7 +62,7 @@ const (
 //	invalid_attempt invalid_on_duplicate invalid_max_wait invalid_retry invalid_deliver invalid_header unknown_header repeated_header too_large
 //	unsupported_yet tag_on_request tag_with_reply
 //
-// are told by this package, further ones (see the variables above) by an instance that was asked.
+// come from this package, further ones (see the variables above) from an instance that was asked.
 type Error struct {
 	Word   string
 	Field  string // the header at fault; empty where an instance answered
@@ -71,8 +72,20 @@ type Error struct {
 	ID, UID, State string
 	At             time.Time
 	Version        uint64
+	// Bucket is the one that does not answer while others do; nil of any other problem.
+	Bucket *int
 	// Report is what an operation on many had done before it failed.
 	Report *Report
+	// Candidates are the messages that an ambiguous id may mean.
+	Candidates []Candidate
+}
+
+// Candidate is a message that an ambiguous id may mean.
+type Candidate struct {
+	Topic string `json:"topic"`
+	Key   string `json:"key"`
+	UID   string `json:"uid"`
+	State string `json:"state"`
 }
 
 // Error is one line that names the field and the limit.

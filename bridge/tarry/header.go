@@ -21,7 +21,7 @@ func find(h nats.Header, name string) string {
 	return ""
 }
 
-// has tells whether a header is there with a value, be it empty.
+// has reports whether a header is there with a value, be it empty.
 func has(h nats.Header, name string) bool {
 	for k, v := range h {
 		if strings.EqualFold(k, name) && len(v) > 0 {

@@ -228,7 +228,7 @@ func TestJetStream_UntaggedBehavesAsBareNats(t *testing.T) {
 					continue // half a second of nats.go's own retries each
 				}
 				what := fmt.Sprintf("%s, %s, %q", name, oname, subject)
-				build := func() *nats.Msg { return message(subject, "body", "X", "1", "Tarry-Id", "a") }
+				build := func() *nats.Msg { return message(subject, "body", "X", "1", "Tarry-Key", "a") }
 				m1, m2 := build(), build()
 				_, e1 := bare.PublishMsg(t.Context(), m1, o...)
 				_, e2 := ours.PublishMsg(t.Context(), m2, o...)

@@ -19,8 +19,8 @@ type optionKinds struct {
 	learn sync.Mutex
 }
 
-// schedule tells whether one of the options makes the message a schedule. Of a wrong option it says no: the publish itself
-// will say what is wrong.
+// schedule reports whether one of the options makes the message a schedule. Of a wrong option it says no: the publish
+// itself will say what is wrong.
 func (k *optionKinds) schedule(opts []jetstream.PublishOpt) bool {
 	for i, o := range opts {
 		if o == nil {

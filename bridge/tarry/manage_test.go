@@ -92,6 +92,9 @@ func TestGet_ReadsAWholeMessage(t *testing.T) {
 		if n == 1 {
 			return `{"id":"0uid","uid":"0uid","topic":"orders","state":"delivered","version":3,"due":"2030-01-31T08:00:00.000Z","ended_at":"2030-01-31T08:00:00.002Z","body_base64":"AP8="}`
 		}
+		if n == 2 {
+			return `{"id":"large","uid":"0uid","topic":"orders","state":"waiting","version":1,"due":"2030-01-31T08:00:00.000Z","refusals":2,"body_omitted":true}`
+		}
 		return `{"id":"order-1","uid":"0uid","key":"k","topic":"orders","state":"waiting","version":1,"due":"2030-01-31T08:00:00.000Z","priority":7,"ttl":"1h0m0s",` +
 			`"attempt":2,"uncertain":true,"parked":"paused","reason":"r","headers":{"X":["1","2"]},"body":"text"}`
 	})
@@ -105,6 +108,12 @@ func TestGet_ReadsAWholeMessage(t *testing.T) {
 	}
 	got, err = conn.Get(t.Context(), Ref{ID: "0uid"})
 	want = Message{ID: "0uid", UID: "0uid", Topic: "orders", State: "delivered", Version: 3, Due: due, EndedAt: due.Add(2 * time.Millisecond), Data: []byte{0, 255}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+	}
+	got, err = conn.Get(t.Context(), Ref{ID: "large"})
+	want = Message{ID: "large", UID: "0uid", Topic: "orders", State: "waiting", Version: 1, Due: due, Refusals: 2,
+		DataOmitted: true}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 	}

@@ -84,7 +84,7 @@ func ByStream() Option {
 }
 
 // ByRequest asks an instance for every push and leaves the intake stream alone. A push then needs a running instance, but
-// its answer is tarry's own verdict: a name that is taken is told at once.
+// its answer is tarry's own verdict: a name that is taken is an error at once.
 func ByRequest() Option {
 	return func(c *config) error { c.fixed = byRequest; return nil }
 }

@@ -39,14 +39,16 @@ type pushAnswer struct {
 	Due       string `json:"due"`
 	Duplicate bool   `json:"duplicate"`
 	Merged    bool   `json:"merged"`
+	Checked   *bool  `json:"name_checked"`
 }
 
 func (a *pushAnswer) receipt() (Receipt, error) {
-	due, err := wire.ParseAt(a.Due)
+	due, err := time.Parse(time.RFC3339, a.Due)
 	if err != nil || a.UID == "" {
 		return Receipt{}, fmt.Errorf("%w: the answer is not one of tarry's", ErrOutcomeUnknown)
 	}
-	return Receipt{ID: a.ID, UID: a.UID, Due: due, Duplicate: a.Duplicate, Merged: a.Merged}, nil
+	return Receipt{ID: a.ID, UID: a.UID, Due: due, Duplicate: a.Duplicate, Merged: a.Merged,
+		NameUnchecked: a.Checked != nil && !*a.Checked}, nil
 }
 
 func newPushRequest(out *outgoing) pushRequest {
@@ -94,7 +96,7 @@ func (c *Client) ask(ctx context.Context, out *outgoing) (Receipt, error) {
 			}
 			again, err = r.ID != "", fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 		case errors.As(err, &refused):
-			again = tries < 2 && (refused.Word == "stopping" || refused.Word == "busy" || refused.Word == "unavailable")
+			again = tries < 2 && (refused.Word == "stopping" || refused.Word == "busy" || refused.Word == "unavailable" || refused.Word == "bucket_unavailable")
 		case errors.Is(err, nats.ErrNoResponders):
 			again = tries < 2
 			if err = c.noIntake(err); !again {
@@ -134,8 +136,10 @@ type problem struct {
 	State  string `json:"state"`
 	At     string `json:"at"`
 
-	Version uint64  `json:"version"`
-	Report  *Report `json:"report"`
+	Version    uint64      `json:"version"`
+	Bucket     *int        `json:"bucket"`
+	Report     *Report     `json:"report"`
+	Candidates []Candidate `json:"candidates"`
 }
 
 // request asks an instance and reads its answer into answer. A refusal is an *Error.
@@ -169,7 +173,8 @@ func (c *Client) exchange(ctx context.Context, verb string, question, answer any
 		}
 	}
 	if p.Word != "" {
-		return &Error{Word: p.Word, Detail: p.Detail, ID: p.ID, UID: p.UID, State: p.State, At: moment(p.At), Version: p.Version, Report: p.Report}
+		return &Error{Word: p.Word, Detail: p.Detail, ID: p.ID, UID: p.UID, State: p.State, At: moment(p.At), Version: p.Version,
+			Bucket: p.Bucket, Report: p.Report, Candidates: p.Candidates}
 	}
 	if err := json.Unmarshal(reply.Data, answer); err != nil {
 		return fmt.Errorf("%w: read the answer: %w", ErrOutcomeUnknown, err)

@@ -217,6 +217,17 @@ func TestRequest_IsRepeatedOnlyWhereThatIsSafe(t *testing.T) {
 	}
 }
 
+func TestRequest_SaysWhichBucketIsAway(t *testing.T) {
+	t.Parallel()
+	nc := off(t)
+	in := newInstance(t, nc, always(`{"error":"bucket_unavailable","detail":"d","bucket":0}`))
+	err := wrap(t, nc).PublishMsg(message("orders", "", "Tarry-Delay", "1s"))
+	var refused *Error
+	if !errors.As(err, &refused) || refused.Word != "bucket_unavailable" || refused.Bucket == nil || *refused.Bucket != 0 || len(in.all()) != 3 {
+		t.Errorf("got %+v, %v after %d requests", refused, err, len(in.all()))
+	}
+}
+
 func TestRequest_RefusesWhatWouldNotFitAsJSON(t *testing.T) {
 	t.Parallel()
 	nc := off(t)

@@ -41,7 +41,7 @@ func TestRequests_AreWhatTheDaemonUnderstands(t *testing.T) {
 		"push and merge": func() error {
 			return conn.PublishMsg(MaxWait(OnDuplicate(Delay(message("orders", "body"), time.Second), Debounce), time.Minute))
 		},
-		"name": func() error { _, err := conn.Run(t.Context(), Ref{ID: "a", Key: "k"}); return err },
+		"name": func() error { _, err := conn.Run(t.Context(), Ref{ID: "a", Topic: "mail.x", Key: "k"}); return err },
 		"reschedule by delay": func() error {
 			return reschedule(Change{Delay: new(20 * time.Minute), Priority: new(uint8(7)), Header: nats.Header{"X": {"1", "2"}}, Data: []byte("x"), Version: 9})
 		},

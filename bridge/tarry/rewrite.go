@@ -47,7 +47,7 @@ func (c *Client) rewrite(m *nats.Msg, extra nats.Header) (*outgoing, error) {
 	if !before && msgID != "" && !has(h, HeaderID) {
 		h[HeaderID] = []string{msgID}
 	}
-	p, err := wire.Decode(wire.IntakeSubject(c.prefix, topic), c.prefix, h)
+	p, err := wire.Decode(wire.IntakeSubject(c.prefix, topic), c.prefix, h, len(m.Data))
 	if err == nil && p.HasAt {
 		err = wire.CheckDue(p.At, time.Now())
 	}

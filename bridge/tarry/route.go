@@ -50,7 +50,7 @@ func newRouter(c config, find func(context.Context, string) (string, error)) *ro
 	return r
 }
 
-// decide tells the way, after one look-up at most.
+// decide returns the way, after one look-up at most.
 func (r *router) decide(ctx context.Context) (way, error) {
 	if w := r.known(); w != undecided {
 		return w, nil

@@ -3,6 +3,7 @@ package tarry
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -100,5 +101,21 @@ func TestRoute_TellsApartWhatALookUpSays(t *testing.T) {
 	cancel()
 	if _, err := r.decide(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("waiting for a turn: %v", err)
+	}
+}
+
+// Told to look for nothing, the library still notices that another stream than
+// tarry's has stored a push.
+func TestPush_NoticesThatAnotherStreamTookIt(t *testing.T) {
+	t.Parallel()
+	nc, _ := account(t)
+	stream(t, nc, jetstream.StreamConfig{Name: "AUDIT", Subjects: []string{"delayed.>"}})
+	c := wrap(t, nc, ByStream())
+	_, err := c.Push(t.Context(), Delay(message("orders.created", "x"), time.Hour))
+	if !errors.Is(err, ErrNoIntake) || !strings.Contains(err.Error(), `"AUDIT"`) || !strings.Contains(err.Error(), `"TARRY_default"`) {
+		t.Errorf("got %v", err)
+	}
+	if err := c.PublishMsg(Delay(message("orders.created", "x"), time.Hour)); !errors.Is(err, ErrNoIntake) {
+		t.Errorf("got %v", err)
 	}
 }

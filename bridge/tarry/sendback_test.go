@@ -111,23 +111,17 @@ func TestClientRetryLater_WorksWithoutANameOfItsOwnAndInPartitions(t *testing.T)
 	}
 }
 
-func TestClientRetryLater_RefusesWhatTarryDidNotDeliver(t *testing.T) {
+func TestClientRetryLater_RefusesCopies(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	in := intake(t, nc)
 	conn := wrap(t, nc)
-	for _, missing := range []string{"Tarry-Id", "Tarry-Due", "Tarry-Attempt", "Nats-Msg-Id"} {
-		m := delivered()
-		delete(m.Header, missing)
-		if _, err := conn.RetryLater(t.Context(), m, ""); !errors.Is(err, ErrNotFromTarry) {
-			t.Errorf("without %s: got %v", missing, err)
-		}
-	}
 	for _, topic := range []string{"admin.stop", "orders", "orders.create", "orders.created.1"} { // not what the subject is a partition of
-		m := delivered()
-		m.Header["Tarry-Subject"] = []string{topic}
-		if _, err := conn.RetryLater(t.Context(), m, ""); !errors.Is(err, ErrNotFromTarry) {
-			t.Errorf("a copy of %s: got %v", topic, err)
+		for _, m := range []*nats.Msg{delivered(), message("orders.created", "body")} {
+			set(m, "Tarry-Subject", topic)
+			if _, err := conn.RetryLater(t.Context(), m, ""); !errors.Is(err, ErrCopy) {
+				t.Errorf("a copy of %s: got %v", topic, err)
+			}
 		}
 	}
 	if _, err := conn.RetryLater(t.Context(), nil, ""); !errors.Is(err, nats.ErrInvalidMsg) {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +25,10 @@ var (
 	binary string
 	shared *natsServer
 	users  atomic.Int64
+
+	daemonBuilt  sync.Once
+	daemonBinary string // where it goes
+	daemonError  error
 )
 
 // accounts is how many tests can have the shared server to themselves.
@@ -40,6 +45,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	daemonBinary = filepath.Join(dir, "tarry")
 	if binary = os.Getenv("TARRY_NATS_SERVER"); binary == "" {
 		binary = filepath.Join(dir, "nats-server")
 		build := exec.Command("go", "-C", "../..", "build", "-o", binary, "github.com/nats-io/nats-server/v2")

@@ -24,7 +24,7 @@ type Change struct {
 	Header   nats.Header // replaces the user's headers; nil stays, an empty one leaves none
 	Data     []byte      // replaces the body; nil stays
 
-	// Version is the one that the message must have, as Get and every answer tell it; 0 is any. Where others changed the
+	// Version is the one that the message must have, which Get and every answer have; 0 is any. Where others changed the
 	// message meanwhile the answer is ErrVersion.
 	Version uint64
 }
@@ -118,7 +118,7 @@ func (c *Client) amend(ctx context.Context, verb string, ref Ref, question any, 
 	}
 }
 
-// isUnknown tells that an instance itself does not know what came of a request.
+// isUnknown reports whether an instance itself does not know what came of a request.
 func isUnknown(err error) bool {
 	var refused *Error
 	return errors.As(err, &refused) && refused.Word == "outcome_unknown"
@@ -176,7 +176,7 @@ const manyTimeout = 10 * time.Minute
 
 // CancelMany cancels the waiting messages that are selected. One instance works through all of them before it answers, in
 // bounded steps, which takes some seconds for a million; [Timeout] does not bound it, but the context does, else ten minutes.
-// An instance that could not go on tells what was done in Error.Report; asking again goes on with the rest.
+// Where an instance could not go on, Error.Report is what was done; asking again goes on with the rest.
 func (c *Client) CancelMany(ctx context.Context, sel Selection) (Report, error) {
 	return c.many(ctx, "cancel_many", sel.json())
 }
@@ -227,11 +227,12 @@ type Requeue struct {
 	Data   []byte      // replaces the body; nil stays
 }
 
-// Requeue gives a dead message another life: it waits under the same name with a uid of its own, and its attempts count from
-// 1 again. Where the dead one may have been delivered the new one is uncertain from the start, edited or not: Cancel, Reschedule
-// and Run of it answer ErrMaybeDelivered. What is not dead is ErrNotDead, one whose name another message has by now
-// ErrDuplicateID. Asking again after ErrOutcomeUnknown requeues nothing twice: the dead one is gone then, which is ErrNotDead.
-// Where an instance told of the unknown outcome, Error.UID is the new message's, for Get: it is there if it was requeued.
+// Requeue gives a dead message another life: it waits under the same name with a uid of its own, and its attempts count
+// from 1 again. Where the dead one may have been delivered the new one is uncertain from the start, edited or not:
+// Cancel, Reschedule and Run of it answer ErrMaybeDelivered. What is not dead is ErrNotDead, one whose name another
+// message has by now ErrDuplicateID. Asking again after ErrOutcomeUnknown requeues nothing twice: the dead one is gone
+// then, which is ErrNotDead. Where the unknown outcome is an instance's answer, Error.UID is the new message's, for
+// Get: it is there if it was requeued.
 func (c *Client) Requeue(ctx context.Context, ref Ref, how Requeue) (Receipt, error) {
 	if err := ref.check(); err != nil {
 		return Receipt{}, err

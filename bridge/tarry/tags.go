@@ -41,13 +41,15 @@ func Delay(msg *nats.Msg, d time.Duration) *nats.Msg {
 	return set(msg, HeaderDelay, d.String())
 }
 
-// At makes msg due at t; the past means now. It replaces an earlier delay or time, and returns msg.
+// At makes msg due at t; the past means now. It replaces an earlier delay or time, and returns msg. The zero time, as any
+// other before 3 March 1973, is refused when msg is published.
 func At(msg *nats.Msg, t time.Time) *nats.Msg {
 	remove(msg.Header, HeaderDelay)
 	return set(msg, HeaderAt, t.UTC().Format(time.RFC3339Nano))
 }
 
-// ID names msg, so that it can be canceled, looked up, and published again after an unknown outcome.
+// ID names msg, so that it can be canceled, looked up, and published again after an unknown outcome. Without a due time it
+// is refused when msg is published, as are [Priority], [TTL], [OnDuplicate] and [MaxWait].
 func ID(msg *nats.Msg, id string) *nats.Msg { return set(msg, HeaderID, id) }
 
 // Key gives msg a business key.
@@ -82,9 +84,11 @@ func set(msg *nats.Msg, name, value string) *nats.Msg {
 	return msg
 }
 
-// tagged tells whether a message is meant for tarry. It stands before every publish of the producer, so it allocates
-// nothing and looks at nothing but the names.
+// tagged reports whether a message is meant for tarry: it has a due time, or a misspelt header of tarry's or one that
+// wants a due time, which is then refused. It stands before every publish of the producer, so it allocates nothing and
+// looks at nothing but the names.
 func tagged(h nats.Header) bool {
+	misspelt, waits := false, false
 	for name, values := range h {
 		switch len(name) {
 		case len(HeaderDelay):
@@ -99,6 +103,20 @@ func tagged(h nats.Header) bool {
 			if strings.EqualFold(name, headerSchedule) && len(values) > 0 {
 				return true
 			}
+		}
+		misspelt = misspelt || len(values) > 0 && wire.IsMisspelt(name)
+		waits = waits || len(values) > 0 && wantsDue(name)
+	}
+	// What tarry delivered is passed on as it is, and a consumer's retry waits by its schedule.
+	return (misspelt || waits && !has(h, HeaderAttempt)) && !has(h, HeaderDue)
+}
+
+// wantsDue reports whether a header means nothing on a message that does not wait. A key and a schedule of retries do:
+// they are for the consumer that sends it back.
+func wantsDue(name string) bool {
+	for _, tag := range [...]string{HeaderID, HeaderPriority, HeaderTTL, HeaderOnDuplicate, HeaderMaxWait, wire.HeaderDeliver} {
+		if len(name) == len(tag) && strings.EqualFold(name, tag) {
+			return true
 		}
 	}
 	return false

@@ -60,6 +60,96 @@ func compare(t *testing.T, what string, bare, ours error) {
 	}
 }
 
+// everyPublish returns what publishes a message in every way that a plain user of nats.go knows.
+func everyPublish(t *testing.T, conn *Conn) func(*nats.Msg) []error {
+	t.Helper()
+	js, err := WrapJetStream(conn.Client.js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := conn.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(m *nats.Msg) []error {
+		return []error{conn.PublishMsg(m), errOf(js.PublishMsg(t.Context(), m)), errOf(js.PublishMsgAsync(m)),
+			errOf(old.PublishMsg(m)), errOf(old.PublishMsgAsync(m))}
+	}
+}
+
+// A misspelt tag must not let a message leave at once, as if it had none.
+func TestUntagged_RefusesAMisspeltTag(t *testing.T) {
+	t.Parallel()
+	nc, more := account(t)
+	intake(t, nc)
+	sub, err := nc.SubscribeSync("plain.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := wrap(t, more())
+	publish := everyPublish(t, conn)
+	for _, name := range []string{"Tarry-Dealy", "tarry-delays", "TARRY-"} {
+		m := message("plain.x", "body", "X", "1", name, "20m")
+		for _, err := range publish(m) {
+			wantRefused(t, err, "unknown_header", name)
+		}
+		wantRefused(t, errOf(conn.RequestMsg(m, time.Second)), WordRequest, "request")
+	}
+	for _, headers := range [][]string{
+		{"Tarry-Id", "a", "Tarry-Due", "1"}, {"Tarry-Key", "k", "Tarry-Retry", "1m"}, {"Tarry-Dealy", "x", "tarry-due", "1"}, {"Tarry-Reason", "r", "Tarry-Incomplete", "true"}, {"Tarryed", "1"},
+	} {
+		if err := conn.PublishMsg(message("plain.x", headers[0], headers...)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := sub.NextMsgWithContext(t.Context()); err != nil || string(got.Data) != headers[0] {
+			t.Fatalf("%v: got %+v, %v", headers, got, err)
+		}
+	}
+}
+
+// What says how a message waits, without saying for how long, must not let it leave at once.
+func TestUntagged_RefusesTagsWithoutADueTime(t *testing.T) {
+	t.Parallel()
+	nc, more := account(t)
+	in := intake(t, nc)
+	sub, err := nc.SubscribeSync("plain.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := wrap(t, more())
+	publish := everyPublish(t, conn)
+	plain := func() *nats.Msg { return message("plain.x", "body", "X", "1") }
+	for what, m := range map[string]*nats.Msg{
+		"id":           ID(plain(), "x"),
+		"id, retries":  ID(Retries(plain(), "1m"), "x"),
+		"priority":     Priority(plain(), 9),
+		"ttl":          TTL(plain(), time.Minute),
+		"on duplicate": OnDuplicate(plain(), Keep),
+		"max wait":     MaxWait(plain(), time.Minute),
+		"deliver":      message("plain.x", "body", "tarry-deliver", "mq"),
+	} {
+		t.Run(what, func(t *testing.T) {
+			for _, err := range append(publish(m), errOf(conn.Push(t.Context(), m))) {
+				wantRefused(t, err, "missing_delay", "Tarry-Delay")
+			}
+			wantRefused(t, errOf(conn.RequestMsg(m, time.Second)), WordRequest, "request")
+		})
+	}
+	if err := conn.PublishMsg(message("plain.x", "last", "Tarry-Key", "k")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := sub.NextMsgWithContext(t.Context()); err != nil || string(got.Data) != "last" {
+		t.Errorf("a refused message was sent: %+v, %v", got, err)
+	}
+	if list := stored(t, in); len(list) != 0 {
+		t.Errorf("%d refused messages were stored", len(list))
+	}
+	// A consumer's retry waits by its schedule.
+	if err := conn.PublishMsg(message("delayed.plain.x", "", "Tarry-Id", "a", "Tarry-Attempt", "2")); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestUntagged_ReachesSubscribersAndAnswers(t *testing.T) {
 	t.Parallel()
 	nc, more := account(t)
@@ -74,7 +164,7 @@ func TestUntagged_ReachesSubscribersAndAnswers(t *testing.T) {
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	want := message("plain.x", "body", "X", "1", "Tarry-Id", "a")
+	want := message("plain.x", "body", "X", "1", "Tarry-Key", "a")
 	if err := conn.PublishMsg(want); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +181,8 @@ func TestUntagged_ReachesSubscribersAndAnswers(t *testing.T) {
 func TestUntagged_CostsNoAllocation(t *testing.T) {
 	nc, _ := account(t)
 	conn := wrap(t, nc)
-	m := message("plain.x", "body", "X", "1", "traceparent", "00", "Tarry-Zzzzz", "1", "Some-Header", "1")
+	m := message("plain.x", "body", "X", "1", "traceparent", "00",
+		"Tarry-Zzzzz", "1", "Tarry-Due", "1", "Some-Header", "1")
 	for range 100 {
 		if n := testing.AllocsPerRun(100, func() { tagged(m.Header) }); n != 0 {
 			t.Fatalf("looking for a tag allocates %v times", n)

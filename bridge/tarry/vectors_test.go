@@ -56,6 +56,7 @@ func TestRules_AreTheDaemonsOwn(t *testing.T) {
 // vector is one case of the daemon's testdata/vectors.json.
 type vector struct {
 	Name, Bare, Prefix, Subject string
+	Body                        string
 	Headers                     map[string][]string
 	Push                        *struct {
 		Topic       string
@@ -115,7 +116,7 @@ func (v vector) check(t *testing.T) {
 		prefix = wire.DefaultPrefix
 	}
 	c := &Client{config: config{prefix: prefix}, nc: &nats.Conn{}}
-	m := &nats.Msg{Subject: strings.TrimPrefix(v.Subject, prefix+"."), Header: v.Headers, Data: []byte("body")}
+	m := &nats.Msg{Subject: strings.TrimPrefix(v.Subject, prefix+"."), Header: v.Headers, Data: []byte(v.Body)}
 	before := maps.Clone(m.Header)
 	if !tagged(m.Header) && !has(m.Header, HeaderAttempt) { // a retry by its schedule is pushed as such, not published
 		t.Fatal("a vector without a tag must say that it is bare")
@@ -152,7 +153,7 @@ func (v vector) check(t *testing.T) {
 	if !reflect.DeepEqual(out.push, want) {
 		t.Fatalf("got %+v\nwant %+v", out.push, want)
 	}
-	again, err := wire.Decode(out.msg.Subject, prefix, out.msg.Header)
+	again, err := wire.Decode(out.msg.Subject, prefix, out.msg.Header, len(v.Body))
 	if err != nil || !reflect.DeepEqual(again, want) || out.msg.Subject != v.Subject {
 		t.Fatalf("what goes out to %q reads as %+v, %v", out.msg.Subject, again, err)
 	}

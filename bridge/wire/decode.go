@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Decode reads a push by tag from its intake subject and headers. It judges everything that needs no clock and no server:
-// CheckDue and CheckSize are for the caller. The map is not changed; the result shares its strings.
-func Decode(subject, prefix string, h map[string][]string) (Push, error) {
+// Decode reads a push by tag from its intake subject, its headers and the size of its body. It judges everything that
+// needs no clock and no server: CheckDue and CheckSize are for the caller. The map is not changed; the result shares its
+// strings.
+func Decode(subject, prefix string, h map[string][]string, body int) (Push, error) {
 	if len(subject) <= len(prefix) || !isUnder(subject, prefix) {
 		return Push{}, &Error{Word: WordTopic, Field: "subject", Detail: fmt.Sprintf("%s does not lie under %q", quote(subject), prefix+".")}
 	}
@@ -48,7 +49,10 @@ func Decode(subject, prefix string, h map[string][]string) (Push, error) {
 		}
 	}
 	var err error
-	if p.Headers, err = user.finish(); err != nil {
+	if p.Headers, err = user.finish(); err == nil {
+		err = p.CheckStatus(body)
+	}
+	if err != nil {
 		return Push{}, err
 	}
 	for i, o := range options {
@@ -123,6 +127,13 @@ func optionOf(name string) int {
 		}
 	}
 	return unknown
+}
+
+// IsMisspelt reports whether a header looks like one of tarry's and is none that it reads or writes. On a message that
+// tarry did not deliver (those have Tarry-Due) it is a typing error: without the tag that was meant the message would
+// leave at once.
+func IsMisspelt(name string) bool {
+	return hasPrefixFold(name, "tarry-") && optionOf(name) == unknown && !strings.EqualFold(name, HeaderIncomplete)
 }
 
 // underHeader names a tag's header where the error speaks of its JSON field.

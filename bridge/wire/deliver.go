@@ -58,7 +58,7 @@ func DeliverHeaders(d Delivery) map[string][]string {
 	if d.Retry != "" {
 		add(HeaderRetry, d.Retry)
 	}
-	if d.Subject != "" {
+	if _, copied := h[HeaderSubject]; d.Subject != "" && !copied { // a copy names the topic of what ended
 		add(HeaderSubject, d.Subject)
 	}
 	add(HeaderMsgID, d.UID)

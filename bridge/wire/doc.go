@@ -25,7 +25,8 @@
 // can be pushed again as it is. So is Tarry-Reason, but from a consumer's retry (Tarry-Attempt of 2 or more), with which it
 // is kept and delivered; it is cut to what fits, and never refuses one. Nats-Msg-Id is dropped too: on the intake it belongs
 // to the publishing client and names that one publish, not the message. Every other Nats-* header is refused: carried over to
-// the target it would roll up, expire or condition the target's stream.
+// the target it would roll up, expire or condition the target's stream. Status is refused beside an empty body: client
+// libraries take such a message for a word of the server's.
 //
 // Every refusal is an [*Error]: a stable word for machines, the field, and a sentence with the limit. Nothing in it repeats
 // a body, and a value only in part.

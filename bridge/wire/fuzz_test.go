@@ -191,16 +191,16 @@ func FuzzDecode(f *testing.F) {
 				lines = append(lines, name+": "+value)
 			}
 		}
-		f.Add(v.Subject, strings.Join(lines, "\n"))
+		f.Add(v.Subject, strings.Join(lines, "\n"), len(v.Body))
 	}
-	f.Fuzz(func(t *testing.T, subject, block string) {
+	f.Fuzz(func(t *testing.T, subject, block string, body int) {
 		h := map[string][]string{}
 		for line := range strings.SplitSeq(block, "\n") {
 			name, value, _ := strings.Cut(line, ": ")
 			h[name] = append(h[name], value)
 		}
 		before := maps.Clone(h)
-		p, err := wire.Decode(subject, "delayed", h)
+		p, err := wire.Decode(subject, "delayed", h, body)
 		if !reflect.DeepEqual(h, before) {
 			t.Fatal("Decode changed its argument")
 		}
@@ -209,7 +209,7 @@ func FuzzDecode(f *testing.F) {
 			if !errors.As(err, &refused) || refused.Word == "" || refused.Field == "" || refused.Detail == "" || !utf8.ValidString(err.Error()) {
 				t.Fatalf("%#v is not a complete refusal", err)
 			}
-			if _, again := wire.Decode(subject, "delayed", h); again.Error() != err.Error() {
+			if _, again := wire.Decode(subject, "delayed", h, body); again.Error() != err.Error() {
 				t.Fatalf("first %v, then %v", err, again)
 			}
 			return
@@ -218,7 +218,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("Decode accepts what Check refuses: %v", err)
 		}
 		s, out := wire.Encode(p, "delayed")
-		again, err := wire.Decode(s, "delayed", out)
+		again, err := wire.Decode(s, "delayed", out, body)
 		if err != nil || s != subject || !reflect.DeepEqual(again, p) {
 			t.Fatalf("%+v encodes to %q %v and reads as %+v, %v", p, s, out, again, err)
 		}

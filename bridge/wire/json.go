@@ -1,6 +1,9 @@
 package wire
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+)
 
 // What can be wrong with a JSON request beyond the options of a push.
 const (
@@ -26,7 +29,7 @@ type PushItem struct {
 // DecodePush reads one push from its JSON form:
 //
 //	{"topic":"orders.created", "delay":"20m" | 1200000, "at":"2030-01-31T08:00:00Z" | 1896076800000,
-//	 "body":"text" | "body_base64":"...", "headers":{"name":"value" | ["value", ...]},
+//	 "body":"text" | "body_base64":"..." | "body_json":any value, "headers":{"name":"value" | ["value", ...]},
 //	 "id", "key", "on_duplicate", "deliver", "reason": "text", "priority", "attempt": 1, "ttl", "max_wait":"1h" | 3600000,
 //	 "retry":"0,2m,10m*5~20%" | [0, "2m", 600000]}
 //
@@ -106,29 +109,16 @@ func IsBatch(data []byte) bool {
 	return string(name) == "messages"
 }
 
-// DecodeRef reads {"id":"...","key":"..."}: which message a cancel or a look-up means. keyed tells whether a key was given,
-// which may then be empty.
-func DecodeRef(data []byte) (id, key string, keyed bool, err error) {
-	var (
-		s = scanner{b: data}
-		f = fields{s: &s}
-	)
-	s.object(func(name []byte) {
-		switch field, _ := f.known(name, refFields[:], "is not a field here; there are id and key"); field {
-		case FieldID:
-			id, _ = f.string(FieldID)
-		case FieldKey:
-			key, keyed = f.string(FieldKey)
-		}
-	})
-	if s.end(); s.bad != nil {
-		return "", "", false, s.bad
+// DecodeRef reads {"id":"...","topic":"...","key":"..."}: which message a cancel or a look-up means.
+func DecodeRef(data []byte) (n Named, err error) {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return Named{}, &Error{Word: WordJSON, Field: "request", Detail: "is empty"}
 	}
-	if f.bad == nil && id == "" {
-		f.bad = &Error{Word: WordID, Field: FieldID, Detail: "is missing"}
+	if err = decode(data, "a look-up", nameFields, n.read); err == nil {
+		err = n.check()
 	}
-	if f.bad != nil {
-		return "", "", false, f.bad
+	if err != nil {
+		return Named{}, err
 	}
-	return id, key, keyed, nil
+	return n, nil
 }

@@ -15,6 +15,7 @@ import (
 func FuzzDecodePush(f *testing.F) {
 	for _, s := range []string{
 		`{"topic":"a","delay":"1s","body":"x\u00e9\ud83d\ude00\n","headers":{"a":["1","2"],"b":"c"}}`,
+		`{"topic":"a","delay":1,"body_json":{"a":[1, "\u00e4", null]}}`, `{"topic":"a","delay":1,"body_json":[`, `{"id":"a","body_json":"x"}`,
 		`{"topic":"a","at":1896076800000,"body_base64":"AP8=","id":"i","key":"k","priority":3,"ttl":5,"attempt":1}`,
 		`{"messages":[{"topic":"a","delay":1},{"topic":"b","delay":"2s","retry":[[]]}]}`,
 		`{"overdue":true,"dry_run":false,"topic":"a","rate":7}`, `{"since":"2h","topic":"a","dry_run":true}`, `{"since":1896076800000}`, `{"repair":true}`,
@@ -22,7 +23,7 @@ func FuzzDecodePush(f *testing.F) {
 		`{"id":"a","key":"k","version":3,"shift":"-10m","priority":7,"body":"b","headers":{"a":"b"}}`, `{"delay":5,"body_base64":""}`, `{"at":1896076800000}`,
 		`{"topic":"a.>","key":"","due_from":"1h","due_to":1896076800000,"dry_run":true}`, `{"all":true,"shift":-600000}`,
 		`{"ids":["a","b"],"delay":"1m"}`, `{"topic":"a.*","older":"1d","dry_run":true}`, `{"from":"2h","to":"1h"}`, `{"id":"a","key":"k","body":"x","headers":{}}`,
-		`{"id":"a","key":""}`, `[[[1,2.5e-3,true,false,null]]]`, `{"a":"\ud800"}`, "\"\xff\"", ` {} x`,
+		`{"sequence":1,"set":{"A":"b"},"drop":["C"]}`, `{"sequences":[1,2],"topic":"a"}`, `{"id":"a","key":""}`, `[[[1,2.5e-3,true,false,null]]]`, `{"a":"\ud800"}`, "\"\xff\"", ` {} x`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -43,15 +44,19 @@ func FuzzDecodePush(f *testing.F) {
 			var std struct {
 				Topic      string
 				Body       *string
-				BodyBase64 []byte `json:"body_base64"`
+				BodyBase64 []byte          `json:"body_base64"`
+				BodyJSON   json.RawMessage `json:"body_json"`
 			}
 			// Names match without case over there, so an unknown field could not slip in here.
 			if err := json.Unmarshal(data, &std); err != nil {
 				t.Fatalf("accepted here, refused by encoding/json: %v", err)
 			}
 			body := string(std.BodyBase64)
-			if std.Body != nil {
+			switch {
+			case std.Body != nil:
 				body = *std.Body
+			case std.BodyJSON != nil && string(std.BodyJSON) != "null":
+				body = string(std.BodyJSON)
 			}
 			if std.Topic != item.Push.Topic || body != string(item.Body) {
 				t.Fatalf("got %q %q, encoding/json reads %q %q", item.Push.Topic, item.Body, std.Topic, body)
@@ -65,7 +70,7 @@ func FuzzDecodePush(f *testing.F) {
 		if err == nil && (len(items) == 0 || len(items) > wire.MaxBatch || !wire.IsBatch(data)) {
 			t.Fatalf("%d items", len(items))
 		}
-		_, _, _, err = wire.DecodeRef(data)
+		_, err = wire.DecodeRef(data)
 		check(err)
 		decodeSteering(t, data, check)
 		if len(bytes.TrimSpace(data)) > 0 { // nothing at all is a request of its own to these
@@ -108,6 +113,10 @@ func decodeSteering(t *testing.T, data []byte, checkJSON func(error)) {
 			t.Fatalf("accepted: %+v", e)
 		}
 		return n
+	}
+	order, err := wire.DecodeRejectOrder(data, "delayed")
+	if check(err); err == nil && (order.Sequence == 0) == (len(order.Sequences) == 0) {
+		t.Fatalf("accepted: %+v", order)
 	}
 	edit, err := wire.DecodeEdit(data)
 	if check(err); err == nil && (when(edit) > 1 || when(edit) == 0 && !edit.HasPriority && !edit.HasBody && !edit.HasHeaders || edit.Version != 0) {

@@ -110,6 +110,11 @@ func TestDecodePush_RefusesByFieldAndWord(t *testing.T) {
 		{`{"topic":"a","delay":"1s","on_duplicate":3}`, wire.WordOnDuplicate, "on_duplicate"},
 		{`{"topic":"a","delay":"1s","body":{"a":1}}`, wire.WordBody, "body"},
 		{`{"topic":"a","delay":"1s","body":"a","body_base64":"YQ=="}`, wire.WordBody, "body"},
+		{`{"topic":"a","delay":"1s","body":"a","body_json":1}`, wire.WordBody, "body"},
+		{`{"topic":"a","delay":"1s","body_json":1,"body_base64":"YQ=="}`, wire.WordBody, "body"},
+		{`{"topic":"a","delay":"1s","body_json":1,"body_json":1}`, wire.WordRepeatedField, "body_json"},
+		{`{"topic":"a","delay":"1s","body_json":{]}`, wire.WordJSON, "request"},
+		{`{"topic":"a","delay":"1s","headers":{"Status":["paid"]},"body_json":null}`, wire.WordHeader, "Status"},
 		{`{"topic":"a","delay":"1s","body_base64":"YQ"}`, wire.WordBody, "body_base64"},
 		{`{"topic":"a","delay":"1s","body_base64":"Y\u0051=="}`, "", ""},
 		{`{"topic":"a","delay":"1s","headers":[]}`, wire.WordHeader, "headers"},
@@ -119,8 +124,14 @@ func TestDecodePush_RefusesByFieldAndWord(t *testing.T) {
 		{`{"topic":"a","delay":"1s","headers":{"a b":"1"}}`, wire.WordHeader, "headers"},
 		{`{"topic":"a","delay":"1s","headers":{"a":"1\r\nb: 2"}}`, wire.WordHeader, "a"},
 		{`{"topic":"a","delay":"1s","headers":{"Nats-Rollup":"sub"}}`, wire.WordHeader, "Nats-Rollup"},
+		{`{"topic":"a","delay":"1s","headers":{"Nats-Pin-Id":"a"},"body":"x"}`, wire.WordHeader, "Nats-Pin-Id"},
+		{`{"topic":"a","delay":"1s","headers":{"Status":"503"}}`, wire.WordHeader, "Status"},
+		{`{"topic":"a","delay":"1s","headers":{"sTATUS":"paid"},"body":""}`, wire.WordHeader, "sTATUS"},
+		{`{"topic":"a","delay":"1s","headers":{"Status":["paid"]},"body_base64":""}`, wire.WordHeader, "Status"},
+		{`{"topic":"a","delay":"1s","headers":{"Status":"paid"},"body":"x"}`, "", ""},
 		{`{"topic":"a","delay":"1s","headers":{"tarry-id":"1"}}`, wire.WordHeader, "tarry-id"},
 		{`{"topic":"a","delay":"1s","headers":{"a":"` + strings.Repeat("v", wire.MaxHeaders) + `"}}`, wire.WordTooLarge, "headers"},
+		{`{"topic":"a","delay":"1s","headers":{` + nulls(20_000) + `}}`, wire.WordTooLarge, "headers"},
 		{`[]`, wire.WordJSON, "push"},
 		{`null`, wire.WordJSON, "push"},
 		{``, wire.WordJSON, "request"},
@@ -191,22 +202,29 @@ func TestDecodeBatch_RefusesAsAWhole(t *testing.T) {
 
 func TestDecodeRef_TellsAnEmptyKeyFromNone(t *testing.T) {
 	t.Parallel()
-	id, key, keyed, err := wire.DecodeRef([]byte(`{"id":"a","key":""}`))
-	if err != nil || id != "a" || key != "" || !keyed {
-		t.Errorf("got %q %q %v %v", id, key, keyed, err)
-	}
-	if id, _, keyed, err = wire.DecodeRef([]byte(`{"id":"a"}`)); err != nil || id != "a" || keyed {
-		t.Errorf("got %q %v %v", id, keyed, err)
+	for text, want := range map[string]wire.Named{
+		`{"id":"a","key":""}`:                   {ID: "a", Keyed: true},
+		`{"id":"a"}`:                            {ID: "a"},
+		`{"id":"a","topic":"mail.x","key":"k"}`: {ID: "a", Topic: "mail.x", Key: "k", Keyed: true},
+		`{"topic":null,"id":"a"}`:               {ID: "a"},
+	} {
+		if got, err := wire.DecodeRef([]byte(text)); err != nil || got != want {
+			t.Errorf("%s: got %+v, %v", text, got, err)
+		}
 	}
 	for text, want := range map[string][2]string{
-		`{}`:                 {wire.WordID, "id"},
-		`{"id":7}`:           {wire.WordID, "id"},
-		`{"id":"a","id":""}`: {wire.WordRepeatedField, "id"},
-		`{"id":"a","x":{}}`:  {wire.WordUnknownField, `"x"`},
-		`{"id":"a"`:          {wire.WordJSON, "request"},
-		`"a"`:                {wire.WordJSON, "request"},
+		``:                            {wire.WordJSON, "request"},
+		`{}`:                          {wire.WordID, "id"},
+		`{"id":7}`:                    {wire.WordID, "id"},
+		`{"id":"a","id":""}`:          {wire.WordRepeatedField, "id"},
+		`{"id":"a","x":{}}`:           {wire.WordUnknownField, `"x"`},
+		`{"id":"a","topic":""}`:       {wire.WordTopic, "topic"},
+		`{"id":"a","topic":"mail.*"}`: {wire.WordTopic, "topic"},
+		`{"id":"a","topic":7}`:        {wire.WordTopic, "topic"},
+		`{"id":"a"`:                   {wire.WordJSON, "request"},
+		`"a"`:                         {wire.WordJSON, "request"},
 	} {
-		_, _, _, err := wire.DecodeRef([]byte(text))
+		_, err := wire.DecodeRef([]byte(text))
 		wantRefusal(t, err, want[0], want[1])
 	}
 }
@@ -271,4 +289,13 @@ func BenchmarkDecodeBatch(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/push")
+}
+
+// nulls are names without a value.
+func nulls(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `"a%d":null,`, i)
+	}
+	return strings.TrimSuffix(b.String(), ",")
 }

@@ -17,6 +17,8 @@ type Answer struct {
 	Durable   string // "redis" or "journal"
 	Duplicate bool
 	Merged    bool // it went into a message that waited
+	// NameUnchecked: it was kept although the journal did not answer whether its name was used before.
+	NameUnchecked bool
 }
 
 // What the answer to a push promises.
@@ -41,8 +43,20 @@ type Problem struct {
 	At string `json:"at,omitempty"`
 	// Version is the one that stands, where another was asked for.
 	Version uint64 `json:"version,omitempty"`
+	// Bucket is the one that does not answer, where others do.
+	Bucket *int `json:"bucket,omitempty"`
 	// Report is what an operation on many had done before it failed.
 	Report *Report `json:"report,omitempty"`
+	// Candidates are the messages that an ambiguous id may mean, of those that the caller may see.
+	Candidates []Candidate `json:"candidates,omitempty"`
+}
+
+// Candidate is a message that an ambiguous id may mean.
+type Candidate struct {
+	Topic string `json:"topic"`
+	Key   string `json:"key"`
+	UID   string `json:"uid"`
+	State string `json:"state"`
 }
 
 // Canceled answers a cancel: this delivery never comes. Attempt is its number; above 1, earlier ones were delivered.
@@ -74,7 +88,10 @@ type Info struct {
 	Uncertain  bool                `json:"uncertain,omitempty"`
 	Refusals   uint32              `json:"refusals,omitempty"`
 	Parked     string              `json:"parked,omitempty"`
+	ParkedWhy  string              `json:"parked_why,omitempty"`
 	EndedAt    string              `json:"ended_at,omitempty"`
+	Kind       string              `json:"kind,omitempty"`
+	Other      string              `json:"other,omitempty"`
 	Reason     string              `json:"reason,omitempty"`
 	Headers    map[string][]string `json:"headers,omitempty"`
 	Body       *string             `json:"body,omitempty"`
@@ -122,6 +139,9 @@ func AppendAnswer(b []byte, a *Answer) []byte {
 	}
 	if a.Merged {
 		b = append(b, `,"merged":true`...)
+	}
+	if a.NameUnchecked {
+		b = append(b, `,"name_checked":false`...)
 	}
 	return append(b, '}')
 }

@@ -31,15 +31,15 @@ func (o *DeadOrder) Selects() bool { return o.One.ID == "" && o.IDs == nil }
 
 var (
 	deadFields    = []string{FieldID, FieldKey, FieldIDs, FieldTopic, FieldFrom, FieldTo, FieldOlder, FieldAll, FieldDryRun}
-	requeueFields = []string{FieldDelay, FieldBody, fieldBase64, FieldHeaders}
+	requeueFields = []string{FieldDelay, FieldBody, fieldBase64, fieldJSON, FieldHeaders}
 )
 
 // DecodeDeadOrder reads which dead messages are requeued, and how:
 //
-//	{"id":"order-7131", "key":"customer-9"} | {"ids":["...", ...]} (at most MaxIDs)
+//	{"id":"order-7131", "topic":"orders.created", "key":"customer-9"} | {"ids":["...", ...]} (at most MaxIDs)
 //	| {"topic":"orders.>", "from":"2h", "to":"2030-01-31T08:00:00Z"} | {"topic":"orders.>", "older":"1d"} | {"all":true}
 //
-// and "delay":"20m", "dry_run":true; with one id alone also "body" | "body_base64" and "headers". From and to bound when
+// and "delay":"20m", "dry_run":true; with one id alone also "body" | "body_base64" | "body_json" and "headers". From and to bound when
 // they died: times, or durations back from now.
 func DecodeDeadOrder(data []byte) (DeadOrder, error) {
 	return decodeDead(data, "a requeue", join(deadFields, requeueFields))
@@ -69,7 +69,7 @@ func (o *DeadOrder) read(f *fields, field string) {
 		}
 	case FieldIDs:
 		o.IDs = f.ids()
-	case FieldTopic:
+	case FieldTopic: // of one message its own, else a pattern: check knows which
 		o.Topic = f.pattern()
 	case FieldFrom:
 		o.From, o.HasFrom = f.when(field), true
@@ -91,7 +91,7 @@ func (o *DeadOrder) read(f *fields, field string) {
 		o.All = f.bool(field)
 	case FieldDryRun:
 		o.DryRun = f.bool(field)
-	case FieldBody, fieldBase64:
+	case FieldBody, fieldBase64, fieldJSON:
 		o.Body, o.HasBody = f.body(field), true
 	case FieldHeaders:
 		o.Headers, o.HasHeaders = f.headers(), true
@@ -127,6 +127,12 @@ func (f *fields) ids() []string {
 }
 
 func (o *DeadOrder) check() error {
+	if o.One.ID != "" && o.IDs == nil && o.Topic != "" {
+		if err := CheckSubject(o.Topic); err != nil {
+			return err
+		}
+		o.One.Topic, o.Topic = o.Topic, ""
+	}
 	bounded := o.Topic != "" || o.HasFrom || o.HasTo || o.HasOlder
 	switch {
 	case o.IDs != nil && len(o.IDs) == 0:

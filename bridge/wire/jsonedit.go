@@ -29,7 +29,7 @@ type Edit struct {
 
 // DecodeEdit reads the change of one message:
 //
-//	{"delay":"20m" | "at":"2030-01-31T08:00:00Z" | "shift":"-10m", "priority":7, "body" | "body_base64":"...",
+//	{"delay":"20m" | "at":"2030-01-31T08:00:00Z" | "shift":"-10m", "priority":7, "body" | "body_base64":"..." | "body_json":{...},
 //	 "headers":{"name":"value"}}
 //
 // with at least one of them. Durations and times are text or whole milliseconds, as in a push.
@@ -47,14 +47,21 @@ func DecodeEdit(data []byte) (Edit, error) {
 
 // Named is the message that a request names, as DecodeRef reads it.
 type Named struct {
-	ID, Key string
-	Keyed   bool // a key is given, be it empty
+	ID    string
+	Topic string // empty: any
+	Key   string
+	Keyed bool // a key is given, be it empty
 }
 
 func (n *Named) read(f *fields, field string) {
 	switch field {
 	case FieldID:
 		n.ID, _ = f.string(field)
+	case FieldTopic:
+		var ok bool
+		if n.Topic, ok = f.string(field); ok {
+			f.refuseErr(CheckSubject(n.Topic))
+		}
 	case FieldKey:
 		n.Key, n.Keyed = f.string(field)
 	}
@@ -67,7 +74,7 @@ func (n *Named) check() error {
 	return nil
 }
 
-// DecodeReschedule reads an edit that names its message too: {"id", "key", "version", and the fields of DecodeEdit}.
+// DecodeReschedule reads an edit that names its message too: {"id", "topic", "key", "version", and the fields of DecodeEdit}.
 func DecodeReschedule(data []byte) (n Named, e Edit, err error) {
 	err = decode(data, "a reschedule", join(nameFields, []string{FieldVersion}, editFields), func(f *fields, field string) {
 		n.read(f, field)
@@ -140,7 +147,7 @@ func (e *Edit) read(f *fields, field string) {
 				f.refuse(invalid(field, "is not a whole number from 1 up"))
 			}
 		}
-	case FieldBody, fieldBase64:
+	case FieldBody, fieldBase64, fieldJSON:
 		e.Body, e.HasBody = f.body(field), true
 	case FieldHeaders:
 		e.Headers, e.HasHeaders = f.headers(), true

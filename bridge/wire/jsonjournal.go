@@ -30,7 +30,7 @@ const MaxRate = 1_000_000
 // Restore asks for what the journal has and the store lacks.
 type Restore struct {
 	Overdue bool   // what is due already, too
-	Topic   string // empty: all
+	Topic   string // or a pattern of topics; empty: all
 	DryRun  bool
 	Rate    int // messages a second, 0 for no bound
 }
@@ -44,7 +44,7 @@ func DecodeRestore(data []byte) (Restore, error) {
 		case FieldOverdue:
 			r.Overdue = f.bool(field)
 		case FieldTopic:
-			r.Topic = f.topic()
+			r.Topic = f.pattern()
 		case FieldDryRun:
 			r.DryRun = f.bool(field)
 		case FieldRate:
@@ -72,7 +72,7 @@ func DecodeVerify(data []byte) (repair bool, err error) {
 // Redeliver asks to publish again what a broker lost.
 type Redeliver struct {
 	Since  When   // a duration counts back from now
-	Topic  string // empty: all
+	Topic  string // or a pattern of topics; empty: all
 	DryRun bool
 }
 
@@ -85,7 +85,7 @@ func DecodeRedeliver(data []byte) (Redeliver, error) {
 		case FieldSince:
 			r.Since, given = f.when(field), true
 		case FieldTopic:
-			r.Topic = f.topic()
+			r.Topic = f.pattern()
 		case FieldDryRun:
 			r.DryRun = f.bool(field)
 		}
@@ -147,18 +147,6 @@ func (f *fields) count(field string, limit int) int {
 		return 0
 	}
 	return n
-}
-
-// topic reads a literal subject.
-func (f *fields) topic() string {
-	topic, ok := f.string(FieldTopic)
-	if !ok {
-		return ""
-	}
-	if p := subjectProblem(topic); p != "" {
-		f.refuse(&Error{Word: WordTopic, Field: FieldTopic, Detail: p})
-	}
-	return topic
 }
 
 // when reads a time or a duration: text, or unix milliseconds as a number.

@@ -12,7 +12,7 @@ func TestDecodeRestore_TakesWhatIsLeftOutAsTheDefault(t *testing.T) {
 	for text, want := range map[string]wire.Restore{
 		"": {Overdue: true}, " \n": {Overdue: true}, "{}": {Overdue: true}, `{"overdue":null,"topic":null}`: {Overdue: true},
 		`{"overdue":false}`: {}, `{"overdue":true,"topic":"a.b","dry_run":true,"rate":1000000}`: {Overdue: true, Topic: "a.b", DryRun: true, Rate: 1_000_000},
-		`{"rate":0,"dry_run":false}`: {Overdue: true},
+		`{"rate":0,"dry_run":false}`: {Overdue: true}, `{"topic":"a.*.>"}`: {Overdue: true, Topic: "a.*.>"},
 	} {
 		if got, err := wire.DecodeRestore([]byte(text)); err != nil || got != want {
 			t.Errorf("%s: got %+v, %v", text, got, err)
@@ -25,6 +25,7 @@ func TestDecodeRestore_TakesWhatIsLeftOutAsTheDefault(t *testing.T) {
 		`{"overdue":"x"}`:                   {wire.WordOverdue, "overdue"},
 		`{"dry_run":{}}`:                    {wire.WordDryRun, "dry_run"},
 		`{"topic":"a..b"}`:                  {wire.WordTopic, "topic"},
+		`{"topic":"a.>.b"}`:                 {wire.WordTopic, "topic"},
 		`{"dry_run":true,"dry_run":true}`:   {wire.WordRepeatedField, "dry_run"},
 		`{"since":"1h"}`:                    {wire.WordUnknownField, `"since"`},
 		`{"dry_run":tru}`:                   {wire.WordJSON, "request"},
@@ -60,6 +61,9 @@ func TestDecodeVerifyAndRestoreOne_ReadTheirOneSwitch(t *testing.T) {
 func TestDecodeRedeliver_NeedsSince(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1896076800000).UTC()
+	if got, err := wire.DecodeRedeliver([]byte(`{"since":"1h","topic":"orders.>"}`)); err != nil || got.Topic != "orders.>" {
+		t.Errorf("got %+v, %v", got, err)
+	}
 	for text, want := range map[string]time.Time{
 		`{"since":"90m"}`: now.Add(-90 * time.Minute), `{"since":"1d"}`: now.Add(-24 * time.Hour), `{"since":"0s"}`: now,
 		`{"since":1896076800000}`: now, `{"since":"1896076800000"}`: now, `{"since":"2030-01-31T08:00:00Z"}`: now,

@@ -1,17 +1,21 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/base64"
+	"fmt"
 	"time"
 )
 
 // jsonFields are the fields of a push, by their place in fields.seen.
-var jsonFields = [...]string{FieldTopic, FieldBody, fieldBase64, FieldHeaders, FieldDelay, FieldAt, FieldID, FieldKey,
+var jsonFields = [...]string{FieldTopic, FieldBody, fieldBase64, fieldJSON, FieldHeaders, FieldDelay, FieldAt, FieldID, FieldKey,
 	FieldOnDuplicate, FieldDeliver, FieldPriority, FieldTTL, FieldAttempt, FieldRetry, FieldMaxWait, FieldReason}
 
-const fieldBase64 = "body_base64"
-
-var refFields = [...]string{FieldID, FieldKey}
+// The two other forms of a body.
+const (
+	fieldBase64 = "body_base64"
+	fieldJSON   = "body_json"
+)
 
 // wordOf is the stable word of a field that holds the wrong kind of value. All words are made this way.
 func wordOf(field string) string { return "invalid_" + field }
@@ -28,13 +32,13 @@ func (s *scanner) push(prefix string) PushItem {
 		return PushItem{Err: &Error{Word: WordJSON, Field: "push", Detail: "is not a JSON object"}}
 	}
 	s.object(func(name []byte) { f.field(name, &item) })
-	if f.bad == nil {
-		if err := p.Check(prefix); err != nil {
-			return PushItem{Err: err}
-		}
-		return item
+	if f.bad != nil {
+		return PushItem{Err: f.bad}
 	}
-	return PushItem{Err: f.bad}
+	if err := cmp.Or(p.CheckStatus(len(item.Body)), p.Check(prefix)); err != nil {
+		return PushItem{Err: err}
+	}
+	return item
 }
 
 // fields reads the values of one object and keeps the first mistake.
@@ -43,7 +47,7 @@ type fields struct {
 	seen uint32
 	bad  *Error
 
-	hasBody bool // in either of its two forms
+	hasBody bool // in one of its forms
 }
 
 func (f *fields) refuse(e *Error) {
@@ -83,7 +87,7 @@ func (f *fields) field(name []byte, item *PushItem) {
 	switch field {
 	case FieldTopic:
 		item.Push.Topic, _ = f.string(field)
-	case FieldBody, fieldBase64:
+	case FieldBody, fieldBase64, fieldJSON:
 		item.Body = f.body(field)
 	case FieldHeaders:
 		item.Push.Headers = f.headers()
@@ -183,19 +187,33 @@ func (f *fields) retry(p *Push) {
 	p.Retry = r
 }
 
-// body reads a body in one of its two forms. An empty one is not nil.
+// body reads a body in one of its forms: text, base64, or any JSON value, which becomes the body as it stands in the
+// request, blanks within it included. An empty one is not nil.
 func (f *fields) body(field string) []byte {
-	if f.s.next() != '"' {
+	var (
+		v      []byte
+		shared bool
+	)
+	switch c := f.s.next(); {
+	case field == fieldJSON:
+		start := f.s.i
 		f.s.skip(1)
-		f.refuse(&Error{Word: WordBody, Field: field, Detail: "is not a string; send other JSON as text or as body_base64"})
+		v = f.s.b[start:f.s.i:f.s.i]
+	case c == '"':
+		v, shared = f.s.text()
+	default:
+		f.s.skip(1)
+		f.refuse(&Error{Word: WordBody, Field: field, Detail: "is not a string; other JSON goes into body_json, bytes into body_base64"})
 		return nil
 	}
-	v, shared := f.s.text()
 	if f.hasBody {
-		f.refuse(&Error{Word: WordBody, Field: FieldBody, Detail: "and body_base64 are both given; want one of them"})
+		f.refuse(&Error{Word: WordBody, Field: FieldBody, Detail: "and body_base64 or body_json are both given; want one of them"})
 		return nil
 	}
 	f.hasBody = true
+	if field == fieldJSON {
+		return v
+	}
 	if field == FieldBody {
 		return v
 	}
@@ -222,6 +240,7 @@ func (f *fields) headers() []Header {
 	var (
 		l     headerList
 		names map[string]bool
+		size  int // of the names, those without a value among them
 		one   [1]string
 	)
 	f.s.object(func(raw []byte) {
@@ -231,6 +250,11 @@ func (f *fields) headers() []Header {
 			l.refuse(name, &Error{Word: WordHeader, Field: quoteName(name), Detail: "is a tag; it has a field of its own here"})
 		case names[name]:
 			l.refuse(name, &Error{Word: WordRepeatedField, Field: quoteName(name), Detail: "is given more than once; use a list for several values"})
+		}
+		if size += len(name) + headerLine; size > MaxHeaders { // more than a message can have: do not gather them
+			l.refuse("", &Error{Word: WordTooLarge, Field: FieldHeaders, Detail: fmt.Sprintf("have names of more than %d bytes", MaxHeaders)})
+			f.s.skip(2)
+			return
 		}
 		if names == nil {
 			names = make(map[string]bool, 4)

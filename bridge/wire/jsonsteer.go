@@ -34,8 +34,8 @@ const MaxIDs = 1000
 
 var (
 	whenFields = []string{FieldDelay, FieldAt, FieldShift}
-	editFields = append([]string{FieldPriority, FieldBody, fieldBase64, FieldHeaders}, whenFields...)
-	nameFields = []string{FieldID, FieldKey}
+	editFields = append([]string{FieldPriority, FieldBody, fieldBase64, fieldJSON, FieldHeaders}, whenFields...)
+	nameFields = []string{FieldID, FieldTopic, FieldKey}
 	pickFields = []string{FieldTopic, FieldKey, FieldDueFrom, FieldDueTo, FieldAll, FieldDryRun}
 )
 

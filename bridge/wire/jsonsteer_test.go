@@ -24,6 +24,7 @@ func TestDecodeEdit_ReadsEveryField(t *testing.T) {
 		`{"priority":0,"delay":null}`:  {HasPriority: true},
 		`{"body":""}`:                  {Body: []byte{}, HasBody: true},
 		`{"body_base64":"AP8="}`:       {Body: []byte{0, 255}, HasBody: true},
+		`{"body_json":[1, {"a":"ä"}]}`: {Body: []byte(`[1, {"a":"ä"}]`), HasBody: true},
 		`{"headers":{}}`:               {HasHeaders: true},
 		`{"headers":{"b":"1","A":[]}}`: {HasHeaders: true, Headers: []wire.Header{{Name: "b", Value: "1"}}},
 	} {
@@ -159,7 +160,8 @@ func TestDecodeDeadOrder_NamesOrPicks(t *testing.T) {
 	t.Parallel()
 	hour := wire.When{Span: time.Hour, Relative: true}
 	for text, want := range map[string]wire.DeadOrder{
-		`{"id":"a"}`: {One: wire.Named{ID: "a"}},
+		`{"id":"a"}`:                  {One: wire.Named{ID: "a"}},
+		`{"id":"a","topic":"mail.x"}`: {One: wire.Named{ID: "a", Topic: "mail.x"}},
 		`{"id":"a","key":"k","delay":"1m","body":"x","headers":{"a":"b"}}`: {One: wire.Named{ID: "a", Key: "k", Keyed: true}, Delay: time.Minute,
 			Body: []byte("x"), HasBody: true, HasHeaders: true, Headers: []wire.Header{{Name: "a", Value: "b"}}},
 		`{"ids":["a","b"],"delay":5}`:             {IDs: []string{"a", "b"}, Delay: 5 * time.Millisecond},
@@ -194,7 +196,9 @@ func TestDecodeDeadOrder_NamesOrPicks(t *testing.T) {
 		{`{"ids":["a",""]}`, wire.WordIDs, "ids"},
 		{many + `,"a"]}`, wire.WordTooLarge, "ids"},
 		{`{"id":"a","ids":["b"]}`, wire.WordIDs, "ids"},
-		{`{"id":"a","topic":"b"}`, wire.WordSelection, "order"},
+		{`{"id":"a","topic":"b.*"}`, wire.WordTopic, "topic"},
+		{`{"id":"a","topic":"b","older":"1h"}`, wire.WordSelection, "order"},
+		{`{"ids":["a"],"topic":"b"}`, wire.WordSelection, "order"},
 		{`{"ids":["a"],"older":"1h"}`, wire.WordSelection, "order"},
 		{`{"id":"a","all":true}`, wire.WordSelection, "order"},
 		{`{"key":"k"}`, wire.WordKey, "key"},

@@ -48,9 +48,8 @@ func TestRequests_AreUnderstoodAsTheLibraryMeansThem(t *testing.T) {
 			Retry: wire.Retry{Delays: []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute}, Jitter: 20}})},
 		"push and merge": {decodePush, push(wire.Push{Topic: "orders", Delay: time.Second, DelayText: "1s", OnDuplicate: wire.Debounce, MaxWait: time.Minute})},
 		"name": {func(data []byte) (any, error) {
-			id, key, keyed, err := wire.DecodeRef(data)
-			return wire.Named{ID: id, Key: key, Keyed: keyed}, err
-		}, wire.Named{ID: "a", Key: "k", Keyed: true}},
+			return wire.DecodeRef(data)
+		}, wire.Named{ID: "a", Topic: "mail.x", Key: "k", Keyed: true}},
 		"reschedule by delay": {reschedule, named{wire.Named{ID: "a"}, wire.Edit{Delay: 20 * time.Minute, HasDelay: true, Priority: 7, HasPriority: true,
 			Headers: []wire.Header{{Name: "X", Value: "1"}, {Name: "X", Value: "2"}}, HasHeaders: true, Body: []byte("x"), HasBody: true, Version: 9}}},
 		"reschedule by time":  {reschedule, named{wire.Named{ID: "a"}, wire.Edit{At: at2030, HasAt: true, HasHeaders: true, Body: []byte{}, HasBody: true}}},

@@ -9,7 +9,7 @@ import (
 
 const wantSpan = "want a duration such as 20m or 1d12h, or whole milliseconds"
 
-// ParseDelay reads how long a message waits: a Go duration that may also use d for 24 hours ("1d12h", "20m", "1.5s"), or
+// ParseDelay reads how long a message waits: a Go duration that may also use w and d, weeks and days of 24 hours ("2w", "1d12h", "1.5s"), or
 // whole milliseconds ("1500"). Zero means now. What is finer than a millisecond rounds up. Negative, not a number, more
 // than ten years: refused.
 func ParseDelay(s string) (time.Duration, error) {
@@ -47,10 +47,14 @@ func ParseMaxWait(s string) (time.Duration, error) {
 }
 
 // ParseAt reads the moment a message is due: RFC 3339 or unix milliseconds, in UTC, rounded up to the millisecond. The past
-// is fine and means now. A number that looks like seconds is refused, since it would mean 1970, and so is what nobody can
-// mean, from the year 9999 on. Whether the rest is within ten years from now is for CheckDue to say.
+// is fine and means now. A number that looks like seconds is refused, since it would mean 1970, and so is every other time
+// before 1973-03-03T09:46:40Z: most often it is one that nobody set. What nobody can mean, from the year 9999 on, is
+// refused too. Whether the rest is within ten years from now is for CheckDue to say.
 func ParseAt(s string) (time.Time, error) {
 	t, problem := moment(s)
+	if earliest := time.UnixMilli(SecondsBelow); problem == "" && t.Before(earliest) {
+		problem = quote(s) + " is too early, the earliest time is " + earliest.UTC().Format(time.RFC3339)
+	}
 	if problem != "" {
 		return time.Time{}, &Error{Word: WordAt, Field: FieldAt, Detail: problem}
 	}
@@ -137,6 +141,8 @@ func segment(s string) (time.Duration, string, spanProblem) {
 	switch s[i:j] {
 	case "d":
 		text, scale = s[:i]+"h", 24
+	case "w":
+		text, scale = s[:i]+"h", 7*24
 	case "h", "m", "s", "ms", "us", "µs", "μs", "ns":
 	default:
 		return 0, "", notSpan

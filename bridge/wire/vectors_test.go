@@ -20,6 +20,7 @@ type vector struct {
 	Prefix  string
 	Subject string
 	Headers map[string][]string
+	Body    string
 	Push    *struct {
 		Topic       string
 		Delay       string
@@ -101,7 +102,7 @@ func TestDecode_HoldsTheGoldenVectors(t *testing.T) {
 		t.Run(v.Name, func(t *testing.T) {
 			t.Parallel()
 			for range 8 { // maps come in another order each time; the answer must not
-				got, err := wire.Decode(v.Subject, v.Prefix, v.Headers)
+				got, err := wire.Decode(v.Subject, v.Prefix, v.Headers, len(v.Body))
 				if v.Error != "" {
 					wantRefusal(t, err, v.Error, v.Field)
 					continue
@@ -125,7 +126,7 @@ func TestDecode_RoundTripsTheGoldenVectors(t *testing.T) {
 	for _, v := range vectors(t) {
 		if v.Error == "" {
 			subject, h := wire.Encode(v.want(), v.Prefix)
-			again, err := wire.Decode(subject, v.Prefix, h)
+			again, err := wire.Decode(subject, v.Prefix, h, len(v.Body))
 			if err != nil || !reflect.DeepEqual(again, v.want()) {
 				t.Errorf("%s: got %+v, %v\nwant %+v", v.Name, again, err, v.want())
 			}
@@ -139,7 +140,7 @@ func TestError_NamesTheFieldAndFitsOnALine(t *testing.T) {
 		if v.Error == "" {
 			continue
 		}
-		_, err := wire.Decode(v.Subject, v.Prefix, v.Headers)
+		_, err := wire.Decode(v.Subject, v.Prefix, v.Headers, len(v.Body))
 		if err == nil {
 			t.Errorf("%s: accepted", v.Name)
 			continue

@@ -90,7 +90,7 @@ func TestPush_BuiltFieldByFieldIsTheOneFromHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	subject, headers := wire.Encode(p, "delayed")
-	if again, err := wire.Decode(subject, "delayed", headers); err != nil || !reflect.DeepEqual(again, p) {
+	if again, err := wire.Decode(subject, "delayed", headers, 0); err != nil || !reflect.DeepEqual(again, p) {
 		t.Fatalf("got %+v, %v\nwant %+v", again, err, p)
 	}
 }
@@ -223,7 +223,7 @@ func TestHotPaths_AllocateLittle(t *testing.T) {
 		t.Errorf("DeliverHeaders allocates %v times", n)
 	}
 	h := map[string][]string{"Tarry-Delay": {"20m"}, "Tarry-Id": {"order-1"}, "Nats-Msg-Id": {"x"}, "traceparent": {"00"}}
-	if n := testing.AllocsPerRun(100, func() { _, _ = wire.Decode("delayed.orders", "delayed", h) }); n > 3 {
+	if n := testing.AllocsPerRun(100, func() { _, _ = wire.Decode("delayed.orders", "delayed", h, 0) }); n > 3 {
 		t.Errorf("Decode allocates %v times", n)
 	}
 }
@@ -242,7 +242,7 @@ func BenchmarkDecode(b *testing.B) {
 	h := map[string][]string{"Tarry-Delay": {"20m"}, "Tarry-Id": {"order-1"}, "Nats-Msg-Id": {"x"}, "traceparent": {"00"}}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := wire.Decode("delayed.orders.created", "delayed", h); err != nil {
+		if _, err := wire.Decode("delayed.orders.created", "delayed", h, 0); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -20,6 +20,7 @@ type caller struct {
 	json     bool
 	out, err io.Writer
 	terminal bool // err is one
+	clock
 }
 
 // calling adds the settings of the client commands to cmd and has do run with a client made from them.
@@ -30,11 +31,15 @@ func calling(o outside, cmd *cobra.Command, do func(c caller, cmd *cobra.Command
 		if err != nil {
 			return err
 		}
+		secure, err := settings.TLS.Config()
+		if err != nil {
+			return usage("%s", err)
+		}
 		return do(caller{
 			Client: client.New(client.Config{
-				Server: settings.Server, Token: settings.Token.Reveal(), Timeout: settings.Timeout, Agent: "tarry/" + build().Version,
+				Server: settings.Server, Token: settings.Token.Reveal(), Timeout: settings.Timeout, Agent: "tarry/" + build().Version, TLS: secure,
 			}),
-			json: settings.JSON, out: o.out, err: o.err, terminal: o.terminal,
+			json: settings.JSON, out: o.out, err: o.err, terminal: o.terminal, clock: clock{o.now, o.zone},
 		}, cmd, args)
 	}
 	return cmd
@@ -88,6 +93,8 @@ func oneArg(name string) cobra.PositionalArgs {
 			return fmt.Errorf("%s is missing", name)
 		case len(args) > 1:
 			return fmt.Errorf("one %s is wanted, not %d", name, len(args))
+		case args[0] == "": // a script whose variable is unset
+			return fmt.Errorf("%s is empty", name)
 		}
 		return nil
 	}
@@ -101,13 +108,46 @@ func noArgs(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// addKey gives a command the key beside the id.
+// addName gives a command the topic and the key beside the id.
+func addName(cmd *cobra.Command) {
+	cmd.Flags().String("topic", "", "topic that the id belongs to, where several topics have it")
+	addKey(cmd)
+}
+
 func addKey(cmd *cobra.Command) {
 	cmd.Flags().String("key", "", "key that the id belongs to, where several keys have it")
 }
 
-// keyOf is the key and whether it was given, which may be as empty.
-func keyOf(cmd *cobra.Command) (key string, given bool) {
-	flag := cmd.Flags().Lookup("key")
-	return flag.Value.String(), flag.Changed
+// nameOf is the message of an id, with the topic and the key that were given beside it.
+func nameOf(cmd *cobra.Command, id string) client.Name {
+	return client.Name{ID: id, Topic: optional(cmd, "topic"), Key: optional(cmd, "key")}
+}
+
+// withUnits refuses spans without a unit: other doors take them as milliseconds, and nobody who types 20 means that.
+func withUnits(cmd *cobra.Command, names ...string) error {
+	for _, name := range names {
+		text := strings.TrimLeft(cmd.Flags().Lookup(name).Value.String(), "+-")
+		if text != "" && text != "0" && strings.Trim(text, "0123456789") == "" {
+			return usage("--%s %s has no unit: want %sms, %ss, %sm, %sh or %sd", name, text, text, text, text, text, text)
+		}
+	}
+	return nil
+}
+
+// completing has shells complete the values of a flag, several joined by commas where many.
+func completing(cmd *cobra.Command, name string, many bool, values ...string) {
+	complete := func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		before := ""
+		if at := strings.LastIndexByte(typed, ','); many && at >= 0 {
+			before = typed[:at+1]
+		}
+		found := make([]string, len(values))
+		for i, v := range values {
+			found[i] = before + v
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
+		panic(err) // the flag is missing: no command line comes this far
+	}
 }

@@ -8,7 +8,7 @@ import (
 
 func newCancel(o outside) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "cancel ID | cancel --topic T | --due-from T | --due-to T | --all",
+		Use:   "cancel ID | cancel --topic PATTERN | --due-from T | --due-to T | --all",
 		Short: "Cancel a message that has not been delivered, or many",
 		Long: `Cancel a message that has not been delivered, or many.
 
@@ -17,7 +17,7 @@ Exit code 4 means that it is being delivered, has been, or may have been, or tha
 message has this id.`,
 		Example: `  tarry cancel order-7131
   tarry cancel --topic 'orders.>' --due-to 2030-01-31T08:00:00Z --dry-run
-  tarry cancel --all --key customer-9`,
+  tarry cancel --all --topic orders.remind --key customer-9`,
 		Args: idOrSelection,
 	}
 	addSelection(cmd, "cancel")
@@ -27,8 +27,7 @@ message has this id.`,
 				return c.CancelMany(cmd.Context(), selectionOf(cmd), progress)
 			})
 		}
-		key, keyed := keyOf(cmd)
-		canceled, raw, err := c.Cancel(cmd.Context(), args[0], key, keyed)
+		canceled, raw, err := c.Cancel(cmd.Context(), nameOf(cmd, args[0]))
 		if err != nil {
 			return answered(err, c.json)
 		}

@@ -21,7 +21,7 @@ func newCluster(o outside) *cobra.Command {
 		if err != nil {
 			return answered(err, c.json)
 		}
-		text, err := clusterText(&cluster)
+		text, err := clusterText(c.clock, &cluster)
 		if err != nil {
 			return err
 		}
@@ -29,16 +29,22 @@ func newCluster(o outside) *cobra.Command {
 	})
 }
 
-func clusterText(c *client.Cluster) (string, error) {
+func clusterText(t clock, c *client.Cluster) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "namespace %s, term %d, ", c.Namespace, c.Term)
 	if c.Leader == nil {
 		b.WriteString("nobody leads\n")
 	} else {
-		fmt.Fprintf(&b, "%s at %s leads since %s\n", c.Leader.Instance, c.Leader.Address, c.Leader.Since)
+		fmt.Fprintf(&b, "%s at %s leads since %s\n", c.Leader.Instance, c.Leader.Address, t.at(c.Leader.Since))
 	}
 	if c.Journal != nil {
-		b.WriteString("journal " + journalText(c.Journal.Mode, c.Journal.Lag) + "\n")
+		b.WriteString("journal " + journalText(t, c.Journal.Mode, c.Journal.Lag) + "\n")
+	}
+	if lacks := missing(c.Checks); lacks != "" {
+		b.WriteString("the instance asked lacks " + lacks + "\n")
+	}
+	for _, p := range c.Parked {
+		b.WriteString("parked: " + printable(p.Why, "") + "\n")
 	}
 	if len(c.Instances) == 0 {
 		return b.String(), nil
@@ -47,7 +53,10 @@ func clusterText(c *client.Cluster) (string, error) {
 	fmt.Fprint(table, "\nINSTANCE\tADDRESS\tROLE\tHEALTH\tVERSION\n")
 	for _, i := range c.Instances {
 		health := "healthy"
-		if !i.Healthy {
+		switch {
+		case i.Other:
+			health = "another Redis than the leader's"
+		case !i.Healthy:
 			health = "not healthy"
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", i.Instance, i.Address, i.Role, health, i.Version)
@@ -58,15 +67,20 @@ func clusterText(c *client.Cluster) (string, error) {
 	return b.String(), nil
 }
 
-// journalText is the journal's mode and how far it is behind.
-func journalText(mode string, lag *client.Lag) string {
+// journalText is the journal's mode, how far it is behind, and what it could not hold.
+func journalText(t clock, mode string, lag *client.Lag) string {
 	switch {
 	case mode == "off":
 		return mode
 	case lag == nil:
 		return mode + ", how far it is behind is not known"
-	case lag.Changes == 0:
-		return mode + ", up to date"
 	}
-	return mode + ", behind by " + lagText(lag)
+	text := mode + ", up to date"
+	if lag.Changes > 0 {
+		text = mode + ", behind by " + lagText(t, lag)
+	}
+	if lag.Quarantined > 0 {
+		text += fmt.Sprintf("; %d entries of the outbox are quarantined: see tarry verify", lag.Quarantined)
+	}
+	return text
 }

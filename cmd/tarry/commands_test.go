@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -58,15 +60,21 @@ func (scripted) Get(_ context.Context, ref scheduler.Ref) (scheduler.Info, error
 	case "nobody":
 		return i, scheduler.ErrUnknownID
 	case "twice":
-		return i, fmt.Errorf("%w: 2 live messages of different keys have it; name the key, or use the uid", scheduler.ErrAmbiguousID)
+		paid := info(ref, scheduler.StateDelivered)
+		paid.Topic, paid.Key = "payments.\x1b[31mx", ""
+		return i, &scheduler.AmbiguousError{Candidates: []scheduler.Info{i, paid}}
 	case "plain":
-		i.Headers, i.Body, i.Priority, i.TTL, i.Mark = nil, nil, 0, 0, scheduler.Mark{}
+		i.Headers, i.Body, i.Priority, i.TTL, i.Mark, i.ParkedWhy = nil, nil, 0, 0, scheduler.Mark{}, ""
 	case "binary":
 		i.Body, i.State, i.EndedAt, i.Reason = []byte{0xff, 0}, scheduler.StateDead, someDue, "no \x1b[31mpermission"
 	case "steering":
 		i.Body = []byte("\x1b[2Jgone")
 	}
 	return i, nil
+}
+
+func (s scripted) Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.Info, error) {
+	return s.Get(ctx, ref)
 }
 
 func (scripted) Cancel(_ context.Context, ref scheduler.Ref) (scheduler.CancelResult, error) {
@@ -96,7 +104,7 @@ func info(ref scheduler.Ref, state scheduler.State) scheduler.Info {
 			Headers: []scheduler.Header{{Name: "X-Shop", Value: "7"}, {Name: "X-Shop", Value: "8"}}, Body: []byte("order 7131\nsecond line"),
 			Mark: scheduler.Mark{Uncertain: true, Refusals: 2, Lane: "ORDERS"},
 		},
-		State: state, Version: 3,
+		State: state, Version: 3, ParkedWhy: "stream ORDERS takes nothing now (it is full); next try in 3 s",
 	}
 }
 
@@ -117,7 +125,8 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 		"cancel": {
 			"cancel order-7131", "cancel sent-back", "cancel flying", "cancel maybe", "cancel delivered", "cancel nobody", "cancel a --key ''",
 			"cancel --topic orders.> --due-from 2030-01-31T08:00:00Z --due-to 1896076800000", "cancel --all", "cancel --all --key customer-9 --dry-run",
-			"cancel --topic busy.>", "cancel --topic failing", "cancel --topic down", "cancel --topic ''", "cancel --topic a.>.b", "cancel --due-to soon",
+			"cancel --topic busy.>", "cancel --all --topic failing", "cancel --all --topic down", "cancel --topic ''",
+			"cancel --topic failing --dry-run", "cancel --key customer-9 --dry-run", "cancel --topic a.>.b", "cancel --due-to soon",
 		},
 		"reschedule": {
 			"reschedule order-7131 --delay 20m", "reschedule order-7131 --key customer-9 --at 1896076800000 --priority 9", "reschedule " + string(someUID) + " --shift=-1h",
@@ -125,53 +134,68 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"reschedule maybe --delay 1s", "reschedule delivered --delay 1s", "reschedule nobody --delay 1s", "reschedule down --delay 1s", "reschedule order-7131",
 			"reschedule order-7131 --delay 1s --shift 1s", "reschedule order-7131 --delay soon", "reschedule order-7131 --priority 256", "reschedule order-7131 --if-version 0 --delay 1s",
 			"reschedule --topic orders.> --shift 30m", "reschedule --topic orders.> --shift 30m --dry-run", "reschedule --all --key customer-9 --delay 1h", "reschedule --topic busy.> --at 1896076800000",
-			"reschedule --topic failing --delay 1h", "reschedule --all", "run order-7131", "run order-7131 --key customer-9 --if-version 2", "run flying", "run nobody",
+			"reschedule --all --topic failing --delay 1h", "reschedule --all", "run order-7131", "run order-7131 --key customer-9 --if-version 2", "run flying", "run nobody",
 		},
 		"dead": {
 			"dead list", "dead list --limit 2", "dead list --topic orders.> --all", "dead list --topic nothing", "dead list --topic ''", "dead list --limit 0", "dead list --cursor x",
 			"dead requeue order-7131", "dead requeue order-7131 --delay 1h --body mended --header X-A=1", "dead requeue nobody", "dead requeue waits", "dead requeue down",
 			"dead requeue lost",
 			"dead requeue a b", "dead requeue a nobody", "dead requeue waits nobody a", "dead requeue a lost", "dead purge lost", "dead requeue --topic orders.> --delay 10m", "dead requeue --older 1h --dry-run",
-			"dead requeue --topic failing", "dead requeue --topic ''", "dead requeue --older old",
+			"dead requeue --all --topic failing", "dead requeue --topic failing --dry-run", "dead requeue --topic ''", "dead requeue --older old",
 			"dead purge a", "dead purge a nobody down", "dead purge --older 30d", "dead purge --from 2030-01-31T08:00:00Z --to 2030-01-30T08:00:00Z", "dead purge --all --dry-run",
+		},
+		"rejected": {
+			"rejected list", "rejected list --limit 2", "rejected list --topic mail.* --all", "rejected list --id order-7131", "rejected list --reason too_large", "rejected list --topic nothing",
+			"rejected list --topic down", "rejected list --topic ''", "rejected list --limit 0", "rejected list --cursor x",
+			"rejected show 3", "rejected show 5", "rejected show 8", "rejected show 99",
+			"rejected requeue 3", "rejected requeue 3 --delay 20m", "rejected requeue 3 --delay 20m --at 1896076800000", "rejected requeue 3 5 8 99 --at 1896076800000 --drop X-Shop",
+			"rejected requeue 3 --delay 20m --set Tarry-Id=unknown", "rejected requeue 3 --set a=b=c --topic a.*",
 		},
 		"topics": {
 			"topics", "topics --limit 2", "topics --limit 0", "topics --cursor x", "topics orders.remind", "topics mail.in", "topics down", "topics orders.*",
-			"topics pause orders.>", "topics pause one.too.many", "topics pause >.a", "topics resume orders.>", "topics resume mail.>",
+			"topics pause orders.>", "topics pause one.too.many", "topics pause >.a", "topics resume orders.>", "topics resume mail.>", "topics pause unheard", "topics resume unheard",
 		},
-		"history": {"history order-7131", "history order-7131 --key customer-9", "history " + string(someUID), "history steering", "history nobody", "history twice"},
+		"history": {"history requeued", "history order-7131", "history order-7131 --key customer-9", "history " + string(someUID), "history steering", "history nobody", "history twice"},
 		"list": {
 			"list", "list --limit 2", "list --topic orders.remind --key customer-9 --state waiting,dead --due-from 2030-01-31T08:00:00Z --due-to 1896076800000",
 			"list --topic nothing", "list --topic down", "list --topic ''", "list --state ready", "list --limit 1001", "list --due-from soon", "list --cursor x",
 		},
 		"forecast": {
-			"forecast --until 12m", "forecast --topic orders.remind --step 1h --until 12h", "forecast --topic nothing --until 2m", "forecast --step 1s --until 1d", "forecast --until yesterday",
+			"forecast --until 12m", "forecast --topic orders.remind --step 1h --until 12h", "forecast --topic nothing --until 2m", "forecast --topic orders.>", "forecast --step 1s --until 1d", "forecast --until yesterday",
 		},
 		"restore": {
-			"restore", "restore --dry-run", "restore --topic orders.remind --overdue=false --rate 100", "restore --topic down", "restore --topic ''",
+			"restore --all", "restore --dry-run", "restore --topic orders.remind --overdue=false --rate 100", "restore --topic orders.> --dry-run",
+			"restore --topic orders.>", "restore --topic a.>.b", "restore --topic down --all", "restore --topic ''",
 			"restore --rate 1000001", "restore order-7131", "restore order-7131 --key customer-9 --dry-run", "restore nobody", "restore t-0000000000000000",
 		},
 		"verify": {"verify", "verify --repair"},
 		"redeliver": {
 			"redeliver --since 2h", "redeliver --since 2030-01-31T08:00:00Z --topic orders.remind --dry-run", "redeliver --since 2h --topic refused",
-			"redeliver --since soon", "redeliver --since 2031-01-31T08:00:00Z", "redeliver --since 2h --topic a.*",
+			"redeliver --since soon", "redeliver --since 2031-01-31T08:00:00Z", "redeliver --since 2h --topic orders.* --dry-run", "redeliver --since 2h --topic a.>.b",
 		},
 		"cluster": {"cluster", "resign", "resign --reason maintenance"},
 		"usage": {
 			"push", "push a b", "push a - x", "push a --dely 20m", "push a --header novalue", "push a --priority high", "push a --priority=", "push a --body x -", "push a --body x --body-file y",
 			"push a --delay 1s --body-file testdata/missing", "get", "get a b", "cancel", "cluster x", "get a --server nowhere", "get a --timeout 5", "psuh a",
+			"cancel --topic orders.remind", "cancel --topic a*b", "reschedule --topic orders.remind --key customer-9 --delay 1h",
+			"dead purge --topic orders.remind", "dead requeue --topic orders.remind --delay 1h",
 			"cancel a b", "cancel a --all", "cancel a --dry-run", "cancel --key customer-9", "cancel --dry-run", "cancel --all=maybe",
-			"reschedule", "reschedule a --topic b", "reschedule --all --body x --delay 1s", "reschedule --all --if-version 3 --delay 1s", "reschedule a --delay ''", "reschedule a --if-version new",
+			"reschedule", "reschedule a --due-to 1h", "reschedule --all --body x --delay 1s", "reschedule --all --if-version 3 --delay 1s", "reschedule a --delay ''", "reschedule a --if-version new",
 			"reschedule a --if-version ''", "reschedule a --priority high", "reschedule a --header novalue", "reschedule a --body x --body-file y", "reschedule a --body-file testdata/missing",
-			"run", "run a b", "dead lst", "dead list x", "dead requeue", "dead requeue a --topic b", "dead requeue a b --body x", "dead requeue --all --body x", "dead requeue a --dry-run",
-			"dead requeue a --delay ''", "dead purge", "dead purge a --older 1h", "dead purge a --delay 1h", "topics a b", "topics a --limit 5", "topics pause", "topics resume a b", "topics pause a --all",
-			"history", "list x", "forecast x", "restore a b", "restore a --topic x", "restore a --overdue=false", "restore a --rate 5", "restore --key k",
+			"run", "run a b", "dead lst", "dead list x", "dead requeue", "dead requeue a --older 1h", "dead requeue a b --topic c", "dead purge --all --key k",
+			"dead requeue a b --body x", "dead requeue --all --body x", "dead requeue a --dry-run",
+			"dead requeue a --delay ''", "dead purge", "dead purge a --older 1h", "dead purge a --delay 1h", "rejected lst", "rejected list x", "rejected show", "rejected show x", "rejected show 1 2", "rejected requeue", "rejected requeue 0", "rejected requeue 1 --set x",
+			"topics a b", "topics a --limit 5", "topics pause", "topics resume a b", "topics pause a --all",
+			"history", "list x", "forecast x", "restore", "restore --topic orders.remind", "restore a b", "restore a --all", "restore a --overdue=false", "restore a --rate 5", "restore --key k",
+			"restore --all --key k", "restore --all=maybe", "restore --all=false --topic orders.remind",
 			"restore --rate 0", "restore --rate fast", "restore --overdue=maybe", "verify x", "redeliver", "redeliver x", "redeliver --since 1h --topc x",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			environ := serve(t, keeping(recorded{many: 3}))
+			cfg := keeping(recorded{many: 3})
+			cfg.Rejects = refused{}
+			environ := serve(t, cfg)
 			var b strings.Builder
 			for _, command := range commands {
 				args := strings.Fields(command)
@@ -200,17 +224,86 @@ func TestResign_ThatIsRefusedExitsWith4AndSaysWhoLeads(t *testing.T) {
 	tarry(t, "", environ, "resign").want(t, exitState, "tarry-1 at 10.0.0.1:7070 does")
 }
 
+func TestCommands_TakeWhatPeopleType(t *testing.T) {
+	t.Parallel()
+	s, _ := real(t)
+	environ := serve(t, api.Config{Service: s})
+	at := strings.TrimPrefix(environ[0], "TARRY_SERVER=http://")
+	tarry(t, "", []string{"TARRY_SERVER=" + at}, "push", "a.b", "--delay", "2w", "--id", "typed").want(t, exitDone, "typed (")
+	tarry(t, "", nil, "--json", "--server", at, "get", "typed").want(t, exitDone, `{"id":"typed"`)
+	tarry(t, "", environ, "--json", "--timeout=5s", "dead", "list").want(t, exitDone, `{"messages":[]}`)
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	_, port, _ := net.SplitHostPort(at)
+	if err := os.WriteFile(file, []byte("http: {listen: \"0.0.0.0:"+port+"\"}\nnamespace: shop\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tarry(t, "", nil, "cluster", "--config", file).want(t, exitDone, "namespace shop")
+	tarry(t, "", []string{"TARRY_CONFIG=" + file}, "cluster").want(t, exitDone, "namespace shop")
+	tarry(t, "", []string{"TARRY_HTTP_LISTEN=:" + port}, "cluster").want(t, exitDone, "namespace shop")
+	other := []string{"TARRY_HTTP_LISTEN=127.0.0.1:1", "TARRY_CONFIG=" + file} // the environment is stronger than the file
+	tarry(t, "", other, "cluster").want(t, exitFailed, "call http://127.0.0.1:1: ")
+	tarry(t, "", append(other, environ...), "cluster").want(t, exitDone, "namespace shop")
+	tarry(t, "", other, "cluster", "--server", at).want(t, exitDone, "namespace shop")
+	tarry(t, "", append(other, "TARRY_HTTP_TLS_CERT=cert.pem"), "cluster").want(t, exitFailed, "call https://127.0.0.1:1: ")
+	for _, args := range [][]string{
+		{"push", "a", "--delay", "20"}, {"push", "a", "--delay", "1s", "--ttl", "20"}, {"reschedule", "typed", "--shift=-20"}, {"dead", "requeue", "a", "--delay", "20"}, {"dead", "purge", "--older", "20"},
+	} {
+		if r := tarry(t, "", environ, args...).want(t, exitUsage, ""); !strings.Contains(r.err, "20 has no unit: want 20ms, 20s, 20m") {
+			t.Errorf("%v: %q", args, r.err)
+		}
+	}
+	for _, args := range [][]string{
+		{"push", "a", "--delay", "5x"}, {"push", "a", "--delay", "1s", "--ttl", "5x"}, {"reschedule", "typed", "--shift=-5x"}, {"dead", "purge", "--older", "5x"},
+	} {
+		r := tarry(t, "", environ, args...).want(t, exitUsage, ` "5x" is not a duration; want a duration such as 20m or 1d12h (invalid_`)
+		if strings.Contains(r.err, "milliseconds") {
+			t.Errorf("%v: %q", args, r.err)
+		}
+	}
+	tarry(t, "", environ, "push", "a", "--delay", "0").want(t, exitDone, "is due on a")
+	for _, args := range [][]string{{"get", ""}, {"cancel", ""}, {"history", ""}, {"run", ""},
+		{"restore", ""}, {"restore", "", "--topic", "orders.remind"}, {"restore", "", "--all"}, {"dead", "requeue", ""}, {"dead", "purge", "a", ""},
+	} {
+		if r := tarry(t, "", environ, args...).want(t, exitUsage, ""); !strings.Contains(r.err, "ID is empty") {
+			t.Errorf("%v: %q", args, r.err)
+		}
+	}
+	tarry(t, "", nil, "__complete", "list", "--state", "dead,w").want(t, exitDone, "dead,waiting")
+	tarry(t, "", nil, "__complete", "push", "a", "--on-duplicate", "").want(t, exitDone, "debounce")
+	tarry(t, "", nil, "__complete", "serve", "--journal.mode", "").want(t, exitDone, "off\nasync\nsync\n")
+	tarry(t, "", nil, "__complete", "dev", "--log.level", "").want(t, exitDone, "debug\n")
+	tarry(t, "", nil, "__complete", "doctor", "--http.insecure=").want(t, exitDone, "true\nfalse\n")
+}
+
+// What is piped in must not be lost without a word.
+func TestPush_NeverDropsWhatIsPipedIn(t *testing.T) {
+	t.Parallel()
+	s, _ := real(t)
+	environ := serve(t, api.Config{Service: s})
+	push := []string{"push", "orders.remind", "--delay", "1h", "--id", "piped"}
+	r := tarry(t, "order 7131", environ, push...).want(t, exitUsage, "")
+	if !strings.Contains(r.err, "add - to read it, or --body '' for an empty body") {
+		t.Errorf("got %q", r.err)
+	}
+	tarry(t, "", environ, "get", "piped").want(t, exitNotFound, "")
+	tarry(t, "", environ, push...).want(t, exitDone, "piped (") // nothing is piped in
+}
+
 func TestHealth_ExitsByWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	checks := []api.Check{{Name: "redis", OK: true}}
+	checks := []api.Check{{Name: "redis", Needed: true}}
 	environ := serve(t, api.Config{Service: scripted{}, Token: "a-token-of-the-instance", Ready: func(context.Context) []api.Check { return checks }})
 	environ = append(environ, "TARRY_HTTP_LISTEN=:7070", "TARRY_REDIS_ADDRS=redis:6379") // of serve, in the same container
 	tarry(t, "", environ, "health").want(t, exitDone, "ready\n")
 	tarry(t, "", environ, "health", "--json").want(t, exitDone, `{"ready":true`)
-	checks = append(checks, api.Check{Name: "nats", Detail: "no connection"}, api.Check{Name: "zookeeper"})
-	if r := tarry(t, "", environ, "health").want(t, exitFailed, "not ready: nats (no connection), zookeeper\n"); r.out != "" {
+	checks = append(checks, api.Check{Name: "nats", Err: errors.New("dial 10.0.0.9:4222")}, api.Check{Name: "zookeeper"})
+	tarry(t, "", environ, "health").want(t, exitDone, "ready, but degraded: nats\n")
+	checks = append(checks, api.Check{Name: "journal", Needed: true, Buckets: []int{0, 3}, Err: errors.New("away")})
+	if r := tarry(t, "", environ, "health").want(t, exitFailed, "not ready: nats, journal in buckets [0 3]\n"); r.out != "" {
 		t.Errorf("out %q", r.out)
 	}
+	tarry(t, "", append(environ, "TARRY_TOKEN=a-token-of-the-instance"), "cluster").want(t, exitDone,
+		"\nthe instance asked lacks nats (dial 10.0.0.9:4222), journal in buckets [0 3] (away)\n")
 	tarry(t, "", environ, "health", "--json").want(t, exitFailed, `{"ready":false`)
 	tarry(t, "", environ, "health", "--live").want(t, exitDone, "live\n")
 	tarry(t, "", environ, "health", "--live", "--json").want(t, exitDone, `{"live":true}`)
@@ -251,7 +344,8 @@ func TestPush_SendsBodyHeadersAndOptionsAsGiven(t *testing.T) {
 		{"", []string{"--body-file", file}, binary},
 		{"from a pipe\n", []string{"-"}, "from a pipe\n"},
 		{"from a pipe", []string{"--body-file", "-"}, "from a pipe"},
-		{"not read", nil, ""},
+		{"not read", []string{"--body", ""}, ""},
+		{"", nil, ""},
 	} {
 		args := append([]string{"push", "orders.remind", "--at", "2030-01-31T08:00:00Z", "--json", "--key", "k", "--priority", "7", "--ttl", "1m",
 			"--header", "X-A=1=2", "--header", "X-A=", "--header", "traceparent=00-4b"}, c.args...)
@@ -347,7 +441,7 @@ func TestCommands_SayWhenNobodyOrSomebodyElseAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out strings.Builder
-	if code := run(ctx, []string{"get", "a", "--server", silent.URL}, outside{out: &out, err: &out}); code != exitFailed || out.String() != "tarry: interrupted\n" {
+	if code := run(ctx, []string{"get", "a", "--server", silent.URL}, outside{out: &out, err: &out, now: time.Now, zone: time.UTC}); code != exitFailed || out.String() != "tarry: interrupted\n" {
 		t.Errorf("got %d %q", code, out.String())
 	}
 }
@@ -386,7 +480,7 @@ func TestServeAndDev_TellRefusedSettingsFromWhatFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	tarry(t, "", nil, "dev", "--http.listen", taken.Addr().String(), "--nats.listen", "127.0.0.1:0").want(t, exitFailed, "address already in use")
+	tarry(t, "", nil, "dev", "--http.listen", taken.Addr().String(), "--nats.listen", "127.0.0.1:0").want(t, exitFailed, "address already in use; choose another with --http.listen")
 }
 
 func TestHelp_NamesTheExitCodesAndEveryCommand(t *testing.T) {

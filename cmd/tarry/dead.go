@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,7 +50,7 @@ It shows one page, or with --all everything, page after page. --json prints each
 			if err != nil {
 				return answered(err, c.json)
 			}
-			if err := c.show(raw, deadText(&page, first)); err != nil {
+			if err := c.show(raw, deadText(c.clock, &page, first)); err != nil {
 				return err
 			}
 			if page.Cursor == "" {
@@ -65,10 +66,10 @@ It shows one page, or with --all everything, page after page. --json prints each
 }
 
 // deadText is a page in columns of fixed width, as pageText is.
-func deadText(l *client.List, first bool) string {
+func deadText(t clock, l *client.List, first bool) string {
 	var b strings.Builder
 	line := func(died, uid, topic, name, reason string) {
-		text := fmt.Sprintf("%-24s  %-18s  %-24s  %-24s  %s", died, uid, topic, name, reason)
+		text := fmt.Sprintf("%-*s  %-18s  %-24s  %-24s  %s", t.width(), died, uid, topic, name, reason)
 		b.WriteString(strings.TrimRight(text, " ") + "\n")
 	}
 	if first {
@@ -80,28 +81,40 @@ func deadText(l *client.List, first bool) string {
 		if m.ID != m.UID {
 			name = printable(m.ID, "")
 		}
-		line(m.EndedAt, m.UID, printable(m.Topic, ""), name, printable(m.Reason, ""))
+		line(t.at(m.EndedAt), m.UID, printable(m.Topic, ""), name, printable(m.Reason, ""))
 	}
 	return b.String()
 }
 
-// deadFlags pick many dead messages.
-var deadFlags = []string{"topic", "from", "to", "older", "all"}
+// deadFlags pick many dead messages. The topic is not among them unless it is a pattern: see selecting.
+var deadFlags = []string{"from", "to", "older", "all"}
 
 func addDead(cmd *cobra.Command, does string) {
 	flags := cmd.Flags()
-	flags.String("topic", "", does+" many: of this topic, or of all that match a pattern such as orders.>")
+	flags.String("topic", "", "with one ID: topic that the id belongs to, where several topics have it; else "+does+
+		" many: of all topics that match a pattern such as orders.>, or with --all of this topic")
+	flags.String("key", "", "with one ID: key that the id belongs to, where several keys have it")
 	flags.String("from", "", does+" many: died then or later: RFC 3339, unix milliseconds, or how long ago")
 	flags.String("to", "", does+" many: died then or earlier")
 	flags.String("older", "", does+" many: died longer ago than that: 12h, 7d")
-	flags.Bool("all", false, does+" many: all")
+	flags.Bool("all", false, does+" many: whatever the other flags leave, all where there are none")
 	flags.Bool("dry-run", false, "with many: only count")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		switch many := changed(cmd, deadFlags...); {
-		case len(args) == 0 && many == "":
-			return errors.New("ID is missing; many are picked by --topic, --from, --to, --older or --all")
-		case len(args) > 0 && many != "":
-			return fmt.Errorf("--%s does not go with an ID", many)
+		selects, topic := changed(cmd, deadFlags...), cmd.Flags().Changed("topic")
+		many := selects != "" || patternGiven(cmd) || topic && isSet(cmd, "dry-run")
+		switch {
+		case slices.Contains(args, ""): // a script whose variable is unset
+			return errors.New("ID is empty")
+		case len(args) == 0 && !many && topic:
+			return errors.New("ID is missing; --topic alone picks none: add --all for all of the topic, or --dry-run to count them")
+		case len(args) == 0 && !many:
+			return errors.New("ID is missing; many are picked by a pattern as --topic, by --from, --to, --older or --all")
+		case len(args) > 0 && selects != "":
+			return fmt.Errorf("--%s does not go with an ID", selects)
+		case len(args) != 1 && cmd.Flags().Changed("key"):
+			return errors.New("--key goes with one ID")
+		case len(args) > 1 && topic:
+			return errors.New("--topic goes with one ID; several that several topics have are named by their uids")
 		case len(args) > 0 && cmd.Flags().Changed("dry-run"):
 			return errors.New("--dry-run does not go with an ID")
 		}
@@ -111,7 +124,7 @@ func addDead(cmd *cobra.Command, does string) {
 
 func deadOrder(cmd *cobra.Command) client.DeadOrder {
 	return client.DeadOrder{
-		Topic: optional(cmd, "topic"), From: optional(cmd, "from"), To: optional(cmd, "to"), Older: optional(cmd, "older"),
+		Topic: optional(cmd, "topic"), Key: optional(cmd, "key"), From: optional(cmd, "from"), To: optional(cmd, "to"), Older: optional(cmd, "older"),
 		All: isSet(cmd, "all"), DryRun: isSet(cmd, "dry-run"),
 	}
 }
@@ -119,7 +132,7 @@ func deadOrder(cmd *cobra.Command) client.DeadOrder {
 func newRequeue(o outside) *cobra.Command {
 	var delay string
 	cmd := &cobra.Command{
-		Use:   "requeue ID... | requeue --topic T | --from T | --to T | --older D | --all",
+		Use:   "requeue ID... | requeue --topic PATTERN | --from T | --to T | --older D | --all",
 		Short: "Have dead messages delivered after all, each as a new message under its name",
 		Long: `Have dead messages delivered after all, each as a new message under its name.
 
@@ -129,12 +142,15 @@ that no consumer saw it, so that its cancel answers maybe_delivered, and resched
   tarry dead requeue --topic 'orders.>' --delay 10m --dry-run`,
 	}
 	addDead(cmd, "requeue")
-	cmd.Flags().StringVar(&delay, "delay", "", "due that long from now: 20m, 1d12h, or milliseconds (default at once)")
+	cmd.Flags().StringVar(&delay, "delay", "", "due that long from now: 20m, 1d12h, 2w (default at once)")
 	addContent(cmd)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) (err error) {
 		order := deadOrder(cmd)
 		if order.Delay = delay; cmd.Flags().Changed("delay") && delay == "" {
 			return usage("--delay is empty")
+		}
+		if err := withUnits(cmd, "delay", "older"); err != nil {
+			return err
 		}
 		if one := changed(cmd, contentFlags...); one != "" && len(args) != 1 {
 			return usage("--%s needs one ID", one)
@@ -150,20 +166,32 @@ that no consumer saw it, so that its cancel answers maybe_delivered, and resched
 		if err != nil {
 			return answered(unsure(err, func(p *client.Problem) string { return lookFor(p.UID) }), c.json)
 		}
-		return c.show(raw, fmt.Sprintf("%s waits again as %s, due %s", printable(args[0], ""), r.UID, r.Due))
+		return c.show(raw, fmt.Sprintf("%s waits again as %s, due %s", printable(args[0], ""), r.UID, c.at(r.Due)))
 	})
 }
 
 func newPurge(o outside) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "purge ID... | purge --topic T | --from T | --to T | --older D | --all",
+		Use:   "purge ID... | purge --topic PATTERN | --from T | --to T | --older D | --all",
 		Short: "End dead messages for good",
 		Example: `  tarry dead purge order-7131
   tarry dead purge --older 30d --dry-run`,
 	}
 	addDead(cmd, "purge")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		return c.deadOnes(cmd, "purge", "purged", args, deadOrder(cmd))
+		if err := withUnits(cmd, "older"); err != nil {
+			return err
+		}
+		order := deadOrder(cmd)
+		if len(args) != 1 || order.Topic == nil && order.Key == nil {
+			return c.deadOnes(cmd, "purge", "purged", args, order)
+		}
+		order.ID = args[0]
+		raw, err := c.PurgeOne(cmd.Context(), order)
+		if err != nil {
+			return answered(err, c.json)
+		}
+		return c.show(raw, printable(args[0], "")+" is purged")
 	})
 }
 
@@ -226,11 +254,12 @@ func worse(a, b int) int {
 // codeOfResult is the exit code of one result's word; results have no status.
 func codeOfResult(word string) int {
 	switch {
-	case word == wordUnknownID:
+	case word == wordUnknownID, word == wordUnknownReject:
 		return exitNotFound
-	case strings.HasPrefix(word, "invalid_"), word == "too_large":
+	case strings.HasPrefix(word, "invalid_"), strings.HasPrefix(word, "unknown_"), strings.HasPrefix(word, "repeated_"), word == "too_large", word == "too_far",
+		word == "delay_and_at", word == "missing_delay", word == "unsupported_yet":
 		return exitUsage
-	case word == "unavailable", word == wordOutcomeUnknown, word == "internal", word == "store_full", word == "busy", word == "journal_behind", word == "stopping":
+	case word == "unavailable", word == "bucket_unavailable", word == wordOutcomeUnknown, word == "internal", word == "store_full", word == "busy", word == "journal_behind", word == "stopping":
 		return exitFailed
 	}
 	return exitState

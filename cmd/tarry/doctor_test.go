@@ -78,7 +78,9 @@ func TestDoctor_LeavesARunningInstanceAlone(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var log printed
 	done := make(chan int, 1)
-	go func() { done <- run(ctx, []string{"serve"}, outside{out: &log, err: &log, environ: environ}) }()
+	go func() {
+		done <- run(ctx, []string{"serve"}, outside{out: &log, err: &log, environ: environ, now: time.Now, zone: time.UTC})
+	}()
 	defer func() {
 		stop()
 		if code := <-done; code != exitDone {
@@ -97,7 +99,13 @@ func TestDoctor_LeavesARunningInstanceAlone(t *testing.T) {
 		return nil
 	})
 	tarry(t, "", []string{"TARRY_SERVER=http://" + at}, "push", "orders.remind", "--delay", "1h").want(t, exitDone, "")
-	before := traces(t, "doctor-beside")
+	var before string
+	lab.Eventually(t, 10*time.Second, func() error { // the instance itself goes on until the journal has the push
+		if before = traces(t, "doctor-beside"); strings.Contains(before, ":outboxed") {
+			return fmt.Errorf("the journal does not have the push: %s", before)
+		}
+		return nil
+	})
 	r := tarry(t, "", environ, "doctor").want(t, exitDone, "one runs now, at "+at)
 	for _, want := range []string{"1 instance registered and reached", "as the setting has it", "work queue on file", "may be written by anybody"} {
 		if !strings.Contains(r.out, want) {

@@ -98,6 +98,12 @@ func answered(err error, asJSON bool) error {
 	case errors.As(err, &p):
 		f.code = codeOf(p)
 		f.json = p.Raw
+		for _, one := range p.Candidates {
+			f.err = fmt.Errorf("%w\n  %s", f.err, candidateText(&one))
+		}
+		if text, ok := strings.CutSuffix(p.Detail, ", or whole milliseconds"); ok { // which withUnits refuses
+			f.err = fmt.Errorf("%s (%s)", text, p.Word)
+		}
 		if p.Status == http.StatusUnauthorized {
 			f.err = fmt.Errorf("%w; --token or TARRY_TOKEN give it", err)
 		}
@@ -110,6 +116,15 @@ func answered(err error, asJSON bool) error {
 		f.json, _ = json.Marshal(noAnswer{"no_answer", f.err.Error()}) // strings alone: cannot fail
 	}
 	return f
+}
+
+// candidateText is what asks for one of the messages that an id may mean.
+func candidateText(c *client.Candidate) string {
+	text := "--topic " + printable(c.Topic, "")
+	if c.Key != "" {
+		text += " --key " + printable(c.Key, "")
+	}
+	return text + ": " + c.UID + ", " + c.State
 }
 
 // interrupted is an error in one word where it is that its command was ended by a signal.
@@ -138,6 +153,8 @@ type noAnswer struct {
 const (
 	// wordUnknownID is the problem of an id that no message has.
 	wordUnknownID = "unknown_id"
+	// wordUnknownReject is the problem of a sequence that no reject has.
+	wordUnknownReject = "unknown_reject"
 	// wordOutcomeUnknown is the problem of what may have been done or not.
 	wordOutcomeUnknown = "outcome_unknown"
 )
@@ -149,7 +166,7 @@ func codeOf(p *client.Problem) int {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
 		return exitUsage
 	case http.StatusNotFound:
-		if p.Word == wordUnknownID || p.Word == "not_paused" {
+		if p.Word == wordUnknownID || p.Word == "not_paused" || p.Word == wordUnknownReject {
 			return exitNotFound
 		}
 	}

@@ -17,7 +17,7 @@ func newForecast(o outside) *cobra.Command {
 		Args:    noArgs,
 	}
 	flags := cmd.Flags()
-	flags.String("topic", "", "only this topic")
+	flags.String("topic", "", "only this topic, or all that match a pattern such as orders.>")
 	flags.String("step", "", "how long a step is, at least 1s (default 1m)")
 	flags.String("until", "", "where it ends: RFC 3339, unix milliseconds, or how long from now (default 1h)")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
@@ -25,7 +25,7 @@ func newForecast(o outside) *cobra.Command {
 		if err != nil {
 			return answered(err, c.json)
 		}
-		text, err := forecastText(&f)
+		text, err := forecastText(c.clock, &f)
 		if err != nil {
 			return err
 		}
@@ -34,12 +34,12 @@ func newForecast(o outside) *cobra.Command {
 }
 
 // forecastText shows the steps in which something falls due.
-func forecastText(f *client.Forecast) (string, error) {
+func forecastText(t clock, f *client.Forecast) (string, error) {
 	var rows [][]string
 	sum := 0
 	for _, s := range f.Steps {
 		if sum += s.Count; s.Count > 0 {
-			rows = append(rows, []string{s.From, strconv.Itoa(s.Count)})
+			rows = append(rows, []string{t.at(s.From), strconv.Itoa(s.Count)})
 		}
 	}
 	text := fmt.Sprintf("%d overdue, %d fall due in %d of %d steps\n", f.Overdue, sum, len(rows), len(f.Steps))

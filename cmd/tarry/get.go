@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,18 +18,17 @@ func newGet(o outside) *cobra.Command {
 		Short: "Show a message, also some time after its end",
 		Args:  oneArg("ID"),
 	}
-	addKey(cmd)
+	addName(cmd)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		key, keyed := keyOf(cmd)
-		m, raw, err := c.Get(cmd.Context(), args[0], key, keyed)
+		m, raw, err := c.Get(cmd.Context(), nameOf(cmd, args[0]))
 		if err != nil {
 			return answered(err, c.json)
 		}
-		return c.show(raw, messageText(&m))
+		return c.show(raw, messageText(c.clock, &m))
 	})
 }
 
-func messageText(m *client.Message) string {
+func messageText(t clock, m *client.Message) string {
 	var b strings.Builder
 	line := func(name, value string) {
 		if value != "" {
@@ -47,15 +47,15 @@ func messageText(m *client.Message) string {
 	line("topic", m.Topic)
 	line("state", m.State)
 	line("version", number(int(m.Version)))
-	line("due", m.Due)
-	line("ended", m.EndedAt)
+	line("due", t.at(m.Due))
+	line("ended", t.at(m.EndedAt))
 	line("reason", m.Reason)
 	line("priority", number(m.Priority))
 	line("ttl", m.TTL)
 	line("retry", m.Retry)
 	line("attempt", number(m.Attempt))
 	line("refusals", number(m.Refusals))
-	line("parked", m.Parked)
+	line("parked", cmp.Or(m.ParkedWhy, m.Parked))
 	if m.Uncertain {
 		line("uncertain", "an attempt may have reached a consumer")
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,8 +14,9 @@ func newHealth(o outside) *cobra.Command {
 	var live bool
 	cmd := &cobra.Command{
 		Use:   "health",
-		Short: "Tell whether an instance can do its part; for health checks",
-		Long: `Tell whether an instance can do its part: exit code 0 when it is ready, leader or standby, else 1 with what is missing.
+		Short: "Tell whether an instance can accept pushes; for health checks",
+		Long: `Tell whether an instance can accept pushes, as leader or standby: exit code 0 when it is ready, and what it lacks
+all the same, such as NATS; else 1 with what is missing. "tarry cluster" says in words what is wrong.
 
 It needs no token.`,
 		Args: noArgs,
@@ -33,9 +35,12 @@ It needs no token.`,
 			return answered(err, c.json)
 		}
 		if ready.Ready {
+			if len(ready.Degraded) > 0 {
+				return c.show(raw, "ready, but degraded: "+missing(ready.Checks))
+			}
 			return c.show(raw, "ready")
 		}
-		f := &failure{code: exitFailed, err: errors.New("not ready: " + missing(ready))}
+		f := &failure{code: exitFailed, err: errors.New("not ready: " + missing(ready.Checks))}
 		if c.json {
 			f.json = raw
 		}
@@ -43,13 +48,17 @@ It needs no token.`,
 	})
 }
 
-func missing(r client.Ready) string {
+// missing are the checks that fail, the buckets they fail in, and why.
+func missing(checks []client.Check) string {
 	var parts []string
-	for _, check := range r.Checks {
+	for _, check := range checks {
 		if check.OK {
 			continue
 		}
 		part := check.Name
+		if len(check.Buckets) > 0 {
+			part += fmt.Sprintf(" in buckets %v", check.Buckets)
+		}
 		if check.Detail != "" {
 			part += " (" + check.Detail + ")"
 		}

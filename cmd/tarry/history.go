@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,16 +15,19 @@ func newHistory(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history ID",
 		Short: "Show what happened to a message, when, by whom and why; needs the journal",
-		Args:  oneArg("ID"),
+		Long: `Show what happened to a message, when, by whom and why; needs the journal.
+
+For an id of your own it shows every message that has or had it, the latest last: what was dead and is requeued goes on
+under another uid. For a uid it shows that one message.`,
+		Args: oneArg("ID"),
 	}
-	addKey(cmd)
+	addName(cmd)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		key, keyed := keyOf(cmd)
-		h, raw, err := c.History(cmd.Context(), args[0], key, keyed)
+		h, raw, err := c.History(cmd.Context(), nameOf(cmd, args[0]))
 		if err != nil {
 			return answered(err, c.json)
 		}
-		text, err := historyText(&h)
+		text, err := historyText(c.clock, &h)
 		if err != nil {
 			return err
 		}
@@ -31,26 +35,49 @@ func newHistory(o outside) *cobra.Command {
 	})
 }
 
-func historyText(h *client.History) (string, error) {
+// historyText tells the lives of a name in the order in which they began, the one that it means now last.
+func historyText(t clock, h *client.History) (string, error) {
+	var b strings.Builder
+	if h.More {
+		b.WriteString("there are earlier ones yet; tarry list --id names all of them\n\n")
+	}
+	for _, l := range slices.Backward(h.Others) {
+		text, err := changesText(t, l.History)
+		if err != nil {
+			return "", err
+		}
+		end := l.State
+		if l.Reason != "" {
+			end += ", " + printable(l.Reason, "")
+		}
+		fmt.Fprintf(&b, "%s (%s), %s\n\n%s\n", printable(h.ID, ""), printable(l.UID, ""), end, text)
+	}
 	name := printable(h.ID, "")
 	if h.UID != h.ID {
 		name += " (" + printable(h.UID, "") + ")"
 	}
+	text, err := changesText(t, h.History)
+	return b.String() + name + "\n\n" + text, err
+}
+
+func changesText(t clock, changes []client.Change) (string, error) {
 	rows := [][]string{{"VERSION", "STATE", "AT", "DUE", "INSTANCE", "ADDRESS", "BUCKET", "TERM", "WHY"}}
-	for i := range h.History {
-		c := &h.History[i]
+	for i := range changes {
+		c := &changes[i]
 		term := ""
 		if c.Term > 0 {
 			term = strconv.FormatUint(c.Term, 10)
 		}
-		rows = append(rows, []string{strconv.FormatUint(c.Version, 10), c.State, c.At, c.Due, c.Instance, c.Address, strconv.Itoa(c.Bucket), term, why(c)})
+		rows = append(rows, []string{
+			strconv.FormatUint(c.Version, 10), c.State, t.at(c.At), t.at(c.Due),
+			c.Instance, c.Address, strconv.Itoa(c.Bucket), term, why(t, c),
+		})
 	}
-	text, err := table(rows)
-	return name + "\n\n" + text, err
+	return table(rows)
 }
 
 // why is what led to a change, in a few words.
-func why(c *client.Change) string {
+func why(t clock, c *client.Change) string {
 	var parts []string
 	add := func(there bool, format string, args ...any) {
 		if there {
@@ -60,6 +87,6 @@ func why(c *client.Change) string {
 	add(c.Reason != "", "%s", c.Reason)
 	add(c.Stream != "", "stored in %s as %d", c.Stream, c.Sequence)
 	add(c.Attempt > 0, "attempt %d", c.Attempt)
-	add(c.Claimed != "", "claimed %s", c.Claimed)
+	add(c.Claimed != "", "claimed %s", t.at(c.Claimed))
 	return strings.Join(parts, ", ")
 }

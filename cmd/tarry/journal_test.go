@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,25 +28,43 @@ func keeping(j recorded) api.Config {
 	return api.Config{Service: scripted{}, Journal: j, Now: func() time.Time { return someDue.Time() }, ProgressEvery: time.Millisecond}
 }
 
-func (recorded) History(_ context.Context, ref scheduler.Ref) (scheduler.Record, []scheduler.Change, error) {
+func (r recorded) Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.UID, error) {
+	lives, err := r.History(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	return lives[0].UID, nil
+}
+
+func (recorded) History(_ context.Context, ref scheduler.Ref) ([]scheduler.Life, error) {
 	r := scheduler.Record{Info: info(ref, scheduler.StateDelivered)}
 	switch ref.ID {
 	case "nobody":
-		return scheduler.Record{}, nil, scheduler.ErrUnknownID
+		return nil, scheduler.ErrUnknownID
 	case "twice":
-		return scheduler.Record{}, nil, fmt.Errorf("%w: 2 messages of different keys have it; name the key, or use the uid", scheduler.ErrAmbiguousID)
+		return nil, &scheduler.AmbiguousError{Candidates: []scheduler.Info{info(ref, scheduler.StateDelivered), info(ref, scheduler.StateWaiting)}}
 	}
 	reason := ""
 	if ref.ID == "steering" {
 		reason = "\x1b[2Jgone"
 	}
-	return r, []scheduler.Change{
+	lives := []scheduler.Life{{Record: r, Changes: []scheduler.Change{
 		{UID: someUID, Version: 1, State: scheduler.StateWaiting, At: someDue - 3_600_000, Due: someDue, Bucket: 3, Instance: "tarry-1", Address: "10.0.0.1:7070"},
 		{UID: someUID, Version: 2, State: scheduler.StateWaiting, At: someDue + 5, Due: someDue + 1000, Bucket: 3, Instance: "tarry-2", Address: "10.0.0.2:7070", Term: 42, Attempt: 1,
 			Claimed: someDue + 1, Reason: "nobody listens"},
 		{UID: someUID, Version: 3, State: scheduler.StateDelivered, At: someDue + 1007, Bucket: 3, Instance: "tarry-2", Address: "10.0.0.2:7070", Term: 42, Attempt: 1,
 			Claimed: someDue + 1005, Reason: reason, Stream: "ORDERS", Sequence: 4711},
-	}, nil
+	}}}
+	if ref.ID == "requeued" {
+		dead := scheduler.Record{Info: info(ref, scheduler.StateCanceled)}
+		dead.UID, dead.Reason = "t-0123456789abcdee", "requeued as "+string(someUID)
+		lives = append(lives, scheduler.Life{Record: dead, Changes: []scheduler.Change{
+			{UID: dead.UID, Version: 1, State: scheduler.StateWaiting, At: someDue - 7_200_000, Due: someDue - 3_600_000, Instance: "tarry-1", Address: "10.0.0.1:7070"},
+			{UID: dead.UID, Version: 2, State: scheduler.StateDead, At: someDue - 3_600_000, Instance: "tarry-1", Address: "10.0.0.1:7070", Term: 42, Attempt: 3, Reason: "no permission"},
+			{UID: dead.UID, Version: 3, State: scheduler.StateCanceled, At: someDue - 1_800_000, Instance: "tarry-1", Address: "10.0.0.1:7070", Reason: dead.Reason},
+		}})
+	}
+	return lives, nil
 }
 
 func (j recorded) List(_ context.Context, q scheduler.RecordQuery) (page []scheduler.Record, err error) {
@@ -68,14 +87,16 @@ func (j recorded) List(_ context.Context, q scheduler.RecordQuery) (page []sched
 	return page, nil
 }
 
-func (recorded) Forecast(_ context.Context, topic string, from, until, step scheduler.Milli) ([]scheduler.Forecast, error) {
+func (recorded) Forecast(_ context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error) {
 	switch {
-	case topic == "nothing":
+	case q.Topic == "nothing":
 		return nil, nil
-	case from < 0:
-		return []scheduler.Forecast{{From: from, Count: 7}}, nil
+	case q.Pattern != "":
+		return []scheduler.Forecast{{From: q.From, Count: 1}}, nil
+	case q.From < 0:
+		return []scheduler.Forecast{{From: q.From, Count: 7}}, nil
 	}
-	return []scheduler.Forecast{{From: from, Count: 5}, {From: from + 10*step, Count: 12}}, nil
+	return []scheduler.Forecast{{From: q.From, Count: 5}, {From: q.From + 10*q.Step, Count: 12}}, nil
 }
 
 func (j recorded) Lag(context.Context) (scheduler.Lag, error) { return j.lag, nil }
@@ -103,6 +124,17 @@ func (j recorded) Verify(_ context.Context, req scheduler.VerifyRequest, _ func(
 		return scheduler.VerifyReport{InStore: 10, InJournal: 10}, nil
 	}
 	r := scheduler.VerifyReport{
+		Quarantined: []scheduler.Quarantined{
+			{Bucket: 2, ID: "1896076800000-0", At: someDue, Known: true, UIDs: []scheduler.UID{someUID},
+				Reason: "damaged record: size of an entry is no number"},
+			{Bucket: 2, ID: "1896076800000-1", At: someDue, UIDs: slices.Repeat([]scheduler.UID{someUID}, 5),
+				Reason: "the journal refuses it: SQL error 1366 (22007)"},
+		},
+		Refused: []scheduler.Refusal{{UID: someUID, Bucket: 1, At: someDue,
+			Transition: scheduler.Transition{From: scheduler.StateInFlight, To: scheduler.StateWaiting,
+				Kind: scheduler.KindSwept}},
+			{UID: "t-0123456789abcdeg", Bucket: 2, At: someDue, Unreadable: true,
+				Transition: scheduler.Transition{To: scheduler.StateInFlight}}},
 		InStore: 10, InJournal: 11, Found: map[string]int{scheduler.StoreOlder: 2, scheduler.MissingInStore: 1},
 		Differences: []scheduler.Difference{
 			{UID: someUID, Bucket: 3, Kind: scheduler.MissingInStore, Journal: scheduler.Stand{State: scheduler.StateWaiting, Version: 2}, Repaired: req.Repair},
@@ -131,7 +163,7 @@ func TestList_GoesThroughAllPages(t *testing.T) {
 	t.Parallel()
 	environ := serve(t, keeping(recorded{many: 2500}))
 	for _, args := range [][]string{{"list", "--all"}, {"list", "--all", "--limit", "7"}, {"list", "--all", "--state", "waiting,dead"}} {
-		r := tarry(t, "", environ, args...).want(t, exitDone, "\n2030-01-31T08:00:02.499Z  ")
+		r := tarry(t, "", environ, args...).want(t, exitDone, "\n2030-01-31T08:00:02.499Z (in 59m)  ")
 		lines := strings.Split(strings.TrimSpace(r.out), "\n")
 		if len(lines) != 2501 || strings.Count(r.out, "DUE") != 1 || r.err != "" {
 			t.Errorf("%v: %d lines, err %q", args, len(lines), r.err)
@@ -162,13 +194,16 @@ func TestList_AndClusterSayHowFarTheJournalIsBehind(t *testing.T) {
 	cfg := keeping(recorded{many: 1, lag: scheduler.Lag{Changes: 12, Bytes: 3456, Oldest: someDue}})
 	cfg.JournalMode = "sync"
 	environ := serve(t, cfg)
-	const behind = "behind by 12 changes (3456 bytes), the oldest of 2030-01-31T08:00:00.000Z\n"
+	const behind = "behind by 12 changes (3456 bytes), the oldest of 2030-01-31T08:00:00.000Z (in 59m)\n"
 	if r := tarry(t, "", environ, "list").want(t, exitDone, ""); r.err != "tarry: the journal is "+behind {
 		t.Errorf("err %q", r.err)
 	}
 	tarry(t, "", environ, "cluster").want(t, exitDone, "\njournal sync, "+behind)
 	cfg.Journal = recorded{many: 3}
 	tarry(t, "", serve(t, cfg), "cluster").want(t, exitDone, "\njournal sync, up to date\n")
+	cfg.Journal = recorded{many: 3, lag: scheduler.Lag{Quarantined: 2}}
+	const apart = "\njournal sync, up to date; 2 entries of the outbox are quarantined: see tarry verify\n"
+	tarry(t, "", serve(t, cfg), "cluster").want(t, exitDone, apart)
 	tarry(t, "", serve(t, api.Config{Service: scripted{}, JournalMode: "off"}), "cluster").want(t, exitDone, "\njournal off\n")
 }
 
@@ -182,7 +217,7 @@ func TestVerify_ExitsByWhatIsLeft(t *testing.T) {
 func TestJournal_ThatIsOffFailsByName(t *testing.T) {
 	t.Parallel()
 	environ := serve(t, api.Config{Service: scripted{}})
-	for _, args := range [][]string{{"history", "a"}, {"list"}, {"list", "--all"}, {"forecast"}, {"restore"}, {"restore", "a"}, {"verify"}, {"redeliver", "--since", "1h"}} {
+	for _, args := range [][]string{{"history", "a"}, {"list"}, {"list", "--all"}, {"forecast"}, {"restore", "--all"}, {"restore", "a"}, {"verify"}, {"redeliver", "--since", "1h"}} {
 		tarry(t, "", environ, args...).want(t, exitFailed, "the journal is off; this needs journal.mode async or sync (needs_journal)\n")
 		tarry(t, "", environ, append(args, "--json")...).want(t, exitFailed, `{"error":"needs_journal"`)
 	}
@@ -198,7 +233,7 @@ func TestProgress_ShowsOnATerminalAlone(t *testing.T) {
 			}
 		}
 		environ := serve(t, keeping(recorded{work: shown}))
-		code := run(t.Context(), []string{"restore"}, outside{out: &out, err: &errOut, environ: environ, terminal: terminal})
+		code := run(t.Context(), []string{"restore", "--all"}, outside{out: &out, err: &errOut, environ: environ, terminal: terminal, now: time.Now, zone: time.UTC})
 		if code != exitDone || !strings.HasPrefix(out.String(), "21 read: 6 added") {
 			t.Errorf("got %d %q", code, out.String())
 		}
@@ -222,7 +257,7 @@ func TestLong_OutlivesTheTimeOutOfACall(t *testing.T) {
 		}
 	}
 	environ := serve(t, keeping(recorded{work: lasts}))
-	tarry(t, "", environ, "restore", "--timeout", "100ms").want(t, exitDone, "21 read")
+	tarry(t, "", environ, "restore", "--all", "--timeout", "100ms").want(t, exitDone, "21 read")
 }
 
 func TestLong_SaysWhenItBreaksOff(t *testing.T) {
@@ -258,11 +293,11 @@ func TestLong_SaysWhenItBreaksOff(t *testing.T) {
 			}
 		})
 	}
-	for _, args := range [][]string{{"verify"}, {"restore"}, {"redeliver", "--since", "1h"}} {
+	for _, args := range [][]string{{"verify"}, {"restore", "--all"}, {"redeliver", "--since", "1h"}} {
 		ctx, cancel := context.WithCancel(t.Context())
 		environ := answers(progress, func(r *http.Request) { cancel(); waits(r) })
 		var out strings.Builder
-		if code := run(ctx, args, outside{out: &out, err: &out, environ: environ}); code != exitFailed || out.String() != "tarry: interrupted\n" {
+		if code := run(ctx, args, outside{out: &out, err: &out, environ: environ, now: time.Now, zone: time.UTC}); code != exitFailed || out.String() != "tarry: interrupted\n" {
 			t.Errorf("%v: got %d %q", args, code, out.String())
 		}
 		cancel()

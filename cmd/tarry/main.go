@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/mattn/go-isatty"
 )
@@ -24,5 +25,12 @@ func main() {
 	}()
 	os.Exit(run(ctx, os.Args[1:], outside{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ(), terminal: isatty.IsTerminal(os.Stderr.Fd()),
+		piped: isPiped(os.Stdin), now: time.Now, zone: time.Local,
 	}))
+}
+
+// isPiped reports whether a program or a file stands behind f, and neither a terminal nor /dev/null.
+func isPiped(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && (info.Mode().IsRegular() || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0)
 }

@@ -22,6 +22,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
+// someNow is now for the commands, 59 minutes before someDue.
+var someNow = someDue.Time().Add(-59 * time.Minute).UTC()
+
 // ran is what a run of the binary left behind.
 type ran struct {
 	code     int
@@ -32,7 +35,10 @@ type ran struct {
 func tarry(t testing.TB, in string, environ []string, args ...string) ran {
 	t.Helper()
 	var out, errOut printed
-	code := run(t.Context(), args, outside{in: strings.NewReader(in), out: &out, err: &errOut, environ: environ})
+	code := run(t.Context(), args, outside{
+		in: strings.NewReader(in), out: &out, err: &errOut, environ: environ, piped: in != "",
+		now: func() time.Time { return someNow }, zone: time.UTC,
+	})
 	return ran{code, out.String(), errOut.String()}
 }
 

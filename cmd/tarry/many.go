@@ -4,20 +4,23 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
-// selecting are the flags that pick many waiting messages. The key is not among them, though it narrows them: with an id it
-// is part of the name, and a script that loses the id must not change everything of the key.
-var selecting = []string{"topic", "due-from", "due-to", "all"}
+// selecting are the flags that pick many waiting messages. Topic and key are not among them, though they narrow them: with
+// an id they are part of the name, and a script that loses the id must not change everything of the topic or the key. A
+// pattern of topics names no message, and so picks many by itself.
+var selecting = []string{"due-from", "due-to", "all"}
 
 func addSelection(cmd *cobra.Command, does string) {
 	flags := cmd.Flags()
 	flags.String("key", "", "with an ID: key that the id belongs to, where several keys have it; else only messages of this key")
-	flags.String("topic", "", does+" many: of this topic, or of all that match a pattern such as orders.>")
+	flags.String("topic", "", "with an ID: topic that the id belongs to, where several topics have it; else "+does+
+		" many: of all topics that match a pattern such as orders.>, or with --all of this topic")
 	flags.String("due-from", "", does+" many: due then or later: RFC 3339, unix milliseconds, or how long from now")
 	flags.String("due-to", "", does+" many: due then or earlier")
 	flags.Bool("all", false, does+" many: whatever the other flags leave, all where there are none")
@@ -26,17 +29,31 @@ func addSelection(cmd *cobra.Command, does string) {
 
 // idOrSelection wants one argument, or flags that pick many.
 func idOrSelection(cmd *cobra.Command, args []string) error {
-	switch many := changed(cmd, selecting...); {
+	narrow := changed(cmd, "topic", "key")
+	many := changed(cmd, selecting...) != "" || patternGiven(cmd) || narrow != "" && isSet(cmd, "dry-run")
+	switch {
 	case len(args) > 1:
 		return fmt.Errorf("one ID is wanted, not %d", len(args))
-	case len(args) == 0 && many == "":
-		return errors.New("ID is missing; many are picked by --topic, --due-from, --due-to or --all, of one key with --key")
-	case len(args) == 1 && many != "":
-		return fmt.Errorf("--%s does not go with an ID", many)
+	case len(args) == 1 && args[0] == "": // a script whose variable is unset
+		return errors.New("ID is empty")
+	case len(args) == 0 && !many && narrow != "":
+		return fmt.Errorf("ID is missing; --%s alone picks none: add --all for all that it leaves, or --dry-run to count them",
+			narrow)
+	case len(args) == 0 && !many:
+		return errors.New("ID is missing; many are picked by a pattern as --topic, by --due-from, --due-to or --all")
+	case len(args) == 1 && changed(cmd, selecting...) != "":
+		return fmt.Errorf("--%s does not go with an ID", changed(cmd, selecting...))
 	case len(args) == 1 && cmd.Flags().Changed("dry-run"):
 		return errors.New("--dry-run does not go with an ID")
 	}
 	return nil
+}
+
+// patternGiven reports whether --topic is a pattern. An empty one is the server's to refuse.
+func patternGiven(cmd *cobra.Command) bool {
+	flag := cmd.Flags().Lookup("topic")
+	tokens := strings.Split(flag.Value.String(), ".")
+	return flag.Changed && (flag.Value.String() == "" || slices.Contains(tokens, "*") || slices.Contains(tokens, ">"))
 }
 
 // changed is the first of these flags that was given.

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/tarry-mq/tarry/cmd/internal/app"
@@ -12,12 +15,25 @@ import (
 )
 
 // newMigrate is what a deployment runs before its instances where journal.migrate is false: as a user who may change
-// tables, while theirs may not.
+// tables, while theirs may not. With --from it is the road from one machine to several instances.
 func newMigrate(o outside) *cobra.Command {
+	var from string
+	var carry bool
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Bring the tables of the journal's database up to date",
-		Args:  noArgs,
+		Short: "Bring the tables of the journal's database up to date, or move an instance on one machine into it",
+		Long: `Bring the tables of the journal's database up to date.
+
+With --from it also copies the journal of an instance that ran with store: memory into that database: messages waiting,
+ended and dead, their names and histories, pauses and terms. Stop the instance first, and start the new ones, on an
+empty Redis, when this has ended. It may be repeated; until it has ended the database is unfit for instances.
+
+Where the instance's NATS was embedded, pushes that its intake still holds, and rejects, would be lost. Then this is
+refused: let the instance run until its intake is empty, or carry them over to the NATS that nats.url names. What other
+streams of the embedded NATS hold is yours, and stays there.`,
+		Example: `  tarry migrate --journal.dsn 'tarry:secret@tcp(db:3306)/tarry'
+  tarry migrate --journal.dsn 'tarry:secret@tcp(db:3306)/tarry' --data /var/lib/tarry --from /var/lib/tarry/journal.db`,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.LoadMigrate(cmd.Flags(), o.environ)
 			if err != nil {
@@ -27,23 +43,71 @@ func newMigrate(o outside) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			from, to, err := app.Migrate(cmd.Context(), cfg, log)
+			var text string
+			if cmd.Flags().Changed("from") {
+				text, err = moved(cmd.Context(), o, cfg, strings.TrimPrefix(from, "sqlite:"), carry, log)
+			} else if carry {
+				return usage("--carry goes with --from")
+			} else {
+				text, err = migrated(app.Migrate(cmd.Context(), cfg, log))
+			}
 			switch {
 			case errors.Is(err, context.Canceled):
 				return errors.New("interrupted")
 			case err != nil:
 				return err
 			}
-			text := fmt.Sprintf("version %d → %d", from, to)
-			if from == to {
-				text = fmt.Sprintf("already at version %d", to)
-			}
-			if _, err := fmt.Fprintln(o.out, "journal schema: "+text); err != nil {
-				return fmt.Errorf("print the version: %w", err)
+			if _, err := fmt.Fprintln(o.out, text); err != nil {
+				return fmt.Errorf("print what was done: %w", err)
 			}
 			return nil
 		},
 	}
 	config.AddMigrateFlags(cmd.Flags())
+	cmd.Flags().StringVar(&from, "from", "", "SQLite file of the journal to copy; goes with --data")
+	cmd.Flags().BoolVar(&carry, "carry", false, "with --from, carry over what the intake and the rejects of the embedded NATS hold")
 	return cmd
+}
+
+func migrated(from, to int64, err error) (string, error) {
+	if from == to {
+		return fmt.Sprintf("journal schema: already at version %d", to), err
+	}
+	return fmt.Sprintf("journal schema: version %d → %d", from, to), err
+}
+
+// moved moves an instance and says what came over.
+func moved(ctx context.Context, o outside, cfg config.Migrate, from string, carry bool, log zerolog.Logger) (string, error) {
+	switch {
+	case from == "":
+		return "", usage("--from: names no file")
+	case cfg.Data == "":
+		return "", usage("--from goes with --data, the directory of the instance that is moved")
+	case strings.HasPrefix(cfg.Journal.DSN.Reveal(), "sqlite:"):
+		return "", usage("journal.dsn names a file: several instances need MySQL or MariaDB")
+	}
+	progress, done := watched(caller{err: o.err, terminal: o.terminal}, func(r app.MoveReport) string {
+		return fmt.Sprintf("%d messages, %d changes copied", r.Messages, r.Changes)
+	})
+	r, err := app.Move(ctx, cfg, from, carry, log, progress)
+	done()
+	if errors.Is(err, app.ErrLeftOver) {
+		return "", fmt.Errorf("%w (--carry)", err)
+	}
+	if err != nil {
+		return "", err
+	}
+	var parts []string
+	for state, n := range r.States {
+		parts = append(parts, fmt.Sprintf("%d %s", n, state))
+	}
+	slices.Sort(parts)
+	text := fmt.Sprintf("copied and compared: %d messages (%s), %d changes, %d pauses, term %d", r.Messages, strings.Join(parts, ", "), r.Changes, r.Pauses, r.Term)
+	switch {
+	case !r.Embedded:
+		text += "\nNATS was not embedded: leave nats.url as it is, the intake goes on there"
+	case carry:
+		text += fmt.Sprintf("\ncarried over: %d pushes of the intake (%d more had been accepted), %d rejects", r.Carried.Pushes, r.Carried.Known, r.Carried.Rejects)
+	}
+	return text + "\nstart the new instances on an empty Redis: they fill it from the journal", nil
 }

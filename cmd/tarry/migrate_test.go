@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
@@ -89,15 +90,10 @@ func TestMigrate_TellsWhatFailedAndNoPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dsn, want := range map[string]string{
-		"me:" + secret + "@tcp(" + nobody + ")/tarry":                   "connection refused",
-		"me:" + secret + "@tcp(" + server.Addr + ")/tarry":              "Access denied for user 'me'",
-		"root@tcp(" + server.Addr + ")/none_" + secret[:4]:              "Unknown database",
-		"mysql://me:" + secret + "@" + nobody + "/tarry":                "its DSN is not of the form",
-		"me:" + secret + "@tcp(" + nobody + "/tarry":                    "its DSN is not of the form",
-		"me:" + secret + "@tcp(" + nobody + ")/tarry?tls=" + secret:     "its DSN",
-		"me:" + secret + "@tcp(" + nobody + ")/tarry?loc=" + secret:     "its DSN",
-		"me:" + secret + "@tcp(" + nobody + ")/tarry?timeout=" + secret: "its DSN",
-		"sqlite:" + filepath.Join(dir, "missing", "journal.db"):         "unable to open database file",
+		"me:" + secret + "@tcp(" + nobody + ")/tarry":           "connection refused",
+		"me:" + secret + "@tcp(" + server.Addr + ")/tarry":      "Access denied for user 'me'",
+		"root@tcp(" + server.Addr + ")/none_" + secret[:4]:      "Unknown database",
+		"sqlite:" + filepath.Join(dir, "missing", "journal.db"): "unable to open database file",
 		"sqlite:" + noFile: "file is not a database",
 	} {
 		r := tarry(t, "", []string{"TARRY_JOURNAL_DSN=" + dsn, "TARRY_LOG_LEVEL=trace"}, "migrate").want(t, exitFailed, want)
@@ -108,10 +104,25 @@ func TestMigrate_TellsWhatFailedAndNoPassword(t *testing.T) {
 			t.Errorf("out %q, err %q", r.out, r.err)
 		}
 	}
+	for _, dsn := range []string{
+		"mysql://me:" + secret + "@" + nobody + "/tarry",
+		"me:" + secret + "@tcp(" + nobody + "/tarry",
+		"me:" + secret + "@tcp(" + nobody + ")/tarry?tls=" + secret,
+		"me:" + secret + "@tcp(" + nobody + ")/tarry?loc=" + secret,
+		"me:" + secret + "@tcp(" + nobody + ")/tarry?timeout=" + secret,
+	} {
+		for command, settings := range map[string][]string{"migrate": nil, "serve": {"TARRY_JOURNAL_MODE=sync"}} {
+			r := tarry(t, "", append(settings, "TARRY_JOURNAL_DSN="+dsn, "TARRY_LOG_LEVEL=trace"), command).
+				want(t, exitUsage, `journal.dsn: "***" is not of this form (limit: user:password@tcp(host:port)/database`)
+			if strings.Contains(r.out+r.err, secret) || r.out != "" {
+				t.Errorf("%s: the password shows: %q, %q", command, r.out, r.err)
+			}
+		}
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out printed
-	if code := run(ctx, []string{"migrate", "--journal.dsn", server.Database(t)}, outside{out: &out, err: &out}); code != exitFailed || out.String() != "tarry: interrupted\n" {
+	if code := run(ctx, []string{"migrate", "--journal.dsn", server.Database(t)}, outside{out: &out, err: &out, now: time.Now, zone: time.UTC}); code != exitFailed || out.String() != "tarry: interrupted\n" {
 		t.Errorf("got %d %q", code, out.String())
 	}
 }

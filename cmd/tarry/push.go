@@ -25,6 +25,10 @@ func newPush(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "push TOPIC [--delay D | --at T] [--body TEXT | --body-file FILE | -]",
 		Short: "Have a message delivered later",
+		Long: `Have a message delivered later.
+
+Without a body its body is empty. Where something is piped into tarry push the body must be told: - takes what is piped,
+--body '' is an empty one.`,
 		Example: `  tarry push orders.remind --delay 20m --body 'order 7131'
   tarry push orders.remind --at 2030-01-31T08:00:00Z --id order-7131 --body-file order.json
   jq . order.json | tarry push orders.remind --delay 1d12h -`,
@@ -41,11 +45,12 @@ func newPush(o outside) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&p.Delay, "delay", "", "how long from now: 20m, 1d12h, or milliseconds")
+	flags.StringVar(&p.Delay, "delay", "", "how long from now: 20m, 1d12h, 2w")
 	flags.StringVar(&p.At, "at", "", "when: RFC 3339, or unix milliseconds")
 	flags.StringVar(&p.ID, "id", "", "your own name for the message, by which it is canceled and never kept twice")
 	flags.StringVar(&p.Key, "key", "", "business key: messages of one key keep their order")
 	flags.StringVar(&p.OnDuplicate, "on-duplicate", "", "when the id is taken: reject, or merge into what waits: keep, replace, debounce (default reject)")
+	completing(cmd, "on-duplicate", false, "reject", "keep", "replace", "debounce")
 	flags.StringVar(&p.MaxWait, "max-wait", "", "with debounce: how long after the first push it is due at the latest (default no limit)")
 	addPriority(cmd, "default 0")
 	flags.StringVar(&p.TTL, "ttl", "", "how long after it is due it is still worth delivering (default the topic's, else for ever)")
@@ -54,6 +59,9 @@ func newPush(o outside) *cobra.Command {
 	flags.StringVar(&body, "body", "", "the body")
 	flags.StringVar(&file, "body-file", "", "file with the body; - is standard input")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) (err error) {
+		if err := withUnits(cmd, "delay", "max-wait", "ttl"); err != nil {
+			return err
+		}
 		p.Topic = args[0]
 		if p.Priority, err = priorityOf(cmd); err != nil {
 			return err
@@ -69,6 +77,8 @@ func newPush(o outside) *cobra.Command {
 			return usage("the body is given twice: by --body and by --body-file")
 		case len(args) == 2:
 			file = "-"
+		case o.piped && !flags.Changed("body") && !flags.Changed("body-file"):
+			return usage("standard input is not read, and no body is given: add - to read it, or --body '' for an empty body")
 		}
 		if file != "" {
 			if content, err = readBody(file, o.in); err != nil {
@@ -80,24 +90,24 @@ func newPush(o outside) *cobra.Command {
 		if err != nil {
 			return answered(unsure(err, func(p *client.Problem) string { return "push it again with --id " + p.ID + ", which is safe" }), c.json)
 		}
-		return c.show(raw, keptText(p.Topic, kept))
+		return c.show(raw, keptText(c.clock, p.Topic, kept))
 	})
 }
 
-func keptText(topic string, kept client.Kept) string {
+func keptText(t clock, topic string, kept client.Kept) string {
 	name := kept.ID
 	if kept.UID != kept.ID {
 		name += " (" + kept.UID + ")"
 	}
 	switch {
 	case kept.Merged:
-		return fmt.Sprintf("merged into %s, which is %s, due on %s at %s", name, kept.State, topic, kept.Due)
+		return fmt.Sprintf("merged into %s, which is %s, due on %s at %s", name, kept.State, topic, t.at(kept.Due))
 	case kept.Duplicate:
-		return fmt.Sprintf("%s had been pushed before; it is %s, due %s", name, kept.State, kept.Due)
+		return fmt.Sprintf("%s had been pushed before; it is %s, due %s", name, kept.State, t.at(kept.Due))
 	case kept.State == "canceled":
 		return fmt.Sprintf("%s is canceled: the cancel came before it", name)
 	}
-	return fmt.Sprintf("%s is due on %s at %s", name, topic, kept.Due)
+	return fmt.Sprintf("%s is due on %s at %s", name, topic, t.at(kept.Due))
 }
 
 // addPriority gives a command --priority.

@@ -15,7 +15,7 @@ func newReschedule(o outside) *cobra.Command {
 		Use:   "reschedule ID [--delay D | --at T | --shift D] [--priority N] [--body TEXT | --body-file FILE] [--header H]",
 		Short: "Change a message that waits, or when many are due",
 		Long: `Change a message that waits: when it is due, its priority, its body, its headers; what is not given stays. Or change when
-many are due, picked by flags.
+many are due, picked by --topic with a pattern, --due-from, --due-to or --all.
 
 Exit code 4 means that it is being delivered, has been, may have been, or has another version, or that this is so of some of
 many: these are as they were. 3 means that no message has this id.`,
@@ -25,7 +25,7 @@ many: these are as they were. 3 means that no message has this id.`,
 		Args: idOrSelection,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&when.Delay, "delay", "", "due that long from now: 20m, 1d12h, or milliseconds")
+	flags.StringVar(&when.Delay, "delay", "", "due that long from now: 20m, 1d12h, 2w")
 	flags.StringVar(&when.At, "at", "", "due then: RFC 3339, or unix milliseconds")
 	flags.StringVar(&when.Shift, "shift", "", "due that much later than now set, or with - earlier: 30m, -1h")
 	addPriority(cmd, "default as it is")
@@ -37,6 +37,9 @@ many: these are as they were. 3 means that no message has this id.`,
 			if flags.Changed(name) && flags.Lookup(name).Value.String() == "" {
 				return usage("--%s is empty", name)
 			}
+		}
+		if err := withUnits(cmd, "delay", "shift"); err != nil {
+			return err
 		}
 		if len(args) == 0 {
 			if one := changed(cmd, append([]string{"priority", "if-version"}, contentFlags...)...); one != "" {
@@ -58,12 +61,11 @@ many: these are as they were. 3 means that no message has this id.`,
 		if err != nil {
 			return err
 		}
-		key, keyed := keyOf(cmd)
-		a, raw, err := c.Reschedule(cmd.Context(), args[0], key, keyed, version, e)
+		a, raw, err := c.Reschedule(cmd.Context(), nameOf(cmd, args[0]), version, e)
 		if err != nil {
 			return answered(err, c.json)
 		}
-		return c.show(raw, amendedText(&a))
+		return c.show(raw, amendedText(c.clock, &a))
 	})
 }
 
@@ -73,19 +75,18 @@ func newRun(o outside) *cobra.Command {
 		Short: "Make a message that waits due now",
 		Args:  oneArg("ID"),
 	}
-	addKey(cmd)
+	addName(cmd)
 	addVersion(cmd)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		version, err := versionOf(cmd)
 		if err != nil {
 			return err
 		}
-		key, keyed := keyOf(cmd)
-		a, raw, err := c.RunNow(cmd.Context(), args[0], key, keyed, version)
+		a, raw, err := c.RunNow(cmd.Context(), nameOf(cmd, args[0]), version)
 		if err != nil {
 			return answered(err, c.json)
 		}
-		return c.show(raw, amendedText(&a))
+		return c.show(raw, amendedText(c.clock, &a))
 	})
 }
 
@@ -105,10 +106,10 @@ func versionOf(cmd *cobra.Command) (string, error) {
 	return version, nil
 }
 
-func amendedText(a *client.Amended) string {
+func amendedText(t clock, a *client.Amended) string {
 	name := printable(a.ID, "")
 	if a.UID != a.ID {
 		name += " (" + a.UID + ")"
 	}
-	return fmt.Sprintf("%s is due on %s at %s, version %d", name, printable(a.Topic, ""), a.Due, a.Version)
+	return fmt.Sprintf("%s is due on %s at %s, version %d", name, printable(a.Topic, ""), t.at(a.Due), a.Version)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -16,43 +17,35 @@ func newRestore(o outside) *cobra.Command {
 		rate    string
 	)
 	cmd := &cobra.Command{
-		Use:   "restore [ID]",
+		Use:   "restore ID | restore --topic PATTERN | --all | --dry-run",
 		Short: "Put back into the store what the journal has and the store has lost",
-		Long: `Put back into the store what the journal has and the store has lost: everything, a topic, or one message.
+		Long: `Put back into the store what the journal has and the store has lost: one message, topics, or with --all everything.
 
 It adds and never takes away, may be repeated, and goes on while messages come and go. It ends when this command does.`,
 		Example: `  tarry restore --dry-run
+  tarry restore --all
   tarry restore --topic orders.remind --overdue=false --rate 1000
   tarry restore order-7131`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return fmt.Errorf("at most one ID is wanted, not %d", len(args))
-			}
-			return nil
-		},
+		Args: restored,
 	}
 	flags := cmd.Flags()
 	addKey(cmd)
-	flags.StringVar(&topic, "topic", "", "only this topic")
+	flags.StringVar(&topic, "topic", "", "with an ID: topic that the id belongs to, where several topics have it; else "+
+		"restore many: of all topics that match a pattern such as orders.>, or with --all of this topic")
+	flags.Bool("all", false, "restore many: whatever the other flags leave, all where there are none")
 	flags.BoolVar(&request.Overdue, "overdue", true, "also what is due already")
 	flags.BoolVar(&request.DryRun, "dry-run", false, "only tell what would be done")
 	flags.StringVar(&rate, "rate", "", "messages a second at most, 1 to 1000000 (default no limit)")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		for _, name := range []string{"topic", "overdue", "rate"} {
-			if len(args) == 1 && flags.Changed(name) {
-				return usage("--%s does not go with an ID", name)
-			}
-		}
-		key, keyed := keyOf(cmd)
 		if len(args) == 1 {
-			r, raw, err := c.RestoreOne(cmd.Context(), args[0], key, keyed, request.DryRun)
+			r, raw, err := c.RestoreOne(cmd.Context(), nameOf(cmd, args[0]), request.DryRun)
 			if err != nil {
 				return answered(err, c.json)
 			}
 			return c.show(raw, restoredOneText(args[0], request.DryRun, r))
 		}
 		switch n, err := strconv.Atoi(rate); {
-		case keyed:
+		case flags.Changed("key"):
 			return usage("--key goes with an ID")
 		case flags.Changed("rate") && (err != nil || n < 1):
 			return usage("--rate %q: want a whole number from 1 to 1000000", rate)
@@ -69,6 +62,27 @@ It adds and never takes away, may be repeated, and goes on while messages come a
 		}
 		return c.show(raw, restoredText(request.DryRun, r))
 	})
+}
+
+// restoring are the flags that pick many messages of the journal, and so do not go with an ID; see selecting.
+var restoring = []string{"all", "overdue", "rate"}
+
+// restored wants one argument, or flags that pick many.
+func restored(cmd *cobra.Command, args []string) error {
+	many := changed(cmd, "overdue", "rate") != "" || isSet(cmd, "all") || patternGiven(cmd) || isSet(cmd, "dry-run")
+	switch {
+	case len(args) > 1:
+		return fmt.Errorf("at most one ID is wanted, not %d", len(args))
+	case len(args) == 1 && args[0] == "": // a script whose variable is unset
+		return errors.New("ID is empty")
+	case len(args) == 1 && changed(cmd, restoring...) != "":
+		return fmt.Errorf("--%s does not go with an ID", changed(cmd, restoring...))
+	case len(args) == 0 && !many && cmd.Flags().Changed("topic"):
+		return errors.New("ID is missing; --topic alone picks none: add --all for all of the topic, or --dry-run to count them")
+	case len(args) == 0 && !many:
+		return errors.New("ID is missing; many are picked by a pattern as --topic, by --all, or counted by --dry-run")
+	}
+	return nil
 }
 
 func restoredText(dry bool, r client.Restored) string {

@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 )
@@ -16,12 +20,15 @@ type outside struct {
 	out, err io.Writer
 	environ  []string
 	terminal bool // err is one, and somebody may be watching
+	piped    bool // in is what another program writes, or a file
+	now      func() time.Time
+	zone     *time.Location // in which people read times
 }
 
 // run is the whole binary; it returns the exit code.
 func run(ctx context.Context, args []string, o outside) int {
 	root := newRoot(o)
-	root.SetArgs(args)
+	root.SetArgs(commandFirst(args))
 	cmd, err := root.ExecuteContextC(ctx)
 	report(o, cmd, err)
 	return exitCode(err)
@@ -64,6 +71,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused by the message
 		newVerify(o),
 		newRedeliver(o),
 		newDead(o),
+		newRejected(o),
 		newTopics(o),
 		newCluster(o),
 		newResign(o),
@@ -73,7 +81,20 @@ Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused by the message
 		newVersion(),
 	)
 	working(root)
+	completingChoices(root)
 	return root
+}
+
+// completingChoices has shells complete the settings that take one of few words, for all commands below cmd.
+func completingChoices(cmd *cobra.Command) {
+	for _, below := range cmd.Commands() {
+		below.Flags().VisitAll(func(flag *pflag.Flag) {
+			if values := config.Choices(flag); values != nil {
+				completing(below, flag.Name, false, values...)
+			}
+		})
+		completingChoices(below)
+	}
 }
 
 // working has the commands below cmd end with exit codes.
@@ -94,4 +115,31 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 		hint = " (did you mean " + near[0] + "?)"
 	}
 	return fmt.Errorf("unknown command %q%s", args[0], hint)
+}
+
+// commandFirst puts flags of the client commands that stand before the command behind it: "tarry --json get x" means what
+// "tarry get x --json" does.
+func commandFirst(args []string) []string {
+	known := pflag.NewFlagSet("", pflag.ContinueOnError)
+	config.AddClientFlags(known)
+	n := 0
+	for n < len(args) && strings.HasPrefix(args[n], "--") {
+		name, _, valued := strings.Cut(strings.TrimPrefix(args[n], "--"), "=")
+		flag := known.Lookup(name)
+		if flag == nil {
+			return args
+		}
+		if n++; !valued && flag.NoOptDefVal == "" {
+			n++
+		}
+	}
+	if n == 0 || n >= len(args) {
+		return args
+	}
+	flags, rest := args[:n], args[n:]
+	end := slices.Index(rest, "--")
+	if end < 0 {
+		end = len(rest)
+	}
+	return slices.Concat(rest[:end], flags, rest[end:])
 }

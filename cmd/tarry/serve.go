@@ -33,7 +33,7 @@ func newServe(o outside) *cobra.Command {
 			if _, set := os.LookupEnv("GOGC"); !set {
 				debug.SetGCPercent(gcPercent)
 			}
-			instance, err := app.NewServe(cfg, app.Options{Version: build().Version, Log: log})
+			instance, err := app.NewServe(cmd.Context(), cfg, app.Options{Version: build().Version, Log: log})
 			if err != nil {
 				return err
 			}

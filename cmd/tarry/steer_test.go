@@ -82,6 +82,7 @@ func (scripted) Dead(_ context.Context, topic, cursor string, limit int) (page [
 	_, _ = fmt.Sscan(cursor, &from)
 	for i := from; i < 5 && len(page) < limit && topic != "nothing"; i++ {
 		m := info(scheduler.Ref{ID: fmt.Sprintf("order-%d", i)}, scheduler.StateDead)
+		m.ParkedWhy = ""
 		m.UID, m.EndedAt, m.Reason = scheduler.UID(fmt.Sprintf("t-%016d", i)), someDue+scheduler.Milli(i), "no \x1b[31mpermission"
 		if i%2 == 1 {
 			m.ID, m.Reason = "", "refused 3 times"
@@ -140,15 +141,25 @@ func (scripted) Pauses(context.Context) ([]scheduler.Pause, error) {
 	return []scheduler.Pause{{Pattern: "orders.>", By: "10.0.0.9", At: someDue}}, nil
 }
 
-func (scripted) Pause(_ context.Context, pattern, _ string) error {
-	if pattern == "one.too.many" {
-		return scheduler.ErrTooManyPauses
-	}
-	return nil
+const someWhy = "nobody listens on orders.remind; next try in 3 s"
+
+func (scripted) ParkedLanes(context.Context) ([]scheduler.Parked, error) {
+	return []scheduler.Parked{{Lane: "core:orders.remind", Why: someWhy}}, nil
 }
 
-func (scripted) Resume(_ context.Context, pattern string) (bool, error) {
-	return pattern == "orders.>", nil
+func (scripted) ParkedTopics(context.Context, []string) (map[string]string, error) {
+	return map[string]string{"orders.remind": someWhy}, nil
+}
+
+func (scripted) Pause(_ context.Context, pattern, _ string) (bool, error) {
+	if pattern == "one.too.many" {
+		return false, scheduler.ErrTooManyPauses
+	}
+	return pattern != "unheard", nil
+}
+
+func (scripted) Resume(_ context.Context, pattern string) (was, inEffect bool, err error) {
+	return pattern == "orders.>" || pattern == "unheard", pattern == "orders.>", nil
 }
 
 func TestReschedule_ChangesWhatIsGivenAndNothingElse(t *testing.T) {
@@ -259,7 +270,7 @@ func TestDeadList_GoesThroughAllPages(t *testing.T) {
 	t.Parallel()
 	environ := serve(t, api.Config{Service: scripted{}})
 	for _, limit := range []string{"1", "2", "5", "1000"} {
-		r := tarry(t, "", environ, "dead", "list", "--all", "--limit", limit).want(t, exitDone, "2030-01-31T08:00:00.004Z  t-0000000000000004")
+		r := tarry(t, "", environ, "dead", "list", "--all", "--limit", limit).want(t, exitDone, "2030-01-31T08:00:00.004Z (in 59m)      t-0000000000000004")
 		if strings.Count(r.out, "\n") != 6 || strings.Count(r.out, "DIED") != 1 || r.err != "" {
 			t.Errorf("limit %s: out %q, err %q", limit, r.out, r.err)
 		}
@@ -279,8 +290,8 @@ func TestDeadList_GoesThroughAllPages(t *testing.T) {
 func TestMany_SaysWhatWasDoneBeforeItFailed(t *testing.T) {
 	t.Parallel()
 	environ := serve(t, api.Config{Service: scripted{}})
-	tarry(t, "", environ, "cancel", "--topic", "down").want(t, exitFailed, "store unavailable (unavailable); 5 were canceled before\n")
-	tarry(t, "", environ, "cancel", "--topic", "down", "--json").want(t, exitFailed, `"report":{"looked":5,"matched":5,"done":5,`)
+	tarry(t, "", environ, "cancel", "--all", "--topic", "down").want(t, exitFailed, "store unavailable (unavailable); 5 were canceled before\n")
+	tarry(t, "", environ, "cancel", "--all", "--topic", "down", "--json").want(t, exitFailed, `"report":{"looked":5,"matched":5,"done":5,`)
 	answers := strings.Join([]string{`{"progress":{"looked":1}}`, `{"error":"unavailable","detail":"store unavailable","report":{"done":7}}`, ""}, "\n")
 	environ = lines(t, answers) // with progress before it
 	tarry(t, "", environ, "dead", "purge", "--all").want(t, exitFailed, "; 7 were purged before\n")
@@ -346,7 +357,7 @@ func TestMany_ThatBreaksOffTellsWhatWasHeardOfIt(t *testing.T) {
 	defer cancel()
 	environ := answers(func(r *http.Request) { <-r.Context().Done() })
 	shown := &showing{text: "320 canceled", shown: cancel}
-	code := run(ctx, []string{"cancel", "--all"}, outside{out: shown, err: shown, environ: environ, terminal: true})
+	code := run(ctx, []string{"cancel", "--all"}, outside{out: shown, err: shown, environ: environ, terminal: true, now: time.Now, zone: time.UTC})
 	if code != exitFailed || !strings.HasSuffix(shown.String(), "tarry: interrupted; at least 320 were canceled before\n") {
 		t.Errorf("got %d %q", code, shown.String())
 	}

@@ -45,7 +45,7 @@ It shows one page, or with --all everything, page after page. --json prints each
 		if err != nil {
 			return answered(err, c.json)
 		}
-		return c.show(raw, topicText(&t))
+		return c.show(raw, topicText(c.clock, &t))
 	})
 	cmd.AddCommand(
 		newPause(o, "pause", "Hold back what is due on a topic, or on all that match a pattern", caller.pause),
@@ -68,7 +68,12 @@ func (c caller) pause(cmd *cobra.Command, pattern string) error {
 	if err != nil {
 		return answered(err, c.json)
 	}
-	return c.show(raw, printable(p.Pattern, "")+" is paused: what is due waits until tarry topics resume")
+	text := printable(p.Pattern, "") + " is paused: what is due waits until tarry topics resume"
+	if !p.InEffect {
+		text = printable(p.Pattern, "") + " is paused, but the leader has not said so yet: normally within a second, " +
+			"and with a new leader from the start, what is due waits until tarry topics resume"
+	}
+	return c.show(raw, text)
 }
 
 func (c caller) resume(cmd *cobra.Command, pattern string) error {
@@ -76,7 +81,11 @@ func (c caller) resume(cmd *cobra.Command, pattern string) error {
 	if err != nil {
 		return answered(err, c.json)
 	}
-	return c.show(raw, printable(p.Pattern, "")+" is not paused any more")
+	text := printable(p.Pattern, "") + " is not paused any more"
+	if !p.InEffect {
+		text += ", but the leader has not said so yet: normally within a second what is due leaves"
+	}
+	return c.show(raw, text)
 }
 
 // topics shows a page, or all of them; what is paused comes after the last that is shown.
@@ -93,7 +102,7 @@ func (c caller) topics(cmd *cobra.Command, all bool) error {
 		last := !all || page.Cursor == ""
 		text := countsText(page.Topics, first)
 		if last && len(page.Paused) > 0 {
-			paused, err := pausesText(page.Paused)
+			paused, err := pausesText(c.clock, page.Paused)
 			if err != nil {
 				return err
 			}
@@ -122,28 +131,35 @@ func countsText(topics []client.Topic, first bool) string {
 		line("TOPIC", "WAITING", "IN FLIGHT", "DEAD")
 	}
 	for _, t := range topics {
-		line(printable(t.Topic, ""), strconv.Itoa(t.Waiting), strconv.Itoa(t.InFlight), strconv.Itoa(t.Dead))
+		dead := strconv.Itoa(t.Dead)
+		if t.ParkedWhy != "" {
+			dead = fmt.Sprintf("%-9s  %s", dead, printable(t.ParkedWhy, ""))
+		}
+		line(printable(t.Topic, ""), strconv.Itoa(t.Waiting), strconv.Itoa(t.InFlight), dead)
 	}
 	return b.String()
 }
 
-func pausesText(pauses []client.Pause) (string, error) {
+func pausesText(t clock, pauses []client.Pause) (string, error) {
 	rows := [][]string{{"PAUSED", "SINCE", "BY"}}
 	for _, p := range pauses {
-		rows = append(rows, []string{p.Pattern, p.At, p.By})
+		rows = append(rows, []string{p.Pattern, t.at(p.At), p.By})
 	}
 	return table(rows)
 }
 
-func topicText(t *client.Topic) string {
+func topicText(clk clock, t *client.Topic) string {
 	var b strings.Builder
 	line := func(name, value string) { fmt.Fprintf(&b, "%-9s %s\n", name, printable(value, "")) }
 	line("topic", t.Topic)
 	line("waiting", strconv.Itoa(t.Waiting))
 	line("in flight", strconv.Itoa(t.InFlight))
 	line("dead", strconv.Itoa(t.Dead))
+	if t.ParkedWhy != "" {
+		line("parked", t.ParkedWhy)
+	}
 	if p := t.Paused; p != nil {
-		line("paused", fmt.Sprintf("%s, since %s, by %s", p.Pattern, p.At, p.By))
+		line("paused", fmt.Sprintf("%s, since %s, by %s", p.Pattern, clk.at(p.At), p.By))
 	}
 	return b.String()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,7 +32,7 @@ It goes on while messages come and go, and ends when this command does.`,
 		if done(); err != nil {
 			return answered(err, c.json)
 		}
-		text, left, err := verifiedText(&v)
+		text, left, err := verifiedText(c.clock, &v)
 		if err != nil {
 			return err
 		}
@@ -40,7 +41,7 @@ It goes on while messages come and go, and ends when this command does.`,
 }
 
 // verifiedText also tells how many differences are left.
-func verifiedText(v *client.Verified) (text string, left int, err error) {
+func verifiedText(t clock, v *client.Verified) (text string, left int, err error) {
 	found := 0
 	for _, n := range v.Found {
 		found += n
@@ -48,9 +49,12 @@ func verifiedText(v *client.Verified) (text string, left int, err error) {
 	left = found - v.Repaired
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d in the store, %d in the journal: ", v.InStore, v.InJournal)
+	refused, err := refusedText(t, v)
+	quarantined, err2 := quarantinedText(t, v)
+	refused, err = refused+quarantined, errors.Join(err, err2)
 	if found == 0 {
-		b.WriteString("the same\n")
-		return b.String(), left, nil
+		b.WriteString("the same\n" + refused)
+		return b.String(), left, err
 	}
 	var kinds []string
 	for _, kind := range slices.Sorted(maps.Keys(v.Found)) {
@@ -65,13 +69,56 @@ func verifiedText(v *client.Verified) (text string, left int, err error) {
 		}
 		rows = append(rows, []string{d.UID, strconv.Itoa(d.Bucket), d.Kind, standText(d.Store), standText(d.Journal), repaired})
 	}
-	differences, err := table(rows)
+	differences, tableErr := table(rows)
+	err = errors.Join(err, tableErr)
 	b.WriteString(differences)
 	if more := found - len(v.Differences); more > 0 {
 		fmt.Fprintf(&b, "and %d more\n", more)
 	}
+	b.WriteString(refused)
 	return b.String(), left, err
 }
+
+// refusedText lists the changes that the store did not make, empty for none.
+func refusedText(t clock, v *client.Verified) (string, error) {
+	if len(v.Refused) == 0 {
+		return "", nil
+	}
+	rows := [][]string{{"REFUSED", "BUCKET", "FROM", "TO", "BY", "AT"}}
+	for _, r := range v.Refused {
+		from := r.From
+		if r.Unreadable {
+			from = "unreadable"
+		}
+		rows = append(rows, []string{r.UID, strconv.Itoa(r.Bucket), from, r.To, r.Kind, t.at(r.At)})
+	}
+	text, err := table(rows)
+	return "\n" + text, err
+}
+
+// quarantinedText lists the entries that the journal could not hold, empty for none.
+func quarantinedText(t clock, v *client.Verified) (string, error) {
+	if len(v.Quarantined) == 0 {
+		return "", nil
+	}
+	rows := [][]string{{"QUARANTINED", "BUCKET", "AT", "STATES KNOWN", "MESSAGES", "REASON"}}
+	for _, q := range v.Quarantined {
+		known := "no"
+		if q.Known {
+			known = "yes"
+		}
+		uids := strings.Join(q.UIDs[:min(len(q.UIDs), shownUIDs)], " ")
+		if more := len(q.UIDs) - shownUIDs; more > 0 {
+			uids += fmt.Sprintf(" and %d more", more)
+		}
+		rows = append(rows, []string{q.Entry, strconv.Itoa(q.Bucket), t.at(q.At), known, uids, q.Reason})
+	}
+	text, err := table(rows)
+	return "\n" + text, err
+}
+
+// shownUIDs is how many messages of an entry a row names; --json has all.
+const shownUIDs = 3
 
 func standText(s *client.Stand) string {
 	if s == nil {

@@ -250,6 +250,7 @@ func (t *trial) wantTold(want ...scheduler.Change) {
 	t.untold()
 	for i := range want {
 		want[i].Instance, want[i].Address = "model", "nowhere:1"
+		want[i].Kind, want[i].Other = kindOf(want[i].Reason)
 	}
 	sortChanges(got)
 	sortChanges(want)

@@ -1,6 +1,7 @@
 package schedulertest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
@@ -54,13 +55,13 @@ var attemptPromises = []promise{
 	}},
 	{name: "a name leads to every attempt that lives, and to the last one", check: func(t *trial) {
 		first, uncertain := t.take(retry(1, 1)), scheduler.Mark{Uncertain: true}
-		second := t.take(retry(2, 2))
+		second := t.take(retry(2, 2, Content("second")))
 		third := t.one(retry(3, 3, DueIn(time.Hour)))
 		points(t, first, second, third)
 		t.giveBack(first, first.Score(), uncertain)
 		t.finish(scheduler.StateDelivered, second)
 		t.refused(retry(4, 3), scheduler.AddConflict, third, scheduler.StateWaiting)
-		t.refused(retry(4, 2), scheduler.AddDuplicate, third, scheduler.StateWaiting)
+		t.refused(retry(4, 2, Content("second")), scheduler.AddDuplicate, third, scheduler.StateWaiting)
 		t.now = third.Due
 		claimed := t.claimFrom(t.bucketOf(first), "", wide, wide).Messages
 		t.wantUIDs(claimed, []*scheduler.Message{first, third})
@@ -110,6 +111,40 @@ var attemptPromises = []promise{
 		t.finish(scheduler.StateDelivered, second)
 		t.refused(old, scheduler.AddDuplicate, second, scheduler.StateDelivered)
 		t.gone(old.UID)
+	}},
+	{name: "a lower attempt with other content is a conflict", check: func(t *trial) {
+		second := t.one(retry(1, 2, Content("b"))) // nobody saw the first
+		for range 2 {
+			t.refused(retry(2, 1, Content("a")), scheduler.AddConflict, second, scheduler.StateWaiting)
+			t.refused(retry(3, 1, Content("b")), scheduler.AddConflict, second, scheduler.StateWaiting)
+		}
+		second = t.take(second)
+		t.refused(retry(2, 1, Content("a")), scheduler.AddConflict, second, scheduler.StateInFlight)
+		third := t.one(retry(4, 3, Content("c")))
+		t.finish(scheduler.StateDelivered, second)
+		fourth := t.take(third)
+		t.finish(scheduler.StateDelivered, fourth)
+		last := t.one(retry(5, 4, Content("d")))
+		for _, n := range []uint32{2, 3} {
+			t.refused(retry(6, n, Content("a")), scheduler.AddConflict, last, scheduler.StateWaiting)
+			t.refused(retry(7, n, Content(string(rune('a'+n-1)))), scheduler.AddDuplicate, last, scheduler.StateWaiting)
+		}
+		points(t, last)
+		t.pass(t.o.EndedKeep)
+		t.trim(t.bucketOf(last), wide)
+		t.refused(retry(7, 2, Content("b")), scheduler.AddConflict, last, scheduler.StateWaiting) // it is forgotten
+		points(t, last)
+	}},
+	{name: "the attempts that a lower one is judged by are bounded", check: func(t *trial) {
+		const attempts = 40
+		var last *scheduler.Message
+		for n := uint32(1); n <= attempts; n++ {
+			last = t.ended(retry(int(n), n, Content(fmt.Sprint(n))), scheduler.StateDelivered)
+		}
+		for _, n := range []uint32{attempts - 1, attempts - 32} {
+			t.refused(retry(100, n, Content(fmt.Sprint(n))), scheduler.AddDuplicate, last, scheduler.StateDelivered)
+		}
+		t.refused(retry(100, attempts-34, Content(fmt.Sprint(attempts-34))), scheduler.AddConflict, last, scheduler.StateDelivered)
 	}},
 	{name: "after another end only a retry that was stored is a duplicate", check: func(t *trial) {
 		for i, state := range []scheduler.State{scheduler.StateCanceled, scheduler.StateExpired, scheduler.StateDead} {

@@ -105,7 +105,7 @@ var browsePromises = []promise{
 		t.wantBrowsed(0, scheduler.Browse{Dead: true, From: Start + 1, To: Start.Add(time.Second)}, died[1])
 		t.wantBrowsed(1, scheduler.Browse{Dead: true})
 		t.purge(0, []scheduler.UID{died[1].UID}, []scheduler.UID{died[1].UID})
-		t.requeue(died[3].UID, Message(20), scheduler.RequeueDone)
+		t.requeue(died[3].UID, Message(20, On(died[3].Topic)), scheduler.RequeueDone)
 		t.wantBrowsed(0, scheduler.Browse{Dead: true}, died[0], died[2], died[4])
 		t.wantBrowsed(0, scheduler.Browse{}, Message(20))
 	}},

@@ -49,7 +49,7 @@ var cancelPromises = []promise{
 		}
 		t.wantInfo(live(m, scheduler.StateInFlight, scheduler.Mark{}))
 		t.finish(scheduler.StateDelivered, m)
-		t.wantInfo(remains(m, scheduler.StateDelivered, t.now, false, ""))
+		t.wantInfo(remains(m, scheduler.StateDelivered, t.now, false, "the test says delivered"))
 	}},
 	{name: "an uncertain message is canceled as maybe delivered, again and again", check: func(t *trial) {
 		m := t.take(Message(1, Named("order-1")))

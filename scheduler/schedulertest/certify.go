@@ -14,7 +14,7 @@ func Certify(t testing.TB, tl scheduler.Recoverable) {
 	if err != nil {
 		t.Fatalf("standings: %v", err)
 	}
-	r := tl.Recovering(standings)
+	r := tl.Recovering(standings, 0, 0)
 	for bucket, s := range standings {
 		if _, err := r.Reclaim(t.Context(), bucket, 0, 1, Start); err != nil { // leaves the term there
 			t.Fatalf("reclaim bucket %d: %v", bucket, err)

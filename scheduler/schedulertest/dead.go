@@ -88,14 +88,10 @@ func (t *trial) doubtful(m *scheduler.Message) *scheduler.Message {
 	return m
 }
 
-// settled is what remains of a dead message that was dealt with: like another
-// end, but the reason stays without a name too.
+// settled is what remains of a dead message that was dealt with.
 func settled(m *scheduler.Message, at scheduler.Milli, uncertain bool, reason string) scheduler.Info {
 	i := remains(m, scheduler.StateCanceled, at, uncertain, reason)
-	i.Version, i.Mark.Changes, i.Reason = m.Version()+2, m.Mark.Changes+2, reason
-	if m.ID != "" {
-		i.TTL = m.TTL
-	}
+	i.Version, i.Mark.Changes = m.Version()+2, m.Mark.Changes+2
 	return i
 }
 
@@ -104,7 +100,7 @@ func again(n int, m *scheduler.Message, with ...With) *scheduler.Message {
 	if m.ID != "" {
 		with = append(with, Named(m.ID))
 	}
-	return Message(n, append(with, Keyed(m.Key))...)
+	return Message(n, append(with, Keyed(m.Key), On(m.Topic))...)
 }
 
 var deadPromises = []promise{
@@ -214,6 +210,35 @@ var deadPromises = []promise{
 			t.canceled(old.UID, scheduler.CancelMaybe)
 			t.canceled(m.UID, scheduler.CancelMaybe)
 		}
+	}},
+	{name: "a requeue begins the attempts of a name anew", check: func(t *trial) {
+		t.ended(retry(1, 1, Content("first")), scheduler.StateDelivered)
+		t.ended(retry(2, 2, Content("second")), scheduler.StateDelivered)
+		old := t.dead(retry(3, 3, Content("third")))
+		t.refused(retry(4, 2, Content("second")), scheduler.AddDuplicate, old, scheduler.StateDead)
+		m := again(5, old, Content("third"))
+		t.requeue(old.UID, m, scheduler.RequeueDone)
+		points(t, m)
+		// What was pushed before and comes again is known by its uid, whatever the name leads to.
+		earlier := func() {
+			t.Helper()
+			t.refused(retry(1, 1, Content("first")), scheduler.AddDuplicate, retry(1, 1, Content("first")), scheduler.StateDelivered)
+			t.refused(retry(2, 2, Content("second")), scheduler.AddDuplicate, retry(2, 2, Content("second")), scheduler.StateDelivered)
+			t.refused(retry(3, 3, Content("third")), scheduler.AddDuplicate, old, scheduler.StateCanceled)
+		}
+		earlier()
+		// Under another uid it is held against the new message alone, and not stored while that waits.
+		t.refused(retry(6, 1, Content("first")), scheduler.AddConflict, m, scheduler.StateWaiting)
+		t.refused(retry(7, 2, Content("second")), scheduler.AddConflict, m, scheduler.StateWaiting)
+		points(t, m)
+		// The new life's own second attempt may read as the old one's: it must not be lost as a repeat of that.
+		t.finish(scheduler.StateDelivered, t.take(m))
+		earlier()
+		second := t.one(retry(8, 2, Content("second")))
+		t.refused(retry(9, 2, Content("second")), scheduler.AddDuplicate, second, scheduler.StateWaiting)
+		t.refused(retry(10, 1, Content("first")), scheduler.AddConflict, second, scheduler.StateWaiting)
+		earlier()
+		points(t, second)
 	}},
 	{name: "the doubt stays through all further lives", check: func(t *trial) {
 		old := t.doubtful(Message(1, Named("order-1")))

@@ -16,12 +16,15 @@
 // those before it had just been added:
 //
 //  1. Its uid is there, live or remembered: AddDuplicate; AddMerged where it went
-//     into a message that is there too, First as that stands now.
-//  2. It does not merge, has an ID, and the name (ID within Key) points to a
-//     message u:
+//     into a message that is there too, First as that stands now. AddConflict where
+//     that has another Topic.
+//  2. It does not merge, has an ID, and the name (ID on Topic within Key) points to
+//     a message u:
 //     u is canceled, expired or dead: AddConflict, but for a consumer's retry
 //     (Attempt above 1) that is no later than u: the next lines judge that.
-//     Its Attempt is lower than u's: AddDuplicate.
+//     Its Attempt is lower than u's: AddDuplicate where an attempt under the name,
+//     live or remembered, has that number and the same Digest, else AddConflict. Of
+//     those that ended before a later one took the name over the last 32 count.
 //     Its Attempt is higher, and u is delivered, in flight, or waiting and
 //     uncertain (a consumer may have seen u and sent it back): new.
 //     Else the same Digest is AddDuplicate, another is AddConflict.
@@ -35,9 +38,14 @@
 //     Else AddMerged: see Merging.
 //  5. Otherwise Added: it waits in the bucket at its Score.
 //
+// A batch that is sent again changes nothing and means the same: what was added is a
+// duplicate of itself, what merged has merged. Only a push that was refused as
+// uncertain merges then, where one that came after it in the batch took the name over,
+// and others of the batch are judged by the content that won.
+//
 // A new message with an ID takes the name over. First, of all but Added, tells
-// at least UID, Due, State, Version and EndedAt of the message that was there,
-// or of the one accepted as canceled. head is the bucket's earliest due time
+// all but Headers and Body of the message that was there, or of the one accepted
+// as canceled; of an end there is no Retry any more. head is the bucket's earliest due time
 // when the add put a message before all that waited there, else 0; lanes do not
 // count.
 //
@@ -49,7 +57,7 @@
 // other way round, so that the stream's order decides whatever the order of
 // arrival.
 //
-// A push that wins gives u its topic, headers, body, due, priority, digest, TTL
+// A push that wins gives u its headers, body, due, priority, digest, TTL
 // and retries; u keeps uid, name and attempt, leaves its lane, waits at its Score,
 // and forgets refusals. Origin is the push's uid where that has Stored, else
 // empty. Debouncing with MaxWait, Due is at most that long after the time of u's
@@ -57,9 +65,9 @@
 // place and lane stay. Both are one change of u, told as ReasonReplaced with the
 // content, or as ReasonAbsorbed without.
 //
-// Of the push there remain UID, Due, EndedAt, Version 1 and the Reason MergedInto
-// and u's uid, as of one canceled, for as long as of an end; the journal is not
-// told of it, and no name leads to it.
+// Of the push there remains what does of one canceled, at Version 1 with the Reason
+// MergedInto and u's uid, for as long as of an end; the journal is not told of it, and
+// no name leads to it.
 //
 // A pair meets when the earlier, claimed, comes back by Return (Keep too), Sweep
 // or Reclaim. Where the later was to replace or debounce, the earlier is canceled
@@ -72,12 +80,9 @@
 // # What is remembered
 //
 // A live message is found whole, with its Mark. Version is 1, and 2 once it
-// ended. Of an end there remain:
-//
-//   - without an ID: UID, Due, State, EndedAt, Version and Mark.Uncertain;
-//   - with an ID also: ID, Key, Topic, Priority, TTL, Attempt, Digest and Reason;
-//   - canceled: Reason, where it has one, without an ID too;
-//   - dead: the whole message, Mark.Uncertain and Reason.
+// ended. Of an end there remains everything but Headers, Body, Origin and Retry; of a
+// dead message these too. A uid that comes again is judged by the Topic, and a caller
+// who may not see that is shown nothing.
 //
 // Dead messages stay until somebody deals with them. Other ends stay until Trim
 // is called with now at EndedKeep after EndedAt or later; Trim forgets in the
@@ -88,9 +93,11 @@
 //
 // Bury works bucket by bucket: where a message, live or remembered, has the
 // name, its uid is in found and nothing is written; elsewhere a tombstone
-// stays. Keyed refs mean the one name, and its bucket alone; others mean the ID
-// under any key, and every bucket. Burying again keeps the higher sequence and
-// starts the tombstone's time anew. A bucket keeps the TombstoneLimit latest.
+// stays. Keyed refs mean the one name, and its bucket alone; others mean the ID on
+// Topic under any key, and every bucket. Burying again keeps the higher sequence and
+// starts the tombstone's time anew. A bucket keeps TombstoneLimit of them: where no more
+// fits, and found is empty, the answer is ErrManyTombstones. None that stands goes for
+// another: its cancel was told that it is remembered.
 // Trim forgets those of TombstoneKeep ago or earlier, oldest first; it counts
 // only ends, but limit bounds each.
 //
@@ -120,7 +127,10 @@
 // RequeueUnknown; it is not dead, RequeueNotDead; it has a name and another message
 // under it lives, RequeueNamed; else m waits at version 1 under the name, uncertain
 // where the dead one is, and the dead one is canceled, one version on, EndedAt now,
-// Reason RequeuedAs and m's uid. The journal is told of m with its content, the
+// Reason RequeuedAs and m's uid. The name leads to m alone: its attempts count from 1
+// again, and those that ended before are not looked at by Add any more. What of them
+// comes again under its own uid is still a duplicate; under another it reads as what a
+// consumer makes of m, which must not be lost. The journal is told of m with its content, the
 // Reason RequeueOf and the dead one's uid, and MaybeSeen where m is uncertain.
 // Purge does the latter with the Reason Purged, and tells again of what has it. A
 // canceled record of a higher version is restored over a dead message.

@@ -39,7 +39,7 @@ var waysBack = []comesBack{
 		r := t.tl.(scheduler.Recoverable)
 		standings, err := r.Standings(t.Context())
 		t.must("standings", err)
-		n, err := r.Recovering(standings).Reclaim(t.Context(), t.bucketOf(m), t.term, 10, t.now)
+		n, err := r.Recovering(standings, t.term, 0).Reclaim(t.Context(), t.bucketOf(m), t.term, 10, t.now)
 		t.must("reclaim", err)
 		if n != 1 {
 			t.Fatalf("%d were reclaimed, want 1", n)
@@ -109,7 +109,7 @@ var meetPromises = []promise{
 				earlier, later := both(t, n, how, Keyed(key))
 				t.pass(time.Second)
 				way.do(t, earlier)
-				t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, way.uncertain, scheduler.ReasonGaveWay))
+				t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, way.uncertain, ReasonGaveWay))
 				want := scheduler.CancelDone
 				if way.uncertain {
 					want = scheduler.CancelMaybe
@@ -133,7 +133,7 @@ var meetPromises = []promise{
 			t.pass(time.Second)
 			way.do(t, earlier)
 			at := t.now
-			t.wantInfo(remains(later, scheduler.StateCanceled, at, false, scheduler.ReasonMerged))
+			t.wantInfo(remains(later, scheduler.StateCanceled, at, false, ReasonMerged))
 			got := t.get(earlier.UID)
 			if got.State != scheduler.StateWaiting || got.Mark.Uncertain != way.uncertain {
 				t.Fatalf("%s: the earlier is %s", way.name, describe(got))
@@ -162,7 +162,7 @@ var meetPromises = []promise{
 		later := t.take(push(2, scheduler.MergeKeep))
 		t.giveBack(later, later.Score(), scheduler.Mark{Uncertain: true, Lane: "stream"})
 		t.giveBack(earlier, earlier.Score(), scheduler.Mark{})
-		t.wantInfo(remains(later, scheduler.StateCanceled, t.now, true, scheduler.ReasonMerged))
+		t.wantInfo(remains(later, scheduler.StateCanceled, t.now, true, ReasonMerged))
 		t.wantInfo(live(earlier, scheduler.StateWaiting, changed(0)))
 		if lanes := t.lanes(t.bucketOf(later)); len(lanes) > 0 {
 			t.Fatalf("lanes are %q", lanes)
@@ -199,7 +199,7 @@ var meetPromises = []promise{
 				t.ended(later, s)
 			}
 			t.giveBack(earlier, earlier.Score(), scheduler.Mark{})
-			t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, false, scheduler.ReasonGaveWay))
+			t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, false, ReasonGaveWay))
 			if got := t.get(later.UID); got.State != s {
 				t.Fatalf("the later one was %s and is %s", s, got.State)
 			}
@@ -222,9 +222,9 @@ var meetPromises = []promise{
 		third := t.one(push(3, scheduler.MergeKeep))
 		points(t, first, second, third)
 		t.giveBack(second, second.Score(), scheduler.Mark{})
-		t.wantInfo(remains(third, scheduler.StateCanceled, t.now, false, scheduler.ReasonMerged))
+		t.wantInfo(remains(third, scheduler.StateCanceled, t.now, false, ReasonMerged))
 		t.giveBack(first, first.Score(), scheduler.Mark{})
-		t.wantInfo(remains(first, scheduler.StateCanceled, t.now, false, scheduler.ReasonGaveWay))
+		t.wantInfo(remains(first, scheduler.StateCanceled, t.now, false, ReasonGaveWay))
 		t.wantUIDs(t.claimFrom(t.bucketOf(first), "", wide, wide).Messages, []*scheduler.Message{second})
 	}},
 	{name: "what replaces the later replaces the earlier too", check: func(t *trial) {
@@ -234,7 +234,7 @@ var meetPromises = []promise{
 			t.merged(by, live(taken(later, by), scheduler.StateWaiting, changed(1)))
 			t.merged(push(10*i+3, scheduler.MergeKeep, Keyed(later.Key)), live(taken(later, by), scheduler.StateWaiting, changed(2)))
 			t.giveBack(earlier, earlier.Score(), scheduler.Mark{})
-			t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, false, scheduler.ReasonGaveWay))
+			t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, false, ReasonGaveWay))
 			t.wantInfo(live(taken(later, by), scheduler.StateWaiting, changed(2)))
 		}
 	}},
@@ -242,7 +242,7 @@ var meetPromises = []promise{
 		earlier, later := both(t, 1, scheduler.MergeReplace)
 		t.merged(push(3, scheduler.MergeKeep), live(later, scheduler.StateWaiting, changed(1)))
 		t.giveBack(earlier, earlier.Score(), scheduler.Mark{})
-		t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, false, scheduler.ReasonGaveWay))
+		t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, false, ReasonGaveWay))
 	}},
 	{name: "the last that lives under a name is the one that a push meets", check: func(t *trial) {
 		earlier, later := both(t, 1, scheduler.MergeKeep)
@@ -250,7 +250,7 @@ var meetPromises = []promise{
 		third := t.one(push(3, scheduler.MergeReplace)) // the earlier is in flight
 		points(t, earlier, third)
 		t.giveBack(earlier, earlier.Score(), scheduler.Mark{})
-		t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, false, scheduler.ReasonGaveWay))
+		t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, false, ReasonGaveWay))
 		t.wantInfo(live(third, scheduler.StateWaiting, changed(0)))
 	}},
 	{name: "two messages of a name meet after one was restored too", check: func(t *trial) {
@@ -300,11 +300,11 @@ var meetPromises = []promise{
 		t.wantInfo(live(later, scheduler.StateWaiting, changed(0)))
 		for range 2 { // and a return sent twice is one
 			t.giveBack(earlier, earlier.Score(), scheduler.Mark{})
-			t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, false, scheduler.ReasonGaveWay))
+			t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, false, ReasonGaveWay))
 		}
 	}},
 	{name: "a push that a tombstone covers replaces nothing", check: func(t *trial) {
-		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		earlier := t.take(push(1, scheduler.MergeReject))
 		canceledAtOnce(t, push(2, scheduler.MergeReplace, Stored(50)))
 		t.giveBack(earlier, earlier.Score(), scheduler.Mark{})
@@ -318,9 +318,9 @@ var meetPromises = []promise{
 				t.untold()
 				way.do(t, earlier)
 				told := scheduler.Change{Version: 2, State: scheduler.StateCanceled, At: t.now, Bucket: t.bucketOf(later), Term: t.term}
-				ended, reason, uncertain := earlier, scheduler.ReasonGaveWay, way.uncertain
+				ended, reason, uncertain := earlier, ReasonGaveWay, way.uncertain
 				if how == scheduler.MergeKeep {
-					ended, reason, uncertain = later, scheduler.ReasonMerged, false
+					ended, reason, uncertain = later, ReasonMerged, false
 				}
 				told.UID, told.Due, told.Reason, told.Uncertain = ended.UID, ended.Due, reason, uncertain
 				all := []scheduler.Change{told}

@@ -26,7 +26,8 @@ func (t *trial) merged(m *scheduler.Message, into scheduler.Info) {
 	t.Helper()
 	for range 2 {
 		r := t.add(m)[0]
-		if r.Code != scheduler.AddMerged || r.First.UID != into.UID || r.First.Due != into.Due || r.First.State != into.State || r.First.Version != into.Version {
+		if r.Code != scheduler.AddMerged || r.First.UID != into.UID || r.First.Due != into.Due || r.First.State != into.State || r.First.Version != into.Version ||
+			r.First.ID != m.ID || r.First.Topic != m.Topic || r.First.Key != m.Key {
 			t.Fatalf("add of %s: got %s, %s\nwant it merged into %s", m.UID, addWord(r.Code), describe(r.First), describe(into))
 		}
 		t.wantInfo(into)
@@ -36,8 +37,9 @@ func (t *trial) merged(m *scheduler.Message, into scheduler.Info) {
 
 // absorbed is what is remembered of a push that went into a message: that.
 func absorbed(m *scheduler.Message, into scheduler.UID, at scheduler.Milli) scheduler.Info {
-	return scheduler.Info{Message: scheduler.Message{UID: m.UID, Due: m.Due}, State: scheduler.StateCanceled, Version: 1, EndedAt: at,
-		Reason: scheduler.MergedInto + string(into)}
+	i := remains(m, scheduler.StateCanceled, at, false, MergedInto+string(into))
+	i.Version, i.Mark.Changes = 1, 0
+	return i
 }
 
 // taken is a message whose content a push won.
@@ -262,26 +264,49 @@ var mergePromises = []promise{
 		told := scheduler.Change{UID: first.UID, State: scheduler.StateWaiting, At: t.now, Bucket: t.bucketOf(first)}
 		one, two, three := told, told, told
 		one.Version, one.Due, one.Message = 1, a.Due, &a
-		two.Version, two.Due, two.Message, two.Reason = 2, now.Due, now, scheduler.ReasonReplaced
-		three.Version, three.Due, three.Reason = 3, now.Due, scheduler.ReasonAbsorbed
+		two.Version, two.Due, two.Message, two.Reason = 2, now.Due, now, ReasonReplaced
+		three.Version, three.Due, three.Reason = 3, now.Due, ReasonAbsorbed
 		t.wantTold(one, two, three) // and of nothing the second time
+	}},
+	{name: "sent again, what was refused as uncertain may go into what came after it in the batch", check: func(t *trial) {
+		first := t.take(push(1, scheduler.MergeReject, Content("a")))
+		t.giveBack(first, first.Score(), scheduler.Mark{Uncertain: true})
+		batch := []*scheduler.Message{
+			push(2, scheduler.MergeDebounce, Content("b"), ByADoor()), push(3, scheduler.MergeKeep, Content("c"), Attempt(3)),
+			push(4, scheduler.MergeReject, Content("c"), Attempt(3)), push(5, scheduler.MergeReject, Content("b"), Attempt(3)),
+		}
+		next := batch[1]
+		for again, want := range [][]scheduler.AddCode{
+			{scheduler.AddUncertain, scheduler.Added, scheduler.AddDuplicate, scheduler.AddConflict},
+			// The debounce is the last push now: what comes after is judged by its content.
+			{scheduler.AddMerged, scheduler.AddDuplicate, scheduler.AddConflict, scheduler.AddDuplicate},
+			{scheduler.AddMerged, scheduler.AddDuplicate, scheduler.AddConflict, scheduler.AddDuplicate},
+		} {
+			for i, r := range t.add(batch...) {
+				if r.Code != want[i] || again > 0 && r.First.UID != next.UID {
+					t.Fatalf("push %d, sent again %d times: got %s of %s, want %s", i, again, addWord(r.Code), r.First.UID, addWord(want[i]))
+				}
+			}
+		}
+		t.wantInfo(live(first, scheduler.StateWaiting, scheduler.Mark{Uncertain: true}))
+		t.wantInfo(live(taken(next, batch[0]), scheduler.StateWaiting, changed(1)))
 	}},
 	{name: "the journal is told of what a push did to a message, and not of the push", recorded: true, check: func(t *trial) {
 		first := t.one(push(1, scheduler.MergeReject, DueIn(time.Minute)))
 		told := scheduler.Change{UID: first.UID, State: scheduler.StateWaiting, At: t.now, Bucket: t.bucketOf(first), Due: first.Due}
 		t.untold()
 		t.merged(push(2, scheduler.MergeKeep), live(first, scheduler.StateWaiting, changed(1)))
-		told.Version, told.Reason = 2, scheduler.ReasonAbsorbed
+		told.Version, told.Reason = 2, ReasonAbsorbed
 		t.wantTold(told)
 		by := push(3, scheduler.MergeReplace, DueIn(time.Hour), Content("b"), Headers("A", "b"), Stored(3), Retrying(1, time.Second))
 		now := taken(first, by)
 		t.merged(by, live(now, scheduler.StateWaiting, changed(2)))
-		told.Version, told.Reason, told.Due, told.Message = 3, scheduler.ReasonReplaced, by.Due, now
+		told.Version, told.Reason, told.Due, told.Message = 3, ReasonReplaced, by.Due, now
 		t.wantTold(told)
 	}},
 	{name: "a push that a tombstone covers merges into nothing", check: func(t *trial) {
 		a, b, _ := neighbours(t.o.Buckets)
-		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		canceledAtOnce(t, push(1, scheduler.MergeReplace, Keyed(a), Stored(99)))
 		t.one(push(2, scheduler.MergeReplace, Keyed(a), Stored(101))) // the name ended
 		first := t.one(push(3, scheduler.MergeReject, Keyed(b)))      // by another door

@@ -22,15 +22,19 @@ type draft struct {
 }
 
 // Message builds the n-th message that is accepted: its uid sorts after those of
-// lower n. Without a name it belongs to bucket 0; with one, to its name's.
+// lower n. Without a name it belongs to bucket 0 and has a topic of its own; with
+// one it belongs to its name's bucket, and to the topic "content".
 func Message(n int, with ...With) *scheduler.Message {
 	d := draft{message: scheduler.Message{
-		Topic: fmt.Sprintf("orders.%d", n), Body: fmt.Appendf(nil, "body %d", n), Due: Start, Attempt: 1,
+		Topic: topicOf(n), Body: fmt.Appendf(nil, "body %d", n), Due: Start, Attempt: 1,
 	}}
 	for _, w := range with {
 		w(&d)
 	}
 	m := &d.message
+	if m.ID != "" && m.Topic == topicOf(n) {
+		m.Topic = "content"
+	}
 	// The hash of an unnamed push is its sequence / 256: so the bucket is chosen.
 	uid, err := scheduler.IntakeUID(uint64(d.bucket)*256, Start.Add(-24*time.Hour+time.Duration(n)*time.Millisecond).Time(), m.ID, m.Key)
 	if err != nil {
@@ -45,6 +49,8 @@ func Message(n int, with ...With) *scheduler.Message {
 	}
 	return m
 }
+
+func topicOf(n int) string { return fmt.Sprintf("orders.%d", n) }
 
 func digest(parts ...string) (d scheduler.Digest) {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", parts))

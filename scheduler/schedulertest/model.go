@@ -142,12 +142,13 @@ func (m *model) compare(what string, got view) {
 
 // view is all that can be seen of a timeline.
 type view struct {
-	lines []string // heads, lanes, claims, names, counts and pauses
+	lines []string // heads, lanes, claims, names, counts, totals and pauses
 	heads []scheduler.Head
 	lanes [][]string
 	infos [][]scheduler.Info // of every message ever made
 	// counts are those of every topic, by name.
 	counts []scheduler.TopicCount
+	totals []scheduler.Total
 }
 
 func (m *model) look(tl scheduler.Timeline) (v view) {
@@ -169,6 +170,8 @@ func (m *model) look(tl scheduler.Timeline) (v view) {
 	}
 	v.counts, err = tl.Counts(m.ctx, "", wide)
 	line("counts %+v%s", v.counts, short(err))
+	v.totals, err = tl.Totals(m.ctx, m.now)
+	line("totals %+v%s", v.totals, short(err))
 	pauses, err := tl.Pauses(m.ctx)
 	line("pauses %+v%s", pauses, short(err))
 	for _, minted := range m.minted {
@@ -201,7 +204,8 @@ func sameInfo(a, b scheduler.Info) bool {
 	return a.UID == b.UID && a.ID == b.ID && a.Key == b.Key && a.Topic == b.Topic && slices.Equal(a.Headers, b.Headers) && bytes.Equal(a.Body, b.Body) &&
 		a.Due == b.Due && a.Priority == b.Priority && a.TTL == b.TTL && a.Attempt == b.Attempt && a.Digest == b.Digest && a.Stored == b.Stored &&
 		a.Merge == b.Merge && a.MaxWait == b.MaxWait && a.Origin == b.Origin && a.Retry.Jitter == b.Retry.Jitter && slices.Equal(a.Retry.Delays, b.Retry.Delays) &&
-		a.Mark == b.Mark && a.State == b.State && a.Version == b.Version && a.EndedAt == b.EndedAt && a.Reason == b.Reason
+		a.Mark == b.Mark && a.State == b.State && a.Version == b.Version && a.EndedAt == b.EndedAt && a.Reason == b.Reason &&
+		a.Kind == b.Kind && a.Other == b.Other
 }
 
 func describeAll(infos []scheduler.Info) string {
@@ -213,12 +217,13 @@ func describeAll(infos []scheduler.Info) string {
 }
 
 // watch holds what is seen, the same on both by now, to the table of states, and
-// heads, lanes and counts to what the messages say.
+// heads, lanes, counts and totals to what the messages say.
 func (m *model) watch(what string, seen view) {
 	heads := seen.heads
 	waiting, inFlight := make([]int, len(heads)), make([]int, len(heads))
 	lanes := make([][]string, len(heads))
 	counts := map[string]scheduler.TopicCount{}
+	parked := make([]scheduler.Waiting, len(heads))
 	for i, minted := range m.minted {
 		state, version, merged := scheduler.StateNone, uint64(0), false
 		if found := seen.infos[i]; len(found) == 1 {
@@ -236,7 +241,11 @@ func (m *model) watch(what string, seen view) {
 			}
 			counts[c.Topic] = c
 			b := minted.UID.Bucket(m.o.Buckets)
-			switch lane := found[0].Mark.Lane; {
+			lane := found[0].Mark.Lane
+			if state == scheduler.StateWaiting && lane != "" {
+				parked[b].Add(scheduler.Waiting{Count: 1, Overdue: 1, Oldest: found[0].Due})
+			}
+			switch {
 			case state == scheduler.StateInFlight:
 				inFlight[b]++
 			case state == scheduler.StateWaiting && lane == "":
@@ -272,6 +281,9 @@ func (m *model) watch(what string, seen view) {
 		m.Fatalf("after %s: the counts are %+v\nthe messages say %+v", what, seen.counts, recount)
 	}
 	for b, h := range heads {
+		if got := seen.totals[b].Waiting[scheduler.HoldParked]; got != parked[b] {
+			m.Fatalf("after %s: in the lanes of bucket %d wait %+v; the messages say %+v", what, b, got, parked[b])
+		}
 		names := seen.lanes[b]
 		slices.Sort(lanes[b])
 		if h.Waiting != waiting[b] || h.Claimed != inFlight[b] || (h.Due == 0) != (waiting[b] == 0) || h.Term != m.terms[b] || !slices.Equal(names, lanes[b]) {
@@ -283,7 +295,7 @@ func (m *model) watch(what string, seen view) {
 
 // isMerged tells whether a push went into another message.
 func isMerged(i *scheduler.Info) bool {
-	return i.State == scheduler.StateCanceled && strings.HasPrefix(i.Reason, scheduler.MergedInto)
+	return i.State == scheduler.StateCanceled && i.Kind == scheduler.KindMerged
 }
 
 // drain takes everything that waits to an end, and wants each message once.
@@ -294,7 +306,7 @@ func (m *model) drain() {
 		m.terms[b]++
 		term := m.terms[b]
 		m.step(fmt.Sprintf("sweep of bucket %d at last", b), func(tl scheduler.Timeline) string {
-			n, err := tl.Sweep(m.ctx, b, term, wide, m.now)
+			n, err := tl.Sweep(m.ctx, b, term, 0, wide, m.now)
 			return fmt.Sprint(n, short(err))
 		}, false, nil)
 		names := m.look(m.ref).lanes[b]
@@ -337,7 +349,7 @@ func findUIDs(ctx context.Context, tl scheduler.Timeline, ref scheduler.Ref) str
 	sortInfos(found)
 	var b strings.Builder
 	for _, f := range found {
-		fmt.Fprintf(&b, "%s of %q, ", f.UID, f.Key)
+		fmt.Fprintf(&b, "%s of %q on %s, ", f.UID, f.Key, f.Topic)
 	}
 	return b.String() + short(err)
 }

@@ -15,8 +15,8 @@ import (
 var (
 	ids  = []string{"order-1", "order-2", "order-3", "order-4", "a", "b"}
 	keys = []string{"", "customer-1", "customer-2", "customer-3"}
-	// topics are few too, that a content may move from one to another.
-	topics = []string{"orders.created", "orders.paid", "mail"}
+	// topics are few too; most names belong to the first.
+	topics = []string{"orders.created", "orders.created", "orders.created", "orders.paid", "mail"}
 	lanes  = []string{"ORDERS", "core:orders.7"}
 )
 
@@ -184,15 +184,31 @@ func refusedTooEarly(batch []*scheduler.Message, i int, first []scheduler.AddRes
 	return first[i].Code == scheduler.AddUncertain && tookOver(batch, i, first, scheduler.Added)
 }
 
-// tookOver tells whether a later push of the batch, under the name of push i, had
-// the outcome.
-func tookOver(batch []*scheduler.Message, i int, first []scheduler.AddResult, code scheduler.AddCode) bool {
-	for j := i + 1; j < len(batch); j++ {
-		if batch[j].ID == batch[i].ID && batch[j].Key == batch[i].Key && first[j].Code == code {
+// wonLate tells whether one of a batch that was refused too early went into a message
+// when the batch was sent again: a push that is judged by that one's content is judged
+// by another then, wherever the two stand.
+func wonLate(batch []*scheduler.Message, first, second []scheduler.AddResult, into scheduler.UID) bool {
+	for i := range batch {
+		if second[i].Code == scheduler.AddMerged && second[i].First.UID == into && refusedTooEarly(batch, i, first) {
 			return true
 		}
 	}
 	return false
+}
+
+// tookOver tells whether a later push of the batch, under the name of push i, had
+// the outcome.
+func tookOver(batch []*scheduler.Message, i int, first []scheduler.AddResult, code scheduler.AddCode) bool {
+	for j := i + 1; j < len(batch); j++ {
+		if sameName(batch[j], batch[i]) && first[j].Code == code {
+			return true
+		}
+	}
+	return false
+}
+
+func sameName(a, b *scheduler.Message) bool {
+	return a.ID == b.ID && a.Topic == b.Topic && a.Key == b.Key
 }
 
 // meansTheSame compares what a batch and its repeat say of message i.
@@ -218,7 +234,7 @@ func meansTheSame(batch []*scheduler.Message, i int, first, second []scheduler.A
 	if tookOver(batch, i, first, scheduler.Added) || tookOver(batch, i, first, scheduler.AddedCanceled) {
 		return "" // the name went to a later one of the batch
 	}
-	if tookOver(batch, i, first, scheduler.AddMerged) && two.First.UID == one.First.UID {
+	if two.First.UID == one.First.UID && (tookOver(batch, i, first, scheduler.AddMerged) || wonLate(batch, first, second, one.First.UID)) {
 		return "" // the content is another by now
 	}
 	if two.Code != one.Code || two.First.UID != one.First.UID || two.First.State != one.First.State {
@@ -250,6 +266,12 @@ func (m *model) cancel(t *rapid.T) {
 
 func (m *model) anyRef(t *rapid.T) scheduler.Ref {
 	ref := scheduler.Ref{ID: rapid.SampledFrom(ids).Draw(t, "id")}
+	switch rapid.IntRange(0, 3).Draw(t, "topical") {
+	case 0, 1:
+		ref.Topic = rapid.SampledFrom(topics).Draw(t, "topic")
+	case 2:
+		ref.Viewer = &scheduler.Viewer{Topics: rapid.SampledFrom([][]string{nil, {"mail"}, {"orders.*"}, {"mail.>", "orders.p*id", "orders.paid"}, {">"}}).Draw(t, "viewer")}
+	}
 	if rapid.Bool().Draw(t, "keyed") {
 		ref.Key, ref.Keyed = rapid.SampledFrom(keys).Draw(t, "key"), true
 	}
@@ -258,7 +280,9 @@ func (m *model) anyRef(t *rapid.T) scheduler.Ref {
 
 func (m *model) bury(t *rapid.T) {
 	m.T = t
-	ref, sequence := m.anyRef(t), rapid.Uint64Range(10, 20).Draw(t, "sequence")
+	ref := m.anyRef(t)
+	ref.Topic, ref.Viewer = rapid.SampledFrom(topics).Draw(t, "topic of the tombstone"), nil
+	sequence := rapid.Uint64Range(10, 20).Draw(t, "sequence")
 	m.step(fmt.Sprintf("bury %+v up to %d", ref, sequence), func(tl scheduler.Timeline) string {
 		found, err := tl.Bury(m.ctx, ref, sequence, m.now)
 		slices.Sort(found)
@@ -269,7 +293,7 @@ func (m *model) bury(t *rapid.T) {
 func (m *model) find(t *rapid.T) {
 	m.T = t
 	ref := m.anyRef(t)
-	m.step(fmt.Sprintf("find %+v", ref), func(tl scheduler.Timeline) string { return findUIDs(m.ctx, tl, ref) }, true, nil)
+	m.step(fmt.Sprintf("find %+v as %+v", ref, ref.Viewer), func(tl scheduler.Timeline) string { return findUIDs(m.ctx, tl, ref) }, true, nil)
 }
 
 func (m *model) wait(t *rapid.T) {

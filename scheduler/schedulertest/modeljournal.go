@@ -41,7 +41,7 @@ func (m *model) told(what string) int {
 		if c.Version != m.versions[c.UID]+1 {
 			m.Fatalf("%s: %s goes from version %d to %d", what, c.UID, m.versions[c.UID], c.Version)
 		}
-		if (c.Version == 1 || c.Reason == scheduler.ReasonReplaced || c.Reason == editedReason) != (c.Message != nil) {
+		if (c.Version == 1 || c.Reason == ReasonReplaced || c.Reason == editedReason) != (c.Message != nil) {
 			m.Fatalf("%s: version %d of %s with content: %v", what, c.Version, c.UID, c.Message != nil)
 		}
 		m.versions[c.UID] = c.Version
@@ -134,7 +134,7 @@ func (m *model) drainOutbox(tl scheduler.Timeline, log *tellings) {
 }
 
 func describeChange(c *scheduler.Change) string {
-	s := describe(scheduler.Info{Message: scheduler.Message{UID: c.UID, Due: c.Due}, State: c.State, Version: c.Version, Reason: c.Reason})
+	s := describe(scheduler.Info{Message: scheduler.Message{UID: c.UID, Due: c.Due}, State: c.State, Version: c.Version, Kind: c.Kind, Other: c.Other, Reason: c.Reason})
 	if c.Message != nil {
 		s += " with content " + describe(scheduler.Info{Message: *c.Message})
 	}

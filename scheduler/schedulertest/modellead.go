@@ -170,8 +170,12 @@ func (m *model) sweep(t *rapid.T) {
 	} else {
 		term = m.term(t, bucket)
 	}
-	m.counted(fmt.Sprintf("sweep %d of %d under %d", limit, bucket, term), limit, func(tl scheduler.Timeline) (int, error) {
-		return tl.Sweep(m.ctx, bucket, term, limit, m.now)
+	var last uint64
+	if rapid.Bool().Draw(t, "of an earlier run") {
+		last = rapid.Uint64Range(0, m.claims).Draw(t, "last")
+	}
+	m.counted(fmt.Sprintf("sweep %d of %d under %d, up to %d", limit, bucket, term, last), limit, func(tl scheduler.Timeline) (int, error) {
+		return tl.Sweep(m.ctx, bucket, term, last, limit, m.now)
 	})
 }
 

@@ -33,19 +33,52 @@ func sameBucket(id string, buckets int) string {
 	}
 }
 
+var everyState = []scheduler.State{scheduler.StateWaiting, scheduler.StateInFlight, scheduler.StateDelivered,
+	scheduler.StateCanceled, scheduler.StateExpired, scheduler.StateDead}
+
+// brought adds a message and brings it to a state.
+func (t *trial) brought(m *scheduler.Message, s scheduler.State) {
+	t.Helper()
+	switch s {
+	case scheduler.StateWaiting:
+		t.one(m)
+	case scheduler.StateInFlight:
+		t.take(m)
+	default:
+		t.ended(m, s)
+	}
+}
+
 var namePromises = []promise{
+	{name: "a uid of another topic's message is a conflict, in every state and with any content", check: func(t *trial) {
+		for i, s := range everyState {
+			for j, with := range [][]With{{}, {Named(fmt.Sprintf("order-%d", i)), Keyed("k")}} {
+				m := Message(10*i+j, append(with, On("mail.x"))...)
+				t.brought(m, s)
+				before := t.get(m.UID)
+				for _, body := range []string{"", "other"} {
+					other := *m
+					other.Topic, other.Body = "payments.x", []byte(body)
+					t.refused(&other, scheduler.AddConflict, m, s)
+				}
+				t.wantInfo(before)
+				if s == scheduler.StateWaiting {
+					t.canceled(m.UID, scheduler.CancelDone)
+				}
+			}
+		}
+		into := t.one(push(100, scheduler.MergeReplace, On("mail.x")))
+		merged := push(101, scheduler.MergeReplace, On("mail.x"))
+		t.merged(merged, live(taken(into, merged), scheduler.StateWaiting, changed(1)))
+		forged := *merged
+		forged.Topic = "payments.x"
+		t.refused(&forged, scheduler.AddConflict, into, scheduler.StateWaiting)
+	}},
 	{name: "the same push again is a duplicate of itself, in every state", check: func(t *trial) {
-		for i, s := range []scheduler.State{scheduler.StateWaiting, scheduler.StateInFlight, scheduler.StateDelivered, scheduler.StateCanceled, scheduler.StateExpired, scheduler.StateDead} {
+		for i, s := range everyState {
 			for j, with := range [][]With{{}, {Named(fmt.Sprintf("order-%d", i)), Keyed("k")}} {
 				m := Message(10*i+j, with...)
-				switch s {
-				case scheduler.StateWaiting:
-					t.one(m)
-				case scheduler.StateInFlight:
-					t.take(m)
-				default:
-					t.ended(m, s)
-				}
+				t.brought(m, s)
 				before := t.get(m.UID)
 				first := t.refused(m, scheduler.AddDuplicate, m, s)
 				if first.EndedAt != before.EndedAt || first.Version != before.Version {
@@ -123,9 +156,89 @@ var namePromises = []promise{
 		t.refused(Message(10, Named("order-1"), Keyed(b), Content("a")), scheduler.AddConflict, all[1], scheduler.StateCanceled)
 		t.refused(Message(11, Named("order-1"), Keyed(a), Content("a")), scheduler.AddDuplicate, all[0], scheduler.StateWaiting)
 	}},
+	{name: "the same id on different topics is different messages", check: func(t *trial) {
+		topics := []string{"mail", "mail.x", "payments", "m"}
+		var all []*scheduler.Message
+		for i, topic := range topics {
+			all = append(all, t.one(Message(i, Named("order-1"), On(topic), Body(fmt.Append(nil, i)))))
+		}
+		keyed := t.one(Message(4, Named("order-1"), Keyed("customer-1"), On("mail")))
+		if found := t.find(scheduler.Ref{ID: "order-1"}); len(found) != len(all)+1 {
+			t.Fatalf("found %s by the id alone", describeAll(found))
+		}
+		if found := t.find(scheduler.Ref{ID: "order-1", Keyed: true}); len(found) != len(all) {
+			t.Fatalf("found %s without a key", describeAll(found))
+		}
+		for i, topic := range topics {
+			want := []scheduler.UID{all[i].UID}
+			t.wantFound(scheduler.Ref{ID: "order-1", Topic: topic, Keyed: true}, want...)
+			if topic == "mail" {
+				want = append(want, keyed.UID)
+			}
+			t.wantFound(scheduler.Ref{ID: "order-1", Topic: topic}, want...)
+			t.wantFound(scheduler.Ref{ID: "order-1", Viewer: &scheduler.Viewer{Topics: []string{topic}}}, want...)
+			t.wantFound(scheduler.Ref{ID: "order-1", Keyed: true, Viewer: &scheduler.Viewer{Topics: []string{topic}}}, want[0])
+		}
+		t.wantFound(scheduler.Ref{ID: "order-1", Topic: "pay"})
+		t.wantFound(scheduler.Ref{ID: "order-1", Viewer: &scheduler.Viewer{}})
+		t.wantFound(scheduler.Ref{ID: "order-1", Viewer: &scheduler.Viewer{Topics: []string{"mail.>"}}}, all[1].UID)
+		t.wantFound(scheduler.Ref{ID: "order-1", Keyed: true, Viewer: &scheduler.Viewer{Topics: []string{"mail.>", "*"}}},
+			all[0].UID, all[1].UID, all[2].UID, all[3].UID)
+		// What becomes of one is nothing to the others.
+		t.canceled(all[1].UID, scheduler.CancelDone)
+		t.refused(Message(10, Named("order-1"), On("mail.x")), scheduler.AddConflict, all[1], scheduler.StateCanceled)
+		t.refused(Message(11, Named("order-1"), On("mail"), Body([]byte("0"))), scheduler.AddDuplicate, all[0], scheduler.StateWaiting)
+		for i, how := range mergeModes {
+			t.one(push(20+i, how, On(mergeWords[how])))
+		}
+		for _, m := range []*scheduler.Message{all[0], all[2], all[3], keyed} {
+			t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{}))
+		}
+		t.pass(t.o.EndedKeep)
+		t.trim(t.bucketOf(all[1]), wide)
+		t.wantFound(scheduler.Ref{ID: "order-1", Topic: "mail.x"})
+		t.one(Message(12, Named("order-1"), On("mail.x")))
+	}},
+	{name: "a consumer's retry on one topic is nothing to another", check: func(t *trial) {
+		t.one(retry(1, 2, On("mail.x")))
+		first := t.one(retry(2, 1, On("payments.x")))
+		t.wantInfo(live(first, scheduler.StateWaiting, scheduler.Mark{}))
+	}},
+	{name: "a uid of another topic's message is in conflict with it", check: func(t *trial) {
+		for i, with := range [][]With{{}, {Named("order-1")}} {
+			first := t.one(Message(i, append(with, On("mail"), ByADoor())...))
+			forged := *first
+			forged.Topic = "payments"
+			t.refused(&forged, scheduler.AddConflict, first, scheduler.StateWaiting)
+			t.wantInfo(live(first, scheduler.StateWaiting, scheduler.Mark{}))
+		}
+		into := t.one(push(10, scheduler.MergeReject, On("mail.x")))
+		by := push(11, scheduler.MergeKeep, On("mail.x"))
+		t.merged(by, live(into, scheduler.StateWaiting, changed(1)))
+		forged := *by
+		forged.Topic = "payments"
+		t.refused(&forged, scheduler.AddConflict, into, scheduler.StateWaiting)
+	}},
+	{name: "what others call by an id does not hide one's own", check: func(t *trial) {
+		const others = 1100 // more than one look takes
+		var batch []*scheduler.Message
+		for i := range others {
+			batch = append(batch, Message(i, Named("reminder"), Keyed("customer-1"), On(fmt.Sprintf("mail.%d", i))))
+		}
+		t.added(batch...)
+		own := t.one(Message(others, Named("reminder"), Keyed("customer-1"), On("payments.x")))
+		t.wantFound(scheduler.Ref{ID: "reminder", Viewer: &scheduler.Viewer{Topics: []string{"payments.>"}}}, own.UID)
+		t.wantFound(scheduler.Ref{ID: "reminder", Key: "customer-1", Keyed: true, Viewer: &scheduler.Viewer{Topics: []string{"x", "payments.*"}}}, own.UID)
+		t.wantFound(scheduler.Ref{ID: "reminder", Topic: "payments.x"}, own.UID)
+		t.wantFound(scheduler.Ref{ID: "reminder", Key: "customer-2", Keyed: true})
+		found, err := t.tl.Find(t.Context(), scheduler.Ref{ID: "reminder", Viewer: &scheduler.Viewer{Topics: []string{"mail.*"}}})
+		if !errors.Is(err, scheduler.ErrAmbiguousID) || len(found) < scheduler.MaxNamesOfID {
+			t.Fatalf("found %d, %v; want ErrAmbiguousID and what it may be", len(found), err)
+		}
+	}},
 	{name: "an id under many keys is found by its key, and alone only while they are few", check: func(t *trial) {
 		var all []*scheduler.Message
-		for i := 0; len(all) < scheduler.MaxKeysOfID+1; i++ {
+		for i := 0; len(all) < scheduler.MaxNamesOfID+1; i++ {
 			key := fmt.Sprintf("customer-%d", i)
 			if NameBucket("reminder", key, t.o.Buckets) == 0 {
 				all = append(all, Message(i, Named("reminder"), Keyed(key)))
@@ -133,15 +246,15 @@ var namePromises = []promise{
 		}
 		last := all[len(all)-1]
 		t.added(all[:len(all)-1]...)
-		if found := t.find(scheduler.Ref{ID: "reminder"}); len(found) != scheduler.MaxKeysOfID {
-			t.Fatalf("found %d by the id alone, want %d", len(found), scheduler.MaxKeysOfID)
+		if found := t.find(scheduler.Ref{ID: "reminder"}); len(found) != scheduler.MaxNamesOfID {
+			t.Fatalf("found %d by the id alone, want %d", len(found), scheduler.MaxNamesOfID)
 		}
 		t.one(last)
 		alone := scheduler.Ref{ID: "reminder"}
 		if found, err := t.tl.Find(t.Context(), alone); !errors.Is(err, scheduler.ErrAmbiguousID) {
 			t.Fatalf("found %d by the id alone, %v; want ErrAmbiguousID", len(found), err)
 		}
-		if found, err := t.tl.Bury(t.Context(), alone, 1, t.now); !errors.Is(err, scheduler.ErrAmbiguousID) {
+		if found, err := t.tl.Bury(t.Context(), scheduler.Ref{ID: "reminder", Topic: "content"}, 1, t.now); !errors.Is(err, scheduler.ErrAmbiguousID) {
 			t.Fatalf("bury found %v, %v; want ErrAmbiguousID", found, err)
 		}
 		byKey := scheduler.Ref{ID: "reminder", Key: last.Key, Keyed: true}
@@ -151,8 +264,8 @@ var namePromises = []promise{
 		t.finish(scheduler.StateDelivered, t.take(last))
 		t.pass(t.o.EndedKeep)
 		t.trim(0, wide)
-		if found := t.find(alone); len(found) != scheduler.MaxKeysOfID {
-			t.Fatalf("found %d by the id alone once the last is forgotten, want %d", len(found), scheduler.MaxKeysOfID)
+		if found := t.find(alone); len(found) != scheduler.MaxNamesOfID {
+			t.Fatalf("found %d by the id alone once the last is forgotten, want %d", len(found), scheduler.MaxNamesOfID)
 		}
 		if found := t.find(byKey); len(found) != 0 {
 			t.Fatalf("found %d by a key that is forgotten", len(found))
@@ -177,6 +290,14 @@ var namePromises = []promise{
 		if first, last := slices.Min(took[:10]), slices.Min(took[batches-10:]); last > 8*first {
 			t.Fatalf("a batch took %s at first and %s with %d keys", first, last, keys)
 		}
+	}},
+	{name: "topics that look alike are told apart", check: func(t *trial) {
+		for i, m := range [][3]string{{"a", "b", ""}, {"ab", "c", ""}, {"a", "bc", ""}, {"a", "b", "c"}, {"a", "b\x01c", ""}, {"a", "b", "\x01c"}, {"\x01a", "b", ""}} {
+			t.one(Message(i, Named(m[0]), On(m[1]), Keyed(m[2])))
+			t.wantFound(scheduler.Ref{ID: m[0], Topic: m[1], Key: m[2], Keyed: true}, Message(i, Named(m[0]), Keyed(m[2])).UID)
+		}
+		t.wantFound(scheduler.Ref{ID: "a", Topic: "b"}, Message(0, Named("a")).UID, Message(3, Named("a"), Keyed("c")).UID, Message(5, Named("a"), Keyed("\x01c")).UID)
+		t.wantFound(scheduler.Ref{ID: "a", Topic: "bc"}, Message(2, Named("a")).UID)
 	}},
 	{name: "ids that look alike are told apart", check: func(t *trial) {
 		// Each pair reads the same when id and key are simply joined.
@@ -209,6 +330,9 @@ var namePromises = []promise{
 		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{}))
 		t.refused(Message(2, Named(long('i')), Keyed(long('k')), Content("other")), scheduler.AddConflict, m, scheduler.StateWaiting)
 		t.one(Message(3, Named(long('i')[1:]), Keyed(long('k'))))
+		full := t.one(Message(4, Named(long('i')), On(long('t')), Keyed(long('k'))))
+		t.wantFound(scheduler.Ref{ID: full.ID, Topic: full.Topic}, full.UID)
+		t.wantFound(scheduler.Ref{ID: full.ID}, m.UID, full.UID)
 	}},
 	{name: "a message without an id has no name", check: func(t *trial) {
 		t.one(Message(1, Keyed("customer-1")))

@@ -27,7 +27,7 @@ func record(m *scheduler.Message, state scheduler.State, version uint64) schedul
 func (t *trial) restored(want []scheduler.RestoreCode, records ...scheduler.Record) {
 	t.Helper()
 	for i, expect := range [][]scheduler.RestoreCode{want, nil} {
-		got, err := t.mending().Restore(t.Context(), records[0].UID.Bucket(t.o.Buckets), records, t.now)
+		got, err := t.mending().Restore(t.Context(), records[0].UID.Bucket(t.o.Buckets), records, t.now, t.now)
 		t.must("restore", err)
 		if i == 0 && !slices.Equal(got, expect) {
 			t.Fatalf("restore: got %v, want %v", got, expect)
@@ -156,6 +156,28 @@ var recoverPromises = []promise{
 		}
 		t.refused(Message(3, Named("order-1"), Attempt(2), Content("x")), scheduler.AddDuplicate, two, scheduler.StateWaiting)
 	}},
+	{name: "a later life of a restored name stands last, whatever its attempts are called", check: func(t *trial) {
+		first, retry := Message(1, Named("order-1"), Content("x")), Message(2, Named("order-1"), Attempt(2), Content("x"))
+		next := Message(3, Named("order-1"), DueIn(time.Hour), Content("y"))
+		for _, r := range []scheduler.Record{record(first, scheduler.StateDelivered, 2), record(next, scheduler.StateWaiting, 1), record(retry, scheduler.StateDelivered, 2)} {
+			t.restored([]scheduler.RestoreCode{added}, r)
+		}
+		t.refused(Message(4, Named("order-1"), DueIn(time.Hour), Content("y")), scheduler.AddDuplicate, next, scheduler.StateWaiting)
+		found := t.find(scheduler.Ref{ID: "order-1", Topic: next.Topic, Key: next.Key, Keyed: true})
+		if len(found) != 1 || found[0].UID != next.UID {
+			t.Fatalf("the name means %v, want %s alone", found, next.UID)
+		}
+	}},
+	{name: "of a restored name a bounded number of ends is remembered", check: func(t *trial) {
+		for i := range 100 {
+			m := Message(100-i, Named("order-1"), Attempt(uint32(100-i)), Content(fmt.Sprint(100-i)))
+			t.restored([]scheduler.RestoreCode{added}, record(m, scheduler.StateDelivered, 2))
+		}
+		last := Message(100, Named("order-1"), Attempt(100), Content("100"))
+		t.refused(Message(200, Named("order-1"), Attempt(100), Content("100")), scheduler.AddDuplicate, last, scheduler.StateDelivered)
+		t.refused(Message(201, Named("order-1"), Attempt(70), Content("70")), scheduler.AddDuplicate, last, scheduler.StateDelivered)
+		t.refused(Message(202, Named("order-1"), Attempt(60), Content("60")), scheduler.AddConflict, last, scheduler.StateDelivered)
+	}},
 	{name: "a restored dead message stays dead and whole", check: func(t *trial) {
 		m := Message(1, Headers("A", "b"))
 		r := record(m, scheduler.StateDead, 2)
@@ -207,12 +229,81 @@ var recoverPromises = []promise{
 		r := t.tl.(scheduler.Recoverable)
 		standings, err := r.Standings(t.Context())
 		t.must("standings", err)
-		n, err := r.Recovering(standings).Reclaim(t.Context(), 0, t.term, 10, t.now)
+		n, err := r.Recovering(standings, t.term, 0).Reclaim(t.Context(), 0, t.term, 10, t.now)
 		t.must("reclaim", err)
 		if n != 1 {
 			t.Fatalf("%d claims were given back, want 1", n)
 		}
 		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Changes: 1}))
+	}},
+	{name: "who makes the store whole takes over claims, and begins with the term", check: func(t *trial) {
+		later, ended, mine := t.take(Message(1)), t.take(Message(2)), t.take(Message(3))
+		t.term++
+		rec := t.recovering()
+		t.must("begin", rec.Begin(t.Context(), 0, t.term))
+		t.stale("begin", rec.Begin(t.Context(), 0, t.term-1))
+		for _, after := range []scheduler.UID{"", later.UID} {
+			want := slices.DeleteFunc([]scheduler.UID{later.UID, ended.UID, mine.UID}, func(uid scheduler.UID) bool { return uid <= after })
+			got, err := rec.Claims(t.Context(), 0, after, 10)
+			t.must("claims", err)
+			if !slices.Equal(got, want) {
+				t.Fatalf("claims after %q: %v, want %v", after, got, want)
+			}
+		}
+		if got, err := rec.Claims(t.Context(), 0, "", 1); err != nil || len(got) != 1 {
+			t.Fatalf("one claim: %v, %v", got, err)
+		}
+		edited := *later
+		edited.Due, edited.Body = t.now.Add(time.Hour), []byte("edited")
+		records := []scheduler.Record{record(&edited, scheduler.StateWaiting, 2), record(ended, scheduler.StateDelivered, 2), record(mine, scheduler.StateWaiting, 1)}
+		for i, want := range [][]scheduler.RestoreCode{{raised, raised, same}, {same, same, same}} {
+			got, err := rec.Restore(t.Context(), 0, records, t.now, t.now)
+			t.must("restore", err)
+			if !slices.Equal(got, want) {
+				t.Fatalf("restore for the %d. time: %v, want %v", i+1, got, want)
+			}
+		}
+		t.wantInfo(live(&edited, scheduler.StateWaiting, scheduler.Mark{Changes: 1}))
+		if got := t.get(ended.UID); got.State != scheduler.StateDelivered {
+			t.Fatalf("what had been delivered is %s", got.State)
+		}
+		t.wantInfo(live(mine, scheduler.StateInFlight, mine.Mark))
+		for _, left := range []int{1, 0} {
+			n, err := rec.Reclaim(t.Context(), 0, t.term, 10, t.now)
+			t.must("reclaim", err)
+			if n != left {
+				t.Fatalf("%d claims were given back, want %d", n, left)
+			}
+		}
+	}},
+	{name: "what was read before ends that are forgotten is not restored", check: func(t *trial) {
+		gone := Message(1)
+		read := t.now
+		t.one(gone)
+		t.canceled(gone.UID, scheduler.CancelDone)
+		t.pass(t.o.EndedKeep + time.Second)
+		t.trim(0, 10)
+		t.gone(gone.UID)
+		for range 2 {
+			for _, by := range []scheduler.Mending{t.mending(), t.recovering()} {
+				_, err := by.Restore(t.Context(), 0, []scheduler.Record{record(gone, scheduler.StateWaiting, 1)}, read, t.now)
+				if !errors.Is(err, scheduler.ErrOutdated) {
+					t.Fatalf("restore of a page read before: %v", err)
+				}
+			}
+		}
+		t.gone(gone.UID)
+		t.restored([]scheduler.RestoreCode{added}, record(Message(2), scheduler.StateWaiting, 1)) // read now
+	}},
+	{name: "a bucket that was filled knows no ends of before its memory began", check: func(t *trial) {
+		read := t.now
+		t.pass(t.o.EndedKeep)
+		t.certify(scheduler.Certification{Forgotten: read + 1})
+		_, err := t.mending().Restore(t.Context(), 0, []scheduler.Record{record(Message(1), scheduler.StateWaiting, 1)}, read, t.now)
+		if !errors.Is(err, scheduler.ErrOutdated) {
+			t.Fatalf("restore of a page read before: %v", err)
+		}
+		t.restored([]scheduler.RestoreCode{added}, record(Message(1), scheduler.StateWaiting, 1))
 	}},
 	{name: "what was due when the store was certified is in doubt", check: func(t *trial) {
 		overdue, later := t.one(Message(1)), t.one(Message(2, DueIn(time.Hour)))
@@ -245,7 +336,7 @@ var recoverPromises = []promise{
 		r := t.tl.(scheduler.Recoverable)
 		standings, err := r.Standings(t.Context())
 		t.must("standings", err)
-		rec := r.Recovering(standings)
+		rec := r.Recovering(standings, t.term, 0)
 		c := standings[0].Certification
 		t.stale("certify", rec.Certify(t.Context(), 0, 4, c))
 		c.Number--
@@ -259,6 +350,18 @@ var recoverPromises = []promise{
 	}},
 }
 
+// recovering is the timeline in the hands of a leader that makes it whole.
+func (t *trial) recovering() scheduler.Recovering {
+	t.Helper()
+	r := t.tl.(scheduler.Recoverable)
+	standings, err := r.Standings(t.Context())
+	t.must("standings", err)
+	for i := range standings {
+		standings[i].Run = "" // as if another run had been certified
+	}
+	return r.Recovering(standings, t.term, 0)
+}
+
 // certify certifies bucket 0 anew.
 func (t *trial) certify(c scheduler.Certification) {
 	t.Helper()
@@ -267,5 +370,5 @@ func (t *trial) certify(c scheduler.Certification) {
 	t.must("standings", err)
 	c.Number, c.Run = standings[0].Number+1, standings[0].Now
 	t.must("begin", t.tl.Begin(t.Context(), 0, t.term))
-	t.must("certify", r.Recovering(standings).Certify(t.Context(), 0, t.term, c))
+	t.must("certify", r.Recovering(standings, t.term, 0).Certify(t.Context(), 0, t.term, c))
 }

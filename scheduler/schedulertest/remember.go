@@ -11,17 +11,16 @@ import (
 func oneBucket(o *Options) { o.Buckets = 1 }
 
 var memoryPromises = []promise{
-	{name: "an end without an id is remembered in short, with an id by name", check: func(t *trial) {
+	{name: "of an end all but headers and body is remembered, with an id by name too", check: func(t *trial) {
 		for i, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateExpired, scheduler.StateCanceled} {
-			plain := Message(10*i, Priority(3), TTL(time.Minute), Headers("A", "b"))
-			named := Message(10*i+1, Priority(3), TTL(time.Minute), Headers("A", "b"), Named(fmt.Sprintf("order-%d", i)), Keyed("customer-1"), Attempt(2))
+			with := []With{Priority(3), TTL(time.Minute), Headers("A", "b"), Keyed("customer-1"), Attempt(2)}
+			plain, named := Message(10*i, with...), Message(10*i+1, append(with, Named(fmt.Sprintf("order-%d", i)))...)
 			reason := "the test says " + s.String()
 			if s == scheduler.StateCanceled {
 				reason = ""
 			}
-			t.wantInfo(remains(t.ended(plain, s), s, t.now, false, ""))
+			t.wantInfo(remains(t.ended(plain, s), s, t.now, false, reason))
 			want := remains(t.ended(named, s), s, t.now, false, reason)
-			want.TTL = named.TTL
 			t.wantInfo(want)
 			if found := t.find(scheduler.Ref{ID: named.ID}); len(found) != 1 || describe(found[0]) != describe(want) {
 				t.Errorf("the name finds %d messages, want the %s one", len(found), s)

@@ -31,25 +31,13 @@ var settlePromises = []promise{
 		t.wantInfo(live(waiting, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Refusals: 2}))
 		t.wantInfo(live(parked, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Lane: "stream"}))
 		t.gone(Message(3).UID)
-		t.wantInfo(remains(claimed, scheduler.StateDelivered, t.now, false, ""))
+		t.wantInfo(remains(claimed, scheduler.StateDelivered, t.now, false, "the test says delivered"))
 	}},
 	{name: "a claim of an earlier term is finished too while it is not swept", check: func(t *trial) {
 		m := t.take(Message(1))
 		t.term = 5
 		t.finish(scheduler.StateDelivered, m)
-		t.wantInfo(remains(m, scheduler.StateDelivered, t.now, false, ""))
-	}},
-	{name: "a finish as anything but an end of a claim is refused whole", check: func(t *trial) {
-		all := t.added(Message(1), Message(2))
-		t.claim()
-		for _, s := range []scheduler.State{scheduler.StateNone, scheduler.StateWaiting, scheduler.StateInFlight, scheduler.StateCanceled} {
-			ends := []scheduler.End{{Message: all[0], State: scheduler.StateDelivered}, {Message: all[1], State: s}}
-			if err := t.tl.Finish(t.Context(), 0, t.term, ends, t.now); err == nil {
-				t.Errorf("finish as %s was taken", s)
-			}
-		}
-		t.wantInfo(live(all[0], scheduler.StateInFlight, scheduler.Mark{}))
-		t.wantInfo(live(all[1], scheduler.StateInFlight, scheduler.Mark{}))
+		t.wantInfo(remains(m, scheduler.StateDelivered, t.now, false, "the test says delivered"))
 	}},
 	{name: "a finish keeps the uncertain mark it is given", check: func(t *trial) {
 		all := t.added(Message(1), Message(2))
@@ -96,7 +84,7 @@ var settlePromises = []promise{
 		}
 		t.finish(scheduler.StateDelivered, t.claim()...)
 		t.giveBack(m, m.Score(), scheduler.Mark{})
-		t.wantInfo(remains(m, scheduler.StateDelivered, t.now, false, ""))
+		t.wantInfo(remains(m, scheduler.StateDelivered, t.now, false, "the test says delivered"))
 	}},
 	{name: "a return of an earlier claim leaves a later one alone", check: func(t *trial) {
 		first := t.take(Message(1))
@@ -241,6 +229,23 @@ var settlePromises = []promise{
 			}
 		}
 		t.wantInfo(live(Message(4), scheduler.StateInFlight, scheduler.Mark{})) // of the term itself
+	}},
+	{name: "a sweep gives back this term's claims up to a number, and none after it", check: func(t *trial) {
+		first, second := t.take(Message(1)), t.take(Message(2))
+		third := t.take(Message(3))
+		for _, want := range []int{2, 0} {
+			n, err := t.tl.Sweep(t.Context(), 0, t.term, second.Claim, 10, t.now)
+			t.must("sweep", err)
+			if n != want {
+				t.Fatalf("swept %d, want %d", n, want)
+			}
+		}
+		for _, m := range []*scheduler.Message{first, second} {
+			t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Changes: 1}))
+		}
+		t.wantInfo(live(third, scheduler.StateInFlight, scheduler.Mark{}))
+		t.must("return late", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: first.UID, Claim: first.Claim, Keep: true}}, t.now))
+		t.wantInfo(live(first, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Changes: 1}))
 	}},
 	{name: "the uncertain mark outlives a sweep and a claim", check: func(t *trial) {
 		m := t.take(Message(1))

@@ -45,7 +45,8 @@ func Exercise(t *testing.T, open Open) {
 	for _, group := range [][]promise{
 		orderPromises, claimPromises, settlePromises, termPromises, cancelPromises,
 		namePromises, attemptPromises, memoryPromises, tombstonePromises, sizePromises, recoverPromises,
-		amendPromises, mergePromises, meetPromises, deadPromises, browsePromises, countPromises, pausePromises,
+		amendPromises, mergePromises, meetPromises, deadPromises, browsePromises, countPromises, pausePromises, refusePromises,
+		quarantinePromises,
 	} {
 		for _, p := range group {
 			t.Run(p.name, func(t *testing.T) {

@@ -15,7 +15,7 @@ var leaderCalls = []struct {
 		return t.tl.Begin(t.Context(), 0, term)
 	}},
 	{"sweep", func(t *trial, term uint64, _ *scheduler.Message) error {
-		_, err := t.tl.Sweep(t.Context(), 0, term, 10, t.now)
+		_, err := t.tl.Sweep(t.Context(), 0, term, 0, 10, t.now)
 		return err
 	}},
 	{"claim", func(t *trial, term uint64, _ *scheduler.Message) error {
@@ -45,7 +45,92 @@ var leaderCalls = []struct {
 	}},
 }
 
+// recoveryCalls are the calls of a leader that makes the store whole, on bucket 0,
+// less Begin and Reclaim, which raise the term, and Certify, which wants it to stand.
+var recoveryCalls = []struct {
+	name string
+	call func(t *trial, r scheduler.Recovering) error
+}{
+	{"restore", func(t *trial, r scheduler.Recovering) error {
+		_, err := r.Restore(t.Context(), 0, []scheduler.Record{record(Message(50), scheduler.StateWaiting, 1)}, t.now, t.now)
+		return err
+	}},
+	{"versions", func(t *trial, r scheduler.Recovering) error {
+		_, err := r.Versions(t.Context(), 0, []scheduler.UID{Message(1).UID})
+		return err
+	}},
+	{"claims", func(t *trial, r scheduler.Recovering) error {
+		_, err := r.Claims(t.Context(), 0, "", 10)
+		return err
+	}},
+	{"pauses", func(t *trial, r scheduler.Recovering) error {
+		_, err := r.Pauses(t.Context())
+		return err
+	}},
+	{"pause", func(t *trial, r scheduler.Recovering) error {
+		_, err := r.Pause(t.Context(), scheduler.Pause{Pattern: "orders.>", At: t.now, By: "journal"})
+		return err
+	}},
+	{"resume", func(t *trial, r scheduler.Recovering) error {
+		_, _, err := r.Resume(t.Context(), "orders.*", t.now)
+		return err
+	}},
+	{"unwritten", func(t *trial, r scheduler.Recovering) error {
+		_, err := r.Unwritten(t.Context(), 0, "", 0, 10, wide)
+		return err
+	}},
+	{"written", func(t *trial, r scheduler.Recovering) error {
+		return r.Written(t.Context(), 0, []scheduler.Entry{{ID: "1-1"}})
+	}},
+	{"quarantine", func(t *trial, r scheduler.Recovering) error {
+		return r.Quarantine(t.Context(), scheduler.Quarantined{ID: "1-1"})
+	}},
+	{"quarantined", func(t *trial, r scheduler.Recovering) error {
+		_, _, err := r.Quarantined(t.Context(), 0, "")
+		return err
+	}},
+}
+
 var termPromises = []promise{
+	{name: "a lower term is refused in every call of a recovery and changes nothing", check: func(t *trial) {
+		t.term = 9
+		claimed := t.take(Message(1))
+		old, paused := t.recovering(), scheduler.Pause{Pattern: "orders.*", At: t.now, By: "ann"}
+		_, err := t.tl.Pause(t.Context(), paused)
+		t.must("pause", err)
+		t.term = 10
+		t.must("begin", t.tl.Begin(t.Context(), 0, t.term))
+		for range 2 {
+			for _, c := range recoveryCalls {
+				t.stale(c.name, c.call(t, old))
+			}
+			_, err = old.Reclaim(t.Context(), 0, 9, 10, t.now)
+			t.stale("reclaim", err)
+			t.stale("begin", old.Begin(t.Context(), 0, 9))
+			t.stale("certify", old.Certify(t.Context(), 0, 9, scheduler.Certification{Number: 1 << 40, Run: "0123"}))
+		}
+		t.gone(Message(50).UID)
+		t.wantInfo(live(claimed, scheduler.StateInFlight, scheduler.Mark{}))
+		list, err := t.tl.Pauses(t.Context())
+		t.must("pauses", err)
+		if len(list) != 1 || list[0].Pattern != paused.Pattern {
+			t.Fatalf("paused are %+v", list)
+		}
+	}},
+	{name: "an equal or higher term goes on in every call of a recovery, and does not raise it", check: func(t *trial) {
+		t.take(Message(1))
+		t.must("begin", t.tl.Begin(t.Context(), 0, 5))
+		for _, t.term = range []uint64{5, 7} {
+			r := t.recovering()
+			for _, c := range recoveryCalls {
+				t.must(c.name, c.call(t, r))
+				t.must(c.name+" again", c.call(t, r))
+			}
+		}
+		if got := t.heads()[0].Term; got != 5 {
+			t.Fatalf("the term is %d", got)
+		}
+	}},
 	{name: "a lower term is refused in every call and changes nothing", check: func(t *trial) {
 		old := t.ended(Message(1), scheduler.StateDelivered)
 		t.term = 9
@@ -65,7 +150,7 @@ var termPromises = []promise{
 		if now := t.heads()[0]; now != head {
 			t.Errorf("the head was %+v and is %+v", head, now)
 		}
-		t.wantInfo(remains(old, scheduler.StateDelivered, Start, false, ""))
+		t.wantInfo(remains(old, scheduler.StateDelivered, Start, false, "the test says delivered"))
 		t.wantInfo(live(claimed, scheduler.StateInFlight, scheduler.Mark{}))
 		t.wantInfo(live(waiting, scheduler.StateWaiting, scheduler.Mark{}))
 		t.wantInfo(live(parked, scheduler.StateWaiting, scheduler.Mark{Lane: "stream"}))

@@ -1,6 +1,7 @@
 package schedulertest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -22,7 +23,7 @@ func fewTombstones(o *Options) { o.Buckets, o.TombstoneLimit = 1, 3 }
 
 var tombstonePromises = []promise{
 	{name: "a push stored before the cancel of its id is accepted as canceled", check: func(t *trial) {
-		if found := t.bury(scheduler.Ref{ID: "order-1"}, 100); len(found) != 0 {
+		if found := t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100); len(found) != 0 {
 			t.Fatalf("found %v", found)
 		}
 		for i, sequence := range []uint64{100, 99, 1} {
@@ -44,35 +45,44 @@ var tombstonePromises = []promise{
 		}
 	}},
 	{name: "a push stored after the cancel is accepted", check: func(t *trial) {
-		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		t.one(Message(1, Named("order-1"), Stored(101)))
 	}},
 	{name: "a push through another door is accepted", check: func(t *trial) {
-		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		t.one(Message(1, Named("order-1")))
 	}},
 	{name: "a push of another id, or without one, is accepted", check: func(t *trial) {
-		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		t.one(Message(1, Named("order-2"), Stored(5)))
 		t.one(Message(2, Stored(5)))
 		t.one(Message(3, Named("order"), Keyed("-1"), Stored(5)))
 	}},
+	{name: "a tombstone is for its topic alone", check: func(t *trial) {
+		for i, ref := range []scheduler.Ref{{ID: "order-1", Topic: "mail"}, {ID: "order-2", Topic: "mail", Keyed: true}} {
+			t.bury(ref, 100)
+			t.one(Message(10*i+1, Named(ref.ID), On("payments"), Stored(5)))
+			t.one(Message(10*i+2, Named(ref.ID), On("mail.x"), Stored(5)))
+			t.bury(ref, 100) // the others' messages are not in its way
+			canceledAtOnce(t, Message(10*i+3, Named(ref.ID), On("mail"), Stored(5)))
+		}
+	}},
 	{name: "a tombstone with a key is for that key alone", check: func(t *trial) {
 		a, b, elsewhere := neighbours(t.o.Buckets)
-		t.bury(scheduler.Ref{ID: "order-1", Key: a, Keyed: true}, 100)
+		t.bury(scheduler.Ref{ID: "order-1", Topic: "content", Key: a, Keyed: true}, 100)
 		t.one(Message(1, Named("order-1"), Keyed(b), Stored(5)))
 		t.one(Message(2, Named("order-1"), Keyed(elsewhere), Stored(5)))
 		t.one(Message(3, Named("order-1"), Stored(5)))
 		canceledAtOnce(t, Message(4, Named("order-1"), Keyed(a), Stored(5)))
 	}},
 	{name: "a tombstone with the empty key is for messages without one", check: func(t *trial) {
-		t.bury(scheduler.Ref{ID: "order-1", Keyed: true}, 100)
+		t.bury(scheduler.Ref{ID: "order-1", Topic: "content", Keyed: true}, 100)
 		t.one(Message(1, Named("order-1"), Keyed("customer-1"), Stored(5)))
 		canceledAtOnce(t, Message(2, Named("order-1"), Stored(5)))
 	}},
 	{name: "a message that turned up is found and left alone", check: func(t *trial) {
 		m := t.one(Message(1, Named("order-1"), Stored(5), DueIn(time.Hour)))
-		for _, ref := range []scheduler.Ref{{ID: "order-1"}, {ID: "order-1", Keyed: true}} {
+		for _, ref := range []scheduler.Ref{{ID: "order-1", Topic: "content"}, {ID: "order-1", Topic: "content", Keyed: true}} {
 			if found := t.bury(ref, 100); !slices.Equal(found, []scheduler.UID{m.UID}) {
 				t.Fatalf("found %v, want %s", found, m.UID)
 			}
@@ -82,7 +92,7 @@ var tombstonePromises = []promise{
 	{name: "where a message has the name no tombstone is left, in other buckets there is", tune: func(o *Options) { o.EndedKeep = time.Minute }, check: func(t *trial) {
 		a, b, elsewhere := neighbours(t.o.Buckets)
 		first := t.ended(Message(1, Named("order-1"), Keyed(a)), scheduler.StateDelivered)
-		if found := t.bury(scheduler.Ref{ID: "order-1"}, 100); !slices.Equal(found, []scheduler.UID{first.UID}) {
+		if found := t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100); !slices.Equal(found, []scheduler.UID{first.UID}) {
 			t.Fatalf("found %v, want %s", found, first.UID)
 		}
 		canceledAtOnce(t, Message(2, Named("order-1"), Keyed(elsewhere), Stored(5)))
@@ -98,35 +108,35 @@ var tombstonePromises = []promise{
 			want = append(want, t.one(Message(i, Named("order-1"), Keyed(key))).UID)
 		}
 		t.canceled(want[1], scheduler.CancelDone)
-		if found := t.bury(scheduler.Ref{ID: "order-1"}, 100); !slices.Equal(found, want) {
+		if found := t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100); !slices.Equal(found, want) {
 			t.Fatalf("found %v, want %v", found, want)
 		}
-		if found := t.bury(scheduler.Ref{ID: "order-1", Key: b, Keyed: true}, 100); !slices.Equal(found, want[1:2]) {
+		if found := t.bury(scheduler.Ref{ID: "order-1", Topic: "content", Key: b, Keyed: true}, 100); !slices.Equal(found, want[1:2]) {
 			t.Fatalf("found %v, want %v", found, want[1:2])
 		}
 	}},
 	{name: "a tombstone keeps the higher sequence", check: func(t *trial) {
 		for _, sequence := range []uint64{50, 100, 70} {
-			t.bury(scheduler.Ref{ID: "order-1"}, sequence)
+			t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, sequence)
 		}
 		canceledAtOnce(t, Message(1, Named("order-1"), Keyed("a"), Stored(100)))
 		t.one(Message(2, Named("order-1"), Keyed("b"), Stored(101)))
 	}},
 	{name: "a tombstone hits a consumer's retry too", check: func(t *trial) {
-		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		t.one(Message(1, Named("order-1"))) // by another door
 		t.finish(scheduler.StateDelivered, t.take(Message(1, Named("order-1"))))
 		canceledAtOnce(t, retry(2, 2, Stored(90)))
 		points(t, retry(2, 2))
 	}},
 	{name: "a message that has the name answers before a tombstone does", check: func(t *trial) {
-		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		first := t.one(Message(1, Named("order-1"), Content("a")))
 		t.refused(Message(2, Named("order-1"), Content("a"), Stored(50)), scheduler.AddDuplicate, first, scheduler.StateWaiting)
 		t.refused(Message(3, Named("order-1"), Content("b"), Stored(50)), scheduler.AddConflict, first, scheduler.StateWaiting)
 	}},
 	{name: "a batch meets a tombstone once for each name", check: func(t *trial) {
-		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		batch := []*scheduler.Message{
 			Message(1, Named("order-1"), Content("a"), Stored(99)), Message(2, Named("order-1"), Content("a"), Stored(100)), Message(3, Named("order-1"), Content("a"), Stored(101)),
 		}
@@ -138,9 +148,9 @@ var tombstonePromises = []promise{
 		}
 	}},
 	{name: "a tombstone is forgotten when its time is over", tune: func(o *Options) { o.Buckets, o.TombstoneKeep = 1, 3*time.Minute }, check: func(t *trial) {
-		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		t.pass(t.o.TombstoneKeep - time.Millisecond)
-		t.bury(scheduler.Ref{ID: "order-2"}, 100)
+		t.bury(scheduler.Ref{ID: "order-2", Topic: "content"}, 100)
 		t.trim(0, 10)
 		canceledAtOnce(t, Message(1, Named("order-1"), Keyed("a"), Stored(5)))
 		t.pass(time.Millisecond)
@@ -151,16 +161,16 @@ var tombstonePromises = []promise{
 		canceledAtOnce(t, Message(3, Named("order-2"), Stored(5)))
 	}},
 	{name: "a tombstone that is laid again starts its time anew", tune: oneBucket, check: func(t *trial) {
-		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		t.pass(t.o.TombstoneKeep - time.Minute)
-		t.bury(scheduler.Ref{ID: "order-1"}, 90)
+		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 90)
 		t.pass(2 * time.Minute)
 		t.trim(0, 10)
 		canceledAtOnce(t, Message(1, Named("order-1"), Stored(100)))
 	}},
 	{name: "trims of tombstones are bounded, oldest first", tune: oneBucket, check: func(t *trial) {
 		for i := range 5 {
-			t.bury(scheduler.Ref{ID: fmt.Sprintf("order-%d", i)}, 100)
+			t.bury(scheduler.Ref{ID: fmt.Sprintf("order-%d", i), Topic: "content"}, 100)
 			t.pass(time.Millisecond)
 		}
 		t.pass(t.o.TombstoneKeep)
@@ -171,33 +181,52 @@ var tombstonePromises = []promise{
 		t.trim(0, 2)
 		canceledAtOnce(t, Message(4, Named("order-4"), Stored(5)))
 	}},
-	{name: "beyond the limit the oldest tombstone goes", tune: fewTombstones, check: func(t *trial) {
-		for i := range 4 {
-			t.bury(scheduler.Ref{ID: fmt.Sprintf("order-%d", i)}, 100)
+	{name: "beyond the limit a tombstone is refused, and those that stand stay", tune: fewTombstones, check: func(t *trial) {
+		ref := func(i int) scheduler.Ref { return scheduler.Ref{ID: fmt.Sprintf("order-%d", i), Topic: "content"} }
+		for i := range 3 {
+			t.bury(ref(i), 100)
 			t.pass(time.Millisecond)
 		}
-		t.one(Message(0, Named("order-0"), Stored(5)))
-		for i := 1; i < 4; i++ {
+		for _, keyed := range []bool{false, true} {
+			fourth := ref(3)
+			fourth.Keyed = keyed
+			for range 2 {
+				if found, err := t.tl.Bury(t.Context(), fourth, 100, t.now); !errors.Is(err, scheduler.ErrManyTombstones) || !errors.Is(err, scheduler.ErrUnavailable) || len(found) != 0 {
+					t.Fatalf("got %v, %v; want %v", found, err, scheduler.ErrManyTombstones)
+				}
+			}
+		}
+		m := t.one(Message(3, Named("order-3"), Stored(5)))
+		if found := t.bury(ref(3), 100); !slices.Equal(found, []scheduler.UID{m.UID}) {
+			t.Fatalf("found %v, want %s: no tombstone is needed", found, m.UID)
+		}
+		t.bury(ref(0), 100) // one that stands is laid again
+		for i := range 3 {
 			canceledAtOnce(t, Message(i, Named(fmt.Sprintf("order-%d", i)), Stored(5)))
 		}
-	}},
-	{name: "a tombstone that is laid again is no longer the oldest", tune: fewTombstones, check: func(t *trial) {
-		for _, id := range []string{"order-1", "order-2", "order-3", "order-1", "order-4"} {
-			t.bury(scheduler.Ref{ID: id}, 100)
-			t.pass(time.Millisecond)
+		t.pass(t.o.TombstoneKeep)
+		for i := 4; i < 7; i++ { // those that have had their time make room, although nobody trims
+			t.bury(ref(i), 100)
+			canceledAtOnce(t, Message(i, Named(fmt.Sprintf("order-%d", i)), Stored(5)))
 		}
-		t.one(Message(2, Named("order-2"), Stored(5)))
-		for _, n := range []int{1, 3, 4} {
-			canceledAtOnce(t, Message(n, Named(fmt.Sprintf("order-%d", n)), Stored(5)))
+		if _, err := t.tl.Bury(t.Context(), ref(7), 100, t.now); !errors.Is(err, scheduler.ErrManyTombstones) {
+			t.Fatalf("got %v; these have not", err)
+		}
+	}},
+	{name: "a tombstone that only some buckets had room for has an unknown outcome", tune: func(o *Options) { o.Buckets, o.TombstoneLimit = 2, 1 }, check: func(t *trial) {
+		t.bury(scheduler.Ref{ID: "order-1", Topic: "content", Keyed: true}, 100) // in one bucket
+		_, err := t.tl.Bury(t.Context(), scheduler.Ref{ID: "order-2", Topic: "content"}, 100, t.now)
+		if !errors.Is(err, scheduler.ErrManyTombstones) || !errors.Is(err, scheduler.ErrOutcomeUnknown) {
+			t.Fatalf("got %v", err)
 		}
 	}},
 	{name: "laying one tombstone again and again drops no other", tune: fewTombstones, check: func(t *trial) {
-		t.bury(scheduler.Ref{ID: "order-1"}, 100)
+		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		t.pass(time.Millisecond)
-		t.bury(scheduler.Ref{ID: "order-2"}, 100)
+		t.bury(scheduler.Ref{ID: "order-2", Topic: "content"}, 100)
 		t.pass(time.Millisecond)
 		for i := range 10 {
-			t.bury(scheduler.Ref{ID: "order-3"}, 100)
+			t.bury(scheduler.Ref{ID: "order-3", Topic: "content"}, 100)
 			if i%2 == 0 {
 				t.pass(time.Millisecond) // and sometimes within one
 			}

@@ -80,6 +80,10 @@ func (t *trial) refused(m *scheduler.Message, code scheduler.AddCode, first *sch
 		t.Fatalf("add of %s: got %s of %s, due %d, %s; want %s of %s, due %d, %s", m.UID, addWord(r.Code), r.First.UID, r.First.Due, r.First.State,
 			addWord(code), first.UID, first.Due, state)
 	}
+	if f := r.First; f.ID != first.ID || f.Topic != first.Topic || f.Key != first.Key || f.Priority != first.Priority || f.TTL != first.TTL ||
+		f.Attempt != first.Attempt || f.Version == 1 && f.Digest != first.Digest {
+		t.Fatalf("add of %s: got of the first %+v\nwant %+v", m.UID, f.Message, *first)
+	}
 	return r.First
 }
 
@@ -145,7 +149,7 @@ func (t *trial) giveBack(m *scheduler.Message, score int64, mark scheduler.Mark)
 
 func (t *trial) sweep(bucket, limit int) int {
 	t.Helper()
-	n, err := t.tl.Sweep(t.Context(), bucket, t.term, limit, t.now)
+	n, err := t.tl.Sweep(t.Context(), bucket, t.term, 0, limit, t.now)
 	t.must("sweep", err)
 	return n
 }
@@ -184,6 +188,20 @@ func (t *trial) find(ref scheduler.Ref) []scheduler.Info {
 	t.must("find", err)
 	sortInfos(found)
 	return found
+}
+
+// wantFound looks for messages by a reference and wants these, in any order.
+func (t *trial) wantFound(ref scheduler.Ref, want ...scheduler.UID) {
+	t.Helper()
+	var got []scheduler.UID
+	for _, i := range t.find(ref) {
+		got = append(got, i.UID)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v as %+v finds %v, want %v", ref, ref.Viewer, got, want)
+	}
 }
 
 // get finds the one message with this uid.
@@ -276,9 +294,9 @@ func describe(i scheduler.Info) string {
 	if len(body) > 64 {
 		body = fmt.Sprintf("%d bytes %08x", len(body), crc32.ChecksumIEEE(i.Body))
 	}
-	return fmt.Sprintf("%s id=%q key=%q topic=%q headers=%q body=%q due=%d priority=%d ttl=%s attempt=%d digest=%x stored=%d merge=%d max wait=%s origin=%q retry=%v mark=%+v %s version=%d ended=%d reason=%q",
+	return fmt.Sprintf("%s id=%q key=%q topic=%q headers=%q body=%q due=%d priority=%d ttl=%s attempt=%d digest=%x stored=%d merge=%d max wait=%s origin=%q retry=%v mark=%+v %s version=%d ended=%d kind=%s other=%q reason=%q",
 		i.UID, i.ID, i.Key, i.Topic, i.Headers, body, i.Due, i.Priority, i.TTL, i.Attempt, i.Digest, i.Stored, i.Merge, i.MaxWait, i.Origin, i.Retry, i.Mark,
-		i.State, i.Version, i.EndedAt, i.Reason)
+		i.State, i.Version, i.EndedAt, i.Kind, i.Other, i.Reason)
 }
 
 // live is the info of a message that waits or is in flight.
@@ -290,11 +308,10 @@ func live(m *scheduler.Message, state scheduler.State, mark scheduler.Mark) sche
 
 // remains is the info of an end, of which the timeline keeps a part.
 func remains(m *scheduler.Message, state scheduler.State, at scheduler.Milli, uncertain bool, reason string) scheduler.Info {
-	i := scheduler.Info{State: state, EndedAt: at, Version: m.Version() + 1}
-	i.UID, i.Due, i.Mark.Uncertain, i.Mark.Changes = m.UID, m.Due, uncertain, m.Mark.Changes+1
-	if m.ID != "" {
-		i.ID, i.Key, i.Topic, i.Priority, i.Attempt, i.Digest, i.Reason = m.ID, m.Key, m.Topic, m.Priority, m.Attempt, m.Digest, reason
-	}
+	i := scheduler.Info{Message: *m, State: state, EndedAt: at, Version: m.Version() + 1, Reason: reason}
+	i.Headers, i.Body, i.Origin, i.Retry, i.Stored, i.Merge, i.MaxWait = nil, nil, "", scheduler.Retry{}, 0, 0, 0
+	i.Claim, i.ClaimedAt, i.Mark = 0, 0, scheduler.Mark{Uncertain: uncertain, Changes: m.Mark.Changes + 1}
+	i.Kind, i.Other = kindOf(reason)
 	return i
 }
 

@@ -54,6 +54,14 @@ func unlessZero(n int64) any {
 	return n
 }
 
+// unlessEmpty is a text, or NULL for an empty one.
+func unlessEmpty(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
 // blob is never nil, which would be NULL.
 func blob(b []byte) []byte {
 	if b == nil {

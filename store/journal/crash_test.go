@@ -1,10 +1,12 @@
 package journal_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 	"pgregory.net/rapid"
 
@@ -30,14 +33,24 @@ type line interface {
 	scheduler.Recoverable
 }
 
+// server is where a line is kept.
+type server struct {
+	line
+	// empty returns the line of a server that comes back empty.
+	empty func() line
+	// snapshot returns what brings the server back as it is now. It is nil where a
+	// server that ends keeps nothing.
+	snapshot func() (rollBack func())
+}
+
 // crashes is a world in which whoever writes the journal dies at any moment: one
-// timeline, which may come back empty, one journal, and everything that was told
-// on its way between the two.
+// timeline, which may come back empty or as it was, one journal, and everything
+// that was told on its way between the two.
 type crashes struct {
 	*rapid.T
 	ctx   context.Context
+	on    server
 	tl    line
-	lose  func() // the timeline's server comes back empty
 	store journal.Store
 	clock *scheduler.Clock
 	now   scheduler.Milli
@@ -45,13 +58,22 @@ type crashes struct {
 	claim uint64
 	mu    sync.Mutex // of what wrote writes
 
+	older *older
+
 	told     []scheduler.Entry                    // entries in the outbox that nobody has deleted
+	late     []scheduler.Entry                    // entries that a store has lost, and that who wrote them still holds
 	changes  map[scheduler.UID][]scheduler.Change // that were made and not lost, by version
 	durable  map[scheduler.Recorded]bool          // that the journal has
 	answered map[scheduler.UID]bool               // pushes that were answered in sync: committed
 	canceled map[scheduler.UID]bool               // cancels that were answered so
 	minted   []*scheduler.Message
 	claimed  []*scheduler.Message
+}
+
+// older is the store as it was.
+type older struct {
+	rollBack func()
+	told     []scheduler.Entry // its outbox
 }
 
 func (c *crashes) must(step string, err error) {
@@ -71,10 +93,19 @@ func (c *crashes) wrote(e scheduler.Entry) {
 }
 
 func (c *crashes) actions() map[string]func(*rapid.T) {
-	return map[string]func(*rapid.T){
-		"push": c.push, "push more": c.push, "cancel": c.cancel, "claim": c.claimSome, "finish": c.finish, "return": c.giveBack,
-		"commit": c.commit, "commit more": c.commit, "commit twice": c.commitTwice, "new leader": c.newLeader, "drain": c.drain, "lose": c.loseAll,
+	actions := map[string]func(*rapid.T){
+		"push": c.push, "push more": c.push, "push a name": c.pushNamed,
+		"cancel": c.cancel, "amend": c.amend, "amend more": c.amend,
+		"claim": c.claimSome, "claim a lane": c.claimLane, "finish": c.finish,
+		"return": c.giveBack, "return as it was": c.giveBackAsItWas, "park": c.park,
+		"commit": c.commit, "commit more": c.commit, "commit twice": c.commitTwice, "commit late": c.commitLate,
+		"new leader": c.newLeader, "drain": c.drain, "lose": c.loseAll,
 	}
+	if c.on.snapshot != nil {
+		actions["snapshot"], actions["snapshot again"] = c.snapshot, c.snapshot
+		actions["roll back"], actions["roll back again"] = c.rollBack, c.rollBack
+	}
+	return actions
 }
 
 const crashBuckets = 2
@@ -84,18 +115,52 @@ func (c *crashes) push(t *rapid.T) {
 	var batch []*scheduler.Message
 	bucket := rapid.IntRange(0, crashBuckets-1).Draw(t, "bucket")
 	for range rapid.IntRange(1, 4).Draw(t, "messages") {
-		due := time.Duration(rapid.IntRange(-20, 100).Draw(t, "due")) * time.Millisecond
-		m := schedulertest.Message(len(c.minted), schedulertest.In(bucket), schedulertest.DueIn(c.now.Time().Sub(schedulertest.Start.Time())+due))
-		c.minted, batch = append(c.minted, m), append(batch, m)
+		batch = append(batch, c.mint(t, schedulertest.In(bucket)))
 	}
-	_, _, err := c.tl.Add(c.ctx, bucket, batch, c.now)
+	c.add(t, bucket, batch)
+}
+
+// pushNamed adds one message that merges with what waits under its name.
+func (c *crashes) pushNamed(t *rapid.T) {
+	c.T = t
+	id := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name")
+	ways := []scheduler.Merge{scheduler.MergeReject, scheduler.MergeKeep, scheduler.MergeReplace, scheduler.MergeDebounce}
+	how := rapid.SampledFrom(ways).Draw(t, "merge")
+	m := c.mint(t, schedulertest.Named(id), schedulertest.Merging(how), schedulertest.ByADoor())
+	c.add(t, m.UID.Bucket(crashBuckets), []*scheduler.Message{m})
+}
+
+// dueSoon is a time around now.
+func (c *crashes) dueSoon(t *rapid.T) scheduler.Milli {
+	return c.now.Add(time.Duration(rapid.IntRange(-20, 100).Draw(t, "due")) * time.Millisecond)
+}
+
+func (c *crashes) mint(t *rapid.T, with ...schedulertest.With) *scheduler.Message {
+	due := c.dueSoon(t).Time().Sub(schedulertest.Start.Time())
+	m := schedulertest.Message(len(c.minted), append(with, schedulertest.DueIn(due))...)
+	c.minted = append(c.minted, m)
+	return m
+}
+
+func (c *crashes) add(t *rapid.T, bucket int, batch []*scheduler.Message) {
+	before := len(c.told)
+	results, _, err := c.tl.Add(c.ctx, bucket, batch, c.now)
 	c.must("add", err)
-	if rapid.Bool().Draw(t, "answered") { // the instance waits for its commit
-		c.commitEntry(len(c.told)-1, true)
-		for _, m := range batch {
-			c.answered[m.UID] = true
-		}
+	if !c.awaited(t, before) {
+		return
 	}
+	for i, m := range batch {
+		c.answered[m.UID] = results[i].Code == scheduler.Added
+	}
+}
+
+// awaited reports whether an instance has made a change, waited for its commit and answered.
+func (c *crashes) awaited(t *rapid.T, before int) bool {
+	if len(c.told) == before || !rapid.Bool().Draw(t, "answered") {
+		return false
+	}
+	c.commitEntry(len(c.told)-1, true)
+	return true
 }
 
 func (c *crashes) cancel(t *rapid.T) {
@@ -107,19 +172,53 @@ func (c *crashes) cancel(t *rapid.T) {
 	before := len(c.told)
 	r, err := c.tl.Cancel(c.ctx, m.UID, c.now)
 	c.must("cancel", err)
-	if len(c.told) > before && rapid.Bool().Draw(t, "answered") {
-		c.commitEntry(len(c.told)-1, true)
-		if c.durable[scheduler.Recorded{UID: m.UID, Version: 1}] && r.Code == scheduler.CancelDone {
-			c.canceled[m.UID] = true
-		}
+	if c.awaited(t, before) && c.durable[scheduler.Recorded{UID: m.UID, Version: 1}] && r.Code == scheduler.CancelDone {
+		c.canceled[m.UID] = true
 	}
+}
+
+// amend reschedules what waits, or gives it another body too.
+func (c *crashes) amend(t *rapid.T) {
+	c.T = t
+	if len(c.minted) == 0 {
+		t.Skip("nothing to amend")
+	}
+	found, err := c.tl.Find(c.ctx, scheduler.Ref{UID: rapid.SampledFrom(c.minted).Draw(t, "message").UID})
+	c.must("find", err)
+	if len(found) == 0 || found[0].State != scheduler.StateWaiting {
+		t.Skip("it does not wait")
+	}
+	i := found[0]
+	a := scheduler.Amend{UID: i.UID, Version: i.Version, Due: c.dueSoon(t), Priority: i.Priority, Reason: "rescheduled"}
+	if rapid.Bool().Draw(t, "content too") {
+		edited := i.Message
+		edited.Mark, edited.Due, edited.Body = scheduler.Mark{}, a.Due, fmt.Appendf(nil, "edited at %d", c.now)
+		a.Message, a.Reason = &edited, "edited"
+	}
+	before := len(c.told)
+	_, err = c.tl.Amend(c.ctx, a, c.now)
+	c.must("amend", err)
+	c.awaited(t, before)
 }
 
 func (c *crashes) claimSome(t *rapid.T) {
 	c.T = t
+	c.take(t, "")
+}
+
+const crashLane = "ORDERS"
+
+func (c *crashes) claimLane(t *rapid.T) {
+	c.T = t
+	c.take(t, crashLane)
+}
+
+func (c *crashes) take(t *rapid.T, lane string) {
 	c.claim++
-	got, err := c.tl.Claim(c.ctx, rapid.IntRange(0, crashBuckets-1).Draw(t, "bucket"),
-		scheduler.Claim{Term: c.term, Number: c.claim, Now: c.now, Limit: rapid.IntRange(1, 5).Draw(t, "limit"), Bytes: 1 << 20})
+	bucket, limit := rapid.IntRange(0, crashBuckets-1).Draw(t, "bucket"), rapid.IntRange(1, 5).Draw(t, "limit")
+	got, err := c.tl.Claim(c.ctx, bucket, scheduler.Claim{
+		Term: c.term, Number: c.claim, Now: c.now, Limit: limit, Bytes: 1 << 20, Lane: lane,
+	})
 	c.must("claim", err)
 	for _, m := range got.Messages {
 		if c.canceled[m.UID] {
@@ -129,8 +228,8 @@ func (c *crashes) claimSome(t *rapid.T) {
 	c.claimed = append(c.claimed, got.Messages...)
 }
 
-// take removes one of what is claimed.
-func (c *crashes) take(t *rapid.T) *scheduler.Message {
+// oneClaimed removes one of what is claimed.
+func (c *crashes) oneClaimed(t *rapid.T) *scheduler.Message {
 	if len(c.claimed) == 0 {
 		t.Skip("nothing is claimed")
 	}
@@ -142,18 +241,43 @@ func (c *crashes) take(t *rapid.T) *scheduler.Message {
 
 func (c *crashes) finish(t *rapid.T) {
 	c.T = t
-	m := c.take(t)
+	m := c.oneClaimed(t)
 	end := scheduler.End{Message: m, State: scheduler.StateDelivered, Stream: "S", Sequence: c.claim, Uncertain: m.Mark.Uncertain}
 	c.must("finish", c.tl.Finish(c.ctx, m.UID.Bucket(crashBuckets), c.term, []scheduler.End{end}, c.now))
 }
 
 func (c *crashes) giveBack(t *rapid.T) {
 	c.T = t
-	m := c.take(t)
+	m := c.oneClaimed(t)
 	mark := m.Mark
 	mark.Changes++
 	mark.Uncertain = true
-	c.must("return", c.tl.Return(c.ctx, m.UID.Bucket(crashBuckets), c.term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: mark, Message: m, Reason: "unknown"}}, c.now))
+	c.goBack(scheduler.Back{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: mark, Message: m, Reason: "unknown"})
+}
+
+// giveBackAsItWas is the return of what was claimed and never tried: no change.
+func (c *crashes) giveBackAsItWas(t *rapid.T) {
+	c.T = t
+	m := c.oneClaimed(t)
+	c.goBack(scheduler.Back{UID: m.UID, Claim: m.Claim, Keep: true})
+}
+
+// park is the return to a lane, of what was refused or of what met a parked lane.
+func (c *crashes) park(t *rapid.T) {
+	c.T = t
+	m := c.oneClaimed(t)
+	b := scheduler.Back{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: m.Mark}
+	b.Mark.Lane = crashLane
+	if rapid.Bool().Draw(t, "refused") {
+		b.Mark.Changes++
+		b.Mark.Refusals++
+		b.Message, b.Reason = m, "refused"
+	}
+	c.goBack(b)
+}
+
+func (c *crashes) goBack(b scheduler.Back) {
+	c.must("return", c.tl.Return(c.ctx, b.UID.Bucket(crashBuckets), c.term, []scheduler.Back{b}, c.now))
 }
 
 // commitEntry is what a writer does with an entry; it may die before it deletes.
@@ -195,6 +319,19 @@ func (c *crashes) commitTwice(t *rapid.T) {
 	c.commitEntry(i, true)
 }
 
+// commitLate is the commit of what its writer has told a store that lost it since,
+// over a connection to the one before: it counts no more.
+func (c *crashes) commitLate(t *rapid.T) {
+	c.T = t
+	if len(c.late) == 0 {
+		t.Skip("nothing is late")
+	}
+	e := rapid.SampledFrom(c.late).Draw(t, "entry")
+	if err := c.store.Write(c.ctx, map[int]uint64{e.Bucket: e.Number}, e.Changes); !errors.Is(err, scheduler.ErrFenced) {
+		c.Fatalf("a commit of what the store has lost: %v", err)
+	}
+}
+
 // newLeader is a crash of the leader: what it had claimed nobody remembers.
 func (c *crashes) newLeader(t *rapid.T) {
 	c.T = t
@@ -203,7 +340,7 @@ func (c *crashes) newLeader(t *rapid.T) {
 	c.recover()
 	for b := range crashBuckets {
 		for {
-			n, err := c.tl.Sweep(c.ctx, b, c.term, 2, c.now)
+			n, err := c.tl.Sweep(c.ctx, b, c.term, 0, 2, c.now)
 			c.must("sweep", err)
 			if n < 2 {
 				break
@@ -219,7 +356,7 @@ func (c *crashes) drain(t *rapid.T) {
 
 func (c *crashes) drainAll() {
 	for b := range crashBuckets {
-		_, refused, err := journal.Drain(c.ctx, c.store, c.tl, b, 0, time.Minute)
+		_, refused, err := journal.Drain(c.ctx, c.store, c.tl, b, 0, time.Minute, zerolog.Nop())
 		c.must("drain", err)
 		if refused > 0 {
 			c.Fatalf("the journal refused %d entries", refused)
@@ -242,19 +379,50 @@ func (c *crashes) committed() {
 // lost, what was answered is not.
 func (c *crashes) loseAll(t *rapid.T) {
 	c.T = t
-	c.lose()
-	c.told, c.claimed = nil, nil
+	c.tl = c.on.empty()
+	c.older = nil
+	c.lost(nil)
+}
+
+// snapshot keeps the store as it is.
+func (c *crashes) snapshot(t *rapid.T) {
+	c.T = t
+	c.older = &older{rollBack: c.on.snapshot(), told: slices.Clone(c.told)}
+}
+
+// rollBack is a store that comes back as it was: from an older file, or as a
+// replica that missed the last writes. What stood in its outbox stands there again.
+func (c *crashes) rollBack(t *rapid.T) {
+	c.T = t
+	if c.older == nil {
+		t.Skip("there is no older state")
+	}
+	c.older.rollBack()
+	c.lost(slices.Clone(c.older.told))
+}
+
+// lost is what follows when the store came back with less than it had, and with that
+// in its outbox.
+func (c *crashes) lost(outbox []scheduler.Entry) {
+	c.late, c.told, c.claimed = append(c.late, c.told...), outbox, nil
+	kept := maps.Clone(c.durable)
+	for _, e := range outbox {
+		for _, change := range e.Changes {
+			kept[scheduler.Recorded{UID: change.UID, Version: change.Version}] = true
+		}
+	}
 	for uid, list := range c.changes {
-		c.changes[uid] = slices.DeleteFunc(list, func(ch scheduler.Change) bool { return !c.durable[scheduler.Recorded{UID: uid, Version: ch.Version}] })
+		c.changes[uid] = slices.DeleteFunc(list, func(change scheduler.Change) bool {
+			return !kept[scheduler.Recorded{UID: uid, Version: change.Version}]
+		})
 	}
 	c.term++
 	c.recover()
 }
 
-// recover is a leader's; it is stopped in the middle now and then, and begun
-// again by the next.
+// recover is what a leader begins with.
 func (c *crashes) recover() {
-	r := journal.NewRecovery(journal.RecoveryConfig{Store: c.store, Timeline: c.tl, Mode: journal.Sync, Window: time.Hour, Clock: c.clock, Timeout: time.Minute, Log: zerolog.Nop()})
+	r := journal.NewRecovery(journal.RecoveryConfig{Store: c.store, Timeline: c.tl, Mode: journal.Sync, Window: time.Hour, EndedKeep: time.Hour, Clock: c.clock, Timeout: time.Minute, Log: zerolog.Nop()})
 	before := len(c.told)
 	result, err := r.Run(c.ctx, c.term)
 	c.must("recover", err)
@@ -263,6 +431,24 @@ func (c *crashes) recover() {
 		c.told = c.told[:before]
 		c.committed() // the outbox was drained before the comparison
 		c.told = append(c.told, fresh...)
+		c.noteDurable(fresh)
+	}
+}
+
+// noteDurable notes what the journal has of entries that a recovery has told: that
+// depends on when it drained the outbox.
+func (c *crashes) noteDurable(entries []scheduler.Entry) {
+	for _, e := range entries {
+		for _, change := range e.Changes {
+			history, err := c.store.History(c.ctx, change.UID)
+			c.must("history", err)
+			has := func(h scheduler.Change) bool {
+				return h.Version == change.Version && h.At == change.At && h.Term == change.Term
+			}
+			if slices.ContainsFunc(history, has) {
+				c.durable[scheduler.Recorded{UID: change.UID, Version: change.Version}] = true
+			}
+		}
 	}
 }
 
@@ -299,23 +485,57 @@ func (c *crashes) check() {
 		if c.canceled[m.UID] && state != scheduler.StateNone && state != scheduler.StateCanceled {
 			c.Fatalf("%s was canceled for certain and is %s", m.UID, state)
 		}
-		if len(list) > 0 && len(found) > 0 {
-			if last := list[len(list)-1]; found[0].Version != last.Version {
-				c.Fatalf("%s has version %d in the timeline, %d in the journal", m.UID, found[0].Version, last.Version)
-			}
+		if len(list) > 0 {
+			c.checkStand(m.UID, list, found)
 		}
 	}
 }
 
-func exerciseCrashes(t *testing.T, openLine func(t *testing.T, r *scheduler.Recording) (line, func() line), openStore func(t *testing.T) journal.Store) {
+// checkStand holds what stands of a message, in the timeline and in the journal, to
+// its changes.
+func (c *crashes) checkStand(uid scheduler.UID, list []scheduler.Change, found []scheduler.Info) {
+	last, body, known := list[len(list)-1], []byte(nil), false
+	for _, change := range list {
+		if change.Message != nil {
+			body, known = change.Message.Body, true
+		}
+	}
+	records, err := c.store.Records(c.ctx, []scheduler.UID{uid})
+	c.must("records", err)
+	if len(records) != 1 {
+		c.Fatalf("%s: %d records in the journal", uid, len(records))
+	}
+	stand := map[string]scheduler.Info{"journal": records[0].Info}
+	if len(found) > 0 {
+		stand["timeline"] = found[0]
+	}
+	for where, i := range stand {
+		state := last.State
+		if i.State == scheduler.StateInFlight { // a claim is no change
+			state = scheduler.StateInFlight
+		}
+		if i.Version != last.Version || i.State != state || i.Due != last.Due {
+			c.Fatalf("%s is %s at version %d in the %s, due %d; want it %s at %d, due %d",
+				uid, i.State, i.Version, where, i.Due, last.State, last.Version, last.Due)
+		}
+		if last.Uncertain && !i.Mark.Uncertain {
+			c.Fatalf("%s is uncertain, and certain in the %s", uid, where)
+		}
+		if whole := where == "journal" || !i.State.Ended(); known && whole && !bytes.Equal(i.Body, body) {
+			c.Fatalf("%s says %q in the %s, want %q", uid, i.Body, where, body)
+		}
+	}
+}
+
+func exerciseCrashes(t *testing.T, open func(*testing.T, *scheduler.Recording) server,
+	openStore func(*testing.T) journal.Store) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := &crashes{T: rt, ctx: t.Context(), store: openStore(t), now: schedulertest.Start, term: 1, changes: map[scheduler.UID][]scheduler.Change{},
 			durable: map[scheduler.Recorded]bool{}, answered: map[scheduler.UID]bool{}, canceled: map[scheduler.UID]bool{}}
 		c.clock = scheduler.NewClock(scheduler.Local{Wall: func() time.Time { return c.now.Time() }, Mono: func() time.Duration { return time.Duration(c.now) * time.Millisecond }})
 		recording := &scheduler.Recording{Instance: "crash", Address: func() string { return "here:1" }, Limit: 1 << 30, Wrote: c.wrote}
-		tl, again := openLine(t, recording)
-		c.tl = tl
-		c.lose = func() { c.tl = again() }
+		c.on = open(t, recording)
+		c.tl = c.on.line
 		c.recover()
 		actions := c.actions()
 		for name, act := range actions {
@@ -327,19 +547,33 @@ func exerciseCrashes(t *testing.T, openLine func(t *testing.T, r *scheduler.Reco
 	})
 }
 
-func memoryLine(t *testing.T, r *scheduler.Recording) (line, func() line) {
+func memoryLine(t *testing.T, r *scheduler.Recording) server {
 	open := func() line {
-		tl, err := memory.New(memory.Config{Buckets: crashBuckets, Record: r})
+		tl, err := memory.New(memory.Config{Buckets: crashBuckets, EndedKeep: time.Hour, Record: r})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return tl
 	}
-	return open(), open
+	return server{line: open(), empty: open}
 }
 
-func redisLine(t *testing.T, r *scheduler.Recording) (line, func() line) {
-	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{lab.SharedRedis(t).Addr}, CallTimeout: 10 * time.Second})
+func redisLine(t *testing.T, r *scheduler.Recording) server {
+	s := newRedisServer(t, r)
+	return server{
+		line:     s.tl,
+		empty:    func() line { s.wipe(t); return s.tl },
+		snapshot: func() func() { return s.snapshot(t) },
+	}
+}
+
+func newRedisServer(t *testing.T, r *scheduler.Recording) *redisServer {
+	t.Helper()
+	// Its own type is hidden, so that a recovery does not close its connections: it may do so
+	// a second later, in the middle of another call.
+	rdb := struct{ redis.UniversalClient }{
+		timeline.Dial(timeline.DialConfig{Addrs: []string{lab.SharedRedis(t).Addr}, CallTimeout: 10 * time.Second}),
+	}
 	t.Cleanup(func() { _ = rdb.Close() })
 	ns := "c" + strings.ToLower(rand.Text())
 	tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: ns, Buckets: crashBuckets, EndedKeep: time.Hour, TombstoneKeep: time.Hour, TombstoneLimit: 10, Record: r})
@@ -349,19 +583,77 @@ func redisLine(t *testing.T, r *scheduler.Recording) (line, func() line) {
 	if _, err := tl.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return tl, func() line {
-		for b := range crashBuckets {
-			keys, err := rdb.Keys(t.Context(), fmt.Sprintf("{%s:%d}:*", ns, b)).Result()
-			if err != nil {
+	return &redisServer{tl: tl, rdb: rdb, ns: ns}
+}
+
+// redisServer is a namespace of a Redis as its operator sees it.
+type redisServer struct {
+	tl  *timeline.Redis
+	rdb redis.UniversalClient
+	ns  string
+}
+
+func (s *redisServer) keys(t *testing.T) (keys []string) {
+	t.Helper()
+	for b := range crashBuckets {
+		of, err := s.rdb.Keys(t.Context(), fmt.Sprintf("{%s:%d}:*", s.ns, b)).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, of...)
+	}
+	return keys
+}
+
+// wipe is a server that comes back empty.
+func (s *redisServer) wipe(t *testing.T) {
+	t.Helper()
+	if keys := s.keys(t); len(keys) > 0 {
+		if err := s.rdb.Del(t.Context(), keys...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// snapshot returns what brings back the state of now, as a restart from an older
+// file or the promotion of a replica that lagged does: on another run.
+func (s *redisServer) snapshot(t *testing.T) (rollBack func()) {
+	t.Helper()
+	dumps := map[string]*redis.StringCmd{}
+	keys := s.keys(t)
+	s.all(t, func(pipe redis.Pipeliner) {
+		for _, key := range keys {
+			dumps[key] = pipe.Dump(t.Context(), key)
+		}
+	})
+	return func() {
+		t.Helper()
+		s.wipe(t)
+		s.all(t, func(pipe redis.Pipeliner) {
+			for key, dump := range dumps {
+				pipe.Restore(t.Context(), key, 0, dump.Val())
+			}
+		})
+		for key := range dumps {
+			if !strings.HasSuffix(key, ":gen") {
+				continue
+			}
+			gen := strings.Fields(s.rdb.Get(t.Context(), key).Val())
+			gen[1] = strings.Repeat("0", 40)
+			if err := s.rdb.Set(t.Context(), key, strings.Join(gen, " "), 0).Err(); err != nil {
 				t.Fatal(err)
 			}
-			if len(keys) > 0 {
-				if err := rdb.Del(t.Context(), keys...).Err(); err != nil {
-					t.Fatal(err)
-				}
-			}
 		}
-		return tl
+	}
+}
+
+// all sends commands at once.
+func (s *redisServer) all(t *testing.T, commands func(redis.Pipeliner)) {
+	t.Helper()
+	pipe := s.rdb.Pipeline()
+	commands(pipe)
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
 

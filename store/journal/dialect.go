@@ -26,6 +26,10 @@ type dialect struct {
 	incoming func(column string) string
 	// greatest and div are the words of these functions.
 	greatest, div string
+	// like holds text to a pattern, in which any stands for any text and literal makes
+	// text stand for itself; upper and lower case differ.
+	like, any string
+	literal   func(string) string
 	// share follows a select whose rows must not change before the commit.
 	share string
 	// update follows a select whose rows the transaction will delete.

@@ -19,6 +19,27 @@
 // would skip. Nothing is trimmed unwritten: at the limit new pushes are refused,
 // and what is due still goes out.
 //
+// # What cannot be written
+//
+// SQL may refuse a row for good, and an entry may be damaged. Neither holds up what
+// stands behind it, nor the memory of ends, the lag and a recovery:
+//
+//	refused change      the others of its entry are written, and it as a bare state, without content
+//	refused bare        the entry is quarantined: it stands apart in the timeline, where verify lists it
+//	damaged entry       quarantined
+//
+// That is for the fault of rows alone. A database that is away, unfit or does not
+// answer in time is waited for, and so is room in the quarantine, which is bounded:
+// where row after row is refused the fault is hardly theirs.
+//
+// Before an entry goes the Drainer writes down how its messages stand in the timeline:
+// mostly that is all the journal missed but for the history. Where it cannot either,
+// the journal may tell of a message as waiting that has ended, and the timeline may
+// have forgotten that. So nothing restores what such an entry names and the timeline
+// does not know. A bucket is certified all the same, since it has its messages, and the
+// log says whose changes the journal lacks. What is emptied later loses the quarantine
+// too: then what the journal has comes back.
+//
 // # Order does not matter
 //
 // A change carries the message's version, its acceptance being 1. A row's state

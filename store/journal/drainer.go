@@ -3,7 +3,8 @@ package journal
 import (
 	"context"
 	"errors"
-	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,10 +16,10 @@ import (
 
 // DrainerConfig is what a Drainer is made of.
 type DrainerConfig struct {
-	Store   Store
-	Outbox  scheduler.Outbox
-	Buckets int
-	Clock   *scheduler.Clock
+	Store    Store
+	Timeline scheduler.Mending
+	Buckets  int
+	Clock    *scheduler.Clock
 	// Duty tells whether it falls to this instance to drain: it leads, or nobody
 	// does.
 	Duty func(ctx context.Context) bool
@@ -43,6 +44,7 @@ const (
 	drainAge     = scheduler.Milli(1000)
 	drainEntries = 256
 	lagPause     = time.Second
+	fullPause    = time.Minute
 	prunePause   = 10 * time.Second
 	// pruneBatch and pruneRest throttle the pruning: so many messages, then a rest.
 	pruneBatch = 500
@@ -65,10 +67,12 @@ func (d *Drainer) Run(ctx context.Context) error {
 	})
 	defer telling.Wait()
 	var pruned time.Time
+	said := undrained{why: map[int]string{}, full: map[int]time.Time{}}
 	for ctx.Err() == nil {
 		if d.cfg.Duty(ctx) {
 			for bucket := range d.cfg.Buckets {
-				if err := d.drain(ctx, bucket); err != nil && ctx.Err() == nil && !errors.Is(err, scheduler.ErrUncertified) {
+				err := d.drain(ctx, bucket)
+				if ctx.Err() == nil && said.news(bucket, err) {
 					d.log.Warn().Err(err).Int("bucket", bucket).Msg("outbox not drained")
 				}
 			}
@@ -82,91 +86,50 @@ func (d *Drainer) Run(ctx context.Context) error {
 	return nil
 }
 
+// undrained remembers what was logged of buckets that were not drained.
+type undrained struct {
+	why  map[int]string // of each bucket, at its last turn
+	full map[int]time.Time
+}
+
+// news reports whether why a bucket was not drained is to be logged: a reason once, for
+// all buckets that share it, until it changes or ends; that a quarantine is full again
+// every fullPause, since somebody must empty it.
+func (u *undrained) news(bucket int, err error) bool {
+	if err == nil || errors.Is(err, scheduler.ErrUncertified) {
+		delete(u.why, bucket)
+		return false
+	}
+	if errors.Is(err, scheduler.ErrQuarantineFull) {
+		delete(u.why, bucket)
+		if time.Since(u.full[bucket]) < fullPause {
+			return false
+		}
+		u.full[bucket] = time.Now()
+		return true
+	}
+	why := err.Error()
+	if errors.Is(err, scheduler.ErrUnavailable) { // whose words name another port each time
+		why = scheduler.ErrUnavailable.Error()
+	}
+	known := slices.Contains(slices.Collect(maps.Values(u.why)), why)
+	u.why[bucket] = why
+	return !known
+}
+
 // drain commits what is old enough in one bucket.
 func (d *Drainer) drain(ctx context.Context, bucket int) error {
-	n, refused, err := Drain(ctx, d.cfg.Store, d.cfg.Outbox, bucket, drainAge, d.cfg.Timeout)
+	n, refused, err := Drain(ctx, d.cfg.Store, d.cfg.Timeline, bucket, drainAge, d.cfg.Timeout, d.log)
 	d.metrics.drained.Add(float64(n))
-	d.metrics.failures.Add(float64(refused))
-	if refused > 0 {
-		d.log.Error().Int("bucket", bucket).Int("entries", refused).Msg("the journal refuses entries for good; they stay in the outbox")
-	}
+	d.metrics.refused.Add(float64(refused))
 	return err
-}
-
-// Drain commits a bucket's entries that are at least age old and removes them. It
-// tells how many changes it committed and how many entries the journal refused
-// for good; those stay.
-func Drain(ctx context.Context, store Store, outbox scheduler.Outbox, bucket int, age scheduler.Milli, timeout time.Duration) (drained, refused int, err error) {
-	after := ""
-	for {
-		call, cancel := context.WithTimeout(ctx, timeout)
-		entries, err := outbox.Unwritten(call, bucket, after, age, drainEntries, commitBytes)
-		cancel()
-		if err != nil {
-			return drained, refused, fmt.Errorf("read the outbox: %w", err)
-		}
-		if len(entries) == 0 {
-			return drained, refused, nil
-		}
-		after = entries[len(entries)-1].ID
-		for len(entries) > 0 {
-			n, rows := 0, 0
-			for n < len(entries) && (n == 0 || rows+len(entries[n].Changes) <= commitRows) {
-				rows += len(entries[n].Changes)
-				n++
-			}
-			bad, err := drainSome(ctx, store, outbox, bucket, entries[:n], timeout)
-			if err != nil {
-				return drained, refused, err
-			}
-			drained, refused = drained+rows, refused+bad
-			entries = entries[n:]
-		}
-	}
-}
-
-// drainSome commits a few entries, one by one where the journal refuses them
-// together.
-func drainSome(ctx context.Context, store Store, outbox scheduler.Outbox, bucket int, entries []scheduler.Entry, timeout time.Duration) (refused int, err error) {
-	var changes []scheduler.Change
-	fences := map[int]uint64{} // of the server that was read: it may have been replaced
-	for i := range entries {
-		changes = append(changes, entries[i].Changes...)
-		if n := entries[i].Number; n > 0 {
-			fences[bucket] = n
-		}
-	}
-	call, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	if len(changes) > 0 {
-		err = store.Write(call, fences, changes)
-	}
-	switch {
-	case err == nil:
-		if err := outbox.Written(call, bucket, entries); err != nil {
-			return 0, fmt.Errorf("remove %d committed entries: %w", len(entries), err)
-		}
-		return 0, nil
-	case Retryable(err) || errors.Is(err, scheduler.ErrFenced) || ctx.Err() != nil:
-		return 0, fmt.Errorf("write %d changes: %w", len(changes), err)
-	case len(entries) == 1:
-		return 1, nil
-	}
-	for i := range entries {
-		bad, err := drainSome(ctx, store, outbox, bucket, entries[i:i+1], timeout)
-		if err != nil {
-			return refused, err
-		}
-		refused += bad
-	}
-	return refused, nil
 }
 
 // tell measures the lag.
 func (d *Drainer) tell(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
-	lags, err := d.cfg.Outbox.Lags(call)
+	lags, err := d.cfg.Timeline.Lags(call)
 	if err != nil {
 		return // the store's own state is told elsewhere
 	}
@@ -178,6 +141,7 @@ func (d *Drainer) tell(ctx context.Context) {
 	d.metrics.changes.Set(float64(sum.Changes))
 	d.metrics.bytes.Set(float64(sum.Bytes))
 	d.metrics.oldest.Set(age)
+	d.metrics.quarantined.Set(float64(sum.Quarantined))
 }
 
 // TotalLag is the lag of all buckets together.
@@ -186,6 +150,7 @@ func TotalLag(lags []scheduler.Lag) (sum scheduler.Lag) {
 		sum.Entries += l.Entries
 		sum.Changes += l.Changes
 		sum.Bytes += l.Bytes
+		sum.Quarantined += l.Quarantined
 		if l.Oldest > 0 && (sum.Oldest == 0 || l.Oldest < sum.Oldest) {
 			sum.Oldest = l.Oldest
 		}

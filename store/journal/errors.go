@@ -2,6 +2,7 @@ package journal
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/go-sql-driver/mysql"
 	"modernc.org/sqlite"
@@ -15,15 +16,24 @@ import (
 // has to act, and the error says what to do.
 var ErrUnfit = errors.New("the journal's database is unfit")
 
+// Which part did not answer an operation on many that asks several. Both are scheduler.ErrUnavailable too; the timeline's
+// own errors are that alone.
+var (
+	ErrNoDatabase = fmt.Errorf("%w: the journal does not answer", scheduler.ErrUnavailable)
+	ErrNoBroker   = fmt.Errorf("%w: nats does not answer", scheduler.ErrUnavailable)
+)
+
 // errRow: a row that no database can take, found before it was sent.
 var errRow = errors.New("a change that cannot be written")
 
 // Retryable tells whether the same call may succeed later: the database is away,
 // busy, full, read-only, or refuses us for a reason that lies with it. Only what
-// the rows themselves cause is permanent, and ErrFenced, and ErrUnfit. What is
-// not known counts as retryable: to wait loses nothing, to give up would.
+// the rows themselves cause is permanent, and ErrFenced, and ErrUnfit, and what the
+// timeline cannot read. What is not known counts as retryable: to wait loses nothing,
+// to give up would.
 func Retryable(err error) bool {
-	if err == nil || errors.Is(err, scheduler.ErrFenced) || errors.Is(err, ErrUnfit) || errors.Is(err, errRow) {
+	if err == nil || errors.Is(err, scheduler.ErrFenced) || errors.Is(err, ErrUnfit) || errors.Is(err, errRow) ||
+		errors.Is(err, scheduler.ErrUnreadable) {
 		return false
 	}
 	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
@@ -39,6 +49,24 @@ func Retryable(err error) bool {
 		}
 	}
 	return true
+}
+
+// refused reports whether the journal takes the rows themselves for good not: somebody
+// else's rows may do, and a database that is away or unfit is no fault of theirs.
+func refused(err error) bool {
+	return err != nil && !Retryable(err) && !errors.Is(err, scheduler.ErrFenced) && !errors.Is(err, ErrUnfit)
+}
+
+// refusal is why the rows were refused, without any words of the database: they may
+// quote what is in a body.
+func refusal(err error) string {
+	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return fmt.Sprintf("SQL error %d (%s)", my.Number, my.SQLState[:])
+	}
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		return fmt.Sprintf("SQLite error %d", lite.Code())
+	}
+	return "the change itself"
 }
 
 // rowsFault tells whether MySQL or MariaDB refused the data itself: SQLSTATE

@@ -37,6 +37,7 @@ func TestRetryable_BlamesRowsForNothingElse(t *testing.T) {
 		{my(1048, "23000"), false}, // null
 		{my(1153, "08S01"), false}, // packet too large
 		{mysql.ErrPktTooLarge, false},
+		{fmt.Errorf("find: %w", scheduler.ErrUnreadable), false},
 		{my(1213, "40001"), true}, // deadlock
 		{my(1205, "HY000"), true}, // lock wait
 		{my(1021, "HY000"), true}, // disk full

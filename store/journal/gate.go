@@ -76,6 +76,11 @@ func (g *Gate) Find(ctx context.Context, ref scheduler.Ref, limit int) ([]schedu
 	return ask(g, func() ([]scheduler.Record, error) { return g.store.Find(ctx, ref, limit) })
 }
 
+// Names tells which messages have the uids and names of pushes.
+func (g *Gate) Names(ctx context.Context, pushes []*scheduler.Message) ([][]scheduler.Record, error) {
+	return ask(g, func() ([][]scheduler.Record, error) { return g.store.Names(ctx, pushes) })
+}
+
 // History is every change of a message.
 func (g *Gate) History(ctx context.Context, uid scheduler.UID) ([]scheduler.Change, error) {
 	return ask(g, func() ([]scheduler.Change, error) { return g.store.History(ctx, uid) })
@@ -92,8 +97,8 @@ func (g *Gate) Changes(ctx context.Context, q scheduler.ChangeQuery) ([]schedule
 }
 
 // Forecast counts what falls due when.
-func (g *Gate) Forecast(ctx context.Context, topic string, from, until, step scheduler.Milli) ([]scheduler.Forecast, error) {
-	return ask(g, func() ([]scheduler.Forecast, error) { return g.store.Forecast(ctx, topic, from, until, step) })
+func (g *Gate) Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error) {
+	return ask(g, func() ([]scheduler.Forecast, error) { return g.store.Forecast(ctx, q) })
 }
 
 // WritePause keeps a change of pauses.

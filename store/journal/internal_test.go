@@ -2,6 +2,7 @@ package journal
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -98,6 +99,23 @@ func TestStates_HaveTheirWordsInTheDatabase(t *testing.T) {
 	for _, state := range append(everyState(), scheduler.StateNone) {
 		if words[state] != state.String() {
 			t.Errorf("state %d is %q in the database, want %q", state, words[state], state)
+		}
+	}
+}
+
+// The database alone judges every pattern but those with a name after a * and a > at the
+// end: only of these it streams a count for each topic.
+func TestForecast_LetsTheDatabaseMatch(t *testing.T) {
+	t.Parallel()
+	s := &SQL{kind: &dialect{like: "LIKE ?", any: "%", literal: func(token string) string { return token }}}
+	for pattern, want := range map[string]string{
+		">": "% 0 true", "a.>": "a.% 1 true", "a.b": "a.b 1 true", "*": "% 0 true", "a.*.b": "a.%.b 2 true",
+		"*.b.*": "%.b.% 2 true", "*.>": "%.% 1 true", "a.*.*.>": "a.%.%.% 3 true", ">.a": ">.a 1 true",
+		"*.b.>": "%.b.% 2 false", "a.*.c.*.>": "a.%.c.%.% 4 false",
+	} {
+		w, exact := s.andPattern(where{}, pattern)
+		if got := fmt.Sprint(w.args[0], " ", w.args[1], " ", exact); got != want {
+			t.Errorf("%q becomes %q, want %q", pattern, got, want)
 		}
 	}
 }

@@ -73,6 +73,9 @@ func (s *SQL) places(ctx context.Context, tx *sql.Tx, q scheduler.RecordQuery) (
 		found = append(found, part...)
 	}
 	slices.SortFunc(found, place.compare)
+	if q.Latest {
+		return found[max(len(found)-q.Limit, 0):], nil
+	}
 	return found[:min(len(found), q.Limit)], nil
 }
 
@@ -108,21 +111,30 @@ func (s *SQL) andText(w where, column, value string) where {
 	return w
 }
 
-// ranges are the stretches that a query reads, together all that it selects. A
-// key has few messages: they are read in one stretch, whatever their states.
+// ranges are the stretches that a query reads, together all that it selects. An
+// id or a key has few messages: they are read in one stretch, whatever their
+// states.
 func (s *SQL) ranges(q scheduler.RecordQuery) []stretch {
 	states := slices.Clone(q.States)
 	slices.Sort(states)
 	states = slices.Compact(states)
-	if q.Key != "" {
-		w := s.andText(where{}, "`key`", q.Key)
+	if q.ID != "" || q.Key != "" {
+		index, w := "messages_id", where{}
+		if q.ID != "" {
+			w = s.andText(w, "id", q.ID)
+		} else {
+			index = "messages_key"
+		}
+		if q.Key != "" {
+			w = s.andText(w, "`key`", q.Key)
+		}
 		if q.Topic != "" {
 			w = s.andText(w, "topic", q.Topic)
 		}
 		if len(states) > 0 {
 			w = w.and("state IN ("+questions(len(states))+")", anys(states)...)
 		}
-		return []stretch{{"messages" + s.kind.index("messages_key"), w}}
+		return []stretch{{"messages" + s.kind.index(index), w}}
 	}
 	index, w := "messages_state", where{}
 	if q.Topic != "" {
@@ -150,11 +162,13 @@ func everyState() (all []scheduler.State) {
 // the last record before, then what is due later. Written as one condition with
 // OR it would make the database walk through all that is due at that moment.
 func (r stretch) read(ctx context.Context, tx *sql.Tx, q scheduler.RecordQuery) (found []place, err error) {
-	from := q.DueFrom
-	if q.AfterUID != "" || q.AfterDue != 0 {
+	from, order := q.DueFrom, ascending
+	if q.Latest {
+		order = descending
+	} else if q.AfterUID != "" || q.AfterDue != 0 {
 		if q.AfterDue >= q.DueFrom && (q.DueTo == 0 || q.AfterDue <= q.DueTo) {
 			w := r.and("due = ?", int64(q.AfterDue)).and("uid > ?", string(q.AfterUID))
-			if found, err = w.places(ctx, tx, r.from, q.Limit); err != nil {
+			if found, err = w.places(ctx, tx, r.from, order, q.Limit); err != nil {
 				return nil, err
 			}
 		}
@@ -170,12 +184,18 @@ func (r stretch) read(ctx context.Context, tx *sql.Tx, q scheduler.RecordQuery) 
 	if q.DueTo != 0 {
 		w = w.and("due <= ?", int64(q.DueTo))
 	}
-	rest, err := w.places(ctx, tx, r.from, q.Limit-len(found))
+	rest, err := w.places(ctx, tx, r.from, order, q.Limit-len(found))
 	return append(found, rest...), err
 }
 
-func (w where) places(ctx context.Context, tx *sql.Tx, from string, limit int) (found []place, err error) {
-	query := "SELECT due, uid FROM " + from + " WHERE " + w.clause + " ORDER BY due, uid LIMIT ?"
+// The two ways through an index.
+const (
+	ascending  = " ORDER BY due, uid LIMIT ?"
+	descending = " ORDER BY due DESC, uid DESC LIMIT ?"
+)
+
+func (w where) places(ctx context.Context, tx *sql.Tx, from, order string, limit int) (found []place, err error) {
+	query := "SELECT due, uid FROM " + from + " WHERE " + w.clause + order
 	err = each(ctx, tx, query, append(slices.Clip(w.args), limit), func(row scanner) error {
 		var p place
 		err := row.Scan(&p.due, &p.uid)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -251,6 +252,40 @@ func TestOpen_EndsWithItsContext(t *testing.T) {
 		cfg.Migrate = true
 		if _, err := journal.Open(ctx, cfg); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want canceled", err)
+		}
+	}
+}
+
+// What waits may hold anything, so only the owner of the files may read them.
+func TestSQLite_KeepsItsFilesFromOthers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"made.db", "was there.db"} {
+		file := filepath.Join(dir, name)
+		if name != "made.db" {
+			if err := os.WriteFile(file, nil, 0o640); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cfg := config("sqlite:" + file)
+		cfg.Migrate = true
+		s, err := journal.Open(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		for _, end := range []string{"", "-wal", "-shm", "-migration"} {
+			want := os.FileMode(0o600)
+			if name != "made.db" && end != "-migration" {
+				want = 0o640 // whoever made it chose that
+			}
+			info, err := os.Stat(file + end)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Mode().Perm() != want {
+				t.Errorf("%s%s has %v, want %v", name, end, info.Mode().Perm(), want)
+			}
 		}
 	}
 }

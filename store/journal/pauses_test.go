@@ -92,7 +92,7 @@ func TestRecovery_PausesOutliveAStoreThatComesBackEmpty(t *testing.T) {
 			return tl
 		},
 		"redis": func(t *testing.T) line {
-			i := newInstance(t, "one", rdb.Addr, sqliteStore(t), journal.Async)
+			i := instanceOf(t, 2, "one", rdb.Addr, sqliteStore(t), journal.Async)
 			if err := i.client.FlushAll(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -118,6 +118,19 @@ func TestRecovery_PausesOutliveAStoreThatComesBackEmpty(t *testing.T) {
 			recoverBy(t, o.tl.(line), o.store, 2)
 			o.wantPauses(a, c)
 			o.wantTold(a, c)
+
+			// A bucket that is made whole before the one which keeps the pauses has them too.
+			o.tl = open(t)
+			seen := 0
+			_, err := newRecovery(t, o.tl.(line), o.store).Mend(t.Context(), 2, []int{1}, func(bucket int) {
+				if bucket == 1 {
+					seen++
+					o.wantPauses(a, c)
+				}
+			})
+			if err != nil || seen != 1 {
+				t.Fatalf("bucket 1 was made whole %d times, %v", seen, err)
+			}
 
 			// What comes now comes later, by whatever clock.
 			if b = o.pause("b", start+1, true); b.At <= c.At {

@@ -27,11 +27,16 @@ type instance struct {
 
 func newInstance(t *testing.T, name, addr string, store journal.Store, mode journal.Mode) *instance {
 	t.Helper()
+	return instanceOf(t, 1, name, addr, store, mode)
+}
+
+func instanceOf(t *testing.T, buckets int, name, addr string, store journal.Store, mode journal.Mode) *instance {
+	t.Helper()
 	i := &instance{client: timeline.Dial(timeline.DialConfig{Addrs: []string{addr}, CallTimeout: 5 * time.Second})}
 	t.Cleanup(func() { _ = i.client.Close() })
 	r := &scheduler.Recording{Instance: name, Address: func() string { return "here:1" }, Limit: 1 << 30, Wrote: func(e scheduler.Entry) { i.writer.Wrote(e) }}
 	var err error
-	i.tl, err = timeline.New(timeline.Config{Client: i.client, Namespace: "promote", Buckets: 1, EndedKeep: time.Hour, TombstoneKeep: time.Hour, TombstoneLimit: 10, Record: r})
+	i.tl, err = timeline.New(timeline.Config{Client: i.client, Namespace: "promote", Buckets: buckets, EndedKeep: time.Hour, TombstoneKeep: time.Hour, TombstoneLimit: 10, Record: r})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,11 +67,56 @@ func (i *instance) push(t *testing.T, m *scheduler.Message) error {
 	return i.writer.Await(t.Context(), []scheduler.Recorded{{UID: m.UID, Version: 1}})
 }
 
+// edit gives a message of that version another due and body, and waits for its commit.
+func (i *instance) edit(ctx context.Context, t *testing.T, m *scheduler.Message, version uint64,
+	due time.Duration, body string) error {
+	t.Helper()
+	to := *m
+	to.Due, to.Body = schedulertest.Start.Add(due), []byte(body)
+	a := scheduler.Amend{UID: m.UID, Version: version, Due: to.Due, Message: &to, Reason: "edited"}
+	got, err := i.tl.Amend(ctx, a, schedulertest.Start)
+	if err != nil || got.Code != scheduler.AmendDone {
+		t.Fatalf("edit of %s at version %d: code %d, %v", m.UID, version, got.Code, err)
+	}
+	return i.writer.Await(ctx, []scheduler.Recorded{{UID: m.UID, Version: got.Info.Version, Number: got.Number}})
+}
+
+// wantWaiting wants a message to wait so here and in the journal.
+func (i *instance) wantWaiting(t *testing.T, store journal.Store, m *scheduler.Message, version uint64,
+	due time.Duration, body string) {
+	t.Helper()
+	found, err := i.tl.Find(t.Context(), scheduler.Ref{UID: m.UID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := store.Records(t.Context(), []scheduler.UID{m.UID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		found = append(found, r.Info)
+	}
+	if len(found) != 2 {
+		t.Fatalf("%s: found %d, want one in the timeline and one in the journal", m.UID, len(found))
+	}
+	at := schedulertest.Start.Add(due)
+	for _, f := range found {
+		if f.State != scheduler.StateWaiting || f.Version != version || f.Due != at || string(f.Body) != body {
+			t.Errorf("%s: %s at version %d, due %d, says %q; want it to wait at version %d, due %d, and say %q",
+				m.UID, f.State, f.Version, f.Due, f.Body, version, at, body)
+		}
+	}
+}
+
+func newRecovery(t *testing.T, tl scheduler.Recoverable, store journal.Store) *journal.Recovery {
+	return journal.NewRecovery(journal.RecoveryConfig{Store: store, Timeline: tl, Mode: journal.Sync, EndedKeep: time.Hour,
+		Window: 100 * 365 * 24 * time.Hour, // the test's clock is not the journal's
+		Clock:  scheduler.NewClock(scheduler.System()), Timeout: 5 * time.Second, Log: zerolog.New(zerolog.NewTestWriter(t))})
+}
+
 func recoverBy(t *testing.T, tl scheduler.Recoverable, store journal.Store, term uint64) journal.Result {
 	t.Helper()
-	r := journal.NewRecovery(journal.RecoveryConfig{Store: store, Timeline: tl, Mode: journal.Sync, Window: 100 * 365 * 24 * time.Hour, // the test's clock is not the journal's
-		Clock: scheduler.NewClock(scheduler.System()), Timeout: 5 * time.Second, Log: zerolog.New(zerolog.NewTestWriter(t))})
-	result, err := r.Run(t.Context(), term)
+	result, err := newRecovery(t, tl, store).Run(t.Context(), term)
 	if err != nil {
 		t.Fatalf("recover: %v", err)
 	}
@@ -87,8 +137,14 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 	recoverBy(t, old.tl, store, 1)
 	far := schedulertest.DueIn(1000 * time.Hour)
 	kept, lost, cancelLost := schedulertest.Message(1, far), schedulertest.Message(2, far), schedulertest.Message(3, far)
-	old.pushed(t, kept)
-	old.pushed(t, cancelLost)
+	edited, claimed := schedulertest.Message(7, far), schedulertest.Message(8)
+	for _, m := range []*scheduler.Message{kept, cancelLost, edited, claimed} {
+		old.pushed(t, m)
+	}
+	claim := scheduler.Claim{Term: 1, Number: 1, Now: schedulertest.Start, Limit: 10, Bytes: 1 << 20}
+	if got, err := old.tl.Claim(ctx, 0, claim); err != nil || len(got.Messages) != 1 {
+		t.Fatalf("claim: %+v, %v; want one message", got, err)
+	}
 
 	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{replica.Addr}, CallTimeout: 5 * time.Second})
 	defer rdb.Close()
@@ -122,6 +178,17 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 	if err := old.writer.Await(ctx, []scheduler.Recorded{{UID: cancelLost.UID, Version: canceled.Info.Version}}); err != nil {
 		t.Fatal(err)
 	}
+	// One is edited; another, which the replica holds as claimed, is given back as it was and then edited.
+	back := []scheduler.Back{{UID: claimed.UID, Claim: 1, Keep: true}}
+	if err := old.tl.Return(ctx, 0, 1, back, schedulertest.Start); err != nil {
+		t.Fatal(err)
+	}
+	const sooner, later = 900 * time.Hour, 1100 * time.Hour
+	for m, due := range map[*scheduler.Message]time.Duration{edited: sooner, claimed: later} {
+		if err := old.edit(ctx, t, m, 1, due, "edited"); err != nil {
+			t.Fatal(err)
+		}
+	}
 
 	now := newInstance(t, "new", replica.Addr, store, journal.Sync)
 	if _, _, err := now.tl.Add(ctx, 0, []*scheduler.Message{schedulertest.Message(9, far)}, schedulertest.Start); !errors.Is(err, scheduler.ErrUncertified) {
@@ -131,14 +198,19 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 		t.Fatalf("a claim from it: %v", err)
 	}
 	result := recoverBy(t, now.tl, store, 2)
-	if result.Buckets != 1 || result.Restored.Added != 1 || result.Restored.Raised != 1 {
-		t.Fatalf("recovery: %+v, want one message added and one canceled", result)
+	if result.Buckets != 1 || result.Restored.Added != 1 || result.Restored.Raised != 3 {
+		t.Fatalf("recovery: %+v, want one message added, one canceled and two edited", result)
 	}
 	for uid, want := range map[scheduler.UID]scheduler.State{kept.UID: scheduler.StateWaiting, lost.UID: scheduler.StateWaiting, cancelLost.UID: scheduler.StateCanceled} {
 		found, err := now.tl.Find(ctx, scheduler.Ref{UID: uid})
 		if err != nil || len(found) != 1 || found[0].State != want {
 			t.Errorf("%s: %+v, %v; want it %s", uid, found, err, want)
 		}
+	}
+	now.wantWaiting(t, store, edited, 2, sooner, "edited")
+	now.wantWaiting(t, store, claimed, 2, later, "edited")
+	if err := now.edit(ctx, t, edited, 2, later, "edited again"); err != nil {
+		t.Fatal(err)
 	}
 
 	// The old primary still takes writes from whoever has not heard. None is answered.
@@ -154,6 +226,17 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 	if have, err := store.Versions(ctx, []scheduler.UID{late.UID}); err != nil || len(have) != 0 {
 		t.Fatalf("the journal has it: %v, %v", have, err)
 	}
+	// That includes edits, also one that makes a version which the new primary has made otherwise.
+	for m, version := range map[*scheduler.Message]uint64{kept: 1, edited: 2, claimed: 2} {
+		short, stop := context.WithTimeout(ctx, 500*time.Millisecond)
+		if err := old.edit(short, t, m, version, sooner, "too late"); err == nil {
+			t.Errorf("an edit of %s by a primary that was replaced was answered as kept", m.UID)
+		}
+		stop()
+	}
+	now.wantWaiting(t, store, kept, 1, 1000*time.Hour, string(kept.Body))
+	now.wantWaiting(t, store, edited, 3, later, "edited again")
+	now.wantWaiting(t, store, claimed, 2, later, "edited")
 
 	// Who has heard of the new one is refused by the old, also on a connection that
 	// was open all the time.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
@@ -11,7 +12,8 @@ import (
 
 // brief are the columns of a record without headers and body, whole all of them.
 const (
-	brief = "uid, topic, id, `key`, priority, ttl, attempt, digest, content, due, state, uncertain, refusals, changed, ended, reason, version"
+	brief = "uid, topic, id, `key`, priority, ttl, attempt, digest, content, due, state, uncertain, refusals, changed, ended, " +
+		"COALESCE(kind, 0), COALESCE(other, ''), reason, version"
 	whole = brief + ", headers, body"
 )
 
@@ -21,7 +23,7 @@ func scanRecord(row scanner, all bool) (r scheduler.Record, err error) {
 	var digest, headers []byte
 	var ended sql.NullInt64
 	into := []any{&r.UID, &r.Topic, &r.ID, &r.Key, &r.Priority, &ttl, &r.Attempt, &digest, &content, &r.Due, &r.State, &r.Mark.Uncertain, &r.Mark.Refusals,
-		&r.ChangedAt, &ended, &r.Reason, &version}
+		&r.ChangedAt, &ended, &r.Kind, &r.Other, &r.Reason, &version}
 	if all {
 		into = append(into, &headers, &r.Body)
 	}
@@ -88,12 +90,19 @@ func appendRecords(ctx context.Context, from queryer, to []scheduler.Record, all
 	return to, err
 }
 
-// Find returns up to limit messages that ref names, the latest accepted first.
-func (s *SQL) Find(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Record, error) {
+// viewerPage is how many messages are read at once where some of them are hidden.
+const viewerPage = 500
+
+// Find returns up to limit messages that ref names and its viewer may see, the
+// latest accepted first.
+func (s *SQL) Find(ctx context.Context, ref scheduler.Ref, limit int) (found []scheduler.Record, err error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	index, w := "", where{}
+	index, w, page := "", where{}, limit
+	if ref.Viewer != nil {
+		page = max(limit, viewerPage)
+	}
 	switch {
 	case ref.UID != "" && !scheduler.IsUID(string(ref.UID)), ref.UID == "" && ref.ID == "":
 		return nil, nil
@@ -105,9 +114,22 @@ func (s *SQL) Find(ctx context.Context, ref scheduler.Ref, limit int) ([]schedul
 			w = s.andText(w, "`key`", ref.Key)
 		}
 	}
-	found, err := appendRecords(ctx, s.read, nil, false, index+" WHERE "+w.clause+" ORDER BY uid DESC LIMIT ?", append(w.args, limit))
-	if err != nil {
-		return nil, fmt.Errorf("find messages: %w", err)
+	if ref.Topic != "" {
+		w = s.andText(w, "topic", ref.Topic)
 	}
-	return found, nil
+	for from := w; ; {
+		part, err := appendRecords(ctx, s.read, nil, false, index+" WHERE "+from.clause+" ORDER BY uid DESC LIMIT ?", append(slices.Clip(from.args), page))
+		if err != nil {
+			return nil, fmt.Errorf("find messages: %w", err)
+		}
+		for _, r := range part {
+			if len(found) < limit && ref.Viewer.Sees(r.Topic) {
+				found = append(found, r)
+			}
+		}
+		if len(found) == limit || len(part) < page {
+			return found, nil
+		}
+		from = w.and("uid < ?", string(part[page-1].UID))
+	}
 }

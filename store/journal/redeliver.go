@@ -49,7 +49,7 @@ func (r *Redeliverer) Run(ctx context.Context, req scheduler.RedeliverRequest, p
 		changes, err := r.Store.Changes(call, q)
 		cancel()
 		if err != nil {
-			return report, fmt.Errorf("read deliveries: %w: %w", scheduler.ErrUnavailable, err)
+			return report, fmt.Errorf("read deliveries: %w: %w", ErrNoDatabase, err)
 		}
 		for len(changes) > 0 && changes[len(changes)-1].At >= until { // what this run delivers comes after
 			changes = changes[:len(changes)-1]
@@ -86,12 +86,12 @@ func (r *Redeliverer) some(ctx context.Context, req scheduler.RedeliverRequest, 
 	records, err := r.Store.Records(call, uids)
 	cancel()
 	if err != nil {
-		return fmt.Errorf("read messages: %w: %w", scheduler.ErrUnavailable, err)
+		return fmt.Errorf("read messages: %w: %w", ErrNoDatabase, err)
 	}
 	for i := range records {
 		rec := &records[i]
 		c := latest[rec.UID]
-		if req.Topic != "" && rec.Topic != req.Topic || rec.Version != c.Version {
+		if req.Topic != "" && !scheduler.Matches(req.Topic, rec.Topic) || rec.Version != c.Version {
 			continue // another topic, or delivered again since: that delivery is checked itself
 		}
 		report.Checked++
@@ -115,7 +115,7 @@ func (r *Redeliverer) one(ctx context.Context, dry bool, rec *scheduler.Record, 
 		report.Unknown++
 		return nil
 	case err != nil:
-		return fmt.Errorf("look for %s in stream %s: %w: %w", rec.UID, c.Stream, scheduler.ErrUnavailable, err)
+		return fmt.Errorf("look for %s in stream %s: %w: %w", rec.UID, c.Stream, ErrNoBroker, err)
 	case there:
 		report.Present++
 		return nil

@@ -17,13 +17,14 @@ import (
 func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]struct {
-		line  func(*testing.T, *scheduler.Recording) (line, func() line)
+		line  func(*testing.T, *scheduler.Recording) server
 		store func(*testing.T) journal.Store
 	}{"in memory": {memoryLine, memoryStore}, "on Redis and SQLite": {redisLine, sqliteStore}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 20, Wrote: func(scheduler.Entry) {}}
-			tl, lose := open.line(t, r)
+			on := open.line(t, r)
+			tl := on.line
 			store := open.store(t)
 			must := func(step string, errs ...error) {
 				t.Helper()
@@ -62,7 +63,7 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 			}
 			history, err := store.History(t.Context(), again.UID)
 			must("history", err)
-			if len(history) != 1 || !history[0].Uncertain || history[0].Version != 1 || history[0].Reason != scheduler.RequeueOf(old.UID, true) {
+			if len(history) != 1 || !history[0].Uncertain || history[0].Version != 1 || history[0].Reason != scheduler.KindRequeue.Words(old.UID, true) {
 				t.Fatalf("its history is %+v", history)
 			}
 
@@ -77,7 +78,7 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 				}
 			}
 			verify()
-			tl = lose()
+			tl = on.empty()
 			schedulertest.Certify(t, tl)
 			restorer := &journal.Restorer{Store: store, Timeline: tl, Buckets: crashBuckets, Clock: clock, Timeout: time.Minute, Log: zerolog.Nop()}
 			if report, err := restorer.Run(t.Context(), scheduler.RestoreRequest{UID: again.UID}, nil); err != nil || report.Added != 1 {

@@ -30,6 +30,9 @@ type Config struct {
 	Conns int
 
 	Log zerolog.Logger
+
+	// copying: a copy into the database may be under way; see Copy.
+	copying bool
 }
 
 const (
@@ -138,6 +141,9 @@ func (s *SQL) prepare(ctx context.Context) error {
 	}
 	if version > 0 { // before anything is written to another's database
 		if err := s.checkNamespace(ctx); err != nil {
+			return err
+		}
+		if err := s.checkCopied(ctx); err != nil {
 			return err
 		}
 	}

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
+	"strings"
 
 	"modernc.org/sqlite"
 )
@@ -40,6 +42,9 @@ func (s *SQL) connectSQLite(file string) error {
 		incoming: func(column string) string { return "excluded." + column },
 		greatest: "MAX",
 		div:      "/",
+		like:     "GLOB ?",
+		any:      "*",
+		literal:  strings.NewReplacer("[", "[[]", "*", "[*]", "?", "[?]").Replace,
 		index:    func(name string) string { return " INDEXED BY " + name },
 		rows:     1, // a prepared statement, run for each row
 	}
@@ -68,9 +73,19 @@ func openSQLite(file string, options url.Values) (*sql.DB, error) {
 	return sql.OpenDB(c), nil
 }
 
+// makeOwn makes a file that its owner alone may read and write; SQLite, which
+// would let everybody read it, gives -wal and -shm the same mode. A file that is
+// there keeps its own. Where none can be made, SQLite says why when it opens it.
+func makeOwn(file string) {
+	if f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
+		f.Close()
+	}
+}
+
 // checkSQLite makes the file, so that readers find it, and wants what the
 // pragmas asked for.
 func checkSQLite(ctx context.Context, s *SQL) error {
+	makeOwn(s.kind.file)
 	var mode string
 	if err := s.write.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
 		return fmt.Errorf("open the file: %w", err)
@@ -85,6 +100,7 @@ func checkSQLite(ctx context.Context, s *SQL) error {
 // opens transactions of its own, so the journal's file cannot be. The lock ends
 // with the process that holds it; the file, which is empty, stays.
 func lockSQLite(ctx context.Context, s *SQL, do func(*sql.DB) error) (err error) {
+	makeOwn(s.kind.file + "-migration")
 	lock, err := openSQLite(s.kind.file+"-migration", url.Values{"_txlock": {"exclusive"}, "_pragma": {"busy_timeout(60000)"}})
 	if err != nil {
 		return fmt.Errorf("lock the schema: %w", err)

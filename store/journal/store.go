@@ -32,6 +32,10 @@ type Store interface {
 	// Find returns up to limit messages that ref names, without headers and body,
 	// the latest accepted first.
 	Find(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Record, error)
+	// Names tells of each push which messages have its uid, or its name where it has
+	// one, without headers and body: the latest accepted first, at most
+	// scheduler.MaxRemembered of the name.
+	Names(ctx context.Context, pushes []*scheduler.Message) ([][]scheduler.Record, error)
 	// History is every change of a message, by version, without content. What an
 	// older version of tarry wrote has no due and marks.
 	History(ctx context.Context, uid scheduler.UID) ([]scheduler.Change, error)
@@ -42,7 +46,7 @@ type Store interface {
 	// Forecast counts what waits and falls due from the given time until another,
 	// exclusive, by steps of so many milliseconds; empty steps are left out. An
 	// empty topic takes all.
-	Forecast(ctx context.Context, topic string, from, until, step scheduler.Milli) ([]scheduler.Forecast, error)
+	Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error)
 	// WritePause keeps the last change of a pattern's pause: where one is there that
 	// is later it changes nothing. A change under a certification of the first bucket
 	// that is over is scheduler.ErrFenced and changes nothing either.

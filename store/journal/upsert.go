@@ -33,8 +33,12 @@ func (u *upsert) statement(n int) string {
 // give their values. The last of each set guards it.
 var (
 	contentColumns = []string{"topic", "id", "`key`", "headers", "body", "size", "priority", "ttl", "attempt", "digest", "content"}
-	stateColumns   = []string{"due", "state", "uncertain", "refusals", "changed", "ended", "reason", "version"}
+	stateColumns   = []string{"due", "state", "uncertain", "refusals", "changed", "ended", "kind", "other", "reason", "version"}
 )
+
+// transitionColumns are those of transitions, in the order in which writeTransitions gives their values.
+var transitionColumns = []string{"uid", "version", "state", "at", "claimed", "bucket", "instance", "address", "term", "attempt", "reason", "stream", "sequence",
+	"due", "uncertain", "refusals", "kind", "other"}
 
 func contentValues(values []any, c *scheduler.Change) []any {
 	m := c.Message
@@ -43,7 +47,8 @@ func contentValues(values []any, c *scheduler.Change) []any {
 }
 
 func stateValues(values []any, c *scheduler.Change) []any {
-	return append(values, int64(c.Due), int64(c.State), bit(c.Uncertain), int64(c.Refusals), int64(c.At), endedAt(c), text(c.Reason, reasonBytes), number(c.Version))
+	return append(values, int64(c.Due), int64(c.State), bit(c.Uncertain), int64(c.Refusals), int64(c.At), endedAt(c),
+		unlessZero(int64(c.Kind)), unlessEmpty(string(c.Other)), text(c.Reason, reasonBytes), number(c.Version))
 }
 
 // contentBytes is how many bytes contentValues has in texts and blobs, at most.
@@ -84,8 +89,8 @@ func newUpserts(d *dialect) *upserts {
 		},
 		// A change is written once; IGNORE would also hide what was cut.
 		transition: upsert{
-			into:    "transitions (uid, version, state, at, claimed, bucket, instance, address, term, attempt, reason, stream, sequence, due, uncertain, refusals)",
-			row:     "(" + questions(16) + ")",
+			into:    "transitions (" + strings.Join(transitionColumns, ", ") + ")",
+			row:     "(" + questions(len(transitionColumns)) + ")",
 			updates: d.conflict + "uid = transitions.uid",
 		},
 	}

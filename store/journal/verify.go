@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,12 +17,9 @@ import (
 // after the outbox has had time to drain.
 type Verifier struct {
 	Store    Store
-	Timeline interface {
-		scheduler.Mending
-		Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, error)
-	}
-	Buckets int
-	Clock   *scheduler.Clock
+	Timeline scheduler.Mending
+	Buckets  int
+	Clock    *scheduler.Clock
 	// Instance and Address sign the changes of a repair.
 	Instance string
 	Address  func() string
@@ -39,14 +37,15 @@ const (
 
 // Run compares everything; progress, which may be nil, is told now and then.
 func (v *Verifier) Run(ctx context.Context, req scheduler.VerifyRequest, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
-	c := &comparison{Verifier: v, repair: req.Repair, progress: progress, told: time.Now(), report: scheduler.VerifyReport{Found: map[string]int{}}}
+	c := &comparison{Verifier: v, repair: req.Repair, progress: progress, told: time.Now(),
+		doubts: newDoubts(v.Timeline, v.Buckets, v.Timeout), report: scheduler.VerifyReport{Found: map[string]int{}}}
 	if err := c.fromJournal(ctx); err != nil {
 		return c.report, err
 	}
 	if err := c.fromStore(ctx); err != nil {
 		return c.report, err
 	}
-	return c.report, nil
+	return c.report, c.refused(ctx)
 }
 
 // comparison is one run.
@@ -55,6 +54,7 @@ type comparison struct {
 	repair   bool
 	progress func(scheduler.VerifyReport)
 	told     time.Time
+	doubts   *doubts
 	report   scheduler.VerifyReport
 }
 
@@ -83,6 +83,27 @@ func (b both) kind() string {
 	return scheduler.StoreNewer
 }
 
+// refused lists the transitions that the timeline did not make, and the entries that
+// the journal could not hold.
+func (c *comparison) refused(ctx context.Context) error {
+	for bucket := range c.Buckets {
+		call, cancel := context.WithTimeout(ctx, c.Timeout)
+		some, err := c.Timeline.Refused(call, bucket)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("list what bucket %d refused: %w", bucket, ofStore(err))
+		}
+		c.report.Refused = append(c.report.Refused, some...)
+		for q, err := range quarantined(ctx, c.Timeline, bucket, new(string), c.Timeout) {
+			if err != nil {
+				return ofStore(err)
+			}
+			c.report.Quarantined = append(c.report.Quarantined, *q)
+		}
+	}
+	return nil
+}
+
 // fromJournal goes through what stays in the journal.
 func (c *comparison) fromJournal(ctx context.Context) error {
 	q := scheduler.RecordQuery{States: staying(), Limit: verifyPage}
@@ -91,7 +112,7 @@ func (c *comparison) fromJournal(ctx context.Context) error {
 		page, err := c.Store.List(call, q)
 		cancel()
 		if err != nil {
-			return fmt.Errorf("read the journal: %w: %w", scheduler.ErrUnavailable, err)
+			return fmt.Errorf("read the journal: %w: %w", ErrNoDatabase, err)
 		}
 		if len(page) == 0 {
 			return nil
@@ -117,7 +138,7 @@ func (c *comparison) fromStore(ctx context.Context) error {
 			uids, next, err := c.Timeline.Walk(call, bucket, cursor, verifyPage)
 			cancel()
 			if err != nil {
-				return fmt.Errorf("walk through bucket %d: %w", bucket, err)
+				return fmt.Errorf("walk through bucket %d: %w", bucket, ofStore(err))
 			}
 			c.report.InStore += len(uids)
 			for len(uids) > 0 {
@@ -156,7 +177,8 @@ func (c *comparison) compare(ctx context.Context, uids []scheduler.UID) error {
 	for uid, b := range found {
 		d := scheduler.Difference{UID: uid, Bucket: uid.Bucket(c.Buckets), Kind: b.kind(), Store: b.store, Journal: b.journal}
 		if c.repair {
-			if d.Repaired, err = c.mend(ctx, &d); err != nil {
+			// What SQL refuses for good stays different, and is counted so.
+			if d.Repaired, err = c.mend(ctx, &d); err != nil && (Retryable(err) || ctx.Err() != nil) {
 				return fmt.Errorf("repair %s: %w", uid, err)
 			}
 		}
@@ -183,7 +205,7 @@ func (c *comparison) look(ctx context.Context, uids []scheduler.UID) (map[schedu
 	defer cancel()
 	records, err := c.Store.Versions(call, uids)
 	if err != nil {
-		return nil, fmt.Errorf("ask the journal for versions: %w: %w", scheduler.ErrUnavailable, err)
+		return nil, fmt.Errorf("ask the journal for versions: %w: %w", ErrNoDatabase, err)
 	}
 	byBucket := make([][]scheduler.UID, c.Buckets)
 	for _, uid := range uids {
@@ -195,7 +217,7 @@ func (c *comparison) look(ctx context.Context, uids []scheduler.UID) (map[schedu
 		}
 		stands, err := c.Timeline.Versions(call, bucket, mine)
 		if err != nil {
-			return nil, fmt.Errorf("ask bucket %d for versions: %w", bucket, err)
+			return nil, fmt.Errorf("ask bucket %d for versions: %w", bucket, ofStore(err))
 		}
 		for _, uid := range mine {
 			if b := (both{store: stands[uid], journal: records[uid]}); b.kind() != "" {
@@ -212,28 +234,36 @@ func (c *comparison) mend(ctx context.Context, d *scheduler.Difference) (bool, e
 	defer cancel()
 	switch d.Kind {
 	case scheduler.MissingInStore, scheduler.StoreOlder:
+		read := c.Clock.Milli()
 		records, err := c.Store.Records(call, []scheduler.UID{d.UID})
 		if err != nil || len(records) == 0 {
 			return false, err
 		}
-		report, err := restoreRecords(call, c.Timeline, c.Buckets, records, c.Clock, c.Timeout)
-		return report.Added+report.Raised > 0, err
+		report, err := restoreRecords(call, c.doubts, records, read, c.Clock)
+		return report.Added+report.Raised > 0, ofStore(err)
 	}
 	found, err := c.Timeline.Find(call, scheduler.Ref{UID: d.UID})
-	if err != nil || len(found) == 0 {
-		return false, err
+	switch {
+	case errors.Is(err, scheduler.ErrUnreadable):
+		return false, nil // only its bytes in the store tell of it: it stays different
+	case err != nil:
+		return false, fmt.Errorf("look it up in the store: %w", ofStore(err))
+	case len(found) == 0:
+		return false, nil
 	}
-	i := found[0]
-	change := scheduler.Change{UID: d.UID, Version: i.Version, State: i.State, At: c.Clock.Milli(), Bucket: d.Bucket, Instance: c.Instance, Address: c.Address(),
-		Reason: "repaired from the store", Due: i.Due, Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals}
-	if i.State == scheduler.StateInFlight {
-		change.State = scheduler.StateWaiting // a claim is no state of the journal
-	}
-	if !i.State.Ended() || i.State == scheduler.StateDead {
-		change.Message = &i.Message
-	}
+	change := asItStands(&found[0])
+	change.At, change.Bucket, change.Reason = c.Clock.Milli(), d.Bucket, "repaired from the store"
+	change.Instance, change.Address = c.Instance, c.Address()
 	if err := c.Store.Write(call, nil, []scheduler.Change{change}); err != nil {
 		return false, fmt.Errorf("write to the journal: %w", err)
 	}
 	return true, nil
+}
+
+// ofStore is an error of the store that is none of the journal's, whatever it is.
+func ofStore(err error) error {
+	if err == nil || errors.Is(err, scheduler.ErrUnavailable) || errors.Is(err, scheduler.ErrOutcomeUnknown) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", scheduler.ErrUnavailable, err)
 }

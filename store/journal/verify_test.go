@@ -157,9 +157,13 @@ type fakeBroker struct {
 	stored    map[string]scheduler.UID // stream/sequence
 	unjudged  map[scheduler.UID]bool
 	published []scheduler.UID
+	away      error
 }
 
 func (b *fakeBroker) Stored(_ context.Context, stream string, sequence uint64, uid scheduler.UID) (bool, error) {
+	if b.away != nil {
+		return false, b.away
+	}
 	if b.unjudged[uid] {
 		return false, scheduler.ErrUnjudged
 	}
@@ -194,8 +198,17 @@ func TestRedeliver_PublishesWhatIsGoneAndOnlyThat(t *testing.T) {
 		if got, want := run(scheduler.RedeliverRequest{DryRun: true}), (scheduler.RedeliverReport{Checked: 4, Present: 1, Gone: 2, Unknown: 1}); got != want || len(broker.published) > 0 {
 			t.Fatalf("dry run: %+v, want %+v; published %v", got, want, broker.published)
 		}
-		if got := run(scheduler.RedeliverRequest{Topic: "other"}); got != (scheduler.RedeliverReport{}) {
-			t.Fatalf("of another topic: %+v", got)
+		for _, topic := range []string{"other", "other.>", "*.no.such"} {
+			if got := run(scheduler.RedeliverRequest{Topic: topic}); got != (scheduler.RedeliverReport{}) {
+				t.Fatalf("of %s: %+v", topic, got)
+			}
+		}
+		for topic, want := range map[string]scheduler.RedeliverReport{
+			"orders.*": {Checked: 4, Present: 1, Gone: 2, Unknown: 1}, "orders.1": {Checked: 1, Present: 1}, "*.2": {Checked: 1, Gone: 1},
+		} {
+			if got := run(scheduler.RedeliverRequest{Topic: topic, DryRun: true}); got != want {
+				t.Fatalf("of %s: %+v, want %+v", topic, got, want)
+			}
 		}
 		if got, want := run(scheduler.RedeliverRequest{}), (scheduler.RedeliverReport{Checked: 4, Present: 1, Gone: 2, Redelivered: 2, Unknown: 1}); got != want {
 			t.Fatalf("got %+v, want %+v", got, want)
@@ -208,5 +221,131 @@ func TestRedeliver_PublishesWhatIsGoneAndOnlyThat(t *testing.T) {
 		if err != nil || len(history) != 3 || history[2].Version != 3 || history[2].Sequence == 2 {
 			t.Fatalf("history %+v, %v", history, err)
 		}
+		broker.away = context.DeadlineExceeded
+		r := &journal.Redeliverer{Store: s.store, Broker: broker, Buckets: 1, Clock: s.clock, Timeout: time.Minute, Log: zerolog.Nop()}
+		if _, err := r.Run(t.Context(), scheduler.RedeliverRequest{}, nil); !errors.Is(err, journal.ErrNoBroker) ||
+			errors.Is(err, journal.ErrNoDatabase) || !errors.Is(err, scheduler.ErrUnavailable) {
+			t.Fatalf("without a broker: %v", err)
+		}
 	})
+}
+
+// A message whose headers are cut is read by scripts, and by nobody else. A repair goes on past it where the journal does
+// not know it.
+func TestVerify_GoesOnPastWhatCannotBeRead(t *testing.T) {
+	s := newRedisServer(t, unheard())
+	a := newApart(t, s.tl, sqliteStore(t))
+	batch := make([]*scheduler.Message, 6)
+	for i := range batch {
+		batch[i] = schedulertest.Message(1+i, schedulertest.DueIn(time.Hour))
+		batch[i].Headers = []scheduler.Header{{Name: "Traceparent", Value: "aaaaaaaaaaaaaaaa"}}
+		a.push(batch[i])
+	}
+	ctx := t.Context()
+	for bucket := range crashBuckets {
+		key := fmt.Sprintf("{%s:%d}:", s.ns, bucket)
+		a.must("lose the outbox", s.rdb.Del(ctx, key+"outbox", key+"outboxed").Err())
+	}
+	for _, m := range batch[1:3] {
+		key := fmt.Sprintf("{%s:%d}:msg", s.ns, m.UID.Bucket(crashBuckets))
+		record := s.rdb.HGet(ctx, key, string(m.UID)).Val()
+		a.must("spoil", s.rdb.HSet(ctx, key, string(m.UID), record[:len(record)-len(m.Body)-6]).Err())
+	}
+	if report := a.verify(); report.Repaired != 4 || report.Found[scheduler.MissingInJournal] != 6 {
+		t.Fatalf("repaired are %d of 6: %+v", report.Repaired, report)
+	}
+}
+
+// Once a claim has found it, the journal's takes its place.
+func TestVerify_MendsWhatAClaimCouldNotRead(t *testing.T) {
+	s := newRedisServer(t, unheard())
+	a := newApart(t, s.tl, sqliteStore(t))
+	m := schedulertest.Message(1, schedulertest.DueIn(time.Hour))
+	m.Headers = []scheduler.Header{{Name: "Traceparent", Value: "aaaaaaaaaaaaaaaa"}}
+	a.push(m)
+	if _, err := a.drain(); err != nil {
+		t.Fatal(err)
+	}
+	bucket := m.UID.Bucket(crashBuckets)
+	key := fmt.Sprintf("{%s:%d}:msg", s.ns, bucket)
+	record := s.rdb.HGet(t.Context(), key, string(m.UID)).Val()
+	a.must("spoil", s.rdb.HSet(t.Context(), key, string(m.UID), record[:len(record)-len(m.Body)-6]).Err())
+	claim := scheduler.Claim{Term: 1, Now: m.Due + 1000, Limit: 10, Bytes: 1 << 20, Number: 1}
+	got, err := a.Claim(t.Context(), bucket, claim)
+	a.must("claim", err)
+	if len(got.Messages) != 0 || len(got.Missing) != 1 {
+		t.Fatalf("claimed %+v", got)
+	}
+	if report := a.verify(); report.Repaired != 1 || len(report.Refused) != 0 {
+		t.Fatalf("%+v", report)
+	}
+	claim.Number++
+	got, err = a.Claim(t.Context(), bucket, claim)
+	a.must("claim again", err)
+	if len(got.Messages) != 1 || len(got.Messages[0].Headers) != 1 {
+		t.Fatalf("claimed %+v", got)
+	}
+}
+
+// failing is a store of which one question fails in a way that nobody knows.
+type failing struct {
+	scheduler.Mending
+	question string
+}
+
+var errAnswer = errors.New("redis: ERR a script raised")
+
+func (f failing) ask(question string) error {
+	if question == f.question {
+		return errAnswer
+	}
+	return nil
+}
+
+func (f failing) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, error) {
+	found, err := f.Mending.Find(ctx, ref)
+	return found, errors.Join(err, f.ask("find"))
+}
+
+func (f failing) Versions(ctx context.Context, b int, uids []scheduler.UID) (map[scheduler.UID]scheduler.Stand, error) {
+	stands, err := f.Mending.Versions(ctx, b, uids)
+	return stands, errors.Join(err, f.ask("versions"))
+}
+
+func (f failing) Walk(ctx context.Context, b int, cursor string, limit int) ([]scheduler.UID, string, error) {
+	uids, next, err := f.Mending.Walk(ctx, b, cursor, limit)
+	return uids, next, errors.Join(err, f.ask("walk"))
+}
+
+func (f failing) Restore(ctx context.Context, b int, records []scheduler.Record, read, now scheduler.Milli) (
+	[]scheduler.RestoreCode, error,
+) {
+	codes, err := f.Mending.Restore(ctx, b, records, read, now)
+	return codes, errors.Join(err, f.ask("restore"))
+}
+
+func (f failing) Refused(ctx context.Context, b int) ([]scheduler.Refusal, error) {
+	refused, err := f.Mending.Refused(ctx, b)
+	return refused, errors.Join(err, f.ask("refused"))
+}
+
+// Whatever the store answers, the journal is not to blame for it.
+func TestVerify_BlamesTheStoreForWhatItAnswers(t *testing.T) {
+	for _, question := range []string{"find", "versions", "walk", "restore", "refused"} {
+		t.Run(question, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSides(t)
+				s.add(false, 1) // missing in the journal
+				gone := schedulertest.Message(2)
+				gone.Due = s.clock.Milli().Add(time.Hour)
+				s.write(scheduler.Change{UID: gone.UID, Version: 1, State: scheduler.StateWaiting, Due: gone.Due, Message: gone})
+				v := &journal.Verifier{Store: s.store, Timeline: failing{s.tl, question}, Buckets: 1, Clock: s.clock,
+					Address: func() string { return "a:1" }, Timeout: time.Minute}
+				_, err := v.Run(t.Context(), scheduler.VerifyRequest{Repair: true}, nil)
+				if !errors.Is(err, errAnswer) || !errors.Is(err, scheduler.ErrUnavailable) || errors.Is(err, journal.ErrNoDatabase) {
+					t.Errorf("got %v", err)
+				}
+			})
+		})
+	}
 }

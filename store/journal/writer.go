@@ -44,9 +44,9 @@ type Writer struct {
 	mu      sync.Mutex
 	queue   []*commit
 	bytes   int
-	pending map[change]*commit // sync only
-	busy    time.Time          // when the oldest commit under way began, zero when none is
-	broken  error              // of the last commit, nil once one succeeds
+	pending map[change]*commit    // sync only
+	busy    map[*commit]time.Time // when each batch under way was taken, by its first entry
+	broken  error                 // of the last commit, nil once one succeeds
 }
 
 // change names one by the version it made.
@@ -88,7 +88,7 @@ var errLeft = errors.New("left to the drainer")
 
 // NewWriter builds a Writer; Run must run.
 func NewWriter(cfg WriterConfig) *Writer {
-	return &Writer{cfg: cfg, log: cfg.Log, metrics: newWriterMetrics(cfg.Registerer), ready: make(chan struct{}, 1), pending: map[change]*commit{}}
+	return &Writer{cfg: cfg, log: cfg.Log, metrics: newWriterMetrics(cfg.Registerer), ready: make(chan struct{}, 1), pending: map[change]*commit{}, busy: map[*commit]time.Time{}}
 }
 
 // Wrote takes an entry that stands in the outbox now. It does not block.
@@ -124,8 +124,11 @@ func (w *Writer) Ready() error {
 	switch {
 	case w.broken != nil:
 		return fmt.Errorf("%w: the journal does not take changes", scheduler.ErrUnavailable) // why is in the log: it may name hosts
-	case !w.busy.IsZero() && time.Since(w.busy) > stalled:
-		return fmt.Errorf("%w: the journal has not answered for %s", scheduler.ErrUnavailable, time.Since(w.busy).Round(time.Millisecond))
+	}
+	for _, since := range w.busy {
+		if waits := time.Since(since); waits > stalled {
+			return fmt.Errorf("%w: the journal has not answered for %s", scheduler.ErrUnavailable, waits.Round(time.Millisecond))
+		}
 	}
 	return nil
 }
@@ -298,8 +301,8 @@ func (w *Writer) take(last bool) []*commit {
 	if w.queue = w.queue[n:]; len(w.queue) == 0 {
 		w.queue = nil
 	}
-	if len(batch) > 0 && w.busy.IsZero() {
-		w.busy = time.Now()
+	if len(batch) > 0 {
+		w.busy[batch[0]] = time.Now()
 	}
 	return batch
 }
@@ -328,6 +331,9 @@ func (w *Writer) finishLocked(c *commit, err error) {
 // reason of its own goes entry by entry.
 func (w *Writer) commitAll(ctx context.Context, batch []*commit) {
 	err := w.commit(ctx, batch)
+	w.mu.Lock()
+	delete(w.busy, batch[0])
+	w.mu.Unlock()
 	if err != nil && !Retryable(err) && len(batch) > 1 {
 		for _, c := range batch {
 			w.settle([]*commit{c}, w.commit(ctx, []*commit{c}))
@@ -378,7 +384,6 @@ func (w *Writer) commit(ctx context.Context, batch []*commit) error {
 // Entries that stay there are read again by the Drainer.
 func (w *Writer) settle(batch []*commit, err error) {
 	w.mu.Lock()
-	w.busy = time.Time{}
 	if err == nil {
 		w.broken = nil
 	} else if Retryable(err) {

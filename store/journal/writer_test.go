@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,7 +172,7 @@ func TestWriter_SyncRefusesWhileTheJournalIsAwayAndGoesOnAfterwards(t *testing.T
 		if err := w.await(lost, 1, 100*time.Millisecond); err == nil {
 			w.Fatal("the retry was answered before the journal had the push")
 		}
-		if _, _, err := journal.Drain(w.Context(), w.store, w.tl, 0, 0, time.Second); err != nil {
+		if _, _, err := journal.Drain(w.Context(), w.store, w.tl, 0, 0, time.Second, zerolog.Nop()); err != nil {
 			w.Fatal(err)
 		}
 		if err := w.await(lost, 1, time.Second); err != nil {
@@ -194,6 +195,33 @@ func TestWriter_SyncRefusesSoonWhenTheJournalFallsSilent(t *testing.T) {
 }
 
 // A stop lets the commit under way come to its end, and what is queued behind it.
+// One commit hangs while another worker's go through: the oldest under way decides.
+func TestWriter_SyncRefusesWhileTheOldestCommitHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriterWorld(t, journal.Sync)
+		defer w.stop()
+		var begun atomic.Bool
+		w.store.be(func(ctx context.Context, changes []scheduler.Change) error {
+			if begun.Swap(true) {
+				return nil
+			}
+			return frozen(ctx, changes)
+		}, nil)
+		if _, err := w.push(100 * time.Millisecond); err == nil {
+			t.Fatal("the first push was answered")
+		}
+		for range 15 {
+			if _, err := w.push(100 * time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if err := w.writer.Ready(); err == nil {
+			t.Error("ready, though a commit has been under way for more than a second")
+		}
+	})
+}
+
 func TestWriter_LeavesNothingBehindWhenItStops(t *testing.T) {
 	inBubble(t, journal.Async, func(w *writerWorld) {
 		w.store.be(func(ctx context.Context, _ []scheduler.Change) error {
@@ -271,7 +299,7 @@ func TestWriter_ARowThatIsRefusedForGoodStandsAlone(t *testing.T) {
 		if lag := w.lag(); lag.Changes != 1 {
 			w.Fatalf("lag %+v: the refused row must stay in the outbox", lag)
 		}
-		drained, refused, err := journal.Drain(w.Context(), w.store, w.tl, 0, 0, time.Second)
+		drained, refused, err := journal.Drain(w.Context(), w.store, w.tl, 0, 0, time.Second, zerolog.Nop())
 		if err != nil || refused != 1 {
 			w.Fatalf("drain: %d, %d refused, %v", drained, refused, err)
 		}
@@ -292,7 +320,7 @@ func TestWriter_AnUnknownCommitIsRepeatedWithoutHarm(t *testing.T) {
 			w.Fatalf("the journal has it, and the push is not answered: %v", err)
 		}
 		w.store.be(nil, nil)
-		if _, _, err := journal.Drain(w.Context(), w.store, w.tl, 0, 0, time.Second); err != nil {
+		if _, _, err := journal.Drain(w.Context(), w.store, w.tl, 0, 0, time.Second, zerolog.Nop()); err != nil {
 			w.Fatal(err)
 		}
 		history, err := w.store.History(w.Context(), uid)

@@ -2,14 +2,12 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
 	"github.com/tarry-mq/tarry/scheduler"
 )
-
-// canceledBefore is the reason of a message that a tombstone was waiting for.
-const canceledBefore = "canceled before it was accepted"
 
 // Add stores a batch of one bucket.
 func (t *Timeline) Add(ctx context.Context, n int, batch []*scheduler.Message, now scheduler.Milli) (results []scheduler.AddResult, earlier scheduler.Milli, err error) {
@@ -54,15 +52,19 @@ func (b *bucket) earlier(first int64) scheduler.Milli {
 // add judges one message and stores it if it is new.
 func (b *bucket) add(given *scheduler.Message, now scheduler.Milli) scheduler.AddResult {
 	if e := b.entries[given.UID]; e != nil {
+		code := scheduler.AddDuplicate
 		if to := b.mergedInto(e); to != nil {
-			return scheduler.AddResult{Code: scheduler.AddMerged, First: b.info(to)}
+			e, code = to, scheduler.AddMerged
 		}
-		return scheduler.AddResult{Code: scheduler.AddDuplicate, First: b.info(e)}
+		if e.message.Topic != given.Topic { // the uid is another message's
+			code = scheduler.AddConflict
+		}
+		return scheduler.AddResult{Code: code, First: b.info(e)}
 	}
 	var first *entry
 	covered := b.graves.covers(given)
 	if given.ID != "" {
-		first = b.names[name{given.ID, given.Key}]
+		first = b.last(nameOf(given))
 		code := scheduler.Added
 		switch {
 		case given.Merge == scheduler.MergeReject && first != nil:
@@ -78,7 +80,7 @@ func (b *bucket) add(given *scheduler.Message, now scheduler.Milli) scheduler.Ad
 	e := b.accept(given)
 	b.accepted(e.message, now)
 	if covered {
-		b.end(e, scheduler.StateCanceled, false, canceledBefore, now)
+		b.end(e, scheduler.StateCanceled, false, cause{kind: scheduler.KindWithdrawn}, now)
 		b.canceled(e, 0, now)
 		return scheduler.AddResult{Code: scheduler.AddedCanceled, First: b.info(e)}
 	}
@@ -92,7 +94,7 @@ func (b *bucket) add(given *scheduler.Message, now scheduler.Milli) scheduler.Ad
 // accept makes an entry of a new message, which stands in no order yet.
 func (b *bucket) accept(given *scheduler.Message) *entry {
 	m := kept(given)
-	e := &entry{uid: m.UID, version: 1, due: m.Due, message: &m}
+	e := &entry{uid: m.UID, version: 1, message: &m}
 	b.entries[e.uid] = e
 	if m.ID != "" {
 		b.name(e)
@@ -115,8 +117,10 @@ func (b *bucket) meet(e *entry, m *scheduler.Message) scheduler.AddCode {
 	switch first := e.message.Attempt; {
 	case over && (m.Attempt <= 1 || m.Attempt > first):
 		return scheduler.AddConflict // what was stored of a consumer's retries is no news to it
-	case m.Attempt < first:
+	case m.Attempt < first && b.repeats(m):
 		return scheduler.AddDuplicate
+	case m.Attempt < first:
+		return scheduler.AddConflict
 	case m.Attempt > first && (e.state != scheduler.StateWaiting || e.message.Mark.Uncertain || b.doubts(e.message)):
 		return scheduler.Added // a consumer had it and sent it back
 	case m.Digest == e.message.Digest:
@@ -138,7 +142,9 @@ func (t *Timeline) Find(ctx context.Context, ref scheduler.Ref) (found []schedul
 			}
 			return b.called(ref, func(e *entry) { found = append(found, b.info(e)) })
 		})
-		if err != nil {
+		if errors.Is(err, scheduler.ErrAmbiguousID) {
+			return found, err
+		} else if err != nil {
 			return nil, err
 		}
 	}
@@ -177,7 +183,7 @@ func (b *bucket) cancel(e *entry, now scheduler.Milli) scheduler.CancelCode {
 		return scheduler.CancelInFlight
 	case scheduler.StateWaiting:
 		uncertain := b.uncertain(e)
-		b.cut(e, uncertain, "", 0, now)
+		b.cut(e, uncertain, cause{}, 0, now)
 	case scheduler.StateCanceled:
 	default:
 		return scheduler.CancelEnded
@@ -189,33 +195,36 @@ func (b *bucket) cancel(e *entry, now scheduler.Milli) scheduler.CancelCode {
 }
 
 // cut ends an entry as canceled.
-func (b *bucket) cut(e *entry, uncertain bool, reason string, term uint64, now scheduler.Milli) {
+func (b *bucket) cut(e *entry, uncertain bool, why cause, term uint64, now scheduler.Milli) {
 	b.leave(e)
-	b.end(e, scheduler.StateCanceled, uncertain, reason, now)
+	b.end(e, scheduler.StateCanceled, uncertain, why, now)
 	b.canceled(e, term, now)
 }
 
 // Bury leaves tombstones where no message has the name.
 func (t *Timeline) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64, now scheduler.Milli) (found []scheduler.UID, err error) {
-	at := grave{id: ref.ID, any: true}
-	if ref.Keyed {
-		at = grave{id: ref.ID, key: ref.Key}
-	}
+	at := grave{name: name{ref.ID, ref.Topic, ref.Key}, any: !ref.Keyed}
 	from, to := t.reach(scheduler.Ref{ID: ref.ID, Key: ref.Key, Keyed: ref.Keyed})
+	full, laid := false, false
 	for n := from; n < to; n++ {
 		err := t.in(ctx, n, func(b *bucket) error {
 			before := len(found)
 			if err := b.called(ref, func(e *entry) { found = append(found, e.uid) }); err != nil || len(found) > before {
 				return err
 			}
-			if b.graves.bury(at, sequence, now, t.cfg.TombstoneLimit) > 0 {
-				t.cfg.Log.Debug().Int("bucket", n).Int("limit", t.cfg.TombstoneLimit).Msg("oldest tombstone dropped")
+			if b.graves.bury(at, sequence, now, now.Add(-t.cfg.TombstoneKeep), t.cfg.TombstoneLimit) {
+				laid = true
+			} else {
+				full = true
 			}
 			return nil
 		})
 		if err != nil {
 			return nil, err
 		}
+	}
+	if full && len(found) == 0 {
+		return nil, scheduler.ManyTombstones(laid)
 	}
 	return found, nil
 }

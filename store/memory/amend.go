@@ -43,9 +43,9 @@ func (b *bucket) amend(e *entry, a *scheduler.Amend, now scheduler.Milli) schedu
 		mark.Refusals = 0 // NATS has not refused what it says now
 	}
 	b.leave(e)
-	e.message, e.due = &m, m.Due
+	e.message = &m
 	b.wait(e, m.Score(), mark)
-	b.amended(e, a.Message != nil, a.Reason, now)
+	b.amended(e, a.Message != nil, cause{reason: a.Reason}, now)
 	return scheduler.AmendDone
 }
 

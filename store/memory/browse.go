@@ -70,7 +70,7 @@ func (b *bucket) ordered(dead bool, lane string) order {
 	case lane == "":
 		return b.due
 	}
-	return *b.lanes[lane]
+	return b.lanes[lane].order
 }
 
 // lowest are the first n entries after a place, within two ranks, in order. The

@@ -7,9 +7,6 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// purged is what became of a dead message that is gone for good.
-const purged = "purged"
-
 // Requeue gives what is dead another life.
 func (t *Timeline) Requeue(ctx context.Context, dead scheduler.UID, m *scheduler.Message, now scheduler.Milli) (result scheduler.RequeueResult, err error) {
 	n := dead.Bucket(len(t.buckets))
@@ -43,9 +40,9 @@ func (b *bucket) requeue(result *scheduler.RequeueResult, dead scheduler.UID, gi
 		return
 	}
 	m := *given
-	m.ID, m.Key = old.message.ID, old.message.Key
+	m.ID, m.Topic, m.Key = old.message.ID, old.message.Topic, old.message.Key
 	if m.ID != "" {
-		for e := b.names[name{m.ID, m.Key}]; e != nil; e = e.next {
+		for e := b.last(nameOf(&m)); e != nil; e = e.next {
 			if !e.state.Ended() {
 				result.Code, result.Info = scheduler.RequeueNamed, b.brief(e)
 				return
@@ -53,10 +50,11 @@ func (b *bucket) requeue(result *scheduler.RequeueResult, dead scheduler.UID, gi
 		}
 	}
 	uncertain := old.message.Mark.Uncertain
-	b.cut(old, uncertain, scheduler.RequeuedAs+string(m.UID), 0, now)
+	b.cut(old, uncertain, cause{kind: scheduler.KindRequeued, other: m.UID}, 0, now)
+	delete(b.names, nameOf(&m)) // its attempts count from 1 again, and the next may read like an old one
 	e := b.accept(&m)
 	b.wait(e, e.message.Score(), scheduler.Mark{Uncertain: uncertain})
-	b.amended(e, true, scheduler.RequeueOf(dead, uncertain), now)
+	b.amended(e, true, cause{kind: scheduler.KindRequeue, other: dead}, now)
 	result.Code, result.Info, result.Dead = scheduler.RequeueDone, b.brief(e), old.version
 }
 
@@ -69,8 +67,8 @@ func (t *Timeline) Purge(ctx context.Context, n int, uids []scheduler.UID, now s
 			case e == nil:
 				continue
 			case e.state == scheduler.StateDead:
-				b.cut(e, e.message.Mark.Uncertain, purged, 0, now)
-			case e.state != scheduler.StateCanceled || e.reason != purged:
+				b.cut(e, e.message.Mark.Uncertain, cause{kind: scheduler.KindPurged}, 0, now)
+			case e.kind != scheduler.KindPurged:
 				continue
 			}
 			done = append(done, uid)

@@ -8,28 +8,26 @@ type entry struct {
 	uid     scheduler.UID
 	state   scheduler.State
 	version uint64
-	// uncertain is what remains of the mark after the end.
-	uncertain bool
-	place     int    // in the order that it stands in
-	claim     uint64 // number of the claim, while in flight
-	due       scheduler.Milli
-	endedAt   scheduler.Milli
-	// message is nil for an end without a client id.
+	place   int    // in the order that it stands in
+	claim   uint64 // number of the claim, while in flight
+	endedAt scheduler.Milli
+	// message has neither headers nor body once it has ended otherwise than dead.
 	message *scheduler.Message
+	kind    scheduler.Kind
+	other   scheduler.UID // that kind names
 	reason  string
 	next    *entry // an earlier attempt under the same name
 	rival   *rival // the later push that it meets when it comes back, mostly none
+	behind  *entry // stands for it in the order of that name of its lane
 }
+
+// lane is what waits aside together: by score, and what a probe put later than its
+// own place by that place too, so that the oldest is known.
+type lane struct{ order, behind order }
 
 // info is what a look-up tells.
 func (b *bucket) info(e *entry) scheduler.Info {
-	i := scheduler.Info{State: e.state, Version: e.version, EndedAt: e.endedAt, Reason: e.reason}
-	if e.message != nil {
-		i.Message = *e.message
-	} else {
-		i.UID, i.Due = e.uid, e.due
-		i.Mark.Uncertain, i.Mark.Changes = e.uncertain, uint32(e.version-1)
-	}
+	i := scheduler.Info{Message: *e.message, State: e.state, Version: e.version, EndedAt: e.endedAt, Kind: e.kind, Other: e.other, Reason: e.reason}
 	i.Mark.Uncertain = i.Mark.Uncertain || !e.state.Ended() && b.doubts(e.message)
 	return i
 }
@@ -48,16 +46,10 @@ func (b *bucket) uncertain(e *entry) bool { return e.message.Mark.Uncertain || b
 func (b *bucket) home(e *entry) *order {
 	switch e.state {
 	case scheduler.StateWaiting:
-		name := e.message.Mark.Lane
-		if name == "" {
-			return &b.due
+		if name := e.message.Mark.Lane; name != "" {
+			return &b.lane(name).order
 		}
-		lane := b.lanes[name]
-		if lane == nil {
-			lane = new(order)
-			b.lanes[name] = lane
-		}
-		return lane
+		return &b.due
 	case scheduler.StateInFlight:
 		return &b.claimed
 	case scheduler.StateDead:
@@ -67,9 +59,23 @@ func (b *bucket) home(e *entry) *order {
 	}
 }
 
+// lane is the one of a name.
+func (b *bucket) lane(name string) *lane {
+	l := b.lanes[name]
+	if l == nil {
+		l = new(lane)
+		b.lanes[name] = l
+	}
+	return l
+}
+
 // enter puts an entry that stands in no order into the one of its state.
 func (b *bucket) enter(e *entry, rank int64) {
 	b.home(e).push(e, rank)
+	if own := e.message.Score(); e.state == scheduler.StateWaiting && e.message.Mark.Lane != "" && rank > own {
+		e.behind = &entry{uid: e.uid}
+		b.lane(e.message.Mark.Lane).behind.push(e.behind, own)
+	}
 	b.count(e, 1)
 }
 
@@ -78,6 +84,10 @@ func (b *bucket) enter(e *entry, rank int64) {
 func (b *bucket) leave(e *entry) {
 	home := b.home(e)
 	home.remove(e)
+	if e.behind != nil {
+		b.lane(e.message.Mark.Lane).behind.remove(e.behind)
+		e.behind = nil
+	}
 	b.count(e, -1)
 	if e.state == scheduler.StateWaiting && len(*home) == 0 && e.message.Mark.Lane != "" {
 		delete(b.lanes, e.message.Mark.Lane)
@@ -92,7 +102,7 @@ func (b *bucket) wait(e *entry, score int64, mark scheduler.Mark) {
 
 // end is where an entry that stands in no order ends, and forgets what nobody
 // will ask for.
-func (b *bucket) end(e *entry, state scheduler.State, uncertain bool, reason string, now scheduler.Milli) {
+func (b *bucket) end(e *entry, state scheduler.State, uncertain bool, why cause, now scheduler.Milli) {
 	b.ends++
 	e.version = e.message.Version() + 1
 	e.state, e.endedAt, e.rival = state, now, nil
@@ -100,16 +110,29 @@ func (b *bucket) end(e *entry, state scheduler.State, uncertain bool, reason str
 		b.enter(e, int64(now))
 	} else {
 		b.enter(e, b.ends)
-		if e.message.ID == "" {
-			e.message, e.uncertain = nil, uncertain
-			if state == scheduler.StateCanceled { // by whom, or for what, is asked later
-				e.reason = reason
-			}
-			return
-		}
 		e.message.Headers, e.message.Body = nil, nil
 		e.message.Origin, e.message.Retry = "", scheduler.Retry{}
 	}
 	e.message.Mark = scheduler.Mark{Uncertain: uncertain, Changes: uint32(e.version - 1)}
-	e.reason = reason
+	e.because(why, uncertain)
+}
+
+// cause is what made a change; see scheduler.Kind.
+type cause struct {
+	kind   scheduler.Kind
+	other  scheduler.UID
+	reason string
+}
+
+// words is the cause as people are told it.
+func (c *cause) words(uncertain bool) string {
+	if c.reason == "" {
+		return c.kind.Words(c.other, uncertain)
+	}
+	return c.reason
+}
+
+// because notes why an entry ended.
+func (e *entry) because(why cause, uncertain bool) {
+	e.kind, e.other, e.reason = why.kind, why.other, why.words(uncertain)
 }

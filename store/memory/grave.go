@@ -13,10 +13,11 @@ type graveyard struct {
 	oldest *list.List // of *tombstone, in order of burial
 }
 
-// grave is the name that a tombstone stands for; any means the id under any key.
+// grave is the name that a tombstone stands for; any means the id on the topic under
+// any key.
 type grave struct {
-	id, key string
-	any     bool
+	name
+	any bool
 }
 
 type tombstone struct {
@@ -29,21 +30,23 @@ func newGraveyard() graveyard {
 	return graveyard{at: map[grave]*list.Element{}, oldest: list.New()}
 }
 
-// bury lays a tombstone, or renews it; beyond limit the oldest goes. It tells
-// how many went.
-func (g *graveyard) bury(at grave, sequence uint64, now scheduler.Milli, limit int) (dropped int) {
+// bury lays a tombstone, or renews it, and reports whether there was room: one of
+// until or before has had its time.
+func (g *graveyard) bury(at grave, sequence uint64, now, until scheduler.Milli, limit int) bool {
 	if el := g.at[at]; el != nil {
 		stone := el.Value.(*tombstone)
 		stone.sequence, stone.laid = max(stone.sequence, sequence), now
 		g.oldest.MoveToBack(el)
-		return 0
+		return true
+	}
+	if g.oldest.Len() >= limit {
+		g.trim(until, 1)
+	}
+	if g.oldest.Len() >= limit {
+		return false
 	}
 	g.at[at] = g.oldest.PushBack(&tombstone{grave: at, sequence: sequence, laid: now})
-	for g.oldest.Len() > limit {
-		g.drop(g.oldest.Front())
-		dropped++
-	}
-	return dropped
+	return true
 }
 
 // covers tells whether a push was stored no later than a cancel of its name.
@@ -51,7 +54,7 @@ func (g *graveyard) covers(m *scheduler.Message) bool {
 	if m.Stored == 0 || m.ID == "" || len(g.at) == 0 {
 		return false
 	}
-	for _, at := range [...]grave{{id: m.ID, key: m.Key}, {id: m.ID, any: true}} {
+	for _, at := range [...]grave{{name: nameOf(m)}, {name: name{m.ID, m.Topic, ""}, any: true}} {
 		if el := g.at[at]; el != nil && el.Value.(*tombstone).sequence >= m.Stored {
 			return true
 		}

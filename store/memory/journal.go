@@ -117,7 +117,8 @@ func (j *Journal) write(c *scheduler.Change) {
 		r.Content = c.Version
 	}
 	if r := &row.record; c.Version > r.Version {
-		r.Version, r.State, r.Due, r.ChangedAt, r.Reason, r.EndedAt = c.Version, c.State, c.Due, c.At, c.Reason, 0
+		r.Version, r.State, r.Due, r.ChangedAt, r.EndedAt = c.Version, c.State, c.Due, c.At, 0
+		r.Kind, r.Other, r.Reason = c.Kind, c.Other, c.Reason
 		r.Mark = scheduler.Mark{Uncertain: c.Uncertain, Refusals: c.Refusals, Changes: uint32(c.Version - 1)}
 		if c.State.Ended() {
 			r.EndedAt = c.At
@@ -209,9 +210,13 @@ func (j *Journal) Records(ctx context.Context, uids []scheduler.UID) (found []sc
 	return found, err
 }
 
-// Find returns up to limit messages that ref names, the latest accepted first.
+// Find returns up to limit messages that ref names and its viewer may see, the
+// latest accepted first.
 func (j *Journal) Find(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Record, error) {
 	found, err := j.selected(ctx, false, func(r *scheduler.Record) bool {
+		if ref.Topic != "" && r.Topic != ref.Topic || !ref.Viewer.Sees(r.Topic) {
+			return false
+		}
 		if ref.UID != "" {
 			return r.UID == ref.UID
 		}
@@ -219,6 +224,29 @@ func (j *Journal) Find(ctx context.Context, ref scheduler.Ref, limit int) ([]sch
 	})
 	slices.SortFunc(found, func(a, b scheduler.Record) int { return cmp.Compare(b.UID, a.UID) })
 	return found[:min(len(found), max(limit, 0))], err
+}
+
+// Names tells of each push which messages have its uid, or its name where it has one.
+func (j *Journal) Names(ctx context.Context, pushes []*scheduler.Message) ([][]scheduler.Record, error) {
+	found := make([][]scheduler.Record, len(pushes))
+	for i, m := range pushes {
+		if m.ID != "" {
+			ref := scheduler.Ref{ID: m.ID, Topic: m.Topic, Key: m.Key, Keyed: true}
+			list, err := j.Find(ctx, ref, scheduler.MaxRemembered)
+			if err != nil {
+				return nil, err
+			}
+			found[i] = list
+		}
+		own, err := j.Find(ctx, scheduler.Ref{UID: m.UID}, 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(own) > 0 && !slices.ContainsFunc(found[i], func(r scheduler.Record) bool { return r.UID == m.UID }) {
+			found[i] = append(found[i], own[0])
+		}
+	}
+	return found, nil
 }
 
 // selected are the records that want wants, in no order.
@@ -253,13 +281,17 @@ func (j *Journal) List(ctx context.Context, q scheduler.RecordQuery) ([]schedule
 	order := func(r *scheduler.Record) end { return end{r.Due, r.UID} }
 	after := end{q.AfterDue, q.AfterUID}
 	found, err := j.selected(ctx, true, func(r *scheduler.Record) bool {
-		return (q.Topic == "" || r.Topic == q.Topic) && (q.Key == "" || r.Key == q.Key) &&
+		return (q.Topic == "" || r.Topic == q.Topic) && (q.Key == "" || r.Key == q.Key) && (q.ID == "" || r.ID == q.ID) &&
 			(len(q.States) == 0 || slices.Contains(q.States, r.State)) &&
 			(q.DueFrom == 0 || r.Due >= q.DueFrom) && (q.DueTo == 0 || r.Due <= q.DueTo) &&
-			(after == end{} || order(r).compare(after) > 0)
+			(q.Latest || after == end{} || order(r).compare(after) > 0)
 	})
 	slices.SortFunc(found, func(a, b scheduler.Record) int { return order(&a).compare(order(&b)) })
-	found = found[:min(len(found), max(q.Limit, 0))]
+	n := min(len(found), max(q.Limit, 0))
+	if q.Latest {
+		found = found[len(found)-n:]
+	}
+	found = found[:n]
 	bytes := 0
 	for i := range found {
 		if bytes += content(&found[i]); q.Bytes > 0 && bytes > q.Bytes && i > 0 {
@@ -295,23 +327,24 @@ func (j *Journal) Changes(ctx context.Context, q scheduler.ChangeQuery) (found [
 	return found[:min(len(found), max(q.Limit, 0))], err
 }
 
-// Forecast counts what waits and falls due from the given time until another.
-func (j *Journal) Forecast(ctx context.Context, topic string, from, until, step scheduler.Milli) ([]scheduler.Forecast, error) {
-	if step <= 0 {
+// Forecast counts what waits and falls due, by steps.
+func (j *Journal) Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error) {
+	if q.Step <= 0 {
 		return nil, errors.New("forecast: want steps of at least a millisecond")
 	}
 	counts := map[scheduler.Milli]int{}
 	err := j.locked(ctx, func() {
 		for _, row := range j.rows {
 			r := &row.record
-			if r.State == scheduler.StateWaiting && (topic == "" || r.Topic == topic) && r.Due >= from && r.Due < until {
-				counts[(r.Due-from)/step]++
+			if r.State == scheduler.StateWaiting && (q.Topic == "" || r.Topic == q.Topic) &&
+				(q.Pattern == "" || scheduler.Matches(q.Pattern, r.Topic)) && r.Due >= q.From && r.Due < q.Until {
+				counts[(r.Due-q.From)/q.Step]++
 			}
 		}
 	})
 	var found []scheduler.Forecast
 	for _, n := range slices.Sorted(maps.Keys(counts)) {
-		found = append(found, scheduler.Forecast{From: from + n*step, Count: counts[n]})
+		found = append(found, scheduler.Forecast{From: q.From + n*q.Step, Count: counts[n]})
 	}
 	return found, err
 }

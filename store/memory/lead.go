@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler"
@@ -14,27 +15,33 @@ func (t *Timeline) Begin(ctx context.Context, n int, term uint64) error {
 	return t.under(ctx, n, term, func(*bucket) error { return nil })
 }
 
-// Sweep moves what lower terms had claimed back to waiting.
-func (t *Timeline) Sweep(ctx context.Context, n int, term uint64, limit int, now scheduler.Milli) (int, error) {
-	return t.sweep(ctx, n, term, term, limit, now)
+// Sweep moves what lower terms, and earlier runs of this one, had claimed back to
+// waiting.
+func (t *Timeline) Sweep(ctx context.Context, n int, term, last uint64, limit int, now scheduler.Milli) (int, error) {
+	return t.sweep(ctx, n, term, last, limit, now)
 }
 
-// swept is the reason of a message whose leader is gone.
-const swept = "the leader that had claimed it is gone; it may have been delivered"
-
-// sweep gives back the claims of terms below a bound.
-func (t *Timeline) sweep(ctx context.Context, n int, term, below uint64, limit int, now scheduler.Milli) (count int, err error) {
+// sweep gives back the claims of lower terms, and those of this one up to a number.
+func (t *Timeline) sweep(ctx context.Context, n int, term, last uint64, limit int, now scheduler.Milli) (count int, err error) {
 	err = t.under(ctx, n, term, func(b *bucket) error {
-		for count < limit && len(b.claimed) > 0 && uint64(b.claimed[0].rank) < below {
-			e := b.claimed[0].entry
-			count++
+		var over []slot
+		for _, s := range b.claimed {
+			if uint64(s.rank) < term || s.entry.claim <= last {
+				over = append(over, s)
+			}
+		}
+		slices.SortFunc(over, func(a, b slot) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.uid, b.uid)) })
+		over = over[:min(len(over), max(limit, 0))]
+		count = len(over)
+		for _, s := range over {
+			e := s.entry
 			if b.meetRival(e, true, term, now) {
 				continue
 			}
 			b.leave(e)
 			b.wait(e, e.message.Score(), scheduler.Mark{Uncertain: true, Refusals: e.message.Mark.Refusals, Changes: e.message.Mark.Changes + 1})
 			b.note(scheduler.Change{UID: e.uid, Version: e.version, State: scheduler.StateWaiting, At: now, Term: term, Due: e.message.Due,
-				Uncertain: true, Refusals: e.message.Mark.Refusals, Reason: swept})
+				Uncertain: true, Refusals: e.message.Mark.Refusals, Kind: scheduler.KindSwept, Reason: scheduler.KindSwept.Words("", true)})
 		}
 		return nil
 	})
@@ -49,9 +56,11 @@ func (t *Timeline) Claim(ctx context.Context, n int, req scheduler.Claim) (claim
 		}
 		source := &b.due
 		if req.Lane != "" {
-			if source = b.lanes[req.Lane]; source == nil {
+			aside := b.lanes[req.Lane]
+			if aside == nil {
 				return nil
 			}
+			source = &aside.order
 		}
 		until, bytes := scheduler.ScoreNow(req.Now), 0
 		for len(claimed.Messages) < req.Limit && len(*source) > 0 {
@@ -95,17 +104,17 @@ func (b *bucket) claimedEntry(uid scheduler.UID) *entry {
 
 // Finish ends claimed messages.
 func (t *Timeline) Finish(ctx context.Context, n int, term uint64, ends []scheduler.End, now scheduler.Milli) error {
-	for i := range ends {
-		if end := &ends[i]; !end.State.Ended() || end.State == scheduler.StateCanceled {
-			return fmt.Errorf("finish %s: no claim ends as %s", end.Message.UID, end.State)
-		}
-	}
 	return t.under(ctx, n, term, func(b *bucket) error {
 		for i := range ends {
 			end := &ends[i]
-			if e := b.claimedEntry(end.Message.UID); e != nil {
+			e := b.claimedEntry(end.Message.UID)
+			switch {
+			case e == nil:
+			case !end.Known():
+				b.refuse(e, end.State, end.Kind, now)
+			default:
 				b.leave(e)
-				b.end(e, end.State, end.Uncertain, end.Reason, now)
+				b.end(e, end.State, end.Uncertain, cause{end.Kind, end.Other, end.Reason}, now)
 				change := end.Change()
 				change.At, change.Term = now, term
 				b.note(change)
@@ -158,19 +167,53 @@ func (t *Timeline) Held(ctx context.Context, n int, term uint64, after scheduler
 	return held[:min(len(held), max(limit, 0))], err
 }
 
-// Heads looks at every bucket.
+// Heads looks at every bucket. One that is not certified yet says nothing of the others.
 func (t *Timeline) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	heads := make([]scheduler.Head, len(t.buckets))
+	var first error
+	silent := 0
 	for n := range heads {
-		err := t.in(ctx, n, func(b *bucket) error {
+		heads[n].Err = t.in(ctx, n, func(b *bucket) error {
 			heads[n] = scheduler.Head{Due: head(b.due), Waiting: len(b.due), Claimed: len(b.claimed), Term: b.term}
 			return nil
 		})
-		if err != nil {
-			return nil, err
+		if heads[n].Err != nil {
+			silent++
+			first = cmp.Or(first, heads[n].Err)
 		}
 	}
-	return heads, nil
+	if silent < len(heads) {
+		return heads, nil
+	}
+	return heads, first
+}
+
+// refuse notes a transition that is not in the table.
+func (b *bucket) refuse(e *entry, to scheduler.State, kind scheduler.Kind, now scheduler.Milli) {
+	if b.refused == nil {
+		b.refused = map[scheduler.UID]scheduler.Refusal{}
+	}
+	if _, known := b.refused[e.uid]; known || len(b.refused) < scheduler.MaxRefusals {
+		b.refused[e.uid] = scheduler.Refusal{UID: e.uid, Transition: scheduler.Transition{From: e.state, To: to, Kind: kind}, At: now}
+	}
+}
+
+// Refused lists the transitions that were refused, by uid. It forgets those of
+// messages that are gone or have another state since.
+func (t *Timeline) Refused(ctx context.Context, n int) (all []scheduler.Refusal, err error) {
+	err = t.in(ctx, n, func(b *bucket) error {
+		for _, uid := range slices.Sorted(maps.Keys(b.refused)) {
+			r := b.refused[uid]
+			if e := b.entries[uid]; e == nil || e.state != r.From {
+				delete(b.refused, uid)
+				continue
+			}
+			r.Bucket = n
+			all = append(all, r)
+		}
+		return nil
+	})
+	return all, err
 }
 
 // Lanes lists the lanes that hold messages, by name.
@@ -190,15 +233,14 @@ func (t *Timeline) Trim(ctx context.Context, n int, term uint64, now scheduler.M
 	err = t.under(ctx, n, term, func(b *bucket) error {
 		until := now.Add(-t.cfg.EndedKeep)
 		if len(b.outbox) > 0 { // an end that the journal does not know yet is not forgotten
-			until = min(until, b.outbox[0].Changes[0].At-2000)
+			until = min(until, b.outbox[0].Changes[0].At.Add(-t.cfg.EndedKeep/2))
 		}
 		for forgotten < limit && len(b.ended) > 0 && b.ended[0].endedAt <= until {
 			e := b.ended[0].entry
+			b.forgot(e.endedAt)
 			b.leave(e)
 			delete(b.entries, e.uid)
-			if e.message != nil {
-				b.unname(e)
-			}
+			b.unname(e)
 			forgotten++
 		}
 		b.graves.trim(now.Add(-t.cfg.TombstoneKeep), limit)

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
@@ -24,8 +22,6 @@ type Config struct {
 	// Record keeps the outbox. With it the timeline is not certified at first: it is
 	// as empty as a Redis that was lost. Nil where no journal is kept.
 	Record *scheduler.Recording
-
-	Log zerolog.Logger
 }
 
 // MaxBuckets is what the 16 bits of a uid's hash can tell apart.
@@ -42,8 +38,10 @@ type Timeline struct {
 	cfg     Config
 	buckets []*bucket
 	paused  *pauses
-	// recovering is set in the view of the leader that certifies.
-	recovering bool
+	// recovering is set in the view of the leader that certifies, with its term and
+	// the certification that it is about to give.
+	recovering     bool
+	ruling, giving uint64
 }
 
 var (
@@ -100,6 +98,9 @@ func (t *Timeline) in(ctx context.Context, n int, do func(*bucket) error) error 
 	if b.cert.Number == 0 && !t.recovering {
 		return fmt.Errorf("bucket %d: %w", n, scheduler.ErrUncertified)
 	}
+	if t.recovering && t.ruling > 0 && b.term > t.ruling {
+		return fmt.Errorf("bucket %d under term %d knows term %d: %w", n, t.ruling, b.term, scheduler.ErrStaleTerm)
+	}
 	err := do(b)
 	t.wrote(n, b)
 	return err
@@ -122,16 +123,19 @@ type bucket struct {
 
 	term    uint64
 	entries map[scheduler.UID]*entry
-	names   map[name]*entry                // the last attempt; entry.next leads to earlier ones
-	keys    map[string]map[string]struct{} // of each client id
+	names   map[name]*called
+	ids     map[string]map[name]struct{} // the names of each client id
 	due     order
-	lanes   map[string]*order // only those that hold messages
+	lanes   map[string]*lane // only those that hold messages
 	claimed order
 	dead    order // by when they died
 	ended   order
-	ends    int64 // how many messages ended here, ever
+	ends    int64           // how many messages ended here, ever
+	trimmed scheduler.Milli // ends up to this time may be forgotten
 	topics  map[string]counts
 	graves  graveyard
+
+	refused map[scheduler.UID]scheduler.Refusal
 
 	cert    scheduler.Certification
 	outbox  []scheduler.Entry
@@ -139,6 +143,8 @@ type bucket struct {
 	size    int64              // of the outbox, in bytes
 	changes []scheduler.Change // of the call under way, where a journal is kept
 	records bool
+
+	quarantined []scheduler.Quarantined
 }
 
 // thisRun is the server run that this timeline's buckets are on: the process.
@@ -153,13 +159,16 @@ func newBucket(records bool) *bucket {
 		cert:    cert,
 		records: records,
 		entries: map[scheduler.UID]*entry{},
-		names:   map[name]*entry{},
-		keys:    map[string]map[string]struct{}{},
-		lanes:   map[string]*order{},
+		names:   map[name]*called{},
+		ids:     map[string]map[name]struct{}{},
+		lanes:   map[string]*lane{},
 		topics:  map[string]counts{},
 		graves:  newGraveyard(),
 	}
 }
+
+// forgot notes that ends up to a time may be forgotten.
+func (b *bucket) forgot(until scheduler.Milli) { b.trimmed = max(b.trimmed, until) }
 
 // head is the earliest due time that waits in an order, 0 when nothing does.
 func head(o order) scheduler.Milli {

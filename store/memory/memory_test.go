@@ -3,8 +3,6 @@ package memory_test
 import (
 	"testing"
 
-	"github.com/rs/zerolog"
-
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/memory"
@@ -14,7 +12,7 @@ func open(t *testing.T, o schedulertest.Options) scheduler.Timeline {
 	t.Helper()
 	tl, err := memory.New(memory.Config{
 		Buckets: o.Buckets, EndedKeep: o.EndedKeep, TombstoneKeep: o.TombstoneKeep, TombstoneLimit: o.TombstoneLimit,
-		Record: o.Record, Log: zerolog.New(zerolog.NewTestWriter(t)),
+		Record: o.Record,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,10 +1,6 @@
 package memory
 
-import (
-	"strings"
-
-	"github.com/tarry-mq/tarry/scheduler"
-)
+import "github.com/tarry-mq/tarry/scheduler"
 
 // rival is a push that waits as the next message under a name, and how it was to
 // merge with the one before it, which was in flight or uncertain.
@@ -45,11 +41,11 @@ func (b *bucket) merge(e *entry, m *scheduler.Message, now scheduler.Milli) sche
 	// content is the first, whenever it comes.
 	if older(m.UID, e) == keeps {
 		b.replace(e, m, now)
-		b.amended(e, true, scheduler.ReasonReplaced, now)
+		b.amended(e, true, cause{kind: scheduler.KindReplaced}, now)
 	} else {
 		e.message.Mark.Changes++
 		e.version++
-		b.amended(e, false, scheduler.ReasonAbsorbed, now)
+		b.amended(e, false, cause{kind: scheduler.KindAbsorbed}, now)
 	}
 	b.remember(m, e.uid, now)
 	return scheduler.AddMerged
@@ -81,15 +77,18 @@ func (b *bucket) replace(e *entry, given *scheduler.Message, now scheduler.Milli
 	}
 	changes := old.Mark.Changes + 1
 	b.leave(e)
-	e.message, e.due = &m, m.Due
+	e.message = &m
 	b.wait(e, m.Score(), scheduler.Mark{Changes: changes})
 }
 
 // remember keeps the uid of a push that went into another message, so that it
-// merges once. It never was a message: the journal hears nothing of it, no name
-// leads to it, and this is all that there is of it.
+// merges once. It never was a message: the journal hears nothing of it, and no name
+// leads to it.
 func (b *bucket) remember(given *scheduler.Message, into scheduler.UID, now scheduler.Milli) {
-	e := &entry{uid: given.UID, version: 1, due: given.Due, state: scheduler.StateCanceled, endedAt: now, reason: scheduler.MergedInto + string(into)}
+	m := kept(given)
+	m.Headers, m.Body, m.Origin, m.Retry = nil, nil, "", scheduler.Retry{}
+	e := &entry{uid: m.UID, version: 1, message: &m, state: scheduler.StateCanceled, endedAt: now}
+	e.because(cause{kind: scheduler.KindMerged, other: into}, false)
 	b.entries[e.uid] = e
 	b.ends++
 	b.enter(e, b.ends)
@@ -98,14 +97,10 @@ func (b *bucket) remember(given *scheduler.Message, into scheduler.UID, now sche
 // mergedInto is the message that a push went into, nil for what is no such push
 // and where that message is forgotten.
 func (b *bucket) mergedInto(e *entry) *entry {
-	if e.state != scheduler.StateCanceled {
+	if e.kind != scheduler.KindMerged {
 		return nil
 	}
-	into, is := strings.CutPrefix(e.reason, scheduler.MergedInto)
-	if !is {
-		return nil
-	}
-	return b.entries[scheduler.UID(into)]
+	return b.entries[e.other]
 }
 
 // meetRival is where a claimed message that would wait again meets the later
@@ -117,11 +112,11 @@ func (b *bucket) meetRival(e *entry, uncertain bool, term uint64, now scheduler.
 	}
 	e.rival = nil
 	if r.mode != scheduler.MergeKeep {
-		b.cut(e, uncertain, scheduler.ReasonGaveWay, term, now)
+		b.cut(e, uncertain, cause{kind: scheduler.KindGaveWay}, term, now)
 		return true
 	}
 	if later := b.entries[r.later]; later != nil && later.state == scheduler.StateWaiting {
-		b.cut(later, b.uncertain(later), scheduler.ReasonMerged, term, now)
+		b.cut(later, b.uncertain(later), cause{kind: scheduler.KindYielded}, term, now)
 		b.unname(later) // the name is the earlier one's again
 	}
 	return false

@@ -37,6 +37,19 @@ func (o *order) remove(e *entry) {
 	}
 }
 
+// upTo is how many entries rank no higher than that, counted up to limit.
+func (o order) upTo(rank int64, limit int) (n int) {
+	for under := []int{0}; len(under) > 0 && n < limit; {
+		i := under[len(under)-1]
+		under = under[:len(under)-1]
+		if i < len(o) && o[i].rank <= rank { // what is below ranks no lower
+			n++
+			under = append(under, 2*i+1, 2*i+2)
+		}
+	}
+	return n
+}
+
 func (o *order) up(i int) {
 	h := *o
 	s := h[i]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -31,18 +32,19 @@ func (b *bucket) accepted(m *scheduler.Message, now scheduler.Milli) {
 // canceled notes a cancel; term is that of a leader who made it.
 func (b *bucket) canceled(e *entry, term uint64, now scheduler.Milli) {
 	i := b.info(e)
-	b.note(scheduler.Change{UID: e.uid, Version: e.version, State: e.state, At: now, Term: term, Due: i.Due, Uncertain: i.Mark.Uncertain, Reason: e.reason})
+	b.note(scheduler.Change{UID: e.uid, Version: e.version, State: e.state, At: now, Term: term, Due: i.Due, Uncertain: i.Mark.Uncertain,
+		Kind: e.kind, Other: e.other, Reason: e.reason})
 }
 
 // amended notes a change of a waiting message, with what it contains now where
 // that is new.
-func (b *bucket) amended(e *entry, whole bool, reason string, now scheduler.Milli) {
+func (b *bucket) amended(e *entry, whole bool, why cause, now scheduler.Milli) {
 	if !b.records {
 		return
 	}
 	m := e.message
 	c := scheduler.Change{UID: e.uid, Version: e.version, State: scheduler.StateWaiting, At: now, Due: m.Due,
-		Uncertain: m.Mark.Uncertain, Refusals: m.Mark.Refusals, Reason: reason}
+		Uncertain: m.Mark.Uncertain, Refusals: m.Mark.Refusals, Kind: why.kind, Other: why.other, Reason: why.words(m.Mark.Uncertain)}
 	if whole {
 		own := *m
 		own.Mark = scheduler.Mark{}
@@ -62,7 +64,7 @@ func (t *Timeline) wrote(n int, b *bucket) {
 		return
 	}
 	r := t.cfg.Record
-	e := scheduler.Entry{Bucket: n, Number: b.cert.Number, Count: len(b.changes), Changes: b.changes}
+	e := scheduler.Entry{Bucket: n, Number: t.number(b), Count: len(b.changes), Changes: b.changes}
 	b.changes = nil
 	b.entered++
 	e.ID = fmt.Sprintf("%020d", b.entered)
@@ -90,10 +92,7 @@ func (t *Timeline) Unwritten(ctx context.Context, n int, after string, age sched
 			if size += e.Size; len(found) == limit || size > bytes && len(found) > 0 {
 				break
 			}
-			e.Number = b.cert.Number
-			if t.recovering {
-				e.Number = 0
-			}
+			e.Number = t.number(b)
 			e.Changes = slices.Clone(e.Changes)
 			found = append(found, e)
 		}
@@ -119,12 +118,43 @@ func (t *Timeline) Written(ctx context.Context, n int, entries []scheduler.Entry
 	})
 }
 
+// Quarantine moves an entry out of the outbox, and keeps what is told of it.
+func (t *Timeline) Quarantine(ctx context.Context, q scheduler.Quarantined) error {
+	return t.in(ctx, q.Bucket, func(b *bucket) error {
+		at := slices.IndexFunc(b.outbox, func(e scheduler.Entry) bool { return e.ID == q.ID })
+		switch {
+		case at < 0:
+			return nil
+		case len(b.quarantined) >= scheduler.MaxQuarantined:
+			return scheduler.ErrQuarantineFull
+		}
+		b.size -= int64(b.outbox[at].Size)
+		b.outbox = slices.Delete(b.outbox, at, at+1)
+		q.Number, q.UIDs = 0, slices.Clone(q.UIDs[:min(len(q.UIDs), scheduler.MaxQuarantinedUIDs)])
+		b.quarantined = append(b.quarantined, q)
+		return nil
+	})
+}
+
+// Quarantined lists what is quarantined. None is ever removed, so that a place is a
+// number.
+func (t *Timeline) Quarantined(ctx context.Context, n int, after string) (list []scheduler.Quarantined, next string,
+	err error) {
+	from, _ := strconv.Atoi(after)
+	err = t.in(ctx, n, func(b *bucket) error {
+		from = min(max(from, 0), len(b.quarantined))
+		list = slices.Clone(b.quarantined[from:min(from+scheduler.QuarantinedPage, len(b.quarantined))])
+		return nil
+	})
+	return list, strconv.Itoa(from + len(list)), err
+}
+
 // Lags tells how much stands in each outbox.
 func (t *Timeline) Lags(ctx context.Context) ([]scheduler.Lag, error) {
 	lags := make([]scheduler.Lag, len(t.buckets))
 	for n := range lags {
 		err := t.in(ctx, n, func(b *bucket) error {
-			lags[n] = scheduler.Lag{Entries: len(b.outbox), Bytes: b.size}
+			lags[n] = scheduler.Lag{Entries: len(b.outbox), Bytes: b.size, Quarantined: len(b.quarantined)}
 			for i := range b.outbox {
 				lags[n].Changes += len(b.outbox[i].Changes)
 			}

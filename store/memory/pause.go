@@ -62,10 +62,10 @@ func (t *Timeline) Resume(ctx context.Context, pattern string, now scheduler.Mil
 	return was, c, err
 }
 
-// number is the certification that a change is made under, none for a recovery.
+// number is the certification that a change is made under.
 func (t *Timeline) number(b *bucket) uint64 {
 	if t.recovering {
-		return 0
+		return t.giving
 	}
 	return b.cert.Number
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler"
@@ -35,15 +36,29 @@ func (t *Timeline) Standings(ctx context.Context) ([]scheduler.Standing, error) 
 func (t *Timeline) Renew() {}
 
 // Recovering is this timeline, certified or not.
-func (t *Timeline) Recovering([]scheduler.Standing) scheduler.Recovering {
+func (t *Timeline) Recovering(_ []scheduler.Standing, term, number uint64) scheduler.Recovering {
 	view := *t
-	view.recovering = true
+	view.recovering, view.ruling, view.giving = true, term, number
 	return &view
+}
+
+// Claims lists what is in flight.
+func (t *Timeline) Claims(ctx context.Context, n int, after scheduler.UID, limit int) (uids []scheduler.UID, err error) {
+	err = t.in(ctx, n, func(b *bucket) error {
+		for _, s := range b.claimed {
+			if s.uid > after {
+				uids = append(uids, s.uid)
+			}
+		}
+		return nil
+	})
+	slices.Sort(uids)
+	return uids[:min(len(uids), max(limit, 0))], err
 }
 
 // Reclaim gives back every claim.
 func (t *Timeline) Reclaim(ctx context.Context, n int, term uint64, limit int, now scheduler.Milli) (int, error) {
-	return t.sweep(ctx, n, term, term+1, limit, now)
+	return t.sweep(ctx, n, term, math.MaxUint64, limit, now)
 }
 
 // Certify says that a bucket may be used.
@@ -55,24 +70,30 @@ func (t *Timeline) Certify(ctx context.Context, n int, term uint64, c scheduler.
 		if b.term != term || c.Run != thisRun || c.Number < b.cert.Number {
 			return fmt.Errorf("bucket %d has certification %d: %w", n, b.cert.Number, scheduler.ErrUncertified)
 		}
+		b.forgot(c.Forgotten)
 		b.cert = c
+		b.cert.Forgotten = 0
 		return nil
 	})
 }
 
 // Restore stores what is missing here or has a lower version.
-func (t *Timeline) Restore(ctx context.Context, n int, records []scheduler.Record, now scheduler.Milli) (codes []scheduler.RestoreCode, err error) {
+func (t *Timeline) Restore(ctx context.Context, n int, records []scheduler.Record, read, now scheduler.Milli) (codes []scheduler.RestoreCode, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
+		// Half of the memory is for clocks that differ.
+		if b.trimmed > 0 && b.trimmed >= read.Add(-t.cfg.EndedKeep/2) {
+			return fmt.Errorf("ends are forgotten up to %d: %w", b.trimmed, scheduler.ErrOutdated)
+		}
 		codes = make([]scheduler.RestoreCode, len(records))
 		for i := range records {
-			codes[i] = b.restore(&records[i], now)
+			codes[i] = b.restore(&records[i], t.recovering, now)
 		}
 		return nil
 	})
 	return codes, err
 }
 
-func (b *bucket) restore(r *scheduler.Record, now scheduler.Milli) scheduler.RestoreCode {
+func (b *bucket) restore(r *scheduler.Record, recovering bool, now scheduler.Milli) scheduler.RestoreCode {
 	m, version := kept(&r.Message), r.Version
 	m.Mark = scheduler.Mark{Uncertain: r.Mark.Uncertain, Refusals: r.Mark.Refusals, Changes: uint32(version - 1)}
 	overdue := !r.State.Ended() && m.Due <= now && !m.Mark.Uncertain
@@ -85,32 +106,31 @@ func (b *bucket) restore(r *scheduler.Record, now scheduler.Milli) scheduler.Res
 	code := scheduler.RestoreAdded
 	switch {
 	case old == nil:
-	case old.version == r.Version && r.State.Ended() && old.state == scheduler.StateWaiting:
+	case old.version == r.Version && r.State.Ended() && !old.state.Ended():
 		// Of one version an end wins: the other side was made when the end was lost.
+		if old.state == scheduler.StateInFlight && !recovering {
+			return scheduler.RestoreBusy
+		}
 		b.leave(old)
 		code = scheduler.RestoreRaised
 	case old.version == version, old.version == r.Version:
 		return scheduler.RestoreSame
-	case old.state == scheduler.StateDead && r.State == scheduler.StateCanceled && r.Version > old.version:
-		// It was requeued or purged, and this store had lost that.
-		b.leave(old)
-		code = scheduler.RestoreRaised
-	case old.version > version || old.state.Ended():
+	case old.version > version || !old.state.Allows(r.State, scheduler.KindRestored):
 		return scheduler.RestoreNewer
-	case old.state == scheduler.StateInFlight:
+	case old.state == scheduler.StateInFlight && !recovering:
 		return scheduler.RestoreBusy
 	default:
 		b.leave(old)
 		code = scheduler.RestoreRaised
 	}
-	e := &entry{uid: m.UID, due: m.Due, message: &m}
+	e := &entry{uid: m.UID, message: &m}
 	b.entries[e.uid] = e
 	if m.ID != "" && !b.inherit(old, e) {
-		b.rename(e)
+		b.rename(e, r.State.Ended())
 	}
 	if r.State.Ended() {
 		m.Mark.Changes-- // end counts one more
-		b.end(e, r.State, r.Mark.Uncertain, r.Reason, r.EndedAt)
+		b.end(e, r.State, r.Mark.Uncertain, cause{r.Kind, r.Other, r.Reason}, r.EndedAt)
 		return code
 	}
 	b.wait(e, m.Score(), m.Mark)
@@ -119,50 +139,48 @@ func (b *bucket) restore(r *scheduler.Record, now scheduler.Milli) scheduler.Res
 	}
 	if overdue {
 		b.note(scheduler.Change{UID: m.UID, Version: version, State: scheduler.StateWaiting, At: now, Due: m.Due,
-			Uncertain: true, Refusals: m.Mark.Refusals, Reason: "restored when it was due already"})
+			Uncertain: true, Refusals: m.Mark.Refusals, Kind: scheduler.KindRestored, Reason: scheduler.KindRestored.Words("", true)})
 	}
 	return code
 }
 
 // inherit gives an entry the place under its name that another had, if it had one.
 func (b *bucket) inherit(old, e *entry) bool {
-	if old == nil {
+	c := b.names[nameOf(e.message)]
+	if old == nil || c == nil {
 		return false
 	}
-	n := name{e.message.ID, e.message.Key}
-	if b.names[n] == old {
-		b.names[n], e.next = e, old.next
-		return true
-	}
-	for at := b.names[n]; at != nil; at = at.next {
-		if at.next == old {
-			at.next, e.next = e, old.next
+	for at := &c.last; *at != nil; at = &(*at).next {
+		if *at == old {
+			*at, e.next, old.next = e, old.next, nil
 			return true
 		}
 	}
-	return false
+	return slices.Contains(c.past, e.uid)
 }
 
-// rename enters a restored message under its name, in the order of attempts.
-func (b *bucket) rename(e *entry) {
-	n := name{e.message.ID, e.message.Key}
-	later := func(other *entry) bool {
-		return cmp.Or(cmp.Compare(other.message.Attempt, e.message.Attempt), cmp.Compare(other.uid, e.uid)) > 0
+// rename enters a restored message, which has ended or not, under its name, in the
+// order of acceptance: so a life of the name that began later stands last, whatever
+// number its attempts have. As after a push, what has ended stays among the attempts
+// only where it is the last.
+func (b *bucket) rename(e *entry, ended bool) {
+	c := b.entry(nameOf(e.message))
+	all := []*entry{e}
+	for at := c.last; at != nil; at = at.next {
+		all = append(all, at)
 	}
-	if last := b.names[n]; last == nil || !later(last) {
-		e.next = last
-		b.names[n] = e
-	} else {
-		at := last
-		for at.next != nil && later(at.next) {
-			at = at.next
+	slices.SortFunc(all, func(x, y *entry) int { return cmp.Compare(x.uid, y.uid) })
+	c.last = nil
+	for i, at := range all {
+		over := at.state.Ended() || at == e && ended
+		if over && i < len(all)-1 {
+			c.past, at.next = append(c.past, at.uid), nil
+			continue
 		}
-		e.next, at.next = at.next, e
+		at.next, c.last = c.last, at
 	}
-	if b.keys[n.id] == nil {
-		b.keys[n.id] = map[string]struct{}{}
-	}
-	b.keys[n.id][n.key] = struct{}{}
+	slices.Sort(c.past)
+	c.past = c.past[max(len(c.past)-pastLimit, 0):]
 }
 
 // Versions tells how messages stand.

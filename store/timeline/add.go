@@ -34,7 +34,7 @@ func (t *Redis) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
 	}
 	entry := t.context(0, now)
 	c := &call{bucket: bucket, script: t.scripts.add, entry: entry, args: args,
-		keys: []string{k.due, k.msg, k.name, k.tomb, k.claimed, k.mark, k.ended, k.names, k.big, k.next, k.counts}}
+		keys: []string{k.due, k.msg, k.name, k.tomb, k.claimed, k.mark, k.ended, k.names, k.big, k.next, k.counts, k.refused}}
 	v, err := t.run(ctx, c)
 	if err != nil {
 		return nil, 0, err
@@ -185,14 +185,18 @@ func addResults(v any, n int) ([]scheduler.AddResult, addAnswer, error) {
 	for f := fields[3+pairs:]; len(f) > 0; f = f[6:] {
 		i, err := strconv.Atoi(f[0])
 		code, err2 := strconv.Atoi(f[1])
-		if err != nil || err2 != nil || i < 1 || i > n || code < 1 || code > int(scheduler.AddUncertain) {
+		if err != nil || err2 != nil || i < 1 || i > n || code < 1 || code > int(scheduler.AddUnreadable) {
 			return nil, addAnswer{}, fmt.Errorf("add: answer %q for push %q of %d", f[1], f[0], n)
 		}
-		info, err := unpackInfo(scheduler.UID(f[2]), f[3], f[4] != "", f[5])
-		if err != nil {
-			return nil, addAnswer{}, fmt.Errorf("add: %w", err)
+		r := scheduler.AddResult{Code: scheduler.AddCode(code)}
+		if r.Code != scheduler.AddUnreadable {
+			r.First, err = unpackInfo(scheduler.UID(f[2]), f[3], f[4] != "", f[5])
 		}
-		results[i-1] = scheduler.AddResult{Code: scheduler.AddCode(code), First: info}
+		if err != nil { // of what the scripts do not look at
+			r.Code = scheduler.AddUnreadable
+		}
+		r.First.UID = scheduler.UID(f[2])
+		results[i-1] = r
 	}
 	return results, a, nil
 }

@@ -22,9 +22,10 @@ func (t *Redis) Amend(ctx context.Context, a scheduler.Amend, now scheduler.Mill
 		}
 		content = packed[binary.BigEndian.Uint16(packed[11:]):]
 	}
-	reason := a.Reason[:min(len(a.Reason), maxText)]
+	reason := a.Reason[:min(len(a.Reason), maxText-2)] // beside a kind and no other message
 	c := &call{bucket: bucket, script: t.scripts.amend, entry: t.context(0, now), keys: []string{k.due, k.msg, k.claimed, k.mark, k.big},
-		args: []any{string(a.UID), k.parked, text(a.Version), head.Score(), binary.BigEndian.AppendUint64([]byte{a.Priority}, uint64(a.Due)), reason, content}}
+		args: []any{string(a.UID), k.parked, text(a.Version), head.Score(), binary.BigEndian.AppendUint64([]byte{a.Priority}, uint64(a.Due)),
+			packCause(scheduler.KindPlain, "", reason, false), content}}
 	v, err := t.run(ctx, c)
 	if err != nil {
 		return scheduler.AmendResult{}, err

@@ -47,8 +47,8 @@ func (t *Redis) Browse(ctx context.Context, bucket int, q scheduler.Browse) (sch
 	}
 	for f = f[3:]; len(f) > 0; f = f[3:] {
 		info, err := unpackInfo(scheduler.UID(f[0]), f[1], false, f[2])
-		if err != nil {
-			return scheduler.Browsed{}, fmt.Errorf("browse: %w", err)
+		if err != nil { // the claim lists it, when it is due
+			continue
 		}
 		page.Messages = append(page.Messages, info)
 	}

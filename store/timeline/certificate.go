@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -23,11 +24,22 @@ type certificate struct {
 	forced string
 }
 
-func (c *certificate) token() string {
-	if c.forced != "" {
-		return c.forced
+// token is what a script goes by, and the certification that its entry names.
+func (t *Redis) token(c *call) (token string, number uint64) {
+	cert := &t.certs[c.bucket]
+	switch number = cert.number.Load(); {
+	case cert.forced != "":
+		token, number = cert.forced, t.giving
+	case c.pinned:
+		number = c.number
+		token = text(number)
+	default:
+		token = text(number)
 	}
-	return strconv.FormatUint(c.number.Load(), 10)
+	if t.home != nil {
+		token += " " + text(t.term)
+	}
+	return token, number
 }
 
 // learn takes a certification that a server told and tells whether it is news:
@@ -85,14 +97,18 @@ type call struct {
 	args   []any
 	entry  []byte // context of an entry, nil where the script writes none
 	number uint64 // of the certification that the script ran under, set by run
+	pinned bool   // number is given: the script runs under no other
 }
 
 // full are a call's keys and arguments with those that certified.lua takes.
 func (t *Redis) full(c *call) ([]string, []any) {
 	k := &t.keys[c.bucket]
 	keys := append(c.keys[:len(c.keys):len(c.keys)], k.outbox, k.outboxed, k.gen)
-	token := t.certs[c.bucket].token()
-	c.number, _ = strconv.ParseUint(token, 10, 64) // 0 for a leader that recovers
+	if t.home != nil {
+		keys = append(keys, k.term)
+	}
+	token, number := t.token(c)
+	c.number = number
 	args := append(c.args[:len(c.args):len(c.args)], c.entry, token)
 	return keys, args
 }
@@ -109,7 +125,9 @@ func (t *Redis) run(ctx context.Context, c *call) (any, error) {
 				t.Renew()
 			}
 			cert := &t.certs[c.bucket]
-			if cert.learn(err) || (cert.forced == "" && cert.number.Load() > c.number) { // another call may have learned of it meanwhile
+			if learned := cert.learn(err); c.pinned {
+				return nil, translate(err)
+			} else if learned || (cert.forced == "" && cert.number.Load() > c.number) { // another call may have learned of it meanwhile
 				continue
 			}
 		}
@@ -127,32 +145,45 @@ func (t *Redis) Renew() {
 
 // Standings asks every bucket's server.
 func (t *Redis) Standings(ctx context.Context) ([]scheduler.Standing, error) {
-	standings := make([]scheduler.Standing, len(t.keys))
-	for i := range t.keys {
-		v, err := t.scripts.standing.Run(ctx, t.rdb, []string{t.keys[i].gen, t.keys[i].outbox}).Result()
-		if err = translate(err); err != nil {
-			return nil, err
-		}
-		f, err := texts(v)
-		if err != nil || len(f) != 3 {
-			return nil, errAnswer("standing", len(f), err)
-		}
-		standings[i].Now = f[0]
-		if ms, _, ok := strings.Cut(f[2], "-"); ok {
-			last, err := strconv.ParseInt(ms, 10, 64)
-			if err != nil {
-				return nil, errAnswer("standing", len(f), err)
-			}
-			standings[i].Last = scheduler.Milli(last)
-		}
-		if f[1] == "" {
-			continue
-		}
-		if standings[i].Certification, err = readCertification(f[1]); err != nil {
-			return nil, err
-		}
+	standings, failed := make([]scheduler.Standing, len(t.keys)), make([]error, len(t.keys))
+	pipe := t.rdb.Pipeline()
+	asked := make([]*redis.Cmd, len(t.keys))
+	keysOf := func(bucket int) []string { return []string{t.keys[bucket].gen, t.keys[bucket].outbox} }
+	for bucket := range asked {
+		asked[bucket] = t.scripts.standing.EvalSha(ctx, pipe, keysOf(bucket))
 	}
-	return standings, nil
+	_, _ = pipe.Exec(ctx) // each has its own error
+	for bucket, cmd := range asked {
+		v, err := cmd.Result()
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			v, err = t.scripts.standing.Eval(ctx, t.rdb, keysOf(bucket)).Result()
+		}
+		if err = translate(err); err == nil {
+			standings[bucket], err = readStanding(v)
+		}
+		failed[bucket], standings[bucket].Err = err, err
+	}
+	return standings, nobody(failed)
+}
+
+func readStanding(v any) (s scheduler.Standing, err error) {
+	f, err := texts(v)
+	if err != nil || len(f) != 4 {
+		return s, errAnswer("standing", len(f), err)
+	}
+	s.Now = f[0]
+	if ms, _, ok := strings.Cut(f[2], "-"); ok {
+		last, err1 := strconv.ParseInt(ms, 10, 64)
+		clock, err2 := strconv.ParseInt(f[3], 10, 64)
+		if err := errors.Join(err1, err2); err != nil {
+			return s, errAnswer("standing", len(f), err)
+		}
+		s.Last, s.Clock = scheduler.Milli(last), scheduler.Milli(clock)
+	}
+	if f[1] != "" {
+		s.Certification, err = readCertification(f[1])
+	}
+	return s, err
 }
 
 func readCertification(s string) (scheduler.Certification, error) {

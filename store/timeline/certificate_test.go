@@ -33,7 +33,7 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 			"cancel": func() error { _, err := tl.Cancel(ctx, m.UID, schedulertest.Start); return err },
 			"bury":   func() error { _, err := tl.Bury(ctx, scheduler.Ref{ID: "x"}, 1, schedulertest.Start); return err },
 			"begin":  func() error { return tl.Begin(ctx, 0, 1) },
-			"sweep":  func() error { _, err := tl.Sweep(ctx, 0, 1, 10, schedulertest.Start); return err },
+			"sweep":  func() error { _, err := tl.Sweep(ctx, 0, 1, 0, 10, schedulertest.Start); return err },
 			"claim": func() error {
 				_, err := tl.Claim(ctx, 0, scheduler.Claim{Term: 1, Number: 1, Now: schedulertest.Start, Limit: 1, Bytes: 1 << 20})
 				return err
@@ -50,9 +50,13 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 			"trim":      func() error { _, err := tl.Trim(ctx, 0, 1, schedulertest.Start, 10); return err },
 			"unwritten": func() error { _, err := tl.Unwritten(ctx, 0, "", 0, 10, 1<<20); return err },
 			"written":   func() error { return tl.Written(ctx, 0, []scheduler.Entry{{ID: "1-1"}}) },
-			"lags":      func() error { _, err := tl.Lags(ctx); return err },
-			"versions":  func() error { _, err := tl.Versions(ctx, 0, []scheduler.UID{m.UID}); return err },
-			"restore":   func() error { _, err := tl.Restore(ctx, 0, nil, schedulertest.Start); return err },
+			"quarantine": func() error {
+				return tl.Quarantine(ctx, scheduler.Quarantined{ID: "1-1", Number: 1})
+			},
+			"quarantined": func() error { _, _, err := tl.Quarantined(ctx, 0, ""); return err },
+			"lags":        func() error { _, err := tl.Lags(ctx); return err },
+			"versions":    func() error { _, err := tl.Versions(ctx, 0, []scheduler.UID{m.UID}); return err },
+			"restore":     func() error { _, err := tl.Restore(ctx, 0, nil, schedulertest.Start, schedulertest.Start); return err },
 		}
 		for name, call := range calls {
 			if err := call(); !errors.Is(err, scheduler.ErrUncertified) || !errors.Is(err, scheduler.ErrUnavailable) {
@@ -72,7 +76,7 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 	}
 	srv.Kill()
 	srv.Restart()
-	lab.Eventually(t, 10*time.Second, func() error { return tl.Ping(ctx) })
+	lab.Eventually(t, 10*time.Second, func() error { _, err := tl.Standings(ctx); return err })
 	refused("restarted")
 
 	// Emptied between the claims and the certification: whoever restored has restored for nothing.
@@ -80,7 +84,7 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := tl.Recovering(standings)
+	r := tl.Recovering(standings, 3, 0)
 	if _, err := r.Reclaim(ctx, 0, 3, 10, schedulertest.Start); err != nil {
 		t.Fatal(err)
 	}
@@ -116,12 +120,12 @@ func TestRedis_AFullOneIsCertified(t *testing.T) {
 		t.Fatal(err)
 	}
 	standings[0].Run = "" // as if another server had been certified
-	r := tl.Recovering(standings)
+	r := tl.Recovering(standings, 3, 0)
 	if _, err := r.Reclaim(ctx, 0, 3, 10, schedulertest.Start); err != nil {
 		t.Fatalf("reclaim: %v", err)
 	}
 	records := []scheduler.Record{{Info: scheduler.Info{Message: *gone, State: scheduler.StateWaiting, Version: 1}, Content: 1}}
-	if codes, err := r.Restore(ctx, 0, records, schedulertest.Start); err != nil && !errors.Is(err, scheduler.ErrFull) || err == nil && codes[0] != scheduler.RestoreAdded {
+	if codes, err := r.Restore(ctx, 0, records, schedulertest.Start, schedulertest.Start); err != nil && !errors.Is(err, scheduler.ErrFull) || err == nil && codes[0] != scheduler.RestoreAdded {
 		t.Fatalf("restore: %v, %v", codes, err)
 	}
 	c := scheduler.Certification{Number: standings[0].Number + 1, Run: standings[0].Now}

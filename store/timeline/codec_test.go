@@ -3,6 +3,7 @@ package timeline
 import (
 	"bytes"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,8 +45,8 @@ func TestPackEnd_KeepsWhatTheMemoryOfEndsNeeds(t *testing.T) {
 		reason    string
 	}{
 		{scheduler.End{Message: named, State: scheduler.StateDelivered}, named.Topic, named.ID, nil, ""},
-		{scheduler.End{Message: plain, State: scheduler.StateExpired, Uncertain: true, Reason: "late"}, "", "", nil, ""},
-		{scheduler.End{Message: plain, State: scheduler.StateCanceled, Reason: "purged"}, "", "", nil, "purged"},
+		{scheduler.End{Message: plain, State: scheduler.StateExpired, Uncertain: true, Reason: "late"}, "a", "", nil, "late"},
+		{scheduler.End{Message: plain, State: scheduler.StateCanceled, Reason: "purged"}, "a", "", nil, "purged"},
 		{scheduler.End{Message: plain, State: scheduler.StateDead, Reason: "too large"}, "a", "", []byte("x"), "too large"},
 	} {
 		b, err := packEnd(&c.end, 77)
@@ -60,6 +61,51 @@ func TestPackEnd_KeepsWhatTheMemoryOfEndsNeeds(t *testing.T) {
 			info.Topic != c.topic || info.ID != c.id || !bytes.Equal(info.Body, c.body) || info.Reason != c.reason || info.Version != 2 {
 			t.Errorf("%s: got %+v", c.end.State, info)
 		}
+	}
+}
+
+func TestPackCause_KeepsKindOtherAndReasonApart(t *testing.T) {
+	const other = scheduler.UID("t-0123456789abcdef")
+	for _, c := range []struct {
+		kind      scheduler.Kind
+		other     scheduler.UID
+		reason    string
+		uncertain bool
+		size      int
+	}{
+		{size: 0}, // what ends plainly takes no room
+		{reason: "merged into t-0123456789abcdef", size: 2 + 30}, // words alone mean nothing
+		{kind: scheduler.KindPurged, reason: "purged", size: 2},
+		{kind: scheduler.KindMerged, other: other, reason: "merged into t-0123456789abcdef", size: 20},
+		{kind: scheduler.KindRequeue, other: other, uncertain: true, reason: "requeue of t-0123456789abcdef, which may have been delivered", size: 20},
+		{kind: scheduler.KindParked, reason: "parked: nobody listens", size: 2 + 22},
+	} {
+		packed := packCause(c.kind, c.other, c.reason, c.uncertain)
+		r := reader{s: string([]byte{byte(len(packed))}) + packed}
+		kind, name, reason := r.cause(c.uncertain)
+		if r.bad || kind != c.kind || name != c.other || reason != c.reason || len(packed) != c.size {
+			t.Errorf("%+v comes back as %s of %q, %q in %d bytes", c, kind, name, reason, len(packed))
+		}
+	}
+	for _, bad := range []string{
+		"\x01", "\xff\x00", "\x01\x00", "\x01\x12t-0123456789abcde", "\x01\x12T-0123456789abcdef", "\x08\x12t-0123456789abcdef", "\x00\x12t-0123456789abcdef",
+	} {
+		r := reader{s: string([]byte{byte(len(bad))}) + bad}
+		if r.cause(false); !r.bad {
+			t.Errorf("%q is read as a cause", bad)
+		}
+	}
+}
+
+func TestKindsInLua_NamesEveryKind(t *testing.T) {
+	text := kindsInLua()
+	for k := scheduler.KindPlain + 1; k.Valid(); k++ {
+		if name := strings.ToUpper(k.String()); k.String() == "" || strings.Count(text, name+",")+strings.Count(text, name+" ") == 0 {
+			t.Errorf("%d, %q, is missing in %s", k, k, text)
+		}
+	}
+	if !strings.HasPrefix(text, "local PLAIN, MERGED, ") || !strings.Contains(text, " = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12\n") {
+		t.Errorf("got %s", text)
 	}
 }
 

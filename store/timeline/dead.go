@@ -48,7 +48,8 @@ func (t *Redis) Requeue(ctx context.Context, dead scheduler.UID, m *scheduler.Me
 		}
 		result.Dead = info.Version
 		life := accepted(m)
-		life.Uncertain, life.Reason = info.Mark.Uncertain, scheduler.RequeueOf(dead, info.Mark.Uncertain)
+		life.Uncertain, life.Kind, life.Other = info.Mark.Uncertain, scheduler.KindRequeue, dead
+		life.Reason = life.Kind.Words(dead, life.Uncertain)
 		changes = []scheduler.Change{endedAs(&info), life}
 	}
 	if result.Head, err = headOf(f[6]); err != nil {

@@ -40,14 +40,18 @@ func (silent) Printf(context.Context, string, ...any) {}
 func Dial(cfg DialConfig) redis.UniversalClient {
 	redis.SetLogger(silent{}) // go-redis has one logger for all its clients
 	open := &connections{open: map[net.Conn]struct{}{}}
-	return &renewing{conns: open, UniversalClient: redis.NewUniversalClient(&redis.UniversalOptions{
+	options := &redis.UniversalOptions{
 		Dialer: open.dialer(redis.NewDialer(&redis.Options{DialTimeout: cfg.CallTimeout, TLSConfig: cfg.TLS})),
 		Addrs:  cfg.Addrs, MasterName: cfg.Master, Username: cfg.Username, Password: cfg.Password, DB: cfg.DB,
 		ClientName: cfg.Name, TLSConfig: cfg.TLS,
 		MaxRetries: -1, ContextTimeoutEnabled: true,
 		DialTimeout: cfg.CallTimeout, ReadTimeout: cfg.CallTimeout, WriteTimeout: cfg.CallTimeout, PoolTimeout: cfg.CallTimeout,
 		PoolSize: 32, MinIdleConns: 1, ConnMaxIdleTime: 5 * time.Minute,
-	})}
+	}
+	if cfg.Master == "" && len(cfg.Addrs) > 1 {
+		return &renewing{conns: open, UniversalClient: follow(options.Cluster())}
+	}
+	return &renewing{conns: open, UniversalClient: redis.NewUniversalClient(options)}
 }
 
 // renewing is a client whose connections can all be closed, so that it goes where
@@ -64,6 +68,7 @@ type connections struct {
 	mu      sync.Mutex
 	open    map[net.Conn]struct{}
 	renewed time.Time
+	again   bool // once more when the pause is over
 }
 
 // renewPause is between two renewals: an address that leads to two servers by
@@ -97,7 +102,16 @@ func (c *connections) forget(conn net.Conn) {
 func (c *connections) closeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.renewed) < renewPause {
+	if wait := renewPause - time.Since(c.renewed); wait > 0 {
+		if !c.again {
+			c.again = true
+			time.AfterFunc(wait, func() { // at most one, and soon over
+				c.mu.Lock()
+				c.again = false
+				c.mu.Unlock()
+				c.closeAll()
+			})
+		}
 		return
 	}
 	c.renewed = time.Now()

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -18,7 +20,7 @@ import (
 //	a packed message (1 …)        it was accepted
 //	a record of an end (2 …)      it was canceled
 //	due (8), mark                 it was swept or reclaimed from a leader
-//	3, due (8), mark and reason:  it was amended, a push was merged into it, or it is what a dead
+//	3, due (8), mark and cause:   it was amended, a push was merged into it, or it is what a dead
 //	  a length byte and the text  one became; what follows is the packed message where its content
 //	  each, packed message or ''  changed or is new, else nothing
 //
@@ -27,17 +29,16 @@ import (
 // what else the script did. A change in e is
 //
 //	uid, state (1), flags (1): 1 uncertain, uvarint version, varint due, uvarint refusals,
-//	uvarint attempt, varint time of the claim, uvarint sequence, stream and reason: a length byte
+//	uvarint attempt, varint time of the claim, uvarint sequence, stream and cause: a length byte
 //	and the text each
 
 const (
 	contextVersion  = 1
 	changeUncertain = 1
 	amendedVersion  = 3
+	// maxTime is the latest time that the scripts can tell.
+	maxTime = 1 << 53
 )
-
-// swept is the reason of a message whose leader is gone.
-const swept = "the leader that had claimed it is gone; it may have been delivered"
 
 // origin is what all changes of an entry share.
 type origin struct {
@@ -67,8 +68,8 @@ func readContext(s string) (origin, error) {
 	version := r.byte()
 	c := origin{at: scheduler.Milli(r.uint64()), term: r.uint64()}
 	c.instance, c.address = r.text(int(r.byte())), r.text(int(r.byte()))
-	if r.bad || version != contextVersion {
-		return origin{}, fmt.Errorf("%w: context of an entry, version %d", errDamaged, version)
+	if r.bad || version != contextVersion || c.at < 0 || c.at > maxTime {
+		return origin{}, fmt.Errorf("%w: context of an entry, version %d", scheduler.ErrUnreadable, version)
 	}
 	return c, nil
 }
@@ -104,7 +105,7 @@ func blobOf(changes []scheduler.Change) []byte {
 		b = binary.AppendVarint(b, int64(c.Claimed))
 		b = binary.AppendUvarint(b, c.Sequence)
 		b = appendText(b, c.Stream)
-		b = appendText(b, c.Reason)
+		b = appendText(b, packCause(c.Kind, c.Other, c.Reason, c.Uncertain))
 	}
 	return b
 }
@@ -119,7 +120,11 @@ func readBlob(s string) (changes []scheduler.Change, err error) {
 		refusals, attempt := r.uvarint64(), r.uvarint64()
 		c.Claimed = scheduler.Milli(r.varint64())
 		c.Sequence = r.uvarint64()
-		c.Stream, c.Reason = r.text(int(r.byte())), r.text(int(r.byte()))
+		c.Stream = r.text(int(r.byte()))
+		c.Kind, c.Other, c.Reason = r.cause(c.Uncertain)
+		if !scheduler.IsUID(string(c.UID)) {
+			r.bad = true
+		}
 		if refusals > math.MaxUint32 || attempt > math.MaxUint32 || c.Version == 0 || c.State == scheduler.StateNone || c.State > scheduler.StateDead {
 			r.bad = true
 		}
@@ -127,7 +132,7 @@ func readBlob(s string) (changes []scheduler.Change, err error) {
 		changes = append(changes, c)
 	}
 	if r.bad {
-		return nil, fmt.Errorf("%w: changes of an entry", errDamaged)
+		return nil, fmt.Errorf("%w: changes of an entry", scheduler.ErrUnreadable)
 	}
 	return changes, nil
 }
@@ -136,7 +141,7 @@ func readBlob(s string) (changes []scheduler.Change, err error) {
 func readEntry(bucket int, id string, fields []string) (scheduler.Entry, error) {
 	e := scheduler.Entry{Bucket: bucket, ID: id}
 	if len(fields) < 4 || len(fields)%2 != 0 || fields[0] != "c" || fields[2] != "z" {
-		return e, fmt.Errorf("%w: %d fields", errDamaged, len(fields))
+		return e, fmt.Errorf("%w: %d fields", scheduler.ErrUnreadable, len(fields))
 	}
 	from, err := readContext(fields[1])
 	if err != nil {
@@ -166,10 +171,49 @@ func readEntry(bucket int, id string, fields []string) (scheduler.Entry, error) 
 	return e, nil
 }
 
+// damaged is an entry that cannot be read: it names the messages whose uids can be
+// told.
+func (t *Redis) damaged(bucket int, id string, fields []string, why error) scheduler.Entry {
+	e := scheduler.Entry{Bucket: bucket, ID: id, Damaged: why}
+	ms, _, _ := strings.Cut(id, "-")
+	written, _ := strconv.ParseInt(ms, 10, 64)
+	from := origin{at: scheduler.Milli(written)}
+	seen := map[scheduler.UID]bool{}
+	named := func(uid scheduler.UID) {
+		if !seen[uid] && uid.Bucket(len(t.keys)) == bucket && len(seen) < scheduler.MaxQuarantinedUIDs {
+			seen[uid] = true
+			e.Changes = append(e.Changes, scheduler.Change{UID: uid, Bucket: bucket, At: from.at})
+		}
+	}
+	for i := 0; i+1 < len(fields); i += 2 {
+		name, value := fields[i], fields[i+1]
+		if c, err := readContext(value); name == "c" && err == nil {
+			from = c
+		}
+		uidsIn(name, named)
+		if !scheduler.IsUID(name) { // else it is a message, and what a body says names nobody
+			uidsIn(value, named)
+		}
+	}
+	return e
+}
+
+// uidsIn calls each with the uids that a text holds.
+func uidsIn(s string, each func(scheduler.UID)) {
+	for at := 0; at+scheduler.UIDLen <= len(s); {
+		if uid := s[at : at+scheduler.UIDLen]; scheduler.IsUID(uid) {
+			each(scheduler.UID(uid))
+			at += scheduler.UIDLen
+		} else {
+			at++
+		}
+	}
+}
+
 // readPair decodes one change of a script that knew it only as it ran.
 func readPair(uid scheduler.UID, s string) (scheduler.Change, error) {
-	if len(uid) != scheduler.UIDLen || s == "" {
-		return scheduler.Change{}, fmt.Errorf("%w: change of %.40q", errDamaged, uid)
+	if !scheduler.IsUID(string(uid)) || s == "" {
+		return scheduler.Change{}, fmt.Errorf("%w: change without a uid or content", scheduler.ErrUnreadable)
 	}
 	switch s[0] {
 	case packedVersion:
@@ -191,10 +235,10 @@ func readPair(uid scheduler.UID, s string) (scheduler.Change, error) {
 	due := scheduler.Milli(r.uint64())
 	mark, err := unpackMark(s[r.at:])
 	if r.bad || err != nil {
-		return scheduler.Change{}, fmt.Errorf("%w: sweep of %s", errDamaged, uid)
+		return scheduler.Change{}, fmt.Errorf("%w: sweep of %s", scheduler.ErrUnreadable, uid)
 	}
 	return scheduler.Change{UID: uid, Version: 1 + uint64(mark.Changes), State: scheduler.StateWaiting, Due: due,
-		Uncertain: mark.Uncertain, Refusals: mark.Refusals, Reason: swept}, nil
+		Uncertain: mark.Uncertain, Refusals: mark.Refusals, Kind: scheduler.KindSwept, Reason: scheduler.KindSwept.Words("", true)}, nil
 }
 
 // readAmended decodes the change of a message that goes on waiting, or of one that
@@ -202,13 +246,13 @@ func readPair(uid scheduler.UID, s string) (scheduler.Change, error) {
 func readAmended(uid scheduler.UID, s string) (scheduler.Change, error) {
 	r := reader{s: s, at: 1}
 	due := scheduler.Milli(r.uint64())
-	text, reason := r.text(int(r.byte())), r.text(int(r.byte()))
-	mark, err := unpackMark(text)
+	mark, err := unpackMark(r.text(int(r.byte())))
+	kind, other, reason := r.cause(mark.Uncertain)
 	if r.bad || err != nil {
-		return scheduler.Change{}, fmt.Errorf("%w: amend of %s", errDamaged, uid)
+		return scheduler.Change{}, fmt.Errorf("%w: amend of %s", scheduler.ErrUnreadable, uid)
 	}
 	c := scheduler.Change{UID: uid, Version: 1 + uint64(mark.Changes), State: scheduler.StateWaiting, Due: due,
-		Uncertain: mark.Uncertain, Refusals: mark.Refusals, Reason: reason}
+		Uncertain: mark.Uncertain, Refusals: mark.Refusals, Kind: kind, Other: other, Reason: reason}
 	if r.at < len(s) {
 		if c.Message, err = unpack(uid, s[r.at:]); err != nil {
 			return scheduler.Change{}, err
@@ -220,7 +264,7 @@ func readAmended(uid scheduler.UID, s string) (scheduler.Change, error) {
 // readPairs decodes what a script answers of its changes: uid and form each.
 func readPairs(fields []string) ([]scheduler.Change, error) {
 	if len(fields)%2 != 0 {
-		return nil, fmt.Errorf("%w: %d fields of pairs", errDamaged, len(fields))
+		return nil, fmt.Errorf("%w: %d fields of pairs", scheduler.ErrUnreadable, len(fields))
 	}
 	changes := make([]scheduler.Change, len(fields)/2)
 	for i := range changes {
@@ -239,7 +283,8 @@ func accepted(m *scheduler.Message) scheduler.Change {
 
 // endedAs is the change that a look-up of an ended message tells.
 func endedAs(i *scheduler.Info) scheduler.Change {
-	return scheduler.Change{UID: i.UID, Version: i.Version, State: i.State, Due: i.Due, Uncertain: i.Mark.Uncertain, Reason: i.Reason}
+	return scheduler.Change{UID: i.UID, Version: i.Version, State: i.State, Due: i.Due, Uncertain: i.Mark.Uncertain,
+		Kind: i.Kind, Other: i.Other, Reason: i.Reason}
 }
 
 // only keeps the changes of the given messages.

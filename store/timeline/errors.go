@@ -31,6 +31,12 @@ func translate(err error) error {
 			return fmt.Errorf("%w (%s)", scheduler.ErrUncertified, text)
 		case word == "BEHIND":
 			return fmt.Errorf("%w (%s)", scheduler.ErrBehind, text)
+		case word == "OUTDATED":
+			return fmt.Errorf("%w (%s)", scheduler.ErrOutdated, text)
+		case word == "QUARANTINED":
+			return fmt.Errorf("%w (%s)", scheduler.ErrQuarantineFull, text)
+		case word == "UNREADABLE":
+			return fmt.Errorf("%w (%s)", scheduler.ErrUnreadable, text)
 		case word == "PAUSES":
 			return scheduler.ErrTooManyPauses
 		case word == "STALE":

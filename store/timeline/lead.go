@@ -1,11 +1,13 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -22,9 +24,9 @@ func (t *Redis) Begin(ctx context.Context, bucket int, term uint64) error {
 	return err
 }
 
-// Sweep moves what lower terms had claimed back.
-func (t *Redis) Sweep(ctx context.Context, bucket int, term uint64, limit int, now scheduler.Milli) (int, error) {
-	return t.sweep(ctx, bucket, term, limit, "", now)
+// Sweep moves what lower terms, and earlier runs of this one, had claimed back.
+func (t *Redis) Sweep(ctx context.Context, bucket int, term, last uint64, limit int, now scheduler.Milli) (int, error) {
+	return t.sweep(ctx, bucket, term, limit, text(last), now)
 }
 
 func (t *Redis) sweep(ctx context.Context, bucket int, term uint64, limit int, which string, now scheduler.Milli) (int, error) {
@@ -34,7 +36,8 @@ func (t *Redis) sweep(ctx context.Context, bucket int, term uint64, limit int, w
 	}
 	entry := t.context(term, now)
 	c := &call{bucket: bucket, script: t.scripts.sweep, entry: entry,
-		keys: []string{k.claimed, k.due, k.msg, k.term, k.mark, k.next, k.ended, k.counts, k.name, k.names}, args: []any{text(term), limit, which, int64(now), k.parked}}
+		keys: []string{k.claimed, k.due, k.msg, k.term, k.mark, k.next, k.ended, k.counts, k.name, k.names, k.refused},
+		args: []any{text(term), limit, which, int64(now), k.parked}}
 	v, err := t.run(ctx, c)
 	if err != nil {
 		return 0, err
@@ -89,6 +92,7 @@ func (t *Redis) Claim(ctx context.Context, bucket int, req scheduler.Claim) (sch
 	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		return scheduler.Claimed{}, fmt.Errorf("claim: %w", err)
 	}
+	var spoiled []any
 	claimed := scheduler.Claimed{Head: head, Messages: make([]*scheduler.Message, 0, len(uids))}
 	for _, uid := range missing {
 		claimed.Missing = append(claimed.Missing, scheduler.UID(uid))
@@ -100,13 +104,18 @@ func (t *Redis) Claim(ctx context.Context, bucket int, req scheduler.Claim) (sch
 			m.Mark.Lane = ""
 		}
 		if err != nil {
-			// It stays claimed and visible; taking the whole batch down with it would hold the rest back.
 			claimed.Missing = append(claimed.Missing, scheduler.UID(uid))
+			spoiled = append(spoiled, uid)
 			continue
 		}
 		m.Claim, m.ClaimedAt = req.Number, req.Now
 		m.Mark.Uncertain = m.Mark.Uncertain || m.Due <= scheduler.Milli(doubt)
 		claimed.Messages = append(claimed.Messages, m)
+	}
+	if len(spoiled) > 0 { // where this fails they come back as claims that nobody knows, and are listed then
+		_, _ = t.run(ctx, &call{bucket: bucket, script: t.scripts.spoiled,
+			keys: []string{k.claimed, k.msg, k.refused, k.term},
+			args: append([]any{text(req.Term), text(req.Number), int64(req.Now)}, spoiled...)})
 	}
 	return claimed, nil
 }
@@ -131,9 +140,6 @@ func (t *Redis) Finish(ctx context.Context, bucket int, term uint64, ends []sche
 		args = append(args, string(ends[i].Message.UID))
 	}
 	for i := range ends {
-		if s := ends[i].State; !s.Ended() || s == scheduler.StateCanceled {
-			return fmt.Errorf("finish %s: in_flight does not end as %s", ends[i].Message.UID, s)
-		}
 		record, err := packEnd(&ends[i], now)
 		if err != nil {
 			return err
@@ -143,7 +149,7 @@ func (t *Redis) Finish(ctx context.Context, bucket int, term uint64, ends []sche
 	changes := t.ended(ends)
 	args[3] = blobOf(changes)
 	return t.settle(ctx, t.context(term, now), changes, call{bucket: bucket, script: t.scripts.finish,
-		keys: []string{k.claimed, k.msg, k.ended, k.term, k.mark, k.dead, k.next, k.counts}, args: args})
+		keys: []string{k.claimed, k.msg, k.ended, k.term, k.mark, k.dead, k.next, k.counts, k.refused}, args: args})
 }
 
 // ended are the changes that a batch of ends makes; nil where no journal is
@@ -209,16 +215,21 @@ func (t *Redis) Return(ctx context.Context, bucket int, term uint64, back []sche
 	}
 	args[0], args[1], args[2], args[3] = text(term), int64(now), blobOf(changes), k.parked
 	return t.settle(ctx, t.context(term, now), changes, call{bucket: bucket, script: t.scripts.giveBack,
-		keys: []string{k.claimed, k.due, k.term, k.mark, k.lanes, k.msg, k.next, k.ended, k.counts, k.name, k.names}, args: args})
+		keys: []string{k.claimed, k.due, k.term, k.mark, k.lanes, k.msg, k.next, k.ended, k.counts, k.name, k.names, k.refused},
+		args: args})
 }
 
 // Held lists what this term has claimed.
 func (t *Redis) Held(ctx context.Context, bucket int, term uint64, after scheduler.UID, limit int) ([]scheduler.Held, error) {
+	return t.held(ctx, bucket, text(term), after, limit)
+}
+
+func (t *Redis) held(ctx context.Context, bucket int, term string, after scheduler.UID, limit int) ([]scheduler.Held, error) {
 	k, err := t.place(bucket)
 	if err != nil {
 		return nil, err
 	}
-	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.held, keys: []string{k.claimed, k.term}, args: []any{text(term), string(after), limit}})
+	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.held, keys: []string{k.claimed, k.term}, args: []any{term, string(after), limit}})
 	if err != nil {
 		return nil, err
 	}
@@ -239,16 +250,18 @@ func (t *Redis) Held(ctx context.Context, bucket int, term uint64, after schedul
 // Heads looks at every bucket in one pipeline.
 func (t *Redis) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	heads := make([]scheduler.Head, len(t.keys))
-	i := -1
-	err := t.ask(ctx, t.allBuckets(), t.scripts.heads, func(k *keys) ([]string, []any) { return []string{k.due, k.claimed, k.term}, nil }, func(v any) error {
-		i++
+	args := func(k *keys) ([]string, []any) { return []string{k.due, k.claimed, k.term}, nil }
+	failed := t.askEach(ctx, t.allBuckets(), t.scripts.heads, args, func(bucket int, v any) error {
 		f, err := texts(v)
 		if err != nil || len(f) != 4 {
 			return errAnswer("heads", len(f), err)
 		}
-		return readHead(f, &heads[i])
-	})
-	return heads, err
+		return readHead(f, &heads[bucket])
+	}, false)
+	for bucket, err := range failed {
+		heads[bucket].Err = err
+	}
+	return heads, nobody(failed)
 }
 
 func readHead(f []string, h *scheduler.Head) (err error) {
@@ -265,6 +278,33 @@ func readHead(f []string, h *scheduler.Head) (err error) {
 		return fmt.Errorf("heads: %w", err)
 	}
 	return nil
+}
+
+// Refused lists the transitions that were refused.
+func (t *Redis) Refused(ctx context.Context, bucket int) ([]scheduler.Refusal, error) {
+	k, err := t.place(bucket)
+	if err != nil {
+		return nil, err
+	}
+	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.refused, keys: []string{k.refused, k.msg, k.claimed}})
+	if err != nil {
+		return nil, err
+	}
+	f, err := texts(v)
+	if err != nil || len(f)%2 != 0 {
+		return nil, errAnswer("refused", len(f), err)
+	}
+	all := make([]scheduler.Refusal, 0, len(f)/2)
+	for ; len(f) > 0; f = f[2:] {
+		r := scheduler.Refusal{UID: scheduler.UID(f[0]), Bucket: bucket}
+		if _, err := fmt.Sscanf(f[1], "%d:%d:%d:%d", &r.From, &r.To, &r.Kind, &r.At); err != nil {
+			return nil, fmt.Errorf("refused: %q of %.40q: %w", f[1], f[0], err)
+		}
+		r.Unreadable = strings.Count(f[1], ":") > 3
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b scheduler.Refusal) int { return cmp.Compare(a.UID, b.UID) })
+	return all, nil
 }
 
 // Lanes lists the lanes that hold messages.
@@ -288,24 +328,25 @@ func (t *Redis) Trim(ctx context.Context, bucket int, term uint64, now scheduler
 	if err != nil {
 		return 0, err
 	}
-	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.trim, keys: []string{k.ended, k.msg, k.name, k.term, k.tomb, k.tombs, k.names},
-		args: []any{text(term), int64(now.Add(-t.cfg.EndedKeep)), limit, int64(now.Add(-t.cfg.TombstoneKeep))}})
+	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.trim, keys: []string{k.ended, k.msg, k.name, k.term, k.tomb, k.tombs, k.names, k.trimmed},
+		args: []any{text(term), int64(now.Add(-t.cfg.EndedKeep)), limit, int64(now.Add(-t.cfg.TombstoneKeep)), (t.cfg.EndedKeep / 2).Milliseconds()}})
 	return count(v, err)
 }
 
-// MaxTerm is the highest term that any bucket knows, certified or not: the floor
-// of an election.
+// MaxTerm is the highest term that any bucket knows which answers, certified or
+// not: the floor of an election. A bucket that comes back with a higher one ends
+// the leadership when it is begun. It is an error where none answers.
 func (t *Redis) MaxTerm(ctx context.Context) (uint64, error) {
 	pipe := t.rdb.Pipeline()
 	asked := make([]*redis.StringCmd, len(t.keys))
 	for i := range t.keys {
 		asked[i] = pipe.Get(ctx, t.keys[i].term)
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return 0, fmt.Errorf("read terms: %w", translate(err))
-	}
+	_, _ = pipe.Exec(ctx) // each has its own error
 	var highest uint64
+	failed := make([]error, len(asked))
 	for i, a := range asked {
+		failed[i] = translate(a.Err())
 		if a.Val() == "" {
 			continue
 		}
@@ -314,6 +355,9 @@ func (t *Redis) MaxTerm(ctx context.Context) (uint64, error) {
 			return 0, fmt.Errorf("read terms: bucket %d: %w", i, err)
 		}
 		highest = max(highest, term)
+	}
+	if err := nobody(failed); err != nil {
+		return 0, fmt.Errorf("read terms: %w", err)
 	}
 	return highest, nil
 }

@@ -34,10 +34,16 @@ type MachineConfig struct {
 // renewal goes a high water: the wall clock plus highWaterAhead. A new owner
 // waits until its own clock has passed it, so that two owners with clocks that
 // differ never give out the same millisecond.
+//
+// The slots are shared out among several keys, which lie on several nodes of a
+// Redis Cluster: where one does not answer, a slot of the next is leased, and the
+// one that was held is left to run out.
 type Machine struct {
 	cfg         MachineConfig
 	incarnation string
 	script      *redis.Script
+
+	tries int // how many keys have failed since the last success, of the renewing goroutine alone
 
 	mu    sync.Mutex
 	slot  int
@@ -50,6 +56,9 @@ const (
 	machineTrust   = 6 * time.Second
 	machineRenew   = time.Second
 	highWaterAhead = 3 * time.Second
+
+	machineKeys  = 16
+	machineSlots = 1024 / machineKeys // of each key
 )
 
 var _ scheduler.Machine = (*Machine)(nil)
@@ -95,20 +104,51 @@ func (m *Machine) Run(ctx context.Context) error {
 	}
 }
 
-// renew acquires or renews the lease.
+// renew renews the lease. Where its key does not answer it acquires one under the
+// next, and so on, from one renewal to another: one that is silent takes all of its
+// time.
 func (m *Machine) renew(ctx context.Context, lease time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, machineRenew)
 	defer cancel()
 	m.mu.Lock()
-	slot := m.slot
+	held := m.slot
 	m.mu.Unlock()
+	var first error
+	for range machineKeys {
+		slot, key := held, m.tries%machineKeys
+		if held >= 0 {
+			key = (held/machineSlots + m.tries) % machineKeys
+		}
+		if key != held/machineSlots {
+			slot = -1
+		}
+		err := m.ask(ctx, key, slot, lease)
+		if err == nil {
+			m.tries = 0
+			return nil
+		}
+		if first == nil {
+			first = err
+		}
+		if lease == 0 {
+			break
+		}
+		if m.tries++; ctx.Err() != nil {
+			break
+		}
+	}
+	return first
+}
+
+// ask renews a slot of a key, or acquires any of it where slot is below 0.
+func (m *Machine) ask(ctx context.Context, key, slot int, lease time.Duration) error {
 	want := ""
 	if slot >= 0 {
 		want = strconv.Itoa(slot)
 	}
 	sent, wall := m.cfg.Local.Mono(), m.cfg.Local.Wall()
-	v, err := m.script.Run(ctx, m.cfg.Client, []string{machinesKey(m.cfg.Namespace)},
-		m.incarnation, m.cfg.Instance, lease.Milliseconds(), want, wall.Add(highWaterAhead).UnixMilli()).Result()
+	v, err := m.script.Run(ctx, m.cfg.Client, []string{machinesKey(m.cfg.Namespace, key)}, m.incarnation, m.cfg.Instance, lease.Milliseconds(), want,
+		wall.Add(highWaterAhead).UnixMilli(), key*machineSlots, (key+1)*machineSlots-1).Result()
 	if err = translate(err); err != nil {
 		return fmt.Errorf("lease machine id: %w", err)
 	}
@@ -125,7 +165,9 @@ func (m *Machine) renew(ctx context.Context, lease time.Duration) error {
 	defer m.mu.Unlock()
 	switch {
 	case got < 0:
-		m.slot, m.until = -1, 0
+		if slot >= 0 {
+			m.slot, m.until = -1, 0
+		}
 		return fmt.Errorf("lease machine id: slot lost or none free: %s", f[2])
 	case slot < 0:
 		m.from = time.UnixMilli(high)

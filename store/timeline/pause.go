@@ -3,6 +3,7 @@ package timeline
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,16 +14,74 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// Pauses lists what is paused. A field that is damaged still pauses its pattern:
-// what an operator holds back must not go out for it, nor all the rest stand.
+// Pauses lists what is paused: as it stands with the bucket, of those that answer,
+// which knows of the latest change. The others are brought up to it. So a pause
+// holds while the bucket that keeps it is away. A field that is damaged still pauses
+// its pattern: what an operator holds back must not go out for it, nor all the rest
+// stand.
 func (t *Redis) Pauses(ctx context.Context) ([]scheduler.Pause, error) {
-	_, stored, err := t.onPauses(ctx, t.scripts.pauses)
-	if err != nil {
+	stored := make([][]string, len(t.keys))
+	changed := make([]int64, len(t.keys)) // when the last change was that a bucket knows of, -1 where it does not answer
+	args := func(k *keys) ([]string, []any) { return []string{k.paused}, nil }
+	failed := t.askEach(ctx, t.allBuckets(), t.scripts.pauses, args, func(bucket int, v any) (err error) {
+		if stored[bucket], err = texts(v); err != nil || len(stored[bucket])%2 != 0 {
+			return errAnswer("pauses", len(stored[bucket]), err)
+		}
+		changed[bucket] = lastChange(stored[bucket])
+		return nil
+	}, false)
+	if err := nobody(failed); err != nil {
 		return nil, fmt.Errorf("read pauses: %w", err)
 	}
-	if len(stored)%2 != 0 {
-		return nil, errAnswer("pauses", len(stored), nil)
+	latest := -1
+	for bucket, err := range failed {
+		if errors.Is(err, scheduler.ErrStaleTerm) { // of a recovery
+			return nil, fmt.Errorf("read pauses: %w", err)
+		}
+		if err != nil {
+			changed[bucket] = -1
+		} else if latest < 0 || changed[bucket] > changed[latest] {
+			latest = bucket
+		}
 	}
+	t.mirror(ctx, stored[latest], changed, changed[latest])
+	return readPauses(stored[latest]), nil
+}
+
+// mirror brings buckets that answer up to the latest change. What fails is brought
+// by the next look.
+func (t *Redis) mirror(ctx context.Context, pauses []string, changed []int64, latest int64) {
+	var behind []int
+	for bucket, at := range changed {
+		if at >= 0 && at < latest {
+			behind = append(behind, bucket)
+		}
+	}
+	if len(behind) == 0 {
+		return
+	}
+	args := make([]any, 1, 1+len(pauses))
+	args[0] = latest
+	for ; len(pauses) > 0; pauses = pauses[2:] {
+		if pauses[0] != "" {
+			args = append(args, pauses[0], pauses[1])
+		}
+	}
+	t.askEach(ctx, behind, t.scripts.mirror, func(k *keys) ([]string, []any) { return []string{k.paused}, args }, func(int, any) error { return nil }, false)
+}
+
+// lastChange is when the last change was, 0 where none ever was.
+func lastChange(stored []string) int64 {
+	for ; len(stored) > 0; stored = stored[2:] {
+		if stored[0] == "" {
+			at, _ := strconv.ParseInt(stored[1], 10, 64)
+			return at
+		}
+	}
+	return 0
+}
+
+func readPauses(stored []string) []scheduler.Pause {
 	pauses := make([]scheduler.Pause, 0, len(stored)/2)
 	for ; len(stored) > 0; stored = stored[2:] {
 		if stored[0] == "" { // when the last change was
@@ -36,7 +95,7 @@ func (t *Redis) Pauses(ctx context.Context) ([]scheduler.Pause, error) {
 		pauses = append(pauses, p)
 	}
 	slices.SortFunc(pauses, func(a, b scheduler.Pause) int { return cmp.Compare(a.Pattern, b.Pattern) })
-	return pauses, nil
+	return pauses
 }
 
 // Pause holds a pattern back.
@@ -67,8 +126,8 @@ func (t *Redis) Resume(ctx context.Context, pattern string, now scheduler.Milli)
 	return f[0] != "0", c, err
 }
 
-// onPauses runs a script on the pauses, and tells the certification that it ran
-// under.
+// onPauses changes the pauses where they are kept, and then in the other buckets
+// that answer. It returns the certification that the change was made under.
 func (t *Redis) onPauses(ctx context.Context, script *redis.Script, args ...any) (uint64, []string, error) {
 	k, err := t.place(scheduler.PausesBucket)
 	if err != nil {
@@ -80,6 +139,9 @@ func (t *Redis) onPauses(ctx context.Context, script *redis.Script, args ...any)
 		return 0, nil, err
 	}
 	f, err := texts(v)
+	if err == nil && len(t.keys) > 1 {
+		_, _ = t.Pauses(ctx) // a bucket that this misses the leader's next look brings up to it
+	}
 	return c.number, f, err
 }
 

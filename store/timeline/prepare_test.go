@@ -32,10 +32,13 @@ func TestPrepare_RefusesAnotherNumberOfBuckets(t *testing.T) {
 	if !errors.Is(err, timeline.ErrUnfit) {
 		t.Fatalf("another number of buckets: %v, want ErrUnfit", err)
 	}
-	for _, word := range []string{"buckets", "8", "4", "tarry rebucket"} {
+	for _, word := range []string{"buckets", "8", "4", "set buckets to 4", "where a journal is kept", "empty Redis"} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("the refusal does not name %q: %v", word, err)
 		}
+	}
+	if strings.Contains(err.Error(), "tarry ") {
+		t.Errorf("the refusal names a command: %v", err)
 	}
 }
 
@@ -113,7 +116,7 @@ func TestRedis_DrainsWhenFull(t *testing.T) {
 	if err := tl.Return(ctx, 0, 1, []scheduler.Back{{UID: m.UID, Score: m.Score(), Mark: scheduler.Mark{Uncertain: true, Lane: "js:ORDERS"}}}, 1); err != nil {
 		t.Fatalf("park: %v", err)
 	}
-	if n, err := tl.Sweep(ctx, 0, 2, 100, 1); err != nil || n != 9 {
+	if n, err := tl.Sweep(ctx, 0, 2, 0, 100, 1); err != nil || n != 9 {
 		t.Fatalf("sweep: %d, %v", n, err)
 	}
 	left := len(kept) - 1

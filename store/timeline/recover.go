@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,16 +11,26 @@ import (
 )
 
 // Recovering is this timeline on the very runs that standings name.
-func (t *Redis) Recovering(standings []scheduler.Standing) scheduler.Recovering {
-	view := &Redis{cfg: t.cfg, rdb: t.rdb, scripts: t.scripts, keys: t.keys, certs: make([]certificate, len(t.keys)), home: t}
+func (t *Redis) Recovering(standings []scheduler.Standing, term, number uint64) scheduler.Recovering {
+	view := &Redis{cfg: t.cfg, rdb: t.rdb, scripts: t.scripts, keys: t.keys, certs: make([]certificate, len(t.keys)),
+		home: t, term: term, giving: number}
 	for i := range view.certs {
-		view.certs[i].forced = "!" + standings[i].Now
-		if standings[i].Whole() {
-			view.certs[i].forced = ""
-			view.certs[i].number.Store(standings[i].Number)
+		view.certs[i].number.Store(standings[i].Number)
+		if !standings[i].Whole() {
+			view.certs[i].forced = "!" + standings[i].Now
 		}
 	}
 	return view
+}
+
+// Claims lists what is in flight.
+func (t *Redis) Claims(ctx context.Context, bucket int, after scheduler.UID, limit int) ([]scheduler.UID, error) {
+	held, err := t.held(ctx, bucket, "", after, limit)
+	uids := make([]scheduler.UID, len(held))
+	for i := range held {
+		uids[i] = held[i].UID
+	}
+	return uids, err
 }
 
 // Reclaim gives back every claim.
@@ -34,27 +45,33 @@ func (t *Redis) Certify(ctx context.Context, bucket int, term uint64, c schedule
 	if err != nil {
 		return err
 	}
-	if err := t.remember(ctx); err != nil {
+	if err := t.remember(ctx, k.meta); err != nil {
 		return err
+	}
+	if err := t.remember(ctx, metaKey(t.cfg.Namespace)); err != nil && !errors.Is(err, scheduler.ErrUnavailable) && !errors.Is(err, scheduler.ErrOutcomeUnknown) {
+		return err // where its node is away the bucket's copy is enough
 	}
 	phase := "whole"
 	if c.Filling {
 		phase = "filling"
 	}
-	_, err = t.scripts.certify.Run(ctx, t.rdb, []string{k.gen, k.term, k.counts}, text(term), c.Run, text(c.Number), int64(c.DoubtUntil), phase).Result()
+	was := &t.certs[bucket].number // in a view it is the one that its standings tell
+	_, err = t.scripts.certify.Run(ctx, t.rdb, []string{k.gen, k.term, k.counts, k.trimmed},
+		text(term), c.Run, text(c.Number), int64(c.DoubtUntil), phase, text(was.Load()), int64(c.Forgotten)).Result()
 	if err == nil && t.home != nil {
+		was.Store(c.Number)
 		t.home.certs[bucket].gave(c.Number, c.Run)
 	}
 	return translate(err)
 }
 
 // Restore stores what is missing here or has a lower version.
-func (t *Redis) Restore(ctx context.Context, bucket int, records []scheduler.Record, now scheduler.Milli) ([]scheduler.RestoreCode, error) {
+func (t *Redis) Restore(ctx context.Context, bucket int, records []scheduler.Record, read, now scheduler.Milli) ([]scheduler.RestoreCode, error) {
 	k, err := t.place(bucket)
 	if err != nil {
 		return nil, err
 	}
-	args := make([]any, 3, 3+7*len(records))
+	args := make([]any, 4, 4+7*len(records))
 	var changes []scheduler.Change
 	for i := range records {
 		one, changed, err := restoreArgs(&records[i], now)
@@ -67,9 +84,11 @@ func (t *Redis) Restore(ctx context.Context, bucket int, records []scheduler.Rec
 		}
 	}
 	entry := t.context(0, now)
-	args[0], args[1], args[2] = int64(now), k.parked, blobOf(changes)
+	// Half of the memory is for clocks that differ.
+	args[0], args[1], args[2], args[3] = int64(now), k.parked, blobOf(changes), int64(read.Add(-t.cfg.EndedKeep/2))
 	c := &call{bucket: bucket, script: t.scripts.restore, entry: entry, args: args,
-		keys: []string{k.due, k.msg, k.claimed, k.mark, k.ended, k.name, k.names, k.big, k.dead, k.next, k.counts}}
+		keys: []string{k.due, k.msg, k.claimed, k.mark, k.ended, k.name, k.names, k.big, k.dead, k.next, k.counts, k.trimmed,
+			k.refused, k.lanes}}
 	v, err := t.run(ctx, c)
 	if err != nil {
 		return nil, err
@@ -105,7 +124,8 @@ func restoreArgs(r *scheduler.Record, now scheduler.Milli) ([]any, *scheduler.Ch
 		name = nameArg(&m)
 	}
 	if r.State.Ended() {
-		end, err := packEnded(&scheduler.End{Message: &m, State: r.State, Uncertain: r.Mark.Uncertain, Reason: r.Reason}, r.EndedAt, uint32(r.Version))
+		end, err := packEnded(&scheduler.End{Message: &m, State: r.State, Uncertain: r.Mark.Uncertain,
+			Kind: r.Kind, Other: r.Other, Reason: r.Reason}, r.EndedAt, uint32(r.Version))
 		return []any{string(m.UID), end, "", "", text(r.Version), text(r.Version), name}, nil, err
 	}
 	m.Mark = scheduler.Mark{Uncertain: r.Mark.Uncertain, Refusals: r.Mark.Refusals, Changes: uint32(r.Version - 1)}
@@ -114,7 +134,7 @@ func restoreArgs(r *scheduler.Record, now scheduler.Milli) ([]any, *scheduler.Ch
 		m.Mark.Uncertain = true
 		m.Mark.Changes++
 		changed = &scheduler.Change{UID: m.UID, Version: m.Version(), State: scheduler.StateWaiting, Due: m.Due,
-			Uncertain: true, Refusals: m.Mark.Refusals, Reason: "restored when it was due already"}
+			Uncertain: true, Refusals: m.Mark.Refusals, Kind: scheduler.KindRestored, Reason: scheduler.KindRestored.Words("", true)}
 	}
 	packed, err := pack(nil, &m)
 	return []any{string(m.UID), packed, m.Score(), packMark(m.Mark), text(r.Version), text(m.Version()), name}, changed, err
@@ -126,11 +146,13 @@ func (t *Redis) Versions(ctx context.Context, bucket int, uids []scheduler.UID) 
 	if err != nil {
 		return nil, err
 	}
-	args := make([]any, len(uids))
+	args := make([]any, 1+len(uids))
+	args[0] = k.parked
 	for i, uid := range uids {
-		args[i] = string(uid)
+		args[1+i] = string(uid)
 	}
-	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.versions, keys: []string{k.msg, k.mark, k.claimed}, args: args})
+	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.versions, args: args,
+		keys: []string{k.msg, k.mark, k.claimed, k.due}})
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package timeline
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,7 +36,10 @@ type Redis struct {
 	scripts *scripts
 	keys    []keys
 	certs   []certificate // of each bucket
+	timed   atomic.Uint32 // the bucket whose server is asked for the time
 	home    *Redis        // of a view made by Recovering, else nil
+	term    uint64        // of a view: the leader's
+	giving  uint64        // of a view: the certification that the leader is about to give
 }
 
 var (

@@ -154,7 +154,7 @@ func TestRedis_KeepsNothingOfWhatMergedWhenAllIsOver(t *testing.T) {
 	b.must(b.Return(t.Context(), 0, 1, []scheduler.Back{{UID: first.UID, Claim: 7, Keep: true}}, 30))
 	found, err := b.Find(t.Context(), scheduler.Ref{UID: first.UID})
 	b.must(err)
-	if len(found) != 1 || found[0].Reason != scheduler.ReasonGaveWay || found[0].State != scheduler.StateCanceled {
+	if len(found) != 1 || found[0].Kind != scheduler.KindGaveWay || found[0].State != scheduler.StateCanceled {
 		t.Fatalf("the first is %+v", found)
 	}
 	claimed = b.claim(1)
@@ -174,7 +174,7 @@ func TestRedis_KeepsNothingOfWhatMergedWhenAllIsOver(t *testing.T) {
 	if n := b.rdb.HLen(t.Context(), b.key("counts")).Val(); n != 1 { // the one that is no topic
 		t.Fatalf("counts has %d fields", n)
 	}
-	if left := b.left(); !slices.Equal(left, []string{"claimed", "counts", "gen", "term"}) {
+	if left := b.left(); !slices.Equal(left, []string{"claimed", "counts", "gen", "meta", "term", "trimmed"}) {
 		t.Fatalf("left: %q", left)
 	}
 }
@@ -189,12 +189,12 @@ func TestRedis_DropsNextWithWhatEnds(t *testing.T) {
 			b.must(b.Return(b.Context(), 0, 1, []scheduler.Back{{UID: m.UID, Claim: 7, Keep: true}}, 30))
 		},
 		"swept": func(b *bare, m *scheduler.Message) {
-			_, err := b.Sweep(b.Context(), 0, 2, 10, 30)
+			_, err := b.Sweep(b.Context(), 0, 2, 0, 10, 30)
 			b.must(err)
 		},
 		"canceled": func(b *bare, m *scheduler.Message) {
 			b.must(b.Return(b.Context(), 0, 1, []scheduler.Back{{UID: m.UID, Claim: 7, Keep: true}}, 30)) // the later gives way
-			_, err := b.Sweep(b.Context(), 0, 2, 10, 30)
+			_, err := b.Sweep(b.Context(), 0, 2, 0, 10, 30)
 			b.must(err)
 			b.must(b.rdb.HSet(b.Context(), b.key("mark"), string(m.UID), "1:0:1:").Err()) // uncertain
 			b.add(b.message(func(m *scheduler.Message) { m.ID, m.Merge = "order-1", scheduler.MergeKeep }))
@@ -209,7 +209,7 @@ func TestRedis_DropsNextWithWhatEnds(t *testing.T) {
 		},
 		"restored": func(b *bare, m *scheduler.Message) {
 			b.must(b.rdb.HDel(b.Context(), b.key("claimed"), string(m.UID)).Err())
-			_, err := b.Restore(b.Context(), 0, []scheduler.Record{{Info: scheduler.Info{Message: *m, State: scheduler.StateDelivered, Version: 9, EndedAt: 40}, Content: 1}}, 50)
+			_, err := b.Restore(b.Context(), 0, []scheduler.Record{{Info: scheduler.Info{Message: *m, State: scheduler.StateDelivered, Version: 9, EndedAt: 40}, Content: 1}}, 50, 50)
 			b.must(err)
 		},
 	} {
@@ -262,7 +262,7 @@ func TestRedis_TellsWhatABatchOfManyMerged(t *testing.T) {
 	var batch []*scheduler.Message
 	for i := range 1500 { // more than one entry of the outbox holds
 		batch = append(batch, b.message(func(m *scheduler.Message) {
-			m.Topic, m.Merge, m.ID = fmt.Sprint("orders.", i%3), scheduler.MergeReplace, fmt.Sprint("order-", i%500)
+			m.Topic, m.Merge, m.ID = fmt.Sprint("orders.", i%500%3), scheduler.MergeReplace, fmt.Sprint("order-", i%500)
 			m.Due = scheduler.Milli(1000 + i)
 		}))
 	}
@@ -412,7 +412,7 @@ func TestCounts_ChangeOnlyWithWhatLivesOrIsDead(t *testing.T) {
 	b.finish(scheduler.StateDead, claimed[1], claimed[2])
 	want("dead", "1 2")
 	b.claim(1)
-	_, err := b.Sweep(t.Context(), 0, 2, 10, 30)
+	_, err := b.Sweep(t.Context(), 0, 2, 0, 10, 30)
 	b.must(err)
 	want("swept", "1 2")
 	_, _, err = b.Purge(t.Context(), 0, []scheduler.UID{claimed[1].UID}, 40)
@@ -549,9 +549,10 @@ func TestRestore_TakesAnEndOfTheDeadFromTheJournal(t *testing.T) {
 	m := b.message(nil)
 	b.add(m)
 	b.finish(scheduler.StateDead, b.claim(1)...)
-	r := scheduler.Record{Info: scheduler.Info{Message: *m, State: scheduler.StateCanceled, Version: 3, EndedAt: 40, Reason: "purged"}, Content: 1}
+	r := scheduler.Record{Info: scheduler.Info{Message: *m, State: scheduler.StateCanceled, Version: 3, EndedAt: 40,
+		Kind: scheduler.KindPurged, Reason: "purged"}, Content: 1}
 	for _, want := range []scheduler.RestoreCode{scheduler.RestoreRaised, scheduler.RestoreSame} {
-		codes, err := b.Restore(t.Context(), 0, []scheduler.Record{r}, 50)
+		codes, err := b.Restore(t.Context(), 0, []scheduler.Record{r}, 50, 50)
 		b.must(err)
 		if codes[0] != want {
 			t.Fatalf("restore: %d, want %d", codes[0], want)
@@ -564,7 +565,7 @@ func TestRestore_TakesAnEndOfTheDeadFromTheJournal(t *testing.T) {
 	}
 	purged, _, err := b.Purge(t.Context(), 0, []scheduler.UID{m.UID}, 60)
 	b.must(err)
-	if len(purged) != 1 { // its reason came back too
+	if len(purged) != 1 { // its kind came back too
 		t.Fatal("the restored end does not tell that it was purged")
 	}
 }
@@ -685,6 +686,54 @@ func TestRedis_SteersWhenFull(t *testing.T) {
 	for _, want := range []bool{true, false} {
 		if was, _, err := b.Resume(t.Context(), paused.Pattern, 3); err != nil || was != want {
 			t.Fatalf("resume: %t, %v", was, err)
+		}
+	}
+}
+
+// A claim that stands on an ended message is a damaged store: it is refused to come back, and holds nothing else up.
+func TestReturnAndSweep_LeaveAnEndedMessageAsItIs(t *testing.T) {
+	t.Parallel()
+	for _, swept := range []bool{false, true} {
+		b := openBare(t, lab.SharedRedis(t))
+		over, good, bad := b.message(nil), b.message(nil), b.message(nil)
+		b.add(over)
+		b.finish(scheduler.StateDelivered, b.claim(1)...)
+		end, err := b.rdb.HGet(t.Context(), b.key("msg"), string(over.UID)).Result()
+		b.must(err)
+		b.add(good, bad)
+		claimed := b.claim(2)
+		b.must(b.rdb.HSet(t.Context(), b.key("msg"), string(bad.UID), end).Err())
+		want := scheduler.Transition{From: scheduler.StateDelivered, To: scheduler.StateWaiting}
+		if swept {
+			want.Kind = scheduler.KindSwept
+			n, err := b.Sweep(t.Context(), 0, 9, 0, 100, 50)
+			b.must(err)
+			if n != 2 {
+				t.Errorf("swept %d", n)
+			}
+		} else {
+			back := make([]scheduler.Back, len(claimed))
+			for i, m := range claimed {
+				back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Score: m.Score()}
+			}
+			b.must(b.Return(t.Context(), 0, 1, back, 50))
+		}
+		for m, state := range map[*scheduler.Message]scheduler.State{good: scheduler.StateWaiting, bad: scheduler.StateDelivered} {
+			found, err := b.Find(t.Context(), scheduler.Ref{UID: m.UID})
+			b.must(err)
+			if len(found) != 1 {
+				t.Fatalf("found %+v", found)
+			}
+			info := found[0]
+			due := b.rdb.ZScore(t.Context(), b.key("due"), string(m.UID)).Err() == nil
+			if info.State != state || due != (state == scheduler.StateWaiting) {
+				t.Errorf("swept %t: %s is %s, in the order %t", swept, m.UID, info.State, due)
+			}
+		}
+		refused, err := b.Refused(t.Context(), 0)
+		b.must(err)
+		if len(refused) != 1 || refused[0].UID != bad.UID || refused[0].Transition != want || refused[0].At != 50 {
+			t.Errorf("swept %t: refused are %+v", swept, refused)
 		}
 	}
 }

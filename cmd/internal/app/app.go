@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -41,24 +43,30 @@ type App struct {
 	log       zerolog.Logger
 	registry  *prometheus.Registry
 	listener  net.Listener
+	probes    net.Listener // nil where none is wanted
 	clock     *scheduler.Clock
 	publisher *bridge.Publisher
 	intake    *bridge.Intake
+	rejects   *bridge.Rejects
 	requests  *bridge.Service
 	nudge     *bridge.Nudge
 	resign    *bridge.Resign
+	pauses    *bridge.Pauses
 	natsClock *bridge.ClockSampler
 	scheduler *scheduler.Scheduler
 	gate      *gate
 	topics    *scheduler.Topics
 	elector   election.Elector
+	cluster   *cluster
 	api       *api.Server
 	health    *health
+	same      *sameStore
 	lease     leaseBox
 	recovery  *journal.Recovery
-	writer    *journal.Writer  // nil with the journal off
-	drainer   *journal.Drainer // likewise
-	desk      *desk            // likewise
+	mending   atomic.Pointer[mender] // of the last leadership
+	writer    *journal.Writer        // nil with the journal off
+	drainer   *journal.Drainer       // likewise
+	desk      *desk                  // likewise
 	// differences are what the last audit found, by kind; nil with the journal off.
 	differences *prometheus.GaugeVec
 }
@@ -78,12 +86,14 @@ type parts struct {
 	prefix    string
 	replicas  int
 	maxBytes  int64
+	rejects   config.Rejects
+	admin     bool // serve the calls of operators on NATS
 
 	store    store
 	journal  journalParts
 	recorder *recorder
+	identity func(context.Context) (string, error)           // the store's name; nil where there is but one
 	prepare  func(context.Context) error                     // until it returns nil, nothing is accepted
-	ping     func(context.Context) error                     // whether the store answers
 	clocks   []func(context.Context, *scheduler.Clock) error // watchers of more clocks
 	machine  machine
 	conn     *nats.Conn
@@ -117,15 +127,27 @@ func newApp(p parts) (a *App, err error) {
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	if a.listener, err = net.Listen("tcp", p.listen); err != nil {
-		return nil, fmt.Errorf("listen for http: http.listen %q: %w", p.listen, err)
+		hint := ""
+		if errors.Is(err, syscall.EADDRINUSE) {
+			hint = "; choose another with --http.listen (is another tarry running?)"
+		}
+		return nil, fmt.Errorf("listen for http: http.listen %q: %w%s", p.listen, err, hint)
 	}
 	a.p.close = append(a.p.close, func() { _ = a.listener.Close() })
 	p.close = a.p.close
+	if at := p.http.ProbeListen; at != "" {
+		if a.probes, err = net.Listen("tcp", at); err != nil {
+			return nil, fmt.Errorf("listen for probes: http.probe_listen %q: %w", at, err)
+		}
+		a.p.close = append(a.p.close, func() { _ = a.probes.Close() })
+		p.close = a.p.close
+	}
 	a.topics = &scheduler.Topics{}
 	if err := p.topics.use(a.topics); err != nil {
 		return nil, err
 	}
-	steps := []func() error{a.wireNATS, a.wireJournal, a.wireScheduler, a.wireIntake, a.wireElection, a.wireHTTP}
+	a.registry.MustRegister(newBacklog(a))
+	steps := []func() error{a.wireNATS, a.wireJournal, a.wireScheduler, a.wireIntake, a.wireElection, a.wireHTTP, a.wireRequests}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return nil, err
@@ -149,6 +171,13 @@ func (a *App) wireNATS() (err error) {
 	if err != nil {
 		return fmt.Errorf("build nudge: %w", err)
 	}
+	a.pauses, err = bridge.NewPauses(bridge.PausesConfig{
+		Conn: a.p.conn, Namespace: a.p.namespace, Log: a.log,
+		Read: func(ctx context.Context) (bool, error) { return a.scheduler.ReadPauses(ctx) },
+	})
+	if err != nil {
+		return fmt.Errorf("build pauses: %w", err)
+	}
 	a.natsClock, err = bridge.NewClockSampler(bridge.ClockConfig{Conn: a.p.conn, Namespace: a.p.namespace, Clock: a.clock, Log: a.log})
 	if err != nil {
 		return fmt.Errorf("build nats clock: %w", err)
@@ -160,33 +189,37 @@ func (a *App) wireScheduler() (err error) {
 	a.scheduler, err = scheduler.New(scheduler.Config{
 		Timeline: a.p.store, Publisher: a.publisher, Clock: a.clock,
 		IDs:      scheduler.NewIDs(a.p.machine, time.Now),
-		MaxDelay: wire.MaxDelay, EndedKeep: a.p.endedKeep, ClaimBatch: a.p.claimBatch, ClaimBytes: a.p.claimBytes,
+		MaxDelay: wire.MaxDelay, EndedKeep: a.p.endedKeep, NamesKeep: a.namesKeep(), NamesSure: a.p.journal.mode == journal.Sync,
+		ClaimBatch: a.p.claimBatch, ClaimBytes: a.p.claimBytes,
 		Pending: a.p.pending, Attempts: a.p.attempts, CallTimeout: a.p.callTimeout, StopTimeout: a.p.stopTimeout,
-		Topics: a.topics, DeadKeep: a.p.deadKeep, Journal: a.answers(), Announce: a.nudge.Announce, Backlog: func(ctx context.Context) (uint64, error) { return a.intake.Backlog(ctx) },
-		Log: a.log, Registerer: a.registry,
+		Topics: a.topics, DeadKeep: a.p.deadKeep, Whole: a.whole, Journal: a.answers(), Announce: a.nudge.Announce, AskPauses: a.pauses.Ask,
+		Backlog: func(ctx context.Context) (uint64, error) { return a.intake.Backlog(ctx) },
+		Passed:  func(ctx context.Context) bool { return a.intake.Passed(ctx) }, Log: a.log, Registerer: a.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("build scheduler: %w", err)
 	}
 	a.health = newHealth(a)
-	a.gate = &gate{service: a.scheduler}
+	a.same = &sameStore{a: a}
+	a.gate = &gate{service: a.scheduler, same: a.same}
 	return nil
 }
 
 func (a *App) wireIntake() (err error) {
 	a.intake, err = bridge.NewIntake(bridge.IntakeConfig{
 		Conn: a.p.conn, Namespace: a.p.namespace, Prefix: a.p.prefix, Replicas: a.p.replicas, MaxBytes: a.p.maxBytes,
-		Accept: a.scheduler, Clock: a.clock, SizeLimit: int(a.p.body), Log: a.log, Registerer: a.registry,
+		RejectBytes: a.p.rejects.MaxBytes, RejectsPerSubject: int64(a.p.rejects.PerSubject),
+		Accept: a.gate, Topics: a.topics, Clock: a.clock, SizeLimit: int(a.p.body), Log: a.log, Registerer: a.registry,
+		Stamps: a.natsClock, Buckets: a.p.store.Buckets(),
 	})
 	if err != nil {
 		return fmt.Errorf("build intake: %w", err)
 	}
-	a.requests, err = bridge.NewService(bridge.ServiceConfig{
-		Conn: a.p.conn, Namespace: a.p.namespace, Prefix: a.p.prefix, Scheduler: a.gate, SizeLimit: int(a.p.body),
-		Instance: a.p.instance, Version: a.p.options.Version, Durable: a.p.durable, Log: a.log,
+	a.rejects, err = bridge.NewRejects(bridge.RejectsConfig{
+		Conn: a.p.conn, Namespace: a.p.namespace, Prefix: a.p.prefix, SizeLimit: int(a.p.body),
 	})
 	if err != nil {
-		return fmt.Errorf("build request api: %w", err)
+		return fmt.Errorf("build rejects: %w", err)
 	}
 	return nil
 }
@@ -195,12 +228,14 @@ func (a *App) wireElection() (err error) {
 	if a.elector, err = a.p.elect(a, a.p.address(a.listener.Addr())); err != nil {
 		return fmt.Errorf("build elector: %w", err)
 	}
+	a.cluster = &cluster{elector: a.elector}
 	a.resign, err = bridge.NewResign(bridge.ResignConfig{
-		Conn: a.p.conn, Namespace: a.p.namespace, Instance: a.p.instance, Do: a.elector.Resign, Log: a.log,
+		Conn: a.p.conn, Namespace: a.p.namespace, Instance: a.p.instance, Do: a.cluster.resignHere, Log: a.log,
 	})
 	if err != nil {
 		return fmt.Errorf("build resign: %w", err)
 	}
+	a.cluster.ask = a.resign.Ask
 	return nil
 }
 
@@ -210,9 +245,9 @@ func (a *App) wireHTTP() (err error) {
 		return err
 	}
 	a.api, err = api.New(api.Config{
-		Service: a.gate, Cluster: &cluster{elector: a.elector, ask: a.resign.Ask}, Ready: a.health.checks,
-		Namespace: a.p.namespace, Version: a.p.options.Version, Token: a.p.token, Tokens: tokensOf(a.p.http.Tokens), TLS: secure, Prefix: a.p.prefix, Durable: a.p.durable,
-		Journal: a.journalDoor(), JournalMode: a.p.journal.mode.String(), Now: a.clock.Now,
+		Service: a.gate, Cluster: a.cluster, Ready: a.health.checks,
+		Namespace: a.p.namespace, Version: a.p.options.Version, Token: a.p.token, Tokens: tokensOf(a.p.http.Tokens), TLS: secure, Hosts: a.p.http.Hosts, Prefix: a.p.prefix, Durable: a.p.durable,
+		Rejects: a.rejects, Journal: a.journalDoor(), JournalMode: a.p.journal.mode.String(), Now: a.clock.Now,
 		MaxPayload: a.p.conn.MaxPayload, MaxBody: a.p.body, StopTimeout: a.p.stopTimeout,
 		HeaderLimit: int(a.p.http.HeaderLimit), HeaderTimeout: a.p.http.HeaderTimeout, ReadTimeout: a.p.http.ReadTimeout, IdleTimeout: a.p.http.IdleTimeout,
 		Connections: a.p.http.Connections,
@@ -222,6 +257,33 @@ func (a *App) wireHTTP() (err error) {
 		return fmt.Errorf("build http: %w", err)
 	}
 	return nil
+}
+
+// wireRequests puts the calls of HTTP on NATS too; those of operators where the
+// settings say so.
+func (a *App) wireRequests() (err error) {
+	var admin map[string]bridge.Call
+	if a.p.admin {
+		admin = calls(a.api.Admins())
+	}
+	a.requests, err = bridge.NewService(bridge.ServiceConfig{
+		Conn: a.p.conn, Namespace: a.p.namespace, Prefix: a.p.prefix, Scheduler: a.gate, SizeLimit: int(a.p.body),
+		Instance: a.p.instance, Version: a.p.options.Version, Durable: a.p.durable, Log: a.log,
+		Read: calls(a.api.Reads()), Admin: admin,
+	})
+	if err != nil {
+		return fmt.Errorf("build request api: %w", err)
+	}
+	return nil
+}
+
+// calls are those of one door as the other takes them.
+func calls(from map[string]api.Call) map[string]bridge.Call {
+	all := make(map[string]bridge.Call, len(from))
+	for name, call := range from {
+		all[name] = bridge.Call(call)
+	}
+	return all
 }
 
 // Addr is where HTTP is served.
@@ -256,8 +318,10 @@ func (a *App) Run(ctx context.Context) error {
 	start("scheduler", a.scheduler.Serve)
 	start("nudge", a.nudge.Run)
 	start("resign", a.resign.Run)
+	start("pauses", a.pauses.Run)
 	start("nats clock", a.natsClock.Run)
 	start("health", a.health.run)
+	start("health of the journal", a.health.runJournal)
 	start("nats", a.watchNATS)
 	stopJournal := a.keepJournal(ctx)
 	for _, watch := range a.p.clocks {
@@ -265,6 +329,9 @@ func (a *App) Run(ctx context.Context) error {
 	}
 
 	edges.Go(func() error { return a.api.Run(edgeCtx, a.listener) })
+	if a.probes != nil {
+		edges.Go(func() error { return a.api.RunProbes(edgeCtx, a.probes) })
+	}
 	// The election begins at once, so that /readyz and the log tell of it however
 	// long the store stays away. Without a prepared store health.fit lets nobody
 	// stand.
@@ -275,6 +342,10 @@ func (a *App) Run(ctx context.Context) error {
 			return err
 		}
 		start("machine id", a.p.machine.Run)
+		if a.same.admit(edgeCtx) != nil {
+			return nil
+		}
+		start("same store", a.same.run)
 		a.gate.open.Store(true)
 		working, workCtx := errgroup.WithContext(edgeCtx)
 		working.Go(func() error { return a.intake.Run(workCtx) })

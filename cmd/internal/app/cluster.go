@@ -30,12 +30,19 @@ func (c *cluster) Cluster(ctx context.Context) (api.ClusterInfo, error) {
 	if led {
 		info.Leader = &api.Leader{Instance: leader.Instance, Address: leader.Address, Since: leader.Since}
 	}
+	store := ""
+	for _, m := range members {
+		if led && m.Instance == leader.Instance {
+			store = m.Store
+		}
+	}
 	for _, m := range members {
 		role := api.RoleStandby
 		if led && m.Instance == leader.Instance {
 			role = api.RoleLeader
 		}
-		info.Instances = append(info.Instances, api.Instance{Instance: m.Instance, Address: m.Address, Role: role, Healthy: m.Healthy, Version: m.Version})
+		info.Instances = append(info.Instances, api.Instance{Instance: m.Instance, Address: m.Address, Role: role, Healthy: m.Healthy, Version: m.Version,
+			OtherStore: store != "" && m.Store != "" && m.Store != store})
 	}
 	return info, nil
 }
@@ -43,26 +50,12 @@ func (c *cluster) Cluster(ctx context.Context) (api.ClusterInfo, error) {
 // Resign makes the leader, this instance or another, give leadership up, when
 // somebody could take it.
 func (c *cluster) Resign(ctx context.Context, reason string) error {
-	members, err := c.elector.Members(ctx)
+	leader, err := c.replaceable(ctx)
 	if err != nil {
-		return fmt.Errorf("%w: %w", api.ErrUnreachable, err)
-	}
-	leader, led, err := c.elector.Leader(ctx)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%w: %w", api.ErrUnreachable, err)
-	case !led:
-		return api.ErrNoLeader
-	}
-	other := false
-	for _, m := range members {
-		other = other || (m.Healthy && m.Instance != leader.Instance)
-	}
-	if !other {
-		return api.ErrNoStandby
+		return err
 	}
 	if err := c.elector.Resign(ctx, reason); errors.Is(err, election.ErrNotLeader) {
-		if err = c.ask(ctx, leader.Instance, reason); err != nil {
+		if err = c.ask(ctx, leader, reason); err != nil {
 			return fmt.Errorf("%w: %w", api.ErrNotLeader, err)
 		}
 		return nil
@@ -70,4 +63,35 @@ func (c *cluster) Resign(ctx context.Context, reason string) error {
 		return fmt.Errorf("resign: %w", err)
 	}
 	return nil
+}
+
+// resignHere is Resign of this instance alone, for those that ask it over NATS.
+func (c *cluster) resignHere(ctx context.Context, reason string) error {
+	if _, err := c.replaceable(ctx); err != nil {
+		return err
+	}
+	return c.elector.Resign(ctx, reason)
+}
+
+// replaceable is who leads, where somebody else could.
+func (c *cluster) replaceable(ctx context.Context) (leader string, err error) {
+	members, err := c.elector.Members(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", api.ErrUnreachable, err)
+	}
+	who, led, err := c.elector.Leader(ctx)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%w: %w", api.ErrUnreachable, err)
+	case !led:
+		return "", api.ErrNoLeader
+	}
+	other := false
+	for _, m := range members {
+		other = other || (m.Healthy && m.Instance != who.Instance)
+	}
+	if !other {
+		return "", api.ErrNoStandby
+	}
+	return who.Instance, nil
 }

@@ -38,7 +38,7 @@ func (d *Dev) Watch(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return show(bridge.RejectsSubject(d.p.namespace), func(m *nats.Msg) string {
+	return show(bridge.RejectsSubject(d.p.namespace)+".>", func(m *nats.Msg) string {
 		return fmt.Sprintf("refused on %q: %s", m.Header.Get(wire.HeaderSubject), m.Header.Get(wire.HeaderReason))
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge"
@@ -18,33 +19,62 @@ type desk struct {
 	broker *bridge.Broker
 }
 
-// away is what a caller is told of a journal that does not answer: the cause is
-// for the log, it may name hosts and statements.
-func (d *desk) away(step string, err error) error {
-	d.a.log.Warn().Err(err).Str("step", step).Msg("the journal does not answer")
-	return fmt.Errorf("%w: the journal does not answer", scheduler.ErrUnavailable)
+// away is what a caller is told of a journal that does not answer.
+func (d *desk) away(step string, err error) error { return d.silent("the journal", step, err) }
+
+// silent is what a caller is told of a part that does not answer: the cause is for
+// the log, it may name hosts and statements.
+func (d *desk) silent(part, step string, err error) error {
+	d.a.log.Warn().Err(err).Str("step", step).Msg(part + " does not answer")
+	return fmt.Errorf("%w: %s does not answer", scheduler.ErrUnavailable, part)
 }
 
-// History tells a message and every change of it.
-func (d *desk) History(ctx context.Context, ref scheduler.Ref) (scheduler.Record, []scheduler.Change, error) {
-	if ref.UID == "" {
+// History tells a message and every change of it, and where a name is asked for
+// the same of all others that have or had it.
+func (d *desk) History(ctx context.Context, ref scheduler.Ref) ([]scheduler.Life, error) {
+	db, byName := d.a.p.journal.store, ref.UID == ""
+	if byName {
 		// The timeline knows best which of several is meant now.
-		if info, err := d.a.gate.Get(ctx, ref); err == nil {
-			ref = scheduler.Ref{UID: info.UID}
+		info, err := d.a.gate.Get(ctx, ref)
+		switch {
+		case errors.Is(err, scheduler.ErrAmbiguousID):
+			return nil, err
+		case err == nil:
+			ref = scheduler.Ref{UID: info.UID, Viewer: ref.Viewer}
 		}
 	}
-	found, err := d.a.p.journal.store.Find(ctx, ref, 1)
+	found, err := db.Find(ctx, ref, 1)
 	if err != nil {
-		return scheduler.Record{}, nil, d.away("find in the journal", err)
+		return nil, d.away("find in the journal", err)
 	}
 	if len(found) == 0 {
-		return scheduler.Record{}, nil, scheduler.ErrUnknownID
+		return nil, scheduler.ErrUnknownID
 	}
-	changes, err := d.a.p.journal.store.History(ctx, found[0].UID)
-	if err != nil {
-		return scheduler.Record{}, nil, d.away("read the history", err)
+	if one := found[0]; byName && one.ID != "" {
+		name := scheduler.Ref{ID: one.ID, Topic: one.Topic, Key: one.Key, Keyed: true, Viewer: ref.Viewer}
+		all, err := db.Find(ctx, name, scheduler.MaxLives+2)
+		if err != nil {
+			return nil, d.away("find in the journal", err)
+		}
+		all = slices.DeleteFunc(all, func(r scheduler.Record) bool { return r.UID == one.UID })
+		found = append(found, all[:min(len(all), scheduler.MaxLives)]...)
 	}
-	return found[0], changes, nil
+	lives := make([]scheduler.Life, len(found))
+	for i, r := range found {
+		changes, err := db.History(ctx, r.UID)
+		if err != nil {
+			return nil, d.away("read the history", err)
+		}
+		lives[i] = scheduler.Life{Record: r, Changes: changes}
+	}
+	return lives, nil
+}
+
+// Resolve finds the one message that a restore means: as the timeline knows the name,
+// else as the journal does.
+func (d *desk) Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.UID, error) {
+	info, err := d.a.gate.Resolve(ctx, ref)
+	return info.UID, err
 }
 
 // List returns a page of records.
@@ -57,8 +87,8 @@ func (d *desk) List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.R
 }
 
 // Forecast counts what falls due when.
-func (d *desk) Forecast(ctx context.Context, topic string, from, until, step scheduler.Milli) ([]scheduler.Forecast, error) {
-	steps, err := d.a.p.journal.store.Forecast(ctx, topic, from, until, step)
+func (d *desk) Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error) {
+	steps, err := d.a.p.journal.store.Forecast(ctx, q)
 	if err != nil {
 		return nil, d.away("forecast", err)
 	}
@@ -89,7 +119,18 @@ func (d *desk) Restore(ctx context.Context, req scheduler.RestoreRequest, progre
 
 // told is the error of a long operation as its caller may see it.
 func (d *desk) told(step string, err error) error {
-	if errors.Is(err, scheduler.ErrUnavailable) || errors.Is(err, scheduler.ErrOutcomeUnknown) || (err != nil && journal.Retryable(err) && !errors.Is(err, scheduler.ErrUnknownID)) {
+	switch {
+	case err == nil, errors.Is(err, scheduler.ErrUnknownID):
+		return err
+	case errors.Is(err, journal.ErrNoBroker):
+		return d.silent("nats", step, err)
+	case errors.Is(err, journal.ErrNoDatabase):
+		return d.away(step, err)
+	case errors.Is(err, scheduler.ErrUncertified), errors.Is(err, scheduler.ErrOutdated):
+		return err // it answers, and says what to do
+	case errors.Is(err, scheduler.ErrUnavailable), errors.Is(err, scheduler.ErrOutcomeUnknown):
+		return d.silent("the store", step, err)
+	case journal.Retryable(err):
 		return d.away(step, err)
 	}
 	return err
@@ -99,10 +140,14 @@ func (d *desk) told(step string, err error) error {
 // before, it may tell of messages as waiting that have ended.
 func (d *desk) drained(ctx context.Context) error {
 	for until := time.Now().Add(drainWait); ; {
-		lag, err := d.Lag(ctx)
-		if err != nil {
-			return d.told("lag", err)
+		lags, err := d.a.p.store.Lags(ctx)
+		for bucket := 0; err == nil && bucket < len(lags); bucket++ {
+			err = lags[bucket].Err // what it keeps from the journal nobody knows
 		}
+		if err != nil {
+			return d.told("lag", fmt.Errorf("ask for the lag: %w", err))
+		}
+		lag := journal.TotalLag(lags)
 		if lag.Oldest == 0 || d.a.clock.Milli().Add(-drainYoung) < lag.Oldest {
 			return nil
 		}

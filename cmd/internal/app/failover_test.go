@@ -42,8 +42,12 @@ type instance struct {
 
 func start(t *testing.T, cfg config.Serve) *instance {
 	t.Helper()
-	log := zerolog.New(zerolog.NewTestWriter(t)).With().Timestamp().Logger()
-	a, err := app.NewServe(cfg, app.Options{Version: "test", Log: log})
+	return startLogging(t, cfg, zerolog.New(zerolog.NewTestWriter(t)).With().Timestamp().Logger())
+}
+
+func startLogging(t *testing.T, cfg config.Serve, log zerolog.Logger) *instance {
+	t.Helper()
+	a, err := app.NewServe(t.Context(), cfg, app.Options{Version: "test", Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +83,7 @@ func (i *instance) ready() {
 	i.t.Helper()
 	lab.Eventually(i.t, 20*time.Second, func() error {
 		var answer map[string]any
-		if status, err := i.get("/readyz", &answer); err != nil || status != http.StatusOK {
+		if status, err := i.get("/readyz", &answer); err != nil || status != http.StatusOK || answer["degraded"] != nil {
 			return fmt.Errorf("readyz: %d %v %w", status, answer, err)
 		}
 		return nil

@@ -74,13 +74,25 @@ func (g *gate) Pauses(ctx context.Context) ([]scheduler.Pause, error) {
 	return through(g, func() ([]scheduler.Pause, error) { return g.service.Pauses(ctx) })
 }
 
+// ParkedLanes lists what holds messages back.
+func (g *gate) ParkedLanes(ctx context.Context) ([]scheduler.Parked, error) {
+	return through(g, func() ([]scheduler.Parked, error) { return g.service.ParkedLanes(ctx) })
+}
+
+// ParkedTopics says why messages of topics are held back.
+func (g *gate) ParkedTopics(ctx context.Context, topics []string) (map[string]string, error) {
+	return through(g, func() (map[string]string, error) { return g.service.ParkedTopics(ctx, topics) })
+}
+
 // Pause holds a pattern of topics back.
-func (g *gate) Pause(ctx context.Context, pattern, by string) error {
-	_, err := through(g, func() (struct{}, error) { return struct{}{}, g.service.Pause(ctx, pattern, by) })
-	return err
+func (g *gate) Pause(ctx context.Context, pattern, by string) (inEffect bool, err error) {
+	return through(g, func() (bool, error) { return g.service.Pause(ctx, pattern, by) })
 }
 
 // Resume lets it go again.
-func (g *gate) Resume(ctx context.Context, pattern string) (bool, error) {
-	return through(g, func() (bool, error) { return g.service.Resume(ctx, pattern) })
+func (g *gate) Resume(ctx context.Context, pattern string) (was, inEffect bool, err error) {
+	if g.isClosed() {
+		return false, false, g.closed()
+	}
+	return g.service.Resume(ctx, pattern)
 }

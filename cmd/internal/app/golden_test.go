@@ -99,7 +99,7 @@ func TestServe_NamesAreFixed(t *testing.T) {
 	cfg.Journal.Mode, cfg.Journal.DSN, cfg.Journal.Migrate = "sync", config.Secret("sqlite:"+filepath.Join(t.TempDir(), "journal.db")), true
 	cfg.Journal.Outbox, cfg.Journal.Keep, cfg.Journal.Window, cfg.Journal.Audit = 1<<20, time.Hour, time.Minute, time.Hour
 	log := &lines{}
-	a, err := app.NewServe(cfg, app.Options{Version: "test", Log: zerolog.New(log).Level(zerolog.TraceLevel)})
+	a, err := app.NewServe(t.Context(), cfg, app.Options{Version: "test", Log: zerolog.New(log).Level(zerolog.TraceLevel)})
 	if err != nil {
 		t.Fatal(err)
 	}

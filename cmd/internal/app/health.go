@@ -12,55 +12,57 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/election"
+	"github.com/tarry-mq/tarry/store/journal"
 )
 
-// health knows, from memory, whether this instance could lead now and what is
-// missing when it could not. The election asks it several times a second.
+// health knows, from memory, two things that must not be mixed up: whether this
+// instance could lead, which the election asks several times a second, and
+// whether it could accept a push, which /readyz answers. What only pushes need,
+// such as a journal in sync, costs nobody the leadership: what is due still
+// leaves.
 type health struct {
 	a        *App
+	began    time.Time
 	prepared atomic.Bool
 
-	mu    sync.Mutex
-	store error // of the last ping
-	whole error // whether the leader has certified what answers
+	mu      sync.Mutex
+	store   holding
+	journal holding
+}
+
+// holding is what was seen of the store or of the journal at the last look.
+type holding struct {
+	err error // it does not answer at all
+	// closed are the buckets that take no push, ascending, and why the first of them
+	// takes none.
+	closed []int
+	why    error
+	// whole: it answered once for all buckets. logged: its present fault stands in the log.
+	whole, logged bool
 }
 
 const (
 	healthPause = 500 * time.Millisecond
+	// journalLook bounds one look at the journal: a busy database is no database away.
+	journalLook = 2 * time.Second
+	// startPatience is how long a start may take before what is missing is logged.
+	startPatience = 3 * time.Second
 	// clockAlarm is how far apart the clocks may be before it is told.
 	clockAlarm = time.Second
 )
 
-// errNotAsked is the state before the first ping.
+// errNotAsked is the state before the first look.
 var errNotAsked = errors.New("not asked yet")
 
 func newHealth(a *App) *health {
-	return &health{a: a, store: errNotAsked, whole: errNotAsked}
+	return &health{a: a, began: time.Now(), store: holding{err: errNotAsked}, journal: holding{err: errNotAsked}}
 }
 
 // run looks at the store until ctx ends.
 func (h *health) run(ctx context.Context) error {
-	ticker := time.NewTicker(healthPause)
-	defer ticker.Stop()
 	apart := false
-	for {
-		call, cancel := context.WithTimeout(ctx, h.a.p.callTimeout)
-		err := h.a.p.ping(call)
-		whole := err
-		if err == nil {
-			whole = h.certified(call)
-		}
-		cancel()
-		h.mu.Lock()
-		before := h.store
-		h.store, h.whole = err, whole
-		h.mu.Unlock()
-		switch {
-		case err != nil && before == nil && ctx.Err() == nil:
-			h.a.log.Warn().Err(err).Msg(h.a.p.holds + " does not answer")
-		case err == nil && before != nil && !errors.Is(before, errNotAsked):
-			h.a.log.Info().Msg(h.a.p.holds + " answers again")
-		}
+	return h.every(ctx, h.a.p.callTimeout, func(call context.Context) {
+		h.note(ctx, h.a.p.holds, &h.store, h.lookAtStore(call))
 		if spread := h.a.clock.Spread(); spread > clockAlarm && !apart {
 			apart = true
 			h.a.log.Error().Dur("spread", spread).Msg("clocks disagree; the median counts")
@@ -68,6 +70,29 @@ func (h *health) run(ctx context.Context) error {
 			apart = false
 			h.a.log.Info().Msg("clocks agree again")
 		}
+	})
+}
+
+// runJournal looks at the journal until ctx ends. A database that hangs must not
+// delay the look at the store, on which the leadership depends.
+func (h *health) runJournal(ctx context.Context) error {
+	if h.a.p.journal.mode == journal.Off {
+		return nil
+	}
+	return h.every(ctx, journalLook, func(call context.Context) {
+		h.note(ctx, "the journal", &h.journal, h.lookAtJournal(call))
+	})
+}
+
+// every calls look at once and then every healthPause, each time for at most
+// bound.
+func (h *health) every(ctx context.Context, bound time.Duration, look func(context.Context)) error {
+	ticker := time.NewTicker(healthPause)
+	defer ticker.Stop()
+	for {
+		call, cancel := context.WithTimeout(ctx, bound)
+		look(call)
+		cancel()
 		select {
 		case <-ctx.Done():
 			return nil
@@ -76,40 +101,92 @@ func (h *health) run(ctx context.Context) error {
 	}
 }
 
-// certified tells whether the leader has certified the store's servers as they
-// are now. Nothing is accepted before; to lead it is not needed.
-func (h *health) certified(ctx context.Context) error {
+// note keeps what was seen and logs where that has changed. Nobody has certified the
+// store of an instance that starts, so that a start is given its time.
+func (h *health) note(ctx context.Context, what string, at *holding, seen holding) {
+	h.mu.Lock()
+	before := *at
+	fine := seen.err == nil && len(seen.closed) == 0
+	same := (seen.err == nil) == (before.err == nil) && (len(seen.closed) == 0) == (len(before.closed) == 0)
+	seen.whole, seen.logged = before.whole || fine, before.logged && same
+	write := !fine && !seen.logged && (before.whole || time.Since(h.began) > startPatience)
+	seen.logged = seen.logged || write
+	*at = seen
+	h.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+	case write && seen.err != nil:
+		h.a.log.Warn().Err(seen.err).Msg(what + " does not answer")
+	case write:
+		h.a.log.Warn().Err(seen.why).Ints("buckets", seen.closed).Msg("some buckets take no pushes")
+	case fine && before.logged && before.err != nil:
+		h.a.log.Info().Msg(what + " answers again")
+	case fine && before.logged:
+		h.a.log.Info().Msg("all buckets take pushes again")
+	}
+}
+
+// lookAtStore asks whether the store answers, and which of its buckets do not, or
+// wait until the leader has certified their server: nothing is accepted there
+// before.
+func (h *health) lookAtStore(ctx context.Context) holding {
 	standings, err := h.a.p.store.Standings(ctx)
 	if err != nil {
-		return err
+		return holding{err: err}
 	}
+	var seen holding
 	for bucket, s := range standings {
-		if s.Number == 0 || s.Run != s.Now {
-			return fmt.Errorf("bucket %d waits for the leader to certify the server run", bucket)
+		if s.Err != nil {
+			seen.close(bucket, fmt.Errorf("bucket %d does not answer: %w", bucket, s.Err))
+		} else if s.Number == 0 || s.Run != s.Now {
+			seen.close(bucket, fmt.Errorf("bucket %d waits for the leader to certify the server run", bucket))
 		}
 	}
-	return nil
+	return seen
 }
 
-func (h *health) wholeErr() error {
+// lookAtJournal asks whether the journal answers, and where changes wait for it
+// which buckets have no room for more of them.
+func (h *health) lookAtJournal(ctx context.Context) holding {
+	var seen holding
+	if h.a.p.journal.mode == journal.Async {
+		// First, since a database that is away uses up the time. What ails the store is the
+		// other look's.
+		lags, err := h.a.p.store.Lags(ctx)
+		for bucket := 0; err == nil && bucket < len(lags); bucket++ {
+			if lag := lags[bucket]; lag.Err == nil && lag.Bytes >= h.a.p.journal.outbox {
+				seen.close(bucket, fmt.Errorf("the outbox of bucket %d is full: %d changes wait for the journal", bucket, lag.Changes))
+			}
+		}
+	}
+	if seen.err = h.a.p.journal.store.Ping(ctx); seen.err == nil {
+		seen.err = h.a.writer.Ready()
+	}
+	return seen
+}
+
+func (s *holding) close(bucket int, why error) {
+	if s.closed = append(s.closed, bucket); s.why == nil {
+		s.why = why
+	}
+}
+
+func (h *health) seen() (store, db holding) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.whole
+	return h.store, h.journal
 }
 
-func (h *health) storeErr() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.store
-}
-
-// fit tells whether this instance could lead.
+// fit reports whether this instance could lead.
 func (h *health) fit() error {
 	if !h.prepared.Load() {
 		return errors.New(h.a.p.holds + " is not prepared")
 	}
-	if err := h.storeErr(); err != nil {
-		return fmt.Errorf("%s: %w", h.a.p.holds, err)
+	if store, _ := h.seen(); store.err != nil {
+		return fmt.Errorf("%s: %w", h.a.p.holds, store.err)
+	}
+	if h.a.same.other.Load() {
+		return errOtherStore
 	}
 	if !h.a.publisher.Ready() {
 		return errors.New("nats is not ready")
@@ -117,28 +194,47 @@ func (h *health) fit() error {
 	return nil
 }
 
-// checks is what /readyz shows: a healthy standby is ready too.
+// checks is what /readyz and the cluster's page show: a healthy standby is ready
+// too. Without NATS or an election pushes are accepted and wait.
 func (h *health) checks(context.Context) []api.Check {
-	check := func(name string, err error) api.Check {
-		c := api.Check{Name: name, OK: err == nil}
-		if err != nil {
-			c.Detail = err.Error()
-		}
+	store, db := h.seen()
+	all := []api.Check{
+		h.storeCheck(store),
+		{Name: "nats", Err: h.natsErr()},
+		{Name: h.a.p.elects, Err: h.electionErr()},
+		{Name: "machine_id", Needed: true, Err: h.machineErr()},
+	}
+	switch h.a.p.journal.mode {
+	case journal.Sync:
+		all = append(all, api.Check{Name: "journal", Needed: true, Err: db.err})
+	case journal.Async:
+		all = append(all, h.inBuckets(api.Check{Name: "journal", Err: db.err}, db))
+	}
+	return all
+}
+
+func (h *health) storeCheck(store holding) api.Check {
+	c := api.Check{Name: h.a.p.holds, Needed: true, Err: store.err}
+	switch {
+	case store.err != nil:
+		return c
+	case h.a.same.other.Load():
+		c.Err = errOtherStore
+		return c
+	case h.a.gate.isClosed():
+		c.Err = errors.New("not prepared yet")
 		return c
 	}
-	store := h.storeErr()
-	if store == nil && !h.prepared.Load() {
-		store = errors.New("not prepared yet")
+	return h.inBuckets(c, store)
+}
+
+// inBuckets adds the buckets that take no push. What lacks in some of them lets
+// pushes through, and what lacks in all of them lets none through.
+func (h *health) inBuckets(c api.Check, seen holding) api.Check {
+	if len(seen.closed) > 0 {
+		c.Err, c.Buckets, c.Needed = seen.why, seen.closed, len(seen.closed) == h.a.p.store.Buckets()
 	}
-	if store == nil {
-		store = h.wholeErr()
-	}
-	return []api.Check{
-		check(h.a.p.holds, store),
-		check("nats", h.natsErr()),
-		check(h.a.p.elects, h.electionErr()),
-		check("machine_id", h.machineErr()),
-	}
+	return c
 }
 
 func (h *health) natsErr() error {

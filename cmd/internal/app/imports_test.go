@@ -48,7 +48,7 @@ var drivers = map[string][]string{
 	"github.com/nats-io/nats.go":     {"bridge", "cmd/internal/app", "cmd/internal/doctor", "deploy/listen"},
 	"github.com/nats-io/nats-server": {"cmd/internal/app"},
 	"github.com/sony/sonyflake":      {"scheduler"},
-	"github.com/go-sql-driver/mysql": {"store/journal"},
+	"github.com/go-sql-driver/mysql": {"store/journal", "cmd/internal/config"}, // config reads a DSN with it
 	"github.com/pressly/goose":       {"store/journal"},
 	"modernc.org/sqlite":             {"store/journal"},
 	"go.yaml.in/yaml":                {"cmd/internal/config"},

@@ -24,8 +24,10 @@ type journalParts struct {
 	store   journal.Store
 	prepare func(context.Context) error // of the database; nil where there is nothing to prepare
 	keep    time.Duration
+	names   time.Duration // how long names are looked up
 	window  time.Duration
 	audit   time.Duration
+	outbox  int64 // how many bytes of changes a bucket keeps for it
 	// volatile: the outbox dies with this process, so a stop empties it.
 	volatile bool
 }
@@ -87,7 +89,7 @@ func (a *App) wireJournal() (err error) {
 	})
 	a.p.recorder.writer.Store(a.writer)
 	a.drainer = journal.NewDrainer(journal.DrainerConfig{
-		Store: j.store, Outbox: a.p.store, Buckets: a.p.store.Buckets(), Clock: a.clock, Duty: a.drains, Keep: j.keep,
+		Store: j.store, Timeline: a.p.store, Buckets: a.p.store.Buckets(), Clock: a.clock, Duty: a.drains, Keep: j.keep,
 		Timeout: journalTimeout, Log: a.log, Registerer: a.registry,
 	})
 	a.differences = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -132,7 +134,7 @@ func (a *App) emptyOutbox(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), journalTimeout)
 	defer cancel()
 	for bucket := range a.p.store.Buckets() {
-		if _, _, err := journal.Drain(ctx, a.p.journal.store, a.p.store, bucket, 0, journalTimeout); err != nil && !errors.Is(err, scheduler.ErrUncertified) {
+		if _, _, err := journal.Drain(ctx, a.p.journal.store, a.p.store, bucket, 0, journalTimeout, a.log); err != nil && !errors.Is(err, scheduler.ErrUncertified) {
 			a.log.Warn().Err(err).Int("bucket", bucket).Msg("stopped with changes that are not in the journal")
 		}
 	}
@@ -164,6 +166,14 @@ func (a *App) answers() scheduler.Journal {
 	return answered{a.writer, a.p.journal.store, a.log}
 }
 
+// namesKeep is how long the journal is asked about names; 0 with the journal off.
+func (a *App) namesKeep() time.Duration {
+	if a.writer == nil {
+		return 0
+	}
+	return min(a.p.journal.names, a.p.journal.keep)
+}
+
 // answered is the journal as the scheduler's answers need it.
 type answered struct {
 	*journal.Writer
@@ -181,6 +191,21 @@ func (j answered) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info
 	infos := make([]scheduler.Info, len(records))
 	for i := range records {
 		infos[i] = records[i].Info
+	}
+	return infos, nil
+}
+
+// Remembered tells which messages have the uids and names of pushes.
+func (j answered) Remembered(ctx context.Context, pushes []*scheduler.Message) ([][]scheduler.Info, error) {
+	records, err := j.store.Names(ctx, pushes)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the journal does not answer: %w", scheduler.ErrUnavailable, err)
+	}
+	infos := make([][]scheduler.Info, len(records))
+	for i := range records {
+		for k := range records[i] {
+			infos[i] = append(infos[i], records[i][k].Info)
+		}
 	}
 	return infos, nil
 }
@@ -236,38 +261,22 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// makeWhole certifies the store's servers before this leader uses them. It goes
-// on trying until it has, the leadership ends, or another leads.
-func (a *App) makeWhole(ctx context.Context, term uint64) (journal.Result, error) {
-	last := ""
-	for {
-		result, err := a.recovery.Run(ctx, term)
-		switch {
-		case err == nil:
-			return result, nil
-		case errors.Is(err, scheduler.ErrStaleTerm):
-			return journal.Result{}, err
-		case ctx.Err() != nil:
-			return journal.Result{}, context.Cause(ctx)
-		}
-		if err.Error() != last { // once a reason
-			a.log.Warn().Err(err).Uint64("term", term).Msg("the store cannot be certified yet")
-			last = err.Error()
-		}
-		if !rest(ctx, recoverPause) {
-			return journal.Result{}, context.Cause(ctx)
-		}
-	}
-}
-
 // audit compares everything now and then, soon after a recovery, and mends what
 // differs.
-func (a *App) audit(ctx context.Context, soon bool) error {
+func (a *App) audit(ctx context.Context, recovered <-chan struct{}) error {
 	wait := a.p.journal.audit
-	if soon {
-		wait = auditDelay
-	}
-	for rest(ctx, wait) {
+	for {
+		timer := time.NewTimer(wait)
+		select {
+		case <-recovered:
+			timer.Stop()
+			wait = min(wait, auditDelay)
+			continue
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
 		wait = a.p.journal.audit
 		report, err := a.desk.Verify(ctx, scheduler.VerifyRequest{Repair: true}, nil)
 		event := a.log.Info()
@@ -290,7 +299,6 @@ func (a *App) audit(ctx context.Context, soon bool) error {
 		}
 		event.Int("in_store", report.InStore).Int("in_journal", report.InJournal).Int("repaired", report.Repaired).Msg("audited")
 	}
-	return nil
 }
 
 func differenceKinds() []string {

@@ -34,31 +34,23 @@ func (a *App) lead(ctx context.Context, term uint64) error {
 	return nil
 }
 
-// rule makes the store whole, dispatches until the leadership ends, and begins
-// again where the store's server changed meanwhile.
+// rule dispatches until the leadership ends. A bucket begins when it is whole, and
+// anew when its server has changed.
 func (a *App) rule(ctx context.Context, term uint64, lease func() time.Duration) error {
-	for {
-		result, err := a.makeWhole(ctx, term)
-		if err != nil {
-			return err
-		}
-		group, groupCtx := errgroup.WithContext(ctx)
-		auditCtx, stopAudit := context.WithCancel(groupCtx)
-		if a.desk != nil {
-			group.Go(func() error { return a.audit(auditCtx, result.Buckets > 0) })
-		}
-		group.Go(func() error {
-			defer stopAudit()
-			return a.scheduler.Run(ctx, term, lease)
-		})
-		err = group.Wait()
-		stopAudit()
-		if ctx.Err() != nil || !errors.Is(err, scheduler.ErrUncertified) {
-			return err
-		}
-		a.log.Warn().Err(err).Uint64("term", term).Msg("the store changed under this leader")
-		rest(ctx, recoverPause)
+	m := &mender{a: a, term: term, kick: make(chan struct{}, 1), recovered: make(chan struct{}, 1), waiting: map[int]chan struct{}{}}
+	a.mending.Store(m)
+	group, groupCtx := errgroup.WithContext(ctx)
+	beside, stop := context.WithCancel(groupCtx) // it ends with the dispatching
+	defer stop()
+	group.Go(func() error { return m.run(beside) })
+	if a.desk != nil {
+		group.Go(func() error { return a.audit(beside, m.recovered) })
 	}
+	group.Go(func() error {
+		defer stop()
+		return a.scheduler.Run(groupCtx, term, lease)
+	})
+	return group.Wait()
 }
 
 // unbounded is the lease of a leadership that nobody can take away: Solo's.

@@ -4,7 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"path/filepath"
 	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/bridge/wire"
@@ -30,53 +35,94 @@ const (
 var errUnfit = timeline.ErrUnfit
 
 // NewServe builds a production instance from its settings.
-func NewServe(cfg config.Serve, options Options) (*App, error) {
+func NewServe(ctx context.Context, cfg config.Serve, options Options) (*App, error) {
+	p, err := servingParts(ctx, cfg, options)
+	if err != nil {
+		return nil, err
+	}
+	return newApp(p)
+}
+
+// servingParts are the parts of a production instance. On error what they opened is closed.
+func servingParts(ctx context.Context, cfg config.Serve, options Options) (parts, error) {
 	log := options.Log.With().Str("ns", cfg.Namespace).Str("instance", cfg.Instance).Logger()
 	p := parts{
 		options: options, namespace: cfg.Namespace, instance: cfg.Instance, address: cfg.Advertised,
 		listen: cfg.HTTP.Listen, token: cfg.HTTP.Token.Reveal(), durable: wire.DurableRedis, holds: "redis", elects: "zookeeper", body: cfg.HTTP.BodyLimit,
-		prefix: cfg.NATS.Prefix, replicas: cfg.NATS.Intake.Replicas, maxBytes: cfg.NATS.Intake.MaxBytes,
+		prefix: cfg.NATS.Prefix, replicas: cfg.NATS.Intake.Replicas, maxBytes: cfg.NATS.Intake.MaxBytes, rejects: cfg.NATS.Rejects, admin: cfg.OwnNATS.Admin,
 		endedKeep: cfg.Ended.Keep, claimBatch: cfg.Claim.Batch, claimBytes: int(cfg.Claim.Bytes), pending: cfg.Publish.Pending,
 		publishWait: cfg.Publish.Timeout, session: cfg.ZooKeeper.Session, attempts: cfg.Attempts.Limit,
 		// A call must leave most of the lease, which is half a session, to others.
 		http: cfg.HTTP, topics: topicSettings{cfg.Retry, cfg.Topics}, deadKeep: cfg.Dead.Keep,
 		callTimeout: min(maxCall, cfg.ZooKeeper.Session/6), stopTimeout: cfg.Stop.Timeout,
 	}
-	if err := p.openJournal(cfg, options); err != nil {
+	if err := p.openServe(ctx, cfg, log); err != nil {
 		closeAll(p.close)
-		return nil, err
+		return parts{}, err
 	}
-	if err := p.openRedis(cfg, options); err != nil {
-		closeAll(p.close)
-		return nil, err
-	}
-	nc := bridge.ConnConfig{
-		URLs: cfg.NATS.URL, Name: "tarry/" + cfg.Namespace + "/" + cfg.Instance, User: cfg.NATS.User, Password: cfg.NATS.Password.Reveal(),
-		Token: cfg.NATS.Token.Reveal(), Creds: cfg.NATS.Creds, Log: log,
-	}
-	p.broken = make(chan error, 1)
-	nc.OnState = func(state bridge.ConnState, err error) {
-		if state == bridge.Closed && err != nil {
-			p.broken <- err // a connection is closed once
+	return p, nil
+}
+
+// openServe opens what the settings name, and connects to NATS last.
+func (p *parts) openServe(ctx context.Context, cfg config.Serve, log zerolog.Logger) (err error) {
+	urls := cfg.NATS.URL
+	if cfg.InMemory() {
+		if err := p.lockOneMachine(ctx, cfg); err != nil {
+			return err
 		}
 	}
-	var err error
-	if nc.TLS, err = cfg.NATS.TLS.Client("nats.tls"); err == nil {
-		p.conn, err = bridge.Connect(context.Background(), nc)
+	if err := p.openJournal(cfg, p.options); err != nil {
+		return err
+	}
+	if !cfg.InMemory() {
+		err = p.openRedis(cfg, p.options)
+	} else if err = p.openMemory(ctx, cfg, log); err == nil && cfg.Embedded() {
+		var ns *server.Server
+		ns, err = p.embedNATS(ctx, embedded{
+			name: "tarry-" + cfg.Instance, listen: cfg.OwnNATS.Listen, dir: filepath.Join(cfg.Data, jetStreamFile), durable: true,
+			user: cfg.NATS.User, password: cfg.NATS.Password.Reveal(), auth: cfg.NATS.Token.Reveal(),
+		})
+		if err == nil {
+			urls = []string{ns.ClientURL()}
+		}
 	}
 	if err != nil {
-		closeAll(p.close)
-		return nil, err
+		return err
+	}
+	p.broken = make(chan error, 1)
+	p.conn, err = connectNATS(ctx, cfg.NATS, bridge.ConnConfig{
+		URLs: urls, Name: "tarry/" + cfg.Namespace + "/" + cfg.Instance, Log: log,
+		OnState: func(state bridge.ConnState, err error) {
+			if state == bridge.Closed && err != nil {
+				p.broken <- err // a connection is closed once
+			}
+		},
+	})
+	if err != nil {
+		return err
 	}
 	p.close = append(p.close, p.conn.Close)
+	if cfg.InMemory() {
+		return nil
+	}
 	p.elect = func(a *App, address string) (election.Elector, error) {
 		return election.NewZooKeeper(election.ZooKeeperConfig{
-			Servers: cfg.ZooKeeper.Servers, Namespace: cfg.Namespace, Instance: cfg.Instance, Address: address, Version: options.Version,
-			Session: cfg.ZooKeeper.Session, Healthy: a.health.fit, Floor: p.floor,
-			Username: cfg.ZooKeeper.Username, Password: cfg.ZooKeeper.Password.Reveal(), Log: options.Log, Registerer: a.registry,
+			Servers: cfg.ZooKeeper.Servers, Namespace: cfg.Namespace, Instance: cfg.Instance, Address: address, Version: p.options.Version,
+			Session: cfg.ZooKeeper.Session, Healthy: a.health.fit, Store: a.same.name, Floor: p.floor,
+			Username: cfg.ZooKeeper.Username, Password: cfg.ZooKeeper.Password.Reveal(), Log: p.options.Log, Registerer: a.registry,
 		})
 	}
-	return newApp(p)
+	return nil
+}
+
+// connectNATS connects with the credentials and certificates of the settings.
+func connectNATS(ctx context.Context, cfg config.NATS, c bridge.ConnConfig) (*nats.Conn, error) {
+	c.User, c.Password, c.Token, c.Creds = cfg.User, cfg.Password.Reveal(), cfg.Token.Reveal(), cfg.Creds
+	var err error
+	if c.TLS, err = cfg.TLS.Client("nats.tls"); err != nil {
+		return nil, err
+	}
+	return bridge.Connect(ctx, c)
 }
 
 // openJournal adds the journal, unless it is off.
@@ -86,7 +132,10 @@ func (p *parts) openJournal(cfg config.Serve, options Options) error {
 		return fmt.Errorf("journal.mode: %w", err)
 	}
 	p.recorder = &recorder{}
-	p.journal = journalParts{mode: mode, keep: cfg.Journal.Keep, window: cfg.Journal.Window, audit: cfg.Journal.Audit}
+	p.journal = journalParts{
+		mode: mode, keep: cfg.Journal.Keep, names: cfg.Names.Keep, window: cfg.Journal.Window, audit: cfg.Journal.Audit,
+		outbox: max(cfg.Journal.Outbox/int64(cfg.Buckets), 1),
+	}
 	if mode == journal.Off {
 		return nil
 	}
@@ -119,10 +168,13 @@ func (p *parts) useJournal(db *journal.SQL) {
 }
 
 // floor is the highest term that anything but ZooKeeper knows: Redis, and where
-// that has forgotten everything, the journal.
-func (p *parts) floor(ctx context.Context) (uint64, error) {
-	term, err := p.store.(*timeline.Redis).MaxTerm(ctx)
-	if err != nil || term > 0 || p.journal.store == nil {
+// both have forgotten everything, the journal. A journal that is away costs
+// nobody a candidacy while one of them remembers.
+func (p *parts) floor(ctx context.Context, known uint64) (uint64, error) {
+	term, err := p.store.(interface {
+		MaxTerm(context.Context) (uint64, error)
+	}).MaxTerm(ctx)
+	if err != nil || term > 0 || known > 0 || p.journal.store == nil {
 		return term, err
 	}
 	if term, err = p.journal.store.MaxTerm(ctx); err != nil {
@@ -146,7 +198,7 @@ func (p *parts) openRedis(cfg config.Serve, options Options) error {
 	store, err := timeline.New(timeline.Config{
 		Client: rdb, Namespace: cfg.Namespace, Buckets: cfg.Buckets, EndedKeep: cfg.Ended.Keep,
 		TombstoneKeep: tombstoneKeep, TombstoneLimit: tombstoneLimit,
-		Record: p.recorder.recording(p.journal.mode, cfg.Instance, max(cfg.Journal.Outbox/int64(cfg.Buckets), 1)),
+		Record: p.recorder.recording(p.journal.mode, cfg.Instance, p.journal.outbox),
 	})
 	if err != nil {
 		return fmt.Errorf("build timeline: %w", err)
@@ -157,7 +209,7 @@ func (p *parts) openRedis(cfg config.Serve, options Options) error {
 	if err != nil {
 		return fmt.Errorf("build machine id: %w", err)
 	}
-	p.store, p.machine, p.ping = store, machine, store.Ping
+	p.store, p.machine, p.identity = store, machine, store.Identity
 	p.prepare = func(ctx context.Context) error {
 		facts, err := store.Prepare(ctx)
 		if err != nil {

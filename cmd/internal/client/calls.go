@@ -71,6 +71,7 @@ type Message struct {
 	Uncertain  bool                `json:"uncertain"`
 	Refusals   int                 `json:"refusals"`
 	Parked     string              `json:"parked"`
+	ParkedWhy  string              `json:"parked_why"`
 	EndedAt    string              `json:"ended_at"`
 	Reason     string              `json:"reason"`
 	Headers    map[string][]string `json:"headers"`
@@ -79,8 +80,8 @@ type Message struct {
 }
 
 // Get looks a message up.
-func (c *Client) Get(ctx context.Context, id, key string, keyed bool) (m Message, raw []byte, err error) {
-	raw, err = c.call(ctx, http.MethodGet, messagePath(id, "", key, keyed), nil, &m)
+func (c *Client) Get(ctx context.Context, n Name) (m Message, raw []byte, err error) {
+	raw, err = c.call(ctx, http.MethodGet, messagePath(n, ""), nil, &m)
 	return m, raw, err
 }
 
@@ -96,8 +97,8 @@ type Canceled struct {
 }
 
 // Cancel ends a waiting message. Success means that this delivery never comes.
-func (c *Client) Cancel(ctx context.Context, id, key string, keyed bool) (canceled Canceled, raw []byte, err error) {
-	raw, err = c.call(ctx, http.MethodDelete, messagePath(id, "", key, keyed), nil, &canceled)
+func (c *Client) Cancel(ctx context.Context, n Name) (canceled Canceled, raw []byte, err error) {
+	raw, err = c.call(ctx, http.MethodDelete, messagePath(n, ""), nil, &canceled)
 	return canceled, raw, err
 }
 
@@ -110,17 +111,23 @@ type Cluster struct {
 		Address  string `json:"address"`
 		Since    string `json:"since"`
 	} `json:"leader"`
+	Parked []struct {
+		Lane string `json:"lane"`
+		Why  string `json:"why"`
+	} `json:"parked"`
 	Instances []struct {
 		Instance string `json:"instance"`
 		Address  string `json:"address"`
 		Role     string `json:"role"`
 		Healthy  bool   `json:"healthy"`
+		Other    bool   `json:"other_store"`
 		Version  string `json:"version"`
 	} `json:"instances"`
 	Journal *struct { // nil where the instance does not tell
 		Mode string `json:"mode"`
 		Lag  *Lag   `json:"lag"`
 	} `json:"journal"`
+	Checks []Check `json:"checks"` // of the instance that answers
 }
 
 // Cluster asks who is there.
@@ -141,17 +148,22 @@ func (c *Client) Resign(ctx context.Context, reason string) (raw []byte, err err
 	return c.call(ctx, http.MethodPost, "/v1/cluster/resign", request, &answer)
 }
 
-// Ready is what an instance needs to do its part, and whether it has all of it.
+// Ready is whether an instance can accept a push, and what it lacks.
 type Ready struct {
-	Ready  bool `json:"ready"`
-	Checks []struct {
-		Name   string `json:"name"`
-		OK     bool   `json:"ok"`
-		Detail string `json:"detail"`
-	} `json:"checks"`
+	Ready    bool     `json:"ready"`
+	Degraded []string `json:"degraded"`
+	Checks   []Check  `json:"checks"`
 }
 
-// Ready asks whether the instance can do its part; that it cannot is an answer too.
+// Check is one thing that an instance needs. Detail is told by Cluster alone.
+type Check struct {
+	Name    string `json:"name"`
+	OK      bool   `json:"ok"`
+	Buckets []int  `json:"buckets"`
+	Detail  string `json:"detail"`
+}
+
+// Ready asks whether the instance can accept a push; that it cannot is an answer too.
 func (c *Client) Ready(ctx context.Context) (ready Ready, raw []byte, err error) {
 	raw, err = c.call(ctx, http.MethodGet, "/readyz", nil, &ready, http.StatusServiceUnavailable)
 	return ready, raw, err

@@ -8,6 +8,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ type Config struct {
 	Token   string
 	Timeout time.Duration // of one call
 	Agent   string        // what the server is told about the caller
+	TLS     *tls.Config   // how an https server is checked; nil: by the system's authorities
 }
 
 // Client calls one instance, or a proxy before several.
@@ -37,7 +39,12 @@ type Client struct {
 // New makes a client. It connects when it is first used.
 func New(cfg Config) *Client {
 	cfg.Server = strings.TrimRight(cfg.Server, "/")
+	var transport http.RoundTripper // http's own
+	if cfg.TLS != nil {
+		transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true, TLSHandshakeTimeout: cfg.Timeout}
+	}
 	return &Client{cfg: cfg, http: &http.Client{
+		Transport: transport,
 		// A redirect is not followed: it would carry the token to wherever the answer says.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -50,7 +57,17 @@ type Problem struct {
 	Detail string `json:"detail"`
 	ID     string `json:"id"`  // after outcome_unknown: what to repeat the push or the requeue with
 	UID    string `json:"uid"` // after outcome_unknown: the message to look for
-	Raw    []byte `json:"-"`
+	// Candidates are the messages that an ambiguous id may mean.
+	Candidates []Candidate `json:"candidates"`
+	Raw        []byte      `json:"-"`
+}
+
+// Candidate is a message that an ambiguous id may mean.
+type Candidate struct {
+	Topic string `json:"topic"`
+	Key   string `json:"key"`
+	UID   string `json:"uid"`
+	State string `json:"state"`
 }
 
 func (p *Problem) Error() string { return fmt.Sprintf("%s (%s)", p.Detail, p.Word) }
@@ -156,14 +173,22 @@ func (c *Client) plain(err error) error {
 	return err
 }
 
-// messagePath is the path of one message, or of a step below it. keyed tells whether the key was given; it may be given as
-// empty.
-func messagePath(id, below, key string, keyed bool) string {
-	path := "/v1/messages/" + step(id) + below
-	if keyed {
-		path += "?key=" + url.QueryEscape(key)
+// Name names a message: by its uid or its id, and by the topic and the key that the id belongs to where these are given. A
+// key may be given as empty.
+type Name struct {
+	ID         string
+	Topic, Key *string
+}
+
+// messagePath is the path of one message, or of a step below it.
+func messagePath(n Name, below string) string {
+	query := url.Values{}
+	for name, value := range map[string]*string{"topic": n.Topic, "key": n.Key} {
+		if value != nil {
+			query.Set(name, *value)
+		}
 	}
-	return path
+	return withQuery("/v1/messages/"+step(n.ID)+below, query)
 }
 
 // step is a name as one step of a path.

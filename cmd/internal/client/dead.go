@@ -17,7 +17,8 @@ func (c *Client) Dead(ctx context.Context, query url.Values) (l List, raw []byte
 type DeadOrder struct {
 	ID      string              `json:"id,omitempty"`
 	IDs     []string            `json:"ids,omitempty"`
-	Topic   *string             `json:"topic,omitempty"` // may be a pattern
+	Topic   *string             `json:"topic,omitempty"` // with an id its own, else it may be a pattern
+	Key     *string             `json:"key,omitempty"`   // with an id alone
 	From    *string             `json:"from,omitempty"`  // when they died
 	To      *string             `json:"to,omitempty"`
 	Older   *string             `json:"older,omitempty"`
@@ -48,6 +49,11 @@ type Requeued struct {
 func (c *Client) RequeueOne(ctx context.Context, order DeadOrder) (r Requeued, raw []byte, err error) {
 	raw, err = c.call(ctx, http.MethodPost, "/v1/dead/requeue", order, &r)
 	return r, raw, err
+}
+
+// PurgeOne ends one dead message for good.
+func (c *Client) PurgeOne(ctx context.Context, order DeadOrder) (raw []byte, err error) {
+	return c.call(ctx, http.MethodPost, "/v1/dead/purge", order, &struct{}{})
 }
 
 // DeadByID requeues or purges the messages that are named, and tells of each what became of it.

@@ -11,12 +11,24 @@ type Lag struct {
 	Changes int    `json:"changes"`
 	Bytes   int64  `json:"bytes"`
 	Oldest  string `json:"oldest"`
+	// Quarantined is how many entries the journal could not hold.
+	Quarantined int `json:"quarantined"`
 }
 
 // History is everything that happened to a message.
 type History struct {
 	ID      string   `json:"id"`
 	UID     string   `json:"uid"`
+	History []Change `json:"history"`
+	Others  []Life   `json:"others"` // of the same name, the latest first
+	More    bool     `json:"more"`   // there are others yet
+}
+
+// Life is another message of the name.
+type Life struct {
+	UID     string   `json:"uid"`
+	State   string   `json:"state"`
+	Reason  string   `json:"reason"`
 	History []Change `json:"history"`
 }
 
@@ -38,8 +50,8 @@ type Change struct {
 }
 
 // History asks what happened to a message.
-func (c *Client) History(ctx context.Context, id, key string, keyed bool) (h History, raw []byte, err error) {
-	raw, err = c.call(ctx, http.MethodGet, messagePath(id, "/history", key, keyed), nil, &h)
+func (c *Client) History(ctx context.Context, n Name) (h History, raw []byte, err error) {
+	raw, err = c.call(ctx, http.MethodGet, messagePath(n, "/history"), nil, &h)
 	return h, raw, err
 }
 
@@ -97,9 +109,9 @@ type Restored struct {
 }
 
 // RestoreOne restores one message.
-func (c *Client) RestoreOne(ctx context.Context, id, key string, keyed, dry bool) (r Restored, raw []byte, err error) {
+func (c *Client) RestoreOne(ctx context.Context, n Name, dry bool) (r Restored, raw []byte, err error) {
 	request := map[string]bool{"dry_run": dry}
-	raw, err = c.call(ctx, http.MethodPost, messagePath(id, "/restore", key, keyed), request, &r)
+	raw, err = c.call(ctx, http.MethodPost, messagePath(n, "/restore"), request, &r)
 	return r, raw, err
 }
 
@@ -115,6 +127,30 @@ type Verified struct {
 	Found       map[string]int `json:"found"` // by kind
 	Repaired    int            `json:"repaired"`
 	Differences []Difference   `json:"differences"` // the first of them
+	Refused     []Refused      `json:"refused"`
+	Quarantined []Quarantined  `json:"quarantined"`
+}
+
+// Quarantined is an entry of the outbox that the journal could not hold.
+type Quarantined struct {
+	Bucket int      `json:"bucket"`
+	Entry  string   `json:"entry"`
+	At     string   `json:"at"`
+	Reason string   `json:"reason"`
+	Known  bool     `json:"known"`
+	UIDs   []string `json:"uids"`
+}
+
+// Refused is a change that the store did not make.
+type Refused struct {
+	UID    string `json:"uid"`
+	Bucket int    `json:"bucket"`
+	From   string `json:"from"`
+	To     string `json:"to"`
+	Kind   string `json:"kind"`
+	At     string `json:"at"`
+	// Unreadable: its record in the store is damaged.
+	Unreadable bool `json:"unreadable"`
 }
 
 // Difference is a message that the two tell differently. A side that does not have it is nil.

@@ -32,14 +32,14 @@ type Amended struct {
 }
 
 // Reschedule changes a waiting message. A version that is given must stand.
-func (c *Client) Reschedule(ctx context.Context, id, key string, keyed bool, version string, e Edit) (a Amended, raw []byte, err error) {
-	raw, err = c.callIf(ctx, http.MethodPatch, messagePath(id, "", key, keyed), version, e, &a)
+func (c *Client) Reschedule(ctx context.Context, n Name, version string, e Edit) (a Amended, raw []byte, err error) {
+	raw, err = c.callIf(ctx, http.MethodPatch, messagePath(n, ""), version, e, &a)
 	return a, raw, err
 }
 
 // RunNow makes a waiting message due at once. A version that is given must stand.
-func (c *Client) RunNow(ctx context.Context, id, key string, keyed bool, version string) (a Amended, raw []byte, err error) {
-	raw, err = c.callIf(ctx, http.MethodPost, messagePath(id, "/run", key, keyed), version, struct{}{}, &a)
+func (c *Client) RunNow(ctx context.Context, n Name, version string) (a Amended, raw []byte, err error) {
+	raw, err = c.callIf(ctx, http.MethodPost, messagePath(n, "/run"), version, struct{}{}, &a)
 	return a, raw, err
 }
 

@@ -19,7 +19,9 @@ type Topic struct {
 	Waiting  int    `json:"waiting"`
 	InFlight int    `json:"in_flight"`
 	Dead     int    `json:"dead"`
-	Paused   *Pause `json:"paused"` // the pause that holds it back; only where one topic was asked for
+	// ParkedWhy says why what is due waits, where it does.
+	ParkedWhy string `json:"parked_why"`
+	Paused    *Pause `json:"paused"` // the pause that holds it back; only where one topic was asked for
 }
 
 // Topics is a page of those that have messages, and what is paused.
@@ -45,6 +47,8 @@ func (c *Client) Topic(ctx context.Context, topic string) (t Topic, raw []byte, 
 type Paused struct {
 	Pattern string `json:"pattern"`
 	Paused  bool   `json:"paused"`
+	// InEffect: the leader has taken it over.
+	InEffect bool `json:"in_effect"`
 }
 
 // Pause holds back what is due on topics that match the pattern.

@@ -30,6 +30,21 @@ func dialAddress() text {
 	return text{"host:port", "host:port, port 1 to 65535", checkDial}
 }
 
+// hostName is a name as a Host header has it, without a port.
+func hostName() text {
+	return text{"host", "a host's name without scheme and port, 1 to 253 of A-Z, a-z, 0-9, _, . and -", func(s string) string {
+		if len(s) > 253 {
+			return "is longer than 253"
+		}
+		for i := range len(s) {
+			if c := s[i]; !wordByte(c) && c != '.' {
+				return fmt.Sprintf("has %q at position %d", first(s[i:]), i+1)
+			}
+		}
+		return ""
+	}}
+}
+
 func checkDial(s string) string {
 	host, phrase := splitAddress(s, 1)
 	if ip, err := netip.ParseAddr(host); phrase == "" && (host == "" || err == nil && ip.IsUnspecified()) {
@@ -103,9 +118,10 @@ func natsURL() text {
 	}}
 }
 
-// webURL is tarry's own HTTP address, or a proxy's before it, maybe with a path.
+// webURL is tarry's own HTTP address, or a proxy's before it, maybe with a path. host:port alone means http.
 func webURL() text {
 	return text{"url", "http://host:port or https://host:port, a path may follow", func(s string) string {
+		s = withScheme(s)
 		if phrase := firstOf(noCredentials(s), printable(s)); phrase != "" {
 			return phrase
 		}
@@ -124,4 +140,13 @@ func webURL() text {
 		}
 		return checkHost(u.Hostname())
 	}}
+}
+
+// withScheme makes host:port a URL, and leaves everything else as it is.
+func withScheme(s string) string {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil || host == "" || checkPort(port, 1) != "" {
+		return s
+	}
+	return "http://" + s
 }

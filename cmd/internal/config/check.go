@@ -9,6 +9,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
@@ -171,7 +173,8 @@ func schedule() text {
 
 const maxDSN = 2048
 
-// dsn is a database's address. Its driver checks the rest: no part of it may be shown.
+// dsn is a database's address. The driver that will use it reads it; what it says is left out, since no part of the
+// address may be shown.
 func dsn() text {
 	limit := fmt.Sprintf("user:password@tcp(host:port)/database, or sqlite: and a file; up to %d bytes", maxDSN)
 	return text{"secret", limit, func(s string) string {
@@ -188,6 +191,9 @@ func dsn() text {
 		name, _, _ := strings.Cut(s[strings.LastIndex(s, "/")+1:], "?")
 		if !strings.Contains(s, "/") || name == "" {
 			return "names no database"
+		}
+		if _, err := mysql.ParseDSN(s); err != nil {
+			return "is not of this form"
 		}
 		return ""
 	}}

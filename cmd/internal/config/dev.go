@@ -20,16 +20,18 @@ type Dev struct {
 
 // DevHTTP is where the one process serves HTTP.
 type DevHTTP struct {
-	Listen     string  `setting:"listen"`
-	Token      Secret  `setting:"token"`
-	Tokens     []Token `setting:"tokens"`
-	TokensFile string  `setting:"tokens_file"`
-	Insecure   bool    `setting:"insecure"`
+	Listen     string   `setting:"listen"`
+	Token      Secret   `setting:"token"`
+	Tokens     []Token  `setting:"tokens"`
+	TokensFile string   `setting:"tokens_file"`
+	Insecure   bool     `setting:"insecure"`
+	Hosts      []string `setting:"hosts"`
 }
 
 // DevNATS is where the embedded NATS is served.
 type DevNATS struct {
 	Listen string `setting:"listen"`
+	Admin  bool   `setting:"admin"`
 }
 
 // AddDevFlags gives fs a flag for every setting of tarry dev, and --config.

@@ -31,6 +31,7 @@ func (l *loader) environ(environ []string) map[string]string {
 		switch name, ok := names[key]; {
 		case ok && value != "":
 			text[name] = value
+			l.nearby.learn(name, value)
 		case !ok && isList(key):
 			if value != "" {
 				l.add(&Problem{Name: key, Wrong: "is a list of sections, which only a file can hold"})

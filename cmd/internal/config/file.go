@@ -104,6 +104,9 @@ func (w *walk) dotted(name string) {
 }
 
 func (w *walk) leaf(s setting, value any) {
+	if text, is := value.(string); is && w.command == client {
+		w.nearby.learn(s.name, text)
+	}
 	if s.of&w.command == 0 {
 		if daemons := serve | dev; w.command&daemons != 0 && s.of&daemons != 0 {
 			w.refuseKey(s.name, fmt.Sprintf("is a setting of %s, not of %s", s.of, w.command))

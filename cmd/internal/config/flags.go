@@ -33,6 +33,21 @@ func (v *flagValue) String() string {
 	return v.text
 }
 
+// Choices are the values that a setting's flag takes where these are few words, else none.
+func Choices(flag *pflag.Flag) []string {
+	v, ok := flag.Value.(*flagValue)
+	if !ok {
+		return nil
+	}
+	switch limit := v.limit.(type) {
+	case choice:
+		return limit
+	case toggle:
+		return []string{"true", "false"}
+	}
+	return nil
+}
+
 func addFlags(fs *pflag.FlagSet, of command) {
 	fs.SortFlags = false
 	for _, s := range append([]setting{configFile()}, settings()...) {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -99,6 +100,16 @@ func needs(of command, tested string) []string {
 	for _, s := range settings() {
 		if required(of, s.name) && s.name != tested {
 			environ = append(environ, s.env()+"=sqlite:needed.db")
+		}
+	}
+	if of == serve && tested == "journal.dsn" {
+		environ = append(environ, setting{name: "journal.mode"}.env()+"=off")
+	}
+	if of == serve && slices.Contains([]string{"store", "data", "nats.listen"}, tested) {
+		for name, value := range map[string]string{"store": "memory", "data": os.TempDir(), "journal.mode": "sync", "journal.dsn": "sqlite:needed.db"} {
+			if name != tested {
+				environ = append(environ, setting{name: name}.env()+"="+value)
+			}
 		}
 	}
 	return environ

@@ -11,21 +11,25 @@ func examples(file1, file2, tokens1, tokens2, directory1, directory2 string) map
 	pair := func(a, b string) example { return example{a: a, b: b} }
 	with := func(a, b string, beside ...string) example { return example{a, b, beside} }
 	return map[string]example{
-		"namespace":             pair("orders", "bills"),
-		"instance":              pair("one", "two"),
-		"http.listen":           pair("127.0.0.1:1", "[::1]:2"),
-		"http.token":            pair("aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"),
-		"http.tokens_file":      pair(tokens1, tokens2),
-		"http.insecure":         pair("true", "false"),
-		"http.body_limit":       pair("1MiB", "2MiB"),
-		"http.header_limit":     pair("8KiB", "1MiB"),
-		"http.header_timeout":   pair("1s", "2s"),
-		"http.read_timeout":     pair("10s", "1m"),
-		"http.idle_timeout":     pair("10s", "1m"),
-		"http.connections":      pair("16", "100"),
-		"http.tls.cert":         with(file1, file2, "http.tls.key", file1),
-		"http.tls.key":          with(file1, file2, "http.tls.cert", file1),
-		"http.tls.ca":           with(file1, file2, "http.tls.cert", file1, "http.tls.key", file2),
+		"namespace":           pair("orders", "bills"),
+		"instance":            pair("one", "two"),
+		"http.listen":         pair("127.0.0.1:1", "[::1]:2"),
+		"http.token":          pair("aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"),
+		"http.tokens_file":    pair(tokens1, tokens2),
+		"http.insecure":       pair("true", "false"),
+		"http.body_limit":     pair("1MiB", "2MiB"),
+		"http.header_limit":   pair("8KiB", "1MiB"),
+		"http.header_timeout": pair("1s", "2s"),
+		"http.read_timeout":   pair("10s", "1m"),
+		"http.idle_timeout":   pair("10s", "1m"),
+		"http.connections":    pair("16", "100"),
+		"http.tls.cert":       with(file1, file2, "http.tls.key", file1),
+		"http.tls.key":        with(file1, file2, "http.tls.cert", file1),
+		"http.tls.ca":         with(file1, file2, "http.tls.cert", file1, "http.tls.key", file2),
+		"store":               pair("memory", "redis"),
+		"http.probe_listen":   pair("127.0.0.1:1", "0.0.0.0:2"), "tls.ca": pair(file1, file2), "tls.cert": with(file1, file2, "tls.key", file1),
+		"tls.key": with(file1, file2, "tls.cert", file1), "tls.server_name": pair("a", "b.example.com"),
+		"http.hosts":            pair("tarry.example.com", "a,b.example.com"),
 		"peer.advertise":        pair("a.example:1", "10.0.0.1:2"),
 		"nats.url":              pair("nats://a:1,nats://b:2", "tls://c:3"),
 		"nats.listen":           pair("127.0.0.1:1", "127.0.0.1:2"),
@@ -38,41 +42,42 @@ func examples(file1, file2, tokens1, tokens2, directory1, directory2 string) map
 		"nats.tls.cert":         with(file1, file2, "nats.tls.key", file1),
 		"nats.tls.key":          with(file1, file2, "nats.tls.cert", file1),
 		"nats.intake.replicas":  pair("3", "5"),
-		"nats.intake.max_bytes": pair("1MiB", "2MiB"),
-		"redis.addrs":           pair("a:1,b:2", "c:3"),
-		"redis.master":          pair("one", "two"),
-		"redis.username":        with("ann", "bob", "redis.password", "secret"),
-		"redis.password":        pair("first", "second"),
-		"redis.db":              pair("1", "2"),
-		"redis.tls":             pair("true", "false"),
-		"zookeeper.servers":     pair("a:1,b:2,c:3", "d:4"),
-		"zookeeper.session":     pair("4s", "10s"),
-		"zookeeper.username":    with("ann", "bob", "zookeeper.password", "secret"),
-		"zookeeper.password":    with("first", "second", "zookeeper.username", "ann"),
-		"journal.mode":          with("async", "sync", "journal.dsn", "sqlite:beside.db"),
-		"journal.dsn":           pair("ann:first@tcp(a:3306)/tarry", "sqlite:second.db"),
-		"journal.migrate":       pair("false", "true"),
-		"journal.outbox":        pair("1MiB", "1GiB"),
-		"journal.keep":          pair("24h", "8760h"),
-		"journal.window":        pair("1m", "1h"),
-		"journal.audit":         pair("10m", "24h"),
-		"buckets":               pair("1", "16"),
-		"claim.batch":           pair("1", "1000"),
-		"claim.bytes":           pair("1MiB", "2MiB"),
-		"publish.timeout":       pair("1s", "500ms"),
-		"publish.pending":       pair("64", "256"),
-		"retry":                 pair("0,2m", "exp(1s,1h,10)~20%"),
-		"dead.keep":             pair("24h", "8760h"),
-		"attempts.limit":        pair("1", "9"),
-		"ended.keep":            pair("2m", "1h"),
-		"stop.timeout":          pair("3s", "1m"),
-		"data":                  pair(directory1, directory2),
-		"log.level":             pair("debug", "error"),
-		"log.format":            pair("json", "console"),
-		"server":                pair("http://a:1", "https://b.example/tarry/"),
-		"token":                 pair("first", "second"),
-		"json":                  pair("true", "false"),
-		"timeout":               pair("1s", "1m30s"),
+		"nats.intake.max_bytes": pair("1MiB", "2MiB"), "nats.rejects.max_bytes": pair("8MiB", "16MiB"), "nats.admin": pair("true", "false"), "nats.rejects.per_subject": pair("5", "6"),
+		"redis.addrs":        pair("a:1,b:2", "c:3"),
+		"redis.master":       pair("one", "two"),
+		"redis.username":     with("ann", "bob", "redis.password", "secret"),
+		"redis.password":     pair("first", "second"),
+		"redis.db":           pair("1", "2"),
+		"redis.tls":          pair("true", "false"),
+		"zookeeper.servers":  pair("a:1,b:2,c:3", "d:4"),
+		"zookeeper.session":  pair("4s", "10s"),
+		"zookeeper.username": with("ann", "bob", "zookeeper.password", "secret"),
+		"zookeeper.password": with("first", "second", "zookeeper.username", "ann"),
+		"journal.mode":       with("async", "sync", "journal.dsn", "sqlite:beside.db"),
+		"journal.dsn":        pair("ann:first@tcp(a:3306)/tarry", "sqlite:second.db"),
+		"journal.migrate":    pair("false", "true"),
+		"journal.outbox":     pair("1MiB", "1GiB"),
+		"journal.keep":       pair("24h", "8760h"),
+		"journal.window":     pair("1m", "1h"),
+		"journal.audit":      pair("10m", "24h"),
+		"buckets":            pair("1", "16"),
+		"claim.batch":        pair("1", "1000"),
+		"claim.bytes":        pair("1MiB", "2MiB"),
+		"publish.timeout":    pair("1s", "500ms"),
+		"publish.pending":    pair("64", "256"),
+		"retry":              pair("0,2m", "exp(1s,1h,10)~20%"),
+		"dead.keep":          pair("24h", "8760h"),
+		"attempts.limit":     pair("1", "9"),
+		"ended.keep":         pair("2m", "1h"),
+		"names.keep":         pair("24h", "2h"),
+		"stop.timeout":       pair("3s", "1m"),
+		"data":               pair(directory1, directory2),
+		"log.level":          pair("debug", "error"),
+		"log.format":         pair("json", "console"),
+		"server":             pair("http://a:1", "https://b.example/tarry/"),
+		"token":              pair("first", "second"),
+		"json":               pair("true", "false"),
+		"timeout":            pair("1s", "1m30s"),
 	}
 }
 
@@ -116,7 +121,7 @@ func TestEachLayerOutranksTheOnesBelowForEverySetting(t *testing.T) {
 						t.Errorf("%s: got %q, want %q", step, got, want)
 					}
 				}
-				if len(e.beside) == 0 && s.name != "instance" && !required(of, s.name) {
+				if len(e.beside) == 0 && s.name != "instance" && s.name != "data" && !required(of, s.name) {
 					check("default", s.fallback, nil)
 				}
 				check("file over default", e.a, nil, "--config", file)
@@ -203,6 +208,8 @@ func TestAFlagCanClearWhatMayBeEmptyAndNothingElse(t *testing.T) {
 				mustHave(t, err, row.name+`: "" is empty (limit: `+row.limit.words()+"), from "+row.flag())
 			case required(of, row.name):
 				mustHave(t, err, row.name+`: "" is not set (limit: `+row.limit.words()+"), from "+row.flag())
+			case of == serve && row.name == "data":
+				mustHave(t, err, row.name+`: "" is not set, and store: memory needs it`)
 			case err != nil:
 				t.Errorf("%s: %v", row.name, err)
 			}
@@ -230,7 +237,7 @@ func TestOneEnvironmentAndOneFileServeTheDaemonAndItsClients(t *testing.T) {
 	mustHave(t, err, "redis.addrs: is a setting of tarry serve, not of tarry dev, from "+file,
 		"journal.dsn: is a setting of tarry serve and tarry migrate, not of tarry dev, from "+file)
 	_, err = LoadServe(nil, []string{"TARRY_CONFIG=" + write(t, "nats: {listen: 127.0.0.1:1}")})
-	mustHave(t, err, "nats.listen: is a setting of tarry dev, not of tarry serve")
+	mustHave(t, err, `nats.listen: "127.0.0.1:1" stands without store: memory (limit: leave it out), from `)
 	if !errors.Is(err, ErrRefused) {
 		t.Errorf("%v is no ErrRefused", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 // limit is the kind of one setting together with its bounds. It reads and checks text, and says in words what it
@@ -86,6 +88,9 @@ func (l span) words() string     { return showSpan(l.min) + " to " + showSpan(l.
 func (l span) show(v any) string { return showSpan(v.(time.Duration)) }
 func (l span) read(text string) (any, error) {
 	d, err := time.ParseDuration(text)
+	if err != nil && strings.ContainsAny(text, "dw") { // weeks and days, as everywhere else
+		d, err = wire.ParseSpan(text, "")
+	}
 	if err != nil || text == "0" {
 		if _, err := strconv.ParseFloat(text, 64); err == nil {
 			return nil, wrong(text, "has no unit (as in 500ms, 6s, 10m)")
@@ -107,10 +112,13 @@ func showSpan(d time.Duration) string {
 	return text
 }
 
-// lasting is a span, or 0 for ever.
-type lasting struct{ span }
+// lasting is a span, or 0, which stands for ever or for none.
+type lasting struct {
+	span
+	zero string
+}
 
-func (l lasting) words() string { return "0 for ever, or " + l.span.words() }
+func (l lasting) words() string { return "0 for " + l.zero + ", or " + l.span.words() }
 func (l lasting) show(v any) string {
 	if v.(time.Duration) == 0 {
 		return "0"

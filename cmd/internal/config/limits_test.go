@@ -120,8 +120,18 @@ func edges(t *testing.T) map[string]edge {
 				"a{b":                   `has '{' at position 2`,
 			},
 		},
-		"instance":    edgesOfLabel(64),
-		"http.listen": edgesOfAddress("0"),
+		"instance":          edgesOfLabel(64),
+		"http.listen":       edgesOfAddress("0"),
+		"http.probe_listen": edgesOfAddress("0"),
+		"tls.ca":            edgesOfFile(file, dir),
+		"tls.cert":          edgesOfFile(file, dir),
+		"tls.key":           edgesOfFile(file, dir),
+		"tls.server_name":   {good: []string{"a", "tarry.example.com"}, bad: map[string]string{"a:7070": "has ':' at position 2"}},
+		"http.hosts": {
+			good: []string{"a", "tarry.example.com,b_1", strings.Repeat("a", 253)},
+			bad: map[string]string{"a:7070": `has ':' at position 2`, "http://a": `has ':' at position 5`, "a,": "has nothing as item 2", "a b": `has ' ' at position 2`,
+				strings.Repeat("a", 254): "is longer than 253", "a,b,a": `has "a" twice`},
+		},
 		"http.token": {
 			good: []string{strings.Repeat("x", 16), strings.Repeat("~", 512)},
 			bad: map[string]string{
@@ -148,6 +158,10 @@ func edges(t *testing.T) map[string]edge {
 		"dead.keep": {
 			good: []string{"0", "1h", "876000h"},
 			bad:  map[string]string{"59m": "is below 1h", "876001h": "is above 876000h", "1": "has no unit", "-0": "is below 1h", "never": "is not a duration"},
+		},
+		"names.keep": {
+			good: []string{"0", "1h", "876000h"},
+			bad:  map[string]string{"59m": "is below 1h", "876001h": "is above 876000h", "1": "has no unit", "never": "is not a duration"},
 		},
 		"peer.advertise": edgesOfAddress("1"),
 		"nats.url": {
@@ -222,6 +236,10 @@ func edges(t *testing.T) map[string]edge {
 				"ann:secret@tcp(db.example:3306)/": "names no database",
 				"root@/?tls=true":                  "names no database",
 				"journal.db":                       "names no database",
+				"mysql://ann:secret@db/tarry":      "is not of this form",
+				"ann:secret@tcp(db:3306/tarry":     "is not of this form",
+				"ann@tcp(db:3306)/tarry?tls=none":  "is not of this form",
+				"ann@tcp(db:3306)/tarry?timeout=5": "is not of this form",
 				"root@/tar\nry":                    "has a control character",
 				"root@/tarry\xff":                  "is not UTF-8",
 			},
@@ -231,9 +249,9 @@ func edges(t *testing.T) map[string]edge {
 			bad:  map[string]string{file: "is not a directory", "a\x00": "has a control character"},
 		},
 		"server": {
-			good: []string{"http://a", "https://[::1]:7070/", "http://a:65535/x/y"},
+			good: []string{"a:7070", "http://a", "https://[::1]:7070/", "http://a:65535/x/y"},
 			bad: map[string]string{
-				"a:7070":               "begins with neither http://",
+				"a:70700":              "begins with neither http://",
 				"nats://a:1":           "begins with neither http://",
 				"http://":              "names no host",
 				"http://a:0":           "has no port from 1",
@@ -311,6 +329,7 @@ func TestEveryLimitHoldsOnBothSides(t *testing.T) {
 		"stop.timeout":        {"TARRY_PUBLISH_TIMEOUT=100ms"},
 		"zookeeper.session":   {"TARRY_PUBLISH_TIMEOUT=100ms"},
 		"publish.pending":     {"TARRY_BUCKETS=1"},
+		"names.keep":          {"TARRY_JOURNAL_KEEP=876000h"},
 		"http.listen":         {"TARRY_HTTP_INSECURE=true"},
 		"http.read_timeout":   {"TARRY_HTTP_HEADER_TIMEOUT=100ms"},
 		"http.header_timeout": {"TARRY_HTTP_READ_TIMEOUT=10m"},

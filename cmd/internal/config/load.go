@@ -23,6 +23,7 @@ type loader struct {
 	lists    map[string]listed // what the file has for settings that are lists
 	read     func(string) ([]byte, error)
 	hostname func() (string, error)
+	nearby   nearby // what a client command learns of an instance on this machine
 }
 
 func newLoader(of command) *loader {

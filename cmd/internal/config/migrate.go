@@ -5,8 +5,16 @@ import "github.com/spf13/pflag"
 // Migrate are the settings of tarry migrate, checked.
 type Migrate struct {
 	Namespace string         `setting:"namespace"`
+	Data      string         `setting:"data"` // of the instance on one machine that is left; may be empty
+	HTTP      MigrateHTTP    `setting:"http"`
+	NATS      NATS           `setting:"nats"` // that the intake of an embedded one is carried into
 	Journal   MigrateJournal `setting:"journal"`
 	Log       Log            `setting:"log"`
+}
+
+// MigrateHTTP bounds the messages.
+type MigrateHTTP struct {
+	BodyLimit int64 `setting:"body_limit"`
 }
 
 // MigrateJournal is the database; the DSN holds a password.
@@ -27,6 +35,7 @@ func (l *loader) migrate(ready bool) (Migrate, error) {
 	var m Migrate
 	if ready {
 		l.fill(&m)
+		l.checkNATS()
 		if m.Journal.DSN == "" && l.good("journal.dsn") {
 			l.refuse("journal.dsn", "is not set")
 		}

@@ -33,6 +33,7 @@ func TestAllProblemsAreToldAtOnce(t *testing.T) {
 func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
 	t.Parallel()
 	file, tokens := write(t, "x"), write(t, "tokens: ["+oneToken+"]")
+	memory := "--store=memory --data=" + t.TempDir() + " --journal.mode=sync --journal.dsn=sqlite:x"
 	for _, c := range []struct {
 		of   command
 		args string
@@ -73,6 +74,7 @@ func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
 		{serve, "--stop.timeout=2s", ""},
 		{serve, "--publish.pending=8 --buckets=8", ""},
 		{serve, "--publish.pending=7 --buckets=8", `publish.pending: "7" is below buckets: each needs room for one message in flight (limit: 8 at least there)`},
+		{serve, "--names.keep=721h", "names.keep: \"721h\" is above journal.keep, past which nothing is known (limit: 720h at most there), from --names.keep"},
 		{serve, "--stop.timeout=1s", `stop.timeout: "1s" is below publish.timeout (limit: 2s at least there)`},
 		{serve, "--journal.mode=sync", `journal.mode: "sync" stands without journal.dsn (limit: off there), from --journal.mode`},
 		{serve, "--journal.mode=async --journal.dsn=", `journal.mode: "async" stands without journal.dsn`},
@@ -80,7 +82,29 @@ func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
 		{serve, "--journal.mode=async --journal.dsn=sqlite:x", ""},
 		{serve, "--journal.mode=off --journal.dsn=sqlite:x", ""},
 		{serve, "--journal.mode=sync --journal.dsn=nowhere", `journal.dsn: "***" names no database`},
+		{serve, "--journal.dsn=sqlite:x", `journal.mode: "off" is only its default, and journal.dsn is set (limit: sync or async there, or off by name)`},
+		{serve, "--journal.mode=sync --journal.dsn=mysql://me@a:1/b", `journal.dsn: "***" is not of this form (limit: user:password@tcp(host:port)/database, or sqlite: and a file`},
+		{migrate, "--journal.dsn=me:x@tcp(a:1/b", `journal.dsn: "***" is not of this form`},
 		{serve, "--journal.mode=never", `journal.mode: "never" is not one of the choices`},
+		{serve, memory, ""},
+		{serve, memory + " --nats.url=nats://a:1 --nats.tls.ca=" + file, ""},
+		{serve, memory + " --nats.listen=:80 --nats.user=a --nats.password=b", ""},
+		{serve, memory + " --nats.listen=:80 --nats.token=a", ""},
+		{serve, memory + " --nats.listen=:80 --http.insecure", ""},
+		{serve, memory + " --nats.listen=:80", `nats.listen: ":80" lets other machines in unasked (limit: a loopback address, or nats.user, or nats.token, or http.insecure: true)`},
+		{serve, memory + " --nats.listen=:80 --nats.url=nats://a:1", `nats.listen: ":80" stands beside nats.url (limit: leave it out)`},
+		{serve, memory + " --nats.creds=" + file, "is for a NATS of your own, which nats.url names (limit: leave it out)"},
+		{serve, memory + " --nats.intake.replicas=3", `nats.intake.replicas: "3" is for a NATS of your own, which nats.url names (limit: 1 there)`},
+		{serve, memory + " --data=", `data: "" is not set, and store: memory needs it (limit: a directory, made when missing)`},
+		{serve, memory + " --journal.mode=async", `journal.mode: "async" stands beside store: memory, which keeps nothing but what the journal has (limit: sync there)`},
+		{serve, memory + " --journal.dsn=a@tcp(b:1)/c", `journal.dsn: "***" stands beside store: memory (limit: sqlite: and a file there`},
+		{serve, memory + " --journal.dsn=", `journal.mode: "sync" stands without journal.dsn`},
+		{serve, memory + " --redis.addrs=a:1", `redis.addrs: "a:1" stands beside store: memory, which uses no Redis and no ZooKeeper (limit: leave it out), from --redis.addrs`},
+		{serve, memory + " --redis.password=a", `redis.password: "***" stands beside store: memory`},
+		{serve, memory + " --zookeeper.session=8s", `zookeeper.session: "8s" stands beside store: memory`},
+		{serve, "--data=" + t.TempDir(), "stands without store: memory (limit: leave it out), from --data"},
+		{serve, "--nats.listen=127.0.0.1:1", `nats.listen: "127.0.0.1:1" stands without store: memory (limit: leave it out)`},
+		{serve, "--store=disk", `store: "disk" is not one of the choices`},
 		{migrate, "", `journal.dsn: "" is not set (limit: user:password@tcp(host:port)/database, or sqlite: and a file; up to 2048 bytes)`},
 		{migrate, "--journal.dsn=nowhere", `journal.dsn: "***" names no database`},
 		{migrate, "--journal.dsn=sqlite:x", ""},
@@ -106,7 +130,7 @@ func TestUnknownNamesAreRefusedWithTheNearestOne(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]string{
 		"htpp: {listen: x}":              "htpp.listen: is not a setting of tarry (did you mean http.listen?)",
-		"listen: x":                      "listen: is not a setting of tarry (did you mean http.listen?)",
+		"listen: x":                      "listen: is not a setting of tarry, from",
 		"nats: {urls: [a]}":              "nats.urls: is not a setting of tarry (did you mean nats.url?)",
 		"log_level: debug":               "log_level: is not a setting of tarry (did you mean log.level?)",
 		"zk: {servers: [a]}":             "zk.servers: is not a setting of tarry (did you mean zookeeper.servers?)",
@@ -262,9 +286,8 @@ func TestTheFlagsOfMigrateAreItsOwn(t *testing.T) {
 	t.Parallel()
 	fs := flagsOf(t, migrate, "--journal.dsn", "sqlite:x", "--namespace=orders", "--log.level=debug")
 	m, err := LoadMigrate(fs, nil)
-	want := Migrate{Namespace: "orders", Journal: MigrateJournal{DSN: "sqlite:x"}, Log: Log{Level: "debug", Format: "auto"}}
-	if err != nil || m != want {
-		t.Errorf("got %v, %v, want %v", m, err, want)
+	if err != nil || m.Namespace != "orders" || m.Journal.DSN.Reveal() != "sqlite:x" || m.Log != (Log{Level: "debug", Format: "auto"}) || m.Data != "" {
+		t.Errorf("got %v, %v", m, err)
 	}
 	if shown := m.String(); !strings.Contains(shown, "namespace: orders\n") || !strings.Contains(shown, "dsn: '***'\n") {
 		t.Errorf("it shows as\n%s", shown)
@@ -275,7 +298,7 @@ func TestTheFlagsOfMigrateAreItsOwn(t *testing.T) {
 			t.Errorf("the help lacks %q:\n%s", want, help)
 		}
 	}
-	for _, other := range []string{"--redis", "--journal.mode", "--http", "--server"} {
+	for _, other := range []string{"--redis", "--journal.mode", "--http.listen", "--nats.listen", "--server"} {
 		if strings.Contains(help, other) {
 			t.Errorf("the help has %s:\n%s", other, help)
 		}

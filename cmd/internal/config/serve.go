@@ -12,9 +12,12 @@ import (
 type Serve struct {
 	Namespace string    `setting:"namespace"`
 	Instance  string    `setting:"instance"` // never empty
+	Store     string    `setting:"store"`    // redis or memory
+	Data      string    `setting:"data"`     // empty with Redis
 	HTTP      HTTP      `setting:"http"`
 	Peer      Peer      `setting:"peer"`
 	NATS      NATS      `setting:"nats"`
+	OwnNATS   DevNATS   `setting:"nats"` // what this process serves
 	Redis     Redis     `setting:"redis"`
 	ZooKeeper ZooKeeper `setting:"zookeeper"`
 	Journal   Journal   `setting:"journal"`
@@ -26,6 +29,7 @@ type Serve struct {
 	Topics    []Topic   `setting:"topics"`
 	Attempts  Attempts  `setting:"attempts"`
 	Ended     Ended     `setting:"ended"`
+	Names     Names     `setting:"names"`
 	Stop      Stop      `setting:"stop"`
 	Log       Log       `setting:"log"`
 }
@@ -34,10 +38,12 @@ type Serve struct {
 // TokensFile.
 type HTTP struct {
 	Listen        string        `setting:"listen"`
+	ProbeListen   string        `setting:"probe_listen"` // may be empty
 	Token         Secret        `setting:"token"`
 	Tokens        []Token       `setting:"tokens"`
 	TokensFile    string        `setting:"tokens_file"`
 	Insecure      bool          `setting:"insecure"`
+	Hosts         []string      `setting:"hosts"`
 	BodyLimit     int64         `setting:"body_limit"`
 	HeaderLimit   int64         `setting:"header_limit"`
 	HeaderTimeout time.Duration `setting:"header_timeout"`
@@ -53,6 +59,7 @@ type Peer struct {
 }
 
 // NATS is the connection to the queue and the intake on it. At most one of user with password, token and creds is set.
+// Without a URL, which only InMemory may lack, NATS is embedded.
 type NATS struct {
 	URL      []string `setting:"url"`
 	Prefix   string   `setting:"prefix"`
@@ -62,6 +69,7 @@ type NATS struct {
 	Creds    string   `setting:"creds"`
 	TLS      TLS      `setting:"tls"`
 	Intake   Intake   `setting:"intake"`
+	Rejects  Rejects  `setting:"rejects"`
 }
 
 // TLS are PEM files; Cert and Key are both set or both empty.
@@ -75,6 +83,12 @@ type TLS struct {
 type Intake struct {
 	Replicas int   `setting:"replicas"`
 	MaxBytes int64 `setting:"max_bytes"`
+}
+
+// Rejects bounds the stream of what the intake refuses.
+type Rejects struct {
+	MaxBytes   int64 `setting:"max_bytes"`
+	PerSubject int   `setting:"per_subject"`
 }
 
 // Redis is the connection to the timeline. With Master the addresses are Sentinels; without, several are a Cluster.
@@ -133,6 +147,11 @@ type Ended struct {
 	Keep time.Duration `setting:"keep"`
 }
 
+// Names is how long the journal is asked about names.
+type Names struct {
+	Keep time.Duration `setting:"keep"`
+}
+
 // Stop bounds a graceful stop.
 type Stop struct {
 	Timeout time.Duration `setting:"timeout"`
@@ -143,6 +162,18 @@ type Log struct {
 	Level  string `setting:"level"`
 	Format string `setting:"format"`
 }
+
+// The words of the setting store.
+const (
+	storeRedis  = "redis"
+	storeMemory = "memory"
+)
+
+// InMemory reports whether what waits is held in memory: one instance, on one machine, kept by its journal.
+func (s Serve) InMemory() bool { return s.Store == storeMemory }
+
+// Embedded reports whether the process serves its own NATS.
+func (s Serve) Embedded() bool { return len(s.NATS.URL) == 0 }
 
 // AddServeFlags gives fs a flag for every setting of tarry serve, and --config.
 func AddServeFlags(fs *pflag.FlagSet) { addFlags(fs, serve) }
@@ -159,6 +190,9 @@ func (l *loader) serve(ready bool) (Serve, error) {
 	if ready {
 		l.fill(&s)
 		l.instance(&s)
+		if s.InMemory() && l.good("nats.url") && l.source["nats.url"] == "" {
+			s.NATS.URL = nil
+		}
 		s.HTTP.Tokens = l.tokens(s.HTTP.Token, s.HTTP.TokensFile)
 		s.Topics = l.topics(s.NATS.Prefix)
 		l.checkServe(s)

@@ -34,6 +34,45 @@ func TestNeeded_HasEveryCommandOfTheScripts(t *testing.T) {
 	}
 }
 
+// What is granted is what is used: the other way round, and the page that has it for operators.
+func TestNeeded_IsNoMoreThanTarryUses(t *testing.T) {
+	t.Parallel()
+	used := map[string]bool{"CLIENT": true, "EVAL": true, "EVALSHA": true, "SELECT": true} // go-redis calls them itself
+	call := regexp.MustCompile(`redis\.p?call\(\s*'(\w+)'`)
+	method := regexp.MustCompile(`\b(?:rdb|pipe)\.([A-Z]\w+)\(`)
+	for _, pattern := range []string{"../../../store/timeline/lua/*.lua", "../../../store/timeline/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no %s: %v", pattern, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls := call.FindAllStringSubmatch(string(text), -1)
+			for _, m := range append(calls, method.FindAllStringSubmatch(string(text), -1)...) {
+				if !strings.HasSuffix(file, "_test.go") {
+					used[strings.ToUpper(m[1])] = true
+				}
+			}
+		}
+	}
+	for _, command := range needed() {
+		if !used[command[0].(string)] {
+			t.Errorf("%s is granted and nobody uses it", command[0])
+		}
+	}
+	page, err := os.ReadFile("../../../deploy/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Replace(rightsChange("tarry", "default"), " ~", " reset on >SECRET ~", 1)
+	if !strings.Contains(string(page), "\n```\n"+want+"\n```\n") {
+		t.Errorf("deploy/README.md lacks this user of Redis: %s", want)
+	}
+}
+
 func TestGrantsOn_ReadsWhatServersSay(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -26,7 +26,9 @@ func (p *patient) machine(context.Context) ([]Check, []reading) {
 	}
 	p.exposure(n)
 	p.certificates(n)
-	p.timeouts(n)
+	if !p.cfg.InMemory() { // nobody takes over
+		p.timeouts(n)
+	}
 	return n.checks, nil
 }
 

@@ -183,7 +183,7 @@ func (s *natsSeen) account(ctx context.Context) []reading {
 		s.broken("streams", err, "let the user publish to "+apiStreamList+": nothing is delivered until the streams can be listed")
 		return nil
 	}
-	s.intake(streams)
+	s.intake(ctx, streams)
 	s.destinations(streams)
 	s.topics(streams)
 	s.rights(ctx, streams)
@@ -219,6 +219,8 @@ const (
 	apiInfo       = "$JS.API.INFO"
 	apiStreamList = "$JS.API.STREAM.LIST"
 	apiStreamInfo = "$JS.API.STREAM.INFO."
+
+	apiConsumerInfo = "$JS.API.CONSUMER.INFO."
 )
 
 // errNoJetStream: the account has none.
@@ -237,6 +239,7 @@ const (
 	codeNotEnabledForAccount = 10039
 	codeNotEnabled           = 10076
 	codeStreamNotFound       = 10059
+	codeConsumerNotFound     = 10014
 )
 
 // ask sends one request of the JetStream API.

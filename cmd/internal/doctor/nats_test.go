@@ -1,7 +1,12 @@
 package doctor_test
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -150,6 +155,49 @@ func TestNATS_WhoseUserMayNotDoIt(t *testing.T) {
 	}
 }
 
+// The instance's user of deploy/README.md, as it stands there, is all that a doctor wants; so is one that may also ask the
+// server what it may do.
+func TestNATS_WithTheUsersOfThePage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../deploy/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, below, _ := strings.Cut(string(page), "\n```nats\n")
+	template, _, found := strings.Cut(below, "\n```\n")
+	if !found {
+		t.Fatal("deploy/README.md has no template of users")
+	}
+	template = regexp.MustCompile(`\$[A-Z]+_PASSWORD`).ReplaceAllString(template, "a-password")
+	const instance = `publish: ["orders.>", "tarry.shop.>",`
+	asks := strings.Replace(template, instance, instance+` "$SYS.REQ.USER.INFO",`, 1)
+	if asks == template {
+		t.Fatalf("the template has no %s", instance)
+	}
+	for name, users := range map[string]string{"as it stands": template, "asked": asks} {
+		for version, options := range map[string][]lab.NATSOption{"current": nil, "2.9": {lab.NATS29()}} {
+			t.Run(name+" "+version, func(t *testing.T) {
+				t.Parallel()
+				s := healthy(t)
+				s["NAMESPACE"], s["NATS_PREFIX"] = "shop", "delayed"
+				s["NATS_URL"], s["NATS_USER"], s["NATS_PASSWORD"] =
+					lab.NewNATS(t, append(options, lab.NATSConfig(users))...).URL(), "tarry", "a-password"
+				s.diagnosis(t).fails().has(doctor.OK, "nats", "publish").has(doctor.OK, "nats", "subscribe")
+
+				less := strings.ReplaceAll(users, `"$JS.ACK.TARRY_shop.>", `, "")
+				s["NATS_URL"] = lab.NewNATS(t, append(options, lab.NATSConfig(less))...).URL()
+				d := s.diagnosis(t).fails("nats publish").
+					has(doctor.Fail, "nats", "publish", "$JS.ACK.TARRY_shop.", "deploy/README.md", "tarry.shop.>")
+				for _, check := range d.Checks {
+					if strings.Contains(check.Change, "$JS.API.>") || strings.Contains(check.Change, "$JS.ACK.>") {
+						t.Errorf("it asks for more than the page gives: %s", check.Change)
+					}
+				}
+			})
+		}
+	}
+}
+
 // A system account may export what tells of sync_interval.
 func TestNATS_ThatTellsHowItSyncs(t *testing.T) {
 	t.Parallel()
@@ -175,4 +223,64 @@ func TestNATS_WhosePayloadIsLargerThanARequest(t *testing.T) {
 	s := healthy(t)
 	s["HTTP_BODY_LIMIT"] = "512KiB"
 	s.diagnosis(t).fails().warns("nats max_payload", "zookeeper ensemble").has(doctor.Warn, "nats", "max_payload", "raise http.body_limit to 1 MiB")
+}
+
+// TestNATS_WhoseIntakeHoldsWhatWasAcknowledged has a server that comes back with the messages of before they were
+// acknowledged, and with its consumer as it was after: so may a nats-server 2.9 that was killed.
+func TestNATS_WhoseIntakeHoldsWhatWasAcknowledged(t *testing.T) {
+	t.Parallel()
+	s := healthy(t)
+	server := lab.NewNATS(t, lab.NATS29())
+	s["NATS_URL"] = server.URL()
+	js := dialNATS(t, server.URL())
+	cfg := wantedIntake(s)
+	create(t, js, cfg)
+	c, err := js.CreateConsumer(t.Context(), cfg.Name,
+		jetstream.ConsumerConfig{Durable: "tarry", AckPolicy: jetstream.AckExplicitPolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if _, err := js.Publish(t.Context(), s["NATS_PREFIX"]+".a", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.diagnosis(t).fails().has(doctor.OK, "nats", "intake acknowledged").
+		has(doctor.OK, "nats", "intake room", "5 messages")
+	server.Stop()
+	messages := filepath.Join(server.Dir(), "store", "jetstream", "$G", "streams", cfg.Name, "msgs")
+	kept := filepath.Join(t.TempDir(), "msgs")
+	if err := os.CopyFS(kept, os.DirFS(messages)); err != nil {
+		t.Fatal(err)
+	}
+	server.Restart()
+	js = dialNATS(t, server.URL())
+	if c, err = js.Consumer(t.Context(), cfg.Name, c.CachedInfo().Name); err != nil {
+		t.Fatal(err)
+	}
+	batch, err := c.Fetch(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for m := range batch.Messages() {
+		if err := m.DoubleAck(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server.Stop()
+	if err := errors.Join(os.RemoveAll(messages), os.CopyFS(messages, os.DirFS(kept))); err != nil {
+		t.Fatal(err)
+	}
+	server.Restart()
+	s.diagnosis(t).fails().
+		has(doctor.Warn, "nats", "intake acknowledged", "up to sequence 5", "nats stream purge "+cfg.Name+" --seq 6")
+	stream, err := dialNATS(t, server.URL()).Stream(t.Context(), cfg.Name)
+	if err == nil {
+		err = stream.Purge(t.Context(), jetstream.WithPurgeSequence(6)) // as that command does
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.diagnosis(t).fails().has(doctor.OK, "nats", "intake acknowledged").
+		has(doctor.OK, "nats", "intake room", "0 messages")
 }

@@ -38,7 +38,7 @@ func (p *permissions) may(filter string) bool {
 func (s *natsSeen) rights(ctx context.Context, streams []stream) {
 	ns := s.cfg.Namespace
 	var heard []string
-	for _, subject := range []string{"tarry." + ns + ".nudge", "tarry." + ns + ".resign", "tarry." + ns + ".api.push", "$SRV.PING", "$JS.EVENT.ADVISORY.STREAM.*.*"} {
+	for _, subject := range []string{"tarry." + ns + ".nudge", "tarry." + ns + ".resign", "tarry." + ns + ".api.push", "tarry." + ns + ".read.list", "$SRV.PING", "$JS.EVENT.ADVISORY.STREAM.*.*"} {
 		if err := s.maySubscribe(ctx, subject); errors.Is(err, nats.ErrPermissionViolation) {
 			heard = append(heard, subject)
 		} else if err != nil {
@@ -78,23 +78,32 @@ func (s *natsSeen) permissions(ctx context.Context) (*permissions, bool) {
 	return answer.Data.Permissions, true
 }
 
-const publishChange = "let the user publish to tarry.%s.>, $JS.API.>, $JS.ACK.>, _INBOX.> and the subjects that messages are due on"
+// publishChange is what the user of an instance may publish to in the template of deploy/README.md, and no more.
+func publishChange(ns string) string {
+	return fmt.Sprintf("let the user publish to tarry.%s.>, _INBOX.>, $JS.ACK.%s.>, the subjects below $JS.API that deploy/README.md "+
+		"gives the user of an instance, and the subjects that messages are due on", ns, bridge.StreamName(ns))
+}
 
 // publish judges by what the server told.
 func (s *natsSeen) publish(may *permissions, streams []stream) {
 	ns := s.cfg.Namespace
-	intake, rejects := bridge.StreamName(ns), bridge.RejectsName(ns)
-	subjects := []string{"tarry." + ns + ".nudge", "tarry." + ns + ".resign", bridge.RejectsSubject(ns), apiStreamList}
-	for _, name := range []string{intake, rejects} {
+	intake, rejects, aside := bridge.StreamName(ns), bridge.RejectsName(ns), bridge.AsideName(ns)
+	subjects := []string{"tarry." + ns + ".nudge", "tarry." + ns + ".resign", bridge.RejectsSubject(ns) + ".any",
+		bridge.AsideSubject(ns) + ".0", apiStreamList}
+	for _, name := range []string{intake, rejects, aside} {
 		subjects = append(subjects, apiStreamInfo+name, "$JS.API.STREAM.CREATE."+name, "$JS.API.STREAM.UPDATE."+name)
 	}
-	subjects = append(subjects, "$JS.API.CONSUMER.CREATE."+intake+".tarry", "$JS.API.CONSUMER.MSG.NEXT."+intake+".tarry", "$JS.ACK."+intake+".tarry.>")
+	subjects = append(subjects, "$JS.API.STREAM.PURGE."+rejects, "$JS.API.STREAM.MSG.GET."+rejects, "$JS.API.STREAM.MSG.DELETE."+rejects)
+	subjects = append(subjects, "$JS.API.STREAM.PURGE."+aside, "$JS.API.CONSUMER.CREATE."+aside+".>",
+		"$JS.API.CONSUMER.MSG.NEXT."+aside+".>", "$JS.API.CONSUMER.DELETE."+aside+".>")
+	subjects = append(subjects, "$JS.API.CONSUMER.CREATE."+intake+".tarry", apiConsumerInfo+intake+".tarry",
+		"$JS.API.CONSUMER.MSG.NEXT."+intake+".tarry", "$JS.ACK."+intake+".tarry.>")
 	if may == nil || may.Responses == nil {
 		subjects = append(subjects, "_INBOX.>")
 	}
 	missing := slices.DeleteFunc(subjects, may.may)
 	if len(missing) > 0 {
-		s.fail("publish", "the user may not publish to "+shorten(missing), fmt.Sprintf(publishChange, ns))
+		s.fail("publish", "the user may not publish to "+shorten(missing), publishChange(ns))
 		return
 	}
 	var closed []string
@@ -110,7 +119,7 @@ func (s *natsSeen) publish(may *permissions, streams []stream) {
 	}
 	switch {
 	case n > 0 && len(closed) == n:
-		s.warn("publish", "the user may not publish to the subjects of any stream: "+shorten(closed), fmt.Sprintf(publishChange, ns))
+		s.warn("publish", "the user may not publish to the subjects of any stream: "+shorten(closed), publishChange(ns))
 	case len(closed) > 0:
 		s.ok("publish", "the user may publish to all that tarry needs; messages cannot be due on the subjects of %s", shorten(closed))
 	default:
@@ -123,17 +132,17 @@ func (s *natsSeen) publish(may *permissions, streams []stream) {
 func (s *natsSeen) publishTried(ctx context.Context) {
 	ns := s.cfg.Namespace
 	var missing []string
-	for _, subject := range []string{"tarry." + ns + ".doctor", "$JS.ACK.DOCTOR.doctor", "$JS.API.STREAM.CREATE." + bridge.StreamName(ns)} {
+	for _, subject := range []string{"tarry." + ns + ".doctor", "$JS.ACK." + bridge.StreamName(ns) + ".tarry.doctor", "$JS.API.STREAM.CREATE." + bridge.StreamName(ns)} {
 		err := s.observed(ctx, func() error { return s.nc.Publish(subject, []byte("doctor")) })
 		if errors.Is(err, nats.ErrPermissionViolation) {
 			missing = append(missing, subject)
 		} else if err != nil {
-			s.untold("publish", err, fmt.Sprintf(publishChange, ns))
+			s.untold("publish", err, publishChange(ns))
 			return
 		}
 	}
 	if len(missing) > 0 {
-		s.fail("publish", "the user may not publish to subjects like "+shorten(missing), fmt.Sprintf(publishChange, ns))
+		s.fail("publish", "the user may not publish to subjects like "+shorten(missing), publishChange(ns))
 		return
 	}
 	s.ok("publish", "the user may publish under tarry.%s and to JetStream; whether to the subjects that messages are due on, this server does not tell", ns)

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,9 +32,12 @@ type stream struct {
 		Sources      []struct{}    `json:"sources"`
 		MsgSchedules bool          `json:"allow_msg_schedules"`
 		Transform    *struct{}     `json:"subject_transform"`
+		MsgTTL       bool          `json:"allow_msg_ttl"`
+		Rollup       bool          `json:"allow_rollup_hdrs"`
 	} `json:"config"`
 	State struct {
 		Messages  int64 `json:"messages"`
+		First     int64 `json:"first_seq"`
 		Bytes     int64 `json:"bytes"`
 		Consumers int   `json:"consumer_count"`
 	} `json:"state"`
@@ -69,7 +73,7 @@ func (s *natsSeen) streams(ctx context.Context) (all []stream, err error) {
 }
 
 // intake looks at the stream that holds pushes by tag, or at what stands in its way.
-func (s *natsSeen) intake(streams []stream) {
+func (s *natsSeen) intake(ctx context.Context, streams []stream) {
 	name, filter := bridge.StreamName(s.cfg.Namespace), s.cfg.NATS.Prefix+".>"
 	for i := range streams {
 		c := &streams[i].Config
@@ -93,6 +97,7 @@ func (s *natsSeen) intake(streams []stream) {
 	s.intakeShape(st)
 	s.intakeCopies(st)
 	s.intakeRoom(st)
+	s.intakeLeft(ctx, name)
 	if c := &st.Config; c.Duplicates < s.window() {
 		s.warn("intake duplicates", fmt.Sprintf("%s recognizes a repeated push for %s", name, c.Duplicates),
 			fmt.Sprintf("duplicate_window %s or more (tarry serve sets it at its next start): around a takeover a push may be stored twice", s.window()))
@@ -130,6 +135,8 @@ func (s *natsSeen) intakeShape(st *stream) {
 		{c.Mirror != nil || len(c.Sources) > 0, "it copies other streams", remove},
 		{c.MsgSchedules, "it has NATS's own message schedules on", remove},
 		{c.Transform != nil, "it transforms its subjects", remove},
+		{c.MsgTTL, "it lets messages expire by a header", remove},
+		{c.Rollup, "it allows roll-ups: one push with Nats-Rollup throws away all others", "set allow_rollup_hdrs to false" + restart},
 		{c.Discard != "new", "discard is " + c.Discard + ": when it is full, acknowledged pushes are thrown away instead of new ones refused", "set discard to new" + restart},
 		{c.MaxAge > 0, fmt.Sprintf("max_age is %s: pushes older than that are thrown away", c.MaxAge), "set max_age to 0" + restart},
 		{c.MaxMsgs > 0 || c.PerSubject > 0, "it has a limit of messages, which is not tarry's", "remove max_msgs and max_msgs_per_subject" + restart},
@@ -177,7 +184,7 @@ func (s *natsSeen) intakeCopies(st *stream) {
 
 func (s *natsSeen) intakeRoom(st *stream) {
 	used, most := st.State.Bytes, st.Config.MaxBytes
-	found := fmt.Sprintf("%d pushes wait in it", st.State.Messages)
+	found := plural(int(st.State.Messages), "message") + " in it"
 	if most > 0 {
 		found += fmt.Sprintf(", %s of %s, %d %%", size(used), size(most), share(used, most))
 	}
@@ -187,6 +194,53 @@ func (s *natsSeen) intakeRoom(st *stream) {
 	}
 	s.judge(Warn, "intake room", found, change)
 }
+
+// intakeLeft looks whether messages stand in the stream that its consumer has acknowledged. An acknowledgement removes
+// its message a moment later, so that what is seen must still be there then.
+func (s *natsSeen) intakeLeft(ctx context.Context, name string) {
+	const check = "intake acknowledged"
+	var consumer struct {
+		Floor struct {
+			Stream int64 `json:"stream_seq"`
+		} `json:"ack_floor"`
+	}
+	err := s.ask(ctx, apiConsumerInfo+name+".tarry", nil, &consumer)
+	if refused := (*apiError)(nil); errors.As(err, &refused) && refused.ErrCode == codeConsumerNotFound {
+		return // the first start makes it
+	} else if err != nil {
+		s.untold(check, err, "let the user publish to "+apiConsumerInfo+name+".tarry")
+		return
+	}
+	floor := consumer.Floor.Stream
+	for looks := range 3 {
+		var st stream
+		if looks > 0 {
+			pause := time.NewTimer(ackedWait)
+			select {
+			case <-pause.C:
+			case <-ctx.Done():
+				pause.Stop()
+				s.untold(check, context.Cause(ctx), "")
+				return
+			}
+		}
+		if err := s.ask(ctx, apiStreamInfo+name, nil, &st); err != nil {
+			s.untold(check, err, "let the user publish to "+apiStreamInfo+name)
+			return
+		}
+		if st.State.Messages == 0 || st.State.First > floor {
+			s.ok(check, "what is accepted is gone from %s", name)
+			return
+		}
+	}
+	s.warn(check, fmt.Sprintf("%s still holds messages up to sequence %d that its consumer has acknowledged: "+
+		"they are accepted, and nobody removes them; a nats-server 2.9 that was killed leaves such", name, floor),
+		fmt.Sprintf("nats stream purge %s --seq %d, which removes what stands before that sequence; then a newer nats-server",
+			name, floor+1))
+}
+
+// ackedWait is how long a server may take to remove what was acknowledged, from one look to the next.
+const ackedWait = 500 * time.Millisecond
 
 func copies(n int) string {
 	if n == 1 {

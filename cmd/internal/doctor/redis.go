@@ -280,6 +280,43 @@ func (p *patient) redisNamespace(ctx context.Context, n *notes) {
 		return
 	}
 	n.ok("key layout", "%s", known)
+	if buckets == strconv.Itoa(p.cfg.Buckets) {
+		p.quarantined(ctx, n, rdb)
+	}
+}
+
+// quarantined looks for entries of the outbox that the journal could not hold.
+func (p *patient) quarantined(ctx context.Context, n *notes, rdb redis.UniversalClient) {
+	const check = "quarantine"
+	call, cancel := p.within(ctx)
+	defer cancel()
+	keys, lengths := make([]string, p.cfg.Buckets), make([]*redis.IntCmd, p.cfg.Buckets)
+	_, err := rdb.Pipelined(call, func(all redis.Pipeliner) error {
+		for bucket := range keys {
+			keys[bucket] = fmt.Sprintf("{%s:%d}:quarantine", p.cfg.Namespace, bucket)
+			lengths[bucket] = all.XLen(call, keys[bucket])
+		}
+		return nil
+	})
+	if err != nil {
+		n.untold(check, err, "let the user call XLEN on keys like "+keys[0])
+		return
+	}
+	var entries int64
+	var held []string
+	for bucket, key := range keys {
+		if in := lengths[bucket].Val(); in > 0 {
+			entries, held = entries+in, append(held, "'"+key+"'")
+		}
+	}
+	if entries == 0 {
+		n.ok(check, "empty: no entry of the outbox stands apart")
+		return
+	}
+	found := fmt.Sprintf("the journal could not hold entries of the outbox: %d stand apart in %s", entries, shorten(held))
+	n.warn(check, found+"; what the journal has as waiting of their messages may have ended, and is not brought back",
+		"tarry verify lists them, and the log says why; once you know the cause: tarry verify --repair, look at what it "+
+			"still finds of them, then redis-cli DEL "+held[0]+strings.Repeat(" and of the others", min(len(held)-1, 1)))
 }
 
 // elsewhere looks whether a namespace that seems new lives in another database of the same server.

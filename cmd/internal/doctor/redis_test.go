@@ -77,7 +77,7 @@ func TestRedis_ThatStoppedWrites(t *testing.T) {
 
 func TestRedis_ThatIsAReplicaOrHasOnesItWillEmpty(t *testing.T) {
 	t.Parallel()
-	master := lab.NewRedis(t, "--appendonly", "no", "--repl-diskless-sync-delay", "0", "--shutdown-timeout", "0")
+	master := lab.NewRedis(t, "--appendonly", "no", "--shutdown-timeout", "0")
 	host, port, err := net.SplitHostPort(master.Addr)
 	if err != nil {
 		t.Fatal(err)
@@ -128,29 +128,101 @@ func TestRedis_WhoseUserMayNotDoIt(t *testing.T) {
 	s.diagnosis(t).fails("redis rights").has(doctor.Fail, "redis", "rights", "EVALSHA, LPOP").has(doctor.Unknown, "redis", "appendfsync", "CONFIG is forbidden")
 
 	// What the advice says is enough, though CONFIG and ACL stay closed.
-	acl("~{"+ns+"}:*", "~{"+ns+":*}:*", "+@read", "+@write", "+@scripting", "+@connection", "+info", "+time")
+	if err := rdb.Do(t.Context(), advised(t, ns, "")...).Err(); err != nil {
+		t.Fatal(err)
+	}
 	s.diagnosis(t).fails().has(doctor.OK, "redis", "rights", "user tarry").has(doctor.Unknown, "redis", "appendfsync").has(doctor.OK, "redis", "eviction")
 }
 
-// With the user that the doctor advises, a timeline works.
-func TestRedis_AdvisedRightsAreEnoughForTheTimeline(t *testing.T) {
-	t.Parallel()
-	server := lab.NewRedis(t)
-	if err := dialRedis(t, server.Addr).Do(t.Context(), "ACL", "SETUSER", "tarry", "on", ">a-password",
-		"~{ns}:*", "~{ns:*}:*", "+@read", "+@write", "+@scripting", "+@connection", "+info", "+time").Err(); err != nil {
-		t.Fatal(err)
-	}
-	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{server.Addr}, Username: "tarry", Password: "a-password", CallTimeout: time.Second})
-	defer rdb.Close()
-	store, err := timeline.New(timeline.Config{Client: rdb, Namespace: "ns", Buckets: 4, EndedKeep: time.Minute, TombstoneKeep: time.Minute, TombstoneLimit: 10})
+// advised is the user of Redis that the operators' page has, and the doctor advises, with what the page adds.
+func advised(t *testing.T, ns, more string) []any {
+	t.Helper()
+	page, err := os.ReadFile("../../../deploy/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Prepare(t.Context()); err != nil {
+	_, below, found := strings.Cut(string(page), "\nACL SETUSER tarry reset ")
+	line, _, ended := strings.Cut(below, "\n")
+	if !found || !ended || !strings.Contains(string(page), more) {
+		t.Fatalf("deploy/README.md has no user of Redis, or not %q", more)
+	}
+	line = strings.NewReplacer(">SECRET", ">a-password", "{default", "{"+ns).Replace(line)
+	args := []any{"ACL", "SETUSER", "tarry", "reset"}
+	for _, word := range strings.Fields(line + " " + more) {
+		args = append(args, word)
+	}
+	return args
+}
+
+// With the user that the doctor advises, a timeline works; in a Cluster with what the page adds.
+func TestRedis_AdvisedRightsAreEnoughForTheTimeline(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(*testing.T) []string{
+		"server":  func(t *testing.T) []string { return []string{lab.NewRedis(t).Addr} },
+		"cluster": func(t *testing.T) []string { return lab.NewRedisCluster(t, 3).Addrs() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addrs, more := start(t), ""
+			if len(addrs) > 1 {
+				more = "+asking +cluster|slots"
+			}
+			for _, addr := range addrs {
+				if err := dialRedis(t, addr).Do(t.Context(), advised(t, "ns", more)...).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rdb := timeline.Dial(timeline.DialConfig{Addrs: addrs, Username: "tarry", Password: "a-password", Name: "tarry",
+				CallTimeout: time.Second})
+			defer rdb.Close()
+			store, err := timeline.New(timeline.Config{Client: rdb, Namespace: "ns", Buckets: 4, EndedKeep: time.Minute,
+				TombstoneKeep: time.Minute, TombstoneLimit: 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := store.Prepare(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := store.MaxTerm(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for _, addr := range addrs {
+				log, err := dialRedis(t, addr).ACLLog(t.Context(), 10).Result()
+				if err != nil || len(log) > 0 {
+					t.Errorf("%s denied %v, %v", addr, log, err)
+				}
+			}
+		})
+	}
+}
+
+// Where a Cluster wants all slots served, the loss of one node stops every bucket.
+func TestRedis_ClusterThatStopsAsAWhole(t *testing.T) {
+	t.Parallel()
+	c := lab.NewRedisCluster(t, 3)
+	s := healthy(t)
+	s["REDIS_ADDRS"] = strings.Join(c.Addrs(), ",")
+	s.diagnosis(t).fails().has(doctor.OK, "redis", "full coverage", "cluster-require-full-coverage no")
+	last := dialRedis(t, c.Nodes[2].Addr)
+	if err := last.ConfigSet(t.Context(), "cluster-require-full-coverage", "yes").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.MaxTerm(t.Context()); err != nil {
-		t.Fatal(err)
+	s.diagnosis(t).fails().has(doctor.Warn, "redis", "full coverage", "cluster-require-full-coverage yes", "cluster-require-full-coverage no", "every bucket")
+	// A user who may not ask is told what to make sure of.
+	for _, node := range c.Nodes {
+		for _, user := range [][]any{advised(t, s.config(t).Namespace, "+asking +cluster|slots"), {"ACL", "SETUSER", "tarry", "+cluster|info", "+cluster|nodes"}} {
+			if err := dialRedis(t, node.Addr).Do(t.Context(), user...).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s["REDIS_USERNAME"], s["REDIS_PASSWORD"] = "tarry", "a-password"
+	s.diagnosis(t).has(doctor.Unknown, "redis", "full coverage", "CONFIG is forbidden", "cluster-require-full-coverage is no")
+
+	for _, one := range healthy(t).diagnosis(t).Checks {
+		if one.Name == "full coverage" {
+			t.Error("a single server is asked whether it covers all slots")
+		}
 	}
 }
 
@@ -177,6 +249,39 @@ func TestRedis_WhereTheNamespaceIsAnother(t *testing.T) {
 	}
 	s["BUCKETS"] = "4"
 	s.diagnosis(t).fails("redis key layout").has(doctor.Fail, "redis", "key layout", "layout 99")
+}
+
+// What the journal could not hold stands apart until somebody looks at it.
+func TestRedis_ThatHoldsWhatTheJournalCouldNot(t *testing.T) {
+	t.Parallel()
+	s := healthy(t)
+	s["BUCKETS"] = "4"
+	ns, rdb := s["NAMESPACE"], dialRedis(t, s["REDIS_ADDRS"])
+	if err := rdb.HSet(t.Context(), "{"+ns+"}:meta", "buckets", "4", "layout", timeline.Layout).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.diagnosis(t).fails().has(doctor.OK, "redis", "quarantine", "empty")
+	add := func(bucket int) {
+		t.Helper()
+		key := fmt.Sprintf("{%s:%d}:quarantine", ns, bucket)
+		if err := rdb.Do(t.Context(), "XADD", key, "*", "entry", "1-1").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(3)
+	add(3)
+	s.diagnosis(t).fails().has(doctor.Warn, "redis", "quarantine", "2 stand apart in '{"+ns+":3}:quarantine';",
+		"tarry verify --repair", "redis-cli DEL '{"+ns+":3}:quarantine'")
+	add(1)
+	s.diagnosis(t).has(doctor.Warn, "redis", "quarantine",
+		"3 stand apart in '{"+ns+":1}:quarantine', '{"+ns+":3}:quarantine'", "redis-cli DEL '{"+ns+":1}:quarantine' and of the others")
+	s["BUCKETS"] = "8" // then it is another thing that is wrong
+	s.diagnosis(t).fails("redis buckets")
+	if err := rdb.Set(t.Context(), "{"+ns+":0}:quarantine", "no stream", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s["BUCKETS"] = "4"
+	s.diagnosis(t).fails().has(doctor.Unknown, "redis", "quarantine", "could not be checked")
 }
 
 func TestRedis_OfAnotherKindThanTheSettings(t *testing.T) {

@@ -12,12 +12,12 @@ import (
 // stands for a key of the namespace, of the kind that the command wants.
 func needed() [][]any {
 	return [][]any{
-		{"INFO", "everything"}, {"TIME"}, {"PING"},
+		{"INFO", "everything"}, {"TIME"}, {"SELECT", "0"}, {"CLIENT", "SETNAME", "tarry"},
 		{"EVAL", "return 1", "1", "KEY"}, {"EVALSHA", noScript, "1", "KEY"},
-		{"GET", "KEY"}, {"SET", "KEY", "1", "XX"}, {"DEL", "KEY"}, {"EXISTS", "KEY"},
+		{"GET", "KEY"}, {"SET", "KEY", "1", "XX"}, {"DEL", "KEY"}, {"EXISTS", "KEY"}, {"PEXPIRE", "KEY", "1"},
 		{"HGET", "KEY", "a"}, {"HMGET", "KEY", "a"}, {"HGETALL", "KEY"}, {"HSET", "KEY", "a", "1"}, {"HSETNX", "KEY", "a", "1"}, {"HDEL", "KEY", "a"},
 		{"HEXISTS", "KEY", "a"}, {"HINCRBY", "KEY", "a", "1"}, {"HLEN", "KEY"}, {"HSTRLEN", "KEY", "a"}, {"HSCAN", "KEY", "0"},
-		{"ZADD", "KEY", "XX", "1", "a"}, {"ZCARD", "KEY"}, {"ZCOUNT", "KEY", "0", "1"}, {"ZRANGE", "KEY", "0", "1"}, {"ZRANGEBYSCORE", "KEY", "0", "1"}, {"ZRANGEBYLEX", "KEY", "[a", "[b"},
+		{"ZADD", "KEY", "XX", "1", "a"}, {"ZCARD", "KEY"}, {"ZSCORE", "KEY", "a"}, {"ZCOUNT", "KEY", "0", "1"}, {"ZRANGE", "KEY", "0", "1"}, {"ZRANGEBYSCORE", "KEY", "0", "1"}, {"ZRANGEBYLEX", "KEY", "[a", "[b"},
 		{"ZREM", "KEY", "a"}, {"ZREMRANGEBYRANK", "KEY", "0", "1"}, {"ZSCAN", "KEY", "0"},
 		{"SADD", "KEY", "a"}, {"SREM", "KEY", "a"}, {"SMEMBERS", "KEY"},
 		{"LINDEX", "KEY", "0"}, {"LPOP", "KEY"}, {"LPUSH", "KEY", "a"}, {"RPUSH", "KEY", "a"},
@@ -38,7 +38,19 @@ func harmless(command []any) bool {
 // noScript is the digest of no script: EVALSHA answers NOSCRIPT, which only those hear who may call it.
 const noScript = "0000000000000000000000000000000000000000"
 
-const rightsChange = "ACL SETUSER %s ~{%s}:* ~{%s:*}:* +@read +@write +@scripting +@connection +info +time"
+// rightsChange gives a user of Redis what tarry needs in a namespace, and nothing that it does not.
+func rightsChange(user, ns string) string {
+	var names []string
+	for _, command := range needed() {
+		name := fmt.Sprint(command[0])
+		if name == "CLIENT" { // others of it end connections
+			name += "|" + fmt.Sprint(command[1])
+		}
+		names = append(names, "+"+strings.ToLower(name))
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("ACL SETUSER %s ~{%s}:* ~{%s:*}:* %s", user, ns, ns, strings.Join(names, " "))
+}
 
 // rights asks Redis what this user may do, or where it does not tell (before 7.0) tries what changes nothing.
 func (r *redisSeen) rights(ctx context.Context) {
@@ -47,7 +59,7 @@ func (r *redisSeen) rights(ctx context.Context) {
 	user, missing, err := r.dryRun(ctx, keys[1])
 	if err != nil {
 		if missing, err = r.tryOut(ctx, keys[1]); err != nil {
-			r.untold("rights", err, "the user needs: "+fmt.Sprintf(rightsChange, orDefault(r.cfg.Redis.Username), ns, ns))
+			r.untold("rights", err, "the user needs: "+rightsChange(orDefault(r.cfg.Redis.Username), ns))
 			return
 		}
 	}
@@ -55,7 +67,8 @@ func (r *redisSeen) rights(ctx context.Context) {
 		user = orDefault(r.cfg.Redis.Username)
 	}
 	if len(missing) > 0 {
-		r.fail("rights", fmt.Sprintf("user %s may not call %s on keys like %s", user, shorten(missing), keys[1]), fmt.Sprintf(rightsChange, user, ns, ns))
+		r.fail("rights", fmt.Sprintf("user %s may not call %s on keys like %s", user, shorten(missing), keys[1]),
+			rightsChange(user, ns))
 		return
 	}
 	r.ok("rights", "user %s may call all that tarry needs", user)

@@ -35,6 +35,7 @@ func (p *patient) redisServer(ctx context.Context, addr string) ([]Check, []read
 	r.readConfig(ctx)
 	r.version()
 	r.role()
+	r.coverage()
 	r.memory()
 	r.persistence()
 	r.replication()
@@ -82,7 +83,7 @@ func (r *redisSeen) reach(ctx context.Context) bool {
 // readConfig asks for what INFO does not tell.
 func (r *redisSeen) readConfig(ctx context.Context) {
 	config := map[string]string{}
-	for _, name := range []string{"appendfsync", "save", "maxmemory-policy", "stop-writes-on-bgsave-error", "min-replicas-to-write", "no-appendfsync-on-rewrite"} {
+	for _, name := range []string{"appendfsync", "save", "maxmemory-policy", "stop-writes-on-bgsave-error", "min-replicas-to-write", "no-appendfsync-on-rewrite", "cluster-require-full-coverage"} {
 		call, cancel := r.within(ctx)
 		values, err := r.rdb.ConfigGet(call, name).Result()
 		cancel()
@@ -117,6 +118,24 @@ func (r *redisSeen) role() {
 
 // fullWarn is the percentage from which a limit counts as near.
 const fullWarn = 75
+
+// coverage looks whether a node of a Cluster goes on while others are away. With yes, which is the default, Redis serves
+// no slot at all once one is served by nobody.
+func (r *redisSeen) coverage() {
+	if r.info["redis_mode"] != string(cluster) {
+		return
+	}
+	const setting = "cluster-require-full-coverage"
+	switch value := r.config[setting]; value {
+	case "no":
+		r.ok("full coverage", "%s no", setting)
+	case "":
+		r.unknown("full coverage", closed, "make sure that "+setting+" is no, else the loss of one node stops every bucket")
+	default:
+		r.warn("full coverage", setting+" "+value, setting+" no in redis.conf of every node, and CONFIG SET "+setting+
+			" no for now: with this one the loss of one node stops every bucket, and not its own alone")
+	}
+}
 
 func (r *redisSeen) memory() {
 	policy := r.info["maxmemory_policy"]

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // zkServer is what one server said.
@@ -313,6 +315,7 @@ type member struct {
 	Address  string `json:"address"`
 	Version  string `json:"version"`
 	Healthy  bool   `json:"healthy"`
+	Store    string `json:"store"`
 }
 
 // members looks at the instances that are registered, and at how this one would stand among them.
@@ -350,6 +353,35 @@ func (p *patient) members(ctx, call context.Context, z *zkConn) []Check {
 	p.instanceName(n, self)
 	p.advertise(n, len(others))
 	p.reachable(ctx, n, slices.Concat(self, others))
+	return append(n.checks, p.sameRedis(ctx, call, z, slices.Concat(self, others))...)
+}
+
+// sameRedis compares the Redis of these settings with that of the leader.
+func (p *patient) sameRedis(ctx, call context.Context, z *zkConn, members []member) []Check {
+	var leader struct{ Instance string }
+	data, err := z.data(call, "/tarry/"+p.cfg.Namespace+"/leader")
+	if err != nil || json.Unmarshal(data, &leader) != nil {
+		return nil // nobody leads
+	}
+	i := slices.IndexFunc(members, func(m member) bool { return m.Instance == leader.Instance })
+	if i < 0 || members[i].Store == "" {
+		return nil
+	}
+	rdb := p.dialRedis("")
+	defer rdb.Close()
+	ask, cancel := p.within(ctx)
+	defer cancel()
+	mine, err := rdb.HGet(ask, "{"+p.cfg.Namespace+"}:meta", "id").Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil // said by Redis's own checks
+	}
+	n := p.notes("redis", "")
+	if mine != members[i].Store {
+		n.fail("same redis", "the Redis of these settings is not that of "+leader.Instance+", which leads: nobody would deliver what is kept there",
+			"compare redis.addrs, redis.master and redis.db with those of "+leader.Instance)
+	} else {
+		n.ok("same redis", "it is that of %s, which leads", leader.Instance)
+	}
 	return n.checks
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tarry-mq/tarry/cmd/internal/doctor"
 	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/store/timeline"
 )
 
 type quiet struct{}
@@ -135,4 +136,34 @@ func TestInstances_OfOneNameAndOfUnreachableAddresses(t *testing.T) {
 	register("two", nobody(t), true)
 	s.diagnosis(t).fails().warns("zookeeper ensemble", "machine peer.advertise", "machine instances").
 		has(doctor.Warn, "machine", "peer.advertise", "leads them to themselves").has(doctor.Warn, "machine", "instances", "two (127.0.0.1:")
+}
+
+func TestInstances_OfAnotherRedis(t *testing.T) {
+	t.Parallel()
+	server := lab.NewZooKeeper(t)
+	conn := dialZK(t, server.Addr)
+	s := healthy(t)
+	s["ZOOKEEPER_SERVERS"], s["NAMESPACE"] = server.Addr, "same"
+	listening, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listening.Close()
+	all := zk.WorldACL(zk.PermAll)
+	member := `{"instance":"one","address":"` + listening.Addr().String() + `","healthy":true,"store":"ours"}`
+	for _, node := range [][2]string{
+		{"/tarry", ""}, {"/tarry/same", ""}, {"/tarry/same/term", "1"}, {"/tarry/same/instances", ""},
+		{"/tarry/same/instances/one", member}, {"/tarry/same/leader", `{"instance":"one"}`},
+	} {
+		znode(t, conn, node[0], node[1], all)
+	}
+	cfg := s.config(t)
+	rdb := timeline.Dial(timeline.DialConfig{Addrs: cfg.Redis.Addrs, CallTimeout: time.Second})
+	defer rdb.Close()
+	for store, want := range map[string]doctor.Status{"ours": doctor.OK, "theirs": doctor.Fail} {
+		if err := rdb.HSet(t.Context(), "{same}:meta", "id", store, "buckets", cfg.Buckets, "layout", timeline.Layout).Err(); err != nil {
+			t.Fatal(err)
+		}
+		s.diagnosis(t).has(want, "redis", "same redis", "one, which leads")
+	}
 }

@@ -17,6 +17,34 @@ var findPromises = []promise{
 		t.wantUIDs(t.find(scheduler.Ref{}))
 		t.wantUIDs(t.find(scheduler.Ref{Key: "a", Keyed: true}))
 	}},
+	{"a name is looked up on all topics, on one, or on those that the viewer may see", func(t *trial) {
+		mail, pay := message(1, id("order-1"), topic("mail.x")), message(2, id("order-1"), topic("payments.x"), key("a"))
+		again := message(3, id("order-1"), topic("mail.x"))
+		t.write(accepted(mail, pay, again)...)
+		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1"}), again, pay, mail)
+		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1", Topic: "mail.x"}), again, mail)
+		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1", Topic: "mail.x", Key: "a", Keyed: true}))
+		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1", Topic: "payments.x", Key: "a", Keyed: true}), pay)
+		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1", Topic: "mail"}))
+		t.wantUIDs(t.find(scheduler.Ref{UID: mail.UID, Topic: "mail.x"}), mail)
+		t.wantUIDs(t.find(scheduler.Ref{UID: mail.UID, Topic: "payments.x"}))
+		viewer := &scheduler.Viewer{Topics: []string{"payments.>", "x"}}
+		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1", Viewer: viewer}), pay)
+		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1", Topic: "mail.x", Viewer: viewer}))
+		t.wantUIDs(t.find(scheduler.Ref{UID: mail.UID, Viewer: viewer}))
+		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1", Viewer: &scheduler.Viewer{}}))
+	}},
+	{"what the viewer may not see takes none of the room", func(t *trial) {
+		own := message(1, id("again"), topic("payments.x"))
+		all := []*scheduler.Message{own}
+		for i := range 1200 {
+			all = append(all, message(2+i, id("again"), topic("mail.x")))
+		}
+		t.write(accepted(all...)...)
+		found, err := t.j.Find(t.Context(), scheduler.Ref{ID: "again", Viewer: &scheduler.Viewer{Topics: []string{"payments.*"}}}, 3)
+		t.must("find", err)
+		t.wantUIDs(found, own)
+	}},
 	{"a uid is looked up alone", func(t *trial) {
 		m := message(1, id("order-1"))
 		t.write(accepted(m, message(2, id("order-1")))...)

@@ -87,6 +87,46 @@ var listPromises = []promise{
 			}
 		}
 	}},
+	{"a list selects by id, under every key and topic, in every state", func(t *trial) {
+		var want []scheduler.Record
+		for i := range 12 {
+			name := []string{"order-1", "Order-1", "order-2", ""}[i%4]
+			m := message(i, id(name), topic([]string{"orders", "users"}[i/4%2]), key([]string{"", "a"}[i/6]), due(time.Duration(12-i)*time.Second))
+			of := accepted(m)
+			if i%3 == 0 {
+				of = append(of, became(m, 2, scheduler.StateDead, start+scheduler.Milli(i)))
+			}
+			t.write(of...)
+			if name == "order-1" {
+				want = append(want, without(recorded(of...)))
+			}
+		}
+		slices.SortFunc(want, inOrder)
+		for _, limit := range []int{1, 100} {
+			t.wantRecords(t.pages(scheduler.RecordQuery{ID: "order-1", Limit: limit}), want...)
+		}
+		for _, r := range want {
+			q := scheduler.RecordQuery{ID: "order-1", Topic: r.Topic, Key: r.Key, States: []scheduler.State{r.State}, DueFrom: r.Due, DueTo: r.Due, Limit: 10}
+			t.wantRecords(t.list(q), r)
+		}
+		t.wantRecords(t.list(scheduler.RecordQuery{ID: "order-3", Limit: 10}))
+	}},
+	{"the latest of a list are the end of it, in the same order", func(t *trial) {
+		all, changes := crowd()
+		t.write(changes...)
+		waiting := []scheduler.State{scheduler.StateWaiting, scheduler.StateDead}
+		for _, q := range []scheduler.RecordQuery{{}, {Topic: "orders"}, {Key: "a"}, {States: waiting}, {States: waiting, DueTo: start + 2000}, {Topic: "nobody's"}} {
+			q.Limit = len(all)
+			want := t.list(q)
+			for _, n := range []int{1, 5, len(all)} {
+				q.Latest, q.Limit = true, n
+				if wrong := differentRecords(t.list(q), want[max(len(want)-n, 0):]); wrong != "" {
+					t.Fatalf("%+v: %s", q, wrong)
+				}
+			}
+		}
+		t.wantRecords(t.list(scheduler.RecordQuery{Latest: true}))
+	}},
 	{"a page may begin anywhere, also before the bounds of due", func(t *trial) {
 		all, changes := crowd()
 		t.write(changes...)
@@ -199,7 +239,8 @@ var forecastPromises = []promise{
 			{"c", 0, 1000, 1000, "[]"},
 			{"", 0, 1 << 40, 1 << 40, "[{0 9}]"},
 		} {
-			got, err := t.j.Forecast(t.Context(), step.topic, start+step.from, start+step.until, step.step)
+			q := scheduler.ForecastQuery{Topic: step.topic, From: start + step.from, Until: start + step.until, Step: step.step}
+			got, err := t.j.Forecast(t.Context(), q)
 			t.must("forecast", err)
 			for i := range got {
 				got[i].From -= start
@@ -208,8 +249,45 @@ var forecastPromises = []promise{
 				t.Errorf("%+v: got %v", step, got)
 			}
 		}
-		if _, err := t.j.Forecast(t.Context(), "", 0, 1, 0); err == nil {
+		if _, err := t.j.Forecast(t.Context(), scheduler.ForecastQuery{Until: 1}); err == nil {
 			t.Error("steps of nothing were taken")
+		}
+	}},
+	{"a forecast of a pattern counts the topics that match it", func(t *trial) {
+		topics := []string{"a", "A.b", "a.b", "a.b.c", "a.c.b", "a.x.y.b", "a_b", "a.b_c", "a.b%", "axb", "b", "b.a",
+			"ä.b", "a.*", "*.b", "a.[b]", "a?b", "a.b.c.d", "a.x.c.b.d", "B.b.x", "a.b!", "a.b "}
+		var changes []scheduler.Change
+		for i, name := range topics {
+			for j := range i + 1 {
+				changes = append(changes, accept(message(100*i+j, due(time.Duration(100*j)*time.Millisecond), topic(name))))
+			}
+			ended := message(100*i+99, topic(name))
+			changes = append(changes, accept(ended), became(ended, 2, scheduler.StateDelivered, start))
+		}
+		t.write(changes...)
+		for _, pattern := range []string{">", "*", "a.>", "a.*", "*.b", "*.*", "a.*.b", "a.*.>", "*.*.*", "*.*.>", "a.b.>",
+			"a.b", "a.b_c", "a_b.>", "a.b%", "a", "c.>", "ä.*", "*.b.*",
+			"*.b.>", "a.*.c.>", "a.[b]", "a?b", "*.[b]", "a.b!", "*.b!", "*.*.c.d", "A.*", "a.b.*.*", "*.b.*.>"} {
+			want := map[scheduler.Milli]int{}
+			for i, name := range topics {
+				for j := range i + 1 {
+					if at := scheduler.Milli(100 * j); scheduler.Matches(pattern, name) && at >= 100 && at < 1100 {
+						want[(at-100)/250*250]++
+					}
+				}
+			}
+			q := scheduler.ForecastQuery{Pattern: pattern, From: start + 100, Until: start + 1100, Step: 250}
+			got, err := t.j.Forecast(t.Context(), q)
+			t.must("forecast", err)
+			for i, f := range got {
+				if f.Count == 0 || f.Count != want[f.From-start-100] || i > 0 && got[i-1].From >= f.From {
+					t.Errorf("%q: got %+v, want %v", pattern, got, want)
+					break
+				}
+			}
+			if len(got) != len(want) {
+				t.Errorf("%q: got %+v, want %v", pattern, got, want)
+			}
 		}
 	}},
 }

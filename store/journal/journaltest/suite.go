@@ -19,7 +19,7 @@ type promise struct {
 // Exercise tests every promise on journals that open makes.
 func Exercise(t *testing.T, open Open) {
 	for _, group := range [][]promise{
-		writePromises, textPromises, fencePromises, findPromises, listPromises, changePromises, forecastPromises, prunePromises, pausePromises, sizePromises,
+		writePromises, textPromises, fencePromises, findPromises, namesPromises, listPromises, changePromises, forecastPromises, prunePromises, pausePromises, sizePromises,
 	} {
 		for _, p := range group {
 			t.Run(p.name, func(t *testing.T) {

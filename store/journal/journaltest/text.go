@@ -49,7 +49,7 @@ var textPromises = []promise{
 		}
 		for i, text := range topics {
 			t.wantUIDs(t.list(scheduler.RecordQuery{Topic: text, Limit: 9}), message(i, topic(text)))
-			got, err := t.j.Forecast(t.Context(), text, start, start+1, 1)
+			got, err := t.j.Forecast(t.Context(), scheduler.ForecastQuery{Topic: text, From: start, Until: start + 1, Step: 1})
 			if t.must("forecast", err); len(got) != 1 || got[0].Count != 1 {
 				t.Fatalf("%q: forecast %v, want 1", text, got)
 			}

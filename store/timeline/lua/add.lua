@@ -1,6 +1,6 @@
 -- add stores a batch of pushes of one bucket, all or none.
 -- KEYS 1 due  2 msg  3 name  4 tomb  5 claimed  6 mark  7 ended  8 names  9 big
---      10 next  11 counts
+--      10 next  11 counts  12 refused
 -- ARGV 1 now in ms  2 limit of the outbox in bytes  3 how many topics  4 prefix of the
 --      bucket's lanes; for each topic: name, how many pushes; then for each push:
 --      uid, score, packed message, name
@@ -12,11 +12,13 @@
 --      of the outbox, a line each; how many fields of what the outbox got follow
 --      (none where nothing merged), and these, '' for the packed message of a push; then
 --      for each push that is not simply new: index, code (1 added as canceled, 2
---      duplicate, 3 conflict, 4 merged, 5 refused as uncertain), uid, record without
---      body, '1' when claimed, mark
+--      duplicate, 3 conflict, 4 merged, 5 refused as uncertain,
+--      6 it met a record that cannot be read), uid, record without body ('' after 6),
+--      '1' when claimed, mark
 -- A consumer's retry stands under its name beside the attempts before it that
 -- still live: a cancel by that name must find them all. So does the next message
--- under a name (doc.go, Merging).
+-- under a name (doc.go, Merging). Of those that have ended the last 32 stand behind
+-- them, for pushes of theirs that come again.
 -- Outbox: uid and packed message of each new push; one that is canceled follows
 --      with the record of that; uid and amended form of a message that a push was
 --      merged into. The record of that push is not told: its change is the other's.
@@ -33,10 +35,10 @@ end)
 
 local fresh = {}    -- uid → packed, of this batch
 local named = {}    -- field → attempts as this batch leaves them
-local index = {}    -- names with a key, for look-ups by the id alone
+local index = {}    -- new names, for look-ups that leave topic or key open
 local set, order, gone = {}, {}, {}
 local log = set     -- what the outbox gets: the same, unless something is canceled or merged at once
-local marks, nexts, leave = {}, {}, {} -- what merging changes: uid → mark, uid → next, lanes and uids
+local marks, nexts, leaving = {}, {}, {} -- what merging changes: uid → mark, uid → next, marks and uids
 local plain, merged = true, false
 local lowest, big
 
@@ -58,6 +60,21 @@ local function stands(uid)
   return record
 end
 
+-- unreadable answers a push that met a damaged record: it alone fails.
+local function unreadable(i, uid)
+  refuse(KEYS[12], uid, 0, WAITING, PLAIN, now, known[uid])
+  for _, v in ipairs({tostring(i), '6', uid, '', '', ''}) do answers[#answers + 1] = v end
+end
+
+-- damaged is the first attempt under a name that cannot be read, nil for none.
+local function damaged(entries)
+  local bad
+  attempts(entries, function(u)
+    if not bad and stands(u) and not fresh[u] and not sound(stands(u)) then bad = u end
+  end)
+  return bad
+end
+
 -- lives tells whether a message that was there before this push waits or is in
 -- flight.
 local function lives(uid)
@@ -70,9 +87,29 @@ local function separate()
   if log == set then log = {unpack(set)} end
 end
 
+-- contents is the packed message of a record, or what remains of it.
+local function contents(record)
+  return string.byte(record, 1) == 1 and record or content(record)
+end
+
+-- repeats tells whether a push is one of the attempts under its name once more: one
+-- of its number with its content. Which content an attempt had that is forgotten
+-- nobody can tell, so that no push is taken for it.
+local function repeats(entries, attempt, packed)
+  local found = false
+  local function compare(u)
+    local record = stands(u)
+    local old = record and sound(record) and contents(record)
+    if old and struct.unpack('>I4', old, 14) == attempt and digest(old) == digest(packed) then found = true end
+  end
+  attempts(entries, compare)
+  past(entries, compare)
+  return found
+end
+
 -- earlier judges a push against the last message that has its name. It answers
 -- nil when the push is a message of its own.
-local function earlier(uid, packed)
+local function earlier(entries, uid, packed)
   local record = stands(uid)
   if not record then return nil end
   local attempt = struct.unpack('>I4', packed, 14)
@@ -87,17 +124,17 @@ local function earlier(uid, packed)
     local mark = effective(redis.call('HGET', KEYS[6], uid), record)
     if string.byte(mark, 1) == 49 then return nil end
   elseif attempt < before then
-    return '2'
+    return repeats(entries, attempt, packed) and '2' or '3'
   end
   return digest(old) == digest(packed) and '2' or '3'
 end
 
 -- buried tells whether a younger cancel waits for this push.
-local function buried(id, key, sequence)
+local function buried(id, topic, key, sequence)
   if sequence == 0 then return false end
-  for _, field in ipairs({'a' .. id, 'k' .. string.char(#key) .. key .. id}) do
+  for _, field in ipairs({'a' .. field(id, topic, ''), 'k' .. field(id, topic, key)}) do
     local tomb = redis.call('HGET', KEYS[4], field)
-    if tomb and tonumber(string.match(tomb, '^%d+')) >= sequence then return true end
+    if tomb and tonumber(string.match(tomb, '^%d+') or '0') >= sequence then return true end
   end
   return false
 end
@@ -105,7 +142,7 @@ end
 -- digit is the value of a uid's character; the first 41 bits of a uid are its time
 -- in ms since 2025 and the next says that it is of the intake.
 local function digit(uid, i)
-  return string.find('0123456789abcdefghjkmnpqrstvwxyz', string.sub(uid, i, i), 1, true) - 1
+  return (string.find('0123456789abcdefghjkmnpqrstvwxyz', string.sub(uid, i, i), 1, true) or 1) - 1
 end
 local function intake(uid) return math.floor(digit(uid, 11) / 8) % 2 == 1 end
 local function acceptance(uid)
@@ -141,16 +178,16 @@ local function merge(uid, packed, sequence, mode, wait, into, entries)
   merged, plain = true, false
   local old = stands(into)
   local mark = marks[into] or redis.call('HGET', KEYS[6], into)
-  local refusals, place = mark and string.match(mark, '^%d+:(%d+):') or '0', lane(mark) or ''
+  local refusals, place = numbers(mark), lane(mark) or ''
   local changed, from, older = string.format('%.0f', changes(mark) + 1), origin(into, old), false
   if intake(uid) and intake(from) then older = uid < from end
-  local value, reason, new = old, 'a push was merged into it', ''
+  local value, cause, new = old, because(ABSORBED, ''), ''
   if (mode == 'k') == older then
-    value, reason = given(uid, packed, into, old, sequence, wait), 'replaced by a push'
+    value, cause = given(uid, packed, into, old, sequence, wait), because(REPLACED, '')
     new = value
     if place ~= '' then
-      leave[#leave + 1] = place
-      leave[#leave + 1] = into
+      leaving[#leaving + 1] = mark
+      leaving[#leaving + 1] = into
     end
     refusals, place = '0', ''
     set[#set + 1] = into
@@ -158,11 +195,7 @@ local function merge(uid, packed, sequence, mode, wait, into, entries)
     order[#order + 1] = score(value)
     order[#order + 1] = into
     big = big or #value > 16384
-    if fresh[into] then fresh[into] = value else
-      known[into] = value
-      tally(topic(old), -1)
-      tally(topic(value), 1)
-    end
+    if fresh[into] then fresh[into] = value else known[into] = value end -- its topic stays
   end
   marks[into] = '0:' .. refusals .. ':' .. changed .. ':' .. place
   if mode ~= 'k' then
@@ -172,9 +205,9 @@ local function merge(uid, packed, sequence, mode, wait, into, entries)
     end)
   end
   log[#log + 1] = into
-  log[#log + 1] = amended(value, marks[into], reason, new)
-  reason = 'merged into ' .. into
-  local record = struct.pack('>BBBi8', 2, 4, 0, tonumber(now)) .. string.sub(packed, 4, 11) .. struct.pack('>I4B', 1, #reason) .. reason
+  log[#log + 1] = amended(value, marks[into], cause, new)
+  cause = because(MERGED, into)
+  local record = canceled(packed, tonumber(now), false, cause, 1)
   known[uid] = record
   set[#set + 1] = uid
   set[#set + 1] = record
@@ -183,8 +216,8 @@ end
 
 -- into is the message that a push went into which is known by its record.
 local function into(record)
-  if not record or string.byte(record, 1) ~= 2 or string.byte(record, 2) ~= 4 then return nil end
-  return string.match(string.sub(record, 25, 24 + string.byte(record, 24)), '^merged into (.+)$')
+  if not record or string.byte(record, 1) ~= 2 or kind(record) ~= MERGED then return nil end
+  return other(record)
 end
 
 for i = 1, n do
@@ -192,23 +225,36 @@ for i = 1, n do
   local score = ARGV[base + 4 * i - 2]
   if known[uid] or fresh[uid] then
     plain = false
-    local other = into(known[uid])
-    if other and stands(other) then tell(i, '4', other) else tell(i, '2', uid) end
+    local of, bad = uid, known[uid] and not sound(known[uid])
+    local other = not bad and into(known[uid])
+    if other and stands(other) then
+      of, bad = other, not sound(stands(other))
+    end
+    if bad then
+      unreadable(i, of)
+    elseif topic(contents(stands(of))) ~= topic(packed) then -- the uid is another message's
+      tell(i, '3', of)
+    else
+      tell(i, of == uid and '2' or '4', of)
+    end
   else
-    local id, key, at, entries, last, code, sequence, mode, wait
+    local id, key, at, entries, last, code, sequence, mode, wait, bad
     if name ~= '' then
       local a = string.byte(name, 1)
       local b = string.byte(name, a + 2)
       id, key = string.sub(name, 2, a + 1), string.sub(name, a + 3, a + 2 + b)
       sequence, mode, wait = string.match(name, '^(%d+)(%a?)(%d*)$', a + 3 + b)
       sequence = tonumber(sequence)
-      at = field(id, key)
+      local topic = topic(packed)
+      at = field(id, topic, key)
       entries = named[at] or redis.call('HGET', KEYS[3], at)
-      if mode == '' then
+      bad = entries and damaged(entries)
+      if bad then -- nothing can be said of it
+      elseif mode == '' then
         attempts(entries, function(u) last = u end)
-        if last then code = earlier(last, packed) end
-        if not code and buried(id, key, sequence) then code = '1' end
-      elseif buried(id, key, sequence) then
+        if last then code = earlier(entries, last, packed) end
+        if not code and buried(id, topic, key, sequence) then code = '1' end
+      elseif buried(id, topic, key, sequence) then
         code = '1' -- what was canceled changes nothing
       else
         attempts(entries, function(u) if lives(u) then last = u end end)
@@ -224,23 +270,31 @@ for i = 1, n do
         end
       end
     end
-    if code and code ~= '1' then
+    if bad then
+      plain = false
+      unreadable(i, bad)
+    elseif code and code ~= '1' then
       plain = false
       tell(i, code, last)
     else
       if id then
-        local kept = ''
-        attempts(entries, function(u) if lives(u) then kept = kept .. u end end)
-        named[at] = kept .. uid
-        if key ~= '' and not entries then
+        local kept, before = '', ''
+        if entries then
+          past(entries, function(u) before = before .. u end)
+          attempts(entries, function(u)
+            if lives(u) then kept = kept .. u elseif stands(u) then before = before .. u end
+          end)
+          before = string.sub(before, -18 * 32)
+        else
           index[#index + 1] = '0'
-          index[#index + 1] = string.char(#id) .. id .. key
+          index[#index + 1] = at
         end
+        named[at] = joined(kept .. uid, before)
       end
       local value = packed
       if code == '1' then
         plain = false
-        value = canceled(packed, tonumber(now), false, 'canceled before it was accepted', 2)
+        value = canceled(packed, tonumber(now), false, because(WITHDRAWN, ''), 2)
         separate()
         log[#log + 1] = uid
         log[#log + 1] = packed
@@ -282,7 +336,7 @@ if #set > 0 then
 
   local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
   each(#set, 2000, function(from, to) redis.call('HSET', KEYS[2], unpack(set, from, to)) end)
-  for i = 1, #leave, 2 do redis.call('ZREM', ARGV[4] .. leave[i], leave[i + 1]) end
+  for i = 1, #leaving, 2 do leave(KEYS[1], ARGV[4], leaving[i], leaving[i + 1]) end
   each(#order, 2000, function(from, to) redis.call('ZADD', KEYS[1], unpack(order, from, to)) end)
   for at, entries in pairs(named) do redis.call('HSET', KEYS[3], at, entries) end
   each(#index, 2000, function(from, to) redis.call('ZADD', KEYS[8], unpack(index, from, to)) end)

@@ -5,8 +5,9 @@
 --      6 prefix of the bucket's lanes; then the place of the last message of the page
 --      before, '' for none: 7 its order ('due', 'dead' or 'lane:' and the lane)
 --      8 its score  9 its uid
--- Result: order, score and uid of the last message where more follow, else '' each;
+-- Result: order, score and uid of the last message looked at where more follow, else '' each;
 --      then for each: uid, record without body, mark
+-- What cannot be read, or is not there, is passed over: a page may be short.
 -- A place is found by halving, so a page costs the same wherever it begins, however
 -- many share its score and whether or not its message is still there.
 local limit, bytes, highest = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[3])
@@ -33,14 +34,14 @@ local function walk(key, name)
     if tonumber(score) > highest then return false end
     if left == 0 or (size > bytes and #found > 3) then return true end
     local record = redis.call('HGET', KEYS[2], uid)
-    if record then
+    if record and sound(record) then
       local mark = marked and redis.call('HGET', KEYS[3], uid) or ''
       if string.byte(record, 1) == 1 then mark = effective(mark, record) end
       for _, v in ipairs({uid, first(record), mark}) do found[#found + 1] = v end
       size = size + #record
-      found[1], found[2], found[3] = name, score, uid
-      left = left - 1
     end
+    found[1], found[2], found[3] = name, score, uid
+    left = left - 1
   end
   return false
 end

@@ -8,6 +8,7 @@
 local uid = ARGV[1]
 local record = redis.call('HGET', KEYS[2], uid)
 if not record then return {'0', '', '', ''} end
+if not sound(record) then return unsound(uid) end
 if string.byte(record, 1) == 2 then
   if string.byte(record, 2) ~= 4 then return {'4', first(record), '', ''} end
   return {string.byte(record, 3) % 2 == 1 and '3' or '1', first(record), '', ''}
@@ -15,8 +16,7 @@ end
 local mark = effective(redis.call('HGET', KEYS[4], uid), record)
 if redis.call('HEXISTS', KEYS[3], uid) == 1 then return {'2', first(record), mark, ''} end
 local uncertain = string.byte(mark, 1) == 49
-local parked = lane(mark)
-redis.call('ZREM', parked and ARGV[3] .. parked or KEYS[1], uid)
+leave(KEYS[1], ARGV[3], mark, uid)
 redis.call('HDEL', KEYS[4], uid)
 redis.call('HDEL', KEYS[6], uid)
 tally(topic(record), -1)

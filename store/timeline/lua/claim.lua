@@ -6,7 +6,7 @@
 --      until when what is due is in doubt
 local stale = check(KEYS[4], ARGV[1])
 if stale then return stale end
-if phase == 'filling' then return redis.error_reply('UNCERTIFIED ' .. number .. ' filling ' .. run) end
+if phase == 'filling' then return redis.error_reply('UNCERTIFIED ' .. number .. ' filling ' .. (run or present())) end
 local limit, bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[2], 'LIMIT', 0, limit)
 local uids, packed, missing, weight = {}, {}, {}, 0
@@ -44,6 +44,10 @@ end
 local marks = {}
 if last > 0 then
   redis.call('ZREMRANGEBYRANK', KEYS[1], 0, last - 1) -- what was read is the head
+  if ARGV[5] ~= '' then
+    local later = behind(string.sub(KEYS[1], 1, -1 - #ARGV[5]), ARGV[5])
+    if redis.call('EXISTS', later) == 1 then redis.call('ZREM', later, unpack(due, 1, last)) end
+  end
   if #uids > 0 then
     local claims, claim = {}, ARGV[1] .. ':' .. ARGV[6]
     for i = 1, #uids do

@@ -1,5 +1,5 @@
 -- finish ends claimed messages; those that are not claimed are passed over.
--- KEYS 1 claimed  2 msg  3 ended  4 term  5 mark  6 dead  7 next  8 counts
+-- KEYS 1 claimed  2 msg  3 ended  4 term  5 mark  6 dead  7 next  8 counts  9 refused
 -- ARGV 1 term  2 now in ms  3 how many  4 what the outbox gets  5 how many topics;
 --      then for each topic: name, how many end; then the uids; then uid and record
 --      of its end for each, in the same order
@@ -41,7 +41,20 @@ local function finish(list, from, to, pairs, first, last)
   end
 end
 
-local held, all = {}, true
+-- What cannot end as asked stays claimed. Ends mostly are of one state, so that the
+-- table is asked for each state once.
+local known, barred = {}, {}
+for i = 1, n do
+  local to = string.byte(ARGV[base + n + 2 * i], 2)
+  if known[to] == nil then known[to] = to > IN_FLIGHT and may(IN_FLIGHT, to, PLAIN) end
+  if not known[to] then
+    local uid = ARGV[base + i]
+    barred[uid] = true
+    if redis.call('HEXISTS', KEYS[1], uid) == 1 then refuse(KEYS[9], uid, IN_FLIGHT, to, PLAIN, ARGV[2]) end
+  end
+end
+
+local held, all = {}, next(barred) == nil
 each(n, 1000, function(from, to)
   local claims = redis.call('HMGET', KEYS[1], unpack(ARGV, base + from, base + to))
   for i = 1, to - from + 1 do all = all and claims[i] end
@@ -60,12 +73,12 @@ else
     local list, pairs = {}, {}
     for i = from, to do
       local uid, record = ARGV[base + i], ARGV[base + n + 2 * i]
-      if held[from][i - from + 1] then
+      if held[from][i - from + 1] and not barred[uid] then
         list[#list + 1] = uid
         pairs[#pairs + 1] = uid
         pairs[#pairs + 1] = record
-        local packed = redis.call('HGET', KEYS[2], uid)
-        if packed then tally(topic(packed), -1) end
+        -- By its end: what stands there may be damaged.
+        if redis.call('HEXISTS', KEYS[2], uid) == 1 then tally(topic(content(record)), -1) end
       end
     end
     if #list > 0 then finish(list, 1, #list, pairs, 1, #pairs) end

@@ -1,14 +1,14 @@
 -- held lists the claims of a term by uid, ascending; claims are bounded by
 -- what may be in flight.
 -- KEYS 1 claimed  2 term
--- ARGV 1 term  2 uid to start after, ''  3 limit
+-- ARGV 1 term, '' for those of every term  2 uid to start after, ''  3 limit
 -- Result: uid and number of the claim, for each.
-local stale = check(KEYS[2], ARGV[1])
+local stale = ARGV[1] ~= '' and check(KEYS[2], ARGV[1])
 if stale then return stale end
 local uids, number, claims = {}, {}, redis.call('HGETALL', KEYS[1])
 for i = 1, #claims, 2 do
   local term, n = string.match(claims[i + 1], '^(%d+):(%d+)$')
-  if term == ARGV[1] and claims[i] > ARGV[2] then
+  if term and (ARGV[1] == '' or term == ARGV[1]) and claims[i] > ARGV[2] then
     uids[#uids + 1] = claims[i]
     number[claims[i]] = n
   end

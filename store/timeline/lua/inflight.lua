@@ -8,7 +8,7 @@ while bytes > 0 and looked < #ARGV - 1 do
   looked = looked + 1
   local uid = ARGV[looked + 1]
   local packed = redis.call('HEXISTS', KEYS[1], uid) == 1 and redis.call('HGET', KEYS[2], uid)
-  if packed then
+  if packed and sound(packed) then
     local name = topic(packed)
     met[name] = (met[name] or 0) + 1
     bytes = bytes - #packed

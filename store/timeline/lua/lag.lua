@@ -1,5 +1,9 @@
 -- lag tells what stands in the outbox. It writes nothing.
--- Result: entries, changes, bytes, id of the oldest entry or ''
+-- KEYS 1 quarantine
+-- Result: entries, changes, bytes, when the oldest entry was made or '' (where it does
+--      not tell that, when it was written), entries that are quarantined
 local held = redis.call('HMGET', OUTBOXED, 'changes', 'bytes')
 local oldest = redis.call('XRANGE', OUTBOX, '-', '+', 'COUNT', 1)[1]
-return {tostring(redis.call('XLEN', OUTBOX)), held[1] or '0', held[2] or '0', oldest and oldest[1] or ''}
+local since = oldest and (made(oldest) or tonumber(string.match(oldest[1], '^%d+')))
+return {tostring(redis.call('XLEN', OUTBOX)), held[1] or '0', held[2] or '0',
+  since and string.format('%.0f', since) or '', tostring(redis.call('XLEN', KEYS[1]))}

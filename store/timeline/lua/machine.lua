@@ -1,6 +1,8 @@
--- machine leases a slot 0..1023, the machine id of sonyflake, by Redis's clock.
+-- machine leases a slot, the machine id of sonyflake, by Redis's clock. Each key
+-- has slots of its own.
 -- KEYS 1 machines
 -- ARGV 1 incarnation  2 instance  3 lease in ms  4 slot to renew, '' to acquire  5 high water in ms
+--      6 first slot of this key  7 its last
 -- Each field is "<incarnation> <leased until> <high water> <instance>".
 -- Result: slot or -1, the high water a new owner must wait for ('0' for none), who holds it.
 -- Twice: the lease is renewed.
@@ -36,12 +38,12 @@ for i = 1, #all, 2 do
   end
 end
 if not free then
-  for slot = 0, 1023 do
+  for slot = tonumber(ARGV[6]), tonumber(ARGV[7]) do
     if not seen[slot] then free = tostring(slot) break end
   end
 end
 if not free and oldest then free = oldest.slot end
-if not free then return {'-1', '0', 'all 1024 slots are leased'} end
+if not free then return {'-1', '0', 'all slots ' .. ARGV[6] .. ' to ' .. ARGV[7] .. ' are leased'} end
 local before = read(free)
 local high = before and before.high or '0'
 take(free, high)

@@ -8,10 +8,10 @@ local done, log, size = {}, {}, 0
 for i = 2, #ARGV do
   local uid = ARGV[i]
   local old = redis.call('HGET', KEYS[2], uid)
-  local state = old and string.byte(old, 1) == 2 and string.byte(old, 2)
-  if state == 6 then
+  local state = old and string.byte(old, 1) == 2 and sound(old) and string.byte(old, 2)
+  if state and may(state, CANCELED, PURGED) then
     local packed = content(old)
-    local record = canceled(packed, tonumber(ARGV[1]), string.byte(old, 3) % 2 == 1, 'purged', version(old) + 1)
+    local record = canceled(packed, tonumber(ARGV[1]), string.byte(old, 3) % 2 == 1, because(PURGED, ''), version(old) + 1)
     redis.call('ZREM', KEYS[1], uid)
     redis.call('HSET', KEYS[2], uid, record)
     tally(topic(packed), 0, -1)
@@ -19,7 +19,7 @@ for i = 2, #ARGV do
     log[#log + 1] = uid
     log[#log + 1] = record
     size = size + #uid + #record
-  elseif state == 4 and string.sub(old, 24, 24 + string.byte(old, 24)) == '\6purged' then
+  elseif state and kind(old) == PURGED then
     done[#done + 1] = uid
   end
 end

@@ -132,6 +132,21 @@ func (p *Push) CheckSize(body int, maxPayload int64) error {
 	return nil
 }
 
+// CheckStatus refuses a Status header beside an empty body. Client libraries take such a message for a word of the
+// server's ("no responders", "no messages"), so no consumer would ever see it.
+func (p *Push) CheckStatus(body int) error {
+	if body > 0 {
+		return nil
+	}
+	for _, h := range p.Headers {
+		if len(h.Name) == len(headerStatus) && foldCompare(h.Name, headerStatus) == 0 {
+			return &Error{Word: WordHeader, Field: h.Name,
+				Detail: "goes with no empty body: NATS clients take that for a word of the server's, and no consumer sees it"}
+		}
+	}
+	return nil
+}
+
 // valueProblem completes the sentence "<header> ..." or returns "".
 func valueProblem(v string) string {
 	for i := range len(v) {

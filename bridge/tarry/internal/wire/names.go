@@ -41,10 +41,15 @@ const (
 	// HeaderReason says why. Tarry writes it on what it rejects; on a consumer's retry the consumer does, and it is delivered
 	// with the retry. From any other push it is dropped.
 	HeaderReason = "Tarry-Reason"
+	// HeaderIncomplete stands, as true, on a reject that lacks a part of what was sent.
+	HeaderIncomplete = "Tarry-Incomplete"
 
 	// HeaderMsgID is the deduplication header of NATS. On the intake it names one publish of the client, on a delivered
 	// message it is the uid.
 	HeaderMsgID = "Nats-Msg-Id"
+
+	// headerStatus is what the server's own words carry in place of a body.
+	headerStatus = "Status"
 )
 
 // The fields of a push by their JSON names, as errors call them when no header is involved.

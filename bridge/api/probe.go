@@ -1,0 +1,59 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Probes answers /livez and /readyz and nothing else, for a listener of its own: where HTTP asks for certificates, or stands
+// where no prober comes, what watches the process needs neither.
+func (s *Server) Probes() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, h := range map[string]handler{
+		"GET /livez": s.livez, "GET /readyz": s.readyz,
+		elsewhere: func(http.ResponseWriter, *http.Request) error {
+			return refusal(http.StatusNotFound, WordUnknownRoute, "this listener has /livez and /readyz alone")
+		},
+	} {
+		mux.Handle(pattern, s.serve(h))
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o := s.observe(w, r)
+		defer o.done()
+		mux.ServeHTTP(o, r)
+	})
+}
+
+// probeConnections bounds those of probers.
+const probeConnections = 100
+
+// RunProbes serves Probes on the listener, which it owns, until ctx ends.
+func (s *Server) RunProbes(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{
+		Handler:           s.Probes(),
+		ReadHeaderTimeout: s.cfg.HeaderTimeout,
+		ReadTimeout:       s.cfg.HeaderTimeout,
+		WriteTimeout:      s.cfg.HeaderTimeout + 2*readyWithin,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    s.cfg.HeaderLimit,
+		ConnState:         newConnections(probeConnections, s.log).changed,
+		ErrorLog:          log.New(serverLog{s.log}, "", 0),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }() // waited for below
+	select {
+	case err := <-served:
+		return errors.Join(fmt.Errorf("serve probes on %s: %w", listener.Addr(), err), server.Close())
+	case <-ctx.Done():
+	}
+	if err := server.Close(); err != nil {
+		s.log.Debug().Err(err).Msg("http connection failed")
+	}
+	<-served
+	return nil
+}

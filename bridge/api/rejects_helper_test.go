@@ -1,0 +1,78 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// rejects are some, on orders.x and on bills.
+type rejects struct {
+	list    []wire.Rejected
+	err     error
+	keeps   error // of a drop
+	asked   []answer.RejectQuery
+	dropped []uint64
+}
+
+func newRejects() *rejects {
+	text := "hello"
+	return &rejects{list: []wire.Rejected{
+		{Sequence: 1, At: "2030-01-31T08:00:00.000Z", Topic: "orders.x", ID: "a", Key: "k", Word: "invalid_delay", Detail: "why", Size: 5,
+			Headers: map[string][]string{"Tarry-Delay": {"soon"}}, Body: &text},
+		{Sequence: 2, At: "2030-01-31T08:00:00.000Z", Topic: "bills", Word: "too_large", Detail: "why", Incomplete: true},
+	}}
+}
+
+func (j *rejects) List(_ context.Context, q answer.RejectQuery) (page []wire.Rejected, next uint64, err error) {
+	j.asked = append(j.asked, q)
+	for i, one := range j.list {
+		if one.Sequence < q.From || !q.Selects(&one) {
+			continue
+		}
+		one.Headers, one.Body = nil, nil
+		if page = append(page, one); len(page) == q.Limit && i+1 < len(j.list) {
+			return page, one.Sequence + 1, j.err
+		}
+	}
+	return page, 0, j.err
+}
+
+func (j *rejects) Get(_ context.Context, sequence uint64) (wire.Rejected, error) {
+	i := slices.IndexFunc(j.list, func(r wire.Rejected) bool { return r.Sequence == sequence })
+	switch {
+	case j.err != nil:
+		return wire.Rejected{}, j.err
+	case i < 0: // as the server's answer has it
+		return wire.Rejected{}, fmt.Errorf("%w: ask $JS.API.STREAM.MSG.GET.TARRY_REJECTED: no message found", answer.ErrUnknownReject)
+	}
+	return j.list[i], nil
+}
+
+func (j *rejects) Push(ctx context.Context, sequence uint64, o *wire.RejectOrder) (*scheduler.Push, error) {
+	one, err := j.Get(ctx, sequence)
+	switch {
+	case err != nil:
+		return nil, err
+	case one.Incomplete:
+		return nil, answer.ErrIncompleteReject
+	}
+	p := &scheduler.Push{Topic: one.Topic, ID: one.ID, Key: one.Key, Delay: time.Hour, Stored: 7}
+	if o.Topic != "" {
+		p.Topic = o.Topic
+	}
+	return p, nil
+}
+
+func (j *rejects) Drop(_ context.Context, sequence uint64) error {
+	j.dropped = append(j.dropped, sequence)
+	return j.keeps
+}
+
+func rejecting(j *rejects) func(*api.Config) { return func(c *api.Config) { c.Rejects = j } }

@@ -1,0 +1,93 @@
+package api_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+func TestRejects_ListsPageByPage(t *testing.T) {
+	t.Parallel()
+	j := newRejects()
+	d := open(t, rejecting(j))
+	first := call(t, d, "GET", "/v1/rejects?limit=1", "").want(t, 200, "")
+	if want := `{"rejects":[{"sequence":1,"at":"2030-01-31T08:00:00.000Z","topic":"orders.x","id":"a","key":"k","reason":"invalid_delay","detail":"why","size":5}],"cursor":`; !strings.HasPrefix(first.raw, want) {
+		t.Errorf("got %s, want %s", first.raw, want)
+	}
+	second := call(t, d, "GET", "/v1/rejects?cursor="+fmt.Sprint(first.json["cursor"]), "").want(t, 200, "")
+	if second.json["cursor"] != nil || !strings.Contains(second.raw, `"sequence":2`) || !strings.Contains(second.raw, `"incomplete":true`) {
+		t.Errorf("got %s", second.raw)
+	}
+	call(t, d, "GET", "/v1/rejects?id=a&cursor="+fmt.Sprint(first.json["cursor"]), "").want(t, 400, "invalid_cursor")
+	if a := call(t, d, "GET", "/v1/rejects?topic=orders.%3E&id=a&reason=invalid_delay", ""); !strings.Contains(a.raw, `"sequence":1`) || strings.Contains(a.raw, `"sequence":2`) {
+		t.Errorf("got %s", a.raw)
+	}
+	if a := call(t, d, "GET", "/v1/rejects?topic=nothing", "").want(t, 200, ""); a.raw != `{"rejects":[]}`+"\n" {
+		t.Errorf("got %s", a.raw)
+	}
+	one := call(t, d, "GET", "/v1/rejects/1", "").want(t, 200, "")
+	if one.json["body"] != "hello" || fmt.Sprint(one.json["headers"]) != "map[Tarry-Delay:[soon]]" {
+		t.Errorf("got %s", one.raw)
+	}
+	call(t, d, "GET", "/v1/rejects/9", "").want(t, 404, "unknown_reject")
+	call(t, d, "GET", "/v1/rejects/x", "").want(t, 400, "invalid_sequence")
+	call(t, open(t), "GET", "/v1/rejects", "").want(t, 501, "needs_jetstream")
+}
+
+func TestRejects_PushedAgainAreNoRejectsAnyMore(t *testing.T) {
+	t.Parallel()
+	j := newRejects()
+	d := open(t, rejecting(j), letting(crowd()...))
+	a := call(t, d, "POST", "/v1/rejects/requeue", `{"sequence":1}`, as("ops")...).want(t, 200, "")
+	if a.json["sequence"] != 1.0 || a.json["state"] != "waiting" || a.json["id"] != "a" || a.json["kept"] != nil || fmt.Sprint(j.dropped) != "[1]" {
+		t.Errorf("got %s, dropped %v", a.raw, j.dropped)
+	}
+	if line := d.log.String(); !strings.Contains(line, `"operation":"requeue rejects"`) || !strings.Contains(line, `"who":"ops"`) || !strings.Contains(line, `"sequence":"1"`) {
+		t.Errorf("the log says %s", line)
+	}
+	a = call(t, d, "POST", "/v1/rejects/requeue", `{"sequences":[2,9,1]}`, as("ops")...).want(t, 200, "")
+	for i, want := range []string{`"sequence":2,"error":"incomplete_reject"`, `"sequence":9,"error":"unknown_reject"`, `"duplicate":true`} {
+		if results, _ := a.json["results"].([]any); len(results) != 3 || !strings.Contains(a.raw, want) {
+			t.Errorf("%d: got %s", i, a.raw)
+		}
+	}
+	j.keeps = scheduler.ErrUnavailable
+	if a = call(t, d, "POST", "/v1/rejects/requeue", `{"sequence":1}`, as("ops")...).want(t, 200, ""); a.json["kept"] != true {
+		t.Errorf("got %s", a.raw)
+	}
+	if n := d.stored(t); n != 1 {
+		t.Errorf("%d messages wait", n)
+	}
+}
+
+func TestRejects_AreJudgedByTopic(t *testing.T) {
+	t.Parallel()
+	j, s := newRejects(), newCounting()
+	j.list[1].Incomplete = false
+	d := open(t, rejecting(j), with(s), letting(crowd()...))
+	if a := call(t, d, "GET", "/v1/rejects", "", as("shop")...).want(t, 200, ""); strings.Contains(a.raw, "bills") || !strings.Contains(a.raw, "orders.x") {
+		t.Errorf("got %s", a.raw)
+	}
+	for _, order := range []string{`{"sequence":%d}`, `{"sequence":%d,"topic":"orders.x"}`} {
+		hidden := call(t, d, "POST", "/v1/rejects/requeue", fmt.Sprintf(order, 2), as("shop")...).want(t, 404, "unknown_reject")
+		none := call(t, d, "POST", "/v1/rejects/requeue", fmt.Sprintf(order, 9), as("shop")...).want(t, 404, "unknown_reject")
+		if none.raw != hidden.raw || strings.Contains(none.raw, "TARRY") {
+			t.Errorf("a reject of another's answers %s, none at all %s", hidden.raw, none.raw)
+		}
+	}
+	both := call(t, d, "POST", "/v1/rejects/requeue", `{"sequences":[2,9]}`, as("shop")...).want(t, 200, "")
+	if first, second, _ := strings.Cut(both.raw, "},{"); strings.TrimPrefix(first, `{"results":[{"sequence":2`) != strings.TrimSuffix(strings.TrimPrefix(second, `"sequence":9`), "}]}\n") {
+		t.Errorf("a reject of another's and none at all differ: %s", both.raw)
+	}
+	call(t, d, "POST", "/v1/rejects/requeue", `{"sequence":1,"topic":"bills"}`, as("shop")...).want(t, 403, "forbidden")
+	call(t, d, "POST", "/v1/rejects/requeue", `{"sequence":1,"topic":"orders.y"}`, as("ops")...).want(t, 403, "forbidden")
+	call(t, d, "POST", "/v1/rejects/requeue", `{"sequence":1,"topic":"orders.y"}`, as("shop")...).want(t, 200, "")
+	if changes := s.take(); fmt.Sprint(changes) != "[push orders.y]" {
+		t.Errorf("changed %q", changes)
+	}
+	j.err = fmt.Errorf("read: %w", answer.ErrNoRejects)
+	call(t, d, "POST", "/v1/rejects/requeue", `{"sequence":1}`, as("shop")...).want(t, 501, "needs_jetstream")
+}

@@ -1,0 +1,236 @@
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+const (
+	drainMost   = 4000            // pushes that are read at once
+	drainBytes  = 16 << 20        // about so much, by the size of the last ones
+	drainGrowth = 8               // of what is read at once, while all goes well
+	drainLonger = 2 * time.Second // than this none is held for the others to be accepted
+)
+
+// drain has what stands aside for one bucket accepted, until nothing does and the
+// bucket is open again, or ctx ends. While the bucket does not answer, one push is
+// tried from time to time.
+func (a *aside) drain(ctx context.Context, bucket int) {
+	n, away := 1, trouble{}
+	if closing, _, _ := a.closing(bucket); !closing {
+		_ = sleep(ctx, away.failed(time.Now()))
+	}
+	for ctx.Err() == nil {
+		closing, since, quiet := a.closing(bucket)
+		if closing && !quiet { // what is on its way to the stream is soon there
+			_ = sleep(ctx, 5*time.Millisecond)
+			continue
+		}
+		batch, all, err := a.read(ctx, bucket, n)
+		if err == nil && len(batch) > 0 {
+			if err = a.accept(ctx, batch); err == nil {
+				err = a.remove(ctx, bucket, batch[len(batch)-1].at)
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			a.back(bucket)
+			if a.in.trouble.loud(time.Now()) {
+				a.in.log.Warn().Err(err).Int("bucket", bucket).Msg("pushes whose bucket does not answer stand aside")
+			}
+			n = 1
+			_ = sleep(ctx, away.failed(time.Now()))
+		case !all:
+			away.worked()
+			n = a.more(batch, n)
+			if closing && time.Since(since) > drainLonger {
+				a.back(bucket)
+			}
+		case len(batch) == 0 && !quiet: // the first of them are on their way
+			_ = sleep(ctx, 5*time.Millisecond)
+		case !closing:
+			away.worked()
+			a.close(bucket)
+		case a.open(bucket):
+			return
+		}
+	}
+}
+
+// more is how many to read after a batch of n at most.
+func (a *aside) more(batch []standing, n int) int {
+	size := 0
+	for i := range batch {
+		size += batch[i].size
+	}
+	return max(min(n*drainGrowth, drainMost, drainBytes/(size/max(len(batch), 1)+1)), 1)
+}
+
+// closing reports whether a bucket is to be opened once nothing stands aside, and
+// since when, and whether nothing is on its way there.
+func (a *aside) closing(bucket int) (closing bool, since time.Time, quiet bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.by[bucket]
+	return t.closing, t.since, t.under == 0
+}
+
+func (a *aside) close(bucket int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.by[bucket].closing, a.by[bucket].since = true, time.Now()
+}
+
+func (a *aside) back(bucket int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.backLocked(a.by[bucket])
+}
+
+// open hands over what is held, in order, and opens the bucket. It reports false
+// where that was not to be: a push failed meanwhile.
+func (a *aside) open(bucket int) bool {
+	for {
+		a.mu.Lock()
+		t := a.by[bucket]
+		if !t.closing || t.under > 0 {
+			a.mu.Unlock()
+			return false
+		}
+		held := t.held
+		t.held, t.bytes = nil, 0
+		if len(held) == 0 {
+			delete(a.by, bucket)
+			a.some.Store(len(a.by) > 0)
+			a.mu.Unlock()
+			return true
+		}
+		a.mu.Unlock()
+		for _, s := range held {
+			a.in.accept(s.msg, s.place, s.size)
+		}
+	}
+}
+
+// standing is a push that stands aside: at is its sequence in that stream.
+type standing struct {
+	rejected
+	at uint64
+}
+
+// read reads the first pushes of a bucket, n at most, and reports whether that were
+// all. Another instance may remove them meanwhile.
+func (a *aside) read(ctx context.Context, bucket, n int) (batch []standing, all bool, err error) {
+	ctx, stop := context.WithTimeout(ctx, 2*apiTimeout)
+	defer stop()
+	c, err := a.in.js.CreateConsumer(ctx, a.stream, jetstream.ConsumerConfig{
+		FilterSubject: a.subject(bucket), AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverAllPolicy,
+		MemoryStorage: true, Replicas: 1, InactiveThreshold: 4 * apiTimeout,
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("read what stands aside for bucket %d: %w", bucket, err)
+	}
+	defer func() { _ = a.in.js.DeleteConsumer(ctx, a.stream, c.CachedInfo().Name) }() // else it goes soon by itself
+	pending := c.CachedInfo().NumPending
+	if pending == 0 {
+		return nil, true, nil
+	}
+	fetched, err := c.FetchNoWait(int(min(pending, uint64(n))))
+	if err != nil {
+		return nil, false, fmt.Errorf("read what stands aside for bucket %d: %w", bucket, err)
+	}
+	whole := true
+	for m := range fetched.Messages() {
+		about, err := m.Metadata()
+		if whole = whole && err == nil && about.Sequence.Consumer == uint64(len(batch)+1); !whole {
+			continue // one before it was lost on the way
+		}
+		msg, place, err := decodeAside(m.Data())
+		size := len(m.Data()) + messageWeight
+		batch = append(batch, standing{rejected{msg: msg, place: place, size: size, err: err}, about.Sequence.Stream})
+	}
+	if err := fetched.Error(); err != nil && len(batch) == 0 {
+		return nil, false, fmt.Errorf("read what stands aside for bucket %d: %w", bucket, err)
+	}
+	return batch, uint64(len(batch)) == pending, nil
+}
+
+// accept hands pushes over by their place in the intake and waits for all answers.
+// It returns why any must be tried again. What is refused goes to the rejects.
+func (a *aside) accept(ctx context.Context, batch []standing) error {
+	in := a.in
+	ordered := slices.Clone(batch)
+	slices.SortStableFunc(ordered, func(x, y standing) int { return cmp.Compare(x.place.sequence, y.place.sequence) })
+	type answered struct {
+		push rejected
+		scheduler.Accepted
+	}
+	var refused []rejected
+	var again error
+	answers, open := make(chan answered, len(ordered)), 0
+	for _, s := range ordered {
+		if s.err != nil { // nobody but an instance may publish there
+			in.log.Warn().Err(s.err).Uint64("sequence", s.at).Str("stream", a.stream).
+				Msg("dropped a message that no instance put aside")
+			continue
+		}
+		p, err := in.push(s.msg, s.place)
+		if errors.Is(err, errNoClock) {
+			again = err
+			break // the next ones need it too
+		} else if err != nil {
+			s.rejected.err = err
+			refused = append(refused, s.rejected)
+			continue
+		}
+		open++
+		in.cfg.Accept.Accept(p, func(got scheduler.Accepted) { answers <- answered{s.rejected, got} })
+	}
+	for ; open > 0; open-- {
+		select {
+		case got := <-answers:
+			switch {
+			case got.Err == nil:
+				in.metrics.count(got.Accepted)
+			case isRefusal(got.Err):
+				got.push.err = got.Err
+				refused = append(refused, got.push)
+			default:
+				again = got.Err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if again != nil {
+		return again
+	}
+	for _, r := range refused {
+		word := answer.Problem(r.err).Word
+		if err := in.store(ctx, &r, word); err != nil {
+			return fmt.Errorf("store a reject: %w", err)
+		}
+		in.metrics.rejected.WithLabelValues(word).Inc()
+		in.refused.said.say(time.Now(), r.msg.Subject, word, r.place.sequence)
+	}
+	return nil
+}
+
+// remove removes all of a bucket up to a sequence. Whatever else was there before it
+// another instance has had accepted.
+func (a *aside) remove(ctx context.Context, bucket int, last uint64) error {
+	var purged struct{}
+	order := purge{Filter: a.subject(bucket), Below: last + 1}
+	return apiAsk(ctx, a.in.nc, "$JS.API.STREAM.PURGE."+a.stream, order, &purged)
+}

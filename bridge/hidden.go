@@ -1,0 +1,148 @@
+package bridge
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// hidden is what answers say about subjects that the list of streams does
+// not have, or has under another stream: the server maps them to other
+// subjects, their stream lies in another domain or account, or was made a
+// moment ago. An answer of a stream is the only sign of that.
+//
+// It comes after the barrier of a core publish, so a subject counts as core
+// only once a publish was given time for such an answer and none came. What it
+// then is, is kept for a while: the outcomes of later messages wait for nothing
+// more. A change of streams anywhere puts all of it in doubt.
+//
+// Both memories are bounded. What is forgotten is found out again.
+type hidden struct {
+	some atomic.Bool // held has entries
+
+	mu   sync.Mutex
+	core map[string]time.Time // subject → when it was found to be core
+	held map[string]*heldBy   // subject → the stream that answers there
+	// blind: nobody tells of new streams, so nothing counts as core for long.
+	blind bool
+}
+
+type heldBy struct {
+	route
+	answered time.Time
+}
+
+const (
+	hiddenMax    = 10_000
+	coreLife     = time.Minute
+	heldLife     = 10 * time.Minute // without an answer
+	graceLeast   = 100 * time.Millisecond
+	graceTimes   = 10 // round trips to the server and back
+	graceDivisor = 4  // of the publish time-out, at most
+)
+
+// grace is how long after its barrier a core publish waits for the answer of a
+// stream, where the barrier took so long.
+func grace(trip, timeout time.Duration) time.Duration {
+	return min(max(graceLeast, graceTimes*trip), timeout/graceDivisor)
+}
+
+// route is the stream that answered on the subject, nil where none did.
+func (h *hidden) route(subject string) *route {
+	if !h.some.Load() {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if by := h.held[subject]; by != nil {
+		return &by.route
+	}
+	return nil
+}
+
+// answered records that a stream, whose name an error may lack, answered on
+// the subject.
+func (h *hidden) answered(subject, stream string, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.core, subject)
+	by := h.held[subject]
+	switch {
+	case by == nil && len(h.held) >= hiddenMax:
+		clear(h.held)
+		fallthrough
+	case by == nil, by.stream != stream && stream != "":
+		// The lane is the subject's own: whoever listens there may name any stream, and must hold back no message of that.
+		by = &heldBy{route: route{stream: stream, lane: "core:" + subject, hidden: true}}
+		if h.held == nil {
+			h.held = map[string]*heldBy{}
+		}
+		h.held[subject] = by
+		h.some.Store(true)
+	}
+	by.answered = now
+}
+
+// silent records that a stream which had answered on the subject does not any
+// more. It may be away; it is forgotten only when it stays so.
+func (h *hidden) silent(subject string, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if by := h.held[subject]; by != nil && now.Sub(by.answered) > heldLife {
+		h.dropLocked(subject)
+	}
+}
+
+func (h *hidden) dropLocked(subject string) {
+	delete(h.held, subject)
+	h.some.Store(len(h.held) > 0)
+}
+
+// listed forgets what the list tells by now: streams that are gone from it,
+// and subjects that stand under their stream.
+func (h *hidden) listed(next *routes, gone map[string]bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for subject, by := range h.held {
+		if to := next.match(subject); gone[by.stream] || to != nil && to.stream == by.stream {
+			h.dropLocked(subject)
+		}
+	}
+}
+
+// isCore reports whether the subject was found to be core a while ago at most.
+func (h *hidden) isCore(subject string, now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at, ok := h.core[subject]
+	return ok && now.Sub(at) < coreLife
+}
+
+// foundCore records that nothing answered on the subject in time.
+func (h *hidden) foundCore(subject string, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.blind || h.held[subject] != nil {
+		return
+	}
+	if h.core == nil || len(h.core) >= hiddenMax {
+		h.core = make(map[string]time.Time)
+	}
+	h.core[subject] = now
+}
+
+// doubt forgets which subjects are core: a stream has come, or answered where
+// none was known.
+func (h *hidden) doubt() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.core)
+}
+
+// noNews records that the server does not tell of new streams.
+func (h *hidden) noNews() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.blind = true
+	clear(h.core)
+}

@@ -1,0 +1,255 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// RejectsConfig is what a Rejects is made of.
+type RejectsConfig struct {
+	Conn      *nats.Conn
+	Namespace string
+	// Prefix is the intake's.
+	Prefix string
+	// SizeLimit bounds body and headers of a push; 0 is the server's limit alone.
+	SizeLimit int
+}
+
+// Rejects reads the stream of rejects: what producers were told was stored, and
+// what the intake refused afterwards.
+type Rejects struct {
+	cfg             RejectsConfig
+	stream, subject string
+}
+
+// rejectsScan bounds how many rejects one page looks at, whatever it selects.
+const rejectsScan = 2000
+
+// NewRejects checks the configuration.
+func NewRejects(cfg RejectsConfig) (*Rejects, error) {
+	if cfg.Conn == nil || cfg.Namespace == "" || cfg.Prefix == "" {
+		return nil, errors.New("rejects: a connection, a namespace and a prefix are needed")
+	}
+	return &Rejects{cfg: cfg, stream: RejectsName(cfg.Namespace), subject: RejectsSubject(cfg.Namespace)}, nil
+}
+
+// List returns rejects in the order of their sequence, without headers and
+// bodies, and where the next page begins, 0 for nowhere. A page may hold fewer
+// than the limit, or none, and have a next one: what it looks at is bounded too.
+func (r *Rejects) List(ctx context.Context, q answer.RejectQuery) (page []wire.Rejected, next uint64, err error) {
+	filter := r.subject + "."
+	if first, _, _ := strings.Cut(q.Topic, "."); first != "" && first != "*" && first != ">" {
+		filter += first
+	} else {
+		filter += "*"
+	}
+	at := q.From
+	for range rejectsScan {
+		m, err := r.read(ctx, rawGet{Sequence: at, Next: filter})
+		if errors.Is(err, answer.ErrUnknownReject) {
+			return page, 0, nil
+		} else if err != nil {
+			return nil, 0, err
+		}
+		at = m.Sequence + 1
+		one, _ := r.judge(m)
+		if q.Selects(&one) {
+			if page = append(page, one); len(page) == q.Limit {
+				break
+			}
+		}
+	}
+	return page, at, nil
+}
+
+// Get returns one reject with the headers that were sent and the body.
+func (r *Rejects) Get(ctx context.Context, sequence uint64) (wire.Rejected, error) {
+	m, err := r.read(ctx, rawGet{Sequence: sequence})
+	if err != nil {
+		return wire.Rejected{}, err
+	}
+	one, headers := r.judge(m)
+	one.Headers = headers
+	if !one.Incomplete {
+		one.SetBody(m.Data)
+	}
+	return one, nil
+}
+
+// Push returns a reject as a push, with what the order changes. It has the
+// identity that the intake gave it, so that to requeue it twice, or while the
+// intake sees it once more, makes one message. A delay counts from now.
+func (r *Rejects) Push(ctx context.Context, sequence uint64, o *wire.RejectOrder) (*scheduler.Push, error) {
+	m, err := r.read(ctx, rawGet{Sequence: sequence})
+	if err != nil {
+		return nil, err
+	}
+	one, headers := r.judge(m)
+	if one.Incomplete {
+		return nil, fmt.Errorf("%w: %d, of %s", answer.ErrIncompleteReject, sequence, one.Topic)
+	}
+	subject := m.Header.Get(wire.HeaderSubject)
+	if o.Topic != "" {
+		subject = wire.IntakeSubject(r.cfg.Prefix, o.Topic)
+	}
+	tagged, err := wire.Decode(subject, r.cfg.Prefix, o.Change(headers), len(m.Data))
+	if err != nil {
+		return nil, err
+	}
+	if err := tagged.CheckLimit(len(m.Data), SizeLimit(r.cfg.Conn, r.cfg.SizeLimit)); err != nil {
+		return nil, err
+	}
+	p := answer.Push(&tagged, m.Data)
+	if p.UID != "" {
+		return nil, uidAsID()
+	}
+	if place, ok := placeOf(m.Header.Get(wire.HeaderMsgID)); ok {
+		if p.UID, err = place.uid(p.ID, p.Key); err != nil {
+			return nil, err
+		}
+		p.Stored = place.sequence
+	}
+	return p, nil
+}
+
+// Drop takes a reject away. One that is gone is dropped already.
+func (r *Rejects) Drop(ctx context.Context, sequence uint64) error {
+	var dropped struct{}
+	err := apiAsk(ctx, r.cfg.Conn, "$JS.API.STREAM.MSG.DELETE."+r.stream, struct {
+		Sequence uint64 `json:"seq"`
+		NoErase  bool   `json:"no_erase"`
+	}{sequence, true}, &dropped)
+	if err = r.explain(err); errors.Is(err, answer.ErrUnknownReject) {
+		return nil
+	}
+	return err
+}
+
+// rawGet asks for a message: the one at the sequence, or the next one from there
+// on whose subject matches.
+type rawGet struct {
+	Sequence uint64 `json:"seq"`
+	Next     string `json:"next_by_subj,omitempty"`
+}
+
+// raw is a message of the stream.
+type raw struct {
+	Sequence uint64    `json:"seq"`
+	Time     time.Time `json:"time"`
+	Head     []byte    `json:"hdrs"`
+	Data     []byte    `json:"data"`
+	Header   nats.Header
+}
+
+func (r *Rejects) read(ctx context.Context, get rawGet) (*raw, error) {
+	if get.Next != "" {
+		get.Sequence = max(get.Sequence, 1)
+	}
+	var found struct {
+		Message raw `json:"message"`
+	}
+	if err := apiAsk(ctx, r.cfg.Conn, "$JS.API.STREAM.MSG.GET."+r.stream, get, &found); err != nil {
+		return nil, r.explain(err)
+	}
+	m := &found.Message
+	if len(m.Head) > 0 {
+		h, err := nats.DecodeHeadersMsg(m.Head)
+		if err != nil {
+			return nil, fmt.Errorf("read reject %d: %w", m.Sequence, err)
+		}
+		m.Header = h
+	}
+	return m, nil
+}
+
+const (
+	codeNoMessage    = 10037
+	codeDeleteFailed = 10057 // of a message that is not there
+)
+
+// explain is an answer of the server in the scheduler's words.
+func (r *Rejects) explain(err error) error {
+	var refused *streamError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &refused) && slices.Contains([]int{codeNoMessage, codeDeleteFailed, codeStreamNotFound}, int(refused.ErrCode)):
+		return fmt.Errorf("%w: %w", answer.ErrUnknownReject, err)
+	case errors.Is(err, errNoJetStream) && r.cfg.Conn.IsConnected():
+		return fmt.Errorf("%w: %w", answer.ErrNoRejects, err)
+	case refused != nil:
+		return fmt.Errorf("%w: nats refuses to look at rejects: %w", scheduler.ErrUnavailable, err)
+	}
+	// The time-out is this call's: it must not be taken for that of the caller's request.
+	return fmt.Errorf("%w: nats does not answer: %v", scheduler.ErrUnavailable, err)
+}
+
+// judge reads what a message of the stream says, and the headers as they were sent.
+func (r *Rejects) judge(m *raw) (wire.Rejected, map[string][]string) {
+	subject := m.Header.Get(wire.HeaderSubject)
+	one := wire.Rejected{
+		Sequence: m.Sequence, At: wire.FormatTime(m.Time.UnixMilli()), Topic: strings.TrimPrefix(subject, r.cfg.Prefix+"."),
+		Size: len(m.Data), Incomplete: m.Header.Get(wire.HeaderIncomplete) != "",
+	}
+	one.Word, one.Detail, _ = strings.Cut(m.Header.Get(wire.HeaderReason), ": ")
+	headers := map[string][]string{}
+	for name, values := range m.Header {
+		switch {
+		case name == wire.HeaderSubject, name == wire.HeaderReason, name == wire.HeaderIncomplete, name == wire.HeaderMsgID:
+			continue
+		case strings.EqualFold(name, wire.HeaderID) && len(values) > 0:
+			one.ID = values[0]
+		case strings.EqualFold(name, wire.HeaderKey) && len(values) > 0:
+			one.Key = values[0]
+		}
+		headers[name] = values
+	}
+	return one, headers
+}
+
+// placeOf reads the push's place in the intake from the id that its reject was
+// stored under.
+func placeOf(id string) (stored, bool) {
+	rest, text, ok := cutLast(id, "-")
+	if !ok {
+		return stored{}, false
+	}
+	_, nanos, ok := cutLast(rest, "-")
+	sequence, err := strconv.ParseUint(text, 10, 64)
+	ns, err2 := strconv.ParseInt(nanos, 10, 64)
+	if !ok || err != nil || err2 != nil {
+		return stored{}, false
+	}
+	return stored{sequence: sequence, at: time.Unix(0, ns)}, true
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// rejectID is the id under which a reject is stored. A push that comes again,
+// because its acknowledgement was lost, is one reject.
+func rejectID(stream string, place stored) string {
+	return fmt.Sprintf("%s-%d-%d", stream, place.at.UnixNano(), place.sequence)
+}
+
+// uidAsID refuses an id in the form of a uid on a push that the intake keeps.
+func uidAsID() error {
+	return &wire.Error{Word: wire.WordID, Field: wire.HeaderID, Detail: "has the form of a uid; those are given by tarry, " +
+		"and a push that was stored in the intake needs none to be repeated safely"}
+}

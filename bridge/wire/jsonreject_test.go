@@ -1,0 +1,72 @@
+package wire_test
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+)
+
+func TestDecodeRejectOrder_ReadsWhichAndWhatIsMended(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]wire.RejectOrder{
+		`{"sequence":12}`:       {Sequence: 12},
+		`{"sequences":[12, 7]}`: {Sequences: []uint64{12, 7}},
+		`{"sequence":18446744073709551615,"topic":"orders.remind","set":{"Tarry-Delay":"20m","X":""},"drop":["Tarry-Dealy"]}`: {
+			Sequence: 1<<64 - 1, Topic: "orders.remind", Set: []wire.Header{{Name: "Tarry-Delay", Value: "20m"}, {Name: "X"}}, Drop: []string{"Tarry-Dealy"}},
+	} {
+		if got, err := wire.DecodeRejectOrder([]byte(text), "delayed"); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v, %v", text, got, err)
+		}
+	}
+}
+
+func TestDecodeRejectOrder_NamesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	many := strings.TrimSuffix(strings.Repeat("1,", wire.MaxIDs+1), ",")
+	var set []string
+	for i := range 101 {
+		set = append(set, fmt.Sprintf(`"X%d":""`, i))
+	}
+	for text, want := range map[string][2]string{
+		``:                                        {wire.WordSequence, "sequence"},
+		`{"sequence":0}`:                          {wire.WordSequence, "sequence"},
+		`{"sequence":-1}`:                         {wire.WordSequence, "sequence"},
+		`{"sequence":1.5}`:                        {wire.WordSequence, "sequence"},
+		`{"sequence":"1"}`:                        {wire.WordSequence, "sequence"},
+		`{"sequences":[]}`:                        {wire.WordSequence, "sequence"},
+		`{"sequences":1}`:                         {wire.WordSequences, "sequences"},
+		`{"sequences":[0]}`:                       {wire.WordSequences, "sequences"},
+		`{"sequences":[` + many + `]}`:            {wire.WordTooLarge, "sequences"},
+		`{"sequence":1,"sequences":[2]}`:          {wire.WordSequences, "sequences"},
+		`{"sequence":1,"topic":"orders.>"}`:       {wire.WordTopic, "topic"},
+		`{"sequence":1,"topic":"delayed.orders"}`: {wire.WordTopic, "topic"},
+		`{"sequence":1,"set":[]}`:                 {wire.WordSet, "set"},
+		`{"sequence":1,"set":{"a b":"1"}}`:        {wire.WordHeader, "set"},
+		`{"sequence":1,"set":{"A":null}}`:         {wire.WordHeader, "A"},
+		`{"sequence":1,"set":{"A":"\n"}}`:         {wire.WordHeader, "A"},
+		`{"sequence":1,"set":{` + strings.Join(set, ",") + `}}`: {wire.WordTooLarge, "set"},
+		`{"sequence":1,"drop":"A"}`:                             {wire.WordDrop, "drop"},
+		`{"sequence":1,"drop":[1]}`:                             {wire.WordDrop, "drop"},
+		`{"sequence":1,"delay":"1m"}`:                           {wire.WordUnknownField, `"delay"`},
+		`{"sequence":1,"sequence":2}`:                           {wire.WordRepeatedField, "sequence"},
+		`{"sequence":1`:                                         {wire.WordJSON, "request"},
+	} {
+		_, err := wire.DecodeRejectOrder([]byte(text), "delayed")
+		wantRefusal(t, err, want[0], want[1])
+	}
+}
+
+func TestRejectOrder_ChangesHeadersWithoutCase(t *testing.T) {
+	t.Parallel()
+	o := wire.RejectOrder{Set: []wire.Header{{Name: "Tarry-Delay", Value: "20m"}}, Drop: []string{"tarry-dealy"}}
+	sent := map[string][]string{"TARRY-DELAY": {"soon"}, "Tarry-Dealy": {"1m"}, "X": {"1", "2"}}
+	got := o.Change(sent)
+	if want := map[string][]string{"Tarry-Delay": {"20m"}, "X": {"1", "2"}}; !maps.EqualFunc(got, want, slices.Equal) || len(sent) != 3 {
+		t.Errorf("got %v of %v", got, sent)
+	}
+}

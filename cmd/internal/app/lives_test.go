@@ -1,0 +1,99 @@
+package app_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+// TestHistory_TellsEveryLifeOfAName: a message dies, is requeued and canceled, and
+// its name is used again. One answer tells all of it, and a list by the name too.
+func TestHistory_TellsEveryLifeOfAName(t *testing.T) {
+	t.Parallel()
+	natsSrv, redisSrv, zkSrv := lab.NewNATS(t), lab.SharedRedis(t), lab.SharedZooKeeper(t)
+	journal := "sqlite:" + filepath.Join(t.TempDir(), "journal.db")
+	a := start(t, journaled(settings(t, natsSrv.URL(), redisSrv.Addr, zkSrv.Addr, "lives", "a"), "sync", journal))
+	a.ready()
+	a.cluster()
+	did := func(method, path, body string) string {
+		t.Helper()
+		status, text := a.says(method, path, body)
+		if status/100 != 2 {
+			t.Fatalf("%s %s: %d %s", method, path, status, text)
+		}
+		return text
+	}
+	uid := func(text string) string {
+		t.Helper()
+		var m struct{ UID string }
+		if err := json.Unmarshal([]byte(text), &m); err != nil || m.UID == "" {
+			t.Fatalf("%s, %v", text, err)
+		}
+		return m.UID
+	}
+	dead := uid(did("POST", "/v1/messages",
+		`{"topic":"lives.x","id":"order-1","attempt":3,"retry":"1m","reason":"no stock","body":"1"}`))
+	did("POST", "/v1/messages", `{"topic":"lives.other","id":"order-1","delay":"1h"}`) // another topic's is another name
+	lab.Eventually(t, 10*time.Second, func() error {
+		if _, text := a.says("GET", "/v1/messages/"+dead, ""); !strings.Contains(text, `"state":"dead"`) {
+			return fmt.Errorf("not dead yet: %s", text)
+		}
+		return nil
+	})
+	again := uid(did("POST", "/v1/dead/requeue", `{"id":"order-1","topic":"lives.x","delay":"1h"}`))
+
+	type life struct {
+		UID, State, Kind, Other string
+		History                 []struct{ State, Kind, Other string }
+	}
+	var h struct {
+		life
+		Others []life
+		More   bool
+	}
+	if err := json.Unmarshal([]byte(did("GET", "/v1/messages/order-1/history?topic=lives.x", "")), &h); err != nil {
+		t.Fatal(err)
+	}
+	if h.UID != again || len(h.Others) != 1 || h.Others[0].UID != dead || h.More {
+		t.Fatalf("got %+v, want %s and before it %s", h, again, dead)
+	}
+	old := h.Others[0]
+	if old.State != "canceled" || old.Kind != "requeued" || old.Other != again || len(old.History) < 2 ||
+		old.History[len(old.History)-2].State != "dead" {
+		t.Errorf("got %+v, want what was dead, and as which it goes on", old)
+	}
+	if h.History[0].Kind != "requeue" || h.History[0].Other != dead {
+		t.Errorf("got %+v, want the one that it was", h.History[0])
+	}
+	h.Others = nil
+	if err := json.Unmarshal([]byte(did("GET", "/v1/messages/"+dead+"/history", "")), &h); err != nil || h.UID != dead || len(h.Others) != 0 {
+		t.Errorf("by uid: got %+v, %v, want %s alone", h, err, dead)
+	}
+	if text := did("GET", "/v1/messages?id=order-1", ""); strings.Count(text, `"id":"order-1"`) != 3 ||
+		!strings.Contains(text, again) || !strings.Contains(text, dead) {
+		t.Errorf("list: got %s", text)
+	}
+
+	// More than an answer holds: it says so.
+	for i := range 22 {
+		did("DELETE", "/v1/messages/order-1?topic=lives.x", "")
+		lab.Eventually(t, 10*time.Second, func() error {
+			push := fmt.Sprintf(`{"topic":"lives.x","id":"order-1","on_duplicate":"replace","delay":"1h","body":"%d"}`, i)
+			status, text := a.says("POST", "/v1/messages", push)
+			if status != http.StatusCreated {
+				return fmt.Errorf("%d %s", status, text)
+			}
+			return nil
+		})
+	}
+	err := json.Unmarshal([]byte(did("GET", "/v1/messages/order-1/history?topic=lives.x", "")), &h)
+	if err != nil || len(h.Others) != 19 || !h.More {
+		t.Errorf("got %d others, more %v, %v", len(h.Others), h.More, err)
+	}
+}

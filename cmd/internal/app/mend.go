@@ -1,0 +1,127 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// mender makes buckets whole for the leader of one term: all of them when it begins,
+// those whose server changed later. Buckets that wait at the same time are made
+// whole together, so that the journal is read once; one that does not answer is
+// tried again and holds up no other.
+type mender struct {
+	a         *App
+	term      uint64
+	kick      chan struct{} // capacity 1: a bucket waits
+	recovered chan struct{} // capacity 1: something was not whole
+
+	mu      sync.Mutex
+	waiting map[int]chan struct{} // closed when the bucket is whole
+}
+
+// gatherPause lets the buckets of a server that changed come together.
+const gatherPause = 20 * time.Millisecond
+
+// whole is scheduler.Config's Whole.
+func (a *App) whole(ctx context.Context, term uint64, bucket int) error {
+	m := a.mending.Load()
+	if m == nil || m.term != term {
+		return fmt.Errorf("%w: nobody makes buckets whole under term %d", scheduler.ErrStaleTerm, term)
+	}
+	return m.wait(ctx, bucket)
+}
+
+// wait returns when the bucket is whole, or ctx ends.
+func (m *mender) wait(ctx context.Context, bucket int) error {
+	ready := make(chan struct{})
+	m.mu.Lock()
+	m.waiting[bucket] = ready
+	m.mu.Unlock()
+	kicked(m.kick)
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// kicked leaves a token in a channel of capacity 1.
+func kicked(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// release lets a bucket go that is whole.
+func (m *mender) release(bucket int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ready := m.waiting[bucket]; ready != nil {
+		close(ready)
+		delete(m.waiting, bucket)
+	}
+}
+
+func (m *mender) list() []int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.waiting))
+}
+
+// run makes whole what waits until ctx ends, or another leads.
+func (m *mender) run(ctx context.Context) error {
+	for first := true; ; first = false {
+		for more := true; more; more = first && len(m.list()) < m.a.p.store.Buckets() {
+			select {
+			case <-m.kick:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		if !first && !rest(ctx, gatherPause) {
+			return nil
+		}
+		if err := m.mend(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// mend goes on until nothing waits, ctx ends, or another leads.
+func (m *mender) mend(ctx context.Context) error {
+	last := ""
+	for buckets := m.list(); len(buckets) > 0; buckets = m.list() {
+		result, err := m.a.recovery.Mend(ctx, m.term, buckets, m.release)
+		switch {
+		case errors.Is(err, scheduler.ErrStaleTerm):
+			return err
+		case ctx.Err() != nil:
+			return nil
+		case err == nil && len(result.Away) > 0:
+			err = fmt.Errorf("%w: buckets %v do not answer", scheduler.ErrUnavailable, result.Away)
+		}
+		if result.Buckets > 0 {
+			kicked(m.recovered)
+		}
+		if err == nil {
+			continue
+		}
+		if err.Error() != last { // once a reason
+			m.a.log.Warn().Err(err).Uint64("term", m.term).Msg("the store cannot be certified yet")
+			last = err.Error()
+		}
+		if !rest(ctx, recoverPause) {
+			return nil
+		}
+	}
+	return nil
+}

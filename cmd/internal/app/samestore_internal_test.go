@@ -1,0 +1,70 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/tarry-mq/tarry/election"
+)
+
+// ballot is an election as its members see it.
+type ballot struct {
+	election.Elector
+	leader  string // empty: nobody leads
+	members []election.Member
+	err     error // of Members
+}
+
+func (b *ballot) Leader(context.Context) (election.Leader, bool, error) {
+	return election.Leader{Instance: b.leader}, b.leader != "", nil
+}
+
+func (b *ballot) Members(context.Context) ([]election.Member, error) { return b.members, b.err }
+
+// The leader's store was emptied, and the leader died before anything said so: the name that it registered stands nowhere
+// any more. Whoever is left goes on, unless another instance has a store to differ from.
+func TestSameStore_AloneGoesOnWithAStoreThatWasEmptied(t *testing.T) {
+	t.Parallel()
+	member := func(instance, store string) election.Member { return election.Member{Instance: instance, Store: store} }
+	for _, c := range []struct {
+		what   string
+		ballot ballot
+		other  bool // its store is still held for another's
+		known  bool
+	}{
+		{"alone", ballot{members: []election.Member{member("a", "new")}}, false, true},
+		{"alone, and registered under the old name still", ballot{members: []election.Member{member("a", "old")}}, false, true},
+		{"not registered yet", ballot{}, false, true},
+		{"with one that has the same store", ballot{members: []election.Member{member("a", "new"), member("b", "new")}}, false, true},
+		{"with one whose store is not known", ballot{members: []election.Member{member("b", "")}}, false, true},
+		{"with one that has another store", ballot{members: []election.Member{member("a", "new"), member("b", "old")}}, true, true},
+		{"with nobody knows whom", ballot{err: errors.New("away")}, true, true},
+		{"under a leader with another store", ballot{leader: "b", members: []election.Member{member("b", "old")}}, true, true},
+		{"under a leader with the same store", ballot{leader: "b", members: []election.Member{member("b", "new")}}, false, true},
+		{"under a leader that is not registered", ballot{leader: "b"}, true, false},
+	} {
+		a := &App{elector: &c.ballot}
+		a.p.instance = "a"
+		a.p.identity = func(context.Context) (string, error) { return "new", nil }
+		s := &sameStore{a: a}
+		s.other.Store(true) // as the leader's registration had it until it died
+		if known := s.look(t.Context(), 0); known != c.known || s.other.Load() != c.other {
+			t.Errorf("%s: known %t, another's %t", c.what, known, s.other.Load())
+		}
+		if s.name() != "new" {
+			t.Errorf("%s: it registers %q", c.what, s.name())
+		}
+	}
+}
+
+// What was never held for another's does not become it while nobody leads.
+func TestSameStore_WithoutALeaderTheLastVerdictStands(t *testing.T) {
+	t.Parallel()
+	a := &App{elector: &ballot{members: []election.Member{{Instance: "b", Store: "old"}}}}
+	a.p.instance, a.p.identity = "a", func(context.Context) (string, error) { return "new", nil }
+	s := &sameStore{a: a}
+	if known := s.look(t.Context(), 0); !known || s.other.Load() {
+		t.Errorf("known %t, another's %t", known, s.other.Load())
+	}
+}

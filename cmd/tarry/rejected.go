@@ -1,0 +1,242 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tarry-mq/tarry/cmd/internal/client"
+)
+
+func newRejected(o outside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rejected",
+		Short: "List pushes by tag that were refused after NATS acknowledged them, or push them again",
+		Args:  knownCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		SuggestionsMinimumDistance: 2,
+	}
+	cmd.AddCommand(newRejectedList(o), newRejectedShow(o), newRejectedRequeue(o))
+	return cmd
+}
+
+func newRejectedList(o outside) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List refused pushes, oldest first",
+		Long: `List refused pushes, oldest first, without headers and bodies.
+
+It shows one page, or with --all everything, page after page. --json prints each page as one line; its cursor, given as
+--cursor, asks for the next one.`,
+		Example: `  tarry rejected list --topic 'orders.>'
+  tarry rejected list --id order-7131`,
+		Args: noArgs,
+	}
+	flags := cmd.Flags()
+	flags.String("topic", "", "only this topic, or all that match a pattern such as orders.>")
+	flags.String("id", "", "only pushes with this Tarry-Id")
+	flags.String("reason", "", "only pushes refused with this word, such as invalid_delay")
+	flags.String("limit", "", "rejects on a page, 1 to 1000 (default 100, with --all 1000)")
+	flags.String("cursor", "", "go on after the page that gave this cursor")
+	flags.BoolVar(&all, "all", false, "go on to the end")
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
+		q := parameters(cmd, "topic", "id", "reason", "limit", "cursor")
+		if all && !q.Has("limit") {
+			q.Set("limit", wholeList)
+		}
+		for first := true; ; first = false {
+			page, raw, err := c.Rejects(cmd.Context(), q)
+			if err != nil {
+				return answered(err, c.json)
+			}
+			// A page may be empty and have a next one: what it looks at is bounded.
+			if len(page.Rejects) > 0 || c.json || first {
+				if err := c.show(raw, rejectsText(c.clock, &page, first)); err != nil {
+					return err
+				}
+			}
+			if page.Cursor == "" {
+				return nil
+			}
+			if !all && len(page.Rejects) > 0 {
+				c.remark("there are more: --all shows them")
+				return nil
+			}
+			q.Set("cursor", page.Cursor)
+		}
+	})
+}
+
+// rejectsText is a page in columns of fixed width, as deadText is.
+func rejectsText(t clock, l *client.Rejects, first bool) string {
+	var b strings.Builder
+	line := func(sequence, at, topic, name, reason string) {
+		text := fmt.Sprintf("%8s  %-*s  %-24s  %-24s  %s", sequence, t.width(), at, topic, name, reason)
+		b.WriteString(strings.TrimRight(text, " ") + "\n")
+	}
+	if first {
+		line("SEQUENCE", "REFUSED", "TOPIC", "ID", "REASON")
+	}
+	for i := range l.Rejects {
+		r := &l.Rejects[i]
+		name := "-"
+		if r.ID != "" {
+			name = printable(r.ID, "")
+		}
+		line(strconv.FormatUint(r.Sequence, 10), t.at(r.At), printable(r.Topic, ""), name, r.Reason+": "+printable(r.Detail, ""))
+	}
+	return b.String()
+}
+
+func newRejectedShow(o outside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show SEQUENCE",
+		Short: "Show one refused push with its headers and its body",
+		Args:  oneArg("SEQUENCE"),
+	}
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
+		sequence, err := sequenceOf(args[0])
+		if err != nil {
+			return err
+		}
+		r, raw, err := c.Reject(cmd.Context(), sequence)
+		if err != nil {
+			return answered(err, c.json)
+		}
+		return c.show(raw, rejectText(c.clock, &r))
+	})
+}
+
+func rejectText(t clock, r *client.Reject) string {
+	var b strings.Builder
+	line := func(name, value string) { fmt.Fprintf(&b, "%-10s %s\n", name, value) }
+	line("sequence", strconv.FormatUint(r.Sequence, 10))
+	line("refused", t.at(r.At))
+	line("topic", printable(r.Topic, ""))
+	line("reason", r.Reason+": "+printable(r.Detail, ""))
+	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
+		for _, value := range r.Headers[name] {
+			line("header", printable(name+": "+value, ""))
+		}
+	}
+	switch {
+	case r.Incomplete:
+		line("body", "not all of what was sent is kept")
+	case r.Body != nil:
+		line("body", printable(*r.Body, "\n\t"))
+	default:
+		line("body", fmt.Sprintf("%d bytes that are no text", len(r.BodyBase64)))
+	}
+	return b.String()
+}
+
+func sequenceOf(text string) (uint64, error) {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n == 0 {
+		return 0, usage("SEQUENCE %q is not a whole number from 1", text)
+	}
+	return n, nil
+}
+
+// maxRejects is how many one request may name.
+const maxRejects = 1000
+
+func newRejectedRequeue(o outside) *cobra.Command {
+	var (
+		delay, at string
+		set, drop []string
+	)
+	cmd := &cobra.Command{
+		Use:   "requeue SEQUENCE...",
+		Short: "Push refused pushes again, as they were sent or mended",
+		Long: `Push refused pushes again, as they were sent or mended.
+
+What is accepted is no reject any more; what is refused again stays. To repeat the command makes no second message. A
+delay counts from now.`,
+		Example: `  tarry rejected requeue 12 --delay 20m
+  tarry rejected requeue 12 13 --set Tarry-Priority=9 --drop Tarry-Dealy`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return errors.New("SEQUENCE is missing; tarry rejected list shows them")
+			case len(args) > maxRejects:
+				return fmt.Errorf("%d are given, the limit is %d", len(args), maxRejects)
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.String("topic", "", "due there, in place of the topic that was sent")
+	flags.StringVar(&delay, "delay", "", "due that long from now, in place of the delay or time that was sent")
+	flags.StringVar(&at, "at", "", "due then, in place of the delay or time that was sent")
+	flags.StringArrayVar(&set, "set", nil, "header in place of those of the same name, as Name=value; may be repeated")
+	flags.StringArrayVar(&drop, "drop", nil, "name of a header that is left out; may be repeated")
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
+		order := client.RejectOrder{Topic: optional(cmd, "topic"), Drop: drop, Set: map[string]string{}}
+		for _, arg := range args {
+			sequence, err := sequenceOf(arg)
+			if err != nil {
+				return err
+			}
+			order.Sequences = append(order.Sequences, sequence)
+		}
+		for _, pair := range set {
+			name, value, found := strings.Cut(pair, "=")
+			if !found || name == "" {
+				return usage("--set %q is not Name=value", pair)
+			}
+			order.Set[name] = value
+		}
+		if cmd.Flags().Changed("delay") {
+			order.Set["Tarry-Delay"], order.Drop = delay, append(order.Drop, "Tarry-At")
+		}
+		if cmd.Flags().Changed("at") {
+			order.Set["Tarry-At"] = at
+			if !cmd.Flags().Changed("delay") { // else both are sent, and refused
+				order.Drop = append(order.Drop, "Tarry-Delay")
+			}
+		}
+		return c.requeueRejects(cmd, order)
+	})
+}
+
+func (c caller) requeueRejects(cmd *cobra.Command, order client.RejectOrder) error {
+	results, raw, err := c.RequeueRejects(cmd.Context(), order)
+	if err != nil {
+		return answered(err, c.json)
+	}
+	var b strings.Builder
+	failed, code := 0, exitDone
+	for _, r := range results {
+		switch {
+		case r.Word != "":
+			fmt.Fprintf(&b, "%d: %s (%s)", r.Sequence, r.Detail, r.Word)
+			if r.Word == wordOutcomeUnknown {
+				b.WriteString("; to requeue it again is safe")
+			}
+			failed++
+			code = worse(code, codeOfResult(r.Word))
+		case r.Duplicate:
+			fmt.Fprintf(&b, "%d had been kept before: %s is %s, due %s", r.Sequence, printable(r.ID, ""), r.State, c.at(r.Due))
+		case r.Merged:
+			fmt.Fprintf(&b, "%d went into %s, due %s", r.Sequence, printable(r.ID, ""), c.at(r.Due))
+		default:
+			fmt.Fprintf(&b, "%d is kept as %s, due %s", r.Sequence, printable(r.ID, ""), c.at(r.Due))
+		}
+		if r.Kept {
+			b.WriteString("; it is still among the rejects")
+		}
+		b.WriteString("\n")
+	}
+	if failed == 0 {
+		return c.show(raw, b.String())
+	}
+	return c.showAs(code, raw, b.String(), fmt.Sprintf("%d of %d were not requeued", failed, len(results)))
+}

@@ -1,0 +1,132 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// BucketError says that one bucket does not answer while others do, as when a node
+// of a Redis Cluster is away; nothing was written. It is ErrUnavailable too.
+type BucketError struct {
+	Bucket int
+}
+
+// Error names the bucket.
+func (e *BucketError) Error() string {
+	return fmt.Sprintf("bucket %d does not answer; messages whose key or id lies in another bucket, and those without either, are accepted", e.Bucket)
+}
+
+// Unwrap makes it ErrUnavailable.
+func (e *BucketError) Unwrap() error { return ErrUnavailable }
+
+// watch knows which buckets do not answer. It looks at all of them when a push has
+// failed, and again until all answer, so that pushes know at once what else would
+// take a time-out each. While all is well it does nothing.
+type watch struct {
+	s    *Scheduler
+	kick chan struct{} // capacity 1: a push failed
+	done chan struct{} // closed when it looks no more
+
+	mu     sync.Mutex
+	away   []bool
+	some   bool          // some are away and some are not
+	began  time.Time     // of the last look that has ended
+	looked chan struct{} // closed when a look ends, and replaced
+}
+
+// lookPause is between two looks while a bucket is away.
+const lookPause = 250 * time.Millisecond
+
+func newWatch(s *Scheduler) *watch {
+	return &watch{s: s, kick: make(chan struct{}, 1), done: make(chan struct{}), away: make([]bool, s.cfg.Timeline.Buckets()), looked: make(chan struct{})}
+}
+
+// run looks until ctx ends.
+func (w *watch) run(ctx context.Context) {
+	defer close(w.done)
+	for {
+		select {
+		case <-w.kick:
+		case <-ctx.Done():
+			return
+		}
+		for w.look(ctx) && ctx.Err() == nil {
+			sleep(ctx, lookPause)
+		}
+	}
+}
+
+// look asks every bucket; it reports whether any does not answer.
+func (w *watch) look(ctx context.Context) bool {
+	began := time.Now()
+	call, cancel := context.WithTimeout(ctx, w.s.cfg.CallTimeout)
+	heads, err := w.s.cfg.Timeline.Heads(call)
+	cancel()
+	away, n := make([]bool, len(w.away)), 0
+	for b := range away {
+		if away[b] = err != nil || heads[b].Err != nil; away[b] {
+			n++
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for b := range away {
+		if away[b] != w.away[b] {
+			why := err
+			if why == nil {
+				why = heads[b].Err
+			}
+			if away[b] {
+				w.s.log.Warn().Err(why).Int("bucket", b).Msg("a bucket does not answer")
+			} else {
+				w.s.log.Info().Int("bucket", b).Msg("a bucket answers again")
+			}
+		}
+	}
+	w.away, w.some, w.began = away, n > 0 && n < len(away), began
+	close(w.looked)
+	w.looked = make(chan struct{})
+	return n > 0
+}
+
+// suspect has every bucket looked at.
+func (w *watch) suspect() { signal(w.kick) }
+
+// refuse is why a push to a bucket cannot be stored while others can; nil otherwise:
+// where all are away only a try tells.
+func (w *watch) refuse(bucket int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.some && w.away[bucket] {
+		return &BucketError{Bucket: bucket}
+	}
+	return nil
+}
+
+// answers reports whether a bucket takes pushes, as far as is known.
+func (w *watch) answers(bucket int) bool { return w.refuse(bucket) == nil }
+
+// verdict is refuse after a look that began no earlier than since, waited for as
+// long as a look takes.
+func (w *watch) verdict(bucket int, since time.Time) error {
+	late := time.NewTimer(2 * w.s.cfg.CallTimeout) // one look may be under way
+	defer late.Stop()
+	for {
+		w.mu.Lock()
+		began, looked := w.began, w.looked
+		w.mu.Unlock()
+		if !began.Before(since) {
+			return w.refuse(bucket)
+		}
+		w.suspect()
+		select {
+		case <-looked:
+		case <-w.done:
+			return nil
+		case <-late.C:
+			return nil
+		}
+	}
+}

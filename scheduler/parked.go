@@ -1,0 +1,149 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Parked is a lane in which messages wait aside, and why, in words for people.
+type Parked struct {
+	Lane string
+	Why  string
+}
+
+// streamPrefix begins the lane of a stream, as bridge names it.
+const streamPrefix = "js:"
+
+// ParkedLanes lists the lanes that hold back messages, by name. On the leader those
+// that are open again and only being emptied are left out.
+func (s *Scheduler) ParkedLanes(ctx context.Context) ([]Parked, error) {
+	names, err := s.lanes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	parked := make([]Parked, 0, len(names))
+	for _, name := range names {
+		if s.holdsBack(name) {
+			parked = append(parked, Parked{Lane: name, Why: s.parkedWhy(name, "")})
+		}
+	}
+	return parked, nil
+}
+
+// ParkedTopics returns why messages of topics wait aside, for those of the given
+// topics of which any do.
+func (s *Scheduler) ParkedTopics(ctx context.Context, topics []string) (map[string]string, error) {
+	names, err := s.lanes(ctx)
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	var paused []string // patterns
+	for _, name := range names {
+		if pattern, is := strings.CutPrefix(name, pausedLane); is {
+			paused = append(paused, pattern)
+		}
+	}
+	parked := map[string]string{}
+	for _, topic := range topics {
+		if i := slices.IndexFunc(paused, func(pattern string) bool { return Matches(pattern, topic) }); i >= 0 {
+			parked[topic] = s.parkedWhy(pausedLane+paused[i], topic)
+			continue
+		}
+		for _, name := range s.lanesOf(topic) {
+			if _, stands := slices.BinarySearch(names, name); stands && s.holdsBack(name) {
+				parked[topic] = s.parkedWhy(name, topic)
+				break
+			}
+		}
+	}
+	return parked, nil
+}
+
+// lanes are the names of all lanes that hold messages, sorted.
+func (s *Scheduler) lanes(ctx context.Context) ([]string, error) {
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer stop()
+	var names []string
+	for bucket := range s.cfg.Timeline.Buckets() {
+		some, err := s.cfg.Timeline.Lanes(ctx, bucket)
+		if err != nil {
+			return nil, looked("list lanes", err)
+		}
+		names = append(names, some...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// lanesOf are the lanes but those of pauses in which messages of a topic may wait.
+func (s *Scheduler) lanesOf(topic string) []string {
+	m := Message{Topic: topic}
+	names := []string{s.cfg.Publisher.Lane(&m)}
+	t := s.cfg.Topics.Of(topic)
+	if t == nil {
+		return names
+	}
+	for n := range t.Partitions {
+		names = append(names, fmt.Sprintf("%s%s.%d", corePrefix, topic, n))
+	}
+	return append(names, rateLane+t.Pattern, lateLane+t.Pattern)
+}
+
+// holdsBack reports whether what waits in a lane waits for something; only the
+// leader knows of a lane that it is open.
+func (s *Scheduler) holdsBack(name string) bool {
+	l := s.leading.Load()
+	if l == nil || !isDestination(name) {
+		return true
+	}
+	return l.lanes.parked(name) != ""
+}
+
+// parkedWhy says why messages wait in a lane, and when they are tried again. topic
+// is that of the message that is asked about, empty for none. The leader knows when
+// the next try is; others know the longest wait between two.
+func (s *Scheduler) parkedWhy(name, topic string) string {
+	if pattern, is := strings.CutPrefix(name, pausedLane); is {
+		return pattern + " is paused"
+	}
+	for prefix, what := range map[string]string{rateLane: "rate", lateLane: "catch-up rate"} {
+		if pattern, is := strings.CutPrefix(name, prefix); is {
+			return "the " + what + " of " + pattern + " lets no more go now"
+		}
+	}
+	next := "within " + lastBackoff.String()
+	state := laneState{parked: true, gone: strings.HasPrefix(name, corePrefix)}
+	if l := s.leading.Load(); l != nil && name != sharedLane {
+		state = l.lanes.state(name, time.Now())
+		switch {
+		case !state.parked:
+			return destination(name) + " takes messages again; the message is on its way"
+		case state.wait > 0:
+			next = fmt.Sprintf("in %d s", (state.wait+time.Second-1)/time.Second)
+		default:
+			next = "now"
+		}
+	}
+	switch {
+	case name == sharedLane && topic != "":
+		return "nobody listens on " + topic + "; next try " + next
+	case name == sharedLane:
+		return fmt.Sprintf("nobody listens on subjects beyond the first %d of that kind; each is tried again %s", maxCoreLanes, next)
+	case state.gone:
+		return "nobody listens on " + strings.TrimPrefix(name, corePrefix) + "; next try " + next
+	case state.why != "":
+		return destination(name) + " takes nothing now (" + state.why + "); next try " + next
+	}
+	return destination(name) + " takes nothing now; next try " + next
+}
+
+// destination is what a lane leads to.
+func destination(lane string) string {
+	if stream, is := strings.CutPrefix(lane, streamPrefix); is {
+		return "stream " + stream
+	}
+	return strings.TrimPrefix(lane, corePrefix)
+}

@@ -1,0 +1,54 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+)
+
+// refusalLook is how often the leader looks for transitions that were refused.
+const refusalLook = 10 * time.Second
+
+// watchRefusals counts and logs each message of which a transition was refused, once
+// a term, until ctx ends.
+func (l *leadership) watchRefusals(ctx context.Context) error {
+	tick := time.NewTicker(refusalLook)
+	defer tick.Stop()
+	known := map[UID]Transition{}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		for bucket := range l.s.cfg.Timeline.Buckets() {
+			var refused []Refusal
+			err := l.call(ctx, func(ctx context.Context) (err error) {
+				refused, err = l.s.cfg.Timeline.Refused(ctx, bucket)
+				return err
+			})
+			if err != nil { // the next look, or the next leader, finds them
+				if ctx.Err() == nil {
+					l.s.log.Warn().Err(err).Int("bucket", bucket).Msg("refused transitions cannot be read")
+				}
+				continue
+			}
+			for _, r := range refused {
+				if step, is := known[r.UID]; is && step == r.Transition {
+					continue
+				}
+				if len(known) >= MaxRefusals*l.s.cfg.Timeline.Buckets() {
+					clear(known) // long ago; some are logged again
+				}
+				known[r.UID] = r.Transition
+				l.s.metrics.barred.Inc()
+				if r.Unreadable {
+					l.s.log.Error().Str("uid", string(r.UID)).Int("bucket", bucket).
+						Msg("the record of a message cannot be read; it stays as it is")
+					continue
+				}
+				l.s.log.Error().Str("uid", string(r.UID)).Int("bucket", bucket).Str("from", r.From.String()).Str("to", r.To.String()).
+					Str("kind", r.Kind.String()).Msg("a transition was refused; the message stays as it was")
+			}
+		}
+	}
+}

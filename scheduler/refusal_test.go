@@ -1,0 +1,134 @@
+package scheduler_test
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// refusing is a store that has refused a transition.
+type refusing struct {
+	scheduler.Timeline
+	refused []scheduler.Refusal
+}
+
+func (s *refusing) Refused(context.Context, int) ([]scheduler.Refusal, error) { return s.refused, nil }
+
+// pages is a log.
+type pages struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (p *pages) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.b.Write(b)
+}
+
+func (p *pages) lines(with string) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for line := range strings.Lines(p.b.String()) {
+		if strings.Contains(line, with) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestRun_LogsARefusedTransitionOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const uid, spoiled = scheduler.UID("t-0123456789abcdef"), scheduler.UID("t-0123456789abcdeg")
+		store := &refusing{refused: []scheduler.Refusal{{UID: uid, At: 1,
+			Transition: scheduler.Transition{From: scheduler.StateDelivered, To: scheduler.StateWaiting,
+				Kind: scheduler.KindSwept}},
+			{UID: spoiled, At: 2, Transition: scheduler.Transition{To: scheduler.StateInFlight}, Unreadable: true}}}
+		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		log := &pages{}
+		r.log = zerolog.New(log)
+		s := r.scheduler()
+		stop := r.lead(s, 1)
+		a := r.push(scheduler.Push{Delay: time.Second})
+		time.Sleep(time.Minute)
+		_ = stop(errStop)
+		if n := log.lines(string(uid)); n != 1 {
+			t.Errorf("it is logged %d times", n)
+		}
+		if n := log.lines(`"from":"delivered","to":"waiting","kind":"swept"`); n != 1 {
+			t.Errorf("the log does not say which: %s", log.b.String())
+		}
+		if n := log.lines(string(spoiled)); n != 1 || log.lines("cannot be read") != n {
+			t.Errorf("what cannot be read is logged %d times: %s", n, log.b.String())
+		}
+		if i := r.info(a.UID); i.State != scheduler.StateDelivered {
+			t.Errorf("another message is %s", i.State)
+		}
+	})
+}
+
+func TestTransitions_AreEachListedOnce(t *testing.T) {
+	t.Parallel()
+	seen := map[scheduler.Transition]bool{}
+	for _, one := range scheduler.Transitions() {
+		if seen[one] || !one.Kind.Valid() || one.To == scheduler.StateNone || one.From == one.To && one.From != scheduler.StateWaiting {
+			t.Errorf("%+v", one)
+		}
+		if one.From.Ended() && one.From != scheduler.StateDead {
+			t.Errorf("an end is left: %+v", one)
+		}
+		if seen[one] = true; !one.From.Can(one.To) || !one.From.Allows(one.To, one.Kind) {
+			t.Errorf("%+v is listed and not allowed", one)
+		}
+	}
+	if scheduler.StateInFlight.Allows(scheduler.StateDelivered, scheduler.KindPurged) || scheduler.StateDelivered.Can(scheduler.StateWaiting) {
+		t.Error("what is not listed is allowed")
+	}
+}
+
+// What cannot end as it is told stays in flight, once: it is not given back as a claim that nobody knows, and not sent
+// again.
+func TestRun_LeavesWhatCannotEndInFlight(t *testing.T) {
+	for _, state := range []scheduler.State{scheduler.StateWaiting, scheduler.StateInFlight, scheduler.StateCanceled, 99} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 1, nil)
+			log := &pages{}
+			r.log = zerolog.New(log)
+			s := r.scheduler()
+			r.nats.takes = func(m *scheduler.Message) time.Duration {
+				if m.Topic == "endless" {
+					return 24 * time.Hour
+				}
+				return 0
+			}
+			stop := r.lead(s, 1)
+			bad := r.push(scheduler.Push{Topic: "endless", Delay: time.Second})
+			time.Sleep(2 * time.Second)
+			s.EndAs(r.nats.arrived()[0].m, state)
+			good := r.push(scheduler.Push{Topic: "orders", Delay: time.Second})
+			time.Sleep(10 * time.Minute)
+			if i := r.info(bad.UID); i.State != scheduler.StateInFlight || r.nats.tries[bad.UID] != 1 {
+				t.Errorf("told to end as %s it is %s and was sent %d times", state, i.State, r.nats.tries[bad.UID])
+			}
+			if i := r.info(good.UID); i.State != scheduler.StateDelivered {
+				t.Errorf("another message is %s", i.State)
+			}
+			refused, err := r.store.Refused(t.Context(), 0)
+			if err != nil || len(refused) != 1 || refused[0].UID != bad.UID || refused[0].To != state {
+				t.Errorf("refused are %+v, %v", refused, err)
+			}
+			if n := log.lines("a message cannot end so"); n != 1 {
+				t.Errorf("it is logged %d times", n)
+			}
+			_ = stop(errStop)
+		})
+	}
+}

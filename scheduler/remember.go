@@ -1,0 +1,297 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// names judges pushes whose name or uid the timeline may have forgotten by what
+// the journal remembers, before they are queued: those under a name in mode reject,
+// consumers' retries among them; those that repeat a uid which is older than the
+// memory of ends; and those that the intake stored longer ago than that.
+//
+// The journal's answer counts only where the timeline knows nothing. So a push that
+// the journal does not remember is simply queued: the script that adds it judges
+// whatever the timeline knows. One that it does remember is answered so only if the
+// timeline, asked after the journal, knows neither its name nor its uid.
+//
+// A look-up takes a batch, and holds no right to flush meanwhile. Pushes without a
+// name do not come here. Those that merge do, although nobody is asked about them: of
+// two pushes under one name the first must be stored first, so all that have it go
+// through one queue.
+type names struct {
+	s      *Scheduler
+	queues [lookers]lookQueue
+
+	mu     sync.Mutex
+	closed bool
+	away   time.Time // until then the journal is not asked: it did not answer
+}
+
+// lookQueue is what one look-up after the other is for.
+type lookQueue struct {
+	ready   chan struct{} // capacity 1: something was put
+	waiting []*asked      // under names.mu
+}
+
+// asked is a push that waits for the journal, or for those before it that do.
+type asked struct {
+	*queued
+	bucket int
+	// stale: by its uid's age the timeline alone cannot tell it from one that ended.
+	stale bool
+}
+
+// asks reports whether the journal is asked about it.
+func (a *asked) asks() bool { return a.stale || a.message.Merge == MergeReject }
+
+const (
+	// lookers is how many look-ups are under way at once, lookCount how many pushes
+	// one is for.
+	lookers   = 4
+	lookCount = 250
+	// namesWait is how long the journal may take where a push goes on without its
+	// answer, and namesAway how long it is left alone after that: pushes must not wait
+	// for it one after the other.
+	namesWait = 500 * time.Millisecond
+	namesAway = 5 * time.Second
+	// MaxRemembered is how many messages of one name the journal answers with.
+	MaxRemembered = 32
+)
+
+func newNames(s *Scheduler) *names {
+	n := &names{s: s}
+	for i := range n.queues {
+		n.queues[i].ready = make(chan struct{}, 1)
+	}
+	return n
+}
+
+// stale reports whether a push repeats a uid that the timeline may have forgotten.
+func (n *names) stale(p *Push, now time.Time) bool {
+	return p.UID != "" && now.Sub(p.UID.Time()) > n.s.cfg.EndedKeep
+}
+
+// takes reports whether a push goes through here.
+func (n *names) takes(m *Message, stale bool) bool {
+	return n.s.cfg.NamesKeep > 0 && (stale || m.ID != "")
+}
+
+func (n *names) put(a *asked) error {
+	if err := n.s.queues.admit(a.queued); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		n.s.queues.release(a.queued)
+		return ErrStopping
+	}
+	text := a.message.ID
+	if text == "" {
+		text = string(a.message.UID)
+	}
+	q := &n.queues[Hash(text)%lookers]
+	q.waiting = append(q.waiting, a)
+	signal(q.ready)
+	return nil
+}
+
+// run looks up for one queue until ctx ends. What is left then was never sent.
+func (n *names) run(ctx context.Context, q *lookQueue) {
+	for ctx.Err() == nil {
+		select {
+		case <-q.ready:
+		case <-ctx.Done():
+		}
+		for ctx.Err() == nil {
+			batch := n.take(q, lookCount)
+			if len(batch) == 0 {
+				break
+			}
+			n.look(batch)
+		}
+	}
+	n.mu.Lock()
+	n.closed = true
+	n.mu.Unlock()
+	for _, a := range n.take(q, maxQueued) {
+		n.s.queues.fail(a.queued, fmt.Errorf("%w: %w", ErrUnavailable, ErrStopping))
+	}
+}
+
+func (n *names) take(q *lookQueue, most int) []*asked {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	count := min(len(q.waiting), most)
+	batch := q.waiting[:count:count]
+	if q.waiting = q.waiting[count:]; len(q.waiting) == 0 {
+		q.waiting = nil
+	}
+	return batch
+}
+
+// look asks the journal about a batch and queues what it does not remember.
+func (n *names) look(batch []*asked) {
+	var about []*asked
+	for _, a := range batch {
+		if a.asks() {
+			about = append(about, a)
+		}
+	}
+	remembered, err := n.ask(about)
+	next := 0 // of those asked about
+	for _, a := range batch {
+		switch {
+		case !a.asks():
+			n.enqueue(a)
+		case err != nil && (n.s.cfg.NamesSure || a.stale && a.message.Stored == 0):
+			n.s.queues.fail(a.queued, fmt.Errorf("%w: the journal does not tell whether the name was used", ErrUnavailable))
+		case err != nil:
+			n.s.metrics.unjudged.Inc()
+			a.unjudged = true
+			n.enqueue(a)
+		default:
+			n.decide(a, remembered[next])
+			next++
+		}
+	}
+}
+
+func (n *names) ask(batch []*asked) ([][]Info, error) {
+	if len(batch) == 0 {
+		return nil, nil
+	}
+	if err := n.s.cfg.Journal.Ready(); err != nil && n.s.cfg.NamesSure {
+		return nil, err // refused at once, as what needs no look-up is
+	}
+	n.mu.Lock()
+	away := !n.s.cfg.NamesSure && time.Now().Before(n.away)
+	n.mu.Unlock()
+	if away {
+		return nil, ErrUnavailable
+	}
+	messages := make([]*Message, len(batch))
+	for i, a := range batch {
+		messages[i] = a.message
+		if !a.stale { // the timeline knows its uid, if anybody does
+			m := *a.message
+			m.UID = ""
+			messages[i] = &m
+		}
+	}
+	wait := n.s.cfg.CallTimeout
+	if !n.s.cfg.NamesSure {
+		wait = min(wait, namesWait)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), wait)
+	defer stop()
+	remembered, err := n.s.cfg.Journal.Remembered(ctx, messages)
+	if err != nil {
+		n.s.log.Warn().Err(err).Int("messages", len(batch)).Msg("names cannot be judged by the journal")
+		n.mu.Lock()
+		n.away = time.Now().Add(namesAway)
+		n.mu.Unlock()
+	}
+	return remembered, err
+}
+
+// decide answers a push that the journal remembers and the timeline does not, and
+// queues every other.
+func (n *names) decide(a *asked, remembered []Info) {
+	since := n.s.cfg.Clock.Milli().Add(-n.s.cfg.NamesKeep)
+	remembered = slices.DeleteFunc(remembered, func(i Info) bool {
+		return i.UID != a.message.UID && i.State != StateDead && i.State.Ended() && i.EndedAt < since
+	})
+	result, repeated := judged(a.message, remembered)
+	if !repeated && a.stale && a.message.Stored == 0 && a.message.Merge != MergeReject {
+		// It may have gone into another message, of which the journal heard nothing under this uid.
+		n.s.queues.fail(a.queued, fmt.Errorf("%w: the journal does not know it, and what merged is remembered for %s", ErrStaleUID, n.s.cfg.EndedKeep))
+		return
+	}
+	if !repeated {
+		n.enqueue(a)
+		return
+	}
+	if err := n.s.queues.watch.refuse(a.bucket); err != nil {
+		n.s.queues.fail(a.queued, err)
+		return
+	}
+	known, err := n.known(a.message)
+	switch {
+	case err != nil:
+		n.s.queues.watch.suspect() // the next of its bucket need not wait as long
+		n.s.queues.fail(a.queued, err)
+	case known:
+		n.enqueue(a)
+	default:
+		n.s.queues.release(a.queued)
+		a.done(answer(a.message, result))
+	}
+}
+
+// known reports whether the timeline knows a push's uid or its name.
+func (n *names) known(m *Message) (bool, error) {
+	ctx, stop := context.WithTimeout(context.Background(), n.s.cfg.CallTimeout)
+	defer stop()
+	refs := []Ref{{UID: m.UID}}
+	if m.ID != "" {
+		refs = append(refs, Ref{ID: m.ID, Topic: m.Topic, Key: m.Key, Keyed: true})
+	}
+	for _, ref := range refs {
+		found, err := n.s.cfg.Timeline.Find(ctx, ref)
+		if errors.Is(err, ErrUnreadable) {
+			return true, nil // the add says so, of this push alone
+		}
+		if err != nil {
+			return false, fmt.Errorf("%w: look whether the name is in use: %v", ErrUnavailable, err)
+		}
+		if len(found) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (n *names) enqueue(a *asked) {
+	if err := n.s.queues.enqueue(a.bucket, a.queued); err != nil {
+		a.done(Accepted{UID: a.message.UID, ID: a.message.ID, Due: a.message.Due, Err: err})
+	}
+}
+
+// judged is what becomes of a push by what the journal remembers, the latest first,
+// as the timeline would judge it (schedulertest, Add); repeated is false where it is
+// a message of its own.
+func judged(m *Message, remembered []Info) (r AddResult, repeated bool) {
+	for _, i := range remembered {
+		if i.UID == m.UID {
+			if i.Topic != m.Topic {
+				return AddResult{Code: AddConflict, First: i}, true
+			}
+			return AddResult{Code: AddDuplicate, First: i}, true
+		}
+	}
+	if len(remembered) == 0 || m.Merge != MergeReject {
+		return AddResult{}, false
+	}
+	last := remembered[0]
+	r = AddResult{Code: AddConflict, First: last}
+	over := last.State.Ended() && last.State != StateDelivered
+	switch {
+	case over && (m.Attempt <= 1 || m.Attempt > last.Attempt):
+		return r, true
+	case m.Attempt > last.Attempt && (last.State != StateWaiting || last.Mark.Uncertain):
+		return AddResult{}, false // a consumer had it and sent it back
+	case m.Attempt < last.Attempt:
+		if slices.ContainsFunc(remembered, func(i Info) bool { return i.Attempt == m.Attempt && i.Digest == m.Digest }) {
+			r.Code = AddDuplicate
+		}
+	case m.Digest == last.Digest:
+		r.Code = AddDuplicate
+	}
+	return r, true
+}

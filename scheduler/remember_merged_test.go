@@ -1,0 +1,288 @@
+package scheduler_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest"
+	"github.com/tarry-mq/tarry/store/journal"
+	"github.com/tarry-mq/tarry/store/memory"
+)
+
+// reallyKept is a journal as the app wires it: Remembered is Store.Names.
+type reallyKept struct {
+	keptJournal
+	store journal.Store
+	took  time.Duration
+}
+
+func (j *reallyKept) Remembered(ctx context.Context, pushes []*scheduler.Message) ([][]scheduler.Info, error) {
+	time.Sleep(j.took)
+	records, err := j.store.Names(ctx, pushes)
+	if err != nil {
+		return nil, err
+	}
+	infos := make([][]scheduler.Info, len(records))
+	for i := range records {
+		for k := range records[i] {
+			infos[i] = append(infos[i], records[i][k].Info)
+		}
+	}
+	return infos, nil
+}
+
+// Find answers as the app's journal does.
+func (j *reallyKept) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, error) {
+	records, err := j.store.Find(ctx, ref, 10)
+	infos := make([]scheduler.Info, len(records))
+	for i := range records {
+		infos[i] = records[i].Info
+	}
+	return infos, err
+}
+
+type recordedRig struct {
+	*rig
+	tl *memory.Timeline
+	j  *reallyKept
+}
+
+func newRecorded(t *testing.T, wrap func(scheduler.Timeline) scheduler.Timeline) *recordedRig {
+	if time.Now().Before(scheduler.Epoch) {
+		time.Sleep(time.Until(scheduler.Epoch.AddDate(1, 10, 20)))
+	}
+	tl, err := memory.New(memory.Config{Buckets: 1, EndedKeep: 10 * time.Minute,
+		Record: &scheduler.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20, Wrote: func(scheduler.Entry) {}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	schedulertest.Certify(t, tl)
+	store, err := memory.NewJournal(memory.JournalConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, 1, func(scheduler.Timeline) scheduler.Timeline { return tl })
+	if wrap != nil {
+		r.store = wrap(tl)
+	}
+	j := &reallyKept{store: store}
+	r.journal, r.names, r.sure = j, 7*24*time.Hour, true
+	r.s = r.scheduler()
+	r.serve(r.s)
+	return &recordedRig{r, tl, j}
+}
+
+func (r *recordedRig) drain() {
+	r.t.Helper()
+	if _, _, err := journal.Drain(r.t.Context(), r.j.store, r.tl, 0, 0, time.Minute, zerolog.Nop()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// forget passes the memory of ends.
+func (r *recordedRig) forget(d time.Duration) {
+	r.t.Helper()
+	r.drain()
+	time.Sleep(d)
+	if n, err := r.tl.Trim(r.t.Context(), 0, 1, r.clock.Milli(), 1000); err != nil || n == 0 {
+		r.t.Fatalf("trim: %d, %v", n, err)
+	}
+}
+
+// A push that was merged into another, and whose answer was lost, is repeated by the uid that its 504 named: after
+// ended.keep, and before names.keep. The journal never heard of that uid.
+func TestAccept_TakesNoMergedPushAnewWhenItIsRepeatedByItsUID(t *testing.T) {
+	for _, end := range []string{"delivered", "canceled"} {
+		t.Run(end, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRecorded(t, nil)
+				// What the doors make of a push without an id, and of its repeat by uid.
+				name := scheduler.ContentName("orders", []byte("cart 1"))
+				cart := scheduler.Push{ID: name, Merge: scheduler.MergeReplace, Body: []byte("cart 1"), Delay: time.Minute}
+				first := r.push(cart)
+				time.Sleep(time.Second)
+				// The uid that a 504 would name.
+				ids := scheduler.NewIDs(held{}, time.Now)
+				uid, err := ids.Next(first.UID.Hash())
+				if err != nil {
+					t.Fatal(err)
+				}
+				second := cart
+				second.UID = uid
+				if a := r.push(second); !a.Merged || a.UID != first.UID {
+					t.Fatalf("merge: %+v", a)
+				}
+				if a := r.push(second); !a.Merged || a.UID != first.UID {
+					t.Fatalf("again: %+v", a)
+				}
+				if end == "canceled" {
+					if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: uid}); err != nil || c.Code != scheduler.CancelDone {
+						t.Fatalf("cancel: %+v, %v", c, err)
+					}
+				} else {
+					stop := r.lead(r.s, 1)
+					time.Sleep(2 * time.Minute)
+					_ = stop(errStop)
+					if n := len(r.nats.arrived()); n != 1 {
+						t.Fatalf("%d delivered", n)
+					}
+				}
+				r.forget(11 * time.Minute)
+				before := len(r.nats.arrived())
+				a := r.try(second)
+				if a.Err == nil && !a.Duplicate && !a.Merged {
+					t.Errorf("the push that went into %s, which is %s, is accepted anew as %s (%s)", first.UID, end, a.UID, a.State)
+				}
+				stop := r.lead(r.s, 2)
+				time.Sleep(2 * time.Minute)
+				_ = stop(errStop)
+				if n := len(r.nats.arrived()) - before; n != 0 {
+					t.Errorf("and delivered %d more times: %q", n, r.nats.arrived()[before].m.Body)
+				}
+			})
+		})
+	}
+}
+
+// frozenBucket is a timeline of which one bucket does not answer look-ups or adds, as when a node of a Redis Cluster is
+// away.
+type frozenBucket struct {
+	scheduler.Timeline
+	bucket  int
+	buckets int
+	on      atomic.Bool
+}
+
+func (s *frozenBucket) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, error) {
+	at := -1
+	switch {
+	case ref.UID != "":
+		at = ref.UID.Bucket(s.buckets)
+	case ref.Keyed && ref.Key == "":
+		at = int(scheduler.Hash(ref.ID)) % s.buckets
+	}
+	if s.on.Load() && at == s.bucket {
+		<-ctx.Done()
+		return nil, scheduler.ErrUnavailable
+	}
+	return s.Timeline.Find(ctx, ref)
+}
+
+func (s *frozenBucket) Heads(ctx context.Context) ([]scheduler.Head, error) {
+	heads, err := s.Timeline.Heads(ctx)
+	if s.on.Load() && err == nil {
+		<-ctx.Done()
+		heads[s.bucket].Err = scheduler.ErrUnavailable
+	}
+	return heads, err
+}
+
+func (s *frozenBucket) Add(ctx context.Context, bucket int, batch []*scheduler.Message, now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
+	if s.on.Load() && bucket == s.bucket {
+		<-ctx.Done()
+		return nil, 0, scheduler.ErrUnavailable
+	}
+	return s.Timeline.Add(ctx, bucket, batch, now)
+}
+
+// Producers repeat what the journal remembers to a bucket that is away, and one pushes under a new name to another.
+func TestAccept_ABucketThatIsAwayHoldsUpNoNamesOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f *frozenBucket
+		r := newRig(t, 2, func(tl scheduler.Timeline) scheduler.Timeline {
+			f = &frozenBucket{Timeline: tl, bucket: 0, buckets: 2}
+			return f
+		})
+		j := &memoryOfNames{}
+		r.journal, r.names, r.sure = j, 7*24*time.Hour, true
+		r.s = r.scheduler()
+		r.serve(r.s)
+		var here []string // ids in the bucket that goes away
+		other := ""
+		for i := 0; len(here) < 40 || other == ""; i++ {
+			id := "order-" + string(rune('a'+i%26)) + string(rune('a'+i/26%26))
+			if int(scheduler.Hash(id))%2 == 0 {
+				here = append(here, id)
+			} else {
+				other = id
+			}
+		}
+		here = here[:40]
+		for _, id := range here { // accepted, in the journal, waiting
+			a := r.push(scheduler.Push{ID: id, Body: []byte("x"), Delay: time.Hour})
+			found, err := r.store.Find(t.Context(), scheduler.Ref{UID: a.UID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			j.known = append(j.known, found[0])
+		}
+		f.on.Store(true) // now the node is away, and its producers repeat what they pushed
+		for _, id := range here {
+			r.s.Accept(&scheduler.Push{Topic: "orders", ID: id, Body: []byte("x"), Delay: time.Hour}, func(scheduler.Accepted) {})
+		}
+		begun := time.Now()
+		a := r.try(scheduler.Push{ID: other, Body: []byte("new"), Delay: time.Hour})
+		if took := time.Since(begun); took > 3*time.Second || a.Err != nil { // a call that finds out, and a look at all
+			t.Errorf("a push to the other bucket took %s, %v", took, a.Err)
+		}
+		f.on.Store(false)
+	})
+}
+
+// Ends of a name that a recovery brings back are not its attempts: a later life of it stands last.
+func TestCancel_ByNameMeansTheSameAfterARecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorded(t, nil)
+		first := r.push(scheduler.Push{ID: "a", Body: []byte("x")})
+		stop := r.lead(r.s, 1)
+		time.Sleep(time.Second)
+		retry := r.push(scheduler.Push{ID: "a", Body: []byte("x"), Attempt: 2})
+		time.Sleep(time.Second)
+		_ = stop(errStop)
+		next := r.push(scheduler.Push{ID: "a", Body: []byte("y"), Merge: scheduler.MergeKeep, Delay: time.Hour})
+		if n := len(r.nats.arrived()); n != 2 {
+			t.Fatalf("%d delivered", n)
+		}
+		r.drain()
+		records, err := r.j.store.Records(t.Context(), []scheduler.UID{first.UID, retry.UID, next.UID})
+		if err != nil || len(records) != 3 {
+			t.Fatal(records, err)
+		}
+		again := newRecorded(t, nil) // the store is empty, and filled from the journal
+		if _, err := again.tl.Restore(t.Context(), 0, records, r.clock.Milli(), r.clock.Milli()); err != nil {
+			t.Fatal(err)
+		}
+		if a := again.try(scheduler.Push{ID: "a", Body: []byte("y"), Delay: time.Hour}); a.Err == nil && a.UID != next.UID {
+			t.Errorf("a repeat is told of %s, which is %s; want %s", a.UID, a.State, next.UID)
+		}
+		c, err := again.s.Cancel(t.Context(), scheduler.Ref{ID: "a", Topic: "orders"})
+		stands := again.info(next.UID)
+		if err != nil || c.Code != scheduler.CancelDone {
+			t.Errorf("cancel: %s of %s, %v, while %s is %s", c.Code, c.Info.UID, err, next.UID, stands.State)
+		}
+		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "a", Topic: "orders"}); err != nil || c.Code != scheduler.CancelDone {
+			t.Errorf("cancel before the loss: %s, %v", c.Code, err)
+		}
+	})
+}
+
+// Two pushes under one name come together, in one batch or one pull of the intake. The journal is asked about the first alone.
+func TestAccept_OfTwoPushesUnderANameTheFirstIsStoredFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorded(t, nil)
+		r.j.took = 5 * time.Millisecond
+		got := r.s.AcceptAll(t.Context(), []*scheduler.Push{
+			{Topic: "orders", ID: "a", Body: []byte("first"), Delay: time.Minute},
+			{Topic: "orders", ID: "a", Body: []byte("second"), Delay: time.Minute, Merge: scheduler.MergeKeep},
+		})
+		if got[0].Err != nil || !got[1].Merged {
+			t.Errorf("first: %v; second: merged %t, err %v", got[0].Err, got[1].Merged, got[1].Err)
+		}
+	})
+}

@@ -1,0 +1,326 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// memoryOfNames is a journal that remembers what a test tells it.
+type memoryOfNames struct {
+	keptJournal
+	known []scheduler.Info // the latest first
+	err   error
+	mu    sync.Mutex // of asked: look-ups run side by side
+	asked int
+	took  time.Duration
+}
+
+func (j *memoryOfNames) Remembered(ctx context.Context, pushes []*scheduler.Message) ([][]scheduler.Info, error) {
+	j.mu.Lock()
+	j.asked += len(pushes)
+	j.mu.Unlock()
+	select {
+	case <-time.After(j.took):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	found := make([][]scheduler.Info, len(pushes))
+	for i, m := range pushes {
+		for _, k := range j.known {
+			if k.UID == m.UID || m.ID != "" && k.ID == m.ID && k.Topic == m.Topic && k.Key == m.Key {
+				found[i] = append(found[i], k)
+			}
+		}
+	}
+	return found, j.err
+}
+
+// remembering is a rig whose scheduler asks a journal about names for a week.
+func remembering(t *testing.T, sure bool) (*rig, *memoryOfNames) {
+	r, j := newRig(t, 2, nil), &memoryOfNames{}
+	r.journal, r.names, r.sure = j, 7*24*time.Hour, sure
+	r.s = r.scheduler()
+	r.serve(r.s)
+	return r, j
+}
+
+// try is push where a refusal is an answer too.
+func (r *rig) try(p scheduler.Push) scheduler.Accepted {
+	if p.Topic == "" {
+		p.Topic = "orders"
+	}
+	return r.s.AcceptAll(context.Background(), []*scheduler.Push{&p})[0]
+}
+
+// forgotten pushes a message, and returns it as the journal remembers it after it
+// ended an hour ago, when the timeline has forgotten it.
+func (r *rig) forgotten(j *memoryOfNames, state scheduler.State, p scheduler.Push) scheduler.Info {
+	r.t.Helper()
+	other := p
+	other.ID = p.ID + " of another name" // the timeline never has the name itself
+	a := r.push(other)
+	digest := r.digest(p)
+	i := scheduler.Info{State: state, Version: 2, EndedAt: r.clock.Milli().Add(-time.Hour),
+		Message: scheduler.Message{UID: a.UID[:len(a.UID)-1] + "z", ID: p.ID, Topic: "orders", Key: p.Key, Attempt: max(p.Attempt, 1), Digest: digest}}
+	j.known = append([]scheduler.Info{i}, j.known...)
+	return i
+}
+
+// digest is that of a push, as a scheduler of another store would keep it.
+func (r *rig) digest(p scheduler.Push) scheduler.Digest {
+	r.t.Helper()
+	twin := newRig(r.t, 1, nil)
+	a := twin.push(p)
+	found, err := twin.store.Find(r.t.Context(), scheduler.Ref{UID: a.UID})
+	if err != nil || len(found) != 1 {
+		r.t.Fatalf("the twin has %v, %v", found, err)
+	}
+	return found[0].Digest
+}
+
+func TestAccept_JudgesForgottenNamesByTheJournal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, j := remembering(t, true)
+		push := func(id, body string, attempt uint32) scheduler.Accepted {
+			return r.try(scheduler.Push{ID: id, Body: []byte(body), Attempt: attempt, Delay: time.Hour})
+		}
+		first := r.forgotten(j, scheduler.StateDelivered, scheduler.Push{ID: "charge-17", Body: []byte("x"), Delay: time.Hour})
+		if a := push("charge-17", "x", 0); a.Err != nil || !a.Duplicate || a.UID != first.UID || a.State != scheduler.StateDelivered {
+			t.Errorf("the same again: %+v", a)
+		}
+		if a := push("charge-17", "y", 0); !errors.Is(a.Err, scheduler.ErrDuplicateID) {
+			t.Errorf("other content: %+v", a)
+		}
+		if a := push("charge-17", "y", 2); a.Err != nil || a.Duplicate {
+			t.Errorf("a consumer's retry: %+v", a)
+		}
+		if a := push("charge-17", "z", 2); !errors.Is(a.Err, scheduler.ErrDuplicateID) { // the timeline knows that one
+			t.Errorf("other content of the retry: %+v", a)
+		}
+		r.forgotten(j, scheduler.StateCanceled, scheduler.Push{ID: "canceled", Body: []byte("x"), Delay: time.Hour})
+		if a := push("canceled", "x", 0); !errors.Is(a.Err, scheduler.ErrDuplicateID) || a.State != scheduler.StateCanceled {
+			t.Errorf("after another end: %+v", a)
+		}
+		second := r.forgotten(j, scheduler.StateDelivered, scheduler.Push{ID: "retried", Body: []byte("x"), Attempt: 2, Delay: time.Hour})
+		if a := push("retried", "x", 2); !a.Duplicate || a.UID != second.UID {
+			t.Errorf("a retry that was stored: %+v", a)
+		}
+		if a := push("retried", "x", 1); !errors.Is(a.Err, scheduler.ErrDuplicateID) {
+			t.Errorf("a lower attempt that nobody knows: %+v", a)
+		}
+		// What the journal has of another topic or key, and what merges, is new.
+		asked := j.asked
+		for _, p := range []scheduler.Push{{ID: "charge-17", Topic: "mail"}, {ID: "charge-17", Key: "k"}, {ID: "charge-17", Merge: scheduler.MergeReplace}, {Topic: "plain"}} {
+			p.Delay = time.Hour
+			if a := r.try(p); a.Err != nil || a.Duplicate || a.Unjudged {
+				t.Errorf("%+v: %+v", p, a)
+			}
+		}
+		if n := j.asked - asked; n != 2 {
+			t.Errorf("the journal was asked about %d of these, want those two that reject", n)
+		}
+	})
+}
+
+func TestAccept_ForgetsANameWithTheMemoryOfNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, j := remembering(t, false)
+		for _, state := range []scheduler.State{scheduler.StateDelivered, scheduler.StateDead} {
+			j.known = nil
+			i := r.forgotten(j, state, scheduler.Push{ID: state.String(), Body: []byte("x"), Delay: time.Hour})
+			j.known[0].EndedAt = i.EndedAt.Add(-r.names)
+			a := r.try(scheduler.Push{ID: state.String(), Body: []byte("x"), Delay: time.Hour})
+			if state == scheduler.StateDead { // it waits for somebody to deal with it
+				if !errors.Is(a.Err, scheduler.ErrDuplicateID) {
+					t.Errorf("dead: %+v", a)
+				}
+			} else if a.Err != nil || a.Duplicate {
+				t.Errorf("%+v", a)
+			}
+		}
+	})
+}
+
+func TestAccept_TheJournalCountsOnlyWhereTheTimelineKnowsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, j := remembering(t, true)
+		waits := r.try(scheduler.Push{ID: "a", Body: []byte("new"), Delay: time.Hour})
+		r.forgotten(j, scheduler.StateDelivered, scheduler.Push{ID: "a", Body: []byte("old"), Delay: time.Hour})
+		if a := r.try(scheduler.Push{ID: "a", Body: []byte("new"), Delay: time.Hour}); !a.Duplicate || a.UID != waits.UID {
+			t.Errorf("got %+v", a)
+		}
+		if a := r.try(scheduler.Push{ID: "a", Body: []byte("old"), Delay: time.Hour}); !errors.Is(a.Err, scheduler.ErrDuplicateID) || a.UID != waits.UID {
+			t.Errorf("got %+v", a)
+		}
+	})
+}
+
+func TestAccept_WithoutTheJournalNamesAreJudgedByTheTimelineOrNotAtAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, j := remembering(t, false)
+		j.err = errors.New("away")
+		if a := r.try(scheduler.Push{ID: "a", Delay: time.Hour}); a.Err != nil || !a.Unjudged {
+			t.Errorf("async: %+v", a)
+		}
+		if a := r.try(scheduler.Push{ID: "a", Delay: time.Hour}); !a.Duplicate || a.Unjudged {
+			t.Errorf("what the timeline knows is judged: %+v", a)
+		}
+		if j.asked != 1 {
+			t.Errorf("it was asked %d times within the moment after it did not answer", j.asked)
+		}
+		if a := r.try(scheduler.Push{Delay: time.Hour}); a.Err != nil || a.Unjudged {
+			t.Errorf("without a name: %+v", a)
+		}
+		r, j = remembering(t, true)
+		j.err = errors.New("away")
+		if a := r.try(scheduler.Push{ID: "a", Delay: time.Hour}); !errors.Is(a.Err, scheduler.ErrUnavailable) {
+			t.Errorf("sync: %+v", a)
+		}
+		if a := r.try(scheduler.Push{Delay: time.Hour}); a.Err != nil {
+			t.Errorf("without a name: %+v", a)
+		}
+	})
+}
+
+func TestAccept_WaitsForTheJournalBesideOtherPushes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, j := remembering(t, false)
+		j.took = 300 * time.Millisecond
+		named := make(chan scheduler.Accepted, 1)
+		begun := time.Now()
+		r.s.Accept(&scheduler.Push{ID: "a", Topic: "orders", Delay: time.Hour}, func(a scheduler.Accepted) { named <- a })
+		if a := r.try(scheduler.Push{Delay: time.Hour}); a.Err != nil || time.Since(begun) >= j.took {
+			t.Errorf("%+v after %s", a, time.Since(begun))
+		}
+		if a := <-named; a.Err != nil || time.Since(begun) < j.took {
+			t.Errorf("%+v after %s", a, time.Since(begun))
+		}
+	})
+}
+
+func TestAccept_JudgesOldUIDsAndIntakeMessagesByTheJournal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, j := remembering(t, false)
+		old := func(age time.Duration, sequence uint64) scheduler.UID {
+			uid, err := scheduler.IntakeUID(sequence, time.Now().Add(-age), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return uid
+		}
+		delivered := func(uid scheduler.UID) {
+			j.known = append(j.known, scheduler.Info{Message: scheduler.Message{UID: uid, Topic: "orders"}, State: scheduler.StateDelivered, Version: 2})
+		}
+		known, unknown := old(time.Hour, 1), old(time.Hour, 2)
+		delivered(known)
+		if a := r.try(scheduler.Push{UID: known, Stored: 1}); a.Err != nil || !a.Duplicate {
+			t.Errorf("an intake message whose acknowledgement was lost: %+v", a)
+		}
+		if a := r.try(scheduler.Push{UID: unknown, Stored: 2, Delay: time.Hour}); a.Err != nil || a.Duplicate {
+			t.Errorf("one that nobody took: %+v", a)
+		}
+		asked := j.asked
+		if a := r.try(scheduler.Push{UID: old(time.Minute, 3), Stored: 3, Delay: time.Hour}); a.Err != nil || j.asked != asked {
+			t.Errorf("the timeline knows what is young: %+v, asked %d", a, j.asked-asked)
+		}
+
+		given := r.try(scheduler.Push{Delay: time.Hour}).UID
+		r.s = r.scheduler() // of another instance, whose timeline has forgotten
+		twin := newRig(t, 2, nil)
+		twin.journal, twin.names, twin.sure = j, r.names, false
+		twin.s = twin.scheduler()
+		twin.serve(twin.s)
+		time.Sleep(time.Hour) // the bubble's
+		if a := twin.try(scheduler.Push{UID: given, Delay: time.Hour}); a.Err != nil || a.Duplicate {
+			t.Errorf("a repeat of what was never kept: %+v", a)
+		}
+		delivered(given)
+		third := newRig(t, 2, nil)
+		third.journal, third.names = j, r.names
+		third.s = third.scheduler()
+		third.serve(third.s)
+		if a := third.try(scheduler.Push{UID: given, Delay: time.Hour}); !a.Duplicate || a.State != scheduler.StateDelivered {
+			t.Errorf("a repeat: %+v", a)
+		}
+		j.err = errors.New("away")
+		if a := third.try(scheduler.Push{UID: given, Delay: time.Hour}); !errors.Is(a.Err, scheduler.ErrUnavailable) {
+			t.Errorf("without the journal: %+v", a)
+		}
+		time.Sleep(8 * 24 * time.Hour) // the bubble's
+		if a := third.try(scheduler.Push{UID: given, Delay: time.Hour}); !errors.Is(a.Err, scheduler.ErrStaleUID) {
+			t.Errorf("past the memory of names: %+v", a)
+		}
+	})
+}
+
+// spoiled is a store that holds a damaged record under one name.
+type spoiled struct {
+	scheduler.Timeline
+	id  string
+	uid scheduler.UID
+}
+
+func (s *spoiled) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, error) {
+	if ref.ID == s.id {
+		return nil, fmt.Errorf("find: %w: message %s", scheduler.ErrUnreadable, s.uid)
+	}
+	return s.Timeline.Find(ctx, ref)
+}
+
+func (s *spoiled) Add(ctx context.Context, bucket int, batch []*scheduler.Message, now scheduler.Milli) (
+	[]scheduler.AddResult, scheduler.Milli, error,
+) {
+	results := make([]scheduler.AddResult, len(batch))
+	var rest []*scheduler.Message
+	var places []int
+	for i, m := range batch {
+		if m.ID == s.id {
+			results[i].Code, results[i].First.UID = scheduler.AddUnreadable, s.uid
+			continue
+		}
+		rest, places = append(rest, m), append(places, i)
+	}
+	added, head, err := s.Timeline.Add(ctx, bucket, rest, now)
+	for i, r := range added {
+		results[places[i]] = r
+	}
+	return results, head, err
+}
+
+// A push that meets a damaged record is refused for good, whether or not the journal remembers its name; others are
+// accepted.
+func TestAccept_RefusesAloneWhatMeetsADamagedRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const uid = scheduler.UID("t-0123456789abcdef")
+		for _, remembered := range []bool{false, true} {
+			store, j := &spoiled{id: "order-1", uid: uid}, &memoryOfNames{}
+			r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+			r.journal, r.names = j, 7*24*time.Hour
+			r.s = r.scheduler()
+			r.serve(r.s)
+			p := scheduler.Push{Topic: "orders", ID: "order-1", Delay: time.Hour}
+			if remembered {
+				j.known = []scheduler.Info{{State: scheduler.StateWaiting, Version: 1,
+					Message: scheduler.Message{UID: uid, ID: "order-1", Topic: "orders", Attempt: 1}}}
+			}
+			good := scheduler.Push{Topic: "orders", ID: "order-2", Delay: time.Hour}
+			got := r.s.AcceptAll(t.Context(), []*scheduler.Push{&p, &good, {Topic: "orders", Delay: time.Hour}})
+			err := got[0].Err
+			if !errors.Is(err, scheduler.ErrUnreadable) || errors.Is(err, scheduler.ErrUnavailable) ||
+				!strings.Contains(err.Error(), string(uid)) {
+				t.Errorf("remembered %t: got %v", remembered, err)
+			}
+			if got[1].Err != nil || got[2].Err != nil {
+				t.Errorf("remembered %t: others: %v, %v", remembered, got[1].Err, got[2].Err)
+			}
+		}
+	})
+}

@@ -1,0 +1,111 @@
+package scheduler
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// A uid that was just made here can be another message's: two instances share a machine id, or a caller named a uid of
+// the coming moment as that of a push which it repeats. A push that was given such a uid gets another one. Where an
+// earlier try may have stored the push, what is there must be told from it.
+
+// comparers is how many messages are compared at once: a batch whose reply was lost may be stored whole, and its bucket
+// stores nothing else meanwhile.
+const comparers = 16
+
+// foreign is whether the uid that a push was just given is another message's; err where nobody could tell.
+type foreign struct {
+	taken bool
+	err   error
+}
+
+// taken judges each push of a batch. Where only headers and body can tell, the timeline is asked for them, for as long
+// as a call may take.
+func (c *coalescer) taken(batch []*queued, results []AddResult, repeat bool) []foreign {
+	verdicts := make([]foreign, len(batch))
+	var open []int
+	for i, q := range batch {
+		if q.fresh {
+			var sure bool
+			if verdicts[i].taken, sure = q.taken(&results[i], repeat); !sure {
+				open = append(open, i)
+			}
+		}
+	}
+	if len(open) == 0 {
+		return verdicts
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.s.cfg.CallTimeout)
+	defer cancel()
+	var group errgroup.Group
+	group.SetLimit(comparers)
+	for _, i := range open {
+		group.Go(func() error {
+			verdicts[i].taken, verdicts[i].err = c.differs(ctx, batch[i].message, &results[i].First)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return verdicts
+}
+
+// taken reports whether what is there under the uid that q was just given is no earlier try of q; sure is false where
+// that depends on what only the whole message tells.
+func (q *queued) taken(r *AddResult, repeat bool) (taken, sure bool) {
+	m, there := q.message, &r.First
+	switch r.Code {
+	case Added, AddedCanceled:
+		return false, true
+	case AddUnreadable:
+		return there.UID == m.UID && !repeat, true
+	}
+	if !there.called(m) { // nothing but its uid led there
+		return true, true
+	}
+	if there.UID != m.UID {
+		return false, true
+	}
+	if !repeat {
+		return true, true
+	}
+	changed := there.Version - 1
+	if there.State.Ended() {
+		changed--
+	}
+	if changed > 0 { // what it was stored as nobody can tell any more
+		return false, true
+	}
+	if !there.begunAs(m) {
+		return true, true
+	}
+	return false, m.ID != "" || there.State.Ended() // its digest, or all that is left of it, is the same
+}
+
+// differs reports whether the message that is there has not what a push gives it.
+func (c *coalescer) differs(ctx context.Context, m *Message, there *Info) (bool, error) {
+	found, err := c.s.cfg.Timeline.Find(ctx, Ref{UID: m.UID})
+	if err != nil {
+		return false, fmt.Errorf("compare it with the message %s: %w: %w", m.UID, ErrOutcomeUnknown, err)
+	}
+	if len(found) == 0 || found[0].Version != there.Version {
+		return false, nil
+	}
+	whole := &found[0].Message
+	return !bytes.Equal(whole.Body, m.Body) || !slices.Equal(whole.Headers, m.Headers) ||
+		whole.Retry.Jitter != m.Retry.Jitter || !slices.Equal(whole.Retry.Delays, m.Retry.Delays), nil
+}
+
+// called reports whether a message has the name, the topic and the key of another.
+func (i *Info) called(m *Message) bool { return i.ID == m.ID && i.Topic == m.Topic && i.Key == m.Key }
+
+// begunAs reports whether a message that did not change can have been stored as m, as far as every store tells of it.
+func (i *Info) begunAs(m *Message) bool {
+	const whole = time.Millisecond // a store keeps a part of one as one
+	return i.Due == m.Due && i.Priority == m.Priority && i.Attempt == m.Attempt && i.Digest == m.Digest &&
+		(i.TTL+whole-1)/whole == (m.TTL+whole-1)/whole
+}

@@ -1,0 +1,628 @@
+package journal_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest"
+	"github.com/tarry-mq/tarry/store/journal"
+)
+
+// pickyStore refuses every change of some messages, whatever it tells.
+type pickyStore struct {
+	journal.Store
+	mu   sync.Mutex
+	uids map[scheduler.UID]error
+}
+
+func (s *pickyStore) refuse(m *scheduler.Message, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uids[m.UID] = err
+}
+
+func (s *pickyStore) Write(ctx context.Context, fences map[int]uint64, changes []scheduler.Change) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range changes {
+		if err := s.uids[changes[i].UID]; err != nil {
+			return err
+		}
+	}
+	return s.Store.Write(ctx, fences, changes)
+}
+
+// errValue is how MariaDB refuses a value; its words may be a body's.
+var errValue = &mysql.MySQLError{Number: 1366, SQLState: [5]byte([]byte("22007")), Message: "incorrect value: secret"}
+
+// apart is a timeline whose outbox nobody drains but the test, and a journal that may
+// refuse.
+type apart struct {
+	*testing.T
+	line
+	store *pickyStore
+	log   bytes.Buffer
+	now   scheduler.Milli
+	clock *scheduler.Clock
+}
+
+// onBoth runs a test in memory and on Redis with SQLite.
+func onBoth(t *testing.T, check func(a *apart)) {
+	t.Parallel()
+	for name, open := range map[string]struct {
+		line  func(*testing.T, *scheduler.Recording) server
+		store func(*testing.T) journal.Store
+	}{"memory": {memoryLine, memoryStore}, "redis": {redisLine, sqliteStore}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(newApart(t, open.line(t, unheard()).line, open.store(t)))
+		})
+	}
+}
+
+// unheard is a recording that nobody listens to.
+func unheard() *scheduler.Recording {
+	return &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 30,
+		Wrote: func(scheduler.Entry) {}}
+}
+
+func newApart(t *testing.T, tl line, store journal.Store) *apart {
+	a := &apart{T: t, line: tl, now: schedulertest.Start}
+	a.store = &pickyStore{Store: store, uids: map[scheduler.UID]error{}}
+	a.clock = scheduler.NewClock(scheduler.Local{Wall: func() time.Time { return a.now.Time() },
+		Mono: func() time.Duration { return time.Duration(a.now) * time.Millisecond }})
+	schedulertest.Certify(t, tl)
+	return a
+}
+
+func (a *apart) must(step string, err error) {
+	a.Helper()
+	if err != nil {
+		a.Fatalf("%s: %v", step, err)
+	}
+}
+
+func (a *apart) push(batch ...*scheduler.Message) {
+	a.Helper()
+	_, _, err := a.Add(a.Context(), 0, batch, a.now)
+	a.must("push", err)
+}
+
+func (a *apart) cancel(m *scheduler.Message) {
+	a.Helper()
+	r, err := a.Cancel(a.Context(), m.UID, a.now)
+	a.must("cancel", err)
+	if r.Code != scheduler.CancelDone {
+		a.Fatalf("cancel: %+v", r)
+	}
+}
+
+func (a *apart) drain() (refused int, err error) {
+	_, refused, err = journal.Drain(a.Context(), a.store, a.line, 0, 0, time.Minute, zerolog.New(&a.log))
+	return refused, err
+}
+
+// recover makes the timeline whole as if its server had changed.
+func (a *apart) recover() {
+	a.Helper()
+	r := journal.NewRecovery(journal.RecoveryConfig{Store: a.store, Timeline: moved{a.line}, Mode: journal.Sync,
+		Window: time.Hour, EndedKeep: time.Hour, Clock: a.clock, Timeout: time.Minute, Log: zerolog.New(&a.log)})
+	if result, err := r.Run(a.Context(), 2); err != nil || result.Buckets != crashBuckets {
+		a.Fatalf("recovery: %+v, %v", result, err)
+	}
+}
+
+func (a *apart) wantLag(want scheduler.Lag) {
+	a.Helper()
+	lags, err := a.Lags(a.Context())
+	a.must("lags", err)
+	if l := lags[0]; l.Entries != want.Entries || l.Quarantined != want.Quarantined {
+		a.Fatalf("lag %+v, want %+v", l, want)
+	}
+}
+
+func (a *apart) quarantined() (list []scheduler.Quarantined) {
+	a.Helper()
+	for after := ""; ; {
+		page, next, err := a.Quarantined(a.Context(), 0, after)
+		a.must("list what is quarantined", err)
+		if len(page) == 0 {
+			return list
+		}
+		list, after = append(list, page...), next
+	}
+}
+
+func (a *apart) verify() scheduler.VerifyReport {
+	a.Helper()
+	v := &journal.Verifier{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock, Timeout: time.Minute,
+		Address: func() string { return "" }}
+	report, err := v.Run(a.Context(), scheduler.VerifyRequest{Repair: true}, nil)
+	a.must("verify", err)
+	return report
+}
+
+func (a *apart) restore(dry bool) scheduler.RestoreReport {
+	a.Helper()
+	r := &journal.Restorer{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock, Timeout: time.Minute,
+		Log: zerolog.Nop()}
+	report, err := r.Run(a.Context(), scheduler.RestoreRequest{Overdue: true, DryRun: dry}, nil)
+	a.must("restore", err)
+	return report
+}
+
+// lines is how many lines of the log name a message.
+func (a *apart) lines(m *scheduler.Message) (n int) {
+	for line := range strings.Lines(a.log.String()) {
+		if strings.Contains(line, string(m.UID)) {
+			n++
+		}
+	}
+	return n
+}
+
+// state is how the journal has a message, none where it does not know its content.
+func (a *apart) state(m *scheduler.Message) scheduler.State {
+	a.Helper()
+	have, err := a.store.Versions(a.Context(), []scheduler.UID{m.UID})
+	a.must("versions", err)
+	return have[m.UID].State
+}
+
+// What the journal refuses of one message, also bare, costs the others of its entry
+// nothing, and holds nothing back: not the entries behind it, and not the memory of ends.
+func TestDrain_QuarantinesWhatTheJournalRefusesAlsoBare(t *testing.T) {
+	onBoth(t, func(a *apart) {
+		later := schedulertest.DueIn(time.Hour)
+		bad, good, behind := schedulertest.Message(1, later), schedulertest.Message(2, later), schedulertest.Message(3, later)
+		a.store.refuse(bad, errValue)
+		a.push(good, bad, schedulertest.Message(4, later))
+		a.push(behind)
+		a.wantLag(scheduler.Lag{Entries: 2})
+		if refused, err := a.drain(); err != nil || refused != 1 {
+			a.Fatalf("%d entries were refused, %v", refused, err)
+		}
+		a.wantLag(scheduler.Lag{Quarantined: 1})
+		for _, m := range []*scheduler.Message{good, behind} {
+			if s := a.state(m); s != scheduler.StateWaiting {
+				a.Errorf("%s is %s in the journal", m.UID, s)
+			}
+		}
+		list := a.quarantined()
+		if len(list) != 1 || list[0].Known || fmt.Sprint(list[0].UIDs) != fmt.Sprint([]scheduler.UID{bad.UID}) ||
+			strings.Contains(list[0].Reason, "secret") {
+			a.Fatalf("quarantined are %+v", list)
+		}
+		if a.lines(bad) != 1 || a.lines(good) != 0 || strings.Contains(a.log.String(), "secret") {
+			a.Errorf("%d lines of the log name it: %s", a.lines(bad), &a.log)
+		}
+		if refused, err := a.drain(); err != nil || refused != 0 {
+			a.Errorf("once more: %d refused, %v", refused, err)
+		}
+		report := a.verify()
+		if len(report.Quarantined) != 1 || report.Quarantined[0].ID != list[0].ID ||
+			report.Found[scheduler.MissingInJournal] != 1 || len(report.Found) != 1 {
+			a.Errorf("verify: %+v", report)
+		}
+	})
+}
+
+// The journal tells of a message as waiting whose end it refused, and the store has
+// forgotten that: nothing brings it back.
+func TestQuarantine_AnEndThatTheJournalRefusedIsNotUndone(t *testing.T) {
+	onBoth(t, func(a *apart) {
+		later := schedulertest.DueIn(3 * time.Hour)
+		bad, lost := schedulertest.Message(1, later), schedulertest.Message(2, later)
+		a.push(bad)
+		if refused, err := a.drain(); err != nil || refused != 0 {
+			a.Fatalf("drain: %d, %v", refused, err)
+		}
+		a.store.refuse(bad, errValue)
+		a.cancel(bad)
+		if refused, err := a.drain(); err != nil || refused != 1 {
+			a.Fatalf("drain: %d, %v", refused, err)
+		}
+		a.now = a.now.Add(2 * time.Hour)
+		if n, err := a.Trim(a.Context(), 0, 1, a.now, 10); err != nil || n != 1 {
+			a.Fatalf("forgotten: %d, %v", n, err)
+		}
+		a.must("write", a.store.Write(a.Context(), nil, []scheduler.Change{ // what the store has lost comes back all the same
+			{UID: lost.UID, Version: 1, State: scheduler.StateWaiting, Due: lost.Due, At: a.now, Message: lost}}))
+		if report := a.restore(true); report != (scheduler.RestoreReport{Read: 2, Added: 1, Newer: 1}) {
+			a.Errorf("a dry run: %+v", report)
+		}
+		if report := a.verify(); report.Found[scheduler.MissingInStore] != 2 || report.Repaired != 1 {
+			a.Errorf("verify: %+v", report)
+		}
+		if report := a.restore(false); report != (scheduler.RestoreReport{Read: 2, Same: 1, Newer: 1}) {
+			a.Errorf("restore: %+v", report)
+		}
+		if found, err := a.Find(a.Context(), scheduler.Ref{UID: bad.UID}); err != nil || len(found) > 0 {
+			a.Fatalf("it is back: %+v, %v", found, err)
+		}
+	})
+}
+
+// Only what the rows themselves are refused for goes into quarantine.
+func TestDrain_QuarantinesNothingWhereTheDatabaseIsAtFault(t *testing.T) {
+	onBoth(t, func(a *apart) {
+		m := schedulertest.Message(1)
+		a.push(m)
+		for _, fault := range []error{
+			journal.ErrUnfit, fmt.Errorf("write: %w", journal.ErrUnfit), scheduler.ErrFenced, context.DeadlineExceeded,
+			scheduler.ErrUnavailable, errors.New("nobody knows"), mysql.ErrInvalidConn,
+			&mysql.MySQLError{Number: 1205, SQLState: [5]byte([]byte("HY000"))},
+			&mysql.MySQLError{Number: 1146, SQLState: [5]byte([]byte("42S02"))},
+		} {
+			a.store.refuse(m, fault)
+			if refused, err := a.drain(); !errors.Is(err, fault) || refused != 0 {
+				a.Errorf("%v: %d refused, %v", fault, refused, err)
+			}
+			a.wantLag(scheduler.Lag{Entries: 1})
+		}
+		a.store.refuse(m, nil)
+		if refused, err := a.drain(); err != nil || refused != 0 || a.state(m) != scheduler.StateWaiting {
+			a.Errorf("%d refused, %v", refused, err)
+		}
+	})
+}
+
+// Where more is refused than the quarantine holds the rest waits in the outbox, and
+// what can be written is.
+func TestDrain_KeepsInTheOutboxWhatTheQuarantineHasNoRoomFor(t *testing.T) {
+	onBoth(t, func(a *apart) {
+		for n := range scheduler.MaxQuarantined + 2 {
+			m := schedulertest.Message(n, schedulertest.DueIn(time.Hour))
+			a.store.refuse(m, errValue)
+			a.push(m)
+		}
+		good := schedulertest.Message(1000, schedulertest.DueIn(time.Hour))
+		a.push(good)
+		for range 2 {
+			if _, err := a.drain(); !errors.Is(err, scheduler.ErrQuarantineFull) {
+				a.Fatalf("drain: %v", err)
+			}
+			a.wantLag(scheduler.Lag{Entries: 2, Quarantined: scheduler.MaxQuarantined})
+		}
+		if s := a.state(good); s != scheduler.StateWaiting {
+			a.Errorf("what stood behind is %s", s)
+		}
+		a.recover()
+		if n := strings.Count(a.log.String(), "certified although the journal lacks"); n != scheduler.MaxQuarantined {
+			a.Errorf("the log tells of %d entries", n)
+		}
+	})
+}
+
+// moved is a line whose certification is of another server.
+type moved struct{ line }
+
+func (m moved) Standings(ctx context.Context) ([]scheduler.Standing, error) {
+	standings, err := m.line.Standings(ctx)
+	for i := range standings {
+		standings[i].Run = "another"
+	}
+	return standings, err
+}
+
+// damaged puts a damaged entry in the place of the oldest one of bucket 0.
+func (s *redisServer) damaged(t *testing.T, change func(fields []string) []string) {
+	t.Helper()
+	key := fmt.Sprintf("{%s:0}:outbox", s.ns)
+	all, err := s.rdb.Do(t.Context(), "XRANGE", key, "-", "+").Slice()
+	if err == nil {
+		err = s.rdb.XTrimMaxLen(t.Context(), key, 0).Err()
+	}
+	for i := 0; err == nil && i < len(all); i++ {
+		var fields []string
+		for _, f := range all[i].([]any)[1].([]any) {
+			fields = append(fields, f.(string))
+		}
+		if i == 0 {
+			fields = change(fields)
+		}
+		args := []any{"XADD", key, "*"}
+		for _, f := range fields {
+			args = append(args, f)
+		}
+		err = s.rdb.Do(t.Context(), args...).Err()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A damaged entry tells the journal no more than which messages it is about: how they
+// stand the journal learns from the store.
+func TestDrain_LearnsFromTheStoreWhatADamagedEntryDoesNotTell(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(f []string) []string{
+		"context": func(f []string) []string { f[1] = ""; return f },
+		"size":    func(f []string) []string { f[3] = "?"; return f },
+		"change":  func(f []string) []string { f[5] = f[5][:4]; return f },
+		"version": func(f []string) []string { f[5] = "\x63" + f[5][1:]; return f },
+	} {
+		for _, by := range []string{"a drain", "a recovery"} {
+			t.Run(name+" found by "+by, func(t *testing.T) {
+				t.Parallel()
+				s := newRedisServer(t, unheard())
+				a := newApart(t, s.tl, sqliteStore(t))
+				later := schedulertest.DueIn(3 * time.Hour)
+				m, behind := schedulertest.Message(1, later), schedulertest.Message(2, later)
+				a.push(m)
+				if refused, err := a.drain(); err != nil || refused > 0 {
+					t.Fatalf("drain: %d, %v", refused, err)
+				}
+				a.cancel(m)
+				a.push(behind)
+				s.damaged(t, change)
+				if by == "a drain" {
+					if refused, err := a.drain(); err != nil || refused != 1 {
+						t.Fatalf("drain: %d, %v", refused, err)
+					}
+				} else {
+					a.recover()
+				}
+				a.wantLag(scheduler.Lag{Quarantined: 1})
+				list := a.quarantined()
+				if len(list) != 1 || !list[0].Known || !slices.Equal(list[0].UIDs, []scheduler.UID{m.UID}) {
+					t.Fatalf("quarantined are %+v", list)
+				}
+				if s := a.state(m); s != scheduler.StateCanceled {
+					t.Errorf("in the journal it is %s", s)
+				}
+				if s := a.state(behind); s != scheduler.StateWaiting {
+					t.Errorf("what stood behind is %s in the journal", s)
+				}
+				if n := a.lines(m); n != 1 {
+					t.Errorf("%d lines of the log name it: %s", n, &a.log)
+				}
+				a.now = a.now.Add(2 * time.Hour)
+				if n, err := a.Trim(t.Context(), 0, 2, a.now, 10); err != nil || n != 1 {
+					t.Fatalf("forgotten: %d, %v", n, err)
+				}
+				if report := a.verify(); len(report.Found) > 0 || len(report.Quarantined) != 1 {
+					t.Errorf("verify: %+v", report)
+				}
+				if report := a.restore(false); report.Added > 0 {
+					t.Errorf("restore: %+v", report)
+				}
+			})
+		}
+	}
+}
+
+// young hides from a drain what is said to be younger than the age that it asks for.
+type young struct {
+	line
+	ids map[string]bool
+}
+
+func (y young) Unwritten(ctx context.Context, bucket int, after string, age scheduler.Milli,
+	limit, bytes int) ([]scheduler.Entry, error) {
+	entries, err := y.line.Unwritten(ctx, bucket, after, 0, limit, bytes)
+	return slices.DeleteFunc(entries, func(e scheduler.Entry) bool { return age > 0 && y.ids[e.ID] }), err
+}
+
+// drainOld drains but for the entries from the given place on.
+func (a *apart) drainOld(from int) {
+	a.Helper()
+	entries, err := a.Unwritten(a.Context(), 0, "", 0, 100, 1<<20)
+	a.must("read the outbox", err)
+	y := young{a.line, map[string]bool{}}
+	for _, e := range entries[from:] {
+		y.ids[e.ID] = true
+	}
+	_, _, err = journal.Drain(a.Context(), a.store, y, 0, 1, time.Minute, zerolog.New(&a.log))
+	a.must("drain what is old", err)
+}
+
+// history is what the journal has of a message: of each change the version, the state,
+// when, who and where to.
+func (a *apart) history(m *scheduler.Message) (lines []string) {
+	a.Helper()
+	changes, err := a.store.History(a.Context(), m.UID)
+	a.must("history", err)
+	for _, c := range changes {
+		lines = append(lines, fmt.Sprintf("%d %s at %d by %q for %q to %q %d", c.Version, c.State, c.At-a.now, c.Instance,
+			c.Reason, c.Stream, c.Sequence))
+	}
+	return lines
+}
+
+func (a *apart) wantHistory(m *scheduler.Message, want ...string) {
+	a.Helper()
+	if got := a.history(m); !slices.Equal(got, want) {
+		a.Errorf("its history is %q, want %q", got, want)
+	}
+}
+
+func (a *apart) amend(m *scheduler.Message, version uint64, body string) {
+	a.Helper()
+	am := scheduler.Amend{UID: m.UID, Version: version, Due: m.Due + 1000*scheduler.Milli(version), Reason: "so it is"}
+	if body != "" {
+		own := *m
+		own.Body, am.Message = []byte(body), &own
+	}
+	r, err := a.Amend(a.Context(), am, a.now)
+	a.must("amend", err)
+	if r.Code != scheduler.AmendDone {
+		a.Fatalf("amend: %+v", r)
+	}
+}
+
+func (a *apart) deliver(m *scheduler.Message) {
+	a.Helper()
+	got, err := a.Claim(a.Context(), 0,
+		scheduler.Claim{Term: 1, Now: m.Due.Add(time.Hour), Limit: 10, Bytes: 1 << 20, Number: 1})
+	a.must("claim", err)
+	if len(got.Messages) != 1 {
+		a.Fatalf("claimed %+v", got)
+	}
+	end := scheduler.End{Message: got.Messages[0], State: scheduler.StateDelivered, Stream: "ORDERS", Sequence: 42}
+	a.must("finish", a.Finish(a.Context(), 0, 1, []scheduler.End{end}, a.now.Add(5*time.Second)))
+}
+
+const (
+	wasAccepted  = `1 waiting at 0 by "a" for "" to "" 0`
+	wasDelivered = `3 delivered at 5000 by "a" for "" to "ORDERS" 42`
+	lostHere     = `2 waiting at 0 by "" for "what led here is lost" to "" 0`
+)
+
+// What is known of a message whose earlier change is lost stands in the entries behind:
+// nothing takes their place.
+func TestDrain_KeepsTheHistoryThatStandsBehindADamagedEntry(t *testing.T) {
+	t.Parallel()
+	for name, drain := range map[string]func(a *apart){
+		"drained at once": func(a *apart) {
+			if refused, err := a.drain(); err != nil || refused != 1 {
+				a.Fatalf("drain: %d, %v", refused, err)
+			}
+		},
+		"drained later": func(a *apart) { // the entry behind is young, and its writer still has it
+			a.drainOld(1)
+			a.wantLag(scheduler.Lag{Entries: 1, Quarantined: 1})
+			a.wantHistory(schedulertest.Message(1), wasAccepted)
+			if refused, err := a.drain(); err != nil || refused != 0 {
+				a.Fatalf("drain: %d, %v", refused, err)
+			}
+		},
+		"drained by two": func(a *apart) { a.drainOld(1); a.drainOld(0); a.recover() },
+		"recovered":      func(a *apart) { a.recover() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newRedisServer(t, unheard())
+			a := newApart(t, s.tl, sqliteStore(t))
+			m := schedulertest.Message(1)
+			a.push(m)
+			if refused, err := a.drain(); err != nil || refused > 0 {
+				t.Fatalf("drain: %d, %v", refused, err)
+			}
+			a.amend(m, 1, "")
+			a.deliver(m)
+			s.damaged(t, func(f []string) []string { f[1] = ""; return f })
+			drain(a)
+			a.wantLag(scheduler.Lag{Quarantined: 1})
+			a.wantHistory(m, wasAccepted, wasDelivered)
+			if list := a.quarantined(); !list[0].Known {
+				t.Errorf("quarantined are %+v", list)
+			}
+			records, err := a.store.Records(t.Context(), []scheduler.UID{m.UID})
+			if err != nil || len(records) != 1 || records[0].EndedAt != a.now.Add(5*time.Second) || records[0].Reason != "" {
+				t.Errorf("its record is %+v, %v", records, err)
+			}
+			if n := a.lines(m); n != 1 {
+				t.Errorf("%d lines of the log name it: %s", n, &a.log)
+			}
+		})
+	}
+}
+
+// The content that a damaged entry held is still in the store: the journal gets it,
+// whatever came to it since or is on its way.
+func TestDrain_BringsTheContentThatADamagedEntryHeld(t *testing.T) {
+	t.Parallel()
+	for _, old := range []int{1, 2, 3} { // as many entries are drained first
+		t.Run(fmt.Sprint(old), func(t *testing.T) {
+			t.Parallel()
+			s := newRedisServer(t, unheard())
+			a := newApart(t, s.tl, sqliteStore(t))
+			later := schedulertest.DueIn(time.Hour)
+			m, fresh := schedulertest.Message(1, later), schedulertest.Message(2, later)
+			a.push(m)
+			if refused, err := a.drain(); err != nil || refused > 0 {
+				t.Fatalf("drain: %d, %v", refused, err)
+			}
+			a.amend(m, 1, "another body")
+			a.amend(m, 2, "")
+			a.amend(m, 3, "")
+			s.damaged(t, func(f []string) []string { f[5] = f[5][:4]; return f })
+			a.drainOld(old)
+			records, err := a.store.Records(t.Context(), []scheduler.UID{m.UID})
+			if err != nil || len(records) != 1 || string(records[0].Body) != "another body" {
+				t.Errorf("its record is %+v, %v", records, err)
+			}
+			if _, err := a.drain(); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{wasAccepted, lostHere,
+				`3 waiting at 0 by "a" for "so it is" to "" 0`, `4 waiting at 0 by "a" for "so it is" to "" 0`}
+			if old > 1 { // that version need not stand for the content
+				want = slices.Delete(want, 1, 2)
+			}
+			a.wantHistory(m, want...)
+
+			a.push(fresh)
+			a.amend(fresh, 1, "")
+			s.damaged(t, func(f []string) []string { f[5] = f[5][:4]; return f })
+			a.drainOld(min(old, 2))
+			if s := a.state(fresh); s != scheduler.StateWaiting {
+				t.Errorf("in the journal it is %s", s)
+			}
+			records, err = a.store.Records(t.Context(), []scheduler.UID{fresh.UID})
+			if err != nil || len(records) != 1 || !bytes.Equal(records[0].Body, fresh.Body) {
+				t.Errorf("its record is %+v, %v", records, err)
+			}
+		})
+	}
+}
+
+// An end whose own entry is damaged is written down as the store has it.
+func TestDrain_TakesFromTheStoreAnEndThatNoEntryHolds(t *testing.T) {
+	t.Parallel()
+	s := newRedisServer(t, unheard())
+	a := newApart(t, s.tl, sqliteStore(t))
+	m := schedulertest.Message(1)
+	a.push(m)
+	if _, err := a.drain(); err != nil {
+		t.Fatal(err)
+	}
+	a.deliver(m)
+	s.damaged(t, func(f []string) []string { f[1] = ""; return f })
+	a.drainOld(1)
+	a.wantHistory(m, wasAccepted, `2 delivered at 5000 by "" for "what led here is lost" to "" 0`)
+}
+
+func TestDrainer_CountsWhatIsRefusedAndQuarantined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newApart(t, memoryLine(t, unheard()).line, memoryStore(t))
+		bad := schedulertest.Message(1)
+		a.store.refuse(bad, errValue)
+		a.push(bad)
+		registry := prometheus.NewRegistry()
+		d := journal.NewDrainer(journal.DrainerConfig{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock,
+			Duty: func(context.Context) bool { return true }, Timeout: time.Minute, Log: zerolog.Nop(), Registerer: registry})
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = d.Run(ctx) })
+		time.Sleep(5 * time.Second)
+		stop()
+		running.Wait()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, f := range families {
+			got[f.GetName()] = f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
+		}
+		if got["tarry_journal_refused_total"] != 1 || got["tarry_journal_quarantined"] != 1 ||
+			got["tarry_journal_lag_changes"] != 0 {
+			t.Errorf("metrics are %v", got)
+		}
+	})
+}

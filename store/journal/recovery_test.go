@@ -1,0 +1,179 @@
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest"
+	"github.com/tarry-mq/tarry/store/journal"
+	"github.com/tarry-mq/tarry/store/memory"
+)
+
+// rolledBack is a store on Redis with its journal; every change is committed at
+// once.
+type rolledBack struct {
+	*testing.T
+	*redisServer
+	store journal.Store
+	now   scheduler.Milli
+	clock *scheduler.Clock
+}
+
+func newRolledBack(t *testing.T) *rolledBack {
+	t.Helper()
+	w := &rolledBack{T: t, store: sqliteStore(t), now: schedulertest.Start}
+	w.clock = scheduler.NewClock(scheduler.Local{Wall: func() time.Time { return w.now.Time() }, Mono: func() time.Duration { return time.Duration(w.now) * time.Millisecond }})
+	w.redisServer = newRedisServer(t, &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 20, Wrote: func(e scheduler.Entry) {
+		fences := map[int]uint64{}
+		if e.Number > 0 {
+			fences[e.Bucket] = e.Number
+		}
+		w.must("write", w.store.Write(context.WithoutCancel(t.Context()), fences, e.Changes))
+	}})
+	w.recover(1)
+	return w
+}
+
+func (w *rolledBack) must(step string, err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatalf("%s: %v", step, err)
+	}
+}
+
+func (w *rolledBack) recover(term uint64) journal.Result {
+	w.Helper()
+	r := journal.NewRecovery(journal.RecoveryConfig{Store: w.store, Timeline: w.tl, Mode: journal.Sync, Window: time.Hour, EndedKeep: time.Hour, Clock: w.clock,
+		Timeout: time.Minute, Log: zerolog.Nop()})
+	result, err := r.Run(w.Context(), term)
+	w.must("recover", err)
+	return result
+}
+
+func (w *rolledBack) push(m *scheduler.Message) {
+	w.Helper()
+	_, _, err := w.tl.Add(w.Context(), m.UID.Bucket(crashBuckets), []*scheduler.Message{m}, w.now)
+	w.must("push", err)
+}
+
+func (w *rolledBack) claim(bucket int, number uint64) []*scheduler.Message {
+	w.Helper()
+	got, err := w.tl.Claim(w.Context(), bucket, scheduler.Claim{Term: 1, Number: number, Now: w.now, Limit: 10, Bytes: 1 << 20})
+	w.must("claim", err)
+	return got.Messages
+}
+
+func (w *rolledBack) find(uid scheduler.UID) scheduler.Info {
+	w.Helper()
+	found, err := w.tl.Find(w.Context(), scheduler.Ref{UID: uid})
+	w.must("find", err)
+	if len(found) != 1 {
+		w.Fatalf("%s: found %d", uid, len(found))
+	}
+	return found[0]
+}
+
+// The store comes back as it was while a message was claimed. What was answered
+// since stands: the message was given back without a trace and changed.
+func TestRecovery_MakesNoChangeOfItsOwnBeforeThoseThatWereLost(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]struct {
+		do   func(w *rolledBack, m *scheduler.Message)
+		want func(i scheduler.Info, due scheduler.Milli) bool
+	}{
+		"rescheduled": {func(w *rolledBack, m *scheduler.Message) {
+			edited := *m
+			edited.Body = []byte("edited")
+			got, err := w.tl.Amend(w.Context(), scheduler.Amend{UID: m.UID, Version: 1, Due: w.now.Add(time.Hour), Message: &edited, Reason: "rescheduled"}, w.now)
+			w.must("amend", err)
+			if got.Code != scheduler.AmendDone {
+				w.Fatalf("amend: code %d", got.Code)
+			}
+		}, func(i scheduler.Info, due scheduler.Milli) bool {
+			return i.State == scheduler.StateWaiting && i.Version == 2 && i.Due == due && string(i.Body) == "edited" && !i.Mark.Uncertain
+		}},
+		"canceled": {func(w *rolledBack, m *scheduler.Message) {
+			got, err := w.tl.Cancel(w.Context(), m.UID, w.now)
+			w.must("cancel", err)
+			if got.Code != scheduler.CancelDone {
+				w.Fatalf("cancel: code %d", got.Code)
+			}
+		}, func(i scheduler.Info, _ scheduler.Milli) bool {
+			return i.State == scheduler.StateCanceled && i.Version == 2 && !i.Mark.Uncertain
+		}},
+		"left as it was": {func(*rolledBack, *scheduler.Message) {}, func(i scheduler.Info, _ scheduler.Milli) bool {
+			return i.State == scheduler.StateWaiting && i.Version == 2 && i.Mark.Uncertain
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRolledBack(t)
+			m := schedulertest.Message(1)
+			w.push(m)
+			w.now += 10
+			if got := w.claim(0, 1); len(got) != 1 {
+				t.Fatalf("claimed %d", len(got))
+			}
+			rollBack := w.snapshot(t)
+			w.now += 10
+			w.must("return", w.tl.Return(t.Context(), 0, 1, []scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}}, w.now))
+			change.do(w, m)
+			due := w.now.Add(time.Hour)
+			w.now += 10
+			rollBack()
+			if result := w.recover(2); result.Buckets != crashBuckets {
+				t.Fatalf("recovery: %+v", result)
+			}
+			got := w.find(m.UID)
+			if !change.want(got, due) {
+				t.Errorf("it is %s at version %d, due %d, uncertain %t, with body %q", got.State, got.Version, got.Due, got.Mark.Uncertain, got.Body)
+			}
+			if records, err := w.store.Records(t.Context(), []scheduler.UID{m.UID}); err != nil || len(records) != 1 || !change.want(records[0].Info, due) {
+				t.Errorf("the journal has %+v, %v", records, err)
+			}
+		})
+	}
+}
+
+// fencing is a journal whose fences can be seen, and do not get there while it fails.
+type fencing struct {
+	journal.Store
+	numbers []uint64
+	fails   bool
+}
+
+func (f *fencing) Fence(ctx context.Context, bucket int, number uint64) error {
+	f.numbers = append(f.numbers, number)
+	if f.fails {
+		return errors.New("no reply")
+	}
+	return f.Store.Fence(ctx, bucket, number)
+}
+
+// A number that may have reached the journal is never given again: what was written
+// under it belongs to another certification.
+func TestRecovery_GivesNoNumberAgainThatItHasFencedWith(t *testing.T) {
+	t.Parallel()
+	tl, err := memory.New(memory.Config{Buckets: 1, Record: &scheduler.Recording{
+		Address: func() string { return "here:1" }, Limit: 1 << 30, Wrote: func(scheduler.Entry) {}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := &fencing{Store: sqliteStore(t), fails: true}
+	r := newRecovery(t, tl, store)
+	if _, err := r.Run(t.Context(), 1); err == nil {
+		t.Fatal("it went on without its fence")
+	}
+	store.fails = false
+	if _, err := r.Run(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if n := store.numbers; len(n) != 2 || n[1] <= n[0] {
+		t.Errorf("it fenced with %v", n)
+	}
+}

@@ -1,0 +1,507 @@
+package timeline_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// garbage are records that somebody spoiled: nothing, too short, of no known form, cut, and the end of nothing.
+func garbage(whole string) []string {
+	return []string{"", "\x01", "x", "\x01 a text", "garbage of some length, whatever it is", whole[:len(whole)-8],
+		whole[:20], "\x02", "\x02\x03",
+		"\x02\x03\x02 an end of some length", "\x02\x03\x02" + whole[3:]}
+}
+
+func (b *bare) spoil(m *scheduler.Message, record string) {
+	b.Helper()
+	b.must(b.rdb.HSet(b.Context(), b.key("msg"), string(m.UID), record).Err())
+}
+
+func (b *bare) packed(m *scheduler.Message) string {
+	b.Helper()
+	record, err := b.rdb.HGet(b.Context(), b.key("msg"), string(m.UID)).Result()
+	b.must(err)
+	return record
+}
+
+// wantUnreadable holds the refusals to those of one record that cannot be read, or to none.
+func (b *bare) wantUnreadable(m *scheduler.Message, to scheduler.State) {
+	b.Helper()
+	refused, err := b.Refused(b.Context(), 0)
+	b.must(err)
+	if m == nil {
+		if len(refused) > 0 {
+			b.Fatalf("refused are %+v, want none", refused)
+		}
+		return
+	}
+	want := scheduler.Refusal{UID: m.UID, Transition: scheduler.Transition{To: to}, Unreadable: true}
+	for i := range refused {
+		if refused[i].At == 0 {
+			b.Errorf("nobody knows when: %+v", refused[i])
+		}
+		refused[i].At = 0
+	}
+	if !slices.Equal(refused, []scheduler.Refusal{want}) {
+		b.Fatalf("refused are %+v, want %+v", refused, want)
+	}
+}
+
+// What cannot be read is claimed once: it is listed, is in flight no more, and holds nothing else up.
+func TestClaim_ListsWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	srv := lab.SharedRedis(t)
+	for i := range garbage(string(make([]byte, 30))) {
+		b := openBare(t, srv)
+		bad, good := b.message(nil), b.message(nil)
+		b.add(bad, good)
+		whole := b.packed(bad)
+		record := garbage(whole[:17+1+len(bad.Topic)+2])[i]
+		b.spoil(bad, record)
+		got, err := b.Claim(t.Context(), 0, scheduler.Claim{Term: 1, Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
+		b.must(err)
+		if len(got.Messages) != 1 || got.Messages[0].UID != good.UID || !slices.Equal(got.Missing, []scheduler.UID{bad.UID}) {
+			t.Fatalf("%q: claimed %+v", record, got)
+		}
+		held, err := b.Held(t.Context(), 0, 1, "", 10)
+		b.must(err)
+		if len(held) != 1 || held[0].UID != good.UID {
+			t.Fatalf("%q: held are %+v", record, held)
+		}
+		b.wantUnreadable(bad, scheduler.StateInFlight)
+		b.must(b.Return(t.Context(), 0, 1, []scheduler.Back{{UID: good.UID, Claim: 7, Score: good.Score()}}, 30))
+		b.claim(1)
+		if b.packed(bad) != record {
+			t.Fatalf("%q became %q", record, b.packed(bad))
+		}
+		b.spoil(bad, whole)
+		b.wantUnreadable(nil, 0)
+	}
+}
+
+// A record that is spoiled while its message is in flight keeps neither a leader from beginning nor others from coming
+// back.
+func TestReturnAndSweep_ListWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	srv := lab.SharedRedis(t)
+	for i := range 1 + len(garbage(string(make([]byte, 30)))) {
+		for _, swept := range []bool{false, true} {
+			b := openBare(t, srv)
+			bad, good := b.message(nil), b.message(nil)
+			b.add(bad, good)
+			whole := b.packed(bad)
+			inFlight := "\x02\x02\x02" + strings.Repeat("\x00", 16) + "\x00\x00\x00\x02\x00" + whole // an end that is none
+			record := append(garbage(whole[:17+1+len(bad.Topic)+2]), inFlight)[i]
+			claimed := b.claim(2)
+			b.spoil(bad, record)
+			if swept {
+				n, err := b.Sweep(t.Context(), 0, 9, 0, 100, 50)
+				b.must(err)
+				if n != 2 {
+					t.Errorf("%q: swept %d", record, n)
+				}
+			} else {
+				back := make([]scheduler.Back, len(claimed))
+				for i, m := range claimed {
+					back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Keep: true}
+				}
+				for range 2 {
+					b.must(b.Return(t.Context(), 0, 1, back, 50))
+				}
+			}
+			term := uint64(1)
+			if swept {
+				term = 9
+			}
+			held, err := b.Held(t.Context(), 0, term, "", 10)
+			b.must(err)
+			if len(held) != 0 || b.rdb.ZScore(t.Context(), b.key("due"), string(good.UID)).Err() != nil ||
+				b.rdb.ZScore(t.Context(), b.key("due"), string(bad.UID)).Err() == nil {
+				t.Errorf("%q, swept %t: held are %+v", record, swept, held)
+			}
+			b.wantUnreadable(bad, scheduler.StateWaiting)
+		}
+	}
+}
+
+// A push whose uid or name leads to a record that nobody can read fails alone.
+func TestAdd_FailsOnlyThePushThatMeetsWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	srv := lab.SharedRedis(t)
+	named := func(id string, merge scheduler.Merge, attempt uint32) func(*scheduler.Message) {
+		return func(m *scheduler.Message) { m.ID, m.Merge, m.Attempt, m.Digest = id, merge, attempt, [16]byte{7} }
+	}
+	const reject, keep, replace = scheduler.MergeReject, scheduler.MergeKeep, scheduler.MergeReplace
+	for i := range garbage(string(make([]byte, 30))) {
+		b := openBare(t, srv)
+		plain, one, kept := b.message(nil), b.message(named("one", reject, 1)), b.message(named("two", reject, 1))
+		b.add(plain, one, kept)
+		record := garbage(b.packed(plain)[:17+1+len(plain.Topic)+2])[i]
+		b.spoil(plain, record)
+		b.spoil(one, record)
+		batch := []*scheduler.Message{
+			b.message(nil), plain, b.message(named("one", reject, 1)), b.message(named("one", keep, 1)),
+			b.message(named("one", replace, 1)), b.message(named("one", reject, 2)), b.message(named("two", replace, 1)),
+			b.message(named("three", reject, 1)), b.message(nil),
+		}
+		for again := range 2 {
+			results := b.add(batch...)
+			added := scheduler.AddResult{Code: scheduler.Added}
+			want := []scheduler.AddResult{
+				added, unreadable(plain), unreadable(one), unreadable(one), unreadable(one), unreadable(one),
+				{Code: scheduler.AddMerged}, added, added,
+			}
+			for j, r := range results {
+				code := want[j].Code
+				if again == 1 && code == scheduler.Added {
+					code = scheduler.AddDuplicate
+				}
+				if r.Code != code || code == scheduler.AddUnreadable && r.First.UID != want[j].First.UID {
+					t.Fatalf("%q, push %d: %d %s, want %d %s", record, j, r.Code, r.First.UID, code, want[j].First.UID)
+				}
+			}
+		}
+		if b.packed(one) != record || b.packed(plain) != record {
+			t.Fatalf("%q was changed", record)
+		}
+		refused, err := b.Refused(t.Context(), 0)
+		b.must(err)
+		if len(refused) != 2 || !refused[0].Unreadable || !refused[1].Unreadable {
+			t.Fatalf("%q: refused are %+v", record, refused)
+		}
+	}
+}
+
+func unreadable(m *scheduler.Message) scheduler.AddResult {
+	r := scheduler.AddResult{Code: scheduler.AddUnreadable}
+	r.First.UID = m.UID
+	return r
+}
+
+// What the journal knows takes the place of what nobody can read: it waits again, and counts once.
+func TestRestore_MendsWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	srv := lab.SharedRedis(t)
+	for i := range garbage(string(make([]byte, 30))) {
+		for _, claimed := range []bool{false, true} {
+			b := openBare(t, srv)
+			m := b.message(nil)
+			m.Due = 1 << 39
+			b.add(m)
+			record := garbage(b.packed(m)[:17+1+len(m.Topic)+2])[i]
+			b.spoil(m, record)
+			if claimed {
+				_, err := b.Claim(t.Context(), 0, scheduler.Claim{Term: 1, Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
+				b.must(err)
+				b.wantUnreadable(m, scheduler.StateInFlight)
+			}
+			stands, err := b.Versions(t.Context(), 0, []scheduler.UID{m.UID})
+			b.must(err)
+			if len(stands) > 0 {
+				t.Fatalf("%q stands as %+v", record, stands)
+			}
+			for again := range 2 {
+				known := scheduler.Record{Info: scheduler.Info{Message: *m, State: scheduler.StateWaiting, Version: 1}}
+				codes, err := b.Restore(t.Context(), 0, []scheduler.Record{known}, 100, 100)
+				b.must(err)
+				if want := []scheduler.RestoreCode{scheduler.RestoreAdded, scheduler.RestoreSame}[again]; codes[0] != want {
+					t.Fatalf("%q: restored with %d, want %d", record, codes[0], want)
+				}
+			}
+			b.wantUnreadable(nil, 0)
+			counts, err := b.rdb.HGetAll(t.Context(), b.key("counts")).Result()
+			b.must(err)
+			delete(counts, "") // it keeps the hash from being a list
+			if len(counts) != 1 || counts[m.Topic] != "1" {
+				t.Fatalf("%q, claimed %t: the topics count %v", record, claimed, counts)
+			}
+			if got := b.claim(1); string(got[0].Body) != "body" {
+				t.Fatalf("claimed %+v", got[0])
+			}
+		}
+	}
+}
+
+// What cannot be read stands in the way of no list, no count, and no operation on many.
+func TestBrowseAndCount_PassOverWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	srv := lab.SharedRedis(t)
+	for i := range garbage(string(make([]byte, 30))) {
+		b := openBare(t, srv)
+		first, waits, flies, last := b.message(nil), b.message(nil), b.message(nil), b.message(nil)
+		dead, gone := b.message(nil), b.message(nil)
+		b.add(dead, gone)
+		b.finish(scheduler.StateDead, b.claim(2)...)
+		first.Due, waits.Due, last.Due = 1<<41, 1<<41+1, 1<<41+2
+		b.add(first, waits, flies, last)
+		record := garbage(b.packed(flies)[:17+1+len(flies.Topic)+2])[i]
+		b.claim(1)
+		for _, m := range []*scheduler.Message{waits, flies, gone} {
+			b.spoil(m, record)
+		}
+		for _, q := range []struct {
+			scheduler.Browse
+			want []*scheduler.Message
+		}{
+			{scheduler.Browse{Limit: 1}, []*scheduler.Message{first, last}},
+			{scheduler.Browse{Limit: 1, Dead: true}, []*scheduler.Message{dead}},
+		} {
+			var got []scheduler.UID
+			for {
+				page, err := b.Browse(t.Context(), 0, q.Browse)
+				b.must(err)
+				for _, m := range page.Messages {
+					got = append(got, m.UID)
+				}
+				if q.After = page.Next; q.After == "" {
+					break
+				}
+			}
+			if len(got) != len(q.want) || got[0] != q.want[0].UID || got[len(got)-1] != q.want[len(got)-1].UID {
+				t.Fatalf("%q: a list of the dead %t holds %v", record, q.Dead, got)
+			}
+		}
+		if _, err := b.Count(t.Context(), "orders"); err != nil {
+			t.Fatalf("%q: count: %v", record, err)
+		}
+		if _, err := b.Find(t.Context(), scheduler.Ref{UID: waits.UID}); !errors.Is(err, scheduler.ErrUnreadable) {
+			t.Fatalf("%q: find: %v", record, err)
+		}
+	}
+}
+
+// wantPlaced holds messages to waiting in the bucket's order, or to standing nowhere there.
+func (b *bare) wantPlaced(placed bool, messages ...*scheduler.Message) {
+	b.Helper()
+	for _, m := range messages {
+		if in := b.rdb.ZScore(b.Context(), b.key("due"), string(m.UID)).Err() == nil; in != placed {
+			b.Errorf("%s waits in its order: %t, want %t", m.UID, in, placed)
+		}
+	}
+}
+
+// Where the next push under a name cannot be read, the message that comes back waits again, and so do all others.
+func TestReturnAndSweep_KeepAMessageWhoseNextCannotBeRead(t *testing.T) {
+	t.Parallel()
+	srv := lab.SharedRedis(t)
+	for i := range garbage(string(make([]byte, 30))) {
+		for _, swept := range []bool{false, true} {
+			b := openBare(t, srv)
+			named := func(digest byte, merge scheduler.Merge) func(*scheduler.Message) {
+				return func(m *scheduler.Message) { m.ID, m.Digest, m.Merge = "n", [16]byte{digest}, merge }
+			}
+			first, other := b.message(named(1, scheduler.MergeReject)), b.message(nil)
+			b.add(first, other)
+			record := garbage(b.packed(other)[:17+1+len(other.Topic)+2])[i]
+			claimed := b.claim(2)
+			later := b.message(named(2, scheduler.MergeKeep))
+			later.Due = 1 << 41
+			b.add(later)
+			b.spoil(later, record)
+			term := uint64(1)
+			for range 2 {
+				if swept {
+					term = 9
+					_, err := b.Sweep(t.Context(), 0, 9, 0, 100, 50)
+					b.must(err)
+					continue
+				}
+				back := make([]scheduler.Back, len(claimed))
+				for i, m := range claimed {
+					back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Keep: true}
+				}
+				b.must(b.Return(t.Context(), 0, 1, back, 50))
+			}
+			held, err := b.Held(t.Context(), 0, term, "", 10)
+			b.must(err)
+			if len(held) != 0 {
+				t.Errorf("%q, swept %t: held are %+v", record, swept, held)
+			}
+			b.wantPlaced(true, first, other, later)
+			b.wantUnreadable(later, scheduler.StateCanceled)
+			found, err := b.Find(t.Context(), scheduler.Ref{UID: first.UID})
+			if err != nil || len(found) != 1 || found[0].State != scheduler.StateWaiting {
+				t.Errorf("%q, swept %t: found %+v, %v", record, swept, found, err)
+			}
+			if b.packed(later) != record {
+				t.Errorf("%q became %q", record, b.packed(later))
+			}
+		}
+	}
+}
+
+// An end that cannot be read is forgotten with all others of its page.
+func TestTrim_ForgetsWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	srv := lab.SharedRedis(t)
+	named := func(id string) func(*scheduler.Message) {
+		return func(m *scheduler.Message) { m.ID, m.Digest = id, [16]byte{1} }
+	}
+	for i := range 1 + len(garbage(string(make([]byte, 30)))) {
+		b := openBare(t, srv)
+		bad, good, more := b.message(named("bad")), b.message(named("good")), b.message(nil)
+		b.add(bad, good, more)
+		b.finish(scheduler.StateDelivered, b.claim(3)...)
+		b.must(b.rdb.Del(t.Context(), b.key("outbox"), b.key("outboxed")).Err()) // nothing waits for the journal
+		whole := b.packed(bad)
+		b.spoil(bad, append(garbage(whole), whole[:24+int(whole[23])+12])[i])
+		for again := range 2 {
+			n, err := b.Trim(t.Context(), 0, 1, 1<<40, 100)
+			b.must(err)
+			if want := []int{3, 0}[again]; n != want {
+				t.Errorf("case %d: %d ends were forgotten, want %d", i, n, want)
+			}
+		}
+		if n := b.rdb.HLen(t.Context(), b.key("msg")).Val(); n != 0 {
+			t.Errorf("case %d: %d messages are left", i, n)
+		}
+		if b.add(b.message(named("good")))[0].Code != scheduler.Added {
+			t.Errorf("case %d: the name of an end that was forgotten is in use", i)
+		}
+	}
+}
+
+// What the scripts can read and a leader cannot is claimed once, and the journal puts it back: it stands in no order.
+func TestRestore_MendsWhatOnlyALeaderCannotRead(t *testing.T) {
+	t.Parallel()
+	srv := lab.SharedRedis(t)
+	for _, how := range []string{"headers", "mark"} {
+		for _, state := range []scheduler.State{scheduler.StateWaiting, scheduler.StateDelivered} {
+			b := openBare(t, srv)
+			m := b.message(func(m *scheduler.Message) {
+				m.Headers = []scheduler.Header{{Name: "Traceparent", Value: "aaaaaaaaaaaa"}}
+			})
+			m.Due = 1 << 39
+			b.add(m)
+			if whole := b.packed(m); how == "headers" {
+				b.spoil(m, whole[:len(whole)-8])
+			} else {
+				b.must(b.rdb.HSet(t.Context(), b.key("mark"), string(m.UID), "garbage").Err())
+			}
+			got, err := b.Claim(t.Context(), 0, scheduler.Claim{Term: 1, Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
+			b.must(err)
+			if len(got.Messages) != 0 || !slices.Equal(got.Missing, []scheduler.UID{m.UID}) {
+				t.Fatalf("%s: claimed %+v", how, got)
+			}
+			b.wantUnreadable(m, scheduler.StateInFlight)
+			stands, err := b.Versions(t.Context(), 0, []scheduler.UID{m.UID})
+			b.must(err)
+			if len(stands) > 0 {
+				t.Fatalf("%s: it stands as %+v", how, stands)
+			}
+			known := scheduler.Record{Info: scheduler.Info{Message: *m, State: state, Version: 1}}
+			lives := int64(1)
+			if state.Ended() {
+				known.Version, known.EndedAt, lives = 2, 90, 0
+			}
+			for again := range 2 {
+				codes, err := b.Restore(t.Context(), 0, []scheduler.Record{known}, 100, 100)
+				b.must(err)
+				if want := []scheduler.RestoreCode{scheduler.RestoreAdded, scheduler.RestoreSame}[again]; codes[0] != want {
+					t.Fatalf("%s: restored with %d, want %d", how, codes[0], want)
+				}
+			}
+			b.wantUnreadable(nil, 0)
+			if n := b.rdb.HGet(t.Context(), b.key("counts"), m.Topic).Val(); n != []string{"", "1"}[lives] {
+				t.Errorf("%s, %s: the topic counts %q", how, state, n)
+			}
+			if state.Ended() {
+				b.wantPlaced(false, m)
+			} else if got := b.claim(1); string(got[0].Body) != "body" || len(got[0].Headers) != 1 {
+				t.Errorf("%s: claimed %+v", how, got[0])
+			}
+		}
+	}
+}
+
+// A look-up finds what can be read beside what cannot, also where the certification leaves a doubt.
+func TestFind_TellsWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	srv := lab.SharedRedis(t)
+	for i := range garbage(string(make([]byte, 30))) {
+		b := openBare(t, srv)
+		plain := b.message(nil)
+		bad := b.message(func(m *scheduler.Message) { m.ID = "n" })
+		other := b.message(func(m *scheduler.Message) { m.ID, m.Topic = "n", "else" })
+		b.add(plain, bad, other)
+		b.spoil(bad, garbage(b.packed(plain)[:17+1+len(plain.Topic)+2])[i])
+		for _, doubt := range []bool{false, true} {
+			if doubt {
+				f := strings.Fields(b.rdb.Get(t.Context(), b.key("gen")).Val())
+				f[2] = "99999999"
+				b.must(b.rdb.Set(t.Context(), b.key("gen"), strings.Join(f, " "), 0).Err())
+			}
+			for ref, want := range map[scheduler.Ref][]scheduler.UID{
+				{UID: bad.UID}:                             nil,
+				{ID: "n", Topic: "orders"}:                 nil,
+				{ID: "n", Topic: "orders", Keyed: true}:    nil,
+				{ID: "n"}:                                  {other.UID},
+				{ID: "n", Topic: "nothing", Key: "nobody"}: nil,
+			} {
+				found, err := b.Find(t.Context(), ref)
+				if errors.Is(err, scheduler.ErrUnreadable) == (ref.Topic == "nothing") {
+					t.Errorf("case %d, in doubt %t, %+v: %v", i, doubt, ref, err)
+				}
+				if len(found) != len(want) || len(want) > 0 && found[0].UID != want[0] {
+					t.Errorf("case %d, in doubt %t, %+v: found %+v", i, doubt, ref, found)
+				}
+			}
+		}
+	}
+}
+
+// A change of what cannot be read is refused, and changes nothing.
+func TestChanges_RefuseWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	srv := lab.SharedRedis(t)
+	for i := range garbage(string(make([]byte, 30))) {
+		b := openBare(t, srv)
+		dead, gone := b.message(nil), b.message(nil)
+		b.add(dead, gone)
+		b.finish(scheduler.StateDead, b.claim(2)...)
+		bad, flies := b.message(nil), b.message(nil)
+		b.add(flies, bad)
+		flying := b.claim(2)
+		record := garbage(b.packed(bad)[:17+1+len(bad.Topic)+2])[i]
+		b.must(b.Return(t.Context(), 0, 1, []scheduler.Back{{UID: bad.UID, Claim: flying[1].Claim, Keep: true}}, 30))
+		for _, m := range []*scheduler.Message{bad, gone, flies} {
+			b.spoil(m, record)
+		}
+		b.must(b.rdb.HSet(t.Context(), b.key("counts"), bad.Topic, "3 2").Err())
+		again := b.message(nil)
+		for what, call := range map[string]func() error{
+			"cancel": func() error { _, err := b.Cancel(t.Context(), bad.UID, 60); return err },
+			"amend": func() error {
+				_, err := b.Amend(t.Context(), scheduler.Amend{UID: bad.UID, Version: 1, Due: 1 << 39}, 60)
+				return err
+			},
+			"requeue": func() error { _, err := b.Requeue(t.Context(), gone.UID, again, 60); return err },
+		} {
+			before := b.rdb.XLen(t.Context(), b.key("outbox")).Val()
+			if err := call(); !errors.Is(err, scheduler.ErrUnreadable) || errors.Is(err, scheduler.ErrUnavailable) {
+				t.Errorf("%s of %q: %v", what, record, err)
+			}
+			if b.packed(bad) != record || b.packed(gone) != record || b.rdb.XLen(t.Context(), b.key("outbox")).Val() != before {
+				t.Errorf("%s of %q changed something", what, record)
+			}
+		}
+		b.wantPlaced(true, bad)
+		purged, _, err := b.Purge(t.Context(), 0, []scheduler.UID{gone.UID, dead.UID}, 60)
+		b.must(err)
+		if !slices.Equal(purged, []scheduler.UID{dead.UID}) {
+			t.Errorf("%q: purged are %v", record, purged)
+		}
+		// One of the two is in flight no more, so that the script counts by topic itself.
+		ends := []scheduler.End{{Message: flying[0], State: scheduler.StateDelivered},
+			{Message: flying[1], State: scheduler.StateDelivered}}
+		b.must(b.Finish(t.Context(), 0, 1, ends, 60))
+		if n := b.rdb.HGet(t.Context(), b.key("counts"), bad.Topic).Val(); n != "2 1" {
+			t.Errorf("%q: the topic counts %q", record, n)
+		}
+	}
+}
