@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -86,6 +87,8 @@ func badPushes() []bad {
 		{"neither delay nor at", `{"topic":"bells.a"}`, "bells.a", tag("X", "1"), "missing_delay", []string{"missing"}},
 		{"both delay and at", `{"topic":"bells.a","delay":"1s","at":1896076800000}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-At", "1896076800000"), "delay_and_at", []string{"both"}},
 		{"a header of the server", `{"topic":"bells.a","delay":"1s","headers":{"Nats-Rollup":"all"}}`, "bells.a", tag("Tarry-Delay", "1s", "Nats-Rollup-X", "all"), "invalid_header", []string{"Nats-"}},
+		{"a status without a body", `{"topic":"bells.a","delay":"1s","headers":{"Status":"paid"}}`, "", nil,
+			"invalid_header", []string{"Status", "empty body"}},
 		{"64 KiB of headers", `{"topic":"bells.a","delay":"1s","headers":{"X":"` + strings.Repeat("v", 64<<10) + `"}}`, "bells.a", tag("Tarry-Delay", "1s", "X", strings.Repeat("v", 63<<10)), "too_large", []string{"headers", "32768"}},
 		{"a control character in a header", `{"topic":"bells.a","delay":"1s","headers":{"X":"a\u0007"}}`, "bells.a", tag("Tarry-Delay", "1s", "X", "a\a"), "invalid_header", []string{"X", "control character"}},
 		{"a line break in a header", `{"topic":"bells.a","delay":"1s","headers":{"X":"a\r\nNats-Rollup: all"}}`, "", nil, "invalid_header", []string{"X", "control character"}},
@@ -194,6 +197,7 @@ func TestBadInputIsRefusedByBothDoorsBeforeAnythingIsWritten(t *testing.T) {
 	}
 	s.largestBodies(a, h)
 	s.pastMeansNow(a, h)
+	s.rejectIsPushedAgain(a)
 }
 
 func says(t *testing.T, b bad, text string) {
@@ -262,6 +266,38 @@ func (s *site) badByTag(all []bad) {
 		}
 		return err
 	})
+}
+
+// rejectIsPushedAgain finds an acknowledged push that was refused by its topic and id alone, and pushes it under a new name.
+func (s *site) rejectIsPushedAgain(a *instance) {
+	s.t.Helper()
+	var page struct {
+		Rejects []struct {
+			Sequence   uint64
+			ID, Reason string
+		}
+	}
+	find := func() string {
+		found := s.must(a, http.MethodGet, "/v1/rejects?topic=bells.*&id=taken&limit=1000", nil)
+		page.Rejects = nil
+		if err := json.Unmarshal([]byte(found.raw), &page); err != nil {
+			s.t.Fatalf("%s: %v", found.raw, err)
+		}
+		return found.raw
+	}
+	if raw := find(); len(page.Rejects) != 1 || page.Rejects[0].Reason != "duplicate_id" {
+		s.t.Fatalf("got %s", raw)
+	}
+	order := map[string]any{"sequence": page.Rejects[0].Sequence, "set": map[string]string{"Tarry-Id": "free", "Tarry-Delay": "1h"}}
+	if again := s.must(a, http.MethodPost, "/v1/rejects/requeue", order); again.status != http.StatusOK || again.ID != "free" || again.State != "waiting" {
+		s.t.Errorf("got %d %s", again.status, again.raw)
+	}
+	if kept := s.must(a, http.MethodGet, "/v1/messages/free", nil); kept.status != http.StatusOK || !strings.Contains(kept.raw, bodyMarker+"a name that is taken") {
+		s.t.Errorf("got %d %s", kept.status, kept.raw)
+	}
+	if raw := find(); len(page.Rejects) != 0 {
+		s.t.Errorf("what was pushed again is still there: %s", raw)
+	}
 }
 
 // largestBodies finds the limit in the refusal of a body at max_payload: a body that just fits must arrive, one byte more

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,7 +23,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// dev is a running tarry dev.
+// dev is a running tarry dev, or a tarry serve on one machine.
 type dev struct {
 	*instance
 	binary, nats string
@@ -30,11 +31,20 @@ type dev struct {
 
 func startDev(t *testing.T, name string, args ...string) *dev {
 	t.Helper()
+	return startLocal(t, name, append([]string{"dev"}, args...)...)
+}
+
+// startLocal starts a command that embeds NATS, unless it is given one.
+func startLocal(t *testing.T, name string, args ...string) *dev {
+	t.Helper()
 	port := func() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(lab.FreePort(t))) }
 	d := &dev{binary: lab.Binary(t, "./cmd/tarry", lab.Race()...), nats: port()}
 	addr := port()
+	if !slices.Contains(args, "--nats.url") {
+		args = append(args, "--nats.listen", d.nats)
+	}
 	d.instance = &instance{name: name, addr: addr, Process: lab.Start(t, "tarry-"+name, []string{"GORACE=atexit_sleep_ms=0"}, d.binary,
-		append([]string{"dev", "--http.listen", addr, "--nats.listen", d.nats}, args...)...)}
+		append(args, "--http.listen", addr)...)}
 	return d
 }
 
@@ -43,7 +53,7 @@ func (d *dev) ready(t *testing.T) {
 	t.Helper()
 	lab.Eventually(t, patience, func() error {
 		if !d.Running() {
-			t.Fatalf("tarry dev ended: %s", d.Log())
+			t.Fatalf("it ended: %s", d.Log())
 		}
 		a, err := d.call(t.Context(), http.MethodGet, "/readyz", nil)
 		if err == nil && a.status != http.StatusOK {
@@ -199,6 +209,7 @@ func TestDevKeepsItsDirectoryToItself(t *testing.T) {
 }
 
 func TestASecondSignalEndsAnInstanceAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	a := s.start("a", "TARRY_STOP_TIMEOUT=1m")
 	// A request that never ends holds up a graceful stop.

@@ -87,6 +87,7 @@ func (s *site) example(t *testing.T, subject string, jetStream bool) []stored {
 }
 
 func TestTheExampleOfTheLibraryReachesAPlainConsumer(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	s.start("a")
 	for _, jetStream := range []bool{false, true} {

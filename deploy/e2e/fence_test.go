@@ -16,6 +16,7 @@ import (
 
 // A leader is frozen at the worst moment: its claim is on the wire. It reaches Redis when another instance leads.
 func TestRedisRefusesWhatAFrozenLeaderHadSent(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	seen := s.watch()
 	wire := newHeldWire(t, s.redis.Addr)

@@ -26,9 +26,10 @@ type answer struct {
 		Instance, Role string
 		Healthy        bool
 	}
-	Checks []struct {
-		Name, Detail string
-		OK           bool
+	Degraded []string
+	Checks   []struct {
+		Name string
+		OK   bool
 	}
 	Results []struct {
 		ID, UID, Error, Detail string
@@ -94,7 +95,7 @@ func (s *site) push(i *instance, body map[string]any) answer {
 	return a
 }
 
-// ready waits until the instance says that it is.
+// ready waits until the instance says that it is, and lacks nothing.
 func (s *site) ready(i *instance) {
 	s.t.Helper()
 	lab.Eventually(s.t, patience, func() error {
@@ -102,7 +103,7 @@ func (s *site) ready(i *instance) {
 			s.t.Fatalf("%s ended:\n%s", i.name, i.Log())
 		}
 		a, err := i.call(s.t.Context(), http.MethodGet, "/readyz", nil)
-		if err == nil && a.status != http.StatusOK {
+		if err == nil && (a.status != http.StatusOK || len(a.Degraded) > 0) {
 			err = fmt.Errorf("%s is not ready: %s", i.name, a.raw)
 		}
 		return err

@@ -28,6 +28,7 @@ func (s *site) dies(i *instance) {
 
 // A Redis that comes back on its file has lost what it wrote last: nothing, or a good part when the machine went down too.
 func TestARedisThatComesBackIsComparedWithTheJournal(t *testing.T) {
+	t.Parallel()
 	s, a, b, h := pair(t, "sync", lab.SharedMariaDB(t))
 	l := &load{s: s, h: h, make: maker{seed: 23, spread: 4 * time.Second, burst: time.Second}, least: 1400, rate: 150, doors: s.instances}
 	l.begin(t)
@@ -69,6 +70,7 @@ func truncateAOF(t *testing.T, dir string, part float64) {
 }
 
 func TestTheJournalMissesNothingOfInstancesThatDie(t *testing.T) {
+	t.Parallel()
 	s, a, b, h := pair(t, "sync", lab.SharedMariaDB(t))
 	l := &load{s: s, h: h, make: maker{seed: 24, spread: 3 * time.Second, burst: time.Second}, least: 900, rate: 150, doors: s.instances, byHTTP: true}
 	l.begin(t)
@@ -99,6 +101,7 @@ func TestTheJournalMissesNothingOfInstancesThatDie(t *testing.T) {
 
 // Instances die at the two worst moments of a commit, leading and not.
 func TestTheJournalMissesNothingOfABatchThatIsBrokenOff(t *testing.T) {
+	t.Parallel()
 	for _, points := range [][2]string{
 		{"after-redis-before-sql", "after-commit-before-delete"},
 		{"after-commit-before-delete", "after-redis-before-sql"},
@@ -134,6 +137,7 @@ func TestTheJournalMissesNothingOfABatchThatIsBrokenOff(t *testing.T) {
 
 // Two leaders die one after the other while they make an empty Redis whole; the third finishes it.
 func TestWhatALeaderBeganToRestoreTheNextOneFinishes(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"sync", "async"} {
 		t.Run(mode, func(t *testing.T) {
 			s := newSite(t, siteOptions{})

@@ -43,7 +43,7 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 	}
 	pushed := map[int]*waiting{}
 	for i := range 50 {
-		due := time.Now().Add(time.Second + time.Duration(i)*160*time.Millisecond).Truncate(time.Millisecond)
+		due := time.Now().Add(3*time.Second + time.Duration(i)*160*time.Millisecond).Truncate(time.Millisecond)
 		a, err := d.call(t.Context(), http.MethodPost, "/v1/messages", map[string]any{"topic": fmt.Sprintf("keep.row%d", i%5), "at": due.UnixMilli(),
 			"id": fmt.Sprintf("kept %d", i), "body": fmt.Sprintf("body %d", i), "headers": map[string]string{seqHeader: strconv.Itoa(i)}})
 		if err != nil || a.status != http.StatusCreated || !strings.Contains(a.raw, `"durable":"journal"`) {

@@ -72,6 +72,7 @@ func (s *site) accepts(i *instance) {
 }
 
 func TestAFlushedRedisIsRebuiltFromTheJournal(t *testing.T) {
+	t.Parallel()
 	s, a, b, h := pair(t, "sync", lab.SharedMariaDB(t))
 	l := &load{s: s, h: h, make: maker{seed: 21, spread: 4 * time.Second, burst: time.Second}, least: 1000, rate: 120, doors: s.instances}
 	l.begin(t)
@@ -117,6 +118,7 @@ func TestAFlushedRedisIsRebuiltFromTheJournal(t *testing.T) {
 }
 
 func TestARedisThatComesBackEmptyIsRebuiltFromTheJournal(t *testing.T) {
+	t.Parallel()
 	s, a, b, h := pair(t, "sync", lab.SharedMariaDB(t))
 	l := &load{s: s, h: h, make: maker{seed: 22, spread: 4 * time.Second, burst: time.Second}, least: 1000, rate: 120, doors: s.instances}
 	l.begin(t)

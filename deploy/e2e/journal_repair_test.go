@@ -44,6 +44,7 @@ func (s *site) says(i *instance, code int, what string, args ...string) {
 // An operator's hand: what Redis has lost without anybody noticing is found and mended, and what a broker has lost goes
 // out again.
 func TestAnOperatorMendsWhatRedisAndNATSHaveLost(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	s.journal("sync", lab.SharedMariaDB(t))
 	a, b := s.start("a"), s.start("b")
@@ -85,7 +86,7 @@ func TestAnOperatorMendsWhatRedisAndNATSHaveLost(t *testing.T) {
 	s.says(b, 0, "there again", "restore", uids[4])
 	s.says(b, 0, "1 added", "restore", "--dry-run")
 	s.says(b, 1, "1 missing_in_store", "verify")
-	s.says(b, 0, "1 added", "restore", "--topic", "jobs.repair2")
+	s.says(b, 0, "1 added", "restore", "--all", "--topic", "jobs.repair2")
 	s.says(a, 0, "the same", "verify")
 	if t.Failed() || time.Now().After(due) {
 		t.Fatalf("the commands were done %s after the messages were due", time.Since(due))

@@ -215,6 +215,7 @@ func (s *site) emptiedTo(limit int64) {
 
 // The database's disk runs full. It may hang, refuse, or crash.
 func TestADatabaseWithoutRoomHoldsUpPushesAndNothingElse(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Fatal("a file system of its own needs root, as in CI")
 	}
@@ -305,6 +306,7 @@ func mount(t *testing.T, args ...string) {
 
 // An outbox that may hold little: when it is full pushes are refused, and what is due still goes out.
 func TestAnOutboxAtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
+	t.Parallel()
 	s, a, b, h := pair(t, "async", lab.NewMariaDB(t), "TARRY_JOURNAL_OUTBOX=1MiB")
 	l := &load{s: s, h: h, make: maker{seed: 34, spread: 2 * time.Second, burst: time.Second}, least: 100, rate: 20, doors: s.instances}
 	l.begin(t)

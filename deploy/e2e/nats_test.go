@@ -10,6 +10,7 @@ import (
 )
 
 func TestMessagesAreHeldWhileNATSIsAway(t *testing.T) {
+	t.Parallel()
 	for name, options := range map[string][]lab.NATSOption{"current": nil, "2.9": {lab.NATS29()}} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, siteOptions{nats: options})
@@ -69,6 +70,7 @@ func TestMessagesAreHeldWhileNATSIsAway(t *testing.T) {
 }
 
 func TestPushesGoByRequestWhereJetStreamIsOff(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{nats: []lab.NATSOption{lab.NoJetStream()}})
 	a, b := s.start("a"), s.start("b")
 	h := newHistory(s.ns)

@@ -70,7 +70,7 @@ func TestServeRefusesARedisThatItsMessagesAreNotSafeIn(t *testing.T) {
 	if code := eight.Wait(patience); code != 1 && code != 2 {
 		t.Errorf("it ended with %d", code)
 	}
-	for _, word := range []string{"buckets is 8", "begun with 4", "tarry rebucket"} {
+	for _, word := range []string{"buckets is 8", "begun with 4", "set buckets to 4", "empty Redis"} {
 		if !strings.Contains(eight.Log(), word) {
 			t.Errorf("it does not say %q: %s", word, eight.Log())
 		}
@@ -78,6 +78,7 @@ func TestServeRefusesARedisThatItsMessagesAreNotSafeIn(t *testing.T) {
 }
 
 func TestServeWaitsForServersThatAreNotThereYet(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	s.redis.Kill()
 	s.nats.Kill()

@@ -6,6 +6,7 @@ import (
 )
 
 func TestAStandbySendsRedisNoClaim(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	seen := s.watch()
 	a, b := s.start("a"), s.start("b")

@@ -194,6 +194,53 @@ func TestNginxAsksTheOtherWhereThatIsSafe(t *testing.T) {
 	}
 }
 
+// A client without a token that sends large bodies and never ends them holds no more of /tmp than its share, and small
+// requests, its own and others', go on.
+func TestNginxBoundsTheLargeBodiesOfOneClient(t *testing.T) {
+	t.Parallel()
+	a, b := newUpstream(t, fine), newUpstream(t, fine)
+	p := startNginx(t, a.address, b.address)
+	answers := make(chan string, 12) // of a body that nginx waits for there is none
+	for i := range cap(answers) {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		start := []string{"Content-Length: 5000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n3e8\r\n"}[i%2]
+		if _, err := io.WriteString(conn, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\n"+start+strings.Repeat("x", 1000)); err != nil {
+			t.Fatal(err)
+		}
+		go func() { // until the test closes the connection
+			text := make([]byte, 1000)
+			if n, err := conn.Read(text); err == nil {
+				answers <- string(text[:n])
+			}
+		}()
+	}
+	for range 4 { // all above 8
+		select {
+		case answer := <-answers:
+			if !strings.HasPrefix(answer, "HTTP/1.1 503 ") || !strings.Contains(answer, `"error":"busy"`) || !strings.Contains(answer, "Retry-After: 1") {
+				t.Errorf("got %q", answer)
+			}
+		case <-time.After(5 * time.Second): // below nginx's own patience with a body
+			t.Fatal("fewer than 4 of 12 are refused")
+		}
+	}
+	if n := a.seen.Load() + b.seen.Load(); n != 0 {
+		t.Errorf("%d reached an instance", n)
+	}
+	for range 20 {
+		if status, body := mustCall(t, http.MethodPost, p.url+"/v1/messages", "{}"); status != http.StatusCreated {
+			t.Fatalf("a small push: got %d %s", status, body)
+		}
+	}
+	if len(answers) != 0 {
+		t.Errorf("one of the first 8 is refused too: %q", <-answers)
+	}
+}
+
 func TestNginxPassesRefusalsOn(t *testing.T) {
 	t.Parallel()
 	const refusal = `{"error":"unavailable","detail":"redis does not answer"}`
@@ -218,6 +265,34 @@ func TestNginxPassesRefusalsOn(t *testing.T) {
 	}
 	if strings.Contains(p.Log(), token) {
 		t.Error("the token is in the log")
+	}
+}
+
+// An instance that can accept no push says 503 on /readyz and still answers look-ups and cancels: it keeps its turn.
+func TestNginxKeepsAnInstanceThatIsNotReady(t *testing.T) {
+	t.Parallel()
+	unready := func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost || r.URL.Path == "/readyz" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		fine(w, r)
+	}
+	a, b := newUpstream(t, unready), newUpstream(t, fine)
+	p := startNginx(t, a.address, b.address)
+	for range 10 {
+		mustCall(t, http.MethodGet, p.url+"/readyz", "")
+		mustCall(t, http.MethodPost, p.url+"/v1/messages", "{}")
+	}
+	before := a.seen.Load()
+	for i := range 10 {
+		method := []string{http.MethodGet, http.MethodDelete}[i/5]
+		if status, body := mustCall(t, method, p.url+"/v1/messages/x", ""); status != http.StatusCreated {
+			t.Fatalf("%s: got %d %s", method, status, body)
+		}
+	}
+	if got := a.seen.Load() - before; got != 5 {
+		t.Errorf("%d of 10 look-ups and cancels went to the instance that is not ready, want its turn of 5", got)
 	}
 }
 

@@ -3,6 +3,7 @@ package topology
 import (
 	"net"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -52,6 +53,16 @@ func TestTheUnitsCommandServesAndStops(t *testing.T) {
 		"TARRY_ZOOKEEPER_SERVERS=" + zookeeper.Addr,
 	}, program(t), command(t)...)
 	lab.Eventually(t, time.Minute, func() error { return i.status("/readyz", http.StatusOK) })
+
+	reload := strings.Fields(unit(t)["ExecReload"])
+	if len(reload) == 0 {
+		t.Fatal("the unit has no ExecReload")
+	}
+	reload[slices.Index(reload, "$MAINPID")] = strconv.Itoa(i.Pid())
+	if out, err := exec.Command(reload[0], reload[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%q: %v, %s", reload, err, out)
+	}
+	i.WaitLog("settings loaded again")
 
 	limit, err := strconv.Atoi(unit(t)["TimeoutStopSec"])
 	if err != nil {

@@ -104,7 +104,7 @@ func (w *world) environment(name string) []string {
 		}
 		env = append(env, key+"="+value)
 	}
-	return env
+	return append(env, "TARRY_HTTP_TOKENS_FILE="+tokensFile(w.t))
 }
 
 // zooKeeperLines are zoo.cfg's, without the places that differ here.
@@ -134,7 +134,7 @@ func zooKeeperLines(t testing.TB) []lab.ZooKeeperOption {
 	return options
 }
 
-// ready waits until an instance says that it is.
+// ready waits until an instance says that it is, and lacks nothing.
 func (w *world) ready(instances ...*instance) {
 	w.t.Helper()
 	for _, i := range instances {
@@ -142,7 +142,11 @@ func (w *world) ready(instances ...*instance) {
 			if !i.Running() {
 				w.t.Fatalf("%s ended: %s", i.name, i.Log())
 			}
-			return i.status("/readyz", http.StatusOK)
+			status, body, err := get(i.url + "/readyz")
+			if err == nil && (status != http.StatusOK || strings.Contains(body, `"degraded"`)) {
+				err = fmt.Errorf("%s: %d %s", i.name, status, body)
+			}
+			return err
 		})
 	}
 }

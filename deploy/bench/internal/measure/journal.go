@@ -58,6 +58,37 @@ func (b bench) journalPush(mode string) run {
 	}
 }
 
+// journalNames pushes under names of their own. keep is names.keep: for that long the journal is asked about each.
+func (b bench) journalNames(mode, keep string) run {
+	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
+		t := s.Journaled(b.program, mode, "TARRY_NAMES_KEEP="+keep)
+		c, err := dial(s, t.NATS.URL(), inFlight)
+		if err != nil {
+			return Outcome{}, err
+		}
+		if err := b.makeDueStream(ctx, c); err != nil {
+			return Outcome{}, err
+		}
+		cost, err := stage.Watch(t.Processes()...)
+		if err != nil {
+			return Outcome{}, err
+		}
+		began, options := time.Now(), named("")
+		batches := load.Batches{URL: t.URL, Size: batchSize, Connections: connections, Item: func(to []byte, n int) []byte {
+			return b.item(to, n, dueSubject, began.Add(farOff(n)), options)
+		}}
+		sent, err := batches.Send(ctx, b.plan.Messages, b.plan.Limit)
+		if err != nil {
+			return Outcome{}, err
+		}
+		values := pushed(sent)
+		if _, err := t.CaughtUp(ctx); err != nil {
+			return Outcome{}, err
+		}
+		return Outcome{Values: values}, micros(values, cost, sent.Count)
+	}
+}
+
 // short says that the journal has caught up with less than there was.
 func short(rows float64, want int) []string {
 	if rows >= float64(want) {

@@ -22,9 +22,12 @@
 //	pending  far-off messages: what they cost in memory, and in processor time while nothing is due
 //	journal-push     push-many over HTTP, and how the journal follows
 //	journal-drain    drain; the journal has caught up with the loading before the instant. How it follows the deliveries
+//	journal-names    push-many under new names, with and without the journal being asked about each (names.keep)
 //	journal-restore  a feed of single pushes over HTTP goes on while Redis loses everything (FLUSHALL), until tarry has
 //	         certified it whole, /readyz is ok and a push is accepted. Before that, in sync mode: what POST /v1/restore of
 //	         everything, over a store that lacks nothing, costs such a feed, and one that pushes as fast as it is answered
+//	one-machine      a tarry serve with store: memory, a SQLite journal and NATS embedded: pushes, what a pending message
+//	         costs the process, and a restart after kill -9 with all of them waiting
 //	plain-push, plain-tag, plain-drain  push-many over HTTP, push-many by tag and drain, by the tarry before and by this one
 //	features-push    push-many over HTTP, without any option and with those that cost something
 //	features-drain   drain, without and with settings of topics
@@ -111,8 +114,12 @@ func All(plan Plan, program, before string) []Test {
 		Test{Name: report.JournalDrain, Systems: []System{
 			{report.JournalOff, b.journalDrain(stage.JournalOff)}, {report.JournalAsync, b.journalDrain(stage.JournalAsync)},
 			{report.JournalSync, b.journalDrain(stage.JournalSync)}}},
+		Test{Name: report.JournalNames, Systems: []System{
+			{report.JournalAsync, b.journalNames(stage.JournalAsync, "0")}, {report.NamesAsync, b.journalNames(stage.JournalAsync, "168h")},
+			{report.JournalSync, b.journalNames(stage.JournalSync, "0")}, {report.NamesSync, b.journalNames(stage.JournalSync, "168h")}}},
 		Test{Name: report.JournalRestore, Systems: []System{
-			{report.JournalAsync, b.restored(stage.JournalAsync)}, {report.JournalSync, b.restored(stage.JournalSync)}}})
+			{report.JournalAsync, b.restored(stage.JournalAsync)}, {report.JournalSync, b.restored(stage.JournalSync)}}},
+		Test{Name: report.OneMachine, Systems: []System{{report.Tarry, b.oneMachine}, {report.JournalSync, b.journalPush(stage.JournalSync)}}, Aside: true})
 	return append(append(tests, b.plainTests(before)...), b.featureTests()...)
 }
 

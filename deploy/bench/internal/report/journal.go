@@ -20,6 +20,10 @@ func journalGoals() []goal {
 	all = append(all,
 		goal{work: "journal per waiting message, body and indexes included", own: figureOf{JournalPush, JournalSync, JournalBytes}, unit: octets},
 		goal{work: "journal per delivered message, its history included", own: figureOf{JournalDrain, JournalSync, JournalBytes}, unit: octets})
+	for _, of := range [][2]string{{NamesSync, JournalSync}, {NamesAsync, JournalAsync}} {
+		all = append(all, goal{work: "push with a new name over HTTP, batches of 1,000, " + names(of[0]),
+			own: figureOf{JournalNames, of[0], Rate}, peer: figureOf{JournalNames, of[1], Rate}, least: 0.9, unit: perSecond})
+	}
 	for _, mode := range []string{JournalSync, JournalAsync} {
 		all = append(all, goal{work: "Redis lost: until all messages are back, " + names(mode), own: figureOf{JournalRestore, mode, Seconds}, most: 60, unit: seconds})
 	}

@@ -18,6 +18,9 @@ const (
 	JournalPush    = "journal-push"
 	JournalDrain   = "journal-drain"
 	JournalRestore = "journal-restore"
+	JournalNames   = "journal-names"
+
+	OneMachine = "one-machine"
 
 	PlainPush  = "plain-push"
 	PlainTag   = "plain-tag"
@@ -43,6 +46,10 @@ const (
 	JournalOff   = "off"
 	JournalAsync = "async"
 	JournalSync  = "sync"
+
+	// With names.keep; the two above without.
+	NamesAsync = "async-names"
+	NamesSync  = "sync-names"
 
 	Before = "before" // another tarry, beside the one that is measured
 )
@@ -70,6 +77,7 @@ const (
 	ManyReschedule = "many-reschedule"
 	ManyCancel     = "many-cancel"
 	Requeue        = "requeue"
+	ByTag          = "tag"
 )
 
 // Of names a figure of one kind of work among several.

@@ -16,6 +16,7 @@ func (b *Book) Markdown() string {
 	b.writeDrain(&w)
 	b.writeJournal(&w)
 	b.writeRestore(&w)
+	b.writeOneMachine(&w)
 	b.writePlain(&w)
 	b.writeFeatures(&w)
 	b.writeFaults(&w)
@@ -52,7 +53,7 @@ func count(n int, what string) string {
 func names(system string) string {
 	return map[string]string{Tarry: "tarry", TarryTag: "tarry", Schedules: "NATS schedules", JetStream: "bare JetStream",
 		Redis: "raw HSET+ZADD", JournalOff: "journal off", JournalAsync: "journal async", JournalSync: "journal sync",
-		Before: "before"}[system]
+		NamesAsync: "journal async, names.keep", NamesSync: "journal sync, names.keep", Before: "before"}[system]
 }
 
 func (b *Book) writeGoals(w *strings.Builder) {

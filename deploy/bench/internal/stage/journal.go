@@ -17,12 +17,12 @@ const (
 )
 
 // Journaled is Tarry with a journal in a MariaDB of its own; with the journal off it has none.
-func (s *Scope) Journaled(program, mode string) *Tarry {
+func (s *Scope) Journaled(program, mode string, settings ...string) *Tarry {
 	if mode == JournalOff {
 		return s.Tarry(program)
 	}
 	m := s.MariaDB()
-	t := s.Tarry(program, "TARRY_JOURNAL_MODE="+mode, "TARRY_JOURNAL_DSN="+m.journalDSN())
+	t := s.Tarry(program, append(settings, "TARRY_JOURNAL_MODE="+mode, "TARRY_JOURNAL_DSN="+m.journalDSN())...)
 	t.MariaDB = m
 	return t
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -37,6 +38,8 @@ type Tarry struct {
 	Redis   *Redis
 	MariaDB *MariaDB // of its journal, nil without one
 
+	data, embedded string // directory and NATS of OneMachine, which has none of the servers
+
 	zk      *lab.ZooKeeper
 	process *lab.Process
 	client  *http.Client
@@ -47,24 +50,71 @@ type Tarry struct {
 // these, and returns when it leads.
 func (s *Scope) Tarry(program string, settings ...string) *Tarry {
 	s.tarryVersion(program)
-	t := &Tarry{NATS: s.NATS(), Redis: s.Redis(), zk: s.zooKeeper(), client: &http.Client{Timeout: 10 * time.Second}}
-	s.Cleanup(t.client.CloseIdleConnections)
-	listen := net.JoinHostPort("127.0.0.1", strconv.Itoa(lab.FreePort(s)))
-	t.URL = "http://" + listen
-	t.process = lab.Start(s, "tarry", append([]string{
-		"TARRY_HTTP_LISTEN=" + listen,
+	t := &Tarry{NATS: s.NATS(), Redis: s.Redis(), zk: s.zooKeeper()}
+	t.start(s, program, append([]string{
 		"TARRY_NATS_URL=" + t.NATS.URL(),
 		"TARRY_REDIS_ADDRS=" + t.Redis.Addr,
 		"TARRY_ZOOKEEPER_SERVERS=" + t.zk.Addr,
-		"TARRY_LOG_FORMAT=json",
-	}, settings...), program, "serve")
+	}, settings...))
+	return t
+}
+
+// OneMachine starts the program without any server: what waits is in its memory, its journal in a file, and NATS embedded.
+func (s *Scope) OneMachine(program string) *Tarry {
+	s.tarryVersion(program)
+	t := &Tarry{data: s.TempDir(), embedded: net.JoinHostPort("127.0.0.1", strconv.Itoa(lab.FreePort(s)))}
+	t.start(s, program, []string{
+		"TARRY_STORE=memory", "TARRY_DATA=" + t.data, "TARRY_NATS_LISTEN=" + t.embedded,
+		"TARRY_JOURNAL_MODE=sync", "TARRY_JOURNAL_DSN=sqlite:" + filepath.Join(t.data, "journal.db"),
+	})
+	return t
+}
+
+// NATSURL is where NATS is, embedded or not.
+func (t *Tarry) NATSURL() string {
+	if t.NATS == nil {
+		return "nats://" + t.embedded
+	}
+	return t.NATS.URL()
+}
+
+// Pid is that of the program.
+func (t *Tarry) Pid() int { return t.process.Pid() }
+
+// FileBytes is how large the journal's file is.
+func (t *Tarry) FileBytes() (int64, error) {
+	info, err := os.Stat(filepath.Join(t.data, "journal.db"))
+	if err != nil {
+		return 0, fmt.Errorf("look at the journal: %w", err)
+	}
+	return info.Size(), nil
+}
+
+// Again kills the program, starts it, and returns how long it took from there until it led and took pushes.
+func (t *Tarry) Again(ctx context.Context, patience time.Duration) (time.Duration, error) {
+	t.process.Kill()
+	began := time.Now()
+	t.process.Restart()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := Until(ctx, pollEvery, t.leads); err != nil {
+		return 0, fmt.Errorf("wait until tarry leads again: %w", err)
+	}
+	return time.Since(began), nil
+}
+
+func (t *Tarry) start(s *Scope, program string, settings []string) {
+	t.client = &http.Client{Timeout: 10 * time.Second}
+	s.Cleanup(t.client.CloseIdleConnections)
+	listen := net.JoinHostPort("127.0.0.1", strconv.Itoa(lab.FreePort(s)))
+	t.URL = "http://" + listen
+	t.process = lab.Start(s, "tarry", append([]string{"TARRY_HTTP_LISTEN=" + listen, "TARRY_LOG_FORMAT=json"}, settings...), program, "serve")
 	ctx, cancel := context.WithTimeout(s.ctx, leadPatience)
 	defer cancel()
 	if err := Until(ctx, pollEvery, t.leads); err != nil {
 		s.Fatal(fmt.Errorf("wait until tarry leads: %w", err))
 	}
 	t.led = time.Now()
-	return t
 }
 
 // leads tells why the instance does not lead yet, or nothing.
@@ -193,6 +243,9 @@ func (t *Tarry) get(ctx context.Context, path string) (string, error) {
 
 // Processes are what a test's figures cost: tarry, its servers, and this process with its producers and consumer.
 func (t *Tarry) Processes() []Process {
+	if t.NATS == nil {
+		return []Process{{Name: "tarry", Pid: t.process.Pid()}, This()}
+	}
 	all := []Process{
 		{Name: "tarry", Pid: t.process.Pid()}, {Name: "redis", Pid: t.Redis.Pid()}, {Name: "nats", Pid: t.NATS.Pid()},
 		{Name: "zookeeper", Pid: t.zk.Pid()}, This(),

@@ -1,0 +1,108 @@
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+// Each node of a NATS cluster dies in turn, and comes back, while messages fall due.
+func TestEachNodeOfANATSClusterDiesInTurn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, siteOptions{})
+	var ports, routes, urls []string
+	for range 3 {
+		ports = append(ports, strconv.Itoa(lab.FreePort(t)))
+		routes = append(routes, "nats-route://"+net.JoinHostPort("127.0.0.1", ports[len(ports)-1]))
+	}
+	var nodes []*lab.NATS
+	for i, port := range ports {
+		n := lab.NewNATS(t, lab.NATSConfig(fmt.Sprintf("server_name: n%d\ncluster { name: c, listen: \"127.0.0.1:%s\", routes: [%s] }\nauthorization { user: %s, password: %q }",
+			i, port, strings.Join(routes, ", "), natsUser, natsPassword)))
+		nodes, urls = append(nodes, n), append(urls, n.URL())
+	}
+	nc, err := nats.Connect(strings.Join(urls, ","), nats.UserInfo(natsUser, natsPassword), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js := openJetStream(t, nc)
+	lab.Eventually(t, patience, func() error { // the nodes choose a leader first
+		_, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}, Replicas: 3})
+		return err
+	})
+	s.settings = append(s.settings, "TARRY_NATS_URL="+strings.Join(urls, ","), "TARRY_NATS_INTAKE_REPLICAS=3")
+	a := s.start("a")
+	s.start("b")
+	const count = 900
+	s.spread(a, "orders.late", count, time.Now().Add(time.Second), 9*time.Second)
+
+	stored := func() (uint64, error) {
+		stream, err := js.Stream(t.Context(), "ORDERS")
+		if err != nil {
+			return 0, err
+		}
+		info, err := stream.Info(t.Context())
+		if err != nil {
+			return 0, err
+		}
+		var behind []error
+		for _, r := range info.Cluster.Replicas {
+			if r.Offline || !r.Current {
+				behind = append(behind, fmt.Errorf("replica %s is behind", r.Name))
+			}
+		}
+		if info.Cluster.Leader == "" || len(info.Cluster.Replicas) != 2 {
+			behind = append(behind, errors.New("the stream has no leader"))
+		}
+		return info.State.Msgs, errors.Join(behind...)
+	}
+	for i, n := range nodes {
+		lab.Eventually(t, patience, func() error {
+			msgs, err := stored()
+			if err == nil && msgs < uint64(100*(i+1)) {
+				err = fmt.Errorf("%d are stored", msgs)
+			}
+			return err
+		})
+		n.Kill()
+		n.Restart()
+	}
+	lab.Eventually(t, patience, func() error {
+		msgs, err := stored()
+		if err == nil && msgs != count {
+			err = fmt.Errorf("%d are stored, want %d", msgs, count)
+		}
+		return err
+	})
+	// All are there; what comes twice within the window the stream leaves out.
+	consumer, err := js.OrderedConsumer(t.Context(), "ORDERS", jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch, err := consumer.Fetch(count, jetstream.FetchMaxWait(patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for m := range batch.Messages() {
+		seen[m.Headers().Get("Tarry-Id")]++
+	}
+	if len(seen) != count {
+		t.Errorf("%d different messages, want %d", len(seen), count)
+	}
+	for id, n := range seen {
+		if n > 1 {
+			t.Errorf("%s is there %d times", id, n)
+		}
+	}
+}

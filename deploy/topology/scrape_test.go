@@ -1,0 +1,110 @@
+package topology
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// scrapeToken is Prometheus's own.
+const scrapeToken = "a-token-of-prometheus"
+
+// tokensFile is the page's tokens for Prometheus, with a digest.
+func tokensFile(t testing.TB) string {
+	t.Helper()
+	_, text, found := strings.Cut(inDeploy(t, "README.md"), "\n```yaml\ntokens:\n")
+	text, _, ended := strings.Cut(text, "\n```\n")
+	if !found || !ended || !strings.Contains(text, "DIGEST") {
+		t.Fatalf("the README has no tokens for Prometheus: %s", text)
+	}
+	file := filepath.Join(t.TempDir(), "tokens.yaml")
+	text = "tokens:\n" + strings.Replace(text, "DIGEST", fmt.Sprintf("%x", sha256.Sum256([]byte(scrapeToken))), 1) + "\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// scraped asks as Prometheus does: each target of prometheus.yml, with a token that can do nothing else.
+func scraped(t *testing.T, w *world) {
+	t.Helper()
+	var config struct {
+		Global struct {
+			Interval string `yaml:"scrape_interval"`
+		} `yaml:"global"`
+		Jobs []struct {
+			Name          string `yaml:"job_name"`
+			Authorization struct {
+				File string `yaml:"credentials_file"`
+			} `yaml:"authorization"`
+			Static []struct {
+				Targets []string `yaml:"targets"`
+			} `yaml:"static_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	strict := yaml.NewDecoder(strings.NewReader(inDeploy(t, "prometheus.yml")))
+	strict.KnownFields(true)
+	if err := strict.Decode(&config); err != nil {
+		t.Fatal(err)
+	}
+	if len(config.Jobs) != 1 || len(config.Jobs[0].Static) != 1 || !strings.Contains(inDeploy(t, "README.md"),
+		"`"+config.Jobs[0].Authorization.File+"`") {
+		t.Fatalf("got %+v", config)
+	}
+	targets := config.Jobs[0].Static[0].Targets
+	var names []string
+	for _, target := range targets {
+		if w.addresses[target] == "" {
+			t.Errorf("no service is at %s", target)
+			continue
+		}
+		name, _, _ := strings.Cut(target, ":")
+		names = append(names, name)
+		for _, c := range []struct {
+			method, path, token string
+			status              int
+			says                string
+		}{
+			{http.MethodGet, "/metrics", scrapeToken, http.StatusOK, "\ntarry_leader "},
+			{http.MethodGet, "/metrics", "", http.StatusUnauthorized, "unauthorized"},
+			{http.MethodPost, "/v1/messages", scrapeToken, http.StatusForbidden, "forbidden"},
+		} {
+			if status, text := asScraper(t, c.method, "http://"+w.addresses[target]+c.path, c.token); status != c.status ||
+				!strings.Contains(text, c.says) {
+				t.Errorf("%s %s of %s: %d %.200q", c.method, c.path, target, status, text)
+			}
+		}
+	}
+	if slices.Sort(names); !slices.Equal(names, w.compose.instances()) {
+		t.Errorf("it scrapes %v, the instances are %v", names, w.compose.instances())
+	}
+}
+
+func asScraper(t *testing.T, method, url, token string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(`{"topic":"a","delay":"1h"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
