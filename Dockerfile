@@ -18,7 +18,10 @@ ENV TARRY_HTTP_LISTEN=:7070
 # A number, so that an orchestrator can see that it is not root (runAsNonRoot) without reading /etc/passwd.
 USER 65532:65532
 EXPOSE 7070
-# Asks /readyz. A healthy standby is ready too. Where http.listen is not on port 7070, set TARRY_SERVER as well.
+# Asks /readyz. A healthy standby is ready too. It asks where TARRY_HTTP_LISTEN or the file of TARRY_CONFIG says that the
+# instance listens, over https with http.tls.cert: then set TARRY_TLS_CA and TARRY_TLS_SERVER_NAME as well, and with
+# http.tls.ca TARRY_TLS_CERT and TARRY_TLS_KEY; or TARRY_HTTP_PROBE_LISTEN=127.0.0.1:7071 and
+# TARRY_SERVER=http://127.0.0.1:7071.
 HEALTHCHECK --interval=5s --timeout=5s --start-period=15s --retries=3 CMD ["/tarry", "health"]
 ENTRYPOINT ["/tarry"]
 CMD ["serve"]
