@@ -259,13 +259,7 @@ func (s *site) badByTag(all []bad) {
 		}
 		says(s.t, b, reason)
 	}
-	lab.Eventually(s.t, patience, func() error { // and the intake holds nothing back
-		stream, err := js.Stream(ctx, "TARRY_"+s.ns)
-		if err == nil && stream.CachedInfo().State.Msgs > 0 {
-			err = fmt.Errorf("%d pushes are in the intake", stream.CachedInfo().State.Msgs)
-		}
-		return err
-	})
+	s.taken(js) // and the intake holds nothing back
 }
 
 // rejectIsPushedAgain finds an acknowledged push that was refused by its topic and id alone, and pushes it under a new name.

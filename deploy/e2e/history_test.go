@@ -197,9 +197,9 @@ func (h *history) lostWithNATS() (uids []string) {
 	return uids
 }
 
-// sparedLocked are messages that need not arrive: canceled, perhaps canceled, or a cancel came before they were accepted;
-// and on core those that were due just before nats-server was killed. It had answered for them, and died with what it had
-// not yet written to the consumer: core NATS keeps nothing.
+// sparedLocked are messages that need not arrive: canceled or perhaps canceled; and on core those that were due just before
+// nats-server was killed. It had answered for them, and died with what it had not yet written to the consumer: core NATS
+// keeps nothing. The load cancels without a topic, so that no tombstone is left.
 func (h *history) sparedLocked() map[int]bool {
 	spared := map[int]bool{}
 	for seq, s := range h.sent {
@@ -207,8 +207,8 @@ func (h *history) sparedLocked() map[int]bool {
 	}
 	for _, c := range h.canceled {
 		switch {
-		case c.word == "in_flight", c.word == "already_delivered": // then it must
-		case c.word == "unavailable" && h.sent[c.seq] != nil && h.sent[c.seq].uid != "": // nothing was done; a tag may have met its tombstone
+		case c.word == "in_flight", c.word == "already_delivered", c.word == "unavailable": // nothing was done: it must
+		case c.word == "unknown_id" && !h.lossy: // by tag: it had not been accepted yet, and must arrive later
 		default:
 			spared[c.seq] = true
 		}

@@ -8,7 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
 // What the tests know of the keys in Redis: {ns:bucket}:due and {ns:bucket}:parked:<lane> are ZSETs by due time, ms*256,
@@ -73,6 +76,18 @@ func (s *site) claims(ctx context.Context, rdb *redis.Client) (map[string]string
 		maps.Copy(all, under)
 	}
 	return all, scan.Err()
+}
+
+// taken waits until every push in the intake is accepted or refused.
+func (s *site) taken(js jetstream.JetStream) {
+	s.t.Helper()
+	lab.Eventually(s.t, patience, func() error {
+		stream, err := js.Stream(s.t.Context(), "TARRY_"+s.ns)
+		if err == nil && stream.CachedInfo().State.Msgs > 0 {
+			err = fmt.Errorf("%d pushes are in the intake", stream.CachedInfo().State.Msgs)
+		}
+		return err
+	})
 }
 
 // drained tells why not when something still waits or is claimed.

@@ -243,10 +243,13 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// finish waits until everything is pushed and has arrived, and nothing is left in Redis.
+// finish waits until everything is pushed and has arrived, and nothing is left in the intake and in Redis.
 func (l *load) finish(t *testing.T) {
 	t.Helper()
 	l.wait()
+	if !l.byHTTP {
+		l.s.taken(l.js)
+	}
 	lab.Eventually(t, patience, func() error {
 		if n, example := l.h.missing(); n > 0 {
 			return fmt.Errorf("%d messages have not arrived, one of them %d on %s, due %s", n, example.seq, example.subject, stamp(example.notBefore))

@@ -129,6 +129,11 @@ func TestCheck_FindsEachWayToSpoilAHistory(t *testing.T) {
 			h.canceled = append(h.canceled, canceled{3, h.sent[3].notBefore, "unavailable"})
 			drop(3)(h)
 		}},
+		{"a message whose cancel did not find it never came", ruleLost, func(h *history) {
+			h.sent[3].uid = ""
+			h.canceled = append(h.canceled, canceled{3, h.sent[3].notBefore, "unknown_id"})
+			drop(3)(h)
+		}},
 		{"said to be unknown", ruleUnknown, func(h *history) {
 			h.canceled = append(h.canceled, canceled{8, h.sent[8].notBefore, "unknown_id"})
 		}},
