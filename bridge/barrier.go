@@ -40,7 +40,7 @@ type held struct {
 	since  time.Time
 }
 
-// passes tells whether the publishes behind a barrier can be answered for now;
+// passes reports whether the publishes behind a barrier can be answered for now;
 // else they are kept until the handler has been called with last.
 func (b *barriers) passes(behind []token, trip time.Duration, last error, now time.Time) bool {
 	if !errors.Is(last, nats.ErrPermissionViolation) {

@@ -149,7 +149,7 @@ func (h *connEvents) tell(s ConnState, err error) {
 	}
 }
 
-// loud tells whether it is time to say this again.
+// loud reports whether it is time to say this again.
 func (h *connEvents) loud(what string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -161,7 +161,7 @@ func NewIntake(cfg IntakeConfig) (*Intake, error) {
 	return in, nil
 }
 
-// Enabled tells whether there is an intake stream: false until Run has made
+// Enabled reports whether there is an intake stream: false until Run has made
 // it, and where JetStream is off.
 func (in *Intake) Enabled() bool { return in.enabled.Load() }
 
@@ -327,7 +327,7 @@ func (t *troubles) of(bucket int) *trouble {
 	return t.by[bucket]
 }
 
-// loud tells whether it is time to log again.
+// loud reports whether it is time to log again.
 func (t *trouble) loud(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -108,7 +108,7 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	return p, nil
 }
 
-// Ready tells whether messages can be handed over now: there is a connection,
+// Ready reports whether messages can be handed over now: there is a connection,
 // answers can reach us, and the streams are known.
 func (p *Publisher) Ready() bool {
 	return p.online.Load() && !p.deaf.Load() && p.routes.Load() != nil

@@ -33,7 +33,7 @@ func NewBroker(nc *nats.Conn, namespace string) (*Broker, error) {
 	return &Broker{js: js, space: msgIDSpace(namespace)}, nil
 }
 
-// Stored tells whether the stream has the message where its delivery was
+// Stored reports whether the stream has the message where its delivery was
 // confirmed. It is gone for certain when the stream has not come that far, or
 // has another message there; a stream that keeps messages only until they are
 // consumed, or has let go of what is that old, leaves it open: ErrUnjudged.

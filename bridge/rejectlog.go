@@ -34,7 +34,7 @@ func (l *rejectLog) say(now time.Time, subject, reason string, sequence uint64) 
 	event.Msg("push rejected; it is in the stream of rejects")
 }
 
-// turn tells whether it is time to warn, and of how many no warning told.
+// turn reports whether it is time to warn, and of how many no warning told.
 func (l *rejectLog) turn(now time.Time) (leftOut uint64, loud bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -90,7 +90,7 @@ func (p *Publisher) route(routes *routes, subject string) *route {
 	return routes.match(subject)
 }
 
-// may tells whether the next message may still leave.
+// may reports whether the next message may still leave.
 func (p *Publisher) may(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

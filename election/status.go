@@ -110,7 +110,7 @@ func (z *ZooKeeper) setCurrent(l *leadership) {
 	z.current = l
 }
 
-// learn keeps who leads, and says whether that is news.
+// learn keeps who leads, and reports whether that is news.
 func (z *ZooKeeper) learn(l Leader) bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()

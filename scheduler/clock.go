@@ -160,7 +160,7 @@ func (c *Clock) Of(source string) (time.Time, bool) {
 	return s.vote(c.local.Wall(), age).low, true
 }
 
-// Knew tells whether a server has said what its clock says, however long ago.
+// Knew reports whether a server has said what its clock says, however long ago.
 func (c *Clock) Knew(source string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -279,7 +279,7 @@ func (c *coalescer) young(batch []*queued) []*queued {
 // elsewhere, and its end be forgotten there.
 var errLate = fmt.Errorf("%w: it waited too long in this instance", ErrUnavailable)
 
-// late tells whether a push came so long ago that it must not be stored any
+// late reports whether a push came so long ago that it must not be stored any
 // more: an instance that stood still must not bring back what another accepted
 // meanwhile, canceled and forgot. The wall clock is asked too: while a machine
 // is suspended the monotonic one stands.

@@ -120,7 +120,7 @@ func (sc *scanner) aside(m *Message, t *Topic, from origin, now Milli, mono time
 	return parked, stray
 }
 
-// waitsIn tells whether messages of this bucket stand in a lane, or are on their
+// waitsIn reports whether messages of this bucket stand in a lane, or are on their
 // way into it: what comes later must not overtake them.
 func (sc *scanner) waitsIn(lane string) bool {
 	_, stands := sc.lanes[lane]

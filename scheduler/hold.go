@@ -41,12 +41,12 @@ const (
 
 func newHolds(topics *Topics) *holds { return &holds{topics: topics, paces: map[string]*pace{}} }
 
-// isHold tells whether a lane is one of these and no destination's.
+// isHold reports whether a lane is one of these and no destination's.
 func isHold(lane string) bool {
 	return strings.HasPrefix(lane, pausedLane) || strings.HasPrefix(lane, rateLane) || strings.HasPrefix(lane, lateLane)
 }
 
-// isDestination tells whether a lane is that of one destination. The shared lane
+// isDestination reports whether a lane is that of one destination. The shared lane
 // is nobody's own: nothing strays into it, and each message goes by its own.
 func isDestination(lane string) bool { return lane != "" && lane != sharedLane && !isHold(lane) }
 
@@ -54,12 +54,12 @@ func isDestination(lane string) bool { return lane != "" && lane != sharedLane &
 // does not take it.
 func isParking(lane string) bool { return lane == sharedLane || isDestination(lane) }
 
-// isPaced tells whether a lane is let go by a rate.
+// isPaced reports whether a lane is let go by a rate.
 func isPaced(lane string) bool {
 	return strings.HasPrefix(lane, rateLane) || strings.HasPrefix(lane, lateLane)
 }
 
-// set replaces the pauses; it tells whether one ended.
+// set replaces the pauses; it reports whether one ended.
 func (h *holds) set(pauses []Pause) (resumed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -138,7 +138,7 @@ const (
 	maxCopying = 10_000
 )
 
-// copyAgain tells whether the copy of a message is to be tried again. It is of the
+// copyAgain reports whether the copy of a message is to be tried again. It is of the
 // settler alone; a new leader counts anew.
 func (sc *scanner) copyAgain(uid UID) bool {
 	sc.copying[uid]++
@@ -149,7 +149,7 @@ func (sc *scanner) copyAgain(uid UID) bool {
 	return false
 }
 
-// settlesCopy tells whether no further try is made to hand a copy over: it is
+// settlesCopy reports whether no further try is made to hand a copy over: it is
 // there, or nobody wants it.
 func (o *Outcome) settlesCopy() bool {
 	return o.Kind == Delivered || o.Kind == Refused || o.Kind == NoListener

@@ -101,7 +101,7 @@ func (b *laneBook) failed(name string, gone bool, why string, now time.Time) (to
 	return name, true
 }
 
-// succeeded records that a lane took a message; opened tells whether that
+// succeeded records that a lane took a message; opened reports whether that
 // ended its parking.
 func (b *laneBook) succeeded(name string) (opened bool) {
 	b.mu.Lock()

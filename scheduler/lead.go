@@ -102,7 +102,7 @@ func (l *leadership) each(do func(*scanner)) {
 	}
 }
 
-// over tells whether an error ends the run: no retry under it can succeed.
+// over reports whether an error ends the run: no retry under it can succeed.
 func over(err error) bool { return errors.Is(err, ErrStaleTerm) || errors.Is(err, ErrUncertified) }
 
 // over reports whether an error ends the leadership. A bucket whose server is not the
@@ -163,7 +163,7 @@ func (l *leadership) poll(ctx context.Context) error {
 	}
 }
 
-// look is one round of poll; it tells whether a head is near.
+// look is one round of poll; it reports whether a head is near.
 func (l *leadership) look(ctx context.Context) (near bool, err error) {
 	// An answer is about the scans under way when it was asked for. A bucket that was made whole meanwhile has another
 	// one, which must not end of what was wrong before.

@@ -185,7 +185,7 @@ func (r *Report) doAll(ctx context.Context, page []Info, do func(context.Context
 	return away
 }
 
-// takes tells whether a message is selected; its time has been held against the
+// takes reports whether a message is selected; its time has been held against the
 // selection already.
 func (sel *Selection) takes(m *Info) bool {
 	return (sel.Topic == "" || Matches(sel.Topic, m.Topic)) && (!sel.HasKey || sel.Key == m.Key)

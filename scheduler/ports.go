@@ -285,7 +285,7 @@ func (noJournal) Remembered(_ context.Context, pushes []*Message) ([][]Info, err
 
 // Publisher puts a due message on its topic.
 type Publisher interface {
-	// Ready tells whether messages can be handed over now; nothing is claimed while not.
+	// Ready reports whether messages can be handed over now; nothing is claimed while not.
 	Ready() bool
 	// Lane is where a message is parked, together with all others of its
 	// destination: the stream that holds the subject it leaves on, or for core NATS

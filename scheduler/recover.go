@@ -47,7 +47,7 @@ type Standing struct {
 	Err error
 }
 
-// Whole tells whether nothing is missing: messages may be claimed.
+// Whole reports whether nothing is missing: messages may be claimed.
 func (s Standing) Whole() bool { return s.Err == nil && s.Number > 0 && s.Run == s.Now && !s.Filling }
 
 // Outbox is what stands between the timeline and the journal.

@@ -20,7 +20,7 @@ func DefaultRetry() Retry {
 		time.Hour, 2 * time.Hour, 6 * time.Hour, 15 * time.Hour}}
 }
 
-// Empty tells whether there is no schedule.
+// Empty reports whether there is no schedule.
 func (r *Retry) Empty() bool { return len(r.Delays) == 0 }
 
 // After is the delay of the n-th retry, from 1; over tells that there is none.

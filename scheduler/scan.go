@@ -242,7 +242,7 @@ func (sc *scanner) begin(ctx context.Context) error {
 
 var errMore = errors.New("more to sweep")
 
-// step claims and hands over one batch; it tells whether there was anything to
+// step claims and hands over one batch; it reports whether there was anything to
 // do. Lanes and the bucket take turns.
 func (sc *scanner) step(ctx context.Context) (bool, error) {
 	if err := sc.reconcile(ctx); err != nil {

@@ -27,7 +27,7 @@ func (s State) String() string {
 	return "invalid"
 }
 
-// Ended tells whether nothing more happens to a message in this state.
+// Ended reports whether nothing more happens to a message in this state.
 func (s State) Ended() bool { return s >= StateDelivered && s <= StateDead }
 
 // Transition is a step that a message may take, and what makes it.

@@ -36,7 +36,7 @@ type Steering interface {
 	// pauses share a time and the later one has the later: it is p.At, or after it.
 	// Who paused the pattern already, and no earlier, changes nothing.
 	Pause(ctx context.Context, p Pause) (PauseChange, error)
-	// Resume tells whether the pattern was paused. The change's time is now, or later
+	// Resume reports whether the pattern was paused. The change's time is now, or later
 	// as with Pause.
 	Resume(ctx context.Context, pattern string, now Milli) (was bool, c PauseChange, err error)
 }

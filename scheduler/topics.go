@@ -74,7 +74,7 @@ func (t *Topics) all() []*Topic {
 	return nil
 }
 
-// Matches tells whether a topic matches a pattern of NATS subjects: * is one
+// Matches reports whether a topic matches a pattern of NATS subjects: * is one
 // token, > at the end is one or more.
 func Matches(pattern, topic string) bool {
 	for {

@@ -68,7 +68,7 @@ func ParseUID(s string) (UID, error) {
 	return UID(s), nil
 }
 
-// IsUID tells whether s has the form of a uid.
+// IsUID reports whether s has the form of a uid.
 func IsUID(s string) bool {
 	if len(s) != UIDLen || s[:2] != uidPrefix {
 		return false
@@ -109,7 +109,7 @@ func (u UID) Time() time.Time {
 	return Epoch.Add(time.Duration(high>>(1+uidRestBits)) * time.Millisecond)
 }
 
-// Intake tells whether the uid was made of a place in the intake stream.
+// Intake reports whether the uid was made of a place in the intake stream.
 func (u UID) Intake() bool {
 	high, _ := u.bits()
 	return high>>uidRestBits&1 == kindIntake

@@ -44,7 +44,7 @@ func asks(conn net.Conn) error {
 	return err
 }
 
-// closed tells whether the other side has closed a connection, eventuallyClosed whether it does so in time.
+// closed reports whether the other side has closed a connection, eventuallyClosed whether it does so in time.
 func closed(conn net.Conn) bool { return closedWithin(conn, 100*time.Millisecond) }
 
 func eventuallyClosed(conn net.Conn) bool { return closedWithin(conn, 10*time.Second) }

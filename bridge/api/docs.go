@@ -107,7 +107,7 @@ func send(w http.ResponseWriter, media string, content []byte) {
 	_, _ = w.Write(content) // when it fails the client has gone
 }
 
-// acceptsGzip tells whether a client unpacks gzip.
+// acceptsGzip reports whether a client unpacks gzip.
 func acceptsGzip(r *http.Request) bool {
 	for one := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
 		coding, weight, _ := strings.Cut(strings.TrimSpace(one), ";")

@@ -78,7 +78,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) page(ctx context.Context, l *listing) (page []scheduler.Record, next *scheduler.Record, err error) {
 	q := l.RecordQuery
 	if l.pattern == "" {
-		q.Limit++ // one more tells whether there is a next page
+		q.Limit++ // one more shows that there is a next page
 	} else {
 		q.Limit = maxList
 	}

@@ -97,7 +97,7 @@ func (s *Server) unhurried(w http.ResponseWriter, r *http.Request) (context.Cont
 	}
 }
 
-// acceptsLines tells whether the client wants lines.
+// acceptsLines reports whether the client wants lines.
 func acceptsLines(r *http.Request) bool {
 	for _, value := range r.Header.Values("Accept") {
 		for one := range strings.SplitSeq(value, ",") {

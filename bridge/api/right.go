@@ -49,7 +49,7 @@ func (r right) String() string { return rightWords[r] }
 // audited reports whether every request that needs the right leaves a line in the log, see audit.go.
 func (r right) audited() bool { return r == rightOperate || r == rightRequeue }
 
-// has tells whether a token has a right at all.
+// has reports whether a token has a right at all.
 func (t *Token) has(r right) bool {
 	switch r {
 	case rightRead:
@@ -66,12 +66,12 @@ func (t *Token) has(r right) bool {
 	return r == rightNone
 }
 
-// pushes tells whether it may push to a topic.
+// pushes reports whether it may push to a topic.
 func (t *Token) pushes(topic string) bool {
 	return slices.ContainsFunc(t.Push, func(pattern string) bool { return scheduler.Matches(pattern, topic) })
 }
 
-// everywhere tells whether it may push to every topic.
+// everywhere reports whether it may push to every topic.
 func (t *Token) everywhere() bool { return slices.Contains(t.Push, ">") }
 
 // guard knows who may call. The zero value lets everybody do everything.
@@ -165,7 +165,7 @@ func mayChange(r *http.Request, topic string) error {
 	return nil
 }
 
-// limited tells whether what the caller may change depends on the topic.
+// limited reports whether what the caller may change depends on the topic.
 func limited(r *http.Request) bool {
 	t := visitOf(r).token
 	return t != nil && !t.Operate && !t.everywhere()

@@ -82,7 +82,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(o, r)
 }
 
-// tidy tells whether the path has no empty, "." or ".." step and no slash at its end.
+// tidy reports whether the path has no empty, "." or ".." step and no slash at its end.
 func tidy(r *http.Request) bool {
 	escaped := r.URL.EscapedPath()
 	return path.Clean(escaped) == escaped

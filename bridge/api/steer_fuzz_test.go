@@ -97,7 +97,7 @@ func routeOf(target string) string {
 	return path
 }
 
-// sane tells whether the scheduler may be asked for that.
+// sane reports whether the scheduler may be asked for that.
 func sane(asked any) bool {
 	bounded := func(s scheduler.Selection) bool {
 		return (s.Topic == "" || wire.CheckPattern(s.Topic) == nil) && (s.Key == "" || s.HasKey && wire.CheckKey(s.Key) == nil) &&
@@ -137,7 +137,7 @@ func sane(asked any) bool {
 	return false
 }
 
-// plainHeaders tells whether no header is one of tarry's or of NATS's own.
+// plainHeaders reports whether no header is one of tarry's or of NATS's own.
 func plainHeaders(all []scheduler.Header) bool {
 	for _, h := range all {
 		name := strings.ToLower(h.Name)

@@ -62,7 +62,7 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 		parked map[string]string
 	)
 	err = s.look(r, func(ctx context.Context) (err error) {
-		if counts, err = s.cfg.Service.TopicCounts(ctx, after, limit+1); err != nil { // one more tells whether there are more
+		if counts, err = s.cfg.Service.TopicCounts(ctx, after, limit+1); err != nil { // one more shows that there are more
 			return err
 		}
 		names := make([]string, len(counts))

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// MatchFilter tells whether a stream with this subject filter holds the literal subject, as NATS matches: "*" is one token,
+// MatchFilter reports whether a stream with this subject filter holds the literal subject, as NATS matches: "*" is one token,
 // a final ">" one or more. It allocates nothing: the cached filters of all streams are tried for every message that leaves.
 func MatchFilter(filter, subject string) bool {
 	if subject == "" {
@@ -30,7 +30,7 @@ func MatchFilter(filter, subject string) bool {
 	}
 }
 
-// Covers tells whether a filter matches all that another one, or a literal subject, does.
+// Covers reports whether a filter matches all that another one, or a literal subject, does.
 func Covers(filter, part string) bool {
 	for {
 		f, restF, moreF := token(filter)
@@ -47,7 +47,7 @@ func Covers(filter, part string) bool {
 	}
 }
 
-// Overlap tells whether some subject matches both filters.
+// Overlap reports whether some subject matches both filters.
 func Overlap(a, b string) bool {
 	for {
 		x, restA, moreA := token(a)

@@ -160,7 +160,7 @@ func valueProblem(v string) string {
 	return ""
 }
 
-// IsHeaderName tells whether a client could have sent a header of this name, and can read it back.
+// IsHeaderName reports whether a client could have sent a header of this name, and can read it back.
 func IsHeaderName(name string) bool { return isToken(name) }
 
 // isToken accepts the names that every NATS client writes and reads back unchanged: those of HTTP (RFC 9110, token).

@@ -99,7 +99,7 @@ func DecodeBatch(data []byte, prefix string) ([]PushItem, error) {
 	return items, nil
 }
 
-// IsBatch tells whether a request is a batch rather than one push, by the name of its first field.
+// IsBatch reports whether a request is a batch rather than one push, by the name of its first field.
 func IsBatch(data []byte) bool {
 	s := scanner{b: data}
 	if !s.need('{') || s.next() != '"' {

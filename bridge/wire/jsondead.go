@@ -26,7 +26,7 @@ type DeadOrder struct {
 	DryRun     bool
 }
 
-// Selects tells whether the order picks messages by topic and time, rather than naming them.
+// Selects reports whether the order picks messages by topic and time, rather than naming them.
 func (o *DeadOrder) Selects() bool { return o.One.ID == "" && o.IDs == nil }
 
 var (

@@ -48,7 +48,7 @@ func CheckPrefix(prefix string) error {
 // IntakeSubject is where a push for the topic is published.
 func IntakeSubject(prefix, topic string) string { return prefix + "." + topic }
 
-// isUnder tells whether s is root or one of its children.
+// isUnder reports whether s is root or one of its children.
 func isUnder(s, root string) bool {
 	return strings.HasPrefix(s, root) && (len(s) == len(root) || s[len(root)] == '.')
 }

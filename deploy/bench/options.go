@@ -103,7 +103,7 @@ func (o options) wanted(test string) bool {
 	return len(o.only) == 0 || slices.ContainsFunc(o.only, func(name string) bool { return among(test, name) })
 }
 
-// among tells whether a name is a test's, or that of several tests of which it is one.
+// among reports whether a name is a test's, or that of several tests of which it is one.
 func among(test, name string) bool { return test == name || strings.HasPrefix(test, name+"-") }
 
 // keep writes what there is so far, so that an interrupted run is not lost.

@@ -162,7 +162,7 @@ func (c *checker) repeats(s *sent) {
 	}
 }
 
-// inWindow tells whether what was seen first may be seen again then.
+// inWindow reports whether what was seen first may be seen again then.
 func (c *checker) inWindow(first, at time.Time) bool {
 	return slices.ContainsFunc(c.h.windows, func(w window) bool {
 		return !first.Before(w.since) && !at.Before(w.from) && (w.to.IsZero() || !at.After(w.to))

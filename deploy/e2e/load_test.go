@@ -159,7 +159,7 @@ func (l *load) http(t *testing.T, m *message) {
 	}
 }
 
-// unsent tells whether nothing reached the instance.
+// unsent reports whether nothing reached the instance.
 func unsent(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"

@@ -237,13 +237,13 @@ func (c *child) tail() string {
 	return string(b)
 }
 
-// said tells whether any run ever printed text.
+// said reports whether any run ever printed text.
 func (c *child) said(text string) bool {
 	b, err := os.ReadFile(c.output())
 	return err == nil && bytes.Contains(b, []byte(text))
 }
 
-// portTaken tells whether the child failed because somebody else took its port: the one failure worth another try.
+// portTaken reports whether the child failed because somebody else took its port: the one failure worth another try.
 func (c *child) portTaken() bool {
 	return strings.Contains(strings.ToLower(string(c.since())), "address already in use")
 }

@@ -79,7 +79,7 @@ func (p *Process) Pid() int {
 // Dir is the working directory, which holds the data too.
 func (p *Process) Dir() string { return p.c.dir }
 
-// Running tells whether the process exists. A paused one does.
+// Running reports whether the process exists. A paused one does.
 func (p *Process) Running() bool { return p.c.running() }
 
 // Exited is closed when the current run is over, however it ended.

@@ -90,7 +90,7 @@ type model struct {
 // call is one call of a timeline; it answers in words that can be compared.
 type call func(scheduler.Timeline) string
 
-// step sends a call to both. When it may be repeated, same tells whether the
+// step sends a call to both. When it may be repeated, same reports whether the
 // second answer means what the first did, and whether the call may have gone on
 // where it had stopped; nil is for calls that must answer the same.
 func (m *model) step(what string, do call, repeat bool, same func(first, second string) (goesOn bool, wrong string)) string {
@@ -293,7 +293,7 @@ func (m *model) watch(what string, seen view) {
 	}
 }
 
-// isMerged tells whether a push went into another message.
+// isMerged reports whether a push went into another message.
 func isMerged(i *scheduler.Info) bool {
 	return i.State == scheduler.StateCanceled && i.Kind == scheduler.KindMerged
 }

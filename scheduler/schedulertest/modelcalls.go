@@ -178,13 +178,13 @@ func (m *model) addBatch(bucket int, batch []*scheduler.Message) {
 	})
 }
 
-// refusedTooEarly tells whether a push was refused as uncertain before one of the
+// refusedTooEarly reports whether a push was refused as uncertain before one of the
 // batch became the next under its name: sent again it may go into that one.
 func refusedTooEarly(batch []*scheduler.Message, i int, first []scheduler.AddResult) bool {
 	return first[i].Code == scheduler.AddUncertain && tookOver(batch, i, first, scheduler.Added)
 }
 
-// wonLate tells whether one of a batch that was refused too early went into a message
+// wonLate reports whether one of a batch that was refused too early went into a message
 // when the batch was sent again: a push that is judged by that one's content is judged
 // by another then, wherever the two stand.
 func wonLate(batch []*scheduler.Message, first, second []scheduler.AddResult, into scheduler.UID) bool {
@@ -196,7 +196,7 @@ func wonLate(batch []*scheduler.Message, first, second []scheduler.AddResult, in
 	return false
 }
 
-// tookOver tells whether a later push of the batch, under the name of push i, had
+// tookOver reports whether a later push of the batch, under the name of push i, had
 // the outcome.
 func tookOver(batch []*scheduler.Message, i int, first []scheduler.AddResult, code scheduler.AddCode) bool {
 	for j := i + 1; j < len(batch); j++ {

@@ -140,7 +140,7 @@ func (m *model) requeue(t *rapid.T) {
 	}
 }
 
-// uncertain tells whether a message may have been delivered, as the reference has it.
+// uncertain reports whether a message may have been delivered, as the reference has it.
 func (m *model) uncertain(uid scheduler.UID) bool {
 	found, err := m.ref.Find(m.ctx, scheduler.Ref{UID: uid})
 	if err != nil {

@@ -20,7 +20,7 @@ type DrainerConfig struct {
 	Timeline scheduler.Mending
 	Buckets  int
 	Clock    *scheduler.Clock
-	// Duty tells whether it falls to this instance to drain: it leads, or nobody
+	// Duty reports whether it falls to this instance to drain: it leads, or nobody
 	// does.
 	Duty func(ctx context.Context) bool
 	// Keep is how long ended messages stay in the journal, 0 for ever.

@@ -26,7 +26,7 @@ var (
 // errRow: a row that no database can take, found before it was sent.
 var errRow = errors.New("a change that cannot be written")
 
-// Retryable tells whether the same call may succeed later: the database is away,
+// Retryable reports whether the same call may succeed later: the database is away,
 // busy, full, read-only, or refuses us for a reason that lies with it. Only what
 // the rows themselves cause is permanent, and ErrFenced, and ErrUnfit, and what the
 // timeline cannot read. What is not known counts as retryable: to wait loses nothing,
@@ -69,7 +69,7 @@ func refusal(err error) string {
 	return "the change itself"
 }
 
-// rowsFault tells whether MySQL or MariaDB refused the data itself: SQLSTATE
+// rowsFault reports whether MySQL or MariaDB refused the data itself: SQLSTATE
 // class 22 (data exception) or 23 (constraint), and those whose class says less.
 func rowsFault(e *mysql.MySQLError) bool {
 	switch string(e.SQLState[:2]) {

@@ -124,7 +124,7 @@ func (g *Gate) Prune(ctx context.Context, before scheduler.Milli, limit int) (in
 	return ask(g, func() (int, error) { return g.store.Prune(ctx, before, limit) })
 }
 
-// Ping tells whether the journal answers.
+// Ping reports whether the journal answers.
 func (g *Gate) Ping(ctx context.Context) error {
 	if err := g.check(); err != nil {
 		return err

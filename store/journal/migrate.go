@@ -90,7 +90,7 @@ func newer(version, known int64) error {
 	return fmt.Errorf("%w: its schema has version %d, made by a newer tarry; this one knows %d", ErrUnfit, version, known)
 }
 
-// noTable tells whether a table does not exist. SQLite has no code for it.
+// noTable reports whether a table does not exist. SQLite has no code for it.
 func noTable(err error) bool {
 	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return my.Number == 1146

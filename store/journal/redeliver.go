@@ -13,7 +13,7 @@ import (
 
 // Broker is what a redelivery asks NATS.
 type Broker interface {
-	// Stored tells whether the message with this uid stands in the stream where its
+	// Stored reports whether the message with this uid stands in the stream where its
 	// delivery was confirmed. scheduler.ErrUnjudged: the stream may have dropped it rightly.
 	Stored(ctx context.Context, stream string, sequence uint64, uid scheduler.UID) (bool, error)
 	// Publish puts a message on its topic again and tells where it stands now.

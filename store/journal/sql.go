@@ -175,7 +175,7 @@ func (s *SQL) Close() error {
 	return errors.Join(s.read.Close(), s.write.Close())
 }
 
-// Ping tells whether the journal answers and can be written to: a database that
+// Ping reports whether the journal answers and can be written to: a database that
 // is read-only answers every question.
 func (s *SQL) Ping(ctx context.Context) error {
 	if _, err := s.write.ExecContext(ctx, "UPDATE meta SET value = value WHERE name = 'namespace'"); err != nil {

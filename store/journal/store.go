@@ -60,6 +60,6 @@ type Store interface {
 	// what is dead: it waits for somebody to deal with it. It
 	// also forgets what was resumed before that time.
 	Prune(ctx context.Context, before scheduler.Milli, limit int) (int, error)
-	// Ping tells whether the journal answers and can be written to.
+	// Ping reports whether the journal answers and can be written to.
 	Ping(ctx context.Context) error
 }

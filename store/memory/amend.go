@@ -49,7 +49,7 @@ func (b *bucket) amend(e *entry, a *scheduler.Amend, now scheduler.Milli) schedu
 	return scheduler.AmendDone
 }
 
-// stands tells whether a message is as an amend asks.
+// stands reports whether a message is as an amend asks.
 func stands(m *scheduler.Message, a *scheduler.Amend) bool {
 	return m.Due == a.Due && m.Priority == a.Priority &&
 		(a.Message == nil || slices.Equal(m.Headers, a.Message.Headers) && bytes.Equal(m.Body, a.Message.Body))

@@ -39,7 +39,7 @@ func (b *bucket) brief(e *entry) scheduler.Info {
 	return i
 }
 
-// uncertain tells whether a consumer may have seen a message that lives.
+// uncertain reports whether a consumer may have seen a message that lives.
 func (b *bucket) uncertain(e *entry) bool { return e.message.Mark.Uncertain || b.doubts(e.message) }
 
 // home is the order that an entry of its state stands in.

@@ -49,7 +49,7 @@ func (g *graveyard) bury(at grave, sequence uint64, now, until scheduler.Milli, 
 	return true
 }
 
-// covers tells whether a push was stored no later than a cancel of its name.
+// covers reports whether a push was stored no later than a cancel of its name.
 func (g *graveyard) covers(m *scheduler.Message) bool {
 	if m.Stored == 0 || m.ID == "" || len(g.at) == 0 {
 		return false

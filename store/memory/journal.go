@@ -133,7 +133,7 @@ func (j *Journal) write(c *scheduler.Change) {
 	j.term = max(j.term, c.Term)
 }
 
-// over tells whether nothing can become of a message any more.
+// over reports whether nothing can become of a message any more.
 func over(s scheduler.State) bool { return s.Ended() && s != scheduler.StateDead }
 
 // remember and forget keep a row among those that are over.

@@ -51,7 +51,7 @@ func (b *bucket) merge(e *entry, m *scheduler.Message, now scheduler.Milli) sche
 	return scheduler.AddMerged
 }
 
-// older tells whether a push and the content of e both came by the intake, the
+// older reports whether a push and the content of e both came by the intake, the
 // push before.
 func older(uid scheduler.UID, e *entry) bool {
 	origin := e.message.Origin
@@ -104,7 +104,7 @@ func (b *bucket) mergedInto(e *entry) *entry {
 }
 
 // meetRival is where a claimed message that would wait again meets the later
-// push of its name. It tells whether that ended it.
+// push of its name. It reports whether that ended it.
 func (b *bucket) meetRival(e *entry, uncertain bool, term uint64, now scheduler.Milli) (ended bool) {
 	r := e.rival
 	if r == nil {

@@ -53,7 +53,7 @@ func (b *bucket) amended(e *entry, whole bool, why cause, now scheduler.Milli) {
 	b.note(c)
 }
 
-// news tells whether a batch holds a message that is not known.
+// news reports whether a batch holds a message that is not known.
 func (b *bucket) news(batch []*scheduler.Message) bool {
 	return slices.ContainsFunc(batch, func(m *scheduler.Message) bool { return b.entries[m.UID] == nil })
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// doubts tells whether the certification leaves a doubt about a message: it was
+// doubts reports whether the certification leaves a doubt about a message: it was
 // due by then, and may have been delivered without a trace.
 func (b *bucket) doubts(m *scheduler.Message) bool {
 	return m != nil && b.cert.DoubtUntil > 0 && m.Due <= b.cert.DoubtUntil

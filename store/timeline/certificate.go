@@ -42,7 +42,7 @@ func (t *Redis) token(c *call) (token string, number uint64) {
 	return token, number
 }
 
-// learn takes a certification that a server told and tells whether it is news:
+// learn takes a certification that a server told and reports whether it is news:
 // the server's own, and higher than what was known.
 func (c *certificate) learn(answer error) bool {
 	if c.forced != "" || answer == nil {
@@ -59,7 +59,7 @@ func (c *certificate) learn(answer error) bool {
 	return c.rise(number)
 }
 
-// rise takes a number that is higher than what was known, and tells whether it is.
+// rise takes a number that is higher than what was known, and reports whether it is.
 func (c *certificate) rise(number uint64) bool {
 	for known := c.number.Load(); known < number; known = c.number.Load() {
 		if c.number.CompareAndSwap(known, number) {
@@ -75,7 +75,7 @@ func (c *certificate) gave(number uint64, run string) {
 	c.rise(number)
 }
 
-// moved tells whether a refusal is of another server run than the one before:
+// moved reports whether a refusal is of another server run than the one before:
 // there may be connections to both.
 func (c *certificate) moved(answer error) bool {
 	f := strings.Fields(answer.Error())

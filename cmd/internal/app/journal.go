@@ -148,7 +148,7 @@ func (a *App) journalDoor() api.Journal {
 	return a.desk
 }
 
-// drains tells whether this instance drains what nobody committed: it leads, or
+// drains reports whether this instance drains what nobody committed: it leads, or
 // nobody does.
 func (a *App) drains(ctx context.Context) bool {
 	if a.elector.State().Role == election.Leading {
@@ -249,7 +249,7 @@ func (a *App) prepareJournal(ctx context.Context) error {
 	}
 }
 
-// rest waits for d; it tells whether ctx still stands.
+// rest waits for d; it reports whether ctx still stands.
 func rest(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -93,7 +93,7 @@ func checkHost(host string) string {
 	return ""
 }
 
-// loopback tells whether an address can be reached from this machine alone. A name other than localhost may resolve
+// loopback reports whether an address can be reached from this machine alone. A name other than localhost may resolve
 // to anything, so it cannot.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)

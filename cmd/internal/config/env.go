@@ -47,7 +47,7 @@ func (l *loader) environ(environ []string) map[string]string {
 	return text
 }
 
-// isList tells whether this would be the spelling of a list.
+// isList reports whether this would be the spelling of a list.
 func isList(key string) bool {
 	return slices.ContainsFunc(sequences(), func(q sequence) bool { return setting{name: q.name}.env() == key })
 }

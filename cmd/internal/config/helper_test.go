@@ -90,7 +90,7 @@ func value(t *testing.T, target any, s setting) string {
 
 func everyCommand() []command { return []command{serve, dev, client, migrate} }
 
-// required tells whether a command refuses to run without a setting.
+// required reports whether a command refuses to run without a setting.
 func required(of command, name string) bool { return of == migrate && name == "journal.dsn" }
 
 // needs is an environment without which a command refuses to run whatever else is set; it leaves out the setting that

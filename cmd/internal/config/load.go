@@ -124,7 +124,7 @@ func (l *loader) row(name string) setting {
 	return l.rows[i]
 }
 
-// good tells whether none of the names was refused.
+// good reports whether none of the names was refused.
 func (l *loader) good(names ...string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return l.refused[name] })
 }

@@ -51,7 +51,7 @@ func checkSubject(s string, wild bool) string {
 	return ""
 }
 
-// own tells whether all that a pattern matches lies under a subject that tarry reads itself, so that no message can be
+// own reports whether all that a pattern matches lies under a subject that tarry reads itself, so that no message can be
 // due there.
 func own(pattern, prefix string) string {
 	for _, root := range []string{prefix, "tarry"} {

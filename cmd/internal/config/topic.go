@@ -103,7 +103,7 @@ func (l *loader) topics(prefix string) []Topic {
 	return all
 }
 
-// loops tells whether a copy on that subject, of a message of topic i, may end in another copy for topic i. Of the two
+// loops reports whether a copy on that subject, of a message of topic i, may end in another copy for topic i. Of the two
 // that each topic has either may be taken.
 func loops(all []Topic, i int, subject string) bool {
 	seen := map[int]bool{}

@@ -171,7 +171,7 @@ func share(used, limit int64) int {
 	return int(math.Round(float64(used) * 100 / float64(limit)))
 }
 
-// local tells whether an address leads to this machine alone.
+// local reports whether an address leads to this machine alone.
 func local(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

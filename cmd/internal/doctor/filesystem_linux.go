@@ -36,7 +36,7 @@ func networked(dir string) string {
 	return ""
 }
 
-// volatile tells whether a directory is gone after a restart of the machine.
+// volatile reports whether a directory is gone after a restart of the machine.
 func volatile(dir string) bool {
 	var s syscall.Statfs_t
 	return syscall.Statfs(dir, &s) == nil && (uint32(s.Type) == 0x01021994 || uint32(s.Type) == 0x858458f6)

@@ -14,5 +14,5 @@ func fileLimit() (uint64, bool) {
 	return uint64(l.Cur), true
 }
 
-// writable tells whether this user may make files in a directory.
+// writable reports whether this user may make files in a directory.
 func writable(dir string) error { return syscall.Access(dir, 2) }

@@ -22,7 +22,7 @@ type natsSeen struct {
 	*notes
 
 	nc *nats.Conn
-	// clustered tells whether streams can have several copies here.
+	// clustered reports whether streams can have several copies here.
 	clustered bool
 }
 
@@ -205,7 +205,7 @@ func (s *natsSeen) payload() {
 	}
 }
 
-// listens tells whether answers can reach us; without them nothing else can be asked.
+// listens reports whether answers can reach us; without them nothing else can be asked.
 func (s *natsSeen) listens(ctx context.Context) bool {
 	err := s.maySubscribe(ctx, s.nc.NewInbox())
 	if err != nil {
@@ -282,7 +282,7 @@ func (s *natsSeen) ask(ctx context.Context, subject string, request, out any) er
 	return nil
 }
 
-// jetStream tells whether the account has it, and room in it.
+// jetStream reports whether the account has it, and room in it.
 func (s *natsSeen) jetStream(ctx context.Context) bool {
 	var info struct {
 		Storage int64 `json:"storage"`

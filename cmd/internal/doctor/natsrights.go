@@ -24,7 +24,7 @@ type permissions struct {
 	Responses *struct{} `json:"responses"`
 }
 
-// may tells whether everything that a filter matches may be published.
+// may reports whether everything that a filter matches may be published.
 func (p *permissions) may(filter string) bool {
 	if p == nil || p.Publish == nil {
 		return true

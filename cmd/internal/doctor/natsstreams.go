@@ -311,7 +311,7 @@ func (s *natsSeen) destinations(streams []stream) {
 	}
 }
 
-// isDestination tells whether a stream holds subjects that tarry delivers to.
+// isDestination reports whether a stream holds subjects that tarry delivers to.
 func isDestination(st *stream) bool {
 	return !strings.HasPrefix(st.Config.Name, ownStreams) &&
 		slices.ContainsFunc(st.Config.Subjects, func(subject string) bool { return !strings.HasPrefix(subject, "$") })

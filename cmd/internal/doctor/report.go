@@ -50,7 +50,7 @@ func (r Report) Count(s Status) int {
 	return n
 }
 
-// Sick tells whether something has to be changed: a failure, or when strict a warning.
+// Sick reports whether something has to be changed: a failure, or when strict a warning.
 func (r Report) Sick(strict bool) bool {
 	return r.Count(Fail) > 0 || strict && r.Count(Warn) > 0
 }

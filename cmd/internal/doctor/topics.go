@@ -21,7 +21,7 @@ func (s *natsSeen) topics(streams []stream) {
 // filter is what a stream holds.
 type filter struct{ subjects, stream string }
 
-// intake tells whether the stream is one of tarry's own, of this namespace or another.
+// intake reports whether the stream is one of tarry's own, of this namespace or another.
 func (f filter) intake() bool { return strings.HasPrefix(f.stream, ownStreams) }
 
 // filtersOf are those of all streams that answer a delivery.
@@ -141,7 +141,7 @@ func partsOf(pattern string, n int) []string {
 	return parts
 }
 
-// isPart tells whether a filter may stand for the parts of topics of a pattern, and not for topics.
+// isPart reports whether a filter may stand for the parts of topics of a pattern, and not for topics.
 func isPart(subjects, pattern string) bool {
 	dot := strings.LastIndexByte(subjects, '.')
 	if dot < 0 {

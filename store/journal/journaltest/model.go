@@ -14,7 +14,7 @@ import (
 
 // ExerciseModel makes random histories without a gap of several messages, tears
 // them into batches, writes these in random order, some twice, by three at the
-// same time, and wants what the histories lead to. retry tells whether a failed
+// same time, and wants what the histories lead to. retry reports whether a failed
 // write is to be repeated; nil never does.
 func ExerciseModel(t *testing.T, j journal.Store, retry func(error) bool) {
 	next := 0

@@ -75,7 +75,7 @@ local function damaged(entries)
   return bad
 end
 
--- lives tells whether a message that was there before this push waits or is in
+-- lives reports whether a message that was there before this push waits or is in
 -- flight.
 local function lives(uid)
   local record = stands(uid)
@@ -92,7 +92,7 @@ local function contents(record)
   return string.byte(record, 1) == 1 and record or content(record)
 end
 
--- repeats tells whether a push is one of the attempts under its name once more: one
+-- repeats reports whether a push is one of the attempts under its name once more: one
 -- of its number with its content. Which content an attempt had that is forgotten
 -- nobody can tell, so that no push is taken for it.
 local function repeats(entries, attempt, packed)
@@ -129,7 +129,7 @@ local function earlier(entries, uid, packed)
   return digest(old) == digest(packed) and '2' or '3'
 end
 
--- buried tells whether a younger cancel waits for this push.
+-- buried reports whether a younger cancel waits for this push.
 local function buried(id, topic, key, sequence)
   if sequence == 0 then return false end
   for _, field in ipairs({'a' .. field(id, topic, ''), 'k' .. field(id, topic, key)}) do

@@ -23,7 +23,7 @@ local function after(key, score, uid)
   return from
 end
 
--- walk takes messages from an order and tells whether the page is full.
+-- walk takes messages from an order and reports whether the page is full.
 local function walk(key, name)
   local at = redis.call('ZCOUNT', key, '-inf', '(' .. ARGV[2])
   if name == ARGV[7] then at = math.max(at, after(key, ARGV[8], ARGV[9])) end

@@ -20,7 +20,7 @@ local function tell(uid)
   result[#result + 1] = mark
 end
 
--- fits tells whether a name, of the given length of id, is asked for.
+-- fits reports whether a name, of the given length of id, is asked for.
 local function fits(name, id)
   local at = id + 2
   local topic, key = string.sub(name, at + 1, at + string.byte(name, at)), nil

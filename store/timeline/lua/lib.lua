@@ -340,7 +340,7 @@ local function unname(name, names, packed, uid)
 end
 
 -- comeback looks after a message that comes back from its claim while another
--- push stands as the next one under its name. It tells whether the message, which
+-- push stands as the next one under its name. It reports whether the message, which
 -- is uncertain or not and has the given mark, has ended; else it waits again. It is
 -- called only where next exists, with a record that is sound; k holds keys by their
 -- names, and the prefix of the lanes as parked. A later one that cannot be read stays

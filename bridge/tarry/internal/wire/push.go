@@ -82,10 +82,10 @@ func (p *Push) Set(field, value string) (err error) {
 	return err
 }
 
-// ByRetry tells whether the push waits by its schedule of retries, because it says nothing else.
+// ByRetry reports whether the push waits by its schedule of retries, because it says nothing else.
 func (p *Push) ByRetry() bool { return p.DelayText == "" && !p.HasAt }
 
-// Merges tells whether the push may go into a message that waits.
+// Merges reports whether the push may go into a message that waits.
 func (p *Push) Merges() bool { return p.OnDuplicate != "" && p.OnDuplicate != Reject }
 
 // Check holds what single options cannot: a topic that may be delivered to, exactly one of delay and at (or none, with an

@@ -144,7 +144,7 @@ func RetryOf(delays []time.Duration) (Retry, error) {
 	return Retry{Delays: delays}, nil
 }
 
-// Empty tells whether there is no schedule.
+// Empty reports whether there is no schedule.
 func (r *Retry) Empty() bool { return len(r.Delays) == 0 }
 
 // String is the one text of a schedule, empty without one: three and more equal delays in a row are written once.

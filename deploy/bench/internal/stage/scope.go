@@ -106,7 +106,7 @@ func (s *Scope) TempDir() string {
 	return dir
 }
 
-// Failed tells whether anything went wrong so far.
+// Failed reports whether anything went wrong so far.
 func (s *Scope) Failed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
