@@ -49,7 +49,7 @@ func (d *drain) quarantine(ctx context.Context) error {
 		maps.Copy(stands, some)
 		own[d.aside[i].ID] = true
 	}
-	coming, err := d.onTheWay(ctx, stands, own)
+	coming, err := onTheWay(ctx, d.tl, d.bucket, d.timeout, stands, own)
 	if err != nil {
 		return err
 	}
@@ -70,14 +70,14 @@ func (d *drain) quarantine(ctx context.Context) error {
 	return nil
 }
 
-// onTheWay are the changes of messages that stand in the outbox, but for the entries that
-// were set aside. What has left it since stands was read is in the journal.
-func (d *drain) onTheWay(ctx context.Context, stands map[scheduler.UID]scheduler.Stand,
-	own map[string]bool) (map[change]bool, error) {
+// onTheWay are the changes of messages that stand in a bucket's outbox, but for some
+// entries. What has left it since stands was read is in the journal.
+func onTheWay(ctx context.Context, tl scheduler.Outbox, bucket int, timeout time.Duration,
+	stands map[scheduler.UID]scheduler.Stand, but map[string]bool) (map[change]bool, error) {
 	found := map[change]bool{}
 	for after := ""; ; {
-		call, cancel := context.WithTimeout(ctx, d.timeout)
-		entries, err := d.tl.Unwritten(call, d.bucket, after, 0, drainEntries, commitBytes)
+		call, cancel := context.WithTimeout(ctx, timeout)
+		entries, err := tl.Unwritten(call, bucket, after, 0, drainEntries, commitBytes)
 		cancel()
 		if err != nil {
 			return nil, fmt.Errorf("read the outbox: %w", err)
@@ -87,7 +87,7 @@ func (d *drain) onTheWay(ctx context.Context, stands map[scheduler.UID]scheduler
 		}
 		after = entries[len(entries)-1].ID
 		for i := range entries {
-			if own[entries[i].ID] {
+			if but[entries[i].ID] {
 				continue
 			}
 			for _, c := range entries[i].Changes {

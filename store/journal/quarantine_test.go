@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -579,6 +580,66 @@ func TestDrain_BringsTheContentThatADamagedEntryHeld(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A verify leaves to the outbox what that holds, however long it waits there: each change
+// is journaled once, by its own entry.
+func TestVerify_LeavesToTheOutboxWhatItHolds(t *testing.T) {
+	onBoth(t, func(a *apart) {
+		m, late, lost := schedulertest.Message(1), schedulertest.Message(2), schedulertest.Message(3)
+		a.push(m)
+		if _, err := a.drain(); err != nil {
+			a.Fatal(err)
+		}
+		a.deliver(m) // a whole life that the journal does not know yet
+		a.push(late)
+		a.push(lost)
+		entries, err := a.Unwritten(a.Context(), 0, "", 0, 100, 1<<20)
+		a.must("read the outbox", err)
+		a.must("lose the last entry", a.Written(a.Context(), 0, entries[len(entries)-1:]))
+		report := a.verify()
+		if want := map[string]int{scheduler.MissingInJournal: 1}; !maps.Equal(report.Found, want) || report.Repaired != 1 ||
+			report.Differences[0].UID != lost.UID {
+			a.Errorf("verify: %+v", report)
+		}
+		if _, err := a.drain(); err != nil {
+			a.Fatal(err)
+		}
+		a.wantHistory(m, wasAccepted, `2 delivered at 5000 by "a" for "" to "ORDERS" 42`)
+		a.wantHistory(late, wasAccepted)
+		a.wantHistory(lost, `1 waiting at 0 by "" for "repaired from the store" to "" 0`)
+	})
+}
+
+// moving is a line on which a message moves just before it is looked up.
+type moving struct {
+	line
+	move func()
+}
+
+func (m moving) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, error) {
+	m.move()
+	return m.line.Find(ctx, ref)
+}
+
+// What moves while a verify repairs it is left to the entry of that.
+func TestVerify_LeavesToTheOutboxWhatMovesUnderIt(t *testing.T) {
+	onBoth(t, func(a *apart) {
+		m := schedulertest.Message(1, schedulertest.DueIn(time.Hour))
+		a.push(m)
+		entries, err := a.Unwritten(a.Context(), 0, "", 0, 100, 1<<20)
+		a.must("read the outbox", err)
+		a.must("lose it", a.Written(a.Context(), 0, entries))
+		own := a.line
+		a.line = moving{own, sync.OnceFunc(func() { a.line = own; a.amend(m, 1, "") })}
+		if report := a.verify(); report.Found[scheduler.MissingInJournal] != 1 || report.Repaired != 0 {
+			a.Errorf("verify: %+v", report)
+		}
+		if _, err := a.drain(); err != nil {
+			a.Fatal(err)
+		}
+		a.wantHistory(m, `2 waiting at 0 by "a" for "so it is" to "" 0`)
+	})
 }
 
 // An end whose own entry is damaged is written down as the store has it.

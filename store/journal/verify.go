@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -14,7 +15,7 @@ import (
 // Verifier compares the timeline with the journal, both ways: what lives in the
 // journal, and what stands in the timeline. While traffic goes on the two differ
 // by what is on its way, so a difference counts only when it is still there
-// after the outbox has had time to drain.
+// after the outbox has had time to drain, and no entry of the outbox will mend it.
 type Verifier struct {
 	Store    Store
 	Timeline scheduler.Mending
@@ -174,6 +175,9 @@ func (c *comparison) compare(ctx context.Context, uids []scheduler.UID) error {
 			return err
 		}
 	}
+	if err := c.dropComing(ctx, found); err != nil {
+		return err
+	}
 	for uid, b := range found {
 		d := scheduler.Difference{UID: uid, Bucket: uid.Bucket(c.Buckets), Kind: b.kind(), Store: b.store, Journal: b.journal}
 		if c.repair {
@@ -195,6 +199,45 @@ func (c *comparison) compare(ctx context.Context, uids []scheduler.UID) error {
 		c.told = time.Now()
 	}
 	return ctx.Err()
+}
+
+// dropComing drops of what was found what the outbox holds: its entry tells the journal
+// more than the timeline knows, and the journal takes each change once. What moved
+// meanwhile is dropped too, for the outbox was read before that. What has left it by
+// the second look is in the journal.
+func (c *comparison) dropComing(ctx context.Context, found map[scheduler.UID]both) error {
+	if len(found) == 0 {
+		return nil
+	}
+	uids, stands := make([]scheduler.UID, 0, len(found)), make([]map[scheduler.UID]scheduler.Stand, c.Buckets)
+	for uid, b := range found {
+		uids = append(uids, uid)
+		if kind := b.kind(); kind != scheduler.StoreNewer && kind != scheduler.MissingInJournal {
+			continue
+		}
+		bucket := uid.Bucket(c.Buckets)
+		if stands[bucket] == nil {
+			stands[bucket] = map[scheduler.UID]scheduler.Stand{}
+		}
+		stands[bucket][uid] = b.store
+	}
+	for bucket, mine := range stands {
+		if len(mine) == 0 {
+			continue
+		}
+		coming, err := onTheWay(ctx, c.Timeline, bucket, c.Timeout, mine, nil)
+		if err != nil {
+			return ofStore(err)
+		}
+		for uid, stand := range mine {
+			if coming[change{uid, stand.Version}] {
+				delete(found, uid)
+			}
+		}
+	}
+	again, err := c.look(ctx, uids)
+	maps.DeleteFunc(found, func(uid scheduler.UID, b both) bool { return again[uid].store.Version != b.store.Version })
+	return err
 }
 
 // look returns the messages that differ now. The journal is asked first: what
@@ -248,13 +291,13 @@ func (c *comparison) mend(ctx context.Context, d *scheduler.Difference) (bool, e
 		return false, nil // only its bytes in the store tell of it: it stays different
 	case err != nil:
 		return false, fmt.Errorf("look it up in the store: %w", ofStore(err))
-	case len(found) == 0:
+	case len(found) == 0 || found[0].Version != d.Store.Version: // it moved, and the entry of that is on its way
 		return false, nil
 	}
-	change := asItStands(&found[0])
-	change.At, change.Bucket, change.Reason = c.Clock.Milli(), d.Bucket, "repaired from the store"
-	change.Instance, change.Address = c.Instance, c.Address()
-	if err := c.Store.Write(call, nil, []scheduler.Change{change}); err != nil {
+	now := asItStands(&found[0])
+	now.At, now.Bucket, now.Reason = c.Clock.Milli(), d.Bucket, "repaired from the store"
+	now.Instance, now.Address = c.Instance, c.Address()
+	if err := c.Store.Write(call, nil, []scheduler.Change{now}); err != nil {
 		return false, fmt.Errorf("write to the journal: %w", err)
 	}
 	return true, nil
