@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/api"
@@ -87,52 +88,56 @@ func TestLong_AnswersTheReport(t *testing.T) {
 
 func TestLong_TellsProgressLineByLine(t *testing.T) {
 	t.Parallel()
-	const every = 5 * time.Millisecond
-	counts := map[string]int{} // goes on changing while lines are written
-	j := &journal{verify: func(_ context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
-		<-time.After(6 * every) // for lines to go out, before and after
-		for i := range 3000 {
-			counts[scheduler.StoreNewer] = i
-			progress(scheduler.VerifyReport{InStore: i, Found: counts, Differences: []scheduler.Difference{{UID: uidA}}})
+	synctest.Test(t, func(t *testing.T) {
+		const every = 5 * time.Millisecond
+		counts := map[string]int{} // goes on changing while lines are written
+		j := &journal{verify: func(_ context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+			time.Sleep(6 * every) // of the bubble: for lines to go out, before and after
+			for i := range 3000 {
+				counts[scheduler.StoreNewer] = i
+				progress(scheduler.VerifyReport{InStore: i, Found: counts, Differences: []scheduler.Difference{{UID: uidA}}})
+			}
+			time.Sleep(6 * every) // of the bubble
+			return scheduler.VerifyReport{InStore: 3000}, nil
+		}}
+		d := open(t, keeping(j), func(c *api.Config) { c.ProgressEvery = every })
+		_, lines := inLines(t, d, "/v1/verify", "")
+		if len(lines) < 3 || len(lines) > 100 || lines[0] != `{"progress":{"in_store":0,"in_journal":0,"found":{},"repaired":0,"differences":[]}}` ||
+			lines[len(lines)-1] != `{"report":{"in_store":3000,"in_journal":0,"found":{},"repaired":0,"differences":[]}}` {
+			t.Errorf("got %d lines, %q", len(lines), lines)
 		}
-		<-time.After(6 * every)
-		return scheduler.VerifyReport{InStore: 3000}, nil
-	}}
-	d := open(t, keeping(j), func(c *api.Config) { c.ProgressEvery = every })
-	_, lines := inLines(t, d, "/v1/verify", "")
-	if len(lines) < 3 || len(lines) > 100 || lines[0] != `{"progress":{"in_store":0,"in_journal":0,"found":{},"repaired":0,"differences":[]}}` ||
-		lines[len(lines)-1] != `{"report":{"in_store":3000,"in_journal":0,"found":{},"repaired":0,"differences":[]}}` {
-		t.Errorf("got %d lines, %q", len(lines), lines)
-	}
-	if strings.Contains(strings.Join(lines, ""), "uid") || !strings.Contains(strings.Join(lines, ""), `"found":{"store_newer":`) {
-		t.Errorf("got %q", lines)
-	}
+		if strings.Contains(strings.Join(lines, ""), "uid") || !strings.Contains(strings.Join(lines, ""), `"found":{"store_newer":`) {
+			t.Errorf("got %q", lines)
+		}
+	})
 }
 
 func TestLong_ThatFailsAfterTheFirstLineSaysSoInTheLast(t *testing.T) {
 	t.Parallel()
-	j := &journal{}
-	d := open(t, keeping(j), func(c *api.Config) { c.ProgressEvery = 5 * time.Millisecond })
-	for _, c := range []struct {
-		err    error
-		line   string
-		logged bool
-	}{
-		{scheduler.ErrUnavailable, `{"error":"unavailable","detail":"store unavailable"}`, false},
-		{errors.New("secret inside"), `{"error":"internal","detail":"something went wrong inside; the log says what"}`, true},
-	} {
-		j.restore = func(context.Context, func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
-			<-time.After(50 * time.Millisecond)
-			return scheduler.RestoreReport{}, c.err
+	synctest.Test(t, func(t *testing.T) {
+		j := &journal{}
+		d := open(t, keeping(j), func(c *api.Config) { c.ProgressEvery = 5 * time.Millisecond })
+		for _, c := range []struct {
+			err    error
+			line   string
+			logged bool
+		}{
+			{scheduler.ErrUnavailable, `{"error":"unavailable","detail":"store unavailable"}`, false},
+			{errors.New("secret inside"), `{"error":"internal","detail":"something went wrong inside; the log says what"}`, true},
+		} {
+			j.restore = func(context.Context, func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+				time.Sleep(50 * time.Millisecond) // of the bubble
+				return scheduler.RestoreReport{}, c.err
+			}
+			status, lines := inLines(t, d, "/v1/restore", "")
+			if status != 200 || len(lines) < 2 || !strings.HasPrefix(lines[0], `{"progress":`) || lines[len(lines)-1] != c.line {
+				t.Errorf("got %d %q", status, lines)
+			}
+			if strings.Contains(d.log.String(), "secret inside") != c.logged {
+				t.Errorf("log: %s", d.log)
+			}
 		}
-		status, lines := inLines(t, d, "/v1/restore", "")
-		if status != 200 || len(lines) < 2 || !strings.HasPrefix(lines[0], `{"progress":`) || lines[len(lines)-1] != c.line {
-			t.Errorf("got %d %q", status, lines)
-		}
-		if strings.Contains(d.log.String(), "secret inside") != c.logged {
-			t.Errorf("log: %s", d.log)
-		}
-	}
+	})
 }
 
 func TestLong_ThatPanicsLeavesNothingBehind(t *testing.T) {
@@ -225,7 +230,7 @@ func TestLong_LeavesOneLineForTheAudit(t *testing.T) {
 // slow is an operation that takes longer than all of the server's time-outs, or until it is stopped.
 func slow(ctx context.Context, _ func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
 	select {
-	case <-time.After(600 * time.Millisecond):
+	case <-time.After(1200 * time.Millisecond):
 		return scheduler.RestoreReport{Read: 1}, nil
 	case <-ctx.Done():
 		return scheduler.RestoreReport{}, fmt.Errorf("read the journal: %w", ctx.Err())
@@ -235,7 +240,7 @@ func slow(ctx context.Context, _ func(scheduler.RestoreReport)) (scheduler.Resto
 func TestLong_OutlivesTheServersTimeOuts(t *testing.T) {
 	t.Parallel()
 	d := open(t, keeping(&journal{restore: slow}), func(c *api.Config) {
-		c.HeaderTimeout, c.ReadTimeout, c.Timeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+		c.HeaderTimeout, c.ReadTimeout, c.Timeout = 500*time.Millisecond, 500*time.Millisecond, 500*time.Millisecond
 		c.ProgressEvery = 20 * time.Millisecond
 	})
 	address, _ := run(t, d)
@@ -271,7 +276,7 @@ func TestLong_EndsWhenItsClientGoesAway(t *testing.T) {
 			<-ctx.Done()
 			left <- ctx.Err()
 			return scheduler.RedeliverReport{}, errors.New("the driver was torn away")
-		}}), func(c *api.Config) { c.ReadTimeout = 50 * time.Millisecond })
+		}}), func(c *api.Config) { c.ReadTimeout = 500 * time.Millisecond })
 		address, _ := run(t, d)
 		ctx, gone := context.WithCancel(t.Context())
 		r, err := http.NewRequestWithContext(ctx, "POST", "http://"+address+"/v1/redeliver", strings.NewReader(`{"since":"1h"}`))
@@ -288,7 +293,7 @@ func TestLong_EndsWhenItsClientGoesAway(t *testing.T) {
 		select {
 		case <-left:
 			t.Fatal("it ended by itself")
-		case <-time.After(150 * time.Millisecond): // well past the read time-out
+		case <-time.After(time.Second): // well past the read time-out
 		}
 		gone()
 		select {

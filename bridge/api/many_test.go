@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/api"
@@ -42,36 +43,38 @@ func TestMany_AnswersTheReport(t *testing.T) {
 
 func TestMany_TellsProgressAndWhatWasDoneBeforeAFailure(t *testing.T) {
 	t.Parallel()
-	const every = 5 * time.Millisecond
-	s := &steering{
-		report: scheduler.Report{Looked: 100, Matched: 50, Done: 49, Failed: 1}, err: fmt.Errorf("look at bucket 7: %w", scheduler.ErrUnavailable),
-		many: func(_ context.Context, progress func(scheduler.Report)) {
-			if progress == nil {
-				return
+	synctest.Test(t, func(t *testing.T) {
+		const every = 5 * time.Millisecond
+		s := &steering{
+			report: scheduler.Report{Looked: 100, Matched: 50, Done: 49, Failed: 1}, err: fmt.Errorf("look at bucket 7: %w", scheduler.ErrUnavailable),
+			many: func(_ context.Context, progress func(scheduler.Report)) {
+				if progress == nil {
+					return
+				}
+				progress(scheduler.Report{Looked: 50, Matched: 25, Done: 25})
+				time.Sleep(6 * every) // of the bubble: for lines to go out
+			},
+		}
+		d := open(t, steered(s), func(c *api.Config) { c.ProgressEvery = every })
+		const report = `"report":{"looked":100,"matched":50,"done":49,"in_flight":0,"maybe_delivered":0,"ended":0,"failed":1}}`
+		for _, c := range manyCalls {
+			status, lines := inLines(t, d, c.target, c.body)
+			if status != 200 || len(lines) < 2 || !strings.HasPrefix(lines[0], `{"progress":{"looked":`) {
+				t.Fatalf("%s: got %d %q", c.target, status, lines)
 			}
-			progress(scheduler.Report{Looked: 50, Matched: 25, Done: 25})
-			<-time.After(6 * every) // for lines to go out
-		},
-	}
-	d := open(t, steered(s), func(c *api.Config) { c.ProgressEvery = every })
-	const report = `"report":{"looked":100,"matched":50,"done":49,"in_flight":0,"maybe_delivered":0,"ended":0,"failed":1}}`
-	for _, c := range manyCalls {
-		status, lines := inLines(t, d, c.target, c.body)
-		if status != 200 || len(lines) < 2 || !strings.HasPrefix(lines[0], `{"progress":{"looked":`) {
-			t.Fatalf("%s: got %d %q", c.target, status, lines)
+			if last := lines[len(lines)-1]; !strings.HasPrefix(last, `{"error":"unavailable",`) || !strings.HasSuffix(last, report) {
+				t.Errorf("%s: the last line is %s", c.target, last)
+			}
+			if a := call(t, d, "POST", c.target, c.body).want(t, 503, "unavailable"); !strings.HasSuffix(a.raw, report+"\n") {
+				t.Errorf("%s: got %s", c.target, a.raw)
+			}
 		}
-		if last := lines[len(lines)-1]; !strings.HasPrefix(last, `{"error":"unavailable",`) || !strings.HasSuffix(last, report) {
-			t.Errorf("%s: the last line is %s", c.target, last)
+		s.err = errors.New("secret inside")
+		a := call(t, d, "POST", "/v1/messages/cancel", `{"all":true}`).want(t, 500, "internal")
+		if strings.Contains(a.raw, "secret") || !strings.HasSuffix(a.raw, report+"\n") || !strings.Contains(d.log.String(), "secret inside") {
+			t.Errorf("got %s, log %s", a.raw, d.log)
 		}
-		if a := call(t, d, "POST", c.target, c.body).want(t, 503, "unavailable"); !strings.HasSuffix(a.raw, report+"\n") {
-			t.Errorf("%s: got %s", c.target, a.raw)
-		}
-	}
-	s.err = errors.New("secret inside")
-	a := call(t, d, "POST", "/v1/messages/cancel", `{"all":true}`).want(t, 500, "internal")
-	if strings.Contains(a.raw, "secret") || !strings.HasSuffix(a.raw, report+"\n") || !strings.Contains(d.log.String(), "secret inside") {
-		t.Errorf("got %s, log %s", a.raw, d.log)
-	}
+	})
 }
 
 func TestMany_RunsOnceAtATimeByKind(t *testing.T) {

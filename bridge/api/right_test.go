@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/api"
@@ -530,14 +531,16 @@ func TestAudit_TellsWhoDidWhatAndHowItWent(t *testing.T) {
 
 	// Where nobody is asked for a token, nobody has a name.
 	// A long operation that fails when its status is out has the problem in its line all the same.
-	j := &journal{restore: func(context.Context, func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
-		<-time.After(50 * time.Millisecond)
-		return scheduler.RestoreReport{}, scheduler.ErrUnavailable
-	}}
-	d = open(t, keeping(j), func(c *api.Config) { c.ProgressEvery = 5 * time.Millisecond })
-	if status, lines := inLines(t, d, "/v1/restore", ""); status != 200 {
-		t.Errorf("got %d %q", status, lines)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		j := &journal{restore: func(context.Context, func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+			time.Sleep(50 * time.Millisecond) // of the bubble
+			return scheduler.RestoreReport{}, scheduler.ErrUnavailable
+		}}
+		d = open(t, keeping(j), func(c *api.Config) { c.ProgressEvery = 5 * time.Millisecond })
+		if status, lines := inLines(t, d, "/v1/restore", ""); status != 200 {
+			t.Errorf("got %d %q", status, lines)
+		}
+	})
 	if got := actions(); len(got) != 1 || got[0]["who"] != "anonymous" || got[0]["problem"] != "unavailable" || got[0]["status"] != 200.0 || got[0]["took"].(float64) < 50 {
 		t.Errorf("got %v", got)
 	}

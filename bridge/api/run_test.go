@@ -134,7 +134,7 @@ func TestRun_SaysWhenItCannotServe(t *testing.T) {
 
 func TestRun_DropsClientsThatAreSlowOnPurpose(t *testing.T) {
 	t.Parallel()
-	d := open(t, func(c *api.Config) { c.HeaderTimeout, c.ReadTimeout = 150*time.Millisecond, 300*time.Millisecond })
+	d := open(t, func(c *api.Config) { c.HeaderTimeout, c.ReadTimeout = time.Second, 1500*time.Millisecond })
 	address, _ := run(t, d)
 	for name, c := range map[string]struct{ first, answer string }{
 		"headers never end": {"GET /livez HTTP/1.1\r\nHost: a\r\nX-Slow: ", ""},
