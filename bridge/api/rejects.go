@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -172,8 +173,16 @@ func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
 	refuse := func(i int, err error) {
 		results[i], failed = refusedReject{all[i], s.judged(r, err).Problem}, err
 	}
+	var away error // why the stream of rejects is not asked any more: each call would wait as long
 	for i, sequence := range all {
+		if away != nil {
+			refuse(i, away)
+			continue
+		}
 		p, err := s.again(ctx, r, sequence, &asked)
+		if errors.Is(err, scheduler.ErrUnavailable) {
+			away = err
+		}
 		if err != nil {
 			refuse(i, err)
 			continue
@@ -193,9 +202,14 @@ func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
 			continue
 		}
 		done++
-		kept := s.cfg.Rejects.Drop(ctx, all[i])
-		if kept != nil {
-			s.log.Warn().Err(kept).Uint64("sequence", all[i]).Msg("a reject that was pushed again could not be taken away")
+		kept := away
+		if away == nil {
+			if kept = s.cfg.Rejects.Drop(ctx, all[i]); kept != nil {
+				s.log.Warn().Err(kept).Uint64("sequence", all[i]).Msg("a reject that was pushed again could not be taken away")
+			}
+			if errors.Is(kept, scheduler.ErrUnavailable) {
+				away = kept
+			}
 		}
 		results[i] = requeuedReject{
 			Sequence: all[i], ID: result.Answer.ID, UID: result.Answer.UID,

@@ -19,6 +19,8 @@ type rejects struct {
 	keeps   error // of a drop
 	asked   []answer.RejectQuery
 	dropped []uint64
+	// read counts the rejects that were read; from the one on that silent is, if any, NATS does not answer.
+	read, silent int
 }
 
 func newRejects() *rejects {
@@ -46,7 +48,10 @@ func (j *rejects) List(_ context.Context, q answer.RejectQuery) (page []wire.Rej
 
 func (j *rejects) Get(_ context.Context, sequence uint64) (wire.Rejected, error) {
 	i := slices.IndexFunc(j.list, func(r wire.Rejected) bool { return r.Sequence == sequence })
+	j.read++
 	switch {
+	case j.silent > 0 && j.read >= j.silent:
+		return wire.Rejected{}, fmt.Errorf("%w: nats does not answer", scheduler.ErrUnavailable)
 	case j.err != nil:
 		return wire.Rejected{}, j.err
 	case i < 0: // as the server's answer has it

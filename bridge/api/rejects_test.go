@@ -63,6 +63,40 @@ func TestRejects_PushedAgainAreNoRejectsAnyMore(t *testing.T) {
 	}
 }
 
+// Each call to NATS would wait as long as the first that got no answer.
+func TestRejects_AreAskedForNoMoreOnceNATSDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	j := newRejects()
+	for n := uint64(2); n <= 4; n++ {
+		one := j.list[0]
+		one.Sequence, one.ID = n, fmt.Sprint("a-", n)
+		j.list = append(j.list[:n-1:n-1], one)
+	}
+	d := open(t, rejecting(j), letting(crowd()...))
+	requeue := func() []string {
+		a := call(t, d, "POST", "/v1/rejects/requeue", `{"sequences":[1,2,3,4]}`, as("ops")...).want(t, 200, "")
+		return strings.SplitAfter(a.raw, "},{")
+	}
+	j.silent = 2
+	for i, result := range requeue() {
+		if want := []string{`"kept":true`, `"error":"unavailable"`}[min(i, 1)]; !strings.Contains(result, want) {
+			t.Errorf("%d: got %s", i+1, result)
+		}
+	}
+	if j.read != 2 || len(j.dropped) > 0 || d.stored(t) != 1 {
+		t.Errorf("read %d, dropped %v, %d messages wait", j.read, j.dropped, d.stored(t))
+	}
+	j.silent, j.keeps = 0, scheduler.ErrUnavailable
+	for i, result := range requeue() {
+		if !strings.Contains(result, `"kept":true`) {
+			t.Errorf("%d: got %s", i+1, result)
+		}
+	}
+	if fmt.Sprint(j.dropped) != "[1]" || d.stored(t) != 4 {
+		t.Errorf("dropped %v, %d messages wait", j.dropped, d.stored(t))
+	}
+}
+
 func TestRejects_AreJudgedByTopic(t *testing.T) {
 	t.Parallel()
 	j, s := newRejects(), newCounting()
