@@ -15,7 +15,8 @@
 //     real programs, over loopback. The peer's tests get a nats-server alone, and those of the journal a mariadbd too.
 //   - Repetitions interleave: each repetition runs every test of every system once, so that a noisy minute hits all
 //     alike, and the order within a test turns. A ratio is taken within each repetition; the table shows medians, with
-//     the least and the greatest in brackets. Only with -quick do plain and features run several at once.
+//     the least and the greatest in brackets. Only with -quick do tests that are held to no time run
+//     several at once.
 //   - Bodies are 256 bytes. The receiver counts losses and repeats and compares every byte. Times are of one clock.
 //   - A test whose figures mean nothing is invalid, and the command then fails: a message lost, repeated, changed or
 //     early, a load that ended after the messages were due, a pace that was not kept, a push that was refused.
@@ -119,7 +120,7 @@ func (o options) book(ctx context.Context, log io.Writer) (*report.Book, error) 
 			}
 			for i := range test.Systems {
 				j := job{test.Name, test.Systems[(i+repetition)%len(test.Systems)], repetition + 1}
-				if o.quick && test.Aside {
+				if o.quick && !test.Alone {
 					aside = append(aside, j)
 				} else if err := r.one(ctx, j); err != nil {
 					return nil, err

@@ -16,7 +16,7 @@ import (
 func (b bench) featureTests() []Test {
 	parts := b
 	parts.arrives = dueSubject + ".*"
-	tests := []Test{
+	return []Test{
 		{Name: report.FeaturesPush, Systems: []System{
 			{report.Tarry, b.tarryBatches},
 			{report.Named, b.batchesWith(named(""), nil)},
@@ -34,10 +34,6 @@ func (b bench) featureTests() []Test {
 		{Name: report.FeaturesCalls, Systems: []System{{report.Tarry, b.calls}}},
 		{Name: report.FeaturesMany, Systems: []System{{report.Tarry, b.many}}},
 	}
-	for i := range tests {
-		tests[i].Aside = true
-	}
-	return tests
 }
 
 // schedule is one of retries as people write them.

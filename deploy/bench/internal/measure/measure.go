@@ -64,7 +64,7 @@ type System struct {
 type Test struct {
 	Name    string
 	Systems []System
-	Aside   bool   // where figures do not count its systems may run beside others
+	Alone   bool   // it is held to a pace or an instant: nothing runs beside it, even where figures do not count
 	Skip    string // why it cannot be run; empty: it can
 }
 
@@ -100,11 +100,11 @@ func All(plan Plan, program, before string) []Test {
 		{Name: report.PushMany, Systems: []System{
 			{report.Tarry, b.tarryBatches}, {report.TarryTag, b.tarryAsync}, {report.Schedules, b.schedulesAsync}, {report.Redis, b.rawRedis}}},
 		{Name: report.Drain, Systems: []System{
-			{report.Tarry, b.tarryDrain}, {report.Schedules, b.schedulesDrain}, {report.JetStream, b.bareDrain}}},
+			{report.Tarry, b.tarryDrain}, {report.Schedules, b.schedulesDrain}, {report.JetStream, b.bareDrain}}, Alone: true},
 	}
 	for _, rate := range plan.Rates {
 		tests = append(tests, Test{Name: report.Late(rate), Systems: []System{
-			{report.Tarry, b.tarryLate(rate)}, {report.Schedules, b.schedulesLate(rate)}, {report.JetStream, b.bareLate(rate)}}})
+			{report.Tarry, b.tarryLate(rate)}, {report.Schedules, b.schedulesLate(rate)}, {report.JetStream, b.bareLate(rate)}}, Alone: true})
 	}
 	tests = append(tests,
 		Test{Name: report.Pending, Systems: []System{{report.Tarry, b.tarryPending}, {report.Schedules, b.schedulesPending}}},
@@ -113,13 +113,13 @@ func All(plan Plan, program, before string) []Test {
 			{report.JournalSync, b.journalPush(stage.JournalSync)}}},
 		Test{Name: report.JournalDrain, Systems: []System{
 			{report.JournalOff, b.journalDrain(stage.JournalOff)}, {report.JournalAsync, b.journalDrain(stage.JournalAsync)},
-			{report.JournalSync, b.journalDrain(stage.JournalSync)}}},
+			{report.JournalSync, b.journalDrain(stage.JournalSync)}}, Alone: true},
 		Test{Name: report.JournalNames, Systems: []System{
 			{report.JournalAsync, b.journalNames(stage.JournalAsync, "0")}, {report.NamesAsync, b.journalNames(stage.JournalAsync, "168h")},
 			{report.JournalSync, b.journalNames(stage.JournalSync, "0")}, {report.NamesSync, b.journalNames(stage.JournalSync, "168h")}}},
 		Test{Name: report.JournalRestore, Systems: []System{
 			{report.JournalAsync, b.restored(stage.JournalAsync)}, {report.JournalSync, b.restored(stage.JournalSync)}}},
-		Test{Name: report.OneMachine, Systems: []System{{report.Tarry, b.oneMachine}, {report.JournalSync, b.journalPush(stage.JournalSync)}}, Aside: true})
+		Test{Name: report.OneMachine, Systems: []System{{report.Tarry, b.oneMachine}, {report.JournalSync, b.journalPush(stage.JournalSync)}}})
 	return append(append(tests, b.plainTests(before)...), b.featureTests()...)
 }
 

@@ -15,7 +15,7 @@ func (b bench) plainTests(before string) []Test {
 		{Name: report.PlainDrain, Systems: []System{{report.Tarry, b.tarryDrain}, {report.Before, old.tarryDrain}}},
 	}
 	for i := range tests {
-		if tests[i].Aside = true; before == "" {
+		if before == "" {
 			tests[i].Skip = noBefore
 		}
 	}
