@@ -21,6 +21,7 @@ type recorded struct {
 	many int // messages to list
 	lag  scheduler.Lag
 	same bool                  // nothing differs from the store
+	came int                   // to the journal, since the store was counted
 	work func(context.Context) // what a restore does before its end; nil is nothing
 }
 
@@ -121,7 +122,7 @@ func (j recorded) Restore(ctx context.Context, req scheduler.RestoreRequest, pro
 
 func (j recorded) Verify(_ context.Context, req scheduler.VerifyRequest, _ func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
 	if j.same {
-		return scheduler.VerifyReport{InStore: 10, InJournal: 10}, nil
+		return scheduler.VerifyReport{InStore: 10, InJournal: 10 + j.came}, nil
 	}
 	r := scheduler.VerifyReport{
 		Quarantined: []scheduler.Quarantined{
@@ -212,6 +213,8 @@ func TestVerify_ExitsByWhatIsLeft(t *testing.T) {
 	environ := serve(t, keeping(recorded{same: true}))
 	tarry(t, "", environ, "verify").want(t, exitDone, "10 in the store, 10 in the journal: the same\n")
 	tarry(t, "", environ, "verify", "--json").want(t, exitDone, `"differences":[]`)
+	tarry(t, "", serve(t, keeping(recorded{same: true, came: 2})), "verify").want(t, exitDone,
+		"10 in the store, 12 in the journal: none differs; what came, ended or was on its way is in one count alone\n")
 }
 
 func TestJournal_ThatIsOffFailsByName(t *testing.T) {

@@ -53,8 +53,11 @@ func verifiedText(t clock, v *client.Verified) (text string, left int, err error
 	quarantined, err2 := quarantinedText(t, v)
 	refused, err = refused+quarantined, errors.Join(err, err2)
 	if found == 0 {
-		b.WriteString("the same\n" + refused)
-		return b.String(), left, err
+		same := "the same\n"
+		if v.InStore != v.InJournal { // the two were counted one after the other
+			same = "none differs; what came, ended or was on its way is in one count alone\n"
+		}
+		return b.String() + same + refused, left, err
 	}
 	var kinds []string
 	for _, kind := range slices.Sorted(maps.Keys(v.Found)) {
