@@ -95,7 +95,8 @@ func (s *Service) busy(reply string) {
 	if reply == "" {
 		return
 	}
-	r := s.problem(reply, 0, wire.Problem{Status: http.StatusServiceUnavailable, Word: answer.WordBusy, Detail: "too many requests are under way; try again"})
+	r := s.problem(reply, 0, wire.Problem{Status: http.StatusServiceUnavailable, Word: answer.WordBusy,
+		Detail: "too many requests are under way; try again"})
 	if err := s.nc.PublishMsg(r.message()); err != nil {
 		s.log.Debug().Err(err).Msg("answer not sent")
 	}

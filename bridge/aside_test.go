@@ -128,8 +128,10 @@ func newLossy(t *testing.T, lost ...int) *lossy {
 // intake makes one that NATS gives few pushes at once.
 func (l *lossy) intake() *Intake {
 	l.Helper()
-	in, err := NewIntake(IntakeConfig{Conn: l.nc, Namespace: "ns", Prefix: "delayed", Accept: l.to, Buckets: fakeBuckets,
-		Clock: scheduler.NewClock(scheduler.System()), AckWait: 2 * time.Second, Log: zerolog.New(zerolog.NewTestWriter(l))})
+	in, err := NewIntake(
+		IntakeConfig{Conn: l.nc, Namespace: "ns", Prefix: "delayed", Accept: l.to, Buckets: fakeBuckets,
+			Clock: scheduler.NewClock(scheduler.System()), AckWait: 2 * time.Second,
+			Log: zerolog.New(zerolog.NewTestWriter(l))})
 	if err != nil {
 		l.Fatal(err)
 	}

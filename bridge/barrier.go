@@ -120,7 +120,8 @@ func (p *Publisher) denied(d denied, err error) {
 	refused := scheduler.Outcome{Kind: scheduler.Refused, Err: err}
 	switch {
 	case d.verb == "Publish":
-		p.resolve(p.pending.takeWhere(func(e *entry) bool { return e.message != nil && e.subject == d.subject }), refused)
+		p.resolve(
+			p.pending.takeWhere(func(e *entry) bool { return e.message != nil && e.subject == d.subject }), refused)
 	case d.verb == "Publish with Reply" && len(d.subject) > len(p.inbox) && d.subject[:len(p.inbox)] == p.inbox:
 		if t, ok := parseToken(d.subject[len(p.inbox):]); ok {
 			p.resolve(p.pending.takeAll([]token{t}, nil), refused)
@@ -129,8 +130,10 @@ func (p *Publisher) denied(d denied, err error) {
 		p.hidden.noNews()
 	case d.verb == "Subscription" && d.subject == p.inbox+"*":
 		p.deaf.Store(true)
-		p.log.Error().Str("subject", p.inbox+"*").Msg("nats does not let this user listen for answers; nothing can be delivered")
+		p.log.Error().Str("subject", p.inbox+"*").Msg(
+			"nats does not let this user listen for answers; nothing can be delivered")
 		p.told()
-		p.resolve(p.pending.takeWhere(func(*entry) bool { return true }), scheduler.Outcome{Kind: scheduler.Unknown, Err: err})
+		p.resolve(p.pending.takeWhere(func(*entry) bool { return true }),
+			scheduler.Outcome{Kind: scheduler.Unknown, Err: err})
 	}
 }

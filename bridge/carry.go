@@ -61,17 +61,18 @@ type CarryConfig struct {
 // Carried is what was carried, and what needed not to be.
 type Carried struct{ Pushes, Known, Rejects int }
 
-// Carry moves what one NATS holds of a namespace into another: pushes that no instance accepted, and rejects. Nobody may
-// use the source meanwhile. A message leaves the source once the target has acknowledged it, so a carry that broke off
-// goes on where it was; what the target had acknowledged unheard is recognized there for two minutes. A push keeps its
-// time: a delay counts from when the source stored it, so it goes over as the time that it ends at.
+// Carry moves what one NATS holds of a namespace into another: pushes that no instance accepted, and rejects. Nobody
+// may use the source meanwhile. A message leaves the source once the target has acknowledged it, so a carry that broke
+// off goes on where it was; what the target had acknowledged unheard is recognized there for two minutes. A push keeps
+// its time: a delay counts from when the source stored it, so it goes over as the time that it ends at.
 func Carry(ctx context.Context, cfg CarryConfig) (done Carried, err error) {
 	source, err := jetstream.New(cfg.From)
 	if err != nil {
 		return done, err
 	}
 	target := &Intake{
-		cfg: IntakeConfig{Namespace: cfg.Namespace, Prefix: cfg.Prefix, Replicas: max(cfg.Replicas, 1), MaxBytes: cfg.MaxBytes,
+		cfg: IntakeConfig{Namespace: cfg.Namespace, Prefix: cfg.Prefix, Replicas: max(cfg.Replicas, 1),
+			MaxBytes:    cfg.MaxBytes,
 			RejectBytes: cfg.RejectBytes, RejectsPerSubject: cfg.RejectsPerSubject},
 		nc: cfg.To, log: cfg.Log, stream: StreamName(cfg.Namespace), rejects: RejectsName(cfg.Namespace),
 	}
@@ -152,11 +153,13 @@ func carried(raw *jetstream.RawStreamMsg, prefix string) (*nats.Msg, scheduler.U
 func (in *Intake) put(ctx context.Context, msg *nats.Msg, raw *jetstream.RawStreamMsg) error {
 	ctx, stop := context.WithTimeout(ctx, rejectTimeout)
 	defer stop()
-	_, err := in.js.PublishMsg(ctx, msg, jetstream.WithMsgID(fmt.Sprintf("carried-%d-%d", raw.Time.UnixNano(), raw.Sequence)))
+	_, err := in.js.PublishMsg(ctx, msg,
+		jetstream.WithMsgID(fmt.Sprintf("carried-%d-%d", raw.Time.UnixNano(), raw.Sequence)))
 	return err
 }
 
-// drain hands every message of a stream to do, in order, and removes it from the stream once that has returned no error.
+// drain hands every message of a stream to do, in order, and removes it from the stream once that has returned no
+// error.
 func drain(ctx context.Context, js jetstream.JetStream, name string, do func(*jetstream.RawStreamMsg) error) error {
 	s, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

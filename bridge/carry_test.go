@@ -37,9 +37,11 @@ func newMoving(t *testing.T) *moving {
 			t.Fatal(err)
 		}
 	}
-	m.cfg = CarryConfig{From: m.from, To: m.to, Namespace: "moved", Prefix: "delayed", RejectBytes: 1 << 20, RejectsPerSubject: 10, Log: zerolog.New(zerolog.NewTestWriter(t)),
+	m.cfg = CarryConfig{From: m.from, To: m.to, Namespace: "moved", Prefix: "delayed", RejectBytes: 1 << 20,
+		RejectsPerSubject: 10, Log: zerolog.New(zerolog.NewTestWriter(t)),
 		Known: func(context.Context, scheduler.UID) (bool, error) { return false, nil }}
-	in := &Intake{cfg: IntakeConfig{Namespace: "moved", Prefix: "delayed", Replicas: 1, MaxBytes: -1, RejectBytes: 1 << 20, RejectsPerSubject: 10}, nc: m.from, js: m.source,
+	in := &Intake{cfg: IntakeConfig{Namespace: "moved", Prefix: "delayed", Replicas: 1, MaxBytes: -1,
+		RejectBytes: 1 << 20, RejectsPerSubject: 10}, nc: m.from, js: m.source,
 		log: m.cfg.Log, stream: StreamName("moved"), rejects: RejectsName("moved")}
 	if err := in.open(t.Context()); err != nil {
 		t.Fatal(err)
@@ -134,7 +136,8 @@ func TestCarry_MovesWhatNoInstanceAccepted(t *testing.T) {
 			t.Errorf("%s has the body %q", subject, raw.Data)
 		}
 		for name, value := range want {
-			if got := nats.Header(raw.Header)[name]; value == "" && got != nil || value != "" && (len(got) != 1 || got[0] != value) {
+			if got := nats.Header(raw.Header)[name]; value == "" && got != nil ||
+				value != "" && (len(got) != 1 || got[0] != value) {
 				t.Errorf("%s has %s %q, want %q", subject, name, got, value)
 			}
 		}

@@ -121,7 +121,8 @@ func (c *ClockSampler) Run(ctx context.Context) error {
 		if err == nil && !ok {
 			c.cfg.Clock.Forget(ClockSource)
 			if !told {
-				c.log.Info().Str("version", c.cfg.Conn.ConnectedServerVersion()).Msg("this nats server does not tell its time")
+				c.log.Info().Str("version", c.cfg.Conn.ConnectedServerVersion()).Msg(
+					"this nats server does not tell its time")
 			}
 			told = true
 		}
@@ -143,7 +144,8 @@ func (c *ClockSampler) sample(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	c.saw(clockSample{taken: true, sent: sent, got: got, at: info.TS, leader: info.Cluster.Leader, sequence: info.State.LastSeq})
+	c.saw(clockSample{taken: true, sent: sent, got: got, at: info.TS, leader: info.Cluster.Leader,
+		sequence: info.State.LastSeq})
 	if info.TS.IsZero() {
 		return false, nil
 	}

@@ -72,7 +72,8 @@ func Connect(ctx context.Context, cfg ConnConfig) (*nats.Conn, error) {
 	options := []nats.Option{
 		nats.Name(cfg.Name),
 		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.IgnoreAuthErrorAbort(),
-		nats.Timeout(dialTimeout), nats.FlusherTimeout(writeTimeout), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(pingsMissed),
+		nats.Timeout(dialTimeout), nats.FlusherTimeout(writeTimeout), nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(pingsMissed),
 		nats.ReconnectWait(200 * time.Millisecond), nats.ReconnectJitter(100*time.Millisecond, 200*time.Millisecond),
 		nats.ConnectHandler(h.connected), nats.ReconnectHandler(h.connected), nats.ReconnectErrHandler(h.failed),
 		nats.DisconnectErrHandler(h.disconnected), nats.ClosedHandler(h.closed), nats.ErrorHandler(h.asyncError),

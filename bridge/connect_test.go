@@ -44,7 +44,8 @@ func TestConnect_WaitsForAServerThatComesLater(t *testing.T) {
 	server := lab.NewNATS(t, lab.NATSConfig("authorization { user: me, password: s3cret }"))
 	server.Kill()
 	log, seen := &logBuffer{}, &states{}
-	nc, err := bridge.Connect(t.Context(), bridge.ConnConfig{URLs: []string{server.URL()}, User: "me", Password: "s3cret", Log: log.logger(), OnState: seen.on})
+	nc, err := bridge.Connect(t.Context(), bridge.ConnConfig{URLs: []string{server.URL()}, User: "me",
+		Password: "s3cret", Log: log.logger(), OnState: seen.on})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,8 @@ func TestConnect_KeepsTryingWithAWrongPasswordAndNeverLogsIt(t *testing.T) {
 	t.Parallel()
 	server := lab.NewNATS(t, lab.NATSConfig("authorization { user: me, password: s3cret }"))
 	log, seen := &logBuffer{}, &states{}
-	nc, err := bridge.Connect(t.Context(), bridge.ConnConfig{URLs: []string{"nats://me:wr0ng@" + server.Addr}, Log: log.logger(), OnState: seen.on})
+	nc, err := bridge.Connect(t.Context(),
+		bridge.ConnConfig{URLs: []string{"nats://me:wr0ng@" + server.Addr}, Log: log.logger(), OnState: seen.on})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +125,8 @@ func TestConnect_RefusesNonsense(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err := bridge.Connect(ctx, bridge.ConnConfig{URLs: []string{"nats://127.0.0.1:1"}}); !errors.Is(err, context.Canceled) {
+	if _, err := bridge.Connect(ctx, bridge.ConnConfig{URLs: []string{"nats://127.0.0.1:1"}}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

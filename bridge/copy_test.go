@@ -19,7 +19,8 @@ func TestPublisher_ACopyOfWhatEndedNamesTheTopicOfThatOnAPartitionToo(t *testing
 	if err != nil {
 		t.Fatal(err)
 	}
-	topics := settingsOf(&scheduler.Topic{Pattern: ns + ".dead.>", Partitions: 4, Retry: scheduler.Retry{Delays: []time.Duration{time.Minute}}})
+	topics := settingsOf(&scheduler.Topic{Pattern: ns + ".dead.>", Partitions: 4,
+		Retry: scheduler.Retry{Delays: []time.Duration{time.Minute}}})
 	p := running(t, bridge.PublisherConfig{Conn: nc, Topics: topics})
 	m := message(ns+".dead.orders", "x")
 	m.Headers = []scheduler.Header{{Name: "Tarry-Subject", Value: ns + ".orders"}}
@@ -32,7 +33,8 @@ func TestPublisher_ACopyOfWhatEndedNamesTheTopicOfThatOnAPartitionToo(t *testing
 		if err != nil {
 			t.Fatal(err)
 		}
-		if names := got.Header.Values(wire.HeaderSubject); len(names) != 1 || names[0] != want || !strings.HasPrefix(got.Subject, ns+".dead.orders.") {
+		if names := got.Header.Values(wire.HeaderSubject); len(names) != 1 || names[0] != want ||
+			!strings.HasPrefix(got.Subject, ns+".dead.orders.") {
 			t.Errorf("on %s it names %q, want %q", got.Subject, names, want)
 		}
 		if retry := got.Header.Get(wire.HeaderRetry); retry != "1m" {

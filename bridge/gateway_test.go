@@ -18,7 +18,8 @@ func TestPublisher_TellsThatNobodyListensInASupercluster(t *testing.T) {
 	var servers [2]*lab.NATS
 	for i, name := range [...]string{"A", "B"} {
 		servers[i] = lab.NewNATS(t, lab.NoJetStream(), lab.NATSConfig(fmt.Sprintf(
-			"server_name: %s\ngateway { name: %s, listen: %q, gateways [ {name: A, url: \"nats://%s\"}, {name: B, url: \"nats://%s\"} ] }",
+			"server_name: %s\ngateway { name: %s, listen: %q, gateways [ {name: A, url: \"nats://%s\"}, {name: B, "+
+				"url: \"nats://%s\"} ] }",
 			name, name, addrs[i], addrs[0], addrs[1])))
 	}
 	nc, far := connect(t, servers[0].URL()), connect(t, servers[1].URL())

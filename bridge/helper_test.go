@@ -21,11 +21,12 @@ import (
 func connect(t testing.TB, url string) *nats.Conn {
 	t.Helper()
 	closed := make(chan struct{})
-	nc, err := bridge.Connect(t.Context(), bridge.ConnConfig{URLs: []string{url}, Name: t.Name(), Log: logger(t), OnState: func(s bridge.ConnState, _ error) {
-		if s == bridge.Closed {
-			close(closed)
-		}
-	}})
+	nc, err := bridge.Connect(t.Context(), bridge.ConnConfig{URLs: []string{url}, Name: t.Name(), Log: logger(t),
+		OnState: func(s bridge.ConnState, _ error) {
+			if s == bridge.Closed {
+				close(closed)
+			}
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

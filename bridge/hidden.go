@@ -72,7 +72,8 @@ func (h *hidden) answered(subject, stream string, now time.Time) {
 		clear(h.held)
 		fallthrough
 	case by == nil, by.stream != stream && stream != "":
-		// The lane is the subject's own: whoever listens there may name any stream, and must hold back no message of that.
+		// The lane is the subject's own: whoever listens there may name any stream, and must hold back no message of
+		// that.
 		by = &heldBy{route: route{stream: stream, lane: "core:" + subject, hidden: true}}
 		if h.held == nil {
 			h.held = map[string]*heldBy{}

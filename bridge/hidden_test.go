@@ -32,7 +32,8 @@ func TestPublisher_BelievesAStreamThatTheListDoesNotShow(t *testing.T) {
 				options = append(options, lab.NATS29())
 			}
 			nc := connect(t, lab.NewNATS(t, options...).URL())
-			full := streamOf(t, nc, jetstream.StreamConfig{Name: "STORED", Subjects: []string{"stored.orders.*"}, MaxMsgs: 3, Discard: jetstream.DiscardNew})
+			full := streamOf(t, nc, jetstream.StreamConfig{Name: "STORED", Subjects: []string{"stored.orders.*"},
+				MaxMsgs: 3, Discard: jetstream.DiscardNew})
 			deliversWhatIsStored(t, nc, full, func(i int) string { return fmt.Sprintf("orders.%d", i) })
 			deliversWhatIsStored(t, nc, full, func(int) string { return "orders.one" })
 		})
@@ -44,16 +45,20 @@ func TestPublisher_BelievesAStreamThatTheListDoesNotShow(t *testing.T) {
 			}
 			nc := connect(t, lab.NewNATS(t, options...).URL())
 			stream(t, nc, "LISTED", "listed.>")
-			full := streamOf(t, nc, jetstream.StreamConfig{Name: "STORED", Subjects: []string{"stored.>"}, MaxMsgs: 3, Discard: jetstream.DiscardNew})
+			full := streamOf(t, nc, jetstream.StreamConfig{Name: "STORED", Subjects: []string{"stored.>"}, MaxMsgs: 3,
+				Discard: jetstream.DiscardNew})
 			deliversWhatIsStored(t, nc, full, func(int) string { return "listed.one" })
 		})
 	}
 	t.Run("another domain behind a leaf node", func(t *testing.T) {
 		t.Parallel()
 		leaves := freeAddr(t)
-		hub := lab.NewNATS(t, lab.NoJetStream(), lab.NATSConfig(fmt.Sprintf("jetstream { domain: hub, store_dir: %q }\nleafnodes { listen: %q }", t.TempDir(), leaves)))
-		leaf := lab.NewNATS(t, lab.NoJetStream(), lab.NATSConfig(fmt.Sprintf("jetstream { domain: leaf, store_dir: %q }\nleafnodes { remotes [ { url: \"nats-leaf://%s\" } ] }", t.TempDir(), leaves)))
-		far := streamOf(t, connect(t, hub.URL()), jetstream.StreamConfig{Name: "FAR", Subjects: []string{"far.*"}, MaxMsgs: 3, Discard: jetstream.DiscardNew})
+		hub := lab.NewNATS(t, lab.NoJetStream(), lab.NATSConfig(
+			fmt.Sprintf("jetstream { domain: hub, store_dir: %q }\nleafnodes { listen: %q }", t.TempDir(), leaves)))
+		leaf := lab.NewNATS(t, lab.NoJetStream(), lab.NATSConfig(fmt.Sprintf("jetstream { domain: leaf, store_dir: "+
+			"%q }\nleafnodes { remotes [ { url: \"nats-leaf://%s\" } ] }", t.TempDir(), leaves)))
+		far := streamOf(t, connect(t, hub.URL()),
+			jetstream.StreamConfig{Name: "FAR", Subjects: []string{"far.*"}, MaxMsgs: 3, Discard: jetstream.DiscardNew})
 		nc := connect(t, leaf.URL())
 		lab.Eventually(t, 10*time.Second, func() error {
 			_, err := nc.Request("far.first", nil, time.Second)
@@ -145,12 +150,15 @@ func TestPublisher_BelievesAStreamMadeAMomentAgo(t *testing.T) {
 		for round := range 20 {
 			subject := fmt.Sprintf("fresh.%d", round)
 			wantKind(t, send(t, p, message(subject, "before"))[0], scheduler.Delivered, "")
-			cfg := jetstream.StreamConfig{Name: fmt.Sprintf("FRESH%d", round), Subjects: []string{subject}, MaxMsgs: 1, Discard: jetstream.DiscardNew}
+			cfg := jetstream.StreamConfig{Name: fmt.Sprintf("FRESH%d", round), Subjects: []string{subject}, MaxMsgs: 1,
+				Discard: jetstream.DiscardNew}
 			s, err := js.CreateStream(t.Context(), cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: fmt.Sprintf("OTHER%d", round)}); err != nil { // others come and go
+			// others come and go
+			if _, err := js.CreateStream(
+				t.Context(), jetstream.StreamConfig{Name: fmt.Sprintf("OTHER%d", round)}); err != nil {
 				t.Fatal(err)
 			}
 			batch := []*scheduler.Message{message(subject, "1"), message(subject, "2"), message(subject, "3")}
@@ -161,7 +169,8 @@ func TestPublisher_BelievesAStreamMadeAMomentAgo(t *testing.T) {
 				}
 			}
 			if info, err := s.Info(t.Context()); err != nil || int(info.State.Msgs) != delivered {
-				t.Errorf("round %d: %d were called delivered, the stream has %+v, %v", round, delivered, info.State.Msgs, err)
+				t.Errorf("round %d: %d were called delivered, the stream has %+v, %v", round, delivered,
+					info.State.Msgs, err)
 			}
 		}
 	})
@@ -172,11 +181,13 @@ func TestPublisher_BelievesAStreamMadeAMomentAgo(t *testing.T) {
 func TestPublisher_BelievesNobodyInPlaceOfTheStream(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, lab.NewNATS(t).URL())
-	full := streamOf(t, nc, jetstream.StreamConfig{Name: "FULL", Subjects: []string{"full"}, MaxMsgs: 1, Discard: jetstream.DiscardNew})
+	full := streamOf(t, nc,
+		jetstream.StreamConfig{Name: "FULL", Subjects: []string{"full"}, MaxMsgs: 1, Discard: jetstream.DiscardNew})
 	liar := connect(t, nc.ConnectedUrl())
 	if _, err := liar.Subscribe("full", func(m *nats.Msg) {
 		_ = m.Respond([]byte(`{"stream":"X","seq":1}`))
-		_ = m.Respond([]byte(`{"error":{"code":400,"err_code":10054,"description":"message size exceeds maximum allowed"},"stream":"X","seq":0}`))
+		_ = m.Respond([]byte(`{"error":{"code":400,"err_code":10054,` +
+			`"description":"message size exceeds maximum allowed"},"stream":"X","seq":0}`))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -208,13 +219,15 @@ func TestPublisher_GoesOnWhereAListenerPosesAsAStream(t *testing.T) {
 	if _, err := nc.SubscribeSync("honest.>"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := nc.Subscribe("posing", func(m *nats.Msg) { _ = m.Respond([]byte(`{"stream":"X","seq":1}`)) }); err != nil {
+	if _, err := nc.Subscribe(
+		"posing", func(m *nats.Msg) { _ = m.Respond([]byte(`{"stream":"X","seq":1}`)) }); err != nil {
 		t.Fatal(err)
 	}
 	_ = nc.Flush()
 	p := running(t, bridge.PublisherConfig{Conn: nc, Timeout: 500 * time.Millisecond})
 	for i := range 20 {
-		for _, out := range send(t, p, message("posing", "x"), message(fmt.Sprintf("honest.%d", i), "x"), message("honest.one", "x")) {
+		for _, out := range send(t, p, message("posing", "x"), message(fmt.Sprintf("honest.%d", i), "x"),
+			message("honest.one", "x")) {
 			wantKind(t, out, scheduler.Delivered, "")
 		}
 	}
@@ -244,7 +257,8 @@ func TestPublisher_KeepsItsRoutesThroughAPassingNoJetStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = nc.Flush()
-	const off = `{"type":"io.nats.jetstream.api.v1.stream_list_response","error":{"code":503,"err_code":10039,"description":"JetStream not enabled for account"}}`
+	const off = `{"type":"io.nats.jetstream.api.v1.stream_list_response","error":{"code":503,"err_code":10039,` +
+		`"description":"JetStream not enabled for account"}}`
 	say.set(off)
 	p, err := bridge.NewPublisher(bridge.PublisherConfig{Conn: nc, Refresh: 50 * time.Millisecond, Log: logger(t)})
 	if err != nil {

@@ -38,7 +38,8 @@ func scheduling(t testing.TB, nc *nats.Conn, timeline scheduler.Timeline, backlo
 	return schedulingBy(t, nc, timeline, clock, backlog)
 }
 
-func schedulingBy(t testing.TB, nc *nats.Conn, timeline scheduler.Timeline, clock *scheduler.Clock, backlog *bridge.Intake) *scheduler.Scheduler {
+func schedulingBy(t testing.TB, nc *nats.Conn, timeline scheduler.Timeline, clock *scheduler.Clock,
+	backlog *bridge.Intake) *scheduler.Scheduler {
 	t.Helper()
 	publisher, err := bridge.NewPublisher(bridge.PublisherConfig{Conn: nc})
 	if err != nil {
@@ -46,7 +47,8 @@ func schedulingBy(t testing.TB, nc *nats.Conn, timeline scheduler.Timeline, cloc
 	}
 	cfg := scheduler.Config{
 		Timeline: timeline, Publisher: publisher, IDs: scheduler.NewIDs(slot(1), time.Now), Clock: clock,
-		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
+		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20,
+		Pending: 4096, Attempts: 3,
 		CallTimeout: time.Second, StopTimeout: time.Second, Log: zerolog.Nop(),
 	}
 	if backlog != nil {

@@ -132,7 +132,8 @@ func NewIntake(cfg IntakeConfig) (*Intake, error) {
 	}
 	cfg.Replicas = max(cfg.Replicas, 1)
 	for value, fallback := range map[*int64]int64{
-		&cfg.RejectBytes: defaultRejectBytes, &cfg.RejectsPerSubject: defaultRejects, &cfg.InFlightBytes: defaultFlightBytes, &cfg.MaxBytes: -1,
+		&cfg.RejectBytes: defaultRejectBytes, &cfg.RejectsPerSubject: defaultRejects,
+		&cfg.InFlightBytes: defaultFlightBytes, &cfg.MaxBytes: -1,
 	} {
 		if *value <= 0 {
 			*value = fallback
@@ -149,8 +150,9 @@ func NewIntake(cfg IntakeConfig) (*Intake, error) {
 		return nil, fmt.Errorf("intake: %w", err)
 	}
 	in := &Intake{
-		cfg: cfg, nc: cfg.Conn, js: js, log: cfg.Log.With().Str("component", "intake").Logger(), metrics: newIntakeMetrics(cfg.Registerer),
-		stream: StreamName(cfg.Namespace), rejects: RejectsName(cfg.Namespace),
+		cfg: cfg, nc: cfg.Conn, js: js, log: cfg.Log.With().Str("component", "intake").Logger(),
+		metrics: newIntakeMetrics(cfg.Registerer),
+		stream:  StreamName(cfg.Namespace), rejects: RejectsName(cfg.Namespace),
 		room: newRoom(cfg.InFlight, cfg.InFlightBytes), ackPending: maxAckPending,
 	}
 	in.acks = newAckQueue(cfg.Conn, in.room)
@@ -268,8 +270,9 @@ func (in *Intake) serve(ctx context.Context) error {
 // without says what is weaker where JetStream is off.
 func (in *Intake) without() {
 	if in.enabled.Swap(false) || in.trouble.loud(time.Now()) {
-		in.log.Warn().Str("subject", "tarry."+in.cfg.Namespace+".api.push").Msg("jetstream is off: pushes are taken by request only, " +
-			"and are not kept while every instance is down; a producer must wait for the answer to know")
+		in.log.Warn().Str("subject", "tarry."+in.cfg.Namespace+".api.push").Msg(
+			"jetstream is off: pushes are taken by request only, " +
+				"and are not kept while every instance is down; a producer must wait for the answer to know")
 	}
 }
 

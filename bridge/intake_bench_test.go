@@ -64,7 +64,8 @@ func BenchmarkIntake_Drain(b *testing.B) {
 			nc := connect(b, server.URL())
 			k := &taker{wake: make(chan struct{}, 1), left: b.N, all: make(chan struct{})}
 			in := intakeOn(b, bridge.IntakeConfig{Conn: nc, Namespace: "ns", Prefix: "delayed", Accept: k})
-			streamOf(b, nc, jetstream.StreamConfig{Name: bridge.StreamName("ns"), Subjects: []string{"delayed.>"}, Retention: jetstream.WorkQueuePolicy})
+			streamOf(b, nc, jetstream.StreamConfig{Name: bridge.StreamName("ns"), Subjects: []string{"delayed.>"},
+				Retention: jetstream.WorkQueuePolicy})
 			js, err := jetstream.New(nc)
 			if err != nil {
 				b.Fatal(err)
@@ -77,7 +78,8 @@ func BenchmarkIntake_Drain(b *testing.B) {
 					msg.Header["Tarry-Id"] = []string{fmt.Sprintf("order-%d", i)}
 				}
 				msg.Data = body
-				if _, err := js.PublishMsgAsync(msg, jetstream.WithStallWait(10*time.Second)); err != nil { // the machine may be busy
+				// the machine may be busy
+				if _, err := js.PublishMsgAsync(msg, jetstream.WithStallWait(10*time.Second)); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -69,15 +69,19 @@ func TestIntake_MakesAMessageOfATaggedOneAndAcknowledgesItThen(t *testing.T) {
 	t.Parallel()
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc, ns, timeline := connect(t, server.URL()), newNamespace(), newTimeline(t)
-		in := taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: scheduling(t, nc, timeline, nil)})
+		in := taking(t,
+			bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: scheduling(t, nc, timeline, nil)})
 		before := time.Now()
-		seq := publish(t, nc, "delayed.orders.created", "body", "Tarry-Delay", "20m", "Tarry-Id", "order-7131", "traceparent", "00-1-2-01", "tarry-priority", "7")
+		seq := publish(t, nc, "delayed.orders.created", "body", "Tarry-Delay", "20m", "Tarry-Id", "order-7131",
+			"traceparent", "00-1-2-01", "tarry-priority", "7")
 		info := mustFind(t, timeline, scheduler.Ref{ID: "order-7131"})
-		if info.Topic != "orders.created" || string(info.Body) != "body" || info.Priority != 7 || info.State != scheduler.StateWaiting ||
+		if info.Topic != "orders.created" || string(info.Body) != "body" || info.Priority != 7 ||
+			info.State != scheduler.StateWaiting ||
 			len(info.Headers) != 1 || info.Headers[0] != (scheduler.Header{Name: "traceparent", Value: "00-1-2-01"}) {
 			t.Errorf("got %+v", info)
 		}
-		if due := info.Due.Time(); due.Before(before.Add(20*time.Minute)) || due.After(time.Now().Add(20*time.Minute+time.Second)) {
+		if due := info.Due.Time(); due.Before(before.Add(20*time.Minute)) ||
+			due.After(time.Now().Add(20*time.Minute+time.Second)) {
 			t.Errorf("due at %s", due)
 		}
 		emptied(t, nc, ns)
@@ -85,14 +89,16 @@ func TestIntake_MakesAMessageOfATaggedOneAndAcknowledgesItThen(t *testing.T) {
 			t.Errorf("backlog %d, %v, want %d", last, err, seq)
 		}
 		// The same push again is a retry; other content under the name is not, and goes to the rejects.
-		publish(t, nc, "delayed.orders.created", "body", "Tarry-Delay", "20m", "Tarry-Id", "order-7131", "traceparent", "00-1-2-01", "Tarry-Priority", "7")
+		publish(t, nc, "delayed.orders.created", "body", "Tarry-Delay", "20m", "Tarry-Id", "order-7131", "traceparent",
+			"00-1-2-01", "Tarry-Priority", "7")
 		publish(t, nc, "delayed.orders.created", "other", "Tarry-Delay", "20m", "Tarry-Id", "order-7131")
 		emptied(t, nc, ns)
 		if n := waiting(t, timeline); n != 1 {
 			t.Errorf("%d messages wait", n)
 		}
 		reject := rejects(t, nc, ns, 1)[0]
-		if got := reject.Header.Get("Tarry-Reason"); !strings.HasPrefix(got, "duplicate_id: ") || string(reject.Data) != "other" || reject.Header.Get("Tarry-Id") != "order-7131" {
+		if got := reject.Header.Get("Tarry-Reason"); !strings.HasPrefix(got, "duplicate_id: ") ||
+			string(reject.Data) != "other" || reject.Header.Get("Tarry-Id") != "order-7131" {
 			t.Errorf("got reject %q %q", got, reject.Data)
 		}
 	})
@@ -114,7 +120,8 @@ func TestIntake_ARetryToAPartitionGoesByTheTopic(t *testing.T) {
 	}{
 		{subject(0), 2, "orders", "orders"},
 		// Whatever leaves elsewhere stays what its subject says.
-		{subject(1), 2, "orders", subject(1)}, {subject(0), 1, "orders", subject(0)}, {subject(0), 2, "mail", subject(0)},
+		{subject(1), 2, "orders", subject(1)}, {subject(0), 1, "orders", subject(0)},
+		{subject(0), 2, "mail", subject(0)},
 		{"mail.3", 2, "orders", "mail.3"}, {subject(0), 2, "", subject(0)},
 	} {
 		id := fmt.Sprint("order-", i)
@@ -155,7 +162,8 @@ func TestIntake_RejectsWithTheReasonAndTheBody(t *testing.T) {
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc, ns, timeline := connect(t, server.URL()), newNamespace(), newTimeline(t)
 		var logged logBuffer
-		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: scheduling(t, nc, timeline, nil), Log: logged.logger().Level(zerolog.WarnLevel)})
+		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed",
+			Accept: scheduling(t, nc, timeline, nil), Log: logged.logger().Level(zerolog.WarnLevel)})
 		large := strings.Repeat("x", int(nc.MaxPayload())-200)
 		cases := []struct {
 			subject, body, word string
@@ -165,19 +173,28 @@ func TestIntake_RejectsWithTheReasonAndTheBody(t *testing.T) {
 			{subject: "delayed.a", body: "b1", word: "missing_delay"},
 			{subject: "delayed.a", body: "b2", word: "invalid_delay", headers: []string{"Tarry-Delay", "-5"}},
 			{subject: "delayed.a", body: "b3", word: "invalid_at", headers: []string{"Tarry-At", "1896076800"}},
-			{subject: "delayed.a", body: "b4", word: "unknown_header", headers: []string{"Tarry-Delay", "1s", "Tarry-Dealy", "2s"}},
+			{subject: "delayed.a", body: "b4", word: "unknown_header",
+				headers: []string{"Tarry-Delay", "1s", "Tarry-Dealy", "2s"}},
 			{subject: "delayed.tarry.x", body: "b5", word: "invalid_topic", headers: []string{"Tarry-Delay", "1s"}},
 			{subject: "delayed.delayed.x", body: "b6", word: "invalid_topic", headers: []string{"Tarry-Delay", "1s"}},
 			{subject: "delayed._INBOX.x", body: "b7", word: "invalid_topic", headers: []string{"Tarry-Delay", "1s"}},
-			{subject: "delayed.a", body: "b8", word: "unsupported_yet", headers: []string{"Tarry-Delay", "1s", "Tarry-Deliver", "pull"}},
-			{subject: "delayed.a", body: "d1", word: "invalid_retry", headers: []string{"Tarry-Delay", "1s", "Tarry-Retry", "1,,2"}},
-			{subject: "delayed.a", body: "d2", word: "invalid_on_duplicate", headers: []string{"Tarry-Id", "a", "Tarry-Attempt", "2", "Tarry-On-Duplicate", "keep"}},
-			{subject: "delayed.a", body: "b9", word: "invalid_id", headers: []string{"Tarry-Delay", "1s", "Tarry-Id", "t-0123456789abcdef"}},
+			{subject: "delayed.a", body: "b8", word: "unsupported_yet",
+				headers: []string{"Tarry-Delay", "1s", "Tarry-Deliver", "pull"}},
+			{subject: "delayed.a", body: "d1", word: "invalid_retry",
+				headers: []string{"Tarry-Delay", "1s", "Tarry-Retry", "1,,2"}},
+			{subject: "delayed.a", body: "d2", word: "invalid_on_duplicate",
+				headers: []string{"Tarry-Id", "a", "Tarry-Attempt", "2", "Tarry-On-Duplicate", "keep"}},
+			{subject: "delayed.a", body: "b9", word: "invalid_id",
+				headers: []string{"Tarry-Delay", "1s", "Tarry-Id", "t-0123456789abcdef"}},
 			{subject: "delayed.a", body: "c1", word: "too_far", headers: []string{"Tarry-At", "2600-01-01T00:00:00Z"}},
-			{subject: "delayed.a", body: "c2", word: "invalid_header", headers: []string{"Tarry-Delay", "1s", "Nats-Future", "1"}},
-			{subject: "delayed.a", body: "c3", word: "too_large", headers: []string{"Tarry-Delay", "1s", "X", strings.Repeat("v", 40<<10)}},
-			{subject: "delayed.a", body: "c4", word: "too_large", headers: []string{"Tarry-Delay", "1s", "X", strings.Repeat("v", 62<<10)}, dropped: true},
-			{subject: "delayed.a", body: large, word: "too_large", headers: []string{"Tarry-Delay", "1s"}, dropped: true},
+			{subject: "delayed.a", body: "c2", word: "invalid_header",
+				headers: []string{"Tarry-Delay", "1s", "Nats-Future", "1"}},
+			{subject: "delayed.a", body: "c3", word: "too_large",
+				headers: []string{"Tarry-Delay", "1s", "X", strings.Repeat("v", 40<<10)}},
+			{subject: "delayed.a", body: "c4", word: "too_large",
+				headers: []string{"Tarry-Delay", "1s", "X", strings.Repeat("v", 62<<10)}, dropped: true},
+			{subject: "delayed.a", body: large, word: "too_large", headers: []string{"Tarry-Delay", "1s"},
+				dropped: true},
 		}
 		for _, c := range cases {
 			publish(t, nc, c.subject, c.body, append(c.headers, "Nats-Msg-Id", "mine-"+c.body[:2])...)
@@ -191,7 +208,8 @@ func TestIntake_RejectsWithTheReasonAndTheBody(t *testing.T) {
 		}
 		byBody := map[string]*jetstream.RawStreamMsg{}
 		for _, r := range rejects(t, nc, ns, len(cases)) {
-			if first, _, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("Tarry-Subject"), "delayed."), "."); r.Subject != bridge.RejectsSubject(ns)+"."+first {
+			first, _, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("Tarry-Subject"), "delayed."), ".")
+			if r.Subject != bridge.RejectsSubject(ns)+"."+first {
 				t.Errorf("on %s", r.Subject)
 			}
 			byBody[string(r.Data)] = r
@@ -207,7 +225,8 @@ func TestIntake_RejectsWithTheReasonAndTheBody(t *testing.T) {
 				continue
 			}
 			reason := r.Header.Get("Tarry-Reason")
-			if !strings.HasPrefix(reason, c.word+": ") || r.Header.Get("Tarry-Subject") != c.subject || len(reason) > 500 {
+			if !strings.HasPrefix(reason, c.word+": ") || r.Header.Get("Tarry-Subject") != c.subject ||
+				len(reason) > 500 {
 				t.Errorf("want %s of %s, got %q of %q", c.word, c.subject, reason, r.Header.Get("Tarry-Subject"))
 			}
 			if strings.Contains(reason, "not all of it fits") != c.dropped {
@@ -246,13 +265,15 @@ func (f *failing) Accept(p *scheduler.Push, done func(scheduler.Accepted)) {
 
 func TestIntake_HoldsPushesWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
-	for _, cause := range []error{scheduler.ErrUnavailable, scheduler.ErrFull, scheduler.ErrBusy, scheduler.ErrOutcomeUnknown, scheduler.ErrStopping} {
+	for _, cause := range []error{scheduler.ErrUnavailable, scheduler.ErrFull, scheduler.ErrBusy,
+		scheduler.ErrOutcomeUnknown, scheduler.ErrStopping} {
 		t.Run(cause.Error(), func(t *testing.T) {
 			t.Parallel()
 			nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
 			log := &logBuffer{}
 			away := &failing{Acceptor: scheduling(t, nc, timeline, nil), well: make(chan struct{}), err: cause}
-			taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "later." + ns, Accept: away, Log: log.logger()})
+			taking(t,
+				bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "later." + ns, Accept: away, Log: log.logger()})
 			for i := range 100 {
 				publish(t, nc, "later."+ns+".a", fmt.Sprint(i), "Tarry-Delay", "1h")
 			}
@@ -287,7 +308,8 @@ func TestIntake_ARedeliveryChangesNothing(t *testing.T) {
 		proxy := lab.NewProxy(t, server.Addr)
 		// The first instance takes everything in and loses its link before it can acknowledge.
 		first := &cutting{Acceptor: scheduling(t, nc, timeline, nil), cut: proxy.Cut}
-		taking(t, bridge.IntakeConfig{Conn: connect(t, "nats://"+proxy.Addr), Namespace: ns, Prefix: "delayed", Accept: first, AckWait: time.Second})
+		taking(t, bridge.IntakeConfig{Conn: connect(t, "nats://"+proxy.Addr), Namespace: ns, Prefix: "delayed",
+			Accept: first, AckWait: time.Second})
 		for i := range 50 {
 			publish(t, nc, "delayed.a", fmt.Sprint(i), "Tarry-Delay", "1h")
 		}
@@ -366,7 +388,8 @@ func TestIntake_TwoInstancesShareTheWork(t *testing.T) {
 		msg := nats.NewMsg("shared." + ns + ".a")
 		msg.Header["Tarry-Delay"] = []string{"1h"}
 		msg.Data = []byte(fmt.Sprint(i))
-		if _, err := js.PublishMsgAsync(msg, jetstream.WithStallWait(10*time.Second)); err != nil { // the machine may be busy
+		// the machine may be busy
+		if _, err := js.PublishMsgAsync(msg, jetstream.WithStallWait(10*time.Second)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -389,7 +412,8 @@ func TestIntake_CountsADelayFromWhenTheStreamStoredThePush(t *testing.T) {
 	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
 	// Any stream of that name and prefix does: the instances are all down.
 	ctx, stop := context.WithCancel(t.Context())
-	in := intakeOn(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "stored." + ns, Accept: &failing{err: errors.New("down"), well: make(chan struct{})}})
+	in := intakeOn(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "stored." + ns,
+		Accept: &failing{err: errors.New("down"), well: make(chan struct{})}})
 	ended := make(chan error, 1)
 	go func() { ended <- in.Run(ctx) }()
 	lab.Eventually(t, 10*time.Second, func() error {
@@ -404,7 +428,8 @@ func TestIntake_CountsADelayFromWhenTheStreamStoredThePush(t *testing.T) {
 	publish(t, nc, "stored."+ns+".a", "x", "Tarry-Delay", "1h", "Tarry-Id", "a")
 	<-time.After(300 * time.Millisecond)
 	clock := scheduler.NewClock(scheduler.System())
-	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "stored." + ns, Accept: schedulingBy(t, nc, timeline, clock, nil), Clock: clock})
+	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "stored." + ns,
+		Accept: schedulingBy(t, nc, timeline, clock, nil), Clock: clock})
 	info := mustFind(t, timeline, scheduler.Ref{ID: "a"})
 	if late := info.Due.Time().Sub(stored.Add(time.Hour)); late < -time.Millisecond || late > 150*time.Millisecond {
 		t.Errorf("due %s after an hour from the publish", late)
@@ -423,9 +448,11 @@ func TestIntake_WaitsForTheClockThatStampedAPush(t *testing.T) {
 	clock := scheduler.NewClock(local)
 	clock.Sample(bridge.ClockSource, time.Now(), clock.Mono(), clock.Mono())
 	ahead.Store(int64(time.Minute)) // the sample is old now
-	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "clock." + ns, Accept: schedulingBy(t, nc, timeline, clock, nil), Clock: clock})
+	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "clock." + ns,
+		Accept: schedulingBy(t, nc, timeline, clock, nil), Clock: clock})
 	publish(t, nc, "clock."+ns+".a", "x", "Tarry-Delay", "1h", "Tarry-Id", "relative")
-	publish(t, nc, "clock."+ns+".a", "x", "Tarry-At", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), "Tarry-Id", "absolute")
+	publish(t, nc, "clock."+ns+".a", "x", "Tarry-At", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10),
+		"Tarry-Id", "absolute")
 	mustFind(t, timeline, scheduler.Ref{ID: "absolute"}) // it needs no clock, and comes second
 	if found, err := timeline.Find(t.Context(), scheduler.Ref{ID: "relative"}); err != nil || len(found) > 0 {
 		t.Fatalf("a delay was counted by a clock that did not stamp it: %d, %v", len(found), err)
@@ -439,7 +466,8 @@ func TestIntake_SaysWhatIsWeakerWithoutJetStream(t *testing.T) {
 	server := lab.NewNATS(t, lab.NoJetStream())
 	nc, ns, timeline := connect(t, server.URL()), newNamespace(), newTimeline(t)
 	log := &logBuffer{}
-	in := intakeOn(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: scheduling(t, nc, timeline, nil), Log: log.logger()})
+	in := intakeOn(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed",
+		Accept: scheduling(t, nc, timeline, nil), Log: log.logger()})
 	runFor(t, in.Run)
 	lab.Eventually(t, 10*time.Second, func() error {
 		if log.count("by request only") != 1 || log.count("not kept while every instance is down") != 1 {

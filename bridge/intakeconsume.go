@@ -58,7 +58,8 @@ func (in *Intake) consume(ctx context.Context) error {
 		select {
 		case <-tick.C:
 			if !alive.beat() {
-				return fmt.Errorf("consume stream %s: this process stood still for more than %s: what it had fetched is not its own any more", in.stream, in.cfg.AckWait)
+				return fmt.Errorf("consume stream %s: this process stood still for more than %s: what it had fetched "+
+					"is not its own any more", in.stream, in.cfg.AckWait)
 			}
 			if now := pull.heard.Load(); now != heard || pull.busy.Load() || !in.nc.IsConnected() {
 				heard, silent = now, 0

@@ -14,10 +14,12 @@ type intakeMetrics struct {
 
 func newIntakeMetrics(reg prometheus.Registerer) intakeMetrics {
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_intake_pushes_total",
-		Help: "Pushes by tag: accepted, merged (into a message that waited), repeated (seen before), retried (given back to NATS for a while), " +
+		Help: "Pushes by tag: accepted, merged (into a message that waited), repeated (seen before), retried (given " +
+			"back to NATS for a while), " +
 			"or aside (their bucket does not answer)."}, []string{"outcome"})
 	m := intakeMetrics{
-		accepted: vec.WithLabelValues("accepted"), merged: vec.WithLabelValues("merged"), repeated: vec.WithLabelValues("repeated"), retried: vec.WithLabelValues("retried"),
+		accepted: vec.WithLabelValues("accepted"), merged: vec.WithLabelValues("merged"),
+		repeated: vec.WithLabelValues("repeated"), retried: vec.WithLabelValues("retried"),
 		aside: vec.WithLabelValues("aside"),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_intake_rejected_total",
 			Help: "Pushes by tag that went to the stream of rejects, by reason."}, []string{"reason"}),

@@ -64,7 +64,8 @@ func (p *puller) askLocked() error {
 	if p.over || p.asked >= pullMessages/2 {
 		return nil
 	}
-	request, err := json.Marshal(pullRequest{Batch: pullMessages - p.asked, MaxBytes: p.bytes, Expires: int64(pullExpiry), Heartbeat: int64(pullHeartbeat)})
+	request, err := json.Marshal(pullRequest{Batch: pullMessages - p.asked, MaxBytes: p.bytes,
+		Expires: int64(pullExpiry), Heartbeat: int64(pullHeartbeat)})
 	if err == nil {
 		err = p.nc.PublishRequest(p.subject, p.sub.Subject, request)
 	}

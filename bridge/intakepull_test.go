@@ -23,15 +23,19 @@ func TestIntake_TakesNoPushForAWordOfTheServers(t *testing.T) {
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc, ns, timeline := connect(t, server.URL()), newNamespace(), newTimeline(t)
 		var log logBuffer
-		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: scheduling(t, nc, timeline, nil), Log: log.logger()})
+		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed",
+			Accept: scheduling(t, nc, timeline, nil), Log: log.logger()})
 		type header struct{ name, value string }
-		refused := []header{{"Status", "100"}, {"Status", "400"}, {"Status", "404"}, {"Status", "408"}, {"Status", "409"}, {"Status", "503"},
+		refused := []header{{"Status", "100"}, {"Status", "400"}, {"Status", "404"}, {"Status", "408"},
+			{"Status", "409"}, {"Status", "503"},
 			{"Status", "paid"}, {"status", "paid"}, {"Nats-Pin-Id", "x"}}
 		for i, h := range refused {
-			publish(t, nc, "delayed.a", "", "Tarry-Delay", "1h", "Tarry-Id", fmt.Sprintf("refused-%d", i), h.name, h.value, "Description", "Consumer Deleted")
+			publish(t, nc, "delayed.a", "", "Tarry-Delay", "1h", "Tarry-Id", fmt.Sprintf("refused-%d", i), h.name,
+				h.value, "Description", "Consumer Deleted")
 		}
 		publish(t, nc, "delayed.a", "", "Tarry-Delay", "1h", "Tarry-Id", "empty")
-		publish(t, nc, "delayed.a", "body", "Tarry-Delay", "1h", "Tarry-Id", "whole", "Status", "409", "Description", "Consumer Deleted")
+		publish(t, nc, "delayed.a", "body", "Tarry-Delay", "1h", "Tarry-Id", "whole", "Status", "409", "Description",
+			"Consumer Deleted")
 		// A status in the first line of the headers, which no client writes by mistake.
 		raw := fmt.Sprintf("NATS/1.0 503\r\n%s: 1h\r\nTarry-Id: raw\r\n\r\n", "Tarry-Delay")
 		publishRaw(t, server.Addr, "delayed.a", raw)
@@ -44,13 +48,15 @@ func TestIntake_TakesNoPushForAWordOfTheServers(t *testing.T) {
 		lab.Eventually(t, 10*time.Second, func() error {
 			refusals = int(streamState(t, nc, bridge.RejectsName(ns)).Msgs)
 			if accepted := waiting(t, timeline); accepted < 2 || accepted > 3 || refusals+accepted != len(refused)+3 {
-				return fmt.Errorf("%d messages wait and %d were rejected, want %d in all", accepted, refusals, len(refused)+3)
+				return fmt.Errorf("%d messages wait and %d were rejected, want %d in all", accepted, refusals,
+					len(refused)+3)
 			}
 			return nil
 		})
 		for _, r := range rejects(t, nc, ns, refusals) {
 			reason := r.Header.Get("Tarry-Reason")
-			if !strings.HasPrefix(strings.ToLower(reason), "invalid_header: status ") && !strings.HasPrefix(reason, "invalid_header: Nats-Pin-Id ") {
+			if !strings.HasPrefix(strings.ToLower(reason), "invalid_header: status ") &&
+				!strings.HasPrefix(reason, "invalid_header: Nats-Pin-Id ") {
 				t.Errorf("got the reason %q of %v", reason, r.Header)
 			}
 			if r.Header.Get("Status") != "" || r.Header.Get("status") != "" {
@@ -71,7 +77,8 @@ func publishRaw(t testing.TB, addr, subject, header string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	text := fmt.Sprintf("CONNECT {\"verbose\":false,\"headers\":true}\r\nHPUB %s %d %d\r\n%s\r\nPING\r\n", subject, len(header), len(header), header)
+	text := fmt.Sprintf("CONNECT {\"verbose\":false,\"headers\":true}\r\nHPUB %s %d %d\r\n%s\r\nPING\r\n", subject,
+		len(header), len(header), header)
 	if _, err := conn.Write([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +99,8 @@ func TestIntake_PullsOnAfterAReconnect(t *testing.T) {
 		proxy := lab.NewProxy(t, server.Addr)
 		link := connect(t, "nats://"+proxy.Addr)
 		var log logBuffer
-		taking(t, bridge.IntakeConfig{Conn: link, Namespace: ns, Prefix: "delayed", Accept: scheduling(t, nc, timeline, nil), Log: log.logger()})
+		taking(t, bridge.IntakeConfig{Conn: link, Namespace: ns, Prefix: "delayed",
+			Accept: scheduling(t, nc, timeline, nil), Log: log.logger()})
 		publish(t, nc, "delayed.a", "first", "Tarry-Delay", "1h", "Tarry-Id", "first")
 		emptied(t, nc, ns)
 		for round := range 3 {

@@ -35,19 +35,26 @@ func TestIntake_HandsOnMergingAndRetries(t *testing.T) {
 		headers []string
 		want    scheduler.Push
 	}{
-		{[]string{"Tarry-At", "1896076800000", "Tarry-Id", "a", "Tarry-On-Duplicate", "debounce", "Tarry-Max-Wait", "1h"},
-			scheduler.Push{ID: "a", HasAt: true, At: 1896076800000, Merge: scheduler.MergeDebounce, MaxWait: time.Hour}},
-		{[]string{"Tarry-At", "1896076800000", "Tarry-On-Duplicate", "keep"}, scheduler.Push{ID: scheduler.ContentName("orders", []byte("body")), HasAt: true, At: 1896076800000, Merge: scheduler.MergeKeep}},
-		{[]string{"Tarry-Id", "a", "Tarry-Attempt", "2", "Tarry-Retry", "1m,5m~20%", "Tarry-Reason", "it failed", "x", "1"},
-			scheduler.Push{ID: "a", Attempt: 2, ByRetry: true, Retry: scheduler.Retry{Delays: []time.Duration{time.Minute, 5 * time.Minute}, Jitter: 20},
+		{[]string{"Tarry-At", "1896076800000", "Tarry-Id", "a", "Tarry-On-Duplicate", "debounce",
+			"Tarry-Max-Wait", "1h"},
+			scheduler.Push{ID: "a", HasAt: true, At: 1896076800000, Merge: scheduler.MergeDebounce,
+				MaxWait: time.Hour}},
+		{[]string{"Tarry-At", "1896076800000", "Tarry-On-Duplicate", "keep"}, scheduler.Push{ID: scheduler.ContentName(
+			"orders", []byte("body")), HasAt: true, At: 1896076800000, Merge: scheduler.MergeKeep}},
+		{[]string{"Tarry-Id", "a", "Tarry-Attempt", "2", "Tarry-Retry", "1m,5m~20%", "Tarry-Reason",
+			"it failed", "x", "1"},
+			scheduler.Push{ID: "a", Attempt: 2, ByRetry: true,
+				Retry:   scheduler.Retry{Delays: []time.Duration{time.Minute, 5 * time.Minute}, Jitter: 20},
 				Headers: []scheduler.Header{{Name: "x", Value: "1"}, {Name: "Tarry-Reason", Value: "it failed"}}}},
-		{[]string{"Tarry-Id", "t-0123456789abcdef", "Tarry-Attempt", "2"}, scheduler.Push{ID: "t-0123456789abcdef", Attempt: 2, ByRetry: true}},
+		{[]string{"Tarry-Id", "t-0123456789abcdef", "Tarry-Attempt", "2"},
+			scheduler.Push{ID: "t-0123456789abcdef", Attempt: 2, ByRetry: true}},
 	} {
 		publish(t, nc, "later."+ns+".orders", "body", c.headers...)
 		got := <-to.pushes
 		c.want.Topic, c.want.Body = "orders", []byte("body")
 		c.want.UID, c.want.Stored, c.want.Age, c.want.Options = got.UID, got.Stored, got.Age, got.Options
-		if !reflect.DeepEqual(got, &c.want) || got.Stored == 0 || !scheduler.IsUID(string(got.UID)) || (got.Options == "") != (c.want.ID == "" && c.want.Merge == 0) {
+		if !reflect.DeepEqual(got, &c.want) || got.Stored == 0 || !scheduler.IsUID(string(got.UID)) ||
+			(got.Options == "") != (c.want.ID == "" && c.want.Merge == 0) {
 			t.Errorf("%v: got %+v\nwant %+v", c.headers, got, c.want)
 		}
 	}
@@ -69,7 +76,8 @@ func wantRejected(t *testing.T, word string, why error) {
 	nc, ns := connect(t, lab.SharedNATS(t).URL()), newNamespace()
 	to := &taken{pushes: make(chan *scheduler.Push, 1), err: fmt.Errorf("replace: %w", why)}
 	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "later." + ns, Accept: to})
-	publish(t, nc, "later."+ns+".orders", "body", "Tarry-At", "1896076800000", "Tarry-Id", "a", "Tarry-On-Duplicate", "replace")
+	publish(t, nc, "later."+ns+".orders", "body", "Tarry-At", "1896076800000", "Tarry-Id", "a",
+		"Tarry-On-Duplicate", "replace")
 	<-to.pushes
 	emptied(t, nc, ns)
 	js, err := nc.JetStream()
@@ -106,17 +114,21 @@ func TestWhole_AConsumersRetryComesBackBySchedule(t *testing.T) {
 	publish(t, nc, topic, "body", "Tarry-Delay", "0", "Tarry-Retry", "100ms,300ms", "Tarry-Key", "k", "x", "1")
 	first := next()
 	uid := strings.TrimSuffix(first.Header.Get("Nats-Msg-Id"), "@"+ns)
-	if first.Header.Get("Tarry-Retry") != "100ms,300ms" || first.Header.Get("Tarry-Id") != uid || first.Header.Get("Tarry-Attempt") != "1" {
+	if first.Header.Get("Tarry-Retry") != "100ms,300ms" || first.Header.Get("Tarry-Id") != uid ||
+		first.Header.Get("Tarry-Attempt") != "1" {
 		t.Fatalf("got %v", first.Header)
 	}
 	start := time.Now()
 	for range 2 { // a consumer whose own acknowledgement was lost asks twice
-		publish(t, nc, topic, "body", "Tarry-Id", uid, "Tarry-Key", "k", "Tarry-Attempt", "2", "Tarry-Retry", "100ms,300ms", "Tarry-Reason", "it failed", "x", "1")
+		publish(t, nc, topic, "body", "Tarry-Id", uid, "Tarry-Key", "k", "Tarry-Attempt", "2", "Tarry-Retry",
+			"100ms,300ms", "Tarry-Reason", "it failed", "x", "1")
 	}
 	again := next()
 	h := again.Header
-	if took := time.Since(start); took < 100*time.Millisecond || string(again.Data) != "body" || h.Get("Tarry-Id") != uid || h.Get("Tarry-Attempt") != "2" ||
-		h.Get("Tarry-Reason") != "it failed" || h.Get("Tarry-Retry") != "100ms,300ms" || h.Get("x") != "1" || h.Get("Nats-Msg-Id") == first.Header.Get("Nats-Msg-Id") {
+	if took := time.Since(start); took < 100*time.Millisecond || string(again.Data) != "body" ||
+		h.Get("Tarry-Id") != uid || h.Get("Tarry-Attempt") != "2" ||
+		h.Get("Tarry-Reason") != "it failed" || h.Get("Tarry-Retry") != "100ms,300ms" || h.Get("x") != "1" ||
+		h.Get("Nats-Msg-Id") == first.Header.Get("Nats-Msg-Id") {
 		t.Errorf("after %s: got %q %v", took, again.Data, h)
 	}
 	emptied(t, nc, ns)

@@ -32,8 +32,10 @@ func TestIntake_GivesBackWhatItHasNotHandledWhenItStops(t *testing.T) {
 	t.Parallel()
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc, ns, timeline := connect(t, server.URL()), newNamespace(), newTimeline(t)
-		accept := &stuck{Acceptor: scheduling(t, nc, timeline, nil), holding: make(chan struct{}, 1), free: make(chan struct{})}
-		first := intakeOn(t, bridge.IntakeConfig{Conn: connect(t, server.URL()), Namespace: ns, Prefix: "delayed", Accept: accept})
+		accept := &stuck{Acceptor: scheduling(t, nc, timeline, nil), holding: make(chan struct{}, 1),
+			free: make(chan struct{})}
+		first := intakeOn(t,
+			bridge.IntakeConfig{Conn: connect(t, server.URL()), Namespace: ns, Prefix: "delayed", Accept: accept})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- first.Run(ctx) }()
@@ -55,7 +57,8 @@ func TestIntake_GivesBackWhatItHasNotHandledWhenItStops(t *testing.T) {
 		}
 		// NATS would give what was kept to another only after AckWait, half a minute.
 		begun := time.Now()
-		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: scheduling(t, nc, timeline, nil)})
+		taking(t,
+			bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: scheduling(t, nc, timeline, nil)})
 		emptied(t, nc, ns)
 		if took := time.Since(begun); took > 10*time.Second {
 			t.Errorf("the next instance had them after %s", took)

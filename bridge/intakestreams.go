@@ -43,15 +43,17 @@ func (in *Intake) open(ctx context.Context) error {
 		return err
 	}
 	if !in.enabled.Swap(true) {
-		in.log.Info().Str("stream", in.stream).Str("subjects", in.cfg.Prefix+".>").Str("rejects", in.rejects).Msg("intake is open")
+		in.log.Info().Str("stream", in.stream).Str("subjects", in.cfg.Prefix+".>").Str("rejects", in.rejects).Msg(
+			"intake is open")
 	}
 	return nil
 }
 
 func (in *Intake) wanted() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: in.stream, Subjects: []string{in.cfg.Prefix + ".>"}, Description: "messages tagged for tarry, namespace " + in.cfg.Namespace,
-		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew,
+		Name: in.stream, Subjects: []string{in.cfg.Prefix + ".>"},
+		Description: "messages tagged for tarry, namespace " + in.cfg.Namespace,
+		Retention:   jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew,
 		MaxMsgs: -1, MaxBytes: in.cfg.MaxBytes, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
 		Replicas: in.cfg.Replicas, Duplicates: duplicateWindow,
 	}
@@ -59,10 +61,13 @@ func (in *Intake) wanted() jetstream.StreamConfig {
 
 func (in *Intake) wantedRejects() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: in.rejects, Subjects: []string{RejectsSubject(in.cfg.Namespace) + ".>"}, Description: "what tarry could not accept, namespace " + in.cfg.Namespace,
-		Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld, MaxAge: rejectsAge,
-		MaxMsgs: -1, MaxBytes: in.cfg.RejectBytes, MaxMsgsPerSubject: in.cfg.RejectsPerSubject, MaxMsgSize: -1, MaxConsumers: -1,
-		Replicas: in.cfg.Replicas, Duplicates: duplicateWindow,
+		Name: in.rejects, Subjects: []string{RejectsSubject(in.cfg.Namespace) + ".>"},
+		Description: "what tarry could not accept, namespace " + in.cfg.Namespace,
+		Retention:   jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld,
+		MaxAge:  rejectsAge,
+		MaxMsgs: -1, MaxBytes: in.cfg.RejectBytes, MaxMsgsPerSubject: in.cfg.RejectsPerSubject, MaxMsgSize: -1,
+		MaxConsumers: -1,
+		Replicas:     in.cfg.Replicas, Duplicates: duplicateWindow,
 	}
 }
 
@@ -99,7 +104,8 @@ func (in *Intake) ensure(ctx context.Context, want jetstream.StreamConfig) error
 		return err
 	}
 	if _, err := in.js.UpdateStream(ctx, next); err != nil {
-		return in.explain(ctx, want, fmt.Errorf("change %s of stream %s: %w", strings.Join(changes, ", "), want.Name, err))
+		return in.explain(ctx, want,
+			fmt.Errorf("change %s of stream %s: %w", strings.Join(changes, ", "), want.Name, err))
 	}
 	in.log.Info().Str("stream", want.Name).Strs("changed", changes).Msg("stream adapted")
 	return nil
@@ -108,9 +114,11 @@ func (in *Intake) ensure(ctx context.Context, want jetstream.StreamConfig) error
 // adapt is an existing stream's configuration with the settings that matter
 // here made right, and which these are. What cannot be changed without losing
 // something, or not at all, is refused.
-func adapt(have, want jetstream.StreamConfig, state jetstream.StreamState) (next jetstream.StreamConfig, changes []string, err error) {
+func adapt(have, want jetstream.StreamConfig,
+	state jetstream.StreamState) (next jetstream.StreamConfig, changes []string, err error) {
 	refuse := func(what string) (jetstream.StreamConfig, []string, error) {
-		return have, nil, fmt.Errorf("%w: stream %s exists and %s; remove or rename it", ErrIntakeRefused, want.Name, what)
+		return have, nil, fmt.Errorf("%w: stream %s exists and %s; remove or rename it", ErrIntakeRefused,
+			want.Name, what)
 	}
 	switch {
 	case have.Retention != want.Retention:
@@ -133,8 +141,10 @@ func adapt(have, want jetstream.StreamConfig, state jetstream.StreamState) (next
 	next = have
 	if !slices.Equal(have.Subjects, want.Subjects) {
 		if state.Msgs > 0 {
-			return have, nil, fmt.Errorf("%w: stream %s holds %d messages for the subjects %s, the setting nats.prefix asks for %s; "+
-				"let an instance with the old prefix empty it first, or set nats.prefix back", ErrIntakeRefused, want.Name, state.Msgs,
+			return have, nil, fmt.Errorf(
+				"%w: stream %s holds %d messages for the subjects %s, the setting nats.prefix asks for %s; "+
+					"let an instance with the old prefix empty it first, or set nats.prefix back", ErrIntakeRefused,
+				want.Name, state.Msgs,
 				strings.Join(have.Subjects, ", "), strings.Join(want.Subjects, ", "))
 		}
 		next.Subjects = want.Subjects
@@ -158,11 +168,15 @@ func adapt(have, want jetstream.StreamConfig, state jetstream.StreamState) (next
 	change("allow_rollup_hdrs", have.AllowRollup, func() { next.AllowRollup = false })
 	change("republish", have.RePublish != nil, func() { next.RePublish = nil })
 	change("discard_new_per_subject", have.DiscardNewPerSubject, func() { next.DiscardNewPerSubject = false })
-	change("consumer_limits", have.ConsumerLimits != (jetstream.StreamConsumerLimits{}), func() { next.ConsumerLimits = jetstream.StreamConsumerLimits{} })
+	change("consumer_limits", have.ConsumerLimits != (jetstream.StreamConsumerLimits{}), func() {
+		next.ConsumerLimits = jetstream.StreamConsumerLimits{}
+	})
 	change("duplicate_window", have.Duplicates < want.Duplicates, func() { next.Duplicates = want.Duplicates })
 	// The server throws away what lies beyond a lowered limit, whatever the discard policy.
 	shrinks := want.MaxBytes > 0 && state.Bytes > uint64(want.MaxBytes) && want.Discard == jetstream.DiscardNew
-	change("max_bytes", max(have.MaxBytes, 0) != max(want.MaxBytes, 0) && !shrinks, func() { next.MaxBytes = want.MaxBytes })
+	change("max_bytes", max(have.MaxBytes, 0) != max(want.MaxBytes, 0) && !shrinks, func() {
+		next.MaxBytes = want.MaxBytes
+	})
 	return next, changes, nil
 }
 
@@ -178,7 +192,8 @@ const (
 
 // explain names the setting behind the server's refusal.
 func (in *Intake) explain(ctx context.Context, want jetstream.StreamConfig, err error) error {
-	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
+	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
 		return fmt.Errorf("%w: %w", errNoJetStream, err)
 	}
 	var api *jetstream.APIError
@@ -191,7 +206,8 @@ func (in *Intake) explain(ctx context.Context, want jetstream.StreamConfig, err 
 	case codeReplicasUnsupported:
 		return fmt.Errorf("%w: %w: the setting nats.intake.replicas is %d", ErrIntakeRefused, err, want.Replicas)
 	case codeStorageExceeded, codeMaxBytesRequired, codeMaxBytesExceeded, codeNoLimits:
-		return fmt.Errorf("%w: %w: the setting nats.intake.max_bytes is %d", ErrIntakeRefused, err, max(want.MaxBytes, 0))
+		return fmt.Errorf("%w: %w: the setting nats.intake.max_bytes is %d", ErrIntakeRefused, err,
+			max(want.MaxBytes, 0))
 	}
 	return err
 }
@@ -224,8 +240,9 @@ func (in *Intake) consumer(ctx context.Context) (jetstream.Consumer, error) {
 	ctx, stop := context.WithTimeout(ctx, 2*apiTimeout)
 	defer stop()
 	c, err := in.js.CreateOrUpdateConsumer(ctx, in.stream, jetstream.ConsumerConfig{
-		Durable: consumerName, Description: "all instances of tarry", DeliverPolicy: jetstream.DeliverAllPolicy, AckPolicy: jetstream.AckExplicitPolicy,
-		AckWait: in.cfg.AckWait, MaxDeliver: -1, MaxAckPending: in.ackPending,
+		Durable: consumerName, Description: "all instances of tarry", DeliverPolicy: jetstream.DeliverAllPolicy,
+		AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait:   in.cfg.AckWait, MaxDeliver: -1, MaxAckPending: in.ackPending,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("consumer %s of stream %s: %w", consumerName, in.stream, err)

@@ -24,7 +24,8 @@ func TestIntake_RefusesAPrefixThatAnotherStreamHoldsByName(t *testing.T) {
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc := connect(t, server.URL())
 		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: "shop", Prefix: "delayed", Accept: nothing()})
-		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: "billing", Prefix: "later", Accept: nothing()}) // two live side by side
+		// two live side by side
+		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: "billing", Prefix: "later", Accept: nothing()})
 		stream(t, nc, "USERS", "mine.*.x", "yours.>")
 		for prefix, names := range map[string][]string{
 			"delayed":    {"TARRY_shop", "namespace shop", "delayed.>"},
@@ -52,18 +53,23 @@ func TestIntake_AdaptsAnExistingStreamWhereNothingIsLost(t *testing.T) {
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc := connect(t, server.URL())
 		old := streamOf(t, nc, jetstream.StreamConfig{
-			Name: bridge.StreamName("ns"), Subjects: []string{"old.>"}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardOld,
-			MaxAge: time.Hour, MaxMsgs: 10, MaxBytes: 1 << 20, MaxMsgsPerSubject: 5, MaxMsgSize: 100, Duplicates: time.Second, NoAck: true,
+			Name: bridge.StreamName("ns"), Subjects: []string{"old.>"}, Retention: jetstream.WorkQueuePolicy,
+			Discard: jetstream.DiscardOld,
+			MaxAge:  time.Hour, MaxMsgs: 10, MaxBytes: 1 << 20, MaxMsgsPerSubject: 5, MaxMsgSize: 100,
+			Duplicates: time.Second, NoAck: true,
 			AllowRollup: true,
 		})
-		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: "ns", Prefix: "delayed", MaxBytes: 2 << 20, Accept: nothing()})
+		taking(t,
+			bridge.IntakeConfig{Conn: nc, Namespace: "ns", Prefix: "delayed", MaxBytes: 2 << 20, Accept: nothing()})
 		info, err := old.Info(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		c := info.Config
-		if !slices.Equal(c.Subjects, []string{"delayed.>"}) || c.Discard != jetstream.DiscardNew || c.MaxAge != 0 || c.MaxMsgs != -1 || c.MaxBytes != 2<<20 ||
-			c.MaxMsgsPerSubject != -1 || c.MaxMsgSize != -1 || c.Duplicates != 2*time.Minute || c.NoAck || c.AllowRollup {
+		if !slices.Equal(c.Subjects, []string{"delayed.>"}) || c.Discard != jetstream.DiscardNew || c.MaxAge != 0 ||
+			c.MaxMsgs != -1 || c.MaxBytes != 2<<20 ||
+			c.MaxMsgsPerSubject != -1 || c.MaxMsgSize != -1 || c.Duplicates != 2*time.Minute || c.NoAck ||
+			c.AllowRollup {
 			t.Errorf("got %+v", c)
 		}
 	})
@@ -72,15 +78,18 @@ func TestIntake_AdaptsAnExistingStreamWhereNothingIsLost(t *testing.T) {
 func TestIntake_TakesLimitsOfOthersOffItsStream(t *testing.T) {
 	t.Parallel()
 	nc, ns := connect(t, lab.SharedNATS(t).URL()), newNamespace()
-	s := streamOf(t, nc, jetstream.StreamConfig{Name: bridge.StreamName(ns), Subjects: []string{"limits." + ns + ".>"}, Retention: jetstream.WorkQueuePolicy,
-		Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgsPerSubject: 1, ConsumerLimits: jetstream.StreamConsumerLimits{MaxAckPending: 10},
-		RePublish: &jetstream.RePublish{Source: ">", Destination: "again." + ns + ".>"}})
+	s := streamOf(t, nc, jetstream.StreamConfig{Name: bridge.StreamName(ns), Subjects: []string{"limits." + ns + ".>"},
+		Retention: jetstream.WorkQueuePolicy,
+		Discard:   jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgsPerSubject: 1,
+		ConsumerLimits: jetstream.StreamConsumerLimits{MaxAckPending: 10},
+		RePublish:      &jetstream.RePublish{Source: ">", Destination: "again." + ns + ".>"}})
 	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "limits." + ns, Accept: nothing()})
 	info, err := s.Info(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := info.Config; c.DiscardNewPerSubject || c.MaxMsgsPerSubject != -1 || c.ConsumerLimits != (jetstream.StreamConsumerLimits{}) || c.RePublish != nil {
+	if c := info.Config; c.DiscardNewPerSubject || c.MaxMsgsPerSubject != -1 ||
+		c.ConsumerLimits != (jetstream.StreamConsumerLimits{}) || c.RePublish != nil {
 		t.Errorf("got %+v", c)
 	}
 }
@@ -89,8 +98,9 @@ func TestIntake_NeverShrinksAStreamBelowWhatItHolds(t *testing.T) {
 	t.Parallel()
 	nc, ns := connect(t, lab.SharedNATS(t).URL()), newNamespace()
 	prefix := "shrink." + ns
-	s := streamOf(t, nc, jetstream.StreamConfig{Name: bridge.StreamName(ns), Subjects: []string{prefix + ".>"}, Retention: jetstream.WorkQueuePolicy,
-		Discard: jetstream.DiscardNew, MaxBytes: 10 << 20})
+	s := streamOf(t, nc, jetstream.StreamConfig{Name: bridge.StreamName(ns), Subjects: []string{prefix + ".>"},
+		Retention: jetstream.WorkQueuePolicy,
+		Discard:   jetstream.DiscardNew, MaxBytes: 10 << 20})
 	for range 20 {
 		publish(t, nc, prefix+".a", strings.Repeat("x", 100<<10), "Tarry-Delay", "1h")
 	}
@@ -134,7 +144,8 @@ func TestIntake_RefusesAStreamThatCannotBeMadeFitAndSaysWhy(t *testing.T) {
 			}
 			in := intakeOn(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "unfit." + ns, Accept: nothing()})
 			err := in.Run(t.Context())
-			if !errors.Is(err, bridge.ErrIntakeRefused) || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), cfg.Name) {
+			if !errors.Is(err, bridge.ErrIntakeRefused) || !strings.Contains(err.Error(), what) ||
+				!strings.Contains(err.Error(), cfg.Name) {
 				t.Errorf("got %v, want it to say %q", err, what)
 			}
 		})
@@ -144,18 +155,21 @@ func TestIntake_RefusesAStreamThatCannotBeMadeFitAndSaysWhy(t *testing.T) {
 func TestIntake_KeepsPushesOfAnotherPrefixAndSaysWhoMayEmptyThem(t *testing.T) {
 	t.Parallel()
 	nc, ns := connect(t, lab.SharedNATS(t).URL()), newNamespace()
-	streamOf(t, nc, jetstream.StreamConfig{Name: bridge.StreamName(ns), Subjects: []string{"was." + ns + ".>"}, Retention: jetstream.WorkQueuePolicy})
+	streamOf(t, nc, jetstream.StreamConfig{Name: bridge.StreamName(ns), Subjects: []string{"was." + ns + ".>"},
+		Retention: jetstream.WorkQueuePolicy})
 	publish(t, nc, "was."+ns+".a", "x", "Tarry-Delay", "1h")
 	in := intakeOn(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "is." + ns, Accept: nothing()})
 	err := in.Run(t.Context())
-	if !errors.Is(err, bridge.ErrIntakeRefused) || !strings.Contains(err.Error(), "holds 1 messages") || !strings.Contains(err.Error(), "nats.prefix") {
+	if !errors.Is(err, bridge.ErrIntakeRefused) || !strings.Contains(err.Error(), "holds 1 messages") ||
+		!strings.Contains(err.Error(), "nats.prefix") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestIntake_NamesTheSettingThatTheServerCannotFulfil(t *testing.T) {
 	t.Parallel()
-	server := lab.NewNATS(t, lab.NATSConfig("accounts { A { jetstream { max_disk: 100MB }, users [ { user: a, password: b } ] } }"))
+	server := lab.NewNATS(t,
+		lab.NATSConfig("accounts { A { jetstream { max_disk: 100MB }, users [ { user: a, password: b } ] } }"))
 	nc := connect(t, "nats://a:b@"+server.Addr)
 	for setting, cfg := range map[string]bridge.IntakeConfig{
 		"nats.intake.replicas is 3":             {Replicas: 3},
@@ -182,7 +196,8 @@ func TestIntake_RefusesNewPushesWhenItIsFullAndDropsNone(t *testing.T) {
 	}
 	stored := 0
 	for i := range 100 {
-		msg := &nats.Msg{Subject: prefix + ".a", Header: nats.Header{"Tarry-Delay": {"1h"}}, Data: fmt.Append(nil, i, strings.Repeat("x", 2000))}
+		msg := &nats.Msg{Subject: prefix + ".a", Header: nats.Header{"Tarry-Delay": {"1h"}},
+			Data: fmt.Append(nil, i, strings.Repeat("x", 2000))}
 		if _, err := js.PublishMsg(t.Context(), msg); err == nil {
 			stored++
 		} else if !strings.Contains(err.Error(), "maximum bytes") {

@@ -14,8 +14,8 @@ import (
 )
 
 // microService is a NATS micro service: endpoints, and answers to what `nats micro` asks on $SRV.>. The library's own
-// answers those to whatever subject a caller names, and lets nobody come between; here they go by the rules of request.go
-// as everything else does. What is answered is the library's.
+// answers those to whatever subject a caller names, and lets nobody come between; here they go by the rules of
+// request.go as everything else does. What is answered is the library's.
 type microService struct {
 	nc        *nats.Conn
 	log       zerolog.Logger
@@ -34,7 +34,8 @@ type endpoint struct {
 	took          atomic.Int64 // nanoseconds
 }
 
-func newMicroService(nc *nats.Conn, log zerolog.Logger, version, about string, metadata map[string]string) *microService {
+func newMicroService(nc *nats.Conn, log zerolog.Logger, version, about string,
+	metadata map[string]string) *microService {
 	return &microService{nc: nc, log: log, about: about, started: time.Now().UTC(),
 		identity: micro.ServiceIdentity{Name: serviceName, ID: rand.Text(), Version: version, Metadata: metadata}}
 }

@@ -40,7 +40,8 @@ func NewNudge(cfg NudgeConfig) (*Nudge, error) {
 	if cfg.Conn == nil || cfg.Namespace == "" || cfg.Heard == nil {
 		return nil, errors.New("nudge: a connection, a namespace and somebody to hear are needed")
 	}
-	return &Nudge{cfg: cfg, subject: "tarry." + cfg.Namespace + ".nudge", wake: make(chan struct{}, 1), waiting: map[int]scheduler.Milli{}}, nil
+	return &Nudge{cfg: cfg, subject: "tarry." + cfg.Namespace + ".nudge", wake: make(chan struct{}, 1),
+		waiting: map[int]scheduler.Milli{}}, nil
 }
 
 // Announce passes on that a bucket's head is due earlier now. It never blocks;

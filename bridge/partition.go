@@ -34,7 +34,8 @@ func wholeTopic(topics *scheduler.Topics, p *wire.Push, topic string) string {
 		return ""
 	}
 	set := topics.Of(topic)
-	if set == nil || set.Partitions == 0 || partitionOf(&scheduler.Message{ID: p.ID, Key: p.Key, Topic: topic}, set.Partitions) != p.Topic {
+	if set == nil || set.Partitions == 0 ||
+		partitionOf(&scheduler.Message{ID: p.ID, Key: p.Key, Topic: topic}, set.Partitions) != p.Topic {
 		return ""
 	}
 	return topic

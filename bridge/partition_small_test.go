@@ -16,7 +16,8 @@ func TestPartitionOf_IsFixed(t *testing.T) {
 		want    string
 	}{
 		{"123456789", "", 1024, "orders.294"}, // CRC-32 of it is cbf43926, the check value of the standard
-		{"123456789", "x", 8, "orders.6"}, {"", "123456789", 8, "orders.6"}, {"", "", 1, "orders.0"}, {"", "", 1024, "orders.184"},
+		{"123456789", "x", 8, "orders.6"}, {"", "123456789", 8, "orders.6"}, {"", "", 1, "orders.0"},
+		{"", "", 1024, "orders.184"},
 	} {
 		m := &scheduler.Message{UID: "t-000000000000000a", Key: c.key, ID: c.id, Topic: "orders"}
 		if got := partitionOf(m, c.n); got != c.want {
@@ -28,10 +29,12 @@ func TestPartitionOf_IsFixed(t *testing.T) {
 func TestTopicLook_FollowsTheTopics(t *testing.T) {
 	t.Parallel()
 	topics := &scheduler.Topics{}
-	topics.Set([]*scheduler.Topic{{Pattern: "a.*", Drop: true}, {Pattern: "b", Partitions: 1}, {Pattern: "c", Partitions: 1, Drop: true}}, scheduler.Retry{})
+	topics.Set([]*scheduler.Topic{{Pattern: "a.*", Drop: true}, {Pattern: "b", Partitions: 1},
+		{Pattern: "c", Partitions: 1, Drop: true}}, scheduler.Retry{})
 	l := topicLook{all: topics}
 	for range 2 {
-		for topic, want := range map[string]string{"a.x": "a.x true", "a": "a false", "b": "b.0 false", "c": "c.0 true", "d": "d false"} {
+		for topic, want := range map[string]string{"a.x": "a.x true", "a": "a false", "b": "b.0 false", "c": "c.0 true",
+			"d": "d false"} {
 			subject, drop := l.of(&scheduler.Message{Topic: topic})
 			if got := fmt.Sprint(subject, " ", drop); got != want {
 				t.Errorf("%s: got %s, want %s", topic, got, want)

@@ -54,7 +54,8 @@ func TestPublisher_DividesATopicByKeyThenNameThenUID(t *testing.T) {
 		nc := connect(t, server.URL())
 		s := stream(t, nc, "PARTS", "orders.remind.*")
 		core := listening(t, connect(t, server.URL()), "core.>")
-		topics := settingsOf(&scheduler.Topic{Pattern: "orders.remind", Partitions: parts}, &scheduler.Topic{Pattern: "core.*", Partitions: parts})
+		topics := settingsOf(&scheduler.Topic{Pattern: "orders.remind", Partitions: parts},
+			&scheduler.Topic{Pattern: "core.*", Partitions: parts})
 		p := running(t, bridge.PublisherConfig{Conn: nc, Topics: topics})
 		var batch []*scheduler.Message
 		by := map[*scheduler.Message]string{}
@@ -100,7 +101,8 @@ func TestPublisher_DividesATopicByKeyThenNameThenUID(t *testing.T) {
 				subject, header, data = got.Subject, got.Header, string(got.Data)
 			}
 			// Where it was due stands in a header: a consumer sends it back there.
-			if subject != want || data != string(m.Body) || header.Get(wire.HeaderSubject) != m.Topic || header.Get(wire.HeaderMsgID) != string(m.UID) {
+			if subject != want || data != string(m.Body) || header.Get(wire.HeaderSubject) != m.Topic ||
+				header.Get(wire.HeaderMsgID) != string(m.UID) {
 				t.Errorf("%s by %s: came on %s with %v", m.Topic, by[m], subject, header)
 			}
 		}
@@ -116,13 +118,16 @@ func TestPublisher_DividesATopicByKeyThenNameThenUID(t *testing.T) {
 	})
 }
 
-// leading runs a leader over the timeline until the returned function is called: its publisher and scheduler are its own.
-func leading(t *testing.T, nc *nats.Conn, timeline scheduler.Timeline, topics *scheduler.Topics, term uint64) (s *scheduler.Scheduler, resign func()) {
+// leading runs a leader over the timeline until the returned function is called: its publisher and scheduler are its
+// own.
+func leading(t *testing.T, nc *nats.Conn, timeline scheduler.Timeline, topics *scheduler.Topics,
+	term uint64) (s *scheduler.Scheduler, resign func()) {
 	t.Helper()
 	s, err := scheduler.New(scheduler.Config{
 		Timeline: timeline, Publisher: running(t, bridge.PublisherConfig{Conn: nc, Topics: topics}), Topics: topics,
 		IDs: scheduler.NewIDs(slot(int(term)), time.Now), Clock: scheduler.NewClock(scheduler.System()),
-		MaxDelay: time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
+		MaxDelay: time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20,
+		Pending: 4096, Attempts: 3,
 		CallTimeout: time.Second, StopTimeout: time.Second, Log: logger(t),
 	})
 	if err != nil {
@@ -142,12 +147,14 @@ func leading(t *testing.T, nc *nats.Conn, timeline scheduler.Timeline, topics *s
 	return s, resign
 }
 
-// The partitions of a topic may lie in several streams. One that refuses holds back its own, before a takeover and after.
+// The partitions of a topic may lie in several streams. One that refuses holds back its own, before a takeover and
+// after.
 func TestPartitions_AStreamThatRefusesParksOnlyItsOwn(t *testing.T) {
 	t.Parallel()
 	nc, ns := connect(t, lab.SharedNATS(t).URL()), newNamespace()
 	well := stream(t, nc, "WELL-"+ns, ns+".0")
-	full := jetstream.StreamConfig{Name: "FULL-" + ns, Subjects: []string{ns + ".1"}, MaxMsgs: 1, Discard: jetstream.DiscardNew}
+	full := jetstream.StreamConfig{Name: "FULL-" + ns, Subjects: []string{ns + ".1"}, MaxMsgs: 1,
+		Discard: jetstream.DiscardNew}
 	sick := streamOf(t, nc, full)
 	topics, timeline := settingsOf(&scheduler.Topic{Pattern: ns, Partitions: 2}), newTimeline(t)
 	holds := func(s jetstream.Stream, want int) {
@@ -230,11 +237,13 @@ func TestPublisher_DropsWhereNobodyListensIfItIsTold(t *testing.T) {
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc := connect(t, server.URL())
 		stream(t, nc, "KEPT", "lossy.kept")
-		p := running(t, bridge.PublisherConfig{Conn: nc, Topics: settingsOf(&scheduler.Topic{Pattern: "lossy.>", Drop: true}, &scheduler.Topic{Pattern: "*.b", Partitions: 2, Drop: true})})
+		p := running(t, bridge.PublisherConfig{Conn: nc, Topics: settingsOf(&scheduler.Topic{Pattern: "lossy.>",
+			Drop: true}, &scheduler.Topic{Pattern: "*.b", Partitions: 2, Drop: true})})
 		heard := listening(t, connect(t, server.URL()), "*.heard")
 		var batch []*scheduler.Message
 		for range 50 {
-			batch = append(batch, message("lossy.alone", "1"), message("lossy.heard", "2"), message("other.alone", "3"), message("other.heard", "4"), message("lossy.kept", "5"), message("x.b", "6"))
+			batch = append(batch, message("lossy.alone", "1"), message("lossy.heard", "2"), message("other.alone", "3"),
+				message("other.heard", "4"), message("lossy.kept", "5"), message("x.b", "6"))
 		}
 		for i, out := range send(t, p, batch...) {
 			switch batch[i].Topic {
@@ -262,7 +271,8 @@ func TestPublisher_WhatIsDroppedIsStillUnknownWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	server := lab.NewNATS(t, lab.NoJetStream())
 	proxy := lab.NewProxy(t, server.Addr)
-	p := running(t, bridge.PublisherConfig{Conn: connect(t, "nats://"+proxy.Addr), Timeout: 500 * time.Millisecond, Topics: settingsOf(&scheduler.Topic{Pattern: ">", Drop: true})})
+	p := running(t, bridge.PublisherConfig{Conn: connect(t, "nats://"+proxy.Addr), Timeout: 500 * time.Millisecond,
+		Topics: settingsOf(&scheduler.Topic{Pattern: ">", Drop: true})})
 	wantKind(t, send(t, p, message("a", "1"))[0], scheduler.Delivered, "")
 	proxy.StallReplies()
 	wantKind(t, send(t, p, message("a", "2"))[0], scheduler.Unknown, "time-out")
@@ -271,7 +281,9 @@ func TestPublisher_WhatIsDroppedIsStillUnknownWithoutAnAnswer(t *testing.T) {
 func TestPublisher_DropNeedsTheRightToPublishAllTheSame(t *testing.T) {
 	t.Parallel()
 	server := lab.NewNATS(t, lab.NATSConfig(permissions))
-	p := running(t, bridge.PublisherConfig{Conn: connect(t, strings.Replace(server.URL(), "nats://", "nats://daemon:s3cret@", 1)), Topics: settingsOf(&scheduler.Topic{Pattern: ">", Drop: true})})
+	p := running(t,
+		bridge.PublisherConfig{Conn: connect(t, strings.Replace(server.URL(), "nats://", "nats://daemon:s3cret@", 1)),
+			Topics: settingsOf(&scheduler.Topic{Pattern: ">", Drop: true})})
 	for range 20 {
 		out := send(t, p, message("fine", "1"), message("secret.x", "2"), message("fine", "3"))
 		wantKind(t, out[0], scheduler.Delivered, "")
@@ -303,7 +315,8 @@ func TestPublisher_TakesACopyUnderALongerUID(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if stored.Subject != m.Topic || stored.Header.Get(wire.HeaderMsgID) != string(m.UID)+"@"+ns || stored.Header.Get(wire.HeaderID) != "order-1" || stored.Header.Get(wire.HeaderKey) != "k" {
+			if stored.Subject != m.Topic || stored.Header.Get(wire.HeaderMsgID) != string(m.UID)+"@"+ns ||
+				stored.Header.Get(wire.HeaderID) != "order-1" || stored.Header.Get(wire.HeaderKey) != "k" {
 				t.Errorf("stored on %s with %v", stored.Subject, stored.Header)
 			}
 			sequences[out.Sequence] = true

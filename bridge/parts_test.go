@@ -35,14 +35,16 @@ func TestToken_SurvivesItsText(t *testing.T) {
 func TestParsePubAck_ReadsWhatServersWrite(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		`{"stream":"ORDERS", "seq":12}`:                                                   "ORDERS 12 false",
-		`{"stream":"ORDERS","seq":12}`:                                                    "ORDERS 12 false",
-		`{"stream":"ORDERS","seq":12,"duplicate": true}`:                                  "ORDERS 12 true",
-		`{"stream":"ORDERS","domain":"hub","seq":12}`:                                     "ORDERS 12 false",
-		`{"stream":"ORDERS","domain":"hub","seq":12,"duplicate": true}`:                   "ORDERS 12 true",
-		`{"type":"x","stream":"ORDERS","seq":12,"val":"1"}`:                               "ORDERS 12 false",
-		`{"stream":"a\"b","seq":18446744073709551615}`:                                    `a"b 18446744073709551615 false`,
-		`{"error":{"code":400,"err_code":10054,"description":"too large"}}`:               "stream: too large (400, 10054)",
+		`{"stream":"ORDERS", "seq":12}`:                                 "ORDERS 12 false",
+		`{"stream":"ORDERS","seq":12}`:                                  "ORDERS 12 false",
+		`{"stream":"ORDERS","seq":12,"duplicate": true}`:                "ORDERS 12 true",
+		`{"stream":"ORDERS","domain":"hub","seq":12}`:                   "ORDERS 12 false",
+		`{"stream":"ORDERS","domain":"hub","seq":12,"duplicate": true}`: "ORDERS 12 true",
+		`{"type":"x","stream":"ORDERS","seq":12,"val":"1"}`:             "ORDERS 12 false",
+		`{"stream":"a\"b",` +
+			`"seq":18446744073709551615}`: `a"b 18446744073709551615 false`,
+		`{"error":{"code":400,"err_code":10054,"description":"too large"}}`: "stream: too large " +
+			"(400, 10054)",
 		`{"error":{"code":503,"err_code":10077,"description":"no"},"stream":"S","seq":0}`: "stream: no (503, 10077)",
 	} {
 		ack, ok := parsePubAck([]byte(text))
@@ -54,8 +56,10 @@ func TestParsePubAck_ReadsWhatServersWrite(t *testing.T) {
 			t.Errorf("%s: got %s, %v, want %s", text, got, ok, want)
 		}
 	}
-	for _, text := range []string{"", "ok", "{}", `{"stream":"A"}`, `{"seq":1}`, `{"stream":"A","seq":0}`, `{"error":"no"}`, `{"error":{"code":400}}`,
-		`{"stream":"A","seq":1}x`, `{"stream":"A","seq":01}`, `[1]`, `{"stream":"A","seq":` + strings.Repeat("1", 5000) + "}"} {
+	for _, text := range []string{"", "ok", "{}", `{"stream":"A"}`, `{"seq":1}`, `{"stream":"A","seq":0}`,
+		`{"error":"no"}`, `{"error":{"code":400}}`,
+		`{"stream":"A","seq":1}x`, `{"stream":"A","seq":01}`, `[1]`,
+		`{"stream":"A","seq":` + strings.Repeat("1", 5000) + "}"} {
 		if ack, ok := parsePubAck([]byte(text)); ok {
 			t.Errorf("%.60q is no acknowledgement, got %+v", text, ack)
 		}
@@ -94,11 +98,15 @@ func TestClassify_SparesOnlyWhatTimeCanHeal(t *testing.T) {
 		want          scheduler.OutcomeKind
 		surprise      bool
 	}{
-		{400, 10054, scheduler.Refused, false}, {400, 10109, scheduler.Refused, false}, {400, 10097, scheduler.Refused, false},
+		{400, 10054, scheduler.Refused, false}, {400, 10109, scheduler.Refused, false},
+		{400, 10097, scheduler.Refused, false},
 		{400, 10165, scheduler.Refused, false}, {400, 10071, scheduler.Refused, false},
-		{400, 10002, scheduler.Unanswered, false}, {404, 10059, scheduler.Unanswered, true}, {400, 10060, scheduler.Unanswered, true},
-		{503, 10077, scheduler.Unknown, false}, {503, 10023, scheduler.Unanswered, false}, {503, 10008, scheduler.Unanswered, false},
-		{500, 10118, scheduler.Unanswered, false}, {429, 10167, scheduler.Unanswered, false}, {500, 10047, scheduler.Unanswered, false},
+		{400, 10002, scheduler.Unanswered, false}, {404, 10059, scheduler.Unanswered, true},
+		{400, 10060, scheduler.Unanswered, true},
+		{503, 10077, scheduler.Unknown, false}, {503, 10023, scheduler.Unanswered, false},
+		{503, 10008, scheduler.Unanswered, false},
+		{500, 10118, scheduler.Unanswered, false}, {429, 10167, scheduler.Unanswered, false},
+		{500, 10047, scheduler.Unanswered, false},
 		{409, 10158, scheduler.Unknown, false},
 	} {
 		kind, surprise := classify(&streamError{Code: c.code, ErrCode: c.errCode})
@@ -108,16 +116,20 @@ func TestClassify_SparesOnlyWhatTimeCanHeal(t *testing.T) {
 	}
 	// A store that is full says so before it writes. Any other failure may be one server's alone.
 	for text, want := range map[string]scheduler.OutcomeKind{
-		"maximum messages exceeded": scheduler.Unanswered, "maximum bytes exceeded": scheduler.Unanswered,
-		"maximum messages per subject exceeded": scheduler.Unanswered, "store is closed": scheduler.Unknown, "no space left on device": scheduler.Unknown,
+		"maximum messages exceeded":             scheduler.Unanswered,
+		"maximum bytes exceeded":                scheduler.Unanswered,
+		"maximum messages per subject exceeded": scheduler.Unanswered,
+		"store is closed":                       scheduler.Unknown,
+		"no space left on device":               scheduler.Unknown,
 	} {
 		if kind, _ := classify(&streamError{Code: 503, ErrCode: 10077, Description: text}); kind != want {
 			t.Errorf("%s: got %d, want %d", text, kind, want)
 		}
 	}
 	for err, want := range map[error]scheduler.OutcomeKind{
-		nats.ErrMaxPayload: scheduler.Refused, nats.ErrBadSubject: scheduler.Refused, nats.ErrReconnectBufExceeded: scheduler.NotSent,
-		nats.ErrConnectionClosed: scheduler.NotSent, errors.New("write: broken pipe"): scheduler.Unknown,
+		nats.ErrMaxPayload: scheduler.Refused, nats.ErrBadSubject: scheduler.Refused,
+		nats.ErrReconnectBufExceeded: scheduler.NotSent,
+		nats.ErrConnectionClosed:     scheduler.NotSent, errors.New("write: broken pipe"): scheduler.Unknown,
 	} {
 		if got := classifySend(fmt.Errorf("publish: %w", err)); got != want {
 			t.Errorf("%v: got %d, want %d", err, got, want)
@@ -188,7 +200,8 @@ func TestPendings_AnswerOnceAndInOrderOfTime(t *testing.T) {
 		if step%97 == 0 {
 			taken, _, _ := p.overdue(now)
 			for _, e := range taken {
-				if e.message != open[order[0]] || now.Sub(start.Add(time.Duration(e.message.Due)*time.Millisecond)) < timeout {
+				if e.message != open[order[0]] ||
+					now.Sub(start.Add(time.Duration(e.message.Due)*time.Millisecond)) < timeout {
 					t.Fatalf("message %d ended at %s", e.message.Due, now.Sub(start))
 				}
 				delete(open, order[0])
@@ -216,7 +229,8 @@ func TestParseStored_ReadsBothForms(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", reply, got, ok)
 		}
 	}
-	for _, reply := range []string{"", "_INBOX.a.b.c.d.e.f.g", "$JS.ACK.TARRY_ns.tarry.1.x.5.1.0", "$JS.ACK.TARRY_ns.tarry.1.71.5.x.0", "$JS.ACK.a", "$JS.ACK.......", "$JS.FC.TARRY_ns.tarry.1.71.5.1.0"} {
+	for _, reply := range []string{"", "_INBOX.a.b.c.d.e.f.g", "$JS.ACK.TARRY_ns.tarry.1.x.5.1.0",
+		"$JS.ACK.TARRY_ns.tarry.1.71.5.x.0", "$JS.ACK.a", "$JS.ACK.......", "$JS.FC.TARRY_ns.tarry.1.71.5.1.0"} {
 		if got, ok := parseStored(reply); ok {
 			t.Errorf("%q: got %+v", reply, got)
 		}
@@ -225,14 +239,16 @@ func TestParseStored_ReadsBothForms(t *testing.T) {
 
 func TestOneLine_BoundsWhatGoesIntoAHeader(t *testing.T) {
 	t.Parallel()
-	if got := oneLine("a\r\nb\x00" + strings.Repeat("é", 400)); len(got) > 310 || strings.ContainsAny(got, "\r\n\x00") || !strings.HasSuffix(got, "...") {
+	if got := oneLine("a\r\nb\x00" + strings.Repeat("é", 400)); len(got) > 310 ||
+		strings.ContainsAny(got, "\r\n\x00") || !strings.HasSuffix(got, "...") {
 		t.Errorf("got %q", got)
 	}
 }
 
 func TestSemver_IsAlwaysWhatServicesInsistOn(t *testing.T) {
 	t.Parallel()
-	for version, want := range map[string]string{"v1.2.3": "1.2.3", "1.2.3-rc.1": "1.2.3-rc.1", "": "0.0.0", "(devel)": "0.0.0", "1.2": "0.0.0"} {
+	for version, want := range map[string]string{"v1.2.3": "1.2.3", "1.2.3-rc.1": "1.2.3-rc.1", "": "0.0.0",
+		"(devel)": "0.0.0", "1.2": "0.0.0"} {
 		if got := semver(version); got != want {
 			t.Errorf("%q: got %q, want %q", version, got, want)
 		}
@@ -276,7 +292,8 @@ func TestStored_HasAUIDUnderEveryClock(t *testing.T) {
 	seen := map[scheduler.UID]bool{}
 	for _, at := range []time.Time{
 		time.Unix(0, 0), time.Unix(0, 1e6), time.Unix(-1, 0), time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64),
-		scheduler.Epoch.Add(-1), scheduler.Epoch.AddDate(1, 0, 1), scheduler.Epoch.AddDate(69, 0, 0), scheduler.Epoch.AddDate(69, 0, 1), scheduler.Epoch.AddDate(80, 0, 0),
+		scheduler.Epoch.Add(-1), scheduler.Epoch.AddDate(1, 0, 1), scheduler.Epoch.AddDate(69, 0, 0),
+		scheduler.Epoch.AddDate(69, 0, 1), scheduler.Epoch.AddDate(80, 0, 0),
 	} {
 		for _, sequence := range []uint64{1, 2, 1 << 21} {
 			place := stored{sequence: sequence, at: at}
@@ -285,7 +302,8 @@ func TestStored_HasAUIDUnderEveryClock(t *testing.T) {
 				t.Errorf("%d at %s: %s, then %s, %v; seen before: %v", sequence, at, uid, again, err, seen[uid])
 			}
 			seen[uid] = true
-			if inside := !at.Before(scheduler.Epoch) && at.Year() < 2094; inside && !uid.Time().Equal(at.Truncate(time.Millisecond)) {
+			if inside := !at.Before(scheduler.Epoch) && at.Year() < 2094; inside &&
+				!uid.Time().Equal(at.Truncate(time.Millisecond)) {
 				t.Errorf("%s: the uid says %s", at, uid.Time())
 			}
 		}

@@ -161,7 +161,8 @@ func publishEventually(t *testing.T, nc *nats.Conn) {
 		t.Fatal(err)
 	}
 	lab.Eventually(t, 15*time.Second, func() error {
-		_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "delayed.a", Header: nats.Header{"Tarry-Delay": {"1h"}}})
+		_, err := js.PublishMsg(t.Context(),
+			&nats.Msg{Subject: "delayed.a", Header: nats.Header{"Tarry-Delay": {"1h"}}})
 		return err
 	})
 }

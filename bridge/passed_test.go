@@ -46,7 +46,8 @@ func TestPassing_EndsWhenWhatWasHeldAtTheCallIsAcknowledged(t *testing.T) {
 		start = time.Now()
 		time.AfterFunc(100*time.Millisecond, func() { f.set(9, 30) })  // up to 8
 		time.AfterFunc(200*time.Millisecond, func() { f.set(10, 40) }) // and 9; what came later is not waited for
-		if took := func() time.Duration { p.wait(t.Context()); return time.Since(start) }(); took < 200*time.Millisecond ||
+		took := func() time.Duration { p.wait(t.Context()); return time.Since(start) }()
+		if took < 200*time.Millisecond ||
 			took > 210*time.Millisecond {
 			t.Errorf("it took %s", took)
 		}

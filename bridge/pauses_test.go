@@ -66,14 +66,17 @@ func TestPauses_AreReadByTheLeaderAlone(t *testing.T) {
 		err        error
 		code, want string
 	}{
-		{errors.New("dial tcp 10.0.0.1:6379: refused"), "500", `{"error":"internal","detail":"something went wrong inside; the log says what"}`},
+		{errors.New("dial tcp 10.0.0.1:6379: refused"), "500",
+			`{"error":"internal","detail":"something went wrong inside; the log says what"}`},
 		{fmt.Errorf("%w: dial tcp 10.0.0.1:6379: refused", scheduler.ErrUnavailable), "503",
 			`{"error":"unavailable","detail":"store unavailable: no connection"}`},
-		{context.DeadlineExceeded, "503", `{"error":"unavailable","detail":"store unavailable: the pauses were not read in time"}`},
+		{context.DeadlineExceeded, "503",
+			`{"error":"unavailable","detail":"store unavailable: the pauses were not read in time"}`},
 	} {
 		failure.Store(&c.err)
 		m, err := nc.Request("tarry."+ns+".pauses", nil, 5*time.Second)
-		if err != nil || string(m.Data) != c.want || m.Header.Get("Nats-Service-Error-Code") != c.code || m.Header.Get("Nats-Service-Error") == "" {
+		if err != nil || string(m.Data) != c.want || m.Header.Get("Nats-Service-Error-Code") != c.code ||
+			m.Header.Get("Nats-Service-Error") == "" {
 			t.Errorf("%v: answered %+v, %v", c.err, m, err)
 		}
 		if err := a.Ask(t.Context()); !errors.Is(err, bridge.ErrNotRead) || strings.Contains(err.Error(), "10.0.0.1") {

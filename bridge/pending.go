@@ -72,7 +72,8 @@ type entry struct {
 }
 
 func newPendings(limit int, timeout time.Duration) *pendings {
-	return &pendings{timeout: timeout, limit: min(limit, maxSlots), head: none, tail: none, kick: make(chan struct{}, 1)}
+	return &pendings{timeout: timeout, limit: min(limit, maxSlots), head: none, tail: none,
+		kick: make(chan struct{}, 1)}
 }
 
 // add makes an entry; false when the table is full.
@@ -186,7 +187,8 @@ func (p *pendings) takeHeard(tokens []token, until time.Time, rule func(*entry) 
 		if n := len(p.heard); n > 0 && until.Before(p.heard[n-1].until) {
 			until = p.heard[n-1].until // in order, for overdue
 		}
-		if p.heard = append(p.heard, lingering{tokens: linger, until: until}); len(p.heard) == 1 { // earlier than any time-out
+		// earlier than any time-out
+		if p.heard = append(p.heard, lingering{tokens: linger, until: until}); len(p.heard) == 1 {
 			p.kickLocked()
 		}
 	}

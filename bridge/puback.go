@@ -47,7 +47,8 @@ func parsePubAck(data []byte) (ack pubAck, ok bool) {
 	if full.Error != nil {
 		return pubAck{stream: []byte(full.Stream), err: full.Error}, full.Error.Code != 0 && full.Error.ErrCode != 0
 	}
-	return pubAck{stream: []byte(full.Stream), sequence: full.Seq, duplicate: full.Duplicate}, full.Stream != "" && full.Seq > 0
+	return pubAck{stream: []byte(full.Stream), sequence: full.Seq, duplicate: full.Duplicate},
+		full.Stream != "" && full.Seq > 0
 }
 
 // maxPubAck bounds what may be an acknowledgement: a stream's name has at most

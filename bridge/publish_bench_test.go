@@ -54,7 +54,8 @@ func BenchmarkPublisher_Drain(b *testing.B) {
 				room := make(chan struct{}, under)
 				var all sync.WaitGroup
 				message := func(i int) *scheduler.Message {
-					return &scheduler.Message{UID: scheduler.UID(fmt.Sprintf("t-%016d", uids.Add(1))), Topic: "bench." + kind + ".a",
+					return &scheduler.Message{UID: scheduler.UID(fmt.Sprintf("t-%016d", uids.Add(1))),
+						Topic:   "bench." + kind + ".a",
 						Headers: hs, Body: body, Due: 1896076800000 + scheduler.Milli(i), Attempt: 1}
 				}
 				send := func(batch []*scheduler.Message) {

@@ -92,7 +92,8 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	if cfg.Conn == nil {
 		return nil, errors.New("publisher: a connection is needed")
 	}
-	for value, fallback := range map[*time.Duration]time.Duration{&cfg.Timeout: defaultTimeout, &cfg.Refresh: defaultRefresh} {
+	for value, fallback := range map[*time.Duration]time.Duration{&cfg.Timeout: defaultTimeout,
+		&cfg.Refresh: defaultRefresh} {
 		if *value <= 0 {
 			*value = fallback
 		}
@@ -101,8 +102,10 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 		cfg.Pending = defaultPending
 	}
 	p := &Publisher{
-		cfg: cfg, nc: cfg.Conn, log: cfg.Log.With().Str("component", "publisher").Logger(), metrics: newPublishMetrics(cfg.Registerer),
-		space: msgIDSpace(cfg.Namespace), pending: newPendings(cfg.Pending, cfg.Timeout), inbox: cfg.Conn.NewInbox() + ".", refresh: make(chan struct{}, 1),
+		cfg: cfg, nc: cfg.Conn, log: cfg.Log.With().Str("component", "publisher").Logger(),
+		metrics: newPublishMetrics(cfg.Registerer),
+		space:   msgIDSpace(cfg.Namespace), pending: newPendings(cfg.Pending, cfg.Timeout),
+		inbox: cfg.Conn.NewInbox() + ".", refresh: make(chan struct{}, 1),
 		barriers: barriers{timeout: cfg.Timeout}, warned: map[string]bool{},
 	}
 	return p, nil
@@ -169,7 +172,8 @@ func (p *Publisher) Run(ctx context.Context) error {
 	err = group.Wait()
 	p.online.Store(false)
 	p.told()
-	p.resolve(p.pending.takeWhere(func(*entry) bool { return true }), scheduler.Outcome{Kind: scheduler.Unknown, Err: errStopped})
+	p.resolve(p.pending.takeWhere(func(*entry) bool { return true }),
+		scheduler.Outcome{Kind: scheduler.Unknown, Err: errStopped})
 	return err
 }
 
@@ -194,7 +198,8 @@ func (p *Publisher) watch(ctx context.Context, status <-chan nats.Status) error 
 				p.online.Store(false)
 				p.told()
 				p.barriers.forget()
-				p.resolve(p.pending.takeWhere(func(*entry) bool { return true }), scheduler.Outcome{Kind: scheduler.Unknown, Err: errDisconnected})
+				p.resolve(p.pending.takeWhere(func(*entry) bool { return true }),
+					scheduler.Outcome{Kind: scheduler.Unknown, Err: errDisconnected})
 			}
 		}
 	}

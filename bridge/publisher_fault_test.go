@@ -62,7 +62,9 @@ func TestPublisher_ResolvesWhatIsPendingWhenTheConnectionIsLost(t *testing.T) {
 	stream(t, connect(t, server.URL()), "ORDERS", "orders.>")
 	proxy := lab.NewProxy(t, server.Addr)
 	var ready atomic.Int64
-	p := running(t, bridge.PublisherConfig{Conn: connect(t, "nats://"+proxy.Addr), Timeout: time.Hour, OnReady: func() { ready.Add(1) }})
+	p := running(t, bridge.PublisherConfig{Conn: connect(t, "nats://"+proxy.Addr), Timeout: time.Hour, OnReady: func() {
+		ready.Add(1)
+	}})
 	proxy.StallReplies()
 	o := newOutcomes(t)
 	m := []*scheduler.Message{message("orders.a", "1"), message("nobody", "2"), message("orders.b", "3")}
@@ -130,7 +132,8 @@ func TestPublisher_OneSilentSubjectDelaysNoOther(t *testing.T) {
 	nc := connect(t, server.URL())
 	s := streamOf(t, nc, jetstream.StreamConfig{Name: "GOOD", Subjects: []string{"good"}})
 	streamOf(t, nc, jetstream.StreamConfig{Name: "GONE", Subjects: []string{"gone"}})
-	// A subscriber on a subject whose stream went away: no answer, and no 503 either (the trap of every look-up by trial).
+	// A subscriber on a subject whose stream went away: no answer, and no 503 either (the trap of every look-up by
+	// trial).
 	if _, err := nc.SubscribeSync("gone"); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +187,8 @@ func TestPublisher_HasAHardCap(t *testing.T) {
 	t.Parallel()
 	server := lab.NewNATS(t)
 	proxy := lab.NewProxy(t, server.Addr)
-	p := running(t, bridge.PublisherConfig{Conn: connect(t, "nats://"+proxy.Addr), Timeout: 500 * time.Millisecond, Pending: 10})
+	p := running(t,
+		bridge.PublisherConfig{Conn: connect(t, "nats://"+proxy.Addr), Timeout: 500 * time.Millisecond, Pending: 10})
 	proxy.StallReplies()
 	var batch []*scheduler.Message
 	for range 20 {
@@ -205,7 +209,8 @@ func TestPublisher_EndsEveryMessageOnceInTime(t *testing.T) {
 	t.Parallel()
 	server := lab.NewNATS(t)
 	direct := connect(t, server.URL())
-	stored := streamOf(t, direct, jetstream.StreamConfig{Name: "ALL", Subjects: []string{"all.*"}, Duplicates: time.Hour})
+	stored := streamOf(t, direct,
+		jetstream.StreamConfig{Name: "ALL", Subjects: []string{"all.*"}, Duplicates: time.Hour})
 	if _, err := direct.Subscribe("core.heard", func(*nats.Msg) {}); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +231,8 @@ func TestPublisher_EndsEveryMessageOnceInTime(t *testing.T) {
 					return
 				default:
 				}
-				batch := []*scheduler.Message{message(fmt.Sprintf("all.%d", worker), "x"), message("core.heard", "x"), message("core.alone", "x")}
+				batch := []*scheduler.Message{message(fmt.Sprintf("all.%d", worker), "x"), message("core.heard", "x"),
+					message("core.alone", "x")}
 				now := time.Now()
 				mu.Lock()
 				for _, m := range batch {
@@ -238,7 +244,8 @@ func TestPublisher_EndsEveryMessageOnceInTime(t *testing.T) {
 			}
 		})
 	}
-	for _, fault := range []func(){proxy.StallReplies, proxy.Cut, proxy.Stall, proxy.Heal, func() { server.Kill(); server.Restart() }, proxy.Cut, proxy.StallReplies} {
+	for _, fault := range []func(){proxy.StallReplies, proxy.Cut, proxy.Stall, proxy.Heal,
+		func() { server.Kill(); server.Restart() }, proxy.Cut, proxy.StallReplies} {
 		fault()
 		<-time.After(300 * time.Millisecond)
 		proxy.Heal()
@@ -274,7 +281,8 @@ func TestPublisher_EndsEveryMessageOnceInTime(t *testing.T) {
 	if int(info.State.Msgs) < delivered {
 		t.Errorf("%d delivered, %d in the stream", delivered, info.State.Msgs)
 	}
-	if kinds[scheduler.Delivered] == 0 || kinds[scheduler.Unknown] == 0 || kinds[scheduler.NotSent] == 0 || kinds[scheduler.NoListener] == 0 {
+	if kinds[scheduler.Delivered] == 0 || kinds[scheduler.Unknown] == 0 || kinds[scheduler.NotSent] == 0 ||
+		kinds[scheduler.NoListener] == 0 {
 		t.Errorf("the test did not reach every outcome: %v", kinds)
 	}
 	t.Logf("outcomes: %v", kinds)
@@ -284,7 +292,8 @@ func TestPublisher_EndsEveryMessageOnceInTime(t *testing.T) {
 // JetStream and keep its address.
 func embedded(t *testing.T, port int, dir string, jetstream bool) *server.Server {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: jetstream, StoreDir: dir, NoSigs: true, NoLog: true})
+	s, err := server.NewServer(
+		&server.Options{Host: "127.0.0.1", Port: port, JetStream: jetstream, StoreDir: dir, NoSigs: true, NoLog: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,8 @@ func TestPublisher_WarnsOnceOfAShortDuplicateWindow(t *testing.T) {
 	streamOf(t, nc, jetstream.StreamConfig{Name: "LONG", Subjects: []string{"long"}, Duplicates: time.Minute})
 	streamOf(t, nc, jetstream.StreamConfig{Name: "DEAF", Subjects: []string{"deaf"}, NoAck: true})
 	log := &logBuffer{}
-	p, err := bridge.NewPublisher(bridge.PublisherConfig{Conn: nc, Window: 10 * time.Second, Refresh: 10 * time.Millisecond, Log: log.logger()})
+	p, err := bridge.NewPublisher(
+		bridge.PublisherConfig{Conn: nc, Window: 10 * time.Second, Refresh: 10 * time.Millisecond, Log: log.logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,8 @@ func TestHeaders_AreWireDeliverHeadersWithoutTheMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	var batch []*scheduler.Message
-	for i, headers := range [][]scheduler.Header{nil, {{Name: "A", Value: "1"}}, nil, nil, {{Name: "A", Value: "1"}, {Name: "B", Value: ""}, {Name: "A", Value: "2"}}, nil} {
+	for i, headers := range [][]scheduler.Header{nil, {{Name: "A", Value: "1"}}, nil, nil,
+		{{Name: "A", Value: "1"}, {Name: "B", Value: ""}, {Name: "A", Value: "2"}}, nil} {
 		for _, key := range []string{"", "k", ""} {
 			m := message("headers.check", "")
 			m.Headers, m.Key, m.Attempt, m.Due = headers, key, uint32(i+1), scheduler.Milli(1896076800000+i%2)
@@ -76,11 +78,14 @@ func TestHeaders_AreWireDeliverHeadersWithoutTheMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := wire.Delivery{UID: string(m.UID), ID: m.ID, Key: m.Key, Due: int64(m.Due), Attempt: int(m.Attempt), Retry: wire.Retry(m.Retry).String()}
+		d := wire.Delivery{UID: string(m.UID), ID: m.ID, Key: m.Key, Due: int64(m.Due), Attempt: int(m.Attempt),
+			Retry: wire.Retry(m.Retry).String()}
 		for _, h := range m.Headers {
 			d.Headers = append(d.Headers, wire.Header(h))
 		}
-		if want := wire.DeliverHeaders(d); !maps.EqualFunc(map[string][]string(got.Header), want, func(a, b []string) bool { return reflect.DeepEqual(a, b) }) {
+		want := wire.DeliverHeaders(d)
+		if !maps.EqualFunc(map[string][]string(got.Header), want,
+			func(a, b []string) bool { return reflect.DeepEqual(a, b) }) {
 			t.Errorf("got %v\nwant %v", got.Header, want)
 		}
 	}

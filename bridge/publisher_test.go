@@ -41,7 +41,8 @@ func message(topic, body string) *scheduler.Message {
 	uidsInUse.Lock()
 	defer uidsInUse.Unlock()
 	lastUID++
-	return &scheduler.Message{UID: scheduler.UID(fmt.Sprintf("t-%016d", lastUID)), Topic: topic, Body: []byte(body), Due: 1896076800000, Attempt: 1}
+	return &scheduler.Message{UID: scheduler.UID(fmt.Sprintf("t-%016d", lastUID)), Topic: topic, Body: []byte(body),
+		Due: 1896076800000, Attempt: 1}
 }
 
 // outcomes collects what becomes of messages, and fails the test when one ends twice.
@@ -115,7 +116,8 @@ func TestPublisher_DeliversToAStreamAndTellsDuplicates(t *testing.T) {
 		p := running(t, bridge.PublisherConfig{Conn: nc})
 		m := message("orders.created", "body \x00\xff")
 		m.ID, m.Key = "order-7131", "customer"
-		m.Headers = []scheduler.Header{{Name: "traceparent", Value: "00-1-2-01"}, {Name: "X-List", Value: "b"}, {Name: "X-List", Value: "a"}}
+		m.Headers = []scheduler.Header{{Name: "traceparent", Value: "00-1-2-01"}, {Name: "X-List", Value: "b"},
+			{Name: "X-List", Value: "a"}}
 		out := send(t, p, m)[0]
 		wantKind(t, out, scheduler.Delivered, "")
 		if out.Stream != "ORDERS" || out.Sequence != 1 || out.Duplicate {
@@ -130,9 +132,12 @@ func TestPublisher_DeliversToAStreamAndTellsDuplicates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := wire.DeliverHeaders(wire.Delivery{UID: string(m.UID), ID: m.ID, Key: m.Key, Due: int64(m.Due), Attempt: 1,
-			Headers: []wire.Header{{Name: "traceparent", Value: "00-1-2-01"}, {Name: "X-List", Value: "b"}, {Name: "X-List", Value: "a"}}})
-		if stored.Subject != m.Topic || !bytes.Equal(stored.Data, m.Body) || !reflect.DeepEqual(map[string][]string(stored.Header), want) {
+		want := wire.DeliverHeaders(
+			wire.Delivery{UID: string(m.UID), ID: m.ID, Key: m.Key, Due: int64(m.Due), Attempt: 1,
+				Headers: []wire.Header{{Name: "traceparent", Value: "00-1-2-01"}, {Name: "X-List", Value: "b"},
+					{Name: "X-List", Value: "a"}}})
+		if stored.Subject != m.Topic || !bytes.Equal(stored.Data, m.Body) ||
+			!reflect.DeepEqual(map[string][]string(stored.Header), want) {
 			t.Errorf("stored %s %q %v\nwant %v", stored.Subject, stored.Data, stored.Header, want)
 		}
 		if p.Lane(message("orders.anything", "")) != "js:ORDERS" || p.Lane(message("other", "")) != "core:other" {
@@ -161,7 +166,8 @@ func TestPublisher_DeliversToCoreSubscribersAndTellsWhenNobodyListens(t *testing
 		}
 		var batch []*scheduler.Message
 		for i := range 100 {
-			batch = append(batch, message(fmt.Sprintf("core.heard.%d", i), "x"), message(fmt.Sprintf("core.alone.%d", i), "y"))
+			batch = append(batch, message(fmt.Sprintf("core.heard.%d", i), "x"),
+				message(fmt.Sprintf("core.alone.%d", i), "y"))
 		}
 		for i, out := range send(t, p, batch...) {
 			if i%2 == 0 {
@@ -188,7 +194,8 @@ func TestPublisher_DeliversToCoreSubscribersAndTellsWhenNobodyListens(t *testing
 
 func TestPublisher_WorksWhereJetStreamIsOff(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string][]lab.NATSOption{"current": {lab.NoJetStream()}, "2.9": {lab.NoJetStream(), lab.NATS29()}} {
+	for name, options := range map[string][]lab.NATSOption{"current": {lab.NoJetStream()},
+		"2.9": {lab.NoJetStream(), lab.NATS29()}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := lab.NewNATS(t, options...)
@@ -209,7 +216,8 @@ func TestPublisher_TellsPermanentRefusalsFromTransientOnes(t *testing.T) {
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc := connect(t, server.URL())
 		streamOf(t, nc, jetstream.StreamConfig{Name: "SMALL", Subjects: []string{"small"}, MaxMsgSize: 200})
-		streamOf(t, nc, jetstream.StreamConfig{Name: "FULL", Subjects: []string{"full"}, MaxMsgs: 1, Discard: jetstream.DiscardNew})
+		streamOf(t, nc,
+			jetstream.StreamConfig{Name: "FULL", Subjects: []string{"full"}, MaxMsgs: 1, Discard: jetstream.DiscardNew})
 		sealed := stream(t, nc, "SEALED", "sealed")
 		cfg := sealed.CachedInfo().Config
 		cfg.Sealed = true
@@ -262,7 +270,8 @@ func TestPublisher_RefusesForbiddenSubjectsAtOnceAndNeverCallsThemDelivered(t *t
 		for round := range 50 {
 			var batch []*scheduler.Message
 			for i := range 20 {
-				batch = append(batch, message(fmt.Sprintf("secret.%d", i), "x"), message("open", "x"), message("held.yes", "x"), message("held.no.1", "x"))
+				batch = append(batch, message(fmt.Sprintf("secret.%d", i), "x"), message("open", "x"),
+					message("held.yes", "x"), message("held.no.1", "x"))
 			}
 			start := time.Now()
 			for i, out := range send(t, p, batch...) {
@@ -322,7 +331,8 @@ func TestPublisher_LooksUpNothingPerSubject(t *testing.T) {
 	t.Parallel()
 	server := lab.NewNATS(t)
 	nc := connect(t, server.URL())
-	streamOf(t, nc, jetstream.StreamConfig{Name: "MANY", Subjects: []string{"many.*.remind"}, Storage: jetstream.MemoryStorage})
+	streamOf(t, nc,
+		jetstream.StreamConfig{Name: "MANY", Subjects: []string{"many.*.remind"}, Storage: jetstream.MemoryStorage})
 	p := running(t, bridge.PublisherConfig{Conn: nc, Timeout: 20 * time.Second})
 	watcher := connect(t, server.URL())
 	asked, err := watcher.SubscribeSync("$JS.API.>")

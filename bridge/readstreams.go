@@ -82,7 +82,8 @@ func (p *Publisher) readOnce(ctx context.Context) {
 	switch {
 	case err == nil:
 		streams, missing, gone = p.confirm(ctx, old, streams, missing)
-	case !errors.Is(err, errNoJetStream) || known && !errors.As(err, &refused) || (known || old == nil) && p.without < agreeing:
+	case !errors.Is(err, errNoJetStream) || known && !errors.As(err, &refused) ||
+		(known || old == nil) && p.without < agreeing:
 		p.unlisted(err)
 		return
 	default: // the server says so again and again, or nobody ever said otherwise
@@ -103,7 +104,8 @@ func (p *Publisher) readOnce(ctx context.Context) {
 	}
 	unsure := len(untold) > 0
 	if unsure && (old == nil || !old.unsure) {
-		p.log.Warn().Strs("streams", untold[:min(len(untold), 10)]).Msg("streams do not answer and were never read; subjects that no other stream has are held until they do")
+		p.log.Warn().Strs("streams", untold[:min(len(untold), 10)]).Msg(
+			"streams do not answer and were never read; subjects that no other stream has are held until they do")
 	}
 	if old == nil || old.unsure != unsure || !maps.Equal(old.filters, filters) {
 		next := newRoutes(filters)
@@ -119,7 +121,8 @@ func (p *Publisher) readOnce(ctx context.Context) {
 // confirm asks for each stream that was known and is not among those listed: a
 // list of several pages misses one when another goes meanwhile. What the server
 // does not deny stays, as a stream that does not answer.
-func (p *Publisher) confirm(ctx context.Context, old *routes, streams []streamInfo, missing []string) ([]streamInfo, []string, map[string]bool) {
+func (p *Publisher) confirm(ctx context.Context, old *routes, streams []streamInfo,
+	missing []string) ([]streamInfo, []string, map[string]bool) {
 	gone := map[string]bool{}
 	if old == nil {
 		return streams, missing, gone
@@ -164,7 +167,9 @@ func (p *Publisher) filters(streams []streamInfo) map[string]string {
 			continue
 		}
 		if c.Duplicates < p.cfg.Window && len(c.Subjects) > 0 {
-			p.warn(short, c.Name, "duplicate window of the stream is shorter than a takeover; around one a message may arrive twice", c.Name, c.Duplicates)
+			p.warn(short, c.Name,
+				"duplicate window of the stream is shorter than a takeover; around one a message may arrive twice",
+				c.Name, c.Duplicates)
 		}
 		for _, filter := range c.Subjects {
 			filters[filter] = c.Name

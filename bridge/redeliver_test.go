@@ -29,7 +29,8 @@ func TestBroker_TellsWhatAStreamHasLostFromWhatItDroppedRightly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := jetstream.StreamConfig{Name: "REDELIVER", Subjects: []string{"redeliver.>"}, Duplicates: 100 * time.Millisecond}
+	cfg := jetstream.StreamConfig{Name: "REDELIVER", Subjects: []string{"redeliver.>"},
+		Duplicates: 100 * time.Millisecond}
 	stream := func() jetstream.Stream {
 		s, err := js.CreateStream(ctx, cfg)
 		if err != nil {
@@ -39,7 +40,8 @@ func TestBroker_TellsWhatAStreamHasLostFromWhatItDroppedRightly(t *testing.T) {
 	}
 	s := stream()
 	message := func(uid scheduler.UID) *scheduler.Message {
-		return &scheduler.Message{UID: uid, ID: "order-1", Topic: "redeliver.a", Body: []byte("hi"), Due: 1000, Attempt: 2, Headers: []scheduler.Header{{Name: "Trace", Value: "7"}}}
+		return &scheduler.Message{UID: uid, ID: "order-1", Topic: "redeliver.a", Body: []byte("hi"), Due: 1000,
+			Attempt: 2, Headers: []scheduler.Header{{Name: "Trace", Value: "7"}}}
 	}
 	one, two := message("t-0000000000000001"), message("t-0000000000000002")
 	publish := func(m *scheduler.Message) uint64 {
@@ -59,7 +61,8 @@ func TestBroker_TellsWhatAStreamHasLostFromWhatItDroppedRightly(t *testing.T) {
 	}
 	first, second := publish(one), publish(two)
 	got, err := s.GetMsg(ctx, first)
-	if err != nil || string(got.Data) != "hi" || got.Header.Get("Nats-Msg-Id") != string(one.UID) || got.Header.Get("Tarry-Attempt") != "2" || got.Header.Get("Trace") != "7" {
+	if err != nil || string(got.Data) != "hi" || got.Header.Get("Nats-Msg-Id") != string(one.UID) ||
+		got.Header.Get("Tarry-Attempt") != "2" || got.Header.Get("Trace") != "7" {
 		t.Fatalf("published as %+v, %v", got, err)
 	}
 	want(first, one.UID, true, true)

@@ -55,12 +55,14 @@ func classify(e *streamError) (kind scheduler.OutcomeKind, surprise bool) {
 // classifySend turns an error of the client's publish into an outcome. Only a
 // failed write leaves a doubt: a part may have reached the server.
 func classifySend(err error) scheduler.OutcomeKind {
-	for _, permanent := range [...]error{nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg, nats.ErrHeadersNotSupported} {
+	for _, permanent := range [...]error{nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrBadHeaderMsg,
+		nats.ErrHeadersNotSupported} {
 		if errors.Is(err, permanent) {
 			return scheduler.Refused
 		}
 	}
-	for _, before := range [...]error{nats.ErrConnectionClosed, nats.ErrConnectionDraining, nats.ErrReconnectBufExceeded, nats.ErrInvalidConnection} {
+	for _, before := range [...]error{nats.ErrConnectionClosed, nats.ErrConnectionDraining,
+		nats.ErrReconnectBufExceeded, nats.ErrInvalidConnection} {
 		if errors.Is(err, before) {
 			return scheduler.NotSent
 		}
@@ -84,7 +86,8 @@ func parseDenied(err error) (denied, bool) {
 	if !found {
 		return denied{}, false
 	}
-	for verb, between := range map[string]string{"Publish": " to ", "Publish with Reply": " of ", "Subscription": " to "} {
+	for verb, between := range map[string]string{"Publish": " to ", "Publish with Reply": " of ",
+		"Subscription": " to "} {
 		text, found := strings.CutPrefix(rest, verb+between)
 		if !found {
 			continue

@@ -220,7 +220,8 @@ func (in *Intake) reject(r *rejected, word string) *nats.Msg {
 	for name, values := range r.msg.Header {
 		if !wire.IsHeaderName(name) || strings.HasPrefix(strings.ToLower(name), "nats-") ||
 			strings.EqualFold(name, wire.HeaderReason) || strings.EqualFold(name, wire.HeaderSubject) ||
-			strings.EqualFold(name, wire.HeaderIncomplete) || strings.EqualFold(name, headerStatus) && len(msg.Data) == 0 {
+			strings.EqualFold(name, wire.HeaderIncomplete) ||
+			strings.EqualFold(name, headerStatus) && len(msg.Data) == 0 {
 			continue
 		}
 		cost := 0

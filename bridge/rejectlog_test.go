@@ -21,7 +21,9 @@ func TestRejectLog_WarnsOnceASecondAndCountsTheOthers(t *testing.T) {
 		for n := range uint64(4) {
 			l.say(time.Now(), "delayed.a", "invalid_delay", n)
 		}
-		if got := said(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `"subject":"delayed.a","reason":"invalid_delay","sequence":0,`) || strings.Contains(got, "left_out") {
+		if got := said(); strings.Count(got, "\n") != 1 ||
+			!strings.Contains(got, `"subject":"delayed.a","reason":"invalid_delay","sequence":0,`) ||
+			strings.Contains(got, "left_out") {
 			t.Errorf("got %s", got)
 		}
 		time.Sleep(time.Second) // of the bubble

@@ -184,7 +184,8 @@ func (r *Rejects) explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &refused) && slices.Contains([]int{codeNoMessage, codeDeleteFailed, codeStreamNotFound}, int(refused.ErrCode)):
+	case errors.As(err, &refused) &&
+		slices.Contains([]int{codeNoMessage, codeDeleteFailed, codeStreamNotFound}, int(refused.ErrCode)):
 		return fmt.Errorf("%w: %w", answer.ErrUnknownReject, err)
 	case errors.Is(err, errNoJetStream) && r.cfg.Conn.IsConnected():
 		return fmt.Errorf("%w: %w", answer.ErrNoRejects, err)
@@ -199,14 +200,16 @@ func (r *Rejects) explain(err error) error {
 func (r *Rejects) judge(m *raw) (wire.Rejected, map[string][]string) {
 	subject := m.Header.Get(wire.HeaderSubject)
 	one := wire.Rejected{
-		Sequence: m.Sequence, At: wire.FormatTime(m.Time.UnixMilli()), Topic: strings.TrimPrefix(subject, r.cfg.Prefix+"."),
-		Size: len(m.Data), Incomplete: m.Header.Get(wire.HeaderIncomplete) != "",
+		Sequence: m.Sequence, At: wire.FormatTime(m.Time.UnixMilli()),
+		Topic: strings.TrimPrefix(subject, r.cfg.Prefix+"."),
+		Size:  len(m.Data), Incomplete: m.Header.Get(wire.HeaderIncomplete) != "",
 	}
 	one.Word, one.Detail, _ = strings.Cut(m.Header.Get(wire.HeaderReason), ": ")
 	headers := map[string][]string{}
 	for name, values := range m.Header {
 		switch {
-		case name == wire.HeaderSubject, name == wire.HeaderReason, name == wire.HeaderIncomplete, name == wire.HeaderMsgID:
+		case name == wire.HeaderSubject, name == wire.HeaderReason, name == wire.HeaderIncomplete,
+			name == wire.HeaderMsgID:
 			continue
 		case strings.EqualFold(name, wire.HeaderID) && len(values) > 0:
 			one.ID = values[0]
@@ -250,6 +253,7 @@ func rejectID(stream string, place stored) string {
 
 // uidAsID refuses an id in the form of a uid on a push that the intake keeps.
 func uidAsID() error {
-	return &wire.Error{Word: wire.WordID, Field: wire.HeaderID, Detail: "has the form of a uid; those are given by tarry, " +
-		"and a push that was stored in the intake needs none to be repeated safely"}
+	return &wire.Error{Word: wire.WordID, Field: wire.HeaderID,
+		Detail: "has the form of a uid; those are given by tarry, " +
+			"and a push that was stored in the intake needs none to be repeated safely"}
 }

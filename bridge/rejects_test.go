@@ -37,7 +37,8 @@ func TestRejects_ListsByTopicAndID(t *testing.T) {
 	t.Parallel()
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc, ns := connect(t, server.URL()), newNamespace()
-		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "later." + ns, Accept: scheduling(t, nc, newTimeline(t), nil)})
+		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "later." + ns,
+			Accept: scheduling(t, nc, newTimeline(t), nil)})
 		for _, push := range [][]string{
 			{"mail.welcome", "Tarry-Delay", "tomorrow", "Tarry-Id", "m-1", "Tarry-Key", "k"},
 			{"orders.created", "Tarry-Delay", "1s", "Tarry-Priority", "high"},
@@ -52,15 +53,16 @@ func TestRejects_ListsByTopicAndID(t *testing.T) {
 			q    answer.RejectQuery
 			want string
 		}{
-			"all":              {answer.RejectQuery{Limit: 10}, "[1 2 3 4]"},
-			"a page":           {answer.RejectQuery{From: 2, Limit: 2}, "[2 3]"},
-			"a topic":          {answer.RejectQuery{Topic: "mail.bill", Limit: 10}, "[3]"},
-			"a pattern":        {answer.RejectQuery{Topic: "mail.>", Limit: 10}, "[1 3]"},
-			"a wild pattern":   {answer.RejectQuery{Topic: "*.created", Limit: 10}, "[2]"},
-			"an id":            {answer.RejectQuery{ID: "m-2", Limit: 10}, "[3]"},
-			"a word":           {answer.RejectQuery{Word: "unknown_header", Limit: 10}, "[4]"},
-			"what may be seen": {answer.RejectQuery{Limit: 10, See: func(topic string) bool { return topic == "orders.created" }}, "[2]"},
-			"nothing":          {answer.RejectQuery{Topic: "bills", Limit: 10}, "[]"},
+			"all":            {answer.RejectQuery{Limit: 10}, "[1 2 3 4]"},
+			"a page":         {answer.RejectQuery{From: 2, Limit: 2}, "[2 3]"},
+			"a topic":        {answer.RejectQuery{Topic: "mail.bill", Limit: 10}, "[3]"},
+			"a pattern":      {answer.RejectQuery{Topic: "mail.>", Limit: 10}, "[1 3]"},
+			"a wild pattern": {answer.RejectQuery{Topic: "*.created", Limit: 10}, "[2]"},
+			"an id":          {answer.RejectQuery{ID: "m-2", Limit: 10}, "[3]"},
+			"a word":         {answer.RejectQuery{Word: "unknown_header", Limit: 10}, "[4]"},
+			"what may be seen": {answer.RejectQuery{Limit: 10,
+				See: func(topic string) bool { return topic == "orders.created" }}, "[2]"},
+			"nothing": {answer.RejectQuery{Topic: "bills", Limit: 10}, "[]"},
 		} {
 			page, _, err := r.List(t.Context(), c.q)
 			if err != nil || fmt.Sprint(sequences(page)) != c.want {
@@ -75,12 +77,14 @@ func TestRejects_ListsByTopicAndID(t *testing.T) {
 		if at, err := time.Parse(time.RFC3339, first.At); err != nil || time.Since(at).Abs() > time.Hour {
 			t.Errorf("got at %q", first.At)
 		}
-		if first.At = ""; first.Topic != "mail.welcome" || first.ID != "m-1" || first.Key != "k" || first.Word != "invalid_delay" || first.Detail == "" || first.Size != 20 ||
+		if first.At = ""; first.Topic != "mail.welcome" || first.ID != "m-1" || first.Key != "k" ||
+			first.Word != "invalid_delay" || first.Detail == "" || first.Size != 20 ||
 			first.Headers != nil || first.Body != nil || first.Incomplete {
 			t.Errorf("got %+v", first)
 		}
 		one, err := r.Get(t.Context(), 1)
-		if err != nil || one.Body == nil || *one.Body != "body of mail.welcome" || fmt.Sprint(one.Headers) != "map[Tarry-Delay:[tomorrow] Tarry-Id:[m-1] Tarry-Key:[k]]" {
+		if err != nil || one.Body == nil || *one.Body != "body of mail.welcome" ||
+			fmt.Sprint(one.Headers) != "map[Tarry-Delay:[tomorrow] Tarry-Id:[m-1] Tarry-Key:[k]]" {
 			t.Errorf("got %+v, %v", one, err)
 		}
 		if _, err = r.Get(t.Context(), 99); !errors.Is(err, answer.ErrUnknownReject) {
@@ -97,10 +101,12 @@ func TestRejects_PushAgainIsOneMessageHoweverOften(t *testing.T) {
 	publish(t, nc, "later."+ns+".mail.welcome", "hello", "Tarry-Delay", "tomorrow", "Tarry-Dealy", "x", "X", "1")
 	emptied(t, nc, ns)
 	r := readingRejects(t, nc, ns)
-	if _, err := r.Push(t.Context(), 1, &wire.RejectOrder{}); err == nil || !strings.HasPrefix(answer.Problem(err).Word, "unknown_header") {
+	if _, err := r.Push(t.Context(), 1, &wire.RejectOrder{}); err == nil ||
+		!strings.HasPrefix(answer.Problem(err).Word, "unknown_header") {
 		t.Errorf("as it was: %v", err)
 	}
-	order := &wire.RejectOrder{Topic: "mail.later", Set: []wire.Header{{Name: "Tarry-Delay", Value: "1h"}}, Drop: []string{"Tarry-Dealy"}}
+	order := &wire.RejectOrder{Topic: "mail.later", Set: []wire.Header{{Name: "Tarry-Delay", Value: "1h"}},
+		Drop: []string{"Tarry-Dealy"}}
 	var uid scheduler.UID
 	for i := range 2 {
 		p, err := r.Push(t.Context(), 1, order)
@@ -132,11 +138,13 @@ func TestRejects_OfOneSubjectDoNotPushOutTheOthers(t *testing.T) {
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc, ns := connect(t, server.URL()), newNamespace()
 		const bytes = 8 << 20
-		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "later." + ns, Accept: scheduling(t, nc, newTimeline(t), nil), RejectBytes: bytes, RejectsPerSubject: 10})
+		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "later." + ns,
+			Accept: scheduling(t, nc, newTimeline(t), nil), RejectBytes: bytes, RejectsPerSubject: 10})
 		publish(t, nc, "later."+ns+".mail.welcome", "hello", "Tarry-Delay", "tomorrow")
 		emptied(t, nc, ns)
 		for i := range 30 { // more than the stream holds, and its topics differ
-			publish(t, nc, fmt.Sprintf("later.%s.orders.%d", ns, i), strings.Repeat("x", 400<<10), "Tarry-Delay", "tomorrow")
+			publish(t, nc, fmt.Sprintf("later.%s.orders.%d", ns, i), strings.Repeat("x", 400<<10),
+				"Tarry-Delay", "tomorrow")
 		}
 		emptied(t, nc, ns)
 		if state := streamState(t, nc, bridge.RejectsName(ns)); state.Bytes > bytes/2 {
@@ -148,7 +156,8 @@ func TestRejects_OfOneSubjectDoNotPushOutTheOthers(t *testing.T) {
 		emptied(t, nc, ns)
 		r := readingRejects(t, nc, ns)
 		page, _, err := r.List(t.Context(), answer.RejectQuery{Limit: 1000})
-		if err != nil || len(page) != 11 || page[0].Topic != "mail.welcome" || !strings.HasPrefix(page[10].Topic, "orders.small.") {
+		if err != nil || len(page) != 11 || page[0].Topic != "mail.welcome" ||
+			!strings.HasPrefix(page[10].Topic, "orders.small.") {
 			t.Errorf("got %+v, %v", page, err)
 		}
 		// What takes more than a subject may is kept without its body, and says so.
@@ -158,7 +167,8 @@ func TestRejects_OfOneSubjectDoNotPushOutTheOthers(t *testing.T) {
 		if err != nil || len(page) != 1 || !page[0].Incomplete || page[0].Size != 0 {
 			t.Fatalf("got %+v, %v", page, err)
 		}
-		if _, err := r.Push(t.Context(), page[0].Sequence, &wire.RejectOrder{}); !errors.Is(err, answer.ErrIncompleteReject) {
+		if _, err := r.Push(t.Context(), page[0].Sequence, &wire.RejectOrder{}); !errors.Is(err,
+			answer.ErrIncompleteReject) {
 			t.Errorf("got %v", err)
 		}
 		if one, err := r.Get(t.Context(), page[0].Sequence); err != nil || one.Body != nil {
@@ -170,11 +180,13 @@ func TestRejects_OfOneSubjectDoNotPushOutTheOthers(t *testing.T) {
 func TestRejects_LargerThanASubjectsShareKeepTheReasonAlone(t *testing.T) {
 	t.Parallel()
 	nc, ns := connect(t, lab.SharedNATS(t).URL()), newNamespace()
-	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "later." + ns, Accept: scheduling(t, nc, newTimeline(t), nil), RejectBytes: 1 << 20})
+	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "later." + ns,
+		Accept: scheduling(t, nc, newTimeline(t), nil), RejectBytes: 1 << 20})
 	publish(t, nc, "later."+ns+".bills", strings.Repeat("x", 200<<10), "Tarry-Delay", "tomorrow", "X", "1")
 	emptied(t, nc, ns)
 	one, err := readingRejects(t, nc, ns).Get(t.Context(), 1)
-	if err != nil || !one.Incomplete || one.Size != 0 || len(one.Headers) != 0 || one.Word != "invalid_delay" || !strings.Contains(one.Detail, "not all of it fits") {
+	if err != nil || !one.Incomplete || one.Size != 0 || len(one.Headers) != 0 || one.Word != "invalid_delay" ||
+		!strings.Contains(one.Detail, "not all of it fits") {
 		t.Errorf("got %+v, %v", one, err)
 	}
 }

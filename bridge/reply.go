@@ -91,7 +91,8 @@ func (p *Publisher) nobody(t token) {
 	outcome := scheduler.Outcome{Kind: scheduler.NoListener, Err: fmt.Errorf("publish to %s: %w", e.subject, errNobody)}
 	if e.to != nil {
 		p.wish()
-		outcome = scheduler.Outcome{Kind: scheduler.Unanswered, Err: fmt.Errorf("publish to %s: stream %s is away: %w", e.subject, e.to.stream, errNobody)}
+		outcome = scheduler.Outcome{Kind: scheduler.Unanswered,
+			Err: fmt.Errorf("publish to %s: stream %s is away: %w", e.subject, e.to.stream, errNobody)}
 	}
 	p.resolve([]entry{e}, outcome)
 }

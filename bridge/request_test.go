@@ -13,8 +13,8 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// A server delivers what is pulled, and what is read directly, to any subject that the reader names, whatever he may publish to
-// himself; and an instance may publish where a caller may not.
+// A server delivers what is pulled, and what is read directly, to any subject that the reader names, whatever he may
+// publish to himself; and an instance may publish where a caller may not.
 func TestRequests_AreWhatClientsPublishAndAreAnsweredAtInboxesAlone(t *testing.T) {
 	t.Parallel()
 	servers(t, func(t *testing.T, server *lab.NATS) {
@@ -48,8 +48,10 @@ func TestRequests_AreWhatClientsPublishAndAreAnsweredAtInboxesAlone(t *testing.T
 		if err != nil {
 			t.Fatal(err)
 		}
-		orders := streamOf(t, nc, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}, AllowDirect: true})
-		if _, err := orders.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+		orders := streamOf(t, nc,
+			jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}, AllowDirect: true})
+		if _, err := orders.CreateConsumer(t.Context(),
+			jetstream.ConsumerConfig{Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
 			t.Fatal(err)
 		}
 		targets := []string{"tarry.ns.admin.restore", "tarry.ns.resign", "tarry.ns.pauses"}
@@ -59,14 +61,16 @@ func TestRequests_AreWhatClientsPublishAndAreAnsweredAtInboxesAlone(t *testing.T
 			}
 		}
 		for _, target := range targets {
-			for subject, body := range map[string]string{"$JS.API.CONSUMER.MSG.NEXT.ORDERS.billing": `{"batch":1}`, "$JS.API.DIRECT.GET.ORDERS": `{"seq":1}`} {
+			for subject, body := range map[string]string{"$JS.API.CONSUMER.MSG.NEXT.ORDERS.billing": `{"batch":1}`,
+				"$JS.API.DIRECT.GET.ORDERS": `{"seq":1}`} {
 				if err := nc.PublishRequest(subject, target, []byte(body)); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		for _, target := range targets { // nothing is left to be pulled
-			if err := nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.ORDERS.billing", target, []byte(`{"batch":1,"no_wait":true}`)); err != nil {
+			if err := nc.PublishRequest(
+				"$JS.API.CONSUMER.MSG.NEXT.ORDERS.billing", target, []byte(`{"batch":1,"no_wait":true}`)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -80,7 +84,8 @@ func TestRequests_AreWhatClientsPublishAndAreAnsweredAtInboxesAlone(t *testing.T
 			}
 		}
 		// What nats micro asks goes by the same rules.
-		for _, about := range []string{"$SRV.PING", "$SRV.INFO", "$SRV.STATS", "$SRV.PING.tarry", "$SRV.INFO.tarry", "$SRV.STATS.tarry"} {
+		for _, about := range []string{"$SRV.PING", "$SRV.INFO", "$SRV.STATS", "$SRV.PING.tarry", "$SRV.INFO.tarry",
+			"$SRV.STATS.tarry"} {
 			for _, reply := range []string{"elsewhere.x", "tarry.ns.admin.restore"} {
 				if err := nc.PublishRequest(about, reply, nil); err != nil {
 					t.Fatal(err)
@@ -89,12 +94,14 @@ func TestRequests_AreWhatClientsPublishAndAreAnsweredAtInboxesAlone(t *testing.T
 			if err := nc.PublishRequest("$JS.API.DIRECT.GET.ORDERS", about, []byte(`{"seq":1}`)); err != nil {
 				t.Fatal(err)
 			}
-			if m, err := nc.Request(about, nil, 5*time.Second); err != nil || !strings.Contains(string(m.Data), `"name":"tarry"`) {
+			if m, err := nc.Request(about, nil, 5*time.Second); err != nil ||
+				!strings.Contains(string(m.Data), `"name":"tarry"`) {
 				t.Errorf("%s is answered %v, %v", about, m, err)
 			}
 		}
 		// What comes after all that is answered: so nothing before it is still on its way.
-		if m, err := nc.Request("tarry.ns.admin.restore", nil, 5*time.Second); err != nil || string(m.Data) != `{"done":true}` {
+		if m, err := nc.Request("tarry.ns.admin.restore", nil, 5*time.Second); err != nil ||
+			string(m.Data) != `{"done":true}` {
 			t.Fatalf("a request is answered %v, %v", m, err)
 		}
 		if got := <-called; got != "called" || len(called) > 0 {

@@ -68,7 +68,8 @@ func (r *Resign) Run(ctx context.Context) error {
 
 func (r *Resign) heard(ctx context.Context, msg *nats.Msg) {
 	var wish resignWish
-	if msg.Reply == "" || !isRequest(msg.Subject, r.subject, msg.Reply, msg.Header) || json.Unmarshal(msg.Data, &wish) != nil ||
+	if msg.Reply == "" || !isRequest(msg.Subject, r.subject, msg.Reply, msg.Header) ||
+		json.Unmarshal(msg.Data, &wish) != nil ||
 		wish.Instance != r.cfg.Instance {
 		return // another's
 	}
@@ -84,7 +85,8 @@ func (r *Resign) heard(ctx context.Context, msg *nats.Msg) {
 	if err != nil {
 		said = resignAnswer{Detail: err.Error()}
 	}
-	r.cfg.Log.Info().Err(err).Str("who", answer.ByNATS).Str("route", r.subject).Str("operation", "resign").Str("reason", wish.Reason).
+	r.cfg.Log.Info().Err(err).Str("who", answer.ByNATS).Str("route", r.subject).Str("operation", "resign").Str(
+		"reason", wish.Reason).
 		Msg("operator action")
 	text, err := json.Marshal(said)
 	if err == nil {

@@ -16,8 +16,9 @@ func TestResign_ReachesTheInstanceThatIsNamed(t *testing.T) {
 	url, ns := lab.SharedNATS(t).URL(), newNamespace()
 	asked := make(chan string, 10)
 	instance := func(name string, err error) *bridge.Resign {
-		r, newErr := bridge.NewResign(bridge.ResignConfig{Conn: connect(t, url), Namespace: ns, Instance: name, Log: logger(t),
-			Do: func(_ context.Context, reason string) error { asked <- name + ": " + reason; return err }})
+		r, newErr := bridge.NewResign(
+			bridge.ResignConfig{Conn: connect(t, url), Namespace: ns, Instance: name, Log: logger(t),
+				Do: func(_ context.Context, reason string) error { asked <- name + ": " + reason; return err }})
 		if newErr != nil {
 			t.Fatal(newErr)
 		}

@@ -17,8 +17,19 @@ func TestRoutes_MatchAsNATSDoes(t *testing.T) {
 		"orders.eu.paid.late": "G", "*.*.*.deep": "H",
 	})
 	for subject, want := range map[string]string{
-		"orders": "A", "orders.created": "B", "orders.eu.paid": "C", "orders.x.y.z": "D", "orders.x.y": "", "q.z": "E",
-		"all": "", "all.a": "F", "all.a.b.c": "F", "orders.eu.paid.late": "G", "orders.eu.paid.deep": "H", "nothing": "", "a.b.c": "",
+		"orders":              "A",
+		"orders.created":      "B",
+		"orders.eu.paid":      "C",
+		"orders.x.y.z":        "D",
+		"orders.x.y":          "",
+		"q.z":                 "E",
+		"all":                 "",
+		"all.a":               "F",
+		"all.a.b.c":           "F",
+		"orders.eu.paid.late": "G",
+		"orders.eu.paid.deep": "H",
+		"nothing":             "",
+		"a.b.c":               "",
 	} {
 		got := ""
 		if to := r.match(subject); to != nil {

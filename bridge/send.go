@@ -18,7 +18,8 @@ const sendStep = 64
 // for some before Send returns, for the others from the goroutine that has the
 // answer; the last of them a publish time-out later. Before each message ctx
 // and the lease are looked at: once either has ended the rest is NotSent.
-func (p *Publisher) Send(ctx context.Context, batch []*scheduler.Message, done func(*scheduler.Message, scheduler.Outcome)) {
+func (p *Publisher) Send(ctx context.Context, batch []*scheduler.Message,
+	done func(*scheduler.Message, scheduler.Outcome)) {
 	s := sending{p: p, done: done, headers: headerWriter{space: p.space}, topics: topicLook{all: p.cfg.Topics}}
 	for len(batch) > 0 {
 		n := min(len(batch), sendStep)
@@ -65,7 +66,8 @@ func (s *sending) step(ctx context.Context, part []*scheduler.Message) (err erro
 			s.finish(m, scheduler.Unanswered, errUnsure)
 			continue
 		}
-		t, ok := p.pending.add(entry{message: m, subject: subject, done: s.done, to: to, noReply: drop && to == nil}, now)
+		t, ok := p.pending.add(
+			entry{message: m, subject: subject, done: s.done, to: to, noReply: drop && to == nil}, now)
 		if !ok {
 			err = errTableFull
 			break
@@ -132,7 +134,8 @@ func (s *sending) barrier(now time.Time) {
 		s.p.pending.take(t)
 	}
 	// Without a barrier nobody can tell what became of them.
-	s.p.resolve(s.p.pending.takeAll(s.core, nil), scheduler.Outcome{Kind: scheduler.Unknown, Err: fmt.Errorf("ask for the end of a batch: %w", err)})
+	s.p.resolve(s.p.pending.takeAll(s.core, nil),
+		scheduler.Outcome{Kind: scheduler.Unknown, Err: fmt.Errorf("ask for the end of a batch: %w", err)})
 }
 
 func (s *sending) replyTo(t token) string {

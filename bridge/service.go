@@ -26,7 +26,8 @@ type Steerer interface {
 	Cancel(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error)
 	Reschedule(ctx context.Context, ref scheduler.Ref, e scheduler.Edit) (scheduler.AmendResult, error)
 	CancelMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error)
-	RescheduleMany(ctx context.Context, sel scheduler.Selection, e scheduler.Edit, progress func(scheduler.Report)) (scheduler.Report, error)
+	RescheduleMany(ctx context.Context, sel scheduler.Selection, e scheduler.Edit,
+		progress func(scheduler.Report)) (scheduler.Report, error)
 	RequeueOne(ctx context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error)
 }
 
@@ -93,14 +94,15 @@ type Service struct {
 type serving struct{ run, work context.Context }
 
 const (
-	serviceName     = "tarry"
-	requestLimit    = 2000      // requests under way at once; more are told that we are busy
-	requestBytes    = 128 << 20 // and their size
-	requestTimeout  = 5 * time.Second
-	resultSize      = 1024 // what one result of a batch may take in the answer
-	manyTimeout     = 10 * time.Minute
-	steeringAtOnce  = 256 + passRoom // requests about one message under way at once; those that wait for the intake take nobody's place
-	manyAtOnce      = 4              // requests about many; each asks the store a few dozen things at once
+	serviceName    = "tarry"
+	requestLimit   = 2000      // requests under way at once; more are told that we are busy
+	requestBytes   = 128 << 20 // and their size
+	requestTimeout = 5 * time.Second
+	resultSize     = 1024 // what one result of a batch may take in the answer
+	manyTimeout    = 10 * time.Minute
+	// requests about one message under way at once; those that wait for the intake take nobody's place
+	steeringAtOnce  = 256 + passRoom
+	manyAtOnce      = 4 // requests about many; each asks the store a few dozen things at once
 	answerHeadRoom  = 1024
 	headerErrorCode = micro.ErrorCodeHeader
 	headerError     = micro.ErrorHeader
@@ -111,7 +113,8 @@ func NewService(cfg ServiceConfig) (*Service, error) {
 	if cfg.Conn == nil || cfg.Scheduler == nil || cfg.Namespace == "" || cfg.Prefix == "" {
 		return nil, errors.New("request api: a connection, a scheduler, a namespace and a prefix are needed")
 	}
-	s := &Service{cfg: cfg, nc: cfg.Conn, log: cfg.Log.With().Str("component", "request_api").Logger(), room: newRoom(requestLimit, requestBytes),
+	s := &Service{cfg: cfg, nc: cfg.Conn, log: cfg.Log.With().Str("component", "request_api").Logger(),
+		room:     newRoom(requestLimit, requestBytes),
 		steering: newRoom(steeringAtOnce, requestBytes), many: newRoom(manyAtOnce, requestBytes),
 		looking: newRoom(looksAtOnce, requestBytes), operating: newRoom(operatesAtOnce, requestBytes)}
 	s.out = newAnswerQueue(cfg.Conn, s.room, s.log)
@@ -164,7 +167,8 @@ func (s *Service) told(err error) *wire.Problem {
 // semver is the version in the form that micro services insist on.
 func semver(version string) string {
 	v := strings.TrimPrefix(version, "v")
-	if ok, err := regexp.MatchString(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?$`, v); err != nil || !ok {
+	if ok, err := regexp.MatchString(
+		`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?$`, v); err != nil || !ok {
 		return "0.0.0"
 	}
 	return v

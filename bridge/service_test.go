@@ -57,34 +57,42 @@ func TestService_PushesCancelsAndTells(t *testing.T) {
 	t.Parallel()
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc, timeline := connect(t, server.URL()), newTimeline(t)
-		serving(t, bridge.ServiceConfig{Conn: nc, Namespace: "ns", Scheduler: scheduling(t, nc, timeline, nil), Instance: "one", Version: "v1.2.3"})
+		serving(t, bridge.ServiceConfig{Conn: nc, Namespace: "ns", Scheduler: scheduling(t, nc, timeline, nil),
+			Instance: "one", Version: "v1.2.3"})
 
-		got, _, problem := ask(t, nc, "ns", "push", `{"topic":"orders","delay":"20m","id":"order-7131","key":"c","body":"x","headers":{"a":"1"}}`)
-		if problem != "" || got["id"] != "order-7131" || got["state"] != "waiting" || got["durable"] != "redis" || !scheduler.IsUID(got["uid"].(string)) {
+		got, _, problem := ask(t, nc, "ns", "push",
+			`{"topic":"orders","delay":"20m","id":"order-7131","key":"c","body":"x","headers":{"a":"1"}}`)
+		if problem != "" || got["id"] != "order-7131" || got["state"] != "waiting" || got["durable"] != "redis" ||
+			!scheduler.IsUID(got["uid"].(string)) {
 			t.Fatalf("got %v %s", got, problem)
 		}
 		uid, due := got["uid"].(string), got["due"].(string)
-		got, _, problem = ask(t, nc, "ns", "push", `{"topic":"orders","delay":"20m","id":"order-7131","key":"c","body":"x","headers":{"a":"1"}}`)
+		got, _, problem = ask(t, nc, "ns", "push",
+			`{"topic":"orders","delay":"20m","id":"order-7131","key":"c","body":"x","headers":{"a":"1"}}`)
 		if problem != "" || got["duplicate"] != true || got["uid"] != uid || got["due"] != due {
 			t.Errorf("the retry: got %v %s", got, problem)
 		}
-		got, status, problem := ask(t, nc, "ns", "push", `{"topic":"orders","delay":"21m","id":"order-7131","key":"c","body":"x"}`)
+		got, status, problem := ask(t, nc, "ns", "push",
+			`{"topic":"orders","delay":"21m","id":"order-7131","key":"c","body":"x"}`)
 		if problem != "duplicate_id" || status != "409" || got["uid"] != uid {
 			t.Errorf("other content: got %v %s %s", got, status, problem)
 		}
 
 		got, _, problem = ask(t, nc, "ns", "get", `{"id":"order-7131"}`)
-		if problem != "" || got["uid"] != uid || got["topic"] != "orders" || got["body"] != "x" || got["due"] != due || got["key"] != "c" {
+		if problem != "" || got["uid"] != uid || got["topic"] != "orders" || got["body"] != "x" || got["due"] != due ||
+			got["key"] != "c" {
 			t.Errorf("got %v %s", got, problem)
 		}
 		if got, _, problem = ask(t, nc, "ns", "get", `{"id":"`+uid+`"}`); problem != "" || got["id"] != "order-7131" {
 			t.Errorf("by uid: got %v %s", got, problem)
 		}
 
-		if got, _, problem = ask(t, nc, "ns", "cancel", `{"id":"order-7131","key":"c"}`); problem != "" || got["state"] != "canceled" || got["uid"] != uid {
+		if got, _, problem = ask(t, nc, "ns", "cancel", `{"id":"order-7131","key":"c"}`); problem != "" ||
+			got["state"] != "canceled" || got["uid"] != uid {
 			t.Errorf("got %v %s", got, problem)
 		}
-		if _, status, problem = ask(t, nc, "ns", "cancel", `{"id":"nobody"}`); problem != "unknown_id" || status != "404" {
+		if _, status, problem = ask(t, nc, "ns", "cancel", `{"id":"nobody"}`); problem != "unknown_id" ||
+			status != "404" {
 			t.Errorf("got %s %s", status, problem)
 		}
 		if n := waiting(t, timeline); n != 0 {
@@ -96,7 +104,8 @@ func TestService_PushesCancelsAndTells(t *testing.T) {
 func TestService_RefusesBadInputByWord(t *testing.T) {
 	t.Parallel()
 	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
-	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline, nil), SizeLimit: 1000})
+	serving(t,
+		bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline, nil), SizeLimit: 1000})
 	for _, c := range []struct{ endpoint, body, status, word string }{
 		{"push", ``, "400", "invalid_json"},
 		{"push", `{"topic":"a.*","delay":"1s"}`, "400", "invalid_topic"},
@@ -111,7 +120,8 @@ func TestService_RefusesBadInputByWord(t *testing.T) {
 		{"get", `{"id":"nobody"}`, "404", "unknown_id"},
 		{"get", `{"id":"t-0123456789abcdef"}`, "404", "unknown_id"},
 	} {
-		if got, status, word := ask(t, nc, ns, c.endpoint, c.body); status != c.status || word != c.word || got["detail"] == "" {
+		if got, status, word := ask(t, nc, ns, c.endpoint, c.body); status != c.status || word != c.word ||
+			got["detail"] == "" {
 			t.Errorf("%s %.60s: got %s %s %v, want %s %s", c.endpoint, c.body, status, word, got, c.status, c.word)
 		}
 	}
@@ -130,12 +140,14 @@ func TestService_RefusesAUIDThatNoPushWasAnsweredWith(t *testing.T) {
 	}
 	push := fmt.Sprintf(`{"topic":"a","delay":"1h","id":%q}`, coming)
 	got, status, problem := ask(t, nc, ns, "push", push)
-	if detail, _ := got["detail"].(string); problem != "invalid_id" || status != "400" || !strings.Contains(detail, "the id "+string(coming)) {
+	if detail, _ := got["detail"].(string); problem != "invalid_id" || status != "400" ||
+		!strings.Contains(detail, "the id "+string(coming)) {
 		t.Errorf("got %v %s", got, status)
 	}
 	got, _, _ = ask(t, nc, ns, "push", `{"messages":[`+push+`,{"topic":"a","delay":"1h"}]}`)
 	results, _ := got["results"].([]any)
-	if len(results) != 2 || results[0].(map[string]any)["error"] != "invalid_id" || results[1].(map[string]any)["state"] != "waiting" {
+	if len(results) != 2 || results[0].(map[string]any)["error"] != "invalid_id" ||
+		results[1].(map[string]any)["state"] != "waiting" {
 		t.Errorf("got %v", got)
 	}
 	if n := waiting(t, timeline); n != 1 {
@@ -216,33 +228,41 @@ func TestService_ShowsInMicroAndWorksWithoutJetStream(t *testing.T) {
 		len(subjects) != 8 {
 		t.Errorf("got %+v", info)
 	}
-	for _, name := range []string{"push", "get", "cancel", "run", "reschedule", "cancel_many", "reschedule_many", "dead_requeue"} {
+	for _, name := range []string{"push", "get", "cancel", "run", "reschedule", "cancel_many", "reschedule_many",
+		"dead_requeue"} {
 		if !subjects["tarry.ns.api."+name] {
 			t.Errorf("there is no %s: %v", name, subjects)
 		}
 	}
-	if got, _, problem := ask(t, nc, "ns", "push", `{"topic":"a","delay":"1h"}`); problem != "" || got["id"] != got["uid"] {
+	if got, _, problem := ask(t, nc, "ns", "push", `{"topic":"a","delay":"1h"}`); problem != "" ||
+		got["id"] != got["uid"] {
 		t.Errorf("got %v %s", got, problem)
 	}
 	for subject, want := range map[string]string{
-		"$SRV.PING": micro.PingResponseType, "$SRV.PING.tarry." + info.ID: micro.PingResponseType, "$SRV.INFO.tarry." + info.ID: micro.InfoResponseType,
+		"$SRV.PING": micro.PingResponseType, "$SRV.PING.tarry." + info.ID: micro.PingResponseType,
+		"$SRV.INFO.tarry." + info.ID: micro.InfoResponseType,
 	} {
-		if m, err := nc.Request(subject, nil, 5*time.Second); err != nil || !strings.Contains(string(m.Data), `"type":"`+want+`"`) || !strings.Contains(string(m.Data), info.ID) {
+		if m, err := nc.Request(subject, nil, 5*time.Second); err != nil ||
+			!strings.Contains(string(m.Data), `"type":"`+want+`"`) || !strings.Contains(string(m.Data), info.ID) {
 			t.Errorf("%s: got %v, %v", subject, m, err)
 		}
 	}
-	lab.Eventually(t, 10*time.Second, func() error { // a request is counted once it is handled, its answer may come before
+	// a request is counted once it is handled, its answer may come before
+	lab.Eventually(t, 10*time.Second, func() error {
 		msg, err := nc.Request("$SRV.STATS.tarry."+info.ID, nil, 5*time.Second)
 		if err != nil {
 			return err
 		}
 		var stats micro.Stats
-		if err := json.Unmarshal(msg.Data, &stats); err != nil || stats.Type != micro.StatsResponseType || stats.Started.IsZero() || len(stats.Endpoints) != 8 {
+		if err := json.Unmarshal(msg.Data, &stats); err != nil || stats.Type != micro.StatsResponseType ||
+			stats.Started.IsZero() || len(stats.Endpoints) != 8 {
 			return fmt.Errorf("got %s, %w", msg.Data, err)
 		}
 		for _, e := range stats.Endpoints {
 			asked := e.Name == "push" || e.Name == "cancel"
-			if pushed := e.Name == "push"; asked && ((e.NumRequests == 1) != pushed || (e.ProcessingTime > 0) != pushed || e.AverageProcessingTime != e.ProcessingTime) {
+			pushed := e.Name == "push"
+			if asked && ((e.NumRequests == 1) != pushed || (e.ProcessingTime > 0) != pushed ||
+				e.AverageProcessingTime != e.ProcessingTime) {
 				return fmt.Errorf("got %+v", e)
 			}
 		}
@@ -308,7 +328,8 @@ func TestService_IsBusyBeforeItIsFull(t *testing.T) {
 			t.Fatalf("got %s", msg.Data)
 		}
 	}
-	if got, status, word := ask(t, nc, ns, "cancel", `{"id":"a"}`); status != "500" || word != "internal" || strings.Contains(fmt.Sprint(got), "secret") {
+	if got, status, word := ask(t, nc, ns, "cancel", `{"id":"a"}`); status != "500" || word != "internal" ||
+		strings.Contains(fmt.Sprint(got), "secret") {
 		t.Errorf("got %v %s %s", got, status, word)
 	}
 	if _, status, word := ask(t, nc, ns, "get", `{"id":"a"}`); status != "504" || word != "outcome_unknown" {

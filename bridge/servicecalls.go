@@ -59,8 +59,10 @@ func (s *Service) further(calls map[string]Call, at *room, during bound) map[str
 func (s *Service) answered(status int, body []byte) ([]byte, *wire.Problem) {
 	body = bytes.TrimSuffix(body, []byte("\n"))
 	if limit := int(s.nc.MaxPayload()) - answerHeadRoom; len(body) > limit && limit > 0 {
-		return nil, &wire.Problem{Status: http.StatusRequestEntityTooLarge, Word: wire.WordTooLarge, Detail: fmt.Sprintf(
-			"the answer has %d bytes, the server's max_payload leaves %d; ask for fewer with limit, or over HTTP", len(body), limit)}
+		return nil, &wire.Problem{Status: http.StatusRequestEntityTooLarge, Word: wire.WordTooLarge,
+			Detail: fmt.Sprintf(
+				"the answer has %d bytes, the server's max_payload leaves %d; ask for fewer with limit, or over HTTP",
+				len(body), limit)}
 	}
 	if status < http.StatusBadRequest {
 		return body, nil

@@ -28,9 +28,11 @@ func TestService_ServesFurtherCallsInGroupsOfTheirOwn(t *testing.T) {
 		refuse := func(context.Context, []byte) (int, []byte) {
 			return http.StatusConflict, []byte(`{"error":"no_standby","detail":"why"}`)
 		}
-		serving(t, bridge.ServiceConfig{Conn: nc, Namespace: "plain", Scheduler: s, Read: map[string]bridge.Call{"list": echo}})
+		serving(t, bridge.ServiceConfig{Conn: nc, Namespace: "plain", Scheduler: s,
+			Read: map[string]bridge.Call{"list": echo}})
 		serving(t, bridge.ServiceConfig{Conn: nc, Namespace: "open", Scheduler: s,
-			Read: map[string]bridge.Call{"list": echo, "large": large}, Admin: map[string]bridge.Call{"resign": refuse, "pause": echo}})
+			Read:  map[string]bridge.Call{"list": echo, "large": large},
+			Admin: map[string]bridge.Call{"resign": refuse, "pause": echo}})
 		request := func(subject string) *nats.Msg {
 			t.Helper()
 			m, err := nc.Request(subject, []byte(`{"a":1}`), 5*time.Second)
@@ -44,10 +46,12 @@ func TestService_ServesFurtherCallsInGroupsOfTheirOwn(t *testing.T) {
 				t.Errorf("%s: got %q %v", subject, m.Data, m.Header)
 			}
 		}
-		if m := request("tarry.open.admin.resign"); m.Header.Get(micro.ErrorHeader) != "no_standby" || m.Header.Get(micro.ErrorCodeHeader) != "409" {
+		if m := request("tarry.open.admin.resign"); m.Header.Get(micro.ErrorHeader) != "no_standby" ||
+			m.Header.Get(micro.ErrorCodeHeader) != "409" {
 			t.Errorf("got %q %v", m.Data, m.Header)
 		}
-		if m := request("tarry.open.read.large"); m.Header.Get(micro.ErrorHeader) != "too_large" || m.Header.Get(micro.ErrorCodeHeader) != "413" {
+		if m := request("tarry.open.read.large"); m.Header.Get(micro.ErrorHeader) != "too_large" ||
+			m.Header.Get(micro.ErrorCodeHeader) != "413" {
 			t.Errorf("got %.100q %v", m.Data, m.Header)
 		}
 		if _, err := nc.Request("tarry.plain.admin.pause", nil, 5*time.Second); !errors.Is(err, nats.ErrNoResponders) {
@@ -74,7 +78,8 @@ func TestService_ServesFurtherCallsInGroupsOfTheirOwn(t *testing.T) {
 				subjects[e.Subject] = true
 			}
 		}
-		for _, want := range []string{"tarry.plain.api.push", "tarry.plain.read.list", "tarry.open.read.list", "tarry.open.admin.resign"} {
+		for _, want := range []string{"tarry.plain.api.push", "tarry.plain.read.list", "tarry.open.read.list",
+			"tarry.open.admin.resign"} {
 			if !subjects[want] {
 				t.Errorf("%s does not show: %v", want, subjects)
 			}
@@ -86,7 +91,8 @@ func TestService_LeavesALineOfWhatOnlyOperatorsMayDoOverHTTP(t *testing.T) {
 	t.Parallel()
 	nc, ns := connect(t, lab.SharedNATS(t).URL()), newNamespace()
 	var logged logBuffer
-	s, err := bridge.NewService(bridge.ServiceConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Scheduler: scheduling(t, nc, newTimeline(t), nil), Log: logged.logger()})
+	s, err := bridge.NewService(bridge.ServiceConfig{Conn: nc, Namespace: ns, Prefix: "delayed",
+		Scheduler: scheduling(t, nc, newTimeline(t), nil), Log: logged.logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +110,8 @@ func TestService_LeavesALineOfWhatOnlyOperatorsMayDoOverHTTP(t *testing.T) {
 	ask(t, nc, ns, "reschedule_many", `{"topic":"orders.>","delay":"1h"}`)
 	ask(t, nc, ns, "dead_requeue", `{"id":"nobody","body":"secret-body"}`)
 	for _, want := range []string{
-		`"who":"nats","route":"tarry.` + ns + `.api.cancel_many","operation":"cancel","topic":"orders.>","dry_run":true,"key":"k","status":200`,
+		`"who":"nats","route":"tarry.` + ns +
+			`.api.cancel_many","operation":"cancel","topic":"orders.>","dry_run":true,"key":"k","status":200`,
 		`.api.reschedule_many","operation":"reschedule","topic":"orders.>","dry_run":false,"status":200`,
 		`.api.dead_requeue","operation":"requeue","id":"nobody","problem":"unknown_id","status":404`,
 	} {

@@ -28,7 +28,8 @@ func (s *Service) push(req *nats.Msg) {
 	}
 	items, err := wire.DecodeBatch(data, s.cfg.Prefix)
 	if limit := int(s.nc.MaxPayload()) / resultSize; err == nil && len(items) > limit {
-		err = &wire.Error{Word: wire.WordTooLarge, Field: "messages", Detail: fmt.Sprintf("are %d; with the server's max_payload the answer holds %d", len(items), limit)}
+		err = &wire.Error{Word: wire.WordTooLarge, Field: "messages",
+			Detail: fmt.Sprintf("are %d; with the server's max_payload the answer holds %d", len(items), limit)}
 	}
 	if err != nil {
 		s.out.put(s.problem(reply, size, answer.Problem(err)))
@@ -41,7 +42,8 @@ func (s *Service) push(req *nats.Msg) {
 		s.accept(&items[i], func(r wire.Result) {
 			results[i] = r
 			if left.Add(-1) == 0 {
-				s.out.put(reaction{reply: reply, body: wire.AppendResults(make([]byte, 0, 200*len(results)), results), size: size})
+				s.out.put(reaction{reply: reply,
+					body: wire.AppendResults(make([]byte, 0, 200*len(results)), results), size: size})
 			}
 		})
 	}

@@ -25,7 +25,8 @@ func (s *Service) endpoints() map[string]nats.MsgHandler {
 		all[name] = s.steer(s.steering, one, briefly)
 	}
 	for name, many := range map[string]ask{
-		"cancel_many": s.audited("cancel_many", "cancel", s.cancelMany), "reschedule_many": s.audited("reschedule_many", "reschedule", s.rescheduleMany),
+		"cancel_many":     s.audited("cancel_many", "cancel", s.cancelMany),
+		"reschedule_many": s.audited("reschedule_many", "reschedule", s.rescheduleMany),
 	} {
 		all[name] = s.steer(s.many, many, long)
 	}
@@ -176,7 +177,8 @@ func (s *Service) rescheduleMany(ctx context.Context, data []byte) ([]byte, *wir
 }
 
 // reported answers an operation on many, whether or not it came to its end.
-func (s *Service) reported(ctx context.Context, report scheduler.Report, dryRun bool, err error) ([]byte, *wire.Problem) {
+func (s *Service) reported(ctx context.Context, report scheduler.Report, dryRun bool,
+	err error) ([]byte, *wire.Problem) {
 	if err == nil {
 		return s.marshal(answer.Report(report, dryRun))
 	}
@@ -194,9 +196,11 @@ func (s *Service) requeue(ctx context.Context, data []byte) ([]byte, *wire.Probl
 	case err != nil:
 		return nil, s.told(err)
 	case order.One.ID == "":
-		return nil, s.told(&wire.Error{Word: wire.WordID, Field: wire.FieldID, Detail: "is missing; one message is requeued here, and many over HTTP"})
+		return nil, s.told(&wire.Error{Word: wire.WordID, Field: wire.FieldID,
+			Detail: "is missing; one message is requeued here, and many over HTTP"})
 	case order.DryRun:
-		return nil, s.told(&wire.Error{Word: wire.WordDryRun, Field: wire.FieldDryRun, Detail: "goes with a selection alone"})
+		return nil, s.told(
+			&wire.Error{Word: wire.WordDryRun, Field: wire.FieldDryRun, Detail: "goes with a selection alone"})
 	}
 	ref, err := answer.Ref(order.One)
 	if err != nil {

@@ -21,18 +21,22 @@ func TestService_ReschedulesAndRuns(t *testing.T) {
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc, timeline := connect(t, server.URL()), newTimeline(t)
 		serving(t, bridge.ServiceConfig{Conn: nc, Namespace: "ns", Scheduler: scheduling(t, nc, timeline, nil)})
-		got, _, problem := ask(t, nc, "ns", "push", `{"topic":"orders","at":"2030-01-31T08:00:00Z","id":"order-7131","key":"c","body":"x","headers":{"a":"1"}}`)
+		got, _, problem := ask(t, nc, "ns", "push",
+			`{"topic":"orders","at":"2030-01-31T08:00:00Z","id":"order-7131","key":"c","body":"x","headers":{"a":"1"}}`)
 		if problem != "" {
 			t.Fatal(problem)
 		}
 		uid := got["uid"].(string)
-		got, _, problem = ask(t, nc, "ns", "reschedule", `{"id":"order-7131","key":"c","shift":"-1h","priority":9,"body":"y","headers":{"b":"2"},"version":1}`)
-		if problem != "" || got["uid"] != uid || got["due"] != "2030-01-31T07:00:00.000Z" || got["version"] != 2.0 || got["priority"] != 9.0 ||
+		got, _, problem = ask(t, nc, "ns", "reschedule",
+			`{"id":"order-7131","key":"c","shift":"-1h","priority":9,"body":"y","headers":{"b":"2"},"version":1}`)
+		if problem != "" || got["uid"] != uid || got["due"] != "2030-01-31T07:00:00.000Z" || got["version"] != 2.0 ||
+			got["priority"] != 9.0 ||
 			got["state"] != "waiting" || got["topic"] != "orders" || got["id"] != "order-7131" {
 			t.Fatalf("got %v %s", got, problem)
 		}
 		got, _, _ = ask(t, nc, "ns", "get", `{"id":"`+uid+`"}`)
-		if headers, _ := got["headers"].(map[string]any); got["body"] != "y" || len(headers) != 1 || headers["b"] == nil || got["priority"] != 9.0 {
+		if headers, _ := got["headers"].(map[string]any); got["body"] != "y" || len(headers) != 1 ||
+			headers["b"] == nil || got["priority"] != 9.0 {
 			t.Errorf("got %v", got)
 		}
 		got, status, problem := ask(t, nc, "ns", "reschedule", `{"id":"order-7131","version":7,"delay":"1h"}`)
@@ -48,8 +52,10 @@ func TestService_ReschedulesAndRuns(t *testing.T) {
 			t.Fatal(problem)
 		}
 		for _, endpoint := range []string{"run", "reschedule"} {
-			body := map[string]string{"run": `{"id":"` + uid + `"}`, "reschedule": `{"id":"` + uid + `","delay":"1h"}`}[endpoint]
-			if got, status, problem = ask(t, nc, "ns", endpoint, body); problem != "already_canceled" || status != "409" || got["at"] == nil {
+			body := map[string]string{
+				"run": `{"id":"` + uid + `"}`, "reschedule": `{"id":"` + uid + `","delay":"1h"}`}[endpoint]
+			if got, status, problem = ask(t, nc, "ns", endpoint, body); problem != "already_canceled" ||
+				status != "409" || got["at"] == nil {
 				t.Errorf("%s: got %v %s %s", endpoint, got, status, problem)
 			}
 		}
@@ -62,7 +68,8 @@ func TestService_ChangesManyAndReports(t *testing.T) {
 	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline, nil)})
 	var items []string
 	for i := range 60 {
-		items = append(items, fmt.Sprintf(`{"topic":"%s.%d","at":"2030-01-31T0%d:00:00Z","key":"k%d"}`, []string{"orders", "mails"}[i%2], i, i%3, i%5))
+		items = append(items, fmt.Sprintf(`{"topic":"%s.%d","at":"2030-01-31T0%d:00:00Z","key":"k%d"}`,
+			[]string{"orders", "mails"}[i%2], i, i%3, i%5))
 	}
 	if _, _, problem := ask(t, nc, ns, "push", `{"messages":[`+strings.Join(items, ",")+`]}`); problem != "" {
 		t.Fatal(problem)
@@ -90,26 +97,32 @@ func TestService_RequeuesWhatIsDead(t *testing.T) {
 	held := &steered{}
 	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: held, Durable: "journal"})
 	held.requeue = func(ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error) {
-		if ref.ID != "order" || ref.Key != "k" || r.Delay != time.Minute || !r.HasBody || string(r.Body) != "x" || r.HasHeaders {
+		if ref.ID != "order" || ref.Key != "k" || r.Delay != time.Minute || !r.HasBody || string(r.Body) != "x" ||
+			r.HasHeaders {
 			t.Errorf("got %+v %+v", ref, r)
 		}
-		return scheduler.Accepted{UID: "t-0123456789abcdef", ID: "order", Due: 1896076800000, State: scheduler.StateWaiting, Version: 1}, nil
+		return scheduler.Accepted{
+			UID: "t-0123456789abcdef", ID: "order", Due: 1896076800000, State: scheduler.StateWaiting, Version: 1}, nil
 	}
 	got, _, problem := ask(t, nc, ns, "dead_requeue", `{"id":"order","key":"k","delay":"1m","body":"x"}`)
-	if problem != "" || got["id"] != "order" || got["uid"] != "t-0123456789abcdef" || got["durable"] != "journal" || got["state"] != "waiting" {
+	if problem != "" || got["id"] != "order" || got["uid"] != "t-0123456789abcdef" || got["durable"] != "journal" ||
+		got["state"] != "waiting" {
 		t.Errorf("got %v %s", got, problem)
 	}
-	for err, word := range map[error]string{scheduler.ErrNotDead: "not_dead", scheduler.ErrDuplicateID: "duplicate_id", scheduler.ErrUnknownID: "unknown_id",
+	for err, word := range map[error]string{scheduler.ErrNotDead: "not_dead", scheduler.ErrDuplicateID: "duplicate_id",
+		scheduler.ErrUnknownID:   "unknown_id",
 		scheduler.ErrUnavailable: "unavailable", errors.New("a secret of the inside"): "internal"} {
 		held.requeue = func(scheduler.Ref, scheduler.Requeue) (scheduler.Accepted, error) {
 			return scheduler.Accepted{}, fmt.Errorf("requeue: %w", err)
 		}
-		if got, _, problem := ask(t, nc, ns, "dead_requeue", `{"id":"order"}`); problem != word || strings.Contains(fmt.Sprint(got), "secret") {
+		if got, _, problem := ask(t, nc, ns, "dead_requeue", `{"id":"order"}`); problem != word ||
+			strings.Contains(fmt.Sprint(got), "secret") {
 			t.Errorf("%v: got %v %s", err, got, problem)
 		}
 	}
 	held.requeue = func(scheduler.Ref, scheduler.Requeue) (scheduler.Accepted, error) {
-		return scheduler.Accepted{UID: "t-0123456789abcdef", ID: "t-0123456789abcdef"}, fmt.Errorf("requeue: %w", scheduler.ErrOutcomeUnknown)
+		return scheduler.Accepted{UID: "t-0123456789abcdef", ID: "t-0123456789abcdef"}, fmt.Errorf("requeue: %w",
+			scheduler.ErrOutcomeUnknown)
 	}
 	got, _, problem = ask(t, nc, ns, "dead_requeue", `{"id":"t-000000000000000b"}`)
 	if problem != "outcome_unknown" || got["id"] != "t-000000000000000b" || got["uid"] != "t-0123456789abcdef" {
@@ -136,7 +149,8 @@ func TestService_RefusesBadSteeringByWord(t *testing.T) {
 		{"dead_requeue", `{"topic":"a"}`, "400", "invalid_id"},
 		{"dead_requeue", `{"id":"a","dry_run":true}`, "400", "invalid_dry_run"},
 	} {
-		if got, status, word := ask(t, nc, ns, c.endpoint, c.body); status != c.status || word != c.word || got["detail"] == "" {
+		if got, status, word := ask(t, nc, ns, c.endpoint, c.body); status != c.status || word != c.word ||
+			got["detail"] == "" {
 			t.Errorf("%s %.60s: got %s %s %v, want %s %s", c.endpoint, c.body, status, word, got, c.status, c.word)
 		}
 	}
@@ -145,25 +159,29 @@ func TestService_RefusesBadSteeringByWord(t *testing.T) {
 func TestService_HoldsTheWholeMessageToTheLimitOfAPush(t *testing.T) {
 	t.Parallel()
 	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
-	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline, nil), SizeLimit: 1000})
+	serving(t,
+		bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline, nil), SizeLimit: 1000})
 	const most = 1000 - len("X: \r\n") - 500 // for a body beside the header below
 	content := func(id string, body int) string {
 		return `{"id":"` + id + `","body":"` + strings.Repeat("y", body) + `"}`
 	}
 	answers := func(endpoint, body, want string) {
 		t.Helper()
-		if got, _, word := ask(t, nc, ns, endpoint, body); word != want || (word == "too_large" && !strings.Contains(fmt.Sprint(got["detail"]), "the limit is 1000")) {
+		if got, _, word := ask(t, nc, ns, endpoint, body); word != want ||
+			(word == "too_large" && !strings.Contains(fmt.Sprint(got["detail"]), "the limit is 1000")) {
 			t.Errorf("%s: got %v %s, want %q", endpoint, got, word, want)
 		}
 	}
 	push := func(id string, body int, want string) {
 		t.Helper()
-		answers("push", `{"topic":"orders","at":"2029-01-31T08:00:00Z","id":"`+id+`","body":"`+strings.Repeat("x", body)+`","headers":{"X":"`+strings.Repeat("v", 500)+`"}}`, want)
+		answers("push", `{"topic":"orders","at":"2029-01-31T08:00:00Z","id":"`+id+`","body":"`+
+			strings.Repeat("x", body)+`","headers":{"X":"`+strings.Repeat("v", 500)+`"}}`, want)
 	}
 	stands := func(id, state string) {
 		t.Helper()
 		got, _, _ := ask(t, nc, ns, "get", `{"id":"`+id+`"}`)
-		if headers, _ := got["headers"].(map[string]any); got["body"] != "x" || len(headers) != 1 || got["state"] != state {
+		if headers, _ := got["headers"].(map[string]any); got["body"] != "x" || len(headers) != 1 ||
+			got["state"] != state {
 			t.Errorf("it is %v", got)
 		}
 	}
@@ -194,7 +212,8 @@ func giveUp(t *testing.T, timeline scheduler.Timeline, uid scheduler.UID) {
 	if err := timeline.Begin(t.Context(), bucket, 1); err != nil {
 		t.Fatal(err)
 	}
-	claimed, err := timeline.Claim(t.Context(), bucket, scheduler.Claim{Term: 1, Now: later, Limit: 100, Bytes: 1 << 20})
+	claimed, err := timeline.Claim(t.Context(), bucket,
+		scheduler.Claim{Term: 1, Now: later, Limit: 100, Bytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +240,8 @@ func (s *steered) RequeueOne(_ context.Context, ref scheduler.Ref, r scheduler.R
 	return s.requeue(ref, r)
 }
 
-func (s *steered) CancelMany(ctx context.Context, _ scheduler.Selection, _ func(scheduler.Report)) (scheduler.Report, error) {
+func (s *steered) CancelMany(ctx context.Context, _ scheduler.Selection,
+	_ func(scheduler.Report)) (scheduler.Report, error) {
 	return s.many(ctx)
 }
 
@@ -234,7 +254,8 @@ func TestService_TellsHowFarManyCame(t *testing.T) {
 		<-ctx.Done()
 		return began, fmt.Errorf("browse: %w", scheduler.ErrUnavailable) // as a store says whose call was ended
 	}}
-	s, err := bridge.NewService(bridge.ServiceConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Scheduler: held, Log: logger(t)})
+	s, err := bridge.NewService(
+		bridge.ServiceConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Scheduler: held, Log: logger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +293,8 @@ func TestService_TellsHowFarManyCame(t *testing.T) {
 	stop()
 	for range 4 {
 		m := <-answers
-		if m.Header.Get(micro.ErrorHeader) != "stopping" || m.Header.Get(micro.ErrorCodeHeader) != "503" || !strings.Contains(string(m.Data), `"report":{"looked":9,"matched":5,"done":4,`) {
+		if m.Header.Get(micro.ErrorHeader) != "stopping" || m.Header.Get(micro.ErrorCodeHeader) != "503" ||
+			!strings.Contains(string(m.Data), `"report":{"looked":9,"matched":5,"done":4,`) {
 			t.Errorf("got %v %s", m.Header, m.Data)
 		}
 	}
@@ -282,7 +304,8 @@ func TestService_TellsHowFarManyCame(t *testing.T) {
 	held.many = func(context.Context) (scheduler.Report, error) { return began, scheduler.ErrFull }
 	ns = newNamespace()
 	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: held})
-	if got, status, word := ask(t, nc, ns, "cancel_many", `{"all":true}`); word != "store_full" || status != "503" || got["report"].(map[string]any)["done"] != 4.0 {
+	if got, status, word := ask(t, nc, ns, "cancel_many", `{"all":true}`); word != "store_full" || status != "503" ||
+		got["report"].(map[string]any)["done"] != 4.0 {
 		t.Errorf("got %v %s %s", got, status, word)
 	}
 }

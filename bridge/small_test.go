@@ -19,7 +19,8 @@ func TestClockSampler_KeepsNATSClockAtHand(t *testing.T) {
 		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: "ns", Prefix: "delayed", Accept: nothing()})
 		log := &logBuffer{}
 		clock := scheduler.NewClock(scheduler.System())
-		sampler, err := bridge.NewClockSampler(bridge.ClockConfig{Conn: nc, Namespace: "ns", Clock: clock, Log: log.logger()})
+		sampler, err := bridge.NewClockSampler(
+			bridge.ClockConfig{Conn: nc, Namespace: "ns", Clock: clock, Log: log.logger()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,11 +56,12 @@ func TestNudge_ReachesEveryInstanceAndKeepsTheEarliest(t *testing.T) {
 	var nudges [2]*bridge.Nudge
 	for i := range nudges {
 		var err error
-		nudges[i], err = bridge.NewNudge(bridge.NudgeConfig{Conn: connect(t, url), Namespace: ns, Heard: func(bucket int, due scheduler.Milli) {
-			mu.Lock()
-			defer mu.Unlock()
-			heard[i][head{bucket, due}] = true
-		}})
+		nudges[i], err = bridge.NewNudge(
+			bridge.NudgeConfig{Conn: connect(t, url), Namespace: ns, Heard: func(bucket int, due scheduler.Milli) {
+				mu.Lock()
+				defer mu.Unlock()
+				heard[i][head{bucket, due}] = true
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}

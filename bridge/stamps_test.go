@@ -39,7 +39,8 @@ func (s *stampServer) answer(msg *nats.Msg) {
 	if !s.silent {
 		ts = fmt.Sprintf(`,"ts":%q`, time.Now().Add(s.off).UTC().Format(time.RFC3339Nano))
 	}
-	_ = msg.Respond(fmt.Appendf(nil, `{"config":{"name":"X"},"state":{"last_seq":%d},"cluster":{"leader":%q}%s}`, s.sequence, s.leader, ts))
+	_ = msg.Respond(fmt.Appendf(nil, `{"config":{"name":"X"},"state":{"last_seq":%d},"cluster":{"leader":%q}%s}`,
+		s.sequence, s.leader, ts))
 }
 
 // set changes what it answers and waits until the sampler has heard it.
@@ -69,12 +70,14 @@ func TestIntake_TrustsNoStampFromBeforeAClockWasSet(t *testing.T) {
 		before, after stamping
 		old           bool // the stamp is believed
 	}{
-		"set forward":                    {stamping{}, stamping{off: time.Hour}, false},
-		"set back":                       {stamping{off: time.Hour}, stamping{}, false},
-		"another server, an hour ahead":  {stamping{leader: "a"}, stamping{leader: "b", off: time.Hour}, false},
-		"another server, of equal clock": {stamping{leader: "a", off: time.Hour}, stamping{leader: "b", off: time.Hour}, true},
-		"as it was":                      {stamping{off: time.Hour}, stamping{off: time.Hour}, true},
-		"another server, without a time": {stamping{leader: "a", silent: true}, stamping{leader: "b", silent: true}, false},
+		"set forward":                   {stamping{}, stamping{off: time.Hour}, false},
+		"set back":                      {stamping{off: time.Hour}, stamping{}, false},
+		"another server, an hour ahead": {stamping{leader: "a"}, stamping{leader: "b", off: time.Hour}, false},
+		"another server, of equal clock": {stamping{leader: "a", off: time.Hour},
+			stamping{leader: "b", off: time.Hour}, true},
+		"as it was": {stamping{off: time.Hour}, stamping{off: time.Hour}, true},
+		"another server, without a time": {stamping{leader: "a", silent: true},
+			stamping{leader: "b", silent: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -91,7 +94,8 @@ func TestIntake_TrustsNoStampFromBeforeAClockWasSet(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = clocks.Flush()
-			stamps, err := bridge.NewClockSampler(bridge.ClockConfig{Conn: clocks, Namespace: ns, Clock: clock, Log: logger(t)})
+			stamps, err := bridge.NewClockSampler(
+				bridge.ClockConfig{Conn: clocks, Namespace: ns, Clock: clock, Log: logger(t)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,8 +107,10 @@ func TestIntake_TrustsNoStampFromBeforeAClockWasSet(t *testing.T) {
 					t.Fatalf("sequence %d, want %d", got, seq)
 				}
 			}
-			in := intakeOn(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "later." + ns, Accept: to, Clock: clock, Stamps: stamps})
-			streamOf(t, nc, jetstream.StreamConfig{Name: bridge.StreamName(ns), Subjects: []string{"later." + ns + ".>"}, Retention: jetstream.WorkQueuePolicy})
+			in := intakeOn(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "later." + ns, Accept: to,
+				Clock: clock, Stamps: stamps})
+			streamOf(t, nc, jetstream.StreamConfig{Name: bridge.StreamName(ns),
+				Subjects: []string{"later." + ns + ".>"}, Retention: jetstream.WorkQueuePolicy})
 			publishTo(1, "before")
 			says.set(t, func(s *stampServer) {
 				s.stamping, s.sequence = c.after, 1

@@ -25,7 +25,10 @@ func whole(t *testing.T, url, ns, prefix string) *memory.Timeline {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nudge, err := bridge.NewNudge(bridge.NudgeConfig{Conn: nc, Namespace: ns, Heard: func(bucket int, due scheduler.Milli) { s.Nudge(bucket, due) }})
+	nudge, err := bridge.NewNudge(
+		bridge.NudgeConfig{Conn: nc, Namespace: ns, Heard: func(bucket int, due scheduler.Milli) {
+			s.Nudge(bucket, due)
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,8 +37,10 @@ func whole(t *testing.T, url, ns, prefix string) *memory.Timeline {
 		t.Fatal(err)
 	}
 	s, err = scheduler.New(scheduler.Config{
-		Timeline: timeline, Publisher: publisher, IDs: scheduler.NewIDs(slot(1), time.Now), Clock: clock, Announce: nudge.Announce,
-		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
+		Timeline: timeline, Publisher: publisher, IDs: scheduler.NewIDs(slot(1), time.Now), Clock: clock,
+		Announce: nudge.Announce,
+		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20,
+		Pending: 4096, Attempts: 3,
 		CallTimeout: time.Second, StopTimeout: time.Second, Log: zerolog.Nop(),
 	})
 	if err != nil {
@@ -68,11 +73,13 @@ func TestWhole_TwoNamespacesOnOneServerKeepApart(t *testing.T) {
 		const n = 200
 		for i := range n {
 			for prefix, topic := range map[string]string{"delayed": "orders.shop", "later": "orders.billing"} {
-				publish(t, nc, fmt.Sprintf("%s.%s.%d", prefix, topic, i), prefix, "Tarry-Delay", "700ms", "X-From", prefix)
+				publish(t, nc, fmt.Sprintf("%s.%s.%d", prefix, topic, i), prefix, "Tarry-Delay", "700ms",
+					"X-From", prefix)
 			}
 		}
 		publish(t, nc, "delayed.plain.a", "core", "Tarry-Delay", "100ms")
-		if _, _, problem := ask(t, nc, "billing", "push", `{"topic":"plain.b","delay":"50ms","body":"by request"}`); problem != "" {
+		_, _, problem := ask(t, nc, "billing", "push", `{"topic":"plain.b","delay":"50ms","body":"by request"}`)
+		if problem != "" {
 			t.Fatal(problem)
 		}
 		for range 2 {
@@ -80,7 +87,8 @@ func TestWhole_TwoNamespacesOnOneServerKeepApart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := map[string]string{"plain.a": "core", "plain.b": "by request"}[m.Subject]; string(m.Data) != want {
+			if want := map[string]string{"plain.a": "core", "plain.b": "by request"}[m.Subject]; string(
+				m.Data) != want {
 				t.Errorf("%s: got %q, want %q", m.Subject, m.Data, want)
 			}
 		}
@@ -104,7 +112,8 @@ func TestWhole_TwoNamespacesOnOneServerKeepApart(t *testing.T) {
 				want = "later"
 			}
 			if string(m.Data) != want || m.Header.Get("X-From") != want || m.Header.Get("Tarry-Delay") != "" ||
-				m.Header.Get("Nats-Msg-Id") != m.Header.Get("Tarry-Id")+"@"+map[string]string{"delayed": "shop", "later": "billing"}[want] {
+				m.Header.Get("Nats-Msg-Id") != m.Header.Get("Tarry-Id")+"@"+
+					map[string]string{"delayed": "shop", "later": "billing"}[want] {
 				t.Fatalf("%s: got %q %v", m.Subject, m.Data, m.Header)
 			}
 		}
@@ -126,9 +135,11 @@ accounts { A {
     { user: nohear, password: p, permissions { subscribe { deny: ["_INBOX.>"] } } }
   ]
 } }`))
-	for user, words := range map[string]string{"nolist": `"needs_publish":"$JS.API.STREAM.LIST"`, "nohear": "does not let this user listen for answers"} {
+	for user, words := range map[string]string{"nolist": `"needs_publish":"$JS.API.STREAM.LIST"`,
+		"nohear": "does not let this user listen for answers"} {
 		log := &logBuffer{}
-		p, err := bridge.NewPublisher(bridge.PublisherConfig{Conn: connect(t, "nats://"+user+":p@"+server.Addr), Log: log.logger()})
+		p, err := bridge.NewPublisher(
+			bridge.PublisherConfig{Conn: connect(t, "nats://"+user+":p@"+server.Addr), Log: log.logger()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -108,7 +108,8 @@ func (c ZooKeeperConfig) complete() (ZooKeeperConfig, error) {
 
 func checkName(field, name string) error {
 	if !nameRule.MatchString(name) {
-		return fmt.Errorf("%s: %.150q is not 1 to 128 letters, digits or ._:- starting with a letter or digit", field, name)
+		return fmt.Errorf(
+			"%s: %.150q is not 1 to 128 letters, digits or ._:- starting with a letter or digit", field, name)
 	}
 	return nil
 }

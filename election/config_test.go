@@ -17,7 +17,8 @@ import (
 )
 
 func good() ZooKeeperConfig {
-	return ZooKeeperConfig{Servers: []string{"zk1", "zk2:2182", "[::1]", "10.0.0.1:1"}, Namespace: "orders", Instance: "node-1"}
+	return ZooKeeperConfig{Servers: []string{"zk1", "zk2:2182", "[::1]", "10.0.0.1:1"}, Namespace: "orders",
+		Instance: "node-1"}
 }
 
 func TestConfig_FillsInWhatIsMissing(t *testing.T) {
@@ -112,7 +113,8 @@ func TestMetrics_ShowTheLeadership(t *testing.T) {
 		check()
 		e.kill(a.client())
 		synctest.Wait()
-		want = map[string]float64{"tarry_leader": 0, "tarry_election_session_losses_total": 1, "tarry_leadership_ends_total": 1}
+		want = map[string]float64{"tarry_leader": 0, "tarry_election_session_losses_total": 1,
+			"tarry_leadership_ends_total": 1}
 		check()
 	})
 }
@@ -178,7 +180,8 @@ func TestLease_PassesOnceAndNotAfterItsEnd(t *testing.T) {
 }
 
 func FuzzZnodes(f *testing.F) {
-	f.Add([]byte(`{"instance":"a","address":"a:1","incarnation":"X","term":3,"since":"2026-01-02T03:04:05Z","healthy":true}`))
+	f.Add([]byte(
+		`{"instance":"a","address":"a:1","incarnation":"X","term":3,"since":"2026-01-02T03:04:05Z","healthy":true}`))
 	f.Add([]byte(`{"instance":"../a"}`))
 	f.Add([]byte(`9007199254740991`))
 	f.Add([]byte(`null`))

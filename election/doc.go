@@ -53,9 +53,9 @@
 //	renew:    Multi[ check term is at version v+1, setData leader ]
 //	give up:  Multi[ check term is at version v+1, delete  leader ]
 //
-// so neither can touch a later leader's znode, and both may be repeated after a lost reply, which a version check on the
-// leader znode itself would not allow (the lost one may have raised it). Versions start again where somebody deleted
-// the znodes, so a renewal also counts only when the znode it wrote belongs to this session.
+// so neither can touch a later leader's znode, and both may be repeated after a lost reply, which a version check on
+// the leader znode itself would not allow (the lost one may have raised it). Versions start again where somebody
+// deleted the znodes, so a renewal also counts only when the znode it wrote belongs to this session.
 //
 // # Trust window
 //
@@ -158,9 +158,9 @@
 //   - Lock and CreateProtectedEphemeralSequential leave orphans: not used.
 //
 // One data race is inside it. Conn.lastZxid is written by recvLoop (conn.go:849) and read by sendSetWatches
-// (conn.go:614) on another goroutine, when watches are set again on a new connection while answers to other calls
-// come in. Proof: 24,000 ExistsW, four goroutines that Get, a proxy that cuts the connection: "WARNING: DATA RACE"
-// with those two lines, at the first cut. The write happens only for a zxid above 0, and the link hides zxids: with it, the
+// (conn.go:614) on another goroutine, when watches are set again on a new connection while answers to other calls come
+// in. Proof: 24,000 ExistsW, four goroutines that Get, a proxy that cuts the connection: "WARNING: DATA RACE" with
+// those two lines, at the first cut. The write happens only for a zxid above 0, and the link hides zxids: with it, the
 // same program ran six cuts without a report. The other fields that two goroutines use (recvTimeout, conn, closeChan,
 // passwd) change only between the end of one connection's goroutines, which a WaitGroup awaits, and the start of the
 // next. So the tests here, which cut connections under load, pass under -race with nothing suppressed.
@@ -175,7 +175,7 @@
 //	poll every 50 ms               49 ms   154 ms   0.8 to 1 % of a core, the polls alone
 //	watch and look every S/6        5 ms    68 ms   0.1 to 0.2 %, all that it does
 //
-// What speaks against watches in this library does not reach this one: setting it again does not race (above) and
-// fires it at once, because the library then knows of no zxid; it is set before the look that relies on it, so nothing in
+// What speaks against watches in this library does not reach this one: setting it again does not race (above) and fires
+// it at once, because the library then knows of no zxid; it is set before the look that relies on it, so nothing in
 // between is missed; it never outlives its session; and if it is lost all the same, the look every S/6 finds out.
 package election

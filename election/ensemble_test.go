@@ -202,7 +202,8 @@ func frozenLeader(t *testing.T, servers []string) {
 	}
 	lost := c.all()[len(c.all())-2]
 	if !errors.Is(lost.cause, ErrLost) || !lost.canceled.Before(second.began) {
-		t.Errorf("the frozen leader's context ended at %v by %v, the standby began at %v", lost.canceled, lost.cause, second.began)
+		t.Errorf("the frozen leader's context ended at %v by %v, the standby began at %v", lost.canceled,
+			lost.cause, second.began)
 	}
 	t.Logf("lease ended %v before the standby began", second.began.Sub(lost.canceled))
 	if l, ok, err := a.Leader(t.Context()); err == nil {

@@ -32,8 +32,8 @@ type greeter struct {
 	accept             func(session int64, granted time.Duration) error
 }
 
-// greet returns the ConnectResponse with its length, for the library to read. Where there are credentials, they have been
-// accepted by then; the library never learns of them (its own AddAuth can deadlock).
+// greet returns the ConnectResponse with its length, for the library to read. Where there are credentials, they have
+// been accepted by then; the library never learns of them (its own AddAuth can deadlock).
 func (g greeter) greet(conn io.ReadWriter) (packet []byte, session int64, granted time.Duration, err error) {
 	packet, err = readPacket(conn)
 	if err != nil {

@@ -188,7 +188,8 @@ func wantLeader(t *testing.T, c *court, name string, term uint64) reign {
 	t.Helper()
 	r := c.last(t)
 	if r.instance != name || r.term != term || !r.ended.IsZero() {
-		t.Fatalf("leader is %s under term %d (ended %v), want %s under term %d", r.instance, r.term, !r.ended.IsZero(), name, term)
+		t.Fatalf("leader is %s under term %d (ended %v), want %s under term %d", r.instance, r.term,
+			!r.ended.IsZero(), name, term)
 	}
 	return r
 }

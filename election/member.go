@@ -30,8 +30,8 @@ type member struct {
 	store   string
 }
 
-// register creates the znode. A znode of an earlier session of this process is replaced; one of another process is given
-// 2·S to expire, because a crashed predecessor's does, and a live one's does not.
+// register creates the znode. A znode of an earlier session of this process is replaced; one of another process is
+// given 2·S to expire, because a crashed predecessor's does, and a live one's does not.
 func (m *member) register(ctx context.Context) error {
 	m.since = time.Now()
 	var waited time.Time
@@ -94,7 +94,8 @@ func (m *member) try(ctx context.Context) error {
 		m.z.log.Debug().Err(err).Msg("member znode under this name is not readable")
 	}
 	return fmt.Errorf("instance %s of namespace %s: %w by another live process (address %q, since %s)",
-		m.z.cfg.Instance, m.z.cfg.Namespace, ErrDuplicateInstance, other.Address, other.Since.UTC().Format(time.RFC3339))
+		m.z.cfg.Instance, m.z.cfg.Namespace, ErrDuplicateInstance, other.Address,
+		other.Since.UTC().Format(time.RFC3339))
 }
 
 func (m *member) content() (data []byte, now Member, err error) {

@@ -126,9 +126,9 @@ func (z *ZooKeeper) isMine(ctx context.Context, s *session, w *win) (bool, error
 		term.stat.Mzxid == leader.stat.Czxid && term.stat.Version == w.version, nil
 }
 
-// renew writes the leader znode, but only while no later leadership has begun. Repeating it is harmless. The term's version
-// starts again where the znodes were wiped, and may then be the same for somebody else: so the
-// znode that was written must belong to this session too.
+// renew writes the leader znode, but only while no later leadership has begun. Repeating it is harmless. The term's
+// version starts again where the znodes were wiped, and may then be the same for somebody else: so the znode that was
+// written must belong to this session too.
 func (z *ZooKeeper) renew(ctx context.Context, s *session, w *win) error {
 	answers, err := s.multi(ctx, s.timing().lease(),
 		&zk.CheckVersionRequest{Path: z.paths.term, Version: w.version},

@@ -142,7 +142,8 @@ func TestRemaining_MovesWithRenewals(t *testing.T) {
 		for range 100 {
 			left, ok := Remaining(ctx)
 			if !ok || left <= testSession/3-time.Millisecond || left > testSession/2 {
-				t.Fatalf("Remaining is %v, %v; renewals every %v must keep it above %v", left, ok, testSession/6, testSession/3)
+				t.Fatalf("Remaining is %v, %v; renewals every %v must keep it above %v", left, ok, testSession/6,
+					testSession/3)
 			}
 			after(137 * time.Millisecond)
 		}

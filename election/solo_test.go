@@ -51,7 +51,8 @@ type soloRun struct {
 	stopped chan error
 }
 
-func startSolo(t *testing.T, g Guard, next func(context.Context) (uint64, error), work func(context.Context) error) *soloRun {
+func startSolo(t *testing.T, g Guard, next func(context.Context) (uint64, error),
+	work func(context.Context) error) *soloRun {
 	t.Helper()
 	s, err := NewSolo(SoloConfig{
 		Instance: "one", Address: "one:7071", Version: "1.2.3", Guard: g, NextTerm: next,
@@ -222,7 +223,8 @@ func TestFileGuard_RefusesASecondHolderAndNamesTheFirst(t *testing.T) {
 		t.Fatal(err, lost)
 	}
 	_, _, err = FileGuard(path).Acquire(t.Context())
-	if want := fmt.Sprintf("process %d on", os.Getpid()); !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf("process %d on", os.Getpid()); !errors.Is(err, ErrHeld) ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("second holder: %v, want ErrHeld with %q", err, want)
 	}
 	release()
@@ -231,7 +233,8 @@ func TestFileGuard_RefusesASecondHolderAndNamesTheFirst(t *testing.T) {
 		t.Fatalf("after release: %v", err)
 	}
 	again()
-	if _, _, err := FileGuard(filepath.Join(path, "below")).Acquire(t.Context()); err == nil || errors.Is(err, ErrHeld) {
+	if _, _, err := FileGuard(filepath.Join(path, "below")).Acquire(t.Context()); err == nil ||
+		errors.Is(err, ErrHeld) {
 		t.Errorf("a path that cannot be: %v", err)
 	}
 }
@@ -261,7 +264,8 @@ func TestFileGuard_DiesWithTheProcess(t *testing.T) {
 		t.Fatalf("holder said %q, %v", said, err)
 	}
 	_, _, err = FileGuard(path).Acquire(t.Context())
-	if want := fmt.Sprintf("process %d on", holder.Process.Pid); !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf("process %d on", holder.Process.Pid); !errors.Is(err, ErrHeld) ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("while it lives: %v, want ErrHeld with %q", err, want)
 	}
 	if err := holder.Process.Kill(); err != nil {

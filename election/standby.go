@@ -63,8 +63,8 @@ func (b *standby) role() Role {
 	return Disconnected
 }
 
-// look does one step: it finds the leader znode there, and stands by, or not there, and stands. It sets the watch first,
-// so that no change between the two is missed. An error is only for the record; the next look comes anyway.
+// look does one step: it finds the leader znode there, and stands by, or not there, and stands. It sets the watch
+// first, so that no change between the two is missed. An error is only for the record; the next look comes anyway.
 func (b *standby) look(ctx context.Context) error {
 	if !b.s.up() {
 		return b.s.trouble()

@@ -176,7 +176,8 @@ func TestLink_RefusesWhatIsNotZooKeeper(t *testing.T) {
 		"short":           {0, 0, 0, 3, 1, 2, 3},
 		"negative length": {0xff, 0xff, 0xff, 0xff},
 		"no time-out":     connectResponse(0, 5),
-		"long password":   append(connectResponse(4000, 5)[:20], 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
+		"long password": append(connectResponse(4000, 5)[:20], 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+			0, 0, 0, 0, 0, 0, 0),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

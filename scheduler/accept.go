@@ -29,7 +29,8 @@ func (s *Scheduler) accept(p *Push, done func(Accepted)) UID {
 	stale := s.names.stale(p, now)
 	if p.UID != "" && p.Stored == 0 {
 		if age, keep := now.Sub(p.UID.Time()), max(s.cfg.EndedKeep, s.cfg.NamesKeep); age > keep {
-			return refuse(fmt.Errorf("%w: it was given out %s ago, and is remembered for %s", ErrStaleUID, age.Round(1e9), keep))
+			return refuse(
+				fmt.Errorf("%w: it was given out %s ago, and is remembered for %s", ErrStaleUID, age.Round(1e9), keep))
 		}
 		if err := p.UID.checkRepeat(now, nameForHash(p.ID, p.Key)); err != nil {
 			return refuse(err)
@@ -69,7 +70,8 @@ func (s *Scheduler) accept(p *Push, done func(Accepted)) UID {
 func (s *Scheduler) message(p *Push, now time.Time) *Message {
 	m := s.plain(p, now)
 	if m.MaxWait > 0 && s.cfg.Clock.Doubted(m.MaxWait) {
-		m.MaxWait = 0 // counted from when the first push was stored, it might end early; this push's own due time bounds it
+		// counted from when the first push was stored, it might end early; this push's own due time bounds it
+		m.MaxWait = 0
 	}
 	return m
 }
@@ -192,7 +194,8 @@ func answer(m *Message, r AddResult) Accepted {
 		if a.State.Ended() {
 			a.Err = fmt.Errorf("%w: the message %s with this id is %s", ErrDuplicateID, a.UID, a.State)
 		} else {
-			a.Err = fmt.Errorf("%w: the message %s with this id has other content, which is its body, headers, options, and the delay or time as given; "+
+			a.Err = fmt.Errorf("%w: the message %s with this id has other content, which is its body, headers, "+
+				"options, and the delay or time as given; "+
 				"what helps is another id, on_duplicate replace, or a reschedule", ErrDuplicateID, a.UID)
 		}
 	}

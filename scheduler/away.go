@@ -15,7 +15,8 @@ type BucketError struct {
 
 // Error names the bucket.
 func (e *BucketError) Error() string {
-	return fmt.Sprintf("bucket %d does not answer; messages whose key or id lies in another bucket, and those without either, are accepted", e.Bucket)
+	return fmt.Sprintf("bucket %d does not answer; messages whose key or id lies in another bucket, and those "+
+		"without either, are accepted", e.Bucket)
 }
 
 // Unwrap makes it ErrUnavailable.
@@ -40,7 +41,8 @@ type watch struct {
 const lookPause = 250 * time.Millisecond
 
 func newWatch(s *Scheduler) *watch {
-	return &watch{s: s, kick: make(chan struct{}, 1), done: make(chan struct{}), away: make([]bool, s.cfg.Timeline.Buckets()), looked: make(chan struct{})}
+	return &watch{s: s, kick: make(chan struct{}, 1), done: make(chan struct{}),
+		away: make([]bool, s.cfg.Timeline.Buckets()), looked: make(chan struct{})}
 }
 
 // run looks until ctx ends.

@@ -48,7 +48,8 @@ func (a *apart) reach(ctx context.Context, bucket int) error {
 	return nil
 }
 
-func (a *apart) Add(ctx context.Context, bucket int, batch []*scheduler.Message, now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
+func (a *apart) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
+	now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
 	a.mu.Lock()
 	if a.adds == nil {
 		a.adds = map[int]int{}
@@ -94,7 +95,8 @@ func TestAccept_AFrozenNodeHoldsUpNoOtherBucket(t *testing.T) {
 		store.set(true, 0, 1)
 		for bucket := range 2 {
 			for range 200 {
-				r.s.Accept(&scheduler.Push{Topic: "a", Delay: time.Hour, Key: keyIn(bucket, 4)}, func(scheduler.Accepted) {})
+				r.s.Accept(&scheduler.Push{Topic: "a", Delay: time.Hour, Key: keyIn(bucket, 4)},
+					func(scheduler.Accepted) {})
 			}
 		}
 		synctest.Wait()
@@ -121,7 +123,8 @@ func TestAccept_AWaitForTheJournalHoldsUpNoOtherBucket(t *testing.T) {
 		go func() { served <- r.s.Serve(ctx) }()
 		defer func() { cancel(); <-served }()
 		for bucket := range 2 {
-			r.s.Accept(&scheduler.Push{Topic: "a", Delay: time.Hour, Key: keyIn(bucket, 4)}, func(scheduler.Accepted) {})
+			r.s.Accept(&scheduler.Push{Topic: "a", Delay: time.Hour, Key: keyIn(bucket, 4)},
+				func(scheduler.Accepted) {})
 		}
 		synctest.Wait()
 		begun := time.Now()
@@ -157,12 +160,14 @@ func TestAccept_OnlyTheBucketsOfANodeThatIsAwayRefuse(t *testing.T) {
 				r := newRig(t, 4, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 				store.set(frozen, 1)
 				push := func(key string) error {
-					return r.s.AcceptAll(t.Context(), []*scheduler.Push{{Topic: "a", Delay: time.Hour, Key: key}})[0].Err
+					return r.s.AcceptAll(t.Context(),
+						[]*scheduler.Push{{Topic: "a", Delay: time.Hour, Key: key}})[0].Err
 				}
 				_ = push(keyIn(1, 4)) // it may have been stored by a node that froze
 				begun := time.Now()
 				var away *scheduler.BucketError
-				if err := push(keyIn(1, 4)); !errors.As(err, &away) || away.Bucket != 1 || !errors.Is(err, scheduler.ErrUnavailable) {
+				if err := push(keyIn(1, 4)); !errors.As(err, &away) || away.Bucket != 1 ||
+					!errors.Is(err, scheduler.ErrUnavailable) {
 					t.Errorf("a push to the bucket: %v", err)
 				}
 				if took := time.Since(begun); took > 10*time.Millisecond {
@@ -191,7 +196,8 @@ func TestAccept_AllBucketsAwayAreNoMatterOfOne(t *testing.T) {
 		store.set(false, 0, 1, 2, 3)
 		for range 3 {
 			err := r.s.AcceptAll(t.Context(), []*scheduler.Push{{Topic: "a", Delay: time.Hour, Key: "k"}})[0].Err
-			if away := (*scheduler.BucketError)(nil); !errors.Is(err, scheduler.ErrUnavailable) || errors.As(err, &away) {
+			if away := (*scheduler.BucketError)(nil); !errors.Is(err, scheduler.ErrUnavailable) ||
+				errors.As(err, &away) {
 				t.Errorf("got %v, want that the store is unavailable", err)
 			}
 		}

@@ -76,7 +76,8 @@ const (
 
 // NewClock starts a clock on the machine's.
 func NewClock(local Local) *Clock {
-	return &Clock{local: local, samples: map[string]sample{}, known: map[string]bool{}, anchor: local.Wall(), looked: local.Mono()}
+	return &Clock{local: local, samples: map[string]sample{}, known: map[string]bool{}, anchor: local.Wall(),
+		looked: local.Mono()}
 }
 
 // Mono is the monotonic clock that Sample's times are read from.

@@ -71,11 +71,14 @@ func TestClock_CountsADelayFromNoEarlierThanTheTruth(t *testing.T) {
 		samples map[string]time.Duration // by how much a server's answer was on the way back; all of it, or none
 		ahead   time.Duration            // the wall clock was read that much after the monotonic one
 	}{
-		"all agree":                 {map[string]time.Duration{"redis": 40 * time.Millisecond, "nats": 30 * time.Millisecond}, 0},
-		"read in two steps":         {map[string]time.Duration{"redis": 40 * time.Millisecond, "nats": 30 * time.Millisecond}, 70 * time.Millisecond},
-		"with one server":           {map[string]time.Duration{"redis": 40 * time.Millisecond}, 70 * time.Millisecond},
-		"with none":                 {nil, 70 * time.Millisecond},
-		"one answer came at once":   {map[string]time.Duration{"redis": 500 * time.Millisecond, "nats": 0}, 5 * time.Millisecond},
+		"all agree": {
+			map[string]time.Duration{"redis": 40 * time.Millisecond, "nats": 30 * time.Millisecond}, 0},
+		"read in two steps": {map[string]time.Duration{"redis": 40 * time.Millisecond,
+			"nats": 30 * time.Millisecond}, 70 * time.Millisecond},
+		"with one server": {map[string]time.Duration{"redis": 40 * time.Millisecond}, 70 * time.Millisecond},
+		"with none":       {nil, 70 * time.Millisecond},
+		"one answer came at once": {map[string]time.Duration{"redis": 500 * time.Millisecond, "nats": 0},
+			5 * time.Millisecond},
 		"both answers came at once": {map[string]time.Duration{"redis": 0, "nats": 0}, 5 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {

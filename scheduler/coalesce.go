@@ -72,7 +72,8 @@ const (
 )
 
 func newCoalescer(s *Scheduler) *coalescer {
-	c := &coalescer{s: s, watch: newWatch(s), tokens: make(chan struct{}, flushers), queues: make([]*pushQueue, s.cfg.Timeline.Buckets())}
+	c := &coalescer{s: s, watch: newWatch(s), tokens: make(chan struct{}, flushers),
+		queues: make([]*pushQueue, s.cfg.Timeline.Buckets())}
 	for i := range c.queues {
 		c.queues[i] = &pushQueue{ready: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 	}
@@ -133,7 +134,8 @@ func (c *coalescer) enqueue(bucket int, q *queued) error {
 		return ErrStopping
 	}
 	p.waiting = append(p.waiting, q)
-	urgent := q.message.Stored == 0 || len(p.waiting) >= gatherCount || q.message.Due < Milli(q.at.Add(dueSoon).UnixMilli())
+	urgent := q.message.Stored == 0 || len(p.waiting) >= gatherCount ||
+		q.message.Due < Milli(q.at.Add(dueSoon).UnixMilli())
 	p.urgent = p.urgent || urgent
 	p.mu.Unlock()
 	signal(p.ready)
@@ -269,7 +271,8 @@ func (c *coalescer) young(batch []*queued) []*queued {
 		case c.s.cfg.NamesKeep > 0: // the journal is asked when it comes again
 			c.fail(q, errLate)
 		default:
-			c.fail(q, fmt.Errorf("%w: it is remembered for %s, and waited in this instance", ErrStaleUID, c.s.cfg.EndedKeep))
+			c.fail(q,
+				fmt.Errorf("%w: it is remembered for %s, and waited in this instance", ErrStaleUID, c.s.cfg.EndedKeep))
 		}
 	}
 	return kept
@@ -373,7 +376,8 @@ func (c *coalescer) identify(bucket int, q *queued) error {
 // twice is stored once. What stays unknown is ErrOutcomeUnknown. repeat
 // reports whether an earlier try may have stored it. Each time it must not be late
 // for the oldest.
-func (c *coalescer) add(bucket int, batch []*Message, oldest time.Time, onWire func()) (results []AddResult, head Milli, repeat bool, err error) {
+func (c *coalescer) add(bucket int, batch []*Message, oldest time.Time,
+	onWire func()) (results []AddResult, head Milli, repeat bool, err error) {
 	unknown, away := false, time.Time{}
 	for sent := 1; sent <= addAttempts; sent++ {
 		if c.late(oldest) {

@@ -24,7 +24,8 @@ type shaky struct {
 	hold  chan struct{} // adds wait for it
 }
 
-func (s *shaky) Add(ctx context.Context, bucket int, batch []*scheduler.Message, now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
+func (s *shaky) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
+	now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
 	if s.hold != nil {
 		<-s.hold
 	}
@@ -75,7 +76,8 @@ func TestAccept_AnswersALostReplyAsTheFirstTryWouldHave(t *testing.T) {
 			}
 			return scheduler.Push{UID: uid, Stored: sequence, ID: id}
 		}
-		if _, err := r.store.Bury(t.Context(), scheduler.Ref{ID: "canceled", Topic: "orders"}, 9, r.clock.Milli()); err != nil {
+		if _, err := r.store.Bury(
+			t.Context(), scheduler.Ref{ID: "canceled", Topic: "orders"}, 9, r.clock.Milli()); err != nil {
 			t.Fatal(err)
 		}
 		r.push(scheduler.Push{ID: "there", Delay: time.Hour})
@@ -92,8 +94,10 @@ func TestAccept_AnswersALostReplyAsTheFirstTryWouldHave(t *testing.T) {
 			{what: "a new push", push: scheduler.Push{}},
 			{what: "a new push under a name", push: scheduler.Push{ID: "new"}},
 			{what: "a repeat under a name", push: scheduler.Push{ID: "there"}, duplicate: true},
-			{what: "a client's repeat of its uid", push: scheduler.Push{UID: before.UID}, duplicate: true, into: before.UID},
-			{what: "a push that merges", push: scheduler.Push{ID: "merging", Merge: scheduler.MergeReplace}, merged: true, into: merging.UID},
+			{what: "a client's repeat of its uid", push: scheduler.Push{UID: before.UID}, duplicate: true,
+				into: before.UID},
+			{what: "a push that merges", push: scheduler.Push{ID: "merging", Merge: scheduler.MergeReplace},
+				merged: true, into: merging.UID},
 			{what: "a push of the intake", push: stored, into: stored.UID},
 			{what: "a canceled push of the intake", push: intake(8, "canceled"), state: scheduler.StateCanceled},
 		} {
@@ -105,14 +109,16 @@ func TestAccept_AnswersALostReplyAsTheFirstTryWouldHave(t *testing.T) {
 			store.fail = []error{context.DeadlineExceeded, context.DeadlineExceeded}
 			calls := store.calls
 			a := r.push(push)
-			if a.Duplicate != c.duplicate || a.Merged != c.merged || a.State != c.state || c.into != "" && a.UID != c.into {
+			if a.Duplicate != c.duplicate || a.Merged != c.merged || a.State != c.state ||
+				c.into != "" && a.UID != c.into {
 				t.Errorf("%s: got %+v", c.what, a)
 			}
 			if store.calls-calls != 3 {
 				t.Errorf("%s was sent %d times", c.what, store.calls-calls)
 			}
 		}
-		r.wantCounted(map[string]float64{"tarry_accepted_total": 7, "tarry_duplicates_total": 2, "tarry_merged_total": 1})
+		r.wantCounted(
+			map[string]float64{"tarry_accepted_total": 7, "tarry_duplicates_total": 2, "tarry_merged_total": 1})
 	})
 }
 
@@ -128,7 +134,8 @@ func TestAccept_CountsAPushOnceThatIsTwiceInAFlush(t *testing.T) {
 		}
 		p := &scheduler.Push{Topic: "orders", UID: uid, Stored: 7, Delay: time.Hour}
 		answers := r.s.AcceptAll(t.Context(), []*scheduler.Push{p, p})
-		if answers[0].Err != nil || answers[1].Err != nil || answers[0].Duplicate || !answers[1].Duplicate || store.sizes[0] != 2 {
+		if answers[0].Err != nil || answers[1].Err != nil || answers[0].Duplicate || !answers[1].Duplicate ||
+			store.sizes[0] != 2 {
 			t.Errorf("got %+v of flushes of %v", answers, store.sizes)
 		}
 	})
@@ -194,16 +201,19 @@ func TestAcceptAll_NamesTheUIDWhenTheCallerGivesUp(t *testing.T) {
 
 func TestAccept_RefusesWhatCannotBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &shaky{fail: []error{scheduler.ErrFull, scheduler.ErrUnavailable, scheduler.ErrUnavailable, scheduler.ErrUnavailable}}
+		store := &shaky{fail: []error{scheduler.ErrFull, scheduler.ErrUnavailable, scheduler.ErrUnavailable,
+			scheduler.ErrUnavailable}}
 		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		push := func(p *scheduler.Push) error { return r.s.AcceptAll(t.Context(), []*scheduler.Push{p})[0].Err }
 		if err := push(&scheduler.Push{Topic: "a"}); !errors.Is(err, scheduler.ErrFull) || store.calls != 1 {
 			t.Errorf("full store: %v after %d calls", err, store.calls)
 		}
-		if err := push(&scheduler.Push{Topic: "a"}); !errors.Is(err, scheduler.ErrUnavailable) || errors.Is(err, scheduler.ErrOutcomeUnknown) {
+		if err := push(&scheduler.Push{Topic: "a"}); !errors.Is(err, scheduler.ErrUnavailable) ||
+			errors.Is(err, scheduler.ErrOutcomeUnknown) {
 			t.Errorf("store away: %v", err)
 		}
-		if err := push(&scheduler.Push{Topic: "a", Delay: 11 * 366 * 24 * time.Hour}); !errors.Is(err, scheduler.ErrTooFar) {
+		if err := push(&scheduler.Push{Topic: "a", Delay: 11 * 366 * 24 * time.Hour}); !errors.Is(err,
+			scheduler.ErrTooFar) {
 			t.Errorf("eleven years: %v", err)
 		}
 		if err := push(&scheduler.Push{Topic: "a", Delay: 3653 * 24 * time.Hour}); err != nil {
@@ -230,11 +240,12 @@ func TestAccept_RefusesAUIDThatNoPushWasAnsweredWith(t *testing.T) {
 			t.Fatal(err)
 		}
 		for what, forged := range map[string]scheduler.Push{
-			"of the intake":        {UID: coming},
-			"of the future":        {UID: "t-z" + real.UID[3:], Key: "k"},
-			"without its key":      {UID: real.UID, ID: "order-1"},
-			"under another key":    {UID: real.UID, Key: "other"},
-			"of another's content": {UID: real.UID, ID: scheduler.ContentName("orders", nil), Merge: scheduler.MergeKeep},
+			"of the intake":     {UID: coming},
+			"of the future":     {UID: "t-z" + real.UID[3:], Key: "k"},
+			"without its key":   {UID: real.UID, ID: "order-1"},
+			"under another key": {UID: real.UID, Key: "other"},
+			"of another's content": {UID: real.UID, ID: scheduler.ContentName("orders", nil),
+				Merge: scheduler.MergeKeep},
 		} {
 			if a := push(forged); !errors.Is(a.Err, scheduler.ErrForeignUID) {
 				t.Errorf("%s: got %+v", what, a)
@@ -376,7 +387,8 @@ func TestAccept_JudgesTheAgeOfAUIDWhenItIsStored(t *testing.T) {
 		store := &shaky{}
 		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		a := r.push(scheduler.Push{Delay: time.Hour})
-		if got, err := store.Timeline.Cancel(t.Context(), a.UID, scheduler.Milli(time.Now().UnixMilli())); err != nil || got.Code != scheduler.CancelDone {
+		if got, err := store.Timeline.Cancel(t.Context(), a.UID, scheduler.Milli(time.Now().UnixMilli())); err != nil ||
+			got.Code != scheduler.CancelDone {
 			t.Fatalf("cancel: %+v, %v", got, err)
 		}
 		time.Sleep(8 * time.Minute) // of the bubble, as are the others
@@ -417,7 +429,8 @@ type twins struct {
 	refused int // adds that are refused first: the store is not certified
 }
 
-func (s *twins) Add(ctx context.Context, bucket int, batch []*scheduler.Message, now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
+func (s *twins) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
+	now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
 	s.mu.Lock()
 	if s.refused > 0 {
 		s.refused--
@@ -457,8 +470,8 @@ func TestAccept_TakesAnotherUIDWhenOneWasTaken(t *testing.T) {
 	}
 }
 
-// planted is a store in which somebody else's message comes to have the first uid that is stored, while the reply of the
-// try that found it is lost.
+// planted is a store in which somebody else's message comes to have the first uid that is stored, while the reply of
+// the try that found it is lost.
 type planted struct {
 	scheduler.Timeline
 	other func(m *scheduler.Message) // makes another message of it; nil: the try stores it
@@ -467,7 +480,8 @@ type planted struct {
 	uid   scheduler.UID
 }
 
-func (s *planted) Add(ctx context.Context, bucket int, batch []*scheduler.Message, now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
+func (s *planted) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
+	now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
 	if s.lost {
 		return s.Timeline.Add(ctx, bucket, batch, now)
 	}
@@ -488,13 +502,15 @@ func (s *planted) Add(ctx context.Context, bucket int, batch []*scheduler.Messag
 	return nil, 0, context.DeadlineExceeded
 }
 
-// A caller can name a uid of the coming moment as that of a push it repeats. Whoever is given it then, and whose first try
-// may have been stored, must not be answered for that message.
+// A caller can name a uid of the coming moment as that of a push it repeats. Whoever is given it then, and whose first
+// try may have been stored, must not be answered for that message.
 func TestAccept_TakesNobodyElsesMessageForAnEarlierTry(t *testing.T) {
 	for what, other := range map[string]func(*scheduler.Message){
-		"on another topic":     func(m *scheduler.Message) { m.Topic = "theirs" },
-		"with another body":    func(m *scheduler.Message) { m.Body = []byte("theirs") },
-		"with another header":  func(m *scheduler.Message) { m.Headers = []scheduler.Header{{Name: "a", Value: "theirs"}} },
+		"on another topic":  func(m *scheduler.Message) { m.Topic = "theirs" },
+		"with another body": func(m *scheduler.Message) { m.Body = []byte("theirs") },
+		"with another header": func(m *scheduler.Message) {
+			m.Headers = []scheduler.Header{{Name: "a", Value: "theirs"}}
+		},
 		"due at another time":  func(m *scheduler.Message) { m.Due++ },
 		"of another priority":  func(m *scheduler.Message) { m.Priority++ },
 		"with another ttl":     func(m *scheduler.Message) { m.TTL = time.Hour },
@@ -509,8 +525,10 @@ func TestAccept_TakesNobodyElsesMessageForAnEarlierTry(t *testing.T) {
 				store := &planted{other: other}
 				r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 				a := r.push(scheduler.Push{Topic: "ours", Delay: time.Hour, Body: []byte("ours")})
-				if got := r.info(a.UID); a.UID == store.uid || a.Duplicate || got.Topic != "ours" || string(got.Body) != "ours" || got.ID != "" {
-					t.Errorf("answered %+v of %s %s %q, and %s is another's", a, got.UID, got.Topic, got.Body, store.uid)
+				if got := r.info(a.UID); a.UID == store.uid || a.Duplicate || got.Topic != "ours" ||
+					string(got.Body) != "ours" || got.ID != "" {
+					t.Errorf("answered %+v of %s %s %q, and %s is another's", a, got.UID, got.Topic,
+						got.Body, store.uid)
 				}
 			})
 		})
@@ -545,7 +563,8 @@ func TestAccept_KnowsWhatAnEarlierTryStoredThoughItChanged(t *testing.T) {
 				}
 				for _, id := range []string{"", "ours"} {
 					store.lost = false
-					if a := r.push(scheduler.Push{ID: id, Delay: time.Hour, Body: []byte("ours")}); a.UID != store.uid || a.Duplicate {
+					a := r.push(scheduler.Push{ID: id, Delay: time.Hour, Body: []byte("ours")})
+					if a.UID != store.uid || a.Duplicate {
 						t.Errorf("%q: answered %+v, and %s was stored", id, a, store.uid)
 					}
 				}

@@ -29,7 +29,8 @@ func (s *Scheduler) Dead(ctx context.Context, topic, cursor string, limit int) (
 				return page, fmt.Sprintf("%d:%s", bucket, after), nil
 			}
 			// No more than may be taken: the cursor stands behind all that were looked at.
-			found, err := s.browse(ctx, bucket, Browse{Dead: true, After: after, Limit: min(limit-len(page), browsePage)})
+			found, err := s.browse(ctx, bucket,
+				Browse{Dead: true, After: after, Limit: min(limit-len(page), browsePage)})
 			if err != nil {
 				return nil, "", err
 			}
@@ -127,7 +128,8 @@ func (s *Scheduler) requeue(ctx context.Context, dead UID, m *Message) (RequeueR
 		return result, err
 	}
 	bucket := m.UID.Bucket(s.cfg.Timeline.Buckets())
-	if err := s.cfg.Journal.Await(ctx, []Recorded{{dead, result.Dead, bucket, result.Number}, {m.UID, 1, bucket, result.Number}}); err != nil {
+	if err := s.cfg.Journal.Await(
+		ctx, []Recorded{{dead, result.Dead, bucket, result.Number}, {m.UID, 1, bucket, result.Number}}); err != nil {
 		return result, fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
 	}
 	if result.Head > 0 {
@@ -242,7 +244,8 @@ func (l *leadership) purgeOnce(ctx context.Context) {
 		l.s.log.Warn().Err(err).Msg("dead messages past their time cannot be purged")
 	}
 	if r.Done > 0 {
-		l.s.log.Info().Int("messages", r.Done).Time("died_until", until.Time()).Msg("purged dead messages past their time")
+		l.s.log.Info().Int("messages", r.Done).Time("died_until", until.Time()).Msg(
+			"purged dead messages past their time")
 	}
 }
 

@@ -40,7 +40,8 @@ func TestExpired_GoesToTheSubjectThatIsSet(t *testing.T) {
 			t.Fatalf("arrived: %v", n)
 		}
 		for _, x := range got {
-			if x.m.Topic == "expired.orders" && (string(x.m.Body) != "x" || x.m.UID == a.UID || x.m.ID != "a" || header(x.m, "Tarry-Subject") != "orders" || header(x.m, "Tarry-Reason") == "") {
+			if x.m.Topic == "expired.orders" && (string(x.m.Body) != "x" || x.m.UID == a.UID || x.m.ID != "a" ||
+				header(x.m, "Tarry-Subject") != "orders" || header(x.m, "Tarry-Reason") == "") {
 				t.Errorf("the copy is %+v", x.m)
 			}
 		}
@@ -105,7 +106,8 @@ func TestDead_FollowsTheScheduleAndIsCopiedListedRequeuedAndPurged(t *testing.T)
 		r.nats.mu.Lock()
 		r.nats.answer = nil
 		r.nats.mu.Unlock()
-		again, err := r.s.RequeueOne(t.Context(), scheduler.Ref{ID: "a"}, scheduler.Requeue{Body: []byte("mended"), HasBody: true})
+		again, err := r.s.RequeueOne(t.Context(), scheduler.Ref{ID: "a"},
+			scheduler.Requeue{Body: []byte("mended"), HasBody: true})
 		if err != nil || again.UID == a.UID {
 			t.Fatalf("requeue: %+v, %v", again, err)
 		}
@@ -116,16 +118,19 @@ func TestDead_FollowsTheScheduleAndIsCopiedListedRequeuedAndPurged(t *testing.T)
 		if i := r.info(a.UID); i.State != scheduler.StateCanceled || i.Reason != "requeued as "+string(again.UID) {
 			t.Errorf("the dead one is %s: %s", i.State, i.Reason)
 		}
-		if _, err := r.s.RequeueOne(t.Context(), scheduler.Ref{UID: a.UID}, scheduler.Requeue{}); !errors.Is(err, scheduler.ErrNotDead) {
+		if _, err := r.s.RequeueOne(t.Context(), scheduler.Ref{UID: a.UID}, scheduler.Requeue{}); !errors.Is(err,
+			scheduler.ErrNotDead) {
 			t.Errorf("requeued twice: %v", err)
 		}
 		if err := r.s.PurgeOne(t.Context(), scheduler.Ref{UID: many[0].UID}); err != nil {
 			t.Errorf("purge: %v", err)
 		}
-		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: a.UID}); err != nil || c.Code != scheduler.CancelEnded || c.Info.UID != again.UID || c.Info.State != scheduler.StateDelivered {
+		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: a.UID}); err != nil ||
+			c.Code != scheduler.CancelEnded || c.Info.UID != again.UID || c.Info.State != scheduler.StateDelivered {
 			t.Errorf("cancel by the uid that was dead: %s of %s, %v", c.Code, c.Info.UID, err)
 		}
-		report, err := r.s.RequeueMany(t.Context(), scheduler.Selection{Topic: "poison"}, scheduler.Requeue{Delay: time.Second}, nil)
+		report, err := r.s.RequeueMany(t.Context(), scheduler.Selection{Topic: "poison"},
+			scheduler.Requeue{Delay: time.Second}, nil)
 		if err != nil || report.Done != 39 {
 			t.Errorf("requeue of all: %+v, %v", report, err)
 		}
@@ -171,7 +176,8 @@ func TestRetry_AConsumersRetryWaitsByItsScheduleAndEndsDead(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		last := send(4)
 		time.Sleep(time.Second)
-		if i := r.info(last.UID); i.State != scheduler.StateDead || i.Reason != "sent back after 2 retries: the till is closed" {
+		if i := r.info(last.UID); i.State != scheduler.StateDead ||
+			i.Reason != "sent back after 2 retries: the till is closed" {
 			t.Errorf("past the last: %s, %q", i.State, i.Reason)
 		}
 		if n := len(r.nats.arrived()); n != 3 {
@@ -187,11 +193,13 @@ func TestRetry_OfAMessageWithoutANameIsFoundAndCanceledByItsUID(t *testing.T) {
 		stop := r.lead(r.s, 1)
 		first := r.push(scheduler.Push{Key: "k", Body: []byte("x")})
 		time.Sleep(time.Second)
-		retry := r.push(scheduler.Push{ID: string(first.UID), Key: "k", Attempt: 2, Delay: time.Hour, Body: []byte("x")})
+		retry := r.push(
+			scheduler.Push{ID: string(first.UID), Key: "k", Attempt: 2, Delay: time.Hour, Body: []byte("x")})
 		if i := r.info(first.UID); i.UID != retry.UID || i.State != scheduler.StateWaiting {
 			t.Errorf("by its uid: %s, %s; want the retry %s", i.UID, i.State, retry.UID)
 		}
-		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: first.UID}); err != nil || c.Code != scheduler.CancelDone || c.Info.UID != retry.UID {
+		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: first.UID}); err != nil ||
+			c.Code != scheduler.CancelDone || c.Info.UID != retry.UID {
 			t.Errorf("cancel by uid: %s of %s, %v", c.Code, c.Info.UID, err)
 		}
 		_ = stop(errStop)
@@ -218,7 +226,8 @@ func TestCancel_FollowsAMessageThroughAllItsLives(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: first.UID}); err != nil || c.Code != scheduler.CancelDone || c.Info.UID != last.UID {
+		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: first.UID}); err != nil ||
+			c.Code != scheduler.CancelDone || c.Info.UID != last.UID {
 			t.Errorf("cancel by the first uid: %s of %s, %v; want the last life, %s", c.Code, c.Info.UID, err, last.UID)
 		}
 		if i := r.info(last.UID); i.State != scheduler.StateCanceled {
@@ -275,7 +284,8 @@ func TestCancel_DoesNotFollowWordsThatLookLikeItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)
 		other := r.push(scheduler.Push{Delay: time.Hour})
-		forged := map[string]string{"requeued": "requeued as " + string(other.UID), "merged": "merged into " + string(other.UID)}
+		forged := map[string]string{"requeued": "requeued as " + string(other.UID),
+			"merged": "merged into " + string(other.UID)}
 		r.nats.answer = func(m *scheduler.Message, _ int) scheduler.Outcome {
 			return scheduler.Outcome{Kind: scheduler.Refused, Err: errors.New(forged[m.Topic])}
 		}
@@ -284,7 +294,8 @@ func TestCancel_DoesNotFollowWordsThatLookLikeItsOwn(t *testing.T) {
 			a := r.push(scheduler.Push{Topic: topic, Delay: time.Second})
 			time.Sleep(time.Minute)
 			c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: a.UID})
-			if err != nil || c.Code != scheduler.CancelEnded || c.Info.UID != a.UID || c.Info.Reason != words || c.Info.Kind != scheduler.KindPlain {
+			if err != nil || c.Code != scheduler.CancelEnded || c.Info.UID != a.UID || c.Info.Reason != words ||
+				c.Info.Kind != scheduler.KindPlain {
 				t.Errorf("cancel of what died of %q: %s of %s, %v", words, c.Code, c.Info.UID, err)
 			}
 			if i := r.info(a.UID); i.UID != a.UID {

@@ -113,7 +113,8 @@ func (sc *scanner) aside(m *Message, t *Topic, from origin, now Milli, mono time
 	}
 	if t != nil {
 		lane, pace := sc.l.holds.paceOf(t, now > m.Due.Add(Overdue))
-		if pace != nil && !(isPaced(from.lane) && sc.l.holds.standing(from.lane) > 0) && (sc.waitsIn(lane) || !pace.one(mono)) {
+		if pace != nil && !(isPaced(from.lane) && sc.l.holds.standing(from.lane) > 0) &&
+			(sc.waitsIn(lane) || !pace.one(mono)) {
 			return lane, stray
 		}
 	}

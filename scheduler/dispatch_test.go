@@ -123,7 +123,8 @@ func newRig(t *testing.T, buckets int, wrap func(scheduler.Timeline) scheduler.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, nats: &nats{tries: map[scheduler.UID]int{}}, store: store, clock: scheduler.NewClock(scheduler.System()), settings: &scheduler.Topics{}}
+	r := &rig{t: t, nats: &nats{tries: map[scheduler.UID]int{}}, store: store,
+		clock: scheduler.NewClock(scheduler.System()), settings: &scheduler.Topics{}}
 	if wrap != nil {
 		r.store = wrap(store)
 	}
@@ -151,8 +152,10 @@ func (r *rig) scheduler() *scheduler.Scheduler {
 	r.metrics = prometheus.NewRegistry()
 	s, err := scheduler.New(scheduler.Config{
 		Timeline: r.store, Publisher: r.nats, IDs: scheduler.NewIDs(held{}, time.Now), Clock: r.clock,
-		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
-		Log: r.log, CallTimeout: time.Second, StopTimeout: 5 * time.Second, Topics: r.settings, DeadKeep: r.deadKeep, Journal: r.journal, AskPauses: r.ask,
+		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20,
+		Pending: 4096, Attempts: 3,
+		Log: r.log, CallTimeout: time.Second, StopTimeout: 5 * time.Second, Topics: r.settings, DeadKeep: r.deadKeep,
+		Journal: r.journal, AskPauses: r.ask,
 		Whole: r.whole, NamesKeep: r.names, NamesSure: r.sure, Registerer: r.metrics,
 		Passed: func(context.Context) bool { return r.passed != nil && r.passed() },
 	})
@@ -203,9 +206,11 @@ func TestRun_DeliversWhenDueAndInOrder(t *testing.T) {
 		start := time.Now()
 		late := r.push(scheduler.Push{Delay: 3 * time.Second, Body: []byte("c")})
 		r.push(scheduler.Push{Delay: 2 * time.Second, Body: []byte("b")})
-		r.push(scheduler.Push{At: scheduler.Milli(start.Add(2 * time.Second).UnixMilli()), HasAt: true, Priority: 9, Body: []byte("a")})
+		r.push(scheduler.Push{At: scheduler.Milli(start.Add(2 * time.Second).UnixMilli()), HasAt: true, Priority: 9,
+			Body: []byte("a")})
 		time.Sleep(2500 * time.Millisecond)
-		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: late.UID}); err != nil || c.Code != scheduler.CancelDone {
+		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: late.UID}); err != nil ||
+			c.Code != scheduler.CancelDone {
 			t.Fatalf("cancel: %+v, %v", c, err)
 		}
 		r.push(scheduler.Push{At: 1, HasAt: true, Body: []byte("d")}) // long past is now
@@ -499,7 +504,9 @@ func TestRun_SuccessorSweepsWhatADeadLeaderHadClaimed(t *testing.T) {
 		if err := r.store.Begin(t.Context(), 0, 1); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := r.store.Claim(t.Context(), 0, scheduler.Claim{Term: 1, Now: scheduler.Milli(time.Now().UnixMilli()), Limit: 9, Bytes: 999}); err != nil || len(got.Messages) != 1 {
+		if got, err := r.store.Claim(t.Context(), 0,
+			scheduler.Claim{Term: 1, Now: scheduler.Milli(time.Now().UnixMilli()), Limit: 9, Bytes: 999}); err != nil ||
+			len(got.Messages) != 1 {
 			t.Fatalf("claim: %+v, %v", got, err)
 		}
 		c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: a.UID})
@@ -522,7 +529,8 @@ type staleConnection struct {
 	stale atomic.Bool
 }
 
-func (s *staleConnection) Finish(ctx context.Context, b int, term uint64, ends []scheduler.End, now scheduler.Milli) error {
+func (s *staleConnection) Finish(ctx context.Context, b int, term uint64, ends []scheduler.End,
+	now scheduler.Milli) error {
 	if s.stale.Load() {
 		return scheduler.ErrUncertified
 	}
@@ -564,8 +572,10 @@ func TestRun_GracefulStopFinishesWhatIsInFlight(t *testing.T) {
 		slow := &slowly{nats: r.nats, by: time.Second}
 		quick := func() *scheduler.Scheduler {
 			s, err := scheduler.New(scheduler.Config{
-				Timeline: r.store, Publisher: slow, IDs: scheduler.NewIDs(held{}, time.Now), Clock: scheduler.NewClock(scheduler.System()),
-				MaxDelay: time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
+				Timeline: r.store, Publisher: slow, IDs: scheduler.NewIDs(held{}, time.Now),
+				Clock:    scheduler.NewClock(scheduler.System()),
+				MaxDelay: time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20,
+				Pending: 4096, Attempts: 3,
 				CallTimeout: time.Second, StopTimeout: 5 * time.Second,
 			})
 			if err != nil {
@@ -598,7 +608,8 @@ type slowly struct {
 	by time.Duration
 }
 
-func (s *slowly) Send(ctx context.Context, batch []*scheduler.Message, done func(*scheduler.Message, scheduler.Outcome)) {
+func (s *slowly) Send(ctx context.Context, batch []*scheduler.Message,
+	done func(*scheduler.Message, scheduler.Outcome)) {
 	s.nats.Send(ctx, batch, func(m *scheduler.Message, o scheduler.Outcome) {
 		time.AfterFunc(s.by, func() { done(m, o) })
 	})

@@ -22,7 +22,8 @@ var (
 	ErrQuarantineFull = fmt.Errorf("too many entries are quarantined: the limit is %d", MaxQuarantined)
 	// ErrUncertified: the store's server is not the one that was certified; nothing
 	// was written, and only the leader can go on with it. It is ErrUnavailable too.
-	ErrUncertified = fmt.Errorf("%w: what the store holds is being compared with the journal; try again in a moment", ErrUnavailable)
+	ErrUncertified = fmt.Errorf("%w: what the store holds is being compared with the journal; try again in a moment",
+		ErrUnavailable)
 	// ErrOutdated: what was read of the journal is too old to be restored: ends since
 	// may have been forgotten. Nothing was written. It is ErrUnavailable too.
 	ErrOutdated = fmt.Errorf("%w: the journal was read too long ago; begin the restore again", ErrUnavailable)
@@ -57,7 +58,8 @@ var (
 	ErrUnreadable = errors.New("damaged record")
 	// ErrManyTombstones: a cancel of what is not known cannot be remembered: a bucket has
 	// as many tombstones as it keeps.
-	ErrManyTombstones = errors.New("nothing has the id, and the cancel cannot be remembered, since too many such cancels are; repeat it in a while")
+	ErrManyTombstones = errors.New("nothing has the id, and the cancel cannot be remembered, since too many such " +
+		"cancels are; repeat it in a while")
 	// ErrMaybeDelivered: the message may have been delivered, so nothing was changed.
 	ErrMaybeDelivered = errors.New("maybe delivered")
 	// ErrTooManyPauses: no more patterns can be paused.
@@ -90,13 +92,16 @@ type AmbiguousError struct {
 
 func (e *AmbiguousError) Error() string {
 	if len(e.Candidates) == 1 && !e.More {
-		return fmt.Sprintf("%v: its own message is forgotten, and one on %s has it as an id; name the topic", ErrAmbiguousID, e.Candidates[0].Topic)
+		return fmt.Sprintf("%v: its own message is forgotten, and one on %s has it as an id; name the topic",
+			ErrAmbiguousID, e.Candidates[0].Topic)
 	}
 	number := strconv.Itoa(len(e.Candidates))
 	if e.More {
 		number = "more than " + number
 	}
-	return fmt.Sprintf("%v: %s messages of different topics or keys have it; name the topic and the key, or use the uid", ErrAmbiguousID, number)
+	return fmt.Sprintf(
+		"%v: %s messages of different topics or keys have it; name the topic and the key, or use the uid",
+		ErrAmbiguousID, number)
 }
 
 // Unwrap makes it ErrAmbiguousID.

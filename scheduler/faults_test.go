@@ -69,7 +69,8 @@ type slowNats struct {
 	n  int
 }
 
-func (n *slowNats) Send(_ context.Context, batch []*scheduler.Message, done func(*scheduler.Message, scheduler.Outcome)) {
+func (n *slowNats) Send(_ context.Context, batch []*scheduler.Message,
+	done func(*scheduler.Message, scheduler.Outcome)) {
 	for _, m := range batch {
 		n.mu.Lock()
 		n.n++
@@ -95,8 +96,10 @@ func TestRun_ARepeatedReturnLeavesALaterClaimAlone(t *testing.T) {
 		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		pub := &slowNats{nats: r.nats}
 		s, err := scheduler.New(scheduler.Config{
-			Timeline: store, Publisher: pub, IDs: scheduler.NewIDs(held{}, time.Now), Clock: scheduler.NewClock(scheduler.System()),
-			MaxDelay: time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
+			Timeline: store, Publisher: pub, IDs: scheduler.NewIDs(held{}, time.Now),
+			Clock:    scheduler.NewClock(scheduler.System()),
+			MaxDelay: time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20,
+			Pending: 4096, Attempts: 3,
 			CallTimeout: time.Second, StopTimeout: 5 * time.Second,
 		})
 		if err != nil {
@@ -137,7 +140,8 @@ func TestRun_OneRefusedSubjectDoesNotHoldItsStreamBack(t *testing.T) {
 		r.nats.lane = func(*scheduler.Message) string { return "js:S" }
 		r.nats.answer = func(m *scheduler.Message, _ int) scheduler.Outcome {
 			if m.Topic == "full" {
-				return scheduler.Outcome{Kind: scheduler.Unanswered, Err: errors.New("maximum messages per subject exceeded (503, 10077)")}
+				return scheduler.Outcome{Kind: scheduler.Unanswered,
+					Err: errors.New("maximum messages per subject exceeded (503, 10077)")}
 			}
 			return scheduler.Outcome{}
 		}
@@ -163,7 +167,8 @@ func TestRun_WhatStrayedIntoALaneDoesNotParkIt(t *testing.T) {
 		r.nats.lane = func(*scheduler.Message) string { return "js:WELL" }
 		r.nats.answer = func(m *scheduler.Message, _ int) scheduler.Outcome {
 			if slices.Contains(away, m.Topic) {
-				return scheduler.Outcome{Kind: scheduler.Unanswered, Err: errors.New("maximum messages exceeded (503, 10077)")}
+				return scheduler.Outcome{Kind: scheduler.Unanswered,
+					Err: errors.New("maximum messages exceeded (503, 10077)")}
 			}
 			return scheduler.Outcome{}
 		}
@@ -245,7 +250,8 @@ func (s *lateClaim) Claim(ctx context.Context, b int, req scheduler.Claim) (sche
 	return s.Timeline.Claim(ctx, b, req)
 }
 
-func (s *lateClaim) Add(ctx context.Context, b int, batch []*scheduler.Message, now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
+func (s *lateClaim) Add(ctx context.Context, b int, batch []*scheduler.Message,
+	now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
 	results, head, err := s.Timeline.Add(ctx, b, batch, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -100,7 +100,8 @@ func TestPause_SaysWhenTheJournalDoesNotKnow(t *testing.T) {
 		if _, err := s.Pause(t.Context(), "b", "bob"); err != nil {
 			t.Fatal(err)
 		}
-		if len(j.heard) != 2 || !j.heard[0].Resumed || j.heard[0].Pattern != "a.>" || j.heard[1].Resumed || j.heard[1].By != "bob" || j.heard[0].At <= list[0].At || j.heard[1].At <= j.heard[0].At {
+		if len(j.heard) != 2 || !j.heard[0].Resumed || j.heard[0].Pattern != "a.>" || j.heard[1].Resumed ||
+			j.heard[1].By != "bob" || j.heard[0].At <= list[0].At || j.heard[1].At <= j.heard[0].At {
 			t.Fatalf("the journal heard %+v", j.heard)
 		}
 	})

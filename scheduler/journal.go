@@ -177,8 +177,9 @@ type Lag struct {
 // Change is the end as the journal tells it, less who and when.
 func (e *End) Change() Change {
 	m := e.Message
-	c := Change{UID: m.UID, Version: m.Version() + 1, State: e.State, Reason: e.Reason, Claimed: m.ClaimedAt, Attempt: m.Attempt,
-		Stream: e.Stream, Sequence: e.Sequence, Due: m.Due, Uncertain: e.Uncertain, Refusals: m.Mark.Refusals}
+	c := Change{UID: m.UID, Version: m.Version() + 1, State: e.State, Reason: e.Reason, Claimed: m.ClaimedAt,
+		Attempt: m.Attempt,
+		Stream:  e.Stream, Sequence: e.Sequence, Due: m.Due, Uncertain: e.Uncertain, Refusals: m.Mark.Refusals}
 	return c
 }
 
@@ -186,7 +187,8 @@ func (e *End) Change() Change {
 // be set.
 func (b *Back) Change() Change {
 	m := b.Message
-	return Change{UID: b.UID, Version: 1 + uint64(b.Mark.Changes), State: StateWaiting, Kind: b.Kind, Reason: b.Reason, Claimed: m.ClaimedAt, Attempt: m.Attempt,
+	return Change{UID: b.UID, Version: 1 + uint64(b.Mark.Changes), State: StateWaiting, Kind: b.Kind, Reason: b.Reason,
+		Claimed: m.ClaimedAt, Attempt: m.Attempt,
 		Due: m.Due, Uncertain: b.Mark.Uncertain, Refusals: b.Mark.Refusals}
 }
 

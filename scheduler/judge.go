@@ -65,7 +65,8 @@ func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, bac
 				sc.end(ctx, result{message: m, ends: StateDead, why: reason(r.outcome.Err)}, s.cfg.Topics.Of(m.Topic))
 				continue
 			}
-			sc.log.Warn().Err(r.outcome.Err).Str("uid", string(m.UID)).Str("topic", m.Topic).Uint32("refusals", mark.Refusals).Msg("message was refused")
+			sc.log.Warn().Err(r.outcome.Err).Str("uid", string(m.UID)).Str("topic", m.Topic).Uint32(
+				"refusals", mark.Refusals).Msg("message was refused")
 			score = int64(CeilMilli(wall.Add(delay)))<<8 | score&255
 		case Unknown:
 			mark.Uncertain = true
@@ -124,7 +125,8 @@ func (sc *scanner) ended(r *result) End {
 		event.Str("topic", m.Topic).Uint32("refusals", m.Mark.Refusals).Msg("message is dead")
 	}
 	if r.copied && r.outcome.Kind != Delivered {
-		sc.log.Warn().Err(r.outcome.Err).Str("uid", string(m.UID)).Str("topic", m.Topic).Str("state", r.ends.String()).Msg("the copy of what ended is lost")
+		sc.log.Warn().Err(r.outcome.Err).Str("uid", string(m.UID)).Str("topic", m.Topic).Str(
+			"state", r.ends.String()).Msg("the copy of what ended is lost")
 		why = bounded(why + "; its copy was not taken: " + r.outcome.Kind.String())
 	}
 	return End{Message: m, State: r.ends, Uncertain: m.Mark.Uncertain, Reason: why}

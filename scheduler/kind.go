@@ -36,7 +36,8 @@ const (
 	KindParked Kind = 12
 )
 
-var kindWords = [...]string{"", "merged", "absorbed", "replaced", "gave_way", "yielded", "requeued", "requeue", "purged", "withdrawn", "swept",
+var kindWords = [...]string{"", "merged", "absorbed", "replaced", "gave_way", "yielded", "requeued", "requeue",
+	"purged", "withdrawn", "swept",
 	"restored", "parked"}
 
 // String returns the kind's word in answers, empty for KindPlain.

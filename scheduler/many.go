@@ -107,18 +107,21 @@ func (r *Report) count(v verdict) {
 	}
 }
 
-func (s *Scheduler) many(ctx context.Context, sel Selection, dead bool, progress func(Report), do func(context.Context, *Info) (verdict, error)) (Report, error) {
+func (s *Scheduler) many(ctx context.Context, sel Selection, dead bool, progress func(Report),
+	do func(context.Context, *Info) (verdict, error)) (Report, error) {
 	return s.manyOnce(ctx, sel, dead, nil, progress, do)
 }
 
 // manyOnce walks through all buckets. Failures of single messages are counted;
 // a store that is away, or ctx, ends the walk with the report so far.
-func (s *Scheduler) manyOnce(ctx context.Context, sel Selection, dead bool, again func(*Info) bool, progress func(Report),
+func (s *Scheduler) manyOnce(ctx context.Context, sel Selection, dead bool, again func(*Info) bool,
+	progress func(Report),
 	do func(context.Context, *Info) (verdict, error)) (Report, error) {
 	var r Report
 	for bucket := range s.cfg.Timeline.Buckets() {
 		for after := ""; ; {
-			page, err := s.browse(ctx, bucket, Browse{Dead: dead, From: sel.From, To: sel.To, After: after, Limit: browsePage})
+			page, err := s.browse(ctx, bucket,
+				Browse{Dead: dead, From: sel.From, To: sel.To, After: after, Limit: browsePage})
 			if err != nil {
 				return r, err
 			}
@@ -173,7 +176,8 @@ func (r *Report) doAll(ctx context.Context, page []Info, do func(context.Context
 			defer mu.Unlock()
 			r.count(v)
 			switch {
-			case errors.Is(err, ErrOutcomeUnknown), away == nil && (errors.Is(err, ErrUnavailable) || errors.Is(err, ErrFull)):
+			case errors.Is(err, ErrOutcomeUnknown),
+				away == nil && (errors.Is(err, ErrUnavailable) || errors.Is(err, ErrFull)):
 				away = err // what is unknown is told before what was not done
 			}
 		})

@@ -21,7 +21,8 @@ type slowCancel struct {
 	fails func(nth int64) error
 }
 
-func (s *slowCancel) Cancel(ctx context.Context, uid scheduler.UID, now scheduler.Milli) (scheduler.CancelResult, error) {
+func (s *slowCancel) Cancel(ctx context.Context, uid scheduler.UID,
+	now scheduler.Milli) (scheduler.CancelResult, error) {
 	nth := s.begun.Add(1)
 	time.Sleep(10 * time.Millisecond)
 	if s.fails != nil && nth >= s.n {
@@ -60,7 +61,8 @@ func TestMany_ThatIsEndedReportsWhatWasDone(t *testing.T) {
 		if !errors.Is(err, scheduler.ErrStopping) || errors.Is(err, scheduler.ErrOutcomeUnknown) {
 			t.Errorf("it ended with %v", err)
 		}
-		if left := waiting(); report.Done == 0 || report.Done != 400-left || report.Failed > 0 || report.Matched != 400 {
+		if left := waiting(); report.Done == 0 || report.Done != 400-left || report.Failed > 0 ||
+			report.Matched != 400 {
 			t.Errorf("%+v, and %d wait", report, left)
 		}
 		if n := int(store.begun.Load()); n != report.Done {
@@ -83,7 +85,8 @@ func TestMany_BeginsNoMoreOnceTheStoreIsAway(t *testing.T) {
 			t.Errorf("it ended with %v", err)
 		}
 		// The one that got no reply was asked for twice.
-		if n := int(store.begun.Load()) - 1; n > 99+64 || report.Done+report.Failed != n || report.Done != 99 || report.Done != 400-waiting() {
+		if n := int(store.begun.Load()) - 1; n > 99+64 || report.Done+report.Failed != n || report.Done != 99 ||
+			report.Done != 400-waiting() {
 			t.Errorf("%d were begun: %+v", n, report)
 		}
 	})

@@ -12,7 +12,8 @@ func TestMerge_AnswersForTheMessageThatAPushWentInto(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, nil)
 		first := r.push(scheduler.Push{ID: "a", Delay: time.Hour, Body: []byte("1"), Merge: scheduler.MergeReplace})
-		second := r.push(scheduler.Push{UID: "", ID: "a", Delay: time.Minute, Body: []byte("2"), Merge: scheduler.MergeReplace})
+		second := r.push(
+			scheduler.Push{UID: "", ID: "a", Delay: time.Minute, Body: []byte("2"), Merge: scheduler.MergeReplace})
 		if !second.Merged || second.UID != first.UID || second.Version != 2 || second.Due >= first.Due {
 			t.Fatalf("second: %+v, first %+v", second, first)
 		}
@@ -33,7 +34,8 @@ func TestMerge_AnswersForTheMessageThatAPushWentInto(t *testing.T) {
 func TestMerge_MaxWaitBoundsTheFirstPushToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)
-		later := scheduler.Push{ID: "a", Delay: 10 * time.Second, Merge: scheduler.MergeDebounce, MaxWait: 4 * time.Second}
+		later := scheduler.Push{ID: "a", Delay: 10 * time.Second, Merge: scheduler.MergeDebounce,
+			MaxWait: 4 * time.Second}
 		bound := scheduler.CeilMilli(time.Now().Add(later.MaxWait))
 		first := r.push(later)
 		time.Sleep(time.Second)
@@ -46,7 +48,8 @@ func TestMerge_MaxWaitBoundsTheFirstPushToo(t *testing.T) {
 		at.ID, at.HasAt, at.At = "c", true, scheduler.CeilMilli(time.Now().Add(time.Hour))
 		sooner := later
 		sooner.ID, sooner.Delay = "d", 2*time.Second
-		for want, p := range map[time.Duration]scheduler.Push{time.Second: waited, 4 * time.Second: at, 2 * time.Second: sooner} {
+		for want, p := range map[time.Duration]scheduler.Push{time.Second: waited, 4 * time.Second: at,
+			2 * time.Second: sooner} {
 			if got := r.push(p); got.Due != scheduler.CeilMilli(time.Now().Add(want)) {
 				t.Errorf("%s is due in %s, want %s", p.ID, got.Due.Time().Sub(time.Now()), want)
 			}
@@ -63,7 +66,8 @@ func TestMerge_ACancelByThePushesOwnUIDIsHonest(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := r.push(scheduler.Push{ID: "a", Merge: scheduler.MergeReplace, Body: []byte("1")})
-		if merged := r.push(scheduler.Push{UID: uid, Stored: 7, ID: "a", Merge: scheduler.MergeReplace, Body: []byte("2")}); !merged.Merged {
+		merged := r.push(scheduler.Push{UID: uid, Stored: 7, ID: "a", Merge: scheduler.MergeReplace, Body: []byte("2")})
+		if !merged.Merged {
 			t.Fatalf("it was not merged: %+v", merged)
 		}
 		if i := r.info(uid); i.UID != first.UID || i.State != scheduler.StateWaiting {
@@ -71,7 +75,8 @@ func TestMerge_ACancelByThePushesOwnUIDIsHonest(t *testing.T) {
 		}
 		stop := r.lead(r.s, 1)
 		time.Sleep(time.Second)
-		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: uid}); err != nil || c.Code != scheduler.CancelEnded || c.Info.State != scheduler.StateDelivered {
+		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: uid}); err != nil || c.Code != scheduler.CancelEnded ||
+			c.Info.State != scheduler.StateDelivered {
 			t.Errorf("cancel after delivery: %s, %s, %v", c.Code, c.Info.State, err)
 		}
 		_ = stop(errStop)

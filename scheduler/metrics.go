@@ -29,12 +29,16 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		duplicates: counter("duplicates", "Pushes recognized as repeats of an accepted one."),
 		merged:     counter("merged", "Pushes that went into a waiting message of their name."),
 		refused:    counter("refused", "Pushes refused or of unknown outcome."),
-		unjudged: counter("names_unjudged", "Pushes that were kept although the journal did not answer whether their name "+
-			"was used before."),
+		unjudged: counter("names_unjudged",
+			"Pushes that were kept although the journal did not answer whether their name "+
+				"was used before."),
 		flushSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tarry_flush_seconds",
-			Help: "Time of one call that stores a batch of pushes.", Buckets: prometheus.ExponentialBuckets(0.0002, 2, 14)}),
-		cancels: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_cancels_total", Help: "Cancels by answer."}, []string{"answer"}),
-		amends:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_amends_total", Help: "Reschedules, edits and runs by answer."}, []string{"answer"}),
+			Help:    "Time of one call that stores a batch of pushes.",
+			Buckets: prometheus.ExponentialBuckets(0.0002, 2, 14)}),
+		cancels: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "tarry_cancels_total", Help: "Cancels by answer."}, []string{"answer"}),
+		amends: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_amends_total",
+			Help: "Reschedules, edits and runs by answer."}, []string{"answer"}),
 
 		claimed:   counter("claimed", "Messages claimed by this instance as leader."),
 		delivered: counter("delivered", "Messages that NATS took."),
@@ -43,26 +47,35 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		returned:  counter("returned", "Claimed messages given back to waiting."),
 		swept:     counter("swept", "Messages swept back that an earlier leader had claimed."),
 		missing:   counter("missing", "Entries of a bucket's order without a message."),
-		barred: counter("transitions_refused", "Messages of which a store refused a transition, or whose record is damaged, "+
-			"found by this instance as leader."),
-		copies:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_copies_total", Help: "Copies of expired and dead messages to the subjects set for them, by outcome."}, []string{"kind"}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_publish_failures_total", Help: "Publishes that did not succeed, by kind."}, []string{"kind"}),
+		barred: counter("transitions_refused",
+			"Messages of which a store refused a transition, or whose record is damaged, "+
+				"found by this instance as leader."),
+		copies: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_copies_total",
+			Help: "Copies of expired and dead messages to the subjects set for them, by outcome."}, []string{"kind"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_publish_failures_total",
+			Help: "Publishes that did not succeed, by kind."}, []string{"kind"}),
 		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tarry_lateness_seconds",
-			Help: "Time from due to NATS's answer.", Buckets: []float64{.0005, .001, .0015, .002, .003, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}}),
-		inFlight:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "tarry_in_flight", Help: "Messages claimed and not ended, this instance."}),
-		parkedLanes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tarry_parked_lanes", Help: "Lanes that are parked, summed over buckets."}),
+			Help: "Time from due to NATS's answer.", Buckets: []float64{.0005, .001, .0015, .002, .003, .005, .01, .02,
+				.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}}),
+		inFlight: prometheus.NewGauge(
+			prometheus.GaugeOpts{Name: "tarry_in_flight", Help: "Messages claimed and not ended, this instance."}),
+		parkedLanes: prometheus.NewGauge(
+			prometheus.GaugeOpts{Name: "tarry_parked_lanes", Help: "Lanes that are parked, summed over buckets."}),
 		stepSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tarry_step_seconds",
 			Help: "Time of one claim of the leader.", Buckets: prometheus.ExponentialBuckets(0.0002, 2, 14)}),
 	}
 	// A series that is there from the start shows its first increase, too.
-	for vec, words := range map[*prometheus.CounterVec][]string{m.cancels: cancelWords[:], m.amends: amendWords[:], m.copies: outcomeWords[:], m.failures: outcomeWords[1:]} {
+	for vec, words := range map[*prometheus.CounterVec][]string{m.cancels: cancelWords[:], m.amends: amendWords[:],
+		m.copies: outcomeWords[:], m.failures: outcomeWords[1:]} {
 		for _, word := range words {
 			vec.WithLabelValues(word)
 		}
 	}
 	if reg != nil {
-		reg.MustRegister(m.accepted, m.duplicates, m.merged, m.refused, m.unjudged, m.flushSeconds, m.cancels, m.amends, m.copies, m.claimed, m.delivered, m.expired,
-			m.dead, m.returned, m.swept, m.missing, m.barred, m.failures, m.lateness, m.inFlight, m.parkedLanes, m.stepSeconds)
+		reg.MustRegister(m.accepted, m.duplicates, m.merged, m.refused, m.unjudged, m.flushSeconds, m.cancels, m.amends,
+			m.copies, m.claimed, m.delivered, m.expired,
+			m.dead, m.returned, m.swept, m.missing, m.barred, m.failures, m.lateness, m.inFlight, m.parkedLanes,
+			m.stepSeconds)
 	}
 	return m
 }

@@ -131,7 +131,8 @@ func (s *Scheduler) parkedWhy(name, topic string) string {
 	case name == sharedLane && topic != "":
 		return "nobody listens on " + topic + "; next try " + next
 	case name == sharedLane:
-		return fmt.Sprintf("nobody listens on subjects beyond the first %d of that kind; each is tried again %s", maxCoreLanes, next)
+		return fmt.Sprintf("nobody listens on subjects beyond the first %d of that kind; each is tried again %s",
+			maxCoreLanes, next)
 	case state.gone:
 		return "nobody listens on " + strings.TrimPrefix(name, corePrefix) + "; next try " + next
 	case state.why != "":

@@ -107,10 +107,12 @@ func TestRun_AProbeThatIsRefusedForNowLeavesVersionAndHistoryAlone(t *testing.T)
 						t.Errorf("%s was probed %d times in eight minutes", uid, r.nats.tries[uid])
 					}
 					if now.Version != before[i].Version || now.Mark != before[i].Mark {
-						t.Errorf("probes made version %d, %+v of version %d, %+v", now.Version, now.Mark, before[i].Version, before[i].Mark)
+						t.Errorf("probes made version %d, %+v of version %d, %+v", now.Version, now.Mark,
+							before[i].Version, before[i].Mark)
 					}
 				}
-				edited, err := r.s.Reschedule(t.Context(), scheduler.Ref{UID: uids[0]}, scheduler.Edit{Delay: time.Second, HasDelay: true, Version: before[0].Version})
+				edited, err := r.s.Reschedule(t.Context(), scheduler.Ref{UID: uids[0]},
+					scheduler.Edit{Delay: time.Second, HasDelay: true, Version: before[0].Version})
 				if err != nil || edited.Code != scheduler.AmendDone {
 					t.Errorf("a reschedule of the version that was read before the probes: %v, %v", edited.Code, err)
 				}
@@ -120,7 +122,8 @@ func TestRun_AProbeThatIsRefusedForNowLeavesVersionAndHistoryAlone(t *testing.T)
 				time.Sleep(10 * time.Second)
 				for _, uid := range uids[1:] {
 					changes := store.of(uid)
-					if last := changes[len(changes)-1]; last.State != scheduler.StateDelivered || last.Reason != "unparked" || len(changes) > 2 {
+					if last := changes[len(changes)-1]; last.State != scheduler.StateDelivered ||
+						last.Reason != "unparked" || len(changes) > 2 {
 						t.Errorf("%s, parked and delivered, is told as %+v", uid, changes)
 					}
 				}
@@ -151,9 +154,11 @@ func TestRun_AProbeWithAnUnknownOutcomeIsAChangeAndTold(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		now, changes := r.info(uid), store.of(uid)
 		if !now.Mark.Uncertain || now.Version <= before.Version {
-			t.Errorf("after a probe of unknown outcome: version %d after %d, %+v", now.Version, before.Version, now.Mark)
+			t.Errorf("after a probe of unknown outcome: version %d after %d, %+v", now.Version,
+				before.Version, now.Mark)
 		}
-		if last := changes[len(changes)-1]; !last.Uncertain || last.Version != now.Version || !strings.HasPrefix(last.Reason, "unknown: ") {
+		if last := changes[len(changes)-1]; !last.Uncertain || last.Version != now.Version ||
+			!strings.HasPrefix(last.Reason, "unknown: ") {
 			t.Errorf("it is told as %+v", last)
 		}
 	})
@@ -204,7 +209,8 @@ func TestParked_SaysInWordsWhatHoldsAMessageBack(t *testing.T) {
 					t.Fatal(err)
 				}
 				if info.ParkedWhy != want[topic] || all[topic] != want[topic] {
-					t.Errorf("%s says of a message on %s %q, and of the topic %q; want %q", where, topic, info.ParkedWhy, all[topic], want[topic])
+					t.Errorf("%s says of a message on %s %q, and of the topic %q; want %q", where, topic,
+						info.ParkedWhy, all[topic], want[topic])
 				}
 			}
 			lanes, err := s.ParkedLanes(t.Context())
@@ -226,9 +232,10 @@ func TestParked_SaysInWordsWhatHoldsAMessageBack(t *testing.T) {
 		}
 		ordersIn := r.info(uids["orders.a"]).ParkedWhy
 		check(r.s, "the leader", map[string]string{
-			"odd.x":    "nobody listens on odd.x; next try" + in(),
-			"orders.a": "stream ORDERS takes nothing now (maximum messages exceeded); next try" + ordersIn[strings.LastIndex(ordersIn, " in "):],
-			"mail.a":   "mail.> is paused",
+			"odd.x": "nobody listens on odd.x; next try" + in(),
+			"orders.a": "stream ORDERS takes nothing now (maximum messages exceeded); next try" +
+				ordersIn[strings.LastIndex(ordersIn, " in "):],
+			"mail.a": "mail.> is paused",
 		})
 		check(r.scheduler(), "a standby", map[string]string{
 			"odd.x":    "nobody listens on odd.x; next try within 5s",
@@ -266,7 +273,8 @@ func TestRun_WhatNobodyListenedForLeavesInOrder(t *testing.T) {
 		defer func() { _ = stop(errStop) }()
 		var want []scheduler.UID
 		for i := range many {
-			want = append(want, r.push(scheduler.Push{Topic: "orders", Key: "customer-1", Delay: time.Second + time.Duration(i)*time.Millisecond}).UID)
+			want = append(want, r.push(scheduler.Push{Topic: "orders", Key: "customer-1",
+				Delay: time.Second + time.Duration(i)*time.Millisecond}).UID)
 		}
 		for _, n := range []int{5, many} {
 			time.Sleep(5 * time.Minute)

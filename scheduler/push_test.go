@@ -16,13 +16,15 @@ func TestPush_HeadersAndBodyAreToldApart(t *testing.T) {
 		framed := func(s string) []byte {
 			return append(binary.BigEndian.AppendUint64(nil, uint64(len(s))), s...)
 		}
-		with := scheduler.Push{Topic: "orders", ID: "a", Delay: time.Hour, Headers: []scheduler.Header{{Name: "a", Value: "b"}}}
+		with := scheduler.Push{Topic: "orders", ID: "a", Delay: time.Hour,
+			Headers: []scheduler.Header{{Name: "a", Value: "b"}}}
 		without := scheduler.Push{Topic: "orders", ID: "a", Delay: time.Hour, Body: append(framed("a"), framed("b")...)}
 		r.push(with)
 		if again := r.push(with); !again.Duplicate {
 			t.Errorf("the same push again: %+v", again)
 		}
-		if other := r.s.AcceptAll(t.Context(), []*scheduler.Push{&without})[0]; !errors.Is(other.Err, scheduler.ErrDuplicateID) {
+		other := r.s.AcceptAll(t.Context(), []*scheduler.Push{&without})[0]
+		if !errors.Is(other.Err, scheduler.ErrDuplicateID) {
 			t.Errorf("a push whose body holds the other's headers: %+v", other)
 		}
 	})
@@ -38,8 +40,10 @@ func TestDead_KeepsTheScheduleThatItWasPushedWith(t *testing.T) {
 		a := r.push(scheduler.Push{Topic: "poison", Delay: time.Second})
 		time.Sleep(time.Minute)
 		_ = stop(errStop)
-		if i := r.info(a.UID); i.State != scheduler.StateDead || !i.Retry.Empty() || len(store.ended[a.UID].Retry.Delays) > 0 {
-			t.Errorf("it is %s, with the schedule %v, stored with %v; it brought none", i.State, i.Retry, store.ended[a.UID].Retry)
+		if i := r.info(a.UID); i.State != scheduler.StateDead || !i.Retry.Empty() ||
+			len(store.ended[a.UID].Retry.Delays) > 0 {
+			t.Errorf("it is %s, with the schedule %v, stored with %v; it brought none", i.State, i.Retry,
+				store.ended[a.UID].Retry)
 		}
 	})
 }

@@ -46,7 +46,8 @@ func (l *leadership) watchRefusals(ctx context.Context) error {
 						Msg("the record of a message cannot be read; it stays as it is")
 					continue
 				}
-				l.s.log.Error().Str("uid", string(r.UID)).Int("bucket", bucket).Str("from", r.From.String()).Str("to", r.To.String()).
+				l.s.log.Error().Str("uid", string(r.UID)).Int("bucket", bucket).Str("from", r.From.String()).Str(
+					"to", r.To.String()).
 					Str("kind", r.Kind.String()).Msg("a transition was refused; the message stays as it was")
 			}
 		}

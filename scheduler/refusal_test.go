@@ -79,7 +79,8 @@ func TestTransitions_AreEachListedOnce(t *testing.T) {
 	t.Parallel()
 	seen := map[scheduler.Transition]bool{}
 	for _, one := range scheduler.Transitions() {
-		if seen[one] || !one.Kind.Valid() || one.To == scheduler.StateNone || one.From == one.To && one.From != scheduler.StateWaiting {
+		if seen[one] || !one.Kind.Valid() || one.To == scheduler.StateNone ||
+			one.From == one.To && one.From != scheduler.StateWaiting {
 			t.Errorf("%+v", one)
 		}
 		if one.From.Ended() && one.From != scheduler.StateDead {
@@ -89,7 +90,8 @@ func TestTransitions_AreEachListedOnce(t *testing.T) {
 			t.Errorf("%+v is listed and not allowed", one)
 		}
 	}
-	if scheduler.StateInFlight.Allows(scheduler.StateDelivered, scheduler.KindPurged) || scheduler.StateDelivered.Can(scheduler.StateWaiting) {
+	if scheduler.StateInFlight.Allows(scheduler.StateDelivered, scheduler.KindPurged) ||
+		scheduler.StateDelivered.Can(scheduler.StateWaiting) {
 		t.Error("what is not listed is allowed")
 	}
 }
@@ -97,7 +99,8 @@ func TestTransitions_AreEachListedOnce(t *testing.T) {
 // What cannot end as it is told stays in flight, once: it is not given back as a claim that nobody knows, and not sent
 // again.
 func TestRun_LeavesWhatCannotEndInFlight(t *testing.T) {
-	for _, state := range []scheduler.State{scheduler.StateWaiting, scheduler.StateInFlight, scheduler.StateCanceled, 99} {
+	for _, state := range []scheduler.State{scheduler.StateWaiting, scheduler.StateInFlight,
+		scheduler.StateCanceled, 99} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, 1, nil)
 			log := &pages{}

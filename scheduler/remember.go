@@ -150,7 +150,8 @@ func (n *names) look(batch []*asked) {
 		case !a.asks():
 			n.enqueue(a)
 		case err != nil && (n.s.cfg.NamesSure || a.stale && a.message.Stored == 0):
-			n.s.queues.fail(a.queued, fmt.Errorf("%w: the journal does not tell whether the name was used", ErrUnavailable))
+			n.s.queues.fail(a.queued,
+				fmt.Errorf("%w: the journal does not tell whether the name was used", ErrUnavailable))
 		case err != nil:
 			n.s.metrics.unjudged.Inc()
 			a.unjudged = true
@@ -210,7 +211,8 @@ func (n *names) decide(a *asked, remembered []Info) {
 	result, repeated := judged(a.message, remembered)
 	if !repeated && a.stale && a.message.Stored == 0 && a.message.Merge != MergeReject {
 		// It may have gone into another message, of which the journal heard nothing under this uid.
-		n.s.queues.fail(a.queued, fmt.Errorf("%w: the journal does not know it, and what merged is remembered for %s", ErrStaleUID, n.s.cfg.EndedKeep))
+		n.s.queues.fail(a.queued, fmt.Errorf("%w: the journal does not know it, and what merged is remembered for %s",
+			ErrStaleUID, n.s.cfg.EndedKeep))
 		return
 	}
 	if !repeated {
@@ -287,7 +289,8 @@ func judged(m *Message, remembered []Info) (r AddResult, repeated bool) {
 	case m.Attempt > last.Attempt && (last.State != StateWaiting || last.Mark.Uncertain):
 		return AddResult{}, false // a consumer had it and sent it back
 	case m.Attempt < last.Attempt:
-		if slices.ContainsFunc(remembered, func(i Info) bool { return i.Attempt == m.Attempt && i.Digest == m.Digest }) {
+		if slices.ContainsFunc(remembered,
+			func(i Info) bool { return i.Attempt == m.Attempt && i.Digest == m.Digest }) {
 			r.Code = AddDuplicate
 		}
 	case m.Digest == last.Digest:

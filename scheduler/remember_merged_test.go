@@ -58,7 +58,8 @@ func newRecorded(t *testing.T, wrap func(scheduler.Timeline) scheduler.Timeline)
 		time.Sleep(time.Until(scheduler.Epoch.AddDate(1, 10, 20)))
 	}
 	tl, err := memory.New(memory.Config{Buckets: 1, EndedKeep: 10 * time.Minute,
-		Record: &scheduler.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20, Wrote: func(scheduler.Entry) {}}})
+		Record: &scheduler.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20,
+			Wrote: func(scheduler.Entry) {}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,8 @@ func TestAccept_TakesNoMergedPushAnewWhenItIsRepeatedByItsUID(t *testing.T) {
 				r := newRecorded(t, nil)
 				// What the doors make of a push without an id, and of its repeat by uid.
 				name := scheduler.ContentName("orders", []byte("cart 1"))
-				cart := scheduler.Push{ID: name, Merge: scheduler.MergeReplace, Body: []byte("cart 1"), Delay: time.Minute}
+				cart := scheduler.Push{ID: name, Merge: scheduler.MergeReplace, Body: []byte("cart 1"),
+					Delay: time.Minute}
 				first := r.push(cart)
 				time.Sleep(time.Second)
 				// The uid that a 504 would name.
@@ -122,7 +124,8 @@ func TestAccept_TakesNoMergedPushAnewWhenItIsRepeatedByItsUID(t *testing.T) {
 					t.Fatalf("again: %+v", a)
 				}
 				if end == "canceled" {
-					if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: uid}); err != nil || c.Code != scheduler.CancelDone {
+					if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: uid}); err != nil ||
+						c.Code != scheduler.CancelDone {
 						t.Fatalf("cancel: %+v, %v", c, err)
 					}
 				} else {
@@ -137,7 +140,8 @@ func TestAccept_TakesNoMergedPushAnewWhenItIsRepeatedByItsUID(t *testing.T) {
 				before := len(r.nats.arrived())
 				a := r.try(second)
 				if a.Err == nil && !a.Duplicate && !a.Merged {
-					t.Errorf("the push that went into %s, which is %s, is accepted anew as %s (%s)", first.UID, end, a.UID, a.State)
+					t.Errorf("the push that went into %s, which is %s, is accepted anew as %s (%s)", first.UID, end,
+						a.UID, a.State)
 				}
 				stop := r.lead(r.s, 2)
 				time.Sleep(2 * time.Minute)
@@ -183,7 +187,8 @@ func (s *frozenBucket) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	return heads, err
 }
 
-func (s *frozenBucket) Add(ctx context.Context, bucket int, batch []*scheduler.Message, now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
+func (s *frozenBucket) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
+	now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
 	if s.on.Load() && bucket == s.bucket {
 		<-ctx.Done()
 		return nil, 0, scheduler.ErrUnavailable
@@ -224,7 +229,8 @@ func TestAccept_ABucketThatIsAwayHoldsUpNoNamesOfAnother(t *testing.T) {
 		}
 		f.on.Store(true) // now the node is away, and its producers repeat what they pushed
 		for _, id := range here {
-			r.s.Accept(&scheduler.Push{Topic: "orders", ID: id, Body: []byte("x"), Delay: time.Hour}, func(scheduler.Accepted) {})
+			r.s.Accept(&scheduler.Push{Topic: "orders", ID: id, Body: []byte("x"), Delay: time.Hour},
+				func(scheduler.Accepted) {})
 		}
 		begun := time.Now()
 		a := r.try(scheduler.Push{ID: other, Body: []byte("new"), Delay: time.Hour})
@@ -258,7 +264,8 @@ func TestCancel_ByNameMeansTheSameAfterARecovery(t *testing.T) {
 		if _, err := again.tl.Restore(t.Context(), 0, records, r.clock.Milli(), r.clock.Milli()); err != nil {
 			t.Fatal(err)
 		}
-		if a := again.try(scheduler.Push{ID: "a", Body: []byte("y"), Delay: time.Hour}); a.Err == nil && a.UID != next.UID {
+		if a := again.try(scheduler.Push{ID: "a", Body: []byte("y"), Delay: time.Hour}); a.Err == nil &&
+			a.UID != next.UID {
 			t.Errorf("a repeat is told of %s, which is %s; want %s", a.UID, a.State, next.UID)
 		}
 		c, err := again.s.Cancel(t.Context(), scheduler.Ref{ID: "a", Topic: "orders"})
@@ -266,13 +273,15 @@ func TestCancel_ByNameMeansTheSameAfterARecovery(t *testing.T) {
 		if err != nil || c.Code != scheduler.CancelDone {
 			t.Errorf("cancel: %s of %s, %v, while %s is %s", c.Code, c.Info.UID, err, next.UID, stands.State)
 		}
-		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "a", Topic: "orders"}); err != nil || c.Code != scheduler.CancelDone {
+		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "a", Topic: "orders"}); err != nil ||
+			c.Code != scheduler.CancelDone {
 			t.Errorf("cancel before the loss: %s, %v", c.Code, err)
 		}
 	})
 }
 
-// Two pushes under one name come together, in one batch or one pull of the intake. The journal is asked about the first alone.
+// Two pushes under one name come together, in one batch or one pull of the intake. The journal is asked about the first
+// alone.
 func TestAccept_OfTwoPushesUnderANameTheFirstIsStoredFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorded(t, nil)

@@ -69,7 +69,8 @@ func (r *rig) forgotten(j *memoryOfNames, state scheduler.State, p scheduler.Pus
 	a := r.push(other)
 	digest := r.digest(p)
 	i := scheduler.Info{State: state, Version: 2, EndedAt: r.clock.Milli().Add(-time.Hour),
-		Message: scheduler.Message{UID: a.UID[:len(a.UID)-1] + "z", ID: p.ID, Topic: "orders", Key: p.Key, Attempt: max(p.Attempt, 1), Digest: digest}}
+		Message: scheduler.Message{UID: a.UID[:len(a.UID)-1] + "z", ID: p.ID, Topic: "orders", Key: p.Key,
+			Attempt: max(p.Attempt, 1), Digest: digest}}
 	j.known = append([]scheduler.Info{i}, j.known...)
 	return i
 }
@@ -92,8 +93,10 @@ func TestAccept_JudgesForgottenNamesByTheJournal(t *testing.T) {
 		push := func(id, body string, attempt uint32) scheduler.Accepted {
 			return r.try(scheduler.Push{ID: id, Body: []byte(body), Attempt: attempt, Delay: time.Hour})
 		}
-		first := r.forgotten(j, scheduler.StateDelivered, scheduler.Push{ID: "charge-17", Body: []byte("x"), Delay: time.Hour})
-		if a := push("charge-17", "x", 0); a.Err != nil || !a.Duplicate || a.UID != first.UID || a.State != scheduler.StateDelivered {
+		first := r.forgotten(j, scheduler.StateDelivered,
+			scheduler.Push{ID: "charge-17", Body: []byte("x"), Delay: time.Hour})
+		if a := push("charge-17", "x", 0); a.Err != nil || !a.Duplicate || a.UID != first.UID ||
+			a.State != scheduler.StateDelivered {
 			t.Errorf("the same again: %+v", a)
 		}
 		if a := push("charge-17", "y", 0); !errors.Is(a.Err, scheduler.ErrDuplicateID) {
@@ -106,10 +109,12 @@ func TestAccept_JudgesForgottenNamesByTheJournal(t *testing.T) {
 			t.Errorf("other content of the retry: %+v", a)
 		}
 		r.forgotten(j, scheduler.StateCanceled, scheduler.Push{ID: "canceled", Body: []byte("x"), Delay: time.Hour})
-		if a := push("canceled", "x", 0); !errors.Is(a.Err, scheduler.ErrDuplicateID) || a.State != scheduler.StateCanceled {
+		if a := push("canceled", "x", 0); !errors.Is(a.Err, scheduler.ErrDuplicateID) ||
+			a.State != scheduler.StateCanceled {
 			t.Errorf("after another end: %+v", a)
 		}
-		second := r.forgotten(j, scheduler.StateDelivered, scheduler.Push{ID: "retried", Body: []byte("x"), Attempt: 2, Delay: time.Hour})
+		second := r.forgotten(j, scheduler.StateDelivered,
+			scheduler.Push{ID: "retried", Body: []byte("x"), Attempt: 2, Delay: time.Hour})
 		if a := push("retried", "x", 2); !a.Duplicate || a.UID != second.UID {
 			t.Errorf("a retry that was stored: %+v", a)
 		}
@@ -118,7 +123,8 @@ func TestAccept_JudgesForgottenNamesByTheJournal(t *testing.T) {
 		}
 		// What the journal has of another topic or key, and what merges, is new.
 		asked := j.asked
-		for _, p := range []scheduler.Push{{ID: "charge-17", Topic: "mail"}, {ID: "charge-17", Key: "k"}, {ID: "charge-17", Merge: scheduler.MergeReplace}, {Topic: "plain"}} {
+		for _, p := range []scheduler.Push{{ID: "charge-17", Topic: "mail"}, {ID: "charge-17", Key: "k"},
+			{ID: "charge-17", Merge: scheduler.MergeReplace}, {Topic: "plain"}} {
 			p.Delay = time.Hour
 			if a := r.try(p); a.Err != nil || a.Duplicate || a.Unjudged {
 				t.Errorf("%+v: %+v", p, a)
@@ -154,10 +160,12 @@ func TestAccept_TheJournalCountsOnlyWhereTheTimelineKnowsNothing(t *testing.T) {
 		r, j := remembering(t, true)
 		waits := r.try(scheduler.Push{ID: "a", Body: []byte("new"), Delay: time.Hour})
 		r.forgotten(j, scheduler.StateDelivered, scheduler.Push{ID: "a", Body: []byte("old"), Delay: time.Hour})
-		if a := r.try(scheduler.Push{ID: "a", Body: []byte("new"), Delay: time.Hour}); !a.Duplicate || a.UID != waits.UID {
+		if a := r.try(scheduler.Push{ID: "a", Body: []byte("new"), Delay: time.Hour}); !a.Duplicate ||
+			a.UID != waits.UID {
 			t.Errorf("got %+v", a)
 		}
-		if a := r.try(scheduler.Push{ID: "a", Body: []byte("old"), Delay: time.Hour}); !errors.Is(a.Err, scheduler.ErrDuplicateID) || a.UID != waits.UID {
+		if a := r.try(scheduler.Push{ID: "a", Body: []byte("old"), Delay: time.Hour}); !errors.Is(
+			a.Err, scheduler.ErrDuplicateID) || a.UID != waits.UID {
 			t.Errorf("got %+v", a)
 		}
 	})
@@ -196,7 +204,9 @@ func TestAccept_WaitsForTheJournalBesideOtherPushes(t *testing.T) {
 		j.took = 300 * time.Millisecond
 		named := make(chan scheduler.Accepted, 1)
 		begun := time.Now()
-		r.s.Accept(&scheduler.Push{ID: "a", Topic: "orders", Delay: time.Hour}, func(a scheduler.Accepted) { named <- a })
+		r.s.Accept(&scheduler.Push{ID: "a", Topic: "orders", Delay: time.Hour}, func(a scheduler.Accepted) {
+			named <- a
+		})
 		if a := r.try(scheduler.Push{Delay: time.Hour}); a.Err != nil || time.Since(begun) >= j.took {
 			t.Errorf("%+v after %s", a, time.Since(begun))
 		}
@@ -217,7 +227,8 @@ func TestAccept_JudgesOldUIDsAndIntakeMessagesByTheJournal(t *testing.T) {
 			return uid
 		}
 		delivered := func(uid scheduler.UID) {
-			j.known = append(j.known, scheduler.Info{Message: scheduler.Message{UID: uid, Topic: "orders"}, State: scheduler.StateDelivered, Version: 2})
+			j.known = append(j.known, scheduler.Info{Message: scheduler.Message{UID: uid, Topic: "orders"},
+				State: scheduler.StateDelivered, Version: 2})
 		}
 		known, unknown := old(time.Hour, 1), old(time.Hour, 2)
 		delivered(known)
@@ -228,7 +239,8 @@ func TestAccept_JudgesOldUIDsAndIntakeMessagesByTheJournal(t *testing.T) {
 			t.Errorf("one that nobody took: %+v", a)
 		}
 		asked := j.asked
-		if a := r.try(scheduler.Push{UID: old(time.Minute, 3), Stored: 3, Delay: time.Hour}); a.Err != nil || j.asked != asked {
+		if a := r.try(scheduler.Push{UID: old(time.Minute, 3), Stored: 3, Delay: time.Hour}); a.Err != nil ||
+			j.asked != asked {
 			t.Errorf("the timeline knows what is young: %+v, asked %d", a, j.asked-asked)
 		}
 
@@ -247,7 +259,8 @@ func TestAccept_JudgesOldUIDsAndIntakeMessagesByTheJournal(t *testing.T) {
 		third.journal, third.names = j, r.names
 		third.s = third.scheduler()
 		third.serve(third.s)
-		if a := third.try(scheduler.Push{UID: given, Delay: time.Hour}); !a.Duplicate || a.State != scheduler.StateDelivered {
+		if a := third.try(scheduler.Push{UID: given, Delay: time.Hour}); !a.Duplicate ||
+			a.State != scheduler.StateDelivered {
 			t.Errorf("a repeat: %+v", a)
 		}
 		j.err = errors.New("away")

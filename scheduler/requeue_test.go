@@ -40,24 +40,31 @@ func TestRequeue_OfWhatMayHaveBeenDeliveredIsUncertain(t *testing.T) {
 			}
 		}
 
-		edited, err := r.s.RequeueOne(t.Context(), scheduler.Ref{ID: "order-0"}, scheduler.Requeue{Delay: time.Hour, Body: []byte("mended"), HasBody: true})
+		edited, err := r.s.RequeueOne(t.Context(), scheduler.Ref{ID: "order-0"},
+			scheduler.Requeue{Delay: time.Hour, Body: []byte("mended"), HasBody: true})
 		if err != nil || edited.Version != 1 {
 			t.Fatalf("requeue: %+v, %v", edited, err)
 		}
-		if report, err := r.s.RequeueMany(t.Context(), scheduler.Selection{}, scheduler.Requeue{Delay: time.Hour}, nil); err != nil || report.Done != 4 {
+		if report, err := r.s.RequeueMany(t.Context(), scheduler.Selection{}, scheduler.Requeue{Delay: time.Hour},
+			nil); err != nil || report.Done != 4 {
 			t.Fatalf("requeue of many: %+v, %v", report, err)
 		}
 
 		ref := scheduler.Ref{ID: "order-0", Key: "k", Keyed: true}
-		for _, e := range []scheduler.Edit{{Run: true}, {Delay: time.Second, HasDelay: true}, {Body: []byte("x"), HasBody: true}} {
+		for _, e := range []scheduler.Edit{{Run: true}, {Delay: time.Second, HasDelay: true},
+			{Body: []byte("x"), HasBody: true}} {
 			if got, err := r.s.Reschedule(t.Context(), ref, e); err != nil || got.Code != scheduler.AmendMaybe {
 				t.Errorf("reschedule %+v: %s, %v", e, got.Code, err)
 			}
 		}
 		for name, ref := range map[string]scheduler.Ref{
-			"name in its key": ref, "name": {ID: "order-1"}, "uid that died": {UID: dead[2].UID}, "uid without a name that died": {UID: dead[4].UID},
+			"name in its key":              ref,
+			"name":                         {ID: "order-1"},
+			"uid that died":                {UID: dead[2].UID},
+			"uid without a name that died": {UID: dead[4].UID},
 		} {
-			if got, err := r.s.Cancel(t.Context(), ref); err != nil || got.Code != scheduler.CancelMaybe || !got.Info.Mark.Uncertain {
+			if got, err := r.s.Cancel(t.Context(), ref); err != nil || got.Code != scheduler.CancelMaybe ||
+				!got.Info.Mark.Uncertain {
 				t.Errorf("cancel by %s: %s, %+v, %v; want maybe_delivered", name, got.Code, got.Info, err)
 			}
 		}
@@ -92,10 +99,12 @@ func TestRequeue_OfWhatIsCertainIsCertain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := r.s.Reschedule(t.Context(), scheduler.Ref{ID: "a"}, scheduler.Edit{Delay: 2 * time.Hour, HasDelay: true}); err != nil || got.Code != scheduler.AmendDone {
+		if got, err := r.s.Reschedule(t.Context(), scheduler.Ref{ID: "a"},
+			scheduler.Edit{Delay: 2 * time.Hour, HasDelay: true}); err != nil || got.Code != scheduler.AmendDone {
 			t.Errorf("reschedule: %s, %v", got.Code, err)
 		}
-		if got, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "a"}); err != nil || got.Code != scheduler.CancelDone || got.Info.UID != again.UID {
+		if got, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "a"}); err != nil ||
+			got.Code != scheduler.CancelDone || got.Info.UID != again.UID {
 			t.Errorf("cancel: %s of %s, %v", got.Code, got.Info.UID, err)
 		}
 	})
@@ -107,7 +116,8 @@ type lostRequeue struct {
 	lost int
 }
 
-func (s *lostRequeue) Requeue(ctx context.Context, dead scheduler.UID, m *scheduler.Message, now scheduler.Milli) (scheduler.RequeueResult, error) {
+func (s *lostRequeue) Requeue(ctx context.Context, dead scheduler.UID, m *scheduler.Message,
+	now scheduler.Milli) (scheduler.RequeueResult, error) {
 	result, err := s.Timeline.Requeue(ctx, dead, m, now)
 	if err == nil && s.lost > 0 {
 		s.lost--
@@ -124,7 +134,8 @@ func TestRequeue_OfAnUnknownOutcomeTellsWhomToLookFor(t *testing.T) {
 		stop := r.lead(r.s, 1)
 		defer stop(errStop)
 		once := scheduler.Retry{Delays: []time.Duration{0}}
-		one, two := r.push(scheduler.Push{Topic: "poison", Retry: once}), r.push(scheduler.Push{Topic: "poison", ID: "a", Retry: once})
+		one, two := r.push(scheduler.Push{Topic: "poison", Retry: once}),
+			r.push(scheduler.Push{Topic: "poison", ID: "a", Retry: once})
 		time.Sleep(time.Second)
 
 		store.lost = 1

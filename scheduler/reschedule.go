@@ -64,7 +64,8 @@ func (s *Scheduler) amend(ctx context.Context, info *Info, e *Edit) (AmendResult
 			err = fmt.Errorf("%w: %v", ErrOutcomeUnknown, err)
 		case err == nil && result.Code != AmendDone && result.Info.Version != a.Version:
 			// The first may have been done, and more have happened since.
-			err = fmt.Errorf("%w: by now it is %s, version %d", ErrOutcomeUnknown, result.Info.State, result.Info.Version)
+			err = fmt.Errorf("%w: by now it is %s, version %d", ErrOutcomeUnknown, result.Info.State,
+				result.Info.Version)
 		}
 	}
 	switch {
@@ -140,7 +141,8 @@ func (s *Scheduler) edited(info *Info, e *Edit) (Amend, error) {
 // checkDue refuses what lies beyond the limit.
 func (s *Scheduler) checkDue(due Milli, now time.Time) error {
 	if limit := CeilMilli(now.Add(s.cfg.MaxDelay)); due > limit {
-		return fmt.Errorf("%w: due %s, limit %s", ErrTooFar, due.Time().Format("2006-01-02T15:04:05.000Z07:00"), s.cfg.MaxDelay)
+		return fmt.Errorf("%w: due %s, limit %s", ErrTooFar, due.Time().Format("2006-01-02T15:04:05.000Z07:00"),
+			s.cfg.MaxDelay)
 	}
 	return nil
 }

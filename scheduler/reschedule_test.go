@@ -23,12 +23,14 @@ func TestReschedule_MovesAndEditsInPlace(t *testing.T) {
 		r := newRig(t, 2, nil)
 		stop := r.lead(r.s, 1)
 		a := r.push(scheduler.Push{ID: "a", Delay: time.Hour, Body: []byte("old")})
-		sooner := r.reschedule(a.UID, scheduler.Edit{Delay: time.Second, HasDelay: true, Body: []byte("new"), HasBody: true,
-			Headers: []scheduler.Header{{Name: "X", Value: "1"}}, HasHeaders: true, Version: 1})
+		sooner := r.reschedule(a.UID,
+			scheduler.Edit{Delay: time.Second, HasDelay: true, Body: []byte("new"), HasBody: true,
+				Headers: []scheduler.Header{{Name: "X", Value: "1"}}, HasHeaders: true, Version: 1})
 		if sooner.Code != scheduler.AmendDone || sooner.Info.Version != 2 {
 			t.Fatalf("reschedule: %s, version %d", sooner.Code, sooner.Info.Version)
 		}
-		if stale := r.reschedule(a.UID, scheduler.Edit{Delay: time.Minute, HasDelay: true, Version: 1}); stale.Code != scheduler.AmendVersion || stale.Info.Version != 2 {
+		stale := r.reschedule(a.UID, scheduler.Edit{Delay: time.Minute, HasDelay: true, Version: 1})
+		if stale.Code != scheduler.AmendVersion || stale.Info.Version != 2 {
 			t.Errorf("with a version that is over: %s, version %d", stale.Code, stale.Info.Version)
 		}
 		time.Sleep(2 * time.Second)
@@ -39,7 +41,8 @@ func TestReschedule_MovesAndEditsInPlace(t *testing.T) {
 		if late := got[0].at.Sub(sooner.Info.Due.Time()); late < 0 || late > 5*time.Millisecond {
 			t.Errorf("arrived %s after its new due time", late)
 		}
-		if over := r.reschedule(a.UID, scheduler.Edit{Run: true}); over.Code != scheduler.AmendEnded || over.Info.State != scheduler.StateDelivered {
+		if over := r.reschedule(a.UID, scheduler.Edit{Run: true}); over.Code != scheduler.AmendEnded ||
+			over.Info.State != scheduler.StateDelivered {
 			t.Errorf("after delivery: %s of a message that is %s", over.Code, over.Info.State)
 		}
 		_ = stop(errStop)
@@ -54,14 +57,17 @@ func TestReschedule_RunIsNowAndShiftMoves(t *testing.T) {
 		if got := r.reschedule(a.UID, scheduler.Edit{Run: true}); got.Code != scheduler.AmendDone {
 			t.Fatalf("run: %s", got.Code)
 		}
-		if got := r.reschedule(b.UID, scheduler.Edit{Shift: -30 * time.Minute, HasShift: true}); got.Info.Due != b.Due.Add(-30*time.Minute) {
+		if got := r.reschedule(b.UID,
+			scheduler.Edit{Shift: -30 * time.Minute, HasShift: true}); got.Info.Due != b.Due.Add(-30*time.Minute) {
 			t.Errorf("shifted from %d to %d", b.Due, got.Info.Due)
 		}
 		time.Sleep(100 * time.Millisecond)
 		if got := r.nats.arrived(); len(got) != 1 || got[0].m.UID != a.UID {
 			t.Errorf("arrived: %+v", got)
 		}
-		if _, err := r.s.Reschedule(t.Context(), scheduler.Ref{UID: b.UID}, scheduler.Edit{Delay: 20 * 365 * 24 * time.Hour, HasDelay: true}); err == nil {
+		_, err := r.s.Reschedule(t.Context(), scheduler.Ref{UID: b.UID},
+			scheduler.Edit{Delay: 20 * 365 * 24 * time.Hour, HasDelay: true})
+		if err == nil {
 			t.Error("twenty years ahead were taken")
 		}
 		_ = stop(errStop)
@@ -71,7 +77,9 @@ func TestReschedule_RunIsNowAndShiftMoves(t *testing.T) {
 func TestReschedule_LeavesAMessageAloneThatMayHaveBeenDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)
-		r.nats.answer = func(*scheduler.Message, int) scheduler.Outcome { return scheduler.Outcome{Kind: scheduler.Unknown} }
+		r.nats.answer = func(*scheduler.Message, int) scheduler.Outcome {
+			return scheduler.Outcome{Kind: scheduler.Unknown}
+		}
 		a := r.push(scheduler.Push{Body: []byte("x")})
 		stop := r.lead(r.s, 1)
 		time.Sleep(50 * time.Millisecond)
@@ -80,7 +88,8 @@ func TestReschedule_LeavesAMessageAloneThatMayHaveBeenDelivered(t *testing.T) {
 		if !before.Mark.Uncertain {
 			t.Fatalf("it is %s, uncertain %t", before.State, before.Mark.Uncertain)
 		}
-		if got := r.reschedule(a.UID, scheduler.Edit{Delay: time.Hour, HasDelay: true}); got.Code != scheduler.AmendMaybe {
+		got := r.reschedule(a.UID, scheduler.Edit{Delay: time.Hour, HasDelay: true})
+		if got.Code != scheduler.AmendMaybe {
 			t.Errorf("reschedule: %s", got.Code)
 		}
 		if after := r.info(a.UID); after.Due != before.Due || after.Version != before.Version {
@@ -94,7 +103,8 @@ func TestMany_CancelsAndShiftsWhatIsSelectedOnce(t *testing.T) {
 		r := newRig(t, 3, nil)
 		var mine, others []scheduler.Accepted
 		for i := range 1200 {
-			p := scheduler.Push{Topic: "orders.remind", Delay: time.Hour + time.Duration(i)*time.Second, Key: string(rune('a' + i%3))}
+			p := scheduler.Push{Topic: "orders.remind", Delay: time.Hour + time.Duration(i)*time.Second,
+				Key: string(rune('a' + i%3))}
 			if i%2 == 1 {
 				p.Topic = "mail"
 				others = append(others, r.push(p))
@@ -106,7 +116,8 @@ func TestMany_CancelsAndShiftsWhatIsSelectedOnce(t *testing.T) {
 		if err != nil || dry.Looked != 1200 || dry.Matched != 600 || dry.Done != 0 {
 			t.Fatalf("dry run: %+v, %v", dry, err)
 		}
-		shifted, err := r.s.RescheduleMany(t.Context(), scheduler.Selection{Topic: "orders.>"}, scheduler.Edit{Shift: time.Minute, HasShift: true}, nil)
+		shifted, err := r.s.RescheduleMany(t.Context(), scheduler.Selection{Topic: "orders.>"},
+			scheduler.Edit{Shift: time.Minute, HasShift: true}, nil)
 		if err != nil || shifted.Done != 600 {
 			t.Fatalf("shift: %+v, %v", shifted, err)
 		}
@@ -117,16 +128,22 @@ func TestMany_CancelsAndShiftsWhatIsSelectedOnce(t *testing.T) {
 		}
 		steps := 0
 		// A pause keeps those that are due now in the walk's way: it must end all the same.
-		for _, e := range []scheduler.Edit{{Delay: 2 * time.Hour, HasDelay: true}, {Run: true}, {Delay: 3 * time.Hour, HasDelay: true}} {
-			if again, err := r.s.RescheduleMany(t.Context(), scheduler.Selection{Topic: "mail"}, e, nil); err != nil || again.Done != 600 {
+		for _, e := range []scheduler.Edit{{Delay: 2 * time.Hour, HasDelay: true}, {Run: true},
+			{Delay: 3 * time.Hour, HasDelay: true}} {
+			if again, err := r.s.RescheduleMany(t.Context(), scheduler.Selection{Topic: "mail"}, e, nil); err != nil ||
+				again.Done != 600 {
 				t.Fatalf("reschedule to one time: %+v, %v", again, err)
 			}
 		}
-		report, err := r.s.CancelMany(t.Context(), scheduler.Selection{Topic: "orders.>", Key: "a", HasKey: true}, func(scheduler.Report) { steps++ })
+		report, err := r.s.CancelMany(t.Context(), scheduler.Selection{Topic: "orders.>", Key: "a", HasKey: true},
+			func(scheduler.Report) {
+				steps++
+			})
 		if err != nil || report.Done != 200 || steps < 3 {
 			t.Fatalf("cancel by key: %+v in %d steps, %v", report, steps, err)
 		}
-		if report, err = r.s.CancelMany(t.Context(), scheduler.Selection{Topic: "orders.>", From: mine[300].Due}, nil); err != nil || report.Done == 0 {
+		if report, err = r.s.CancelMany(t.Context(), scheduler.Selection{Topic: "orders.>", From: mine[300].Due},
+			nil); err != nil || report.Done == 0 {
 			t.Fatalf("cancel by due: %+v, %v", report, err)
 		}
 		for _, a := range others {
@@ -152,9 +169,11 @@ func (n shortBody) Fits(m *scheduler.Message) error {
 func TestReschedule_RefusesWhatDoesNotFitAndChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)
-		a := r.push(scheduler.Push{Delay: time.Hour, Body: []byte("four"), Headers: []scheduler.Header{{Name: "X", Value: "1"}}})
+		a := r.push(scheduler.Push{Delay: time.Hour, Body: []byte("four"),
+			Headers: []scheduler.Header{{Name: "X", Value: "1"}}})
 		edit := func(body string) scheduler.Edit {
-			return scheduler.Edit{Body: []byte(body), HasBody: true, Delay: time.Second, HasDelay: true, Fit: shortBody(4)}
+			return scheduler.Edit{Body: []byte(body), HasBody: true, Delay: time.Second, HasDelay: true,
+				Fit: shortBody(4)}
 		}
 		if _, err := r.s.Reschedule(t.Context(), scheduler.Ref{UID: a.UID}, edit("fives")); !errors.Is(err, errLong) {
 			t.Errorf("got %v", err)
@@ -163,7 +182,8 @@ func TestReschedule_RefusesWhatDoesNotFitAndChangesNothing(t *testing.T) {
 			t.Errorf("version %d, due %d, body %q", info.Version, info.Due, info.Body)
 		}
 		// What stays is not held to a limit that it was not pushed under.
-		if got := r.reschedule(a.UID, scheduler.Edit{Delay: time.Minute, HasDelay: true, Fit: shortBody(1)}); got.Code != scheduler.AmendDone {
+		got := r.reschedule(a.UID, scheduler.Edit{Delay: time.Minute, HasDelay: true, Fit: shortBody(1)})
+		if got.Code != scheduler.AmendDone {
 			t.Errorf("moved: %s", got.Code)
 		}
 		if got := r.reschedule(a.UID, edit("more")); got.Code != scheduler.AmendDone {

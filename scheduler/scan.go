@@ -202,7 +202,8 @@ func (sc *scanner) begin(ctx context.Context) error {
 				}
 				began = true
 			}
-			n, err := sc.l.s.cfg.Timeline.Sweep(ctx, sc.bucket, sc.l.term, *sc.claims, sweepBatch, sc.l.s.cfg.Clock.Milli())
+			n, err := sc.l.s.cfg.Timeline.Sweep(ctx, sc.bucket, sc.l.term, *sc.claims, sweepBatch,
+				sc.l.s.cfg.Clock.Milli())
 			if err != nil {
 				return fmt.Errorf("sweep: %w", err)
 			}
@@ -317,7 +318,8 @@ func (sc *scanner) claim(ctx context.Context, lane string, n int) (Claimed, erro
 	started := time.Now()
 	*sc.claims++
 	err := sc.l.call(ctx, func(ctx context.Context) (err error) {
-		claimed, err = cfg.Timeline.Claim(ctx, sc.bucket, Claim{Term: sc.l.term, Number: *sc.claims, Now: cfg.Clock.Milli(), Limit: n, Bytes: cfg.ClaimBytes, Lane: lane})
+		claimed, err = cfg.Timeline.Claim(ctx, sc.bucket, Claim{Term: sc.l.term, Number: *sc.claims,
+			Now: cfg.Clock.Milli(), Limit: n, Bytes: cfg.ClaimBytes, Lane: lane})
 		return err
 	})
 	sc.l.s.metrics.stepSeconds.Observe(time.Since(started).Seconds())

@@ -108,7 +108,8 @@ func New(cfg Config) (*Scheduler, error) {
 	if cfg.Passed == nil {
 		cfg.Passed = func(context.Context) bool { return false }
 	}
-	s := &Scheduler{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer), claims: make([]uint64, cfg.Timeline.Buckets())}
+	s := &Scheduler{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer),
+		claims: make([]uint64, cfg.Timeline.Buckets())}
 	s.queues, s.names = newCoalescer(s), newNames(s)
 	return s, nil
 }

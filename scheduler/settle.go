@@ -120,7 +120,8 @@ func (sc *scanner) drain(ctx context.Context, ends []End, back []aside) error {
 		}
 		wait := time.Until(until)
 		if wait <= 0 {
-			sc.log.Warn().Err(err).Int("messages", left).Msg("stopped with messages in flight; the next leader sweeps them")
+			sc.log.Warn().Err(err).Int("messages", left).Msg(
+				"stopped with messages in flight; the next leader sweeps them")
 			return nil
 		}
 		if err != nil {
@@ -171,7 +172,8 @@ func (sc *scanner) endless(e End) bool {
 	err := sc.l.call(context.Background(), func(ctx context.Context) error {
 		return sc.l.s.cfg.Timeline.Finish(ctx, sc.bucket, sc.l.term, []End{e}, sc.l.s.cfg.Clock.Milli())
 	})
-	sc.log.Error().Err(err).Str("uid", string(e.Message.UID)).Str("state", e.State.String()).Msg("a message cannot end so; it stays in flight")
+	sc.log.Error().Err(err).Str("uid", string(e.Message.UID)).Str("state", e.State.String()).Msg(
+		"a message cannot end so; it stays in flight")
 	return true
 }
 

@@ -85,7 +85,8 @@ func (s *Scheduler) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
 		}
 		ref = Ref{UID: next}
 	}
-	return CancelResult{}, fmt.Errorf("cancel %s: %w: it was requeued more than %d times; cancel its last uid", ref.UID, ErrUnavailable, maxLives)
+	return CancelResult{}, fmt.Errorf("cancel %s: %w: it was requeued more than %d times; cancel its last uid", ref.UID,
+		ErrUnavailable, maxLives)
 }
 
 // maxLives bounds how often a cancel follows a message that was requeued.
@@ -146,7 +147,8 @@ func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, 
 			result, err = s.cancel(ctx, a.UID)
 		}
 		if err == nil && (result.Code == CancelDone || result.Code == CancelMaybe) {
-			if err = s.cfg.Journal.Await(ctx, []Recorded{{a.UID, result.Info.Version, a.UID.Bucket(s.cfg.Timeline.Buckets()), result.Number}}); err != nil {
+			if err = s.cfg.Journal.Await(ctx, []Recorded{
+				{a.UID, result.Info.Version, a.UID.Bucket(s.cfg.Timeline.Buckets()), result.Number}}); err != nil {
 				err = fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
 			}
 		}
@@ -163,7 +165,8 @@ func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, 
 		case result.Code == CancelUnknown && a.State.Ended(): // only the journal remembers it
 			result = CancelResult{Code: CancelEnded, Info: a}
 		case result.Code == CancelUnknown:
-			return CancelResult{}, fmt.Errorf("cancel %s: %w: the journal has it and the store does not, yet", a.UID, ErrUnavailable)
+			return CancelResult{}, fmt.Errorf("cancel %s: %w: the journal has it and the store does not, yet", a.UID,
+				ErrUnavailable)
 		}
 		maybe = maybe || result.Code == CancelMaybe
 	}
@@ -280,7 +283,8 @@ func (s *Scheduler) beyond(ctx context.Context, ref Ref, found []Info, why purpo
 	case err != nil && why == forChange:
 		return nil, fmt.Errorf("look up in the journal: %w", err)
 	case err == nil && len(own) > 0:
-		return slices.DeleteFunc(retries, func(i Info) bool { return i.Topic != own[0].Topic || i.Key != own[0].Key }), nil
+		return slices.DeleteFunc(
+			retries, func(i Info) bool { return i.Topic != own[0].Topic || i.Key != own[0].Key }), nil
 	case why == forChange && ref.Topic == "":
 		return retries, ErrAmbiguousID
 	}
@@ -340,7 +344,9 @@ func group(found []Info) []attempts {
 	}
 	all := slices.Collect(maps.Values(byName))
 	for _, a := range all {
-		slices.SortFunc(a, func(x, y Info) int { return cmp.Or(cmp.Compare(x.Attempt, y.Attempt), cmp.Compare(x.UID, y.UID)) })
+		slices.SortFunc(a, func(x, y Info) int {
+			return cmp.Or(cmp.Compare(x.Attempt, y.Attempt), cmp.Compare(x.UID, y.UID))
+		})
 	}
 	slices.SortFunc(all, func(a, b attempts) int {
 		x, y := a.meant(), b.meant()

@@ -82,7 +82,8 @@ func TestCancel_ByNameWaitsForTheAttemptInFlight(t *testing.T) {
 		byName := scheduler.Ref{ID: "order-1"}
 		first := r.push(scheduler.Push{ID: "order-1", At: 1, HasAt: true})
 		claim := func(term uint64) []*scheduler.Message {
-			c, err := r.store.Claim(t.Context(), 0, scheduler.Claim{Term: term, Number: term, Now: r.clock.Milli(), Limit: 10, Bytes: 1 << 20})
+			c, err := r.store.Claim(t.Context(), 0,
+				scheduler.Claim{Term: term, Number: term, Now: r.clock.Milli(), Limit: 10, Bytes: 1 << 20})
 			if err != nil || len(c.Messages) != 1 {
 				t.Fatalf("claimed %d, %v", len(c.Messages), err)
 			}
@@ -99,7 +100,8 @@ func TestCancel_ByNameWaitsForTheAttemptInFlight(t *testing.T) {
 		if s := r.info(second.UID).State; s != scheduler.StateWaiting {
 			t.Fatalf("the retry is %s although in_flight changes nothing", s)
 		}
-		if err := r.store.Finish(t.Context(), 0, 1, []scheduler.End{{Message: taken[0], State: scheduler.StateDelivered}}, r.clock.Milli()); err != nil {
+		if err := r.store.Finish(t.Context(), 0, 1,
+			[]scheduler.End{{Message: taken[0], State: scheduler.StateDelivered}}, r.clock.Milli()); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -120,7 +122,8 @@ type lostCancel struct {
 	calls   int
 }
 
-func (s *lostCancel) Cancel(ctx context.Context, uid scheduler.UID, now scheduler.Milli) (scheduler.CancelResult, error) {
+func (s *lostCancel) Cancel(ctx context.Context, uid scheduler.UID,
+	now scheduler.Milli) (scheduler.CancelResult, error) {
 	s.calls++
 	if s.calls > s.lost && s.then != nil {
 		return scheduler.CancelResult{}, s.then
@@ -149,7 +152,8 @@ func TestCancel_AsksAgainWhereTheReplyIsLost(t *testing.T) {
 				// What is unknown after the first stays so when the second certainly did nothing.
 				store.calls, store.then = 0, scheduler.ErrUnavailable
 				b := r.push(scheduler.Push{Delay: time.Hour})
-				if _, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: b.UID}); !errors.Is(err, scheduler.ErrOutcomeUnknown) {
+				if _, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: b.UID}); !errors.Is(err,
+					scheduler.ErrOutcomeUnknown) {
 					t.Errorf("cancel, and the store is away then: %v", err)
 				}
 			})
@@ -171,9 +175,11 @@ func TestSteer_ARetryUnderTheUIDOfAnothersMessageIsNoneOfIt(t *testing.T) {
 		wants := func(when string, want scheduler.State, topic string) {
 			t.Helper()
 			if i, err := r.s.Get(t.Context(), ref); err != nil || i.State != want || i.Topic != topic {
-				t.Errorf("%s: a look-up finds one that is %s on %q, %v; want %s on %s", when, i.State, i.Topic, err, want, topic)
+				t.Errorf("%s: a look-up finds one that is %s on %q, %v; want %s on %s", when, i.State, i.Topic,
+					err, want, topic)
 			}
-			if c, err := r.s.Cancel(t.Context(), ref); err != nil || c.Code != scheduler.CancelEnded || c.Info.UID != first.UID {
+			if c, err := r.s.Cancel(t.Context(), ref); err != nil || c.Code != scheduler.CancelEnded ||
+				c.Info.UID != first.UID {
 				t.Errorf("%s: a cancel says %s of %s, %v", when, c.Code, c.Info.UID, err)
 			}
 		}
@@ -186,7 +192,8 @@ func TestSteer_ARetryUnderTheUIDOfAnothersMessageIsNoneOfIt(t *testing.T) {
 					t.Errorf("%s: the other's look-up finds %s, %v", when, i.UID, err)
 				}
 			}
-			if _, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: first.UID, Viewer: b}); !errors.Is(err, scheduler.ErrAmbiguousID) {
+			_, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: first.UID, Viewer: b})
+			if !errors.Is(err, scheduler.ErrAmbiguousID) {
 				t.Errorf("%s: the other's cancel without a topic: %v", when, err)
 			}
 		}
@@ -224,7 +231,8 @@ func TestSteer_ARetryOfAMessageWithoutANameIsMeantByItsUID(t *testing.T) {
 		stop := r.lead(r.s, 1)
 		time.Sleep(2 * time.Second)
 		_ = stop(errStop)
-		second := r.push(scheduler.Push{Topic: "a.orders", Key: "k", ID: string(first.UID), Attempt: 2, Delay: 24 * time.Hour})
+		second := r.push(
+			scheduler.Push{Topic: "a.orders", Key: "k", ID: string(first.UID), Attempt: 2, Delay: 24 * time.Hour})
 		retried := func(when string) {
 			t.Helper()
 			if i, err := r.s.Get(t.Context(), scheduler.Ref{UID: first.UID}); err != nil || i.UID != second.UID {
@@ -234,7 +242,8 @@ func TestSteer_ARetryOfAMessageWithoutANameIsMeantByItsUID(t *testing.T) {
 		retried("while the end is remembered")
 		r.forget(11 * time.Minute)
 		retried("while the journal has it")
-		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: first.UID}); err != nil || c.Code != scheduler.CancelDone || c.Info.UID != second.UID {
+		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: first.UID}); err != nil ||
+			c.Code != scheduler.CancelDone || c.Info.UID != second.UID {
 			t.Errorf("cancel: %s of %s, %v", c.Code, c.Info.UID, err)
 		}
 	})
@@ -257,10 +266,12 @@ func TestCancel_AnswersWhatTheJournalKnowsThoughNoTombstoneFits(t *testing.T) {
 		_ = stop(errStop)
 		r.forget(11 * time.Minute)
 		c, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "order-1", Topic: "orders"})
-		if err != nil || c.Code != scheduler.CancelEnded || c.Info.UID != first.UID || c.Info.State != scheduler.StateDelivered {
+		if err != nil || c.Code != scheduler.CancelEnded || c.Info.UID != first.UID ||
+			c.Info.State != scheduler.StateDelivered {
 			t.Errorf("got %s of %s, %v", c.Code, c.Info.UID, err)
 		}
-		if _, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "order-2", Topic: "orders"}); !errors.Is(err, scheduler.ErrManyTombstones) {
+		if _, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "order-2", Topic: "orders"}); !errors.Is(err,
+			scheduler.ErrManyTombstones) {
 			t.Errorf("of what nobody knows: %v", err)
 		}
 	})
@@ -286,7 +297,8 @@ func TestSteer_TellsOfWhatStandsBesideADamagedRecord(t *testing.T) {
 		if got, err := r.s.Get(t.Context(), scheduler.Ref{ID: "n"}); err != nil || got.UID != a.UID {
 			t.Errorf("by its id: %+v, %v", got, err)
 		}
-		if _, err := r.s.Get(t.Context(), scheduler.Ref{ID: "n", Topic: "orders"}); !errors.Is(err, scheduler.ErrUnreadable) {
+		if _, err := r.s.Get(t.Context(), scheduler.Ref{ID: "n", Topic: "orders"}); !errors.Is(err,
+			scheduler.ErrUnreadable) {
 			t.Errorf("by its name: %v", err)
 		}
 		if _, err := r.s.Get(t.Context(), scheduler.Ref{ID: "m"}); !errors.Is(err, scheduler.ErrUnreadable) {

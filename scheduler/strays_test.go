@@ -29,7 +29,8 @@ func newMoving(t *testing.T, wrap func(scheduler.Timeline) scheduler.Timeline) *
 		v.sends[m.Topic]++
 		switch lane := v.lane(m); {
 		case v.full[lane] || v.full[m.Topic]:
-			return scheduler.Outcome{Kind: scheduler.Unanswered, Err: errors.New("maximum messages exceeded (503, 10077)")}
+			return scheduler.Outcome{Kind: scheduler.Unanswered,
+				Err: errors.New("maximum messages exceeded (503, 10077)")}
 		case v.mute[lane]:
 			return scheduler.Outcome{Kind: scheduler.Unknown, Err: errors.New("no PubAck")}
 		case v.stream[m.Topic] == "":

@@ -126,11 +126,13 @@ const uidAhead = time.Second
 func (u UID) checkRepeat(now time.Time, name string) error {
 	switch {
 	case u.Intake():
-		return fmt.Errorf("%w: the id %s is that of a push by tag; such a push needs no id to be repeated safely", ErrForeignUID, u)
+		return fmt.Errorf("%w: the id %s is that of a push by tag; such a push needs no id to be repeated safely",
+			ErrForeignUID, u)
 	case u.Time().Sub(now) > uidAhead:
 		return fmt.Errorf("%w: the id %s lies in the future", ErrForeignUID, u)
 	case name != "" && u.Hash() != Hash(name):
-		return fmt.Errorf("%w: the id %s does not belong to a message with this key, or with this content where pushes are merged",
+		return fmt.Errorf(
+			"%w: the id %s does not belong to a message with this key, or with this content where pushes are merged",
 			ErrForeignUID, u)
 	}
 	return nil
@@ -142,7 +144,8 @@ func (u UID) checkRepeat(now time.Time, name string) error {
 func IntakeUID(sequence uint64, stored time.Time, id, key string) (UID, error) {
 	ms := stored.Sub(Epoch).Milliseconds()
 	if ms < 0 || ms > uidMaxTime {
-		return "", fmt.Errorf("intake message %d: stored at %s, outside %s and 41 bits of milliseconds", sequence, stored.UTC().Format(time.RFC3339), Epoch.Format(time.RFC3339))
+		return "", fmt.Errorf("intake message %d: stored at %s, outside %s and 41 bits of milliseconds", sequence,
+			stored.UTC().Format(time.RFC3339), Epoch.Format(time.RFC3339))
 	}
 	hash := uint16(sequence / 256)
 	if name := nameForHash(id, key); name != "" {

@@ -28,7 +28,8 @@ func TestUID_PartsComeBack(t *testing.T) {
 func TestUID_SortsByAcceptance(t *testing.T) {
 	var us []string
 	for i := range 300 {
-		us = append(us, string(encodeUID(int64(1_000_000+i*7919), uint64(i%2), uint32(i*13%1000), uint16(rand.IntN(1<<16)))))
+		us = append(us,
+			string(encodeUID(int64(1_000_000+i*7919), uint64(i%2), uint32(i*13%1000), uint16(rand.IntN(1<<16)))))
 	}
 	if !sort.StringsAreSorted(us) {
 		t.Fatal("uids of rising time are not in order")
@@ -61,7 +62,8 @@ func TestIntakeUID_IsTheSameForARedeliveryAndAnotherForARecreatedStream(t *testi
 }
 
 func TestIsUID_RefusesWhatUsersCallTheirMessages(t *testing.T) {
-	for _, s := range []string{"", "1234567890123456", "t-", "t-123", "t-123456789012345i", "T-1234567890123456", "t-1234567890123456x", "order-17"} {
+	for _, s := range []string{"", "1234567890123456", "t-", "t-123", "t-123456789012345i", "T-1234567890123456",
+		"t-1234567890123456x", "order-17"} {
 		if IsUID(s) {
 			t.Errorf("%q passes for a uid", s)
 		}

@@ -1,6 +1,6 @@
 // Package answer turns what the scheduler decides into what a caller is told, the same words and statuses through HTTP
-// and through NATS, and what a caller asks into what the scheduler takes. It holds no connection and no state; bridge and
-// bridge/api stand on it so that neither needs the other.
+// and through NATS, and what a caller asks into what the scheduler takes. It holds no connection and no state; bridge
+// and bridge/api stand on it so that neither needs the other.
 package answer
 
 import (
@@ -14,9 +14,9 @@ import (
 // ByNATS is who asks over NATS, which names nobody: who may is for its permissions to say.
 const ByNATS = "nats"
 
-// Push is a checked push as the scheduler takes it. An id in the form of a uid means exactly that uid: the retry of a push
-// whose outcome stayed unknown. With an attempt it is the name of the message that a consumer sends back. The body is
-// shared, not copied.
+// Push is a checked push as the scheduler takes it. An id in the form of a uid means exactly that uid: the retry of a
+// push whose outcome stayed unknown. With an attempt it is the name of the message that a consumer sends back. The body
+// is shared, not copied.
 func Push(p *wire.Push, body []byte) *scheduler.Push {
 	s := &scheduler.Push{
 		ID: p.ID, Key: p.Key, Topic: p.Topic, Body: body,
@@ -43,7 +43,8 @@ func Push(p *wire.Push, body []byte) *scheduler.Push {
 	return s
 }
 
-var merges = map[string]scheduler.Merge{wire.Keep: scheduler.MergeKeep, wire.Replace: scheduler.MergeReplace, wire.Debounce: scheduler.MergeDebounce}
+var merges = map[string]scheduler.Merge{wire.Keep: scheduler.MergeKeep, wire.Replace: scheduler.MergeReplace,
+	wire.Debounce: scheduler.MergeDebounce}
 
 func headers(list []wire.Header) []scheduler.Header {
 	if len(list) == 0 {
@@ -77,8 +78,8 @@ func Ref(n wire.Named) (scheduler.Ref, error) {
 	return scheduler.Ref{ID: n.ID, Topic: n.Topic, Key: n.Key, Keyed: n.Keyed}, nil
 }
 
-// Accepted answers a push, with a problem where it was not kept. Of the answer Duplicate and Merged say whether there is a
-// new message: HTTP's 201, or 200.
+// Accepted answers a push, with a problem where it was not kept. Of the answer Duplicate and Merged say whether there
+// is a new message: HTTP's 201, or 200.
 func Accepted(a scheduler.Accepted) wire.Result {
 	r := wire.Result{Answer: wire.Answer{
 		ID: a.ID, UID: string(a.UID), Due: int64(a.Due), State: a.State.String(), Version: a.Version,
@@ -139,7 +140,8 @@ func Cancel(id string, r *scheduler.CancelResult) (wire.Canceled, *wire.Problem)
 	i := &r.Info
 	refuse := func(word, detail string) *wire.Problem { return conflict(id, i, word, detail) }
 	maybe := func() *wire.Problem {
-		return refuse(WordMaybeDelivered, "an attempt with an unknown outcome may have reached a consumer; it is not tried again")
+		return refuse(WordMaybeDelivered,
+			"an attempt with an unknown outcome may have reached a consumer; it is not tried again")
 	}
 	switch r.Code {
 	case scheduler.CancelDone:

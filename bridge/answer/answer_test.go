@@ -20,13 +20,16 @@ const uid = "t-0123456789abcdef"
 
 func TestPush_CarriesEveryField(t *testing.T) {
 	t.Parallel()
-	item := wire.DecodePush([]byte(`{"topic":"a","at":1896076800000,"id":"i","key":"k","priority":3,"ttl":5,"attempt":2,"headers":{"x":["1","2"]},"body":"b"}`), "delayed")
+	item := wire.DecodePush([]byte(`{"topic":"a","at":1896076800000,"id":"i","key":"k","priority":3,"ttl":5,`+
+		`"attempt":2,"headers":{"x":["1","2"]},"body":"b"}`), "delayed")
 	if item.Err != nil {
 		t.Fatal(item.Err)
 	}
 	want := &scheduler.Push{
-		ID: "i", Key: "k", Topic: "a", Headers: []scheduler.Header{{Name: "x", Value: "1"}, {Name: "x", Value: "2"}}, Body: []byte("b"),
-		Priority: 3, TTL: 5 * time.Millisecond, Attempt: 2, At: 1896076800000, HasAt: true, Options: item.Push.Options(),
+		ID: "i", Key: "k", Topic: "a", Headers: []scheduler.Header{{Name: "x", Value: "1"}, {Name: "x", Value: "2"}},
+		Body:     []byte("b"),
+		Priority: 3, TTL: 5 * time.Millisecond, Attempt: 2, At: 1896076800000, HasAt: true,
+		Options: item.Push.Options(),
 	}
 	if got := answer.Push(&item.Push, item.Body); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
@@ -83,13 +86,17 @@ func TestProblem_MapsEverySentinelTheSchedulerDecides(t *testing.T) {
 		status int
 		word   string
 	}{
-		{scheduler.ErrUnavailable, 503, "unavailable"}, {scheduler.ErrFull, 503, "store_full"}, {scheduler.ErrBusy, 503, "busy"},
+		{scheduler.ErrUnavailable, 503, "unavailable"}, {scheduler.ErrFull, 503, "store_full"},
+		{scheduler.ErrBusy, 503, "busy"},
 		{scheduler.ErrBehind, 503, "journal_behind"}, {scheduler.ErrUncertified, 503, "unavailable"},
-		{scheduler.ErrStopping, 503, "stopping"}, {scheduler.ErrNoMachineID, 503, "unavailable"}, {scheduler.ErrClockBack, 503, "unavailable"},
+		{scheduler.ErrStopping, 503, "stopping"}, {scheduler.ErrNoMachineID, 503, "unavailable"},
+		{scheduler.ErrClockBack, 503, "unavailable"},
 		{scheduler.ErrOutcomeUnknown, 504, "outcome_unknown"}, {context.DeadlineExceeded, 504, "outcome_unknown"},
-		{scheduler.ErrDuplicateID, 409, "duplicate_id"}, {scheduler.ErrAmbiguousID, 409, "ambiguous_id"}, {scheduler.ErrStaleUID, 409, "stale_uid"},
+		{scheduler.ErrDuplicateID, 409, "duplicate_id"}, {scheduler.ErrAmbiguousID, 409, "ambiguous_id"},
+		{scheduler.ErrStaleUID, 409, "stale_uid"},
 		{scheduler.ErrUnreadable, 500, "internal"},
-		{scheduler.ErrMaybeDelivered, 409, "maybe_delivered"}, {scheduler.ErrNotDead, 409, "not_dead"}, {scheduler.ErrTooManyPauses, 409, "too_many_pauses"},
+		{scheduler.ErrMaybeDelivered, 409, "maybe_delivered"}, {scheduler.ErrNotDead, 409, "not_dead"},
+		{scheduler.ErrTooManyPauses, 409, "too_many_pauses"},
 		{scheduler.ErrBadCursor, 400, "bad_cursor"}, {scheduler.ErrForeignUID, 400, "invalid_id"},
 		{scheduler.ErrUnknownID, 404, "unknown_id"}, {scheduler.ErrTooFar, 400, "too_far"},
 		{&wire.Error{Word: "invalid_delay", Field: "delay", Detail: "is negative"}, 400, "invalid_delay"},
@@ -110,16 +117,23 @@ func TestProblem_MapsEverySentinelTheSchedulerDecides(t *testing.T) {
 
 func TestProblem_NamesNoHosts(t *testing.T) {
 	t.Parallel()
-	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 6379}, Err: errors.New("connect: connection refused")}
-	unknown := &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "redis-7.internal", Server: "10.1.2.4:53"}}
+	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 6379},
+		Err: errors.New("connect: connection refused")}
+	unknown := &net.OpError{Op: "dial", Net: "tcp",
+		Err: &net.DNSError{Err: "no such host", Name: "redis-7.internal", Server: "10.1.2.4:53"}}
 	for text, err := range map[string]error{
-		"store unavailable: bucket 3: no connection":        fmt.Errorf("%w: bucket 3: %w", scheduler.ErrUnavailable, refused),
-		"outcome unknown: no connection":                    fmt.Errorf("%w: %w", scheduler.ErrOutcomeUnknown, unknown),
-		"store unavailable: MOVED 866 a server":             fmt.Errorf("%w: MOVED 866 10.1.2.3:6380", scheduler.ErrUnavailable),
-		"store unavailable: no connection":                  fmt.Errorf("%w: lookup maria.internal on 10.1.2.4:53: no such host", scheduler.ErrUnavailable),
-		"store unavailable: a server says no":               fmt.Errorf("%w: [fd00::7]:6379 says no", scheduler.ErrUnavailable),
-		scheduler.ErrUncertified.Error():                    scheduler.ErrUncertified,
-		"journal too far behind: 12 changes since 10:15:30": fmt.Errorf("%w: 12 changes since 10:15:30", scheduler.ErrBehind),
+		"store unavailable: bucket 3: no connection": fmt.Errorf("%w: bucket 3: %w",
+			scheduler.ErrUnavailable, refused),
+		"outcome unknown: no connection": fmt.Errorf("%w: %w", scheduler.ErrOutcomeUnknown, unknown),
+		"store unavailable: MOVED 866 a server": fmt.Errorf("%w: MOVED 866 10.1.2.3:6380",
+			scheduler.ErrUnavailable),
+		"store unavailable: no connection": fmt.Errorf(
+			"%w: lookup maria.internal on 10.1.2.4:53: no such host", scheduler.ErrUnavailable),
+		"store unavailable: a server says no": fmt.Errorf("%w: [fd00::7]:6379 says no",
+			scheduler.ErrUnavailable),
+		scheduler.ErrUncertified.Error(): scheduler.ErrUncertified,
+		"journal too far behind: 12 changes since 10:15:30": fmt.Errorf("%w: 12 changes since 10:15:30",
+			scheduler.ErrBehind),
 	} {
 		if p := answer.Problem(err); p.Detail != text {
 			t.Errorf("%v: got %q, want %q", err, p.Detail, text)
@@ -135,7 +149,8 @@ func TestProblem_SaysWhichBucketIsAway(t *testing.T) {
 			t.Errorf("got %+v", p)
 		}
 		text := string(wire.AppendProblem(nil, &p))
-		if want := fmt.Sprintf(`{"error":"bucket_unavailable","detail":%q,"bucket":%d}`, p.Detail, bucket); text != want {
+		want := fmt.Sprintf(`{"error":"bucket_unavailable","detail":%q,"bucket":%d}`, p.Detail, bucket)
+		if text != want {
 			t.Errorf("got %s, want %s", text, want)
 		}
 		r := answer.Accepted(scheduler.Accepted{UID: uid, Err: &scheduler.BucketError{Bucket: bucket}})
@@ -154,12 +169,16 @@ func TestAccepted_GivesTheIDToRetryWith(t *testing.T) {
 	if r.Problem == nil || r.Problem.ID != uid || r.Problem.Status != 504 {
 		t.Errorf("got %+v", r.Problem)
 	}
-	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: scheduler.StateDelivered, Err: scheduler.ErrDuplicateID})
-	if r.Problem == nil || r.Problem.UID != uid || r.Problem.State != "delivered" || r.Problem.Due != "2030-01-31T08:00:00.000Z" {
+	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: scheduler.StateDelivered,
+		Err: scheduler.ErrDuplicateID})
+	if r.Problem == nil || r.Problem.UID != uid || r.Problem.State != "delivered" ||
+		r.Problem.Due != "2030-01-31T08:00:00.000Z" {
 		t.Errorf("got %+v", r.Problem)
 	}
-	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: scheduler.StateWaiting, Version: 1, Duplicate: true})
-	want := wire.Answer{ID: "order", UID: uid, Due: 1896076800000, State: "waiting", Version: 1, Durable: "redis", Duplicate: true}
+	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: scheduler.StateWaiting,
+		Version: 1, Duplicate: true})
+	want := wire.Answer{ID: "order", UID: uid, Due: 1896076800000, State: "waiting", Version: 1, Durable: "redis",
+		Duplicate: true}
 	if r.Problem != nil || r.Answer != want {
 		t.Errorf("got %+v", r)
 	}
@@ -168,7 +187,8 @@ func TestAccepted_GivesTheIDToRetryWith(t *testing.T) {
 func TestProblem_SaysWhatHelps(t *testing.T) {
 	t.Parallel()
 	const compared = "store unavailable: what the store holds is being compared with the journal; try again in a moment"
-	if p := answer.Problem(fmt.Errorf("bucket 0: %w", scheduler.ErrUncertified)); !strings.Contains(p.Detail, compared) {
+	if p := answer.Problem(fmt.Errorf("bucket 0: %w", scheduler.ErrUncertified)); !strings.Contains(
+		p.Detail, compared) {
 		t.Errorf("got %s", p.Detail)
 	}
 }
@@ -180,7 +200,8 @@ func TestProblem_NamesWhatAnAmbiguousIDMayMean(t *testing.T) {
 		{Message: scheduler.Message{UID: uid, ID: "a", Topic: "mail.x", Key: "k"}, State: scheduler.StateDelivered},
 	}}
 	p := answer.Problem(fmt.Errorf("cancel: %w", err))
-	want := []wire.Candidate{{Topic: "mail.x", UID: uid, State: "waiting"}, {Topic: "mail.x", Key: "k", UID: uid, State: "delivered"}}
+	want := []wire.Candidate{{Topic: "mail.x", UID: uid, State: "waiting"},
+		{Topic: "mail.x", Key: "k", UID: uid, State: "delivered"}}
 	if p.Status != http.StatusConflict || p.Word != answer.WordAmbiguousID || !reflect.DeepEqual(p.Candidates, want) {
 		t.Errorf("got %+v", p)
 	}
@@ -198,11 +219,13 @@ func TestCancel_SaysWhatIsRememberedOfAnIDThatNothingHas(t *testing.T) {
 		says   string
 	}{
 		{"order", scheduler.CancelResult{}, "only a cancel with its topic is remembered"},
-		{"order", scheduler.CancelResult{Buried: true}, "a push of it that stands in the intake by now will be accepted as canceled"},
+		{"order", scheduler.CancelResult{Buried: true},
+			"a push of it that stands in the intake by now will be accepted as canceled"},
 		{uid, scheduler.CancelResult{}, "no message, live or remembered, has this id"},
 	} {
-		if _, p := answer.Cancel(c.id, &c.result); p == nil || p.Word != answer.WordUnknownID || !strings.HasSuffix(p.Detail, c.says) &&
-			!strings.Contains(p.Detail, c.says+",") {
+		if _, p := answer.Cancel(c.id, &c.result); p == nil || p.Word != answer.WordUnknownID ||
+			!strings.HasSuffix(p.Detail, c.says) &&
+				!strings.Contains(p.Detail, c.says+",") {
 			t.Errorf("%s: got %+v", c.id, p)
 		}
 	}
@@ -211,7 +234,8 @@ func TestCancel_SaysWhatIsRememberedOfAnIDThatNothingHas(t *testing.T) {
 func TestCancel_NeverSaysOKForWhatAConsumerMayHaveSeen(t *testing.T) {
 	t.Parallel()
 	info := func(s scheduler.State, uncertain bool) scheduler.Info {
-		return scheduler.Info{Message: scheduler.Message{UID: uid, Topic: "a", Mark: scheduler.Mark{Uncertain: uncertain}}, State: s, EndedAt: 1896076800000}
+		return scheduler.Info{Message: scheduler.Message{UID: uid, Topic: "a",
+			Mark: scheduler.Mark{Uncertain: uncertain}}, State: s, EndedAt: 1896076800000}
 	}
 	for _, c := range []struct {
 		result scheduler.CancelResult
@@ -220,12 +244,18 @@ func TestCancel_NeverSaysOKForWhatAConsumerMayHaveSeen(t *testing.T) {
 	}{
 		{scheduler.CancelResult{Code: scheduler.CancelDone, Info: info(scheduler.StateCanceled, false)}, "", 200},
 		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateCanceled, false)}, "", 200},
-		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateCanceled, true)}, "maybe_delivered", 409},
-		{scheduler.CancelResult{Code: scheduler.CancelMaybe, Info: info(scheduler.StateCanceled, true)}, "maybe_delivered", 409},
-		{scheduler.CancelResult{Code: scheduler.CancelInFlight, Info: info(scheduler.StateInFlight, false)}, "in_flight", 409},
-		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateDelivered, false)}, "already_delivered", 409},
-		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateExpired, false)}, "already_expired", 409},
-		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateDead, true)}, "already_dead", 409},
+		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateCanceled, true)},
+			"maybe_delivered", 409},
+		{scheduler.CancelResult{Code: scheduler.CancelMaybe, Info: info(scheduler.StateCanceled, true)},
+			"maybe_delivered", 409},
+		{scheduler.CancelResult{Code: scheduler.CancelInFlight, Info: info(scheduler.StateInFlight, false)},
+			"in_flight", 409},
+		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateDelivered, false)},
+			"already_delivered", 409},
+		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateExpired, false)},
+			"already_expired", 409},
+		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateDead, true)},
+			"already_dead", 409},
 		{scheduler.CancelResult{Code: scheduler.CancelUnknown}, "unknown_id", 404},
 	} {
 		ok, p := answer.Cancel("order", &c.result)
@@ -247,9 +277,11 @@ func TestCancel_NeverSaysOKForWhatAConsumerMayHaveSeen(t *testing.T) {
 func TestInfo_KeepsTheBodyWhole(t *testing.T) {
 	t.Parallel()
 	i := scheduler.Info{Message: scheduler.Message{UID: uid, Topic: "a", Body: []byte("text"), TTL: time.Minute,
-		Headers: []scheduler.Header{{Name: "x", Value: "1"}, {Name: "x", Value: "2"}}, Due: 1896076800000}, State: scheduler.StateWaiting}
+		Headers: []scheduler.Header{{Name: "x", Value: "1"}, {Name: "x", Value: "2"}}, Due: 1896076800000},
+		State: scheduler.StateWaiting}
 	w := answer.Info(&i)
-	if w.ID != uid || *w.Body != "text" || w.BodyBase64 != nil || !reflect.DeepEqual(w.Headers, map[string][]string{"x": {"1", "2"}}) || w.EndedAt != "" || w.TTL != "1m0s" {
+	if w.ID != uid || *w.Body != "text" || w.BodyBase64 != nil ||
+		!reflect.DeepEqual(w.Headers, map[string][]string{"x": {"1", "2"}}) || w.EndedAt != "" || w.TTL != "1m0s" {
 		t.Errorf("got %+v", w)
 	}
 	i.Body = []byte{0xff}

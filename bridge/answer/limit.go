@@ -5,8 +5,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// Limits are how large a message a door takes, in bytes; 0 is no limit. They hold for a message that was changed in part,
-// too: it must not become what could not have been pushed.
+// Limits are how large a message a door takes, in bytes; 0 is no limit. They hold for a message that was changed in
+// part, too: it must not become what could not have been pushed.
 type Limits struct {
 	Content int   // body and user headers together
 	Payload int64 // the whole of what is delivered, as max_payload of NATS counts
@@ -14,7 +14,8 @@ type Limits struct {
 
 // Fits refuses a message with the word of a push that is too large, or whose headers do not go with its body.
 func (l Limits) Fits(m *scheduler.Message) error {
-	p := wire.Push{ID: m.ID, Key: m.Key, Topic: m.Topic, Retry: wire.Retry(m.Retry), Headers: make([]wire.Header, len(m.Headers))}
+	p := wire.Push{ID: m.ID, Key: m.Key, Topic: m.Topic, Retry: wire.Retry(m.Retry),
+		Headers: make([]wire.Header, len(m.Headers))}
 	for i, h := range m.Headers {
 		p.Headers[i] = wire.Header(h)
 	}

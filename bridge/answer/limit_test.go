@@ -29,7 +29,8 @@ func TestLimits_RefuseAStatusBesideAnEmptyBody(t *testing.T) {
 // A message is held to the same limits as the push that made it.
 func TestLimits_AreThoseOfAPush(t *testing.T) {
 	t.Parallel()
-	push := wire.Push{ID: "order", Key: "k", Topic: "orders", Attempt: 2, Reason: "no database", Headers: []wire.Header{{Name: "X", Value: "1"}}}
+	push := wire.Push{ID: "order", Key: "k", Topic: "orders", Attempt: 2, Reason: "no database",
+		Headers: []wire.Header{{Name: "X", Value: "1"}}}
 	body := []byte(strings.Repeat("x", 100))
 	asked := answer.Push(&push, body)
 	m := &scheduler.Message{ID: asked.ID, Key: asked.Key, Topic: asked.Topic, Headers: asked.Headers, Body: body}
@@ -38,11 +39,14 @@ func TestLimits_AreThoseOfAPush(t *testing.T) {
 		limits answer.Limits
 		fits   bool
 	}{
-		{answer.Limits{}, true}, {answer.Limits{Payload: int64(most)}, true}, {answer.Limits{Payload: int64(most) - 1}, false},
-		{answer.Limits{Content: 1000, Payload: int64(most) - 1}, false}, {answer.Limits{Content: 100, Payload: int64(most)}, false},
+		{answer.Limits{}, true}, {answer.Limits{Payload: int64(most)}, true},
+		{answer.Limits{Payload: int64(most) - 1}, false},
+		{answer.Limits{Content: 1000, Payload: int64(most) - 1}, false},
+		{answer.Limits{Content: 100, Payload: int64(most)}, false},
 	} {
 		err := c.limits.Fits(m)
-		if refused := new(wire.Error); (err == nil) != c.fits || err != nil && (!errors.As(err, &refused) || refused.Word != wire.WordTooLarge) {
+		if refused := new(wire.Error); (err == nil) != c.fits ||
+			err != nil && (!errors.As(err, &refused) || refused.Word != wire.WordTooLarge) {
 			t.Errorf("%+v: got %v", c.limits, err)
 		}
 	}

@@ -68,8 +68,8 @@ var problems = []struct {
 	{context.Canceled, http.StatusGatewayTimeout, WordOutcomeUnknown},
 }
 
-// Problem is an error in the words of the contract. What it does not know becomes 500 internal, whose detail says nothing
-// of the inside: the error itself is for the log.
+// Problem is an error in the words of the contract. What it does not know becomes 500 internal, whose detail says
+// nothing of the inside: the error itself is for the log.
 func Problem(err error) wire.Problem {
 	var refused *wire.Error
 	if errors.As(err, &refused) {
@@ -80,7 +80,8 @@ func Problem(err error) wire.Problem {
 		return wire.Problem{Status: status, Word: refused.Word, Detail: refused.Error()}
 	}
 	if away := (*scheduler.BucketError)(nil); errors.As(err, &away) {
-		return wire.Problem{Status: http.StatusServiceUnavailable, Word: WordBucket, Detail: away.Error(), Bucket: &away.Bucket}
+		return wire.Problem{Status: http.StatusServiceUnavailable, Word: WordBucket, Detail: away.Error(),
+			Bucket: &away.Bucket}
 	}
 	for _, p := range problems {
 		if errors.Is(err, p.err) {
@@ -96,7 +97,8 @@ func Problem(err error) wire.Problem {
 			return wire.Problem{Status: p.status, Word: p.word, Detail: detail, Candidates: candidates(err)}
 		}
 	}
-	return wire.Problem{Status: http.StatusInternalServerError, Word: WordInternal, Detail: "something went wrong inside; the log says what"}
+	return wire.Problem{Status: http.StatusInternalServerError, Word: WordInternal,
+		Detail: "something went wrong inside; the log says what"}
 }
 
 // candidates are the messages that an ambiguous id may mean.

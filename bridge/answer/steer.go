@@ -29,13 +29,15 @@ func Amend(id string, r *scheduler.AmendResult) (wire.Rescheduled, *wire.Problem
 	switch r.Code {
 	case scheduler.AmendDone:
 		return wire.Rescheduled{
-			ID: name(i), UID: string(i.UID), State: i.State.String(), Due: wire.FormatTime(int64(i.Due)), Version: i.Version,
+			ID: name(i), UID: string(i.UID), State: i.State.String(), Due: wire.FormatTime(int64(i.Due)),
+			Version:  i.Version,
 			Priority: i.Priority, Topic: i.Topic,
 		}, nil
 	case scheduler.AmendInFlight:
 		return wire.Rescheduled{}, inFlight(id, i)
 	case scheduler.AmendMaybe:
-		return wire.Rescheduled{}, conflict(id, i, WordMaybeDelivered, "an attempt with an unknown outcome may have reached a consumer; nothing was changed")
+		return wire.Rescheduled{}, conflict(id, i, WordMaybeDelivered,
+			"an attempt with an unknown outcome may have reached a consumer; nothing was changed")
 	case scheduler.AmendVersion:
 		p := conflict(id, i, WordVersion, fmt.Sprintf("the message has the version %d; nothing was changed", i.Version))
 		p.Status, p.Version = http.StatusPreconditionFailed, i.Version
@@ -77,8 +79,8 @@ func DeadSelection(o *wire.DeadOrder, now time.Time) (scheduler.Selection, error
 	return sel, bounds(&sel, from, to, o.HasFrom, o.HasTo || o.HasOlder, wire.FieldFrom, wire.FieldTo)
 }
 
-// bounds sets the bounds of a selection, in whole milliseconds on the inside of what was asked. A bound before 1970 must
-// not become 0, which is none.
+// bounds sets the bounds of a selection, in whole milliseconds on the inside of what was asked. A bound before 1970
+// must not become 0, which is none.
 func bounds(sel *scheduler.Selection, from, to time.Time, hasFrom, hasTo bool, nameFrom, nameTo string) error {
 	if hasFrom && hasTo && from.After(to) {
 		return &wire.Error{Word: "invalid_" + nameFrom, Field: nameFrom, Detail: "lies after " + nameTo}
@@ -94,11 +96,12 @@ func bounds(sel *scheduler.Selection, from, to time.Time, hasFrom, hasTo bool, n
 
 // Requeue is how dead messages get another life.
 func Requeue(o *wire.DeadOrder) scheduler.Requeue {
-	return scheduler.Requeue{Delay: o.Delay, Headers: headers(o.Headers), HasHeaders: o.HasHeaders, Body: o.Body, HasBody: o.HasBody}
+	return scheduler.Requeue{Delay: o.Delay, Headers: headers(o.Headers), HasHeaders: o.HasHeaders, Body: o.Body,
+		HasBody: o.HasBody}
 }
 
-// Requeued answers a requeue of the dead message that ref names. An unknown outcome carries the id to ask again with, which
-// requeues nothing twice, and the uid under which the new message waits if it was made.
+// Requeued answers a requeue of the dead message that ref names. An unknown outcome carries the id to ask again with,
+// which requeues nothing twice, and the uid under which the new message waits if it was made.
 func Requeued(ref scheduler.Ref, a scheduler.Accepted) wire.Result {
 	r := Accepted(a)
 	if r.Problem != nil && r.Problem.Word == WordOutcomeUnknown {
@@ -110,7 +113,8 @@ func Requeued(ref scheduler.Ref, a scheduler.Accepted) wire.Result {
 // Report answers an operation on many.
 func Report(r scheduler.Report, dryRun bool) wire.Report {
 	return wire.Report{
-		DryRun: dryRun, Looked: r.Looked, Matched: r.Matched, Done: r.Done, InFlight: r.InFlight, Maybe: r.Maybe, Ended: r.Ended, Failed: r.Failed,
+		DryRun: dryRun, Looked: r.Looked, Matched: r.Matched, Done: r.Done, InFlight: r.InFlight, Maybe: r.Maybe,
+		Ended: r.Ended, Failed: r.Failed,
 	}
 }
 

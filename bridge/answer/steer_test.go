@@ -14,15 +14,20 @@ import (
 func TestPush_CarriesMergingAndRetries(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]scheduler.Push{
-		`{"topic":"a","delay":"1s","on_duplicate":"keep"}`:                     {Delay: time.Second, Merge: scheduler.MergeKeep},
-		`{"topic":"a","delay":"1s","id":"i","on_duplicate":"replace"}`:         {Delay: time.Second, ID: "i", Merge: scheduler.MergeReplace},
-		`{"topic":"a","delay":"1s","id":"i","on_duplicate":"reject"}`:          {Delay: time.Second, ID: "i"},
-		`{"topic":"a","delay":0,"on_duplicate":"debounce","max_wait":"1h"}`:    {Merge: scheduler.MergeDebounce, MaxWait: time.Hour},
-		`{"topic":"a","delay":"1s","retry":"1m,5m~20%"}`:                       {Delay: time.Second, Retry: scheduler.Retry{Delays: []time.Duration{time.Minute, 5 * time.Minute}, Jitter: 20}},
-		`{"topic":"a","id":"i","attempt":2}`:                                   {ID: "i", Attempt: 2, ByRetry: true},
-		`{"topic":"a","id":"i","attempt":2,"delay":0}`:                         {ID: "i", Attempt: 2},
-		`{"topic":"a","id":"i","attempt":3,"reason":"no","headers":{"z":"1"}}`: {ID: "i", Attempt: 3, ByRetry: true, Headers: []scheduler.Header{{Name: "z", Value: "1"}, {Name: "Tarry-Reason", Value: "no"}}},
-		`{"topic":"a","id":"` + uid + `","attempt":2}`:                         {ID: uid, Attempt: 2, ByRetry: true},
+		`{"topic":"a","delay":"1s","on_duplicate":"keep"}`: {Delay: time.Second,
+			Merge: scheduler.MergeKeep},
+		`{"topic":"a","delay":"1s","id":"i","on_duplicate":"replace"}`: {Delay: time.Second, ID: "i",
+			Merge: scheduler.MergeReplace},
+		`{"topic":"a","delay":"1s","id":"i","on_duplicate":"reject"}`: {Delay: time.Second, ID: "i"},
+		`{"topic":"a","delay":0,"on_duplicate":"debounce","max_wait":"1h"}`: {Merge: scheduler.MergeDebounce,
+			MaxWait: time.Hour},
+		`{"topic":"a","delay":"1s","retry":"1m,5m~20%"}`: {Delay: time.Second,
+			Retry: scheduler.Retry{Delays: []time.Duration{time.Minute, 5 * time.Minute}, Jitter: 20}},
+		`{"topic":"a","id":"i","attempt":2}`:           {ID: "i", Attempt: 2, ByRetry: true},
+		`{"topic":"a","id":"i","attempt":2,"delay":0}`: {ID: "i", Attempt: 2},
+		`{"topic":"a","id":"i","attempt":3,"reason":"no","headers":{"z":"1"}}`: {ID: "i", Attempt: 3, ByRetry: true,
+			Headers: []scheduler.Header{{Name: "z", Value: "1"}, {Name: "Tarry-Reason", Value: "no"}}},
+		`{"topic":"a","id":"` + uid + `","attempt":2}`: {ID: uid, Attempt: 2, ByRetry: true},
 	} {
 		item := wire.DecodePush([]byte(text), "delayed")
 		if item.Err != nil {
@@ -44,31 +49,38 @@ func TestPush_CarriesMergingAndRetries(t *testing.T) {
 
 func TestAccepted_TellsMergingAndWhatItCouldNotReplace(t *testing.T) {
 	t.Parallel()
-	r := answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: scheduler.StateWaiting, Version: 2, Merged: true})
+	r := answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: scheduler.StateWaiting,
+		Version: 2, Merged: true})
 	if r.Problem != nil || !r.Answer.Merged || r.Answer.Version != 2 || r.Answer.Duplicate {
 		t.Errorf("got %+v", r)
 	}
-	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: scheduler.StateWaiting, Err: scheduler.ErrMaybeDelivered})
-	if p := r.Problem; p == nil || p.Word != "maybe_delivered" || p.Status != 409 || p.UID != uid || p.State != "waiting" {
+	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: scheduler.StateWaiting,
+		Err: scheduler.ErrMaybeDelivered})
+	if p := r.Problem; p == nil || p.Word != "maybe_delivered" || p.Status != 409 || p.UID != uid ||
+		p.State != "waiting" {
 		t.Errorf("got %+v", r.Problem)
 	}
 }
 
 func TestEdit_CarriesEveryField(t *testing.T) {
 	t.Parallel()
-	_, e, err := wire.DecodeReschedule([]byte(`{"id":"a","version":3,"at":"2030-01-31T08:00:00Z","priority":0,"body":"","headers":{"a":"b"}}`))
+	_, e, err := wire.DecodeReschedule(
+		[]byte(`{"id":"a","version":3,"at":"2030-01-31T08:00:00Z","priority":0,"body":"","headers":{"a":"b"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := scheduler.Edit{At: 1896076800000, HasAt: true, HasPriority: true, HasBody: true, Body: []byte{}, HasHeaders: true,
-		Headers: []scheduler.Header{{Name: "a", Value: "b"}}, Version: 3}
+	want := scheduler.Edit{At: 1896076800000, HasAt: true, HasPriority: true, HasBody: true, Body: []byte{},
+		HasHeaders: true,
+		Headers:    []scheduler.Header{{Name: "a", Value: "b"}}, Version: 3}
 	if got := answer.Edit(&e); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)
 	}
-	if got := answer.Edit(&wire.Edit{Shift: -time.Hour, HasShift: true}); !reflect.DeepEqual(got, scheduler.Edit{Shift: -time.Hour, HasShift: true}) {
+	if got := answer.Edit(&wire.Edit{Shift: -time.Hour, HasShift: true}); !reflect.DeepEqual(got,
+		scheduler.Edit{Shift: -time.Hour, HasShift: true}) {
 		t.Errorf("got %+v", got)
 	}
-	if got := answer.Edit(&wire.Edit{HasDelay: true, HasHeaders: true}); !reflect.DeepEqual(got, scheduler.Edit{HasDelay: true, HasHeaders: true}) {
+	if got := answer.Edit(&wire.Edit{HasDelay: true, HasHeaders: true}); !reflect.DeepEqual(got,
+		scheduler.Edit{HasDelay: true, HasHeaders: true}) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -76,7 +88,8 @@ func TestEdit_CarriesEveryField(t *testing.T) {
 func TestAmend_SaysWhatReallyHappened(t *testing.T) {
 	t.Parallel()
 	info := func(s scheduler.State) scheduler.Info {
-		return scheduler.Info{Message: scheduler.Message{UID: uid, ID: "order", Topic: "a", Due: 1896076800000, Priority: 7}, State: s, Version: 4, EndedAt: 1896076800000}
+		return scheduler.Info{Message: scheduler.Message{UID: uid, ID: "order", Topic: "a", Due: 1896076800000,
+			Priority: 7}, State: s, Version: 4, EndedAt: 1896076800000}
 	}
 	for _, c := range []struct {
 		code   scheduler.AmendCode
@@ -97,7 +110,9 @@ func TestAmend_SaysWhatReallyHappened(t *testing.T) {
 	} {
 		ok, p := answer.Amend("order", &scheduler.AmendResult{Code: c.code, Info: info(c.state)})
 		if c.word == "" {
-			if want := (wire.Rescheduled{ID: "order", UID: uid, State: "waiting", Due: "2030-01-31T08:00:00.000Z", Version: 4, Priority: 7, Topic: "a"}); p != nil || ok != want {
+			want := (wire.Rescheduled{ID: "order", UID: uid, State: "waiting", Due: "2030-01-31T08:00:00.000Z",
+				Version: 4, Priority: 7, Topic: "a"})
+			if p != nil || ok != want {
 				t.Errorf("got %+v, %+v", ok, p)
 			}
 			continue
@@ -106,7 +121,8 @@ func TestAmend_SaysWhatReallyHappened(t *testing.T) {
 			t.Errorf("%v %v: got %+v", c.code, c.state, p)
 			continue
 		}
-		if c.code == scheduler.AmendEnded && p.At != "2030-01-31T08:00:00.000Z" || (p.Version == 4) != (c.code == scheduler.AmendVersion) {
+		if c.code == scheduler.AmendEnded && p.At != "2030-01-31T08:00:00.000Z" ||
+			(p.Version == 4) != (c.code == scheduler.AmendVersion) {
 			t.Errorf("%v %v: got %+v", c.code, c.state, p)
 		}
 	}
@@ -116,13 +132,15 @@ func TestSelection_CountsFromNowAndNeverLosesABound(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1896076800000).Add(time.Microsecond)
 	for text, want := range map[string]scheduler.Selection{
-		`{"topic":"a.>","key":"k","dry_run":true}`:                   {Topic: "a.>", Key: "k", HasKey: true, DryRun: true},
+		`{"topic":"a.>","key":"k","dry_run":true}`: {Topic: "a.>", Key: "k", HasKey: true,
+			DryRun: true},
 		`{"due_from":"1s","due_to":"2s"}`:                            {From: 1896076801001, To: 1896076802000},
 		`{"due_from":1896076800000,"due_to":"2030-01-31T08:00:00Z"}`: {From: 1896076800000, To: 1896076800000},
 		`{"due_to":"1969-12-31T00:00:00Z"}`:                          {To: 1},
 		`{"due_from":"1969-12-31T00:00:00Z","key":""}`:               {HasKey: true},
 		`{"all":true}`: {},
-		`{"due_from":"2030-01-31T08:00:01Z","due_to":"1m","topic":"*"}`: {Topic: "*", From: 1896076801000, To: 1896076860000},
+		`{"due_from":"2030-01-31T08:00:01Z","due_to":"1m","topic":"*"}`: {Topic: "*", From: 1896076801000,
+			To: 1896076860000},
 	} {
 		s, err := wire.DecodeSelection([]byte(text))
 		if err != nil {
@@ -161,7 +179,9 @@ func TestDeadSelection_CountsBackFromNow(t *testing.T) {
 		}
 	}
 	o := wire.DeadOrder{Delay: time.Second, Body: []byte("x"), HasBody: true, HasHeaders: true}
-	if got := answer.Requeue(&o); !reflect.DeepEqual(got, scheduler.Requeue{Delay: time.Second, Body: []byte("x"), HasBody: true, HasHeaders: true}) {
+	got := answer.Requeue(&o)
+	if !reflect.DeepEqual(got,
+		scheduler.Requeue{Delay: time.Second, Body: []byte("x"), HasBody: true, HasHeaders: true}) {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -42,7 +42,8 @@ func (s *Server) admit(r *http.Request) (*Token, error) {
 	}
 	given, found := bearer(r)
 	if !found {
-		return nil, refusal(http.StatusUnauthorized, WordUnauthorized, "a token is needed: Authorization: Bearer <token>")
+		return nil, refusal(http.StatusUnauthorized, WordUnauthorized,
+			"a token is needed: Authorization: Bearer <token>")
 	}
 	hash := sha256.Sum256([]byte(given))
 	token := s.guard.find(&hash)

@@ -36,7 +36,8 @@ type Config struct {
 	Journal Journal
 	// Rejects are the pushes by tag that were refused. None: these routes answer 501 needs_jetstream.
 	Rejects Rejects
-	// JournalMode is the mode as settings call it, off, async or sync, for /v1/cluster; empty: /v1/cluster says nothing of it.
+	// JournalMode is the mode as settings call it, off, async or sync, for /v1/cluster; empty: /v1/cluster says nothing
+	// of it.
 	JournalMode string
 	// Ready looks at everything that an instance needs to do its part, leader or standby. None: always ready.
 	Ready func(ctx context.Context) []Check
@@ -47,14 +48,15 @@ type Config struct {
 	// either anybody may call.
 	Token  string
 	Tokens []Token
-	// Hosts are the names under which clients reach a server that has no tokens, beside addresses and localhost: see host.go.
+	// Hosts are the names under which clients reach a server that has no tokens, beside addresses and localhost: see
+	// host.go.
 	Hosts []string
 	// TLS is spoken by Run, where it is set: see NewTLS.
 	TLS *tls.Config
 	// Prefix is the first part of the intake's subjects, which no topic may lie under. Default: wire.DefaultPrefix.
 	Prefix string
-	// Durable is what the answer to a push promises. Default: "redis". With the journal in sync it is "journal", whatever
-	// stands here.
+	// Durable is what the answer to a push promises. Default: "redis". With the journal in sync it is "journal",
+	// whatever stands here.
 	Durable string
 	// MaxPayload is NATS's limit for one message, headers counted; 0 while it is not known.
 	MaxPayload func() int64
@@ -114,11 +116,13 @@ func New(cfg Config) (*Server, error) {
 	switch {
 	case cfg.Service == nil || cfg.Cluster == nil || cfg.Gatherer == nil:
 		return nil, errors.New("api: a service, a cluster and a gatherer are needed")
-	case cfg.MaxBody < 0 || cfg.Timeout < 0 || cfg.HeaderTimeout < 0 || cfg.ReadTimeout < 0 || cfg.StopTimeout < 0 || cfg.ProgressEvery < 0 ||
+	case cfg.MaxBody < 0 || cfg.Timeout < 0 || cfg.HeaderTimeout < 0 || cfg.ReadTimeout < 0 || cfg.StopTimeout < 0 ||
+		cfg.ProgressEvery < 0 ||
 		cfg.IdleTimeout < 0 || cfg.HeaderLimit < 0 || cfg.Connections < 0:
 		return nil, errors.New("api: limits and time-outs must not be negative")
 	case !slices.Contains([]string{"", journalOff, journalAsync, journalSync}, cfg.JournalMode):
-		return nil, fmt.Errorf("api: the journal's mode is %q; want %s, %s or %s", cfg.JournalMode, journalOff, journalAsync, journalSync)
+		return nil, fmt.Errorf("api: the journal's mode is %q; want %s, %s or %s", cfg.JournalMode, journalOff,
+			journalAsync, journalSync)
 	case cfg.Journal == nil && (cfg.JournalMode == journalAsync || cfg.JournalMode == journalSync):
 		return nil, fmt.Errorf("api: the journal's mode is %s, and there is none", cfg.JournalMode)
 	}

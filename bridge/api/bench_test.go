@@ -24,7 +24,8 @@ func BenchmarkBatch(b *testing.B) {
 	alone := service{accept: func(_ context.Context, batch []*scheduler.Push) []scheduler.Accepted {
 		results := make([]scheduler.Accepted, len(batch))
 		for i := range results {
-			results[i] = scheduler.Accepted{UID: "t-0123456789abcdef", ID: "t-0123456789abcdef", Due: later, State: scheduler.StateWaiting, Version: 1}
+			results[i] = scheduler.Accepted{UID: "t-0123456789abcdef", ID: "t-0123456789abcdef", Due: later,
+				State: scheduler.StateWaiting, Version: 1}
 		}
 		return results
 	}}
@@ -40,7 +41,8 @@ func BenchmarkBatch(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					r, err := http.Post("http://"+listener.Addr().String()+"/v1/messages/batch", "application/json", bytes.NewReader(request))
+					r, err := http.Post("http://"+listener.Addr().String()+"/v1/messages/batch", "application/json",
+						bytes.NewReader(request))
 					if err != nil {
 						b.Error(err)
 						return

@@ -17,9 +17,9 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// Calls by another way than HTTP: the same routes with the same checks, answers and words. A request is one JSON object. The
-// names that the route's path has in braces are fields of it, and so are the parameters of its query; what is left is the
-// body. Who may call is for the other way to decide: a call has the rights of its list and no token.
+// Calls by another way than HTTP: the same routes with the same checks, answers and words. A request is one JSON
+// object. The names that the route's path has in braces are fields of it, and so are the parameters of its query; what
+// is left is the body. Who may call is for the other way to decide: a call has the rights of its list and no token.
 
 // Call answers a request of that form with a status as in HTTP and a body in JSON.
 type Call func(ctx context.Context, request []byte) (status int, body []byte)
@@ -81,7 +81,8 @@ func (s *Server) call(ctx context.Context, to route, as *Token, request []byte) 
 	w := &collected{header: http.Header{}}
 	line := &visit{token: as}
 	ctx = context.WithValue(ctx, visitKey{}, line)
-	r := (&http.Request{Header: http.Header{}, URL: &url.URL{}, Pattern: to.pattern, RemoteAddr: as.Name}).WithContext(ctx)
+	r := (&http.Request{Header: http.Header{}, URL: &url.URL{}, Pattern: to.pattern,
+		RemoteAddr: as.Name}).WithContext(ctx)
 	o := &observed{ResponseWriter: w, s: s, r: r, started: time.Now()}
 	h := s.handlers[to.pattern]
 	if h.needs.audited() {

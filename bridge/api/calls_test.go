@@ -14,11 +14,18 @@ import (
 
 // overHTTPAlone are the routes without a call, and why.
 var overHTTPAlone = map[string]string{
-	"POST /v1/messages": "the request API pushes, on api.push", "POST /v1/messages/batch": "api.push",
-	"GET /v1/messages/{id}": "api.get", "DELETE /v1/messages/{id}": "api.cancel", "PATCH /v1/messages/{id}": "api.reschedule",
-	"POST /v1/messages/{id}/run": "api.run", "POST /v1/messages/cancel": "api.cancel_many", "POST /v1/messages/reschedule": "api.reschedule_many",
-	"GET /metrics": "of one instance, for a scraper", "/": "no route",
-	"GET /livez": "of one instance, for a probe", "GET /readyz": "likewise",
+	"POST /v1/messages":            "the request API pushes, on api.push",
+	"POST /v1/messages/batch":      "api.push",
+	"GET /v1/messages/{id}":        "api.get",
+	"DELETE /v1/messages/{id}":     "api.cancel",
+	"PATCH /v1/messages/{id}":      "api.reschedule",
+	"POST /v1/messages/{id}/run":   "api.run",
+	"POST /v1/messages/cancel":     "api.cancel_many",
+	"POST /v1/messages/reschedule": "api.reschedule_many",
+	"GET /metrics":                 "of one instance, for a scraper",
+	"/":                            "no route",
+	"GET /livez":                   "of one instance, for a probe",
+	"GET /readyz":                  "likewise",
 }
 
 func TestCalls_StandForEveryRouteOrAReason(t *testing.T) {
@@ -56,7 +63,8 @@ func TestCalls_AnswerAsHTTPDoes(t *testing.T) {
 	for _, c := range []struct {
 		name, request, method, target, body string
 	}{
-		{"list", `{"topic":"a.b","key":"k","state":"dead,waiting","limit":1}`, "GET", "/v1/messages?topic=a.b&key=k&state=dead,waiting&limit=1", ""},
+		{"list", `{"topic":"a.b","key":"k","state":"dead,waiting","limit":1}`, "GET",
+			"/v1/messages?topic=a.b&key=k&state=dead,waiting&limit=1", ""},
 		{"history", `{"id":"a b/..","key":""}`, "GET", "/v1/messages/a%20b%2F../history?key=", ""},
 		{"history", `{"id":".."}`, "GET", "/v1/messages/%2E%2E/history", ""},
 		{"forecast", ``, "GET", "/v1/forecast", ""},
@@ -74,16 +82,24 @@ func TestCalls_AnswerAsHTTPDoes(t *testing.T) {
 		}
 	}
 	for name, request := range map[string]string{
-		"resume": `{"topic":"orders.>"}`, "dead_requeue": `{"topic":"orders.>","dry_run":true}`, "dead_purge": `{"ids":["a"]}`,
-		"rejects_requeue": `{"sequence":1}`, "restore": `{"overdue":true}`, "restore_one": `{"id":"a","key":"k","dry_run":true}`, "verify": ``,
-		"redeliver": `{"since":"1h"}`, "resign": `{"reason":"new kernel"}`, "pause": `{"topic":"orders.>"}`,
+		"resume":          `{"topic":"orders.>"}`,
+		"dead_requeue":    `{"topic":"orders.>","dry_run":true}`,
+		"dead_purge":      `{"ids":["a"]}`,
+		"rejects_requeue": `{"sequence":1}`,
+		"restore":         `{"overdue":true}`,
+		"restore_one":     `{"id":"a","key":"k","dry_run":true}`,
+		"verify":          ``,
+		"redeliver":       `{"since":"1h"}`,
+		"resign":          `{"reason":"new kernel"}`,
+		"pause":           `{"topic":"orders.>"}`,
 	} {
 		askCall(t, admins, name, request).want(t, 200, "")
 	}
 	if len(admins) != 10 || len(reads) != 9 || fmt.Sprint(w.cluster.reasons) != "[new kernel]" {
 		t.Errorf("%d calls of operators, %d that read; resigned for %q", len(admins), len(reads), w.cluster.reasons)
 	}
-	for _, word := range []string{`"who":"nats"`, `"operation":"pause"`, `"operation":"resign"`, `"operation":"verify"`, `"operation":"purge"`} {
+	for _, word := range []string{`"who":"nats"`, `"operation":"pause"`, `"operation":"resign"`, `"operation":"verify"`,
+		`"operation":"purge"`} {
 		if !strings.Contains(d.log.String(), word) {
 			t.Errorf("the log lacks %s", word)
 		}
@@ -99,8 +115,15 @@ func TestCalls_RefuseWhatCannotBeMeant(t *testing.T) {
 	d := open(t, w.config)
 	calls := d.Admins()
 	for request, word := range map[string]string{
-		`{`: "invalid_json", `[]`: "invalid_json", `{} {}`: "invalid_json", `{"topic":"a","topic":"b"}`: "repeated_field", `{"topic":{}}`: "invalid_json",
-		`{}`: "invalid_topic", `{"topic":null}`: "invalid_topic", `{"topic":"a..b"}`: "invalid_topic", `{"topic":"a","x":1}`: "unknown_field",
+		`{`:                         "invalid_json",
+		`[]`:                        "invalid_json",
+		`{} {}`:                     "invalid_json",
+		`{"topic":"a","topic":"b"}`: "repeated_field",
+		`{"topic":{}}`:              "invalid_json",
+		`{}`:                        "invalid_topic",
+		`{"topic":null}`:            "invalid_topic",
+		`{"topic":"a..b"}`:          "invalid_topic",
+		`{"topic":"a","x":1}`:       "unknown_field",
 		`{"topic":"a","x":` + strings.Repeat("[", 20000) + `}`: "invalid_json",
 	} {
 		if a := askCall(t, calls, "pause", request); a.status != 400 || a.word() != word || a.detail() == "" {
@@ -142,7 +165,8 @@ func TestCalls_EndWithTheirContext(t *testing.T) {
 }
 
 func FuzzCall(f *testing.F) {
-	for _, s := range []string{`{"id":"a","key":"k"}`, `{"id":".."}`, `{"id":"a","id":"b"}`, `{"topic":1,"limit":"x"}`, `[]`, ``, `{"id":"\ud800"}`, `{"a":{"b":[1]}}`} {
+	for _, s := range []string{`{"id":"a","key":"k"}`, `{"id":".."}`, `{"id":"a","id":"b"}`, `{"topic":1,"limit":"x"}`,
+		`[]`, ``, `{"id":"\ud800"}`, `{"a":{"b":[1]}}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, request []byte) {

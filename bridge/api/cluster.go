@@ -18,7 +18,8 @@ import (
 type Cluster interface {
 	// Cluster tells who is there. ErrUnreachable: nobody can tell now.
 	Cluster(ctx context.Context) (ClusterInfo, error)
-	// Resign makes the leader give leadership up. It may answer ErrNoLeader, ErrNotLeader, ErrNoStandby or ErrUnreachable.
+	// Resign makes the leader give leadership up. It may answer ErrNoLeader, ErrNotLeader, ErrNoStandby or
+	// ErrUnreachable.
 	Resign(ctx context.Context, reason string) error
 }
 
@@ -179,7 +180,8 @@ func decodeReason(body []byte) (string, error) {
 		}
 	}
 	if n := utf8.RuneCountInString(reason); n > maxReason {
-		return "", &wire.Error{Word: WordReason, Field: "reason", Detail: fmt.Sprintf("has %d characters, the limit is %d", n, maxReason)}
+		return "", &wire.Error{Word: WordReason, Field: "reason",
+			Detail: fmt.Sprintf("has %d characters, the limit is %d", n, maxReason)}
 	}
 	for _, c := range reason {
 		if unicode.IsControl(c) {

@@ -87,11 +87,12 @@ func TestRun_WhereAllAreAtWorkTheNewConnectionIsClosed(t *testing.T) {
 	t.Parallel()
 	const limit = 3
 	entered, leave := make(chan struct{}), make(chan struct{})
-	d := open(t, func(c *api.Config) { c.Connections = limit }, with(service{get: func(context.Context, scheduler.Ref) (scheduler.Info, error) {
-		entered <- struct{}{}
-		<-leave
-		return scheduler.Info{}, nil
-	}}))
+	d := open(t, func(c *api.Config) { c.Connections = limit },
+		with(service{get: func(context.Context, scheduler.Ref) (scheduler.Info, error) {
+			entered <- struct{}{}
+			<-leave
+			return scheduler.Info{}, nil
+		}}))
 	address, _ := run(t, d)
 	var busy []net.Conn
 	for range limit {
@@ -126,7 +127,8 @@ func TestRun_WhereAllAreAtWorkTheNewConnectionIsClosed(t *testing.T) {
 	})
 }
 
-// Slow on purpose: a byte now and then, of headers or of a body. Each is cut off in time, and others are served meanwhile.
+// Slow on purpose: a byte now and then, of headers or of a body. Each is cut off in time, and others are served
+// meanwhile.
 func TestRun_ClientsThatTrickleAreCutOffAndHoldNobodyUp(t *testing.T) {
 	t.Parallel()
 	const headers, whole = time.Second, 2 * time.Second
@@ -139,9 +141,12 @@ func TestRun_ClientsThatTrickleAreCutOffAndHoldNobodyUp(t *testing.T) {
 	ends := make(chan end)
 	count := 0
 	for name, first := range map[string]string{
-		"headers": "GET /livez HTTP/1.1\r\nHost: a\r\nX-Slow: ", "a body": "POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n",
-		"the request line": "GET /li", "a chunked body": "POST /v1/messages HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3e8\r\n",
-		"nothing": "", "the next request": "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n",
+		"headers":          "GET /livez HTTP/1.1\r\nHost: a\r\nX-Slow: ",
+		"a body":           "POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n",
+		"the request line": "GET /li",
+		"a chunked body":   "POST /v1/messages HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3e8\r\n",
+		"nothing":          "",
+		"the next request": "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n",
 	} {
 		for range 4 {
 			count++
@@ -153,7 +158,8 @@ func TestRun_ClientsThatTrickleAreCutOffAndHoldNobodyUp(t *testing.T) {
 					return
 				}
 				stop := make(chan struct{})
-				if strings.HasSuffix(first, " ") || strings.HasSuffix(first, "\n") && strings.HasPrefix(first, "POST") || name == "the request line" {
+				if strings.HasSuffix(first, " ") ||
+					strings.HasSuffix(first, "\n") && strings.HasPrefix(first, "POST") || name == "the request line" {
 					go func() {
 						tick := time.NewTicker(40 * time.Millisecond)
 						defer tick.Stop()
@@ -212,7 +218,8 @@ func TestRun_HeadersAreBounded(t *testing.T) {
 	address, _ := run(t, d)
 	for size, want := range map[int]int{4 << 10: 200, 16 << 10: 431} {
 		conn := dial(t, address)
-		if _, err := fmt.Fprintf(conn, "GET /livez HTTP/1.1\r\nHost: a\r\nX-Large: %s\r\n\r\n", strings.Repeat("x", size)); err != nil {
+		if _, err := fmt.Fprintf(
+			conn, "GET /livez HTTP/1.1\r\nHost: a\r\nX-Large: %s\r\n\r\n", strings.Repeat("x", size)); err != nil {
 			t.Fatal(err)
 		}
 		r, err := http.ReadResponse(bufio.NewReader(conn), nil)

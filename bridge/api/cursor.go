@@ -10,8 +10,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// A cursor is the place of a page's last record, bound to the query that it belongs to: with another query it would skip
-// records without a word. It is text for the caller to send back and nothing else:
+// A cursor is the place of a page's last record, bound to the query that it belongs to: with another query it would
+// skip records without a word. It is text for the caller to send back and nothing else:
 //
 //	base64url( form (1) | query (8) | due (8) | uid )
 //
@@ -34,11 +34,13 @@ func cursorAfter(q *listing, last *scheduler.Record) string {
 // goOn has q begin after the cursor's place.
 func goOn(q *listing, cursor string) error {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
-	if err != nil || len(b) != cursorPlace+scheduler.UIDLen || b[0] != cursorForm || !scheduler.IsUID(string(b[cursorPlace:])) {
+	if err != nil || len(b) != cursorPlace+scheduler.UIDLen || b[0] != cursorForm ||
+		!scheduler.IsUID(string(b[cursorPlace:])) {
 		return refusal(http.StatusBadRequest, WordCursor, "cursor %.40q is none that an answer gave", cursor)
 	}
 	if string(b[1:9]) != string(queryMark(q)) {
-		return refusal(http.StatusBadRequest, WordCursor, "cursor belongs to another query; all but limit must stay as it was")
+		return refusal(http.StatusBadRequest, WordCursor,
+			"cursor belongs to another query; all but limit must stay as it was")
 	}
 	q.AfterDue, q.AfterUID = scheduler.Milli(binary.BigEndian.Uint64(b[9:])), scheduler.UID(b[cursorPlace:])
 	return nil
@@ -46,6 +48,7 @@ func goOn(q *listing, cursor string) error {
 
 // queryMark stands for what a query selects.
 func queryMark(q *listing) []byte {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %v %q %q", q.Topic, q.pattern, q.ID, q.Key, q.States, q.from, q.to))
+	sum := sha256.Sum256(
+		fmt.Appendf(nil, "%q %q %q %q %v %q %q", q.Topic, q.pattern, q.ID, q.Key, q.States, q.from, q.to))
 	return sum[:8]
 }

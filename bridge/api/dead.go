@@ -23,7 +23,8 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request) error {
 	p := params{values, err}
 	p.read("topic", func(text string) error { topic = text; return wire.CheckPattern(text) })
 	p.read("limit", func(text string) (err error) { limit, err = pageLimit(text); return err })
-	p.read("cursor", func(text string) (err error) { after, err = openCursor(listDead, topic, text); return err }) // last: it is held against the rest
+	// last: it is held against the rest
+	p.read("cursor", func(text string) (err error) { after, err = openCursor(listDead, topic, text); return err })
 	if p.err != nil {
 		return p.err
 	}
@@ -32,7 +33,8 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request) error {
 		page, next, err := s.cfg.Service.Dead(ctx, topic, after, limit)
 		switch {
 		case errors.Is(err, scheduler.ErrBadCursor): // forged, or of another number of buckets
-			return refusal(http.StatusBadRequest, WordCursor, "cursor %.40q is none that an answer gave", values.Get("cursor"))
+			return refusal(http.StatusBadRequest, WordCursor, "cursor %.40q is none that an answer gave",
+				values.Get("cursor"))
 		case err != nil:
 			return err
 		}
@@ -65,9 +67,10 @@ func (s *Server) requeue(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		return s.many(w, r, &s.requeueing, "requeue", selected, func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
-			return s.cfg.Service.RequeueMany(ctx, selected, how, progress)
-		})
+		return s.many(w, r, &s.requeueing, "requeue", selected,
+			func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
+				return s.cfg.Service.RequeueMany(ctx, selected, how, progress)
+			})
 	}
 	return s.named(w, r, "requeue", &asked, func(ctx context.Context, ref scheduler.Ref) (deadAnswer, error) {
 		accepted, err := s.cfg.Service.RequeueOne(ctx, ref, how)
@@ -76,7 +79,8 @@ func (s *Server) requeue(w http.ResponseWriter, r *http.Request) error {
 		if result.Problem != nil {
 			return deadAnswer{}, fmt.Errorf("%w: %w", err, &problem{*result.Problem})
 		}
-		return deadAnswer{UID: result.Answer.UID, Due: wire.FormatTime(result.Answer.Due), State: result.Answer.State, Durable: s.cfg.Durable}, nil
+		return deadAnswer{UID: result.Answer.UID, Due: wire.FormatTime(result.Answer.Due), State: result.Answer.State,
+			Durable: s.cfg.Durable}, nil
 	})
 }
 
@@ -92,9 +96,10 @@ func (s *Server) purge(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		return s.many(w, r, &s.purging, "purge", selected, func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
-			return s.cfg.Service.PurgeMany(ctx, selected, progress)
-		})
+		return s.many(w, r, &s.purging, "purge", selected,
+			func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
+				return s.cfg.Service.PurgeMany(ctx, selected, progress)
+			})
 	}
 	return s.named(w, r, "purge", &asked, func(ctx context.Context, ref scheduler.Ref) (deadAnswer, error) {
 		return deadAnswer{Purged: true}, s.cfg.Service.PurgeOne(ctx, ref)
@@ -119,7 +124,8 @@ const deadAtOnce = 16
 func (s *Server) named(w http.ResponseWriter, r *http.Request, what string, asked *wire.DeadOrder,
 	do func(context.Context, scheduler.Ref) (deadAnswer, error)) error {
 	if asked.DryRun {
-		return &wire.Error{Word: wire.WordDryRun, Field: wire.FieldDryRun, Detail: "goes with a selection, which it counts; here every message is named"}
+		return &wire.Error{Word: wire.WordDryRun, Field: wire.FieldDryRun,
+			Detail: "goes with a selection, which it counts; here every message is named"}
 	}
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
@@ -176,18 +182,21 @@ func (s *Server) named(w http.ResponseWriter, r *http.Request, what string, aske
 func pageLimit(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > maxList {
-		return 0, refusal(http.StatusBadRequest, WordLimit, "limit %.40q is not a whole number from 1 to %d", text, maxList)
+		return 0, refusal(http.StatusBadRequest, WordLimit, "limit %.40q is not a whole number from 1 to %d",
+			text, maxList)
 	}
 	return n, nil
 }
 
-// look bounds one question to the scheduler. A question changes nothing, so that one without an answer is no unknown outcome.
+// look bounds one question to the scheduler. A question changes nothing, so that one without an answer is no unknown
+// outcome.
 func (s *Server) look(r *http.Request, do func(ctx context.Context) error) error {
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
 	err := do(ctx)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return refusal(http.StatusServiceUnavailable, answer.WordUnavailable, "the store gave no answer within %s", s.cfg.Timeout)
+		return refusal(http.StatusServiceUnavailable, answer.WordUnavailable, "the store gave no answer within %s",
+			s.cfg.Timeout)
 	}
 	return err
 }

@@ -12,16 +12,19 @@ import (
 func TestDead_ShowsAPageWithoutContent(t *testing.T) {
 	t.Parallel()
 	i := scheduler.Info{
-		Message: scheduler.Message{UID: uidA, ID: "a", Topic: "orders.remind", Due: later, Attempt: 3, Body: []byte("hidden"), Headers: []scheduler.Header{{Name: "X", Value: "hidden"}}},
-		State:   scheduler.StateDead, Version: 5, EndedAt: later + 1000, Reason: "no permission",
+		Message: scheduler.Message{UID: uidA, ID: "a", Topic: "orders.remind", Due: later, Attempt: 3,
+			Body: []byte("hidden"), Headers: []scheduler.Header{{Name: "X", Value: "hidden"}}},
+		State: scheduler.StateDead, Version: 5, EndedAt: later + 1000, Reason: "no permission",
 	}
 	d := open(t, steered(&steering{dead: []scheduler.Info{i}}))
-	want := `{"messages":[{"id":"a","uid":"t-000000000000000a","topic":"orders.remind","state":"dead","version":5,"due":"2030-01-31T08:00:00.000Z",` +
+	want := `{"messages":[{"id":"a","uid":"t-000000000000000a","topic":"orders.remind","state":"dead","version":5,` +
+		`"due":"2030-01-31T08:00:00.000Z",` +
 		`"attempt":3,"ended_at":"2030-01-31T08:00:01.000Z","reason":"no permission"}]}` + "\n"
 	if a := call(t, d, "GET", "/v1/dead", "").want(t, 200, ""); a.raw != want {
 		t.Errorf("got %s\nwant %s", a.raw, want)
 	}
-	if a := call(t, open(t, steered(&steering{})), "GET", "/v1/dead", "").want(t, 200, ""); a.raw != `{"messages":[]}`+"\n" {
+	if a := call(t, open(t, steered(&steering{})), "GET", "/v1/dead", "").want(
+		t, 200, ""); a.raw != `{"messages":[]}`+"\n" {
 		t.Errorf("got %s", a.raw)
 	}
 }
@@ -49,13 +52,15 @@ func TestDead_GoesOnWhereItsCursorSays(t *testing.T) {
 			t.Errorf("%s asked for %+v, want %+v", target, asked, want)
 		}
 	}
-	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateWaiting), record(uidB, "b", 2, scheduler.StateWaiting)}}
+	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateWaiting),
+		record(uidB, "b", 2, scheduler.StateWaiting)}}
 	other, _ := call(t, open(t, keeping(j)), "GET", "/v1/messages?limit=1", "").json["cursor"].(string)
 	broken := []byte(all)
 	broken[len(broken)-3] ^= 1
 	for _, target := range []string{
 		"/v1/dead?topic=orders.%3E&cursor=" + all, "/v1/dead?topic=orders.*&cursor=" + some, "/v1/dead?cursor=" + some,
-		"/v1/dead?cursor=" + other, "/v1/dead?cursor=" + string(broken), "/v1/dead?cursor=" + all[:len(all)-4], "/v1/dead?cursor=" + all + "AAAA",
+		"/v1/dead?cursor=" + other, "/v1/dead?cursor=" + string(broken), "/v1/dead?cursor=" + all[:len(all)-4],
+		"/v1/dead?cursor=" + all + "AAAA",
 		"/v1/dead?cursor=" + strings.Repeat("A", 10_000),
 	} {
 		call(t, d, "GET", target, "").want(t, 400, "invalid_cursor")
@@ -73,18 +78,24 @@ func TestDead_OneIsToldByTheStatus(t *testing.T) {
 	s := &steering{}
 	d := open(t, steered(s))
 	if a := call(t, d, "POST", "/v1/dead/requeue", `{"id":"a"}`).want(t, 200, ""); a.raw !=
-		`{"id":"a","uid":"t-000000000000000c","due":"2030-01-31T08:00:00.000Z","state":"waiting","durable":"redis"}`+"\n" {
+		`{"id":"a","uid":"t-000000000000000c","due":"2030-01-31T08:00:00.000Z","state":"waiting","durable":"redis"}`+
+			"\n" {
 		t.Errorf("got %s", a.raw)
 	}
-	if a := call(t, d, "POST", "/v1/dead/purge", `{"id":"a"}`).want(t, 200, ""); a.raw != `{"id":"a","purged":true}`+"\n" {
+	if a := call(t, d, "POST", "/v1/dead/purge", `{"id":"a"}`).want(
+		t, 200, ""); a.raw != `{"id":"a","purged":true}`+"\n" {
 		t.Errorf("got %s", a.raw)
 	}
 	for word, c := range map[string]struct {
 		err    error
 		status int
 	}{
-		"unknown_id": {scheduler.ErrUnknownID, 404}, "not_dead": {fmt.Errorf("%w: it is waiting", scheduler.ErrNotDead), 409}, "ambiguous_id": {scheduler.ErrAmbiguousID, 409},
-		"duplicate_id": {scheduler.ErrDuplicateID, 409}, "too_far": {scheduler.ErrTooFar, 400}, "outcome_unknown": {scheduler.ErrOutcomeUnknown, 504},
+		"unknown_id":      {scheduler.ErrUnknownID, 404},
+		"not_dead":        {fmt.Errorf("%w: it is waiting", scheduler.ErrNotDead), 409},
+		"ambiguous_id":    {scheduler.ErrAmbiguousID, 409},
+		"duplicate_id":    {scheduler.ErrDuplicateID, 409},
+		"too_far":         {scheduler.ErrTooFar, 400},
+		"outcome_unknown": {scheduler.ErrOutcomeUnknown, 504},
 	} {
 		s.one = func(scheduler.Ref) error { return fmt.Errorf("as told: %w", c.err) }
 		for _, target := range []string{"/v1/dead/requeue", "/v1/dead/purge"} {
@@ -96,14 +107,18 @@ func TestDead_OneIsToldByTheStatus(t *testing.T) {
 // TestDead_AnUnknownOutcomeTellsWhichMessageToLookFor: and which one to requeue again.
 func TestDead_AnUnknownOutcomeTellsWhichMessageToLookFor(t *testing.T) {
 	t.Parallel()
-	d := open(t, steered(&steering{one: func(scheduler.Ref) error { return fmt.Errorf("requeue: %w", scheduler.ErrOutcomeUnknown) }}))
+	d := open(t, steered(&steering{one: func(scheduler.Ref) error {
+		return fmt.Errorf("requeue: %w", scheduler.ErrOutcomeUnknown)
+	}}))
 	const uid = `,"uid":"t-000000000000000c"}`
 	for _, id := range []string{"a", "t-000000000000000b"} {
 		want := `"id":"` + id + `"` + uid
-		if a := call(t, d, "POST", "/v1/dead/requeue", `{"id":"`+id+`"}`).want(t, 504, "outcome_unknown"); !strings.HasSuffix(a.raw, want+"\n") {
+		if a := call(t, d, "POST", "/v1/dead/requeue", `{"id":"`+id+`"}`).want(
+			t, 504, "outcome_unknown"); !strings.HasSuffix(a.raw, want+"\n") {
 			t.Errorf("%s: got %s", id, a.raw)
 		}
-		if a := call(t, d, "POST", "/v1/dead/requeue", `{"ids":["`+id+`"]}`).want(t, 200, ""); !strings.HasSuffix(a.raw, want+"]}\n") {
+		if a := call(t, d, "POST", "/v1/dead/requeue", `{"ids":["`+id+`"]}`).want(t, 200, ""); !strings.HasSuffix(a.raw,
+			want+"]}\n") {
 			t.Errorf("%s of several: got %s", id, a.raw)
 		}
 	}
@@ -126,8 +141,10 @@ func TestDead_OfSeveralEachHasItsResult(t *testing.T) {
 	const body = `{"ids":["nobody","a","waits"," ","broken","t-000000000000000b","a"]}`
 	const internal = `{"error":"internal","detail":"something went wrong inside; the log says what","id":"broken"}`
 	for target, want := range map[string][]string{
-		"/v1/dead/requeue": {`"error":"unknown_id"`, `{"id":"a","uid":"t-000000000000000c",`, `"error":"not_dead"`, `"error":"invalid_id"`, internal, `{"id":"t-000000000000000b","uid":"t-000000000000000c",`, `{"id":"a",`},
-		"/v1/dead/purge":   {`"error":"unknown_id"`, `{"id":"a","purged":true}`, `"error":"not_dead"`, `"error":"invalid_id"`, internal, `{"id":"t-000000000000000b","purged":true}`, `{"id":"a",`},
+		"/v1/dead/requeue": {`"error":"unknown_id"`, `{"id":"a","uid":"t-000000000000000c",`, `"error":"not_dead"`,
+			`"error":"invalid_id"`, internal, `{"id":"t-000000000000000b","uid":"t-000000000000000c",`, `{"id":"a",`},
+		"/v1/dead/purge": {`"error":"unknown_id"`, `{"id":"a","purged":true}`, `"error":"not_dead"`,
+			`"error":"invalid_id"`, internal, `{"id":"t-000000000000000b","purged":true}`, `{"id":"a",`},
 	} {
 		a := call(t, d, "POST", target, body).want(t, 200, "")
 		at := 0

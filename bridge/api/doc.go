@@ -7,15 +7,15 @@
 //	           panics                       before anything is written
 //
 // A handler writes its success itself and returns everything else as an error; one place turns errors into
-// {"error":"stable_word","detail":"..."} with the right status (bridge/answer knows the scheduler's, problem.go those of
-// HTTP). So no answer is plain text, not even 404, 405 and 500.
+// {"error":"stable_word","detail":"..."} with the right status (bridge/answer knows the scheduler's, problem.go those
+// of HTTP). So no answer is plain text, not even 404, 405 and 500.
 //
 // # Memory
 //
 // A request body is read once, into memory of its own, and the messages share it: that memory is never used again for
-// another request, because a push whose outcome is unknown may still wait for the store after the answer. What all bodies
-// being read take together is bounded; beyond it a request is told 503 busy. Only bytes that have arrived count, so a
-// client that promises much and sends little holds nothing back.
+// another request, because a push whose outcome is unknown may still wait for the store after the answer. What all
+// bodies being read take together is bounded; beyond it a request is told 503 busy. Only bytes that have arrived count,
+// so a client that promises much and sends little holds nothing back.
 //
 // # What only the journal answers
 //
@@ -29,19 +29,19 @@
 //
 // Where the journal is off they answer 501 needs_journal. A parameter or field that cannot be meant is refused with
 // "invalid_" and its name, and then nothing was asked or changed: invalid_topic, invalid_key, invalid_state,
-// invalid_due_from, invalid_due_to, invalid_limit (1 to 1000), invalid_cursor (also one of another query), invalid_step (1s
-// at least, 10,000 steps at most), invalid_until, invalid_overdue, invalid_dry_run, invalid_rate (0 to 1,000,000),
-// invalid_repair, invalid_since (a time, or a duration ago; never in the future). An empty parameter is one that cannot be
-// meant, too: a script whose variable is unset must not restore every topic.
+// invalid_due_from, invalid_due_to, invalid_limit (1 to 1000), invalid_cursor (also one of another query), invalid_step
+// (1s at least, 10,000 steps at most), invalid_until, invalid_overdue, invalid_dry_run, invalid_rate (0 to 1,000,000),
+// invalid_repair, invalid_since (a time, or a duration ago; never in the future). An empty parameter is one that cannot
+// be meant, too: a script whose variable is unset must not restore every topic.
 //
-// A list comes with the journal's lag, read before the page: what the page may miss is no more than that and what happened
-// since. The lag is left out while the store cannot tell it.
+// A list comes with the journal's lag, read before the page: what the page may miss is no more than that and what
+// happened since. The lag is left out while the store cannot tell it.
 //
-// A long operation is bounded by no time-out. It ends when its client goes away, and with 503 stopping when the instance
-// stops; one of a kind runs at a time, a second is told 409 already_running. It answers its report as one JSON object, or,
-// to a client that accepts application/x-ndjson, lines of {"progress":{...}}, one a second, and a last line
-// {"report":{...}} or {"error":"...","detail":"..."}; where it fails before the first line the status tells, as ever. Each
-// one leaves a line in the log: what, from which address, dry or not.
+// A long operation is bounded by no time-out. It ends when its client goes away, and with 503 stopping when the
+// instance stops; one of a kind runs at a time, a second is told 409 already_running. It answers its report as one JSON
+// object, or, to a client that accepts application/x-ndjson, lines of {"progress":{...}}, one a second, and a last line
+// {"report":{...}} or {"error":"...","detail":"..."}; where it fails before the first line the status tells, as ever.
+// Each one leaves a line in the log: what, from which address, dry or not.
 //
 // # What changes what waits and what is dead
 //
@@ -57,24 +57,25 @@
 //	GET   /v1/topics/{topic}
 //	POST  /v1/topics/{pattern}/pause    POST /v1/topics/{pattern}/resume
 //
-// PATCH and run change one message that waits, and only while it stands at the version of If-Match, where that is given:
-// else 412 version_mismatch. Their answers and those of a look-up carry that version as the ETag. A message that is in
-// flight, may have been delivered or has ended is as it was (409).
+// PATCH and run change one message that waits, and only while it stands at the version of If-Match, where that is
+// given: else 412 version_mismatch. Their answers and those of a look-up carry that version as the ETag. A message that
+// is in flight, may have been delivered or has ended is as it was (409).
 //
-// A selection that selects everything must say so, "all":true; a dry run counts and changes nothing. What is refused for
-// one message of many is counted, not told: in_flight, maybe_delivered, ended, failed. An operation on many that fails
-// tells beside its problem what it had done until then, as "report". Of dead messages that are named, one has the status
-// of what became of it; several have a result each, as a batch has, and a dry run of them is refused.
+// A selection that selects everything must say so, "all":true; a dry run counts and changes nothing. What is refused
+// for one message of many is counted, not told: in_flight, maybe_delivered, ended, failed. An operation on many that
+// fails tells beside its problem what it had done until then, as "report". Of dead messages that are named, one has the
+// status of what became of it; several have a result each, as a batch has, and a dry run of them is refused.
 //
 // A topic here may be a pattern of NATS's, but not in GET /v1/topics/{topic}; in a path > is written %3E where a client
-// insists. Pausing again tells anew who and since when; resuming what is not paused, by exactly that pattern, is 404 not_paused. While
-// messages move the counts of a topic are not of one instant, and one that has none left may be listed with zeros.
+// insists. Pausing again tells anew who and since when; resuming what is not paused, by exactly that pattern, is 404
+// not_paused. While messages move the counts of a topic are not of one instant, and one that has none left may be
+// listed with zeros.
 //
 // # Who may call
 //
-// With a token every route but /livez and /readyz wants one. Without any, where the address is not loopback, the settings
-// refuse to start. Of a token tarry keeps the hash; it is held against all that are known, in the same time whatever it is.
-// What a token may do are its rights:
+// With a token every route but /livez and /readyz wants one. Without any, where the address is not loopback, the
+// settings refuse to start. Of a token tarry keeps the hash; it is held against all that are known, in the same time
+// whatever it is. What a token may do are its rights:
 //
 //	read      GET of messages, lists, history, forecast, dead, topics, cluster, metrics: of all topics
 //	push      POST of messages and batches, by patterns of topics; and DELETE, PATCH and run of single messages that wait for
@@ -82,13 +83,13 @@
 //	operate   cancel and reschedule of many, requeue, purge, pause, resume, restore, verify, redeliver, resign; DELETE, PATCH
 //	          and run of any message; and read
 //
-// What a right is missing for is 403 forbidden, in a batch for that item, and changes nothing. A caller whose rights depend
-// on the topic acts on the uid that was judged, not on the name; a cancel of a name that means nothing leaves no
+// What a right is missing for is 403 forbidden, in a batch for that item, and changes nothing. A caller whose rights
+// depend on the topic acts on the uid that was judged, not on the name; a cancel of a name that means nothing leaves no
 // tombstone, and a push that would merge into another topic's message is forbidden: names are shared by all topics. Its
 // look-up and its change are two steps, so that a merge into a name that just then changes hands is judged by what was.
 //
-// Each request to a route that needs operate leaves one line in the log, "operator action": who, from where, what, how it
-// went. Bodies and tokens are never logged.
+// Each request to a route that needs operate leaves one line in the log, "operator action": who, from where, what, how
+// it went. Bodies and tokens are never logged.
 //
 // A browser on this machine can be made to post to loopback by any page it shows: requests that a browser
 // marks as coming from another origin are refused, with or without a token.

@@ -15,15 +15,16 @@ import (
 	"github.com/swaggest/swgui/v5/static"
 )
 
-// The page at /docs is Swagger UI, all of it from this binary: it works where there is no internet, and it fetches nothing
-// from anywhere else. A token that is typed into it stays in the page's memory.
+// The page at /docs is Swagger UI, all of it from this binary: it works where there is no internet, and it fetches
+// nothing from anywhere else. A token that is typed into it stays in the page's memory.
 
 //go:embed docs/index.html docs/start.js
 var ownAssets embed.FS
 
-// docsPolicy lets the page have what comes from here alone. Swagger UI draws its small icons from data: URLs in its style
-// sheet.
-const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+// docsPolicy lets the page have what comes from here alone. Swagger UI draws its small icons from data: URLs in its
+// style sheet.
+const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+	"connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // docsAssets are what the page loads. Swagger UI's are kept as gzip.
@@ -66,7 +67,8 @@ func docsAsset(w http.ResponseWriter, r *http.Request) (err error) {
 	}
 	asset, known := docsAssets[r.PathValue("asset")]
 	if !known {
-		return refusal(http.StatusNotFound, WordUnknownRoute, "there is nothing at this path; the page is at %s", path.Dir(r.URL.Path))
+		return refusal(http.StatusNotFound, WordUnknownRoute, "there is nothing at this path; the page is at %s",
+			path.Dir(r.URL.Path))
 	}
 	file, err := asset.open()
 	if err != nil {

@@ -19,15 +19,18 @@ var (
 )
 
 // namedHosts are the hosts that Swagger UI's script mentions and loads nothing from: names of XML and JSON schemas,
-// documentation in comments and messages, examples, what relative URLs are tried on, and the validator, which the page turns off. With an update every new
-// one has to be looked at; the policy of the page would not let it be loaded anyway.
+// documentation in comments and messages, examples, what relative URLs are tried on, and the validator, which the page
+// turns off. With an update every new one has to be looked at; the policy of the page would not let it be loaded
+// anyway.
 var namedHosts = []string{
-	"base", "i.test", "datatracker.ietf.org", "example.com", "fb.me", "github.com", "instagram.com", "json-schema.org", "reactjs.org", "redux.js.org", "soundcloud.com", "spdx.org",
-	"spec.openapis.org", "swagger.io", "twitter.com", "validator.swagger.io", "vladimirgorej.com", "www.facebook.com", "www.rfc-editor.org", "www.tiktok.com", "www.w3.org",
+	"base", "i.test", "datatracker.ietf.org", "example.com", "fb.me", "github.com", "instagram.com", "json-schema.org",
+	"reactjs.org", "redux.js.org", "soundcloud.com", "spdx.org",
+	"spec.openapis.org", "swagger.io", "twitter.com", "validator.swagger.io", "vladimirgorej.com", "www.facebook.com",
+	"www.rfc-editor.org", "www.tiktok.com", "www.w3.org",
 }
 
-// hostsIn are the hosts of all URLs in a text, with a scheme or, right behind a quote, without. It looks for the slashes
-// alone: the script is large.
+// hostsIn are the hosts of all URLs in a text, with a scheme or, right behind a quote, without. It looks for the
+// slashes alone: the script is large.
 func hostsIn(text string) (found []string) {
 	text = strings.ReplaceAll(text, `\/`, "/")
 	for {
@@ -35,10 +38,13 @@ func hostsIn(text string) (found []string) {
 		if !more {
 			return found
 		}
-		host := after[:len(after)-len(strings.TrimLeft(after, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"))]
+		host := after[:len(after)-len(
+			strings.TrimLeft(after, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"))]
 		scheme := strings.ToLower(before[max(0, len(before)-6):])
-		bare := strings.HasSuffix(before, `"`) || strings.HasSuffix(before, "'") || strings.HasSuffix(before, "`") || strings.HasSuffix(before, "(")
-		if strings.Trim(host, ".-") != "" && (bare && strings.Contains(host, ".") || slices.ContainsFunc([]string{"http:", "https:", "ws:", "wss:", "ftp:"}, func(s string) bool { return strings.HasSuffix(scheme, s) })) {
+		bare := strings.HasSuffix(before, `"`) || strings.HasSuffix(before, "'") || strings.HasSuffix(before, "`") ||
+			strings.HasSuffix(before, "(")
+		if strings.Trim(host, ".-") != "" && (bare && strings.Contains(host, ".") || slices.ContainsFunc([]string{
+			"http:", "https:", "ws:", "wss:", "ftp:"}, func(s string) bool { return strings.HasSuffix(scheme, s) })) {
 			found = append(found, strings.ToLower(host))
 		}
 		text = after
@@ -79,7 +85,8 @@ func TestDocs_LoadsEverythingFromHere(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/docs/start.js", "/docs/swagger-ui.css", "/docs/swagger-ui-bundle.js", "/docs/favicon-32x32.png", "/openapi.json"} {
+	for _, path := range []string{"/docs/start.js", "/docs/swagger-ui.css", "/docs/swagger-ui-bundle.js",
+		"/docs/favicon-32x32.png", "/openapi.json"} {
 		if loaded[path] == "" {
 			t.Errorf("the page does not refer to %s", path)
 		}
@@ -89,10 +96,12 @@ func TestDocs_LoadsEverythingFromHere(t *testing.T) {
 			t.Errorf("the style sheet loads %q", m[0])
 		}
 	}
-	if html := page.Body.String(); len(hostsIn(html)) > 0 || strings.Contains(html, "<style") || strings.Count(html, "<script") != 2 || regexp.MustCompile(`(?i)\s(on\w+|style)=`).MatchString(html) {
+	if html := page.Body.String(); len(hostsIn(html)) > 0 || strings.Contains(html, "<style") ||
+		strings.Count(html, "<script") != 2 || regexp.MustCompile(`(?i)\s(on\w+|style)=`).MatchString(html) {
 		t.Errorf("the page has a script or style of its own, or names a host: %s", html)
 	}
-	if start := loaded["/docs/start.js"]; !strings.Contains(start, "validatorUrl: null") || !strings.Contains(start, `url: "openapi.json"`) {
+	if start := loaded["/docs/start.js"]; !strings.Contains(start, "validatorUrl: null") ||
+		!strings.Contains(start, `url: "openapi.json"`) {
 		t.Errorf("the page's script: %s", start)
 	}
 }
@@ -107,7 +116,8 @@ func TestDocs_LetsNothingElseIn(t *testing.T) {
 			name, sources, _ := strings.Cut(strings.TrimSpace(directive), " ")
 			allowed[name] = sources
 		}
-		for name, want := range map[string]string{"default-src": "'none'", "script-src": "'self'", "style-src": "'self'", "connect-src": "'self'", "img-src": "'self' data:",
+		for name, want := range map[string]string{"default-src": "'none'", "script-src": "'self'",
+			"style-src": "'self'", "connect-src": "'self'", "img-src": "'self' data:",
 			"base-uri": "'none'", "form-action": "'none'", "frame-ancestors": "'none'"} {
 			if allowed[name] != want {
 				t.Errorf("%s: %s is %q, want %q", path, name, allowed[name], want)
@@ -117,7 +127,8 @@ func TestDocs_LetsNothingElseIn(t *testing.T) {
 			t.Errorf("%s: headers %v", path, h)
 		}
 	}
-	for _, path := range []string{"/docs/index.html", "/docs/swagger-ui-bundle.js.gz", "/docs/oauth2-redirect.html.gz", "/docs/..%2fdocs.go", "/docs/%2e%2e", "/docs/a/b", "/docs/nothing"} {
+	for _, path := range []string{"/docs/index.html", "/docs/swagger-ui-bundle.js.gz", "/docs/oauth2-redirect.html.gz",
+		"/docs/..%2fdocs.go", "/docs/%2e%2e", "/docs/a/b", "/docs/nothing"} {
 		call(t, d, "GET", path, "").want(t, http.StatusNotFound, "unknown_route")
 	}
 }
@@ -128,7 +139,8 @@ func TestDocs_PacksWhatIsLargeForWhoeverUnpacksIt(t *testing.T) {
 	for _, path := range []string{"/docs/swagger-ui.css", "/docs/swagger-ui-bundle.js"} {
 		plain := serve(d, asked(t, "GET", path, ""))
 		packed := serve(d, asked(t, "GET", path, "", "Accept-Encoding", "br, GZIP;q=0.5"))
-		if plain.Header().Get("Content-Encoding") != "" || packed.Header().Get("Content-Encoding") != "gzip" || packed.Header().Get("Vary") != "Accept-Encoding" {
+		if plain.Header().Get("Content-Encoding") != "" || packed.Header().Get("Content-Encoding") != "gzip" ||
+			packed.Header().Get("Vary") != "Accept-Encoding" {
 			t.Errorf("%s: headers %v and %v", path, plain.Header(), packed.Header())
 		}
 		from, err := gzip.NewReader(packed.Body)
@@ -139,7 +151,8 @@ func TestDocs_PacksWhatIsLargeForWhoeverUnpacksIt(t *testing.T) {
 			t.Errorf("%s: %d bytes unpacked, %d plain: %v", path, len(text), plain.Body.Len(), err)
 		}
 		for _, not := range []string{"gzip;q=0", "gzip; q=0.000", "br", "*"} {
-			if w := serve(d, asked(t, "GET", path, "", "Accept-Encoding", not)); w.Header().Get("Content-Encoding") != "" {
+			if w := serve(d, asked(t, "GET", path, "", "Accept-Encoding", not)); w.Header().Get(
+				"Content-Encoding") != "" {
 				t.Errorf("%s: packed for %q", path, not)
 			}
 		}

@@ -19,8 +19,8 @@ const (
 // firstDue is before everything that can be due: the year 0 begins.
 const firstDue scheduler.Milli = -62_167_219_200_000
 
-// forecastAnswer is how many messages wait and fall due in each step from now on. Overdue are those that should have left
-// already.
+// forecastAnswer is how many messages wait and fall due in each step from now on. Overdue are those that should have
+// left already.
 type forecastAnswer struct {
 	Overdue int          `json:"overdue"`
 	Steps   []stepAnswer `json:"steps"`

@@ -10,7 +10,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// FuzzPostMessages holds that no body at all makes the server panic or answer 500, and that a refused one changes nothing.
+// FuzzPostMessages holds that no body at all makes the server panic or answer 500, and that a refused one changes
+// nothing.
 func FuzzPostMessages(f *testing.F) {
 	for _, c := range badPushes {
 		if len(c.body) < 2000 {
@@ -79,8 +80,8 @@ func FuzzBatch(f *testing.F) {
 	})
 }
 
-// FuzzJournalRoutes holds that no query and no body makes a route of the journal panic or answer 5xx, that the journal is
-// asked only for what it can answer, and that a refused request asks for nothing.
+// FuzzJournalRoutes holds that no query and no body makes a route of the journal panic or answer 5xx, that the journal
+// is asked only for what it can answer, and that a refused request asks for nothing.
 func FuzzJournalRoutes(f *testing.F) {
 	for i, c := range journalCalls {
 		path, query, _ := strings.Cut(c.target, "?")
@@ -89,7 +90,8 @@ func FuzzJournalRoutes(f *testing.F) {
 	}
 	f.Add(uint8(0), "", "cursor=AQ&limit=1", "", false)
 	f.Add(uint8(6), "", "until=9999999999999&step=1s", "", false)
-	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateWaiting), record(uidB, "b", 2, scheduler.StateDead)}}
+	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateWaiting),
+		record(uidB, "b", 2, scheduler.StateDead)}}
 	on, off := open(f, keeping(j)), open(f)
 	f.Fuzz(func(t *testing.T, route uint8, id, query, body string, lines bool) {
 		c := journalCalls[int(route)%len(journalCalls)]
@@ -126,7 +128,8 @@ func FuzzJournalRoutes(f *testing.F) {
 			good := true
 			switch q := asked.(type) {
 			case scheduler.RecordQuery:
-				good = q.Limit >= 2 && q.Limit <= 1001 && !q.Whole && (q.AfterUID == "" || scheduler.IsUID(string(q.AfterUID)))
+				good = q.Limit >= 2 && q.Limit <= 1001 && !q.Whole &&
+					(q.AfterUID == "" || scheduler.IsUID(string(q.AfterUID)))
 			case scheduler.ForecastQuery:
 				good = q.Step >= 1000 && q.Until >= q.From && (q.Until-q.From)/q.Step <= 10_000 &&
 					(q.Topic == "" || q.Pattern == "")

@@ -37,8 +37,10 @@ func open(t testing.TB, change ...func(*api.Config)) *door {
 	}
 	registry := prometheus.NewRegistry()
 	heart, err := scheduler.New(scheduler.Config{
-		Timeline: timeline, Publisher: nowhere{}, Clock: scheduler.NewClock(scheduler.System()), IDs: scheduler.NewIDs(machine(7), time.Now),
-		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 100, ClaimBytes: 1 << 20, Pending: 100, Attempts: 3,
+		Timeline: timeline, Publisher: nowhere{}, Clock: scheduler.NewClock(scheduler.System()),
+		IDs:      scheduler.NewIDs(machine(7), time.Now),
+		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 100, ClaimBytes: 1 << 20,
+		Pending: 100, Attempts: 3,
 		CallTimeout: time.Second, StopTimeout: time.Second, Registerer: registry,
 	})
 	if err != nil {
@@ -55,8 +57,9 @@ func open(t testing.TB, change ...func(*api.Config)) *door {
 	})
 	d := &door{timeline: timeline, log: &syncBuffer{}}
 	cfg := api.Config{
-		Service: heart, Cluster: &cluster{}, Namespace: "test", Version: "v1.2.3", Gatherer: registry, Registerer: registry,
-		Log: zerolog.New(d.log), Hosts: []string{"example.com", "a"}, // as httptest has it
+		Service: heart, Cluster: &cluster{}, Namespace: "test", Version: "v1.2.3", Gatherer: registry,
+		Registerer: registry,
+		Log:        zerolog.New(d.log), Hosts: []string{"example.com", "a"}, // as httptest has it
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -205,7 +208,8 @@ func (d *door) claim(t testing.TB) []*scheduler.Message {
 		if err := d.timeline.Begin(t.Context(), bucket, 1); err != nil {
 			t.Fatal(err)
 		}
-		claimed, err := d.timeline.Claim(t.Context(), bucket, scheduler.Claim{Term: 1, Now: later, Limit: 100, Bytes: 1 << 20})
+		claimed, err := d.timeline.Claim(t.Context(), bucket,
+			scheduler.Claim{Term: 1, Now: later, Limit: 100, Bytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,7 +223,8 @@ func (d *door) end(t testing.TB, state scheduler.State, uncertain bool) {
 	t.Helper()
 	for _, m := range d.claim(t) {
 		e := scheduler.End{Message: m, State: state, Uncertain: uncertain, Reason: "as told"}
-		if err := d.timeline.Finish(t.Context(), m.UID.Bucket(d.timeline.Buckets()), 1, []scheduler.End{e}, later); err != nil {
+		if err := d.timeline.Finish(
+			t.Context(), m.UID.Bucket(d.timeline.Buckets()), 1, []scheduler.End{e}, later); err != nil {
 			t.Fatal(err)
 		}
 	}

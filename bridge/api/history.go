@@ -8,7 +8,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// historyAnswer is everything that happened to a message, and to the others that have or had its name, the latest first.
+// historyAnswer is everything that happened to a message, and to the others that have or had its name, the latest
+// first.
 type historyAnswer struct {
 	ID      string         `json:"id"`
 	UID     string         `json:"uid"`
@@ -73,7 +74,8 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	}
 	for _, l := range lives[1:] {
 		a.Others = append(a.Others, lifeAnswer{
-			UID: string(l.UID), State: l.State.String(), Due: wire.FormatTime(int64(l.Due)), Kind: l.Kind.String(), Other: string(l.Other), Reason: l.Reason,
+			UID: string(l.UID), State: l.State.String(), Due: wire.FormatTime(int64(l.Due)), Kind: l.Kind.String(),
+			Other: string(l.Other), Reason: l.Reason,
 			History: changeAnswers(l.Changes, whole),
 		})
 	}
@@ -87,8 +89,10 @@ func changeAnswers(changes []scheduler.Change, whole bool) []changeAnswer {
 	for i := range changes {
 		c := &changes[i]
 		all[i] = changeAnswer{
-			Version: c.Version, State: c.State.String(), At: wire.FormatTime(int64(c.At)), Due: wire.FormatTime(int64(c.Due)), Bucket: c.Bucket,
-			Attempt: c.Attempt, Claimed: wire.FormatTime(int64(c.Claimed)), Kind: c.Kind.String(), Other: string(c.Other), Reason: c.Reason,
+			Version: c.Version, State: c.State.String(), At: wire.FormatTime(int64(c.At)),
+			Due: wire.FormatTime(int64(c.Due)), Bucket: c.Bucket,
+			Attempt: c.Attempt, Claimed: wire.FormatTime(int64(c.Claimed)), Kind: c.Kind.String(),
+			Other: string(c.Other), Reason: c.Reason,
 		}
 		if whole {
 			all[i].Instance, all[i].Address, all[i].Term = c.Instance, c.Address, c.Term

@@ -17,10 +17,27 @@ func TestHost_OfAnotherIsRefusedWhereNobodyIsAskedForAToken(t *testing.T) {
 	}
 	d := open(t, hosts)
 	for host, own := range map[string]bool{
-		"127.0.0.1": true, "127.0.0.1:7070": true, "10.1.2.3:7070": true, "[::1]:7070": true, "[::1]": true, "::1": true, "localhost": true, "LocalHost:7070": true,
-		"localhost.:7070": true, "tarry-a:7070": true, "Tarry.example.com": true,
-		"attacker.example": false, "attacker.example:7070": false, "localhost.attacker.example": false, "tarry-a.attacker.example": false, "127.0.0.1.attacker.example": false,
-		"": false, "tarry-b": false, "[::1": true, "127.1": false, "2130706433": false,
+		"127.0.0.1":                  true,
+		"127.0.0.1:7070":             true,
+		"10.1.2.3:7070":              true,
+		"[::1]:7070":                 true,
+		"[::1]":                      true,
+		"::1":                        true,
+		"localhost":                  true,
+		"LocalHost:7070":             true,
+		"localhost.:7070":            true,
+		"tarry-a:7070":               true,
+		"Tarry.example.com":          true,
+		"attacker.example":           false,
+		"attacker.example:7070":      false,
+		"localhost.attacker.example": false,
+		"tarry-a.attacker.example":   false,
+		"127.0.0.1.attacker.example": false,
+		"":                           false,
+		"tarry-b":                    false,
+		"[::1":                       true,
+		"127.1":                      false,
+		"2130706433":                 false,
 	} {
 		want, word := 201, ""
 		if !own {

@@ -16,8 +16,8 @@ import (
 //
 // progress may be nil. It is called now and then, from the goroutine of the call, with how far it is.
 type Journal interface {
-	// History is a message and, where it was asked for by its name, every other one that has or had the name, the latest
-	// first: MaxLives in all, and one more where there are more. ErrUnknownID, ErrAmbiguousID, ErrUnavailable.
+	// History is a message and, where it was asked for by its name, every other one that has or had the name, the
+	// latest first: MaxLives in all, and one more where there are more. ErrUnknownID, ErrAmbiguousID, ErrUnavailable.
 	History(ctx context.Context, ref scheduler.Ref) ([]scheduler.Life, error)
 	// Resolve is the one message that a restore would mean. ErrUnknownID, ErrAmbiguousID, ErrUnavailable.
 	Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.UID, error)
@@ -27,9 +27,12 @@ type Journal interface {
 	Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error)
 	// Lag is what has happened and is not in the journal yet, in all buckets together.
 	Lag(ctx context.Context) (scheduler.Lag, error)
-	Restore(ctx context.Context, req scheduler.RestoreRequest, progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error)
-	Verify(ctx context.Context, req scheduler.VerifyRequest, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error)
-	Redeliver(ctx context.Context, req scheduler.RedeliverRequest, progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error)
+	Restore(ctx context.Context, req scheduler.RestoreRequest,
+		progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error)
+	Verify(ctx context.Context, req scheduler.VerifyRequest,
+		progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error)
+	Redeliver(ctx context.Context, req scheduler.RedeliverRequest,
+		progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error)
 }
 
 // The modes of the journal, as settings call them.
@@ -55,19 +58,22 @@ func (s *Server) journalRoutes(closed func(pattern string, needs right, h handle
 func (s *Server) journaled(h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if s.cfg.Journal == nil {
-			return refusal(http.StatusNotImplemented, WordNeedsJournal, "the journal is off; this needs journal.mode async or sync")
+			return refusal(http.StatusNotImplemented, WordNeedsJournal,
+				"the journal is off; this needs journal.mode async or sync")
 		}
 		return h(w, r)
 	}
 }
 
-// ask bounds one question to the journal. A question changes nothing, so that one without an answer is no unknown outcome.
+// ask bounds one question to the journal. A question changes nothing, so that one without an answer is no unknown
+// outcome.
 func (s *Server) ask(r *http.Request, do func(ctx context.Context) error) error {
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
 	err := do(ctx)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return refusal(http.StatusServiceUnavailable, answer.WordUnavailable, "the journal gave no answer within %s", s.cfg.Timeout)
+		return refusal(http.StatusServiceUnavailable, answer.WordUnavailable, "the journal gave no answer within %s",
+			s.cfg.Timeout)
 	}
 	return err
 }

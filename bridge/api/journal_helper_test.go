@@ -90,7 +90,8 @@ func (j *journal) Forecast(_ context.Context, q scheduler.ForecastQuery) ([]sche
 
 func (j *journal) Lag(context.Context) (scheduler.Lag, error) { return j.lag, j.lagErr }
 
-func (j *journal) Restore(ctx context.Context, req scheduler.RestoreRequest, progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+func (j *journal) Restore(ctx context.Context, req scheduler.RestoreRequest,
+	progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
 	j.note(req)
 	if j.restore != nil {
 		return j.restore(ctx, progress)
@@ -98,7 +99,8 @@ func (j *journal) Restore(ctx context.Context, req scheduler.RestoreRequest, pro
 	return scheduler.RestoreReport{Read: 21, Added: 6, Raised: 5, Same: 4, InFlight: 3, Newer: 2}, j.err
 }
 
-func (j *journal) Verify(ctx context.Context, req scheduler.VerifyRequest, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+func (j *journal) Verify(ctx context.Context, req scheduler.VerifyRequest,
+	progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
 	j.note(req)
 	if j.verify != nil {
 		return j.verify(ctx, progress)
@@ -106,7 +108,8 @@ func (j *journal) Verify(ctx context.Context, req scheduler.VerifyRequest, progr
 	return scheduler.VerifyReport{}, j.err
 }
 
-func (j *journal) Redeliver(ctx context.Context, req scheduler.RedeliverRequest, progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
+func (j *journal) Redeliver(ctx context.Context, req scheduler.RedeliverRequest,
+	progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
 	j.note(req)
 	if j.redeliver != nil {
 		return j.redeliver(ctx, progress)

@@ -17,7 +17,9 @@ import (
 // journalCalls are good requests of every route that only the journal answers.
 var journalCalls = []struct{ method, target, body string }{
 	{"GET", "/v1/messages", ""},
-	{"GET", "/v1/messages?topic=a.b&key=k&state=waiting,dead&due_from=2030-01-31T08:00:00Z&due_to=1896076800000&limit=1000", ""},
+	{"GET",
+		"/v1/messages?topic=a.b&key=k&state=waiting,dead&due_from=2030-01-31T08:00:00Z&due_to=1896076800000&limit=1000",
+		""},
 	{"GET", "/v1/messages/a/history", ""},
 	{"GET", "/v1/messages/a/history?key=k", ""},
 	{"POST", "/v1/messages/a/restore", ""},
@@ -41,7 +43,8 @@ func TestJournal_ThatIsOffIsNeeded(t *testing.T) {
 			t.Errorf("%s: it does not say what to set: %s", c.target, a.raw)
 		}
 	}
-	if a := call(t, d, "GET", "/v1/cluster", "").want(t, 200, ""); !strings.Contains(a.raw, `"instances":[],"journal":{"mode":"off"}}`) {
+	a := call(t, d, "GET", "/v1/cluster", "").want(t, 200, "")
+	if !strings.Contains(a.raw, `"instances":[],"journal":{"mode":"off"}}`) {
 		t.Errorf("got %s", a.raw)
 	}
 }
@@ -61,13 +64,15 @@ func TestJournal_ThatFailsIsTold(t *testing.T) {
 		status int
 		word   string
 	}{
-		{scheduler.ErrUnavailable, 503, "unavailable"}, {scheduler.ErrBehind, 503, "journal_behind"}, {scheduler.ErrUncertified, 503, "unavailable"},
+		{scheduler.ErrUnavailable, 503, "unavailable"}, {scheduler.ErrBehind, 503, "journal_behind"},
+		{scheduler.ErrUncertified, 503, "unavailable"},
 		{errors.New("secret inside"), 500, "internal"},
 	} {
 		d := open(t, keeping(&journal{err: fmt.Errorf("ask the database: %w", c.err)}))
 		for _, r := range journalCalls {
 			call(t, d, r.method, r.target, r.body).want(t, c.status, c.word)
-			if r.method == "POST" && !strings.Contains(r.target, "messages") { // nothing is out yet: the status can tell
+			// nothing is out yet: the status can tell
+			if r.method == "POST" && !strings.Contains(r.target, "messages") {
 				call(t, d, r.method, r.target, r.body, "Accept", "application/x-ndjson").want(t, c.status, c.word)
 			}
 		}
@@ -79,15 +84,19 @@ func TestHistory_TellsEveryChangeAndLeavesOutWhatIsEmpty(t *testing.T) {
 	j := &journal{
 		records: []scheduler.Record{record(uidA, "order-7131", 1, scheduler.StateDelivered)},
 		changes: []scheduler.Change{
-			{UID: uidA, Version: 1, State: scheduler.StateWaiting, At: 1896076800000, Due: 1896080400000, Instance: "t1", Address: "10.0.0.1:7070"},
-			{UID: uidA, Version: 2, State: scheduler.StateDelivered, At: 1896076800002, Bucket: 3, Instance: "t2", Address: "10.0.0.2:7070",
-				Term: 42, Attempt: 1, Claimed: 1896076800001, Reason: "as told", Stream: "ORDERS", Sequence: 4711},
+			{UID: uidA, Version: 1, State: scheduler.StateWaiting, At: 1896076800000, Due: 1896080400000,
+				Instance: "t1", Address: "10.0.0.1:7070"},
+			{UID: uidA, Version: 2, State: scheduler.StateDelivered, At: 1896076800002, Bucket: 3, Instance: "t2",
+				Address: "10.0.0.2:7070",
+				Term:    42, Attempt: 1, Claimed: 1896076800001, Reason: "as told", Stream: "ORDERS", Sequence: 4711},
 		},
 	}
 	d := open(t, keeping(j))
 	want := `{"id":"order-7131","uid":"t-000000000000000a","history":[` +
-		`{"version":1,"state":"waiting","at":"2030-01-31T08:00:00.000Z","due":"2030-01-31T09:00:00.000Z","bucket":0,"instance":"t1","address":"10.0.0.1:7070"},` +
-		`{"version":2,"state":"delivered","at":"2030-01-31T08:00:00.002Z","bucket":3,"instance":"t2","address":"10.0.0.2:7070","term":42,"attempt":1,` +
+		`{"version":1,"state":"waiting","at":"2030-01-31T08:00:00.000Z","due":"2030-01-31T09:00:00.000Z","bucket":0,` +
+		`"instance":"t1","address":"10.0.0.1:7070"},` +
+		`{"version":2,"state":"delivered","at":"2030-01-31T08:00:00.002Z","bucket":3,"instance":"t2",` +
+		`"address":"10.0.0.2:7070","term":42,"attempt":1,` +
 		`"claimed":"2030-01-31T08:00:00.001Z","reason":"as told","stream":"ORDERS","sequence":4711}]}` + "\n"
 	for target, ref := range map[string]scheduler.Ref{
 		"/v1/messages/order-7131/history":              {ID: "order-7131"},
@@ -104,7 +113,8 @@ func TestHistory_TellsEveryChangeAndLeavesOutWhatIsEmpty(t *testing.T) {
 		}
 	}
 	j.records[0].ID, j.changes = "", nil
-	if a := call(t, d, "GET", "/v1/messages/x/history", ""); a.raw != `{"id":"t-000000000000000a","uid":"t-000000000000000a","history":[]}`+"\n" {
+	a := call(t, d, "GET", "/v1/messages/x/history", "")
+	if a.raw != `{"id":"t-000000000000000a","uid":"t-000000000000000a","history":[]}`+"\n" {
 		t.Errorf("got %s", a.raw)
 	}
 	j.err = fmt.Errorf("find: %w", scheduler.ErrUnknownID)
@@ -155,7 +165,8 @@ func TestList_TakesPatternsIDsAndSpans(t *testing.T) {
 	}
 	now = time.UnixMilli(1896076800000)
 	call(t, d, "GET", "/v1/messages?id=order-7131&topic=odd.x&due_from=1m&due_to=1h", "").want(t, 200, "")
-	want := scheduler.RecordQuery{ID: "order-7131", Topic: "odd.x", DueFrom: 1896076800000 + 60000, DueTo: 1896076800000 + 3600000, Limit: 101}
+	want := scheduler.RecordQuery{ID: "order-7131", Topic: "odd.x", DueFrom: 1896076800000 + 60000,
+		DueTo: 1896076800000 + 3600000, Limit: 101}
 	if q := j.last(); fmt.Sprint(q) != fmt.Sprint(want) {
 		t.Errorf("asked %+v, want %+v", q, want)
 	}
@@ -177,22 +188,27 @@ func TestList_TakesPatternsIDsAndSpans(t *testing.T) {
 func TestList_ShowsAPageWithoutContentAndWhatItMayMiss(t *testing.T) {
 	t.Parallel()
 	j := &journal{
-		records: []scheduler.Record{record(uidA, "order-7131", 1896076800000, scheduler.StateWaiting), record(uidB, "", 1896076800001, scheduler.StateDead)},
-		lag:     scheduler.Lag{Entries: 2, Changes: 12, Bytes: 3456, Oldest: 1896076800000},
+		records: []scheduler.Record{record(uidA, "order-7131", 1896076800000, scheduler.StateWaiting),
+			record(uidB, "", 1896076800001, scheduler.StateDead)},
+		lag: scheduler.Lag{Entries: 2, Changes: 12, Bytes: 3456, Oldest: 1896076800000},
 	}
 	d := open(t, keeping(j))
 	want := `{"messages":[` +
-		`{"id":"order-7131","uid":"t-000000000000000a","topic":"orders.remind","state":"waiting","version":2,"due":"2030-01-31T08:00:00.000Z","attempt":1},` +
-		`{"id":"t-000000000000000b","uid":"t-000000000000000b","topic":"orders.remind","state":"dead","version":2,"due":"2030-01-31T08:00:00.001Z","attempt":1}],` +
+		`{"id":"order-7131","uid":"t-000000000000000a","topic":"orders.remind","state":"waiting","version":2,` +
+		`"due":"2030-01-31T08:00:00.000Z","attempt":1},` +
+		`{"id":"t-000000000000000b","uid":"t-000000000000000b","topic":"orders.remind","state":"dead","version":2,` +
+		`"due":"2030-01-31T08:00:00.001Z","attempt":1}],` +
 		`"lag":{"changes":12,"bytes":3456,"oldest":"2030-01-31T08:00:00.000Z"}}` + "\n"
 	if a := call(t, d, "GET", "/v1/messages", "").want(t, 200, ""); a.raw != want {
 		t.Errorf("got %s\nwant %s", a.raw, want)
 	}
-	if j.lagErr = scheduler.ErrUnavailable; strings.Contains(call(t, d, "GET", "/v1/messages", "").want(t, 200, "").raw, "lag") {
+	if j.lagErr = scheduler.ErrUnavailable; strings.Contains(
+		call(t, d, "GET", "/v1/messages", "").want(t, 200, "").raw, "lag") {
 		t.Error("a lag that nobody knows is told")
 	}
 	j.lagErr, j.lag, j.records = nil, scheduler.Lag{}, nil
-	if a := call(t, d, "GET", "/v1/messages", "").want(t, 200, ""); a.raw != `{"messages":[],"lag":{"changes":0,"bytes":0}}`+"\n" {
+	if a := call(t, d, "GET", "/v1/messages", "").want(
+		t, 200, ""); a.raw != `{"messages":[],"lag":{"changes":0,"bytes":0}}`+"\n" {
 		t.Errorf("got %s", a.raw)
 	}
 }
@@ -202,14 +218,16 @@ func TestList_AsksForWhatTheQuerySays(t *testing.T) {
 	j := &journal{}
 	d := open(t, keeping(j))
 	for query, want := range map[string]scheduler.RecordQuery{
-		"":                             {Limit: 101},
-		"?limit=1":                     {Limit: 2},
-		"?topic=a.b&key=k%20x":         {Topic: "a.b", Key: "k x", Limit: 101},
-		"?state=dead":                  {States: []scheduler.State{scheduler.StateDead}, Limit: 101},
-		"?state=dead,waiting,dead":     {States: []scheduler.State{scheduler.StateWaiting, scheduler.StateDead}, Limit: 101},
+		"":                     {Limit: 101},
+		"?limit=1":             {Limit: 2},
+		"?topic=a.b&key=k%20x": {Topic: "a.b", Key: "k x", Limit: 101},
+		"?state=dead":          {States: []scheduler.State{scheduler.StateDead}, Limit: 101},
+		"?state=dead,waiting,dead": {
+			States: []scheduler.State{scheduler.StateWaiting, scheduler.StateDead}, Limit: 101},
 		"?due_from=1896076800000":      {DueFrom: 1896076800000, Limit: 101},
 		"?due_to=1970-01-01T00:00:00Z": {DueTo: -1, Limit: 101},
-		"?due_from=2030-01-31T08:00:00.0001Z&due_to=2030-01-31T09:00:00.001%2b01:00": {DueFrom: 1896076800001, DueTo: 1896076800001, Limit: 101},
+		"?due_from=2030-01-31T08:00:00.0001Z&due_to=2030-01-31T09:00:00.001%2b01:00": {DueFrom: 1896076800001,
+			DueTo: 1896076800001, Limit: 101},
 	} {
 		call(t, d, "GET", "/v1/messages"+query, "").want(t, 200, "")
 		if got := fmt.Sprintf("%+v", j.last()); got != fmt.Sprintf("%+v", want) {
@@ -222,7 +240,8 @@ func TestList_GoesOnByCursorToTheEnd(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
 	for i := range 25 { // several are due at one moment
-		j.records = append(j.records, record(scheduler.UID(fmt.Sprintf("t-00000000000000%02d", i)), "", scheduler.Milli(1896076800000+i/4), scheduler.StateWaiting))
+		j.records = append(j.records, record(scheduler.UID(fmt.Sprintf("t-00000000000000%02d", i)), "",
+			scheduler.Milli(1896076800000+i/4), scheduler.StateWaiting))
 	}
 	d := open(t, keeping(j))
 	for _, limit := range []int{1, 4, 5, 24, 25, 26} {
@@ -244,7 +263,8 @@ func TestList_GoesOnByCursorToTheEnd(t *testing.T) {
 				t.Fatalf("limit %d, page %d: %d messages", limit, pages, len(messages))
 			}
 		}
-		if len(seen) != 25 || seen[0] != "t-0000000000000000" || seen[24] != "t-0000000000000024" || pages != (24+limit)/limit {
+		if len(seen) != 25 || seen[0] != "t-0000000000000000" || seen[24] != "t-0000000000000024" ||
+			pages != (24+limit)/limit {
 			t.Errorf("limit %d: %d pages, got %q", limit, pages, seen)
 		}
 	}
@@ -252,18 +272,22 @@ func TestList_GoesOnByCursorToTheEnd(t *testing.T) {
 
 func TestCursor_OfAnotherQueryIsRefused(t *testing.T) {
 	t.Parallel()
-	j := &journal{records: []scheduler.Record{record(uidA, "", 1, scheduler.StateWaiting), record(uidB, "", 2, scheduler.StateWaiting)}}
+	j := &journal{records: []scheduler.Record{record(uidA, "", 1, scheduler.StateWaiting),
+		record(uidB, "", 2, scheduler.StateWaiting)}}
 	d := open(t, keeping(j))
-	cursor := fmt.Sprint(call(t, d, "GET", "/v1/messages?topic=a&state=waiting,dead&limit=1", "").want(t, 200, "").json["cursor"])
+	cursor := fmt.Sprint(
+		call(t, d, "GET", "/v1/messages?topic=a&state=waiting,dead&limit=1", "").want(t, 200, "").json["cursor"])
 	asked := len(j.asked)
-	for _, query := range []string{"", "topic=b&state=waiting,dead", "topic=a&state=waiting", "topic=a", "topic=a&state=waiting,dead&key=k",
+	for _, query := range []string{"", "topic=b&state=waiting,dead", "topic=a&state=waiting", "topic=a",
+		"topic=a&state=waiting,dead&key=k",
 		"topic=a&state=waiting,dead&due_from=1896076800000", "topic=a&state=waiting,dead&due_to=1896076800000"} {
 		a := call(t, d, "GET", "/v1/messages?"+query+"&cursor="+cursor, "").want(t, 400, "invalid_cursor")
 		if !strings.Contains(a.detail(), "another query") {
 			t.Errorf("got %s", a.raw)
 		}
 	}
-	for _, bad := range []string{"", "x", "!", cursor[1:], cursor + "AA", strings.Repeat("A", 47), strings.Repeat("A", 48), strings.Repeat("A", 5000)} {
+	for _, bad := range []string{"", "x", "!", cursor[1:], cursor + "AA", strings.Repeat("A", 47),
+		strings.Repeat("A", 48), strings.Repeat("A", 5000)} {
 		a := call(t, d, "GET", "/v1/messages?topic=a&state=waiting,dead&cursor="+bad, "").want(t, 400, "invalid_cursor")
 		if len(a.detail()) > 200 {
 			t.Errorf("it repeats all of the cursor: %d bytes", len(a.detail()))
@@ -272,7 +296,8 @@ func TestCursor_OfAnotherQueryIsRefused(t *testing.T) {
 	if len(j.asked) != asked {
 		t.Error("the journal was asked all the same")
 	}
-	call(t, d, "GET", "/v1/messages?state=dead,waiting&topic=a&limit=7&cursor="+cursor, "").want(t, 200, "") // the same query, told otherwise
+	// the same query, told otherwise
+	call(t, d, "GET", "/v1/messages?state=dead,waiting&topic=a&limit=7&cursor="+cursor, "").want(t, 200, "")
 	if q, _ := j.last().(scheduler.RecordQuery); q.AfterUID != uidA || q.AfterDue != 1 {
 		t.Errorf("asked for %+v", q)
 	}
@@ -281,10 +306,12 @@ func TestCursor_OfAnotherQueryIsRefused(t *testing.T) {
 func TestForecast_CountsByStepsAndTheOverdueApart(t *testing.T) {
 	t.Parallel()
 	from := scheduler.CeilMilli(noon)
-	j := &journal{forecasts: []scheduler.Forecast{{From: from - 5_000, Count: 3}, {From: from - 1, Count: 4}, {From: from, Count: 5}, {From: from + 120_000, Count: 6}}}
+	j := &journal{forecasts: []scheduler.Forecast{{From: from - 5_000, Count: 3}, {From: from - 1, Count: 4},
+		{From: from, Count: 5}, {From: from + 120_000, Count: 6}}}
 	d := open(t, keeping(j))
 	a := call(t, d, "GET", "/v1/forecast?topic=a.b&until=150s", "").want(t, 200, "")
-	want := `{"overdue":7,"steps":[{"from":"2030-01-31T12:00:00.001Z","count":5},{"from":"2030-01-31T12:01:00.001Z","count":0},{"from":"2030-01-31T12:02:00.001Z","count":6}]}` + "\n"
+	want := `{"overdue":7,"steps":[{"from":"2030-01-31T12:00:00.001Z","count":5},{"from":"2030-01-31T12:01:00.001Z",` +
+		`"count":0},{"from":"2030-01-31T12:02:00.001Z","count":6}]}` + "\n"
 	if a.raw != want {
 		t.Errorf("got %s", a.raw)
 	}
@@ -317,19 +344,22 @@ func TestRestoreOne_IsForOneMessageDueOrNot(t *testing.T) {
 		"/v1/messages/b/restore":                    {UID: uidB, Overdue: true},
 		"/v1/messages/" + string(uidC) + "/restore": {UID: uidC, Overdue: true},
 	} {
-		for body, dry := range map[string]bool{"": false, "{}": false, `{"dry_run":null}`: false, `{"dry_run":true}`: true} {
+		for body, dry := range map[string]bool{"": false, "{}": false, `{"dry_run":null}`: false,
+			`{"dry_run":true}`: true} {
 			a := call(t, d, "POST", target, body).want(t, 200, "")
 			if want.DryRun = dry; j.last() != want {
 				t.Errorf("%s %s asked for %+v", target, body, j.last())
 			}
-			if counts := `"read":21,"added":6,"raised":5,"same":4,"in_flight":3,"newer":2}`; !strings.HasSuffix(a.raw, counts+"\n") || strings.Contains(a.raw, `"dry_run":true`) != dry {
+			if counts := `"read":21,"added":6,"raised":5,"same":4,"in_flight":3,"newer":2}`; !strings.HasSuffix(
+				a.raw, counts+"\n") || strings.Contains(a.raw, `"dry_run":true`) != dry {
 				t.Errorf("got %s", a.raw)
 			}
 		}
 	}
 	j.err = scheduler.ErrUnknownID
 	call(t, d, "POST", "/v1/messages/b/restore", "").want(t, 404, "unknown_id")
-	call(t, open(t, keeping(&journal{restore: restoredNothing})), "POST", "/v1/messages/"+string(uidC)+"/restore", "").want(t, 404, "unknown_id")
+	call(t, open(t, keeping(&journal{restore: restoredNothing})), "POST", "/v1/messages/"+string(uidC)+"/restore",
+		"").want(t, 404, "unknown_id")
 	call(t, d, "POST", "/v1/messages/b/restore", `{"overdue":true}`).want(t, 400, "unknown_field")
 	call(t, d, "POST", "/v1/messages/b/restore?topics=x", "").want(t, 400, "unknown_parameter")
 }
@@ -343,7 +373,8 @@ func TestCluster_TellsHowFarTheJournalIsBehind(t *testing.T) {
 		t.Errorf("got %s", a.raw)
 	}
 	j.lagErr = scheduler.ErrUnavailable
-	if a := call(t, d, "GET", "/v1/cluster", "").want(t, 200, ""); !strings.HasSuffix(a.raw, `"journal":{"mode":"sync"}}`+"\n") {
+	if a := call(t, d, "GET", "/v1/cluster", "").want(t, 200, ""); !strings.HasSuffix(a.raw,
+		`"journal":{"mode":"sync"}}`+"\n") {
 		t.Errorf("got %s", a.raw)
 	}
 }
@@ -355,7 +386,8 @@ func TestPush_SaysThatTheJournalHasIt(t *testing.T) {
 		if a := call(t, d, "POST", "/v1/messages", hourly("")).want(t, 201, ""); a.json["durable"] != want {
 			t.Errorf("%s: got %s", mode, a.raw)
 		}
-		if a := call(t, d, "POST", "/v1/messages/batch", `{"messages":[`+hourly("")+`]}`).want(t, 200, ""); !strings.Contains(a.raw, `"durable":"`+want+`"`) {
+		if a := call(t, d, "POST", "/v1/messages/batch", `{"messages":[`+hourly("")+`]}`).want(
+			t, 200, ""); !strings.Contains(a.raw, `"durable":"`+want+`"`) {
 			t.Errorf("%s: got %s", mode, a.raw)
 		}
 	}
@@ -378,7 +410,8 @@ func TestJournal_RefusesWhatItCannotMeanAndAsksNothing(t *testing.T) {
 		{"GET", "/v1/messages?state=waiting,", "", "invalid_state", `""`},
 		{"GET", "/v1/messages?state=Waiting", "", "invalid_state", `"Waiting"`},
 		{"GET", "/v1/messages?state=waiting,%20dead", "", "invalid_state", `" dead"`},
-		{"GET", "/v1/messages?due_from=soon", "", "invalid_due_from", "due_from \"soon\" is neither a time nor a duration"},
+		{"GET", "/v1/messages?due_from=soon", "", "invalid_due_from",
+			"due_from \"soon\" is neither a time nor a duration"},
 		{"GET", "/v1/messages?due_from=1500000000", "", "invalid_due_from", "looks like seconds"},
 		{"GET", "/v1/messages?due_to=1896076800", "", "invalid_due_to", "looks like seconds"},
 		{"GET", "/v1/messages?due_to=", "", "invalid_due_to", "due_to is empty"},
@@ -398,7 +431,8 @@ func TestJournal_RefusesWhatItCannotMeanAndAsksNothing(t *testing.T) {
 		{"GET", "/v1/forecast?step=soon", "", "invalid_step", "step \"soon\" is not a duration"},
 		{"GET", "/v1/forecast?step=999ms", "", "invalid_step", "the least is 1s"},
 		{"GET", "/v1/forecast?step=-1m", "", "invalid_step", "negative"},
-		{"GET", "/v1/forecast?step=1s&until=10001s", "", "invalid_step", "makes 10001 steps until 2030-01-31T14:46:41.001Z, the limit is 10000"},
+		{"GET", "/v1/forecast?step=1s&until=10001s", "", "invalid_step",
+			"makes 10001 steps until 2030-01-31T14:46:41.001Z, the limit is 10000"},
 		{"GET", "/v1/forecast?until=3653d", "", "invalid_step", "the limit is 10000"},
 		{"GET", "/v1/forecast?until=9998-01-01T00:00:00Z", "", "invalid_step", "the limit is 10000"},
 		{"GET", "/v1/forecast?until=0s", "", "invalid_until", "not after now"},

@@ -20,8 +20,8 @@ const (
 	maxPatternReads = 20
 )
 
-// listAnswer is a page of messages, without headers and bodies. Cursor asks for the next page; the last page has none. Lag
-// is what the page may miss.
+// listAnswer is a page of messages, without headers and bodies. Cursor asks for the next page; the last page has none.
+// Lag is what the page may miss.
 type listAnswer struct {
 	Messages []wire.Info `json:"messages"`
 	Cursor   string      `json:"cursor,omitempty"`
@@ -33,7 +33,8 @@ type listing struct {
 	scheduler.RecordQuery
 	// pattern selects topics where it has a wildcard, which the journal has no index for; else empty.
 	pattern string
-	// from and to are the bounds of due as they were given: "2h" is another moment on the next page, and the same query.
+	// from and to are the bounds of due as they were given: "2h" is another moment on the next page, and the same
+	// query.
 	from, to string
 }
 
@@ -73,8 +74,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	return s.respondValue(w, http.StatusOK, a)
 }
 
-// page reads a page, and returns the record behind which the next one begins, nil where there is none. Where few match a
-// pattern it may be short, or empty, and go on: it looks at a bounded number of records.
+// page reads a page, and returns the record behind which the next one begins, nil where there is none. Where few match
+// a pattern it may be short, or empty, and go on: it looks at a bounded number of records.
 func (s *Server) page(ctx context.Context, l *listing) (page []scheduler.Record, next *scheduler.Record, err error) {
 	q := l.RecordQuery
 	if l.pattern == "" {
@@ -131,8 +132,8 @@ func (s *Server) explain(ctx context.Context, page []scheduler.Record, messages 
 	}
 }
 
-// listQuery reads ?topic=&id=&key=&state=&due_from=&due_to=&limit=&cursor=. What is left out selects all. A topic may be a
-// pattern, and a bound of due how long from now, as in cancel.
+// listQuery reads ?topic=&id=&key=&state=&due_from=&due_to=&limit=&cursor=. What is left out selects all. A topic may
+// be a pattern, and a bound of due how long from now, as in cancel.
 func listQuery(r *http.Request, now time.Time) (listing, error) {
 	q := listing{RecordQuery: scheduler.RecordQuery{Limit: defaultList}}
 	values, err := query(r, "topic", "id", "key", "state", "due_from", "due_to", "limit", "cursor")
@@ -145,7 +146,8 @@ func listQuery(r *http.Request, now time.Time) (listing, error) {
 	})
 	p.read("id", func(text string) error {
 		if q.ID = text; scheduler.IsUID(text) {
-			return refusal(http.StatusBadRequest, wire.WordID, "id %s is a uid, which names one message: look it up by itself", text)
+			return refusal(http.StatusBadRequest, wire.WordID,
+				"id %s is a uid, which names one message: look it up by itself", text)
 		}
 		return wire.CheckID(text)
 	})
@@ -156,10 +158,15 @@ func listQuery(r *http.Request, now time.Time) (listing, error) {
 		q.DueFrom, err = dueBound(text, "due_from", now)
 		return err
 	})
-	p.read("due_to", func(text string) (err error) { q.to = text; q.DueTo, err = dueBound(text, "due_to", now); return err })
+	p.read("due_to", func(text string) (err error) {
+		q.to = text
+		q.DueTo, err = dueBound(text, "due_to", now)
+		return err
+	})
 	p.read("limit", func(text string) (err error) {
 		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > maxList {
-			return refusal(http.StatusBadRequest, WordLimit, "limit %.40q is not a whole number from 1 to %d", text, maxList)
+			return refusal(http.StatusBadRequest, WordLimit, "limit %.40q is not a whole number from 1 to %d",
+				text, maxList)
 		}
 		return nil
 	})
@@ -175,7 +182,8 @@ func states(text string) (found []scheduler.State, err error) {
 	for word := range strings.SplitSeq(text, ",") {
 		i := slices.Index(stateWords(), word)
 		if i < 0 {
-			return nil, refusal(http.StatusBadRequest, WordState, "state %.40q is none; there are %s, several are joined by commas",
+			return nil, refusal(http.StatusBadRequest, WordState,
+				"state %.40q is none; there are %s, several are joined by commas",
 				word, strings.Join(stateWords(), ", "))
 		}
 		found = append(found, scheduler.StateWaiting+scheduler.State(i))

@@ -16,27 +16,29 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// A long operation may read the whole journal. It has no time-out: it ends when it is done, when its client goes away or
-// when the instance stops. A client that accepts linesType gets a line of progress now and then, so that whatever stands
-// between sees that the connection is alive, and a last line with the report or with what went wrong. Any other client gets
-// the report alone.
+// A long operation may read the whole journal. It has no time-out: it ends when it is done, when its client goes away
+// or when the instance stops. A client that accepts linesType gets a line of progress now and then, so that whatever
+// stands between sees that the connection is alive, and a last line with the report or with what went wrong. Any other
+// client gets the report alone.
 
 const linesType = "application/x-ndjson"
 
 // exclusive lets one operation of a kind run at a time.
 type exclusive struct{ busy atomic.Bool }
 
-// begin refuses a second operation. end must follow, and when the operation is over: whoever has read its report may ask for
-// the next one. It may follow again.
+// begin refuses a second operation. end must follow, and when the operation is over: whoever has read its report may
+// ask for the next one. It may follow again.
 func (e *exclusive) begin(what string) (end func(), err error) {
 	if !e.busy.CompareAndSwap(false, true) {
-		return nil, refusal(http.StatusConflict, WordAlreadyRunning, "a %s is running on this instance already; wait for its end", what)
+		return nil, refusal(http.StatusConflict, WordAlreadyRunning,
+			"a %s is running on this instance already; wait for its end", what)
 	}
 	return sync.OnceFunc(func() { e.busy.Store(false) }), nil
 }
 
 // long runs an operation and answers with its report, in the given form.
-func long[R any](s *Server, w http.ResponseWriter, r *http.Request, form func(*R) any, do func(ctx context.Context, progress func(R)) (R, error)) error {
+func long[R any](s *Server, w http.ResponseWriter, r *http.Request, form func(*R) any,
+	do func(ctx context.Context, progress func(R)) (R, error)) error {
 	ctx, stop := s.unhurried(w, r)
 	defer stop(nil)
 	l := &lines{to: w, control: http.NewResponseController(w), within: s.cfg.Timeout}
@@ -81,12 +83,12 @@ func (s *Server) why(ctx context.Context, err error) error {
 	return context.Canceled
 }
 
-// unhurried takes the server's time-outs off a request that has been read. The context ends when the client goes away or
-// the instance stops.
+// unhurried takes the server's time-outs off a request that has been read. The context ends when the client goes away
+// or the instance stops.
 func (s *Server) unhurried(w http.ResponseWriter, r *http.Request) (context.Context, context.CancelCauseFunc) {
 	control := http.NewResponseController(w)
-	// The read deadline as well: net/http takes its passing for the client's going away. A writer that knows no deadlines
-	// has none.
+	// The read deadline as well: net/http takes its passing for the client's going away. A writer that knows no
+	// deadlines has none.
 	_ = control.SetReadDeadline(time.Time{})
 	_ = control.SetWriteDeadline(time.Time{})
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -109,15 +111,16 @@ func acceptsLines(r *http.Request) bool {
 	return false
 }
 
-// tell writes how far an operation is, each time that this has passed, until quiet is called. A client that no longer reads
-// stops the operation.
-func tell[R any](l *lines, every time.Duration, form func(*R) any, stop context.CancelCauseFunc) (progress func(R), quiet func()) {
+// tell writes how far an operation is, each time that this has passed, until quiet is called. A client that no longer
+// reads stops the operation.
+func tell[R any](l *lines, every time.Duration, form func(*R) any,
+	stop context.CancelCauseFunc) (progress func(R), quiet func()) {
 	var (
 		latest atomic.Pointer[json.RawMessage]
 		last   time.Time
 	)
-	// A report may share memory with the one that the operation goes on counting in: it is put into words here, where the
-	// operation waits.
+	// A report may share memory with the one that the operation goes on counting in: it is put into words here, where
+	// the operation waits.
 	progress = func(report R) {
 		if now := time.Now(); now.Sub(last) >= every/2 {
 			text, err := json.Marshal(form(&report))

@@ -42,33 +42,43 @@ func inLines(t testing.TB, h http.Handler, target, body string) (status int, lin
 
 func TestLong_AnswersTheReport(t *testing.T) {
 	t.Parallel()
-	j := &journal{verify: func(_ context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
-		if progress != nil {
-			progress(scheduler.VerifyReport{InStore: 1})
-		}
-		return scheduler.VerifyReport{InStore: 10, InJournal: 11, Found: map[string]int{scheduler.StoreOlder: 1, scheduler.MissingInStore: 1}, Repaired: 1,
-			Differences: []scheduler.Difference{
-				{UID: uidA, Bucket: 3, Kind: scheduler.MissingInStore, Journal: scheduler.Stand{State: scheduler.StateWaiting, Version: 2}, Repaired: true},
-				{UID: uidB, Kind: scheduler.StoreOlder, Store: scheduler.Stand{State: scheduler.StateInFlight, Version: 1}, Journal: scheduler.Stand{State: scheduler.StateDelivered, Version: 2}},
-			}}, nil
-	}}
+	j := &journal{
+		verify: func(_ context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+			if progress != nil {
+				progress(scheduler.VerifyReport{InStore: 1})
+			}
+			return scheduler.VerifyReport{InStore: 10, InJournal: 11,
+				Found: map[string]int{scheduler.StoreOlder: 1, scheduler.MissingInStore: 1}, Repaired: 1,
+				Differences: []scheduler.Difference{
+					{UID: uidA, Bucket: 3, Kind: scheduler.MissingInStore,
+						Journal: scheduler.Stand{State: scheduler.StateWaiting, Version: 2}, Repaired: true},
+					{UID: uidB, Kind: scheduler.StoreOlder, Store: scheduler.Stand{State: scheduler.StateInFlight,
+						Version: 1}, Journal: scheduler.Stand{State: scheduler.StateDelivered, Version: 2}},
+				}}, nil
+		}}
 	d := open(t, keeping(j))
 	for _, c := range []struct {
 		target, body string
 		asked        any
 		want         string
 	}{
-		{"/v1/restore", "", scheduler.RestoreRequest{Overdue: true}, `{"read":21,"added":6,"raised":5,"same":4,"in_flight":3,"newer":2}`},
-		{"/v1/restore", `{"overdue":false,"topic":"a.b","dry_run":true,"rate":10}`, scheduler.RestoreRequest{Topic: "a.b", DryRun: true, Rate: 10},
+		{"/v1/restore", "", scheduler.RestoreRequest{Overdue: true},
+			`{"read":21,"added":6,"raised":5,"same":4,"in_flight":3,"newer":2}`},
+		{"/v1/restore", `{"overdue":false,"topic":"a.b","dry_run":true,"rate":10}`,
+			scheduler.RestoreRequest{Topic: "a.b", DryRun: true, Rate: 10},
 			`{"dry_run":true,"read":21,"added":6,"raised":5,"same":4,"in_flight":3,"newer":2}`},
 		{"/v1/redeliver", `{"since":"90m"}`, scheduler.RedeliverRequest{Since: 1896085800000},
 			`{"checked":21,"present":6,"gone":5,"redelivered":4,"unknown":3,"failed":1}`},
-		{"/v1/redeliver", `{"since":"2030-01-31T09:00:00+01:00","topic":"a.b","dry_run":true}`, scheduler.RedeliverRequest{Since: 1896076800000, Topic: "a.b", DryRun: true},
+		{"/v1/redeliver", `{"since":"2030-01-31T09:00:00+01:00","topic":"a.b","dry_run":true}`,
+			scheduler.RedeliverRequest{Since: 1896076800000, Topic: "a.b", DryRun: true},
 			`{"dry_run":true,"checked":21,"present":6,"gone":5,"redelivered":4,"unknown":3,"failed":1}`},
 		{"/v1/verify", `{"repair":true}`, scheduler.VerifyRequest{Repair: true},
-			`{"in_store":10,"in_journal":11,"found":{"missing_in_store":1,"store_older":1},"repaired":1,"differences":[` +
-				`{"uid":"t-000000000000000a","bucket":3,"kind":"missing_in_store","journal":{"state":"waiting","version":2},"repaired":true},` +
-				`{"uid":"t-000000000000000b","bucket":0,"kind":"store_older","store":{"state":"in_flight","version":1},"journal":{"state":"delivered","version":2},"repaired":false}]}`},
+			`{"in_store":10,"in_journal":11,"found":{"missing_in_store":1,"store_older":1},"repaired":1,` +
+				`"differences":[` +
+				`{"uid":"t-000000000000000a","bucket":3,"kind":"missing_in_store","journal":{"state":"waiting",` +
+				`"version":2},"repaired":true},` +
+				`{"uid":"t-000000000000000b","bucket":0,"kind":"store_older","store":{"state":"in_flight",` +
+				`"version":1},"journal":{"state":"delivered","version":2},"repaired":false}]}`},
 	} {
 		if a := call(t, d, "POST", c.target, c.body).want(t, 200, ""); a.raw != c.want+"\n" {
 			t.Errorf("%s: got %s\nwant %s", c.target, a.raw, c.want)
@@ -76,12 +86,14 @@ func TestLong_AnswersTheReport(t *testing.T) {
 		if j.last() != c.asked {
 			t.Errorf("%s %s asked for %+v, want %+v", c.target, c.body, j.last(), c.asked)
 		}
-		if status, lines := inLines(t, d, c.target, c.body); status != 200 || len(lines) != 1 || lines[0] != `{"report":`+c.want+`}` {
+		if status, lines := inLines(t, d, c.target, c.body); status != 200 || len(lines) != 1 ||
+			lines[0] != `{"report":`+c.want+`}` {
 			t.Errorf("%s: got %d %q", c.target, status, lines)
 		}
 	}
 	j.verify = nil
-	if a := call(t, d, "POST", "/v1/verify", ""); a.raw != `{"in_store":0,"in_journal":0,"found":{},"repaired":0,"differences":[]}`+"\n" {
+	a := call(t, d, "POST", "/v1/verify", "")
+	if a.raw != `{"in_store":0,"in_journal":0,"found":{},"repaired":0,"differences":[]}`+"\n" {
 		t.Errorf("got %s", a.raw)
 	}
 }
@@ -91,22 +103,28 @@ func TestLong_TellsProgressLineByLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every = 5 * time.Millisecond
 		counts := map[string]int{} // goes on changing while lines are written
-		j := &journal{verify: func(_ context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
-			time.Sleep(6 * every) // of the bubble: for lines to go out, before and after
-			for i := range 3000 {
-				counts[scheduler.StoreNewer] = i
-				progress(scheduler.VerifyReport{InStore: i, Found: counts, Differences: []scheduler.Difference{{UID: uidA}}})
-			}
-			time.Sleep(6 * every) // of the bubble
-			return scheduler.VerifyReport{InStore: 3000}, nil
-		}}
+		j := &journal{
+			verify: func(_ context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+				time.Sleep(6 * every) // of the bubble: for lines to go out, before and after
+				for i := range 3000 {
+					counts[scheduler.StoreNewer] = i
+					progress(
+						scheduler.VerifyReport{InStore: i, Found: counts,
+							Differences: []scheduler.Difference{{UID: uidA}}})
+				}
+				time.Sleep(6 * every) // of the bubble
+				return scheduler.VerifyReport{InStore: 3000}, nil
+			}}
 		d := open(t, keeping(j), func(c *api.Config) { c.ProgressEvery = every })
 		_, lines := inLines(t, d, "/v1/verify", "")
-		if len(lines) < 3 || len(lines) > 100 || lines[0] != `{"progress":{"in_store":0,"in_journal":0,"found":{},"repaired":0,"differences":[]}}` ||
-			lines[len(lines)-1] != `{"report":{"in_store":3000,"in_journal":0,"found":{},"repaired":0,"differences":[]}}` {
+		if len(lines) < 3 || len(lines) > 100 ||
+			lines[0] != `{"progress":{"in_store":0,"in_journal":0,"found":{},"repaired":0,"differences":[]}}` ||
+			lines[len(lines)-1] != `{"report":{"in_store":3000,"in_journal":0,"found":{},"repaired":0,`+
+				`"differences":[]}}` {
 			t.Errorf("got %d lines, %q", len(lines), lines)
 		}
-		if strings.Contains(strings.Join(lines, ""), "uid") || !strings.Contains(strings.Join(lines, ""), `"found":{"store_newer":`) {
+		if strings.Contains(strings.Join(lines, ""), "uid") ||
+			!strings.Contains(strings.Join(lines, ""), `"found":{"store_newer":`) {
 			t.Errorf("got %q", lines)
 		}
 	})
@@ -123,14 +141,16 @@ func TestLong_ThatFailsAfterTheFirstLineSaysSoInTheLast(t *testing.T) {
 			logged bool
 		}{
 			{scheduler.ErrUnavailable, `{"error":"unavailable","detail":"store unavailable"}`, false},
-			{errors.New("secret inside"), `{"error":"internal","detail":"something went wrong inside; the log says what"}`, true},
+			{errors.New("secret inside"),
+				`{"error":"internal","detail":"something went wrong inside; the log says what"}`, true},
 		} {
 			j.restore = func(context.Context, func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
 				time.Sleep(50 * time.Millisecond) // of the bubble
 				return scheduler.RestoreReport{}, c.err
 			}
 			status, lines := inLines(t, d, "/v1/restore", "")
-			if status != 200 || len(lines) < 2 || !strings.HasPrefix(lines[0], `{"progress":`) || lines[len(lines)-1] != c.line {
+			if status != 200 || len(lines) < 2 || !strings.HasPrefix(lines[0], `{"progress":`) ||
+				lines[len(lines)-1] != c.line {
 				t.Errorf("got %d %q", status, lines)
 			}
 			if strings.Contains(d.log.String(), "secret inside") != c.logged {
@@ -142,7 +162,9 @@ func TestLong_ThatFailsAfterTheFirstLineSaysSoInTheLast(t *testing.T) {
 
 func TestLong_ThatPanicsLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	j := &journal{restore: func(context.Context, func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) { panic("no") }}
+	j := &journal{restore: func(context.Context, func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+		panic("no")
+	}}
 	d := open(t, keeping(j))
 	for range 2 { // the first must not block the second
 		call(t, d, "POST", "/v1/restore", "", "Accept", "application/x-ndjson").want(t, 500, "internal")
@@ -168,7 +190,8 @@ func TestLong_RunsOnceAtATimeByKind(t *testing.T) {
 	for target, body := range map[string]string{"/v1/verify": "", "/v1/redeliver": `{"since":"1h"}`} {
 		go func() {
 			w := httptest.NewRecorder()
-			d.ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), "POST", target, strings.NewReader(body)))
+			d.ServeHTTP(w,
+				httptest.NewRequestWithContext(context.Background(), "POST", target, strings.NewReader(body)))
 			ended <- w.Code
 		}()
 		<-entered
@@ -195,12 +218,15 @@ func TestLong_LeavesOneLineForTheAudit(t *testing.T) {
 		target, body string
 		want         map[string]any
 	}{
-		{"/v1/restore", `{"topic":"a.b","rate":5}`, map[string]any{"operation": "restore", "dry_run": false, "overdue": true, "topic": "a.b", "rate": 5.0}},
+		{"/v1/restore", `{"topic":"a.b","rate":5}`,
+			map[string]any{"operation": "restore", "dry_run": false, "overdue": true, "topic": "a.b", "rate": 5.0}},
 		{"/v1/restore", `{"dry_run":true}`, map[string]any{"operation": "restore", "dry_run": true}},
-		{"/v1/messages/a/restore", `{"dry_run":true}`, map[string]any{"operation": "restore", "dry_run": true, "id": "a"}},
+		{"/v1/messages/a/restore", `{"dry_run":true}`,
+			map[string]any{"operation": "restore", "dry_run": true, "id": "a"}},
 		{"/v1/verify", ``, map[string]any{"operation": "verify", "dry_run": true}},
 		{"/v1/verify", `{"repair":true}`, map[string]any{"operation": "verify", "dry_run": false}},
-		{"/v1/redeliver", `{"since":"1h"}`, map[string]any{"operation": "redeliver", "dry_run": false, "since": "2030-01-31T11:00:00.000Z"}},
+		{"/v1/redeliver", `{"since":"1h"}`,
+			map[string]any{"operation": "redeliver", "dry_run": false, "since": "2030-01-31T11:00:00.000Z"}},
 	} {
 		d := open(t, keeping(j))
 		call(t, d, "POST", c.target, c.body).want(t, 200, "")
@@ -247,7 +273,8 @@ func TestLong_OutlivesTheServersTimeOuts(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
 	defer client.CloseIdleConnections()
 	for _, accept := range []string{"application/x-ndjson", "application/json"} {
-		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+address+"/v1/restore", strings.NewReader("{}"))
+		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+address+"/v1/restore",
+			strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,15 +298,17 @@ func TestLong_EndsWhenItsClientGoesAway(t *testing.T) {
 	t.Parallel()
 	for _, accept := range []string{"application/x-ndjson", "application/json"} {
 		entered, left := make(chan struct{}), make(chan error, 1)
-		d := open(t, keeping(&journal{redeliver: func(ctx context.Context, _ func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
-			close(entered)
-			<-ctx.Done()
-			left <- ctx.Err()
-			return scheduler.RedeliverReport{}, errors.New("the driver was torn away")
-		}}), func(c *api.Config) { c.ReadTimeout = 500 * time.Millisecond })
+		d := open(t, keeping(&journal{
+			redeliver: func(ctx context.Context, _ func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
+				close(entered)
+				<-ctx.Done()
+				left <- ctx.Err()
+				return scheduler.RedeliverReport{}, errors.New("the driver was torn away")
+			}}), func(c *api.Config) { c.ReadTimeout = 500 * time.Millisecond })
 		address, _ := run(t, d)
 		ctx, gone := context.WithCancel(t.Context())
-		r, err := http.NewRequestWithContext(ctx, "POST", "http://"+address+"/v1/redeliver", strings.NewReader(`{"since":"1h"}`))
+		r, err := http.NewRequestWithContext(ctx, "POST", "http://"+address+"/v1/redeliver",
+			strings.NewReader(`{"since":"1h"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -316,11 +345,12 @@ func TestLong_EndsWhenItsClientGoesAway(t *testing.T) {
 func TestLong_EndsAtOnceWhenTheInstanceStops(t *testing.T) {
 	t.Parallel()
 	entered := make(chan struct{})
-	d := open(t, keeping(&journal{verify: func(ctx context.Context, _ func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
-		close(entered)
-		<-ctx.Done()
-		return scheduler.VerifyReport{}, ctx.Err()
-	}}))
+	d := open(t, keeping(
+		&journal{verify: func(ctx context.Context, _ func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+			close(entered)
+			<-ctx.Done()
+			return scheduler.VerifyReport{}, ctx.Err()
+		}}))
 	address, stop := run(t, d)
 	answered := make(chan string, 1)
 	go func() {

@@ -11,9 +11,9 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// An operation on many messages goes through them in bounded steps and is long: see long.go. Whatever ends it, its answer says
-// how far it came, and so does its line for the audit, which outlives a client that has gone. One that is asked for by
-// mistake is worse than one that is refused, so everything has to be asked for by that name: {"all":true}.
+// An operation on many messages goes through them in bounded steps and is long: see long.go. Whatever ends it, its
+// answer says how far it came, and so does its line for the audit, which outlives a client that has gone. One that is
+// asked for by mistake is worse than one that is refused, so everything has to be asked for by that name: {"all":true}.
 
 // cancelMany cancels the waiting messages that are selected.
 func (s *Server) cancelMany(w http.ResponseWriter, r *http.Request) error {
@@ -26,9 +26,10 @@ func (s *Server) cancelMany(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.many(w, r, &s.canceling, "cancel", selected, func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
-		return s.cfg.Service.CancelMany(ctx, selected, progress)
-	})
+	return s.many(w, r, &s.canceling, "cancel", selected,
+		func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
+			return s.cfg.Service.CancelMany(ctx, selected, progress)
+		})
 }
 
 // rescheduleMany moves the waiting messages that are selected.
@@ -37,7 +38,10 @@ func (s *Server) rescheduleMany(w http.ResponseWriter, r *http.Request) error {
 		asked  wire.Selection
 		change wire.Edit
 	)
-	err := s.order(w, r, func(body []byte) (err error) { asked, change, err = wire.DecodeRescheduleMany(body); return err })
+	err := s.order(w, r, func(body []byte) (err error) {
+		asked, change, err = wire.DecodeRescheduleMany(body)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -46,9 +50,10 @@ func (s *Server) rescheduleMany(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	edit := answer.Edit(&change)
-	return s.many(w, r, &s.rescheduling, "reschedule", selected, func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
-		return s.cfg.Service.RescheduleMany(ctx, selected, edit, progress)
-	})
+	return s.many(w, r, &s.rescheduling, "reschedule", selected,
+		func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
+			return s.cfg.Service.RescheduleMany(ctx, selected, edit, progress)
+		})
 }
 
 // many runs an operation on what is selected; one of a kind at a time.
@@ -64,7 +69,8 @@ func (s *Server) many(w http.ResponseWriter, r *http.Request, one *exclusive, wh
 	return long(s, w, r, form, func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
 		defer end()
 		report, err := do(ctx, progress)
-		line.Int("matched", report.Matched).Int("done", report.Done).Int("failed", report.Failed) // its caller may have gone
+		// its caller may have gone
+		line.Int("matched", report.Matched).Int("done", report.Done).Int("failed", report.Failed)
 		if !errors.Is(err, scheduler.ErrOutcomeUnknown) {
 			err = s.why(ctx, err)
 		}

@@ -17,15 +17,18 @@ import (
 
 // manyCalls are the operations on many messages, each of which runs once at a time.
 var manyCalls = map[string]struct{ target, body string }{
-	"cancel": {"/v1/messages/cancel", `{"all":true}`}, "reschedule": {"/v1/messages/reschedule", `{"all":true,"delay":1}`},
-	"requeue": {"/v1/dead/requeue", `{"all":true}`}, "purge": {"/v1/dead/purge", `{"all":true}`},
+	"cancel":     {"/v1/messages/cancel", `{"all":true}`},
+	"reschedule": {"/v1/messages/reschedule", `{"all":true,"delay":1}`},
+	"requeue":    {"/v1/dead/requeue", `{"all":true}`},
+	"purge":      {"/v1/dead/purge", `{"all":true}`},
 }
 
 func dry(body string) string { return strings.Replace(body, "{", `{"dry_run":true,`, 1) }
 
 func TestMany_AnswersTheReport(t *testing.T) {
 	t.Parallel()
-	s := &steering{report: scheduler.Report{Looked: 40, Matched: 20, Done: 10, InFlight: 4, Maybe: 3, Ended: 2, Failed: 1}}
+	s := &steering{
+		report: scheduler.Report{Looked: 40, Matched: 20, Done: 10, InFlight: 4, Maybe: 3, Ended: 2, Failed: 1}}
 	d := open(t, steered(s))
 	const want = `"looked":40,"matched":20,"done":10,"in_flight":4,"maybe_delivered":3,"ended":2,"failed":1}`
 	for _, c := range manyCalls {
@@ -35,7 +38,8 @@ func TestMany_AnswersTheReport(t *testing.T) {
 		if a := call(t, d, "POST", c.target, dry(c.body)).want(t, 200, ""); a.raw != `{"dry_run":true,`+want+"\n" {
 			t.Errorf("%s: got %s", c.target, a.raw)
 		}
-		if status, lines := inLines(t, d, c.target, c.body); status != 200 || len(lines) != 1 || lines[0] != `{"report":{`+want+`}` {
+		if status, lines := inLines(t, d, c.target, c.body); status != 200 || len(lines) != 1 ||
+			lines[0] != `{"report":{`+want+`}` {
 			t.Errorf("%s: got %d %q", c.target, status, lines)
 		}
 	}
@@ -46,7 +50,8 @@ func TestMany_TellsProgressAndWhatWasDoneBeforeAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every = 5 * time.Millisecond
 		s := &steering{
-			report: scheduler.Report{Looked: 100, Matched: 50, Done: 49, Failed: 1}, err: fmt.Errorf("look at bucket 7: %w", scheduler.ErrUnavailable),
+			report: scheduler.Report{Looked: 100, Matched: 50, Done: 49, Failed: 1},
+			err:    fmt.Errorf("look at bucket 7: %w", scheduler.ErrUnavailable),
 			many: func(_ context.Context, progress func(scheduler.Report)) {
 				if progress == nil {
 					return
@@ -56,22 +61,26 @@ func TestMany_TellsProgressAndWhatWasDoneBeforeAFailure(t *testing.T) {
 			},
 		}
 		d := open(t, steered(s), func(c *api.Config) { c.ProgressEvery = every })
-		const report = `"report":{"looked":100,"matched":50,"done":49,"in_flight":0,"maybe_delivered":0,"ended":0,"failed":1}}`
+		const report = `"report":{"looked":100,"matched":50,"done":49,"in_flight":0,"maybe_delivered":0,"ended":0,` +
+			`"failed":1}}`
 		for _, c := range manyCalls {
 			status, lines := inLines(t, d, c.target, c.body)
 			if status != 200 || len(lines) < 2 || !strings.HasPrefix(lines[0], `{"progress":{"looked":`) {
 				t.Fatalf("%s: got %d %q", c.target, status, lines)
 			}
-			if last := lines[len(lines)-1]; !strings.HasPrefix(last, `{"error":"unavailable",`) || !strings.HasSuffix(last, report) {
+			if last := lines[len(lines)-1]; !strings.HasPrefix(last, `{"error":"unavailable",`) ||
+				!strings.HasSuffix(last, report) {
 				t.Errorf("%s: the last line is %s", c.target, last)
 			}
-			if a := call(t, d, "POST", c.target, c.body).want(t, 503, "unavailable"); !strings.HasSuffix(a.raw, report+"\n") {
+			a := call(t, d, "POST", c.target, c.body).want(t, 503, "unavailable")
+			if !strings.HasSuffix(a.raw, report+"\n") {
 				t.Errorf("%s: got %s", c.target, a.raw)
 			}
 		}
 		s.err = errors.New("secret inside")
 		a := call(t, d, "POST", "/v1/messages/cancel", `{"all":true}`).want(t, 500, "internal")
-		if strings.Contains(a.raw, "secret") || !strings.HasSuffix(a.raw, report+"\n") || !strings.Contains(d.log.String(), "secret inside") {
+		if strings.Contains(a.raw, "secret") || !strings.HasSuffix(a.raw, report+"\n") ||
+			!strings.Contains(d.log.String(), "secret inside") {
 			t.Errorf("got %s, log %s", a.raw, d.log)
 		}
 	})
@@ -86,12 +95,14 @@ func TestMany_RunsOnceAtATimeByKind(t *testing.T) {
 	for what, c := range manyCalls {
 		go func() {
 			w := httptest.NewRecorder()
-			d.ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), "POST", c.target, strings.NewReader(c.body)))
+			d.ServeHTTP(w,
+				httptest.NewRequestWithContext(context.Background(), "POST", c.target, strings.NewReader(c.body)))
 			ended <- w.Code
 		}()
 		<-entered
 		for _, body := range []string{c.body, dry(c.body)} {
-			if a := call(t, d, "POST", c.target, body).want(t, 409, "already_running"); !strings.Contains(a.detail(), what) {
+			if a := call(t, d, "POST", c.target, body).want(t, 409, "already_running"); !strings.Contains(
+				a.detail(), what) {
 				t.Errorf("it does not say what: %s", a.raw)
 			}
 		}
@@ -113,10 +124,11 @@ func TestMany_RunsOnceAtATimeByKind(t *testing.T) {
 func TestMany_EndsAtOnceWhenTheInstanceStops(t *testing.T) {
 	t.Parallel()
 	entered := make(chan struct{})
-	s := &steering{err: context.Canceled, report: scheduler.Report{Looked: 500, Matched: 400, Done: 30}, many: func(ctx context.Context, _ func(scheduler.Report)) {
-		close(entered)
-		<-ctx.Done()
-	}}
+	s := &steering{err: context.Canceled, report: scheduler.Report{Looked: 500, Matched: 400, Done: 30},
+		many: func(ctx context.Context, _ func(scheduler.Report)) {
+			close(entered)
+			<-ctx.Done()
+		}}
 	d := open(t, steered(s))
 	address, stop := run(t, d)
 	answered := make(chan reply, 1)
@@ -130,7 +142,8 @@ func TestMany_EndsAtOnceWhenTheInstanceStops(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	const report = `"report":{"looked":500,"matched":400,"done":30,"in_flight":0,"maybe_delivered":0,"ended":0,"failed":0}}`
+	const report = `"report":{"looked":500,"matched":400,"done":30,"in_flight":0,"maybe_delivered":0,"ended":0,` +
+		`"failed":0}}`
 	if a := (<-answered).want(t, 503, "stopping"); !strings.HasSuffix(a.raw, report+"\n") {
 		t.Errorf("it does not say how far it came: %s", a.raw)
 	}
@@ -140,9 +153,13 @@ func TestMany_EndsAtOnceWhenTheInstanceStops(t *testing.T) {
 func TestMany_ThatIsStoppedDoesNotHideAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
-	d := open(t, steered(&steering{err: fmt.Errorf("cancel: %w", scheduler.ErrOutcomeUnknown), many: func(context.Context, func(scheduler.Report)) { leave() }}))
+	d := open(t, steered(&steering{err: fmt.Errorf("cancel: %w", scheduler.ErrOutcomeUnknown),
+		many: func(context.Context, func(scheduler.Report)) {
+			leave()
+		}}))
 	w := httptest.NewRecorder()
-	d.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "POST", "/v1/messages/cancel", strings.NewReader(`{"all":true}`)))
+	d.ServeHTTP(w,
+		httptest.NewRequestWithContext(ctx, "POST", "/v1/messages/cancel", strings.NewReader(`{"all":true}`)))
 	if a := read(t, w.Result()).want(t, 504, "outcome_unknown"); !strings.HasPrefix(a.detail(), "cancel: ") {
 		t.Errorf("got %s", a.raw)
 	}
@@ -155,12 +172,15 @@ func TestSteering_LeavesOneLineForTheAudit(t *testing.T) {
 		want         map[string]any
 	}{
 		{"/v1/messages/cancel", `{"topic":"orders.>","key":"k","due_to":1896076800000,"dry_run":true}`,
-			map[string]any{"operation": "cancel", "dry_run": true, "topic": "orders.>", "key": "k", "to": "2030-01-31T08:00:00.000Z", "from": nil,
+			map[string]any{"operation": "cancel", "dry_run": true, "topic": "orders.>", "key": "k",
+				"to": "2030-01-31T08:00:00.000Z", "from": nil,
 				"matched": 5.0, "done": 3.0, "failed": 1.0}},
-		{"/v1/messages/reschedule", `{"all":true,"shift":"1h"}`, map[string]any{"operation": "reschedule", "dry_run": false, "topic": ""}},
+		{"/v1/messages/reschedule", `{"all":true,"shift":"1h"}`,
+			map[string]any{"operation": "reschedule", "dry_run": false, "topic": ""}},
 		{"/v1/dead/requeue", `{"id":"a"}`, map[string]any{"operation": "requeue", "id": "a"}},
 		{"/v1/dead/requeue", `{"ids":["a","b"]}`, map[string]any{"operation": "requeue", "ids": 2.0}},
-		{"/v1/dead/purge", `{"from":1896076800000}`, map[string]any{"operation": "purge", "from": "2030-01-31T08:00:00.000Z", "key": nil}},
+		{"/v1/dead/purge", `{"from":1896076800000}`,
+			map[string]any{"operation": "purge", "from": "2030-01-31T08:00:00.000Z", "key": nil}},
 		{"/v1/topics/orders.%3E/pause", ``, map[string]any{"operation": "pause", "topic": "orders.>"}},
 		{"/v1/topics/orders.%3E/resume", ``, map[string]any{"operation": "resume", "topic": "orders.>"}},
 	} {

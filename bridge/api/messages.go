@@ -40,8 +40,8 @@ func (s *Server) push(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// batch keeps up to wire.MaxBatch messages and answers 200 with an outcome for each, in order: a refused one stands in its
-// place and does not hold the others back. Only a request that cannot be read at all is refused as a whole.
+// batch keeps up to wire.MaxBatch messages and answers 200 with an outcome for each, in order: a refused one stands in
+// its place and does not hold the others back. Only a request that cannot be read at all is refused as a whole.
 func (s *Server) batch(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
@@ -140,8 +140,8 @@ func (s *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 	return s.respondValue(w, http.StatusOK, canceled)
 }
 
-// reference is the message that a path and its query name: /v1/messages/{id}?topic=&key=. A path in the form of a uid is
-// that uid. What the caller may not see it does not name.
+// reference is the message that a path and its query name: /v1/messages/{id}?topic=&key=. A path in the form of a uid
+// is that uid. What the caller may not see it does not name.
 func reference(r *http.Request) (scheduler.Ref, error) {
 	values, err := query(r, "topic", "key")
 	if err != nil {
@@ -150,7 +150,8 @@ func reference(r *http.Request) (scheduler.Ref, error) {
 	if values.Has("topic") && values.Get("topic") == "" {
 		return scheduler.Ref{}, wire.CheckSubject("")
 	}
-	ref, err := answer.Ref(wire.Named{ID: r.PathValue("id"), Topic: values.Get("topic"), Key: values.Get("key"), Keyed: values.Has("key")})
+	ref, err := answer.Ref(
+		wire.Named{ID: r.PathValue("id"), Topic: values.Get("topic"), Key: values.Get("key"), Keyed: values.Has("key")})
 	ref.Viewer = viewer(r)
 	return ref, err
 }

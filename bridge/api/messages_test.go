@@ -19,7 +19,8 @@ func TestPush_AnswersInTheFormOfTheContract(t *testing.T) {
 	d := open(t)
 	before := time.Now()
 	a := call(t, d, "POST", "/v1/messages", hourly(`,"id":"order-7131","body":"hello"`)).want(t, 201, "")
-	form := regexp.MustCompile(`^\{"id":"order-7131","uid":"(t-[0-9a-z]{16})","due":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)","state":"waiting","version":1,"durable":"redis"\}\n$`)
+	form := regexp.MustCompile(`^\{"id":"order-7131","uid":"(t-[0-9a-z]{16})",` +
+		`"due":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)","state":"waiting","version":1,"durable":"redis"\}\n$`)
 	m := form.FindStringSubmatch(a.raw)
 	if m == nil {
 		t.Fatalf("got %s", a.raw)
@@ -42,7 +43,8 @@ func TestPush_SaysHowDurableItIs(t *testing.T) {
 	if a := call(t, d, "POST", "/v1/messages", hourly("")); a.json["durable"] != "memory" {
 		t.Errorf("got %s", a.raw)
 	}
-	if a := call(t, d, "POST", "/v1/messages/batch", `{"messages":[`+hourly("")+`]}`); !strings.Contains(a.raw, `"durable":"memory"`) {
+	if a := call(t, d, "POST", "/v1/messages/batch", `{"messages":[`+hourly("")+`]}`); !strings.Contains(a.raw,
+		`"durable":"memory"`) {
 		t.Errorf("got %s", a.raw)
 	}
 }
@@ -52,11 +54,13 @@ func TestPush_RepeatedIsTheSameMessage(t *testing.T) {
 	d := open(t)
 	first := call(t, d, "POST", "/v1/messages", hourly(`,"id":"a"`)).want(t, 201, "")
 	again := call(t, d, "POST", "/v1/messages", hourly(`,"id":"a"`)).want(t, 200, "")
-	if again.json["duplicate"] != true || again.json["uid"] != first.json["uid"] || again.json["due"] != first.json["due"] {
+	if again.json["duplicate"] != true || again.json["uid"] != first.json["uid"] ||
+		again.json["due"] != first.json["due"] {
 		t.Errorf("first %s then %s", first.raw, again.raw)
 	}
 	other := call(t, d, "POST", "/v1/messages", hourly(`,"id":"a","body":"other"`)).want(t, 409, "duplicate_id")
-	for _, said := range []string{"body, headers, options, and the delay or time as given", "another id, on_duplicate replace, or a reschedule"} {
+	for _, said := range []string{"body, headers, options, and the delay or time as given",
+		"another id, on_duplicate replace, or a reschedule"} {
 		if !strings.Contains(other.detail(), said) {
 			t.Errorf("it does not say %q: %s", said, other.detail())
 		}
@@ -91,11 +95,13 @@ func TestGet_ShowsTheWholeMessage(t *testing.T) {
 	t.Parallel()
 	d := open(t)
 	body := base64.StdEncoding.EncodeToString([]byte{0, 0xff})
-	push := `{"topic":"a.b","at":"2029-01-02T03:04:05.678Z","id":"or/der ä","key":"k","priority":7,"ttl":"1m","headers":{"X-A":["1","2"]},"body_base64":"` + body + `"}`
+	push := `{"topic":"a.b","at":"2029-01-02T03:04:05.678Z","id":"or/der ä","key":"k","priority":7,"ttl":"1m",` +
+		`"headers":{"X-A":["1","2"]},"body_base64":"` + body + `"}`
 	uid := call(t, d, "POST", "/v1/messages", push).want(t, 201, "").json["uid"]
 	for _, path := range []string{url.PathEscape("or/der ä"), url.PathEscape("or/der ä") + "?key=k", fmt.Sprint(uid)} {
 		a := call(t, d, "GET", "/v1/messages/"+path, "").want(t, 200, "")
-		want := fmt.Sprintf(`{"id":"or/der ä","uid":%q,"key":"k","topic":"a.b","state":"waiting","version":1,"due":"2029-01-02T03:04:05.678Z",`+
+		want := fmt.Sprintf(`{"id":"or/der ä","uid":%q,"key":"k","topic":"a.b","state":"waiting","version":1,`+
+			`"due":"2029-01-02T03:04:05.678Z",`+
 			`"priority":7,"ttl":"1m0s","attempt":1,"headers":{"X-A":["1","2"]},"body_base64":%q}`+"\n", uid, body)
 		if a.raw != want {
 			t.Errorf("%s: got %s\nwant %s", path, a.raw, want)
@@ -111,7 +117,11 @@ func TestPush_TakesAnyJSONAsABody(t *testing.T) {
 	t.Parallel()
 	d := open(t)
 	for id, value := range map[string]string{
-		"object": `{"order": 7131, "text":"a\u00e4\nb", "list":[1.50,null,true]}`, "list": `[ ]`, "text": `"hello"`, "number": `-1e3`, "no": `false`,
+		"object": `{"order": 7131, "text":"a\u00e4\nb", "list":[1.50,null,true]}`,
+		"list":   `[ ]`,
+		"text":   `"hello"`,
+		"number": `-1e3`,
+		"no":     `false`,
 	} {
 		push := `{"topic":"a.b","delay":"1h","id":"` + id + `","body_json": ` + value + ` }`
 		call(t, d, "POST", "/v1/messages", push).want(t, 201, "")
@@ -126,7 +136,8 @@ func TestPush_TakesAnyJSONAsABody(t *testing.T) {
 		t.Errorf("got %s", a.raw)
 	}
 	for _, bad := range []string{`{"a":}`, `nul`, `[1`, `{"a":1}}`} {
-		call(t, d, "POST", "/v1/messages", `{"topic":"a.b","delay":"1h","body_json":`+bad+`}`).want(t, 400, "invalid_json")
+		call(t, d, "POST", "/v1/messages", `{"topic":"a.b","delay":"1h","body_json":`+bad+`}`).want(t, 400,
+			"invalid_json")
 	}
 	call(t, d, "POST", "/v1/messages", `{"topic":"a.b","delay":"1h","body":{"a":1}}`).want(t, 400, "invalid_body")
 }
@@ -145,7 +156,8 @@ func TestGet_OfANameInSeveralKeysAsksForTheKey(t *testing.T) {
 		t.Errorf("got %s", a.raw)
 	}
 	a := call(t, d, "DELETE", "/v1/messages/a", "").want(t, 409, "ambiguous_id")
-	if list, _ := a.json["candidates"].([]any); len(list) != 2 || list[0].(map[string]any)["key"] != "y" || list[0].(map[string]any)["state"] != "waiting" {
+	if list, _ := a.json["candidates"].([]any); len(list) != 2 || list[0].(map[string]any)["key"] != "y" ||
+		list[0].(map[string]any)["state"] != "waiting" {
 		t.Errorf("got %s", a.raw)
 	}
 	call(t, d, "DELETE", "/v1/messages/a?key=y", "").want(t, 200, "")
@@ -154,14 +166,16 @@ func TestGet_OfANameInSeveralKeysAsksForTheKey(t *testing.T) {
 func TestIDs_OfEveryFormCanStandInAPath(t *testing.T) {
 	t.Parallel()
 	d := open(t)
-	for _, id := range []string{".", "..", "a/b", "a//b", "/a", "%", "a%2Fb", "?", "#", "a b", "日本", strings.Repeat("x", 128)} {
+	for _, id := range []string{".", "..", "a/b", "a//b", "/a", "%", "a%2Fb", "?", "#", "a b", "日本",
+		strings.Repeat("x", 128)} {
 		quoted := strings.NewReplacer("\\", "\\\\", `"`, `\"`).Replace(id)
 		uid := call(t, d, "POST", "/v1/messages", hourly(`,"id":"`+quoted+`"`)).want(t, 201, "").json["uid"]
 		path := url.PathEscape(id)
 		if strings.Trim(id, ".") == "" {
 			path = strings.ReplaceAll(id, ".", "%2E")
 		}
-		if a := call(t, d, "GET", "/v1/messages/"+path, "").want(t, 200, ""); a.json["uid"] != uid || a.json["id"] != id {
+		if a := call(t, d, "GET", "/v1/messages/"+path, "").want(t, 200, ""); a.json["uid"] != uid ||
+			a.json["id"] != id {
 			t.Errorf("%q: got %s", id, a.raw)
 		}
 	}
@@ -184,7 +198,8 @@ func TestCancel_SaysWhatReallyHappened(t *testing.T) {
 		{"uncertain", func(d *door) {
 			for _, m := range d.claim(t) {
 				back := scheduler.Back{UID: m.UID, Score: m.Score(), Mark: scheduler.Mark{Uncertain: true}}
-				if err := d.timeline.Return(t.Context(), m.UID.Bucket(d.timeline.Buckets()), 1, []scheduler.Back{back}, 1); err != nil {
+				if err := d.timeline.Return(
+					t.Context(), m.UID.Bucket(d.timeline.Buckets()), 1, []scheduler.Back{back}, 1); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -199,7 +214,8 @@ func TestCancel_SaysWhatReallyHappened(t *testing.T) {
 			if a.json["uid"] != uid || a.json["id"] != "a" {
 				t.Errorf("got %s", a.raw)
 			}
-			if at := "2030-01-31T08:00:00.000Z"; c.word == "already_delivered" && (a.json["at"] != at || !strings.Contains(a.detail(), at)) {
+			if at := "2030-01-31T08:00:00.000Z"; c.word == "already_delivered" &&
+				(a.json["at"] != at || !strings.Contains(a.detail(), at)) {
 				t.Errorf("it does not say when: %s", a.raw)
 			}
 			if c.status == 200 && (a.json["state"] != "canceled" || d.stored(t) != 0) {

@@ -27,7 +27,8 @@ func newMetrics(reg prometheus.Registerer, version string) *metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_http_requests_total",
 			Help: "HTTP requests by route and status."}, []string{"route", "status"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "tarry_http_request_seconds",
-			Help: "Time from a request's headers to its answer.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15)}, []string{"route"}),
+			Help:    "Time from a request's headers to its answer.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15)}, []string{"route"}),
 		build: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tarry_build_info",
 			Help: "Always 1; the version is the label."}, []string{"version", "go"}),
 	}
@@ -80,7 +81,8 @@ func (o *observed) done() {
 	}
 	failure := recover()
 	if failure != nil && failure != http.ErrAbortHandler {
-		o.s.log.Error().Str("route", route).Str("panic", panicText(failure)).Str("stack", string(debug.Stack())).Msg("request panicked")
+		o.s.log.Error().Str("route", route).Str("panic", panicText(failure)).Str("stack", string(debug.Stack())).Msg(
+			"request panicked")
 		if o.status == 0 {
 			internal := answer.Problem(errPanicked)
 			o.s.refuse(o, o.r, &problem{internal})

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// The description of this API as OpenAPI 3.1 is made of tables in Go, not of a file: so limits and words are the constants
-// that the handlers use. Tests hold it against the routes, the decoders and real answers, both ways.
+// The description of this API as OpenAPI 3.1 is made of tables in Go, not of a file: so limits and words are the
+// constants that the handlers use. Tests hold it against the routes, the decoders and real answers, both ways.
 
 // object is a JSON object whose members keep their order: it is read by people, too.
 type object []member
@@ -44,8 +44,8 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// documentRoutes are those of the description and of the page that shows it. Anybody may read both: there is no secret in
-// them. They are no part of what they describe, so they stand beside the table of routes.
+// documentRoutes are those of the description and of the page that shows it. Anybody may read both: there is no secret
+// in them. They are no part of what they describe, so they stand beside the table of routes.
 func (s *Server) documentRoutes() {
 	// Made when it is first asked for: most servers never are.
 	document := sync.OnceValues(func() ([]byte, error) { return json.Marshal(document(s.cfg.Version)) })
@@ -89,7 +89,8 @@ func document(version string) object {
 			{"license", object{{"name", "Apache 2.0"}, {"identifier", "Apache-2.0"}}},
 			{"version", version},
 		}},
-		{"servers", []object{{{"url", "/"}, {"description", "The instance that serves this description; every instance answers everything."}}}},
+		{"servers", []object{{{"url", "/"},
+			{"description", "The instance that serves this description; every instance answers everything."}}}},
 		{"tags", tags()},
 		{"paths", paths},
 		{"components", object{
@@ -97,7 +98,8 @@ func document(version string) object {
 			{"headers", headerObjects()},
 			{"securitySchemes", object{{"token", object{
 				{"type", "http"}, {"scheme", "bearer"},
-				{"description", "A token of the settings, which carries rights: read, push (by patterns of topics), operate (comes with read). " +
+				{"description", "A token of the settings, which carries rights: read, push (by patterns of topics), " +
+					"operate (comes with read). " +
 					"Where the settings have no token nobody is asked for one, and everybody may do everything."},
 			}}}},
 		}},
@@ -105,18 +107,27 @@ func document(version string) object {
 }
 
 const introduction = "tarry holds messages until they are due and then publishes them on their NATS subject.\n\n" +
-	"**Errors** are `{\"error\": \"stable_word\", \"detail\": \"a sentence\"}`, whatever goes wrong: programs compare the word, which never changes " +
-	"its meaning, and never the sentence. Beside what the operations list, a path that does not exist is 404 `unknown_route`, and a method that a " +
-	"path does not have is 405 `method_not_allowed` with `Allow`; both want a token where there are tokens. Only /metrics answers in plain text.\n\n" +
-	"**Requests** are JSON in UTF-8 (`application/json`; a missing Content-Type is taken for it). An unknown or repeated field, or an unknown or " +
+	"**Errors** are `{\"error\": \"stable_word\", \"detail\": \"a sentence\"}`, whatever goes wrong: programs " +
+	"compare the word, which never changes " +
+	"its meaning, and never the sentence. Beside what the operations list, a path that does not exist is 404 " +
+	"`unknown_route`, and a method that a " +
+	"path does not have is 405 `method_not_allowed` with `Allow`; both want a token where there are tokens. Only " +
+	"/metrics answers in plain text.\n\n" +
+	"**Requests** are JSON in UTF-8 (`application/json`; a missing Content-Type is taken for it). An unknown or " +
+	"repeated field, or an unknown or " +
 	"repeated query parameter, is refused and nothing is done; a field that is null counts as absent.\n\n" +
-	"**Times** are answered as RFC 3339 in UTC with milliseconds, and taken as RFC 3339 or as unix milliseconds. **Durations** are text such as " +
+	"**Times** are answered as RFC 3339 in UTC with milliseconds, and taken as RFC 3339 or as unix milliseconds. " +
+	"**Durations** are text such as " +
 	"`20m` or `1d12h`, or whole milliseconds.\n\n" +
-	"**HEAD** works wherever GET does. **503** carries `Retry-After` in seconds. **504** `outcome_unknown` means that the change may have happened: " +
+	"**HEAD** works wherever GET does. **503** carries `Retry-After` in seconds. **504** `outcome_unknown` means " +
+	"that the change may have happened: " +
 	"repeat it, a push with the `id` that the answer names.\n\n" +
-	"**Long operations** answer their report when they end. A client that accepts `application/x-ndjson` gets lines instead: `{\"progress\": {...}}` " +
-	"once a second and at last `{\"report\": {...}}`, or an error; where one fails before the first line the status tells.\n\n" +
-	"**Browsers**: a request that changes something and comes from a page of another origin is 403 `cross_origin`. Where no token is asked for, " +
+	"**Long operations** answer their report when they end. A client that accepts `application/x-ndjson` gets lines " +
+	"instead: `{\"progress\": {...}}` " +
+	"once a second and at last `{\"report\": {...}}`, or an error; where one fails before the first line the status " +
+	"tells.\n\n" +
+	"**Browsers**: a request that changes something and comes from a page of another origin is 403 `cross_origin`. " +
+	"Where no token is asked for, " +
 	"a Host that is neither an address nor localhost nor in the settings is 403 `foreign_host`."
 
 // operation is one route as it is described. What all routes of its kind share is added when it is: see describe.
@@ -160,7 +171,8 @@ func (op *operation) describe(path string) object {
 		}
 	}
 	o := object{
-		{"operationId", op.id}, {"tags", []string{op.tag}}, {"summary", op.summary}, {"description", strings.TrimSpace(text)}, {"security", security},
+		{"operationId", op.id}, {"tags", []string{op.tag}}, {"summary", op.summary},
+		{"description", strings.TrimSpace(text)}, {"security", security},
 	}
 	if !op.open {
 		o = append(o, member{"x-right", op.needs.String()})
@@ -199,7 +211,8 @@ func (op *operation) responses() object {
 		if h := problemHeaders(status); len(h) > 0 {
 			r = append(r, member{"headers", headerRefs(h)})
 		}
-		schema := object{{"allOf", []object{ref("Problem"), {{"properties", object{{"error", object{{"enum", words}}}}}}}}}
+		schema := object{
+			{"allOf", []object{ref("Problem"), {{"properties", object{{"error", object{{"enum", words}}}}}}}}}
 		all[status] = append(r, member{"content", object{{"application/json", object{{"schema", schema}}}}})
 	}
 	statuses := make([]int, 0, len(all))
@@ -238,10 +251,13 @@ func headerObjects() object {
 		return object{{"description", text}, {"schema", schema}}
 	}
 	return object{
-		{"Location", header("The path of the message, by its uid.", object{{"type", "string"}, {"format", "uri-reference"}})},
-		{"ETag", header(`The message's version in quotes, as If-Match takes it.`, object{{"type", "string"}, {"pattern", `^"[1-9][0-9]*"$`}})},
+		{"Location",
+			header("The path of the message, by its uid.", object{{"type", "string"}, {"format", "uri-reference"}})},
+		{"ETag", header(`The message's version in quotes, as If-Match takes it.`,
+			object{{"type", "string"}, {"pattern", `^"[1-9][0-9]*"$`}})},
 		{"Retry-After", header("When to try again, in seconds.", object{{"type", "integer"}, {"minimum", 1}})},
-		{"WWW-Authenticate", header("The scheme that is wanted.", object{{"type", "string"}, {"const", `Bearer realm="tarry"`}})},
+		{"WWW-Authenticate",
+			header("The scheme that is wanted.", object{{"type", "string"}, {"const", `Bearer realm="tarry"`}})},
 	}
 }
 
@@ -252,7 +268,8 @@ func tags() []object {
 		tag("dead", "Messages that were given up after all their attempts."),
 		tag("topics", "What waits by topic, and what is paused."),
 		tag("journal", "What the journal knows and mends. Without one these answer 501 `needs_journal`."),
-		tag("rejects", "Pushes by tag that NATS had acknowledged and tarry refused. Without JetStream these answer 501 `needs_jetstream`."),
+		tag("rejects", "Pushes by tag that NATS had acknowledged and tarry refused. Without JetStream these answer "+
+			"501 `needs_jetstream`."),
 		tag("cluster", "Who leads, and health."),
 	}
 }

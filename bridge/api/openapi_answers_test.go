@@ -18,26 +18,30 @@ import (
 
 // What may go wrong behind an operation: the errors that its port may answer.
 var (
-	away      = []error{scheduler.ErrUnavailable, errElse}
-	notTaken  = []error{scheduler.ErrUnavailable, scheduler.ErrFull, scheduler.ErrBehind, scheduler.ErrOutcomeUnknown, context.DeadlineExceeded, errElse}
+	away     = []error{scheduler.ErrUnavailable, errElse}
+	notTaken = []error{scheduler.ErrUnavailable, scheduler.ErrFull, scheduler.ErrBehind, scheduler.ErrOutcomeUnknown,
+		context.DeadlineExceeded, errElse}
 	noSuch    = []error{scheduler.ErrUnknownID, scheduler.ErrAmbiguousID}
 	stopped   = []error{scheduler.ErrStopping, context.Canceled}
-	pushFails = slices.Concat(notTaken, []error{scheduler.ErrDuplicateID, scheduler.ErrStaleUID, scheduler.ErrMaybeDelivered,
-		scheduler.ErrUnreadable, scheduler.ErrTooFar, scheduler.ErrBusy,
-		scheduler.ErrStopping, scheduler.ErrNoMachineID, scheduler.ErrClockBack, &scheduler.BucketError{Bucket: 1}})
+	pushFails = slices.Concat(notTaken,
+		[]error{scheduler.ErrDuplicateID, scheduler.ErrStaleUID, scheduler.ErrMaybeDelivered,
+			scheduler.ErrUnreadable, scheduler.ErrTooFar, scheduler.ErrBusy,
+			scheduler.ErrStopping, scheduler.ErrNoMachineID, scheduler.ErrClockBack, &scheduler.BucketError{Bucket: 1}})
 	pauseFails = []error{scheduler.ErrUnavailable, scheduler.ErrFull, scheduler.ErrOutcomeUnknown, errElse}
 
 	fails = map[string][]error{
-		"POST /v1/messages":              pushFails,
-		"POST /v1/messages/batch":        pushFails, // in the results
-		"GET /v1/messages/{id}":          slices.Concat(away, noSuch),
-		"DELETE /v1/messages/{id}":       slices.Concat(notTaken, noSuch),
-		"PATCH /v1/messages/{id}":        slices.Concat(notTaken, noSuch, []error{scheduler.ErrTooFar}),
-		"POST /v1/messages/{id}/run":     slices.Concat(notTaken, noSuch),
-		"POST /v1/messages/cancel":       slices.Concat(notTaken, stopped),
-		"POST /v1/messages/reschedule":   slices.Concat(notTaken, stopped),
-		"GET /v1/dead":                   slices.Concat(away, []error{scheduler.ErrBadCursor, context.DeadlineExceeded}),
-		"POST /v1/dead/requeue":          slices.Concat(notTaken, stopped, noSuch, []error{scheduler.ErrNotDead, scheduler.ErrDuplicateID, scheduler.ErrTooFar}),
+		"POST /v1/messages":            pushFails,
+		"POST /v1/messages/batch":      pushFails, // in the results
+		"GET /v1/messages/{id}":        slices.Concat(away, noSuch),
+		"DELETE /v1/messages/{id}":     slices.Concat(notTaken, noSuch),
+		"PATCH /v1/messages/{id}":      slices.Concat(notTaken, noSuch, []error{scheduler.ErrTooFar}),
+		"POST /v1/messages/{id}/run":   slices.Concat(notTaken, noSuch),
+		"POST /v1/messages/cancel":     slices.Concat(notTaken, stopped),
+		"POST /v1/messages/reschedule": slices.Concat(notTaken, stopped),
+		"GET /v1/dead": slices.Concat(away,
+			[]error{scheduler.ErrBadCursor, context.DeadlineExceeded}),
+		"POST /v1/dead/requeue": slices.Concat(notTaken, stopped, noSuch,
+			[]error{scheduler.ErrNotDead, scheduler.ErrDuplicateID, scheduler.ErrTooFar}),
 		"POST /v1/dead/purge":            slices.Concat(notTaken, stopped, noSuch, []error{scheduler.ErrNotDead}),
 		"GET /v1/topics":                 away,
 		"GET /v1/topics/{topic}":         away,
@@ -52,18 +56,21 @@ var (
 		"POST /v1/redeliver":             slices.Concat(away, stopped),
 		"GET /v1/rejects":                slices.Concat(away, []error{answer.ErrNoRejects, context.DeadlineExceeded}),
 		"GET /v1/rejects/{sequence}":     slices.Concat(away, []error{answer.ErrNoRejects, answer.ErrUnknownReject}),
-		"POST /v1/rejects/requeue":       slices.Concat(pushFails, refusedPushes(), []error{answer.ErrNoRejects, answer.ErrUnknownReject, answer.ErrIncompleteReject}),
-		"GET /v1/cluster":                {api.ErrUnreachable, errElse},
-		"POST /v1/cluster/resign":        {api.ErrNoLeader, api.ErrNotLeader, api.ErrNoStandby, api.ErrUnreachable, context.DeadlineExceeded, errElse},
-		"GET /livez":                     nil,
-		"GET /readyz":                    nil,
-		"GET /metrics":                   nil,
+		"POST /v1/rejects/requeue": slices.Concat(pushFails, refusedPushes(),
+			[]error{answer.ErrNoRejects, answer.ErrUnknownReject, answer.ErrIncompleteReject}),
+		"GET /v1/cluster": {api.ErrUnreachable, errElse},
+		"POST /v1/cluster/resign": {api.ErrNoLeader, api.ErrNotLeader, api.ErrNoStandby, api.ErrUnreachable,
+			context.DeadlineExceeded, errElse},
+		"GET /livez":   nil,
+		"GET /readyz":  nil,
+		"GET /metrics": nil,
 	}
 )
 
 // refusedPushes are the mistakes that the headers of a push can have.
 func refusedPushes() (all []error) {
-	for _, word := range slices.Concat(api.PushWords(), []string{wire.WordUnknown, wire.WordRepeated, wire.WordTooLarge}) {
+	for _, word := range slices.Concat(api.PushWords(),
+		[]string{wire.WordUnknown, wire.WordRepeated, wire.WordTooLarge}) {
 		all = append(all, &wire.Error{Word: word, Field: "header", Detail: "is wrong"})
 	}
 	return all
@@ -71,38 +78,66 @@ func refusedPushes() (all []error) {
 
 // badMore are requests of the journal and the cluster that cannot be meant, and queries.
 var badMore = [][3]string{
-	{"GET", "/v1/messages?topic=", ""}, {"GET", "/v1/messages?key=", ""}, {"GET", "/v1/messages?id=", ""}, {"GET", "/v1/messages?state=gone", ""}, {"GET", "/v1/messages?due_from=soon", ""},
+	{"GET", "/v1/messages?topic=", ""}, {"GET", "/v1/messages?key=", ""}, {"GET", "/v1/messages?id=", ""},
+	{"GET", "/v1/messages?state=gone", ""}, {"GET", "/v1/messages?due_from=soon", ""},
 	{"GET", "/v1/messages?due_to=1", ""}, {"GET", "/v1/messages?limit=0", ""}, {"GET", "/v1/messages?cursor=x", ""},
-	{"GET", "/v1/messages/a?topic=", ""}, {"DELETE", "/v1/messages/a?topic=a.*", ""}, {"PATCH", "/v1/messages/a?topic=a..b", `{"delay":1}`},
-	{"POST", "/v1/messages/a/run?topic=", ""}, {"GET", "/v1/messages/a/history?topic=", ""}, {"POST", "/v1/messages/a/restore?topic=", ""},
-	{"GET", "/v1/messages/%20", ""}, {"GET", "/v1/messages/a?key=%0a", ""}, {"DELETE", "/v1/messages/%20", ""}, {"DELETE", "/v1/messages/a?key=%0a", ""},
-	{"POST", "/v1/messages/%20/run", ""}, {"POST", "/v1/messages/a/run?key=%0a", ""}, {"GET", "/v1/messages/%20/history", ""}, {"GET", "/v1/messages/a/history?key=%0a", ""},
-	{"POST", "/v1/messages/%20/restore", ""}, {"POST", "/v1/messages/a/restore?key=%0a", ""}, {"POST", "/v1/messages/a/restore", `{"dry_run":1}`},
-	{"POST", "/v1/messages/a/restore", `{"nonsense":1}`}, {"POST", "/v1/messages/a/restore", `{"dry_run":true,"dry_run":true}`}, {"POST", "/v1/messages/a/restore", `{`},
-	{"GET", "/v1/forecast?topic=", ""}, {"GET", "/v1/forecast?step=1ms", ""}, {"GET", "/v1/forecast?until=1h&step=x", ""}, {"GET", "/v1/forecast?until=x", ""},
-	{"POST", "/v1/restore", `{"overdue":1}`}, {"POST", "/v1/restore", `{"topic":""}`}, {"POST", "/v1/restore", `{"dry_run":1}`}, {"POST", "/v1/restore", `{"rate":-1}`},
-	{"POST", "/v1/restore", `{"rate":1,"rate":1}`}, {"POST", "/v1/restore", `{"nonsense":1}`}, {"POST", "/v1/restore", `[]`},
-	{"POST", "/v1/verify", `{"repair":1}`}, {"POST", "/v1/verify", `{"repair":true,"repair":true}`}, {"POST", "/v1/verify", `{"nonsense":1}`}, {"POST", "/v1/verify", `[]`},
-	{"POST", "/v1/redeliver", `{}`}, {"POST", "/v1/redeliver", `{"since":"1h","topic":""}`}, {"POST", "/v1/redeliver", `{"since":"1h","dry_run":1}`},
-	{"POST", "/v1/redeliver", `{"since":"1h","since":"1h"}`}, {"POST", "/v1/redeliver", `{"nonsense":1}`}, {"POST", "/v1/redeliver", `[]`},
-	{"GET", "/v1/rejects?topic=", ""}, {"GET", "/v1/rejects?id=", ""}, {"GET", "/v1/rejects?reason=", ""}, {"GET", "/v1/rejects?limit=0", ""}, {"GET", "/v1/rejects?cursor=x", ""},
-	{"GET", "/v1/rejects/0", ""}, {"POST", "/v1/rejects/requeue", `[]`}, {"POST", "/v1/rejects/requeue", `{}`}, {"POST", "/v1/rejects/requeue", `{"sequences":1}`},
-	{"POST", "/v1/rejects/requeue", `{"sequence":1,"set":1}`}, {"POST", "/v1/rejects/requeue", `{"sequence":1,"drop":1}`}, {"POST", "/v1/rejects/requeue", `{"sequence":1,"sequence":1}`},
+	{"GET", "/v1/messages/a?topic=", ""}, {"DELETE", "/v1/messages/a?topic=a.*", ""},
+	{"PATCH", "/v1/messages/a?topic=a..b", `{"delay":1}`},
+	{"POST", "/v1/messages/a/run?topic=", ""}, {"GET", "/v1/messages/a/history?topic=", ""},
+	{"POST", "/v1/messages/a/restore?topic=", ""},
+	{"GET", "/v1/messages/%20", ""}, {"GET", "/v1/messages/a?key=%0a", ""}, {"DELETE", "/v1/messages/%20", ""},
+	{"DELETE", "/v1/messages/a?key=%0a", ""},
+	{"POST", "/v1/messages/%20/run", ""}, {"POST", "/v1/messages/a/run?key=%0a", ""},
+	{"GET", "/v1/messages/%20/history", ""}, {"GET", "/v1/messages/a/history?key=%0a", ""},
+	{"POST", "/v1/messages/%20/restore", ""}, {"POST", "/v1/messages/a/restore?key=%0a", ""},
+	{"POST", "/v1/messages/a/restore", `{"dry_run":1}`},
+	{"POST", "/v1/messages/a/restore", `{"nonsense":1}`},
+	{"POST", "/v1/messages/a/restore", `{"dry_run":true,"dry_run":true}`}, {"POST", "/v1/messages/a/restore", `{`},
+	{"GET", "/v1/forecast?topic=", ""}, {"GET", "/v1/forecast?step=1ms", ""},
+	{"GET", "/v1/forecast?until=1h&step=x", ""}, {"GET", "/v1/forecast?until=x", ""},
+	{"POST", "/v1/restore", `{"overdue":1}`}, {"POST", "/v1/restore", `{"topic":""}`},
+	{"POST", "/v1/restore", `{"dry_run":1}`}, {"POST", "/v1/restore", `{"rate":-1}`},
+	{"POST", "/v1/restore", `{"rate":1,"rate":1}`}, {"POST", "/v1/restore", `{"nonsense":1}`},
+	{"POST", "/v1/restore", `[]`},
+	{"POST", "/v1/verify", `{"repair":1}`}, {"POST", "/v1/verify", `{"repair":true,"repair":true}`},
+	{"POST", "/v1/verify", `{"nonsense":1}`}, {"POST", "/v1/verify", `[]`},
+	{"POST", "/v1/redeliver", `{}`}, {"POST", "/v1/redeliver", `{"since":"1h","topic":""}`},
+	{"POST", "/v1/redeliver", `{"since":"1h","dry_run":1}`},
+	{"POST", "/v1/redeliver", `{"since":"1h","since":"1h"}`}, {"POST", "/v1/redeliver", `{"nonsense":1}`},
+	{"POST", "/v1/redeliver", `[]`},
+	{"GET", "/v1/rejects?topic=", ""}, {"GET", "/v1/rejects?id=", ""}, {"GET", "/v1/rejects?reason=", ""},
+	{"GET", "/v1/rejects?limit=0", ""}, {"GET", "/v1/rejects?cursor=x", ""},
+	{"GET", "/v1/rejects/0", ""}, {"POST", "/v1/rejects/requeue", `[]`}, {"POST", "/v1/rejects/requeue", `{}`},
+	{"POST", "/v1/rejects/requeue", `{"sequences":1}`},
+	{"POST", "/v1/rejects/requeue", `{"sequence":1,"set":1}`},
+	{"POST", "/v1/rejects/requeue", `{"sequence":1,"drop":1}`},
+	{"POST", "/v1/rejects/requeue", `{"sequence":1,"sequence":1}`},
 	{"POST", "/v1/rejects/requeue", `{"nonsense":1}`},
-	{"POST", "/v1/cluster/resign", `[]`}, {"POST", "/v1/cluster/resign", `{"reason":"a","reason":"b"}`}, {"POST", "/v1/cluster/resign", `{"reason":"a\nb"}`},
-	{"GET", "/v1/topics?limit=0", ""}, {"GET", "/v1/topics?cursor=x", ""}, {"POST", "/v1/topics/a/resume", `[]`}, {"POST", "/v1/topics/a/resume", `{"nonsense":1}`}, {"POST", "/v1/topics/a/pause", `[`},
-	{"POST", "/v1/messages/cancel", `{"all":true,"all":true}`}, {"POST", "/v1/messages/cancel", `[]`}, {"POST", "/v1/messages/cancel", `{"due_to":[]}`},
-	{"POST", "/v1/dead/requeue", `{"all":true,"all":true}`}, {"POST", "/v1/dead/requeue", `[]`}, {"POST", "/v1/dead/requeue", `{"nonsense":1}`}, {"POST", "/v1/dead/requeue", `{"topic":""}`},
+	{"POST", "/v1/cluster/resign", `[]`}, {"POST", "/v1/cluster/resign", `{"reason":"a","reason":"b"}`},
+	{"POST", "/v1/cluster/resign", `{"reason":"a\nb"}`},
+	{"GET", "/v1/topics?limit=0", ""}, {"GET", "/v1/topics?cursor=x", ""}, {"POST", "/v1/topics/a/resume", `[]`},
+	{"POST", "/v1/topics/a/resume", `{"nonsense":1}`}, {"POST", "/v1/topics/a/pause", `[`},
+	{"POST", "/v1/messages/cancel", `{"all":true,"all":true}`}, {"POST", "/v1/messages/cancel", `[]`},
+	{"POST", "/v1/messages/cancel", `{"due_to":[]}`},
+	{"POST", "/v1/dead/requeue", `{"all":true,"all":true}`}, {"POST", "/v1/dead/requeue", `[]`},
+	{"POST", "/v1/dead/requeue", `{"nonsense":1}`}, {"POST", "/v1/dead/requeue", `{"topic":""}`},
 	{"POST", "/v1/dead/requeue", `{"to":"x"}`}, {"POST", "/v1/dead/requeue", `{"all":1}`},
-	{"POST", "/v1/dead/purge", `{"key":"k"}`}, {"POST", "/v1/dead/purge", `{"ids":1}`}, {"POST", "/v1/dead/purge", `{"topic":""}`}, {"POST", "/v1/dead/purge", `{"from":"x"}`},
-	{"POST", "/v1/dead/purge", `{"to":"x"}`}, {"POST", "/v1/dead/purge", `{"older":"x"}`}, {"POST", "/v1/dead/purge", `{"all":1}`}, {"POST", "/v1/dead/purge", `{"all":true,"all":true}`}, {"POST", "/v1/dead/purge", `[]`},
-	{"POST", "/v1/messages/reschedule", `{"all":true,"all":true}`}, {"POST", "/v1/messages/reschedule", `[]`}, {"POST", "/v1/messages/reschedule", `{"topic":""}`},
-	{"POST", "/v1/messages/reschedule", `{"key":1}`}, {"POST", "/v1/messages/reschedule", `{"due_from":"x"}`}, {"POST", "/v1/messages/reschedule", `{"due_to":"x"}`},
-	{"POST", "/v1/messages/reschedule", `{"all":1}`}, {"POST", "/v1/messages/reschedule", `{"dry_run":1}`}, {"POST", "/v1/messages/reschedule", `{"delay":"x"}`},
+	{"POST", "/v1/dead/purge", `{"key":"k"}`}, {"POST", "/v1/dead/purge", `{"ids":1}`},
+	{"POST", "/v1/dead/purge", `{"topic":""}`}, {"POST", "/v1/dead/purge", `{"from":"x"}`},
+	{"POST", "/v1/dead/purge", `{"to":"x"}`}, {"POST", "/v1/dead/purge", `{"older":"x"}`},
+	{"POST", "/v1/dead/purge", `{"all":1}`}, {"POST", "/v1/dead/purge", `{"all":true,"all":true}`},
+	{"POST", "/v1/dead/purge", `[]`},
+	{"POST", "/v1/messages/reschedule", `{"all":true,"all":true}`}, {"POST", "/v1/messages/reschedule", `[]`},
+	{"POST", "/v1/messages/reschedule", `{"topic":""}`},
+	{"POST", "/v1/messages/reschedule", `{"key":1}`}, {"POST", "/v1/messages/reschedule", `{"due_from":"x"}`},
+	{"POST", "/v1/messages/reschedule", `{"due_to":"x"}`},
+	{"POST", "/v1/messages/reschedule", `{"all":1}`}, {"POST", "/v1/messages/reschedule", `{"dry_run":1}`},
+	{"POST", "/v1/messages/reschedule", `{"delay":"x"}`},
 	{"POST", "/v1/messages/reschedule", `{"at":"x"}`}, {"POST", "/v1/messages/reschedule", `{"shift":"x"}`},
 }
 
-// Every answer that can be brought about is as it is described, and every problem that is described can be brought about.
+// Every answer that can be brought about is as it is described, and every problem that is described can be brought
+// about.
 func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 	t.Parallel()
 	d := describe(t, open(t))
@@ -113,7 +148,8 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 			may                  []string
 		}{c.method, c.target, c.body, nil})
 	}
-	for _, c := range [][2]string{{"GET", "/livez"}, {"GET", "/readyz"}, {"POST", "/v1/messages/" + string(uidA) + "/restore"}} {
+	for _, c := range [][2]string{{"GET", "/livez"}, {"GET", "/readyz"},
+		{"POST", "/v1/messages/" + string(uidA) + "/restore"}} {
 		good = append(good, struct {
 			method, target, body string
 			may                  []string
@@ -135,14 +171,17 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 		for _, w := range []*world{full(), bare()} {
 			door := open(t, w.config)
 			for _, c := range good {
-				if a := d.ask(t, door, asked(t, c.method, c.target, c.body), c.body); a.status >= 300 && c.target != "/readyz" {
+				if a := d.ask(t, door, asked(t, c.method, c.target, c.body), c.body); a.status >= 300 &&
+					c.target != "/readyz" {
 					t.Errorf("%s %s: got %d %s", c.method, c.target, a.status, a.raw)
 				}
 				d.ask(t, door, asked(t, c.method, c.target, c.body, lined...), c.body)
 			}
 			for _, push := range []string{
-				`"at":"2030-01-31T08:00:00+01:00","id":"a","key":"k","priority":255,"ttl":60000,"body":"","retry":"0,2m,10m*5~20%","deliver":"mq","headers":{"X":["1","2"],"Y":"z"}`,
-				`"at":1896076800000,"id":"a","on_duplicate":"debounce","max_wait":"1d12h","body_base64":"AP8=","retry":[0,"2m",600000]`, `"attempt":2,"id":"a","retry":"exp(1s,1h,10)","reason":"no connection"`,
+				`"at":"2030-01-31T08:00:00+01:00","id":"a","key":"k","priority":255,"ttl":60000,"body":"",` +
+					`"retry":"0,2m,10m*5~20%","deliver":"mq","headers":{"X":["1","2"],"Y":"z"}`,
+				`"at":1896076800000,"id":"a","on_duplicate":"debounce","max_wait":"1d12h","body_base64":"AP8=","retry":[0,"2m",600000]`,
+				`"attempt":2,"id":"a","retry":"exp(1s,1h,10)","reason":"no connection"`,
 				`"delay":"1500","on_duplicate":"reject"`, `"delay":"+1.5h"`, `"at":"1896076800000"`,
 			} {
 				push = `{"topic":"orders.x",` + push + `}`
@@ -150,22 +189,28 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 				batch := `{"messages":[` + push + `,{},` + push + `]}`
 				d.ask(t, door, asked(t, "POST", "/v1/messages/batch", batch), "")
 			}
-			for _, query := range []string{"?limit=1", "?topic=a.b&key=k&state=dead,waiting&due_from=1896076800000&due_to=2030-01-31T09:00:00Z"} {
+			for _, query := range []string{"?limit=1",
+				"?topic=a.b&key=k&state=dead,waiting&due_from=1896076800000&due_to=2030-01-31T09:00:00Z"} {
 				d.ask(t, door, asked(t, "GET", "/v1/messages"+query, ""), "")
 			}
 			d.ask(t, door, asked(t, "GET", "/v1/topics?limit=1", ""), "")
-			for target, body := range map[string]string{"/v1/restore": `{"overdue":false,"topic":"a.b","dry_run":true,"rate":10}`, "/v1/verify": `{"repair":true}`,
-				"/v1/redeliver": `{"since":"2030-01-31T09:00:00+01:00","topic":"a.b","dry_run":true}`, "/v1/messages/a/restore": `{"dry_run":true}`, "/v1/cluster/resign": `{"reason":"new kernel"}`} {
+			for target, body := range map[string]string{
+				"/v1/restore":            `{"overdue":false,"topic":"a.b","dry_run":true,"rate":10}`,
+				"/v1/verify":             `{"repair":true}`,
+				"/v1/redeliver":          `{"since":"2030-01-31T09:00:00+01:00","topic":"a.b","dry_run":true}`,
+				"/v1/messages/a/restore": `{"dry_run":true}`, "/v1/cluster/resign": `{"reason":"new kernel"}`} {
 				d.ask(t, door, asked(t, "POST", target, body), body)
 			}
 		}
 		w := full()
 		w.accepted.Merged = true
 		d.ask(t, open(t, w.config), asked(t, "POST", "/v1/messages", hourly(`,"id":"a","on_duplicate":"keep"`)), "")
-		d.ask(t, open(t, w.config, func(c *api.Config) { c.JournalMode = "sync" }), asked(t, "POST", "/v1/messages", hourly("")), "")
+		d.ask(t, open(t, w.config, func(c *api.Config) { c.JournalMode = "sync" }),
+			asked(t, "POST", "/v1/messages", hourly("")), "")
 		w.ready = nil
 		d.ask(t, open(t, w.config), asked(t, "GET", "/readyz", ""), "")
-		d.ask(t, open(t, w.config, func(c *api.Config) { c.Journal, c.JournalMode = nil, "" }), asked(t, "GET", "/v1/cluster", ""), "")
+		d.ask(t, open(t, w.config, func(c *api.Config) { c.Journal, c.JournalMode = nil, "" }),
+			asked(t, "GET", "/v1/cluster", ""), "")
 	})
 	t.Run("failures behind it", func(t *testing.T) {
 		each(func(pattern, method, target, body string) {
@@ -197,11 +242,13 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 				if code == scheduler.AmendEnded && !state.Ended() {
 					continue
 				}
-				for _, r := range [][3]string{{"PATCH", "/v1/messages/a", `{"priority":7}`}, {"POST", "/v1/messages/a/run", ""}} {
+				for _, r := range [][3]string{{"PATCH", "/v1/messages/a", `{"priority":7}`},
+					{"POST", "/v1/messages/a/run", ""}} {
 					d.ask(t, open(t, w.config), asked(t, r[0], r[1], r[2], "If-Match", `"3"`), "")
 				}
 			}
-			for _, code := range []scheduler.CancelCode{scheduler.CancelUnknown, scheduler.CancelDone, scheduler.CancelInFlight, scheduler.CancelMaybe, scheduler.CancelEnded} {
+			for _, code := range []scheduler.CancelCode{scheduler.CancelUnknown, scheduler.CancelDone,
+				scheduler.CancelInFlight, scheduler.CancelMaybe, scheduler.CancelEnded} {
 				w := full()
 				w.canceled.Code, w.canceled.Info.State = code, state
 				if code == scheduler.CancelEnded && !state.Ended() {
@@ -219,7 +266,8 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 			d.ask(t, door, asked(t, "POST", "/v1/messages", c.body), "")
 			d.ask(t, door, asked(t, "POST", "/v1/messages/batch", `{"messages":[`+c.body+`]}`), "")
 		}
-		for _, body := range []string{`{}`, `{"topic":1}`, `{"messages":[],"messages":[]}`, hourly(`,"attempt":2,"reason":1,"id":"a"`), hourly(`,"reason":"no"`), hourly(`,"deliver":"x"`)} {
+		for _, body := range []string{`{}`, `{"topic":1}`, `{"messages":[],"messages":[]}`,
+			hourly(`,"attempt":2,"reason":1,"id":"a"`), hourly(`,"reason":"no"`), hourly(`,"deliver":"x"`)} {
 			d.ask(t, door, asked(t, "POST", "/v1/messages", body), "")
 			d.ask(t, door, asked(t, "POST", "/v1/messages/batch", body), "")
 		}
@@ -267,14 +315,17 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 			d.ask(t, unguarded, foreign, "")
 			d.ask(t, door, asked(t, method, target, body), "")
 			d.ask(t, door, asked(t, method, target, body, as("none")...), "")
-			d.ask(t, door, asked(t, method, target, body, append(as("none"), "Origin", "https://elsewhere.example")...), "")
+			d.ask(t, door,
+				asked(t, method, target, body, append(as("none"), "Origin", "https://elsewhere.example")...), "")
 		})
 	})
 	t.Run("no journal, and panics", func(t *testing.T) {
 		without := open(t, full().config, func(c *api.Config) { c.Journal, c.JournalMode = nil, "" })
 		broken := full()
 		broken.panics = true
-		panicking := open(t, broken.config, func(c *api.Config) { c.Ready = func(context.Context) []api.Check { panic("no") } })
+		panicking := open(t, broken.config, func(c *api.Config) {
+			c.Ready = func(context.Context) []api.Check { panic("no") }
+		})
 		each(func(_, method, target, body string) {
 			d.ask(t, without, asked(t, method, target, body), "")
 			d.ask(t, panicking, asked(t, method, target, body), "")
@@ -298,8 +349,10 @@ var cannotBringAbout = []string{
 
 // longAsDescribed lets each long operation tell its progress, run beside another of its kind, and fail on the way.
 func longAsDescribed(t *testing.T, d *description) {
-	for _, c := range [][2]string{{"/v1/messages/cancel", `{"all":true}`}, {"/v1/messages/reschedule", `{"all":true,"delay":1}`}, {"/v1/dead/requeue", `{"all":true}`},
-		{"/v1/dead/purge", `{"all":true}`}, {"/v1/restore", ``}, {"/v1/verify", ``}, {"/v1/redeliver", `{"since":"1h"}`}} {
+	for _, c := range [][2]string{{"/v1/messages/cancel", `{"all":true}`},
+		{"/v1/messages/reschedule", `{"all":true,"delay":1}`}, {"/v1/dead/requeue", `{"all":true}`},
+		{"/v1/dead/purge", `{"all":true}`}, {"/v1/restore", ``}, {"/v1/verify", ``},
+		{"/v1/redeliver", `{"since":"1h"}`}} {
 		for _, err := range []error{nil, scheduler.ErrUnavailable} {
 			entered, leave := make(chan struct{}), make(chan struct{})
 			wait := func() { close(entered); <-leave }
@@ -314,7 +367,8 @@ func longAsDescribed(t *testing.T, d *description) {
 				wait()
 				return scheduler.VerifyReport{}, err
 			}
-			w.journal.redeliver = func(context.Context, func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
+			w.journal.redeliver = func(context.Context,
+				func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
 				wait()
 				return scheduler.RedeliverReport{}, err
 			}
@@ -336,7 +390,8 @@ func longAsDescribed(t *testing.T, d *description) {
 			if err != nil {
 				end = `"error":"unavailable"`
 			}
-			if last := a.raw[strings.LastIndex(strings.TrimSpace(a.raw), "\n")+1:]; !strings.HasPrefix(a.raw, `{"progress":`) || !strings.Contains(last, end) {
+			if last := a.raw[strings.LastIndex(strings.TrimSpace(a.raw), "\n")+1:]; !strings.HasPrefix(
+				a.raw, `{"progress":`) || !strings.Contains(last, end) {
 				t.Errorf("%s: got %s", c[0], a.raw)
 			}
 		}

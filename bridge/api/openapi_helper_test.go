@@ -38,7 +38,8 @@ func describe(t testing.TB, h http.Handler) *description {
 	doc, _ := value.(map[string]any)
 	closeObjects(doc["components"])
 	closeObjects(doc["paths"])
-	d := &description{doc: doc, compiler: jsonschema.NewCompiler(), compiled: map[string]*jsonschema.Schema{}, seen: map[string]int{}}
+	d := &description{doc: doc, compiler: jsonschema.NewCompiler(), compiled: map[string]*jsonschema.Schema{},
+		seen: map[string]int{}}
 	d.compiler.DefaultDraft(jsonschema.Draft2020)
 	d.compiler.AssertFormat()
 	d.compiler.AssertContent()
@@ -130,7 +131,8 @@ func (d *description) fields(op map[string]any) []string {
 	if ref == "" {
 		return nil
 	}
-	properties, _ := at(d.doc, "components", "schemas", strings.TrimPrefix(ref, "#/components/schemas/"), "properties").(map[string]any)
+	properties, _ := at(d.doc, "components", "schemas", strings.TrimPrefix(ref, "#/components/schemas/"),
+		"properties").(map[string]any)
 	return slices.Sorted(maps.Keys(properties))
 }
 
@@ -163,7 +165,8 @@ func (d *description) ask(t testing.TB, door *door, r *http.Request, body string
 }
 
 // judge is ask of an answer that has come.
-func (d *description) judge(t testing.TB, door *door, r *http.Request, w *httptest.ResponseRecorder, body string) reply {
+func (d *description) judge(t testing.TB, door *door, r *http.Request, w *httptest.ResponseRecorder,
+	body string) reply {
 	t.Helper()
 	pattern := door.Pattern(r)
 	a := reply{status: w.Code, header: w.Header(), raw: w.Body.String()}
@@ -201,7 +204,8 @@ func (d *description) judge(t testing.TB, door *door, r *http.Request, w *httpte
 	}
 	d.headers(t, label, response, w.Header())
 	if w.Code < 300 && strings.TrimSpace(body) != "" && !strings.Contains(body, "null") {
-		if err := d.holds(t, pointer(pattern, "requestBody", "content", "application/json", "schema"), body); err != nil {
+		err := d.holds(t, pointer(pattern, "requestBody", "content", "application/json", "schema"), body)
+		if err != nil {
 			t.Errorf("%s: taken, and not as described: %v", label, err)
 		}
 	}

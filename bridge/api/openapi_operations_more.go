@@ -14,33 +14,42 @@ func journalOperations() []operation {
 		{
 			pattern: "GET /v1/messages", id: "listMessages", tag: "journal", needs: rightRead,
 			summary: "List messages, live or ended",
-			text:    "In the order of due, without headers and bodies. `lag` is what the page may miss; it is left out while nobody can tell.",
+			text: "In the order of due, without headers and bodies. `lag` is what the page may miss; it is left " +
+				"out while nobody can tell.",
 			params: []object{
-				param("query", "topic", "A topic, or a pattern of topics, for which a page may be short and still have a cursor. Default: all.", ref("Pattern")),
+				param("query", "topic", "A topic, or a pattern of topics, for which a page may be short and still "+
+					"have a cursor. Default: all.", ref("Pattern")),
 				param("query", "id", "Every message that ever had this name. Default: all.", ref("Name")),
 				param("query", "key", "One key. Default: all.", ref("Name")),
 				param("query", "state", "States, joined by commas. Default: all.", object{
-					{"type", "string"}, {"pattern", "^(" + strings.Join(stateWords(), "|") + ")(,(" + strings.Join(stateWords(), "|") + "))*$"}, {"examples", []string{"waiting,in_flight"}},
+					{"type", "string"}, {"pattern", "^(" + strings.Join(stateWords(), "|") + ")(,(" +
+						strings.Join(stateWords(), "|") + "))*$"}, {"examples", []string{"waiting,in_flight"}},
 				}),
-				param("query", "due_from", "The earliest due time, inclusive; a duration counts from now.", ref("Moment")),
+				param("query", "due_from", "The earliest due time, inclusive; a duration counts from now.",
+					ref("Moment")),
 				param("query", "due_to", "The latest due time, inclusive; a duration counts from now.", ref("Moment")),
 				limitParam(), cursorParam(),
 			},
 			answers: ok("A page.", "MessageList"),
 			problems: map[int][]string{
-				http.StatusBadRequest:         {wire.WordTopic, wire.WordID, wire.WordKey, WordState, WordDueFrom, WordDueTo, WordLimit, WordCursor},
+				http.StatusBadRequest: {wire.WordTopic, wire.WordID, wire.WordKey, WordState, WordDueFrom,
+					WordDueTo, WordLimit, WordCursor},
 				http.StatusServiceUnavailable: unavailable,
 			},
 		},
 		{
 			pattern: "GET /v1/messages/{id}/history", id: "getHistory", tag: "journal", needs: rightLook,
 			summary: "Tell everything that happened to a message",
-			text: "Every change of state by version: what, when, on which instance and address, in which bucket, under which term, and why. " +
-				"`others` are the other messages that have or had the name, the latest first, the dead that were requeued among them; a uid names one message alone. " +
-				"A token without the right to read sees the messages of the topics that it may push to, without instance, address, term, stream and sequence.",
+			text: "Every change of state by version: what, when, on which instance and address, in which bucket, " +
+				"under which term, and why. " +
+				"`others` are the other messages that have or had the name, the latest first, the dead that were " +
+				"requeued among them; a uid names one message alone. " +
+				"A token without the right to read sees the messages of the topics that it may push to, without " +
+				"instance, address, term, stream and sequence.",
 			answers: ok("The changes, the earliest first.", "History"),
 			problems: map[int][]string{
-				http.StatusBadRequest: nameWords, http.StatusNotFound: noMessage, http.StatusConflict: ambiguous, http.StatusServiceUnavailable: unavailable,
+				http.StatusBadRequest: nameWords, http.StatusNotFound: noMessage, http.StatusConflict: ambiguous,
+				http.StatusServiceUnavailable: unavailable,
 			},
 		},
 		{
@@ -50,7 +59,8 @@ func journalOperations() []operation {
 			body:    "RestoreOne",
 			answers: ok("What became of it.", "RestoreReport"),
 			problems: map[int][]string{
-				http.StatusBadRequest: concat(jsonWords, nameWords, []string{wire.WordDryRun}), http.StatusNotFound: noMessage, http.StatusConflict: ambiguous,
+				http.StatusBadRequest: concat(jsonWords, nameWords, []string{wire.WordDryRun}),
+				http.StatusNotFound:   noMessage, http.StatusConflict: ambiguous,
 				http.StatusServiceUnavailable: unavailable, http.StatusGatewayTimeout: unknown,
 			},
 		},
@@ -60,12 +70,14 @@ func journalOperations() []operation {
 			text:    "From now on; what is overdue is counted apart.",
 			params: []object{
 				param("query", "topic", "A topic, or a pattern of topics. Default: all.", ref("Pattern")),
-				param("query", "step", "How long a step is: at least 1s, and at most 10,000 steps in all. Default: 1m.", ref("Duration")),
+				param("query", "step", "How long a step is: at least 1s, and at most 10,000 steps in all. Default: 1m.",
+					ref("Duration")),
 				param("query", "until", "Where to end: a time, or a duration from now. Default: 1h.", ref("Moment")),
 			},
 			answers: ok("The steps, in order; one in which nothing falls due is there, too.", "Forecast"),
 			problems: map[int][]string{
-				http.StatusBadRequest: {wire.WordTopic, WordStep, WordUntil}, http.StatusServiceUnavailable: unavailable,
+				http.StatusBadRequest:         {wire.WordTopic, WordStep, WordUntil},
+				http.StatusServiceUnavailable: unavailable,
 			},
 		},
 		{
@@ -75,7 +87,8 @@ func journalOperations() []operation {
 			body:    "Restore",
 			answers: okLong("What became of the messages.", "RestoreReport", "RestoreLine"),
 			problems: longProblems(map[int][]string{
-				http.StatusBadRequest:         concat(jsonWords, []string{wire.WordOverdue, wire.WordTopic, wire.WordDryRun, wire.WordRate}),
+				http.StatusBadRequest: concat(jsonWords,
+					[]string{wire.WordOverdue, wire.WordTopic, wire.WordDryRun, wire.WordRate}),
 				http.StatusServiceUnavailable: unavailable,
 			}),
 		},
@@ -86,17 +99,20 @@ func journalOperations() []operation {
 			body:    "Verify",
 			answers: okLong("The differences.", "VerifyReport", "VerifyLine"),
 			problems: longProblems(map[int][]string{
-				http.StatusBadRequest: concat(jsonWords, []string{wire.WordRepair}), http.StatusServiceUnavailable: unavailable,
+				http.StatusBadRequest:         concat(jsonWords, []string{wire.WordRepair}),
+				http.StatusServiceUnavailable: unavailable,
 			}),
 		},
 		{
 			pattern: "POST /v1/redeliver", id: "redeliver", tag: "journal", needs: rightOperate,
 			summary: "Publish again what a broker lost",
-			text:    "Checks what NATS had stored since a moment, and publishes again what is gone, under the same Nats-Msg-Id." + oneAtATime,
+			text: "Checks what NATS had stored since a moment, and publishes again what is gone, under the same " +
+				"Nats-Msg-Id." + oneAtATime,
 			body:    "Redeliver",
 			answers: okLong("What became of the deliveries.", "RedeliverReport", "RedeliverLine"),
 			problems: longProblems(map[int][]string{
-				http.StatusBadRequest:         concat(jsonWords, []string{wire.WordSince, wire.WordTopic, wire.WordDryRun}),
+				http.StatusBadRequest: concat(jsonWords,
+					[]string{wire.WordSince, wire.WordTopic, wire.WordDryRun}),
 				http.StatusServiceUnavailable: unavailable,
 			}),
 		},
@@ -111,13 +127,15 @@ func clusterOperations() []operation {
 	return []operation{
 		{
 			pattern: "GET /v1/cluster", id: "getCluster", tag: "cluster", needs: rightRead,
-			summary: "Tell who is there and who leads",
-			answers: ok("The instances.", "Cluster"), problems: map[int][]string{http.StatusServiceUnavailable: unavailable},
+			summary:  "Tell who is there and who leads",
+			answers:  ok("The instances.", "Cluster"),
+			problems: map[int][]string{http.StatusServiceUnavailable: unavailable},
 		},
 		{
 			pattern: "POST /v1/cluster/resign", id: "resign", tag: "cluster", needs: rightOperate,
 			summary: "Make the leader step down",
-			text:    "For maintenance; to be asked of the instance that leads. The answer comes when it has. A body may be missing.",
+			text: "For maintenance; to be asked of the instance that leads. The answer comes when it has. A body " +
+				"may be missing.",
 			body:    "Resign",
 			answers: ok("It has stepped down.", "Resigned"),
 			problems: map[int][]string{
@@ -136,12 +154,15 @@ func clusterOperations() []operation {
 		{
 			pattern: "GET /readyz", id: "ready", tag: "cluster", open: true,
 			summary: "Report whether the instance can accept a push",
-			text: "As leader or standby. `degraded` names what it lacks although it is ready: without NATS it accepts and keeps what is due, " +
-				"without a leader too, and with some buckets away it accepts for the others. It is not about who could lead: see `GET /v1/cluster`, " +
+			text: "As leader or standby. `degraded` names what it lacks although it is ready: without NATS it " +
+				"accepts and keeps what is due, " +
+				"without a leader too, and with some buckets away it accepts for the others. It is not about who " +
+				"could lead: see `GET /v1/cluster`, " +
 				"which says in words what is wrong. Look-ups and cancels often work where it is not ready.",
 			answers: []told{
 				{status: http.StatusOK, text: "It can.", schema: "Ready"},
-				{status: http.StatusServiceUnavailable, text: "It can accept none; the checks say what is missing.", schema: "Ready"},
+				{status: http.StatusServiceUnavailable, text: "It can accept none; the checks say what is missing.",
+					schema: "Ready"},
 			},
 		},
 		{

@@ -22,13 +22,17 @@ var (
 	jsonWords = []string{wire.WordJSON, wire.WordUnknownField, wire.WordRepeatedField}
 	// nameWords are of a message that a path names.
 	nameWords = []string{wire.WordID, wire.WordTopic, wire.WordKey}
-	pushWords = []string{wire.WordTopic, wire.WordDelay, wire.WordAt, wire.WordNoDelay, wire.WordDelayAndAt, wire.WordID, wire.WordKey, wire.WordOnDuplicate,
-		wire.WordDeliver, wire.WordPriority, wire.WordTTL, wire.WordAttempt, wire.WordRetry, wire.WordMaxWait, wire.WordReason, wire.WordHeader,
+	pushWords = []string{wire.WordTopic, wire.WordDelay, wire.WordAt, wire.WordNoDelay, wire.WordDelayAndAt,
+		wire.WordID, wire.WordKey, wire.WordOnDuplicate,
+		wire.WordDeliver, wire.WordPriority, wire.WordTTL, wire.WordAttempt, wire.WordRetry, wire.WordMaxWait,
+		wire.WordReason, wire.WordHeader,
 		wire.WordBody, wire.WordUnsupported, answer.WordTooFar}
 	whenWords   = []string{wire.WordDelay, wire.WordAt, wire.WordShift, wire.WordDelayAndAt, wire.WordNoChange}
 	editWords   = concat(whenWords, []string{wire.WordPriority, wire.WordBody, wire.WordHeader, answer.WordTooFar})
-	selectWords = []string{wire.WordTopic, wire.WordKey, wire.WordDueFrom, wire.WordDueTo, wire.WordAll, wire.WordDryRun, wire.WordSelection}
-	deadWords   = []string{wire.WordID, wire.WordKey, wire.WordIDs, wire.WordTopic, wire.WordFrom, wire.WordTo, wire.WordOlder, wire.WordAll, wire.WordDryRun,
+	selectWords = []string{wire.WordTopic, wire.WordKey, wire.WordDueFrom, wire.WordDueTo, wire.WordAll,
+		wire.WordDryRun, wire.WordSelection}
+	deadWords = []string{wire.WordID, wire.WordKey, wire.WordIDs, wire.WordTopic, wire.WordFrom, wire.WordTo,
+		wire.WordOlder, wire.WordAll, wire.WordDryRun,
 		wire.WordSelection}
 
 	unavailable = []string{answer.WordUnavailable}

@@ -30,11 +30,32 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, value := range map[string]any{
-		"Problem": wire.Problem{}, "Canceled": wire.Canceled{}, "Message": wire.Info{}, "Rescheduled": wire.Rescheduled{}, "Report": wire.Report{},
-		"MessageList": listAnswer{}, "Lag": lagAnswer{}, "Topics": topicsAnswer{}, "TopicCounts": oneTopicAnswer{}, "Pause": pauseAnswer{}, "Paused": pausedAnswer{},
-		"History": historyAnswer{}, "Life": lifeAnswer{}, "Change": changeAnswer{}, "Forecast": forecastAnswer{}, "RestoreReport": restoreAnswer{}, "VerifyReport": verifyAnswer{},
-		"Difference": differenceAnswer{}, "RedeliverReport": redeliverAnswer{}, "Cluster": clusterAnswer{}, "Instance": Instance{}, "Ready": readyAnswer{},
-		"Reject": wire.Rejected{}, "RejectList": rejectsAnswer{}, "RequeuedReject": requeuedReject{}, "Check": checkAnswer{},
+		"Problem":         wire.Problem{},
+		"Canceled":        wire.Canceled{},
+		"Message":         wire.Info{},
+		"Rescheduled":     wire.Rescheduled{},
+		"Report":          wire.Report{},
+		"MessageList":     listAnswer{},
+		"Lag":             lagAnswer{},
+		"Topics":          topicsAnswer{},
+		"TopicCounts":     oneTopicAnswer{},
+		"Pause":           pauseAnswer{},
+		"Paused":          pausedAnswer{},
+		"History":         historyAnswer{},
+		"Life":            lifeAnswer{},
+		"Change":          changeAnswer{},
+		"Forecast":        forecastAnswer{},
+		"RestoreReport":   restoreAnswer{},
+		"VerifyReport":    verifyAnswer{},
+		"Difference":      differenceAnswer{},
+		"RedeliverReport": redeliverAnswer{},
+		"Cluster":         clusterAnswer{},
+		"Instance":        Instance{},
+		"Ready":           readyAnswer{},
+		"Reject":          wire.Rejected{},
+		"RejectList":      rejectsAnswer{},
+		"RequeuedReject":  requeuedReject{},
+		"Check":           checkAnswer{},
 	} {
 		schema, known := doc.Components.Schemas[name]
 		if !known {
@@ -48,7 +69,8 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
 		slices.Sort(described)
 		slices.Sort(schema.Required)
 		if !slices.Equal(fields, described) || !slices.Equal(required, schema.Required) {
-			t.Errorf("%s: described %q, required %q; %T has %q, always %q", name, described, schema.Required, value, fields, required)
+			t.Errorf("%s: described %q, required %q; %T has %q, always %q", name, described, schema.Required, value,
+				fields, required)
 		}
 	}
 }

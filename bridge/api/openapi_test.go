@@ -66,7 +66,8 @@ func TestOpenAPI_DescribesEveryRouteAndNoOther(t *testing.T) {
 	d := open(t)
 	described := slices.Sorted(maps.Keys(describe(t, d).operations()))
 	registered := slices.DeleteFunc(slices.Sorted(slices.Values(d.Patterns())), func(pattern string) bool {
-		return pattern == "/" || strings.Contains(pattern, "/docs") || pattern == "GET /openapi.json" // what describes, not what is described
+		// what describes, not what is described
+		return pattern == "/" || strings.Contains(pattern, "/docs") || pattern == "GET /openapi.json"
 	})
 	if !slices.Equal(described, registered) {
 		t.Errorf("described:\n%s\nregistered:\n%s", strings.Join(described, "\n"), strings.Join(registered, "\n"))
@@ -76,8 +77,12 @@ func TestOpenAPI_DescribesEveryRouteAndNoOther(t *testing.T) {
 // Each right alone, on every route: what x-right and security say is what the server asks for.
 func TestOpenAPI_TellsTheRightThatIsAskedFor(t *testing.T) {
 	t.Parallel()
-	tokens := []api.Token{token("read", nil, true, false), token("push", []string{">"}, false, false), token("operate", nil, false, true), token("none", nil, false, false)}
-	d := open(t, keeping(full().journal), with(full().service()), rejecting(newRejects()), letting(tokens...), func(c *api.Config) { c.Cluster = full().cluster })
+	tokens := []api.Token{token("read", nil, true, false), token("push", []string{">"}, false, false),
+		token("operate", nil, false, true), token("none", nil, false, false)}
+	d := open(t, keeping(full().journal), with(full().service()), rejecting(newRejects()), letting(tokens...),
+		func(c *api.Config) {
+			c.Cluster = full().cluster
+		})
 	operations := describe(t, d).operations()
 	tested := map[string]bool{"GET /livez": true, "GET /readyz": true}
 	for _, c := range askedOf {
@@ -91,7 +96,8 @@ func TestOpenAPI_TellsTheRightThatIsAskedFor(t *testing.T) {
 			role, _ := at(one, "token").([]any)
 			roles = append(roles, fmt.Sprint(role...))
 		}
-		if strings.Join(roles, " or ") != needs || needs == "" || !strings.Contains(fmt.Sprint(op["description"]), "Needs the right: "+needs+".") {
+		if strings.Join(roles, " or ") != needs || needs == "" ||
+			!strings.Contains(fmt.Sprint(op["description"]), "Needs the right: "+needs+".") {
 			t.Errorf("%s: x-right %q, security %q", d.Pattern(r), needs, roles)
 		}
 		for _, token := range tokens {
@@ -149,7 +155,8 @@ func constants(t testing.TB, dir, prefix string) map[string]bool {
 
 func TestOpenAPI_HasEveryWord(t *testing.T) {
 	t.Parallel()
-	known := map[string]bool{"in_flight": true, "already_delivered": true, "already_canceled": true, "already_expired": true, "already_dead": true}
+	known := map[string]bool{"in_flight": true, "already_delivered": true, "already_canceled": true,
+		"already_expired": true, "already_dead": true}
 	for _, dir := range []string{".", "../answer", "../wire"} {
 		maps.Copy(known, constants(t, dir, "Word"))
 	}
@@ -196,7 +203,8 @@ func TestOpenAPI_HasTheFieldsOfTheRequests(t *testing.T) {
 		fields := described.fields(op)
 		for name := range names {
 			method, path, _ := strings.Cut(pattern, " ")
-			a := call(t, d, method, strings.NewReplacer("{id}", "a", "{topic}", "a", "{sequence}", "1").Replace(path), fmt.Sprintf(`{%q:{}}`, name))
+			a := call(t, d, method, strings.NewReplacer("{id}", "a", "{topic}", "a", "{sequence}", "1").Replace(path),
+				fmt.Sprintf(`{%q:{}}`, name))
 			refused := a.word() == "unknown_field"
 			if pattern == "POST /v1/cluster/resign" { // it does not tell one from a value of another type
 				a = call(t, d, method, path, fmt.Sprintf(`{%q:null}`, name))
@@ -229,14 +237,17 @@ func TestOpenAPI_ExamplesOfRequestsAreTaken(t *testing.T) {
 		if name == "" {
 			continue
 		}
-		examples, _ := at(described.doc, "components", "schemas", strings.TrimPrefix(name, "#/components/schemas/"), "examples").([]any)
+		examples, _ := at(described.doc, "components", "schemas", strings.TrimPrefix(name, "#/components/schemas/"),
+			"examples").([]any)
 		if len(examples) == 0 {
 			t.Errorf("%s has no example", pattern)
 		}
 		for _, example := range examples {
 			method, path, _ := strings.Cut(pattern, " ")
 			body := compact(t, example)
-			if a := described.ask(t, d, asked(t, method, strings.NewReplacer("{id}", "a", "{topic}", "a", "{sequence}", "1").Replace(path), body), body); a.status >= 300 || strings.Contains(a.raw, `"error"`) {
+			a := described.ask(t, d, asked(t, method,
+				strings.NewReplacer("{id}", "a", "{topic}", "a", "{sequence}", "1").Replace(path), body), body)
+			if a.status >= 300 || strings.Contains(a.raw, `"error"`) {
 				t.Errorf("%s: %s: got %d %s", pattern, body, a.status, a.raw)
 			}
 		}
@@ -270,9 +281,11 @@ func TestOpenAPI_HasTheParametersOfTheQueries(t *testing.T) {
 			continue
 		}
 		for name := range all {
-			a := call(t, d, method, strings.NewReplacer("{id}", "a", "{topic}", "a", "{sequence}", "1").Replace(path)+"?"+name+"=", "")
+			a := call(t, d, method, strings.NewReplacer("{id}", "a", "{topic}", "a", "{sequence}", "1").Replace(path)+
+				"?"+name+"=", "")
 			if (a.word() == "unknown_parameter") == names[pattern][name] {
-				t.Errorf("%s: the parameter %s is described: %v; got %d %s", pattern, name, names[pattern][name], a.status, a.raw)
+				t.Errorf("%s: the parameter %s is described: %v; got %d %s", pattern, name, names[pattern][name],
+					a.status, a.raw)
 			}
 		}
 	}
@@ -286,7 +299,8 @@ func TestOpenAPI_IsOpenToAnybodyAndHasNoSecret(t *testing.T) {
 	for _, path := range []string{"/openapi.json", "/docs", "/docs/start.js"} {
 		r := asked(t, "GET", path, "")
 		w := serve(d, r)
-		if w.Code != 200 || strings.Contains(w.Body.String(), "correct-horse") || strings.Contains(w.Body.String(), "hidden-") {
+		if w.Code != 200 || strings.Contains(w.Body.String(), "correct-horse") ||
+			strings.Contains(w.Body.String(), "hidden-") {
 			t.Errorf("%s: got %d %.200s", path, w.Code, w.Body)
 		}
 		length := w.Header().Get("Content-Length")
@@ -295,7 +309,8 @@ func TestOpenAPI_IsOpenToAnybodyAndHasNoSecret(t *testing.T) {
 		}
 		bearer := []string{"Authorization", "Bearer correct-horse-battery"}
 		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions} {
-			if a := call(t, d, method, path, "", bearer...).want(t, 405, "method_not_allowed"); a.header.Get("Allow") != "GET, HEAD" {
+			if a := call(t, d, method, path, "", bearer...).want(t, 405, "method_not_allowed"); a.header.Get(
+				"Allow") != "GET, HEAD" {
 				t.Errorf("%s %s: Allow %q", method, path, a.header.Get("Allow"))
 			}
 		}

@@ -30,8 +30,9 @@ func full() *world {
 	info := scheduler.Info{
 		Message: scheduler.Message{
 			UID: uidA, ID: "a", Key: "k", Topic: "orders.remind", Due: later, Priority: 7, TTL: time.Minute, Attempt: 2,
-			Retry: scheduler.Retry{Delays: []time.Duration{0, time.Minute}, Jitter: 20}, Headers: []scheduler.Header{{Name: "X", Value: "1"}},
-			Body: []byte("hello"), Mark: scheduler.Mark{Uncertain: true, Refusals: 3, Lane: "ORDERS"},
+			Retry:   scheduler.Retry{Delays: []time.Duration{0, time.Minute}, Jitter: 20},
+			Headers: []scheduler.Header{{Name: "X", Value: "1"}},
+			Body:    []byte("hello"), Mark: scheduler.Mark{Uncertain: true, Refusals: 3, Lane: "ORDERS"},
 		},
 		State: scheduler.StateDead, Version: 4, EndedAt: later, Reason: "no permission",
 	}
@@ -41,47 +42,60 @@ func full() *world {
 		info:     info,
 		canceled: scheduler.CancelResult{Code: scheduler.CancelDone, Info: info},
 		steering: &steering{
-			amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: info}, report: report, dead: []scheduler.Info{info}, next: "1:" + string(uidA),
+			amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: info}, report: report,
+			dead: []scheduler.Info{info}, next: "1:" + string(uidA),
 			counts: []scheduler.TopicCount{{Topic: "a", Waiting: 1, InFlight: 2, Dead: 3}, {Topic: "orders.x"}},
 			pauses: []scheduler.Pause{{Pattern: "orders.>", By: "10.0.0.1", At: later}}, was: true,
 		},
 		journal: &journal{
 			records: []scheduler.Record{{Info: info}, {Info: info}},
 			changes: []scheduler.Change{
-				{Version: 1, State: scheduler.StateWaiting, At: later, Bucket: 3, Instance: "t1", Address: "10.0.0.1:7070"},
-				{Version: 2, State: scheduler.StateDelivered, At: later, Due: later, Instance: "t1", Address: "10.0.0.1:7070", Term: 4, Attempt: 1, Claimed: later, Reason: "why", Stream: "ORDERS", Sequence: 7},
+				{Version: 1, State: scheduler.StateWaiting, At: later, Bucket: 3, Instance: "t1",
+					Address: "10.0.0.1:7070"},
+				{Version: 2, State: scheduler.StateDelivered, At: later, Due: later,
+					Instance: "t1", Address: "10.0.0.1:7070", Term: 4, Attempt: 1, Claimed: later, Reason: "why",
+					Stream: "ORDERS", Sequence: 7},
 			},
 			forecasts: []scheduler.Forecast{{From: scheduler.CeilMilli(noon), Count: 5}, {From: 1, Count: 2}},
 			lag:       scheduler.Lag{Changes: 3, Bytes: 400, Oldest: later, Quarantined: 2},
 			verify: func(_ context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
-				apart := scheduler.Quarantined{Bucket: 1, ID: "1-0", At: later, Reason: "why", UIDs: []scheduler.UID{uidA}}
+				apart := scheduler.Quarantined{Bucket: 1, ID: "1-0", At: later, Reason: "why",
+					UIDs: []scheduler.UID{uidA}}
 				return scheduler.VerifyReport{Quarantined: []scheduler.Quarantined{apart}, Refused: []scheduler.Refusal{
 					{UID: uidA, Bucket: 1, At: later, Transition: scheduler.Transition{From: scheduler.StateInFlight,
 						To: scheduler.StateWaiting, Kind: scheduler.KindSwept}},
-					{UID: uidB, At: later, Transition: scheduler.Transition{To: scheduler.StateInFlight}, Unreadable: true}},
-					InStore: 10, InJournal: 11, Found: map[string]int{scheduler.StoreOlder: 1, scheduler.MissingInStore: 1}, Repaired: 1,
+					{UID: uidB, At: later, Transition: scheduler.Transition{To: scheduler.StateInFlight},
+						Unreadable: true}},
+					InStore: 10, InJournal: 11,
+					Found: map[string]int{scheduler.StoreOlder: 1, scheduler.MissingInStore: 1}, Repaired: 1,
 					Differences: []scheduler.Difference{
-						{UID: uidA, Bucket: 3, Kind: scheduler.MissingInStore, Journal: scheduler.Stand{State: scheduler.StateWaiting, Version: 2}, Repaired: true},
-						{UID: uidB, Kind: scheduler.StoreOlder, Store: scheduler.Stand{State: scheduler.StateInFlight, Version: 1}, Journal: scheduler.Stand{State: scheduler.StateDelivered, Version: 2}},
+						{UID: uidA, Bucket: 3, Kind: scheduler.MissingInStore,
+							Journal: scheduler.Stand{State: scheduler.StateWaiting, Version: 2}, Repaired: true},
+						{UID: uidB, Kind: scheduler.StoreOlder, Store: scheduler.Stand{State: scheduler.StateInFlight,
+							Version: 1}, Journal: scheduler.Stand{State: scheduler.StateDelivered, Version: 2}},
 					}}, nil
 			},
 		},
 		cluster: &cluster{info: api.ClusterInfo{
 			Term: 42, Leader: &api.Leader{Instance: "t1", Address: "10.0.0.1:7070", Since: noon},
-			Instances: []api.Instance{{Instance: "t1", Address: "10.0.0.1:7070", Role: api.RoleLeader, Healthy: true, Version: "v1"},
+			Instances: []api.Instance{
+				{Instance: "t1", Address: "10.0.0.1:7070", Role: api.RoleLeader, Healthy: true, Version: "v1"},
 				{Instance: "t2", Address: "10.0.0.2:7070", Role: api.RoleStandby, Version: "v2", OtherStore: true}},
 		}},
 		rejects: newRejects(),
-		ready:   []api.Check{{Name: "redis", Needed: true, Buckets: []int{1}, Err: errors.New("not certified")}, {Name: "nats", Err: errors.New("no connection")}},
+		ready: []api.Check{{Name: "redis", Needed: true, Buckets: []int{1}, Err: errors.New("not certified")},
+			{Name: "nats", Err: errors.New("no connection")}},
 	}
 }
 
 // bare has nothing that may be missing.
 func bare() *world {
-	info := scheduler.Info{Message: scheduler.Message{UID: uidA, Topic: "a", Due: later, Body: []byte{0xff}}, State: scheduler.StateWaiting, Version: 1}
+	info := scheduler.Info{Message: scheduler.Message{UID: uidA, Topic: "a", Due: later, Body: []byte{0xff}},
+		State: scheduler.StateWaiting, Version: 1}
 	w := &world{
-		accepted: scheduler.Accepted{ID: string(uidA), UID: uidA, Due: later, State: scheduler.StateWaiting, Version: 1, Duplicate: true},
-		info:     info, canceled: scheduler.CancelResult{Code: scheduler.CancelDone, Info: info},
+		accepted: scheduler.Accepted{ID: string(uidA), UID: uidA, Due: later, State: scheduler.StateWaiting, Version: 1,
+			Duplicate: true},
+		info: info, canceled: scheduler.CancelResult{Code: scheduler.CancelDone, Info: info},
 		steering: &steering{amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: info}, was: true},
 		journal:  &journal{records: []scheduler.Record{{Info: info}}, lagErr: scheduler.ErrUnavailable},
 		cluster:  &cluster{}, rejects: newRejects(),

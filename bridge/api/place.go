@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// The cursor of a list that the scheduler pages through is where the scheduler goes on, which is text, and a mark before it
-// that binds it to the list and its query, and shows damage:
+// The cursor of a list that the scheduler pages through is where the scheduler goes on, which is text, and a mark
+// before it that binds it to the list and its query, and shows damage:
 //
 //	base64url( form (1) | mark (8) | the scheduler's )
 //
@@ -39,7 +39,8 @@ func openCursor(list, query, cursor string) (next string, err error) {
 		return "", refusal(http.StatusBadRequest, WordCursor, "cursor %.40q is none that an answer gave", cursor)
 	}
 	if next = string(b[placeText:]); string(b[1:placeText]) != string(placeMark(list, query, next)) {
-		return "", refusal(http.StatusBadRequest, WordCursor, "cursor belongs to another query; all but limit must stay as it was")
+		return "", refusal(http.StatusBadRequest, WordCursor,
+			"cursor belongs to another query; all but limit must stay as it was")
 	}
 	return next, nil
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Probes answers /livez and /readyz and nothing else, for a listener of its own: where HTTP asks for certificates, or stands
-// where no prober comes, what watches the process needs neither.
+// Probes answers /livez and /readyz and nothing else, for a listener of its own: where HTTP asks for certificates, or
+// stands where no prober comes, what watches the process needs neither.
 func (s *Server) Probes() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, h := range map[string]handler{

@@ -14,7 +14,9 @@ import (
 func TestProbes_AnswerBesideAListenerThatAsksForTokens(t *testing.T) {
 	t.Parallel()
 	ready := []api.Check{{Name: "redis", Needed: true}}
-	d := open(t, letting(token("all", []string{">"}, true, true)), func(c *api.Config) { c.Ready = func(context.Context) []api.Check { return ready } })
+	d := open(t, letting(token("all", []string{">"}, true, true)), func(c *api.Config) {
+		c.Ready = func(context.Context) []api.Check { return ready }
+	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +37,8 @@ func TestProbes_AnswerBesideAListenerThatAsksForTokens(t *testing.T) {
 		}
 		return answer.StatusCode, string(text)
 	}
-	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/v1/cluster": 404, "/metrics": 404, "/": 404, "/docs": 404} {
+	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/v1/cluster": 404, "/metrics": 404, "/": 404,
+		"/docs": 404} {
 		if status, text := get(path); status != want {
 			t.Errorf("%s: got %d %s", path, status, text)
 		}

@@ -88,8 +88,8 @@ func (s *Server) judged(r *http.Request, err error) *problem {
 	return known
 }
 
-// retryAfter is when to try again, in seconds. Memory takes longer to come back than a connection, and so does a journal
-// that is far behind.
+// retryAfter is when to try again, in seconds. Memory takes longer to come back than a connection, and so does a
+// journal that is far behind.
 func retryAfter(word string) int {
 	if word == answer.WordFull || word == answer.WordBehind {
 		return 5
@@ -118,8 +118,8 @@ func (s *Server) respond(w http.ResponseWriter, status int, appendTo func([]byte
 // keptBuffer bounds what is kept for the next answer: one to a full batch fits.
 const keptBuffer = 1 << 20
 
-// respondValue writes v as JSON, for answers that are not on the path of every message. What would need an escape in HTML
-// stands as it is: a pattern such as orders.> is to be read.
+// respondValue writes v as JSON, for answers that are not on the path of every message. What would need an escape in
+// HTML stands as it is: a pattern such as orders.> is to be read.
 func (s *Server) respondValue(w http.ResponseWriter, status int, v any) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

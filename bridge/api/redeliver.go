@@ -29,22 +29,27 @@ func (s *Server) redeliver(w http.ResponseWriter, r *http.Request) error {
 	now := s.cfg.Now()
 	since := asked.Since.Ago(now)
 	if since.After(now) {
-		return &wire.Error{Word: wire.WordSince, Field: wire.FieldSince, Detail: "lies in the future; it is the time of the first delivery to check"}
+		return &wire.Error{Word: wire.WordSince, Field: wire.FieldSince,
+			Detail: "lies in the future; it is the time of the first delivery to check"}
 	}
 	end, err := s.redelivering.begin("redeliver")
 	if err != nil {
 		return err
 	}
 	defer end()
-	request := scheduler.RedeliverRequest{Since: scheduler.Milli(since.UnixMilli()), Topic: asked.Topic, DryRun: asked.DryRun} // rounded down: it begins there
+	// rounded down: it begins there
+	request := scheduler.RedeliverRequest{Since: scheduler.Milli(since.UnixMilli()), Topic: asked.Topic,
+		DryRun: asked.DryRun}
 	s.audit(r, "redeliver", asked.DryRun).Str("since", wire.FormatTime(int64(request.Since))).Str("topic", asked.Topic)
 	form := func(r *scheduler.RedeliverReport) any {
 		return redeliverAnswer{
-			DryRun: asked.DryRun, Checked: r.Checked, Present: r.Present, Gone: r.Gone, Redelivered: r.Redelivered, Unknown: r.Unknown, Failed: r.Failed,
+			DryRun: asked.DryRun, Checked: r.Checked, Present: r.Present, Gone: r.Gone, Redelivered: r.Redelivered,
+			Unknown: r.Unknown, Failed: r.Failed,
 		}
 	}
-	return long(s, w, r, form, func(ctx context.Context, progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
-		defer end()
-		return s.cfg.Journal.Redeliver(ctx, request, progress)
-	})
+	return long(s, w, r, form,
+		func(ctx context.Context, progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
+			defer end()
+			return s.cfg.Journal.Redeliver(ctx, request, progress)
+		})
 }

@@ -21,7 +21,8 @@ var badPushes = []struct {
 	{"empty token", `{"topic":"orders..a","delay":"1s"}`, 400, "invalid_topic", "empty token"},
 	{"blank in the topic", `{"topic":"orders a","delay":"1s"}`, 400, "invalid_topic", "blank"},
 	{"control in the topic", `{"topic":"orders\u0000a","delay":"1s"}`, 400, "invalid_topic", "control character"},
-	{"long topic", `{"topic":"` + strings.Repeat("a", 256) + `","delay":"1s"}`, 400, "invalid_topic", "256 bytes, the limit is 255"},
+	{"long topic", `{"topic":"` + strings.Repeat("a", 256) + `","delay":"1s"}`, 400, "invalid_topic",
+		"256 bytes, the limit is 255"},
 	{"$ topic", `{"topic":"$JS.API.x","delay":"1s"}`, 400, "invalid_topic", `"$"`},
 	{"inbox topic", `{"topic":"_INBOX.x","delay":"1s"}`, 400, "invalid_topic", "_INBOX"},
 	{"intake topic", `{"topic":"delayed.a","delay":"1s"}`, 400, "invalid_topic", `"delayed."`},
@@ -42,7 +43,8 @@ var badPushes = []struct {
 	{"eleven years", `{"topic":"a","delay":"4015d"}`, 400, "invalid_delay", "the limit is 3653 days"},
 	{"delay as an object", `{"topic":"a","delay":{"ms":5}}`, 400, "invalid_delay", "delay"},
 	{"seconds for milliseconds", `{"topic":"a","at":1896076800}`, 400, "invalid_at", "looks like seconds"},
-	{"the zero time of Go", `{"topic":"a","at":"0001-01-01T00:00:00Z"}`, 400, "invalid_at", "the earliest time is 1973-03-03T09:46:40Z"},
+	{"the zero time of Go", `{"topic":"a","at":"0001-01-01T00:00:00Z"}`, 400, "invalid_at",
+		"the earliest time is 1973-03-03T09:46:40Z"},
 	{"year 9999", `{"topic":"a","at":"9999-12-31T23:59:59Z"}`, 400, "invalid_at", "the limit is 3653 days"},
 	{"eleven years ahead", `{"topic":"a","at":"2400-01-01T00:00:00Z"}`, 400, "too_far", "limit"},
 	{"at without zone", `{"topic":"a","at":"2030-01-31T08:00:00"}`, 400, "invalid_at", "want RFC 3339"},
@@ -57,10 +59,12 @@ var badPushes = []struct {
 	{"ttl zero", hourly(`,"ttl":0`), 400, "invalid_ttl", "the least is 1ms"},
 	{"unknown merging", hourly(`,"on_duplicate":"merge"`), 400, "invalid_on_duplicate", `want "reject"`},
 	{"merging of another type", hourly(`,"on_duplicate":true`), 400, "invalid_on_duplicate", "not a string"},
-	{"a retry that merges", hourly(`,"id":"a","attempt":2,"on_duplicate":"replace"`), 400, "invalid_on_duplicate", "attempt"},
+	{"a retry that merges", hourly(`,"id":"a","attempt":2,"on_duplicate":"replace"`), 400,
+		"invalid_on_duplicate", "attempt"},
 	{"max_wait without debounce", hourly(`,"max_wait":"1h"`), 400, "invalid_max_wait", "debounce"},
 	{"max_wait with replace", hourly(`,"on_duplicate":"replace","max_wait":"1h"`), 400, "invalid_max_wait", "debounce"},
-	{"max_wait that is none", hourly(`,"on_duplicate":"debounce","max_wait":"soon"`), 400, "invalid_max_wait", "max_wait"},
+	{"max_wait that is none", hourly(`,"on_duplicate":"debounce","max_wait":"soon"`), 400,
+		"invalid_max_wait", "max_wait"},
 	{"retry that is none", hourly(`,"retry":"often"`), 400, "invalid_retry", "retry"},
 	{"retry without delays", hourly(`,"retry":[]`), 400, "invalid_retry", "retry"},
 	{"retry below", hourly(`,"retry":"-5m"`), 400, "invalid_retry", "retry"},
@@ -70,12 +74,15 @@ var badPushes = []struct {
 	{"unknown field", hourly(`,"dely":5`), 400, "unknown_field", `"dely"`},
 	{"repeated field", hourly(`,"delay":"2h"`), 400, "repeated_field", "delay"},
 	{"Nats header", hourly(`,"headers":{"Nats-Rollup":"all"}`), 400, "invalid_header", "Nats-Rollup"},
-	{"status without a body", `{"topic":"orders","delay":"1h","headers":{"Status":"paid"}}`, 400, "invalid_header", "Status"},
+	{"status without a body", `{"topic":"orders","delay":"1h","headers":{"Status":"paid"}}`, 400,
+		"invalid_header", "Status"},
 	{"Nats header in another case", hourly(`,"headers":{"nAtS-ttl":"1s"}`), 400, "invalid_header", "nAtS-ttl"},
 	{"tag among the headers", hourly(`,"headers":{"Tarry-Delay":"1s"}`), 400, "invalid_header", "Tarry-Delay"},
-	{"control in a header", hourly(`,"headers":{"X":"a\r\nNats-Rollup: all"}`), 400, "invalid_header", "control character"},
+	{"control in a header", hourly(`,"headers":{"X":"a\r\nNats-Rollup: all"}`), 400, "invalid_header",
+		"control character"},
 	{"blank in a header's name", hourly(`,"headers":{"X Y":"a"}`), 400, "invalid_header", "headers"},
-	{"64 KiB of headers", hourly(`,"headers":{"X":"` + strings.Repeat("v", 64<<10) + `"}`), 413, "too_large", "the limit is 32768"},
+	{"64 KiB of headers", hourly(`,"headers":{"X":"` + strings.Repeat("v", 64<<10) + `"}`), 413, "too_large",
+		"the limit is 32768"},
 	{"headers of another type", hourly(`,"headers":{"X":{"y":1}}`), 400, "invalid_header", "X"},
 	{"body of another type", hourly(`,"body":{"a":1}`), 400, "invalid_body", "body"},
 	{"two bodies", hourly(`,"body":"a","body_base64":"YQ=="`), 400, "invalid_body", "both given"},
@@ -119,14 +126,16 @@ func TestBatch_RefusesEachBadPushInItsPlaceAndKeepsTheOthers(t *testing.T) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			before := d.stored(t)
-			a := call(t, d, "POST", "/v1/messages/batch", `{"messages":[`+hourly("")+`,`+c.body+`,`+hourly("")+`]}`).want(t, 200, "")
+			a := call(t, d, "POST", "/v1/messages/batch",
+				`{"messages":[`+hourly("")+`,`+c.body+`,`+hourly("")+`]}`).want(t, 200, "")
 			results, _ := a.json["results"].([]any)
 			if len(results) != 3 {
 				t.Fatalf("got %s", a.raw)
 			}
 			for i, r := range results {
 				r, _ := r.(map[string]any)
-				if i == 1 && (r["error"] != c.word || !strings.Contains(fmt.Sprint(r["detail"]), c.detail)) || i != 1 && r["state"] != "waiting" {
+				if i == 1 && (r["error"] != c.word || !strings.Contains(fmt.Sprint(r["detail"]), c.detail)) ||
+					i != 1 && r["state"] != "waiting" {
 					t.Errorf("%d: got %v", i, r)
 				}
 			}
@@ -141,7 +150,8 @@ func TestBatch_RefusesAsAWholeOnlyWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	d := open(t)
 	for _, c := range []struct{ body, word, detail string }{
-		{`{"messages":[` + strings.Repeat(hourly("")+",", 1000) + hourly("") + `]}`, "too_large", "more than the limit of 1000"},
+		{`{"messages":[` + strings.Repeat(hourly("")+",", 1000) + hourly("") + `]}`, "too_large",
+			"more than the limit of 1000"},
 		{`{"messages":[]}`, "invalid_json", "1 to 1000"},
 		{`{}`, "invalid_json", "1 to 1000"},
 		{`[` + hourly("") + `]`, "invalid_json", "byte"},
@@ -198,7 +208,8 @@ func TestPush_HoldsNATSsLimitWithHeadersCounted(t *testing.T) {
 	limit := int64(0)
 	d := open(t, func(c *api.Config) { c.MaxPayload = func() int64 { return limit } })
 	limit = 2048
-	refused := call(t, d, "POST", "/v1/messages", hourly(`,"body":"`+strings.Repeat("x", 2048)+`"`)).want(t, 413, "too_large")
+	refused := call(t, d, "POST", "/v1/messages", hourly(`,"body":"`+strings.Repeat("x", 2048)+`"`)).want(t,
+		413, "too_large")
 	if !strings.Contains(refused.detail(), "body") || !strings.Contains(refused.detail(), "max_payload is 2048") {
 		t.Errorf("got %q", refused.detail())
 	}
@@ -211,7 +222,8 @@ func TestPush_HoldsNATSsLimitWithHeadersCounted(t *testing.T) {
 	if most < 1024 || most > 2048-100 {
 		t.Errorf("the largest body that passes has %d bytes", most)
 	}
-	call(t, d, "POST", "/v1/messages", hourly(fmt.Sprintf(`,"body":"%s","headers":{"X":"y"}`, strings.Repeat("x", most)))).want(t, 413, "too_large")
+	call(t, d, "POST", "/v1/messages",
+		hourly(fmt.Sprintf(`,"body":"%s","headers":{"X":"y"}`, strings.Repeat("x", most)))).want(t, 413, "too_large")
 	limit = 0
 	call(t, d, "POST", "/v1/messages", hourly(`,"body":"`+strings.Repeat("x", 4096)+`"`)).want(t, 201, "")
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// Rejects are the pushes by tag that NATS had acknowledged and tarry refused. Its errors are answer's about rejects, wire's
-// refusals of a push, and ErrUnavailable.
+// Rejects are the pushes by tag that NATS had acknowledged and tarry refused. Its errors are answer's about rejects,
+// wire's refusals of a push, and ErrUnavailable.
 type Rejects interface {
-	// List is a page in the order of sequence, without headers and bodies, and the sequence that the next page begins with, 0
-	// for no next page. A page may hold fewer than the limit and have a next one.
+	// List is a page in the order of sequence, without headers and bodies, and the sequence that the next page begins
+	// with, 0 for no next page. A page may hold fewer than the limit and have a next one.
 	List(ctx context.Context, q answer.RejectQuery) ([]wire.Rejected, uint64, error)
 	// Get is one reject, whole.
 	Get(ctx context.Context, sequence uint64) (wire.Rejected, error)
@@ -60,7 +60,8 @@ func (s *Server) rejects(w http.ResponseWriter, r *http.Request) error {
 	})
 	p.read("reason", func(text string) error {
 		if q.Word = text; text == "" {
-			return refusal(http.StatusBadRequest, WordReason, "reason is empty; it is a word such as %s", wire.WordDelay)
+			return refusal(http.StatusBadRequest, WordReason, "reason is empty; it is a word such as %s",
+				wire.WordDelay)
 		}
 		return nil
 	})
@@ -124,8 +125,8 @@ func (s *Server) reject(w http.ResponseWriter, r *http.Request) error {
 	return s.respondValue(w, http.StatusOK, one)
 }
 
-// requeuedReject is a reject that was pushed again. Kept: the push is accepted, but its reject could not be taken away; to
-// push it once more makes no second message.
+// requeuedReject is a reject that was pushed again. Kept: the push is accepted, but its reject could not be taken away;
+// to push it once more makes no second message.
 type requeuedReject struct {
 	Sequence  uint64 `json:"sequence"`
 	ID        string `json:"id"`
@@ -205,7 +206,8 @@ func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
 		kept := away
 		if away == nil {
 			if kept = s.cfg.Rejects.Drop(ctx, all[i]); kept != nil {
-				s.log.Warn().Err(kept).Uint64("sequence", all[i]).Msg("a reject that was pushed again could not be taken away")
+				s.log.Warn().Err(kept).Uint64("sequence", all[i]).Msg(
+					"a reject that was pushed again could not be taken away")
 			}
 			if errors.Is(kept, scheduler.ErrUnavailable) {
 				away = kept
@@ -214,7 +216,8 @@ func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
 		results[i] = requeuedReject{
 			Sequence: all[i], ID: result.Answer.ID, UID: result.Answer.UID,
 			Due: wire.FormatTime(result.Answer.Due), State: result.Answer.State,
-			Durable: result.Answer.Durable, Duplicate: result.Answer.Duplicate, Merged: result.Answer.Merged, Kept: kept != nil,
+			Durable: result.Answer.Durable, Duplicate: result.Answer.Duplicate, Merged: result.Answer.Merged,
+			Kept: kept != nil,
 		}
 	}
 	line.Int("done", done)
@@ -229,8 +232,10 @@ func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
 	return s.respondValue(w, http.StatusOK, results[0])
 }
 
-// again is a reject as a push that the caller may make. On a topic that the caller may not push to there are no rejects.
-func (s *Server) again(ctx context.Context, r *http.Request, sequence uint64, o *wire.RejectOrder) (*scheduler.Push, error) {
+// again is a reject as a push that the caller may make. On a topic that the caller may not push to there are no
+// rejects.
+func (s *Server) again(ctx context.Context, r *http.Request, sequence uint64,
+	o *wire.RejectOrder) (*scheduler.Push, error) {
 	if limited(r) {
 		one, err := s.cfg.Rejects.Get(ctx, sequence)
 		if err == nil && !visitOf(r).token.pushes(one.Topic) {

@@ -26,9 +26,11 @@ type rejects struct {
 func newRejects() *rejects {
 	text := "hello"
 	return &rejects{list: []wire.Rejected{
-		{Sequence: 1, At: "2030-01-31T08:00:00.000Z", Topic: "orders.x", ID: "a", Key: "k", Word: "invalid_delay", Detail: "why", Size: 5,
+		{Sequence: 1, At: "2030-01-31T08:00:00.000Z", Topic: "orders.x", ID: "a", Key: "k", Word: "invalid_delay",
+			Detail: "why", Size: 5,
 			Headers: map[string][]string{"Tarry-Delay": {"soon"}}, Body: &text},
-		{Sequence: 2, At: "2030-01-31T08:00:00.000Z", Topic: "bills", Word: "too_large", Detail: "why", Incomplete: true},
+		{Sequence: 2, At: "2030-01-31T08:00:00.000Z", Topic: "bills", Word: "too_large", Detail: "why",
+			Incomplete: true},
 	}}
 }
 
@@ -55,7 +57,8 @@ func (j *rejects) Get(_ context.Context, sequence uint64) (wire.Rejected, error)
 	case j.err != nil:
 		return wire.Rejected{}, j.err
 	case i < 0: // as the server's answer has it
-		return wire.Rejected{}, fmt.Errorf("%w: ask $JS.API.STREAM.MSG.GET.TARRY_REJECTED: no message found", answer.ErrUnknownReject)
+		return wire.Rejected{}, fmt.Errorf("%w: ask $JS.API.STREAM.MSG.GET.TARRY_REJECTED: no message found",
+			answer.ErrUnknownReject)
 	}
 	return j.list[i], nil
 }

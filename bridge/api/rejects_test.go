@@ -14,15 +14,19 @@ func TestRejects_ListsPageByPage(t *testing.T) {
 	j := newRejects()
 	d := open(t, rejecting(j))
 	first := call(t, d, "GET", "/v1/rejects?limit=1", "").want(t, 200, "")
-	if want := `{"rejects":[{"sequence":1,"at":"2030-01-31T08:00:00.000Z","topic":"orders.x","id":"a","key":"k","reason":"invalid_delay","detail":"why","size":5}],"cursor":`; !strings.HasPrefix(first.raw, want) {
+	want := `{"rejects":[{"sequence":1,"at":"2030-01-31T08:00:00.000Z","topic":"orders.x","id":"a","key":"k",` +
+		`"reason":"invalid_delay","detail":"why","size":5}],"cursor":`
+	if !strings.HasPrefix(first.raw, want) {
 		t.Errorf("got %s, want %s", first.raw, want)
 	}
 	second := call(t, d, "GET", "/v1/rejects?cursor="+fmt.Sprint(first.json["cursor"]), "").want(t, 200, "")
-	if second.json["cursor"] != nil || !strings.Contains(second.raw, `"sequence":2`) || !strings.Contains(second.raw, `"incomplete":true`) {
+	if second.json["cursor"] != nil || !strings.Contains(second.raw, `"sequence":2`) ||
+		!strings.Contains(second.raw, `"incomplete":true`) {
 		t.Errorf("got %s", second.raw)
 	}
 	call(t, d, "GET", "/v1/rejects?id=a&cursor="+fmt.Sprint(first.json["cursor"]), "").want(t, 400, "invalid_cursor")
-	if a := call(t, d, "GET", "/v1/rejects?topic=orders.%3E&id=a&reason=invalid_delay", ""); !strings.Contains(a.raw, `"sequence":1`) || strings.Contains(a.raw, `"sequence":2`) {
+	if a := call(t, d, "GET", "/v1/rejects?topic=orders.%3E&id=a&reason=invalid_delay", ""); !strings.Contains(
+		a.raw, `"sequence":1`) || strings.Contains(a.raw, `"sequence":2`) {
 		t.Errorf("got %s", a.raw)
 	}
 	if a := call(t, d, "GET", "/v1/rejects?topic=nothing", "").want(t, 200, ""); a.raw != `{"rejects":[]}`+"\n" {
@@ -42,20 +46,24 @@ func TestRejects_PushedAgainAreNoRejectsAnyMore(t *testing.T) {
 	j := newRejects()
 	d := open(t, rejecting(j), letting(crowd()...))
 	a := call(t, d, "POST", "/v1/rejects/requeue", `{"sequence":1}`, as("ops")...).want(t, 200, "")
-	if a.json["sequence"] != 1.0 || a.json["state"] != "waiting" || a.json["id"] != "a" || a.json["kept"] != nil || fmt.Sprint(j.dropped) != "[1]" {
+	if a.json["sequence"] != 1.0 || a.json["state"] != "waiting" || a.json["id"] != "a" || a.json["kept"] != nil ||
+		fmt.Sprint(j.dropped) != "[1]" {
 		t.Errorf("got %s, dropped %v", a.raw, j.dropped)
 	}
-	if line := d.log.String(); !strings.Contains(line, `"operation":"requeue rejects"`) || !strings.Contains(line, `"who":"ops"`) || !strings.Contains(line, `"sequence":"1"`) {
+	if line := d.log.String(); !strings.Contains(line, `"operation":"requeue rejects"`) ||
+		!strings.Contains(line, `"who":"ops"`) || !strings.Contains(line, `"sequence":"1"`) {
 		t.Errorf("the log says %s", line)
 	}
 	a = call(t, d, "POST", "/v1/rejects/requeue", `{"sequences":[2,9,1]}`, as("ops")...).want(t, 200, "")
-	for i, want := range []string{`"sequence":2,"error":"incomplete_reject"`, `"sequence":9,"error":"unknown_reject"`, `"duplicate":true`} {
+	for i, want := range []string{`"sequence":2,"error":"incomplete_reject"`, `"sequence":9,"error":"unknown_reject"`,
+		`"duplicate":true`} {
 		if results, _ := a.json["results"].([]any); len(results) != 3 || !strings.Contains(a.raw, want) {
 			t.Errorf("%d: got %s", i, a.raw)
 		}
 	}
 	j.keeps = scheduler.ErrUnavailable
-	if a = call(t, d, "POST", "/v1/rejects/requeue", `{"sequence":1}`, as("ops")...).want(t, 200, ""); a.json["kept"] != true {
+	if a = call(t, d, "POST", "/v1/rejects/requeue", `{"sequence":1}`, as("ops")...).want(
+		t, 200, ""); a.json["kept"] != true {
 		t.Errorf("got %s", a.raw)
 	}
 	if n := d.stored(t); n != 1 {
@@ -102,22 +110,27 @@ func TestRejects_AreJudgedByTopic(t *testing.T) {
 	j, s := newRejects(), newCounting()
 	j.list[1].Incomplete = false
 	d := open(t, rejecting(j), with(s), letting(crowd()...))
-	if a := call(t, d, "GET", "/v1/rejects", "", as("shop")...).want(t, 200, ""); strings.Contains(a.raw, "bills") || !strings.Contains(a.raw, "orders.x") {
+	if a := call(t, d, "GET", "/v1/rejects", "", as("shop")...).want(t, 200, ""); strings.Contains(a.raw, "bills") ||
+		!strings.Contains(a.raw, "orders.x") {
 		t.Errorf("got %s", a.raw)
 	}
 	for _, order := range []string{`{"sequence":%d}`, `{"sequence":%d,"topic":"orders.x"}`} {
-		hidden := call(t, d, "POST", "/v1/rejects/requeue", fmt.Sprintf(order, 2), as("shop")...).want(t, 404, "unknown_reject")
-		none := call(t, d, "POST", "/v1/rejects/requeue", fmt.Sprintf(order, 9), as("shop")...).want(t, 404, "unknown_reject")
+		hidden := call(t, d, "POST", "/v1/rejects/requeue", fmt.Sprintf(order, 2), as("shop")...).want(t, 404,
+			"unknown_reject")
+		none := call(t, d, "POST", "/v1/rejects/requeue", fmt.Sprintf(order, 9), as("shop")...).want(t, 404,
+			"unknown_reject")
 		if none.raw != hidden.raw || strings.Contains(none.raw, "TARRY") {
 			t.Errorf("a reject of another's answers %s, none at all %s", hidden.raw, none.raw)
 		}
 	}
 	both := call(t, d, "POST", "/v1/rejects/requeue", `{"sequences":[2,9]}`, as("shop")...).want(t, 200, "")
-	if first, second, _ := strings.Cut(both.raw, "},{"); strings.TrimPrefix(first, `{"results":[{"sequence":2`) != strings.TrimSuffix(strings.TrimPrefix(second, `"sequence":9`), "}]}\n") {
+	if first, second, _ := strings.Cut(both.raw, "},{"); strings.TrimPrefix(
+		first, `{"results":[{"sequence":2`) != strings.TrimSuffix(strings.TrimPrefix(second, `"sequence":9`), "}]}\n") {
 		t.Errorf("a reject of another's and none at all differ: %s", both.raw)
 	}
 	call(t, d, "POST", "/v1/rejects/requeue", `{"sequence":1,"topic":"bills"}`, as("shop")...).want(t, 403, "forbidden")
-	call(t, d, "POST", "/v1/rejects/requeue", `{"sequence":1,"topic":"orders.y"}`, as("ops")...).want(t, 403, "forbidden")
+	call(t, d, "POST", "/v1/rejects/requeue", `{"sequence":1,"topic":"orders.y"}`, as("ops")...).want(t,
+		403, "forbidden")
 	call(t, d, "POST", "/v1/rejects/requeue", `{"sequence":1,"topic":"orders.y"}`, as("shop")...).want(t, 200, "")
 	if changes := s.take(); fmt.Sprint(changes) != "[push orders.y]" {
 		t.Errorf("changed %q", changes)

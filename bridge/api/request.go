@@ -32,13 +32,15 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, rele
 	}
 	limit, promised := s.cfg.MaxBody, r.ContentLength
 	if promised > limit {
-		return nil, nil, refusal(http.StatusRequestEntityTooLarge, wire.WordTooLarge, "request body has %d bytes, the limit is %d", promised, limit)
+		return nil, nil, refusal(http.StatusRequestEntityTooLarge, wire.WordTooLarge,
+			"request body has %d bytes, the limit is %d", promised, limit)
 	}
 	grow := func(size int64) error {
 		more := size - held
 		if s.reading.Add(more) > bodiesAtOnce*limit {
 			s.reading.Add(-more)
-			return refusal(http.StatusServiceUnavailable, answer.WordBusy, "the requests being read take more than %d bytes", bodiesAtOnce*limit)
+			return refusal(http.StatusServiceUnavailable, answer.WordBusy,
+				"the requests being read take more than %d bytes", bodiesAtOnce*limit)
 		}
 		held = size
 		bigger := make([]byte, len(body), size)
@@ -95,27 +97,32 @@ func broken(err error, got int) error {
 	var above *http.MaxBytesError
 	switch {
 	case errors.As(err, &above):
-		return refusal(http.StatusRequestEntityTooLarge, wire.WordTooLarge, "request body has more than the limit of %d bytes", above.Limit)
+		return refusal(http.StatusRequestEntityTooLarge, wire.WordTooLarge,
+			"request body has more than the limit of %d bytes", above.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return refusal(http.StatusRequestTimeout, WordRequestTimeout, "request body took too long; %d bytes had arrived", got)
+		return refusal(http.StatusRequestTimeout, WordRequestTimeout,
+			"request body took too long; %d bytes had arrived", got)
 	}
 	return refusal(http.StatusBadRequest, WordIncomplete, "request body broke off after %d bytes", got)
 }
 
-// jsonOnly refuses a body that says it is something else than JSON. Saying nothing is fine, and so is the type that curl
-// sends by itself: the body is judged as JSON in any case.
+// jsonOnly refuses a body that says it is something else than JSON. Saying nothing is fine, and so is the type that
+// curl sends by itself: the body is judged as JSON in any case.
 func jsonOnly(r *http.Request) error {
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return refusal(http.StatusUnsupportedMediaType, WordMediaType, "Content-Encoding %.40q is not understood; send plain JSON", coding)
+		return refusal(http.StatusUnsupportedMediaType, WordMediaType,
+			"Content-Encoding %.40q is not understood; send plain JSON", coding)
 	}
 	given := r.Header.Get("Content-Type")
 	if given == "" {
 		return nil
 	}
 	media, params, err := mime.ParseMediaType(given)
-	known := media == "application/json" || media == "application/x-www-form-urlencoded" || strings.HasSuffix(media, "+json")
+	known := media == "application/json" || media == "application/x-www-form-urlencoded" ||
+		strings.HasSuffix(media, "+json")
 	if charset := params["charset"]; err != nil || !known || charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return refusal(http.StatusUnsupportedMediaType, WordMediaType, "Content-Type %.60q is not understood; send application/json in UTF-8", given)
+		return refusal(http.StatusUnsupportedMediaType, WordMediaType,
+			"Content-Type %.60q is not understood; send application/json in UTF-8", given)
 	}
 	return nil
 }
@@ -127,7 +134,8 @@ func query(r *http.Request, allowed ...string) (url.Values, error) {
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, refusal(http.StatusBadRequest, WordQuery, "the query cannot be read; names and values need percent encoding")
+		return nil, refusal(http.StatusBadRequest, WordQuery,
+			"the query cannot be read; names and values need percent encoding")
 	}
 	names := make([]string, 0, len(values))
 	for name := range values {
@@ -137,9 +145,11 @@ func query(r *http.Request, allowed ...string) (url.Values, error) {
 	for _, name := range names {
 		switch {
 		case !slices.Contains(allowed, name) && len(allowed) == 0:
-			return nil, refusal(http.StatusBadRequest, WordUnknownParameter, "%.40q is not a parameter here; there is none", name)
+			return nil, refusal(http.StatusBadRequest, WordUnknownParameter,
+				"%.40q is not a parameter here; there is none", name)
 		case !slices.Contains(allowed, name):
-			return nil, refusal(http.StatusBadRequest, WordUnknownParameter, "%.40q is not a parameter here; there is %s", name, strings.Join(allowed, ", "))
+			return nil, refusal(http.StatusBadRequest, WordUnknownParameter,
+				"%.40q is not a parameter here; there is %s", name, strings.Join(allowed, ", "))
 		case len(values[name]) > 1:
 			return nil, refusal(http.StatusBadRequest, WordQuery, "%s is given more than once", name)
 		}

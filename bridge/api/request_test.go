@@ -52,7 +52,8 @@ func TestBody_ArrivingInPiecesIsReadWhole(t *testing.T) {
 	t.Parallel()
 	d := open(t)
 	for _, n := range []int{200, 64 << 10, 64<<10 + 1, 300_000} {
-		r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/messages", iotest.HalfReader(strings.NewReader(sized(n))))
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/messages",
+			iotest.HalfReader(strings.NewReader(sized(n))))
 		w := httptest.NewRecorder()
 		d.ServeHTTP(w, r)
 		a := read(t, w.Result()).want(t, 201, "")
@@ -110,7 +111,10 @@ func TestBody_OfAnotherKindIsRefused(t *testing.T) {
 	for kind, good := range map[string]bool{
 		"": true, "application/json": true, "application/json; charset=UTF-8": true, "application/vnd.x+json": true,
 		"application/x-www-form-urlencoded": true, // what curl -d sends
-		"text/xml":                          false, "multipart/form-data; boundary=x": false, "application/json; charset=latin1": false, "///": false,
+		"text/xml":                          false,
+		"multipart/form-data; boundary=x":   false,
+		"application/json; charset=latin1":  false,
+		"///":                               false,
 	} {
 		for _, path := range []string{"/v1/messages", "/v1/messages/batch"} {
 			body := hourly("")

@@ -8,7 +8,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// restoreAnswer counts what became of the messages that the journal has. After a dry run it is what would become of them.
+// restoreAnswer counts what became of the messages that the journal has. After a dry run it is what would become of
+// them.
 type restoreAnswer struct {
 	DryRun   bool `json:"dry_run,omitempty"`
 	Read     int  `json:"read"`
@@ -21,7 +22,8 @@ type restoreAnswer struct {
 
 func restored(dry bool) func(*scheduler.RestoreReport) any {
 	return func(r *scheduler.RestoreReport) any {
-		return restoreAnswer{DryRun: dry, Read: r.Read, Added: r.Added, Raised: r.Raised, Same: r.Same, InFlight: r.InFlight, Newer: r.Newer}
+		return restoreAnswer{DryRun: dry, Read: r.Read, Added: r.Added, Raised: r.Raised, Same: r.Same,
+			InFlight: r.InFlight, Newer: r.Newer}
 	}
 }
 
@@ -38,12 +40,13 @@ func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer end()
 	s.audit(r, "restore", asked.DryRun).Bool("overdue", asked.Overdue).Str("topic", asked.Topic).Int("rate", asked.Rate)
-	return long(s, w, r, restored(asked.DryRun), func(ctx context.Context, progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
-		defer end()
-		return s.cfg.Journal.Restore(ctx, scheduler.RestoreRequest{
-			Topic: asked.Topic, Overdue: asked.Overdue, DryRun: asked.DryRun, Rate: asked.Rate,
-		}, progress)
-	})
+	return long(s, w, r, restored(asked.DryRun),
+		func(ctx context.Context, progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+			defer end()
+			return s.cfg.Journal.Restore(ctx, scheduler.RestoreRequest{
+				Topic: asked.Topic, Overdue: asked.Overdue, DryRun: asked.DryRun, Rate: asked.Rate,
+			}, progress)
+		})
 }
 
 // restoreOne does it for one message, due already or not.

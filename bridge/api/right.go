@@ -32,9 +32,11 @@ const (
 	rightRead
 	// rightPush: to push to some topic. The handler holds it against the topic, see mayPush.
 	rightPush
-	// rightChange: to push to some topic, or to operate. The handler holds it against the message's topic, see permitted.
+	// rightChange: to push to some topic, or to operate. The handler holds it against the message's topic, see
+	// permitted.
 	rightChange
-	// rightLook: to push to some topic, or to read. The handler shows the topics that the caller may push to, see sight.
+	// rightLook: to push to some topic, or to read. The handler shows the topics that the caller may push to, see
+	// sight.
 	rightLook
 	// rightRequeue: to push refused pushes again: rightChange, with a line in the log as for rightOperate.
 	rightRequeue
@@ -114,11 +116,12 @@ func (c *Config) tokens(list []Token) []Token {
 		return list
 	}
 	all := []string{">"}
-	return append([]Token{{Name: ownToken, Hash: sha256.Sum256([]byte(c.Token)), Push: all, Pull: all, Read: true, Operate: true}}, list...)
+	return append([]Token{{Name: ownToken, Hash: sha256.Sum256([]byte(c.Token)), Push: all, Pull: all, Read: true,
+		Operate: true}}, list...)
 }
 
-// SetTokens replaces Config's list of tokens while the server runs; Config.Token stays. Where nobody is left who may call,
-// nobody may; a server that began without any is open as long as none was set.
+// SetTokens replaces Config's list of tokens while the server runs; Config.Token stays. Where nobody is left who may
+// call, nobody may; a server that began without any is open as long as none was set.
 func (s *Server) SetTokens(list []Token) { s.guard.set(s.cfg.tokens(slices.Clone(list))) }
 
 // visit is one request that was let in.
@@ -146,7 +149,8 @@ func (v visit) name() string {
 }
 
 func lacks(right, detail string) error {
-	return refusal(http.StatusForbidden, WordForbidden, "this needs the right %s%s, which the token does not have", right, detail)
+	return refusal(http.StatusForbidden, WordForbidden, "this needs the right %s%s, which the token does not have",
+		right, detail)
 }
 
 // mayPush refuses a push to a topic that is none of the caller's.
@@ -171,8 +175,8 @@ func limited(r *http.Request) bool {
 	return t != nil && !t.Operate && !t.everywhere()
 }
 
-// viewer is who asks, nil where every message is his to see: the rights to read and to operate are for all topics, that to
-// push shows those that it is for.
+// viewer is who asks, nil where every message is his to see: the rights to read and to operate are for all topics, that
+// to push shows those that it is for.
 func viewer(r *http.Request) *scheduler.Viewer {
 	t := visitOf(r).token
 	if t == nil || t.has(rightRead) || t.everywhere() {
@@ -187,9 +191,9 @@ func mayRead(r *http.Request) bool {
 	return t == nil || t.has(rightRead)
 }
 
-// permitted is the message that a request may change. For a caller to whom the topic matters it is looked up first, unless
-// the request says the topic; what follows is held to the topic that was judged, since a name may come to mean another
-// message in between.
+// permitted is the message that a request may change. For a caller to whom the topic matters it is looked up first,
+// unless the request says the topic; what follows is held to the topic that was judged, since a name may come to mean
+// another message in between.
 func (s *Server) permitted(ctx context.Context, r *http.Request, ref scheduler.Ref) (scheduler.Ref, error) {
 	switch {
 	case !limited(r):

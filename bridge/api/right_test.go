@@ -25,8 +25,10 @@ func token(name string, push []string, read, operate bool) api.Token {
 
 func crowd() []api.Token {
 	return []api.Token{
-		token("shop", []string{"orders.>", "mail.*"}, false, false), token("watch", nil, true, false), token("ops", nil, false, true),
-		token("all", []string{">"}, true, true), {Name: "puller", Hash: sha256.Sum256([]byte("pullerpuller")), Pull: []string{">"}},
+		token("shop", []string{"orders.>", "mail.*"}, false, false), token("watch", nil, true, false),
+		token("ops", nil, false, true),
+		token("all", []string{">"}, true, true),
+		{Name: "puller", Hash: sha256.Sum256([]byte("pullerpuller")), Pull: []string{">"}},
 	}
 }
 
@@ -101,29 +103,36 @@ func named(ref scheduler.Ref) string {
 
 func (c *counting) Cancel(_ context.Context, ref scheduler.Ref) (scheduler.CancelResult, error) {
 	c.change("cancel " + named(ref))
-	return scheduler.CancelResult{Code: c.code[ref.UID], Info: scheduler.Info{Message: scheduler.Message{UID: ref.UID}, State: scheduler.StateCanceled}}, c.failing[ref.UID]
+	return scheduler.CancelResult{Code: c.code[ref.UID], Info: scheduler.Info{Message: scheduler.Message{UID: ref.UID},
+		State: scheduler.StateCanceled}}, c.failing[ref.UID]
 }
 
 func info(uid scheduler.UID, topic string, state scheduler.State) scheduler.Info {
-	return scheduler.Info{Message: scheduler.Message{UID: uid, ID: "a", Topic: topic, Due: later}, State: state, Version: 1}
+	return scheduler.Info{Message: scheduler.Message{UID: uid, ID: "a", Topic: topic, Due: later},
+		State: state, Version: 1}
 }
 
 // newCounting finds "a" on orders.x and "b" on bills.
 func newCounting() *counting {
 	return &counting{
-		steering: &steering{amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: info(uidA, "orders.x", scheduler.StateWaiting)}, was: true},
+		steering: &steering{amend: scheduler.AmendResult{Code: scheduler.AmendDone,
+			Info: info(uidA, "orders.x", scheduler.StateWaiting)}, was: true},
 		found: map[scheduler.Ref]scheduler.Info{
-			{ID: "a"}: info(uidA, "orders.x", scheduler.StateWaiting), {UID: uidA}: info(uidA, "orders.x", scheduler.StateWaiting),
-			{ID: "b"}: info(uidB, "bills", scheduler.StateWaiting), {UID: uidB}: info(uidB, "bills", scheduler.StateWaiting),
+			{ID: "a"}:   info(uidA, "orders.x", scheduler.StateWaiting),
+			{UID: uidA}: info(uidA, "orders.x", scheduler.StateWaiting),
+			{ID: "b"}:   info(uidB, "bills", scheduler.StateWaiting),
+			{UID: uidB}: info(uidB, "bills", scheduler.StateWaiting),
 		},
-		code: map[scheduler.UID]scheduler.CancelCode{uidA: scheduler.CancelDone, uidB: scheduler.CancelDone, "": scheduler.CancelDone},
+		code: map[scheduler.UID]scheduler.CancelCode{uidA: scheduler.CancelDone, uidB: scheduler.CancelDone,
+			"": scheduler.CancelDone},
 	}
 }
 
 // hidden reports whether a request is for a message that is none of the caller's to see.
 func (c *counting) hidden(who, method, target string) bool {
-	return who == "shop" && (strings.HasPrefix(target, "/v1/messages/b") && !strings.HasPrefix(target, "/v1/messages/batch") ||
-		strings.HasSuffix(target, string(uidB)))
+	return who == "shop" &&
+		(strings.HasPrefix(target, "/v1/messages/b") && !strings.HasPrefix(target, "/v1/messages/batch") ||
+			strings.HasSuffix(target, string(uidB)))
 }
 
 // askedOf is every route with what it asks for and who may call it.
@@ -171,14 +180,17 @@ var askedOf = []struct {
 	{"GET", "/metrics", "", []string{"watch", "ops", "all"}},
 }
 
-// Every route × every token: who may is answered, who may not is told 403 and nothing is asked of anything but a look-up.
+// Every route × every token: who may is answered, who may not is told 403 and nothing is asked of anything but a
+// look-up.
 func TestRights_HoldOnEveryRoute(t *testing.T) {
 	t.Parallel()
 	for _, c := range askedOf {
 		for _, token := range crowd() {
 			j := &journal{records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateWaiting)}}
 			s, nodes := newCounting(), &cluster{}
-			d := open(t, keeping(j), with(s), rejecting(newRejects()), letting(crowd()...), func(c *api.Config) { c.Cluster = nodes })
+			d := open(t, keeping(j), with(s), rejecting(newRejects()), letting(crowd()...), func(c *api.Config) {
+				c.Cluster = nodes
+			})
 			a := call(t, d, c.method, c.target, c.body, as(token.Name)...)
 			changes := append(s.take(), nodes.reasons...)
 			if slices.Contains(c.may, token.Name) {
@@ -193,23 +205,27 @@ func TestRights_HoldOnEveryRoute(t *testing.T) {
 				a.want(t, 403, "forbidden")
 			}
 			if len(changes) > 0 || j.last() != nil {
-				t.Errorf("%s %s as %s is forbidden and did %q, asked the journal for %v", c.method, c.target, token.Name, changes, j.last())
+				t.Errorf("%s %s as %s is forbidden and did %q, asked the journal for %v", c.method, c.target,
+					token.Name, changes, j.last())
 			}
 		}
 	}
 }
 
-// Who may push sees what became of his messages, and neither what is in them nor where tarry runs. What is on a topic that
-// is not his answers as if it did not exist.
+// Who may push sees what became of his messages, and neither what is in them nor where tarry runs. What is on a topic
+// that is not his answers as if it did not exist.
 func TestRights_PushSeesWhatBecameOfItsMessages(t *testing.T) {
 	t.Parallel()
 	found := newCounting()
 	mine := info(uidA, "orders.x", scheduler.StateDead)
-	mine.Body, mine.Headers, mine.Reason, mine.Attempt = []byte("secret"), []scheduler.Header{{Name: "X-Secret", Value: "1"}}, "no listener", 3
+	mine.Body, mine.Headers, mine.Reason, mine.Attempt = []byte("secret"),
+		[]scheduler.Header{{Name: "X-Secret", Value: "1"}}, "no listener", 3
 	found.found[scheduler.Ref{ID: "a"}], found.found[scheduler.Ref{UID: uidA}] = mine, mine
 	j := &journal{
-		records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateDead), record(uidB, "a", 1, scheduler.StateCanceled)},
-		changes: []scheduler.Change{{UID: uidA, Version: 1, State: scheduler.StateDead, At: 1, Instance: "secret-1", Address: "secret:7070", Term: 42,
+		records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateDead),
+			record(uidB, "a", 1, scheduler.StateCanceled)},
+		changes: []scheduler.Change{{UID: uidA, Version: 1, State: scheduler.StateDead, At: 1, Instance: "secret-1",
+			Address: "secret:7070", Term: 42,
 			Attempt: 3, Claimed: 1, Reason: "no listener", Stream: "secret", Sequence: 7}},
 	}
 	j.records[1].Kind, j.records[1].Other = scheduler.KindRequeued, uidA
@@ -217,11 +233,13 @@ func TestRights_PushSeesWhatBecameOfItsMessages(t *testing.T) {
 	for who, sees := range map[string]bool{"shop": false, "watch": true, "ops": true, "all": true} {
 		for _, target := range []string{"/v1/messages/a", "/v1/messages/" + string(uidA), "/v1/messages/a/history"} {
 			a := call(t, d, "GET", target, "", as(who)...).want(t, 200, "")
-			if strings.Contains(strings.ToLower(a.raw), "secret") != sees || !strings.Contains(a.raw, `"reason":"no listener"`) ||
+			if strings.Contains(strings.ToLower(a.raw), "secret") != sees ||
+				!strings.Contains(a.raw, `"reason":"no listener"`) ||
 				!strings.Contains(a.raw, `"attempt":3`) || !strings.Contains(a.raw, `"state":"dead"`) {
 				t.Errorf("%s as %s: got %s", target, who, a.raw)
 			}
-			if history := strings.HasSuffix(target, "history"); history != strings.Contains(a.raw, `"others":[{"uid":"`+string(uidB)+`","state":"canceled"`) {
+			history := strings.HasSuffix(target, "history")
+			if history != strings.Contains(a.raw, `"others":[{"uid":"`+string(uidB)+`","state":"canceled"`) {
 				t.Errorf("%s as %s: got %s", target, who, a.raw)
 			}
 		}
@@ -264,7 +282,8 @@ func TestRights_ABatchIsJudgedItemByItem(t *testing.T) {
 	t.Parallel()
 	s := newCounting()
 	d := open(t, with(s), letting(crowd()...))
-	a := call(t, d, "POST", "/v1/messages/batch", `{"messages":[{"topic":"orders.x","delay":"1h"},{"topic":"bills","delay":"1h"},{"topic":"bills"},{"topic":"mail.a","delay":"1h"}]}`, as("shop")...).want(t, 200, "")
+	a := call(t, d, "POST", "/v1/messages/batch", `{"messages":[{"topic":"orders.x","delay":"1h"},{"topic":"bills",`+
+		`"delay":"1h"},{"topic":"bills"},{"topic":"mail.a","delay":"1h"}]}`, as("shop")...).want(t, 200, "")
 	var words []string
 	for _, one := range a.json["results"].([]any) {
 		word, _ := one.(map[string]any)["error"].(string)
@@ -287,8 +306,8 @@ func TestRights_ABatchIsJudgedItemByItem(t *testing.T) {
 	}
 }
 
-// A name belongs to its topic: what a caller does by a name is nothing to the messages of topics that are none of his, nor
-// does any answer tell of them.
+// A name belongs to its topic: what a caller does by a name is nothing to the messages of topics that are none of his,
+// nor does any answer tell of them.
 func TestRights_AnotherTopicsNameIsNothingToACaller(t *testing.T) {
 	t.Parallel()
 	d := open(t, letting(crowd()...))
@@ -303,7 +322,8 @@ func TestRights_AnotherTopicsNameIsNothingToACaller(t *testing.T) {
 		for method, body := range map[string]string{"DELETE": "", "PATCH": `{"delay":"2h"}`} {
 			got, want := call(t, d, method, path, body, as("shop")...), call(t, d, method, unknown, body, as("shop")...)
 			if got.status != 404 || want.status != 404 || got.detail() != want.detail() {
-				t.Errorf("%s %s tells of what is there: got %d %s, want %d %s", method, path, got.status, got.raw, want.status, want.raw)
+				t.Errorf("%s %s tells of what is there: got %d %s, want %d %s", method, path, got.status, got.raw,
+					want.status, want.raw)
 			}
 		}
 	}
@@ -311,14 +331,17 @@ func TestRights_AnotherTopicsNameIsNothingToACaller(t *testing.T) {
 		call(t, d, "DELETE", "/v1/messages/"+id+"?topic=bills", "", as("shop")...).want(t, 403, "forbidden")
 	}
 	// Whatever he pushes under the name is his own.
-	for i, rest := range []string{`,"attempt":2`, ``, `,"on_duplicate":"replace"`, `,"on_duplicate":"keep"`, `,"on_duplicate":"debounce"`} {
+	for i, rest := range []string{`,"attempt":2`, ``, `,"on_duplicate":"replace"`, `,"on_duplicate":"keep"`,
+		`,"on_duplicate":"debounce"`} {
 		call(t, d, "POST", "/v1/messages", push(fmt.Sprint("orders.", i), rest), as("shop")...).want(t, 201, "")
 	}
 	if now := call(t, d, "GET", "/v1/messages/a?topic=bills", "", as("watch")...).want(t, 200, "").raw; now != bill {
 		t.Errorf("the other topic's message was %s, and is %s", bill, now)
 	}
-	refused := call(t, d, "POST", "/v1/messages", strings.Replace(push("orders.x", ""), `"a"`, `"`+uidOf(t, bill)+`"`, 1), as("shop")...).want(t, 409, "duplicate_id")
-	if _, told := refused.json["state"]; told && refused.json["state"] != "waiting" || strings.Contains(refused.raw, "bills") {
+	refused := call(t, d, "POST", "/v1/messages", strings.Replace(push("orders.x", ""), `"a"`, `"`+uidOf(t, bill)+`"`,
+		1), as("shop")...).want(t, 409, "duplicate_id")
+	if _, told := refused.json["state"]; told && refused.json["state"] != "waiting" ||
+		strings.Contains(refused.raw, "bills") {
 		t.Errorf("another topic's message shows: %s", refused.raw)
 	}
 	// What is ambiguous is judged among what the caller may see, and told of that alone.
@@ -326,7 +349,8 @@ func TestRights_AnotherTopicsNameIsNothingToACaller(t *testing.T) {
 	if list, _ := ambiguous.json["candidates"].([]any); len(list) != 5 || strings.Contains(ambiguous.raw, "bills") {
 		t.Errorf("got %s", ambiguous.raw)
 	}
-	if list, _ := call(t, d, "DELETE", "/v1/messages/a", "", as("ops")...).want(t, 409, "ambiguous_id").json["candidates"].([]any); len(list) != 6 {
+	if list, _ := call(t, d, "DELETE", "/v1/messages/a", "", as("ops")...).want(
+		t, 409, "ambiguous_id").json["candidates"].([]any); len(list) != 6 {
 		t.Errorf("got %v", list)
 	}
 	for i := range 4 {
@@ -355,13 +379,16 @@ func TestCancel_SaysWhetherItIsRemembered(t *testing.T) {
 	t.Parallel()
 	d := open(t, letting(crowd()...))
 	for _, who := range []string{"shop", "ops"} {
-		with := call(t, d, "DELETE", "/v1/messages/a?topic=orders.x", "", as(who)...).want(t, 404, "unknown_id").detail()
+		with := call(t, d, "DELETE", "/v1/messages/a?topic=orders.x", "", as(who)...).want(
+			t, 404, "unknown_id").detail()
 		without := call(t, d, "DELETE", "/v1/messages/a", "", as(who)...).want(t, 404, "unknown_id").detail()
-		if !strings.Contains(with, "will be accepted as canceled") || !strings.Contains(without, "only a cancel with its topic is remembered") {
+		if !strings.Contains(with, "will be accepted as canceled") ||
+			!strings.Contains(without, "only a cancel with its topic is remembered") {
 			t.Errorf("%s: got %q and %q", who, with, without)
 		}
 	}
-	for _, target := range []string{"/v1/messages/a?topic=", "/v1/messages/a?topic=orders.*", "/v1/messages/a?topic=a..b"} {
+	for _, target := range []string{"/v1/messages/a?topic=", "/v1/messages/a?topic=orders.*",
+		"/v1/messages/a?topic=a..b"} {
 		call(t, d, "DELETE", target, "", as("ops")...).want(t, 400, "invalid_topic")
 	}
 }
@@ -399,8 +426,10 @@ func TestRights_ALimitedCallerActsOnWhatWasJudged(t *testing.T) {
 // with 4xx left the scheduler, the journal and the cluster alone.
 func TestRights_ARefusalChangesNothing(t *testing.T) {
 	t.Parallel()
-	bodies := []string{"", `{"topic":"orders.x"}`, `{"topic":"bills","delay":"1h"}`, `{"delay":"1h"}`, `[`, `{"id":"b"}`, `{"messages":[{"topic":"a"}]}`}
-	senders := [][]string{nil, {"Authorization", "Bearer wrong"}, as("shop"), as("watch"), as("puller"), append(as("all"), "Sec-Fetch-Site", "cross-site"),
+	bodies := []string{"", `{"topic":"orders.x"}`, `{"topic":"bills","delay":"1h"}`, `{"delay":"1h"}`, `[`,
+		`{"id":"b"}`, `{"messages":[{"topic":"a"}]}`}
+	senders := [][]string{nil, {"Authorization", "Bearer wrong"}, as("shop"), as("watch"), as("puller"),
+		append(as("all"), "Sec-Fetch-Site", "cross-site"),
 		append(as("ops"), "Content-Type", "text/plain")}
 	for _, c := range askedOf {
 		j, s, nodes := &journal{}, newCounting(), &cluster{}
@@ -415,8 +444,10 @@ func TestRights_ARefusalChangesNothing(t *testing.T) {
 				case scheduler.Ref, scheduler.RecordQuery, scheduler.ForecastQuery:
 					asked = nil
 				}
-				if changes := append(s.take(), nodes.reasons...); a.status >= 400 && a.status < 500 && (len(changes) > 0 || asked != nil) {
-					t.Fatalf("%s %s %s %v: %d %s, and did %q %v", c.method, c.target, body, header, a.status, a.raw, changes, asked)
+				if changes := append(s.take(), nodes.reasons...); a.status >= 400 && a.status < 500 &&
+					(len(changes) > 0 || asked != nil) {
+					t.Fatalf("%s %s %s %v: %d %s, and did %q %v", c.method, c.target, body, header, a.status, a.raw,
+						changes, asked)
 				}
 			}
 		}
@@ -484,7 +515,9 @@ func TestTokens_MayBeReplacedWhileTheyAreUsed(t *testing.T) {
 func TestAudit_TellsWhoDidWhatAndHowItWent(t *testing.T) {
 	t.Parallel()
 	nodes := &cluster{}
-	d := open(t, keeping(&journal{}), with(newCounting()), letting(crowd()...), func(c *api.Config) { c.Cluster, c.Token = nodes, "correct-horse-battery" })
+	d := open(t, keeping(&journal{}), with(newCounting()), letting(crowd()...), func(c *api.Config) {
+		c.Cluster, c.Token = nodes, "correct-horse-battery"
+	})
 	own := []string{"Authorization", "Bearer correct-horse-battery"}
 	actions := func() []map[string]any { return linesOf(t, d.log.String(), "operator action") }
 	call(t, d, "POST", "/v1/cluster/resign", `{"reason":"new kernel"}`, as("ops")...)
@@ -502,18 +535,23 @@ func TestAudit_TellsWhoDidWhatAndHowItWent(t *testing.T) {
 	call(t, d, "GET", "/v1/topics", "", as("ops")...)
 	got := actions()
 	want := []map[string]any{
-		{"who": "ops", "operation": "resign", "dry_run": false, "reason": "new kernel", "status": 200.0, "route": "POST /v1/cluster/resign"},
-		{"who": "token", "operation": "pause", "dry_run": false, "topic": "mail.*", "status": 200.0, "route": "POST /v1/topics/{topic}/pause"},
+		{"who": "ops", "operation": "resign", "dry_run": false, "reason": "new kernel", "status": 200.0,
+			"route": "POST /v1/cluster/resign"},
+		{"who": "token", "operation": "pause", "dry_run": false, "topic": "mail.*", "status": 200.0,
+			"route": "POST /v1/topics/{topic}/pause"},
 		{"who": "all", "problem": "invalid_topic", "status": 400.0, "route": "POST /v1/restore"},
 		{"who": "shop", "problem": "forbidden", "status": 403.0, "route": "POST /v1/messages/cancel"},
-		{"who": "ops", "operation": "purge", "dry_run": false, "ids": 2.0, "status": 200.0, "route": "POST /v1/dead/purge"},
-		{"who": "ops", "operation": "resign", "dry_run": false, "reason": "", "problem": "no_standby", "status": 409.0, "route": "POST /v1/cluster/resign"},
+		{"who": "ops", "operation": "purge", "dry_run": false, "ids": 2.0, "status": 200.0,
+			"route": "POST /v1/dead/purge"},
+		{"who": "ops", "operation": "resign", "dry_run": false, "reason": "", "problem": "no_standby", "status": 409.0,
+			"route": "POST /v1/cluster/resign"},
 	}
 	if len(got) != len(want) {
 		t.Fatalf("got %d lines: %v", len(got), got)
 	}
 	for i := range want {
-		if took, ok := got[i]["took"].(float64); !ok || took < 0 || got[i]["remote"] != "192.0.2.1:1234" || got[i]["level"] != "info" {
+		if took, ok := got[i]["took"].(float64); !ok || took < 0 || got[i]["remote"] != "192.0.2.1:1234" ||
+			got[i]["level"] != "info" {
 			t.Errorf("got %v", got[i])
 		}
 		for _, name := range []string{"took", "remote", "level", "message"} {
@@ -541,7 +579,8 @@ func TestAudit_TellsWhoDidWhatAndHowItWent(t *testing.T) {
 			t.Errorf("got %d %q", status, lines)
 		}
 	})
-	if got := actions(); len(got) != 1 || got[0]["who"] != "anonymous" || got[0]["problem"] != "unavailable" || got[0]["status"] != 200.0 || got[0]["took"].(float64) < 50 {
+	if got := actions(); len(got) != 1 || got[0]["who"] != "anonymous" || got[0]["problem"] != "unavailable" ||
+		got[0]["status"] != 200.0 || got[0]["took"].(float64) < 50 {
 		t.Errorf("got %v", got)
 	}
 }

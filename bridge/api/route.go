@@ -57,7 +57,8 @@ func (s *Server) routes() {
 	open("GET /livez", s.livez)
 	open("GET /readyz", s.readyz)
 	metrics := promhttp.HandlerFor(s.cfg.Gatherer, promhttp.HandlerOpts{
-		ErrorLog: gatherLog{s.log}, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, Timeout: s.cfg.Timeout,
+		ErrorLog: gatherLog{s.log}, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4,
+		Timeout: s.cfg.Timeout,
 	})
 	closed("GET /metrics", rightRead, func(w http.ResponseWriter, r *http.Request) error {
 		metrics.ServeHTTP(w, r)
@@ -108,7 +109,8 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if len(allowed) == 0 {
-		return refusal(http.StatusNotFound, WordUnknownRoute, "there is nothing at this path; see /v1/messages, /v1/cluster, and /docs for all")
+		return refusal(http.StatusNotFound, WordUnknownRoute,
+			"there is nothing at this path; see /v1/messages, /v1/cluster, and /docs for all")
 	}
 	list := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", list)

@@ -69,13 +69,18 @@ func TestToken_OpensEverythingButHealth(t *testing.T) {
 	t.Parallel()
 	const token = "correct-horse-battery"
 	d := open(t, func(c *api.Config) { c.Token = token })
-	closed := [][2]string{{"POST", "/v1/messages"}, {"POST", "/v1/messages/batch"}, {"GET", "/v1/messages/a"}, {"DELETE", "/v1/messages/a"},
-		{"GET", "/v1/cluster"}, {"POST", "/v1/cluster/resign"}, {"GET", "/metrics"}, {"GET", "/v1/messages"}, {"GET", "/v1/messages/a/history"}, {"POST", "/v1/messages/a/restore"}, {"GET", "/v1/forecast"},
-		{"POST", "/v1/restore"}, {"POST", "/v1/verify"}, {"POST", "/v1/redeliver"}, {"GET", "/nowhere"}, {"PUT", "/v1/messages"}, {"GET", "/x/"}}
+	closed := [][2]string{{"POST", "/v1/messages"}, {"POST", "/v1/messages/batch"}, {"GET", "/v1/messages/a"},
+		{"DELETE", "/v1/messages/a"},
+		{"GET", "/v1/cluster"}, {"POST", "/v1/cluster/resign"}, {"GET", "/metrics"}, {"GET", "/v1/messages"},
+		{"GET", "/v1/messages/a/history"}, {"POST", "/v1/messages/a/restore"}, {"GET", "/v1/forecast"},
+		{"POST", "/v1/restore"}, {"POST", "/v1/verify"}, {"POST", "/v1/redeliver"}, {"GET", "/nowhere"},
+		{"PUT", "/v1/messages"}, {"GET", "/x/"}}
 	for _, c := range closed {
 		for _, header := range [][]string{
-			{}, {"Authorization", ""}, {"Authorization", token}, {"Authorization", "Basic " + token}, {"Authorization", "Bearer"}, {"Authorization", "Bearer "},
-			{"Authorization", "Bearer " + token + "x"}, {"Authorization", "Bearer " + token[1:]}, {"Authorization", "Bearer " + strings.ToUpper(token)},
+			{}, {"Authorization", ""}, {"Authorization", token}, {"Authorization", "Basic " + token},
+			{"Authorization", "Bearer"}, {"Authorization", "Bearer "},
+			{"Authorization", "Bearer " + token + "x"}, {"Authorization", "Bearer " + token[1:]},
+			{"Authorization", "Bearer " + strings.ToUpper(token)},
 			{"Authorization", "Bearer wrong", "Authorization", "Bearer " + token},
 		} {
 			a := call(t, d, c[0], c[1], hourly(""), header...).want(t, 401, "unauthorized")
@@ -103,13 +108,15 @@ func TestToken_OpensEverythingButHealth(t *testing.T) {
 func TestBrowsers_CannotBeMadeToWriteFromOtherPages(t *testing.T) {
 	t.Parallel()
 	d := open(t)
-	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://elsewhere.example"}, {"Origin", "null"}} {
+	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://elsewhere.example"},
+		{"Origin", "null"}} {
 		call(t, d, "POST", "/v1/messages", hourly(""), header...).want(t, 403, "cross_origin")
 		call(t, d, "DELETE", "/v1/messages/a", "", header...).want(t, 403, "cross_origin")
 		call(t, d, "POST", "/v1/cluster/resign", "", header...).want(t, 403, "cross_origin")
 		call(t, d, "POST", "/v1/restore", "", header...).want(t, 403, "cross_origin")
 	}
-	call(t, d, "POST", "/v1/messages", hourly(""), "Origin", "http://example.com").want(t, 201, "") // httptest's own host
+	// httptest's own host
+	call(t, d, "POST", "/v1/messages", hourly(""), "Origin", "http://example.com").want(t, 201, "")
 	if n := d.stored(t); n != 1 {
 		t.Errorf("%d messages wait", n)
 	}
@@ -119,7 +126,8 @@ func TestReadyz_ListsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	checks := []api.Check{{Name: "redis", Needed: true}, {Name: "nats"}}
 	d := open(t, func(c *api.Config) { c.Ready = func(context.Context) []api.Check { return checks } })
-	if a := call(t, d, "GET", "/readyz", "").want(t, 200, ""); a.raw != `{"ready":true,"checks":[{"name":"redis","ok":true},{"name":"nats","ok":true}]}`+"\n" {
+	if a := call(t, d, "GET", "/readyz", "").want(
+		t, 200, ""); a.raw != `{"ready":true,"checks":[{"name":"redis","ok":true},{"name":"nats","ok":true}]}`+"\n" {
 		t.Errorf("got %s", a.raw)
 	}
 	// What lets pushes through leaves it ready. Who asks may be anybody: no hosts, no errors.
@@ -134,7 +142,8 @@ func TestReadyz_ListsWhatIsMissing(t *testing.T) {
 		t.Errorf("got %d %s", a.status, a.raw)
 	}
 	if a := call(t, d, "GET", "/v1/cluster", "").want(t, 200, ""); !strings.Contains(a.raw,
-		`"checks":[{"name":"redis","ok":false,"buckets":[1,2],"detail":"dial 10.0.0.8:6379"},{"name":"nats","ok":false,"detail":"dial 10.0.0.9:4222"}]`) {
+		`"checks":[{"name":"redis","ok":false,"buckets":[1,2],"detail":"dial 10.0.0.8:6379"},{"name":"nats",`+
+			`"ok":false,"detail":"dial 10.0.0.9:4222"}]`) {
 		t.Errorf("got %s", a.raw)
 	}
 	if a := call(t, open(t), "GET", "/readyz", "").want(t, 200, ""); a.raw != `{"ready":true,"checks":[]}`+"\n" {
@@ -149,15 +158,18 @@ func TestCluster_AnswersInTheFormOfTheContract(t *testing.T) {
 	t.Parallel()
 	c := &cluster{}
 	d := open(t, func(cfg *api.Config) { cfg.Cluster = c })
-	if a := call(t, d, "GET", "/v1/cluster", "").want(t, 200, ""); a.raw != `{"namespace":"test","term":0,"leader":null,"instances":[]}`+"\n" {
+	if a := call(t, d, "GET", "/v1/cluster", "").want(
+		t, 200, ""); a.raw != `{"namespace":"test","term":0,"leader":null,"instances":[]}`+"\n" {
 		t.Errorf("got %s", a.raw)
 	}
 	c.info = api.ClusterInfo{
 		Term: 42, Leader: &api.Leader{Instance: "t1", Address: "10.0.0.1:7070", Since: time.UnixMilli(1896076800123)},
-		Instances: []api.Instance{{Instance: "t1", Address: "10.0.0.1:7070", Role: api.RoleLeader, Healthy: true, Version: "v1"},
+		Instances: []api.Instance{
+			{Instance: "t1", Address: "10.0.0.1:7070", Role: api.RoleLeader, Healthy: true, Version: "v1"},
 			{Instance: "t2", Address: "10.0.0.2:7070", Role: api.RoleStandby, Version: "v2"}},
 	}
-	want := `{"namespace":"test","term":42,"leader":{"instance":"t1","address":"10.0.0.1:7070","since":"2030-01-31T08:00:00.123Z"},"instances":[` +
+	want := `{"namespace":"test","term":42,"leader":{"instance":"t1","address":"10.0.0.1:7070",` +
+		`"since":"2030-01-31T08:00:00.123Z"},"instances":[` +
 		`{"instance":"t1","address":"10.0.0.1:7070","role":"leader","healthy":true,"version":"v1"},` +
 		`{"instance":"t2","address":"10.0.0.2:7070","role":"standby","healthy":false,"version":"v2"}]}` + "\n"
 	if a := call(t, d, "GET", "/v1/cluster", "").want(t, 200, ""); a.raw != want {
@@ -183,7 +195,13 @@ func TestResign_CarriesTheReasonAndSaysWhyNot(t *testing.T) {
 		t.Errorf("reasons %q", got)
 	}
 	for body, word := range map[string]string{
-		`[]`: "invalid_json", `{"reason":5}`: "invalid_json", `{"raeson":"x"}`: "invalid_json", `{"reason":"a","reason":"b"}`: "repeated_field", `{"Reason":"a"}`: "invalid_json", `{} {}`: "invalid_json", `{`: "invalid_json",
+		`[]`:                          "invalid_json",
+		`{"reason":5}`:                "invalid_json",
+		`{"raeson":"x"}`:              "invalid_json",
+		`{"reason":"a","reason":"b"}`: "repeated_field",
+		`{"Reason":"a"}`:              "invalid_json",
+		`{} {}`:                       "invalid_json",
+		`{`:                           "invalid_json",
 		`{"reason":"` + strings.Repeat("x", 201) + `"}`: "invalid_reason", `{"reason":"a\nb"}`: "invalid_reason",
 	} {
 		call(t, d, "POST", "/v1/cluster/resign", body).want(t, 400, word)
@@ -248,11 +266,13 @@ func TestPanics_BecomeAnAnswerAndALogLineWithoutTheirData(t *testing.T) {
 	call(t, d, "POST", "/v1/messages", hourly(`,"body":"4111-1111"`)).want(t, 500, "internal")
 	call(t, d, "GET", "/v1/messages/a", "").want(t, 500, "internal")
 	log := d.log.String()
-	if strings.Contains(log, "4111") || !strings.Contains(log, "index out of range") || !strings.Contains(log, `"route":"POST /v1/messages"`) ||
+	if strings.Contains(log, "4111") || !strings.Contains(log, "index out of range") ||
+		!strings.Contains(log, `"route":"POST /v1/messages"`) ||
 		strings.Count(log, "request panicked") != 2 {
 		t.Errorf("log: %s", log)
 	}
-	if a := call(t, d, "GET", "/metrics", ""); !strings.Contains(a.raw, `tarry_http_requests_total{route="POST /v1/messages",status="500"} 1`) {
+	a := call(t, d, "GET", "/metrics", "")
+	if !strings.Contains(a.raw, `tarry_http_requests_total{route="POST /v1/messages",status="500"} 1`) {
 		t.Errorf("not counted: %s", a.raw)
 	}
 }
@@ -277,7 +297,8 @@ func TestPanics_InTheMiddleOfAnAnswerBreakOff(t *testing.T) {
 func TestLog_TellsEveryRequestAtDebugWithoutBodies(t *testing.T) {
 	t.Parallel()
 	d := open(t)
-	call(t, d, "POST", "/v1/messages", hourly(`,"id":"a","body":"4111-1111"`), "Authorization", "Bearer hidden").want(t, 201, "")
+	call(t, d, "POST", "/v1/messages", hourly(`,"id":"a","body":"4111-1111"`), "Authorization",
+		"Bearer hidden").want(t, 201, "")
 	call(t, d, "POST", "/v1/messages", `{"topic":"a","delay":"1s","body":["4111-1111"]}`).want(t, 400, "invalid_body")
 	lines := strings.Split(strings.TrimSpace(d.log.String()), "\n")
 	if len(lines) != 2 {
@@ -287,7 +308,8 @@ func TestLog_TellsEveryRequestAtDebugWithoutBodies(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[0]), &line); err != nil {
 		t.Fatal(err)
 	}
-	if line["level"] != "debug" || line["message"] != "request served" || line["route"] != "POST /v1/messages" || line["status"] != float64(201) || line["method"] != "POST" {
+	if line["level"] != "debug" || line["message"] != "request served" || line["route"] != "POST /v1/messages" ||
+		line["status"] != float64(201) || line["method"] != "POST" {
 		t.Errorf("got %v", line)
 	}
 	if log := d.log.String(); strings.Contains(log, "4111") || strings.Contains(log, "hidden") {
@@ -301,10 +323,20 @@ func TestNew_RefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	good := api.Config{Service: service{}, Cluster: &cluster{}, Gatherer: prometheus.NewRegistry()}
 	for name, change := range map[string]func(*api.Config){
-		"no service": func(c *api.Config) { c.Service = nil }, "no cluster": func(c *api.Config) { c.Cluster = nil },
-		"no gatherer": func(c *api.Config) { c.Gatherer = nil }, "negative body": func(c *api.Config) { c.MaxBody = -1 },
-		"negative time-out": func(c *api.Config) { c.Timeout = -1 }, "negative progress": func(c *api.Config) { c.ProgressEvery = -1 },
-		"unknown journal mode": func(c *api.Config) { c.JournalMode = "semisync" }, "a mode without a journal": func(c *api.Config) { c.JournalMode = "async" },
+		"no service":  func(c *api.Config) { c.Service = nil },
+		"no cluster":  func(c *api.Config) { c.Cluster = nil },
+		"no gatherer": func(c *api.Config) { c.Gatherer = nil },
+		"negative body": func(c *api.Config) {
+			c.MaxBody = -1
+		},
+		"negative time-out": func(c *api.Config) { c.Timeout = -1 },
+		"negative progress": func(c *api.Config) {
+			c.ProgressEvery = -1
+		},
+		"unknown journal mode": func(c *api.Config) { c.JournalMode = "semisync" },
+		"a mode without a journal": func(c *api.Config) {
+			c.JournalMode = "async"
+		},
 	} {
 		cfg := good
 		change(&cfg)

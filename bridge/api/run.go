@@ -12,9 +12,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Run serves the listener, which it owns, until ctx ends. Then it takes no new connection, lets the requests under way end
-// within StopTimeout, and cuts off the rest; long operations, which could take hours, end at once. It returns nil after an
-// orderly stop.
+// Run serves the listener, which it owns, until ctx ends. Then it takes no new connection, lets the requests under way
+// end within StopTimeout, and cuts off the rest; long operations, which could take hours, end at once. It returns nil
+// after an orderly stop.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx)) // those under way outlive ctx
 	defer cut()

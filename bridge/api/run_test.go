@@ -127,7 +127,8 @@ func TestRun_SaysWhenItCannotServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = listener.Close()
-	if err := open(t).Run(t.Context(), listener); err == nil || !strings.Contains(err.Error(), listener.Addr().String()) {
+	if err := open(t).Run(t.Context(), listener); err == nil ||
+		!strings.Contains(err.Error(), listener.Addr().String()) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -138,8 +139,10 @@ func TestRun_DropsClientsThatAreSlowOnPurpose(t *testing.T) {
 	address, _ := run(t, d)
 	for name, c := range map[string]struct{ first, answer string }{
 		"headers never end": {"GET /livez HTTP/1.1\r\nHost: a\r\nX-Slow: ", ""},
-		"a body never ends": {"POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{", `"request_timeout"`},
-		"headers too large": {"GET /livez HTTP/1.1\r\nHost: a\r\nX-Large: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", "431"},
+		"a body never ends": {"POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{",
+			`"request_timeout"`},
+		"headers too large": {"GET /livez HTTP/1.1\r\nHost: a\r\nX-Large: " + strings.Repeat("x", 64<<10) +
+			"\r\n\r\n", "431"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,17 +11,19 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// Steering is what the scheduler does to what waits and to what is dead. progress may be nil; it is called now and then,
-// from the goroutine of the call, with how far it is. An operation on many that fails reports what it had done.
+// Steering is what the scheduler does to what waits and to what is dead. progress may be nil; it is called now and
+// then, from the goroutine of the call, with how far it is. An operation on many that fails reports what it had done.
 type Steering interface {
 	Reschedule(ctx context.Context, ref scheduler.Ref, e scheduler.Edit) (scheduler.AmendResult, error)
 	CancelMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error)
-	RescheduleMany(ctx context.Context, sel scheduler.Selection, e scheduler.Edit, progress func(scheduler.Report)) (scheduler.Report, error)
+	RescheduleMany(ctx context.Context, sel scheduler.Selection, e scheduler.Edit,
+		progress func(scheduler.Report)) (scheduler.Report, error)
 
 	// Dead is a page of dead messages, and the cursor that asks for the next, empty on the last one. ErrBadCursor.
 	Dead(ctx context.Context, topic, cursor string, limit int) ([]scheduler.Info, string, error)
 	RequeueOne(ctx context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error)
-	RequeueMany(ctx context.Context, sel scheduler.Selection, r scheduler.Requeue, progress func(scheduler.Report)) (scheduler.Report, error)
+	RequeueMany(ctx context.Context, sel scheduler.Selection, r scheduler.Requeue,
+		progress func(scheduler.Report)) (scheduler.Report, error)
 	PurgeOne(ctx context.Context, ref scheduler.Ref) error
 	PurgeMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error)
 
@@ -58,7 +60,8 @@ func (s *Server) runNow(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// limits are those of a push: more than a request holds could not have come in one, nor can NATS take what exceeds its own.
+// limits are those of a push: more than a request holds could not have come in one, nor can NATS take what exceeds its
+// own.
 func (s *Server) limits() answer.Limits {
 	return answer.Limits{Content: int(s.cfg.MaxBody), Payload: s.cfg.MaxPayload()}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// FuzzSteeringRoutes holds that no path, query, body or If-Match makes a route that steers panic or answer 5xx, that the
-// scheduler is asked only for what it can do, and that a refused request asks for nothing.
+// FuzzSteeringRoutes holds that no path, query, body or If-Match makes a route that steers panic or answer 5xx, that
+// the scheduler is asked only for what it can do, and that a refused request asks for nothing.
 func FuzzSteeringRoutes(f *testing.F) {
 	for i, c := range steerCalls {
 		path, query, _ := strings.Cut(c.target, "?")
@@ -32,7 +32,8 @@ func FuzzSteeringRoutes(f *testing.F) {
 		}
 	}
 	f.Add(uint8(0), "a", "", `{"delay":1}`, `W/"3"`, false)
-	s := &steering{was: true, amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: scheduler.Info{Version: 1}}, next: "7:x",
+	s := &steering{was: true,
+		amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: scheduler.Info{Version: 1}}, next: "7:x",
 		counts: []scheduler.TopicCount{{Topic: "a", Waiting: 1}, {Topic: "b", Dead: 1}}}
 	d := open(f, steered(s))
 	for at, c := range steerCalls { // with the cursors that there are
@@ -82,7 +83,8 @@ func FuzzSteeringRoutes(f *testing.F) {
 func nameIn(path string) string {
 	steps := strings.Split(path, "/")
 	switch {
-	case len(steps) == 5, len(steps) == 4 && steps[2] == "topics", len(steps) == 4 && steps[2] == "messages" && steps[3] != "cancel" && steps[3] != "reschedule":
+	case len(steps) == 5, len(steps) == 4 && steps[2] == "topics",
+		len(steps) == 4 && steps[2] == "messages" && steps[3] != "cancel" && steps[3] != "reschedule":
 		return steps[3]
 	}
 	return ""
@@ -100,7 +102,8 @@ func routeOf(target string) string {
 // sane reports whether the scheduler may be asked for that.
 func sane(asked any) bool {
 	bounded := func(s scheduler.Selection) bool {
-		return (s.Topic == "" || wire.CheckPattern(s.Topic) == nil) && (s.Key == "" || s.HasKey && wire.CheckKey(s.Key) == nil) &&
+		return (s.Topic == "" || wire.CheckPattern(s.Topic) == nil) &&
+			(s.Key == "" || s.HasKey && wire.CheckKey(s.Key) == nil) &&
 			(s.From == 0 || s.To == 0 || s.From <= s.To)
 	}
 	changes := func(e scheduler.Edit) bool {
@@ -110,17 +113,20 @@ func sane(asked any) bool {
 				times++
 			}
 		}
-		return times <= 1 && (times == 1 || e.Run || e.HasPriority || e.HasHeaders || e.HasBody) && e.Delay >= 0 && e.Delay <= wire.MaxDelay &&
+		return times <= 1 && (times == 1 || e.Run || e.HasPriority || e.HasHeaders || e.HasBody) && e.Delay >= 0 &&
+			e.Delay <= wire.MaxDelay &&
 			e.Shift >= -wire.MaxDelay && e.Shift <= wire.MaxDelay && plainHeaders(e.Headers)
 	}
 	names := func(r scheduler.Ref) bool {
-		return scheduler.IsUID(string(r.UID)) && r.ID == "" || r.UID == "" && wire.CheckID(r.ID) == nil && (r.Key == "" || r.Keyed && wire.CheckKey(r.Key) == nil)
+		return scheduler.IsUID(string(r.UID)) && r.ID == "" ||
+			r.UID == "" && wire.CheckID(r.ID) == nil && (r.Key == "" || r.Keyed && wire.CheckKey(r.Key) == nil)
 	}
 	switch a := asked.(type) {
 	case rescheduleAsked:
 		return names(a.ref) && changes(a.edit)
 	case manyAsked:
-		return bounded(a.sel) && (a.what != "reschedule" || changes(a.edit) && !a.edit.Run) && !a.how.HasBody && !a.how.HasHeaders && a.how.Delay >= 0
+		return bounded(a.sel) && (a.what != "reschedule" || changes(a.edit) && !a.edit.Run) && !a.how.HasBody &&
+			!a.how.HasHeaders && a.how.Delay >= 0
 	case oneAsked:
 		return names(a.ref) && a.how.Delay >= 0 && a.how.Delay <= wire.MaxDelay && plainHeaders(a.how.Headers)
 	case deadAsked:
@@ -141,7 +147,8 @@ func sane(asked any) bool {
 func plainHeaders(all []scheduler.Header) bool {
 	for _, h := range all {
 		name := strings.ToLower(h.Name)
-		if strings.HasPrefix(name, "tarry-") || strings.HasPrefix(name, "nats-") || strings.ContainsAny(h.Name+h.Value, "\r\n") {
+		if strings.HasPrefix(name, "tarry-") || strings.HasPrefix(name, "nats-") ||
+			strings.ContainsAny(h.Name+h.Value, "\r\n") {
 			return false
 		}
 	}

@@ -18,38 +18,57 @@ var steerCalls = []struct {
 	method, target, body string
 	asked                any
 }{
-	{"PATCH", "/v1/messages/a", `{"delay":"20m"}`, rescheduleAsked{scheduler.Ref{ID: "a"}, scheduler.Edit{Delay: 20 * time.Minute, HasDelay: true}}},
+	{"PATCH", "/v1/messages/a", `{"delay":"20m"}`,
+		rescheduleAsked{scheduler.Ref{ID: "a"}, scheduler.Edit{Delay: 20 * time.Minute, HasDelay: true}}},
 	{"PATCH", "/v1/messages/a?key=k", `{"at":"2030-01-31T08:00:00Z","priority":0}`,
-		rescheduleAsked{scheduler.Ref{ID: "a", Key: "k", Keyed: true}, scheduler.Edit{At: later, HasAt: true, HasPriority: true}}},
-	{"PATCH", "/v1/messages/" + string(uidA), `{"shift":-60000}`, rescheduleAsked{scheduler.Ref{UID: uidA}, scheduler.Edit{Shift: -time.Minute, HasShift: true}}},
+		rescheduleAsked{scheduler.Ref{ID: "a", Key: "k", Keyed: true},
+			scheduler.Edit{At: later, HasAt: true, HasPriority: true}}},
+	{"PATCH", "/v1/messages/" + string(uidA), `{"shift":-60000}`,
+		rescheduleAsked{scheduler.Ref{UID: uidA}, scheduler.Edit{Shift: -time.Minute, HasShift: true}}},
 	{"PATCH", "/v1/messages/a", `{"priority":7,"body":"","headers":{}}`,
-		rescheduleAsked{scheduler.Ref{ID: "a"}, scheduler.Edit{Priority: 7, HasPriority: true, Body: []byte{}, HasBody: true, HasHeaders: true}}},
+		rescheduleAsked{scheduler.Ref{ID: "a"},
+			scheduler.Edit{Priority: 7, HasPriority: true, Body: []byte{}, HasBody: true, HasHeaders: true}}},
 	{"PATCH", "/v1/messages/a", `{"body_base64":"AP8=","headers":{"X":["1","2"]}}`,
 		rescheduleAsked{scheduler.Ref{ID: "a"}, scheduler.Edit{Body: []byte{0, 0xff}, HasBody: true, HasHeaders: true,
 			Headers: []scheduler.Header{{Name: "X", Value: "1"}, {Name: "X", Value: "2"}}}}},
 	{"POST", "/v1/messages/a/run", ``, rescheduleAsked{scheduler.Ref{ID: "a"}, scheduler.Edit{Run: true}}},
-	{"POST", "/v1/messages/a/run?key=", `{}`, rescheduleAsked{scheduler.Ref{ID: "a", Keyed: true}, scheduler.Edit{Run: true}}},
-	{"POST", "/v1/messages/cancel", `{"topic":"orders.>","key":"","due_from":1896076800000,"due_to":"2030-01-31T09:00:00Z","dry_run":true}`,
-		manyAsked{what: "cancel", sel: scheduler.Selection{Topic: "orders.>", HasKey: true, From: later, To: later + 3_600_000, DryRun: true}}},
+	{"POST", "/v1/messages/a/run?key=", `{}`,
+		rescheduleAsked{scheduler.Ref{ID: "a", Keyed: true}, scheduler.Edit{Run: true}}},
+	{"POST", "/v1/messages/cancel",
+		`{"topic":"orders.>","key":"","due_from":1896076800000,"due_to":"2030-01-31T09:00:00Z","dry_run":true}`,
+		manyAsked{what: "cancel", sel: scheduler.Selection{Topic: "orders.>", HasKey: true, From: later,
+			To: later + 3_600_000, DryRun: true}}},
 	{"POST", "/v1/messages/cancel", `{"all":true}`, manyAsked{what: "cancel"}},
-	{"POST", "/v1/messages/cancel", `{"due_to":"2h"}`, manyAsked{what: "cancel", sel: scheduler.Selection{To: scheduler.Milli(noon.Add(2 * time.Hour).UnixMilli())}}},
+	{"POST", "/v1/messages/cancel", `{"due_to":"2h"}`,
+		manyAsked{what: "cancel", sel: scheduler.Selection{To: scheduler.Milli(noon.Add(2 * time.Hour).UnixMilli())}}},
 	{"POST", "/v1/messages/reschedule", `{"key":"k","delay":"1h"}`,
-		manyAsked{what: "reschedule", sel: scheduler.Selection{Key: "k", HasKey: true}, edit: scheduler.Edit{Delay: time.Hour, HasDelay: true}}},
+		manyAsked{what: "reschedule", sel: scheduler.Selection{Key: "k", HasKey: true},
+			edit: scheduler.Edit{Delay: time.Hour, HasDelay: true}}},
 	{"POST", "/v1/messages/reschedule", `{"all":true,"shift":"-1h","dry_run":true}`,
-		manyAsked{what: "reschedule", sel: scheduler.Selection{DryRun: true}, edit: scheduler.Edit{Shift: -time.Hour, HasShift: true}}},
+		manyAsked{what: "reschedule", sel: scheduler.Selection{DryRun: true},
+			edit: scheduler.Edit{Shift: -time.Hour, HasShift: true}}},
 	{"GET", "/v1/dead", ``, deadAsked{limit: 100}},
 	{"GET", "/v1/dead?topic=orders.*&limit=1000", ``, deadAsked{topic: "orders.*", limit: 1000}},
-	{"POST", "/v1/dead/requeue", `{"id":"a","delay":"1m","body":"b","headers":{"X":"1"}}`, oneAsked{"requeue", scheduler.Ref{ID: "a"},
-		scheduler.Requeue{Delay: time.Minute, Body: []byte("b"), HasBody: true, Headers: []scheduler.Header{{Name: "X", Value: "1"}}, HasHeaders: true}}},
-	{"POST", "/v1/dead/requeue", `{"id":"a","topic":"b"}`, oneAsked{what: "requeue", ref: scheduler.Ref{ID: "a", Topic: "b"}}},
-	{"POST", "/v1/messages/a/run?topic=b.c&key=", `{}`, rescheduleAsked{scheduler.Ref{ID: "a", Topic: "b.c", Keyed: true}, scheduler.Edit{Run: true}}},
-	{"POST", "/v1/dead/requeue", `{"id":"a","key":"k"}`, oneAsked{what: "requeue", ref: scheduler.Ref{ID: "a", Key: "k", Keyed: true}}},
-	{"POST", "/v1/dead/requeue", `{"ids":["` + string(uidA) + `"]}`, oneAsked{what: "requeue", ref: scheduler.Ref{UID: uidA}}},
-	{"POST", "/v1/dead/requeue", `{"topic":"orders.>","older":"1h","delay":5,"dry_run":true}`, manyAsked{what: "requeue",
-		sel: scheduler.Selection{Topic: "orders.>", To: scheduler.Milli(noon.Add(-time.Hour).UnixMilli()), DryRun: true}, how: scheduler.Requeue{Delay: 5 * time.Millisecond}}},
+	{"POST", "/v1/dead/requeue", `{"id":"a","delay":"1m","body":"b","headers":{"X":"1"}}`,
+		oneAsked{"requeue", scheduler.Ref{ID: "a"},
+			scheduler.Requeue{Delay: time.Minute, Body: []byte("b"), HasBody: true,
+				Headers: []scheduler.Header{{Name: "X", Value: "1"}}, HasHeaders: true}}},
+	{"POST", "/v1/dead/requeue", `{"id":"a","topic":"b"}`,
+		oneAsked{what: "requeue", ref: scheduler.Ref{ID: "a", Topic: "b"}}},
+	{"POST", "/v1/messages/a/run?topic=b.c&key=", `{}`,
+		rescheduleAsked{scheduler.Ref{ID: "a", Topic: "b.c", Keyed: true}, scheduler.Edit{Run: true}}},
+	{"POST", "/v1/dead/requeue", `{"id":"a","key":"k"}`,
+		oneAsked{what: "requeue", ref: scheduler.Ref{ID: "a", Key: "k", Keyed: true}}},
+	{"POST", "/v1/dead/requeue", `{"ids":["` + string(uidA) + `"]}`,
+		oneAsked{what: "requeue", ref: scheduler.Ref{UID: uidA}}},
+	{"POST", "/v1/dead/requeue", `{"topic":"orders.>","older":"1h","delay":5,"dry_run":true}`,
+		manyAsked{what: "requeue",
+			sel: scheduler.Selection{Topic: "orders.>", To: scheduler.Milli(noon.Add(-time.Hour).UnixMilli()),
+				DryRun: true}, how: scheduler.Requeue{Delay: 5 * time.Millisecond}}},
 	{"POST", "/v1/dead/purge", `{"id":"a"}`, oneAsked{what: "purge", ref: scheduler.Ref{ID: "a"}}},
 	{"POST", "/v1/dead/purge", `{"ids":["a"]}`, oneAsked{what: "purge", ref: scheduler.Ref{ID: "a"}}},
-	{"POST", "/v1/dead/purge", `{"from":"2030-01-31T08:00:00Z","to":1896080400000}`, manyAsked{what: "purge", sel: scheduler.Selection{From: later, To: later + 3_600_000}}},
+	{"POST", "/v1/dead/purge", `{"from":"2030-01-31T08:00:00Z","to":1896080400000}`,
+		manyAsked{what: "purge", sel: scheduler.Selection{From: later, To: later + 3_600_000}}},
 	{"POST", "/v1/dead/purge", `{"all":true}`, manyAsked{what: "purge"}},
 	{"GET", "/v1/topics", ``, countsAsked{limit: 101}},
 	{"GET", "/v1/topics?limit=1", ``, countsAsked{limit: 2}},
@@ -62,7 +81,8 @@ var steerCalls = []struct {
 
 func TestSteering_AsksForWhatTheRequestSays(t *testing.T) {
 	t.Parallel()
-	s := &steering{was: true, amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: scheduler.Info{Message: scheduler.Message{UID: uidA}, State: scheduler.StateWaiting, Version: 2}}}
+	s := &steering{was: true, amend: scheduler.AmendResult{Code: scheduler.AmendDone,
+		Info: scheduler.Info{Message: scheduler.Message{UID: uidA}, State: scheduler.StateWaiting, Version: 2}}}
 	d := open(t, steered(s))
 	for _, c := range steerCalls {
 		a := call(t, d, c.method, c.target, c.body).want(t, 200, "")
@@ -126,18 +146,24 @@ var badSteers = []struct {
 	{"cancel of a topic of another type", "POST", "/v1/messages/cancel", `{"topic":["a"]}`, 400, "invalid_topic"},
 	{"cancel of a bad key", "POST", "/v1/messages/cancel", `{"key":"a\n"}`, 400, "invalid_key"},
 	{"cancel of a time that is none", "POST", "/v1/messages/cancel", `{"due_to":"soon"}`, 400, "invalid_due_to"},
-	{"cancel of a huge time", "POST", "/v1/messages/cancel", `{"due_from":99999999999999999999}`, 400, "invalid_due_from"},
+	{"cancel of a huge time", "POST", "/v1/messages/cancel", `{"due_from":99999999999999999999}`, 400,
+		"invalid_due_from"},
 	{"cancel of a time of another type", "POST", "/v1/messages/cancel", `{"due_from":[1]}`, 400, "invalid_due_from"},
-	{"cancel of nothing between", "POST", "/v1/messages/cancel", `{"due_from":"2031-01-31T08:00:00Z","due_to":"2h"}`, 400, "invalid_due_from"},
+	{"cancel of nothing between", "POST", "/v1/messages/cancel", `{"due_from":"2031-01-31T08:00:00Z","due_to":"2h"}`,
+		400, "invalid_due_from"},
 	{"cancel of all of another type", "POST", "/v1/messages/cancel", `{"all":"yes"}`, 400, "invalid_all"},
-	{"cancel with a dry run of another type", "POST", "/v1/messages/cancel", `{"all":true,"dry_run":1}`, 400, "invalid_dry_run"},
+	{"cancel with a dry run of another type", "POST", "/v1/messages/cancel", `{"all":true,"dry_run":1}`, 400,
+		"invalid_dry_run"},
 	{"cancel with a change", "POST", "/v1/messages/cancel", `{"all":true,"delay":1}`, 400, "unknown_field"},
 	{"cancel with a query", "POST", "/v1/messages/cancel?dry_run=true", `{"all":true}`, 400, "unknown_parameter"},
-	{"cancel with deep nesting", "POST", "/v1/messages/cancel", `{"topic":` + strings.Repeat(`{"a":`, 100_000), 400, "invalid_json"},
+	{"cancel with deep nesting", "POST", "/v1/messages/cancel", `{"topic":` + strings.Repeat(`{"a":`, 100_000), 400,
+		"invalid_json"},
 
 	{"reschedule of many without a change", "POST", "/v1/messages/reschedule", `{"all":true}`, 400, "missing_change"},
-	{"reschedule of many with a body", "POST", "/v1/messages/reschedule", `{"all":true,"body":"x"}`, 400, "unknown_field"},
-	{"reschedule of many by two times", "POST", "/v1/messages/reschedule", `{"all":true,"shift":1,"delay":1}`, 400, "delay_and_at"},
+	{"reschedule of many with a body", "POST", "/v1/messages/reschedule", `{"all":true,"body":"x"}`, 400,
+		"unknown_field"},
+	{"reschedule of many by two times", "POST", "/v1/messages/reschedule", `{"all":true,"shift":1,"delay":1}`, 400,
+		"delay_and_at"},
 	{"reschedule of nothing said", "POST", "/v1/messages/reschedule", `{"delay":1}`, 400, "empty_selection"},
 
 	{"dead of a bad topic", "GET", "/v1/dead?topic=a..b", ``, 400, "invalid_topic"},
@@ -157,7 +183,8 @@ var badSteers = []struct {
 	{"requeue of ids that are none", "POST", "/v1/dead/requeue", `{"ids":[1]}`, 400, "invalid_ids"},
 	{"requeue of ids of another type", "POST", "/v1/dead/requeue", `{"ids":"a"}`, 400, "invalid_ids"},
 	{"requeue of ids in ids", "POST", "/v1/dead/requeue", `{"ids":[["a"]]}`, 400, "invalid_ids"},
-	{"requeue of too many ids", "POST", "/v1/dead/requeue", `{"ids":["a"` + strings.Repeat(`,"a"`, 1000) + `]}`, 413, "too_large"},
+	{"requeue of too many ids", "POST", "/v1/dead/requeue", `{"ids":["a"` + strings.Repeat(`,"a"`, 1000) + `]}`,
+		413, "too_large"},
 	{"requeue of id and ids", "POST", "/v1/dead/requeue", `{"id":"a","ids":["b"]}`, 400, "invalid_ids"},
 	{"requeue of id and pattern", "POST", "/v1/dead/requeue", `{"id":"a","topic":"b.*"}`, 400, "invalid_topic"},
 	{"requeue of ids and topic", "POST", "/v1/dead/requeue", `{"ids":["a"],"topic":"b"}`, 400, "empty_selection"},
@@ -165,14 +192,16 @@ var badSteers = []struct {
 	{"requeue of an empty id", "POST", "/v1/dead/requeue", `{"id":""}`, 400, "invalid_id"},
 	{"requeue of a key alone", "POST", "/v1/dead/requeue", `{"key":"k"}`, 400, "invalid_key"},
 	{"requeue of many with a body", "POST", "/v1/dead/requeue", `{"all":true,"body":"x"}`, 400, "invalid_body"},
-	{"requeue of many with headers", "POST", "/v1/dead/requeue", `{"ids":["a","b"],"headers":{}}`, 400, "invalid_header"},
+	{"requeue of many with headers", "POST", "/v1/dead/requeue", `{"ids":["a","b"],"headers":{}}`, 400,
+		"invalid_header"},
 	{"requeue of ids as a dry run", "POST", "/v1/dead/requeue", `{"ids":["a"],"dry_run":true}`, 400, "invalid_dry_run"},
 	{"requeue of an id as a dry run", "POST", "/v1/dead/requeue", `{"id":"a","dry_run":true}`, 400, "invalid_dry_run"},
 	{"requeue with a negative delay", "POST", "/v1/dead/requeue", `{"id":"a","delay":-1}`, 400, "invalid_delay"},
 	{"requeue older and from", "POST", "/v1/dead/requeue", `{"older":"1h","from":"2h"}`, 400, "invalid_older"},
 	{"requeue of what is older than what is none", "POST", "/v1/dead/requeue", `{"older":"old"}`, 400, "invalid_older"},
 	{"requeue of nothing between", "POST", "/v1/dead/requeue", `{"from":"1h","to":"2h"}`, 400, "invalid_from"},
-	{"requeue of nothing between, by the clock", "POST", "/v1/dead/requeue", `{"from":"1h","to":"2001-01-31T08:00:00Z"}`, 400, "invalid_from"},
+	{"requeue of nothing between, by the clock", "POST", "/v1/dead/requeue",
+		`{"from":"1h","to":"2001-01-31T08:00:00Z"}`, 400, "invalid_from"},
 	{"purge with a delay", "POST", "/v1/dead/purge", `{"all":true,"delay":1}`, 400, "unknown_field"},
 	{"purge of nothing said", "POST", "/v1/dead/purge", `{"dry_run":true}`, 400, "empty_selection"},
 	{"purge as a dry run of an id", "POST", "/v1/dead/purge", `{"id":"a","dry_run":true}`, 400, "invalid_dry_run"},
@@ -221,10 +250,13 @@ func TestSteering_ThatFailsIsTold(t *testing.T) {
 		status int
 		word   string
 	}{
-		{scheduler.ErrUnavailable, 503, "unavailable"}, {scheduler.ErrBehind, 503, "journal_behind"}, {scheduler.ErrFull, 503, "store_full"},
+		{scheduler.ErrUnavailable, 503, "unavailable"}, {scheduler.ErrBehind, 503, "journal_behind"},
+		{scheduler.ErrFull, 503, "store_full"},
 		{errors.New("secret inside"), 500, "internal"},
 	} {
-		d := open(t, steered(&steering{err: fmt.Errorf("ask the store: %w", c.err), one: func(scheduler.Ref) error { return c.err }}))
+		d := open(t, steered(&steering{err: fmt.Errorf("ask the store: %w", c.err), one: func(scheduler.Ref) error {
+			return c.err
+		}}))
 		for _, r := range steerCalls {
 			if strings.Contains(r.body, `"ids"`) {
 				continue // answers 200 with a result for each
@@ -243,7 +275,8 @@ func TestSteering_ThatFailsIsTold(t *testing.T) {
 func TestReschedule_SaysWhatReallyHappened(t *testing.T) {
 	t.Parallel()
 	info := func(state scheduler.State) scheduler.Info {
-		return scheduler.Info{Message: scheduler.Message{UID: uidA, ID: "a", Topic: "orders.remind", Due: later, Priority: 7, Body: []byte("hidden")}, State: state, Version: 4, EndedAt: later}
+		return scheduler.Info{Message: scheduler.Message{UID: uidA, ID: "a", Topic: "orders.remind", Due: later,
+			Priority: 7, Body: []byte("hidden")}, State: state, Version: 4, EndedAt: later}
 	}
 	waiting := info(scheduler.StateWaiting)
 	waiting.EndedAt = 0
@@ -253,23 +286,32 @@ func TestReschedule_SaysWhatReallyHappened(t *testing.T) {
 		want   string // of the answer
 	}{
 		{scheduler.AmendResult{Code: scheduler.AmendDone, Info: waiting}, 200,
-			`{"id":"a","uid":"t-000000000000000a","state":"waiting","due":"2030-01-31T08:00:00.000Z","version":4,"priority":7,"topic":"orders.remind"}` + "\n"},
-		{scheduler.AmendResult{Code: scheduler.AmendInFlight, Info: info(scheduler.StateInFlight)}, 409, `"error":"in_flight"`},
+			`{"id":"a","uid":"t-000000000000000a","state":"waiting","due":"2030-01-31T08:00:00.000Z","version":4,` +
+				`"priority":7,"topic":"orders.remind"}` + "\n"},
+		{scheduler.AmendResult{Code: scheduler.AmendInFlight, Info: info(scheduler.StateInFlight)}, 409,
+			`"error":"in_flight"`},
 		{scheduler.AmendResult{Code: scheduler.AmendMaybe, Info: waiting}, 409, `"error":"maybe_delivered"`},
-		{scheduler.AmendResult{Code: scheduler.AmendEnded, Info: info(scheduler.StateDelivered)}, 409, `"error":"already_delivered"`},
-		{scheduler.AmendResult{Code: scheduler.AmendEnded, Info: info(scheduler.StateCanceled)}, 409, `"error":"already_canceled"`},
-		{scheduler.AmendResult{Code: scheduler.AmendEnded, Info: info(scheduler.StateDead)}, 409, `"error":"already_dead"`},
-		{scheduler.AmendResult{Code: scheduler.AmendEnded, Info: info(scheduler.StateExpired)}, 409, `"error":"already_expired"`},
+		{scheduler.AmendResult{Code: scheduler.AmendEnded, Info: info(scheduler.StateDelivered)}, 409,
+			`"error":"already_delivered"`},
+		{scheduler.AmendResult{Code: scheduler.AmendEnded, Info: info(scheduler.StateCanceled)}, 409,
+			`"error":"already_canceled"`},
+		{scheduler.AmendResult{Code: scheduler.AmendEnded, Info: info(scheduler.StateDead)}, 409,
+			`"error":"already_dead"`},
+		{scheduler.AmendResult{Code: scheduler.AmendEnded, Info: info(scheduler.StateExpired)}, 409,
+			`"error":"already_expired"`},
 		{scheduler.AmendResult{Code: scheduler.AmendVersion, Info: waiting}, 412, `"version":4`},
 		{scheduler.AmendResult{}, 404, `"error":"unknown_id"`},
 	} {
 		d := open(t, steered(&steering{amend: c.result}))
-		for _, r := range [][3]string{{"PATCH", "/v1/messages/a", `{"priority":7}`}, {"POST", "/v1/messages/a/run", ""}} {
+		for _, r := range [][3]string{{"PATCH", "/v1/messages/a", `{"priority":7}`},
+			{"POST", "/v1/messages/a/run", ""}} {
 			a := call(t, d, r[0], r[1], r[2])
-			if a.status != c.status || !strings.Contains(a.raw, c.want) || strings.Contains(a.raw, "hidden") || a.json["id"] != "a" {
+			if a.status != c.status || !strings.Contains(a.raw, c.want) || strings.Contains(a.raw, "hidden") ||
+				a.json["id"] != "a" {
 				t.Errorf("%v: got %d %s, want %d %s", r, a.status, a.raw, c.status, c.want)
 			}
-			if tag, want := a.header.Get("ETag"), `"4"`; c.status != 404 && tag != want || c.status == 404 && tag != "" {
+			if tag, want := a.header.Get("ETag"), `"4"`; c.status != 404 && tag != want ||
+				c.status == 404 && tag != "" {
 				t.Errorf("%v, %d: ETag %q", r, a.status, tag)
 			}
 			if c.status == 412 && a.word() != "version_mismatch" {
@@ -283,18 +325,22 @@ func TestReschedule_HoldsToTheVersionOfIfMatch(t *testing.T) {
 	t.Parallel()
 	s := &steering{amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: scheduler.Info{Version: 4}}}
 	d := open(t, steered(s))
-	for header, version := range map[string]uint64{`"3"`: 3, `3`: 3, ` "18446744073709551615" `: 1<<64 - 1, `*`: 0, ``: 0} {
-		for _, r := range [][3]string{{"PATCH", "/v1/messages/a", `{"priority":7}`}, {"POST", "/v1/messages/a/run", ""}} {
+	for header, version := range map[string]uint64{`"3"`: 3, `3`: 3, ` "18446744073709551615" `: 1<<64 - 1,
+		`*`: 0, ``: 0} {
+		for _, r := range [][3]string{{"PATCH", "/v1/messages/a", `{"priority":7}`},
+			{"POST", "/v1/messages/a/run", ""}} {
 			call(t, d, r[0], r[1], r[2], "If-Match", header).want(t, 200, "")
 			if asked, _ := s.take()[0].(rescheduleAsked); asked.edit.Version != version {
 				t.Errorf("If-Match %q asked for version %d", header, asked.edit.Version)
 			}
 		}
 	}
-	for _, header := range []string{`"0"`, `0`, `-1`, `W/"3"`, `"3", "4"`, `3,4`, `"`, `""`, `"3`, `three`, `1e3`, `99999999999999999999`, `"*"`} {
+	for _, header := range []string{`"0"`, `0`, `-1`, `W/"3"`, `"3", "4"`, `3,4`, `"`, `""`, `"3`, `three`, `1e3`,
+		`99999999999999999999`, `"*"`} {
 		call(t, d, "PATCH", "/v1/messages/a", `{"priority":7}`, "If-Match", header).want(t, 400, "invalid_if_match")
 	}
-	call(t, d, "PATCH", "/v1/messages/a", `{"priority":7}`, "If-Match", "3", "If-Match", "4").want(t, 400, "invalid_if_match")
+	call(t, d, "PATCH", "/v1/messages/a", `{"priority":7}`, "If-Match", "3", "If-Match", "4").want(t, 400,
+		"invalid_if_match")
 	if asked := s.take(); len(asked) > 0 {
 		t.Errorf("it asked for %+v", asked)
 	}
@@ -318,7 +364,8 @@ func TestGet_TagsTheVersion(t *testing.T) {
 func largest(t *testing.T, d *door, headers string) int {
 	t.Helper()
 	return sort.Search(4096, func(n int) bool {
-		return call(t, d, "POST", "/v1/messages", hourly(`,"body":"`+strings.Repeat("x", n)+`","headers":`+headers)).status != 201
+		return call(t, d, "POST", "/v1/messages",
+			hourly(`,"body":"`+strings.Repeat("x", n)+`","headers":`+headers)).status != 201
 	}) - 1
 }
 
@@ -339,7 +386,8 @@ func TestReschedule_HoldsTheWholeMessageToTheLimitOfAPush(t *testing.T) {
 			stands := func(id, state string) {
 				t.Helper()
 				got := call(t, d, "GET", "/v1/messages/"+id, "").want(t, 200, "")
-				if kept, _ := got.json["headers"].(map[string]any); got.json["body"] != "old" || len(kept) != 1 || got.json["state"] != state {
+				if kept, _ := got.json["headers"].(map[string]any); got.json["body"] != "old" || len(kept) != 1 ||
+					got.json["state"] != state {
 					t.Errorf("it is %s", got.raw)
 				}
 			}
@@ -351,7 +399,8 @@ func TestReschedule_HoldsTheWholeMessageToTheLimitOfAPush(t *testing.T) {
 				t.Errorf("it changed: %s", a.raw)
 			}
 			call(t, d, "PATCH", "/v1/messages/a", `{`+body(most)+`}`).want(t, 200, "")
-			call(t, d, "PATCH", "/v1/messages/a", `{"headers":{"X":"`+strings.Repeat("v", 600+room)+`"}}`).want(t, 413, "too_large")
+			call(t, d, "PATCH", "/v1/messages/a", `{"headers":{"X":"`+strings.Repeat("v", 600+room)+`"}}`).want(t,
+				413, "too_large")
 			call(t, d, "PATCH", "/v1/messages/a", `{`+body(most+room)+`,"headers":{}}`).want(t, 200, "")
 			call(t, d, "PATCH", "/v1/messages/a", `{"priority":9}`).want(t, 200, "")
 			call(t, d, "PATCH", "/v1/messages/b", `{`+body(most+room)+`}`).want(t, 404, "unknown_id")
@@ -370,10 +419,12 @@ func TestPush_ThatMergedIsNoNewMessage(t *testing.T) {
 	t.Parallel()
 	d := open(t, with(service{accept: acceptMerged}))
 	a := call(t, d, "POST", "/v1/messages", hourly(`,"id":"a","on_duplicate":"replace"`)).want(t, 200, "")
-	if a.json["merged"] != true || a.json["uid"] != string(uidB) || a.header.Get("Location") != "/v1/messages/"+string(uidB) {
+	if a.json["merged"] != true || a.json["uid"] != string(uidB) ||
+		a.header.Get("Location") != "/v1/messages/"+string(uidB) {
 		t.Errorf("got %s", a.raw)
 	}
-	if a := call(t, d, "POST", "/v1/messages/batch", `{"messages":[`+hourly(`,"id":"a","on_duplicate":"keep"`)+`]}`).want(t, 200, ""); !strings.Contains(a.raw, `"merged":true`) {
+	if a := call(t, d, "POST", "/v1/messages/batch", `{"messages":[`+hourly(`,"id":"a","on_duplicate":"keep"`)+
+		`]}`).want(t, 200, ""); !strings.Contains(a.raw, `"merged":true`) {
 		t.Errorf("got %s", a.raw)
 	}
 }
@@ -385,7 +436,8 @@ func TestSteering_NeedsTheTokenAndNoOtherPage(t *testing.T) {
 	for _, c := range steerCalls {
 		call(t, d, c.method, c.target, c.body).want(t, 401, "unauthorized")
 		if c.method != "GET" {
-			call(t, d, c.method, c.target, c.body, "Authorization", "Bearer correct-horse-battery", "Sec-Fetch-Site", "cross-site").want(t, 403, "cross_origin")
+			call(t, d, c.method, c.target, c.body, "Authorization", "Bearer correct-horse-battery", "Sec-Fetch-Site",
+				"cross-site").want(t, 403, "cross_origin")
 		}
 		if asked := s.take(); len(asked) > 0 {
 			t.Errorf("it asked for %+v", asked)

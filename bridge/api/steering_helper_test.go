@@ -86,23 +86,27 @@ func (s *steering) run(ctx context.Context, progress func(scheduler.Report)) (sc
 	return s.report, s.err
 }
 
-func (s *steering) CancelMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error) {
+func (s *steering) CancelMany(ctx context.Context, sel scheduler.Selection,
+	progress func(scheduler.Report)) (scheduler.Report, error) {
 	s.note(manyAsked{what: "cancel", sel: sel})
 	return s.run(ctx, progress)
 }
 
-func (s *steering) RescheduleMany(ctx context.Context, sel scheduler.Selection, e scheduler.Edit, progress func(scheduler.Report)) (scheduler.Report, error) {
+func (s *steering) RescheduleMany(ctx context.Context, sel scheduler.Selection, e scheduler.Edit,
+	progress func(scheduler.Report)) (scheduler.Report, error) {
 	s.note(manyAsked{what: "reschedule", sel: sel, edit: e})
 	return s.run(ctx, progress)
 }
 
-func (s *steering) RequeueMany(ctx context.Context, sel scheduler.Selection, r scheduler.Requeue, progress func(scheduler.Report)) (scheduler.Report, error) {
+func (s *steering) RequeueMany(ctx context.Context, sel scheduler.Selection, r scheduler.Requeue,
+	progress func(scheduler.Report)) (scheduler.Report, error) {
 	r.Fit = nil
 	s.note(manyAsked{what: "requeue", sel: sel, how: r})
 	return s.run(ctx, progress)
 }
 
-func (s *steering) PurgeMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error) {
+func (s *steering) PurgeMany(ctx context.Context, sel scheduler.Selection,
+	progress func(scheduler.Report)) (scheduler.Report, error) {
 	s.note(manyAsked{what: "purge", sel: sel})
 	return s.run(ctx, progress)
 }
@@ -180,7 +184,8 @@ func steered(s *steering) func(*api.Config) {
 func acceptMerged(_ context.Context, batch []*scheduler.Push) []scheduler.Accepted {
 	all := make([]scheduler.Accepted, len(batch))
 	for i := range all {
-		all[i] = scheduler.Accepted{ID: "a", UID: uidB, Due: later, State: scheduler.StateWaiting, Version: 2, Merged: true}
+		all[i] = scheduler.Accepted{ID: "a", UID: uidB, Due: later, State: scheduler.StateWaiting,
+			Version: 2, Merged: true}
 	}
 	return all
 }

@@ -77,7 +77,8 @@ func (c *certificates) now(at time.Time) *tls.Config {
 	c.stand = stand
 	next, err := c.load()
 	if err != nil {
-		c.log.Warn().Err(err).Msg("the certificate of http has changed and cannot be used; going on with the one before")
+		c.log.Warn().Err(err).Msg(
+			"the certificate of http has changed and cannot be used; going on with the one before")
 		return c.current
 	}
 	c.current = next
@@ -90,7 +91,8 @@ func (c *certificates) load() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read http.tls.cert %q and http.tls.key %q: %w", c.files.Cert, c.files.Key, err)
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{pair}}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+		Certificates: []tls.Certificate{pair}}
 	if c.files.CA != "" {
 		text, err := os.ReadFile(c.files.CA)
 		if err != nil {
@@ -98,12 +100,14 @@ func (c *certificates) load() (*tls.Config, error) {
 		}
 		config.ClientCAs = x509.NewCertPool()
 		if !config.ClientCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("read http.tls.ca %q: %w", c.files.CA, errors.New("it holds no certificate in PEM form"))
+			return nil, fmt.Errorf("read http.tls.ca %q: %w", c.files.CA,
+				errors.New("it holds no certificate in PEM form"))
 		}
 		config.ClientAuth = tls.RequireAndVerifyClientCert
 		// A session that is taken up again must not outlive the authority that let it in.
 		config.SessionTicketsDisabled = true
 	}
-	c.log.Info().Time("until", pair.Leaf.NotAfter).Str("subject", pair.Leaf.Subject.String()).Msg("certificate of http read")
+	c.log.Info().Time("until", pair.Leaf.NotAfter).Str("subject", pair.Leaf.Subject.String()).Msg(
+		"certificate of http read")
 	return config, nil
 }

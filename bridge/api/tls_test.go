@@ -35,7 +35,8 @@ type authority struct {
 func newAuthority(t testing.TB, name string) *authority {
 	t.Helper()
 	a := &authority{}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	a.cert, a.key, a.pem = certify(t, template, nil)
 	return a
 }
@@ -67,8 +68,10 @@ func certify(t testing.TB, template *x509.Certificate, by *authority) (*x509.Cer
 func (a *authority) issue(t testing.TB, name string, serial int64) (cert, key []byte) {
 	t.Helper()
 	_, private, cert := certify(t, &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a)
 	der, err := x509.MarshalECPrivateKey(private)
 	if err != nil {
@@ -102,7 +105,8 @@ type site struct {
 func secure(t *testing.T, ca []byte, change ...func(*api.Config)) *site {
 	t.Helper()
 	dir := t.TempDir()
-	s := &site{server: newAuthority(t, "server authority"), files: api.TLSFiles{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}}
+	s := &site{server: newAuthority(t, "server authority"),
+		files: api.TLSFiles{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}}
 	cert, key := s.server.issue(t, "one", 1)
 	put(t, s.files.Cert, cert)
 	put(t, s.files.Key, key)
@@ -129,7 +133,8 @@ func (s *site) visit(t testing.TB, change func(*tls.Config)) (string, error) {
 	if change != nil {
 		change(config)
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, ForceAttemptHTTP2: true}, Timeout: 5 * time.Second}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true,
+		ForceAttemptHTTP2: true}, Timeout: 5 * time.Second}
 	r, err := client.Get("https://" + s.address + "/livez")
 	if err != nil {
 		return "", err
@@ -144,7 +149,8 @@ func (s *site) visit(t testing.TB, change func(*tls.Config)) (string, error) {
 func TestTLS_IsSpokenFrom12OnAndNothingElseIs(t *testing.T) {
 	t.Parallel()
 	s := secure(t, nil)
-	for version, fine := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+	for version, fine := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true,
+		tls.VersionTLS13: true} {
 		_, err := s.visit(t, func(c *tls.Config) { c.MinVersion, c.MaxVersion = version, version })
 		if (err == nil) != fine {
 			t.Errorf("%s: got %v", tls.VersionName(version), err)
@@ -279,7 +285,8 @@ func TestNewTLS_RefusesWhatCannotWorkByName(t *testing.T) {
 		"http.tls.ca":                {Cert: good.Cert, Key: good.Key, CA: filepath.Join(dir, "none")},
 		"no certificate in PEM form": {Cert: good.Cert, Key: good.Key, CA: good.Key},
 	} {
-		if _, err := api.NewTLS(files, zerolog.Nop()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "PRIVATE") {
+		if _, err := api.NewTLS(files, zerolog.Nop()); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "PRIVATE") {
 			t.Errorf("%+v: got %v, want %s", files, err, want)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// topicsAnswer is a page of what waits, is in flight and is dead by topic, and all that is paused. Cursor asks for the next
-// page; the last page has none.
+// topicsAnswer is a page of what waits, is in flight and is dead by topic, and all that is paused. Cursor asks for the
+// next page; the last page has none.
 type topicsAnswer struct {
 	Topics []topicAnswer `json:"topics"`
 	Paused []pauseAnswer `json:"paused"`
@@ -62,7 +62,8 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 		parked map[string]string
 	)
 	err = s.look(r, func(ctx context.Context) (err error) {
-		if counts, err = s.cfg.Service.TopicCounts(ctx, after, limit+1); err != nil { // one more shows that there are more
+		// one more shows that there are more
+		if counts, err = s.cfg.Service.TopicCounts(ctx, after, limit+1); err != nil {
 			return err
 		}
 		names := make([]string, len(counts))
@@ -168,7 +169,8 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	case !found:
-		return refusal(http.StatusNotFound, WordNotPaused, "%.300q is not paused; a resume needs the pattern exactly as it was paused", pattern)
+		return refusal(http.StatusNotFound, WordNotPaused,
+			"%.300q is not paused; a resume needs the pattern exactly as it was paused", pattern)
 	}
 	return s.respondValue(w, http.StatusOK, pausedAnswer{Pattern: pattern, InEffect: inEffect})
 }

@@ -20,14 +20,16 @@ func TestTopics_ShowsWhatThereIsAndWhatIsPaused(t *testing.T) {
 	}
 	s.counts = []scheduler.TopicCount{{Topic: "a", Waiting: 1, InFlight: 2}, {Topic: "b", Dead: 3}}
 	s.pauses = []scheduler.Pause{{Pattern: "orders.>", By: "10.0.0.1", At: later}}
-	want := `{"topics":[{"topic":"a","waiting":1,"in_flight":2,"dead":0},{"topic":"b","waiting":0,"in_flight":0,"dead":3}],` +
+	want := `{"topics":[{"topic":"a","waiting":1,"in_flight":2,"dead":0},{"topic":"b","waiting":0,"in_flight":0,` +
+		`"dead":3}],` +
 		`"paused":[{"pattern":"orders.>","by":"10.0.0.1","at":"2030-01-31T08:00:00.000Z"}]}` + "\n"
 	for _, target := range []string{"/v1/topics", "/v1/topics?limit=2"} {
 		if a := call(t, d, "GET", target, "").want(t, 200, ""); a.raw != want {
 			t.Errorf("got %s\nwant %s", a.raw, want)
 		}
 	}
-	if a := call(t, d, "GET", "/v1/topics?limit=1", "").want(t, 200, ""); a.json["cursor"] == nil || fmt.Sprint(a.json["topics"]) != "[map[dead:0 in_flight:2 topic:a waiting:1]]" {
+	if a := call(t, d, "GET", "/v1/topics?limit=1", "").want(t, 200, ""); a.json["cursor"] == nil ||
+		fmt.Sprint(a.json["topics"]) != "[map[dead:0 in_flight:2 topic:a waiting:1]]" {
 		t.Errorf("got %s", a.raw)
 	}
 }
@@ -35,12 +37,14 @@ func TestTopics_ShowsWhatThereIsAndWhatIsPaused(t *testing.T) {
 func TestParked_IsSaidInWordsWhereverItIsRead(t *testing.T) {
 	t.Parallel()
 	const why = "nobody listens on odd.x; next try in 3 s"
-	s := &steering{counts: []scheduler.TopicCount{{Topic: "odd.x", Waiting: 1}}, parked: map[string]string{"odd.x": why}}
+	s := &steering{counts: []scheduler.TopicCount{{Topic: "odd.x", Waiting: 1}},
+		parked: map[string]string{"odd.x": why}}
 	held, ahead := record(uidA, "a", 1, scheduler.StateWaiting), record(uidB, "b", later, scheduler.StateWaiting)
 	held.Topic, ahead.Topic = "odd.x", "odd.x"
 	ahead.Due = scheduler.CeilMilli(noon.Add(time.Hour))
 	d := open(t, keeping(&journal{records: []scheduler.Record{held, ahead}}), func(c *api.Config) { steered(s)(c) })
-	for target, times := range map[string]int{"/v1/topics": 1, "/v1/topics/odd.x": 1, "/v1/messages": 1, "/v1/cluster": 1} {
+	for target, times := range map[string]int{"/v1/topics": 1, "/v1/topics/odd.x": 1, "/v1/messages": 1,
+		"/v1/cluster": 1} {
 		if a := call(t, d, "GET", target, "").want(t, 200, ""); strings.Count(a.raw, why) != times {
 			t.Errorf("%s says it %d times, want %d: %s", target, strings.Count(a.raw, why), times, a.raw)
 		}
@@ -81,13 +85,16 @@ func TestTopics_GoesOnWhereItsCursorSays(t *testing.T) {
 		t.Errorf("asked for %+v", asked)
 	}
 	dead, _ := call(t, d, "GET", "/v1/dead?limit=1", "").want(t, 200, "").json["cursor"].(string)
-	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateWaiting), record(uidB, "b", 2, scheduler.StateWaiting)}}
+	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateWaiting),
+		record(uidB, "b", 2, scheduler.StateWaiting)}}
 	messages, _ := call(t, open(t, keeping(j)), "GET", "/v1/messages?limit=1", "").json["cursor"].(string)
 	s.take()
 	broken := []byte(cursors[0])
 	broken[len(broken)-3] ^= 1
-	for _, cursor := range []string{"", "!", dead, messages, string(broken), cursors[0][:len(cursors[0])-4], cursors[0] + "AAAA", strings.Repeat("A", 10_000)} {
-		if a := call(t, d, "GET", "/v1/topics?cursor="+cursor, "").want(t, 400, "invalid_cursor"); len(a.detail()) > 200 {
+	for _, cursor := range []string{"", "!", dead, messages, string(broken), cursors[0][:len(cursors[0])-4],
+		cursors[0] + "AAAA", strings.Repeat("A", 10_000)} {
+		if a := call(t, d, "GET", "/v1/topics?cursor="+cursor, "").want(t, 400, "invalid_cursor"); len(
+			a.detail()) > 200 {
 			t.Errorf("it repeats all of the cursor: %d bytes", len(a.detail()))
 		}
 	}
@@ -105,14 +112,18 @@ func TestTopic_ShowsThePauseThatHoldsItBack(t *testing.T) {
 	get := func(topic string) string {
 		return call(t, d, "GET", "/v1/topics/"+topic, "").want(t, 200, "").raw
 	}
-	if got := get("orders.remind"); got != `{"topic":"orders.remind","waiting":7,"in_flight":0,"dead":0,"paused":null}`+"\n" {
+	if got := get(
+		"orders.remind"); got != `{"topic":"orders.remind","waiting":7,"in_flight":0,"dead":0,"paused":null}`+"\n" {
 		t.Errorf("got %s", got)
 	}
-	s.pauses = []scheduler.Pause{{Pattern: "mail.>", By: "x", At: later}, {Pattern: "orders.*", By: "y", At: later}, {Pattern: "orders.remind", By: "z", At: later}}
-	if got := get("orders.remind"); got != `{"topic":"orders.remind","waiting":7,"in_flight":0,"dead":0,"paused":{"pattern":"orders.remind","by":"z","at":"2030-01-31T08:00:00.000Z"}}`+"\n" {
+	s.pauses = []scheduler.Pause{{Pattern: "mail.>", By: "x", At: later}, {Pattern: "orders.*", By: "y", At: later},
+		{Pattern: "orders.remind", By: "z", At: later}}
+	if got := get("orders.remind"); got != `{"topic":"orders.remind","waiting":7,"in_flight":0,"dead":0,`+
+		`"paused":{"pattern":"orders.remind","by":"z","at":"2030-01-31T08:00:00.000Z"}}`+"\n" {
 		t.Errorf("got %s", got)
 	}
-	if got := get("orders.cancel"); got != `{"topic":"orders.cancel","waiting":0,"in_flight":0,"dead":0,"paused":{"pattern":"orders.*","by":"y","at":"2030-01-31T08:00:00.000Z"}}`+"\n" {
+	if got := get("orders.cancel"); got != `{"topic":"orders.cancel","waiting":0,"in_flight":0,"dead":0,`+
+		`"paused":{"pattern":"orders.*","by":"y","at":"2030-01-31T08:00:00.000Z"}}`+"\n" {
 		t.Errorf("got %s", got)
 	}
 	if got := get("orders"); got != `{"topic":"orders","waiting":0,"in_flight":0,"dead":0,"paused":null}`+"\n" {
@@ -129,10 +140,12 @@ func TestPause_AndResumeSayWhatStands(t *testing.T) {
 	s := &steering{was: true}
 	d := open(t, steered(s))
 	for _, target := range []string{"/v1/topics/orders.%3E", "/v1/topics/orders.>"} {
-		if a := call(t, d, "POST", target+"/pause", "").want(t, 200, ""); a.raw != `{"pattern":"orders.>","paused":true,"by":"192.0.2.1","in_effect":true}`+"\n" {
+		if a := call(t, d, "POST", target+"/pause", "").want(
+			t, 200, ""); a.raw != `{"pattern":"orders.>","paused":true,"by":"192.0.2.1","in_effect":true}`+"\n" {
 			t.Errorf("got %s", a.raw)
 		}
-		if a := call(t, d, "POST", target+"/resume", "").want(t, 200, ""); a.raw != `{"pattern":"orders.>","paused":false,"in_effect":true}`+"\n" {
+		if a := call(t, d, "POST", target+"/resume", "").want(
+			t, 200, ""); a.raw != `{"pattern":"orders.>","paused":false,"in_effect":true}`+"\n" {
 			t.Errorf("got %s", a.raw)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// verifyAnswer is what a comparison of the store with the journal found: how many differences of each kind, and the first
-// of them one by one.
+// verifyAnswer is what a comparison of the store with the journal found: how many differences of each kind, and the
+// first of them one by one.
 type verifyAnswer struct {
 	InStore     int                `json:"in_store"`
 	InJournal   int                `json:"in_journal"`
@@ -58,18 +58,21 @@ type standAnswer struct {
 }
 
 func verified(r *scheduler.VerifyReport) any {
-	a := verifyAnswer{InStore: r.InStore, InJournal: r.InJournal, Found: r.Found, Repaired: r.Repaired, Differences: make([]differenceAnswer, len(r.Differences))}
+	a := verifyAnswer{InStore: r.InStore, InJournal: r.InJournal, Found: r.Found, Repaired: r.Repaired,
+		Differences: make([]differenceAnswer, len(r.Differences))}
 	if a.Found == nil {
 		a.Found = map[string]int{}
 	}
 	for i, d := range r.Differences {
 		a.Differences[i] = differenceAnswer{
-			UID: string(d.UID), Bucket: d.Bucket, Kind: d.Kind, Store: stand(d.Store), Journal: stand(d.Journal), Repaired: d.Repaired,
+			UID: string(d.UID), Bucket: d.Bucket, Kind: d.Kind, Store: stand(d.Store), Journal: stand(d.Journal),
+			Repaired: d.Repaired,
 		}
 	}
 	for _, f := range r.Refused {
 		a.Refused = append(a.Refused, refusedAnswer{
-			UID: string(f.UID), Bucket: f.Bucket, From: f.From.String(), To: f.To.String(), Kind: f.Kind.String(), At: wire.FormatTime(int64(f.At)),
+			UID: string(f.UID), Bucket: f.Bucket, From: f.From.String(), To: f.To.String(), Kind: f.Kind.String(),
+			At:         wire.FormatTime(int64(f.At)),
 			Unreadable: f.Unreadable,
 		})
 	}
@@ -79,7 +82,8 @@ func verified(r *scheduler.VerifyReport) any {
 			uids[i] = string(uid)
 		}
 		a.Quarantined = append(a.Quarantined, quarantineAnswer{
-			Bucket: q.Bucket, Entry: q.ID, At: wire.FormatTime(int64(q.At)), Reason: q.Reason, Known: q.Known, UIDs: uids,
+			Bucket: q.Bucket, Entry: q.ID, At: wire.FormatTime(int64(q.At)), Reason: q.Reason,
+			Known: q.Known, UIDs: uids,
 		})
 	}
 	return a
@@ -105,12 +109,13 @@ func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer end()
 	s.audit(r, "verify", !repair)
-	return long(s, w, r, verified, func(ctx context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
-		defer end()
-		counts := progress
-		if progress != nil { // the differences one by one come with the report
-			counts = func(r scheduler.VerifyReport) { r.Differences = nil; progress(r) }
-		}
-		return s.cfg.Journal.Verify(ctx, scheduler.VerifyRequest{Repair: repair}, counts)
-	})
+	return long(s, w, r, verified,
+		func(ctx context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+			defer end()
+			counts := progress
+			if progress != nil { // the differences one by one come with the report
+				counts = func(r scheduler.VerifyReport) { r.Differences = nil; progress(r) }
+			}
+			return s.cfg.Journal.Verify(ctx, scheduler.VerifyRequest{Repair: repair}, counts)
+		})
 }

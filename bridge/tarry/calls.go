@@ -97,8 +97,8 @@ func (c *calls) pending() int {
 	return c.n
 }
 
-// with returns a channel that is closed when both the calls and the other channel are done. The goroutine behind it ends
-// with what it waits for.
+// with returns a channel that is closed when both the calls and the other channel are done. The goroutine behind it
+// ends with what it waits for.
 func (c *calls) with(other <-chan struct{}) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

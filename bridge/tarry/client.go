@@ -35,8 +35,8 @@ type Receipt struct {
 	ack *jetstream.PubAck
 }
 
-// resendWithin is how long after its first attempt a push is still repeated. Past the duplicate window of the intake stream
-// (two minutes unless set otherwise) a repetition would be stored a second time.
+// resendWithin is how long after its first attempt a push is still repeated. Past the duplicate window of the intake
+// stream (two minutes unless set otherwise) a repetition would be stored a second time.
 const resendWithin = time.Minute
 
 func newClient(nc *nats.Conn, js jetstream.JetStream, opts []Option) (*Client, error) {
@@ -71,7 +71,8 @@ func (c *Client) Push(ctx context.Context, msg *nats.Msg) (Receipt, error) {
 }
 
 // push takes the way that leads to tarry. opts are what the caller gave to a JetStream publish.
-func (c *Client) push(ctx context.Context, js jetstream.Publisher, out *outgoing, opts ...jetstream.PublishOpt) (Receipt, error) {
+func (c *Client) push(ctx context.Context, js jetstream.Publisher, out *outgoing,
+	opts ...jetstream.PublishOpt) (Receipt, error) {
 	if err := ctx.Err(); err != nil {
 		return Receipt{}, err // nothing was sent
 	}
@@ -98,16 +99,18 @@ func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, c.timeout)
 }
 
-// store publishes to the intake stream until a PubAck comes. Every attempt carries the same Nats-Msg-Id, so one that was
-// stored and whose answer was lost is not stored again.
-func (c *Client) store(ctx context.Context, js jetstream.Publisher, m *nats.Msg, opts []jetstream.PublishOpt) (*jetstream.PubAck, error) {
+// store publishes to the intake stream until a PubAck comes. Every attempt carries the same Nats-Msg-Id, so one that
+// was stored and whose answer was lost is not stored again.
+func (c *Client) store(ctx context.Context, js jetstream.Publisher, m *nats.Msg,
+	opts []jetstream.PublishOpt) (*jetstream.PubAck, error) {
 	start, sent := time.Now(), false
 	for {
 		ack, err := c.attempt(ctx, js, m, opts)
 		switch {
 		case err == nil && ack.Stream != c.route.stream:
 			c.route.forget()
-			return nil, fmt.Errorf("%w: the stream %q has stored it, and tarry's intake is called %q; set tarry.Namespace and tarry.Prefix to its settings",
+			return nil, fmt.Errorf("%w: the stream %q has stored it, and tarry's intake is called %q; set "+
+				"tarry.Namespace and tarry.Prefix to its settings",
 				ErrNoIntake, ack.Stream, c.route.stream)
 		case err == nil:
 			return ack, nil
@@ -129,7 +132,8 @@ func (c *Client) store(ctx context.Context, js jetstream.Publisher, m *nats.Msg,
 }
 
 // attempt publishes once and waits for its answer, but not for ever.
-func (c *Client) attempt(ctx context.Context, js jetstream.Publisher, m *nats.Msg, opts []jetstream.PublishOpt) (*jetstream.PubAck, error) {
+func (c *Client) attempt(ctx context.Context, js jetstream.Publisher, m *nats.Msg,
+	opts []jetstream.PublishOpt) (*jetstream.PubAck, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.ackWait)
 	defer cancel()
 	return js.PublishMsg(ctx, m, opts...)
@@ -145,7 +149,8 @@ func (c *Client) noIntake(cause error) error {
 	if c.fixed == byRequest {
 		return c.noInstance(cause)
 	}
-	return fmt.Errorf("%w: no stream holds %q and no instance answers on %q; is tarry connected to this NATS account, and are tarry.Prefix and tarry.Namespace its settings? (%w)",
+	return fmt.Errorf("%w: no stream holds %q and no instance answers on %q; is tarry connected to this NATS "+
+		"account, and are tarry.Prefix and tarry.Namespace its settings? (%w)",
 		ErrNoIntake, c.prefix+".>", c.subject("push"), cause)
 }
 
@@ -160,5 +165,6 @@ func (c *Client) subject(verb string) string { return "tarry." + c.namespace + "
 
 // refuseRequest answers a request with a tag.
 func refuseRequest() error {
-	return &Error{Word: WordRequest, Field: "request", Detail: "cannot be delayed: the answer would come after the delay; publish it"}
+	return &Error{Word: WordRequest, Field: "request",
+		Detail: "cannot be delayed: the answer would come after the delay; publish it"}
 }

@@ -7,16 +7,16 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Conn is a *nats.Conn whose PublishMsg understands tags. Methods that take no header (Publish, PublishRequest, Request,
-// RequestWithContext) cannot carry one and are those of nats.go. JetStream returns a wrapped context too; for the newer
-// package use [WrapJetStream].
+// Conn is a *nats.Conn whose PublishMsg understands tags. Methods that take no header (Publish, PublishRequest,
+// Request, RequestWithContext) cannot carry one and are those of nats.go. JetStream returns a wrapped context too; for
+// the newer package use [WrapJetStream].
 type Conn struct {
 	*nats.Conn
 	*Client
 }
 
-// Wrap adds delays to a connection. It does not touch the network; the look-up of the intake comes with the first tagged
-// message. Closing either of the two closes the connection.
+// Wrap adds delays to a connection. It does not touch the network; the look-up of the intake comes with the first
+// tagged message. Closing either of the two closes the connection.
 func Wrap(nc *nats.Conn, opts ...Option) (*Conn, error) {
 	c, err := newClient(nc, nil, opts)
 	if err != nil {
@@ -34,8 +34,8 @@ func Connect(url string, opts ...nats.Option) (*Conn, error) {
 	return Wrap(nc)
 }
 
-// PublishMsg publishes a message. With a tag nil means stored (see the package comment), and the call takes a round trip,
-// at most [Timeout]; use Push for a deadline of your own and for what became of the message.
+// PublishMsg publishes a message. With a tag nil means stored (see the package comment), and the call takes a round
+// trip, at most [Timeout]; use Push for a deadline of your own and for what became of the message.
 func (c *Conn) PublishMsg(m *nats.Msg) error {
 	if m == nil || !tagged(m.Header) {
 		return c.Conn.PublishMsg(m)

@@ -19,7 +19,8 @@ func TestPublishMsg_StoresATaggedMessageBeforeItReturns(t *testing.T) {
 	nc, _ := account(t)
 	in := intake(t, nc)
 	conn := wrap(t, nc)
-	m := message("orders.created", "body \x00\xff", "tarry-delay", " 20m ", "TARRY-ID", "order-7131", "Tarry-Priority", "7",
+	m := message("orders.created", "body \x00\xff", "tarry-delay", " 20m ", "TARRY-ID", "order-7131",
+		"Tarry-Priority", "7",
 		"traceparent", "00-4bf9-01", "X-Many", "2", "X-Many", "1", "x-case", "Ümlaut")
 	if err := conn.PublishMsg(m); err != nil {
 		t.Fatal(err)
@@ -54,7 +55,8 @@ func TestPublishMsg_LeavesTheCallersMessageAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	js := wrapJS(t, nc)
-	if _, err := js.PublishMsg(t.Context(), m, jetstream.WithMsgID("other"), jetstream.WithRetryAttempts(1)); err != nil {
+	if _, err := js.PublishMsg(
+		t.Context(), m, jetstream.WithMsgID("other"), jetstream.WithRetryAttempts(1)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := js.PublishMsgAsync(m, jetstream.WithMsgID("third")); err != nil {
@@ -119,15 +121,18 @@ func TestPublishMsg_RefusesWhatATagExcludes(t *testing.T) {
 		word, field string
 	}{
 		{withReply, WordReply, "reply"},
-		{message("orders", "", "Tarry-Delay", "1s", "Nats-Expected-Stream", "S"), "invalid_header", "Nats-Expected-Stream"},
+		{message("orders", "", "Tarry-Delay", "1s", "Nats-Expected-Stream", "S"), "invalid_header",
+			"Nats-Expected-Stream"},
 		{message("orders", "", "Tarry-Delay", "1s", "Nats-TTL", "1m"), "invalid_header", "Nats-TTL"},
 		{message("orders", "", "Tarry-Delay", "1s", "Nats-Rollup", "sub"), "invalid_header", "Nats-Rollup"},
-		{message("orders", "", "Tarry-Delay", "1s", "Nats-Msg-Id", "a", "Nats-Msg-Id", "b"), "repeated_header", "Nats-Msg-Id"},
+		{message("orders", "", "Tarry-Delay", "1s", "Nats-Msg-Id", "a", "Nats-Msg-Id", "b"), "repeated_header",
+			"Nats-Msg-Id"},
 		{message("orders.*", "", "Tarry-Delay", "1s"), "invalid_topic", "topic"},
 		{message("", "", "Tarry-Delay", "1s"), "invalid_topic", "topic"},
 		{message("tarry.default.api.cancel", "", "Tarry-Delay", "1s"), "invalid_topic", "topic"},
 		{At(message("orders", ""), time.Time{}), "invalid_at", "Tarry-At"},
-		{message("orders", "", "Tarry-At", time.Now().AddDate(11, 0, 0).Format(time.RFC3339)), "invalid_at", "Tarry-At"},
+		{message("orders", "", "Tarry-At", time.Now().AddDate(11, 0, 0).Format(time.RFC3339)),
+			"invalid_at", "Tarry-At"},
 		{Delay(message("orders", ""), -time.Second), "invalid_delay", "Tarry-Delay"},
 		{ID(Delay(message("orders", ""), time.Second), ""), "invalid_id", "Tarry-Id"},
 	} {
@@ -151,7 +156,8 @@ func TestPublishMsg_RefusesWhatWouldNotFitWhenDelivered(t *testing.T) {
 			t.Errorf("%d bytes: %v is not nats.ErrMaxPayload", size, err)
 		}
 	}
-	if err := conn.PublishMsg(Delay(&nats.Msg{Subject: "orders", Data: make([]byte, max-1024)}, time.Hour)); err != nil {
+	if err := conn.PublishMsg(
+		Delay(&nats.Msg{Subject: "orders", Data: make([]byte, max-1024)}, time.Hour)); err != nil {
 		t.Errorf("1024 bytes below the limit: %v", err)
 	}
 	one(t, in)
@@ -162,7 +168,8 @@ func TestHelpers_SetOneTagEach(t *testing.T) {
 	at := time.Date(2030, 1, 31, 8, 0, 0, 1, time.FixedZone("", 3600))
 	m := message("orders", "", "tarry-at", "x", "TARRY-TTL", "y")
 	got := TTL(Priority(Key(ID(Delay(m, 90*time.Second), "i"), "k"), 9), time.Minute)
-	want := nats.Header{"Tarry-Delay": {"1m30s"}, "Tarry-Id": {"i"}, "Tarry-Key": {"k"}, "Tarry-Priority": {"9"}, "Tarry-TTL": {"1m0s"}}
+	want := nats.Header{"Tarry-Delay": {"1m30s"}, "Tarry-Id": {"i"}, "Tarry-Key": {"k"}, "Tarry-Priority": {"9"},
+		"Tarry-TTL": {"1m0s"}}
 	if got != m || !reflect.DeepEqual(m.Header, want) {
 		t.Fatalf("got %v, want %v", m.Header, want)
 	}
@@ -232,8 +239,9 @@ func TestPublishMsg_TellsWhenTheStreamIsSomebodyElses(t *testing.T) {
 func TestPublishMsg_PassesOnTheServersRefusal(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
-	stream(t, nc, jetstream.StreamConfig{Name: "TARRY_default", Subjects: []string{"delayed.>"}, Retention: jetstream.WorkQueuePolicy,
-		Discard: jetstream.DiscardNew, MaxMsgs: 1})
+	stream(t, nc, jetstream.StreamConfig{Name: "TARRY_default", Subjects: []string{"delayed.>"},
+		Retention: jetstream.WorkQueuePolicy,
+		Discard:   jetstream.DiscardNew, MaxMsgs: 1})
 	conn := wrap(t, nc)
 	if err := conn.PublishMsg(message("orders", "1", "Tarry-Delay", "1h")); err != nil {
 		t.Fatal(err)
@@ -332,8 +340,13 @@ func TestWrap_RefusesBadSettingsByName(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	for name, o := range map[string]Option{
-		"prefix": Prefix("a..b"), "prefix under tarry": Prefix("tarry.in"), "namespace": Namespace("a.b"), "empty namespace": Namespace(""),
-		"timeout": Timeout(0), "ack wait": AckWait(-1), "JetStream": WithJetStream(nil),
+		"prefix":             Prefix("a..b"),
+		"prefix under tarry": Prefix("tarry.in"),
+		"namespace":          Namespace("a.b"),
+		"empty namespace":    Namespace(""),
+		"timeout":            Timeout(0),
+		"ack wait":           AckWait(-1),
+		"JetStream":          WithJetStream(nil),
 	} {
 		if _, err := Wrap(nc, o); err == nil {
 			t.Errorf("%s: accepted", name)
@@ -356,7 +369,8 @@ func TestWrap_RefusesBadSettingsByName(t *testing.T) {
 func TestWrap_TakesPrefixAndNamespace(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
-	in := stream(t, nc, jetstream.StreamConfig{Name: "TARRY_eu", Subjects: []string{"acme.later.>"}, Retention: jetstream.WorkQueuePolicy})
+	in := stream(t, nc, jetstream.StreamConfig{Name: "TARRY_eu", Subjects: []string{"acme.later.>"},
+		Retention: jetstream.WorkQueuePolicy})
 	conn := wrap(t, nc, Prefix("acme.later"), Namespace("eu"))
 	if err := conn.PublishMsg(message("orders", "", "Tarry-Delay", "1h")); err != nil {
 		t.Fatal(err)

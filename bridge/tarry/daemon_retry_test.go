@@ -10,13 +10,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// retryUntilDead is a consumer of JetStream that fails at everything, through the whole of a schedule: the message dies, is
-// requeued with other content, and is delivered.
+// retryUntilDead is a consumer of JetStream that fails at everything, through the whole of a schedule: the message
+// dies, is requeued with other content, and is delivered.
 func retryUntilDead(t *testing.T, d *dev) {
 	for _, c := range []*Conn{d.client(t), d.client(t, ByRequest())} {
 		via := strconv.Itoa(int(c.fixed))
 		subject, ref := "failing."+via, Ref{ID: "failing-" + via, Key: "k"}
-		s := stream(t, c.Conn, jetstream.StreamConfig{Name: "FAILING" + via, Subjects: []string{subject}, Retention: jetstream.WorkQueuePolicy})
+		s := stream(t, c.Conn, jetstream.StreamConfig{Name: "FAILING" + via, Subjects: []string{subject},
+			Retention: jetstream.WorkQueuePolicy})
 		consumer, err := s.CreateConsumer(t.Context(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
 		if err != nil {
 			t.Fatal(err)
@@ -29,7 +30,8 @@ func retryUntilDead(t *testing.T, d *dev) {
 			}
 			return m
 		}
-		if err := c.PublishMsg(Retries(Key(ID(Delay(message(subject, "body", "X", "1"), time.Millisecond), ref.ID), ref.Key), "20ms,30ms")); err != nil {
+		if err := c.PublishMsg(Retries(Key(ID(Delay(message(subject, "body", "X", "1"), time.Millisecond), ref.ID),
+			ref.Key), "20ms,30ms")); err != nil {
 			t.Fatal(err)
 		}
 		delays := []time.Duration{20 * time.Millisecond, 30 * time.Millisecond}
@@ -37,7 +39,9 @@ func retryUntilDead(t *testing.T, d *dev) {
 		for attempt := 1; attempt <= 3; attempt++ {
 			m := take()
 			h := m.Headers()
-			if Attempt(h) != attempt || h.Get(HeaderID) != ref.ID || h.Get(HeaderKey) != ref.Key || h.Get(HeaderRetry) != "20ms,30ms" || h.Get("X") != "1" || string(m.Data()) != "body" || uids[h.Get(nats.MsgIdHdr)] {
+			if Attempt(h) != attempt || h.Get(HeaderID) != ref.ID || h.Get(HeaderKey) != ref.Key ||
+				h.Get(HeaderRetry) != "20ms,30ms" || h.Get("X") != "1" || string(m.Data()) != "body" ||
+				uids[h.Get(nats.MsgIdHdr)] {
 				t.Fatalf("attempt %d came as %q with %v", attempt, m.Data(), h)
 			}
 			if why := h.Get(HeaderReason); (attempt > 1) != (why == "no database") {
@@ -46,7 +50,8 @@ func retryUntilDead(t *testing.T, d *dev) {
 			uids[h.Get(nats.MsgIdHdr)] = true
 			sent := time.Now()
 			got, err := c.RetryMsgLater(t.Context(), m, "no database")
-			if err != nil || got.Attempt != attempt+1 || got.Over != (attempt == 3) || !got.Over && got.Delay != delays[attempt-1] || got.ID != ref.ID || got.Duplicate {
+			if err != nil || got.Attempt != attempt+1 || got.Over != (attempt == 3) ||
+				!got.Over && got.Delay != delays[attempt-1] || got.ID != ref.ID || got.Duplicate {
 				t.Fatalf("sent back: %+v, %v", got, err)
 			}
 			if got.Over { // an answer that is lost now makes the consumer ask about a message that has ended
@@ -69,7 +74,8 @@ func retryUntilDead(t *testing.T, d *dev) {
 			}
 		}
 		dead := becomes(t, c, ref, "dead")
-		if dead.Reason != "sent back after 2 retries: no database" || string(dead.Data) != "body" || dead.EndedAt.IsZero() {
+		if dead.Reason != "sent back after 2 retries: no database" || string(dead.Data) != "body" ||
+			dead.EndedAt.IsZero() {
 			t.Errorf("got %+v", dead)
 		}
 		_, err = c.Cancel(t.Context(), ref)
@@ -77,12 +83,14 @@ func retryUntilDead(t *testing.T, d *dev) {
 		_, err = c.Run(t.Context(), ref)
 		wantIs(t, err, ErrAlreadyDead)
 
-		r, err := c.Requeue(t.Context(), ref, Requeue{Delay: 20 * time.Millisecond, Header: nats.Header{"Y": {"2"}}, Data: []byte("mended")})
+		r, err := c.Requeue(t.Context(), ref,
+			Requeue{Delay: 20 * time.Millisecond, Header: nats.Header{"Y": {"2"}}, Data: []byte("mended")})
 		if err != nil || r.ID != ref.ID || r.UID == "" || r.UID == dead.UID || r.Due.IsZero() {
 			t.Fatalf("requeued: %+v, %v", r, err)
 		}
 		m := take()
-		if h := m.Headers(); string(m.Data()) != "mended" || Attempt(h) != 1 || h.Get("Y") != "2" || has(h, "X") || has(h, HeaderReason) || h.Get(HeaderID) != ref.ID {
+		if h := m.Headers(); string(m.Data()) != "mended" || Attempt(h) != 1 || h.Get("Y") != "2" || has(h, "X") ||
+			has(h, HeaderReason) || h.Get(HeaderID) != ref.ID {
 			t.Errorf("requeued, it came as %q with %v", m.Data(), h)
 		}
 		if err := m.DoubleAck(t.Context()); err != nil {
@@ -96,12 +104,13 @@ func retryUntilDead(t *testing.T, d *dev) {
 	}
 }
 
-// retryByTopic gives back what brings no schedule: its topic's counts, and the copy of what is dead comes on the topic's subject
-// for that.
+// retryByTopic gives back what brings no schedule: its topic's counts, and the copy of what is dead comes on the
+// topic's subject for that.
 func retryByTopic(t *testing.T, d *dev) {
 	c := d.client(t)
 	sub, graves := listen(t, c, "scheduled.mail"), listen(t, c, "graves.scheduled")
-	if err := c.PublishMsg(Delay(message("scheduled.mail", "body"), time.Millisecond)); err != nil { // it has no name but its uid
+	// it has no name but its uid
+	if err := c.PublishMsg(Delay(message("scheduled.mail", "body"), time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
 	id := ""
@@ -113,12 +122,14 @@ func retryByTopic(t *testing.T, d *dev) {
 		if Attempt(m.Header) != attempt || m.Header.Get(HeaderID) != id || m.Header.Get(HeaderRetry) != "20ms" {
 			t.Errorf("attempt %d came with %v", attempt, m.Header)
 		}
-		if got, err := c.RetryLater(t.Context(), m, "closed"); err != nil || got.Attempt != attempt+1 || got.Over != (attempt == 2) {
+		if got, err := c.RetryLater(t.Context(), m, "closed"); err != nil || got.Attempt != attempt+1 ||
+			got.Over != (attempt == 2) {
 			t.Errorf("sent back: %+v, %v", got, err)
 		}
 	}
 	copied := next(t, graves)
-	if h := copied.Header; string(copied.Data) != "body" || h.Get(HeaderID) != id || h.Get(HeaderSubject) != "scheduled.mail" || h.Get(HeaderReason) != "closed" {
+	if h := copied.Header; string(copied.Data) != "body" || h.Get(HeaderID) != id ||
+		h.Get(HeaderSubject) != "scheduled.mail" || h.Get(HeaderReason) != "closed" {
 		t.Errorf("the copy came as %q with %v", copied.Data, h)
 	}
 	if _, err := c.RetryLater(t.Context(), copied, "again"); !errors.Is(err, ErrCopy) {
@@ -148,7 +159,8 @@ func retryByDelay(t *testing.T, d *dev) {
 		}
 	}
 	m = next(t, sub)
-	if early := sent.Add(50 * time.Millisecond).Sub(time.Now()); early > 0 || Attempt(m.Header) != 2 || m.Header.Get(HeaderID) != "patient" || string(m.Data) != "delivered" {
+	if early := sent.Add(50 * time.Millisecond).Sub(time.Now()); early > 0 || Attempt(m.Header) != 2 ||
+		m.Header.Get(HeaderID) != "patient" || string(m.Data) != "delivered" {
 		t.Errorf("it came back %s early, as %q with %v", early, m.Data, m.Header)
 	}
 	becomes(t, c, Ref{ID: "patient"}, "delivered")
@@ -227,7 +239,8 @@ func retryUntagged(t *testing.T, d *dev) {
 				t.Fatalf("sent back: %+v, %v", got, err)
 			}
 			id = got.ID
-			if again, err := c.RetryMsgLater(t.Context(), m, "no database, once more"); err != nil || !again.Duplicate ||
+			if again, err := c.RetryMsgLater(t.Context(), m, "no database, once more"); err != nil ||
+				!again.Duplicate ||
 				again.ID != id {
 				t.Errorf("sent back twice: %+v, %v", again, err)
 			}

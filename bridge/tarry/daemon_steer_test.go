@@ -16,9 +16,11 @@ import (
 func lookUp(t *testing.T, d *dev) {
 	c := d.client(t, ByRequest())
 	due := time.Now().Add(time.Hour).Truncate(time.Millisecond).UTC()
-	m := Retries(TTL(Priority(Key(ID(At(message("seen.waiting", "body \x00\xff", "X", "1", "X", "2"), due), "seen"), "k"), 7), time.Minute), "1m,2m~10%")
+	m := Retries(TTL(Priority(Key(ID(At(message("seen.waiting", "body \x00\xff", "X", "1", "X", "2"), due), "seen"),
+		"k"), 7), time.Minute), "1m,2m~10%")
 	r := pushed(t, c, m)
-	want := Message{ID: "seen", UID: r.UID, Key: "k", Topic: "seen.waiting", State: "waiting", Version: 1, Due: due, Priority: 7, TTL: time.Minute, Attempt: 1,
+	want := Message{ID: "seen", UID: r.UID, Key: "k", Topic: "seen.waiting", State: "waiting", Version: 1, Due: due,
+		Priority: 7, TTL: time.Minute, Attempt: 1,
 		Retries: "1m,2m~10%", Header: nats.Header{"X": {"1", "2"}}, Data: []byte("body \x00\xff")}
 	for _, ref := range []Ref{{ID: "seen"}, {ID: "seen", Key: "k"}, {ID: r.UID}} {
 		if got, err := c.Get(t.Context(), ref); err != nil || !reflect.DeepEqual(got, want) {
@@ -81,7 +83,8 @@ func changeWaiting(t *testing.T, d *dev) {
 		return got
 	}
 	at := time.Now().Add(3 * time.Hour).Truncate(time.Millisecond).UTC()
-	if got := change(Change{At: at, Priority: new(uint8(7)), Version: 1}); !got.Due.Equal(at) || got.Priority != 7 || got.Version != 2 {
+	if got := change(Change{At: at, Priority: new(uint8(7)), Version: 1}); !got.Due.Equal(at) || got.Priority != 7 ||
+		got.Version != 2 {
 		t.Errorf("got %+v", got)
 	}
 	_, err := c.Reschedule(t.Context(), ref, Change{At: at, Version: 7})
@@ -92,13 +95,16 @@ func changeWaiting(t *testing.T, d *dev) {
 		t.Errorf("got %+v", got)
 	}
 	start := time.Now()
-	if got := change(Change{Delay: new(20 * time.Minute), Data: []byte("new"), Header: nats.Header{"Y": {"2"}}}); got.Due.Before(start.Add(20*time.Minute)) || got.Due.After(time.Now().Add(20*time.Minute+time.Second)) || got.Version != 4 {
+	if got := change(Change{Delay: new(20 * time.Minute), Data: []byte("new"),
+		Header: nats.Header{"Y": {"2"}}}); got.Due.Before(start.Add(20*time.Minute)) ||
+		got.Due.After(time.Now().Add(20*time.Minute+time.Second)) || got.Version != 4 {
 		t.Errorf("got %+v", got)
 	}
 	if got := change(Change{Header: nats.Header{}}); got.Version != 5 {
 		t.Errorf("got %+v", got)
 	}
-	if got, err := c.Get(t.Context(), ref); err != nil || string(got.Data) != "new" || len(got.Header) != 0 || got.Priority != 7 || got.Version != 5 {
+	if got, err := c.Get(t.Context(), ref); err != nil || string(got.Data) != "new" || len(got.Header) != 0 ||
+		got.Priority != 7 || got.Version != 5 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if got, err := c.Run(t.Context(), ref); err != nil || got.Due.After(time.Now().Add(time.Second)) {
@@ -122,7 +128,8 @@ func cancelAndTell(t *testing.T, d *dev) {
 	r := pushed(t, c, ID(Delay(message("canceled", "x"), time.Hour), "canceled"))
 	for range 2 { // repeating it is safe
 		got, err := c.Cancel(t.Context(), Ref{ID: "canceled"})
-		if err != nil || got.ID != "canceled" || got.UID != r.UID || got.Topic != "canceled" || !got.Due.Equal(r.Due) || time.Since(got.At).Abs() > time.Minute || got.Version != 2 {
+		if err != nil || got.ID != "canceled" || got.UID != r.UID || got.Topic != "canceled" || !got.Due.Equal(r.Due) ||
+			time.Since(got.At).Abs() > time.Minute || got.Version != 2 {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}
@@ -139,7 +146,8 @@ func cancelAndTell(t *testing.T, d *dev) {
 	next(t, sub)
 	becomes(t, c, Ref{ID: "late"}, "delivered")
 	_, err = c.Cancel(t.Context(), Ref{ID: "late"})
-	if e := wantIs(t, err, ErrAlreadyDelivered); e.At.Before(start.Add(-time.Second)) || e.At.After(time.Now().Add(time.Second)) || e.State != "delivered" {
+	if e := wantIs(t, err, ErrAlreadyDelivered); e.At.Before(start.Add(-time.Second)) ||
+		e.At.After(time.Now().Add(time.Second)) || e.State != "delivered" {
 		t.Errorf("got %#v", e)
 	}
 	pushed(t, c, TTL(ID(At(message("canceled.expired", "x"), time.Now().Add(-time.Hour)), "expired"), time.Second))
@@ -153,7 +161,8 @@ func cancelAndTell(t *testing.T, d *dev) {
 	_, err = c.Cancel(t.Context(), Ref{ID: "both"})
 	wantIs(t, err, ErrAmbiguousID)
 	var ambiguous *Error
-	if !errors.As(err, &ambiguous) || len(ambiguous.Candidates) != 2 || ambiguous.Candidates[0].Topic != "canceled" || ambiguous.Candidates[0].State != "waiting" {
+	if !errors.As(err, &ambiguous) || len(ambiguous.Candidates) != 2 || ambiguous.Candidates[0].Topic != "canceled" ||
+		ambiguous.Candidates[0].State != "waiting" {
 		t.Errorf("got %+v", ambiguous)
 	}
 	if _, err := c.Cancel(t.Context(), Ref{ID: "both", Key: "one"}); err != nil {
@@ -164,8 +173,8 @@ func cancelAndTell(t *testing.T, d *dev) {
 	}
 }
 
-// cancelInFlight cancels a message that a consumer has got while tarry has not yet written down that it left. That takes some
-// milliseconds, so one of a few is met there.
+// cancelInFlight cancels a message that a consumer has got while tarry has not yet written down that it left. That
+// takes some milliseconds, so one of a few is met there.
 func cancelInFlight(t *testing.T, d *dev) {
 	c := d.client(t, ByRequest())
 	sub := listen(t, c, "flying")
@@ -193,15 +202,17 @@ func refuseBadInput(t *testing.T, d *dev) {
 	c := d.client(t, ByRequest())
 	pushed(t, c, ID(Delay(message("bad", "x"), time.Hour), "good"))
 	for word, err := range map[string]error{
-		"too_far":         errOf(c.Reschedule(t.Context(), Ref{ID: "good"}, Change{At: time.Now().AddDate(20, 0, 0)})),
-		"invalid_at":      errOf(c.Push(t.Context(), At(message("bad", "x"), time.Now().AddDate(20, 0, 0)))),
-		"invalid_topic":   c.PublishMsg(Delay(message("tarry.bad", "x"), time.Second)),
-		"invalid_delay":   c.PublishMsg(message("bad", "x", HeaderDelay, "soon")),
-		"unknown_header":  c.PublishMsg(message("bad", "x", HeaderDelay, "1s", "Tarry-Dely", "1s")),
-		"invalid_id":      errOf(c.Cancel(t.Context(), Ref{})),
-		"missing_change":  errOf(c.Reschedule(t.Context(), Ref{ID: "good"}, Change{})),
-		"delay_and_at":    errOf(c.Reschedule(t.Context(), Ref{ID: "good"}, Change{Delay: new(time.Second), Shift: time.Second})),
-		"invalid_header":  errOf(c.Reschedule(t.Context(), Ref{ID: "good"}, Change{Header: nats.Header{"Nats-TTL": {"1s"}}})),
+		"too_far":        errOf(c.Reschedule(t.Context(), Ref{ID: "good"}, Change{At: time.Now().AddDate(20, 0, 0)})),
+		"invalid_at":     errOf(c.Push(t.Context(), At(message("bad", "x"), time.Now().AddDate(20, 0, 0)))),
+		"invalid_topic":  c.PublishMsg(Delay(message("tarry.bad", "x"), time.Second)),
+		"invalid_delay":  c.PublishMsg(message("bad", "x", HeaderDelay, "soon")),
+		"unknown_header": c.PublishMsg(message("bad", "x", HeaderDelay, "1s", "Tarry-Dely", "1s")),
+		"invalid_id":     errOf(c.Cancel(t.Context(), Ref{})),
+		"missing_change": errOf(c.Reschedule(t.Context(), Ref{ID: "good"}, Change{})),
+		"delay_and_at": errOf(
+			c.Reschedule(t.Context(), Ref{ID: "good"}, Change{Delay: new(time.Second), Shift: time.Second})),
+		"invalid_header": errOf(
+			c.Reschedule(t.Context(), Ref{ID: "good"}, Change{Header: nats.Header{"Nats-TTL": {"1s"}}})),
 		"empty_selection": errOf(c.CancelMany(t.Context(), Selection{})),
 		"unsupported_yet": errOf(c.RescheduleMany(t.Context(), Selection{All: true}, Change{Priority: new(uint8(1))})),
 		"not_dead":        errOf(c.Requeue(t.Context(), Ref{ID: "good"}, Requeue{})),
@@ -222,7 +233,8 @@ func changeMany(t *testing.T, d *dev) {
 	c := d.client(t, ByRequest())
 	due := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	for n := range 20 {
-		pushed(t, c, Key(At(message(fmt.Sprintf("many.%d", n%2), "x"), due.Add(time.Duration(n)*time.Minute)), fmt.Sprint("many-", n%4)))
+		pushed(t, c, Key(At(message(fmt.Sprintf("many.%d", n%2), "x"), due.Add(time.Duration(n)*time.Minute)),
+			fmt.Sprint("many-", n%4)))
 	}
 	report := func(want Report, got Report, err error) {
 		t.Helper()
@@ -236,7 +248,8 @@ func changeMany(t *testing.T, d *dev) {
 	dry.DryRun = true
 	got, err := c.CancelMany(t.Context(), dry)
 	report(Report{Matched: 20}, got, err)
-	got, err = c.RescheduleMany(t.Context(), Selection{Topic: "many.>", DueFrom: due, DueTo: due.Add(4 * time.Minute)}, Change{Shift: 24 * time.Hour})
+	got, err = c.RescheduleMany(t.Context(), Selection{Topic: "many.>", DueFrom: due, DueTo: due.Add(4 * time.Minute)},
+		Change{Shift: 24 * time.Hour})
 	report(Report{Matched: 5, Done: 5}, got, err)
 	got, err = c.CancelMany(t.Context(), Selection{DueFrom: due.Add(24 * time.Hour), Topic: "many.1"})
 	report(Report{Matched: 2, Done: 2}, got, err)
@@ -244,7 +257,8 @@ func changeMany(t *testing.T, d *dev) {
 	report(Report{Matched: 5, Done: 5}, got, err)
 	got, err = c.RescheduleMany(t.Context(), all, Change{At: due.Add(48 * time.Hour)})
 	report(Report{Matched: 13, Done: 13}, got, err)
-	got, err = c.CancelMany(t.Context(), Selection{DueFrom: due.Add(48 * time.Hour), DueTo: due.Add(48 * time.Hour), Topic: "many.>"})
+	got, err = c.CancelMany(t.Context(),
+		Selection{DueFrom: due.Add(48 * time.Hour), DueTo: due.Add(48 * time.Hour), Topic: "many.>"})
 	report(Report{Matched: 13, Done: 13}, got, err)
 	got, err = c.CancelMany(t.Context(), dry)
 	report(Report{}, got, err)

@@ -20,8 +20,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestClient_AgainstTheDaemon makes every call of this package to a tarry that was built from the source beside it, over the
-// NATS that tarry dev brings: what the scripted instances of the other tests say is what it says itself.
+// TestClient_AgainstTheDaemon makes every call of this package to a tarry that was built from the source beside it,
+// over the NATS that tarry dev brings: what the scripted instances of the other tests say is what it says itself.
 func TestClient_AgainstTheDaemon(t *testing.T) {
 	t.Parallel()
 	needDaemon(t)
@@ -33,10 +33,20 @@ topics:
 `)
 	t.Run("calls", func(t *testing.T) { // returns when all of them have ended
 		for name, test := range map[string]func(*testing.T, *dev){
-			"publishing by tag": publishByTag, "publishing with JetStream": publishWithJetStream, "merging": mergeByName,
-			"looking up": lookUp, "changing": changeWaiting, "canceling": cancelAndTell, "in flight": cancelInFlight, "bad input": refuseBadInput,
-			"many": changeMany, "a schedule of retries": retryUntilDead, "a topic's schedule": retryByTopic, "a delay of its own": retryByDelay,
-			"untagged": retryUntagged, "your own push": readOwnPush,
+			"publishing by tag":         publishByTag,
+			"publishing with JetStream": publishWithJetStream,
+			"merging":                   mergeByName,
+			"looking up":                lookUp,
+			"changing":                  changeWaiting,
+			"canceling":                 cancelAndTell,
+			"in flight":                 cancelInFlight,
+			"bad input":                 refuseBadInput,
+			"many":                      changeMany,
+			"a schedule of retries":     retryUntilDead,
+			"a topic's schedule":        retryByTopic,
+			"a delay of its own":        retryByDelay,
+			"untagged":                  retryUntagged,
+			"your own push":             readOwnPush,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -59,7 +69,8 @@ func startDev(t *testing.T, settings string) *dev {
 	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(bin, "dev", "--config", file, "--http.listen", "127.0.0.1:0", "--nats.listen", "127.0.0.1:0", "--log.level", "warn")
+	cmd := exec.Command(bin, "dev", "--config", file, "--http.listen", "127.0.0.1:0", "--nats.listen", "127.0.0.1:0",
+		"--log.level", "warn")
 	log := &tail{}
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
@@ -228,7 +239,8 @@ func publishByTag(t *testing.T, d *dev) {
 	}
 	defer conn.Close()
 	wantRefusedRequests(t, conn)
-	for way, c := range map[string]*Conn{"stream": d.client(t), "only.stream": d.client(t, ByStream(), Prefix("delayed")), "request": d.client(t, ByRequest(), Timeout(5*time.Second), AckWait(time.Second))} {
+	for way, c := range map[string]*Conn{"stream": d.client(t), "only.stream": d.client(t, ByStream(),
+		Prefix("delayed")), "request": d.client(t, ByRequest(), Timeout(5*time.Second), AckWait(time.Second))} {
 		subject := "tagged." + way
 		sub := listen(t, c, subject)
 		start := time.Now()
@@ -243,7 +255,9 @@ func publishByTag(t *testing.T, d *dev) {
 		send(Retries(Key(ID(At(message(subject, "timed"), at), way+"-timed"), "k"), "1m"))
 		send(TTL(Priority(ID(At(message(subject, "first"), at), way+"-first"), 9), time.Hour))
 		r := pushed(t, c, ID(Delay(message(subject, "receipt"), time.Hour), way+"-receipt"))
-		if byStream := strings.HasSuffix(way, "stream"); r.ID != way+"-receipt" || r.Duplicate || r.Merged || byStream != (r.Stream == "TARRY_shop" && r.Sequence > 0) || byStream == (r.UID != "" && r.Due.After(start.Add(59*time.Minute))) {
+		if byStream := strings.HasSuffix(way, "stream"); r.ID != way+"-receipt" || r.Duplicate ||
+			r.Merged || byStream != (r.Stream == "TARRY_shop" && r.Sequence > 0) ||
+			byStream == (r.UID != "" && r.Due.After(start.Add(59*time.Minute))) {
 			t.Errorf("%s: got %+v", way, r)
 		}
 		for range 3 {
@@ -252,7 +266,8 @@ func publishByTag(t *testing.T, d *dev) {
 				t.Errorf("%s came %s early", m.Data, early)
 			}
 			h := m.Header
-			if h.Get(HeaderID) != way+"-"+string(m.Data) || Attempt(h) != 1 || h.Get(nats.MsgIdHdr) == "" || has(h, HeaderDelay) || has(h, HeaderAt) || has(h, HeaderPriority) || has(h, HeaderTTL) {
+			if h.Get(HeaderID) != way+"-"+string(m.Data) || Attempt(h) != 1 || h.Get(nats.MsgIdHdr) == "" ||
+				has(h, HeaderDelay) || has(h, HeaderAt) || has(h, HeaderPriority) || has(h, HeaderTTL) {
 				t.Errorf("%s came with %v", m.Data, h)
 			}
 			switch string(m.Data) {
@@ -261,7 +276,8 @@ func publishByTag(t *testing.T, d *dev) {
 					t.Errorf("it came with %v", h)
 				}
 			case "timed":
-				if h.Get(HeaderKey) != "k" || h.Get(HeaderRetry) != "1m" || h.Get(HeaderDue) != fmt.Sprint(at.Add(time.Millisecond-1).UnixMilli()) {
+				if h.Get(HeaderKey) != "k" || h.Get(HeaderRetry) != "1m" ||
+					h.Get(HeaderDue) != fmt.Sprint(at.Add(time.Millisecond-1).UnixMilli()) {
 					t.Errorf("it came with %v, due %v", h, at)
 				}
 			}
@@ -295,7 +311,8 @@ func publishWithJetStream(t *testing.T, d *dev) {
 		if _, err := js.PublishMsg(t.Context(), soon("sync"), jetstream.WithMsgID(subject+"-sync")); err != nil {
 			t.Error(err)
 		}
-		if _, err := js.Publish(t.Context(), "schedules."+subject, []byte("option"), jetstream.WithScheduleAt(time.Now().Add(50*time.Millisecond)), jetstream.WithScheduleTarget(subject)); err != nil {
+		if _, err := js.Publish(t.Context(), "schedules."+subject, []byte("option"), jetstream.WithScheduleAt(
+			time.Now().Add(50*time.Millisecond)), jetstream.WithScheduleTarget(subject)); err != nil {
 			t.Error(err)
 		}
 		if _, err := legacy.PublishMsg(soon("legacy sync"), nats.AckWait(5*time.Second)); err != nil {
@@ -305,7 +322,8 @@ func publishWithJetStream(t *testing.T, d *dev) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		scheduled, err := js.PublishAsync("schedules."+subject, []byte("async option"), jetstream.WithScheduleAt(time.Now().Add(50*time.Millisecond)), jetstream.WithScheduleTarget(subject))
+		scheduled, err := js.PublishAsync("schedules."+subject, []byte("async option"),
+			jetstream.WithScheduleAt(time.Now().Add(50*time.Millisecond)), jetstream.WithScheduleTarget(subject))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -327,7 +345,8 @@ func publishWithJetStream(t *testing.T, d *dev) {
 		}
 		js.CleanupPublisher()
 		legacy.CleanupPublisher()
-		want := map[string]bool{"sync": true, "option": true, "legacy sync": true, "async": true, "async option": true, "legacy async": true}
+		want := map[string]bool{"sync": true, "option": true, "legacy sync": true, "async": true, "async option": true,
+			"legacy async": true}
 		eventually(t, func() error {
 			info, err := s.Info(t.Context())
 			if err == nil && int(info.State.Msgs) < len(want) {
@@ -336,7 +355,8 @@ func publishWithJetStream(t *testing.T, d *dev) {
 			return err
 		})
 		for _, m := range stored(t, s) {
-			if !want[string(m.Data)] || m.Subject != subject || string(m.Data) == "sync" && m.Header.Get(HeaderID) != subject+"-sync" {
+			if !want[string(m.Data)] || m.Subject != subject ||
+				string(m.Data) == "sync" && m.Header.Get(HeaderID) != subject+"-sync" {
 				t.Errorf("got %s on %s with %v", m.Data, m.Subject, m.Header)
 			}
 			delete(want, string(m.Data))
@@ -349,7 +369,8 @@ func mergeByName(t *testing.T, d *dev) {
 	c := d.client(t, ByRequest())
 	later := func(body, id string) *nats.Msg { return ID(Delay(message("merged", body), time.Hour), id) }
 	first := pushed(t, c, later("a", "rejecting"))
-	if again := pushed(t, c, later("a", "rejecting")); !again.Duplicate || again.UID != first.UID || !again.Due.Equal(first.Due) {
+	if again := pushed(t, c, later("a", "rejecting")); !again.Duplicate || again.UID != first.UID ||
+		!again.Due.Equal(first.Due) {
 		t.Errorf("the same again: %+v", again)
 	}
 	_, err := c.Push(t.Context(), later("b", "rejecting"))

@@ -8,8 +8,8 @@
 //	err = conn.PublishMsg(msg)                     // nil: stored; due on orders.created in 20 minutes
 //
 // A [Conn] is a *nats.Conn in all else, and a [JetStream] (from [WrapJetStream]) is a jetstream.JetStream in all else.
-// Consumers change nothing: they read orders.created as ever and need not import this package. Those that do can send back
-// what they could not handle, see below.
+// Consumers change nothing: they read orders.created as ever and need not import this package. Those that do can send
+// back what they could not handle, see below.
 //
 // # What happens to a call
 //
@@ -18,25 +18,26 @@
 //	                    ├─ the intake stream exists ──▶ published to it, the PubAck awaited (or its future returned)
 //	                    └─ it does not              ──▶ a request to tarry.<namespace>.api.push, the answer awaited
 //
-// A message is tagged when it has a Tarry-Delay or Tarry-At header, in any case, or ADR-51's Nats-Schedule with "@at" and
-// Nats-Schedule-Target. Which of the two ways it takes is looked up once and remembered, never tried out: publishing to a
-// subject without a stream can deliver a message and report an error. The caller's message is not changed. A message
-// without a tag is refused if it has a Tarry-* header that tarry does not know, or one that means nothing without a due time
-// (Tarry-Id, Tarry-Priority, Tarry-TTL, Tarry-On-Duplicate, Tarry-Max-Wait, Tarry-Deliver): a forgotten or misspelt tag must
-// not let it leave at once. Tarry-Key and Tarry-Retry alone are fine: they are for a consumer that sends it back. What tarry delivered (it has Tarry-Due) can be passed on as it is.
+// A message is tagged when it has a Tarry-Delay or Tarry-At header, in any case, or ADR-51's Nats-Schedule with "@at"
+// and Nats-Schedule-Target. Which of the two ways it takes is looked up once and remembered, never tried out:
+// publishing to a subject without a stream can deliver a message and report an error. The caller's message is not
+// changed. A message without a tag is refused if it has a Tarry-* header that tarry does not know, or one that means
+// nothing without a due time (Tarry-Id, Tarry-Priority, Tarry-TTL, Tarry-On-Duplicate, Tarry-Max-Wait, Tarry-Deliver):
+// a forgotten or misspelt tag must not let it leave at once. Tarry-Key and Tarry-Retry alone are fine: they are for a
+// consumer that sends it back. What tarry delivered (it has Tarry-Due) can be passed on as it is.
 //
 // A nil error means stored. Through the intake stream this holds while every tarry instance is down; what tarry then
-// refuses (an id that is taken, say) goes to its stream of rejects. That is why every rule that needs no server is checked
-// here first, and its refusal is an [*Error].
+// refuses (an id that is taken, say) goes to its stream of rejects. That is why every rule that needs no server is
+// checked here first, and its refusal is an [*Error].
 //
 // # Identity and retries
 //
 // Nats-Msg-Id of a tagged message becomes Tarry-Id, the name by which it is canceled, looked up and recognized. What
-// goes out has a fresh Nats-Msg-Id for every call: this call's own retries after a lost PubAck are stored once, and a later
-// call with new content is never mistaken for an old one. Where the time runs out before an answer comes the error is
-// [ErrOutcomeUnknown]: the message may be stored or not, and publishing it again is safe if it has a Tarry-Id. A name belongs
-// to its topic and its key, and is remembered for ended.keep (10 minutes unless set otherwise) after its message ended, with
-// a journal for names.keep (7 days).
+// goes out has a fresh Nats-Msg-Id for every call: this call's own retries after a lost PubAck are stored once, and a
+// later call with new content is never mistaken for an old one. Where the time runs out before an answer comes the
+// error is [ErrOutcomeUnknown]: the message may be stored or not, and publishing it again is safe if it has a Tarry-Id.
+// A name belongs to its topic and its key, and is remembered for ended.keep (10 minutes unless set otherwise) after its
+// message ended, with a journal for names.keep (7 days).
 //
 // # What a tag excludes
 //
@@ -57,20 +58,21 @@
 //	}
 //	msg.Ack()
 //
-// It comes again when its schedule says (Tarry-Retry of the producer, else the setting retry of its topic), with the next
-// Tarry-Attempt and the reason as Tarry-Reason; after the last entry it ends as dead, where it can be looked at, requeued
-// ([Client.Requeue]) and, if the topic's settings say so, read from a subject of its own. It waits outside the consumer, which
-// a NakWithDelay does not: that counts against MaxAckPending, and is forgotten with the consumer.
+// It comes again when its schedule says (Tarry-Retry of the producer, else the setting retry of its topic), with the
+// next Tarry-Attempt and the reason as Tarry-Reason; after the last entry it ends as dead, where it can be looked at,
+// requeued ([Client.Requeue]) and, if the topic's settings say so, read from a subject of its own. It waits outside the
+// consumer, which a NakWithDelay does not: that counts against MaxAckPending, and is forgotten with the consumer.
 //
 // On a subject that producers also publish to without a tag the same call takes every message. One that tarry did not
 // deliver is attempt 1; its retry is attempt 2, on the subject where it was read, under a name made of its stream, its
 // sequence and the time at which it was stored. A message of core NATS has no such place: each call stores a message of
 // its own.
 //
-// With the topic setting partitions: N a message due on orders.created leaves on orders.created.<n>, where n is the CRC-32
-// (IEEE) of its Tarry-Key, else of its Tarry-Id, modulo N. One JetStream consumer for each n with MaxAckPending: 1 handles the
-// messages of one key one after the other and in order, and those of other partitions side by side; see the example of
-// partitions. Tarry-Subject is the topic, and a retry goes there. (It comes after what was due in the meantime.)
+// With the topic setting partitions: N a message due on orders.created leaves on orders.created.<n>, where n is the
+// CRC-32 (IEEE) of its Tarry-Key, else of its Tarry-Id, modulo N. One JetStream consumer for each n with MaxAckPending:
+// 1 handles the messages of one key one after the other and in order, and those of other partitions side by side; see
+// the example of partitions. Tarry-Subject is the topic, and a retry goes there. (It comes after what was due in the
+// meantime.)
 //
 // # Steering
 //
@@ -82,6 +84,6 @@
 // # Rights
 //
 // Publishing by tag needs the right to publish to delayed.<subject>, and to $JS.API.STREAM.NAMES for the look-up
-// ([ByStream] and [ByRequest] save it). Requests to tarry.<namespace>.api.* can name any subject, so give that right with
-// care.
+// ([ByStream] and [ByRequest] save it). Requests to tarry.<namespace>.api.* can name any subject, so give that right
+// with care.
 package tarry

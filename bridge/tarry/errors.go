@@ -9,12 +9,12 @@ import (
 	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
 )
 
-// ErrNoIntake: no stream holds the intake subjects and no instance answers, so nothing was stored. Where the error names
-// another stream that stored the message, tarry will not see it either.
+// ErrNoIntake: no stream holds the intake subjects and no instance answers, so nothing was stored. Where the error
+// names another stream that stored the message, tarry will not see it either.
 var ErrNoIntake = errors.New("tarry: nobody takes delayed messages here")
 
-// ErrOutcomeUnknown: no answer came in time and the message may be stored or not. Publishing it again is safe where it has
-// a Tarry-Id, since the same content under the same id is stored once.
+// ErrOutcomeUnknown: no answer came in time and the message may be stored or not. Publishing it again is safe where it
+// has a Tarry-Id, since the same content under the same id is stored once.
 var ErrOutcomeUnknown = errors.New("tarry: no answer in time, the message may be stored or not")
 
 // ErrCopy: the message is a copy of one that is dead or expired, and a copy is not tried again.
@@ -41,16 +41,16 @@ var (
 	ErrAlreadyCanceled = &Error{Word: "already_canceled", Detail: "the message was canceled"}
 	// ErrNotDead: only a dead message can be requeued.
 	ErrNotDead = &Error{Word: "not_dead", Detail: "the message is not dead"}
-	// ErrMaybeDelivered: an earlier attempt may have reached consumers. A canceled message will not be tried again; of a
-	// change or a replacement nothing was done.
+	// ErrMaybeDelivered: an earlier attempt may have reached consumers. A canceled message will not be tried again; of
+	// a change or a replacement nothing was done.
 	ErrMaybeDelivered = &Error{Word: "maybe_delivered", Detail: "the message may have been delivered"}
-	// ErrDuplicateID: the id belongs to a message with other content, which is topic, data, headers, options, and the delay or
-	// time as given. Another id helps, [OnDuplicate], or [Client.Reschedule].
+	// ErrDuplicateID: the id belongs to a message with other content, which is topic, data, headers, options, and the
+	// delay or time as given. Another id helps, [OnDuplicate], or [Client.Reschedule].
 	ErrDuplicateID = &Error{Word: "duplicate_id", Detail: "another message has this id"}
 )
 
-// WordRequest refuses a tag on a request, WordReply one beside a reply subject. The other words of refusals that come from
-// this package are those of the daemon, see [Error].
+// WordRequest refuses a tag on a request, WordReply one beside a reply subject. The other words of refusals that come
+// from this package are those of the daemon, see [Error].
 const (
 	WordRequest = "tag_on_request"
 	WordReply   = "tag_with_reply"

@@ -13,8 +13,8 @@ import (
 	"github.com/tarry-mq/tarry/bridge/tarry"
 )
 
-// A consumer gives back what it could not handle. When it comes again is its schedule's to say, and after the last attempt it
-// ends as dead.
+// A consumer gives back what it could not handle. When it comes again is its schedule's to say, and after the last
+// attempt it ends as dead.
 func ExampleClient_RetryMsgLater() {
 	conn, err := tarry.Connect(nats.DefaultURL)
 	if err != nil {
@@ -52,9 +52,9 @@ func ExampleClient_RetryMsgLater() {
 	defer consuming.Stop()
 }
 
-// With the topic setting partitions: 4, messages due on orders.created leave on orders.created.0 to orders.created.3, by
-// their key. One consumer for each, which has one message at a time, keeps the messages of one key in order; more processes
-// that run the same share the work and take over from one another.
+// With the topic setting partitions: 4, messages due on orders.created leave on orders.created.0 to orders.created.3,
+// by their key. One consumer for each, which has one message at a time, keeps the messages of one key in order; more
+// processes that run the same share the work and take over from one another.
 func Example_partitions() {
 	nc, err := nats.Connect(nats.DefaultURL)
 	if err != nil {
@@ -66,7 +66,8 @@ func Example_partitions() {
 		log.Fatal(err)
 	}
 	ctx := context.Background()
-	if _, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.created.*"}}); err != nil {
+	if _, err := js.CreateOrUpdateStream(
+		ctx, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.created.*"}}); err != nil {
 		log.Fatal(err)
 	}
 	for n := range 4 {
@@ -96,7 +97,8 @@ func ExampleClient_Reschedule() {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-	moved, err := conn.Reschedule(context.Background(), tarry.Ref{ID: "order-7131"}, tarry.Change{Delay: new(time.Hour)})
+	moved, err := conn.Reschedule(context.Background(), tarry.Ref{ID: "order-7131"},
+		tarry.Change{Delay: new(time.Hour)})
 	switch {
 	case err == nil:
 		fmt.Println("due at", moved.Due)

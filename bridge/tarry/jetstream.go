@@ -11,8 +11,8 @@ import (
 	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
 )
 
-// JetStream is a jetstream.JetStream whose publishing methods understand tags. A PubAck for a tagged message is that of the
-// intake stream; where the push went by request it carries Duplicate alone.
+// JetStream is a jetstream.JetStream whose publishing methods understand tags. A PubAck for a tagged message is that of
+// the intake stream; where the push went by request it carries Duplicate alone.
 //
 // A future of the async methods works as in nats.go. When it fails without an answer, publish its Msg again: that keeps
 // its Nats-Msg-Id, so the message is stored once.
@@ -39,7 +39,8 @@ func WrapJetStream(js jetstream.JetStream, opts ...Option) (*JetStream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tarry: open JetStream: %w", err)
 	}
-	j := &JetStream{JetStream: js, Client: c, opts: jetStreamOptions(own), calls: newCalls(jetstream.ErrTooManyStalledMsgs)}
+	j := &JetStream{JetStream: js, Client: c, opts: jetStreamOptions(own),
+		calls: newCalls(jetstream.ErrTooManyStalledMsgs)}
 	j.kinds.read = func(opts []jetstream.PublishOpt) (bool, error) {
 		h, err := j.opts.async(opts)
 		return tagged(h), err
@@ -48,7 +49,8 @@ func WrapJetStream(js jetstream.JetStream, opts ...Option) (*JetStream, error) {
 }
 
 // Publish publishes a message and waits for its PubAck. Options can tag it (jetstream.WithScheduleAt).
-func (j *JetStream) Publish(ctx context.Context, subject string, data []byte, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+func (j *JetStream) Publish(ctx context.Context, subject string, data []byte,
+	opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
 	if j.kinds.schedule(opts) {
 		return j.publish(ctx, &nats.Msg{Subject: subject, Data: data}, opts)
 	}
@@ -56,7 +58,8 @@ func (j *JetStream) Publish(ctx context.Context, subject string, data []byte, op
 }
 
 // PublishMsg publishes a message and waits for its PubAck; with a tag also past a PubAck that got lost.
-func (j *JetStream) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+func (j *JetStream) PublishMsg(ctx context.Context, m *nats.Msg,
+	opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
 	if m != nil && (tagged(m.Header) || j.kinds.schedule(opts)) {
 		return j.publish(ctx, m, opts)
 	}
@@ -83,7 +86,8 @@ func (j *JetStream) publish(ctx context.Context, m *nats.Msg, opts []jetstream.P
 }
 
 // PublishAsync publishes a message and returns the future of its PubAck. Options can tag it.
-func (j *JetStream) PublishAsync(subject string, data []byte, opts ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
+func (j *JetStream) PublishAsync(subject string, data []byte,
+	opts ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
 	if j.kinds.schedule(opts) {
 		return j.publishAsync(&nats.Msg{Subject: subject, Data: data}, opts)
 	}
@@ -110,15 +114,17 @@ func (j *JetStream) publishAsync(m *nats.Msg, opts []jetstream.PublishOpt) (jets
 	if w == byStream {
 		return j.JetStream.PublishMsgAsync(out.msg, keep(opts, h, out)...)
 	}
-	f, err := start(j.calls, j.Client, out, func(r Receipt) *jetstream.PubAck { return &jetstream.PubAck{Duplicate: r.Duplicate} })
+	f, err := start(j.calls, j.Client, out, func(r Receipt) *jetstream.PubAck {
+		return &jetstream.PubAck{Duplicate: r.Duplicate}
+	})
 	if err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// keep hands the caller's options on (retries, stall wait), with our Nats-Msg-Id after them since the last one wins. Those
-// that schedule have been translated and would be refused at the intake.
+// keep hands the caller's options on (retries, stall wait), with our Nats-Msg-Id after them since the last one wins.
+// Those that schedule have been translated and would be refused at the intake.
 func keep(opts []jetstream.PublishOpt, h nats.Header, out *outgoing) []jetstream.PublishOpt {
 	if len(opts) == 0 || has(h, headerSchedule) || has(h, headerScheduleTarget) {
 		return nil

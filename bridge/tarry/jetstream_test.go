@@ -86,7 +86,8 @@ func TestJetStream_OptionMsgIDBecomesTheName(t *testing.T) {
 	nc, _ := account(t)
 	in := intake(t, nc)
 	js := wrapJS(t, nc)
-	for how, err := range both(t, js, message("orders", "", "Tarry-Delay", "1h", "Nats-Msg-Id", "header"), jetstream.WithMsgID("order-1"), jetstream.WithRetryAttempts(3)) {
+	for how, err := range both(t, js, message("orders", "", "Tarry-Delay", "1h", "Nats-Msg-Id", "header"),
+		jetstream.WithMsgID("order-1"), jetstream.WithRetryAttempts(3)) {
 		if err != nil {
 			t.Fatalf("%s: %v", how, err)
 		}
@@ -108,18 +109,22 @@ func TestJetStream_OptionsThatConditionAStreamAreRefused(t *testing.T) {
 	in := intake(t, nc)
 	js := wrapJS(t, nc)
 	for field, opt := range map[string]jetstream.PublishOpt{
-		"Nats-Expected-Stream": jetstream.WithExpectStream("TARRY_default"), "Nats-Expected-Last-Sequence": jetstream.WithExpectLastSequence(0),
-		"Nats-Expected-Last-Msg-Id": jetstream.WithExpectLastMsgID("a"), "Nats-TTL": jetstream.WithMsgTTL(time.Minute),
+		"Nats-Expected-Stream":        jetstream.WithExpectStream("TARRY_default"),
+		"Nats-Expected-Last-Sequence": jetstream.WithExpectLastSequence(0),
+		"Nats-Expected-Last-Msg-Id":   jetstream.WithExpectLastMsgID("a"),
+		"Nats-TTL":                    jetstream.WithMsgTTL(time.Minute),
 	} {
 		for _, err := range both(t, js, message("orders", "", "Tarry-Delay", "1h"), opt) {
 			wantRefused(t, err, "invalid_header", field)
 		}
 	}
-	_, err := js.PublishMsg(t.Context(), message("orders", "", "Tarry-Delay", "1h"), jetstream.WithStallWait(time.Second))
+	_, err := js.PublishMsg(t.Context(), message("orders", "", "Tarry-Delay", "1h"),
+		jetstream.WithStallWait(time.Second))
 	if !errors.Is(err, jetstream.ErrInvalidOption) {
 		t.Errorf("a stall wait on a sync publish: %v", err)
 	}
-	if _, err := js.PublishMsgAsync(message("orders", "", "Tarry-Delay", "1h"), jetstream.WithStallWait(time.Second)); err != nil {
+	if _, err := js.PublishMsgAsync(
+		message("orders", "", "Tarry-Delay", "1h"), jetstream.WithStallWait(time.Second)); err != nil {
 		t.Errorf("a stall wait on an async publish: %v", err)
 	}
 	<-js.PublishAsyncComplete()
@@ -132,8 +137,10 @@ func TestJetStream_TakesTheServersOwnSchedules(t *testing.T) {
 	in := intake(t, nc)
 	js := wrapJS(t, nc)
 	at := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
-	opts := []jetstream.PublishOpt{jetstream.WithScheduleAt(at), jetstream.WithScheduleTarget("orders"), jetstream.WithMsgID("order-1")}
-	headers := message("schedules.1", "body", "Nats-Schedule", "@at "+at.Format(time.RFC3339), "Nats-Schedule-Target", "orders", "Nats-Msg-Id", "order-1")
+	opts := []jetstream.PublishOpt{jetstream.WithScheduleAt(at), jetstream.WithScheduleTarget("orders"),
+		jetstream.WithMsgID("order-1")}
+	headers := message("schedules.1", "body", "Nats-Schedule", "@at "+at.Format(time.RFC3339), "Nats-Schedule-Target",
+		"orders", "Nats-Msg-Id", "order-1")
 	if _, err := js.Publish(t.Context(), "schedules.1", []byte("body"), opts...); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +155,8 @@ func TestJetStream_TakesTheServersOwnSchedules(t *testing.T) {
 	if err := wrap(t, nc).PublishMsg(headers); err != nil {
 		t.Fatal(err)
 	}
-	for how, err := range both(t, js, message("schedules.1", "body", "Nats-Schedule-Target", "orders"), opts[0], opts[2]) {
+	for how, err := range both(t, js, message("schedules.1", "body", "Nats-Schedule-Target", "orders"),
+		opts[0], opts[2]) {
 		if err != nil {
 			t.Fatalf("%s, half by option, half by header: %v", how, err)
 		}
@@ -158,7 +166,8 @@ func TestJetStream_TakesTheServersOwnSchedules(t *testing.T) {
 		t.Fatalf("%d stored, want 7", len(list))
 	}
 	for _, got := range list {
-		want := nats.Header{"Tarry-At": {at.Format("2006-01-02T15:04:05.000Z")}, "Tarry-Id": {"order-1"}, "Nats-Msg-Id": got.Header["Nats-Msg-Id"]}
+		want := nats.Header{"Tarry-At": {at.Format("2006-01-02T15:04:05.000Z")}, "Tarry-Id": {"order-1"},
+			"Nats-Msg-Id": got.Header["Nats-Msg-Id"]}
 		if got.Subject != "delayed.orders" || string(got.Data) != "body" || !reflect.DeepEqual(got.Header, want) {
 			t.Errorf("got %q %q %v, want %v", got.Subject, got.Data, got.Header, want)
 		}
@@ -174,18 +183,29 @@ func TestJetStream_RefusesSchedulesItCannotKeep(t *testing.T) {
 		headers     []string
 		word, field string
 	}{
-		"every":       {[]string{"Nats-Schedule", "@every 5s", "Nats-Schedule-Target", "orders"}, "unsupported_yet", "Nats-Schedule"},
-		"cron":        {[]string{"Nats-Schedule", "0 0 * * * *", "Nats-Schedule-Target", "orders"}, "unsupported_yet", "Nats-Schedule"},
-		"hourly":      {[]string{"nats-schedule", "@hourly", "Nats-Schedule-Target", "orders"}, "unsupported_yet", "Nats-Schedule"},
-		"no target":   {[]string{"Nats-Schedule", "@at 2030-01-31T08:00:00Z"}, "invalid_topic", "Nats-Schedule-Target"},
-		"wild target": {[]string{"Nats-Schedule", "@at 2030-01-31T08:00:00Z", "Nats-Schedule-Target", "orders.*"}, "invalid_topic", "topic"},
-		"bad time":    {[]string{"Nats-Schedule", "@at tomorrow", "Nats-Schedule-Target", "orders"}, "invalid_at", "Nats-Schedule"},
-		"too far":     {[]string{"Nats-Schedule", "@at 2999-01-31T08:00:00Z", "Nats-Schedule-Target", "orders"}, "invalid_at", "Nats-Schedule"},
-		"twice":       {[]string{"Nats-Schedule", "@at 2030-01-31T08:00:00Z", "nats-schedule", "@at 2030-01-31T08:00:00Z", "Nats-Schedule-Target", "orders"}, "repeated_header", "nats-schedule"},
-		"empty":       {[]string{"Nats-Schedule", "", "Nats-Schedule-Target", "orders"}, "missing_delay", "Nats-Schedule"},
-		"ttl":         {[]string{"Nats-Schedule", "@at 2030-01-31T08:00:00Z", "Nats-Schedule-Target", "orders", "Nats-Schedule-TTL", "5m"}, "unsupported_yet", "Nats-Schedule-TTL"},
-		"zone":        {[]string{"Nats-Schedule", "@at 2030-01-31T08:00:00Z", "Nats-Schedule-Target", "orders", "Nats-Schedule-Time-Zone", "CET"}, "unsupported_yet", "Nats-Schedule-Time-Zone"},
-		"and a delay": {[]string{"Nats-Schedule", "@at 2030-01-31T08:00:00Z", "Nats-Schedule-Target", "orders", "Tarry-Delay", "1s"}, "delay_and_at", "Nats-Schedule"},
+		"every": {[]string{"Nats-Schedule", "@every 5s", "Nats-Schedule-Target", "orders"}, "unsupported_yet",
+			"Nats-Schedule"},
+		"cron": {[]string{"Nats-Schedule", "0 0 * * * *", "Nats-Schedule-Target", "orders"}, "unsupported_yet",
+			"Nats-Schedule"},
+		"hourly": {[]string{"nats-schedule", "@hourly", "Nats-Schedule-Target", "orders"}, "unsupported_yet",
+			"Nats-Schedule"},
+		"no target": {[]string{"Nats-Schedule", "@at 2030-01-31T08:00:00Z"}, "invalid_topic", "Nats-Schedule-Target"},
+		"wild target": {[]string{"Nats-Schedule", "@at 2030-01-31T08:00:00Z", "Nats-Schedule-Target", "orders.*"},
+			"invalid_topic", "topic"},
+		"bad time": {[]string{"Nats-Schedule", "@at tomorrow", "Nats-Schedule-Target", "orders"}, "invalid_at",
+			"Nats-Schedule"},
+		"too far": {[]string{"Nats-Schedule", "@at 2999-01-31T08:00:00Z", "Nats-Schedule-Target", "orders"},
+			"invalid_at", "Nats-Schedule"},
+		"twice": {[]string{"Nats-Schedule", "@at 2030-01-31T08:00:00Z", "nats-schedule",
+			"@at 2030-01-31T08:00:00Z", "Nats-Schedule-Target", "orders"}, "repeated_header", "nats-schedule"},
+		"empty": {[]string{"Nats-Schedule", "", "Nats-Schedule-Target", "orders"}, "missing_delay",
+			"Nats-Schedule"},
+		"ttl": {[]string{"Nats-Schedule", "@at 2030-01-31T08:00:00Z", "Nats-Schedule-Target", "orders",
+			"Nats-Schedule-TTL", "5m"}, "unsupported_yet", "Nats-Schedule-TTL"},
+		"zone": {[]string{"Nats-Schedule", "@at 2030-01-31T08:00:00Z", "Nats-Schedule-Target", "orders",
+			"Nats-Schedule-Time-Zone", "CET"}, "unsupported_yet", "Nats-Schedule-Time-Zone"},
+		"and a delay": {[]string{"Nats-Schedule", "@at 2030-01-31T08:00:00Z", "Nats-Schedule-Target", "orders",
+			"Tarry-Delay", "1s"}, "delay_and_at", "Nats-Schedule"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			for _, err := range both(t, js, message("schedules.1", "", c.headers...)) {
@@ -193,9 +213,11 @@ func TestJetStream_RefusesSchedulesItCannotKeep(t *testing.T) {
 			}
 		})
 	}
-	_, err := js.Publish(t.Context(), "schedules.1", nil, jetstream.WithScheduleEvery(time.Minute), jetstream.WithScheduleTarget("orders"))
+	_, err := js.Publish(t.Context(), "schedules.1", nil, jetstream.WithScheduleEvery(time.Minute),
+		jetstream.WithScheduleTarget("orders"))
 	wantRefused(t, err, "unsupported_yet", "Nats-Schedule")
-	_, err = js.PublishAsync("schedules.1", nil, jetstream.WithScheduleAt(time.Now()), jetstream.WithScheduleTarget("orders"), jetstream.WithScheduleTTL(time.Minute))
+	_, err = js.PublishAsync("schedules.1", nil, jetstream.WithScheduleAt(time.Now()),
+		jetstream.WithScheduleTarget("orders"), jetstream.WithScheduleTTL(time.Minute))
 	wantRefused(t, err, "unsupported_yet", "Nats-Schedule-TTL")
 	if list := stored(t, in); len(list) != 0 {
 		t.Fatalf("%d were stored", len(list))
@@ -211,9 +233,13 @@ func TestJetStream_UntaggedBehavesAsBareNats(t *testing.T) {
 	closed := more()
 	closed.Close()
 	opts := map[string][]jetstream.PublishOpt{
-		"none": nil, "id": {jetstream.WithMsgID("same")}, "retries": {jetstream.WithRetryAttempts(0)},
-		"wrong stream": {jetstream.WithExpectStream("OTHER")}, "stall": {jetstream.WithStallWait(time.Millisecond)},
-		"bad": {jetstream.WithRetryAttempts(-1), jetstream.WithScheduleEvery(1)}, "ttl": {jetstream.WithMsgTTL(time.Hour)},
+		"none":         nil,
+		"id":           {jetstream.WithMsgID("same")},
+		"retries":      {jetstream.WithRetryAttempts(0)},
+		"wrong stream": {jetstream.WithExpectStream("OTHER")},
+		"stall":        {jetstream.WithStallWait(time.Millisecond)},
+		"bad":          {jetstream.WithRetryAttempts(-1), jetstream.WithScheduleEvery(1)},
+		"ttl":          {jetstream.WithMsgTTL(time.Hour)},
 		"target alone": {jetstream.WithScheduleTarget("plain.y")},
 	}
 	for name, conn := range map[string]*nats.Conn{"open": nc, "closed": closed} {
@@ -267,7 +293,8 @@ func TestJetStream_UntaggedBehavesAsBareNats(t *testing.T) {
 func TestJetStream_UntaggedCostsNoAllocation(t *testing.T) {
 	nc, _ := account(t)
 	js := wrapJS(t, nc)
-	opts := []jetstream.PublishOpt{jetstream.WithMsgID("a"), jetstream.WithRetryAttempts(1), jetstream.WithScheduleTarget("x")}
+	opts := []jetstream.PublishOpt{jetstream.WithMsgID("a"), jetstream.WithRetryAttempts(1),
+		jetstream.WithScheduleTarget("x")}
 	if n := testing.AllocsPerRun(100, func() {
 		if js.kinds.schedule(opts) {
 			t.Error("tagged")
@@ -306,7 +333,8 @@ func TestJetStream_FuturesFailWhenTheIntakeIsGone(t *testing.T) {
 		t.Fatalf("got %v, want ErrNoIntake", err)
 	}
 	asked := newInstance(t, nc, always(kept))
-	if _, err := js.PublishMsg(t.Context(), message("orders", "", "Tarry-Delay", "1h")); err != nil || len(asked.all()) != 1 {
+	if _, err := js.PublishMsg(t.Context(), message("orders", "", "Tarry-Delay", "1h")); err != nil ||
+		len(asked.all()) != 1 {
 		t.Fatalf("an instance is there, and the push says: %v", err)
 	}
 }

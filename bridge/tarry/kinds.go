@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// optionKinds remembers which publish options schedule a message, so that an untagged publish with options pays a look-up
-// and not a reading of its options. Two options of one code address come from the same constructor of nats.go
+// optionKinds remembers which publish options schedule a message, so that an untagged publish with options pays a
+// look-up and not a reading of its options. Two options of one code address come from the same constructor of nats.go
 // (jetstream.WithMsgID, say) and differ only in their value; nobody else can write one.
 type optionKinds struct {
 	read  func(opts []jetstream.PublishOpt) (schedules bool, err error)

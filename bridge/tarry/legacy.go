@@ -11,8 +11,8 @@ import (
 	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
 )
 
-// JetStreamContext is a nats.JetStreamContext, nats.go's older interface, whose publishing methods understand tags as those
-// of [JetStream] do. The intake is found and synchronous pushes go through a context of the newer package
+// JetStreamContext is a nats.JetStreamContext, nats.go's older interface, whose publishing methods understand tags as
+// those of [JetStream] do. The intake is found and synchronous pushes go through a context of the newer package
 // ([WithJetStream]); of the options nats.Context and nats.AckWait bound them.
 type JetStreamContext struct {
 	nats.JetStreamContext
@@ -76,7 +76,8 @@ func (j *JetStreamContext) PublishMsg(m *nats.Msg, opts ...nats.PubOpt) (*nats.P
 	if r.ack == nil {
 		return &nats.PubAck{Duplicate: r.Duplicate}, nil
 	}
-	return &nats.PubAck{Stream: r.ack.Stream, Sequence: r.ack.Sequence, Duplicate: r.ack.Duplicate, Domain: r.ack.Domain}, nil
+	return &nats.PubAck{Stream: r.ack.Stream, Sequence: r.ack.Sequence, Duplicate: r.ack.Duplicate,
+		Domain: r.ack.Domain}, nil
 }
 
 // PublishMsgAsync publishes a message and returns the future of its PubAck.
@@ -94,11 +95,14 @@ func (j *JetStreamContext) PublishMsgAsync(m *nats.Msg, opts ...nats.PubOpt) (na
 	}
 	if w == byStream {
 		if len(opts) > 0 {
-			opts = append(append(make([]nats.PubOpt, 0, len(opts)+1), opts...), nats.MsgId(out.msg.Header.Get(wire.HeaderMsgID)))
+			opts = append(append(make([]nats.PubOpt, 0, len(opts)+1), opts...),
+				nats.MsgId(out.msg.Header.Get(wire.HeaderMsgID)))
 		}
 		return j.JetStreamContext.PublishMsgAsync(out.msg, opts...)
 	}
-	f, err := start(j.calls, j.Client, out, func(r Receipt) *nats.PubAck { return &nats.PubAck{Duplicate: r.Duplicate} })
+	f, err := start(j.calls, j.Client, out, func(r Receipt) *nats.PubAck {
+		return &nats.PubAck{Duplicate: r.Duplicate}
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,8 @@ func TestJetStreamContext_StoresTaggedMessages(t *testing.T) {
 		t.Fatalf("got %+v, %v", ack, err)
 	}
 	for _, opts := range [][]nats.PubOpt{
-		{nats.MsgId("order-1")}, {nats.MsgId("order-1"), nats.AckWait(time.Second)}, {nats.Context(t.Context()), nats.MsgId("order-1"), nats.RetryAttempts(1)},
+		{nats.MsgId("order-1")}, {nats.MsgId("order-1"), nats.AckWait(time.Second)},
+		{nats.Context(t.Context()), nats.MsgId("order-1"), nats.RetryAttempts(1)},
 	} {
 		if _, err := other.PublishMsg(m, opts...); err != nil {
 			t.Fatal(err)
@@ -57,7 +58,8 @@ func TestJetStreamContext_StoresTaggedMessages(t *testing.T) {
 		if n != 0 && n != 4 {
 			want["Tarry-Id"] = []string{"order-1"}
 		}
-		if got.Subject != "delayed.orders" || !reflect.DeepEqual(got.Header, want) || len(got.Header.Get("Nats-Msg-Id")) != 22 {
+		if got.Subject != "delayed.orders" || !reflect.DeepEqual(got.Header, want) ||
+			len(got.Header.Get("Nats-Msg-Id")) != 22 {
 			t.Errorf("%d: got %q %v, want %v", n, got.Subject, got.Header, want)
 		}
 	}
@@ -83,7 +85,8 @@ func TestJetStreamContext_RefusesAndPassesThroughAsNats(t *testing.T) {
 	wantRefused(t, err, "invalid_header", "Nats-Expected-Stream")
 	_, err = js.PublishMsgAsync(tag, nats.ExpectLastSequence(3))
 	wantRefused(t, err, "invalid_header", "Nats-Expected-Last-Sequence")
-	if _, err := js.PublishMsg(tag, nats.Context(t.Context()), nats.AckWait(time.Second)); !errors.Is(err, nats.ErrContextAndTimeout) {
+	if _, err := js.PublishMsg(tag, nats.Context(t.Context()), nats.AckWait(time.Second)); !errors.Is(err,
+		nats.ErrContextAndTimeout) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := js.PublishMsg(tag, nats.StallWait(time.Second)); err == nil {

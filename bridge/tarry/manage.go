@@ -10,9 +10,9 @@ import (
 	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
 )
 
-// Ref names a message: by its uid, or by the id its producer gave it, which belongs to a topic and a key. Without Topic or Key,
-// Get takes the one message with the id that lives; a change is ErrAmbiguousID as soon as an instance knows messages of two
-// topics or keys by it, live or ended.
+// Ref names a message: by its uid, or by the id its producer gave it, which belongs to a topic and a key. Without Topic
+// or Key, Get takes the one message with the id that lives; a change is ErrAmbiguousID as soon as an instance knows
+// messages of two topics or keys by it, live or ended.
 type Ref struct {
 	ID    string `json:"id"`
 	Topic string `json:"topic,omitempty"` // the subject without the prefix
@@ -30,9 +30,9 @@ type Canceled struct {
 }
 
 // Cancel takes a message back. A nil error means that this delivery never comes: earlier attempts of what a consumer
-// sent back, or of what was requeued, may have come. A cancel of an id that nothing has is remembered if it names the topic: a
-// push of it that stands in the intake by then is accepted as canceled. Any other end has an error of its own: ErrAlreadyDelivered,
-// ErrAlreadyExpired, ErrAlreadyDead, ErrInFlight, ErrMaybeDelivered, ErrUnknownID, ErrAmbiguousID.
+// sent back, or of what was requeued, may have come. A cancel of an id that nothing has is remembered if it names the
+// topic: a push of it that stands in the intake by then is accepted as canceled. Any other end has an error of its own:
+// ErrAlreadyDelivered, ErrAlreadyExpired, ErrAlreadyDead, ErrInFlight, ErrMaybeDelivered, ErrUnknownID, ErrAmbiguousID.
 // Repeating it is safe. It needs a running instance.
 func (c *Client) Cancel(ctx context.Context, ref Ref) (Canceled, error) {
 	var a struct {
@@ -43,7 +43,8 @@ func (c *Client) Cancel(ctx context.Context, ref Ref) (Canceled, error) {
 	if err := c.manage(ctx, "cancel", ref, ref, &a); err != nil {
 		return Canceled{}, err
 	}
-	return Canceled{ID: a.ID, UID: a.UID, Topic: a.Topic, Due: moment(a.Due), At: moment(a.At), Version: a.Version, Attempt: a.Attempt}, nil
+	return Canceled{ID: a.ID, UID: a.UID, Topic: a.Topic, Due: moment(a.Due), At: moment(a.At), Version: a.Version,
+		Attempt: a.Attempt}, nil
 }
 
 // Message is what tarry knows about a message.
@@ -95,9 +96,12 @@ func (c *Client) Get(ctx context.Context, ref Ref) (Message, error) {
 		return Message{}, err
 	}
 	m := Message{
-		ID: a.ID, UID: a.UID, Key: a.Key, Topic: a.Topic, State: a.State, Version: a.Version, Due: moment(a.Due), Priority: a.Priority,
-		Attempt: a.Attempt, Retries: a.Retry, Refusals: a.Refusals, Uncertain: a.Uncertain, Parked: cmp.Or(a.ParkedWhy, a.Parked),
-		EndedAt: moment(a.EndedAt), Kind: a.Kind, Other: a.Other, Reason: a.Reason, Header: a.Headers, Data: a.BodyBase64, DataOmitted: a.Omitted,
+		ID: a.ID, UID: a.UID, Key: a.Key, Topic: a.Topic, State: a.State, Version: a.Version, Due: moment(a.Due),
+		Priority: a.Priority,
+		Attempt:  a.Attempt, Retries: a.Retry, Refusals: a.Refusals, Uncertain: a.Uncertain,
+		Parked:  cmp.Or(a.ParkedWhy, a.Parked),
+		EndedAt: moment(a.EndedAt), Kind: a.Kind, Other: a.Other, Reason: a.Reason, Header: a.Headers,
+		Data: a.BodyBase64, DataOmitted: a.Omitted,
 	}
 	if ttl, err := wire.ParseTTL(a.TTL); err == nil {
 		m.TTL = ttl
@@ -126,7 +130,8 @@ func (r Ref) check() error {
 	return nil
 }
 
-// manage asks about one message, which question names. These requests may be repeated, so a lost answer is asked for again.
+// manage asks about one message, which question names. These requests may be repeated, so a lost answer is asked for
+// again.
 func (c *Client) manage(ctx context.Context, verb string, ref Ref, question, answer any) error {
 	if err := cmp.Or(ref.check(), ctx.Err()); err != nil {
 		return err

@@ -66,8 +66,8 @@ func Timeout(d time.Duration) Option {
 	}
 }
 
-// AckWait is how long one attempt waits for its answer before the same message, under the same Nats-Msg-Id, is sent again
-// within the time that is left. The default is 2 seconds.
+// AckWait is how long one attempt waits for its answer before the same message, under the same Nats-Msg-Id, is sent
+// again within the time that is left. The default is 2 seconds.
 func AckWait(d time.Duration) Option {
 	return func(c *config) error {
 		c.ackWait = d
@@ -83,14 +83,14 @@ func ByStream() Option {
 	return func(c *config) error { c.fixed = byStream; return nil }
 }
 
-// ByRequest asks an instance for every push and leaves the intake stream alone. A push then needs a running instance, but
-// its answer is tarry's own verdict: a name that is taken is an error at once.
+// ByRequest asks an instance for every push and leaves the intake stream alone. A push then needs a running instance,
+// but its answer is tarry's own verdict: a name that is taken is an error at once.
 func ByRequest() Option {
 	return func(c *config) error { c.fixed = byRequest; return nil }
 }
 
-// WithJetStream names the JetStream context through which a [Conn] finds and reaches the intake stream: one with a domain
-// or an API prefix. A [JetStream] uses the one it wraps.
+// WithJetStream names the JetStream context through which a [Conn] finds and reaches the intake stream: one with a
+// domain or an API prefix. A [JetStream] uses the one it wraps.
 func WithJetStream(js jetstream.JetStream) Option {
 	return func(c *config) error {
 		c.js = js

@@ -8,9 +8,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// optionReader finds out which headers publish options would set. nats.go keeps options to itself, but writes their headers
-// into the message before it looks at anything else, so a publish that is sure to go nowhere tells: a sync one under a
-// context that has ended, an async one with a reply subject. Only tagged messages are read this way; see optionKinds.
+// optionReader finds out which headers publish options would set. nats.go keeps options to itself, but writes their
+// headers into the message before it looks at anything else, so a publish that is sure to go nowhere tells: a sync one
+// under a context that has ended, an async one with a reply subject. Only tagged messages are read this way; see
+// optionKinds.
 type optionReader[O any] struct {
 	publish      func(m *nats.Msg, opts []O) error // under a context that has ended
 	publishAsync func(m *nats.Msg, opts []O) error

@@ -13,13 +13,15 @@ import (
 func TestExample_PrintsALineForEachStoredMessage(t *testing.T) {
 	t.Parallel()
 	bin := filepath.Join(t.TempDir(), "example")
-	if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./example").CombinedOutput(); err != nil {
+	if text, err := exec.CommandContext(
+		t.Context(), "go", "build", "-o", bin, "./example").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	s := newServer(t, "jetstream { store_dir: \""+t.TempDir()+"\" }")
 	in := intake(t, connect(t, s.url))
 	for n, args := range [][]string{{"-delay", "2s"}, {"-delay", "2s", "-jetstream"}} {
-		cmd := exec.CommandContext(t.Context(), bin, append(args, "-count", "3", "-subject", "orders.created", "-id", "run")...)
+		cmd := exec.CommandContext(t.Context(), bin,
+			append(args, "-count", "3", "-subject", "orders.created", "-id", "run")...)
 		cmd.Env = append(cmd.Environ(), "NATS_URL="+s.url)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
@@ -37,7 +39,8 @@ func TestExample_PrintsALineForEachStoredMessage(t *testing.T) {
 			if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
 				t.Fatalf("%v in %s", err, lines.Text())
 			}
-			if l.Subject != "orders.created" || l.Delay != "2s" || l.Stored.Before(l.Sent) || (l.Stream != "") != (n == 1) {
+			if l.Subject != "orders.created" || l.Delay != "2s" || l.Stored.Before(l.Sent) ||
+				(l.Stream != "") != (n == 1) {
 				t.Errorf("got %s", lines.Text())
 			}
 			ids = append(ids, l.ID)
@@ -51,7 +54,8 @@ func TestExample_PrintsALineForEachStoredMessage(t *testing.T) {
 		t.Fatalf("%d stored, want 6", len(list))
 	}
 	for _, m := range list {
-		if m.Subject != "delayed.orders.created" || m.Header.Get("Tarry-Delay") != "2s" || m.Header.Get("Content-Type") != "application/json" {
+		if m.Subject != "delayed.orders.created" || m.Header.Get("Tarry-Delay") != "2s" ||
+			m.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("got %q %v", m.Subject, m.Header)
 		}
 	}

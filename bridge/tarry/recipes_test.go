@@ -98,7 +98,8 @@ func (p *program) says(t *testing.T, line string) {
 	})
 }
 
-// runProducer runs a producer as it stands, twice: what it published arrives when it is due, each time under another name.
+// runProducer runs a producer as it stands, twice: what it published arrives when it is due, each time under another
+// name.
 func (d *dev) runProducer(t *testing.T, dir string, args ...string) {
 	t.Helper()
 	c := wrap(t, connect(t, d.nats))
@@ -110,7 +111,8 @@ func (d *dev) runProducer(t *testing.T, dir string, args ...string) {
 	for range 2 {
 		m := next(t, sub)
 		id := m.Header.Get(HeaderID)
-		if early := start.Add(2 * time.Second).Sub(time.Now()); early > 0 || !strings.HasPrefix(id, "order-17-") || ids[id] ||
+		if early := start.Add(2 * time.Second).Sub(time.Now()); early > 0 ||
+			!strings.HasPrefix(id, "order-17-") || ids[id] ||
 			strings.ReplaceAll(string(m.Data), " ", "") != `{"order":17}` {
 			t.Errorf("%s early came %q with %v", early, m.Data, m.Header)
 		}
@@ -175,10 +177,12 @@ func (d *dev) runConsumer(t *testing.T, dir string, args ...string) {
 	})
 	info, err := consumer.Info(t.Context())
 	if err != nil || info.Delivered.Consumer != 8 {
-		t.Errorf("%d deliveries, %v; want two good ones and three attempts of each bad one", info.Delivered.Consumer, err)
+		t.Errorf("%d deliveries, %v; want two good ones and three attempts of each bad one",
+			info.Delivered.Consumer, err)
 	}
 	// A copy of what ended has its topic on it. It is not given back, so JetStream has it again when its time comes.
-	if _, err := js.PublishMsg(t.Context(), message("orders.remind", "bad", "Tarry-Subject", "orders.other")); err != nil {
+	if _, err := js.PublishMsg(
+		t.Context(), message("orders.remind", "bad", "Tarry-Subject", "orders.other")); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
@@ -242,8 +246,10 @@ func TestRecipes_CommandLine(t *testing.T) {
 	sub := listen(t, wrap(t, connect(t, d.nats)), "orders.remind")
 	short := recipe(t, "README.md", "The `nats` CLI, and any client that speaks JetStream:")
 	script := save(t, dir, "recipe.sh", recipe(t, recipes, "## Command line")+short)
-	said := execute(t, dir, []string{"NATS_URL=" + d.nats, "PATH=" + dir + ":" + os.Getenv("PATH")}, "sh", "-eux", script)
-	for _, want := range []string{`"stream":"TARRY_default"`, `"state":"waiting"`, `"version":2`, `"state":"canceled"`} {
+	said := execute(t, dir, []string{"NATS_URL=" + d.nats, "PATH=" + dir + ":" + os.Getenv("PATH")}, "sh",
+		"-eux", script)
+	for _, want := range []string{`"stream":"TARRY_default"`, `"state":"waiting"`, `"version":2`,
+		`"state":"canceled"`} {
 		if !strings.Contains(strings.ReplaceAll(said, " ", ""), want) {
 			t.Errorf("it lacks %s", want)
 		}
@@ -251,7 +257,8 @@ func TestRecipes_CommandLine(t *testing.T) {
 	if n := strings.Count(said, `"stream":"TARRY_default"`); n != 3 {
 		t.Errorf("%d pushes are acknowledged, want 3", n)
 	}
-	if m := next(t, sub); !strings.HasPrefix(m.Header.Get(HeaderID), "order-17-") || string(m.Data) != `{"order": 17}` || t.Failed() {
+	if m := next(t, sub); !strings.HasPrefix(m.Header.Get(HeaderID), "order-17-") ||
+		string(m.Data) != `{"order": 17}` || t.Failed() {
 		t.Errorf("got %q with %v after: %s", m.Data, m.Header, said)
 	}
 }

@@ -76,9 +76,9 @@ func newPushRequest(out *outgoing) pushRequest {
 	return r
 }
 
-// ask pushes by request. What an instance definitely did not take (nobody answered, or it is stopping) is asked again, and
-// so is a push that has a name: the same content under a name is stored once. One without a name is repeated only where the
-// answer gave it one; else a repetition could be a second message.
+// ask pushes by request. What an instance definitely did not take (nobody answered, or it is stopping) is asked again,
+// and so is a push that has a name: the same content under a name is stored once. One without a name is repeated only
+// where the answer gave it one; else a repetition could be a second message.
 func (c *Client) ask(ctx context.Context, out *outgoing) (Receipt, error) {
 	r, sent := newPushRequest(out), false
 	for tries := 0; ; tries++ {
@@ -96,7 +96,8 @@ func (c *Client) ask(ctx context.Context, out *outgoing) (Receipt, error) {
 			}
 			again, err = r.ID != "", fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 		case errors.As(err, &refused):
-			again = tries < 2 && (refused.Word == "stopping" || refused.Word == "busy" || refused.Word == "unavailable" || refused.Word == "bucket_unavailable")
+			again = tries < 2 && (refused.Word == "stopping" || refused.Word == "busy" ||
+				refused.Word == "unavailable" || refused.Word == "bucket_unavailable")
 		case errors.Is(err, nats.ErrNoResponders):
 			again = tries < 2
 			if err = c.noIntake(err); !again {
@@ -173,8 +174,9 @@ func (c *Client) exchange(ctx context.Context, verb string, question, answer any
 		}
 	}
 	if p.Word != "" {
-		return &Error{Word: p.Word, Detail: p.Detail, ID: p.ID, UID: p.UID, State: p.State, At: moment(p.At), Version: p.Version,
-			Bucket: p.Bucket, Report: p.Report, Candidates: p.Candidates}
+		return &Error{Word: p.Word, Detail: p.Detail, ID: p.ID, UID: p.UID, State: p.State, At: moment(p.At),
+			Version: p.Version,
+			Bucket:  p.Bucket, Report: p.Report, Candidates: p.Candidates}
 	}
 	if err := json.Unmarshal(reply.Data, answer); err != nil {
 		return fmt.Errorf("%w: read the answer: %w", ErrOutcomeUnknown, err)

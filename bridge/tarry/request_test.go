@@ -38,7 +38,8 @@ func newInstance(t *testing.T, nc *nats.Conn, say func(n int, data string) strin
 	}
 	t.Cleanup(func() { _ = srv.Stop() })
 	api := srv.AddGroup("tarry.default.api")
-	for _, verb := range []string{"push", "cancel", "get", "run", "reschedule", "cancel_many", "reschedule_many", "dead_requeue"} {
+	for _, verb := range []string{"push", "cancel", "get", "run", "reschedule", "cancel_many", "reschedule_many",
+		"dead_requeue"} {
 		err := api.AddEndpoint(verb, micro.HandlerFunc(func(r micro.Request) {
 			in.mu.Lock()
 			n := len(in.asked)
@@ -63,7 +64,8 @@ func newInstance(t *testing.T, nc *nats.Conn, say func(n int, data string) strin
 	return in
 }
 
-const kept = `{"id":"order-1","uid":"0uid","due":"2030-01-31T08:00:00.000Z","state":"waiting","version":1,"durable":"redis"}`
+const kept = `{"id":"order-1","uid":"0uid","due":"2030-01-31T08:00:00.000Z","state":"waiting","version":1,` +
+	`"durable":"redis"}`
 
 func always(text string) func(int, string) string { return func(int, string) string { return text } }
 
@@ -78,8 +80,10 @@ func TestRequest_CarriesThePushAsJSON(t *testing.T) {
 	nc := off(t)
 	in := newInstance(t, nc, always(kept))
 	conn := wrap(t, nc)
-	m := message("orders", "body \x00\xff", "tarry-delay", "20m", "Tarry-Key", "k", "Tarry-Priority", "7", "Tarry-TTL", "90s",
-		"Tarry-Attempt", "2", "Tarry-On-Duplicate", "reject", "Tarry-Deliver", "mq", "Nats-Msg-Id", "order-1", "X", "2", "X", "1", "y", "Ü")
+	m := message("orders", "body \x00\xff", "tarry-delay", "20m", "Tarry-Key", "k", "Tarry-Priority", "7",
+		"Tarry-TTL", "90s",
+		"Tarry-Attempt", "2", "Tarry-On-Duplicate", "reject", "Tarry-Deliver", "mq", "Nats-Msg-Id", "order-1", "X", "2",
+		"X", "1", "y", "Ü")
 	r, err := conn.Push(t.Context(), m)
 	want := Receipt{ID: "order-1", UID: "0uid", Due: time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)}
 	if err != nil || r != want {
@@ -89,7 +93,8 @@ func TestRequest_CarriesThePushAsJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, text := range []string{
-		`{"topic":"orders","body_base64":"Ym9keSAA/w==","headers":{"X":["2","1"],"y":["Ü"]},"delay":"20m","id":"order-1","key":"k",` +
+		`{"topic":"orders","body_base64":"Ym9keSAA/w==","headers":{"X":["2","1"],"y":["Ü"]},"delay":"20m",` +
+			`"id":"order-1","key":"k",` +
 			`"on_duplicate":"reject","deliver":"mq","priority":7,"ttl":"90000","attempt":2}`,
 		`{"topic":"orders","at":"2030-01-31T08:00:00.001Z"}`,
 	} {
@@ -118,7 +123,8 @@ func TestRequest_IsTheWayWithoutAnIntakeStream(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		js := wrapJS(t, nc)
-		if ack, err := js.PublishMsg(t.Context(), message("orders", name, "Tarry-Delay", "1s")); err != nil || *ack != (jetstream.PubAck{}) {
+		if ack, err := js.PublishMsg(t.Context(), message("orders", name, "Tarry-Delay", "1s")); err != nil ||
+			*ack != (jetstream.PubAck{}) {
 			t.Errorf("%s: got %+v, %v", name, ack, err)
 		}
 		if n := len(in.all()); n != 2 {
@@ -136,7 +142,8 @@ func TestRequest_CanBeChosen(t *testing.T) {
 		t.Fatal(err)
 	}
 	other, _ := account(t)
-	if err := wrap(t, other, ByRequest()).PublishMsg(message("orders", "", "Tarry-Delay", "1s")); !errors.Is(err, ErrNoIntake) || strings.Contains(err.Error(), "stream") {
+	if err := wrap(t, other, ByRequest()).PublishMsg(message("orders", "", "Tarry-Delay", "1s")); !errors.Is(
+		err, ErrNoIntake) || strings.Contains(err.Error(), "stream") {
 		t.Errorf("without an instance: %v, which speaks of a stream that was not looked for", err)
 	}
 	if info, err := stored.Info(t.Context()); err != nil || info.State.Msgs != 0 {
@@ -147,12 +154,15 @@ func TestRequest_CanBeChosen(t *testing.T) {
 func TestRequest_TellsTarrysOwnVerdict(t *testing.T) {
 	t.Parallel()
 	nc := off(t)
-	newInstance(t, nc, always(`{"error":"duplicate_id","detail":"order-1 has other content","id":"order-1","uid":"0uid","state":"delivered","at":"2030-01-31T08:00:00.000Z"}`))
+	newInstance(t, nc, always(`{"error":"duplicate_id","detail":"order-1 has other content","id":"order-1",`+
+		`"uid":"0uid","state":"delivered","at":"2030-01-31T08:00:00.000Z"}`))
 	err := wrap(t, nc).PublishMsg(message("orders", "", "Tarry-Delay", "1s", "Tarry-Id", "order-1"))
-	want := &Error{Word: "duplicate_id", Detail: "order-1 has other content", ID: "order-1", UID: "0uid", State: "delivered",
-		At: time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)}
+	want := &Error{Word: "duplicate_id", Detail: "order-1 has other content", ID: "order-1", UID: "0uid",
+		State: "delivered",
+		At:    time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)}
 	var got *Error
-	if !errors.As(err, &got) || !reflect.DeepEqual(got, want) || !errors.Is(err, ErrDuplicateID) || errors.Is(err, ErrUnknownID) {
+	if !errors.As(err, &got) || !reflect.DeepEqual(got, want) || !errors.Is(err, ErrDuplicateID) ||
+		errors.Is(err, ErrUnknownID) {
 		t.Fatalf("got %#v, want %#v", err, want)
 	}
 	if text := err.Error(); text != "tarry: order-1 has other content" {
@@ -193,8 +203,9 @@ func TestRequest_IsRepeatedOnlyWhereThatIsSafe(t *testing.T) {
 		"refused":                          {word("duplicate_id", ""), "order-1", 1, ErrDuplicateID},
 		"always busy":                      {always(`{"error":"busy","detail":"d"}`), "", 3, &Error{Word: "busy"}},
 		"not an answer":                    {always(`hello`), "", 1, ErrOutcomeUnknown},
-		"an answer without a uid":          {always(`{"id":"a","due":"2030-01-31T08:00:00.000Z"}`), "", 1, ErrOutcomeUnknown},
-		"an empty answer":                  {always(`{}`), "", 1, ErrOutcomeUnknown},
+		"an answer without a uid": {always(`{"id":"a","due":"2030-01-31T08:00:00.000Z"}`), "", 1,
+			ErrOutcomeUnknown},
+		"an empty answer": {always(`{}`), "", 1, ErrOutcomeUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -223,7 +234,8 @@ func TestRequest_SaysWhichBucketIsAway(t *testing.T) {
 	in := newInstance(t, nc, always(`{"error":"bucket_unavailable","detail":"d","bucket":0}`))
 	err := wrap(t, nc).PublishMsg(message("orders", "", "Tarry-Delay", "1s"))
 	var refused *Error
-	if !errors.As(err, &refused) || refused.Word != "bucket_unavailable" || refused.Bucket == nil || *refused.Bucket != 0 || len(in.all()) != 3 {
+	if !errors.As(err, &refused) || refused.Word != "bucket_unavailable" || refused.Bucket == nil ||
+		*refused.Bucket != 0 || len(in.all()) != 3 {
 		t.Errorf("got %+v, %v after %d requests", refused, err, len(in.all()))
 	}
 }
@@ -341,7 +353,8 @@ func TestRequest_BoundsWhatWaitsForAnAnswer(t *testing.T) {
 			}
 		}
 		before := time.Now()
-		if _, _, err := c.enter(client); !errors.Is(err, jetstream.ErrTooManyStalledMsgs) || time.Since(before) != time.Second {
+		if _, _, err := c.enter(client); !errors.Is(err, jetstream.ErrTooManyStalledMsgs) ||
+			time.Since(before) != time.Second {
 			t.Fatalf("one too many: got %v after %v", err, time.Since(before))
 		}
 		time.AfterFunc(time.Second/2, c.leave)

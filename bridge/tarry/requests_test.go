@@ -29,7 +29,8 @@ func TestRequests_AreWhatTheDaemonUnderstands(t *testing.T) {
 	in := newInstance(t, nc, always(`{"id":"a","uid":"0uid","due":"2030-01-31T08:00:00.000Z"}`))
 	conn := wrap(t, nc, ByRequest())
 	at := time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)
-	retry := message("orders.created", "body", "Tarry-Id", "order-1", "Tarry-Attempt", "1", "Tarry-Due", "1896076800000", "Tarry-Key", "k", "Nats-Msg-Id", "0uid",
+	retry := message("orders.created", "body", "Tarry-Id", "order-1", "Tarry-Attempt", "1", "Tarry-Due",
+		"1896076800000", "Tarry-Key", "k", "Nats-Msg-Id", "0uid",
 		"Tarry-Retry", "exp(1m,1h,3)~20%", "X", "1")
 	reschedule := func(c Change) error {
 		_, err := conn.Reschedule(t.Context(), Ref{ID: "a"}, c)
@@ -39,16 +40,21 @@ func TestRequests_AreWhatTheDaemonUnderstands(t *testing.T) {
 	for name, ask := range map[string]func() error{
 		"push a retry": func() error { _, err := conn.RetryLater(t.Context(), retry, "why"); return err },
 		"push and merge": func() error {
-			return conn.PublishMsg(MaxWait(OnDuplicate(Delay(message("orders", "body"), time.Second), Debounce), time.Minute))
+			return conn.PublishMsg(
+				MaxWait(OnDuplicate(Delay(message("orders", "body"), time.Second), Debounce), time.Minute))
 		},
 		"name": func() error { _, err := conn.Run(t.Context(), Ref{ID: "a", Topic: "mail.x", Key: "k"}); return err },
 		"reschedule by delay": func() error {
-			return reschedule(Change{Delay: new(20 * time.Minute), Priority: new(uint8(7)), Header: nats.Header{"X": {"1", "2"}}, Data: []byte("x"), Version: 9})
+			return reschedule(Change{Delay: new(20 * time.Minute), Priority: new(uint8(7)),
+				Header: nats.Header{"X": {"1", "2"}}, Data: []byte("x"), Version: 9})
 		},
-		"reschedule by time":  func() error { return reschedule(Change{At: at, Header: nats.Header{}, Data: []byte{}}) },
+		"reschedule by time": func() error {
+			return reschedule(Change{At: at, Header: nats.Header{}, Data: []byte{}})
+		},
 		"reschedule by shift": func() error { return reschedule(Change{Shift: -10 * time.Minute}) },
 		"cancel many": func() error {
-			_, err := conn.CancelMany(t.Context(), Selection{Topic: "orders.>", Key: "k", DueFrom: at, DueTo: at.Add(time.Millisecond), DryRun: true})
+			_, err := conn.CancelMany(t.Context(),
+				Selection{Topic: "orders.>", Key: "k", DueFrom: at, DueTo: at.Add(time.Millisecond), DryRun: true})
 			return err
 		},
 		"reschedule many": func() error {
@@ -56,7 +62,8 @@ func TestRequests_AreWhatTheDaemonUnderstands(t *testing.T) {
 			return err
 		},
 		"requeue": func() error {
-			_, err := conn.Requeue(t.Context(), Ref{ID: "a", Key: "k"}, Requeue{Delay: time.Minute, Header: nats.Header{"X": {"1"}}, Data: []byte("x")})
+			_, err := conn.Requeue(t.Context(), Ref{ID: "a", Key: "k"},
+				Requeue{Delay: time.Minute, Header: nats.Header{"X": {"1"}}, Data: []byte("x")})
 			return err
 		},
 	} {

@@ -12,7 +12,8 @@ import (
 
 // delivered is a message as tarry delivers it.
 func delivered() *nats.Msg {
-	return message("orders.created", "body", "Tarry-Id", "order-1", "Tarry-Attempt", "1", "Tarry-Due", "1896076800000", "Tarry-Key", "k",
+	return message("orders.created", "body", "Tarry-Id", "order-1", "Tarry-Attempt", "1", "Tarry-Due", "1896076800000",
+		"Tarry-Key", "k",
 		"Nats-Msg-Id", "0uid", "X", "1", "traceparent", "00")
 }
 
@@ -36,9 +37,11 @@ func TestRetryLater_PushesTheMessageAgainUnderItsName(t *testing.T) {
 		if n == 2 {
 			attempt = "3"
 		}
-		want := nats.Header{"Tarry-Delay": {"1m0s"}, "Tarry-Id": {"order-1"}, "Tarry-Attempt": {attempt}, "Tarry-Key": {"k"},
-			"X": {"1"}, "traceparent": {"00"}, "Nats-Msg-Id": got.Header["Nats-Msg-Id"]}
-		if got.Subject != "delayed.orders.created" || string(got.Data) != "body" || !reflect.DeepEqual(got.Header, want) {
+		want := nats.Header{"Tarry-Delay": {"1m0s"}, "Tarry-Id": {"order-1"}, "Tarry-Attempt": {attempt},
+			"Tarry-Key": {"k"},
+			"X":         {"1"}, "traceparent": {"00"}, "Nats-Msg-Id": got.Header["Nats-Msg-Id"]}
+		if got.Subject != "delayed.orders.created" || string(got.Data) != "body" ||
+			!reflect.DeepEqual(got.Header, want) {
 			t.Errorf("%d: got %q %q %v, want %v", n, got.Subject, got.Data, got.Header, want)
 		}
 	}
@@ -53,10 +56,12 @@ func TestRetryLater_NamesWhatHasNoName(t *testing.T) {
 	if err := RetryLater(t.Context(), conn, message("orders", "core"), time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if err := RetryLater(t.Context(), conn, message("orders", "id", "Nats-Msg-Id", "mine", "Nats-Stream", "X"), time.Minute); err != nil {
+	if err := RetryLater(t.Context(), conn, message("orders", "id", "Nats-Msg-Id", "mine", "Nats-Stream", "X"),
+		time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	orders, ids := stream(t, nc, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders"}}), map[string]bool{}
+	orders, ids := stream(t, nc, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders"}}),
+		map[string]bool{}
 	if _, err := js.Publish(t.Context(), "orders", []byte("place")); err != nil {
 		t.Fatal(err)
 	}

@@ -16,14 +16,15 @@ type outgoing struct {
 	msg  *nats.Msg // on the intake subject, with a Nats-Msg-Id of its own
 }
 
-// rewrite checks a tagged message by the daemon's rules and builds what goes to the intake. The caller's message and its
-// header stay as they are. extra are headers that publish options would have set; they win, as they do in nats.go.
+// rewrite checks a tagged message by the daemon's rules and builds what goes to the intake. The caller's message and
+// its header stay as they are. extra are headers that publish options would have set; they win, as they do in nats.go.
 //
 // A message that already stands on an intake subject was rewritten before (by hand, or it is an earlier one being sent
 // again) and keeps its Nats-Msg-Id, so that the stream can tell that it has it.
 func (c *Client) rewrite(m *nats.Msg, extra nats.Header) (*outgoing, error) {
 	if m.Reply != "" {
-		return nil, &Error{Word: WordReply, Field: "reply", Detail: "cannot go with a delay: nobody would wait for the answer"}
+		return nil, &Error{Word: WordReply, Field: "reply",
+			Detail: "cannot go with a delay: nobody would wait for the answer"}
 	}
 	h := make(nats.Header, len(m.Header)+len(extra)+1)
 	maps.Copy(h, m.Header)

@@ -21,8 +21,8 @@ const (
 )
 
 // router decides the way by looking for the intake stream, never by trying: a publish to a subject that has a core
-// subscriber but no stream is delivered and reports an error. A stream once found is trusted until a publish says that it
-// is gone; its absence is looked at again every few seconds, since instances create it when they start.
+// subscriber but no stream is delivered and reports an error. A stream once found is trusted until a publish says that
+// it is gone; its absence is looked at again every few seconds, since instances create it when they start.
 type router struct {
 	stream string // the name it must have
 	filter string // what it must hold
@@ -69,7 +69,8 @@ func (r *router) decide(ctx context.Context) (way, error) {
 	case err == nil && name == r.stream:
 		return r.remember(byStream), nil
 	case err == nil:
-		return undecided, fmt.Errorf("%w: the stream %q holds %q, and tarry's intake is called %q; set tarry.Namespace and tarry.Prefix to its settings",
+		return undecided, fmt.Errorf("%w: the stream %q holds %q, and tarry's intake is called %q; set "+
+			"tarry.Namespace and tarry.Prefix to its settings",
 			ErrNoIntake, name, r.filter, r.stream)
 	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrJetStreamNotEnabled),
 		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.Is(err, nats.ErrNoResponders):
@@ -78,7 +79,8 @@ func (r *router) decide(ctx context.Context) (way, error) {
 	if d := r.last.Load(); d != nil { // an old answer is better than none
 		return d.way, nil
 	}
-	return undecided, fmt.Errorf("tarry: look up the intake stream (tarry.ByStream saves it where JetStream may not be asked): %w", err)
+	return undecided, fmt.Errorf(
+		"tarry: look up the intake stream (tarry.ByStream saves it where JetStream may not be asked): %w", err)
 }
 
 func (r *router) known() way {

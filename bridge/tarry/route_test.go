@@ -15,12 +15,13 @@ import (
 )
 
 func routeTo(find func() (string, error)) *router {
-	return newRouter(config{prefix: "delayed", namespace: "default"}, func(_ context.Context, subject string) (string, error) {
-		if subject != "delayed.>" {
-			return "", errors.New("looked for " + subject)
-		}
-		return find()
-	})
+	return newRouter(config{prefix: "delayed", namespace: "default"},
+		func(_ context.Context, subject string) (string, error) {
+			if subject != "delayed.>" {
+				return "", errors.New("looked for " + subject)
+			}
+			return find()
+		})
 }
 
 func TestRoute_LooksOnceForManyCallers(t *testing.T) {
@@ -85,10 +86,13 @@ func TestRoute_TellsApartWhatALookUpSays(t *testing.T) {
 		want   way
 		is     error
 	}{
-		"found": {"TARRY_default", nil, byStream, nil}, "another stream": {"AUDIT", nil, undecided, ErrNoIntake},
-		"no stream": {"", jetstream.ErrStreamNotFound, byRequest, nil}, "no JetStream": {"", nats.ErrNoResponders, byRequest, nil},
-		"not enabled": {"", jetstream.ErrJetStreamNotEnabled, byRequest, nil}, "not for this account": {"", jetstream.ErrJetStreamNotEnabledForAccount, byRequest, nil},
-		"something else": {"", broken, undecided, broken},
+		"found":                {"TARRY_default", nil, byStream, nil},
+		"another stream":       {"AUDIT", nil, undecided, ErrNoIntake},
+		"no stream":            {"", jetstream.ErrStreamNotFound, byRequest, nil},
+		"no JetStream":         {"", nats.ErrNoResponders, byRequest, nil},
+		"not enabled":          {"", jetstream.ErrJetStreamNotEnabled, byRequest, nil},
+		"not for this account": {"", jetstream.ErrJetStreamNotEnabledForAccount, byRequest, nil},
+		"something else":       {"", broken, undecided, broken},
 	} {
 		r := routeTo(func() (string, error) { return c.stream, c.err })
 		if w, err := r.decide(t.Context()); w != c.want || !errors.Is(err, c.is) {
@@ -112,7 +116,8 @@ func TestPush_NoticesThatAnotherStreamTookIt(t *testing.T) {
 	stream(t, nc, jetstream.StreamConfig{Name: "AUDIT", Subjects: []string{"delayed.>"}})
 	c := wrap(t, nc, ByStream())
 	_, err := c.Push(t.Context(), Delay(message("orders.created", "x"), time.Hour))
-	if !errors.Is(err, ErrNoIntake) || !strings.Contains(err.Error(), `"AUDIT"`) || !strings.Contains(err.Error(), `"TARRY_default"`) {
+	if !errors.Is(err, ErrNoIntake) || !strings.Contains(err.Error(), `"AUDIT"`) ||
+		!strings.Contains(err.Error(), `"TARRY_default"`) {
 		t.Errorf("got %v", err)
 	}
 	if err := c.PublishMsg(Delay(message("orders.created", "x"), time.Hour)); !errors.Is(err, ErrNoIntake) {

@@ -50,12 +50,14 @@ func run(m *testing.M) int {
 		binary = filepath.Join(dir, "nats-server")
 		build := exec.Command("go", "-C", "../..", "build", "-o", binary, "github.com/nats-io/nats-server/v2")
 		if text, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "no nats-server: set TARRY_NATS_SERVER, or run the tests in tarry's repository: %v\n%s", err, text)
+			fmt.Fprintf(os.Stderr,
+				"no nats-server: set TARRY_NATS_SERVER, or run the tests in tarry's repository: %v\n%s", err, text)
 			return 1
 		}
 	}
 	var conf strings.Builder
-	conf.WriteString("jetstream { store_dir: \"" + filepath.Join(dir, "shared") + "\" }\nmax_payload: 1MB\naccounts {\n")
+	conf.WriteString("jetstream { store_dir: \"" + filepath.Join(dir, "shared") +
+		"\" }\nmax_payload: 1MB\naccounts {\n")
 	for n := range accounts {
 		fmt.Fprintf(&conf, "  A%d { jetstream: enabled, users: [{user: u%d, password: p}] }\n", n, n)
 	}
@@ -170,8 +172,8 @@ func newServer(t *testing.T, conf string) *natsServer {
 	return s
 }
 
-// account connects to an account of its own on the shared server, JetStream on and nothing in it. The second result makes
-// further connections to the same account.
+// account connects to an account of its own on the shared server, JetStream on and nothing in it. The second result
+// makes further connections to the same account.
 func account(t *testing.T) (*nats.Conn, func(...nats.Option) *nats.Conn) {
 	t.Helper()
 	n := users.Add(1) - 1
@@ -199,7 +201,8 @@ func connect(t *testing.T, url string, opts ...nats.Option) *nats.Conn {
 func intake(t *testing.T, nc *nats.Conn) jetstream.Stream {
 	t.Helper()
 	return stream(t, nc, jetstream.StreamConfig{
-		Name: "TARRY_default", Subjects: []string{"delayed.>"}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew,
+		Name: "TARRY_default", Subjects: []string{"delayed.>"}, Retention: jetstream.WorkQueuePolicy,
+		Discard: jetstream.DiscardNew,
 	})
 }
 

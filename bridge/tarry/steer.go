@@ -24,8 +24,8 @@ type Change struct {
 	Header   nats.Header // replaces the user's headers; nil stays, an empty one leaves none
 	Data     []byte      // replaces the body; nil stays
 
-	// Version is the one that the message must have, which Get and every answer have; 0 is any. Where others changed the
-	// message meanwhile the answer is ErrVersion.
+	// Version is the one that the message must have, which Get and every answer have; 0 is any. Where others changed
+	// the message meanwhile the answer is ErrVersion.
 	Version uint64
 }
 
@@ -76,10 +76,11 @@ func (c *Change) when() (at, delay, shift string) {
 	return at, delay, shift
 }
 
-// Reschedule changes a waiting message. A nil error means that it waits as asked; any other case has an error of its own and
-// changed nothing: ErrInFlight, ErrMaybeDelivered, ErrVersion, ErrUnknownID, ErrAmbiguousID, and ErrAlreadyDelivered and the
-// like for what has ended. It needs a running instance. Where no answer came in time the error is ErrOutcomeUnknown; the
-// same change may be asked for again, but for a Shift without a Version, which would count twice.
+// Reschedule changes a waiting message. A nil error means that it waits as asked; any other case has an error of its
+// own and changed nothing: ErrInFlight, ErrMaybeDelivered, ErrVersion, ErrUnknownID, ErrAmbiguousID, and
+// ErrAlreadyDelivered and the like for what has ended. It needs a running instance. Where no answer came in time the
+// error is ErrOutcomeUnknown; the same change may be asked for again, but for a Shift without a Version, which would
+// count twice.
 func (c *Client) Reschedule(ctx context.Context, ref Ref, change Change) (Rescheduled, error) {
 	return c.amend(ctx, "reschedule", ref, change.json(ref), change.Shift == 0 || change.Version > 0)
 }
@@ -105,13 +106,15 @@ func (c *Client) amend(ctx context.Context, verb string, ref Ref, question any, 
 		err := c.request(ctx, verb, question, &a)
 		switch {
 		case err == nil:
-			return Rescheduled{ID: a.ID, UID: a.UID, Topic: a.Topic, State: a.State, Due: moment(a.Due), Priority: a.Priority, Version: a.Version}, nil
+			return Rescheduled{ID: a.ID, UID: a.UID, Topic: a.Topic, State: a.State, Due: moment(a.Due),
+				Priority: a.Priority, Version: a.Version}, nil
 		case isNoResponders(err) && !lost:
 			return Rescheduled{}, c.noInstance(err)
 		case isTimeout(err) && again && pause(ctx):
 			lost = true
 			continue
-		case isTimeout(err), isNoResponders(err), lost && errors.Is(err, ErrVersion), isUnknown(err): // the first may have changed it
+		// the first may have changed it
+		case isTimeout(err), isNoResponders(err), lost && errors.Is(err, ErrVersion), isUnknown(err):
 			err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 		}
 		return Rescheduled{}, err
@@ -133,14 +136,14 @@ type Selection struct {
 	DryRun         bool // only count
 }
 
-// Report is what an operation on many did, or in a dry run would do. What matched and is counted nowhere else was not begun: the
-// operation was ended.
+// Report is what an operation on many did, or in a dry run would do. What matched and is counted nowhere else was not
+// begun: the operation was ended.
 type Report struct {
 	Looked  int `json:"looked"`
 	Matched int `json:"matched"`
 	Done    int `json:"done"`
-	// InFlight, MaybeDelivered and Ended were not changed as asked: they were being delivered, may have been delivered, or
-	// had ended. Failed could not be asked; only beside ErrOutcomeUnknown may some of them have been changed.
+	// InFlight, MaybeDelivered and Ended were not changed as asked: they were being delivered, may have been delivered,
+	// or had ended. Failed could not be asked; only beside ErrOutcomeUnknown may some of them have been changed.
 	InFlight       int `json:"in_flight"`
 	MaybeDelivered int `json:"maybe_delivered"`
 	Ended          int `json:"ended"`
@@ -166,7 +169,8 @@ func (s *Selection) json() selection {
 		r.DueFrom = s.DueFrom.UTC().Format(time.RFC3339Nano)
 	}
 	if !s.DueTo.IsZero() {
-		r.DueTo = s.DueTo.UTC().Format("2006-01-02T15:04:05.000Z07:00") // down to the millisecond: it is the last one taken
+		// down to the millisecond: it is the last one taken
+		r.DueTo = s.DueTo.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 	}
 	return r
 }
@@ -174,18 +178,19 @@ func (s *Selection) json() selection {
 // manyTimeout bounds an operation on many whose context has no deadline. An instance stops working on one then, too.
 const manyTimeout = 10 * time.Minute
 
-// CancelMany cancels the waiting messages that are selected. One instance works through all of them before it answers, in
-// bounded steps, which takes some seconds for a million; [Timeout] does not bound it, but the context does, else ten minutes.
-// Where an instance could not go on, Error.Report is what was done; asking again goes on with the rest.
+// CancelMany cancels the waiting messages that are selected. One instance works through all of them before it answers,
+// in bounded steps, which takes some seconds for a million; [Timeout] does not bound it, but the context does, else ten
+// minutes. Where an instance could not go on, Error.Report is what was done; asking again goes on with the rest.
 func (c *Client) CancelMany(ctx context.Context, sel Selection) (Report, error) {
 	return c.many(ctx, "cancel_many", sel.json())
 }
 
-// RescheduleMany moves the waiting messages that are selected by the At, Delay or Shift of the change, as CancelMany cancels
-// them; a change of anything else is refused. With Shift, asking again moves what was moved once more.
+// RescheduleMany moves the waiting messages that are selected by the At, Delay or Shift of the change, as CancelMany
+// cancels them; a change of anything else is refused. With Shift, asking again moves what was moved once more.
 func (c *Client) RescheduleMany(ctx context.Context, sel Selection, change Change) (Report, error) {
 	if change.Priority != nil || change.Header != nil || change.Data != nil || change.Version > 0 {
-		return Report{}, &Error{Word: wire.WordUnsupported, Field: "change", Detail: "of many takes one of At, Delay and Shift alone"}
+		return Report{}, &Error{Word: wire.WordUnsupported, Field: "change",
+			Detail: "of many takes one of At, Delay and Shift alone"}
 	}
 	question := sel.json()
 	question.At, question.Delay, question.Shift = change.when()

@@ -35,21 +35,22 @@ const (
 	Debounce = wire.Debounce // Replace, but due no later than MaxWait after the first
 )
 
-// Delay makes msg due after d, counted from when tarry stores it. It replaces an earlier delay or time, and returns msg.
+// Delay makes msg due after d, counted from when tarry stores it. It replaces an earlier delay or time, and returns
+// msg.
 func Delay(msg *nats.Msg, d time.Duration) *nats.Msg {
 	remove(msg.Header, HeaderAt)
 	return set(msg, HeaderDelay, d.String())
 }
 
-// At makes msg due at t; the past means now. It replaces an earlier delay or time, and returns msg. The zero time, as any
-// other before 3 March 1973, is refused when msg is published.
+// At makes msg due at t; the past means now. It replaces an earlier delay or time, and returns msg. The zero time, as
+// any other before 3 March 1973, is refused when msg is published.
 func At(msg *nats.Msg, t time.Time) *nats.Msg {
 	remove(msg.Header, HeaderDelay)
 	return set(msg, HeaderAt, t.UTC().Format(time.RFC3339Nano))
 }
 
-// ID names msg, so that it can be canceled, looked up, and published again after an unknown outcome. Without a due time it
-// is refused when msg is published, as are [Priority], [TTL], [OnDuplicate] and [MaxWait].
+// ID names msg, so that it can be canceled, looked up, and published again after an unknown outcome. Without a due time
+// it is refused when msg is published, as are [Priority], [TTL], [OnDuplicate] and [MaxWait].
 func ID(msg *nats.Msg, id string) *nats.Msg { return set(msg, HeaderID, id) }
 
 // Key gives msg a business key.
@@ -63,16 +64,16 @@ func Priority(msg *nats.Msg, p uint8) *nats.Msg {
 // TTL says how long after its due time msg is still worth delivering.
 func TTL(msg *nats.Msg, d time.Duration) *nats.Msg { return set(msg, HeaderTTL, d.String()) }
 
-// OnDuplicate says what happens when a message under msg's name waits already: [Keep], [Replace], [Debounce] or [Reject].
-// Without an ID, messages of one content merge.
+// OnDuplicate says what happens when a message under msg's name waits already: [Keep], [Replace], [Debounce] or
+// [Reject]. Without an ID, messages of one content merge.
 func OnDuplicate(msg *nats.Msg, how string) *nats.Msg { return set(msg, HeaderOnDuplicate, how) }
 
 // MaxWait bounds how long pushes with [Debounce] put off the message, counted from the first of them.
 func MaxWait(msg *nats.Msg, d time.Duration) *nats.Msg { return set(msg, HeaderMaxWait, d.String()) }
 
 // Retries gives msg a schedule of retries, for consumers that send it back (see [Client.RetryLater]): delays such as
-// "0,2m,10m*5,1h", or "exp(1s,1h,10)" for ten that double from a second up to an hour, and "~20%" behind either to move each
-// by up to so much. After the last one the message is dead. Without it the topic's schedule counts.
+// "0,2m,10m*5,1h", or "exp(1s,1h,10)" for ten that double from a second up to an hour, and "~20%" behind either to move
+// each by up to so much. After the last one the message is dead. Without it the topic's schedule counts.
 func Retries(msg *nats.Msg, schedule string) *nats.Msg { return set(msg, HeaderRetry, schedule) }
 
 func set(msg *nats.Msg, name, value string) *nats.Msg {
@@ -114,7 +115,8 @@ func tagged(h nats.Header) bool {
 // wantsDue reports whether a header means nothing on a message that does not wait. A key and a schedule of retries do:
 // they are for the consumer that sends it back.
 func wantsDue(name string) bool {
-	for _, tag := range [...]string{HeaderID, HeaderPriority, HeaderTTL, HeaderOnDuplicate, HeaderMaxWait, wire.HeaderDeliver} {
+	for _, tag := range [...]string{HeaderID, HeaderPriority, HeaderTTL, HeaderOnDuplicate, HeaderMaxWait,
+		wire.HeaderDeliver} {
 		if len(name) == len(tag) && strings.EqualFold(name, tag) {
 			return true
 		}

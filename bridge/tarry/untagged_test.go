@@ -96,7 +96,8 @@ func TestUntagged_RefusesAMisspeltTag(t *testing.T) {
 		wantRefused(t, errOf(conn.RequestMsg(m, time.Second)), WordRequest, "request")
 	}
 	for _, headers := range [][]string{
-		{"Tarry-Id", "a", "Tarry-Due", "1"}, {"Tarry-Key", "k", "Tarry-Retry", "1m"}, {"Tarry-Dealy", "x", "tarry-due", "1"}, {"Tarry-Reason", "r", "Tarry-Incomplete", "true"}, {"Tarryed", "1"},
+		{"Tarry-Id", "a", "Tarry-Due", "1"}, {"Tarry-Key", "k", "Tarry-Retry", "1m"},
+		{"Tarry-Dealy", "x", "tarry-due", "1"}, {"Tarry-Reason", "r", "Tarry-Incomplete", "true"}, {"Tarryed", "1"},
 	} {
 		if err := conn.PublishMsg(message("plain.x", headers[0], headers...)); err != nil {
 			t.Fatal(err)
@@ -158,7 +159,8 @@ func TestUntagged_ReachesSubscribersAndAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := nc.Subscribe("ask", func(m *nats.Msg) { _ = m.Respond(append([]byte("re: "), m.Data...)) }); err != nil {
+	if _, err := nc.Subscribe(
+		"ask", func(m *nats.Msg) { _ = m.Respond(append([]byte("re: "), m.Data...)) }); err != nil {
 		t.Fatal(err)
 	}
 	if err := nc.Flush(); err != nil {
@@ -169,7 +171,8 @@ func TestUntagged_ReachesSubscribersAndAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := sub.NextMsgWithContext(t.Context())
-	if err != nil || string(got.Data) != "body" || !reflect.DeepEqual(got.Header, want.Header) || got.Subject != "plain.x" {
+	if err != nil || string(got.Data) != "body" || !reflect.DeepEqual(got.Header, want.Header) ||
+		got.Subject != "plain.x" {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	answer, err := conn.RequestMsg(message("ask", "1"), 5*time.Second)

@@ -77,7 +77,8 @@ func TestClientRetryLater_TakesWhatAStreamHasWithoutTarry(t *testing.T) {
 	want := nats.Header{"Tarry-Id": {id}, "Tarry-Key": {"k"}, "Tarry-Attempt": {"2"}, "Tarry-Retry": {"1m,2m"},
 		"Tarry-Reason": {"why"},
 		"X":            {"1"}, "Nats-Msg-Id": {"retry-" + id + "-2"}}
-	if kept.Subject != "delayed.orders.created" || string(kept.Data) != "body" || !reflect.DeepEqual(kept.Header, want) {
+	if kept.Subject != "delayed.orders.created" || string(kept.Data) != "body" ||
+		!reflect.DeepEqual(kept.Header, want) {
 		t.Errorf("got %q %q %v\nwant %v", kept.Subject, kept.Data, kept.Header, want)
 	}
 	// With a delay of the consumer's own it is the same retry.
@@ -174,7 +175,8 @@ func TestClientRetryLater_RepeatsForCoreWithinTheCall(t *testing.T) {
 		}
 		return `{"id":"some","uid":"1uid","due":"2030-01-31T08:00:00.000Z"}`
 	})
-	got, err := wrap(t, nc, ByRequest(), AckWait(200*time.Millisecond)).RetryLater(t.Context(), message("orders", "body"),
+	got, err := wrap(t, nc, ByRequest(), AckWait(200*time.Millisecond)).RetryLater(t.Context(),
+		message("orders", "body"),
 		"why")
 	if err != nil || got.UID != "1uid" {
 		t.Fatalf("got %+v, %v", got, err)

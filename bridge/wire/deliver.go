@@ -14,8 +14,8 @@ type Delivery struct {
 	Headers []Header // the user's; their values are shared, not copied
 }
 
-// DeliverHeaders builds the headers of a message that is due. It stands on the path of every delivery, so everything but
-// the map shares one block of memory.
+// DeliverHeaders builds the headers of a message that is due. It stands on the path of every delivery, so everything
+// but the map shares one block of memory.
 func DeliverHeaders(d Delivery) map[string][]string {
 	id := d.ID
 	if id == "" {

@@ -29,8 +29,8 @@ const (
 	WordUnsupported = "unsupported_yet"
 )
 
-// Error refuses a push. Word is for programs, Field names the header or the JSON field at fault, Detail is a sentence for
-// people that starts after the field's name and gives the limit.
+// Error refuses a push. Word is for programs, Field names the header or the JSON field at fault, Detail is a sentence
+// for people that starts after the field's name and gives the limit.
 type Error struct {
 	Word   string
 	Field  string

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// MatchFilter reports whether a stream with this subject filter holds the literal subject, as NATS matches: "*" is one token,
-// a final ">" one or more. It allocates nothing: the cached filters of all streams are tried for every message that leaves.
+// MatchFilter reports whether a stream with this subject filter holds the literal subject, as NATS matches: "*" is one
+// token, a final ">" one or more. It allocates nothing: the cached filters of all streams are tried for every message
+// that leaves.
 func MatchFilter(filter, subject string) bool {
 	if subject == "" {
 		return false
@@ -79,11 +80,12 @@ func CheckOneTopic(topic string) error {
 	if problem := subjectProblem(topic); problem == "" || CheckPattern(topic) != nil {
 		return CheckSubject(topic)
 	}
-	return &Error{Word: WordTopic, Field: FieldTopic, Detail: quote(topic) + " contains a wildcard; this takes one topic, no pattern"}
+	return &Error{Word: WordTopic, Field: FieldTopic,
+		Detail: quote(topic) + " contains a wildcard; this takes one topic, no pattern"}
 }
 
-// CheckPattern accepts a pattern of subjects with NATS's wildcards: "*" for one token, a final ">" for one or more. A literal
-// subject is one too.
+// CheckPattern accepts a pattern of subjects with NATS's wildcards: "*" for one token, a final ">" for one or more. A
+// literal subject is one too.
 func CheckPattern(s string) error {
 	literal := make([]string, 0, 8)
 	for rest, more := s, true; more; {

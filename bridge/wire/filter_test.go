@@ -13,10 +13,14 @@ var filterPairs = []struct {
 	whole, part     string
 	covers, overlap bool
 }{
-	{">", "a.b", true, true}, {"a.>", "a", false, false}, {"a.>", "a.b.c", true, true}, {"a.>", "a.>", true, true}, {"a.*", "a.>", false, true},
-	{"a.*", "a.b", true, true}, {"a.b", "a.*", false, true}, {"a.b", "a.b", true, true}, {"a.b", "a.c", false, false}, {"*.b", "a.>", false, true},
-	{"a.b", "a.b.c", false, false}, {"a.*.c", "a.b", false, false}, {"delayed.>", "delayed.eu.>", true, true}, {"delayed.>", "delayedx.>", false, false},
-	{"*", "delayed.>", false, false}, {">", "delayed.>", true, true}, {"a.*.c", "a.b.*", false, true}, {"a.*.c", "a.b.d", false, false},
+	{">", "a.b", true, true}, {"a.>", "a", false, false}, {"a.>", "a.b.c", true, true}, {"a.>", "a.>", true, true},
+	{"a.*", "a.>", false, true},
+	{"a.*", "a.b", true, true}, {"a.b", "a.*", false, true}, {"a.b", "a.b", true, true}, {"a.b", "a.c", false, false},
+	{"*.b", "a.>", false, true},
+	{"a.b", "a.b.c", false, false}, {"a.*.c", "a.b", false, false}, {"delayed.>", "delayed.eu.>", true, true},
+	{"delayed.>", "delayedx.>", false, false},
+	{"*", "delayed.>", false, false}, {">", "delayed.>", true, true}, {"a.*.c", "a.b.*", false, true},
+	{"a.*.c", "a.b.d", false, false},
 }
 
 func TestFilters_CoverAndOverlap(t *testing.T) {
@@ -31,7 +35,8 @@ func TestFilters_CoverAndOverlap(t *testing.T) {
 	}
 }
 
-// A filter covers another exactly if it matches every subject that the other does; two overlap exactly if they have one in common.
+// A filter covers another exactly if it matches every subject that the other does; two overlap exactly if they have one
+// in common.
 func TestFilters_AgreeWithWhatMatches(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(5, 6))

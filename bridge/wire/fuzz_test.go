@@ -39,14 +39,16 @@ func FuzzCheckSubject(f *testing.F) {
 }
 
 func FuzzParseDelay(f *testing.F) {
-	for _, s := range []string{"20m", "1d12h", "1500", "0", "3653d", "3653d1ns", "-1s", "1.5d", ".5s", "5.", "1h1h", "µs", "1µs", "1e9", "NaN", "99999999999999999999h", "0.000001ms", "+0", "+1s"} {
+	for _, s := range []string{"20m", "1d12h", "1500", "0", "3653d", "3653d1ns", "-1s", "1.5d", ".5s", "5.", "1h1h",
+		"µs", "1µs", "1e9", "NaN", "99999999999999999999h", "0.000001ms", "+0", "+1s"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		d, err := wire.ParseDelay(s)
 		if err != nil {
 			mustBeRefusal(t, err, wire.WordDelay)
-			if std, stdErr := time.ParseDuration(s); stdErr == nil && std >= 0 && std <= wire.MaxDelay && len(s) <= 64 && s[0] != '-' && s != "+0" {
+			if std, stdErr := time.ParseDuration(s); stdErr == nil && std >= 0 && std <= wire.MaxDelay &&
+				len(s) <= 64 && s[0] != '-' && s != "+0" {
 				t.Fatalf("%q is a Go duration within the limits: %v", s, err)
 			}
 			return
@@ -72,7 +74,8 @@ func FuzzParseAt(f *testing.F) {
 			f.Add(at)
 		}
 	}
-	for _, s := range []string{"0000-01-01T00:00:00+23:59", "9998-12-31T23:59:59.9999999Z", "2030-01-31t08:00:00z", "2030-01-31T08:00:60Z", "2030-01-31T8:00:00Z", "2030-01-31T08:00:00,5Z"} {
+	for _, s := range []string{"0000-01-01T00:00:00+23:59", "9998-12-31T23:59:59.9999999Z", "2030-01-31t08:00:00z",
+		"2030-01-31T08:00:60Z", "2030-01-31T8:00:00Z", "2030-01-31T08:00:00,5Z"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -81,10 +84,12 @@ func FuzzParseAt(f *testing.F) {
 			mustBeRefusal(t, err, wire.WordAt)
 			return
 		}
-		if at.Location() != time.UTC || at.Nanosecond()%int(time.Millisecond) != 0 || at.Year() < 0 || at.Year() > 9998 {
+		if at.Location() != time.UTC || at.Nanosecond()%int(time.Millisecond) != 0 || at.Year() < 0 ||
+			at.Year() > 9998 {
 			t.Fatalf("%q gives %v", s, at)
 		}
-		if std, err := time.Parse(time.RFC3339Nano, s); err == nil && (at.Before(std) || at.Sub(std) >= time.Millisecond) {
+		if std, err := time.Parse(time.RFC3339Nano, s); err == nil &&
+			(at.Before(std) || at.Sub(std) >= time.Millisecond) {
 			t.Fatalf("%q gives %v, Go reads %v", s, at, std)
 		}
 		if again, err := wire.ParseAt(wire.FormatAt(at)); err != nil || !again.Equal(at) {
@@ -100,7 +105,8 @@ func FuzzParseRetry(f *testing.F) {
 			f.Add(s)
 		}
 	}
-	for _, s := range []string{"1m*2*3", "1m~", "~5%", "exp(1,1,1)", "exp(1ms,3653d,100)~50%", "exp(1s,1h,3", "0*100", "1m*999999999999", "1m~5%~5%", "\t1m , 2m\t"} {
+	for _, s := range []string{"1m*2*3", "1m~", "~5%", "exp(1,1,1)", "exp(1ms,3653d,100)~50%", "exp(1s,1h,3", "0*100",
+		"1m*999999999999", "1m~5%~5%", "\t1m , 2m\t"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -126,12 +132,14 @@ func FuzzParseRetry(f *testing.F) {
 }
 
 func FuzzCleanReason(f *testing.F) {
-	for _, s := range []string{"", " x ", "a\nb", strings.Repeat("é", 200), strings.Repeat(" ", 300) + "x", "\xff\xfe", "a\u0085b", "\u00a0"} {
+	for _, s := range []string{"", " x ", "a\nb", strings.Repeat("é", 200), strings.Repeat(" ", 300) + "x", "\xff\xfe",
+		"a\u0085b", "\u00a0"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		got := wire.CleanReason(s)
-		if len(got) > wire.MaxReason || !utf8.ValidString(got) || strings.ContainsFunc(got, unicode.IsControl) || strings.TrimSpace(got) != got || wire.CleanReason(got) != got {
+		if len(got) > wire.MaxReason || !utf8.ValidString(got) || strings.ContainsFunc(got, unicode.IsControl) ||
+			strings.TrimSpace(got) != got || wire.CleanReason(got) != got {
 			t.Fatalf("%q gives %q", s, got)
 		}
 	})
@@ -139,7 +147,8 @@ func FuzzCleanReason(f *testing.F) {
 
 // FuzzCheckPattern: a pattern is what becomes a subject when its wildcards are filled in, and then it matches.
 func FuzzCheckPattern(f *testing.F) {
-	for _, s := range []string{"a.*", "a.>", ">", "*", "*.*.>", "a.>.b", "a*", ">a", "", "a..b", "$a", "_INBOX.>", "*.", strings.Repeat("*.", 128) + "*"} {
+	for _, s := range []string{"a.*", "a.>", ">", "*", "*.*.>", "a.>.b", "a*", ">a", "", "a..b", "$a", "_INBOX.>", "*.",
+		strings.Repeat("*.", 128) + "*"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -206,7 +215,8 @@ func FuzzDecode(f *testing.F) {
 		}
 		if err != nil {
 			var refused *wire.Error
-			if !errors.As(err, &refused) || refused.Word == "" || refused.Field == "" || refused.Detail == "" || !utf8.ValidString(err.Error()) {
+			if !errors.As(err, &refused) || refused.Word == "" || refused.Field == "" || refused.Detail == "" ||
+				!utf8.ValidString(err.Error()) {
 				t.Fatalf("%#v is not a complete refusal", err)
 			}
 			if _, again := wire.Decode(subject, "delayed", h, body); again.Error() != err.Error() {
@@ -233,7 +243,8 @@ func FuzzDecode(f *testing.F) {
 		if p.Reason != "" {
 			headers = append(headers[:len(headers):len(headers)], wire.Header{Name: wire.HeaderReason, Value: p.Reason})
 		}
-		delivered := wire.DeliverHeaders(wire.Delivery{UID: "u", ID: p.ID, Key: p.Key, Due: 1, Attempt: 1, Retry: retry, Subject: p.Topic, Headers: headers})
+		delivered := wire.DeliverHeaders(wire.Delivery{UID: "u", ID: p.ID, Key: p.Key, Due: 1, Attempt: 1, Retry: retry,
+			Subject: p.Topic, Headers: headers})
 		size := 12
 		for name, values := range delivered {
 			if !strings.HasPrefix(name, "Tarry-") && name != "Nats-Msg-Id" && !reflect.DeepEqual(values, h[name]) {

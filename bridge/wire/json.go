@@ -33,10 +33,9 @@ type PushItem struct {
 //	 "id", "key", "on_duplicate", "deliver", "reason": "text", "priority", "attempt": 1, "ttl", "max_wait":"1h" | 3600000,
 //	 "retry":"0,2m,10m*5~20%" | [0, "2m", 600000]}
 //
-// Every field is optional but the topic and one of delay and at, and of these two with an attempt of 2 or more, which then
-// waits by its schedule of retries; null is the same as absent. An unknown or repeated field refuses the push, as does one
-// that is not supported yet. Sizes and the ten-year limit are for the caller (CheckSize,
-// CheckDue).
+// Every field is optional but the topic and one of delay and at, and of these two with an attempt of 2 or more, which
+// then waits by its schedule of retries; null is the same as absent. An unknown or repeated field refuses the push, as
+// does one that is not supported yet. Sizes and the ten-year limit are for the caller (CheckSize, CheckDue).
 func DecodePush(data []byte, prefix string) PushItem {
 	s := scanner{b: data}
 	item := s.push(prefix)
@@ -46,8 +45,8 @@ func DecodePush(data []byte, prefix string) PushItem {
 	return item
 }
 
-// DecodeBatch reads {"messages":[push, ...]}, at most MaxBatch of them. A refused push stands in its place; the error is
-// about the request as a whole.
+// DecodeBatch reads {"messages":[push, ...]}, at most MaxBatch of them. A refused push stands in its place; the error
+// is about the request as a whole.
 func DecodeBatch(data []byte, prefix string) ([]PushItem, error) {
 	var (
 		s     = scanner{b: data}
@@ -66,7 +65,8 @@ func DecodeBatch(data []byte, prefix string) ([]PushItem, error) {
 	s.object(func(name []byte) {
 		switch {
 		case string(name) != "messages":
-			refuse(&Error{Word: WordUnknownField, Field: quote(string(name)), Detail: `is not a field of a batch; it has "messages" alone`})
+			refuse(&Error{Word: WordUnknownField, Field: quote(string(name)),
+				Detail: `is not a field of a batch; it has "messages" alone`})
 			s.skip(1)
 		case given:
 			refuse(&Error{Word: WordRepeatedField, Field: "messages", Detail: "are given more than once"})
@@ -79,7 +79,8 @@ func DecodeBatch(data []byte, prefix string) ([]PushItem, error) {
 			items = make([]PushItem, 0, min(MaxBatch, len(data)/shortest+1))
 			s.array(func() {
 				if len(items) >= MaxBatch {
-					refuse(&Error{Word: WordTooLarge, Field: "messages", Detail: fmt.Sprintf("are more than the limit of %d", MaxBatch)})
+					refuse(&Error{Word: WordTooLarge, Field: "messages",
+						Detail: fmt.Sprintf("are more than the limit of %d", MaxBatch)})
 					s.skip(2)
 					return
 				}
@@ -94,7 +95,8 @@ func DecodeBatch(data []byte, prefix string) ([]PushItem, error) {
 	case bad != nil:
 		return nil, bad
 	case !given || len(items) == 0:
-		return nil, &Error{Word: WordJSON, Field: "messages", Detail: fmt.Sprintf("are missing; a batch needs 1 to %d", MaxBatch)}
+		return nil, &Error{Word: WordJSON, Field: "messages",
+			Detail: fmt.Sprintf("are missing; a batch needs 1 to %d", MaxBatch)}
 	}
 	return items, nil
 }

@@ -15,15 +15,22 @@ import (
 func FuzzDecodePush(f *testing.F) {
 	for _, s := range []string{
 		`{"topic":"a","delay":"1s","body":"x\u00e9\ud83d\ude00\n","headers":{"a":["1","2"],"b":"c"}}`,
-		`{"topic":"a","delay":1,"body_json":{"a":[1, "\u00e4", null]}}`, `{"topic":"a","delay":1,"body_json":[`, `{"id":"a","body_json":"x"}`,
+		`{"topic":"a","delay":1,"body_json":{"a":[1, "\u00e4", null]}}`, `{"topic":"a","delay":1,"body_json":[`,
+		`{"id":"a","body_json":"x"}`,
 		`{"topic":"a","at":1896076800000,"body_base64":"AP8=","id":"i","key":"k","priority":3,"ttl":5,"attempt":1}`,
 		`{"messages":[{"topic":"a","delay":1},{"topic":"b","delay":"2s","retry":[[]]}]}`,
-		`{"overdue":true,"dry_run":false,"topic":"a","rate":7}`, `{"since":"2h","topic":"a","dry_run":true}`, `{"since":1896076800000}`, `{"repair":true}`,
-		`{"topic":"a","id":"i","attempt":2,"retry":[0,"2m"],"reason":"r","max_wait":null}`, `{"topic":"a","delay":1,"on_duplicate":"debounce","max_wait":"1h","retry":"exp(1s,1h,3)"}`,
-		`{"id":"a","key":"k","version":3,"shift":"-10m","priority":7,"body":"b","headers":{"a":"b"}}`, `{"delay":5,"body_base64":""}`, `{"at":1896076800000}`,
-		`{"topic":"a.>","key":"","due_from":"1h","due_to":1896076800000,"dry_run":true}`, `{"all":true,"shift":-600000}`,
-		`{"ids":["a","b"],"delay":"1m"}`, `{"topic":"a.*","older":"1d","dry_run":true}`, `{"from":"2h","to":"1h"}`, `{"id":"a","key":"k","body":"x","headers":{}}`,
-		`{"sequence":1,"set":{"A":"b"},"drop":["C"]}`, `{"sequences":[1,2],"topic":"a"}`, `{"id":"a","key":""}`, `[[[1,2.5e-3,true,false,null]]]`, `{"a":"\ud800"}`, "\"\xff\"", ` {} x`,
+		`{"overdue":true,"dry_run":false,"topic":"a","rate":7}`, `{"since":"2h","topic":"a","dry_run":true}`,
+		`{"since":1896076800000}`, `{"repair":true}`,
+		`{"topic":"a","id":"i","attempt":2,"retry":[0,"2m"],"reason":"r","max_wait":null}`,
+		`{"topic":"a","delay":1,"on_duplicate":"debounce","max_wait":"1h","retry":"exp(1s,1h,3)"}`,
+		`{"id":"a","key":"k","version":3,"shift":"-10m","priority":7,"body":"b","headers":{"a":"b"}}`,
+		`{"delay":5,"body_base64":""}`, `{"at":1896076800000}`,
+		`{"topic":"a.>","key":"","due_from":"1h","due_to":1896076800000,"dry_run":true}`,
+		`{"all":true,"shift":-600000}`,
+		`{"ids":["a","b"],"delay":"1m"}`, `{"topic":"a.*","older":"1d","dry_run":true}`, `{"from":"2h","to":"1h"}`,
+		`{"id":"a","key":"k","body":"x","headers":{}}`,
+		`{"sequence":1,"set":{"A":"b"},"drop":["C"]}`, `{"sequences":[1,2],"topic":"a"}`, `{"id":"a","key":""}`,
+		`[[[1,2.5e-3,true,false,null]]]`, `{"a":"\ud800"}`, "\"\xff\"", ` {} x`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -31,7 +38,8 @@ func FuzzDecodePush(f *testing.F) {
 		keep := string(data)
 		check := func(err error) {
 			var refused *wire.Error
-			if err != nil && (!errors.As(err, &refused) || refused.Word == "" || refused.Field == "" || refused.Detail == "") {
+			if err != nil &&
+				(!errors.As(err, &refused) || refused.Word == "" || refused.Field == "" || refused.Detail == "") {
 				t.Fatalf("%#v is not a refusal that says what is wrong", err)
 			}
 			if !json.Valid(data) && (err == nil || refused.Word != wire.WordJSON) {
@@ -76,7 +84,8 @@ func FuzzDecodePush(f *testing.F) {
 		if len(bytes.TrimSpace(data)) > 0 { // nothing at all is a request of its own to these
 			check(wire.DecodePause(data))
 			restore, err := wire.DecodeRestore(data)
-			if check(err); err == nil && (restore.Rate < 0 || restore.Rate > wire.MaxRate || restore.Topic != "" && wire.CheckSubject(restore.Topic) != nil) {
+			if check(err); err == nil && (restore.Rate < 0 || restore.Rate > wire.MaxRate ||
+				restore.Topic != "" && wire.CheckSubject(restore.Topic) != nil) {
 				t.Fatalf("accepted: %+v", restore)
 			}
 			_, err = wire.DecodeRestoreOne(data)
@@ -109,7 +118,8 @@ func decodeSteering(t *testing.T, data []byte, checkJSON func(error)) {
 				n++
 			}
 		}
-		if e.Delay < 0 || e.Delay > wire.MaxDelay || e.Shift.Abs() > wire.MaxDelay || (e.Delay+e.Shift)%time.Millisecond != 0 {
+		if e.Delay < 0 || e.Delay > wire.MaxDelay || e.Shift.Abs() > wire.MaxDelay ||
+			(e.Delay+e.Shift)%time.Millisecond != 0 {
 			t.Fatalf("accepted: %+v", e)
 		}
 		return n
@@ -119,7 +129,8 @@ func decodeSteering(t *testing.T, data []byte, checkJSON func(error)) {
 		t.Fatalf("accepted: %+v", order)
 	}
 	edit, err := wire.DecodeEdit(data)
-	if check(err); err == nil && (when(edit) > 1 || when(edit) == 0 && !edit.HasPriority && !edit.HasBody && !edit.HasHeaders || edit.Version != 0) {
+	if check(err); err == nil && (when(edit) > 1 ||
+		when(edit) == 0 && !edit.HasPriority && !edit.HasBody && !edit.HasHeaders || edit.Version != 0) {
 		t.Fatalf("accepted: %+v", edit)
 	}
 	named, edit, err := wire.DecodeReschedule(data)
@@ -127,7 +138,8 @@ func decodeSteering(t *testing.T, data []byte, checkJSON func(error)) {
 		t.Fatalf("accepted: %+v %+v", named, edit)
 	}
 	selected := func(s wire.Selection) bool {
-		return s.Topic != "" && wire.CheckPattern(s.Topic) == nil || s.Topic == "" && (s.HasKey || s.HasFrom || s.HasTo || s.All)
+		return s.Topic != "" && wire.CheckPattern(s.Topic) == nil ||
+			s.Topic == "" && (s.HasKey || s.HasFrom || s.HasTo || s.All)
 	}
 	sel, err := wire.DecodeSelection(data)
 	if check(err); err == nil && !selected(sel) {
@@ -147,7 +159,8 @@ func decodeSteering(t *testing.T, data []byte, checkJSON func(error)) {
 			named++
 		}
 		picks := o.Topic != "" || o.HasFrom || o.HasTo || o.HasOlder || o.All
-		if named > wire.MaxIDs || (named > 0) == picks || o.Selects() != (named == 0) || (o.HasBody || o.HasHeaders) && o.One.ID == "" || o.Delay < 0 {
+		if named > wire.MaxIDs || (named > 0) == picks || o.Selects() != (named == 0) ||
+			(o.HasBody || o.HasHeaders) && o.One.ID == "" || o.Delay < 0 {
 			t.Fatalf("accepted: %+v", o)
 		}
 	}

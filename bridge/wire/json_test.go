@@ -13,16 +13,19 @@ import (
 
 func TestDecodePush_ReadsEveryField(t *testing.T) {
 	t.Parallel()
-	item := wire.DecodePush([]byte(` {"topic":"orders.created","body":"h\u00e9llo \ud83d\ude00\n","headers":{"X-B":["2","1"],"x-a":"Zo\u00eb"},
+	item := wire.DecodePush([]byte(
+		` {"topic":"orders.created","body":"h\u00e9llo \ud83d\ude00\n","headers":{"X-B":["2","1"],"x-a":"Zo\u00eb"},
 		"delay":"20m","id":"order-7131","key":"customer 9","on_duplicate":"reject","deliver":"mq","priority":255,"ttl":3600000,"attempt":2,
 		"retry":"1m,10m*5~20%","reason":"it\nfailed"} `), "delayed")
 	if item.Err != nil {
 		t.Fatal(item.Err)
 	}
 	want := wire.Push{
-		Topic: "orders.created", Delay: 20 * time.Minute, DelayText: "20m", ID: "order-7131", Key: "customer 9", OnDuplicate: "reject",
-		Deliver: "mq", Priority: 255, TTL: time.Hour, Attempt: 2, Reason: "it failed",
-		Retry:   wire.Retry{Delays: []time.Duration{time.Minute, 10 * time.Minute, 10 * time.Minute, 10 * time.Minute, 10 * time.Minute, 10 * time.Minute}, Jitter: 20},
+		Topic: "orders.created", Delay: 20 * time.Minute, DelayText: "20m", ID: "order-7131", Key: "customer 9",
+		OnDuplicate: "reject",
+		Deliver:     "mq", Priority: 255, TTL: time.Hour, Attempt: 2, Reason: "it failed",
+		Retry: wire.Retry{Delays: []time.Duration{time.Minute, 10 * time.Minute, 10 * time.Minute, 10 * time.Minute,
+			10 * time.Minute, 10 * time.Minute}, Jitter: 20},
 		Headers: []wire.Header{{Name: "x-a", Value: "Zoë"}, {Name: "X-B", Value: "2"}, {Name: "X-B", Value: "1"}},
 	}
 	if !reflect.DeepEqual(item.Push, want) {
@@ -44,8 +47,10 @@ func TestDecodePush_ReadsTimesAndDelaysInBothForms(t *testing.T) {
 		`"at":"1896076800000"`:          {HasAt: true, At: at},
 		`"at":"2030-01-31T09:00:00+01"`: {},
 		`"at":"2030-01-31T08:00:00Z","body":null,"body_base64":"AP8="`: {HasAt: true, At: at},
-		`"id":"i","attempt":2,"retry":[0,"2m",600000]`:                 {ID: "i", Attempt: 2, Retry: wire.Retry{Delays: []time.Duration{0, 2 * time.Minute, 10 * time.Minute}}},
-		`"delay":0,"on_duplicate":"debounce","max_wait":60000`:         {DelayText: "0", OnDuplicate: "debounce", MaxWait: time.Minute},
+		`"id":"i","attempt":2,"retry":[0,"2m",600000]`: {ID: "i", Attempt: 2,
+			Retry: wire.Retry{Delays: []time.Duration{0, 2 * time.Minute, 10 * time.Minute}}},
+		`"delay":0,"on_duplicate":"debounce","max_wait":60000`: {DelayText: "0", OnDuplicate: "debounce",
+			MaxWait: time.Minute},
 	} {
 		item := wire.DecodePush([]byte(`{"topic":"t",`+text+`}`), "delayed")
 		if want.Topic = "t"; !want.HasAt && want.DelayText == "" && want.Attempt == 0 {
@@ -130,7 +135,8 @@ func TestDecodePush_RefusesByFieldAndWord(t *testing.T) {
 		{`{"topic":"a","delay":"1s","headers":{"Status":["paid"]},"body_base64":""}`, wire.WordHeader, "Status"},
 		{`{"topic":"a","delay":"1s","headers":{"Status":"paid"},"body":"x"}`, "", ""},
 		{`{"topic":"a","delay":"1s","headers":{"tarry-id":"1"}}`, wire.WordHeader, "tarry-id"},
-		{`{"topic":"a","delay":"1s","headers":{"a":"` + strings.Repeat("v", wire.MaxHeaders) + `"}}`, wire.WordTooLarge, "headers"},
+		{`{"topic":"a","delay":"1s","headers":{"a":"` + strings.Repeat("v", wire.MaxHeaders) + `"}}`,
+			wire.WordTooLarge, "headers"},
 		{`{"topic":"a","delay":"1s","headers":{` + nulls(20_000) + `}}`, wire.WordTooLarge, "headers"},
 		{`[]`, wire.WordJSON, "push"},
 		{`null`, wire.WordJSON, "push"},
@@ -163,8 +169,10 @@ func TestDecodePush_RefusesByFieldAndWord(t *testing.T) {
 
 func TestDecodeBatch_AnswersEachPushInItsPlace(t *testing.T) {
 	t.Parallel()
-	data := []byte(`{"messages":[{"topic":"a","delay":"1s","body":"1"},{"topic":"a..b","delay":"1s"},7,{"topic":"c","delay":5}]}`)
-	if !wire.IsBatch(data) || wire.IsBatch([]byte(`{"topic":"messages"}`)) || wire.IsBatch(nil) || wire.IsBatch([]byte(`{`)) {
+	data := []byte(
+		`{"messages":[{"topic":"a","delay":"1s","body":"1"},{"topic":"a..b","delay":"1s"},7,{"topic":"c","delay":5}]}`)
+	if !wire.IsBatch(data) || wire.IsBatch([]byte(`{"topic":"messages"}`)) || wire.IsBatch(nil) ||
+		wire.IsBatch([]byte(`{`)) {
 		t.Error("a batch is told by its first field")
 	}
 	items, err := wire.DecodeBatch(data, "delayed")
@@ -182,7 +190,8 @@ func TestDecodeBatch_RefusesAsAWhole(t *testing.T) {
 	t.Parallel()
 	one := `{"topic":"a","delay":"1s"}`
 	many := func(n int) string { return `{"messages":[` + strings.Repeat(one+",", n-1) + one + `]}` }
-	if items, err := wire.DecodeBatch([]byte(many(wire.MaxBatch)), "delayed"); err != nil || len(items) != wire.MaxBatch {
+	if items, err := wire.DecodeBatch([]byte(many(wire.MaxBatch)), "delayed"); err != nil ||
+		len(items) != wire.MaxBatch {
 		t.Fatalf("%d are allowed: got %d, %v", wire.MaxBatch, len(items), err)
 	}
 	for _, c := range []struct{ json, word, field string }{
@@ -232,10 +241,13 @@ func TestDecodeRef_TellsAnEmptyKeyFromNone(t *testing.T) {
 func TestAppendResults_IsJSONInTheFormOfTheContract(t *testing.T) {
 	t.Parallel()
 	text := wire.AppendResults(nil, []wire.Result{
-		{Answer: wire.Answer{ID: "a \"b\" é\x01", UID: "t-1", Due: 1896076800001, State: "waiting", Version: 1, Durable: wire.DurableRedis}},
+		{Answer: wire.Answer{ID: "a \"b\" é\x01", UID: "t-1", Due: 1896076800001, State: "waiting", Version: 1,
+			Durable: wire.DurableRedis}},
 		{Problem: &wire.Problem{Status: 409, Word: "duplicate_id", Detail: "taken", UID: "t-2"}},
-		{Answer: wire.Answer{ID: "b", UID: "t-3", Due: 1896076800000, State: "delivered", Version: 3, Durable: wire.DurableRedis, Duplicate: true}},
-		{Answer: wire.Answer{ID: "c", UID: "t-4", Due: 1896076800000, State: "waiting", Version: 2, Durable: wire.DurableRedis, Merged: true}},
+		{Answer: wire.Answer{ID: "b", UID: "t-3", Due: 1896076800000, State: "delivered", Version: 3,
+			Durable: wire.DurableRedis, Duplicate: true}},
+		{Answer: wire.Answer{ID: "c", UID: "t-4", Due: 1896076800000, State: "waiting", Version: 2,
+			Durable: wire.DurableRedis, Merged: true}},
 	})
 	var got, want any
 	if err := json.Unmarshal(text, &got); err != nil {
@@ -265,7 +277,8 @@ func TestOptions_DifferWhereThePushesDo(t *testing.T) {
 	at := time.UnixMilli(1896076800000)
 	seen := map[string]int{}
 	for i, p := range []wire.Push{
-		{DelayText: "20m"}, {DelayText: "1200000"}, {HasAt: true, At: at}, {DelayText: "20m", Priority: 1}, {DelayText: "20m", TTL: time.Second},
+		{DelayText: "20m"}, {DelayText: "1200000"}, {HasAt: true, At: at}, {DelayText: "20m", Priority: 1},
+		{DelayText: "20m", TTL: time.Second},
 		{DelayText: "20m", Deliver: "mq"},
 	} {
 		if j, ok := seen[p.Options()]; ok {
@@ -273,7 +286,8 @@ func TestOptions_DifferWhereThePushesDo(t *testing.T) {
 		}
 		seen[p.Options()] = i
 	}
-	a, b := wire.Push{DelayText: "20m"}, wire.Push{DelayText: "20m", OnDuplicate: wire.Reject, ID: "a", Attempt: 3, Delay: 1}
+	a, b := wire.Push{DelayText: "20m"},
+		wire.Push{DelayText: "20m", OnDuplicate: wire.Reject, ID: "a", Attempt: 3, Delay: 1}
 	if a.Options() != b.Options() {
 		t.Errorf("%q and %q mean the same", a.Options(), b.Options())
 	}

@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Answer is what a kept push is told: 201, or 200 with Duplicate when the same push had been kept before, or with Merged.
+// Answer is what a kept push is told: 201, or 200 with Duplicate when the same push had been kept before, or with
+// Merged.
 type Answer struct {
 	ID        string // what the user calls it, else the uid
 	UID       string

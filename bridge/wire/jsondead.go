@@ -30,7 +30,8 @@ type DeadOrder struct {
 func (o *DeadOrder) Selects() bool { return o.One.ID == "" && o.IDs == nil }
 
 var (
-	deadFields    = []string{FieldID, FieldKey, FieldIDs, FieldTopic, FieldFrom, FieldTo, FieldOlder, FieldAll, FieldDryRun}
+	deadFields = []string{FieldID, FieldKey, FieldIDs, FieldTopic, FieldFrom, FieldTo, FieldOlder,
+		FieldAll, FieldDryRun}
 	requeueFields = []string{FieldDelay, FieldBody, fieldBase64, fieldJSON, FieldHeaders}
 )
 
@@ -39,8 +40,8 @@ var (
 //	{"id":"order-7131", "topic":"orders.created", "key":"customer-9"} | {"ids":["...", ...]} (at most MaxIDs)
 //	| {"topic":"orders.>", "from":"2h", "to":"2030-01-31T08:00:00Z"} | {"topic":"orders.>", "older":"1d"} | {"all":true}
 //
-// and "delay":"20m", "dry_run":true; with one id alone also "body" | "body_base64" | "body_json" and "headers". From and to bound when
-// they died: times, or durations back from now.
+// and "delay":"20m", "dry_run":true; with one id alone also "body" | "body_base64" | "body_json" and "headers". From
+// and to bound when they died: times, or durations back from now.
 func DecodeDeadOrder(data []byte) (DeadOrder, error) {
 	return decodeDead(data, "a requeue", join(deadFields, requeueFields))
 }
@@ -114,7 +115,8 @@ func (f *fields) ids() []string {
 			return
 		case len(list) >= MaxIDs:
 			f.s.skip(2)
-			f.refuse(&Error{Word: WordTooLarge, Field: FieldIDs, Detail: fmt.Sprintf("are more than the limit of %d", MaxIDs)})
+			f.refuse(&Error{Word: WordTooLarge, Field: FieldIDs,
+				Detail: fmt.Sprintf("are more than the limit of %d", MaxIDs)})
 			return
 		}
 		v, _ := f.s.text()
@@ -140,11 +142,13 @@ func (o *DeadOrder) check() error {
 	case o.One.ID != "" && o.IDs != nil:
 		return invalid(FieldIDs, "and id are both given; want one of them")
 	case !o.Selects() && (bounded || o.All):
-		return &Error{Word: WordSelection, Field: "order", Detail: "names messages by id and picks them by topic or time too; want one of the two"}
+		return &Error{Word: WordSelection, Field: "order",
+			Detail: "names messages by id and picks them by topic or time too; want one of the two"}
 	case o.One.Keyed && o.One.ID == "":
 		return &Error{Word: WordKey, Field: FieldKey, Detail: "goes with one id alone"}
 	case o.Selects() && !bounded && !o.All:
-		return &Error{Word: WordSelection, Field: "order", Detail: `is empty; want an id, ids, a topic, from, to or older, or "all":true for every dead message`}
+		return &Error{Word: WordSelection, Field: "order",
+			Detail: `is empty; want an id, ids, a topic, from, to or older, or "all":true for every dead message`}
 	case o.HasOlder && (o.HasFrom || o.HasTo):
 		return invalid(FieldOlder, "and from and to exclude each other")
 	case o.One.ID == "" && o.HasHeaders:

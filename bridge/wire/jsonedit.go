@@ -74,12 +74,14 @@ func (n *Named) check() error {
 	return nil
 }
 
-// DecodeReschedule reads an edit that names its message too: {"id", "topic", "key", "version", and the fields of DecodeEdit}.
+// DecodeReschedule reads an edit that names its message too: {"id", "topic", "key", "version", and the fields of
+// DecodeEdit}.
 func DecodeReschedule(data []byte) (n Named, e Edit, err error) {
-	err = decode(data, "a reschedule", join(nameFields, []string{FieldVersion}, editFields), func(f *fields, field string) {
-		n.read(f, field)
-		e.read(f, field)
-	})
+	err = decode(data, "a reschedule", join(nameFields, []string{FieldVersion}, editFields),
+		func(f *fields, field string) {
+			n.read(f, field)
+			e.read(f, field)
+		})
 	if err == nil {
 		err = n.check()
 	}
@@ -92,7 +94,8 @@ func DecodeReschedule(data []byte) (n Named, e Edit, err error) {
 	return n, e, nil
 }
 
-// ParseIfMatch reads the version of an If-Match header: 3, "3" with its quotes, or * (and none at all) for any, which is 0.
+// ParseIfMatch reads the version of an If-Match header: 3, "3" with its quotes, or * (and none at all) for any, which
+// is 0.
 func ParseIfMatch(s string) (uint64, error) {
 	text := strings.Trim(s, " \t")
 	if text == "" || text == "*" {
@@ -103,7 +106,8 @@ func ParseIfMatch(s string) (uint64, error) {
 	}
 	v, ok := version(text)
 	if !ok {
-		return 0, &Error{Word: WordIfMatch, Field: "If-Match", Detail: quote(s) + ` is not a version; want one from 1 up such as "3", or *`}
+		return 0, &Error{Word: WordIfMatch, Field: "If-Match",
+			Detail: quote(s) + ` is not a version; want one from 1 up such as "3", or *`}
 	}
 	return v, nil
 }
@@ -176,7 +180,8 @@ func (e *Edit) check() error {
 		return err
 	}
 	if !e.HasAt && !e.HasDelay && !e.HasShift && !e.HasPriority && !e.HasHeaders && !e.HasBody {
-		return &Error{Word: WordNoChange, Field: "reschedule", Detail: "changes nothing; want at least one of delay, at, shift, priority, body and headers"}
+		return &Error{Word: WordNoChange, Field: "reschedule",
+			Detail: "changes nothing; want at least one of delay, at, shift, priority, body and headers"}
 	}
 	return nil
 }
@@ -189,12 +194,14 @@ func (e *Edit) checkWhen() error {
 		}
 	}
 	if n > 1 {
-		return &Error{Word: WordDelayAndAt, Field: FieldDelay, Detail: "and at and shift exclude each other; want one of them"}
+		return &Error{Word: WordDelayAndAt, Field: FieldDelay,
+			Detail: "and at and shift exclude each other; want one of them"}
 	}
 	return nil
 }
 
-// ParseShift reads by how much a message moves: a delay with a sign. What is finer than a millisecond rounds to the later.
+// ParseShift reads by how much a message moves: a delay with a sign. What is finer than a millisecond rounds to the
+// later.
 func ParseShift(s string) (time.Duration, error) {
 	text, back := strings.CutPrefix(s, "-")
 	if back && strings.HasPrefix(text, "+") {

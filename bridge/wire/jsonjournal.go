@@ -35,22 +35,23 @@ type Restore struct {
 	Rate    int // messages a second, 0 for no bound
 }
 
-// DecodeRestore reads {"overdue":true, "topic":"orders.created", "dry_run":false, "rate":1000}. No text at all is the same
-// as {}; overdue is true unless it is given.
+// DecodeRestore reads {"overdue":true, "topic":"orders.created", "dry_run":false, "rate":1000}. No text at all is the
+// same as {}; overdue is true unless it is given.
 func DecodeRestore(data []byte) (Restore, error) {
 	r := Restore{Overdue: true}
-	err := decode(data, "a restore", []string{FieldOverdue, FieldTopic, FieldDryRun, FieldRate}, func(f *fields, field string) {
-		switch field {
-		case FieldOverdue:
-			r.Overdue = f.bool(field)
-		case FieldTopic:
-			r.Topic = f.pattern()
-		case FieldDryRun:
-			r.DryRun = f.bool(field)
-		case FieldRate:
-			r.Rate = f.count(field, MaxRate)
-		}
-	})
+	err := decode(data, "a restore", []string{FieldOverdue, FieldTopic, FieldDryRun, FieldRate},
+		func(f *fields, field string) {
+			switch field {
+			case FieldOverdue:
+				r.Overdue = f.bool(field)
+			case FieldTopic:
+				r.Topic = f.pattern()
+			case FieldDryRun:
+				r.DryRun = f.bool(field)
+			case FieldRate:
+				r.Rate = f.count(field, MaxRate)
+			}
+		})
 	if err != nil {
 		return Restore{}, err
 	}
@@ -59,7 +60,9 @@ func DecodeRestore(data []byte) (Restore, error) {
 
 // DecodeRestoreOne reads {"dry_run":false}, the restore of one message; no text at all is the same as {}.
 func DecodeRestoreOne(data []byte) (dryRun bool, err error) {
-	err = decode(data, "the restore of one message", []string{FieldDryRun}, func(f *fields, field string) { dryRun = f.bool(field) })
+	err = decode(data, "the restore of one message", []string{FieldDryRun}, func(f *fields, field string) {
+		dryRun = f.bool(field)
+	})
 	return dryRun && err == nil, err
 }
 

@@ -10,9 +10,15 @@ import (
 func TestDecodeRestore_TakesWhatIsLeftOutAsTheDefault(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]wire.Restore{
-		"": {Overdue: true}, " \n": {Overdue: true}, "{}": {Overdue: true}, `{"overdue":null,"topic":null}`: {Overdue: true},
-		`{"overdue":false}`: {}, `{"overdue":true,"topic":"a.b","dry_run":true,"rate":1000000}`: {Overdue: true, Topic: "a.b", DryRun: true, Rate: 1_000_000},
-		`{"rate":0,"dry_run":false}`: {Overdue: true}, `{"topic":"a.*.>"}`: {Overdue: true, Topic: "a.*.>"},
+		"":                              {Overdue: true},
+		" \n":                           {Overdue: true},
+		"{}":                            {Overdue: true},
+		`{"overdue":null,"topic":null}`: {Overdue: true},
+		`{"overdue":false}`:             {},
+		`{"overdue":true,"topic":"a.b","dry_run":true,"rate":1000000}`: {Overdue: true, Topic: "a.b", DryRun: true,
+			Rate: 1_000_000},
+		`{"rate":0,"dry_run":false}`: {Overdue: true},
+		`{"topic":"a.*.>"}`:          {Overdue: true, Topic: "a.*.>"},
 	} {
 		if got, err := wire.DecodeRestore([]byte(text)); err != nil || got != want {
 			t.Errorf("%s: got %+v, %v", text, got, err)
@@ -40,7 +46,8 @@ func TestDecodeRestore_TakesWhatIsLeftOutAsTheDefault(t *testing.T) {
 
 func TestDecodeVerifyAndRestoreOne_ReadTheirOneSwitch(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]bool{"": false, "{}": false, `{"repair":false}`: false, `{"repair":true}`: true} {
+	for text, want := range map[string]bool{"": false, "{}": false, `{"repair":false}`: false,
+		`{"repair":true}`: true} {
 		if got, err := wire.DecodeVerify([]byte(text)); err != nil || got != want {
 			t.Errorf("%s: got %v, %v", text, got, err)
 		}
@@ -61,18 +68,24 @@ func TestDecodeVerifyAndRestoreOne_ReadTheirOneSwitch(t *testing.T) {
 func TestDecodeRedeliver_NeedsSince(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1896076800000).UTC()
-	if got, err := wire.DecodeRedeliver([]byte(`{"since":"1h","topic":"orders.>"}`)); err != nil || got.Topic != "orders.>" {
+	if got, err := wire.DecodeRedeliver([]byte(`{"since":"1h","topic":"orders.>"}`)); err != nil ||
+		got.Topic != "orders.>" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for text, want := range map[string]time.Time{
-		`{"since":"90m"}`: now.Add(-90 * time.Minute), `{"since":"1d"}`: now.Add(-24 * time.Hour), `{"since":"0s"}`: now,
-		`{"since":1896076800000}`: now, `{"since":"1896076800000"}`: now, `{"since":"2030-01-31T08:00:00Z"}`: now,
+		`{"since":"90m"}`:                  now.Add(-90 * time.Minute),
+		`{"since":"1d"}`:                   now.Add(-24 * time.Hour),
+		`{"since":"0s"}`:                   now,
+		`{"since":1896076800000}`:          now,
+		`{"since":"1896076800000"}`:        now,
+		`{"since":"2030-01-31T08:00:00Z"}`: now,
 	} {
 		if got, err := wire.DecodeRedeliver([]byte(text)); err != nil || !got.Since.Ago(now).Equal(want) {
 			t.Errorf("%s: got %+v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "{}", `{"since":null}`, `{"since":""}`, `{"since":"x"}`, `{"since":"-1h"}`, `{"since":-5}`, `{"since":1e12}`, `{"since":5}`, `{"since":[]}`} {
+	for _, text := range []string{"", "{}", `{"since":null}`, `{"since":""}`, `{"since":"x"}`, `{"since":"-1h"}`,
+		`{"since":-5}`, `{"since":1e12}`, `{"since":5}`, `{"since":[]}`} {
 		_, err := wire.DecodeRedeliver([]byte(text))
 		wantRefusal(t, err, wire.WordSince, "since")
 	}

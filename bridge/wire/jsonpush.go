@@ -8,7 +8,8 @@ import (
 )
 
 // jsonFields are the fields of a push, by their place in fields.seen.
-var jsonFields = [...]string{FieldTopic, FieldBody, fieldBase64, fieldJSON, FieldHeaders, FieldDelay, FieldAt, FieldID, FieldKey,
+var jsonFields = [...]string{FieldTopic, FieldBody, fieldBase64, fieldJSON, FieldHeaders, FieldDelay, FieldAt,
+	FieldID, FieldKey,
 	FieldOnDuplicate, FieldDeliver, FieldPriority, FieldTTL, FieldAttempt, FieldRetry, FieldMaxWait, FieldReason}
 
 // The two other forms of a body.
@@ -203,11 +204,13 @@ func (f *fields) body(field string) []byte {
 		v, shared = f.s.text()
 	default:
 		f.s.skip(1)
-		f.refuse(&Error{Word: WordBody, Field: field, Detail: "is not a string; other JSON goes into body_json, bytes into body_base64"})
+		f.refuse(&Error{Word: WordBody, Field: field,
+			Detail: "is not a string; other JSON goes into body_json, bytes into body_base64"})
 		return nil
 	}
 	if f.hasBody {
-		f.refuse(&Error{Word: WordBody, Field: FieldBody, Detail: "and body_base64 or body_json are both given; want one of them"})
+		f.refuse(&Error{Word: WordBody, Field: FieldBody,
+			Detail: "and body_base64 or body_json are both given; want one of them"})
 		return nil
 	}
 	f.hasBody = true
@@ -234,7 +237,8 @@ func (f *fields) body(field string) []byte {
 func (f *fields) headers() []Header {
 	if f.s.next() != '{' {
 		f.s.skip(1)
-		f.refuse(&Error{Word: WordHeader, Field: FieldHeaders, Detail: "are not an object of strings or lists of strings"})
+		f.refuse(
+			&Error{Word: WordHeader, Field: FieldHeaders, Detail: "are not an object of strings or lists of strings"})
 		return nil
 	}
 	var (
@@ -247,12 +251,15 @@ func (f *fields) headers() []Header {
 		name := string(raw)
 		switch {
 		case hasPrefixFold(name, "tarry-"):
-			l.refuse(name, &Error{Word: WordHeader, Field: quoteName(name), Detail: "is a tag; it has a field of its own here"})
+			l.refuse(name,
+				&Error{Word: WordHeader, Field: quoteName(name), Detail: "is a tag; it has a field of its own here"})
 		case names[name]:
-			l.refuse(name, &Error{Word: WordRepeatedField, Field: quoteName(name), Detail: "is given more than once; use a list for several values"})
+			l.refuse(name, &Error{Word: WordRepeatedField, Field: quoteName(name),
+				Detail: "is given more than once; use a list for several values"})
 		}
 		if size += len(name) + headerLine; size > MaxHeaders { // more than a message can have: do not gather them
-			l.refuse("", &Error{Word: WordTooLarge, Field: FieldHeaders, Detail: fmt.Sprintf("have names of more than %d bytes", MaxHeaders)})
+			l.refuse("", &Error{Word: WordTooLarge, Field: FieldHeaders,
+				Detail: fmt.Sprintf("have names of more than %d bytes", MaxHeaders)})
 			f.s.skip(2)
 			return
 		}
@@ -263,7 +270,8 @@ func (f *fields) headers() []Header {
 		value := func() {
 			if f.s.next() != '"' {
 				f.s.skip(2)
-				l.refuse(name, &Error{Word: WordHeader, Field: quoteName(name), Detail: "is neither a string nor a list of strings"})
+				l.refuse(name, &Error{Word: WordHeader, Field: quoteName(name),
+					Detail: "is neither a string nor a list of strings"})
 				return
 			}
 			v, _ := f.s.text()

@@ -67,7 +67,9 @@ const maxChanges = 100
 //	 "set":{"Tarry-Delay":"20m"}, "drop":["Tarry-Dealy"]}
 func DecodeRejectOrder(data []byte, prefix string) (RejectOrder, error) {
 	var o RejectOrder
-	err := decode(data, "a requeue of rejects", rejectFields, func(f *fields, field string) { o.read(f, field, prefix) })
+	err := decode(data, "a requeue of rejects", rejectFields, func(f *fields, field string) {
+		o.read(f, field, prefix)
+	})
 	if err == nil {
 		err = o.check()
 	}
@@ -124,7 +126,8 @@ func (f *fields) list(field string, limit int, element func()) {
 	f.s.array(func() {
 		if n++; n > limit {
 			f.s.skip(2)
-			f.refuse(&Error{Word: WordTooLarge, Field: field, Detail: fmt.Sprintf("are more than the limit of %d", limit)})
+			f.refuse(
+				&Error{Word: WordTooLarge, Field: field, Detail: fmt.Sprintf("are more than the limit of %d", limit)})
 			return
 		}
 		element()
@@ -145,7 +148,8 @@ func (f *fields) replaced() (set []Header) {
 			f.refuse(&Error{Word: WordHeader, Field: FieldSet,
 				Detail: "contains the name " + quote(name) + ", which no header can have"})
 		case len(set) >= maxChanges:
-			f.refuse(&Error{Word: WordTooLarge, Field: FieldSet, Detail: fmt.Sprintf("has more than %d headers", maxChanges)})
+			f.refuse(&Error{Word: WordTooLarge, Field: FieldSet,
+				Detail: fmt.Sprintf("has more than %d headers", maxChanges)})
 		}
 		if f.s.next() != '"' {
 			f.s.skip(2)

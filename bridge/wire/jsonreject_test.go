@@ -16,8 +16,10 @@ func TestDecodeRejectOrder_ReadsWhichAndWhatIsMended(t *testing.T) {
 	for text, want := range map[string]wire.RejectOrder{
 		`{"sequence":12}`:       {Sequence: 12},
 		`{"sequences":[12, 7]}`: {Sequences: []uint64{12, 7}},
-		`{"sequence":18446744073709551615,"topic":"orders.remind","set":{"Tarry-Delay":"20m","X":""},"drop":["Tarry-Dealy"]}`: {
-			Sequence: 1<<64 - 1, Topic: "orders.remind", Set: []wire.Header{{Name: "Tarry-Delay", Value: "20m"}, {Name: "X"}}, Drop: []string{"Tarry-Dealy"}},
+		`{"sequence":18446744073709551615,"topic":"orders.remind","set":{"Tarry-Delay":"20m","X":""},` +
+			`"drop":["Tarry-Dealy"]}`: {
+			Sequence: 1<<64 - 1, Topic: "orders.remind",
+			Set: []wire.Header{{Name: "Tarry-Delay", Value: "20m"}, {Name: "X"}}, Drop: []string{"Tarry-Dealy"}},
 	} {
 		if got, err := wire.DecodeRejectOrder([]byte(text), "delayed"); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v, %v", text, got, err)
@@ -66,7 +68,8 @@ func TestRejectOrder_ChangesHeadersWithoutCase(t *testing.T) {
 	o := wire.RejectOrder{Set: []wire.Header{{Name: "Tarry-Delay", Value: "20m"}}, Drop: []string{"tarry-dealy"}}
 	sent := map[string][]string{"TARRY-DELAY": {"soon"}, "Tarry-Dealy": {"1m"}, "X": {"1", "2"}}
 	got := o.Change(sent)
-	if want := map[string][]string{"Tarry-Delay": {"20m"}, "X": {"1", "2"}}; !maps.EqualFunc(got, want, slices.Equal) || len(sent) != 3 {
+	if want := map[string][]string{"Tarry-Delay": {"20m"}, "X": {"1", "2"}}; !maps.EqualFunc(got, want, slices.Equal) ||
+		len(sent) != 3 {
 		t.Errorf("got %v of %v", got, sent)
 	}
 }

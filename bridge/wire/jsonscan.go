@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// scanner reads JSON (RFC 8259) strictly, in one pass and without reflection: a batch of a thousand pushes is read faster
-// than Redis can take it. What encoding/json would bend it refuses: a lone surrogate, bytes that are not UTF-8. The first
-// mistake in the JSON itself stops it for good; the callers check bad once, at the end.
+// scanner reads JSON (RFC 8259) strictly, in one pass and without reflection: a batch of a thousand pushes is read
+// faster than Redis can take it. What encoding/json would bend it refuses: a lone surrogate, bytes that are not UTF-8.
+// The first mistake in the JSON itself stops it for good; the callers check bad once, at the end.
 type scanner struct {
 	b   []byte
 	i   int
@@ -22,7 +22,8 @@ const maxDepth = 32
 
 func (s *scanner) fail(what string) {
 	if s.bad == nil {
-		s.bad = &Error{Word: WordJSON, Field: "request", Detail: fmt.Sprintf("is not valid JSON: %s at byte %d", what, s.i)}
+		s.bad = &Error{Word: WordJSON, Field: "request",
+			Detail: fmt.Sprintf("is not valid JSON: %s at byte %d", what, s.i)}
 	}
 	s.i = len(s.b) // nothing more is read
 }
@@ -135,7 +136,8 @@ func plain(b []byte) int {
 	i := 0
 	for ; i+8 <= len(b); i += 8 {
 		v := binary.LittleEndian.Uint64(b[i:])
-		// Subtracting borrows into the high bit of a byte that is too small: below a blank, or equal (zero after the xor).
+		// Subtracting borrows into the high bit of a byte that is too small: below a blank, or equal (zero after the
+		// xor).
 		if (v|(v-each*' ')|((v^each*'"')-each)|((v^each*'\\')-each))&high != 0 {
 			break
 		}

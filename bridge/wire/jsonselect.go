@@ -16,8 +16,8 @@ type Selection struct {
 //
 //	{"topic":"orders.>", "key":"customer-9", "due_from":"2030-01-31T08:00:00Z", "due_to":"2h", "dry_run":true}
 //
-// A selection without topic, key and due bound is refused unless it says "all":true. Bounds are times, or durations from
-// now.
+// A selection without topic, key and due bound is refused unless it says "all":true. Bounds are times, or durations
+// from now.
 func DecodeSelection(data []byte) (Selection, error) {
 	var s Selection
 	err := decode(data, "a selection", pickFields, s.read)
@@ -43,7 +43,8 @@ func DecodeRescheduleMany(data []byte) (s Selection, e Edit, err error) {
 		err = e.checkWhen()
 	}
 	if err == nil && !e.HasAt && !e.HasDelay && !e.HasShift {
-		err = &Error{Word: WordNoChange, Field: "reschedule", Detail: "changes nothing; want one of delay, at and shift"}
+		err = &Error{Word: WordNoChange, Field: "reschedule",
+			Detail: "changes nothing; want one of delay, at and shift"}
 	}
 	if err != nil {
 		return Selection{}, Edit{}, err
@@ -70,7 +71,8 @@ func (s *Selection) read(f *fields, field string) {
 
 func (s *Selection) check() error {
 	if s.Topic == "" && !s.HasKey && !s.HasFrom && !s.HasTo && !s.All {
-		return &Error{Word: WordSelection, Field: "selection", Detail: `is empty; want a topic, a key or a bound of due, or "all":true for every message`}
+		return &Error{Word: WordSelection, Field: "selection",
+			Detail: `is empty; want a topic, a key or a bound of due, or "all":true for every message`}
 	}
 	return checkRange(s.From, s.To, s.HasFrom && s.HasTo, FieldDueFrom, FieldDueTo)
 }

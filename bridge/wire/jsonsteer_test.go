@@ -33,8 +33,10 @@ func TestDecodeEdit_ReadsEveryField(t *testing.T) {
 			t.Errorf("%s: got %+v, %v\nwant %+v", text, got, err, want)
 		}
 	}
-	named, got, err := wire.DecodeReschedule([]byte(`{"id":"a","key":"","version":3,"shift":"1s","priority":9,"body":"x","headers":{"a":"b"}}`))
-	want := wire.Edit{Shift: time.Second, HasShift: true, Priority: 9, HasPriority: true, Body: []byte("x"), HasBody: true, HasHeaders: true,
+	named, got, err := wire.DecodeReschedule(
+		[]byte(`{"id":"a","key":"","version":3,"shift":"1s","priority":9,"body":"x","headers":{"a":"b"}}`))
+	want := wire.Edit{Shift: time.Second, HasShift: true, Priority: 9, HasPriority: true, Body: []byte("x"),
+		HasBody: true, HasHeaders: true,
 		Headers: []wire.Header{{Name: "a", Value: "b"}}, Version: 3}
 	if err != nil || named != (wire.Named{ID: "a", Keyed: true}) || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v %+v, %v", named, got, err)
@@ -86,12 +88,14 @@ func TestDecodeEdit_RefusesByFieldAndWord(t *testing.T) {
 
 func TestParseIfMatch_TakesAVersionOrAny(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]uint64{"": 0, "*": 0, "3": 3, `"3"`: 3, " 12 ": 12, "18446744073709551615": 1<<64 - 1} {
+	for text, want := range map[string]uint64{"": 0, "*": 0, "3": 3, `"3"`: 3, " 12 ": 12,
+		"18446744073709551615": 1<<64 - 1} {
 		if got, err := wire.ParseIfMatch(text); err != nil || got != want {
 			t.Errorf("%s: got %d, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"0", `"0"`, "-1", "+1", "1.0", `"3`, `""`, `W/"3"`, `"1", "2"`, "x", "18446744073709551616"} {
+	for _, text := range []string{"0", `"0"`, "-1", "+1", "1.0", `"3`, `""`, `W/"3"`, `"1", "2"`, "x",
+		"18446744073709551616"} {
 		_, err := wire.ParseIfMatch(text)
 		t.Run(text, func(t *testing.T) { wantRefusal(t, err, wire.WordIfMatch, "If-Match") })
 	}
@@ -100,13 +104,14 @@ func TestParseIfMatch_TakesAVersionOrAny(t *testing.T) {
 func TestDecodeSelection_NeedsABoundOrAll(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]wire.Selection{
-		`{"topic":"orders.>"}`:                                {Topic: "orders.>"},
-		`{"topic":"orders.*.eu","dry_run":true}`:              {Topic: "orders.*.eu", DryRun: true},
-		`{"key":""}`:                                          {HasKey: true},
-		`{"key":"customer 9"}`:                                {Key: "customer 9", HasKey: true},
-		`{"due_from":"1h","due_to":"2030-01-31T08:00:00Z"}`:   {From: wire.When{Span: time.Hour, Relative: true}, HasFrom: true, To: wire.When{At: at2030}, HasTo: true},
-		`{"due_to":1896076800000}`:                            {To: wire.When{At: at2030}, HasTo: true},
-		`{"all":true}`:                                        {All: true},
+		`{"topic":"orders.>"}`:                   {Topic: "orders.>"},
+		`{"topic":"orders.*.eu","dry_run":true}`: {Topic: "orders.*.eu", DryRun: true},
+		`{"key":""}`:                             {HasKey: true},
+		`{"key":"customer 9"}`:                   {Key: "customer 9", HasKey: true},
+		`{"due_from":"1h","due_to":"2030-01-31T08:00:00Z"}`: {From: wire.When{Span: time.Hour, Relative: true},
+			HasFrom: true, To: wire.When{At: at2030}, HasTo: true},
+		`{"due_to":1896076800000}`: {To: wire.When{At: at2030}, HasTo: true},
+		`{"all":true}`:             {All: true},
 		`{"all":false,"topic":">","key":null,"dry_run":null}`: {Topic: ">"},
 	} {
 		got, err := wire.DecodeSelection([]byte(text))
@@ -141,7 +146,8 @@ func TestDecodeSelection_NeedsABoundOrAll(t *testing.T) {
 func TestDecodeRescheduleMany_NeedsOneOfDelayAtAndShift(t *testing.T) {
 	t.Parallel()
 	sel, edit, err := wire.DecodeRescheduleMany([]byte(`{"topic":"a.>","shift":"-1h","dry_run":true}`))
-	if err != nil || !reflect.DeepEqual(sel, wire.Selection{Topic: "a.>", DryRun: true}) || !reflect.DeepEqual(edit, wire.Edit{Shift: -time.Hour, HasShift: true}) {
+	if err != nil || !reflect.DeepEqual(sel, wire.Selection{Topic: "a.>", DryRun: true}) ||
+		!reflect.DeepEqual(edit, wire.Edit{Shift: -time.Hour, HasShift: true}) {
 		t.Errorf("got %+v %+v, %v", sel, edit, err)
 	}
 	for _, c := range []struct{ json, word, field string }{
@@ -162,11 +168,13 @@ func TestDecodeDeadOrder_NamesOrPicks(t *testing.T) {
 	for text, want := range map[string]wire.DeadOrder{
 		`{"id":"a"}`:                  {One: wire.Named{ID: "a"}},
 		`{"id":"a","topic":"mail.x"}`: {One: wire.Named{ID: "a", Topic: "mail.x"}},
-		`{"id":"a","key":"k","delay":"1m","body":"x","headers":{"a":"b"}}`: {One: wire.Named{ID: "a", Key: "k", Keyed: true}, Delay: time.Minute,
+		`{"id":"a","key":"k","delay":"1m","body":"x","headers":{"a":"b"}}`: {
+			One: wire.Named{ID: "a", Key: "k", Keyed: true}, Delay: time.Minute,
 			Body: []byte("x"), HasBody: true, HasHeaders: true, Headers: []wire.Header{{Name: "a", Value: "b"}}},
-		`{"ids":["a","b"],"delay":5}`:             {IDs: []string{"a", "b"}, Delay: 5 * time.Millisecond},
-		`{"topic":"a.>","dry_run":true}`:          {Topic: "a.>", DryRun: true},
-		`{"from":"2h","to":"1h"}`:                 {From: wire.When{Span: 2 * time.Hour, Relative: true}, To: hour, HasFrom: true, HasTo: true},
+		`{"ids":["a","b"],"delay":5}`:    {IDs: []string{"a", "b"}, Delay: 5 * time.Millisecond},
+		`{"topic":"a.>","dry_run":true}`: {Topic: "a.>", DryRun: true},
+		`{"from":"2h","to":"1h"}`: {From: wire.When{Span: 2 * time.Hour, Relative: true}, To: hour,
+			HasFrom: true, HasTo: true},
 		`{"older":"1d"}`:                          {Older: 24 * time.Hour, HasOlder: true},
 		`{"older":0}`:                             {HasOlder: true},
 		`{"all":true,"delay":"0"}`:                {All: true},
@@ -237,8 +245,15 @@ func TestDecodePause_SaysNothing(t *testing.T) {
 func TestRetry_HasOneText(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"60s": "1m", "0,0": "0,0", "0,0,0": "0*3", "1m,1m,1m,2m": "1m*3,2m", "exp(1s,1s,3)": "1s*3", "25h,90m": "1d1h,1h30m", "1*5~1%": "1ms*5~1%",
-		"exp( 1m , 5m , 4 ) ~ 50%": "1m,2m,4m,5m~50%", "0.5ms": "1ms",
+		"60s":                      "1m",
+		"0,0":                      "0,0",
+		"0,0,0":                    "0*3",
+		"1m,1m,1m,2m":              "1m*3,2m",
+		"exp(1s,1s,3)":             "1s*3",
+		"25h,90m":                  "1d1h,1h30m",
+		"1*5~1%":                   "1ms*5~1%",
+		"exp( 1m , 5m , 4 ) ~ 50%": "1m,2m,4m,5m~50%",
+		"0.5ms":                    "1ms",
 	} {
 		r, err := wire.ParseRetry(text)
 		if err != nil || r.String() != want {
@@ -274,7 +289,8 @@ func TestCheckPattern_IsASubjectWithWildcards(t *testing.T) {
 			t.Errorf("%s: %v", s, err)
 		}
 	}
-	for _, s := range []string{"", ".", "a.", "a..*", "a.>.b", ">.a", "a*", "*a", "a>", "$JS.>", "_INBOX.*", "a b", strings.Repeat("*.", 128) + "*"} {
+	for _, s := range []string{"", ".", "a.", "a..*", "a.>.b", ">.a", "a*", "*a", "a>", "$JS.>", "_INBOX.*", "a b",
+		strings.Repeat("*.", 128) + "*"} {
 		wantRefusal(t, wire.CheckPattern(s), wire.WordTopic, "topic")
 	}
 }

@@ -11,15 +11,15 @@ type Rescheduled struct {
 	Topic    string `json:"topic"`
 }
 
-// Report answers an operation on many: what it did, or in a dry run would do. What matched and is counted nowhere else was not
-// begun: the operation was ended.
+// Report answers an operation on many: what it did, or in a dry run would do. What matched and is counted nowhere else
+// was not begun: the operation was ended.
 type Report struct {
 	DryRun  bool `json:"dry_run,omitempty"`
 	Looked  int  `json:"looked"`
 	Matched int  `json:"matched"`
 	Done    int  `json:"done"`
-	// InFlight, Maybe and Ended were not changed as asked: they were being delivered, may have been delivered, or had ended.
-	// Failed could not be asked; only beside outcome_unknown may some of them have been changed.
+	// InFlight, Maybe and Ended were not changed as asked: they were being delivered, may have been delivered, or had
+	// ended. Failed could not be asked; only beside outcome_unknown may some of them have been changed.
 	InFlight int `json:"in_flight"`
 	Maybe    int `json:"maybe_delivered"`
 	Ended    int `json:"ended"`

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Options is the part of a push's content that is neither topic, headers nor body, in one fixed form: two pushes under a
-// name are the same one only where it is equal. A delay counts as its text, since the moment it means moves with every
-// retry; a time counts as the moment. The id, the key and the attempt are the name itself, and why a consumer failed is
-// not what it asks for.
+// Options is the part of a push's content that is neither topic, headers nor body, in one fixed form: two pushes under
+// a name are the same one only where it is equal. A delay counts as its text, since the moment it means moves with
+// every retry; a time counts as the moment. The id, the key and the attempt are the name itself, and why a consumer
+// failed is not what it asks for.
 func (p *Push) Options() string {
 	b := make([]byte, 0, 64)
 	switch {
@@ -48,7 +48,8 @@ func (p *Push) CheckLimit(body, limit int) error {
 		size += len(h.Name) + len(h.Value) + headerLine
 	}
 	if size > limit {
-		return &Error{Word: WordTooLarge, Field: FieldBody, Detail: fmt.Sprintf("and headers take %d bytes, the limit is %d", size, limit)}
+		return &Error{Word: WordTooLarge, Field: FieldBody,
+			Detail: fmt.Sprintf("and headers take %d bytes, the limit is %d", size, limit)}
 	}
 	return nil
 }

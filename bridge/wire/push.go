@@ -18,9 +18,9 @@ const (
 	MQ       = "mq"
 )
 
-// Push is what a producer asked for, as it was sent. It has been checked if it came from Decode; one built field by field
-// with Set is checked by Check. Either a delay or a time is given, or neither for a consumer's retry that waits by its
-// schedule.
+// Push is what a producer asked for, as it was sent. It has been checked if it came from Decode; one built field by
+// field with Set is checked by Check. Either a delay or a time is given, or neither for a consumer's retry that waits
+// by its schedule.
 type Push struct {
 	Topic     string
 	Delay     time.Duration // whole milliseconds
@@ -88,8 +88,8 @@ func (p *Push) ByRetry() bool { return p.DelayText == "" && !p.HasAt }
 // Merges reports whether the push may go into a message that waits.
 func (p *Push) Merges() bool { return p.OnDuplicate != "" && p.OnDuplicate != Reject }
 
-// Check holds what single options cannot: a topic that may be delivered to, exactly one of delay and at (or none, with an
-// attempt of 2 or more), and options that go together.
+// Check holds what single options cannot: a topic that may be delivered to, exactly one of delay and at (or none, with
+// an attempt of 2 or more), and options that go together.
 func (p *Push) Check(prefix string) error {
 	if err := CheckTarget(p.Topic, prefix); err != nil {
 		return err
@@ -98,12 +98,14 @@ func (p *Push) Check(prefix string) error {
 	case p.ByRetry() && p.Attempt < 2:
 		return &Error{Word: WordNoDelay, Field: FieldDelay, Detail: "and at are both missing; a push needs one of them"}
 	case p.DelayText != "" && p.HasAt:
-		return &Error{Word: WordDelayAndAt, Field: FieldDelay, Detail: "and at are both given; a push takes one of them"}
+		return &Error{Word: WordDelayAndAt, Field: FieldDelay,
+			Detail: "and at are both given; a push takes one of them"}
 	case p.Attempt > 0 && p.ID == "":
 		return &Error{Word: WordAttempt, Field: FieldAttempt, Detail: "needs the id of the message that is tried again"}
 	case p.Attempt > 0 && p.Merges():
 		return &Error{Word: WordOnDuplicate, Field: FieldOnDuplicate,
-			Detail: quote(p.OnDuplicate) + ` goes with no attempt: a consumer's retry is told by its id and attempt; want "reject"`}
+			Detail: quote(p.OnDuplicate) +
+				` goes with no attempt: a consumer's retry is told by its id and attempt; want "reject"`}
 	case p.MaxWait > 0 && p.OnDuplicate != Debounce:
 		return &Error{Word: WordMaxWait, Field: FieldMaxWait, Detail: `goes with on_duplicate "debounce" alone`}
 	case p.Reason != "" && p.Attempt < 2:
@@ -144,7 +146,8 @@ func CheckOnDuplicate(s string) error {
 	case Reject, Keep, Replace, Debounce:
 		return nil
 	}
-	return &Error{Word: WordOnDuplicate, Field: FieldOnDuplicate, Detail: quote(s) + ` is unknown; want "reject", "keep", "replace" or "debounce"`}
+	return &Error{Word: WordOnDuplicate, Field: FieldOnDuplicate,
+		Detail: quote(s) + ` is unknown; want "reject", "keep", "replace" or "debounce"`}
 }
 
 // CheckDeliver accepts "mq". Pull is known by name and refused until it is built.
@@ -162,7 +165,8 @@ func CheckDeliver(s string) error {
 func ParsePriority(s string) (uint8, error) {
 	n, ok := number(s, MaxPriority)
 	if !ok {
-		return 0, &Error{Word: WordPriority, Field: FieldPriority, Detail: fmt.Sprintf("%s is not a whole number from 0 to %d", quote(s), MaxPriority)}
+		return 0, &Error{Word: WordPriority, Field: FieldPriority,
+			Detail: fmt.Sprintf("%s is not a whole number from 0 to %d", quote(s), MaxPriority)}
 	}
 	return uint8(n), nil
 }
@@ -171,7 +175,8 @@ func ParsePriority(s string) (uint8, error) {
 func ParseAttempt(s string) (int, error) {
 	n, ok := number(s, MaxAttempt)
 	if !ok || n == 0 {
-		return 0, &Error{Word: WordAttempt, Field: FieldAttempt, Detail: fmt.Sprintf("%s is not a whole number from 1 to %d", quote(s), MaxAttempt)}
+		return 0, &Error{Word: WordAttempt, Field: FieldAttempt,
+			Detail: fmt.Sprintf("%s is not a whole number from 1 to %d", quote(s), MaxAttempt)}
 	}
 	return n, nil
 }

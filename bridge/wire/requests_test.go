@@ -44,24 +44,35 @@ func TestRequests_AreUnderstoodAsTheLibraryMeansThem(t *testing.T) {
 		decode func([]byte) (any, error)
 		want   any
 	}{
-		"push a retry": {decodePush, push(wire.Push{Topic: "orders.created", ID: "order-1", Key: "k", Attempt: 2, Reason: "why", Headers: headers,
-			Retry: wire.Retry{Delays: []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute}, Jitter: 20}})},
-		"push and merge": {decodePush, push(wire.Push{Topic: "orders", Delay: time.Second, DelayText: "1s", OnDuplicate: wire.Debounce, MaxWait: time.Minute})},
+		"push a retry": {decodePush, push(
+			wire.Push{Topic: "orders.created", ID: "order-1", Key: "k", Attempt: 2, Reason: "why", Headers: headers,
+				Retry: wire.Retry{Delays: []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute},
+					Jitter: 20}})},
+		"push and merge": {decodePush, push(wire.Push{Topic: "orders", Delay: time.Second, DelayText: "1s",
+			OnDuplicate: wire.Debounce, MaxWait: time.Minute})},
 		"name": {func(data []byte) (any, error) {
 			return wire.DecodeRef(data)
 		}, wire.Named{ID: "a", Topic: "mail.x", Key: "k", Keyed: true}},
-		"reschedule by delay": {reschedule, named{wire.Named{ID: "a"}, wire.Edit{Delay: 20 * time.Minute, HasDelay: true, Priority: 7, HasPriority: true,
-			Headers: []wire.Header{{Name: "X", Value: "1"}, {Name: "X", Value: "2"}}, HasHeaders: true, Body: []byte("x"), HasBody: true, Version: 9}}},
-		"reschedule by time":  {reschedule, named{wire.Named{ID: "a"}, wire.Edit{At: at2030, HasAt: true, HasHeaders: true, Body: []byte{}, HasBody: true}}},
-		"reschedule by shift": {reschedule, named{wire.Named{ID: "a"}, wire.Edit{Shift: -10 * time.Minute, HasShift: true}}},
-		"cancel many": {func(data []byte) (any, error) { return wire.DecodeSelection(data) }, wire.Selection{Topic: "orders.>", Key: "k", HasKey: true,
-			From: wire.When{At: at2030}, HasFrom: true, To: wire.When{At: at2030.Add(time.Millisecond)}, HasTo: true, DryRun: true}},
+		"reschedule by delay": {reschedule, named{wire.Named{ID: "a"},
+			wire.Edit{Delay: 20 * time.Minute, HasDelay: true, Priority: 7, HasPriority: true,
+				Headers: []wire.Header{{Name: "X", Value: "1"}, {Name: "X", Value: "2"}}, HasHeaders: true,
+				Body: []byte("x"), HasBody: true, Version: 9}}},
+		"reschedule by time": {reschedule, named{wire.Named{ID: "a"},
+			wire.Edit{At: at2030, HasAt: true, HasHeaders: true, Body: []byte{}, HasBody: true}}},
+		"reschedule by shift": {reschedule,
+			named{wire.Named{ID: "a"}, wire.Edit{Shift: -10 * time.Minute, HasShift: true}}},
+		"cancel many": {func(data []byte) (any, error) { return wire.DecodeSelection(data) },
+			wire.Selection{Topic: "orders.>", Key: "k", HasKey: true,
+				From: wire.When{At: at2030}, HasFrom: true,
+				To: wire.When{At: at2030.Add(time.Millisecond)}, HasTo: true,
+				DryRun: true}},
 		"reschedule many": {func(data []byte) (any, error) {
 			s, e, err := wire.DecodeRescheduleMany(data)
 			return many{s, e}, err
 		}, many{wire.Selection{All: true}, wire.Edit{Shift: time.Hour, HasShift: true}}},
-		"requeue": {func(data []byte) (any, error) { return wire.DecodeDeadOrder(data) }, wire.DeadOrder{One: wire.Named{ID: "a", Key: "k", Keyed: true},
-			Delay: time.Minute, Headers: headers, HasHeaders: true, Body: []byte("x"), HasBody: true}},
+		"requeue": {func(data []byte) (any, error) { return wire.DecodeDeadOrder(data) },
+			wire.DeadOrder{One: wire.Named{ID: "a", Key: "k", Keyed: true},
+				Delay: time.Minute, Headers: headers, HasHeaders: true, Body: []byte("x"), HasBody: true}},
 	} {
 		if got, err := c.decode(cases[name]); err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got %+v, %v\nwant %+v", name, got, err, c.want)

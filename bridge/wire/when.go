@@ -12,8 +12,8 @@ type When struct {
 	Relative bool // Span counts, not At
 }
 
-// ParseWhen reads a time as ParseAt does, or a duration as ParseDelay does, which needs a unit here: a bare number is unix
-// milliseconds. A refusal names the field, and its word is "invalid_" and the field.
+// ParseWhen reads a time as ParseAt does, or a duration as ParseDelay does, which needs a unit here: a bare number is
+// unix milliseconds. A refusal names the field, and its word is "invalid_" and the field.
 func ParseWhen(s, field string) (When, error) {
 	if allDigits(s) || strings.Contains(s, ":") || strings.LastIndexByte(s, '-') > 0 { // a time, or meant as one
 		at, err := ParseTime(s, field)
@@ -32,7 +32,8 @@ func ParseWhen(s, field string) (When, error) {
 	return When{Span: d, Relative: true}, nil
 }
 
-const wantWhen = "want RFC 3339 such as 2030-01-31T08:00:00Z, unix milliseconds, or a duration with its unit such as 20m"
+const wantWhen = "want RFC 3339 such as 2030-01-31T08:00:00Z, unix milliseconds, or a duration with its " +
+	"unit such as 20m"
 
 // Ahead is the moment where a duration counts from now on.
 func (w When) Ahead(now time.Time) time.Time {

@@ -64,7 +64,8 @@ func TestCheckTarget_RefusesWhatTarryReadsItself(t *testing.T) {
 
 func TestCheckPrefix_RefusesWhatCannotBeAnIntake(t *testing.T) {
 	t.Parallel()
-	for _, prefix := range []string{"", "tarry", "tarry.in", "a..b", "a.*", ">", "$JS", "_INBOX", strings.Repeat("p", wire.MaxPrefix+1)} {
+	for _, prefix := range []string{"", "tarry", "tarry.in", "a..b", "a.*", ">", "$JS", "_INBOX",
+		strings.Repeat("p", wire.MaxPrefix+1)} {
 		wantRefusal(t, wire.CheckPrefix(prefix), wire.WordTopic, "prefix")
 	}
 	for _, prefix := range []string{"delayed", "acme.later", strings.Repeat("p", wire.MaxPrefix)} {
@@ -81,7 +82,8 @@ func TestPush_BuiltFieldByFieldIsTheOneFromHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := wire.Push{Topic: "orders", Headers: h}
-	for _, o := range [][2]string{{"delay", "20m"}, {"id", "a"}, {"key", "k"}, {"on_duplicate", "reject"}, {"deliver", "mq"}, {"priority", "7"}, {"ttl", "1h"}, {"attempt", "3"}, {"retry", "exp(1s,1m,8)~10%"}, {"reason", "x"}} {
+	for _, o := range [][2]string{{"delay", "20m"}, {"id", "a"}, {"key", "k"}, {"on_duplicate", "reject"}, {"deliver",
+		"mq"}, {"priority", "7"}, {"ttl", "1h"}, {"attempt", "3"}, {"retry", "exp(1s,1m,8)~10%"}, {"reason", "x"}} {
 		if err := p.Set(o[0], o[1]); err != nil {
 			t.Fatalf("%s: %v", o[0], err)
 		}
@@ -98,9 +100,12 @@ func TestPush_BuiltFieldByFieldIsTheOneFromHeaders(t *testing.T) {
 func TestPush_SetNamesTheJSONField(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ field, value, word string }{
-		{"delay", "soon", wire.WordDelay}, {"at", "1700000000", wire.WordAt}, {"id", "", wire.WordID}, {"key", "\n", wire.WordKey},
-		{"on_duplicate", "Keep", wire.WordOnDuplicate}, {"deliver", "pull", wire.WordUnsupported}, {"priority", "256", wire.WordPriority},
-		{"ttl", "0", wire.WordTTL}, {"attempt", "0", wire.WordAttempt}, {"retry", "1m;2m", wire.WordRetry}, {"max_wait", "-1m", wire.WordMaxWait},
+		{"delay", "soon", wire.WordDelay}, {"at", "1700000000", wire.WordAt}, {"id", "", wire.WordID},
+		{"key", "\n", wire.WordKey},
+		{"on_duplicate", "Keep", wire.WordOnDuplicate}, {"deliver", "pull", wire.WordUnsupported},
+		{"priority", "256", wire.WordPriority},
+		{"ttl", "0", wire.WordTTL}, {"attempt", "0", wire.WordAttempt}, {"retry", "1m;2m", wire.WordRetry},
+		{"max_wait", "-1m", wire.WordMaxWait},
 	} {
 		wantRefusal(t, new(wire.Push).Set(c.field, c.value), c.word, c.field)
 	}
@@ -124,7 +129,8 @@ func TestPush_CheckAsksForOneOfDelayAndAt(t *testing.T) {
 
 func TestCheckHeaders_RefusesTagsAndTheServersOwn(t *testing.T) {
 	t.Parallel()
-	for name, field := range map[string]string{"Tarry-Id": "Tarry-Id", "tarry-due": "tarry-due", "Nats-Msg-Id": "Nats-Msg-Id", "nats-ttl": "nats-ttl", "a b": "headers"} {
+	for name, field := range map[string]string{"Tarry-Id": "Tarry-Id", "tarry-due": "tarry-due",
+		"Nats-Msg-Id": "Nats-Msg-Id", "nats-ttl": "nats-ttl", "a b": "headers"} {
 		_, err := wire.CheckHeaders(map[string][]string{name: {"1"}})
 		wantRefusal(t, err, wire.WordHeader, field)
 	}
@@ -149,9 +155,12 @@ func TestCheckSize_CountsWhatTarryAdds(t *testing.T) {
 
 func TestDeliverHeaders_KeepsTheUsersAndAddsItsOwn(t *testing.T) {
 	t.Parallel()
-	user := []wire.Header{{Name: "X", Value: "1"}, {Name: "X", Value: "2"}, {Name: "traceparent", Value: "00"}, {Name: "X", Value: "3"}}
-	got := wire.DeliverHeaders(wire.Delivery{UID: "0u", ID: "order-1", Key: "k", Due: 1896076800000, Attempt: 2, Headers: user})
-	want := map[string][]string{"X": {"1", "2", "3"}, "traceparent": {"00"}, "Tarry-Id": {"order-1"}, "Tarry-Due": {"1896076800000"},
+	user := []wire.Header{{Name: "X", Value: "1"}, {Name: "X", Value: "2"}, {Name: "traceparent", Value: "00"},
+		{Name: "X", Value: "3"}}
+	got := wire.DeliverHeaders(
+		wire.Delivery{UID: "0u", ID: "order-1", Key: "k", Due: 1896076800000, Attempt: 2, Headers: user})
+	want := map[string][]string{"X": {"1", "2", "3"}, "traceparent": {"00"}, "Tarry-Id": {"order-1"},
+		"Tarry-Due":     {"1896076800000"},
 		"Tarry-Attempt": {"2"}, "Tarry-Key": {"k"}, "Nats-Msg-Id": {"0u"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Fatalf("got %v\nwant %v", got, want)
@@ -176,14 +185,20 @@ func TestOptions_TellContentFromName(t *testing.T) {
 		change func(*wire.Push)
 		same   bool
 	}{
-		"another id": {func(p *wire.Push) { p.ID = "b" }, true}, "another key": {func(p *wire.Push) { p.Key = "" }, true},
-		"reject said aloud": {func(p *wire.Push) { p.OnDuplicate = wire.Reject }, true}, "another attempt": {func(p *wire.Push) { p.Attempt = 2 }, true},
-		"delay text": {func(p *wire.Push) { p.DelayText = "1200000" }, false}, "priority": {func(p *wire.Push) { p.Priority = 1 }, false},
-		"a time":   {func(p *wire.Push) { p.DelayText, p.HasAt, p.At = "", true, now }, false},
-		"a reason": {func(p *wire.Push) { p.Attempt, p.Reason = 2, "x" }, true}, "merging": {func(p *wire.Push) { p.OnDuplicate = wire.Keep }, false},
-		"retries": {func(p *wire.Push) { p.Retry.Delays = []time.Duration{0} }, false},
-		"a wait":  {func(p *wire.Push) { p.MaxWait = time.Hour }, false}, "by retry": {func(p *wire.Push) { p.DelayText = "" }, false},
-		"ttl": {func(p *wire.Push) { p.TTL = time.Hour }, false}, "deliver": {func(p *wire.Push) { p.Deliver = wire.MQ }, false},
+		"another id":        {func(p *wire.Push) { p.ID = "b" }, true},
+		"another key":       {func(p *wire.Push) { p.Key = "" }, true},
+		"reject said aloud": {func(p *wire.Push) { p.OnDuplicate = wire.Reject }, true},
+		"another attempt":   {func(p *wire.Push) { p.Attempt = 2 }, true},
+		"delay text":        {func(p *wire.Push) { p.DelayText = "1200000" }, false},
+		"priority":          {func(p *wire.Push) { p.Priority = 1 }, false},
+		"a time":            {func(p *wire.Push) { p.DelayText, p.HasAt, p.At = "", true, now }, false},
+		"a reason":          {func(p *wire.Push) { p.Attempt, p.Reason = 2, "x" }, true},
+		"merging":           {func(p *wire.Push) { p.OnDuplicate = wire.Keep }, false},
+		"retries":           {func(p *wire.Push) { p.Retry.Delays = []time.Duration{0} }, false},
+		"a wait":            {func(p *wire.Push) { p.MaxWait = time.Hour }, false},
+		"by retry":          {func(p *wire.Push) { p.DelayText = "" }, false},
+		"ttl":               {func(p *wire.Push) { p.TTL = time.Hour }, false},
+		"deliver":           {func(p *wire.Push) { p.Deliver = wire.MQ }, false},
 	} {
 		p := base
 		if c.change(&p); (p.Options() == base.Options()) != c.same {
@@ -198,10 +213,14 @@ func TestMatchFilter_MatchesAsTheServerDoes(t *testing.T) {
 		filter, subject string
 		want            bool
 	}{
-		{"orders", "orders", true}, {"orders", "orders.x", false}, {"orders.x", "orders", false}, {"orders.*", "orders.x", true},
-		{"orders.*", "orders", false}, {"orders.*", "orders.x.y", false}, {"orders.>", "orders.x", true}, {"orders.>", "orders.x.y.z", true},
-		{"orders.>", "orders", false}, {">", "a", true}, {">", "a.b", true}, {"*", "a", true}, {"*", "a.b", false}, {"*.b.*", "a.b.c", true},
-		{"*.b.*", "a.c.c", false}, {"a.*.>", "a.b", false}, {"a.*.>", "a.b.c", true}, {"", "a", false}, {"a", "", false}, {"", "", false},
+		{"orders", "orders", true}, {"orders", "orders.x", false}, {"orders.x", "orders", false},
+		{"orders.*", "orders.x", true},
+		{"orders.*", "orders", false}, {"orders.*", "orders.x.y", false}, {"orders.>", "orders.x", true},
+		{"orders.>", "orders.x.y.z", true},
+		{"orders.>", "orders", false}, {">", "a", true}, {">", "a.b", true}, {"*", "a", true}, {"*", "a.b", false},
+		{"*.b.*", "a.b.c", true},
+		{"*.b.*", "a.c.c", false}, {"a.*.>", "a.b", false}, {"a.*.>", "a.b.c", true}, {"", "a", false},
+		{"a", "", false}, {"", "", false},
 		{"order", "orders", false}, {"orders", "order", false}, {"*x", "ax", false}, {"a.>b", "a.c", false},
 	} {
 		if got := wire.MatchFilter(c.filter, c.subject); got != c.want {
@@ -218,11 +237,13 @@ func TestHotPaths_AllocateLittle(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { _ = wire.CheckTarget("orders.eu.created", "delayed") }); n != 0 {
 		t.Errorf("CheckTarget allocates %v times", n)
 	}
-	d := wire.Delivery{UID: "0123456789abcdef", ID: "order-1", Key: "k", Due: 1896076800000, Attempt: 1, Headers: []wire.Header{{Name: "traceparent", Value: "00"}}}
+	d := wire.Delivery{UID: "0123456789abcdef", ID: "order-1", Key: "k", Due: 1896076800000, Attempt: 1,
+		Headers: []wire.Header{{Name: "traceparent", Value: "00"}}}
 	if n := testing.AllocsPerRun(100, func() { sink = wire.DeliverHeaders(d) }); n > 5 {
 		t.Errorf("DeliverHeaders allocates %v times", n)
 	}
-	h := map[string][]string{"Tarry-Delay": {"20m"}, "Tarry-Id": {"order-1"}, "Nats-Msg-Id": {"x"}, "traceparent": {"00"}}
+	h := map[string][]string{"Tarry-Delay": {"20m"}, "Tarry-Id": {"order-1"}, "Nats-Msg-Id": {"x"},
+		"traceparent": {"00"}}
 	if n := testing.AllocsPerRun(100, func() { _, _ = wire.Decode("delayed.orders", "delayed", h, 0) }); n > 3 {
 		t.Errorf("Decode allocates %v times", n)
 	}
@@ -231,7 +252,8 @@ func TestHotPaths_AllocateLittle(t *testing.T) {
 var sink map[string][]string
 
 func BenchmarkDeliverHeaders(b *testing.B) {
-	d := wire.Delivery{UID: "0123456789abcdef", ID: "order-1", Due: 1896076800000, Attempt: 1, Headers: []wire.Header{{Name: "traceparent", Value: "00"}}}
+	d := wire.Delivery{UID: "0123456789abcdef", ID: "order-1", Due: 1896076800000, Attempt: 1,
+		Headers: []wire.Header{{Name: "traceparent", Value: "00"}}}
 	b.ReportAllocs()
 	for b.Loop() {
 		sink = wire.DeliverHeaders(d)
@@ -239,7 +261,8 @@ func BenchmarkDeliverHeaders(b *testing.B) {
 }
 
 func BenchmarkDecode(b *testing.B) {
-	h := map[string][]string{"Tarry-Delay": {"20m"}, "Tarry-Id": {"order-1"}, "Nats-Msg-Id": {"x"}, "traceparent": {"00"}}
+	h := map[string][]string{"Tarry-Delay": {"20m"}, "Tarry-Id": {"order-1"}, "Nats-Msg-Id": {"x"},
+		"traceparent": {"00"}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := wire.Decode("delayed.orders.created", "delayed", h, 0); err != nil {

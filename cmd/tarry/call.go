@@ -37,7 +37,8 @@ func calling(o outside, cmd *cobra.Command, do func(c caller, cmd *cobra.Command
 		}
 		return do(caller{
 			Client: client.New(client.Config{
-				Server: settings.Server, Token: settings.Token.Reveal(), Timeout: settings.Timeout, Agent: "tarry/" + build().Version, TLS: secure,
+				Server: settings.Server, Token: settings.Token.Reveal(), Timeout: settings.Timeout,
+				Agent: "tarry/" + build().Version, TLS: secure,
 			}),
 			json: settings.JSON, out: o.out, err: o.err, terminal: o.terminal, clock: clock{o.now, o.zone},
 		}, cmd, args)
@@ -128,7 +129,8 @@ func withUnits(cmd *cobra.Command, names ...string) error {
 	for _, name := range names {
 		text := strings.TrimLeft(cmd.Flags().Lookup(name).Value.String(), "+-")
 		if text != "" && text != "0" && strings.Trim(text, "0123456789") == "" {
-			return usage("--%s %s has no unit: want %sms, %ss, %sm, %sh or %sd", name, text, text, text, text, text, text)
+			return usage("--%s %s has no unit: want %sms, %ss, %sm, %sh or %sd", name, text, text, text,
+				text, text, text)
 		}
 	}
 	return nil

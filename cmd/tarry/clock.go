@@ -12,8 +12,8 @@ type clock struct {
 	zone *time.Location
 }
 
-// at is a time of an answer for people, as in 2030-01-31T09:00:00.000+01:00 (in 59m). It stays RFC 3339, which every flag
-// that wants a time takes. What is no time stays as it is.
+// at is a time of an answer for people, as in 2030-01-31T09:00:00.000+01:00 (in 59m). It stays RFC 3339, which every
+// flag that wants a time takes. What is no time stays as it is.
 func (c clock) at(text string) string {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
@@ -39,7 +39,8 @@ func away(d time.Duration) string {
 	}
 	const day = 24 * time.Hour
 	d = d.Round(time.Second)
-	for _, step := range []struct{ from, to time.Duration }{{time.Minute, time.Minute}, {day, time.Hour}, {10 * day, day}} {
+	for _, step := range []struct{ from, to time.Duration }{{time.Minute, time.Minute}, {day, time.Hour},
+		{10 * day, day}} {
 		if d >= step.from {
 			d = d.Round(step.to)
 		}

@@ -46,7 +46,8 @@ func TestClock_StandsBehindEveryCommand(t *testing.T) {
 		return out.String()
 	}
 	for _, command := range []string{
-		"push a --at 2030-01-31T08:00:00Z", "get order-7131", "get binary", "list", "history requeued", "reschedule order-7131 --delay 1h",
+		"push a --at 2030-01-31T08:00:00Z", "get order-7131", "get binary", "list", "history requeued",
+		"reschedule order-7131 --delay 1h",
 		"dead list", "dead requeue order-7131", "rejected list", "rejected show 3", "topics", "topics orders.remind",
 		"forecast --until 12m", "cluster",
 	} {

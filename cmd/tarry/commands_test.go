@@ -100,9 +100,11 @@ func (scripted) Cancel(_ context.Context, ref scheduler.Ref) (scheduler.CancelRe
 func info(ref scheduler.Ref, state scheduler.State) scheduler.Info {
 	return scheduler.Info{
 		Message: scheduler.Message{
-			UID: someUID, ID: ref.ID, Key: ref.Key, Topic: "orders.remind", Due: someDue, Priority: 7, TTL: 90e9, Attempt: 1,
-			Headers: []scheduler.Header{{Name: "X-Shop", Value: "7"}, {Name: "X-Shop", Value: "8"}}, Body: []byte("order 7131\nsecond line"),
-			Mark: scheduler.Mark{Uncertain: true, Refusals: 2, Lane: "ORDERS"},
+			UID: someUID, ID: ref.ID, Key: ref.Key, Topic: "orders.remind", Due: someDue, Priority: 7,
+			TTL: 90e9, Attempt: 1,
+			Headers: []scheduler.Header{{Name: "X-Shop", Value: "7"}, {Name: "X-Shop", Value: "8"}},
+			Body:    []byte("order 7131\nsecond line"),
+			Mark:    scheduler.Mark{Uncertain: true, Refusals: 2, Lane: "ORDERS"},
 		},
 		State: state, Version: 3, ParkedWhy: "stream ORDERS takes nothing now (it is full); next try in 3 s",
 	}
@@ -112,83 +114,132 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 	t.Parallel()
 	for name, commands := range map[string][]string{
 		"push": {
-			"push orders.remind --delay 20m", "push orders.remind --delay 20m --id order-7131 --body hello", "push orders.remind --at 1896076800000 --id again",
-			"push orders.remind --delay 20m --id canceled", "push orders.remind --delay 20m --id taken", "push orders.remind --delay 20m --id unknown",
-			"push orders.remind --delay 20m --id down", "push orders.*.remind --delay 20m", "push orders.remind", "push orders.remind --delay soon",
-			"push orders.remind --delay 20m --id merged --on-duplicate debounce --max-wait 1h", "push orders.remind --delay 20m --id a --retry 0,2m,1h~20%",
-			"push orders.remind --delay 20m --on-duplicate merge", "push orders.remind --delay 20m --max-wait 1h", "push orders.remind --delay 20m --retry often",
-			"push orders.remind --delay 1s --at 1896076800000", "push orders.remind --delay 1s --header Nats-Rollup=all", "push orders.remind --delay 1s --priority 256",
+			"push orders.remind --delay 20m", "push orders.remind --delay 20m --id order-7131 --body hello",
+			"push orders.remind --at 1896076800000 --id again",
+			"push orders.remind --delay 20m --id canceled", "push orders.remind --delay 20m --id taken",
+			"push orders.remind --delay 20m --id unknown",
+			"push orders.remind --delay 20m --id down", "push orders.*.remind --delay 20m", "push orders.remind",
+			"push orders.remind --delay soon",
+			"push orders.remind --delay 20m --id merged --on-duplicate debounce --max-wait 1h",
+			"push orders.remind --delay 20m --id a --retry 0,2m,1h~20%",
+			"push orders.remind --delay 20m --on-duplicate merge", "push orders.remind --delay 20m --max-wait 1h",
+			"push orders.remind --delay 20m --retry often",
+			"push orders.remind --delay 1s --at 1896076800000",
+			"push orders.remind --delay 1s --header Nats-Rollup=all",
+			"push orders.remind --delay 1s --priority 256",
 		},
 		"get": {
-			"get order-7131", "get order-7131 --key customer-9", "get plain", "get binary", "get steering", "get nobody", "get twice", "get " + string(someUID),
+			"get order-7131", "get order-7131 --key customer-9", "get plain", "get binary", "get steering",
+			"get nobody", "get twice", "get " + string(someUID),
 		},
 		"cancel": {
-			"cancel order-7131", "cancel sent-back", "cancel flying", "cancel maybe", "cancel delivered", "cancel nobody", "cancel a --key ''",
-			"cancel --topic orders.> --due-from 2030-01-31T08:00:00Z --due-to 1896076800000", "cancel --all", "cancel --all --key customer-9 --dry-run",
+			"cancel order-7131", "cancel sent-back", "cancel flying", "cancel maybe", "cancel delivered",
+			"cancel nobody", "cancel a --key ''",
+			"cancel --topic orders.> --due-from 2030-01-31T08:00:00Z --due-to 1896076800000", "cancel --all",
+			"cancel --all --key customer-9 --dry-run",
 			"cancel --topic busy.>", "cancel --all --topic failing", "cancel --all --topic down", "cancel --topic ''",
-			"cancel --topic failing --dry-run", "cancel --key customer-9 --dry-run", "cancel --topic a.>.b", "cancel --due-to soon",
+			"cancel --topic failing --dry-run", "cancel --key customer-9 --dry-run", "cancel --topic a.>.b",
+			"cancel --due-to soon",
 		},
 		"reschedule": {
-			"reschedule order-7131 --delay 20m", "reschedule order-7131 --key customer-9 --at 1896076800000 --priority 9", "reschedule " + string(someUID) + " --shift=-1h",
-			"reschedule order-7131 --if-version 3 --body hello --header X-A=1", "reschedule order-7131 --if-version 2 --body ''", "reschedule flying --delay 1s",
-			"reschedule maybe --delay 1s", "reschedule delivered --delay 1s", "reschedule nobody --delay 1s", "reschedule down --delay 1s", "reschedule order-7131",
-			"reschedule order-7131 --delay 1s --shift 1s", "reschedule order-7131 --delay soon", "reschedule order-7131 --priority 256", "reschedule order-7131 --if-version 0 --delay 1s",
-			"reschedule --topic orders.> --shift 30m", "reschedule --topic orders.> --shift 30m --dry-run", "reschedule --all --key customer-9 --delay 1h", "reschedule --topic busy.> --at 1896076800000",
-			"reschedule --all --topic failing --delay 1h", "reschedule --all", "run order-7131", "run order-7131 --key customer-9 --if-version 2", "run flying", "run nobody",
+			"reschedule order-7131 --delay 20m",
+			"reschedule order-7131 --key customer-9 --at 1896076800000 --priority 9",
+			"reschedule " + string(someUID) + " --shift=-1h",
+			"reschedule order-7131 --if-version 3 --body hello --header X-A=1",
+			"reschedule order-7131 --if-version 2 --body ''", "reschedule flying --delay 1s",
+			"reschedule maybe --delay 1s", "reschedule delivered --delay 1s", "reschedule nobody --delay 1s",
+			"reschedule down --delay 1s", "reschedule order-7131",
+			"reschedule order-7131 --delay 1s --shift 1s", "reschedule order-7131 --delay soon",
+			"reschedule order-7131 --priority 256", "reschedule order-7131 --if-version 0 --delay 1s",
+			"reschedule --topic orders.> --shift 30m", "reschedule --topic orders.> --shift 30m --dry-run",
+			"reschedule --all --key customer-9 --delay 1h", "reschedule --topic busy.> --at 1896076800000",
+			"reschedule --all --topic failing --delay 1h", "reschedule --all", "run order-7131",
+			"run order-7131 --key customer-9 --if-version 2", "run flying", "run nobody",
 		},
 		"dead": {
-			"dead list", "dead list --limit 2", "dead list --topic orders.> --all", "dead list --topic nothing", "dead list --topic ''", "dead list --limit 0", "dead list --cursor x",
-			"dead requeue order-7131", "dead requeue order-7131 --delay 1h --body mended --header X-A=1", "dead requeue nobody", "dead requeue waits", "dead requeue down",
+			"dead list", "dead list --limit 2", "dead list --topic orders.> --all", "dead list --topic nothing",
+			"dead list --topic ''", "dead list --limit 0", "dead list --cursor x",
+			"dead requeue order-7131", "dead requeue order-7131 --delay 1h --body mended --header X-A=1",
+			"dead requeue nobody", "dead requeue waits", "dead requeue down",
 			"dead requeue lost",
-			"dead requeue a b", "dead requeue a nobody", "dead requeue waits nobody a", "dead requeue a lost", "dead purge lost", "dead requeue --topic orders.> --delay 10m", "dead requeue --older 1h --dry-run",
-			"dead requeue --all --topic failing", "dead requeue --topic failing --dry-run", "dead requeue --topic ''", "dead requeue --older old",
-			"dead purge a", "dead purge a nobody down", "dead purge --older 30d", "dead purge --from 2030-01-31T08:00:00Z --to 2030-01-30T08:00:00Z", "dead purge --all --dry-run",
+			"dead requeue a b", "dead requeue a nobody", "dead requeue waits nobody a", "dead requeue a lost",
+			"dead purge lost", "dead requeue --topic orders.> --delay 10m", "dead requeue --older 1h --dry-run",
+			"dead requeue --all --topic failing", "dead requeue --topic failing --dry-run", "dead requeue --topic ''",
+			"dead requeue --older old",
+			"dead purge a", "dead purge a nobody down", "dead purge --older 30d",
+			"dead purge --from 2030-01-31T08:00:00Z --to 2030-01-30T08:00:00Z", "dead purge --all --dry-run",
 		},
 		"rejected": {
-			"rejected list", "rejected list --limit 2", "rejected list --topic mail.* --all", "rejected list --id order-7131", "rejected list --reason too_large", "rejected list --topic nothing",
-			"rejected list --topic down", "rejected list --topic ''", "rejected list --limit 0", "rejected list --cursor x",
+			"rejected list", "rejected list --limit 2", "rejected list --topic mail.* --all",
+			"rejected list --id order-7131", "rejected list --reason too_large", "rejected list --topic nothing",
+			"rejected list --topic down", "rejected list --topic ''", "rejected list --limit 0",
+			"rejected list --cursor x",
 			"rejected show 3", "rejected show 5", "rejected show 8", "rejected show 99",
-			"rejected requeue 3", "rejected requeue 3 --delay 20m", "rejected requeue 3 --delay 20m --at 1896076800000", "rejected requeue 3 5 8 99 --at 1896076800000 --drop X-Shop",
+			"rejected requeue 3", "rejected requeue 3 --delay 20m", "rejected requeue 3 --delay 20m --at 1896076800000",
+			"rejected requeue 3 5 8 99 --at 1896076800000 --drop X-Shop",
 			"rejected requeue 3 --delay 20m --set Tarry-Id=unknown", "rejected requeue 3 --set a=b=c --topic a.*",
 		},
 		"topics": {
-			"topics", "topics --limit 2", "topics --limit 0", "topics --cursor x", "topics orders.remind", "topics mail.in", "topics down", "topics orders.*",
-			"topics pause orders.>", "topics pause one.too.many", "topics pause >.a", "topics resume orders.>", "topics resume mail.>", "topics pause unheard", "topics resume unheard",
+			"topics", "topics --limit 2", "topics --limit 0", "topics --cursor x", "topics orders.remind",
+			"topics mail.in", "topics down", "topics orders.*",
+			"topics pause orders.>", "topics pause one.too.many", "topics pause >.a", "topics resume orders.>",
+			"topics resume mail.>", "topics pause unheard", "topics resume unheard",
 		},
-		"history": {"history requeued", "history order-7131", "history order-7131 --key customer-9", "history " + string(someUID), "history steering", "history nobody", "history twice"},
+		"history": {"history requeued", "history order-7131", "history order-7131 --key customer-9",
+			"history " + string(someUID), "history steering", "history nobody", "history twice"},
 		"list": {
-			"list", "list --limit 2", "list --topic orders.remind --key customer-9 --state waiting,dead --due-from 2030-01-31T08:00:00Z --due-to 1896076800000",
-			"list --topic nothing", "list --topic down", "list --topic ''", "list --state ready", "list --limit 1001", "list --due-from soon", "list --cursor x",
+			"list", "list --limit 2", "list --topic orders.remind --key customer-9 --state waiting,dead --due-from " +
+				"2030-01-31T08:00:00Z --due-to 1896076800000",
+			"list --topic nothing", "list --topic down", "list --topic ''", "list --state ready", "list --limit 1001",
+			"list --due-from soon", "list --cursor x",
 		},
 		"forecast": {
-			"forecast --until 12m", "forecast --topic orders.remind --step 1h --until 12h", "forecast --topic nothing --until 2m", "forecast --topic orders.>", "forecast --step 1s --until 1d", "forecast --until yesterday",
+			"forecast --until 12m", "forecast --topic orders.remind --step 1h --until 12h",
+			"forecast --topic nothing --until 2m", "forecast --topic orders.>", "forecast --step 1s --until 1d",
+			"forecast --until yesterday",
 		},
 		"restore": {
-			"restore --all", "restore --dry-run", "restore --topic orders.remind --overdue=false --rate 100", "restore --topic orders.> --dry-run",
+			"restore --all", "restore --dry-run", "restore --topic orders.remind --overdue=false --rate 100",
+			"restore --topic orders.> --dry-run",
 			"restore --topic orders.>", "restore --topic a.>.b", "restore --topic down --all", "restore --topic ''",
-			"restore --rate 1000001", "restore order-7131", "restore order-7131 --key customer-9 --dry-run", "restore nobody", "restore t-0000000000000000",
+			"restore --rate 1000001", "restore order-7131", "restore order-7131 --key customer-9 --dry-run",
+			"restore nobody", "restore t-0000000000000000",
 		},
 		"verify": {"verify", "verify --repair"},
 		"redeliver": {
-			"redeliver --since 2h", "redeliver --since 2030-01-31T08:00:00Z --topic orders.remind --dry-run", "redeliver --since 2h --topic refused",
-			"redeliver --since soon", "redeliver --since 2031-01-31T08:00:00Z", "redeliver --since 2h --topic orders.* --dry-run", "redeliver --since 2h --topic a.>.b",
+			"redeliver --since 2h", "redeliver --since 2030-01-31T08:00:00Z --topic orders.remind --dry-run",
+			"redeliver --since 2h --topic refused",
+			"redeliver --since soon", "redeliver --since 2031-01-31T08:00:00Z",
+			"redeliver --since 2h --topic orders.* --dry-run", "redeliver --since 2h --topic a.>.b",
 		},
 		"cluster": {"cluster", "resign", "resign --reason maintenance"},
 		"usage": {
-			"push", "push a b", "push a - x", "push a --dely 20m", "push a --header novalue", "push a --priority high", "push a --priority=", "push a --body x -", "push a --body x --body-file y",
-			"push a --delay 1s --body-file testdata/missing", "get", "get a b", "cancel", "cluster x", "get a --server nowhere", "get a --timeout 5", "psuh a",
-			"cancel --topic orders.remind", "cancel --topic a*b", "reschedule --topic orders.remind --key customer-9 --delay 1h",
+			"push", "push a b", "push a - x", "push a --dely 20m", "push a --header novalue", "push a --priority high",
+			"push a --priority=", "push a --body x -", "push a --body x --body-file y",
+			"push a --delay 1s --body-file testdata/missing", "get", "get a b", "cancel", "cluster x",
+			"get a --server nowhere", "get a --timeout 5", "psuh a",
+			"cancel --topic orders.remind", "cancel --topic a*b",
+			"reschedule --topic orders.remind --key customer-9 --delay 1h",
 			"dead purge --topic orders.remind", "dead requeue --topic orders.remind --delay 1h",
-			"cancel a b", "cancel a --all", "cancel a --dry-run", "cancel --key customer-9", "cancel --dry-run", "cancel --all=maybe",
-			"reschedule", "reschedule a --due-to 1h", "reschedule --all --body x --delay 1s", "reschedule --all --if-version 3 --delay 1s", "reschedule a --delay ''", "reschedule a --if-version new",
-			"reschedule a --if-version ''", "reschedule a --priority high", "reschedule a --header novalue", "reschedule a --body x --body-file y", "reschedule a --body-file testdata/missing",
-			"run", "run a b", "dead lst", "dead list x", "dead requeue", "dead requeue a --older 1h", "dead requeue a b --topic c", "dead purge --all --key k",
+			"cancel a b", "cancel a --all", "cancel a --dry-run", "cancel --key customer-9", "cancel --dry-run",
+			"cancel --all=maybe",
+			"reschedule", "reschedule a --due-to 1h", "reschedule --all --body x --delay 1s",
+			"reschedule --all --if-version 3 --delay 1s", "reschedule a --delay ''",
+			"reschedule a --if-version new",
+			"reschedule a --if-version ''", "reschedule a --priority high", "reschedule a --header novalue",
+			"reschedule a --body x --body-file y", "reschedule a --body-file testdata/missing",
+			"run", "run a b", "dead lst", "dead list x", "dead requeue", "dead requeue a --older 1h",
+			"dead requeue a b --topic c", "dead purge --all --key k",
 			"dead requeue a b --body x", "dead requeue --all --body x", "dead requeue a --dry-run",
-			"dead requeue a --delay ''", "dead purge", "dead purge a --older 1h", "dead purge a --delay 1h", "rejected lst", "rejected list x", "rejected show", "rejected show x", "rejected show 1 2", "rejected requeue", "rejected requeue 0", "rejected requeue 1 --set x",
+			"dead requeue a --delay ''", "dead purge", "dead purge a --older 1h", "dead purge a --delay 1h",
+			"rejected lst", "rejected list x", "rejected show", "rejected show x", "rejected show 1 2",
+			"rejected requeue", "rejected requeue 0", "rejected requeue 1 --set x",
 			"topics a b", "topics a --limit 5", "topics pause", "topics resume a b", "topics pause a --all",
-			"history", "list x", "forecast x", "restore", "restore --topic orders.remind", "restore a b", "restore a --all", "restore a --overdue=false", "restore a --rate 5", "restore --key k",
+			"history", "list x", "forecast x", "restore", "restore --topic orders.remind", "restore a b",
+			"restore a --all", "restore a --overdue=false", "restore a --rate 5", "restore --key k",
 			"restore --all --key k", "restore --all=maybe", "restore --all=false --topic orders.remind",
-			"restore --rate 0", "restore --rate fast", "restore --overdue=maybe", "verify x", "redeliver", "redeliver x", "redeliver --since 1h --topc x",
+			"restore --rate 0", "restore --rate fast", "restore --overdue=maybe", "verify x", "redeliver",
+			"redeliver x", "redeliver --since 1h --topc x",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -229,7 +280,8 @@ func TestCommands_TakeWhatPeopleType(t *testing.T) {
 	s, _ := real(t)
 	environ := serve(t, api.Config{Service: s})
 	at := strings.TrimPrefix(environ[0], "TARRY_SERVER=http://")
-	tarry(t, "", []string{"TARRY_SERVER=" + at}, "push", "a.b", "--delay", "2w", "--id", "typed").want(t, exitDone, "typed (")
+	tarry(t, "", []string{"TARRY_SERVER=" + at}, "push", "a.b", "--delay", "2w", "--id", "typed").want(t,
+		exitDone, "typed (")
 	tarry(t, "", nil, "--json", "--server", at, "get", "typed").want(t, exitDone, `{"id":"typed"`)
 	tarry(t, "", environ, "--json", "--timeout=5s", "dead", "list").want(t, exitDone, `{"messages":[]}`)
 	file := filepath.Join(t.TempDir(), "a.yaml")
@@ -240,29 +292,37 @@ func TestCommands_TakeWhatPeopleType(t *testing.T) {
 	tarry(t, "", nil, "cluster", "--config", file).want(t, exitDone, "namespace shop")
 	tarry(t, "", []string{"TARRY_CONFIG=" + file}, "cluster").want(t, exitDone, "namespace shop")
 	tarry(t, "", []string{"TARRY_HTTP_LISTEN=:" + port}, "cluster").want(t, exitDone, "namespace shop")
-	other := []string{"TARRY_HTTP_LISTEN=127.0.0.1:1", "TARRY_CONFIG=" + file} // the environment is stronger than the file
+	// the environment is stronger than the file
+	other := []string{"TARRY_HTTP_LISTEN=127.0.0.1:1", "TARRY_CONFIG=" + file}
 	tarry(t, "", other, "cluster").want(t, exitFailed, "call http://127.0.0.1:1: ")
 	tarry(t, "", append(other, environ...), "cluster").want(t, exitDone, "namespace shop")
 	tarry(t, "", other, "cluster", "--server", at).want(t, exitDone, "namespace shop")
-	tarry(t, "", append(other, "TARRY_HTTP_TLS_CERT=cert.pem"), "cluster").want(t, exitFailed, "call https://127.0.0.1:1: ")
+	tarry(t, "", append(other, "TARRY_HTTP_TLS_CERT=cert.pem"), "cluster").want(t, exitFailed,
+		"call https://127.0.0.1:1: ")
 	for _, args := range [][]string{
-		{"push", "a", "--delay", "20"}, {"push", "a", "--delay", "1s", "--ttl", "20"}, {"reschedule", "typed", "--shift=-20"}, {"dead", "requeue", "a", "--delay", "20"}, {"dead", "purge", "--older", "20"},
+		{"push", "a", "--delay", "20"}, {"push", "a", "--delay", "1s", "--ttl", "20"},
+		{"reschedule", "typed", "--shift=-20"}, {"dead", "requeue", "a", "--delay", "20"},
+		{"dead", "purge", "--older", "20"},
 	} {
-		if r := tarry(t, "", environ, args...).want(t, exitUsage, ""); !strings.Contains(r.err, "20 has no unit: want 20ms, 20s, 20m") {
+		r := tarry(t, "", environ, args...).want(t, exitUsage, "")
+		if !strings.Contains(r.err, "20 has no unit: want 20ms, 20s, 20m") {
 			t.Errorf("%v: %q", args, r.err)
 		}
 	}
 	for _, args := range [][]string{
-		{"push", "a", "--delay", "5x"}, {"push", "a", "--delay", "1s", "--ttl", "5x"}, {"reschedule", "typed", "--shift=-5x"}, {"dead", "purge", "--older", "5x"},
+		{"push", "a", "--delay", "5x"}, {"push", "a", "--delay", "1s", "--ttl", "5x"},
+		{"reschedule", "typed", "--shift=-5x"}, {"dead", "purge", "--older", "5x"},
 	} {
-		r := tarry(t, "", environ, args...).want(t, exitUsage, ` "5x" is not a duration; want a duration such as 20m or 1d12h (invalid_`)
+		r := tarry(t, "", environ, args...).want(t, exitUsage,
+			` "5x" is not a duration; want a duration such as 20m or 1d12h (invalid_`)
 		if strings.Contains(r.err, "milliseconds") {
 			t.Errorf("%v: %q", args, r.err)
 		}
 	}
 	tarry(t, "", environ, "push", "a", "--delay", "0").want(t, exitDone, "is due on a")
 	for _, args := range [][]string{{"get", ""}, {"cancel", ""}, {"history", ""}, {"run", ""},
-		{"restore", ""}, {"restore", "", "--topic", "orders.remind"}, {"restore", "", "--all"}, {"dead", "requeue", ""}, {"dead", "purge", "a", ""},
+		{"restore", ""}, {"restore", "", "--topic", "orders.remind"}, {"restore", "", "--all"}, {"dead", "requeue", ""},
+		{"dead", "purge", "a", ""},
 	} {
 		if r := tarry(t, "", environ, args...).want(t, exitUsage, ""); !strings.Contains(r.err, "ID is empty") {
 			t.Errorf("%v: %q", args, r.err)
@@ -292,14 +352,20 @@ func TestPush_NeverDropsWhatIsPipedIn(t *testing.T) {
 func TestHealth_ExitsByWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	checks := []api.Check{{Name: "redis", Needed: true}}
-	environ := serve(t, api.Config{Service: scripted{}, Token: "a-token-of-the-instance", Ready: func(context.Context) []api.Check { return checks }})
-	environ = append(environ, "TARRY_HTTP_LISTEN=:7070", "TARRY_REDIS_ADDRS=redis:6379") // of serve, in the same container
+	environ := serve(t,
+		api.Config{Service: scripted{}, Token: "a-token-of-the-instance", Ready: func(context.Context) []api.Check {
+			return checks
+		}})
+	// of serve, in the same container
+	environ = append(environ, "TARRY_HTTP_LISTEN=:7070", "TARRY_REDIS_ADDRS=redis:6379")
 	tarry(t, "", environ, "health").want(t, exitDone, "ready\n")
 	tarry(t, "", environ, "health", "--json").want(t, exitDone, `{"ready":true`)
-	checks = append(checks, api.Check{Name: "nats", Err: errors.New("dial 10.0.0.9:4222")}, api.Check{Name: "zookeeper"})
+	checks = append(checks, api.Check{Name: "nats", Err: errors.New("dial 10.0.0.9:4222")},
+		api.Check{Name: "zookeeper"})
 	tarry(t, "", environ, "health").want(t, exitDone, "ready, but degraded: nats\n")
 	checks = append(checks, api.Check{Name: "journal", Needed: true, Buckets: []int{0, 3}, Err: errors.New("away")})
-	if r := tarry(t, "", environ, "health").want(t, exitFailed, "not ready: nats, journal in buckets [0 3]\n"); r.out != "" {
+	if r := tarry(t, "", environ, "health").want(
+		t, exitFailed, "not ready: nats, journal in buckets [0 3]\n"); r.out != "" {
 		t.Errorf("out %q", r.out)
 	}
 	tarry(t, "", append(environ, "TARRY_TOKEN=a-token-of-the-instance"), "cluster").want(t, exitDone,
@@ -347,18 +413,22 @@ func TestPush_SendsBodyHeadersAndOptionsAsGiven(t *testing.T) {
 		{"not read", []string{"--body", ""}, ""},
 		{"", nil, ""},
 	} {
-		args := append([]string{"push", "orders.remind", "--at", "2030-01-31T08:00:00Z", "--json", "--key", "k", "--priority", "7", "--ttl", "1m",
+		args := append([]string{"push", "orders.remind", "--at", "2030-01-31T08:00:00Z", "--json", "--key", "k",
+			"--priority", "7", "--ttl", "1m",
 			"--header", "X-A=1=2", "--header", "X-A=", "--header", "traceparent=00-4b"}, c.args...)
 		var kept struct{ UID string }
-		if err := json.Unmarshal([]byte(tarry(t, c.in, environ, args...).want(t, exitDone, "uid").out), &kept); err != nil {
+		if err := json.Unmarshal(
+			[]byte(tarry(t, c.in, environ, args...).want(t, exitDone, "uid").out), &kept); err != nil {
 			t.Fatal(err)
 		}
 		i, err := s.Get(t.Context(), scheduler.Ref{UID: scheduler.UID(kept.UID)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []scheduler.Header{{Name: "traceparent", Value: "00-4b"}, {Name: "X-A", Value: "1=2"}, {Name: "X-A", Value: ""}}
-		if string(i.Body) != c.body || fmt.Sprint(i.Headers) != fmt.Sprint(want) || i.Key != "k" || i.Priority != 7 || i.TTL.String() != "1m0s" || i.Due != someDue {
+		want := []scheduler.Header{{Name: "traceparent", Value: "00-4b"}, {Name: "X-A", Value: "1=2"},
+			{Name: "X-A", Value: ""}}
+		if string(i.Body) != c.body || fmt.Sprint(i.Headers) != fmt.Sprint(want) || i.Key != "k" || i.Priority != 7 ||
+			i.TTL.String() != "1m0s" || i.Due != someDue {
 			t.Errorf("%q: got %+v", c.args, i)
 		}
 	}
@@ -416,13 +486,15 @@ func TestCommands_SayWhenNobodyOrSomebodyElseAnswers(t *testing.T) {
 		return s.URL
 	}
 	for name, c := range map[string]struct{ server, want string }{
-		"nobody listens":  {"http://" + closed.Addr().String(), "connection refused; is tarry running there? --server or TARRY_SERVER name another"},
-		"no answer":       {silent.URL, "no answer within 100ms"},
-		"a bad gateway":   {page(502, "<html>"), `answered "502 Bad Gateway" and not as tarry does`},
-		"a web page":      {page(200, "<html>"), "not as tarry does"},
-		"a redirect":      {page(302, ""), `answered "302 Found"`},
-		"a wrong path":    {page(404, "404 page not found"), `answered "404 Not Found"`},
-		"another problem": {page(500, `{"error":"internal","detail":"the log says what"}`), "the log says what (internal)"},
+		"nobody listens": {"http://" + closed.Addr().String(),
+			"connection refused; is tarry running there? --server or TARRY_SERVER name another"},
+		"no answer":     {silent.URL, "no answer within 100ms"},
+		"a bad gateway": {page(502, "<html>"), `answered "502 Bad Gateway" and not as tarry does`},
+		"a web page":    {page(200, "<html>"), "not as tarry does"},
+		"a redirect":    {page(302, ""), `answered "302 Found"`},
+		"a wrong path":  {page(404, "404 page not found"), `answered "404 Not Found"`},
+		"another problem": {page(500, `{"error":"internal","detail":"the log says what"}`),
+			"the log says what (internal)"},
 	} {
 		for _, args := range [][]string{{"get", "a"}, {"push", "a", "--delay", "1s"}, {"health"}} {
 			args = append(args, "--server", c.server)
@@ -441,7 +513,9 @@ func TestCommands_SayWhenNobodyOrSomebodyElseAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out strings.Builder
-	if code := run(ctx, []string{"get", "a", "--server", silent.URL}, outside{out: &out, err: &out, now: time.Now, zone: time.UTC}); code != exitFailed || out.String() != "tarry: interrupted\n" {
+	code := run(ctx, []string{"get", "a", "--server", silent.URL},
+		outside{out: &out, err: &out, now: time.Now, zone: time.UTC})
+	if code != exitFailed || out.String() != "tarry: interrupted\n" {
 		t.Errorf("got %d %q", code, out.String())
 	}
 }
@@ -459,8 +533,10 @@ func TestVersion_NamesTheBuild(t *testing.T) {
 	if err := json.Unmarshal([]byte(tarry(t, "", nil, "version", "--json").out), &b); err != nil || b != build() {
 		t.Errorf("got %+v, %v", b, err)
 	}
-	full := built{Version: "v1.2.3", Commit: "0123456789abcdef", Time: "2030-01-31T08:00:00Z", Modified: true, Go: "go1.30", Platform: "linux/amd64"}
-	if got := full.String(); got != "tarry v1.2.3 (0123456789ab of 2030-01-31T08:00:00Z, modified), go1.30 linux/amd64" {
+	full := built{Version: "v1.2.3", Commit: "0123456789abcdef", Time: "2030-01-31T08:00:00Z", Modified: true,
+		Go: "go1.30", Platform: "linux/amd64"}
+	got := full.String()
+	if got != "tarry v1.2.3 (0123456789ab of 2030-01-31T08:00:00Z, modified), go1.30 linux/amd64" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -468,7 +544,8 @@ func TestVersion_NamesTheBuild(t *testing.T) {
 func TestServeAndDev_TellRefusedSettingsFromWhatFailed(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"serve", "dev"} {
-		r := tarry(t, "", nil, name, "--http.listen", "nowhere").want(t, exitUsage, `http.listen: "nowhere" has no port`)
+		r := tarry(t, "", nil, name, "--http.listen", "nowhere").want(t, exitUsage,
+			`http.listen: "nowhere" has no port`)
 		if strings.Contains(r.err, "--help") {
 			t.Errorf("a bad value was taken for a bad flag: %q", r.err)
 		}
@@ -480,13 +557,17 @@ func TestServeAndDev_TellRefusedSettingsFromWhatFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	tarry(t, "", nil, "dev", "--http.listen", taken.Addr().String(), "--nats.listen", "127.0.0.1:0").want(t, exitFailed, "address already in use; choose another with --http.listen")
+	tarry(t, "", nil, "dev", "--http.listen", taken.Addr().String(), "--nats.listen", "127.0.0.1:0").want(t, exitFailed,
+		"address already in use; choose another with --http.listen")
 }
 
 func TestHelp_NamesTheExitCodesAndEveryCommand(t *testing.T) {
 	t.Parallel()
-	r := tarry(t, "", nil, "--help").want(t, exitDone, "Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused")
-	for _, name := range []string{"dev", "serve", "migrate", "push", "get", "list", "cancel", "reschedule", "run", "history", "forecast", "restore", "verify", "redeliver", "dead", "topics", "cluster", "resign", "health", "token", "version"} {
+	r := tarry(t, "", nil, "--help").want(t, exitDone,
+		"Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused")
+	for _, name := range []string{"dev", "serve", "migrate", "push", "get", "list", "cancel", "reschedule", "run",
+		"history", "forecast", "restore", "verify", "redeliver", "dead", "topics", "cluster", "resign", "health",
+		"token", "version"} {
 		if !strings.Contains(r.out, "\n  "+name+" ") {
 			t.Errorf("%s is not in the help", name)
 		}

@@ -106,9 +106,11 @@ func addDead(cmd *cobra.Command, does string) {
 		case slices.Contains(args, ""): // a script whose variable is unset
 			return errors.New("ID is empty")
 		case len(args) == 0 && !many && topic:
-			return errors.New("ID is missing; --topic alone picks none: add --all for all of the topic, or --dry-run to count them")
+			return errors.New(
+				"ID is missing; --topic alone picks none: add --all for all of the topic, or --dry-run to count them")
 		case len(args) == 0 && !many:
-			return errors.New("ID is missing; many are picked by a pattern as --topic, by --from, --to, --older or --all")
+			return errors.New(
+				"ID is missing; many are picked by a pattern as --topic, by --from, --to, --older or --all")
 		case len(args) > 0 && selects != "":
 			return fmt.Errorf("--%s does not go with an ID", selects)
 		case len(args) != 1 && cmd.Flags().Changed("key"):
@@ -124,8 +126,9 @@ func addDead(cmd *cobra.Command, does string) {
 
 func deadOrder(cmd *cobra.Command) client.DeadOrder {
 	return client.DeadOrder{
-		Topic: optional(cmd, "topic"), Key: optional(cmd, "key"), From: optional(cmd, "from"), To: optional(cmd, "to"), Older: optional(cmd, "older"),
-		All: isSet(cmd, "all"), DryRun: isSet(cmd, "dry-run"),
+		Topic: optional(cmd, "topic"), Key: optional(cmd, "key"), From: optional(cmd, "from"), To: optional(cmd, "to"),
+		Older: optional(cmd, "older"),
+		All:   isSet(cmd, "all"), DryRun: isSet(cmd, "dry-run"),
 	}
 }
 
@@ -256,10 +259,12 @@ func codeOfResult(word string) int {
 	switch {
 	case word == wordUnknownID, word == wordUnknownReject:
 		return exitNotFound
-	case strings.HasPrefix(word, "invalid_"), strings.HasPrefix(word, "unknown_"), strings.HasPrefix(word, "repeated_"), word == "too_large", word == "too_far",
+	case strings.HasPrefix(word, "invalid_"), strings.HasPrefix(word, "unknown_"), strings.HasPrefix(word, "repeated_"),
+		word == "too_large", word == "too_far",
 		word == "delay_and_at", word == "missing_delay", word == "unsupported_yet":
 		return exitUsage
-	case word == "unavailable", word == "bucket_unavailable", word == wordOutcomeUnknown, word == "internal", word == "store_full", word == "busy", word == "journal_behind", word == "stopping":
+	case word == "unavailable", word == "bucket_unavailable", word == wordOutcomeUnknown, word == "internal",
+		word == "store_full", word == "busy", word == "journal_behind", word == "stopping":
 		return exitFailed
 	}
 	return exitState

@@ -58,7 +58,8 @@ func greet(w io.Writer, dev *app.Dev, token bool) {
 		flags += " --token $TARRY_HTTP_TOKEN"
 	}
 	data := dev.Data
-	kept := "Pending messages are kept in journal.db there, each push answered after its commit: kill this process and start it again."
+	kept := "Pending messages are kept in journal.db there, each push answered after its commit: kill this process " +
+		"and start it again."
 	if dev.Temporary {
 		data += " (temporary, removed on stop)"
 		kept = "Pending messages live in memory: they are gone when this process ends; --data DIR keeps them."

@@ -19,7 +19,8 @@ import (
 func wellServed(t *testing.T, name string) []string {
 	t.Helper()
 	return []string{
-		"TARRY_NAMESPACE=" + name, "TARRY_NATS_PREFIX=" + name, "TARRY_INSTANCE=one", "TARRY_REDIS_ADDRS=" + lab.SharedRedis(t).Addr,
+		"TARRY_NAMESPACE=" + name, "TARRY_NATS_PREFIX=" + name, "TARRY_INSTANCE=one",
+		"TARRY_REDIS_ADDRS=" + lab.SharedRedis(t).Addr,
 		"TARRY_NATS_URL=" + lab.SharedNATS(t).URL(), "TARRY_ZOOKEEPER_SERVERS=" + lab.SharedZooKeeper(t).Addr,
 		"TARRY_JOURNAL_MODE=sync", "TARRY_JOURNAL_DSN=" + lab.SharedMariaDB(t).Database(t), "TARRY_LOG_LEVEL=error",
 	}
@@ -59,7 +60,8 @@ func TestDoctor_TellsMachinesTheSame(t *testing.T) {
 				t.Errorf("an empty field in %+v", c)
 			}
 		}
-		if report.Failed != 0 || report.Warnings != 1 || counts["warn"] != 1 || counts["ok"] != report.OK || counts["unknown"] != report.Unknown || report.OK < 20 {
+		if report.Failed != 0 || report.Warnings != 1 || counts["warn"] != 1 || counts["ok"] != report.OK ||
+			counts["unknown"] != report.Unknown || report.OK < 20 {
 			t.Errorf("got %+v and %v", report, counts)
 		}
 	}
@@ -79,7 +81,8 @@ func TestDoctor_LeavesARunningInstanceAlone(t *testing.T) {
 	var log printed
 	done := make(chan int, 1)
 	go func() {
-		done <- run(ctx, []string{"serve"}, outside{out: &log, err: &log, environ: environ, now: time.Now, zone: time.UTC})
+		done <- run(ctx, []string{"serve"},
+			outside{out: &log, err: &log, environ: environ, now: time.Now, zone: time.UTC})
 	}()
 	defer func() {
 		stop()
@@ -107,7 +110,8 @@ func TestDoctor_LeavesARunningInstanceAlone(t *testing.T) {
 		return nil
 	})
 	r := tarry(t, "", environ, "doctor").want(t, exitDone, "one runs now, at "+at)
-	for _, want := range []string{"1 instance registered and reached", "as the setting has it", "work queue on file", "may be written by anybody"} {
+	for _, want := range []string{"1 instance registered and reached", "as the setting has it", "work queue on file",
+		"may be written by anybody"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("no %q in\n%s", want, r.out)
 		}
@@ -124,7 +128,8 @@ func TestDoctor_LeavesARunningInstanceAlone(t *testing.T) {
 func traces(t *testing.T, namespace string) string {
 	t.Helper()
 	host, port, _ := strings.Cut(lab.SharedRedis(t).Addr, ":")
-	out, err := exec.CommandContext(t.Context(), "redis-cli", "-h", host, "-p", port, "--scan", "--pattern", "{"+namespace+"*").Output()
+	out, err := exec.CommandContext(
+		t.Context(), "redis-cli", "-h", host, "-p", port, "--scan", "--pattern", "{"+namespace+"*").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

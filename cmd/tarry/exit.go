@@ -36,8 +36,8 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// work makes a command's work one that ends with an exit code. newRoot has every command's RunE go through it, and so tells
-// what went wrong at work from what cobra did not like about the command line.
+// work makes a command's work one that ends with an exit code. newRoot has every command's RunE go through it, and so
+// tells what went wrong at work from what cobra did not like about the command line.
 func work(do func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		err := do(cmd, args)
@@ -79,7 +79,8 @@ func report(o outside, cmd *cobra.Command, err error) {
 		_, _ = fmt.Fprintln(o.out, strings.TrimSpace(string(known.json)))
 		return
 	}
-	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") { // settings are refused all at once, one a line
+	// settings are refused all at once, one a line
+	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
 		_, _ = fmt.Fprintln(o.err, "tarry: "+line)
 	}
 	if !mine {

@@ -26,7 +26,8 @@ type recorded struct {
 }
 
 func keeping(j recorded) api.Config {
-	return api.Config{Service: scripted{}, Journal: j, Now: func() time.Time { return someDue.Time() }, ProgressEvery: time.Millisecond}
+	return api.Config{Service: scripted{}, Journal: j, Now: func() time.Time { return someDue.Time() },
+		ProgressEvery: time.Millisecond}
 }
 
 func (r recorded) Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.UID, error) {
@@ -43,26 +44,33 @@ func (recorded) History(_ context.Context, ref scheduler.Ref) ([]scheduler.Life,
 	case "nobody":
 		return nil, scheduler.ErrUnknownID
 	case "twice":
-		return nil, &scheduler.AmbiguousError{Candidates: []scheduler.Info{info(ref, scheduler.StateDelivered), info(ref, scheduler.StateWaiting)}}
+		return nil, &scheduler.AmbiguousError{
+			Candidates: []scheduler.Info{info(ref, scheduler.StateDelivered), info(ref, scheduler.StateWaiting)}}
 	}
 	reason := ""
 	if ref.ID == "steering" {
 		reason = "\x1b[2Jgone"
 	}
 	lives := []scheduler.Life{{Record: r, Changes: []scheduler.Change{
-		{UID: someUID, Version: 1, State: scheduler.StateWaiting, At: someDue - 3_600_000, Due: someDue, Bucket: 3, Instance: "tarry-1", Address: "10.0.0.1:7070"},
-		{UID: someUID, Version: 2, State: scheduler.StateWaiting, At: someDue + 5, Due: someDue + 1000, Bucket: 3, Instance: "tarry-2", Address: "10.0.0.2:7070", Term: 42, Attempt: 1,
+		{UID: someUID, Version: 1, State: scheduler.StateWaiting, At: someDue - 3_600_000, Due: someDue, Bucket: 3,
+			Instance: "tarry-1", Address: "10.0.0.1:7070"},
+		{UID: someUID, Version: 2, State: scheduler.StateWaiting, At: someDue + 5, Due: someDue + 1000, Bucket: 3,
+			Instance: "tarry-2", Address: "10.0.0.2:7070", Term: 42, Attempt: 1,
 			Claimed: someDue + 1, Reason: "nobody listens"},
-		{UID: someUID, Version: 3, State: scheduler.StateDelivered, At: someDue + 1007, Bucket: 3, Instance: "tarry-2", Address: "10.0.0.2:7070", Term: 42, Attempt: 1,
+		{UID: someUID, Version: 3, State: scheduler.StateDelivered, At: someDue + 1007, Bucket: 3, Instance: "tarry-2",
+			Address: "10.0.0.2:7070", Term: 42, Attempt: 1,
 			Claimed: someDue + 1005, Reason: reason, Stream: "ORDERS", Sequence: 4711},
 	}}}
 	if ref.ID == "requeued" {
 		dead := scheduler.Record{Info: info(ref, scheduler.StateCanceled)}
 		dead.UID, dead.Reason = "t-0123456789abcdee", "requeued as "+string(someUID)
 		lives = append(lives, scheduler.Life{Record: dead, Changes: []scheduler.Change{
-			{UID: dead.UID, Version: 1, State: scheduler.StateWaiting, At: someDue - 7_200_000, Due: someDue - 3_600_000, Instance: "tarry-1", Address: "10.0.0.1:7070"},
-			{UID: dead.UID, Version: 2, State: scheduler.StateDead, At: someDue - 3_600_000, Instance: "tarry-1", Address: "10.0.0.1:7070", Term: 42, Attempt: 3, Reason: "no permission"},
-			{UID: dead.UID, Version: 3, State: scheduler.StateCanceled, At: someDue - 1_800_000, Instance: "tarry-1", Address: "10.0.0.1:7070", Reason: dead.Reason},
+			{UID: dead.UID, Version: 1, State: scheduler.StateWaiting, At: someDue - 7_200_000,
+				Due: someDue - 3_600_000, Instance: "tarry-1", Address: "10.0.0.1:7070"},
+			{UID: dead.UID, Version: 2, State: scheduler.StateDead, At: someDue - 3_600_000, Instance: "tarry-1",
+				Address: "10.0.0.1:7070", Term: 42, Attempt: 3, Reason: "no permission"},
+			{UID: dead.UID, Version: 3, State: scheduler.StateCanceled, At: someDue - 1_800_000, Instance: "tarry-1",
+				Address: "10.0.0.1:7070", Reason: dead.Reason},
 		}})
 	}
 	return lives, nil
@@ -102,7 +110,8 @@ func (recorded) Forecast(_ context.Context, q scheduler.ForecastQuery) ([]schedu
 
 func (j recorded) Lag(context.Context) (scheduler.Lag, error) { return j.lag, nil }
 
-func (j recorded) Restore(ctx context.Context, req scheduler.RestoreRequest, progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+func (j recorded) Restore(ctx context.Context, req scheduler.RestoreRequest,
+	progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
 	if progress != nil {
 		progress(scheduler.RestoreReport{Read: 10, Added: 2})
 	}
@@ -120,7 +129,8 @@ func (j recorded) Restore(ctx context.Context, req scheduler.RestoreRequest, pro
 	return scheduler.RestoreReport{Read: 21, Added: 6, Raised: 5, Same: 4, InFlight: 3, Newer: 3}, nil
 }
 
-func (j recorded) Verify(_ context.Context, req scheduler.VerifyRequest, _ func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+func (j recorded) Verify(_ context.Context, req scheduler.VerifyRequest,
+	_ func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
 	if j.same {
 		return scheduler.VerifyReport{InStore: 10, InJournal: 10 + j.came}, nil
 	}
@@ -138,8 +148,10 @@ func (j recorded) Verify(_ context.Context, req scheduler.VerifyRequest, _ func(
 				Transition: scheduler.Transition{To: scheduler.StateInFlight}}},
 		InStore: 10, InJournal: 11, Found: map[string]int{scheduler.StoreOlder: 2, scheduler.MissingInStore: 1},
 		Differences: []scheduler.Difference{
-			{UID: someUID, Bucket: 3, Kind: scheduler.MissingInStore, Journal: scheduler.Stand{State: scheduler.StateWaiting, Version: 2}, Repaired: req.Repair},
-			{UID: someUID, Kind: scheduler.StoreOlder, Store: scheduler.Stand{State: scheduler.StateInFlight, Version: 1},
+			{UID: someUID, Bucket: 3, Kind: scheduler.MissingInStore,
+				Journal: scheduler.Stand{State: scheduler.StateWaiting, Version: 2}, Repaired: req.Repair},
+			{UID: someUID, Kind: scheduler.StoreOlder,
+				Store:   scheduler.Stand{State: scheduler.StateInFlight, Version: 1},
 				Journal: scheduler.Stand{State: scheduler.StateDelivered, Version: 2}, Repaired: req.Repair},
 		},
 	}
@@ -149,7 +161,8 @@ func (j recorded) Verify(_ context.Context, req scheduler.VerifyRequest, _ func(
 	return r, nil
 }
 
-func (recorded) Redeliver(_ context.Context, req scheduler.RedeliverRequest, _ func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
+func (recorded) Redeliver(_ context.Context, req scheduler.RedeliverRequest,
+	_ func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
 	r := scheduler.RedeliverReport{Checked: 21, Present: 6, Gone: 5, Redelivered: 5, Unknown: 10}
 	switch {
 	case req.Topic == "refused":
@@ -163,7 +176,8 @@ func (recorded) Redeliver(_ context.Context, req scheduler.RedeliverRequest, _ f
 func TestList_GoesThroughAllPages(t *testing.T) {
 	t.Parallel()
 	environ := serve(t, keeping(recorded{many: 2500}))
-	for _, args := range [][]string{{"list", "--all"}, {"list", "--all", "--limit", "7"}, {"list", "--all", "--state", "waiting,dead"}} {
+	for _, args := range [][]string{{"list", "--all"}, {"list", "--all", "--limit", "7"},
+		{"list", "--all", "--state", "waiting,dead"}} {
 		r := tarry(t, "", environ, args...).want(t, exitDone, "\n2030-01-31T08:00:02.499Z (in 59m)  ")
 		lines := strings.Split(strings.TrimSpace(r.out), "\n")
 		if len(lines) != 2501 || strings.Count(r.out, "DUE") != 1 || r.err != "" {
@@ -187,7 +201,8 @@ func TestList_GoesThroughAllPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	tarry(t, "", environ, "list", "--limit", "1", "--cursor", page.Cursor).want(t, exitDone, "t-0000000000000002")
-	tarry(t, "", environ, "list", "--limit", "1", "--cursor", page.Cursor, "--topic", "other").want(t, exitUsage, "invalid_cursor")
+	tarry(t, "", environ, "list", "--limit", "1", "--cursor", page.Cursor, "--topic", "other").want(t, exitUsage,
+		"invalid_cursor")
 }
 
 func TestList_AndClusterSayHowFarTheJournalIsBehind(t *testing.T) {
@@ -205,7 +220,8 @@ func TestList_AndClusterSayHowFarTheJournalIsBehind(t *testing.T) {
 	cfg.Journal = recorded{many: 3, lag: scheduler.Lag{Quarantined: 2}}
 	const apart = "\njournal sync, up to date; 2 entries of the outbox are quarantined: see tarry verify\n"
 	tarry(t, "", serve(t, cfg), "cluster").want(t, exitDone, apart)
-	tarry(t, "", serve(t, api.Config{Service: scripted{}, JournalMode: "off"}), "cluster").want(t, exitDone, "\njournal off\n")
+	tarry(t, "", serve(t, api.Config{Service: scripted{}, JournalMode: "off"}), "cluster").want(t, exitDone,
+		"\njournal off\n")
 }
 
 func TestVerify_ExitsByWhatIsLeft(t *testing.T) {
@@ -220,8 +236,10 @@ func TestVerify_ExitsByWhatIsLeft(t *testing.T) {
 func TestJournal_ThatIsOffFailsByName(t *testing.T) {
 	t.Parallel()
 	environ := serve(t, api.Config{Service: scripted{}})
-	for _, args := range [][]string{{"history", "a"}, {"list"}, {"list", "--all"}, {"forecast"}, {"restore", "--all"}, {"restore", "a"}, {"verify"}, {"redeliver", "--since", "1h"}} {
-		tarry(t, "", environ, args...).want(t, exitFailed, "the journal is off; this needs journal.mode async or sync (needs_journal)\n")
+	for _, args := range [][]string{{"history", "a"}, {"list"}, {"list", "--all"}, {"forecast"}, {"restore", "--all"},
+		{"restore", "a"}, {"verify"}, {"redeliver", "--since", "1h"}} {
+		tarry(t, "", environ, args...).want(t, exitFailed,
+			"the journal is off; this needs journal.mode async or sync (needs_journal)\n")
 		tarry(t, "", environ, append(args, "--json")...).want(t, exitFailed, `{"error":"needs_journal"`)
 	}
 }
@@ -231,19 +249,22 @@ func TestProgress_ShowsOnATerminalAlone(t *testing.T) {
 	for _, terminal := range []bool{false, true} {
 		var out, errOut printed
 		shown := func(ctx context.Context) { // a restore that ends once its progress is on the screen
-			for tick := time.NewTicker(time.Millisecond); terminal && ctx.Err() == nil && !strings.Contains(errOut.String(), "10 read"); {
+			for tick := time.NewTicker(time.Millisecond); terminal && ctx.Err() == nil &&
+				!strings.Contains(errOut.String(), "10 read"); {
 				<-tick.C
 			}
 		}
 		environ := serve(t, keeping(recorded{work: shown}))
-		code := run(t.Context(), []string{"restore", "--all"}, outside{out: &out, err: &errOut, environ: environ, terminal: terminal, now: time.Now, zone: time.UTC})
+		code := run(t.Context(), []string{"restore", "--all"},
+			outside{out: &out, err: &errOut, environ: environ, terminal: terminal, now: time.Now, zone: time.UTC})
 		if code != exitDone || !strings.HasPrefix(out.String(), "21 read: 6 added") {
 			t.Errorf("got %d %q", code, out.String())
 		}
 		switch shown := errOut.String(); {
 		case !terminal && shown != "":
 			t.Errorf("no terminal, and it shows %q", shown)
-		case terminal && (!strings.HasPrefix(shown, "\r\x1b[K") || !strings.Contains(shown, "10 read, 2 added") || !strings.HasSuffix(shown, "\r\x1b[K")):
+		case terminal && (!strings.HasPrefix(shown, "\r\x1b[K") || !strings.Contains(shown, "10 read, 2 added") ||
+			!strings.HasSuffix(shown, "\r\x1b[K")):
 			t.Errorf("it shows %q", shown)
 		}
 	}
@@ -282,12 +303,13 @@ func TestLong_SaysWhenItBreaksOff(t *testing.T) {
 	waits := func(r *http.Request) { <-r.Context().Done() }
 	const progress = `{"progress":{"in_store":1}}` + "\n"
 	for want, environ := range map[string][]string{
-		"broke off before its report":       answers(progress, ends),
-		"unexpected EOF":                    answers(progress, func(*http.Request) { panic(http.ErrAbortHandler) }),
-		"no answer within 3s":               answers(progress, waits),
-		"not as tarry does":                 answers(progress+"<html>\n", ends),
-		"and not as tarry does":             answers("{}\n", ends),
-		"store unavailable (unavailable)\n": answers(progress+`{"error":"unavailable","detail":"store unavailable"}`+"\n", ends),
+		"broke off before its report": answers(progress, ends),
+		"unexpected EOF":              answers(progress, func(*http.Request) { panic(http.ErrAbortHandler) }),
+		"no answer within 3s":         answers(progress, waits),
+		"not as tarry does":           answers(progress+"<html>\n", ends),
+		"and not as tarry does":       answers("{}\n", ends),
+		"store unavailable (unavailable)\n": answers(
+			progress+`{"error":"unavailable","detail":"store unavailable"}`+"\n", ends),
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
@@ -300,7 +322,8 @@ func TestLong_SaysWhenItBreaksOff(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		environ := answers(progress, func(r *http.Request) { cancel(); waits(r) })
 		var out strings.Builder
-		if code := run(ctx, args, outside{out: &out, err: &out, environ: environ, now: time.Now, zone: time.UTC}); code != exitFailed || out.String() != "tarry: interrupted\n" {
+		code := run(ctx, args, outside{out: &out, err: &out, environ: environ, now: time.Now, zone: time.UTC})
+		if code != exitFailed || out.String() != "tarry: interrupted\n" {
 			t.Errorf("%v: got %d %q", args, code, out.String())
 		}
 		cancel()

@@ -31,7 +31,8 @@ It shows one page, or with --all everything, page after page. --json prints each
 	flags.String("topic", "", "only this topic, or all that match a pattern such as orders.>")
 	flags.String("id", "", "only messages that have or had this id, in whatever topic and under whatever key")
 	flags.String("key", "", "only this business key")
-	flags.String("state", "", "only these states: waiting, in_flight, delivered, canceled, expired, dead; joined by commas")
+	flags.String("state", "",
+		"only these states: waiting, in_flight, delivered, canceled, expired, dead; joined by commas")
 	flags.String("due-from", "", "due then or later: RFC 3339, unix milliseconds, or how long from now")
 	flags.String("due-to", "", "due then or earlier")
 	flags.String("limit", "", "messages on a page, 1 to 1000 (default 100, with --all 1000)")

@@ -1,5 +1,5 @@
-// Command tarry holds delayed messages and puts them on their NATS subjects when they are due. tarry serve is an instance;
-// the other commands call one over HTTP.
+// Command tarry holds delayed messages and puts them on their NATS subjects when they are due. tarry serve is an
+// instance; the other commands call one over HTTP.
 package main
 
 import (
@@ -24,8 +24,9 @@ func main() {
 		os.Exit(exitSecondSignal)
 	}()
 	os.Exit(run(ctx, os.Args[1:], outside{
-		in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ(), terminal: isatty.IsTerminal(os.Stderr.Fd()),
-		piped: isPiped(os.Stdin), now: time.Now, zone: time.Local,
+		in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ(),
+		terminal: isatty.IsTerminal(os.Stderr.Fd()),
+		piped:    isPiped(os.Stdin), now: time.Now, zone: time.Local,
 	}))
 }
 

@@ -92,8 +92,10 @@ func real(t testing.TB) (*scheduler.Scheduler, *memory.Timeline) {
 		t.Fatal(err)
 	}
 	s, err := scheduler.New(scheduler.Config{
-		Timeline: timeline, Publisher: nowhere{}, Clock: scheduler.NewClock(scheduler.System()), IDs: scheduler.NewIDs(machine(7), time.Now),
-		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 100, ClaimBytes: 1 << 20, Pending: 100, Attempts: 3,
+		Timeline: timeline, Publisher: nowhere{}, Clock: scheduler.NewClock(scheduler.System()),
+		IDs:      scheduler.NewIDs(machine(7), time.Now),
+		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 100, ClaimBytes: 1 << 20,
+		Pending: 100, Attempts: 3,
 		CallTimeout: time.Second, StopTimeout: time.Second,
 	})
 	if err != nil {
@@ -125,7 +127,8 @@ type fixedCluster struct{ refusal error }
 
 func (fixedCluster) Cluster(context.Context) (api.ClusterInfo, error) {
 	return api.ClusterInfo{
-		Term: 42, Leader: &api.Leader{Instance: "tarry-1", Address: "10.0.0.1:7070", Since: time.UnixMilli(1_896_076_800_000)},
+		Term: 42, Leader: &api.Leader{Instance: "tarry-1", Address: "10.0.0.1:7070",
+			Since: time.UnixMilli(1_896_076_800_000)},
 		Instances: []api.Instance{
 			{Instance: "tarry-1", Address: "10.0.0.1:7070", Role: api.RoleLeader, Healthy: true, Version: "v1.2.3"},
 			{Instance: "tarry-2", Address: "10.0.0.2:7070", Role: api.RoleStandby, Version: "v1.2.3"},

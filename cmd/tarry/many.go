@@ -11,14 +11,15 @@ import (
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
-// selecting are the flags that pick many waiting messages. Topic and key are not among them, though they narrow them: with
-// an id they are part of the name, and a script that loses the id must not change everything of the topic or the key. A
-// pattern of topics names no message, and so picks many by itself.
+// selecting are the flags that pick many waiting messages. Topic and key are not among them, though they narrow them:
+// with an id they are part of the name, and a script that loses the id must not change everything of the topic or the
+// key. A pattern of topics names no message, and so picks many by itself.
 var selecting = []string{"due-from", "due-to", "all"}
 
 func addSelection(cmd *cobra.Command, does string) {
 	flags := cmd.Flags()
-	flags.String("key", "", "with an ID: key that the id belongs to, where several keys have it; else only messages of this key")
+	flags.String("key", "",
+		"with an ID: key that the id belongs to, where several keys have it; else only messages of this key")
 	flags.String("topic", "", "with an ID: topic that the id belongs to, where several topics have it; else "+does+
 		" many: of all topics that match a pattern such as orders.>, or with --all of this topic")
 	flags.String("due-from", "", does+" many: due then or later: RFC 3339, unix milliseconds, or how long from now")
@@ -37,7 +38,8 @@ func idOrSelection(cmd *cobra.Command, args []string) error {
 	case len(args) == 1 && args[0] == "": // a script whose variable is unset
 		return errors.New("ID is empty")
 	case len(args) == 0 && !many && narrow != "":
-		return fmt.Errorf("ID is missing; --%s alone picks none: add --all for all that it leaves, or --dry-run to count them",
+		return fmt.Errorf(
+			"ID is missing; --%s alone picks none: add --all for all that it leaves, or --dry-run to count them",
 			narrow)
 	case len(args) == 0 && !many:
 		return errors.New("ID is missing; many are picked by a pattern as --topic, by --due-from, --due-to or --all")
@@ -64,8 +66,8 @@ func changed(cmd *cobra.Command, names ...string) string {
 	return ""
 }
 
-// optional is the value of a flag that was given, else nil. It may be given as empty, which the server refuses: a script
-// whose variable is unset must not change everything.
+// optional is the value of a flag that was given, else nil. It may be given as empty, which the server refuses: a
+// script whose variable is unset must not change everything.
 func optional(cmd *cobra.Command, name string) *string {
 	flag := cmd.Flags().Lookup(name)
 	if !flag.Changed {
@@ -81,12 +83,14 @@ func isSet(cmd *cobra.Command, name string) bool {
 
 func selectionOf(cmd *cobra.Command) client.Selection {
 	return client.Selection{
-		Topic: optional(cmd, "topic"), Key: optional(cmd, "key"), DueFrom: optional(cmd, "due-from"), DueTo: optional(cmd, "due-to"),
-		All: isSet(cmd, "all"), DryRun: isSet(cmd, "dry-run"),
+		Topic: optional(cmd, "topic"), Key: optional(cmd, "key"), DueFrom: optional(cmd, "due-from"),
+		DueTo: optional(cmd, "due-to"),
+		All:   isSet(cmd, "all"), DryRun: isSet(cmd, "dry-run"),
 	}
 }
 
-// many runs an operation on many messages that wait and shows its report; done is what it does to one, as in "canceled".
+// many runs an operation on many messages that wait and shows its report; done is what it does to one, as in
+// "canceled".
 func (c caller) many(done string, do func(progress func(client.Report)) (client.Report, []byte, error)) error {
 	return c.manyText(done, do, func(r *client.Report) string {
 		return fmt.Sprintf("%d in flight, %d maybe delivered, %d had ended", r.InFlight, r.Maybe, r.Ended)
@@ -98,7 +102,8 @@ func (c caller) manyDead(done string, do func(progress func(client.Report)) (cli
 	return c.manyText(done, do, func(r *client.Report) string { return fmt.Sprintf("%d not dead any more", r.Ended) })
 }
 
-func (c caller) manyText(done string, do func(progress func(client.Report)) (client.Report, []byte, error), others func(*client.Report) string) error {
+func (c caller) manyText(done string, do func(progress func(client.Report)) (client.Report, []byte, error),
+	others func(*client.Report) string) error {
 	progress, end := watched(c, func(r client.Report) string {
 		return fmt.Sprintf("%d looked at, %d match, %d %s", r.Looked, r.Matched, r.Done, done)
 	})
@@ -120,7 +125,8 @@ func (c caller) manyText(done string, do func(progress func(client.Report)) (cli
 	return c.show(raw, text)
 }
 
-// before adds to what ended an operation on many how much was done. Where the answer broke off that is what was heard last.
+// before adds to what ended an operation on many how much was done. Where the answer broke off that is what was heard
+// last.
 func before(err error, n int, done string) error {
 	var p *client.Problem
 	switch {

@@ -65,7 +65,8 @@ streams of the embedded NATS hold is yours, and stays there.`,
 	}
 	config.AddMigrateFlags(cmd.Flags())
 	cmd.Flags().StringVar(&from, "from", "", "SQLite file of the journal to copy; goes with --data")
-	cmd.Flags().BoolVar(&carry, "carry", false, "with --from, carry over what the intake and the rejects of the embedded NATS hold")
+	cmd.Flags().BoolVar(&carry, "carry", false,
+		"with --from, carry over what the intake and the rejects of the embedded NATS hold")
 	return cmd
 }
 
@@ -77,7 +78,8 @@ func migrated(from, to int64, err error) (string, error) {
 }
 
 // moved moves an instance and says what came over.
-func moved(ctx context.Context, o outside, cfg config.Migrate, from string, carry bool, log zerolog.Logger) (string, error) {
+func moved(ctx context.Context, o outside, cfg config.Migrate, from string, carry bool,
+	log zerolog.Logger) (string, error) {
 	switch {
 	case from == "":
 		return "", usage("--from: names no file")
@@ -102,12 +104,14 @@ func moved(ctx context.Context, o outside, cfg config.Migrate, from string, carr
 		parts = append(parts, fmt.Sprintf("%d %s", n, state))
 	}
 	slices.Sort(parts)
-	text := fmt.Sprintf("copied and compared: %d messages (%s), %d changes, %d pauses, term %d", r.Messages, strings.Join(parts, ", "), r.Changes, r.Pauses, r.Term)
+	text := fmt.Sprintf("copied and compared: %d messages (%s), %d changes, %d pauses, term %d", r.Messages,
+		strings.Join(parts, ", "), r.Changes, r.Pauses, r.Term)
 	switch {
 	case !r.Embedded:
 		text += "\nNATS was not embedded: leave nats.url as it is, the intake goes on there"
 	case carry:
-		text += fmt.Sprintf("\ncarried over: %d pushes of the intake (%d more had been accepted), %d rejects", r.Carried.Pushes, r.Carried.Known, r.Carried.Rejects)
+		text += fmt.Sprintf("\ncarried over: %d pushes of the intake (%d more had been accepted), %d rejects",
+			r.Carried.Pushes, r.Carried.Known, r.Carried.Rejects)
 	}
 	return text + "\nstart the new instances on an empty Redis: they fill it from the journal", nil
 }

@@ -96,11 +96,13 @@ func TestMigrate_TellsWhatFailedAndNoPassword(t *testing.T) {
 		"sqlite:" + filepath.Join(dir, "missing", "journal.db"): "unable to open database file",
 		"sqlite:" + noFile: "file is not a database",
 	} {
-		r := tarry(t, "", []string{"TARRY_JOURNAL_DSN=" + dsn, "TARRY_LOG_LEVEL=trace"}, "migrate").want(t, exitFailed, want)
+		r := tarry(t, "", []string{"TARRY_JOURNAL_DSN=" + dsn, "TARRY_LOG_LEVEL=trace"}, "migrate").want(t,
+			exitFailed, want)
 		if strings.Contains(r.out+r.err, secret) {
 			t.Errorf("the password shows: %q, %q", r.out, r.err)
 		}
-		if r.out != "" || !strings.HasPrefix(r.err[strings.LastIndex(strings.TrimSpace(r.err), "\n")+1:], "tarry: journal") {
+		if r.out != "" ||
+			!strings.HasPrefix(r.err[strings.LastIndex(strings.TrimSpace(r.err), "\n")+1:], "tarry: journal") {
 			t.Errorf("out %q, err %q", r.out, r.err)
 		}
 	}
@@ -113,7 +115,8 @@ func TestMigrate_TellsWhatFailedAndNoPassword(t *testing.T) {
 	} {
 		for command, settings := range map[string][]string{"migrate": nil, "serve": {"TARRY_JOURNAL_MODE=sync"}} {
 			r := tarry(t, "", append(settings, "TARRY_JOURNAL_DSN="+dsn, "TARRY_LOG_LEVEL=trace"), command).
-				want(t, exitUsage, `journal.dsn: "***" is not of this form (limit: user:password@tcp(host:port)/database`)
+				want(t, exitUsage,
+					`journal.dsn: "***" is not of this form (limit: user:password@tcp(host:port)/database`)
 			if strings.Contains(r.out+r.err, secret) || r.out != "" {
 				t.Errorf("%s: the password shows: %q, %q", command, r.out, r.err)
 			}
@@ -122,7 +125,9 @@ func TestMigrate_TellsWhatFailedAndNoPassword(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out printed
-	if code := run(ctx, []string{"migrate", "--journal.dsn", server.Database(t)}, outside{out: &out, err: &out, now: time.Now, zone: time.UTC}); code != exitFailed || out.String() != "tarry: interrupted\n" {
+	code := run(ctx, []string{"migrate", "--journal.dsn", server.Database(t)},
+		outside{out: &out, err: &out, now: time.Now, zone: time.UTC})
+	if code != exitFailed || out.String() != "tarry: interrupted\n" {
 		t.Errorf("got %d %q", code, out.String())
 	}
 }

@@ -39,7 +39,8 @@ Without a body its body is empty. Where something is piped into tarry push the b
 			case len(args) > 2:
 				return fmt.Errorf("%q: too many arguments", args[2])
 			case len(args) == 2 && args[1] != "-":
-				return fmt.Errorf("%q: after TOPIC only - may follow, which reads the body from standard input", args[1])
+				return fmt.Errorf(
+					"%q: after TOPIC only - may follow, which reads the body from standard input", args[1])
 			}
 			return nil
 		},
@@ -49,12 +50,16 @@ Without a body its body is empty. Where something is piped into tarry push the b
 	flags.StringVar(&p.At, "at", "", "when: RFC 3339, or unix milliseconds")
 	flags.StringVar(&p.ID, "id", "", "your own name for the message, by which it is canceled and never kept twice")
 	flags.StringVar(&p.Key, "key", "", "business key: messages of one key keep their order")
-	flags.StringVar(&p.OnDuplicate, "on-duplicate", "", "when the id is taken: reject, or merge into what waits: keep, replace, debounce (default reject)")
+	flags.StringVar(&p.OnDuplicate, "on-duplicate", "",
+		"when the id is taken: reject, or merge into what waits: keep, replace, debounce (default reject)")
 	completing(cmd, "on-duplicate", false, "reject", "keep", "replace", "debounce")
-	flags.StringVar(&p.MaxWait, "max-wait", "", "with debounce: how long after the first push it is due at the latest (default no limit)")
+	flags.StringVar(&p.MaxWait, "max-wait", "",
+		"with debounce: how long after the first push it is due at the latest (default no limit)")
 	addPriority(cmd, "default 0")
-	flags.StringVar(&p.TTL, "ttl", "", "how long after it is due it is still worth delivering (default the topic's, else for ever)")
-	flags.StringVar(&p.Retry, "retry", "", "delays of the retries after refusals, joined by commas: 0,2m,1h (default the topic's)")
+	flags.StringVar(&p.TTL, "ttl", "",
+		"how long after it is due it is still worth delivering (default the topic's, else for ever)")
+	flags.StringVar(&p.Retry, "retry", "",
+		"delays of the retries after refusals, joined by commas: 0,2m,1h (default the topic's)")
 	flags.StringArrayVar(&headers, "header", nil, "header for the consumer, as name=value; may be repeated")
 	flags.StringVar(&body, "body", "", "the body")
 	flags.StringVar(&file, "body-file", "", "file with the body; - is standard input")
@@ -78,7 +83,8 @@ Without a body its body is empty. Where something is piped into tarry push the b
 		case len(args) == 2:
 			file = "-"
 		case o.piped && !flags.Changed("body") && !flags.Changed("body-file"):
-			return usage("standard input is not read, and no body is given: add - to read it, or --body '' for an empty body")
+			return usage(
+				"standard input is not read, and no body is given: add - to read it, or --body '' for an empty body")
 		}
 		if file != "" {
 			if content, err = readBody(file, o.in); err != nil {
@@ -88,7 +94,10 @@ Without a body its body is empty. Where something is piped into tarry push the b
 		p.SetBody(content)
 		kept, raw, err := c.Push(cmd.Context(), p)
 		if err != nil {
-			return answered(unsure(err, func(p *client.Problem) string { return "push it again with --id " + p.ID + ", which is safe" }), c.json)
+			return answered(unsure(err, func(p *client.Problem) string {
+				return "push it again with --id " + p.ID +
+					", which is safe"
+			}), c.json)
 		}
 		return c.show(raw, keptText(c.clock, p.Topic, kept))
 	})

@@ -24,7 +24,8 @@ Exit code 1 means that something could not be delivered again. It ends when this
 		Args: noArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&request.Since, "since", "", "the first deliveries to check: RFC 3339, unix milliseconds, or how long ago; required")
+	flags.StringVar(&request.Since, "since", "",
+		"the first deliveries to check: RFC 3339, unix milliseconds, or how long ago; required")
 	flags.StringVar(&topic, "topic", "", "only this topic, or all that match a pattern such as orders.>")
 	flags.BoolVar(&request.DryRun, "dry-run", false, "only tell what is gone")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
@@ -34,12 +35,15 @@ Exit code 1 means that something could not be delivered again. It ends when this
 		if flags.Changed("topic") {
 			request.Topic = &topic
 		}
-		progress, done := watched(c, func(r client.Redelivered) string { return fmt.Sprintf("%d checked, %d gone", r.Checked, r.Gone) })
+		progress, done := watched(c, func(r client.Redelivered) string {
+			return fmt.Sprintf("%d checked, %d gone", r.Checked, r.Gone)
+		})
 		r, raw, err := c.Redeliver(cmd.Context(), request, progress)
 		if done(); err != nil {
 			return answered(err, c.json)
 		}
-		return c.showUnless(r.Failed > 0, raw, redeliveredText(request.DryRun, r), fmt.Sprintf("%d could not be delivered again", r.Failed))
+		return c.showUnless(r.Failed > 0, raw, redeliveredText(request.DryRun, r),
+			fmt.Sprintf("%d could not be delivered again", r.Failed))
 	})
 }
 

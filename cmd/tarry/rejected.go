@@ -90,7 +90,8 @@ func rejectsText(t clock, l *client.Rejects, first bool) string {
 		if r.ID != "" {
 			name = printable(r.ID, "")
 		}
-		line(strconv.FormatUint(r.Sequence, 10), t.at(r.At), printable(r.Topic, ""), name, r.Reason+": "+printable(r.Detail, ""))
+		line(strconv.FormatUint(r.Sequence, 10), t.at(r.At), printable(r.Topic, ""), name,
+			r.Reason+": "+printable(r.Detail, ""))
 	}
 	return b.String()
 }
@@ -224,7 +225,8 @@ func (c caller) requeueRejects(cmd *cobra.Command, order client.RejectOrder) err
 			failed++
 			code = worse(code, codeOfResult(r.Word))
 		case r.Duplicate:
-			fmt.Fprintf(&b, "%d had been kept before: %s is %s, due %s", r.Sequence, printable(r.ID, ""), r.State, c.at(r.Due))
+			fmt.Fprintf(&b, "%d had been kept before: %s is %s, due %s", r.Sequence, printable(r.ID, ""),
+				r.State, c.at(r.Due))
 		case r.Merged:
 			fmt.Fprintf(&b, "%d went into %s, due %s", r.Sequence, printable(r.ID, ""), c.at(r.Due))
 		default:

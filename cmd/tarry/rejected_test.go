@@ -19,9 +19,12 @@ func (refused) all() []wire.Rejected {
 	text := "order 7131\nsecond line"
 	at := wire.FormatTime(int64(someDue))
 	return []wire.Rejected{
-		{Sequence: 3, At: at, Topic: "orders.remind", ID: "order-7131", Word: "invalid_delay", Detail: `Tarry-Delay "tomorrow" is no duration`, Size: len(text),
-			Headers: map[string][]string{"Tarry-Delay": {"tomorrow"}, "Tarry-Id": {"order-7131"}, "X-Shop": {"7", "8"}}, Body: &text},
-		{Sequence: 5, At: at, Topic: "orders.remind", ID: "again", Word: "unknown_header", Detail: "Tarry-\x1bDealy", Size: 1, BodyBase64: []byte{0xff}},
+		{Sequence: 3, At: at, Topic: "orders.remind", ID: "order-7131", Word: "invalid_delay",
+			Detail: `Tarry-Delay "tomorrow" is no duration`, Size: len(text),
+			Headers: map[string][]string{"Tarry-Delay": {"tomorrow"}, "Tarry-Id": {"order-7131"},
+				"X-Shop": {"7", "8"}}, Body: &text},
+		{Sequence: 5, At: at, Topic: "orders.remind", ID: "again", Word: "unknown_header", Detail: "Tarry-\x1bDealy",
+			Size: 1, BodyBase64: []byte{0xff}},
 		{Sequence: 8, At: at, Topic: "mail.in", Word: "too_large", Detail: "body", Incomplete: true},
 	}
 }
@@ -77,10 +80,12 @@ func (refused) Drop(_ context.Context, sequence uint64) error {
 func TestRejected_ExitsByWhatBecameOfThem(t *testing.T) {
 	t.Parallel()
 	environ := serve(t, api.Config{Service: scripted{}, Rejects: refused{}})
-	tarry(t, "", environ, "rejected", "requeue", "3", "--delay", "20m").want(t, exitDone, "3 is kept as order-7131, due 2030-01-31T08:00:00.000Z")
+	tarry(t, "", environ, "rejected", "requeue", "3", "--delay", "20m").want(t, exitDone,
+		"3 is kept as order-7131, due 2030-01-31T08:00:00.000Z")
 	tarry(t, "", environ, "rejected", "requeue", "99").want(t, exitNotFound, "no reject has this sequence")
 	tarry(t, "", environ, "rejected", "requeue", "3").want(t, exitUsage, "invalid_delay")
 	tarry(t, "", environ, "rejected", "requeue", "8", "--delay", "1s").want(t, exitState, "incomplete_reject")
-	tarry(t, "", environ, "rejected", "requeue", "3", "--at", "1896076800000", "--set", "Tarry-Id=down").want(t, exitFailed, "unavailable")
+	tarry(t, "", environ, "rejected", "requeue", "3", "--at", "1896076800000", "--set", "Tarry-Id=down").want(t,
+		exitFailed, "unavailable")
 	tarry(t, "", environ, "rejected", "list", "--all", "--limit", "1").want(t, exitDone, "mail.in")
 }

@@ -12,7 +12,8 @@ import (
 func newReschedule(o outside) *cobra.Command {
 	var when client.When
 	cmd := &cobra.Command{
-		Use:   "reschedule ID [--delay D | --at T | --shift D] [--priority N] [--body TEXT | --body-file FILE] [--header H]",
+		Use: "reschedule ID [--delay D | --at T | --shift D] [--priority N] [--body TEXT | --body-file FILE] " +
+			"[--header H]",
 		Short: "Change a message that waits, or when many are due",
 		Long: `Change a message that waits: when it is due, its priority, its body, its headers; what is not given stays. Or change when
 many are due, picked by --topic with a pattern, --due-from, --due-to or --all.

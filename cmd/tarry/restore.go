@@ -30,8 +30,9 @@ It adds and never takes away, may be repeated, and goes on while messages come a
 	}
 	flags := cmd.Flags()
 	addKey(cmd)
-	flags.StringVar(&topic, "topic", "", "with an ID: topic that the id belongs to, where several topics have it; else "+
-		"restore many: of all topics that match a pattern such as orders.>, or with --all of this topic")
+	flags.StringVar(&topic, "topic", "",
+		"with an ID: topic that the id belongs to, where several topics have it; else "+
+			"restore many: of all topics that match a pattern such as orders.>, or with --all of this topic")
 	flags.Bool("all", false, "restore many: whatever the other flags leave, all where there are none")
 	flags.BoolVar(&request.Overdue, "overdue", true, "also what is due already")
 	flags.BoolVar(&request.DryRun, "dry-run", false, "only tell what would be done")
@@ -55,7 +56,9 @@ It adds and never takes away, may be repeated, and goes on while messages come a
 		if flags.Changed("topic") {
 			request.Topic = &topic
 		}
-		progress, done := watched(c, func(r client.Restored) string { return fmt.Sprintf("%d read, %d added", r.Read, r.Added) })
+		progress, done := watched(c, func(r client.Restored) string {
+			return fmt.Sprintf("%d read, %d added", r.Read, r.Added)
+		})
 		r, raw, err := c.Restore(cmd.Context(), request, progress)
 		if done(); err != nil {
 			return answered(err, c.json)
@@ -78,7 +81,8 @@ func restored(cmd *cobra.Command, args []string) error {
 	case len(args) == 1 && changed(cmd, restoring...) != "":
 		return fmt.Errorf("--%s does not go with an ID", changed(cmd, restoring...))
 	case len(args) == 0 && !many && cmd.Flags().Changed("topic"):
-		return errors.New("ID is missing; --topic alone picks none: add --all for all of the topic, or --dry-run to count them")
+		return errors.New(
+			"ID is missing; --topic alone picks none: add --all for all of the topic, or --dry-run to count them")
 	case len(args) == 0 && !many:
 		return errors.New("ID is missing; many are picked by a pattern as --topic, by --all, or counted by --dry-run")
 	}
@@ -86,7 +90,8 @@ func restored(cmd *cobra.Command, args []string) error {
 }
 
 func restoredText(dry bool, r client.Restored) string {
-	text := fmt.Sprintf("%d read: %d added, %d raised to a later version, %d already there, %d in flight, %d newer in the store",
+	text := fmt.Sprintf(
+		"%d read: %d added, %d raised to a later version, %d already there, %d in flight, %d newer in the store",
 		r.Read, r.Added, r.Raised, r.Same, r.InFlight, r.Newer)
 	if dry {
 		text = "dry run, nothing was changed; " + text

@@ -117,8 +117,8 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q%s", args[0], hint)
 }
 
-// commandFirst puts flags of the client commands that stand before the command behind it: "tarry --json get x" means what
-// "tarry get x --json" does.
+// commandFirst puts flags of the client commands that stand before the command behind it: "tarry --json get x" means
+// what "tarry get x --json" does.
 func commandFirst(args []string) []string {
 	known := pflag.NewFlagSet("", pflag.ContinueOnError)
 	config.AddClientFlags(known)

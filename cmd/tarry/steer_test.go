@@ -60,30 +60,36 @@ func many(sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.R
 	return scheduler.Report{Looked: 40, Matched: 20, Done: 20}, nil
 }
 
-func (scripted) CancelMany(_ context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error) {
+func (scripted) CancelMany(_ context.Context, sel scheduler.Selection,
+	progress func(scheduler.Report)) (scheduler.Report, error) {
 	return many(sel, progress)
 }
 
-func (scripted) RescheduleMany(_ context.Context, sel scheduler.Selection, _ scheduler.Edit, progress func(scheduler.Report)) (scheduler.Report, error) {
+func (scripted) RescheduleMany(_ context.Context, sel scheduler.Selection, _ scheduler.Edit,
+	progress func(scheduler.Report)) (scheduler.Report, error) {
 	return many(sel, progress)
 }
 
-func (scripted) RequeueMany(_ context.Context, sel scheduler.Selection, _ scheduler.Requeue, progress func(scheduler.Report)) (scheduler.Report, error) {
+func (scripted) RequeueMany(_ context.Context, sel scheduler.Selection, _ scheduler.Requeue,
+	progress func(scheduler.Report)) (scheduler.Report, error) {
 	return many(sel, progress)
 }
 
-func (scripted) PurgeMany(_ context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error) {
+func (scripted) PurgeMany(_ context.Context, sel scheduler.Selection,
+	progress func(scheduler.Report)) (scheduler.Report, error) {
 	return many(sel, progress)
 }
 
 // Dead has five messages; the cursor is how many were shown.
-func (scripted) Dead(_ context.Context, topic, cursor string, limit int) (page []scheduler.Info, next string, err error) {
+func (scripted) Dead(_ context.Context, topic, cursor string,
+	limit int) (page []scheduler.Info, next string, err error) {
 	from := 0
 	_, _ = fmt.Sscan(cursor, &from)
 	for i := from; i < 5 && len(page) < limit && topic != "nothing"; i++ {
 		m := info(scheduler.Ref{ID: fmt.Sprintf("order-%d", i)}, scheduler.StateDead)
 		m.ParkedWhy = ""
-		m.UID, m.EndedAt, m.Reason = scheduler.UID(fmt.Sprintf("t-%016d", i)), someDue+scheduler.Milli(i), "no \x1b[31mpermission"
+		m.UID, m.EndedAt, m.Reason = scheduler.UID(fmt.Sprintf("t-%016d", i)), someDue+scheduler.Milli(i),
+			"no \x1b[31mpermission"
 		if i%2 == 1 {
 			m.ID, m.Reason = "", "refused 3 times"
 		}
@@ -110,14 +116,16 @@ func deadOne(ref scheduler.Ref) error {
 }
 
 func (scripted) RequeueOne(_ context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error) {
-	return scheduler.Accepted{ID: ref.ID, UID: someUID, Due: someDue.Add(r.Delay), State: scheduler.StateWaiting, Version: 1}, deadOne(ref)
+	return scheduler.Accepted{
+		ID: ref.ID, UID: someUID, Due: someDue.Add(r.Delay), State: scheduler.StateWaiting, Version: 1}, deadOne(ref)
 }
 
 func (scripted) PurgeOne(_ context.Context, ref scheduler.Ref) error { return deadOne(ref) }
 
 // topicCounts are those of the topics that have messages, by name.
 func topicCounts() []scheduler.TopicCount {
-	return []scheduler.TopicCount{{Topic: "mail.out", Waiting: 7}, {Topic: "orders.cancel", Dead: 2}, {Topic: "orders.remind", Waiting: 12, InFlight: 3, Dead: 1}}
+	return []scheduler.TopicCount{{Topic: "mail.out", Waiting: 7}, {Topic: "orders.cancel", Dead: 2},
+		{Topic: "orders.remind", Waiting: 12, InFlight: 3, Dead: 1}}
 }
 
 func (scripted) TopicCount(_ context.Context, topic string) (scheduler.TopicCount, error) {
@@ -170,7 +178,8 @@ func TestReschedule_ChangesWhatIsGivenAndNothingElse(t *testing.T) {
 	if err := os.WriteFile(file, []byte("\x00\xff\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tarry(t, "", environ, "push", "orders.remind", "--at", "2030-01-31T08:00:00Z", "--id", "a", "--body", "first", "--header", "X-A=1", "--priority", "7").want(t, exitDone, "")
+	tarry(t, "", environ, "push", "orders.remind", "--at", "2030-01-31T08:00:00Z", "--id", "a", "--body", "first",
+		"--header", "X-A=1", "--priority", "7").want(t, exitDone, "")
 	version := 1
 	for _, c := range []struct {
 		in       string
@@ -185,11 +194,13 @@ func TestReschedule_ChangesWhatIsGivenAndNothingElse(t *testing.T) {
 		{"", []string{"--at", "1896076800000"}, someDue, 0, "[{X-A 1}]", "first"},
 		{"", []string{"--body", ""}, someDue, 0, "[{X-A 1}]", ""},
 		{"from a pipe", []string{"--body-file", "-"}, someDue, 0, "[{X-A 1}]", "from a pipe"},
-		{"", []string{"--body-file", file, "--header", "X-B=2", "--header", "X-B=3"}, someDue, 0, "[{X-B 2} {X-B 3}]", "\x00\xff\n"},
+		{"", []string{"--body-file", file, "--header", "X-B=2", "--header", "X-B=3"}, someDue, 0, "[{X-B 2} {X-B 3}]",
+			"\x00\xff\n"},
 	} {
 		args := append([]string{"reschedule", "a", "--if-version", fmt.Sprint(version), "--json"}, c.args...)
 		var a struct{ Version int }
-		if err := json.Unmarshal([]byte(tarry(t, c.in, environ, args...).want(t, exitDone, `"state":"waiting"`).out), &a); err != nil {
+		if err := json.Unmarshal(
+			[]byte(tarry(t, c.in, environ, args...).want(t, exitDone, `"state":"waiting"`).out), &a); err != nil {
 			t.Fatal(err)
 		}
 		if version++; a.Version != version {
@@ -199,13 +210,16 @@ func TestReschedule_ChangesWhatIsGivenAndNothingElse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if string(i.Body) != c.body || fmt.Sprint(i.Headers) != c.headers || i.Priority != c.priority || i.Due != c.due {
+		if string(i.Body) != c.body || fmt.Sprint(i.Headers) != c.headers || i.Priority != c.priority ||
+			i.Due != c.due {
 			t.Errorf("%q: got %+v", c.args, i)
 		}
 	}
-	tarry(t, "", environ, "reschedule", "a", "--if-version", "1", "--delay", "1s").want(t, exitState, fmt.Sprintf("the message has the version %d; nothing was changed (version_mismatch)", version))
+	tarry(t, "", environ, "reschedule", "a", "--if-version", "1", "--delay", "1s").want(t, exitState,
+		fmt.Sprintf("the message has the version %d; nothing was changed (version_mismatch)", version))
 	tarry(t, "", environ, "run", "a").want(t, exitDone, "a (t-")
-	if i, err := s.Get(t.Context(), scheduler.Ref{ID: "a"}); err != nil || i.Due.Time().After(time.Now().Add(time.Second)) {
+	if i, err := s.Get(t.Context(), scheduler.Ref{ID: "a"}); err != nil ||
+		i.Due.Time().After(time.Now().Add(time.Second)) {
 		t.Errorf("got %+v, %v", i, err)
 	}
 }
@@ -215,7 +229,8 @@ func TestTopics_ShowsEveryPage(t *testing.T) {
 	t.Parallel()
 	environ := serve(t, api.Config{Service: scripted{}})
 	r := tarry(t, "", environ, "topics", "--all", "--limit", "2").want(t, exitDone, "")
-	if r.err != "" || strings.Count(r.out, "TOPIC") != 1 || strings.Count(r.out, "PAUSED") != 1 || strings.Index(r.out, "orders.remind") < strings.Index(r.out, "orders.cancel") ||
+	if r.err != "" || strings.Count(r.out, "TOPIC") != 1 || strings.Count(r.out, "PAUSED") != 1 ||
+		strings.Index(r.out, "orders.remind") < strings.Index(r.out, "orders.cancel") ||
 		strings.Index(r.out, "PAUSED") < strings.Index(r.out, "orders.remind") {
 		t.Errorf("got %q, %q", r.out, r.err)
 	}
@@ -228,7 +243,8 @@ func TestTopics_ShowsEveryPage(t *testing.T) {
 	if err := json.Unmarshal([]byte(pages[0]), &first); err != nil || first.Cursor == "" {
 		t.Fatalf("got %q, %v", pages[0], err)
 	}
-	if r = tarry(t, "", environ, "topics", "--limit", "1", "--cursor", first.Cursor, "--json").want(t, exitDone, ""); r.out != pages[1]+"\n" {
+	if r = tarry(t, "", environ, "topics", "--limit", "1", "--cursor", first.Cursor, "--json").want(
+		t, exitDone, ""); r.out != pages[1]+"\n" {
 		t.Errorf("got %q, want %q", r.out, pages[1])
 	}
 }
@@ -246,7 +262,8 @@ func TestMany_OfTheCommandsTellAStory(t *testing.T) {
 		if i%2 == 0 {
 			topic, key = "mail.out", "even"
 		}
-		do(exitDone, "is due on", "push", topic, "--at", fmt.Sprint(someDue+scheduler.Milli(i)), "--key", key, "--id", fmt.Sprint("m", i))
+		do(exitDone, "is due on", "push", topic, "--at", fmt.Sprint(someDue+scheduler.Milli(i)), "--key", key, "--id",
+			fmt.Sprint("m", i))
 	}
 	do(exitDone, "orders.remind                             10         0          0\n", "topics")
 	do(exitDone, "waiting   10\n", "topics", "mail.out")
@@ -270,7 +287,8 @@ func TestDeadList_GoesThroughAllPages(t *testing.T) {
 	t.Parallel()
 	environ := serve(t, api.Config{Service: scripted{}})
 	for _, limit := range []string{"1", "2", "5", "1000"} {
-		r := tarry(t, "", environ, "dead", "list", "--all", "--limit", limit).want(t, exitDone, "2030-01-31T08:00:00.004Z (in 59m)      t-0000000000000004")
+		r := tarry(t, "", environ, "dead", "list", "--all", "--limit", limit).want(t, exitDone,
+			"2030-01-31T08:00:00.004Z (in 59m)      t-0000000000000004")
 		if strings.Count(r.out, "\n") != 6 || strings.Count(r.out, "DIED") != 1 || r.err != "" {
 			t.Errorf("limit %s: out %q, err %q", limit, r.out, r.err)
 		}
@@ -280,19 +298,25 @@ func TestDeadList_GoesThroughAllPages(t *testing.T) {
 		t.Errorf("err %q", r.err)
 	}
 	var page struct{ Cursor string }
-	if err := json.Unmarshal([]byte(tarry(t, "", environ, "dead", "list", "--json", "--limit", "2").out), &page); err != nil {
+	if err := json.Unmarshal(
+		[]byte(tarry(t, "", environ, "dead", "list", "--json", "--limit", "2").out), &page); err != nil {
 		t.Fatal(err)
 	}
-	tarry(t, "", environ, "dead", "list", "--limit", "1", "--cursor", page.Cursor).want(t, exitDone, "t-0000000000000002")
-	tarry(t, "", environ, "dead", "list", "--cursor", page.Cursor, "--topic", "other").want(t, exitUsage, "invalid_cursor")
+	tarry(t, "", environ, "dead", "list", "--limit", "1", "--cursor", page.Cursor).want(t, exitDone,
+		"t-0000000000000002")
+	tarry(t, "", environ, "dead", "list", "--cursor", page.Cursor, "--topic", "other").want(t, exitUsage,
+		"invalid_cursor")
 }
 
 func TestMany_SaysWhatWasDoneBeforeItFailed(t *testing.T) {
 	t.Parallel()
 	environ := serve(t, api.Config{Service: scripted{}})
-	tarry(t, "", environ, "cancel", "--all", "--topic", "down").want(t, exitFailed, "store unavailable (unavailable); 5 were canceled before\n")
-	tarry(t, "", environ, "cancel", "--all", "--topic", "down", "--json").want(t, exitFailed, `"report":{"looked":5,"matched":5,"done":5,`)
-	answers := strings.Join([]string{`{"progress":{"looked":1}}`, `{"error":"unavailable","detail":"store unavailable","report":{"done":7}}`, ""}, "\n")
+	tarry(t, "", environ, "cancel", "--all", "--topic", "down").want(t, exitFailed,
+		"store unavailable (unavailable); 5 were canceled before\n")
+	tarry(t, "", environ, "cancel", "--all", "--topic", "down", "--json").want(t, exitFailed,
+		`"report":{"looked":5,"matched":5,"done":5,`)
+	answers := strings.Join([]string{`{"progress":{"looked":1}}`,
+		`{"error":"unavailable","detail":"store unavailable","report":{"done":7}}`, ""}, "\n")
 	environ = lines(t, answers) // with progress before it
 	tarry(t, "", environ, "dead", "purge", "--all").want(t, exitFailed, "; 7 were purged before\n")
 }
@@ -305,7 +329,8 @@ func TestToken_IsNewEachTimeAndItsDigestIsItsOwn(t *testing.T) {
 		t.Fatalf("got %q, %q", r.out, r.err)
 	}
 	var made struct{ Token, SHA256 string }
-	if err := json.Unmarshal([]byte(tarry(t, "", nil, "token", "--json").out), &made); err != nil || made.Token == m[1] || config.HashToken(made.Token) != made.SHA256 {
+	if err := json.Unmarshal([]byte(tarry(t, "", nil, "token", "--json").out), &made); err != nil ||
+		made.Token == m[1] || config.HashToken(made.Token) != made.SHA256 {
 		t.Errorf("got %+v, %v", made, err)
 	}
 	tarry(t, "", nil, "token", "x").want(t, exitUsage, "no argument is wanted")
@@ -351,14 +376,17 @@ func TestMany_ThatBreaksOffTellsWhatWasHeardOfIt(t *testing.T) {
 		return []string{"TARRY_SERVER=" + s.URL}
 	}
 	for _, args := range [][]string{{"cancel", "--all"}, {"cancel", "--all", "--json"}} {
-		tarry(t, "", answers(func(*http.Request) {}), args...).want(t, exitFailed, "broke off before its report; at least 320 were canceled before")
+		tarry(t, "", answers(func(*http.Request) {}), args...).want(t, exitFailed,
+			"broke off before its report; at least 320 were canceled before")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	environ := answers(func(r *http.Request) { <-r.Context().Done() })
 	shown := &showing{text: "320 canceled", shown: cancel}
-	code := run(ctx, []string{"cancel", "--all"}, outside{out: shown, err: shown, environ: environ, terminal: true, now: time.Now, zone: time.UTC})
-	if code != exitFailed || !strings.HasSuffix(shown.String(), "tarry: interrupted; at least 320 were canceled before\n") {
+	code := run(ctx, []string{"cancel", "--all"},
+		outside{out: shown, err: shown, environ: environ, terminal: true, now: time.Now, zone: time.UTC})
+	if code != exitFailed ||
+		!strings.HasSuffix(shown.String(), "tarry: interrupted; at least 320 were canceled before\n") {
 		t.Errorf("got %d %q", code, shown.String())
 	}
 }

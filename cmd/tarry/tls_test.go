@@ -15,15 +15,17 @@ import (
 	"github.com/tarry-mq/tarry/bridge/api"
 )
 
-// The commands, and the health check of the image among them, reach a server whose certificate no system knows, and one that
-// asks for a certificate.
+// The commands, and the health check of the image among them, reach a server whose certificate no system knows, and one
+// that asks for a certificate.
 func TestTLS_CommandsReachAServerWithACertificateOfItsOwn(t *testing.T) {
 	t.Parallel()
-	instance, err := api.New(api.Config{Service: scripted{}, Cluster: fixedCluster{}, Gatherer: prometheus.NewRegistry()})
+	instance, err := api.New(
+		api.Config{Service: scripted{}, Cluster: fixedCluster{}, Gatherer: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, ask := range map[string]tls.ClientAuthType{"with a certificate": tls.NoClientCert, "asking for one": tls.RequireAnyClientCert} {
+	for name, ask := range map[string]tls.ClientAuthType{"with a certificate": tls.NoClientCert,
+		"asking for one": tls.RequireAnyClientCert} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := httptest.NewUnstartedServer(instance)
@@ -33,7 +35,8 @@ func TestTLS_CommandsReachAServerWithACertificateOfItsOwn(t *testing.T) {
 			dir := t.TempDir()
 			save := func(file, kind string, der []byte) string {
 				path := filepath.Join(dir, file)
-				if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+				err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
+				if err != nil {
 					t.Fatal(err)
 				}
 				return path
@@ -52,13 +55,17 @@ func TestTLS_CommandsReachAServerWithACertificateOfItsOwn(t *testing.T) {
 			}
 			tarry(t, "", environ, "health").want(t, exitDone, "ready")
 			tarry(t, "", environ, "get", "order-7131").want(t, exitDone, "orders.remind")
-			tarry(t, "", environ, "get", "order-7131", "--tls.server_name", "example.com").want(t, exitDone, "orders.remind")
-			tarry(t, "", environ, "get", "order-7131", "--tls.server_name", "other.example").want(t, exitFailed, "other.example")
-			tarry(t, "", environ, "get", "order-7131", "--tls.ca", keyFile).want(t, exitUsage, "holds no certificate in PEM form")
+			tarry(t, "", environ, "get", "order-7131", "--tls.server_name", "example.com").want(t, exitDone,
+				"orders.remind")
+			tarry(t, "", environ, "get", "order-7131", "--tls.server_name", "other.example").want(t, exitFailed,
+				"other.example")
+			tarry(t, "", environ, "get", "order-7131", "--tls.ca", keyFile).want(t, exitUsage,
+				"holds no certificate in PEM form")
 			tarry(t, "", []string{at, "TARRY_TLS_CERT=" + ca}, "health").want(t, exitUsage, "tls.cert")
 			// Beside the instance its own settings say where it listens, and how.
 			file := filepath.Join(dir, "tarry.yaml")
-			settings := fmt.Sprintf("http: {listen: %q, tls: {cert: %s, key: %s}}\n", server.Listener.Addr(), ca, keyFile)
+			settings := fmt.Sprintf("http: {listen: %q, tls: {cert: %s, key: %s}}\n",
+				server.Listener.Addr(), ca, keyFile)
 			if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -70,7 +70,8 @@ func verifiedText(t clock, v *client.Verified) (text string, left int, err error
 		if d.Repaired {
 			repaired = "yes"
 		}
-		rows = append(rows, []string{d.UID, strconv.Itoa(d.Bucket), d.Kind, standText(d.Store), standText(d.Journal), repaired})
+		rows = append(rows,
+			[]string{d.UID, strconv.Itoa(d.Bucket), d.Kind, standText(d.Store), standText(d.Journal), repaired})
 	}
 	differences, tableErr := table(rows)
 	err = errors.Join(err, tableErr)

@@ -60,7 +60,8 @@ func TestAnUnknownProgramBeforeEndsTheRunBeforeItBegins(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	missing := filepath.Join(t.TempDir(), "tarry")
-	if got := run(t.Context(), []string{"-tarry", os.Args[0], "-before", missing, "-only", "plain"}, io.Discard, &log); got != exitFailed ||
+	got := run(t.Context(), []string{"-tarry", os.Args[0], "-before", missing, "-only", "plain"}, io.Discard, &log)
+	if got != exitFailed ||
 		!strings.Contains(log.String(), "find the program before") {
 		t.Fatalf("it exits with %d: %s", got, log.String())
 	}

@@ -40,11 +40,13 @@ func readOptions(args []string, log io.Writer) (options, error) {
 	fs.SetOutput(log)
 	fs.BoolVar(&o.quick, "quick", false, "run every test once and small, in one or two minutes")
 	fs.IntVar(&o.reps, "reps", unset, "repetitions of every test (default 3, with -quick 1)")
-	fs.StringVar(&only, "only", "", "run these tests alone, a comma-separated list of "+strings.Join(testNames(measure.Full()), ", ")+
-		"; the first word of several stands for all of them, as journal does")
+	fs.StringVar(&only, "only", "",
+		"run these tests alone, a comma-separated list of "+strings.Join(testNames(measure.Full()), ", ")+
+			"; the first word of several stands for all of them, as journal does")
 	fs.IntVar(&messages, "messages", unset, "messages pushed, drained and pending (default 200000, with -quick 3000)")
 	fs.StringVar(&o.tarry, "tarry", "", "the tarry program to measure (default: built from this checkout)")
-	fs.StringVar(&o.before, "before", "", "another tarry program, whose plain path is measured beside (default: that is left out; with -quick the same one)")
+	fs.StringVar(&o.before, "before", "", "another tarry program, whose plain path is measured beside (default: that "+
+		"is left out; with -quick the same one)")
 	fs.StringVar(&o.json, "json", "", "write all figures to this file, after each repetition")
 	fs.StringVar(&o.from, "from", "", "measure nothing, and take the figures of an earlier run from this file")
 	fs.StringVar(&o.readme, "readme", "", "put the tables into this file, between its marks")

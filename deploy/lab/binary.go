@@ -133,8 +133,8 @@ func moduleRoot() (string, error) {
 	})
 }
 
-// natsBinary builds the nats-server that go.mod names. It takes about a minute, so the result stays in the user's cache,
-// one file per version. Test binaries that run at the same time wait for the one that builds.
+// natsBinary builds the nats-server that go.mod names. It takes about a minute, so the result stays in the user's
+// cache, one file per version. Test binaries that run at the same time wait for the one that builds.
 func natsBinary() (string, error) {
 	return machine.builds.nats.get(func() (string, error) {
 		root, err := moduleRoot()
@@ -158,8 +158,8 @@ func natsBinary() (string, error) {
 	})
 }
 
-// buildOnce makes path unless it exists. The rename makes it appear whole; the lock lets only one process build, and the
-// kernel frees it when that process dies.
+// buildOnce makes path unless it exists. The rename makes it appear whole; the lock lets only one process build, and
+// the kernel frees it when that process dies.
 func buildOnce(root, path, pkg string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil

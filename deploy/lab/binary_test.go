@@ -95,8 +95,8 @@ func TestBinary_BuildsAPackageOfThisModule(t *testing.T) {
 	}
 }
 
-// Two more test binaries with an empty cache need the server at the same moment. Both must run the same file: the second
-// waits for the first and does not build another.
+// Two more test binaries with an empty cache need the server at the same moment. Both must run the same file: the
+// second waits for the first and does not build another.
 func TestNATS_IsBuiltOnceByTestBinariesThatStartTogether(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("LAB_EMPTY_CACHE") != "" {

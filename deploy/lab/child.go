@@ -77,8 +77,8 @@ func (c *child) launch() error {
 	return nil
 }
 
-// reap collects the run when it ends. It first waits without collecting, so that the pid cannot be reused before gone is
-// set, and takes what the child left in its process group with it.
+// reap collects the run when it ends. It first waits without collecting, so that the pid cannot be reused before gone
+// is set, and takes what the child left in its process group with it.
 func (c *child) reap(cmd *exec.Cmd, done chan struct{}) {
 	pid := cmd.Process.Pid
 	waitid(pid, syscall.WEXITED)

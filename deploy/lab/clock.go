@@ -32,7 +32,8 @@ func NewSteppedRedis(t testing.TB, args ...string) *SteppedRedis {
 	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "cc", "-shared", "-fPIC", "-O2", "-o", library, source).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(
+		t.Context(), "cc", "-shared", "-fPIC", "-O2", "-o", library, source).CombinedOutput(); err != nil {
 		t.Fatalf("compile the clock: %v (a C compiler is needed, as for go test -race): %s", err, out)
 	}
 	s := &SteppedRedis{clock: filepath.Join(dir, "off")}

@@ -1,6 +1,6 @@
-// Package lab starts the real servers a test needs: redis-server, nats-server, ZooKeeper and MariaDB, each on a free port
-// of 127.0.0.1 with its data in the test's own directory. It also starts tarry itself, and puts a proxy that can freeze
-// between any two of them. It uses the standard library only and runs on Linux.
+// Package lab starts the real servers a test needs: redis-server, nats-server, ZooKeeper and MariaDB, each on a free
+// port of 127.0.0.1 with its data in the test's own directory. It also starts tarry itself, and puts a proxy that can
+// freeze between any two of them. It uses the standard library only and runs on Linux.
 //
 //	own := lab.NewRedis(t, "--appendfsync", "always") // one server for this test: break it as you like
 //	all := lab.SharedRedis(t)                         // one server for this test binary: never break it
@@ -30,5 +30,6 @@
 //	   +-----------------+----------------+
 //
 // Restart goes from any state to running, with the same port and the same data. Pause, Resume, Kill, Stop and Signal
-// may be called from any goroutine; what can end the test (constructors, Restart, Wait, WaitLog) belongs to the test's own.
+// may be called from any goroutine; what can end the test (constructors, Restart, Wait, WaitLog) belongs to the test's
+// own.
 package lab

@@ -11,7 +11,8 @@ import (
 
 // Ensemble is several ZooKeeper servers that vote.
 //
-// Restart of a node returns when the node answers at all: it cannot serve before a majority runs. WaitServing tells when.
+// Restart of a node returns when the node answers at all: it cannot serve before a majority runs. WaitServing tells
+// when.
 type Ensemble struct {
 	Nodes []*ZooKeeper
 

@@ -21,18 +21,18 @@ type MariaDB struct {
 	Addr string // host:port
 }
 
-// NewMariaDB starts a mariadbd for this test alone, with the settings that Debian gives it where they matter to a client
-// (utf8mb4, each commit flushed), and small otherwise: a pool of 64 MB, a redo log of 16 MB, no binary log. args are
-// mariadbd's own and win over these, as in NewMariaDB(t, "--max-connections=5", "--innodb-buffer-pool-size=256M").
+// NewMariaDB starts a mariadbd for this test alone, with the settings that Debian gives it where they matter to a
+// client (utf8mb4, each commit flushed), and small otherwise: a pool of 64 MB, a redo log of 16 MB, no binary log. args
+// are mariadbd's own and win over these, as in NewMariaDB(t, "--max-connections=5", "--innodb-buffer-pool-size=256M").
 func NewMariaDB(t testing.TB, args ...string) *MariaDB {
 	t.Helper()
 	dir := t.TempDir()
 	return newMariaDB(t, dir, filepath.Join(dir, "data"), args)
 }
 
-// NewMariaDBIn is NewMariaDB with the data in a directory of the caller's, as on a small file system that is to run full.
-// It must be empty or not exist, and 50 MB is what a server without a table needs. The output and temporary files stay
-// elsewhere. The directory is not removed.
+// NewMariaDBIn is NewMariaDB with the data in a directory of the caller's, as on a small file system that is to run
+// full. It must be empty or not exist, and 50 MB is what a server without a table needs. The output and temporary files
+// stay elsewhere. The directory is not removed.
 func NewMariaDBIn(t testing.TB, data string, args ...string) *MariaDB {
 	t.Helper()
 	abs, err := filepath.Abs(data)
@@ -95,7 +95,8 @@ func (m *MariaDB) SQL(database, statements string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), sqlPatience)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, bin, "--no-defaults", "--protocol=tcp", "--host="+host, "--port="+port, "--user=root",
+	out, err := exec.CommandContext(ctx, bin, "--no-defaults", "--protocol=tcp", "--host="+host, "--port="+port,
+		"--user=root",
 		"--default-character-set=utf8mb4", "--batch", "--skip-column-names",
 		"--database="+database, "--execute="+statements).Output()
 	if err == nil {
@@ -131,10 +132,13 @@ func startMariaDB(dir, data string, args []string) (*child, error) {
 	return onPorts(1, func(ports []port, release func()) (*child, error) {
 		c := &child{name: "mariadbd", addr: ports[0].addr(), dir: dir, bin: bin, release: release}
 		c.args = []string{
-			"--no-defaults", "--datadir=" + data, "--tmpdir=" + tmp, "--pid-file=" + filepath.Join(dir, "mariadbd.pid"), "--socket=",
-			"--skip-networking=0", "--bind-address=" + loopback, "--port=" + strconv.Itoa(ports[0].number), "--skip-name-resolve",
+			"--no-defaults", "--datadir=" + data, "--tmpdir=" + tmp,
+			"--pid-file=" + filepath.Join(dir, "mariadbd.pid"), "--socket=",
+			"--skip-networking=0", "--bind-address=" + loopback, "--port=" + strconv.Itoa(ports[0].number),
+			"--skip-name-resolve",
 			"--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci",
-			"--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=64M", mariadbRedo, "--performance-schema=off",
+			"--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=64M", mariadbRedo,
+			"--performance-schema=off",
 		}
 		if os.Geteuid() == 0 {
 			c.args = append(c.args, "--user=root") // else it refuses to run as root
@@ -145,7 +149,8 @@ func startMariaDB(dir, data string, args []string) (*child, error) {
 	})
 }
 
-// mariadbRedo is the same in the template and in the servers: one that finds another size rewrites the log as it starts.
+// mariadbRedo is the same in the template and in the servers: one that finds another size rewrites the log as it
+// starts.
 const mariadbRedo = "--innodb-log-file-size=16M"
 
 // mariadbTemplate is a data directory with the system tables and no other, made once: that takes about a second, a copy

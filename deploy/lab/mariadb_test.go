@@ -140,7 +140,8 @@ func TestMariaDB_RootNeedsNoPassword(t *testing.T) {
 	srv := lab.SharedMariaDB(t)
 	mariadbSays(t, srv, "", "SELECT CURRENT_USER()", "root@127.0.0.1\n")
 	grants, err := srv.SQL("", "SHOW GRANTS")
-	if want := "GRANT ALL PRIVILEGES ON *.* TO `root`@`127.0.0.1` WITH GRANT OPTION\n"; err != nil || !strings.Contains(grants, want) {
+	if want := "GRANT ALL PRIVILEGES ON *.* TO `root`@`127.0.0.1` WITH GRANT OPTION\n"; err != nil ||
+		!strings.Contains(grants, want) {
 		t.Errorf("grants: got %q and %v, want %q", grants, err, want)
 	}
 }

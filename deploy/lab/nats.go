@@ -90,7 +90,8 @@ func startNATS(dir string, s natsSetup) (*child, error) {
 	}
 	return onPorts(1, func(ports []port, release func()) (*child, error) {
 		config := filepath.Join(dir, "nats.conf")
-		c := &child{name: "nats-server", addr: ports[0].addr(), dir: dir, bin: bin, args: []string{"-c", config}, release: release}
+		c := &child{name: "nats-server", addr: ports[0].addr(), dir: dir, bin: bin, args: []string{"-c", config},
+			release: release}
 		lines := []string{fmt.Sprintf("listen: %q", c.addr)}
 		if !s.noJetStream {
 			lines = append(lines, fmt.Sprintf("jetstream { store_dir: %q }", filepath.Join(dir, "store")))

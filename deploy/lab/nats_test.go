@@ -20,7 +20,8 @@ func TestNATS_KeepsItsStreamsWhenKilledAndRestarted(t *testing.T) {
 			t.Parallel()
 			srv := lab.NewNATS(t, options...)
 			js := natsStreams(t, natsConnect(t, srv))
-			if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "KEPT", Subjects: []string{"kept.>"}}); err != nil {
+			if _, err := js.CreateStream(
+				t.Context(), jetstream.StreamConfig{Name: "KEPT", Subjects: []string{"kept.>"}}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := js.Publish(t.Context(), "kept.a", []byte("value")); err != nil {
@@ -53,7 +54,8 @@ func TestNATS_IsTheVersionAskedFor(t *testing.T) {
 
 func TestNATS_OptionsReachTheServer(t *testing.T) {
 	t.Parallel()
-	srv := lab.NewNATS(t, lab.NoJetStream(), lab.NATSConfig("max_payload: 2048"), lab.NATSConfig("authorization { token: secret }"))
+	srv := lab.NewNATS(t, lab.NoJetStream(), lab.NATSConfig("max_payload: 2048"),
+		lab.NATSConfig("authorization { token: secret }"))
 	if nc, err := nats.Connect(srv.URL()); err == nil {
 		nc.Close()
 		t.Fatal("a connection without the token: got none of the expected error")

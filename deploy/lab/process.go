@@ -56,7 +56,8 @@ func use(t testing.TB, c *child, err error) *Process {
 		t.Fatal(err)
 	}
 	if !c.running() {
-		t.Fatalf("the shared %s is gone (%s); a test that stops a server must take its own. Output:\n%s", c.name, c.exit(), c.tail())
+		t.Fatalf("the shared %s is gone (%s); a test that stops a server must take its own. Output:\n%s", c.name,
+			c.exit(), c.tail())
 	}
 	p := &Process{t: t, c: c}
 	t.Cleanup(p.dump)

@@ -50,7 +50,8 @@ func TestProcess_LogAndWaitLogSeeOnlyTheCurrentRun(t *testing.T) {
 
 func TestProcess_SignalReachesIt(t *testing.T) {
 	t.Parallel()
-	p := lab.Start(t, "trap", nil, "sh", "-c", `trap 'echo caught; exit 7' USR1; echo ready; while :; do sleep 0.01; done`)
+	p := lab.Start(t, "trap", nil, "sh", "-c",
+		`trap 'echo caught; exit 7' USR1; echo ready; while :; do sleep 0.01; done`)
 	p.WaitLog("ready")
 	p.Signal(syscall.SIGUSR1) // not SIGHUP: a shell under nohup cannot trap it
 	p.WaitLog("caught")
@@ -86,9 +87,10 @@ func TestProcess_TestsOwnMisuseAndBadEndsAreReported(t *testing.T) {
 		{"no such path", "no such file or directory", func(t testing.TB) {
 			lab.Start(t, "x", nil, "./no-such-program")
 		}},
-		{"it ends before it says the word", `x ended (exit status 4) and never said "ready"; output:` + "\nso long\n", func(t testing.TB) {
-			lab.Start(t, "x", nil, "sh", "-c", "echo so long; exit 4").WaitLog("ready")
-		}},
+		{"it ends before it says the word", `x ended (exit status 4) and never said "ready"; output:` + "\nso long\n",
+			func(t testing.TB) {
+				lab.Start(t, "x", nil, "sh", "-c", "echo so long; exit 4").WaitLog("ready")
+			}},
 		{"it does not end", "x still runs after 0s", func(t testing.TB) {
 			lab.Start(t, "x", nil, "sleep", "1000").Wait(0)
 		}},

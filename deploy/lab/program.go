@@ -8,9 +8,11 @@ import (
 	"strings"
 )
 
-const install = "run deploy/lab/install.sh, or apt-get install -y redis-server nats-server libzookeeper-java default-jre-headless nginx-light mariadb-server"
+const install = "run deploy/lab/install.sh, or apt-get install -y redis-server nats-server libzookeeper-java " +
+	"default-jre-headless nginx-light mariadb-server"
 
-// program finds a binary: a path as it is, a name in PATH or where Debian keeps servers, which a user's PATH may not have.
+// program finds a binary: a path as it is, a name in PATH or where Debian keeps servers, which a user's PATH may not
+// have.
 func program(name string) (string, error) {
 	if strings.ContainsRune(name, filepath.Separator) {
 		path, err := filepath.Abs(name)

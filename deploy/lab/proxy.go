@@ -17,8 +17,8 @@ import (
 //	StallReplies yes              no              opens, requests arrive
 //	Cut          -                -               is refused; the open ones are reset
 //
-// What a stall holds back arrives after Heal, in order and whole, as after a network outage; the end of a
-// connection is held back too. Cut throws it away. So StallReplies, then Cut, then Heal is the lost reply: done, but never confirmed.
+// What a stall holds back arrives after Heal, in order and whole, as after a network outage; the end of a connection is
+// held back too. Cut throws it away. So StallReplies, then Cut, then Heal is the lost reply: done, but never confirmed.
 //
 // When a method returns, the new state holds: not one more byte passes against it.
 type Proxy struct {
@@ -175,8 +175,8 @@ func (p *Proxy) accept(l net.Listener) {
 	}
 }
 
-// Retarget sends connections that are made from now on to another address, as a change of DNS does: those that are open stay
-// where they are.
+// Retarget sends connections that are made from now on to another address, as a change of DNS does: those that are open
+// stay where they are.
 func (p *Proxy) Retarget(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

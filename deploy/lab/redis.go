@@ -28,7 +28,8 @@ func NewRedis(t testing.TB, args ...string) *Redis {
 	return &Redis{own(t, c), c.addr}
 }
 
-// SharedRedis is the one redis-server of this test binary. Keep to your own key prefix, and never flush, pause or stop it.
+// SharedRedis is the one redis-server of this test binary. Keep to your own key prefix, and never flush, pause or stop
+// it.
 func SharedRedis(t testing.TB) *Redis {
 	t.Helper()
 	c, err := machine.redis.get(func() (*child, error) {
@@ -62,8 +63,8 @@ func startRedis(dir string, args []string, env ...string) (*child, error) {
 	})
 }
 
-// redisAnswers tries one PING. A server that wants a password answers with an error, and is up; one that still loads its
-// data is not.
+// redisAnswers tries one PING. A server that wants a password answers with an error, and is up; one that still loads
+// its data is not.
 func redisAnswers(addr string) error {
 	conn, err := dial(addr)
 	if err != nil {

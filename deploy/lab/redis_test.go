@@ -72,7 +72,8 @@ func TestRedis_StopsWhilePaused(t *testing.T) {
 	}
 }
 
-// A replica that has just been filled writes its first append-only file, and redis-server refuses an orderly end meanwhile.
+// A replica that has just been filled writes its first append-only file, and redis-server refuses an orderly end
+// meanwhile.
 func TestRedis_StopsWhileItWritesItsFirstFile(t *testing.T) {
 	t.Parallel()
 	primary := lab.NewRedis(t)
@@ -150,7 +151,8 @@ func isTimeout(err error) bool {
 func redisClient(t *testing.T, addr string) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{
-		Addr: addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, ReadTimeout: soon, DialTimeout: time.Second,
+		Addr: addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, ReadTimeout: soon,
+		DialTimeout: time.Second,
 	})
 	t.Cleanup(func() { c.Close() })
 	return c

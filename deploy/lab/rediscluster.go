@@ -15,8 +15,8 @@ import (
 )
 
 // RedisCluster is a Redis Cluster of this test alone. Its masters hold even shares of the slots, in their order; the
-// others are replicas, one master's after the other's. A master without a replica that ends takes its slots with it, and
-// the others go on (cluster-require-full-coverage no).
+// others are replicas, one master's after the other's. A master without a replica that ends takes its slots with it,
+// and the others go on (cluster-require-full-coverage no).
 type RedisCluster struct {
 	Nodes   []*Redis // the masters come first
 	masters int
@@ -37,7 +37,8 @@ type redisClusterSetup struct {
 // RedisReplicas gives each master so many replicas.
 func RedisReplicas(n int) RedisClusterOption { return func(s *redisClusterSetup) { s.replicas = n } }
 
-// RedisNodeTimeout is how long a node must be silent to be away; a promotion takes about twice that. The default is 1 s.
+// RedisNodeTimeout is how long a node must be silent to be away; a promotion takes about twice that. The default is 1
+// s.
 func RedisNodeTimeout(d time.Duration) RedisClusterOption {
 	return func(s *redisClusterSetup) { s.timeout = d }
 }
@@ -156,14 +157,16 @@ func startRedisNodes(dir string, ports []port, release func(), s redisClusterSet
 			return nodes, fmt.Errorf("make the directory of %s: %w", name, err)
 		}
 		c.args = append([]string{
-			"--port", strconv.Itoa(ports[2*i].number), "--cluster-port", strconv.Itoa(ports[2*i+1].number), "--bind", loopback, "--dir", c.dir,
+			"--port", strconv.Itoa(ports[2*i].number), "--cluster-port", strconv.Itoa(ports[2*i+1].number), "--bind",
+			loopback, "--dir", c.dir,
 			"--save", "", "--appendonly", "yes", "--appendfsync", "everysec", "--repl-diskless-sync-delay", "0",
 			"--cluster-enabled", "yes", "--cluster-node-timeout", strconv.FormatInt(s.timeout.Milliseconds(), 10),
 			"--cluster-require-full-coverage", "no", "--cluster-announce-ip", loopback,
 		}, s.args...)
 		if i < len(s.announce) {
 			_, announced, _ := net.SplitHostPort(s.announce[i].Addr)
-			c.args = append(c.args, "--cluster-announce-port", announced, "--cluster-announce-bus-port", strconv.Itoa(ports[2*i+1].number))
+			c.args = append(c.args, "--cluster-announce-port", announced, "--cluster-announce-bus-port",
+				strconv.Itoa(ports[2*i+1].number))
 			s.announce[i].Retarget(c.addr)
 		}
 		c.ready = func() error { return redisAnswers(c.addr) }
@@ -211,7 +214,8 @@ func (c *RedisCluster) join(nodes []*child) error {
 		}
 	}
 	for i, n := range nodes[c.masters:] {
-		if err := n.awaitFor(func() error { return redisDoes(n.addr, "CLUSTER REPLICATE "+ids[i/replicas]) }); err != nil {
+		if err := n.awaitFor(
+			func() error { return redisDoes(n.addr, "CLUSTER REPLICATE "+ids[i/replicas]) }); err != nil {
 			return err
 		}
 	}
@@ -229,7 +233,8 @@ func (c *RedisCluster) joined(addr string, nodes int, replica bool) error {
 	if err != nil {
 		return err
 	}
-	for _, want := range []string{"cluster_state:ok", "cluster_slots_ok:" + strconv.Itoa(redisSlots), "cluster_known_nodes:" + strconv.Itoa(nodes), "cluster_size:" + strconv.Itoa(c.masters)} {
+	for _, want := range []string{"cluster_state:ok", "cluster_slots_ok:" + strconv.Itoa(redisSlots),
+		"cluster_known_nodes:" + strconv.Itoa(nodes), "cluster_size:" + strconv.Itoa(c.masters)} {
 		if !strings.Contains(info, want+"\r\n") {
 			return fmt.Errorf("%s is not %s yet", addr, want)
 		}
@@ -237,7 +242,8 @@ func (c *RedisCluster) joined(addr string, nodes int, replica bool) error {
 	if list, err := redisSays(addr, "CLUSTER NODES"); err != nil || strings.Count(list, "slave ") != nodes-c.masters {
 		return errors.Join(fmt.Errorf("%s does not know every replica yet", addr), err)
 	}
-	if replication, err := redisSays(addr, "INFO replication"); err != nil || replica != strings.Contains(replication, "master_link_status:up") {
+	if replication, err := redisSays(addr, "INFO replication"); err != nil ||
+		replica != strings.Contains(replication, "master_link_status:up") {
 		return errors.Join(fmt.Errorf("replica %s has no data yet", addr), err)
 	}
 	return nil

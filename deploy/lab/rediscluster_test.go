@@ -26,7 +26,8 @@ func TestRedisCluster_PromotesAReplicaThatHasTheData(t *testing.T) {
 	owner.Kill()
 	next := c.Replica(owner)
 	c.WaitMaster(next)
-	if got, err := redisClient(t, next.Addr).Get(context.Background(), "{a}kept").Result(); err != nil || got != "value" {
+	if got, err := redisClient(t, next.Addr).Get(context.Background(), "{a}kept").Result(); err != nil ||
+		got != "value" {
 		t.Errorf("at the promoted replica: got %q, %v", got, err)
 	}
 	for _, n := range c.Nodes[:3] {
@@ -34,7 +35,8 @@ func TestRedisCluster_PromotesAReplicaThatHasTheData(t *testing.T) {
 			continue
 		}
 		lab.Eventually(t, soon, func() error {
-			if err := redisClient(t, n.Addr).Get(context.Background(), "{a}kept").Err(); err == nil || !strings.HasSuffix(err.Error(), next.Addr) {
+			if err := redisClient(t, n.Addr).Get(context.Background(), "{a}kept").Err(); err == nil ||
+				!strings.HasSuffix(err.Error(), next.Addr) {
 				return fmt.Errorf("another master: got %v, want that it moved to %s", err, next.Addr)
 			}
 			return nil

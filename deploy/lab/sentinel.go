@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// NewSentinel starts a Redis Sentinel for this test alone. It watches a master under a name, holds it for dead once it was
-// silent for so long, and promotes a replica alone.
+// NewSentinel starts a Redis Sentinel for this test alone. It watches a master under a name, holds it for dead once it
+// was silent for so long, and promotes a replica alone.
 func NewSentinel(t testing.TB, name string, master *Redis, silent time.Duration) *Redis {
 	t.Helper()
 	dir := t.TempDir()
@@ -32,12 +32,14 @@ func startSentinel(dir, name, master string, silent time.Duration) (*child, erro
 	}
 	return onPorts(1, func(ports []port, release func()) (*child, error) {
 		config := filepath.Join(dir, "sentinel.conf") // which Sentinel writes to
-		text := fmt.Sprintf("port %d\nbind %s\ndir %s\nsentinel monitor %s %s %s 1\nsentinel down-after-milliseconds %s %d\nsentinel failover-timeout %s 5000\n",
+		text := fmt.Sprintf("port %d\nbind %s\ndir %s\nsentinel monitor %s %s %s 1\nsentinel down-after-milliseconds "+
+			"%s %d\nsentinel failover-timeout %s 5000\n",
 			ports[0].number, loopback, dir, name, host, number, name, silent.Milliseconds(), name)
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			return nil, fmt.Errorf("write the configuration of sentinel: %w", err)
 		}
-		c := &child{name: "sentinel", addr: ports[0].addr(), dir: dir, bin: bin, args: []string{config, "--sentinel"}, release: release}
+		c := &child{name: "sentinel", addr: ports[0].addr(), dir: dir, bin: bin, args: []string{config, "--sentinel"},
+			release: release}
 		c.ready = func() error { return redisAnswers(c.addr) }
 		return c, startOn(c)
 	})

@@ -1,12 +1,12 @@
 // Command listen is an ordinary NATS consumer, as deploy/container.sh needs one: plain nats.go, nothing of tarry.
 //
-// It takes the messages of one subject from core NATS, and of another from a stream that it makes, and prints a line for
-// each:
+// It takes the messages of one subject from core NATS, and of another from a stream that it makes, and prints a line
+// for each:
 //
 //	<unix ms of arrival> <ms after the due time that the message names> <Nats-Msg-Id> <subject>
 //
-// "listening" on stderr says that nothing is missed from then on. It ends with 0 when --want different messages have come
-// and nothing more for --quiet, with 1 when that takes longer than --within.
+// "listening" on stderr says that nothing is missed from then on. It ends with 0 when --want different messages have
+// come and nothing more for --quiet, with 1 when that takes longer than --within.
 package main
 
 import (

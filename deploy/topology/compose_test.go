@@ -97,7 +97,8 @@ const (
 
 // secrets are the variables without a default.
 func secrets() map[string]string {
-	return map[string]string{"TARRY_HTTP_TOKEN": token, "MARIADB_PASSWORD": password, "MARIADB_ROOT_PASSWORD": rootPassword}
+	return map[string]string{"TARRY_HTTP_TOKEN": token, "MARIADB_PASSWORD": password,
+		"MARIADB_ROOT_PASSWORD": rootPassword}
 }
 
 var variable = regexp.MustCompile(`\$\{([A-Z_]+)(:[?-])?([^}]*)\}`)

@@ -40,7 +40,8 @@ func consume(t testing.TB, server *lab.NATS) *consumer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	durable, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy})
+	durable, err := stream.CreateConsumer(t.Context(),
+		jetstream.ConsumerConfig{Durable: "clerk", AckPolicy: jetstream.AckExplicitPolicy})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@
 //	nginx.conf ──────────────────────────────────────▶ one process  ─┘
 //
 // Continuous integration pulls no image, so the services of compose.yaml run as plain processes here, on free ports of
-// loopback. Everything else is taken from the files as they are: only service:port is replaced by an address, and /tmp by
-// the test's directory. tarry refuses a TARRY_ name that it does not know, so a misspelt one in compose.yaml fails here.
-// deploy/container.sh is the counterpart with real containers.
+// loopback. Everything else is taken from the files as they are: only service:port is replaced by an address, and /tmp
+// by the test's directory. tarry refuses a TARRY_ name that it does not know, so a misspelt one in compose.yaml fails
+// here. deploy/container.sh is the counterpart with real containers.
 package topology

@@ -68,7 +68,8 @@ func TestTheStandbyDeliversWhatTheKilledInstanceLeft(t *testing.T) {
 	sent := append(soon, pushAll(t, p, "later", 20, 6*time.Second)...)
 	leader.Kill()
 	sent = append(sent, pushAll(t, p, "while nobody leads", 20, time.Second)...)
-	tagged := &nats.Msg{Subject: "delayed.orders.tagged", Data: []byte("tagged"), Header: nats.Header{"Tarry-Delay": {"1s"}}}
+	tagged := &nats.Msg{Subject: "delayed.orders.tagged", Data: []byte("tagged"),
+		Header: nats.Header{"Tarry-Delay": {"1s"}}}
 	if _, err := c.js.PublishMsg(t.Context(), tagged); err != nil {
 		t.Fatal(err)
 	}

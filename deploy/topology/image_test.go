@@ -110,7 +110,8 @@ func TestTheImageSaysWhatComposeSays(t *testing.T) {
 			t.Errorf("%s listens on %s, the image exposes %s", name, listenPort(t, s), port)
 		}
 		h := s.Healthcheck
-		want := "--interval=" + h.Interval + " --timeout=" + h.Timeout + " --start-period=" + h.StartPeriod + " --retries=3 CMD "
+		want := "--interval=" + h.Interval + " --timeout=" + h.Timeout + " --start-period=" + h.StartPeriod +
+			" --retries=3 CMD "
 		rest, ok := strings.CutPrefix(b.instruction(t, "HEALTHCHECK"), want)
 		if !ok || h.Retries != 3 || !slices.Equal(words(t, rest), h.Test[1:]) || h.Test[0] != "CMD" {
 			t.Errorf("%s is checked by %+v, the image by %s", name, h, b.instruction(t, "HEALTHCHECK"))
@@ -158,7 +159,8 @@ func TestTheBuildContextHasEveryPackageOfTheBinary(t *testing.T) {
 		return func(tree string) bool { return dir == tree || strings.HasPrefix(dir, tree+"/") }
 	}
 	root := filepath.Join("..", "..")
-	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", `{{with .Module}}{{.Path}} {{end}}{{.ImportPath}}`, "./cmd/tarry")
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f",
+		`{{with .Module}}{{.Path}} {{end}}{{.ImportPath}}`, "./cmd/tarry")
 	list.Dir = root
 	out, err := list.Output()
 	if err != nil {

@@ -31,7 +31,8 @@ func (w *world) accepts(i *instance, body, delay string) {
 
 // journaled is how many messages the journal has, all of them and those that were delivered.
 func (w *world) journaled() (all, delivered string, err error) {
-	rows, err := w.mariadb.SQL("tarry", "SELECT COUNT(*), COALESCE(SUM(state = (SELECT number FROM states WHERE word = 'delivered')), 0) FROM messages")
+	rows, err := w.mariadb.SQL("tarry",
+		"SELECT COUNT(*), COALESCE(SUM(state = (SELECT number FROM states WHERE word = 'delivered')), 0) FROM messages")
 	all, delivered, _ = strings.Cut(strings.TrimSpace(rows), "\t")
 	return all, delivered, err
 }
@@ -106,7 +107,8 @@ func TestALostJournalIsWrittenAnew(t *testing.T) {
 	if all, _, err := w.journaled(); all != "0" || err != nil {
 		t.Errorf("the new journal has %s messages, %v", all, err)
 	}
-	if status, answer := mustCall(t, http.MethodPost, standby.url+"/v1/verify", `{"repair":true}`); status != http.StatusOK {
+	if status, answer := mustCall(
+		t, http.MethodPost, standby.url+"/v1/verify", `{"repair":true}`); status != http.StatusOK {
 		t.Fatalf("verify: %d %s", status, answer)
 	}
 	if all, _, err := w.journaled(); all != "6" || err != nil {

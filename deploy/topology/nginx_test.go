@@ -53,7 +53,8 @@ func startNginx(t testing.TB, tarryA, tarryB string) *proxy {
 	if os.Geteuid() == 0 {
 		directives += " user root;" // else its workers could not reach the test's directory
 	}
-	p := &proxy{lab.Start(t, "nginx", nil, "nginx", "-p", dir, "-e", "stderr", "-c", path, "-g", directives), "http://" + address}
+	p := &proxy{lab.Start(t, "nginx", nil, "nginx", "-p", dir, "-e", "stderr", "-c", path, "-g", directives),
+		"http://" + address}
 	lab.Eventually(t, time.Minute, func() error {
 		status, body, err := get(p.url + "/proxy-health")
 		if err == nil && status != http.StatusOK {
@@ -167,7 +168,8 @@ func TestNginxNeverSendsAPostTwice(t *testing.T) {
 		case http.StatusGatewayTimeout:
 			broken++
 			var said struct{ Error, Detail string }
-			if err := json.Unmarshal([]byte(body), &said); err != nil || said.Error != "outcome_unknown" || said.Detail == "" {
+			if err := json.Unmarshal([]byte(body), &said); err != nil || said.Error != "outcome_unknown" ||
+				said.Detail == "" {
 				t.Errorf("got %s, %v", body, err)
 			}
 		default:
@@ -175,7 +177,8 @@ func TestNginxNeverSendsAPostTwice(t *testing.T) {
 		}
 	}
 	if broken == 0 || int64(broken) != bad.seen.Load() || bad.seen.Load()+good.seen.Load() != posts {
-		t.Errorf("%d answered as unknown; %d and %d arrived, want %d together", broken, bad.seen.Load(), good.seen.Load(), posts)
+		t.Errorf("%d answered as unknown; %d and %d arrived, want %d together", broken, bad.seen.Load(),
+			good.seen.Load(), posts)
 	}
 }
 
@@ -208,7 +211,8 @@ func TestNginxBoundsTheLargeBodiesOfOneClient(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = conn.Close() })
 		start := []string{"Content-Length: 5000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n3e8\r\n"}[i%2]
-		if _, err := io.WriteString(conn, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\n"+start+strings.Repeat("x", 1000)); err != nil {
+		if _, err := io.WriteString(
+			conn, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\n"+start+strings.Repeat("x", 1000)); err != nil {
 			t.Fatal(err)
 		}
 		go func() { // until the test closes the connection
@@ -221,7 +225,8 @@ func TestNginxBoundsTheLargeBodiesOfOneClient(t *testing.T) {
 	for range 4 { // all above 8
 		select {
 		case answer := <-answers:
-			if !strings.HasPrefix(answer, "HTTP/1.1 503 ") || !strings.Contains(answer, `"error":"busy"`) || !strings.Contains(answer, "Retry-After: 1") {
+			if !strings.HasPrefix(answer, "HTTP/1.1 503 ") || !strings.Contains(answer, `"error":"busy"`) ||
+				!strings.Contains(answer, "Retry-After: 1") {
 				t.Errorf("got %q", answer)
 			}
 		case <-time.After(5 * time.Second): // below nginx's own patience with a body
@@ -253,7 +258,8 @@ func TestNginxPassesRefusalsOn(t *testing.T) {
 	a, b := newUpstream(t, busy), newUpstream(t, busy)
 	p := startNginx(t, a.address, b.address)
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
-		if status, body := mustCall(t, method, p.url+"/v1/messages", ""); status != http.StatusServiceUnavailable || body != refusal {
+		if status, body := mustCall(t, method, p.url+"/v1/messages", ""); status != http.StatusServiceUnavailable ||
+			body != refusal {
 			t.Errorf("%s: got %d %s", method, status, body)
 		}
 	}
@@ -300,7 +306,8 @@ func TestNginxKeepsMetricsBack(t *testing.T) {
 	t.Parallel()
 	a, b := newUpstream(t, fine), newUpstream(t, fine)
 	p := startNginx(t, a.address, b.address)
-	if status, body := mustCall(t, http.MethodGet, p.url+"/metrics", ""); status != http.StatusNotFound || !strings.Contains(body, "unknown_route") {
+	if status, body := mustCall(t, http.MethodGet, p.url+"/metrics", ""); status != http.StatusNotFound ||
+		!strings.Contains(body, "unknown_route") {
 		t.Errorf("got %d %s", status, body)
 	}
 	if n := a.seen.Load() + b.seen.Load(); n != 0 {
@@ -318,7 +325,8 @@ func TestNginxLeavesLimitsToTarry(t *testing.T) {
 	})
 	p := startNginx(t, a.address, a.address)
 	const large = 9 << 20 // above the default of http.body_limit
-	if status, body := mustCall(t, http.MethodPost, p.url+"/v1/messages", strings.Repeat("x", large)); status != http.StatusCreated || size.Load() != large {
+	status, body := mustCall(t, http.MethodPost, p.url+"/v1/messages", strings.Repeat("x", large))
+	if status != http.StatusCreated || size.Load() != large {
 		t.Errorf("got %d %s, %d bytes", status, body, size.Load())
 	}
 }

@@ -26,7 +26,8 @@ func tokensFile(t testing.TB) string {
 		t.Fatalf("the README has no tokens for Prometheus: %s", text)
 	}
 	file := filepath.Join(t.TempDir(), "tokens.yaml")
-	text = "tokens:\n" + strings.Replace(text, "DIGEST", fmt.Sprintf("%x", sha256.Sum256([]byte(scrapeToken))), 1) + "\n"
+	text = "tokens:\n" +
+		strings.Replace(text, "DIGEST", fmt.Sprintf("%x", sha256.Sum256([]byte(scrapeToken))), 1) + "\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,8 @@ func scraped(t *testing.T, w *world) {
 			{http.MethodGet, "/metrics", "", http.StatusUnauthorized, "unauthorized"},
 			{http.MethodPost, "/v1/messages", scrapeToken, http.StatusForbidden, "forbidden"},
 		} {
-			if status, text := asScraper(t, c.method, "http://"+w.addresses[target]+c.path, c.token); status != c.status ||
+			if status, text := asScraper(
+				t, c.method, "http://"+w.addresses[target]+c.path, c.token); status != c.status ||
 				!strings.Contains(text, c.says) {
 				t.Errorf("%s %s of %s: %d %.200q", c.method, c.path, target, status, text)
 			}

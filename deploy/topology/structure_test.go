@@ -14,7 +14,8 @@ import (
 func TestTheServicesAreTheTopology(t *testing.T) {
 	t.Parallel()
 	got := slices.Sorted(maps.Keys(compose(t).Services))
-	if want := []string{"mariadb", "nats", "nginx", "redis", "tarry-a", "tarry-b", "zookeeper"}; !slices.Equal(got, want) {
+	want := []string{"mariadb", "nats", "nginx", "redis", "tarry-a", "tarry-b", "zookeeper"}
+	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -27,7 +28,8 @@ func TestEveryServiceIsConfined(t *testing.T) {
 			t.Errorf("%s: its root file system can be written", name)
 		}
 		if !slices.Equal(s.CapDrop, []string{"ALL"}) || len(s.CapAdd) > 0 || s.Privileged {
-			t.Errorf("%s: it has capabilities: drops %v, adds %v, privileged %v", name, s.CapDrop, s.CapAdd, s.Privileged)
+			t.Errorf("%s: it has capabilities: drops %v, adds %v, privileged %v", name, s.CapDrop,
+				s.CapAdd, s.Privileged)
 		}
 		if !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
 			t.Errorf("%s: it can gain privileges: %v", name, s.SecurityOpt)
@@ -81,7 +83,8 @@ func TestWhatAServiceRefersToIsThere(t *testing.T) {
 func TestWhatKeepsMessagesIsOnAVolume(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
-	for name, dirs := range map[string][]string{"redis": {"/data"}, "nats": {"/data"}, "zookeeper": {"/data", "/datalog"}, "mariadb": {"/var/lib/mysql"}} {
+	for name, dirs := range map[string][]string{"redis": {"/data"}, "nats": {"/data"},
+		"zookeeper": {"/data", "/datalog"}, "mariadb": {"/var/lib/mysql"}} {
 		for _, dir := range dirs {
 			if !slices.ContainsFunc(c.Services[name].Volumes, func(v string) bool {
 				source, target, _ := strings.Cut(v, ":")
@@ -108,23 +111,28 @@ func TestTheJournalKeepsWhatItIsGiven(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
 	s := c.Services["mariadb"]
-	for _, flag := range []string{"--innodb-flush-log-at-trx-commit=1", "--max-allowed-packet=64M", "--character-set-server=utf8mb4"} {
+	for _, flag := range []string{"--innodb-flush-log-at-trx-commit=1", "--max-allowed-packet=64M",
+		"--character-set-server=utf8mb4"} {
 		if !slices.Contains(s.Command, flag) {
 			t.Errorf("%s is not in %q", flag, s.Command)
 		}
 	}
-	if !strings.HasPrefix(s.Image, "mariadb:10.11") || len(s.Ports) > 0 || len(s.Networks) != 1 || s.Environment["MARIADB_ROOT_HOST"] != "localhost" {
-		t.Errorf("%s is published as %v, is in %v and lets root in from %q", s.Image, s.Ports, s.Networks, s.Environment["MARIADB_ROOT_HOST"])
+	if !strings.HasPrefix(s.Image, "mariadb:10.11") || len(s.Ports) > 0 || len(s.Networks) != 1 ||
+		s.Environment["MARIADB_ROOT_HOST"] != "localhost" {
+		t.Errorf("%s is published as %v, is in %v and lets root in from %q", s.Image, s.Ports, s.Networks,
+			s.Environment["MARIADB_ROOT_HOST"])
 	}
 	if got := s.Environment["MARIADB_ROOT_PASSWORD"]; got != rootPassword {
 		t.Errorf("the root password is %q, want what the operator set", got)
 	}
-	for _, dir := range []string{"/tmp:", "/run/mysqld:"} { // temporary tables, and the socket that the health check asks through
+	// temporary tables, and the socket that the health check asks through
+	for _, dir := range []string{"/tmp:", "/run/mysqld:"} {
 		if !slices.ContainsFunc(s.Tmpfs, func(mount string) bool { return strings.HasPrefix(mount, dir) }) {
 			t.Errorf("it cannot write to %s: %v", dir, s.Tmpfs)
 		}
 	}
-	want := fmt.Sprintf("%s:%s@tcp(mariadb:3306)/%s", s.Environment["MARIADB_USER"], password, s.Environment["MARIADB_DATABASE"])
+	want := fmt.Sprintf("%s:%s@tcp(mariadb:3306)/%s", s.Environment["MARIADB_USER"], password,
+		s.Environment["MARIADB_DATABASE"])
 	for _, name := range c.instances() {
 		of := c.Services[name]
 		if got := of.Environment["TARRY_JOURNAL_DSN"]; got != want || s.Environment["MARIADB_PASSWORD"] != password {
@@ -215,7 +223,8 @@ func TestTheInstancesAreGivenTheTimeToStop(t *testing.T) {
 // stopTimeout is the default, as the sample file has it.
 func stopTimeout(t testing.TB) time.Duration {
 	t.Helper()
-	found := regexp.MustCompile(`(?m)^stop:\n(?:  ##.*\n)*  # timeout: (\S+)$`).FindStringSubmatch(inDeploy(t, "tarry.yaml"))
+	found := regexp.MustCompile(`(?m)^stop:\n(?:  ##.*\n)*  # timeout: (\S+)$`).FindStringSubmatch(
+		inDeploy(t, "tarry.yaml"))
 	if found == nil {
 		t.Fatal("tarry.yaml names no stop.timeout")
 	}
@@ -242,7 +251,8 @@ func TestNginxFindsTheInstancesWhereComposePutsThem(t *testing.T) {
 	var hosts []string
 	for _, name := range c.instances() {
 		s := c.Services[name]
-		if want := name + ":" + listenPort(t, s); !regexp.MustCompile(`(?m)^\s+server\s+` + regexp.QuoteMeta(want) + `\s`).MatchString(conf) {
+		if want := name + ":" + listenPort(t, s); !regexp.MustCompile(
+			`(?m)^\s+server\s+` + regexp.QuoteMeta(want) + `\s`).MatchString(conf) {
 			t.Errorf("nginx.conf has no server %s", want)
 		}
 		address, err := netip.ParseAddr(s.Networks["inside"])
@@ -254,7 +264,8 @@ func TestNginxFindsTheInstancesWhereComposePutsThem(t *testing.T) {
 	if !slices.Equal(nginx.ExtraHosts, hosts) {
 		t.Errorf("nginx knows %v, want %v", nginx.ExtraHosts, hosts)
 	}
-	if len(nginx.Ports) != 1 || !strings.HasSuffix(nginx.Ports[0], ":8080") || !regexp.MustCompile(`listen\s+8080;`).MatchString(conf) {
+	if len(nginx.Ports) != 1 || !strings.HasSuffix(nginx.Ports[0], ":8080") ||
+		!regexp.MustCompile(`listen\s+8080;`).MatchString(conf) {
 		t.Errorf("nginx is published as %v", nginx.Ports)
 	}
 	if !regexp.MustCompile(`(?s)upstream tarry \{[^}]*\szone\s`).MatchString(conf) {

@@ -45,10 +45,14 @@ func start(t testing.TB) *world {
 	w.zookeeper = lab.NewZooKeeper(t, zooKeeperLines(t)...)
 	w.mariadb = startMariaDB(t, w.compose.Services["mariadb"])
 	w.addresses = map[string]string{
-		"redis:6379": w.redis.Addr, "nats:4222": w.nats.Addr, "zookeeper:2181": w.zookeeper.Addr, "mariadb:3306": w.mariadb.Addr,
+		"redis:6379":     w.redis.Addr,
+		"nats:4222":      w.nats.Addr,
+		"zookeeper:2181": w.zookeeper.Addr,
+		"mariadb:3306":   w.mariadb.Addr,
 	}
 	for _, name := range w.compose.instances() {
-		w.addresses[name+":"+listenPort(t, w.compose.Services[name])] = net.JoinHostPort("127.0.0.1", strconv.Itoa(lab.FreePort(t)))
+		w.addresses[name+":"+listenPort(t, w.compose.Services[name])] = net.JoinHostPort("127.0.0.1",
+			strconv.Itoa(lab.FreePort(t)))
 	}
 	bin := program(t)
 	for _, name := range w.compose.instances() {
@@ -233,7 +237,8 @@ func (w *world) roles() (leader, standby *instance, term uint64) {
 			}
 			leader, term = w.instances[c.Leader.Instance], c.Term
 			for _, each := range c.Instances {
-				if !each.Healthy || each.Address != w.address(each.Instance) || (each.Role == "leader") != (each.Instance == leader.name) {
+				if !each.Healthy || each.Address != w.address(each.Instance) ||
+					(each.Role == "leader") != (each.Instance == leader.name) {
 					return fmt.Errorf("%s sees %+v", i.name, each)
 				}
 			}

@@ -40,10 +40,12 @@ func (t *trial) amend(a scheduler.Amend, want scheduler.AmendCode) scheduler.Ame
 	second := ask()
 	t.now--
 	if second.Head != 0 || describe(second.Info) != describe(first.Info) {
-		t.Fatalf("amend of %s, sent twice:\n first %s\nsecond %s, head %d", a.UID, describe(first.Info), describe(second.Info), second.Head)
+		t.Fatalf("amend of %s, sent twice:\n first %s\nsecond %s, head %d", a.UID, describe(first.Info),
+			describe(second.Info), second.Head)
 	}
 	if after := t.find(scheduler.Ref{UID: a.UID}); describeAll(after) != describeAll(before) || len(t.log.all) != told {
-		t.Fatalf("amend of %s, sent again, changed something:\n was%s\n is%s", a.UID, describeAll(before), describeAll(after))
+		t.Fatalf("amend of %s, sent again, changed something:\n was%s\n is%s", a.UID, describeAll(before),
+			describeAll(after))
 	}
 	return first
 }
@@ -57,12 +59,14 @@ func moved(m *scheduler.Message, version uint64, due scheduler.Milli) scheduler.
 func edited(m *scheduler.Message, version uint64, body string, headers ...scheduler.Header) scheduler.Amend {
 	given := *m
 	given.Body, given.Headers, given.Mark = []byte(body), headers, scheduler.Mark{}
-	return scheduler.Amend{UID: m.UID, Version: version, Due: m.Due, Priority: m.Priority, Message: &given, Reason: "edited"}
+	return scheduler.Amend{UID: m.UID, Version: version, Due: m.Due, Priority: m.Priority, Message: &given,
+		Reason: "edited"}
 }
 
 var amendPromises = []promise{
 	{name: "an amend moves a waiting message, and leaves its content", check: func(t *trial) {
-		m := t.one(Message(1, Named("order-1"), Keyed("customer-1"), Headers("A", "b"), TTL(time.Minute), Retrying(10, time.Second)))
+		m := t.one(Message(1, Named("order-1"), Keyed("customer-1"), Headers("A", "b"), TTL(time.Minute),
+			Retrying(10, time.Second)))
 		a := moved(m, 1, Start.Add(time.Hour))
 		a.Priority = 9
 		r := t.amend(a, scheduler.AmendDone)
@@ -96,7 +100,8 @@ var amendPromises = []promise{
 	}},
 	{name: "an amend gives other headers and another body", check: func(t *trial) {
 		m := t.one(Message(1, Named("order-1"), Headers("A", "b")))
-		t.amend(edited(m, 1, "other", scheduler.Header{Name: "C", Value: "d"}, scheduler.Header{Name: "C", Value: ""}), scheduler.AmendDone)
+		t.amend(edited(m, 1, "other", scheduler.Header{Name: "C", Value: "d"}, scheduler.Header{Name: "C", Value: ""}),
+			scheduler.AmendDone)
 		push := *m
 		m.Body, m.Headers = []byte("other"), []scheduler.Header{{Name: "C", Value: "d"}, {Name: "C"}}
 		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Changes: 1}))
@@ -107,7 +112,8 @@ var amendPromises = []promise{
 		t.amend(edited(m, 2, ""), scheduler.AmendDone)
 		m.Body, m.Headers = nil, nil
 		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Changes: 2}))
-		if got := t.claimFrom(t.bucketOf(m), "", wide, wide).Messages; len(got) != 1 || len(got[0].Body)+len(got[0].Headers) > 0 || got[0].Attempt != 1 {
+		if got := t.claimFrom(t.bucketOf(m), "", wide, wide).Messages; len(got) != 1 ||
+			len(got[0].Body)+len(got[0].Headers) > 0 || got[0].Attempt != 1 {
 			t.Fatalf("claimed %d with another content", len(got))
 		}
 	}},
@@ -192,11 +198,13 @@ var amendPromises = []promise{
 			t.amend(moved(maybe, version, Start.Add(time.Hour)), scheduler.AmendMaybe)
 		}
 		t.wantInfo(live(maybe, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Lane: "stream"}))
-		for i, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateCanceled, scheduler.StateExpired, scheduler.StateDead} {
+		for i, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateCanceled, scheduler.StateExpired,
+			scheduler.StateDead} {
 			m := t.ended(Message(10+i, Named("order-1"), Keyed(s.String()), Headers("A", "b")), s)
 			at := t.now
 			t.pass(time.Second)
-			if r := t.amend(edited(m, 2, "other"), scheduler.AmendEnded); r.Info.State != s || r.Info.EndedAt != at || r.Info.Version != 2 {
+			if r := t.amend(edited(m, 2, "other"), scheduler.AmendEnded); r.Info.State != s || r.Info.EndedAt != at ||
+				r.Info.Version != 2 {
 				t.Errorf("%s: the answer is %s", s, describe(r.Info))
 			}
 		}
@@ -213,20 +221,25 @@ var amendPromises = []promise{
 		t.amend(moved(overdue, 1, t.now), scheduler.AmendMaybe)
 		t.amend(moved(later, 1, later.Due+1), scheduler.AmendDone)
 	}},
-	{name: "the journal is told of an amend, with the content where that changed", recorded: true, check: func(t *trial) {
-		m := t.one(Message(1, Named("order-1"), Headers("A", "b"), TTL(time.Minute), Retrying(0, time.Second)))
-		bucket := t.bucketOf(m)
-		t.untold()
-		t.amend(moved(m, 1, Start.Add(time.Hour)), scheduler.AmendDone)
-		t.amend(moved(m, 1, Start.Add(2*time.Hour)), scheduler.AmendVersion)
-		m.Due = Start.Add(time.Hour)
-		t.wantTold(scheduler.Change{UID: m.UID, Version: 2, State: scheduler.StateWaiting, At: t.now, Bucket: bucket, Due: m.Due, Reason: "rescheduled"})
-		a := edited(m, 2, "other")
-		a.Due++
-		t.amend(a, scheduler.AmendDone)
-		m.Due, m.Body, m.Headers = a.Due, []byte("other"), nil
-		t.wantTold(scheduler.Change{UID: m.UID, Version: 3, State: scheduler.StateWaiting, At: t.now, Bucket: bucket, Due: m.Due, Reason: "edited", Message: m})
-	}},
+	{name: "the journal is told of an amend, with the content where that changed", recorded: true,
+		check: func(t *trial) {
+			m := t.one(Message(1, Named("order-1"), Headers("A", "b"), TTL(time.Minute), Retrying(0, time.Second)))
+			bucket := t.bucketOf(m)
+			t.untold()
+			t.amend(moved(m, 1, Start.Add(time.Hour)), scheduler.AmendDone)
+			t.amend(moved(m, 1, Start.Add(2*time.Hour)), scheduler.AmendVersion)
+			m.Due = Start.Add(time.Hour)
+			t.wantTold(
+				scheduler.Change{UID: m.UID, Version: 2, State: scheduler.StateWaiting, At: t.now, Bucket: bucket,
+					Due: m.Due, Reason: "rescheduled"})
+			a := edited(m, 2, "other")
+			a.Due++
+			t.amend(a, scheduler.AmendDone)
+			m.Due, m.Body, m.Headers = a.Due, []byte("other"), nil
+			t.wantTold(
+				scheduler.Change{UID: m.UID, Version: 3, State: scheduler.StateWaiting, At: t.now, Bucket: bucket,
+					Due: m.Due, Reason: "edited", Message: m})
+		}},
 	{name: "an amended message is restored as it was amended", check: func(t *trial) {
 		m := t.one(Message(1, DueIn(time.Hour)))
 		newer := *m

@@ -144,7 +144,8 @@ var attemptPromises = []promise{
 		for _, n := range []uint32{attempts - 1, attempts - 32} {
 			t.refused(retry(100, n, Content(fmt.Sprint(n))), scheduler.AddDuplicate, last, scheduler.StateDelivered)
 		}
-		t.refused(retry(100, attempts-34, Content(fmt.Sprint(attempts-34))), scheduler.AddConflict, last, scheduler.StateDelivered)
+		t.refused(retry(100, attempts-34, Content(fmt.Sprint(attempts-34))), scheduler.AddConflict, last,
+			scheduler.StateDelivered)
 	}},
 	{name: "after another end only a retry that was stored is a duplicate", check: func(t *trial) {
 		for i, state := range []scheduler.State{scheduler.StateCanceled, scheduler.StateExpired, scheduler.StateDead} {
@@ -166,11 +167,14 @@ var attemptPromises = []promise{
 	}},
 	{name: "a batch may hold a retry and its retry", check: func(t *trial) {
 		t.ended(retry(1, 1), scheduler.StateDelivered)
-		batch := []*scheduler.Message{retry(2, 2, Content("a")), retry(3, 3, Content("b")), retry(4, 2, Content("c")), retry(5, 3, Content("a"))}
-		want := []scheduler.AddCode{scheduler.Added, scheduler.AddConflict, scheduler.AddConflict, scheduler.AddDuplicate}
+		batch := []*scheduler.Message{retry(2, 2, Content("a")), retry(3, 3, Content("b")), retry(4, 2, Content("c")),
+			retry(5, 3, Content("a"))}
+		want := []scheduler.AddCode{scheduler.Added, scheduler.AddConflict, scheduler.AddConflict,
+			scheduler.AddDuplicate}
 		for i, r := range t.add(batch...) {
 			if r.Code != want[i] || i > 0 && r.First.UID != batch[0].UID {
-				t.Errorf("message %d: got %s of %s, want %s of %s", i, addWord(r.Code), r.First.UID, addWord(want[i]), batch[0].UID)
+				t.Errorf("message %d: got %s of %s, want %s of %s", i, addWord(r.Code), r.First.UID,
+					addWord(want[i]), batch[0].UID)
 			}
 		}
 		points(t, batch[0])

@@ -11,7 +11,9 @@ import (
 // browse reads all pages.
 func (t *trial) browse(bucket int, q scheduler.Browse) []scheduler.Info {
 	t.Helper()
-	all, err := browseAll(bucket, q, func(q scheduler.Browse) (scheduler.Browsed, error) { return t.tl.Browse(t.Context(), bucket, q) })
+	all, err := browseAll(bucket, q, func(q scheduler.Browse) (scheduler.Browsed, error) {
+		return t.tl.Browse(t.Context(), bucket, q)
+	})
 	t.must("browse", err)
 	return all
 }
@@ -33,7 +35,8 @@ func (t *trial) wantBrowsed(bucket int, q scheduler.Browse, want ...*scheduler.M
 
 var browsePromises = []promise{
 	{name: "what waits is browsed by due, priority and acceptance", check: func(t *trial) {
-		all := t.added(Message(1, DueIn(time.Minute)), Message(2, DueIn(time.Second)), Message(3, DueIn(time.Minute), Priority(1)), Message(4, DueIn(time.Minute)))
+		all := t.added(Message(1, DueIn(time.Minute)), Message(2, DueIn(time.Second)),
+			Message(3, DueIn(time.Minute), Priority(1)), Message(4, DueIn(time.Minute)))
 		t.one(Message(5, In(1)))
 		t.wantBrowsed(0, scheduler.Browse{}, all[1], all[2], all[0], all[3])
 		t.wantBrowsed(2, scheduler.Browse{})
@@ -58,18 +61,21 @@ var browsePromises = []promise{
 		t.wantBrowsed(0, scheduler.Browse{}, all[2], all[6], all[1], all[5], all[0], all[3], all[4])
 	}},
 	{name: "a message is told as it stands, without headers and body", check: func(t *trial) {
-		m := t.take(Message(1, Named("order-1"), Keyed("k"), Headers("A", "b"), TTL(time.Minute), Priority(3), Retrying(1, time.Second)))
+		m := t.take(Message(1, Named("order-1"), Keyed("k"), Headers("A", "b"), TTL(time.Minute), Priority(3),
+			Retrying(1, time.Second)))
 		mark := scheduler.Mark{Uncertain: true, Refusals: 2, Lane: "stream"}
 		t.giveBack(m, m.Score(), mark)
 		want := live(m, scheduler.StateWaiting, mark)
 		want.Headers, want.Body = nil, nil
-		if got := t.browse(t.bucketOf(m), scheduler.Browse{Limit: 10}); len(got) != 1 || describe(got[0]) != describe(want) {
+		if got := t.browse(t.bucketOf(m), scheduler.Browse{Limit: 10}); len(got) != 1 ||
+			describe(got[0]) != describe(want) {
 			t.Fatalf("got %s\nwant %s", describeAll(got), describe(want))
 		}
 		t.finish(scheduler.StateDead, t.claimFrom(t.bucketOf(m), "stream", 1, wide).Messages...)
 		want = t.get(m.UID)
 		want.Headers, want.Body = nil, nil
-		if got := t.browse(t.bucketOf(m), scheduler.Browse{Dead: true, Limit: 10}); len(got) != 1 || describe(got[0]) != describe(want) || got[0].State != scheduler.StateDead {
+		if got := t.browse(t.bucketOf(m), scheduler.Browse{Dead: true, Limit: 10}); len(got) != 1 ||
+			describe(got[0]) != describe(want) || got[0].State != scheduler.StateDead {
 			t.Fatalf("got %s\nwant %s", describeAll(got), describe(want))
 		}
 	}},
@@ -168,12 +174,14 @@ var browsePromises = []promise{
 		bad := []string{"x", "\x00", "!!!!", "a cursor", "0:0", "{}", page.Next[:len(page.Next)/2]}
 		for _, after := range bad {
 			for _, dead := range []bool{false, true} {
-				if page, err := t.tl.Browse(t.Context(), 0, scheduler.Browse{Dead: dead, After: after, Limit: 1}); !errors.Is(err, scheduler.ErrBadCursor) {
+				page, err := t.tl.Browse(t.Context(), 0, scheduler.Browse{Dead: dead, After: after, Limit: 1})
+				if !errors.Is(err, scheduler.ErrBadCursor) {
 					t.Errorf("%q (dead %t): %d messages, %v", after, dead, len(page.Messages), err)
 				}
 			}
 		}
-		if _, err := t.tl.Browse(t.Context(), 0, scheduler.Browse{Dead: true, After: page.Next, Limit: 1}); !errors.Is(err, scheduler.ErrBadCursor) {
+		if _, err := t.tl.Browse(t.Context(), 0, scheduler.Browse{Dead: true, After: page.Next, Limit: 1}); !errors.Is(
+			err, scheduler.ErrBadCursor) {
 			t.Errorf("a cursor of what waits, for what is dead: %v", err)
 		}
 	}},

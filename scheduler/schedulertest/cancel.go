@@ -10,7 +10,8 @@ var cancelPromises = []promise{
 	{name: "a waiting message is canceled, and nobody sees it", check: func(t *trial) {
 		plain, named := t.one(Message(1)), t.one(Message(2, Named("order-1")))
 		info := t.canceled(plain.UID, scheduler.CancelDone)
-		if info.State != scheduler.StateCanceled || info.EndedAt != t.now || info.Due != plain.Due || info.Version != 2 || info.Mark.Uncertain {
+		if info.State != scheduler.StateCanceled || info.EndedAt != t.now || info.Due != plain.Due ||
+			info.Version != 2 || info.Mark.Uncertain {
 			t.Fatalf("cancel answers with %s", describe(info))
 		}
 		t.canceled(named.UID, scheduler.CancelDone)
@@ -35,7 +36,8 @@ var cancelPromises = []promise{
 		t.canceled(m.UID, scheduler.CancelDone)
 		first := t.now
 		t.pass(time.Minute)
-		if info := t.canceled(m.UID, scheduler.CancelDone); info.EndedAt != first || info.State != scheduler.StateCanceled {
+		if info := t.canceled(m.UID, scheduler.CancelDone); info.EndedAt != first ||
+			info.State != scheduler.StateCanceled {
 			t.Fatalf("the repeat answers with %s, want the end at %d", describe(info), first)
 		}
 		t.wantInfo(remains(m, scheduler.StateCanceled, first, false, ""))
@@ -43,7 +45,8 @@ var cancelPromises = []promise{
 	{name: "a message in flight is not canceled", check: func(t *trial) {
 		m := t.take(Message(1))
 		for range 2 {
-			if info := t.canceled(m.UID, scheduler.CancelInFlight); info.State != scheduler.StateInFlight || info.Due != m.Due {
+			if info := t.canceled(m.UID, scheduler.CancelInFlight); info.State != scheduler.StateInFlight ||
+				info.Due != m.Due {
 				t.Fatalf("cancel answers with %s", describe(info))
 			}
 		}
@@ -77,7 +80,8 @@ var cancelPromises = []promise{
 	}},
 	{name: "a message that was returned unsent is canceled for certain", check: func(t *trial) {
 		m := t.take(Message(1))
-		t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}}, t.now))
+		t.must("return",
+			t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}}, t.now))
 		t.canceled(m.UID, scheduler.CancelDone)
 	}},
 	{name: "a parked message is canceled by its uid alone", check: func(t *trial) {
@@ -102,7 +106,8 @@ var cancelPromises = []promise{
 			at := t.now
 			t.pass(time.Second)
 			for range 2 {
-				if info := t.canceled(m.UID, scheduler.CancelEnded); info.State != s || info.EndedAt != at || info.Version != 2 {
+				if info := t.canceled(m.UID, scheduler.CancelEnded); info.State != s || info.EndedAt != at ||
+					info.Version != 2 {
 					t.Errorf("cancel of a %s message answers with %s", s, describe(info))
 				}
 			}
@@ -122,7 +127,8 @@ var cancelPromises = []promise{
 		m := t.one(Message(1))
 		t.canceled(m.UID, scheduler.CancelDone)
 		t.pass(time.Second)
-		if first := t.refused(m, scheduler.AddDuplicate, m, scheduler.StateCanceled); first.EndedAt != Start || first.Version != 2 {
+		if first := t.refused(m, scheduler.AddDuplicate, m, scheduler.StateCanceled); first.EndedAt != Start ||
+			first.Version != 2 {
 			t.Fatalf("the duplicate answers with %s", describe(first))
 		}
 		if got := t.claim(); len(got) != 0 {

@@ -56,7 +56,8 @@ func (t *trial) counts(topic string) (c scheduler.TopicCount) {
 // wantCounts are those of the topic "content".
 func (t *trial) wantCounts(step string, waiting, inFlight, dead int) {
 	t.Helper()
-	if got, want := t.counts("content"), (scheduler.TopicCount{Topic: "content", Waiting: waiting, InFlight: inFlight, Dead: dead}); got != want {
+	if got, want := t.counts("content"),
+		(scheduler.TopicCount{Topic: "content", Waiting: waiting, InFlight: inFlight, Dead: dead}); got != want {
 		t.Fatalf("%s: %+v, want %+v", step, got, want)
 	}
 }
@@ -82,7 +83,8 @@ var countPromises = []promise{
 		other := scheduler.Total{Waiting: [scheduler.Holds]scheduler.Waiting{{Count: 1, Oldest: due(60)}}}
 		totals(scheduler.Total{Waiting: [scheduler.Holds]scheduler.Waiting{{Count: 6, Oldest: due(1)}}}, other)
 		t.pass(time.Second)
-		totals(scheduler.Total{Waiting: [scheduler.Holds]scheduler.Waiting{{Count: 6, Overdue: 6, Oldest: due(1)}}}, other)
+		totals(
+			scheduler.Total{Waiting: [scheduler.Holds]scheduler.Waiting{{Count: 6, Overdue: 6, Oldest: due(1)}}}, other)
 		for i, m := range t.claim() {
 			switch i {
 			case 0:
@@ -232,7 +234,8 @@ var countPromises = []promise{
 	}},
 	{name: "restored messages are counted as what they are", check: func(t *trial) {
 		make := func(n int) *scheduler.Message { return Message(n, Content("x"), DueIn(time.Hour)) }
-		t.restored([]scheduler.RestoreCode{added, added, added}, record(make(1), scheduler.StateWaiting, 1), record(make(2), scheduler.StateDead, 2), record(make(3), scheduler.StateDelivered, 2))
+		t.restored([]scheduler.RestoreCode{added, added, added}, record(make(1), scheduler.StateWaiting, 1),
+			record(make(2), scheduler.StateDead, 2), record(make(3), scheduler.StateDelivered, 2))
 		t.wantCounts("restored", 1, 0, 1)
 		other := make(1)
 		other.Topic = "other"
@@ -250,7 +253,8 @@ var countPromises = []promise{
 		}
 		t.finish(scheduler.StateDelivered, all[1])
 		t.giveBack(all[2], all[2].Score(), scheduler.Mark{})
-		want := []scheduler.TopicCount{{Topic: "orders.0", InFlight: 2}, {Topic: "orders.1", InFlight: 1}, {Topic: "orders.2", Waiting: 1, InFlight: 1}}
+		want := []scheduler.TopicCount{{Topic: "orders.0", InFlight: 2}, {Topic: "orders.1", InFlight: 1},
+			{Topic: "orders.2", Waiting: 1, InFlight: 1}}
 		for i, c := range t.allCounts() {
 			if c != want[i] || t.counts(c.Topic) != c {
 				t.Fatalf("%+v, want %+v", c, want[i])
@@ -280,7 +284,8 @@ var countPromises = []promise{
 				}
 			}
 		}
-		if page := t.countsAfter("orders.38x", 2); len(page) != 2 || page[0].Topic != "orders.39" || page[1].Topic != "orders.4" {
+		if page := t.countsAfter("orders.38x", 2); len(page) != 2 || page[0].Topic != "orders.39" ||
+			page[1].Topic != "orders.4" {
 			t.Fatalf("after what is no topic: %+v", page)
 		}
 	}},

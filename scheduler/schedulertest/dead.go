@@ -36,7 +36,8 @@ func (t *trial) requeue(dead scheduler.UID, m *scheduler.Message, want scheduler
 		if r.Code != want {
 			t.Fatalf("requeue of %s: got %s, want %s", dead, requeueWord(r.Code), requeueWord(want))
 		}
-		if want == scheduler.RequeueDone && (r.Info.UID != m.UID || r.Info.State != scheduler.StateWaiting || r.Info.Version != 1 || r.Info.Due != m.Due) {
+		if want == scheduler.RequeueDone && (r.Info.UID != m.UID || r.Info.State != scheduler.StateWaiting ||
+			r.Info.Version != 1 || r.Info.Due != m.Due) {
 			t.Fatalf("requeue of %s answers with %s", dead, describe(r.Info))
 		}
 		return r
@@ -105,10 +106,12 @@ func again(n int, m *scheduler.Message, with ...With) *scheduler.Message {
 
 var deadPromises = []promise{
 	{name: "what is dead gets another life under a uid of its own", check: func(t *trial) {
-		for i, with := range [][]With{{}, {Named("order-1")}, {Named("order-1"), Keyed("customer-1")}, {Keyed("customer-1")}} {
+		for i, with := range [][]With{{}, {Named("order-1")}, {Named("order-1"), Keyed("customer-1")},
+			{Keyed("customer-1")}} {
 			old := t.dead(Message(10*i, append(with, TTL(time.Minute), Headers("A", "b"))...))
 			t.pass(time.Second)
-			m := again(10*i+1, old, DueIn(time.Hour), Headers("C", "d"), TTL(time.Hour), Retrying(3, time.Second), Priority(4))
+			m := again(10*i+1, old, DueIn(time.Hour), Headers("C", "d"), TTL(time.Hour),
+				Retrying(3, time.Second), Priority(4))
 			r := t.requeue(old.UID, m, scheduler.RequeueDone)
 			if r.Dead != 3 || r.Head != m.Due {
 				t.Fatalf("the dead one has version %d, the head is told as %d", r.Dead, r.Head)
@@ -120,7 +123,8 @@ var deadPromises = []promise{
 				if len(found) != 1 || found[0].UID != m.UID {
 					t.Fatalf("the name leads to %d messages", len(found))
 				}
-				t.refused(Message(10*i+2, append(with, Content("x"))...), scheduler.AddConflict, m, scheduler.StateWaiting)
+				t.refused(Message(10*i+2, append(with, Content("x"))...), scheduler.AddConflict, m,
+					scheduler.StateWaiting)
 			}
 			t.canceled(m.UID, scheduler.CancelDone)
 		}
@@ -132,7 +136,8 @@ var deadPromises = []promise{
 		t.finish(scheduler.StateDead, t.take(m))
 		third := again(3, old)
 		t.requeue(m.UID, third, scheduler.RequeueDone)
-		if r := t.requeue(old.UID, again(4, old), scheduler.RequeueNotDead); r.Info.UID != old.UID || r.Info.State != scheduler.StateCanceled {
+		if r := t.requeue(old.UID, again(4, old), scheduler.RequeueNotDead); r.Info.UID != old.UID ||
+			r.Info.State != scheduler.StateCanceled {
 			t.Fatalf("answers with %s", describe(r.Info))
 		}
 		points(t, third)
@@ -155,7 +160,8 @@ var deadPromises = []promise{
 		if r := t.requeue(one.UID, again(4, one, DueIn(time.Hour)), scheduler.RequeueDone); r.Head != 0 {
 			t.Fatalf("head %d", r.Head)
 		}
-		if r := t.requeue(two.UID, again(5, two, DueIn(time.Second)), scheduler.RequeueDone); r.Head != Start.Add(time.Second) {
+		if r := t.requeue(two.UID, again(5, two, DueIn(time.Second)), scheduler.RequeueDone); r.Head != Start.Add(
+			time.Second) {
 			t.Fatalf("head %d", r.Head)
 		}
 	}},
@@ -166,9 +172,11 @@ var deadPromises = []promise{
 		}
 		waiting := t.one(Message(3, DueIn(time.Hour)))
 		flying := t.take(Message(4))
-		for i, m := range []*scheduler.Message{waiting, flying, t.ended(Message(5), scheduler.StateDelivered), t.ended(Message(6), scheduler.StateCanceled), t.ended(Message(7), scheduler.StateExpired)} {
+		for i, m := range []*scheduler.Message{waiting, flying, t.ended(Message(5), scheduler.StateDelivered),
+			t.ended(Message(6), scheduler.StateCanceled), t.ended(Message(7), scheduler.StateExpired)} {
 			stood := t.get(m.UID)
-			if r := t.requeue(m.UID, Message(10+i), scheduler.RequeueNotDead); r.Info.UID != m.UID || r.Info.State != stood.State || r.Info.EndedAt != stood.EndedAt {
+			if r := t.requeue(m.UID, Message(10+i), scheduler.RequeueNotDead); r.Info.UID != m.UID ||
+				r.Info.State != stood.State || r.Info.EndedAt != stood.EndedAt {
 				t.Errorf("%s: answers with %s", stood.State, describe(r.Info))
 			}
 			t.wantInfo(stood)
@@ -180,7 +188,8 @@ var deadPromises = []promise{
 		other := t.one(push(2, scheduler.MergeKeep)) // the name ended: a new one
 		refused := func(state scheduler.State) {
 			t.Helper()
-			if r := t.requeue(old.UID, again(3, old), scheduler.RequeueNamed); r.Info.UID != other.UID || r.Info.State != state {
+			if r := t.requeue(old.UID, again(3, old), scheduler.RequeueNamed); r.Info.UID != other.UID ||
+				r.Info.State != state {
 				t.Fatalf("answers with %s", describe(r.Info))
 			}
 			t.gone(again(3, old).UID)
@@ -201,7 +210,8 @@ var deadPromises = []promise{
 	{name: "what may have been delivered before it died is uncertain in its next life", check: func(t *trial) {
 		for i, with := range [][]With{{}, {Named("order-1")}, {Named("order-1"), Keyed("customer-1")}} {
 			old := t.doubtful(Message(10*i, with...))
-			m := again(10*i+1, old, DueIn(time.Hour), Headers("A", "b")) // edited or not: the content before may have been seen
+			// edited or not: the content before may have been seen
+			m := again(10*i+1, old, DueIn(time.Hour), Headers("A", "b"))
 			t.requeue(old.UID, m, scheduler.RequeueDone)
 			t.wantInfo(settled(old, t.now, true, RequeuedAs+string(m.UID)))
 			t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true}))
@@ -222,8 +232,10 @@ var deadPromises = []promise{
 		// What was pushed before and comes again is known by its uid, whatever the name leads to.
 		earlier := func() {
 			t.Helper()
-			t.refused(retry(1, 1, Content("first")), scheduler.AddDuplicate, retry(1, 1, Content("first")), scheduler.StateDelivered)
-			t.refused(retry(2, 2, Content("second")), scheduler.AddDuplicate, retry(2, 2, Content("second")), scheduler.StateDelivered)
+			t.refused(retry(1, 1, Content("first")), scheduler.AddDuplicate, retry(1, 1, Content("first")),
+				scheduler.StateDelivered)
+			t.refused(retry(2, 2, Content("second")), scheduler.AddDuplicate, retry(2, 2, Content("second")),
+				scheduler.StateDelivered)
 			t.refused(retry(3, 3, Content("third")), scheduler.AddDuplicate, old, scheduler.StateCanceled)
 		}
 		earlier()
@@ -279,12 +291,15 @@ var deadPromises = []promise{
 		}
 	}},
 	{name: "purging ends what is dead, and tells which", check: func(t *trial) {
-		plain, named := t.dead(Message(1, TTL(time.Minute), Headers("A", "b"))), t.dead(Message(2, In(0), Headers("A", "b")))
+		plain, named := t.dead(Message(1, TTL(time.Minute), Headers("A", "b"))),
+			t.dead(Message(2, In(0), Headers("A", "b")))
 		waiting, flying := t.one(Message(3, DueIn(time.Hour))), t.take(Message(4))
-		delivered, canceled, requeued := t.ended(Message(5), scheduler.StateDelivered), t.ended(Message(6), scheduler.StateCanceled), t.dead(Message(7))
+		delivered, canceled, requeued := t.ended(Message(5), scheduler.StateDelivered),
+			t.ended(Message(6), scheduler.StateCanceled), t.dead(Message(7))
 		t.requeue(requeued.UID, again(8, requeued, DueIn(time.Hour)), scheduler.RequeueDone)
 		t.pass(time.Second)
-		t.purge(0, []scheduler.UID{named.UID, waiting.UID, flying.UID, delivered.UID, canceled.UID, requeued.UID, plain.UID, Message(9).UID}, []scheduler.UID{named.UID, plain.UID})
+		t.purge(0, []scheduler.UID{named.UID, waiting.UID, flying.UID, delivered.UID, canceled.UID, requeued.UID,
+			plain.UID, Message(9).UID}, []scheduler.UID{named.UID, plain.UID})
 		t.wantInfo(settled(plain, t.now, false, Purged))
 		t.wantInfo(settled(named, t.now, false, Purged))
 		t.wantInfo(live(waiting, scheduler.StateWaiting, changed(0)))
@@ -328,16 +343,20 @@ var deadPromises = []promise{
 		t.untold()
 		m := again(4, one, Headers("A", "b"), Retrying(0, time.Second))
 		t.requeue(one.UID, m, scheduler.RequeueDone)
-		told := scheduler.Change{UID: one.UID, Version: 3, State: scheduler.StateCanceled, At: t.now, Due: one.Due, Reason: RequeuedAs + string(m.UID)}
-		t.wantTold(told, scheduler.Change{UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: t.now, Due: m.Due, Reason: RequeueOf + string(one.UID), Message: m})
+		told := scheduler.Change{UID: one.UID, Version: 3, State: scheduler.StateCanceled, At: t.now, Due: one.Due,
+			Reason: RequeuedAs + string(m.UID)}
+		t.wantTold(told, scheduler.Change{UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: t.now, Due: m.Due,
+			Reason: RequeueOf + string(one.UID), Message: m})
 		t.purge(0, []scheduler.UID{one.UID, two.UID}, []scheduler.UID{two.UID})
 		told.UID, told.Reason = two.UID, Purged
 		t.wantTold(told)
 
 		m = again(5, three, Headers("A", "b"), Retrying(0, time.Second))
 		t.requeue(three.UID, m, scheduler.RequeueDone)
-		told.UID, told.Uncertain, told.Bucket, told.Reason = three.UID, true, t.bucketOf(three), RequeuedAs+string(m.UID)
-		t.wantTold(told, scheduler.Change{UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: t.now, Bucket: t.bucketOf(m), Due: m.Due, Uncertain: true,
+		told.UID, told.Uncertain, told.Bucket, told.Reason = three.UID, true, t.bucketOf(three),
+			RequeuedAs+string(m.UID)
+		t.wantTold(told, scheduler.Change{UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: t.now,
+			Bucket: t.bucketOf(m), Due: m.Due, Uncertain: true,
 			Reason: RequeueOf + string(three.UID) + MaybeSeen, Message: m})
 	}},
 	{name: "a record of one that was dealt with is restored over the dead", check: func(t *trial) {
@@ -345,7 +364,8 @@ var deadPromises = []promise{
 			old := t.dead(Message(i, with...))
 			r := record(old, scheduler.StateCanceled, 3)
 			r.Reason = Purged
-			t.restored([]scheduler.RestoreCode{newer}, record(old, scheduler.StateWaiting, 7)) // nothing else comes over it
+			// nothing else comes over it
+			t.restored([]scheduler.RestoreCode{newer}, record(old, scheduler.StateWaiting, 7))
 			t.restored([]scheduler.RestoreCode{same}, record(old, scheduler.StateCanceled, 2))
 			t.restored([]scheduler.RestoreCode{raised}, r)
 			if got := t.get(old.UID); got.State != scheduler.StateCanceled || got.Version != 3 || len(got.Body) > 0 {

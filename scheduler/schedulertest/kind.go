@@ -25,8 +25,9 @@ func kindOf(reason string) (kind scheduler.Kind, other scheduler.UID) {
 		}
 	}
 	return map[string]scheduler.Kind{
-		ReasonAbsorbed: scheduler.KindAbsorbed, ReasonReplaced: scheduler.KindReplaced, ReasonGaveWay: scheduler.KindGaveWay,
-		ReasonMerged: scheduler.KindYielded, Purged: scheduler.KindPurged, CanceledBefore: scheduler.KindWithdrawn,
+		ReasonAbsorbed: scheduler.KindAbsorbed, ReasonReplaced: scheduler.KindReplaced,
+		ReasonGaveWay: scheduler.KindGaveWay,
+		ReasonMerged:  scheduler.KindYielded, Purged: scheduler.KindPurged, CanceledBefore: scheduler.KindWithdrawn,
 		"the leader that had claimed it is gone; it may have been delivered": scheduler.KindSwept,
 		"restored when it was due already":                                   scheduler.KindRestored,
 	}[reason], ""

@@ -24,10 +24,12 @@ var waysBack = []comesBack{
 		mark := m.Mark
 		mark.Changes++
 		t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), t.term,
-			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: mark, Message: m, Reason: "refused"}}, t.now))
+			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: mark, Message: m, Reason: "refused"}},
+			t.now))
 	}},
 	{"returned unsent", false, func(t *trial, m *scheduler.Message) {
-		t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), t.term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}}, t.now))
+		t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), t.term,
+			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}}, t.now))
 	}},
 	{"swept", true, func(t *trial, m *scheduler.Message) {
 		t.term++
@@ -64,8 +66,10 @@ var meetPromises = []promise{
 				t.Fatalf("%s: the name leads to %d messages", mergeWords[how], len(found))
 			}
 			// What comes now goes into the later one.
-			t.merged(push(10*i+2, scheduler.MergeKeep, Keyed(later.Key)), live(later, scheduler.StateWaiting, changed(1)))
-			t.refused(push(10*i+3, scheduler.MergeReject, Keyed(later.Key), Content("b")), scheduler.AddDuplicate, later, scheduler.StateWaiting)
+			t.merged(push(10*i+2, scheduler.MergeKeep, Keyed(later.Key)),
+				live(later, scheduler.StateWaiting, changed(1)))
+			t.refused(push(10*i+3, scheduler.MergeReject, Keyed(later.Key), Content("b")), scheduler.AddDuplicate,
+				later, scheduler.StateWaiting)
 			t.finish(scheduler.StateDelivered, earlier)
 			t.wantInfo(live(later, scheduler.StateWaiting, changed(1)))
 			t.take(later)
@@ -139,13 +143,16 @@ var meetPromises = []promise{
 				t.Fatalf("%s: the earlier is %s", way.name, describe(got))
 			}
 			// The name is the earlier one's again.
-			if found := t.find(scheduler.Ref{ID: "order-1", Key: key, Keyed: true}); len(found) != 1 || found[0].UID != earlier.UID {
+			if found := t.find(scheduler.Ref{ID: "order-1", Key: key, Keyed: true}); len(found) != 1 ||
+				found[0].UID != earlier.UID {
 				t.Fatalf("%s: the name leads to %d messages", way.name, len(found))
 			}
-			t.refused(push(10*n+2, scheduler.MergeReject, Keyed(key), Content("a")), scheduler.AddDuplicate, earlier, scheduler.StateWaiting)
+			t.refused(push(10*n+2, scheduler.MergeReject, Keyed(key), Content("a")), scheduler.AddDuplicate, earlier,
+				scheduler.StateWaiting)
 			t.refused(later, scheduler.AddDuplicate, later, scheduler.StateCanceled)
 			if !way.uncertain {
-				t.merged(push(10*n+3, scheduler.MergeKeep, Keyed(key)), live(earlier, scheduler.StateWaiting, changed(got.Mark.Changes+1)))
+				t.merged(push(10*n+3, scheduler.MergeKeep, Keyed(key)),
+					live(earlier, scheduler.StateWaiting, changed(got.Mark.Changes+1)))
 			}
 			claimed := t.claimFrom(t.bucketOf(earlier), got.Mark.Lane, wide, wide).Messages
 			t.wantUIDs(claimed, []*scheduler.Message{earlier})
@@ -169,7 +176,8 @@ var meetPromises = []promise{
 		}
 	}},
 	{name: "a later message that does not wait is left alone", check: func(t *trial) {
-		for i, s := range []scheduler.State{scheduler.StateInFlight, scheduler.StateDelivered, scheduler.StateDead, scheduler.StateCanceled} {
+		for i, s := range []scheduler.State{scheduler.StateInFlight, scheduler.StateDelivered, scheduler.StateDead,
+			scheduler.StateCanceled} {
 			key := fmt.Sprint(i)
 			earlier := t.take(push(10*i, scheduler.MergeReject, Keyed(key)))
 			later := push(10*i+1, scheduler.MergeKeep, Keyed(key))
@@ -188,7 +196,8 @@ var meetPromises = []promise{
 		}
 	}},
 	{name: "an earlier message gives way whatever became of the later", check: func(t *trial) {
-		for i, s := range []scheduler.State{scheduler.StateInFlight, scheduler.StateDelivered, scheduler.StateCanceled} {
+		for i, s := range []scheduler.State{scheduler.StateInFlight, scheduler.StateDelivered,
+			scheduler.StateCanceled} {
 			key := fmt.Sprint(i)
 			earlier := t.take(push(10*i, scheduler.MergeReject, Keyed(key)))
 			later := push(10*i+1, scheduler.MergeReplace, Keyed(key))
@@ -232,7 +241,8 @@ var meetPromises = []promise{
 			earlier, later := both(t, 10*i, scheduler.MergeKeep, Keyed(fmt.Sprint(i)))
 			by := push(10*i+2, how, Keyed(later.Key), Content("c"))
 			t.merged(by, live(taken(later, by), scheduler.StateWaiting, changed(1)))
-			t.merged(push(10*i+3, scheduler.MergeKeep, Keyed(later.Key)), live(taken(later, by), scheduler.StateWaiting, changed(2)))
+			t.merged(push(10*i+3, scheduler.MergeKeep, Keyed(later.Key)),
+				live(taken(later, by), scheduler.StateWaiting, changed(2)))
 			t.giveBack(earlier, earlier.Score(), scheduler.Mark{})
 			t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, false, ReasonGaveWay))
 			t.wantInfo(live(taken(later, by), scheduler.StateWaiting, changed(2)))
@@ -265,7 +275,8 @@ var meetPromises = []promise{
 				higher := *earlier
 				higher.Mark.Uncertain = true
 				t.restored([]scheduler.RestoreCode{raised}, record(&higher, scheduler.StateWaiting, 3))
-				t.refused(push(10*i+6, scheduler.MergeReject, Keyed(earlier.Key), Content("b")), scheduler.AddDuplicate, later, scheduler.StateWaiting)
+				t.refused(push(10*i+6, scheduler.MergeReject, Keyed(earlier.Key), Content("b")), scheduler.AddDuplicate,
+					later, scheduler.StateWaiting)
 				earlier = t.take(earlier)
 			}
 			t.restored([]scheduler.RestoreCode{raised}, record(later, scheduler.StateWaiting, 2))
@@ -295,7 +306,8 @@ var meetPromises = []promise{
 	}},
 	{name: "a return that came late lets nobody meet", check: func(t *trial) {
 		earlier, later := both(t, 1, scheduler.MergeReplace)
-		t.must("return", t.tl.Return(t.Context(), t.bucketOf(earlier), t.term, []scheduler.Back{{UID: earlier.UID, Claim: earlier.Claim + 7, Keep: true}}, t.now))
+		t.must("return", t.tl.Return(t.Context(), t.bucketOf(earlier), t.term,
+			[]scheduler.Back{{UID: earlier.UID, Claim: earlier.Claim + 7, Keep: true}}, t.now))
 		t.wantInfo(live(earlier, scheduler.StateInFlight, changed(0)))
 		t.wantInfo(live(later, scheduler.StateWaiting, changed(0)))
 		for range 2 { // and a return sent twice is one
@@ -317,7 +329,8 @@ var meetPromises = []promise{
 				earlier, later := both(t, n, how, Keyed(fmt.Sprint(n)))
 				t.untold()
 				way.do(t, earlier)
-				told := scheduler.Change{Version: 2, State: scheduler.StateCanceled, At: t.now, Bucket: t.bucketOf(later), Term: t.term}
+				told := scheduler.Change{Version: 2, State: scheduler.StateCanceled, At: t.now,
+					Bucket: t.bucketOf(later), Term: t.term}
 				ended, reason, uncertain := earlier, ReasonGaveWay, way.uncertain
 				if how == scheduler.MergeKeep {
 					ended, reason, uncertain = later, ReasonMerged, false
@@ -325,8 +338,10 @@ var meetPromises = []promise{
 				told.UID, told.Due, told.Reason, told.Uncertain = ended.UID, ended.Due, reason, uncertain
 				all := []scheduler.Change{told}
 				if how == scheduler.MergeKeep && way.name == "swept" {
-					all = append(all, scheduler.Change{UID: earlier.UID, Version: 2, State: scheduler.StateWaiting, At: t.now, Bucket: t.bucketOf(later), Term: t.term,
-						Due: earlier.Due, Uncertain: true, Reason: "the leader that had claimed it is gone; it may have been delivered"})
+					all = append(all, scheduler.Change{UID: earlier.UID, Version: 2, State: scheduler.StateWaiting,
+						At: t.now, Bucket: t.bucketOf(later), Term: t.term,
+						Due: earlier.Due, Uncertain: true,
+						Reason: "the leader that had claimed it is gone; it may have been delivered"})
 				}
 				t.wantTold(all...)
 				n += 10

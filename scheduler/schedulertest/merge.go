@@ -26,9 +26,11 @@ func (t *trial) merged(m *scheduler.Message, into scheduler.Info) {
 	t.Helper()
 	for range 2 {
 		r := t.add(m)[0]
-		if r.Code != scheduler.AddMerged || r.First.UID != into.UID || r.First.Due != into.Due || r.First.State != into.State || r.First.Version != into.Version ||
+		if r.Code != scheduler.AddMerged || r.First.UID != into.UID || r.First.Due != into.Due ||
+			r.First.State != into.State || r.First.Version != into.Version ||
 			r.First.ID != m.ID || r.First.Topic != m.Topic || r.First.Key != m.Key {
-			t.Fatalf("add of %s: got %s, %s\nwant it merged into %s", m.UID, addWord(r.Code), describe(r.First), describe(into))
+			t.Fatalf("add of %s: got %s, %s\nwant it merged into %s", m.UID, addWord(r.Code), describe(r.First),
+				describe(into))
 		}
 		t.wantInfo(into)
 		t.wantInfo(absorbed(m, into.UID, t.now))
@@ -62,7 +64,8 @@ var mergePromises = []promise{
 			m := t.one(Message(n, named, Merging(how), MaxWait(time.Second)))
 			t.wantInfo(live(m, scheduler.StateWaiting, changed(0)))
 			t.refused(m, scheduler.AddDuplicate, m, scheduler.StateWaiting)
-			for _, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateCanceled, scheduler.StateExpired, scheduler.StateDead} {
+			for _, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateCanceled,
+				scheduler.StateExpired, scheduler.StateDead} {
 				n += 10
 				named := Named(fmt.Sprint(mergeWords[how], "-", s))
 				old := t.ended(Message(n, named), s)
@@ -80,15 +83,18 @@ var mergePromises = []promise{
 	}},
 	{name: "keep absorbs the push: the first content stays", check: func(t *trial) {
 		first := t.one(push(1, scheduler.MergeReject, DueIn(time.Hour), Content("a"), Priority(3)))
-		t.merged(push(2, scheduler.MergeKeep, DueIn(time.Minute), Content("b"), Priority(9), Stored(7), TTL(time.Second)), live(first, scheduler.StateWaiting, changed(1)))
+		t.merged(push(2, scheduler.MergeKeep, DueIn(time.Minute), Content("b"), Priority(9), Stored(7),
+			TTL(time.Second)), live(first, scheduler.StateWaiting, changed(1)))
 		t.merged(push(3, scheduler.MergeKeep, Content("a")), live(first, scheduler.StateWaiting, changed(2)))
 		points(t, first)
 		t.pass(time.Hour)
 		t.wantUIDs(t.claimFrom(t.bucketOf(first), "", wide, wide).Messages, []*scheduler.Message{first})
 	}},
 	{name: "replace takes the content, due and priority of the push", check: func(t *trial) {
-		first := t.one(push(1, scheduler.MergeReject, DueIn(time.Hour), Content("a"), Headers("A", "b"), TTL(time.Hour), Retrying(5, time.Second), Attempt(2), ByADoor()))
-		by := push(2, scheduler.MergeReplace, DueIn(2*time.Hour), Content("b"), Priority(9), TTL(time.Second), Retrying(0, time.Minute), ByADoor())
+		first := t.one(push(1, scheduler.MergeReject, DueIn(time.Hour), Content("a"), Headers("A", "b"), TTL(time.Hour),
+			Retrying(5, time.Second), Attempt(2), ByADoor()))
+		by := push(2, scheduler.MergeReplace, DueIn(2*time.Hour), Content("b"), Priority(9), TTL(time.Second),
+			Retrying(0, time.Minute), ByADoor())
 		now := taken(first, by)
 		t.merged(by, live(now, scheduler.StateWaiting, changed(1)))
 		points(t, now)
@@ -129,7 +135,8 @@ var mergePromises = []promise{
 	}},
 	{name: "a push that merged is remembered for as long as ends are, and merges once", check: func(t *trial) {
 		first := t.one(push(1, scheduler.MergeReject, DueIn(time.Hour)))
-		by := push(2, scheduler.MergeReplace, DueIn(time.Hour), Content("b"), Headers("A", "b"), Retrying(0, time.Second), TTL(time.Minute))
+		by := push(2, scheduler.MergeReplace, DueIn(time.Hour), Content("b"), Headers("A", "b"),
+			Retrying(0, time.Second), TTL(time.Minute))
 		first = taken(first, by)
 		t.merged(by, live(first, scheduler.StateWaiting, changed(1)))
 		at := t.now
@@ -141,11 +148,13 @@ var mergePromises = []promise{
 			t.Fatalf("sent again: %s, %s", addWord(r.Code), describe(r.First))
 		}
 		first = t.take(first)
-		if r := t.add(by)[0]; r.Code != scheduler.AddMerged || r.First.UID != first.UID || r.First.State != scheduler.StateInFlight {
+		if r := t.add(by)[0]; r.Code != scheduler.AddMerged || r.First.UID != first.UID ||
+			r.First.State != scheduler.StateInFlight {
 			t.Fatalf("sent again: %s, %s", addWord(r.Code), describe(r.First))
 		}
 		t.finish(scheduler.StateDelivered, first)
-		if r := t.add(by)[0]; r.Code != scheduler.AddMerged || r.First.UID != first.UID || r.First.State != scheduler.StateDelivered {
+		if r := t.add(by)[0]; r.Code != scheduler.AddMerged || r.First.UID != first.UID ||
+			r.First.State != scheduler.StateDelivered {
 			t.Fatalf("sent again: %s, %s", addWord(r.Code), describe(r.First))
 		}
 		t.wantInfo(absorbed(by, first.UID, at))
@@ -174,38 +183,42 @@ var mergePromises = []promise{
 		t.one(Message(5, Keyed(a), Merging(scheduler.MergeReplace))) // without a name
 		t.one(Message(6, Keyed(a), Merging(scheduler.MergeReplace)))
 	}},
-	{name: "a replaced message leaves its lane and its refusals, an absorbing one stays as it is", check: func(t *trial) {
-		first := t.take(push(1, scheduler.MergeReject))
-		mark := scheduler.Mark{Lane: "stream", Refusals: 2}
-		t.giveBack(first, int64(Start.Add(time.Hour))<<8, mark)
-		mark.Changes = 1
-		t.merged(push(2, scheduler.MergeKeep), live(first, scheduler.StateWaiting, mark))
-		t.pass(time.Minute)
-		t.wantUIDs(t.claimFrom(t.bucketOf(first), "stream", wide, wide).Messages, nil) // its place is the later one
-		by := push(3, scheduler.MergeReplace)
-		results, head := t.addHead(by)
-		if results[0].Code != scheduler.AddMerged || head != by.Due {
-			t.Fatalf("%s, head %d", addWord(results[0].Code), head)
-		}
-		t.merged(by, live(taken(first, by), scheduler.StateWaiting, changed(2)))
-		if lanes := t.lanes(t.bucketOf(first)); len(lanes) > 0 {
-			t.Fatalf("lanes are %q", lanes)
-		}
-		t.wantUIDs(t.claimFrom(t.bucketOf(first), "", wide, wide).Messages, []*scheduler.Message{first})
-	}},
+	{name: "a replaced message leaves its lane and its refusals, an absorbing one stays as it is",
+		check: func(t *trial) {
+			first := t.take(push(1, scheduler.MergeReject))
+			mark := scheduler.Mark{Lane: "stream", Refusals: 2}
+			t.giveBack(first, int64(Start.Add(time.Hour))<<8, mark)
+			mark.Changes = 1
+			t.merged(push(2, scheduler.MergeKeep), live(first, scheduler.StateWaiting, mark))
+			t.pass(time.Minute)
+			t.wantUIDs(t.claimFrom(t.bucketOf(first), "stream", wide, wide).Messages, nil) // its place is the later one
+			by := push(3, scheduler.MergeReplace)
+			results, head := t.addHead(by)
+			if results[0].Code != scheduler.AddMerged || head != by.Due {
+				t.Fatalf("%s, head %d", addWord(results[0].Code), head)
+			}
+			t.merged(by, live(taken(first, by), scheduler.StateWaiting, changed(2)))
+			if lanes := t.lanes(t.bucketOf(first)); len(lanes) > 0 {
+				t.Fatalf("lanes are %q", lanes)
+			}
+			t.wantUIDs(t.claimFrom(t.bucketOf(first), "", wide, wide).Messages, []*scheduler.Message{first})
+		}},
 	{name: "an older push of the intake does not replace a newer one's content", check: func(t *trial) {
 		for i, how := range replacing {
 			key := fmt.Sprint(i)
 			first := t.one(push(20, scheduler.MergeReject, Keyed(key), Stored(20), DueIn(time.Minute)))
-			t.merged(push(10, how, Keyed(key), Stored(10), Content("old")), live(first, scheduler.StateWaiting, changed(1)))
+			t.merged(push(10, how, Keyed(key), Stored(10), Content("old")),
+				live(first, scheduler.StateWaiting, changed(1)))
 			newer := push(40, how, Keyed(key), Stored(40), DueIn(time.Hour), Content("new"))
 			now := taken(first, newer)
 			t.merged(newer, live(now, scheduler.StateWaiting, changed(2)))
 			// It is newer than the message, and older than the content.
-			t.merged(push(30, how, Keyed(key), Stored(30), Content("old")), live(now, scheduler.StateWaiting, changed(3)))
+			t.merged(push(30, how, Keyed(key), Stored(30), Content("old")),
+				live(now, scheduler.StateWaiting, changed(3)))
 			t.amend(moved(now, 4, Start.Add(2*time.Hour)), scheduler.AmendDone)
 			now.Due = Start.Add(2 * time.Hour)
-			t.merged(push(31, how, Keyed(key), Stored(31), Content("old")), live(now, scheduler.StateWaiting, changed(5)))
+			t.merged(push(31, how, Keyed(key), Stored(31), Content("old")),
+				live(now, scheduler.StateWaiting, changed(5)))
 		}
 	}},
 	{name: "an older push of the intake is the first for keep", check: func(t *trial) {
@@ -213,7 +226,8 @@ var mergePromises = []promise{
 		older := push(10, scheduler.MergeKeep, Stored(10), DueIn(time.Hour), Content("old"), Priority(4))
 		now := taken(first, older)
 		t.merged(older, live(now, scheduler.StateWaiting, changed(1)))
-		t.merged(push(15, scheduler.MergeKeep, Stored(15)), live(now, scheduler.StateWaiting, changed(2))) // older than the message, not than the content
+		// older than the message, not than the content
+		t.merged(push(15, scheduler.MergeKeep, Stored(15)), live(now, scheduler.StateWaiting, changed(2)))
 		oldest := push(5, scheduler.MergeKeep, Stored(5), Content("oldest"))
 		t.merged(oldest, live(taken(first, oldest), scheduler.StateWaiting, changed(3)))
 	}},
@@ -224,28 +238,34 @@ var mergePromises = []promise{
 		t.merged(late, live(taken(first, late), scheduler.StateWaiting, changed(1)))
 		door := push(5, scheduler.MergeReplace, Keyed(a), Content("door"), ByADoor())
 		t.merged(door, live(taken(first, door), scheduler.StateWaiting, changed(2)))
-		later := push(9, scheduler.MergeReplace, Keyed(a), Stored(9), Content("later")) // nothing tells that it is older than what stands
+		// nothing tells that it is older than what stands
+		later := push(9, scheduler.MergeReplace, Keyed(a), Stored(9), Content("later"))
 		t.merged(later, live(taken(first, later), scheduler.StateWaiting, changed(3)))
-		t.merged(push(4, scheduler.MergeKeep, Keyed(a), ByADoor()), live(taken(first, later), scheduler.StateWaiting, changed(4)))
+		t.merged(push(4, scheduler.MergeKeep, Keyed(a), ByADoor()),
+			live(taken(first, later), scheduler.StateWaiting, changed(4)))
 
 		second := t.one(push(21, scheduler.MergeReject, Keyed(b), Stored(21)))
 		door = push(22, scheduler.MergeReplace, Keyed(b), Content("door"), ByADoor())
 		now := taken(second, door)
 		t.merged(door, live(now, scheduler.StateWaiting, changed(1)))
-		t.merged(push(11, scheduler.MergeReplace, Keyed(b), Stored(11)), live(now, scheduler.StateWaiting, changed(2))) // older than the message itself
+		// older than the message itself
+		t.merged(push(11, scheduler.MergeReplace, Keyed(b), Stored(11)), live(now, scheduler.StateWaiting, changed(2)))
 	}},
 	{name: "pushes of one batch merge in their order", recorded: true, check: func(t *trial) {
 		batch := []*scheduler.Message{
-			push(1, scheduler.MergeReplace, Content("a"), DueIn(time.Minute)), push(2, scheduler.MergeReplace, Content("b"), DueIn(time.Hour)),
+			push(1, scheduler.MergeReplace, Content("a"), DueIn(time.Minute)),
+			push(2, scheduler.MergeReplace, Content("b"), DueIn(time.Hour)),
 			push(3, scheduler.MergeKeep, Content("c")), push(2, scheduler.MergeReplace, Content("b"), DueIn(time.Hour)),
 			push(4, scheduler.MergeReject, Content("a")), push(5, scheduler.MergeReject, Content("b")),
 		}
 		first := batch[0]
-		want := []scheduler.AddCode{scheduler.Added, scheduler.AddMerged, scheduler.AddMerged, scheduler.AddMerged, scheduler.AddConflict, scheduler.AddDuplicate}
+		want := []scheduler.AddCode{scheduler.Added, scheduler.AddMerged, scheduler.AddMerged, scheduler.AddMerged,
+			scheduler.AddConflict, scheduler.AddDuplicate}
 		for range 2 {
 			results, head := t.addHead(batch...)
 			for i, r := range results {
-				if r.Code != want[i] || i > 0 && (r.First.UID != first.UID || r.First.State != scheduler.StateWaiting || r.First.Due != batch[1].Due) {
+				if r.Code != want[i] || i > 0 && (r.First.UID != first.UID || r.First.State != scheduler.StateWaiting ||
+					r.First.Due != batch[1].Due) {
 					t.Errorf("push %d: got %s of %s, want %s", i, addWord(r.Code), describe(r.First), addWord(want[i]))
 				}
 			}
@@ -268,42 +288,50 @@ var mergePromises = []promise{
 		three.Version, three.Due, three.Reason = 3, now.Due, ReasonAbsorbed
 		t.wantTold(one, two, three) // and of nothing the second time
 	}},
-	{name: "sent again, what was refused as uncertain may go into what came after it in the batch", check: func(t *trial) {
-		first := t.take(push(1, scheduler.MergeReject, Content("a")))
-		t.giveBack(first, first.Score(), scheduler.Mark{Uncertain: true})
-		batch := []*scheduler.Message{
-			push(2, scheduler.MergeDebounce, Content("b"), ByADoor()), push(3, scheduler.MergeKeep, Content("c"), Attempt(3)),
-			push(4, scheduler.MergeReject, Content("c"), Attempt(3)), push(5, scheduler.MergeReject, Content("b"), Attempt(3)),
-		}
-		next := batch[1]
-		for again, want := range [][]scheduler.AddCode{
-			{scheduler.AddUncertain, scheduler.Added, scheduler.AddDuplicate, scheduler.AddConflict},
-			// The debounce is the last push now: what comes after is judged by its content.
-			{scheduler.AddMerged, scheduler.AddDuplicate, scheduler.AddConflict, scheduler.AddDuplicate},
-			{scheduler.AddMerged, scheduler.AddDuplicate, scheduler.AddConflict, scheduler.AddDuplicate},
-		} {
-			for i, r := range t.add(batch...) {
-				if r.Code != want[i] || again > 0 && r.First.UID != next.UID {
-					t.Fatalf("push %d, sent again %d times: got %s of %s, want %s", i, again, addWord(r.Code), r.First.UID, addWord(want[i]))
+	{name: "sent again, what was refused as uncertain may go into what came after it in the batch",
+		check: func(t *trial) {
+			first := t.take(push(1, scheduler.MergeReject, Content("a")))
+			t.giveBack(first, first.Score(), scheduler.Mark{Uncertain: true})
+			batch := []*scheduler.Message{
+				push(2, scheduler.MergeDebounce, Content("b"), ByADoor()),
+				push(3, scheduler.MergeKeep, Content("c"), Attempt(3)),
+				push(4, scheduler.MergeReject, Content("c"), Attempt(3)),
+				push(5, scheduler.MergeReject, Content("b"), Attempt(3)),
+			}
+			next := batch[1]
+			for again, want := range [][]scheduler.AddCode{
+				{scheduler.AddUncertain, scheduler.Added, scheduler.AddDuplicate, scheduler.AddConflict},
+				// The debounce is the last push now: what comes after is judged by its content.
+				{scheduler.AddMerged, scheduler.AddDuplicate, scheduler.AddConflict, scheduler.AddDuplicate},
+				{scheduler.AddMerged, scheduler.AddDuplicate, scheduler.AddConflict, scheduler.AddDuplicate},
+			} {
+				for i, r := range t.add(batch...) {
+					if r.Code != want[i] || again > 0 && r.First.UID != next.UID {
+						t.Fatalf("push %d, sent again %d times: got %s of %s, want %s", i, again, addWord(r.Code),
+							r.First.UID, addWord(want[i]))
+					}
 				}
 			}
-		}
-		t.wantInfo(live(first, scheduler.StateWaiting, scheduler.Mark{Uncertain: true}))
-		t.wantInfo(live(taken(next, batch[0]), scheduler.StateWaiting, changed(1)))
-	}},
-	{name: "the journal is told of what a push did to a message, and not of the push", recorded: true, check: func(t *trial) {
-		first := t.one(push(1, scheduler.MergeReject, DueIn(time.Minute)))
-		told := scheduler.Change{UID: first.UID, State: scheduler.StateWaiting, At: t.now, Bucket: t.bucketOf(first), Due: first.Due}
-		t.untold()
-		t.merged(push(2, scheduler.MergeKeep), live(first, scheduler.StateWaiting, changed(1)))
-		told.Version, told.Reason = 2, ReasonAbsorbed
-		t.wantTold(told)
-		by := push(3, scheduler.MergeReplace, DueIn(time.Hour), Content("b"), Headers("A", "b"), Stored(3), Retrying(1, time.Second))
-		now := taken(first, by)
-		t.merged(by, live(now, scheduler.StateWaiting, changed(2)))
-		told.Version, told.Reason, told.Due, told.Message = 3, ReasonReplaced, by.Due, now
-		t.wantTold(told)
-	}},
+			t.wantInfo(live(first, scheduler.StateWaiting, scheduler.Mark{Uncertain: true}))
+			t.wantInfo(live(taken(next, batch[0]), scheduler.StateWaiting, changed(1)))
+		}},
+	{name: "the journal is told of what a push did to a message, and not of the push", recorded: true,
+		check: func(t *trial) {
+			first := t.one(push(1, scheduler.MergeReject, DueIn(time.Minute)))
+			told := scheduler.Change{UID: first.UID, State: scheduler.StateWaiting, At: t.now,
+				Bucket: t.bucketOf(first),
+				Due:    first.Due}
+			t.untold()
+			t.merged(push(2, scheduler.MergeKeep), live(first, scheduler.StateWaiting, changed(1)))
+			told.Version, told.Reason = 2, ReasonAbsorbed
+			t.wantTold(told)
+			by := push(3, scheduler.MergeReplace, DueIn(time.Hour), Content("b"), Headers("A", "b"), Stored(3),
+				Retrying(1, time.Second))
+			now := taken(first, by)
+			t.merged(by, live(now, scheduler.StateWaiting, changed(2)))
+			told.Version, told.Reason, told.Due, told.Message = 3, ReasonReplaced, by.Due, now
+			t.wantTold(told)
+		}},
 	{name: "a push that a tombstone covers merges into nothing", check: func(t *trial) {
 		a, b, _ := neighbours(t.o.Buckets)
 		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
@@ -322,7 +350,8 @@ var mergePromises = []promise{
 		now := taken(first, by)
 		t.merged(by, live(now, scheduler.StateWaiting, changed(1)))
 		got := t.take(first)
-		if want := (scheduler.Info{Message: *now}); got.Origin != by.UID || fmt.Sprint(got.Retry) != fmt.Sprint(want.Retry) {
+		if want := (scheduler.Info{Message: *now}); got.Origin != by.UID ||
+			fmt.Sprint(got.Retry) != fmt.Sprint(want.Retry) {
 			t.Fatalf("claimed with origin %q and retry %v", got.Origin, got.Retry)
 		}
 		t.giveBack(got, got.Score(), changed(1))

@@ -36,7 +36,8 @@ func Message(n int, with ...With) *scheduler.Message {
 		m.Topic = "content"
 	}
 	// The hash of an unnamed push is its sequence / 256: so the bucket is chosen.
-	uid, err := scheduler.IntakeUID(uint64(d.bucket)*256, Start.Add(-24*time.Hour+time.Duration(n)*time.Millisecond).Time(), m.ID, m.Key)
+	uid, err := scheduler.IntakeUID(uint64(d.bucket)*256,
+		Start.Add(-24*time.Hour+time.Duration(n)*time.Millisecond).Time(), m.ID, m.Key)
 	if err != nil {
 		panic(err) // n is out of the range of times
 	}

@@ -22,10 +22,12 @@ import (
 // is lost, nothing comes twice.
 func ExerciseModel(t *testing.T, open, reference Open) {
 	rapid.Check(t, func(rt *rapid.T) {
-		o := Options{Buckets: rapid.IntRange(1, 3).Draw(rt, "buckets"), EndedKeep: time.Minute, TombstoneKeep: 90 * time.Second, TombstoneLimit: 3}
+		o := Options{Buckets: rapid.IntRange(1, 3).Draw(rt, "buckets"), EndedKeep: time.Minute,
+			TombstoneKeep: 90 * time.Second, TombstoneLimit: 3}
 		m := &model{
 			T: rt, ctx: t.Context(), o: o, now: Start,
-			terms: make([]uint64, o.Buckets), claimed: map[scheduler.UID]*scheduler.Message{}, was: map[scheduler.UID]scheduler.State{},
+			terms: make([]uint64, o.Buckets), claimed: map[scheduler.UID]*scheduler.Message{},
+			was:      map[scheduler.UID]scheduler.State{},
 			versions: map[scheduler.UID]uint64{},
 		}
 		o.Record = m.realLog.recording()
@@ -93,7 +95,8 @@ type call func(scheduler.Timeline) string
 // step sends a call to both. When it may be repeated, same reports whether the
 // second answer means what the first did, and whether the call may have gone on
 // where it had stopped; nil is for calls that must answer the same.
-func (m *model) step(what string, do call, repeat bool, same func(first, second string) (goesOn bool, wrong string)) string {
+func (m *model) step(what string, do call, repeat bool,
+	same func(first, second string) (goesOn bool, wrong string)) string {
 	m.Logf("at %d: %s", m.now-Start, what)
 	first := m.both(what, do)
 	m.told(what)
@@ -194,17 +197,22 @@ func (m *model) differ(want, got view) string {
 	}
 	for i := range want.infos {
 		if !slices.EqualFunc(want.infos[i], got.infos[i], sameInfo) {
-			fmt.Fprintf(&b, "want %s%s\n got %s%s\n", m.minted[i].UID, describeAll(want.infos[i]), m.minted[i].UID, describeAll(got.infos[i]))
+			fmt.Fprintf(&b, "want %s%s\n got %s%s\n", m.minted[i].UID, describeAll(want.infos[i]), m.minted[i].UID,
+				describeAll(got.infos[i]))
 		}
 	}
 	return b.String()
 }
 
 func sameInfo(a, b scheduler.Info) bool {
-	return a.UID == b.UID && a.ID == b.ID && a.Key == b.Key && a.Topic == b.Topic && slices.Equal(a.Headers, b.Headers) && bytes.Equal(a.Body, b.Body) &&
-		a.Due == b.Due && a.Priority == b.Priority && a.TTL == b.TTL && a.Attempt == b.Attempt && a.Digest == b.Digest && a.Stored == b.Stored &&
-		a.Merge == b.Merge && a.MaxWait == b.MaxWait && a.Origin == b.Origin && a.Retry.Jitter == b.Retry.Jitter && slices.Equal(a.Retry.Delays, b.Retry.Delays) &&
-		a.Mark == b.Mark && a.State == b.State && a.Version == b.Version && a.EndedAt == b.EndedAt && a.Reason == b.Reason &&
+	return a.UID == b.UID && a.ID == b.ID && a.Key == b.Key && a.Topic == b.Topic &&
+		slices.Equal(a.Headers, b.Headers) && bytes.Equal(a.Body, b.Body) &&
+		a.Due == b.Due && a.Priority == b.Priority && a.TTL == b.TTL && a.Attempt == b.Attempt &&
+		a.Digest == b.Digest && a.Stored == b.Stored &&
+		a.Merge == b.Merge && a.MaxWait == b.MaxWait && a.Origin == b.Origin && a.Retry.Jitter == b.Retry.Jitter &&
+		slices.Equal(a.Retry.Delays, b.Retry.Delays) &&
+		a.Mark == b.Mark && a.State == b.State && a.Version == b.Version && a.EndedAt == b.EndedAt &&
+		a.Reason == b.Reason &&
 		a.Kind == b.Kind && a.Other == b.Other
 }
 
@@ -255,7 +263,8 @@ func (m *model) watch(what string, seen view) {
 			}
 		}
 		was := m.was[minted.UID]
-		forgotten := was.Ended() && was != scheduler.StateDead && state == scheduler.StateNone && strings.HasPrefix(what, "trim")
+		forgotten := was.Ended() && was != scheduler.StateDead && state == scheduler.StateNone &&
+			strings.HasPrefix(what, "trim")
 		if state != was && !was.Can(state) && !forgotten {
 			m.Fatalf("%s took %s from %s to %s", what, minted.UID, was, state)
 		}
@@ -263,7 +272,8 @@ func (m *model) watch(what string, seen view) {
 			m.Fatalf("after %s: the journal was told of %s, which went into another", what, minted.UID)
 		}
 		if state != scheduler.StateNone && !merged && version != m.versions[minted.UID] {
-			m.Fatalf("after %s: the %s message %s has version %d, the journal was told %d", what, state, minted.UID, version, m.versions[minted.UID])
+			m.Fatalf("after %s: the %s message %s has version %d, the journal was told %d", what, state, minted.UID,
+				version, m.versions[minted.UID])
 		}
 		if forgotten {
 			delete(m.versions, minted.UID) // it may come again as if it were new
@@ -286,8 +296,10 @@ func (m *model) watch(what string, seen view) {
 		}
 		names := seen.lanes[b]
 		slices.Sort(lanes[b])
-		if h.Waiting != waiting[b] || h.Claimed != inFlight[b] || (h.Due == 0) != (waiting[b] == 0) || h.Term != m.terms[b] || !slices.Equal(names, lanes[b]) {
-			m.Fatalf("after %s: bucket %d is %+v with lanes %q; its messages say %d waiting, %d in flight, lanes %q, term %d",
+		if h.Waiting != waiting[b] || h.Claimed != inFlight[b] || (h.Due == 0) != (waiting[b] == 0) ||
+			h.Term != m.terms[b] || !slices.Equal(names, lanes[b]) {
+			m.Fatalf("after %s: bucket %d is %+v with lanes %q; its messages say %d waiting, %d in flight, lanes "+
+				"%q, term %d",
 				what, b, h, names, waiting[b], inFlight[b], lanes[b], m.terms[b])
 		}
 	}

@@ -80,12 +80,15 @@ func (m *model) mint(t *rapid.T, bucket int) *scheduler.Message {
 	with := []With{In(bucket), DueIn(due), Priority(rapid.SampledFrom([]uint8{0, 5, 255}).Draw(t, "priority"))}
 	if names := m.namesIn(bucket); len(names) > 0 && rapid.IntRange(0, 3).Draw(t, "named") > 0 {
 		n := rapid.SampledFrom(names).Draw(t, "name")
-		with = append(with, Named(n.id), Keyed(n.key), Content(rapid.SampledFrom([]string{"x", "y"}).Draw(t, "content")),
+		with = append(with, Named(n.id), Keyed(n.key),
+			Content(rapid.SampledFrom([]string{"x", "y"}).Draw(t, "content")),
 			Attempt(rapid.SampledFrom([]uint32{1, 1, 1, 2, 3}).Draw(t, "attempt")),
-			Merging(rapid.SampledFrom([]scheduler.Merge{scheduler.MergeReject, scheduler.MergeReject, scheduler.MergeKeep, scheduler.MergeReplace, scheduler.MergeDebounce}).Draw(t, "merge")))
+			Merging(rapid.SampledFrom([]scheduler.Merge{scheduler.MergeReject, scheduler.MergeReject,
+				scheduler.MergeKeep, scheduler.MergeReplace, scheduler.MergeDebounce}).Draw(t, "merge")))
 		if rapid.Bool().Draw(t, "wait at most") {
 			// Counted from the uid's time, a day before Start.
-			with = append(with, MaxWait(24*time.Hour+due-time.Duration(rapid.IntRange(0, 200).Draw(t, "less"))*time.Millisecond))
+			with = append(with,
+				MaxWait(24*time.Hour+due-time.Duration(rapid.IntRange(0, 200).Draw(t, "less"))*time.Millisecond))
 		}
 	}
 	with = append(with, On(rapid.SampledFrom(topics).Draw(t, "topic")))
@@ -95,7 +98,8 @@ func (m *model) mint(t *rapid.T, bucket int) *scheduler.Message {
 		with = append(with, ByADoor())
 	}
 	if rapid.IntRange(0, 3).Draw(t, "with retries") == 0 {
-		with = append(with, Retrying(uint8(rapid.IntRange(0, 100).Draw(t, "jitter")), 0, time.Duration(rapid.IntRange(1, 9).Draw(t, "retry"))*time.Second))
+		with = append(with, Retrying(uint8(rapid.IntRange(0, 100).Draw(t, "jitter")), 0,
+			time.Duration(rapid.IntRange(1, 9).Draw(t, "retry"))*time.Second))
 	}
 	switch rapid.IntRange(0, 5).Draw(t, "shape") {
 	case 0:
@@ -150,7 +154,8 @@ func (m *model) addBatch(bucket int, batch []*scheduler.Message) {
 	var what strings.Builder
 	fmt.Fprintf(&what, "add to %d:", bucket)
 	for _, b := range batch {
-		fmt.Fprintf(&what, " %s(%q %q due %d attempt %d stored %d %s within %s)", b.UID, b.ID, b.Key, b.Due-Start, b.Attempt, b.Stored, mergeWords[b.Merge], b.MaxWait)
+		fmt.Fprintf(&what, " %s(%q %q due %d attempt %d stored %d %s within %s)", b.UID, b.ID, b.Key, b.Due-Start,
+			b.Attempt, b.Stored, mergeWords[b.Merge], b.MaxWait)
 	}
 	var answers [][]scheduler.AddResult // of both timelines, then of both again
 	m.step(what.String(), func(tl scheduler.Timeline) string {
@@ -159,7 +164,8 @@ func (m *model) addBatch(bucket int, batch []*scheduler.Message) {
 		s := fmt.Sprint("head ", head, short(err))
 		for _, r := range results {
 			f := r.First
-			s += fmt.Sprintf("; %s %s due %d %s version %d ended %d", addWord(r.Code), f.UID, f.Due, f.State, f.Version, f.EndedAt)
+			s += fmt.Sprintf("; %s %s due %d %s version %d ended %d", addWord(r.Code), f.UID, f.Due, f.State,
+				f.Version, f.EndedAt)
 		}
 		return s
 	}, true, func(_, second string) (bool, string) {
@@ -234,7 +240,8 @@ func meansTheSame(batch []*scheduler.Message, i int, first, second []scheduler.A
 	if tookOver(batch, i, first, scheduler.Added) || tookOver(batch, i, first, scheduler.AddedCanceled) {
 		return "" // the name went to a later one of the batch
 	}
-	if two.First.UID == one.First.UID && (tookOver(batch, i, first, scheduler.AddMerged) || wonLate(batch, first, second, one.First.UID)) {
+	if two.First.UID == one.First.UID &&
+		(tookOver(batch, i, first, scheduler.AddMerged) || wonLate(batch, first, second, one.First.UID)) {
 		return "" // the content is another by now
 	}
 	if two.Code != one.Code || two.First.UID != one.First.UID || two.First.State != one.First.State {
@@ -256,11 +263,13 @@ func (m *model) cancel(t *rapid.T) {
 	was := m.was[uid]
 	m.step("cancel "+string(uid), func(tl scheduler.Timeline) string {
 		r, err := tl.Cancel(m.ctx, uid, m.now)
-		if (r.Code == scheduler.CancelUnknown) != (was == scheduler.StateNone) || (r.Code == scheduler.CancelInFlight) != (was == scheduler.StateInFlight) {
+		if (r.Code == scheduler.CancelUnknown) != (was == scheduler.StateNone) ||
+			(r.Code == scheduler.CancelInFlight) != (was == scheduler.StateInFlight) {
 			m.Fatalf("cancel of the %s message %s answers %s", was, uid, r.Code)
 		}
 		i := r.Info
-		return fmt.Sprintf("%s: %s due %d %s version %d ended %d uncertain %t%s", r.Code, i.UID, i.Due, i.State, i.Version, i.EndedAt, i.Mark.Uncertain, short(err))
+		return fmt.Sprintf("%s: %s due %d %s version %d ended %d uncertain %t%s", r.Code, i.UID, i.Due, i.State,
+			i.Version, i.EndedAt, i.Mark.Uncertain, short(err))
 	}, true, nil)
 }
 
@@ -270,7 +279,8 @@ func (m *model) anyRef(t *rapid.T) scheduler.Ref {
 	case 0, 1:
 		ref.Topic = rapid.SampledFrom(topics).Draw(t, "topic")
 	case 2:
-		ref.Viewer = &scheduler.Viewer{Topics: rapid.SampledFrom([][]string{nil, {"mail"}, {"orders.*"}, {"mail.>", "orders.p*id", "orders.paid"}, {">"}}).Draw(t, "viewer")}
+		ref.Viewer = &scheduler.Viewer{Topics: rapid.SampledFrom(
+			[][]string{nil, {"mail"}, {"orders.*"}, {"mail.>", "orders.p*id", "orders.paid"}, {">"}}).Draw(t, "viewer")}
 	}
 	if rapid.Bool().Draw(t, "keyed") {
 		ref.Key, ref.Keyed = rapid.SampledFrom(keys).Draw(t, "key"), true
@@ -293,10 +303,12 @@ func (m *model) bury(t *rapid.T) {
 func (m *model) find(t *rapid.T) {
 	m.T = t
 	ref := m.anyRef(t)
-	m.step(fmt.Sprintf("find %+v as %+v", ref, ref.Viewer), func(tl scheduler.Timeline) string { return findUIDs(m.ctx, tl, ref) }, true, nil)
+	m.step(fmt.Sprintf("find %+v as %+v", ref, ref.Viewer),
+		func(tl scheduler.Timeline) string { return findUIDs(m.ctx, tl, ref) }, true, nil)
 }
 
 func (m *model) wait(t *rapid.T) {
 	m.T = t
-	m.now = m.now.Add(rapid.SampledFrom([]time.Duration{10 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond, 20 * time.Second, m.o.EndedKeep, m.o.TombstoneKeep}).Draw(t, "time"))
+	m.now = m.now.Add(rapid.SampledFrom([]time.Duration{10 * time.Millisecond, 100 * time.Millisecond,
+		300 * time.Millisecond, 20 * time.Second, m.o.EndedKeep, m.o.TombstoneKeep}).Draw(t, "time"))
 }

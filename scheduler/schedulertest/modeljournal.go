@@ -20,10 +20,11 @@ type tellings struct {
 
 // recording is one that the model listens to.
 func (l *tellings) recording() *scheduler.Recording {
-	return &scheduler.Recording{Instance: "model", Address: func() string { return "nowhere:1" }, Limit: 1 << 40, Wrote: func(e scheduler.Entry) {
-		l.all = append(l.all, e)
-		l.new = append(l.new, e.Changes...)
-	}}
+	return &scheduler.Recording{Instance: "model", Address: func() string { return "nowhere:1" }, Limit: 1 << 40,
+		Wrote: func(e scheduler.Entry) {
+			l.all = append(l.all, e)
+			l.new = append(l.new, e.Changes...)
+		}}
 }
 
 // told holds what both timelines told the journal in one step to each other, and
@@ -66,7 +67,8 @@ func differentChanges(got, want []scheduler.Change) string {
 		}
 		g, w := got[i], want[i]
 		sameContent := (g.Message == nil) == (w.Message == nil) &&
-			(g.Message == nil || sameInfo(scheduler.Info{Message: content(g.Message)}, scheduler.Info{Message: content(w.Message)}))
+			(g.Message == nil ||
+				sameInfo(scheduler.Info{Message: content(g.Message)}, scheduler.Info{Message: content(w.Message)}))
 		g.Message, w.Message = nil, nil
 		if !sameContent || !reflect.DeepEqual(g, w) {
 			return "got " + describeChange(&got[i]) + ", want " + describeChange(&want[i])
@@ -134,7 +136,8 @@ func (m *model) drainOutbox(tl scheduler.Timeline, log *tellings) {
 }
 
 func describeChange(c *scheduler.Change) string {
-	s := describe(scheduler.Info{Message: scheduler.Message{UID: c.UID, Due: c.Due}, State: c.State, Version: c.Version, Kind: c.Kind, Other: c.Other, Reason: c.Reason})
+	s := describe(scheduler.Info{Message: scheduler.Message{UID: c.UID, Due: c.Due}, State: c.State, Version: c.Version,
+		Kind: c.Kind, Other: c.Other, Reason: c.Reason})
 	if c.Message != nil {
 		s += " with content " + describe(scheduler.Info{Message: *c.Message})
 	}

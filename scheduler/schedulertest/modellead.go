@@ -54,7 +54,8 @@ func (m *model) take(bucket int, req scheduler.Claim) {
 				continue
 			}
 			if m.was[got.UID] != scheduler.StateWaiting || got.Due > req.Now || got.Mark.Lane != "" {
-				m.Fatalf("claim took %s, which is %s and due at %d, with lane %q", got.UID, m.was[got.UID], got.Due, got.Mark.Lane)
+				m.Fatalf("claim took %s, which is %s and due at %d, with lane %q", got.UID, m.was[got.UID], got.Due,
+					got.Mark.Lane)
 			}
 			m.claimed[got.UID] = got
 		}
@@ -82,8 +83,10 @@ func (m *model) finish(t *rapid.T) {
 	var ends []scheduler.End
 	for _, chosen := range m.some(t, bucket) {
 		ends = append(ends, scheduler.End{
-			Message: chosen, State: rapid.SampledFrom([]scheduler.State{scheduler.StateDelivered, scheduler.StateDelivered, scheduler.StateExpired, scheduler.StateDead}).Draw(t, "end"),
-			Uncertain: rapid.Bool().Draw(t, "uncertain"), Reason: rapid.SampledFrom([]string{"", "no responders"}).Draw(t, "reason"),
+			Message: chosen, State: rapid.SampledFrom([]scheduler.State{scheduler.StateDelivered,
+				scheduler.StateDelivered, scheduler.StateExpired, scheduler.StateDead}).Draw(t, "end"),
+			Uncertain: rapid.Bool().Draw(t, "uncertain"),
+			Reason:    rapid.SampledFrom([]string{"", "no responders"}).Draw(t, "reason"),
 		})
 	}
 	m.end(bucket, m.term(t, bucket), ends)
@@ -123,7 +126,8 @@ func (m *model) back(t *rapid.T, tune func(*scheduler.Back)) {
 	var back []scheduler.Back
 	for _, chosen := range m.some(t, bucket) {
 		b := scheduler.Back{UID: chosen.UID, Claim: chosen.Claim, Score: chosen.Score(), Mark: scheduler.Mark{
-			Uncertain: rapid.IntRange(0, 3).Draw(t, "uncertain") == 0, Refusals: rapid.Uint32Range(0, 2).Draw(t, "refusals"), Changes: chosen.Mark.Changes,
+			Uncertain: rapid.IntRange(0, 3).Draw(t, "uncertain") == 0,
+			Refusals:  rapid.Uint32Range(0, 2).Draw(t, "refusals"), Changes: chosen.Mark.Changes,
 		}}
 		if rapid.Bool().Draw(t, "tried") {
 			b.Mark.Changes++
@@ -174,9 +178,10 @@ func (m *model) sweep(t *rapid.T) {
 	if rapid.Bool().Draw(t, "of an earlier run") {
 		last = rapid.Uint64Range(0, m.claims).Draw(t, "last")
 	}
-	m.counted(fmt.Sprintf("sweep %d of %d under %d, up to %d", limit, bucket, term, last), limit, func(tl scheduler.Timeline) (int, error) {
-		return tl.Sweep(m.ctx, bucket, term, last, limit, m.now)
-	})
+	m.counted(fmt.Sprintf("sweep %d of %d under %d, up to %d", limit, bucket, term, last), limit,
+		func(tl scheduler.Timeline) (int, error) {
+			return tl.Sweep(m.ctx, bucket, term, last, limit, m.now)
+		})
 }
 
 func (m *model) trim(t *rapid.T) {
@@ -184,9 +189,10 @@ func (m *model) trim(t *rapid.T) {
 	bucket, limit := m.bucket(t), rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "limit")
 	term := m.term(t, bucket)
 	m.drainOutboxes() // what the journal does not know is not forgotten
-	m.counted(fmt.Sprintf("trim %d of %d under %d", limit, bucket, term), limit, func(tl scheduler.Timeline) (int, error) {
-		return tl.Trim(m.ctx, bucket, term, m.now, limit)
-	})
+	m.counted(fmt.Sprintf("trim %d of %d under %d", limit, bucket, term), limit,
+		func(tl scheduler.Timeline) (int, error) {
+			return tl.Trim(m.ctx, bucket, term, m.now, limit)
+		})
 }
 
 func (m *model) held(t *rapid.T) {

@@ -29,7 +29,8 @@ func headless(first, second string) (goesOn bool, wrong string) {
 
 // brief is what answers of both stores must say of a message.
 func brief(i scheduler.Info) string {
-	return fmt.Sprintf("%s due %d priority %d %s version %d ended %d lane %q uncertain %t", i.UID, i.Due, i.Priority, i.State, i.Version, i.EndedAt, i.Mark.Lane, i.Mark.Uncertain)
+	return fmt.Sprintf("%s due %d priority %d %s version %d ended %d lane %q uncertain %t", i.UID, i.Due, i.Priority,
+		i.State, i.Version, i.EndedAt, i.Mark.Lane, i.Mark.Uncertain)
 }
 
 // someone is mostly a message in one of the states, else any.
@@ -57,8 +58,9 @@ func (m *model) amend(t *rapid.T) {
 	m.T = t
 	uid := m.someone(t, scheduler.StateWaiting).UID
 	was, stands := m.was[uid], m.versions[uid]
-	a := scheduler.Amend{UID: uid, Version: stands, Reason: "rescheduled", Priority: rapid.SampledFrom([]uint8{0, 5, 255}).Draw(t, "priority"),
-		Due: m.now.Add(time.Duration(rapid.IntRange(-50, 200).Draw(t, "due")) * time.Millisecond)}
+	a := scheduler.Amend{UID: uid, Version: stands, Reason: "rescheduled",
+		Priority: rapid.SampledFrom([]uint8{0, 5, 255}).Draw(t, "priority"),
+		Due:      m.now.Add(time.Duration(rapid.IntRange(-50, 200).Draw(t, "due")) * time.Millisecond)}
 	switch rapid.IntRange(0, 9).Draw(t, "version") {
 	case 0:
 		a.Version++
@@ -82,13 +84,15 @@ func (m *model) amend(t *rapid.T) {
 				now.Body = []byte(rapid.SampledFrom([]string{"", "x", "edited"}).Draw(t, "body"))
 			}
 			if rapid.Bool().Draw(t, "other headers") {
-				now.Headers = rapid.SampledFrom([][]scheduler.Header{nil, {{Name: "Trace", Value: "8"}}}).Draw(t, "headers")
+				now.Headers = rapid.SampledFrom(
+					[][]scheduler.Header{nil, {{Name: "Trace", Value: "8"}}}).Draw(t, "headers")
 			}
 			a.Message, a.Reason = &now, editedReason
 		}
 	}
 	var codes []scheduler.AmendCode
-	m.step(fmt.Sprintf("amend of %s at %d of %d: due %d, priority %d, content %t", uid, a.Version, stands, a.Due-Start, a.Priority, a.Message != nil), func(tl scheduler.Timeline) string {
+	m.step(fmt.Sprintf("amend of %s at %d of %d: due %d, priority %d, content %t", uid, a.Version, stands, a.Due-Start,
+		a.Priority, a.Message != nil), func(tl scheduler.Timeline) string {
 		r, err := tl.Amend(m.ctx, a, m.now)
 		if r.Head > 0 && r.Code != scheduler.AmendDone {
 			m.Fatalf("an amend that was not done tells the head")
@@ -124,14 +128,16 @@ func (m *model) requeue(t *rapid.T) {
 	made := m.make(with...)
 	was := m.was[dead.UID]
 	done, uncertain := false, m.uncertain(dead.UID)
-	m.step(fmt.Sprintf("requeue of %s as %s, due %d", dead.UID, made.UID, made.Due-Start), func(tl scheduler.Timeline) string {
-		r, err := tl.Requeue(m.ctx, dead.UID, made, m.now)
-		done = r.Code == scheduler.RequeueDone
-		if r.Head > 0 && !done {
-			m.Fatalf("a requeue that was not done tells the head")
-		}
-		return fmt.Sprintf("head %d;%s: %s, the dead one has %d%s", r.Head, requeueWord(r.Code), brief(r.Info), r.Dead, short(err))
-	}, true, headless)
+	m.step(fmt.Sprintf("requeue of %s as %s, due %d", dead.UID, made.UID, made.Due-Start),
+		func(tl scheduler.Timeline) string {
+			r, err := tl.Requeue(m.ctx, dead.UID, made, m.now)
+			done = r.Code == scheduler.RequeueDone
+			if r.Head > 0 && !done {
+				m.Fatalf("a requeue that was not done tells the head")
+			}
+			return fmt.Sprintf("head %d;%s: %s, the dead one has %d%s", r.Head, requeueWord(r.Code), brief(r.Info),
+				r.Dead, short(err))
+		}, true, headless)
 	if done != (was == scheduler.StateDead && m.was[made.UID] == scheduler.StateWaiting) {
 		m.Fatalf("requeue of the %s message %s: done %t, and the new one is %s", was, dead.UID, done, m.was[made.UID])
 	}
@@ -180,7 +186,8 @@ func (m *model) purge(t *rapid.T) {
 func (m *model) browse(t *rapid.T) {
 	m.T = t
 	bucket := m.bucket(t)
-	q := scheduler.Browse{Dead: rapid.Bool().Draw(t, "dead"), Limit: rapid.SampledFrom([]int{1, 2, 3, 100}).Draw(t, "limit")}
+	q := scheduler.Browse{Dead: rapid.Bool().Draw(t, "dead"),
+		Limit: rapid.SampledFrom([]int{1, 2, 3, 100}).Draw(t, "limit")}
 	if rapid.Bool().Draw(t, "from") {
 		q.From = m.now.Add(time.Duration(rapid.IntRange(-500, 200).Draw(t, "from when")) * time.Millisecond)
 	}
@@ -189,7 +196,9 @@ func (m *model) browse(t *rapid.T) {
 	}
 	var all []scheduler.Info
 	m.step(fmt.Sprintf("browse of %d: %+v", bucket, q), func(tl scheduler.Timeline) string {
-		found, err := browseAll(bucket, q, func(q scheduler.Browse) (scheduler.Browsed, error) { return tl.Browse(m.ctx, bucket, q) })
+		found, err := browseAll(bucket, q, func(q scheduler.Browse) (scheduler.Browsed, error) {
+			return tl.Browse(m.ctx, bucket, q)
+		})
 		all = found
 		var b strings.Builder
 		for _, f := range found {
@@ -236,7 +245,8 @@ var patterns = []string{"orders.>", "orders.*", "mail"}
 
 func (m *model) pause(t *rapid.T) {
 	m.T = t
-	p := scheduler.Pause{Pattern: rapid.SampledFrom(patterns).Draw(t, "pattern"), By: rapid.SampledFrom([]string{"", "ann"}).Draw(t, "by"), At: m.now}
+	p := scheduler.Pause{Pattern: rapid.SampledFrom(patterns).Draw(t, "pattern"),
+		By: rapid.SampledFrom([]string{"", "ann"}).Draw(t, "by"), At: m.now}
 	m.step(fmt.Sprintf("pause %+v", p), func(tl scheduler.Timeline) string {
 		c, err := tl.Pause(m.ctx, p)
 		return fmt.Sprintf("%+v%s", c, short(err))
@@ -260,7 +270,8 @@ func (m *model) resume(t *rapid.T) {
 var errLoops = errors.New("the page leads to itself")
 
 // browseAll reads pages until there is no next, and holds each to its limit.
-func browseAll(bucket int, q scheduler.Browse, read func(scheduler.Browse) (scheduler.Browsed, error)) (all []scheduler.Info, err error) {
+func browseAll(bucket int, q scheduler.Browse,
+	read func(scheduler.Browse) (scheduler.Browsed, error)) (all []scheduler.Info, err error) {
 	for pages := 0; ; pages++ {
 		page, err := read(q)
 		if err != nil {

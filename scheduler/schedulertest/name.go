@@ -50,30 +50,31 @@ func (t *trial) brought(m *scheduler.Message, s scheduler.State) {
 }
 
 var namePromises = []promise{
-	{name: "a uid of another topic's message is a conflict, in every state and with any content", check: func(t *trial) {
-		for i, s := range everyState {
-			for j, with := range [][]With{{}, {Named(fmt.Sprintf("order-%d", i)), Keyed("k")}} {
-				m := Message(10*i+j, append(with, On("mail.x"))...)
-				t.brought(m, s)
-				before := t.get(m.UID)
-				for _, body := range []string{"", "other"} {
-					other := *m
-					other.Topic, other.Body = "payments.x", []byte(body)
-					t.refused(&other, scheduler.AddConflict, m, s)
-				}
-				t.wantInfo(before)
-				if s == scheduler.StateWaiting {
-					t.canceled(m.UID, scheduler.CancelDone)
+	{name: "a uid of another topic's message is a conflict, in every state and with any content",
+		check: func(t *trial) {
+			for i, s := range everyState {
+				for j, with := range [][]With{{}, {Named(fmt.Sprintf("order-%d", i)), Keyed("k")}} {
+					m := Message(10*i+j, append(with, On("mail.x"))...)
+					t.brought(m, s)
+					before := t.get(m.UID)
+					for _, body := range []string{"", "other"} {
+						other := *m
+						other.Topic, other.Body = "payments.x", []byte(body)
+						t.refused(&other, scheduler.AddConflict, m, s)
+					}
+					t.wantInfo(before)
+					if s == scheduler.StateWaiting {
+						t.canceled(m.UID, scheduler.CancelDone)
+					}
 				}
 			}
-		}
-		into := t.one(push(100, scheduler.MergeReplace, On("mail.x")))
-		merged := push(101, scheduler.MergeReplace, On("mail.x"))
-		t.merged(merged, live(taken(into, merged), scheduler.StateWaiting, changed(1)))
-		forged := *merged
-		forged.Topic = "payments.x"
-		t.refused(&forged, scheduler.AddConflict, into, scheduler.StateWaiting)
-	}},
+			into := t.one(push(100, scheduler.MergeReplace, On("mail.x")))
+			merged := push(101, scheduler.MergeReplace, On("mail.x"))
+			t.merged(merged, live(taken(into, merged), scheduler.StateWaiting, changed(1)))
+			forged := *merged
+			forged.Topic = "payments.x"
+			t.refused(&forged, scheduler.AddConflict, into, scheduler.StateWaiting)
+		}},
 	{name: "the same push again is a duplicate of itself, in every state", check: func(t *trial) {
 		for i, s := range everyState {
 			for j, with := range [][]With{{}, {Named(fmt.Sprintf("order-%d", i)), Keyed("k")}} {
@@ -144,7 +145,8 @@ var namePromises = []promise{
 			t.Fatalf("found %d by the id alone, want %d", len(found), len(all))
 		}
 		for i, m := range all {
-			if found[i].UID != m.UID || describe(found[i]) != describe(live(m, scheduler.StateWaiting, scheduler.Mark{})) {
+			if found[i].UID != m.UID ||
+				describe(found[i]) != describe(live(m, scheduler.StateWaiting, scheduler.Mark{})) {
 				t.Errorf("found %s\n want %s", describe(found[i]), m.UID)
 			}
 			one := t.find(scheduler.Ref{ID: "order-1", Key: m.Key, Keyed: true})
@@ -153,8 +155,10 @@ var namePromises = []promise{
 			}
 		}
 		t.canceled(all[1].UID, scheduler.CancelDone)
-		t.refused(Message(10, Named("order-1"), Keyed(b), Content("a")), scheduler.AddConflict, all[1], scheduler.StateCanceled)
-		t.refused(Message(11, Named("order-1"), Keyed(a), Content("a")), scheduler.AddDuplicate, all[0], scheduler.StateWaiting)
+		t.refused(Message(10, Named("order-1"), Keyed(b), Content("a")), scheduler.AddConflict, all[1],
+			scheduler.StateCanceled)
+		t.refused(Message(11, Named("order-1"), Keyed(a), Content("a")), scheduler.AddDuplicate, all[0],
+			scheduler.StateWaiting)
 	}},
 	{name: "the same id on different topics is different messages", check: func(t *trial) {
 		topics := []string{"mail", "mail.x", "payments", "m"}
@@ -177,17 +181,20 @@ var namePromises = []promise{
 			}
 			t.wantFound(scheduler.Ref{ID: "order-1", Topic: topic}, want...)
 			t.wantFound(scheduler.Ref{ID: "order-1", Viewer: &scheduler.Viewer{Topics: []string{topic}}}, want...)
-			t.wantFound(scheduler.Ref{ID: "order-1", Keyed: true, Viewer: &scheduler.Viewer{Topics: []string{topic}}}, want[0])
+			t.wantFound(
+				scheduler.Ref{ID: "order-1", Keyed: true, Viewer: &scheduler.Viewer{Topics: []string{topic}}}, want[0])
 		}
 		t.wantFound(scheduler.Ref{ID: "order-1", Topic: "pay"})
 		t.wantFound(scheduler.Ref{ID: "order-1", Viewer: &scheduler.Viewer{}})
 		t.wantFound(scheduler.Ref{ID: "order-1", Viewer: &scheduler.Viewer{Topics: []string{"mail.>"}}}, all[1].UID)
-		t.wantFound(scheduler.Ref{ID: "order-1", Keyed: true, Viewer: &scheduler.Viewer{Topics: []string{"mail.>", "*"}}},
+		t.wantFound(
+			scheduler.Ref{ID: "order-1", Keyed: true, Viewer: &scheduler.Viewer{Topics: []string{"mail.>", "*"}}},
 			all[0].UID, all[1].UID, all[2].UID, all[3].UID)
 		// What becomes of one is nothing to the others.
 		t.canceled(all[1].UID, scheduler.CancelDone)
 		t.refused(Message(10, Named("order-1"), On("mail.x")), scheduler.AddConflict, all[1], scheduler.StateCanceled)
-		t.refused(Message(11, Named("order-1"), On("mail"), Body([]byte("0"))), scheduler.AddDuplicate, all[0], scheduler.StateWaiting)
+		t.refused(Message(11, Named("order-1"), On("mail"), Body([]byte("0"))), scheduler.AddDuplicate, all[0],
+			scheduler.StateWaiting)
 		for i, how := range mergeModes {
 			t.one(push(20+i, how, On(mergeWords[how])))
 		}
@@ -228,10 +235,12 @@ var namePromises = []promise{
 		t.added(batch...)
 		own := t.one(Message(others, Named("reminder"), Keyed("customer-1"), On("payments.x")))
 		t.wantFound(scheduler.Ref{ID: "reminder", Viewer: &scheduler.Viewer{Topics: []string{"payments.>"}}}, own.UID)
-		t.wantFound(scheduler.Ref{ID: "reminder", Key: "customer-1", Keyed: true, Viewer: &scheduler.Viewer{Topics: []string{"x", "payments.*"}}}, own.UID)
+		t.wantFound(scheduler.Ref{ID: "reminder", Key: "customer-1", Keyed: true,
+			Viewer: &scheduler.Viewer{Topics: []string{"x", "payments.*"}}}, own.UID)
 		t.wantFound(scheduler.Ref{ID: "reminder", Topic: "payments.x"}, own.UID)
 		t.wantFound(scheduler.Ref{ID: "reminder", Key: "customer-2", Keyed: true})
-		found, err := t.tl.Find(t.Context(), scheduler.Ref{ID: "reminder", Viewer: &scheduler.Viewer{Topics: []string{"mail.*"}}})
+		found, err := t.tl.Find(t.Context(),
+			scheduler.Ref{ID: "reminder", Viewer: &scheduler.Viewer{Topics: []string{"mail.*"}}})
 		if !errors.Is(err, scheduler.ErrAmbiguousID) || len(found) < scheduler.MaxNamesOfID {
 			t.Fatalf("found %d, %v; want ErrAmbiguousID and what it may be", len(found), err)
 		}
@@ -254,7 +263,8 @@ var namePromises = []promise{
 		if found, err := t.tl.Find(t.Context(), alone); !errors.Is(err, scheduler.ErrAmbiguousID) {
 			t.Fatalf("found %d by the id alone, %v; want ErrAmbiguousID", len(found), err)
 		}
-		if found, err := t.tl.Bury(t.Context(), scheduler.Ref{ID: "reminder", Topic: "content"}, 1, t.now); !errors.Is(err, scheduler.ErrAmbiguousID) {
+		if found, err := t.tl.Bury(t.Context(), scheduler.Ref{ID: "reminder", Topic: "content"}, 1, t.now); !errors.Is(
+			err, scheduler.ErrAmbiguousID) {
 			t.Fatalf("bury found %v, %v; want ErrAmbiguousID", found, err)
 		}
 		byKey := scheduler.Ref{ID: "reminder", Key: last.Key, Keyed: true}
@@ -292,11 +302,14 @@ var namePromises = []promise{
 		}
 	}},
 	{name: "topics that look alike are told apart", check: func(t *trial) {
-		for i, m := range [][3]string{{"a", "b", ""}, {"ab", "c", ""}, {"a", "bc", ""}, {"a", "b", "c"}, {"a", "b\x01c", ""}, {"a", "b", "\x01c"}, {"\x01a", "b", ""}} {
+		for i, m := range [][3]string{{"a", "b", ""}, {"ab", "c", ""}, {"a", "bc", ""}, {"a", "b", "c"},
+			{"a", "b\x01c", ""}, {"a", "b", "\x01c"}, {"\x01a", "b", ""}} {
 			t.one(Message(i, Named(m[0]), On(m[1]), Keyed(m[2])))
-			t.wantFound(scheduler.Ref{ID: m[0], Topic: m[1], Key: m[2], Keyed: true}, Message(i, Named(m[0]), Keyed(m[2])).UID)
+			t.wantFound(scheduler.Ref{ID: m[0], Topic: m[1], Key: m[2], Keyed: true},
+				Message(i, Named(m[0]), Keyed(m[2])).UID)
 		}
-		t.wantFound(scheduler.Ref{ID: "a", Topic: "b"}, Message(0, Named("a")).UID, Message(3, Named("a"), Keyed("c")).UID, Message(5, Named("a"), Keyed("\x01c")).UID)
+		t.wantFound(scheduler.Ref{ID: "a", Topic: "b"}, Message(0, Named("a")).UID,
+			Message(3, Named("a"), Keyed("c")).UID, Message(5, Named("a"), Keyed("\x01c")).UID)
 		t.wantFound(scheduler.Ref{ID: "a", Topic: "bc"}, Message(2, Named("a")).UID)
 	}},
 	{name: "ids that look alike are told apart", check: func(t *trial) {
@@ -328,7 +341,8 @@ var namePromises = []promise{
 		}
 		m := t.one(Message(1, Named(long('i')), Keyed(long('k'))))
 		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{}))
-		t.refused(Message(2, Named(long('i')), Keyed(long('k')), Content("other")), scheduler.AddConflict, m, scheduler.StateWaiting)
+		t.refused(Message(2, Named(long('i')), Keyed(long('k')), Content("other")), scheduler.AddConflict, m,
+			scheduler.StateWaiting)
 		t.one(Message(3, Named(long('i')[1:]), Keyed(long('k'))))
 		full := t.one(Message(4, Named(long('i')), On(long('t')), Keyed(long('k'))))
 		t.wantFound(scheduler.Ref{ID: full.ID, Topic: full.Topic}, full.UID)
@@ -352,7 +366,8 @@ var namePromises = []promise{
 	{name: "a batch with the same uid twice stores it once", check: func(t *trial) {
 		m := Message(1)
 		r := t.add(m, Message(2), m)
-		if r[0].Code != scheduler.Added || r[1].Code != scheduler.Added || r[2].Code != scheduler.AddDuplicate || r[2].First.UID != m.UID || r[2].First.Due != m.Due {
+		if r[0].Code != scheduler.Added || r[1].Code != scheduler.Added || r[2].Code != scheduler.AddDuplicate ||
+			r[2].First.UID != m.UID || r[2].First.Due != m.Due {
 			t.Fatalf("got %s, %s, %s of %s", addWord(r[0].Code), addWord(r[1].Code), addWord(r[2].Code), r[2].First.UID)
 		}
 		if h := t.heads()[0]; h.Waiting != 2 {
@@ -370,7 +385,8 @@ var namePromises = []promise{
 			if r.Code != want[i] {
 				t.Errorf("message %d: got %s, want %s", i, addWord(r.Code), addWord(want[i]))
 			}
-			if r.Code != scheduler.Added && (r.First.UID != batch[0].UID || r.First.Due != batch[0].Due || r.First.State != scheduler.StateWaiting) {
+			if r.Code != scheduler.Added && (r.First.UID != batch[0].UID || r.First.Due != batch[0].Due ||
+				r.First.State != scheduler.StateWaiting) {
 				t.Errorf("message %d: first is %s", i, describe(r.First))
 			}
 		}

@@ -62,10 +62,12 @@ var orderPromises = []promise{
 	}},
 	{name: "a message comes out as it went in", check: func(t *trial) {
 		in := []*scheduler.Message{
-			Message(1, Named("order 1\x01ü"), Keyed("customer:{1}\n"), Content("\x00\xff{\"a\":1}"), Priority(9), TTL(90*time.Second), Attempt(3), Stored(12),
+			Message(1, Named("order 1\x01ü"), Keyed("customer:{1}\n"), Content("\x00\xff{\"a\":1}"), Priority(9),
+				TTL(90*time.Second), Attempt(3), Stored(12),
 				Headers("Trace", "1", "trace", "2", "Trace", "", "X-Long", string(make([]byte, 4000)))),
 		}
-		for i, m := range []*scheduler.Message{Message(2, Body(nil)), Message(3, Headers("A", "b")), Message(4, Body([]byte{0}))} {
+		for i, m := range []*scheduler.Message{Message(2, Body(nil)), Message(3, Headers("A", "b")),
+			Message(4, Body([]byte{0}))} {
 			m.UID = Message(i+2, In(t.bucketOf(in[0]))).UID
 			in = append(in, m)
 		}
@@ -107,7 +109,9 @@ var orderPromises = []promise{
 				t.Fatalf("step %d: head %d, want %d", i, head, step.want)
 			}
 		}
-		if _, head := t.addHead(Message(11, In(2), DueIn(3*time.Second)), Message(12, In(2), DueIn(time.Second)), Message(13, In(2), DueIn(2*time.Second))); head != Start.Add(time.Second) {
+		_, head := t.addHead(Message(11, In(2), DueIn(3*time.Second)), Message(12, In(2), DueIn(time.Second)),
+			Message(13, In(2), DueIn(2*time.Second)))
+		if head != Start.Add(time.Second) {
 			t.Fatalf("of a batch: head %d, want the earliest", head)
 		}
 	}},
@@ -120,7 +124,8 @@ var orderPromises = []promise{
 		t.giveBack(parked, parked.Score(), scheduler.Mark{Lane: "stream"})
 		t.pass(time.Second)
 		t.claim()
-		want := []scheduler.Head{{Due: Start.Add(3 * time.Second), Waiting: 1, Claimed: 1, Term: 1}, {Term: 7}, {}, {Due: Start.Add(time.Minute), Waiting: 1}}
+		want := []scheduler.Head{{Due: Start.Add(3 * time.Second), Waiting: 1, Claimed: 1, Term: 1}, {Term: 7}, {},
+			{Due: Start.Add(time.Minute), Waiting: 1}}
 		for i, got := range t.heads() {
 			if got != want[i] {
 				t.Errorf("bucket %d: got %+v, want %+v", i, got, want[i])
@@ -179,7 +184,8 @@ var claimPromises = []promise{
 	}},
 	{name: "a claim is bounded by bytes", check: func(t *trial) {
 		block := make([]byte, 100_000)
-		all := t.added(Message(1, Body(block)), Message(2, Body(nil), Headers("Name", string(block))), Message(3, Body(block)), Message(4))
+		all := t.added(Message(1, Body(block)), Message(2, Body(nil), Headers("Name", string(block))),
+			Message(3, Body(block)), Message(4))
 		t.wantUIDs(t.claimFrom(0, "", wide, 250_000).Messages, all[:2])
 		t.wantUIDs(t.claimFrom(0, "", wide, 250_000).Messages, all[2:])
 	}},
@@ -264,7 +270,8 @@ var claimPromises = []promise{
 		t.must("claim", <-failed)
 		all := <-claimed
 		for uid, code := range codes {
-			if want := map[bool]scheduler.CancelCode{true: scheduler.CancelInFlight, false: scheduler.CancelDone}[all[uid]]; code != want {
+			if want := map[bool]scheduler.CancelCode{
+				true: scheduler.CancelInFlight, false: scheduler.CancelDone}[all[uid]]; code != want {
 				t.Errorf("%s: claimed %t, and the cancel answered %s", uid, all[uid], code)
 			}
 		}

@@ -87,7 +87,8 @@ var pausePromises = []promise{
 		}
 	}},
 	{name: "no two changes of pauses share a time, and the later one has the later", check: func(t *trial) {
-		a, b := scheduler.Pause{Pattern: "a", By: "ann", At: Start}, scheduler.Pause{Pattern: "b", By: "bob", At: Start - 1000}
+		a, b := scheduler.Pause{Pattern: "a", By: "ann", At: Start},
+			scheduler.Pause{Pattern: "b", By: "bob", At: Start - 1000}
 		last := t.pause(a)
 		if last != Start {
 			t.Fatalf("the first stands since %d, want %d", last, Start)

@@ -45,43 +45,45 @@ func (t *trial) quarantined() (list []scheduler.Quarantined) {
 }
 
 var quarantinePromises = []promise{
-	{name: "an entry that is quarantined leaves the outbox, and nothing stands behind it", recorded: true, check: func(t *trial) {
-		m := t.ended(Message(1), scheduler.StateDelivered)
-		for t.lag().Entries > 1 { // the end alone is left
-			t.must("written", t.mending().Written(t.Context(), 0, []scheduler.Entry{t.oldest()}))
-		}
-		later := t.one(Message(2, DueIn(time.Hour)))
-		t.pass(2 * t.o.EndedKeep)
-		if n := t.trim(0, 10); n != 0 {
-			t.Fatalf("%d ends were forgotten that the journal does not know", n)
-		}
-		e := t.oldest()
-		want := scheduler.Quarantined{ID: e.ID, At: t.now, Reason: "refused", UIDs: []scheduler.UID{m.UID}, Known: true}
-		for range 2 {
-			q := want
-			q.Number = e.Number
-			t.must("quarantine", t.mending().Quarantine(t.Context(), q))
-			if got := t.quarantined(); len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(want) {
-				t.Fatalf("quarantined are %+v, want %+v", got, want)
+	{name: "an entry that is quarantined leaves the outbox, and nothing stands behind it", recorded: true,
+		check: func(t *trial) {
+			m := t.ended(Message(1), scheduler.StateDelivered)
+			for t.lag().Entries > 1 { // the end alone is left
+				t.must("written", t.mending().Written(t.Context(), 0, []scheduler.Entry{t.oldest()}))
 			}
-			if l := t.lag(); l.Entries != 1 || l.Changes != 1 || l.Quarantined != 1 {
+			later := t.one(Message(2, DueIn(time.Hour)))
+			t.pass(2 * t.o.EndedKeep)
+			if n := t.trim(0, 10); n != 0 {
+				t.Fatalf("%d ends were forgotten that the journal does not know", n)
+			}
+			e := t.oldest()
+			want := scheduler.Quarantined{ID: e.ID, At: t.now, Reason: "refused",
+				UIDs: []scheduler.UID{m.UID}, Known: true}
+			for range 2 {
+				q := want
+				q.Number = e.Number
+				t.must("quarantine", t.mending().Quarantine(t.Context(), q))
+				if got := t.quarantined(); len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(want) {
+					t.Fatalf("quarantined are %+v, want %+v", got, want)
+				}
+				if l := t.lag(); l.Entries != 1 || l.Changes != 1 || l.Quarantined != 1 {
+					t.Fatalf("lag %+v", l)
+				}
+				if e := t.oldest(); len(e.Changes) != 1 || e.Changes[0].UID != later.UID {
+					t.Fatalf("the oldest entry is %+v", e)
+				}
+			}
+			t.must("written", t.mending().Written(t.Context(), 0, []scheduler.Entry{t.oldest()}))
+			if l := t.lag(); l != (scheduler.Lag{Quarantined: 1}) {
 				t.Fatalf("lag %+v", l)
 			}
-			if e := t.oldest(); len(e.Changes) != 1 || e.Changes[0].UID != later.UID {
-				t.Fatalf("the oldest entry is %+v", e)
+			if n := t.trim(0, 10); n != 1 {
+				t.Fatalf("%d ends were forgotten, want 1", n)
 			}
-		}
-		t.must("written", t.mending().Written(t.Context(), 0, []scheduler.Entry{t.oldest()}))
-		if l := t.lag(); l != (scheduler.Lag{Quarantined: 1}) {
-			t.Fatalf("lag %+v", l)
-		}
-		if n := t.trim(0, 10); n != 1 {
-			t.Fatalf("%d ends were forgotten, want 1", n)
-		}
-		if lags, err := t.mending().Lags(t.Context()); err != nil || lags[1].Quarantined != 0 {
-			t.Fatalf("lags %+v, %v", lags, err)
-		}
-	}},
+			if lags, err := t.mending().Lags(t.Context()); err != nil || lags[1].Quarantined != 0 {
+				t.Fatalf("lags %+v, %v", lags, err)
+			}
+		}},
 	{name: "what is not in the outbox is not quarantined", recorded: true, check: func(t *trial) {
 		t.one(Message(1))
 		before := t.lag()
@@ -90,26 +92,29 @@ var quarantinePromises = []promise{
 			t.Fatalf("lag %+v, it was %+v", l, before)
 		}
 	}},
-	{name: "a bucket quarantines a bounded number of entries, and the others stay", recorded: true, check: func(t *trial) {
-		for n := range scheduler.MaxQuarantined + 1 {
-			t.one(Message(n, DueIn(time.Hour)))
-		}
-		many := slices.Repeat([]scheduler.UID{Message(1).UID}, scheduler.MaxQuarantinedUIDs+1)
-		for range scheduler.MaxQuarantined {
-			t.must("quarantine", t.mending().Quarantine(t.Context(), scheduler.Quarantined{ID: t.oldest().ID, UIDs: many}))
-		}
-		last := scheduler.Quarantined{ID: t.oldest().ID}
-		for range 2 {
-			if err := t.mending().Quarantine(t.Context(), last); !errors.Is(err, scheduler.ErrQuarantineFull) {
-				t.Fatalf("quarantine one more: %v", err)
+	{name: "a bucket quarantines a bounded number of entries, and the others stay", recorded: true,
+		check: func(t *trial) {
+			for n := range scheduler.MaxQuarantined + 1 {
+				t.one(Message(n, DueIn(time.Hour)))
 			}
-		}
-		list, l := t.quarantined(), t.lag()
-		if l.Entries != 1 || l.Changes != 1 || l.Quarantined != scheduler.MaxQuarantined || len(list) != l.Quarantined {
-			t.Fatalf("lag %+v, %d are listed", l, len(list))
-		}
-		if n := len(list[0].UIDs); n != scheduler.MaxQuarantinedUIDs {
-			t.Fatalf("%d messages are named", n)
-		}
-	}},
+			many := slices.Repeat([]scheduler.UID{Message(1).UID}, scheduler.MaxQuarantinedUIDs+1)
+			for range scheduler.MaxQuarantined {
+				t.must("quarantine",
+					t.mending().Quarantine(t.Context(), scheduler.Quarantined{ID: t.oldest().ID, UIDs: many}))
+			}
+			last := scheduler.Quarantined{ID: t.oldest().ID}
+			for range 2 {
+				if err := t.mending().Quarantine(t.Context(), last); !errors.Is(err, scheduler.ErrQuarantineFull) {
+					t.Fatalf("quarantine one more: %v", err)
+				}
+			}
+			list, l := t.quarantined(), t.lag()
+			if l.Entries != 1 || l.Changes != 1 || l.Quarantined != scheduler.MaxQuarantined ||
+				len(list) != l.Quarantined {
+				t.Fatalf("lag %+v, %d are listed", l, len(list))
+			}
+			if n := len(list[0].UIDs); n != scheduler.MaxQuarantinedUIDs {
+				t.Fatalf("%d messages are named", n)
+			}
+		}},
 }

@@ -27,8 +27,10 @@ func ExerciseRaces(t *testing.T, one, two scheduler.Timeline, rounds int) {
 	var running sync.WaitGroup
 	for i, tl := range []scheduler.Timeline{one, two} {
 		s, err := scheduler.New(scheduler.Config{
-			Timeline: tl, Publisher: r.out, IDs: scheduler.NewIDs(slot(i), time.Now), Clock: scheduler.NewClock(scheduler.System()),
-			MaxDelay: 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 100, ClaimBytes: 1 << 20, Pending: 256, Attempts: 3,
+			Timeline: tl, Publisher: r.out, IDs: scheduler.NewIDs(slot(i), time.Now),
+			Clock:    scheduler.NewClock(scheduler.System()),
+			MaxDelay: 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 100, ClaimBytes: 1 << 20,
+			Pending: 256, Attempts: 3,
 			CallTimeout: 10 * time.Second, StopTimeout: time.Second, Log: zerolog.Nop(),
 			Announce: func(bucket int, due scheduler.Milli) { r.instances[0].Nudge(bucket, due) },
 		})
@@ -148,7 +150,8 @@ func (r *races) deed(s *scheduler.Scheduler, rng *rand.Rand, id, body string) de
 		if err != nil {
 			return deed{what: "cancel", answer: "error: " + err.Error()}
 		}
-		return deed{what: "cancel", uid: c.Info.UID, answer: word(c.Code.String(), c.Info.State), version: c.Info.Version}
+		return deed{what: "cancel", uid: c.Info.UID, answer: word(c.Code.String(), c.Info.State),
+			version: c.Info.Version}
 	default:
 		e := scheduler.Edit{Delay: delay, HasDelay: true}
 		what := "reschedule"
@@ -187,7 +190,8 @@ func (r *races) settle(n int) {
 	for until := time.Now().Add(30 * time.Second); ; {
 		live := 0
 		for _, uid := range r.uids() {
-			if i, err := r.instances[0].Get(context.Background(), scheduler.Ref{UID: uid}); err != nil || !i.State.Ended() {
+			if i, err := r.instances[0].Get(context.Background(), scheduler.Ref{UID: uid}); err != nil ||
+				!i.State.Ended() {
 				live++
 			}
 		}
@@ -246,7 +250,8 @@ func (r *races) judge(n int) {
 			if d.due > 0 || d.answer == "absorbed" {
 				// A reschedule that finds everything as it asks, because another change left or
 				// made it so, is done by that one's version.
-				if other, twice := made[d.version]; twice && ((d.due > 0 && other.due > 0 && d.due != other.due) || (d.body != "" && other.body != "")) {
+				if other, twice := made[d.version]; twice &&
+					((d.due > 0 && other.due > 0 && d.due != other.due) || (d.body != "" && other.body != "")) {
 					wrong(uid, "%s and %s both made version %d", other.what, d.what, d.version)
 				}
 				made[d.version] = d
@@ -283,7 +288,8 @@ func (r *races) judge(n int) {
 			wrong(uid, "it is canceled for certain and was seen")
 		case i.State == scheduler.StateExpired && len(got) > 0 && !i.Mark.Uncertain:
 			wrong(uid, "it expired for certain and was seen")
-		case i.State != scheduler.StateDelivered && i.State != scheduler.StateCanceled && i.State != scheduler.StateExpired:
+		case i.State != scheduler.StateDelivered && i.State != scheduler.StateCanceled &&
+			i.State != scheduler.StateExpired:
 			wrong(uid, "it is %s", i.State)
 		}
 		for _, s := range got {
@@ -293,7 +299,8 @@ func (r *races) judge(n int) {
 			case s.due != due.due:
 				wrong(uid, "seen with due %d, the last that was set is %d (version %d)", s.due, due.due, due.version)
 			case s.body != body.body:
-				wrong(uid, "seen with body %q, the last that was set is %q (version %d)", s.body, body.body, body.version)
+				wrong(uid, "seen with body %q, the last that was set is %q (version %d)", s.body,
+					body.body, body.version)
 			}
 		}
 	}
@@ -315,7 +322,8 @@ type seen struct {
 func (p *recorded) Ready() bool                      { return true }
 func (p *recorded) Lane(m *scheduler.Message) string { return m.Topic }
 
-func (p *recorded) Send(_ context.Context, batch []*scheduler.Message, done func(*scheduler.Message, scheduler.Outcome)) {
+func (p *recorded) Send(_ context.Context, batch []*scheduler.Message,
+	done func(*scheduler.Message, scheduler.Outcome)) {
 	for _, m := range batch {
 		p.mu.Lock()
 		outcome := scheduler.Outcome{Kind: scheduler.Delivered}

@@ -57,7 +57,8 @@ var recoverPromises = []promise{
 	{name: "what is missing is restored whole, waits, and is claimed in its order", check: func(t *trial) {
 		first := Message(1, DueIn(time.Minute), Headers("A", "b", "A", "c"), TTL(time.Hour), Priority(7))
 		second := Message(2, DueIn(2*time.Minute))
-		t.restored([]scheduler.RestoreCode{added, added}, record(second, scheduler.StateWaiting, 1), record(first, scheduler.StateWaiting, 1))
+		t.restored([]scheduler.RestoreCode{added, added}, record(second, scheduler.StateWaiting, 1),
+			record(first, scheduler.StateWaiting, 1))
 		t.wantInfo(live(first, scheduler.StateWaiting, scheduler.Mark{}))
 		t.pass(time.Hour)
 		t.wantUIDs(t.claim(), []*scheduler.Message{first, second})
@@ -70,13 +71,15 @@ var recoverPromises = []promise{
 		t.canceled(m.UID, scheduler.CancelMaybe)
 	}},
 	{name: "a lower version is raised, also to an end, and an equal or higher one stays", check: func(t *trial) {
-		low, even, high, end := Message(1, DueIn(time.Hour)), Message(2, DueIn(time.Hour)), Message(3, DueIn(time.Hour)), Message(4, DueIn(time.Hour))
+		low, even, high, end := Message(1, DueIn(time.Hour)), Message(2, DueIn(time.Hour)),
+			Message(3, DueIn(time.Hour)), Message(4, DueIn(time.Hour))
 		t.added(low, even, high, end)
 		t.canceled(high.UID, scheduler.CancelDone)
 		uncertain := *low
 		uncertain.Mark = scheduler.Mark{Uncertain: true, Refusals: 2}
 		t.restored([]scheduler.RestoreCode{raised, same, newer, raised}, record(&uncertain, scheduler.StateWaiting, 2),
-			record(even, scheduler.StateWaiting, 1), record(high, scheduler.StateWaiting, 1), record(end, scheduler.StateCanceled, 2))
+			record(even, scheduler.StateWaiting, 1), record(high, scheduler.StateWaiting, 1),
+			record(end, scheduler.StateCanceled, 2))
 		t.wantInfo(live(low, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Refusals: 2, Changes: 1}))
 		t.wantInfo(remains(end, scheduler.StateCanceled, Start, false, ""))
 		t.canceled(end.UID, scheduler.CancelDone)
@@ -99,7 +102,8 @@ var recoverPromises = []promise{
 		}
 	}},
 	{name: "an end is not forgotten while the journal does not know it", tune: func(o *Options) {
-		o.Record = &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 30, Wrote: func(scheduler.Entry) {}}
+		o.Record = &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 30,
+			Wrote: func(scheduler.Entry) {}}
 	}, check: func(t *trial) {
 		outbox := t.tl.(scheduler.Outbox)
 		m := t.ended(Message(1, DueIn(-24*time.Hour)), scheduler.StateDelivered) // in the store's own past
@@ -117,7 +121,8 @@ var recoverPromises = []promise{
 	}},
 	{name: "nothing that ended comes back", check: func(t *trial) {
 		m := t.ended(Message(1), scheduler.StateDelivered)
-		t.restored([]scheduler.RestoreCode{same}, record(m, scheduler.StateWaiting, 1)) // restored, it would be version 2
+		// restored, it would be version 2
+		t.restored([]scheduler.RestoreCode{same}, record(m, scheduler.StateWaiting, 1))
 		t.restored([]scheduler.RestoreCode{newer}, record(m, scheduler.StateWaiting, 5))
 		if got := t.get(m.UID); got.State != scheduler.StateDelivered {
 			t.Fatalf("it is %s", got.State)
@@ -142,27 +147,34 @@ var recoverPromises = []promise{
 	{name: "a restored end is remembered under its name", check: func(t *trial) {
 		m := Message(1, Named("order-1"), Keyed("customer-1"), Content("x"))
 		t.restored([]scheduler.RestoreCode{added}, record(m, scheduler.StateDelivered, 2))
-		t.refused(Message(2, Named("order-1"), Keyed("customer-1"), Content("x")), scheduler.AddDuplicate, m, scheduler.StateDelivered)
+		t.refused(Message(2, Named("order-1"), Keyed("customer-1"), Content("x")), scheduler.AddDuplicate, m,
+			scheduler.StateDelivered)
 		t.pass(t.o.EndedKeep + time.Second)
 		t.trim(t.bucketOf(m), 10)
 		t.gone(m.UID)
 	}},
 	{name: "restored names answer look-ups, and attempts keep their order", check: func(t *trial) {
-		one, two := Message(1, Named("order-1"), DueIn(time.Hour)), Message(2, Named("order-1"), DueIn(time.Hour), Attempt(2), Content("x"))
+		one, two := Message(1, Named("order-1"), DueIn(time.Hour)),
+			Message(2, Named("order-1"), DueIn(time.Hour), Attempt(2), Content("x"))
 		one.Mark.Uncertain = true // a consumer had it and sent it back
-		t.restored([]scheduler.RestoreCode{added, added}, record(two, scheduler.StateWaiting, 1), record(one, scheduler.StateWaiting, 2))
+		t.restored([]scheduler.RestoreCode{added, added}, record(two, scheduler.StateWaiting, 1),
+			record(one, scheduler.StateWaiting, 2))
 		if found := t.find(scheduler.Ref{ID: "order-1"}); len(found) != 2 {
 			t.Fatalf("found %d messages by the name, want 2", len(found))
 		}
-		t.refused(Message(3, Named("order-1"), Attempt(2), Content("x")), scheduler.AddDuplicate, two, scheduler.StateWaiting)
+		t.refused(Message(3, Named("order-1"), Attempt(2), Content("x")), scheduler.AddDuplicate, two,
+			scheduler.StateWaiting)
 	}},
 	{name: "a later life of a restored name stands last, whatever its attempts are called", check: func(t *trial) {
-		first, retry := Message(1, Named("order-1"), Content("x")), Message(2, Named("order-1"), Attempt(2), Content("x"))
+		first, retry := Message(1, Named("order-1"), Content("x")),
+			Message(2, Named("order-1"), Attempt(2), Content("x"))
 		next := Message(3, Named("order-1"), DueIn(time.Hour), Content("y"))
-		for _, r := range []scheduler.Record{record(first, scheduler.StateDelivered, 2), record(next, scheduler.StateWaiting, 1), record(retry, scheduler.StateDelivered, 2)} {
+		for _, r := range []scheduler.Record{record(first, scheduler.StateDelivered, 2),
+			record(next, scheduler.StateWaiting, 1), record(retry, scheduler.StateDelivered, 2)} {
 			t.restored([]scheduler.RestoreCode{added}, r)
 		}
-		t.refused(Message(4, Named("order-1"), DueIn(time.Hour), Content("y")), scheduler.AddDuplicate, next, scheduler.StateWaiting)
+		t.refused(Message(4, Named("order-1"), DueIn(time.Hour), Content("y")), scheduler.AddDuplicate, next,
+			scheduler.StateWaiting)
 		found := t.find(scheduler.Ref{ID: "order-1", Topic: next.Topic, Key: next.Key, Keyed: true})
 		if len(found) != 1 || found[0].UID != next.UID {
 			t.Fatalf("the name means %v, want %s alone", found, next.UID)
@@ -174,9 +186,12 @@ var recoverPromises = []promise{
 			t.restored([]scheduler.RestoreCode{added}, record(m, scheduler.StateDelivered, 2))
 		}
 		last := Message(100, Named("order-1"), Attempt(100), Content("100"))
-		t.refused(Message(200, Named("order-1"), Attempt(100), Content("100")), scheduler.AddDuplicate, last, scheduler.StateDelivered)
-		t.refused(Message(201, Named("order-1"), Attempt(70), Content("70")), scheduler.AddDuplicate, last, scheduler.StateDelivered)
-		t.refused(Message(202, Named("order-1"), Attempt(60), Content("60")), scheduler.AddConflict, last, scheduler.StateDelivered)
+		t.refused(Message(200, Named("order-1"), Attempt(100), Content("100")), scheduler.AddDuplicate, last,
+			scheduler.StateDelivered)
+		t.refused(Message(201, Named("order-1"), Attempt(70), Content("70")), scheduler.AddDuplicate, last,
+			scheduler.StateDelivered)
+		t.refused(Message(202, Named("order-1"), Attempt(60), Content("60")), scheduler.AddConflict, last,
+			scheduler.StateDelivered)
 	}},
 	{name: "a restored dead message stays dead and whole", check: func(t *trial) {
 		m := Message(1, Headers("A", "b"))
@@ -185,16 +200,19 @@ var recoverPromises = []promise{
 		t.restored([]scheduler.RestoreCode{added}, r)
 		t.pass(1000 * t.o.EndedKeep)
 		t.trim(0, 10)
-		if got := t.get(m.UID); got.State != scheduler.StateDead || got.Reason != "refused" || string(got.Body) != string(m.Body) || len(got.Headers) != 1 {
+		if got := t.get(m.UID); got.State != scheduler.StateDead || got.Reason != "refused" ||
+			string(got.Body) != string(m.Body) || len(got.Headers) != 1 {
 			t.Fatalf("got %s", describe(got))
 		}
 	}},
 	{name: "versions tell states and versions, and nothing of what is not known", check: func(t *trial) {
-		waiting, flying, ended, unknown := Message(1, DueIn(time.Hour)), t.take(Message(2)), t.ended(Message(3), scheduler.StateDelivered), Message(4)
+		waiting, flying, ended, unknown := Message(1, DueIn(time.Hour)), t.take(Message(2)),
+			t.ended(Message(3), scheduler.StateDelivered), Message(4)
 		t.one(waiting)
 		got := t.stands(waiting.UID, flying.UID, ended.UID, unknown.UID)
-		want := map[scheduler.UID]scheduler.Stand{waiting.UID: {State: scheduler.StateWaiting, Version: 1}, flying.UID: {State: scheduler.StateInFlight, Version: 1},
-			ended.UID: {State: scheduler.StateDelivered, Version: 2}}
+		want := map[scheduler.UID]scheduler.Stand{waiting.UID: {State: scheduler.StateWaiting, Version: 1},
+			flying.UID: {State: scheduler.StateInFlight, Version: 1},
+			ended.UID:  {State: scheduler.StateDelivered, Version: 2}}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("got %v, want %v", got, want)
 		}
@@ -206,7 +224,8 @@ var recoverPromises = []promise{
 		}
 		parked := t.take(Message(100))
 		t.giveBack(parked, parked.Score(), scheduler.Mark{Lane: "core:a/b"})
-		want[parked.UID], want[t.take(Message(101)).UID], want[t.ended(Message(102), scheduler.StateDead).UID] = true, true, true
+		want[parked.UID], want[t.take(Message(101)).UID], want[t.ended(Message(102), scheduler.StateDead).UID] = true,
+			true, true
 		t.ended(Message(103), scheduler.StateDelivered)
 		seen := map[scheduler.UID]bool{}
 		cursor := ""
@@ -243,7 +262,9 @@ var recoverPromises = []promise{
 		t.must("begin", rec.Begin(t.Context(), 0, t.term))
 		t.stale("begin", rec.Begin(t.Context(), 0, t.term-1))
 		for _, after := range []scheduler.UID{"", later.UID} {
-			want := slices.DeleteFunc([]scheduler.UID{later.UID, ended.UID, mine.UID}, func(uid scheduler.UID) bool { return uid <= after })
+			want := slices.DeleteFunc([]scheduler.UID{later.UID, ended.UID, mine.UID}, func(uid scheduler.UID) bool {
+				return uid <= after
+			})
 			got, err := rec.Claims(t.Context(), 0, after, 10)
 			t.must("claims", err)
 			if !slices.Equal(got, want) {
@@ -255,7 +276,8 @@ var recoverPromises = []promise{
 		}
 		edited := *later
 		edited.Due, edited.Body = t.now.Add(time.Hour), []byte("edited")
-		records := []scheduler.Record{record(&edited, scheduler.StateWaiting, 2), record(ended, scheduler.StateDelivered, 2), record(mine, scheduler.StateWaiting, 1)}
+		records := []scheduler.Record{record(&edited, scheduler.StateWaiting, 2),
+			record(ended, scheduler.StateDelivered, 2), record(mine, scheduler.StateWaiting, 1)}
 		for i, want := range [][]scheduler.RestoreCode{{raised, raised, same}, {same, same, same}} {
 			got, err := rec.Restore(t.Context(), 0, records, t.now, t.now)
 			t.must("restore", err)
@@ -286,7 +308,8 @@ var recoverPromises = []promise{
 		t.gone(gone.UID)
 		for range 2 {
 			for _, by := range []scheduler.Mending{t.mending(), t.recovering()} {
-				_, err := by.Restore(t.Context(), 0, []scheduler.Record{record(gone, scheduler.StateWaiting, 1)}, read, t.now)
+				_, err := by.Restore(t.Context(), 0,
+					[]scheduler.Record{record(gone, scheduler.StateWaiting, 1)}, read, t.now)
 				if !errors.Is(err, scheduler.ErrOutdated) {
 					t.Fatalf("restore of a page read before: %v", err)
 				}
@@ -299,7 +322,8 @@ var recoverPromises = []promise{
 		read := t.now
 		t.pass(t.o.EndedKeep)
 		t.certify(scheduler.Certification{Forgotten: read + 1})
-		_, err := t.mending().Restore(t.Context(), 0, []scheduler.Record{record(Message(1), scheduler.StateWaiting, 1)}, read, t.now)
+		_, err := t.mending().Restore(t.Context(), 0,
+			[]scheduler.Record{record(Message(1), scheduler.StateWaiting, 1)}, read, t.now)
 		if !errors.Is(err, scheduler.ErrOutdated) {
 			t.Fatalf("restore of a page read before: %v", err)
 		}
@@ -316,14 +340,16 @@ var recoverPromises = []promise{
 		if got := t.claim(); len(got) != 1 || !got[0].Mark.Uncertain {
 			t.Fatalf("claimed %d, or for certain", len(got))
 		}
-		t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: overdue.UID, Claim: t.n, Keep: true}}, t.now))
+		t.must("return",
+			t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: overdue.UID, Claim: t.n, Keep: true}}, t.now))
 		t.canceled(overdue.UID, scheduler.CancelMaybe)
 	}},
 	{name: "while the store is filled it accepts and nothing is claimed", check: func(t *trial) {
 		t.certify(scheduler.Certification{Filling: true})
 		m := t.one(Message(1))
 		t.n++
-		_, err := t.tl.Claim(t.Context(), 0, scheduler.Claim{Term: t.term, Number: t.n, Now: t.now, Limit: 1, Bytes: wide})
+		_, err := t.tl.Claim(t.Context(), 0,
+			scheduler.Claim{Term: t.term, Number: t.n, Now: t.now, Limit: 1, Bytes: wide})
 		if !errors.Is(err, scheduler.ErrUncertified) {
 			t.Fatalf("claim: %v, want ErrUncertified", err)
 		}

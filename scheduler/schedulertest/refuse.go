@@ -7,58 +7,60 @@ import (
 )
 
 var refusePromises = []promise{
-	{name: "an end that the table of transitions does not know is refused for its message alone", check: func(t *trial) {
-		n := 0
-		three := func() {
-			for range 3 {
-				n++
-				t.one(Message(n))
-			}
-		}
-		three()
-		for _, to := range []scheduler.State{scheduler.StateNone, scheduler.StateWaiting, scheduler.StateCanceled, scheduler.StateInFlight} {
-			all := t.claim()
-			if len(all) != 3 {
-				t.Fatalf("claimed %d", len(all))
-			}
-			ends := make([]scheduler.End, len(all))
-			for i, m := range all {
-				ends[i] = scheduler.End{Message: m, State: scheduler.StateDelivered}
-			}
-			ends[1].State = to
-			for range 2 {
-				t.must("finish", t.tl.Finish(t.Context(), 0, t.term, ends, t.now))
-			}
-			if i := t.get(all[1].UID); i.State != scheduler.StateInFlight || i.Version != all[1].Version() {
-				t.Fatalf("asked to end as %s it is %s", to, describe(i))
-			}
-			for _, m := range []*scheduler.Message{all[0], all[2]} {
-				if i := t.get(m.UID); i.State != scheduler.StateDelivered {
-					t.Fatalf("another of the batch is %s", describe(i))
+	{name: "an end that the table of transitions does not know is refused for its message alone",
+		check: func(t *trial) {
+			n := 0
+			three := func() {
+				for range 3 {
+					n++
+					t.one(Message(n))
 				}
 			}
-			refused, err := t.tl.Refused(t.Context(), 0)
-			t.must("list what was refused", err)
-			want := scheduler.Transition{From: scheduler.StateInFlight, To: to}
-			listed := false
-			for _, r := range refused {
-				listed = listed || r.UID == all[1].UID && r.Transition == want && r.Bucket == 0 && r.At == t.now
-			}
-			if !listed {
-				t.Fatalf("refused are %+v, want %s to %+v", refused, all[1].UID, want)
-			}
-			t.finish(scheduler.StateDelivered, all[1])
-			for range 2 {
-				refused, err = t.tl.Refused(t.Context(), 0)
-				t.must("list what was refused", err)
-				if len(refused) > 0 {
-					t.Fatalf("refused are %+v though all have ended well", refused)
-				}
-			}
-			t.now = t.now.Add(time.Second)
 			three()
-		}
-	}},
+			for _, to := range []scheduler.State{scheduler.StateNone, scheduler.StateWaiting, scheduler.StateCanceled,
+				scheduler.StateInFlight} {
+				all := t.claim()
+				if len(all) != 3 {
+					t.Fatalf("claimed %d", len(all))
+				}
+				ends := make([]scheduler.End, len(all))
+				for i, m := range all {
+					ends[i] = scheduler.End{Message: m, State: scheduler.StateDelivered}
+				}
+				ends[1].State = to
+				for range 2 {
+					t.must("finish", t.tl.Finish(t.Context(), 0, t.term, ends, t.now))
+				}
+				if i := t.get(all[1].UID); i.State != scheduler.StateInFlight || i.Version != all[1].Version() {
+					t.Fatalf("asked to end as %s it is %s", to, describe(i))
+				}
+				for _, m := range []*scheduler.Message{all[0], all[2]} {
+					if i := t.get(m.UID); i.State != scheduler.StateDelivered {
+						t.Fatalf("another of the batch is %s", describe(i))
+					}
+				}
+				refused, err := t.tl.Refused(t.Context(), 0)
+				t.must("list what was refused", err)
+				want := scheduler.Transition{From: scheduler.StateInFlight, To: to}
+				listed := false
+				for _, r := range refused {
+					listed = listed || r.UID == all[1].UID && r.Transition == want && r.Bucket == 0 && r.At == t.now
+				}
+				if !listed {
+					t.Fatalf("refused are %+v, want %s to %+v", refused, all[1].UID, want)
+				}
+				t.finish(scheduler.StateDelivered, all[1])
+				for range 2 {
+					refused, err = t.tl.Refused(t.Context(), 0)
+					t.must("list what was refused", err)
+					if len(refused) > 0 {
+						t.Fatalf("refused are %+v though all have ended well", refused)
+					}
+				}
+				t.now = t.now.Add(time.Second)
+				three()
+			}
+		}},
 	{name: "a refusal is forgotten once its message has another state", check: func(t *trial) {
 		m := t.one(Message(1))
 		t.claim()

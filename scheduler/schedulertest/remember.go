@@ -110,19 +110,22 @@ var memoryPromises = []promise{
 		}
 		t.added(batch...) // names too
 	}},
-	{name: "every kind of end but dead is forgotten, and live messages are not", tune: oneBucket, check: func(t *trial) {
-		for i, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateExpired, scheduler.StateCanceled, scheduler.StateDead} {
-			t.ended(Message(i), s)
-		}
-		inFlight := t.take(Message(10))
-		waiting := t.one(Message(11))
-		t.pass(t.o.EndedKeep)
-		if n := t.trim(0, 100); n != 3 {
-			t.Fatalf("%d ends were forgotten, want 3", n)
-		}
-		t.wantInfo(live(inFlight, scheduler.StateInFlight, scheduler.Mark{}))
-		t.wantInfo(live(waiting, scheduler.StateWaiting, scheduler.Mark{}))
-	}},
+	{name: "every kind of end but dead is forgotten, and live messages are not", tune: oneBucket,
+		check: func(t *trial) {
+			for i, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateExpired,
+				scheduler.StateCanceled,
+				scheduler.StateDead} {
+				t.ended(Message(i), s)
+			}
+			inFlight := t.take(Message(10))
+			waiting := t.one(Message(11))
+			t.pass(t.o.EndedKeep)
+			if n := t.trim(0, 100); n != 3 {
+				t.Fatalf("%d ends were forgotten, want 3", n)
+			}
+			t.wantInfo(live(inFlight, scheduler.StateInFlight, scheduler.Mark{}))
+			t.wantInfo(live(waiting, scheduler.StateWaiting, scheduler.Mark{}))
+		}},
 	{name: "a forgotten end frees its name", tune: oneBucket, check: func(t *trial) {
 		for i, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateExpired, scheduler.StateCanceled} {
 			t.ended(Message(i, Named(fmt.Sprintf("order-%d", i)), Keyed("k"), Content("a")), s)

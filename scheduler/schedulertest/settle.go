@@ -43,7 +43,8 @@ var settlePromises = []promise{
 		all := t.added(Message(1), Message(2))
 		t.claim()
 		t.must("finish", t.tl.Finish(t.Context(), 0, t.term, []scheduler.End{
-			{Message: all[0], State: scheduler.StateExpired, Uncertain: true}, {Message: all[1], State: scheduler.StateExpired},
+			{Message: all[0], State: scheduler.StateExpired, Uncertain: true},
+			{Message: all[1], State: scheduler.StateExpired},
 		}, t.now))
 		t.wantInfo(remains(all[0], scheduler.StateExpired, t.now, true, ""))
 		t.wantInfo(remains(all[1], scheduler.StateExpired, t.now, false, ""))
@@ -95,7 +96,8 @@ var settlePromises = []promise{
 		}
 		back := scheduler.Back{UID: first.UID, Claim: first.Claim, Score: first.Score()}
 		for _, b := range []scheduler.Back{back, {UID: first.UID, Claim: first.Claim, Keep: true}} {
-			t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{b}, t.now)) // as Redis does late, from a dead connection
+			// as Redis does late, from a dead connection
+			t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{b}, t.now))
 			t.wantInfo(live(first, scheduler.StateInFlight, scheduler.Mark{}))
 			t.canceled(first.UID, scheduler.CancelInFlight)
 		}
@@ -126,7 +128,8 @@ var settlePromises = []promise{
 		t.giveBack(m, later, scheduler.Mark{Uncertain: true, Refusals: 2, Lane: "stream"})
 		t.pass(time.Second)
 		m = t.claimFrom(0, "stream", wide, wide).Messages[0]
-		t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: later << 1, Mark: scheduler.Mark{Refusals: 9, Lane: "other"}, Keep: true}}, t.now))
+		t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: m.UID, Claim: m.Claim,
+			Score: later << 1, Mark: scheduler.Mark{Refusals: 9, Lane: "other"}, Keep: true}}, t.now))
 		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Refusals: 2}))
 		if h := t.heads()[0]; h.Due != m.Due || len(t.lanes(0)) != 0 {
 			t.Fatalf("head is %+v, lanes %v: want it in the bucket at its due time", h, t.lanes(0))
@@ -137,7 +140,8 @@ var settlePromises = []promise{
 		claimed := t.claim()
 		back := make([]scheduler.Back, len(claimed))
 		for i, m := range claimed {
-			back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: scheduler.Mark{Lane: []string{"ORDERS", "core:a.b"}[i%2]}}
+			back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Score: m.Score(),
+				Mark: scheduler.Mark{Lane: []string{"ORDERS", "core:a.b"}[i%2]}}
 		}
 		t.must("return", t.tl.Return(t.Context(), 0, t.term, back, t.now))
 		t.wantInfo(live(all[0], scheduler.StateWaiting, scheduler.Mark{Lane: "ORDERS"}))
@@ -153,7 +157,8 @@ var settlePromises = []promise{
 		c := t.claimFrom(0, "ORDERS", 1, wide)
 		t.wantUIDs(c.Messages, all[:1])
 		if c.Head != Start || c.Messages[0].Mark.Lane != "" {
-			t.Fatalf("head %d, lane %q: one is left, and a claimed message has no lane", c.Head, c.Messages[0].Mark.Lane)
+			t.Fatalf("head %d, lane %q: one is left, and a claimed message has no lane", c.Head,
+				c.Messages[0].Mark.Lane)
 		}
 		t.wantInfo(live(all[0], scheduler.StateInFlight, scheduler.Mark{}))
 		c = t.claimFrom(0, "ORDERS", wide, wide)
@@ -244,7 +249,8 @@ var settlePromises = []promise{
 			t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Changes: 1}))
 		}
 		t.wantInfo(live(third, scheduler.StateInFlight, scheduler.Mark{}))
-		t.must("return late", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: first.UID, Claim: first.Claim, Keep: true}}, t.now))
+		t.must("return late", t.tl.Return(t.Context(), 0, t.term,
+			[]scheduler.Back{{UID: first.UID, Claim: first.Claim, Keep: true}}, t.now))
 		t.wantInfo(live(first, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Changes: 1}))
 	}},
 	{name: "the uncertain mark outlives a sweep and a claim", check: func(t *trial) {

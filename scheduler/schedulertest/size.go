@@ -61,7 +61,8 @@ var sizePromises = []promise{
 		for i := range random {
 			random[i] = byte(rng.Uint32())
 		}
-		big, headed := Message(1, Body(random)), Message(2, Body(random[:1<<20]), Headers("Long", strings.Repeat("x", 60_000), "", ""))
+		big, headed := Message(1, Body(random)),
+			Message(2, Body(random[:1<<20]), Headers("Long", strings.Repeat("x", 60_000), "", ""))
 		t.added(big, headed)
 		for i, m := range t.claim() {
 			want := []*scheduler.Message{big, headed}[i]
@@ -77,7 +78,8 @@ var sizePromises = []promise{
 	{name: "a batch of the largest flush is one add", check: func(t *trial) {
 		batch := make([]*scheduler.Message, 500)
 		for i := range batch {
-			batch[i] = Message(i, Keyed("customer-1"), Named(fmt.Sprintf("order-%d", i)), Stored(uint64(i+1)), Body(make([]byte, 8<<10)))
+			batch[i] = Message(i, Keyed("customer-1"), Named(fmt.Sprintf("order-%d", i)), Stored(uint64(i+1)),
+				Body(make([]byte, 8<<10)))
 		}
 		t.added(batch...)
 		for i, r := range t.add(batch...) {

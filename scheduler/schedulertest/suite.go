@@ -45,13 +45,15 @@ func Exercise(t *testing.T, open Open) {
 	for _, group := range [][]promise{
 		orderPromises, claimPromises, settlePromises, termPromises, cancelPromises,
 		namePromises, attemptPromises, memoryPromises, tombstonePromises, sizePromises, recoverPromises,
-		amendPromises, mergePromises, meetPromises, deadPromises, browsePromises, countPromises, pausePromises, refusePromises,
+		amendPromises, mergePromises, meetPromises, deadPromises, browsePromises, countPromises, pausePromises,
+		refusePromises,
 		quarantinePromises,
 	} {
 		for _, p := range group {
 			t.Run(p.name, func(t *testing.T) {
 				t.Parallel()
-				o := Options{Buckets: 4, EndedKeep: 10 * time.Minute, TombstoneKeep: 10 * time.Minute, TombstoneLimit: 10_000}
+				o := Options{Buckets: 4, EndedKeep: 10 * time.Minute, TombstoneKeep: 10 * time.Minute,
+					TombstoneLimit: 10_000}
 				if p.tune != nil {
 					p.tune(&o)
 				}

@@ -23,14 +23,16 @@ var leaderCalls = []struct {
 		return err
 	}},
 	{"claim from a lane", func(t *trial, term uint64, _ *scheduler.Message) error {
-		_, err := t.tl.Claim(t.Context(), 0, scheduler.Claim{Term: term, Now: t.now, Limit: 10, Bytes: wide, Lane: "stream"})
+		_, err := t.tl.Claim(t.Context(), 0,
+			scheduler.Claim{Term: term, Now: t.now, Limit: 10, Bytes: wide, Lane: "stream"})
 		return err
 	}},
 	{"finish", func(t *trial, term uint64, m *scheduler.Message) error {
 		return t.tl.Finish(t.Context(), 0, term, []scheduler.End{{Message: m, State: scheduler.StateDelivered}}, t.now)
 	}},
 	{"return", func(t *trial, term uint64, m *scheduler.Message) error {
-		return t.tl.Return(t.Context(), 0, term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: m.Score()}}, t.now)
+		return t.tl.Return(t.Context(), 0, term,
+			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: m.Score()}}, t.now)
 	}},
 	{"return that keeps", func(t *trial, term uint64, m *scheduler.Message) error {
 		return t.tl.Return(t.Context(), 0, term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}}, t.now)
@@ -52,7 +54,8 @@ var recoveryCalls = []struct {
 	call func(t *trial, r scheduler.Recovering) error
 }{
 	{"restore", func(t *trial, r scheduler.Recovering) error {
-		_, err := r.Restore(t.Context(), 0, []scheduler.Record{record(Message(50), scheduler.StateWaiting, 1)}, t.now, t.now)
+		_, err := r.Restore(t.Context(), 0,
+			[]scheduler.Record{record(Message(50), scheduler.StateWaiting, 1)}, t.now, t.now)
 		return err
 	}},
 	{"versions", func(t *trial, r scheduler.Recovering) error {

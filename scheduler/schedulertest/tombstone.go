@@ -13,7 +13,8 @@ import (
 func canceledAtOnce(t *trial, m *scheduler.Message) {
 	t.Helper()
 	r := t.add(m)[0]
-	if r.Code != scheduler.AddedCanceled || r.First.UID != m.UID || r.First.State != scheduler.StateCanceled || r.First.EndedAt != t.now {
+	if r.Code != scheduler.AddedCanceled || r.First.UID != m.UID || r.First.State != scheduler.StateCanceled ||
+		r.First.EndedAt != t.now {
 		t.Fatalf("add of %s: got %s, %s; want it added as canceled", m.UID, addWord(r.Code), describe(r.First))
 	}
 }
@@ -36,12 +37,14 @@ var tombstonePromises = []promise{
 			if h := t.heads()[t.bucketOf(m)]; h.Waiting != 0 || h.Due != 0 {
 				t.Fatalf("head is %+v", h)
 			}
-			if found := t.find(scheduler.Ref{ID: "order-1", Key: key, Keyed: true}); len(found) != 1 || found[0].UID != m.UID {
+			if found := t.find(scheduler.Ref{ID: "order-1", Key: key, Keyed: true}); len(found) != 1 ||
+				found[0].UID != m.UID {
 				t.Fatalf("the name finds %d messages, want it", len(found))
 			}
 			// Redelivered, it is the same; pushed again otherwise, it is in conflict.
 			t.refused(m, scheduler.AddDuplicate, m, scheduler.StateCanceled)
-			t.refused(Message(10+i, Named("order-1"), Keyed(key), Stored(200)), scheduler.AddConflict, m, scheduler.StateCanceled)
+			t.refused(Message(10+i, Named("order-1"), Keyed(key), Stored(200)), scheduler.AddConflict, m,
+				scheduler.StateCanceled)
 		}
 	}},
 	{name: "a push stored after the cancel is accepted", check: func(t *trial) {
@@ -59,7 +62,8 @@ var tombstonePromises = []promise{
 		t.one(Message(3, Named("order"), Keyed("-1"), Stored(5)))
 	}},
 	{name: "a tombstone is for its topic alone", check: func(t *trial) {
-		for i, ref := range []scheduler.Ref{{ID: "order-1", Topic: "mail"}, {ID: "order-2", Topic: "mail", Keyed: true}} {
+		for i, ref := range []scheduler.Ref{{ID: "order-1", Topic: "mail"},
+			{ID: "order-2", Topic: "mail", Keyed: true}} {
 			t.bury(ref, 100)
 			t.one(Message(10*i+1, Named(ref.ID), On("payments"), Stored(5)))
 			t.one(Message(10*i+2, Named(ref.ID), On("mail.x"), Stored(5)))
@@ -82,25 +86,28 @@ var tombstonePromises = []promise{
 	}},
 	{name: "a message that turned up is found and left alone", check: func(t *trial) {
 		m := t.one(Message(1, Named("order-1"), Stored(5), DueIn(time.Hour)))
-		for _, ref := range []scheduler.Ref{{ID: "order-1", Topic: "content"}, {ID: "order-1", Topic: "content", Keyed: true}} {
+		for _, ref := range []scheduler.Ref{{ID: "order-1", Topic: "content"},
+			{ID: "order-1", Topic: "content", Keyed: true}} {
 			if found := t.bury(ref, 100); !slices.Equal(found, []scheduler.UID{m.UID}) {
 				t.Fatalf("found %v, want %s", found, m.UID)
 			}
 		}
 		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{}))
 	}},
-	{name: "where a message has the name no tombstone is left, in other buckets there is", tune: func(o *Options) { o.EndedKeep = time.Minute }, check: func(t *trial) {
-		a, b, elsewhere := neighbours(t.o.Buckets)
-		first := t.ended(Message(1, Named("order-1"), Keyed(a)), scheduler.StateDelivered)
-		if found := t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100); !slices.Equal(found, []scheduler.UID{first.UID}) {
-			t.Fatalf("found %v, want %s", found, first.UID)
-		}
-		canceledAtOnce(t, Message(2, Named("order-1"), Keyed(elsewhere), Stored(5)))
-		t.one(Message(3, Named("order-1"), Keyed(b), Stored(5)))
-		t.pass(time.Minute)
-		t.trim(t.bucketOf(first), 10)
-		t.one(Message(4, Named("order-1"), Keyed(a), Stored(6)))
-	}},
+	{name: "where a message has the name no tombstone is left, in other buckets there is",
+		tune: func(o *Options) { o.EndedKeep = time.Minute }, check: func(t *trial) {
+			a, b, elsewhere := neighbours(t.o.Buckets)
+			first := t.ended(Message(1, Named("order-1"), Keyed(a)), scheduler.StateDelivered)
+			found := t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
+			if !slices.Equal(found, []scheduler.UID{first.UID}) {
+				t.Fatalf("found %v, want %s", found, first.UID)
+			}
+			canceledAtOnce(t, Message(2, Named("order-1"), Keyed(elsewhere), Stored(5)))
+			t.one(Message(3, Named("order-1"), Keyed(b), Stored(5)))
+			t.pass(time.Minute)
+			t.trim(t.bucketOf(first), 10)
+			t.one(Message(4, Named("order-1"), Keyed(a), Stored(6)))
+		}},
 	{name: "several keys of an id are all found", check: func(t *trial) {
 		a, b, elsewhere := neighbours(t.o.Buckets)
 		var want []scheduler.UID
@@ -111,7 +118,8 @@ var tombstonePromises = []promise{
 		if found := t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100); !slices.Equal(found, want) {
 			t.Fatalf("found %v, want %v", found, want)
 		}
-		if found := t.bury(scheduler.Ref{ID: "order-1", Topic: "content", Key: b, Keyed: true}, 100); !slices.Equal(found, want[1:2]) {
+		if found := t.bury(scheduler.Ref{ID: "order-1", Topic: "content", Key: b, Keyed: true}, 100); !slices.Equal(
+			found, want[1:2]) {
 			t.Fatalf("found %v, want %v", found, want[1:2])
 		}
 	}},
@@ -132,34 +140,40 @@ var tombstonePromises = []promise{
 	{name: "a message that has the name answers before a tombstone does", check: func(t *trial) {
 		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		first := t.one(Message(1, Named("order-1"), Content("a")))
-		t.refused(Message(2, Named("order-1"), Content("a"), Stored(50)), scheduler.AddDuplicate, first, scheduler.StateWaiting)
-		t.refused(Message(3, Named("order-1"), Content("b"), Stored(50)), scheduler.AddConflict, first, scheduler.StateWaiting)
+		t.refused(Message(2, Named("order-1"), Content("a"), Stored(50)), scheduler.AddDuplicate, first,
+			scheduler.StateWaiting)
+		t.refused(Message(3, Named("order-1"), Content("b"), Stored(50)), scheduler.AddConflict, first,
+			scheduler.StateWaiting)
 	}},
 	{name: "a batch meets a tombstone once for each name", check: func(t *trial) {
 		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		batch := []*scheduler.Message{
-			Message(1, Named("order-1"), Content("a"), Stored(99)), Message(2, Named("order-1"), Content("a"), Stored(100)), Message(3, Named("order-1"), Content("a"), Stored(101)),
+			Message(1, Named("order-1"), Content("a"), Stored(99)),
+			Message(2, Named("order-1"), Content("a"), Stored(100)),
+			Message(3, Named("order-1"), Content("a"), Stored(101)),
 		}
 		want := []scheduler.AddCode{scheduler.AddedCanceled, scheduler.AddConflict, scheduler.AddConflict}
 		for i, r := range t.add(batch...) {
 			if r.Code != want[i] || r.First.UID != batch[0].UID {
-				t.Errorf("message %d: got %s of %s, want %s of %s", i, addWord(r.Code), r.First.UID, addWord(want[i]), batch[0].UID)
+				t.Errorf("message %d: got %s of %s, want %s of %s", i, addWord(r.Code), r.First.UID,
+					addWord(want[i]), batch[0].UID)
 			}
 		}
 	}},
-	{name: "a tombstone is forgotten when its time is over", tune: func(o *Options) { o.Buckets, o.TombstoneKeep = 1, 3*time.Minute }, check: func(t *trial) {
-		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
-		t.pass(t.o.TombstoneKeep - time.Millisecond)
-		t.bury(scheduler.Ref{ID: "order-2", Topic: "content"}, 100)
-		t.trim(0, 10)
-		canceledAtOnce(t, Message(1, Named("order-1"), Keyed("a"), Stored(5)))
-		t.pass(time.Millisecond)
-		if n := t.trim(0, 10); n != 0 {
-			t.Fatalf("a tombstone was counted as %d ends", n)
-		}
-		t.one(Message(2, Named("order-1"), Keyed("b"), Stored(5)))
-		canceledAtOnce(t, Message(3, Named("order-2"), Stored(5)))
-	}},
+	{name: "a tombstone is forgotten when its time is over",
+		tune: func(o *Options) { o.Buckets, o.TombstoneKeep = 1, 3*time.Minute }, check: func(t *trial) {
+			t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
+			t.pass(t.o.TombstoneKeep - time.Millisecond)
+			t.bury(scheduler.Ref{ID: "order-2", Topic: "content"}, 100)
+			t.trim(0, 10)
+			canceledAtOnce(t, Message(1, Named("order-1"), Keyed("a"), Stored(5)))
+			t.pass(time.Millisecond)
+			if n := t.trim(0, 10); n != 0 {
+				t.Fatalf("a tombstone was counted as %d ends", n)
+			}
+			t.one(Message(2, Named("order-1"), Keyed("b"), Stored(5)))
+			canceledAtOnce(t, Message(3, Named("order-2"), Stored(5)))
+		}},
 	{name: "a tombstone that is laid again starts its time anew", tune: oneBucket, check: func(t *trial) {
 		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		t.pass(t.o.TombstoneKeep - time.Minute)
@@ -181,45 +195,49 @@ var tombstonePromises = []promise{
 		t.trim(0, 2)
 		canceledAtOnce(t, Message(4, Named("order-4"), Stored(5)))
 	}},
-	{name: "beyond the limit a tombstone is refused, and those that stand stay", tune: fewTombstones, check: func(t *trial) {
-		ref := func(i int) scheduler.Ref { return scheduler.Ref{ID: fmt.Sprintf("order-%d", i), Topic: "content"} }
-		for i := range 3 {
-			t.bury(ref(i), 100)
-			t.pass(time.Millisecond)
-		}
-		for _, keyed := range []bool{false, true} {
-			fourth := ref(3)
-			fourth.Keyed = keyed
-			for range 2 {
-				if found, err := t.tl.Bury(t.Context(), fourth, 100, t.now); !errors.Is(err, scheduler.ErrManyTombstones) || !errors.Is(err, scheduler.ErrUnavailable) || len(found) != 0 {
-					t.Fatalf("got %v, %v; want %v", found, err, scheduler.ErrManyTombstones)
+	{name: "beyond the limit a tombstone is refused, and those that stand stay", tune: fewTombstones,
+		check: func(t *trial) {
+			ref := func(i int) scheduler.Ref { return scheduler.Ref{ID: fmt.Sprintf("order-%d", i), Topic: "content"} }
+			for i := range 3 {
+				t.bury(ref(i), 100)
+				t.pass(time.Millisecond)
+			}
+			for _, keyed := range []bool{false, true} {
+				fourth := ref(3)
+				fourth.Keyed = keyed
+				for range 2 {
+					if found, err := t.tl.Bury(t.Context(), fourth, 100, t.now); !errors.Is(
+						err, scheduler.ErrManyTombstones) || !errors.Is(err, scheduler.ErrUnavailable) ||
+						len(found) != 0 {
+						t.Fatalf("got %v, %v; want %v", found, err, scheduler.ErrManyTombstones)
+					}
 				}
 			}
-		}
-		m := t.one(Message(3, Named("order-3"), Stored(5)))
-		if found := t.bury(ref(3), 100); !slices.Equal(found, []scheduler.UID{m.UID}) {
-			t.Fatalf("found %v, want %s: no tombstone is needed", found, m.UID)
-		}
-		t.bury(ref(0), 100) // one that stands is laid again
-		for i := range 3 {
-			canceledAtOnce(t, Message(i, Named(fmt.Sprintf("order-%d", i)), Stored(5)))
-		}
-		t.pass(t.o.TombstoneKeep)
-		for i := 4; i < 7; i++ { // those that have had their time make room, although nobody trims
-			t.bury(ref(i), 100)
-			canceledAtOnce(t, Message(i, Named(fmt.Sprintf("order-%d", i)), Stored(5)))
-		}
-		if _, err := t.tl.Bury(t.Context(), ref(7), 100, t.now); !errors.Is(err, scheduler.ErrManyTombstones) {
-			t.Fatalf("got %v; these have not", err)
-		}
-	}},
-	{name: "a tombstone that only some buckets had room for has an unknown outcome", tune: func(o *Options) { o.Buckets, o.TombstoneLimit = 2, 1 }, check: func(t *trial) {
-		t.bury(scheduler.Ref{ID: "order-1", Topic: "content", Keyed: true}, 100) // in one bucket
-		_, err := t.tl.Bury(t.Context(), scheduler.Ref{ID: "order-2", Topic: "content"}, 100, t.now)
-		if !errors.Is(err, scheduler.ErrManyTombstones) || !errors.Is(err, scheduler.ErrOutcomeUnknown) {
-			t.Fatalf("got %v", err)
-		}
-	}},
+			m := t.one(Message(3, Named("order-3"), Stored(5)))
+			if found := t.bury(ref(3), 100); !slices.Equal(found, []scheduler.UID{m.UID}) {
+				t.Fatalf("found %v, want %s: no tombstone is needed", found, m.UID)
+			}
+			t.bury(ref(0), 100) // one that stands is laid again
+			for i := range 3 {
+				canceledAtOnce(t, Message(i, Named(fmt.Sprintf("order-%d", i)), Stored(5)))
+			}
+			t.pass(t.o.TombstoneKeep)
+			for i := 4; i < 7; i++ { // those that have had their time make room, although nobody trims
+				t.bury(ref(i), 100)
+				canceledAtOnce(t, Message(i, Named(fmt.Sprintf("order-%d", i)), Stored(5)))
+			}
+			if _, err := t.tl.Bury(t.Context(), ref(7), 100, t.now); !errors.Is(err, scheduler.ErrManyTombstones) {
+				t.Fatalf("got %v; these have not", err)
+			}
+		}},
+	{name: "a tombstone that only some buckets had room for has an unknown outcome",
+		tune: func(o *Options) { o.Buckets, o.TombstoneLimit = 2, 1 }, check: func(t *trial) {
+			t.bury(scheduler.Ref{ID: "order-1", Topic: "content", Keyed: true}, 100) // in one bucket
+			_, err := t.tl.Bury(t.Context(), scheduler.Ref{ID: "order-2", Topic: "content"}, 100, t.now)
+			if !errors.Is(err, scheduler.ErrManyTombstones) || !errors.Is(err, scheduler.ErrOutcomeUnknown) {
+				t.Fatalf("got %v", err)
+			}
+		}},
 	{name: "laying one tombstone again and again drops no other", tune: fewTombstones, check: func(t *trial) {
 		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		t.pass(time.Millisecond)

@@ -73,14 +73,17 @@ func (t *trial) one(m *scheduler.Message) *scheduler.Message {
 }
 
 // refused adds one message and wants a duplicate or conflict with the first.
-func (t *trial) refused(m *scheduler.Message, code scheduler.AddCode, first *scheduler.Message, state scheduler.State) scheduler.Info {
+func (t *trial) refused(m *scheduler.Message, code scheduler.AddCode, first *scheduler.Message,
+	state scheduler.State) scheduler.Info {
 	t.Helper()
 	r := t.add(m)[0]
 	if r.Code != code || r.First.UID != first.UID || r.First.Due != first.Due || r.First.State != state {
-		t.Fatalf("add of %s: got %s of %s, due %d, %s; want %s of %s, due %d, %s", m.UID, addWord(r.Code), r.First.UID, r.First.Due, r.First.State,
+		t.Fatalf("add of %s: got %s of %s, due %d, %s; want %s of %s, due %d, %s", m.UID, addWord(r.Code), r.First.UID,
+			r.First.Due, r.First.State,
 			addWord(code), first.UID, first.Due, state)
 	}
-	if f := r.First; f.ID != first.ID || f.Topic != first.Topic || f.Key != first.Key || f.Priority != first.Priority || f.TTL != first.TTL ||
+	if f := r.First; f.ID != first.ID || f.Topic != first.Topic || f.Key != first.Key || f.Priority != first.Priority ||
+		f.TTL != first.TTL ||
 		f.Attempt != first.Attempt || f.Version == 1 && f.Digest != first.Digest {
 		t.Fatalf("add of %s: got of the first %+v\nwant %+v", m.UID, f.Message, *first)
 	}
@@ -90,7 +93,8 @@ func (t *trial) refused(m *scheduler.Message, code scheduler.AddCode, first *sch
 func (t *trial) claimFrom(bucket int, lane string, limit, bytes int) scheduler.Claimed {
 	t.Helper()
 	t.n++
-	c, err := t.tl.Claim(t.Context(), bucket, scheduler.Claim{Term: t.term, Number: t.n, Now: t.now, Limit: limit, Bytes: bytes, Lane: lane})
+	c, err := t.tl.Claim(t.Context(), bucket,
+		scheduler.Claim{Term: t.term, Number: t.n, Now: t.now, Limit: limit, Bytes: bytes, Lane: lane})
 	t.must("claim", err)
 	if len(c.Missing) > 0 {
 		t.Fatalf("claim: messages are missing: %v", c.Missing)
@@ -125,7 +129,8 @@ func (t *trial) finish(state scheduler.State, messages ...*scheduler.Message) {
 	t.Helper()
 	ends := make([]scheduler.End, len(messages))
 	for i, m := range messages {
-		ends[i] = scheduler.End{Message: m, State: state, Uncertain: m.Mark.Uncertain, Reason: "the test says " + state.String()}
+		ends[i] = scheduler.End{Message: m, State: state, Uncertain: m.Mark.Uncertain,
+			Reason: "the test says " + state.String()}
 	}
 	t.must("finish", t.tl.Finish(t.Context(), t.bucketOf(messages[0]), t.term, ends, t.now))
 }
@@ -144,7 +149,8 @@ func (t *trial) ended(m *scheduler.Message, state scheduler.State) *scheduler.Me
 
 func (t *trial) giveBack(m *scheduler.Message, score int64, mark scheduler.Mark) {
 	t.Helper()
-	t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), t.term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}}, t.now))
+	t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), t.term,
+		[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}}, t.now))
 }
 
 func (t *trial) sweep(bucket, limit int) int {
@@ -294,8 +300,10 @@ func describe(i scheduler.Info) string {
 	if len(body) > 64 {
 		body = fmt.Sprintf("%d bytes %08x", len(body), crc32.ChecksumIEEE(i.Body))
 	}
-	return fmt.Sprintf("%s id=%q key=%q topic=%q headers=%q body=%q due=%d priority=%d ttl=%s attempt=%d digest=%x stored=%d merge=%d max wait=%s origin=%q retry=%v mark=%+v %s version=%d ended=%d kind=%s other=%q reason=%q",
-		i.UID, i.ID, i.Key, i.Topic, i.Headers, body, i.Due, i.Priority, i.TTL, i.Attempt, i.Digest, i.Stored, i.Merge, i.MaxWait, i.Origin, i.Retry, i.Mark,
+	return fmt.Sprintf("%s id=%q key=%q topic=%q headers=%q body=%q due=%d priority=%d ttl=%s attempt=%d digest=%x "+
+		"stored=%d merge=%d max wait=%s origin=%q retry=%v mark=%+v %s version=%d ended=%d kind=%s other=%q reason=%q",
+		i.UID, i.ID, i.Key, i.Topic, i.Headers, body, i.Due, i.Priority, i.TTL, i.Attempt, i.Digest, i.Stored, i.Merge,
+		i.MaxWait, i.Origin, i.Retry, i.Mark,
 		i.State, i.Version, i.EndedAt, i.Kind, i.Other, i.Reason)
 }
 
@@ -307,7 +315,8 @@ func live(m *scheduler.Message, state scheduler.State, mark scheduler.Mark) sche
 }
 
 // remains is the info of an end, of which the timeline keeps a part.
-func remains(m *scheduler.Message, state scheduler.State, at scheduler.Milli, uncertain bool, reason string) scheduler.Info {
+func remains(m *scheduler.Message, state scheduler.State, at scheduler.Milli, uncertain bool,
+	reason string) scheduler.Info {
 	i := scheduler.Info{Message: *m, State: state, EndedAt: at, Version: m.Version() + 1, Reason: reason}
 	i.Headers, i.Body, i.Origin, i.Retry, i.Stored, i.Merge, i.MaxWait = nil, nil, "", scheduler.Retry{}, 0, 0, 0
 	i.Claim, i.ClaimedAt, i.Mark = 0, 0, scheduler.Mark{Uncertain: uncertain, Changes: m.Mark.Changes + 1}

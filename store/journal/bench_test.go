@@ -91,7 +91,8 @@ func benchBatch(n int) (begin, end []scheduler.Change) {
 	at := scheduler.Milli(1_900_000_000_000) + scheduler.Milli(n)
 	for i := range benchRows {
 		m := &scheduler.Message{
-			Topic: fmt.Sprintf("orders.%d.remind", i%50), ID: fmt.Sprintf("order-%d-%d", n, i), Key: fmt.Sprintf("customer-%d", i*7919%1000), Attempt: 1,
+			Topic: fmt.Sprintf("orders.%d.remind", i%50), ID: fmt.Sprintf("order-%d-%d", n, i),
+			Key: fmt.Sprintf("customer-%d", i*7919%1000), Attempt: 1,
 			Body: make([]byte, 256), Headers: []scheduler.Header{{Name: "Content-Type", Value: "application/json"}},
 			Due: at + scheduler.Milli(20*60*1000+i*i%60_000),
 		}
@@ -102,10 +103,12 @@ func benchBatch(n int) (begin, end []scheduler.Change) {
 		}
 		m.UID = uid
 		c := scheduler.Change{
-			UID: uid, Version: 1, State: scheduler.StateWaiting, At: at, Bucket: uid.Bucket(4), Instance: "tarry-1", Address: "10.0.0.1:7000", Due: m.Due, Message: m,
+			UID: uid, Version: 1, State: scheduler.StateWaiting, At: at, Bucket: uid.Bucket(4), Instance: "tarry-1",
+			Address: "10.0.0.1:7000", Due: m.Due, Message: m,
 		}
 		begin = append(begin, c)
-		c.Version, c.State, c.At, c.Message, c.Claimed, c.Attempt, c.Term, c.Stream, c.Sequence = 2, scheduler.StateDelivered, m.Due+3, nil, m.Due, 1, 4, "ORDERS", uint64(i)
+		c.Version, c.State, c.At, c.Message, c.Claimed, c.Attempt, c.Term, c.Stream, c.Sequence = 2,
+			scheduler.StateDelivered, m.Due+3, nil, m.Due, 1, 4, "ORDERS", uint64(i)
 		end = append(end, c)
 	}
 	return begin, end
@@ -115,7 +118,8 @@ func benchBatch(n int) (begin, end []scheduler.Change) {
 func reportDisk(b *testing.B, dir string) {
 	var bytes int64
 	filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
-		if err == nil && !info.IsDir() && (strings.HasSuffix(path, "messages.ibd") || strings.HasSuffix(path, "transitions.ibd") || strings.HasSuffix(path, ".db")) {
+		if err == nil && !info.IsDir() && (strings.HasSuffix(path, "messages.ibd") ||
+			strings.HasSuffix(path, "transitions.ibd") || strings.HasSuffix(path, ".db")) {
 			bytes += info.Size()
 		}
 		return nil

@@ -21,8 +21,10 @@ func steppedLine(t *testing.T) (*lab.SteppedRedis, *timeline.Redis) {
 	srv := lab.NewSteppedRedis(t, "--appendfsync", "always")
 	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{srv.Addr}, CallTimeout: 10 * time.Second})
 	t.Cleanup(func() { _ = rdb.Close() })
-	tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: "clock", Buckets: 1, EndedKeep: 10 * time.Minute, TombstoneKeep: time.Minute, TombstoneLimit: 9,
-		Record: &scheduler.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20, Wrote: func(scheduler.Entry) {}}})
+	tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: "clock", Buckets: 1, EndedKeep: 10 * time.Minute,
+		TombstoneKeep: time.Minute, TombstoneLimit: 9,
+		Record: &scheduler.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20,
+			Wrote: func(scheduler.Entry) {}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +99,8 @@ func TestTrim_WaitsForTheJournalWhateverRedissClockSays(t *testing.T) {
 			if n := trim(time.Hour); n != 0 {
 				t.Error("an end was forgotten that only this bucket knew")
 			}
-			if _, _, err := journal.Drain(t.Context(), memoryStore(t), tl, 0, 0, time.Minute, zerolog.Nop()); err != nil {
+			if _, _, err := journal.Drain(
+				t.Context(), memoryStore(t), tl, 0, 0, time.Minute, zerolog.Nop()); err != nil {
 				t.Fatal(err)
 			}
 			if n := trim(9 * time.Minute); n != 0 {
@@ -122,7 +125,9 @@ func TestRecovery_LooksBackByTheClockOfTheChanges(t *testing.T) {
 	lost := schedulertest.Message(2)
 	at := old.Add(10 * time.Minute)
 	lost.Due = at.Add(time.Hour)
-	if err := store.Write(t.Context(), nil, []scheduler.Change{{UID: lost.UID, Version: 1, State: scheduler.StateWaiting, At: at, Due: lost.Due, Message: lost}}); err != nil {
+	err := store.Write(t.Context(), nil, []scheduler.Change{
+		{UID: lost.UID, Version: 1, State: scheduler.StateWaiting, At: at, Due: lost.Due, Message: lost}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	now := old.Add(40 * time.Minute)
@@ -131,7 +136,8 @@ func TestRecovery_LooksBackByTheClockOfTheChanges(t *testing.T) {
 	srv.Restart()
 	lab.Eventually(t, 10*time.Second, func() error { _, err := tl.Standings(t.Context()); return err })
 	clock := scheduler.NewClock(scheduler.Local{Wall: now.Time, Mono: func() time.Duration { return 0 }})
-	r := journal.NewRecovery(journal.RecoveryConfig{Store: store, Timeline: tl, Mode: journal.Sync, Window: 10 * time.Minute, EndedKeep: 10 * time.Minute,
+	r := journal.NewRecovery(journal.RecoveryConfig{Store: store, Timeline: tl, Mode: journal.Sync,
+		Window: 10 * time.Minute, EndedKeep: 10 * time.Minute,
 		Clock: clock, Timeout: time.Minute, Log: zerolog.Nop()})
 	if _, err := r.Run(t.Context(), 2); err != nil {
 		t.Fatal(err)

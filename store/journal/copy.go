@@ -62,7 +62,8 @@ func Copy(ctx context.Context, from, to Config, progress func(CopyReport)) (repo
 		name string
 		do   func(context.Context) error
 	}{
-		{"mark the target", c.begin}, {"copy fences, pauses and term", c.small}, {"copy messages", c.messages}, {"copy changes", c.changes},
+		{"mark the target", c.begin}, {"copy fences, pauses and term", c.small}, {"copy messages", c.messages},
+		{"copy changes", c.changes},
 		{"compare", c.compare}, {"unmark the target", c.end},
 	} {
 		if err := step.do(ctx); err != nil {
@@ -80,7 +81,8 @@ type copying struct {
 }
 
 func (c *copying) begin(ctx context.Context) error {
-	_, err := c.to.write.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, 'under way')"+c.to.kind.conflict+"name = meta.name", copyNote)
+	_, err := c.to.write.ExecContext(ctx,
+		"INSERT INTO meta (name, value) VALUES (?, 'under way')"+c.to.kind.conflict+"name = meta.name", copyNote)
 	return err
 }
 
@@ -99,7 +101,8 @@ func (s *SQL) checkCopied(ctx context.Context) error {
 		return fmt.Errorf("ask for a copy under way: %w", err)
 	}
 	if n > 0 {
-		return fmt.Errorf("%w: a copy into it is under way, or broke off: let \"tarry migrate --from\" run to its end", ErrUnfit)
+		return fmt.Errorf(
+			"%w: a copy into it is under way, or broke off: let \"tarry migrate --from\" run to its end", ErrUnfit)
 	}
 	return nil
 }
@@ -166,20 +169,22 @@ func (c *copying) messages(ctx context.Context) error {
 }
 
 func (c *copying) changes(ctx context.Context) error {
-	return c.rows(ctx, "transitions", transitionColumns, "uid, version", &c.report.Changes, func(tx *sql.Tx, rows [][]any) error {
-		f := filler{tx: tx, kind: c.to.kind, u: &c.to.upserts.transition}
-		for _, row := range rows {
-			if err := f.begin(ctx, weight(row)); err != nil {
-				return err
+	return c.rows(ctx, "transitions", transitionColumns, "uid, version", &c.report.Changes,
+		func(tx *sql.Tx, rows [][]any) error {
+			f := filler{tx: tx, kind: c.to.kind, u: &c.to.upserts.transition}
+			for _, row := range rows {
+				if err := f.begin(ctx, weight(row)); err != nil {
+					return err
+				}
+				f.values = append(f.values, row...)
 			}
-			f.values = append(f.values, row...)
-		}
-		return f.finish(ctx)
-	})
+			return f.finish(ctx)
+		})
 }
 
 // rows reads a table in an order and has it written in parts, each in one transaction.
-func (c *copying) rows(ctx context.Context, table string, columns []string, order string, count *int, write func(*sql.Tx, [][]any) error) error {
+func (c *copying) rows(ctx context.Context, table string, columns []string, order string, count *int,
+	write func(*sql.Tx, [][]any) error) error {
 	var part [][]any
 	bytes := 0
 	flush := func() error {
@@ -196,27 +201,29 @@ func (c *copying) rows(ctx context.Context, table string, columns []string, orde
 		}
 		return nil
 	}
-	err := each(ctx, c.from.read, "SELECT "+strings.Join(columns, ", ")+" FROM "+table+" ORDER BY "+order, nil, func(from scanner) error {
-		row, into := make([]any, len(columns)), make([]any, len(columns))
-		for i := range row {
-			into[i] = &row[i]
-		}
-		if err := from.Scan(into...); err != nil {
-			return err
-		}
-		for i, value := range row { // what is empty and not NULL: one driver reads it as nil, which another would write as NULL
-			if b, is := value.([]byte); is && b == nil {
-				row[i] = []byte{}
+	err := each(ctx, c.from.read, "SELECT "+strings.Join(columns, ", ")+" FROM "+table+" ORDER BY "+order, nil,
+		func(from scanner) error {
+			row, into := make([]any, len(columns)), make([]any, len(columns))
+			for i := range row {
+				into[i] = &row[i]
 			}
-		}
-		if w := weight(row); len(part) == copyRows || len(part) > 0 && bytes+w > copyBytes {
-			if err := flush(); err != nil {
+			if err := from.Scan(into...); err != nil {
 				return err
 			}
-		}
-		part, bytes = append(part, row), bytes+weight(row)
-		return nil
-	})
+			// what is empty and not NULL: one driver reads it as nil, which another would write as NULL
+			for i, value := range row {
+				if b, is := value.([]byte); is && b == nil {
+					row[i] = []byte{}
+				}
+			}
+			if w := weight(row); len(part) == copyRows || len(part) > 0 && bytes+w > copyBytes {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+			part, bytes = append(part, row), bytes+weight(row)
+			return nil
+		})
 	if err != nil {
 		return err
 	}
@@ -251,20 +258,21 @@ func (c *copying) compare(ctx context.Context) error {
 		clear(page)
 		return err
 	}
-	err := each(ctx, c.from.read, "SELECT uid, version, state FROM messages ORDER BY uid", nil, func(row scanner) error {
-		var uid scheduler.UID
-		var version int64
-		var state scheduler.State
-		if err := row.Scan(&uid, &version, &state); err != nil {
-			return err
-		}
-		c.report.States[state]++
-		page[uid] = version
-		if len(page) < chunk {
-			return nil
-		}
-		return check()
-	})
+	err := each(ctx, c.from.read, "SELECT uid, version, state FROM messages ORDER BY uid", nil,
+		func(row scanner) error {
+			var uid scheduler.UID
+			var version int64
+			var state scheduler.State
+			if err := row.Scan(&uid, &version, &state); err != nil {
+				return err
+			}
+			c.report.States[state]++
+			page[uid] = version
+			if len(page) < chunk {
+				return nil
+			}
+			return check()
+		})
 	if err = errors.Join(err, check()); err != nil {
 		return err
 	}

@@ -68,10 +68,13 @@ func filled(t *testing.T) (dsn string, wrote contents) {
 	// Neither headers nor a body: to SQLite's driver they are no values.
 	message := &scheduler.Message{UID: bare, Topic: "a", Due: 9, Attempt: 1}
 	for _, err := range []error{
-		s.Write(t.Context(), nil, []scheduler.Change{{UID: bare, Version: 1, State: scheduler.StateWaiting, At: 5, Due: 9, Message: message}}),
-		s.Write(t.Context(), nil, []scheduler.Change{{UID: uid, Version: 3, State: scheduler.StateDead, At: 5, Term: 17, Reason: "ünlucky"}}),
+		s.Write(t.Context(), nil, []scheduler.Change{
+			{UID: bare, Version: 1, State: scheduler.StateWaiting, At: 5, Due: 9, Message: message}}),
+		s.Write(t.Context(), nil,
+			[]scheduler.Change{{UID: uid, Version: 3, State: scheduler.StateDead, At: 5, Term: 17, Reason: "ünlucky"}}),
 		s.WritePause(t.Context(), scheduler.PauseChange{Pause: scheduler.Pause{Pattern: "a.>", At: 7, By: "ann"}}),
-		s.WritePause(t.Context(), scheduler.PauseChange{Pause: scheduler.Pause{Pattern: "b", At: 8, By: "bob"}, Resumed: true}),
+		s.WritePause(t.Context(),
+			scheduler.PauseChange{Pause: scheduler.Pause{Pattern: "b", At: 8, By: "bob"}, Resumed: true}),
 		s.Fence(t.Context(), 3, 9),
 	} {
 		if err != nil {
@@ -103,7 +106,8 @@ func TestCopy_HoldsAllThatTheSourceDoes(t *testing.T) {
 		for _, n := range report.States {
 			total += n
 		}
-		if report.Messages != len(want.records) || total != report.Messages || report.Pauses != 2 || report.Term != want.term {
+		if report.Messages != len(want.records) || total != report.Messages || report.Pauses != 2 ||
+			report.Term != want.term {
 			t.Errorf("it reports %+v of %d messages, term %d", report, len(want.records), want.term)
 		}
 		if got := contentsOf(t, to); !reflect.DeepEqual(got, want) {
@@ -115,10 +119,14 @@ func TestCopy_HoldsAllThatTheSourceDoes(t *testing.T) {
 
 		// What instances did with the target since stands.
 		s := open(t, to)
-		live := slices.IndexFunc(want.records, func(r scheduler.Record) bool { return r.State == scheduler.StateWaiting })
+		live := slices.IndexFunc(want.records, func(r scheduler.Record) bool {
+			return r.State == scheduler.StateWaiting
+		})
 		uid := want.records[live].UID
-		later := scheduler.Change{UID: uid, Version: want.records[live].Version + 1, State: scheduler.StateDelivered, At: 1_900_000_009_000}
-		for _, err := range []error{s.Write(t.Context(), nil, []scheduler.Change{later}), s.WritePause(t.Context(), scheduler.PauseChange{Pause: scheduler.Pause{Pattern: "a.>", At: 100}, Resumed: true})} {
+		later := scheduler.Change{UID: uid, Version: want.records[live].Version + 1, State: scheduler.StateDelivered,
+			At: 1_900_000_009_000}
+		for _, err := range []error{s.Write(t.Context(), nil, []scheduler.Change{later}), s.WritePause(t.Context(),
+			scheduler.PauseChange{Pause: scheduler.Pause{Pattern: "a.>", At: 100}, Resumed: true})} {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,7 +134,8 @@ func TestCopy_HoldsAllThatTheSourceDoes(t *testing.T) {
 		copyAll()
 		after := contentsOf(t, to)
 		i := slices.IndexFunc(after.records, func(r scheduler.Record) bool { return r.UID == uid })
-		if after.records[i].State != scheduler.StateDelivered || len(after.history[uid]) != len(want.history[uid])+1 || !after.pauses[len(after.pauses)-1].Resumed {
+		if after.records[i].State != scheduler.StateDelivered || len(after.history[uid]) != len(want.history[uid])+1 ||
+			!after.pauses[len(after.pauses)-1].Resumed {
 			t.Errorf("a copy undid what came later: %+v, %+v", after.records[i], after.pauses)
 		}
 	})
@@ -139,7 +148,8 @@ func TestCopy_ThatBrokeOffLeavesTheTargetUnfit(t *testing.T) {
 		target.Migrate = true
 		ctx, stop := context.WithCancelCause(t.Context())
 		broken := errors.New("the power is gone")
-		if _, err := journal.Copy(ctx, config(from), target, func(r journal.CopyReport) { stop(broken) }); !errors.Is(err, context.Canceled) {
+		if _, err := journal.Copy(ctx, config(from), target, func(r journal.CopyReport) { stop(broken) }); !errors.Is(
+			err, context.Canceled) {
 			t.Fatalf("got %v", err)
 		}
 		unfit(t, target, "a copy into it is under way, or broke off", "tarry migrate --from")
@@ -157,7 +167,8 @@ func TestCopy_SaysWhatIsMissing(t *testing.T) {
 	inEach(t, func(t *testing.T, to string) {
 		target := config(to)
 		target.Migrate = true
-		for table, want := range map[string]string{"messages": " messages are missing or older in ", "transitions": " changes are missing in "} {
+		for table, want := range map[string]string{"messages": " messages are missing or older in ",
+			"transitions": " changes are missing in "} {
 			_, err := journal.Copy(t.Context(), config(from), target, func(r journal.CopyReport) {
 				if r.Changes > 0 { // the last
 					run(t, to, "DELETE FROM "+table+" WHERE state = 1")

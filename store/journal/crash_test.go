@@ -124,7 +124,8 @@ func (c *crashes) push(t *rapid.T) {
 func (c *crashes) pushNamed(t *rapid.T) {
 	c.T = t
 	id := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name")
-	ways := []scheduler.Merge{scheduler.MergeReject, scheduler.MergeKeep, scheduler.MergeReplace, scheduler.MergeDebounce}
+	ways := []scheduler.Merge{scheduler.MergeReject, scheduler.MergeKeep, scheduler.MergeReplace,
+		scheduler.MergeDebounce}
 	how := rapid.SampledFrom(ways).Draw(t, "merge")
 	m := c.mint(t, schedulertest.Named(id), schedulertest.Merging(how), schedulertest.ByADoor())
 	c.add(t, m.UID.Bucket(crashBuckets), []*scheduler.Message{m})
@@ -242,7 +243,8 @@ func (c *crashes) oneClaimed(t *rapid.T) *scheduler.Message {
 func (c *crashes) finish(t *rapid.T) {
 	c.T = t
 	m := c.oneClaimed(t)
-	end := scheduler.End{Message: m, State: scheduler.StateDelivered, Stream: "S", Sequence: c.claim, Uncertain: m.Mark.Uncertain}
+	end := scheduler.End{Message: m, State: scheduler.StateDelivered, Stream: "S", Sequence: c.claim,
+		Uncertain: m.Mark.Uncertain}
 	c.must("finish", c.tl.Finish(c.ctx, m.UID.Bucket(crashBuckets), c.term, []scheduler.End{end}, c.now))
 }
 
@@ -327,7 +329,8 @@ func (c *crashes) commitLate(t *rapid.T) {
 		t.Skip("nothing is late")
 	}
 	e := rapid.SampledFrom(c.late).Draw(t, "entry")
-	if err := c.store.Write(c.ctx, map[int]uint64{e.Bucket: e.Number}, e.Changes); !errors.Is(err, scheduler.ErrFenced) {
+	err := c.store.Write(c.ctx, map[int]uint64{e.Bucket: e.Number}, e.Changes)
+	if !errors.Is(err, scheduler.ErrFenced) {
 		c.Fatalf("a commit of what the store has lost: %v", err)
 	}
 }
@@ -422,7 +425,8 @@ func (c *crashes) lost(outbox []scheduler.Entry) {
 
 // recover is what a leader begins with.
 func (c *crashes) recover() {
-	r := journal.NewRecovery(journal.RecoveryConfig{Store: c.store, Timeline: c.tl, Mode: journal.Sync, Window: time.Hour, EndedKeep: time.Hour, Clock: c.clock, Timeout: time.Minute, Log: zerolog.Nop()})
+	r := journal.NewRecovery(journal.RecoveryConfig{Store: c.store, Timeline: c.tl, Mode: journal.Sync,
+		Window: time.Hour, EndedKeep: time.Hour, Clock: c.clock, Timeout: time.Minute, Log: zerolog.Nop()})
 	before := len(c.told)
 	result, err := r.Run(c.ctx, c.term)
 	c.must("recover", err)
@@ -461,10 +465,12 @@ func (c *crashes) check() {
 		history, err := c.store.History(c.ctx, m.UID)
 		c.must("history", err)
 		if len(history) != len(list) {
-			c.Fatalf("%s has %d changes in the journal, %d were made: %+v, %+v", m.UID, len(history), len(list), history, list)
+			c.Fatalf("%s has %d changes in the journal, %d were made: %+v, %+v", m.UID, len(history), len(list),
+				history, list)
 		}
 		for i := range list {
-			if history[i].Version != list[i].Version || history[i].State != list[i].State || history[i].Reason != list[i].Reason || history[i].Term != list[i].Term {
+			if history[i].Version != list[i].Version || history[i].State != list[i].State ||
+				history[i].Reason != list[i].Reason || history[i].Term != list[i].Term {
 				c.Fatalf("%s: change %d is %+v in the journal, was %+v", m.UID, i, history[i], list[i])
 			}
 			if i > 0 && list[i].Term != 0 && list[i-1].Term > list[i].Term {
@@ -530,10 +536,16 @@ func (c *crashes) checkStand(uid scheduler.UID, list []scheduler.Change, found [
 func exerciseCrashes(t *testing.T, open func(*testing.T, *scheduler.Recording) server,
 	openStore func(*testing.T) journal.Store) {
 	rapid.Check(t, func(rt *rapid.T) {
-		c := &crashes{T: rt, ctx: t.Context(), store: openStore(t), now: schedulertest.Start, term: 1, changes: map[scheduler.UID][]scheduler.Change{},
-			durable: map[scheduler.Recorded]bool{}, answered: map[scheduler.UID]bool{}, canceled: map[scheduler.UID]bool{}}
-		c.clock = scheduler.NewClock(scheduler.Local{Wall: func() time.Time { return c.now.Time() }, Mono: func() time.Duration { return time.Duration(c.now) * time.Millisecond }})
-		recording := &scheduler.Recording{Instance: "crash", Address: func() string { return "here:1" }, Limit: 1 << 30, Wrote: c.wrote}
+		c := &crashes{T: rt, ctx: t.Context(), store: openStore(t), now: schedulertest.Start, term: 1,
+			changes: map[scheduler.UID][]scheduler.Change{},
+			durable: map[scheduler.Recorded]bool{}, answered: map[scheduler.UID]bool{},
+			canceled: map[scheduler.UID]bool{}}
+		c.clock = scheduler.NewClock(
+			scheduler.Local{Wall: func() time.Time { return c.now.Time() }, Mono: func() time.Duration {
+				return time.Duration(c.now) * time.Millisecond
+			}})
+		recording := &scheduler.Recording{Instance: "crash", Address: func() string { return "here:1" }, Limit: 1 << 30,
+			Wrote: c.wrote}
 		c.on = open(t, recording)
 		c.tl = c.on.line
 		c.recover()
@@ -576,7 +588,8 @@ func newRedisServer(t *testing.T, r *scheduler.Recording) *redisServer {
 	}
 	t.Cleanup(func() { _ = rdb.Close() })
 	ns := "c" + strings.ToLower(rand.Text())
-	tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: ns, Buckets: crashBuckets, EndedKeep: time.Hour, TombstoneKeep: time.Hour, TombstoneLimit: 10, Record: r})
+	tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: ns, Buckets: crashBuckets, EndedKeep: time.Hour,
+		TombstoneKeep: time.Hour, TombstoneLimit: 10, Record: r})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -666,7 +679,8 @@ func memoryStore(t *testing.T) journal.Store {
 }
 
 func sqliteStore(t *testing.T) journal.Store {
-	s, err := journal.Open(t.Context(), journal.Config{DSN: "sqlite:" + filepath.Join(t.TempDir(), "j.db"), Namespace: "crash", Migrate: true, Log: zerolog.Nop()})
+	s, err := journal.Open(t.Context(), journal.Config{DSN: "sqlite:" + filepath.Join(t.TempDir(), "j.db"),
+		Namespace: "crash", Migrate: true, Log: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,8 @@ func TestRecovery_BringsBackWhatDiedLongAgo(t *testing.T) {
 	}
 	recoverBy(t, i.tl, store, 1)
 	const longAgo = scheduler.Milli(1_600_000_000_000)
-	m := schedulertest.Message(1, schedulertest.DueIn(-time.Hour), schedulertest.Named("order"), schedulertest.Content("charge"))
+	m := schedulertest.Message(1, schedulertest.DueIn(-time.Hour), schedulertest.Named("order"),
+		schedulertest.Content("charge"))
 	var err error
 	if m.UID, err = scheduler.IntakeUID(1, time.Now(), m.ID, m.Key); err != nil { // accepted today
 		t.Fatal(err)
@@ -33,7 +34,8 @@ func TestRecovery_BringsBackWhatDiedLongAgo(t *testing.T) {
 	if err != nil || len(got.Messages) != 1 {
 		t.Fatalf("claim: %+v, %v", got, err)
 	}
-	if err := i.tl.Finish(ctx, 0, 1, []scheduler.End{{Message: got.Messages[0], State: scheduler.StateDead, Reason: "refused"}}, longAgo); err != nil {
+	if err := i.tl.Finish(ctx, 0, 1, []scheduler.End{
+		{Message: got.Messages[0], State: scheduler.StateDead, Reason: "refused"}}, longAgo); err != nil {
 		t.Fatal(err)
 	}
 	if err := i.writer.Await(ctx, []scheduler.Recorded{{UID: m.UID, Version: 2}}); err != nil {
@@ -42,7 +44,8 @@ func TestRecovery_BringsBackWhatDiedLongAgo(t *testing.T) {
 	wantDead := func(step string) {
 		t.Helper()
 		dead, err := i.tl.Browse(ctx, 0, scheduler.Browse{Dead: true, Limit: 10})
-		if err != nil || len(dead.Messages) != 1 || dead.Messages[0].UID != m.UID || dead.Messages[0].Reason != "refused" || dead.Messages[0].EndedAt != longAgo {
+		if err != nil || len(dead.Messages) != 1 || dead.Messages[0].UID != m.UID ||
+			dead.Messages[0].Reason != "refused" || dead.Messages[0].EndedAt != longAgo {
 			t.Fatalf("%s: %+v, %v", step, dead, err)
 		}
 		found, err := i.tl.Find(ctx, scheduler.Ref{UID: m.UID})
@@ -66,13 +69,17 @@ func TestRecovery_BringsBackWhatDiedLongAgo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	v := &journal.Verifier{Store: store, Timeline: i.tl, Buckets: 1, Clock: scheduler.NewClock(scheduler.System()), Timeout: 5 * time.Second, Address: func() string { return "" }}
+	v := &journal.Verifier{Store: store, Timeline: i.tl, Buckets: 1, Clock: scheduler.NewClock(scheduler.System()),
+		Timeout: 5 * time.Second, Address: func() string {
+			return ""
+		}}
 	report, err := v.Run(ctx, scheduler.VerifyRequest{Repair: true}, nil)
 	if err != nil || report.Found[scheduler.MissingInStore] != 1 || report.Repaired != 1 {
 		t.Fatalf("verify: %+v, %v", report, err)
 	}
 	wantDead("after the repair")
-	if report, err = v.Run(ctx, scheduler.VerifyRequest{}, nil); err != nil || len(report.Differences) > 0 || report.InStore != 1 || report.InJournal != 1 {
+	if report, err = v.Run(ctx, scheduler.VerifyRequest{}, nil); err != nil || len(report.Differences) > 0 ||
+		report.InStore != 1 || report.InJournal != 1 {
 		t.Fatalf("verify again: %+v, %v", report, err)
 	}
 }

@@ -50,8 +50,9 @@ func TestRestore_ReadsTheQuarantineOnce(t *testing.T) {
 		var changes []scheduler.Change
 		for i := range 2500 {
 			m := schedulertest.Message(1000+i, later)
-			changes = append(changes, scheduler.Change{UID: m.UID, Version: 2, State: scheduler.StateWaiting, Due: m.Due + 1,
-				At: a.now, Message: m})
+			changes = append(changes,
+				scheduler.Change{UID: m.UID, Version: 2, State: scheduler.StateWaiting, Due: m.Due + 1,
+					At: a.now, Message: m})
 		}
 		for some := range slices.Chunk(changes, 500) {
 			a.must("write", a.store.Write(a.Context(), nil, some))
@@ -62,8 +63,9 @@ func TestRestore_ReadsTheQuarantineOnce(t *testing.T) {
 			a.Fatal(err)
 		}
 		pages := 0
-		r := &journal.Restorer{Store: a.store.Store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock, Timeout: time.Minute,
-			Log: zerolog.Nop(), At: func(string) {
+		r := &journal.Restorer{Store: a.store.Store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock,
+			Timeout: time.Minute,
+			Log:     zerolog.Nop(), At: func(string) {
 				if pages++; pages > 1 {
 					return
 				}

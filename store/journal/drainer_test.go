@@ -25,7 +25,8 @@ type ailing struct {
 	why func(bucket int) error
 }
 
-func (a *ailing) Unwritten(_ context.Context, bucket int, _ string, _ scheduler.Milli, _, _ int) ([]scheduler.Entry, error) {
+func (a *ailing) Unwritten(_ context.Context, bucket int, _ string, _ scheduler.Milli, _,
+	_ int) ([]scheduler.Entry, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return nil, a.why(bucket)
@@ -52,7 +53,9 @@ func TestDrainer_SaysOnceWhyItDoesNotDrain(t *testing.T) {
 		}
 		well := func(int) error { return nil }
 		line.becomes(away)
-		d := journal.NewDrainer(journal.DrainerConfig{Timeline: line, Buckets: 16, Duty: func(context.Context) bool { return true },
+		d := journal.NewDrainer(journal.DrainerConfig{Timeline: line, Buckets: 16, Duty: func(context.Context) bool {
+			return true
+		},
 			Timeout: time.Second, Log: zerolog.New(&log), Registerer: prometheus.NewRegistry()})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

@@ -16,8 +16,8 @@ import (
 // has to act, and the error says what to do.
 var ErrUnfit = errors.New("the journal's database is unfit")
 
-// Which part did not answer an operation on many that asks several. Both are scheduler.ErrUnavailable too; the timeline's
-// own errors are that alone.
+// Which part did not answer an operation on many that asks several. Both are scheduler.ErrUnavailable too; the
+// timeline's own errors are that alone.
 var (
 	ErrNoDatabase = fmt.Errorf("%w: the journal does not answer", scheduler.ErrUnavailable)
 	ErrNoBroker   = fmt.Errorf("%w: nats does not answer", scheduler.ErrUnavailable)

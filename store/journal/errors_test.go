@@ -71,8 +71,11 @@ func TestWrite_RefusesWhatNoDatabaseTakes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range []scheduler.Change{{UID: "", Version: 1}, {UID: "t-ÄÄÄÄÄÄÄÄ", Version: 1}, {UID: good + "0", Version: 1}, {UID: good}} {
-			if err := s.Write(t.Context(), nil, []scheduler.Change{{UID: good, Version: 1, State: scheduler.StateWaiting}, c}); err == nil || journal.Retryable(err) {
+		for _, c := range []scheduler.Change{{UID: "", Version: 1}, {UID: "t-ÄÄÄÄÄÄÄÄ", Version: 1},
+			{UID: good + "0", Version: 1}, {UID: good}} {
+			err := s.Write(t.Context(), nil,
+				[]scheduler.Change{{UID: good, Version: 1, State: scheduler.StateWaiting}, c})
+			if err == nil || journal.Retryable(err) {
 				t.Errorf("%q at version %d: got %v, want an error for good", c.UID, c.Version, err)
 			}
 		}

@@ -24,16 +24,19 @@ import (
 // life is what happens to the n-th message: accepted, returned, delivered.
 func life(t testing.TB, n int) []scheduler.Change {
 	t.Helper()
-	m := &scheduler.Message{Topic: "orders", ID: fmt.Sprintf("order-%d", n), Body: fmt.Appendf(nil, "body %d", n), Due: 1_900_000_000_000, Attempt: 1}
+	m := &scheduler.Message{Topic: "orders", ID: fmt.Sprintf("order-%d", n), Body: fmt.Appendf(nil, "body %d", n),
+		Due: 1_900_000_000_000, Attempt: 1}
 	uid, err := scheduler.IntakeUID(uint64(n), scheduler.Milli(1_890_000_000_000+n).Time(), m.ID, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.UID = uid
-	c := scheduler.Change{UID: uid, Version: 1, State: scheduler.StateWaiting, At: m.Due - 9, Due: m.Due, Message: m, Instance: "test"}
+	c := scheduler.Change{UID: uid, Version: 1, State: scheduler.StateWaiting, At: m.Due - 9, Due: m.Due, Message: m,
+		Instance: "test"}
 	back, end := c, c
 	back.Version, back.At, back.Message, back.Uncertain, back.Refusals = 2, m.Due, nil, true, 1
-	end.Version, end.At, end.Message, end.State, end.Uncertain, end.Refusals = 3, m.Due+1, nil, scheduler.StateDelivered, true, 1
+	end.Version, end.At, end.Message, end.State, end.Uncertain, end.Refusals = 3, m.Due+1, nil,
+		scheduler.StateDelivered, true, 1
 	return []scheduler.Change{c, back, end}
 }
 
@@ -56,7 +59,8 @@ func wantLives(t *testing.T, s *journal.SQL, n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(records) != 1 || records[0].Version != 3 || records[0].State != scheduler.StateDelivered || records[0].Content != 1 || string(records[0].Body) != string(l[0].Message.Body) {
+		if len(records) != 1 || records[0].Version != 3 || records[0].State != scheduler.StateDelivered ||
+			records[0].Content != 1 || string(records[0].Body) != string(l[0].Message.Body) {
 			t.Fatalf("message %d is %+v", i, records)
 		}
 		history, err := s.History(t.Context(), l[0].UID)
@@ -148,7 +152,8 @@ func TestSQLite_KeepsDeadlinesWhileAnotherProcessWrites(t *testing.T) {
 	t.Parallel()
 	dsn := sqliteDSN(t)
 	s := open(t, dsn)
-	other, err := sql.Open("sqlite", "file:"+strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(strings.TrimPrefix(dsn, "sqlite:")))
+	other, err := sql.Open("sqlite",
+		"file:"+strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(strings.TrimPrefix(dsn, "sqlite:")))
 	if err != nil {
 		t.Fatal(err)
 	}

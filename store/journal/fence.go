@@ -40,13 +40,15 @@ func (s *SQL) checkFences(ctx context.Context, tx *sql.Tx, want map[int]uint64) 
 		return nil
 	}
 	buckets := slices.Sorted(maps.Keys(want))
-	stand, err := fences(ctx, tx, "WHERE bucket IN ("+questions(len(buckets))+") ORDER BY bucket"+s.kind.share, anys(buckets)...)
+	stand, err := fences(ctx, tx, "WHERE bucket IN ("+questions(len(buckets))+") ORDER BY bucket"+s.kind.share,
+		anys(buckets)...)
 	if err != nil {
 		return fmt.Errorf("check the fences: %w", err)
 	}
 	for _, b := range buckets {
 		if stand[b] > want[b] {
-			return fmt.Errorf("bucket %d under certification %d, and %d stands: %w", b, want[b], stand[b], scheduler.ErrFenced)
+			return fmt.Errorf("bucket %d under certification %d, and %d stands: %w", b, want[b], stand[b],
+				scheduler.ErrFenced)
 		}
 	}
 	return nil

@@ -47,5 +47,7 @@ func inOrder(changes []scheduler.Change) []*scheduler.Change {
 	slices.SortStableFunc(sorted, func(a, b *scheduler.Change) int {
 		return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.Version, b.Version))
 	})
-	return slices.CompactFunc(sorted, func(a, b *scheduler.Change) bool { return a.UID == b.UID && a.Version == b.Version })
+	return slices.CompactFunc(sorted, func(a, b *scheduler.Change) bool {
+		return a.UID == b.UID && a.Version == b.Version
+	})
 }

@@ -10,12 +10,14 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-const changeColumns = "uid, version, state, at, claimed, bucket, instance, address, term, attempt, reason, stream, sequence, COALESCE(due, 0), COALESCE(uncertain, 0), COALESCE(refusals, 0), " +
+const changeColumns = "uid, version, state, at, claimed, bucket, instance, address, term, attempt, reason, stream, " +
+	"sequence, COALESCE(due, 0), COALESCE(uncertain, 0), COALESCE(refusals, 0), " +
 	"COALESCE(kind, 0), COALESCE(other, '')"
 
 func scanChange(row scanner) (c scheduler.Change, err error) {
 	var version, term, sequence, uncertain int64
-	if err := row.Scan(&c.UID, &version, &c.State, &c.At, &c.Claimed, &c.Bucket, &c.Instance, &c.Address, &term, &c.Attempt, &c.Reason, &c.Stream, &sequence,
+	if err := row.Scan(&c.UID, &version, &c.State, &c.At, &c.Claimed, &c.Bucket, &c.Instance, &c.Address, &term,
+		&c.Attempt, &c.Reason, &c.Stream, &sequence,
 		&c.Due, &uncertain, &c.Refusals, &c.Kind, &c.Other); err != nil {
 		return c, fmt.Errorf("read a change: %w", err)
 	}
@@ -29,11 +31,12 @@ func (s *SQL) History(ctx context.Context, uid scheduler.UID) (found []scheduler
 	if !scheduler.IsUID(string(uid)) {
 		return nil, nil
 	}
-	err = each(ctx, s.read, "SELECT "+changeColumns+" FROM transitions WHERE uid = ? ORDER BY version", []any{string(uid)}, func(row scanner) error {
-		c, err := scanChange(row)
-		found = append(found, c)
-		return err
-	})
+	err = each(ctx, s.read, "SELECT "+changeColumns+" FROM transitions WHERE uid = ? ORDER BY version",
+		[]any{string(uid)}, func(row scanner) error {
+			c, err := scanChange(row)
+			found = append(found, c)
+			return err
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read the history of %s: %w", uid, err)
 	}
@@ -83,7 +86,8 @@ func (s *SQL) Changes(ctx context.Context, q scheduler.ChangeQuery) (page []sche
 
 // moments are up to a page's worth of changes to one state, before a time unless
 // that is 0.
-func (s *SQL) moments(ctx context.Context, from queryer, state scheduler.State, q scheduler.ChangeQuery, before scheduler.Milli) (found []moment, err error) {
+func (s *SQL) moments(ctx context.Context, from queryer, state scheduler.State, q scheduler.ChangeQuery,
+	before scheduler.Milli) (found []moment, err error) {
 	w := where{}.and("state = ?", int64(state))
 	if before != 0 {
 		w = w.and("at < ?", int64(before))
@@ -104,7 +108,8 @@ func (s *SQL) moments(ctx context.Context, from queryer, state scheduler.State, 
 		if len(found) == q.Limit {
 			break
 		}
-		query := "SELECT at, uid, version FROM transitions" + s.kind.index("transitions_at") + " WHERE " + w.clause + " ORDER BY at, uid, version LIMIT ?"
+		query := "SELECT at, uid, version FROM transitions" + s.kind.index("transitions_at") + " WHERE " + w.clause +
+			" ORDER BY at, uid, version LIMIT ?"
 		err := each(ctx, from, query, append(slices.Clip(w.args), q.Limit-len(found)), func(row scanner) error {
 			var m moment
 			err := row.Scan(&m.at, &m.uid, &m.version)
@@ -135,13 +140,14 @@ func changesAt(ctx context.Context, tx *sql.Tx, moments []moment) ([]scheduler.C
 	}
 	page := make([]scheduler.Change, len(moments))
 	err := inChunks(uidsOf(moments), func(list string, args []any) error {
-		return each(ctx, tx, "SELECT "+changeColumns+" FROM transitions WHERE uid IN "+list, args, func(row scanner) error {
-			c, err := scanChange(row)
-			if i, asked := at[moment{c.At, c.UID, number(c.Version)}]; asked {
-				page[i] = c
-			}
-			return err
-		})
+		return each(ctx, tx, "SELECT "+changeColumns+" FROM transitions WHERE uid IN "+list, args,
+			func(row scanner) error {
+				c, err := scanChange(row)
+				if i, asked := at[moment{c.At, c.UID, number(c.Version)}]; asked {
+					page[i] = c
+				}
+				return err
+			})
 	})
 	return page, err
 }

@@ -57,7 +57,8 @@ type ClockReading struct{ Server, Sent, Got time.Time }
 
 // inspected are the variables that are looked at.
 var inspected = []string{
-	"innodb_flush_log_at_trx_commit", "sync_binlog", "log_bin", "innodb_doublewrite", "innodb_force_recovery", "read_only", "super_read_only", "innodb_read_only",
+	"innodb_flush_log_at_trx_commit", "sync_binlog", "log_bin", "innodb_doublewrite", "innodb_force_recovery",
+	"read_only", "super_read_only", "innodb_read_only",
 	"max_connections", "max_user_connections", "wsrep_on", "max_allowed_packet",
 }
 
@@ -135,10 +136,12 @@ func (s *SQL) inspectMySQL(ctx context.Context, found *Inspection) error {
 	if found.Variables, err = s.settings(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ("+list+")"); err != nil {
 		return err
 	}
-	if found.Session, err = s.settings(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('wait_timeout', 'innodb_lock_wait_timeout', 'character_set_client', 'sql_mode', 'max_allowed_packet')"); err != nil {
+	if found.Session, err = s.settings(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('wait_timeout', "+
+		"'innodb_lock_wait_timeout', 'character_set_client', 'sql_mode', 'max_allowed_packet')"); err != nil {
 		return err
 	}
-	if found.Status, err = s.settings(ctx, "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Max_used_connections')"); err != nil {
+	if found.Status, err = s.settings(
+		ctx, "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Max_used_connections')"); err != nil {
 		return err
 	}
 	if err := s.read.QueryRowContext(ctx, "SELECT @@character_set_database").Scan(&found.Charset); err != nil {
@@ -148,7 +151,8 @@ func (s *SQL) inspectMySQL(ctx context.Context, found *Inspection) error {
 		var ms int64
 		sent := time.Now()
 		// The clock of the call, not of the session: SYSDATE does not stand still.
-		err := s.read.QueryRowContext(ctx, "SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS SIGNED)").Scan(&ms)
+		err := s.read.QueryRowContext(
+			ctx, "SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS SIGNED)").Scan(&ms)
 		if err != nil {
 			return fmt.Errorf("ask for the time: %w", err)
 		}
@@ -193,7 +197,8 @@ func (s *SQL) settings(ctx context.Context, query string) (map[string]string, er
 // privileges and does nothing.
 func (s *SQL) inspectRights(ctx context.Context, found *Inspection) error {
 	found.Engines = map[string]string{}
-	err := each(ctx, s.read, "SELECT TABLE_NAME, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND ENGINE IS NOT NULL", nil, func(row scanner) error {
+	err := each(ctx, s.read, "SELECT TABLE_NAME, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = "+
+		"DATABASE() AND ENGINE IS NOT NULL", nil, func(row scanner) error {
 		var table, engine string
 		err := row.Scan(&table, &engine)
 		found.Engines[table] = engine
@@ -209,7 +214,8 @@ func (s *SQL) inspectRights(ctx context.Context, found *Inspection) error {
 		{"DELETE", "DELETE FROM transitions WHERE uid = ''"},
 	} {
 		err := each(ctx, s.read, "EXPLAIN "+try.statement, nil, func(scanner) error { return nil })
-		if my, ok := errors.AsType[*mysql.MySQLError](err); ok && slices.Contains([]uint16{1044, 1142, 1143, 1370}, my.Number) {
+		if my, ok := errors.AsType[*mysql.MySQLError](err); ok &&
+			slices.Contains([]uint16{1044, 1142, 1143, 1370}, my.Number) {
 			found.Forbidden = append(found.Forbidden, try.what)
 		} else if ok && my.Number == 1146 {
 			continue // a table is missing: the schema is not ours, or half made

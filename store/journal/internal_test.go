@@ -14,8 +14,18 @@ import (
 func TestCheckVersion_WantsWhatStatementsWereWrittenFor(t *testing.T) {
 	t.Parallel()
 	for version, fit := range map[string]bool{
-		"8.0.43": true, "8.4.6-log": true, "9.5.0": true, "8.0.43-0ubuntu0.22.04.1": true, "10.11.14-MariaDB-0+deb12u2": true, "10.5.0-MariaDB": true,
-		"12.1.2-MariaDB-ubu2404": true, "5.7.44-log": false, "10.4.34-MariaDB-log": false, "5.5.68-MariaDB": false, "": false, "unknown": false,
+		"8.0.43":                     true,
+		"8.4.6-log":                  true,
+		"9.5.0":                      true,
+		"8.0.43-0ubuntu0.22.04.1":    true,
+		"10.11.14-MariaDB-0+deb12u2": true,
+		"10.5.0-MariaDB":             true,
+		"12.1.2-MariaDB-ubu2404":     true,
+		"5.7.44-log":                 false,
+		"10.4.34-MariaDB-log":        false,
+		"5.5.68-MariaDB":             false,
+		"":                           false,
+		"unknown":                    false,
 	} {
 		if err := checkVersion(version); (err == nil) != fit || err != nil && !errors.Is(err, ErrUnfit) {
 			t.Errorf("%q: got %v, want fit %v", version, err, fit)
@@ -30,7 +40,8 @@ func TestText_IsValidAndFitsItsColumn(t *testing.T) {
 		limit int
 		want  string
 	}{
-		{"", 3, ""}, {"abc", 3, "abc"}, {"abcd", 3, "abc"}, {"aé", 2, "a"}, {"aé", 3, "aé"}, {"🕰", 3, ""}, {"a\xffb", 10, "a\ufffdb"}, {"\xff\xff", 3, "\ufffd"}, {"a\xff", 2, "a"},
+		{"", 3, ""}, {"abc", 3, "abc"}, {"abcd", 3, "abc"}, {"aé", 2, "a"}, {"aé", 3, "aé"}, {"🕰", 3, ""},
+		{"a\xffb", 10, "a\ufffdb"}, {"\xff\xff", 3, "\ufffd"}, {"a\xff", 2, "a"},
 	} {
 		if got := text(c.in, c.limit); got != c.want {
 			t.Errorf("%q in %d bytes: got %q, want %q", c.in, c.limit, got, c.want)
@@ -55,7 +66,8 @@ func FuzzText(f *testing.F) {
 func FuzzUnpackHeaders(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{headersForm})
-	f.Add(packHeaders([]scheduler.Header{{Name: "A", Value: "1"}, {}, {Name: "\xff\x00", Value: strings.Repeat("x", 300)}}))
+	f.Add(packHeaders(
+		[]scheduler.Header{{Name: "A", Value: "1"}, {}, {Name: "\xff\x00", Value: strings.Repeat("x", 300)}}))
 	f.Add([]byte{headersForm, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
 	f.Add([]byte{headersForm, 0x80})
 	f.Add([]byte{headersForm, 1, 'a'})
@@ -80,7 +92,8 @@ func FuzzUnpackHeaders(f *testing.F) {
 // A new state needs a migration that tells people its word.
 func TestStates_HaveTheirWordsInTheDatabase(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Config{DSN: sqliteScheme + t.TempDir() + "/journal.db", Namespace: "test", Migrate: true})
+	s, err := Open(t.Context(),
+		Config{DSN: sqliteScheme + t.TempDir() + "/journal.db", Namespace: "test", Migrate: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,8 @@ import (
 func (s *SQL) raiseTerm(ctx context.Context, tx *sql.Tx, term uint64) error {
 	in := s.kind.incoming("value")
 	_, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES ('term', ?)"+s.kind.conflict+
-		"value = CASE WHEN CAST("+in+" AS DECIMAL(20)) > CAST(meta.value AS DECIMAL(20)) THEN "+in+" ELSE meta.value END",
+		"value = CASE WHEN CAST("+in+" AS DECIMAL(20)) > CAST(meta.value AS DECIMAL(20)) THEN "+in+
+		" ELSE meta.value END",
 		strconv.FormatUint(term, 10))
 	if err != nil {
 		return fmt.Errorf("raise the term: %w", err)

@@ -79,7 +79,8 @@ func (s *SQL) provider(db *sql.DB) (*goose.Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the migrations: %w", err)
 	}
-	p, err := goose.NewProvider(database.Dialect(s.kind.goose), db, files, goose.WithDisableGlobalRegistry(true), goose.WithTableName(versions))
+	p, err := goose.NewProvider(database.Dialect(s.kind.goose), db, files, goose.WithDisableGlobalRegistry(true),
+		goose.WithTableName(versions))
 	if err != nil {
 		return nil, fmt.Errorf("read the migrations: %w", err)
 	}
@@ -87,7 +88,8 @@ func (s *SQL) provider(db *sql.DB) (*goose.Provider, error) {
 }
 
 func newer(version, known int64) error {
-	return fmt.Errorf("%w: its schema has version %d, made by a newer tarry; this one knows %d", ErrUnfit, version, known)
+	return fmt.Errorf("%w: its schema has version %d, made by a newer tarry; this one knows %d", ErrUnfit,
+		version, known)
 }
 
 // noTable reports whether a table does not exist. SQLite has no code for it.

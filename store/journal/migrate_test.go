@@ -49,8 +49,10 @@ func atVersion(t *testing.T, cfg Config, version int64) {
 
 // asVersion1 writes a change the way version 1 did.
 func asVersion1(ctx context.Context, s *SQL, c *scheduler.Change) error {
-	_, err := s.write.ExecContext(ctx, "INSERT INTO transitions (uid, version, state, at, claimed, bucket, instance, address, term, attempt, reason, stream, sequence)"+
-		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", string(c.UID), int64(c.Version), int64(c.State), int64(c.At), int64(c.Claimed), c.Bucket,
+	_, err := s.write.ExecContext(ctx, "INSERT INTO transitions (uid, version, state, at, claimed, bucket, instance, "+
+		"address, term, attempt, reason, stream, sequence)"+
+		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", string(c.UID), int64(c.Version), int64(c.State), int64(c.At),
+		int64(c.Claimed), c.Bucket,
 		c.Instance, c.Address, int64(c.Term), int64(c.Attempt), c.Reason, c.Stream, int64(c.Sequence))
 	return err
 }
@@ -61,7 +63,8 @@ func someChange(t *testing.T, version uint64) scheduler.Change {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return scheduler.Change{UID: uid, Version: version, State: scheduler.StateWaiting, At: 1_896_076_800_000 + scheduler.Milli(version), Bucket: 3, Instance: "one", Address: "a:1", Reason: "why"}
+	return scheduler.Change{UID: uid, Version: version, State: scheduler.StateWaiting,
+		At: 1_896_076_800_000 + scheduler.Milli(version), Bucket: 3, Instance: "one", Address: "a:1", Reason: "why"}
 }
 
 func TestMigrate_KeepsTheRowsOfVersion1AndItsWriters(t *testing.T) {
@@ -152,7 +155,9 @@ func TestHistory_TellsWhatAChangeMade(t *testing.T) {
 			t.Errorf("got %+v, %v\nwant %+v", page, err, changes)
 		}
 		var empty int
-		if err := s.read.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM transitions WHERE due IS NULL AND uncertain IS NULL AND refusals IS NULL").Scan(&empty); err != nil || empty != 1 {
+		if err := s.read.QueryRowContext(t.Context(),
+			"SELECT COUNT(*) FROM transitions WHERE due IS NULL AND uncertain IS NULL AND refusals IS NULL").Scan(
+			&empty); err != nil || empty != 1 {
 			t.Errorf("%d rows without, %v", empty, err)
 		}
 	})
@@ -176,7 +181,8 @@ func TestInspect_ReadsAndMakesNothing(t *testing.T) {
 		if err != nil || found.Schema != 1 || found.Namespace != "test" || found.Missing || found.Server == "" {
 			t.Fatalf("got %+v, %v", found, err)
 		}
-		if len(found.Forbidden) > 0 || found.File == "" && (len(found.Clocks) == 0 || found.Variables["innodb_flush_log_at_trx_commit"] != "1") {
+		if len(found.Forbidden) > 0 ||
+			found.File == "" && (len(found.Clocks) == 0 || found.Variables["innodb_flush_log_at_trx_commit"] != "1") {
 			t.Errorf("got %+v", found)
 		}
 	})

@@ -46,7 +46,8 @@ const sqlMode = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITU
 func (s *SQL) connectMySQL(dsn string) error {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil || cfg.DBName == "" { // err may quote the DSN, which holds a password
-		return fmt.Errorf("%w: its DSN is not of the form user:password@tcp(host:port)/database or %sFILE", ErrUnfit, sqliteScheme)
+		return fmt.Errorf("%w: its DSN is not of the form user:password@tcp(host:port)/database or %sFILE",
+			ErrUnfit, sqliteScheme)
 	}
 	cfg.InterpolateParams = true // prepared is a little faster, not worth its statements: BenchmarkWrite
 	cfg.ParseTime = false
@@ -118,7 +119,8 @@ func (s session) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", nil); err != nil {
+	if _, err := conn.(driver.ExecerContext).ExecContext(
+		ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", nil); err != nil {
 		conn.Close()
 		return nil, err
 	}
@@ -138,7 +140,8 @@ func (l driverLog) Print(v ...any) {
 func checkMySQL(ctx context.Context, s *SQL) error {
 	var version string
 	var packet int64
-	if err := s.read.QueryRowContext(ctx, "SELECT VERSION(), @@max_allowed_packet").Scan(&version, &packet); err != nil {
+	if err := s.read.QueryRowContext(ctx, "SELECT VERSION(), @@max_allowed_packet").Scan(
+		&version, &packet); err != nil {
 		return fmt.Errorf("ask the server for its version: %w", err)
 	}
 	if err := checkVersion(version); err != nil {
@@ -146,7 +149,8 @@ func checkMySQL(ctx context.Context, s *SQL) error {
 	}
 	// A byte that needs escaping takes two.
 	if need := 2*int64(s.cfg.MaxRow) + packetRoom; packet < need {
-		return fmt.Errorf("%w: its max_allowed_packet is %d; messages of up to %d bytes need %d", ErrUnfit, packet, s.cfg.MaxRow, need)
+		return fmt.Errorf("%w: its max_allowed_packet is %d; messages of up to %d bytes need %d", ErrUnfit, packet,
+			s.cfg.MaxRow, need)
 	}
 	s.kind.bytes = int(min(packet, mysqlBytes))
 	return s.warnOfGalera(ctx)
@@ -204,7 +208,8 @@ func lockMySQL(ctx context.Context, s *SQL, do func(*sql.DB) error) error {
 	for locked := false; !locked; {
 		var got sql.NullInt64
 		// A name may have 64 characters.
-		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(CONCAT('tarry ', SHA1(DATABASE())), 5)").Scan(&got); err != nil {
+		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(CONCAT('tarry ', SHA1(DATABASE())), 5)").Scan(
+			&got); err != nil {
 			return fmt.Errorf("lock the schema: %w", err)
 		}
 		locked = got.Int64 == 1

@@ -88,7 +88,8 @@ func TestMariaDB_ReadsNoMoreThanAPageHolds(t *testing.T) {
 	for from := 0; from < total; from += 1000 {
 		var changes []scheduler.Change
 		for i := from; i < from+1000; i++ {
-			m := &scheduler.Message{Topic: "orders", ID: "same", Key: "same", Due: due + scheduler.Milli(i%2), Body: make([]byte, 10)}
+			m := &scheduler.Message{Topic: "orders", ID: "same", Key: "same", Due: due + scheduler.Milli(i%2),
+				Body: make([]byte, 10)}
 			uid, err := scheduler.IntakeUID(uint64(i), (due + scheduler.Milli(i)).Time(), "", "")
 			if err != nil {
 				t.Fatal(err)
@@ -110,19 +111,32 @@ func TestMariaDB_ReadsNoMoreThanAPageHolds(t *testing.T) {
 	deep := scheduler.RecordQuery{AfterDue: due, AfterUID: uids[total/2], Limit: limit}
 	queries := map[string]func() (int, error){}
 	for name, q := range map[string]scheduler.RecordQuery{
-		"all": {}, "waiting": {States: waiting}, "topic": {Topic: "orders"}, "waiting of a topic": {Topic: "orders", States: waiting}, "key": {Key: "same"},
-		"all by bytes": {Bytes: 400}, "whole": {Whole: true}, "nothing": {States: []scheduler.State{scheduler.StateDead}}, "a bound": {DueFrom: due, DueTo: due + 1},
+		"all":                {},
+		"waiting":            {States: waiting},
+		"topic":              {Topic: "orders"},
+		"waiting of a topic": {Topic: "orders", States: waiting},
+		"key":                {Key: "same"},
+		"all by bytes":       {Bytes: 400},
+		"whole":              {Whole: true},
+		"nothing":            {States: []scheduler.State{scheduler.StateDead}},
+		"a bound":            {DueFrom: due, DueTo: due + 1},
 	} {
 		q.Limit = limit
 		queries["first page of "+name] = func() (int, error) { r, err := s.List(t.Context(), q); return len(r), err }
 		q.AfterDue, q.AfterUID = deep.AfterDue, deep.AfterUID
 		latest := q
 		latest.Latest = true
-		queries["latest page of "+name] = func() (int, error) { r, err := s.List(t.Context(), latest); return len(r), err }
+		queries["latest page of "+name] = func() (int, error) {
+			r, err := s.List(t.Context(), latest)
+			return len(r), err
+		}
 		queries["deep page of "+name] = func() (int, error) { r, err := s.List(t.Context(), q); return len(r), err }
 	}
 	for name, q := range map[string]scheduler.ChangeQuery{
-		"changes": {}, "changes to delivered": {State: scheduler.StateDelivered}, "changes since": {Since: due}, "changes to dead": {State: scheduler.StateDead},
+		"changes":                {},
+		"changes to delivered":   {State: scheduler.StateDelivered},
+		"changes since":          {Since: due},
+		"changes to dead":        {State: scheduler.StateDead},
 		"a deep page of changes": {AfterAt: due, AfterUID: uids[total/2], AfterVersion: 1},
 	} {
 		q.Limit = limit
@@ -153,18 +167,22 @@ func TestMariaDB_ReadsNoMoreThanAPageHolds(t *testing.T) {
 
 func TestSQLite_SortsNothingItself(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Config{DSN: sqliteScheme + t.TempDir() + "/journal.db", Namespace: "test", Migrate: true})
+	s, err := Open(t.Context(),
+		Config{DSN: sqliteScheme + t.TempDir() + "/journal.db", Namespace: "test", Migrate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for _, q := range []scheduler.RecordQuery{{}, {Topic: "a"}, {Key: "a"}, {Topic: "a", Key: "b", States: []scheduler.State{1, 2}}} {
+	for _, q := range []scheduler.RecordQuery{{}, {Topic: "a"}, {Key: "a"},
+		{Topic: "a", Key: "b", States: []scheduler.State{1, 2}}} {
 		for _, r := range s.ranges(q) {
-			for _, w := range []where{r.where, r.and("due = ?", 5).and("uid > ?", "t"), r.and("due >= ?", 5).and("due <= ?", 6)} {
+			for _, w := range []where{r.where, r.and("due = ?", 5).and("uid > ?", "t"),
+				r.and("due >= ?", 5).and("due <= ?", 6)} {
 				for _, order := range []string{ascending, descending} {
 					query := "SELECT due, uid FROM " + r.from + " WHERE " + w.clause + order
 					plan := plan(t, s, query, append(slices.Clip(w.args), 9)...)
-					if slices.ContainsFunc(plan, func(step string) bool { return step[:4] == "USE " || step[:4] == "SCAN" }) {
+					if slices.ContainsFunc(plan,
+						func(step string) bool { return step[:4] == "USE " || step[:4] == "SCAN" }) {
 						t.Errorf("%s%s: %q", w.clause, order, plan)
 					}
 				}

@@ -68,7 +68,8 @@ func (s *SQL) names(ctx context.Context, pushes []*scheduler.Message, found [][]
 				return err
 			}
 		}
-		if r, known := byUID[m.UID]; known && !slices.ContainsFunc(found[i], func(f scheduler.Record) bool { return f.UID == m.UID }) {
+		if r, known := byUID[m.UID]; known &&
+			!slices.ContainsFunc(found[i], func(f scheduler.Record) bool { return f.UID == m.UID }) {
 			found[i] = append(found[i], r)
 		}
 	}
@@ -77,7 +78,8 @@ func (s *SQL) names(ctx context.Context, pushes []*scheduler.Message, found [][]
 
 // byName are the messages of some ids by name, the latest accepted first; all is
 // false where there are too many to read.
-func (s *SQL) byName(ctx context.Context, ids map[string]struct{}) (found map[fullName][]scheduler.Record, all bool, err error) {
+func (s *SQL) byName(ctx context.Context,
+	ids map[string]struct{}) (found map[fullName][]scheduler.Record, all bool, err error) {
 	found = map[fullName][]scheduler.Record{}
 	if len(ids) == 0 {
 		return found, true, nil

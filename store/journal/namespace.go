@@ -10,7 +10,8 @@ import (
 // claimNamespace makes the database this namespace's where it is nobody's, and
 // refuses it where it is another's.
 func (s *SQL) claimNamespace(ctx context.Context) error {
-	_, err := s.write.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES ('namespace', ?)"+s.kind.conflict+"name = meta.name", s.cfg.Namespace)
+	_, err := s.write.ExecContext(ctx,
+		"INSERT INTO meta (name, value) VALUES ('namespace', ?)"+s.kind.conflict+"name = meta.name", s.cfg.Namespace)
 	if err != nil {
 		return fmt.Errorf("claim the database for %q: %w", s.cfg.Namespace, err)
 	}

@@ -188,9 +188,11 @@ func TestOpen_KeepsThePasswordToItself(t *testing.T) {
 	closed.Close()
 	server := lab.SharedMariaDB(t)
 	for _, dsn := range []string{
-		"tarry:" + password, "tarry:" + password + "@tcp(127.0.0.1/db", "tarry:" + password + "@tcp(127.0.0.1)/", "tarry:" + password + "@/db?tls=" + password,
+		"tarry:" + password, "tarry:" + password + "@tcp(127.0.0.1/db", "tarry:" + password + "@tcp(127.0.0.1)/",
+		"tarry:" + password + "@/db?tls=" + password,
 		"tarry:" + password + "@/db?parseTime=" + password, "tarry:" + password + "@/%zz" + password,
-		"tarry:" + password + "@tcp(" + closed.Addr().String() + ")/db", "tarry:" + password + "@tcp(" + server.Addr + ")/db",
+		"tarry:" + password + "@tcp(" + closed.Addr().String() + ")/db",
+		"tarry:" + password + "@tcp(" + server.Addr + ")/db",
 	} {
 		s, err := journal.Open(t.Context(), config(dsn))
 		if err == nil {
@@ -207,7 +209,8 @@ func TestOpen_KeepsThePasswordToItself(t *testing.T) {
 	if _, err := journal.Open(t.Context(), config("sqlite:")); !errors.Is(err, journal.ErrUnfit) {
 		t.Errorf("no file: got %v, want ErrUnfit", err)
 	}
-	if _, err := journal.Open(t.Context(), config("sqlite:"+filepath.Join(t.TempDir(), "no", "such", "folder"))); err == nil {
+	if _, err := journal.Open(
+		t.Context(), config("sqlite:"+filepath.Join(t.TempDir(), "no", "such", "folder"))); err == nil {
 		t.Error("a file in no folder was opened")
 	}
 	if _, err := journal.Open(t.Context(), journal.Config{DSN: sqliteDSN(t)}); err == nil {
@@ -219,9 +222,11 @@ func TestOpen_KeepsThePasswordToItself(t *testing.T) {
 // and quotes as names; sessions must not depend on it, nor on the DSN.
 func TestOpen_SetsWhatStatementsDependOn(t *testing.T) {
 	t.Parallel()
-	server := lab.NewMariaDB(t, "--sql-mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH", "--character-set-server=latin1", "--collation-server=latin1_swedish_ci",
+	server := lab.NewMariaDB(t, "--sql-mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH",
+		"--character-set-server=latin1", "--collation-server=latin1_swedish_ci",
 		"--transaction-isolation=SERIALIZABLE", "--autocommit=1")
-	dsn := server.Database(t) + "?sql_mode=%27ANSI_QUOTES%27&parseTime=true&charset=latin1&collation=latin1_swedish_ci&interpolateParams=false&multiStatements=true&wait_timeout=1"
+	dsn := server.Database(t) +
+		"?sql_mode=%27ANSI_QUOTES%27&parseTime=true&charset=latin1&collation=latin1_swedish_ci&interpolateParams=false&multiStatements=true&wait_timeout=1"
 	s := open(t, dsn)
 	m := &scheduler.Message{Topic: `a"b'c\d`, ID: "ä🕰️\\", Body: []byte("\\\x00'\"\xff"), Due: 5}
 	uid, err := scheduler.IntakeUID(1, time.UnixMilli(1_900_000_000_000), m.ID, "")
@@ -229,7 +234,8 @@ func TestOpen_SetsWhatStatementsDependOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.UID = uid
-	c := scheduler.Change{UID: uid, Version: 1, State: scheduler.StateWaiting, Due: 5, Message: m, Reason: `it's "so" \`}
+	c := scheduler.Change{UID: uid, Version: 1, State: scheduler.StateWaiting, Due: 5, Message: m,
+		Reason: `it's "so" \`}
 	if err := s.Write(t.Context(), map[int]uint64{1: 1}, []scheduler.Change{c}); err != nil {
 		t.Fatal(err)
 	}

@@ -26,10 +26,13 @@ func (s *SQL) WritePause(ctx context.Context, c scheduler.PauseChange) error {
 	}
 	at := s.kind.incoming("at")
 	newer := func(column string) string {
-		return column + " = CASE WHEN " + at + " >= pauses.at THEN " + s.kind.incoming(column) + " ELSE pauses." + column + " END, "
+		return column + " = CASE WHEN " + at + " >= pauses.at THEN " + s.kind.incoming(column) + " ELSE pauses." +
+			column + " END, "
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO pauses (pattern, at, paused, who) VALUES (?, ?, ?, ?)"+s.kind.conflict+
-		newer("paused")+newer("who")+"at = "+s.kind.greatest+"(pauses.at, "+at+")", // last: MySQL assigns one after the other
+	if _, err := tx.ExecContext(ctx,
+		"INSERT INTO pauses (pattern, at, paused, who) VALUES (?, ?, ?, ?)"+s.kind.conflict+
+			// last: MySQL assigns one after the other
+			newer("paused")+newer("who")+"at = "+s.kind.greatest+"(pauses.at, "+at+")",
 		name(c.Pattern), int64(c.At), bit(!c.Resumed), name(c.By)); err != nil {
 		return fmt.Errorf("write a pause: %w", err)
 	}
@@ -41,14 +44,15 @@ func (s *SQL) WritePause(ctx context.Context, c scheduler.PauseChange) error {
 
 // Pauses are the last changes, by time.
 func (s *SQL) Pauses(ctx context.Context) (changes []scheduler.PauseChange, err error) {
-	err = each(ctx, s.read, "SELECT pattern, at, paused, who FROM pauses ORDER BY at, pattern", nil, func(row scanner) error {
-		var c scheduler.PauseChange
-		var paused bool
-		err := row.Scan(&c.Pattern, &c.At, &paused, &c.By)
-		c.Resumed = !paused
-		changes = append(changes, c)
-		return err
-	})
+	err = each(ctx, s.read, "SELECT pattern, at, paused, who FROM pauses ORDER BY at, pattern", nil,
+		func(row scanner) error {
+			var c scheduler.PauseChange
+			var paused bool
+			err := row.Scan(&c.Pattern, &c.At, &paused, &c.By)
+			c.Resumed = !paused
+			changes = append(changes, c)
+			return err
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read the pauses: %w", err)
 	}

@@ -85,7 +85,8 @@ func TestRecovery_PausesOutliveAStoreThatComesBackEmpty(t *testing.T) {
 	rdb := lab.NewRedis(t)
 	for name, open := range map[string]func(t *testing.T) line{
 		"memory": func(t *testing.T) line {
-			tl, err := memory.New(memory.Config{Buckets: 2, Record: &scheduler.Recording{Address: func() string { return "here:1" }, Limit: 1 << 30, Wrote: func(scheduler.Entry) {}}})
+			tl, err := memory.New(memory.Config{Buckets: 2, Record: &scheduler.Recording{
+				Address: func() string { return "here:1" }, Limit: 1 << 30, Wrote: func(scheduler.Entry) {}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -34,13 +34,18 @@ func instanceOf(t *testing.T, buckets int, name, addr string, store journal.Stor
 	t.Helper()
 	i := &instance{client: timeline.Dial(timeline.DialConfig{Addrs: []string{addr}, CallTimeout: 5 * time.Second})}
 	t.Cleanup(func() { _ = i.client.Close() })
-	r := &scheduler.Recording{Instance: name, Address: func() string { return "here:1" }, Limit: 1 << 30, Wrote: func(e scheduler.Entry) { i.writer.Wrote(e) }}
+	r := &scheduler.Recording{Instance: name, Address: func() string { return "here:1" }, Limit: 1 << 30,
+		Wrote: func(e scheduler.Entry) {
+			i.writer.Wrote(e)
+		}}
 	var err error
-	i.tl, err = timeline.New(timeline.Config{Client: i.client, Namespace: "promote", Buckets: buckets, EndedKeep: time.Hour, TombstoneKeep: time.Hour, TombstoneLimit: 10, Record: r})
+	i.tl, err = timeline.New(timeline.Config{Client: i.client, Namespace: "promote", Buckets: buckets,
+		EndedKeep: time.Hour, TombstoneKeep: time.Hour, TombstoneLimit: 10, Record: r})
 	if err != nil {
 		t.Fatal(err)
 	}
-	i.writer = journal.NewWriter(journal.WriterConfig{Store: store, Outbox: i.tl, Mode: mode, Timeout: 2 * time.Second, Log: zerolog.New(zerolog.NewTestWriter(t))})
+	i.writer = journal.NewWriter(journal.WriterConfig{Store: store, Outbox: i.tl, Mode: mode, Timeout: 2 * time.Second,
+		Log: zerolog.New(zerolog.NewTestWriter(t))})
 	done := make(chan error, 1)
 	ctx := t.Context()
 	go func() { done <- i.writer.Run(ctx) }()
@@ -109,9 +114,11 @@ func (i *instance) wantWaiting(t *testing.T, store journal.Store, m *scheduler.M
 }
 
 func newRecovery(t *testing.T, tl scheduler.Recoverable, store journal.Store) *journal.Recovery {
-	return journal.NewRecovery(journal.RecoveryConfig{Store: store, Timeline: tl, Mode: journal.Sync, EndedKeep: time.Hour,
-		Window: 100 * 365 * 24 * time.Hour, // the test's clock is not the journal's
-		Clock:  scheduler.NewClock(scheduler.System()), Timeout: 5 * time.Second, Log: zerolog.New(zerolog.NewTestWriter(t))})
+	return journal.NewRecovery(
+		journal.RecoveryConfig{Store: store, Timeline: tl, Mode: journal.Sync, EndedKeep: time.Hour,
+			Window: 100 * 365 * 24 * time.Hour, // the test's clock is not the journal's
+			Clock:  scheduler.NewClock(scheduler.System()), Timeout: 5 * time.Second,
+			Log: zerolog.New(zerolog.NewTestWriter(t))})
 }
 
 func recoverBy(t *testing.T, tl scheduler.Recoverable, store journal.Store, term uint64) journal.Result {
@@ -136,7 +143,8 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 	}
 	recoverBy(t, old.tl, store, 1)
 	far := schedulertest.DueIn(1000 * time.Hour)
-	kept, lost, cancelLost := schedulertest.Message(1, far), schedulertest.Message(2, far), schedulertest.Message(3, far)
+	kept, lost, cancelLost := schedulertest.Message(1, far), schedulertest.Message(2, far),
+		schedulertest.Message(3, far)
 	edited, claimed := schedulertest.Message(7, far), schedulertest.Message(8)
 	for _, m := range []*scheduler.Message{kept, cancelLost, edited, claimed} {
 		old.pushed(t, m)
@@ -175,7 +183,8 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 	if err != nil || canceled.Code != scheduler.CancelDone {
 		t.Fatalf("cancel: %+v, %v", canceled, err)
 	}
-	if err := old.writer.Await(ctx, []scheduler.Recorded{{UID: cancelLost.UID, Version: canceled.Info.Version}}); err != nil {
+	if err := old.writer.Await(
+		ctx, []scheduler.Recorded{{UID: cancelLost.UID, Version: canceled.Info.Version}}); err != nil {
 		t.Fatal(err)
 	}
 	// One is edited; another, which the replica holds as claimed, is given back as it was and then edited.
@@ -191,17 +200,20 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 	}
 
 	now := newInstance(t, "new", replica.Addr, store, journal.Sync)
-	if _, _, err := now.tl.Add(ctx, 0, []*scheduler.Message{schedulertest.Message(9, far)}, schedulertest.Start); !errors.Is(err, scheduler.ErrUncertified) {
+	if _, _, err := now.tl.Add(ctx, 0, []*scheduler.Message{schedulertest.Message(9, far)},
+		schedulertest.Start); !errors.Is(err, scheduler.ErrUncertified) {
 		t.Fatalf("a push to a replica that nobody certified: %v", err)
 	}
-	if _, err := now.tl.Claim(ctx, 0, scheduler.Claim{Term: 2, Number: 1, Now: schedulertest.Start, Limit: 10, Bytes: 1 << 20}); !errors.Is(err, scheduler.ErrUncertified) {
+	if _, err := now.tl.Claim(ctx, 0, scheduler.Claim{Term: 2, Number: 1, Now: schedulertest.Start, Limit: 10,
+		Bytes: 1 << 20}); !errors.Is(err, scheduler.ErrUncertified) {
 		t.Fatalf("a claim from it: %v", err)
 	}
 	result := recoverBy(t, now.tl, store, 2)
 	if result.Buckets != 1 || result.Restored.Added != 1 || result.Restored.Raised != 3 {
 		t.Fatalf("recovery: %+v, want one message added, one canceled and two edited", result)
 	}
-	for uid, want := range map[scheduler.UID]scheduler.State{kept.UID: scheduler.StateWaiting, lost.UID: scheduler.StateWaiting, cancelLost.UID: scheduler.StateCanceled} {
+	for uid, want := range map[scheduler.UID]scheduler.State{kept.UID: scheduler.StateWaiting,
+		lost.UID: scheduler.StateWaiting, cancelLost.UID: scheduler.StateCanceled} {
 		found, err := now.tl.Find(ctx, scheduler.Ref{UID: uid})
 		if err != nil || len(found) != 1 || found[0].State != want {
 			t.Errorf("%s: %+v, %v; want it %s", uid, found, err, want)

@@ -41,12 +41,14 @@ func (s *SQL) Prune(ctx context.Context, before scheduler.Milli, limit int) (n i
 }
 
 // endsBefore are up to limit changes that ended a message, in the order of time.
-func (s *SQL) endsBefore(ctx context.Context, before scheduler.Milli, after moment, limit int) (ends []moment, err error) {
+func (s *SQL) endsBefore(ctx context.Context, before scheduler.Milli, after moment,
+	limit int) (ends []moment, err error) {
 	for _, state := range everyState() {
 		if !state.Ended() || state == scheduler.StateDead {
 			continue
 		}
-		part, err := s.moments(ctx, s.read, state, scheduler.ChangeQuery{AfterAt: after.at, AfterUID: after.uid, AfterVersion: uint64(after.version), Limit: limit}, before)
+		part, err := s.moments(ctx, s.read, state, scheduler.ChangeQuery{AfterAt: after.at, AfterUID: after.uid,
+			AfterVersion: uint64(after.version), Limit: limit}, before)
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +66,9 @@ func (s *SQL) delete(ctx context.Context, before scheduler.Milli, ends []moment)
 	}
 	defer tx.Rollback() // after a commit it does nothing
 	err = inChunks(uidsOf(ends), func(list string, args []any) error {
-		over, err := ended(ctx, tx, "SELECT uid FROM messages WHERE uid IN "+list+" AND ended < ? AND state <> ? ORDER BY uid"+s.kind.update, append(args, int64(before), int64(scheduler.StateDead)))
+		over, err := ended(ctx, tx,
+			"SELECT uid FROM messages WHERE uid IN "+list+" AND ended < ? AND state <> ? ORDER BY uid"+s.kind.update,
+			append(args, int64(before), int64(scheduler.StateDead)))
 		if err != nil {
 			return err
 		}

@@ -149,7 +149,8 @@ func (a *apart) quarantined() (list []scheduler.Quarantined) {
 
 func (a *apart) verify() scheduler.VerifyReport {
 	a.Helper()
-	v := &journal.Verifier{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock, Timeout: time.Minute,
+	v := &journal.Verifier{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock,
+		Timeout: time.Minute,
 		Address: func() string { return "" }}
 	report, err := v.Run(a.Context(), scheduler.VerifyRequest{Repair: true}, nil)
 	a.must("verify", err)
@@ -158,8 +159,9 @@ func (a *apart) verify() scheduler.VerifyReport {
 
 func (a *apart) restore(dry bool) scheduler.RestoreReport {
 	a.Helper()
-	r := &journal.Restorer{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock, Timeout: time.Minute,
-		Log: zerolog.Nop()}
+	r := &journal.Restorer{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock,
+		Timeout: time.Minute,
+		Log:     zerolog.Nop()}
 	report, err := r.Run(a.Context(), scheduler.RestoreRequest{Overdue: true, DryRun: dry}, nil)
 	a.must("restore", err)
 	return report
@@ -188,7 +190,8 @@ func (a *apart) state(m *scheduler.Message) scheduler.State {
 func TestDrain_QuarantinesWhatTheJournalRefusesAlsoBare(t *testing.T) {
 	onBoth(t, func(a *apart) {
 		later := schedulertest.DueIn(time.Hour)
-		bad, good, behind := schedulertest.Message(1, later), schedulertest.Message(2, later), schedulertest.Message(3, later)
+		bad, good, behind := schedulertest.Message(1, later), schedulertest.Message(2, later),
+			schedulertest.Message(3, later)
 		a.store.refuse(bad, errValue)
 		a.push(good, bad, schedulertest.Message(4, later))
 		a.push(behind)
@@ -240,7 +243,8 @@ func TestQuarantine_AnEndThatTheJournalRefusedIsNotUndone(t *testing.T) {
 		if n, err := a.Trim(a.Context(), 0, 1, a.now, 10); err != nil || n != 1 {
 			a.Fatalf("forgotten: %d, %v", n, err)
 		}
-		a.must("write", a.store.Write(a.Context(), nil, []scheduler.Change{ // what the store has lost comes back all the same
+		// what the store has lost comes back all the same
+		a.must("write", a.store.Write(a.Context(), nil, []scheduler.Change{
 			{UID: lost.UID, Version: 1, State: scheduler.StateWaiting, Due: lost.Due, At: a.now, Message: lost}}))
 		if report := a.restore(true); report != (scheduler.RestoreReport{Read: 2, Added: 1, Newer: 1}) {
 			a.Errorf("a dry run: %+v", report)
@@ -438,8 +442,9 @@ func (a *apart) history(m *scheduler.Message) (lines []string) {
 	changes, err := a.store.History(a.Context(), m.UID)
 	a.must("history", err)
 	for _, c := range changes {
-		lines = append(lines, fmt.Sprintf("%d %s at %d by %q for %q to %q %d", c.Version, c.State, c.At-a.now, c.Instance,
-			c.Reason, c.Stream, c.Sequence))
+		lines = append(lines,
+			fmt.Sprintf("%d %s at %d by %q for %q to %q %d", c.Version, c.State, c.At-a.now, c.Instance,
+				c.Reason, c.Stream, c.Sequence))
 	}
 	return lines
 }
@@ -523,7 +528,8 @@ func TestDrain_KeepsTheHistoryThatStandsBehindADamagedEntry(t *testing.T) {
 				t.Errorf("quarantined are %+v", list)
 			}
 			records, err := a.store.Records(t.Context(), []scheduler.UID{m.UID})
-			if err != nil || len(records) != 1 || records[0].EndedAt != a.now.Add(5*time.Second) || records[0].Reason != "" {
+			if err != nil || len(records) != 1 || records[0].EndedAt != a.now.Add(5*time.Second) ||
+				records[0].Reason != "" {
 				t.Errorf("its record is %+v, %v", records, err)
 			}
 			if n := a.lines(m); n != 1 {
@@ -598,7 +604,8 @@ func TestVerify_LeavesToTheOutboxWhatItHolds(t *testing.T) {
 		a.must("read the outbox", err)
 		a.must("lose the last entry", a.Written(a.Context(), 0, entries[len(entries)-1:]))
 		report := a.verify()
-		if want := map[string]int{scheduler.MissingInJournal: 1}; !maps.Equal(report.Found, want) || report.Repaired != 1 ||
+		if want := map[string]int{scheduler.MissingInJournal: 1}; !maps.Equal(report.Found, want) ||
+			report.Repaired != 1 ||
 			report.Differences[0].UID != lost.UID {
 			a.Errorf("verify: %+v", report)
 		}
@@ -665,8 +672,10 @@ func TestDrainer_CountsWhatIsRefusedAndQuarantined(t *testing.T) {
 		a.store.refuse(bad, errValue)
 		a.push(bad)
 		registry := prometheus.NewRegistry()
-		d := journal.NewDrainer(journal.DrainerConfig{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock,
-			Duty: func(context.Context) bool { return true }, Timeout: time.Minute, Log: zerolog.Nop(), Registerer: registry})
+		d := journal.NewDrainer(
+			journal.DrainerConfig{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock,
+				Duty: func(context.Context) bool { return true }, Timeout: time.Minute, Log: zerolog.Nop(),
+				Registerer: registry})
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { _ = d.Run(ctx) })

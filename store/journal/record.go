@@ -12,7 +12,8 @@ import (
 
 // brief are the columns of a record without headers and body, whole all of them.
 const (
-	brief = "uid, topic, id, `key`, priority, ttl, attempt, digest, content, due, state, uncertain, refusals, changed, ended, " +
+	brief = "uid, topic, id, `key`, priority, ttl, attempt, digest, content, due, state, uncertain, refusals, " +
+		"changed, ended, " +
 		"COALESCE(kind, 0), COALESCE(other, ''), reason, version"
 	whole = brief + ", headers, body"
 )
@@ -22,7 +23,8 @@ func scanRecord(row scanner, all bool) (r scheduler.Record, err error) {
 	var ttl, content, version int64
 	var digest, headers []byte
 	var ended sql.NullInt64
-	into := []any{&r.UID, &r.Topic, &r.ID, &r.Key, &r.Priority, &ttl, &r.Attempt, &digest, &content, &r.Due, &r.State, &r.Mark.Uncertain, &r.Mark.Refusals,
+	into := []any{&r.UID, &r.Topic, &r.ID, &r.Key, &r.Priority, &ttl, &r.Attempt, &digest, &content, &r.Due, &r.State,
+		&r.Mark.Uncertain, &r.Mark.Refusals,
 		&r.ChangedAt, &ended, &r.Kind, &r.Other, &r.Reason, &version}
 	if all {
 		into = append(into, &headers, &r.Body)
@@ -44,13 +46,14 @@ func scanRecord(row scanner, all bool) (r scheduler.Record, err error) {
 func (s *SQL) Versions(ctx context.Context, uids []scheduler.UID) (map[scheduler.UID]scheduler.Stand, error) {
 	found := make(map[scheduler.UID]scheduler.Stand, len(uids))
 	err := inChunks(uids, func(list string, args []any) error {
-		return each(ctx, s.read, "SELECT uid, version, state FROM messages WHERE content > 0 AND uid IN "+list, args, func(row scanner) error {
-			var uid scheduler.UID
-			var version, state int64
-			err := row.Scan(&uid, &version, &state)
-			found[uid] = scheduler.Stand{State: scheduler.State(state), Version: uint64(version)}
-			return err
-		})
+		return each(ctx, s.read, "SELECT uid, version, state FROM messages WHERE content > 0 AND uid IN "+list, args,
+			func(row scanner) error {
+				var uid scheduler.UID
+				var version, state int64
+				err := row.Scan(&uid, &version, &state)
+				found[uid] = scheduler.Stand{State: scheduler.State(state), Version: uint64(version)}
+				return err
+			})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read versions: %w", err)
@@ -77,7 +80,8 @@ func records(ctx context.Context, from queryer, uids []scheduler.UID, all bool) 
 }
 
 // appendRecords adds what a select finds, its clauses from WHERE on given.
-func appendRecords(ctx context.Context, from queryer, to []scheduler.Record, all bool, clauses string, args []any) ([]scheduler.Record, error) {
+func appendRecords(ctx context.Context, from queryer, to []scheduler.Record, all bool, clauses string,
+	args []any) ([]scheduler.Record, error) {
 	columns := brief
 	if all {
 		columns = whole
@@ -118,7 +122,8 @@ func (s *SQL) Find(ctx context.Context, ref scheduler.Ref, limit int) (found []s
 		w = s.andText(w, "topic", ref.Topic)
 	}
 	for from := w; ; {
-		part, err := appendRecords(ctx, s.read, nil, false, index+" WHERE "+from.clause+" ORDER BY uid DESC LIMIT ?", append(slices.Clip(from.args), page))
+		part, err := appendRecords(ctx, s.read, nil, false, index+" WHERE "+from.clause+" ORDER BY uid DESC LIMIT ?",
+			append(slices.Clip(from.args), page))
 		if err != nil {
 			return nil, fmt.Errorf("find messages: %w", err)
 		}

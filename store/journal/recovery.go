@@ -126,7 +126,8 @@ func (r *Recovery) Mend(ctx context.Context, term uint64, buckets []int, whole f
 			if s.Number == 0 {
 				event = w.log.Debug() // it is new, or empty: the line at the end tells
 			}
-			event.Int("bucket", bucket).Str("run", s.Now).Str("certified", s.Run).Bool("filling", s.Filling).Msg("the store is not certified")
+			event.Int("bucket", bucket).Str("run", s.Now).Str("certified", s.Run).Bool("filling", s.Filling).Msg(
+				"the store is not certified")
 		}
 	}
 	if len(w.need) == 0 {
@@ -142,8 +143,10 @@ func (r *Recovery) Mend(ctx context.Context, term uint64, buckets []int, whole f
 	for bucket := range w.need {
 		whole(bucket)
 	}
-	w.log.Info().Int("buckets", len(w.need)).Str("journal", r.cfg.Mode.String()).Int("read", w.report.Read).Int("added", w.report.Added).
-		Int("raised", w.report.Raised).Int("newer", w.report.Newer).Dur("took", time.Since(started)).Msg("the store is certified")
+	w.log.Info().Int("buckets", len(w.need)).Str("journal", r.cfg.Mode.String()).Int("read", w.report.Read).Int(
+		"added", w.report.Added).
+		Int("raised", w.report.Raised).Int("newer", w.report.Newer).Dur("took", time.Since(started)).Msg(
+		"the store is certified")
 	result.Buckets, result.Restored = len(w.need), w.report
 	return result, nil
 }
@@ -232,7 +235,8 @@ func (w *work) run(ctx context.Context) error {
 		if err := w.apart(ctx, bucket); err != nil {
 			return err
 		}
-		w.log.Info().Int("bucket", bucket).Int("changes", drained).Int("refused", refused).Msg("outbox drained before the comparison")
+		w.log.Info().Int("bucket", bucket).Int("changes", drained).Int("refused", refused).Msg(
+			"outbox drained before the comparison")
 	}
 	w.filled = make(map[int]scheduler.Milli, len(empty))
 	for bucket := range empty {
@@ -383,7 +387,8 @@ func (w *work) reconcileClaims(ctx context.Context, buckets map[int]bool) error 
 // certify says of buckets that they may be used.
 func (w *work) certify(ctx context.Context, buckets map[int]bool, filling bool) error {
 	for bucket := range buckets {
-		c := scheduler.Certification{Number: w.number, Run: w.standings[bucket].Now, DoubtUntil: w.cfg.Clock.Milli(), Filling: filling}
+		c := scheduler.Certification{Number: w.number, Run: w.standings[bucket].Now, DoubtUntil: w.cfg.Clock.Milli(),
+			Filling: filling}
 		if w.standings[bucket].Number == 0 && w.report.Added == 0 {
 			c.DoubtUntil = 0 // nothing was there and nothing came: it is new
 		}
@@ -411,7 +416,8 @@ func (w *work) fill(ctx context.Context, buckets map[int]bool) error {
 	if err := w.reconcile(ctx, buckets, since, true); err != nil {
 		return err
 	}
-	r := &Restorer{Store: w.cfg.Store, Timeline: w.tl, Buckets: len(w.standings), Clock: w.cfg.Clock, Timeout: w.cfg.Timeout, only: buckets, Log: w.log, At: w.cfg.At}
+	r := &Restorer{Store: w.cfg.Store, Timeline: w.tl, Buckets: len(w.standings), Clock: w.cfg.Clock,
+		Timeout: w.cfg.Timeout, only: buckets, Log: w.log, At: w.cfg.At}
 	report, err := r.Run(ctx, scheduler.RestoreRequest{Overdue: true}, nil)
 	w.report = sumReports(w.report, report)
 	if err != nil {

@@ -27,14 +27,18 @@ type rolledBack struct {
 func newRolledBack(t *testing.T) *rolledBack {
 	t.Helper()
 	w := &rolledBack{T: t, store: sqliteStore(t), now: schedulertest.Start}
-	w.clock = scheduler.NewClock(scheduler.Local{Wall: func() time.Time { return w.now.Time() }, Mono: func() time.Duration { return time.Duration(w.now) * time.Millisecond }})
-	w.redisServer = newRedisServer(t, &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 20, Wrote: func(e scheduler.Entry) {
-		fences := map[int]uint64{}
-		if e.Number > 0 {
-			fences[e.Bucket] = e.Number
-		}
-		w.must("write", w.store.Write(context.WithoutCancel(t.Context()), fences, e.Changes))
-	}})
+	w.clock = scheduler.NewClock(
+		scheduler.Local{Wall: func() time.Time { return w.now.Time() }, Mono: func() time.Duration {
+			return time.Duration(w.now) * time.Millisecond
+		}})
+	w.redisServer = newRedisServer(t, &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" },
+		Limit: 1 << 20, Wrote: func(e scheduler.Entry) {
+			fences := map[int]uint64{}
+			if e.Number > 0 {
+				fences[e.Bucket] = e.Number
+			}
+			w.must("write", w.store.Write(context.WithoutCancel(t.Context()), fences, e.Changes))
+		}})
 	w.recover(1)
 	return w
 }
@@ -48,7 +52,8 @@ func (w *rolledBack) must(step string, err error) {
 
 func (w *rolledBack) recover(term uint64) journal.Result {
 	w.Helper()
-	r := journal.NewRecovery(journal.RecoveryConfig{Store: w.store, Timeline: w.tl, Mode: journal.Sync, Window: time.Hour, EndedKeep: time.Hour, Clock: w.clock,
+	r := journal.NewRecovery(journal.RecoveryConfig{Store: w.store, Timeline: w.tl, Mode: journal.Sync,
+		Window: time.Hour, EndedKeep: time.Hour, Clock: w.clock,
 		Timeout: time.Minute, Log: zerolog.Nop()})
 	result, err := r.Run(w.Context(), term)
 	w.must("recover", err)
@@ -63,7 +68,8 @@ func (w *rolledBack) push(m *scheduler.Message) {
 
 func (w *rolledBack) claim(bucket int, number uint64) []*scheduler.Message {
 	w.Helper()
-	got, err := w.tl.Claim(w.Context(), bucket, scheduler.Claim{Term: 1, Number: number, Now: w.now, Limit: 10, Bytes: 1 << 20})
+	got, err := w.tl.Claim(w.Context(), bucket,
+		scheduler.Claim{Term: 1, Number: number, Now: w.now, Limit: 10, Bytes: 1 << 20})
 	w.must("claim", err)
 	return got.Messages
 }
@@ -89,13 +95,15 @@ func TestRecovery_MakesNoChangeOfItsOwnBeforeThoseThatWereLost(t *testing.T) {
 		"rescheduled": {func(w *rolledBack, m *scheduler.Message) {
 			edited := *m
 			edited.Body = []byte("edited")
-			got, err := w.tl.Amend(w.Context(), scheduler.Amend{UID: m.UID, Version: 1, Due: w.now.Add(time.Hour), Message: &edited, Reason: "rescheduled"}, w.now)
+			got, err := w.tl.Amend(w.Context(), scheduler.Amend{UID: m.UID, Version: 1, Due: w.now.Add(time.Hour),
+				Message: &edited, Reason: "rescheduled"}, w.now)
 			w.must("amend", err)
 			if got.Code != scheduler.AmendDone {
 				w.Fatalf("amend: code %d", got.Code)
 			}
 		}, func(i scheduler.Info, due scheduler.Milli) bool {
-			return i.State == scheduler.StateWaiting && i.Version == 2 && i.Due == due && string(i.Body) == "edited" && !i.Mark.Uncertain
+			return i.State == scheduler.StateWaiting && i.Version == 2 && i.Due == due && string(i.Body) == "edited" &&
+				!i.Mark.Uncertain
 		}},
 		"canceled": {func(w *rolledBack, m *scheduler.Message) {
 			got, err := w.tl.Cancel(w.Context(), m.UID, w.now)
@@ -121,7 +129,8 @@ func TestRecovery_MakesNoChangeOfItsOwnBeforeThoseThatWereLost(t *testing.T) {
 			}
 			rollBack := w.snapshot(t)
 			w.now += 10
-			w.must("return", w.tl.Return(t.Context(), 0, 1, []scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}}, w.now))
+			w.must("return",
+				w.tl.Return(t.Context(), 0, 1, []scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}}, w.now))
 			change.do(w, m)
 			due := w.now.Add(time.Hour)
 			w.now += 10
@@ -131,9 +140,11 @@ func TestRecovery_MakesNoChangeOfItsOwnBeforeThoseThatWereLost(t *testing.T) {
 			}
 			got := w.find(m.UID)
 			if !change.want(got, due) {
-				t.Errorf("it is %s at version %d, due %d, uncertain %t, with body %q", got.State, got.Version, got.Due, got.Mark.Uncertain, got.Body)
+				t.Errorf("it is %s at version %d, due %d, uncertain %t, with body %q", got.State, got.Version, got.Due,
+					got.Mark.Uncertain, got.Body)
 			}
-			if records, err := w.store.Records(t.Context(), []scheduler.UID{m.UID}); err != nil || len(records) != 1 || !change.want(records[0].Info, due) {
+			if records, err := w.store.Records(t.Context(), []scheduler.UID{m.UID}); err != nil || len(records) != 1 ||
+				!change.want(records[0].Info, due) {
 				t.Errorf("the journal has %+v, %v", records, err)
 			}
 		})

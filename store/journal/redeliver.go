@@ -39,7 +39,8 @@ const (
 )
 
 // Run checks every delivery since a time.
-func (r *Redeliverer) Run(ctx context.Context, req scheduler.RedeliverRequest, progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
+func (r *Redeliverer) Run(ctx context.Context, req scheduler.RedeliverRequest,
+	progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
 	var report scheduler.RedeliverReport
 	until := r.Clock.Milli()
 	q := scheduler.ChangeQuery{Since: req.Since, State: scheduler.StateDelivered, Limit: redeliverPage}
@@ -73,7 +74,8 @@ func (r *Redeliverer) Run(ctx context.Context, req scheduler.RedeliverRequest, p
 	}
 }
 
-func (r *Redeliverer) some(ctx context.Context, req scheduler.RedeliverRequest, changes []scheduler.Change, report *scheduler.RedeliverReport) error {
+func (r *Redeliverer) some(ctx context.Context, req scheduler.RedeliverRequest, changes []scheduler.Change,
+	report *scheduler.RedeliverReport) error {
 	latest := map[scheduler.UID]scheduler.Change{}
 	uids := make([]scheduler.UID, 0, len(changes))
 	for _, c := range changes {
@@ -102,7 +104,8 @@ func (r *Redeliverer) some(ctx context.Context, req scheduler.RedeliverRequest, 
 	return nil
 }
 
-func (r *Redeliverer) one(ctx context.Context, dry bool, rec *scheduler.Record, c *scheduler.Change, report *scheduler.RedeliverReport) error {
+func (r *Redeliverer) one(ctx context.Context, dry bool, rec *scheduler.Record, c *scheduler.Change,
+	report *scheduler.RedeliverReport) error {
 	if c.Stream == "" || rec.Content == 0 {
 		report.Unknown++
 		return nil
@@ -131,8 +134,10 @@ func (r *Redeliverer) one(ctx context.Context, dry bool, rec *scheduler.Record, 
 		return ctx.Err()
 	}
 	report.Redelivered++
-	again := scheduler.Change{UID: rec.UID, Version: rec.Version + 1, State: scheduler.StateDelivered, At: r.Clock.Milli(), Bucket: rec.UID.Bucket(r.Buckets),
-		Instance: r.Instance, Address: r.Address(), Reason: "redelivered: the stream had lost it", Attempt: rec.Attempt, Stream: stream, Sequence: sequence, Due: rec.Due,
+	again := scheduler.Change{UID: rec.UID, Version: rec.Version + 1, State: scheduler.StateDelivered,
+		At: r.Clock.Milli(), Bucket: rec.UID.Bucket(r.Buckets),
+		Instance: r.Instance, Address: r.Address(), Reason: "redelivered: the stream had lost it", Attempt: rec.Attempt,
+		Stream: stream, Sequence: sequence, Due: rec.Due,
 		Uncertain: rec.Mark.Uncertain, Refusals: rec.Mark.Refusals}
 	if err := r.Store.Write(call, nil, []scheduler.Change{again}); err != nil {
 		return fmt.Errorf("journal the redelivery of %s: %w", rec.UID, err)

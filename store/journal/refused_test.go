@@ -25,7 +25,8 @@ type strictStore struct {
 func (s *strictStore) Write(ctx context.Context, fences map[int]uint64, changes []scheduler.Change) error {
 	for _, c := range changes {
 		if c.Message != nil && bytes.Contains(c.Message.Body, []byte(s.word)) {
-			return &mysql.MySQLError{Number: 1366, SQLState: [5]byte([]byte("22007")), Message: "incorrect value: " + s.word}
+			return &mysql.MySQLError{Number: 1366, SQLState: [5]byte([]byte("22007")),
+				Message: "incorrect value: " + s.word}
 		}
 	}
 	return s.Store.Write(ctx, fences, changes)
@@ -36,7 +37,8 @@ func (s *strictStore) Write(ctx context.Context, fences map[int]uint64, changes 
 func TestDrain_GoesOnPastWhatTheJournalRefuses(t *testing.T) {
 	t.Parallel()
 	tl, err := memory.New(memory.Config{Buckets: 1, EndedKeep: 10 * time.Minute,
-		Record: &scheduler.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20, Wrote: func(scheduler.Entry) {}}})
+		Record: &scheduler.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20,
+			Wrote: func(scheduler.Entry) {}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,11 +67,16 @@ func TestDrain_GoesOnPastWhatTheJournalRefuses(t *testing.T) {
 	if !bytes.Contains(log.Bytes(), []byte(bad.UID)) || bytes.Contains(log.Bytes(), []byte("poison")) {
 		t.Errorf("the log names not the message, or tells its body: %s", &log)
 	}
-	if have, err := store.Versions(t.Context(), []scheduler.UID{bad.UID, good.UID}); err != nil || len(have) != 1 || have[good.UID].Version != 1 {
+	if have, err := store.Versions(t.Context(), []scheduler.UID{bad.UID, good.UID}); err != nil || len(have) != 1 ||
+		have[good.UID].Version != 1 {
 		t.Fatalf("the journal knows %v, %v; want the good one: the content of the other is not there", have, err)
 	}
-	v := &journal.Verifier{Store: store, Timeline: tl, Buckets: 1, Clock: scheduler.NewClock(scheduler.System()), Timeout: time.Minute, Address: func() string { return "" }}
-	if report, err := v.Run(t.Context(), scheduler.VerifyRequest{Repair: true}, nil); err != nil || report.Found[scheduler.MissingInJournal] == 0 || report.Repaired != 0 {
+	v := &journal.Verifier{Store: store, Timeline: tl, Buckets: 1, Clock: scheduler.NewClock(scheduler.System()),
+		Timeout: time.Minute, Address: func() string {
+			return ""
+		}}
+	if report, err := v.Run(t.Context(), scheduler.VerifyRequest{Repair: true}, nil); err != nil ||
+		report.Found[scheduler.MissingInJournal] == 0 || report.Repaired != 0 {
 		t.Errorf("verify: %+v, %v", report, err)
 	}
 	for _, m := range []*scheduler.Message{bad, good} {
@@ -79,18 +86,22 @@ func TestDrain_GoesOnPastWhatTheJournalRefuses(t *testing.T) {
 	}
 	drain(0)
 	history, err := store.History(t.Context(), bad.UID)
-	if err != nil || len(history) != 2 || history[0].State != scheduler.StateWaiting || history[0].At != now || history[1].State != scheduler.StateCanceled {
+	if err != nil || len(history) != 2 || history[0].State != scheduler.StateWaiting || history[0].At != now ||
+		history[1].State != scheduler.StateCanceled {
 		t.Errorf("its history is %+v, %v", history, err)
 	}
 	if n, err := tl.Trim(t.Context(), 0, 1, now.Add(11*time.Minute), 10); err != nil || n != 2 {
 		t.Errorf("forgotten: %d, %v", n, err)
 	}
-	r := &journal.Restorer{Store: store, Timeline: tl, Buckets: 1, Clock: scheduler.NewClock(scheduler.Local{Wall: now.Add(12 * time.Minute).Time,
-		Mono: func() time.Duration { return 0 }}), Timeout: time.Minute, Log: zerolog.Nop()}
-	if report, err := r.Run(t.Context(), scheduler.RestoreRequest{Overdue: true}, nil); err != nil || report.Added != 0 {
+	r := &journal.Restorer{Store: store, Timeline: tl, Buckets: 1,
+		Clock: scheduler.NewClock(scheduler.Local{Wall: now.Add(12 * time.Minute).Time,
+			Mono: func() time.Duration { return 0 }}), Timeout: time.Minute, Log: zerolog.Nop()}
+	if report, err := r.Run(t.Context(), scheduler.RestoreRequest{Overdue: true}, nil); err != nil ||
+		report.Added != 0 {
 		t.Errorf("a restore brought back %+v, %v", report, err)
 	}
-	if _, err := r.Run(t.Context(), scheduler.RestoreRequest{UID: bad.UID}, nil); !errors.Is(err, scheduler.ErrUnknownID) {
+	if _, err := r.Run(t.Context(), scheduler.RestoreRequest{UID: bad.UID}, nil); !errors.Is(err,
+		scheduler.ErrUnknownID) {
 		t.Errorf("restore of the refused one: %v", err)
 	}
 }

@@ -22,7 +22,8 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 	}{"in memory": {memoryLine, memoryStore}, "on Redis and SQLite": {redisLine, sqliteStore}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 20, Wrote: func(scheduler.Entry) {}}
+			r := &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 20,
+				Wrote: func(scheduler.Entry) {}}
 			on := open.line(t, r)
 			tl := on.line
 			store := open.store(t)
@@ -40,7 +41,8 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 			must("add", err)
 			claimed := func(number uint64) *scheduler.Message {
 				t.Helper()
-				c, err := tl.Claim(t.Context(), bucket, scheduler.Claim{Term: 1, Number: number, Now: now, Limit: 1, Bytes: 1})
+				c, err := tl.Claim(t.Context(), bucket,
+					scheduler.Claim{Term: 1, Number: number, Now: now, Limit: 1, Bytes: 1})
 				must("claim", err)
 				if len(c.Messages) != 1 {
 					t.Fatalf("claimed %d", len(c.Messages))
@@ -49,28 +51,34 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 			}
 			m := claimed(1)
 			mark := scheduler.Mark{Uncertain: true, Changes: m.Mark.Changes + 1}
-			must("return", tl.Return(t.Context(), bucket, 1, []scheduler.Back{{UID: m.UID, Claim: 1, Score: m.Score(), Mark: mark, Message: m, Reason: "unknown"}}, now))
+			must("return", tl.Return(t.Context(), bucket, 1, []scheduler.Back{
+				{UID: m.UID, Claim: 1, Score: m.Score(), Mark: mark, Message: m, Reason: "unknown"}}, now))
 			m = claimed(2)
-			must("finish", tl.Finish(t.Context(), bucket, 1, []scheduler.End{{Message: m, State: scheduler.StateDead, Uncertain: m.Mark.Uncertain}}, now))
-			if got, err := tl.Requeue(t.Context(), old.UID, again, now); err != nil || got.Code != scheduler.RequeueDone {
+			must("finish", tl.Finish(t.Context(), bucket, 1,
+				[]scheduler.End{{Message: m, State: scheduler.StateDead, Uncertain: m.Mark.Uncertain}}, now))
+			if got, err := tl.Requeue(t.Context(), old.UID, again, now); err != nil ||
+				got.Code != scheduler.RequeueDone {
 				t.Fatalf("requeue: %+v, %v", got, err)
 			}
 
 			entries, err := tl.(scheduler.Outbox).Unwritten(t.Context(), bucket, "", 0, 100, 1<<20)
 			must("read the outbox", err)
 			for _, e := range entries {
-				must("write", store.Write(t.Context(), nil, e.Changes), tl.(scheduler.Outbox).Written(t.Context(), bucket, []scheduler.Entry{e}))
+				must("write", store.Write(t.Context(), nil, e.Changes),
+					tl.(scheduler.Outbox).Written(t.Context(), bucket, []scheduler.Entry{e}))
 			}
 			history, err := store.History(t.Context(), again.UID)
 			must("history", err)
-			if len(history) != 1 || !history[0].Uncertain || history[0].Version != 1 || history[0].Reason != scheduler.KindRequeue.Words(old.UID, true) {
+			if len(history) != 1 || !history[0].Uncertain || history[0].Version != 1 ||
+				history[0].Reason != scheduler.KindRequeue.Words(old.UID, true) {
 				t.Fatalf("its history is %+v", history)
 			}
 
 			clock := scheduler.NewClock(scheduler.System())
 			verify := func() {
 				t.Helper()
-				v := &journal.Verifier{Store: store, Timeline: tl, Buckets: crashBuckets, Clock: clock, Instance: "a", Address: r.Address, Timeout: time.Minute, Log: zerolog.Nop()}
+				v := &journal.Verifier{Store: store, Timeline: tl, Buckets: crashBuckets, Clock: clock, Instance: "a",
+					Address: r.Address, Timeout: time.Minute, Log: zerolog.Nop()}
 				report, err := v.Run(t.Context(), scheduler.VerifyRequest{}, nil)
 				must("verify", err)
 				if len(report.Found) > 0 || report.InJournal != 1 {
@@ -80,8 +88,10 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 			verify()
 			tl = on.empty()
 			schedulertest.Certify(t, tl)
-			restorer := &journal.Restorer{Store: store, Timeline: tl, Buckets: crashBuckets, Clock: clock, Timeout: time.Minute, Log: zerolog.Nop()}
-			if report, err := restorer.Run(t.Context(), scheduler.RestoreRequest{UID: again.UID}, nil); err != nil || report.Added != 1 {
+			restorer := &journal.Restorer{Store: store, Timeline: tl, Buckets: crashBuckets, Clock: clock,
+				Timeout: time.Minute, Log: zerolog.Nop()}
+			if report, err := restorer.Run(t.Context(), scheduler.RestoreRequest{UID: again.UID}, nil); err != nil ||
+				report.Added != 1 {
 				t.Fatalf("restore: %+v, %v", report, err)
 			}
 			verify()

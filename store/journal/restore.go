@@ -35,7 +35,8 @@ const tellPause = time.Second
 
 // Run restores what the request names; progress, which may be nil, is told now
 // and then.
-func (r *Restorer) Run(ctx context.Context, req scheduler.RestoreRequest, progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+func (r *Restorer) Run(ctx context.Context, req scheduler.RestoreRequest,
+	progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
 	if req.UID != "" {
 		return r.one(ctx, req)
 	}
@@ -60,7 +61,8 @@ func (r *Restorer) Run(ctx context.Context, req scheduler.RestoreRequest, progre
 			told = time.Now()
 		}
 		if req.Rate > 0 {
-			pause(ctx, time.Until(begun.Add(time.Duration(float64(report.Read)/float64(req.Rate)*float64(time.Second)))))
+			pause(ctx,
+				time.Until(begun.Add(time.Duration(float64(report.Read)/float64(req.Rate)*float64(time.Second)))))
 		}
 	}
 	if err := <-failed; err != nil {
@@ -79,7 +81,8 @@ func (r *Restorer) one(ctx context.Context, req scheduler.RestoreRequest) (sched
 		return scheduler.RestoreReport{}, fmt.Errorf("read the record: %w: %w", ErrNoDatabase, err)
 	}
 	if len(records) == 0 || !stays(records[0].State) {
-		return scheduler.RestoreReport{}, fmt.Errorf("%w: the journal has no live or dead message of this uid", scheduler.ErrUnknownID)
+		return scheduler.RestoreReport{}, fmt.Errorf("%w: the journal has no live or dead message of this uid",
+			scheduler.ErrUnknownID)
 	}
 	return r.apply(ctx, newDoubts(r.Timeline, r.Buckets, r.Timeout), records, read, req.DryRun)
 }
@@ -101,7 +104,8 @@ type page struct {
 // read pages through what stays, one page ahead of whoever takes them.
 func (r *Restorer) read(ctx context.Context, req scheduler.RestoreRequest) (<-chan page, <-chan error) {
 	pages, failed := make(chan page, 1), make(chan error, 1)
-	q := scheduler.RecordQuery{Topic: req.Topic, States: staying(), Limit: restorePage, Bytes: restoreBytes, Whole: !req.DryRun}
+	q := scheduler.RecordQuery{Topic: req.Topic, States: staying(), Limit: restorePage, Bytes: restoreBytes,
+		Whole: !req.DryRun}
 	pattern := wildcard(req.Topic)
 	if pattern { // no index knows it: all are read, page by page, and those that match are kept
 		q.Topic = ""
@@ -142,7 +146,9 @@ func (r *Restorer) read(ctx context.Context, req scheduler.RestoreRequest) (<-ch
 			last := records[len(records)-1]
 			q.AfterDue, q.AfterUID = last.Due, last.UID
 			if pattern {
-				records = slices.DeleteFunc(records, func(rec scheduler.Record) bool { return !scheduler.Matches(req.Topic, rec.Topic) })
+				records = slices.DeleteFunc(records, func(rec scheduler.Record) bool {
+					return !scheduler.Matches(req.Topic, rec.Topic)
+				})
 			}
 			select {
 			case pages <- page{records, began}:

@@ -19,13 +19,15 @@ import (
 // accepted is the acceptance of a message by a clock that stood at that time.
 func accepted(t testing.TB, n int, at time.Time, due time.Time) scheduler.Change {
 	t.Helper()
-	m := &scheduler.Message{Topic: "orders", Body: fmt.Appendf(nil, "body %d", n), Due: scheduler.Milli(due.UnixMilli()), Attempt: 1}
+	m := &scheduler.Message{Topic: "orders", Body: fmt.Appendf(nil, "body %d", n),
+		Due: scheduler.Milli(due.UnixMilli()), Attempt: 1}
 	uid, err := scheduler.IntakeUID(uint64(n)<<8, at, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.UID = uid
-	return scheduler.Change{UID: uid, Version: 1, State: scheduler.StateWaiting, At: scheduler.Milli(at.UnixMilli()), Due: m.Due, Message: m, Instance: "test"}
+	return scheduler.Change{UID: uid, Version: 1, State: scheduler.StateWaiting, At: scheduler.Milli(at.UnixMilli()),
+		Due: m.Due, Message: m, Instance: "test"}
 }
 
 // busyStore is a journal to which something is written each time a page is read.
@@ -47,7 +49,8 @@ func newRestorer(t *testing.T, store journal.Store, clock *scheduler.Clock) (*jo
 		t.Fatal(err)
 	}
 	schedulertest.Certify(t, tl)
-	return &journal.Restorer{Store: store, Timeline: tl, Buckets: 4, Clock: clock, Timeout: time.Minute, Log: zerolog.Nop()}, tl
+	return &journal.Restorer{
+		Store: store, Timeline: tl, Buckets: 4, Clock: clock, Timeout: time.Minute, Log: zerolog.Nop()}, tl
 }
 
 func TestRestore_ReadsPastPagesThatAreYoungerThanItsBegin(t *testing.T) {
@@ -73,7 +76,8 @@ func TestRestore_ReadsPastPagesThatAreYoungerThanItsBegin(t *testing.T) {
 					if err != nil || report.Read != len(changes) || report.Added != len(changes) {
 						t.Fatalf("dry run %t: %+v, %v; want %d added", dry, report, err, len(changes))
 					}
-					if found, err := tl.Find(t.Context(), scheduler.Ref{UID: old.UID}); !dry && (err != nil || len(found) != 1) {
+					if found, err := tl.Find(t.Context(), scheduler.Ref{UID: old.UID}); !dry &&
+						(err != nil || len(found) != 1) {
 						t.Fatalf("the old message: %+v, %v", found, err)
 					}
 				}
@@ -102,11 +106,19 @@ func TestRestore_TakesTheTopicsThatMatchAPattern(t *testing.T) {
 				t.Fatal(err)
 			}
 			for pattern, want := range map[string]int{
-				"orders.>": 1009, "orders.*.new": 1009, "orders.eu.*": 9, "*.out": 1991, ">": 3000, "orders.eu.new": 9, "orders.*": 0, "nobody.>": 0,
+				"orders.>":      1009,
+				"orders.*.new":  1009,
+				"orders.eu.*":   9,
+				"*.out":         1991,
+				">":             3000,
+				"orders.eu.new": 9,
+				"orders.*":      0,
+				"nobody.>":      0,
 			} {
 				r, _ := newRestorer(t, store, clock)
 				dry := pattern == ">"
-				report, err := r.Run(t.Context(), scheduler.RestoreRequest{Topic: pattern, Overdue: true, DryRun: dry}, nil)
+				report, err := r.Run(t.Context(),
+					scheduler.RestoreRequest{Topic: pattern, Overdue: true, DryRun: dry}, nil)
 				if err != nil || report.Read != want || report.Added != want {
 					t.Errorf("%s, dry run %t: %+v, %v; want %d", pattern, dry, report, err, want)
 				}
@@ -167,25 +179,32 @@ func TestRestore_RevivesNothingAfterItWasSuspended(t *testing.T) {
 	for name, c := range map[string]struct {
 		leader bool
 		want   error
-	}{"a leader that recovers": {true, scheduler.ErrStaleTerm}, "a restore by command": {false, scheduler.ErrOutdated}} {
+	}{"a leader that recovers": {true, scheduler.ErrStaleTerm},
+		"a restore by command": {false, scheduler.ErrOutdated}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now := schedulertest.Start
 			var mu sync.Mutex
 			at := func() scheduler.Milli { mu.Lock(); defer mu.Unlock(); return now }
 			pass := func(d time.Duration) { mu.Lock(); defer mu.Unlock(); now = now.Add(d) }
-			clock := scheduler.NewClock(scheduler.Local{Wall: func() time.Time { return at().Time() }, Mono: func() time.Duration { return at().Time().Sub(schedulertest.Start.Time()) }})
-			tl, err := memory.New(memory.Config{Buckets: 1, EndedKeep: 10 * time.Minute, Record: &scheduler.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20, Wrote: func(scheduler.Entry) {}}})
+			clock := scheduler.NewClock(
+				scheduler.Local{Wall: func() time.Time { return at().Time() }, Mono: func() time.Duration {
+					return at().Time().Sub(schedulertest.Start.Time())
+				}})
+			tl, err := memory.New(memory.Config{Buckets: 1, EndedKeep: 10 * time.Minute, Record: &scheduler.Recording{
+				Instance: "a", Address: func() string { return "" }, Limit: 1 << 20, Wrote: func(scheduler.Entry) {}}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			store := memoryStore(t)
 			m := schedulertest.Message(1, schedulertest.DueIn(time.Hour))
-			if err := store.Write(t.Context(), nil, []scheduler.Change{{UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: now, Due: m.Due, Message: m}}); err != nil {
+			if err := store.Write(t.Context(), nil, []scheduler.Change{
+				{UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: now, Due: m.Due, Message: m}}); err != nil {
 				t.Fatal(err)
 			}
 			recovering := func(store journal.Store, term uint64) error {
-				r := journal.NewRecovery(journal.RecoveryConfig{Store: store, Timeline: tl, Mode: journal.Async, Window: time.Hour, EndedKeep: 10 * time.Minute,
+				r := journal.NewRecovery(journal.RecoveryConfig{Store: store, Timeline: tl, Mode: journal.Async,
+					Window: time.Hour, EndedKeep: 10 * time.Minute,
 					Clock: clock, Timeout: time.Minute, Log: zerolog.Nop()})
 				_, err := r.Run(t.Context(), term)
 				return err
@@ -198,7 +217,8 @@ func TestRestore_RevivesNothingAfterItWasSuspended(t *testing.T) {
 				if err := recovering(store, 1); err != nil {
 					t.Fatal(err)
 				}
-				r := &journal.Restorer{Store: slow, Timeline: tl, Buckets: 1, Clock: clock, Timeout: time.Minute, Log: zerolog.Nop()}
+				r := &journal.Restorer{Store: slow, Timeline: tl, Buckets: 1, Clock: clock, Timeout: time.Minute,
+					Log: zerolog.Nop()}
 				go func() {
 					_, err := r.Run(t.Context(), scheduler.RestoreRequest{Overdue: true}, nil)
 					done <- err
@@ -244,7 +264,8 @@ func TestRestore_ADryRunSaysWhatOneVersionComesTo(t *testing.T) {
 	if _, _, err := tl.Add(t.Context(), 0, []*scheduler.Message{m}, now); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tl.Amend(t.Context(), scheduler.Amend{UID: m.UID, Version: 1, Due: m.Due.Add(time.Hour)}, now); err != nil {
+	if _, err := tl.Amend(t.Context(), scheduler.Amend{UID: m.UID, Version: 1, Due: m.Due.Add(time.Hour)},
+		now); err != nil {
 		t.Fatal(err)
 	}
 	dead := scheduler.Change{UID: m.UID, Version: 2, State: scheduler.StateDead, At: now, Due: m.Due, Message: m}

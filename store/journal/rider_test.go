@@ -12,7 +12,8 @@ func FuzzUnpackContent(f *testing.F) {
 	for _, m := range []scheduler.Message{
 		{}, {Headers: []scheduler.Header{{Name: "A", Value: "1"}}},
 		{Origin: "t-0123456789abcdef"}, {Retry: scheduler.Retry{Delays: []time.Duration{0, time.Minute}, Jitter: 20}},
-		{Origin: "t-0123456789abcdef", Retry: scheduler.Retry{Delays: []time.Duration{time.Hour}}, Headers: []scheduler.Header{{Name: "A", Value: "\xff"}, {}}},
+		{Origin: "t-0123456789abcdef", Retry: scheduler.Retry{Delays: []time.Duration{time.Hour}},
+			Headers: []scheduler.Header{{Name: "A", Value: "\xff"}, {}}},
 	} {
 		packed := packContent(&m)
 		var back scheduler.Message

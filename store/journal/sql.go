@@ -154,7 +154,8 @@ func (s *SQL) prepare(ctx context.Context) error {
 	case version > known:
 		return newer(version, known)
 	case version < known && !s.cfg.Migrate:
-		return fmt.Errorf("%w: its schema has version %d and this tarry needs %d: run \"tarry migrate\"", ErrUnfit, version, known)
+		return fmt.Errorf("%w: its schema has version %d and this tarry needs %d: run \"tarry migrate\"", ErrUnfit,
+			version, known)
 	case version < known:
 		from, to, err := s.Migrate(ctx)
 		if err != nil {

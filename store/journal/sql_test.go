@@ -14,7 +14,8 @@ import (
 // open opens a journal that the test's end closes.
 func open(t testing.TB, dsn string, with ...func(*journal.Config)) *journal.SQL {
 	t.Helper()
-	cfg := journal.Config{DSN: dsn, Namespace: "test", MaxRow: journaltest.MaxRow, Migrate: true, Log: zerolog.New(zerolog.NewTestWriter(t))}
+	cfg := journal.Config{DSN: dsn, Namespace: "test", MaxRow: journaltest.MaxRow, Migrate: true,
+		Log: zerolog.New(zerolog.NewTestWriter(t))}
 	for _, w := range with {
 		w(&cfg)
 	}

@@ -101,7 +101,8 @@ func checkSQLite(ctx context.Context, s *SQL) error {
 // with the process that holds it; the file, which is empty, stays.
 func lockSQLite(ctx context.Context, s *SQL, do func(*sql.DB) error) (err error) {
 	makeOwn(s.kind.file + "-migration")
-	lock, err := openSQLite(s.kind.file+"-migration", url.Values{"_txlock": {"exclusive"}, "_pragma": {"busy_timeout(60000)"}})
+	lock, err := openSQLite(s.kind.file+"-migration",
+		url.Values{"_txlock": {"exclusive"}, "_pragma": {"busy_timeout(60000)"}})
 	if err != nil {
 		return fmt.Errorf("lock the schema: %w", err)
 	}

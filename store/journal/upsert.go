@@ -32,17 +32,21 @@ func (u *upsert) statement(n int) string {
 // The columns of messages, in the order in which contentValues and stateValues
 // give their values. The last of each set guards it.
 var (
-	contentColumns = []string{"topic", "id", "`key`", "headers", "body", "size", "priority", "ttl", "attempt", "digest", "content"}
-	stateColumns   = []string{"due", "state", "uncertain", "refusals", "changed", "ended", "kind", "other", "reason", "version"}
+	contentColumns = []string{"topic", "id", "`key`", "headers", "body", "size", "priority", "ttl", "attempt",
+		"digest", "content"}
+	stateColumns = []string{"due", "state", "uncertain", "refusals", "changed", "ended", "kind", "other",
+		"reason", "version"}
 )
 
 // transitionColumns are those of transitions, in the order in which writeTransitions gives their values.
-var transitionColumns = []string{"uid", "version", "state", "at", "claimed", "bucket", "instance", "address", "term", "attempt", "reason", "stream", "sequence",
+var transitionColumns = []string{"uid", "version", "state", "at", "claimed", "bucket", "instance", "address", "term",
+	"attempt", "reason", "stream", "sequence",
 	"due", "uncertain", "refusals", "kind", "other"}
 
 func contentValues(values []any, c *scheduler.Change) []any {
 	m := c.Message
-	return append(values, name(m.Topic), name(m.ID), name(m.Key), packContent(m), blob(m.Body), int64(len(m.Body)+headersSize(m.Headers)),
+	return append(values, name(m.Topic), name(m.ID), name(m.Key), packContent(m), blob(m.Body),
+		int64(len(m.Body)+headersSize(m.Headers)),
 		int64(m.Priority), millis(m.TTL), int64(m.Attempt), m.Digest[:], number(c.Version))
 }
 
@@ -68,7 +72,8 @@ func newUpserts(d *dialect) *upserts {
 		// MySQL assigns from left to right and reads what it has assigned, so the
 		// guard itself comes last.
 		for _, column := range columns[:len(columns)-1] {
-			fmt.Fprintf(&b, "%s = CASE WHEN %s > messages.%s THEN %s ELSE messages.%s END, ", column, d.incoming(last), last, d.incoming(column), column)
+			fmt.Fprintf(&b, "%s = CASE WHEN %s > messages.%s THEN %s ELSE messages.%s END, ", column, d.incoming(last),
+				last, d.incoming(column), column)
 		}
 		fmt.Fprintf(&b, "%s = %s(messages.%s, %s)", last, d.greatest, last, d.incoming(last))
 		return b.String()

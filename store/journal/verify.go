@@ -37,7 +37,8 @@ const (
 )
 
 // Run compares everything; progress, which may be nil, is told now and then.
-func (v *Verifier) Run(ctx context.Context, req scheduler.VerifyRequest, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+func (v *Verifier) Run(ctx context.Context, req scheduler.VerifyRequest,
+	progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
 	c := &comparison{Verifier: v, repair: req.Repair, progress: progress, told: time.Now(),
 		doubts: newDoubts(v.Timeline, v.Buckets, v.Timeout), report: scheduler.VerifyReport{Found: map[string]int{}}}
 	if err := c.fromJournal(ctx); err != nil {
@@ -179,7 +180,8 @@ func (c *comparison) compare(ctx context.Context, uids []scheduler.UID) error {
 		return err
 	}
 	for uid, b := range found {
-		d := scheduler.Difference{UID: uid, Bucket: uid.Bucket(c.Buckets), Kind: b.kind(), Store: b.store, Journal: b.journal}
+		d := scheduler.Difference{UID: uid, Bucket: uid.Bucket(c.Buckets), Kind: b.kind(), Store: b.store,
+			Journal: b.journal}
 		if c.repair {
 			// What SQL refuses for good stays different, and is counted so.
 			if d.Repaired, err = c.mend(ctx, &d); err != nil && (Retryable(err) || ctx.Err() != nil) {

@@ -28,7 +28,10 @@ type sides struct {
 func newSides(t *testing.T) *sides {
 	t.Helper()
 	s := &sides{T: t, clock: scheduler.NewClock(scheduler.System())}
-	r := &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 30, Wrote: func(e scheduler.Entry) { s.told = append(s.told, e) }}
+	r := &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 30,
+		Wrote: func(e scheduler.Entry) {
+			s.told = append(s.told, e)
+		}}
 	var err1, err2 error
 	s.tl, err1 = memory.New(memory.Config{Buckets: 1, Record: r})
 	s.store, err2 = memory.NewJournal(memory.JournalConfig{})
@@ -70,7 +73,8 @@ func (s *sides) settle(written bool) {
 
 func (s *sides) cancel(n int, written bool) {
 	s.Helper()
-	if r, err := s.tl.Cancel(s.Context(), schedulertest.Message(n).UID, s.clock.Milli()); err != nil || r.Code != scheduler.CancelDone {
+	if r, err := s.tl.Cancel(s.Context(), schedulertest.Message(n).UID, s.clock.Milli()); err != nil ||
+		r.Code != scheduler.CancelDone {
 		s.Fatalf("cancel: %+v, %v", r, err)
 	}
 	s.settle(written)
@@ -78,7 +82,8 @@ func (s *sides) cancel(n int, written bool) {
 
 func (s *sides) verify(repair bool) scheduler.VerifyReport {
 	s.Helper()
-	v := &journal.Verifier{Store: s.store, Timeline: s.tl, Buckets: 1, Clock: s.clock, Instance: "a", Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
+	v := &journal.Verifier{Store: s.store, Timeline: s.tl, Buckets: 1, Clock: s.clock, Instance: "a",
+		Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
 	report, err := v.Run(s.Context(), scheduler.VerifyRequest{Repair: repair}, nil)
 	if err != nil {
 		s.Fatal(err)
@@ -105,9 +110,11 @@ func TestVerify_FindsAndMendsEveryKindOfDifference(t *testing.T) {
 		s.write(scheduler.Change{UID: uid(3), Version: 2, State: scheduler.StateCanceled}) // older in the store
 		gone := schedulertest.Message(6)
 		gone.Due = s.clock.Milli().Add(time.Hour)
-		s.write(scheduler.Change{UID: uid(6), Version: 1, State: scheduler.StateWaiting, Due: gone.Due, Message: gone}) // missing in the store
+		// missing in the store
+		s.write(scheduler.Change{UID: uid(6), Version: 1, State: scheduler.StateWaiting, Due: gone.Due, Message: gone})
 
-		want := map[string]int{scheduler.MissingInJournal: 1, scheduler.StoreNewer: 1, scheduler.StoreOlder: 1, scheduler.MissingInStore: 1}
+		want := map[string]int{scheduler.MissingInJournal: 1, scheduler.StoreNewer: 1, scheduler.StoreOlder: 1,
+			scheduler.MissingInStore: 1}
 		report := s.verify(false)
 		if fmt.Sprint(report.Found) != fmt.Sprint(want) || len(report.Differences) != 4 || report.Repaired != 0 {
 			t.Fatalf("found %v: %+v; want %v", report.Found, report.Differences, want)
@@ -122,10 +129,12 @@ func TestVerify_FindsAndMendsEveryKindOfDifference(t *testing.T) {
 		if report = s.verify(false); len(report.Found) != 0 {
 			t.Fatalf("after the repair: %+v", report)
 		}
-		for n, state := range map[int]scheduler.State{1: scheduler.StateWaiting, 2: scheduler.StateCanceled, 3: scheduler.StateCanceled, 5: scheduler.StateWaiting, 6: scheduler.StateWaiting} {
+		for n, state := range map[int]scheduler.State{1: scheduler.StateWaiting, 2: scheduler.StateCanceled,
+			3: scheduler.StateCanceled, 5: scheduler.StateWaiting, 6: scheduler.StateWaiting} {
 			found, err := s.tl.Find(t.Context(), scheduler.Ref{UID: uid(n)})
 			records, err2 := s.store.Records(t.Context(), []scheduler.UID{uid(n)})
-			if err := errors.Join(err, err2); err != nil || len(found) != 1 || len(records) != 1 || found[0].State != state || records[0].State != state {
+			if err := errors.Join(err, err2); err != nil || len(found) != 1 || len(records) != 1 ||
+				found[0].State != state || records[0].State != state {
 				t.Errorf("message %d: %+v, %+v, %v; want it %s on both sides", n, found, records, err, state)
 			}
 		}
@@ -182,20 +191,25 @@ func TestRedeliver_PublishesWhatIsGoneAndOnlyThat(t *testing.T) {
 		s := newSides(t)
 		s.add(true, 1, 2, 3, 4, 5)
 		uid := func(n int) scheduler.UID { return schedulertest.Message(n).UID }
-		broker := &fakeBroker{stored: map[string]scheduler.UID{"S/1": uid(1)}, unjudged: map[scheduler.UID]bool{uid(4): true}}
+		broker := &fakeBroker{stored: map[string]scheduler.UID{"S/1": uid(1)},
+			unjudged: map[scheduler.UID]bool{uid(4): true}}
 		for n := 1; n <= 4; n++ {
-			s.write(scheduler.Change{UID: uid(n), Version: 2, State: scheduler.StateDelivered, Stream: "S", Sequence: uint64(n)})
+			s.write(scheduler.Change{UID: uid(n), Version: 2, State: scheduler.StateDelivered, Stream: "S",
+				Sequence: uint64(n)})
 		}
 		time.Sleep(time.Second)
 		run := func(req scheduler.RedeliverRequest) scheduler.RedeliverReport {
-			r := &journal.Redeliverer{Store: s.store, Broker: broker, Buckets: 1, Clock: s.clock, Instance: "a", Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
+			r := &journal.Redeliverer{Store: s.store, Broker: broker, Buckets: 1, Clock: s.clock, Instance: "a",
+				Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
 			report, err := r.Run(t.Context(), req, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return report
 		}
-		if got, want := run(scheduler.RedeliverRequest{DryRun: true}), (scheduler.RedeliverReport{Checked: 4, Present: 1, Gone: 2, Unknown: 1}); got != want || len(broker.published) > 0 {
+		if got, want := run(scheduler.RedeliverRequest{DryRun: true}),
+			(scheduler.RedeliverReport{Checked: 4, Present: 1, Gone: 2, Unknown: 1}); got != want ||
+			len(broker.published) > 0 {
 			t.Fatalf("dry run: %+v, want %+v; published %v", got, want, broker.published)
 		}
 		for _, topic := range []string{"other", "other.>", "*.no.such"} {
@@ -204,17 +218,21 @@ func TestRedeliver_PublishesWhatIsGoneAndOnlyThat(t *testing.T) {
 			}
 		}
 		for topic, want := range map[string]scheduler.RedeliverReport{
-			"orders.*": {Checked: 4, Present: 1, Gone: 2, Unknown: 1}, "orders.1": {Checked: 1, Present: 1}, "*.2": {Checked: 1, Gone: 1},
+			"orders.*": {Checked: 4, Present: 1, Gone: 2, Unknown: 1},
+			"orders.1": {Checked: 1, Present: 1},
+			"*.2":      {Checked: 1, Gone: 1},
 		} {
 			if got := run(scheduler.RedeliverRequest{Topic: topic, DryRun: true}); got != want {
 				t.Fatalf("of %s: %+v, want %+v", topic, got, want)
 			}
 		}
-		if got, want := run(scheduler.RedeliverRequest{}), (scheduler.RedeliverReport{Checked: 4, Present: 1, Gone: 2, Redelivered: 2, Unknown: 1}); got != want {
+		if got, want := run(scheduler.RedeliverRequest{}),
+			(scheduler.RedeliverReport{Checked: 4, Present: 1, Gone: 2, Redelivered: 2, Unknown: 1}); got != want {
 			t.Fatalf("got %+v, want %+v", got, want)
 		}
 		time.Sleep(time.Second)
-		if got, want := run(scheduler.RedeliverRequest{}), (scheduler.RedeliverReport{Checked: 4, Present: 3, Unknown: 1}); got != want {
+		if got, want := run(scheduler.RedeliverRequest{}),
+			(scheduler.RedeliverReport{Checked: 4, Present: 3, Unknown: 1}); got != want {
 			t.Fatalf("again: %+v, want %+v", got, want)
 		}
 		history, err := s.store.History(t.Context(), uid(2))
@@ -222,7 +240,8 @@ func TestRedeliver_PublishesWhatIsGoneAndOnlyThat(t *testing.T) {
 			t.Fatalf("history %+v, %v", history, err)
 		}
 		broker.away = context.DeadlineExceeded
-		r := &journal.Redeliverer{Store: s.store, Broker: broker, Buckets: 1, Clock: s.clock, Timeout: time.Minute, Log: zerolog.Nop()}
+		r := &journal.Redeliverer{Store: s.store, Broker: broker, Buckets: 1, Clock: s.clock, Timeout: time.Minute,
+			Log: zerolog.Nop()}
 		if _, err := r.Run(t.Context(), scheduler.RedeliverRequest{}, nil); !errors.Is(err, journal.ErrNoBroker) ||
 			errors.Is(err, journal.ErrNoDatabase) || !errors.Is(err, scheduler.ErrUnavailable) {
 			t.Fatalf("without a broker: %v", err)
@@ -230,8 +249,8 @@ func TestRedeliver_PublishesWhatIsGoneAndOnlyThat(t *testing.T) {
 	})
 }
 
-// A message whose headers are cut is read by scripts, and by nobody else. A repair goes on past it where the journal does
-// not know it.
+// A message whose headers are cut is read by scripts, and by nobody else. A repair goes on past it where the journal
+// does not know it.
 func TestVerify_GoesOnPastWhatCannotBeRead(t *testing.T) {
 	s := newRedisServer(t, unheard())
 	a := newApart(t, s.tl, sqliteStore(t))
@@ -338,11 +357,13 @@ func TestVerify_BlamesTheStoreForWhatItAnswers(t *testing.T) {
 				s.add(false, 1) // missing in the journal
 				gone := schedulertest.Message(2)
 				gone.Due = s.clock.Milli().Add(time.Hour)
-				s.write(scheduler.Change{UID: gone.UID, Version: 1, State: scheduler.StateWaiting, Due: gone.Due, Message: gone})
+				s.write(scheduler.Change{UID: gone.UID, Version: 1, State: scheduler.StateWaiting, Due: gone.Due,
+					Message: gone})
 				v := &journal.Verifier{Store: s.store, Timeline: failing{s.tl, question}, Buckets: 1, Clock: s.clock,
 					Address: func() string { return "a:1" }, Timeout: time.Minute}
 				_, err := v.Run(t.Context(), scheduler.VerifyRequest{Repair: true}, nil)
-				if !errors.Is(err, errAnswer) || !errors.Is(err, scheduler.ErrUnavailable) || errors.Is(err, journal.ErrNoDatabase) {
+				if !errors.Is(err, errAnswer) || !errors.Is(err, scheduler.ErrUnavailable) ||
+					errors.Is(err, journal.ErrNoDatabase) {
 					t.Errorf("got %v", err)
 				}
 			})

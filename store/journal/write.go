@@ -78,8 +78,10 @@ func (s *SQL) writeTransitions(ctx context.Context, tx *sql.Tx, changes []*sched
 		if err := f.begin(ctx, len(c.Reason)+len(c.Instance)+len(c.Address)+len(c.Stream)); err != nil {
 			return err
 		}
-		f.values = append(f.values, string(c.UID), number(c.Version), int64(c.State), int64(c.At), int64(c.Claimed), int64(c.Bucket),
-			name(c.Instance), name(c.Address), number(c.Term), int64(c.Attempt), text(c.Reason, reasonBytes), name(c.Stream), number(c.Sequence),
+		f.values = append(f.values, string(c.UID), number(c.Version), int64(c.State), int64(c.At), int64(c.Claimed),
+			int64(c.Bucket),
+			name(c.Instance), name(c.Address), number(c.Term), int64(c.Attempt), text(c.Reason, reasonBytes),
+			name(c.Stream), number(c.Sequence),
 			unlessZero(int64(c.Due)), unlessZero(bit(c.Uncertain)), unlessZero(int64(c.Refusals)),
 			unlessZero(int64(c.Kind)), unlessEmpty(string(c.Other)))
 	}

@@ -88,7 +88,8 @@ var errLeft = errors.New("left to the drainer")
 
 // NewWriter builds a Writer; Run must run.
 func NewWriter(cfg WriterConfig) *Writer {
-	return &Writer{cfg: cfg, log: cfg.Log, metrics: newWriterMetrics(cfg.Registerer), ready: make(chan struct{}, 1), pending: map[change]*commit{}, busy: map[*commit]time.Time{}}
+	return &Writer{cfg: cfg, log: cfg.Log, metrics: newWriterMetrics(cfg.Registerer), ready: make(chan struct{}, 1),
+		pending: map[change]*commit{}, busy: map[*commit]time.Time{}}
 }
 
 // Wrote takes an entry that stands in the outbox now. It does not block.
@@ -123,11 +124,13 @@ func (w *Writer) Ready() error {
 	defer w.mu.Unlock()
 	switch {
 	case w.broken != nil:
-		return fmt.Errorf("%w: the journal does not take changes", scheduler.ErrUnavailable) // why is in the log: it may name hosts
+		// why is in the log: it may name hosts
+		return fmt.Errorf("%w: the journal does not take changes", scheduler.ErrUnavailable)
 	}
 	for _, since := range w.busy {
 		if waits := time.Since(since); waits > stalled {
-			return fmt.Errorf("%w: the journal has not answered for %s", scheduler.ErrUnavailable, waits.Round(time.Millisecond))
+			return fmt.Errorf("%w: the journal has not answered for %s", scheduler.ErrUnavailable,
+				waits.Round(time.Millisecond))
 		}
 	}
 	return nil
@@ -228,7 +231,8 @@ func (w *Writer) unfenced(ctx context.Context, changes []scheduler.Recorded) err
 	}
 	for _, r := range changes {
 		if r.Number > 0 && fences[r.Bucket] > r.Number {
-			return fmt.Errorf("%s was told under certification %d of bucket %d: %w", r.UID, r.Number, r.Bucket, scheduler.ErrFenced)
+			return fmt.Errorf("%s was told under certification %d of bucket %d: %w", r.UID, r.Number, r.Bucket,
+				scheduler.ErrFenced)
 		}
 	}
 	return nil

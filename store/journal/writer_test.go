@@ -65,13 +65,17 @@ type writerWorld struct {
 func newWriterWorld(t *testing.T, mode journal.Mode) *writerWorld {
 	t.Helper()
 	w := &writerWorld{T: t, store: &moody{Store: memoryStore(t)}}
-	r := &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 20, Wrote: func(e scheduler.Entry) { w.writer.Wrote(e) }}
+	r := &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 20,
+		Wrote: func(e scheduler.Entry) {
+			w.writer.Wrote(e)
+		}}
 	var err error
 	if w.tl, err = memory.New(memory.Config{Buckets: 1, Record: r}); err != nil {
 		t.Fatal(err)
 	}
 	schedulertest.Certify(t, w.tl)
-	w.writer = journal.NewWriter(journal.WriterConfig{Store: w.store, Outbox: w.tl, Mode: mode, Timeout: 5 * time.Second, Log: zerolog.Nop()})
+	w.writer = journal.NewWriter(
+		journal.WriterConfig{Store: w.store, Outbox: w.tl, Mode: mode, Timeout: 5 * time.Second, Log: zerolog.Nop()})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.writer.Run(ctx) }()
@@ -277,7 +281,8 @@ func TestWriter_ARowThatIsRefusedForGoodStandsAlone(t *testing.T) {
 		w.store.be(func(_ context.Context, changes []scheduler.Change) error {
 			for _, c := range changes {
 				if c.UID == bad {
-					return &mysql.MySQLError{Number: 1406, SQLState: [5]byte{'2', '2', '0', '0', '1'}, Message: "data too long"}
+					return &mysql.MySQLError{Number: 1406, SQLState: [5]byte{'2', '2', '0', '0', '1'},
+						Message: "data too long"}
 				}
 			}
 			return nil
@@ -343,11 +348,13 @@ func TestOutbox_AtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
 		if !errors.Is(last, scheduler.ErrBehind) {
 			w.Fatalf("at the limit: %v", last)
 		}
-		c, err := w.tl.Claim(w.Context(), 0, scheduler.Claim{Term: 1, Number: 1, Now: schedulertest.Start.Add(time.Hour), Limit: 1, Bytes: 1 << 20})
+		c, err := w.tl.Claim(w.Context(), 0,
+			scheduler.Claim{Term: 1, Number: 1, Now: schedulertest.Start.Add(time.Hour), Limit: 1, Bytes: 1 << 20})
 		if err != nil || len(c.Messages) != 1 {
 			w.Fatalf("claim at the limit: %+v, %v", c, err)
 		}
-		if err := w.tl.Finish(w.Context(), 0, 1, []scheduler.End{{Message: c.Messages[0], State: scheduler.StateDelivered}}, schedulertest.Start); err != nil {
+		if err := w.tl.Finish(w.Context(), 0, 1, []scheduler.End{
+			{Message: c.Messages[0], State: scheduler.StateDelivered}}, schedulertest.Start); err != nil {
 			w.Fatalf("finish at the limit: %v", err)
 		}
 		if _, err := w.tl.Cancel(w.Context(), schedulertest.Message(1001).UID, schedulertest.Start); err != nil {

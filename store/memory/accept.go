@@ -10,7 +10,8 @@ import (
 )
 
 // Add stores a batch of one bucket.
-func (t *Timeline) Add(ctx context.Context, n int, batch []*scheduler.Message, now scheduler.Milli) (results []scheduler.AddResult, earlier scheduler.Milli, err error) {
+func (t *Timeline) Add(ctx context.Context, n int, batch []*scheduler.Message,
+	now scheduler.Milli) (results []scheduler.AddResult, earlier scheduler.Milli, err error) {
 	for _, m := range batch {
 		if at := m.UID.Bucket(len(t.buckets)); at != n {
 			return nil, 0, fmt.Errorf("add %s to bucket %d: it belongs to %d", m.UID, n, at)
@@ -19,7 +20,8 @@ func (t *Timeline) Add(ctx context.Context, n int, batch []*scheduler.Message, n
 	err = t.in(ctx, n, func(b *bucket) error {
 		first := b.first()
 		if b.records && b.size >= t.cfg.Record.Limit && b.news(batch) {
-			return fmt.Errorf("bucket %d holds %d bytes for the journal, the limit is %d: %w", n, b.size, t.cfg.Record.Limit, scheduler.ErrBehind)
+			return fmt.Errorf("bucket %d holds %d bytes for the journal, the limit is %d: %w", n, b.size,
+				t.cfg.Record.Limit, scheduler.ErrBehind)
 		}
 		results = make([]scheduler.AddResult, len(batch))
 		for i, m := range batch {
@@ -165,7 +167,8 @@ func (t *Timeline) reach(ref scheduler.Ref) (from, to int) {
 }
 
 // Cancel ends the waiting message with this uid, or says why not.
-func (t *Timeline) Cancel(ctx context.Context, uid scheduler.UID, now scheduler.Milli) (result scheduler.CancelResult, err error) {
+func (t *Timeline) Cancel(ctx context.Context, uid scheduler.UID,
+	now scheduler.Milli) (result scheduler.CancelResult, err error) {
 	err = t.in(ctx, uid.Bucket(len(t.buckets)), func(b *bucket) error {
 		result.Number = b.cert.Number
 		if e := b.entries[uid]; e != nil {
@@ -202,14 +205,16 @@ func (b *bucket) cut(e *entry, uncertain bool, why cause, term uint64, now sched
 }
 
 // Bury leaves tombstones where no message has the name.
-func (t *Timeline) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64, now scheduler.Milli) (found []scheduler.UID, err error) {
+func (t *Timeline) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64,
+	now scheduler.Milli) (found []scheduler.UID, err error) {
 	at := grave{name: name{ref.ID, ref.Topic, ref.Key}, any: !ref.Keyed}
 	from, to := t.reach(scheduler.Ref{ID: ref.ID, Key: ref.Key, Keyed: ref.Keyed})
 	full, laid := false, false
 	for n := from; n < to; n++ {
 		err := t.in(ctx, n, func(b *bucket) error {
 			before := len(found)
-			if err := b.called(ref, func(e *entry) { found = append(found, e.uid) }); err != nil || len(found) > before {
+			if err := b.called(ref, func(e *entry) { found = append(found, e.uid) }); err != nil ||
+				len(found) > before {
 				return err
 			}
 			if b.graves.bury(at, sequence, now, now.Add(-t.cfg.TombstoneKeep), t.cfg.TombstoneLimit) {

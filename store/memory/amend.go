@@ -9,7 +9,8 @@ import (
 )
 
 // Amend changes a waiting message, or says why not.
-func (t *Timeline) Amend(ctx context.Context, a scheduler.Amend, now scheduler.Milli) (result scheduler.AmendResult, err error) {
+func (t *Timeline) Amend(ctx context.Context, a scheduler.Amend,
+	now scheduler.Milli) (result scheduler.AmendResult, err error) {
 	err = t.in(ctx, a.UID.Bucket(len(t.buckets)), func(b *bucket) error {
 		result.Number = b.cert.Number
 		if e := b.entries[a.UID]; e != nil {

@@ -14,7 +14,8 @@ func million() []*scheduler.Message {
 	due := rand.New(rand.NewPCG(1, 2))
 	body := make([]byte, 256)
 	for i := range all {
-		all[i] = &scheduler.Message{UID: scheduler.UID(fmt.Sprintf("t-%016d", i)), Topic: "orders", Body: body, Due: scheduler.Milli(1 + due.IntN(1e9)), Attempt: 1}
+		all[i] = &scheduler.Message{UID: scheduler.UID(fmt.Sprintf("t-%016d", i)), Topic: "orders", Body: body,
+			Due: scheduler.Milli(1 + due.IntN(1e9)), Attempt: 1}
 	}
 	return all
 }

@@ -133,7 +133,8 @@ func readPlace(s string, dead bool) (p place, err error) {
 	}
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	if err == nil && len(b) >= placeLen && (b[0] == placeDead) == dead && (dead || b[0] == placeWaiting) {
-		p = place{dead: dead, rank: int64(binary.BigEndian.Uint64(b[1:])), uid: scheduler.UID(b[9:placeLen]), lane: string(b[placeLen:])}
+		p = place{dead: dead, rank: int64(binary.BigEndian.Uint64(b[1:])), uid: scheduler.UID(b[9:placeLen]),
+			lane: string(b[placeLen:])}
 		if scheduler.IsUID(string(p.uid)) && !(dead && p.lane != "") {
 			return p, nil
 		}

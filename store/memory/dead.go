@@ -8,7 +8,8 @@ import (
 )
 
 // Requeue gives what is dead another life.
-func (t *Timeline) Requeue(ctx context.Context, dead scheduler.UID, m *scheduler.Message, now scheduler.Milli) (result scheduler.RequeueResult, err error) {
+func (t *Timeline) Requeue(ctx context.Context, dead scheduler.UID, m *scheduler.Message,
+	now scheduler.Milli) (result scheduler.RequeueResult, err error) {
 	n := dead.Bucket(len(t.buckets))
 	if at := m.UID.Bucket(len(t.buckets)); at != n {
 		return result, fmt.Errorf("requeue %s as %s: it lies in bucket %d, not %d", dead, m.UID, n, at)
@@ -23,7 +24,8 @@ func (t *Timeline) Requeue(ctx context.Context, dead scheduler.UID, m *scheduler
 	return result, err
 }
 
-func (b *bucket) requeue(result *scheduler.RequeueResult, dead scheduler.UID, given *scheduler.Message, now scheduler.Milli) {
+func (b *bucket) requeue(result *scheduler.RequeueResult, dead scheduler.UID, given *scheduler.Message,
+	now scheduler.Milli) {
 	old := b.entries[dead]
 	if e := b.entries[given.UID]; e != nil { // it was made before: uids are given out once
 		result.Code, result.Info = scheduler.RequeueDone, b.brief(e)
@@ -59,7 +61,8 @@ func (b *bucket) requeue(result *scheduler.RequeueResult, dead scheduler.UID, gi
 }
 
 // Purge ends dead messages for good.
-func (t *Timeline) Purge(ctx context.Context, n int, uids []scheduler.UID, now scheduler.Milli) (done []scheduler.UID, number uint64, err error) {
+func (t *Timeline) Purge(ctx context.Context, n int, uids []scheduler.UID,
+	now scheduler.Milli) (done []scheduler.UID, number uint64, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		number = b.cert.Number
 		for _, uid := range uids {

@@ -27,7 +27,8 @@ type lane struct{ order, behind order }
 
 // info is what a look-up tells.
 func (b *bucket) info(e *entry) scheduler.Info {
-	i := scheduler.Info{Message: *e.message, State: e.state, Version: e.version, EndedAt: e.endedAt, Kind: e.kind, Other: e.other, Reason: e.reason}
+	i := scheduler.Info{Message: *e.message, State: e.state, Version: e.version, EndedAt: e.endedAt, Kind: e.kind,
+		Other: e.other, Reason: e.reason}
 	i.Mark.Uncertain = i.Mark.Uncertain || !e.state.Ended() && b.doubts(e.message)
 	return i
 }

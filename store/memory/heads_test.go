@@ -11,8 +11,9 @@ import (
 // A leader begins with the bucket that is whole while others are filled still.
 func TestHeads_OfABucketThatIsNotCertifiedHideNoOther(t *testing.T) {
 	t.Parallel()
-	tl, err := memory.New(memory.Config{Buckets: 2, Record: &scheduler.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20,
-		Wrote: func(scheduler.Entry) {}}})
+	tl, err := memory.New(memory.Config{Buckets: 2,
+		Record: &scheduler.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20,
+			Wrote: func(scheduler.Entry) {}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,9 +65,11 @@ func NewJournal(cfg JournalConfig) (*Journal, error) {
 		cfg.EndedBytes = defaultEndedBytes
 	}
 	if cfg.EndedLimit < 0 || cfg.EndedBytes < 0 {
-		return nil, fmt.Errorf("memory: %d ended messages of %d bytes: want positive numbers", cfg.EndedLimit, cfg.EndedBytes)
+		return nil, fmt.Errorf("memory: %d ended messages of %d bytes: want positive numbers", cfg.EndedLimit,
+			cfg.EndedBytes)
 	}
-	return &Journal{cfg: cfg, rows: map[scheduler.UID]*journaled{}, fences: map[int]uint64{}, pauses: map[string]scheduler.PauseChange{}}, nil
+	return &Journal{cfg: cfg, rows: map[scheduler.UID]*journaled{}, fences: map[int]uint64{},
+		pauses: map[string]scheduler.PauseChange{}}, nil
 }
 
 // locked runs do while nobody else looks at the journal.
@@ -86,7 +88,8 @@ func (j *Journal) Write(ctx context.Context, fences map[int]uint64, changes []sc
 	gone := j.locked(ctx, func() {
 		for bucket, number := range fences {
 			if stands := j.fences[bucket]; stands > number {
-				err = fmt.Errorf("bucket %d under certification %d, and %d stands: %w", bucket, number, stands, scheduler.ErrFenced)
+				err = fmt.Errorf("bucket %d under certification %d, and %d stands: %w", bucket, number, stands,
+					scheduler.ErrFenced)
 				return
 			}
 		}
@@ -250,7 +253,8 @@ func (j *Journal) Names(ctx context.Context, pushes []*scheduler.Message) ([][]s
 }
 
 // selected are the records that want wants, in no order.
-func (j *Journal) selected(ctx context.Context, whole bool, want func(*scheduler.Record) bool) (found []scheduler.Record, err error) {
+func (j *Journal) selected(ctx context.Context, whole bool,
+	want func(*scheduler.Record) bool) (found []scheduler.Record, err error) {
 	err = j.locked(ctx, func() {
 		for _, row := range j.rows {
 			if want(&row.record) {
@@ -281,7 +285,8 @@ func (j *Journal) List(ctx context.Context, q scheduler.RecordQuery) ([]schedule
 	order := func(r *scheduler.Record) end { return end{r.Due, r.UID} }
 	after := end{q.AfterDue, q.AfterUID}
 	found, err := j.selected(ctx, true, func(r *scheduler.Record) bool {
-		return (q.Topic == "" || r.Topic == q.Topic) && (q.Key == "" || r.Key == q.Key) && (q.ID == "" || r.ID == q.ID) &&
+		return (q.Topic == "" || r.Topic == q.Topic) && (q.Key == "" || r.Key == q.Key) &&
+			(q.ID == "" || r.ID == q.ID) &&
 			(len(q.States) == 0 || slices.Contains(q.States, r.State)) &&
 			(q.DueFrom == 0 || r.Due >= q.DueFrom) && (q.DueTo == 0 || r.Due <= q.DueTo) &&
 			(q.Latest || after == end{} || order(r).compare(after) > 0)
@@ -317,7 +322,8 @@ func (j *Journal) Changes(ctx context.Context, q scheduler.ChangeQuery) (found [
 	err = j.locked(ctx, func() {
 		for _, row := range j.rows {
 			for _, c := range row.changes {
-				if c.At >= q.Since && (q.State == scheduler.StateNone || c.State == q.State) && (first || order(&c, &after) > 0) {
+				if c.At >= q.Since && (q.State == scheduler.StateNone || c.State == q.State) &&
+					(first || order(&c, &after) > 0) {
 					found = append(found, c)
 				}
 			}

@@ -39,7 +39,8 @@ func TestJournal_KeepsABoundedNumberOfEnds(t *testing.T) {
 			m := schedulertest.Message(i, schedulertest.Body(make([]byte, 10)))
 			c := scheduler.Change{UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: 1, Due: m.Due, Message: m}
 			end := c
-			end.Version, end.State, end.At, end.Message = 2, scheduler.StateDelivered, scheduler.Milli(100-i), nil // the last ended first
+			// the last ended first
+			end.Version, end.State, end.At, end.Message = 2, scheduler.StateDelivered, scheduler.Milli(100-i), nil
 			changes := []scheduler.Change{c}
 			if i%2 == 0 {
 				changes, ended = append(changes, end), append(ended, m.UID)

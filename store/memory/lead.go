@@ -22,7 +22,8 @@ func (t *Timeline) Sweep(ctx context.Context, n int, term, last uint64, limit in
 }
 
 // sweep gives back the claims of lower terms, and those of this one up to a number.
-func (t *Timeline) sweep(ctx context.Context, n int, term, last uint64, limit int, now scheduler.Milli) (count int, err error) {
+func (t *Timeline) sweep(ctx context.Context, n int, term, last uint64, limit int,
+	now scheduler.Milli) (count int, err error) {
 	err = t.under(ctx, n, term, func(b *bucket) error {
 		var over []slot
 		for _, s := range b.claimed {
@@ -30,7 +31,9 @@ func (t *Timeline) sweep(ctx context.Context, n int, term, last uint64, limit in
 				over = append(over, s)
 			}
 		}
-		slices.SortFunc(over, func(a, b slot) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.uid, b.uid)) })
+		slices.SortFunc(over, func(a, b slot) int {
+			return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.uid, b.uid))
+		})
 		over = over[:min(len(over), max(limit, 0))]
 		count = len(over)
 		for _, s := range over {
@@ -39,9 +42,12 @@ func (t *Timeline) sweep(ctx context.Context, n int, term, last uint64, limit in
 				continue
 			}
 			b.leave(e)
-			b.wait(e, e.message.Score(), scheduler.Mark{Uncertain: true, Refusals: e.message.Mark.Refusals, Changes: e.message.Mark.Changes + 1})
-			b.note(scheduler.Change{UID: e.uid, Version: e.version, State: scheduler.StateWaiting, At: now, Term: term, Due: e.message.Due,
-				Uncertain: true, Refusals: e.message.Mark.Refusals, Kind: scheduler.KindSwept, Reason: scheduler.KindSwept.Words("", true)})
+			b.wait(e, e.message.Score(),
+				scheduler.Mark{Uncertain: true, Refusals: e.message.Mark.Refusals, Changes: e.message.Mark.Changes + 1})
+			b.note(scheduler.Change{UID: e.uid, Version: e.version, State: scheduler.StateWaiting, At: now, Term: term,
+				Due:       e.message.Due,
+				Uncertain: true, Refusals: e.message.Mark.Refusals, Kind: scheduler.KindSwept,
+				Reason: scheduler.KindSwept.Words("", true)})
 		}
 		return nil
 	})
@@ -154,7 +160,8 @@ func (t *Timeline) Return(ctx context.Context, n int, term uint64, back []schedu
 
 // Held lists what this term has claimed. It looks at every claim of the
 // bucket: it is asked only when a reply was lost.
-func (t *Timeline) Held(ctx context.Context, n int, term uint64, after scheduler.UID, limit int) (held []scheduler.Held, err error) {
+func (t *Timeline) Held(ctx context.Context, n int, term uint64, after scheduler.UID,
+	limit int) (held []scheduler.Held, err error) {
 	err = t.under(ctx, n, term, func(b *bucket) error {
 		for _, s := range b.claimed {
 			if s.rank == int64(term) && s.uid > after {
@@ -194,7 +201,8 @@ func (b *bucket) refuse(e *entry, to scheduler.State, kind scheduler.Kind, now s
 		b.refused = map[scheduler.UID]scheduler.Refusal{}
 	}
 	if _, known := b.refused[e.uid]; known || len(b.refused) < scheduler.MaxRefusals {
-		b.refused[e.uid] = scheduler.Refusal{UID: e.uid, Transition: scheduler.Transition{From: e.state, To: to, Kind: kind}, At: now}
+		b.refused[e.uid] = scheduler.Refusal{UID: e.uid,
+			Transition: scheduler.Transition{From: e.state, To: to, Kind: kind}, At: now}
 	}
 }
 
@@ -229,7 +237,8 @@ func (t *Timeline) Lanes(ctx context.Context, n int) (names []string, err error)
 }
 
 // Trim forgets ends and tombstones past their time.
-func (t *Timeline) Trim(ctx context.Context, n int, term uint64, now scheduler.Milli, limit int) (forgotten int, err error) {
+func (t *Timeline) Trim(ctx context.Context, n int, term uint64, now scheduler.Milli,
+	limit int) (forgotten int, err error) {
 	err = t.under(ctx, n, term, func(b *bucket) error {
 		until := now.Add(-t.cfg.EndedKeep)
 		if len(b.outbox) > 0 { // an end that the journal does not know yet is not forgotten

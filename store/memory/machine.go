@@ -91,7 +91,8 @@ func pass(ctx context.Context, log zerolog.Logger, id int, mark time.Time) (int,
 		}
 		if ahead > markAhead+markEvery {
 			next := (id + 1) % machineIDs
-			log.Warn().Int("machine", id).Int("next", next).Dur("behind", ahead).Msg("the clock went back, taking the next machine id")
+			log.Warn().Int("machine", id).Int("next", next).Dur("behind", ahead).Msg(
+				"the clock went back, taking the next machine id")
 			return next, nil
 		}
 		log.Info().Int("machine", id).Dur("wait", ahead).Msg("waiting for the clock to pass the last run")

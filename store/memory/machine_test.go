@@ -184,10 +184,12 @@ func TestMachine_IsNotHeldWhileItsFileCannotBeWritten(t *testing.T) {
 
 func TestMachine_RefusesAFileItDoesNotUnderstand(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "machine 3", "machine 3\nmark", "machine 1024\nmark 5\n", "machine -1\nmark 5\n", "machine 3\nmark -5\n", "machine 3\nmark 5\nmore", "mark 5\nmachine 3\n", "machine\x003\nmark 5"} {
+	for _, text := range []string{"", "machine 3", "machine 3\nmark", "machine 1024\nmark 5\n", "machine -1\nmark 5\n",
+		"machine 3\nmark -5\n", "machine 3\nmark 5\nmore", "mark 5\nmachine 3\n", "machine\x003\nmark 5"} {
 		dir := t.TempDir()
 		writeMark(t, dir, text)
-		if _, err := OpenMachine(t.Context(), MachineConfig{Dir: dir}); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, machineFile)) {
+		if _, err := OpenMachine(t.Context(), MachineConfig{Dir: dir}); err == nil ||
+			!strings.Contains(err.Error(), filepath.Join(dir, machineFile)) {
 			t.Errorf("%q: got %v, want an error that names the file", text, err)
 		}
 	}

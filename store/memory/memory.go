@@ -68,7 +68,8 @@ func New(cfg Config) (*Timeline, error) {
 	case cfg.Buckets < 1 || cfg.Buckets > MaxBuckets:
 		return nil, fmt.Errorf("memory: %d buckets: want 1 to %d", cfg.Buckets, MaxBuckets)
 	case cfg.EndedKeep < 0 || cfg.TombstoneKeep < 0:
-		return nil, fmt.Errorf("memory: ended keep %s, tombstone keep %s: want positive times", cfg.EndedKeep, cfg.TombstoneKeep)
+		return nil, fmt.Errorf("memory: ended keep %s, tombstone keep %s: want positive times", cfg.EndedKeep,
+			cfg.TombstoneKeep)
 	case cfg.TombstoneLimit < 1:
 		return nil, fmt.Errorf("memory: tombstone limit %d: want at least 1", cfg.TombstoneLimit)
 	}

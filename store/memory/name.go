@@ -132,7 +132,8 @@ func (b *bucket) called(ref scheduler.Ref, visit func(*entry)) error {
 	}
 	visited := 0
 	for n := range b.ids[ref.ID] {
-		if ref.Topic != "" && n.topic != ref.Topic || ref.Keyed && n.key != ref.Key || ref.Topic == "" && !ref.Viewer.Sees(n.topic) {
+		if ref.Topic != "" && n.topic != ref.Topic || ref.Keyed && n.key != ref.Key ||
+			ref.Topic == "" && !ref.Viewer.Sees(n.topic) {
 			continue
 		}
 		if visited++; visited > scheduler.MaxNamesOfID {

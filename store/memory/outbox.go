@@ -25,15 +25,17 @@ func (b *bucket) note(c scheduler.Change) {
 func (b *bucket) accepted(m *scheduler.Message, now scheduler.Milli) {
 	if b.records {
 		own := *m
-		b.note(scheduler.Change{UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: now, Due: m.Due, Message: &own})
+		b.note(
+			scheduler.Change{UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: now, Due: m.Due, Message: &own})
 	}
 }
 
 // canceled notes a cancel; term is that of a leader who made it.
 func (b *bucket) canceled(e *entry, term uint64, now scheduler.Milli) {
 	i := b.info(e)
-	b.note(scheduler.Change{UID: e.uid, Version: e.version, State: e.state, At: now, Term: term, Due: i.Due, Uncertain: i.Mark.Uncertain,
-		Kind: e.kind, Other: e.other, Reason: e.reason})
+	b.note(scheduler.Change{UID: e.uid, Version: e.version, State: e.state, At: now, Term: term, Due: i.Due,
+		Uncertain: i.Mark.Uncertain,
+		Kind:      e.kind, Other: e.other, Reason: e.reason})
 }
 
 // amended notes a change of a waiting message, with what it contains now where
@@ -44,7 +46,8 @@ func (b *bucket) amended(e *entry, whole bool, why cause, now scheduler.Milli) {
 	}
 	m := e.message
 	c := scheduler.Change{UID: e.uid, Version: e.version, State: scheduler.StateWaiting, At: now, Due: m.Due,
-		Uncertain: m.Mark.Uncertain, Refusals: m.Mark.Refusals, Kind: why.kind, Other: why.other, Reason: why.words(m.Mark.Uncertain)}
+		Uncertain: m.Mark.Uncertain, Refusals: m.Mark.Refusals, Kind: why.kind, Other: why.other,
+		Reason: why.words(m.Mark.Uncertain)}
 	if whole {
 		own := *m
 		own.Mark = scheduler.Mark{}
@@ -82,7 +85,8 @@ func (t *Timeline) wrote(n int, b *bucket) {
 }
 
 // Unwritten reads the outbox. age is not asked for: nobody else writes here.
-func (t *Timeline) Unwritten(ctx context.Context, n int, after string, age scheduler.Milli, limit, bytes int) (found []scheduler.Entry, err error) {
+func (t *Timeline) Unwritten(ctx context.Context, n int, after string, age scheduler.Milli, limit,
+	bytes int) (found []scheduler.Entry, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		size := 0
 		for _, e := range b.outbox {

@@ -26,7 +26,9 @@ func (p *pauses) change(at scheduler.Milli) scheduler.Milli {
 // Pauses lists what is paused, by pattern.
 func (t *Timeline) Pauses(ctx context.Context) (list []scheduler.Pause, err error) {
 	err = t.in(ctx, scheduler.PausesBucket, func(*bucket) error {
-		list = slices.SortedFunc(maps.Values(t.paused.by), func(a, b scheduler.Pause) int { return cmp.Compare(a.Pattern, b.Pattern) })
+		list = slices.SortedFunc(maps.Values(t.paused.by), func(a, b scheduler.Pause) int {
+			return cmp.Compare(a.Pattern, b.Pattern)
+		})
 		return nil
 	})
 	return list, err
@@ -52,11 +54,13 @@ func (t *Timeline) Pause(ctx context.Context, p scheduler.Pause) (c scheduler.Pa
 }
 
 // Resume lets a pattern go on.
-func (t *Timeline) Resume(ctx context.Context, pattern string, now scheduler.Milli) (was bool, c scheduler.PauseChange, err error) {
+func (t *Timeline) Resume(ctx context.Context, pattern string,
+	now scheduler.Milli) (was bool, c scheduler.PauseChange, err error) {
 	err = t.in(ctx, scheduler.PausesBucket, func(b *bucket) error {
 		_, was = t.paused.by[pattern]
 		delete(t.paused.by, pattern)
-		c = scheduler.PauseChange{Pause: scheduler.Pause{Pattern: pattern, At: t.paused.change(now)}, Resumed: true, Number: t.number(b)}
+		c = scheduler.PauseChange{Pause: scheduler.Pause{Pattern: pattern, At: t.paused.change(now)}, Resumed: true,
+			Number: t.number(b)}
 		return nil
 	})
 	return was, c, err

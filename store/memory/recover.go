@@ -43,7 +43,8 @@ func (t *Timeline) Recovering(_ []scheduler.Standing, term, number uint64) sched
 }
 
 // Claims lists what is in flight.
-func (t *Timeline) Claims(ctx context.Context, n int, after scheduler.UID, limit int) (uids []scheduler.UID, err error) {
+func (t *Timeline) Claims(ctx context.Context, n int, after scheduler.UID,
+	limit int) (uids []scheduler.UID, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		for _, s := range b.claimed {
 			if s.uid > after {
@@ -65,7 +66,8 @@ func (t *Timeline) Reclaim(ctx context.Context, n int, term uint64, limit int, n
 func (t *Timeline) Certify(ctx context.Context, n int, term uint64, c scheduler.Certification) error {
 	return t.in(ctx, n, func(b *bucket) error {
 		if b.term > term {
-			return fmt.Errorf("certify bucket %d under term %d, it knows %d: %w", n, term, b.term, scheduler.ErrStaleTerm)
+			return fmt.Errorf("certify bucket %d under term %d, it knows %d: %w", n, term, b.term,
+				scheduler.ErrStaleTerm)
 		}
 		if b.term != term || c.Run != thisRun || c.Number < b.cert.Number {
 			return fmt.Errorf("bucket %d has certification %d: %w", n, b.cert.Number, scheduler.ErrUncertified)
@@ -78,7 +80,8 @@ func (t *Timeline) Certify(ctx context.Context, n int, term uint64, c scheduler.
 }
 
 // Restore stores what is missing here or has a lower version.
-func (t *Timeline) Restore(ctx context.Context, n int, records []scheduler.Record, read, now scheduler.Milli) (codes []scheduler.RestoreCode, err error) {
+func (t *Timeline) Restore(ctx context.Context, n int, records []scheduler.Record, read,
+	now scheduler.Milli) (codes []scheduler.RestoreCode, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		// Half of the memory is for clocks that differ.
 		if b.trimmed > 0 && b.trimmed >= read.Add(-t.cfg.EndedKeep/2) {
@@ -139,7 +142,8 @@ func (b *bucket) restore(r *scheduler.Record, recovering bool, now scheduler.Mil
 	}
 	if overdue {
 		b.note(scheduler.Change{UID: m.UID, Version: version, State: scheduler.StateWaiting, At: now, Due: m.Due,
-			Uncertain: true, Refusals: m.Mark.Refusals, Kind: scheduler.KindRestored, Reason: scheduler.KindRestored.Words("", true)})
+			Uncertain: true, Refusals: m.Mark.Refusals, Kind: scheduler.KindRestored,
+			Reason: scheduler.KindRestored.Words("", true)})
 	}
 	return code
 }
@@ -184,7 +188,8 @@ func (b *bucket) rename(e *entry, ended bool) {
 }
 
 // Versions tells how messages stand.
-func (t *Timeline) Versions(ctx context.Context, n int, uids []scheduler.UID) (stands map[scheduler.UID]scheduler.Stand, err error) {
+func (t *Timeline) Versions(ctx context.Context, n int,
+	uids []scheduler.UID) (stands map[scheduler.UID]scheduler.Stand, err error) {
 	stands = make(map[scheduler.UID]scheduler.Stand, len(uids))
 	err = t.in(ctx, n, func(b *bucket) error {
 		for _, uid := range uids {
@@ -199,7 +204,8 @@ func (t *Timeline) Versions(ctx context.Context, n int, uids []scheduler.UID) (s
 
 // Walk lists what has not ended, and the dead, by uid. The cursor is the last
 // uid.
-func (t *Timeline) Walk(ctx context.Context, n int, cursor string, limit int) (uids []scheduler.UID, next string, err error) {
+func (t *Timeline) Walk(ctx context.Context, n int, cursor string,
+	limit int) (uids []scheduler.UID, next string, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		for uid, e := range b.entries {
 			if string(uid) > cursor && (!e.state.Ended() || e.state == scheduler.StateDead) {

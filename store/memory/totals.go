@@ -14,7 +14,8 @@ func (t *Timeline) Totals(ctx context.Context, now scheduler.Milli) ([]scheduler
 		err := t.in(ctx, n, func(b *bucket) error {
 			total := scheduler.Total{InFlight: len(b.claimed), Dead: len(b.dead)}
 			overdue := b.due.upTo(scheduler.ScoreNow(now), scheduler.MaxOverdue)
-			total.Waiting[scheduler.HoldNone] = scheduler.Waiting{Count: len(b.due), Overdue: overdue, Oldest: head(b.due)}
+			total.Waiting[scheduler.HoldNone] = scheduler.Waiting{Count: len(b.due), Overdue: overdue,
+				Oldest: head(b.due)}
 			for name, lane := range b.lanes {
 				held := &total.Waiting[holdOf(name)]
 				held.Add(scheduler.Waiting{Count: len(lane.order), Overdue: len(lane.order), Oldest: head(lane.order)})

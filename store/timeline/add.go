@@ -10,7 +10,8 @@ import (
 )
 
 // Add stores a batch in one script.
-func (t *Redis) Add(ctx context.Context, bucket int, batch []*scheduler.Message, now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
+func (t *Redis) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
+	now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
 	k, err := t.place(bucket)
 	if err != nil {
 		return nil, 0, err
@@ -34,7 +35,8 @@ func (t *Redis) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
 	}
 	entry := t.context(0, now)
 	c := &call{bucket: bucket, script: t.scripts.add, entry: entry, args: args,
-		keys: []string{k.due, k.msg, k.name, k.tomb, k.claimed, k.mark, k.ended, k.names, k.big, k.next, k.counts, k.refused}}
+		keys: []string{k.due, k.msg, k.name, k.tomb, k.claimed, k.mark, k.ended, k.names, k.big, k.next,
+			k.counts, k.refused}}
 	v, err := t.run(ctx, c)
 	if err != nil {
 		return nil, 0, err

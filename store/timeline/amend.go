@@ -23,8 +23,10 @@ func (t *Redis) Amend(ctx context.Context, a scheduler.Amend, now scheduler.Mill
 		content = packed[binary.BigEndian.Uint16(packed[11:]):]
 	}
 	reason := a.Reason[:min(len(a.Reason), maxText-2)] // beside a kind and no other message
-	c := &call{bucket: bucket, script: t.scripts.amend, entry: t.context(0, now), keys: []string{k.due, k.msg, k.claimed, k.mark, k.big},
-		args: []any{string(a.UID), k.parked, text(a.Version), head.Score(), binary.BigEndian.AppendUint64([]byte{a.Priority}, uint64(a.Due)),
+	c := &call{bucket: bucket, script: t.scripts.amend, entry: t.context(0, now),
+		keys: []string{k.due, k.msg, k.claimed, k.mark, k.big},
+		args: []any{string(a.UID), k.parked, text(a.Version), head.Score(),
+			binary.BigEndian.AppendUint64([]byte{a.Priority}, uint64(a.Due)),
 			packCause(scheduler.KindPlain, "", reason, false), content}}
 	v, err := t.run(ctx, c)
 	if err != nil {
@@ -48,7 +50,8 @@ func (t *Redis) Amend(ctx context.Context, a scheduler.Amend, now scheduler.Mill
 		return scheduler.AmendResult{}, fmt.Errorf("amend: %w", err)
 	}
 	i := &result.Info
-	change := scheduler.Change{UID: a.UID, Version: i.Version, State: scheduler.StateWaiting, Due: i.Due, Refusals: i.Mark.Refusals, Reason: reason}
+	change := scheduler.Change{UID: a.UID, Version: i.Version, State: scheduler.StateWaiting, Due: i.Due,
+		Refusals: i.Mark.Refusals, Reason: reason}
 	if a.Message != nil && f[4] != "" {
 		if change.Message, err = unpack(a.UID, f[1]+string(content)); err != nil {
 			return scheduler.AmendResult{}, fmt.Errorf("amend: %w", err)

@@ -28,8 +28,9 @@ func carry(b *testing.B, topic func(n int) string) {
 	srv := lab.SharedRedis(b)
 	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{srv.Addr}, CallTimeout: 10 * time.Second})
 	b.Cleanup(func() { _ = rdb.Close() })
-	tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: fmt.Sprintf("bench%d", time.Now().UnixNano()), Buckets: 1,
-		EndedKeep: time.Minute, TombstoneKeep: time.Minute, TombstoneLimit: 10})
+	tl, err := timeline.New(
+		timeline.Config{Client: rdb, Namespace: fmt.Sprintf("bench%d", time.Now().UnixNano()), Buckets: 1,
+			EndedKeep: time.Minute, TombstoneKeep: time.Minute, TombstoneLimit: 10})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -69,7 +70,8 @@ func carry(b *testing.B, topic func(n int) string) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			messages[i] = &scheduler.Message{UID: uid, Topic: topic(n + i), Body: body, Due: scheduler.Milli(1_800_000_000_000 + i), Attempt: 1}
+			messages[i] = &scheduler.Message{UID: uid, Topic: topic(n + i), Body: body,
+				Due: scheduler.Milli(1_800_000_000_000 + i), Attempt: 1}
 		}
 		at := time.Now()
 		if _, _, err := tl.Add(b.Context(), 0, messages, 1); err != nil {
@@ -77,7 +79,8 @@ func carry(b *testing.B, topic func(n int) string) {
 		}
 		add += time.Since(at)
 		at = time.Now()
-		got, err := tl.Claim(b.Context(), 0, scheduler.Claim{Term: 1, Now: 1_900_000_000_000, Limit: batch, Bytes: 8 << 20})
+		got, err := tl.Claim(b.Context(), 0,
+			scheduler.Claim{Term: 1, Now: 1_900_000_000_000, Limit: batch, Bytes: 8 << 20})
 		if err != nil || len(got.Messages) != batch {
 			b.Fatalf("%d messages, %v", len(got.Messages), err)
 		}

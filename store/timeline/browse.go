@@ -32,8 +32,10 @@ func (t *Redis) Browse(ctx context.Context, bucket int, q scheduler.Browse) (sch
 	if q.To != 0 {
 		to = highest
 	}
-	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.browse, keys: []string{k.due, k.msg, k.mark, k.lanes, k.dead},
-		args: []any{which, lowest, to, max(q.Limit, 1), browseBytes, k.parked, after.order, after.score, after.uid}})
+	v, err := t.run(ctx,
+		&call{bucket: bucket, script: t.scripts.browse, keys: []string{k.due, k.msg, k.mark, k.lanes, k.dead},
+			args: []any{which, lowest, to, max(q.Limit, 1), browseBytes, k.parked, after.order,
+				after.score, after.uid}})
 	if err != nil {
 		return scheduler.Browsed{}, err
 	}
@@ -72,7 +74,8 @@ func readPlace(s string, dead bool) (place, error) {
 	}
 	p := place{order: f[2], score: f[0], uid: f[1]}
 	_, err := strconv.ParseInt(p.score, 10, 64)
-	if err != nil || !scheduler.IsUID(p.uid) || dead != (p.order == "dead") || (!dead && p.order != "due" && !strings.HasPrefix(p.order, "lane:")) {
+	if err != nil || !scheduler.IsUID(p.uid) || dead != (p.order == "dead") ||
+		(!dead && p.order != "due" && !strings.HasPrefix(p.order, "lane:")) {
 		return place{}, fmt.Errorf("%w: %.60q", scheduler.ErrBadCursor, s)
 	}
 	return p, nil

@@ -196,5 +196,6 @@ func readCertification(s string) (scheduler.Certification, error) {
 	if err1 != nil || err2 != nil {
 		return scheduler.Certification{}, errAnswer("certification", len(f), nil)
 	}
-	return scheduler.Certification{Number: number, Run: f[1], DoubtUntil: scheduler.Milli(doubt), Filling: f[3] == "filling"}, nil
+	return scheduler.Certification{
+		Number: number, Run: f[1], DoubtUntil: scheduler.Milli(doubt), Filling: f[3] == "filling"}, nil
 }

@@ -31,15 +31,20 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 			"find":   func() error { _, err := tl.Find(ctx, scheduler.Ref{UID: m.UID}); return err },
 			"names":  func() error { _, err := tl.Find(ctx, scheduler.Ref{ID: "order-1"}); return err },
 			"cancel": func() error { _, err := tl.Cancel(ctx, m.UID, schedulertest.Start); return err },
-			"bury":   func() error { _, err := tl.Bury(ctx, scheduler.Ref{ID: "x"}, 1, schedulertest.Start); return err },
-			"begin":  func() error { return tl.Begin(ctx, 0, 1) },
-			"sweep":  func() error { _, err := tl.Sweep(ctx, 0, 1, 0, 10, schedulertest.Start); return err },
+			"bury": func() error {
+				_, err := tl.Bury(ctx, scheduler.Ref{ID: "x"}, 1, schedulertest.Start)
+				return err
+			},
+			"begin": func() error { return tl.Begin(ctx, 0, 1) },
+			"sweep": func() error { _, err := tl.Sweep(ctx, 0, 1, 0, 10, schedulertest.Start); return err },
 			"claim": func() error {
-				_, err := tl.Claim(ctx, 0, scheduler.Claim{Term: 1, Number: 1, Now: schedulertest.Start, Limit: 1, Bytes: 1 << 20})
+				_, err := tl.Claim(ctx, 0,
+					scheduler.Claim{Term: 1, Number: 1, Now: schedulertest.Start, Limit: 1, Bytes: 1 << 20})
 				return err
 			},
 			"finish": func() error {
-				return tl.Finish(ctx, 0, 1, []scheduler.End{{Message: m, State: scheduler.StateDelivered}}, schedulertest.Start)
+				return tl.Finish(ctx, 0, 1, []scheduler.End{{Message: m, State: scheduler.StateDelivered}},
+					schedulertest.Start)
 			},
 			"return": func() error {
 				return tl.Return(ctx, 0, 1, []scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}}, schedulertest.Start)
@@ -56,7 +61,10 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 			"quarantined": func() error { _, _, err := tl.Quarantined(ctx, 0, ""); return err },
 			"lags":        func() error { _, err := tl.Lags(ctx); return err },
 			"versions":    func() error { _, err := tl.Versions(ctx, 0, []scheduler.UID{m.UID}); return err },
-			"restore":     func() error { _, err := tl.Restore(ctx, 0, nil, schedulertest.Start, schedulertest.Start); return err },
+			"restore": func() error {
+				_, err := tl.Restore(ctx, 0, nil, schedulertest.Start, schedulertest.Start)
+				return err
+			},
 		}
 		for name, call := range calls {
 			if err := call(); !errors.Is(err, scheduler.ErrUncertified) || !errors.Is(err, scheduler.ErrUnavailable) {
@@ -112,7 +120,8 @@ func TestRedis_AFullOneIsCertified(t *testing.T) {
 	if err := rdb.ConfigSet(ctx, "maxmemory", "1mb").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := tl.Add(ctx, 0, []*scheduler.Message{gone}, schedulertest.Start); !errors.Is(err, scheduler.ErrFull) {
+	if _, _, err := tl.Add(ctx, 0, []*scheduler.Message{gone}, schedulertest.Start); !errors.Is(err,
+		scheduler.ErrFull) {
 		t.Fatalf("it is not full: %v", err)
 	}
 	standings, err := tl.Standings(ctx)
@@ -124,15 +133,18 @@ func TestRedis_AFullOneIsCertified(t *testing.T) {
 	if _, err := r.Reclaim(ctx, 0, 3, 10, schedulertest.Start); err != nil {
 		t.Fatalf("reclaim: %v", err)
 	}
-	records := []scheduler.Record{{Info: scheduler.Info{Message: *gone, State: scheduler.StateWaiting, Version: 1}, Content: 1}}
-	if codes, err := r.Restore(ctx, 0, records, schedulertest.Start, schedulertest.Start); err != nil && !errors.Is(err, scheduler.ErrFull) || err == nil && codes[0] != scheduler.RestoreAdded {
+	records := []scheduler.Record{
+		{Info: scheduler.Info{Message: *gone, State: scheduler.StateWaiting, Version: 1}, Content: 1}}
+	if codes, err := r.Restore(ctx, 0, records, schedulertest.Start, schedulertest.Start); err != nil &&
+		!errors.Is(err, scheduler.ErrFull) || err == nil && codes[0] != scheduler.RestoreAdded {
 		t.Fatalf("restore: %v, %v", codes, err)
 	}
 	c := scheduler.Certification{Number: standings[0].Number + 1, Run: standings[0].Now}
 	if err := r.Certify(ctx, 0, 3, c); err != nil {
 		t.Fatalf("certify: %v", err)
 	}
-	got, err := tl.Claim(ctx, 0, scheduler.Claim{Term: 3, Number: 1, Now: schedulertest.Start, Limit: 10, Bytes: 1 << 20})
+	got, err := tl.Claim(ctx, 0,
+		scheduler.Claim{Term: 3, Number: 1, Now: schedulertest.Start, Limit: 10, Bytes: 1 << 20})
 	if err != nil || len(got.Messages) == 0 {
 		t.Fatalf("claim: %+v, %v", got, err)
 	}

@@ -77,7 +77,8 @@ func TestCluster_APushWhoseAnswerIsLostStaysOneMessage(t *testing.T) {
 		return direct.ZCard(t.Context(), keys[0]).Val()
 	}
 	push := func(uid scheduler.UID) scheduler.Accepted {
-		return s.AcceptAll(t.Context(), []*scheduler.Push{{UID: uid, Topic: "orders.late", Delay: time.Hour, Body: []byte("x")}})[0]
+		return s.AcceptAll(t.Context(),
+			[]*scheduler.Push{{UID: uid, Topic: "orders.late", Delay: time.Hour, Body: []byte("x")}})[0]
 	}
 	if a := push(""); a.Err != nil { // the script is known, and a connection open
 		t.Fatal(a.Err)
@@ -130,7 +131,8 @@ func TestCluster_CallsGoWhereTheSlotIs(t *testing.T) {
 	c := lab.NewRedisCluster(t, 2)
 	rdb := timeline.Dial(timeline.DialConfig{Addrs: c.Addrs(), CallTimeout: time.Second})
 	t.Cleanup(func() { _ = rdb.Close() })
-	from, to := redis.NewClient(&redis.Options{Addr: c.Nodes[0].Addr}), redis.NewClient(&redis.Options{Addr: c.Nodes[1].Addr})
+	from, to := redis.NewClient(&redis.Options{Addr: c.Nodes[0].Addr}),
+		redis.NewClient(&redis.Options{Addr: c.Nodes[1].Addr})
 	t.Cleanup(func() { _, _ = from.Close(), to.Close() })
 	ctx := t.Context()
 	slot := from.ClusterKeySlot(ctx, "{a}").Val()
@@ -164,10 +166,12 @@ func TestCluster_CallsGoWhereTheSlotIs(t *testing.T) {
 		t.Errorf("a key that is still there: got %q, %v", got, err)
 	}
 	both := redis.NewScript("return redis.call('EXISTS', KEYS[1], KEYS[2])")
-	if err := both.Run(ctx, rdb, []string{"{a}asked", "{a}before"}).Err(); err == nil || !strings.HasPrefix(err.Error(), "TRYAGAIN") {
+	if err := both.Run(ctx, rdb, []string{"{a}asked", "{a}before"}).Err(); err == nil ||
+		!strings.HasPrefix(err.Error(), "TRYAGAIN") {
 		t.Errorf("keys at two nodes: got %v", err)
 	}
-	if err := from.Migrate(ctx, "127.0.0.1", strings.TrimPrefix(to.Options().Addr, "127.0.0.1:"), "{a}before", 0, time.Second).Err(); err != nil {
+	if err := from.Migrate(ctx, "127.0.0.1", strings.TrimPrefix(to.Options().Addr, "127.0.0.1:"), "{a}before", 0,
+		time.Second).Err(); err != nil {
 		t.Fatal(err)
 	}
 	set(to, "NODE", ids[to])
@@ -211,8 +215,10 @@ func TestCluster_ANodeThatIsAwayStopsOnlyItsBuckets(t *testing.T) {
 	highest, answering := uint64(0), 0
 	for b := range buckets {
 		away := at(b) == lost
-		if (heads[b].Err != nil) != away || (standings[b].Err != nil) != away || (lags[b].Err != nil) != away || standings[b].Whole() == away {
-			t.Errorf("bucket %d, away %v: head %v, standing %+v, lag %v", b, away, heads[b].Err, standings[b], lags[b].Err)
+		if (heads[b].Err != nil) != away || (standings[b].Err != nil) != away || (lags[b].Err != nil) != away ||
+			standings[b].Whole() == away {
+			t.Errorf("bucket %d, away %v: head %v, standing %+v, lag %v", b, away, heads[b].Err,
+				standings[b], lags[b].Err)
 		}
 		if !away {
 			answering++
@@ -225,10 +231,12 @@ func TestCluster_ANodeThatIsAwayStopsOnlyItsBuckets(t *testing.T) {
 	if term, err := tl.MaxTerm(ctx); err != nil || term != highest {
 		t.Errorf("the highest term: got %d, %v; want %d", term, err, highest)
 	}
-	if pauses, err := tl.Pauses(ctx); err != nil || len(pauses) != 1 || pauses[0].Pattern != "orders.>" || pauses[0].By != "a" {
+	if pauses, err := tl.Pauses(ctx); err != nil || len(pauses) != 1 || pauses[0].Pattern != "orders.>" ||
+		pauses[0].By != "a" {
 		t.Errorf("what is paused: got %+v, %v", pauses, err)
 	}
-	if _, err := tl.Find(ctx, scheduler.Ref{ID: "some-order"}); !errors.Is(err, scheduler.ErrUnavailable) && !errors.Is(err, scheduler.ErrOutcomeUnknown) {
+	if _, err := tl.Find(ctx, scheduler.Ref{ID: "some-order"}); !errors.Is(err, scheduler.ErrUnavailable) &&
+		!errors.Is(err, scheduler.ErrOutcomeUnknown) {
 		t.Errorf("an id that no bucket which answers knows: got %v, want that nobody can tell", err)
 	}
 	clock := scheduler.NewClock(scheduler.System())
@@ -237,7 +245,8 @@ func TestCluster_ANodeThatIsAwayStopsOnlyItsBuckets(t *testing.T) {
 	// An instance that starts now.
 	rdb := timeline.Dial(timeline.DialConfig{Addrs: c.Addrs(), CallTimeout: time.Second})
 	t.Cleanup(func() { _ = rdb.Close() })
-	config := timeline.Config{Client: rdb, Namespace: namespace, Buckets: buckets, EndedKeep: time.Minute, TombstoneKeep: time.Minute, TombstoneLimit: 10}
+	config := timeline.Config{Client: rdb, Namespace: namespace, Buckets: buckets, EndedKeep: time.Minute,
+		TombstoneKeep: time.Minute, TombstoneLimit: 10}
 	late, err := timeline.New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -253,7 +262,8 @@ func TestCluster_ANodeThatIsAwayStopsOnlyItsBuckets(t *testing.T) {
 	if _, err := other.Prepare(ctx); !errors.Is(err, timeline.ErrUnfit) {
 		t.Errorf("prepare with another number of buckets: %v", err)
 	}
-	m, err := timeline.NewMachine(timeline.MachineConfig{Client: rdb, Namespace: namespace, Instance: "late", Local: scheduler.System()})
+	m, err := timeline.NewMachine(
+		timeline.MachineConfig{Client: rdb, Namespace: namespace, Instance: "late", Local: scheduler.System()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -253,7 +253,8 @@ func (r *reader) cause(uncertain bool) (kind scheduler.Kind, other scheduler.UID
 	in := reader{s: packed}
 	kind, other = scheduler.Kind(in.byte()), scheduler.UID(in.text(int(in.byte())))
 	reason = packed[in.at:]
-	r.bad = r.bad || in.bad || !kind.Valid() || other != "" && !scheduler.IsUID(string(other)) || kind.Names() != (other != "")
+	r.bad = r.bad || in.bad || !kind.Valid() || other != "" && !scheduler.IsUID(string(other)) ||
+		kind.Names() != (other != "")
 	if reason == "" {
 		reason = kind.Words(other, uncertain)
 	}
@@ -313,7 +314,8 @@ func packMark(m scheduler.Mark) string {
 	if m.Uncertain {
 		uncertain = "1:"
 	}
-	return uncertain + strconv.FormatUint(uint64(m.Refusals), 10) + ":" + strconv.FormatUint(uint64(m.Changes), 10) + ":" + m.Lane
+	return uncertain + strconv.FormatUint(uint64(m.Refusals), 10) + ":" +
+		strconv.FormatUint(uint64(m.Changes), 10) + ":" + m.Lane
 }
 
 func unpackMark(s string) (scheduler.Mark, error) {

@@ -13,9 +13,12 @@ import (
 func sample() *scheduler.Message {
 	return &scheduler.Message{
 		UID: "t-0123456789abcdef", ID: "order-7", Key: "customer-1", Topic: "orders.created",
-		Headers: []scheduler.Header{{Name: "traceparent", Value: "00-ab"}, {Name: "X", Value: ""}, {Name: "X", Value: "2"}},
-		Body:    []byte("hello"), Due: 1_800_000_000_123, Priority: 9, TTL: 90 * time.Second, Attempt: 3, Digest: scheduler.Digest{1, 2, 3},
-		Origin: "t-0123456789abcdeg", Retry: scheduler.Retry{Delays: []time.Duration{0, 2 * time.Minute, 400 * 24 * time.Hour}, Jitter: 10},
+		Headers: []scheduler.Header{{Name: "traceparent", Value: "00-ab"}, {Name: "X", Value: ""},
+			{Name: "X", Value: "2"}},
+		Body: []byte("hello"), Due: 1_800_000_000_123, Priority: 9, TTL: 90 * time.Second, Attempt: 3,
+		Digest: scheduler.Digest{1, 2, 3},
+		Origin: "t-0123456789abcdeg",
+		Retry:  scheduler.Retry{Delays: []time.Duration{0, 2 * time.Minute, 400 * 24 * time.Hour}, Jitter: 10},
 	}
 }
 
@@ -37,7 +40,8 @@ func TestPack_ComesBackWhole(t *testing.T) {
 }
 
 func TestPackEnd_KeepsWhatTheMemoryOfEndsNeeds(t *testing.T) {
-	named, plain := sample(), &scheduler.Message{UID: "t-0123456789abcdef", Topic: "a", Due: 5, Attempt: 1, Body: []byte("x")}
+	named, plain := sample(),
+		&scheduler.Message{UID: "t-0123456789abcdef", Topic: "a", Due: 5, Attempt: 1, Body: []byte("x")}
 	for _, c := range []struct {
 		end       scheduler.End
 		topic, id string
@@ -45,9 +49,11 @@ func TestPackEnd_KeepsWhatTheMemoryOfEndsNeeds(t *testing.T) {
 		reason    string
 	}{
 		{scheduler.End{Message: named, State: scheduler.StateDelivered}, named.Topic, named.ID, nil, ""},
-		{scheduler.End{Message: plain, State: scheduler.StateExpired, Uncertain: true, Reason: "late"}, "a", "", nil, "late"},
+		{scheduler.End{Message: plain, State: scheduler.StateExpired, Uncertain: true, Reason: "late"}, "a",
+			"", nil, "late"},
 		{scheduler.End{Message: plain, State: scheduler.StateCanceled, Reason: "purged"}, "a", "", nil, "purged"},
-		{scheduler.End{Message: plain, State: scheduler.StateDead, Reason: "too large"}, "a", "", []byte("x"), "too large"},
+		{scheduler.End{Message: plain, State: scheduler.StateDead, Reason: "too large"}, "a", "",
+			[]byte("x"), "too large"},
 	} {
 		b, err := packEnd(&c.end, 77)
 		if err != nil {
@@ -57,8 +63,10 @@ func TestPackEnd_KeepsWhatTheMemoryOfEndsNeeds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info.State != c.end.State || info.EndedAt != 77 || info.Due != c.end.Message.Due || info.Mark.Uncertain != c.end.Uncertain ||
-			info.Topic != c.topic || info.ID != c.id || !bytes.Equal(info.Body, c.body) || info.Reason != c.reason || info.Version != 2 {
+		if info.State != c.end.State || info.EndedAt != 77 || info.Due != c.end.Message.Due ||
+			info.Mark.Uncertain != c.end.Uncertain ||
+			info.Topic != c.topic || info.ID != c.id || !bytes.Equal(info.Body, c.body) || info.Reason != c.reason ||
+			info.Version != 2 {
 			t.Errorf("%s: got %+v", c.end.State, info)
 		}
 	}
@@ -77,7 +85,8 @@ func TestPackCause_KeepsKindOtherAndReasonApart(t *testing.T) {
 		{reason: "merged into t-0123456789abcdef", size: 2 + 30}, // words alone mean nothing
 		{kind: scheduler.KindPurged, reason: "purged", size: 2},
 		{kind: scheduler.KindMerged, other: other, reason: "merged into t-0123456789abcdef", size: 20},
-		{kind: scheduler.KindRequeue, other: other, uncertain: true, reason: "requeue of t-0123456789abcdef, which may have been delivered", size: 20},
+		{kind: scheduler.KindRequeue, other: other, uncertain: true,
+			reason: "requeue of t-0123456789abcdef, which may have been delivered", size: 20},
 		{kind: scheduler.KindParked, reason: "parked: nobody listens", size: 2 + 22},
 	} {
 		packed := packCause(c.kind, c.other, c.reason, c.uncertain)
@@ -88,7 +97,8 @@ func TestPackCause_KeepsKindOtherAndReasonApart(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"\x01", "\xff\x00", "\x01\x00", "\x01\x12t-0123456789abcde", "\x01\x12T-0123456789abcdef", "\x08\x12t-0123456789abcdef", "\x00\x12t-0123456789abcdef",
+		"\x01", "\xff\x00", "\x01\x00", "\x01\x12t-0123456789abcde", "\x01\x12T-0123456789abcdef",
+		"\x08\x12t-0123456789abcdef", "\x00\x12t-0123456789abcdef",
 	} {
 		r := reader{s: string([]byte{byte(len(bad))}) + bad}
 		if r.cause(false); !r.bad {
@@ -100,11 +110,13 @@ func TestPackCause_KeepsKindOtherAndReasonApart(t *testing.T) {
 func TestKindsInLua_NamesEveryKind(t *testing.T) {
 	text := kindsInLua()
 	for k := scheduler.KindPlain + 1; k.Valid(); k++ {
-		if name := strings.ToUpper(k.String()); k.String() == "" || strings.Count(text, name+",")+strings.Count(text, name+" ") == 0 {
+		if name := strings.ToUpper(k.String()); k.String() == "" ||
+			strings.Count(text, name+",")+strings.Count(text, name+" ") == 0 {
 			t.Errorf("%d, %q, is missing in %s", k, k, text)
 		}
 	}
-	if !strings.HasPrefix(text, "local PLAIN, MERGED, ") || !strings.Contains(text, " = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12\n") {
+	if !strings.HasPrefix(text, "local PLAIN, MERGED, ") ||
+		!strings.Contains(text, " = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12\n") {
 		t.Errorf("got %s", text)
 	}
 }
@@ -114,7 +126,8 @@ func FuzzUnpackInfo(f *testing.F) {
 	end, _ := packEnd(&scheduler.End{Message: sample(), State: scheduler.StateDead, Reason: "r"}, 9)
 	f.Add(string(live), "1:2:core:a")
 	f.Add(string(end), "")
-	plain, _ := pack(nil, &scheduler.Message{UID: "t-0123456789abcdef", Topic: "a", Retry: scheduler.Retry{Delays: []time.Duration{0}, Jitter: 255}})
+	plain, _ := pack(nil, &scheduler.Message{UID: "t-0123456789abcdef", Topic: "a",
+		Retry: scheduler.Retry{Delays: []time.Duration{0}, Jitter: 255}})
 	f.Add(string(plain), "0:0:4:")
 	f.Fuzz(func(t *testing.T, record, mark string) {
 		info, err := unpackInfo("t-0123456789abcdef", record, false, mark)

@@ -108,23 +108,24 @@ func (t *Redis) standing(ctx context.Context, counts []scheduler.TopicCount, hol
 		topics[i] = counts[i].Topic
 	}
 	bucket := -1
-	return t.ask(ctx, t.allBuckets(), t.scripts.counts, func(k *keys) ([]string, []any) { return []string{k.counts}, topics }, func(v any) error {
-		bucket++
-		f, err := texts(v)
-		if err != nil || len(f) != len(counts) {
-			return errAnswer("counts", len(f), err)
-		}
-		for i := range counts {
-			live, dead, err := readCount(f[i])
-			if err != nil {
-				return fmt.Errorf("counts of %s: %w", counts[i].Topic, err)
+	return t.ask(ctx, t.allBuckets(), t.scripts.counts,
+		func(k *keys) ([]string, []any) { return []string{k.counts}, topics }, func(v any) error {
+			bucket++
+			f, err := texts(v)
+			if err != nil || len(f) != len(counts) {
+				return errAnswer("counts", len(f), err)
 			}
-			counts[i].Waiting += live
-			counts[i].Dead += dead
-			holding[bucket] = holding[bucket] || live > 0
-		}
-		return nil
-	})
+			for i := range counts {
+				live, dead, err := readCount(f[i])
+				if err != nil {
+					return fmt.Errorf("counts of %s: %w", counts[i].Topic, err)
+				}
+				counts[i].Waiting += live
+				counts[i].Dead += dead
+				holding[bucket] = holding[bucket] || live > 0
+			}
+			return nil
+		})
 }
 
 // readCount reads what stands in counts: how many live, and where any are dead how
@@ -159,7 +160,8 @@ func (t *Redis) inFlight(ctx context.Context, bucket int, flying map[string]int)
 			for _, uid := range uids[:min(len(uids), countsStep)] {
 				args = append(args, uid)
 			}
-			v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.inflight, keys: []string{k.claimed, k.msg}, args: args})
+			v, err := t.run(ctx,
+				&call{bucket: bucket, script: t.scripts.inflight, keys: []string{k.claimed, k.msg}, args: args})
 			if err != nil {
 				return err
 			}

@@ -63,9 +63,11 @@ func TestClaim_ListsWhatCannotBeRead(t *testing.T) {
 		whole := b.packed(bad)
 		record := garbage(whole[:17+1+len(bad.Topic)+2])[i]
 		b.spoil(bad, record)
-		got, err := b.Claim(t.Context(), 0, scheduler.Claim{Term: 1, Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
+		got, err := b.Claim(t.Context(), 0,
+			scheduler.Claim{Term: 1, Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
 		b.must(err)
-		if len(got.Messages) != 1 || got.Messages[0].UID != good.UID || !slices.Equal(got.Missing, []scheduler.UID{bad.UID}) {
+		if len(got.Messages) != 1 || got.Messages[0].UID != good.UID ||
+			!slices.Equal(got.Missing, []scheduler.UID{bad.UID}) {
 			t.Fatalf("%q: claimed %+v", record, got)
 		}
 		held, err := b.Held(t.Context(), 0, 1, "", 10)
@@ -95,7 +97,8 @@ func TestReturnAndSweep_ListWhatCannotBeRead(t *testing.T) {
 			bad, good := b.message(nil), b.message(nil)
 			b.add(bad, good)
 			whole := b.packed(bad)
-			inFlight := "\x02\x02\x02" + strings.Repeat("\x00", 16) + "\x00\x00\x00\x02\x00" + whole // an end that is none
+			// an end that is none
+			inFlight := "\x02\x02\x02" + strings.Repeat("\x00", 16) + "\x00\x00\x00\x02\x00" + whole
 			record := append(garbage(whole[:17+1+len(bad.Topic)+2]), inFlight)[i]
 			claimed := b.claim(2)
 			b.spoil(bad, record)
@@ -146,7 +149,8 @@ func TestAdd_FailsOnlyThePushThatMeetsWhatCannotBeRead(t *testing.T) {
 		b.spoil(one, record)
 		batch := []*scheduler.Message{
 			b.message(nil), plain, b.message(named("one", reject, 1)), b.message(named("one", keep, 1)),
-			b.message(named("one", replace, 1)), b.message(named("one", reject, 2)), b.message(named("two", replace, 1)),
+			b.message(named("one", replace, 1)), b.message(named("one", reject, 2)),
+			b.message(named("two", replace, 1)),
 			b.message(named("three", reject, 1)), b.message(nil),
 		}
 		for again := range 2 {
@@ -196,7 +200,8 @@ func TestRestore_MendsWhatCannotBeRead(t *testing.T) {
 			record := garbage(b.packed(m)[:17+1+len(m.Topic)+2])[i]
 			b.spoil(m, record)
 			if claimed {
-				_, err := b.Claim(t.Context(), 0, scheduler.Claim{Term: 1, Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
+				_, err := b.Claim(t.Context(), 0,
+					scheduler.Claim{Term: 1, Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
 				b.must(err)
 				b.wantUnreadable(m, scheduler.StateInFlight)
 			}
@@ -209,7 +214,8 @@ func TestRestore_MendsWhatCannotBeRead(t *testing.T) {
 				known := scheduler.Record{Info: scheduler.Info{Message: *m, State: scheduler.StateWaiting, Version: 1}}
 				codes, err := b.Restore(t.Context(), 0, []scheduler.Record{known}, 100, 100)
 				b.must(err)
-				if want := []scheduler.RestoreCode{scheduler.RestoreAdded, scheduler.RestoreSame}[again]; codes[0] != want {
+				if want := []scheduler.RestoreCode{
+					scheduler.RestoreAdded, scheduler.RestoreSame}[again]; codes[0] != want {
 					t.Fatalf("%q: restored with %d, want %d", record, codes[0], want)
 				}
 			}
@@ -383,7 +389,8 @@ func TestRestore_MendsWhatOnlyALeaderCannotRead(t *testing.T) {
 			} else {
 				b.must(b.rdb.HSet(t.Context(), b.key("mark"), string(m.UID), "garbage").Err())
 			}
-			got, err := b.Claim(t.Context(), 0, scheduler.Claim{Term: 1, Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
+			got, err := b.Claim(t.Context(), 0,
+				scheduler.Claim{Term: 1, Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
 			b.must(err)
 			if len(got.Messages) != 0 || !slices.Equal(got.Missing, []scheduler.UID{m.UID}) {
 				t.Fatalf("%s: claimed %+v", how, got)
@@ -402,7 +409,8 @@ func TestRestore_MendsWhatOnlyALeaderCannotRead(t *testing.T) {
 			for again := range 2 {
 				codes, err := b.Restore(t.Context(), 0, []scheduler.Record{known}, 100, 100)
 				b.must(err)
-				if want := []scheduler.RestoreCode{scheduler.RestoreAdded, scheduler.RestoreSame}[again]; codes[0] != want {
+				if want := []scheduler.RestoreCode{
+					scheduler.RestoreAdded, scheduler.RestoreSame}[again]; codes[0] != want {
 					t.Fatalf("%s: restored with %d, want %d", how, codes[0], want)
 				}
 			}
@@ -486,7 +494,8 @@ func TestChanges_RefuseWhatCannotBeRead(t *testing.T) {
 			if err := call(); !errors.Is(err, scheduler.ErrUnreadable) || errors.Is(err, scheduler.ErrUnavailable) {
 				t.Errorf("%s of %q: %v", what, record, err)
 			}
-			if b.packed(bad) != record || b.packed(gone) != record || b.rdb.XLen(t.Context(), b.key("outbox")).Val() != before {
+			if b.packed(bad) != record || b.packed(gone) != record ||
+				b.rdb.XLen(t.Context(), b.key("outbox")).Val() != before {
 				t.Errorf("%s of %q changed something", what, record)
 			}
 		}

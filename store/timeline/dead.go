@@ -9,10 +9,12 @@ import (
 )
 
 // Requeue gives what is dead another life.
-func (t *Redis) Requeue(ctx context.Context, dead scheduler.UID, m *scheduler.Message, now scheduler.Milli) (scheduler.RequeueResult, error) {
+func (t *Redis) Requeue(ctx context.Context, dead scheduler.UID, m *scheduler.Message,
+	now scheduler.Milli) (scheduler.RequeueResult, error) {
 	bucket := dead.Bucket(len(t.keys))
 	if at := m.UID.Bucket(len(t.keys)); at != bucket {
-		return scheduler.RequeueResult{}, fmt.Errorf("requeue %s of bucket %d as %s: it belongs to %d", dead, bucket, m.UID, at)
+		return scheduler.RequeueResult{}, fmt.Errorf("requeue %s of bucket %d as %s: it belongs to %d", dead,
+			bucket, m.UID, at)
 	}
 	k := &t.keys[bucket]
 	packed, err := pack(nil, m)
@@ -62,7 +64,8 @@ func (t *Redis) Requeue(ctx context.Context, dead scheduler.UID, m *scheduler.Me
 const purgeStep = 500
 
 // Purge ends dead messages for good.
-func (t *Redis) Purge(ctx context.Context, bucket int, uids []scheduler.UID, now scheduler.Milli) (purged []scheduler.UID, number uint64, err error) {
+func (t *Redis) Purge(ctx context.Context, bucket int, uids []scheduler.UID,
+	now scheduler.Milli) (purged []scheduler.UID, number uint64, err error) {
 	k, err := t.place(bucket)
 	if err != nil {
 		return nil, 0, err
@@ -75,7 +78,8 @@ func (t *Redis) Purge(ctx context.Context, bucket int, uids []scheduler.UID, now
 		for _, uid := range step {
 			args = append(args, string(uid))
 		}
-		c := &call{bucket: bucket, script: t.scripts.purge, entry: t.context(0, now), args: args, keys: []string{k.dead, k.msg, k.ended, k.counts}}
+		c := &call{bucket: bucket, script: t.scripts.purge, entry: t.context(0, now), args: args,
+			keys: []string{k.dead, k.msg, k.ended, k.counts}}
 		done, err := t.purge(ctx, c)
 		if err != nil {
 			return nil, 0, err

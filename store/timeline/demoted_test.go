@@ -51,7 +51,8 @@ func (p *pair) follow(rdb redis.UniversalClient, of *lab.Redis) {
 	}
 	lab.Eventually(p, 30*time.Second, func() error {
 		info, err := rdb.Info(p.Context(), "replication").Result()
-		if err == nil && (!strings.Contains(info, "master_link_status:up") || strings.Contains(info, "sync_in_progress:1")) {
+		if err == nil &&
+			(!strings.Contains(info, "master_link_status:up") || strings.Contains(info, "sync_in_progress:1")) {
 			err = fmt.Errorf("not in step: %s", info)
 		}
 		return err
@@ -120,7 +121,8 @@ func TestRedis_APrimaryStaysCertifiedWhileReplicasComeAndGo(t *testing.T) {
 	}
 	used := func(n int, when string) {
 		t.Helper()
-		if _, _, err := tl.Add(ctx, 0, []*scheduler.Message{schedulertest.Message(n)}, schedulertest.Start); err != nil {
+		_, _, err := tl.Add(ctx, 0, []*scheduler.Message{schedulertest.Message(n)}, schedulertest.Start)
+		if err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
 		if standings, err := tl.Standings(ctx); err != nil || !standings[0].Whole() {

@@ -45,8 +45,9 @@ func Dial(cfg DialConfig) redis.UniversalClient {
 		Addrs:  cfg.Addrs, MasterName: cfg.Master, Username: cfg.Username, Password: cfg.Password, DB: cfg.DB,
 		ClientName: cfg.Name, TLSConfig: cfg.TLS,
 		MaxRetries: -1, ContextTimeoutEnabled: true,
-		DialTimeout: cfg.CallTimeout, ReadTimeout: cfg.CallTimeout, WriteTimeout: cfg.CallTimeout, PoolTimeout: cfg.CallTimeout,
-		PoolSize: 32, MinIdleConns: 1, ConnMaxIdleTime: 5 * time.Minute,
+		DialTimeout: cfg.CallTimeout, ReadTimeout: cfg.CallTimeout, WriteTimeout: cfg.CallTimeout,
+		PoolTimeout: cfg.CallTimeout,
+		PoolSize:    32, MinIdleConns: 1, ConnMaxIdleTime: 5 * time.Minute,
 	}
 	if cfg.Master == "" && len(cfg.Addrs) > 1 {
 		return &renewing{conns: open, UniversalClient: follow(options.Cluster())}

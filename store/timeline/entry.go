@@ -125,7 +125,8 @@ func readBlob(s string) (changes []scheduler.Change, err error) {
 		if !scheduler.IsUID(string(c.UID)) {
 			r.bad = true
 		}
-		if refusals > math.MaxUint32 || attempt > math.MaxUint32 || c.Version == 0 || c.State == scheduler.StateNone || c.State > scheduler.StateDead {
+		if refusals > math.MaxUint32 || attempt > math.MaxUint32 || c.Version == 0 || c.State == scheduler.StateNone ||
+			c.State > scheduler.StateDead {
 			r.bad = true
 		}
 		c.Refusals, c.Attempt = uint32(refusals), uint32(attempt)
@@ -238,7 +239,8 @@ func readPair(uid scheduler.UID, s string) (scheduler.Change, error) {
 		return scheduler.Change{}, fmt.Errorf("%w: sweep of %s", scheduler.ErrUnreadable, uid)
 	}
 	return scheduler.Change{UID: uid, Version: 1 + uint64(mark.Changes), State: scheduler.StateWaiting, Due: due,
-		Uncertain: mark.Uncertain, Refusals: mark.Refusals, Kind: scheduler.KindSwept, Reason: scheduler.KindSwept.Words("", true)}, nil
+		Uncertain: mark.Uncertain, Refusals: mark.Refusals, Kind: scheduler.KindSwept,
+		Reason: scheduler.KindSwept.Words("", true)}, nil
 }
 
 // readAmended decodes the change of a message that goes on waiting, or of one that

@@ -10,15 +10,19 @@ import (
 )
 
 func recorded(t *Redis) *Redis {
-	t.cfg.Record = &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1, Wrote: func(scheduler.Entry) {}}
+	t.cfg.Record = &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1,
+		Wrote: func(scheduler.Entry) {}}
 	return t
 }
 
 func TestBlobOf_ComesBackWhole(t *testing.T) {
 	changes := []scheduler.Change{
-		{UID: "t-0123456789abcdef", Version: 2, State: scheduler.StateDelivered, Claimed: 1_800_000_000_000, Attempt: 3, Stream: "ORDERS", Sequence: 1 << 60, Due: -5, Refusals: 7},
-		{UID: "t-0123456789abcdeg", Version: 1 << 40, State: scheduler.StateWaiting, Reason: strings.Repeat("x", 253), Uncertain: true},
-		{UID: "t-0123456789abcdeg", Version: 2, State: scheduler.StateCanceled, Kind: scheduler.KindRequeued, Other: "t-0123456789abcdeh",
+		{UID: "t-0123456789abcdef", Version: 2, State: scheduler.StateDelivered, Claimed: 1_800_000_000_000, Attempt: 3,
+			Stream: "ORDERS", Sequence: 1 << 60, Due: -5, Refusals: 7},
+		{UID: "t-0123456789abcdeg", Version: 1 << 40, State: scheduler.StateWaiting, Reason: strings.Repeat("x", 253),
+			Uncertain: true},
+		{UID: "t-0123456789abcdeg", Version: 2, State: scheduler.StateCanceled, Kind: scheduler.KindRequeued,
+			Other:  "t-0123456789abcdeh",
 			Reason: "requeued as t-0123456789abcdeh"},
 	}
 	got, err := readBlob(string(blobOf(changes)))
@@ -34,7 +38,8 @@ func TestReadPair_TellsWhatAnAmendMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	due := string(binary.BigEndian.AppendUint64(nil, uint64(m.Due)))
-	want := scheduler.Change{UID: m.UID, Version: 6, State: scheduler.StateWaiting, Due: m.Due, Refusals: 2, Reason: "run"}
+	want := scheduler.Change{UID: m.UID, Version: 6, State: scheduler.StateWaiting, Due: m.Due, Refusals: 2,
+		Reason: "run"}
 	got, err := readPair(m.UID, "\x03"+due+"\x060:2:5:\x05\x00\x00run")
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("got %+v, %v; want %+v", got, err, want)
@@ -44,7 +49,8 @@ func TestReadPair_TellsWhatAnAmendMade(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("with content: got %+v, %v; want %+v", got, err, want)
 	}
-	for _, damaged := range []string{"\x03", "\x03" + due, "\x03" + due + "\x06", "\x03" + due + "\x060:2:5:\x03ru", "\x03" + due + "\x060:2:5:\x05\x00\x00run" + string(live[:40])} {
+	for _, damaged := range []string{"\x03", "\x03" + due, "\x03" + due + "\x06", "\x03" + due + "\x060:2:5:\x03ru",
+		"\x03" + due + "\x060:2:5:\x05\x00\x00run" + string(live[:40])} {
 		if got, err := readPair(m.UID, damaged); err == nil {
 			t.Errorf("%q was read as %+v", damaged, got)
 		}
@@ -57,17 +63,20 @@ func FuzzReadEntry(f *testing.F) {
 	context := string(recorded(&Redis{}).context(7, 1_800_000_000_000))
 	live, _ := pack(nil, sample())
 	end, _ := packEnd(&scheduler.End{Message: sample(), State: scheduler.StateDead, Reason: "r"}, 9)
-	blob := string(blobOf([]scheduler.Change{{UID: "t-0123456789abcdef", Version: 2, State: scheduler.StateDelivered, Stream: "S", Sequence: 1}}))
+	blob := string(blobOf([]scheduler.Change{
+		{UID: "t-0123456789abcdef", Version: 2, State: scheduler.StateDelivered, Stream: "S", Sequence: 1}}))
 	f.Add(context, "10 1", "e", blob, "o", "t-0123456789abcdef")
 	f.Add(context, "10 1", "t-0123456789abcdef", string(live), "t-0123456789abcdef", string(end))
 	f.Add(context, "10 1", "t-0123456789abcdef", "\x00\x00\x00\x00\x00\x00\x00\x091:2:3:lane", "", "")
-	f.Add(context, "10 1", "t-0123456789abcdef", "\x03\x00\x00\x00\x00\x00\x00\x00\x09\x060:0:3:\x00"+string(live), "", "")
+	f.Add(context, "10 1", "t-0123456789abcdef",
+		"\x03\x00\x00\x00\x00\x00\x00\x00\x09\x060:0:3:\x00"+string(live), "", "")
 	f.Fuzz(func(t *testing.T, context, told, name, value, name2, value2 string) {
 		fields := []string{"c", context, "z", told, name, value, name2, value2}
 		e, err := readEntry(3, "1-1", fields)
 		if err != nil {
 			for _, c := range (&Redis{keys: make([]keys, 4)}).damaged(3, "1-1", fields, err).Changes {
-				if !scheduler.IsUID(string(c.UID)) || c.UID.Bucket(4) != 3 || c.Bucket != 3 || c.At < 0 || c.Version != 0 {
+				if !scheduler.IsUID(string(c.UID)) || c.UID.Bucket(4) != 3 || c.Bucket != 3 || c.At < 0 ||
+					c.Version != 0 {
 					t.Fatalf("a damaged entry names %+v", c)
 				}
 			}

@@ -14,7 +14,8 @@ import (
 
 // refusals are the first words of Redis's answers that say the command did not
 // run at all.
-var refusals = []string{"READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOAUTH", "NOPERM", "BUSY", "NOREPLICAS", "MOVED", "ASK", "WRONGPASS", "NOSCRIPT", "UNBLOCKED"}
+var refusals = []string{"READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOAUTH", "NOPERM",
+	"BUSY", "NOREPLICAS", "MOVED", "ASK", "WRONGPASS", "NOSCRIPT", "UNBLOCKED"}
 
 // translate turns what go-redis reports into what the scheduler decides by. A
 // connection that broke or fell silent leaves the outcome unknown. An answer

@@ -149,5 +149,6 @@ func elsewhere(err error) bool {
 	if answer := redis.Error(nil); !errors.As(err, &answer) {
 		return !errors.Is(err, redis.ErrClosed) && !errors.Is(err, context.Canceled)
 	}
-	return redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) || redis.IsMasterDownError(err) || redis.IsTryAgainError(err) || redis.IsLoadingError(err)
+	return redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) || redis.IsMasterDownError(err) ||
+		redis.IsTryAgainError(err) || redis.IsLoadingError(err)
 }

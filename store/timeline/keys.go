@@ -14,10 +14,13 @@ type keys struct {
 func bucketKeys(ns string, bucket int) keys {
 	p := "{" + ns + ":" + strconv.Itoa(bucket) + "}:"
 	return keys{
-		due: p + "due", msg: p + "msg", mark: p + "mark", name: p + "name", names: p + "names", next: p + "next", claimed: p + "claimed",
-		parked: p + "parked:", lanes: p + "lanes", ended: p + "ended", dead: p + "dead", counts: p + "counts", big: p + "big",
+		due: p + "due", msg: p + "msg", mark: p + "mark", name: p + "name", names: p + "names", next: p + "next",
+		claimed: p + "claimed",
+		parked:  p + "parked:", lanes: p + "lanes", ended: p + "ended", dead: p + "dead", counts: p + "counts",
+		big:  p + "big",
 		tomb: p + "tomb", tombs: p + "tombs", term: p + "term",
-		outbox: p + "outbox", outboxed: p + "outboxed", gen: p + "gen", paused: p + "paused", trimmed: p + "trimmed", meta: p + "meta",
+		outbox: p + "outbox", outboxed: p + "outboxed", gen: p + "gen", paused: p + "paused", trimmed: p + "trimmed",
+		meta:    p + "meta",
 		refused: p + "refused", quarantine: p + "quarantine",
 	}
 }

@@ -29,7 +29,8 @@ func (t *Redis) Sweep(ctx context.Context, bucket int, term, last uint64, limit 
 	return t.sweep(ctx, bucket, term, limit, text(last), now)
 }
 
-func (t *Redis) sweep(ctx context.Context, bucket int, term uint64, limit int, which string, now scheduler.Milli) (int, error) {
+func (t *Redis) sweep(ctx context.Context, bucket int, term uint64, limit int, which string,
+	now scheduler.Milli) (int, error) {
 	k, err := t.place(bucket)
 	if err != nil {
 		return 0, err
@@ -215,21 +216,25 @@ func (t *Redis) Return(ctx context.Context, bucket int, term uint64, back []sche
 	}
 	args[0], args[1], args[2], args[3] = text(term), int64(now), blobOf(changes), k.parked
 	return t.settle(ctx, t.context(term, now), changes, call{bucket: bucket, script: t.scripts.giveBack,
-		keys: []string{k.claimed, k.due, k.term, k.mark, k.lanes, k.msg, k.next, k.ended, k.counts, k.name, k.names, k.refused},
+		keys: []string{k.claimed, k.due, k.term, k.mark, k.lanes, k.msg, k.next, k.ended, k.counts, k.name,
+			k.names, k.refused},
 		args: args})
 }
 
 // Held lists what this term has claimed.
-func (t *Redis) Held(ctx context.Context, bucket int, term uint64, after scheduler.UID, limit int) ([]scheduler.Held, error) {
+func (t *Redis) Held(ctx context.Context, bucket int, term uint64, after scheduler.UID,
+	limit int) ([]scheduler.Held, error) {
 	return t.held(ctx, bucket, text(term), after, limit)
 }
 
-func (t *Redis) held(ctx context.Context, bucket int, term string, after scheduler.UID, limit int) ([]scheduler.Held, error) {
+func (t *Redis) held(ctx context.Context, bucket int, term string, after scheduler.UID,
+	limit int) ([]scheduler.Held, error) {
 	k, err := t.place(bucket)
 	if err != nil {
 		return nil, err
 	}
-	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.held, keys: []string{k.claimed, k.term}, args: []any{term, string(after), limit}})
+	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.held, keys: []string{k.claimed, k.term},
+		args: []any{term, string(after), limit}})
 	if err != nil {
 		return nil, err
 	}
@@ -328,8 +333,10 @@ func (t *Redis) Trim(ctx context.Context, bucket int, term uint64, now scheduler
 	if err != nil {
 		return 0, err
 	}
-	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.trim, keys: []string{k.ended, k.msg, k.name, k.term, k.tomb, k.tombs, k.names, k.trimmed},
-		args: []any{text(term), int64(now.Add(-t.cfg.EndedKeep)), limit, int64(now.Add(-t.cfg.TombstoneKeep)), (t.cfg.EndedKeep / 2).Milliseconds()}})
+	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.trim,
+		keys: []string{k.ended, k.msg, k.name, k.term, k.tomb, k.tombs, k.names, k.trimmed},
+		args: []any{text(term), int64(now.Add(-t.cfg.EndedKeep)), limit, int64(now.Add(-t.cfg.TombstoneKeep)),
+			(t.cfg.EndedKeep / 2).Milliseconds()}})
 	return count(v, err)
 }
 

@@ -147,7 +147,8 @@ func (m *Machine) ask(ctx context.Context, key, slot int, lease time.Duration) e
 		want = strconv.Itoa(slot)
 	}
 	sent, wall := m.cfg.Local.Mono(), m.cfg.Local.Wall()
-	v, err := m.script.Run(ctx, m.cfg.Client, []string{machinesKey(m.cfg.Namespace, key)}, m.incarnation, m.cfg.Instance, lease.Milliseconds(), want,
+	v, err := m.script.Run(ctx, m.cfg.Client, []string{machinesKey(m.cfg.Namespace, key)}, m.incarnation,
+		m.cfg.Instance, lease.Milliseconds(), want,
 		wall.Add(highWaterAhead).UnixMilli(), key*machineSlots, (key+1)*machineSlots-1).Result()
 	if err = translate(err); err != nil {
 		return fmt.Errorf("lease machine id: %w", err)

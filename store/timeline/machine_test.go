@@ -13,10 +13,12 @@ import (
 )
 
 // lease runs a machine id lease until stop.
-func lease(t *testing.T, srv *lab.Redis, namespace, instance string, local scheduler.Local) (m *timeline.Machine, stop func()) {
+func lease(t *testing.T, srv *lab.Redis, namespace, instance string,
+	local scheduler.Local) (m *timeline.Machine, stop func()) {
 	t.Helper()
 	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{srv.Addr}, CallTimeout: time.Second})
-	m, err := timeline.NewMachine(timeline.MachineConfig{Client: rdb, Namespace: namespace, Instance: instance, Local: local})
+	m, err := timeline.NewMachine(
+		timeline.MachineConfig{Client: rdb, Namespace: namespace, Instance: instance, Local: local})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,8 @@ func readTold(told string, e *scheduler.Entry) error {
 }
 
 // Unwritten reads entries from the oldest.
-func (t *Redis) Unwritten(ctx context.Context, bucket int, after string, age scheduler.Milli, limit, bytes int) ([]scheduler.Entry, error) {
+func (t *Redis) Unwritten(ctx context.Context, bucket int, after string, age scheduler.Milli, limit,
+	bytes int) ([]scheduler.Entry, error) {
 	if _, err := t.place(bucket); err != nil {
 		return nil, err
 	}
@@ -92,7 +93,9 @@ func (t *Redis) Written(ctx context.Context, bucket int, entries []scheduler.Ent
 		for i := range args {
 			args[i] = fmt.Sprintf("%s %d %d", entries[i].ID, entries[i].Size, entries[i].Count)
 		}
-		if _, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.written, args: args, number: entries[0].Number, pinned: entries[0].Number > 0}); err != nil {
+		_, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.written, args: args, number: entries[0].Number,
+			pinned: entries[0].Number > 0})
+		if err != nil {
 			return err
 		}
 		entries = entries[n:]

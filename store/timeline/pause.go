@@ -21,7 +21,8 @@ import (
 // stand.
 func (t *Redis) Pauses(ctx context.Context) ([]scheduler.Pause, error) {
 	stored := make([][]string, len(t.keys))
-	changed := make([]int64, len(t.keys)) // when the last change was that a bucket knows of, -1 where it does not answer
+	// when the last change was that a bucket knows of, -1 where it does not answer
+	changed := make([]int64, len(t.keys))
 	args := func(k *keys) ([]string, []any) { return []string{k.paused}, nil }
 	failed := t.askEach(ctx, t.allBuckets(), t.scripts.pauses, args, func(bucket int, v any) (err error) {
 		if stored[bucket], err = texts(v); err != nil || len(stored[bucket])%2 != 0 {
@@ -67,7 +68,8 @@ func (t *Redis) mirror(ctx context.Context, pauses []string, changed []int64, la
 			args = append(args, pauses[0], pauses[1])
 		}
 	}
-	t.askEach(ctx, behind, t.scripts.mirror, func(k *keys) ([]string, []any) { return []string{k.paused}, args }, func(int, any) error { return nil }, false)
+	t.askEach(ctx, behind, t.scripts.mirror, func(k *keys) ([]string, []any) { return []string{k.paused}, args },
+		func(int, any) error { return nil }, false)
 }
 
 // lastChange is when the last change was, 0 where none ever was.

@@ -49,7 +49,8 @@ func (t *Redis) Prepare(ctx context.Context) (Facts, error) {
 			return facts, fmt.Errorf("%w: version %q, at least 6.2 is needed", ErrUnfit, version)
 		}
 		if policy := info["maxmemory_policy"]; policy != "noeviction" {
-			return facts, fmt.Errorf("%w: maxmemory-policy is %q, which may evict waiting messages; the limit is noeviction (redis.conf or CONFIG SET maxmemory-policy noeviction)", ErrUnfit, policy)
+			return facts, fmt.Errorf("%w: maxmemory-policy is %q, which may evict waiting messages; the limit is "+
+				"noeviction (redis.conf or CONFIG SET maxmemory-policy noeviction)", ErrUnfit, policy)
 		}
 	}
 	return facts, t.begin(ctx)
@@ -154,13 +155,17 @@ func (t *Redis) remember(ctx context.Context, key string) error {
 // holds compares what is recorded of the namespace.
 func (t *Redis) holds(values []any) error {
 	if got, _ := values[1].(string); got != Layout && got != "" {
-		return fmt.Errorf("%w: namespace %q has key layout %s, this tarry knows %s", ErrUnfit, t.cfg.Namespace, got, Layout)
+		return fmt.Errorf("%w: namespace %q has key layout %s, this tarry knows %s", ErrUnfit,
+			t.cfg.Namespace, got, Layout)
 	}
 	got, _ := values[0].(string)
 	if n, err := strconv.Atoi(got); err != nil || n != t.cfg.Buckets {
-		return fmt.Errorf("%w: the setting buckets is %d, but namespace %q was begun with %s and its messages lie in those; "+
-			"set buckets to %s; or, where a journal is kept, stop every instance and start them with an empty Redis and the new number: "+
-			"the leader fills it from the journal", ErrUnfit, t.cfg.Buckets, t.cfg.Namespace, got, got)
+		return fmt.Errorf(
+			"%w: the setting buckets is %d, but namespace %q was begun with %s and its messages lie in those; "+
+				"set buckets to %s; or, where a journal is kept, stop every instance and start them with an "+
+				"empty Redis "+
+				"and the new number: "+
+				"the leader fills it from the journal", ErrUnfit, t.cfg.Buckets, t.cfg.Namespace, got, got)
 	}
 	return nil
 }

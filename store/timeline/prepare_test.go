@@ -47,12 +47,14 @@ func TestPrepare_RefusesARedisThatMayEvict(t *testing.T) {
 	srv := lab.NewRedis(t, "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru")
 	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{srv.Addr}, CallTimeout: 5 * time.Second})
 	t.Cleanup(func() { _ = rdb.Close() })
-	tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: "evict", Buckets: 1, EndedKeep: time.Minute, TombstoneKeep: time.Minute, TombstoneLimit: 10})
+	tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: "evict", Buckets: 1, EndedKeep: time.Minute,
+		TombstoneKeep: time.Minute, TombstoneLimit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = tl.Prepare(t.Context())
-	if !errors.Is(err, timeline.ErrUnfit) || !strings.Contains(err.Error(), "allkeys-lru") || !strings.Contains(err.Error(), "noeviction") {
+	if !errors.Is(err, timeline.ErrUnfit) || !strings.Contains(err.Error(), "allkeys-lru") ||
+		!strings.Contains(err.Error(), "noeviction") {
 		t.Fatalf("got %v, want a refusal with the policy and the limit", err)
 	}
 }
@@ -113,7 +115,8 @@ func TestRedis_DrainsWhenFull(t *testing.T) {
 		t.Fatalf("claim: %d messages, %v", len(got.Messages), err)
 	}
 	m := got.Messages[0]
-	if err := tl.Return(ctx, 0, 1, []scheduler.Back{{UID: m.UID, Score: m.Score(), Mark: scheduler.Mark{Uncertain: true, Lane: "js:ORDERS"}}}, 1); err != nil {
+	if err := tl.Return(ctx, 0, 1, []scheduler.Back{
+		{UID: m.UID, Score: m.Score(), Mark: scheduler.Mark{Uncertain: true, Lane: "js:ORDERS"}}}, 1); err != nil {
 		t.Fatalf("park: %v", err)
 	}
 	if n, err := tl.Sweep(ctx, 0, 2, 0, 100, 1); err != nil || n != 9 {

@@ -47,22 +47,32 @@ func TestOutbox_GoesOnPastADamagedEntry(t *testing.T) {
 		change func(f []string) []string
 		dark   bool // it names nobody
 	}{
-		"no size":                 {change: func(f []string) []string { return slices.Delete(f, 2, 4) }},
-		"no context":              {change: func(f []string) []string { return slices.Delete(f, 0, 2) }},
-		"no changes":              {change: func(f []string) []string { return append(f[:4], "t-00", "x") }, dark: true},
-		"nothing that is known":   {change: func([]string) []string { return []string{"", ""} }, dark: true},
-		"an empty context":        {change: func(f []string) []string { f[1] = ""; return f }},
-		"a cut context":           {change: func(f []string) []string { f[1] = f[1][:5]; return f }},
-		"a context of text":       {change: func(f []string) []string { f[1] = strings.Repeat("~", len(f[1])); return f }},
-		"a later context":         {change: func(f []string) []string { f[1] = "\x63" + f[1][1:]; return f }},
-		"a time that cannot be":   {change: func(f []string) []string { f[1] = "\x01\x7f" + f[1][2:]; return f }},
-		"an empty size":           {change: func(f []string) []string { f[3] = ""; return f }},
-		"a size that is none":     {change: func(f []string) []string { f[3] = "many few"; return f }},
-		"a size beyond all":       {change: func(f []string) []string { f[3] = strings.Repeat("9", 40) + " 1"; return f }},
-		"a size that is too much": {change: func(f []string) []string { f[1], f[3] = "", "99999999 99999999"; return f }},
-		"empty changes":           {change: func(f []string) []string { return append(f[:4], "e", "", f[5], f[5]) }},
-		"cut changes":             {change: func(f []string) []string { f[5] = f[5][:len(f[5])-3]; return f }},
-		"a changed name":          {change: func(f []string) []string { f[4] = "E"; return f }},
+		"no size":    {change: func(f []string) []string { return slices.Delete(f, 2, 4) }},
+		"no context": {change: func(f []string) []string { return slices.Delete(f, 0, 2) }},
+		"no changes": {
+			change: func(f []string) []string { return append(f[:4], "t-00", "x") }, dark: true},
+		"nothing that is known": {change: func([]string) []string { return []string{"", ""} }, dark: true},
+		"an empty context":      {change: func(f []string) []string { f[1] = ""; return f }},
+		"a cut context":         {change: func(f []string) []string { f[1] = f[1][:5]; return f }},
+		"a context of text": {change: func(f []string) []string {
+			f[1] = strings.Repeat("~", len(f[1]))
+			return f
+		}},
+		"a later context":       {change: func(f []string) []string { f[1] = "\x63" + f[1][1:]; return f }},
+		"a time that cannot be": {change: func(f []string) []string { f[1] = "\x01\x7f" + f[1][2:]; return f }},
+		"an empty size":         {change: func(f []string) []string { f[3] = ""; return f }},
+		"a size that is none":   {change: func(f []string) []string { f[3] = "many few"; return f }},
+		"a size beyond all": {change: func(f []string) []string {
+			f[3] = strings.Repeat("9", 40) + " 1"
+			return f
+		}},
+		"a size that is too much": {change: func(f []string) []string {
+			f[1], f[3] = "", "99999999 99999999"
+			return f
+		}},
+		"empty changes":  {change: func(f []string) []string { return append(f[:4], "e", "", f[5], f[5]) }},
+		"cut changes":    {change: func(f []string) []string { f[5] = f[5][:len(f[5])-3]; return f }},
+		"a changed name": {change: func(f []string) []string { f[4] = "E"; return f }},
 		"a longer one": {change: func(f []string) []string {
 			return append(f, "more", strings.Repeat("x", 300<<10))
 		}},
@@ -106,7 +116,8 @@ func TestOutbox_GoesOnPastADamagedEntry(t *testing.T) {
 			if bad.Damaged == nil || !slices.Equal(named, want) {
 				t.Fatalf("damaged for %v, it names %v, want %v", bad.Damaged, named, want)
 			}
-			q := scheduler.Quarantined{Number: bad.Number, ID: bad.ID, At: 77, Reason: "so it is", UIDs: named, Known: true}
+			q := scheduler.Quarantined{Number: bad.Number, ID: bad.ID, At: 77, Reason: "so it is",
+				UIDs: named, Known: true}
 			for range 2 {
 				b.must(b.Quarantine(t.Context(), q))
 			}
@@ -187,12 +198,14 @@ func TestQuarantine_WorksWhereRedisIsFull(t *testing.T) {
 	b := openBare(t, lab.NewRedis(t))
 	b.add(b.message(nil))
 	b.must(b.rdb.ConfigSet(t.Context(), "maxmemory", "1mb").Err())
-	if _, _, err := b.Add(t.Context(), 0, []*scheduler.Message{b.message(nil)}, 10); !errors.Is(err, scheduler.ErrFull) {
+	if _, _, err := b.Add(t.Context(), 0, []*scheduler.Message{b.message(nil)}, 10); !errors.Is(err,
+		scheduler.ErrFull) {
 		t.Fatalf("it is not full: %v", err)
 	}
 	entries, err := b.Unwritten(t.Context(), 0, "", 0, 10, 1<<30)
 	b.must(err)
-	b.must(b.Quarantine(t.Context(), scheduler.Quarantined{ID: entries[0].ID, Number: entries[0].Number, Reason: "full"}))
+	b.must(
+		b.Quarantine(t.Context(), scheduler.Quarantined{ID: entries[0].ID, Number: entries[0].Number, Reason: "full"}))
 	if list, _, err := b.Quarantined(t.Context(), 0, ""); err != nil || len(list) != 1 {
 		t.Fatalf("quarantined are %+v, %v", list, err)
 	}

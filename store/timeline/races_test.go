@@ -18,7 +18,8 @@ func TestRedis_AnswersTrulyWhileTwoInstancesRace(t *testing.T) {
 	for range 2 {
 		rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{srv.Addr}, CallTimeout: 10 * time.Second})
 		t.Cleanup(func() { _ = rdb.Close() })
-		tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: ns, Buckets: 2, EndedKeep: 10 * time.Minute, TombstoneKeep: 10 * time.Minute, TombstoneLimit: 10_000})
+		tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: ns, Buckets: 2, EndedKeep: 10 * time.Minute,
+			TombstoneKeep: 10 * time.Minute, TombstoneLimit: 10_000})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,8 @@ func (t *Redis) Certify(ctx context.Context, bucket int, term uint64, c schedule
 	if err := t.remember(ctx, k.meta); err != nil {
 		return err
 	}
-	if err := t.remember(ctx, metaKey(t.cfg.Namespace)); err != nil && !errors.Is(err, scheduler.ErrUnavailable) && !errors.Is(err, scheduler.ErrOutcomeUnknown) {
+	if err := t.remember(ctx, metaKey(t.cfg.Namespace)); err != nil && !errors.Is(err, scheduler.ErrUnavailable) &&
+		!errors.Is(err, scheduler.ErrOutcomeUnknown) {
 		return err // where its node is away the bucket's copy is enough
 	}
 	phase := "whole"
@@ -66,7 +67,8 @@ func (t *Redis) Certify(ctx context.Context, bucket int, term uint64, c schedule
 }
 
 // Restore stores what is missing here or has a lower version.
-func (t *Redis) Restore(ctx context.Context, bucket int, records []scheduler.Record, read, now scheduler.Milli) ([]scheduler.RestoreCode, error) {
+func (t *Redis) Restore(ctx context.Context, bucket int, records []scheduler.Record, read,
+	now scheduler.Milli) ([]scheduler.RestoreCode, error) {
 	k, err := t.place(bucket)
 	if err != nil {
 		return nil, err
@@ -87,7 +89,8 @@ func (t *Redis) Restore(ctx context.Context, bucket int, records []scheduler.Rec
 	// Half of the memory is for clocks that differ.
 	args[0], args[1], args[2], args[3] = int64(now), k.parked, blobOf(changes), int64(read.Add(-t.cfg.EndedKeep/2))
 	c := &call{bucket: bucket, script: t.scripts.restore, entry: entry, args: args,
-		keys: []string{k.due, k.msg, k.claimed, k.mark, k.ended, k.name, k.names, k.big, k.dead, k.next, k.counts, k.trimmed,
+		keys: []string{k.due, k.msg, k.claimed, k.mark, k.ended, k.name, k.names, k.big, k.dead, k.next,
+			k.counts, k.trimmed,
 			k.refused, k.lanes}}
 	v, err := t.run(ctx, c)
 	if err != nil {
@@ -134,14 +137,17 @@ func restoreArgs(r *scheduler.Record, now scheduler.Milli) ([]any, *scheduler.Ch
 		m.Mark.Uncertain = true
 		m.Mark.Changes++
 		changed = &scheduler.Change{UID: m.UID, Version: m.Version(), State: scheduler.StateWaiting, Due: m.Due,
-			Uncertain: true, Refusals: m.Mark.Refusals, Kind: scheduler.KindRestored, Reason: scheduler.KindRestored.Words("", true)}
+			Uncertain: true, Refusals: m.Mark.Refusals, Kind: scheduler.KindRestored,
+			Reason: scheduler.KindRestored.Words("", true)}
 	}
 	packed, err := pack(nil, &m)
-	return []any{string(m.UID), packed, m.Score(), packMark(m.Mark), text(r.Version), text(m.Version()), name}, changed, err
+	return []any{string(m.UID), packed, m.Score(), packMark(m.Mark), text(r.Version), text(m.Version()),
+		name}, changed, err
 }
 
 // Versions tells how messages stand.
-func (t *Redis) Versions(ctx context.Context, bucket int, uids []scheduler.UID) (map[scheduler.UID]scheduler.Stand, error) {
+func (t *Redis) Versions(ctx context.Context, bucket int,
+	uids []scheduler.UID) (map[scheduler.UID]scheduler.Stand, error) {
 	k, err := t.place(bucket)
 	if err != nil {
 		return nil, err
@@ -197,7 +203,8 @@ func (t *Redis) Walk(ctx context.Context, bucket int, cursor string, limit int) 
 	case where == "claimed":
 		found, next, err = t.rdb.HScan(ctx, k.claimed, from, "", int64(limit)).Result()
 	default:
-		found, next, err = t.rdb.ZScan(ctx, k.parked+strings.TrimPrefix(where, "lane:"), from, "", int64(limit)).Result()
+		found, next, err = t.rdb.ZScan(
+			ctx, k.parked+strings.TrimPrefix(where, "lane:"), from, "", int64(limit)).Result()
 	}
 	if err = translate(err); err != nil {
 		return nil, "", err

@@ -53,14 +53,16 @@ func New(cfg Config) (*Redis, error) {
 	switch {
 	case cfg.Client == nil:
 		return nil, errors.New("timeline: a client is needed")
-	case cfg.Namespace == "" || cfg.Buckets < 1 || cfg.EndedKeep <= 0 || cfg.TombstoneKeep <= 0 || cfg.TombstoneLimit < 1:
+	case cfg.Namespace == "" || cfg.Buckets < 1 || cfg.EndedKeep <= 0 || cfg.TombstoneKeep <= 0 ||
+		cfg.TombstoneLimit < 1:
 		return nil, errors.New("timeline: namespace, buckets, ended keep and tombstones must be set")
 	}
 	s, err := loadScripts()
 	if err != nil {
 		return nil, err
 	}
-	if r := cfg.Record; r != nil && (r.Instance == "" || len(r.Instance) > maxText || r.Address == nil || r.Limit < 1 || r.Wrote == nil) {
+	if r := cfg.Record; r != nil &&
+		(r.Instance == "" || len(r.Instance) > maxText || r.Address == nil || r.Limit < 1 || r.Wrote == nil) {
 		return nil, errors.New("timeline: a recording needs instance, address, limit and a receiver")
 	}
 	t := &Redis{cfg: cfg, rdb: cfg.Client, scripts: s, certs: make([]certificate, cfg.Buckets)}

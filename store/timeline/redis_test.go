@@ -19,8 +19,9 @@ func open(t *testing.T, srv *lab.Redis, o schedulertest.Options) *timeline.Redis
 	t.Helper()
 	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{srv.Addr}, CallTimeout: 10 * time.Second})
 	t.Cleanup(func() { _ = rdb.Close() })
-	tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: "t" + strings.ToLower(rand.Text()), Buckets: o.Buckets,
-		EndedKeep: o.EndedKeep, TombstoneKeep: o.TombstoneKeep, TombstoneLimit: o.TombstoneLimit, Record: o.Record})
+	tl, err := timeline.New(
+		timeline.Config{Client: rdb, Namespace: "t" + strings.ToLower(rand.Text()), Buckets: o.Buckets,
+			EndedKeep: o.EndedKeep, TombstoneKeep: o.TombstoneKeep, TombstoneLimit: o.TombstoneLimit, Record: o.Record})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,8 @@ func open(t *testing.T, srv *lab.Redis, o schedulertest.Options) *timeline.Redis
 
 // plain are the options of a test that does not care.
 func plain(buckets int) schedulertest.Options {
-	return schedulertest.Options{Buckets: buckets, EndedKeep: 10 * time.Minute, TombstoneKeep: 10 * time.Minute, TombstoneLimit: 10_000}
+	return schedulertest.Options{Buckets: buckets, EndedKeep: 10 * time.Minute, TombstoneKeep: 10 * time.Minute,
+		TombstoneLimit: 10_000}
 }
 
 func TestRedis_KeepsEveryPromise(t *testing.T) {
@@ -48,7 +50,8 @@ func TestRedis_DoesWhatTheModelDoes(t *testing.T) {
 	schedulertest.ExerciseModel(t,
 		func(t *testing.T, o schedulertest.Options) scheduler.Timeline { return open(t, srv, o) },
 		func(t *testing.T, o schedulertest.Options) scheduler.Timeline {
-			m, err := memory.New(memory.Config{Buckets: o.Buckets, EndedKeep: o.EndedKeep, TombstoneKeep: o.TombstoneKeep, TombstoneLimit: o.TombstoneLimit, Record: o.Record})
+			m, err := memory.New(memory.Config{Buckets: o.Buckets, EndedKeep: o.EndedKeep,
+				TombstoneKeep: o.TombstoneKeep, TombstoneLimit: o.TombstoneLimit, Record: o.Record})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,7 +64,8 @@ func TestRedis_CarriesAMessageFromPushToEnd(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	tl := open(t, lab.SharedRedis(t), plain(1))
-	m := &scheduler.Message{UID: "t-0123456789abcdef", ID: "order-1", Topic: "orders", Body: []byte("hi"), Due: 1000, Attempt: 1, Digest: scheduler.Digest{1}}
+	m := &scheduler.Message{UID: "t-0123456789abcdef", ID: "order-1", Topic: "orders", Body: []byte("hi"), Due: 1000,
+		Attempt: 1, Digest: scheduler.Digest{1}}
 	results, head, err := tl.Add(ctx, 0, []*scheduler.Message{m}, 10)
 	if err != nil || results[0].Code != scheduler.Added || head != 1000 {
 		t.Fatalf("add: %+v, head %d, %v", results, head, err)

@@ -40,13 +40,43 @@ func loadScripts() (*scripts, error) {
 	lib = append([]byte(kindsInLua()), lib...)
 	var s scripts
 	for name, to := range map[string]**redis.Script{
-		"add": &s.add, "claim": &s.claim, "finish": &s.finish, "return": &s.giveBack, "sweep": &s.sweep, "held": &s.held,
-		"begin": &s.begin, "cancel": &s.cancel, "find": &s.find, "bury": &s.bury, "trim": &s.trim, "lanes": &s.lanes,
-		"heads": &s.heads, "refused": &s.refused, "spoiled": &s.spoiled,
-		"unwritten": &s.unwritten, "written": &s.written, "lag": &s.lag,
-		"quarantine": &s.quarantine, "quarantined": &s.quarantined, "restore": &s.restore, "versions": &s.versions,
-		"amend": &s.amend, "browse": &s.browse, "requeue": &s.requeue, "purge": &s.purge, "counts": &s.counts, "inflight": &s.inflight, "totals": &s.totals,
-		"certify": &s.certify, "standing": &s.standing, "machine": &s.machine, "time": &s.time, "pauses": &s.pauses, "pause": &s.pause, "resume": &s.resume, "mirror": &s.mirror,
+		"add":         &s.add,
+		"claim":       &s.claim,
+		"finish":      &s.finish,
+		"return":      &s.giveBack,
+		"sweep":       &s.sweep,
+		"held":        &s.held,
+		"begin":       &s.begin,
+		"cancel":      &s.cancel,
+		"find":        &s.find,
+		"bury":        &s.bury,
+		"trim":        &s.trim,
+		"lanes":       &s.lanes,
+		"heads":       &s.heads,
+		"refused":     &s.refused,
+		"spoiled":     &s.spoiled,
+		"unwritten":   &s.unwritten,
+		"written":     &s.written,
+		"lag":         &s.lag,
+		"quarantine":  &s.quarantine,
+		"quarantined": &s.quarantined,
+		"restore":     &s.restore,
+		"versions":    &s.versions,
+		"amend":       &s.amend,
+		"browse":      &s.browse,
+		"requeue":     &s.requeue,
+		"purge":       &s.purge,
+		"counts":      &s.counts,
+		"inflight":    &s.inflight,
+		"totals":      &s.totals,
+		"certify":     &s.certify,
+		"standing":    &s.standing,
+		"machine":     &s.machine,
+		"time":        &s.time,
+		"pauses":      &s.pauses,
+		"pause":       &s.pause,
+		"resume":      &s.resume,
+		"mirror":      &s.mirror,
 	} {
 		text, err := sources.ReadFile("lua/" + name + ".lua")
 		if err != nil {
@@ -79,5 +109,6 @@ func kindsInLua() string {
 	for _, t := range scheduler.Transitions() {
 		moves += fmt.Sprintf("%d:%d:%d|", t.From, t.To, t.Kind)
 	}
-	return "local " + strings.Join(names, ", ") + " = " + strings.Join(numbers, ", ") + "\nlocal MOVES = '" + moves + "'\n"
+	return "local " + strings.Join(names, ", ") + " = " + strings.Join(numbers, ", ") +
+		"\nlocal MOVES = '" + moves + "'\n"
 }

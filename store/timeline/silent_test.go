@@ -30,7 +30,10 @@ func TestRedis_ALinkThatFallsSilentOrBreaksLeavesTheOutcomeUnknown(t *testing.T)
 	ctx, uid := t.Context(), scheduler.UID("t-0123456789abcdef")
 	message := &scheduler.Message{UID: uid, Topic: "a", Due: 1, Attempt: 1}
 	calls := map[string]func() error{
-		"add":    func() error { _, _, err := tl.Add(ctx, uid.Bucket(2), []*scheduler.Message{message}, 1); return err },
+		"add": func() error {
+			_, _, err := tl.Add(ctx, uid.Bucket(2), []*scheduler.Message{message}, 1)
+			return err
+		},
 		"find":   func() error { _, err := tl.Find(ctx, scheduler.Ref{ID: "a"}); return err },
 		"cancel": func() error { _, err := tl.Cancel(ctx, uid, 1); return err },
 		"amend": func() error {

@@ -48,7 +48,8 @@ func (t *Redis) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, 
 
 // find looks at a page of each bucket's names; next is where one of them goes on. What
 // cannot be read is an error beside what was found.
-func (t *Redis) find(ctx context.Context, buckets []int, ref scheduler.Ref, after string) (found []scheduler.Info, next string, err error) {
+func (t *Redis) find(ctx context.Context, buckets []int, ref scheduler.Ref,
+	after string) (found []scheduler.Info, next string, err error) {
 	args := findArgs(ref, after)
 	many := false
 	var damaged error
@@ -144,7 +145,8 @@ func (t *Redis) Cancel(ctx context.Context, uid scheduler.UID, now scheduler.Mil
 	bucket := uid.Bucket(len(t.keys))
 	entry := t.context(0, now)
 	c := &call{bucket: bucket, script: t.scripts.cancel, entry: entry,
-		keys: []string{k.due, k.msg, k.claimed, k.mark, k.ended, k.next, k.counts}, args: []any{string(uid), int64(now), k.parked}}
+		keys: []string{k.due, k.msg, k.claimed, k.mark, k.ended, k.next, k.counts},
+		args: []any{string(uid), int64(now), k.parked}}
 	v, err := t.run(ctx, c)
 	if err != nil {
 		return scheduler.CancelResult{}, err
@@ -167,12 +169,14 @@ func (t *Redis) Cancel(ctx context.Context, uid scheduler.UID, now scheduler.Mil
 }
 
 // Bury leaves tombstones where the id names nothing.
-func (t *Redis) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64, now scheduler.Milli) ([]scheduler.UID, error) {
+func (t *Redis) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64,
+	now scheduler.Milli) ([]scheduler.UID, error) {
 	var found []scheduler.UID
 	full, laid := false, false
 	err := t.ask(ctx, t.bucketsOf(ref), t.scripts.bury, func(k *keys) ([]string, []any) {
 		return []string{k.name, k.tomb, k.tombs, k.names}, []any{ref.ID, ref.Topic, keyArg(ref), ref.Key,
-			strconv.FormatUint(sequence, 10), int64(now), t.cfg.TombstoneLimit, scheduler.MaxNamesOfID, int64(now.Add(-t.cfg.TombstoneKeep))}
+			strconv.FormatUint(sequence, 10), int64(now), t.cfg.TombstoneLimit, scheduler.MaxNamesOfID,
+			int64(now.Add(-t.cfg.TombstoneKeep))}
 	}, func(v any) error {
 		uids, err := uidList(v)
 		if len(uids) == 1 && uids[0] == "many" {
@@ -227,7 +231,8 @@ func (t *Redis) allBuckets() []int {
 
 // ask runs a repeatable script that writes no entry in several buckets in one
 // pipeline; it ends with the first that fails.
-func (t *Redis) ask(ctx context.Context, buckets []int, s *redis.Script, args func(*keys) ([]string, []any), read func(any) error) error {
+func (t *Redis) ask(ctx context.Context, buckets []int, s *redis.Script, args func(*keys) ([]string, []any),
+	read func(any) error) error {
 	failed := t.askEach(ctx, buckets, s, args, func(_ int, v any) error { return read(v) }, true)
 	for _, err := range failed {
 		if err != nil {

@@ -36,12 +36,14 @@ func openBare(t *testing.T, srv *lab.Redis) *bare {
 	b.rdb = timeline.Dial(timeline.DialConfig{Addrs: []string{srv.Addr}, CallTimeout: 10 * time.Second})
 	t.Cleanup(func() { _ = b.rdb.Close() })
 	var err error
-	b.Redis, err = timeline.New(timeline.Config{Client: b.rdb, Namespace: b.ns, Buckets: 1, EndedKeep: time.Minute, TombstoneKeep: time.Minute, TombstoneLimit: 10,
-		Record: &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 40, Wrote: func(e scheduler.Entry) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.told = append(b.told, e.Changes...)
-		}}})
+	b.Redis, err = timeline.New(timeline.Config{Client: b.rdb, Namespace: b.ns, Buckets: 1, EndedKeep: time.Minute,
+		TombstoneKeep: time.Minute, TombstoneLimit: 10,
+		Record: &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 40,
+			Wrote: func(e scheduler.Entry) {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				b.told = append(b.told, e.Changes...)
+			}}})
 	b.must(err)
 	_, err = b.Prepare(t.Context())
 	b.must(err)
@@ -131,7 +133,8 @@ func words(changes []scheduler.Change) []string {
 		if c.Message != nil {
 			body = string(c.Message.Body)
 		}
-		all[i] = fmt.Sprintf("%s v%d %s due %d uncertain %t refusals %d %q %s", c.UID, c.Version, c.State, c.Due, c.Uncertain, c.Refusals, c.Reason, body)
+		all[i] = fmt.Sprintf("%s v%d %s due %d uncertain %t refusals %d %q %s", c.UID, c.Version, c.State, c.Due,
+			c.Uncertain, c.Refusals, c.Reason, body)
 	}
 	slices.Sort(all)
 	return all
@@ -141,7 +144,9 @@ func TestRedis_KeepsNothingOfWhatMergedWhenAllIsOver(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.SharedRedis(t))
 	named := func(how scheduler.Merge, body string) *scheduler.Message {
-		return b.message(func(m *scheduler.Message) { m.ID, m.Key, m.Merge, m.Body = "order-1", "k", how, []byte(body) })
+		return b.message(func(m *scheduler.Message) {
+			m.ID, m.Key, m.Merge, m.Body = "order-1", "k", how, []byte(body)
+		})
 	}
 	first := named(scheduler.MergeReplace, "a")
 	b.add(first)
@@ -193,7 +198,8 @@ func TestRedis_DropsNextWithWhatEnds(t *testing.T) {
 			b.must(err)
 		},
 		"canceled": func(b *bare, m *scheduler.Message) {
-			b.must(b.Return(b.Context(), 0, 1, []scheduler.Back{{UID: m.UID, Claim: 7, Keep: true}}, 30)) // the later gives way
+			// the later gives way
+			b.must(b.Return(b.Context(), 0, 1, []scheduler.Back{{UID: m.UID, Claim: 7, Keep: true}}, 30))
 			_, err := b.Sweep(b.Context(), 0, 2, 0, 10, 30)
 			b.must(err)
 			b.must(b.rdb.HSet(b.Context(), b.key("mark"), string(m.UID), "1:0:1:").Err()) // uncertain
@@ -209,7 +215,8 @@ func TestRedis_DropsNextWithWhatEnds(t *testing.T) {
 		},
 		"restored": func(b *bare, m *scheduler.Message) {
 			b.must(b.rdb.HDel(b.Context(), b.key("claimed"), string(m.UID)).Err())
-			_, err := b.Restore(b.Context(), 0, []scheduler.Record{{Info: scheduler.Info{Message: *m, State: scheduler.StateDelivered, Version: 9, EndedAt: 40}, Content: 1}}, 50, 50)
+			_, err := b.Restore(b.Context(), 0, []scheduler.Record{{Info: scheduler.Info{Message: *m,
+				State: scheduler.StateDelivered, Version: 9, EndedAt: 40}, Content: 1}}, 50, 50)
 			b.must(err)
 		},
 	} {
@@ -246,12 +253,15 @@ func TestRedis_CountsWhatOnlyPartlyCameTrue(t *testing.T) {
 			t.Fatalf("%s: %+v, want %+v", step, got, all)
 		}
 	}
-	want("added", scheduler.TopicCount{Topic: "orders.0", Waiting: 3}, scheduler.TopicCount{Topic: "orders.1", Waiting: 3})
+	want("added", scheduler.TopicCount{Topic: "orders.0", Waiting: 3},
+		scheduler.TopicCount{Topic: "orders.1", Waiting: 3})
 	claimed := b.claim(6)
 	b.finish(scheduler.StateDead, claimed[0], claimed[1])
-	want("some dead", scheduler.TopicCount{Topic: "orders.0", InFlight: 2, Dead: 1}, scheduler.TopicCount{Topic: "orders.1", InFlight: 2, Dead: 1})
+	want("some dead", scheduler.TopicCount{Topic: "orders.0", InFlight: 2, Dead: 1},
+		scheduler.TopicCount{Topic: "orders.1", InFlight: 2, Dead: 1})
 	b.finish(scheduler.StateDead, claimed[:3]...)
-	want("one more", scheduler.TopicCount{Topic: "orders.0", InFlight: 1, Dead: 2}, scheduler.TopicCount{Topic: "orders.1", InFlight: 2, Dead: 1})
+	want("one more", scheduler.TopicCount{Topic: "orders.0", InFlight: 1, Dead: 2},
+		scheduler.TopicCount{Topic: "orders.1", InFlight: 2, Dead: 1})
 	b.finish(scheduler.StateDelivered, claimed[2:]...)
 	want("the rest", scheduler.TopicCount{Topic: "orders.0", Dead: 2}, scheduler.TopicCount{Topic: "orders.1", Dead: 1})
 }
@@ -381,7 +391,8 @@ func TestCounts_ReadsWhatIsInFlightInSteps(t *testing.T) {
 	b.must(err)
 	all, err := b.Counts(t.Context(), "", 10)
 	b.must(err)
-	if len(all) != 2 || all[1] != one || all[0].InFlight+one.InFlight != 1300 || all[0].Waiting+all[0].InFlight != 750 || one.Waiting+one.InFlight != 750 {
+	if len(all) != 2 || all[1] != one || all[0].InFlight+one.InFlight != 1300 ||
+		all[0].Waiting+all[0].InFlight != 750 || one.Waiting+one.InFlight != 750 {
 		t.Fatalf("%+v, the one %+v", all, one)
 	}
 }
@@ -477,7 +488,9 @@ func TestCounts_MissNoTopicWhileOthersMove(t *testing.T) {
 	const still = 700
 	var fixed []*scheduler.Message
 	for i := range still {
-		fixed = append(fixed, b.message(func(m *scheduler.Message) { m.Topic, m.Due = fmt.Sprintf("still.%04d", i), 1<<41 }))
+		fixed = append(fixed, b.message(func(m *scheduler.Message) {
+			m.Topic, m.Due = fmt.Sprintf("still.%04d", i), 1<<41
+		}))
 	}
 	b.add(fixed...)
 	look := func() error {
@@ -615,10 +628,12 @@ func TestPause_IsBoundedAndOutsideTheBuckets(t *testing.T) {
 	b := openBare(t, lab.SharedRedis(t))
 	var all []scheduler.Pause
 	for i := range scheduler.MaxPauses {
-		all = append(all, scheduler.Pause{Pattern: fmt.Sprintf("orders.%03d.>", i), By: "ops team", At: scheduler.Milli(i + 1)})
+		all = append(all,
+			scheduler.Pause{Pattern: fmt.Sprintf("orders.%03d.>", i), By: "ops team", At: scheduler.Milli(i + 1)})
 		b.pause(all[i])
 	}
-	if _, err := b.Pause(t.Context(), scheduler.Pause{Pattern: "one.more", At: 1000}); !errors.Is(err, scheduler.ErrTooManyPauses) {
+	_, err := b.Pause(t.Context(), scheduler.Pause{Pattern: "one.more", At: 1000})
+	if !errors.Is(err, scheduler.ErrTooManyPauses) {
 		t.Fatalf("one more: %v", err)
 	}
 	all[7].By, all[7].At = "", 1000
@@ -638,7 +653,8 @@ func TestPauses_ADamagedFieldStillPauses(t *testing.T) {
 	b.must(b.rdb.HSet(t.Context(), b.key("paused"), "spoiled", "soon", "none", "", "many words", "x y").Err())
 	good := scheduler.Pause{Pattern: "good", By: "ann", At: 5}
 	b.pause(good)
-	b.wantPauses(good, scheduler.Pause{Pattern: "many words"}, scheduler.Pause{Pattern: "none"}, scheduler.Pause{Pattern: "spoiled"})
+	b.wantPauses(good, scheduler.Pause{Pattern: "many words"}, scheduler.Pause{Pattern: "none"},
+		scheduler.Pause{Pattern: "spoiled"})
 	again := scheduler.Pause{Pattern: "spoiled", By: "ann", At: 6}
 	b.pause(again)
 	for _, pattern := range []string{"none", "many words"} {
@@ -671,10 +687,12 @@ func TestRedis_SteersWhenFull(t *testing.T) {
 	if !errors.Is(err, scheduler.ErrFull) {
 		t.Fatal(err)
 	}
-	if r, err := b.Amend(t.Context(), scheduler.Amend{UID: waiting.UID, Version: 1, Due: 5}, 2); err != nil || r.Code != scheduler.AmendDone || r.Head != 5 {
+	if r, err := b.Amend(t.Context(), scheduler.Amend{UID: waiting.UID, Version: 1, Due: 5}, 2); err != nil ||
+		r.Code != scheduler.AmendDone || r.Head != 5 {
 		t.Fatalf("amend: %+v, %v", r, err)
 	}
-	if r, err := b.Requeue(t.Context(), dead.UID, b.message(nil), 2); err != nil || r.Code != scheduler.RequeueDone || r.Dead != 3 {
+	if r, err := b.Requeue(t.Context(), dead.UID, b.message(nil), 2); err != nil ||
+		r.Code != scheduler.RequeueDone || r.Dead != 3 {
 		t.Fatalf("requeue: %+v, %v", r, err)
 	}
 	if purged, _, err := b.Purge(t.Context(), 0, []scheduler.UID{other.UID}, 2); err != nil || len(purged) != 1 {
@@ -718,7 +736,8 @@ func TestReturnAndSweep_LeaveAnEndedMessageAsItIs(t *testing.T) {
 			}
 			b.must(b.Return(t.Context(), 0, 1, back, 50))
 		}
-		for m, state := range map[*scheduler.Message]scheduler.State{good: scheduler.StateWaiting, bad: scheduler.StateDelivered} {
+		for m, state := range map[*scheduler.Message]scheduler.State{good: scheduler.StateWaiting,
+			bad: scheduler.StateDelivered} {
 			found, err := b.Find(t.Context(), scheduler.Ref{UID: m.UID})
 			b.must(err)
 			if len(found) != 1 {

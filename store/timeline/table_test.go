@@ -26,7 +26,8 @@ for from = 0, 8 do
   end
 end
 return answers`
-	answers, err := rdb.Eval(t.Context(), "local doubt, OUTBOX, OUTBOXED, CONTEXT = 0, '', '', ''\n"+text, nil).Int64Slice()
+	answers, err := rdb.Eval(
+		t.Context(), "local doubt, OUTBOX, OUTBOXED, CONTEXT = 0, '', '', ''\n"+text, nil).Int64Slice()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Command example is a producer of delayed messages: it publishes orders that consumers of an ordinary subject see later,
-// and prints one line of JSON for each that is stored. Run tarry, subscribe to the subject, and start it:
+// Command example is a producer of delayed messages: it publishes orders that consumers of an ordinary subject see
+// later, and prints one line of JSON for each that is stored. Run tarry, subscribe to the subject, and start it:
 //
 //	nats sub orders.remind &
 //	go run -C bridge/tarry ./example -delay 2s
@@ -70,12 +70,14 @@ func parse(args []string, env func(string) string) (settings, error) {
 		flags = flag.NewFlagSet("example", flag.ContinueOnError)
 		delay = flags.String("delay", or("DELAY", "2s"), "how long each message waits (DELAY)")
 		count = flags.String("count", or("COUNT", "1"), "how many to publish (COUNT)")
-		js    = flags.Bool("jetstream", env("JETSTREAM") == "true", "publish through a JetStream context (JETSTREAM=true)")
-		err   error
+		js    = flags.Bool("jetstream", env("JETSTREAM") == "true",
+			"publish through a JetStream context (JETSTREAM=true)")
+		err error
 	)
 	flags.StringVar(&s.url, "url", or("NATS_URL", nats.DefaultURL), "NATS server (NATS_URL)")
 	flags.StringVar(&s.subject, "subject", or("SUBJECT", "orders.remind"), "where the messages are due (SUBJECT)")
-	flags.StringVar(&s.id, "id", or("ID", "order-"+strconv.FormatInt(time.Now().UnixMilli(), 10)), "the messages are called ID-1, ID-2, ... (ID)")
+	flags.StringVar(&s.id, "id", or("ID", "order-"+strconv.FormatInt(time.Now().UnixMilli(), 10)),
+		"the messages are called ID-1, ID-2, ... (ID)")
 	flags.StringVar(&s.prefix, "prefix", or("PREFIX", "delayed"), "tarry's setting nats.prefix (PREFIX)")
 	flags.StringVar(&s.namespace, "namespace", or("NAMESPACE", "default"), "tarry's setting namespace (NAMESPACE)")
 	if err = flags.Parse(args); err != nil {

@@ -124,7 +124,8 @@ func newApp(p parts) (a *App, err error) {
 	}()
 	a = &App{p: p, registry: prometheus.NewRegistry(), clock: scheduler.NewClock(scheduler.System())}
 	a.log = p.options.Log.With().Str("ns", p.namespace).Str("instance", p.instance).Logger()
-	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	a.registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	if a.listener, err = net.Listen("tcp", p.listen); err != nil {
 		hint := ""
@@ -147,7 +148,8 @@ func newApp(p parts) (a *App, err error) {
 		return nil, err
 	}
 	a.registry.MustRegister(newBacklog(a))
-	steps := []func() error{a.wireNATS, a.wireJournal, a.wireScheduler, a.wireIntake, a.wireElection, a.wireHTTP, a.wireRequests}
+	steps := []func() error{a.wireNATS, a.wireJournal, a.wireScheduler, a.wireIntake, a.wireElection, a.wireHTTP,
+		a.wireRequests}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return nil, err
@@ -158,8 +160,11 @@ func newApp(p parts) (a *App, err error) {
 
 func (a *App) wireNATS() (err error) {
 	a.publisher, err = bridge.NewPublisher(bridge.PublisherConfig{
-		Conn: a.p.conn, Namespace: a.p.namespace, Own: []string{bridge.StreamName(a.p.namespace), bridge.RejectsName(a.p.namespace)}, Timeout: a.p.publishWait, Pending: 2 * a.p.pending,
-		Topics: a.topics, Window: a.p.session + 2*a.p.publishWait, Lease: a.lease.remaining, Log: a.log, Registerer: a.registry,
+		Conn: a.p.conn, Namespace: a.p.namespace,
+		Own:     []string{bridge.StreamName(a.p.namespace), bridge.RejectsName(a.p.namespace)},
+		Timeout: a.p.publishWait, Pending: 2 * a.p.pending,
+		Topics: a.topics, Window: a.p.session + 2*a.p.publishWait, Lease: a.lease.remaining, Log: a.log,
+		Registerer: a.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("build publisher: %w", err)
@@ -178,7 +183,8 @@ func (a *App) wireNATS() (err error) {
 	if err != nil {
 		return fmt.Errorf("build pauses: %w", err)
 	}
-	a.natsClock, err = bridge.NewClockSampler(bridge.ClockConfig{Conn: a.p.conn, Namespace: a.p.namespace, Clock: a.clock, Log: a.log})
+	a.natsClock, err = bridge.NewClockSampler(
+		bridge.ClockConfig{Conn: a.p.conn, Namespace: a.p.namespace, Clock: a.clock, Log: a.log})
 	if err != nil {
 		return fmt.Errorf("build nats clock: %w", err)
 	}
@@ -189,12 +195,14 @@ func (a *App) wireScheduler() (err error) {
 	a.scheduler, err = scheduler.New(scheduler.Config{
 		Timeline: a.p.store, Publisher: a.publisher, Clock: a.clock,
 		IDs:      scheduler.NewIDs(a.p.machine, time.Now),
-		MaxDelay: wire.MaxDelay, EndedKeep: a.p.endedKeep, NamesKeep: a.namesKeep(), NamesSure: a.p.journal.mode == journal.Sync,
+		MaxDelay: wire.MaxDelay, EndedKeep: a.p.endedKeep, NamesKeep: a.namesKeep(),
+		NamesSure:  a.p.journal.mode == journal.Sync,
 		ClaimBatch: a.p.claimBatch, ClaimBytes: a.p.claimBytes,
 		Pending: a.p.pending, Attempts: a.p.attempts, CallTimeout: a.p.callTimeout, StopTimeout: a.p.stopTimeout,
-		Topics: a.topics, DeadKeep: a.p.deadKeep, Whole: a.whole, Journal: a.answers(), Announce: a.nudge.Announce, AskPauses: a.pauses.Ask,
-		Backlog: func(ctx context.Context) (uint64, error) { return a.intake.Backlog(ctx) },
-		Passed:  func(ctx context.Context) bool { return a.intake.Passed(ctx) }, Log: a.log, Registerer: a.registry,
+		Topics: a.topics, DeadKeep: a.p.deadKeep, Whole: a.whole, Journal: a.answers(), Announce: a.nudge.Announce,
+		AskPauses: a.pauses.Ask,
+		Backlog:   func(ctx context.Context) (uint64, error) { return a.intake.Backlog(ctx) },
+		Passed:    func(ctx context.Context) bool { return a.intake.Passed(ctx) }, Log: a.log, Registerer: a.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("build scheduler: %w", err)
@@ -246,10 +254,12 @@ func (a *App) wireHTTP() (err error) {
 	}
 	a.api, err = api.New(api.Config{
 		Service: a.gate, Cluster: a.cluster, Ready: a.health.checks,
-		Namespace: a.p.namespace, Version: a.p.options.Version, Token: a.p.token, Tokens: tokensOf(a.p.http.Tokens), TLS: secure, Hosts: a.p.http.Hosts, Prefix: a.p.prefix, Durable: a.p.durable,
+		Namespace: a.p.namespace, Version: a.p.options.Version, Token: a.p.token, Tokens: tokensOf(a.p.http.Tokens),
+		TLS: secure, Hosts: a.p.http.Hosts, Prefix: a.p.prefix, Durable: a.p.durable,
 		Rejects: a.rejects, Journal: a.journalDoor(), JournalMode: a.p.journal.mode.String(), Now: a.clock.Now,
 		MaxPayload: a.p.conn.MaxPayload, MaxBody: a.p.body, StopTimeout: a.p.stopTimeout,
-		HeaderLimit: int(a.p.http.HeaderLimit), HeaderTimeout: a.p.http.HeaderTimeout, ReadTimeout: a.p.http.ReadTimeout, IdleTimeout: a.p.http.IdleTimeout,
+		HeaderLimit: int(a.p.http.HeaderLimit), HeaderTimeout: a.p.http.HeaderTimeout,
+		ReadTimeout: a.p.http.ReadTimeout, IdleTimeout: a.p.http.IdleTimeout,
 		Connections: a.p.http.Connections,
 		Gatherer:    a.registry, Registerer: a.registry, Log: a.log,
 	})

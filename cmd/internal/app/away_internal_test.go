@@ -77,7 +77,8 @@ func (d *distant) Add(ctx context.Context, bucket int, batch []*scheduler.Messag
 func serveDistant(t *testing.T, natsURL, redisAddr, zkAddr, instance string) (*App, *distant) {
 	t.Helper()
 	cfg, err := config.LoadServe(nil, []string{
-		"TARRY_NAMESPACE=distant", "TARRY_INSTANCE=" + instance, "TARRY_HTTP_LISTEN=127.0.0.1:0", "TARRY_NATS_URL=" + natsURL,
+		"TARRY_NAMESPACE=distant", "TARRY_INSTANCE=" + instance, "TARRY_HTTP_LISTEN=127.0.0.1:0",
+		"TARRY_NATS_URL=" + natsURL,
 		"TARRY_REDIS_ADDRS=" + redisAddr, "TARRY_ZOOKEEPER_SERVERS=" + zkAddr, "TARRY_ZOOKEEPER_SESSION=3s",
 		"TARRY_PUBLISH_TIMEOUT=1s",
 	})
@@ -135,7 +136,8 @@ func TestLeader_ResignsOnlyWhenNoBucketAnswersIt(t *testing.T) {
 		return nil
 	})
 	if err := leads(a)(); err != nil || a.elector.State().Term != first {
-		t.Fatalf("with %d of %d buckets away: %v, in term %d after %d", away, d.Buckets(), err, a.elector.State().Term, first)
+		t.Fatalf("with %d of %d buckets away: %v, in term %d after %d", away, d.Buckets(), err,
+			a.elector.State().Term, first)
 	}
 	if err := a.health.fit(); err != nil {
 		t.Errorf("with %d of %d buckets away it is not fit to lead: %v", away, d.Buckets(), err)

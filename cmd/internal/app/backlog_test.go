@@ -48,7 +48,9 @@ func TestBacklog_ShowsTheAgeOfWhatIsParked(t *testing.T) {
 	for probes := range 5 {
 		a.metric(`tarry_publish_failures_total{kind="no_listener"}`, above(float64(probes)+0.5))
 		a.metric(`tarry_overdue{held="parked"}`, exactly(1)) // but while a probe is out
-		a.metric(`tarry_overdue_seconds{held="parked"}`, func(v float64) bool { return v > 419 && v <= time.Since(due).Seconds() })
+		a.metric(`tarry_overdue_seconds{held="parked"}`, func(v float64) bool {
+			return v > 419 && v <= time.Since(due).Seconds()
+		})
 	}
 }
 

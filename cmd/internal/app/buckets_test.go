@@ -40,7 +40,8 @@ func TestBuckets_ANewNumberWithAnEmptyRedisAndTheJournal(t *testing.T) {
 	due := time.Now().Add(6 * time.Second)
 	waiting := map[string]bool{}
 	for i := range many {
-		a := first.push(fmt.Sprintf(`{"topic":"newbuckets.orders","id":"order-%d","key":"k%d","at":%d}`, i, i%7, due.UnixMilli()))
+		a := first.push(
+			fmt.Sprintf(`{"topic":"newbuckets.orders","id":"order-%d","key":"k%d","at":%d}`, i, i%7, due.UnixMilli()))
 		waiting[a["uid"].(string)] = true
 	}
 	if status, text := first.says(http.MethodDelete, "/v1/messages/order-0?key=k0", ""); status != http.StatusOK {
@@ -50,7 +51,9 @@ func TestBuckets_ANewNumberWithAnEmptyRedisAndTheJournal(t *testing.T) {
 
 	second := of(lab.NewRedis(t).Addr, 7)
 	second.ready()
-	second.metric(`tarry_messages{state="waiting"}`, func(v float64) bool { return v == many-1 || time.Now().After(due) })
+	second.metric(`tarry_messages{state="waiting"}`, func(v float64) bool {
+		return v == many-1 || time.Now().After(due)
+	})
 	for range many - 1 {
 		select {
 		case m := <-got:

@@ -41,8 +41,9 @@ func (c *cluster) Cluster(ctx context.Context) (api.ClusterInfo, error) {
 		if led && m.Instance == leader.Instance {
 			role = api.RoleLeader
 		}
-		info.Instances = append(info.Instances, api.Instance{Instance: m.Instance, Address: m.Address, Role: role, Healthy: m.Healthy, Version: m.Version,
-			OtherStore: store != "" && m.Store != "" && m.Store != store})
+		info.Instances = append(info.Instances,
+			api.Instance{Instance: m.Instance, Address: m.Address, Role: role, Healthy: m.Healthy, Version: m.Version,
+				OtherStore: store != "" && m.Store != "" && m.Store != store})
 	}
 	return info, nil
 }

@@ -29,7 +29,8 @@ func TestCluster_NobodyResignsWithoutAHealthyStandbyWhoeverAsks(t *testing.T) {
 	t.Parallel()
 	e := &electing{members: []election.Member{{Instance: "one", Healthy: true}, {Instance: "two"}}}
 	c := &cluster{elector: e}
-	for name, resign := range map[string]func(context.Context, string) error{"over HTTP": c.Resign, "asked by another instance": c.resignHere} {
+	for name, resign := range map[string]func(context.Context, string) error{"over HTTP": c.Resign,
+		"asked by another instance": c.resignHere} {
 		e.members[1].Healthy = false
 		if err := resign(t.Context(), "why"); !errors.Is(err, api.ErrNoStandby) || len(e.resigns) > 0 {
 			t.Errorf("%s without a healthy standby: %v, resigned %q", name, err, e.resigns)

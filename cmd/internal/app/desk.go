@@ -105,14 +105,16 @@ func (d *desk) Lag(ctx context.Context) (scheduler.Lag, error) {
 }
 
 // Restore brings messages back from the journal.
-func (d *desk) Restore(ctx context.Context, req scheduler.RestoreRequest, progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+func (d *desk) Restore(ctx context.Context, req scheduler.RestoreRequest,
+	progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
 	if d.a.gate.isClosed() {
 		return scheduler.RestoreReport{}, d.a.gate.closed()
 	}
 	if err := d.drained(ctx); err != nil {
 		return scheduler.RestoreReport{}, err
 	}
-	r := &journal.Restorer{Store: d.a.p.journal.store, Timeline: d.a.p.store, Buckets: d.a.p.store.Buckets(), Clock: d.a.clock, Timeout: journalTimeout, Log: d.a.log}
+	r := &journal.Restorer{Store: d.a.p.journal.store, Timeline: d.a.p.store, Buckets: d.a.p.store.Buckets(),
+		Clock: d.a.clock, Timeout: journalTimeout, Log: d.a.log}
 	report, err := r.Run(ctx, req, progress)
 	return report, d.told("restore", err)
 }
@@ -152,7 +154,8 @@ func (d *desk) drained(ctx context.Context) error {
 			return nil
 		}
 		if time.Now().After(until) || !rest(ctx, recoverPause) {
-			return fmt.Errorf("%w: %d changes are on their way to the journal, the oldest since %s", scheduler.ErrUnavailable, lag.Changes, lag.Oldest.Time().Format(time.RFC3339))
+			return fmt.Errorf("%w: %d changes are on their way to the journal, the oldest since %s",
+				scheduler.ErrUnavailable, lag.Changes, lag.Oldest.Time().Format(time.RFC3339))
 		}
 	}
 }
@@ -163,7 +166,8 @@ const (
 )
 
 // Verify compares the timeline with the journal.
-func (d *desk) Verify(ctx context.Context, req scheduler.VerifyRequest, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+func (d *desk) Verify(ctx context.Context, req scheduler.VerifyRequest,
+	progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
 	if d.a.gate.isClosed() {
 		return scheduler.VerifyReport{}, d.a.gate.closed()
 	}
@@ -175,13 +179,16 @@ func (d *desk) Verify(ctx context.Context, req scheduler.VerifyRequest, progress
 }
 
 func (d *desk) verifier() *journal.Verifier {
-	return &journal.Verifier{Store: d.a.p.journal.store, Timeline: d.a.p.store, Buckets: d.a.p.store.Buckets(), Clock: d.a.clock,
+	return &journal.Verifier{Store: d.a.p.journal.store, Timeline: d.a.p.store, Buckets: d.a.p.store.Buckets(),
+		Clock:    d.a.clock,
 		Instance: d.a.p.instance, Address: d.a.p.recorder.where, Timeout: journalTimeout, Log: d.a.log}
 }
 
 // Redeliver publishes again what a broker lost.
-func (d *desk) Redeliver(ctx context.Context, req scheduler.RedeliverRequest, progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
-	r := &journal.Redeliverer{Store: d.a.p.journal.store, Broker: d.broker, Buckets: d.a.p.store.Buckets(), Clock: d.a.clock,
+func (d *desk) Redeliver(ctx context.Context, req scheduler.RedeliverRequest,
+	progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
+	r := &journal.Redeliverer{Store: d.a.p.journal.store, Broker: d.broker, Buckets: d.a.p.store.Buckets(),
+		Clock:    d.a.clock,
 		Instance: d.a.p.instance, Address: d.a.p.recorder.where, Timeout: journalTimeout, Log: d.a.log}
 	report, err := r.Run(ctx, req, progress)
 	return report, d.told("redeliver", err)

@@ -44,7 +44,8 @@ func TestDesk_NamesThePartThatIsAway(t *testing.T) {
 	says := func(path, body, part string) {
 		t.Helper()
 		status, text := a.says(http.MethodPost, path, body)
-		if status != http.StatusServiceUnavailable || !strings.Contains(text, `"error":"unavailable"`) || !strings.Contains(text, part+" does not answer") {
+		if status != http.StatusServiceUnavailable || !strings.Contains(text, `"error":"unavailable"`) ||
+			!strings.Contains(text, part+" does not answer") {
 			t.Errorf("%s: %d %s, want %s named", path, status, text, part)
 		}
 	}

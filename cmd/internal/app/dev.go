@@ -54,12 +54,16 @@ func NewDev(ctx context.Context, cfg config.Dev, options Options) (*Dev, error) 
 	d := &Dev{Data: cfg.Data}
 	p := parts{
 		options: options, namespace: cfg.Namespace, instance: "dev", address: net.Addr.String,
-		listen: cfg.HTTP.Listen, token: cfg.HTTP.Token.Reveal(), durable: durableMemory, holds: "memory", elects: "election",
+		listen: cfg.HTTP.Listen, token: cfg.HTTP.Token.Reveal(), durable: durableMemory, holds: "memory",
+		elects: "election",
 		prefix: wire.DefaultPrefix, replicas: 1, maxBytes: devIntakeBytes, admin: cfg.NATS.Admin,
 		prepare:   func(context.Context) error { return nil },
-		endedKeep: devKeep, claimBatch: devBatch, claimBytes: devBytes, pending: devPending, publishWait: devPublishWait,
-		http: config.HTTP{Tokens: cfg.HTTP.Tokens, Hosts: cfg.HTTP.Hosts}, topics: topicSettings{cfg.Retry, cfg.Topics}, deadKeep: cfg.Dead.Keep,
-		session: election.DefaultSession, attempts: devAttempts, callTimeout: maxCall, stopTimeout: devStop,
+		endedKeep: devKeep, claimBatch: devBatch, claimBytes: devBytes, pending: devPending,
+		publishWait: devPublishWait,
+		http:        config.HTTP{Tokens: cfg.HTTP.Tokens, Hosts: cfg.HTTP.Hosts},
+		topics:      topicSettings{cfg.Retry, cfg.Topics},
+		deadKeep:    cfg.Dead.Keep,
+		session:     election.DefaultSession, attempts: devAttempts, callTimeout: maxCall, stopTimeout: devStop,
 	}
 	if err := d.open(ctx, &p, cfg, options); err != nil {
 		closeAll(p.close)
@@ -84,12 +88,14 @@ func (d *Dev) open(ctx context.Context, p *parts, cfg config.Dev, options Option
 	if err := p.lockData(ctx, d.Data); err != nil {
 		return err
 	}
-	ns, err := p.embedNATS(ctx, embedded{name: "tarry-dev", listen: cfg.NATS.Listen, dir: filepath.Join(d.Data, jetStreamFile), durable: !d.Temporary})
+	ns, err := p.embedNATS(ctx, embedded{name: "tarry-dev", listen: cfg.NATS.Listen,
+		dir: filepath.Join(d.Data, jetStreamFile), durable: !d.Temporary})
 	if err != nil {
 		return err
 	}
 	d.NATS = ns.ClientURL()
-	p.conn, err = bridge.Connect(ctx, bridge.ConnConfig{URLs: []string{d.NATS}, Name: "tarry/" + cfg.Namespace, Log: options.Log})
+	p.conn, err = bridge.Connect(ctx,
+		bridge.ConnConfig{URLs: []string{d.NATS}, Name: "tarry/" + cfg.Namespace, Log: options.Log})
 	if err != nil {
 		return err
 	}
@@ -98,7 +104,8 @@ func (d *Dev) open(ctx context.Context, p *parts, cfg config.Dev, options Option
 		return err
 	}
 	return p.useMemory(ctx, d.Data, memory.Config{
-		Buckets: devBuckets, EndedKeep: devKeep, Record: p.recorder.recording(p.journal.mode, p.instance, p.journal.outbox),
+		Buckets: devBuckets, EndedKeep: devKeep,
+		Record: p.recorder.recording(p.journal.mode, p.instance, p.journal.outbox),
 	}, options.Log)
 }
 
@@ -107,14 +114,16 @@ func (d *Dev) open(ctx context.Context, p *parts, cfg config.Dev, options Option
 // in memory, and tells histories as long as the process does.
 func (d *Dev) openJournal(ctx context.Context, p *parts, cfg config.Dev, options Options) (err error) {
 	p.recorder = &recorder{}
-	p.journal = journalParts{mode: journal.Async, keep: devJournalKeep, names: devNamesKeep, window: devKeep, audit: devAudit, outbox: devOutbox}
+	p.journal = journalParts{mode: journal.Async, keep: devJournalKeep, names: devNamesKeep, window: devKeep,
+		audit: devAudit, outbox: devOutbox}
 	if d.Temporary {
 		if p.journal.store, err = memory.NewJournal(memory.JournalConfig{}); err != nil {
 			return fmt.Errorf("build the journal: %w", err)
 		}
 		return nil
 	}
-	db, err := journal.Open(ctx, journal.Config{DSN: "sqlite:" + filepath.Join(d.Data, "journal.db"), Namespace: cfg.Namespace, MaxRow: devMaxRow, Migrate: true, Log: options.Log})
+	db, err := journal.Open(ctx, journal.Config{DSN: "sqlite:" + filepath.Join(d.Data, "journal.db"),
+		Namespace: cfg.Namespace, MaxRow: devMaxRow, Migrate: true, Log: options.Log})
 	if err != nil {
 		return fmt.Errorf("open the journal: %w", err)
 	}

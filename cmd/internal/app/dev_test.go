@@ -22,8 +22,11 @@ func TestDev_SaysAtOnceThatItsAddressIsInUse(t *testing.T) {
 	address := taken.Addr().String()
 	var logged bytes.Buffer
 	begun := time.Now()
-	_, err = app.NewDev(t.Context(), config.Dev{Namespace: "ns", NATS: config.DevNATS{Listen: address}}, app.Options{Version: "test", Log: zerolog.New(&logged)})
-	if want := address + " is in use; choose another with --nats.listen (is a nats-server or another tarry running?)"; err == nil || err.Error() != want {
+	_, err = app.NewDev(t.Context(), config.Dev{Namespace: "ns", NATS: config.DevNATS{Listen: address}},
+		app.Options{Version: "test", Log: zerolog.New(&logged)})
+	if want := address +
+		" is in use; choose another with --nats.listen (is a nats-server or another tarry running?)"; err == nil ||
+		err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if took := time.Since(begun); took > 5*time.Second {

@@ -83,7 +83,8 @@ func (i *instance) ready() {
 	i.t.Helper()
 	lab.Eventually(i.t, 20*time.Second, func() error {
 		var answer map[string]any
-		if status, err := i.get("/readyz", &answer); err != nil || status != http.StatusOK || answer["degraded"] != nil {
+		if status, err := i.get("/readyz", &answer); err != nil || status != http.StatusOK ||
+			answer["degraded"] != nil {
 			return fmt.Errorf("readyz: %d %v %w", status, answer, err)
 		}
 		return nil
@@ -174,7 +175,8 @@ func TestServe_AStandbyPassesAResignOn(t *testing.T) {
 	b := start(t, settings(t, natsURL, redisAddr, zkAddr, "resign", "b"))
 	b.ready()
 	lab.Eventually(t, 20*time.Second, func() error { // until b is known as one that could take over
-		resp, err := http.Post("http://"+b.Addr().String()+"/v1/cluster/resign", "application/json", strings.NewReader(`{"reason":"an upgrade"}`))
+		resp, err := http.Post("http://"+b.Addr().String()+"/v1/cluster/resign", "application/json",
+			strings.NewReader(`{"reason":"an upgrade"}`))
 		if err != nil {
 			return err
 		}

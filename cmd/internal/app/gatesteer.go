@@ -21,12 +21,14 @@ func (g *gate) Reschedule(ctx context.Context, ref scheduler.Ref, e scheduler.Ed
 }
 
 // CancelMany cancels what is selected.
-func (g *gate) CancelMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error) {
+func (g *gate) CancelMany(ctx context.Context, sel scheduler.Selection,
+	progress func(scheduler.Report)) (scheduler.Report, error) {
 	return through(g, func() (scheduler.Report, error) { return g.service.CancelMany(ctx, sel, progress) })
 }
 
 // RescheduleMany changes what is selected.
-func (g *gate) RescheduleMany(ctx context.Context, sel scheduler.Selection, e scheduler.Edit, progress func(scheduler.Report)) (scheduler.Report, error) {
+func (g *gate) RescheduleMany(ctx context.Context, sel scheduler.Selection, e scheduler.Edit,
+	progress func(scheduler.Report)) (scheduler.Report, error) {
 	return through(g, func() (scheduler.Report, error) { return g.service.RescheduleMany(ctx, sel, e, progress) })
 }
 
@@ -44,7 +46,8 @@ func (g *gate) RequeueOne(ctx context.Context, ref scheduler.Ref, r scheduler.Re
 }
 
 // RequeueMany does it to all that are selected.
-func (g *gate) RequeueMany(ctx context.Context, sel scheduler.Selection, r scheduler.Requeue, progress func(scheduler.Report)) (scheduler.Report, error) {
+func (g *gate) RequeueMany(ctx context.Context, sel scheduler.Selection, r scheduler.Requeue,
+	progress func(scheduler.Report)) (scheduler.Report, error) {
 	return through(g, func() (scheduler.Report, error) { return g.service.RequeueMany(ctx, sel, r, progress) })
 }
 
@@ -55,7 +58,8 @@ func (g *gate) PurgeOne(ctx context.Context, ref scheduler.Ref) error {
 }
 
 // PurgeMany does it to all that are selected.
-func (g *gate) PurgeMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error) {
+func (g *gate) PurgeMany(ctx context.Context, sel scheduler.Selection,
+	progress func(scheduler.Report)) (scheduler.Report, error) {
 	return through(g, func() (scheduler.Report, error) { return g.service.PurgeMany(ctx, sel, progress) })
 }
 

@@ -96,10 +96,13 @@ func TestServe_NamesAreFixed(t *testing.T) {
 	natsSrv, redisSrv, zkSrv := lab.NewNATS(t), lab.SharedRedis(t), lab.SharedZooKeeper(t)
 	const secret = "a-secret-body-nobody-may-log"
 	cfg := settings(t, natsSrv.URL(), redisSrv.Addr, zkSrv.Addr, "golden", "only")
-	cfg.Journal.Mode, cfg.Journal.DSN, cfg.Journal.Migrate = "sync", config.Secret("sqlite:"+filepath.Join(t.TempDir(), "journal.db")), true
-	cfg.Journal.Outbox, cfg.Journal.Keep, cfg.Journal.Window, cfg.Journal.Audit = 1<<20, time.Hour, time.Minute, time.Hour
+	cfg.Journal.Mode, cfg.Journal.DSN, cfg.Journal.Migrate = "sync",
+		config.Secret("sqlite:"+filepath.Join(t.TempDir(), "journal.db")), true
+	cfg.Journal.Outbox, cfg.Journal.Keep, cfg.Journal.Window, cfg.Journal.Audit = 1<<20, time.Hour,
+		time.Minute, time.Hour
 	log := &lines{}
-	a, err := app.NewServe(t.Context(), cfg, app.Options{Version: "test", Log: zerolog.New(log).Level(zerolog.TraceLevel)})
+	a, err := app.NewServe(t.Context(), cfg,
+		app.Options{Version: "test", Log: zerolog.New(log).Level(zerolog.TraceLevel)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -155,7 +155,8 @@ func (h *health) lookAtJournal(ctx context.Context) holding {
 		lags, err := h.a.p.store.Lags(ctx)
 		for bucket := 0; err == nil && bucket < len(lags); bucket++ {
 			if lag := lags[bucket]; lag.Err == nil && lag.Bytes >= h.a.p.journal.outbox {
-				seen.close(bucket, fmt.Errorf("the outbox of bucket %d is full: %d changes wait for the journal", bucket, lag.Changes))
+				seen.close(bucket,
+					fmt.Errorf("the outbox of bucket %d is full: %d changes wait for the journal", bucket, lag.Changes))
 			}
 		}
 	}

@@ -19,11 +19,13 @@ const module = "github.com/tarry-mq/tarry/"
 // first design had: HTTP and the request API speak the same JSON under the same
 // limits, so both doors share one set of shapes instead of copying it.
 var arrows = map[string][]string{
-	"cmd/tarry":                 {"cmd/internal/app", "cmd/internal/client", "cmd/internal/config", "cmd/internal/doctor", "bridge/wire"},
-	"cmd/internal/client":       {"bridge/wire"},
-	"cmd/internal/config":       {"bridge/wire"},
-	"cmd/internal/doctor":       {"cmd/internal/config", "store/timeline", "store/journal", "bridge", "bridge/wire"},
-	"cmd/internal/app":          {"cmd/internal/config", "election", "scheduler", "store/timeline", "store/memory", "store/journal", "bridge", "bridge/api", "bridge/wire"},
+	"cmd/tarry": {"cmd/internal/app", "cmd/internal/client", "cmd/internal/config",
+		"cmd/internal/doctor", "bridge/wire"},
+	"cmd/internal/client": {"bridge/wire"},
+	"cmd/internal/config": {"bridge/wire"},
+	"cmd/internal/doctor": {"cmd/internal/config", "store/timeline", "store/journal", "bridge", "bridge/wire"},
+	"cmd/internal/app": {"cmd/internal/config", "election", "scheduler", "store/timeline", "store/memory",
+		"store/journal", "bridge", "bridge/api", "bridge/wire"},
 	"election":                  {},
 	"scheduler":                 {},
 	"scheduler/schedulertest":   {"scheduler"},

@@ -79,13 +79,15 @@ func (a *App) wireJournal() (err error) {
 	a.p.recorder.address.Store(&address)
 	j := &a.p.journal
 	a.recovery = journal.NewRecovery(journal.RecoveryConfig{
-		Store: j.store, Timeline: a.p.store, Mode: j.mode, Window: j.window, EndedKeep: a.p.endedKeep, Clock: a.clock, Timeout: journalTimeout, Log: a.log, At: failpoint(),
+		Store: j.store, Timeline: a.p.store, Mode: j.mode, Window: j.window, EndedKeep: a.p.endedKeep, Clock: a.clock,
+		Timeout: journalTimeout, Log: a.log, At: failpoint(),
 	})
 	if j.mode == journal.Off {
 		return nil
 	}
 	a.writer = journal.NewWriter(journal.WriterConfig{
-		Store: j.store, Outbox: a.p.store, Mode: j.mode, Timeout: journalTimeout, Log: a.log, Registerer: a.registry, Fenced: a.p.store.Renew, At: failpoint(),
+		Store: j.store, Outbox: a.p.store, Mode: j.mode, Timeout: journalTimeout, Log: a.log, Registerer: a.registry,
+		Fenced: a.p.store.Renew, At: failpoint(),
 	})
 	a.p.recorder.writer.Store(a.writer)
 	a.drainer = journal.NewDrainer(journal.DrainerConfig{
@@ -93,7 +95,8 @@ func (a *App) wireJournal() (err error) {
 		Timeout: journalTimeout, Log: a.log, Registerer: a.registry,
 	})
 	a.differences = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "tarry_audit_differences", Help: "Messages that the last audit by this instance found different in the store and the journal, before it mended them.",
+		Name: "tarry_audit_differences", Help: "Messages that the last audit by this instance found different in the " +
+			"store and the journal, before it mended them.",
 	}, []string{"kind"})
 	a.registry.MustRegister(a.differences)
 	for _, kind := range differenceKinds() {
@@ -134,7 +137,8 @@ func (a *App) emptyOutbox(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), journalTimeout)
 	defer cancel()
 	for bucket := range a.p.store.Buckets() {
-		if _, _, err := journal.Drain(ctx, a.p.journal.store, a.p.store, bucket, 0, journalTimeout, a.log); err != nil && !errors.Is(err, scheduler.ErrUncertified) {
+		_, _, err := journal.Drain(ctx, a.p.journal.store, a.p.store, bucket, 0, journalTimeout, a.log)
+		if err != nil && !errors.Is(err, scheduler.ErrUncertified) {
 			a.log.Warn().Err(err).Int("bucket", bucket).Msg("stopped with changes that are not in the journal")
 		}
 	}
@@ -213,7 +217,8 @@ func (j answered) Remembered(ctx context.Context, pushes []*scheduler.Message) (
 // WritePause keeps a change of pauses.
 func (j answered) WritePause(ctx context.Context, c scheduler.PauseChange) error {
 	if err := j.store.WritePause(ctx, c); err != nil {
-		j.log.Warn().Err(err).Str("pattern", c.Pattern).Bool("paused", !c.Resumed).Msg("the journal does not take a pause")
+		j.log.Warn().Err(err).Str("pattern", c.Pattern).Bool("paused", !c.Resumed).Msg(
+			"the journal does not take a pause")
 		return errors.New("the journal does not answer") // why is in the log: it may name hosts
 	}
 	return nil
@@ -297,7 +302,8 @@ func (a *App) audit(ctx context.Context, recovered <-chan struct{}) error {
 				event = event.Int(kind, n)
 			}
 		}
-		event.Int("in_store", report.InStore).Int("in_journal", report.InJournal).Int("repaired", report.Repaired).Msg("audited")
+		event.Int("in_store", report.InStore).Int("in_journal", report.InJournal).Int(
+			"repaired", report.Repaired).Msg("audited")
 	}
 }
 

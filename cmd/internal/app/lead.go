@@ -37,7 +37,8 @@ func (a *App) lead(ctx context.Context, term uint64) error {
 // rule dispatches until the leadership ends. A bucket begins when it is whole, and
 // anew when its server has changed.
 func (a *App) rule(ctx context.Context, term uint64, lease func() time.Duration) error {
-	m := &mender{a: a, term: term, kick: make(chan struct{}, 1), recovered: make(chan struct{}, 1), waiting: map[int]chan struct{}{}}
+	m := &mender{a: a, term: term, kick: make(chan struct{}, 1), recovered: make(chan struct{}, 1),
+		waiting: map[int]chan struct{}{}}
 	a.mending.Store(m)
 	group, groupCtx := errgroup.WithContext(ctx)
 	beside, stop := context.WithCancel(groupCtx) // it ends with the dispatching

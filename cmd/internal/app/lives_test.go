@@ -39,7 +39,8 @@ func TestHistory_TellsEveryLifeOfAName(t *testing.T) {
 	}
 	dead := uid(did("POST", "/v1/messages",
 		`{"topic":"lives.x","id":"order-1","attempt":3,"retry":"1m","reason":"no stock","body":"1"}`))
-	did("POST", "/v1/messages", `{"topic":"lives.other","id":"order-1","delay":"1h"}`) // another topic's is another name
+	// another topic's is another name
+	did("POST", "/v1/messages", `{"topic":"lives.other","id":"order-1","delay":"1h"}`)
 	lab.Eventually(t, 10*time.Second, func() error {
 		if _, text := a.says("GET", "/v1/messages/"+dead, ""); !strings.Contains(text, `"state":"dead"`) {
 			return fmt.Errorf("not dead yet: %s", text)
@@ -72,7 +73,8 @@ func TestHistory_TellsEveryLifeOfAName(t *testing.T) {
 		t.Errorf("got %+v, want the one that it was", h.History[0])
 	}
 	h.Others = nil
-	if err := json.Unmarshal([]byte(did("GET", "/v1/messages/"+dead+"/history", "")), &h); err != nil || h.UID != dead || len(h.Others) != 0 {
+	if err := json.Unmarshal([]byte(did("GET", "/v1/messages/"+dead+"/history", "")), &h); err != nil ||
+		h.UID != dead || len(h.Others) != 0 {
 		t.Errorf("by uid: got %+v, %v, want %s alone", h, err, dead)
 	}
 	if text := did("GET", "/v1/messages?id=order-1", ""); strings.Count(text, `"id":"order-1"`) != 3 ||
@@ -84,7 +86,8 @@ func TestHistory_TellsEveryLifeOfAName(t *testing.T) {
 	for i := range 22 {
 		did("DELETE", "/v1/messages/order-1?topic=lives.x", "")
 		lab.Eventually(t, 10*time.Second, func() error {
-			push := fmt.Sprintf(`{"topic":"lives.x","id":"order-1","on_duplicate":"replace","delay":"1h","body":"%d"}`, i)
+			push := fmt.Sprintf(
+				`{"topic":"lives.x","id":"order-1","on_duplicate":"replace","delay":"1h","body":"%d"}`, i)
 			status, text := a.says("POST", "/v1/messages", push)
 			if status != http.StatusCreated {
 				return fmt.Errorf("%d %s", status, text)

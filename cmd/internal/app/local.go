@@ -142,7 +142,8 @@ func free(ctx context.Context, listen string) error {
 	l, err := lc.Listen(ctx, "tcp", listen)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("%s is in use; choose another with --nats.listen (is a nats-server or another tarry running?)", listen)
+		return fmt.Errorf(
+			"%s is in use; choose another with --nats.listen (is a nats-server or another tarry running?)", listen)
 	case err != nil:
 		return fmt.Errorf("nats.listen %q: %w", listen, err)
 	}
@@ -170,7 +171,8 @@ func startNATS(e embedded, log zerolog.Logger) (*server.Server, error) {
 		return nil, fmt.Errorf("nats.listen %q: %w", e.listen, err)
 	}
 	ns, err := server.NewServer(&server.Options{
-		ServerName: e.name, DontListen: e.listen == "", Host: host, Port: port, JetStream: true, StoreDir: e.dir, SyncAlways: e.durable, NoSigs: true,
+		ServerName: e.name, DontListen: e.listen == "", Host: host, Port: port, JetStream: true, StoreDir: e.dir,
+		SyncAlways: e.durable, NoSigs: true,
 		Username: e.user, Password: e.password, Authorization: e.auth,
 	})
 	if err != nil {

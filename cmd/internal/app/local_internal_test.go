@@ -12,7 +12,8 @@ import (
 func TestEmbeddedNATS_SyncsEveryWriteWhereItIsToLast(t *testing.T) {
 	t.Parallel()
 	for _, durable := range []bool{true, false} {
-		ns, err := startNATS(embedded{name: "synced", listen: "127.0.0.1:0", dir: t.TempDir(), durable: durable}, zerolog.Nop())
+		ns, err := startNATS(embedded{name: "synced", listen: "127.0.0.1:0", dir: t.TempDir(), durable: durable},
+			zerolog.Nop())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,14 +15,16 @@ import (
 // wrong is a part of the interface too, and no run of one instance shows them all.
 func TestLog_FieldsAreAllListed(t *testing.T) {
 	t.Parallel()
-	field := regexp.MustCompile(`\.(?:Str|Strs|Int|Int64|Uint|Uint32|Uint64|Dur|Bool|Float64|Time|Stringer|Any|Interface|Ints|AnErr)\("([a-z_]+)"`)
+	field := regexp.MustCompile(
+		`\.(?:Str|Strs|Int|Int64|Uint|Uint32|Uint64|Dur|Bool|Float64|Time|Stringer|Any|Interface|Ints|AnErr)\("([a-z_]+)"`)
 	found := map[string]bool{}
 	root := filepath.Join("..", "..", "..")
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (path == filepath.Join(root, "deploy") || path == filepath.Join(root, "bridge", "tarry")): // tests, and a library that logs nothing
+		// tests, and a library that logs nothing
+		case entry.IsDir() && (path == filepath.Join(root, "deploy") || path == filepath.Join(root, "bridge", "tarry")):
 			return filepath.SkipDir
 		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 			return nil

@@ -34,7 +34,8 @@ var ErrLeftOver = errors.New("the embedded NATS still holds messages of tarry")
 // have stopped; its directory and journal stay locked meanwhile. Where its NATS was embedded, what the intake and the
 // rejects hold there goes to the NATS that the settings name if carry is set, and is ErrLeftOver otherwise. It may be
 // repeated. The source's journal stays as it is.
-func Move(ctx context.Context, cfg config.Migrate, file string, carry bool, log zerolog.Logger, progress func(MoveReport)) (report MoveReport, err error) {
+func Move(ctx context.Context, cfg config.Migrate, file string, carry bool, log zerolog.Logger,
+	progress func(MoveReport)) (report MoveReport, err error) {
 	log = log.With().Str("ns", cfg.Namespace).Logger()
 	p := parts{options: Options{Log: log}}
 	defer func() { closeAll(p.close) }()
@@ -44,7 +45,8 @@ func Move(ctx context.Context, cfg config.Migrate, file string, carry bool, log 
 	if err := p.lockData(ctx, cfg.Data); err != nil {
 		return report, err
 	}
-	from := journal.Config{DSN: sqliteScheme + file, Namespace: cfg.Namespace, MaxRow: int(cfg.HTTP.BodyLimit) - rowSlack, Migrate: true, Log: log}
+	from := journal.Config{DSN: sqliteScheme + file, Namespace: cfg.Namespace,
+		MaxRow: int(cfg.HTTP.BodyLimit) - rowSlack, Migrate: true, Log: log}
 	if err := p.lockJournal(ctx, from.DSN); err != nil {
 		return report, err
 	}
@@ -61,7 +63,8 @@ func Move(ctx context.Context, cfg config.Migrate, file string, carry bool, log 
 			return report, fmt.Errorf("look into the embedded NATS: %w", err)
 		}
 		if left != (bridge.Left{}) && !carry {
-			return report, fmt.Errorf("%w: %d pushes in the intake and %d rejects; let the instance run until its intake is empty, or carry them over",
+			return report, fmt.Errorf("%w: %d pushes in the intake and %d rejects; let the instance run until its "+
+				"intake is empty, or carry them over",
 				ErrLeftOver, left.Intake, left.Rejects)
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -97,13 +100,15 @@ func (p *parts) reopenNATS(ctx context.Context, streams string) (*nats.Conn, err
 	return nc, nil
 }
 
-func (p *parts) carry(ctx context.Context, cfg config.Migrate, old *nats.Conn, from journal.Config) (bridge.Carried, error) {
+func (p *parts) carry(ctx context.Context, cfg config.Migrate, old *nats.Conn,
+	from journal.Config) (bridge.Carried, error) {
 	accepted, err := journal.Open(ctx, from)
 	if err != nil {
 		return bridge.Carried{}, err
 	}
 	p.close = append(p.close, func() { _ = accepted.Close() })
-	nc, err := connectNATS(ctx, cfg.NATS, bridge.ConnConfig{URLs: cfg.NATS.URL, Name: "tarry migrate", Log: p.options.Log})
+	nc, err := connectNATS(ctx, cfg.NATS,
+		bridge.ConnConfig{URLs: cfg.NATS.URL, Name: "tarry migrate", Log: p.options.Log})
 	if err != nil {
 		return bridge.Carried{}, err
 	}
@@ -112,7 +117,8 @@ func (p *parts) carry(ctx context.Context, cfg config.Migrate, old *nats.Conn, f
 	}
 	p.close = append(p.close, nc.Close)
 	return bridge.Carry(ctx, bridge.CarryConfig{
-		From: old, To: nc, Namespace: cfg.Namespace, Prefix: cfg.NATS.Prefix, Replicas: cfg.NATS.Intake.Replicas, MaxBytes: cfg.NATS.Intake.MaxBytes,
+		From: old, To: nc, Namespace: cfg.Namespace, Prefix: cfg.NATS.Prefix, Replicas: cfg.NATS.Intake.Replicas,
+		MaxBytes:    cfg.NATS.Intake.MaxBytes,
 		RejectBytes: cfg.NATS.Rejects.MaxBytes, RejectsPerSubject: int64(cfg.NATS.Rejects.PerSubject),
 		Known: func(ctx context.Context, uid scheduler.UID) (bool, error) {
 			found, err := accepted.Versions(ctx, []scheduler.UID{uid})

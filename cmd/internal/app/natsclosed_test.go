@@ -32,7 +32,8 @@ func TestServe_EndsWhenItsConnectionToNATSIsClosedForGood(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		_, _ = io.WriteString(conn, `INFO {"server_id":"X","version":"2.15.2","proto":1,"headers":true,"max_payload":1048576}`+"\r\n")
+		_, _ = io.WriteString(conn,
+			`INFO {"server_id":"X","version":"2.15.2","proto":1,"headers":true,"max_payload":1048576}`+"\r\n")
 		for lines := bufio.NewReader(conn); ; {
 			_ = conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
 			line, err := lines.ReadString('\n')
@@ -61,7 +62,8 @@ func TestServe_EndsWhenItsConnectionToNATSIsClosedForGood(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
-	if err := a.Run(ctx); err == nil || ctx.Err() != nil || !strings.Contains(strings.ToLower(err.Error()), "an error of tomorrow") {
+	if err := a.Run(ctx); err == nil || ctx.Err() != nil ||
+		!strings.Contains(strings.ToLower(err.Error()), "an error of tomorrow") {
 		t.Errorf("it ended with %v", err)
 	}
 }

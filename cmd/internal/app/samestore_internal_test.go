@@ -22,8 +22,8 @@ func (b *ballot) Leader(context.Context) (election.Leader, bool, error) {
 
 func (b *ballot) Members(context.Context) ([]election.Member, error) { return b.members, b.err }
 
-// The leader's store was emptied, and the leader died before anything said so: the name that it registered stands nowhere
-// any more. Whoever is left goes on, unless another instance has a store to differ from.
+// The leader's store was emptied, and the leader died before anything said so: the name that it registered stands
+// nowhere any more. Whoever is left goes on, unless another instance has a store to differ from.
 func TestSameStore_AloneGoesOnWithAStoreThatWasEmptied(t *testing.T) {
 	t.Parallel()
 	member := func(instance, store string) election.Member { return election.Member{Instance: instance, Store: store} }
@@ -34,14 +34,19 @@ func TestSameStore_AloneGoesOnWithAStoreThatWasEmptied(t *testing.T) {
 		known  bool
 	}{
 		{"alone", ballot{members: []election.Member{member("a", "new")}}, false, true},
-		{"alone, and registered under the old name still", ballot{members: []election.Member{member("a", "old")}}, false, true},
+		{"alone, and registered under the old name still",
+			ballot{members: []election.Member{member("a", "old")}}, false, true},
 		{"not registered yet", ballot{}, false, true},
-		{"with one that has the same store", ballot{members: []election.Member{member("a", "new"), member("b", "new")}}, false, true},
+		{"with one that has the same store",
+			ballot{members: []election.Member{member("a", "new"), member("b", "new")}}, false, true},
 		{"with one whose store is not known", ballot{members: []election.Member{member("b", "")}}, false, true},
-		{"with one that has another store", ballot{members: []election.Member{member("a", "new"), member("b", "old")}}, true, true},
+		{"with one that has another store",
+			ballot{members: []election.Member{member("a", "new"), member("b", "old")}}, true, true},
 		{"with nobody knows whom", ballot{err: errors.New("away")}, true, true},
-		{"under a leader with another store", ballot{leader: "b", members: []election.Member{member("b", "old")}}, true, true},
-		{"under a leader with the same store", ballot{leader: "b", members: []election.Member{member("b", "new")}}, false, true},
+		{"under a leader with another store",
+			ballot{leader: "b", members: []election.Member{member("b", "old")}}, true, true},
+		{"under a leader with the same store",
+			ballot{leader: "b", members: []election.Member{member("b", "new")}}, false, true},
 		{"under a leader that is not registered", ballot{leader: "b"}, true, false},
 	} {
 		a := &App{elector: &c.ballot}

@@ -61,7 +61,8 @@ func TestOtherStore_TakesNothingAndSaysSo(t *testing.T) {
 		{http.MethodGet, "/v1/topics", ""},
 		{http.MethodGet, "/v1/dead", ""},
 	} {
-		if status, text := b.says(c[0], c[1], c[2]); status != http.StatusServiceUnavailable || !strings.Contains(text, told) {
+		if status, text := b.says(c[0], c[1], c[2]); status != http.StatusServiceUnavailable ||
+			!strings.Contains(text, told) {
 			t.Errorf("%v: %d %s", c, status, text)
 		}
 	}

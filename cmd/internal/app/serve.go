@@ -48,9 +48,12 @@ func servingParts(ctx context.Context, cfg config.Serve, options Options) (parts
 	log := options.Log.With().Str("ns", cfg.Namespace).Str("instance", cfg.Instance).Logger()
 	p := parts{
 		options: options, namespace: cfg.Namespace, instance: cfg.Instance, address: cfg.Advertised,
-		listen: cfg.HTTP.Listen, token: cfg.HTTP.Token.Reveal(), durable: wire.DurableRedis, holds: "redis", elects: "zookeeper", body: cfg.HTTP.BodyLimit,
-		prefix: cfg.NATS.Prefix, replicas: cfg.NATS.Intake.Replicas, maxBytes: cfg.NATS.Intake.MaxBytes, rejects: cfg.NATS.Rejects, admin: cfg.OwnNATS.Admin,
-		endedKeep: cfg.Ended.Keep, claimBatch: cfg.Claim.Batch, claimBytes: int(cfg.Claim.Bytes), pending: cfg.Publish.Pending,
+		listen: cfg.HTTP.Listen, token: cfg.HTTP.Token.Reveal(), durable: wire.DurableRedis, holds: "redis",
+		elects: "zookeeper", body: cfg.HTTP.BodyLimit,
+		prefix: cfg.NATS.Prefix, replicas: cfg.NATS.Intake.Replicas, maxBytes: cfg.NATS.Intake.MaxBytes,
+		rejects: cfg.NATS.Rejects, admin: cfg.OwnNATS.Admin,
+		endedKeep: cfg.Ended.Keep, claimBatch: cfg.Claim.Batch, claimBytes: int(cfg.Claim.Bytes),
+		pending:     cfg.Publish.Pending,
 		publishWait: cfg.Publish.Timeout, session: cfg.ZooKeeper.Session, attempts: cfg.Attempts.Limit,
 		// A call must leave most of the lease, which is half a session, to others.
 		http: cfg.HTTP, topics: topicSettings{cfg.Retry, cfg.Topics}, deadKeep: cfg.Dead.Keep,
@@ -79,8 +82,9 @@ func (p *parts) openServe(ctx context.Context, cfg config.Serve, log zerolog.Log
 	} else if err = p.openMemory(ctx, cfg, log); err == nil && cfg.Embedded() {
 		var ns *server.Server
 		ns, err = p.embedNATS(ctx, embedded{
-			name: "tarry-" + cfg.Instance, listen: cfg.OwnNATS.Listen, dir: filepath.Join(cfg.Data, jetStreamFile), durable: true,
-			user: cfg.NATS.User, password: cfg.NATS.Password.Reveal(), auth: cfg.NATS.Token.Reveal(),
+			name: "tarry-" + cfg.Instance, listen: cfg.OwnNATS.Listen, dir: filepath.Join(cfg.Data, jetStreamFile),
+			durable: true,
+			user:    cfg.NATS.User, password: cfg.NATS.Password.Reveal(), auth: cfg.NATS.Token.Reveal(),
 		})
 		if err == nil {
 			urls = []string{ns.ClientURL()}
@@ -107,9 +111,11 @@ func (p *parts) openServe(ctx context.Context, cfg config.Serve, log zerolog.Log
 	}
 	p.elect = func(a *App, address string) (election.Elector, error) {
 		return election.NewZooKeeper(election.ZooKeeperConfig{
-			Servers: cfg.ZooKeeper.Servers, Namespace: cfg.Namespace, Instance: cfg.Instance, Address: address, Version: p.options.Version,
+			Servers: cfg.ZooKeeper.Servers, Namespace: cfg.Namespace, Instance: cfg.Instance, Address: address,
+			Version: p.options.Version,
 			Session: cfg.ZooKeeper.Session, Healthy: a.health.fit, Store: a.same.name, Floor: p.floor,
-			Username: cfg.ZooKeeper.Username, Password: cfg.ZooKeeper.Password.Reveal(), Log: p.options.Log, Registerer: a.registry,
+			Username: cfg.ZooKeeper.Username, Password: cfg.ZooKeeper.Password.Reveal(), Log: p.options.Log,
+			Registerer: a.registry,
 		})
 	}
 	return nil
@@ -140,8 +146,9 @@ func (p *parts) openJournal(cfg config.Serve, options Options) error {
 		return nil
 	}
 	db, err := journal.New(journal.Config{
-		DSN: cfg.Journal.DSN.Reveal(), Namespace: cfg.Namespace, MaxRow: int(cfg.HTTP.BodyLimit) - rowSlack, Migrate: cfg.Journal.Migrate,
-		Log: options.Log.With().Str("ns", cfg.Namespace).Str("instance", cfg.Instance).Logger(),
+		DSN: cfg.Journal.DSN.Reveal(), Namespace: cfg.Namespace, MaxRow: int(cfg.HTTP.BodyLimit) - rowSlack,
+		Migrate: cfg.Journal.Migrate,
+		Log:     options.Log.With().Str("ns", cfg.Namespace).Str("instance", cfg.Instance).Logger(),
 	})
 	if err != nil {
 		return fmt.Errorf("build the journal: %w", err)
@@ -187,8 +194,9 @@ func (p *parts) floor(ctx context.Context, known uint64) (uint64, error) {
 func (p *parts) openRedis(cfg config.Serve, options Options) error {
 	log := options.Log.With().Str("ns", cfg.Namespace).Str("instance", cfg.Instance).Logger()
 	dial := timeline.DialConfig{
-		Addrs: cfg.Redis.Addrs, Master: cfg.Redis.Master, Username: cfg.Redis.Username, Password: cfg.Redis.Password.Reveal(),
-		DB: cfg.Redis.DB, Name: "tarry-" + cfg.Instance, CallTimeout: p.callTimeout,
+		Addrs: cfg.Redis.Addrs, Master: cfg.Redis.Master, Username: cfg.Redis.Username,
+		Password: cfg.Redis.Password.Reveal(),
+		DB:       cfg.Redis.DB, Name: "tarry-" + cfg.Instance, CallTimeout: p.callTimeout,
 	}
 	if cfg.Redis.TLS {
 		dial.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -215,9 +223,11 @@ func (p *parts) openRedis(cfg config.Serve, options Options) error {
 		if err != nil {
 			return err
 		}
-		log.Info().Str("version", facts.Version).Bool("aof", facts.AOF).Str("maxmemory", facts.MaxMemory).Msg("redis is fit")
+		log.Info().Str("version", facts.Version).Bool("aof", facts.AOF).Str("maxmemory", facts.MaxMemory).Msg(
+			"redis is fit")
 		if !facts.AOF && cfg.Journal.Mode == journal.Off.String() {
-			log.Warn().Msg("redis runs without AOF: with the journal off, a restart of redis loses what waits (appendonly yes)")
+			log.Warn().Msg(
+				"redis runs without AOF: with the journal off, a restart of redis loses what waits (appendonly yes)")
 		}
 		return nil
 	}

@@ -1,8 +1,9 @@
-// Package client calls an instance of tarry over HTTP, for the commands. It knows the answers only as JSON on the wire, as
-// any client in another language would.
+// Package client calls an instance of tarry over HTTP, for the commands. It knows the answers only as JSON on the wire,
+// as any client in another language would.
 //
-// Every method returns the answer as it came beside what it says, because --json prints the former. An answer that is not
-// a success is a [*Problem]; anything else that goes wrong (no connection, no tarry at that address) is an ordinary error.
+// Every method returns the answer as it came beside what it says, because --json prints the former. An answer that is
+// not a success is a [*Problem]; anything else that goes wrong (no connection, no tarry at that address) is an ordinary
+// error.
 package client
 
 import (
@@ -41,7 +42,8 @@ func New(cfg Config) *Client {
 	cfg.Server = strings.TrimRight(cfg.Server, "/")
 	var transport http.RoundTripper // http's own
 	if cfg.TLS != nil {
-		transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true, TLSHandshakeTimeout: cfg.Timeout}
+		transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true,
+			TLSHandshakeTimeout: cfg.Timeout}
 	}
 	return &Client{cfg: cfg, http: &http.Client{
 		Transport: transport,
@@ -81,7 +83,8 @@ func (c *Client) call(ctx context.Context, method, path string, body, into any, 
 }
 
 // callIf is call of what must still have this version; empty is any.
-func (c *Client) callIf(ctx context.Context, method, path, version string, body, into any, fine ...int) (raw []byte, err error) {
+func (c *Client) callIf(ctx context.Context, method, path, version string, body, into any,
+	fine ...int) (raw []byte, err error) {
 	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer stop()
 	headers := map[string]string{"Accept": "application/json"}
@@ -96,7 +99,8 @@ func (c *Client) callIf(ctx context.Context, method, path, version string, body,
 	if err != nil {
 		return nil, err
 	}
-	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusCreated && !slices.Contains(fine, answer.StatusCode) {
+	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusCreated &&
+		!slices.Contains(fine, answer.StatusCode) {
 		return c.refused(answer, raw)
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
@@ -106,7 +110,8 @@ func (c *Client) callIf(ctx context.Context, method, path, version string, body,
 }
 
 // send makes one request. Whoever gets the answer closes its body.
-func (c *Client) send(ctx context.Context, method, path string, body any, headers map[string]string) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, method, path string, body any,
+	headers map[string]string) (*http.Response, error) {
 	var sent []byte
 	if body != nil {
 		var err error
@@ -173,8 +178,8 @@ func (c *Client) plain(err error) error {
 	return err
 }
 
-// Name names a message: by its uid or its id, and by the topic and the key that the id belongs to where these are given. A
-// key may be given as empty.
+// Name names a message: by its uid or its id, and by the topic and the key that the id belongs to where these are
+// given. A key may be given as empty.
 type Name struct {
 	ID         string
 	Topic, Key *string

@@ -12,8 +12,8 @@ func (c *Client) Dead(ctx context.Context, query url.Values) (l List, raw []byte
 	return l, raw, err
 }
 
-// DeadOrder says which dead messages are meant, by id or by selection, and for a requeue what they become. What is nil or
-// empty is not given; All says that all are meant where nothing else is given.
+// DeadOrder says which dead messages are meant, by id or by selection, and for a requeue what they become. What is nil
+// or empty is not given; All says that all are meant where nothing else is given.
 type DeadOrder struct {
 	ID      string              `json:"id,omitempty"`
 	IDs     []string            `json:"ids,omitempty"`
@@ -31,8 +31,9 @@ type DeadOrder struct {
 
 // DeadResult is what became of one dead message: Word is empty where it was done.
 type DeadResult struct {
-	ID     string `json:"id"`
-	UID    string `json:"uid"` // of the new message, after a requeue; with outcome_unknown it is there if it was requeued
+	ID string `json:"id"`
+	// of the new message, after a requeue; with outcome_unknown it is there if it was requeued
+	UID    string `json:"uid"`
 	Word   string `json:"error"`
 	Detail string `json:"detail"`
 }
@@ -57,7 +58,8 @@ func (c *Client) PurgeOne(ctx context.Context, order DeadOrder) (raw []byte, err
 }
 
 // DeadByID requeues or purges the messages that are named, and tells of each what became of it.
-func (c *Client) DeadByID(ctx context.Context, what string, order DeadOrder) (results []DeadResult, raw []byte, err error) {
+func (c *Client) DeadByID(ctx context.Context, what string,
+	order DeadOrder) (results []DeadResult, raw []byte, err error) {
 	var answer struct {
 		Results []DeadResult `json:"results"`
 	}
@@ -66,6 +68,7 @@ func (c *Client) DeadByID(ctx context.Context, what string, order DeadOrder) (re
 }
 
 // DeadMany requeues or purges the messages that are selected; progress may be nil.
-func (c *Client) DeadMany(ctx context.Context, what string, order DeadOrder, progress func(Report)) (Report, []byte, error) {
+func (c *Client) DeadMany(ctx context.Context, what string, order DeadOrder,
+	progress func(Report)) (Report, []byte, error) {
 	return long(ctx, c, "/v1/dead/"+what, order, progress)
 }

@@ -192,6 +192,7 @@ type Redelivered struct {
 }
 
 // Redeliver does it; progress may be nil.
-func (c *Client) Redeliver(ctx context.Context, request Redeliver, progress func(Redelivered)) (Redelivered, []byte, error) {
+func (c *Client) Redeliver(ctx context.Context, request Redeliver,
+	progress func(Redelivered)) (Redelivered, []byte, error) {
 	return long(ctx, c, "/v1/redeliver", request, progress)
 }

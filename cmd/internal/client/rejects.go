@@ -64,7 +64,8 @@ type RejectResult struct {
 }
 
 // RequeueRejects pushes rejects again and tells of each what became of it.
-func (c *Client) RequeueRejects(ctx context.Context, order RejectOrder) (results []RejectResult, raw []byte, err error) {
+func (c *Client) RequeueRejects(ctx context.Context,
+	order RejectOrder) (results []RejectResult, raw []byte, err error) {
 	var answer struct {
 		Results []RejectResult `json:"results"`
 	}

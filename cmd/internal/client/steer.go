@@ -71,7 +71,8 @@ func (c *Client) CancelMany(ctx context.Context, s Selection, progress func(Repo
 }
 
 // RescheduleMany moves what is selected; progress may be nil.
-func (c *Client) RescheduleMany(ctx context.Context, s Selection, w When, progress func(Report)) (Report, []byte, error) {
+func (c *Client) RescheduleMany(ctx context.Context, s Selection, w When,
+	progress func(Report)) (Report, []byte, error) {
 	request := struct {
 		Selection
 		When

@@ -32,17 +32,18 @@ func dialAddress() text {
 
 // hostName is a name as a Host header has it, without a port.
 func hostName() text {
-	return text{"host", "a host's name without scheme and port, 1 to 253 of A-Z, a-z, 0-9, _, . and -", func(s string) string {
-		if len(s) > 253 {
-			return "is longer than 253"
-		}
-		for i := range len(s) {
-			if c := s[i]; !wordByte(c) && c != '.' {
-				return fmt.Sprintf("has %q at position %d", first(s[i:]), i+1)
+	return text{"host", "a host's name without scheme and port, 1 to 253 of A-Z, a-z, 0-9, _, . and -",
+		func(s string) string {
+			if len(s) > 253 {
+				return "is longer than 253"
 			}
-		}
-		return ""
-	}}
+			for i := range len(s) {
+				if c := s[i]; !wordByte(c) && c != '.' {
+					return fmt.Sprintf("has %q at position %d", first(s[i:]), i+1)
+				}
+			}
+			return ""
+		}}
 }
 
 func checkDial(s string) string {

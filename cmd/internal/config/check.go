@@ -61,7 +61,8 @@ const maxPrefix = 64
 // prefix is the first part of the intake's subjects. It may not meet the subjects of tarry's own API, of NATS itself
 // or of reply inboxes, and has no wildcard.
 func prefix() text {
-	limit := fmt.Sprintf("1 to %d of A-Z, a-z, 0-9, _ and -, in parts joined by dots; not tarry, _INBOX or $ at the start", maxPrefix)
+	limit := fmt.Sprintf(
+		"1 to %d of A-Z, a-z, 0-9, _ and -, in parts joined by dots; not tarry, _INBOX or $ at the start", maxPrefix)
 	return text{"subject", limit, func(s string) string {
 		if len(s) > maxPrefix {
 			return fmt.Sprintf("is longer than %d", maxPrefix)
@@ -158,7 +159,9 @@ func printable(s string) string {
 
 // schedule is when something is tried again; wire reads it, as it does for a message that brings its own.
 func schedule() text {
-	limit := fmt.Sprintf("up to %d delays such as 0,2m,10m*5,1h, or exp(1s,1h,10), and ~20%% behind them for jitter; %d bytes", wire.MaxRetries, wire.RetryRoom)
+	limit := fmt.Sprintf(
+		"up to %d delays such as 0,2m,10m*5,1h, or exp(1s,1h,10), and ~20%% behind them for jitter; %d bytes",
+		wire.MaxRetries, wire.RetryRoom)
 	return text{"delays", limit, func(s string) string {
 		if strings.Contains(s, "@") {
 			return "is no list of delays" // wire would repeat what may be a password

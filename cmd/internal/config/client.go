@@ -19,8 +19,8 @@ type Client struct {
 	TLS     ClientTLS     `setting:"tls"`
 }
 
-// ClientTLS says how an https server is checked, and what is shown to it. All may be empty; Cert and Key are both set or
-// both empty.
+// ClientTLS says how an https server is checked, and what is shown to it. All may be empty; Cert and Key are both set
+// or both empty.
 type ClientTLS struct {
 	CA         string `setting:"ca"`
 	Cert       string `setting:"cert"`
@@ -70,8 +70,8 @@ func (l *loader) client(ready bool) (Client, error) {
 // String is the settings as YAML, secrets masked.
 func (c Client) String() string { return describe(&c, client) }
 
-// nearby is what the settings of tarry serve, in the environment or the file, say of an instance on this machine: a client
-// command asks there unless a server is named.
+// nearby is what the settings of tarry serve, in the environment or the file, say of an instance on this machine: a
+// client command asks there unless a server is named.
 type nearby struct {
 	listen string
 	secure bool // it serves HTTPS

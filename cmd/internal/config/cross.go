@@ -35,8 +35,10 @@ func (l *loader) checkServe(s Serve) {
 		l.refuse("journal.mode", "is only its default, and journal.dsn is set", "sync or async there, or off by name")
 	}
 
-	if s.Names.Keep > s.Journal.Keep && l.text["names.keep"] != l.row("names.keep").fallback && l.good("names.keep", "journal.keep") {
-		l.refuse("names.keep", "is above journal.keep, past which nothing is known", showSpan(s.Journal.Keep)+" at most there")
+	if s.Names.Keep > s.Journal.Keep && l.text["names.keep"] != l.row("names.keep").fallback &&
+		l.good("names.keep", "journal.keep") {
+		l.refuse("names.keep", "is above journal.keep, past which nothing is known",
+			showSpan(s.Journal.Keep)+" at most there")
 	}
 
 	if cluster := len(s.Redis.Addrs) > 1 && s.Redis.Master == ""; cluster && s.Redis.DB != 0 &&
@@ -48,7 +50,8 @@ func (l *loader) checkServe(s Serve) {
 		l.refuse("publish.timeout", "is above half of zookeeper.session", showSpan(half)+" at most there")
 	}
 	if s.Publish.Pending < s.Buckets && l.good("buckets", "publish.pending") {
-		l.refuse("publish.pending", "is below buckets: each needs room for one message in flight", fmt.Sprintf("%d at least there", s.Buckets))
+		l.refuse("publish.pending", "is below buckets: each needs room for one message in flight",
+			fmt.Sprintf("%d at least there", s.Buckets))
 	}
 	if s.Stop.Timeout < s.Publish.Timeout && l.good("stop.timeout", "publish.timeout") {
 		l.refuse("stop.timeout", "is below publish.timeout", showSpan(s.Publish.Timeout)+" at least there")
@@ -71,10 +74,12 @@ func (l *loader) checkMemory(s Serve) {
 		l.refuse("data", "is not set, and store: memory needs it")
 	}
 	if s.Journal.Mode != "sync" && l.good("journal.mode") {
-		l.refuse("journal.mode", "stands beside store: memory, which keeps nothing but what the journal has", "sync there")
+		l.refuse("journal.mode",
+			"stands beside store: memory, which keeps nothing but what the journal has", "sync there")
 	}
 	if dsn := s.Journal.DSN.Reveal(); dsn != "" && !strings.HasPrefix(dsn, "sqlite:") && l.good("journal.dsn") {
-		l.refuse("journal.dsn", "stands beside store: memory", "sqlite: and a file there; a database server is for instances that share a Redis")
+		l.refuse("journal.dsn", "stands beside store: memory",
+			"sqlite: and a file there; a database server is for instances that share a Redis")
 	}
 	for _, row := range l.rows {
 		if strings.HasPrefix(row.name, "redis.") || strings.HasPrefix(row.name, "zookeeper.") {
@@ -85,7 +90,8 @@ func (l *loader) checkMemory(s Serve) {
 		l.unused("stands beside nats.url", "nats.listen")
 		return
 	}
-	l.unused("is for a NATS of your own, which nats.url names", "nats.creds", "nats.tls.ca", "nats.tls.cert", "nats.tls.key")
+	l.unused("is for a NATS of your own, which nats.url names", "nats.creds", "nats.tls.ca", "nats.tls.cert",
+		"nats.tls.key")
 	if s.NATS.Intake.Replicas != 1 && l.good("nats.intake.replicas") {
 		l.refuse("nats.intake.replicas", "is for a NATS of your own, which nats.url names", "1 there")
 	}
@@ -104,7 +110,8 @@ func (l *loader) unused(wrong string, names ...string) {
 }
 
 func (l *loader) checkDev(d Dev) {
-	l.guarded("http.listen", HTTP{Listen: d.HTTP.Listen, Token: d.HTTP.Token, Tokens: d.HTTP.Tokens, Insecure: d.HTTP.Insecure})
+	l.guarded("http.listen",
+		HTTP{Listen: d.HTTP.Listen, Token: d.HTTP.Token, Tokens: d.HTTP.Tokens, Insecure: d.HTTP.Insecure})
 	l.guarded("nats.listen", HTTP{Listen: d.NATS.Listen, Insecure: d.HTTP.Insecure})
 }
 

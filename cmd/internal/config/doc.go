@@ -1,5 +1,5 @@
-// Package config holds the settings of tarry serve, of tarry dev, of tarry migrate and of the client commands. It is the
-// only place that knows YAML, environment names and flags; everything else gets plain Go structs.
+// Package config holds the settings of tarry serve, of tarry dev, of tarry migrate and of the client commands. It is
+// the only place that knows YAML, environment names and flags; everything else gets plain Go structs.
 //
 // # One table
 //

@@ -18,22 +18,26 @@ func Markdown() string {
 		command
 		title string
 	}{{serve, "`tarry serve`"}, {dev, "`tarry dev`"}, {migrate, "`tarry migrate`"}, {client, "Client commands"}} {
-		fmt.Fprintf(&b, "%s:\n\n| setting | environment | default | limit | what it does |\n|---|---|---|---|---|\n", part.title)
+		fmt.Fprintf(&b,
+			"%s:\n\n| setting | environment | default | limit | what it does |\n|---|---|---|---|---|\n", part.title)
 		for _, s := range settings() {
 			if s.of&part.command != 0 {
-				fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", s.name, s.env(), s.standard(), cell(s.limit.words()), cell(s.summary()))
+				fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", s.name, s.env(), s.standard(),
+					cell(s.limit.words()), cell(s.summary()))
 			}
 		}
 		b.WriteString("\n")
 	}
 	for _, q := range sequences() {
-		fmt.Fprintf(&b, "`%s`, %s in the file only, for %s: %s.\n\n| field | secret | default | limit | what it does |\n|---|---|---|---|---|\n", q.name, q.words(), q.of, q.help)
+		fmt.Fprintf(&b, "`%s`, %s in the file only, for %s: %s.\n\n| field | secret | default | limit | what it does "+
+			"|\n|---|---|---|---|---|\n", q.name, q.words(), q.of, q.help)
 		for _, s := range q.rows {
 			secret := "no"
 			if s.secret {
 				secret = "yes"
 			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.name, secret, s.standard(), cell(s.limit.words()), cell(s.summary()))
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.name, secret, s.standard(), cell(s.limit.words()),
+				cell(s.summary()))
 		}
 		b.WriteString("\n")
 	}
@@ -66,8 +70,10 @@ func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 // "..." for a value. To set one, remove its "# ".
 func Sample() string {
 	var b strings.Builder
-	b.WriteString("# Settings of tarry serve. What is commented out has the value shown; ... stands where there is none.\n" +
-		"# Stronger than this file: the environment (http.listen is TARRY_HTTP_LISTEN), then flags (--http.listen).\n")
+	b.WriteString(
+		"# Settings of tarry serve. What is commented out has the value shown; ... stands where there is none.\n" +
+			"# Stronger than this file: the environment (http.listen is TARRY_HTTP_LISTEN), then flags " +
+			"(--http.listen).\n")
 	var open []string
 	for _, s := range settings() {
 		if s.of&serve == 0 {

@@ -59,7 +59,8 @@ func TestTheReadmeHasTheTableOfSettings(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("README.md has another table of settings (rewrite it with: go test ./cmd/internal/config -run Readme -update)")
+		t.Fatalf("README.md has another table of settings (rewrite it with: go test ./cmd/internal/config -run " +
+			"Readme -update)")
 	}
 	if err := os.WriteFile(path, []byte(before+MarkdownStart+want+MarkdownEnd+after), 0o644); err != nil {
 		t.Fatal(err)
@@ -79,12 +80,14 @@ func TestTheSampleLoadsToTheDefaultsCommentedAndNot(t *testing.T) {
 	}
 	for _, s := range settings() {
 		parts := strings.Split(s.name, ".")
-		if line := "\n" + strings.Repeat("  ", len(parts)-1) + "# " + parts[len(parts)-1] + ": "; s.of&serve != 0 && !strings.Contains(sample, line) {
+		if line := "\n" + strings.Repeat("  ", len(parts)-1) + "# " + parts[len(parts)-1] + ": "; s.of&serve != 0 &&
+			!strings.Contains(sample, line) {
 			t.Errorf("the sample lacks %q", line)
 		}
 	}
 	// The examples of lists load as they stand, but for the hash, which nobody should copy.
-	examples := strings.ReplaceAll(regexp.MustCompile(`(?m)^( *)## (( *- | +)[a-z0-9_]+: |[a-z]+:$)`).ReplaceAllString(sample, "$1$2"), "64 hex digits", HashToken("x"))
+	examples := strings.ReplaceAll(regexp.MustCompile(`(?m)^( *)## (( *- | +)[a-z0-9_]+: |[a-z]+:$)`).ReplaceAllString(
+		sample, "$1$2"), "64 hex digits", HashToken("x"))
 	s, err := LoadServe(nil, []string{"TARRY_CONFIG=" + write(t, examples)})
 	if err != nil || len(s.HTTP.Tokens) != 1 || len(s.Topics) != 2 {
 		t.Errorf("with its examples: got %v, %v\n%s", s, err, examples)

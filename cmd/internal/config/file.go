@@ -21,7 +21,8 @@ func (l *loader) file(content []byte, path string) (map[string]string, bool) {
 		l.add(&Problem{Name: configName, Value: shown(path), Wrong: err.Error()})
 		return nil, false
 	}
-	w := walk{loader: l, path: path, text: map[string]string{}, rows: map[string]setting{}, lists: map[string]bool{}, sections: map[string]bool{}}
+	w := walk{loader: l, path: path, text: map[string]string{}, rows: map[string]setting{}, lists: map[string]bool{},
+		sections: map[string]bool{}}
 	for _, s := range settings() {
 		w.rows[s.name] = s
 		for i, c := range s.name {
@@ -216,7 +217,8 @@ func parse(content []byte) (map[string]any, error) {
 // "password: !x" nothing but a tag.
 func unquoted(node *yaml.Node) error {
 	if node.Anchor != "" && node.Kind == yaml.ScalarNode && node.Value == "" && node.Style == 0 {
-		return fmt.Errorf("has an anchor without a value at line %d (a value that begins with & needs quotes)", node.Line)
+		return fmt.Errorf(
+			"has an anchor without a value at line %d (a value that begins with & needs quotes)", node.Line)
 	}
 	if node.Style&yaml.TaggedStyle != 0 && !strings.HasPrefix(node.ShortTag(), "!!") {
 		return fmt.Errorf("has a tag at line %d (a value that begins with ! needs quotes)", node.Line)
@@ -249,7 +251,8 @@ func plainYAML(err error) error {
 	case strings.Contains(message, "cannot unmarshal"):
 		return errors.New("is not a YAML mapping of names to values" + where)
 	}
-	for _, fixed := range []string{"did not find ", "found ", "could not find ", "mapping ", "block ", "control characters", "document contains",
+	for _, fixed := range []string{"did not find ", "found ", "could not find ", "mapping ", "block ",
+		"control characters", "document contains",
 		"invalid leading UTF-8", "invalid trailing UTF-8"} {
 		if strings.HasPrefix(rest, fixed) {
 			return errors.New("is not YAML" + where + ": " + rest)

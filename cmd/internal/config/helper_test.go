@@ -106,7 +106,8 @@ func needs(of command, tested string) []string {
 		environ = append(environ, setting{name: "journal.mode"}.env()+"=off")
 	}
 	if of == serve && slices.Contains([]string{"store", "data", "nats.listen"}, tested) {
-		for name, value := range map[string]string{"store": "memory", "data": os.TempDir(), "journal.mode": "sync", "journal.dsn": "sqlite:needed.db"} {
+		for name, value := range map[string]string{"store": "memory", "data": os.TempDir(), "journal.mode": "sync",
+			"journal.dsn": "sqlite:needed.db"} {
 			if name != tested {
 				environ = append(environ, setting{name: name}.env()+"="+value)
 			}

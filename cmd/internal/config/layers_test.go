@@ -11,73 +11,79 @@ func examples(file1, file2, tokens1, tokens2, directory1, directory2 string) map
 	pair := func(a, b string) example { return example{a: a, b: b} }
 	with := func(a, b string, beside ...string) example { return example{a, b, beside} }
 	return map[string]example{
-		"namespace":           pair("orders", "bills"),
-		"instance":            pair("one", "two"),
-		"http.listen":         pair("127.0.0.1:1", "[::1]:2"),
-		"http.token":          pair("aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"),
-		"http.tokens_file":    pair(tokens1, tokens2),
-		"http.insecure":       pair("true", "false"),
-		"http.body_limit":     pair("1MiB", "2MiB"),
-		"http.header_limit":   pair("8KiB", "1MiB"),
-		"http.header_timeout": pair("1s", "2s"),
-		"http.read_timeout":   pair("10s", "1m"),
-		"http.idle_timeout":   pair("10s", "1m"),
-		"http.connections":    pair("16", "100"),
-		"http.tls.cert":       with(file1, file2, "http.tls.key", file1),
-		"http.tls.key":        with(file1, file2, "http.tls.cert", file1),
-		"http.tls.ca":         with(file1, file2, "http.tls.cert", file1, "http.tls.key", file2),
-		"store":               pair("memory", "redis"),
-		"http.probe_listen":   pair("127.0.0.1:1", "0.0.0.0:2"), "tls.ca": pair(file1, file2), "tls.cert": with(file1, file2, "tls.key", file1),
-		"tls.key": with(file1, file2, "tls.cert", file1), "tls.server_name": pair("a", "b.example.com"),
-		"http.hosts":            pair("tarry.example.com", "a,b.example.com"),
-		"peer.advertise":        pair("a.example:1", "10.0.0.1:2"),
-		"nats.url":              pair("nats://a:1,nats://b:2", "tls://c:3"),
-		"nats.listen":           pair("127.0.0.1:1", "127.0.0.1:2"),
-		"nats.prefix":           pair("later", "a.b"),
-		"nats.user":             with("ann", "bob", "nats.password", "secret"),
-		"nats.password":         with("first", "second", "nats.user", "ann"),
-		"nats.token":            pair("first", "second"),
-		"nats.creds":            pair(file1, file2),
-		"nats.tls.ca":           pair(file1, file2),
-		"nats.tls.cert":         with(file1, file2, "nats.tls.key", file1),
-		"nats.tls.key":          with(file1, file2, "nats.tls.cert", file1),
-		"nats.intake.replicas":  pair("3", "5"),
-		"nats.intake.max_bytes": pair("1MiB", "2MiB"), "nats.rejects.max_bytes": pair("8MiB", "16MiB"), "nats.admin": pair("true", "false"), "nats.rejects.per_subject": pair("5", "6"),
-		"redis.addrs":        pair("a:1,b:2", "c:3"),
-		"redis.master":       pair("one", "two"),
-		"redis.username":     with("ann", "bob", "redis.password", "secret"),
-		"redis.password":     pair("first", "second"),
-		"redis.db":           pair("1", "2"),
-		"redis.tls":          pair("true", "false"),
-		"zookeeper.servers":  pair("a:1,b:2,c:3", "d:4"),
-		"zookeeper.session":  pair("4s", "10s"),
-		"zookeeper.username": with("ann", "bob", "zookeeper.password", "secret"),
-		"zookeeper.password": with("first", "second", "zookeeper.username", "ann"),
-		"journal.mode":       with("async", "sync", "journal.dsn", "sqlite:beside.db"),
-		"journal.dsn":        pair("ann:first@tcp(a:3306)/tarry", "sqlite:second.db"),
-		"journal.migrate":    pair("false", "true"),
-		"journal.outbox":     pair("1MiB", "1GiB"),
-		"journal.keep":       pair("24h", "8760h"),
-		"journal.window":     pair("1m", "1h"),
-		"journal.audit":      pair("10m", "24h"),
-		"buckets":            pair("1", "16"),
-		"claim.batch":        pair("1", "1000"),
-		"claim.bytes":        pair("1MiB", "2MiB"),
-		"publish.timeout":    pair("1s", "500ms"),
-		"publish.pending":    pair("64", "256"),
-		"retry":              pair("0,2m", "exp(1s,1h,10)~20%"),
-		"dead.keep":          pair("24h", "8760h"),
-		"attempts.limit":     pair("1", "9"),
-		"ended.keep":         pair("2m", "1h"),
-		"names.keep":         pair("24h", "2h"),
-		"stop.timeout":       pair("3s", "1m"),
-		"data":               pair(directory1, directory2),
-		"log.level":          pair("debug", "error"),
-		"log.format":         pair("json", "console"),
-		"server":             pair("http://a:1", "https://b.example/tarry/"),
-		"token":              pair("first", "second"),
-		"json":               pair("true", "false"),
-		"timeout":            pair("1s", "1m30s"),
+		"namespace":                pair("orders", "bills"),
+		"instance":                 pair("one", "two"),
+		"http.listen":              pair("127.0.0.1:1", "[::1]:2"),
+		"http.token":               pair("aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"),
+		"http.tokens_file":         pair(tokens1, tokens2),
+		"http.insecure":            pair("true", "false"),
+		"http.body_limit":          pair("1MiB", "2MiB"),
+		"http.header_limit":        pair("8KiB", "1MiB"),
+		"http.header_timeout":      pair("1s", "2s"),
+		"http.read_timeout":        pair("10s", "1m"),
+		"http.idle_timeout":        pair("10s", "1m"),
+		"http.connections":         pair("16", "100"),
+		"http.tls.cert":            with(file1, file2, "http.tls.key", file1),
+		"http.tls.key":             with(file1, file2, "http.tls.cert", file1),
+		"http.tls.ca":              with(file1, file2, "http.tls.cert", file1, "http.tls.key", file2),
+		"store":                    pair("memory", "redis"),
+		"http.probe_listen":        pair("127.0.0.1:1", "0.0.0.0:2"),
+		"tls.ca":                   pair(file1, file2),
+		"tls.cert":                 with(file1, file2, "tls.key", file1),
+		"tls.key":                  with(file1, file2, "tls.cert", file1),
+		"tls.server_name":          pair("a", "b.example.com"),
+		"http.hosts":               pair("tarry.example.com", "a,b.example.com"),
+		"peer.advertise":           pair("a.example:1", "10.0.0.1:2"),
+		"nats.url":                 pair("nats://a:1,nats://b:2", "tls://c:3"),
+		"nats.listen":              pair("127.0.0.1:1", "127.0.0.1:2"),
+		"nats.prefix":              pair("later", "a.b"),
+		"nats.user":                with("ann", "bob", "nats.password", "secret"),
+		"nats.password":            with("first", "second", "nats.user", "ann"),
+		"nats.token":               pair("first", "second"),
+		"nats.creds":               pair(file1, file2),
+		"nats.tls.ca":              pair(file1, file2),
+		"nats.tls.cert":            with(file1, file2, "nats.tls.key", file1),
+		"nats.tls.key":             with(file1, file2, "nats.tls.cert", file1),
+		"nats.intake.replicas":     pair("3", "5"),
+		"nats.intake.max_bytes":    pair("1MiB", "2MiB"),
+		"nats.rejects.max_bytes":   pair("8MiB", "16MiB"),
+		"nats.admin":               pair("true", "false"),
+		"nats.rejects.per_subject": pair("5", "6"),
+		"redis.addrs":              pair("a:1,b:2", "c:3"),
+		"redis.master":             pair("one", "two"),
+		"redis.username":           with("ann", "bob", "redis.password", "secret"),
+		"redis.password":           pair("first", "second"),
+		"redis.db":                 pair("1", "2"),
+		"redis.tls":                pair("true", "false"),
+		"zookeeper.servers":        pair("a:1,b:2,c:3", "d:4"),
+		"zookeeper.session":        pair("4s", "10s"),
+		"zookeeper.username":       with("ann", "bob", "zookeeper.password", "secret"),
+		"zookeeper.password":       with("first", "second", "zookeeper.username", "ann"),
+		"journal.mode":             with("async", "sync", "journal.dsn", "sqlite:beside.db"),
+		"journal.dsn":              pair("ann:first@tcp(a:3306)/tarry", "sqlite:second.db"),
+		"journal.migrate":          pair("false", "true"),
+		"journal.outbox":           pair("1MiB", "1GiB"),
+		"journal.keep":             pair("24h", "8760h"),
+		"journal.window":           pair("1m", "1h"),
+		"journal.audit":            pair("10m", "24h"),
+		"buckets":                  pair("1", "16"),
+		"claim.batch":              pair("1", "1000"),
+		"claim.bytes":              pair("1MiB", "2MiB"),
+		"publish.timeout":          pair("1s", "500ms"),
+		"publish.pending":          pair("64", "256"),
+		"retry":                    pair("0,2m", "exp(1s,1h,10)~20%"),
+		"dead.keep":                pair("24h", "8760h"),
+		"attempts.limit":           pair("1", "9"),
+		"ended.keep":               pair("2m", "1h"),
+		"names.keep":               pair("24h", "2h"),
+		"stop.timeout":             pair("3s", "1m"),
+		"data":                     pair(directory1, directory2),
+		"log.level":                pair("debug", "error"),
+		"log.format":               pair("json", "console"),
+		"server":                   pair("http://a:1", "https://b.example/tarry/"),
+		"token":                    pair("first", "second"),
+		"json":                     pair("true", "false"),
+		"timeout":                  pair("1s", "1m30s"),
 	}
 }
 
@@ -88,7 +94,8 @@ type example struct {
 
 func examplesOf(t *testing.T) map[string]example {
 	t.Helper()
-	return examples(write(t, "x"), write(t, "y"), write(t, "tokens: ["+oneToken+"]"), write(t, "tokens: ["+oneToken+"]"), t.TempDir(), t.TempDir())
+	return examples(write(t, "x"), write(t, "y"), write(t, "tokens: ["+oneToken+"]"),
+		write(t, "tokens: ["+oneToken+"]"), t.TempDir(), t.TempDir())
 }
 
 func TestEachLayerOutranksTheOnesBelowForEverySetting(t *testing.T) {
@@ -129,7 +136,8 @@ func TestEachLayerOutranksTheOnesBelowForEverySetting(t *testing.T) {
 				check("environment over default", e.b, []string{"TARRY_CONFIG=" + beside, s.env() + "=" + e.b})
 				check("environment over file", e.b, []string{"TARRY_CONFIG=" + file, s.env() + "=" + e.b})
 				check("empty environment leaves the file", e.a, []string{"TARRY_CONFIG=" + file, s.env() + "="})
-				check("flag over environment and file", e.a, []string{"TARRY_CONFIG=" + file, s.env() + "=" + e.b}, s.flag()+"="+e.a)
+				check("flag over environment and file", e.a, []string{"TARRY_CONFIG=" + file, s.env() + "=" + e.b},
+					s.flag()+"="+e.a)
 				check("flag over file", e.b, []string{"TARRY_CONFIG=" + file}, s.flag()+"="+e.b)
 				check("flag over default", e.b, nil, "--config", beside, s.flag()+"="+e.b)
 			})
@@ -152,7 +160,8 @@ func TestARefusalNamesTheLayerThatWon(t *testing.T) {
 	if err != nil || s.Journal.Mode != "off" {
 		t.Errorf("flag off: got %q, %v", s.Journal.Mode, err)
 	}
-	if s, err = LoadServe(nil, []string{"TARRY_CONFIG=" + write(t, "journal:\n  mode: off\n")}); err != nil || s.Journal.Mode != "off" {
+	if s, err = LoadServe(nil, []string{"TARRY_CONFIG=" + write(t, "journal:\n  mode: off\n")}); err != nil ||
+		s.Journal.Mode != "off" {
 		t.Errorf("off in YAML, where it is no boolean: got %q, %v", s.Journal.Mode, err)
 	}
 }
@@ -219,8 +228,10 @@ func TestAFlagCanClearWhatMayBeEmptyAndNothingElse(t *testing.T) {
 
 func TestOneEnvironmentAndOneFileServeTheDaemonAndItsClients(t *testing.T) {
 	t.Parallel()
-	file := write(t, "redis: {addrs: [a:1]}\nserver: http://b:2\njournal: {mode: sync, dsn: 'sqlite:c.db', keep: 24h}\n")
-	environ := []string{"TARRY_CONFIG=" + file, "TARRY_NATS_URL=nats://a:1", "TARRY_TOKEN=x", "TARRY_NATS_LISTEN=127.0.0.1:9"}
+	file := write(t,
+		"redis: {addrs: [a:1]}\nserver: http://b:2\njournal: {mode: sync, dsn: 'sqlite:c.db', keep: 24h}\n")
+	environ := []string{"TARRY_CONFIG=" + file, "TARRY_NATS_URL=nats://a:1", "TARRY_TOKEN=x",
+		"TARRY_NATS_LISTEN=127.0.0.1:9"}
 	s, err := LoadServe(nil, environ)
 	if err != nil || s.Redis.Addrs[0] != "a:1" {
 		t.Errorf("serve: got %v, %v", s.Redis.Addrs, err)
@@ -230,7 +241,8 @@ func TestOneEnvironmentAndOneFileServeTheDaemonAndItsClients(t *testing.T) {
 		t.Errorf("client: got %v, %v", c, err)
 	}
 	m, err := LoadMigrate(nil, environ)
-	if err != nil || m.Namespace != "default" || m.Journal.DSN.Reveal() != "sqlite:c.db" || s.Journal.DSN != m.Journal.DSN {
+	if err != nil || m.Namespace != "default" || m.Journal.DSN.Reveal() != "sqlite:c.db" ||
+		s.Journal.DSN != m.Journal.DSN {
 		t.Errorf("migrate: got %v, %v", m, err)
 	}
 	_, err = LoadDev(nil, environ)

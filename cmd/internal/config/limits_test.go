@@ -126,10 +126,12 @@ func edges(t *testing.T) map[string]edge {
 		"tls.ca":            edgesOfFile(file, dir),
 		"tls.cert":          edgesOfFile(file, dir),
 		"tls.key":           edgesOfFile(file, dir),
-		"tls.server_name":   {good: []string{"a", "tarry.example.com"}, bad: map[string]string{"a:7070": "has ':' at position 2"}},
+		"tls.server_name": {good: []string{"a", "tarry.example.com"},
+			bad: map[string]string{"a:7070": "has ':' at position 2"}},
 		"http.hosts": {
 			good: []string{"a", "tarry.example.com,b_1", strings.Repeat("a", 253)},
-			bad: map[string]string{"a:7070": `has ':' at position 2`, "http://a": `has ':' at position 5`, "a,": "has nothing as item 2", "a b": `has ' ' at position 2`,
+			bad: map[string]string{"a:7070": `has ':' at position 2`, "http://a": `has ':' at position 5`,
+				"a,": "has nothing as item 2", "a b": `has ' ' at position 2`,
 				strings.Repeat("a", 254): "is longer than 253", "a,b,a": `has "a" twice`},
 		},
 		"http.token": {
@@ -157,11 +159,13 @@ func edges(t *testing.T) map[string]edge {
 		},
 		"dead.keep": {
 			good: []string{"0", "1h", "876000h"},
-			bad:  map[string]string{"59m": "is below 1h", "876001h": "is above 876000h", "1": "has no unit", "-0": "is below 1h", "never": "is not a duration"},
+			bad: map[string]string{"59m": "is below 1h", "876001h": "is above 876000h", "1": "has no unit",
+				"-0": "is below 1h", "never": "is not a duration"},
 		},
 		"names.keep": {
 			good: []string{"0", "1h", "876000h"},
-			bad:  map[string]string{"59m": "is below 1h", "876001h": "is above 876000h", "1": "has no unit", "never": "is not a duration"},
+			bad: map[string]string{"59m": "is below 1h", "876001h": "is above 876000h", "1": "has no unit",
+				"never": "is not a duration"},
 		},
 		"peer.advertise": edgesOfAddress("1"),
 		"nats.url": {
@@ -219,14 +223,16 @@ func edges(t *testing.T) map[string]edge {
 		"zookeeper.servers": {
 			good: []string{"a:1", items(16, "a:")},
 			bad: map[string]string{
-				items(17, "a:"): "has 17 items", "a": "has no port", "a:2181/chroot": "is not host:port", "a:1,a:1": `has "a:1" twice`,
+				items(17, "a:"): "has 17 items", "a": "has no port", "a:2181/chroot": "is not host:port",
+				"a:1,a:1": `has "a:1" twice`,
 			},
 		},
 		"zookeeper.username": user,
 		"zookeeper.password": edgesOfText(512),
 		"journal.dsn": {
 			good: []string{
-				"root@/tarry", "ann:secret@tcp(db.example:3306)/tarry?tls=true", "ann:a/b@c:d?e@unix(/run/mysqld/mysqld.sock)/tarry",
+				"root@/tarry", "ann:secret@tcp(db.example:3306)/tarry?tls=true",
+				"ann:a/b@c:d?e@unix(/run/mysqld/mysqld.sock)/tarry",
 				"sqlite:x", "sqlite:/var/lib/tarry/journal.db", "sqlite:" + strings.Repeat("x", 2048-len("sqlite:")),
 			},
 			bad: map[string]string{
@@ -268,7 +274,8 @@ func edges(t *testing.T) map[string]edge {
 		},
 		"token": {
 			good: []string{"x", strings.Repeat("x", 512)},
-			bad:  map[string]string{strings.Repeat("x", 513): "is longer than 512", "a b": "has a character that a header cannot carry"},
+			bad: map[string]string{strings.Repeat("x", 513): "is longer than 512",
+				"a b": "has a character that a header cannot carry"},
 		},
 	}
 }
@@ -288,12 +295,17 @@ func edgesOf(s setting, written map[string]edge) (edge, bool) {
 		}, true
 	case size:
 		return edge{
-			good: []string{showSize(l.min), showSize(l.max), strconv.FormatInt(l.min, 10), strconv.FormatInt(l.max>>20, 10) + " MiB"},
+			good: []string{showSize(l.min), showSize(l.max), strconv.FormatInt(l.min, 10),
+				strconv.FormatInt(l.max>>20, 10) + " MiB"},
 			bad: map[string]string{
 				strconv.FormatInt(l.min-1, 10): "is below " + showSize(l.min),
 				strconv.FormatInt(l.max+1, 10): "is above " + showSize(l.max),
-				"99999999999999999999":         "is above", "9223372036854775807TiB": "is above", "-9223372036854775807TiB": "is below",
-				"8MB": "is not a size", "MiB": "is not a size", "1.5GiB": "is not a size",
+				"99999999999999999999":         "is above",
+				"9223372036854775807TiB":       "is above",
+				"-9223372036854775807TiB":      "is below",
+				"8MB":                          "is not a size",
+				"MiB":                          "is not a size",
+				"1.5GiB":                       "is not a size",
 			},
 		}, true
 	case span:
@@ -303,7 +315,10 @@ func edgesOf(s setting, written map[string]edge) (edge, bool) {
 				(l.min - time.Nanosecond).String(): "is below " + showSpan(l.min),
 				(l.max + time.Nanosecond).String(): "is above " + showSpan(l.max),
 				"-1s":                              "is below",
-				"6":                                "has no unit", "0": "has no unit", "soon": "is not a duration", "NaN": "has no unit",
+				"6":                                "has no unit",
+				"0":                                "has no unit",
+				"soon":                             "is not a duration",
+				"NaN":                              "has no unit",
 			},
 		}, true
 	case toggle:
@@ -313,7 +328,8 @@ func edgesOf(s setting, written map[string]edge) (edge, bool) {
 		}
 		return edge{good: []string{"true", "false"}, bad: bad}, true
 	case choice:
-		bad := map[string]string{"other": "is not one of the choices", strings.ToUpper(s.fallback): "is not one of the choices"}
+		bad := map[string]string{"other": "is not one of the choices",
+			strings.ToUpper(s.fallback): "is not one of the choices"}
 		return edge{good: l, bad: bad}, true
 	}
 	e, ok := written[s.name]
@@ -364,7 +380,8 @@ func TestEveryLimitHoldsOnBothSides(t *testing.T) {
 					continue
 				}
 				want := s.name + ": " + s.quote(bad) + " " + phrase
-				if got := err.Error(); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "(limit: "+s.limit.words()+"), from "+s.flag()) {
+				if got := err.Error(); !strings.HasPrefix(got, want) ||
+					!strings.HasSuffix(got, "(limit: "+s.limit.words()+"), from "+s.flag()) {
 					t.Errorf("%s: bad %q: got\n%s\nwant\n%s ...", s.name, shorten(bad), got, want)
 				}
 				if !errors.Is(err, ErrRefused) {

@@ -28,8 +28,9 @@ type loader struct {
 
 func newLoader(of command) *loader {
 	l := &loader{
-		command: of, text: map[string]string{}, source: map[string]string{}, refused: map[string]bool{}, hostname: os.Hostname,
-		lists: map[string]listed{}, read: readFile,
+		command: of, text: map[string]string{}, source: map[string]string{}, refused: map[string]bool{},
+		hostname: os.Hostname,
+		lists:    map[string]listed{}, read: readFile,
 	}
 	for _, s := range settings() {
 		if s.of&of != 0 {
@@ -132,7 +133,8 @@ func (l *loader) good(names ...string) bool {
 // refuse adds a problem with the text that won. The limit is the setting's own unless another is given.
 func (l *loader) refuse(name, wrong string, limit ...string) {
 	s := l.row(name)
-	p := &Problem{Name: name, Value: s.quote(l.text[name]), Wrong: wrong, Limit: s.limit.words(), Source: l.source[name]}
+	p := &Problem{Name: name, Value: s.quote(l.text[name]), Wrong: wrong, Limit: s.limit.words(),
+		Source: l.source[name]}
 	if len(limit) > 0 {
 		p.Limit = limit[0]
 	}

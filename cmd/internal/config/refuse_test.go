@@ -16,11 +16,13 @@ func TestAllProblemsAreToldAtOnce(t *testing.T) {
 	want := []string{
 		`TARRY_LOG_LEVL: is not a setting of tarry (did you mean TARRY_LOG_LEVEL?)`,
 		`redis.addr: is not a setting of tarry (did you mean redis.addrs?), from ` + file,
-		`namespace: "Orders" has 'O' at position 1 (limit: 1 to 32 of a-z, 0-9, _ and -, beginning with a letter or digit), from ` + file,
+		`namespace: "Orders" has 'O' at position 1 (limit: 1 to 32 of a-z, 0-9, _ and -, beginning with a letter or ` +
+			`digit), from ` + file,
 		`zookeeper.session: "1s" is below 2s (limit: 2s to 40s), from TARRY_ZOOKEEPER_SESSION`,
 		`buckets: "0" is below 1 (limit: 1 to 1024), from ` + file,
 		`claim.batch: "2001" is above 2000 (limit: 1 to 2000), from --claim.batch`,
-		`http.listen: "0.0.0.0:80" lets other machines in unasked (limit: a loopback address, or http.token, or http.tokens, or http.insecure: true), from ` + file,
+		`http.listen: "0.0.0.0:80" lets other machines in unasked (limit: a loopback address, or http.token, or ` +
+			`http.tokens, or http.insecure: true), from ` + file,
 	}
 	if err == nil || err.Error() != strings.Join(want, "\n") {
 		t.Errorf("got\n%v\nwant\n%s", err, strings.Join(want, "\n"))
@@ -51,39 +53,50 @@ func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
 		{serve, "--http.tls.key=" + file, "stands without http.tls.cert (limit: both or neither)"},
 		{serve, "--http.tls.ca=" + file, "stands without http.tls.cert"},
 		{serve, "--http.tls.cert=" + file + " --http.tls.key=" + file, ""},
-		{serve, "--http.read_timeout=4s", `http.read_timeout: "4s" is below http.header_timeout (limit: 5s at least there), from --http.read_timeout`},
+		{serve, "--http.read_timeout=4s", `http.read_timeout: "4s" is below http.header_timeout (limit: 5s at least ` +
+			`there), from --http.read_timeout`},
 		{serve, "--http.listen=127.9.9.9:80", ""},
 		{serve, "--http.listen=[::ffff:127.0.0.1]:80", ""},
-		{serve, "--nats.user=a", "nats.user: \"a\" stands without nats.password (limit: both or neither), from --nats.user"},
+		{serve, "--nats.user=a",
+			"nats.user: \"a\" stands without nats.password (limit: both or neither), from --nats.user"},
 		{serve, "--nats.password=a", "nats.password: \"***\" stands without nats.user"},
-		{serve, "--nats.user=a --nats.password=b --nats.token=c", `nats.token: "***" stands beside nats.user (limit: one of nats.user, nats.token and nats.creds)`},
+		{serve, "--nats.user=a --nats.password=b --nats.token=c",
+			`nats.token: "***" stands beside nats.user (limit: one of nats.user, nats.token and nats.creds)`},
 		{serve, "--nats.token=c --nats.creds=" + file, "stands beside nats.token"},
 		{serve, "--nats.tls.cert=" + file, "stands without nats.tls.key"},
 		{serve, "--nats.tls.key=" + file, "stands without nats.tls.cert"},
 		{serve, "--redis.username=a", "stands without redis.password"},
 		{serve, "--redis.password=a", ""},
-		{serve, "--redis.db=1 --redis.addrs=a:1,b:1", `redis.db: "1" with several redis.addrs and no redis.master, which means a Cluster (limit: 0 there)`},
+		{serve, "--redis.db=1 --redis.addrs=a:1,b:1",
+			`redis.db: "1" with several redis.addrs and no redis.master, which means a Cluster (limit: 0 there)`},
 		{serve, "--redis.db=1 --redis.addrs=a:1,b:1 --redis.master=m", ""},
 		{serve, "--redis.db=0 --redis.addrs=a:1,b:1", ""},
 		{serve, "--zookeeper.username=a", "stands without zookeeper.password"},
 		{serve, "--zookeeper.password=a", "stands without zookeeper.username"},
 		{serve, "--zookeeper.session=4s", ""},
-		{serve, "--zookeeper.session=3999ms", `publish.timeout: "2s" is above half of zookeeper.session (limit: 1.9995s at most there)`},
+		{serve, "--zookeeper.session=3999ms",
+			`publish.timeout: "2s" is above half of zookeeper.session (limit: 1.9995s at most there)`},
 		{serve, "--publish.timeout=3s", ""},
-		{serve, "--publish.timeout=3001ms", "is above half of zookeeper.session (limit: 3s at most there), from --publish.timeout"},
+		{serve, "--publish.timeout=3001ms",
+			"is above half of zookeeper.session (limit: 3s at most there), from --publish.timeout"},
 		{serve, "--stop.timeout=2s", ""},
 		{serve, "--publish.pending=8 --buckets=8", ""},
-		{serve, "--publish.pending=7 --buckets=8", `publish.pending: "7" is below buckets: each needs room for one message in flight (limit: 8 at least there)`},
-		{serve, "--names.keep=721h", "names.keep: \"721h\" is above journal.keep, past which nothing is known (limit: 720h at most there), from --names.keep"},
+		{serve, "--publish.pending=7 --buckets=8", `publish.pending: "7" is below buckets: each needs room for one ` +
+			`message in flight (limit: 8 at least there)`},
+		{serve, "--names.keep=721h", "names.keep: \"721h\" is above journal.keep, past which nothing is known " +
+			"(limit: 720h at most there), from --names.keep"},
 		{serve, "--stop.timeout=1s", `stop.timeout: "1s" is below publish.timeout (limit: 2s at least there)`},
-		{serve, "--journal.mode=sync", `journal.mode: "sync" stands without journal.dsn (limit: off there), from --journal.mode`},
+		{serve, "--journal.mode=sync",
+			`journal.mode: "sync" stands without journal.dsn (limit: off there), from --journal.mode`},
 		{serve, "--journal.mode=async --journal.dsn=", `journal.mode: "async" stands without journal.dsn`},
 		{serve, "--journal.mode=sync --journal.dsn=me@tcp(a:1)/b", ""},
 		{serve, "--journal.mode=async --journal.dsn=sqlite:x", ""},
 		{serve, "--journal.mode=off --journal.dsn=sqlite:x", ""},
 		{serve, "--journal.mode=sync --journal.dsn=nowhere", `journal.dsn: "***" names no database`},
-		{serve, "--journal.dsn=sqlite:x", `journal.mode: "off" is only its default, and journal.dsn is set (limit: sync or async there, or off by name)`},
-		{serve, "--journal.mode=sync --journal.dsn=mysql://me@a:1/b", `journal.dsn: "***" is not of this form (limit: user:password@tcp(host:port)/database, or sqlite: and a file`},
+		{serve, "--journal.dsn=sqlite:x", `journal.mode: "off" is only its default, and journal.dsn is set (limit: ` +
+			`sync or async there, or off by name)`},
+		{serve, "--journal.mode=sync --journal.dsn=mysql://me@a:1/b", `journal.dsn: "***" is not of this form ` +
+			`(limit: user:password@tcp(host:port)/database, or sqlite: and a file`},
 		{migrate, "--journal.dsn=me:x@tcp(a:1/b", `journal.dsn: "***" is not of this form`},
 		{serve, "--journal.mode=never", `journal.mode: "never" is not one of the choices`},
 		{serve, memory, ""},
@@ -91,27 +104,38 @@ func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
 		{serve, memory + " --nats.listen=:80 --nats.user=a --nats.password=b", ""},
 		{serve, memory + " --nats.listen=:80 --nats.token=a", ""},
 		{serve, memory + " --nats.listen=:80 --http.insecure", ""},
-		{serve, memory + " --nats.listen=:80", `nats.listen: ":80" lets other machines in unasked (limit: a loopback address, or nats.user, or nats.token, or http.insecure: true)`},
-		{serve, memory + " --nats.listen=:80 --nats.url=nats://a:1", `nats.listen: ":80" stands beside nats.url (limit: leave it out)`},
-		{serve, memory + " --nats.creds=" + file, "is for a NATS of your own, which nats.url names (limit: leave it out)"},
-		{serve, memory + " --nats.intake.replicas=3", `nats.intake.replicas: "3" is for a NATS of your own, which nats.url names (limit: 1 there)`},
-		{serve, memory + " --data=", `data: "" is not set, and store: memory needs it (limit: a directory, made when missing)`},
-		{serve, memory + " --journal.mode=async", `journal.mode: "async" stands beside store: memory, which keeps nothing but what the journal has (limit: sync there)`},
-		{serve, memory + " --journal.dsn=a@tcp(b:1)/c", `journal.dsn: "***" stands beside store: memory (limit: sqlite: and a file there`},
+		{serve, memory + " --nats.listen=:80", `nats.listen: ":80" lets other machines in unasked (limit: a loopback ` +
+			`address, or nats.user, or nats.token, or http.insecure: true)`},
+		{serve, memory + " --nats.listen=:80 --nats.url=nats://a:1",
+			`nats.listen: ":80" stands beside nats.url (limit: leave it out)`},
+		{serve, memory + " --nats.creds=" + file,
+			"is for a NATS of your own, which nats.url names (limit: leave it out)"},
+		{serve, memory + " --nats.intake.replicas=3",
+			`nats.intake.replicas: "3" is for a NATS of your own, which nats.url names (limit: 1 there)`},
+		{serve, memory + " --data=",
+			`data: "" is not set, and store: memory needs it (limit: a directory, made when missing)`},
+		{serve, memory + " --journal.mode=async", `journal.mode: "async" stands beside store: memory, which keeps ` +
+			`nothing but what the journal has (limit: sync there)`},
+		{serve, memory + " --journal.dsn=a@tcp(b:1)/c",
+			`journal.dsn: "***" stands beside store: memory (limit: sqlite: and a file there`},
 		{serve, memory + " --journal.dsn=", `journal.mode: "sync" stands without journal.dsn`},
-		{serve, memory + " --redis.addrs=a:1", `redis.addrs: "a:1" stands beside store: memory, which uses no Redis and no ZooKeeper (limit: leave it out), from --redis.addrs`},
+		{serve, memory + " --redis.addrs=a:1", `redis.addrs: "a:1" stands beside store: memory, which uses no Redis ` +
+			`and no ZooKeeper (limit: leave it out), from --redis.addrs`},
 		{serve, memory + " --redis.password=a", `redis.password: "***" stands beside store: memory`},
 		{serve, memory + " --zookeeper.session=8s", `zookeeper.session: "8s" stands beside store: memory`},
 		{serve, "--data=" + t.TempDir(), "stands without store: memory (limit: leave it out), from --data"},
-		{serve, "--nats.listen=127.0.0.1:1", `nats.listen: "127.0.0.1:1" stands without store: memory (limit: leave it out)`},
+		{serve, "--nats.listen=127.0.0.1:1",
+			`nats.listen: "127.0.0.1:1" stands without store: memory (limit: leave it out)`},
 		{serve, "--store=disk", `store: "disk" is not one of the choices`},
-		{migrate, "", `journal.dsn: "" is not set (limit: user:password@tcp(host:port)/database, or sqlite: and a file; up to 2048 bytes)`},
+		{migrate, "", `journal.dsn: "" is not set (limit: user:password@tcp(host:port)/database, or sqlite: and a ` +
+			`file; up to 2048 bytes)`},
 		{migrate, "--journal.dsn=nowhere", `journal.dsn: "***" names no database`},
 		{migrate, "--journal.dsn=sqlite:x", ""},
 		{dev, "--http.listen=:80", `http.listen: ":80" lets other machines in unasked`},
 		{dev, "--http.listen=:80 --http.token=0123456789abcdef", ""},
 		{dev, "--http.listen=:80 --http.tokens_file=" + tokens, ""},
-		{dev, "--nats.listen=:80", `nats.listen: ":80" lets other machines in unasked (limit: a loopback address, or http.insecure: true)`},
+		{dev, "--nats.listen=:80",
+			`nats.listen: ":80" lets other machines in unasked (limit: a loopback address, or http.insecure: true)`},
 		{dev, "--nats.listen=:80 --http.token=0123456789abcdef", "nats.listen: "},
 		{dev, "--nats.listen=:80 --http.tokens_file=" + tokens, "nats.listen: "},
 		{dev, "--nats.listen=:80 --http.insecure", ""},
@@ -120,7 +144,8 @@ func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%s: %v", c.args, err)
-		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")):
+		case c.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")):
 			t.Errorf("%s: got %v, want %s", c.args, err, c.want)
 		}
 	}
@@ -129,46 +154,48 @@ func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
 func TestUnknownNamesAreRefusedWithTheNearestOne(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]string{
-		"htpp: {listen: x}":              "htpp.listen: is not a setting of tarry (did you mean http.listen?)",
-		"listen: x":                      "listen: is not a setting of tarry, from",
-		"nats: {urls: [a]}":              "nats.urls: is not a setting of tarry (did you mean nats.url?)",
-		"log_level: debug":               "log_level: is not a setting of tarry (did you mean log.level?)",
-		"zk: {servers: [a]}":             "zk.servers: is not a setting of tarry (did you mean zookeeper.servers?)",
-		"nats: {intake: {maxbytes: 1}}":  "nats.intake.maxbytes: is not a setting of tarry (did you mean nats.intake.max_bytes?)",
-		"colour: blue":                   "colour: is not a setting of tarry, from",
-		"colour:":                        "colour: is not a setting of tarry, from",
-		"colour: {}":                     "colour: is not a setting of tarry, from",
-		"config: other.yaml":             "config: is not a setting of tarry",
-		"1: x":                           "1: is not a setting of tarry",
-		"http: {1: x, true: y}":          "http.1: is not a setting of tarry",
-		"\"a b\\n\": x":                  `"a b\n": is not a setting of tarry`,
-		"\"\": x":                        `"": is not a setting of tarry`,
-		"http.listen: x":                 "http.listen: is to be nested: http: {listen: ...}",
-		"nats: {tls.ca: x}":              "nats.tls.ca: is to be nested: nats: {tls: {ca: ...}}",
-		"http.lisen: x":                  "http.lisen: is not a setting of tarry (did you mean http.listen?)",
-		"http: x":                        "http: is a section, with settings below it, and takes no value",
-		"http: [x]":                      "http: is a section, with settings below it, and takes no value",
-		"nats: {tls: true}":              "nats.tls: is a section, with settings below it, and takes no value",
-		"journal: {dns: x}":              "journal.dns: is not a setting of tarry (did you mean journal.dsn?)",
-		"journal: {modes: x}":            "journal.modes: is not a setting of tarry (did you mean journal.mode?)",
-		"journal: sync":                  "journal: is a section, with settings below it, and takes no value",
-		"journal: {dsn: 5}":              `journal.dsn: "***" is not text to YAML: put it in quotes`,
-		"peer: {listen: x}":              "peer.listen: is unsupported yet: it comes with fast takeover",
-		"topic: [{pattern: x}]":          "topic: is not a setting of tarry (did you mean topics?)",
-		"http: {tokes: [{name: x}]}":     "http.tokes: is not a setting of tarry (did you mean http.token?)",
-		"http.tokens: [{name: x}]":       "http.tokens: is to be nested: http: {tokens: ...}",
-		"namespace: {a: b}":              `namespace: "{...}" is a section, not a value`,
-		"namespace: [a]":                 `namespace: "[...]" is a list, not one value`,
-		"namespace: 5":                   `namespace: "5" is not text to YAML: put it in quotes`,
-		"namespace: true":                `namespace: "true" is not text to YAML: put it in quotes`,
-		"redis: {password: 0123}":        `redis.password: "***" is not text to YAML: put it in quotes`,
-		"redis: {addrs: [1]}":            `redis.addrs: "[...]" has an item that is not text`,
-		"redis: {addrs: []}":             `redis.addrs: "" is empty`,
-		"redis: {tls: 1}":                `redis.tls: "1" is of another kind (limit: true or false)`,
-		"buckets: 4.5":                   `buckets: "4.5" is of another kind (limit: 1 to 1024)`,
-		"buckets: true":                  `buckets: "true" is of another kind`,
-		"buckets: 99999999999999999999":  `buckets: "1e+20" is of another kind`,
-		"zookeeper: {session: 6}":        `zookeeper.session: "6" has no unit (as in 500ms, 6s, 10m) (limit: 2s to 40s)`,
+		"htpp: {listen: x}":  "htpp.listen: is not a setting of tarry (did you mean http.listen?)",
+		"listen: x":          "listen: is not a setting of tarry, from",
+		"nats: {urls: [a]}":  "nats.urls: is not a setting of tarry (did you mean nats.url?)",
+		"log_level: debug":   "log_level: is not a setting of tarry (did you mean log.level?)",
+		"zk: {servers: [a]}": "zk.servers: is not a setting of tarry (did you mean zookeeper.servers?)",
+		"nats: {intake: {maxbytes: 1}}": "nats.intake.maxbytes: is not a setting of tarry (did you mean " +
+			"nats.intake.max_bytes?)",
+		"colour: blue":                  "colour: is not a setting of tarry, from",
+		"colour:":                       "colour: is not a setting of tarry, from",
+		"colour: {}":                    "colour: is not a setting of tarry, from",
+		"config: other.yaml":            "config: is not a setting of tarry",
+		"1: x":                          "1: is not a setting of tarry",
+		"http: {1: x, true: y}":         "http.1: is not a setting of tarry",
+		"\"a b\\n\": x":                 `"a b\n": is not a setting of tarry`,
+		"\"\": x":                       `"": is not a setting of tarry`,
+		"http.listen: x":                "http.listen: is to be nested: http: {listen: ...}",
+		"nats: {tls.ca: x}":             "nats.tls.ca: is to be nested: nats: {tls: {ca: ...}}",
+		"http.lisen: x":                 "http.lisen: is not a setting of tarry (did you mean http.listen?)",
+		"http: x":                       "http: is a section, with settings below it, and takes no value",
+		"http: [x]":                     "http: is a section, with settings below it, and takes no value",
+		"nats: {tls: true}":             "nats.tls: is a section, with settings below it, and takes no value",
+		"journal: {dns: x}":             "journal.dns: is not a setting of tarry (did you mean journal.dsn?)",
+		"journal: {modes: x}":           "journal.modes: is not a setting of tarry (did you mean journal.mode?)",
+		"journal: sync":                 "journal: is a section, with settings below it, and takes no value",
+		"journal: {dsn: 5}":             `journal.dsn: "***" is not text to YAML: put it in quotes`,
+		"peer: {listen: x}":             "peer.listen: is unsupported yet: it comes with fast takeover",
+		"topic: [{pattern: x}]":         "topic: is not a setting of tarry (did you mean topics?)",
+		"http: {tokes: [{name: x}]}":    "http.tokes: is not a setting of tarry (did you mean http.token?)",
+		"http.tokens: [{name: x}]":      "http.tokens: is to be nested: http: {tokens: ...}",
+		"namespace: {a: b}":             `namespace: "{...}" is a section, not a value`,
+		"namespace: [a]":                `namespace: "[...]" is a list, not one value`,
+		"namespace: 5":                  `namespace: "5" is not text to YAML: put it in quotes`,
+		"namespace: true":               `namespace: "true" is not text to YAML: put it in quotes`,
+		"redis: {password: 0123}":       `redis.password: "***" is not text to YAML: put it in quotes`,
+		"redis: {addrs: [1]}":           `redis.addrs: "[...]" has an item that is not text`,
+		"redis: {addrs: []}":            `redis.addrs: "" is empty`,
+		"redis: {tls: 1}":               `redis.tls: "1" is of another kind (limit: true or false)`,
+		"buckets: 4.5":                  `buckets: "4.5" is of another kind (limit: 1 to 1024)`,
+		"buckets: true":                 `buckets: "true" is of another kind`,
+		"buckets: 99999999999999999999": `buckets: "1e+20" is of another kind`,
+		"zookeeper: {session: 6}": `zookeeper.session: "6" has no unit (as in 500ms, 6s, 10m) ` +
+			`(limit: 2s to 40s)`,
 		"http: {listen: ''}":             `http.listen: "" is empty`,
 		"- a":                            "is not a YAML mapping of names to values",
 		"just text":                      "is not a YAML mapping of names to values",
@@ -236,7 +263,8 @@ func TestAFileThatIsMissingOrTooLargeIsRefusedAlone(t *testing.T) {
 	}
 	_, err = LoadServe(nil, []string{"TARRY_CONFIG=" + write(t, strings.Repeat("# full\n", maxFile/7+1))})
 	mustHave(t, err, "is larger than 1MiB")
-	if _, err = LoadServe(nil, []string{"TARRY_CONFIG=" + write(t, strings.Repeat("# full\n", maxFile/7))}); err != nil {
+	if _, err = LoadServe(nil,
+		[]string{"TARRY_CONFIG=" + write(t, strings.Repeat("# full\n", maxFile/7))}); err != nil {
 		t.Errorf("just below the limit: %v", err)
 	}
 }
@@ -244,7 +272,8 @@ func TestAFileThatIsMissingOrTooLargeIsRefusedAlone(t *testing.T) {
 func TestVariablesOfKubernetesAreSkipped(t *testing.T) {
 	t.Parallel()
 	_, err := LoadServe(nil, []string{
-		"TARRY_SERVICE_HOST=10.0.0.1", "TARRY_SERVICE_PORT=7070", "TARRY_SERVICE_PORT_HTTP=7070", "TARRY_PORT=tcp://10.0.0.1:7070",
+		"TARRY_SERVICE_HOST=10.0.0.1", "TARRY_SERVICE_PORT=7070", "TARRY_SERVICE_PORT_HTTP=7070",
+		"TARRY_PORT=tcp://10.0.0.1:7070",
 		"TARRY_PORT_7070_TCP=tcp://10.0.0.1:7070", "TARRY_PORT_7070_TCP_PROTO=tcp", "TARRY_PORT_7070_TCP_PORT=7070",
 		"TARRY_PORT_7070_TCP_ADDR=10.0.0.1", "TARRY_HTTP_SERVICE_HOST=10.0.0.2", "TARRY_HTTP_PORT=tcp://10.0.0.2:80",
 		"TARRY_HTTP_PORT_80_UDP=udp://10.0.0.2:80",
@@ -273,7 +302,8 @@ func TestFlagsAreHelpfulAndRefuseWithTheRest(t *testing.T) {
 	fs = pflag.NewFlagSet("tarry", pflag.ContinueOnError)
 	AddServeFlags(fs)
 	err = FlagError(fs, fs.Parse([]string{"--http.lisen=x"}))
-	if want := "unknown flag: --http.lisen (did you mean --http.listen?)"; err.Error() != want || !errors.Is(err, ErrRefused) {
+	if want := "unknown flag: --http.lisen (did you mean --http.listen?)"; err.Error() != want ||
+		!errors.Is(err, ErrRefused) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	err = FlagError(fs, fs.Parse([]string{"--http.token"}))
@@ -286,10 +316,12 @@ func TestTheFlagsOfMigrateAreItsOwn(t *testing.T) {
 	t.Parallel()
 	fs := flagsOf(t, migrate, "--journal.dsn", "sqlite:x", "--namespace=orders", "--log.level=debug")
 	m, err := LoadMigrate(fs, nil)
-	if err != nil || m.Namespace != "orders" || m.Journal.DSN.Reveal() != "sqlite:x" || m.Log != (Log{Level: "debug", Format: "auto"}) || m.Data != "" {
+	if err != nil || m.Namespace != "orders" || m.Journal.DSN.Reveal() != "sqlite:x" ||
+		m.Log != (Log{Level: "debug", Format: "auto"}) || m.Data != "" {
 		t.Errorf("got %v, %v", m, err)
 	}
-	if shown := m.String(); !strings.Contains(shown, "namespace: orders\n") || !strings.Contains(shown, "dsn: '***'\n") {
+	if shown := m.String(); !strings.Contains(shown, "namespace: orders\n") ||
+		!strings.Contains(shown, "dsn: '***'\n") {
 		t.Errorf("it shows as\n%s", shown)
 	}
 	help := fs.FlagUsages()
@@ -304,15 +336,18 @@ func TestTheFlagsOfMigrateAreItsOwn(t *testing.T) {
 		}
 	}
 	err = FlagError(fs, fs.Parse([]string{"--journal.dns=x"}))
-	if want := "unknown flag: --journal.dns (did you mean --journal.dsn?)"; err.Error() != want || !errors.Is(err, ErrRefused) {
+	if want := "unknown flag: --journal.dns (did you mean --journal.dsn?)"; err.Error() != want ||
+		!errors.Is(err, ErrRefused) {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	_, err = LoadMigrate(fs, []string{"TARRY_CONFIG=" + write(t, "journal: {mode: never, keep: soon}\nredis: {addrs: []}\nnats: {listen: x}\n")})
+	_, err = LoadMigrate(fs, []string{
+		"TARRY_CONFIG=" + write(t, "journal: {mode: never, keep: soon}\nredis: {addrs: []}\nnats: {listen: x}\n")})
 	if err != nil {
 		t.Errorf("what is not of migrate was looked at: %v", err)
 	}
 	_, err = LoadMigrate(fs, []string{"TARRY_JOURNL_DSN=x", "TARRY_REDIS_ADDRS=-"})
-	if want := "TARRY_JOURNL_DSN: is not a setting of tarry (did you mean TARRY_JOURNAL_DSN?)"; err == nil || err.Error() != want {
+	if want := "TARRY_JOURNL_DSN: is not a setting of tarry (did you mean TARRY_JOURNAL_DSN?)"; err == nil ||
+		err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -320,9 +355,15 @@ func TestTheFlagsOfMigrateAreItsOwn(t *testing.T) {
 func TestAHostNameThatIsNoInstanceNameIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, hostname := range map[string]func() (string, error){
-		`instance: "my host" is the host's name and has ' ' at position 3 (limit: 1 to 64 of`: func() (string, error) { return "my host", nil },
-		`instance: "" is the host's name and is empty`:                                        func() (string, error) { return "", nil },
-		`instance: "" is not set, and the host has no name: gone`:                             func() (string, error) { return "", errors.New("gone") },
+		`instance: "my host" is the host's name and has ' ' at position 3 (limit: 1 to 64 of`: func() (string, error) {
+			return "my host", nil
+		},
+		`instance: "" is the host's name and is empty`: func() (string, error) {
+			return "", nil
+		},
+		`instance: "" is not set, and the host has no name: gone`: func() (string, error) {
+			return "", errors.New("gone")
+		},
 	} {
 		for _, given := range []string{"", "one"} {
 			l := newLoader(serve)

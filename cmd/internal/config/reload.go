@@ -15,24 +15,26 @@ type Reloaded struct {
 	Restart []string
 }
 
-// Reload reads all layers again, as LoadDev does, while tarry dev runs with d. Where anything is wrong nothing of it is to be
-// used.
+// Reload reads all layers again, as LoadDev does, while tarry dev runs with d. Where anything is wrong nothing of it is
+// to be used.
 func (d Dev) Reload(flags *pflag.FlagSet, environ []string) (Reloaded, error) {
 	next, err := LoadDev(flags, environ)
 	if err != nil {
 		return Reloaded{}, err
 	}
-	return Reloaded{Tokens: next.HTTP.Tokens, Retry: next.Retry, Topics: next.Topics, Restart: differing(&d, &next, dev)}, nil
+	return Reloaded{Tokens: next.HTTP.Tokens, Retry: next.Retry, Topics: next.Topics,
+		Restart: differing(&d, &next, dev)}, nil
 }
 
-// Reload reads all layers again, as LoadServe does, while an instance runs with s. Where anything is wrong nothing of it is
-// to be used.
+// Reload reads all layers again, as LoadServe does, while an instance runs with s. Where anything is wrong nothing of
+// it is to be used.
 func (s Serve) Reload(flags *pflag.FlagSet, environ []string) (Reloaded, error) {
 	next, err := LoadServe(flags, environ)
 	if err != nil {
 		return Reloaded{}, err
 	}
-	return Reloaded{Tokens: next.HTTP.Tokens, Retry: next.Retry, Topics: next.Topics, Restart: differing(&s, &next, serve)}, nil
+	return Reloaded{Tokens: next.HTTP.Tokens, Retry: next.Retry, Topics: next.Topics,
+		Restart: differing(&s, &next, serve)}, nil
 }
 
 // differing names the settings that are not the same in both, without those that are taken over.

@@ -21,7 +21,8 @@ func TestTheSampleFileInDeployIsTheSampleAndLoads(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(content) != Sample() {
-		t.Errorf("deploy/tarry.yaml is another text (rewrite it with: go test ./cmd/internal/config -run SampleFile -update)")
+		t.Errorf("deploy/tarry.yaml is another text (rewrite it with: go test ./cmd/internal/config -run " +
+			"SampleFile -update)")
 	}
 	want, err := LoadServe(nil, nil)
 	if err != nil {

@@ -106,18 +106,29 @@ func TestSecretsAreInNoError(t *testing.T) {
 		}
 	}
 	for _, file := range []string{
-		marker, "[" + marker + "]", "http: " + marker, "http: {token: *" + marker + "}", "http: {token: &" + marker + " }",
-		"http: {token: {" + marker + ": 1}}", "http: {token: {" + marker + "}}", "http: {token: [" + marker + "]}", "http:\n  token: " + marker + ": x",
-		"http: {token: !!int " + marker + "}", "http: {token: !!binary " + marker + "!}", "http: {token: !" + marker + " }", "http: {token: '" + marker + "",
-		"http: {token: \"" + marker + "\\z\"}", "http: {tokn: " + marker + "}", "nats: {url: 'nats://me:" + marker + "@a:1'}",
-		"nats: {url: 'nats://me:a," + marker + "@a:1,nats://b:2'}", "nats: {url: ['nats://" + marker + "@a:1', 'nats://b:2']}",
-		"redis: {addrs: ['redis://:" + marker + "@a:1']}", "redis: {addrs: ['" + marker + "@a:1', 'b']}", "zookeeper: {servers: 'me:" + marker + "@a:1'}",
-		"http: {listen: 'me:" + marker + "@:1'}", "peer: {advertise: '" + marker + "@:1'}", "http: {insecure: 'x://" + marker + "@a'}", "buckets: '" + marker + "@'",
-		"http: {token: |" + marker + "\n x}", "http: {token: %" + marker + "}", "http: {token: @" + marker + "}", "http: {token: `" + marker + "}",
+		marker, "[" + marker + "]", "http: " + marker, "http: {token: *" + marker + "}",
+		"http: {token: &" + marker + " }",
+		"http: {token: {" + marker + ": 1}}", "http: {token: {" + marker + "}}", "http: {token: [" + marker + "]}",
+		"http:\n  token: " + marker + ": x",
+		"http: {token: !!int " + marker + "}", "http: {token: !!binary " + marker + "!}",
+		"http: {token: !" + marker + " }", "http: {token: '" + marker + "",
+		"http: {token: \"" + marker + "\\z\"}", "http: {tokn: " + marker + "}",
+		"nats: {url: 'nats://me:" + marker + "@a:1'}",
+		"nats: {url: 'nats://me:a," + marker + "@a:1,nats://b:2'}",
+		"nats: {url: ['nats://" + marker + "@a:1', 'nats://b:2']}",
+		"redis: {addrs: ['redis://:" + marker + "@a:1']}", "redis: {addrs: ['" + marker + "@a:1', 'b']}",
+		"zookeeper: {servers: 'me:" + marker + "@a:1'}",
+		"http: {listen: 'me:" + marker + "@:1'}", "peer: {advertise: '" + marker + "@:1'}",
+		"http: {insecure: 'x://" + marker + "@a'}", "buckets: '" + marker + "@'",
+		"http: {token: |" + marker + "\n x}", "http: {token: %" + marker + "}", "http: {token: @" + marker + "}",
+		"http: {token: `" + marker + "}",
 		"http:\n  token:\n   " + marker + "\n  " + marker, "%" + marker, "!" + marker,
-		"journal: {dsn: 'me:" + marker + "@tcp(a:1)'}", "journal: {dsn: 'me:" + marker + "@tcp(a:1)/'}", "journal: {dsn: {me: '" + marker + "'}}",
-		"journal: {dsn: [" + marker + "]}", "journal: {dns: 'me:" + marker + "@tcp(a:1)/b'}", "journal: 'me:" + marker + "@tcp(a:1)/b'",
-		"journal: {mode: 'me:" + marker + "@tcp(a:1)/b'}", "journal: {mode: never, dsn: 'me:" + marker + "@tcp(a:1)/b'}",
+		"journal: {dsn: 'me:" + marker + "@tcp(a:1)'}", "journal: {dsn: 'me:" + marker + "@tcp(a:1)/'}",
+		"journal: {dsn: {me: '" + marker + "'}}",
+		"journal: {dsn: [" + marker + "]}", "journal: {dns: 'me:" + marker + "@tcp(a:1)/b'}",
+		"journal: 'me:" + marker + "@tcp(a:1)/b'",
+		"journal: {mode: 'me:" + marker + "@tcp(a:1)/b'}",
+		"journal: {mode: never, dsn: 'me:" + marker + "@tcp(a:1)/b'}",
 		"journal: {mode: sync, dsn: 'me:" + marker + "@tcp(a:1)'}", "journal: {keep: 'me:" + marker + "@tcp(a:1)/b'}",
 	} {
 		_, err := LoadServe(nil, []string{"TARRY_CONFIG=" + write(t, file)})
@@ -127,7 +138,8 @@ func TestSecretsAreInNoError(t *testing.T) {
 		}
 		hide(t, file, err.Error())
 	}
-	for _, environ := range []string{"TARRY_HTTP_TOKN=" + marker, "TARRY_REDIS_URL=redis://:" + marker + "@a", "TARRY_JOURNAL_DNS=me:" + marker + "@tcp(a)/b",
+	for _, environ := range []string{"TARRY_HTTP_TOKN=" + marker, "TARRY_REDIS_URL=redis://:" + marker + "@a",
+		"TARRY_JOURNAL_DNS=me:" + marker + "@tcp(a)/b",
 		"TARRY_JOURNAL_DSN=me:" + marker + "@tcp(a)", "TARRY_PEER_LISTEN=me:" + marker + "@a:1"} {
 		_, err := LoadServe(nil, []string{environ})
 		mustHave(t, err, "TARRY_")

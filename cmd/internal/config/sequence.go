@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// sequence is a setting that is a list of sections, such as topics. Only a file can hold one: it has no spelling for the
-// environment or a flag. Its rows are the fields of an item, named as within the item.
+// sequence is a setting that is a list of sections, such as topics. Only a file can hold one: it has no spelling for
+// the environment or a flag. Its rows are the fields of an item, named as within the item.
 type sequence struct {
 	name     string
 	one      string // what an item is called: "a topic"

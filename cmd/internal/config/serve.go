@@ -34,8 +34,8 @@ type Serve struct {
 	Log       Log       `setting:"log"`
 }
 
-// HTTP is the API's server. Without Token and Tokens nobody is asked for one. Tokens are those of the file's list and of
-// TokensFile.
+// HTTP is the API's server. Without Token and Tokens nobody is asked for one. Tokens are those of the file's list and
+// of TokensFile.
 type HTTP struct {
 	Listen        string        `setting:"listen"`
 	ProbeListen   string        `setting:"probe_listen"` // may be empty

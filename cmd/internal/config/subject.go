@@ -11,13 +11,15 @@ import (
 
 // subject is one literal NATS subject, as a message may be due on.
 func subject() text {
-	limit := fmt.Sprintf("1 to %d bytes, tokens joined by dots, no wildcard; not tarry's, NATS's or the intake's own", wire.MaxSubject)
+	limit := fmt.Sprintf("1 to %d bytes, tokens joined by dots, no wildcard; not tarry's, NATS's or the intake's own",
+		wire.MaxSubject)
 	return text{"subject", limit, func(s string) string { return checkSubject(s, false) }}
 }
 
 // pattern is a NATS subject that may have wildcards: * for one token, > at the end for one or more.
 func pattern() text {
-	limit := fmt.Sprintf("1 to %d bytes, tokens joined by dots, * for one token, > at the end for all that follow", wire.MaxSubject)
+	limit := fmt.Sprintf("1 to %d bytes, tokens joined by dots, * for one token, > at the end for all that follow",
+		wire.MaxSubject)
 	return text{"pattern", limit, func(s string) string { return checkSubject(s, true) }}
 }
 
@@ -51,8 +53,8 @@ func checkSubject(s string, wild bool) string {
 	return ""
 }
 
-// own reports whether all that a pattern matches lies under a subject that tarry reads itself, so that no message can be
-// due there.
+// own reports whether all that a pattern matches lies under a subject that tarry reads itself, so that no message can
+// be due there.
 func own(pattern, prefix string) string {
 	for _, root := range []string{prefix, "tarry"} {
 		if pattern == root || strings.HasPrefix(pattern, root+".") {

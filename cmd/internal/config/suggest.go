@@ -12,7 +12,8 @@ const maxUnknown = 20 // unknown names told one by one
 func (l *loader) unknown(names, known []string, source string) {
 	for i, name := range names {
 		if i == maxUnknown {
-			l.add(&Problem{Name: "...", Wrong: fmt.Sprintf("and %d further unknown names", len(names)-i), Source: source})
+			l.add(
+				&Problem{Name: "...", Wrong: fmt.Sprintf("and %d further unknown names", len(names)-i), Source: source})
 			return
 		}
 		wrong := "is not a setting of tarry"

@@ -36,7 +36,8 @@ func TestTheThreeSpellingsOfEverySettingAreFixed(t *testing.T) {
 			if s.secret {
 				secret = " secret"
 			}
-			fmt.Fprintf(&b, "%s[].%s | %s%s | default %q | %s\n", q.name, s.name, s.limit.noun(), secret, s.fallback, s.limit.words())
+			fmt.Fprintf(&b, "%s[].%s | %s%s | default %q | %s\n", q.name, s.name, s.limit.noun(), secret, s.fallback,
+				s.limit.words())
 		}
 	}
 	golden := filepath.Join("testdata", "settings.golden")
@@ -67,7 +68,8 @@ func TestTheTableIsSound(t *testing.T) {
 			t.Errorf("%s and %s share %s", s.name, other, s.env())
 		}
 		envs[s.env()] = s.name
-		if fromKubernetes(s.env(), "tcp://10.0.0.1:80") || fromKubernetes(s.env(), "10.0.0.1") || fromKubernetes(s.env(), "80") {
+		if fromKubernetes(s.env(), "tcp://10.0.0.1:80") || fromKubernetes(s.env(), "10.0.0.1") ||
+			fromKubernetes(s.env(), "80") {
 			t.Errorf("%s could be taken for a variable of Kubernetes", s.env())
 		}
 		section, _, nested := strings.Cut(s.name, ".")
@@ -136,7 +138,8 @@ func TestEveryListHasItsSliceAndEveryFieldOfAnItemItsRow(t *testing.T) {
 				t.Errorf("%s of %s: a slice %v", q.name, of, ok)
 			}
 			delete(found, q.name)
-			if !slices.ContainsFunc(settings(), func(s setting) bool { return s.name == q.before && s.of&q.of == q.of }) {
+			if !slices.ContainsFunc(settings(),
+				func(s setting) bool { return s.name == q.before && s.of&q.of == q.of }) {
 				t.Errorf("%s stands before %q", q.name, q.before)
 			}
 		}

@@ -30,7 +30,8 @@ func (t Token) Hash() (hash [sha256.Size]byte) {
 
 const tokenMark = "tarry_"
 
-// NewToken makes a token that nobody can guess. Its beginning tells people, and what looks for leaked secrets, what it is.
+// NewToken makes a token that nobody can guess. Its beginning tells people, and what looks for leaked secrets, what it
+// is.
 func NewToken() (string, error) {
 	var random [32]byte
 	if _, err := rand.Read(random[:]); err != nil {
@@ -57,17 +58,22 @@ func tokenList() sequence {
 		example: "tokens:\n" +
 			"  - name: shop                  # in the log of operator actions\n" +
 			"    sha256: 64 hex digits       # of the token, which stands nowhere\n" +
-			"    push: [\"orders.>\", mail.*]  # topics it may push to; it may cancel and reschedule what waits for them\n" +
+			"    push: [\"orders.>\", mail.*]  # topics it may push to; it may cancel and reschedule what waits " +
+			"for them\n" +
 			"    read: true                  # look-ups, lists, topics, cluster, metrics\n" +
-			"    operate: false              # bulk work, dead messages, pause, restore, verify, redeliver, resign; with it comes read\n",
+			"    operate: false              # bulk work, dead messages, pause, restore, verify, redeliver, resign; " +
+			"with it comes read\n",
 		required: []string{"name", "sha256"},
 		rows: []setting{
 			{name: "name", limit: tokenName(64), help: "who it is, for the log; unlike that of any other token"},
 			{name: "sha256", secret: true, limit: tokenHash(), help: "SHA-256 of the token in hex"},
-			{name: "push", limit: several{pattern(), maxPatterns}, help: "topics it may push to, and whose messages it may cancel, reschedule and run one by one"},
+			{name: "push", limit: several{pattern(), maxPatterns},
+				help: "topics it may push to, and whose messages it may cancel, reschedule and run one by one"},
 			{name: "pull", limit: several{pattern(), maxPatterns}, help: "topics it may pull from"},
-			{name: "read", fallback: "false", limit: toggle{}, help: "it may look up, list and count messages of all topics, and see topics, cluster and metrics"},
-			{name: "operate", fallback: "false", limit: toggle{}, help: "it may do what operators do, on all topics: work on many messages, on the dead, pause, restore, verify, redeliver, resign; with it comes read"},
+			{name: "read", fallback: "false", limit: toggle{},
+				help: "it may look up, list and count messages of all topics, and see topics, cluster and metrics"},
+			{name: "operate", fallback: "false", limit: toggle{}, help: "it may do what operators do, on all topics: " +
+				"work on many messages, on the dead, pause, restore, verify, redeliver, resign; with it comes read"},
 		},
 	}
 }
@@ -116,7 +122,8 @@ func (l *loader) tokens(plain Secret, file string) []Token {
 		return nil
 	}
 	if len(all) > maxTokens {
-		l.refuseAt(name, Problem{Name: name, Wrong: fmt.Sprintf("and %s have %d items together", fileName, len(all)), Limit: tokenList().words()})
+		l.refuseAt(name, Problem{Name: name, Wrong: fmt.Sprintf("and %s have %d items together", fileName, len(all)),
+			Limit: tokenList().words()})
 		return nil
 	}
 	names, hashes := map[string]string{}, map[[sha256.Size]byte]string{}

@@ -41,15 +41,23 @@ func topicList() sequence {
 		required: []string{"pattern"},
 		rows: []setting{
 			{name: "pattern", limit: pattern(), help: "the topics it is for"},
-			{name: "deliver", fallback: "mq", limit: delivery(), help: "where messages go when they are due: mq is NATS"},
-			{name: "retry", computed: "the setting retry", limit: schedule(), help: "when a message that brings no schedule is tried again, after a consumer sent it back or NATS refused it for good; after the last delay it is dead"},
-			{name: "ttl", computed: "for ever", limit: span{time.Millisecond, maxTTL}, help: "how long after it is due a message that brings no ttl is worth delivering"},
-			{name: "core", fallback: "hold", limit: choice{"hold", "drop"}, help: "what happens on a core NATS subject on which nobody listens: hold keeps messages until somebody does, drop loses them"},
-			{name: "rate", computed: "no bound", limit: amount{0.001, maxRate}, help: "deliveries a second, by all topics of the pattern together"},
-			{name: "catch_up_rate", computed: "no bound", limit: amount{0.001, maxRate}, help: "deliveries a second of what is more than 5s late"},
+			{name: "deliver", fallback: "mq", limit: delivery(),
+				help: "where messages go when they are due: mq is NATS"},
+			{name: "retry", computed: "the setting retry", limit: schedule(),
+				help: "when a message that brings no schedule is tried again, after a consumer sent it back or NATS " +
+					"refused it for good; after the last delay it is dead"},
+			{name: "ttl", computed: "for ever", limit: span{time.Millisecond, maxTTL},
+				help: "how long after it is due a message that brings no ttl is worth delivering"},
+			{name: "core", fallback: "hold", limit: choice{"hold", "drop"}, help: "what happens on a core NATS " +
+				"subject on which nobody listens: hold keeps messages until somebody does, drop loses them"},
+			{name: "rate", computed: "no bound", limit: amount{0.001, maxRate},
+				help: "deliveries a second, by all topics of the pattern together"},
+			{name: "catch_up_rate", computed: "no bound", limit: amount{0.001, maxRate},
+				help: "deliveries a second of what is more than 5s late"},
 			{name: "dead", limit: subject(), help: "subject that gets a copy of each message that is dead"},
 			{name: "expired", limit: subject(), help: "subject that gets a copy of each message that expired"},
-			{name: "partitions", computed: "none", limit: integer{1, 1024}, help: "parts of the subject: messages are due on it with .0, .1 and so on, one part for one key"},
+			{name: "partitions", computed: "none", limit: integer{1, 1024},
+				help: "parts of the subject: messages are due on it with .0, .1 and so on, one part for one key"},
 		},
 	}
 }
@@ -79,14 +87,16 @@ func (l *loader) topics(prefix string) []Topic {
 	}
 	for i, t := range all {
 		refuse := func(field, value, wrong string) {
-			l.refuseAt(name, Problem{Name: fmt.Sprintf("%s[%d].%s", name, i, field), Value: shown(value), Wrong: wrong, Source: l.lists[name].source})
+			l.refuseAt(name, Problem{Name: fmt.Sprintf("%s[%d].%s", name, i, field), Value: shown(value), Wrong: wrong,
+				Source: l.lists[name].source})
 		}
 		if wrong := own(t.Pattern, prefix); wrong != "" {
 			refuse("pattern", t.Pattern, wrong)
 		}
 		for j, earlier := range all[:i] {
 			if wire.Covers(earlier.Pattern, t.Pattern) {
-				refuse("pattern", t.Pattern, fmt.Sprintf("never counts: topics[%d] has %s, which matches all of it first", j, shown(earlier.Pattern)))
+				refuse("pattern", t.Pattern, fmt.Sprintf(
+					"never counts: topics[%d] has %s, which matches all of it first", j, shown(earlier.Pattern)))
 				break
 			}
 		}
@@ -103,8 +113,8 @@ func (l *loader) topics(prefix string) []Topic {
 	return all
 }
 
-// loops reports whether a copy on that subject, of a message of topic i, may end in another copy for topic i. Of the two
-// that each topic has either may be taken.
+// loops reports whether a copy on that subject, of a message of topic i, may end in another copy for topic i. Of the
+// two that each topic has either may be taken.
 func loops(all []Topic, i int, subject string) bool {
 	seen := map[int]bool{}
 	next := []string{subject}

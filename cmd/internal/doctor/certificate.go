@@ -27,9 +27,11 @@ func (p *patient) certificates(n *notes) {
 		chain, err = parsed(pair.Certificate)
 	}
 	if err != nil {
-		n.broken(name, fmt.Errorf("http.tls.cert and http.tls.key: %w", err), "put the certificate, with its chain behind it, and the key that belongs to it there, in PEM form: tarry serve does not start with these")
+		n.broken(name, fmt.Errorf("http.tls.cert and http.tls.key: %w", err), "put the certificate, with its chain "+
+			"behind it, and the key that belongs to it there, in PEM form: tarry serve does not start with these")
 	} else {
-		aged(n, name, "http.tls.cert", chain[0], chain, "renew it: clients do not talk to what has no valid certificate; tarry serve takes the new files up by itself")
+		aged(n, name, "http.tls.cert", chain[0], chain, "renew it: clients do not talk to what has no valid "+
+			"certificate; tarry serve takes the new files up by itself")
 	}
 	if files.CA == "" {
 		return
@@ -37,11 +39,13 @@ func (p *patient) certificates(n *notes) {
 	const authority = "http client authority"
 	known, err := authorities(files.CA)
 	if err != nil {
-		n.broken(authority, fmt.Errorf("http.tls.ca: %w", err), "put the authorities of the clients' certificates there, in PEM form: tarry serve does not start with this")
+		n.broken(authority, fmt.Errorf("http.tls.ca: %w", err),
+			"put the authorities of the clients' certificates there, in PEM form: tarry serve does not start with this")
 		return
 	}
 	last := slices.MaxFunc(known, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
-	aged(n, authority, "http.tls.ca", last, known, "renew it, or take it out: no client whose certificate it signed gets in")
+	aged(n, authority, "http.tls.ca", last, known,
+		"renew it, or take it out: no client whose certificate it signed gets in")
 }
 
 // aged judges the certificates of a file: by the one without which none is of use, and by the one that ends first.
@@ -50,13 +54,15 @@ func aged(n *notes, name, setting string, vital *x509.Certificate, all []*x509.C
 	first := slices.MinFunc(all, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
 	switch left := first.NotAfter.Sub(now); {
 	case now.Before(vital.NotBefore):
-		n.fail(name, fmt.Sprintf("%s: %s is not valid before %s", setting, vital.Subject, day(vital.NotBefore)), "set the clock right, or take one that is valid")
+		n.fail(name, fmt.Sprintf("%s: %s is not valid before %s", setting, vital.Subject, day(vital.NotBefore)),
+			"set the clock right, or take one that is valid")
 	case now.After(vital.NotAfter):
 		n.fail(name, fmt.Sprintf("%s: %s ended on %s", setting, vital.Subject, day(vital.NotAfter)), change)
 	case left <= 0:
 		n.warn(name, fmt.Sprintf("%s: %s ended on %s", setting, first.Subject, day(first.NotAfter)), change)
 	case left < certificateWarn:
-		n.warn(name, fmt.Sprintf("%s: %s ends on %s, in %s", setting, first.Subject, day(first.NotAfter), plural(int(left.Hours()/24), "day")), change)
+		n.warn(name, fmt.Sprintf("%s: %s ends on %s, in %s", setting, first.Subject, day(first.NotAfter),
+			plural(int(left.Hours()/24), "day")), change)
 	default:
 		n.ok(name, "%s is valid until %s", setting, day(first.NotAfter))
 	}

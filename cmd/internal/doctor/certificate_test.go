@@ -23,7 +23,8 @@ func certificate(t *testing.T, name string, from, until time.Duration) (cert, ke
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(until)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(until)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +33,8 @@ func certificate(t *testing.T, name string, from, until time.Duration) (cert, ke
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(
+		&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})
 }
 
 func TestHTTP_WhoseCertificatesCannotBeUsed(t *testing.T) {
@@ -63,9 +65,10 @@ func TestHTTP_WhoseCertificatesCannotBeUsed(t *testing.T) {
 		status    doctor.Status
 		words     []string
 	}{
-		"good":                   {good, key, doctor.OK, []string{"valid until"}},
-		"another's key":          {good, other, doctor.Fail, []string{"private key does not match", "does not start"}},
-		"no certificate":         {[]byte("-----BEGIN NOTHING-----"), key, doctor.Fail, []string{"http.tls.cert", "PEM"}},
+		"good":          {good, key, doctor.OK, []string{"valid until"}},
+		"another's key": {good, other, doctor.Fail, []string{"private key does not match", "does not start"}},
+		"no certificate": {[]byte("-----BEGIN NOTHING-----"), key, doctor.Fail,
+			[]string{"http.tls.cert", "PEM"}},
 		"it ends soon":           {late, lateKey, doctor.Warn, []string{"late ends on", "in 20 days", "renew it"}},
 		"it has ended":           {over, overKey, doctor.Fail, []string{"over ended on", "renew it"}},
 		"it has not begun":       {early, earlyKey, doctor.Fail, []string{"early is not valid before"}},
@@ -97,6 +100,7 @@ func TestHTTP_WhoseCertificatesCannotBeUsed(t *testing.T) {
 	} {
 		put("HTTP_TLS_CA", "ca.pem", c.ca)
 		t.Log(name)
-		s.diagnosis(t).has(c.status, "machine", "http client authority", c.words...).has(doctor.OK, "machine", "http certificate")
+		s.diagnosis(t).has(c.status, "machine", "http client authority", c.words...).has(doctor.OK, "machine",
+			"http certificate")
 	}
 }

@@ -113,7 +113,8 @@ const leastSecret = 6
 // hider blots out the settings' secrets. Drivers do not print them; this is for the day when one does.
 func hider(cfg config.Serve) func(string) string {
 	secrets := []string{
-		cfg.HTTP.Token.Reveal(), cfg.NATS.Password.Reveal(), cfg.NATS.Token.Reveal(), cfg.Redis.Password.Reveal(), cfg.ZooKeeper.Password.Reveal(),
+		cfg.HTTP.Token.Reveal(), cfg.NATS.Password.Reveal(), cfg.NATS.Token.Reveal(), cfg.Redis.Password.Reveal(),
+		cfg.ZooKeeper.Password.Reveal(),
 		cfg.Journal.DSN.Reveal(), passwordOf(cfg.Journal.DSN.Reveal()),
 	}
 	var pairs []string

@@ -27,9 +27,14 @@ func healthy(t *testing.T) setup {
 	t.Helper()
 	ns := fmt.Sprintf("doctor-%016x", rand.Uint64())
 	return setup{
-		"NAMESPACE": ns, "INSTANCE": "one", "NATS_PREFIX": ns,
-		"REDIS_ADDRS": lab.SharedRedis(t).Addr, "NATS_URL": lab.SharedNATS(t).URL(), "ZOOKEEPER_SERVERS": lab.SharedZooKeeper(t).Addr,
-		"JOURNAL_MODE": "sync", "JOURNAL_DSN": lab.SharedMariaDB(t).Database(t),
+		"NAMESPACE":         ns,
+		"INSTANCE":          "one",
+		"NATS_PREFIX":       ns,
+		"REDIS_ADDRS":       lab.SharedRedis(t).Addr,
+		"NATS_URL":          lab.SharedNATS(t).URL(),
+		"ZOOKEEPER_SERVERS": lab.SharedZooKeeper(t).Addr,
+		"JOURNAL_MODE":      "sync",
+		"JOURNAL_DSN":       lab.SharedMariaDB(t).Database(t),
 	}
 }
 
@@ -136,11 +141,14 @@ func nobody(t *testing.T) string {
 func TestRun_FindsNothingWrongWithGoodServers(t *testing.T) {
 	t.Parallel()
 	d := healthy(t).diagnosis(t).fails().warns("zookeeper ensemble") // one server
-	d.has(doctor.OK, "redis", "eviction", "noeviction").has(doctor.OK, "redis", "append-only file", "on").has(doctor.OK, "redis", "rights").
-		has(doctor.OK, "nats", "intake", "does not exist yet").has(doctor.OK, "nats", "subscribe").has(doctor.OK, "nats", "publish").
+	d.has(doctor.OK, "redis", "eviction", "noeviction").has(doctor.OK, "redis", "append-only file", "on").has(
+		doctor.OK, "redis", "rights").
+		has(doctor.OK, "nats", "intake", "does not exist yet").has(doctor.OK, "nats", "subscribe").has(
+		doctor.OK, "nats", "publish").
 		has(doctor.Unknown, "nats", "sync_interval", "sync_interval: always").
 		has(doctor.OK, "zookeeper", "session", "6s").has(doctor.OK, "zookeeper", "access", "may be made").
-		has(doctor.OK, "journal", "durability").has(doctor.OK, "journal", "schema", "version 0").has(doctor.OK, "journal", "privileges").
+		has(doctor.OK, "journal", "durability").has(doctor.OK, "journal", "schema", "version 0").has(
+		doctor.OK, "journal", "privileges").
 		has(doctor.OK, "machine", "clocks", "journal", "redis")
 	if d.Sick(false) || !d.Sick(true) {
 		t.Error("sick is not by the counts")
@@ -150,7 +158,8 @@ func TestRun_FindsNothingWrongWithGoodServers(t *testing.T) {
 func TestRun_EndsWithinTheTimeOutOnFrozenServers(t *testing.T) {
 	t.Parallel()
 	s := healthy(t)
-	frozen := map[string]string{"REDIS_ADDRS": s["REDIS_ADDRS"], "ZOOKEEPER_SERVERS": s["ZOOKEEPER_SERVERS"], "NATS_URL": strings.TrimPrefix(s["NATS_URL"], "nats://"),
+	frozen := map[string]string{"REDIS_ADDRS": s["REDIS_ADDRS"], "ZOOKEEPER_SERVERS": s["ZOOKEEPER_SERVERS"],
+		"NATS_URL":    strings.TrimPrefix(s["NATS_URL"], "nats://"),
 		"JOURNAL_DSN": lab.SharedMariaDB(t).Addr}
 	for name, addr := range frozen {
 		p := lab.NewProxy(t, addr)
@@ -190,7 +199,8 @@ func TestRun_TellsNoSecret(t *testing.T) {
 	s["HTTP_TOKEN"] = secret
 	s["JOURNAL_DSN"] = "me:" + secret + "@tcp(" + lab.SharedMariaDB(t).Addr + ")/tarry"
 	d := s.diagnosis(t)
-	d.fails("redis reachable", "journal reachable").has(doctor.Fail, "redis", "reachable", "correct redis.username and redis.password").
+	d.fails("redis reachable", "journal reachable").has(
+		doctor.Fail, "redis", "reachable", "correct redis.username and redis.password").
 		has(doctor.Fail, "journal", "reachable", "correct user and password in journal.dsn")
 	raw, err := d.JSON()
 	if err != nil {
@@ -205,7 +215,8 @@ func TestHTTP_ThatLetsAnybodyIn(t *testing.T) {
 	t.Parallel()
 	s := healthy(t)
 	s["HTTP_LISTEN"], s["HTTP_INSECURE"] = "0.0.0.0:7070", "true"
-	s.diagnosis(t).fails().warns("zookeeper ensemble", "machine http access").has(doctor.Warn, "machine", "http access", "from anybody")
+	s.diagnosis(t).fails().warns("zookeeper ensemble", "machine http access").has(doctor.Warn, "machine", "http access",
+		"from anybody")
 	s["HTTP_INSECURE"], s["HTTP_TOKEN"] = "false", "0123456789abcdef"
 	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.OK, "machine", "http access", "in clear")
 }

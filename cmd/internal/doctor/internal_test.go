@@ -82,7 +82,8 @@ func TestGrantsOn_ReadsWhatServersSay(t *testing.T) {
 		whole  bool
 	}{
 		{[]string{"GRANT ALL PRIVILEGES ON *.* TO `root`@`%` WITH GRANT OPTION"}, "ALL PRIVILEGES", true, true},
-		{[]string{"GRANT USAGE ON *.* TO `a`@`%`", "GRANT SELECT, CREATE ON `tarry\\_x`.* TO `a`@`%`"}, "CREATE", true, true},
+		{[]string{"GRANT USAGE ON *.* TO `a`@`%`", "GRANT SELECT, CREATE ON `tarry\\_x`.* TO `a`@`%`"},
+			"CREATE", true, true},
 		{[]string{"GRANT CREATE ON `tarry_%`.* TO `a`@`%`"}, "CREATE", true, true},
 		{[]string{"GRANT CREATE ON `other`.* TO `a`@`%`"}, "CREATE", false, true},
 		{[]string{"GRANT CREATE ON `tarry_x`.`t` TO `a`@`%`"}, "CREATE", false, true},
@@ -99,7 +100,12 @@ func TestGrantsOn_ReadsWhatServersSay(t *testing.T) {
 func TestPasswordOf_TakesTheDriversView(t *testing.T) {
 	t.Parallel()
 	for dsn, want := range map[string]string{
-		"me:p@ss/word:x@tcp(h:3306)/db?a=b": "p@ss/word:x", "me@tcp(h)/db": "", "me:@tcp(h)/db": "", "sqlite:/a/b@c": "", "/db": "", "": "",
+		"me:p@ss/word:x@tcp(h:3306)/db?a=b": "p@ss/word:x",
+		"me@tcp(h)/db":                      "",
+		"me:@tcp(h)/db":                     "",
+		"sqlite:/a/b@c":                     "",
+		"/db":                               "",
+		"":                                  "",
 	} {
 		if got := passwordOf(dsn); got != want && !(strings.HasPrefix(dsn, "sqlite:")) {
 			t.Errorf("%s: got %q, want %q", dsn, got, want)
@@ -119,7 +125,8 @@ func TestClocks_AreComparedWithEachOtherAndHere(t *testing.T) {
 		{nil, Unknown, "no server"},
 		{[]reading{at("redis a", 2*ms, ms)}, OK, "fewer than three"},
 		{[]reading{at("redis a", 2*ms, ms), at("nats", -200*ms, ms)}, OK, "nats -200 ms"},
-		{[]reading{at("redis a", 200*ms, ms), at("nats", -200*ms, ms)}, Warn, "nats and redis a are at least 398ms apart"},
+		{[]reading{at("redis a", 200*ms, ms), at("nats", -200*ms, ms)}, Warn,
+			"nats and redis a are at least 398ms apart"},
 		{[]reading{at("redis a", 400*ms, 300*ms), at("journal", 0, ms)}, OK, "redis a +400"}, // nobody can tell
 		{[]reading{at("redis a", 400*ms, 300*ms), at("redis a", 300*ms, ms)}, Warn, "this machine and redis a"},
 		{[]reading{at("redis a", -time.Hour, ms), at("journal", 0, ms)}, Fail, "apart"},

@@ -41,7 +41,8 @@ func (p *patient) journal(ctx context.Context) ([]Check, []reading) {
 	defer cancel()
 	started := time.Now()
 	found, err := journal.Inspect(call, journal.Config{
-		DSN: p.cfg.Journal.DSN.Reveal(), Namespace: p.cfg.Namespace, MaxRow: int(p.cfg.HTTP.BodyLimit) - rowSlack, Log: zerolog.Nop(),
+		DSN: p.cfg.Journal.DSN.Reveal(), Namespace: p.cfg.Namespace, MaxRow: int(p.cfg.HTTP.BodyLimit) - rowSlack,
+		Log: zerolog.Nop(),
 	})
 	n.target = found.Place
 	if err != nil {
@@ -90,7 +91,8 @@ func journalChange(err error) string {
 func (d *database) reached(trip time.Duration) {
 	found := fmt.Sprintf("%s, mode %s, a round trip takes %s", d.Server, d.cfg.Journal.Mode, round(trip))
 	if trip > 50*time.Millisecond {
-		d.warn("reachable", found, "bring the database nearer: with journal.mode sync every answered change waits for several round trips")
+		d.warn("reachable", found,
+			"bring the database nearer: with journal.mode sync every answered change waits for several round trips")
 	} else {
 		d.ok("reachable", "%s", found)
 	}
@@ -104,10 +106,13 @@ func (d *database) reached(trip time.Duration) {
 	}
 	// The settings are part of the session; a proxy that shares sessions loses them.
 	if idle := number(d.Session["wait_timeout"]); idle > 0 && time.Duration(idle)*time.Second <= journalIdle {
-		d.fail("wait_timeout", fmt.Sprintf("the server ends sessions that rest for %d s, before tarry lets go of them", idle), "raise wait_timeout to 6 s or more for this user")
+		d.fail("wait_timeout", fmt.Sprintf("the server ends sessions that rest for %d s, before tarry lets go of them",
+			idle), "raise wait_timeout to 6 s or more for this user")
 	} else if idle > 60 {
-		d.warn("wait_timeout", fmt.Sprintf("%d s in tarry's session, which asked for 6 s: something between here and the server swallows session settings", idle),
-			"connect to the server itself, or have the proxy keep a session for each client: an instance that lost power would hold its locks for that long")
+		d.warn("wait_timeout", fmt.Sprintf("%d s in tarry's session, which asked for 6 s: something between here and "+
+			"the server swallows session settings", idle),
+			"connect to the server itself, or have the proxy keep a session for each client: an instance that lost "+
+				"power would hold its locks for that long")
 	} else {
 		d.ok("wait_timeout", "%d s in tarry's session", idle)
 	}
@@ -133,12 +138,14 @@ func (d *database) durable() {
 	}
 	switch {
 	case len(lax) > 0:
-		d.warn("durability", strings.Join(lax, ", ")+": a power cut of the database loses changes that tarry has answered",
+		d.warn("durability", strings.Join(lax, ", ")+
+			": a power cut of the database loses changes that tarry has answered",
 			"innodb_flush_log_at_trx_commit=1, sync_binlog=1 and innodb_doublewrite=ON in my.cnf")
 	case strings.EqualFold(v["log_bin"], "ON"):
 		d.ok("durability", "each commit is on the disk (log and binary log)")
 	default:
-		d.ok("durability", "each commit is on the disk; there is no binary log, so no replica and no point-in-time recovery")
+		d.ok("durability",
+			"each commit is on the disk; there is no binary log, so no replica and no point-in-time recovery")
 	}
 	if force := v["innodb_force_recovery"]; number(force) > 0 {
 		d.fail("recovery mode", "innodb_force_recovery="+force+": the server is being repaired", "finish the repair")
@@ -153,7 +160,8 @@ func (d *database) packet() {
 	found := fmt.Sprintf("%s; messages of up to http.body_limit need %s", size(have), size(d.NeedPacket))
 	change := ""
 	if have < d.NeedPacket {
-		change = fmt.Sprintf("max_allowed_packet=%d or more in my.cnf, or a lower http.body_limit: tarry serve does not open this journal", d.NeedPacket)
+		change = fmt.Sprintf("max_allowed_packet=%d or more in my.cnf, or a lower http.body_limit: tarry serve does "+
+			"not open this journal", d.NeedPacket)
 	}
 	d.judge(Fail, "max_allowed_packet", found, change)
 }
@@ -172,7 +180,8 @@ func (d *database) writes() {
 		}
 	}
 	if strings.EqualFold(v["wsrep_on"], "ON") {
-		d.warn("cluster", "Galera: locks, which tarry's fences rest on, hold on one node only", "have all instances write to the same node")
+		d.warn("cluster", "Galera: locks, which tarry's fences rest on, hold on one node only",
+			"have all instances write to the same node")
 	}
 	d.ok("writable", "the server takes changes")
 }
@@ -188,7 +197,8 @@ func (d *database) connections() {
 	found := fmt.Sprintf("%d of %d in use, an instance takes %d at most", used, most, journalConns)
 	change := ""
 	if most-used < 2*journalConns {
-		change = fmt.Sprintf("raise max_connections (and max_user_connections): %d for each instance, and one more instance's during a restart", journalConns)
+		change = fmt.Sprintf("raise max_connections (and max_user_connections): %d for each instance, and one more "+
+			"instance's during a restart", journalConns)
 	}
 	d.judge(Warn, "connections", found, change)
 }
@@ -197,9 +207,11 @@ func (d *database) schema() {
 	const migrate = "run tarry migrate"
 	switch {
 	case d.Schema > d.Known:
-		d.fail("schema", fmt.Sprintf("version %d, made by a newer tarry; this one knows %d", d.Schema, d.Known), "run the newer tarry")
+		d.fail("schema", fmt.Sprintf("version %d, made by a newer tarry; this one knows %d", d.Schema, d.Known),
+			"run the newer tarry")
 	case d.Schema < d.Known && !d.cfg.Journal.Migrate:
-		d.fail("schema", fmt.Sprintf("version %d, this tarry needs %d, and journal.migrate is off", d.Schema, d.Known), migrate+" before the next start")
+		d.fail("schema", fmt.Sprintf("version %d, this tarry needs %d, and journal.migrate is off", d.Schema, d.Known),
+			migrate+" before the next start")
 	case d.Schema < d.Known:
 		d.ok("schema", "version %d; the next start brings it to %d", d.Schema, d.Known)
 	default:
@@ -207,7 +219,8 @@ func (d *database) schema() {
 	}
 	switch owner := d.Namespace; {
 	case owner != "" && owner != d.cfg.Namespace:
-		d.fail("namespace", fmt.Sprintf("the database belongs to namespace %s, not %s", owner, d.cfg.Namespace), "give each namespace a database of its own")
+		d.fail("namespace", fmt.Sprintf("the database belongs to namespace %s, not %s", owner, d.cfg.Namespace),
+			"give each namespace a database of its own")
 	case owner == "":
 		d.ok("namespace", "the database is nobody's yet")
 	default:
@@ -220,7 +233,8 @@ func (d *database) schema() {
 		}
 	}
 	if len(other) > 0 {
-		d.fail("engine", "not InnoDB: "+strings.Join(other, ", "), "ALTER TABLE … ENGINE=InnoDB: without transactions changes are half written")
+		d.fail("engine", "not InnoDB: "+strings.Join(other, ", "),
+			"ALTER TABLE … ENGINE=InnoDB: without transactions changes are half written")
 	}
 }
 
@@ -251,11 +265,14 @@ func (d *database) privileges() {
 	}
 	switch {
 	case len(missing) > 0 && d.Schema == d.Known && len(d.Forbidden) == 0:
-		d.ok("privileges", "enough to work; the next migration needs %s (or run tarry migrate as another user)", shorten(missing))
+		d.ok("privileges", "enough to work; the next migration needs %s (or run tarry migrate as another user)",
+			shorten(missing))
 	case len(missing) > 0:
-		d.fail("privileges", "the user may not "+shorten(missing), grantText+"; or journal.migrate: false and tarry migrate as another user")
+		d.fail("privileges", "the user may not "+shorten(missing),
+			grantText+"; or journal.migrate: false and tarry migrate as another user")
 	case len(unsure) > 0:
-		d.unknown("privileges", "whether the user may "+shorten(unsure)+" the grants do not show: roles may give it", grantText)
+		d.unknown("privileges", "whether the user may "+shorten(unsure)+
+			" the grants do not show: roles may give it", grantText)
 	default:
 		d.ok("privileges", "the user may do what tarry needs")
 	}
@@ -324,13 +341,15 @@ func (d *database) lite() {
 		}
 	}
 	if len(closed) > 0 {
-		d.fail("writable", "this user may not write to "+strings.Join(closed, ", "), "give it to the user that runs tarry: SQLite makes files beside the database")
+		d.fail("writable", "this user may not write to "+strings.Join(closed, ", "),
+			"give it to the user that runs tarry: SQLite makes files beside the database")
 	} else {
 		d.ok("writable", "the directory and the file may be written to")
 	}
 	switch kind := networked(dir); {
 	case kind != "":
-		d.fail("file system", dir+" is on "+kind+", where SQLite's locks and its shared memory do not hold", "put the file on a local disk, or take MySQL or MariaDB")
+		d.fail("file system", dir+" is on "+kind+", where SQLite's locks and its shared memory do not hold",
+			"put the file on a local disk, or take MySQL or MariaDB")
 	case volatile(dir):
 		d.warn("file system", dir+" is in memory, and gone after a restart of the machine", "put the file on a disk")
 	default:
@@ -348,6 +367,7 @@ func (d *database) warnOfMany() {
 		}
 	}
 	if slices.Sort(remote); len(remote) > 0 {
-		d.warn("one machine", "the journal is a file of this machine, and Redis and ZooKeeper are others' too", "take MySQL or MariaDB where instances run on several machines: each would have a journal of its own")
+		d.warn("one machine", "the journal is a file of this machine, and Redis and ZooKeeper are others' too",
+			"take MySQL or MariaDB where instances run on several machines: each would have a journal of its own")
 	}
 }

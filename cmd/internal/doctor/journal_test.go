@@ -20,12 +20,15 @@ func migrate(t *testing.T, dsn, namespace string) {
 
 func TestJournal_OnAServerThatIsLax(t *testing.T) {
 	t.Parallel()
-	server := lab.NewMariaDB(t, "--max-allowed-packet=1M", "--innodb-flush-log-at-trx-commit=2", "--log-bin=binlog", "--sync-binlog=0", "--max-connections=12", "--server-id=1")
+	server := lab.NewMariaDB(t, "--max-allowed-packet=1M", "--innodb-flush-log-at-trx-commit=2", "--log-bin=binlog",
+		"--sync-binlog=0", "--max-connections=12", "--server-id=1")
 	s := healthy(t)
 	s["JOURNAL_DSN"] = server.Database(t)
-	s.diagnosis(t).fails("journal max_allowed_packet").warns("zookeeper ensemble", "journal durability", "journal connections").
+	s.diagnosis(t).fails("journal max_allowed_packet").warns(
+		"zookeeper ensemble", "journal durability", "journal connections").
 		has(doctor.Fail, "journal", "max_allowed_packet", "1 MiB", "max_allowed_packet=16").
-		has(doctor.Warn, "journal", "durability", "innodb_flush_log_at_trx_commit=2, sync_binlog=0").has(doctor.Warn, "journal", "connections", "of 12 in use")
+		has(doctor.Warn, "journal", "durability", "innodb_flush_log_at_trx_commit=2, sync_binlog=0").has(doctor.Warn,
+		"journal", "connections", "of 12 in use")
 	s["HTTP_BODY_LIMIT"] = "512KiB"
 	s.diagnosis(t).fails().has(doctor.OK, "journal", "max_allowed_packet")
 	if _, err := server.SQL("", "SET GLOBAL read_only = 1"); err != nil {
@@ -42,12 +45,14 @@ func TestJournal_WhoseTablesAreNotReady(t *testing.T) {
 	migrate(t, s["JOURNAL_DSN"], s["NAMESPACE"])
 	s.diagnosis(t).fails().has(doctor.OK, "journal", "namespace", "this namespace's")
 	database := s["JOURNAL_DSN"][strings.LastIndex(s["JOURNAL_DSN"], "/")+1:]
-	for _, statement := range []string{"ALTER TABLE transitions ENGINE=Aria", "INSERT INTO schema_versions (version_id, is_applied) VALUES (99, true)"} {
+	for _, statement := range []string{"ALTER TABLE transitions ENGINE=Aria",
+		"INSERT INTO schema_versions (version_id, is_applied) VALUES (99, true)"} {
 		if _, err := lab.SharedMariaDB(t).SQL(database, statement); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.diagnosis(t).fails("journal schema", "journal engine").has(doctor.Fail, "journal", "schema", "version 99").has(doctor.Fail, "journal", "engine", "transitions (Aria)")
+	s.diagnosis(t).fails("journal schema", "journal engine").has(doctor.Fail, "journal", "schema", "version 99").has(
+		doctor.Fail, "journal", "engine", "transitions (Aria)")
 
 	s["JOURNAL_DSN"] = lab.SharedMariaDB(t).Database(t)
 	migrate(t, s["JOURNAL_DSN"], "somebody")
@@ -63,7 +68,8 @@ func TestJournal_WhoseUserMayNotDoIt(t *testing.T) {
 	s["JOURNAL_DSN"] = "tarry:a-password@tcp(" + server.Addr + ")/" + database
 	run := func(statement string) {
 		t.Helper()
-		if _, err := server.SQL("", strings.ReplaceAll(statement, "DB", "`"+strings.ReplaceAll(database, "_", `\_`)+"`")); err != nil {
+		_, err := server.SQL("", strings.ReplaceAll(statement, "DB", "`"+strings.ReplaceAll(database, "_", `\_`)+"`"))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +99,8 @@ func TestJournal_InAFile(t *testing.T) {
 		t.Errorf("it made %v, %v", left, err)
 	}
 	migrate(t, s["JOURNAL_DSN"], s["NAMESPACE"])
-	s.diagnosis(t).fails().has(doctor.OK, "journal", "file", "journal mode wal").has(doctor.OK, "journal", "namespace", "this namespace's")
+	s.diagnosis(t).fails().has(doctor.OK, "journal", "file", "journal mode wal").has(doctor.OK, "journal", "namespace",
+		"this namespace's")
 	s["NAMESPACE"] = "other"
 	s.diagnosis(t).fails("journal namespace")
 

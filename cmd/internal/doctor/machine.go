@@ -20,7 +20,8 @@ func (p *patient) machine(context.Context) ([]Check, []reading) {
 	if files, ok := fileLimit(); ok {
 		change := ""
 		if files < leastFiles {
-			change = fmt.Sprintf("ulimit -n %d at least (LimitNOFILE in systemd, ulimits in compose): connections are files", leastFiles)
+			change = fmt.Sprintf(
+				"ulimit -n %d at least (LimitNOFILE in systemd, ulimits in compose): connections are files", leastFiles)
 		}
 		n.judge(Warn, "open files", fmt.Sprintf("%d may be open", files), change)
 	}
@@ -38,10 +39,12 @@ func (p *patient) exposure(n *notes) {
 	case !asks && local(h.Listen):
 		n.ok("http access", "%s asks for no token, and can be reached from this machine only", h.Listen)
 	case !asks:
-		n.warn("http access", h.Listen+" takes pushes and cancels from anybody who reaches it: http.insecure is on and there is no token",
+		n.warn("http access", h.Listen+
+			" takes pushes and cancels from anybody who reaches it: http.insecure is on and there is no token",
 			"set http.token or http.tokens, and remove http.insecure")
 	case h.TLS.Cert == "" && !local(h.Listen):
-		n.ok("http access", "%s asks for a token, which travels in clear: set http.tls, or put TLS before it where the network is shared", h.Listen)
+		n.ok("http access", "%s asks for a token, which travels in clear: set http.tls, or put TLS before it where "+
+			"the network is shared", h.Listen)
 	default:
 		n.ok("http access", "%s asks for a token", h.Listen)
 	}
@@ -49,14 +52,17 @@ func (p *patient) exposure(n *notes) {
 
 func (p *patient) timeouts(n *notes) {
 	session, publish := p.cfg.ZooKeeper.Session, p.cfg.Publish.Timeout
-	found := fmt.Sprintf("zookeeper.session %s, publish.timeout %s: a dead leader is replaced within about %s, streams must recognize duplicates for %s",
+	found := fmt.Sprintf("zookeeper.session %s, publish.timeout %s: a dead leader is replaced within about %s, "+
+		"streams must recognize duplicates for %s",
 		session, publish, session+3*time.Second, p.window())
 	change := ""
 	switch {
 	case publish > session/2: // the settings refuse it too
-		change = fmt.Sprintf("publish.timeout %s or less: a leader's trust in itself ends half a session after its last renewal", session/2)
+		change = fmt.Sprintf("publish.timeout %s or less: a leader's trust in itself ends half a session after its "+
+			"last renewal", session/2)
 	case session < 4*time.Second:
-		change = "zookeeper.session 4s or more: a pause of half a session costs the leadership, and most ensembles do not grant less"
+		change = "zookeeper.session 4s or more: a pause of half a session costs the leadership, and most ensembles " +
+			"do not grant less"
 	}
 	n.judge(Warn, "time-outs", found, change)
 }
@@ -70,7 +76,8 @@ const (
 // clocks compares all clocks that could be read with the one here: due times are held against their median.
 func (p *patient) clocks(n *notes, clocks []reading) {
 	if len(clocks) == 0 {
-		n.unknown("clocks", "no server told its time", "keep the clocks of all machines in step (chrony or another NTP client)")
+		n.unknown("clocks", "no server told its time",
+			"keep the clocks of all machines in step (chrony or another NTP client)")
 		return
 	}
 	clocks = slices.Clone(clocks)
@@ -92,7 +99,8 @@ func (p *patient) clocks(n *notes, clocks []reading) {
 		delete(best, r.source)
 		kind, _, _ := strings.Cut(r.source, " ")
 		kinds[kind] = true
-		parts = append(parts, fmt.Sprintf("%s %+d ms (± %d)", r.source, r.ahead.Milliseconds(), (r.unsure+time.Millisecond-1)/time.Millisecond))
+		parts = append(parts, fmt.Sprintf("%s %+d ms (± %d)", r.source, r.ahead.Milliseconds(),
+			(r.unsure+time.Millisecond-1)/time.Millisecond))
 		if r.ahead < low.ahead {
 			low = r
 		}
@@ -105,14 +113,16 @@ func (p *patient) clocks(n *notes, clocks []reading) {
 	if worst > clockWarn {
 		found = fmt.Sprintf("%s and %s are at least %s apart; %s", low.source, high.source, round(worst), found)
 	}
-	const change = "set the clocks right and keep them so (chrony or another NTP client on every machine): a message is due when the median of three clocks says so, and two wrong ones deliver early or late"
+	const change = "set the clocks right and keep them so (chrony or another NTP client on every machine): a message " +
+		"is due when the median of three clocks says so, and two wrong ones deliver early or late"
 	switch {
 	case worst > clockFail:
 		n.fail("clocks", found, change)
 	case worst > clockWarn:
 		n.warn("clocks", found, change)
 	case len(kinds) < 2:
-		n.ok("clocks", "%s; with fewer than three clocks none outvotes one that jumps (NATS 2.10 or later, or the journal, adds one)", found)
+		n.ok("clocks", "%s; with fewer than three clocks none outvotes one that jumps (NATS 2.10 or later, or the "+
+			"journal, adds one)", found)
 	default:
 		n.ok("clocks", "%s", found)
 	}

@@ -86,7 +86,8 @@ func (p *patient) natsServer(ctx context.Context, n *notes, u string) *nats.Conn
 	)
 	up := make(chan struct{}, 1)
 	nc, err := bridge.Connect(ctx, bridge.ConnConfig{
-		URLs: []string{u}, Name: "tarry/" + p.cfg.Namespace + "/doctor", User: c.User, Password: c.Password.Reveal(), Token: c.Token.Reveal(), Creds: c.Creds,
+		URLs: []string{u}, Name: "tarry/" + p.cfg.Namespace + "/doctor", User: c.User, Password: c.Password.Reveal(),
+		Token: c.Token.Reveal(), Creds: c.Creds,
 		TLS: certificates, Log: zerolog.Nop(),
 		OnState: func(state bridge.ConnState, err error) {
 			if state == bridge.Connected {
@@ -151,18 +152,24 @@ func (p *patient) natsServer(ctx context.Context, n *notes, u string) *nats.Conn
 // final errors do not pass within a check's time-out.
 func final(err error) bool {
 	text := err.Error()
-	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) ||
-		errors.Is(err, nats.ErrSecureConnRequired) || errors.Is(err, nats.ErrSecureConnWanted) || errors.Is(err, nats.ErrNoServers) ||
-		strings.Contains(text, "connection refused") || strings.Contains(text, "no such host") || strings.Contains(text, "tls:") || strings.Contains(text, "x509:")
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
+		errors.Is(err, nats.ErrAuthRevoked) ||
+		errors.Is(err, nats.ErrSecureConnRequired) || errors.Is(err, nats.ErrSecureConnWanted) ||
+		errors.Is(err, nats.ErrNoServers) ||
+		strings.Contains(text, "connection refused") || strings.Contains(text, "no such host") ||
+		strings.Contains(text, "tls:") || strings.Contains(text, "x509:")
 }
 
 func natsChange(err error) string {
 	text := err.Error()
 	switch {
-	case errors.Is(err, nats.ErrAuthorization) || strings.Contains(text, "uthentication") || strings.Contains(text, "uthorization"):
+	case errors.Is(err, nats.ErrAuthorization) || strings.Contains(text, "uthentication") ||
+		strings.Contains(text, "uthorization"):
 		return "correct nats.user and nats.password, nats.token or nats.creds"
-	case errors.Is(err, nats.ErrSecureConnRequired) || errors.Is(err, nats.ErrSecureConnWanted) || strings.Contains(text, "tls:") || strings.Contains(text, "x509:"):
-		return "nats.url and nats.tls.* must fit the server: tls:// where it asks for TLS, nats.tls.ca for an authority of your own"
+	case errors.Is(err, nats.ErrSecureConnRequired) || errors.Is(err, nats.ErrSecureConnWanted) ||
+		strings.Contains(text, "tls:") || strings.Contains(text, "x509:"):
+		return "nats.url and nats.tls.* must fit the server: tls:// where it asks for TLS, nats.tls.ca for an " +
+			"authority of your own"
 	}
 	return "start nats-server, open the port, or correct nats.url"
 }
@@ -180,7 +187,8 @@ func (s *natsSeen) account(ctx context.Context) []reading {
 	}
 	streams, err := s.streams(ctx)
 	if err != nil {
-		s.broken("streams", err, "let the user publish to "+apiStreamList+": nothing is delivered until the streams can be listed")
+		s.broken("streams", err, "let the user publish to "+apiStreamList+
+			": nothing is delivered until the streams can be listed")
 		return nil
 	}
 	s.intake(ctx, streams)
@@ -196,10 +204,12 @@ func (s *natsSeen) payload() {
 	found := fmt.Sprintf("a message may have %s, headers included", size(most))
 	switch {
 	case most > body:
-		s.warn("max_payload", found+", more than http.body_limit ("+size(body)+"): what is pushed by tag and larger is rejected after NATS has taken it",
+		s.warn("max_payload", found+", more than http.body_limit ("+size(body)+
+			"): what is pushed by tag and larger is rejected after NATS has taken it",
 			"raise http.body_limit to "+size(most)+", or lower max_payload in nats-server.conf")
 	case most < 64<<10:
-		s.warn("max_payload", found, "raise max_payload in nats-server.conf: what a message gains on delivery takes some of it")
+		s.warn("max_payload", found,
+			"raise max_payload in nats-server.conf: what a message gains on delivery takes some of it")
 	default:
 		s.ok("max_payload", "%s", found)
 	}
@@ -295,7 +305,8 @@ func (s *natsSeen) jetStream(ctx context.Context) bool {
 	err := s.ask(ctx, apiInfo, nil, &info)
 	switch {
 	case errors.Is(err, errNoJetStream):
-		s.add(Fail, "jetstream", "off: pushes by tag are kept nowhere, and what is due goes to whoever listens at that moment",
+		s.add(Fail, "jetstream",
+			"off: pushes by tag are kept nowhere, and what is due goes to whoever listens at that moment",
 			"jetstream { store_dir: … } in nats-server.conf, and jetstream: enabled for the account", err)
 		return false
 	case err != nil:
@@ -306,7 +317,8 @@ func (s *natsSeen) jetStream(ctx context.Context) bool {
 	if most := info.Limits.Storage; most > 0 {
 		found += " of " + size(most)
 		if share(info.Storage, most) > fullWarn {
-			s.warn("jetstream", found, "raise the account's max_file, or remove streams: a full account refuses pushes and deliveries")
+			s.warn("jetstream", found,
+				"raise the account's max_file, or remove streams: a full account refuses pushes and deliveries")
 			return true
 		}
 	}
@@ -319,7 +331,8 @@ func (s *natsSeen) jetStream(ctx context.Context) bool {
 func (s *natsSeen) syncInterval(ctx context.Context) {
 	const (
 		name   = "sync_interval"
-		change = "sync_interval: always in the jetstream block of every nats-server.conf, and 3 replicas on machines that do not lose power together"
+		change = "sync_interval: always in the jetstream block of every nats-server.conf, and 3 replicas on machines " +
+			"that do not lose power together"
 	)
 	call, cancel := context.WithTimeout(ctx, min(s.timeout, 2*time.Second))
 	defer cancel()
@@ -345,9 +358,11 @@ func (s *natsSeen) syncInterval(ctx context.Context) {
 	case err == nil && c.Always:
 		s.ok(name, "always, on %s", info.Server.Name)
 	case err == nil && c.Interval > 0:
-		s.warn(name, fmt.Sprintf("%s on %s: NATS acknowledges what is not on the disk yet, and a power cut loses it (Jepsen, NATS 2.12.1: 131,418 of 930,005)", c.Interval, info.Server.Name), change)
+		s.warn(name, fmt.Sprintf("%s on %s: NATS acknowledges what is not on the disk yet, and a power cut loses it "+
+			"(Jepsen, NATS 2.12.1: 131,418 of 930,005)", c.Interval, info.Server.Name), change)
 	default:
-		s.unknown(name, "servers tell it to their system account only; unless set it is 2 minutes, and a power cut of all copies loses what NATS acknowledged since", change)
+		s.unknown(name, "servers tell it to their system account only; unless set it is 2 minutes, and a power cut "+
+			"of all copies loses what NATS acknowledged since", change)
 	}
 }
 

@@ -27,7 +27,8 @@ func TestNATS_WithoutJetStream(t *testing.T) {
 // wantedIntake is as tarry makes it.
 func wantedIntake(s setup) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: "TARRY_" + s["NAMESPACE"], Subjects: []string{s["NATS_PREFIX"] + ".>"}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
+		Name: "TARRY_" + s["NAMESPACE"], Subjects: []string{s["NATS_PREFIX"] + ".>"},
+		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
 		Discard: jetstream.DiscardNew, MaxBytes: 1 << 30, Duplicates: 2 * time.Minute,
 	}
 }
@@ -42,14 +43,18 @@ func TestNATS_WithAnIntakeThatLosesPushes(t *testing.T) {
 		name   string
 		words  string
 	}{
-		{func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, doctor.Fail, "intake", "kept in memory"},
-		{func(c *jetstream.StreamConfig) { c.Retention = jetstream.LimitsPolicy }, doctor.Fail, "intake", "workqueue is needed"},
+		{func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, doctor.Fail, "intake",
+			"kept in memory"},
+		{func(c *jetstream.StreamConfig) { c.Retention = jetstream.LimitsPolicy }, doctor.Fail, "intake",
+			"workqueue is needed"},
 		{func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld }, doctor.Fail, "intake", "thrown away"},
 		{func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, doctor.Fail, "intake", "max_age is 1h0m0s"},
 		{func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 }, doctor.Fail, "intake", "limit of messages"},
 		{func(c *jetstream.StreamConfig) { c.Subjects[0] += "x" }, doctor.Fail, "intake", "nats.prefix asks for"},
-		{func(c *jetstream.StreamConfig) { c.Duplicates = 5 * time.Second }, doctor.Warn, "intake duplicates", "duplicate_window 10s or more"},
-		{func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 10 }, doctor.Warn, "intake room", "raise nats.intake.max_bytes"},
+		{func(c *jetstream.StreamConfig) { c.Duplicates = 5 * time.Second }, doctor.Warn, "intake duplicates",
+			"duplicate_window 10s or more"},
+		{func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 10 }, doctor.Warn, "intake room",
+			"raise nats.intake.max_bytes"},
 		{func(*jetstream.StreamConfig) {}, doctor.OK, "intake", "work queue on file"},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -58,7 +63,8 @@ func TestNATS_WithAnIntakeThatLosesPushes(t *testing.T) {
 			for k, v := range base {
 				s[k] = v
 			}
-			s["NAMESPACE"], s["NATS_PREFIX"] = fmt.Sprintf("%s-%d", base["NAMESPACE"], i), fmt.Sprintf("%s-%d", base["NAMESPACE"], i)
+			s["NAMESPACE"], s["NATS_PREFIX"] = fmt.Sprintf("%s-%d", base["NAMESPACE"], i),
+				fmt.Sprintf("%s-%d", base["NAMESPACE"], i)
 			cfg := wantedIntake(s)
 			c.change(&cfg)
 			create(t, js, cfg)
@@ -71,7 +77,8 @@ func TestNATS_WithAnIntakeThatLosesPushes(t *testing.T) {
 			if c.status == doctor.Fail {
 				d.fails("nats " + c.name)
 			} else {
-				d.fails().has(doctor.OK, "nats", "intake copies", "single server").has(doctor.OK, "machine", "clocks", "nats")
+				d.fails().has(doctor.OK, "nats", "intake copies", "single server").has(doctor.OK, "machine",
+					"clocks", "nats")
 			}
 		})
 	}
@@ -80,8 +87,10 @@ func TestNATS_WithAnIntakeThatLosesPushes(t *testing.T) {
 func TestNATS_WhereAnotherHoldsTheIntakesSubjects(t *testing.T) {
 	t.Parallel()
 	s := healthy(t)
-	create(t, dialNATS(t, s["NATS_URL"]), jetstream.StreamConfig{Name: "TARRY_of-" + s["NAMESPACE"], Subjects: []string{s["NATS_PREFIX"] + ".orders.>"}})
-	s.diagnosis(t).fails("nats intake subjects").has(doctor.Fail, "nats", "intake subjects", "the intake of namespace of-"+s["NAMESPACE"], "nats.prefix")
+	create(t, dialNATS(t, s["NATS_URL"]),
+		jetstream.StreamConfig{Name: "TARRY_of-" + s["NAMESPACE"], Subjects: []string{s["NATS_PREFIX"] + ".orders.>"}})
+	s.diagnosis(t).fails("nats intake subjects").has(doctor.Fail, "nats", "intake subjects",
+		"the intake of namespace of-"+s["NAMESPACE"], "nats.prefix")
 	s["NATS_INTAKE_REPLICAS"] = "3"
 	s.diagnosis(t).fails("nats intake subjects", "nats intake").has(doctor.Fail, "nats", "intake", "it is no cluster")
 }
@@ -95,18 +104,24 @@ func TestNATS_WithTopicsThatLoseWhatIsDelivered(t *testing.T) {
 	create(t, js, jetstream.StreamConfig{Name: "GOOD", Subjects: []string{"good.>"}, Duplicates: 2 * time.Minute})
 	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.OK, "nats", "topics", "1 stream")
 	create(t, js, jetstream.StreamConfig{Name: "SHORT", Subjects: []string{"short.>"}, Duplicates: time.Second})
-	create(t, js, jetstream.StreamConfig{Name: "MEMORY", Subjects: []string{"memory.>"}, Storage: jetstream.MemoryStorage, Duplicates: time.Minute})
+	create(t, js, jetstream.StreamConfig{Name: "MEMORY", Subjects: []string{"memory.>"},
+		Storage: jetstream.MemoryStorage, Duplicates: time.Minute})
 	create(t, js, jetstream.StreamConfig{Name: "DEAF", Subjects: []string{"deaf.>"}, NoAck: true})
-	create(t, js, jetstream.StreamConfig{Name: "NOBODY", Subjects: []string{"nobody.>"}, Retention: jetstream.InterestPolicy, Duplicates: time.Minute})
-	create(t, js, jetstream.StreamConfig{Name: "FULL", Subjects: []string{"full.>"}, Retention: jetstream.WorkQueuePolicy, MaxMsgs: 4, Discard: jetstream.DiscardOld, Duplicates: time.Minute})
+	create(t, js, jetstream.StreamConfig{Name: "NOBODY", Subjects: []string{"nobody.>"},
+		Retention: jetstream.InterestPolicy, Duplicates: time.Minute})
+	create(t, js, jetstream.StreamConfig{Name: "FULL", Subjects: []string{"full.>"},
+		Retention: jetstream.WorkQueuePolicy, MaxMsgs: 4, Discard: jetstream.DiscardOld, Duplicates: time.Minute})
 	for range 4 {
 		if _, err := js.Publish(t.Context(), "full.a", nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.diagnosis(t).fails().warns("zookeeper ensemble", "nats topic duplicates", "nats topic storage", "nats topic room", "nats topic consumers", "nats topic acknowledgements").
-		has(doctor.Warn, "nats", "topic duplicates", "SHORT (1s)", "duplicate_window 10s").has(doctor.Warn, "nats", "topic storage", "MEMORY").
-		has(doctor.Warn, "nats", "topic room", "FULL (discard old)").has(doctor.Warn, "nats", "topic consumers", "NOBODY").has(doctor.Warn, "nats", "topic acknowledgements", "DEAF")
+	s.diagnosis(t).fails().warns("zookeeper ensemble", "nats topic duplicates", "nats topic storage", "nats topic room",
+		"nats topic consumers", "nats topic acknowledgements").
+		has(doctor.Warn, "nats", "topic duplicates", "SHORT (1s)", "duplicate_window 10s").has(
+		doctor.Warn, "nats", "topic storage", "MEMORY").
+		has(doctor.Warn, "nats", "topic room", "FULL (discard old)").has(
+		doctor.Warn, "nats", "topic consumers", "NOBODY").has(doctor.Warn, "nats", "topic acknowledgements", "DEAF")
 }
 
 const users = `authorization {
@@ -138,7 +153,8 @@ func TestNATS_WhoseUserMayNotDoIt(t *testing.T) {
 			}
 			server := lab.NewNATS(t, append(options, lab.NATSConfig(text))...)
 			js := dialNATS(t, server.URL(), nats.UserInfo("boss", "a-password"))
-			create(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}, Duplicates: time.Minute})
+			create(t, js,
+				jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}, Duplicates: time.Minute})
 			create(t, js, jetstream.StreamConfig{Name: "BILLS", Subjects: []string{"bills.>"}, Duplicates: time.Minute})
 			as := func(user string) *diagnosis {
 				s["NATS_URL"], s["NATS_USER"], s["NATS_PASSWORD"] = server.URL(), user, "a-password"
@@ -148,15 +164,16 @@ func TestNATS_WhoseUserMayNotDoIt(t *testing.T) {
 			as("boss").fails()
 			as("deaf").fails("nats inbox").has(doctor.Fail, "nats", "inbox", "_INBOX.>")
 			as("unlisted").fails("nats streams").has(doctor.Fail, "nats", "streams", "$JS.API.STREAM.LIST")
-			as("quiet").fails("nats subscribe", "nats publish").has(doctor.Fail, "nats", "subscribe", "tarry.ns.nudge").has(doctor.Fail, "nats", "publish", "tarry.ns.")
+			as("quiet").fails("nats subscribe", "nats publish").has(
+				doctor.Fail, "nats", "subscribe", "tarry.ns.nudge").has(doctor.Fail, "nats", "publish", "tarry.ns.")
 			as("shut").fails("nats publish").has(doctor.Fail, "nats", "publish", "$JS.ACK")
 			as("tarry").fails().has(doctor.OK, "nats", "publish").has(doctor.OK, "nats", "subscribe")
 		})
 	}
 }
 
-// The instance's user of deploy/README.md, as it stands there, is all that a doctor wants; so is one that may also ask the
-// server what it may do.
+// The instance's user of deploy/README.md, as it stands there, is all that a doctor wants; so is one that may also ask
+// the server what it may do.
 func TestNATS_WithTheUsersOfThePage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../deploy/README.md")
@@ -207,7 +224,8 @@ func TestNATS_ThatTellsHowItSyncs(t *testing.T) {
 }
 system_account: SYS`
 	s := healthy(t)
-	s["NATS_URL"], s["NATS_USER"], s["NATS_PASSWORD"] = lab.NewNATS(t, lab.NATSConfig(accounts)).URL(), "app", "a-password"
+	s["NATS_URL"], s["NATS_USER"], s["NATS_PASSWORD"] = lab.NewNATS(t, lab.NATSConfig(accounts)).URL(),
+		"app", "a-password"
 	s.diagnosis(t).fails().has(doctor.Warn, "nats", "sync_interval", "2m0s", "sync_interval: always")
 }
 
@@ -222,7 +240,8 @@ func TestNATS_WhosePayloadIsLargerThanARequest(t *testing.T) {
 	t.Parallel()
 	s := healthy(t)
 	s["HTTP_BODY_LIMIT"] = "512KiB"
-	s.diagnosis(t).fails().warns("nats max_payload", "zookeeper ensemble").has(doctor.Warn, "nats", "max_payload", "raise http.body_limit to 1 MiB")
+	s.diagnosis(t).fails().warns("nats max_payload", "zookeeper ensemble").has(doctor.Warn, "nats", "max_payload",
+		"raise http.body_limit to 1 MiB")
 }
 
 // TestNATS_WhoseIntakeHoldsWhatWasAcknowledged has a server that comes back with the messages of before they were

@@ -31,14 +31,16 @@ func (p *permissions) may(filter string) bool {
 	}
 	within := func(allowed string) bool { return wire.Covers(allowed, filter) }
 	meets := func(denied string) bool { return wire.Overlap(denied, filter) }
-	return (len(p.Publish.Allow) == 0 || slices.ContainsFunc(p.Publish.Allow, within)) && !slices.ContainsFunc(p.Publish.Deny, meets)
+	return (len(p.Publish.Allow) == 0 || slices.ContainsFunc(p.Publish.Allow, within)) &&
+		!slices.ContainsFunc(p.Publish.Deny, meets)
 }
 
 // rights looks whether the user may publish and subscribe to what tarry needs.
 func (s *natsSeen) rights(ctx context.Context, streams []stream) {
 	ns := s.cfg.Namespace
 	var heard []string
-	for _, subject := range []string{"tarry." + ns + ".nudge", "tarry." + ns + ".resign", "tarry." + ns + ".api.push", "tarry." + ns + ".read.list", "$SRV.PING", "$JS.EVENT.ADVISORY.STREAM.*.*"} {
+	for _, subject := range []string{"tarry." + ns + ".nudge", "tarry." + ns + ".resign", "tarry." + ns + ".api.push",
+		"tarry." + ns + ".read.list", "$SRV.PING", "$JS.EVENT.ADVISORY.STREAM.*.*"} {
 		if err := s.maySubscribe(ctx, subject); errors.Is(err, nats.ErrPermissionViolation) {
 			heard = append(heard, subject)
 		} else if err != nil {
@@ -47,7 +49,8 @@ func (s *natsSeen) rights(ctx context.Context, streams []stream) {
 		}
 	}
 	if len(heard) > 0 {
-		s.fail("subscribe", "the user may not subscribe to "+shorten(heard), "let it subscribe to _INBOX.>, tarry."+ns+".>, $SRV.> and $JS.EVENT.ADVISORY.STREAM.>")
+		s.fail("subscribe", "the user may not subscribe to "+shorten(heard),
+			"let it subscribe to _INBOX.>, tarry."+ns+".>, $SRV.> and $JS.EVENT.ADVISORY.STREAM.>")
 	} else {
 		s.ok("subscribe", "the user may subscribe to all that tarry needs")
 	}
@@ -80,8 +83,9 @@ func (s *natsSeen) permissions(ctx context.Context) (*permissions, bool) {
 
 // publishChange is what the user of an instance may publish to in the template of deploy/README.md, and no more.
 func publishChange(ns string) string {
-	return fmt.Sprintf("let the user publish to tarry.%s.>, _INBOX.>, $JS.ACK.%s.>, the subjects below $JS.API that deploy/README.md "+
-		"gives the user of an instance, and the subjects that messages are due on", ns, bridge.StreamName(ns))
+	return fmt.Sprintf(
+		"let the user publish to tarry.%s.>, _INBOX.>, $JS.ACK.%s.>, the subjects below $JS.API that deploy/README.md "+
+			"gives the user of an instance, and the subjects that messages are due on", ns, bridge.StreamName(ns))
 }
 
 // publish judges by what the server told.
@@ -93,7 +97,8 @@ func (s *natsSeen) publish(may *permissions, streams []stream) {
 	for _, name := range []string{intake, rejects, aside} {
 		subjects = append(subjects, apiStreamInfo+name, "$JS.API.STREAM.CREATE."+name, "$JS.API.STREAM.UPDATE."+name)
 	}
-	subjects = append(subjects, "$JS.API.STREAM.PURGE."+rejects, "$JS.API.STREAM.MSG.GET."+rejects, "$JS.API.STREAM.MSG.DELETE."+rejects)
+	subjects = append(subjects, "$JS.API.STREAM.PURGE."+rejects, "$JS.API.STREAM.MSG.GET."+rejects,
+		"$JS.API.STREAM.MSG.DELETE."+rejects)
 	subjects = append(subjects, "$JS.API.STREAM.PURGE."+aside, "$JS.API.CONSUMER.CREATE."+aside+".>",
 		"$JS.API.CONSUMER.MSG.NEXT."+aside+".>", "$JS.API.CONSUMER.DELETE."+aside+".>")
 	subjects = append(subjects, "$JS.API.CONSUMER.CREATE."+intake+".tarry", apiConsumerInfo+intake+".tarry",
@@ -121,7 +126,8 @@ func (s *natsSeen) publish(may *permissions, streams []stream) {
 	case n > 0 && len(closed) == n:
 		s.warn("publish", "the user may not publish to the subjects of any stream: "+shorten(closed), publishChange(ns))
 	case len(closed) > 0:
-		s.ok("publish", "the user may publish to all that tarry needs; messages cannot be due on the subjects of %s", shorten(closed))
+		s.ok("publish", "the user may publish to all that tarry needs; messages cannot be due on the subjects of %s",
+			shorten(closed))
 	default:
 		s.ok("publish", "the user may publish to all that tarry needs")
 	}
@@ -132,7 +138,8 @@ func (s *natsSeen) publish(may *permissions, streams []stream) {
 func (s *natsSeen) publishTried(ctx context.Context) {
 	ns := s.cfg.Namespace
 	var missing []string
-	for _, subject := range []string{"tarry." + ns + ".doctor", "$JS.ACK." + bridge.StreamName(ns) + ".tarry.doctor", "$JS.API.STREAM.CREATE." + bridge.StreamName(ns)} {
+	for _, subject := range []string{"tarry." + ns + ".doctor", "$JS.ACK." + bridge.StreamName(ns) + ".tarry.doctor",
+		"$JS.API.STREAM.CREATE." + bridge.StreamName(ns)} {
 		err := s.observed(ctx, func() error { return s.nc.Publish(subject, []byte("doctor")) })
 		if errors.Is(err, nats.ErrPermissionViolation) {
 			missing = append(missing, subject)
@@ -145,7 +152,8 @@ func (s *natsSeen) publishTried(ctx context.Context) {
 		s.fail("publish", "the user may not publish to subjects like "+shorten(missing), publishChange(ns))
 		return
 	}
-	s.ok("publish", "the user may publish under tarry.%s and to JetStream; whether to the subjects that messages are due on, this server does not tell", ns)
+	s.ok("publish", "the user may publish under tarry.%s and to JetStream; whether to the subjects that messages are "+
+		"due on, this server does not tell", ns)
 }
 
 // maySubscribe subscribes for a moment, without being of a group: nothing is taken from anybody.

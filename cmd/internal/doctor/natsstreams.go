@@ -85,7 +85,8 @@ func (s *natsSeen) intake(ctx context.Context, streams []stream) {
 			if ns, ours := strings.CutPrefix(c.Name, ownStreams); ours {
 				who += ", the intake of namespace " + ns + ","
 			}
-			s.fail("intake subjects", fmt.Sprintf("%s holds %s, and the intake needs %s", who, held, filter), "set nats.prefix to one that no other stream and no other namespace has")
+			s.fail("intake subjects", fmt.Sprintf("%s holds %s, and the intake needs %s", who, held, filter),
+				"set nats.prefix to one that no other stream and no other namespace has")
 		}
 	}
 	at := slices.IndexFunc(streams, func(st stream) bool { return st.Config.Name == name })
@@ -100,7 +101,8 @@ func (s *natsSeen) intake(ctx context.Context, streams []stream) {
 	s.intakeLeft(ctx, name)
 	if c := &st.Config; c.Duplicates < s.window() {
 		s.warn("intake duplicates", fmt.Sprintf("%s recognizes a repeated push for %s", name, c.Duplicates),
-			fmt.Sprintf("duplicate_window %s or more (tarry serve sets it at its next start): around a takeover a push may be stored twice", s.window()))
+			fmt.Sprintf("duplicate_window %s or more (tarry serve sets it at its next start): around a takeover a "+
+				"push may be stored twice", s.window()))
 	} else {
 		s.ok("intake duplicates", "recognized for %s", c.Duplicates)
 	}
@@ -109,12 +111,15 @@ func (s *natsSeen) intake(ctx context.Context, streams []stream) {
 // intakeToCome judges what the first start will make.
 func (s *natsSeen) intakeToCome(name string) {
 	replicas := s.cfg.NATS.Intake.Replicas
-	found := fmt.Sprintf("%s does not exist yet; the first start makes it with %s and %s at most", name, copies(replicas), size(s.cfg.NATS.Intake.MaxBytes))
+	found := fmt.Sprintf("%s does not exist yet; the first start makes it with %s and %s at most", name,
+		copies(replicas), size(s.cfg.NATS.Intake.MaxBytes))
 	switch {
 	case !s.clustered && replicas > 1:
-		s.fail("intake", found+", which this NATS refuses: it is no cluster", "set nats.intake.replicas to 1, or run NATS as a cluster")
+		s.fail("intake", found+", which this NATS refuses: it is no cluster",
+			"set nats.intake.replicas to 1, or run NATS as a cluster")
 	case s.clustered && replicas == 1:
-		s.warn("intake", found, "set nats.intake.replicas to 3: with one copy a lost server takes pushes with it that NATS has acknowledged")
+		s.warn("intake", found, "set nats.intake.replicas to 3: with one copy a lost server takes pushes with it "+
+			"that NATS has acknowledged")
 	default:
 		s.ok("intake", "%s", found)
 	}
@@ -129,19 +134,27 @@ func (s *natsSeen) intakeShape(st *stream) {
 		is            bool
 		found, change string
 	}{
-		{c.Retention != "workqueue", "its retention is " + c.Retention + " where workqueue is needed: tarry serve does not open the intake", remove},
-		{c.Storage != "file", "it is kept in " + c.Storage + ": a restart of NATS loses pushes that it has acknowledged", remove},
+		{c.Retention != "workqueue", "its retention is " + c.Retention +
+			" where workqueue is needed: tarry serve does not open the intake", remove},
+		{c.Storage != "file", "it is kept in " + c.Storage +
+			": a restart of NATS loses pushes that it has acknowledged", remove},
 		{c.Sealed, "it is sealed", remove},
 		{c.Mirror != nil || len(c.Sources) > 0, "it copies other streams", remove},
 		{c.MsgSchedules, "it has NATS's own message schedules on", remove},
 		{c.Transform != nil, "it transforms its subjects", remove},
 		{c.MsgTTL, "it lets messages expire by a header", remove},
-		{c.Rollup, "it allows roll-ups: one push with Nats-Rollup throws away all others", "set allow_rollup_hdrs to false" + restart},
-		{c.Discard != "new", "discard is " + c.Discard + ": when it is full, acknowledged pushes are thrown away instead of new ones refused", "set discard to new" + restart},
-		{c.MaxAge > 0, fmt.Sprintf("max_age is %s: pushes older than that are thrown away", c.MaxAge), "set max_age to 0" + restart},
-		{c.MaxMsgs > 0 || c.PerSubject > 0, "it has a limit of messages, which is not tarry's", "remove max_msgs and max_msgs_per_subject" + restart},
+		{c.Rollup, "it allows roll-ups: one push with Nats-Rollup throws away all others",
+			"set allow_rollup_hdrs to false" + restart},
+		{c.Discard != "new", "discard is " +
+			c.Discard + ": when it is full, acknowledged pushes are thrown away instead of new ones refused",
+			"set discard to new" + restart},
+		{c.MaxAge > 0, fmt.Sprintf("max_age is %s: pushes older than that are thrown away", c.MaxAge),
+			"set max_age to 0" + restart},
+		{c.MaxMsgs > 0 || c.PerSubject > 0, "it has a limit of messages, which is not tarry's",
+			"remove max_msgs and max_msgs_per_subject" + restart},
 		{c.NoAck, "no_ack is on: a producer never learns whether its push was kept", "set no_ack to false" + restart},
-		{!slices.Equal(c.Subjects, []string{s.cfg.NATS.Prefix + ".>"}), "its subjects are " + strings.Join(c.Subjects, ", ") + ", and nats.prefix asks for " + s.cfg.NATS.Prefix + ".>",
+		{!slices.Equal(c.Subjects, []string{s.cfg.NATS.Prefix + ".>"}), "its subjects are " +
+			strings.Join(c.Subjects, ", ") + ", and nats.prefix asks for " + s.cfg.NATS.Prefix + ".>",
 			"let an instance with the old prefix empty it first, or set nats.prefix back"},
 	} {
 		if bad.is {
@@ -168,13 +181,17 @@ func (s *natsSeen) intakeCopies(st *stream) {
 	case len(away) > 0:
 		s.warn("intake copies", found+", not in step: "+shorten(away), "bring these servers back")
 	case clustered && c.Replicas == 1:
-		s.warn("intake copies", found+", in a cluster", "set nats.intake.replicas to 3: a lost server takes pushes with it that NATS has acknowledged")
+		s.warn("intake copies", found+", in a cluster",
+			"set nats.intake.replicas to 3: a lost server takes pushes with it that NATS has acknowledged")
 	case c.Replicas%2 == 0:
-		s.warn("intake copies", found, "set nats.intake.replicas to 3: an even number survives no more losses than one less")
+		s.warn("intake copies", found,
+			"set nats.intake.replicas to 3: an even number survives no more losses than one less")
 	case c.Replicas != want && !s.clustered && want > 1:
-		s.fail("intake copies", fmt.Sprintf("%s, nats.intake.replicas asks for %d, and this NATS is no cluster", found, want), "set nats.intake.replicas to 1, or run NATS as a cluster")
+		s.fail("intake copies", fmt.Sprintf("%s, nats.intake.replicas asks for %d, and this NATS is no cluster", found,
+			want), "set nats.intake.replicas to 1, or run NATS as a cluster")
 	case c.Replicas != want:
-		s.warn("intake copies", fmt.Sprintf("%s, nats.intake.replicas asks for %d", found, want), "the next start changes it to that; make sure that it is meant")
+		s.warn("intake copies", fmt.Sprintf("%s, nats.intake.replicas asks for %d", found, want),
+			"the next start changes it to that; make sure that it is meant")
 	case !clustered:
 		s.ok("intake copies", "%s; this NATS is a single server, and its disk the only one", found)
 	default:
@@ -190,7 +207,8 @@ func (s *natsSeen) intakeRoom(st *stream) {
 	}
 	change := ""
 	if share(used, most) > fullWarn {
-		change = "raise nats.intake.max_bytes, and look why tarry does not take pushes out (tarry health): at the limit NATS refuses them"
+		change = "raise nats.intake.max_bytes, and look why tarry does not take pushes out (tarry health): at the " +
+			"limit NATS refuses them"
 	}
 	s.judge(Warn, "intake room", found, change)
 }
@@ -235,7 +253,8 @@ func (s *natsSeen) intakeLeft(ctx context.Context, name string) {
 	}
 	s.warn(check, fmt.Sprintf("%s still holds messages up to sequence %d that its consumer has acknowledged: "+
 		"they are accepted, and nobody removes them; a nats-server 2.9 that was killed leaves such", name, floor),
-		fmt.Sprintf("nats stream purge %s --seq %d, which removes what stands before that sequence; then a newer nats-server",
+		fmt.Sprintf(
+			"nats stream purge %s --seq %d, which removes what stands before that sequence; then a newer nats-server",
 			name, floor+1))
 }
 
@@ -294,13 +313,21 @@ func (s *natsSeen) destinations(streams []stream) {
 		what    string
 		change  string
 	}{
-		{"topic duplicates", short, fmt.Sprintf("every stream recognizes a repeated delivery for %s or longer", s.window()),
-			"repeated deliveries are recognized for a shorter time than a takeover takes", fmt.Sprintf("duplicate_window %s or more: else a message may arrive twice around one", s.window())},
-		{"topic storage", memory, "all on disk", "kept in memory: a restart of NATS loses what tarry has delivered and nobody has read", "storage file (a new stream), or tarry redeliver after a loss, with the journal on"},
-		{"topic room", full, "none near its limit", "near its limit", "raise max_bytes or max_msgs, or read faster: with discard old the server throws away what nobody has read, with discard new messages stay with tarry and come late"},
-		{"topic consumers", nobody, "", "keeps only what a consumer waits for, and has no consumer: deliveries vanish", "add the consumer before messages are due, or take retention limits"},
+		{"topic duplicates", short,
+			fmt.Sprintf("every stream recognizes a repeated delivery for %s or longer", s.window()),
+			"repeated deliveries are recognized for a shorter time than a takeover takes",
+			fmt.Sprintf("duplicate_window %s or more: else a message may arrive twice around one", s.window())},
+		{"topic storage", memory, "all on disk",
+			"kept in memory: a restart of NATS loses what tarry has delivered and nobody has read",
+			"storage file (a new stream), or tarry redeliver after a loss, with the journal on"},
+		{"topic room", full, "none near its limit", "near its limit",
+			"raise max_bytes or max_msgs, or read faster: with discard old the server throws away what nobody has " +
+				"read, with discard new messages stay with tarry and come late"},
+		{"topic consumers", nobody, "", "keeps only what a consumer waits for, and has no consumer: deliveries vanish",
+			"add the consumer before messages are due, or take retention limits"},
 		{"topic acknowledgements", deaf, "", "no_ack is on: tarry counts its subjects as core NATS", "no_ack false"},
-		{"topic copies", lonely, "", "one copy, in a cluster: a lost server takes delivered messages with it", "num_replicas 3"},
+		{"topic copies", lonely, "", "one copy, in a cluster: a lost server takes delivered messages with it",
+			"num_replicas 3"},
 	} {
 		switch {
 		case len(f.streams) > 0:

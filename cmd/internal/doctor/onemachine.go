@@ -29,7 +29,8 @@ func (p *patient) oneMachine(context.Context) ([]Check, []reading) {
 	}
 	switch kind := networked(dir); {
 	case kind != "":
-		n.fail("file system", dir+" is on "+kind+", where a second instance on another machine may not see the lock", "put data on a local disk")
+		n.fail("file system", dir+" is on "+kind+", where a second instance on another machine may not see the lock",
+			"put data on a local disk")
 	case volatile(dir):
 		n.warn("file system", dir+" is in memory, and gone after a restart of the machine", "put data on a disk")
 	default:
@@ -38,7 +39,8 @@ func (p *patient) oneMachine(context.Context) ([]Check, []reading) {
 	if p.cfg.Embedded() {
 		n.ok("nats", "embedded, served on %s; it syncs every write before it acknowledges it", p.cfg.OwnNATS.Listen)
 	} else {
-		n.ok("nats", "your own: unless it has sync_interval: always, the loss of power may take what it had acknowledged within its sync_interval (2 minutes by default)")
+		n.ok("nats", "your own: unless it has sync_interval: always, the loss of power may take what it had "+
+			"acknowledged within its sync_interval (2 minutes by default)")
 	}
 	return n.checks, nil
 }

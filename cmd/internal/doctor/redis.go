@@ -114,10 +114,12 @@ func (p *patient) sentinels(ctx context.Context, whole *notes) []string {
 	case len(masters) > 1:
 		slices.Sort(masters)
 		whole.fail("sentinels agree", "they name different masters: "+strings.Join(masters, ", "),
-			"wait for the failover to end; if it does not, some Sentinels watch another Redis or cannot reach the others")
+			"wait for the failover to end; if it does not, some Sentinels watch another Redis or cannot "+
+				"reach the others")
 	}
 	if given := len(p.cfg.Redis.Addrs); given < 3 {
-		whole.warn("sentinels named", plural(given, "Sentinel")+" in redis.addrs", "name all of them, three at least: while those named are away, tarry cannot find the master")
+		whole.warn("sentinels named", plural(given, "Sentinel")+" in redis.addrs",
+			"name all of them, three at least: while those named are away, tarry cannot find the master")
 	} else {
 		whole.ok("sentinels named", "%d in redis.addrs", given)
 	}
@@ -136,19 +138,23 @@ func (p *patient) oneSentinel(ctx context.Context, n *notes, addr string) string
 		case strings.Contains(text, "unknown command"):
 			n.fail("reachable", "it is a Redis server and no Sentinel", sentinelHint+", or leave redis.master out")
 		case strings.Contains(text, "No such master"):
-			n.fail("reachable", fmt.Sprintf("it watches no group %q", p.cfg.Redis.Master), "set redis.master to the name in sentinel.conf (sentinel monitor NAME …)")
+			n.fail("reachable", fmt.Sprintf("it watches no group %q", p.cfg.Redis.Master),
+				"set redis.master to the name in sentinel.conf (sentinel monitor NAME …)")
 		default:
-			n.broken("reachable", err, "start it, open the port, or correct redis.addrs; tarry asks Sentinels without a password")
+			n.broken("reachable", err,
+				"start it, open the port, or correct redis.addrs; tarry asks Sentinels without a password")
 		}
 		return ""
 	}
 	facts := pairs(answer)
 	others, _ := strconv.Atoi(facts["num-other-sentinels"])
 	quorum := facts["quorum"]
-	found := fmt.Sprintf("it knows %s, quorum %s, master at %s:%s", plural(others, "other Sentinel"), quorum, facts["ip"], facts["port"])
+	found := fmt.Sprintf("it knows %s, quorum %s, master at %s:%s", plural(others, "other Sentinel"), quorum,
+		facts["ip"], facts["port"])
 	switch {
 	case strings.Contains(facts["flags"], "o_down"):
-		n.fail("reachable", found+", which is down ("+facts["flags"]+")", "bring the master back, or look why no replica is promoted")
+		n.fail("reachable", found+", which is down ("+facts["flags"]+")",
+			"bring the master back, or look why no replica is promoted")
 	case strings.Contains(facts["flags"], "s_down"):
 		n.warn("reachable", found+", which this Sentinel cannot reach", "look at the network between them")
 	case others < 2:
@@ -157,7 +163,9 @@ func (p *patient) oneSentinel(ctx context.Context, n *notes, addr string) string
 		n.ok("reachable", "%s", found)
 	}
 	if local(facts["ip"]+":0") && !local(addr) {
-		n.fail("announced address", "the master is announced as "+facts["ip"]+", which leads other machines to themselves", "set sentinel announce-ip, or monitor it by an address that all reach")
+		n.fail("announced address",
+			"the master is announced as "+facts["ip"]+", which leads other machines to themselves",
+			"set sentinel announce-ip, or monitor it by an address that all reach")
 		return ""
 	}
 	if facts["ip"] == "" {
@@ -185,7 +193,8 @@ func (p *patient) clusterMasters(ctx context.Context, whole *notes) []string {
 		return nil // it answered, and is not fit
 	}
 	if len(masters) == 0 {
-		whole.broken("reachable", errors.Join(failures...), "start Redis, open the ports, or correct redis.addrs, redis.username and redis.password")
+		whole.broken("reachable", errors.Join(failures...),
+			"start Redis, open the ports, or correct redis.addrs, redis.username and redis.password")
 		return nil
 	}
 	for _, err := range failures {
@@ -213,12 +222,15 @@ func (p *patient) clusterNode(ctx context.Context, whole *notes, addr string) ([
 		return nil, err
 	}
 	masters, down := mastersIn(nodes, addr)
-	found := fmt.Sprintf("%s, state %s, %s of 16384 slots assigned", plural(len(masters), "master"), facts["cluster_state"], facts["cluster_slots_assigned"])
+	found := fmt.Sprintf("%s, state %s, %s of 16384 slots assigned", plural(len(masters), "master"),
+		facts["cluster_state"], facts["cluster_slots_assigned"])
 	switch {
 	case facts["cluster_state"] != "ok" || facts["cluster_slots_ok"] != "16384":
-		whole.fail("cluster", found, "bring the missing masters back or assign their slots (redis-cli --cluster check): buckets in them can be neither pushed to nor read")
+		whole.fail("cluster", found, "bring the missing masters back or assign their slots (redis-cli --cluster "+
+			"check): buckets in them can be neither pushed to nor read")
 	case len(down) > 0:
-		whole.warn("cluster", found+"; down: "+shorten(down), "bring the nodes back: with a replica lost, the loss of its master loses messages")
+		whole.warn("cluster", found+"; down: "+shorten(down),
+			"bring the nodes back: with a replica lost, the loss of its master loses messages")
 	default:
 		whole.ok("cluster", "%s", found)
 	}
@@ -240,7 +252,8 @@ func mastersIn(nodes, asked string) (masters, down []string) {
 		flags := strings.Split(f[2], ",")
 		switch {
 		case slices.Contains(flags, "noaddr") || slices.Contains(flags, "handshake"):
-		case slices.Contains(flags, "fail") || slices.Contains(flags, "fail?") || f[7] == "disconnected" && !slices.Contains(flags, "myself"):
+		case slices.Contains(flags, "fail") || slices.Contains(flags, "fail?") ||
+			f[7] == "disconnected" && !slices.Contains(flags, "myself"):
 			down = append(down, addr)
 		case slices.Contains(flags, "master") && len(f) > 8:
 			masters = append(masters, addr)
@@ -258,7 +271,8 @@ func (p *patient) redisNamespace(ctx context.Context, n *notes) {
 	key := "{" + p.cfg.Namespace + "}:meta"
 	stored, err := rdb.HMGet(call, key, "buckets", "layout").Result()
 	if err != nil {
-		n.broken("buckets", err, "the user needs the key patterns {"+p.cfg.Namespace+"}:* and {"+p.cfg.Namespace+":*}:*")
+		n.broken("buckets", err, "the user needs the key patterns {"+p.cfg.Namespace+"}:* and {"+
+			p.cfg.Namespace+":*}:*")
 		return
 	}
 	buckets, _ := stored[0].(string)
@@ -269,13 +283,16 @@ func (p *patient) redisNamespace(ctx context.Context, n *notes) {
 		p.elsewhere(ctx, n, key)
 		return
 	case buckets != strconv.Itoa(p.cfg.Buckets):
-		n.fail("buckets", fmt.Sprintf("the setting buckets is %d, but namespace %s was begun with %s and its messages lie in those", p.cfg.Buckets, p.cfg.Namespace, buckets),
+		n.fail("buckets",
+			fmt.Sprintf("the setting buckets is %d, but namespace %s was begun with %s and its messages lie in those",
+				p.cfg.Buckets, p.cfg.Namespace, buckets),
 			"set buckets to "+buckets)
 	default:
 		n.ok("buckets", "%s, as the setting has it", buckets)
 	}
 	if known != timeline.Layout {
-		n.fail("key layout", fmt.Sprintf("namespace %s has layout %s, this tarry knows %s", p.cfg.Namespace, known, timeline.Layout),
+		n.fail("key layout",
+			fmt.Sprintf("namespace %s has layout %s, this tarry knows %s", p.cfg.Namespace, known, timeline.Layout),
 			"run the tarry that knows layout "+known+" until the namespace is empty, or take another namespace")
 		return
 	}
@@ -313,10 +330,13 @@ func (p *patient) quarantined(ctx context.Context, n *notes, rdb redis.Universal
 		n.ok(check, "empty: no entry of the outbox stands apart")
 		return
 	}
-	found := fmt.Sprintf("the journal could not hold entries of the outbox: %d stand apart in %s", entries, shorten(held))
+	found := fmt.Sprintf("the journal could not hold entries of the outbox: %d stand apart in %s", entries,
+		shorten(held))
 	n.warn(check, found+"; what the journal has as waiting of their messages may have ended, and is not brought back",
-		"tarry verify lists them, and the log says why; once you know the cause: tarry verify --repair, look at what it "+
-			"still finds of them, then redis-cli DEL "+held[0]+strings.Repeat(" and of the others", min(len(held)-1, 1)))
+		"tarry verify lists them, and the log says why; once you know the cause: tarry verify --repair, look "+
+			"at what it "+
+			"still finds of them, then redis-cli DEL "+
+			held[0]+strings.Repeat(" and of the others", min(len(held)-1, 1)))
 }
 
 // elsewhere looks whether a namespace that seems new lives in another database of the same server.
@@ -343,7 +363,8 @@ func (p *patient) elsewhere(ctx context.Context, n *notes, key string) {
 		found, err := there.Exists(call, key).Result()
 		_ = there.Close()
 		if err == nil && found > 0 {
-			n.fail("database", fmt.Sprintf("namespace %s is not in database %d but in %d, with the messages it holds", p.cfg.Namespace, p.cfg.Redis.DB, db),
+			n.fail("database", fmt.Sprintf("namespace %s is not in database %d but in %d, with the messages it holds",
+				p.cfg.Namespace, p.cfg.Redis.DB, db),
 				fmt.Sprintf("set redis.db to %d", db))
 			return
 		}

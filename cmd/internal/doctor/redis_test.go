@@ -26,14 +26,16 @@ func TestRedis_ThatEvictsAndForgets(t *testing.T) {
 	s := healthy(t)
 	s["REDIS_ADDRS"], s["JOURNAL_MODE"] = server.Addr, "off"
 	s.diagnosis(t).fails("redis eviction").warns("redis append-only file", "redis memory", "zookeeper ensemble").
-		has(doctor.Fail, "redis", "eviction", "allkeys-lru", "noeviction").has(doctor.Warn, "redis", "append-only file", "loses messages", "appendonly yes").
+		has(doctor.Fail, "redis", "eviction", "allkeys-lru", "noeviction").has(
+		doctor.Warn, "redis", "append-only file", "loses messages", "appendonly yes").
 		has(doctor.Warn, "redis", "memory", "raise maxmemory")
 
 	s["JOURNAL_MODE"] = "async"
 	s.diagnosis(t).warns("redis append-only file", "redis memory", "redis outbox", "zookeeper ensemble").
 		has(doctor.Warn, "redis", "append-only file", "changes that the journal had not got yet")
 	s["JOURNAL_MODE"], s["JOURNAL_OUTBOX"] = "sync", "1MiB"
-	s.diagnosis(t).warns("redis memory", "zookeeper ensemble").has(doctor.OK, "redis", "append-only file", "everything comes from the journal")
+	s.diagnosis(t).warns("redis memory", "zookeeper ensemble").has(doctor.OK, "redis", "append-only file",
+		"everything comes from the journal")
 }
 
 func TestRedis_ThatSyncsWhenItLikes(t *testing.T) {
@@ -95,12 +97,15 @@ func TestRedis_ThatIsAReplicaOrHasOnesItWillEmpty(t *testing.T) {
 	s.diagnosis(t).fails("redis role").has(doctor.Fail, "redis", "role", "slave of "+master.Addr)
 
 	s["REDIS_ADDRS"], s["JOURNAL_MODE"] = master.Addr, "off"
-	s.diagnosis(t).fails().warns("redis append-only file", "redis replicas", "redis min-replicas-to-write", "zookeeper ensemble").
-		has(doctor.Warn, "redis", "replicas", "comes back empty", "appendonly yes").has(doctor.Warn, "redis", "min-replicas-to-write", "min-replicas-max-lag")
+	s.diagnosis(t).fails().warns(
+		"redis append-only file", "redis replicas", "redis min-replicas-to-write", "zookeeper ensemble").
+		has(doctor.Warn, "redis", "replicas", "comes back empty", "appendonly yes").has(doctor.Warn, "redis",
+		"min-replicas-to-write", "min-replicas-max-lag")
 	if err := dialRedis(t, master.Addr).ConfigSet(t.Context(), "min-replicas-to-write", "2").Err(); err != nil {
 		t.Fatal(err)
 	}
-	s.diagnosis(t).fails("redis min-replicas-to-write").has(doctor.Fail, "redis", "min-replicas-to-write", "refuses every push")
+	s.diagnosis(t).fails("redis min-replicas-to-write").has(doctor.Fail, "redis", "min-replicas-to-write",
+		"refuses every push")
 }
 
 func TestRedis_WhoseUserMayNotDoIt(t *testing.T) {
@@ -121,17 +126,20 @@ func TestRedis_WhoseUserMayNotDoIt(t *testing.T) {
 		}
 	}
 	acl("~*", "+@all", "-evalsha", "-xadd") // it may ask
-	s.diagnosis(t).fails("redis rights").has(doctor.Fail, "redis", "rights", "user tarry may not call EVALSHA, XADD", "ACL SETUSER tarry")
+	s.diagnosis(t).fails("redis rights").has(doctor.Fail, "redis", "rights", "user tarry may not call EVALSHA, XADD",
+		"ACL SETUSER tarry")
 	acl("~other:*", "+@all", "&*")
 	s.diagnosis(t).fails("redis rights", "redis buckets")
 	acl("~*", "+@read", "+@write", "+@connection", "+info", "+time", "-lpop") // it may not: no EVALSHA
-	s.diagnosis(t).fails("redis rights").has(doctor.Fail, "redis", "rights", "EVALSHA, LPOP").has(doctor.Unknown, "redis", "appendfsync", "CONFIG is forbidden")
+	s.diagnosis(t).fails("redis rights").has(doctor.Fail, "redis", "rights", "EVALSHA, LPOP").has(doctor.Unknown,
+		"redis", "appendfsync", "CONFIG is forbidden")
 
 	// What the advice says is enough, though CONFIG and ACL stay closed.
 	if err := rdb.Do(t.Context(), advised(t, ns, "")...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	s.diagnosis(t).fails().has(doctor.OK, "redis", "rights", "user tarry").has(doctor.Unknown, "redis", "appendfsync").has(doctor.OK, "redis", "eviction")
+	s.diagnosis(t).fails().has(doctor.OK, "redis", "rights", "user tarry").has(
+		doctor.Unknown, "redis", "appendfsync").has(doctor.OK, "redis", "eviction")
 }
 
 // advised is the user of Redis that the operators' page has, and the doctor advises, with what the page adds.
@@ -172,8 +180,9 @@ func TestRedis_AdvisedRightsAreEnoughForTheTimeline(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			rdb := timeline.Dial(timeline.DialConfig{Addrs: addrs, Username: "tarry", Password: "a-password", Name: "tarry",
-				CallTimeout: time.Second})
+			rdb := timeline.Dial(
+				timeline.DialConfig{Addrs: addrs, Username: "tarry", Password: "a-password", Name: "tarry",
+					CallTimeout: time.Second})
 			defer rdb.Close()
 			store, err := timeline.New(timeline.Config{Client: rdb, Namespace: "ns", Buckets: 4, EndedKeep: time.Minute,
 				TombstoneKeep: time.Minute, TombstoneLimit: 10})
@@ -207,17 +216,20 @@ func TestRedis_ClusterThatStopsAsAWhole(t *testing.T) {
 	if err := last.ConfigSet(t.Context(), "cluster-require-full-coverage", "yes").Err(); err != nil {
 		t.Fatal(err)
 	}
-	s.diagnosis(t).fails().has(doctor.Warn, "redis", "full coverage", "cluster-require-full-coverage yes", "cluster-require-full-coverage no", "every bucket")
+	s.diagnosis(t).fails().has(doctor.Warn, "redis", "full coverage", "cluster-require-full-coverage yes",
+		"cluster-require-full-coverage no", "every bucket")
 	// A user who may not ask is told what to make sure of.
 	for _, node := range c.Nodes {
-		for _, user := range [][]any{advised(t, s.config(t).Namespace, "+asking +cluster|slots"), {"ACL", "SETUSER", "tarry", "+cluster|info", "+cluster|nodes"}} {
+		for _, user := range [][]any{advised(t, s.config(t).Namespace, "+asking +cluster|slots"),
+			{"ACL", "SETUSER", "tarry", "+cluster|info", "+cluster|nodes"}} {
 			if err := dialRedis(t, node.Addr).Do(t.Context(), user...).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	s["REDIS_USERNAME"], s["REDIS_PASSWORD"] = "tarry", "a-password"
-	s.diagnosis(t).has(doctor.Unknown, "redis", "full coverage", "CONFIG is forbidden", "cluster-require-full-coverage is no")
+	s.diagnosis(t).has(doctor.Unknown, "redis", "full coverage", "CONFIG is forbidden",
+		"cluster-require-full-coverage is no")
 
 	for _, one := range healthy(t).diagnosis(t).Checks {
 		if one.Name == "full coverage" {
@@ -232,14 +244,16 @@ func TestRedis_WhereTheNamespaceIsAnother(t *testing.T) {
 	cfg := s.config(t)
 	rdb := timeline.Dial(timeline.DialConfig{Addrs: cfg.Redis.Addrs, DB: 3, CallTimeout: time.Second})
 	defer rdb.Close()
-	store, err := timeline.New(timeline.Config{Client: rdb, Namespace: cfg.Namespace, Buckets: 4, EndedKeep: time.Minute, TombstoneKeep: time.Minute, TombstoneLimit: 10})
+	store, err := timeline.New(timeline.Config{Client: rdb, Namespace: cfg.Namespace, Buckets: 4,
+		EndedKeep: time.Minute, TombstoneKeep: time.Minute, TombstoneLimit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := store.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.diagnosis(t).fails("redis database").has(doctor.Fail, "redis", "database", "not in database 0 but in 3", "set redis.db to 3")
+	s.diagnosis(t).fails("redis database").has(doctor.Fail, "redis", "database", "not in database 0 but in 3",
+		"set redis.db to 3")
 	s["REDIS_DB"] = "3"
 	s.diagnosis(t).fails().has(doctor.OK, "redis", "key layout").has(doctor.OK, "redis", "buckets", "4")
 	s["BUCKETS"] = "8"
@@ -274,7 +288,8 @@ func TestRedis_ThatHoldsWhatTheJournalCouldNot(t *testing.T) {
 		"tarry verify --repair", "redis-cli DEL '{"+ns+":3}:quarantine'")
 	add(1)
 	s.diagnosis(t).has(doctor.Warn, "redis", "quarantine",
-		"3 stand apart in '{"+ns+":1}:quarantine', '{"+ns+":3}:quarantine'", "redis-cli DEL '{"+ns+":1}:quarantine' and of the others")
+		"3 stand apart in '{"+ns+":1}:quarantine', '{"+ns+":3}:quarantine'",
+		"redis-cli DEL '{"+ns+":1}:quarantine' and of the others")
 	s["BUCKETS"] = "8" // then it is another thing that is wrong
 	s.diagnosis(t).fails("redis buckets")
 	if err := rdb.Set(t.Context(), "{"+ns+":0}:quarantine", "no stream", 0).Err(); err != nil {
@@ -309,7 +324,8 @@ func TestRedis_OfAnotherKindThanTheSettings(t *testing.T) {
 		}
 		return err
 	})
-	s.diagnosis(t).fails().has(doctor.OK, "redis", "cluster", "1 master").has(doctor.Warn, "redis", "replicas", "no other server")
+	s.diagnosis(t).fails().has(doctor.OK, "redis", "cluster", "1 master").has(doctor.Warn, "redis", "replicas",
+		"no other server")
 }
 
 func TestRedis_FoundThroughSentinels(t *testing.T) {
@@ -334,7 +350,8 @@ func TestRedis_FoundThroughSentinels(t *testing.T) {
 	s["REDIS_ADDRS"], s["REDIS_MASTER"] = addr, "main"
 	lab.Eventually(t, 10*time.Second, func() error { return dialRedis(t, addr).Ping(t.Context()).Err() })
 	s.diagnosis(t).fails().warns("redis reachable", "redis sentinels named", "redis replicas", "zookeeper ensemble").
-		has(doctor.Warn, "redis", "reachable", "it knows 0 other Sentinels", master.Addr, "three Sentinels").has(doctor.OK, "redis", "role", "master")
+		has(doctor.Warn, "redis", "reachable", "it knows 0 other Sentinels", master.Addr, "three Sentinels").has(
+		doctor.OK, "redis", "role", "master")
 	s["REDIS_MASTER"] = "other"
 	s.diagnosis(t).fails("redis reachable").has(doctor.Fail, "redis", "reachable", `no group "other"`)
 	s["REDIS_ADDRS"], s["REDIS_MASTER"] = addr, ""

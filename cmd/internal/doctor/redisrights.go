@@ -15,13 +15,17 @@ func needed() [][]any {
 		{"INFO", "everything"}, {"TIME"}, {"SELECT", "0"}, {"CLIENT", "SETNAME", "tarry"},
 		{"EVAL", "return 1", "1", "KEY"}, {"EVALSHA", noScript, "1", "KEY"},
 		{"GET", "KEY"}, {"SET", "KEY", "1", "XX"}, {"DEL", "KEY"}, {"EXISTS", "KEY"}, {"PEXPIRE", "KEY", "1"},
-		{"HGET", "KEY", "a"}, {"HMGET", "KEY", "a"}, {"HGETALL", "KEY"}, {"HSET", "KEY", "a", "1"}, {"HSETNX", "KEY", "a", "1"}, {"HDEL", "KEY", "a"},
-		{"HEXISTS", "KEY", "a"}, {"HINCRBY", "KEY", "a", "1"}, {"HLEN", "KEY"}, {"HSTRLEN", "KEY", "a"}, {"HSCAN", "KEY", "0"},
-		{"ZADD", "KEY", "XX", "1", "a"}, {"ZCARD", "KEY"}, {"ZSCORE", "KEY", "a"}, {"ZCOUNT", "KEY", "0", "1"}, {"ZRANGE", "KEY", "0", "1"}, {"ZRANGEBYSCORE", "KEY", "0", "1"}, {"ZRANGEBYLEX", "KEY", "[a", "[b"},
+		{"HGET", "KEY", "a"}, {"HMGET", "KEY", "a"}, {"HGETALL", "KEY"}, {"HSET", "KEY", "a", "1"},
+		{"HSETNX", "KEY", "a", "1"}, {"HDEL", "KEY", "a"},
+		{"HEXISTS", "KEY", "a"}, {"HINCRBY", "KEY", "a", "1"}, {"HLEN", "KEY"}, {"HSTRLEN", "KEY", "a"},
+		{"HSCAN", "KEY", "0"},
+		{"ZADD", "KEY", "XX", "1", "a"}, {"ZCARD", "KEY"}, {"ZSCORE", "KEY", "a"}, {"ZCOUNT", "KEY", "0", "1"},
+		{"ZRANGE", "KEY", "0", "1"}, {"ZRANGEBYSCORE", "KEY", "0", "1"}, {"ZRANGEBYLEX", "KEY", "[a", "[b"},
 		{"ZREM", "KEY", "a"}, {"ZREMRANGEBYRANK", "KEY", "0", "1"}, {"ZSCAN", "KEY", "0"},
 		{"SADD", "KEY", "a"}, {"SREM", "KEY", "a"}, {"SMEMBERS", "KEY"},
 		{"LINDEX", "KEY", "0"}, {"LPOP", "KEY"}, {"LPUSH", "KEY", "a"}, {"RPUSH", "KEY", "a"},
-		{"XADD", "KEY", "*", "a", "1"}, {"XDEL", "KEY", "1-1"}, {"XINFO", "STREAM", "KEY"}, {"XLEN", "KEY"}, {"XRANGE", "KEY", "-", "+"},
+		{"XADD", "KEY", "*", "a", "1"}, {"XDEL", "KEY", "1-1"}, {"XINFO", "STREAM", "KEY"}, {"XLEN", "KEY"},
+		{"XRANGE", "KEY", "-", "+"},
 	}
 }
 

@@ -53,10 +53,12 @@ func (r *redisSeen) reach(ctx context.Context) bool {
 	if err != nil {
 		change := "start Redis, open the port, or correct redis.addrs (and redis.tls where one side speaks TLS)"
 		switch word, _, _ := strings.Cut(err.Error(), " "); {
-		case word == "WRONGPASS" || word == "NOAUTH" || strings.Contains(err.Error(), "invalid password") || strings.Contains(err.Error(), "without any password"):
+		case word == "WRONGPASS" || word == "NOAUTH" || strings.Contains(err.Error(), "invalid password") ||
+			strings.Contains(err.Error(), "without any password"):
 			change = "correct redis.username and redis.password"
 		case word == "NOPERM":
-			change = "give the user the commands that tarry needs: ACL SETUSER … +@all -@dangerous +info, see the check rights"
+			change = "give the user the commands that tarry needs: ACL SETUSER … +@all -@dangerous +info, see the " +
+				"check rights"
 		case word == "LOADING":
 			change = "wait until Redis has loaded its data"
 		}
@@ -75,7 +77,8 @@ func (r *redisSeen) reach(ctx context.Context) bool {
 			"name two nodes of the Cluster at least in redis.addrs")
 		return true
 	case mode == string(cluster) && want == sentinel:
-		r.fail("mode", "it is a node of a Cluster, and redis.master means Sentinels", "leave redis.master out and name the Cluster's nodes in redis.addrs")
+		r.fail("mode", "it is a node of a Cluster, and redis.master means Sentinels",
+			"leave redis.master out and name the Cluster's nodes in redis.addrs")
 	}
 	return true
 }
@@ -83,7 +86,8 @@ func (r *redisSeen) reach(ctx context.Context) bool {
 // readConfig asks for what INFO does not tell.
 func (r *redisSeen) readConfig(ctx context.Context) {
 	config := map[string]string{}
-	for _, name := range []string{"appendfsync", "save", "maxmemory-policy", "stop-writes-on-bgsave-error", "min-replicas-to-write", "no-appendfsync-on-rewrite", "cluster-require-full-coverage"} {
+	for _, name := range []string{"appendfsync", "save", "maxmemory-policy", "stop-writes-on-bgsave-error",
+		"min-replicas-to-write", "no-appendfsync-on-rewrite", "cluster-require-full-coverage"} {
 		call, cancel := r.within(ctx)
 		values, err := r.rdb.ConfigGet(call, name).Result()
 		cancel()
@@ -119,8 +123,8 @@ func (r *redisSeen) role() {
 // fullWarn is the percentage from which a limit counts as near.
 const fullWarn = 75
 
-// coverage looks whether a node of a Cluster goes on while others are away. With yes, which is the default, Redis serves
-// no slot at all once one is served by nobody.
+// coverage looks whether a node of a Cluster goes on while others are away. With yes, which is the default, Redis
+// serves no slot at all once one is served by nobody.
 func (r *redisSeen) coverage() {
 	if r.info["redis_mode"] != string(cluster) {
 		return
@@ -130,7 +134,8 @@ func (r *redisSeen) coverage() {
 	case "no":
 		r.ok("full coverage", "%s no", setting)
 	case "":
-		r.unknown("full coverage", closed, "make sure that "+setting+" is no, else the loss of one node stops every bucket")
+		r.unknown("full coverage", closed,
+			"make sure that "+setting+" is no, else the loss of one node stops every bucket")
 	default:
 		r.warn("full coverage", setting+" "+value, setting+" no in redis.conf of every node, and CONFIG SET "+setting+
 			" no for now: with this one the loss of one node stops every bucket, and not its own alone")
@@ -144,7 +149,8 @@ func (r *redisSeen) memory() {
 	}
 	change := ""
 	if policy != "noeviction" {
-		change = "maxmemory-policy noeviction in redis.conf, and CONFIG SET maxmemory-policy noeviction for now: with this one Redis throws away waiting messages when its memory is full"
+		change = "maxmemory-policy noeviction in redis.conf, and CONFIG SET maxmemory-policy noeviction for now: " +
+			"with this one Redis throws away waiting messages when its memory is full"
 	}
 	if policy == "" {
 		r.unknown("eviction", "Redis does not tell its maxmemory-policy", "make sure that it is noeviction")
@@ -158,7 +164,8 @@ func (r *redisSeen) memory() {
 	switch {
 	case most == 0 && machine > 0 && share(used, machine) > fullWarn:
 		r.warn("memory", fmt.Sprintf("%s used, no maxmemory, and the machine has %s", size(used), size(machine)),
-			"set maxmemory below what the machine can spare, or add memory: without a limit the kernel kills Redis in place of a refusal")
+			"set maxmemory below what the machine can spare, or add memory: without a limit the kernel kills Redis "+
+				"in place of a refusal")
 	case most == 0:
 		r.ok("memory", "%s used, no maxmemory", size(used))
 	case percent > fullWarn:
@@ -168,7 +175,8 @@ func (r *redisSeen) memory() {
 		r.ok("memory", "%s of %s used, %d %%", size(used), size(most), percent)
 	}
 	if outbox := r.cfg.Journal.Outbox; r.cfg.Journal.Mode != "off" && most > 0 && outbox > most/2 {
-		r.warn("outbox", fmt.Sprintf("journal.outbox lets %s wait for the database, of a maxmemory of %s", size(outbox), size(most)),
+		r.warn("outbox",
+			fmt.Sprintf("journal.outbox lets %s wait for the database, of a maxmemory of %s", size(outbox), size(most)),
 			"lower journal.outbox or raise maxmemory: while the database is away, changes alone would fill Redis")
 	}
 }
@@ -182,9 +190,11 @@ func (r *redisSeen) persistence() {
 	case aof:
 		r.ok("append-only file", "on")
 	case journal == "off":
-		r.warn("append-only file", "off, and so is the journal: a restart of Redis loses messages that wait, all of them where there is no snapshot either", on+"; or set journal.mode")
+		r.warn("append-only file", "off, and so is the journal: a restart of Redis loses messages that wait, all of "+
+			"them where there is no snapshot either", on+"; or set journal.mode")
 	case journal == "async":
-		r.warn("append-only file", "off: a restart of Redis loses the changes that the journal had not got yet", on+", or journal.mode sync")
+		r.warn("append-only file", "off: a restart of Redis loses the changes that the journal had not got yet",
+			on+", or journal.mode sync")
 	default:
 		r.ok("append-only file", "off; after a restart of Redis everything comes from the journal")
 	}
@@ -199,9 +209,12 @@ func (r *redisSeen) fsync(journal string) {
 	case r.config == nil:
 		r.unknown("appendfsync", closed, "make sure that it is everysec or always")
 	case fsync == "no":
-		r.warn("appendfsync", "no: the kernel writes when it likes, and a power cut loses up to half a minute of pushes", "appendfsync everysec, or always")
+		r.warn("appendfsync",
+			"no: the kernel writes when it likes, and a power cut loses up to half a minute of pushes",
+			"appendfsync everysec, or always")
 	case fsync == "everysec" && r.config["no-appendfsync-on-rewrite"] == "yes":
-		r.warn("appendfsync", "everysec, but not while the file is rewritten (no-appendfsync-on-rewrite yes): a power cut then loses minutes", "no-appendfsync-on-rewrite no")
+		r.warn("appendfsync", "everysec, but not while the file is rewritten (no-appendfsync-on-rewrite yes): a "+
+			"power cut then loses minutes", "no-appendfsync-on-rewrite no")
 	case fsync == "everysec" && journal != "sync":
 		r.ok("appendfsync", "everysec: a power cut loses the pushes of the last second or two; always loses none")
 	default:
@@ -212,7 +225,8 @@ func (r *redisSeen) fsync(journal string) {
 // writes is whether the disk takes what Redis writes.
 func (r *redisSeen) writes(aof bool) {
 	if status := r.info["aof_last_write_status"]; aof && status != "ok" {
-		r.fail("disk", "the last write to the append-only file failed ("+status+"): Redis refuses pushes", "make room on Redis's disk, or mend it")
+		r.fail("disk", "the last write to the append-only file failed ("+status+"): Redis refuses pushes",
+			"make room on Redis's disk, or mend it")
 		return
 	}
 	if r.info["rdb_last_bgsave_status"] == "err" {
@@ -220,14 +234,18 @@ func (r *redisSeen) writes(aof bool) {
 		snapshots := r.config["save"]
 		switch {
 		case r.config == nil || stops == "yes" && snapshots != "":
-			r.fail("disk", "the last snapshot failed, and with stop-writes-on-bgsave-error Redis refuses every push", "make room on Redis's disk or memory for the fork (vm.overcommit_memory 1); the reason is in Redis's log")
+			r.fail("disk", "the last snapshot failed, and with stop-writes-on-bgsave-error Redis refuses every push",
+				"make room on Redis's disk or memory for the fork (vm.overcommit_memory 1); the reason is in "+
+					"Redis's log")
 		default:
-			r.warn("disk", "the last snapshot failed", "make room on Redis's disk or memory for the fork (vm.overcommit_memory 1); the reason is in Redis's log")
+			r.warn("disk", "the last snapshot failed", "make room on Redis's disk or memory for the fork "+
+				"(vm.overcommit_memory 1); the reason is in Redis's log")
 		}
 		return
 	}
 	if r.info["aof_last_bgrewrite_status"] == "err" {
-		r.warn("disk", "the last rewrite of the append-only file failed, so it grows without end", "make room on Redis's disk; the reason is in Redis's log")
+		r.warn("disk", "the last rewrite of the append-only file failed, so it grows without end",
+			"make room on Redis's disk; the reason is in Redis's log")
 		return
 	}
 	r.ok("disk", "Redis's last writes succeeded")
@@ -242,8 +260,10 @@ func (r *redisSeen) replication() {
 	} else {
 		r.replicas(replicas)
 	}
-	if least := number(r.config["min-replicas-to-write"]); least > 0 && number(r.info["min_slaves_good_slaves"]) < least {
-		r.fail("min-replicas-to-write", fmt.Sprintf("%d asked for and %d in step: Redis refuses every push", least, number(r.info["min_slaves_good_slaves"])),
+	if least := number(r.config["min-replicas-to-write"]); least > 0 &&
+		number(r.info["min_slaves_good_slaves"]) < least {
+		r.fail("min-replicas-to-write", fmt.Sprintf("%d asked for and %d in step: Redis refuses every push", least,
+			number(r.info["min_slaves_good_slaves"])),
 			"bring the replicas back, or lower min-replicas-to-write")
 	}
 }
@@ -254,7 +274,9 @@ func (r *redisSeen) replicas(replicas int) {
 		persists = true // not to be known
 	}
 	if !persists {
-		r.warn("replicas", plural(replicas, "replica")+" of a master that writes nothing to its disk (no append-only file, no save): when it is restarted by itself it comes back empty, and the replicas empty themselves after it",
+		r.warn("replicas", plural(replicas, "replica")+
+			" of a master that writes nothing to its disk (no append-only file, no save): when it is restarted by "+
+			"itself it comes back empty, and the replicas empty themselves after it",
 			"appendonly yes on the master, or have nothing restart it")
 	} else {
 		r.ok("replicas", "%s connected", plural(replicas, "replica"))
@@ -264,9 +286,11 @@ func (r *redisSeen) replicas(replicas int) {
 	case r.config == nil:
 		r.unknown("min-replicas-to-write", closed, "with the journal off, 1 or more bounds what a failover loses")
 	case least > 0:
-		r.ok("min-replicas-to-write", "%d: it bounds what a failover loses, which only journal.mode sync makes nothing", least)
+		r.ok("min-replicas-to-write",
+			"%d: it bounds what a failover loses, which only journal.mode sync makes nothing", least)
 	case r.cfg.Journal.Mode == "off":
-		r.warn("min-replicas-to-write", "0: a master that lost its replicas goes on answering, and the failover loses all of it (11,010 of 36,828 pushes in a test)",
+		r.warn("min-replicas-to-write", "0: a master that lost its replicas goes on answering, and the failover "+
+			"loses all of it (11,010 of 36,828 pushes in a test)",
 			"min-replicas-to-write 1 and min-replicas-max-lag 2; to lose nothing, journal.mode sync")
 	default:
 		r.ok("min-replicas-to-write", "0; what a failover loses comes back from the journal, as far as it had it")
@@ -282,9 +306,11 @@ func (r *redisSeen) latency(ctx context.Context) {
 	case err != nil:
 		r.broken("latency", err, "look at the network and at Redis's slow log")
 	case took > limit/2:
-		r.fail("latency", fmt.Sprintf("a round trip takes %s, and tarry gives a call %s", round(took), limit), "bring Redis nearer, or find what holds it up (SLOWLOG GET, LATENCY DOCTOR)")
+		r.fail("latency", fmt.Sprintf("a round trip takes %s, and tarry gives a call %s", round(took), limit),
+			"bring Redis nearer, or find what holds it up (SLOWLOG GET, LATENCY DOCTOR)")
 	case took > 20*time.Millisecond:
-		r.warn("latency", fmt.Sprintf("a round trip takes %s", round(took)), "bring Redis nearer, or find what holds it up (SLOWLOG GET, LATENCY DOCTOR): every message pays for several")
+		r.warn("latency", fmt.Sprintf("a round trip takes %s", round(took)), "bring Redis nearer, or find what holds "+
+			"it up (SLOWLOG GET, LATENCY DOCTOR): every message pays for several")
 	default:
 		r.ok("latency", "a round trip takes %s", round(took))
 	}
@@ -302,7 +328,8 @@ func (r *redisSeen) neighbours(ctx context.Context) {
 			break
 		}
 		for _, key := range keys {
-			if name := strings.TrimSuffix(strings.TrimPrefix(key, "{"), "}:meta"); name != r.cfg.Namespace && !strings.Contains(name, ":") {
+			if name := strings.TrimSuffix(strings.TrimPrefix(key, "{"), "}:meta"); name != r.cfg.Namespace &&
+				!strings.Contains(name, ":") {
 				found[name] = true
 			}
 		}

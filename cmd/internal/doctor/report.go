@@ -115,7 +115,8 @@ type notes struct {
 
 func (n *notes) add(status Status, name, found, change string, err error) {
 	n.checks = append(n.checks, Check{
-		Group: n.group, Target: n.target, Name: name, Status: status, Found: line(found), Change: line(change), Err: err,
+		Group: n.group, Target: n.target, Name: name, Status: status, Found: line(found),
+		Change: line(change), Err: err,
 	})
 }
 

@@ -47,8 +47,8 @@ func holder(held []filter, pattern string) (filter, bool) {
 	return held[i], true
 }
 
-// ends looks where the copies of what is dead or expired go. A copy is tried as long as nobody takes it, but where nobody
-// listens it is not.
+// ends looks where the copies of what is dead or expired go. A copy is tried as long as nobody takes it, but where
+// nobody listens it is not.
 func (s *natsSeen) ends(held []filter) {
 	const name = "topic ends"
 	var lost, back []string
@@ -75,10 +75,12 @@ func (s *natsSeen) ends(held []filter) {
 		}
 	}
 	if len(back) > 0 {
-		s.fail(name, "the copies of what ended would be pushed as new messages, into an intake of tarry: "+shorten(back), "name a subject that lies in no stream "+ownStreams+"…")
+		s.fail(name, "the copies of what ended would be pushed as new messages, into an intake of tarry: "+
+			shorten(back), "name a subject that lies in no stream "+ownStreams+"…")
 	}
 	if len(lost) > 0 {
-		s.warn(name, "no stream holds the subject of copies, and where nobody listens they are lost: "+shorten(lost), "add the subject to a stream")
+		s.warn(name, "no stream holds the subject of copies, and where nobody listens they are lost: "+shorten(lost),
+			"add the subject to a stream")
 	}
 	if n > 0 && len(lost)+len(back) == 0 {
 		s.ok(name, "streams hold all subjects of copies")
@@ -100,7 +102,8 @@ func (s *natsSeen) partitions(held []filter) {
 				continue
 			}
 			topics := common(f.subjects, t.Pattern)
-			if slices.ContainsFunc(s.cfg.Topics[:i], func(earlier config.Topic) bool { return wire.Covers(earlier.Pattern, topics) }) {
+			if slices.ContainsFunc(s.cfg.Topics[:i],
+				func(earlier config.Topic) bool { return wire.Covers(earlier.Pattern, topics) }) {
 				continue // that counts for them
 			}
 			for _, part := range partsOf(topics, t.Partitions) {
@@ -113,7 +116,8 @@ func (s *natsSeen) partitions(held []filter) {
 	}
 	switch {
 	case len(gaps) > 0:
-		s.warn(name, "messages of a divided topic leave on its parts, which the stream of the topic does not hold: "+shorten(gaps),
+		s.warn(name, "messages of a divided topic leave on its parts, which the stream of the topic does not hold: "+
+			shorten(gaps),
 			"add the parts to the stream (orders.* for orders): as it is they go to those who listen at that moment")
 	case n > 0:
 		s.ok(name, "no stream holds a topic without its parts")

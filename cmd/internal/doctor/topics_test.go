@@ -25,7 +25,9 @@ func (s setup) file(t *testing.T, content string) {
 func holder(t *testing.T, js jetstream.JetStream) func(name string, subjects ...string) {
 	return func(name string, subjects ...string) {
 		t.Helper()
-		if _, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: subjects, Duplicates: 2 * time.Minute}); err != nil {
+		_, err := js.CreateOrUpdateStream(t.Context(),
+			jetstream.StreamConfig{Name: name, Subjects: subjects, Duplicates: 2 * time.Minute})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -42,11 +44,14 @@ func TestTopics_WhoseCopiesAreLostOrComeBack(t *testing.T) {
   - {pattern: ops.>}
 `)
 	s.diagnosis(t).fails().warns("zookeeper ensemble", "nats topic ends").
-		has(doctor.Warn, "nats", "topic ends", "topics[0].dead (ops.mail.dead)", "topics[0].expired (ops.mail.late)", "add the subject to a stream")
+		has(doctor.Warn, "nats", "topic ends", "topics[0].dead (ops.mail.dead)", "topics[0].expired (ops.mail.late)",
+			"add the subject to a stream")
 	hold("DEAD", "ops.*.dead")
-	s.diagnosis(t).fails().warns("zookeeper ensemble", "nats topic ends").has(doctor.Warn, "nats", "topic ends", "lost: topics[0].expired")
+	s.diagnosis(t).fails().warns("zookeeper ensemble", "nats topic ends").has(doctor.Warn, "nats", "topic ends",
+		"lost: topics[0].expired")
 	create(t, js, jetstream.StreamConfig{Name: "DEAF", Subjects: []string{"ops.mail.late"}, NoAck: true})
-	s.diagnosis(t).fails().warns("zookeeper ensemble", "nats topic ends", "nats topic acknowledgements").has(doctor.Warn, "nats", "topic ends", "lost: topics[0].expired")
+	s.diagnosis(t).fails().warns("zookeeper ensemble", "nats topic ends", "nats topic acknowledgements").has(
+		doctor.Warn, "nats", "topic ends", "lost: topics[0].expired")
 	if err := js.DeleteStream(t.Context(), "DEAF"); err != nil {
 		t.Fatal(err)
 	}
@@ -54,18 +59,22 @@ func TestTopics_WhoseCopiesAreLostOrComeBack(t *testing.T) {
 	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.OK, "nats", "topic ends")
 
 	// Another namespace takes pushes there.
-	create(t, js, jetstream.StreamConfig{Name: "TARRY_billing", Subjects: []string{"later.>"}, Retention: jetstream.WorkQueuePolicy})
+	create(t, js, jetstream.StreamConfig{Name: "TARRY_billing", Subjects: []string{"later.>"},
+		Retention: jetstream.WorkQueuePolicy})
 	s.file(t, "topics: [{pattern: mail.>, dead: later.mail, expired: ops.mail.late}]")
-	s.diagnosis(t).fails("nats topic ends").warns("zookeeper ensemble").has(doctor.Fail, "nats", "topic ends", "topics[0].dead (later.mail) in TARRY_billing")
+	s.diagnosis(t).fails("nats topic ends").warns("zookeeper ensemble").has(doctor.Fail, "nats", "topic ends",
+		"topics[0].dead (later.mail) in TARRY_billing")
 
 	// What is due on the subject of copies is divided in turn.
 	s.file(t, `topics:
   - {pattern: mail.>, expired: ops.mail.late}
   - {pattern: ops.mail.late, partitions: 2}
 `)
-	s.diagnosis(t).fails().warns("zookeeper ensemble", "nats topic ends", "nats topic partitions").has(doctor.Warn, "nats", "topic ends", "lost: topics[0].expired")
+	s.diagnosis(t).fails().warns("zookeeper ensemble", "nats topic ends", "nats topic partitions").has(doctor.Warn,
+		"nats", "topic ends", "lost: topics[0].expired")
 	hold("PARTS", "ops.mail.late.*")
-	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.OK, "nats", "topic ends").has(doctor.OK, "nats", "topic partitions")
+	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.OK, "nats", "topic ends").has(doctor.OK, "nats",
+		"topic partitions")
 }
 
 func TestTopics_WhosePartsNoStreamHolds(t *testing.T) {
@@ -79,12 +88,15 @@ func TestTopics_WhosePartsNoStreamHolds(t *testing.T) {
   - {pattern: "orders.*", partitions: 4}
 `
 	s.file(t, divided)
-	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.OK, "nats", "topic partitions") // all goes to core NATS, as without
+	// all goes to core NATS, as without
+	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.OK, "nats", "topic partitions")
 	hold("ORDERS", "orders.remind")
 	s.diagnosis(t).fails().warns("zookeeper ensemble", "nats topic partitions").
-		has(doctor.Warn, "nats", "topic partitions", "topics[1]: ORDERS has orders.remind and not orders.remind.0", "add the parts to the stream")
+		has(doctor.Warn, "nats", "topic partitions", "topics[1]: ORDERS has orders.remind and not orders.remind.0",
+			"add the parts to the stream")
 	hold("EVEN", "orders.remind.0", "orders.remind.2")
-	s.diagnosis(t).warns("zookeeper ensemble", "nats topic partitions").has(doctor.Warn, "nats", "topic partitions", "not orders.remind.1")
+	s.diagnosis(t).warns("zookeeper ensemble", "nats topic partitions").has(doctor.Warn, "nats", "topic partitions",
+		"not orders.remind.1")
 	hold("ODD", "orders.remind.1", "orders.remind.3")
 	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.OK, "nats", "topic partitions")
 	hold("VIP", "orders.vip") // an earlier topic has it
@@ -94,7 +106,8 @@ func TestTopics_WhosePartsNoStreamHolds(t *testing.T) {
 	hold("BILLS", "bills.*.*") // of bills.eu the parts
 	s.diagnosis(t).fails().warns("zookeeper ensemble")
 	hold("BILLS", "bills.*")
-	s.diagnosis(t).fails().warns("zookeeper ensemble", "nats topic partitions").has(doctor.Warn, "nats", "topic partitions", "BILLS has bills.* and not bills.*.0")
+	s.diagnosis(t).fails().warns("zookeeper ensemble", "nats topic partitions").has(doctor.Warn, "nats",
+		"topic partitions", "BILLS has bills.* and not bills.*.0")
 	hold("BILLS", "bills.>")
 	s.diagnosis(t).fails().warns("zookeeper ensemble")
 }

@@ -55,7 +55,8 @@ func (e zkError) Error() string {
 var errNotZooKeeper = errors.New("it does not answer like ZooKeeper")
 
 // dialZooKeeper opens a session and authenticates where there is a user.
-func dialZooKeeper(ctx context.Context, addr string, session time.Duration, username, password string) (z *zkConn, err error) {
+func dialZooKeeper(ctx context.Context, addr string, session time.Duration, username,
+	password string) (z *zkConn, err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err

@@ -72,7 +72,8 @@ func (p *patient) zkServer(ctx context.Context, n *notes, addr string) *zkServer
 	srvr, wordErr := fourLetters(word, addr, "srvr")
 	stop()
 	s.mode = lineOf(srvr, "Mode: ")
-	z, err := dialZooKeeper(call, addr, p.cfg.ZooKeeper.Session, p.cfg.ZooKeeper.Username, p.cfg.ZooKeeper.Password.Reveal())
+	z, err := dialZooKeeper(call, addr, p.cfg.ZooKeeper.Session, p.cfg.ZooKeeper.Username,
+		p.cfg.ZooKeeper.Password.Reveal())
 	if err != nil {
 		change := "start ZooKeeper, open the port, or correct zookeeper.servers"
 		switch {
@@ -81,7 +82,8 @@ func (p *patient) zkServer(ctx context.Context, n *notes, addr string) *zkServer
 		case strings.Contains(srvr, "not currently serving"):
 			change = "it runs and serves nobody: bring enough of the other servers up for a majority"
 		case wordErr == nil && s.mode != "":
-			change = "it answers srvr, and gives no session: too many connections from here (maxClientCnxns), or TLS only"
+			change = "it answers srvr, and gives no session: too many connections from here " +
+				"(maxClientCnxns), or TLS only"
 		}
 		n.broken("reachable", err, change)
 		return s
@@ -115,11 +117,13 @@ func (p *patient) granted(n *notes, granted time.Duration) {
 	if granted < asked {
 		low, limit = "at most", "maxSessionTimeout, 20 ticks unless set"
 	}
-	change := fmt.Sprintf("zookeeper.session %s, or change tickTime (%s) on every server of the ensemble", granted, limit)
+	change := fmt.Sprintf("zookeeper.session %s, or change tickTime (%s) on every server of the ensemble",
+		granted, limit)
 	if granted < 2*p.cfg.Publish.Timeout {
 		change += fmt.Sprintf("; publish.timeout %s must then go down to %s", p.cfg.Publish.Timeout, granted/2)
 	}
-	n.fail("session", fmt.Sprintf("%s was asked for and the server grants %s %s: takeovers, duplicate windows and publish.timeout go by the wrong figure", asked, low, granted), change)
+	n.fail("session", fmt.Sprintf("%s was asked for and the server grants %s %s: takeovers, duplicate windows and "+
+		"publish.timeout go by the wrong figure", asked, low, granted), change)
 }
 
 // zkLatency is how long requests have waited at the most; a disk that is shared with others shows here.
@@ -132,7 +136,8 @@ func (p *patient) zkLatency(n *notes, srvr string) {
 	found := fmt.Sprintf("requests took %s ms on average and %s ms at most since its start", parts[1], parts[2])
 	change := ""
 	if most > p.cfg.ZooKeeper.Session/3 {
-		change = "give ZooKeeper's log a disk of its own, and look at its garbage collection: a renewal that waits half a session costs the leadership"
+		change = "give ZooKeeper's log a disk of its own, and look at its garbage collection: a renewal that waits " +
+			"half a session costs the leadership"
 	}
 	n.judge(Warn, "latency", found, change)
 }
@@ -191,7 +196,8 @@ func (p *patient) ensemble(n *notes, list []*zkServer) {
 		n.fail("ensemble", "servers of several ensembles: "+shorten(leaders)+" each lead one", split)
 		return
 	case len(terms) > 1 && len(alone) == 0:
-		n.warn("ensemble", "some of the servers know the namespace and others do not", split+"; or one of them lags far behind")
+		n.warn("ensemble", "some of the servers know the namespace and others do not",
+			split+"; or one of them lags far behind")
 		return
 	}
 	if voters == 0 {
@@ -206,7 +212,8 @@ func (p *patient) ensemble(n *notes, list []*zkServer) {
 	case down > 0:
 		n.warn("ensemble", fmt.Sprintf("%s, %d of those named away", found, down), "bring them back")
 	case given < voters:
-		n.warn("ensemble", fmt.Sprintf("%s, and zookeeper.servers names %d", found, given), "name all of them: an instance knows no others")
+		n.warn("ensemble", fmt.Sprintf("%s, and zookeeper.servers names %d", found, given),
+			"name all of them: an instance knows no others")
 	default:
 		n.ok("ensemble", "%s, %d may be lost", found, (voters-1)/2)
 	}
@@ -216,7 +223,8 @@ func (p *patient) ensemble(n *notes, list []*zkServer) {
 func (p *patient) namespace(ctx context.Context, n *notes, addr string) []Check {
 	call, cancel := p.within(ctx)
 	defer cancel()
-	z, err := dialZooKeeper(call, addr, p.cfg.ZooKeeper.Session, p.cfg.ZooKeeper.Username, p.cfg.ZooKeeper.Password.Reveal())
+	z, err := dialZooKeeper(call, addr, p.cfg.ZooKeeper.Session, p.cfg.ZooKeeper.Username,
+		p.cfg.ZooKeeper.Password.Reveal())
 	if err != nil {
 		n.broken("access", err, "look at this server's log")
 		return nil
@@ -241,7 +249,8 @@ func (p *patient) access(ctx context.Context, n *notes, z *zkConn) error {
 		what string
 	}{
 		{"/", 0, ""}, {"/tarry", 0, ""}, {root, zkRead | zkCreate | zkDelete, "create and delete the leader under it"},
-		{root + "/term", zkRead | zkWrite, "read and write it"}, {root + "/instances", zkRead | zkCreate | zkDelete, "list, create and delete instances under it"},
+		{root + "/term", zkRead | zkWrite, "read and write it"},
+		{root + "/instances", zkRead | zkCreate | zkDelete, "list, create and delete instances under it"},
 		{root + "/leader", zkRead, "read it"},
 	} {
 		list, err := z.acl(ctx, node.path)
@@ -277,14 +286,16 @@ func (p *patient) access(ctx context.Context, n *notes, z *zkConn) error {
 	}
 	if len(missing) > 0 {
 		n.fail("access", "the ACLs do not let these credentials in at "+strings.Join(missing, ", "),
-			"correct zookeeper.username and zookeeper.password, or give them the znodes (setAcl); after a change of credentials the znodes keep the old ones")
+			"correct zookeeper.username and zookeeper.password, or give them the znodes (setAcl); after a change of "+
+				"credentials the znodes keep the old ones")
 		return nil
 	}
 	switch {
 	case !exists[root]:
 		n.ok("access", "%s does not exist yet and may be made", root)
 	case p.cfg.ZooKeeper.Username == "":
-		n.ok("access", "%s may be written by anybody who reaches ZooKeeper: without zookeeper.username it has no guard but the network", root)
+		n.ok("access", "%s may be written by anybody who reaches ZooKeeper: without zookeeper.username it has no "+
+			"guard but the network", root)
 	default:
 		n.ok("access", "%s may be written with these credentials", root)
 	}
@@ -341,7 +352,8 @@ func (p *patient) members(ctx, call context.Context, z *zkConn) []Check {
 		}
 		var m member
 		if json.Unmarshal(data, &m) != nil || m.Instance == "" {
-			n.warn("instances", fmt.Sprintf("the znode %s/%s cannot be read", root, name), "look who writes under /tarry")
+			n.warn("instances", fmt.Sprintf("the znode %s/%s cannot be read", root, name),
+				"look who writes under /tarry")
 			continue
 		}
 		if m.Instance == p.cfg.Instance {
@@ -377,7 +389,8 @@ func (p *patient) sameRedis(ctx, call context.Context, z *zkConn, members []memb
 	}
 	n := p.notes("redis", "")
 	if mine != members[i].Store {
-		n.fail("same redis", "the Redis of these settings is not that of "+leader.Instance+", which leads: nobody would deliver what is kept there",
+		n.fail("same redis", "the Redis of these settings is not that of "+leader.Instance+
+			", which leads: nobody would deliver what is kept there",
 			"compare redis.addrs, redis.master and redis.db with those of "+leader.Instance)
 	} else {
 		n.ok("same redis", "it is that of %s, which leads", leader.Instance)
@@ -393,8 +406,10 @@ func (p *patient) instanceName(n *notes, self []member) {
 	case mine == "" || self[0].Address == mine:
 		n.ok("instance", "%s runs now, at %s", p.cfg.Instance, self[0].Address)
 	default:
-		n.fail("instance", fmt.Sprintf("%s is registered by a process at %s, and this one would be at %s", p.cfg.Instance, self[0].Address, mine),
-			"give each process an instance name of its own; a second one does not start under a name that lives (nothing is wrong where this is the same process before a change of its address)")
+		n.fail("instance", fmt.Sprintf("%s is registered by a process at %s, and this one would be at %s",
+			p.cfg.Instance, self[0].Address, mine),
+			"give each process an instance name of its own; a second one does not start under a name that lives "+
+				"(nothing is wrong where this is the same process before a change of its address)")
 	}
 }
 
@@ -406,7 +421,8 @@ func (p *patient) advertise(n *notes, others int) {
 		return
 	}
 	if others > 0 && local(mine) {
-		n.warn("peer.advertise", fmt.Sprintf("others are shown %s, which leads them to themselves; %s registered", mine, plural(others, "other instance")),
+		n.warn("peer.advertise", fmt.Sprintf("others are shown %s, which leads them to themselves; %s registered", mine,
+			plural(others, "other instance")),
 			"set peer.advertise to an address by which this machine is reached, and http.listen to one that it serves")
 		return
 	}
@@ -435,9 +451,11 @@ func (p *patient) reachable(ctx context.Context, n *notes, members []member) {
 	})
 	switch {
 	case len(closed) > 0:
-		n.warn("instances", "registered and not reached from here: "+shorten(closed), "set their peer.advertise to addresses that all machines reach, or open the port")
+		n.warn("instances", "registered and not reached from here: "+shorten(closed),
+			"set their peer.advertise to addresses that all machines reach, or open the port")
 	case len(sick) > 0:
-		n.warn("instances", plural(len(members), "instance")+" registered, not ready: "+shorten(sick), "ask them why: tarry health --server …")
+		n.warn("instances", plural(len(members), "instance")+" registered, not ready: "+shorten(sick),
+			"ask them why: tarry health --server …")
 	default:
 		n.ok("instances", "%s registered and reached", plural(len(members), "instance"))
 	}

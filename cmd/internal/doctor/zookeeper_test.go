@@ -41,13 +41,17 @@ func TestZooKeeper_ThatGrantsAnotherSession(t *testing.T) {
 	small := lab.NewZooKeeper(t, lab.ZooKeeperTick(100*time.Millisecond)) // 2 s at most
 	s := healthy(t)
 	s["ZOOKEEPER_SERVERS"] = small.Addr
-	s.diagnosis(t).fails("zookeeper session").has(doctor.Fail, "zookeeper", "session", "6s was asked for and the server grants at most 2s", "maxSessionTimeout", "publish.timeout 2s must then go down to 1s")
+	s.diagnosis(t).fails("zookeeper session").has(doctor.Fail, "zookeeper", "session",
+		"6s was asked for and the server grants at most 2s", "maxSessionTimeout",
+		"publish.timeout 2s must then go down to 1s")
 	s["ZOOKEEPER_SESSION"], s["PUBLISH_TIMEOUT"] = "2s", "1s"
 	s.diagnosis(t).fails().warns("zookeeper ensemble", "machine time-outs")
 
-	large := lab.NewZooKeeper(t, lab.ZooKeeperConfig("minSessionTimeout=8000"), lab.ZooKeeperConfig("4lw.commands.whitelist=mntr"))
+	large := lab.NewZooKeeper(t, lab.ZooKeeperConfig("minSessionTimeout=8000"),
+		lab.ZooKeeperConfig("4lw.commands.whitelist=mntr"))
 	s["ZOOKEEPER_SERVERS"], s["ZOOKEEPER_SESSION"] = large.Addr, "4s"
-	s.diagnosis(t).fails("zookeeper session").has(doctor.Fail, "zookeeper", "session", "at least 8s", "minSessionTimeout").has(doctor.OK, "zookeeper", "reachable")
+	s.diagnosis(t).fails("zookeeper session").has(doctor.Fail, "zookeeper", "session", "at least 8s",
+		"minSessionTimeout").has(doctor.OK, "zookeeper", "reachable")
 }
 
 func TestZooKeeper_InSeveralEnsembles(t *testing.T) {
@@ -58,14 +62,17 @@ func TestZooKeeper_InSeveralEnsembles(t *testing.T) {
 	s.diagnosis(t).fails().warns().has(doctor.OK, "zookeeper", "ensemble", "3 voting servers, 1 may be lost")
 
 	s["ZOOKEEPER_SERVERS"] = ensemble.Nodes[0].Addr
-	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.Warn, "zookeeper", "ensemble", "zookeeper.servers names 1")
+	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.Warn, "zookeeper", "ensemble",
+		"zookeeper.servers names 1")
 	s["ZOOKEEPER_SERVERS"] = strings.Join(append(ensemble.Addrs(), lab.SharedZooKeeper(t).Addr), ",")
-	s.diagnosis(t).fails("zookeeper ensemble").has(doctor.Fail, "zookeeper", "ensemble", "standalone", lab.SharedZooKeeper(t).Addr)
+	s.diagnosis(t).fails("zookeeper ensemble").has(doctor.Fail, "zookeeper", "ensemble", "standalone",
+		lab.SharedZooKeeper(t).Addr)
 
 	s["ZOOKEEPER_SERVERS"] = strings.Join(ensemble.Addrs(), ",")
 	ensemble.Nodes[0].Kill()
 	ensemble.WaitServing()
-	s.diagnosis(t).fails().warns("zookeeper reachable", "zookeeper ensemble").has(doctor.Warn, "zookeeper", "ensemble", "1 of those named away")
+	s.diagnosis(t).fails().warns("zookeeper reachable", "zookeeper ensemble").has(doctor.Warn, "zookeeper", "ensemble",
+		"1 of those named away")
 	ensemble.Nodes[1].Kill()
 	lab.Eventually(t, 20*time.Second, func() error {
 		if mode := ensemble.Nodes[2].Mode(); mode != "" {
@@ -101,7 +108,8 @@ func TestZooKeeper_WhoseACLsKeepUsOut(t *testing.T) {
 	if _, err := conn.SetACL("/tarry/ns/term", zk.DigestACL(zk.PermRead, "tarry", "a-password"), -1); err != nil {
 		t.Fatal(err)
 	}
-	s.diagnosis(t).fails("zookeeper access").has(doctor.Fail, "zookeeper", "access", "/tarry/ns/term (read and write it)")
+	s.diagnosis(t).fails("zookeeper access").has(doctor.Fail, "zookeeper", "access",
+		"/tarry/ns/term (read and write it)")
 }
 
 func TestInstances_OfOneNameAndOfUnreachableAddresses(t *testing.T) {
@@ -130,12 +138,15 @@ func TestInstances_OfOneNameAndOfUnreachableAddresses(t *testing.T) {
 	}
 	defer listening.Close()
 	register("one", listening.Addr().String(), true)
-	s.diagnosis(t).fails("machine instance").has(doctor.Fail, "machine", "instance", "one is registered by a process at "+listening.Addr().String())
+	s.diagnosis(t).fails("machine instance").has(doctor.Fail, "machine", "instance",
+		"one is registered by a process at "+listening.Addr().String())
 	s["PEER_ADVERTISE"] = listening.Addr().String()
-	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.OK, "machine", "instance", "one runs now").has(doctor.OK, "machine", "instances", "1 instance registered and reached")
+	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.OK, "machine", "instance", "one runs now").has(
+		doctor.OK, "machine", "instances", "1 instance registered and reached")
 	register("two", nobody(t), true)
 	s.diagnosis(t).fails().warns("zookeeper ensemble", "machine peer.advertise", "machine instances").
-		has(doctor.Warn, "machine", "peer.advertise", "leads them to themselves").has(doctor.Warn, "machine", "instances", "two (127.0.0.1:")
+		has(doctor.Warn, "machine", "peer.advertise", "leads them to themselves").has(doctor.Warn, "machine",
+		"instances", "two (127.0.0.1:")
 }
 
 func TestInstances_OfAnotherRedis(t *testing.T) {
@@ -161,7 +172,9 @@ func TestInstances_OfAnotherRedis(t *testing.T) {
 	rdb := timeline.Dial(timeline.DialConfig{Addrs: cfg.Redis.Addrs, CallTimeout: time.Second})
 	defer rdb.Close()
 	for store, want := range map[string]doctor.Status{"ours": doctor.OK, "theirs": doctor.Fail} {
-		if err := rdb.HSet(t.Context(), "{same}:meta", "id", store, "buckets", cfg.Buckets, "layout", timeline.Layout).Err(); err != nil {
+		err := rdb.HSet(t.Context(), "{same}:meta", "id", store, "buckets", cfg.Buckets, "layout",
+			timeline.Layout).Err()
+		if err != nil {
 			t.Fatal(err)
 		}
 		s.diagnosis(t).has(want, "redis", "same redis", "one, which leads")

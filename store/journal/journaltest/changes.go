@@ -49,7 +49,8 @@ var changePromises = []promise{
 		t.write(all...)
 		slices.SortFunc(all, byTime)
 		for _, limit := range []int{3, 17, 1000} {
-			for _, state := range []scheduler.State{scheduler.StateNone, scheduler.StateWaiting, scheduler.StateDead, scheduler.StateExpired} {
+			for _, state := range []scheduler.State{scheduler.StateNone, scheduler.StateWaiting, scheduler.StateDead,
+				scheduler.StateExpired} {
 				for _, since := range []scheduler.Milli{0, start + 1, start + 9} {
 					if limit == 3 && (state != scheduler.StateNone || since != 0) {
 						continue // the smallest pages cost the most

@@ -39,7 +39,8 @@ var fencePromises = []promise{
 		end.Term = 99
 		t.write(accept(n))
 		for _, fences := range []map[int]uint64{{1: 4}, {0: 9, 1: 4, 2: 9}, {1: 0}} {
-			if err := t.j.Write(t.Context(), fences, []scheduler.Change{accept(m), end}); !errors.Is(err, scheduler.ErrFenced) {
+			err := t.j.Write(t.Context(), fences, []scheduler.Change{accept(m), end})
+			if !errors.Is(err, scheduler.ErrFenced) {
 				t.Fatalf("under %v: got %v, want ErrFenced", fences, err)
 			}
 		}

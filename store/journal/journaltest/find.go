@@ -6,7 +6,8 @@ import (
 
 var findPromises = []promise{
 	{"a name is looked up in all keys, or in one", func(t *trial) {
-		plain, a, b := message(1, id("order-1")), message(2, id("order-1"), key("a")), message(3, id("order-1"), key("b"))
+		plain, a, b := message(1, id("order-1")), message(2, id("order-1"), key("a")),
+			message(3, id("order-1"), key("b"))
 		other := message(4, id("order-2"), key("a"))
 		t.write(accepted(plain, a, b, other)...)
 		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1"}), b, a, plain)
@@ -18,7 +19,8 @@ var findPromises = []promise{
 		t.wantUIDs(t.find(scheduler.Ref{Key: "a", Keyed: true}))
 	}},
 	{"a name is looked up on all topics, on one, or on those that the viewer may see", func(t *trial) {
-		mail, pay := message(1, id("order-1"), topic("mail.x")), message(2, id("order-1"), topic("payments.x"), key("a"))
+		mail, pay := message(1, id("order-1"), topic("mail.x")),
+			message(2, id("order-1"), topic("payments.x"), key("a"))
 		again := message(3, id("order-1"), topic("mail.x"))
 		t.write(accepted(mail, pay, again)...)
 		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1"}), again, pay, mail)
@@ -41,7 +43,8 @@ var findPromises = []promise{
 			all = append(all, message(2+i, id("again"), topic("mail.x")))
 		}
 		t.write(accepted(all...)...)
-		found, err := t.j.Find(t.Context(), scheduler.Ref{ID: "again", Viewer: &scheduler.Viewer{Topics: []string{"payments.*"}}}, 3)
+		found, err := t.j.Find(t.Context(),
+			scheduler.Ref{ID: "again", Viewer: &scheduler.Viewer{Topics: []string{"payments.*"}}}, 3)
 		t.must("find", err)
 		t.wantUIDs(found, own)
 	}},

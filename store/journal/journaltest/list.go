@@ -31,9 +31,11 @@ func (t *trial) pages(q scheduler.RecordQuery) (all []scheduler.Record) {
 // crowd is a set of messages over two topics, two keys, all ends and few due
 // times, with the changes that lead there.
 func crowd() (all []scheduler.Record, changes []scheduler.Change) {
-	states := []scheduler.State{scheduler.StateWaiting, scheduler.StateDelivered, scheduler.StateCanceled, scheduler.StateExpired, scheduler.StateDead}
+	states := []scheduler.State{scheduler.StateWaiting, scheduler.StateDelivered, scheduler.StateCanceled,
+		scheduler.StateExpired, scheduler.StateDead}
 	for i := range 120 {
-		m := message(i, topic([]string{"orders", "users"}[i%2]), key([]string{"", "a", "b"}[i/2%3]), due(time.Duration(i/7%5)*time.Second))
+		m := message(i, topic([]string{"orders", "users"}[i%2]), key([]string{"", "a", "b"}[i/2%3]),
+			due(time.Duration(i/7%5)*time.Second))
 		of := accepted(m)
 		if s := states[i/3%5]; s != scheduler.StateWaiting {
 			of = append(of, became(m, 2, s, start+scheduler.Milli(i)))
@@ -66,15 +68,18 @@ var listPromises = []promise{
 		ended := []scheduler.State{scheduler.StateDead, scheduler.StateDelivered, scheduler.StateDead}
 		for _, q := range []scheduler.RecordQuery{
 			{Topic: "orders"}, {Key: "a"}, {Topic: "users", Key: "b"}, {Topic: "nobody's"}, {Key: "c"},
-			{States: []scheduler.State{scheduler.StateWaiting}}, {States: ended}, {States: []scheduler.State{scheduler.StateInFlight}},
+			{States: []scheduler.State{scheduler.StateWaiting}}, {States: ended},
+			{States: []scheduler.State{scheduler.StateInFlight}},
 			{Topic: "orders", States: ended}, {Key: "a", States: ended}, {Topic: "orders", Key: "a", States: ended},
-			{DueFrom: start + 1000}, {DueTo: start + 1000}, {DueFrom: start + 1000, DueTo: start + 2000}, {DueFrom: start + 1001, DueTo: start + 1999},
+			{DueFrom: start + 1000}, {DueTo: start + 1000}, {DueFrom: start + 1000, DueTo: start + 2000},
+			{DueFrom: start + 1001, DueTo: start + 1999},
 			{Topic: "orders", Key: "a", States: ended, DueFrom: start + 1000, DueTo: start + 3000},
 			{States: []scheduler.State{scheduler.StateWaiting}, DueFrom: start + 1000, DueTo: start + 3000},
 		} {
 			var want []scheduler.Record
 			for _, r := range all {
-				if (q.Topic == "" || r.Topic == q.Topic) && (q.Key == "" || r.Key == q.Key) && (q.States == nil || slices.Contains(q.States, r.State)) &&
+				if (q.Topic == "" || r.Topic == q.Topic) && (q.Key == "" || r.Key == q.Key) &&
+					(q.States == nil || slices.Contains(q.States, r.State)) &&
 					r.Due >= q.DueFrom && (q.DueTo == 0 || r.Due <= q.DueTo) {
 					want = append(want, without(r))
 				}
@@ -91,7 +96,8 @@ var listPromises = []promise{
 		var want []scheduler.Record
 		for i := range 12 {
 			name := []string{"order-1", "Order-1", "order-2", ""}[i%4]
-			m := message(i, id(name), topic([]string{"orders", "users"}[i/4%2]), key([]string{"", "a"}[i/6]), due(time.Duration(12-i)*time.Second))
+			m := message(i, id(name), topic([]string{"orders", "users"}[i/4%2]), key([]string{"", "a"}[i/6]),
+				due(time.Duration(12-i)*time.Second))
 			of := accepted(m)
 			if i%3 == 0 {
 				of = append(of, became(m, 2, scheduler.StateDead, start+scheduler.Milli(i)))
@@ -106,7 +112,8 @@ var listPromises = []promise{
 			t.wantRecords(t.pages(scheduler.RecordQuery{ID: "order-1", Limit: limit}), want...)
 		}
 		for _, r := range want {
-			q := scheduler.RecordQuery{ID: "order-1", Topic: r.Topic, Key: r.Key, States: []scheduler.State{r.State}, DueFrom: r.Due, DueTo: r.Due, Limit: 10}
+			q := scheduler.RecordQuery{ID: "order-1", Topic: r.Topic, Key: r.Key, States: []scheduler.State{r.State},
+				DueFrom: r.Due, DueTo: r.Due, Limit: 10}
 			t.wantRecords(t.list(q), r)
 		}
 		t.wantRecords(t.list(scheduler.RecordQuery{ID: "order-3", Limit: 10}))
@@ -115,7 +122,8 @@ var listPromises = []promise{
 		all, changes := crowd()
 		t.write(changes...)
 		waiting := []scheduler.State{scheduler.StateWaiting, scheduler.StateDead}
-		for _, q := range []scheduler.RecordQuery{{}, {Topic: "orders"}, {Key: "a"}, {States: waiting}, {States: waiting, DueTo: start + 2000}, {Topic: "nobody's"}} {
+		for _, q := range []scheduler.RecordQuery{{}, {Topic: "orders"}, {Key: "a"}, {States: waiting},
+			{States: waiting, DueTo: start + 2000}, {Topic: "nobody's"}} {
 			q.Limit = len(all)
 			want := t.list(q)
 			for _, n := range []int{1, 5, len(all)} {
@@ -133,15 +141,18 @@ var listPromises = []promise{
 		for _, after := range []struct {
 			due scheduler.Milli
 			uid scheduler.UID
-		}{{start - 5, ""}, {start, ""}, {start + 1000, all[60].UID}, {start + 1500, "t-zzzzzzzzzzzzzzzz"}, {start + 3000, "t-zzzzzzzzzzzzzzzz"}, {start + 9000, ""}} {
+		}{{start - 5, ""}, {start, ""}, {start + 1000, all[60].UID}, {start + 1500, "t-zzzzzzzzzzzzzzzz"},
+			{start + 3000, "t-zzzzzzzzzzzzzzzz"}, {start + 9000, ""}} {
 			for _, from := range []scheduler.Milli{0, start + 1000} {
 				var want []scheduler.Record
 				for _, r := range all {
-					if r.Due >= from && r.Due <= start+3000 && (r.Due > after.due || r.Due == after.due && r.UID > after.uid) {
+					if r.Due >= from && r.Due <= start+3000 &&
+						(r.Due > after.due || r.Due == after.due && r.UID > after.uid) {
 						want = append(want, without(r))
 					}
 				}
-				q := scheduler.RecordQuery{Limit: 1000, AfterDue: after.due, AfterUID: after.uid, DueFrom: from, DueTo: start + 3000}
+				q := scheduler.RecordQuery{Limit: 1000, AfterDue: after.due, AfterUID: after.uid, DueFrom: from,
+					DueTo: start + 3000}
 				if wrong := differentRecords(t.list(q), want); wrong != "" {
 					t.Fatalf("%+v: %s", q, wrong)
 				}
@@ -156,7 +167,8 @@ var listPromises = []promise{
 			all = append(all, accept(m))
 		}
 		t.write(all...)
-		for _, step := range []struct{ from, bytes, want int }{{0, 10, 1}, {0, 3099, 1}, {0, 3100, 2}, {1, 200, 2}, {1, 199, 1}, {1, 1099, 2}, {1, 1100, 3}, {4, 5011, 2}, {4, 5010, 1}, {0, 0, 6}} {
+		for _, step := range []struct{ from, bytes, want int }{{0, 10, 1}, {0, 3099, 1}, {0, 3100, 2}, {1, 200, 2},
+			{1, 199, 1}, {1, 1099, 2}, {1, 1100, 3}, {4, 5011, 2}, {4, 5010, 1}, {0, 0, 6}} {
 			q := scheduler.RecordQuery{Limit: 100, Bytes: step.bytes, Whole: true}
 			if step.from > 0 {
 				q.AfterDue, q.AfterUID = start, all[step.from-1].UID
@@ -190,7 +202,8 @@ var listPromises = []promise{
 			for i := 0; ctx.Err() == nil && i < 1500; i += 5 {
 				var batch []scheduler.Change
 				for n := range 5 {
-					batch = append(batch, accept(message(2*(i+n)+1, due(time.Duration(random.IntN(20))*time.Millisecond))))
+					batch = append(batch,
+						accept(message(2*(i+n)+1, due(time.Duration(random.IntN(20))*time.Millisecond))))
 				}
 				if err := t.j.Write(ctx, nil, batch); err != nil && ctx.Err() == nil {
 					t.Errorf("write: %v", err)
@@ -198,7 +211,8 @@ var listPromises = []promise{
 			}
 		})
 		seen := map[scheduler.UID]bool{}
-		for _, q := range []scheduler.RecordQuery{{Limit: 7}, {Limit: 30, Topic: "orders.created"}, {Limit: 11, States: []scheduler.State{scheduler.StateWaiting}}} {
+		for _, q := range []scheduler.RecordQuery{{Limit: 7}, {Limit: 30, Topic: "orders.created"},
+			{Limit: 11, States: []scheduler.State{scheduler.StateWaiting}}} {
 			clear(seen)
 			for _, r := range t.pages(q) {
 				if seen[r.UID] {
@@ -221,7 +235,8 @@ var forecastPromises = []promise{
 	{"a forecast counts what waits, by steps", func(t *trial) {
 		var changes []scheduler.Change
 		for i, ms := range []int{-1, 0, 0, 99, 100, 250, 299, 300, 999, 1000} {
-			changes = append(changes, accept(message(i, due(time.Duration(ms)*time.Millisecond), topic([]string{"a", "b"}[i%2]))))
+			changes = append(changes,
+				accept(message(i, due(time.Duration(ms)*time.Millisecond), topic([]string{"a", "b"}[i%2]))))
 		}
 		ended := message(50, topic("a"))
 		changes = append(changes, accept(ended), became(ended, 2, scheduler.StateDelivered, start))
@@ -239,7 +254,8 @@ var forecastPromises = []promise{
 			{"c", 0, 1000, 1000, "[]"},
 			{"", 0, 1 << 40, 1 << 40, "[{0 9}]"},
 		} {
-			q := scheduler.ForecastQuery{Topic: step.topic, From: start + step.from, Until: start + step.until, Step: step.step}
+			q := scheduler.ForecastQuery{Topic: step.topic, From: start + step.from, Until: start + step.until,
+				Step: step.step}
 			got, err := t.j.Forecast(t.Context(), q)
 			t.must("forecast", err)
 			for i := range got {
@@ -259,13 +275,15 @@ var forecastPromises = []promise{
 		var changes []scheduler.Change
 		for i, name := range topics {
 			for j := range i + 1 {
-				changes = append(changes, accept(message(100*i+j, due(time.Duration(100*j)*time.Millisecond), topic(name))))
+				changes = append(changes,
+					accept(message(100*i+j, due(time.Duration(100*j)*time.Millisecond), topic(name))))
 			}
 			ended := message(100*i+99, topic(name))
 			changes = append(changes, accept(ended), became(ended, 2, scheduler.StateDelivered, start))
 		}
 		t.write(changes...)
-		for _, pattern := range []string{">", "*", "a.>", "a.*", "*.b", "*.*", "a.*.b", "a.*.>", "*.*.*", "*.*.>", "a.b.>",
+		for _, pattern := range []string{">", "*", "a.>", "a.*", "*.b", "*.*", "a.*.b", "a.*.>", "*.*.*",
+			"*.*.>", "a.b.>",
 			"a.b", "a.b_c", "a_b.>", "a.b%", "a", "c.>", "ä.*", "*.b.*",
 			"*.b.>", "a.*.c.>", "a.[b]", "a?b", "*.[b]", "a.b!", "*.b!", "*.*.c.d", "A.*", "a.b.*.*", "*.b.*.>"} {
 			want := map[scheduler.Milli]int{}

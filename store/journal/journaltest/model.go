@@ -33,19 +33,24 @@ func drawHistories(r *rapid.T, first int) (histories [][]scheduler.Change, all [
 		m := message(first+i, id(rapid.SampledFrom([]string{"", "a", "b"}).Draw(r, "id")))
 		history := accepted(m)
 		for v := range rapid.IntRange(0, 5).Draw(r, "changes") {
-			c := became(m, uint64(v+2), scheduler.StateWaiting, start+scheduler.Milli(rapid.IntRange(0, 3).Draw(r, "at")))
+			c := became(m, uint64(v+2), scheduler.StateWaiting,
+				start+scheduler.Milli(rapid.IntRange(0, 3).Draw(r, "at")))
 			c.Due += scheduler.Milli(rapid.IntRange(0, 2).Draw(r, "later"))
-			c.Uncertain, c.Refusals = rapid.Bool().Draw(r, "uncertain"), uint32(rapid.IntRange(0, 2).Draw(r, "refusals"))
-			c.Term, c.Reason = uint64(rapid.IntRange(0, 9).Draw(r, "term")), rapid.SampledFrom([]string{"", "why"}).Draw(r, "reason")
+			c.Uncertain, c.Refusals = rapid.Bool().Draw(r, "uncertain"),
+				uint32(rapid.IntRange(0, 2).Draw(r, "refusals"))
+			c.Term, c.Reason = uint64(rapid.IntRange(0, 9).Draw(r, "term")),
+				rapid.SampledFrom([]string{"", "why"}).Draw(r, "reason")
 			if rapid.IntRange(0, 3).Draw(r, "content") == 0 {
 				other := *m
-				other.Topic, other.Body, other.Due = fmt.Sprintf("orders.%d", v), fmt.Appendf(nil, "version %d", c.Version), c.Due
+				other.Topic, other.Body, other.Due = fmt.Sprintf("orders.%d", v),
+					fmt.Appendf(nil, "version %d", c.Version), c.Due
 				c.Message = &other
 			}
 			history = append(history, c)
 		}
 		if end := &history[len(history)-1]; rapid.Bool().Draw(r, "ended") {
-			end.State = rapid.SampledFrom([]scheduler.State{scheduler.StateDelivered, scheduler.StateCanceled, scheduler.StateExpired, scheduler.StateDead}).Draw(r, "end")
+			end.State = rapid.SampledFrom([]scheduler.State{scheduler.StateDelivered, scheduler.StateCanceled,
+				scheduler.StateExpired, scheduler.StateDead}).Draw(r, "end")
 		}
 		histories = append(histories, history)
 		all = append(all, history...)
@@ -119,8 +124,10 @@ func compareAll(r *rapid.T, t *testing.T, j journal.Store, histories [][]schedul
 		r.Fatalf("versions: %v", err)
 	}
 	for _, w := range want {
-		if version := w.Version; w.Content == 0 && versions[w.UID].Version != 0 || w.Content > 0 && versions[w.UID] != (scheduler.Stand{State: w.State, Version: version}) {
-			r.Fatalf("%s stands as %v, want version %d, %s (content of %d)", w.UID, versions[w.UID], version, w.State, w.Content)
+		if version := w.Version; w.Content == 0 && versions[w.UID].Version != 0 ||
+			w.Content > 0 && versions[w.UID] != (scheduler.Stand{State: w.State, Version: version}) {
+			r.Fatalf("%s stands as %v, want version %d, %s (content of %d)", w.UID, versions[w.UID], version,
+				w.State, w.Content)
 		}
 	}
 }

@@ -20,7 +20,8 @@ func (t *trial) names(pushes ...*scheduler.Message) [][]scheduler.Record {
 
 var namesPromises = []promise{
 	{"a push finds what has its name, and what has its uid", func(t *trial) {
-		first, again := message(1, id("order-1"), topic("mail.x"), key("a")), message(2, id("order-1"), topic("mail.x"), key("a"))
+		first, again := message(1, id("order-1"), topic("mail.x"), key("a")),
+			message(2, id("order-1"), topic("mail.x"), key("a"))
 		pay, plain := message(3, id("order-1"), topic("payments.x"), key("a")), message(4)
 		other := message(5, id("order-1"), topic("mail.x"))
 		t.write(accepted(first, again, pay, plain, other)...)
@@ -28,7 +29,8 @@ var namesPromises = []promise{
 		elsewhere.ID = "order-9"
 		asked := func(n int, with ...func(*scheduler.Message)) *scheduler.Message { return message(n, with...) }
 		found := t.names(
-			asked(10, id("order-1"), topic("mail.x"), key("a")), asked(11, id("order-1"), topic("payments.x"), key("a")),
+			asked(10, id("order-1"), topic("mail.x"), key("a")),
+			asked(11, id("order-1"), topic("payments.x"), key("a")),
 			asked(12, id("order-1"), topic("payments.x")), asked(13, id("order-2")), asked(14), plain,
 			asked(2, id("order-1"), topic("mail.x"), key("a")), &elsewhere,
 		)
@@ -60,7 +62,8 @@ var namesPromises = []promise{
 		for part := range slices.Chunk(all, 500) {
 			t.write(accepted(part...)...)
 		}
-		found := t.names(message(9000, id("reminder"), topic("payments.x")), message(9001, id("reminder"), topic("mail.7")), message(9002, id("reminder"), topic("none")))
+		found := t.names(message(9000, id("reminder"), topic("payments.x")),
+			message(9001, id("reminder"), topic("mail.7")), message(9002, id("reminder"), topic("none")))
 		t.wantUIDs(found[0], own)
 		t.wantUIDs(found[1], all[8])
 		t.wantUIDs(found[2])

@@ -42,7 +42,8 @@ var pausePromises = []promise{
 		t.pause(resumed("mail.*.eu", start+3))
 		t.wantPauses(paused("orders.>", "ann", start+2), resumed("mail.*.eu", start+3))
 		t.pause(paused("mail.*.eu", "bob", start+4), resumed("never.paused", start+5))
-		t.wantPauses(paused("orders.>", "ann", start+2), paused("mail.*.eu", "bob", start+4), resumed("never.paused", start+5))
+		t.wantPauses(paused("orders.>", "ann", start+2), paused("mail.*.eu", "bob", start+4),
+			resumed("never.paused", start+5))
 	}},
 	{"an earlier change that comes late changes nothing", func(t *trial) {
 		t.pause(resumed("a", start+5), paused("a", "ann", start+4), paused("b", "ann", start+5), resumed("b", start+4))
@@ -65,7 +66,8 @@ var pausePromises = []promise{
 	}},
 	{"patterns are told apart exactly", func(t *trial) {
 		long := strings.Repeat("é", 127)
-		all := []scheduler.PauseChange{paused(long, "", start), paused("A", "", start+1), paused("a", "", start+2), paused("ä", "", start+3), paused("*", "", start+4)}
+		all := []scheduler.PauseChange{paused(long, "", start), paused("A", "", start+1), paused("a", "", start+2),
+			paused("ä", "", start+3), paused("*", "", start+4)}
 		t.pause(all...)
 		t.wantPauses(all...)
 	}},

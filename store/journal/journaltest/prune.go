@@ -63,7 +63,8 @@ var prunePromises = []promise{
 			}
 		}
 		revived := message(100)
-		back := []scheduler.Change{accept(revived), became(revived, 2, scheduler.StateDead, 4), became(revived, 3, scheduler.StateWaiting, 5)}
+		back := []scheduler.Change{accept(revived), became(revived, 2, scheduler.StateDead, 4),
+			became(revived, 3, scheduler.StateWaiting, 5)}
 		t.write(append(changes, back...)...)
 		t.prune(start*2, 1000, 10)
 		t.prune(start*2, 1000, 0)

@@ -19,7 +19,8 @@ type promise struct {
 // Exercise tests every promise on journals that open makes.
 func Exercise(t *testing.T, open Open) {
 	for _, group := range [][]promise{
-		writePromises, textPromises, fencePromises, findPromises, namesPromises, listPromises, changePromises, forecastPromises, prunePromises, pausePromises, sizePromises,
+		writePromises, textPromises, fencePromises, findPromises, namesPromises, listPromises, changePromises,
+		forecastPromises, prunePromises, pausePromises, sizePromises,
 	} {
 		for _, p := range group {
 			t.Run(p.name, func(t *testing.T) {

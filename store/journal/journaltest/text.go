@@ -21,8 +21,10 @@ var everyByte = func() []byte {
 // names are ids and keys that are easily taken for each other, or for a part of
 // a statement.
 var names = []string{
-	"a", "a ", "a  ", " a", "A", "ä", "a\u0308", "á", "a\x00", "a\t", "ß", "ss", "%", "a%", "a_", "_", "?", "'", "''", `"`, "`", `\`, `\\`, `\'`, `'; DROP TABLE messages; --`,
-	"x'00'", "NULL", "0", "00", "0x30", "🕰️", "👩‍👩‍👧", "\u00a0", "\u200b", "\ufffd", "\U0010ffff", strings.Repeat("k", 255), strings.Repeat("k", 254) + "l", strings.Repeat("é", 127),
+	"a", "a ", "a  ", " a", "A", "ä", "a\u0308", "á", "a\x00", "a\t", "ß", "ss", "%", "a%", "a_", "_", "?", "'", "''",
+	`"`, "`", `\`, `\\`, `\'`, `'; DROP TABLE messages; --`,
+	"x'00'", "NULL", "0", "00", "0x30", "🕰️", "👩‍👩‍👧", "\u00a0", "\u200b", "\ufffd", "\U0010ffff",
+	strings.Repeat("k", 255), strings.Repeat("k", 254) + "l", strings.Repeat("é", 127),
 }
 
 var textPromises = []promise{
@@ -39,32 +41,38 @@ var textPromises = []promise{
 			t.wantUIDs(t.find(scheduler.Ref{ID: text, Keyed: true}), byID[text])
 			t.wantUIDs(t.find(scheduler.Ref{ID: "of a key", Key: text, Keyed: true}), byKey[text])
 			t.wantUIDs(t.list(scheduler.RecordQuery{Key: text, Limit: 9}), byKey[text])
-			t.wantRecords(t.records(byID[text].UID, byKey[text].UID), recorded(accept(byID[text])), recorded(accept(byKey[text])))
+			t.wantRecords(t.records(byID[text].UID, byKey[text].UID), recorded(accept(byID[text])),
+				recorded(accept(byKey[text])))
 		}
 	}},
 	{"topics are told apart exactly", func(t *trial) {
-		topics := []string{"orders", "Orders", "orders.a", "örders", "o\u0308rders", "orders.*", "_rders", "🕰️.tick", strings.Repeat("t", 255)}
+		topics := []string{"orders", "Orders", "orders.a", "örders", "o\u0308rders", "orders.*", "_rders", "🕰️.tick",
+			strings.Repeat("t", 255)}
 		for i, text := range topics {
 			t.write(accept(message(i, topic(text))))
 		}
 		for i, text := range topics {
 			t.wantUIDs(t.list(scheduler.RecordQuery{Topic: text, Limit: 9}), message(i, topic(text)))
-			got, err := t.j.Forecast(t.Context(), scheduler.ForecastQuery{Topic: text, From: start, Until: start + 1, Step: 1})
+			got, err := t.j.Forecast(t.Context(),
+				scheduler.ForecastQuery{Topic: text, From: start, Until: start + 1, Step: 1})
 			if t.must("forecast", err); len(got) != 1 || got[0].Count != 1 {
 				t.Fatalf("%q: forecast %v, want 1", text, got)
 			}
 		}
 	}},
 	{"bodies and headers may be any bytes", func(t *trial) {
-		for i, content := range [][]byte{everyByte, {0}, {'\''}, {'\\'}, []byte("\\'"), []byte("_binary'x'"), []byte("\xff\xfe"), bytes.Repeat([]byte("\\\x00'\n\r\x1a\""), 1000)} {
+		for i, content := range [][]byte{everyByte, {0}, {'\''}, {'\\'}, []byte("\\'"), []byte("_binary'x'"),
+			[]byte("\xff\xfe"), bytes.Repeat([]byte("\\\x00'\n\r\x1a\""), 1000)} {
 			m := message(i, body(content))
-			m.Headers = []scheduler.Header{{Name: string(content), Value: string(content)}, {}, {Name: "a", Value: string(content)}}
+			m.Headers = []scheduler.Header{{Name: string(content), Value: string(content)}, {},
+				{Name: "a", Value: string(content)}}
 			t.write(accept(m))
 			t.wantRecords(t.records(m.UID), recorded(accept(m)))
 		}
 	}},
 	{"no reason, instance, address or stream is refused", func(t *trial) {
-		for i, text := range append([]string{string(everyByte), "\xf0\x9f", "\xed\xa0\x80", strings.Repeat("long ", 10_000), strings.Repeat("🕰", 5000), strings.Repeat("\xff", 5000)}, names...) {
+		for i, text := range append([]string{string(everyByte), "\xf0\x9f", "\xed\xa0\x80",
+			strings.Repeat("long ", 10_000), strings.Repeat("🕰", 5000), strings.Repeat("\xff", 5000)}, names...) {
 			m := message(i)
 			end := became(m, 2, scheduler.StateDead, start)
 			end.Reason, end.Instance, end.Address, end.Stream = text, text, text, text
@@ -77,7 +85,8 @@ var textPromises = []promise{
 			for _, got := range []struct {
 				what, text string
 				least      int
-			}{{"reason of the message", r[0].Reason, 1000}, {"reason", c.Reason, 1000}, {"instance", c.Instance, 250}, {"address", c.Address, 250}, {"stream", c.Stream, 250}} {
+			}{{"reason of the message", r[0].Reason, 1000}, {"reason", c.Reason, 1000}, {"instance", c.Instance, 250},
+				{"address", c.Address, 250}, {"stream", c.Stream, 250}} {
 				if wrong := mangled(got.text, text, got.least); wrong != "" {
 					t.Fatalf("%s: %s", got.what, wrong)
 				}

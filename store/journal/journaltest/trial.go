@@ -105,13 +105,15 @@ func (t *trial) wantChanges(got []scheduler.Change, want ...scheduler.Change) {
 // lower n.
 func message(n int, with ...func(*scheduler.Message)) *scheduler.Message {
 	m := &scheduler.Message{
-		Topic: "orders.created", Body: fmt.Appendf(nil, "body %d", n), Headers: []scheduler.Header{{Name: "Number", Value: fmt.Sprint(n)}},
-		Due: start, Attempt: 1,
+		Topic: "orders.created", Body: fmt.Appendf(nil, "body %d", n),
+		Headers: []scheduler.Header{{Name: "Number", Value: fmt.Sprint(n)}},
+		Due:     start, Attempt: 1,
 	}
 	for _, w := range with {
 		w(m)
 	}
-	uid, err := scheduler.IntakeUID(uint64(n), start.Add(-24*time.Hour+time.Duration(n)*time.Millisecond).Time(), m.ID, m.Key)
+	uid, err := scheduler.IntakeUID(uint64(n),
+		start.Add(-24*time.Hour+time.Duration(n)*time.Millisecond).Time(), m.ID, m.Key)
 	if err != nil {
 		panic(err) // n is out of the range of times
 	}
@@ -134,7 +136,8 @@ func due(after time.Duration) func(*scheduler.Message) {
 // accept is the first change of a message.
 func accept(m *scheduler.Message) scheduler.Change {
 	return scheduler.Change{
-		UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: start - 1000, Bucket: m.UID.Bucket(4), Instance: "tarry-1", Address: "10.0.0.1:7000",
+		UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: start - 1000, Bucket: m.UID.Bucket(4),
+		Instance: "tarry-1", Address: "10.0.0.1:7000",
 		Due: m.Due, Message: m,
 	}
 }
@@ -166,7 +169,8 @@ func recorded(changes ...scheduler.Change) (r scheduler.Record) {
 			r.Mark, r.Due, r.Stored = mark, due, 0
 		}
 		if c.Version > r.Version {
-			r.UID, r.Version, r.State, r.Due, r.ChangedAt, r.Reason, r.EndedAt = c.UID, c.Version, c.State, c.Due, c.At, c.Reason, 0
+			r.UID, r.Version, r.State, r.Due, r.ChangedAt, r.Reason, r.EndedAt = c.UID, c.Version, c.State, c.Due,
+				c.At, c.Reason, 0
 			r.Mark = scheduler.Mark{Uncertain: c.Uncertain, Refusals: c.Refusals, Changes: uint32(c.Version - 1)}
 			if c.State.Ended() {
 				r.EndedAt = c.At

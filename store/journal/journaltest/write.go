@@ -41,7 +41,8 @@ var writePromises = []promise{
 	{"an end changes the state and leaves the content", func(t *trial) {
 		m := message(1, id("order-1"))
 		end := became(m, 2, scheduler.StateDelivered, start+5)
-		end.Stream, end.Sequence, end.Reason, end.Uncertain, end.Refusals = "ORDERS", math.MaxInt64, "why not", true, math.MaxUint32
+		end.Stream, end.Sequence, end.Reason, end.Uncertain, end.Refusals = "ORDERS", math.MaxInt64, "why not", true,
+			math.MaxUint32
 		t.write(accept(m))
 		t.write(end)
 		t.wantRecords(t.records(m.UID), recorded(accept(m), end))
@@ -102,10 +103,12 @@ var writePromises = []promise{
 	}},
 	{"versions are told of messages whose content is known", func(t *trial) {
 		m, n, gone, bare := message(1), message(2), message(3), message(4)
-		t.write(accept(m), accept(n), became(n, 7, scheduler.StateDelivered, start), became(bare, 2, scheduler.StateDelivered, start))
+		t.write(accept(m), accept(n), became(n, 7, scheduler.StateDelivered, start),
+			became(bare, 2, scheduler.StateDelivered, start))
 		got, err := t.j.Versions(t.Context(), []scheduler.UID{n.UID, gone.UID, m.UID, bare.UID, n.UID, "", "t-", "'"})
 		t.must("versions", err)
-		if len(got) != 2 || got[m.UID] != (scheduler.Stand{State: scheduler.StateWaiting, Version: 1}) || got[n.UID] != (scheduler.Stand{State: scheduler.StateDelivered, Version: 7}) {
+		if len(got) != 2 || got[m.UID] != (scheduler.Stand{State: scheduler.StateWaiting, Version: 1}) ||
+			got[n.UID] != (scheduler.Stand{State: scheduler.StateDelivered, Version: 7}) {
 			t.Fatalf("got %v", got)
 		}
 		if got, err = t.j.Versions(t.Context(), nil); err != nil || len(got) != 0 {

@@ -8,11 +8,12 @@ import (
 )
 
 // Decode reads a push by tag from its intake subject, its headers and the size of its body. It judges everything that
-// needs no clock and no server: CheckDue and CheckSize are for the caller. The map is not changed; the result shares its
-// strings.
+// needs no clock and no server: CheckDue and CheckSize are for the caller. The map is not changed; the result shares
+// its strings.
 func Decode(subject, prefix string, h map[string][]string, body int) (Push, error) {
 	if len(subject) <= len(prefix) || !isUnder(subject, prefix) {
-		return Push{}, &Error{Word: WordTopic, Field: "subject", Detail: fmt.Sprintf("%s does not lie under %q", quote(subject), prefix+".")}
+		return Push{}, &Error{Word: WordTopic, Field: "subject",
+			Detail: fmt.Sprintf("%s does not lie under %q", quote(subject), prefix+".")}
 	}
 	p := Push{Topic: subject[len(prefix)+1:]}
 	if err := CheckTarget(p.Topic, prefix); err != nil {
@@ -37,13 +38,16 @@ func Decode(subject, prefix string, h map[string][]string, body int) (Push, erro
 		i := optionOf(name)
 		switch {
 		case i == written:
-			if strings.EqualFold(name, HeaderReason) && (why == "" || name < why) { // of several the same one every time
+			// of several the same one every time
+			if strings.EqualFold(name, HeaderReason) && (why == "" || name < why) {
 				why = name
 			}
 		case i == unknown:
-			user.refuse(name, &Error{Word: WordUnknown, Field: quoteName(name), Detail: "is not a header that tarry knows"})
+			user.refuse(name,
+				&Error{Word: WordUnknown, Field: quoteName(name), Detail: "is not a header that tarry knows"})
 		case len(values) > 1 || given[i]:
-			user.refuse(options[i].header, &Error{Word: WordRepeated, Field: options[i].header, Detail: "is given more than once"})
+			user.refuse(options[i].header,
+				&Error{Word: WordRepeated, Field: options[i].header, Detail: "is given more than once"})
 		default:
 			text[i], given[i] = strings.Trim(values[0], " \t"), true
 		}
@@ -72,8 +76,8 @@ func Decode(subject, prefix string, h map[string][]string, body int) (Push, erro
 	return p, nil
 }
 
-// Encode is the way back: the intake subject and the headers that Decode reads as the same push. A TTL and the longest wait
-// are written in milliseconds.
+// Encode is the way back: the intake subject and the headers that Decode reads as the same push. A TTL and the longest
+// wait are written in milliseconds.
 func Encode(p Push, prefix string) (subject string, h map[string][]string) {
 	h = make(map[string][]string, len(p.Headers)+4)
 	for _, u := range p.Headers {

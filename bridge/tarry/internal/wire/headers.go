@@ -14,8 +14,8 @@ type Header struct {
 	Value string `json:"value"`
 }
 
-// CheckHeaders reads user headers that came beside the tags, not among them, as over HTTP: any Tarry-* or Nats-* name is
-// refused. The result has the fixed order of Push.Headers.
+// CheckHeaders reads user headers that came beside the tags, not among them, as over HTTP: any Tarry-* or Nats-* name
+// is refused. The result has the fixed order of Push.Headers.
 func CheckHeaders(h map[string][]string) ([]Header, error) {
 	if len(h) == 0 {
 		return nil, nil
@@ -23,7 +23,8 @@ func CheckHeaders(h map[string][]string) ([]Header, error) {
 	var l headerList
 	for name, values := range h {
 		if hasPrefixFold(name, "tarry-") {
-			l.refuse(name, &Error{Word: WordHeader, Field: quoteName(name), Detail: "is a tag; it has a field of its own here"})
+			l.refuse(name,
+				&Error{Word: WordHeader, Field: quoteName(name), Detail: "is a tag; it has a field of its own here"})
 			continue
 		}
 		l.add(name, values)
@@ -122,12 +123,13 @@ func (p *Push) DeliveredSize(body int) int {
 	return size
 }
 
-// CheckSize refuses a push whose delivery would exceed the server's max_payload: the headers tarry adds count too, so the
-// limit is a little below what the same producer may publish itself.
+// CheckSize refuses a push whose delivery would exceed the server's max_payload: the headers tarry adds count too, so
+// the limit is a little below what the same producer may publish itself.
 func (p *Push) CheckSize(body int, maxPayload int64) error {
 	if size := p.DeliveredSize(body); maxPayload > 0 && int64(size) > maxPayload {
 		return &Error{Word: WordTooLarge, Field: FieldBody,
-			Detail: fmt.Sprintf("of %d bytes needs up to %d with its headers when delivered, the server's max_payload is %d", body, size, maxPayload)}
+			Detail: fmt.Sprintf("of %d bytes needs up to %d with its headers when delivered, the server's "+
+				"max_payload is %d", body, size, maxPayload)}
 	}
 	return nil
 }
@@ -141,7 +143,8 @@ func (p *Push) CheckStatus(body int) error {
 	for _, h := range p.Headers {
 		if len(h.Name) == len(headerStatus) && foldCompare(h.Name, headerStatus) == 0 {
 			return &Error{Word: WordHeader, Field: h.Name,
-				Detail: "goes with no empty body: NATS clients take that for a word of the server's, and no consumer sees it"}
+				Detail: "goes with no empty body: NATS clients take that for a word of the server's, and no " +
+					"consumer sees it"}
 		}
 	}
 	return nil

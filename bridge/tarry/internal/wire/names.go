@@ -15,8 +15,8 @@ const (
 	maxTimeText = 64                    // bytes of a delay, a time or a TTL as text
 	maxUIDText  = 64                    // no uid is longer; used to reserve room in a delivered message
 
-	// SecondsBelow is the number under which an integer time is taken for seconds and refused: as milliseconds it would lie
-	// before March 1973, as seconds it reaches the year 5138.
+	// SecondsBelow is the number under which an integer time is taken for seconds and refused: as milliseconds it would
+	// lie before March 1973, as seconds it reaches the year 5138.
 	SecondsBelow = 100_000_000_000
 )
 
@@ -38,8 +38,8 @@ const (
 	HeaderDue     = "Tarry-Due"
 	HeaderSubject = "Tarry-Subject" // the topic, on what left elsewhere
 
-	// HeaderReason says why. Tarry writes it on what it rejects; on a consumer's retry the consumer does, and it is delivered
-	// with the retry. From any other push it is dropped.
+	// HeaderReason says why. Tarry writes it on what it rejects; on a consumer's retry the consumer does, and it is
+	// delivered with the retry. From any other push it is dropped.
 	HeaderReason = "Tarry-Reason"
 	// HeaderIncomplete stands, as true, on a reject that lacks a part of what was sent.
 	HeaderIncomplete = "Tarry-Incomplete"

@@ -13,7 +13,8 @@ const (
 	MaxJitter    = 50   // percent
 	MaxReason    = 255  // bytes of a consumer's reason
 	maxRetryText = 2048 // bytes of a schedule as text; every schedule fits in its own form
-	// RetryRoom is what a delivered message keeps free for a schedule that its topic gives it: settings hold theirs to it.
+	// RetryRoom is what a delivered message keeps free for a schedule that its topic gives it: settings hold theirs to
+	// it.
 	RetryRoom = 512
 )
 
@@ -23,8 +24,8 @@ const (
 //	exp(1s,1h,10)          the first, doubled each time up to the second, so many in all
 //	1m,10m,1h~20%          either, each delay moved by up to so many percent, either way
 //
-// with at most 100 delays, each from 0 to ten years in whole milliseconds; what is finer rounds up. Blanks around a delay
-// do not count.
+// with at most 100 delays, each from 0 to ten years in whole milliseconds; what is finer rounds up. Blanks around a
+// delay do not count.
 type Retry struct {
 	Delays []time.Duration
 	Jitter uint8 // percent; 0 for none
@@ -82,7 +83,8 @@ func listed(s string) (delays []time.Duration, problem string) {
 		if repeated {
 			var ok bool
 			if n, ok = number(times, 1e9-1); !ok || n == 0 {
-				return nil, fmt.Sprintf("repeats a delay %s times; want a number from 1 to %d", quote(times), MaxRetries)
+				return nil, fmt.Sprintf("repeats a delay %s times; want a number from 1 to %d",
+					quote(times), MaxRetries)
 			}
 		}
 		d, problem := span(text)

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// CheckSubject accepts what a message can be published to on any server and in any stream: 1 to 255 bytes of valid UTF-8,
-// tokens joined by single dots, no wildcard, blank or control character, not a subject of the server's own. It is narrower
-// than what nats.go lets through: there "a..b" and "s.*" pass, and JetStream stores the latter.
+// CheckSubject accepts what a message can be published to on any server and in any stream: 1 to 255 bytes of valid
+// UTF-8, tokens joined by single dots, no wildcard, blank or control character, not a subject of the server's own. It
+// is narrower than what nats.go lets through: there "a..b" and "s.*" pass, and JetStream stores the latter.
 func CheckSubject(s string) error {
 	if p := subjectProblem(s); p != "" {
 		return &Error{Word: WordTopic, Field: FieldTopic, Detail: p}
@@ -17,15 +17,16 @@ func CheckSubject(s string) error {
 	return nil
 }
 
-// CheckTarget is CheckSubject for the topic of a push. It also refuses what lies under the intake prefix, which would come
-// straight back, and under "tarry", where requests to tarry itself go.
+// CheckTarget is CheckSubject for the topic of a push. It also refuses what lies under the intake prefix, which would
+// come straight back, and under "tarry", where requests to tarry itself go.
 func CheckTarget(s, prefix string) error {
 	if err := CheckSubject(s); err != nil {
 		return err
 	}
 	for _, root := range [...]string{prefix, "tarry"} {
 		if isUnder(s, root) {
-			return &Error{Word: WordTopic, Field: FieldTopic, Detail: fmt.Sprintf("%s lies under %q, which tarry reads itself", quote(s), root+".")}
+			return &Error{Word: WordTopic, Field: FieldTopic,
+				Detail: fmt.Sprintf("%s lies under %q, which tarry reads itself", quote(s), root+".")}
 		}
 	}
 	return nil
@@ -37,7 +38,8 @@ func CheckPrefix(prefix string) error {
 		return under("prefix", err)
 	}
 	if len(prefix) > MaxPrefix {
-		return &Error{Word: WordTopic, Field: "prefix", Detail: fmt.Sprintf("has %d bytes, the limit is %d", len(prefix), MaxPrefix)}
+		return &Error{Word: WordTopic, Field: "prefix",
+			Detail: fmt.Sprintf("has %d bytes, the limit is %d", len(prefix), MaxPrefix)}
 	}
 	if isUnder(prefix, "tarry") {
 		return &Error{Word: WordTopic, Field: "prefix", Detail: `lies under "tarry.", where requests to tarry go`}

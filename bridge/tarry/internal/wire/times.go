@@ -9,9 +9,9 @@ import (
 
 const wantSpan = "want a duration such as 20m or 1d12h, or whole milliseconds"
 
-// ParseDelay reads how long a message waits: a Go duration that may also use w and d, weeks and days of 24 hours ("2w", "1d12h", "1.5s"), or
-// whole milliseconds ("1500"). Zero means now. What is finer than a millisecond rounds up. Negative, not a number, more
-// than ten years: refused.
+// ParseDelay reads how long a message waits: a Go duration that may also use w and d, weeks and days of 24 hours ("2w",
+// "1d12h", "1.5s"), or whole milliseconds ("1500"). Zero means now. What is finer than a millisecond rounds up.
+// Negative, not a number, more than ten years: refused.
 func ParseDelay(s string) (time.Duration, error) {
 	d, problem := span(s)
 	if problem != "" {
@@ -20,8 +20,8 @@ func ParseDelay(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// ParseTTL reads how long after its due time a message is still worth delivering, in the same form as a delay. At least a
-// millisecond: with none it could never be delivered.
+// ParseTTL reads how long after its due time a message is still worth delivering, in the same form as a delay. At least
+// a millisecond: with none it could never be delivered.
 func ParseTTL(s string) (time.Duration, error) {
 	d, problem := span(s)
 	if problem == "" && d == 0 {
@@ -33,8 +33,8 @@ func ParseTTL(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// ParseMaxWait reads how long after the first push a debounced message is due at the latest, in the same form as a delay.
-// At least a millisecond: with none it would not wait at all.
+// ParseMaxWait reads how long after the first push a debounced message is due at the latest, in the same form as a
+// delay. At least a millisecond: with none it would not wait at all.
 func ParseMaxWait(s string) (time.Duration, error) {
 	d, problem := span(s)
 	if problem == "" && d == 0 {
@@ -46,10 +46,10 @@ func ParseMaxWait(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// ParseAt reads the moment a message is due: RFC 3339 or unix milliseconds, in UTC, rounded up to the millisecond. The past
-// is fine and means now. A number that looks like seconds is refused, since it would mean 1970, and so is every other time
-// before 1973-03-03T09:46:40Z: most often it is one that nobody set. What nobody can mean, from the year 9999 on, is
-// refused too. Whether the rest is within ten years from now is for CheckDue to say.
+// ParseAt reads the moment a message is due: RFC 3339 or unix milliseconds, in UTC, rounded up to the millisecond. The
+// past is fine and means now. A number that looks like seconds is refused, since it would mean 1970, and so is every
+// other time before 1973-03-03T09:46:40Z: most often it is one that nobody set. What nobody can mean, from the year
+// 9999 on, is refused too. Whether the rest is within ten years from now is for CheckDue to say.
 func ParseAt(s string) (time.Time, error) {
 	t, problem := moment(s)
 	if earliest := time.UnixMilli(SecondsBelow); problem == "" && t.Before(earliest) {
@@ -173,7 +173,8 @@ func moment(s string) (time.Time, string) {
 		ms, err := strconv.ParseInt(s, 10, 64) // the only possible error is overflow
 		switch {
 		case err == nil && ms < SecondsBelow:
-			return time.Time{}, quote(s) + fmt.Sprintf(" looks like seconds; unix milliseconds start at %d", int64(SecondsBelow))
+			return time.Time{}, quote(s) + fmt.Sprintf(" looks like seconds; unix milliseconds start at %d",
+				int64(SecondsBelow))
 		case err != nil || ms >= endOfTime:
 			return time.Time{}, quote(s) + " is too far ahead, the limit is " + limitText + " from now"
 		}

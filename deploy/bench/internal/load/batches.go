@@ -92,7 +92,8 @@ var errAnswer = errors.New("not every message was accepted as it should be")
 func checkAnswer(answer []byte, want, merged int) error {
 	accepted, refused := bytes.Count(answer, []byte(`"uid":`)), bytes.Count(answer, []byte(`"error":`))
 	again := bytes.Count(answer, []byte(`"duplicate":true`))
-	if went := bytes.Count(answer, []byte(`"merged":true`)); accepted != want || refused > 0 || again > 0 || went != merged {
+	if went := bytes.Count(answer, []byte(`"merged":true`)); accepted != want || refused > 0 || again > 0 ||
+		went != merged {
 		return fmt.Errorf("%w: %d of %d accepted, %d refused, %d taken for duplicates, %d of %d merged: %s",
 			errAnswer, accepted, want, refused, again, went, merged, short(answer))
 	}

@@ -46,7 +46,8 @@ func TestBatchesPushEveryMessage(t *testing.T) {
 
 func TestBatchesFailWhenAMessageIsNotAcceptedAsNew(t *testing.T) {
 	t.Parallel()
-	for _, outcome := range []string{`{"error":"unavailable","detail":"redis"}`, `{"id":"a","uid":"a","duplicate":true}`,
+	for _, outcome := range []string{`{"error":"unavailable","detail":"redis"}`,
+		`{"id":"a","uid":"a","duplicate":true}`,
 		`{"id":"a","uid":"a","merged":true}`, `{}`} {
 		t.Run(outcome, func(t *testing.T) {
 			t.Parallel()

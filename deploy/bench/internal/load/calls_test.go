@@ -44,7 +44,8 @@ func TestCallsAreMadeOnceEach(t *testing.T) {
 	t.Parallel()
 	c, asked := calls(t, "")
 	sent, err := c.Send(t.Context(), 100, time.Minute)
-	if got := asked(); err != nil || sent.Count != 100 || len(got) != 100 || got["DELETE /42"] != "" || got["PATCH /43"] != "{43}application/json" {
+	if got := asked(); err != nil || sent.Count != 100 || len(got) != 100 || got["DELETE /42"] != "" ||
+		got["PATCH /43"] != "{43}application/json" {
 		t.Fatalf("sent %d, %v: %v", sent.Count, err, got)
 	}
 }
@@ -52,7 +53,8 @@ func TestCallsAreMadeOnceEach(t *testing.T) {
 func TestACallThatIsRefusedFailsAll(t *testing.T) {
 	t.Parallel()
 	c, _ := calls(t, "/50")
-	if _, err := c.Send(t.Context(), 100, time.Minute); err == nil || !strings.Contains(err.Error(), "call 50: 409 Conflict: already_delivered") {
+	if _, err := c.Send(t.Context(), 100, time.Minute); err == nil ||
+		!strings.Contains(err.Error(), "call 50: 409 Conflict: already_delivered") {
 		t.Fatalf("the error is %v", err)
 	}
 }

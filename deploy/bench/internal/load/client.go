@@ -29,7 +29,8 @@ func Dial(url string, pending int) (*Client, error) {
 		return nil, fmt.Errorf("connect to nats: %w", err)
 	}
 	c := &Client{conn: conn}
-	c.JS, err = jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(pending), jetstream.WithPublishAsyncTimeout(patience),
+	c.JS, err = jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(pending),
+		jetstream.WithPublishAsyncTimeout(patience),
 		jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, _ *nats.Msg, err error) {
 			c.failed.Add(1)
 			c.reason.CompareAndSwap(nil, &err)
@@ -60,8 +61,8 @@ func (s Sent) Rate() float64 { return float64(s.Count) / s.Elapsed.Seconds() }
 // Message makes message n.
 type Message func(n int) *nats.Msg
 
-// Sync publishes messages 0 to want-1 from producers that each wait for one acknowledgement at a time. It stops early at
-// the limit. Any refusal is an error.
+// Sync publishes messages 0 to want-1 from producers that each wait for one acknowledgement at a time. It stops early
+// at the limit. Any refusal is an error.
 func (c *Client) Sync(ctx context.Context, producers, want int, limit time.Duration, message Message) (Sent, error) {
 	began := time.Now()
 	return together(ctx, producers, want, began, func(ctx context.Context, next func() int) error {
@@ -94,13 +95,14 @@ func (c *Client) Async(ctx context.Context, want int, limit time.Duration, messa
 	}
 	sent.Elapsed = time.Since(sent.Began)
 	if failed := c.failed.Load(); failed > 0 {
-		return sent, fmt.Errorf("publish: %d of %d were not acknowledged, the first: %w", failed, sent.Count, *c.reason.Load())
+		return sent, fmt.Errorf("publish: %d of %d were not acknowledged, the first: %w", failed, sent.Count,
+			*c.reason.Load())
 	}
 	return sent, nil
 }
 
-// Paced publishes want messages at a rate, from producers that each wait for one acknowledgement at a time. Message n has
-// its moment, n/rate after the start; a producer that is behind sends at once. message may wait.
+// Paced publishes want messages at a rate, from producers that each wait for one acknowledgement at a time. Message n
+// has its moment, n/rate after the start; a producer that is behind sends at once. message may wait.
 func (c *Client) Paced(ctx context.Context, producers, want int, rate float64, message Message) (Sent, error) {
 	began := time.Now()
 	return together(ctx, producers, want, began, func(ctx context.Context, next func() int) error {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Feed pushes over HTTP, one message a request, from producers that each wait for their answer. Unlike a push it goes on
-// when it is refused, as the producers of a running system do.
+// Feed pushes over HTTP, one message a request, from producers that each wait for their answer. Unlike a push it goes
+// on when it is refused, as the producers of a running system do.
 type Feed struct {
 	URL       string // of the API
 	Producers int
@@ -51,7 +51,8 @@ const (
 // Start begins to push.
 func (f Feed) Start(ctx context.Context) *Feeding {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &Feeding{feed: f, cancel: cancel, transport: &http.Transport{MaxIdleConnsPerHost: f.Producers, MaxConnsPerHost: f.Producers}}
+	r := &Feeding{feed: f, cancel: cancel,
+		transport: &http.Transport{MaxIdleConnsPerHost: f.Producers, MaxConnsPerHost: f.Producers}}
 	r.next.Store(int64(f.First))
 	client := &http.Client{Transport: r.transport, Timeout: 3 * patience}
 	began := time.Now()
@@ -97,7 +98,8 @@ func (r *Feeding) produce(ctx context.Context, client *http.Client, began time.T
 const refusedPause = 5 * time.Millisecond
 
 func (r *Feeding) push(ctx context.Context, client *http.Client, x *exchange) outcome {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.feed.URL+"/v1/messages", bytes.NewReader(x.request))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.feed.URL+"/v1/messages",
+		bytes.NewReader(x.request))
 	if err != nil {
 		return r.not(refused, err.Error())
 	}
@@ -179,7 +181,8 @@ func (r *Feeding) count(which func(attempt) bool) (n int) {
 	return n
 }
 
-// P99 is the time that 99 of 100 accepted pushes waited for their answer at most, from one moment to another; 0 without any.
+// P99 is the time that 99 of 100 accepted pushes waited for their answer at most, from one moment to another; 0 without
+// any.
 func (r *Feeding) P99(from, to time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

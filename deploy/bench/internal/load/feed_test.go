@@ -49,7 +49,11 @@ func TestAFeedGoesOnWhenItIsRefusedAndCountsHowItsPushesEnded(t *testing.T) {
 	until(t, "pushes are refused", func() bool { return f.Refused() > 3 })
 	status.Store(http.StatusGatewayTimeout)
 	until(t, "outcomes are unknown", func() bool { return f.Unknown() > 3 })
-	until(t, "no push from before is under way", func() bool { n := f.Unknown(); time.Sleep(50 * time.Millisecond); return f.Unknown() > n })
+	until(t, "no push from before is under way", func() bool {
+		n := f.Unknown()
+		time.Sleep(50 * time.Millisecond)
+		return f.Unknown() > n
+	})
 	lost := time.Now()
 	if at, ok := f.Resumed(lost); ok {
 		t.Fatalf("it says that it was accepted again at %s", at)

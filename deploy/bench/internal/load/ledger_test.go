@@ -42,8 +42,9 @@ func TestALedgerNamesWhatMustNotHappen(t *testing.T) {
 		receive func(l *Ledger, b *Bodies)
 		want    []string
 	}{
-		"lost":     {func(l *Ledger, b *Bodies) { l.Receive(b.Append(nil, 1), due) }, []string{"1 of 2 messages lost"}},
-		"repeated": {func(l *Ledger, b *Bodies) { l.Receive(b.Append(nil, 1), due); l.Receive(b.Append(nil, 1), due) }, []string{"1 of 2 messages lost", "1 of 2 messages repeated"}},
+		"lost": {func(l *Ledger, b *Bodies) { l.Receive(b.Append(nil, 1), due) }, []string{"1 of 2 messages lost"}},
+		"repeated": {func(l *Ledger, b *Bodies) { l.Receive(b.Append(nil, 1), due); l.Receive(b.Append(nil, 1), due) },
+			[]string{"1 of 2 messages lost", "1 of 2 messages repeated"}},
 		"changed": {func(l *Ledger, b *Bodies) {
 			l.Receive(b.Append(nil, 0), due)
 			body := b.Append(nil, 1)

@@ -17,7 +17,8 @@ const (
 // Receive enters every message on a subject of a stream in the ledger, from the stream's first one, with an ordered
 // consumer: it acknowledges nothing, and costs the server no more than it must. stop ends it.
 func (c *Client) Receive(ctx context.Context, stream, subject string, ledger *Ledger) (stop func(), err error) {
-	consumer, err := c.JS.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}})
+	consumer, err := c.JS.OrderedConsumer(ctx, stream,
+		jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}})
 	if err != nil {
 		return nil, fmt.Errorf("make a consumer: %w", err)
 	}
@@ -33,8 +34,8 @@ func (c *Client) Receive(ctx context.Context, stream, subject string, ledger *Le
 	}, nil
 }
 
-// Wait returns when all messages have come and no repeat followed at once, or when nothing has come for long: the ledger
-// then tells what is lost. from is when the first was to come.
+// Wait returns when all messages have come and no repeat followed at once, or when nothing has come for long: the
+// ledger then tells what is lost. from is when the first was to come.
 func (l *Ledger) Wait(ctx context.Context, from time.Time) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -10,7 +10,8 @@ import (
 
 // together runs workers that share the numbers of one push, from 0, and waits for all. A worker handles each number it
 // takes, or fails; the first error stops the others.
-func together(ctx context.Context, workers, want int, began time.Time, work func(ctx context.Context, next func() int) error) (Sent, error) {
+func together(ctx context.Context, workers, want int, began time.Time,
+	work func(ctx context.Context, next func() int) error) (Sent, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (
@@ -32,7 +33,8 @@ func together(ctx context.Context, workers, want int, began time.Time, work func
 }
 
 // Chunks has workers send messages 0 to want-1, size at a time. It stops early at the limit.
-func Chunks(ctx context.Context, workers, size, want int, limit time.Duration, send func(ctx context.Context, from, to int) error) (Sent, error) {
+func Chunks(ctx context.Context, workers, size, want int, limit time.Duration,
+	send func(ctx context.Context, from, to int) error) (Sent, error) {
 	chunks := (want + size - 1) / size
 	began := time.Now()
 	sent, err := together(ctx, workers, chunks, began, func(ctx context.Context, next func() int) error {

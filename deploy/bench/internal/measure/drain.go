@@ -48,7 +48,9 @@ func (b bench) schedulesDrain(ctx context.Context, s *stage.Scope) (Outcome, err
 	if err != nil {
 		return Outcome{}, err
 	}
-	return b.drain(ctx, s, c, b.ledger(due), due, sent, []stage.Process{process, stage.This()}, func() error { return nil })
+	return b.drain(ctx, s, c, b.ledger(due), due, sent, []stage.Process{process, stage.This()}, func() error {
+		return nil
+	})
 }
 
 // drainAt is the instant at which everything is due.
@@ -60,7 +62,8 @@ func (b bench) ledger(due time.Time) *load.Ledger {
 }
 
 // drain receives what was loaded for one instant. settled waits until the system itself takes all for done.
-func (b bench) drain(ctx context.Context, s *stage.Scope, c *load.Client, ledger *load.Ledger, due time.Time, sent load.Sent, processes []stage.Process, settled func() error) (Outcome, error) {
+func (b bench) drain(ctx context.Context, s *stage.Scope, c *load.Client, ledger *load.Ledger, due time.Time,
+	sent load.Sent, processes []stage.Process, settled func() error) (Outcome, error) {
 	want := b.plan.Messages
 	if fault, ok := b.plan.loaded(sent, due); !ok {
 		return Outcome{Faults: []string{fault}}, nil
@@ -131,7 +134,8 @@ func (b bench) bareDrain(ctx context.Context, s *stage.Scope) (Outcome, error) {
 }
 
 // receive begins to receive what is due, on a connection of its own.
-func (b bench) receive(ctx context.Context, s *stage.Scope, c *load.Client, ledger *load.Ledger) (stop func(), err error) {
+func (b bench) receive(ctx context.Context, s *stage.Scope, c *load.Client,
+	ledger *load.Ledger) (stop func(), err error) {
 	consumer, err := dial(s, c.URL(), inFlight)
 	if err != nil {
 		return nil, err

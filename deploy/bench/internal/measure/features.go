@@ -86,8 +86,8 @@ func elsewhere() string {
 	return text
 }
 
-// drainTopics drains a tarry with settings of topics. header is one that the first message then has, empty for none: the
-// settings are in force.
+// drainTopics drains a tarry with settings of topics. header is one that the first message then has, empty for none:
+// the settings are in force.
 func (b bench) drainTopics(yaml, header string) run {
 	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
 		t, c, err := b.tarry(ctx, s, inFlight, s.Settings(yaml)...)
@@ -100,7 +100,8 @@ func (b bench) drainTopics(yaml, header string) run {
 		}
 		first, err := firstDue(ctx, c.JS)
 		if err == nil && first.Header.Get(header) == "" {
-			o.Faults = append(o.Faults, fmt.Sprintf("the first message on %s has no header %s: the settings had no effect", first.Subject, header))
+			o.Faults = append(o.Faults, fmt.Sprintf(
+				"the first message on %s has no header %s: the settings had no effect", first.Subject, header))
 		}
 		return o, err
 	}

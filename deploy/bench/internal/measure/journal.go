@@ -33,7 +33,8 @@ func (b bench) journalPush(mode string) run {
 			return Outcome{}, err
 		}
 		began := time.Now()
-		sent, err := b.batches(t, func(n int) time.Time { return began.Add(farOff(n)) }).Send(ctx, b.plan.Messages, b.plan.Limit)
+		sent, err := b.batches(t, func(n int) time.Time { return began.Add(farOff(n)) }).Send(ctx,
+			b.plan.Messages, b.plan.Limit)
 		if err != nil {
 			return Outcome{}, err
 		}
@@ -74,9 +75,10 @@ func (b bench) journalNames(mode, keep string) run {
 			return Outcome{}, err
 		}
 		began, options := time.Now(), named("")
-		batches := load.Batches{URL: t.URL, Size: batchSize, Connections: connections, Item: func(to []byte, n int) []byte {
-			return b.item(to, n, dueSubject, began.Add(farOff(n)), options)
-		}}
+		batches := load.Batches{URL: t.URL, Size: batchSize, Connections: connections,
+			Item: func(to []byte, n int) []byte {
+				return b.item(to, n, dueSubject, began.Add(farOff(n)), options)
+			}}
 		sent, err := batches.Send(ctx, b.plan.Messages, b.plan.Limit)
 		if err != nil {
 			return Outcome{}, err

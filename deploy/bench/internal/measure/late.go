@@ -41,7 +41,8 @@ func (b bench) bareLate(rate int) run {
 		}
 		began := time.Now()
 		return b.lateness(ctx, s, c, rate, []stage.Process{process, stage.This()}, func(n int) (time.Time, *nats.Msg) {
-			due := began.Add(200*time.Millisecond + time.Duration(float64(n)/float64(rate)*float64(time.Second))).Truncate(time.Millisecond)
+			due := began.Add(200*time.Millisecond + time.Duration(
+				float64(n)/float64(rate)*float64(time.Second))).Truncate(time.Millisecond)
 			_ = load.SleepUntil(ctx, due) // the pace is the same; this is the rest until the whole millisecond
 			return due, b.plain(n)
 		})
@@ -49,7 +50,8 @@ func (b bench) bareLate(rate int) run {
 }
 
 // late pushes at a rate while it receives. Both systems are told the same moments, in whole milliseconds, by one clock.
-func (b bench) late(ctx context.Context, s *stage.Scope, c *load.Client, rate int, processes []stage.Process, message func(int, time.Time) *nats.Msg) (Outcome, error) {
+func (b bench) late(ctx context.Context, s *stage.Scope, c *load.Client, rate int, processes []stage.Process,
+	message func(int, time.Time) *nats.Msg) (Outcome, error) {
 	return b.lateness(ctx, s, c, rate, processes, func(n int) (time.Time, *nats.Msg) {
 		due := time.UnixMilli(time.Now().Add(b.delay(n)).UnixMilli())
 		return due, message(n, due)
@@ -57,7 +59,8 @@ func (b bench) late(ctx context.Context, s *stage.Scope, c *load.Client, rate in
 }
 
 // lateness asks for a message and its due time when its turn to be published has come.
-func (b bench) lateness(ctx context.Context, s *stage.Scope, c *load.Client, rate int, processes []stage.Process, next func(int) (time.Time, *nats.Msg)) (Outcome, error) {
+func (b bench) lateness(ctx context.Context, s *stage.Scope, c *load.Client, rate int, processes []stage.Process,
+	next func(int) (time.Time, *nats.Msg)) (Outcome, error) {
 	want := int(float64(rate) * b.plan.For.Seconds())
 	dues := make([]atomic.Int64, want)
 	ledger := load.NewLedger(b.bodies, want, func(n int) time.Time { return time.UnixMilli(dues[n].Load()) })

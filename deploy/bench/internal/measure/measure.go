@@ -88,8 +88,8 @@ func newBench(plan Plan, program string) bench {
 	return bench{plan: plan, program: program, bodies: load.NewBodies(), arrives: dueSubject}
 }
 
-// All lists the tests in the order of the table. before is another program that the plain path is compared with; without
-// one those tests are skipped.
+// All lists the tests in the order of the table. before is another program that the plain path is compared with;
+// without one those tests are skipped.
 func All(plan Plan, program, before string) []Test {
 	b := newBench(plan, program)
 	tests := []Test{
@@ -98,28 +98,38 @@ func All(plan Plan, program, before string) []Test {
 		{Name: report.Push32, Systems: []System{
 			{report.Tarry, b.tarrySync(producers)}, {report.Schedules, b.schedulesSync(producers)}}},
 		{Name: report.PushMany, Systems: []System{
-			{report.Tarry, b.tarryBatches}, {report.TarryTag, b.tarryAsync}, {report.Schedules, b.schedulesAsync}, {report.Redis, b.rawRedis}}},
+			{report.Tarry, b.tarryBatches}, {report.TarryTag, b.tarryAsync}, {report.Schedules, b.schedulesAsync},
+			{report.Redis, b.rawRedis}}},
 		{Name: report.Drain, Systems: []System{
-			{report.Tarry, b.tarryDrain}, {report.Schedules, b.schedulesDrain}, {report.JetStream, b.bareDrain}}, Alone: true},
+			{report.Tarry, b.tarryDrain}, {report.Schedules, b.schedulesDrain}, {report.JetStream, b.bareDrain}},
+			Alone: true},
 	}
 	for _, rate := range plan.Rates {
 		tests = append(tests, Test{Name: report.Late(rate), Systems: []System{
-			{report.Tarry, b.tarryLate(rate)}, {report.Schedules, b.schedulesLate(rate)}, {report.JetStream, b.bareLate(rate)}}, Alone: true})
+			{report.Tarry, b.tarryLate(rate)}, {report.Schedules, b.schedulesLate(rate)},
+			{report.JetStream, b.bareLate(rate)}}, Alone: true})
 	}
 	tests = append(tests,
-		Test{Name: report.Pending, Systems: []System{{report.Tarry, b.tarryPending}, {report.Schedules, b.schedulesPending}}},
+		Test{Name: report.Pending,
+			Systems: []System{{report.Tarry, b.tarryPending}, {report.Schedules, b.schedulesPending}}},
 		Test{Name: report.JournalPush, Systems: []System{
-			{report.JournalOff, b.journalPush(stage.JournalOff)}, {report.JournalAsync, b.journalPush(stage.JournalAsync)},
+			{report.JournalOff, b.journalPush(stage.JournalOff)},
+			{report.JournalAsync, b.journalPush(stage.JournalAsync)},
 			{report.JournalSync, b.journalPush(stage.JournalSync)}}},
 		Test{Name: report.JournalDrain, Systems: []System{
-			{report.JournalOff, b.journalDrain(stage.JournalOff)}, {report.JournalAsync, b.journalDrain(stage.JournalAsync)},
+			{report.JournalOff, b.journalDrain(stage.JournalOff)},
+			{report.JournalAsync, b.journalDrain(stage.JournalAsync)},
 			{report.JournalSync, b.journalDrain(stage.JournalSync)}}, Alone: true},
 		Test{Name: report.JournalNames, Systems: []System{
-			{report.JournalAsync, b.journalNames(stage.JournalAsync, "0")}, {report.NamesAsync, b.journalNames(stage.JournalAsync, "168h")},
-			{report.JournalSync, b.journalNames(stage.JournalSync, "0")}, {report.NamesSync, b.journalNames(stage.JournalSync, "168h")}}},
+			{report.JournalAsync, b.journalNames(stage.JournalAsync, "0")},
+			{report.NamesAsync, b.journalNames(stage.JournalAsync, "168h")},
+			{report.JournalSync, b.journalNames(stage.JournalSync, "0")},
+			{report.NamesSync, b.journalNames(stage.JournalSync, "168h")}}},
 		Test{Name: report.JournalRestore, Systems: []System{
-			{report.JournalAsync, b.restored(stage.JournalAsync)}, {report.JournalSync, b.restored(stage.JournalSync)}}},
-		Test{Name: report.OneMachine, Systems: []System{{report.Tarry, b.oneMachine}, {report.JournalSync, b.journalPush(stage.JournalSync)}}})
+			{report.JournalAsync, b.restored(stage.JournalAsync)},
+			{report.JournalSync, b.restored(stage.JournalSync)}}},
+		Test{Name: report.OneMachine,
+			Systems: []System{{report.Tarry, b.oneMachine}, {report.JournalSync, b.journalPush(stage.JournalSync)}}})
 	return append(append(tests, b.plainTests(before)...), b.featureTests()...)
 }
 
@@ -138,7 +148,8 @@ func farOff(n int) time.Duration {
 	return (day + time.Duration(load.Spread(n)*float64(day))).Truncate(time.Millisecond)
 }
 
-// pushed are the figures of a push. One that its limit has cut short has a good rate too; the number says what it rests on.
+// pushed are the figures of a push. One that its limit has cut short has a good rate too; the number says what it rests
+// on.
 func pushed(sent load.Sent) report.Values {
 	return report.Values{report.Rate: sent.Rate(), report.Messages: float64(sent.Count)}
 }
@@ -169,7 +180,8 @@ func percents(values report.Values, cost *stage.Cost) error {
 
 // lateness adds how late messages came.
 func lateness(values report.Values, l load.Lateness) {
-	for name, share := range map[string]float64{report.Least: 0, report.Median: 0.5, report.P99: 0.99, report.P999: 0.999, report.Greatest: 1} {
+	for name, share := range map[string]float64{report.Least: 0, report.Median: 0.5, report.P99: 0.99,
+		report.P999: 0.999, report.Greatest: 1} {
 		values[name] = float64(l.At(share).Microseconds()) / 1000
 	}
 }

@@ -28,7 +28,8 @@ func TestEverySystemIsToldTheSameMomentAndBody(t *testing.T) {
 	}
 	scheduled := b.scheduled(n, due)
 	at, found := strings.CutPrefix(scheduled.Header.Get(jetstream.ScheduleHeader), "@at ")
-	if got, err := time.Parse(time.RFC3339, at); !found || err != nil || !got.Equal(due) || string(scheduled.Data) != want {
+	if got, err := time.Parse(time.RFC3339, at); !found || err != nil || !got.Equal(due) ||
+		string(scheduled.Data) != want {
 		t.Errorf("as a schedule: %q, %v, %q", at, err, scheduled.Data)
 	}
 	if b.scheduled(n+1, due).Subject == scheduled.Subject {
@@ -39,7 +40,8 @@ func TestEverySystemIsToldTheSameMomentAndBody(t *testing.T) {
 		At          int64
 	}
 	text := b.batches(&stage.Tarry{}, func(int) time.Time { return due }).Item(nil, n)
-	if err := json.Unmarshal(text, &item); err != nil || item.Topic != dueSubject || item.Body != want || item.At != due.UnixMilli() {
+	if err := json.Unmarshal(text, &item); err != nil || item.Topic != dueSubject || item.Body != want ||
+		item.At != due.UnixMilli() {
 		t.Errorf("over HTTP: %s, %v", text, err)
 	}
 }
@@ -49,7 +51,8 @@ func TestFarOffMessagesAreDueOverTheDayAfterTomorrow(t *testing.T) {
 	b := bench{plan: Full(), bodies: load.NewBodies()}
 	for n := range 1000 {
 		ms, err := strconv.ParseInt(b.delayed(n).Header.Get("Tarry-Delay"), 10, 64)
-		if d := time.Duration(ms) * time.Millisecond; err != nil || d != farOff(n) || d < 24*time.Hour || d >= 48*time.Hour {
+		if d := time.Duration(ms) * time.Millisecond; err != nil || d != farOff(n) || d < 24*time.Hour ||
+			d >= 48*time.Hour {
 			t.Fatalf("message %d waits %s, %v", n, d, err)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/tarry-mq/tarry/deploy/bench/internal/stage"
 )
 
-// oneMachine loads far-off messages over HTTP, weighs the process that keeps them, kills and starts it, and pushes by tag.
+// oneMachine loads far-off messages over HTTP, weighs the process that keeps them, kills and starts it, and pushes by
+// tag.
 func (b bench) oneMachine(ctx context.Context, s *stage.Scope) (Outcome, error) {
 	t := s.OneMachine(b.program)
 	empty, err := stage.RSS(t.Pid())
@@ -56,7 +57,8 @@ func (b bench) oneMachine(ctx context.Context, s *stage.Scope) (Outcome, error) 
 	if err != nil {
 		return Outcome{}, fmt.Errorf("by tag: %w", err)
 	}
-	values[report.Of(report.ByTag, report.Kept)] = float64(tagged.Count) / max(at.Sub(tagged.Began), tagged.Elapsed).Seconds()
+	values[report.Of(report.ByTag, report.Kept)] = float64(tagged.Count) / max(
+		at.Sub(tagged.Began), tagged.Elapsed).Seconds()
 	return Outcome{Values: values}, nil
 }
 

@@ -15,8 +15,8 @@ import (
 
 const messagesPath = "/v1/messages"
 
-// calls makes one kind of request after the other. Messages are named by their client's ids, as users do: such a name is
-// looked up in all buckets. What is run now is delivered beside the calls that follow.
+// calls makes one kind of request after the other. Messages are named by their client's ids, as users do: such a name
+// is looked up in all buckets. What is run now is delivered beside the calls that follow.
 func (b bench) calls(ctx context.Context, s *stage.Scope) (Outcome, error) {
 	t, _, err := b.tarry(ctx, s, inFlight)
 	if err != nil {
@@ -92,8 +92,8 @@ const (
 	smallSubject = "bench.small"
 )
 
-// many moves and cancels what a topic's messages are that are due within a span, and requeues dead messages. They die of a
-// stream that takes no message of their size, at the second try.
+// many moves and cancels what a topic's messages are that are due within a span, and requeues dead messages. They die
+// of a stream that takes no message of their size, at the second try.
 func (b bench) many(ctx context.Context, s *stage.Scope) (Outcome, error) {
 	t, c, err := b.tarry(ctx, s, inFlight)
 	if err != nil {
@@ -121,15 +121,18 @@ func (b bench) many(ctx context.Context, s *stage.Scope) (Outcome, error) {
 			return err
 		}
 		if did.Matched != want || did.Done != want {
-			o.Faults = append(o.Faults, fmt.Sprintf("%s: %d were matched and %d done, of %d", work, did.Matched, did.Done, want))
+			o.Faults = append(o.Faults,
+				fmt.Sprintf("%s: %d were matched and %d done, of %d", work, did.Matched, did.Done, want))
 		}
 		return stepped(o.Values, work, float64(max(did.Done, 1)), took, cost)
 	}
 	// What moves leaves the span: nothing is met twice.
-	if err := order(report.ManyReschedule, messagesPath+"/reschedule", `{"topic":"`+manySubject+`","due_to":"49h","shift":"3d"}`, want); err != nil {
+	if err := order(report.ManyReschedule, messagesPath+"/reschedule",
+		`{"topic":"`+manySubject+`","due_to":"49h","shift":"3d"}`, want); err != nil {
 		return o, err
 	}
-	if err := order(report.ManyCancel, messagesPath+"/cancel", `{"topic":"`+manySubject+`","due_from":"49h"}`, want); err != nil {
+	if err := order(report.ManyCancel, messagesPath+"/cancel", `{"topic":"`+manySubject+`","due_from":"49h"}`,
+		want); err != nil {
 		return o, err
 	}
 	if err := b.die(ctx, t, c, dead); err != nil {
@@ -144,7 +147,8 @@ func (b bench) die(ctx context.Context, t *stage.Tarry, c *load.Client, want int
 	if err != nil {
 		return err
 	}
-	_, err = c.JS.CreateStream(ctx, jetstream.StreamConfig{Name: "SMALL", Subjects: []string{smallSubject}, MaxMsgSize: load.BodySize / 2})
+	_, err = c.JS.CreateStream(ctx,
+		jetstream.StreamConfig{Name: "SMALL", Subjects: []string{smallSubject}, MaxMsgSize: load.BodySize / 2})
 	if err != nil {
 		return fmt.Errorf("make a stream of small messages: %w", err)
 	}
@@ -152,7 +156,9 @@ func (b bench) die(ctx context.Context, t *stage.Tarry, c *load.Client, want int
 		return err
 	}
 	batches := load.Batches{URL: t.URL, Size: batchSize, Connections: connections, Item: func(to []byte, n int) []byte {
-		return b.item(to, n, smallSubject, time.Now(), func(to []byte, _ int) []byte { return append(to, `,"retry":"0"`...) })
+		return b.item(to, n, smallSubject, time.Now(), func(to []byte, _ int) []byte {
+			return append(to, `,"retry":"0"`...)
+		})
 	}}
 	if _, err := batches.Send(ctx, want, time.Hour); err != nil {
 		return err

@@ -47,7 +47,8 @@ func (b bench) schedulesPending(ctx context.Context, s *stage.Scope) (Outcome, e
 }
 
 // pending loads far-off messages and looks at what keeps them, pid, and at what all processes do meanwhile.
-func (b bench) pending(ctx context.Context, pid int, processes []stage.Process, push func() (load.Sent, error)) (report.Values, error) {
+func (b bench) pending(ctx context.Context, pid int, processes []stage.Process,
+	push func() (load.Sent, error)) (report.Values, error) {
 	before, err := stage.RSS(pid)
 	if err != nil {
 		return nil, err
@@ -63,7 +64,8 @@ func (b bench) pending(ctx context.Context, pid int, processes []stage.Process, 
 	if err != nil {
 		return nil, err
 	}
-	values := report.Values{report.Messages: float64(sent.Count), report.RSS: float64(after-before) / float64(sent.Count)}
+	values := report.Values{report.Messages: float64(sent.Count),
+		report.RSS: float64(after-before) / float64(sent.Count)}
 	cost, err := stage.Watch(processes...)
 	if err != nil {
 		return nil, err

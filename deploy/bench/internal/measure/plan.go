@@ -16,7 +16,8 @@ type Plan struct {
 	For      time.Duration `json:"for"`      // how long those push
 	Shortest time.Duration `json:"shortest"` // delay of those
 	Longest  time.Duration `json:"longest"`
-	Calm     time.Duration `json:"calm"`     // how long a loaded server may give buffers back, write its file and collect garbage before it is looked at
+	// how long a loaded server may give buffers back, write its file and collect garbage before it is looked at
+	Calm     time.Duration `json:"calm"`
 	Idle     time.Duration `json:"idle"`     // how long processor time is watched while nothing is due
 	Restored int           `json:"restored"` // messages that Redis loses
 	Feed     int           `json:"feed"`     // of single pushes meanwhile, messages a second
@@ -47,8 +48,8 @@ func (p Plan) lead() time.Duration {
 	return 1500*time.Millisecond + time.Duration(p.Messages)*time.Second/12_000
 }
 
-// journalLead is lead for a drain that a journal must be ready for too: it has the loading written, and the audit that tarry
-// makes 10 s after its start is over or has not begun.
+// journalLead is lead for a drain that a journal must be ready for too: it has the loading written, and the audit that
+// tarry makes 10 s after its start is over or has not begun.
 func (p Plan) journalLead() time.Duration {
 	const beforeAudit, afterAudit = 5 * time.Second, 18 * time.Second
 	lead := 1500*time.Millisecond + time.Duration(p.Messages)*time.Second/6_000
@@ -60,8 +61,10 @@ func (p Plan) journalLead() time.Duration {
 
 // Words say what the plan is, for the table.
 func (p Plan) Words() string {
-	return fmt.Sprintf("%s messages pushed (at most %s), drained and pending; lateness over %s with delays of %s to %s; idle over %s; %s restored beside a feed of %d/s; %s calls of a kind, %s changed by one order, %s requeued",
-		report.Thousands(p.Messages), p.Limit, p.For, p.Shortest, p.Longest, p.Idle, report.Thousands(p.Restored), p.Feed,
+	return fmt.Sprintf("%s messages pushed (at most %s), drained and pending; lateness over %s with delays of %s to "+
+		"%s; idle over %s; %s restored beside a feed of %d/s; %s calls of a kind, %s changed by one order, %s requeued",
+		report.Thousands(p.Messages), p.Limit, p.For, p.Shortest, p.Longest, p.Idle,
+		report.Thousands(p.Restored), p.Feed,
 		report.Thousands(p.Calls), report.Thousands(p.Many), report.Thousands(p.Dead))
 }
 
@@ -80,5 +83,6 @@ func (p Plan) paced(sent load.Sent) (fault string, ok bool) {
 	if sent.Elapsed <= p.For+p.For/20+250*time.Millisecond {
 		return "", true
 	}
-	return fmt.Sprintf("the pace was not kept: %d messages took %s and not %s", sent.Count, sent.Elapsed.Round(time.Millisecond), p.For), false
+	return fmt.Sprintf("the pace was not kept: %d messages took %s and not %s", sent.Count,
+		sent.Elapsed.Round(time.Millisecond), p.For), false
 }

@@ -21,7 +21,8 @@ func TestADrainIsInvalidUnlessAllWasLoadedInTime(t *testing.T) {
 		"too late":  {load.Sent{Count: p.Messages, Began: began, Elapsed: 9701 * time.Millisecond}, false},
 		"cut short": {load.Sent{Count: p.Messages - 1, Began: began, Elapsed: time.Second}, false},
 	} {
-		if fault, ok := p.loaded(c.sent, due); ok != c.want || ok == strings.Contains(fault, "of 200000 messages were loaded in") {
+		if fault, ok := p.loaded(c.sent, due); ok != c.want ||
+			ok == strings.Contains(fault, "of 200000 messages were loaded in") {
 			t.Errorf("%s: %q, %t", name, fault, ok)
 		}
 	}
@@ -30,7 +31,8 @@ func TestADrainIsInvalidUnlessAllWasLoadedInTime(t *testing.T) {
 func TestALatenessTestIsInvalidWhenItsPaceWasNotKept(t *testing.T) {
 	t.Parallel()
 	p := Full()
-	for elapsed, want := range map[time.Duration]bool{20 * time.Second: true, 21200 * time.Millisecond: true, 21300 * time.Millisecond: false} {
+	for elapsed, want := range map[time.Duration]bool{20 * time.Second: true, 21200 * time.Millisecond: true,
+		21300 * time.Millisecond: false} {
 		if fault, ok := p.paced(load.Sent{Count: 100, Elapsed: elapsed}); ok != want {
 			t.Errorf("%s: %q, %t", elapsed, fault, ok)
 		}
@@ -50,7 +52,8 @@ func TestLoadingHasTimeForAMachineThatTakesTwelveThousandASecond(t *testing.T) {
 func TestADrainWithAJournalIsDueBeforeTheAuditOrWellAfterIt(t *testing.T) {
 	t.Parallel()
 	for messages, want := range map[int]time.Duration{
-		3_000: 2 * time.Second, 21_000: 5 * time.Second, 22_000: 18 * time.Second, 99_000: 18 * time.Second, 198_000: 34500 * time.Millisecond,
+		3_000: 2 * time.Second, 21_000: 5 * time.Second, 22_000: 18 * time.Second, 99_000: 18 * time.Second,
+		198_000: 34500 * time.Millisecond,
 	} {
 		if got := (Plan{Messages: messages}).journalLead(); got != want {
 			t.Errorf("with %d messages it is %s ahead, want %s", messages, got, want)

@@ -75,9 +75,10 @@ func (b bench) batchesWith(options func(to []byte, n int) []byte, merged func(fr
 			return Outcome{}, err
 		}
 		began := time.Now()
-		batches := load.Batches{URL: t.URL, Size: batchSize, Connections: connections, Merged: merged, Item: func(to []byte, n int) []byte {
-			return b.item(to, n, dueSubject, began.Add(farOff(n)), options)
-		}}
+		batches := load.Batches{URL: t.URL, Size: batchSize, Connections: connections, Merged: merged,
+			Item: func(to []byte, n int) []byte {
+				return b.item(to, n, dueSubject, began.Add(farOff(n)), options)
+			}}
 		sent, err := batches.Send(ctx, b.plan.Messages, b.plan.Limit)
 		if err != nil {
 			return Outcome{}, err

@@ -50,8 +50,8 @@ func (b bench) restored(mode string) run {
 	}
 }
 
-// loadStep is how many messages are pushed before the journal may catch up: in async mode it is slower than the pushes, and
-// with too much of a backlog they would be refused.
+// loadStep is how many messages are pushed before the journal may catch up: in async mode it is slower than the pushes,
+// and with too much of a backlog they would be refused.
 const loadStep = 100_000
 
 // load pushes what is to be restored.
@@ -89,7 +89,8 @@ func (r *restore) load(ctx context.Context) error {
 
 // feed begins to push single messages, at a rate or flat out.
 func (r *restore) feed(ctx context.Context, rate float64) *load.Feeding {
-	return load.Feed{URL: r.t.URL, Producers: producers, Rate: rate, First: r.next, Item: r.batches(r.t, r.due).Item}.Start(ctx)
+	return load.Feed{URL: r.t.URL, Producers: producers, Rate: rate, First: r.next,
+		Item: r.batches(r.t, r.due).Item}.Start(ctx)
 }
 
 // stop ends a feed and counts what it pushed.
@@ -106,7 +107,8 @@ func (r *restore) slowed(ctx context.Context) error {
 		rate  float64
 		names beside
 	}{
-		{float64(r.plan.Feed), beside{report.FeedBefore, report.FeedDuring, report.FeedP99Before, report.FeedP99During, report.FeedOrder}},
+		{float64(r.plan.Feed),
+			beside{report.FeedBefore, report.FeedDuring, report.FeedP99Before, report.FeedP99During, report.FeedOrder}},
 		{0, beside{report.FlatBefore, report.FlatDuring, report.FlatP99Before, report.FlatP99During, report.FlatOrder}},
 	} {
 		f := r.feed(ctx, of.rate)
@@ -116,7 +118,8 @@ func (r *restore) slowed(ctx context.Context) error {
 			return err
 		}
 		if refused := f.Refused() + f.Unknown(); refused > 0 {
-			r.faults = append(r.faults, fmt.Sprintf("%d pushes of a feed were not accepted beside a restore, the first: %s", refused, f.Refusal()))
+			r.faults = append(r.faults, fmt.Sprintf(
+				"%d pushes of a feed were not accepted beside a restore, the first: %s", refused, f.Refusal()))
 		}
 	}
 	_, err := r.t.CaughtUp(ctx)
@@ -220,9 +223,9 @@ const (
 	feedPatience = 30 * time.Second
 )
 
-// count holds what waits against what was accepted. waiting is how many did when everything was certified, before how many
-// had been accepted when Redis was lost. In async mode an answer does not promise that the journal has it: what is missing
-// is a figure, and no fault.
+// count holds what waits against what was accepted. waiting is how many did when everything was certified, before how
+// many had been accepted when Redis was lost. In async mode an answer does not promise that the journal has it: what is
+// missing is a figure, and no fault.
 func (r *restore) count(ctx context.Context, mode string, waiting, before int) error {
 	if _, err := r.t.CaughtUp(ctx); err != nil {
 		return err
@@ -243,7 +246,8 @@ func (r *restore) count(ctx context.Context, mode string, waiting, before int) e
 	case mode == stage.JournalSync && now < r.accepted:
 		r.faults = append(r.faults, fmt.Sprintf("%d of %d messages lost with Redis", r.accepted-now, r.accepted))
 	case now > r.accepted+r.unknown:
-		r.faults = append(r.faults, fmt.Sprintf("%d messages wait, and %d were accepted (%d perhaps)", now, r.accepted, r.unknown))
+		r.faults = append(r.faults,
+			fmt.Sprintf("%d messages wait, and %d were accepted (%d perhaps)", now, r.accepted, r.unknown))
 	}
 	return nil
 }

@@ -27,8 +27,9 @@ func (b bench) schedules(ctx context.Context, s *stage.Scope, pending int) (*loa
 	if err != nil {
 		return nil, process, err
 	}
-	_, err = c.JS.CreateStream(ctx, jetstream.StreamConfig{Name: dueStream, Subjects: []string{schedulePrefix + ">", dueSubject},
-		Storage: jetstream.FileStorage, AllowMsgSchedules: true})
+	_, err = c.JS.CreateStream(ctx,
+		jetstream.StreamConfig{Name: dueStream, Subjects: []string{schedulePrefix + ">", dueSubject},
+			Storage: jetstream.FileStorage, AllowMsgSchedules: true})
 	if err != nil {
 		return nil, process, fmt.Errorf("make the stream with schedules: %w", err)
 	}

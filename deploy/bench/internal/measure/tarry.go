@@ -21,7 +21,8 @@ const (
 )
 
 // tarry starts a tarry with settings and the stream that messages are due on.
-func (b bench) tarry(ctx context.Context, s *stage.Scope, pending int, settings ...string) (*stage.Tarry, *load.Client, error) {
+func (b bench) tarry(ctx context.Context, s *stage.Scope, pending int,
+	settings ...string) (*stage.Tarry, *load.Client, error) {
 	t := s.Tarry(b.program, settings...)
 	c, err := dial(s, t.NATS.URL(), pending)
 	if err != nil {
@@ -31,7 +32,8 @@ func (b bench) tarry(ctx context.Context, s *stage.Scope, pending int, settings 
 }
 
 func (b bench) makeDueStream(ctx context.Context, c *load.Client) error {
-	_, err := c.JS.CreateStream(ctx, jetstream.StreamConfig{Name: dueStream, Subjects: []string{b.arrives}, Storage: jetstream.FileStorage})
+	_, err := c.JS.CreateStream(ctx,
+		jetstream.StreamConfig{Name: dueStream, Subjects: []string{b.arrives}, Storage: jetstream.FileStorage})
 	if err != nil {
 		return fmt.Errorf("make the stream that messages are due on: %w", err)
 	}
@@ -46,7 +48,8 @@ func (b bench) delayed(n int) *nats.Msg {
 
 // tagged is a push by tag for a moment.
 func (b bench) tagged(n int, due time.Time) *nats.Msg {
-	return &nats.Msg{Subject: intakeSubject, Data: b.body(n), Header: nats.Header{"Tarry-At": {strconv.FormatInt(due.UnixMilli(), 10)}}}
+	return &nats.Msg{Subject: intakeSubject, Data: b.body(n),
+		Header: nats.Header{"Tarry-At": {strconv.FormatInt(due.UnixMilli(), 10)}}}
 }
 
 // batches pushes over HTTP, each message for a moment of its own.

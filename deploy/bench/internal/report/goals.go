@@ -22,28 +22,45 @@ func (f figureOf) given() bool { return f.test != "" }
 // goals are those of the design that this benchmark can hold itself against.
 func goals(rates []int) []goal {
 	all := []goal{
-		{work: "push by tag, one producer waiting for each", own: figureOf{PushOne, Tarry, Kept}, peer: figureOf{PushOne, JetStream, Rate}, least: 0.9, unit: perSecond},
-		{work: "push by tag, one producer waiting for each", own: figureOf{PushOne, Tarry, Kept}, peer: figureOf{PushOne, Schedules, Rate}, unit: perSecond},
-		{work: "push by tag, 32 producers, acknowledged and accepted", own: figureOf{Push32, Tarry, Kept}, peer: figureOf{Push32, Schedules, Rate}, least: 1.2, unit: perSecond},
-		{work: "push over HTTP, batches of 1,000", own: figureOf{PushMany, Tarry, Kept}, peer: figureOf{PushMany, Schedules, Rate}, least: 2, unit: perSecond},
-		{work: "push over HTTP, batches of 1,000", own: figureOf{PushMany, Tarry, Kept}, peer: figureOf{PushMany, Redis, Rate}, least: 0.75, unit: perSecond},
-		{work: "push by tag, 256 in flight, acknowledged and accepted", own: figureOf{PushMany, TarryTag, Kept}, peer: figureOf{PushMany, Schedules, Rate}, least: 2, unit: perSecond},
-		{work: "push by tag, 256 in flight, acknowledged and accepted", own: figureOf{PushMany, TarryTag, Kept}, peer: figureOf{PushMany, Redis, Rate}, least: 0.75, unit: perSecond},
-		{work: "drain, all due at one instant", own: figureOf{Drain, Tarry, Rate}, peer: figureOf{Drain, Schedules, Rate}, least: 2, unit: perSecond},
-		{work: "drain, all due at one instant", own: figureOf{Drain, Tarry, Rate}, peer: figureOf{Drain, JetStream, Rate}, least: 0.8, unit: perSecond},
-		{work: "processor time per drained message, tarry", own: figureOf{Drain, Tarry, CPUMicros("tarry")}, most: 4, unit: microseconds},
-		{work: "processor time per drained message, Redis", own: figureOf{Drain, Tarry, CPUMicros("redis")}, most: 3.5, unit: microseconds},
+		{work: "push by tag, one producer waiting for each", own: figureOf{PushOne, Tarry, Kept},
+			peer: figureOf{PushOne, JetStream, Rate}, least: 0.9, unit: perSecond},
+		{work: "push by tag, one producer waiting for each", own: figureOf{PushOne, Tarry, Kept},
+			peer: figureOf{PushOne, Schedules, Rate}, unit: perSecond},
+		{work: "push by tag, 32 producers, acknowledged and accepted", own: figureOf{Push32, Tarry, Kept},
+			peer: figureOf{Push32, Schedules, Rate}, least: 1.2, unit: perSecond},
+		{work: "push over HTTP, batches of 1,000", own: figureOf{PushMany, Tarry, Kept},
+			peer: figureOf{PushMany, Schedules, Rate}, least: 2, unit: perSecond},
+		{work: "push over HTTP, batches of 1,000", own: figureOf{PushMany, Tarry, Kept},
+			peer: figureOf{PushMany, Redis, Rate}, least: 0.75, unit: perSecond},
+		{work: "push by tag, 256 in flight, acknowledged and accepted", own: figureOf{PushMany, TarryTag, Kept},
+			peer: figureOf{PushMany, Schedules, Rate}, least: 2, unit: perSecond},
+		{work: "push by tag, 256 in flight, acknowledged and accepted", own: figureOf{PushMany, TarryTag, Kept},
+			peer: figureOf{PushMany, Redis, Rate}, least: 0.75, unit: perSecond},
+		{work: "drain, all due at one instant", own: figureOf{Drain, Tarry, Rate},
+			peer: figureOf{Drain, Schedules, Rate}, least: 2, unit: perSecond},
+		{work: "drain, all due at one instant", own: figureOf{Drain, Tarry, Rate},
+			peer: figureOf{Drain, JetStream, Rate}, least: 0.8, unit: perSecond},
+		{work: "processor time per drained message, tarry", own: figureOf{Drain, Tarry, CPUMicros("tarry")}, most: 4,
+			unit: microseconds},
+		{work: "processor time per drained message, Redis", own: figureOf{Drain, Tarry, CPUMicros("redis")}, most: 3.5,
+			unit: microseconds},
 	}
 	for i, rate := range rates {
 		work := fmt.Sprintf("lateness p99 at %s/s", Thousands(rate))
-		all = append(all, goal{work: work, own: figureOf{Late(rate), Tarry, P99}, most: []float64{1.5, 3}[min(i, 1)], unit: milliseconds},
-			goal{work: work, own: figureOf{Late(rate), Tarry, P99}, peer: figureOf{Late(rate), Schedules, P99}, most: 1.0 / 80, unit: milliseconds, inside: true},
-			goal{work: work, own: figureOf{Late(rate), Tarry, P99}, peer: figureOf{Late(rate), JetStream, P99}, unit: milliseconds})
+		all = append(all, goal{work: work, own: figureOf{Late(rate), Tarry, P99}, most: []float64{1.5, 3}[min(i, 1)],
+			unit: milliseconds},
+			goal{work: work, own: figureOf{Late(rate), Tarry, P99}, peer: figureOf{Late(rate), Schedules, P99},
+				most: 1.0 / 80, unit: milliseconds, inside: true},
+			goal{work: work, own: figureOf{Late(rate), Tarry, P99}, peer: figureOf{Late(rate), JetStream, P99},
+				unit: milliseconds})
 	}
 	all = append(all,
-		goal{work: "Redis memory per pending message, beyond the body", own: figureOf{Pending, Tarry, Beyond}, most: 250, unit: octets},
-		goal{work: "RAM per pending message, of the server that keeps it", own: figureOf{Pending, Tarry, RSS}, peer: figureOf{Pending, Schedules, RSS}, unit: octets},
-		goal{work: "tarry's share of one core, all pending and nothing due", own: figureOf{Pending, Tarry, CPUPercent("tarry")}, most: 0.5, unit: percent},
+		goal{work: "Redis memory per pending message, beyond the body", own: figureOf{Pending, Tarry, Beyond},
+			most: 250, unit: octets},
+		goal{work: "RAM per pending message, of the server that keeps it", own: figureOf{Pending, Tarry, RSS},
+			peer: figureOf{Pending, Schedules, RSS}, unit: octets},
+		goal{work: "tarry's share of one core, all pending and nothing due",
+			own: figureOf{Pending, Tarry, CPUPercent("tarry")}, most: 0.5, unit: percent},
 	)
 	return append(append(all, journalGoals()...), plainGoals()...)
 }

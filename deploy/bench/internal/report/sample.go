@@ -102,11 +102,13 @@ const (
 
 // The names of the journal's figures.
 const (
-	Rows                         = "rows_per_s"           // changes a second that the journal took
-	Behind                       = "behind_s"             // from the last acknowledgement or delivery until the journal had it all
-	JournalBytes                 = "journal_bytes"        // of its tables and indexes, per message
-	LoadRate                     = "load_per_s"           // messages a second, pushed to be restored and in the journal
-	Seconds                      = "restore_s"            // from the loss of Redis until all is back and pushes are accepted
+	Rows = "rows_per_s" // changes a second that the journal took
+	// from the last acknowledgement or delivery until the journal had it all
+	Behind       = "behind_s"
+	JournalBytes = "journal_bytes" // of its tables and indexes, per message
+	LoadRate     = "load_per_s"    // messages a second, pushed to be restored and in the journal
+	// from the loss of Redis until all is back and pushes are accepted
+	Seconds                      = "restore_s"
 	RestoreRate                  = "restored_per_s"       // messages a second, brought back after it
 	Outage                       = "outage_s"             // from the loss until a push is accepted
 	Missing                      = "missing"              // messages accepted and not there after the restore

@@ -28,9 +28,11 @@ func (b *Book) writeHead(w *strings.Builder) {
 	for _, name := range slices.Sorted(maps.Keys(b.Machine.Versions)) {
 		versions = append(versions, name+" "+b.Machine.Versions[name])
 	}
-	fmt.Fprintf(w, "Measured on %s by `deploy/bench`: %s. Servers, tarry, producers and consumer share the machine (load before the run: %.1f), over loopback. %s.\n\n",
+	fmt.Fprintf(w, "Measured on %s by `deploy/bench`: %s. Servers, tarry, producers and consumer share the machine "+
+		"(load before the run: %.1f), over loopback. %s.\n\n",
 		b.Started.Format("2006-01-02"), b.Machine, b.Machine.Load, strings.Join(versions, ", "))
-	fmt.Fprintf(w, "%s. Bodies of 256 bytes; Redis with `appendonly everysec`; JetStream file store, one replica; fresh servers and data for each test. "+
+	fmt.Fprintf(w, "%s. Bodies of 256 bytes; Redis with `appendonly everysec`; JetStream file store, one replica; "+
+		"fresh servers and data for each test. "+
 		"Medians of %s; in brackets the least and the greatest.",
 		b.Plan, count(b.Repetitions(), "interleaved repetition"))
 	if len(b.Faults()) == 0 {
@@ -51,9 +53,11 @@ func count(n int, what string) string {
 
 // names are the systems as the tables call them.
 func names(system string) string {
-	return map[string]string{Tarry: "tarry", TarryTag: "tarry", Schedules: "NATS schedules", JetStream: "bare JetStream",
-		Redis: "raw HSET+ZADD", JournalOff: "journal off", JournalAsync: "journal async", JournalSync: "journal sync",
-		NamesAsync: "journal async, names.keep", NamesSync: "journal sync, names.keep", Before: "before"}[system]
+	return map[string]string{Tarry: "tarry", TarryTag: "tarry", Schedules: "NATS schedules",
+		JetStream: "bare JetStream",
+		Redis:     "raw HSET+ZADD", JournalOff: "journal off", JournalAsync: "journal async",
+		JournalSync: "journal sync",
+		NamesAsync:  "journal async, names.keep", NamesSync: "journal sync, names.keep", Before: "before"}[system]
 }
 
 func (b *Book) writeGoals(w *strings.Builder) {
@@ -118,12 +122,15 @@ func (b *Book) writeLateness(w *strings.Builder) {
 	for _, rate := range b.Rates {
 		for _, system := range []string{Tarry, Schedules, JetStream} {
 			b.writeRow(&rows, Thousands(rate)+"/s, "+names(system), Late(rate), system,
-				cells(milliseconds, Least, Median, P99, P999, Greatest), cells(percent, CPUPercent("tarry"), CPUPercent("redis"), CPUPercent("nats")))
+				cells(milliseconds, Least, Median, P99, P999, Greatest),
+				cells(percent, CPUPercent("tarry"), CPUPercent("redis"), CPUPercent("nats")))
 		}
 	}
 	if rows.Len() > 0 {
-		w.WriteString("\nBare JetStream in the next table is a producer that keeps its messages itself and publishes each at its moment: the machine's own lateness.\n")
-		w.WriteString("\n| lateness, ms (received − due) | least | p50 | p99 | p99.9 | greatest | tarry, % of a core | Redis, % | NATS, % |\n|---|---|---|---|---|---|---|---|---|\n")
+		w.WriteString("\nBare JetStream in the next table is a producer that keeps its messages itself and publishes " +
+			"each at its moment: the machine's own lateness.\n")
+		w.WriteString("\n| lateness, ms (received − due) | least | p50 | p99 | p99.9 | greatest | tarry, % of a core " +
+			"| Redis, % | NATS, % |\n|---|---|---|---|---|---|---|---|---|\n")
 		w.WriteString(rows.String())
 	}
 }
@@ -135,7 +142,8 @@ func (b *Book) writeDrain(w *strings.Builder) {
 			cells(microseconds, CPUMicros("tarry"), CPUMicros("redis"), CPUMicros("nats"), CPUMicros("bench")))
 	}
 	if rows.Len() > 0 {
-		w.WriteString("\n| drain | messages/s | first after, ms | tarry, µs a message | Redis, µs | NATS, µs | producers and consumer, µs |\n|---|---|---|---|---|---|---|\n")
+		w.WriteString("\n| drain | messages/s | first after, ms | tarry, µs a message | Redis, µs | NATS, µs | " +
+			"producers and consumer, µs |\n|---|---|---|---|---|---|---|\n")
 		w.WriteString(rows.String())
 	}
 }
@@ -170,6 +178,7 @@ func (b *Book) writeRow(w *strings.Builder, title, test, system string, groups .
 
 func (b *Book) writeFaults(w *strings.Builder) {
 	if faults := b.Faults(); len(faults) > 0 {
-		fmt.Fprintf(w, "\n**This run is invalid**, and the samples named here are left out of the tables:\n\n- %s\n", strings.Join(faults, "\n- "))
+		fmt.Fprintf(w, "\n**This run is invalid**, and the samples named here are left out of the tables:\n\n- %s\n",
+			strings.Join(faults, "\n- "))
 	}
 }

@@ -29,7 +29,8 @@ func (u unit) one(value float64) string {
 }
 
 func (u unit) name() string {
-	return map[unit]string{perSecond: "/s", milliseconds: " ms", microseconds: " µs", octets: " B", percent: " %", seconds: " s"}[u]
+	return map[unit]string{perSecond: "/s", milliseconds: " ms", microseconds: " µs", octets: " B", percent: " %",
+		seconds: " s"}[u]
 }
 
 // show writes a median with its unit, and the least and the greatest where they differ from it.

@@ -41,8 +41,8 @@ func (t *Tarry) Rows(ctx context.Context) (float64, error) {
 	return written + drained, err
 }
 
-// lag is how many changes are in the outbox and not in the journal. It comes from /v1/cluster, which looks into Redis at
-// that moment; the metric tarry_journal_lag_changes is up to a second old.
+// lag is how many changes are in the outbox and not in the journal. It comes from /v1/cluster, which looks into Redis
+// at that moment; the metric tarry_journal_lag_changes is up to a second old.
 func (t *Tarry) lag(ctx context.Context) (int, error) {
 	text, err := t.get(ctx, "/v1/cluster")
 	if err != nil {
@@ -70,8 +70,8 @@ func parseLag(text string) (int, error) {
 	return answer.Journal.Lag.Changes, nil
 }
 
-// CaughtUp returns when the journal holds every change, or with an error when its lag does not move for a while. at is the
-// moment it was seen, at most one look late.
+// CaughtUp returns when the journal holds every change, or with an error when its lag does not move for a while. at is
+// the moment it was seen, at most one look late.
 func (t *Tarry) CaughtUp(ctx context.Context) (at time.Time, err error) {
 	last, moved := -1, time.Now()
 	err = Until(ctx, metricEvery, func(ctx context.Context) error {
@@ -101,8 +101,8 @@ const (
 	auditPatience = 10 * time.Minute
 )
 
-// Audited waits for the end of the audit that tarry makes soon after it has certified a store, so that no figure is taken
-// while it compares all of Redis with the journal. There is nothing to wait for when it begins after until.
+// Audited waits for the end of the audit that tarry makes soon after it has certified a store, so that no figure is
+// taken while it compares all of Redis with the journal. There is nothing to wait for when it begins after until.
 func (t *Tarry) Audited(ctx context.Context, until time.Time) error {
 	if until.Sub(t.led) < auditBegins {
 		return nil

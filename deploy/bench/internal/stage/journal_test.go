@@ -14,7 +14,8 @@ import (
 
 func TestTheLagIsReadFromTheCluster(t *testing.T) {
 	t.Parallel()
-	if got, err := parseLag(`{"term":1,"journal":{"mode":"sync","lag":{"changes":42,"bytes":9}}}`); err != nil || got != 42 {
+	if got, err := parseLag(`{"term":1,"journal":{"mode":"sync","lag":{"changes":42,"bytes":9}}}`); err != nil ||
+		got != 42 {
 		t.Errorf("it is %d, %v", got, err)
 	}
 	for _, text := range []string{`{"journal":{"mode":"sync"}}`, `{}`} {
@@ -50,7 +51,8 @@ func restoring(t *testing.T, answers ...string) *Tarry {
 
 func TestRestoresAreOrderedUntilTheTimeIsOver(t *testing.T) {
 	t.Parallel()
-	tarry := restoring(t, "{\"progress\":{\"read\":5}}\n{\"report\":{\"read\":7,\"same\":7}}\n", "", "{\"report\":{\"read\":8}}\n")
+	tarry := restoring(t, "{\"progress\":{\"read\":5}}\n{\"report\":{\"read\":7,\"same\":7}}\n", "",
+		"{\"report\":{\"read\":8}}\n")
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	read, took, err := tarry.Restore(ctx)

@@ -32,7 +32,8 @@ func ThisMachine() Machine {
 	if name := lineValue("/proc/cpuinfo", "model name"); name != "" {
 		m.CPU = name
 	}
-	if kb, err := strconv.ParseFloat(strings.TrimSuffix(lineValue("/proc/meminfo", "MemTotal"), " kB"), 64); err == nil {
+	if kb, err := strconv.ParseFloat(
+		strings.TrimSuffix(lineValue("/proc/meminfo", "MemTotal"), " kB"), 64); err == nil {
 		m.MemoryGB = float64(int(kb/1024/1024*10+0.5)) / 10
 	}
 	if name := strings.Trim(lineValue("/etc/os-release", "PRETTY_NAME"), `"`); name != "" {

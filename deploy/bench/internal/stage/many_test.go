@@ -21,7 +21,8 @@ func TestAnOrderOnManyTellsWhatItDid(t *testing.T) {
 		{http.StatusConflict, `{"error":"already_running"}`, "already_running"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if text, _ := io.ReadAll(r.Body); string(text) != "order" || r.Method != http.MethodPost || r.URL.Path != "/v1/messages/cancel" {
+			if text, _ := io.ReadAll(r.Body); string(text) != "order" || r.Method != http.MethodPost ||
+				r.URL.Path != "/v1/messages/cancel" {
 				t.Errorf("it was asked %s %s %q", r.Method, r.URL.Path, text)
 			}
 			w.WriteHeader(c.status)

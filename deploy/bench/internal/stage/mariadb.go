@@ -37,7 +37,8 @@ func (m *MariaDB) journalDSN() string { return m.DSN(database) }
 
 // Bytes is what all tables take, rows and indexes, in whole pages.
 func (m *MariaDB) Bytes() (int64, error) {
-	names, err := m.SQL(database, "SELECT GROUP_CONCAT(table_name) FROM information_schema.tables WHERE table_schema = '"+database+"'")
+	names, err := m.SQL(database,
+		"SELECT GROUP_CONCAT(table_name) FROM information_schema.tables WHERE table_schema = '"+database+"'")
 	if err != nil {
 		return 0, fmt.Errorf("list the journal's tables: %w", err)
 	}
@@ -45,7 +46,8 @@ func (m *MariaDB) Bytes() (int64, error) {
 	if _, err := m.SQL(database, "ANALYZE TABLE "+strings.TrimSpace(names)); err != nil {
 		return 0, fmt.Errorf("count the journal's pages: %w", err)
 	}
-	text, err := m.SQL(database, "SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = '"+database+"'")
+	text, err := m.SQL(database,
+		"SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = '"+database+"'")
 	if err != nil {
 		return 0, fmt.Errorf("ask for the journal's size: %w", err)
 	}

@@ -20,8 +20,8 @@ func CPU(pid int) (time.Duration, error) {
 	return parseCPU(string(text))
 }
 
-// parseCPU reads utime and stime, fields 14 and 15. The name in field 2 may hold blanks and brackets; its end is the last
-// closing bracket.
+// parseCPU reads utime and stime, fields 14 and 15. The name in field 2 may hold blanks and brackets; its end is the
+// last closing bracket.
 func parseCPU(stat string) (time.Duration, error) {
 	_, rest, ok := cutLast(stat, ")")
 	fields := strings.Fields(rest)

@@ -55,8 +55,8 @@ const (
 	restorePatience = 15 * time.Minute
 )
 
-// Restored returns when tarry has certified every bucket as whole, is ready and leads. at is when it was seen, at most one
-// look late. Whole says so in Redis; /readyz by itself would still be that of the Redis that was lost.
+// Restored returns when tarry has certified every bucket as whole, is ready and leads. at is when it was seen, at most
+// one look late. Whole says so in Redis; /readyz by itself would still be that of the Redis that was lost.
 func (t *Tarry) Restored(ctx context.Context, certificates []string) (at time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, restorePatience)
 	defer cancel()
@@ -89,8 +89,8 @@ func (t *Tarry) whole(ctx context.Context, certificates []string) error {
 	return nil
 }
 
-// Restore orders to restore everything, without a limit to its rate, again and again until ctx ends, which is no error. It
-// returns how many messages were read from the journal, and for how long as far as tarry has told.
+// Restore orders to restore everything, without a limit to its rate, again and again until ctx ends, which is no error.
+// It returns how many messages were read from the journal, and for how long as far as tarry has told.
 func (t *Tarry) Restore(ctx context.Context) (read int, took time.Duration, err error) {
 	for began, refused := time.Now(), 0; ctx.Err() == nil; {
 		n := 0
@@ -119,7 +119,8 @@ const (
 
 // restore orders one restore and tells its progress, line by line, and its end.
 func (t *Tarry) restore(ctx context.Context, tell func(read int)) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, t.URL+"/v1/restore", strings.NewReader(`{"dry_run":false,"rate":0}`))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, t.URL+"/v1/restore",
+		strings.NewReader(`{"dry_run":false,"rate":0}`))
 	if err != nil {
 		return err
 	}

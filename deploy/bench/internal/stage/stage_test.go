@@ -30,7 +30,8 @@ func TestAScopeCleansUpInReverseAndKeepsItsReasons(t *testing.T) {
 		s.Fatal(bad)
 		t.Error("Fatal returned")
 	})
-	if failure == nil || len(failure.Reasons) != 2 || !errors.Is(failure.Reasons[0], bad) || failure.Reasons[1].Error() != "and worse" {
+	if failure == nil || len(failure.Reasons) != 2 || !errors.Is(failure.Reasons[0], bad) ||
+		failure.Reasons[1].Error() != "and worse" {
 		t.Fatalf("the failure is %v", failure)
 	}
 	if want := []string{"second", "first"}; !slices.Equal(order, want) {
@@ -54,7 +55,8 @@ func TestProcessorTimeIsReadBehindAnyName(t *testing.T) {
 	if want := 1750 * time.Millisecond; err != nil || got != want {
 		t.Fatalf("read %s, %v; want %s", got, err, want)
 	}
-	for _, text := range []string{"", "42 (x) S 1", "42 x S 1 42 42 0 -1 4194304 100 0 0 0 150 25", "42 (x) S 1 42 42 0 -1 4194304 100 0 0 0 a 25 7"} {
+	for _, text := range []string{"", "42 (x) S 1", "42 x S 1 42 42 0 -1 4194304 100 0 0 0 150 25",
+		"42 (x) S 1 42 42 0 -1 4194304 100 0 0 0 a 25 7"} {
 		if got, err := parseCPU(text); err == nil {
 			t.Errorf("%q was read as %s", text, got)
 		}
@@ -94,7 +96,8 @@ func TestMemoryOfThisProcessIsPlausible(t *testing.T) {
 
 func TestAMetricIsSummedOverItsLabelsAndNotTakenForAnother(t *testing.T) {
 	t.Parallel()
-	const page = "# HELP tarry_accepted_total Messages.\n# TYPE tarry_accepted_total counter\ntarry_accepted_total 1.5e+03\n" +
+	const page = "# HELP tarry_accepted_total Messages.\n# TYPE tarry_accepted_total " +
+		"counter\ntarry_accepted_total 1.5e+03\n" +
 		"tarry_accepted_total_other 7\ntarry_cancels_total{answer=\"a } b\"} 2\ntarry_cancels_total{answer=\"c\"} 3\n"
 	for name, want := range map[string]float64{"tarry_accepted_total": 1500, "tarry_cancels_total": 5} {
 		if got, err := parseMetric(page, name); err != nil || got != want {

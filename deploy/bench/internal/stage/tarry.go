@@ -59,7 +59,8 @@ func (s *Scope) Tarry(program string, settings ...string) *Tarry {
 	return t
 }
 
-// OneMachine starts the program without any server: what waits is in its memory, its journal in a file, and NATS embedded.
+// OneMachine starts the program without any server: what waits is in its memory, its journal in a file, and NATS
+// embedded.
 func (s *Scope) OneMachine(program string) *Tarry {
 	s.tarryVersion(program)
 	t := &Tarry{data: s.TempDir(), embedded: net.JoinHostPort("127.0.0.1", strconv.Itoa(lab.FreePort(s)))}
@@ -108,7 +109,8 @@ func (t *Tarry) start(s *Scope, program string, settings []string) {
 	s.Cleanup(t.client.CloseIdleConnections)
 	listen := net.JoinHostPort("127.0.0.1", strconv.Itoa(lab.FreePort(s)))
 	t.URL = "http://" + listen
-	t.process = lab.Start(s, "tarry", append([]string{"TARRY_HTTP_LISTEN=" + listen, "TARRY_LOG_FORMAT=json"}, settings...), program, "serve")
+	t.process = lab.Start(s, "tarry",
+		append([]string{"TARRY_HTTP_LISTEN=" + listen, "TARRY_LOG_FORMAT=json"}, settings...), program, "serve")
 	ctx, cancel := context.WithTimeout(s.ctx, leadPatience)
 	defer cancel()
 	if err := Until(ctx, pollEvery, t.leads); err != nil {
