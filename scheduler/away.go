@@ -96,8 +96,9 @@ func (w *watch) look(ctx context.Context) bool {
 // suspect has every bucket looked at.
 func (w *watch) suspect() { signal(w.kick) }
 
-// refuse is why a push to a bucket cannot be stored while others can; nil otherwise:
-// where all are away only a try tells.
+// refuse returns why a push to a bucket cannot be stored although other buckets
+// answer, nil if it can. While every bucket is away it returns nil: only a try
+// shows whether one is back.
 func (w *watch) refuse(bucket int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

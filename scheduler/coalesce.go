@@ -278,8 +278,8 @@ func (c *coalescer) young(batch []*queued) []*queued {
 	return kept
 }
 
-// errLate: the push waited here for so long that its sender may have sent it
-// elsewhere, and its end be forgotten there.
+// errLate: the push waited here so long that its sender may have sent it to
+// another instance, and that the store may have forgotten that push's end.
 var errLate = fmt.Errorf("%w: it waited too long in this instance", ErrUnavailable)
 
 // late reports whether a push came so long ago that it must not be stored any

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Dead lists dead messages of topics that match a pattern (all where it is
-// empty), bucket by bucket, by when they died. The cursor is the one that the
-// page before came with.
+// Dead lists dead messages of topics that match a pattern, or all of them where it
+// is empty: bucket by bucket, ordered by when they died. The cursor comes from the
+// previous page.
 func (s *Scheduler) Dead(ctx context.Context, topic, cursor string, limit int) (page []Info, next string, err error) {
 	bucket, after := 0, ""
 	if cursor != "" {
@@ -58,13 +58,13 @@ func (s *Scheduler) Dead(ctx context.Context, topic, cursor string, limit int) (
 	return page, "", nil
 }
 
-// RequeueOne gives a dead message another life: a message of its own, under the
-// same name, whose attempts count from 1 again. Where the dead one may have been
+// RequeueOne gives a dead message another life: a new message under the same
+// name, whose attempts count from 1 again. Where the dead one may have been
 // delivered the new one is uncertain from the start, edited or not: a cancel of it
-// answers CancelMaybe, and nothing reschedules, edits or runs it.
+// answers CancelMaybe, and it cannot be rescheduled, edited or run.
 //
-// An error tells in UID which message the new one would be, so that after
-// ErrOutcomeUnknown it can be looked up; to ask again requeues nothing twice.
+// An error names in UID the message that the new one would be, so that it can be
+// looked up after ErrOutcomeUnknown. Requeueing is idempotent.
 func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepted, error) {
 	info, err := s.dead(ctx, ref)
 	if err != nil {

@@ -12,9 +12,9 @@ type origin struct {
 	probe bool   // to learn whether the lane's destination takes messages again
 }
 
-// dispatch hands a claimed batch to the publisher, less what has ended by now
-// and what belongs aside in a lane. It tells how many it handed over, and how
-// many of the batch had strayed into the lane that they were claimed from.
+// dispatch hands a claimed batch to the publisher, except for messages that have
+// ended by now and those that belong aside in a lane. It returns how many it handed
+// over, and how many had strayed into the lane that they were claimed from.
 func (sc *scanner) dispatch(ctx context.Context, batch []*Message, from origin) (sent, strays int) {
 	if len(batch) == 0 {
 		return 0, 0
@@ -59,7 +59,7 @@ func (sc *scanner) handedOver(ctx context.Context) error {
 	}
 }
 
-// over tells how a message that is due ends without an attempt, if it does: its
+// over returns how a message that is due ends without an attempt, if it does: its
 // time to live is over, or consumers have sent it back too often.
 func (sc *scanner) over(m *Message, t *Topic, now Milli) (State, string) {
 	ttl := m.TTL
@@ -78,7 +78,7 @@ func (sc *scanner) over(m *Message, t *Topic, now Milli) (State, string) {
 	return StateNone, ""
 }
 
-// sentBack is why a message is dead whose consumers gave it up.
+// sentBack is the reason of a message that is dead because its consumers sent it back too often.
 func sentBack(m *Message, retries int) string {
 	why := fmt.Sprintf("sent back after %d retries", retries)
 	if said, told := headerOf(m, reasonHeader); told {
@@ -91,10 +91,11 @@ func sentBack(m *Message, retries int) string {
 // why.
 const reasonHeader = "Tarry-Reason"
 
-// aside is the lane that a message must wait in, empty where it may go out. What
-// was held once is not held by the same again: its lane's turn let it go. stray
-// tells that it came from another destination's lane: what is known of that one
-// says nothing of it, and it goes out, or aside, as if it came from the bucket.
+// aside returns the lane that a message must wait in, empty where it may go out. A
+// message that a lane held once is not held by the same lane again: its turn has
+// come. stray reports that the message came from another destination's lane. What
+// is known of that lane does not apply to it, so it is treated as if it came from
+// the bucket.
 func (sc *scanner) aside(m *Message, t *Topic, from origin, now Milli, mono time.Time) (lane string, stray bool) {
 	own, parked := "", ""
 	if !sc.l.lanes.empty() {

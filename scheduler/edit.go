@@ -20,7 +20,7 @@ type Edit struct {
 	Body        []byte
 	HasBody     bool
 
-	// Version is the one that must stand (If-Match), 0 for any.
+	// Version is the version that the message must have (If-Match), 0 for any.
 	Version uint64
 	// Run is due now, whatever else is asked: the change's reason says so.
 	Run bool

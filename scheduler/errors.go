@@ -20,8 +20,8 @@ var (
 	// ErrQuarantineFull: a bucket holds MaxQuarantined entries that the journal cannot
 	// hold; nothing was moved.
 	ErrQuarantineFull = fmt.Errorf("too many entries are quarantined: the limit is %d", MaxQuarantined)
-	// ErrUncertified: the store's server is not the one that was certified; nothing
-	// was written, and only the leader can go on with it. It is ErrUnavailable too.
+	// ErrUncertified: the store's server is not the certified one. Nothing was
+	// written, and only the leader can go on with it. It is ErrUnavailable too.
 	ErrUncertified = fmt.Errorf("%w: what the store holds is being compared with the journal; try again in a moment",
 		ErrUnavailable)
 	// ErrOutdated: what was read of the journal is too old to be restored: ends since
@@ -66,7 +66,7 @@ var (
 	ErrTooManyPauses = fmt.Errorf("too many pauses: the limit is %d", MaxPauses)
 	// ErrNotDead: only dead messages are requeued or purged, and this one is not.
 	ErrNotDead = errors.New("not dead")
-	// ErrBadCursor: a cursor that no page gave out.
+	// ErrBadCursor: the cursor does not come from any page.
 	ErrBadCursor = errors.New("bad cursor")
 	// ErrStopping: the instance is stopping.
 	ErrStopping = errors.New("stopping")

@@ -167,7 +167,7 @@ func (p *pace) set(rate float64) {
 	p.mu.Unlock()
 }
 
-// take grants up to n, or tells when there is one.
+// take grants up to n, or returns when there will be one.
 func (p *pace) take(n int, now time.Time) (granted int, next time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

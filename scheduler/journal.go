@@ -6,9 +6,9 @@ import "errors"
 // not in the journal and has no effect.
 var ErrFenced = errors.New("the store was replaced: a later certification stands")
 
-// Change is one change of a message as the journal tells it: what it became,
-// when, by whom and why. A claim is no change of its own; the end tells when
-// its attempt was claimed.
+// Change is one change of a message as the journal records it: what the message
+// became, when, by whom and why. A claim is not a change of its own; the end
+// records when its attempt was claimed.
 type Change struct {
 	UID UID
 	// Version counts a message's changes: 1 is its acceptance, and no number is left out.
@@ -56,8 +56,8 @@ type Entry struct {
 	// changes the outbox counts it as.
 	Size, Count int
 	Changes     []Change
-	// Damaged is why the entry cannot be read, nil where it can. Of a damaged one
-	// Changes holds the messages that it names, as far as they can be told: their UID,
+	// Damaged is why the entry cannot be read, nil where it can. Changes of a damaged
+	// entry holds the messages that it names, as far as they can be read: their UID,
 	// Bucket and At alone.
 	Damaged error
 }
@@ -73,7 +73,7 @@ type Quarantined struct {
 	At Milli
 	// Reason is why, without any content.
 	Reason string
-	// UIDs are the messages whose change the journal lacks, as far as they can be told,
+	// UIDs are the messages whose change the journal lacks, as far as they can be read,
 	// at most MaxQuarantinedUIDs.
 	UIDs []UID
 	// Known reports whether the journal got the states that they had since. Where it did
@@ -108,7 +108,7 @@ type Life struct {
 	Changes []Change
 }
 
-// MaxLives is how many messages of one name a history tells.
+// MaxLives is the most messages of one name that a history contains.
 const MaxLives = 20
 
 // RecordQuery asks for records in the order of due, then uid.
@@ -174,7 +174,7 @@ type Lag struct {
 	Err error
 }
 
-// Change is the end as the journal tells it, less who and when.
+// Change returns the end as the journal records it, without who and when.
 func (e *End) Change() Change {
 	m := e.Message
 	c := Change{UID: m.UID, Version: m.Version() + 1, State: e.State, Reason: e.Reason, Claimed: m.ClaimedAt,
@@ -183,8 +183,8 @@ func (e *End) Change() Change {
 	return c
 }
 
-// Change is the return as the journal tells it, less who and when; Message must
-// be set.
+// Change returns the return as the journal records it, without who and when;
+// Message must be set.
 func (b *Back) Change() Change {
 	m := b.Message
 	return Change{UID: b.UID, Version: 1 + uint64(b.Mark.Changes), State: StateWaiting, Kind: b.Kind, Reason: b.Reason,
@@ -200,7 +200,7 @@ type RestoreRequest struct {
 	Topic string
 	// Overdue takes messages that are due already too, and with them the dead.
 	Overdue bool
-	// DryRun only tells what would be done.
+	// DryRun only reports what would be done.
 	DryRun bool
 	// Rate bounds messages a second, 0 for no bound.
 	Rate int

@@ -95,9 +95,9 @@ func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, bac
 	return ends, back
 }
 
-// afterRefusal is how long a message waits after the n-th time that NATS refused
-// it for good: as its schedule says, or its topic's; without one a few short
-// times. over tells that it is dead.
+// afterRefusal returns how long a message waits after NATS has refused it for good
+// for the n-th time: by its own schedule or its topic's, without one a few short
+// times. over reports that the message is dead.
 func (sc *scanner) afterRefusal(m *Message, n int) (delay time.Duration, over bool) {
 	schedule := &m.Retry
 	if t := sc.l.s.cfg.Topics.Of(m.Topic); schedule.Empty() && t != nil {
@@ -160,8 +160,9 @@ func (o *Outcome) settlesCopy() bool {
 // lastIn is the score that brings a message to the end of its lane.
 func lastIn(score int64, wall time.Time) int64 { return int64(CeilMilli(wall))<<8 | score&255 }
 
-// own is the lane of the message's destination. A probe that went there from the
-// lane of another tells nothing of that one: its probe is still to be made.
+// own returns the lane of the message's destination. A probe that came from another
+// lane and went to that destination says nothing about the lane it came from, which
+// still has to be probed.
 func (sc *scanner) own(r *result) string {
 	name := sc.l.s.cfg.Publisher.Lane(r.message)
 	if r.from.probe && r.from.lane != name {
@@ -182,7 +183,7 @@ func (sc *scanner) succeeded(r *result) {
 	}
 }
 
-// failed counts against the lane of the message's destination and tells where
+// failed counts against the lane of the message's destination and returns where
 // the message goes.
 func (sc *scanner) failed(r *result, now time.Time) string {
 	name := sc.own(r)

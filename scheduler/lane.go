@@ -6,24 +6,25 @@ import (
 	"time"
 )
 
-// A lane is where the messages of one destination wait together when it does
-// not take them: a stream, or a core subject. Three failures in a row park it.
-// Its due messages then move aside in the store, newly due ones join them, and
-// one probe goes out per backoff; the first success opens it and its messages
-// are claimed straight from the lane, in turn with the bucket. So no backlog
-// of one topic stands before another's.
+// A lane is where the messages of one destination, a stream or a core subject, wait
+// together while it does not take them. Three failures in a row park the lane. Its
+// due messages then move aside in the store, newly due ones join them, and one
+// probe goes out per backoff. The first success opens the lane, and its messages
+// are claimed straight from it, in turn with the bucket. So the backlog of one
+// topic never blocks another.
 //
 // The book holds only lanes that failed lately, never one per topic. Beyond
-// maxCoreLanes parked subjects the rest share one lane, in which every message
-// is its own probe and goes to the end after a failure, or to the lane of its
-// destination once that has one.
+// maxCoreLanes parked subjects the rest share one lane. Every message of the shared
+// lane is its own probe: after a failure it goes to the lane's end, or to the lane
+// of its destination once there is one.
 //
 // In the store a lane keeps the name under which its messages were parked, and
-// the next leader reads it there. Streams and settings may change meanwhile, so
-// that a lane holds what leaves elsewhere by now: such a stray counts for and
-// against the lane of its own destination, goes aside there while that is parked,
-// and tells nothing of the lane that it was in. A parked lane in which one is met
-// is sorted in batches: what it strayed behind may not answer for a long time.
+// the next leader reads it there. Streams and settings may change meanwhile, so a
+// lane may hold strays: messages that now leave for another destination. A stray
+// counts for and against the lane of its own destination, goes aside there while
+// that lane is parked, and says nothing about the lane that it was in. A parked
+// lane in which a stray is met is sorted in batches: the destination of the
+// messages ahead of it may not answer for a long time.
 type laneBook struct {
 	mu    sync.Mutex
 	lanes map[string]*lane
@@ -55,7 +56,7 @@ const (
 
 func newLaneBook() *laneBook { return &laneBook{lanes: map[string]*lane{}} }
 
-// parked tells where messages of a lane go instead of out: the empty string
+// parked returns where messages of a lane go instead of out: the empty string
 // while the lane is open.
 func (b *laneBook) parked(name string) string {
 	b.mu.Lock()
@@ -66,10 +67,9 @@ func (b *laneBook) parked(name string) string {
 	return ""
 }
 
-// failed records that a lane did not take a message, and tells where the
-// message goes: to the lane when it is parked, else back to its bucket. gone
-// says that nobody listens, which parks a core subject at once; why is what NATS
-// said.
+// failed records that a lane did not take a message, and returns where the message
+// goes: to the lane when it is parked, else back to its bucket. gone reports that
+// nobody listens, which parks a core subject at once; why is NATS's own message.
 func (b *laneBook) failed(name string, gone bool, why string, now time.Time) (to string, parkedNow bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -208,7 +208,7 @@ func (b *laneBook) state(name string, now time.Time) laneState {
 	return s
 }
 
-// empty tells that no lane failed lately.
+// empty reports whether no lane failed lately.
 func (b *laneBook) empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

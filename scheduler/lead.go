@@ -38,15 +38,16 @@ const (
 	retryPause = 100 * time.Millisecond // after a failed call of the timeline
 )
 
-// Run is the leader's life under one term. lease tells how long the leadership
-// is still sure; every call is bounded by it. Run begins the term in every
-// bucket, sweeps what earlier leaders had claimed, and dispatches until ctx
-// ends; then it waits, bounded by the stop time-out and the lease, for what is
-// in flight and gives the rest back. Each bucket goes by itself: one that does not
-// answer, or whose server changed and is to be made whole, holds up no other. Run
-// returns ErrStaleTerm when a store knew a higher term, what Whole returned, or
-// without one ErrUncertified when the store's server is not the one that was
-// certified; else the cause of ctx's end.
+// Run is the leader's life under one term. lease returns how long the leadership is
+// still certain; every call is bounded by it. Run begins the term in every bucket,
+// sweeps what earlier leaders had claimed, and dispatches until ctx ends. Then it
+// waits for what is in flight, bounded by the stop time-out and the lease, and gives
+// the rest back. Buckets are independent: a bucket that does not answer, or whose
+// server changed and is to be made whole, holds up no other.
+//
+// Run returns ErrStaleTerm when a store knew a higher term, or the error of Whole.
+// Without Whole it returns ErrUncertified when the store's server is not the
+// certified one. Otherwise it returns the cause of ctx's end.
 func (s *Scheduler) Run(ctx context.Context, term uint64, lease func() time.Duration) error {
 	l := &leadership{s: s, term: term, lease: lease, lanes: newLaneBook(), holds: newHolds(s.cfg.Topics)}
 	l.scanners = make([]atomic.Pointer[scanner], s.cfg.Timeline.Buckets())

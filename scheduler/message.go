@@ -100,7 +100,7 @@ type Mark struct {
 // Version counts a message's changes, its acceptance included.
 func (m *Message) Version() uint64 { return 1 + uint64(m.Mark.Changes) }
 
-// Info is what a look-up tells of a message, live or recently ended.
+// Info is what a look-up returns of a message, live or recently ended.
 type Info struct {
 	Message
 	State   State

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// TopicCount tells how many messages of a topic wait, are in flight and are dead, at
-// no cost that grows with what waits or is dead; what is in flight is looked through.
-// It takes many short calls where much is: ctx bounds them together.
+// TopicCount returns how many messages of a topic wait, are in flight and are dead.
+// Its cost does not grow with what waits or is dead; it looks through what is in
+// flight. That may take many short calls: ctx bounds them together.
 func (s *Scheduler) TopicCount(ctx context.Context, topic string) (TopicCount, error) {
 	count, err := s.cfg.Timeline.Count(ctx, topic)
 	return count, looked("count "+topic, err)
 }
 
-// TopicCounts tells the same of up to limit topics that have any, in the order of
-// their names, the first ones after the one that is given. It looks through the names
+// TopicCounts returns the counts of up to limit topics that have messages, in the
+// order of their names, beginning after the given one. It looks through the names
 // of all topics, and what is in flight.
 func (s *Scheduler) TopicCounts(ctx context.Context, after string, limit int) ([]TopicCount, error) {
 	counts, err := s.cfg.Timeline.Counts(ctx, after, limit)
@@ -59,11 +59,11 @@ func (s *Scheduler) Pause(ctx context.Context, pattern, by string) (inEffect boo
 	return inEffect, nil
 }
 
-// Resume lets the pattern go again. It returns whether it was paused, and whether
-// the leader has taken the resume over, as with Pause. Its error is
-// as that of Pause: the pattern goes, but may be paused again when the store is
-// lost. A resume of what is not paused tells the journal, too, so that to ask
-// again mends that.
+// Resume ends the pause of a pattern. It returns whether the pattern was paused, and
+// whether the leader has taken the resume over, as with Pause. Its error is as that
+// of Pause: the pattern is resumed, but may be paused again when the store is lost.
+// Resuming a pattern that is not paused is recorded in the journal, too, so that
+// calling Resume again repairs that.
 func (s *Scheduler) Resume(ctx context.Context, pattern string) (was, inEffect bool, err error) {
 	call, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()

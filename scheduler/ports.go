@@ -21,9 +21,9 @@ type Timeline interface {
 type Acceptor interface {
 	// Buckets is the number of buckets, fixed for the life of a namespace.
 	Buckets() int
-	// Add stores a batch of messages of one bucket, all or none. results[i] tells
-	// what became of batch[i]. head is the bucket's earliest due time after the
-	// add when the add made it earlier, else 0.
+	// Add stores a batch of messages of one bucket, all or none. results[i] is what
+	// became of batch[i]. head is the bucket's earliest due time after the add when
+	// the add made it earlier, else 0.
 	Add(ctx context.Context, bucket int, batch []*Message, now Milli) (results []AddResult, head Milli, err error)
 	// Find returns every message, live or remembered, that ref names and its viewer
 	// may see. Where more than MaxNamesOfID names of a bucket fit, it is ErrAmbiguousID
@@ -169,7 +169,7 @@ type CancelResult struct {
 // Claim asks for due messages.
 type Claim struct {
 	Term uint64
-	// Number tells the claims of one term and bucket apart; the leader counts it up,
+	// Number distinguishes the claims of one term and bucket. The leader counts it up,
 	// also from one Run under a term to the next.
 	Number uint64
 	// Now bounds what is due.
@@ -253,9 +253,9 @@ type Journal interface {
 	// Find looks up messages that the timeline does not know any more, the latest
 	// first; none where no journal is kept.
 	Find(ctx context.Context, ref Ref) ([]Info, error)
-	// Remembered tells of each push which messages have its uid, or its name, where it
-	// has these: the latest accepted first, at most MaxRemembered of the name, without
-	// headers and body.
+	// Remembered returns for each push the messages that have its uid or its name: the
+	// latest accepted first, at most MaxRemembered of the name, without headers and
+	// body.
 	Remembered(ctx context.Context, pushes []*Message) ([][]Info, error)
 	// WritePause keeps a change of pauses that the timeline has made, in every mode,
 	// unless it knows a later one of that pattern; a change under a certification that
@@ -263,8 +263,8 @@ type Journal interface {
 	WritePause(ctx context.Context, c PauseChange) error
 }
 
-// Recorded names a change by the version it made, and says under which
-// certification its store told of it: under a higher one the same version may be
+// Recorded names a change by the version it made and by the certification under
+// which its store reported it: under a higher certification the same version may be
 // another change.
 type Recorded struct {
 	UID     UID
@@ -298,7 +298,7 @@ type Publisher interface {
 	Send(ctx context.Context, batch []*Message, done func(*Message, Outcome))
 }
 
-// OutcomeKind tells how a publish went.
+// OutcomeKind is how a publish went.
 type OutcomeKind uint8
 
 // The kinds of outcome.

@@ -2,9 +2,9 @@ package scheduler
 
 import "context"
 
-// Recording is how a timeline tells of its changes where a journal is kept:
-// every call that changes messages writes the change to the bucket's outbox in
-// the same step.
+// Recording is how a timeline reports its changes where a journal is kept: every
+// call that changes messages writes the change to the bucket's outbox in the same
+// step.
 type Recording struct {
 	// Instance and Address are who makes the changes of this process.
 	Instance string
@@ -69,8 +69,8 @@ type Outbox interface {
 	// at a time, from the first or after what the call before returned as next. No entry
 	// means that all were listed. Where the one to go on after is gone it begins again.
 	Quarantined(ctx context.Context, bucket int, after string) (list []Quarantined, next string, err error)
-	// Lags tells how much stands in each bucket's outbox; one that does not answer
-	// says so. It is an error where none does.
+	// Lags returns how much stands in each bucket's outbox. The entry of a bucket that
+	// does not answer has an error; Lags itself fails where none answers.
 	Lags(ctx context.Context) ([]Lag, error)
 }
 
@@ -81,13 +81,13 @@ type Mending interface {
 	Find(ctx context.Context, ref Ref) ([]Info, error)
 	Refused(ctx context.Context, bucket int) ([]Refusal, error)
 	// Restore stores records of the journal that are missing here or have a lower
-	// version: what waits, waits again; what ended is remembered so. A message
-	// already due by now becomes uncertain, which is a change of its own. Nothing in
-	// flight is touched. results[i] tells what became of records[i]. read is when the
-	// records began to be read from the journal: where the bucket may have forgotten
-	// an end since then the answer is ErrOutdated.
+	// version here. A message that waits waits again; one that ended is remembered as
+	// ended. A message already due becomes uncertain, which is a change of its own.
+	// Messages in flight are not touched. results[i] is what became of records[i].
+	// read is when reading the records from the journal began: where the bucket may
+	// have forgotten an end since then the answer is ErrOutdated.
 	Restore(ctx context.Context, bucket int, records []Record, read, now Milli) (results []RestoreCode, err error)
-	// Versions tells how messages stand here; those that are not known are missing.
+	// Versions returns how messages stand here; unknown ones are left out.
 	Versions(ctx context.Context, bucket int, uids []UID) (map[UID]Stand, error)
 	// Walk lists messages that have not ended by delivery, cancel or expiry, in no
 	// order; cursor is empty at first and what the call before returned after that,
@@ -97,8 +97,8 @@ type Mending interface {
 
 // Recoverable is a timeline whose server may change under it.
 type Recoverable interface {
-	// Standings tells how every bucket stands; one that does not answer says so. It
-	// is an error where none does.
+	// Standings returns how every bucket stands. The standing of a bucket that does not
+	// answer has an error; Standings itself fails where none answers.
 	Standings(ctx context.Context) ([]Standing, error)
 	// Recovering gives the calls that work on the very runs that standings name,
 	// certified or not. They are for the leader of this term alone, and ErrStaleTerm
@@ -123,9 +123,9 @@ type Recovering interface {
 	// Reclaim gives every claim back, whosever it is, marked uncertain; up to limit.
 	// Fewer than limit means that none is left.
 	Reclaim(ctx context.Context, bucket int, term uint64, limit int, now Milli) (int, error)
-	// Certify says that the bucket may be used on its present run. The term must be
-	// the one that Begin left there, and the certification the one of the standings,
-	// or given here since: a server that was emptied meanwhile is refused.
+	// Certify allows the bucket to be used on its present run. The term must be the
+	// one that Begin left there, and the certification the one of the standings or a
+	// later one: a server that was emptied meanwhile is refused.
 	Certify(ctx context.Context, bucket int, term uint64, c Certification) error
 
 	// Pauses, Pause and Resume are those of Steering: what is paused must stand before

@@ -147,7 +147,7 @@ func (s *Scheduler) checkDue(due Milli, now time.Time) error {
 	return nil
 }
 
-// hasten tells the leader, here or elsewhere, of an earlier head.
+// hasten informs the leader, here or on another instance, of an earlier head.
 func (s *Scheduler) hasten(bucket int, head Milli) {
 	s.Nudge(bucket, head)
 	if s.leading.Load() == nil {

@@ -23,7 +23,7 @@ func DefaultRetry() Retry {
 // Empty reports whether there is no schedule.
 func (r *Retry) Empty() bool { return len(r.Delays) == 0 }
 
-// After is the delay of the n-th retry, from 1; over tells that there is none.
+// After returns the delay of the n-th retry, counted from 1; over reports that there is none.
 func (r *Retry) After(n int) (delay time.Duration, over bool) {
 	if n < 1 || n > len(r.Delays) {
 		return 0, true

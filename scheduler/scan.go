@@ -74,7 +74,7 @@ func (sc *scanner) rouse() {
 	signal(sc.wake)
 }
 
-// nudge tells that a message is due at the given time.
+// nudge informs the scanner of a message that is due at the given time.
 func (sc *scanner) nudge(due Milli) {
 	sc.mu.Lock()
 	earlier := sc.nudged == 0 || due < sc.nudged

@@ -52,8 +52,8 @@ type Config struct {
 	// kept or nobody waits for it.
 	Journal Journal
 
-	// Announce tells the leader, wherever it is, that a message due earlier than
-	// all others was accepted. It may be lost.
+	// Announce informs the leader, on whichever instance, that a message due earlier
+	// than all others was accepted. The announcement may be lost.
 	Announce func(bucket int, due Milli)
 	// AskPauses asks the leader, wherever it is, to read what is paused: ReadPauses
 	// there. It returns once that has happened. Any error leaves open whether it has.
@@ -142,7 +142,7 @@ func (s *Scheduler) Serve(ctx context.Context) error {
 	return nil
 }
 
-// Nudge tells a leader in this process that a bucket's head came earlier. It
+// Nudge informs a leader in this process that a bucket's head came earlier. It
 // does nothing on a standby.
 func (s *Scheduler) Nudge(bucket int, due Milli) {
 	if l := s.leading.Load(); l != nil && bucket >= 0 && bucket < len(l.scanners) {

@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// Get finds one message, live or remembered. Of several messages that have the
-// id it is the one that is live, else the latest. An id that names nothing may
-// stand in the intake still: what it holds is waited for.
+// Get finds one message, live or remembered. Of several messages with the id it
+// returns the live one, else the latest. If the id names nothing, the push may still
+// stand in the intake; Get then waits until it is read.
 func (s *Scheduler) Get(ctx context.Context, ref Ref) (Info, error) {
 	return s.look(ctx, ref, forReading)
 }
@@ -302,7 +302,7 @@ func seen(ref Ref, found []Info) []Info {
 // attempts are the messages that one name leads to, by attempt: mostly one.
 type attempts []Info
 
-// meant is the one that a look-up tells: the last that lives, else the last.
+// meant returns the message that a look-up answers with: the last that lives, else the last.
 func (a attempts) meant() Info {
 	for i := len(a) - 1; i >= 0; i-- {
 		if !a[i].State.Ended() {
@@ -316,7 +316,7 @@ func (a attempts) meant() Info {
 type purpose uint8
 
 const (
-	// forReading prefers the one message that lives, else takes the one that ended last.
+	// forReading prefers the one message that lives, else takes the latest to have ended.
 	forReading purpose = iota
 	// forChange takes nothing where there is a choice.
 	forChange

@@ -18,12 +18,12 @@ type Steering interface {
 	// the start where the dead one was: who cancels it by its name asks about both.
 	Requeue(ctx context.Context, dead UID, m *Message, now Milli) (RequeueResult, error)
 	// Purge ends dead messages of one bucket for good: they become canceled with the
-	// kind KindPurged. It tells which of them it found dead, or purged before.
+	// kind KindPurged. It returns which of them it found dead, or purged before.
 	Purge(ctx context.Context, bucket int, uids []UID, now Milli) (purged []UID, number uint64, err error)
-	// Count tells how many messages of a topic wait, are in flight and are dead.
+	// Count returns how many messages of a topic wait, are in flight and are dead.
 	Count(ctx context.Context, topic string) (TopicCount, error)
-	// Counts tells the same of topics that have any: of the first ones by name after a
-	// given one, in order, up to limit.
+	// Counts returns the same of up to limit topics that have messages, ordered by
+	// name, beginning after the given one.
 	Counts(ctx context.Context, after string, limit int) ([]TopicCount, error)
 	// Totals counts what every bucket holds, and what of it is due at now. A store may
 	// stop counting what is due at MaxOverdue.
@@ -44,8 +44,8 @@ type Steering interface {
 // Amend asks to change a waiting message.
 type Amend struct {
 	UID UID
-	// Version is the one that must stand. A repeat finds the next one, with what it
-	// asks for already true, and is answered as done.
+	// Version is the version that the message must have. A repeat finds the next
+	// version, which is already as asked, and is answered as done.
 	Version uint64
 	// Due and Priority replace the message's.
 	Due      Milli
@@ -72,7 +72,7 @@ const (
 	AmendMaybe
 	// AmendEnded: it has ended; Info says how and when.
 	AmendEnded
-	// AmendVersion: it has another version; Info tells which.
+	// AmendVersion: the message has another version, which is in Info.
 	AmendVersion
 )
 
@@ -117,7 +117,7 @@ const (
 	RequeueDone
 	// RequeueNotDead: it is not dead; Info says what it is.
 	RequeueNotDead
-	// RequeueNamed: its name belongs to a live message by now, which Info tells.
+	// RequeueNamed: its name now belongs to a live message, which is in Info.
 	RequeueNamed
 )
 
@@ -160,7 +160,7 @@ type PauseChange struct {
 	Pause
 	// Resumed: the pattern goes since At.
 	Resumed bool
-	// Number is the certification of the store that it was made under; 0 for what a
-	// recovery does, and as the journal tells it.
+	// Number is the certification of the store under which the change was made; 0 for
+	// what a recovery does, and in changes read from the journal.
 	Number uint64
 }

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A uid that was just made here can be another message's: two instances share a machine id, or a caller named a uid of
-// the coming moment as that of a push which it repeats. A push that was given such a uid gets another one. Where an
-// earlier try may have stored the push, what is there must be told from it.
+// A uid that was just made here can be another message's: two instances may share a machine id, or a caller may have
+// sent a uid of the next moment, as that of a push which it repeats. A push that was given such a uid gets another one.
+// If an earlier try may have stored the push, that try must be told apart from a foreign message.
 
 // comparers is how many messages are compared at once: a batch whose reply was lost may be stored whole, and its bucket
 // stores nothing else meanwhile.
@@ -54,8 +54,8 @@ func (c *coalescer) taken(batch []*queued, results []AddResult, repeat bool) []f
 	return verdicts
 }
 
-// taken reports whether what is there under the uid that q was just given is no earlier try of q; sure is false where
-// that depends on what only the whole message tells.
+// taken reports whether the message under the uid that q was just given is not an earlier try of q. sure is false where
+// only the whole message can show that.
 func (q *queued) taken(r *AddResult, repeat bool) (taken, sure bool) {
 	m, there := q.message, &r.First
 	switch r.Code {
@@ -103,7 +103,7 @@ func (c *coalescer) differs(ctx context.Context, m *Message, there *Info) (bool,
 // called reports whether a message has the name, the topic and the key of another.
 func (i *Info) called(m *Message) bool { return i.ID == m.ID && i.Topic == m.Topic && i.Key == m.Key }
 
-// begunAs reports whether a message that did not change can have been stored as m, as far as every store tells of it.
+// begunAs reports whether a message that did not change can have been stored as m, by the fields that every store returns.
 func (i *Info) begunAs(m *Message) bool {
 	const whole = time.Millisecond // a store keeps a part of one as one
 	return i.Due == m.Due && i.Priority == m.Priority && i.Attempt == m.Attempt && i.Digest == m.Digest &&

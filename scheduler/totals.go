@@ -49,7 +49,7 @@ func (t *Total) Add(other Total) {
 	}
 }
 
-// Add adds what waits elsewhere under the same hold.
+// Add adds what waits in another bucket under the same hold.
 func (w *Waiting) Add(o Waiting) {
 	w.Count += o.Count
 	w.Overdue += o.Overdue

@@ -115,8 +115,8 @@ func (u UID) Intake() bool {
 	return high>>uidRestBits&1 == kindIntake
 }
 
-// uidAhead is how far in the future a uid may lie that another instance gave
-// out: clocks that are further apart raise an alarm.
+// uidAhead is how far in the future a uid of another instance may lie: clocks that
+// are further apart raise an alarm.
 const uidAhead = time.Second
 
 // checkRepeat refuses a uid that a push names as its own although no push
