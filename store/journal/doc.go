@@ -61,22 +61,22 @@
 // # Fences
 //
 // A Redis that was replaced may still answer on connections opened before (the
-// old primary after a promotion). What it is told there is lost with it. So each
-// certification of a Redis has a number, kept in Redis and, per bucket, here;
-// a sync commit names the number its change was made under, and is refused
+// old primary after a promotion). What is written to it then is lost with it. So
+// each certification of a Redis has a number, kept in Redis and, per bucket, here.
+// A sync commit names the number under which its change was made, and is refused
 // once a higher one stands (scheduler.ErrFenced). The leader raises the fence before it
 // compares Redis with the journal, so that no answered change can come between.
 //
 // # Pauses
 //
-// What operators hold back (scheduler.Pause) is no message and goes no way through
-// an outbox: an instance changes it in the timeline, where it takes effect at once,
-// and then writes it here, in async mode too, for there are few of them. A call whose
-// write fails says so. Each change has a time later than that of the change before,
-// given by the timeline, so any instance may write it at any time: the later one
-// stays. The recovery brings the pauses of a store that may have lost some back
-// before it certifies a bucket; a resume that the journal did not hear of, and whose
-// caller was told that, is then undone.
+// A pause (scheduler.Pause) is not a message and does not go through an outbox. An
+// instance changes it in the timeline, where it takes effect at once, and then writes
+// it here, in async mode too, since pauses are few. A call whose write fails returns
+// an error. The timeline gives each change a time later than that of the change
+// before, so any instance may write it at any time: the later one stays. Before the
+// recovery certifies a bucket it restores the pauses of a store that may have lost
+// some. That undoes a resume which never reached the journal, and whose caller got
+// an error for it.
 //
 // # Tables
 //

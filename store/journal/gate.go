@@ -8,8 +8,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// Gate keeps a store closed until it is prepared: nothing may be written to, nor
-// be told from, a database that may be another's. Its answers are those of the
+// Gate keeps a store closed until it is prepared: nothing may be written to, or read
+// from, a database that may belong to somebody else. Its answers are those of the
 // store, and ErrUnavailable where the store could not be asked.
 type Gate struct {
 	store Store
@@ -61,7 +61,7 @@ func (g *Gate) Fences(ctx context.Context) (map[int]uint64, error) {
 	return ask(g, func() (map[int]uint64, error) { return g.store.Fences(ctx) })
 }
 
-// Versions tells at which version messages are.
+// Versions returns the versions of messages.
 func (g *Gate) Versions(ctx context.Context, uids []scheduler.UID) (map[scheduler.UID]scheduler.Stand, error) {
 	return ask(g, func() (map[scheduler.UID]scheduler.Stand, error) { return g.store.Versions(ctx, uids) })
 }
@@ -76,7 +76,7 @@ func (g *Gate) Find(ctx context.Context, ref scheduler.Ref, limit int) ([]schedu
 	return ask(g, func() ([]scheduler.Record, error) { return g.store.Find(ctx, ref, limit) })
 }
 
-// Names tells which messages have the uids and names of pushes.
+// Names returns the messages that have the uids and names of pushes.
 func (g *Gate) Names(ctx context.Context, pushes []*scheduler.Message) ([][]scheduler.Record, error) {
 	return ask(g, func() ([][]scheduler.Record, error) { return g.store.Names(ctx, pushes) })
 }

@@ -35,8 +35,8 @@ type Inspection struct {
 	Variables, Session, Status map[string]string
 	// Charset is the database's.
 	Charset string
-	// Schema is the version of the tables, 0 without any; Known is the one that
-	// this tarry makes.
+	// Schema is the version of the tables, 0 without any. Known is the version that
+	// this tarry creates.
 	Schema, Known int64
 	// Namespace is whom the database belongs to, empty for nobody.
 	Namespace string

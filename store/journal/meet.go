@@ -8,9 +8,9 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// tellPauses tells the journal what it lacks of the pauses of a store that is whole:
-// what was paused while it was off or did not answer. A journal that is away holds no
-// leader up.
+// tellPauses writes to the journal the pauses that it lacks of a store that is whole:
+// what was paused while the journal was off or did not answer. A journal that is away
+// does not hold up a leader.
 func (r *Recovery) tellPauses(ctx context.Context, tl scheduler.Recovering) {
 	ctx, cancel := context.WithTimeout(ctx, min(r.cfg.Timeout, fencesWithin))
 	defer cancel()
@@ -20,8 +20,8 @@ func (r *Recovery) tellPauses(ctx context.Context, tl scheduler.Recovering) {
 }
 
 // meetPauses brings the timeline and the journal together: of each pattern the
-// later change stands in both. Where the timeline has lost nothing only the journal
-// is told.
+// later change stands in both. If the timeline has lost nothing, only the journal
+// is written.
 func (r *Recovery) meetPauses(ctx context.Context, tl scheduler.Recovering, lost bool) error {
 	var known []scheduler.PauseChange
 	var list []scheduler.Pause

@@ -20,9 +20,9 @@ var migrations embed.FS
 // versions is the table in which goose notes what it did.
 const versions = "schema_versions"
 
-// Migrate brings the schema to the version that this tarry knows, and tells
-// which version it had and has. Several instances may do so at once. A newer
-// schema is ErrUnfit.
+// Migrate brings the schema to the version that this tarry knows, and returns the
+// versions before and after. Several instances may do so at once. A newer schema is
+// ErrUnfit.
 func (s *SQL) Migrate(ctx context.Context) (from, to int64, err error) {
 	known, err := s.known()
 	if err != nil {

@@ -5,7 +5,7 @@ import "fmt"
 // Mode says what an answer waits for.
 type Mode uint8
 
-// The modes; doc.go tells them apart.
+// The modes; doc.go explains them.
 const (
 	Off Mode = iota
 	Async

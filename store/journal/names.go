@@ -21,9 +21,9 @@ type fullName struct{ id, topic, key string }
 
 func nameOf(m *scheduler.Message) fullName { return fullName{m.ID, m.Topic, m.Key} }
 
-// Names tells of each push which messages have its uid, or its name where it has
-// one. Mostly nothing else has an id, so that many are asked for in one statement;
-// where an id is shared by too many, each name of the batch is asked for alone.
+// Names returns for each push the messages that have its uid, or its name where it
+// has one. An id is mostly unique, so one statement asks for many ids. If too many
+// messages share an id, each name of the batch is asked for alone.
 func (s *SQL) Names(ctx context.Context, pushes []*scheduler.Message) ([][]scheduler.Record, error) {
 	found := make([][]scheduler.Record, len(pushes))
 	for from := 0; from < len(pushes); from += namesAtOnce {

@@ -12,7 +12,7 @@ const (
 	BeforeCertify = "before-certify"
 )
 
-// at tells that a point is passed to whoever wants to know.
+// at reports to the test that a point is passed.
 func at(tell func(string), point string) {
 	if tell != nil {
 		tell(point)

@@ -168,7 +168,7 @@ func words(uids []scheduler.UID) []string {
 	return all
 }
 
-// asItStands is what the timeline knows of a message, as the journal is told it.
+// asItStands returns what the timeline knows of a message, in the journal's form.
 func asItStands(i *scheduler.Info) scheduler.Change {
 	c := scheduler.Change{UID: i.UID, Version: i.Version, State: i.State, Kind: i.Kind, Other: i.Other,
 		Due: i.Due, Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals}

@@ -42,7 +42,7 @@ func scanRecord(row scanner, all bool) (r scheduler.Record, err error) {
 	return r, nil
 }
 
-// Versions tells at which version the journal has each message.
+// Versions returns the version at which the journal has each message.
 func (s *SQL) Versions(ctx context.Context, uids []scheduler.UID) (map[scheduler.UID]scheduler.Stand, error) {
 	found := make(map[scheduler.UID]scheduler.Stand, len(uids))
 	err := inChunks(uids, func(list string, args []any) error {

@@ -26,7 +26,7 @@ type RecoveryConfig struct {
 	Clock     *scheduler.Clock
 	Timeout   time.Duration // of one call
 	Log       zerolog.Logger
-	// At, which may be nil, is told where a test may want to break off: after each
+	// At, which may be nil, is called where a test may want to break off: after each
 	// page of a restore, and before each bucket is certified.
 	At func(point string)
 }
@@ -48,8 +48,8 @@ type RecoveryConfig struct {
 type Recovery struct {
 	cfg RecoveryConfig
 	log zerolog.Logger
-	// last is the number that this instance gave each bucket last: a store that was emptied
-	// since knows nothing of it. Only the leader's goroutine uses it.
+	// last is the number that this instance gave each bucket last; a store that was emptied
+	// since has lost it. Only the leader's goroutine uses it.
 	last map[int]uint64
 }
 
@@ -282,9 +282,9 @@ func (w *work) apart(ctx context.Context, bucket int) error {
 	return nil
 }
 
-// since is how far back buckets that kept their messages may lack changes: the
+// since returns how far back buckets that kept their messages may lack changes: the
 // window, or longer where their last change is older than that. The server's clock
-// only tells how long ago that was.
+// is used only to measure how long ago that was.
 func (w *work) since(buckets map[int]bool) scheduler.Milli {
 	now := w.cfg.Clock.Milli()
 	since := now.Add(-w.cfg.Window)

@@ -16,7 +16,7 @@ type Broker interface {
 	// Stored reports whether the message with this uid stands in the stream where its
 	// delivery was confirmed. scheduler.ErrUnjudged: the stream may have dropped it rightly.
 	Stored(ctx context.Context, stream string, sequence uint64, uid scheduler.UID) (bool, error)
-	// Publish puts a message on its topic again and tells where it stands now.
+	// Publish puts a message on its topic again and returns where it stands now.
 	Publish(ctx context.Context, m *scheduler.Message) (stream string, sequence uint64, err error)
 }
 

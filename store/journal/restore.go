@@ -24,16 +24,16 @@ type Restorer struct {
 	Clock    *scheduler.Clock
 	Timeout  time.Duration
 	Log      zerolog.Logger
-	// At, which may be nil, is told of each page restored.
+	// At, which may be nil, is called after each page restored.
 	At func(point string)
 
 	only map[int]bool // buckets, nil for all
 }
 
-// tellPause is how often progress is told.
+// tellPause is how often progress is reported.
 const tellPause = time.Second
 
-// Run restores what the request names; progress, which may be nil, is told now
+// Run restores what the request names; progress, which may be nil, is called now
 // and then.
 func (r *Restorer) Run(ctx context.Context, req scheduler.RestoreRequest,
 	progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
@@ -87,8 +87,8 @@ func (r *Restorer) one(ctx context.Context, req scheduler.RestoreRequest) (sched
 	return r.apply(ctx, newDoubts(r.Timeline, r.Buckets, r.Timeout), records, read, req.DryRun)
 }
 
-// staying are the states of a message, as the journal tells them, that must be found
-// in the timeline: it waits, or is dead and waits for somebody to deal with it.
+// staying are the states, as the journal has them, of a message that must be found in
+// the timeline: it waits, or is dead and waits for an operator.
 func staying() []scheduler.State {
 	return []scheduler.State{scheduler.StateWaiting, scheduler.StateDead}
 }
@@ -119,9 +119,9 @@ func (r *Restorer) read(ctx context.Context, req scheduler.RestoreRequest) (<-ch
 	go func() { // ends with ctx, which Run cancels
 		defer close(failed)
 		defer close(pages)
-		// What is written from now on is written by the store as it is. The end is a
-		// place, not a time: no clock tells what was accepted before, and under
-		// traffic there is always more.
+		// What is accepted from now on the store has itself, so the restore ends here.
+		// The end is a place, not a time: no clock shows what was accepted before, and
+		// under traffic there is always more.
 		final := q
 		final.Latest, final.Limit, final.Whole = true, 1, false
 		end, err := r.list(ctx, final)
@@ -177,7 +177,7 @@ func (r *Restorer) list(ctx context.Context, q scheduler.RecordQuery) ([]schedul
 	return page, nil
 }
 
-// apply restores a page, or tells what that would do.
+// apply restores a page, or in a dry run counts what that would do.
 func (r *Restorer) apply(ctx context.Context, doubts *doubts, page []scheduler.Record, read scheduler.Milli,
 	dry bool) (report scheduler.RestoreReport, err error) {
 	if r.only != nil {

@@ -75,8 +75,8 @@ func Open(ctx context.Context, cfg Config) (*SQL, error) {
 }
 
 // Migrate brings the schema of cfg's database to the version that this tarry
-// knows, and tells which version it had and has. Unlike Open it does not ask
-// for a schema that fits.
+// knows, and returns the versions before and after. Unlike Open it does not require
+// a schema that fits.
 func Migrate(ctx context.Context, cfg Config) (from, to int64, err error) {
 	s, err := connect(cfg)
 	if err != nil {

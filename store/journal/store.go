@@ -23,17 +23,17 @@ type Store interface {
 	// Fences are the certifications that stand, by bucket.
 	Fences(ctx context.Context) (map[int]uint64, error)
 
-	// Versions tells at which version and in which state the journal has each
-	// message; those it does not know, or whose content it does not know yet, are
-	// missing.
+	// Versions returns the version and the state in which the journal has each
+	// message. Messages that it does not know, or whose content it does not know yet,
+	// are left out.
 	Versions(ctx context.Context, uids []scheduler.UID) (map[scheduler.UID]scheduler.Stand, error)
 	// Records returns the messages that are known, whole, in the order of their uids.
 	Records(ctx context.Context, uids []scheduler.UID) ([]scheduler.Record, error)
 	// Find returns up to limit messages that ref names, without headers and body,
 	// the latest accepted first.
 	Find(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Record, error)
-	// Names tells of each push which messages have its uid, or its name where it has
-	// one, without headers and body: the latest accepted first, at most
+	// Names returns for each push the messages that have its uid, or its name where it
+	// has one, without headers and body: the latest accepted first, at most
 	// scheduler.MaxRemembered of the name.
 	Names(ctx context.Context, pushes []*scheduler.Message) ([][]scheduler.Record, error)
 	// History is every change of a message, by version, without content. What an

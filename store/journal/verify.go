@@ -36,7 +36,7 @@ const (
 	verifyPause = 600 * time.Millisecond
 )
 
-// Run compares everything; progress, which may be nil, is told now and then.
+// Run compares everything; progress, which may be nil, is called now and then.
 func (v *Verifier) Run(ctx context.Context, req scheduler.VerifyRequest,
 	progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
 	c := &comparison{Verifier: v, repair: req.Repair, progress: progress, told: time.Now(),
@@ -203,10 +203,10 @@ func (c *comparison) compare(ctx context.Context, uids []scheduler.UID) error {
 	return ctx.Err()
 }
 
-// dropComing drops of what was found what the outbox holds: its entry tells the journal
-// more than the timeline knows, and the journal takes each change once. What moved
-// meanwhile is dropped too, for the outbox was read before that. What has left it by
-// the second look is in the journal.
+// dropComing drops the differences that the outbox explains: its entries hold changes
+// that the journal does not have yet. It also drops messages that changed meanwhile,
+// since the outbox was read before that. What has left the outbox by the second look
+// is in the journal.
 func (c *comparison) dropComing(ctx context.Context, found map[scheduler.UID]both) error {
 	if len(found) == 0 {
 		return nil

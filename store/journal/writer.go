@@ -23,10 +23,10 @@ type WriterConfig struct {
 	Timeout    time.Duration
 	Log        zerolog.Logger
 	Registerer prometheus.Registerer
-	// Fenced, which may be nil, is told that a commit was refused by a fence: the
-	// entries are of a server that was replaced.
+	// Fenced, which may be nil, is called when a fence refused a commit: the entries
+	// are of a server that was replaced.
 	Fenced func()
-	// At, which may be nil, is told where a test may want to break off: before a
+	// At, which may be nil, is called where a test may want to break off: before a
 	// batch goes to the journal, and when it is there and still in the outbox.
 	At func(point string)
 }
@@ -384,7 +384,7 @@ func (w *Writer) commit(ctx context.Context, batch []*commit) error {
 	return nil
 }
 
-// settle tells how a batch went and removes from the outbox what is committed.
+// settle reports how a batch went and removes from the outbox what is committed.
 // Entries that stay there are read again by the Drainer.
 func (w *Writer) settle(batch []*commit, err error) {
 	w.mu.Lock()

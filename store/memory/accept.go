@@ -42,8 +42,8 @@ func (b *bucket) first() int64 {
 	return b.due[0].rank
 }
 
-// earlier is the bucket's earliest due time where its rank is below the one that
-// was first, else 0.
+// earlier returns the bucket's earliest due time if its rank is below the rank that
+// was first before, else 0.
 func (b *bucket) earlier(first int64) scheduler.Milli {
 	if b.first() >= first {
 		return 0

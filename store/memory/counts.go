@@ -7,9 +7,9 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// counts is how many messages of a topic a bucket holds in each state that
-// Count tells. Only topics that have any are kept: a topic may be one
-// message's own.
+// counts is how many messages of a topic a bucket holds in each state that Count
+// returns. Only topics with messages are kept: each message may have a topic of its
+// own.
 type counts struct{ waiting, inFlight, dead int }
 
 // count follows an entry into an order or out of it.
@@ -34,7 +34,7 @@ func (b *bucket) count(e *entry, by int) {
 	}
 }
 
-// Count tells what one topic has.
+// Count returns the counts of one topic.
 func (t *Timeline) Count(ctx context.Context, topic string) (scheduler.TopicCount, error) {
 	counts, err := t.countsOf(ctx, []string{topic})
 	if err != nil {
@@ -43,7 +43,7 @@ func (t *Timeline) Count(ctx context.Context, topic string) (scheduler.TopicCoun
 	return counts[0], nil
 }
 
-// Counts tells what a page of topics has, by name.
+// Counts returns the counts of a page of topics, by name.
 func (t *Timeline) Counts(ctx context.Context, after string, limit int) ([]scheduler.TopicCount, error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("counts: a limit of %d", limit)

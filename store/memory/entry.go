@@ -25,7 +25,7 @@ type entry struct {
 // own place by that place too, so that the oldest is known.
 type lane struct{ order, behind order }
 
-// info is what a look-up tells.
+// info returns the answer of a look-up.
 func (b *bucket) info(e *entry) scheduler.Info {
 	i := scheduler.Info{Message: *e.message, State: e.state, Version: e.version, EndedAt: e.endedAt, Kind: e.kind,
 		Other: e.other, Reason: e.reason}
@@ -125,7 +125,7 @@ type cause struct {
 	reason string
 }
 
-// words is the cause as people are told it.
+// words returns the cause in words.
 func (c *cause) words(uncertain bool) string {
 	if c.reason == "" {
 		return c.kind.Words(c.other, uncertain)

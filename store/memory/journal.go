@@ -187,8 +187,8 @@ func (j *Journal) Fences(ctx context.Context) (stand map[int]uint64, err error) 
 	return stand, err
 }
 
-// Versions tells at which version the journal has each message whose content it
-// knows.
+// Versions returns the version at which the journal has each message whose content
+// it knows.
 func (j *Journal) Versions(ctx context.Context, uids []scheduler.UID) (map[scheduler.UID]scheduler.Stand, error) {
 	found := map[scheduler.UID]scheduler.Stand{}
 	err := j.locked(ctx, func() {
@@ -229,7 +229,7 @@ func (j *Journal) Find(ctx context.Context, ref scheduler.Ref, limit int) ([]sch
 	return found[:min(len(found), max(limit, 0))], err
 }
 
-// Names tells of each push which messages have its uid, or its name where it has one.
+// Names returns for each push the messages that have its uid, or its name where it has one.
 func (j *Journal) Names(ctx context.Context, pushes []*scheduler.Message) ([][]scheduler.Record, error) {
 	found := make([][]scheduler.Record, len(pushes))
 	for i, m := range pushes {
@@ -398,5 +398,5 @@ func (j *Journal) Prune(ctx context.Context, before scheduler.Milli, limit int) 
 	return n, err
 }
 
-// Ping tells that the journal answers.
+// Ping reports whether the journal answers.
 func (j *Journal) Ping(ctx context.Context) error { return j.locked(ctx, func() {}) }

@@ -83,9 +83,8 @@ func New(cfg Config) (*Timeline, error) {
 // Buckets is the number of buckets.
 func (t *Timeline) Buckets() int { return len(t.buckets) }
 
-// in runs do on a bucket that nobody else looks at meanwhile, and tells the
-// journal what it changed. A call whose context has ended does nothing: a leader
-// without a lease must not write.
+// in runs do on a locked bucket, and reports to the journal what it changed. A call
+// whose context has ended does nothing: a leader without a lease must not write.
 func (t *Timeline) in(ctx context.Context, n int, do func(*bucket) error) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", scheduler.ErrUnavailable, context.Cause(ctx))

@@ -122,7 +122,7 @@ func (t *Timeline) Written(ctx context.Context, n int, entries []scheduler.Entry
 	})
 }
 
-// Quarantine moves an entry out of the outbox, and keeps what is told of it.
+// Quarantine moves an entry out of the outbox, and keeps its description.
 func (t *Timeline) Quarantine(ctx context.Context, q scheduler.Quarantined) error {
 	return t.in(ctx, q.Bucket, func(b *bucket) error {
 		at := slices.IndexFunc(b.outbox, func(e scheduler.Entry) bool { return e.ID == q.ID })
@@ -153,7 +153,7 @@ func (t *Timeline) Quarantined(ctx context.Context, n int, after string) (list [
 	return list, strconv.Itoa(from + len(list)), err
 }
 
-// Lags tells how much stands in each outbox.
+// Lags returns how much stands in each outbox.
 func (t *Timeline) Lags(ctx context.Context) ([]scheduler.Lag, error) {
 	lags := make([]scheduler.Lag, len(t.buckets))
 	for n := range lags {

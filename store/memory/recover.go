@@ -16,7 +16,7 @@ func (b *bucket) doubts(m *scheduler.Message) bool {
 	return m != nil && b.cert.DoubtUntil > 0 && m.Due <= b.cert.DoubtUntil
 }
 
-// Standings tells how every bucket stands.
+// Standings returns how every bucket stands.
 func (t *Timeline) Standings(ctx context.Context) ([]scheduler.Standing, error) {
 	standings := make([]scheduler.Standing, len(t.buckets))
 	view := *t
@@ -187,7 +187,7 @@ func (b *bucket) rename(e *entry, ended bool) {
 	c.past = c.past[max(len(c.past)-pastLimit, 0):]
 }
 
-// Versions tells how messages stand.
+// Versions returns how messages stand.
 func (t *Timeline) Versions(ctx context.Context, n int,
 	uids []scheduler.UID) (stands map[scheduler.UID]scheduler.Stand, err error) {
 	stands = make(map[scheduler.UID]scheduler.Stand, len(uids))

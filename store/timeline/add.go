@@ -91,9 +91,9 @@ func (t *Redis) limit() int64 {
 	return t.cfg.Record.Limit
 }
 
-// added tells the journal of the entries of an add. Mostly there is one; what
-// stands in which is not told when there are more, so those are left to whoever
-// reads the outbox.
+// added reports the entries of an add to the journal's writer. Mostly there is one
+// entry. If there are more, the script does not say which change stands in which, so
+// those are left to the reader of the outbox.
 func (t *Redis) added(c *call, batch []*scheduler.Message, results []scheduler.AddResult, a addAnswer) error {
 	if t.cfg.Record == nil || a.told == "" || strings.Contains(a.told, "\n") {
 		return nil

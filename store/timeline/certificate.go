@@ -42,7 +42,7 @@ func (t *Redis) token(c *call) (token string, number uint64) {
 	return token, number
 }
 
-// learn takes a certification that a server told and reports whether it is news:
+// learn takes a certification that a server reported, and reports whether it is new:
 // the server's own, and higher than what was known.
 func (c *certificate) learn(answer error) bool {
 	if c.forced != "" || answer == nil {
@@ -69,7 +69,7 @@ func (c *certificate) rise(number uint64) bool {
 	return false
 }
 
-// gave takes a certification that this process itself has given.
+// gave takes a certification that this process itself made.
 func (c *certificate) gave(number uint64, run string) {
 	c.run.Store(&run)
 	c.rise(number)
@@ -113,9 +113,9 @@ func (t *Redis) full(c *call) ([]string, []any) {
 	return keys, args
 }
 
-// run runs one script by its hash, or by its text where Redis has lost it. A
-// refusal that tells of a newer certification is learned from, and the script,
-// which has done nothing, sent once more.
+// run runs one script by its hash, or by its text where Redis has lost it. If the
+// script refuses and answers with a newer certification, run learns that and sends
+// the script, which has done nothing, once more.
 func (t *Redis) run(ctx context.Context, c *call) (any, error) {
 	for {
 		keys, args := t.full(c)

@@ -13,13 +13,13 @@ import (
 
 const (
 	// countsStep is how many topics or claims one script is asked about, and how many
-	// one look at a hash tells of.
+	// fields one look at a hash returns.
 	countsStep = 500
 	// inFlightBytes bounds what one script reads of messages.
 	inFlightBytes = 2 << 20
 )
 
-// Count tells what one topic has.
+// Count returns the counts of one topic.
 func (t *Redis) Count(ctx context.Context, topic string) (scheduler.TopicCount, error) {
 	counts, err := t.countsOf(ctx, []string{topic})
 	if err != nil {
@@ -178,7 +178,7 @@ func (t *Redis) inFlight(ctx context.Context, bucket int, flying map[string]int)
 	})
 }
 
-// readInFlight adds up an answer, and tells how many claims were looked at.
+// readInFlight adds up an answer, and returns how many claims were looked at.
 func readInFlight(v any, flying map[string]int) (looked int, err error) {
 	f, err := texts(v)
 	if err != nil || len(f)%2 != 1 {

@@ -172,8 +172,8 @@ func readEntry(bucket int, id string, fields []string) (scheduler.Entry, error) 
 	return e, nil
 }
 
-// damaged is an entry that cannot be read: it names the messages whose uids can be
-// told.
+// damaged is an entry that cannot be read: it names the messages whose uids are
+// legible.
 func (t *Redis) damaged(bucket int, id string, fields []string, why error) scheduler.Entry {
 	e := scheduler.Entry{Bucket: bucket, ID: id, Damaged: why}
 	ms, _, _ := strings.Cut(id, "-")
@@ -283,7 +283,7 @@ func accepted(m *scheduler.Message) scheduler.Change {
 	return scheduler.Change{UID: m.UID, Version: 1, State: scheduler.StateWaiting, Due: m.Due, Message: m}
 }
 
-// endedAs is the change that a look-up of an ended message tells.
+// endedAs returns the change that the record of an ended message holds.
 func endedAs(i *scheduler.Info) scheduler.Change {
 	return scheduler.Change{UID: i.UID, Version: i.Version, State: i.State, Due: i.Due, Uncertain: i.Mark.Uncertain,
 		Kind: i.Kind, Other: i.Other, Reason: i.Reason}

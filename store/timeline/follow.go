@@ -11,10 +11,10 @@ import (
 
 // follower keeps a client of a Redis Cluster with the nodes that serve its slots.
 //
-// go-redis would send a command again after a connection that broke, and cannot
-// know whether it ran: so it follows nothing here by itself (MaxRedirects -1). It
-// would also go to a dead master for up to a minute: it asks who serves the slots
-// only when a node that lives sends it elsewhere. The rule here:
+// go-redis would send a command again after a broken connection, without knowing
+// whether it ran. So it follows nothing here by itself (MaxRedirects -1). It would
+// also go to a dead master for up to a minute, since it asks who serves the slots
+// only when a live node redirects it. The rule here:
 //
 //	MOVED, ASK                      the command did not run: it goes where they lead, at once
 //	TRYAGAIN, LOADING, CLUSTERDOWN  the command did not run: the caller may come again
@@ -32,7 +32,7 @@ type follower struct {
 }
 
 const (
-	// followLimit is how often one command may be sent elsewhere: between nodes that
+	// followLimit is how often one command may be redirected: between nodes that
 	// disagree it must not go round.
 	followLimit = 3
 	// slotsPause is between two questions for the slots.
@@ -144,7 +144,7 @@ func (f *follower) heed(err error) {
 	}
 }
 
-// elsewhere reports whether an error may come of slots that another node serves.
+// elsewhere reports whether an error may mean that another node serves the slots.
 func elsewhere(err error) bool {
 	if answer := redis.Error(nil); !errors.As(err, &answer) {
 		return !errors.Is(err, redis.ErrClosed) && !errors.Is(err, context.Canceled)

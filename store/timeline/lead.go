@@ -191,8 +191,8 @@ func (t *Redis) settle(ctx context.Context, entry []byte, changes []scheduler.Ch
 	return t.wrote(&c, f[2], changes)
 }
 
-// Return gives claimed messages back, in their order: where two of one name come
-// back it tells which of them ends.
+// Return gives claimed messages back, in their order. If two of one name come back
+// it returns which of them ends.
 func (t *Redis) Return(ctx context.Context, bucket int, term uint64, back []scheduler.Back, now scheduler.Milli) error {
 	k, err := t.place(bucket)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// wrote tells the journal of an entry that a script wrote, if it wrote one; told
-// is "id size changes" and known are its changes, less what the context says; ran
-// is the call.
+// wrote reports an entry that a script wrote, if it wrote one, to the journal's
+// writer. told is "id size changes", and known are its changes without what the
+// context adds. ran is the call.
 func (t *Redis) wrote(ran *call, told string, known []scheduler.Change) error {
 	if t.cfg.Record == nil || told == "" {
 		return nil

@@ -170,9 +170,9 @@ func (t *Redis) holds(values []any) error {
 	return nil
 }
 
-// Identity is the name that this namespace got when it was begun here: it tells
-// one Redis from another, whatever their addresses, and goes with the data to a
-// replica. Empty where the server has lost everything.
+// Identity returns the name that this namespace got when it was begun here. It
+// distinguishes one Redis from another, whatever their addresses, and goes with the
+// data to a replica. It is empty where the server has lost everything.
 func (t *Redis) Identity(ctx context.Context) (string, error) {
 	id, err := t.rdb.HGet(ctx, metaKey(t.cfg.Namespace), "id").Result()
 	if err = translate(err); err != nil {

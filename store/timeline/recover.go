@@ -145,7 +145,7 @@ func restoreArgs(r *scheduler.Record, now scheduler.Milli) ([]any, *scheduler.Ch
 		name}, changed, err
 }
 
-// Versions tells how messages stand.
+// Versions returns how messages stand.
 func (t *Redis) Versions(ctx context.Context, bucket int,
 	uids []scheduler.UID) (map[scheduler.UID]scheduler.Stand, error) {
 	k, err := t.place(bucket)

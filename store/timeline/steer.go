@@ -200,7 +200,7 @@ func (t *Redis) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64,
 var errManyNames = fmt.Errorf("%w: more than %d topics and keys have it; name the topic and the key, or use the uid",
 	scheduler.ErrAmbiguousID, scheduler.MaxNamesOfID)
 
-// keyArg tells a script whether a key is given, which may be empty.
+// keyArg returns a script's argument for a key, which may be given and empty.
 func keyArg(ref scheduler.Ref) string {
 	if ref.Keyed {
 		return "k"

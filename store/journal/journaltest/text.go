@@ -95,7 +95,7 @@ var textPromises = []promise{
 	}},
 }
 
-// mangled tells what is wrong with a text that may come back cut and repaired,
+// mangled returns what is wrong with a text that may come back cut and repaired,
 // empty when nothing is.
 func mangled(got, sent string, least int) string {
 	if utf8.ValidString(sent) {

@@ -180,7 +180,7 @@ func recorded(changes ...scheduler.Change) (r scheduler.Record) {
 	return r
 }
 
-// without is a record as a look-up tells it that does not ask for all.
+// without returns a record as a look-up does that asks for neither headers nor body.
 func without(r scheduler.Record) scheduler.Record {
 	r.Headers, r.Body = nil, nil
 	return r
@@ -234,7 +234,7 @@ func differentChanges(got, want []scheduler.Change) string {
 	return ""
 }
 
-// told is what a journal tells of a change: everything but the content.
+// told returns what a journal answers of a change: everything but the content.
 func told(c scheduler.Change) scheduler.Change {
 	c.Message = nil
 	return c

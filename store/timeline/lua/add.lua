@@ -21,7 +21,7 @@
 -- them, for pushes of theirs that come again.
 -- Outbox: uid and packed message of each new push; one that is canceled follows
 --      with the record of that; uid and amended form of a message that a push was
---      merged into. The record of that push is not told: its change is the other's.
+--      merged into. The record of that push is not in it: its change is the other's.
 -- Twice: the second time every push is a duplicate of itself, or merged already.
 local now, base = ARGV[1], 4 + 2 * tonumber(ARGV[3])
 local n = (#ARGV - base) / 4

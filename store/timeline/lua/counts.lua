@@ -1,4 +1,4 @@
--- counts tells how many messages of topics live and how many are dead. It writes
+-- counts returns how many messages of topics live and how many are dead. It writes
 -- nothing.
 -- KEYS 1 counts
 -- ARGV topics

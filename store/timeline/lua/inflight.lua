@@ -1,4 +1,4 @@
--- inflight tells which topics messages have that are in flight. It writes nothing.
+-- inflight counts the messages in flight by topic. It writes nothing.
 -- KEYS 1 claimed  2 msg
 -- ARGV 1 bytes: it stops after the message with which so many were read; then uids
 -- Result: how many of the uids were looked at; then each topic that was met and how

@@ -1,7 +1,7 @@
--- lag tells what stands in the outbox. It writes nothing.
+-- lag returns how much stands in the outbox. It writes nothing.
 -- KEYS 1 quarantine
 -- Result: entries, changes, bytes, when the oldest entry was made or '' (where it does
---      not tell that, when it was written), entries that are quarantined
+--      not say, when it was written), entries that are quarantined
 local held = redis.call('HMGET', OUTBOXED, 'changes', 'bytes')
 local oldest = redis.call('XRANGE', OUTBOX, '-', '+', 'COUNT', 1)[1]
 local since = oldest and (made(oldest) or tonumber(string.match(oldest[1], '^%d+')))

@@ -213,7 +213,7 @@ local function canceled(packed, now, uncertain, cause, count)
 end
 
 -- note writes one entry to the outbox: n changes in fields of so many bytes.
--- It tells the entry as "id size changes", what written.lua wants to hear again.
+-- It returns the entry as "id size changes", which is written.lua's argument.
 local function note(n, size, ...)
   size = size + #CONTEXT
   local told = string.format('%.0f %.0f', size, n)
@@ -243,7 +243,7 @@ local function counted(entry)
   return size, 0
 end
 
--- amended is how the outbox tells of a message that goes on waiting; given is its
+-- amended returns the outbox's form of a message that goes on waiting; given is its
 -- packed form where the content changed, else ''.
 local function amended(packed, mark, cause, given)
   mark = string.sub(mark, 1, 255)
@@ -283,7 +283,7 @@ local function count(key)
 end
 
 -- close ends a message that the caller took out of where it stood, as canceled.
--- k holds the keys msg and ended; log gets what the outbox is told.
+-- k holds the keys msg and ended; log gets the changes for the outbox.
 local function close(k, uid, packed, mark, now, cause, log)
   local uncertain = string.byte(effective(mark, packed), 1) == 49
   local ended = canceled(packed, tonumber(now), uncertain, cause, 2 + changes(mark))

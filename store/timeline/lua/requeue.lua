@@ -3,11 +3,11 @@
 -- KEYS 1 due  2 msg  3 claimed  4 mark  5 ended  6 dead  7 name  8 names  9 big  10 counts
 -- ARGV 1 uid that is dead  2 now in ms  3 new uid  4 score  5 packed message
 -- Result: code (0 unknown, 1 done, 2 not dead, 3 its name is taken), uid, record
---      without body, '1' when claimed and mark of: the new message, the one that is
---      not dead, the one that has the name; record of the dead one without body;
+--      without body, '1' when claimed and mark of: the new message, the message that is
+--      not dead, or the message that has the name; record of the dead one without body;
 --      the earliest score when this made it earlier; entry of the outbox
--- What may have been delivered before it died leaves the new one uncertain: a cancel
--- by the name they share must not answer for the new one alone.
+-- If the dead message may have been delivered the new one is uncertain: a cancel by
+-- the name they share must not answer for the new one alone.
 -- Outbox: the dead one's uid and the record of its cancel, the new uid and amended
 --      form, at version 1.
 -- Twice: the new uid is there: done.

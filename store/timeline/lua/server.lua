@@ -14,7 +14,7 @@ local function present()
     string.sub(string.match(SERVER, 'master_replid2:(%x+)'), 1, 8)
 end
 
--- same reports whether a data set that was named is the one that answers: its
+-- same reports whether the data set that was named is the one of this server: its
 -- history goes on, or has got another id on the same run without another before it.
 local function same(named)
   if string.sub(named, 17, 32) == HISTORY then return true end

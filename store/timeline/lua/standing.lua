@@ -1,4 +1,4 @@
--- standing tells how a bucket is certified. It writes nothing.
+-- standing returns how a bucket is certified. It writes nothing.
 -- KEYS 1 gen
 -- KEYS 2 outbox
 -- Result: data set of the server, certification as it is written or '', id of the last

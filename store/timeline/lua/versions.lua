@@ -1,4 +1,4 @@
--- versions tells how messages stand. It writes nothing.
+-- versions returns how messages stand. It writes nothing.
 -- KEYS 1 msg  2 mark  3 claimed  4 due
 -- ARGV 1 prefix of the bucket's lanes; then uids
 -- Result: for each: state (0 none that can be read, 1 waiting, 2 in flight, else as recorded) and version

@@ -1,5 +1,5 @@
 -- written removes entries of the outbox whose changes are in the journal.
--- ARGV for each entry: "id size changes", as note told it
+-- ARGV for each entry: "id size changes", as note returned it
 -- Result: how many were removed. Twice: the second time none is there.
 local size, n, gone = 0, 0, 0
 for _, entry in ipairs(ARGV) do
