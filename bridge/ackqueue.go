@@ -21,8 +21,8 @@ type ackQueue struct {
 	waiting []ack
 }
 
-// ack is what NATS is told of one push. Unless it says done, the push comes
-// again: whoever forgets a field loses nothing.
+// ack is the answer to NATS for one push. Unless done is set, the push comes
+// again: a forgotten field loses nothing.
 type ack struct {
 	reply string
 	done  bool

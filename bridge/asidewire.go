@@ -12,7 +12,7 @@ import (
 // errNotAside: a message in the stream of pushes that stepped aside is none.
 var errNotAside = errors.New("it is not a push that an instance put aside")
 
-// asideForm is the first byte, so that another form can be told from this one.
+// asideForm is the first byte; it distinguishes this form from a later one.
 const asideForm = 1
 
 // encodeAside packs a push and its place in the intake into one body. Its headers

@@ -10,7 +10,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// barriers holds those barriers that came back before nats.go has told of an
+// barriers holds the barriers that came back before nats.go has reported an
 // error that the server sent ahead of them.
 //
 // The server refuses a core publish for want of permission with -ERR, in order

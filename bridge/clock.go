@@ -25,8 +25,8 @@ type ClockConfig struct {
 	Log       zerolog.Logger
 }
 
-// ClockSampler tells a scheduler.Clock what time it is on the NATS server that
-// leads the intake stream: the clock that stamps pushes.
+// ClockSampler gives a scheduler.Clock samples of the clock of the NATS server
+// that leads the intake stream: the clock that stamps pushes.
 type ClockSampler struct {
 	cfg ClockConfig
 	log zerolog.Logger
@@ -73,7 +73,7 @@ func (c *ClockSampler) Age(p stored, now time.Time) time.Duration {
 	return age
 }
 
-// saw records a sample, before anybody goes by it, and tells a step.
+// saw records a sample, before anybody relies on it, and reports a step.
 func (c *ClockSampler) saw(s clockSample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

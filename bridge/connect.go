@@ -28,7 +28,7 @@ type ConnConfig struct {
 	// TLS is set to use certificates of one's own; a tls:// address alone takes the system's.
 	TLS *tls.Config
 
-	// OnState is told of every change: connected or not, and closed for good,
+	// OnState is called with every change: connected or not, and closed for good,
 	// which only Close and an error that the server calls fatal bring about. It
 	// must not block. It may be nil.
 	OnState func(ConnState, error)

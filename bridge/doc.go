@@ -31,7 +31,7 @@
 // a subject that has only a core subscriber would be delivered and then time
 // out. The subject filters of all streams are listed, kept, and matched here;
 // a hundred thousand different subjects cost no look-up and leave nothing
-// behind. The list is read again every few seconds, when the server tells of a
+// behind. The list is read again every few seconds, when the server announces a
 // change of streams, and after any answer that contradicts it.
 //
 // A server that does not answer the list keeps the routes as they were: a
@@ -53,24 +53,24 @@
 //
 // # One by one, not as a fast batch
 //
-// nats-server 2.14 and later can take a run of messages with one answer for many
-// ("fast batch", allow_batched). It is not used: tried on nats-server 2.15.2 with
-// tarry's headers and a consumer that receives all, 74,000 messages a second
-// against 64,000 to 70,000 of single asynchronous publishes, since the server's
-// own work stays the same; the answer no longer tells each message's sequence,
-// which the journal must keep; and the owner of every stream would have to
-// switch it on.
+// nats-server 2.14 and later can acknowledge many messages with one answer ("fast
+// batch", allow_batched). It is not used, for three reasons. It is hardly faster,
+// since the server's own work stays the same: on nats-server 2.15.2, with tarry's
+// headers and a consumer that receives all, 74,000 messages a second against 64,000
+// to 70,000 of single asynchronous publishes. The answer lacks each message's
+// sequence, which the journal must keep. And the owner of every stream would have
+// to switch it on.
 //
 // # Core
 //
 // A core publish carries a reply subject of ours, and behind each batch goes a
 // barrier: an empty message to ourselves on the same connection. The server
 // works in order, so "no responders" for any message of the batch arrives
-// before the barrier does. A barrier that is back therefore says of every
-// message still open: somebody was listening. Where the subject is new, a tenth
-// of a second more shows whether that was a stream. What consumers answer on the
-// reply subject is ignored, unless it reads as a stream's answer. A permission violation is told by the server in
-// order too, but by nats.go through another goroutine: see barrier.go.
+// before the barrier does. When a barrier is back, every message still open had
+// a listener. Where the subject is new, a tenth of a second more shows whether
+// that was a stream. Consumers' answers on the reply subject are ignored, unless
+// they read as a stream's answer. The server reports a permission violation in
+// order too, but nats.go passes it on by another goroutine: see barrier.go.
 //
 // # Who may call
 //

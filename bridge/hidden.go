@@ -23,7 +23,7 @@ type hidden struct {
 	mu   sync.Mutex
 	core map[string]time.Time // subject → when it was found to be core
 	held map[string]*heldBy   // subject → the stream that answers there
-	// blind: nobody tells of new streams, so nothing counts as core for long.
+	// blind: new streams are not announced, so nothing counts as core for long.
 	blind bool
 }
 
@@ -99,8 +99,8 @@ func (h *hidden) dropLocked(subject string) {
 	h.some.Store(len(h.held) > 0)
 }
 
-// listed forgets what the list tells by now: streams that are gone from it,
-// and subjects that stand under their stream.
+// listed forgets what the list now shows: streams that are gone from it, and
+// subjects that stand under their stream.
 func (h *hidden) listed(next *routes, gone map[string]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -167,8 +167,8 @@ func NewIntake(cfg IntakeConfig) (*Intake, error) {
 // it, and where JetStream is off.
 func (in *Intake) Enabled() bool { return in.enabled.Load() }
 
-// Backlog is the last sequence that the intake stream gave out, 0 where there
-// is no stream.
+// Backlog returns the last sequence of the intake stream, 0 where there is no
+// stream.
 func (in *Intake) Backlog(ctx context.Context) (uint64, error) {
 	var info streamInfo
 	err := apiAsk(ctx, in.nc, apiStreamInfo+in.stream, nil, &info)
@@ -277,7 +277,7 @@ func (in *Intake) without() {
 }
 
 // drain waits for what the scheduler still has, as long as a push may wait for
-// its acknowledgement; the rest comes again elsewhere.
+// its acknowledgement; the rest is delivered again to another instance.
 func (in *Intake) drain() {
 	ctx, stop := context.WithTimeout(context.Background(), drainLimit)
 	defer stop()

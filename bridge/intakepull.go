@@ -113,8 +113,8 @@ const (
 	statusEnded     = 409
 )
 
-// told reads a word of the server's. Most of them end a pull and say what it
-// still had to get. One that says no number ends all pulls: the consumer moved
+// told reads a status of the server. Most of them end a pull and contain what it
+// still had to get. A status without a number ends all pulls: the consumer moved
 // to another server, or is gone, which the next pull shows.
 func (p *puller) told(header nats.Header) error {
 	code, err := strconv.Atoi(header.Get(headerStatus))

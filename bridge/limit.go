@@ -12,8 +12,8 @@ const headRoom = 4096
 
 // SizeLimit bounds body and headers of a push together: what the server lets
 // through once tarry's headers are added, and the setting's own limit, where
-// it is not 0. While no server has told its limit only the setting's holds; a
-// delivery that turns out too large ends as dead, not as lost.
+// it is not 0. Until a server has announced its limit only the setting's holds;
+// a delivery that turns out too large ends as dead, not as lost.
 func SizeLimit(nc *nats.Conn, configured int) int {
 	limit := math.MaxInt
 	if configured > 0 {

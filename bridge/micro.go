@@ -94,7 +94,7 @@ func (m *microService) tell(subject string, msg *nats.Msg, say func() any) {
 	}
 }
 
-// isRequest leaves aside what nobody published to the subject itself, or wants answered elsewhere than at an inbox.
+// isRequest leaves out what was not published to the subject itself, or has a reply subject that is not an inbox.
 func (m *microService) isRequest(own string, msg *nats.Msg) bool {
 	if isRequest(msg.Subject, own, msg.Reply, msg.Header) {
 		return true

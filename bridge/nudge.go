@@ -17,15 +17,15 @@ import (
 type NudgeConfig struct {
 	Conn      *nats.Conn
 	Namespace string
-	// Heard is told of every announcement, those of this instance included. It
+	// Heard is called with every announcement, those of this instance included. It
 	// must not block, and must take a bucket that does not exist.
 	Heard func(bucket int, due scheduler.Milli)
 	Log   zerolog.Logger
 }
 
-// Nudge tells the leader, wherever it is, that a message due earlier than all
-// others was accepted. It is a hint over core NATS: one that is lost costs the
-// leader a safety poll.
+// Nudge informs the leader, on whichever instance, that a message due earlier than
+// all others was accepted. It is a hint over core NATS: a lost one delays the
+// leader until its next safety poll.
 type Nudge struct {
 	cfg     NudgeConfig
 	subject string

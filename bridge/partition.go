@@ -11,9 +11,9 @@ import (
 // partition is the subject of a topic's n-th partition.
 func partition(topic string, n int) string { return topic + "." + strconv.Itoa(n) }
 
-// partitionOf is the subject that a message of a divided topic leaves on: one
-// for a key, else for a name, else for a uid, so that what has an order keeps it.
-// Consumers elsewhere count the same way: CRC-32 (IEEE) modulo the number.
+// partitionOf returns the subject that a message of a divided topic leaves on. It is
+// chosen by the key, else by the name, else by the uid, so that what has an order
+// keeps it. Consumers can compute the same: CRC-32 (IEEE) modulo the number.
 func partitionOf(m *scheduler.Message, partitions int) string {
 	by := m.Key
 	if by == "" {
@@ -49,7 +49,7 @@ type topicLook struct {
 	found *scheduler.Topic
 }
 
-// retry is the schedule that the consumers of a message of that topic are told.
+// retry returns the schedule that is sent to the consumers of a message of that topic.
 func (l *topicLook) retry(m *scheduler.Message) *scheduler.Retry {
 	if m.Retry.Empty() && l.found != nil && l.topic == m.Topic {
 		return &l.found.Retry

@@ -10,8 +10,8 @@ import (
 
 // passing lets callers wait until the intake has passed what it held when they
 // came: accepted it, or put it to the rejects. A producer whose push by tag was
-// acknowledged may ask for that message with its next call; without the wait it
-// would be told that there is no such message.
+// acknowledged may ask for that message with its next call; without the wait the
+// answer would be that there is no such message.
 //
 // However many wait, one at a time looks at the stream, and all take what it saw:
 //

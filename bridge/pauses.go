@@ -24,10 +24,10 @@ type PausesConfig struct {
 }
 
 // Pauses lets the instance that paused or resumed a topic wait until the leader has
-// read that. It travels over core NATS, on tarry.<namespace>.pauses. A request says
-// nothing, and an answer no more than that the pauses were read, or the problem in the
-// way, as the request API tells one: whoever may send either can at most make the leader
-// read them, or an answer come too early.
+// read that. It travels over core NATS, on tarry.<namespace>.pauses. A request is
+// empty. An answer is empty too, or has the problem, in the form of the request API.
+// So whoever may send either can at most make the leader read the pauses, or make an
+// answer come too early.
 type Pauses struct {
 	cfg     PausesConfig
 	subject string

@@ -19,7 +19,7 @@ import (
 // PublisherConfig is what a Publisher is made of.
 type PublisherConfig struct {
 	// Conn may serve other parts as well. The Publisher puts its error handler in
-	// front of the one that is there.
+	// front of the existing one.
 	Conn *nats.Conn
 	// Namespace keeps the Nats-Msg-Ids of namespaces apart that deliver into one
 	// stream: it is the uid, and outside of the default namespace "@" and its name.
@@ -38,7 +38,7 @@ type PublisherConfig struct {
 	Pending int
 	// Window is how long a stream must recognize a Nats-Msg-Id for every retry to
 	// be recognized: the session time-out plus the publish time-outs. A stream with
-	// a shorter one is told in the log, once.
+	// a shorter one is logged, once.
 	Window time.Duration
 	// Refresh is the time between two readings of the streams. Default 5 s.
 	Refresh time.Duration

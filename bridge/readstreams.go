@@ -181,7 +181,7 @@ func (p *Publisher) filters(streams []streamInfo) map[string]string {
 	return filters
 }
 
-// warn tells of a stream's weakness when the last reading did not have it.
+// warn logs a stream's weakness when the last reading did not have it.
 func (p *Publisher) warn(now map[string]bool, key, text, stream string, window time.Duration) {
 	now[key] = true
 	p.mu.Lock()

@@ -64,7 +64,7 @@ func (b *Broker) Stored(ctx context.Context, stream string, sequence uint64, uid
 	return false, scheduler.ErrUnjudged
 }
 
-// Publish puts a message on its topic and tells where it is stored.
+// Publish puts a message on its topic and returns where it is stored.
 func (b *Broker) Publish(ctx context.Context, m *scheduler.Message) (string, uint64, error) {
 	w := headerWriter{space: b.space}
 	look := topicLook{all: b.Topics}

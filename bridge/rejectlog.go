@@ -7,8 +7,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// rejectLog warns of refused pushes: their producers have long been told that
-// the intake stored them. A producer that gets all of them wrong fills no log.
+// rejectLog warns of refused pushes: their producers have long had the intake's
+// acknowledgement. A producer that gets all of them wrong does not fill the log.
 type rejectLog struct {
 	log zerolog.Logger
 
@@ -34,7 +34,7 @@ func (l *rejectLog) say(now time.Time, subject, reason string, sequence uint64) 
 	event.Msg("push rejected; it is in the stream of rejects")
 }
 
-// turn reports whether it is time to warn, and of how many no warning told.
+// turn reports whether it is time to warn, and how many refusals had no warning.
 func (l *rejectLog) turn(now time.Time) (leftOut uint64, loud bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -26,8 +26,8 @@ type RejectsConfig struct {
 	SizeLimit int
 }
 
-// Rejects reads the stream of rejects: what producers were told was stored, and
-// what the intake refused afterwards.
+// Rejects reads the stream of rejects: pushes that NATS acknowledged to their
+// producers, and that the intake refused afterwards.
 type Rejects struct {
 	cfg             RejectsConfig
 	stream, subject string
@@ -87,9 +87,9 @@ func (r *Rejects) Get(ctx context.Context, sequence uint64) (wire.Rejected, erro
 	return one, nil
 }
 
-// Push returns a reject as a push, with what the order changes. It has the
-// identity that the intake gave it, so that to requeue it twice, or while the
-// intake sees it once more, makes one message. A delay counts from now.
+// Push returns a reject as a push, with the order's changes. It has the identity that
+// the intake gave it, so requeueing it twice, or while the intake sees it once more,
+// makes one message. A delay counts from now.
 func (r *Rejects) Push(ctx context.Context, sequence uint64, o *wire.RejectOrder) (*scheduler.Push, error) {
 	m, err := r.read(ctx, rawGet{Sequence: sequence})
 	if err != nil {

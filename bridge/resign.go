@@ -26,9 +26,9 @@ type ResignConfig struct {
 	Log zerolog.Logger
 }
 
-// Resign carries an operator's wish that the leader resign from the instance
-// that was asked to the one that leads: behind a proxy nobody chooses whom he
-// asks. It travels over core NATS, on tarry.<namespace>.resign.
+// Resign carries an operator's wish that the leader resign from the instance that
+// was asked to the leader: behind a proxy operators cannot choose whom they ask. It
+// travels over core NATS, on tarry.<namespace>.resign.
 type Resign struct {
 	cfg     ResignConfig
 	subject string

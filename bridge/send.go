@@ -103,9 +103,10 @@ func (p *Publisher) may(ctx context.Context) error {
 	return nil
 }
 
-// publish hands one message to the client. What fails here is taken out of the
-// table again, unless somebody was faster. Without a reply subject nobody tells
-// that nobody listens: the barrier then says that the server has had it.
+// publish hands one message to the client. A message that fails here is taken out
+// of the table again, unless that has happened already. Without a reply subject the
+// server cannot report that nobody listens: the barrier then only shows that the
+// server has had the message.
 func (s *sending) publish(m *scheduler.Message, subject string, t token, noReply bool) {
 	s.msg.Subject, s.msg.Data = subject, m.Body
 	s.msg.Header = s.headers.writeOn(m, subject, s.topics.retry(m))

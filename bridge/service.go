@@ -155,7 +155,7 @@ func (s *Service) marshal(v any) ([]byte, *wire.Problem) {
 	return body, nil
 }
 
-// told is an error as the caller sees it; what the caller is not told goes to the log.
+// told returns an error as the caller sees it; the full error goes to the log.
 func (s *Service) told(err error) *wire.Problem {
 	p := answer.Problem(err)
 	if p.Word == answer.WordInternal {

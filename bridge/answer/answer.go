@@ -1,6 +1,6 @@
-// Package answer turns what the scheduler decides into what a caller is told, the same words and statuses through HTTP
-// and through NATS, and what a caller asks into what the scheduler takes. It holds no connection and no state; bridge
-// and bridge/api stand on it so that neither needs the other.
+// Package answer turns the scheduler's results into answers for callers, with the same words and statuses through HTTP
+// and through NATS, and callers' requests into the scheduler's arguments. It holds no connection and no state. bridge
+// and bridge/api both use it, so that neither needs the other.
 package answer
 
 import (

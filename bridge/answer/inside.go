@@ -2,7 +2,7 @@ package answer
 
 import "regexp"
 
-// What a caller is told of a failure names no hosts: an error of a driver is for the log, which has it whole.
+// A caller's answer names no hosts: a driver's error goes to the log, which has it whole.
 var (
 	// call is where the words of the net package begin; they say to whom.
 	call = regexp.MustCompile(`\b(?:dial|read|write) (?:tcp|udp|unix)[46]?\b.*|\blookup \S+.*`)

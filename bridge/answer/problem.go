@@ -40,7 +40,7 @@ var problems = []struct {
 	status int
 	word   string
 }{
-	// First, since what may have happened must never be told as not having happened.
+	// First, since what may have happened must never be reported as not having happened.
 	{scheduler.ErrOutcomeUnknown, http.StatusGatewayTimeout, WordOutcomeUnknown},
 	{scheduler.ErrUnknownID, http.StatusNotFound, WordUnknownID},
 	{scheduler.ErrDuplicateID, http.StatusConflict, WordDuplicateID},

@@ -32,7 +32,7 @@ func (s *Server) admitted(needs right, h handler) handler {
 	}
 }
 
-// admit tells whose token a request carries, nil where nobody is asked for one.
+// admit returns the token that a request carries, nil where no token is needed.
 func (s *Server) admit(r *http.Request) (*Token, error) {
 	if err := s.origin.Check(r); err != nil {
 		return nil, refusal(http.StatusForbidden, WordCrossOrigin, "a browser sent this from a page of another origin")

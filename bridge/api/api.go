@@ -76,7 +76,7 @@ type Config struct {
 	Connections int
 	// StopTimeout bounds how long Run waits for requests under way when it stops. Default: 10 s.
 	StopTimeout time.Duration
-	// ProgressEvery is how often a long operation tells how far it is. Default: 1 s.
+	// ProgressEvery is how often a long operation reports its progress. Default: 1 s.
 	ProgressEvery time.Duration
 	// Now is the clock that "2h ago" and forecasts count from. Default: time.Now.
 	Now func() time.Time

@@ -7,9 +7,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// audit is an operator's action on its way to the log: one line for each request to a route whose right is audited and
-// carries a token that is known, whatever came of it. It is written when the answer is out, since it tells how that
-// went; it holds what was asked and of many how many were changed, never a body.
+// audit is an operator's action on its way to the log: one line for each request that has a known token and goes to a
+// route whose right is audited, whatever the outcome. The line is written after the answer, since it holds the outcome.
+// It has what was asked and, of an operation on many, how many messages were changed, never a body.
 type audit struct {
 	what string // "restore"; empty where the request was refused before it was understood
 	dry  bool

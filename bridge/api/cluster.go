@@ -16,7 +16,7 @@ import (
 
 // Cluster is what the election does for this door.
 type Cluster interface {
-	// Cluster tells who is there. ErrUnreachable: nobody can tell now.
+	// Cluster returns the instances and their roles. ErrUnreachable: they cannot be read now.
 	Cluster(ctx context.Context) (ClusterInfo, error)
 	// Resign makes the leader give leadership up. It may answer ErrNoLeader, ErrNotLeader, ErrNoStandby or
 	// ErrUnreachable.

@@ -119,7 +119,7 @@ type deadAnswer struct {
 // deadAtOnce is how many of the messages of one request are worked on at a time: each may wait for the journal.
 const deadAtOnce = 16
 
-// named does it to the dead messages that are named. Of one the status tells what became of it; of several there is a
+// named calls do for the dead messages that are named. For one message the status is its result. For several there is a
 // result for each, in order, and a refused one does not hold the others back.
 func (s *Server) named(w http.ResponseWriter, r *http.Request, what string, asked *wire.DeadOrder,
 	do func(context.Context, scheduler.Ref) (deadAnswer, error)) error {

@@ -12,10 +12,10 @@
 //
 // # Memory
 //
-// A request body is read once, into memory of its own, and the messages share it: that memory is never used again for
-// another request, because a push whose outcome is unknown may still wait for the store after the answer. What all
-// bodies being read take together is bounded; beyond it a request is told 503 busy. Only bytes that have arrived count,
-// so a client that promises much and sends little holds nothing back.
+// A request body is read once, into memory of its own, and the messages share it. That memory is never reused for
+// another request, because a push whose outcome is unknown may still wait for the store after the answer. The bodies
+// being read are bounded together; beyond the bound a request is answered 503 busy. Only bytes that have arrived count,
+// so a client that announces much and sends little blocks nobody.
 //
 // # What only the journal answers
 //
@@ -37,11 +37,11 @@
 // A list comes with the journal's lag, read before the page: what the page may miss is no more than that and what
 // happened since. The lag is left out while the store cannot tell it.
 //
-// A long operation is bounded by no time-out. It ends when its client goes away, and with 503 stopping when the
-// instance stops; one of a kind runs at a time, a second is told 409 already_running. It answers its report as one JSON
-// object, or, to a client that accepts application/x-ndjson, lines of {"progress":{...}}, one a second, and a last line
-// {"report":{...}} or {"error":"...","detail":"..."}; where it fails before the first line the status tells, as ever.
-// Each one leaves a line in the log: what, from which address, dry or not.
+// A long operation has no time-out. It ends when its client goes away, and with 503 stopping when the instance stops.
+// One of a kind runs at a time; a second is answered 409 already_running. The answer is a report as one JSON object, or,
+// to a client that accepts application/x-ndjson, lines of {"progress":{...}}, one a second, and a last line
+// {"report":{...}} or {"error":"...","detail":"..."}. A failure before the first line is answered with its status. Each
+// operation leaves a line in the log: what, from which address, dry or not.
 //
 // # What changes what waits and what is dead
 //
@@ -61,15 +61,15 @@
 // given: else 412 version_mismatch. Their answers and those of a look-up carry that version as the ETag. A message that
 // is in flight, may have been delivered or has ended is as it was (409).
 //
-// A selection that selects everything must say so, "all":true; a dry run counts and changes nothing. What is refused
-// for one message of many is counted, not told: in_flight, maybe_delivered, ended, failed. An operation on many that
-// fails tells beside its problem what it had done until then, as "report". Of dead messages that are named, one has the
-// status of what became of it; several have a result each, as a batch has, and a dry run of them is refused.
+// A selection that selects everything must say so, "all":true; a dry run counts and changes nothing. Refusals of single
+// messages are counted, not listed: in_flight, maybe_delivered, ended, failed. An operation on many that fails reports
+// beside its problem what it had done until then, as "report". If one dead message is named, the status is its result;
+// several have a result each, as in a batch, and a dry run of them is refused.
 //
-// A topic here may be a pattern of NATS's, but not in GET /v1/topics/{topic}; in a path > is written %3E where a client
-// insists. Pausing again tells anew who and since when; resuming what is not paused, by exactly that pattern, is 404
-// not_paused. While messages move the counts of a topic are not of one instant, and one that has none left may be
-// listed with zeros.
+// A topic here may be a pattern of NATS's, but not in GET /v1/topics/{topic}. In a path > is written %3E where a client
+// insists. Pausing a paused pattern replaces who paused it and since when. Resuming a pattern that is not paused,
+// spelled exactly so, is 404 not_paused. While messages move the counts of a topic are not of one instant, and a topic
+// that has no messages left may be listed with zeros.
 //
 // # Who may call
 //

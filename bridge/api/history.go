@@ -49,7 +49,7 @@ type changeAnswer struct {
 	Sequence uint64 `json:"sequence,omitempty"`
 }
 
-// history tells what happened to a message, by version, and to every other one of its name.
+// history returns the changes of a message, by version, and of every other message of its name.
 func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	ref, err := reference(r)
 	if err != nil {

@@ -119,8 +119,8 @@ func tell[R any](l *lines, every time.Duration, form func(*R) any,
 		latest atomic.Pointer[json.RawMessage]
 		last   time.Time
 	)
-	// A report may share memory with the one that the operation goes on counting in: it is put into words here, where
-	// the operation waits.
+	// A report may share memory with the report that the operation goes on counting in. It is encoded here, where the
+	// operation waits.
 	progress = func(report R) {
 		if now := time.Now(); now.Sub(last) >= every/2 {
 			text, err := json.Marshal(form(&report))

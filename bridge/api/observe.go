@@ -102,7 +102,7 @@ func (o *observed) done() {
 
 var errPanicked = errors.New("panicked")
 
-// panicText tells what a panic was about. The runtime's own never quote data; anything else might, so its type must do.
+// panicText describes a panic. The runtime's own panics never quote data; any other may, so only its type is given.
 func panicText(v any) string {
 	if err, ok := v.(runtime.Error); ok {
 		return err.Error()

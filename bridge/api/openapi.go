@@ -148,7 +148,7 @@ type operation struct {
 	plain bool
 }
 
-// told is one success.
+// told is a successful answer.
 type told struct {
 	status  int
 	text    string

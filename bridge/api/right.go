@@ -110,7 +110,7 @@ func (g *guard) find(hash *[sha256.Size]byte) *Token {
 // ownToken is the name of the one token that Config has in the clear.
 const ownToken = "token"
 
-// tokens are those of the list, and the one that has all rights.
+// tokens are those of the list, and the token that has all rights.
 func (c *Config) tokens(list []Token) []Token {
 	if c.Token == "" {
 		return list

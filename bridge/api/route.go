@@ -17,7 +17,7 @@ type guarded struct {
 	handle handler
 }
 
-// elsewhere is the pattern of everything that is no route.
+// elsewhere is the pattern of every path that is not a route.
 const elsewhere = "/"
 
 // methods are those that any route has.
@@ -76,7 +76,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !tidy(r) {
-		// The mux would redirect to a tidier path, in HTML. No client of an API wants to be sent elsewhere.
+		// The mux would redirect to a tidier path, in HTML. A client of an API wants no redirect.
 		s.serve(s.admitted(rightNone, s.unknown)).ServeHTTP(o, r)
 		return
 	}

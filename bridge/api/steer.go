@@ -109,7 +109,7 @@ func ifMatch(r *http.Request) (uint64, error) {
 	return wire.ParseIfMatch(strings.Join(lines, ", "))
 }
 
-// tagged tells a message's version as the tag that If-Match takes.
+// tagged returns a message's version as the tag that If-Match takes.
 func tagged(w http.ResponseWriter, version uint64) {
 	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, version))
 }

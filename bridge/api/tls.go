@@ -46,7 +46,7 @@ type certificates struct {
 	current *tls.Config
 }
 
-// tlsStand tells a file that changed from one that did not.
+// tlsStand distinguishes a file that changed from one that did not.
 type tlsStand [3]struct {
 	at   time.Time
 	size int64

@@ -32,7 +32,7 @@ type pauseAnswer struct {
 	At      string `json:"at"`
 }
 
-// oneTopicAnswer also tells the pause that holds the topic back, null for none.
+// oneTopicAnswer also has the pause that holds the topic back, null for none.
 type oneTopicAnswer struct {
 	topicAnswer
 	Paused *pauseAnswer `json:"paused"`
@@ -138,7 +138,7 @@ type pausedAnswer struct {
 	InEffect bool `json:"in_effect"`
 }
 
-// pause holds back what is due on topics that match a pattern. To pause what is paused tells anew who and since when.
+// pause holds back what is due on topics that match a pattern. Pausing again replaces who paused it and since when.
 func (s *Server) pause(w http.ResponseWriter, r *http.Request) error {
 	pattern, err := s.pattern(w, r)
 	if err != nil {

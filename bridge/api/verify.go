@@ -96,7 +96,7 @@ func stand(s scheduler.Stand) *standAnswer {
 	return &standAnswer{State: s.State.String(), Version: s.Version}
 }
 
-// verify compares the store with the journal, and mends what differs if it is told to.
+// verify compares the store with the journal, and repairs the differences if asked to.
 func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 	var repair bool
 	err := s.order(w, r, func(body []byte) (err error) { repair, err = wire.DecodeVerify(body); return err })

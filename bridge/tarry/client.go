@@ -70,7 +70,7 @@ func (c *Client) Push(ctx context.Context, msg *nats.Msg) (Receipt, error) {
 	return c.push(ctx, c.js, out)
 }
 
-// push takes the way that leads to tarry. opts are what the caller gave to a JetStream publish.
+// push sends the message to tarry by the client's route. opts are the caller's options of a JetStream publish.
 func (c *Client) push(ctx context.Context, js jetstream.Publisher, out *outgoing,
 	opts ...jetstream.PublishOpt) (Receipt, error) {
 	if err := ctx.Err(); err != nil {

@@ -72,7 +72,7 @@ type Error struct {
 	ID, UID, State string
 	At             time.Time
 	Version        uint64
-	// Bucket is the one that does not answer while others do; nil of any other problem.
+	// Bucket is the bucket that does not answer while others do; nil of any other problem.
 	Bucket *int
 	// Report is what an operation on many had done before it failed.
 	Report *Report

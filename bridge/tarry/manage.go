@@ -11,8 +11,8 @@ import (
 )
 
 // Ref names a message: by its uid, or by the id its producer gave it, which belongs to a topic and a key. Without Topic
-// or Key, Get takes the one message with the id that lives; a change is ErrAmbiguousID as soon as an instance knows
-// messages of two topics or keys by it, live or ended.
+// or Key, Get returns the one live message with the id. A change by such a Ref is ErrAmbiguousID as soon as an instance
+// knows messages of two topics or keys by that id, live or ended.
 type Ref struct {
 	ID    string `json:"id"`
 	Topic string `json:"topic,omitempty"` // the subject without the prefix

@@ -76,9 +76,9 @@ func newPushRequest(out *outgoing) pushRequest {
 	return r
 }
 
-// ask pushes by request. What an instance definitely did not take (nobody answered, or it is stopping) is asked again,
-// and so is a push that has a name: the same content under a name is stored once. One without a name is repeated only
-// where the answer gave it one; else a repetition could be a second message.
+// ask pushes by request. A push that no instance took (nobody answered, or the instance is stopping) is sent again, and
+// so is a push that has a name: the same content under a name is stored once. A push without a name is repeated only if
+// the answer gave it one; else a repetition could be a second message.
 func (c *Client) ask(ctx context.Context, out *outgoing) (Receipt, error) {
 	r, sent := newPushRequest(out), false
 	for tries := 0; ; tries++ {

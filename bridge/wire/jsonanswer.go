@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Answer is what a kept push is told: 201, or 200 with Duplicate when the same push had been kept before, or with
+// Answer is the answer to a kept push: 201, or 200 with Duplicate when the same push had been kept before, or with
 // Merged.
 type Answer struct {
 	ID        string // what the user calls it, else the uid
@@ -42,9 +42,9 @@ type Problem struct {
 	Due    string `json:"due,omitempty"`
 	// At is when the message in the way ended.
 	At string `json:"at,omitempty"`
-	// Version is the one that stands, where another was asked for.
+	// Version is the message's version, where another was asked for.
 	Version uint64 `json:"version,omitempty"`
-	// Bucket is the one that does not answer, where others do.
+	// Bucket is the bucket that does not answer, where others do.
 	Bucket *int `json:"bucket,omitempty"`
 	// Report is what an operation on many had done before it failed.
 	Report *Report `json:"report,omitempty"`

@@ -23,7 +23,7 @@ type Edit struct {
 	Body        []byte
 	HasBody     bool
 
-	// Version is the one that must stand, 0 for any.
+	// Version is the version that the message must have, 0 for any.
 	Version uint64
 }
 

@@ -100,7 +100,7 @@ func (s *scanner) array(element func()) {
 	}
 }
 
-// text reads a string. It shares the input where nothing is escaped; shared tells.
+// text reads a string. It shares the input where nothing is escaped, and reports that in shared.
 func (s *scanner) text() (value []byte, shared bool) {
 	if !s.need('"') {
 		return nil, false
