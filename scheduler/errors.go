@@ -56,6 +56,9 @@ var (
 	ErrUnjudged = errors.New("cannot be judged")
 	// ErrUnreadable: the store holds a damaged record under this uid or name.
 	ErrUnreadable = errors.New("damaged record")
+	// ErrNewer: a newer tarry wrote the record or the entry, in a form that this one does
+	// not know. It is ErrUnreadable too, but nothing takes its place.
+	ErrNewer error = newer{}
 	// ErrManyTombstones: a cancel of what is not known cannot be remembered: a bucket has
 	// as many tombstones as it keeps.
 	ErrManyTombstones = errors.New("nothing has the id, and the cancel cannot be remembered, since too many such " +
@@ -71,6 +74,11 @@ var (
 	// ErrStopping: the instance is stopping.
 	ErrStopping = errors.New("stopping")
 )
+
+type newer struct{}
+
+func (newer) Error() string        { return "written by a newer version of tarry" }
+func (newer) Is(target error) bool { return target == ErrUnreadable }
 
 // ManyTombstones is ErrManyTombstones. It is ErrUnavailable too, or ErrOutcomeUnknown
 // where some buckets have laid theirs.

@@ -27,6 +27,7 @@
 //	refused change      the others of its entry are written, and it as a bare state, without content
 //	refused bare        the entry is quarantined: it stands apart in the timeline, where verify lists it
 //	damaged entry       quarantined
+//	a newer tarry's     stays in the outbox for one that knows its form
 //
 // That is for the fault of rows alone. A database that is away, unfit or does not
 // answer in time is waited for, and so is room in the quarantine, which is bounded:

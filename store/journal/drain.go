@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 // some for good. Nothing stands behind those: where the journal refuses the content
 // of a change it gets the bare state, and what it refuses even so is quarantined, as
 // is an entry that cannot be read. Entries for which the quarantine has no room stay,
-// and the error is ErrQuarantineFull once all others are drained.
+// and those that a newer tarry wrote, for one that knows their form: the error is
+// ErrQuarantineFull or ErrNewer once all others are drained.
 func Drain(ctx context.Context, store Store, tl scheduler.Mending, bucket int, age scheduler.Milli,
 	timeout time.Duration, log zerolog.Logger) (drained, refused int, err error) {
 	d := &drain{store: store, tl: tl, bucket: bucket, timeout: timeout, log: log}
@@ -32,6 +34,7 @@ type drain struct {
 	log     zerolog.Logger
 
 	drained, refused, stay int
+	newer                  error   // why an entry stays that a newer tarry wrote
 	number                 uint64  // of the entries that are being committed
 	aside                  []aside // for the end of the run
 }
@@ -58,6 +61,9 @@ func (d *drain) run(ctx context.Context, age scheduler.Milli) error {
 	}
 	if err := d.quarantine(ctx); err != nil {
 		return err
+	}
+	if d.newer != nil {
+		return fmt.Errorf("an entry stays in the outbox: %w", d.newer)
 	}
 	if d.stay > 0 {
 		return fmt.Errorf("%d entries stay that the journal cannot hold: %w", d.stay, scheduler.ErrQuarantineFull)
@@ -89,7 +95,10 @@ func (d *drain) some(ctx context.Context, entries []scheduler.Entry) error {
 		changes = append(changes, entries[i].Changes...)
 		d.number = max(d.number, entries[i].Number) // of the server that was read: it may have been replaced
 	}
-	if e := &entries[0]; e.Damaged != nil {
+	if e := &entries[0]; errors.Is(e.Damaged, scheduler.ErrNewer) {
+		d.newer = e.Damaged
+		return nil
+	} else if e.Damaged != nil {
 		d.setAside(e, e.Damaged.Error(), changes)
 		return nil
 	}

@@ -410,6 +410,52 @@ func TestDrain_LearnsFromTheStoreWhatADamagedEntryDoesNotTell(t *testing.T) {
 	}
 }
 
+// An entry that a newer tarry wrote waits for one that can read it, and what it tells of
+// is not mended with what is older.
+func TestDrain_LeavesWhatANewerTarryWrote(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(f []string) []string{
+		"context": func(f []string) []string { f[1] = "\x02" + f[1][1:]; return f },
+		"change":  func(f []string) []string { f[5] = "\x04" + f[5][1:]; return f },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newRedisServer(t, unheard())
+			a := newApart(t, s.tl, sqliteStore(t))
+			later := schedulertest.DueIn(3 * time.Hour)
+			m, behind := schedulertest.Message(1, later), schedulertest.Message(2, later)
+			a.push(m)
+			if refused, err := a.drain(); err != nil || refused > 0 {
+				t.Fatalf("drain: %d, %v", refused, err)
+			}
+			key := fmt.Sprintf("{%s:0}:msg", s.ns)
+			record := "\x04" + s.rdb.HGet(t.Context(), key, string(m.UID)).Val()[1:]
+			a.amend(m, 1, "another body")
+			a.push(behind)
+			s.damaged(t, change)
+			a.must("rewrite", s.rdb.HSet(t.Context(), key, string(m.UID), record).Err())
+			for range 2 {
+				if refused, err := a.drain(); !errors.Is(err, scheduler.ErrNewer) || refused != 0 {
+					t.Fatalf("drain: %d, %v", refused, err)
+				}
+				a.wantLag(scheduler.Lag{Entries: 1})
+			}
+			if s := a.state(behind); s != scheduler.StateWaiting {
+				t.Errorf("what stood behind is %s in the journal", s)
+			}
+			if report := a.verify(); report.Repaired != 0 {
+				t.Errorf("verify: %+v", report)
+			}
+			a.recover()
+			a.wantLag(scheduler.Lag{Entries: 1})
+			a.wantHistory(m, wasAccepted)
+			if got := s.rdb.HGet(t.Context(), key, string(m.UID)).Val(); got != record {
+				t.Errorf("its record became %q", got)
+			}
+		})
+	}
+}
+
 // young hides from a drain what is said to be younger than the age that it asks for.
 type young struct {
 	line

@@ -64,10 +64,22 @@ const (
 	endMeta      = 2
 	endWhole     = 4
 
+	// Every form is numbered by its first byte. What a newer tarry writes has a number from
+	// here up to newestForm; any other first byte is damage.
+	newestForm = 31
+
 	fixedLen    = 17
 	endFixedLen = 23
 	maxText     = 255
 )
+
+// unknown is why a form cannot be read, of which last is the last that is known.
+func unknown(form, last byte) error {
+	if form > last && form <= newestForm {
+		return scheduler.ErrNewer
+	}
+	return scheduler.ErrUnreadable
+}
 
 // pack appends the message's packed form.
 func pack(b []byte, m *scheduler.Message) ([]byte, error) {
@@ -143,7 +155,7 @@ func packMeta(b []byte, m *scheduler.Message) ([]byte, error) {
 func unpack(uid scheduler.UID, s string) (*scheduler.Message, error) {
 	r := reader{s: s}
 	if version := r.byte(); version != packedVersion {
-		return nil, fmt.Errorf("%w: message %s: version %d", scheduler.ErrUnreadable, uid, version)
+		return nil, fmt.Errorf("%w: message %s: version %d", unknown(version, amendedVersion), uid, version)
 	}
 	flags := r.byte()
 	m := &scheduler.Message{UID: uid, Priority: r.byte(), Due: scheduler.Milli(r.uint64())}
@@ -281,13 +293,16 @@ func unpackInfo(uid scheduler.UID, s string, claimed bool, mark string) (schedul
 		}
 		return info, nil
 	}
+	if s[0] != endedVersion {
+		return scheduler.Info{}, fmt.Errorf("%w: message %s: version %d", unknown(s[0], amendedVersion), uid, s[0])
+	}
 	r := reader{s: s}
 	version, state, flags := r.byte(), scheduler.State(r.byte()), r.byte()
 	info := scheduler.Info{State: state, EndedAt: scheduler.Milli(r.uint64())}
 	due := scheduler.Milli(r.uint64())
 	info.Version = uint64(r.uint32())
 	info.Kind, info.Other, info.Reason = r.cause(flags&endUncertain != 0)
-	if r.bad || version != endedVersion || !state.Ended() || info.Version == 0 {
+	if r.bad || !state.Ended() || info.Version == 0 {
 		return scheduler.Info{}, fmt.Errorf("%w: end of %s: version %d, state %d",
 			scheduler.ErrUnreadable, uid, version, state)
 	}

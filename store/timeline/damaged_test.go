@@ -514,3 +514,41 @@ func TestChanges_RefuseWhatCannotBeRead(t *testing.T) {
 		}
 	}
 }
+
+// What a newer tarry wrote is no damage: it is refused by name, and nothing takes its place.
+func TestNewer_IsRefusedByNameAndStays(t *testing.T) {
+	t.Parallel()
+	b := openBare(t, lab.SharedRedis(t))
+	dead := b.message(nil)
+	b.add(dead)
+	b.finish(scheduler.StateDead, b.claim(1)...)
+	m := b.message(func(m *scheduler.Message) { m.Due = 1 << 39 })
+	b.add(m)
+	record := "\x04" + b.packed(m)[1:]
+	b.spoil(m, record)
+	b.spoil(dead, record)
+	for what, call := range map[string]func() error{
+		"find":   func() error { _, err := b.Find(t.Context(), scheduler.Ref{UID: m.UID}); return err },
+		"cancel": func() error { _, err := b.Cancel(t.Context(), m.UID, 60); return err },
+		"amend": func() error {
+			_, err := b.Amend(t.Context(), scheduler.Amend{UID: m.UID, Version: 1, Due: 1 << 38}, 60)
+			return err
+		},
+		"requeue": func() error { _, err := b.Requeue(t.Context(), dead.UID, b.message(nil), 60); return err },
+	} {
+		if err := call(); !errors.Is(err, scheduler.ErrNewer) || !errors.Is(err, scheduler.ErrUnreadable) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for version := range uint64(9) {
+		for _, state := range []scheduler.State{scheduler.StateWaiting, scheduler.StateCanceled} {
+			known := scheduler.Record{Info: scheduler.Info{Message: *m, State: state, Version: 1 + version}}
+			codes, err := b.Restore(t.Context(), 0, []scheduler.Record{known}, 100, 100)
+			b.must(err)
+			if codes[0] != scheduler.RestoreNewer || b.packed(m) != record {
+				t.Fatalf("%s, version %d: restored with %d", state, 1+version, codes[0])
+			}
+		}
+	}
+	b.wantPlaced(true, m)
+}

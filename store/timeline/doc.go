@@ -102,6 +102,12 @@
 // had (up to 64 KiB), when, why, and the messages; it stays until somebody deletes it.
 // There are at most scheduler.MaxQuarantined.
 //
+// A form with a higher number than those that are known is no damage (codec.go): a newer
+// tarry wrote it. It is refused as scheduler.ErrNewer, stays in the outbox, and nothing is
+// restored over it. A leader that meets such a message when it is due sets it aside as
+// one that cannot be read, for it knows neither its place nor what to send: so all
+// leaders are to be as new as whoever writes a new form.
+//
 // # Pauses
 //
 // Pauses concern all buckets. They are changed with the first one, under its

@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -68,7 +69,10 @@ func readContext(s string) (origin, error) {
 	version := r.byte()
 	c := origin{at: scheduler.Milli(r.uint64()), term: r.uint64()}
 	c.instance, c.address = r.text(int(r.byte())), r.text(int(r.byte()))
-	if r.bad || version != contextVersion || c.at < 0 || c.at > maxTime {
+	if version != contextVersion {
+		return origin{}, fmt.Errorf("%w: context of an entry, version %d", unknown(version, contextVersion), version)
+	}
+	if r.bad || c.at < 0 || c.at > maxTime {
 		return origin{}, fmt.Errorf("%w: context of an entry, version %d", scheduler.ErrUnreadable, version)
 	}
 	return c, nil
@@ -231,6 +235,9 @@ func readPair(uid scheduler.UID, s string) (scheduler.Change, error) {
 		return endedAs(&info), nil
 	case amendedVersion:
 		return readAmended(uid, s)
+	}
+	if err := unknown(s[0], amendedVersion); errors.Is(err, scheduler.ErrNewer) {
+		return scheduler.Change{}, fmt.Errorf("%w: change of %s, version %d", err, uid, s[0])
 	}
 	r := reader{s: s}
 	due := scheduler.Milli(r.uint64())

@@ -38,6 +38,8 @@ func translate(err error) error {
 			return fmt.Errorf("%w (%s)", scheduler.ErrQuarantineFull, text)
 		case word == "UNREADABLE":
 			return fmt.Errorf("%w (%s)", scheduler.ErrUnreadable, text)
+		case word == "NEWER":
+			return fmt.Errorf("%w (%s)", scheduler.ErrNewer, text)
 		case word == "PAUSES":
 			return scheduler.ErrTooManyPauses
 		case word == "STALE":

@@ -11,7 +11,7 @@
 local uid, new = ARGV[1], ARGV[7]
 local old = redis.call('HGET', KEYS[2], uid)
 if not old then return {'0', '', '', '', ''} end
-if not sound(old) then return unsound(uid) end
+if not sound(old) then return unsound(uid, old) end
 if string.byte(old, 1) == 2 then return {'4', first(old), '', '', ''} end
 local mark = effective(redis.call('HGET', KEYS[4], uid), old)
 local function answer(code) return {code, first(old), mark, '', ''} end

@@ -8,7 +8,7 @@
 local uid = ARGV[1]
 local record = redis.call('HGET', KEYS[2], uid)
 if not record then return {'0', '', '', ''} end
-if not sound(record) then return unsound(uid) end
+if not sound(record) then return unsound(uid, record) end
 if string.byte(record, 1) == 2 then
   if string.byte(record, 2) ~= 4 then return {'4', first(record), '', ''} end
   return {string.byte(record, 3) % 2 == 1 and '3' or '1', first(record), '', ''}

@@ -172,9 +172,16 @@ local function standing(record, live)
   return string.byte(record, 1) == 1 and live or string.byte(record, 2)
 end
 
+-- newer reports whether a newer tarry wrote a record, in a form that this one does not
+-- know (codec.go).
+local function newer(record)
+  local form = string.byte(record, 1) or 0
+  return form > 3 and form < 32
+end
+
 -- unsound is the error of a script that wrote nothing, for it met such a record.
-local function unsound(uid)
-  return redis.error_reply('UNREADABLE record of ' .. uid)
+local function unsound(uid, record)
+  return redis.error_reply((newer(record) and 'NEWER' or 'UNREADABLE') .. ' record of ' .. uid)
 end
 
 -- refuse notes a step that was not made, in the hash of refusals: uid, and the step

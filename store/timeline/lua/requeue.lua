@@ -14,13 +14,13 @@
 local uid, new, packed = ARGV[1], ARGV[3], ARGV[5]
 local function answer(code, of, dead, head, entry)
   local record = redis.call('HGET', KEYS[2], of)
-  if not sound(record) then return unsound(of) end
+  if not sound(record) then return unsound(of, record) end
   local mark = redis.call('HGET', KEYS[4], of) or ''
   if string.byte(record, 1) == 1 then mark = effective(mark, record) end
   return {code, of, first(record), redis.call('HEXISTS', KEYS[3], of) == 1 and '1' or '', mark, dead and first(dead) or '', head or '', entry or ''}
 end
 local old = redis.call('HGET', KEYS[2], uid)
-if old and not sound(old) then return unsound(uid) end
+if old and not sound(old) then return unsound(uid, old) end
 if redis.call('HEXISTS', KEYS[2], new) == 1 then return answer('1', new, old) end
 if not old then return {'0', '', '', '', '', '', '', ''} end
 if string.byte(old, 1) ~= 2 or not may(string.byte(old, 2), CANCELED, REQUEUED) then return answer('2', uid) end

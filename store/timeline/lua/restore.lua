@@ -8,7 +8,8 @@
 --      flight, 4 newer here; entry of the outbox. Or the error OUTDATED where ends of
 --      that time or later are forgotten: a record may be of before its message's end.
 -- A leader that recovers takes over what is in flight.
--- What stands here and cannot be read is none, nor is what lives in no order (versions).
+-- What stands here and cannot be read is none, nor is what lives in no order (versions),
+-- but for what a newer tarry wrote: that is newer here.
 -- An end stands for good but for a dead message: the journal may know that it was
 -- requeued or purged since.
 -- Outbox: ARGV 3, and the uids of those that were stored.
@@ -61,12 +62,14 @@ for i = 1, n do
     lost = not placed(KEYS[1], ARGV[2], KEYS[3], redis.call('HGET', KEYS[4], uid), uid)
     spoiled = lost
   end
-  if spoiled then old = nil end
+  if spoiled and not newer(old) then old = nil end
   local oldmark = old and redis.call('HGET', KEYS[4], uid)
   local have, code = old and version(old, oldmark) or 0, '1'
   -- Of one version an end wins: the other side was made when the end was lost.
   local over = place == '' and old and string.byte(old, 1) == 1 and have == tonumber(base)
-  if not over and (have == tonumber(becomes) or have == tonumber(base)) then
+  if old and newer(old) then
+    code = '4'
+  elseif not over and (have == tonumber(becomes) or have == tonumber(base)) then
     code = '0'
   elseif have > tonumber(becomes) or (old and string.byte(old, 1) == 2
     and not may(string.byte(old, 2), place == '' and string.byte(value, 2) or WAITING, RESTORED)) then
