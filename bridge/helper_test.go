@@ -17,6 +17,10 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
+// rereads is how long two readings of the list of streams may take: after one that took long the server has a rest, of half
+// a minute at most, and on a busy machine one does.
+const rereads = 90 * time.Second
+
 // connect opens tarry's own kind of connection and waits until it stands.
 func connect(t testing.TB, url string) *nats.Conn {
 	t.Helper()

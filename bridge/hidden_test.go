@@ -224,7 +224,7 @@ func TestPublisher_GoesOnWhereAListenerPosesAsAStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = nc.Flush()
-	p := running(t, bridge.PublisherConfig{Conn: nc, Timeout: 500 * time.Millisecond})
+	p := running(t, bridge.PublisherConfig{Conn: nc, Timeout: 5 * time.Second})
 	for i := range 20 {
 		for _, out := range send(t, p, message("posing", "x"), message(fmt.Sprintf("honest.%d", i), "x"),
 			message("honest.one", "x")) {
@@ -265,7 +265,7 @@ func TestPublisher_KeepsItsRoutesThroughAPassingNoJetStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	runFor(t, p.Run)
-	lab.Eventually(t, 10*time.Second, func() error {
+	lab.Eventually(t, rereads, func() error {
 		if say.left() > 0 || !p.Ready() {
 			return errors.New("not ready")
 		}
@@ -276,7 +276,7 @@ func TestPublisher_KeepsItsRoutesThroughAPassingNoJetStream(t *testing.T) {
 	}
 	for range 5 {
 		say.set(off, "") // the second reading is a true one
-		lab.Eventually(t, 10*time.Second, func() error {
+		lab.Eventually(t, rereads, func() error {
 			if lane := p.Lane(message("orders", "")); lane != "js:orders" {
 				t.Fatalf("one answer made the lane %s", lane)
 			}
@@ -288,7 +288,7 @@ func TestPublisher_KeepsItsRoutesThroughAPassingNoJetStream(t *testing.T) {
 	}
 	// What every reading says is believed in the end.
 	say.set(strings.Split(strings.Repeat(off+"\n", 1000), "\n")...)
-	lab.Eventually(t, 20*time.Second, func() error {
+	lab.Eventually(t, rereads, func() error {
 		if lane := p.Lane(message("orders", "")); lane != "core:orders" {
 			return errLane
 		}
@@ -342,7 +342,7 @@ func TestPublisher_MissesNoStreamWhenOneGoesBetweenTwoPages(t *testing.T) {
 			}
 		}
 	}
-	lab.Eventually(t, 10*time.Second, func() error { // what is gone is forgotten
+	lab.Eventually(t, rereads, func() error { // what is gone is forgotten
 		if lane := p.Lane(message("s00", "")); lane != "core:s00" {
 			return errLane
 		}

@@ -79,7 +79,7 @@ func TestPublisher_HoldsWhatAStreamThatIsAwayMayOwn(t *testing.T) {
 	l.mu.Lock()
 	l.missing = nil
 	l.mu.Unlock()
-	lab.Eventually(t, 10*time.Second, func() error {
+	lab.Eventually(t, rereads, func() error {
 		if o := send(t, p, message("orders.created", "y"))[0]; o.Kind != scheduler.Delivered {
 			return fmt.Errorf("got %v: %w", o.Kind, o.Err)
 		}

@@ -29,7 +29,7 @@ func TestPublisher_CallsALostAckUnknownInTimeAndTheRetryADuplicate(t *testing.T)
 		}
 		_ = direct.Flush()
 		proxy := lab.NewProxy(t, server.Addr)
-		const timeout = time.Second
+		const timeout = 3 * time.Second // and half of it for a machine that is busy
 		p := running(t, bridge.PublisherConfig{Conn: connect(t, "nats://"+proxy.Addr), Timeout: timeout})
 		wantKind(t, send(t, p, message("orders.a", "0"))[0], scheduler.Delivered, "")
 		proxy.StallReplies()
@@ -38,7 +38,7 @@ func TestPublisher_CallsALostAckUnknownInTimeAndTheRetryADuplicate(t *testing.T)
 		for _, out := range send(t, p, m...) {
 			wantKind(t, out, scheduler.Unknown, "time-out")
 		}
-		if took := time.Since(start); took < timeout || took > timeout+500*time.Millisecond {
+		if took := time.Since(start); took < timeout || took > timeout+timeout/2 {
 			t.Errorf("it took %s, the publish time-out is %s", took, timeout)
 		}
 		proxy.Heal()
@@ -137,33 +137,34 @@ func TestPublisher_OneSilentSubjectDelaysNoOther(t *testing.T) {
 	if _, err := nc.SubscribeSync("gone"); err != nil {
 		t.Fatal(err)
 	}
-	p := running(t, bridge.PublisherConfig{Conn: nc, Timeout: time.Second, Refresh: time.Hour})
+	p := running(t, bridge.PublisherConfig{Conn: nc, Timeout: time.Hour, Refresh: time.Hour})
+	hasty := running(t, bridge.PublisherConfig{Conn: nc, Timeout: time.Second, Refresh: time.Hour})
 	silence(t, nc, "GONE")
-	var batch []*scheduler.Message
+	var batch, gone []*scheduler.Message
 	for range 200 {
-		batch = append(batch, message("gone", "x"), message("good", "x"))
+		gone = append(gone, message("gone", "x"))
+		batch = append(batch, gone[len(gone)-1], message("good", "x"))
 	}
+	// The silent ones have an hour, so each good one ends before any of them.
 	o := newOutcomes(t)
-	start := time.Now()
 	p.Send(t.Context(), batch, o.done)
 	lab.Eventually(t, 10*time.Second, func() error {
-		if n := o.len(); n < len(batch) {
+		if n := o.len(); n < 200 {
 			return fmt.Errorf("%d outcomes", n)
 		}
 		return nil
 	})
 	for _, m := range batch {
-		out, _ := o.of(m)
-		took := o.when[m].Sub(start)
-		switch m.Topic {
-		case "good":
-			if wantKind(t, out, scheduler.Delivered, ""); took > 700*time.Millisecond {
-				t.Fatalf("a good message took %s", took)
-			}
-		default:
-			if out.Kind == scheduler.NotSent || out.Kind == scheduler.Refused || took > 1500*time.Millisecond {
-				t.Fatalf("got %+v after %s", out, took)
-			}
+		switch out, ended := o.of(m); {
+		case m.Topic == "good":
+			wantKind(t, out, scheduler.Delivered, "")
+		case ended:
+			t.Fatalf("one that nobody answers ended as %+v", out)
+		}
+	}
+	for _, out := range send(t, hasty, gone...) {
+		if out.Kind == scheduler.NotSent || out.Kind == scheduler.Refused {
+			t.Fatalf("got %+v", out)
 		}
 	}
 	if info, err := s.Info(t.Context()); err != nil || info.State.Msgs != 200 {
@@ -325,7 +326,7 @@ func TestPublisher_KeepsItsRoutesWhileJetStreamIsAway(t *testing.T) {
 		old.Shutdown()
 		old.WaitForShutdown()
 		next := embedded(t, port, dir, jetstream)
-		lab.Eventually(t, 15*time.Second, func() error {
+		lab.Eventually(t, rereads, func() error {
 			if !p.Ready() {
 				return errors.New("not ready")
 			}
@@ -333,14 +334,14 @@ func TestPublisher_KeepsItsRoutesWhileJetStreamIsAway(t *testing.T) {
 		})
 		return next
 	}
-	lab.Eventually(t, 10*time.Second, func() error {
+	lab.Eventually(t, rereads, func() error {
 		if lane := p.Lane(message("orders.a", "")); lane != "js:ORDERS" {
 			return errors.New("lane " + lane)
 		}
 		return nil
 	})
 	second := replace(false, first)
-	lab.Eventually(t, 10*time.Second, func() error {
+	lab.Eventually(t, rereads, func() error {
 		if log.count("going on with the list as it was") != 1 {
 			return errors.New("the log does not say it: " + log.String())
 		}
@@ -348,14 +349,14 @@ func TestPublisher_KeepsItsRoutesWhileJetStreamIsAway(t *testing.T) {
 	})
 	wantKind(t, send(t, p, message("orders.a", "x"))[0], scheduler.Unanswered, "stream ORDERS is away")
 	replace(true, second)
-	lab.Eventually(t, 10*time.Second, func() error {
+	lab.Eventually(t, rereads, func() error {
 		out := send(t, p, message("orders.a", "x"))[0]
 		if out.Kind != scheduler.Delivered {
 			return out.Err
 		}
 		return nil
 	})
-	lab.Eventually(t, 10*time.Second, func() error {
+	lab.Eventually(t, rereads, func() error {
 		if log.count("streams can be listed again") != 1 {
 			return errors.New("the log does not say that it is over: " + log.String())
 		}

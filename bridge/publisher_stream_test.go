@@ -34,7 +34,7 @@ func TestPublisher_WarnsOnceOfAShortDuplicateWindow(t *testing.T) {
 	}
 	runFor(t, p.Run)
 	for range 5 {
-		if _, err := asked.NextMsg(10 * time.Second); err != nil {
+		if _, err := asked.NextMsg(rereads); err != nil {
 			t.Fatal(err)
 		}
 	}
