@@ -91,21 +91,42 @@ func (i *instance) ready() {
 	})
 }
 
+// push pushes a message. Where the outcome is unknown, as a busy machine has it, the same one is pushed again.
 func (i *instance) push(body string) map[string]any {
 	i.t.Helper()
-	resp, err := http.Post("http://"+i.Addr().String()+"/v1/messages", "application/json", strings.NewReader(body))
-	if err != nil {
-		i.t.Fatal(err)
+	for again := false; ; again = true {
+		resp, err := http.Post("http://"+i.Addr().String()+"/v1/messages", "application/json", strings.NewReader(body))
+		if err != nil {
+			i.t.Fatal(err)
+		}
+		var answer map[string]any
+		err = json.NewDecoder(resp.Body).Decode(&answer)
+		resp.Body.Close()
+		switch {
+		case err != nil:
+			i.t.Fatal(err)
+		case resp.StatusCode == http.StatusCreated, resp.StatusCode == http.StatusOK && again:
+			return answer
+		case answer["error"] != "outcome_unknown":
+			i.t.Fatalf("push: %d %v", resp.StatusCode, answer)
+		}
+		if !strings.Contains(body, `"id":`) {
+			body = fmt.Sprintf(`{"id":%q,%s`, answer["id"], body[1:])
+		}
 	}
-	defer resp.Body.Close()
-	var answer map[string]any
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-		i.t.Fatal(err)
+}
+
+// cancel cancels a message, and asks again where the outcome is unknown.
+func (i *instance) cancel(path string) {
+	i.t.Helper()
+	for again := false; ; again = true {
+		switch status, text := i.says(http.MethodDelete, path, ""); {
+		case status == http.StatusOK, again && strings.Contains(text, "already_canceled"):
+			return
+		case !strings.Contains(text, "outcome_unknown"):
+			i.t.Fatalf("cancel: %d %s", status, text)
+		}
 	}
-	if resp.StatusCode != http.StatusCreated {
-		i.t.Fatalf("push: %d %v", resp.StatusCode, answer)
-	}
-	return answer
 }
 
 type clusterView struct {

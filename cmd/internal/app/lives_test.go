@@ -3,7 +3,6 @@ package app_test
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -84,12 +83,12 @@ func TestHistory_TellsEveryLifeOfAName(t *testing.T) {
 
 	// More than an answer holds: it says so.
 	for i := range 22 {
-		did("DELETE", "/v1/messages/order-1?topic=lives.x", "")
+		a.cancel("/v1/messages/order-1?topic=lives.x")
 		lab.Eventually(t, 10*time.Second, func() error {
 			push := fmt.Sprintf(
 				`{"topic":"lives.x","id":"order-1","on_duplicate":"replace","delay":"1h","body":"%d"}`, i)
 			status, text := a.says("POST", "/v1/messages", push)
-			if status != http.StatusCreated {
+			if status/100 != 2 { // 200: one whose outcome was unknown was made
 				return fmt.Errorf("%d %s", status, text)
 			}
 			return nil

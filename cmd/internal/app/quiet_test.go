@@ -17,8 +17,29 @@ import (
 // and what died is named as its producer calls it.
 func TestLog_StartsQuietlyAndNamesTheDead(t *testing.T) {
 	t.Parallel()
+	for n := range 5 {
+		log := startsAndLosesOne(t, fmt.Sprint("quiet", n))
+		if bytes.Contains(log, []byte("deadline exceeded")) || bytes.Contains(log, []byte("i/o timeout")) {
+			continue // something was amiss: on a busy machine a call was not answered in time
+		}
+		for line := range bytes.Lines(log) {
+			if text := string(line); strings.Contains(text, "again") || strings.Contains(text, `"level":"warn"`) {
+				t.Errorf("a start with nothing amiss logs %s", text)
+			}
+		}
+		if n := bytes.Count(log, []byte("certified\"")); n != 1 {
+			t.Errorf("%d lines of certification, want one: %s", n, log)
+		}
+		return
+	}
+	t.Fatal("at each start a call ran into its time-out")
+}
+
+// startsAndLosesOne runs an instance until a message is dead, and returns what it logged.
+func startsAndLosesOne(t *testing.T, namespace string) []byte {
+	t.Helper()
 	natsSrv, redisSrv, zkSrv := lab.NewNATS(t), lab.SharedRedis(t), lab.SharedZooKeeper(t)
-	cfg := journaled(settings(t, natsSrv.URL(), redisSrv.Addr, zkSrv.Addr, "quiet", "a"), "sync",
+	cfg := journaled(settings(t, natsSrv.URL(), redisSrv.Addr, zkSrv.Addr, namespace, "a"), "sync",
 		"sqlite:"+filepath.Join(t.TempDir(), "journal.db"))
 	log := &lines{}
 	i := startLogging(t, cfg, zerolog.New(log).Level(zerolog.InfoLevel))
@@ -36,12 +57,7 @@ func TestLog_StartsQuietlyAndNamesTheDead(t *testing.T) {
 		}
 		return fmt.Errorf("nothing is dead: %s", log.bytes())
 	})
-	for line := range bytes.Lines(log.bytes()) {
-		if text := string(line); strings.Contains(text, "again") || strings.Contains(text, `"level":"warn"`) {
-			t.Errorf("a start with nothing amiss logs %s", text)
-		}
-	}
-	if n := bytes.Count(log.bytes(), []byte("certified\"")); n != 1 {
-		t.Errorf("%d lines of certification, want one: %s", n, log.bytes())
-	}
+	logged := log.bytes()
+	i.stop()
+	return logged
 }
