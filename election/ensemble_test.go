@@ -16,6 +16,7 @@ import (
 const (
 	realTick    = 500 * time.Millisecond  // grants sessions of 1 to 10 s
 	realSession = 1500 * time.Millisecond // where the session is to be lost
+	midSession  = 4 * time.Second         // where it must be kept first, and is to be lost or waited for then
 	longSession = 9 * time.Second         // where it must be kept, on a machine that may be busy
 	patience    = 30 * time.Second
 )
@@ -30,6 +31,11 @@ func real(t *testing.T, c *court, ns, name string, servers []string, change ...f
 		}
 		return nil
 	})
+}
+
+// lasting makes the session of an elector last another time than realSession.
+func lasting(d time.Duration) func(*ZooKeeperConfig) {
+	return func(cfg *ZooKeeperConfig) { cfg.Session = d }
 }
 
 // awaitLeader waits until somebody leads under a term above the given one.
@@ -152,7 +158,7 @@ func tenHandOvers(t *testing.T, servers []string) {
 	c := &court{}
 	all := map[string]*instance{}
 	for _, name := range []string{"a", "b", "c"} {
-		all[name] = real(t, c, "handover", name, servers).run(t)
+		all[name] = real(t, c, "handover", name, servers, lasting(longSession)).run(t)
 	}
 	last := uint64(0)
 	for n := range 10 {
@@ -175,7 +181,7 @@ func tenHandOvers(t *testing.T, servers []string) {
 		next := awaitLeader(t, c, last)
 		t.Logf("hand-over %d: %v from the request to the next leader", n, next.began.Sub(asked).Round(time.Millisecond))
 		if n%2 == 0 {
-			all[r.instance] = real(t, c, "handover", r.instance, servers).run(t)
+			all[r.instance] = real(t, c, "handover", r.instance, servers, lasting(longSession)).run(t)
 		}
 	}
 	checkReigns(t, c.all())
@@ -189,9 +195,9 @@ func tenHandOvers(t *testing.T, servers []string) {
 func frozenLeader(t *testing.T, servers []string) {
 	c := &court{}
 	links, through := proxies(t, servers)
-	a := real(t, c, "frozen", "a", through).run(t)
+	a := real(t, c, "frozen", "a", through, lasting(midSession)).run(t)
 	first := awaitLeader(t, c, 0)
-	b := real(t, c, "frozen", "b", servers).run(t)
+	b := real(t, c, "frozen", "b", servers, lasting(midSession)).run(t)
 	awaitReady(t, b)
 	for _, p := range links {
 		p.Stall()
@@ -228,10 +234,10 @@ func silentServer(t *testing.T, servers []string) {
 		p.Stall()
 	}
 	at := time.Now()
-	a := real(t, c, "silent", "a", append(addrs, servers[1])).run(t) // it begins at any of them
+	a := real(t, c, "silent", "a", append(addrs, servers[1]), lasting(midSession)).run(t) // it begins at any of them
 	awaitReady(t, a)
 	// At worst three servers of S/3 each; the library alone takes 6.7·S for each.
-	if took := time.Since(at); took > 3*realSession {
+	if took := time.Since(at); took > 3*midSession {
 		t.Errorf("connected after %v", took)
 	}
 	awaitLeader(t, c, 0)
@@ -241,8 +247,7 @@ func movesOffSilentServer(t *testing.T, servers []string) {
 	c := &court{}
 	links, through := proxies(t, servers[:2])
 	links[1].Cut()
-	long := func(cfg *ZooKeeperConfig) { cfg.Session = longSession }
-	real(t, c, "moves", "a", through, long).run(t)
+	real(t, c, "moves", "a", through, lasting(longSession)).run(t)
 	first := awaitLeader(t, c, 0)
 	links[1].Heal()
 	links[0].Stall()
@@ -360,9 +365,9 @@ func wiped(t *testing.T, servers []string) {
 
 func twin(t *testing.T, servers []string) {
 	c := &court{}
-	real(t, c, "twin", "a", servers).run(t)
+	real(t, c, "twin", "a", servers, lasting(midSession)).run(t)
 	first := awaitLeader(t, c, 0)
-	second := real(t, c, "twin", "a", servers).run(t)
+	second := real(t, c, "twin", "a", servers, lasting(midSession)).run(t)
 	err := <-second.stopped
 	second.stopped <- err
 	if !errors.Is(err, ErrDuplicateInstance) || !strings.Contains(err.Error(), "a:7071") {
