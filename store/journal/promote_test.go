@@ -227,11 +227,11 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 
 	// The old primary still takes writes from whoever has not heard. None is answered.
 	late := schedulertest.Message(4, far)
-	short, stop := context.WithTimeout(ctx, 500*time.Millisecond)
-	defer stop()
-	if _, _, err := old.tl.Add(short, 0, []*scheduler.Message{late}, schedulertest.Start); err != nil {
+	if _, _, err := old.tl.Add(ctx, 0, []*scheduler.Message{late}, schedulertest.Start); err != nil {
 		t.Fatalf("the old primary no longer answers: %v: the test shows nothing", err)
 	}
+	short, stop := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer stop()
 	if err := old.writer.Await(short, []scheduler.Recorded{{UID: late.UID, Version: 1}}); err == nil {
 		t.Fatal("a push to a primary that was replaced was answered as kept")
 	}

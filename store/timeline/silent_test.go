@@ -16,7 +16,7 @@ import (
 func TestRedis_ALinkThatFallsSilentOrBreaksLeavesTheOutcomeUnknown(t *testing.T) {
 	t.Parallel()
 	proxy := lab.NewProxy(t, lab.SharedRedis(t).Addr)
-	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{proxy.Addr}, CallTimeout: 300 * time.Millisecond})
+	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{proxy.Addr}, CallTimeout: 600 * time.Millisecond})
 	t.Cleanup(func() { _ = rdb.Close() })
 	tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: "t" + strings.ToLower(rand.Text()), Buckets: 2,
 		EndedKeep: time.Minute, TombstoneKeep: time.Minute, TombstoneLimit: 10})

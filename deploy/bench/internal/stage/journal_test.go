@@ -53,7 +53,7 @@ func TestRestoresAreOrderedUntilTheTimeIsOver(t *testing.T) {
 	t.Parallel()
 	tarry := restoring(t, "{\"progress\":{\"read\":5}}\n{\"report\":{\"read\":7,\"same\":7}}\n", "",
 		"{\"report\":{\"read\":8}}\n")
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	read, took, err := tarry.Restore(ctx)
 	if err != nil || read != 15 || took <= 0 || took > 20*time.Second {
