@@ -147,7 +147,7 @@ func TestPublishMsg_WithoutAnAnswerSaysThatTheOutcomeIsUnknown(t *testing.T) {
 	nc, more := account(t)
 	in := intake(t, nc)
 	k, far := throughLink(t, more)
-	conn := wrap(t, far, AckWait(10*time.Second), Timeout(300*time.Millisecond), ByStream())
+	conn := wrap(t, far, AckWait(10*time.Second), Timeout(time.Second), ByStream())
 	k.lose(`"stream":"TARRY_default"`)
 	err := conn.PublishMsg(message("orders", "1", "Tarry-Delay", "1h", "Tarry-Id", "order-1"))
 	if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {

@@ -174,7 +174,7 @@ func TestMany_WaitsLongerThanOtherRequestsAndIsNotRepeated(t *testing.T) {
 	if got, err := conn.CancelMany(t.Context(), Selection{All: true}); err != nil || got.Looked != 1 {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if _, err := conn.RescheduleMany(ctx, Selection{All: true}, Change{Shift: time.Hour}); !errors.Is(err,
 		ErrOutcomeUnknown) {
