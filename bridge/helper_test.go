@@ -17,8 +17,8 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// rereads is how long two readings of the list of streams may take: after one that took long the server has a rest, of half
-// a minute at most, and on a busy machine one does.
+// rereads is how long two readings of the list of streams may take: after one that took long, as on a busy machine, the
+// server has a rest, of half a minute at most.
 const rereads = 90 * time.Second
 
 // connect opens tarry's own kind of connection and waits until it stands.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -71,12 +70,7 @@ func TestPublisher_BelievesAStreamThatTheListDoesNotShow(t *testing.T) {
 
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", lab.FreePort(t))
 }
 
 // deliversWhatIsStored sends ten messages again and again, as a scheduler does

@@ -3,7 +3,6 @@ package bridge_test
 import (
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -312,8 +311,8 @@ func embedded(t *testing.T, port int, dir string, jetstream bool) *server.Server
 func TestPublisher_KeepsItsRoutesWhileJetStreamIsAway(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first := embedded(t, server.RANDOM_PORT, dir, true)
-	port := first.Addr().(*net.TCPAddr).Port
+	port := lab.FreePort(t) // which no connection takes while no server has it
+	first := embedded(t, port, dir, true)
 	nc := connect(t, first.ClientURL())
 	stream(t, nc, "ORDERS", "orders.>")
 	log := &logBuffer{}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
@@ -466,11 +467,7 @@ func TestCommands_TellTheStoryOfAMessage(t *testing.T) {
 
 func TestCommands_SayWhenNobodyOrSomebodyElseAnswers(t *testing.T) {
 	t.Parallel()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
+	closed := fmt.Sprintf("127.0.0.1:%d", lab.FreePort(t))
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // only then does the server see the client go
 		<-r.Context().Done()
@@ -486,7 +483,7 @@ func TestCommands_SayWhenNobodyOrSomebodyElseAnswers(t *testing.T) {
 		return s.URL
 	}
 	for name, c := range map[string]struct{ server, want string }{
-		"nobody listens": {"http://" + closed.Addr().String(),
+		"nobody listens": {"http://" + closed,
 			"connection refused; is tarry running there? --server or TARRY_SERVER name another"},
 		"no answer":     {silent.URL, "no answer within 100ms"},
 		"a bad gateway": {page(502, "<html>"), `answered "502 Bad Gateway" and not as tarry does`},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os/exec"
 	"slices"
@@ -70,12 +69,7 @@ func TestDoctor_TellsMachinesTheSame(t *testing.T) {
 // Beside an instance that works it finds nothing wrong, and leaves everything as it was.
 func TestDoctor_LeavesARunningInstanceAlone(t *testing.T) {
 	t.Parallel()
-	unused, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = unused.Close()
-	at := unused.Addr().String()
+	at := fmt.Sprintf("127.0.0.1:%d", lab.FreePort(t))
 	environ := append(wellServed(t, "doctor-beside"), "TARRY_HTTP_LISTEN="+at)
 	ctx, stop := context.WithCancel(t.Context())
 	var log printed

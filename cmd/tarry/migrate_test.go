@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,12 +77,7 @@ func TestMigrate_SucceedsInAllThatStartAtOnce(t *testing.T) {
 func TestMigrate_TellsWhatFailedAndNoPassword(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2hunter2"
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
-	nobody := closed.Addr().String()
+	nobody := fmt.Sprintf("127.0.0.1:%d", lab.FreePort(t))
 	server, dir := lab.SharedMariaDB(t), t.TempDir()
 	noFile := filepath.Join(dir, "notes.txt")
 	if err := os.WriteFile(noFile, []byte(strings.Repeat("no database\n", 100)), 0o600); err != nil {

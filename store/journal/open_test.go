@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -181,17 +180,13 @@ func TestOpen_RefusesAServerThatTakesNoLargeStatements(t *testing.T) {
 func TestOpen_KeepsThePasswordToItself(t *testing.T) {
 	t.Parallel()
 	const password = "s3cr3t-word"
-	closed, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
+	closed := fmt.Sprintf("127.0.0.1:%d", lab.FreePort(t))
 	server := lab.SharedMariaDB(t)
 	for _, dsn := range []string{
 		"tarry:" + password, "tarry:" + password + "@tcp(127.0.0.1/db", "tarry:" + password + "@tcp(127.0.0.1)/",
 		"tarry:" + password + "@/db?tls=" + password,
 		"tarry:" + password + "@/db?parseTime=" + password, "tarry:" + password + "@/%zz" + password,
-		"tarry:" + password + "@tcp(" + closed.Addr().String() + ")/db",
+		"tarry:" + password + "@tcp(" + closed + ")/db",
 		"tarry:" + password + "@tcp(" + server.Addr + ")/db",
 	} {
 		s, err := journal.Open(t.Context(), config(dsn))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -130,12 +129,7 @@ func create(t *testing.T, js jetstream.JetStream, cfg jetstream.StreamConfig) {
 
 func nobody(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = l.Close()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", lab.FreePort(t))
 }
 
 func TestRun_FindsNothingWrongWithGoodServers(t *testing.T) {
