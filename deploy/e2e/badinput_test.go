@@ -144,6 +144,7 @@ func (s *site) contents(rdb *redis.Client) map[string]int64 {
 }
 
 func TestBadInputIsRefusedByBothDoorsBeforeAnythingIsWritten(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{nats: []lab.NATSOption{lab.NATSConfig(fmt.Sprintf("max_payload: %d", maxPayload))}})
 	a := s.start("a")
 	h := newHistory(s.ns)

@@ -12,6 +12,7 @@ import (
 
 // The main story: all three ways to lose a leader, one after the other, while 10,000 messages pass through.
 func TestNothingIsLostEarlyOrTwiceWhileLeadersDieStopAndFreeze(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{redis: []string{"--appendfsync", "always"}})
 	seen := s.watch()
 	a, b, c := s.start("a"), s.start("b"), s.start("c")

@@ -13,6 +13,7 @@ import (
 
 // What async mode loses with Redis is never more than the lag that was told just before.
 func TestInAsyncALossIsNeverAboveTheLagReported(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	s.journal("async", lab.NewMariaDB(t))
 	a, b := s.start("a"), s.start("b")

@@ -6,6 +6,7 @@ import (
 )
 
 func TestARollingRestartUnderLoadLosesNothingAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	a, b := s.start("a"), s.start("b")
 	h := newHistory(s.ns)

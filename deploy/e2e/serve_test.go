@@ -45,6 +45,7 @@ func TestServeRefusesABadSettingByName(t *testing.T) {
 }
 
 func TestServeRefusesARedisThatItsMessagesAreNotSafeIn(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, siteOptions{})
 	rdb := s.client()
 	if err := rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
