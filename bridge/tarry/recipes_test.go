@@ -218,7 +218,8 @@ func module(t *testing.T, program string) string {
 // execute runs a command to its end.
 func execute(t *testing.T, dir string, env []string, args ...string) string {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
+	// A first build on a small machine takes minutes. This is below go test's own limit of ten.
+	ctx, stop := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer stop()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.Env = dir, append(cmd.Environ(), env...)
