@@ -102,6 +102,7 @@
 //
 // NATS away: Send answers NotSent at once (the client keeps no reconnect
 // buffer), what was pending becomes Unknown, Ready is false. JetStream away:
-// 503 and time-outs, per stream. Permissions missing: said once in the log
+// 503 and time-outs, per stream. NATS back with an older stream than the intake's
+// consumer: the consumer is made anew (intakewatch.go). Permissions missing: said once in the log
 // with the subject that is needed.
 package bridge

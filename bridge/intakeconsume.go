@@ -47,9 +47,13 @@ func (in *Intake) consume(ctx context.Context) error {
 	if err := pull.start(); err != nil {
 		return fmt.Errorf("consume stream %s: %w", in.stream, err)
 	}
+	outrun := make(chan error, 1)
+	var watching sync.WaitGroup
+	watching.Go(func() { outrun <- in.watch(handling) })
 	defer func() {
 		stop()
 		in.letGo(c, pull, &left)
+		watching.Wait()
 	}()
 	tick := time.NewTicker(pulseEvery)
 	defer tick.Stop()
@@ -70,6 +74,8 @@ func (in *Intake) consume(ctx context.Context) error {
 			if err := pull.anew(); err != nil {
 				return fmt.Errorf("consume stream %s: %w", in.stream, err)
 			}
+		case err := <-outrun:
+			return fmt.Errorf("consume stream %s: %w", in.stream, err)
 		case err := <-pull.failed:
 			return fmt.Errorf("consume stream %s: %w", in.stream, err)
 		case <-ctx.Done():

@@ -10,6 +10,7 @@ import (
 type intakeMetrics struct {
 	accepted, merged, repeated, retried, aside prometheus.Counter
 	rejected                                   *prometheus.CounterVec
+	renewed                                    prometheus.Counter
 }
 
 func newIntakeMetrics(reg prometheus.Registerer) intakeMetrics {
@@ -23,9 +24,11 @@ func newIntakeMetrics(reg prometheus.Registerer) intakeMetrics {
 		aside: vec.WithLabelValues("aside"),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_intake_rejected_total",
 			Help: "Pushes by tag that went to the stream of rejects, by reason."}, []string{"reason"}),
+		renewed: prometheus.NewCounter(prometheus.CounterOpts{Name: "tarry_intake_consumer_renewed_total",
+			Help: "How often the intake's consumer was made anew, because NATS came back with a stream that is older than it."}),
 	}
 	if reg != nil {
-		reg.MustRegister(vec, m.rejected)
+		reg.MustRegister(vec, m.rejected, m.renewed)
 	}
 	return m
 }

@@ -102,7 +102,7 @@ func (in *Intake) Passed(ctx context.Context) bool {
 
 // held is the backlog of a stream. That of the intake stream is what its consumer has
 // not acknowledged, which the stream alone does not say: a nats-server 2.9 that was
-// killed may come back with messages that are acknowledged, and holds them for ever.
+// killed may come back with messages that are acknowledged (intakewatch.go).
 func (in *Intake) held(ctx context.Context, stream string) (backlog, error) {
 	var info streamInfo
 	if err := apiAsk(ctx, in.nc, apiStreamInfo+stream, nil, &info); err != nil {
@@ -134,6 +134,9 @@ type consumerInfo struct {
 	Floor struct {
 		Stream uint64 `json:"stream_seq"`
 	} `json:"ack_floor"` // all up to it are acknowledged
+	Delivered struct {
+		Stream uint64 `json:"stream_seq"`
+	} `json:"delivered"` // all up to it were handed out
 	Undelivered    uint64 `json:"num_pending"`
 	Unacknowledged uint64 `json:"num_ack_pending"`
 }

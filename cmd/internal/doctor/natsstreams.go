@@ -38,6 +38,7 @@ type stream struct {
 	State struct {
 		Messages  int64 `json:"messages"`
 		First     int64 `json:"first_seq"`
+		Last      int64 `json:"last_seq"`
 		Bytes     int64 `json:"bytes"`
 		Consumers int   `json:"consumer_count"`
 	} `json:"state"`
@@ -213,14 +214,21 @@ func (s *natsSeen) intakeRoom(st *stream) {
 	s.judge(Warn, "intake room", found, change)
 }
 
-// intakeLeft looks whether messages stand in the stream that its consumer has acknowledged. An acknowledgement removes
-// its message a moment later, so that what is seen must still be there then.
+// intakeLeft looks whether the consumer passes over what stands in the stream, because NATS came back with one that is
+// older. An acknowledgement removes its message a moment later, so that what is seen must still be there then.
 func (s *natsSeen) intakeLeft(ctx context.Context, name string) {
-	const check = "intake acknowledged"
+	const (
+		check  = "intake consumer"
+		change = "start an instance, or look at the log of one: it makes the consumer anew and takes all that stands there, " +
+			"and what it had accepted before counts once; then a nats-server newer than 2.9. A purge would lose pushes"
+	)
 	var consumer struct {
 		Floor struct {
 			Stream int64 `json:"stream_seq"`
 		} `json:"ack_floor"`
+		Delivered struct {
+			Stream int64 `json:"stream_seq"`
+		} `json:"delivered"`
 	}
 	err := s.ask(ctx, apiConsumerInfo+name+".tarry", nil, &consumer)
 	if refused := (*apiError)(nil); errors.As(err, &refused) && refused.ErrCode == codeConsumerNotFound {
@@ -246,16 +254,18 @@ func (s *natsSeen) intakeLeft(ctx context.Context, name string) {
 			s.untold(check, err, "let the user publish to "+apiStreamInfo+name)
 			return
 		}
+		if st.State.Last < consumer.Delivered.Stream {
+			s.warn(check, fmt.Sprintf("it has handed out up to sequence %d, and the last of %s is %d: NATS came back with an older "+
+				"stream, and pushes up to that sequence are acknowledged and never handed out", consumer.Delivered.Stream, name, st.State.Last), change)
+			return
+		}
 		if st.State.Messages == 0 || st.State.First > floor {
 			s.ok(check, "what is accepted is gone from %s", name)
 			return
 		}
 	}
-	s.warn(check, fmt.Sprintf("%s still holds messages up to sequence %d that its consumer has acknowledged: "+
-		"they are accepted, and nobody removes them; a nats-server 2.9 that was killed leaves such", name, floor),
-		fmt.Sprintf(
-			"nats stream purge %s --seq %d, which removes what stands before that sequence; then a newer nats-server",
-			name, floor+1))
+	s.warn(check, fmt.Sprintf("%s holds messages up to sequence %d, which its consumer counts as acknowledged: accepted ones "+
+		"that nobody removed, or pushes that nobody has seen. NATS came back with an older stream", name, floor), change)
 }
 
 // ackedWait is how long a server may take to remove what was acknowledged, from one look to the next.
