@@ -111,8 +111,8 @@ func (r *Redeliverer) one(ctx context.Context, dry bool, rec *scheduler.Record, 
 		return nil
 	}
 	call, cancel := context.WithTimeout(ctx, r.Timeout)
-	defer cancel()
 	there, err := r.Broker.Stored(call, c.Stream, c.Sequence, rec.UID)
+	cancel()
 	switch {
 	case errors.Is(err, scheduler.ErrUnjudged):
 		report.Unknown++
@@ -127,7 +127,9 @@ func (r *Redeliverer) one(ctx context.Context, dry bool, rec *scheduler.Record, 
 	if dry {
 		return nil
 	}
+	call, cancel = context.WithTimeout(ctx, r.Timeout)
 	stream, sequence, err := r.Broker.Publish(call, &rec.Message)
+	cancel()
 	if err != nil {
 		report.Failed++
 		r.Log.Warn().Err(err).Str("uid", string(rec.UID)).Str("topic", rec.Topic).Msg("not redelivered")
@@ -139,6 +141,9 @@ func (r *Redeliverer) one(ctx context.Context, dry bool, rec *scheduler.Record, 
 		Instance: r.Instance, Address: r.Address(), Reason: "redelivered: the stream had lost it", Attempt: rec.Attempt,
 		Stream: stream, Sequence: sequence, Due: rec.Due,
 		Uncertain: rec.Mark.Uncertain, Refusals: rec.Mark.Refusals}
+	// It is delivered, however long that took and whoever still waits for the report.
+	call, cancel = context.WithTimeout(context.WithoutCancel(ctx), r.Timeout)
+	defer cancel()
 	if err := r.Store.Write(call, nil, []scheduler.Change{again}); err != nil {
 		return fmt.Errorf("journal the redelivery of %s: %w", rec.UID, err)
 	}

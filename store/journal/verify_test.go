@@ -249,6 +249,59 @@ func TestRedeliver_PublishesWhatIsGoneAndOnlyThat(t *testing.T) {
 	})
 }
 
+// punctual writes nothing for a caller whose time is over.
+type punctual struct{ journal.Store }
+
+func (p punctual) Write(ctx context.Context, fences map[int]uint64, changes []scheduler.Change) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return p.Store.Write(ctx, fences, changes)
+}
+
+// slowBroker takes nearly all the time it has to publish, or longer than its caller waits.
+type slowBroker struct {
+	fakeBroker
+	after func()
+}
+
+func (b *slowBroker) Publish(ctx context.Context, m *scheduler.Message) (string, uint64, error) {
+	<-ctx.Done()
+	b.after()
+	return b.fakeBroker.Publish(ctx, m)
+}
+
+func TestRedeliver_WritesDownWhatItPublishedHoweverLongThatTook(t *testing.T) {
+	for name, leave := range map[string]bool{"in the last moment": false, "for a caller that has gone": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSides(t)
+				s.add(true, 1)
+				uid := schedulertest.Message(1).UID
+				s.write(scheduler.Change{UID: uid, Version: 2, State: scheduler.StateDelivered, Stream: "S", Sequence: 1})
+				time.Sleep(time.Second)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				broker := &slowBroker{fakeBroker: fakeBroker{stored: map[string]scheduler.UID{}}, after: func() {
+					if leave {
+						cancel()
+					}
+				}}
+				r := &journal.Redeliverer{Store: punctual{s.store}, Broker: broker, Buckets: 1, Clock: s.clock, Instance: "a",
+					Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
+				report, err := r.Run(ctx, scheduler.RedeliverRequest{}, nil)
+				if report.Redelivered != 1 || (err != nil) != leave {
+					t.Errorf("report %+v, %v", report, err)
+				}
+				history, err := s.store.History(t.Context(), uid)
+				if err != nil || len(history) != 3 || history[2].State != scheduler.StateDelivered {
+					t.Errorf("history %+v, %v", history, err)
+				}
+			})
+		})
+	}
+}
+
 // A message whose headers are cut is read by scripts, and by nobody else. A repair goes on past it where the journal
 // does not know it.
 func TestVerify_GoesOnPastWhatCannotBeRead(t *testing.T) {
