@@ -95,12 +95,15 @@ func (in *Intake) outrun(ctx context.Context) (string, error) {
 func (in *Intake) renew(ctx context.Context, why string) error {
 	ctx, stop := context.WithTimeout(ctx, apiTimeout)
 	defer stop()
-	if err := in.js.DeleteConsumer(ctx, in.stream, consumerName); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		in.log.Error().Err(err).Str("stream", in.stream).Str("why", why).Msg("the intake's consumer passes over pushes and cannot be deleted; they wait")
+	err := in.js.DeleteConsumer(ctx, in.stream, consumerName)
+	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		in.log.Error().Err(err).Str("stream", in.stream).Str("why", why).
+			Msg("the intake's consumer passes over pushes and cannot be deleted; they wait")
 		return err
 	}
 	in.metrics.renewed.Inc()
 	in.log.Warn().Str("stream", in.stream).Str("why", why).
-		Msg("nats came back with a stream that is older than the intake's consumer; the consumer is made anew, and hands out all that the stream holds")
+		Msg("nats came back with a stream that is older than the intake's consumer; " +
+			"the consumer is made anew, and hands out all that the stream holds")
 	return errOutrun
 }

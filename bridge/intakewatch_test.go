@@ -16,8 +16,9 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// A nats-server that comes back with the stream as it was before, and with the consumer as it became after: so may one
-// of 2.9 that was killed, or one whose files are of a backup. The consumer counts as handed out what is still to come.
+// A nats-server that comes back with the stream as it was before, and with the consumer as it became after: so may
+// one of 2.9 that was killed, or one whose files are of a backup. The consumer counts as handed out what is still to
+// come.
 func TestIntake_TakesWhatComesAfterNATSCameBackWithAnOlderStream(t *testing.T) {
 	t.Parallel()
 	const before, lost = 5, 10
@@ -31,10 +32,11 @@ func TestIntake_TakesWhatComesAfterNATSCameBackWithAnOlderStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, timeline, log, registry := lab.NewNATS(t, lab.NATS29()), newTimeline(t), &logBuffer{}, prometheus.NewRegistry()
+			server, timeline := lab.NewNATS(t, lab.NATS29()), newTimeline(t)
+			log, registry := &logBuffer{}, prometheus.NewRegistry()
 			nc, ns := connect(t, server.URL()), newNamespace()
-			cfg := bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: scheduling(t, nc, timeline, nil), Log: log.logger(),
-				Registerer: registry}
+			cfg := bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed",
+				Accept: scheduling(t, nc, timeline, nil), Log: log.logger(), Registerer: registry}
 			push := func(count int) {
 				t.Helper()
 				for range count {
@@ -51,8 +53,8 @@ func TestIntake_TakesWhatComesAfterNATSCameBackWithAnOlderStream(t *testing.T) {
 			run, stop := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			in := intakeOn(t, first)
-			streamOf(t, nc, jetstream.StreamConfig{Name: bridge.StreamName(ns), Subjects: []string{"delayed.>"}, Retention: jetstream.WorkQueuePolicy,
-				Discard: jetstream.DiscardNew})
+			streamOf(t, nc, jetstream.StreamConfig{Name: bridge.StreamName(ns), Subjects: []string{"delayed.>"},
+				Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew})
 			push(before)
 			server.Stop()
 			messages := filepath.Join(server.Dir(), "store", "jetstream", "$G", "streams", bridge.StreamName(ns), "msgs")

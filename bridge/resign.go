@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 // ResignConfig is what a Resign is made of.
@@ -21,7 +22,7 @@ type ResignConfig struct {
 	// Instance is this instance's name.
 	Instance string
 	// Do makes this instance resign, if it leads and another could take over; it
-	// returns when it has.
+	// returns when it has. Who asked is told the words that bridge/answer has for its error.
 	Do  func(ctx context.Context, reason string) error
 	Log zerolog.Logger
 }
@@ -44,6 +45,7 @@ type resignWish struct {
 
 type resignAnswer struct {
 	Resigned bool   `json:"resigned"`
+	Error    string `json:"error,omitempty"` // the word of the problem
 	Detail   string `json:"detail,omitempty"`
 }
 
@@ -83,7 +85,8 @@ func (r *Resign) heard(ctx context.Context, msg *nats.Msg) {
 		wish.Reason = ""
 	}
 	if err != nil {
-		said = resignAnswer{Detail: err.Error()}
+		p := answer.Problem(err) // the error itself is for the log
+		said = resignAnswer{Error: p.Word, Detail: p.Detail}
 	}
 	r.cfg.Log.Info().Err(err).Str("who", answer.ByNATS).Str("route", r.subject).Str("operation", "resign").Str(
 		"reason", wish.Reason).
@@ -103,7 +106,8 @@ const maxReason = 1000
 // checkReason refuses what no tarry asks with.
 func checkReason(reason string) error {
 	if len(reason) > maxReason || strings.ContainsFunc(reason, unicode.IsControl) {
-		return fmt.Errorf("the reason is longer than %d bytes or has a control character", maxReason)
+		return &wire.Error{Word: wire.WordReason, Field: "reason",
+			Detail: fmt.Sprintf("is longer than %d bytes or has a control character", maxReason)}
 	}
 	return nil
 }
@@ -118,12 +122,13 @@ func (r *Resign) Ask(ctx context.Context, instance, reason string) error {
 	ctx, stop := context.WithTimeout(ctx, apiTimeout)
 	defer stop()
 	msg, err := r.cfg.Conn.RequestWithContext(ctx, r.subject, text)
-	if err != nil {
-		return fmt.Errorf("%w: ask %s: %w", ErrNotResigned, instance, err)
-	}
 	var said resignAnswer
-	if err := json.Unmarshal(msg.Data, &said); err != nil {
-		return fmt.Errorf("%w: answer of %s: %w", ErrNotResigned, instance, err)
+	if err == nil {
+		err = json.Unmarshal(msg.Data, &said)
+	}
+	if err != nil {
+		r.cfg.Log.Warn().Err(err).Str("leader", instance).Msg("the leader was asked to resign and gave no answer")
+		return fmt.Errorf("%w: %s, which leads, gives no answer", ErrNotResigned, instance)
 	}
 	if !said.Resigned {
 		return fmt.Errorf("%w: %s says: %s", ErrNotResigned, instance, said.Detail)

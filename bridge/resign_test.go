@@ -3,11 +3,13 @@ package bridge_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
@@ -27,23 +29,32 @@ func TestResign_ReachesTheInstanceThatIsNamed(t *testing.T) {
 	}
 	a := instance("a", errors.New("must not be asked"))
 	instance("b", nil)
-	instance("c", errors.New("another leads by now"))
+	instance("c", answer.ErrNoStandby)
+	instance("e", fmt.Errorf("%w: session lost at 10.0.0.7:2181", answer.ErrUnreachable))
+	instance("d", errors.New("zk: connection refused at 10.0.0.7:2181"))
 	lab.Eventually(t, 10*time.Second, func() error { return a.Ask(t.Context(), "b", "an upgrade") })
 	if got := <-asked; got != "b: an upgrade" {
 		t.Errorf("%q was asked", got)
 	}
-	lab.Eventually(t, 10*time.Second, func() error {
-		err := a.Ask(t.Context(), "c", "")
-		if !errors.Is(err, bridge.ErrNotResigned) || !strings.Contains(err.Error(), "another leads by now") {
-			return errors.New("c has not answered")
+	for name, says := range map[string]string{
+		"c": answer.ErrNoStandby.Error(), "d": "something went wrong inside", "e": answer.ErrUnreachable.Error(),
+	} {
+		lab.Eventually(t, 10*time.Second, func() error {
+			err := a.Ask(t.Context(), name, "")
+			if !errors.Is(err, bridge.ErrNotResigned) || !strings.Contains(err.Error(), name+" says: "+says) {
+				return fmt.Errorf("%s answered %w", name, err)
+			}
+			return nil
+		})
+		if err := a.Ask(t.Context(), name, ""); strings.Contains(err.Error(), "10.0.0.7") {
+			t.Errorf("%s names what is inside: %v", name, err)
 		}
-		return nil
-	})
+	}
 	if err := a.Ask(t.Context(), "nobody", ""); !errors.Is(err, bridge.ErrNotResigned) {
 		t.Errorf("nobody resigned with %v", err)
 	}
 	for len(asked) > 0 {
-		if got := <-asked; !strings.HasPrefix(got, "b: ") && !strings.HasPrefix(got, "c: ") {
+		if got := <-asked; strings.HasPrefix(got, "a: ") {
 			t.Errorf("%q was asked", got)
 		}
 	}

@@ -33,6 +33,23 @@ const (
 	WordUnknownReject    = "unknown_reject"
 	WordIncompleteReject = "incomplete_reject"
 	WordNeedsJetStream   = "needs_jetstream"
+
+	WordNoLeader  = "no_leader"
+	WordNotLeader = "not_leader"
+	WordNoStandby = "no_standby"
+)
+
+// What an election answers when it cannot do what was asked.
+var (
+	// ErrNoLeader: nobody leads at the moment.
+	ErrNoLeader = errors.New("no instance leads")
+	// ErrNotLeader: another instance leads.
+	ErrNotLeader = errors.New("this instance does not lead")
+	// ErrNoStandby: nobody could take over.
+	ErrNoStandby = errors.New("no other instance could take over")
+	// ErrUnreachable: what holds the election gives no answer.
+	ErrUnreachable = errors.New("ZooKeeper does not answer this instance, so it cannot tell who leads and who stands by; " +
+		"it takes pushes and changes all the same, and what is due leaves as soon as a leader reaches ZooKeeper")
 )
 
 var problems = []struct {
@@ -55,6 +72,10 @@ var problems = []struct {
 	{scheduler.ErrTooManyPauses, http.StatusConflict, WordTooManyPauses},
 	{scheduler.ErrBadCursor, http.StatusBadRequest, WordBadCursor},
 	{scheduler.ErrTooFar, http.StatusBadRequest, WordTooFar},
+	{ErrNoLeader, http.StatusConflict, WordNoLeader},
+	{ErrNotLeader, http.StatusConflict, WordNotLeader},
+	{ErrNoStandby, http.StatusConflict, WordNoStandby},
+	{ErrUnreachable, http.StatusServiceUnavailable, WordUnavailable},
 	{scheduler.ErrUnreadable, http.StatusInternalServerError, WordInternal},
 	{scheduler.ErrFull, http.StatusServiceUnavailable, WordFull},
 	{scheduler.ErrBehind, http.StatusServiceUnavailable, WordBehind},
@@ -89,8 +110,8 @@ func Problem(err error) wire.Problem {
 			switch {
 			case p.word == WordUnknownID:
 				detail = "no message, live or remembered, has this id"
-			case p.word == WordUnknownReject: // of whom it is hidden from it must not differ from none
-				detail = ErrUnknownReject.Error()
+			case p.word == WordUnknownReject, p.err == ErrUnreachable: // a hidden reject must not differ from none
+				detail = p.err.Error()
 			case p.status >= http.StatusInternalServerError:
 				detail = nameless(detail)
 			}

@@ -16,24 +16,11 @@ import (
 
 // Cluster is what the election does for this door.
 type Cluster interface {
-	// Cluster returns the instances and their roles. ErrUnreachable: they cannot be read now.
+	// Cluster returns the instances and their roles. answer.ErrUnreachable: they cannot be read now.
 	Cluster(ctx context.Context) (ClusterInfo, error)
-	// Resign makes the leader give leadership up. It may answer ErrNoLeader, ErrNotLeader, ErrNoStandby or
-	// ErrUnreachable.
+	// Resign makes the leader give leadership up. It may answer what bridge/answer says of an election.
 	Resign(ctx context.Context, reason string) error
 }
-
-// What a Cluster answers when it cannot do what was asked.
-var (
-	// ErrNoLeader: nobody leads at the moment.
-	ErrNoLeader = errors.New("no instance leads")
-	// ErrNotLeader: another instance leads.
-	ErrNotLeader = errors.New("this instance does not lead")
-	// ErrNoStandby: nobody could take over.
-	ErrNoStandby = errors.New("no other instance could take over")
-	// ErrUnreachable: what holds the election gives no answer.
-	ErrUnreachable = errors.New("the election cannot be reached")
-)
 
 // ClusterInfo is who is there.
 type ClusterInfo struct {
@@ -100,7 +87,7 @@ func (s *Server) cluster(w http.ResponseWriter, r *http.Request) error {
 	defer stop()
 	info, err := s.cfg.Cluster.Cluster(ctx)
 	if err != nil {
-		return clusterProblem(err)
+		return err
 	}
 	a := clusterAnswer{Namespace: s.cfg.Namespace, Term: info.Term, Instances: append([]Instance{}, info.Instances...)}
 	if l := info.Leader; l != nil {
@@ -134,10 +121,10 @@ func (s *Server) resign(w http.ResponseWriter, r *http.Request) error {
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
 	switch err := s.cfg.Cluster.Resign(ctx, reason); {
-	case errors.Is(err, ErrNotLeader):
+	case errors.Is(err, answer.ErrNotLeader):
 		return s.notLeader(ctx, err)
 	case err != nil:
-		return clusterProblem(err)
+		return err
 	}
 	return s.respondValue(w, http.StatusOK, struct {
 		Resigned bool `json:"resigned"`
@@ -150,19 +137,7 @@ func (s *Server) notLeader(ctx context.Context, err error) error {
 	if info, err := s.cfg.Cluster.Cluster(ctx); err == nil && info.Leader != nil {
 		detail += fmt.Sprintf("; %s at %s does", info.Leader.Instance, info.Leader.Address)
 	}
-	return refusal(http.StatusConflict, WordNotLeader, "%s", detail)
-}
-
-func clusterProblem(err error) error {
-	switch {
-	case errors.Is(err, ErrNoLeader):
-		return refusal(http.StatusConflict, WordNoLeader, "%s", err)
-	case errors.Is(err, ErrNoStandby):
-		return refusal(http.StatusConflict, WordNoStandby, "%s", err)
-	case errors.Is(err, ErrUnreachable):
-		return refusal(http.StatusServiceUnavailable, answer.WordUnavailable, "%s", err)
-	}
-	return err
+	return refusal(http.StatusConflict, answer.WordNotLeader, "%s", detail)
 }
 
 const maxReason = 200

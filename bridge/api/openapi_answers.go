@@ -327,7 +327,9 @@ func answerSchemas() object {
 		{"Instance", shape("One instance.", []string{"instance", "address", "role", "healthy", "version"}, object{
 			{"instance", text("Its name.")}, {"address", text("Where others reach it.")},
 			{"role", typed("string", "What it does.", member{"enum", []string{RoleLeader, RoleStandby}})},
-			{"healthy", typed("boolean", "It could lead.")}, {"version", text("Of its binary.")},
+			{"healthy", typed("boolean",
+				"It last said that it could lead. One that died stands here until its session ends.")},
+			{"version", text("Of its binary.")},
 			{"other_store",
 				typed("boolean", "Its Redis is not the leader's: it takes nothing until its settings are mended.")},
 		})},

@@ -140,7 +140,7 @@ func clusterOperations() []operation {
 			answers: ok("It has stepped down.", "Resigned"),
 			problems: map[int][]string{
 				http.StatusBadRequest:         {wire.WordJSON, wire.WordRepeatedField, WordReason},
-				http.StatusConflict:           {WordNoLeader, WordNotLeader, WordNoStandby},
+				http.StatusConflict:           {answer.WordNoLeader, answer.WordNotLeader, answer.WordNoStandby},
 				http.StatusServiceUnavailable: unavailable,
 				http.StatusGatewayTimeout:     {answer.WordOutcomeUnknown},
 			},

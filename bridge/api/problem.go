@@ -26,9 +26,6 @@ const (
 	WordRequestTimeout   = "request_timeout"
 	WordIncomplete       = "incomplete_body"
 	WordReason           = "invalid_reason"
-	WordNoLeader         = "no_leader"
-	WordNotLeader        = "not_leader"
-	WordNoStandby        = "no_standby"
 
 	// What only the journal answers; the fields of the bodies have their words in wire.
 	WordNeedsJournal   = "needs_journal"

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -525,7 +526,7 @@ func TestAudit_TellsWhoDidWhatAndHowItWent(t *testing.T) {
 	call(t, d, "POST", "/v1/restore", `{"topic":5}`, as("all")...)
 	call(t, d, "POST", "/v1/messages/cancel", `{"topic":"mail.a"}`, as("shop")...)
 	call(t, d, "POST", "/v1/dead/purge", `{"ids":["x","y"]}`, as("ops")...)
-	nodes.refusal = api.ErrNoStandby
+	nodes.refusal = answer.ErrNoStandby
 	call(t, d, "POST", "/v1/cluster/resign", "", as("ops")...)
 	// None of these is an operator's action.
 	call(t, d, "POST", "/v1/restore", "")

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -175,8 +176,10 @@ func TestCluster_AnswersInTheFormOfTheContract(t *testing.T) {
 	if a := call(t, d, "GET", "/v1/cluster", "").want(t, 200, ""); a.raw != want {
 		t.Errorf("got %s\nwant %s", a.raw, want)
 	}
-	c.err = fmt.Errorf("members: %w", api.ErrUnreachable)
-	call(t, d, "GET", "/v1/cluster", "").want(t, 503, "unavailable")
+	c.err = fmt.Errorf("%w: zk: could not connect to 10.0.0.7:2181", answer.ErrUnreachable)
+	if a := call(t, d, "GET", "/v1/cluster", "").want(t, 503, "unavailable"); a.detail() != answer.ErrUnreachable.Error() {
+		t.Errorf("it says %q", a.detail())
+	}
 	c.err = errors.New("something else")
 	call(t, d, "GET", "/v1/cluster", "").want(t, 500, "internal")
 	call(t, d, "GET", "/v1/cluster?x=y", "").want(t, 400, "unknown_parameter")
@@ -213,8 +216,8 @@ func TestResign_CarriesTheReasonAndSaysWhyNot(t *testing.T) {
 		err    error
 		status int
 		word   string
-	}{{api.ErrNoLeader, 409, "no_leader"}, {api.ErrNotLeader, 409, "not_leader"}, {api.ErrNoStandby, 409, "no_standby"},
-		{api.ErrUnreachable, 503, "unavailable"}, {errors.New("else"), 500, "internal"}} {
+	}{{answer.ErrNoLeader, 409, "no_leader"}, {answer.ErrNotLeader, 409, "not_leader"}, {answer.ErrNoStandby, 409, "no_standby"},
+		{answer.ErrUnreachable, 503, "unavailable"}, {errors.New("else"), 500, "internal"}} {
 		c.refusal = fmt.Errorf("resign: %w", r.err)
 		a := call(t, d, "POST", "/v1/cluster/resign", "").want(t, r.status, r.word)
 		if r.word == "not_leader" && !strings.Contains(a.detail(), "t9 at 10.0.0.9:7070") {

@@ -50,7 +50,7 @@ func clusterText(t clock, c *client.Cluster) (string, error) {
 		return b.String(), nil
 	}
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(table, "\nINSTANCE\tADDRESS\tROLE\tHEALTH\tVERSION\n")
+	fmt.Fprint(table, "\nINSTANCE\tADDRESS\tROLE\tLAST SAID\tVERSION\n")
 	for _, i := range c.Instances {
 		health := "healthy"
 		switch {

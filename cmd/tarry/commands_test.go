@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -272,7 +273,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 
 func TestResign_ThatIsRefusedExitsWith4AndSaysWhoLeads(t *testing.T) {
 	t.Parallel()
-	environ := serve(t, api.Config{Service: scripted{}, Cluster: fixedCluster{api.ErrNotLeader}})
+	environ := serve(t, api.Config{Service: scripted{}, Cluster: fixedCluster{answer.ErrNotLeader}})
 	tarry(t, "", environ, "resign").want(t, exitState, "tarry-1 at 10.0.0.1:7070 does")
 }
 

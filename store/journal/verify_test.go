@@ -287,8 +287,8 @@ func TestRedeliver_WritesDownWhatItPublishedHoweverLongThatTook(t *testing.T) {
 						cancel()
 					}
 				}}
-				r := &journal.Redeliverer{Store: punctual{s.store}, Broker: broker, Buckets: 1, Clock: s.clock, Instance: "a",
-					Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
+				r := &journal.Redeliverer{Store: punctual{s.store}, Broker: broker, Buckets: 1, Clock: s.clock,
+					Instance: "a", Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
 				report, err := r.Run(ctx, scheduler.RedeliverRequest{}, nil)
 				if report.Redelivered != 1 || (err != nil) != leave {
 					t.Errorf("report %+v, %v", report, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/election"
 )
@@ -20,11 +21,11 @@ type cluster struct {
 func (c *cluster) Cluster(ctx context.Context) (api.ClusterInfo, error) {
 	leader, led, err := c.elector.Leader(ctx)
 	if err != nil {
-		return api.ClusterInfo{}, fmt.Errorf("%w: %w", api.ErrUnreachable, err)
+		return api.ClusterInfo{}, fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
 	}
 	members, err := c.elector.Members(ctx)
 	if err != nil {
-		return api.ClusterInfo{}, fmt.Errorf("%w: %w", api.ErrUnreachable, err)
+		return api.ClusterInfo{}, fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
 	}
 	info := api.ClusterInfo{Term: leader.Term}
 	if led {
@@ -57,7 +58,7 @@ func (c *cluster) Resign(ctx context.Context, reason string) error {
 	}
 	if err := c.elector.Resign(ctx, reason); errors.Is(err, election.ErrNotLeader) {
 		if err = c.ask(ctx, leader, reason); err != nil {
-			return fmt.Errorf("%w: %w", api.ErrNotLeader, err)
+			return fmt.Errorf("%w: %w", answer.ErrNotLeader, err)
 		}
 		return nil
 	} else if err != nil {
@@ -71,28 +72,32 @@ func (c *cluster) resignHere(ctx context.Context, reason string) error {
 	if _, err := c.replaceable(ctx); err != nil {
 		return err
 	}
-	return c.elector.Resign(ctx, reason)
+	err := c.elector.Resign(ctx, reason)
+	if errors.Is(err, election.ErrNotLeader) {
+		return answer.ErrNotLeader
+	}
+	return err
 }
 
 // replaceable is who leads, where somebody else could.
 func (c *cluster) replaceable(ctx context.Context) (leader string, err error) {
 	members, err := c.elector.Members(ctx)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", api.ErrUnreachable, err)
+		return "", fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
 	}
 	who, led, err := c.elector.Leader(ctx)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("%w: %w", api.ErrUnreachable, err)
+		return "", fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
 	case !led:
-		return "", api.ErrNoLeader
+		return "", answer.ErrNoLeader
 	}
 	other := false
 	for _, m := range members {
 		other = other || (m.Healthy && m.Instance != who.Instance)
 	}
 	if !other {
-		return "", api.ErrNoStandby
+		return "", answer.ErrNoStandby
 	}
 	return who.Instance, nil
 }

@@ -25,7 +25,7 @@ var arrows = map[string][]string{
 	"cmd/internal/config": {"bridge/wire"},
 	"cmd/internal/doctor": {"cmd/internal/config", "store/timeline", "store/journal", "bridge", "bridge/wire"},
 	"cmd/internal/app": {"cmd/internal/config", "election", "scheduler", "store/timeline", "store/memory",
-		"store/journal", "bridge", "bridge/api", "bridge/wire"},
+		"store/journal", "bridge", "bridge/answer", "bridge/api", "bridge/wire"},
 	"election":                  {},
 	"scheduler":                 {},
 	"scheduler/schedulertest":   {"scheduler"},

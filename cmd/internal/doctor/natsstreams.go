@@ -254,9 +254,10 @@ func (s *natsSeen) intakeLeft(ctx context.Context, name string) {
 			s.untold(check, err, "let the user publish to "+apiStreamInfo+name)
 			return
 		}
-		if st.State.Last < consumer.Delivered.Stream {
-			s.warn(check, fmt.Sprintf("it has handed out up to sequence %d, and the last of %s is %d: NATS came back with an older "+
-				"stream, and pushes up to that sequence are acknowledged and never handed out", consumer.Delivered.Stream, name, st.State.Last), change)
+		if out := consumer.Delivered.Stream; st.State.Last < out {
+			s.warn(check, fmt.Sprintf("it has handed out up to sequence %d, and the last of %s is %d: NATS came back with an "+
+				"older stream, and pushes up to that sequence are acknowledged and never handed out",
+				out, name, st.State.Last), change)
 			return
 		}
 		if st.State.Messages == 0 || st.State.First > floor {
@@ -264,8 +265,9 @@ func (s *natsSeen) intakeLeft(ctx context.Context, name string) {
 			return
 		}
 	}
-	s.warn(check, fmt.Sprintf("%s holds messages up to sequence %d, which its consumer counts as acknowledged: accepted ones "+
-		"that nobody removed, or pushes that nobody has seen. NATS came back with an older stream", name, floor), change)
+	s.warn(check, fmt.Sprintf("%s holds messages up to sequence %d, which its consumer counts as acknowledged: "+
+		"accepted ones that nobody removed, or pushes that nobody has seen. NATS came back with an older stream",
+		name, floor), change)
 }
 
 // ackedWait is how long a server may take to remove what was acknowledged, from one look to the next.
