@@ -122,6 +122,7 @@ func TestPush_TakesAnyJSONAsABody(t *testing.T) {
 		"text":   `"hello"`,
 		"number": `-1e3`,
 		"no":     `false`,
+		"null":   `null`,
 	} {
 		push := `{"topic":"a.b","delay":"1h","id":"` + id + `","body_json": ` + value + ` }`
 		call(t, d, "POST", "/v1/messages", push).want(t, 201, "")

@@ -120,7 +120,7 @@ func contentFields() object {
 			member{"examples", []string{"aGVsbG8="}})},
 		{"body_json", object{
 			{"description", "The body as a JSON value of any kind; its bytes go out as they stand in the request. " +
-				"null is the same as absent. No header is added: give Content-Type where consumers want it."},
+				"null too is a body, of four bytes. No header is added: give Content-Type where consumers want it."},
 			{"examples", []any{object{{"order", 7131}}}}}},
 	}
 }

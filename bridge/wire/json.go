@@ -34,8 +34,9 @@ type PushItem struct {
 //	 "retry":"0,2m,10m*5~20%" | [0, "2m", 600000]}
 //
 // Every field is optional but the topic and one of delay and at, and of these two with an attempt of 2 or more, which
-// then waits by its schedule of retries; null is the same as absent. An unknown or repeated field refuses the push, as
-// does one that is not supported yet. Sizes and the ten-year limit are for the caller (CheckSize, CheckDue).
+// then waits by its schedule of retries; null is the same as absent, but for body_json: there it is the body, four
+// bytes. An unknown or repeated field refuses the push, as does one that is not supported yet. Sizes and the ten-year
+// limit are for the caller (CheckSize, CheckDue).
 func DecodePush(data []byte, prefix string) PushItem {
 	s := scanner{b: data}
 	item := s.push(prefix)

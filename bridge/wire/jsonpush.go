@@ -57,7 +57,8 @@ func (f *fields) refuse(e *Error) {
 	}
 }
 
-// known finds a field by its name and skips the value of one that is unknown, repeated or null.
+// known finds a field by its name and skips the value of one that is unknown, repeated or null. A body may be the JSON
+// value null.
 func (f *fields) known(name []byte, names []string, complaint string) (string, bool) {
 	for i, field := range names {
 		if string(name) != field {
@@ -69,7 +70,7 @@ func (f *fields) known(name []byte, names []string, complaint string) (string, b
 			return "", false
 		}
 		f.seen |= 1 << i
-		if f.s.null() {
+		if field != fieldJSON && f.s.null() {
 			return "", false
 		}
 		return field, true

@@ -25,6 +25,7 @@ func TestDecodeEdit_ReadsEveryField(t *testing.T) {
 		`{"body":""}`:                  {Body: []byte{}, HasBody: true},
 		`{"body_base64":"AP8="}`:       {Body: []byte{0, 255}, HasBody: true},
 		`{"body_json":[1, {"a":"ä"}]}`: {Body: []byte(`[1, {"a":"ä"}]`), HasBody: true},
+		`{"body_json": null}`:          {Body: []byte("null"), HasBody: true},
 		`{"headers":{}}`:               {HasHeaders: true},
 		`{"headers":{"b":"1","A":[]}}`: {HasHeaders: true, Headers: []wire.Header{{Name: "b", Value: "1"}}},
 	} {
