@@ -83,7 +83,7 @@ func (d *dialer) Next() (string, bool) {
 	return server, d.closing || d.over
 }
 
-// Connected is told after a good handshake.
+// Connected is called after a good handshake.
 func (d *dialer) Connected() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -45,10 +45,10 @@
 //
 //	Multi[ create leader (ephemeral), setData term = n if its version is still v ]
 //
-// where n = 1 + the higher of the stored term and Floor, the highest term known elsewhere (Redis). So the term
-// goes on rising when ZooKeeper's data is lost, and a Floor that cannot be read means not to stand. After
-// success the version of the term znode is v+1 until somebody else wins. That version is the proof the
-// rest hangs on: renewing and giving up are transactions too,
+// where n = 1 + the higher of the stored term and Floor, the highest term that Redis knows. So the term
+// goes on rising when ZooKeeper's data is lost; a member that cannot read Floor does not stand. After
+// success the version of the term znode is v+1 until another member wins. That version is the proof that the
+// rest relies on: renewing and giving up are transactions too,
 //
 //	renew:    Multi[ check term is at version v+1, setData leader ]
 //	give up:  Multi[ check term is at version v+1, delete  leader ]
@@ -77,7 +77,7 @@
 // runs). zk.Conn's State proves nothing either: after 9 s of SIGSTOP it still said StateHasSession.
 //
 // The deadline is a timer of its own. A renewal that is acknowledged after the deadline passed does not
-// revive the lease, even when the timer has not fired yet. [Remaining] tells how much of the lease is left,
+// revive the lease, even when the timer has not fired yet. [Remaining] returns how much of the lease is left,
 // so that each call to Redis or NATS can take the lesser of its own time-out and that.
 //
 // The monotonic clock runs while a process is stopped, but not while its machine is suspended: a virtual

@@ -16,7 +16,7 @@ var (
 	// ErrNotLeader answers a Resign of an instance that does not lead.
 	ErrNotLeader = errors.New("this instance does not lead")
 
-	// ErrUnreachable means that ZooKeeper gave no answer; what comes with it is the last known state.
+	// ErrUnreachable means that ZooKeeper gave no answer; the value beside it is the last known state.
 	ErrUnreachable = errors.New("zookeeper unreachable")
 
 	// ErrDuplicateInstance ends Run: another live process is registered under this instance's name.
@@ -90,12 +90,12 @@ type Elector interface {
 	// when leadership is given up, or with ErrNotLeader.
 	Resign(ctx context.Context, reason string) error
 
-	// Leader tells who leads. With an error it is the last known answer.
+	// Leader returns who leads. With an error it returns the last known answer.
 	Leader(ctx context.Context) (Leader, bool, error)
 
 	// Members lists the live instances by name.
 	Members(ctx context.Context) ([]Member, error)
 
-	// State tells where this instance stands.
+	// State returns where this instance stands.
 	State() State
 }

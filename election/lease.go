@@ -85,10 +85,10 @@ func (l *lease) remaining() time.Duration {
 	return max(0, time.Until(l.until))
 }
 
-// Remaining tells how much of the lease is left under a leadership context, or any context made from one. Each
+// Remaining returns how much of the lease is left under a leadership context, or any context made from one. Each
 // call to a store or to NATS takes the lesser of its own time-out and this. Renewals move it
 // forward, so ask before every call; 0 means that leadership is over. False means that no lease bounds
-// this context: it is not a leadership's, or a Solo's without end.
+// this context: it is not a leadership's, or it is a Solo's, which does not end.
 //
 // While a leader resigns its context has ended but its lease has not: what is in flight may be finished
 // under context.WithoutCancel within Remaining.

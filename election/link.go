@@ -18,10 +18,10 @@ import (
 //
 // No later read waits longer than S/3: the session's own traffic, renewals and looks, brings an answer every S/6.
 //
-// The zxid in each answer's header is 0. The library would note it down (a data race, see the package comment) and show
-// it at the next handshake, where every server of an ensemble that was wiped refuses it: the session
-// would never be told that it has expired. What that number is for, never to read older data after a reconnect, is not
-// needed here: what follows from a read is a write that checks versions.
+// The link sets the zxid in each answer's header to 0. The library would note the zxid down (a data race, see the
+// package comment) and send it in the next handshake. After an ensemble was wiped every server refuses that handshake,
+// so the session would never learn that it has expired. The zxid ensures that a client does not read older data after a
+// reconnect. That is not needed here: every read is followed by a write that checks versions.
 type link struct {
 	net.Conn
 	raw     net.Conn // the TCP connection under it

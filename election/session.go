@@ -26,7 +26,7 @@ type client interface {
 	Close() // ends the session where it can, and returns when nothing of the client runs any more
 }
 
-// hooks are what a client tells its session, from goroutines of its own; they never block.
+// hooks are called by a client, from goroutines of its own, to inform its session; they never block.
 type hooks struct {
 	state   func(zk.State)
 	granted func(timeout time.Duration)

@@ -192,7 +192,7 @@ func (s *Solo) Members(context.Context) ([]Member, error) {
 	}}, nil
 }
 
-// State tells where this instance stands.
+// State returns where this instance stands.
 func (s *Solo) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()

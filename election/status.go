@@ -68,7 +68,7 @@ func (z *ZooKeeper) Members(ctx context.Context) ([]Member, error) {
 	return list, nil
 }
 
-// State tells where this instance stands.
+// State returns where this instance stands.
 func (z *ZooKeeper) State() State {
 	z.mu.Lock()
 	defer z.mu.Unlock()

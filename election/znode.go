@@ -26,7 +26,7 @@ func pathsOf(namespace string) paths {
 
 func (p paths) member(instance string) string { return p.instances + "/" + instance }
 
-// leaderNode is the leader znode's content. Incarnation tells two lives of one instance name apart.
+// leaderNode is the leader znode's content. Incarnation distinguishes two lives of one instance name.
 type leaderNode struct {
 	Instance    string    `json:"instance"`
 	Address     string    `json:"address"`

@@ -65,7 +65,7 @@ func (c caller) showUnless(failed bool, raw []byte, text, left string) error {
 	return c.showAs(exitFailed, raw, text, left)
 }
 
-// showAs prints the answer and ends the command with this code, which tells what is left.
+// showAs prints the answer and ends the command with this exit code, which reports what is left.
 func (c caller) showAs(code int, raw []byte, text, left string) error {
 	f := &failure{code: code, err: errors.New(left)}
 	if c.json {

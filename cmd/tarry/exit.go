@@ -36,8 +36,8 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// work makes a command's work one that ends with an exit code. newRoot has every command's RunE go through it, and so
-// tells what went wrong at work from what cobra did not like about the command line.
+// work wraps a command's function so that it ends with an exit code. newRoot wraps every command's RunE with it. So a
+// failure of the command itself can be told from what cobra refused on the command line.
 func work(do func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		err := do(cmd, args)
@@ -68,7 +68,7 @@ func exitCode(err error) int {
 	return exitUsage
 }
 
-// report tells people on standard error, or machines on standard output.
+// report prints an error, for people on standard error or for machines on standard output.
 func report(o outside, cmd *cobra.Command, err error) {
 	if err == nil {
 		return

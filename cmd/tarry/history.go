@@ -35,7 +35,7 @@ under another uid. For a uid it shows that one message.`,
 	})
 }
 
-// historyText tells the lives of a name in the order in which they began, the one that it means now last.
+// historyText prints the messages of a name in the order in which they began; the one that it names now comes last.
 func historyText(t clock, h *client.History) (string, error) {
 	var b strings.Builder
 	if h.More {

@@ -17,7 +17,7 @@ func watched[R any](c caller, text func(R) string) (progress func(R), done func(
 	return func(r R) { fmt.Fprint(c.err, clearLine+text(r)) }, func() { fmt.Fprint(c.err, clearLine) }
 }
 
-// remark tells a person something beside the answer.
+// remark prints a note for people beside the answer.
 func (c caller) remark(text string) {
 	if text != "" && !c.json {
 		_, _ = io.WriteString(c.err, "tarry: "+text+"\n")

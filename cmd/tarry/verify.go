@@ -40,7 +40,7 @@ It goes on while messages come and go, and ends when this command does.`,
 	})
 }
 
-// verifiedText also tells how many differences are left.
+// verifiedText also prints how many differences are left.
 func verifiedText(t clock, v *client.Verified) (text string, left int, err error) {
 	found := 0
 	for _, n := range v.Found {

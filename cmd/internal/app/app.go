@@ -389,7 +389,7 @@ func (a *App) watchNATS(ctx context.Context) error {
 	}
 }
 
-// prepare waits until the store may hold messages. It tells what it waits for,
+// prepare waits until the store may hold messages. It logs what it waits for,
 // and gives up only when waiting cannot help.
 func (a *App) prepare(ctx context.Context) error {
 	pause := 200 * time.Millisecond

@@ -17,7 +17,7 @@ type cluster struct {
 	ask func(ctx context.Context, instance, reason string) error
 }
 
-// Cluster tells who is there.
+// Cluster returns the instances and their roles.
 func (c *cluster) Cluster(ctx context.Context) (api.ClusterInfo, error) {
 	leader, led, err := c.elector.Leader(ctx)
 	if err != nil {

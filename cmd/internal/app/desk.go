@@ -12,25 +12,25 @@ import (
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
-// desk is the journal as HTTP asks it: what people look up, and what operators
-// set going.
+// desk is the journal as the HTTP API uses it: for look-ups and for what operators
+// start.
 type desk struct {
 	a      *App
 	broker *bridge.Broker
 }
 
-// away is what a caller is told of a journal that does not answer.
+// away is the answer to a caller when the journal does not answer.
 func (d *desk) away(step string, err error) error { return d.silent("the journal", step, err) }
 
-// silent is what a caller is told of a part that does not answer: the cause is for
-// the log, it may name hosts and statements.
+// silent is the answer to a caller when a part does not answer. The cause goes to
+// the log only, since it may name hosts and statements.
 func (d *desk) silent(part, step string, err error) error {
 	d.a.log.Warn().Err(err).Str("step", step).Msg(part + " does not answer")
 	return fmt.Errorf("%w: %s does not answer", scheduler.ErrUnavailable, part)
 }
 
-// History tells a message and every change of it, and where a name is asked for
-// the same of all others that have or had it.
+// History returns a message and every change of it. If a name is asked for it
+// returns all others, too, that have or had the name.
 func (d *desk) History(ctx context.Context, ref scheduler.Ref) ([]scheduler.Life, error) {
 	db, byName := d.a.p.journal.store, ref.UID == ""
 	if byName {
@@ -119,7 +119,7 @@ func (d *desk) Restore(ctx context.Context, req scheduler.RestoreRequest,
 	return report, d.told("restore", err)
 }
 
-// told is the error of a long operation as its caller may see it.
+// told returns the error of a long operation as its caller may see it.
 func (d *desk) told(step string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, scheduler.ErrUnknownID):

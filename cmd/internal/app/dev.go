@@ -109,9 +109,9 @@ func (d *Dev) open(ctx context.Context, p *parts, cfg config.Dev, options Option
 	}, options.Log)
 }
 
-// openJournal keeps what waits across restarts where a data directory was named:
-// in SQLite, each push answered after its commit. Without one the journal lives
-// in memory, and tells histories as long as the process does.
+// openJournal keeps what waits across restarts if a data directory was named: in
+// SQLite, each push answered after its commit. Without one the journal lives in
+// memory, and its histories last as long as the process.
 func (d *Dev) openJournal(ctx context.Context, p *parts, cfg config.Dev, options Options) (err error) {
 	p.recorder = &recorder{}
 	p.journal = journalParts{mode: journal.Async, keep: devJournalKeep, names: devNamesKeep, window: devKeep,

@@ -2,5 +2,5 @@
 
 package app
 
-// failpoint is who is told of named points: nobody; see failpoint_on.go.
+// failpoint is called at named points: here it is nil; see failpoint_on.go.
 func failpoint() func(point string) { return nil }

@@ -63,12 +63,12 @@ func (g *gate) PurgeMany(ctx context.Context, sel scheduler.Selection,
 	return through(g, func() (scheduler.Report, error) { return g.service.PurgeMany(ctx, sel, progress) })
 }
 
-// TopicCount tells what stands on a topic.
+// TopicCount returns the counts of one topic.
 func (g *gate) TopicCount(ctx context.Context, topic string) (scheduler.TopicCount, error) {
 	return through(g, func() (scheduler.TopicCount, error) { return g.service.TopicCount(ctx, topic) })
 }
 
-// TopicCounts tells what stands on a page of topics.
+// TopicCounts returns the counts of a page of topics.
 func (g *gate) TopicCounts(ctx context.Context, after string, limit int) ([]scheduler.TopicCount, error) {
 	return through(g, func() ([]scheduler.TopicCount, error) { return g.service.TopicCounts(ctx, after, limit) })
 }

@@ -47,7 +47,7 @@ const (
 	journalLook = 2 * time.Second
 	// startPatience is how long a start may take before what is missing is logged.
 	startPatience = 3 * time.Second
-	// clockAlarm is how far apart the clocks may be before it is told.
+	// clockAlarm is how far apart the clocks may be before it is logged.
 	clockAlarm = time.Second
 )
 

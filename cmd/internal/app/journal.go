@@ -39,8 +39,8 @@ type store interface {
 	scheduler.Recoverable
 }
 
-// recorder joins the timeline, which is made first, to the writer of the
-// journal, and tells it where this instance is.
+// recorder joins the timeline, which is made first, to the writer of the journal,
+// and gives it this instance's address.
 type recorder struct {
 	writer  atomic.Pointer[journal.Writer]
 	address atomic.Pointer[string]
@@ -111,8 +111,8 @@ func (a *App) wireJournal() (err error) {
 	return nil
 }
 
-// keepJournal runs what moves changes to the journal until it is told to stop:
-// after everything that makes changes.
+// keepJournal runs what moves changes to the journal until it is stopped, which
+// happens after everything that makes changes has ended.
 func (a *App) keepJournal(ctx context.Context) (stop func()) {
 	if a.writer == nil {
 		return func() {}
@@ -199,7 +199,7 @@ func (j answered) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info
 	return infos, nil
 }
 
-// Remembered tells which messages have the uids and names of pushes.
+// Remembered returns the messages that have the uids and names of pushes.
 func (j answered) Remembered(ctx context.Context, pushes []*scheduler.Message) ([][]scheduler.Info, error) {
 	records, err := j.store.Names(ctx, pushes)
 	if err != nil {

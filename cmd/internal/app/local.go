@@ -43,8 +43,8 @@ func (p *parts) lockData(ctx context.Context, dir string) error {
 	return nil
 }
 
-// lockOneMachine makes the data directory and keeps every other process out of it and out of the journal, which may lie
-// elsewhere: two instances that fill their memory from one journal would deliver everything twice.
+// lockOneMachine makes the data directory and locks it, and the journal, which may lie in another directory, against
+// every other process: two instances that fill their memory from one journal would deliver everything twice.
 func (p *parts) lockOneMachine(ctx context.Context, cfg config.Serve) error {
 	if err := p.lockData(ctx, cfg.Data); err != nil {
 		return err

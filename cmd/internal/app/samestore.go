@@ -32,8 +32,8 @@ const (
 	admitPatience  = 4 * time.Second
 )
 
-// errOtherStore tells everybody who asks an instance with another store. It
-// names no addresses: who may push need not know them.
+// errOtherStore is the answer of an instance that has another store than the leader. It
+// names no addresses: whoever may push need not know them.
 var errOtherStore = fmt.Errorf("%w: the store of this instance is not the leader's: "+
 	"compare redis.addrs, redis.master and redis.db", scheduler.ErrUnavailable)
 

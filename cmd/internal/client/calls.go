@@ -155,7 +155,7 @@ type Ready struct {
 	Checks   []Check  `json:"checks"`
 }
 
-// Check is one thing that an instance needs. Detail is told by Cluster alone.
+// Check is one thing that an instance needs. Only Cluster fills Detail.
 type Check struct {
 	Name    string `json:"name"`
 	OK      bool   `json:"ok"`

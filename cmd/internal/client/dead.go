@@ -57,7 +57,7 @@ func (c *Client) PurgeOne(ctx context.Context, order DeadOrder) (raw []byte, err
 	return c.call(ctx, http.MethodPost, "/v1/dead/purge", order, &struct{}{})
 }
 
-// DeadByID requeues or purges the messages that are named, and tells of each what became of it.
+// DeadByID requeues or purges the messages that are named, and returns a result for each.
 func (c *Client) DeadByID(ctx context.Context, what string,
 	order DeadOrder) (results []DeadResult, raw []byte, err error) {
 	var answer struct {

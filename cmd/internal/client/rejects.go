@@ -63,7 +63,7 @@ type RejectResult struct {
 	Detail    string `json:"detail"`
 }
 
-// RequeueRejects pushes rejects again and tells of each what became of it.
+// RequeueRejects pushes rejects again and returns a result for each.
 func (c *Client) RequeueRejects(ctx context.Context,
 	order RejectOrder) (results []RejectResult, raw []byte, err error) {
 	var answer struct {

@@ -29,7 +29,7 @@
 //
 // # Errors
 //
-// All that is wrong is told at once: the error is an errors.Join of *Problem, each with the name, the value, what is
+// All mistakes are reported at once: the error is an errors.Join of *Problem, each with the name, the value, what is
 // wrong with it, the limit and where the value came from. errors.Is(err, ErrRefused) holds. Secrets are shown as ***
 // in errors and in String, and a value that holds user:password@ is masked up to the "@". YAML's own messages can
 // quote the file, so only those known to be fixed text are repeated.

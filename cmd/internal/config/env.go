@@ -52,9 +52,9 @@ func isList(key string) bool {
 	return slices.ContainsFunc(sequences(), func(q sequence) bool { return setting{name: q.name}.env() == key })
 }
 
-// fromKubernetes tells the variables that Kubernetes (and Docker's links) set for a service called tarry or tarry-x.
-// They come unasked, so refusing them would stop a start for no fault of the user's; their values are as particular
-// as their names, so a misspelt setting is not mistaken for one.
+// fromKubernetes recognizes the variables that Kubernetes (and Docker's links) set for a service called tarry or
+// tarry-x. The user did not set them, so refusing them would stop a start for no fault of the user's. Their values have
+// a form of their own, as their names do, so a misspelt setting is not mistaken for one.
 func fromKubernetes(key, value string) bool {
 	if strings.HasSuffix(key, "_SERVICE_HOST") {
 		_, err := netip.ParseAddr(value)

@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// file turns YAML into text by name. It is false where the whole is not YAML; single bad keys are told and left out.
+// file turns YAML into text by name. It is false where the whole is not YAML; single bad keys are refused and left out.
 func (l *loader) file(content []byte, path string) (map[string]string, bool) {
 	tree, err := parse(content)
 	if err != nil {

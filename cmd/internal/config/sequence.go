@@ -31,7 +31,7 @@ type listed struct {
 	source string
 }
 
-// maxItemProblems is how many mistakes in one list are told one by one.
+// maxItemProblems is how many mistakes in one list are reported one by one.
 const maxItemProblems = 20
 
 // reading is one list while it is read.
@@ -52,7 +52,7 @@ func (r *reading) refuse(name string, p Problem) {
 	r.add(&p)
 }
 
-// end tells what was not told.
+// end reports how many mistakes were left out.
 func (r *reading) end() {
 	if more := r.wrong - maxItemProblems; more > 0 {
 		r.add(&Problem{Name: r.at, Wrong: fmt.Sprintf("has %d further mistakes", more), Source: r.source})
@@ -190,7 +190,7 @@ func collectLists(v reflect.Value, path string, found map[string]reflect.Value) 
 	}
 }
 
-// isSequence tells a list of sections from a list of texts.
+// isSequence distinguishes a list of sections from a list of texts.
 func isSequence(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
 }

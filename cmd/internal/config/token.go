@@ -30,8 +30,7 @@ func (t Token) Hash() (hash [sha256.Size]byte) {
 
 const tokenMark = "tarry_"
 
-// NewToken makes a token that nobody can guess. Its beginning tells people, and what looks for leaked secrets, what it
-// is.
+// NewToken makes a token that nobody can guess. Its prefix shows people, and scanners for leaked secrets, what it is.
 func NewToken() (string, error) {
 	var random [32]byte
 	if _, err := rand.Read(random[:]); err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// certificateWarn is how long before its end a certificate is told of.
+// certificateWarn is how long before a certificate's end the doctor warns.
 const certificateWarn = 30 * 24 * time.Hour
 
 // certificates looks at the files of http.tls, as tarry serve reads them.
@@ -48,7 +48,7 @@ func (p *patient) certificates(n *notes) {
 		"renew it, or take it out: no client whose certificate it signed gets in")
 }
 
-// aged judges the certificates of a file: by the one without which none is of use, and by the one that ends first.
+// aged judges the certificates of a file: by the certificate that all others need, and by the first to expire.
 func aged(n *notes, name, setting string, vital *x509.Certificate, all []*x509.Certificate, change string) {
 	now := time.Now()
 	first := slices.MinFunc(all, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })

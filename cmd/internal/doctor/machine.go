@@ -82,7 +82,7 @@ func (p *patient) clocks(n *notes, clocks []reading) {
 	}
 	clocks = slices.Clone(clocks)
 	slices.SortStableFunc(clocks, func(a, b reading) int { return cmp.Compare(a.source, b.source) })
-	// One reading a server: the one with the shortest round trip tells most.
+	// Of several readings of a server the one with the shortest round trip is the most exact.
 	best := map[string]reading{}
 	for _, r := range clocks {
 		if old, ok := best[r.source]; !ok || r.unsure < old.unsure {

@@ -15,7 +15,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// permissions are what a server (2.9 or later) tells a user of itself; nil means all.
+// permissions are a user's rights as a server (2.9 or later) reports them to the user; nil means all.
 type permissions struct {
 	Publish *struct {
 		Allow []string `json:"allow"`
@@ -88,7 +88,7 @@ func publishChange(ns string) string {
 			"gives the user of an instance, and the subjects that messages are due on", ns, bridge.StreamName(ns))
 }
 
-// publish judges by what the server told.
+// publish judges by the permissions that the server reported.
 func (s *natsSeen) publish(may *permissions, streams []stream) {
 	ns := s.cfg.Namespace
 	intake, rejects, aside := bridge.StreamName(ns), bridge.RejectsName(ns), bridge.AsideName(ns)

@@ -34,7 +34,7 @@ func (p *patient) redisMode() redisMode {
 	return single
 }
 
-// dialRedis makes a client for one server, or with no address the one that tarry serve has.
+// dialRedis makes a client for one server, or without an address the client of tarry serve.
 func (p *patient) dialRedis(addr string) redis.UniversalClient {
 	r := p.cfg.Redis
 	cfg := timeline.DialConfig{
@@ -83,7 +83,7 @@ func (p *patient) redis(ctx context.Context) ([]Check, []reading) {
 
 const sentinelHint = "name the Sentinels in redis.addrs and the group they watch in redis.master"
 
-// sentinels asks each Sentinel for the master, and returns the one that most name.
+// sentinels asks each Sentinel for the master, and returns the master that most of them name.
 func (p *patient) sentinels(ctx context.Context, whole *notes) []string {
 	type vote struct{ addr string }
 	votes := make([]vote, len(p.cfg.Redis.Addrs))
@@ -339,7 +339,7 @@ func (p *patient) quarantined(ctx context.Context, n *notes, rdb redis.Universal
 			held[0]+strings.Repeat(" and of the others", min(len(held)-1, 1)))
 }
 
-// elsewhere looks whether a namespace that seems new lives in another database of the same server.
+// elsewhere checks whether a namespace that seems new lives in another database of the same server.
 func (p *patient) elsewhere(ctx context.Context, n *notes, key string) {
 	if p.redisMode() == cluster {
 		return

@@ -23,7 +23,7 @@ type redisSeen struct {
 	config map[string]string // nil where CONFIG is forbidden
 }
 
-// closed is what stands for a setting that only CONFIG tells.
+// closed stands for a setting that only CONFIG shows.
 const closed = "CONFIG is forbidden here, as on most managed Redis"
 
 func (p *patient) redisServer(ctx context.Context, addr string) ([]Check, []reading) {

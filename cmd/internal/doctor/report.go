@@ -131,7 +131,7 @@ func (n *notes) fail(name, found, change string) { n.add(Fail, name, found, chan
 // unknown is what a server does not tell.
 func (n *notes) unknown(name, found, change string) { n.add(Unknown, name, found, change, nil) }
 
-// broken is a failure that an error tells of.
+// broken reports a failure with its error.
 func (n *notes) broken(name string, err error, change string) {
 	n.add(Fail, name, n.hide(err.Error()), change, err)
 }

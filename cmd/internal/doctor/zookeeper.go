@@ -105,8 +105,8 @@ func (p *patient) zkServer(ctx context.Context, n *notes, addr string) *zkServer
 	return s
 }
 
-// granted compares the session time-out that was asked for with the one that was given: servers keep it between 2 and
-// 20 of their ticks.
+// granted compares the session time-out that was asked for with the granted one: servers keep it between 2 and 20 of
+// their ticks.
 func (p *patient) granted(n *notes, granted time.Duration) {
 	asked := p.cfg.ZooKeeper.Session
 	if granted == asked {
@@ -302,7 +302,7 @@ func (p *patient) access(ctx context.Context, n *notes, z *zkConn) error {
 	return nil
 }
 
-// rightsOf is what an ACL gives these credentials, and whether it could be told.
+// rightsOf returns what an ACL allows with these credentials, and whether that could be determined.
 func (p *patient) rightsOf(list []zkACL) (rights int32, sure bool) {
 	user := p.cfg.ZooKeeper.Username
 	sum := sha1.Sum([]byte(user + ":" + p.cfg.ZooKeeper.Password.Reveal())) // ZooKeeper's choice
