@@ -96,10 +96,10 @@
 //	          NoNode                         paths are gone (wiped)   make them again, race again
 //	          SessionMoved, NoAuth, …        refused, not applied     standby; the error stands in State
 //	          SessionExpired                 session over             new connection
-//	          anything else                  unknown                  prove: Sync, Get leader, Get term. Mine iff the leader's
-//	                                                                  EphemeralOwner is my session and term.Mzxid ==
-//	                                                                  leader.Czxid. Then one renewal, since reads
-//	                                                                  give no deadline. Asked until answered
+//	          anything else                  unknown                  prove: Sync, Get leader, Get term. Mine iff the
+//	                                                                  leader's EphemeralOwner is my session and
+//	                                                                  term.Mzxid == leader.Czxid. Then one renewal,
+//	                                                                  since reads give no deadline. Asked until answered
 //	renew     none                           the session lived        deadline moves
 //	          NoNode, BadVersion, or a       znode gone, or a later   lost, at once
 //	          znode of another session       leader won
@@ -148,8 +148,9 @@
 //   - A server that accepts and stays silent blocked it for 6.7·S (40 s measured): the link caps every deadline.
 //   - AddAuth can deadlock it on reconnect (its pull request 163): never called. The link sends the digest itself
 //     inside each handshake and swallows the reply, so the library knows nothing of it.
-//   - It shows the last zxid it has seen at each handshake, and a server with a lower one hangs up. After the ensemble was
-//     wiped that is every server, for ever, and the session is never told that it has expired. The link hides zxids.
+//   - It shows the last zxid it has seen at each handshake, and a server with a lower one hangs up. After the
+//     ensemble was wiped every server does, for ever, and the session never learns that it has expired. The link
+//     hides zxids.
 //   - It resolves names once, in Connect, and fails there: the dialer resolves at each dial, and takes the
 //     addresses of a name in turn.
 //   - It waits a full second before it dials the only server again: the dialer never asks it to, and waits itself:

@@ -103,7 +103,8 @@ func (c *coalescer) differs(ctx context.Context, m *Message, there *Info) (bool,
 // called reports whether a message has the name, the topic and the key of another.
 func (i *Info) called(m *Message) bool { return i.ID == m.ID && i.Topic == m.Topic && i.Key == m.Key }
 
-// begunAs reports whether a message that did not change can have been stored as m, by the fields that every store returns.
+// begunAs reports whether a message that did not change can have been stored as m, by the fields that every store
+// returns.
 func (i *Info) begunAs(m *Message) bool {
 	const whole = time.Millisecond // a store keeps a part of one as one
 	return i.Due == m.Due && i.Priority == m.Priority && i.Attempt == m.Attempt && i.Digest == m.Digest &&

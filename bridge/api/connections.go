@@ -12,8 +12,8 @@ import (
 )
 
 // connections bounds the number of open connections. Beyond the limit the connection that has waited longest for a
-// request is closed; if all are at work the new one is closed. A connection is at work once the headers of a request are
-// read, so clients that connect and send nothing, or too little, keep nobody out.
+// request is closed; if all are at work the new one is closed. A connection is at work once the headers of a request
+// are read, so clients that connect and send nothing, or too little, keep nobody out.
 type connections struct {
 	limit int
 	log   zerolog.Logger

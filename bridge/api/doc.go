@@ -38,8 +38,8 @@
 // happened since. The lag is left out while the store cannot tell it.
 //
 // A long operation has no time-out. It ends when its client goes away, and with 503 stopping when the instance stops.
-// One of a kind runs at a time; a second is answered 409 already_running. The answer is a report as one JSON object, or,
-// to a client that accepts application/x-ndjson, lines of {"progress":{...}}, one a second, and a last line
+// One of a kind runs at a time; a second is answered 409 already_running. The answer is a report as one JSON object,
+// or, to a client that accepts application/x-ndjson, lines of {"progress":{...}}, one a second, and a last line
 // {"report":{...}} or {"error":"...","detail":"..."}. A failure before the first line is answered with its status. Each
 // operation leaves a line in the log: what, from which address, dry or not.
 //
@@ -52,7 +52,8 @@
 //	GET   /v1/dead?topic=&limit=&cursor=    a page bucket by bucket, by when they died
 //	POST  /v1/dead/requeue              {id, key, body | body_base64 | body_json, headers} | {ids}, and delay
 //	                                    {topic, from, to, older, all, dry_run}, and delay                   long
-//	POST  /v1/dead/purge                {id, key} | {ids} | {topic, from, to, older, all, dry_run}          long where it selects
+//	POST  /v1/dead/purge                {id, key} | {ids} | {topic, from, to, older, all, dry_run}          long
+//	                                    where it selects
 //	GET   /v1/topics?limit=&cursor=     a page by name, of those that have messages; all that is paused
 //	GET   /v1/topics/{topic}
 //	POST  /v1/topics/{pattern}/pause    POST /v1/topics/{pattern}/resume
@@ -78,10 +79,10 @@
 // whatever it is. What a token may do are its rights:
 //
 //	read      GET of messages, lists, history, forecast, dead, topics, cluster, metrics: of all topics
-//	push      POST of messages and batches, by patterns of topics; and DELETE, PATCH and run of single messages that wait for
-//	          such a topic
-//	operate   cancel and reschedule of many, requeue, purge, pause, resume, restore, verify, redeliver, resign; DELETE, PATCH
-//	          and run of any message; and read
+//	push      POST of messages and batches, by patterns of topics; and DELETE, PATCH and run of single messages that
+//	          wait for such a topic
+//	operate   cancel and reschedule of many, requeue, purge, pause, resume, restore, verify, redeliver, resign;
+//	          DELETE, PATCH and run of any message; and read
 //
 // What a right is missing for is 403 forbidden, in a batch for that item, and changes nothing. A caller whose rights
 // depend on the topic acts on the uid that was judged, not on the name; a cancel of a name that means nothing leaves no

@@ -58,9 +58,9 @@ const (
 
 // Error refuses a message or a request, before anything was stored. Word is stable and for programs:
 //
-//	missing_delay delay_and_at invalid_delay invalid_at invalid_topic invalid_id invalid_key invalid_priority invalid_ttl
-//	invalid_attempt invalid_on_duplicate invalid_max_wait invalid_retry invalid_deliver invalid_header unknown_header repeated_header too_large
-//	unsupported_yet tag_on_request tag_with_reply
+//	missing_delay delay_and_at invalid_delay invalid_at invalid_topic invalid_id invalid_key invalid_priority
+//	invalid_ttl invalid_attempt invalid_on_duplicate invalid_max_wait invalid_retry invalid_deliver invalid_header
+//	unknown_header repeated_header too_large unsupported_yet tag_on_request tag_with_reply
 //
 // come from this package, further ones (see the variables above) from an instance that was asked.
 type Error struct {

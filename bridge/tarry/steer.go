@@ -24,8 +24,8 @@ type Change struct {
 	Header   nats.Header // replaces the user's headers; nil stays, an empty one leaves none
 	Data     []byte      // replaces the body; nil stays
 
-	// Version is the version that the message must have, as Get and every answer return it; 0 is any. If the message was
-	// changed meanwhile the answer is ErrVersion.
+	// Version is the version that the message must have, as Get and every answer return it; 0 is any. If the message
+	// was changed meanwhile the answer is ErrVersion.
 	Version uint64
 }
 

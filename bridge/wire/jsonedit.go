@@ -29,8 +29,8 @@ type Edit struct {
 
 // DecodeEdit reads the change of one message:
 //
-//	{"delay":"20m" | "at":"2030-01-31T08:00:00Z" | "shift":"-10m", "priority":7, "body" | "body_base64":"..." | "body_json":{...},
-//	 "headers":{"name":"value"}}
+//	{"delay":"20m" | "at":"2030-01-31T08:00:00Z" | "shift":"-10m", "priority":7,
+//	 "body" | "body_base64":"..." | "body_json":{...}, "headers":{"name":"value"}}
 //
 // with at least one of them. Durations and times are text or whole milliseconds, as in a push.
 func DecodeEdit(data []byte) (Edit, error) {

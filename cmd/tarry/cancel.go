@@ -12,7 +12,8 @@ func newCancel(o outside) *cobra.Command {
 		Short: "Cancel a message that has not been delivered, or many",
 		Long: `Cancel a message that has not been delivered, or many.
 
-Success means that this delivery never comes; what a consumer sent back, or was requeued, may have been delivered earlier.
+Success means that this delivery never comes; what a consumer sent back, or was requeued, may have been delivered
+earlier.
 Exit code 4 means that it is being delivered, has been, or may have been, or that this is so of some of many; 3 that no
 message has this id.`,
 		Example: `  tarry cancel order-7131

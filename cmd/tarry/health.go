@@ -15,8 +15,8 @@ func newHealth(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Tell whether an instance can accept pushes; for health checks",
-		Long: `Tell whether an instance can accept pushes, as leader or standby: exit code 0 when it is ready, and what it lacks
-all the same, such as NATS; else 1 with what is missing. "tarry cluster" says in words what is wrong.
+		Long: `Tell whether an instance can accept pushes, as leader or standby: exit code 0 when it is ready, and what
+it lacks all the same, such as NATS; else 1 with what is missing. "tarry cluster" says in words what is wrong.
 
 It needs no token.`,
 		Args: noArgs,

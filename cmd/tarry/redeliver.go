@@ -16,7 +16,8 @@ func newRedeliver(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "redeliver --since T",
 		Short: "Deliver again what NATS had stored and has lost",
-		Long: `Deliver again what NATS had stored and has lost: for every delivery since then it looks whether the stream still has it.
+		Long: `Deliver again what NATS had stored and has lost: for every delivery since then it looks whether the
+stream still has it.
 
 Exit code 1 means that something could not be delivered again. It ends when this command does, and may be repeated.`,
 		Example: `  tarry redeliver --since 2h --dry-run

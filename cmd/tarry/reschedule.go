@@ -15,11 +15,11 @@ func newReschedule(o outside) *cobra.Command {
 		Use: "reschedule ID [--delay D | --at T | --shift D] [--priority N] [--body TEXT | --body-file FILE] " +
 			"[--header H]",
 		Short: "Change a message that waits, or when many are due",
-		Long: `Change a message that waits: when it is due, its priority, its body, its headers; what is not given stays. Or change when
-many are due, picked by --topic with a pattern, --due-from, --due-to or --all.
+		Long: `Change a message that waits: when it is due, its priority, its body, its headers; what is not given
+stays. Or change when many are due, picked by --topic with a pattern, --due-from, --due-to or --all.
 
-Exit code 4 means that it is being delivered, has been, may have been, or has another version, or that this is so of some of
-many: these are as they were. 3 means that no message has this id.`,
+Exit code 4 means that it is being delivered, has been, may have been, or has another version, or that this is so of
+some of many: these are as they were. 3 means that no message has this id.`,
 		Example: `  tarry reschedule order-7131 --delay 2h
   tarry reschedule order-7131 --if-version 3 --body-file order.json
   tarry reschedule --topic 'orders.>' --shift 30m --dry-run`,

@@ -19,7 +19,8 @@ func newRestore(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore ID | restore --topic PATTERN | --all | --dry-run",
 		Short: "Put back into the store what the journal has and the store has lost",
-		Long: `Put back into the store what the journal has and the store has lost: one message, topics, or with --all everything.
+		Long: `Put back into the store what the journal has and the store has lost: one message, topics, or with --all
+everything.
 
 It adds and never takes away, may be repeated, and goes on while messages come and go. It ends when this command does.`,
 		Example: `  tarry restore --dry-run

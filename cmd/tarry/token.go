@@ -15,7 +15,8 @@ func newToken() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Make a token for a client, and its digest for http.tokens",
-		Long: `Make a token for a client, and its digest for http.tokens: the client sends the token, the settings hold the digest.
+		Long: `Make a token for a client, and its digest for http.tokens: the client sends the token, the settings hold
+the digest.
 
 The token is printed here and nowhere else.`,
 		Args: noArgs,

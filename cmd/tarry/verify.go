@@ -18,7 +18,8 @@ func newVerify(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Compare the store with the journal",
-		Long: `Compare the store with the journal: exit code 0 when both tell the same, or do after --repair; 1 when differences are left.
+		Long: `Compare the store with the journal: exit code 0 when both tell the same, or do after --repair; 1 when
+differences are left.
 
 It goes on while messages come and go, and ends when this command does.`,
 		Args: noArgs,

@@ -23,7 +23,8 @@ import (
 
 const maxPayload = 256 << 10
 
-// bad is a push that must be refused: by HTTP with what json says, by tag with subject and headers. Empty: not by that door.
+// bad is a push that must be refused: by HTTP with what json says, by tag with subject and headers. Empty: not by that
+// door.
 type bad struct {
 	name    string
 	json    string
@@ -43,13 +44,15 @@ func badPushes() []bad {
 		return h
 	}
 	delay := func(name, text, word string, says ...string) bad {
-		return bad{name, fmt.Sprintf(`{"topic":"bells.a","delay":%q}`, text), "bells.a", tag("Tarry-Delay", text), word, append(says, "elay")}
+		return bad{name, fmt.Sprintf(`{"topic":"bells.a","delay":%q}`, text), "bells.a", tag("Tarry-Delay", text), word,
+			append(says, "elay")}
 	}
 	at := func(name, text, word string, says ...string) bad {
 		return bad{name, fmt.Sprintf(`{"topic":"bells.a","at":%q}`, text), "bells.a", tag("Tarry-At", text), word, says}
 	}
 	topic := func(name, text string, byTag bool, says ...string) bad {
-		b := bad{name, fmt.Sprintf(`{"topic":%q,"delay":"1s"}`, text), "", tag("Tarry-Delay", "1s"), "invalid_topic", append(says, "topic")}
+		b := bad{name, fmt.Sprintf(`{"topic":%q,"delay":"1s"}`, text), "", tag("Tarry-Delay", "1s"), "invalid_topic",
+			append(says, "topic")}
 		if byTag {
 			b.subject = text
 		}
@@ -85,35 +88,60 @@ func badPushes() []bad {
 		at("no time", "tomorrow", "invalid_at", "RFC 3339"),
 		at("a 30th of February", "2030-02-30T00:00:00Z", "invalid_at", "RFC 3339"),
 		{"neither delay nor at", `{"topic":"bells.a"}`, "bells.a", tag("X", "1"), "missing_delay", []string{"missing"}},
-		{"both delay and at", `{"topic":"bells.a","delay":"1s","at":1896076800000}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-At", "1896076800000"), "delay_and_at", []string{"both"}},
-		{"a header of the server", `{"topic":"bells.a","delay":"1s","headers":{"Nats-Rollup":"all"}}`, "bells.a", tag("Tarry-Delay", "1s", "Nats-Rollup-X", "all"), "invalid_header", []string{"Nats-"}},
+		{"both delay and at", `{"topic":"bells.a","delay":"1s","at":1896076800000}`, "bells.a",
+			tag("Tarry-Delay", "1s", "Tarry-At", "1896076800000"), "delay_and_at", []string{"both"}},
+		{"a header of the server", `{"topic":"bells.a","delay":"1s","headers":{"Nats-Rollup":"all"}}`, "bells.a",
+			tag("Tarry-Delay", "1s", "Nats-Rollup-X", "all"), "invalid_header", []string{"Nats-"}},
 		{"a status without a body", `{"topic":"bells.a","delay":"1s","headers":{"Status":"paid"}}`, "", nil,
 			"invalid_header", []string{"Status", "empty body"}},
-		{"64 KiB of headers", `{"topic":"bells.a","delay":"1s","headers":{"X":"` + strings.Repeat("v", 64<<10) + `"}}`, "bells.a", tag("Tarry-Delay", "1s", "X", strings.Repeat("v", 63<<10)), "too_large", []string{"headers", "32768"}},
-		{"a control character in a header", `{"topic":"bells.a","delay":"1s","headers":{"X":"a\u0007"}}`, "bells.a", tag("Tarry-Delay", "1s", "X", "a\a"), "invalid_header", []string{"X", "control character"}},
-		{"a line break in a header", `{"topic":"bells.a","delay":"1s","headers":{"X":"a\r\nNats-Rollup: all"}}`, "", nil, "invalid_header", []string{"X", "control character"}},
-		{"a header's name with a colon", `{"topic":"bells.a","delay":"1s","headers":{"X: y":"1"}}`, "", nil, "invalid_header", []string{"name"}},
-		{"a tag among the headers", `{"topic":"bells.a","delay":"1s","headers":{"Tarry-Delay":"1s"}}`, "", nil, "invalid_header", []string{"Tarry-Delay"}},
-		{"a misspelt tag", `{"topic":"bells.a","delay":"1s","dealy":"2s"}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Dealy", "2s"), "unknown_", []string{"ealy"}},
-		{"a tag twice", `{"topic":"bells.a","delay":"1s","delay":"2s"}`, "bells.a", tag("Tarry-Delay", "1s", "tarry-delay", "2s"), "repeated_", []string{"more than once"}},
-		{"a long id", `{"topic":"bells.a","delay":"1s","id":"` + long + `"}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Id", long), "invalid_id", []string{"300", "128"}},
-		{"a control character in an id", `{"topic":"bells.a","delay":"1s","id":"a\u0000b"}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Id", "a\x01b"), "invalid_id", []string{"control character"}},
-		{"a long key", `{"topic":"bells.a","delay":"1s","key":"` + long + `"}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Key", long), "invalid_key", []string{"300", "128"}},
-		{"a priority of 256", `{"topic":"bells.a","delay":"1s","priority":256}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Priority", "256"), "invalid_priority", []string{"256", "255"}},
-		{"a negative priority", `{"topic":"bells.a","delay":"1s","priority":-1}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Priority", "-1"), "invalid_priority", []string{"-1", "255"}},
-		{"a time to live of nothing", `{"topic":"bells.a","delay":"1s","ttl":0}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-TTL", "0"), "invalid_ttl", []string{"1ms"}},
-		{"a retry without an id", `{"topic":"bells.a","delay":"1s","attempt":2}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Attempt", "2"), "invalid_attempt", []string{"needs the"}},
-		{"a way to merge that there is not", `{"topic":"bells.a","delay":"1s","on_duplicate":"sometimes"}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-On-Duplicate", "sometimes"), "invalid_on_duplicate", []string{"sometimes", "debounce"}},
-		{"a retry schedule that is none", `{"topic":"bells.a","delay":"1s","retry":"1s,2x"}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Retry", "1s,2x"), "invalid_retry", []string{"etry"}},
-		{"a longest wait without debounce", `{"topic":"bells.a","delay":"1s","max_wait":"1s"}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Max-Wait", "1s"), "invalid_max_wait", []string{"debounce"}},
-		{"pull", `{"topic":"bells.a","delay":"1s","deliver":"pull"}`, "bells.a", tag("Tarry-Delay", "1s", "Tarry-Deliver", "pull"), "unsupported_yet", []string{"pull", "mq"}},
+		{"64 KiB of headers", `{"topic":"bells.a","delay":"1s","headers":{"X":"` + strings.Repeat("v", 64<<10) + `"}}`,
+			"bells.a", tag("Tarry-Delay", "1s", "X", strings.Repeat("v", 63<<10)), "too_large",
+			[]string{"headers", "32768"}},
+		{"a control character in a header", `{"topic":"bells.a","delay":"1s","headers":{"X":"a\u0007"}}`, "bells.a",
+			tag("Tarry-Delay", "1s", "X", "a\a"), "invalid_header", []string{"X", "control character"}},
+		{"a line break in a header", `{"topic":"bells.a","delay":"1s","headers":{"X":"a\r\nNats-Rollup: all"}}`, "",
+			nil, "invalid_header", []string{"X", "control character"}},
+		{"a header's name with a colon", `{"topic":"bells.a","delay":"1s","headers":{"X: y":"1"}}`, "", nil,
+			"invalid_header", []string{"name"}},
+		{"a tag among the headers", `{"topic":"bells.a","delay":"1s","headers":{"Tarry-Delay":"1s"}}`, "", nil,
+			"invalid_header", []string{"Tarry-Delay"}},
+		{"a misspelt tag", `{"topic":"bells.a","delay":"1s","dealy":"2s"}`, "bells.a",
+			tag("Tarry-Delay", "1s", "Tarry-Dealy", "2s"), "unknown_", []string{"ealy"}},
+		{"a tag twice", `{"topic":"bells.a","delay":"1s","delay":"2s"}`, "bells.a",
+			tag("Tarry-Delay", "1s", "tarry-delay", "2s"), "repeated_", []string{"more than once"}},
+		{"a long id", `{"topic":"bells.a","delay":"1s","id":"` + long + `"}`, "bells.a",
+			tag("Tarry-Delay", "1s", "Tarry-Id", long), "invalid_id", []string{"300", "128"}},
+		{"a control character in an id", `{"topic":"bells.a","delay":"1s","id":"a\u0000b"}`, "bells.a",
+			tag("Tarry-Delay", "1s", "Tarry-Id", "a\x01b"), "invalid_id", []string{"control character"}},
+		{"a long key", `{"topic":"bells.a","delay":"1s","key":"` + long + `"}`, "bells.a",
+			tag("Tarry-Delay", "1s", "Tarry-Key", long), "invalid_key", []string{"300", "128"}},
+		{"a priority of 256", `{"topic":"bells.a","delay":"1s","priority":256}`, "bells.a",
+			tag("Tarry-Delay", "1s", "Tarry-Priority", "256"), "invalid_priority", []string{"256", "255"}},
+		{"a negative priority", `{"topic":"bells.a","delay":"1s","priority":-1}`, "bells.a",
+			tag("Tarry-Delay", "1s", "Tarry-Priority", "-1"), "invalid_priority", []string{"-1", "255"}},
+		{"a time to live of nothing", `{"topic":"bells.a","delay":"1s","ttl":0}`, "bells.a",
+			tag("Tarry-Delay", "1s", "Tarry-TTL", "0"), "invalid_ttl", []string{"1ms"}},
+		{"a retry without an id", `{"topic":"bells.a","delay":"1s","attempt":2}`, "bells.a",
+			tag("Tarry-Delay", "1s", "Tarry-Attempt", "2"), "invalid_attempt", []string{"needs the"}},
+		{"a way to merge that there is not", `{"topic":"bells.a","delay":"1s","on_duplicate":"sometimes"}`, "bells.a",
+			tag("Tarry-Delay", "1s", "Tarry-On-Duplicate", "sometimes"), "invalid_on_duplicate",
+			[]string{"sometimes", "debounce"}},
+		{"a retry schedule that is none", `{"topic":"bells.a","delay":"1s","retry":"1s,2x"}`, "bells.a",
+			tag("Tarry-Delay", "1s", "Tarry-Retry", "1s,2x"), "invalid_retry", []string{"etry"}},
+		{"a longest wait without debounce", `{"topic":"bells.a","delay":"1s","max_wait":"1s"}`, "bells.a",
+			tag("Tarry-Delay", "1s", "Tarry-Max-Wait", "1s"), "invalid_max_wait", []string{"debounce"}},
+		{"pull", `{"topic":"bells.a","delay":"1s","deliver":"pull"}`, "bells.a",
+			tag("Tarry-Delay", "1s", "Tarry-Deliver", "pull"), "unsupported_yet", []string{"pull", "mq"}},
 		{"not JSON", `{"topic":"bells.a","delay":"1s"`, "", nil, "invalid_json", nil},
 		{"more than one value", `{"topic":"bells.a","delay":"1s"}{}`, "", nil, "invalid_json", nil},
 		{"a list", `["bells.a"]`, "", nil, "invalid_json", nil},
 		{"a delay that is an object", `{"topic":"bells.a","delay":{}}`, "", nil, "invalid_delay", []string{"delay"}},
-		{"a delay with a fraction of a number", `{"topic":"bells.a","delay":1.5}`, "", nil, "invalid_delay", []string{"delay"}},
-		{"a body that is no base64", `{"topic":"bells.a","delay":"1s","body_base64":"%%"}`, "", nil, "invalid_body", []string{"body_base64"}},
-		{"two bodies", `{"topic":"bells.a","delay":"1s","body":"a","body_base64":"YQ=="}`, "", nil, "invalid_body", []string{"body"}},
+		{"a delay with a fraction of a number", `{"topic":"bells.a","delay":1.5}`, "", nil, "invalid_delay",
+			[]string{"delay"}},
+		{"a body that is no base64", `{"topic":"bells.a","delay":"1s","body_base64":"%%"}`, "", nil, "invalid_body",
+			[]string{"body_base64"}},
+		{"two bodies", `{"topic":"bells.a","delay":"1s","body":"a","body_base64":"YQ=="}`, "", nil, "invalid_body",
+			[]string{"body"}},
 	}
 }
 
@@ -173,16 +201,22 @@ func TestBadInputIsRefusedByBothDoorsBeforeAnythingIsWritten(t *testing.T) {
 		says(t, b, answer.Detail)
 	}
 	// A good push with the name of another message.
-	if answer := s.must(a, http.MethodPost, "/v1/messages", map[string]any{"topic": "bells.kept", "delay": "1s", "id": "taken", "body": "another"}); answer.status != http.StatusConflict ||
+	answer := s.must(a, http.MethodPost, "/v1/messages",
+		map[string]any{"topic": "bells.kept", "delay": "1s", "id": "taken", "body": "another"})
+	if answer.status != http.StatusConflict ||
 		answer.Error != "duplicate_id" || answer.UID != first.UID {
 		t.Errorf("a name that is taken: %d %s", answer.status, answer.raw)
 	}
-	batch := s.must(a, http.MethodPost, "/v1/messages/batch", `{"messages":[{"topic":"bells.*","delay":"1s"},{"topic":"bells.a","delay":"-1s"}]}`)
-	if len(batch.Results) != 2 || batch.Results[0].Error != "invalid_topic" || batch.Results[1].Error != "invalid_delay" {
+	batch := s.must(a, http.MethodPost, "/v1/messages/batch",
+		`{"messages":[{"topic":"bells.*","delay":"1s"},{"topic":"bells.a","delay":"-1s"}]}`)
+	if len(batch.Results) != 2 || batch.Results[0].Error != "invalid_topic" ||
+		batch.Results[1].Error != "invalid_delay" {
 		t.Errorf("a batch: %d %s", batch.status, batch.raw)
 	}
-	many := `{"messages":[` + strings.Repeat(`{"topic":"bells.a","delay":"1s"},`, 1000) + `{"topic":"bells.a","delay":"1s"}]}`
-	if answer := s.must(a, http.MethodPost, "/v1/messages/batch", many); answer.status/100 != 4 || !strings.Contains(answer.Detail, "1000") {
+	many := `{"messages":[` + strings.Repeat(`{"topic":"bells.a","delay":"1s"},`, 1000) +
+		`{"topic":"bells.a","delay":"1s"}]}`
+	if answer := s.must(a, http.MethodPost, "/v1/messages/batch", many); answer.status/100 != 4 ||
+		!strings.Contains(answer.Detail, "1000") {
 		t.Errorf("1001 in a batch: %d %s", answer.status, answer.raw)
 	}
 	if after := s.contents(rdb); !maps.Equal(before, after) {
@@ -213,7 +247,8 @@ func says(t *testing.T, b bad, text string) {
 	}
 }
 
-// badByTag publishes all that can be to the intake, and finds each among the rejects, with its reason, subject and body.
+// badByTag publishes all that can be to the intake, and finds each among the rejects, with its reason, subject and
+// body.
 func (s *site) badByTag(all []bad) {
 	s.t.Helper()
 	ctx, stop := context.WithTimeout(s.t.Context(), patience)
@@ -225,14 +260,17 @@ func (s *site) badByTag(all []bad) {
 			continue
 		}
 		body := bodyMarker + b.name
-		if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: "delayed." + b.subject, Header: b.headers, Data: []byte(body)}); err != nil {
+		if _, err := js.PublishMsg(
+			ctx, &nats.Msg{Subject: "delayed." + b.subject, Header: b.headers, Data: []byte(body)}); err != nil {
 			s.t.Errorf("%s: %v", b.name, err)
 			continue
 		}
 		wanted[body] = b
 	}
-	taken := bad{name: "a name that is taken", subject: "bells.kept", word: "duplicate_id", headers: nats.Header{"Tarry-Delay": {"1s"}, "Tarry-Id": {"taken"}}}
-	if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: "delayed." + taken.subject, Header: taken.headers, Data: []byte(bodyMarker + taken.name)}); err != nil {
+	taken := bad{name: "a name that is taken", subject: "bells.kept", word: "duplicate_id",
+		headers: nats.Header{"Tarry-Delay": {"1s"}, "Tarry-Id": {"taken"}}}
+	if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: "delayed." + taken.subject, Header: taken.headers,
+		Data: []byte(bodyMarker + taken.name)}); err != nil {
 		s.t.Fatal(err)
 	}
 	wanted[bodyMarker+taken.name] = taken
@@ -263,7 +301,8 @@ func (s *site) badByTag(all []bad) {
 	s.taken(js) // and the intake holds nothing back
 }
 
-// rejectIsPushedAgain finds an acknowledged push that was refused by its topic and id alone, and pushes it under a new name.
+// rejectIsPushedAgain finds an acknowledged push that was refused by its topic and id alone, and pushes it under a new
+// name.
 func (s *site) rejectIsPushedAgain(a *instance) {
 	s.t.Helper()
 	var page struct {
@@ -283,11 +322,14 @@ func (s *site) rejectIsPushedAgain(a *instance) {
 	if raw := find(); len(page.Rejects) != 1 || page.Rejects[0].Reason != "duplicate_id" {
 		s.t.Fatalf("got %s", raw)
 	}
-	order := map[string]any{"sequence": page.Rejects[0].Sequence, "set": map[string]string{"Tarry-Id": "free", "Tarry-Delay": "1h"}}
-	if again := s.must(a, http.MethodPost, "/v1/rejects/requeue", order); again.status != http.StatusOK || again.ID != "free" || again.State != "waiting" {
+	order := map[string]any{"sequence": page.Rejects[0].Sequence,
+		"set": map[string]string{"Tarry-Id": "free", "Tarry-Delay": "1h"}}
+	if again := s.must(a, http.MethodPost, "/v1/rejects/requeue", order); again.status != http.StatusOK ||
+		again.ID != "free" || again.State != "waiting" {
 		s.t.Errorf("got %d %s", again.status, again.raw)
 	}
-	if kept := s.must(a, http.MethodGet, "/v1/messages/free", nil); kept.status != http.StatusOK || !strings.Contains(kept.raw, bodyMarker+"a name that is taken") {
+	if kept := s.must(a, http.MethodGet, "/v1/messages/free", nil); kept.status != http.StatusOK ||
+		!strings.Contains(kept.raw, bodyMarker+"a name that is taken") {
 		s.t.Errorf("got %d %s", kept.status, kept.raw)
 	}
 	if raw := find(); len(page.Rejects) != 0 {
@@ -295,13 +337,16 @@ func (s *site) rejectIsPushedAgain(a *instance) {
 	}
 }
 
-// largestBodies finds the limit in the refusal of a body at max_payload: a body that just fits must arrive, one byte more
-// is refused before it is kept.
+// largestBodies finds the limit in the refusal of a body at max_payload: a body that just fits must arrive, one byte
+// more is refused before it is kept.
 func (s *site) largestBodies(a *instance, h *history) {
 	s.t.Helper()
 	push := func(size int, seq int) answer {
 		return s.must(a, http.MethodPost, "/v1/messages", map[string]any{
-			"topic": "jobs.large", "delay": "1ms", "headers": map[string]string{seqHeader: strconv.Itoa(seq)}, "body": strings.Repeat("b", size),
+			"topic":   "jobs.large",
+			"delay":   "1ms",
+			"headers": map[string]string{seqHeader: strconv.Itoa(seq)},
+			"body":    strings.Repeat("b", size),
 		})
 	}
 	refused := push(maxPayload, 1)

@@ -129,12 +129,12 @@ func (c *checker) headers(s *sent, a arrival) {
 	}
 }
 
-// dueSlack is by how much a due time may be later than the answer to the push allows: an instance on a busy machine reads
-// its clocks one after the other.
+// dueSlack is by how much a due time may be later than the answer to the push allows: an instance on a busy machine
+// reads its clocks one after the other.
 const dueSlack = 250 * time.Millisecond
 
-// repeats looks at all arrivals of one message. A consumer of a stream may get one stored message twice, which is between
-// it and NATS.
+// repeats looks at all arrivals of one message. A consumer of a stream may get one stored message twice, which is
+// between it and NATS.
 func (c *checker) repeats(s *sent) {
 	var came []arrival
 	stored := map[uint64]bool{}
@@ -174,14 +174,16 @@ func (c *checker) cancels() {
 		came := c.by[k.seq]
 		s := c.h.sent[k.seq]
 		switch {
-		case k.word == "unknown_id" && s != nil && s.uid != "" && !c.h.lossy: // by tag, the answer may come before any instance has the push
+		// by tag, the answer may come before any instance has the push
+		case k.word == "unknown_id" && s != nil && s.uid != "" && !c.h.lossy:
 			c.fail(ruleUnknown, k.seq, "uid %s, asked for at %s", s.uid, stamp(k.at))
 		case k.word == okCancel && len(came) > 0:
 			c.fail(ruleCanceled, k.seq, "canceled at %s, seen at %s", stamp(k.at), stamp(came[0].at))
 		case k.word == "already_delivered" && len(came) > 0 && !slices.ContainsFunc(came, func(a arrival) bool {
 			return !a.at.After(k.at.Add(consumerLag))
 		}):
-			c.fail(ruleDenied, k.seq, "already delivered, it was said at %s; first seen at %s", stamp(k.at), stamp(came[0].at))
+			c.fail(ruleDenied, k.seq, "already delivered, it was said at %s; first seen at %s", stamp(k.at),
+				stamp(came[0].at))
 		}
 	}
 }

@@ -103,7 +103,8 @@ func (s *site) spread(i *instance, topic string, n int, from time.Time, over tim
 			if seq > first {
 				text.WriteByte(',')
 			}
-			fmt.Fprintf(&text, `{"topic":%q,"at":%d,"body":"%d","key":"k%d"}`, topic, from.Add(over*time.Duration(seq)/time.Duration(n)).UnixMilli(), seq, seq)
+			fmt.Fprintf(&text, `{"topic":%q,"at":%d,"body":"%d","key":"k%d"}`, topic,
+				from.Add(over*time.Duration(seq)/time.Duration(n)).UnixMilli(), seq, seq)
 		}
 		text.WriteString(`]}`)
 		answer := s.must(i, http.MethodPost, "/v1/messages/batch", text.String())
@@ -200,7 +201,9 @@ func TestAClusterNodeThatFreezesStopsOnlyItsBuckets(t *testing.T) {
 		return s.must(next, http.MethodPost, "/v1/messages", body)
 	}
 	lab.Eventually(t, patience, func() error {
-		if answer, err := next.call(t.Context(), http.MethodPost, "/v1/messages", map[string]any{"topic": "orders.late", "delay": "1s", "key": lostKey}); err != nil ||
+		answer, err := next.call(t.Context(), http.MethodPost, "/v1/messages",
+			map[string]any{"topic": "orders.late", "delay": "1s", "key": lostKey})
+		if err != nil ||
 			answer.status != http.StatusServiceUnavailable || answer.Error != "bucket_unavailable" {
 			return fmt.Errorf("a push to a bucket of the node: %d %s %w", answer.status, answer.raw, err)
 		}
@@ -213,10 +216,12 @@ func TestAClusterNodeThatFreezesStopsOnlyItsBuckets(t *testing.T) {
 			others = append(others, answer.UID)
 		}
 	}
-	if answer := s.must(next, http.MethodGet, "/readyz", nil); answer.status != http.StatusOK || !strings.Contains(answer.raw, "degraded") {
+	if answer := s.must(next, http.MethodGet, "/readyz", nil); answer.status != http.StatusOK ||
+		!strings.Contains(answer.raw, "degraded") {
 		t.Errorf("readyz of an instance that takes some pushes: %d %s", answer.status, answer.raw)
 	}
-	if answer := s.must(next, http.MethodGet, "/v1/messages/nobody-knows-this", nil); answer.status == http.StatusNotFound {
+	if answer := s.must(next, http.MethodGet, "/v1/messages/nobody-knows-this",
+		nil); answer.status == http.StatusNotFound {
 		t.Errorf("an id that may lie with the node: %d %s", answer.status, answer.raw)
 	}
 	leader.Kill()
@@ -243,7 +248,8 @@ func TestAClusterNodeThatFreezesStopsOnlyItsBuckets(t *testing.T) {
 	victim.Resume()
 	came.all(t, lost)
 	lab.Eventually(t, patience, func() error {
-		answer, err := next.call(t.Context(), http.MethodPost, "/v1/messages", map[string]any{"topic": "orders.late", "delay": "1s", "key": lostKey})
+		answer, err := next.call(t.Context(), http.MethodPost, "/v1/messages",
+			map[string]any{"topic": "orders.late", "delay": "1s", "key": lostKey})
 		if err != nil || answer.status != http.StatusCreated {
 			return fmt.Errorf("a push to a bucket of the node: %d %s %w", answer.status, answer.raw, err)
 		}

@@ -18,8 +18,8 @@ const (
 	coreSubject   = "bells."
 )
 
-// consume starts the consumers: some workers of a durable pull consumer, and some of a queue group. They know nothing of
-// tarry: but for the lab, the import list of this file is the one of any Go consumer.
+// consume starts the consumers: some workers of a durable pull consumer, and some of a queue group. They know nothing
+// of tarry: but for the lab, the import list of this file is the one of any Go consumer.
 func (s *site) consume(h *history) {
 	s.t.Helper()
 	s.queue(h)
@@ -75,7 +75,8 @@ func (s *site) caughtUp() {
 func (s *site) stream(name, subjects string) {
 	s.t.Helper()
 	js := openJetStream(s.t, s.connect("owner of "+name))
-	if _, err := js.CreateStream(s.t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subjects}}); err != nil {
+	if _, err := js.CreateStream(
+		s.t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subjects}}); err != nil {
 		s.t.Fatal(err)
 	}
 }

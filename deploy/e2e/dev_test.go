@@ -43,8 +43,9 @@ func startLocal(t *testing.T, name string, args ...string) *dev {
 	if !slices.Contains(args, "--nats.url") {
 		args = append(args, "--nats.listen", d.nats)
 	}
-	d.instance = &instance{name: name, addr: addr, Process: lab.Start(t, "tarry-"+name, []string{"GORACE=atexit_sleep_ms=0"}, d.binary,
-		append(args, "--http.listen", addr)...)}
+	d.instance = &instance{name: name, addr: addr,
+		Process: lab.Start(t, "tarry-"+name, []string{"GORACE=atexit_sleep_ms=0"}, d.binary,
+			append(args, "--http.listen", addr)...)}
 	return d
 }
 
@@ -94,9 +95,11 @@ func TestDevDeliversAMessageThatTheCommandLinePushed(t *testing.T) {
 	}
 
 	begun := time.Now()
-	out, code := d.cli(t, "push", "orders.remind", "--delay", "700ms", "--body", "order 7131", "--id", "order-7131", "--header", "kind=basket", "--json")
+	out, code := d.cli(t, "push", "orders.remind", "--delay", "700ms", "--body", "order 7131", "--id", "order-7131",
+		"--header", "kind=basket", "--json")
 	var pushed struct{ ID, State string }
-	if err := json.Unmarshal([]byte(out), &pushed); err != nil || code != 0 || pushed.ID != "order-7131" || pushed.State != "waiting" {
+	if err := json.Unmarshal([]byte(out), &pushed); err != nil || code != 0 || pushed.ID != "order-7131" ||
+		pushed.State != "waiting" {
 		t.Fatalf("push: %d %s (%v)", code, out, err)
 	}
 	m, err := got.NextMsg(patience)
@@ -135,7 +138,8 @@ func TestDevDeliversAMessageThatTheCommandLinePushed(t *testing.T) {
 			t.Errorf("cancel %s: %d %s, want %d", c.id, code, out, c.code)
 		}
 	}
-	for _, said := range []string{"http://" + d.addr, d.nats, "tarry push", "tarry get", "tarry cancel", "live in memory"} {
+	for _, said := range []string{"http://" + d.addr, d.nats, "tarry push", "tarry get", "tarry cancel",
+		"live in memory"} {
 		if !strings.Contains(d.Log(), said) {
 			t.Errorf("it does not say %q: %s", said, d.Log())
 		}
@@ -218,7 +222,8 @@ func TestASecondSignalEndsAnInstanceAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := fmt.Fprintf(conn, "POST /v1/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", httpToken); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST /v1/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+
+		"%s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", httpToken); err != nil {
 		t.Fatal(err)
 	}
 	lab.Eventually(t, patience, func() error { // the request is being read

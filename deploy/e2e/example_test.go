@@ -36,8 +36,10 @@ func (s *site) example(t *testing.T, subject string, jetStream bool) []stored {
 		t.Fatal(err)
 	}
 	url := strings.Replace(s.nats.URL(), "://", "://"+natsUser+":"+natsPassword+"@", 1)
-	p := lab.Start(t, "example-"+strconv.FormatBool(jetStream), []string{"NATS_URL=" + url}, lab.BinaryIn(t, "../../bridge/tarry", "./example", lab.Race()...),
-		"-subject", subject, "-delay", delay.String(), "-count", strconv.Itoa(count), "-id", fmt.Sprint("basket-", jetStream), "-namespace", s.ns, "-jetstream="+strconv.FormatBool(jetStream))
+	p := lab.Start(t, "example-"+strconv.FormatBool(jetStream), []string{"NATS_URL=" + url},
+		lab.BinaryIn(t, "../../bridge/tarry", "./example", lab.Race()...),
+		"-subject", subject, "-delay", delay.String(), "-count", strconv.Itoa(count), "-id",
+		fmt.Sprint("basket-", jetStream), "-namespace", s.ns, "-jetstream="+strconv.FormatBool(jetStream))
 	if code := p.Wait(patience); code != 0 {
 		t.Fatalf("the example ended with %d: %s", code, p.Log())
 	}
@@ -58,7 +60,8 @@ func (s *site) example(t *testing.T, subject string, jetStream bool) []stored {
 		case m := <-got:
 			id := m.Header.Get("Tarry-Id")
 			var order struct{ Order, Text string }
-			if err := json.Unmarshal(m.Data, &order); err != nil || order.Order != id || order.Text == "" || m.Header.Get("Content-Type") != "application/json" {
+			if err := json.Unmarshal(m.Data, &order); err != nil || order.Order != id || order.Text == "" ||
+				m.Header.Get("Content-Type") != "application/json" {
 				t.Errorf("got %s %v", m.Data, m.Header)
 			}
 			for _, tag := range []string{"Tarry-Delay", "Tarry-At"} {

@@ -19,7 +19,8 @@ func TestNothingIsLostEarlyOrTwiceWhileLeadersDieStopAndFreeze(t *testing.T) {
 	h := newHistory(s.ns)
 	s.consume(h)
 	views := s.poll()
-	l := &load{s: s, h: h, make: maker{seed: 1, spread: 8 * time.Second, burst: 2 * time.Second}, least: 10_000, rate: 200, doors: s.instances}
+	l := &load{s: s, h: h, make: maker{seed: 1, spread: 8 * time.Second, burst: 2 * time.Second}, least: 10_000,
+		rate: 200, doors: s.instances}
 	l.begin(t)
 
 	leader, term := s.leader(0, a, b, c)
@@ -56,7 +57,8 @@ func TestNothingIsLostEarlyOrTwiceWhileLeadersDieStopAndFreeze(t *testing.T) {
 	s.stepsDown(leader, term)
 	s.leader(term, a, b, c)
 	if after := seen.count(func(x script) bool { return x.term == term && x.wrote }); after != before {
-		t.Errorf("%s woke and wrote %d times under term %d, though %s leads term %d", leader.name, after-before, term, next.name, higher)
+		t.Errorf("%s woke and wrote %d times under term %d, though %s leads term %d", leader.name, after-before, term,
+			next.name, higher)
 	}
 	t.Logf("froze and woke %s of term %d; %s leads term %d", leader.name, term, next.name, higher)
 	s.settled(term, close)
@@ -75,9 +77,9 @@ func TestNothingIsLostEarlyOrTwiceWhileLeadersDieStopAndFreeze(t *testing.T) {
 // inBurst tells messages of which many are due at one instant.
 func inBurst(a arrival) bool { return a.seq%8 == 0 }
 
-// settled closes the window of a fault: nothing is claimed under the lost term any more, what is due has gone out, what was
-// on its way then has ended too (the next leader claims again what the lost one had sent), and consumers have seen it. So
-// nothing can come again.
+// settled closes the window of a fault: nothing is claimed under the lost term any more, what is due has gone out, what
+// was on its way then has ended too (the next leader claims again what the lost one had sent), and consumers have seen
+// it. So nothing can come again.
 func (s *site) settled(term uint64, close func()) {
 	s.t.Helper()
 	rdb := s.client()

@@ -74,8 +74,8 @@ func TestRedisRefusesWhatAFrozenLeaderHadSent(t *testing.T) {
 	s.oneLeader()
 }
 
-// heldWire is a link to Redis that can hold back one request of a leader. It looks for a script that has both a bucket's
-// claims and its lanes among its keys: that is a claim, or the return of one.
+// heldWire is a link to Redis that can hold back one request of a leader. It looks for a script that has both a
+// bucket's claims and its lanes among its keys: that is a claim, or the return of one.
 type heldWire struct {
 	addr    string
 	to      string
@@ -123,7 +123,8 @@ func (w *heldWire) serve(client net.Conn) {
 	chunk := make([]byte, 64<<10)
 	for {
 		n, err := client.Read(chunk)
-		if w.armed.Load() && bytes.Contains(chunk[:n], []byte("}:claimed")) && bytes.Contains(chunk[:n], []byte("}:lanes")) && w.armed.CompareAndSwap(true, false) {
+		if w.armed.Load() && bytes.Contains(chunk[:n], []byte("}:claimed")) &&
+			bytes.Contains(chunk[:n], []byte("}:lanes")) && w.armed.CompareAndSwap(true, false) {
 			close(w.caught)
 			<-w.free
 		}

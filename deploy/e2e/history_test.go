@@ -197,9 +197,9 @@ func (h *history) lostWithNATS() (uids []string) {
 	return uids
 }
 
-// sparedLocked are messages that need not arrive: canceled or perhaps canceled; and on core those that were due just before
-// nats-server was killed. It had answered for them, and died with what it had not yet written to the consumer: core NATS
-// keeps nothing. The load cancels without a topic, so that no tombstone is left.
+// sparedLocked are messages that need not arrive: canceled or perhaps canceled; and on core those that were due just
+// before nats-server was killed. It had answered for them, and died with what it had not yet written to the consumer:
+// core NATS keeps nothing. The load cancels without a topic, so that no tombstone is left.
 func (h *history) sparedLocked() map[int]bool {
 	spared := map[int]bool{}
 	for seq, s := range h.sent {

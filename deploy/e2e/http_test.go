@@ -38,7 +38,8 @@ type answer struct {
 }
 
 // web is the HTTP client of all tests. A frozen instance must not hold a producer for long.
-var web = &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
+var web = &http.Client{Timeout: 3 * time.Second,
+	Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
 
 // call asks one instance. The error is one of the transport; whatever is answered is no error.
 func (i *instance) call(ctx context.Context, method, path string, body any) (answer, error) {

@@ -20,7 +20,8 @@ func TestInAsyncALossIsNeverAboveTheLagReported(t *testing.T) {
 	h := newHistory(s.ns)
 	h.lossy = true
 	s.consume(h)
-	l := &load{s: s, h: h, make: maker{seed: 35, spread: 10 * time.Second}, least: 100, rate: 120, doors: s.instances, byHTTP: true}
+	l := &load{s: s, h: h, make: maker{seed: 35, spread: 10 * time.Second}, least: 100, rate: 120,
+		doors: s.instances, byHTTP: true}
 	l.begin(t)
 	for range 5 {
 		moment(t, h, "a delivery", anything)
@@ -93,7 +94,8 @@ func TestInAsyncALossIsNeverAboveTheLagReported(t *testing.T) {
 	if lag > int64(kept)*2 {
 		t.Errorf("the lag was %d changes, and %d messages were pushed", lag, kept)
 	}
-	t.Logf("%d acknowledged, lag told as %d changes (%d when all was lost), %d pushes and cancels lost, %d messages not in the journal",
+	t.Logf("%d acknowledged, lag told as %d changes (%d when all was lost), %d pushes and cancels lost, %d messages "+
+		"not in the journal",
 		kept, told, lag, len(lost), len(gone))
 	s.oneLeader()
 	l.probesTaken(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// failpoints is the site's binary with failpoints: an instance that is started with FAILPOINT=point:n kills itself when it
-// passes that point for the n-th time.
+// failpoints is the site's binary with failpoints: an instance that is started with FAILPOINT=point:n kills itself when
+// it passes that point for the n-th time.
 func (s *site) failpoints() {
 	s.t.Helper()
 	s.binary = lab.Binary(s.t, "./cmd/tarry", append(lab.Race(), "-tags=failpoints")...)
@@ -26,11 +26,13 @@ func (s *site) dies(i *instance) {
 	}
 }
 
-// A Redis that comes back on its file has lost what it wrote last: nothing, or a good part when the machine went down too.
+// A Redis that comes back on its file has lost what it wrote last: nothing, or a good part when the machine went down
+// too.
 func TestARedisThatComesBackIsComparedWithTheJournal(t *testing.T) {
 	t.Parallel()
 	s, a, b, h := pair(t, "sync", lab.SharedMariaDB(t))
-	l := &load{s: s, h: h, make: maker{seed: 23, spread: 4 * time.Second, burst: time.Second}, least: 1400, rate: 150, doors: s.instances}
+	l := &load{s: s, h: h, make: maker{seed: 23, spread: 4 * time.Second, burst: time.Second}, least: 1400, rate: 150,
+		doors: s.instances}
 	l.begin(t)
 	for _, lost := range []float64{0, 0.5} {
 		moment(t, h, "a burst", inBurst)
@@ -72,7 +74,8 @@ func truncateAOF(t *testing.T, dir string, part float64) {
 func TestTheJournalMissesNothingOfInstancesThatDie(t *testing.T) {
 	t.Parallel()
 	s, a, b, h := pair(t, "sync", lab.SharedMariaDB(t))
-	l := &load{s: s, h: h, make: maker{seed: 24, spread: 3 * time.Second, burst: time.Second}, least: 900, rate: 150, doors: s.instances, byHTTP: true}
+	l := &load{s: s, h: h, make: maker{seed: 24, spread: 3 * time.Second, burst: time.Second}, least: 900, rate: 150,
+		doors: s.instances, byHTTP: true}
 	l.begin(t)
 	leader, term := s.leader(0, a, b)
 	standby := s.others(leader)[0]
@@ -120,7 +123,9 @@ func TestTheJournalMissesNothingOfABatchThatIsBrokenOff(t *testing.T) {
 			h := newHistory(s.ns)
 			s.consume(h)
 			s.explain(h)
-			l := &load{s: s, h: h, make: maker{seed: 25, spread: 2 * time.Second, burst: time.Second}, least: 500, rate: 120, doors: s.instances, byHTTP: true} // by tag, what died with an instance comes again after half a minute
+			// by tag, what died with an instance comes again after half a minute
+			l := &load{s: s, h: h, make: maker{seed: 25, spread: 2 * time.Second, burst: time.Second}, least: 500,
+				rate: 120, doors: s.instances, byHTTP: true}
 			l.begin(t)
 			closed := h.open("the leader dies", time.Now())
 			s.dies(b)
@@ -151,7 +156,8 @@ func TestWhatALeaderBeganToRestoreTheNextOneFinishes(t *testing.T) {
 			h := newHistory(s.ns)
 			s.consume(h)
 			s.explain(h)
-			l := &load{s: s, h: h, make: maker{seed: 26, spread: 8 * time.Second}, least: 700, rate: 150, doors: s.instances, byHTTP: true}
+			l := &load{s: s, h: h, make: maker{seed: 26, spread: 8 * time.Second}, least: 700, rate: 150,
+				doors: s.instances, byHTTP: true}
 			l.begin(t)
 			if mode == "async" { // what is answered is in the journal only a little later
 				l.wait()

@@ -14,7 +14,8 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// A single machine's tarry with a directory of its own: killed with messages waiting, it delivers all of them all the same.
+// A single machine's tarry with a directory of its own: killed with messages waiting, it delivers all of them all the
+// same.
 func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 	t.Parallel()
 	d := startDev(t, "kept", "--data", t.TempDir())
@@ -25,14 +26,18 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 	}
 	t.Cleanup(nc.Close)
 	js := openJetStream(t, nc)
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "KEEP", Subjects: []string{"keep.>"}}); err != nil {
+	if _, err := js.CreateStream(
+		t.Context(), jetstream.StreamConfig{Name: "KEEP", Subjects: []string{"keep.>"}}); err != nil {
 		t.Fatal(err)
 	}
 
-	if a, err := d.call(t.Context(), http.MethodPost, "/v1/topics/keep.held/pause", nil); err != nil || a.status != http.StatusOK {
+	if a, err := d.call(t.Context(), http.MethodPost, "/v1/topics/keep.held/pause", nil); err != nil ||
+		a.status != http.StatusOK {
 		t.Fatalf("pause: %d %s %v", a.status, a.raw, err)
 	}
-	if a, err := d.call(t.Context(), http.MethodPost, "/v1/messages", map[string]any{"topic": "keep.held", "delay": "1s", "body": "held"}); err != nil || a.status != http.StatusCreated {
+	if a, err := d.call(t.Context(), http.MethodPost, "/v1/messages",
+		map[string]any{"topic": "keep.held", "delay": "1s", "body": "held"}); err != nil ||
+		a.status != http.StatusCreated {
 		t.Fatalf("push: %d %s %v", a.status, a.raw, err)
 	}
 	// Due from now on until some seconds after it is back.
@@ -44,8 +49,10 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 	pushed := map[int]*waiting{}
 	for i := range 50 {
 		due := time.Now().Add(3*time.Second + time.Duration(i)*160*time.Millisecond).Truncate(time.Millisecond)
-		a, err := d.call(t.Context(), http.MethodPost, "/v1/messages", map[string]any{"topic": fmt.Sprintf("keep.row%d", i%5), "at": due.UnixMilli(),
-			"id": fmt.Sprintf("kept %d", i), "body": fmt.Sprintf("body %d", i), "headers": map[string]string{seqHeader: strconv.Itoa(i)}})
+		a, err := d.call(t.Context(), http.MethodPost, "/v1/messages",
+			map[string]any{"topic": fmt.Sprintf("keep.row%d", i%5), "at": due.UnixMilli(),
+				"id": fmt.Sprintf("kept %d", i), "body": fmt.Sprintf("body %d", i),
+				"headers": map[string]string{seqHeader: strconv.Itoa(i)}})
 		if err != nil || a.status != http.StatusCreated || !strings.Contains(a.raw, `"durable":"journal"`) {
 			t.Fatalf("push: %d %s %v", a.status, a.raw, err)
 		}
@@ -88,7 +95,8 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 		return nil
 	})
 	for i := 9; i < 50; i += 10 { // and it still knows what was canceled
-		if a, err := d.call(t.Context(), http.MethodDelete, "/v1/messages/"+pushed[i].uid, nil); err != nil || a.State != "canceled" {
+		if a, err := d.call(t.Context(), http.MethodDelete, "/v1/messages/"+pushed[i].uid, nil); err != nil ||
+			a.State != "canceled" {
 			t.Errorf("cancel again: %d %s %v", a.status, a.raw, err)
 		}
 	}
@@ -96,7 +104,8 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 	if n := stored(); n != 45 { // what was paused is held back still
 		t.Errorf("%d messages are delivered, want 45", n)
 	}
-	if a, err := d.call(t.Context(), http.MethodPost, "/v1/topics/keep.held/resume", nil); err != nil || a.status != http.StatusOK {
+	if a, err := d.call(t.Context(), http.MethodPost, "/v1/topics/keep.held/resume", nil); err != nil ||
+		a.status != http.StatusOK {
 		t.Fatalf("resume: %d %s %v", a.status, a.raw, err)
 	}
 	lab.Eventually(t, patience, func() error {
@@ -106,7 +115,8 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 		return nil
 	})
 
-	auditor, err := js.OrderedConsumer(t.Context(), "KEEP", jetstream.OrderedConsumerConfig{FilterSubjects: []string{"keep.row0", "keep.row1", "keep.row2", "keep.row3", "keep.row4"}})
+	auditor, err := js.OrderedConsumer(t.Context(), "KEEP", jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{"keep.row0", "keep.row1", "keep.row2", "keep.row3", "keep.row4"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +138,8 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 			continue
 		}
 		came[i]++
-		if string(m.Data()) != fmt.Sprintf("body %d", i) || m.Headers().Get("Tarry-Id") != fmt.Sprintf("kept %d", i) || !strings.HasPrefix(m.Headers().Get(nats.MsgIdHdr), w.uid) {
+		if string(m.Data()) != fmt.Sprintf("body %d", i) || m.Headers().Get("Tarry-Id") != fmt.Sprintf("kept %d", i) ||
+			!strings.HasPrefix(m.Headers().Get(nats.MsgIdHdr), w.uid) {
 			t.Errorf("got %q %v", m.Data(), m.Headers())
 		}
 		latest := w.due
@@ -149,5 +160,6 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 	if overdue < 5 || late > 2*time.Second {
 		t.Errorf("%d messages fell due while it was down; one came %s late", overdue, late)
 	}
-	t.Logf("back after %s, %d messages were overdue, the latest came %s after it could", back.Sub(killed).Round(time.Millisecond), overdue, late)
+	t.Logf("back after %s, %d messages were overdue, the latest came %s after it could",
+		back.Sub(killed).Round(time.Millisecond), overdue, late)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// unrecorded is how old a delivery may be that the journal does not have yet: what an instance did not commit in time is
-// left to the drainer, which takes what is a second old.
+// unrecorded is how old a delivery may be that the journal does not have yet: what an instance did not commit in time
+// is left to the drainer, which takes what is a second old.
 const unrecorded = 2 * time.Second
 
 // loses opens the window of a loss of Redis: what the journal had not yet recorded as delivered may come again.
@@ -46,7 +46,8 @@ func (s *site) whole(before int, doors ...*instance) {
 	for _, i := range doors {
 		s.accepts(i)
 	}
-	s.t.Logf("certified after %s, every door open after %s", certified.Round(time.Millisecond), time.Since(begun).Round(time.Millisecond))
+	s.t.Logf("certified after %s, every door open after %s", certified.Round(time.Millisecond),
+		time.Since(begun).Round(time.Millisecond))
 }
 
 // accepts waits until an instance takes a push, and takes it back.
@@ -55,7 +56,8 @@ func (s *site) accepts(i *instance) {
 	var pushed answer
 	id := fmt.Sprintf("probe %d", time.Now().UnixNano())
 	lab.Eventually(s.t, patience, func() error {
-		a, err := i.call(s.t.Context(), http.MethodPost, "/v1/messages", map[string]any{"topic": "quiet.probe", "delay": "1h", "id": id})
+		a, err := i.call(s.t.Context(), http.MethodPost, "/v1/messages",
+			map[string]any{"topic": "quiet.probe", "delay": "1h", "id": id})
 		if err == nil && a.status != http.StatusCreated && a.status != http.StatusOK {
 			err = fmt.Errorf("%s does not accept: %d %s", i.name, a.status, a.raw)
 		}
@@ -74,7 +76,8 @@ func (s *site) accepts(i *instance) {
 func TestAFlushedRedisIsRebuiltFromTheJournal(t *testing.T) {
 	t.Parallel()
 	s, a, b, h := pair(t, "sync", lab.SharedMariaDB(t))
-	l := &load{s: s, h: h, make: maker{seed: 21, spread: 4 * time.Second, burst: time.Second}, least: 1000, rate: 120, doors: s.instances}
+	l := &load{s: s, h: h, make: maker{seed: 21, spread: 4 * time.Second, burst: time.Second}, least: 1000, rate: 120,
+		doors: s.instances}
 	l.begin(t)
 	rdb := s.client()
 	held := s.inbox("quiet.held")
@@ -120,7 +123,8 @@ func TestAFlushedRedisIsRebuiltFromTheJournal(t *testing.T) {
 func TestARedisThatComesBackEmptyIsRebuiltFromTheJournal(t *testing.T) {
 	t.Parallel()
 	s, a, b, h := pair(t, "sync", lab.SharedMariaDB(t))
-	l := &load{s: s, h: h, make: maker{seed: 22, spread: 4 * time.Second, burst: time.Second}, least: 1000, rate: 120, doors: s.instances}
+	l := &load{s: s, h: h, make: maker{seed: 22, spread: 4 * time.Second, burst: time.Second}, least: 1000, rate: 120,
+		doors: s.instances}
 	l.begin(t)
 	moment(t, h, "a burst", inBurst)
 	before := s.certified()
@@ -151,8 +155,8 @@ func TestARedisThatComesBackEmptyIsRebuiltFromTheJournal(t *testing.T) {
 	s.oneLeader()
 }
 
-// prompt holds what instances had taken before Redis was whole again to the later of that moment and its due time: nothing
-// waits for an audit. The outages are times by pairs: from when until when.
+// prompt holds what instances had taken before Redis was whole again to the later of that moment and its due time:
+// nothing waits for an audit. The outages are times by pairs: from when until when.
 func (h *history) prompt(t *testing.T, outages ...time.Time) {
 	t.Helper()
 	h.mu.Lock()
@@ -181,7 +185,8 @@ func (h *history) prompt(t *testing.T, outages ...time.Time) {
 	}
 	if most > promptly {
 		s := h.sent[which]
-		t.Errorf("message %d came %s later than it could: taken as %s at %s, due %s, seen %s", which, most, s.uid, stamp(s.keptAt), stamp(time.UnixMilli(s.due)), stamp(first[which]))
+		t.Errorf("message %d came %s later than it could: taken as %s at %s, due %s, seen %s", which, most, s.uid,
+			stamp(s.keptAt), stamp(time.UnixMilli(s.due)), stamp(first[which]))
 	}
 	t.Logf("%d messages were overdue when redis was whole again; the latest came %s after it could", n, most)
 }

@@ -43,7 +43,8 @@ func (s *site) journal(mode string, db *lab.MariaDB, settings ...string) {
 	s.t.Helper()
 	dsn := db.Database(s.t)
 	s.db, s.database = db, dsn[strings.LastIndexByte(dsn, '/')+1:]
-	s.settings = append([]string{"TARRY_HTTP_BODY_LIMIT=4MiB", "TARRY_JOURNAL_MODE=" + mode, "TARRY_JOURNAL_DSN=" + dsn}, settings...)
+	s.settings = append(
+		[]string{"TARRY_HTTP_BODY_LIMIT=4MiB", "TARRY_JOURNAL_MODE=" + mode, "TARRY_JOURNAL_DSN=" + dsn}, settings...)
 }
 
 // row is a message in the journal.
@@ -67,19 +68,24 @@ type change struct {
 func (s *site) rows() map[string]*row {
 	s.t.Helper()
 	found := map[string]*row{}
-	for _, f := range s.query("SELECT uid, HEX(topic), HEX(id), HEX(`key`), MD5(body), HEX(headers), due, state, version FROM messages", 9) {
-		r := &row{uid: f[0], topic: unhex(s.t, f[1]), id: unhex(s.t, f[2]), key: unhex(s.t, f[3]), body: f[4], seq: seqOf(unhex(s.t, f[5])),
+	for _, f := range s.query(
+		"SELECT uid, HEX(topic), HEX(id), HEX(`key`), MD5(body), HEX(headers), due, state, version FROM messages", 9) {
+		r := &row{uid: f[0], topic: unhex(s.t, f[1]), id: unhex(s.t, f[2]), key: unhex(s.t, f[3]), body: f[4],
+			seq: seqOf(unhex(s.t, f[5])),
 			due: int64(number(s.t, f[6])), state: int(number(s.t, f[7])), version: int(number(s.t, f[8]))}
 		found[r.uid] = r
 	}
-	for _, f := range s.query("SELECT uid, version, state, bucket, at, term, sequence, stream, instance FROM transitions ORDER BY uid, version", 9) {
+	for _, f := range s.query("SELECT uid, version, state, bucket, at, term, sequence, stream, instance FROM "+
+		"transitions ORDER BY uid, version", 9) {
 		r := found[f[0]]
 		if r == nil {
 			s.t.Errorf("the journal tells a change of %s, and has no message of that uid", f[0])
 			continue
 		}
-		r.changes = append(r.changes, change{version: int(number(s.t, f[1])), state: int(number(s.t, f[2])), bucket: int(number(s.t, f[3])),
-			at: int64(number(s.t, f[4])), term: number(s.t, f[5]), sequence: number(s.t, f[6]), stream: f[7], instance: f[8]})
+		r.changes = append(r.changes,
+			change{version: int(number(s.t, f[1])), state: int(number(s.t, f[2])), bucket: int(number(s.t, f[3])),
+				at: int64(number(s.t, f[4])), term: number(s.t, f[5]), sequence: number(s.t, f[6]), stream: f[7],
+				instance: f[8]})
 	}
 	return found
 }
@@ -119,7 +125,8 @@ func unhex(t *testing.T, text string) string {
 	return string(b)
 }
 
-// seqOf finds the harness's number among packed headers: a byte, then names and values by turns, each behind its length.
+// seqOf finds the harness's number among packed headers: a byte, then names and values by turns, each behind its
+// length.
 func seqOf(packed string) int {
 	rest := []byte(packed)[min(1, len(packed)):]
 	for name, i := "", 0; len(rest) > 0; i++ {
@@ -171,8 +178,8 @@ func (s *site) emptied() {
 	})
 }
 
-// journaled waits until the outbox is empty, then holds the journal against what happened: every acknowledged push has one
-// row as it was pushed, whose state is its end; no change of a message is left out; no term falls.
+// journaled waits until the outbox is empty, then holds the journal against what happened: every acknowledged push has
+// one row as it was pushed, whose state is its end; no change of a message is left out; no term falls.
 func (s *site) journaled(h *history) {
 	s.t.Helper()
 	s.emptied()
@@ -219,7 +226,8 @@ func compare(h *history, rows map[string]*row) []violation {
 		case len(mine) == 1:
 			c.row(s, mine[0], words[seq])
 		case s.kept || len(c.by[seq]) > 0:
-			c.fail(ruleUnwritten, seq, "uid %q, due %s, acknowledged %v, seen %d times", s.uid, stamp(s.notBefore), s.kept, len(c.by[seq]))
+			c.fail(ruleUnwritten, seq, "uid %q, due %s, acknowledged %v, seen %d times", s.uid, stamp(s.notBefore),
+				s.kept, len(c.by[seq]))
 		}
 	}
 	c.fallen(rows)
@@ -229,16 +237,20 @@ func compare(h *history, rows map[string]*row) []violation {
 // row compares one message with its row.
 func (c *checker) row(s *sent, r *row, word string) {
 	sum := md5.Sum(s.body)
-	if r.topic != s.subject || r.id != s.id || r.key != s.key || r.body != hex.EncodeToString(sum[:]) || s.due != 0 && r.due != s.due || s.uid != "" && r.uid != s.uid {
-		c.fail(ruleContent, s.seq, "%+v, pushed to %s as %q of %q, due %d, uid %q", *r, s.subject, s.id, s.key, s.due, s.uid)
+	if r.topic != s.subject || r.id != s.id || r.key != s.key || r.body != hex.EncodeToString(sum[:]) ||
+		s.due != 0 && r.due != s.due || s.uid != "" && r.uid != s.uid {
+		c.fail(ruleContent, s.seq, "%+v, pushed to %s as %q of %q, due %d, uid %q", *r, s.subject, s.id,
+			s.key, s.due, s.uid)
 	}
 	came := c.by[s.seq]
 	switch {
 	case r.state == stateDelivered && word != okCancel:
 	case r.state == stateCanceled && len(came) == 0 && word != "in_flight" && word != "already_delivered":
-	case r.state == stateCanceled && word == "maybe_delivered": // its attempts ended, and one of them may have got through
+	// its attempts ended, and one of them may have got through
+	case r.state == stateCanceled && word == "maybe_delivered":
 	default:
-		c.fail(ruleEnd, s.seq, "%s is in state %d, was seen %d times, and its cancel was answered %q", r.uid, r.state, len(came), word)
+		c.fail(ruleEnd, s.seq, "%s is in state %d, was seen %d times, and its cancel was answered %q", r.uid, r.state,
+			len(came), word)
 	}
 	for _, a := range came {
 		uid, _ := strings.CutSuffix(a.header.Get(nats.MsgIdHdr), "@"+c.h.ns)
@@ -269,16 +281,19 @@ func (c *checker) versions(r *row) {
 		case i == 0 && x.state != stateWaiting:
 			c.fail(ruleEnd, r.seq, "%s began in state %d", r.uid, x.state)
 		case x.term > 0 && x.term < term:
-			c.fail(ruleFell, r.seq, "%s: version %d is of term %d, an earlier one of term %d", r.uid, x.version, x.term, term)
+			c.fail(ruleFell, r.seq, "%s: version %d is of term %d, an earlier one of term %d", r.uid,
+				x.version, x.term, term)
 		}
 		term = max(term, x.term)
 	}
 	if n := len(r.changes); n == 0 || n != r.version || r.changes[n-1].state != r.state {
-		c.fail(ruleGap, r.seq, "%s has version %d and state %d, and %d changes: %+v", r.uid, r.version, r.state, n, r.changes)
+		c.fail(ruleGap, r.seq, "%s has version %d and state %d, and %d changes: %+v", r.uid, r.version,
+			r.state, n, r.changes)
 	}
 }
 
-// clockSlack is how far the clocks of two instances on one machine may be apart: each is the median of three that it read.
+// clockSlack is how far the clocks of two instances on one machine may be apart: each is the median of three that it
+// read.
 const clockSlack = 20 // ms
 
 // fallen: by time, the terms of a bucket never fall.
@@ -300,7 +315,8 @@ func (c *checker) fallen(rows map[string]*row) {
 				begun[x.term] = x.at
 			}
 			if x.term < highest && x.at > begun[highest]+clockSlack {
-				c.fail(ruleFell, -1, "bucket %d: a change of term %d at %s, %d ms after the first of term %d", bucket, x.term,
+				c.fail(ruleFell, -1, "bucket %d: a change of term %d at %s, %d ms after the first of term %d",
+					bucket, x.term,
 					stamp(time.UnixMilli(x.at)), x.at-begun[highest], highest)
 			}
 			highest = max(highest, x.term)
@@ -325,7 +341,8 @@ func (s *site) explain(h *history) {
 		for seq, m := range h.sent {
 			if m.kept && !h.seen[seq] && !spared[seq] && shown < 5 {
 				shown++
-				s.t.Logf("message %d, due %s, uid %q, is missing; the journal has %+v; redis has %s", seq, stamp(m.notBefore), m.uid, bySeq[seq], s.stands(bySeq[seq]))
+				s.t.Logf("message %d, due %s, uid %q, is missing; the journal has %+v; redis has %s", seq,
+					stamp(m.notBefore), m.uid, bySeq[seq], s.stands(bySeq[seq]))
 			}
 		}
 	})
@@ -343,8 +360,10 @@ func (s *site) stands(r *row) string {
 	for bucket := range 4 {
 		prefix := fmt.Sprintf("{%s:%d}:", s.ns, bucket)
 		if there, err := rdb.HExists(ctx, prefix+"msg", r.uid).Result(); err == nil && there {
-			return fmt.Sprintf("it in bucket %d: due %v, claimed %q, mark %q, lanes %v, gen %q", bucket, rdb.ZScore(ctx, prefix+"due", r.uid).Val(),
-				rdb.HGet(ctx, prefix+"claimed", r.uid).Val(), rdb.HGet(ctx, prefix+"mark", r.uid).Val(), rdb.SMembers(ctx, prefix+"lanes").Val(), rdb.Get(ctx, prefix+"gen").Val())
+			return fmt.Sprintf("it in bucket %d: due %v, claimed %q, mark %q, lanes %v, gen %q", bucket,
+				rdb.ZScore(ctx, prefix+"due", r.uid).Val(),
+				rdb.HGet(ctx, prefix+"claimed", r.uid).Val(), rdb.HGet(ctx, prefix+"mark", r.uid).Val(),
+				rdb.SMembers(ctx, prefix+"lanes").Val(), rdb.Get(ctx, prefix+"gen").Val())
 		}
 	}
 	return "nothing of it"

@@ -40,7 +40,8 @@ func TestAReplicaIsPromotedThatMissedTheLastWrites(t *testing.T) {
 	h := newHistory(s.ns)
 	s.consume(h)
 	s.explain(h)
-	l := &load{s: s, h: h, make: maker{seed: 27, spread: 4 * time.Second, burst: time.Second}, least: 1200, rate: 120, doors: s.instances}
+	l := &load{s: s, h: h, make: maker{seed: 27, spread: 4 * time.Second, burst: time.Second}, least: 1200, rate: 120,
+		doors: s.instances}
 	l.begin(t)
 	moment(t, h, "a burst", inBurst)
 	leader, term := s.leader(0, a, b, c)

@@ -70,7 +70,8 @@ func TestAnOperatorMendsWhatRedisAndNATSHaveLost(t *testing.T) {
 	due := begun.Add(20 * time.Second).Truncate(time.Millisecond)
 	var uids []string
 	for n := range 12 {
-		uids = append(uids, s.push(a, map[string]any{"topic": fmt.Sprintf("jobs.repair%d", n%3), "at": due.UnixMilli(), "body": "work " + strconv.Itoa(n), "id": fmt.Sprintf("repair %d", n)}).UID)
+		uids = append(uids, s.push(a, map[string]any{"topic": fmt.Sprintf("jobs.repair%d", n%3), "at": due.UnixMilli(),
+			"body": "work " + strconv.Itoa(n), "id": fmt.Sprintf("repair %d", n)}).UID)
 	}
 	s.says(b, 0, "the same", "verify")
 	for _, uid := range uids[:4] {
@@ -135,7 +136,8 @@ func TestAnOperatorMendsWhatRedisAndNATSHaveLost(t *testing.T) {
 	if n := len(stored()); n != 0 {
 		t.Errorf("a dry run delivered %d messages", n)
 	}
-	s.says(b, 0, "4 gone", "redeliver", "--since", begun.Add(-time.Second).UTC().Format(time.RFC3339), "--topic", "jobs.repair0", "--dry-run")
+	s.says(b, 0, "4 gone", "redeliver", "--since", begun.Add(-time.Second).UTC().Format(time.RFC3339), "--topic",
+		"jobs.repair0", "--dry-run")
 	s.says(b, 0, "12 delivered again", "redeliver", "--since", "1h")
 	lab.Eventually(t, patience, all)
 	s.says(a, 0, "0 gone", "redeliver", "--since", "1h")

@@ -90,13 +90,15 @@ func refusedFast(t *testing.T, what string, probes []probe) {
 		words[fmt.Sprint(p.status, " ", p.word)]++
 		took = append(took, p.took)
 		late := p.at.Sub(probes[0].at) > 4*time.Second
-		known := p.status == http.StatusServiceUnavailable && p.word == "unavailable" || p.status == http.StatusGatewayTimeout && p.word == "outcome_unknown" ||
+		known := p.status == http.StatusServiceUnavailable && p.word == "unavailable" ||
+			p.status == http.StatusGatewayTimeout && p.word == "outcome_unknown" ||
 			p.status == 0 && p.took >= web.Timeout // the client waited no longer
 		if !known {
 			t.Errorf("%s: a push was answered %d %s", what, p.status, p.word)
 		}
 		if late && (p.took > 500*time.Millisecond || p.status != http.StatusServiceUnavailable) {
-			t.Errorf("%s for %s: a push was answered %d %s after %s", what, p.at.Sub(probes[0].at), p.status, p.word, p.took)
+			t.Errorf("%s for %s: a push was answered %d %s after %s", what, p.at.Sub(probes[0].at), p.status,
+				p.word, p.took)
 		}
 	}
 	slices.Sort(took)
@@ -131,7 +133,8 @@ func onTime(t *testing.T, h *history, what string, messages []*message, limit ti
 
 func TestInSyncADatabaseThatIsAwayHoldsUpPushesAndNothingElse(t *testing.T) {
 	s, a, b, h := pair(t, "sync", lab.NewMariaDB(t))
-	l := &load{s: s, h: h, make: maker{seed: 31, spread: 2 * time.Second, burst: time.Second}, least: 300, rate: 40, doors: s.instances}
+	l := &load{s: s, h: h, make: maker{seed: 31, spread: 2 * time.Second, burst: time.Second}, least: 300, rate: 40,
+		doors: s.instances}
 	l.begin(t)
 	moment(t, h, "a burst", inBurst)
 	away := func(from int, what string, d time.Duration, gone, back func()) {
@@ -143,7 +146,8 @@ func TestInSyncADatabaseThatIsAwayHoldsUpPushesAndNothingElse(t *testing.T) {
 		gone()
 		probes := l.probes(from, d)
 		refusedFast(t, what, probes)
-		onTime(t, h, what, slices.DeleteFunc(due, func(m *message) bool { return time.Since(m.notBefore) < time.Second }), time.Second)
+		onTime(t, h, what,
+			slices.DeleteFunc(due, func(m *message) bool { return time.Since(m.notBefore) < time.Second }), time.Second)
 		back()
 		begun := time.Now()
 		s.accepts(a)
@@ -169,7 +173,8 @@ func TestInAsyncADatabaseThatIsAwayHoldsUpNothing(t *testing.T) {
 	h := newHistory(s.ns)
 	s.consume(h)
 	s.explain(h)
-	l := &load{s: s, h: h, make: maker{seed: 32, spread: 2 * time.Second, burst: time.Second}, least: 300, rate: 60, doors: s.instances}
+	l := &load{s: s, h: h, make: maker{seed: 32, spread: 2 * time.Second, burst: time.Second}, least: 300, rate: 60,
+		doors: s.instances}
 	l.begin(t)
 	for i, c := range []struct {
 		what       string
@@ -232,7 +237,8 @@ func TestADatabaseWithoutRoomHoldsUpPushesAndNothingElse(t *testing.T) {
 	h := newHistory(s.ns)
 	s.consume(h)
 	s.explain(h)
-	l := &load{s: s, h: h, make: maker{seed: 33, spread: 2 * time.Second, burst: time.Second}, least: 200, rate: 30, doors: s.instances}
+	l := &load{s: s, h: h, make: maker{seed: 33, spread: 2 * time.Second, burst: time.Second}, least: 200, rate: 30,
+		doors: s.instances}
 	l.begin(t)
 	moment(t, h, "a burst", inBurst)
 	var due []*message
@@ -251,7 +257,8 @@ func TestADatabaseWithoutRoomHoldsUpPushesAndNothingElse(t *testing.T) {
 	large := strings.Repeat("large ", 40_000)
 	refused := ""
 	lab.Eventually(t, patience, func() error {
-		answer, err := a.call(t.Context(), http.MethodPost, "/v1/messages", map[string]any{"topic": "quiet.large", "delay": "1h", "body": large})
+		answer, err := a.call(t.Context(), http.MethodPost, "/v1/messages",
+			map[string]any{"topic": "quiet.large", "delay": "1h", "body": large})
 		if err != nil || answer.status != http.StatusCreated {
 			refused = fmt.Sprint(answer.status, " ", answer.Error, " ", err)
 			return nil
@@ -308,7 +315,8 @@ func mount(t *testing.T, args ...string) {
 func TestAnOutboxAtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
 	t.Parallel()
 	s, a, b, h := pair(t, "async", lab.NewMariaDB(t), "TARRY_JOURNAL_OUTBOX=1MiB")
-	l := &load{s: s, h: h, make: maker{seed: 34, spread: 2 * time.Second, burst: time.Second}, least: 100, rate: 20, doors: s.instances}
+	l := &load{s: s, h: h, make: maker{seed: 34, spread: 2 * time.Second, burst: time.Second}, least: 100, rate: 20,
+		doors: s.instances}
 	l.begin(t)
 	moment(t, h, "a burst", inBurst)
 	var due []*message
@@ -321,7 +329,8 @@ func TestAnOutboxAtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
 	var bulk []string
 	inARow := 0
 	lab.Eventually(t, patience, func() error {
-		answer := s.must(b, http.MethodPost, "/v1/messages", map[string]any{"topic": "quiet.bulk", "delay": "1h", "body": body})
+		answer := s.must(b, http.MethodPost, "/v1/messages",
+			map[string]any{"topic": "quiet.bulk", "delay": "1h", "body": body})
 		switch {
 		case answer.status == http.StatusCreated:
 			bulk, inARow = append(bulk, answer.UID), 0
@@ -353,7 +362,8 @@ func TestAnOutboxAtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
 	begun := time.Now()
 	s.accepts(a)
 	s.accepts(b)
-	t.Logf("%d messages filled the outbox; every door open %s after the database was back", len(bulk), time.Since(begun).Round(time.Millisecond))
+	t.Logf("%d messages filled the outbox; every door open %s after the database was back", len(bulk),
+		time.Since(begun).Round(time.Millisecond))
 	for _, uid := range bulk[1:] {
 		if answer := s.must(a, http.MethodDelete, "/v1/messages/"+uid, nil); answer.State != "canceled" {
 			t.Errorf("cancel: %d %s", answer.status, answer.raw)

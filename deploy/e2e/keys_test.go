@@ -14,12 +14,13 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// What the tests know of the keys in Redis: {ns:bucket}:due and {ns:bucket}:parked:<lane> are ZSETs by due time, ms*256,
-// and {ns:bucket}:claimed is a HASH of uid → term:number, with one field without a name that means nothing.
+// What the tests know of the keys in Redis: {ns:bucket}:due and {ns:bucket}:parked:<lane> are ZSETs by due time,
+// ms*256, and {ns:bucket}:claimed is a HASH of uid → term:number, with one field without a name that means nothing.
 
 // held counts what the keys of the site's namespace hold: waiting (parked ones too), due before the given time among
 // those, and claimed under the given term or an older one.
-func (s *site) held(ctx context.Context, rdb *redis.Client, before time.Time, term uint64) (waiting, overdue, claimed int64, err error) {
+func (s *site) held(ctx context.Context, rdb *redis.Client, before time.Time,
+	term uint64) (waiting, overdue, claimed int64, err error) {
 	keys := 0
 	for scan := rdb.Scan(ctx, 0, "{"+s.ns+":*", 1000).Iterator(); ; {
 		if !scan.Next(ctx) {

@@ -252,7 +252,8 @@ func (l *load) finish(t *testing.T) {
 	}
 	lab.Eventually(t, patience, func() error {
 		if n, example := l.h.missing(); n > 0 {
-			return fmt.Errorf("%d messages have not arrived, one of them %d on %s, due %s", n, example.seq, example.subject, stamp(example.notBefore))
+			return fmt.Errorf("%d messages have not arrived, one of them %d on %s, due %s", n, example.seq,
+				example.subject, stamp(example.notBefore))
 		}
 		return nil
 	})
@@ -277,9 +278,11 @@ func (l *load) judge(t *testing.T) {
 		t.Errorf("%d cancels failed inside", words["internal"])
 	}
 	late := lateness(l.h)
-	t.Logf("%d pushed, %d acknowledged, %d tries repeated, %d arrivals of %d messages, cancels %v, %d leaderships", l.total, kept, l.retried.Load(),
+	t.Logf("%d pushed, %d acknowledged, %d tries repeated, %d arrivals of %d messages, cancels %v, %d leaderships",
+		l.total, kept, l.retried.Load(),
 		arrivals, len(late), words, len(l.h.leaders))
-	t.Logf("late by %s in the middle, %s at 99 %%, %s at most", late[len(late)/2], late[len(late)*99/100], late[len(late)-1])
+	t.Logf("late by %s in the middle, %s at 99 %%, %s at most", late[len(late)/2], late[len(late)*99/100],
+		late[len(late)-1])
 }
 
 // lateness is by how much the first arrival of each message was late, in order.

@@ -25,8 +25,8 @@ func (s *site) tag(nc *nats.Conn, subject, body string, tags ...string) {
 	}
 }
 
-// RMQ's RangeMergeMessage: a message is due a time range after the first of its kind; what comes within the range is merged
-// into it, and its time stays (../shared seeds 004).
+// RMQ's RangeMergeMessage: a message is due a time range after the first of its kind; what comes within the range is
+// merged into it, and its time stays (../shared seeds 004).
 func TestRMQ_RangeMergeMessage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})
@@ -52,9 +52,11 @@ func TestRMQ_FixedTimeMessage(t *testing.T) {
 	s := newSite(t, siteOptions{})
 	a := s.start("a")
 	in, nc := s.inbox(coreSubject+">"), s.connect("producer")
-	s.tag(nc, coreSubject+"close", "order 7", "Tarry-At", time.Now().Add(time.Hour).Format(time.RFC3339Nano), "Tarry-On-Duplicate", "replace", "Tarry-Id", "close-7")
+	s.tag(nc, coreSubject+"close", "order 7", "Tarry-At", time.Now().Add(time.Hour).Format(time.RFC3339Nano),
+		"Tarry-On-Duplicate", "replace", "Tarry-Id", "close-7")
 	due := time.Now().Add(2 * time.Second)
-	s.tag(nc, coreSubject+"close", "order 7, changed", "Tarry-At", due.Format(time.RFC3339Nano), "Tarry-On-Duplicate", "replace", "Tarry-Id", "close-7")
+	s.tag(nc, coreSubject+"close", "order 7, changed", "Tarry-At", due.Format(time.RFC3339Nano), "Tarry-On-Duplicate",
+		"replace", "Tarry-Id", "close-7")
 	if got := in.bodies(t, 1); got[0] != "order 7, changed" {
 		t.Errorf("arrived: %q", got)
 	}
@@ -66,7 +68,8 @@ func TestRMQ_FixedTimeMessage(t *testing.T) {
 	}
 }
 
-// RMQ's PriorityMessage: of what is due the higher priority leaves first, and of repeated ones the last priority counts.
+// RMQ's PriorityMessage: of what is due the higher priority leaves first, and of repeated ones the last priority
+// counts.
 func TestRMQ_PriorityMessage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})
@@ -74,9 +77,11 @@ func TestRMQ_PriorityMessage(t *testing.T) {
 	in, nc := s.inbox(coreSubject+">"), s.connect("producer")
 	at := time.Now().Add(3 * time.Second).Truncate(time.Millisecond).Format(time.RFC3339Nano)
 	for i, p := range []int{17, 250, 100, 20} {
-		s.tag(nc, coreSubject+"shop", fmt.Sprint("shop ", i), "Tarry-At", at, "Tarry-Priority", fmt.Sprint(p), "Tarry-On-Duplicate", "replace", "Tarry-Key", "shops", "Tarry-Id", fmt.Sprint(i))
+		s.tag(nc, coreSubject+"shop", fmt.Sprint("shop ", i), "Tarry-At", at, "Tarry-Priority", fmt.Sprint(p),
+			"Tarry-On-Duplicate", "replace", "Tarry-Key", "shops", "Tarry-Id", fmt.Sprint(i))
 	}
-	s.tag(nc, coreSubject+"shop", "shop 3", "Tarry-At", at, "Tarry-Priority", "255", "Tarry-On-Duplicate", "replace", "Tarry-Key", "shops", "Tarry-Id", "3")
+	s.tag(nc, coreSubject+"shop", "shop 3", "Tarry-At", at, "Tarry-Priority", "255", "Tarry-On-Duplicate", "replace",
+		"Tarry-Key", "shops", "Tarry-Id", "3")
 	if got := fmt.Sprint(in.bodies(t, 4)); got != "[shop 3 shop 1 shop 2 shop 0]" {
 		t.Errorf("order: %s", got)
 	}
@@ -90,7 +95,8 @@ func TestDebounce_WaitsForQuietButNotForEver(t *testing.T) {
 	in, nc := s.inbox(coreSubject+">"), s.connect("producer")
 	started := time.Now()
 	for i := range 40 {
-		s.tag(nc, coreSubject+"search", fmt.Sprint(i), "Tarry-Delay", "1500ms", "Tarry-Max-Wait", "2s", "Tarry-On-Duplicate", "debounce", "Tarry-Id", "index")
+		s.tag(nc, coreSubject+"search", fmt.Sprint(i), "Tarry-Delay", "1500ms", "Tarry-Max-Wait", "2s",
+			"Tarry-On-Duplicate", "debounce", "Tarry-Id", "index")
 		pause(t.Context(), 100*time.Millisecond)
 	}
 	var all []got

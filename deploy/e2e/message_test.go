@@ -61,7 +61,8 @@ func (k maker) make(seq int, now time.Time) *message {
 	if m.at.IsZero() {
 		m.delay = m.delay.Truncate(time.Millisecond)
 		ms := m.delay.Milliseconds()
-		m.text = [...]string{strconv.FormatInt(ms, 10), fmt.Sprintf("%dms", ms), fmt.Sprintf("%d.%03ds", ms/1000, ms%1000)}[seq%3]
+		m.text = [...]string{strconv.FormatInt(ms, 10), fmt.Sprintf("%dms", ms),
+			fmt.Sprintf("%d.%03ds", ms/1000, ms%1000)}[seq%3]
 		m.notBefore = now.Add(m.delay)
 	} else {
 		m.notBefore = m.at
@@ -78,7 +79,8 @@ func body(rnd *rand.Rand, seq int) []byte {
 	case seq%501 == 7:
 		size = 100 << 10
 	case seq%2 == 0:
-		return fmt.Appendf(nil, "%s grüße \"%d\"\r\n\x00 %s", bodyMarker, rnd.Uint64(), strings.Repeat("text ", rnd.IntN(200)))
+		return fmt.Appendf(nil, "%s grüße \"%d\"\r\n\x00 %s", bodyMarker, rnd.Uint64(),
+			strings.Repeat("text ", rnd.IntN(200)))
 	}
 	b := []byte(bodyMarker)
 	for range size {

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// script is one run of a leader's script, as Redis's MONITOR shows it: the call, and behind it each command that the script
-// ran. A script that Redis refused ran no command that writes.
+// script is one run of a leader's script, as Redis's MONITOR shows it: the call, and behind it each command that the
+// script ran. A script that Redis refused ran no command that writes.
 type script struct {
 	name    string // which the connection gave itself
 	bucket  string
@@ -115,7 +115,8 @@ func (m *monitor) line(text string, current *script) *script {
 }
 
 // reading are the commands of scripts that change nothing.
-var reading = []string{"GET", "HGET", "HMGET", "HGETALL", "HEXISTS", "ZSCORE", "ZMSCORE", "ZRANGE", "ZRANGEBYSCORE", "ZCARD", "EXISTS", "SMEMBERS",
+var reading = []string{"GET", "HGET", "HMGET", "HGETALL", "HEXISTS", "ZSCORE", "ZMSCORE", "ZRANGE", "ZRANGEBYSCORE",
+	"ZCARD", "EXISTS", "SMEMBERS",
 	"SISMEMBER", "LINDEX", "LLEN", "TIME", "INFO", "HLEN", "HSTRLEN", "HSCAN", "ZCOUNT", "XLEN", "XRANGE"}
 
 // script takes in a call. A leader's has its bucket's term among the keys, and its own term as first argument.
@@ -138,7 +139,8 @@ func (m *monitor) script(addr string, words []string) *script {
 		m.failed = fmt.Errorf("a script with %s has no term: %q", keys[at], words)
 		return nil
 	}
-	m.scripts = append(m.scripts, script{name: m.names[addr], bucket: strings.TrimSuffix(keys[at], ":term"), term: term})
+	m.scripts = append(m.scripts,
+		script{name: m.names[addr], bucket: strings.TrimSuffix(keys[at], ":term"), term: term})
 	return &m.scripts[len(m.scripts)-1]
 }
 
@@ -187,8 +189,8 @@ func (m *monitor) pushes(name string) int {
 	return n
 }
 
-// judge holds what MONITOR saw against the promise of one leader in effect: in no bucket does a script write under a term
-// after one under a higher term has written, and each term has one instance. leaders are from the logs.
+// judge holds what MONITOR saw against the promise of one leader in effect: in no bucket does a script write under a
+// term after one under a higher term has written, and each term has one instance. leaders are from the logs.
 func (m *monitor) judge(t *testing.T, leaders []leading) {
 	t.Helper()
 	m.mu.Lock()
@@ -205,11 +207,13 @@ func (m *monitor) judge(t *testing.T, leaders []leading) {
 	var found []violation
 	for _, x := range m.scripts {
 		if x.name == "" || x.name != owner[x.term] {
-			found = append(found, violation{"not the leader", -1, fmt.Sprintf("%q ran a script under term %d, which %q leads", x.name, x.term, owner[x.term])})
+			found = append(found, violation{"not the leader", -1,
+				fmt.Sprintf("%q ran a script under term %d, which %q leads", x.name, x.term, owner[x.term])})
 		}
 		switch {
 		case x.wrote && x.term < highest[x.bucket]:
-			found = append(found, violation{"stale write", -1, fmt.Sprintf("%s wrote to %s under term %d after term %d had", x.name, x.bucket, x.term, highest[x.bucket])})
+			found = append(found, violation{"stale write", -1, fmt.Sprintf(
+				"%s wrote to %s under term %d after term %d had", x.name, x.bucket, x.term, highest[x.bucket])})
 		case x.term < highest[x.bucket]:
 			refused++
 		}
@@ -227,7 +231,9 @@ func (m *monitor) judge(t *testing.T, leaders []leading) {
 		plain += n
 	}
 	if wrote == 0 || claims == 0 || plain == len(m.scripts) {
-		t.Errorf("monitor saw %d scripts, %d of leaders, %d of them wrote, %d claimed: it does not see what there is", plain, len(m.scripts), wrote, claims)
+		t.Errorf("monitor saw %d scripts, %d of leaders, %d of them wrote, %d claimed: it does not see what there is",
+			plain, len(m.scripts), wrote, claims)
 	}
-	t.Logf("monitor: %d scripts, %d of leaders, %d wrote, %d claimed, %d under an old term changed nothing", plain, len(m.scripts), wrote, claims, refused)
+	t.Logf("monitor: %d scripts, %d of leaders, %d wrote, %d claimed, %d under an old term changed nothing", plain,
+		len(m.scripts), wrote, claims, refused)
 }

@@ -34,7 +34,8 @@ func TestOneMachineMovesToTwoInstances(t *testing.T) {
 		return a
 	}
 	message := func(i int) map[string]any {
-		m := map[string]any{"topic": "move.many", "delay": "2h", "body": fmt.Sprintf("body %d", i), "headers": map[string]string{seqHeader: strconv.Itoa(i)}}
+		m := map[string]any{"topic": "move.many", "delay": "2h", "body": fmt.Sprintf("body %d", i),
+			"headers": map[string]string{seqHeader: strconv.Itoa(i)}}
 		if i < named {
 			m["id"] = fmt.Sprintf("named %d", i)
 		}
@@ -63,18 +64,22 @@ func TestOneMachineMovesToTwoInstances(t *testing.T) {
 		})
 	}
 	for i := range canceled {
-		if a, err := d.call(t.Context(), http.MethodDelete, fmt.Sprintf("/v1/messages/named%%20%d", i), nil); err != nil || a.State != "canceled" {
+		a, err := d.call(t.Context(), http.MethodDelete, fmt.Sprintf("/v1/messages/named%%20%d", i), nil)
+		if err != nil || a.State != "canceled" {
 			t.Fatalf("cancel: %d %s %v", a.status, a.raw, err)
 		}
 	}
-	dead := map[string]any{"topic": "move.dead", "id": "corpse", "body": "x", "attempt": 3, "retry": "1s", "reason": "it failed"}
+	dead := map[string]any{"topic": "move.dead", "id": "corpse", "body": "x", "attempt": 3, "retry": "1s",
+		"reason": "it failed"}
 	post(d.instance, "/v1/messages", dead, http.StatusCreated)
 	post(d.instance, "/v1/topics/move.held/pause", nil, http.StatusOK)
-	post(d.instance, "/v1/messages", map[string]any{"topic": "move.held", "delay": "1s", "body": "held", "headers": map[string]string{seqHeader: "held"}}, http.StatusCreated)
+	post(d.instance, "/v1/messages", map[string]any{"topic": "move.held", "delay": "1s", "body": "held",
+		"headers": map[string]string{seqHeader: "held"}}, http.StatusCreated)
 	d.Stop()
 
 	// Pushes that nobody accepted, and a reject.
-	old := lab.NewNATS(t, lab.NoJetStream(), lab.NATSConfig(fmt.Sprintf("jetstream { store_dir: %q }", filepath.Join(data, "jetstream"))))
+	old := lab.NewNATS(t, lab.NoJetStream(),
+		lab.NATSConfig(fmt.Sprintf("jetstream { store_dir: %q }", filepath.Join(data, "jetstream"))))
 	nc, err := nats.Connect(old.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -89,9 +94,11 @@ func TestOneMachineMovesToTwoInstances(t *testing.T) {
 		})
 	}
 	for i := range stranded {
-		publish("delayed.move.tag", nats.Header{"Tarry-Delay": {"1s"}, seqHeader: {fmt.Sprint("tag ", i)}, "Nats-Msg-Id": {fmt.Sprint("stranded ", i)}})
+		publish("delayed.move.tag", nats.Header{"Tarry-Delay": {"1s"}, seqHeader: {fmt.Sprint("tag ", i)},
+			"Nats-Msg-Id": {fmt.Sprint("stranded ", i)}})
 	}
-	publish("tarry.default.rejected.move", nats.Header{"Tarry-Reason": {"invalid_delay: x"}, "Tarry-Subject": {"delayed.move.x"}, "Nats-Msg-Id": {"rejected"}})
+	publish("tarry.default.rejected.move", nats.Header{"Tarry-Reason": {"invalid_delay: x"},
+		"Tarry-Subject": {"delayed.move.x"}, "Nats-Msg-Id": {"rejected"}})
 	nc.Close()
 	old.Stop()
 
@@ -108,18 +115,23 @@ func TestOneMachineMovesToTwoInstances(t *testing.T) {
 		t.Helper()
 		ctx, stop := context.WithTimeout(t.Context(), patience)
 		defer stop()
-		cmd := exec.CommandContext(ctx, s.binary, append([]string{"migrate", "--data", data, "--from", "sqlite:" + filepath.Join(data, "journal.db"),
-			"--journal.dsn", dsn, "--nats.url", s.nats.URL(), "--nats.user", natsUser, "--nats.password", natsPassword}, args...)...)
+		cmd := exec.CommandContext(ctx, s.binary,
+			append([]string{"migrate", "--data", data, "--from", "sqlite:" + filepath.Join(data, "journal.db"),
+				"--journal.dsn", dsn, "--nats.url", s.nats.URL(), "--nats.user", natsUser, "--nats.password",
+				natsPassword}, args...)...)
 		text, err := cmd.CombinedOutput()
 		if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
 			t.Fatal(err)
 		}
 		return string(text), cmd.ProcessState.ExitCode()
 	}
-	if out, code := migrate(); code != 1 || !strings.Contains(out, fmt.Sprintf("%d pushes in the intake and 1 rejects", stranded)) || !strings.Contains(out, "--carry") {
+	if out, code := migrate(); code != 1 ||
+		!strings.Contains(out, fmt.Sprintf("%d pushes in the intake and 1 rejects", stranded)) ||
+		!strings.Contains(out, "--carry") {
 		t.Fatalf("it ended with %d: %s", code, out)
 	}
-	for i, carried := range []string{fmt.Sprintf("%d pushes of the intake (0 more had been accepted), 1 rejects", stranded), "0 pushes of the intake (0 more had been accepted), 0 rejects"} {
+	for i, carried := range []string{fmt.Sprintf("%d pushes of the intake (0 more had been accepted), 1 rejects",
+		stranded), "0 pushes of the intake (0 more had been accepted), 0 rejects"} {
 		out, code := migrate("--carry")
 		for _, word := range []string{"10002 messages", "20 canceled", "1 dead", "1 pauses", carried, "empty Redis"} {
 			if code != 0 || !strings.Contains(out, word) {
@@ -132,7 +144,8 @@ func TestOneMachineMovesToTwoInstances(t *testing.T) {
 	}
 
 	after := s.connect("after")
-	stream, err := openJetStream(t, after).CreateStream(t.Context(), jetstream.StreamConfig{Name: "MOVE", Subjects: []string{"move.>"}})
+	stream, err := openJetStream(t, after).CreateStream(t.Context(),
+		jetstream.StreamConfig{Name: "MOVE", Subjects: []string{"move.>"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +153,8 @@ func TestOneMachineMovesToTwoInstances(t *testing.T) {
 	s.leader(0, a, b)
 	post(a, "/v1/messages", message(canceled), http.StatusOK)         // the same again: a duplicate
 	post(b, "/v1/messages", message(canceled-1), http.StatusConflict) // it was canceled
-	lab.Eventually(t, patience, func() error {                        // one commit that takes too long ends the work on many
+	// one commit that takes too long ends the work on many
+	lab.Eventually(t, patience, func() error {
 		out, code := s.cli(a, "reschedule", "--all", "--topic", "move.many", "--delay", "1s")
 		if code != 0 {
 			return fmt.Errorf("exit code %d: %s", code, out)

@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// goodHistory has a bit of everything that is allowed: 40 messages, even ones on core, a cancel of each kind, a duplicate
-// within a window, a redelivery by the stream, three leaderships.
+// goodHistory has a bit of everything that is allowed: 40 messages, even ones on core, a cancel of each kind, a
+// duplicate within a window, a redelivery by the stream, three leaderships.
 func goodHistory() *history {
 	h := newHistory("good")
 	start := time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)
@@ -20,7 +20,8 @@ func goodHistory() *history {
 		s := &sent{
 			seq: seq, subject: fmt.Sprintf("good.%d", seq), stream: seq%2 == 1, body: []byte{0, byte(seq), 0xff},
 			header: nats.Header{seqHeader: {strconv.Itoa(seq)}, "x-Two": {"1", "2"}},
-			id:     fmt.Sprintf("id-%d", seq), key: fmt.Sprintf("key-%d", seq), uid: fmt.Sprintf("t-%d", seq), kept: true,
+			id:     fmt.Sprintf("id-%d", seq), key: fmt.Sprintf("key-%d", seq),
+			uid: fmt.Sprintf("t-%d", seq), kept: true,
 			notBefore: due, notAfter: due.Add(3 * time.Millisecond), due: due.UnixMilli() + 2,
 		}
 		h.sent[seq] = s
@@ -30,7 +31,8 @@ func goodHistory() *history {
 		h.arrivals = append(h.arrivals, delivered(s, due.Add(4*time.Millisecond), uint64(seq)))
 	}
 	h.canceled = []canceled{
-		{30, start, okCancel}, {31, start, "maybe_delivered"}, {32, start, ""}, {33, start.Add(40 * time.Second), "already_delivered"},
+		{30, start, okCancel}, {31, start, "maybe_delivered"}, {32, start, ""},
+		{33, start.Add(40 * time.Second), "already_delivered"},
 		{34, start, "in_flight"}, {35, start, ""},
 	}
 	h.windows = []window{{why: "kill", from: start.Add(20 * time.Second), to: start.Add(25 * time.Second)}}
@@ -44,7 +46,8 @@ func goodHistory() *history {
 // delivered is how s should arrive.
 func delivered(s *sent, at time.Time, stored uint64) arrival {
 	header := nats.Header{
-		nats.MsgIdHdr: {s.uid + "@good"}, "Tarry-Id": {s.id}, "Tarry-Key": {s.key}, "Tarry-Attempt": {"1"}, "Tarry-Due": {strconv.FormatInt(s.due, 10)},
+		nats.MsgIdHdr: {s.uid + "@good"}, "Tarry-Id": {s.id}, "Tarry-Key": {s.key}, "Tarry-Attempt": {"1"},
+		"Tarry-Due": {strconv.FormatInt(s.due, 10)},
 	}
 	for name, values := range s.header {
 		header[name] = values
@@ -94,8 +97,12 @@ func TestCheck_FindsEachWayToSpoilAHistory(t *testing.T) {
 		{"a message never came", ruleLost, drop(3)},
 		{"a message whose cancel said in flight never came", ruleLost, drop(34)},
 		{"a message whose cancel said delivered never came", ruleLost, drop(33)},
-		{"a message came a microsecond early", ruleEarly, func(h *history) { h.arrivals[7].at = h.sent[7].notBefore.Add(-time.Microsecond) }},
-		{"a message came before its own Tarry-Due", ruleEarly, func(h *history) { h.arrivals[7].at = h.sent[7].notBefore.Add(time.Millisecond) }},
+		{"a message came a microsecond early", ruleEarly, func(h *history) {
+			h.arrivals[7].at = h.sent[7].notBefore.Add(-time.Microsecond)
+		}},
+		{"a message came before its own Tarry-Due", ruleEarly, func(h *history) {
+			h.arrivals[7].at = h.sent[7].notBefore.Add(time.Millisecond)
+		}},
 		{"a message nobody pushed", ruleUnasked, func(h *history) { h.arrivals[7].seq = 1000 }},
 		{"a message that is none of ours", ruleUnasked, func(h *history) { h.arrivals[7].seq = -1 }},
 		{"one bit of a body", ruleBody, func(h *history) { h.arrivals[7].body = []byte{0, 7, 0xfe} }},
@@ -106,7 +113,10 @@ func TestCheck_FindsEachWayToSpoilAHistory(t *testing.T) {
 		{"a user header lost", ruleHeader, header("x-Two")},
 		{"a user header's second value lost", ruleHeader, header("x-Two", "1")},
 		{"a user header's values swapped", ruleHeader, header("x-Two", "2", "1")},
-		{"a user header's case changed", ruleHeader, func(h *history) { header("x-Two")(h); header("X-Two", "1", "2")(h) }},
+		{"a user header's case changed", ruleHeader, func(h *history) {
+			header("x-Two")(h)
+			header("X-Two", "1", "2")(h)
+		}},
 		{"a tag left", ruleHeader, header("Tarry-Delay", "20m")},
 		{"no Nats-Msg-Id", ruleOwn, header(nats.MsgIdHdr)},
 		{"another Nats-Msg-Id than answered", ruleOwn, header(nats.MsgIdHdr, "t-8@good")},
@@ -115,8 +125,12 @@ func TestCheck_FindsEachWayToSpoilAHistory(t *testing.T) {
 		{"another Tarry-Id", ruleOwn, header("Tarry-Id", "t-7")},
 		{"another Tarry-Key", ruleOwn, header("Tarry-Key", "key-8")},
 		{"another Tarry-Due than answered", ruleOwn, func(h *history) { h.sent[7].due++ }},
-		{"a Tarry-Due before the one asked for", ruleOwn, func(h *history) { h.sent[7].due, h.sent[7].notBefore = 0, h.sent[7].notAfter }},
-		{"a Tarry-Due after the last possible", ruleOwn, func(h *history) { h.sent[7].due, h.sent[7].notAfter = 0, h.sent[7].notBefore.Add(-dueSlack) }},
+		{"a Tarry-Due before the one asked for", ruleOwn, func(h *history) {
+			h.sent[7].due, h.sent[7].notBefore = 0, h.sent[7].notAfter
+		}},
+		{"a Tarry-Due after the last possible", ruleOwn, func(h *history) {
+			h.sent[7].due, h.sent[7].notAfter = 0, h.sent[7].notBefore.Add(-dueSlack)
+		}},
 		{"a Tarry-Due that is no number", ruleOwn, header("Tarry-Due", "2030-01-31T08:00:07Z")},
 		{"another attempt", ruleOwn, header("Tarry-Attempt", "2")},
 		{"seen after a cancel that said OK", ruleCanceled, func(h *history) {
@@ -137,7 +151,9 @@ func TestCheck_FindsEachWayToSpoilAHistory(t *testing.T) {
 		{"said to be unknown", ruleUnknown, func(h *history) {
 			h.canceled = append(h.canceled, canceled{8, h.sent[8].notBefore, "unknown_id"})
 		}},
-		{"said to be delivered long before it was", ruleDenied, func(h *history) { h.canceled[3].at = h.sent[33].notBefore.Add(-time.Minute) }},
+		{"said to be delivered long before it was", ruleDenied, func(h *history) {
+			h.canceled[3].at = h.sent[33].notBefore.Add(-time.Minute)
+		}},
 		{"twice before the fault", ruleRepeated, again(8, 12*time.Second-5*time.Millisecond, same)},
 		{"twice without a fault", ruleRepeated, again(8, time.Second, same)},
 		{"twice after the fault", ruleRepeated, again(24, 2*time.Second, same)},
@@ -145,7 +161,9 @@ func TestCheck_FindsEachWayToSpoilAHistory(t *testing.T) {
 			h.windows[0].since = h.windows[0].from.Add(-2 * time.Second)
 			again(16, 5*time.Second, same)(h)
 		}},
-		{"twice under another Nats-Msg-Id", ruleRenamed, again(22, time.Second, func(a *arrival) { a.header[nats.MsgIdHdr] = []string{"t-0@good"} })},
+		{"twice under another Nats-Msg-Id", ruleRenamed, again(22, time.Second, func(a *arrival) {
+			a.header[nats.MsgIdHdr] = []string{"t-0@good"}
+		})},
 		{"stored twice, even around a fault", ruleStored, again(21, time.Second, func(a *arrival) { a.stored = 999 })},
 		{"a term came twice", ruleTerm, func(h *history) { h.leaders[2].term = 2 }},
 		{"a term fell", ruleTerm, func(h *history) { h.leaders[1].term = 7 }},

@@ -11,8 +11,8 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// A payment is pushed again long after it was delivered, when Redis has forgotten its name: the journal remembers it, and
-// nothing comes twice. It takes as long as the shortest memory of ends, beside other stories.
+// A payment is pushed again long after it was delivered, when Redis has forgotten its name: the journal remembers it,
+// and nothing comes twice. It takes as long as the shortest memory of ends, beside other stories.
 func TestANameThatRedisHasForgottenIsRecognizedByTheJournal(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})
@@ -46,7 +46,8 @@ func TestANameThatRedisHasForgottenIsRecognizedByTheJournal(t *testing.T) {
 	if again.status != http.StatusOK || !again.Duplicate || again.UID != first.UID || again.State != "delivered" {
 		t.Errorf("the same push again: %d %s", again.status, again.raw)
 	}
-	if other := s.must(a, http.MethodPost, "/v1/messages", charge("200 EUR", 0)); other.status != http.StatusConflict || other.Error != "duplicate_id" {
+	if other := s.must(a, http.MethodPost, "/v1/messages", charge("200 EUR", 0)); other.status != http.StatusConflict ||
+		other.Error != "duplicate_id" {
 		t.Errorf("other content: %d %s", other.status, other.raw)
 	}
 	elsewhere := charge("100 EUR", 0)

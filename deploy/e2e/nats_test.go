@@ -20,7 +20,8 @@ func TestMessagesAreHeldWhileNATSIsAway(t *testing.T) {
 			a, b := s.start("a"), s.start("b")
 			h := newHistory(s.ns)
 			s.consume(h)
-			l := &load{s: s, h: h, make: maker{seed: 5, spread: 3 * time.Second, burst: time.Second}, least: 2000, rate: 200, doors: s.instances}
+			l := &load{s: s, h: h, make: maker{seed: 5, spread: 3 * time.Second, burst: time.Second}, least: 2000,
+				rate: 200, doors: s.instances}
 			l.begin(t)
 
 			moment(t, h, "a burst", inBurst)
@@ -58,7 +59,8 @@ func TestMessagesAreHeldWhileNATSIsAway(t *testing.T) {
 			}
 			l.finish(t)
 			for _, uid := range h.lostWithNATS() { // the server had answered for it, or it was canceled
-				if answer := s.must(a, http.MethodGet, "/v1/messages/"+uid, nil); answer.State != "delivered" && answer.State != "canceled" {
+				if answer := s.must(a, http.MethodGet, "/v1/messages/"+uid, nil); answer.State != "delivered" &&
+					answer.State != "canceled" {
 					t.Errorf("%s did not arrive and is %s: %s", uid, answer.State, answer.raw)
 				}
 			}
@@ -75,7 +77,8 @@ func TestPushesGoByRequestWhereJetStreamIsOff(t *testing.T) {
 	a, b := s.start("a"), s.start("b")
 	h := newHistory(s.ns)
 	s.queue(h)
-	l := &load{s: s, h: h, make: maker{seed: 8, spread: time.Second, core: true}, least: 300, rate: 150, doors: s.instances, byHTTP: true}
+	l := &load{s: s, h: h, make: maker{seed: 8, spread: time.Second, core: true}, least: 300, rate: 150,
+		doors: s.instances, byHTTP: true}
 	l.begin(t)
 	s.example(t, "orders.plain", false)
 	l.finish(t)
@@ -84,7 +87,8 @@ func TestPushesGoByRequestWhereJetStreamIsOff(t *testing.T) {
 	for _, i := range []*instance{a, b} {
 		said := false
 		for _, x := range lines(t, i) {
-			said = said || x.Level == "warn" && strings.Contains(x.Message, "jetstream is off") && strings.Contains(x.Message, "not kept while every instance is down")
+			said = said || x.Level == "warn" && strings.Contains(x.Message, "jetstream is off") &&
+				strings.Contains(x.Message, "not kept while every instance is down")
 		}
 		if !said {
 			t.Errorf("%s does not say what is weaker", i.name)

@@ -26,18 +26,21 @@ func TestEachNodeOfANATSClusterDiesInTurn(t *testing.T) {
 	}
 	var nodes []*lab.NATS
 	for i, port := range ports {
-		n := lab.NewNATS(t, lab.NATSConfig(fmt.Sprintf("server_name: n%d\ncluster { name: c, listen: \"127.0.0.1:%s\", routes: [%s] }\nauthorization { user: %s, password: %q }",
+		n := lab.NewNATS(t, lab.NATSConfig(fmt.Sprintf("server_name: n%d\ncluster { name: c, listen: "+
+			"\"127.0.0.1:%s\", routes: [%s] }\nauthorization { user: %s, password: %q }",
 			i, port, strings.Join(routes, ", "), natsUser, natsPassword)))
 		nodes, urls = append(nodes, n), append(urls, n.URL())
 	}
-	nc, err := nats.Connect(strings.Join(urls, ","), nats.UserInfo(natsUser, natsPassword), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	nc, err := nats.Connect(strings.Join(urls, ","), nats.UserInfo(natsUser, natsPassword), nats.MaxReconnects(-1),
+		nats.ReconnectWait(20*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
 	js := openJetStream(t, nc)
 	lab.Eventually(t, patience, func() error { // the nodes choose a leader first
-		_, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}, Replicas: 3})
+		_, err := js.CreateOrUpdateStream(t.Context(),
+			jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}, Replicas: 3})
 		return err
 	})
 	s.settings = append(s.settings, "TARRY_NATS_URL="+strings.Join(urls, ","), "TARRY_NATS_INTAKE_REPLICAS=3")

@@ -28,7 +28,9 @@ func natsUsers(t *testing.T) string {
 		t.Fatal("deploy/README.md has no template of users")
 	}
 	text := strings.ReplaceAll(string(found[1]), "$TARRY_PASSWORD", natsPassword)
-	return regexp.MustCompile(`\$([A-Z]+)_PASSWORD`).ReplaceAllStringFunc(text, func(name string) string { return "of-" + strings.ToLower(name[1:]) })
+	return regexp.MustCompile(`\$([A-Z]+)_PASSWORD`).ReplaceAllStringFunc(text, func(name string) string {
+		return "of-" + strings.ToLower(name[1:])
+	})
 }
 
 // Every role of the template can do what it is for, and nothing else.
@@ -54,7 +56,8 @@ func rolesOn(t *testing.T, version []lab.NATSOption) {
 	a := s.start("a")
 
 	as := func(role string) *nats.Conn {
-		nc, err := nats.Connect(s.nats.URL(), nats.UserInfo(role, "of-"+role+map[bool]string{false: "_password"}[role == "root"]),
+		nc, err := nats.Connect(s.nats.URL(),
+			nats.UserInfo(role, "of-"+role+map[bool]string{false: "_password"}[role == "root"]),
 			nats.CustomInboxPrefix("_INBOX."+role), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 		if err != nil {
 			t.Fatal(err)
@@ -70,7 +73,8 @@ func rolesOn(t *testing.T, version []lab.NATSOption) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+	if _, err := stream.CreateConsumer(
+		t.Context(), jetstream.ConsumerConfig{Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -79,17 +83,25 @@ func rolesOn(t *testing.T, version []lab.NATSOption) {
 		cannot []string // publish there
 		hears  []string // may not subscribe to
 	}{
-		"producer": {producerCan, []string{"delayed.mail.x", "orders.x", "tarry.shop.api.push", "tarry.shop.api.get", "tarry.shop.read.list", "tarry.shop.admin.pause",
-			"tarry.shop.resign", "tarry.shop.nudge", "tarry.shop.aside.0", "tarry.shop.pauses", "tarry.shop.rejected.orders", "$JS.API.STREAM.DELETE.TARRY_shop", "$SRV.PING"},
+		"producer": {producerCan, []string{"delayed.mail.x", "orders.x", "tarry.shop.api.push", "tarry.shop.api.get",
+			"tarry.shop.read.list", "tarry.shop.admin.pause",
+			"tarry.shop.resign", "tarry.shop.nudge", "tarry.shop.aside.0", "tarry.shop.pauses",
+			"tarry.shop.rejected.orders", "$JS.API.STREAM.DELETE.TARRY_shop", "$SRV.PING"},
 			[]string{"tarry.shop.>", "delayed.>", "orders.>", "_INBOX.operator.>"}},
-		"consumer": {consumerCan, []string{"delayed.mail.x", "orders.x", "tarry.shop.api.cancel", "tarry.shop.read.list", "tarry.shop.admin.pause", "tarry.shop.resign",
-			"tarry.shop.aside.0", "$JS.API.CONSUMER.DELETE.ORDERS.billing", "$JS.API.STREAM.MSG.GET.TARRY_REJECTED_shop"},
+		"consumer": {consumerCan, []string{"delayed.mail.x", "orders.x", "tarry.shop.api.cancel",
+			"tarry.shop.read.list", "tarry.shop.admin.pause", "tarry.shop.resign",
+			"tarry.shop.aside.0", "$JS.API.CONSUMER.DELETE.ORDERS.billing",
+			"$JS.API.STREAM.MSG.GET.TARRY_REJECTED_shop"},
 			[]string{"mail.x", "tarry.shop.rejected.>", "delayed.>"}},
-		"reader": {readerCan, []string{"delayed.orders.x", "tarry.shop.api.push", "tarry.shop.api.cancel", "tarry.shop.admin.pause", "tarry.shop.resign", "tarry.shop.nudge", "tarry.shop.aside.0", "tarry.shop.pauses"},
+		"reader": {readerCan,
+			[]string{"delayed.orders.x", "tarry.shop.api.push", "tarry.shop.api.cancel", "tarry.shop.admin.pause",
+				"tarry.shop.resign", "tarry.shop.nudge", "tarry.shop.aside.0", "tarry.shop.pauses"},
 			[]string{"tarry.shop.rejected.>", "orders.>"}},
-		"operator": {operatorCan, []string{"delayed.orders.x", "orders.x", "tarry.shop.resign", "tarry.shop.nudge", "tarry.shop.aside.0", "tarry.shop.pauses", "tarry.shop.rejected.orders", "$JS.API.STREAM.DELETE.ORDERS"},
+		"operator": {operatorCan, []string{"delayed.orders.x", "orders.x", "tarry.shop.resign", "tarry.shop.nudge",
+			"tarry.shop.aside.0", "tarry.shop.pauses", "tarry.shop.rejected.orders", "$JS.API.STREAM.DELETE.ORDERS"},
 			[]string{"tarry.shop.>", "orders.>"}},
-		"tarry": {nil, []string{"$JS.API.STREAM.DELETE.ORDERS", "$JS.API.STREAM.DELETE.TARRY_shop", "$JS.API.STREAM.CREATE.OTHER", "mail.x", "tarry.other.resign"}, []string{"orders.>"}},
+		"tarry": {nil, []string{"$JS.API.STREAM.DELETE.ORDERS", "$JS.API.STREAM.DELETE.TARRY_shop",
+			"$JS.API.STREAM.CREATE.OTHER", "mail.x", "tarry.other.resign"}, []string{"orders.>"}},
 	} {
 		t.Run(role, func(t *testing.T) {
 			connect := as
@@ -104,10 +116,15 @@ func rolesOn(t *testing.T, version []lab.NATSOption) {
 				}
 			}
 			for _, subject := range r.cannot {
-				refusedBy(t, connect(role), subject, func(nc *nats.Conn) error { return nc.Publish(subject, []byte("{}")) })
+				refusedBy(t, connect(role), subject, func(nc *nats.Conn) error {
+					return nc.Publish(subject, []byte("{}"))
+				})
 			}
 			for _, subject := range r.hears {
-				refusedBy(t, connect(role), subject, func(nc *nats.Conn) error { _, err := nc.SubscribeSync(subject); return err })
+				refusedBy(t, connect(role), subject, func(nc *nats.Conn) error {
+					_, err := nc.SubscribeSync(subject)
+					return err
+				})
 			}
 		})
 	}
@@ -157,7 +174,8 @@ func producerCan(t *testing.T, nc *nats.Conn) {
 		t.Fatal(err)
 	}
 	for id, delay := range map[string]string{"due": "1ms", "later": "1h", "refused": "tomorrow"} {
-		m := &nats.Msg{Subject: "delayed.orders.x", Data: []byte(id), Header: nats.Header{"Tarry-Delay": {delay}, "Tarry-Id": {t.Name() + id}}}
+		m := &nats.Msg{Subject: "delayed.orders.x", Data: []byte(id),
+			Header: nats.Header{"Tarry-Delay": {delay}, "Tarry-Id": {t.Name() + id}}}
 		if _, err := js.PublishMsg(t.Context(), m); err != nil {
 			t.Errorf("%s: %v", id, err)
 		}
@@ -174,7 +192,8 @@ func consumerCan(t *testing.T, nc *nats.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "delayed.orders.y", Header: nats.Header{"Tarry-Delay": {"1ms"}}}); err != nil {
+	if _, err := js.PublishMsg(
+		t.Context(), &nats.Msg{Subject: "delayed.orders.y", Header: nats.Header{"Tarry-Delay": {"1ms"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := live.NextMsg(patience); err != nil {
@@ -196,8 +215,13 @@ func consumerCan(t *testing.T, nc *nats.Conn) {
 func readerCan(t *testing.T, nc *nats.Conn) {
 	asked(t, nc, "tarry.shop.api.get", `{"id":"nobody"}`, "unknown_id")
 	for call, want := range map[string]string{
-		"topics": `"topics":`, "topic": "invalid_topic", "dead": `"messages":[]`, "rejects": `"rejects":`, "reject": "invalid_sequence", "cluster": `"leader":{`,
-		"list": "needs_journal", "history": "invalid_id", "forecast": "needs_journal", // the journal is off here
+		"topics":  `"topics":`,
+		"topic":   "invalid_topic",
+		"dead":    `"messages":[]`,
+		"rejects": `"rejects":`,
+		"reject":  "invalid_sequence",
+		"cluster": `"leader":{`,
+		"list":    "needs_journal", "history": "invalid_id", "forecast": "needs_journal", // the journal is off here
 	} {
 		asked(t, nc, "tarry.shop.read."+call, "", want)
 	}
@@ -207,12 +231,15 @@ func readerCan(t *testing.T, nc *nats.Conn) {
 func operatorCan(t *testing.T, nc *nats.Conn) {
 	push := fmt.Sprintf(`{"topic":"orders.z","delay":"1h","id":%q}`, "operated")
 	for _, c := range [][3]string{
-		{"api.push", push, `"state":"waiting"`}, {"api.get", `{"id":"operated"}`, "orders.z"}, {"api.reschedule", `{"id":"operated","delay":"2h"}`, "waiting"},
+		{"api.push", push, `"state":"waiting"`}, {"api.get", `{"id":"operated"}`, "orders.z"},
+		{"api.reschedule", `{"id":"operated","delay":"2h"}`, "waiting"},
 		{"api.cancel_many", `{"topic":"orders.z"}`, `"done":1`}, {"read.topics", ``, `"topics":`},
-		{"admin.pause", `{"topic":"orders.z"}`, `"by":"nats"`}, {"admin.resume", `{"topic":"orders.z"}`, `"paused":false`},
+		{"admin.pause", `{"topic":"orders.z"}`, `"by":"nats"`},
+		{"admin.resume", `{"topic":"orders.z"}`, `"paused":false`},
 		{"admin.dead_requeue", `{"all":true}`, `"matched":0`}, {"admin.dead_purge", `{"all":true}`, `"matched":0`},
 		{"admin.rejects_requeue", `{"sequence":99}`, "unknown_reject"}, {"admin.resign", ``, "no_standby"},
-		{"admin.verify", ``, "needs_journal"}, {"admin.restore", ``, "needs_journal"}, {"admin.restore_one", `{"id":"a"}`, "needs_journal"},
+		{"admin.verify", ``, "needs_journal"}, {"admin.restore", ``, "needs_journal"},
+		{"admin.restore_one", `{"id":"a"}`, "needs_journal"},
 		{"admin.redeliver", `{"since":"1h"}`, "needs_journal"},
 	} {
 		asked(t, nc, "tarry.shop."+c[0], c[1], c[2])

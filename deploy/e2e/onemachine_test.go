@@ -90,8 +90,9 @@ func (l *localLoad) byHTTP(ctx context.Context, d *dev) {
 		if !ok {
 			return
 		}
-		a, err := d.call(ctx, http.MethodPost, "/v1/messages", map[string]any{"topic": "one.http", "delay": "1500ms", "body": fmt.Sprintf("body %d", i),
-			"id": fmt.Sprint("one ", i), "headers": map[string]string{seqHeader: strconv.Itoa(i)}})
+		a, err := d.call(ctx, http.MethodPost, "/v1/messages",
+			map[string]any{"topic": "one.http", "delay": "1500ms", "body": fmt.Sprintf("body %d", i),
+				"id": fmt.Sprint("one ", i), "headers": map[string]string{seqHeader: strconv.Itoa(i)}})
 		if err == nil && a.status == http.StatusCreated {
 			l.acknowledged(i, begun)
 		}
@@ -123,7 +124,8 @@ func TestServeOnOneMachineLosesNothingWhenItIsKilled(t *testing.T) {
 			}
 			t.Cleanup(nc.Close)
 			js := openJetStream(t, nc)
-			stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ONE", Subjects: []string{"one.>"}})
+			stream, err := js.CreateStream(t.Context(),
+				jetstream.StreamConfig{Name: "ONE", Subjects: []string{"one.>"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -175,7 +177,8 @@ func TestServeOnOneMachineLosesNothingWhenItIsKilled(t *testing.T) {
 				}
 				for i := range load.pushed {
 					if came[i] == 0 {
-						return fmt.Errorf("message %d was acknowledged and has not come, beside %d that have", i, len(came))
+						return fmt.Errorf(
+							"message %d was acknowledged and has not come, beside %d that have", i, len(came))
 					}
 				}
 				return nil
@@ -209,7 +212,8 @@ func TestServeOnOneMachineRefusesASecondInstance(t *testing.T) {
 		{"--data", data, "--journal.dsn", "sqlite:" + filepath.Join(t.TempDir(), "journal.db")},
 		{"--data", t.TempDir(), "--journal.dsn", "sqlite:" + filepath.Join(data, "journal.db")},
 	} {
-		second := startLocal(t, "two", append([]string{"serve", "--instance", "two", "--store", "memory", "--journal.mode", "sync"}, again...)...)
+		second := startLocal(t, "two",
+			append([]string{"serve", "--instance", "two", "--store", "memory", "--journal.mode", "sync"}, again...)...)
 		if code := second.Wait(patience); code != 1 {
 			t.Errorf("%v: it ended with %d", again, code)
 		}

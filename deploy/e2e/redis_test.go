@@ -18,7 +18,8 @@ func TestMessagesAreLateButNotLostWhenRedisDies(t *testing.T) {
 	a, b := s.start("a"), s.start("b")
 	h := newHistory(s.ns)
 	s.consume(h)
-	l := &load{s: s, h: h, make: maker{seed: 3, spread: 3 * time.Second, burst: time.Second}, least: 2000, rate: 200, doors: s.instances}
+	l := &load{s: s, h: h, make: maker{seed: 3, spread: 3 * time.Second, burst: time.Second}, least: 2000, rate: 200,
+		doors: s.instances}
 	l.begin(t)
 
 	for range 2 {
@@ -43,7 +44,8 @@ func TestMessagesAreLateButNotLostWhenRedisDies(t *testing.T) {
 	s.oneLeader()
 }
 
-// missing waits until the instance says that it lacks exactly these things. Without redis it holds no machine id either.
+// missing waits until the instance says that it lacks exactly these things. Without redis it holds no machine id
+// either.
 func (s *site) missing(i *instance, what ...string) {
 	s.t.Helper()
 	lab.Eventually(s.t, patience, func() error {
@@ -81,7 +83,8 @@ func (s *site) refuses(i *instance) {
 		{http.MethodDelete, "/v1/messages/some-order", nil},
 	} {
 		a := s.must(i, c.method, c.path, c.body)
-		known := a.status == http.StatusServiceUnavailable && a.Error == "unavailable" || a.status == http.StatusGatewayTimeout && a.Error == "outcome_unknown"
+		known := a.status == http.StatusServiceUnavailable && a.Error == "unavailable" ||
+			a.status == http.StatusGatewayTimeout && a.Error == "outcome_unknown"
 		if !known || a.Detail == "" {
 			s.t.Errorf("without redis %s %s through %s: %d %s", c.method, c.path, i.name, a.status, a.raw)
 		}

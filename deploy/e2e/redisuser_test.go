@@ -48,7 +48,8 @@ func TestARedisUserOfItsOwnMayDoAllThatTarryDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range log {
-			t.Errorf("user %s was denied %s in %s for its %s, %d times", e.Username, e.Object, e.Context, e.Reason, e.Count)
+			t.Errorf("user %s was denied %s in %s for its %s, %d times", e.Username, e.Object, e.Context,
+				e.Reason, e.Count)
 		}
 	}
 	t.Cleanup(func() {
@@ -65,8 +66,9 @@ func TestARedisUserOfItsOwnMayDoAllThatTarryDoes(t *testing.T) {
 		"headers": map[string]string{"X": "1"}})
 	for _, how := range []string{"keep", "replace", "debounce"} {
 		for range 2 {
-			s.must(a, http.MethodPost, "/v1/messages", map[string]any{"topic": "user.merged", "body": how, "delay": "1h",
-				"id": how, "key": "k", "on_duplicate": how})
+			s.must(a, http.MethodPost, "/v1/messages",
+				map[string]any{"topic": "user.merged", "body": how, "delay": "1h",
+					"id": how, "key": "k", "on_duplicate": how})
 		}
 		s.must(b, http.MethodGet, "/v1/messages/"+how, nil)
 	}
@@ -104,7 +106,8 @@ func TestARedisUserOfItsOwnMayDoAllThatTarryDoes(t *testing.T) {
 
 	// Dead, and after.
 	for n := range 3 {
-		push(map[string]any{"topic": "user.dead", "body": "dead", "id": fmt.Sprint("dead", n), "attempt": 3, "retry": "1ms"})
+		push(map[string]any{"topic": "user.dead", "body": "dead", "id": fmt.Sprint("dead", n), "attempt": 3,
+			"retry": "1ms"})
 	}
 	lab.Eventually(t, patience, func() error {
 		got, err := b.call(t.Context(), http.MethodGet, "/v1/dead?topic=user.dead", nil)
@@ -136,7 +139,8 @@ func TestARedisUserOfItsOwnMayDoAllThatTarryDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.whole(before, standby)
-	if got := s.must(standby, http.MethodGet, "/v1/messages/late", nil); got.UID != waiting.UID || got.State != "waiting" {
+	if got := s.must(standby, http.MethodGet, "/v1/messages/late", nil); got.UID != waiting.UID ||
+		got.State != "waiting" {
 		t.Errorf("got %s", got.raw)
 	}
 	s.must(standby, http.MethodPost, "/v1/messages/late/run", nil)

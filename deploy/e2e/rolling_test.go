@@ -11,7 +11,8 @@ func TestARollingRestartUnderLoadLosesNothingAndRepeatsNothing(t *testing.T) {
 	a, b := s.start("a"), s.start("b")
 	h := newHistory(s.ns)
 	s.consume(h)
-	l := &load{s: s, h: h, make: maker{seed: 2, spread: 4 * time.Second, burst: time.Second}, least: 3000, rate: 200, doors: s.instances}
+	l := &load{s: s, h: h, make: maker{seed: 2, spread: 4 * time.Second, burst: time.Second}, least: 3000, rate: 200,
+		doors: s.instances}
 	l.begin(t)
 
 	term := uint64(0)
@@ -26,7 +27,8 @@ func TestARollingRestartUnderLoadLosesNothingAndRepeatsNothing(t *testing.T) {
 		}
 		moment(t, h, "a delivery by the next leader", anything)
 		_, next := s.leader(term, s.others(old)...)
-		t.Logf("%s gave term %d up to term %d; the pause was %s", old.name, term, next, time.Since(begun).Round(time.Millisecond))
+		t.Logf("%s gave term %d up to term %d; the pause was %s", old.name, term, next,
+			time.Since(begun).Round(time.Millisecond))
 		old.Restart()
 		s.ready(old)
 	}

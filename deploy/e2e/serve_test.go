@@ -18,17 +18,22 @@ func TestServeRefusesABadSettingByName(t *testing.T) {
 		args []string
 		says []string
 	}{
-		"environment":     {[]string{"TARRY_BUCKETS=0"}, nil, []string{"buckets", "TARRY_BUCKETS", "1", "1024"}},
-		"flag":            {nil, []string{"--zookeeper.session", "1s"}, []string{"zookeeper.session", "1s", "2s", "40s"}},
-		"two at once":     {[]string{"TARRY_CLAIM_BATCH=many", "TARRY_LOG_LEVEL=loud"}, nil, []string{"claim.batch", "many", "log.level", "loud"}},
-		"unknown":         {[]string{"TARRY_BUKETS=4"}, nil, []string{"TARRY_BUKETS", "TARRY_BUCKETS"}},
-		"half a journal":  {[]string{"TARRY_JOURNAL_MODE=sync"}, nil, []string{"journal.mode", "journal.dsn"}},
-		"without a token": {[]string{"TARRY_HTTP_LISTEN=0.0.0.0:0"}, nil, []string{"http.listen", "http.token", "http.insecure"}},
-		"a secret":        {[]string{"TARRY_HTTP_TOKEN=short", "TARRY_REDIS_PASSWORD=" + redisPassword + "\x01"}, nil, []string{"http.token", "redis.password"}},
+		"environment": {[]string{"TARRY_BUCKETS=0"}, nil, []string{"buckets", "TARRY_BUCKETS", "1", "1024"}},
+		"flag": {nil, []string{"--zookeeper.session", "1s"},
+			[]string{"zookeeper.session", "1s", "2s", "40s"}},
+		"two at once": {[]string{"TARRY_CLAIM_BATCH=many", "TARRY_LOG_LEVEL=loud"}, nil,
+			[]string{"claim.batch", "many", "log.level", "loud"}},
+		"unknown":        {[]string{"TARRY_BUKETS=4"}, nil, []string{"TARRY_BUKETS", "TARRY_BUCKETS"}},
+		"half a journal": {[]string{"TARRY_JOURNAL_MODE=sync"}, nil, []string{"journal.mode", "journal.dsn"}},
+		"without a token": {[]string{"TARRY_HTTP_LISTEN=0.0.0.0:0"}, nil,
+			[]string{"http.listen", "http.token", "http.insecure"}},
+		"a secret": {[]string{"TARRY_HTTP_TOKEN=short", "TARRY_REDIS_PASSWORD=" + redisPassword + "\x01"}, nil,
+			[]string{"http.token", "redis.password"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := lab.Start(t, "tarry-refused", append(c.env, "GORACE=atexit_sleep_ms=0"), binary, append([]string{"serve"}, c.args...)...)
+			p := lab.Start(t, "tarry-refused", append(c.env, "GORACE=atexit_sleep_ms=0"), binary,
+				append([]string{"serve"}, c.args...)...)
 			if code := p.Wait(patience); code != 2 {
 				t.Errorf("it ended with %d, want 2", code)
 			}
@@ -37,7 +42,8 @@ func TestServeRefusesABadSettingByName(t *testing.T) {
 					t.Errorf("it does not say %q: %s", word, p.Log())
 				}
 			}
-			if strings.Contains(p.Log(), redisPassword) || strings.Contains(p.Log(), "short") && name == "a secret" && strings.Contains(p.Log(), `"short"`) {
+			if strings.Contains(p.Log(), redisPassword) ||
+				strings.Contains(p.Log(), "short") && name == "a secret" && strings.Contains(p.Log(), `"short"`) {
 				t.Errorf("it shows a secret: %s", p.Log())
 			}
 		})
@@ -86,7 +92,8 @@ func TestServeWaitsForServersThatAreNotThereYet(t *testing.T) {
 	s.zk.Kill()
 	a := s.launch("a")
 	s.missing(a, "nats", "redis", "zookeeper")
-	if answer := s.must(a, http.MethodPost, "/v1/messages", map[string]any{"topic": "a.b", "delay": "1h"}); answer.status != http.StatusServiceUnavailable {
+	answer := s.must(a, http.MethodPost, "/v1/messages", map[string]any{"topic": "a.b", "delay": "1h"})
+	if answer.status != http.StatusServiceUnavailable {
 		t.Errorf("a push: %d %s", answer.status, answer.raw)
 	}
 	if answer := s.must(a, http.MethodGet, "/livez", nil); answer.status != http.StatusOK {
@@ -119,7 +126,8 @@ func TestServeRefusesAnAddressInUse(t *testing.T) {
 	if n, err := strconv.Atoi(port); err != nil || n == 0 {
 		t.Fatal(port, err)
 	}
-	p := lab.Start(t, "tarry-second", []string{"GORACE=atexit_sleep_ms=0"}, lab.Binary(t, "./cmd/tarry", lab.Race()...), "serve", "--http.listen", taken.Addr().String())
+	p := lab.Start(t, "tarry-second", []string{"GORACE=atexit_sleep_ms=0"}, lab.Binary(t, "./cmd/tarry", lab.Race()...),
+		"serve", "--http.listen", taken.Addr().String())
 	if code := p.Wait(patience); code != 1 && code != 2 {
 		t.Errorf("it ended with %d", code)
 	}

@@ -72,7 +72,8 @@ func newSite(t *testing.T, o siteOptions) *site {
 	s.binary = lab.Binary(t, "./cmd/tarry", flags...)
 	s.redis = lab.NewRedis(t, append([]string{"--requirepass", redisPassword}, o.redis...)...)
 	s.redisAddr = s.redis.Addr
-	s.nats = lab.NewNATS(t, append(o.nats, lab.NATSConfig(fmt.Sprintf("authorization { user: %s, password: %q }", natsUser, natsPassword)))...)
+	s.nats = lab.NewNATS(t, append(o.nats,
+		lab.NATSConfig(fmt.Sprintf("authorization { user: %s, password: %q }", natsUser, natsPassword)))...)
 	s.zk = lab.NewZooKeeper(t, lab.ZooKeeperTick(zkTick))
 	return s
 }
@@ -88,7 +89,8 @@ type instance struct {
 func (s *site) environment(name, addr string) []string {
 	usual := []string{
 		"GORACE=atexit_sleep_ms=0", // the race detector would keep every process for a second
-		"TARRY_NAMESPACE=" + s.ns, "TARRY_INSTANCE=" + name, "TARRY_HTTP_LISTEN=" + addr, "TARRY_HTTP_TOKEN=" + httpToken,
+		"TARRY_NAMESPACE=" + s.ns, "TARRY_INSTANCE=" + name, "TARRY_HTTP_LISTEN=" + addr,
+		"TARRY_HTTP_TOKEN=" + httpToken,
 		"TARRY_NATS_URL=" + s.nats.URL(), "TARRY_NATS_USER=" + natsUser, "TARRY_NATS_PASSWORD=" + natsPassword,
 		"TARRY_REDIS_ADDRS=" + s.redisAddr, "TARRY_REDIS_PASSWORD=" + redisPassword,
 		"TARRY_ZOOKEEPER_SERVERS=" + s.zk.Addr, "TARRY_ZOOKEEPER_SESSION=" + session.String(),
@@ -132,7 +134,8 @@ func (s *site) scan() {
 			s.t.Errorf("the log of %s is not there: %.200q", i.name, log)
 		}
 		for line := range bytes.Lines(log) {
-			if at := slices.IndexFunc(markers, func(m string) bool { return bytes.Contains(line, []byte(m)) }); at >= 0 {
+			if at := slices.IndexFunc(
+				markers, func(m string) bool { return bytes.Contains(line, []byte(m)) }); at >= 0 {
 				s.t.Errorf("the log of %s holds %q: %.300q", i.name, markers[at], line)
 				break
 			}
@@ -143,7 +146,8 @@ func (s *site) scan() {
 // connect is a client of NATS as any consumer or producer has one.
 func (s *site) connect(name string) *nats.Conn {
 	s.t.Helper()
-	nc, err := nats.Connect(s.nats.URL(), nats.Name(name), nats.UserInfo(natsUser, natsPassword), nats.MaxReconnects(-1),
+	nc, err := nats.Connect(s.nats.URL(), nats.Name(name), nats.UserInfo(natsUser, natsPassword),
+		nats.MaxReconnects(-1),
 		nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0))
 	if err != nil {
 		s.t.Fatal(err)

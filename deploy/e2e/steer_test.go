@@ -27,7 +27,8 @@ func (s *site) patch(i *instance, id, version string, body map[string]any) answe
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPatch, "http://"+i.addr+"/v1/messages/"+id, strings.NewReader(string(text)))
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPatch, "http://"+i.addr+"/v1/messages/"+id,
+		strings.NewReader(string(text)))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -56,23 +57,28 @@ func TestSteer_MovesEditsAndRunsByEveryDoor(t *testing.T) {
 	in := s.inbox(coreSubject + ">")
 
 	s.push(a, map[string]any{"topic": coreSubject + "http", "id": "by-http", "delay": "1h", "body": "old"})
-	if got := s.patch(b, "by-http", `"1"`, map[string]any{"delay": "1s", "body": "new", "headers": map[string]string{"X-A": "1"}}); got.status != http.StatusOK {
+	got := s.patch(b, "by-http", `"1"`,
+		map[string]any{"delay": "1s", "body": "new", "headers": map[string]string{"X-A": "1"}})
+	if got.status != http.StatusOK {
 		t.Fatalf("patch: %d %s %s", got.status, got.Error, got.Detail)
 	}
-	if got := s.patch(a, "by-http", `"1"`, map[string]any{"delay": "1m"}); got.status != http.StatusPreconditionFailed || got.Error != "version_mismatch" {
+	if got := s.patch(a, "by-http", `"1"`,
+		map[string]any{"delay": "1m"}); got.status != http.StatusPreconditionFailed || got.Error != "version_mismatch" {
 		t.Errorf("patch with a version that is over: %d %s", got.status, got.Error)
 	}
 	if got := in.bodies(t, 1); got[0] != "new" {
 		t.Errorf("arrived: %q", got)
 	}
 	lab.Eventually(t, patience, func() error {
-		if got := s.patch(a, "by-http", "", map[string]any{"delay": "1m"}); got.status != http.StatusConflict || got.Error != "already_delivered" {
+		if got := s.patch(a, "by-http", "", map[string]any{"delay": "1m"}); got.status != http.StatusConflict ||
+			got.Error != "already_delivered" {
 			return fmt.Errorf("patch after delivery: %d %s", got.status, got.Error)
 		}
 		return nil
 	})
 	s.emptied()
-	if h := s.must(a, http.MethodGet, "/v1/messages/by-http/history", nil); !strings.Contains(h.raw, `"edited"`) || !strings.Contains(h.raw, `"delivered"`) {
+	if h := s.must(a, http.MethodGet, "/v1/messages/by-http/history", nil); !strings.Contains(h.raw, `"edited"`) ||
+		!strings.Contains(h.raw, `"delivered"`) {
 		t.Errorf("history: %s", h.raw)
 	}
 
@@ -83,7 +89,8 @@ func TestSteer_MovesEditsAndRunsByEveryDoor(t *testing.T) {
 	in.bodies(t, 2)
 
 	s.push(a, map[string]any{"topic": coreSubject + "nats", "id": "by-nats", "delay": "1h", "body": "nats"})
-	reply, err := s.connect("steerer").Request("tarry."+s.ns+".api.reschedule", []byte(`{"id":"by-nats","delay":"500ms"}`), patience)
+	reply, err := s.connect("steerer").Request("tarry."+s.ns+".api.reschedule",
+		[]byte(`{"id":"by-nats","delay":"500ms"}`), patience)
 	if err != nil || strings.Contains(string(reply.Data), "error") {
 		t.Fatalf("reschedule by request: %v", err)
 	}
@@ -109,43 +116,54 @@ func TestSteer_ActsOnManyBySelection(t *testing.T) {
 		if i%3 == 0 {
 			topic = coreSubject + "theirs"
 		}
-		batch = append(batch, map[string]any{"topic": topic, "delay": "1h", "body": fmt.Sprint(i), "key": fmt.Sprint("k", i%2)})
+		batch = append(batch,
+			map[string]any{"topic": topic, "delay": "1h", "body": fmt.Sprint(i), "key": fmt.Sprint("k", i%2)})
 	}
-	if got := s.must(a, http.MethodPost, "/v1/messages/batch", map[string]any{"messages": batch}); got.status != http.StatusOK {
+	got := s.must(a, http.MethodPost, "/v1/messages/batch", map[string]any{"messages": batch})
+	if got.status != http.StatusOK {
 		t.Fatal(got.raw)
 	}
 	s.says(a, 0, "600", "cancel", "--topic", coreSubject+"mine", "--dry-run")
-	if got := s.must(a, http.MethodPost, "/v1/messages/cancel", map[string]any{"topic": coreSubject + "min*", "key": "k0"}); got.status != http.StatusBadRequest {
+	if got := s.must(a, http.MethodPost, "/v1/messages/cancel",
+		map[string]any{"topic": coreSubject + "min*", "key": "k0"}); got.status != http.StatusBadRequest {
 		t.Errorf("a pattern with a star inside a token: %d %s", got.status, got.raw)
 	}
 	if got := s.must(a, http.MethodPost, "/v1/messages/cancel", map[string]any{}); got.status != http.StatusBadRequest {
 		t.Errorf("a selection of nothing in particular: %d %s", got.status, got.raw)
 	}
-	if got := s.must(a, http.MethodPost, "/v1/messages/cancel", map[string]any{"topic": coreSubject + "mine", "key": "k0"}); got.status != http.StatusOK || !strings.Contains(got.raw, `"done":300`) {
+	if got := s.must(a, http.MethodPost, "/v1/messages/cancel", map[string]any{"topic": coreSubject + "mine",
+		"key": "k0"}); got.status != http.StatusOK || !strings.Contains(got.raw, `"done":300`) {
 		t.Errorf("cancel: %d %s", got.status, got.raw)
 	}
-	if got := s.must(a, http.MethodPost, "/v1/messages/reschedule", map[string]any{"topic": coreSubject + "theirs", "delay": "100ms"}); got.status != http.StatusOK || !strings.Contains(got.raw, `"done":300`) {
+	if got := s.must(a, http.MethodPost, "/v1/messages/reschedule",
+		map[string]any{"topic": coreSubject + "theirs", "delay": "100ms"}); got.status != http.StatusOK ||
+		!strings.Contains(got.raw, `"done":300`) {
 		t.Errorf("reschedule: %d %s", got.status, got.raw)
 	}
 	in.bodies(t, 300)
-	if got := s.must(a, http.MethodGet, "/v1/topics/"+coreSubject+"mine", nil); !strings.Contains(got.raw, `"waiting":300`) {
+	if got := s.must(a, http.MethodGet, "/v1/topics/"+coreSubject+"mine", nil); !strings.Contains(got.raw,
+		`"waiting":300`) {
 		t.Errorf("counts: %s", got.raw)
 	}
 }
 
-// A message that NATS refuses for good goes by its schedule and is dead, with a copy; it is listed, mended and requeued.
+// A message that NATS refuses for good goes by its schedule and is dead, with a copy; it is listed, mended and
+// requeued.
 func TestDead_IsListedMendedRequeuedAndPurged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})
 	file := s.settingsFile("topics:\n  - pattern: jobs.>\n    dead: ops.dead\n    retry: 0,100ms\n")
 	a := s.start("a", "TARRY_CONFIG="+file)
 	js := openJetStream(t, s.connect("owner"))
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: streamName, Subjects: []string{streamSubject + ">"}, MaxMsgSize: 2000}); err != nil {
+	_, err := js.CreateStream(t.Context(),
+		jetstream.StreamConfig{Name: streamName, Subjects: []string{streamSubject + ">"}, MaxMsgSize: 2000})
+	if err != nil {
 		t.Fatal(err)
 	}
 	copies := s.inbox("ops.dead")
 	for _, id := range []string{"one", "two", "three"} {
-		s.push(a, map[string]any{"topic": streamSubject + "x", "id": id, "delay": "10ms", "body": strings.Repeat(id, 1000)})
+		s.push(a,
+			map[string]any{"topic": streamSubject + "x", "id": id, "delay": "10ms", "body": strings.Repeat(id, 1000)})
 	}
 	copies.bodies(t, 3)
 	for _, m := range copies.snapshot() {
@@ -154,12 +172,14 @@ func TestDead_IsListedMendedRequeuedAndPurged(t *testing.T) {
 		}
 	}
 	lab.Eventually(t, patience, func() error {
-		if got := s.must(a, http.MethodGet, "/v1/dead?topic="+streamSubject+"x", nil); strings.Count(got.raw, `"uid"`) != 3 {
+		if got := s.must(a, http.MethodGet, "/v1/dead?topic="+streamSubject+"x", nil); strings.Count(
+			got.raw, `"uid"`) != 3 {
 			return fmt.Errorf("dead: %s", got.raw)
 		}
 		return nil
 	})
-	if got := s.must(a, http.MethodPost, "/v1/dead/requeue", map[string]any{"id": "one", "body": "short"}); got.status != http.StatusOK {
+	got := s.must(a, http.MethodPost, "/v1/dead/requeue", map[string]any{"id": "one", "body": "short"})
+	if got.status != http.StatusOK {
 		t.Errorf("requeue: %d %s", got.status, got.raw)
 	}
 	lab.Eventually(t, patience, func() error {
@@ -171,7 +191,8 @@ func TestDead_IsListedMendedRequeuedAndPurged(t *testing.T) {
 	s.says(a, 0, "two", "dead", "list")
 	s.says(a, 0, "", "dead", "purge", "two")
 	s.says(a, 0, "1", "dead", "requeue", "--topic", "jobs.>", "--dry-run")
-	if got := s.must(a, http.MethodPost, "/v1/dead/purge", map[string]any{"topic": "jobs.>"}); got.status != http.StatusOK {
+	if got := s.must(a, http.MethodPost, "/v1/dead/purge",
+		map[string]any{"topic": "jobs.>"}); got.status != http.StatusOK {
 		t.Errorf("purge: %d %s", got.status, got.raw)
 	}
 	if got := s.must(a, http.MethodGet, "/v1/dead", nil); strings.Contains(got.raw, `"uid"`) {
@@ -199,7 +220,8 @@ func TestTopics_PauseOutlivesTheLeaderAndSettingsAreLoadedAgain(t *testing.T) {
 	in, slow := s.inbox(coreSubject+"paused"), s.inbox(coreSubject+"slow")
 	s.says(a, 0, "", "topics", "pause", coreSubject+"paused")
 	lab.Eventually(t, patience, func() error { // the leader reads it once a second: what is pushed later is held
-		if got := s.must(leader, http.MethodGet, "/v1/topics/"+coreSubject+"paused", nil); !strings.Contains(got.raw, `"by"`) {
+		if got := s.must(leader, http.MethodGet, "/v1/topics/"+coreSubject+"paused", nil); !strings.Contains(
+			got.raw, `"by"`) {
 			return fmt.Errorf("topic: %s", got.raw)
 		}
 		return nil
@@ -313,7 +335,8 @@ func TestPartitions_GiveAKeyOneSubject(t *testing.T) {
 	a := s.start("a", "TARRY_CONFIG="+s.settingsFile("topics:\n  - pattern: bells.orders\n    partitions: 4\n"))
 	in := s.inbox(coreSubject + "orders.*")
 	for i := range 80 {
-		s.push(a, map[string]any{"topic": coreSubject + "orders", "delay": "10ms", "body": fmt.Sprint(i), "key": fmt.Sprint("order-", i%10)})
+		s.push(a, map[string]any{"topic": coreSubject + "orders", "delay": "10ms", "body": fmt.Sprint(i),
+			"key": fmt.Sprint("order-", i%10)})
 	}
 	in.bodies(t, 80)
 	subjects, used := map[string]string{}, map[string]bool{}
@@ -340,7 +363,8 @@ func TestTokens_HoldOnTheBuiltBinary(t *testing.T) {
 	ask := func(token, topic string) int {
 		t.Helper()
 		body := fmt.Sprintf(`{"topic":%q,"delay":"1h"}`, topic)
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.addr+"/v1/messages", strings.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.addr+"/v1/messages",
+			strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -352,7 +376,8 @@ func TestTokens_HoldOnTheBuiltBinary(t *testing.T) {
 		defer resp.Body.Close()
 		return resp.StatusCode
 	}
-	for topic, want := range map[string]int{coreSubject + "shop.a": http.StatusCreated, coreSubject + "bank.a": http.StatusForbidden} {
+	for topic, want := range map[string]int{coreSubject + "shop.a": http.StatusCreated,
+		coreSubject + "bank.a": http.StatusForbidden} {
 		if got := ask("tarry_shop", topic); got != want {
 			t.Errorf("%s: %d, want %d", topic, got, want)
 		}
@@ -377,7 +402,8 @@ func TestTokens_HoldOnTheBuiltBinary(t *testing.T) {
 func TestExpired_IsToldAndCopied(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})
-	a := s.start("a", "TARRY_CONFIG="+s.settingsFile("topics:\n  - {pattern: bells.quick, ttl: 100ms, expired: ops.late}\n"))
+	a := s.start("a", "TARRY_CONFIG="+
+		s.settingsFile("topics:\n  - {pattern: bells.quick, ttl: 100ms, expired: ops.late}\n"))
 	in, late := s.inbox(coreSubject+"quick"), s.inbox("ops.late")
 	s.says(a, 0, "", "topics", "pause", coreSubject+"quick")
 	s.push(a, map[string]any{"topic": coreSubject + "quick", "id": "q", "delay": "10ms", "body": "x"})

@@ -32,7 +32,8 @@ func (s *site) oneLeader() {
 			if other.Role == "leader" {
 				leaders++
 			}
-			if !other.Healthy || !slices.ContainsFunc(s.instances, func(k *instance) bool { return k.name == other.Instance }) {
+			if !other.Healthy ||
+				!slices.ContainsFunc(s.instances, func(k *instance) bool { return k.name == other.Instance }) {
 				s.t.Errorf("%s says: %s", i.name, a.raw)
 			}
 		}

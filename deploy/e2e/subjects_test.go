@@ -107,8 +107,10 @@ func TestAHundredThousandSubjectsAreDueAtOneInstant(t *testing.T) {
 	lab.Eventually(t, patience, got.missing)
 	lab.Eventually(t, patience, func() error { return s.drained(rdb) })
 	after := s.gauges(leader)
-	t.Logf("all %d came within %s of their due time; resident %d MiB, then %d MiB with all waiting, then %d MiB; goroutines %d, %d, %d; keys in redis %d",
-		count, got.last.Sub(due).Round(time.Millisecond), calm.memory>>20, full.memory>>20, after.memory>>20, calm.goroutines, full.goroutines, after.goroutines, keys)
+	t.Logf("all %d came within %s of their due time; resident %d MiB, then %d MiB with all waiting, then %d MiB; "+
+		"goroutines %d, %d, %d; keys in redis %d",
+		count, got.last.Sub(due).Round(time.Millisecond), calm.memory>>20, full.memory>>20, after.memory>>20,
+		calm.goroutines, full.goroutines, after.goroutines, keys)
 	if got.early > 0 || got.others > 0 {
 		t.Errorf("%d came early, %d nobody pushed", got.early, got.others)
 	}

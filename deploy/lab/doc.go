@@ -11,13 +11,14 @@
 //
 // Rules:
 //
-//   - A missing server fails the test and names the line that installs it (install.sh has them all). Nothing is skipped:
-//     a green run means that everything ran.
+//   - A missing server fails the test and names the line that installs it (install.sh has them all). Nothing is
+//     skipped: a green run means that everything ran.
 //   - A constructor returns when the protocol answers, not when the port is open.
-//   - Tests that only need a server share one (SharedRedis, SharedNATS, SharedZooKeeper, SharedMariaDB) and keep apart by
-//     key prefix, subject prefix, chroot or Database. Tests that stop, fill or slow a server take their own.
-//   - Nothing outlives the test. An own server is stopped by the test's clean-up. A shared one dies with the test binary,
-//     even when that is killed: the kernel sends it SIGKILL (see spawner), and a small shell removes its directory.
+//   - Tests that only need a server share one (SharedRedis, SharedNATS, SharedZooKeeper, SharedMariaDB) and keep apart
+//     by key prefix, subject prefix, chroot or Database. Tests that stop, fill or slow a server take their own.
+//   - Nothing outlives the test. An own server is stopped by the test's clean-up. A shared one dies with the test
+//     binary, even when that is killed: the kernel sends it SIGKILL (see spawner), and a small shell removes its
+//     directory.
 //   - Signals go to the child's own pid and process group, never to a name.
 //   - When the test fails, the end of each server's output is in the test's log.
 //

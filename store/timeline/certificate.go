@@ -127,7 +127,8 @@ func (t *Redis) run(ctx context.Context, c *call) (any, error) {
 			cert := &t.certs[c.bucket]
 			if learned := cert.learn(err); c.pinned {
 				return nil, translate(err)
-			} else if learned || (cert.forced == "" && cert.number.Load() > c.number) { // another call may have learned of it meanwhile
+			} else if learned || (cert.forced == "" && cert.number.Load() > c.number) {
+				// another call may have learned of it meanwhile
 				continue
 			}
 		}

@@ -10,19 +10,25 @@
 //
 //	{ns:b}:due            ZSET uid → due_ms*256 + (255 - priority)
 //	{ns:b}:msg            HASH uid → packed message, or the record of its end (codec.go)
-//	{ns:b}:mark           HASH uid → what changed while it waits: uncertain (of a requeued one perhaps from the start), refusals, lane; most messages have none
-//	{ns:b}:name           HASH client id, topic and key → uids, in the order of attempts: mostly one; behind a slash those of attempts that ended before
-//	{ns:b}:names          ZSET of the same, all of score 0: the topics and keys of an id, for look-ups that leave one of the two open
-//	{ns:b}:next           HASH uid → "k" or "r" and the uid of the next message under its name (Merging); there only while there are such
+//	{ns:b}:mark           HASH uid → what changed while it waits: uncertain (of a requeued one perhaps from the
+//	                      start), refusals, lane; most messages have none
+//	{ns:b}:name           HASH client id, topic and key → uids, in the order of attempts: mostly one; behind a slash
+//	                      those of attempts that ended before
+//	{ns:b}:names          ZSET of the same, all of score 0: the topics and keys of an id, for look-ups that leave
+//	                      one of the two open
+//	{ns:b}:next           HASH uid → "k" or "r" and the uid of the next message under its name (Merging); only while
+//	                      there is one
 //	{ns:b}:claimed        HASH uid → term of the leader that claimed it, ":", number of the claim
 //	{ns:b}:parked:<lane>  ZSET uid → score, as in due
-//	{ns:b}:behind:<lane>  ZSET uid → its own score, of what a probe put later in the lane: so its oldest is known without a look at messages
+//	{ns:b}:behind:<lane>  ZSET uid → its own score, of what a probe put later in the lane: so its oldest is known
+//	                      without a look at messages
 //	{ns:b}:lanes          SET of lanes that may hold messages
 //	{ns:b}:ended          LIST of ends in order: time, then uids; what Trim forgets from
 //	{ns:b}:dead           ZSET uid → when it died; its message stays whole
 //	{ns:b}:counts         HASH topic → how many of its messages live, or "live dead" where any are dead
 //	{ns:b}:tomb, :tombs   HASH of tombstones and the ZSET of their order
-//	{ns:b}:paused         HASH pattern → since when, a space, and by whom; '' → when the last change was; the same in all buckets
+//	{ns:b}:paused         HASH pattern → since when, a space, and by whom; '' → when the last change was; the same in
+//	                      all buckets
 //	{ns:b}:big            there once a message of more than 16 KiB was: claims then look at lengths first
 //	{ns:b}:outbox         STREAM of entries for the journal (entry.go)
 //	{ns:b}:outboxed       HASH: bytes and changes that stand in it

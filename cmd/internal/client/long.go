@@ -27,8 +27,8 @@ type line struct {
 var errSilent = errors.New("silent")
 
 // long makes a request that may take hours. It is given up when the instance sends nothing for as long as a call may
-// take; that ends the operation, too. raw is the report alone. With a problem the report is what was done until then, if
-// the answer has it. With another error it is the last progress received, which may be less than was done.
+// take; that ends the operation, too. raw is the report alone. With a problem the report is what was done until then,
+// if the answer has it. With another error it is the last progress received, which may be less than was done.
 func long[R any](ctx context.Context, c *Client, path string, request any,
 	progress func(R)) (report R, raw []byte, err error) {
 	ctx, stop := context.WithCancelCause(ctx)

@@ -178,8 +178,8 @@ func (s Serve) Embedded() bool { return len(s.NATS.URL) == 0 }
 // AddServeFlags gives fs a flag for every setting of tarry serve, and --config.
 func AddServeFlags(fs *pflag.FlagSet) { addFlags(fs, serve) }
 
-// LoadServe reads all layers; flags may be nil. On error, which names everything that is wrong, the settings must not be
-// used.
+// LoadServe reads all layers; flags may be nil. On error, which names everything that is wrong, the settings must not
+// be used.
 func LoadServe(flags *pflag.FlagSet, environ []string) (Serve, error) {
 	l := newLoader(serve)
 	return l.serve(l.given(flags, environ, readFile))

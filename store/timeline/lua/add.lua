@@ -165,7 +165,8 @@ local function given(uid, packed, into, old, sequence, wait)
   if wait > 0 then time = math.min(time, math.max(acceptance(into) + wait, tonumber(now))) end
   local flags, at, from = string.byte(packed, 2), source(packed), ''
   if sequence > 0 then from, flags = uid, flags + 4 end
-  return '\1' .. string.char(flags) .. string.sub(packed, 3, 3) .. struct.pack('>i8I2', time, struct.unpack('>I2', packed, 12) + #from)
+  return '\1' .. string.char(flags) .. string.sub(packed, 3, 3)
+    .. struct.pack('>i8I2', time, struct.unpack('>I2', packed, 12) + #from)
     .. string.sub(old, 14, 17) .. string.sub(packed, 18, at) .. from .. string.sub(packed, at + 1)
 end
 
@@ -258,7 +259,8 @@ for i = 1, n do
         code = '1' -- what was canceled changes nothing
       else
         attempts(entries, function(u) if lives(u) then last = u end end)
-        local mark = last and effective(redis.call('HGET', KEYS[6], last), stands(last)) -- merging leaves it as certain as it was
+        -- merging leaves it as certain as it was
+        local mark = last and effective(redis.call('HGET', KEYS[6], last), stands(last))
         local uncertain = last and string.byte(mark, 1) == 49
         if last and (redis.call('HEXISTS', KEYS[5], last) == 1 or (uncertain and mode == 'k')) then
           nexts[last] = (mode == 'k' and 'k' or 'r') .. uid -- this is the next under the name

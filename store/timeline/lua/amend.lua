@@ -19,7 +19,8 @@ if redis.call('HEXISTS', KEYS[3], uid) == 1 then return answer('2') end
 if string.byte(mark, 1) == 49 then return answer('3') end
 local asked, have = tonumber(ARGV[3]), version(old, mark)
 if have ~= asked then
-  local same = have == asked + 1 and string.sub(old, 3, 11) == ARGV[5] and (new == '' or string.sub(old, #meta(old) + 1) == new)
+  local same = have == asked + 1 and string.sub(old, 3, 11) == ARGV[5]
+    and (new == '' or string.sub(old, #meta(old) + 1) == new)
   return answer(same and '1' or '5')
 end
 local refusals = numbers(mark)

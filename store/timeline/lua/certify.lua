@@ -13,7 +13,8 @@ if term and tonumber(term) > tonumber(ARGV[1]) then
 end
 local number = string.match(redis.call('GET', KEYS[1]) or '', '^%d+')
 number = number or '0'
-if term ~= ARGV[1] or not same(ARGV[2]) or (number ~= ARGV[6] and number ~= ARGV[3]) or tonumber(number) > tonumber(ARGV[3]) then
+if term ~= ARGV[1] or not same(ARGV[2]) or (number ~= ARGV[6] and number ~= ARGV[3])
+  or tonumber(number) > tonumber(ARGV[3]) then
   return redis.error_reply('UNCERTIFIED ' .. number .. ' - ' .. present())
 end
 redis.call('DEL', KEYS[1]) -- so that a full Redis does not refuse it

@@ -130,7 +130,8 @@ local function remains(packed)
   local flags = string.byte(packed, 2)
   if flags < 4 then return meta(packed) end
   local length = source(packed)
-  return string.sub(packed, 1, 1) .. string.char(flags % 4) .. string.sub(packed, 3, 11) .. struct.pack('>I2', length) .. string.sub(packed, 14, length)
+  return string.sub(packed, 1, 1) .. string.char(flags % 4) .. string.sub(packed, 3, 11)
+    .. struct.pack('>I2', length) .. string.sub(packed, 14, length)
 end
 
 -- The states, as the records of ends have them; see scheduler.State.
@@ -357,7 +358,8 @@ local function comeback(k, uid, packed, uncertain, mark, now, log)
   if not later then return false end
   if string.sub(later, 1, 1) == 'r' then
     redis.call('HDEL', k.next, uid)
-    close(k, uid, packed, (uncertain and '1:0:' or '0:0:') .. string.format('%.0f', changes(mark)) .. ':', now, because(GAVE_WAY, ''), log)
+    close(k, uid, packed, (uncertain and '1:0:' or '0:0:') .. string.format('%.0f', changes(mark)) .. ':', now,
+      because(GAVE_WAY, ''), log)
     return true
   end
   later = string.sub(later, 2)

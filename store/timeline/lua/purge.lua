@@ -11,7 +11,8 @@ for i = 2, #ARGV do
   local state = old and string.byte(old, 1) == 2 and sound(old) and string.byte(old, 2)
   if state and may(state, CANCELED, PURGED) then
     local packed = content(old)
-    local record = canceled(packed, tonumber(ARGV[1]), string.byte(old, 3) % 2 == 1, because(PURGED, ''), version(old) + 1)
+    local record = canceled(packed, tonumber(ARGV[1]), string.byte(old, 3) % 2 == 1, because(PURGED, ''),
+      version(old) + 1)
     redis.call('ZREM', KEYS[1], uid)
     redis.call('HSET', KEYS[2], uid, record)
     tally(topic(packed), 0, -1)

@@ -17,7 +17,8 @@ local function answer(code, of, dead, head, entry)
   if not sound(record) then return unsound(of, record) end
   local mark = redis.call('HGET', KEYS[4], of) or ''
   if string.byte(record, 1) == 1 then mark = effective(mark, record) end
-  return {code, of, first(record), redis.call('HEXISTS', KEYS[3], of) == 1 and '1' or '', mark, dead and first(dead) or '', head or '', entry or ''}
+  return {code, of, first(record), redis.call('HEXISTS', KEYS[3], of) == 1 and '1' or '', mark,
+    dead and first(dead) or '', head or '', entry or ''}
 end
 local old = redis.call('HGET', KEYS[2], uid)
 if old and not sound(old) then return unsound(uid, old) end
@@ -27,7 +28,9 @@ if string.byte(old, 1) ~= 2 or not may(string.byte(old, 2), CANCELED, REQUEUED) 
 local was = content(old)
 local id, key = called(was)
 local given, within = called(packed)
-if id ~= given or key ~= within or topic(was) ~= topic(packed) then return redis.error_reply('REQUEUE under another name') end
+if id ~= given or key ~= within or topic(was) ~= topic(packed) then
+  return redis.error_reply('REQUEUE under another name')
+end
 local at, taken = id ~= '' and field(id, topic(was), key), nil
 if at then
   attempts(redis.call('HGET', KEYS[7], at), function(u)
@@ -45,7 +48,8 @@ if uncertain then redis.call('HSET', KEYS[4], new, '1:0:0:') end
 redis.call('RPUSH', KEYS[5], string.format('%013d', ARGV[2]) .. uid)
 redis.call('ZADD', KEYS[1], ARGV[4], new)
 if at then
-  redis.call('HSET', KEYS[7], at, new) -- no attempts before: they count from 1 again, and the next may read like an old one
+  -- no attempts before: they count from 1 again, and the next may read like an old one
+  redis.call('HSET', KEYS[7], at, new)
   redis.call('ZADD', KEYS[8], '0', at)
 end
 if #packed > 16384 then redis.call('SET', KEYS[9], '1') end

@@ -2,8 +2,9 @@
 -- KEYS 1 due  2 msg  3 claimed  4 mark  5 ended  6 name  7 names  8 big  9 dead
 --      10 next  11 counts  12 trimmed  13 refused  14 lanes
 -- ARGV 1 now in ms  2 prefix of the bucket's lanes  3 what the outbox gets, '' where
---      nothing changed  4 the records are as of this time or later; then for each message: uid, record, score ('' for an end),
---      mark, version in the journal, version once stored, name ('' or as for add)
+--      nothing changed  4 the records are as of this time or later; then for each
+--      message: uid, record, score ('' for an end), mark, version in the journal,
+--      version once stored, name ('' or as for add)
 -- Result: for each message a code: 0 same version here, 1 added, 2 raised, 3 in
 --      flight, 4 newer here; entry of the outbox. Or the error OUTDATED where ends of
 --      that time or later are forgotten: a record may be of before its message's end.

@@ -20,6 +20,7 @@ local function same(named)
   if string.sub(named, 17, 32) == HISTORY then return true end
   local now = present()
   local earlier = string.sub(now, 33)
-  return string.sub(named, 1, 16) == string.sub(now, 1, 16) and (earlier == '00000000' or earlier == string.sub(named, 33))
+  return string.sub(named, 1, 16) == string.sub(now, 1, 16)
+    and (earlier == '00000000' or earlier == string.sub(named, 33))
 end
 

@@ -2,7 +2,8 @@
 -- claimed back to waiting, marked uncertain.
 -- KEYS 1 claimed  2 due  3 msg  4 term  5 mark  6 next  7 ended  8 counts  9 name  10 names
 --      11 refused
--- ARGV 1 term  2 limit  3 this term's claims up to this number go too, or 'all'  4 now in ms  5 prefix of the bucket's lanes
+-- ARGV 1 term  2 limit  3 this term's claims up to this number go too, or 'all'  4 now in ms
+--      5 prefix of the bucket's lanes
 -- Result: how many were moved; entry of the outbox; what it got
 -- Where another push stands as the next one under a message's name, one of the two
 -- ends (lib.lua, comeback). What cannot be read is claimed no more and stands in no

@@ -2,8 +2,8 @@
 //
 //	tarry      a tarry serve with default settings
 //	tarry-tag  the same, where a test pushes both over HTTP and by tag
-//	schedules  NATS's own message schedules (ADR-51): a stream with AllowMsgSchedules, "Nats-Schedule: @at" and a subject of
-//	           its own for each message
+//	schedules  NATS's own message schedules (ADR-51): a stream with AllowMsgSchedules, "Nats-Schedule: @at" and a
+//	           subject of its own for each message
 //	jetstream  a bound: the messages go straight to their stream, with no delay at all
 //	redis      a bound: HSET and ZADD, pipelined, with no daemon
 //	before     another tarry, as a rule an older one, beside the tarry that is measured
@@ -15,20 +15,23 @@
 //
 //	push-1   one producer that waits for each acknowledgement
 //	push-32  32 such producers; for tarry the rate until the last message has been accepted into Redis
-//	push-many  tarry: batches of 1,000 over HTTP, or by tag with 256 in flight; schedules: 256 in flight; redis: pipelines of 100
+//	push-many  tarry: batches of 1,000 over HTTP, or by tag with 256 in flight; schedules: 256 in flight;
+//	         redis: pipelines of 100
 //	drain    all messages are due at one instant, and are loaded before it; the rate until a consumer has the last one
-//	late-R   32 producers push R messages a second, due after a spread of delays; received minus due. jetstream: they keep
-//	         each message themselves and publish it at its moment, which is the machine's own lateness
+//	late-R   32 producers push R messages a second, due after a spread of delays; received minus due. jetstream:
+//	         they keep each message themselves and publish it at its moment, which is the machine's own lateness
 //	pending  far-off messages: what they cost in memory, and in processor time while nothing is due
 //	journal-push     push-many over HTTP, and how the journal follows
 //	journal-drain    drain; the journal has caught up with the loading before the instant. How it follows the deliveries
 //	journal-names    push-many under new names, with and without the journal being asked about each (names.keep)
-//	journal-restore  a feed of single pushes over HTTP goes on while Redis loses everything (FLUSHALL), until tarry has
-//	         certified it whole, /readyz is ok and a push is accepted. Before that, in sync mode: what POST /v1/restore of
-//	         everything, over a store that lacks nothing, costs such a feed, and one that pushes as fast as it is answered
-//	one-machine      a tarry serve with store: memory, a SQLite journal and NATS embedded: pushes, what a pending message
-//	         costs the process, and a restart after kill -9 with all of them waiting
-//	plain-push, plain-tag, plain-drain  push-many over HTTP, push-many by tag and drain, by the tarry before and by this one
+//	journal-restore  a feed of single pushes over HTTP goes on while Redis loses everything (FLUSHALL), until tarry
+//	         has certified it whole, /readyz is ok and a push is accepted. Before that, in sync mode: what POST
+//	         /v1/restore of everything, over a store that lacks nothing, costs such a feed, and one that pushes as
+//	         fast as it is answered
+//	one-machine      a tarry serve with store: memory, a SQLite journal and NATS embedded: pushes, what a pending
+//	         message costs the process, and a restart after kill -9 with all of them waiting
+//	plain-push, plain-tag, plain-drain  push-many over HTTP, push-many by tag and drain, by the tarry before and by
+//	         this one
 //	features-push    push-many over HTTP, without any option and with those that cost something
 //	features-drain   drain, without and with settings of topics
 //	features-calls   requests about one message each, 32 in flight: push, look up, reschedule, cancel, run
