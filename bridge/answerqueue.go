@@ -85,7 +85,7 @@ func (r *reaction) message() *nats.Msg {
 	return msg
 }
 
-// problem is an answer that is none of success.
+// problem returns an answer that refuses.
 func (s *Service) problem(reply string, size int, p wire.Problem) reaction {
 	return reaction{reply: reply, body: wire.AppendProblem(nil, &p), problem: &p, size: size}
 }

@@ -40,9 +40,9 @@ import (
 // between any two steps. Each reads from the first, in order, and removes what it
 // read only when all of it is accepted.
 //
-// The stream believes who may publish to it: a push there names its own place. NATS
-// permissions keep everybody but the instances from it (deploy/README.md). What
-// has not the form of a push that was put aside is dropped, with a line in the log.
+// The stream trusts its publishers: a push there names its own place. NATS
+// permissions keep everybody but the instances from it (deploy/README.md). A message
+// that does not have the form of a push put aside is dropped, and logged.
 type aside struct {
 	in      *Intake
 	stream  string
@@ -292,7 +292,7 @@ func (a *aside) look(ctx context.Context) error {
 	return nil
 }
 
-// unserved are the buckets that nobody serves yet; from now on they are.
+// unserved returns the buckets that have no server yet, and marks them as served.
 func (a *aside) unserved() (buckets []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

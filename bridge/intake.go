@@ -316,8 +316,8 @@ type troubles struct {
 	by map[int]*trouble
 }
 
-// of is that of a bucket. Nobody hears when a bucket is well again: trouble that is
-// long over begins anew.
+// of returns the trouble of a bucket. A bucket's recovery is not reported, so trouble
+// that is long over starts over.
 func (t *troubles) of(bucket int) *trouble {
 	t.mu.Lock()
 	defer t.mu.Unlock()

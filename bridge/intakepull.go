@@ -50,8 +50,8 @@ func (p *puller) start() (err error) {
 	return p.anew()
 }
 
-// anew forgets what was asked for and asks: at the start, and after the link
-// was lost, since what had been asked there is gone.
+// anew forgets the open requests and asks again: at the start, and after the link was
+// lost, since the requests are lost with it.
 func (p *puller) anew() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

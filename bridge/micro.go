@@ -13,9 +13,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// microService is a NATS micro service: endpoints, and answers to what `nats micro` asks on $SRV.>. The library's own
-// answers those to whatever subject a caller names, and lets nobody come between; here they go by the rules of
-// request.go as everything else does. What is answered is the library's.
+// microService is a NATS micro service: endpoints, and answers to the requests of `nats micro` on $SRV.>. The library's
+// own service sends those answers to whatever subject a caller names, and cannot be intercepted. Here the rules of
+// request.go apply to them as to everything else. The answers themselves are the library's.
 type microService struct {
 	nc        *nats.Conn
 	log       zerolog.Logger

@@ -25,10 +25,11 @@ func partitionOf(m *scheduler.Message, partitions int) string {
 	return partition(m.Topic, int(crc32.ChecksumIEEE([]byte(by))%uint32(partitions)))
 }
 
-// wholeTopic is the topic of a consumer's retry that was pushed to the partition on
-// which the message was delivered: its name belongs to the topic, as Tarry-Subject
-// says. It is believed only where the retry leaves on that very partition again, so
-// that who may push there gets nowhere else by it. Empty for every other push.
+// wholeTopic returns the topic of a consumer's retry that was pushed to the partition
+// on which the message was delivered: its name belongs to the topic, which
+// Tarry-Subject names. That header is believed only if the retry leaves on that very
+// partition again, so that it lets nobody push to any other subject. For every other
+// push wholeTopic returns the empty string.
 func wholeTopic(topics *scheduler.Topics, p *wire.Push, topic string) string {
 	if p.Attempt < 2 || topic == "" {
 		return ""
@@ -57,7 +58,7 @@ func (l *topicLook) retry(m *scheduler.Message) *scheduler.Retry {
 	return &m.Retry
 }
 
-// of is the subject a message leaves on, and whether it is lost where nobody
+// of returns the subject a message leaves on, and whether it is lost where nobody
 // listens.
 func (l *topicLook) of(m *scheduler.Message) (subject string, drop bool) {
 	if l.all == nil {

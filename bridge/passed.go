@@ -63,7 +63,7 @@ func (p *passing) wait(ctx context.Context) bool {
 	return true
 }
 
-// next is what a look saw that is later than the one of that number.
+// next returns what a look saw that began after the look of the given number.
 func (p *passing) next(ctx context.Context, number uint64) (backlog, uint64, error) {
 	select {
 	case p.turn <- struct{}{}:

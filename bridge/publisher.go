@@ -250,8 +250,8 @@ func (p *Publisher) sweep(ctx context.Context) error {
 	}
 }
 
-// unanswered learns from publishes that nobody answered in time, or only a stream
-// that another one's subject leads to.
+// unanswered learns from publishes that had no answer in time, or only the answer of a
+// stream that another one's subject leads to.
 func (p *Publisher) unanswered(taken []entry, now time.Time) {
 	for i := range taken {
 		switch e := &taken[i]; {

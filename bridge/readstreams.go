@@ -57,10 +57,10 @@ func (p *Publisher) readStreams(ctx context.Context) error {
 	}
 }
 
-// agreeing is how many readings in a row must say that there is no JetStream
-// before that is believed: a server says so in passing too, while it starts or
-// its accounts change, and then whoever listens beside a stream would be taken
-// for all that there is.
+// agreeing is how many readings in a row must report that there is no JetStream
+// before that is believed. A server reports so for a moment, too, while it starts or
+// its accounts change. A message that only a core subscriber received would then
+// count as delivered although its subject has a stream.
 const agreeing = 3
 
 // readOnce reads the streams and puts the new routes in place. When they

@@ -124,7 +124,7 @@ func (s *sending) publish(m *scheduler.Message, subject string, t token, noReply
 }
 
 // barrier sends a message to ourselves behind the step's core publishes. When
-// it is back, all of them that nobody refused were heard.
+// it is back, every publish that was not refused has been heard.
 func (s *sending) barrier(now time.Time) {
 	t, ok := s.p.pending.add(entry{behind: s.core}, now)
 	err := errTableFull

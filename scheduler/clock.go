@@ -148,8 +148,8 @@ func (c *Clock) Spread() time.Duration {
 	return votes[len(votes)-1].low.Sub(votes[0].low)
 }
 
-// Of is what one server's clock says now, and whether a fresh sample of it is
-// at hand.
+// Of returns one server's clock reading for now, and whether it rests on a fresh
+// sample.
 func (c *Clock) Of(source string) (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -221,7 +221,7 @@ func (s *Scheduler) purge(ctx context.Context, info *Info) error {
 const deadLook = time.Minute
 
 // purgeDead looks for dead messages past their time until ctx ends. It may take
-// long, and holds nothing else up.
+// long, and blocks nothing else.
 func (l *leadership) purgeDead(ctx context.Context) error {
 	tick := time.NewTicker(deadLook)
 	defer tick.Stop()

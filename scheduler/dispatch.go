@@ -130,7 +130,7 @@ func (sc *scanner) waitsIn(lane string) bool {
 	return stands || joins
 }
 
-// end settles a message that ends without a delivery, once a copy of it has gone
+// end settles a message that ends without a delivery, after a copy of it has been sent
 // to the subject that is set for such ends.
 func (sc *scanner) end(ctx context.Context, r result, t *Topic) {
 	to := ""

@@ -53,8 +53,8 @@ type Selection struct {
 	DryRun bool
 }
 
-// Report counts what an operation on many did, or in a dry run would do. What
-// matched and is counted nowhere else was not begun: the operation was ended.
+// Report counts what an operation on many did, or in a dry run would do. Matches not
+// counted elsewhere were not attempted because the operation stopped early.
 type Report struct {
 	// Looked at, and matched by the selection.
 	Looked, Matched int

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// holds say what may not go out yet although NATS would take it: topics that
-// are paused, and topics with a rate. What is held waits in a lane of its own,
-// as what a destination refuses does (lane.go), so that it stands before
-// nothing else:
+// holds decide what may not go out yet although NATS would take it: topics that
+// are paused, and topics with a rate. Such messages wait in a lane of their own, like
+// messages that a destination refuses (lane.go), so that they do not block any
+// others:
 //
 //	paused.<pattern>   until the pattern is resumed
 //	rate.<pattern>     until the pattern's rate has room
@@ -47,7 +47,8 @@ func isHold(lane string) bool {
 }
 
 // isDestination reports whether a lane is that of one destination. The shared lane
-// is nobody's own: nothing strays into it, and each message goes by its own.
+// belongs to no destination: nothing strays into it, and each of its messages is
+// judged by its own.
 func isDestination(lane string) bool { return lane != "" && lane != sharedLane && !isHold(lane) }
 
 // isParking reports whether what waits in a lane waits there because its destination
@@ -140,7 +141,7 @@ func (h *holds) pace(lane string, rate float64) *pace {
 	return p
 }
 
-// giveBack returns what a turn granted and nobody used.
+// giveBack returns what a turn granted and did not use.
 func (h *holds) giveBack(lane string, n int) {
 	h.mu.Lock()
 	p := h.paces[lane]

@@ -140,8 +140,8 @@ const (
 	maxCopying = 10_000
 )
 
-// copyAgain reports whether the copy of a message is to be tried again. It is of the
-// settler alone; a new leader counts anew.
+// copyAgain reports whether the copy of a message is to be tried again. The count is
+// in memory only: a new leader starts over.
 func (sc *scanner) copyAgain(uid UID) bool {
 	sc.copying[uid]++
 	if sc.copying[uid] < copyTries && len(sc.copying) <= maxCopying {
@@ -151,8 +151,8 @@ func (sc *scanner) copyAgain(uid UID) bool {
 	return false
 }
 
-// settlesCopy reports whether no further try is made to hand a copy over: it is
-// there, or nobody wants it.
+// settlesCopy reports whether a copy needs no further try: it is there, or nobody
+// wants it.
 func (o *Outcome) settlesCopy() bool {
 	return o.Kind == Delivered || o.Kind == Refused || o.Kind == NoListener
 }

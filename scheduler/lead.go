@@ -74,8 +74,8 @@ func (s *Scheduler) Run(ctx context.Context, term uint64, lease func() time.Dura
 	return context.Cause(ctx)
 }
 
-// keep scans a bucket until ctx ends. Where its server changes meanwhile it begins
-// anew once the bucket is whole again, whatever the other buckets do.
+// keep scans a bucket until ctx ends. If its server changes meanwhile it starts over
+// once the bucket is whole again, independently of the other buckets.
 func (l *leadership) keep(ctx context.Context, bucket int) error {
 	for {
 		if l.s.cfg.Whole != nil {
@@ -106,9 +106,9 @@ func (l *leadership) each(do func(*scanner)) {
 // over reports whether an error ends the run: no retry under it can succeed.
 func over(err error) bool { return errors.Is(err, ErrStaleTerm) || errors.Is(err, ErrUncertified) }
 
-// over reports whether an error ends the leadership. A bucket whose server is not the
-// one that was certified ends only its own scanner where such buckets are made whole,
-// however long that takes.
+// over reports whether an error ends the leadership. If buckets are made whole, a
+// bucket whose server is not the certified one ends only its own scanner, however
+// long that takes.
 func (l *leadership) over(err error) bool {
 	return errors.Is(err, ErrStaleTerm) || l.s.cfg.Whole == nil && over(err)
 }
@@ -126,7 +126,7 @@ func (l *leadership) call(ctx context.Context, fn func(context.Context) error) e
 }
 
 // poll is the safety net below the nudges: it reads every head, forgets old
-// ends, and notices claims that nobody remembers.
+// ends, and notices claims that no scanner remembers.
 func (l *leadership) poll(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

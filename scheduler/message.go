@@ -40,9 +40,9 @@ type Header struct {
 // id with the same digest are one push and its retry.
 type Digest [16]byte
 
-// Message is a delayed message: what is delivered, where, when, and what
-// tarry knows of it. Limits on its fields belong to the doors (bridge/wire);
-// by the time there is a Message they have been checked.
+// Message is a delayed message: what is delivered, where, when, and what tarry knows
+// of it. The packages that take requests check the limits of its fields
+// (bridge/wire), before there is a Message.
 type Message struct {
 	UID UID
 	// ID is the user's own name for the message, empty when it has none.

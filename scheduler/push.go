@@ -59,9 +59,9 @@ type Accepted struct {
 	Err error
 }
 
-// digest stands for topic, body, user headers (but for a consumer's reason) and
-// options as sent. The number of headers stands before them, and before every part
-// its length, so that no two different pushes read the same.
+// digest hashes topic, body, user headers (but for a consumer's reason) and options as
+// sent. It hashes the number of headers first, and before every part its length, so
+// that no two different pushes read the same.
 func (p *Push) digest() Digest {
 	h := sha256.New()
 	var n [8]byte

@@ -11,10 +11,10 @@ import (
 // message changed between its look and its write.
 const amendTries = 8
 
-// Reschedule changes a waiting message, or says why not (P4). Of several
-// messages under a name it is the last that lives. With e.Version the message
-// must stand at that version; without, what others change meanwhile is kept
-// where e says nothing of it.
+// Reschedule changes a waiting message, or returns why not (P4). Of several messages
+// under a name it changes the last that lives. With e.Version the message must have
+// that version. Without, changes by others in the meantime are kept in every field
+// that e leaves open.
 func (s *Scheduler) Reschedule(ctx context.Context, ref Ref, e Edit) (AmendResult, error) {
 	var result AmendResult
 	for range amendTries {

@@ -189,9 +189,9 @@ func (sc *scanner) run(ctx context.Context) error {
 	return nil
 }
 
-// begin raises the term, sweeps, and learns the lanes; it goes on trying while
-// the store does not answer. An earlier run under this term is gone as other
-// leaders are: what it had claimed, nobody remembers.
+// begin raises the term, sweeps, and learns the lanes; it goes on trying while the
+// store does not answer. It sweeps the claims of an earlier run under this term like
+// those of other leaders, since that run is over.
 func (sc *scanner) begin(ctx context.Context) error {
 	began, swept := false, 0
 	for ctx.Err() == nil {

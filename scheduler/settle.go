@@ -137,8 +137,8 @@ func (sc *scanner) drain(ctx context.Context, ends []End, back []aside) error {
 	}
 }
 
-// write ends and returns in the store; what could not be written is given back
-// for another round. Both calls may be repeated.
+// write records ends and returns; it hands back what failed, for another round. Both
+// calls may be repeated.
 func (sc *scanner) write(ctx context.Context, ends []End, back []aside) ([]End, []aside, error) {
 	tl, cfg := sc.l.s.cfg.Timeline, &sc.l.s.cfg
 	ctx = context.WithoutCancel(ctx) // what NATS has taken is worth writing down while the lease lasts
@@ -163,7 +163,7 @@ func (sc *scanner) write(ctx context.Context, ends []End, back []aside) ([]End, 
 	return nil, nil, nil
 }
 
-// endless reports whether the table of transitions knows no such end. The store is
+// endless reports whether the table of transitions has no such end. The store is still
 // asked for it once, so that it lists the message, which stays in flight.
 func (sc *scanner) endless(e End) bool {
 	if e.Known() {

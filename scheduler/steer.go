@@ -62,10 +62,10 @@ func (s *Scheduler) arrived(ctx context.Context, ref Ref) bool {
 // may lead to a consumer's retry and to earlier attempts that may still be
 // published again: all of them end, and the answer is OK only if all were
 // certain. An id on a topic that names nothing leaves a tombstone, so that a push
-// of it which still stands in the intake stream will be accepted as canceled. What
-// the intake holds is waited for; if the push is not there by then, the answer
-// stays CancelUnknown, which promises nothing. Without a topic none is left: it
-// would wait for whatever message of whatever topic comes first.
+// of it which still stands in the intake stream will be accepted as canceled. Cancel
+// waits until the intake has been read that far; if the push is not there by then,
+// the answer stays CancelUnknown, which promises nothing. Without a topic Cancel
+// leaves no tombstone: it would hit whichever message of any topic comes first.
 //
 // A dead message that was requeued lives on under another uid: that life ends
 // too, and the answer is about it. It bears the doubt of the lives before it.
@@ -126,10 +126,10 @@ func (s *Scheduler) cancelLife(ctx context.Context, ref Ref) (CancelResult, erro
 	return s.cancelAll(ctx, attempts)
 }
 
-// cancelAll ends every attempt, the oldest first. One that is in flight stops
-// it: nothing is known of that one yet, and the caller asks again. (One that
-// goes in flight after the look-up leaves earlier ones canceled; to ask again
-// is right then too.)
+// cancelAll ends every attempt, the oldest first. It stops at an attempt that is in
+// flight: its outcome is open, and the caller asks again. (An attempt that goes in
+// flight after the look-up leaves earlier ones canceled; asking again is right then,
+// too.)
 func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, error) {
 	for _, a := range all {
 		if a.State == StateInFlight {

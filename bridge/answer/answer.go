@@ -11,7 +11,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// ByNATS is who asks over NATS, which names nobody: who may is for its permissions to say.
+// ByNATS is the caller's name for requests over NATS, which names no callers: NATS permissions decide who may call.
 const ByNATS = "nats"
 
 // Push is a checked push as the scheduler takes it. An id in the form of a uid means exactly that uid: the retry of a

@@ -89,8 +89,8 @@ var problems = []struct {
 	{context.Canceled, http.StatusGatewayTimeout, WordOutcomeUnknown},
 }
 
-// Problem is an error in the words of the contract. What it does not know becomes 500 internal, whose detail says
-// nothing of the inside: the error itself is for the log.
+// Problem returns an error in the words of the contract. An error that it does not know becomes 500 internal, without
+// any detail of the cause: the error itself is for the log.
 func Problem(err error) wire.Problem {
 	var refused *wire.Error
 	if errors.As(err, &refused) {

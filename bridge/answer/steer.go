@@ -100,8 +100,8 @@ func Requeue(o *wire.DeadOrder) scheduler.Requeue {
 		HasBody: o.HasBody}
 }
 
-// Requeued answers a requeue of the dead message that ref names. An unknown outcome carries the id to ask again with,
-// which requeues nothing twice, and the uid under which the new message waits if it was made.
+// Requeued answers a requeue of the dead message that ref names. An unknown outcome carries the id to ask again with
+// (requeueing is idempotent), and the uid under which the new message waits if it was made.
 func Requeued(ref scheduler.Ref, a scheduler.Accepted) wire.Result {
 	r := Accepted(a)
 	if r.Problem != nil && r.Problem.Word == WordOutcomeUnknown {

@@ -48,7 +48,7 @@ func (s *Server) admit(r *http.Request) (*Token, error) {
 	hash := sha256.Sum256([]byte(given))
 	token := s.guard.find(&hash)
 	if token == nil {
-		return nil, refusal(http.StatusUnauthorized, WordUnauthorized, "this is no token that may call")
+		return nil, refusal(http.StatusUnauthorized, WordUnauthorized, "unknown token")
 	}
 	return token, nil
 }

@@ -60,7 +60,7 @@ func (c *connections) note(conn net.Conn, state http.ConnState, now time.Time) n
 		if now.Sub(c.told) > time.Minute {
 			c.told = now
 			c.log.Warn().Int("limit", c.limit).Msg(
-				"as many http connections as http.connections allows; one that waits, else the newest, is closed")
+				"http.connections reached: closing the longest-idle connection, or the new one")
 		}
 		gone := conn
 		if longest != nil {

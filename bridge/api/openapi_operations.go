@@ -249,7 +249,7 @@ func deadOperations() []operation {
 			text: "Each becomes a new message under its name, due after `delay`. " +
 				"Where the dead one may have been delivered (`uncertain`) the new one is uncertain from the start, " +
 				"edited or not: its cancel answers `maybe_delivered`, and so does whatever would " +
-				"change it. To repeat a requeue requeues nothing twice; after `outcome_unknown` the answer's `uid` " +
+				"change it. Requeueing is idempotent; after `outcome_unknown` the answer's `uid` " +
 				"tells where to look." + text,
 			body: "Requeue", answers: okLong("What became of them.", "RequeueAnswer", "ReportLine"), problems: requeue,
 		},

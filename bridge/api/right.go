@@ -191,9 +191,9 @@ func mayRead(r *http.Request) bool {
 	return t == nil || t.has(rightRead)
 }
 
-// permitted is the message that a request may change. For a caller to whom the topic matters it is looked up first,
-// unless the request says the topic; what follows is held to the topic that was judged, since a name may come to mean
-// another message in between.
+// permitted returns the message that a request may change. If the caller's rights are limited by topic, it looks the
+// message up first, unless the request names the topic. The change is then bound to the topic that was judged, since a
+// name may come to mean another message in between.
 func (s *Server) permitted(ctx context.Context, r *http.Request, ref scheduler.Ref) (scheduler.Ref, error) {
 	switch {
 	case !limited(r):

@@ -136,8 +136,8 @@ type Selection struct {
 	DryRun         bool // only count
 }
 
-// Report is what an operation on many did, or in a dry run would do. What matched and is counted nowhere else was not
-// begun: the operation was ended.
+// Report is what an operation on many did, or in a dry run would do. Matches not counted elsewhere were not attempted
+// because the operation stopped early.
 type Report struct {
 	Looked  int `json:"looked"`
 	Matched int `json:"matched"`
@@ -234,10 +234,10 @@ type Requeue struct {
 
 // Requeue gives a dead message another life: it waits under the same name with a uid of its own, and its attempts count
 // from 1 again. Where the dead one may have been delivered the new one is uncertain from the start, edited or not:
-// Cancel, Reschedule and Run of it answer ErrMaybeDelivered. What is not dead is ErrNotDead, one whose name another
-// message has by now ErrDuplicateID. Asking again after ErrOutcomeUnknown requeues nothing twice: the dead one is gone
-// then, which is ErrNotDead. Where the unknown outcome is an instance's answer, Error.UID is the new message's, for
-// Get: it is there if it was requeued.
+// Cancel, Reschedule and Run of it answer ErrMaybeDelivered. What is not dead is ErrNotDead; a message whose name
+// another message has by now is ErrDuplicateID. Requeueing is idempotent, also after ErrOutcomeUnknown: the dead
+// message is then gone, which is ErrNotDead. If the unknown outcome is an instance's answer, Error.UID is the new
+// message's, for Get: it is there if it was requeued.
 func (c *Client) Requeue(ctx context.Context, ref Ref, how Requeue) (Receipt, error) {
 	if err := ref.check(); err != nil {
 		return Receipt{}, err

@@ -11,8 +11,8 @@ type Rescheduled struct {
 	Topic    string `json:"topic"`
 }
 
-// Report answers an operation on many: what it did, or in a dry run would do. What matched and is counted nowhere else
-// was not begun: the operation was ended.
+// Report answers an operation on many: what it did, or in a dry run would do. Matches not counted elsewhere were not
+// attempted because the operation stopped early.
 type Report struct {
 	DryRun  bool `json:"dry_run,omitempty"`
 	Looked  int  `json:"looked"`

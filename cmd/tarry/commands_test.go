@@ -382,7 +382,7 @@ func TestToken_ComesFromTheSettingsAndIsNeverPrinted(t *testing.T) {
 	const token = "a-token-of-the-instance"
 	environ := serve(t, api.Config{Service: scripted{}, Token: token})
 	tarry(t, "", environ, "get", "a").want(t, exitFailed, "; --token or TARRY_TOKEN give it")
-	tarry(t, "", environ, "get", "a", "--token", "another").want(t, exitFailed, "no token that may call")
+	tarry(t, "", environ, "get", "a", "--token", "another").want(t, exitFailed, "unknown token")
 	for _, r := range []ran{
 		tarry(t, "", environ, "get", "a", "--token", token).want(t, exitDone, "orders.remind"),
 		tarry(t, "", append(environ, "TARRY_TOKEN="+token), "cancel", "a").want(t, exitDone, "is canceled"),

@@ -55,9 +55,9 @@ func newDoubts(tl scheduler.Mending, buckets int, timeout time.Duration) *doubts
 	return &doubts{tl: tl, timeout: timeout, buckets: make([]doubt, buckets)}
 }
 
-// sure leaves out what the journal has as waiting or dead, the timeline does not know,
-// and a quarantined entry names: what the journal lacks of it may be its end. It
-// returns how many those are.
+// sure leaves out records that the journal has as waiting or dead, that the timeline
+// does not know, and that a quarantined entry names: the change that the journal lacks
+// may be their end. It returns how many it left out.
 func (d *doubts) sure(ctx context.Context, bucket int, records []scheduler.Record) (kept []scheduler.Record, left int,
 	err error) {
 	b := &d.buckets[bucket]

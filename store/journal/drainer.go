@@ -30,7 +30,7 @@ type DrainerConfig struct {
 	Registerer prometheus.Registerer
 }
 
-// Drainer reads what nobody committed in time from the start of the outbox,
+// Drainer reads from the start of the outbox what no writer committed in time,
 // commits it, measures the lag, and prunes.
 type Drainer struct {
 	cfg     DrainerConfig

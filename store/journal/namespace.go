@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// claimNamespace makes the database this namespace's where it is nobody's, and
-// refuses it where it is another's.
+// claimNamespace makes the database this namespace's if it belongs to no namespace
+// yet, and refuses it if it belongs to another.
 func (s *SQL) claimNamespace(ctx context.Context) error {
 	_, err := s.write.ExecContext(ctx,
 		"INSERT INTO meta (name, value) VALUES ('namespace', ?)"+s.kind.conflict+"name = meta.name", s.cfg.Namespace)

@@ -43,8 +43,8 @@ func anys[T any](values []T) []any {
 // chunk bounds how many uids one statement names.
 const chunk = 500
 
-// inChunks runs do on parts of uids, each of which must have the form of one;
-// what has not is nobody's. They come sorted and once.
+// inChunks runs do on parts of uids, sorted and without duplicates. A text that does
+// not have the form of a uid is left out: it names no message.
 func inChunks(uids []scheduler.UID, do func(list string, args []any) error) error {
 	valid := make([]string, 0, len(uids))
 	for _, uid := range uids {

@@ -101,7 +101,7 @@ type page struct {
 	read    scheduler.Milli
 }
 
-// read pages through what stays, one page ahead of whoever takes them.
+// read pages through what stays, one page ahead of its reader.
 func (r *Restorer) read(ctx context.Context, req scheduler.RestoreRequest) (<-chan page, <-chan error) {
 	pages, failed := make(chan page, 1), make(chan error, 1)
 	q := scheduler.RecordQuery{Topic: req.Topic, States: staying(), Limit: restorePage, Bytes: restoreBytes,

@@ -305,7 +305,7 @@ func (c *comparison) mend(ctx context.Context, d *scheduler.Difference) (bool, e
 	return true, nil
 }
 
-// ofStore is an error of the store that is none of the journal's, whatever it is.
+// ofStore marks an error as the store's and not the journal's, whatever it wraps.
 func ofStore(err error) error {
 	if err == nil || errors.Is(err, scheduler.ErrUnavailable) || errors.Is(err, scheduler.ErrOutcomeUnknown) {
 		return err

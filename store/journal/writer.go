@@ -186,8 +186,8 @@ func ofEntry(e *scheduler.Entry, changes []scheduler.Recorded) (mine []scheduler
 	return mine
 }
 
-// confirm asks the journal until it has the changes. Under a later certification
-// the same version may be another change: then nobody can tell.
+// confirm asks the journal until it has the changes. Under a later certification the
+// same version may be another change; then the outcome stays unknown.
 func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded) error {
 	for len(changes) > 0 {
 		uids := make([]scheduler.UID, len(changes))

@@ -17,9 +17,9 @@ import (
 var refusals = []string{"READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOAUTH", "NOPERM",
 	"BUSY", "NOREPLICAS", "MOVED", "ASK", "WRONGPASS", "NOSCRIPT", "UNBLOCKED"}
 
-// translate turns what go-redis reports into what the scheduler decides by. A
-// connection that broke or fell silent leaves the outcome unknown. An answer
-// that is none of these is a mistake of ours, and stays as it is.
+// translate turns go-redis's errors into the scheduler's. A connection that broke or
+// fell silent leaves the outcome unknown. An answer that is none of these is a mistake
+// of ours, and stays as it is.
 func translate(err error) error {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return nil

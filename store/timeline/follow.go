@@ -113,8 +113,8 @@ func (f *follower) led(ctx context.Context, cmd redis.Cmder, err error) error {
 	return err
 }
 
-// leads is the node that an answer sends a command to, nil where it sends it
-// nowhere. go-redis has made a client of that node when it read the answer.
+// leads returns the node that an answer redirects a command to, nil if it redirects it
+// nowhere. go-redis made a client of that node when it read the answer.
 func (f *follower) leads(answer error) (node *redis.Client, asking bool) {
 	addr, moved := redis.IsMovedError(answer)
 	if !moved {

@@ -80,8 +80,8 @@ func (m *Machine) ID() (int, bool) {
 	return m.slot, held
 }
 
-// Run holds the lease until ctx ends, then lets go of it. It returns nil: a
-// lease that cannot be had is tried for again.
+// Run holds the lease until ctx ends, then releases it. It returns nil: a lease that
+// cannot be had is tried for again.
 func (m *Machine) Run(ctx context.Context) error {
 	ticker := time.NewTicker(machineRenew)
 	defer ticker.Stop()

@@ -242,11 +242,10 @@ func (t *Redis) ask(ctx context.Context, buckets []int, s *redis.Script, args fu
 	return nil
 }
 
-// askEach runs such a script in several buckets, and returns an error for each: a
-// node that is away takes no answer of another's with it. Where stop is set nothing
-// is read after the first that fails. A pipeline knows no fallback to the script's
-// text and learns nothing of a new certification, so such a bucket is asked again
-// by itself.
+// askEach runs such a script in several buckets, and returns an error for each: a node
+// that is away does not affect another's answer. If stop is set nothing is read after
+// the first failure. A pipeline has no fallback to the script's text and learns
+// nothing of a new certification, so such a bucket is asked again by itself.
 func (t *Redis) askEach(ctx context.Context, buckets []int, s *redis.Script, args func(*keys) ([]string, []any),
 	read func(bucket int, answer any) error, stop bool,
 ) []error {
@@ -288,7 +287,7 @@ func (t *Redis) askEach(ctx context.Context, buckets []int, s *redis.Script, arg
 	return failed
 }
 
-// nobody is an error where none of several buckets answered: the first one's.
+// nobody returns an error where none of several buckets answered: the first one's.
 func nobody(failed []error) error {
 	for _, err := range failed {
 		if err == nil {

@@ -208,8 +208,7 @@ func settings() []setting {
 		{name: "dead.keep", fallback: "0", of: serve | dev, limit: lasting{span{hour, 100 * 365 * 24 * hour}, "ever"},
 			help: "how long dead messages are kept"},
 		{name: "attempts.limit", fallback: "5", of: serve, limit: integer{1, 1000},
-			help: "permanent refusals by NATS after which a message is dead that has no schedule of retries, from " +
-				"its topic neither"},
+			help: "permanent NATS refusals before a message without a retry schedule, its own or its topic's, is dead"},
 		{name: "ended.keep", fallback: "10m", of: serve, limit: span{leastEnded, 24 * hour},
 			help: "how long the end of a message is remembered, for retries of its push and late cancels"},
 		{name: "names.keep", fallback: "168h", of: serve, limit: lasting{span{hour, 100 * 365 * 24 * hour}, "none"},
