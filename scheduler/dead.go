@@ -61,7 +61,9 @@ func (s *Scheduler) Dead(ctx context.Context, topic, cursor string, limit int) (
 // RequeueOne gives a dead message another life: a new message under the same
 // name, whose attempts count from 1 again. Where the dead one may have been
 // delivered the new one is uncertain from the start, edited or not: a cancel of it
-// answers CancelMaybe, and it cannot be rescheduled, edited or run.
+// answers CancelMaybe, and it cannot be rescheduled, edited or run. A consumer's retry
+// of the dead one that comes later, under a uid of its own, counts as one of the new:
+// id and attempt do not tell the lives apart.
 //
 // An error names in UID the message that the new one would be, so that it can be
 // looked up after ErrOutcomeUnknown. Requeueing is idempotent.

@@ -252,6 +252,31 @@ var deadPromises = []promise{
 		earlier()
 		points(t, second)
 	}},
+	{name: "a retry of an old life that comes late is stored once, beside the new life", check: func(t *trial) {
+		t.ended(retry(1, 1), scheduler.StateDelivered)
+		old := t.doubtful(retry(2, 2))
+		m := again(3, old)
+		t.requeue(old.UID, m, scheduler.RequeueDone)
+		// Whoever had the second attempt sends it back: nothing tells it from a retry of the new life, which may
+		// have been delivered too.
+		late := t.one(retry(4, 3, Content("late"), DueIn(time.Hour)))
+		points(t, m, late)
+		again := func(state scheduler.State) {
+			t.Helper()
+			t.refused(retry(5, 3, Content("late")), scheduler.AddDuplicate, late, state)
+			t.refused(retry(6, 3, Content("x")), scheduler.AddConflict, late, state)
+			// The new life's own retry is refused while that stands: it comes once, and who sent it back is told.
+			t.refused(retry(7, 2, Content("own")), scheduler.AddConflict, late, state)
+		}
+		again(scheduler.StateWaiting)
+		t.finish(scheduler.StateDelivered, t.take(m))
+		again(scheduler.StateWaiting)
+		t.now = late.Due
+		claimed := t.claimFrom(t.bucketOf(late), "", wide, wide).Messages
+		t.wantUIDs(claimed, []*scheduler.Message{late})
+		t.finish(scheduler.StateDelivered, claimed...)
+		again(scheduler.StateDelivered)
+	}},
 	{name: "the doubt stays through all further lives", check: func(t *trial) {
 		old := t.doubtful(Message(1, Named("order-1")))
 		second := again(2, old)
