@@ -21,7 +21,12 @@ import (
 )
 
 const (
-	tombstoneKeep  = 10 * time.Minute
+	tombstoneKeep = 10 * time.Minute
+	// tombstoneLimit is that of a bucket, without shares: a caller who cancels ten thousand
+	// unknown ids in ten minutes has the tombstones of others refused meanwhile. They are
+	// told so, and what they cancel by uid or of what is stored works. A share would take
+	// to know the caller, whom NATS does not name, or a count of each topic, of which one
+	// caller may make up any number.
 	tombstoneLimit = 10_000
 	// maxCall bounds one call of the store; a lease leaves room for several.
 	maxCall     = time.Second
