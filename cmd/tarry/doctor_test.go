@@ -28,8 +28,8 @@ func wellServed(t *testing.T, name string) []string {
 func TestDoctor_ExitsByWhatItFound(t *testing.T) {
 	t.Parallel()
 	good := wellServed(t, "doctor-exit")
-	tarry(t, "", good, "doctor").want(t, exitDone, "0 failed, 1 warning")
-	tarry(t, "", good, "doctor", "--strict").want(t, exitFailed, "tarry: 0 failed, 1 warning")
+	tarry(t, "", good, "doctor").want(t, exitDone, "0 failed, ")
+	tarry(t, "", good, "doctor", "--strict").want(t, exitFailed, "tarry: 0 failed, ")
 	sick := append(good, "TARRY_REDIS_PASSWORD=hunter2hunter2", "TARRY_BUCKETS=4", "TARRY_REDIS_DB=99")
 	r := tarry(t, "", sick, "doctor").want(t, exitFailed, "FAIL  reachable")
 	if strings.Contains(r.out+r.err, "hunter2") {
@@ -54,12 +54,14 @@ func TestDoctor_TellsMachinesTheSame(t *testing.T) {
 		}
 		counts := map[string]int{}
 		for _, c := range report.Checks {
-			counts[c.Status]++
+			if counts[c.Status]++; c.Status == "warn" && c.Name != "ensemble" && c.Name != "latency" {
+				t.Errorf("nothing is amiss, but that this machine may be busy, and it warns of %+v", c)
+			}
 			if c.Group == "" || c.Name == "" || c.Found == "" {
 				t.Errorf("an empty field in %+v", c)
 			}
 		}
-		if report.Failed != 0 || report.Warnings != 1 || counts["warn"] != 1 || counts["ok"] != report.OK ||
+		if report.Failed != 0 || report.Warnings == 0 || counts["warn"] != report.Warnings || counts["ok"] != report.OK ||
 			counts["unknown"] != report.Unknown || report.OK < 20 {
 			t.Errorf("got %+v and %v", report, counts)
 		}

@@ -87,7 +87,8 @@ func (d *diagnosis) only(status doctor.Status, want []string) *diagnosis {
 		if (c.Status == doctor.Warn || c.Status == doctor.Fail) && c.Change == "" {
 			d.t.Errorf("%s %s says not what to change", c.Group, c.Name)
 		}
-		if c.Status == status && !slices.Contains(got, c.Group+" "+c.Name) {
+		busy := c.Status == doctor.Warn && c.Name == "latency" // which tells of this machine, not of the settings
+		if c.Status == status && !busy && !slices.Contains(got, c.Group+" "+c.Name) {
 			got = append(got, c.Group+" "+c.Name)
 		}
 	}
