@@ -23,7 +23,11 @@ func TestLog_StartsQuietlyAndNamesTheDead(t *testing.T) {
 			continue // something was amiss: on a busy machine a call was not answered in time
 		}
 		for line := range bytes.Lines(log) {
-			if text := string(line); strings.Contains(text, "again") || strings.Contains(text, `"level":"warn"`) {
+			text := string(line)
+			if strings.Contains(text, "the journal is not prepared yet") {
+				continue // a disk that takes its time is told, and nobody leads before
+			}
+			if strings.Contains(text, "again") || strings.Contains(text, `"level":"warn"`) {
 				t.Errorf("a start with nothing amiss logs %s", text)
 			}
 		}
