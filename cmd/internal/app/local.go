@@ -142,8 +142,9 @@ func free(ctx context.Context, listen string) error {
 	l, err := lc.Listen(ctx, "tcp", listen)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf(
-			"%s is in use; choose another with --nats.listen (is a nats-server or another tarry running?)", listen)
+		return fmt.Errorf("%s is in use; choose another with --nats.listen, or work with the nats-server there: "+
+			"tarry serve --store memory --data DIR --journal.mode sync --journal.dsn sqlite:DIR/journal.db "+
+			"--nats.url nats://%[1]s", listen)
 	case err != nil:
 		return fmt.Errorf("nats.listen %q: %w", listen, err)
 	}
