@@ -227,7 +227,8 @@ func (w *work) run(ctx context.Context) error {
 	}
 	for bucket := range w.need {
 		drained, refused, err := Drain(ctx, w.cfg.Store, w.tl, bucket, 0, w.cfg.Timeout, w.log)
-		if errors.Is(err, scheduler.ErrQuarantineFull) || errors.Is(err, scheduler.ErrNewer) { // what stays is here, and the drainer says so again
+		if errors.Is(err, scheduler.ErrQuarantineFull) || errors.Is(err, scheduler.ErrNewer) {
+			// What stays is here, and the drainer says so again.
 			w.log.Error().Err(err).Int("bucket", bucket).Msg("a bucket is certified although its outbox is not drained")
 		} else if err != nil {
 			return fmt.Errorf("bucket %d: %w", bucket, err)
