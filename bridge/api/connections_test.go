@@ -78,7 +78,7 @@ func TestRun_ClientsThatConnectAndSayNothingKeepNobodyOut(t *testing.T) {
 	if open > limit {
 		t.Errorf("%d connections are open", open)
 	}
-	if n := strings.Count(d.log.String(), "http.connections allows"); n != 1 {
+	if n := strings.Count(d.log.String(), "http.connections reached"); n != 1 {
 		t.Errorf("%d lines of it in the log", n)
 	}
 }
