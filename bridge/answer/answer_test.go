@@ -131,7 +131,7 @@ func TestProblem_NamesNoHosts(t *testing.T) {
 			"%w: lookup maria.internal on 10.1.2.4:53: no such host", scheduler.ErrUnavailable),
 		"store unavailable: a server says no": fmt.Errorf("%w: [fd00::7]:6379 says no",
 			scheduler.ErrUnavailable),
-		scheduler.ErrUncertified.Error(): scheduler.ErrUncertified,
+		scheduler.ErrUncertified.Error(): fmt.Errorf("%w (UNCERTIFIED 0 - 7f3a run)", scheduler.ErrUncertified),
 		"journal too far behind: 12 changes since 10:15:30": fmt.Errorf("%w: 12 changes since 10:15:30",
 			scheduler.ErrBehind),
 	} {
