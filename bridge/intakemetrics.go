@@ -25,7 +25,8 @@ func newIntakeMetrics(reg prometheus.Registerer) intakeMetrics {
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_intake_rejected_total",
 			Help: "Pushes by tag that went to the stream of rejects, by reason."}, []string{"reason"}),
 		renewed: prometheus.NewCounter(prometheus.CounterOpts{Name: "tarry_intake_consumer_renewed_total",
-			Help: "How often the intake's consumer was made anew, because NATS came back with a stream that is older than it."}),
+			Help: "How often the intake's consumer was made anew, because NATS came back with a stream that is " +
+				"older than it."}),
 	}
 	if reg != nil {
 		reg.MustRegister(vec, m.rejected, m.renewed)

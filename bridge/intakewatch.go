@@ -80,7 +80,8 @@ func (in *Intake) outrun(ctx context.Context) (string, error) {
 		}
 		at := info.State
 		if at.LastSeq < delivered {
-			return fmt.Sprintf("it has handed out up to %d, and the last of the stream is %d", delivered, at.LastSeq), nil
+			return fmt.Sprintf("it has handed out up to %d, and the last of the stream is %d", delivered,
+				at.LastSeq), nil
 		}
 		if at.Messages == 0 || at.FirstSeq > floor || looks > 0 && at.FirstSeq != first {
 			return "", nil

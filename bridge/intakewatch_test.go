@@ -57,7 +57,8 @@ func TestIntake_TakesWhatComesAfterNATSCameBackWithAnOlderStream(t *testing.T) {
 				Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew})
 			push(before)
 			server.Stop()
-			messages := filepath.Join(server.Dir(), "store", "jetstream", "$G", "streams", bridge.StreamName(ns), "msgs")
+			messages := filepath.Join(server.Dir(), "store", "jetstream", "$G", "streams",
+				bridge.StreamName(ns), "msgs")
 			kept := filepath.Join(t.TempDir(), "msgs")
 			if err := os.CopyFS(kept, os.DirFS(messages)); err != nil {
 				t.Fatal(err)

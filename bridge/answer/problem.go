@@ -48,8 +48,9 @@ var (
 	// ErrNoStandby: nobody could take over.
 	ErrNoStandby = errors.New("no other instance could take over")
 	// ErrUnreachable: what holds the election gives no answer.
-	ErrUnreachable = errors.New("ZooKeeper does not answer this instance, so it cannot tell who leads and who stands by; " +
-		"it takes pushes and changes all the same, and what is due leaves as soon as a leader reaches ZooKeeper")
+	ErrUnreachable = errors.New(
+		"ZooKeeper does not answer this instance, so it cannot tell who leads and who stands by; " +
+			"it takes pushes and changes all the same, and what is due leaves as soon as a leader reaches ZooKeeper")
 )
 
 var problems = []struct {

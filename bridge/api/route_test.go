@@ -177,7 +177,8 @@ func TestCluster_AnswersInTheFormOfTheContract(t *testing.T) {
 		t.Errorf("got %s\nwant %s", a.raw, want)
 	}
 	c.err = fmt.Errorf("%w: zk: could not connect to 10.0.0.7:2181", answer.ErrUnreachable)
-	if a := call(t, d, "GET", "/v1/cluster", "").want(t, 503, "unavailable"); a.detail() != answer.ErrUnreachable.Error() {
+	if a := call(t, d, "GET", "/v1/cluster", "").want(
+		t, 503, "unavailable"); a.detail() != answer.ErrUnreachable.Error() {
 		t.Errorf("it says %q", a.detail())
 	}
 	c.err = errors.New("something else")
@@ -216,7 +217,8 @@ func TestResign_CarriesTheReasonAndSaysWhyNot(t *testing.T) {
 		err    error
 		status int
 		word   string
-	}{{answer.ErrNoLeader, 409, "no_leader"}, {answer.ErrNotLeader, 409, "not_leader"}, {answer.ErrNoStandby, 409, "no_standby"},
+	}{{answer.ErrNoLeader, 409, "no_leader"}, {answer.ErrNotLeader, 409, "not_leader"},
+		{answer.ErrNoStandby, 409, "no_standby"},
 		{answer.ErrUnreachable, 503, "unavailable"}, {errors.New("else"), 500, "internal"}} {
 		c.refusal = fmt.Errorf("resign: %w", r.err)
 		a := call(t, d, "POST", "/v1/cluster/resign", "").want(t, r.status, r.word)

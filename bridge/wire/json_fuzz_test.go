@@ -15,7 +15,8 @@ import (
 func FuzzDecodePush(f *testing.F) {
 	for _, s := range []string{
 		`{"topic":"a","delay":"1s","body":"x\u00e9\ud83d\ude00\n","headers":{"a":["1","2"],"b":"c"}}`,
-		`{"topic":"a","delay":1,"body_json":{"a":[1, "\u00e4", null]}}`, `{"topic":"a","delay":1,"body_json":[`, `{"topic":"a","delay":1,"body_json":null}`,
+		`{"topic":"a","delay":1,"body_json":{"a":[1, "\u00e4", null]}}`, `{"topic":"a","delay":1,"body_json":[`,
+		`{"topic":"a","delay":1,"body_json":null}`,
 		`{"id":"a","body_json":"x"}`,
 		`{"topic":"a","at":1896076800000,"body_base64":"AP8=","id":"i","key":"k","priority":3,"ttl":5,"attempt":1}`,
 		`{"messages":[{"topic":"a","delay":1},{"topic":"b","delay":"2s","retry":[[]]}]}`,

@@ -61,7 +61,8 @@ func TestDoctor_TellsMachinesTheSame(t *testing.T) {
 				t.Errorf("an empty field in %+v", c)
 			}
 		}
-		if report.Failed != 0 || report.Warnings == 0 || counts["warn"] != report.Warnings || counts["ok"] != report.OK ||
+		if report.Failed != 0 || report.Warnings == 0 || counts["warn"] != report.Warnings ||
+			counts["ok"] != report.OK ||
 			counts["unknown"] != report.Unknown || report.OK < 20 {
 			t.Errorf("got %+v and %v", report, counts)
 		}

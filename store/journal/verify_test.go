@@ -278,7 +278,8 @@ func TestRedeliver_WritesDownWhatItPublishedHoweverLongThatTook(t *testing.T) {
 				s := newSides(t)
 				s.add(true, 1)
 				uid := schedulertest.Message(1).UID
-				s.write(scheduler.Change{UID: uid, Version: 2, State: scheduler.StateDelivered, Stream: "S", Sequence: 1})
+				s.write(
+					scheduler.Change{UID: uid, Version: 2, State: scheduler.StateDelivered, Stream: "S", Sequence: 1})
 				time.Sleep(time.Second)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()

@@ -302,7 +302,8 @@ func TestNATS_WhoseIntakeIsOlderThanItsConsumer(t *testing.T) {
 	server.Restart()
 	js = dialNATS(t, server.URL())
 	s.diagnosis(t).fails().
-		has(doctor.Warn, "nats", "intake consumer", "up to sequence 7", "the last of "+cfg.Name+" is 5", "makes the consumer anew")
+		has(doctor.Warn, "nats", "intake consumer", "up to sequence 7", "the last of "+cfg.Name+" is 5",
+			"makes the consumer anew")
 	push(2)
 	s.diagnosis(t).fails().
 		has(doctor.Warn, "nats", "intake consumer", "holds messages up to sequence 7", "makes the consumer anew")

@@ -102,7 +102,8 @@ func (s *natsSeen) publish(may *permissions, streams []stream) {
 	subjects = append(subjects, "$JS.API.STREAM.PURGE."+aside, "$JS.API.CONSUMER.CREATE."+aside+".>",
 		"$JS.API.CONSUMER.MSG.NEXT."+aside+".>", "$JS.API.CONSUMER.DELETE."+aside+".>")
 	subjects = append(subjects, "$JS.API.CONSUMER.CREATE."+intake+".tarry", apiConsumerInfo+intake+".tarry",
-		"$JS.API.CONSUMER.DELETE."+intake+".tarry", "$JS.API.CONSUMER.MSG.NEXT."+intake+".tarry", "$JS.ACK."+intake+".tarry.>")
+		"$JS.API.CONSUMER.DELETE."+intake+".tarry", "$JS.API.CONSUMER.MSG.NEXT."+intake+".tarry",
+		"$JS.ACK."+intake+".tarry.>")
 	if may == nil || may.Responses == nil {
 		subjects = append(subjects, "_INBOX.>")
 	}

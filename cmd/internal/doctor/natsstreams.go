@@ -219,7 +219,8 @@ func (s *natsSeen) intakeRoom(st *stream) {
 func (s *natsSeen) intakeLeft(ctx context.Context, name string) {
 	const (
 		check  = "intake consumer"
-		change = "start an instance, or look at the log of one: it makes the consumer anew and takes all that stands there, " +
+		change = "start an instance, or look at the log of one: it makes the consumer anew and takes all that " +
+			"stands there, " +
 			"and what it had accepted before counts once; then a nats-server newer than 2.9. A purge would lose pushes"
 	)
 	var consumer struct {
@@ -255,9 +256,10 @@ func (s *natsSeen) intakeLeft(ctx context.Context, name string) {
 			return
 		}
 		if out := consumer.Delivered.Stream; st.State.Last < out {
-			s.warn(check, fmt.Sprintf("it has handed out up to sequence %d, and the last of %s is %d: NATS came back with an "+
-				"older stream, and pushes up to that sequence are acknowledged and never handed out",
-				out, name, st.State.Last), change)
+			s.warn(check,
+				fmt.Sprintf("it has handed out up to sequence %d, and the last of %s is %d: NATS came back with an "+
+					"older stream, and pushes up to that sequence are acknowledged and never handed out",
+					out, name, st.State.Last), change)
 			return
 		}
 		if st.State.Messages == 0 || st.State.First > floor {
