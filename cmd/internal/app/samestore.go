@@ -16,14 +16,18 @@ import (
 //
 // What is compared is a name that stands in the store itself and outlives its
 // servers. Each instance registers the one it sees. Where nobody leads, or
-// ZooKeeper is away, nothing is known and the last verdict stands: but where nobody
-// leads and no other instance has another store, there is none to differ from.
+// ZooKeeper is away, nothing is known and the last verdict stands. One verdict does
+// not outlive its leader: that of a leader which may have been dead all the while. If
+// the store was emptied as it died, nobody has a store of the name that it registered,
+// and an instance that no other differs from goes on. A leader that was seen with
+// another store for longer than its session was alive, and its store is not this one.
 type sameStore struct {
 	a    *App
 	seen atomic.Pointer[string] // the name of this instance's store, nil before the first answer
 	// other is set while the store is not the leader's.
 	other atomic.Bool
 	since time.Time // when a difference was seen first, zero while there is none
+	last  time.Time // when it was seen last
 }
 
 const (
@@ -86,7 +90,8 @@ func (s *sameStore) look(ctx context.Context, patience time.Duration) (known boo
 	}
 	s.seen.Store(&mine)
 	theirs, leader, err := s.leaders(ctx, mine)
-	if err == nil && leader == "" && s.other.Load() && s.alone(ctx, mine) {
+	alive := s.last.Sub(s.since) >= s.a.p.session+sameStorePause // the leader that had another store
+	if err == nil && leader == "" && s.other.Load() && !alive && s.alone(ctx, mine) {
 		s.since = time.Time{}
 		s.other.Store(false)
 		s.a.log.Info().Msg("nobody leads and no other instance has another store: this one counts")
@@ -94,15 +99,18 @@ func (s *sameStore) look(ctx context.Context, patience time.Duration) (known boo
 	if err != nil || theirs == "" {
 		return err == nil && leader == ""
 	}
-	switch was := s.other.Load(); {
-	case mine == theirs:
+	was := s.other.Load()
+	if mine == theirs {
 		s.since = time.Time{}
 		if s.other.Store(false); was {
 			s.a.log.Info().Str("leader", leader).Msg("the store is the leader's again")
 		}
-	case s.since.IsZero() && patience > 0:
-		s.since = time.Now()
-	case !was && time.Since(s.since) >= patience:
+		return true
+	}
+	if s.last = time.Now(); s.since.IsZero() {
+		s.since = s.last
+	}
+	if !was && s.last.Sub(s.since) >= patience {
 		s.other.Store(true)
 		s.a.log.Error().Str("leader", leader).
 			Msg("the store is not the leader's: nothing is taken here; compare redis.addrs, redis.master and redis.db")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/tarry-mq/tarry/election"
 )
@@ -61,6 +63,37 @@ func TestSameStore_AloneGoesOnWithAStoreThatWasEmptied(t *testing.T) {
 			t.Errorf("%s: it registers %q", c.what, s.name())
 		}
 	}
+}
+
+// A leader that is seen for longer than its session is alive. When it goes, its store is still another one: an instance
+// with the wrong address does not lead on what nobody pushed to, however alone it is.
+func TestSameStore_AloneDoesNotTakeThePlaceOfALeaderThatWasAlive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &ballot{}
+		a := &App{elector: b}
+		a.p.instance, a.p.session = "a", 6*time.Second
+		a.p.identity = func(context.Context) (string, error) { return "new", nil }
+		s := &sameStore{a: a}
+		after := func(d time.Duration, leader string, other bool) {
+			t.Helper()
+			time.Sleep(d) // of the bubble
+			b.leader, b.members = leader, nil
+			if leader != "" {
+				b.members = []election.Member{{Instance: leader, Store: "old"}}
+			}
+			if s.look(t.Context(), 0); s.other.Load() != other {
+				t.Errorf("with leader %q: another's %t", leader, s.other.Load())
+			}
+		}
+		after(0, "b", true)
+		after(7*time.Second, "b", true)
+		after(time.Second, "", false) // it may have died before the first look
+		after(time.Second, "b", true)
+		after(8*time.Second, "b", true)
+		after(time.Second, "", true)
+		after(time.Hour, "", true)
+	})
 }
 
 // What was never held for another's does not become it while nobody leads.
