@@ -31,12 +31,12 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if a, err := d.call(t.Context(), http.MethodPost, "/v1/topics/keep.held/pause", nil); err != nil ||
+	if a, err := d.sure(t.Context(), http.MethodPost, "/v1/topics/keep.held/pause", nil, slow...); err != nil ||
 		a.status != http.StatusOK {
 		t.Fatalf("pause: %d %s %v", a.status, a.raw, err)
 	}
-	if a, err := d.call(t.Context(), http.MethodPost, "/v1/messages",
-		map[string]any{"topic": "keep.held", "delay": "1s", "body": "held"}); err != nil ||
+	if a, err := d.sure(t.Context(), http.MethodPost, "/v1/messages",
+		map[string]any{"topic": "keep.held", "delay": "1s", "body": "held"}, slow...); err != nil ||
 		a.status != http.StatusCreated {
 		t.Fatalf("push: %d %s %v", a.status, a.raw, err)
 	}
@@ -49,17 +49,17 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 	pushed := map[int]*waiting{}
 	for i := range 50 {
 		due := time.Now().Add(3*time.Second + time.Duration(i)*160*time.Millisecond).Truncate(time.Millisecond)
-		a, err := d.call(t.Context(), http.MethodPost, "/v1/messages",
+		a, err := d.sure(t.Context(), http.MethodPost, "/v1/messages",
 			map[string]any{"topic": fmt.Sprintf("keep.row%d", i%5), "at": due.UnixMilli(),
 				"id": fmt.Sprintf("kept %d", i), "body": fmt.Sprintf("body %d", i),
-				"headers": map[string]string{seqHeader: strconv.Itoa(i)}})
+				"headers": map[string]string{seqHeader: strconv.Itoa(i)}}, slow...)
 		if err != nil || a.status != http.StatusCreated || !strings.Contains(a.raw, `"durable":"journal"`) {
 			t.Fatalf("push: %d %s %v", a.status, a.raw, err)
 		}
 		pushed[i] = &waiting{uid: a.UID, due: due}
 	}
 	for i := 9; i < 50; i += 10 {
-		a, err := d.call(t.Context(), http.MethodDelete, "/v1/messages/"+pushed[i].uid, nil)
+		a, err := d.sure(t.Context(), http.MethodDelete, "/v1/messages/"+pushed[i].uid, nil, slow...)
 		if err != nil || a.State != "canceled" {
 			t.Fatalf("cancel: %d %s %v", a.status, a.raw, err)
 		}
@@ -95,7 +95,7 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 		return nil
 	})
 	for i := 9; i < 50; i += 10 { // and it still knows what was canceled
-		if a, err := d.call(t.Context(), http.MethodDelete, "/v1/messages/"+pushed[i].uid, nil); err != nil ||
+		if a, err := d.sure(t.Context(), http.MethodDelete, "/v1/messages/"+pushed[i].uid, nil, slow...); err != nil ||
 			a.State != "canceled" {
 			t.Errorf("cancel again: %d %s %v", a.status, a.raw, err)
 		}
@@ -104,7 +104,7 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 	if n := stored(); n != 45 { // what was paused is held back still
 		t.Errorf("%d messages are delivered, want 45", n)
 	}
-	if a, err := d.call(t.Context(), http.MethodPost, "/v1/topics/keep.held/resume", nil); err != nil ||
+	if a, err := d.sure(t.Context(), http.MethodPost, "/v1/topics/keep.held/resume", nil, slow...); err != nil ||
 		a.status != http.StatusOK {
 		t.Fatalf("resume: %d %s %v", a.status, a.raw, err)
 	}

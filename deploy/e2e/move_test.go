@@ -27,7 +27,7 @@ func TestOneMachineMovesToTwoInstances(t *testing.T) {
 	d.ready(t)
 	post := func(on *instance, path string, body any, want int) answer {
 		t.Helper()
-		a, err := on.call(t.Context(), http.MethodPost, path, body)
+		a, err := on.sure(t.Context(), http.MethodPost, path, body, slow...)
 		if err != nil || a.status != want {
 			t.Fatalf("%s: %d %.300s %v", path, a.status, a.raw, err)
 		}
@@ -64,7 +64,7 @@ func TestOneMachineMovesToTwoInstances(t *testing.T) {
 		})
 	}
 	for i := range canceled {
-		a, err := d.call(t.Context(), http.MethodDelete, fmt.Sprintf("/v1/messages/named%%20%d", i), nil)
+		a, err := d.sure(t.Context(), http.MethodDelete, fmt.Sprintf("/v1/messages/named%%20%d", i), nil, slow...)
 		if err != nil || a.State != "canceled" {
 			t.Fatalf("cancel: %d %s %v", a.status, a.raw, err)
 		}
