@@ -83,9 +83,14 @@ func (l *load) pace(todo chan<- int) {
 		case <-l.ctx.Done():
 			return
 		}
-		for until := int(time.Since(begun).Seconds() * float64(l.rate)); l.total < until; l.total++ {
+		// A load that is behind its rate ends as promptly as another.
+		until := int(time.Since(begun).Seconds() * float64(l.rate))
+		for l.total < until && (over != nil || l.total < l.least) {
 			select {
 			case todo <- l.total:
+				l.total++
+			case <-over:
+				over = nil
 			case <-l.ctx.Done():
 				return
 			}
