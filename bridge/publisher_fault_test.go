@@ -137,7 +137,8 @@ func TestPublisher_OneSilentSubjectDelaysNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := running(t, bridge.PublisherConfig{Conn: nc, Timeout: time.Hour, Refresh: time.Hour})
-	hasty := running(t, bridge.PublisherConfig{Conn: nc, Timeout: time.Second, Refresh: time.Hour})
+	const timeout = 3 * time.Second // and half of it for a machine that is busy
+	hasty := running(t, bridge.PublisherConfig{Conn: nc, Timeout: timeout, Refresh: time.Hour})
 	silence(t, nc, "GONE")
 	var batch, gone []*scheduler.Message
 	for range 200 {
@@ -161,10 +162,14 @@ func TestPublisher_OneSilentSubjectDelaysNoOther(t *testing.T) {
 			t.Fatalf("one that nobody answers ended as %+v", out)
 		}
 	}
+	start := time.Now()
 	for _, out := range send(t, hasty, gone...) {
 		if out.Kind == scheduler.NotSent || out.Kind == scheduler.Refused {
 			t.Fatalf("got %+v", out)
 		}
+	}
+	if took := time.Since(start); took > timeout+timeout/2 {
+		t.Errorf("the silent ones took %s, the publish time-out is %s", took, timeout)
 	}
 	if info, err := s.Info(t.Context()); err != nil || info.State.Msgs != 200 {
 		t.Fatalf("got %+v, %v", info, err)

@@ -28,10 +28,16 @@ func wellServed(t *testing.T, name string) []string {
 func TestDoctor_ExitsByWhatItFound(t *testing.T) {
 	t.Parallel()
 	good := wellServed(t, "doctor-exit")
-	tarry(t, "", good, "doctor").want(t, exitDone, "0 failed, ")
-	tarry(t, "", good, "doctor", "--strict").want(t, exitFailed, "tarry: 0 failed, ")
+	warned := func(r ran) string { // of ZooKeeper, and of its latency where this machine is busy
+		busy := strings.Count(r.out, "WARN  latency")
+		return fmt.Sprintf("0 failed, %d warning", 1+busy)
+	}
+	r := tarry(t, "", good, "doctor")
+	r.want(t, exitDone, warned(r))
+	r = tarry(t, "", good, "doctor", "--strict")
+	r.want(t, exitFailed, "tarry: "+warned(r))
 	sick := append(good, "TARRY_REDIS_PASSWORD=hunter2hunter2", "TARRY_BUCKETS=4", "TARRY_REDIS_DB=99")
-	r := tarry(t, "", sick, "doctor").want(t, exitFailed, "FAIL  reachable")
+	r = tarry(t, "", sick, "doctor").want(t, exitFailed, "FAIL  reachable")
 	if strings.Contains(r.out+r.err, "hunter2") {
 		t.Errorf("the password shows in %q %q", r.out, r.err)
 	}
@@ -52,8 +58,11 @@ func TestDoctor_TellsMachinesTheSame(t *testing.T) {
 		if err := d.Decode(&report); err != nil || d.More() {
 			t.Fatalf("%v in %q", err, r.out)
 		}
-		counts := map[string]int{}
+		counts, alone := map[string]int{}, 0
 		for _, c := range report.Checks {
+			if c.Status == "warn" && c.Name == "ensemble" {
+				alone++
+			}
 			if counts[c.Status]++; c.Status == "warn" && c.Name != "ensemble" && c.Name != "latency" {
 				t.Errorf("nothing is amiss, but that this machine may be busy, and it warns of %+v", c)
 			}
@@ -61,7 +70,7 @@ func TestDoctor_TellsMachinesTheSame(t *testing.T) {
 				t.Errorf("an empty field in %+v", c)
 			}
 		}
-		if report.Failed != 0 || report.Warnings == 0 || counts["warn"] != report.Warnings ||
+		if report.Failed != 0 || alone != 1 || counts["warn"] != report.Warnings ||
 			counts["ok"] != report.OK ||
 			counts["unknown"] != report.Unknown || report.OK < 20 {
 			t.Errorf("got %+v and %v", report, counts)
