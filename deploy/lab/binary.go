@@ -22,7 +22,7 @@ const (
 	buildTimeout = 8 * time.Minute // a first build of everything on a small machine; below go test's own limit of ten
 )
 
-// builds remembers what this process has built.
+// builds remembers the programs that this process has built.
 type builds struct {
 	root once[string]
 	nats once[string]
@@ -31,8 +31,9 @@ type builds struct {
 	made map[string]*once[string]
 }
 
-// Binary builds a main package of this module, named as in "./cmd/tarry", and returns the path of the program. Each is
-// built once per test binary. flags are go build's own; give Race()... to have it checked when the test is.
+// Binary builds a main package of this module, named as in "./cmd/tarry", and returns the path of the program. Each
+// program is built once per test binary. flags are passed to go build; pass Race()... to build with the race detector
+// whenever the test has it.
 func Binary(t testing.TB, pkg string, flags ...string) string {
 	t.Helper()
 	root, err := moduleRoot()
@@ -86,7 +87,7 @@ func BinaryIn(t testing.TB, dir, pkg string, flags ...string) string {
 	return path
 }
 
-// Race returns the go build flag that this test binary itself was built with: -race, or nothing.
+// Race returns -race if this test binary was built with it, or no flag.
 func Race() []string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -100,7 +101,7 @@ func Race() []string {
 	return nil
 }
 
-// goTool runs the go command in dir and returns what it prints.
+// goTool runs the go command in dir and returns its output.
 func goTool(dir string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
 	defer cancel()
@@ -116,7 +117,8 @@ func goTool(dir string, args ...string) (string, error) {
 	return "", fmt.Errorf("go %s: %w", strings.Join(args, " "), err)
 }
 
-// moduleRoot finds this module's directory: by the path of this file, or through the go command when -trimpath hid it.
+// moduleRoot finds this module's directory: by the path of this file, or through the go command if -trimpath hid the
+// path.
 func moduleRoot() (string, error) {
 	return machine.builds.root.get(func() (string, error) {
 		if _, self, _, ok := runtime.Caller(0); ok && filepath.IsAbs(self) {
@@ -133,7 +135,7 @@ func moduleRoot() (string, error) {
 	})
 }
 
-// natsBinary builds the nats-server that go.mod names. It takes about a minute, so the result stays in the user's
+// natsBinary builds the nats-server that go.mod names. That takes about a minute, so the result stays in the user's
 // cache, one file per version. Test binaries that run at the same time wait for the one that builds.
 func natsBinary() (string, error) {
 	return machine.builds.nats.get(func() (string, error) {
@@ -158,8 +160,8 @@ func natsBinary() (string, error) {
 	})
 }
 
-// buildOnce makes path unless it exists. The rename makes it appear whole; the lock lets only one process build, and
-// the kernel frees it when that process dies.
+// buildOnce builds path unless it exists. A rename makes the file appear whole. The lock lets only one process build,
+// and the kernel releases it when that process dies.
 func buildOnce(root, path, pkg string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil

@@ -15,35 +15,35 @@ import (
 )
 
 const (
-	startPatience = 60 * time.Second // two cores may be shared by many test binaries
+	startPatience = 60 * time.Second // many test binaries may share two cores
 	stopPatience  = 10 * time.Second
 	pollEvery     = 3 * time.Millisecond
 	tailBytes     = 16 << 10
 )
 
-// child is one command with one output file, started as often as needed. It knows nothing of tests, so a shared server
-// can serve many.
+// child is one command with one output file, which may be started repeatedly. It knows nothing of tests, so many tests
+// can use a shared server.
 type child struct {
 	name    string
 	addr    string
 	dir     string // working directory, data and output
 	bin     string
 	args    []string
-	env     []string     // added to the environment of the test
+	env     []string     // added to the test's environment
 	ready   func() error // one try of the protocol; nil: ready once started
-	release func()       // gives back the ports; may be nil
+	release func()       // releases the ports; may be nil
 
 	mu    sync.Mutex
 	pid   int           // 0 until the first start
 	done  chan struct{} // closed when the current run has been reaped
-	gone  bool          // the current run has been reaped: its pid may belong to somebody else
+	gone  bool          // the current run has been reaped: its pid may belong to another process
 	state *os.ProcessState
 	from  int64 // where the output of the current run begins
 }
 
 func (c *child) output() string { return filepath.Join(c.dir, c.name+".log") }
 
-// start runs the command and waits until it is ready. A child that is not ready in time is killed.
+// start runs the command and waits until it is ready. It kills a child that is not ready in time.
 func (c *child) start() error {
 	if err := c.launch(); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (c *child) launch() error {
 }
 
 // reap collects the run when it ends. It first waits without collecting, so that the pid cannot be reused before gone
-// is set, and takes what the child left in its process group with it.
+// is set. Then it kills the rest of the child's process group.
 func (c *child) reap(cmd *exec.Cmd, done chan struct{}) {
 	pid := cmd.Process.Pid
 	waitid(pid, syscall.WEXITED)
@@ -101,7 +101,7 @@ func waitid(pid, states int) {
 	}
 }
 
-// pause stops the child and its process group, and returns when each thread of the child stands still: the signal is
+// pause stops the child and its process group, and returns when every thread of the child has stopped: the signal is
 // only a request, and a JVM has been seen to answer after it.
 func (c *child) pause() error {
 	if err := c.signal(syscall.SIGSTOP, true); err != nil {
@@ -143,7 +143,7 @@ func (c *child) awaitFor(ready func() error) error {
 	}
 }
 
-// exited is closed when the current run is over. Before the first start it is nil and never fires.
+// exited returns a channel that is closed when the current run ends. Before the first start it is nil and never fires.
 func (c *child) exited() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,7 +164,7 @@ func (c *child) exit() *os.ProcessState {
 
 var errNotRunning = errors.New("it is not running")
 
-// signal reaches the child alone, or all of its process group. The lock keeps the pid from being collected meanwhile.
+// signal signals the child alone, or its whole process group. The lock keeps the pid from being collected meanwhile.
 func (c *child) signal(sig syscall.Signal, group bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,7 +181,8 @@ func (c *child) signal(sig syscall.Signal, group bool) error {
 	return nil
 }
 
-// stop asks with SIGTERM, also when the child is paused, and kills it when patience ends. It reports whether it obeyed.
+// stop sends SIGTERM, even to a paused child, and kills the child when patience ends. It reports whether the child
+// obeyed.
 func (c *child) stop() bool {
 	if c.signal(syscall.SIGTERM, false) != nil {
 		return true
@@ -198,7 +199,7 @@ func (c *child) stop() bool {
 	}
 }
 
-// kill sends SIGKILL and waits until the child is gone. A child that is not running stays so.
+// kill sends SIGKILL and waits until the child is gone. It does nothing if the child is not running.
 func (c *child) kill() {
 	if c.signal(syscall.SIGKILL, true) == nil {
 		<-c.exited()
@@ -218,7 +219,7 @@ func (c *child) since() []byte {
 	if _, err := f.Seek(from, io.SeekStart); err != nil {
 		return nil
 	}
-	b, _ := io.ReadAll(f) // what could be read is what there is to show
+	b, _ := io.ReadAll(f) // on an error, show what could be read
 	return b
 }
 
@@ -237,13 +238,14 @@ func (c *child) tail() string {
 	return string(b)
 }
 
-// said reports whether any run ever printed text.
+// said reports whether any run printed text.
 func (c *child) said(text string) bool {
 	b, err := os.ReadFile(c.output())
 	return err == nil && bytes.Contains(b, []byte(text))
 }
 
-// portTaken reports whether the child failed because somebody else took its port: the one failure worth another try.
+// portTaken reports whether the child failed because another process took its port: the only failure that is worth
+// another try.
 func (c *child) portTaken() bool {
 	return strings.Contains(strings.ToLower(string(c.since())), "address already in use")
 }

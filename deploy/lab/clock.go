@@ -1,7 +1,7 @@
 package lab
 
 import (
-	_ "embed" // of the clock
+	_ "embed" // embeds the clock
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// clockSource is the clock that is preloaded under a server. It is compiled for each
-// test that wants it: the race detector needs a C compiler anyway.
+// clockSource is the source of the clock that is preloaded into a server. It is compiled for each test that uses it:
+// the race detector needs a C compiler anyway.
 //
 //go:embed clock/clock.c
 var clockSource []byte
@@ -20,11 +20,11 @@ var clockSource []byte
 // SteppedRedis is a Redis whose wall clock a test can step.
 type SteppedRedis struct {
 	*Redis
-	clock string // file that tells how far the clock is off
+	clock string // file with the clock's offset
 }
 
-// NewSteppedRedis starts a redis-server of this test's own under a clock that Step
-// sets, with args as for NewRedis. Its monotonic clock stays true.
+// NewSteppedRedis starts a redis-server for this test alone, with a clock that Step sets and args as for NewRedis. Its
+// monotonic clock stays correct.
 func NewSteppedRedis(t testing.TB, args ...string) *SteppedRedis {
 	t.Helper()
 	dir := t.TempDir()
@@ -46,10 +46,10 @@ func NewSteppedRedis(t testing.TB, args ...string) *SteppedRedis {
 	return s
 }
 
-// Step sets the server's wall clock that far from the machine's.
+// Step sets the server's wall clock to the machine's plus by.
 func (s *SteppedRedis) Step(t testing.TB, by time.Duration) {
 	t.Helper()
-	f, err := os.OpenFile(s.clock, os.O_CREATE|os.O_WRONLY, 0o600) // the server has it mapped: it stays the same file
+	f, err := os.OpenFile(s.clock, os.O_CREATE|os.O_WRONLY, 0o600) // keep the file: the server has it mapped
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
-// Package lab starts the real servers a test needs: redis-server, nats-server, ZooKeeper and MariaDB, each on a free
-// port of 127.0.0.1 with its data in the test's own directory. It also starts tarry itself, and puts a proxy that can
-// freeze between any two of them. It uses the standard library only and runs on Linux.
+// Package lab starts the real servers that a test needs: redis-server, nats-server, ZooKeeper and MariaDB, each on a
+// free port of 127.0.0.1 with its data in the test's own directory. It also starts tarry itself, and puts a proxy that
+// can freeze between any two of them. It uses the standard library only and runs on Linux.
 //
 //	own := lab.NewRedis(t, "--appendfsync", "always") // one server for this test: break it as you like
 //	all := lab.SharedRedis(t)                         // one server for this test binary: never break it
@@ -11,7 +11,7 @@
 //
 // Rules:
 //
-//   - A missing server fails the test and names the line that installs it (install.sh has them all). Nothing is
+//   - A missing server fails the test with the line that installs it (install.sh has them all). Nothing is
 //     skipped: a green run means that everything ran.
 //   - A constructor returns when the protocol answers, not when the port is open.
 //   - Tests that only need a server share one (SharedRedis, SharedNATS, SharedZooKeeper, SharedMariaDB) and keep apart
@@ -31,6 +31,6 @@
 //	   +-----------------+----------------+
 //
 // Restart goes from any state to running, with the same port and the same data. Pause, Resume, Kill, Stop and Signal
-// may be called from any goroutine; what can end the test (constructors, Restart, Wait, WaitLog) belongs to the test's
-// own.
+// may be called from any goroutine; functions that can end the test (constructors, Restart, Wait, WaitLog) must be
+// called from the test's own goroutine.
 package lab

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// Ensemble is several ZooKeeper servers that vote.
+// Ensemble is a group of ZooKeeper servers that form a quorum.
 //
-// Restart of a node returns when the node answers at all: it cannot serve before a majority runs. WaitServing tells
-// when.
+// Restart of a node returns when the node answers at all: it cannot serve before a majority runs. WaitServing waits for
+// that.
 type Ensemble struct {
 	Nodes []*ZooKeeper
 
@@ -45,7 +45,7 @@ func (e *Ensemble) Addrs() []string {
 	return addrs
 }
 
-// Leader is the node that leads now; nil: none does.
+// Leader returns the current leader, or nil.
 func (e *Ensemble) Leader() *ZooKeeper {
 	for _, n := range e.Nodes {
 		if n.Running() && n.Mode() == "leader" {
@@ -70,8 +70,8 @@ func (e *Ensemble) WaitServing() {
 	})
 }
 
-// startEnsemble takes three ports a node: for clients, for the quorum and for the election. All must run before one can
-// be ready. The ports are given back with the last node to end.
+// startEnsemble uses three ports for each node: for clients, for the quorum and for the election. All nodes must run
+// before one can be ready. The last node to end releases the ports.
 func startEnsemble(dir string, n int, ports []port, release func(), s zkSetup) (nodes []*child, err error) {
 	for i := range n {
 		peer := ports[n+2*i:]
@@ -95,7 +95,7 @@ func startEnsemble(dir string, n int, ports []port, release func(), s zkSetup) (
 		}
 		nodes = append(nodes, c)
 	}
-	nodes[0].release = release // own registers it first, so it is stopped last
+	nodes[0].release = release // own registers this node first, so it is stopped last
 
 	defer func() {
 		if err == nil {
@@ -107,7 +107,7 @@ func startEnsemble(dir string, n int, ports []port, release func(), s zkSetup) (
 				err = fmt.Errorf("%w: %w", errPortTaken, err)
 			}
 		}
-		_ = os.RemoveAll(dir) // votes of this try name ports that the next one does not have
+		_ = os.RemoveAll(dir) // its votes name ports that the next try does not have
 	}()
 	for _, c := range nodes {
 		if err := c.launch(); err != nil {

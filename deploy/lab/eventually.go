@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Eventually calls check every few milliseconds until it returns nil. When it has not by then, the test ends with the
-// last reason, which is why check returns an error and not a bool.
+// Eventually calls check every few milliseconds until it returns nil. If check still fails after timeout, the test ends
+// with its last error; that is why check returns an error and not a bool.
 func Eventually(t testing.TB, timeout time.Duration, check func() error) {
 	t.Helper()
 	tick := time.NewTicker(pollEvery)

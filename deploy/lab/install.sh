@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs the servers that package lab starts, on Debian or Ubuntu. Quick and silent when all are there.
+# Installs the servers that package lab starts, and the linters of .ci/test, on Debian or Ubuntu. Quick and silent when
+# all are there.
 # The current nats-server is not installed: lab builds it from go.mod. Debian's 2.9 is the oldest that tarry supports.
 set -eu
 
@@ -15,6 +16,9 @@ need /usr/share/java/slf4j-simple.jar libslf4j-java
 # The zookeeper package would bring a desktop's Java; the headless one is enough.
 need /usr/bin/java default-jre-headless
 need /usr/sbin/mariadbd mariadb-server
+# What .ci/test checks the scripts with.
+need /usr/bin/luacheck lua-check
+need /usr/bin/shellcheck shellcheck
 [ -n "$want" ] || exit 0
 
 root=

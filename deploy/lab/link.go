@@ -11,18 +11,18 @@ import (
 )
 
 // link is one connection through a Proxy: the client's side, the server's side, and two pipes between them. Each pipe
-// reads ahead by a bounded amount and writes when the delay is over and the mode lets it. Beyond that bound a stall
-// works back into the sender's own buffers, as a dead network does.
+// reads ahead by a bounded amount and writes when the delay is over and the mode allows it. Beyond that bound a stall
+// fills the sender's own buffers, as a dead network does.
 type link struct {
 	proxy  *Proxy
 	client net.Conn
-	done   chan struct{} // closed by reset: everybody leaves
+	done   chan struct{} // closed by reset: all goroutines leave
 	once   sync.Once
 
 	mu     sync.Mutex
 	server net.Conn // nil until dialled
 
-	up, down sync.Mutex // held around each write, so that quiesce can wait for it
+	up, down sync.Mutex // held during each write, so that quiesce can wait for it
 }
 
 const (
@@ -33,7 +33,7 @@ const (
 
 type chunk struct {
 	bytes []byte
-	end   error // what reading ended with; io.EOF: the sender has closed its side in order
+	end   error // why reading ended; io.EOF: the sender closed its side in order
 	due   time.Time
 }
 
@@ -41,7 +41,7 @@ func newLink(p *Proxy, client net.Conn) *link {
 	return &link{proxy: p, client: client, done: make(chan struct{})}
 }
 
-// run lives as long as the connection. The proxy's group waits for it.
+// run runs as long as the connection. The proxy's group waits for it.
 func (l *link) run() {
 	defer func() {
 		l.close()
@@ -87,7 +87,7 @@ func (l *link) dial() bool {
 	}
 }
 
-// gate waits until bytes may pass; false: the link is over.
+// gate waits until bytes may pass. It returns false if the link is over.
 func (l *link) gate(reply bool) bool {
 	for {
 		mode, _, changed := l.proxy.state()
@@ -192,14 +192,14 @@ func (l *link) write(to net.Conn, c chunk, writing *sync.Mutex, reply bool) bool
 }
 
 // armed clears the deadline that interrupt set, if the mode still lets bytes pass. Both happen under the proxy's lock:
-// a change of mode is either seen here or interrupts the write that follows.
+// either armed sees a change of mode, or the change interrupts the write that follows.
 func (l *link) armed(to net.Conn, reply bool) bool {
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
 	return l.proxy.mode.passes(reply) && to.SetWriteDeadline(time.Time{}) == nil
 }
 
-// interrupt makes writes under way return. The proxy's lock is held.
+// interrupt makes the writes in progress return. The caller holds the proxy's lock.
 func (l *link) interrupt() {
 	past := time.Unix(longAgo, 0)
 	_ = l.client.SetWriteDeadline(past) // fails only on a closed connection, which writes nothing
@@ -210,8 +210,8 @@ func (l *link) interrupt() {
 	}
 }
 
-// quiesce returns when no write is under way that the mode does not let pass. It must not wait for the others: one of
-// the new mode may have begun already, to a side that never reads.
+// quiesce returns when no write is in progress that the mode forbids. It must not wait for other writes: one of the new
+// mode may have begun already, to a side that never reads.
 func (l *link) quiesce(m proxyMode) {
 	if !m.passes(false) {
 		l.up.Lock()
@@ -223,7 +223,7 @@ func (l *link) quiesce(m proxyMode) {
 	}
 }
 
-// reset ends both sides at once, with what they hold.
+// reset ends both sides at once and discards the bytes they hold.
 func (l *link) reset() {
 	l.once.Do(func() { close(l.done) })
 	resetConn(l.client)
@@ -234,7 +234,7 @@ func (l *link) reset() {
 	}
 }
 
-// close lets both sides deliver what they still hold. After a reset it does nothing.
+// close lets both sides deliver the bytes they still hold. After a reset it does nothing.
 func (l *link) close() {
 	_ = l.client.Close()
 	if l.server != nil {
@@ -242,7 +242,7 @@ func (l *link) close() {
 	}
 }
 
-// resetConn closes without delivering what the kernel still holds: the other side sees a reset.
+// resetConn closes a connection without delivering what the kernel still holds: the other side sees a reset.
 func resetConn(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 )
 
 // MariaDB is a running mariadbd. Its user root needs no password.
@@ -21,18 +24,18 @@ type MariaDB struct {
 	Addr string // host:port
 }
 
-// NewMariaDB starts a mariadbd for this test alone, with the settings that Debian gives it where they matter to a
-// client (utf8mb4, each commit flushed), and small otherwise: a pool of 64 MB, a redo log of 16 MB, no binary log. args
-// are mariadbd's own and win over these, as in NewMariaDB(t, "--max-connections=5", "--innodb-buffer-pool-size=256M").
+// NewMariaDB starts a mariadbd for this test alone. Settings that matter to a client are Debian's (utf8mb4, each commit
+// flushed); otherwise the server is small: a pool of 64 MB, a redo log of 16 MB, no binary log. args are mariadbd's own
+// and override these settings, as in NewMariaDB(t, "--max-connections=5", "--innodb-buffer-pool-size=256M").
 func NewMariaDB(t testing.TB, args ...string) *MariaDB {
 	t.Helper()
 	dir := t.TempDir()
 	return newMariaDB(t, dir, filepath.Join(dir, "data"), args)
 }
 
-// NewMariaDBIn is NewMariaDB with the data in a directory of the caller's, as on a small file system that is to run
-// full. It must be empty or not exist, and 50 MB is what a server without a table needs. The output and temporary files
-// stay elsewhere. The directory is not removed.
+// NewMariaDBIn is NewMariaDB with the data in the caller's directory, for example on a small file system that is to run
+// full. The directory must be empty or not exist; a server without a table needs 50 MB. The output and temporary files
+// are not in it. The directory is not removed.
 func NewMariaDBIn(t testing.TB, data string, args ...string) *MariaDB {
 	t.Helper()
 	abs, err := filepath.Abs(data)
@@ -51,8 +54,8 @@ func newMariaDB(t testing.TB, dir, data string, args []string) *MariaDB {
 	return &MariaDB{own(t, c), c.addr}
 }
 
-// SharedMariaDB is the one mariadbd of this test binary. Take a Database of your own, change no global variable, and
-// never pause or stop it.
+// SharedMariaDB returns the one mariadbd of this test binary. Use a Database of your own, change no global variable,
+// and never pause or stop it.
 func SharedMariaDB(t testing.TB) *MariaDB {
 	t.Helper()
 	c, err := machine.mariadb.get(func() (*child, error) {
@@ -66,11 +69,11 @@ func SharedMariaDB(t testing.TB) *MariaDB {
 	return &MariaDB{p, p.c.addr}
 }
 
-// DSN names a database as github.com/go-sql-driver/mysql wants it. Add parameters behind a question mark, as in
+// DSN returns the DSN of a database for github.com/go-sql-driver/mysql. Append parameters after a question mark, as in
 // m.DSN("tarry") + "?parseTime=true".
 func (m *MariaDB) DSN(database string) string { return "root@tcp(" + m.Addr + ")/" + database }
 
-// Database makes an empty database that nobody else knows, and returns its DSN. It goes with the server.
+// Database makes an empty database for the caller alone, and returns its DSN. It is removed with the server.
 func (m *MariaDB) Database(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("lab_%016x", rand.Uint64())
@@ -82,8 +85,8 @@ func (m *MariaDB) Database(t testing.TB) string {
 
 const sqlPatience = 20 * time.Second
 
-// SQL runs statements through the mariadb client and returns the rows, one a line, a tab between columns. The database
-// may be empty.
+// SQL runs statements through the mariadb client and returns the rows, one per line, with tabs between columns. The
+// name of the database may be empty.
 func (m *MariaDB) SQL(database, statements string) (string, error) {
 	bin, err := program("mariadb")
 	if err != nil {
@@ -111,8 +114,8 @@ func (m *MariaDB) SQL(database, statements string) (string, error) {
 	return "", fmt.Errorf("ask mariadb %.80q: %w", statements, err)
 }
 
-// startMariaDB makes a server of the template's copy. It has no Unix socket: a test's directory may be longer than the
-// 107 bytes that the path of one can have.
+// startMariaDB starts a server on a copy of the template. It has no Unix socket: a test's directory may be longer than
+// the 107 bytes that a socket's path can have.
 func startMariaDB(dir, data string, args []string) (*child, error) {
 	bin, err := program("mariadbd")
 	if err != nil {
@@ -141,7 +144,7 @@ func startMariaDB(dir, data string, args []string) (*child, error) {
 			"--performance-schema=off",
 		}
 		if os.Geteuid() == 0 {
-			c.args = append(c.args, "--user=root") // else it refuses to run as root
+			c.args = append(c.args, "--user=root") // otherwise it refuses to run as root
 		}
 		c.args = append(c.args, args...)
 		c.ready = func() error { return mariadbAnswers(c.addr) }
@@ -149,12 +152,12 @@ func startMariaDB(dir, data string, args []string) (*child, error) {
 	})
 }
 
-// mariadbRedo is the same in the template and in the servers: one that finds another size rewrites the log as it
+// mariadbRedo is the same in the template and in the servers: a server that finds another size rewrites the log as it
 // starts.
 const mariadbRedo = "--innodb-log-file-size=16M"
 
-// mariadbTemplate is a data directory with the system tables and no other, made once: that takes about a second, a copy
-// a tenth of it. The method "normal" lets root in from 127.0.0.1 without a password; --skip-name-resolve keeps the
+// mariadbTemplate returns a data directory with only the system tables. It is made once: that takes about a second, a
+// copy a tenth of it. The method "normal" lets root in from 127.0.0.1 without a password; --skip-name-resolve keeps the
 // program from looking up this machine's own name.
 func mariadbTemplate() (string, error) {
 	return machine.mariadbData.get(func() (string, error) {
@@ -186,4 +189,23 @@ func mariadbTemplate() (string, error) {
 		}
 		return data, nil
 	})
+}
+
+// mariadbAnswers logs in and runs one SELECT. An open port alone means little: mariadbd accepts connections before it
+// serves them, and a SIGTERM that arrives in between can be lost.
+func mariadbAnswers(addr string) error {
+	cfg := mysql.NewConfig()
+	cfg.User, cfg.Net, cfg.Addr, cfg.Logger = "root", "tcp", addr, new(mysql.NopLogger)
+	cfg.Timeout, cfg.ReadTimeout, cfg.WriteTimeout = time.Second, 2*time.Second, 2*time.Second
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return fmt.Errorf("connect to mariadb: %w", err)
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	var one int
+	if err := db.QueryRow("SELECT 1").Scan(&one); err != nil {
+		return fmt.Errorf("ask mariadb SELECT 1: %w", err)
+	}
+	return nil
 }

@@ -17,10 +17,10 @@ type NATS struct {
 	Addr string // host:port
 }
 
-// URL is what nats.Connect takes.
+// URL returns the URL for nats.Connect.
 func (n *NATS) URL() string { return "nats://" + n.Addr }
 
-// Version is the version the server itself reports, as in 2.9.10.
+// Version returns the version that the server itself reports, as in 2.9.10.
 func (n *NATS) Version() string {
 	n.t.Helper()
 	info, err := natsAnswers(n.Addr)
@@ -39,10 +39,10 @@ type natsSetup struct {
 	extra       []string
 }
 
-// NATS29 takes the nats-server of Debian (2.9) in place of the current one: the oldest that tarry works with.
+// NATS29 starts Debian's nats-server (2.9) instead of the current one: the oldest version that tarry supports.
 func NATS29() NATSOption { return func(s *natsSetup) { s.debian = true } }
 
-// NoJetStream starts a server that has core NATS only.
+// NoJetStream starts a server with core NATS only.
 func NoJetStream() NATSOption { return func(s *natsSetup) { s.noJetStream = true } }
 
 // NATSConfig adds text to the configuration file, as in NATSConfig("max_payload: 2MB").
@@ -64,7 +64,7 @@ func NewNATS(t testing.TB, options ...NATSOption) *NATS {
 	return &NATS{own(t, c), c.addr}
 }
 
-// SharedNATS is the one nats-server of this test binary, with JetStream. Keep to your own subject prefix and stream
+// SharedNATS returns the one nats-server of this test binary, with JetStream. Use your own subject prefix and stream
 // names, and never pause or stop it.
 func SharedNATS(t testing.TB) *NATS {
 	t.Helper()
@@ -118,7 +118,7 @@ type natsInfo struct {
 	TLS       bool   `json:"tls_required"`
 }
 
-// natsAnswers reads the greeting and tries one PING, unless the server wants credentials or TLS first.
+// natsAnswers reads the greeting and sends one PING, unless the server requires credentials or TLS first.
 func natsAnswers(addr string) (natsInfo, error) {
 	conn, err := dial(addr)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Ports come from below the range that Linux gives to outgoing connections (32768 and up): no client can take the port
-// of a server while that is down for a restart.
+// The ports lie below the range that Linux uses for outgoing connections (32768 and up): no client can take the port of
+// a server that is down for a restart.
 const (
 	lowPort  = 17000
 	highPort = 32000
@@ -18,8 +18,8 @@ const (
 
 const loopback = "127.0.0.1"
 
-// port is a number no other test binary on this machine uses as long as it is held. The reservation is an abstract Unix
-// socket: it has no file, lives in the same network namespace as the port, and ends with the process at the latest.
+// port is a number that no other test binary on this machine uses while it is held. The reservation is an abstract Unix
+// socket: it has no file, belongs to the same network namespace as the port, and ends with the process at the latest.
 type port struct {
 	number int
 	lock   net.Listener
@@ -81,7 +81,8 @@ func FreePort(t testing.TB) int {
 
 var errPortTaken = errors.New("a port was taken by a stranger")
 
-// onPorts calls start with n reserved ports, and again with others when a program outside this package was quicker.
+// onPorts calls start with n reserved ports, and again with others if a program outside this package took one of them
+// first.
 func onPorts[T any](n int, start func(ports []port, release func()) (T, error)) (T, error) {
 	var zero T
 	var last error
@@ -103,7 +104,7 @@ func onPorts[T any](n int, start func(ports []port, release func()) (T, error)) 
 	return zero, last
 }
 
-// startOn starts c and marks the failure that onPorts tries again.
+// startOn starts c and marks the failure after which onPorts tries again.
 func startOn(c *child) error {
 	err := c.start()
 	if err != nil && c.portTaken() {

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Process is a started command as one test sees it. Every server of this package is one.
+// Process is a started command as one test sees it. Every server of this package is a Process.
 type Process struct {
 	t testing.TB
 	c *child
 }
 
-// Start runs any command and returns at once; WaitLog or a request of your own tells when it is ready. Its working
-// directory is new and empty, env is added to the test's environment, and stdout and stderr go to Log. A command that
-// forks and leaves its first process, as a daemon does, is not for it (nginx: "daemon off;").
+// Start runs any command and returns at once; use WaitLog or a request of your own to wait until it is ready. Its
+// working directory is new and empty, env is added to the test's environment, and stdout and stderr go to Log. The
+// command must not fork and leave its first process, as a daemon does (nginx: "daemon off;").
 //
 // A data race that a binary built with -race reports fails the test.
 func Start(t testing.TB, name string, env []string, bin string, args ...string) *Process {
@@ -31,7 +31,7 @@ func Start(t testing.TB, name string, env []string, bin string, args ...string) 
 	return own(t, c)
 }
 
-// own ties a child to the test that started it: its end stops the child.
+// own ties a child to the test that started it: the end of the test stops the child.
 func own(t testing.TB, c *child) *Process {
 	p := &Process{t: t, c: c}
 	t.Cleanup(func() {
@@ -49,7 +49,7 @@ func own(t testing.TB, c *child) *Process {
 	return p
 }
 
-// use lets a test look at a shared child. Only the end of the process stops that.
+// use gives a test access to a shared child. Only the end of the process stops the child.
 func use(t testing.TB, c *child, err error) *Process {
 	t.Helper()
 	if err != nil {
@@ -70,27 +70,27 @@ func (p *Process) dump() {
 	}
 }
 
-// Pid is the process id of the current run.
+// Pid returns the process id of the current run.
 func (p *Process) Pid() int {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	return p.c.pid
 }
 
-// Dir is the working directory, which holds the data too.
+// Dir returns the working directory, which also holds the data.
 func (p *Process) Dir() string { return p.c.dir }
 
-// Running reports whether the process exists. A paused one does.
+// Running reports whether the process exists. A paused process exists.
 func (p *Process) Running() bool { return p.c.running() }
 
-// Exited is closed when the current run is over, however it ended.
+// Exited returns a channel that is closed when the current run is over, however it ended.
 func (p *Process) Exited() <-chan struct{} { return p.c.exited() }
 
-// Pause freezes the process and its children (SIGSTOP) and returns when it stands still: its ports accept, nothing
-// answers.
+// Pause freezes the process and its children (SIGSTOP) and returns when it has stopped: its ports accept connections,
+// but nothing answers.
 func (p *Process) Pause() { p.t.Helper(); p.check(p.c.pause()) }
 
-// Resume lets a paused process go on (SIGCONT), with whatever it held when it froze.
+// Resume continues a paused process (SIGCONT), with whatever it held when it froze.
 func (p *Process) Resume() { p.t.Helper(); p.check(p.c.signal(syscall.SIGCONT, true)) }
 
 // Signal sends sig to the process alone.
@@ -106,8 +106,8 @@ func (p *Process) check(err error) {
 // Kill ends the process and its children at once (SIGKILL) and returns when they are gone.
 func (p *Process) Kill() { p.c.kill() }
 
-// Stop ends the process in order (SIGTERM) and returns when it is gone. One that does not obey is killed, and the test
-// fails. A paused one is resumed first.
+// Stop ends the process in order (SIGTERM) and returns when it is gone. If the process does not obey, Stop kills it and
+// fails the test. Stop resumes a paused process first.
 func (p *Process) Stop() {
 	p.t.Helper()
 	if !p.c.stop() {
@@ -115,8 +115,8 @@ func (p *Process) Stop() {
 	}
 }
 
-// Restart runs the same command again, with the same ports and data, and returns when it is ready. A process that still
-// runs is stopped first.
+// Restart runs the same command again, with the same ports and data, and returns when it is ready. It stops a process
+// that is still running first.
 func (p *Process) Restart() {
 	p.t.Helper()
 	p.Stop()
@@ -125,8 +125,8 @@ func (p *Process) Restart() {
 	}
 }
 
-// Wait returns the exit code when the process has ended by itself; -1: a signal ended it. One that still runs after
-// timeout ends the test.
+// Wait waits until the process has ended by itself and returns its exit code, or -1 if a signal ended it. If the
+// process is still running after timeout, Wait ends the test.
 func (p *Process) Wait(timeout time.Duration) int {
 	p.t.Helper()
 	late := time.NewTimer(timeout)
@@ -141,11 +141,11 @@ func (p *Process) Wait(timeout time.Duration) int {
 	return p.c.exit().ExitCode()
 }
 
-// Log returns the output of the current run, stdout and stderr as they came.
+// Log returns the output of the current run, stdout and stderr in the order of arrival.
 func (p *Process) Log() string { return string(p.c.since()) }
 
-// WaitLog returns when the output of the current run contains substr. A process that ends without saying it, or does
-// not say it in time, ends the test.
+// WaitLog returns when the output of the current run contains substr. If the process ends without printing it, or does
+// not print it in time, WaitLog ends the test.
 func (p *Process) WaitLog(substr string) {
 	p.t.Helper()
 	tick := time.NewTicker(pollEvery)
@@ -156,7 +156,7 @@ func (p *Process) WaitLog(substr string) {
 		over := false
 		select {
 		case <-exited:
-			over = true // and look once more: the last words may be it
+			over = true // look once more: it may be in the last output
 		default:
 		}
 		if strings.Contains(p.Log(), substr) {

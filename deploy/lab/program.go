@@ -11,8 +11,8 @@ import (
 const install = "run deploy/lab/install.sh, or apt-get install -y redis-server nats-server libzookeeper-java " +
 	"default-jre-headless nginx-light mariadb-server"
 
-// program finds a binary: a path as it is, a name in PATH or where Debian keeps servers, which a user's PATH may not
-// have.
+// program finds a binary: a path is used unchanged, a name is looked up in PATH and where Debian keeps servers, which a
+// user's PATH may lack.
 func program(name string) (string, error) {
 	if strings.ContainsRune(name, filepath.Separator) {
 		path, err := filepath.Abs(name)
@@ -32,7 +32,7 @@ func program(name string) (string, error) {
 	return "", fmt.Errorf("%s is not installed: %s", name, install)
 }
 
-// file checks that a file a server needs is there.
+// file checks that a file needed by a server exists.
 func file(path string) error {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("%w: %s", err, install)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Proxy passes TCP connections on to one address until told otherwise. Give each link of a test its own, so that one
-// daemon can lose ZooKeeper while the others keep it.
+// Proxy forwards TCP connections to one address until its mode changes. Use one Proxy for each link of a test, so that
+// one daemon can lose ZooKeeper while the others keep it.
 //
 //	             passes requests  passes replies  a new connection
 //	Heal         yes              yes             passes
@@ -17,10 +17,11 @@ import (
 //	StallReplies yes              no              opens, requests arrive
 //	Cut          -                -               is refused; the open ones are reset
 //
-// What a stall holds back arrives after Heal, in order and whole, as after a network outage; the end of a connection is
-// held back too. Cut throws it away. So StallReplies, then Cut, then Heal is the lost reply: done, but never confirmed.
+// The bytes that a stall holds back arrive after Heal, in order and complete, as after a network outage; the end of a
+// connection is held back too. Cut discards them. So StallReplies, then Cut, then Heal loses a reply: the request was
+// executed, but never confirmed.
 //
-// When a method returns, the new state holds: not one more byte passes against it.
+// When a method returns, its mode is in force: not one more byte passes against it.
 type Proxy struct {
 	Addr string // host:port, the same across Cut and Heal
 
@@ -72,33 +73,33 @@ func NewProxy(t testing.TB, addr string) *Proxy {
 	return p
 }
 
-// Stall freezes the link: connections stay open, nothing passes.
+// Stall freezes the link: connections stay open, but no bytes pass.
 func (p *Proxy) Stall() { p.t.Helper(); p.check(p.set(stalled)) }
 
 // StallReplies lets requests pass and holds back every reply.
 func (p *Proxy) StallReplies() { p.t.Helper(); p.check(p.set(repliesStalled)) }
 
-// Cut resets all connections, with what they hold, and refuses new ones.
+// Cut resets all connections, discards the bytes they hold, and refuses new ones.
 func (p *Proxy) Cut() { p.t.Helper(); p.check(p.set(cut)) }
 
-// Heal ends a Stall, StallReplies or Cut. A Delay stays.
+// Heal ends a Stall, StallReplies or Cut. A Delay remains.
 func (p *Proxy) Heal() { p.t.Helper(); p.check(p.set(flowing)) }
 
-// Delay makes everything that comes in from now on arrive d later, each way: a round trip takes 2d longer.
+// Delay delays by d everything that arrives from now on, each way: a round trip takes 2d longer.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// Conns counts the connections that are open now.
+// Conns returns the number of open connections.
 func (p *Proxy) Conns() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.links)
 }
 
-// check fails the test. Only listening again can go wrong, on a port that is reserved for this proxy.
+// check fails the test. Only listening again can fail, on a port that is reserved for this proxy.
 func (p *Proxy) check(err error) {
 	p.t.Helper()
 	if err != nil {
@@ -106,7 +107,7 @@ func (p *Proxy) check(err error) {
 	}
 }
 
-// set changes the mode and returns when no write is under way against it.
+// set changes the mode and returns when no write is in progress against it.
 func (p *Proxy) set(m proxyMode) error {
 	p.mu.Lock()
 	if p.mode == closed {
@@ -163,7 +164,7 @@ func (p *Proxy) accept(l net.Listener) {
 			return // closed by set
 		}
 		p.mu.Lock()
-		if p.listener != l { // cut since; the connection is not in links, so nobody else resets it
+		if p.listener != l { // cut since; links does not have it, so no other goroutine resets it
 			p.mu.Unlock()
 			resetConn(conn)
 			return
@@ -175,22 +176,21 @@ func (p *Proxy) accept(l net.Listener) {
 	}
 }
 
-// Retarget sends connections that are made from now on to another address, as a change of DNS does: those that are open
-// stay where they are.
+// Retarget sends new connections to another address, as a change of DNS does; open connections stay where they are.
 func (p *Proxy) Retarget(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = addr
 }
 
-// goal is where a new connection goes.
+// goal returns the address for a new connection.
 func (p *Proxy) goal() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.target
 }
 
-// state is the mode now, and a channel that closes when it changes.
+// state returns the current mode and delay, and a channel that is closed when they change.
 func (p *Proxy) state() (proxyMode, time.Duration, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,8 +17,8 @@ type Redis struct {
 }
 
 // NewRedis starts a redis-server for this test alone: no RDB snapshots, an append-only file fsynced each second, and
-// little patience with replicas. args are redis-server's own and win over these, as in
-// NewRedis(t, "--appendfsync", "always", "--maxmemory", "64mb").
+// short time-outs for replicas. args are redis-server's own and override these, as in NewRedis(t, "--appendfsync",
+// "always", "--maxmemory", "64mb").
 func NewRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
 	c, err := startRedis(t.TempDir(), args)
@@ -28,7 +28,7 @@ func NewRedis(t testing.TB, args ...string) *Redis {
 	return &Redis{own(t, c), c.addr}
 }
 
-// SharedRedis is the one redis-server of this test binary. Keep to your own key prefix, and never flush, pause or stop
+// SharedRedis returns the one redis-server of this test binary. Use your own key prefix, and never flush, pause or stop
 // it.
 func SharedRedis(t testing.TB) *Redis {
 	t.Helper()
@@ -53,9 +53,9 @@ func startRedis(dir string, args []string, env ...string) (*child, error) {
 		c.args = append([]string{
 			"--port", strconv.Itoa(ports[0].number), "--bind", loopback, "--dir", dir,
 			"--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
-			// A primary that is asked to end would wait as long for a replica that lags as stop does for the primary.
+			// By default, a stopping primary waits for a lagging replica as long as stop waits for the primary.
 			"--shutdown-timeout", "1", "--repl-diskless-sync-delay", "0",
-			// A replica that still writes its first append-only file would not end at all.
+			// Without it, a replica that still writes its first append-only file would not end at all.
 			"--shutdown-on-sigterm", "force",
 		}, args...)
 		c.ready = func() error { return redisAnswers(c.addr) }
@@ -63,8 +63,8 @@ func startRedis(dir string, args []string, env ...string) (*child, error) {
 	})
 }
 
-// redisAnswers tries one PING. A server that wants a password answers with an error, and is up; one that still loads
-// its data is not.
+// redisAnswers sends one PING. A server that requires a password answers with an error, and is up; a server that still
+// loads its data is not.
 func redisAnswers(addr string) error {
 	conn, err := dial(addr)
 	if err != nil {
@@ -84,7 +84,7 @@ func redisAnswers(addr string) error {
 	return nil
 }
 
-// dial connects for one short question.
+// dial connects for one short request.
 func dial(addr string) (net.Conn, error) {
 	conn, err := net.DialTimeout("tcp4", addr, time.Second)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// RedisCluster is a Redis Cluster of this test alone. Its masters hold even shares of the slots, in their order; the
-// others are replicas, one master's after the other's. A master without a replica that ends takes its slots with it,
-// and the others go on (cluster-require-full-coverage no).
+// RedisCluster is a Redis Cluster for one test. Its masters hold even shares of the slots, in their order. The other
+// nodes are replicas, first all of the first master, then of the next. If a master without a replica ends, its slots
+// are unavailable, and the other masters continue (cluster-require-full-coverage no).
 type RedisCluster struct {
 	Nodes   []*Redis // the masters come first
 	masters int
@@ -34,16 +34,16 @@ type redisClusterSetup struct {
 	args     []string
 }
 
-// RedisReplicas gives each master so many replicas.
+// RedisReplicas sets the number of replicas of each master.
 func RedisReplicas(n int) RedisClusterOption { return func(s *redisClusterSetup) { s.replicas = n } }
 
-// RedisNodeTimeout is how long a node must be silent to be away; a promotion takes about twice that. The default is 1
-// s.
+// RedisNodeTimeout is how long a node must be silent to count as failed; a promotion takes about twice that. The
+// default is 1 s.
 func RedisNodeTimeout(d time.Duration) RedisClusterOption {
 	return func(s *redisClusterSetup) { s.timeout = d }
 }
 
-// RedisAnnounce puts proxies before the nodes, in their order: a node names its proxy's port as its own.
+// RedisAnnounce puts proxies before the nodes, in their order: a node announces its proxy's port as its own.
 func RedisAnnounce(proxies ...*Proxy) RedisClusterOption {
 	return func(s *redisClusterSetup) { s.announce = proxies }
 }
@@ -55,8 +55,8 @@ func RedisArgs(args ...string) RedisClusterOption {
 
 const redisSlots = 16384
 
-// NewRedisCluster starts a cluster of so many masters, one or more, and returns when all slots are served and every
-// replica has its master's data.
+// NewRedisCluster starts a cluster with one or more masters, and returns when all slots are served and every replica
+// has its master's data.
 func NewRedisCluster(t testing.TB, masters int, options ...RedisClusterOption) *RedisCluster {
 	t.Helper()
 	s := redisClusterSetup{timeout: time.Second}
@@ -80,7 +80,7 @@ func NewRedisCluster(t testing.TB, masters int, options ...RedisClusterOption) *
 	return c
 }
 
-// Addrs lists where the nodes listen.
+// Addrs lists the addresses of the nodes.
 func (c *RedisCluster) Addrs() []string {
 	var addrs []string
 	for _, n := range c.Nodes {
@@ -89,7 +89,7 @@ func (c *RedisCluster) Addrs() []string {
 	return addrs
 }
 
-// Owner is the node that was begun with a key's slot.
+// Owner returns the node that was started as the owner of a key's slot.
 func (c *RedisCluster) Owner(key string) *Redis {
 	c.t.Helper()
 	var slot int
@@ -108,7 +108,7 @@ func (c *RedisCluster) Owner(key string) *Redis {
 	return c.Nodes[slot*c.masters/redisSlots]
 }
 
-// Replica is the first replica that was begun for a master.
+// Replica returns the first replica that was started for a master.
 func (c *RedisCluster) Replica(master *Redis) *Redis {
 	c.t.Helper()
 	for i, n := range c.Nodes[:c.masters] {
@@ -171,7 +171,7 @@ func startRedisNodes(dir string, ports []port, release func(), s redisClusterSet
 		}
 		c.ready = func() error { return redisAnswers(c.addr) }
 		if i == 0 {
-			c.release = release // own registers it first, so it is stopped last
+			c.release = release // own registers this node first, so it is stopped last
 		}
 		nodes = append(nodes, c)
 		if err := startOn(c); err != nil {
@@ -181,10 +181,10 @@ func startRedisNodes(dir string, ports []port, release func(), s redisClusterSet
 	return nodes, nil
 }
 
-// join makes a cluster of servers that know nothing of each other.
+// join makes a cluster of servers that do not know each other.
 func (c *RedisCluster) join(nodes []*child) error {
 	replicas := len(nodes)/c.masters - 1
-	for i, n := range nodes { // before any knows another: then an epoch can no longer be set
+	for i, n := range nodes { // before they meet: afterwards an epoch cannot be set
 		if err := redisDoes(n.addr, "CLUSTER SET-CONFIG-EPOCH "+strconv.Itoa(i+1)); err != nil {
 			return err
 		}
@@ -227,7 +227,7 @@ func (c *RedisCluster) join(nodes []*child) error {
 	return nil
 }
 
-// joined is nil when a node knows the whole cluster, and has its master's data where it is a replica.
+// joined returns nil when a node knows the whole cluster and, if it is a replica, has its master's data.
 func (c *RedisCluster) joined(addr string, nodes int, replica bool) error {
 	info, err := redisSays(addr, "CLUSTER INFO")
 	if err != nil {
@@ -251,7 +251,7 @@ func (c *RedisCluster) joined(addr string, nodes int, replica bool) error {
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
-// redisDoes runs a command that answers OK.
+// redisDoes runs a command and expects the answer OK.
 func redisDoes(addr, command string) error {
 	text, err := redisSays(addr, command)
 	if err == nil && text != "+OK" {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// NewSentinel starts a Redis Sentinel for this test alone. It watches a master under a name, holds it for dead once it
-// was silent for so long, and promotes a replica alone.
+// NewSentinel starts a Redis Sentinel for this test alone. It watches a master under a name, declares it dead after it
+// was silent for the given time, and promotes a replica without other Sentinels.
 func NewSentinel(t testing.TB, name string, master *Redis, silent time.Duration) *Redis {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,7 +31,7 @@ func startSentinel(dir, name, master string, silent time.Duration) (*child, erro
 		return nil, fmt.Errorf("address of the master: %w", err)
 	}
 	return onPorts(1, func(ports []port, release func()) (*child, error) {
-		config := filepath.Join(dir, "sentinel.conf") // which Sentinel writes to
+		config := filepath.Join(dir, "sentinel.conf") // Sentinel writes to it
 		text := fmt.Sprintf("port %d\nbind %s\ndir %s\nsentinel monitor %s %s %s 1\nsentinel down-after-milliseconds "+
 			"%s %d\nsentinel failover-timeout %s 5000\n",
 			ports[0].number, loopback, dir, name, host, number, name, silent.Milliseconds(), name)

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// machine holds what the tests of one binary share. It is the only package variable: the testing package gives no other
-// place that lives as long as the test binary does.
+// machine holds what the tests of one binary share. It is the only package variable: the testing package offers no
+// other place that lives as long as the test binary.
 var machine host
 
 type host struct {
@@ -26,8 +26,8 @@ type host struct {
 	mariadbData once[string]
 }
 
-// once is a value made by the first who asks. A failure is kept too, so that a missing server fails every test at once
-// and does not cost each of them the same wait.
+// once is a value that the first caller makes. A failure is kept too, so that a missing server fails every test at once
+// instead of costing each the same wait.
 type once[T any] struct {
 	do    sync.Once
 	value T
@@ -40,8 +40,8 @@ func (o *once[T]) get(build func() (T, error)) (T, error) {
 }
 
 // spawner starts every child from one thread that never ends. PR_SET_PDEATHSIG is tied to the thread that forked, not
-// to the process: started from an ordinary goroutine, a child would be killed whenever the Go runtime retires a thread.
-// The goroutine is owned by the process and ends with it.
+// to the process: a child started from an ordinary goroutine would be killed whenever the Go runtime retires a thread.
+// The process owns the goroutine, which ends with it.
 type spawner struct {
 	do    sync.Once
 	calls chan func()
@@ -63,14 +63,14 @@ func (s *spawner) start(cmd *exec.Cmd) error {
 	return <-result
 }
 
-// scratch is one directory for the shared servers and the built binaries of this process.
+// scratch is a directory for the shared servers and the built binaries of this process.
 type scratch struct {
 	made once[string]
 	hold *os.File // the janitor's stdin; the kernel closes it when this process ends, however it ends
 }
 
-// janitor waits for its stdin to end, then removes the directory. It tries again because the servers in it are dying
-// at the same moment.
+// janitor waits for its stdin to end, then removes the directory. It retries because the servers in it are dying at the
+// same moment.
 const janitor = `cat >/dev/null; n=0; until rm -rf -- "$1" || [ $n -ge 100 ]; do n=$((n+1)); sleep 0.1; done`
 
 func (s *scratch) dir() (string, error) {
@@ -86,7 +86,7 @@ func (s *scratch) dir() (string, error) {
 		defer r.Close()
 		cmd := exec.Command("/bin/sh", "-c", janitor, "janitor", dir)
 		cmd.Stdin = r
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that an interrupt at the terminal does not reach it
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt at the terminal must not reach it
 		if err := cmd.Start(); err != nil {
 			w.Close()
 			return "", fmt.Errorf("start the janitor: %w", err)
@@ -96,7 +96,7 @@ func (s *scratch) dir() (string, error) {
 	})
 }
 
-// sub makes a fresh directory in the scratch directory.
+// sub makes a new directory in the scratch directory.
 func (s *scratch) sub(name string) (string, error) {
 	dir, err := s.dir()
 	if err != nil {

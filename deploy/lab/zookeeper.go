@@ -26,7 +26,7 @@ type zkSetup struct {
 	extra []string
 }
 
-// ZooKeeperTick sets tickTime, 500 ms unless given. A session's timeout lies between 2 and 20 ticks.
+// ZooKeeperTick sets tickTime, 500 ms by default. A session's timeout lies between 2 and 20 ticks.
 func ZooKeeperTick(d time.Duration) ZooKeeperOption { return func(s *zkSetup) { s.tick = d } }
 
 // ZooKeeperConfig adds a line to zoo.cfg, as in ZooKeeperConfig("maxSessionTimeout=60000").
@@ -42,7 +42,7 @@ func newZKSetup(options []ZooKeeperOption) zkSetup {
 	return s
 }
 
-// NewZooKeeper starts a ZooKeeper server for this test alone, with no data.
+// NewZooKeeper starts a ZooKeeper server for this test alone, without data.
 func NewZooKeeper(t testing.TB, options ...ZooKeeperOption) *ZooKeeper {
 	t.Helper()
 	c, err := startZooKeeper(t.TempDir(), newZKSetup(options))
@@ -52,7 +52,7 @@ func NewZooKeeper(t testing.TB, options ...ZooKeeperOption) *ZooKeeper {
 	return &ZooKeeper{own(t, c), c.addr}
 }
 
-// SharedZooKeeper is the one ZooKeeper of this test binary. Keep below your own znode, and never pause or stop it.
+// SharedZooKeeper returns the one ZooKeeper of this test binary. Stay below your own znode, and never pause or stop it.
 func SharedZooKeeper(t testing.TB) *ZooKeeper {
 	t.Helper()
 	c, err := machine.zookeeper.get(func() (*child, error) {
@@ -78,7 +78,7 @@ func startZooKeeper(dir string, s zkSetup) (*child, error) {
 	})
 }
 
-// Mode is what the server says it is: standalone, leader or follower; empty while it serves nobody.
+// Mode returns the mode that the server reports: standalone, leader or follower, or "" while it does not serve.
 func (z *ZooKeeper) Mode() string {
 	mode, err := zkMode(z.Addr)
 	if err != nil {
@@ -90,9 +90,9 @@ func (z *ZooKeeper) Mode() string {
 // Command sends a four-letter word, as in "mntr" or "cons", and returns the answer.
 func (z *ZooKeeper) Command(word string) (string, error) { return zkCommand(z.Addr, word) }
 
-// zkChild writes the configuration and makes the command. Debian's zookeeper.jar names the jars it needs in its
-// manifest; only the logger must be added. A small heap and the quick compiler alone start it in half the time.
-// forceSync off: a killed process loses nothing that the kernel has, and no test here cuts the power.
+// zkChild writes the configuration and builds the command. Debian's zookeeper.jar names the jars it needs in its
+// manifest; only the logger must be added. A small heap and only the quick compiler halve the start time. With
+// forceSync off, a killed process loses nothing that the kernel has, and no test here cuts the power.
 func zkChild(name, dir string, client port, s zkSetup) (*child, error) {
 	java, err := program("java")
 	if err != nil {
@@ -132,7 +132,7 @@ func zkChild(name, dir string, client port, s zkSetup) (*child, error) {
 
 var errNotServing = errors.New("zookeeper serves nobody yet")
 
-// zkMode asks srvr. A member without a quorum answers, but with no mode: errNotServing.
+// zkMode sends srvr. A member without a quorum answers, but without a mode: errNotServing.
 func zkMode(addr string) (string, error) {
 	text, err := zkCommand(addr, "srvr")
 	if err != nil {
