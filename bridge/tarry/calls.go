@@ -10,15 +10,14 @@ import (
 // maxCalls bounds the pushes by request that wait for their answer.
 const maxCalls = 256
 
-// calls are the asynchronous pushes by request. Each has a goroutine that lives as long as its request, which [Timeout]
-// bounds; PublishAsyncComplete waits for them and CleanupPublisher ends them.
+// calls are the asynchronous pushes by request. Each has a goroutine that lives as long as its request, which
+// [WithTimeout] bounds; PublishAsyncComplete waits for them and CleanupPublisher ends them.
 type calls struct {
-	slots   chan struct{}
-	stalled error // what a publish gets that finds no free slot in time
+	slots   chan struct{} // holds one for each call
+	stalled error         // what a publish gets that finds no free slot in time
 
 	mu   sync.Mutex
-	n    int
-	idle chan struct{} // closed when n falls to 0; nil while nobody waits for that
+	idle chan struct{} // closed when the last call leaves; nil while nothing waits for that
 	ctx  context.Context
 	end  context.CancelCauseFunc
 }
@@ -41,7 +40,7 @@ func (f *future[A]) Err() <-chan error { return f.err }
 func (f *future[A]) Msg() *nats.Msg    { return f.msg }
 
 // start pushes by request and returns the future. Where too many wait, it waits for one of them first, as nats.go does.
-func start[A any](c *calls, client *Client, out *outgoing, ack func(Receipt) *A) (*future[A], error) {
+func start[A any](c *calls, client *Client, out *outgoing, ack func(Stored) *A) (*future[A], error) {
 	ctx, cancel, err := c.enter(client)
 	if err != nil {
 		return nil, err
@@ -50,10 +49,10 @@ func start[A any](c *calls, client *Client, out *outgoing, ack func(Receipt) *A)
 	go func() {
 		defer c.leave()
 		defer cancel()
-		r, err := client.ask(ctx, out)
+		s, err := client.ask(ctx, out)
 		switch cause := context.Cause(ctx); {
 		case err == nil:
-			f.ok <- ack(r)
+			f.ok <- ack(s)
 		case cause != nil && ctx.Err() == context.Canceled:
 			f.err <- cause
 		default:
@@ -63,7 +62,7 @@ func start[A any](c *calls, client *Client, out *outgoing, ack func(Receipt) *A)
 	return f, nil
 }
 
-// enter takes a slot and counts the call.
+// enter takes a slot.
 func (c *calls) enter(client *Client) (context.Context, context.CancelFunc, error) {
 	c.mu.Lock()
 	parent := c.ctx
@@ -75,34 +74,27 @@ func (c *calls) enter(client *Client) (context.Context, context.CancelFunc, erro
 		cancel()
 		return nil, nil, c.stalled
 	}
-	c.mu.Lock()
-	c.n++
-	c.mu.Unlock()
 	return ctx, cancel, nil
 }
 
 func (c *calls) leave() {
-	<-c.slots
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.n--; c.n == 0 && c.idle != nil {
+	<-c.slots
+	if len(c.slots) == 0 && c.idle != nil {
 		close(c.idle)
 		c.idle = nil
 	}
 }
 
-func (c *calls) pending() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.n
-}
+func (c *calls) pending() int { return len(c.slots) }
 
 // with returns a channel that is closed when both the calls and the other channel are done. The goroutine behind it
 // ends with what it waits for.
 func (c *calls) with(other <-chan struct{}) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.n == 0 {
+	if len(c.slots) == 0 {
 		return other
 	}
 	if c.idle == nil {
@@ -127,13 +119,13 @@ func (c *calls) cancelAll(cause error) {
 }
 
 // prepareAsync checks a message and finds its way; only the first call of all waits for a look-up.
-func (c *Client) prepareAsync(m *nats.Msg, h nats.Header) (*outgoing, way, error) {
-	out, err := c.rewrite(m, h)
+func (c *Client) prepareAsync(m *nats.Msg) (*outgoing, Route, error) {
+	out, err := c.rewrite(m)
 	if err != nil {
 		return nil, undecided, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()
-	w, err := c.route.decide(ctx)
-	return out, w, err
+	route, err := c.route.decide(ctx)
+	return out, route, err
 }

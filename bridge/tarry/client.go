@@ -10,19 +10,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Client is what every wrapper adds to what it wraps: pushing with a full answer, canceling, looking up, changing, and
-// sending back what a consumer could not handle. It is safe for
-// concurrent use and holds no connection of its own.
+// Client talks to tarry: it pushes with a full answer, looks up, changes, cancels, and has tarry deliver again what a
+// consumer could not handle. It is safe for concurrent use and holds no connection of its own.
 type Client struct {
 	config
 	nc    *nats.Conn
 	route *router
 }
 
-// Receipt says what became of a push. Through the intake stream, Stream and Sequence are its place; by request ID,
-// UID and Due are tarry's own answer.
-type Receipt struct {
-	ID        string // the name given; by request else the uid
+// Stored is the place of a stored message. Through the intake stream that is Stream and Sequence; by request, UID and
+// Due are tarry's own answer.
+type Stored struct {
+	ID        string // the name it was given; by request and without a name, the uid
 	UID       string
 	Due       time.Time
 	Stream    string
@@ -39,16 +38,14 @@ type Receipt struct {
 // stream (two minutes unless set otherwise) a repetition would be stored a second time.
 const resendWithin = time.Minute
 
-func newClient(nc *nats.Conn, js jetstream.JetStream, opts []Option) (*Client, error) {
+// NewClient returns a client that uses a connection. It does not touch the network; the first push looks up the intake.
+func NewClient(nc *nats.Conn, opts ...Option) (*Client, error) {
 	if nc == nil {
 		return nil, nats.ErrInvalidConnection
 	}
 	conf, err := newConfig(opts)
 	if err != nil {
 		return nil, err
-	}
-	if js != nil {
-		conf.js = js
 	}
 	if conf.js == nil {
 		if conf.js, err = jetstream.New(nc); err != nil {
@@ -58,59 +55,58 @@ func newClient(nc *nats.Conn, js jetstream.JetStream, opts []Option) (*Client, e
 	return &Client{config: conf, nc: nc, route: newRouter(conf, conf.js.StreamNameBySubject)}, nil
 }
 
-// Push stores a tagged message and returns its place. Without a deadline it takes at most [Timeout].
-func (c *Client) Push(ctx context.Context, msg *nats.Msg) (Receipt, error) {
+// Push stores a tagged message and returns its place. Without a deadline it takes at most the time of [WithTimeout].
+func (c *Client) Push(ctx context.Context, msg *nats.Msg) (Stored, error) {
 	if msg == nil {
-		return Receipt{}, nats.ErrInvalidMsg
+		return Stored{}, nats.ErrInvalidMsg
 	}
-	out, err := c.rewrite(msg, nil)
+	out, err := c.rewrite(msg)
 	if err != nil {
-		return Receipt{}, err
+		return Stored{}, err
 	}
-	return c.push(ctx, c.js, out)
+	return c.push(ctx, out)
 }
 
-// push sends the message to tarry by the client's route. opts are the caller's options of a JetStream publish.
-func (c *Client) push(ctx context.Context, js jetstream.Publisher, out *outgoing,
-	opts ...jetstream.PublishOpt) (Receipt, error) {
+// push sends the message to tarry by the client's route.
+func (c *Client) push(ctx context.Context, out *outgoing) (Stored, error) {
 	if err := ctx.Err(); err != nil {
-		return Receipt{}, err // nothing was sent
+		return Stored{}, err // nothing was sent
 	}
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := bounded(ctx, c.timeout)
 	defer cancel()
-	w, err := c.route.decide(ctx)
+	route, err := c.route.decide(ctx)
 	if err != nil {
-		return Receipt{}, err
+		return Stored{}, err
 	}
-	if w == byRequest {
+	if route == ByRequest {
 		return c.ask(ctx, out)
 	}
-	ack, err := c.store(ctx, js, out.msg, opts)
+	ack, err := c.store(ctx, out.msg)
 	if err != nil {
-		return Receipt{}, err
+		return Stored{}, err
 	}
-	return Receipt{ID: out.push.ID, Stream: ack.Stream, Sequence: ack.Sequence, Duplicate: ack.Duplicate, ack: ack}, nil
+	return Stored{ID: out.push.ID, Stream: ack.Stream, Sequence: ack.Sequence, Duplicate: ack.Duplicate, ack: ack}, nil
 }
 
-func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// bounded gives a context without a deadline one.
+func bounded(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, c.timeout)
+	return context.WithTimeout(ctx, limit)
 }
 
 // store publishes to the intake stream until a PubAck comes. Every attempt carries the same Nats-Msg-Id, so one that
 // was stored and whose answer was lost is not stored again.
-func (c *Client) store(ctx context.Context, js jetstream.Publisher, m *nats.Msg,
-	opts []jetstream.PublishOpt) (*jetstream.PubAck, error) {
+func (c *Client) store(ctx context.Context, m *nats.Msg) (*jetstream.PubAck, error) {
 	start, sent := time.Now(), false
 	for {
-		ack, err := c.attempt(ctx, js, m, opts)
+		ack, err := c.attempt(ctx, m)
 		switch {
 		case err == nil && ack.Stream != c.route.stream:
 			c.route.forget()
 			return nil, fmt.Errorf("%w: the stream %q has stored it, and tarry's intake is called %q; set "+
-				"tarry.Namespace and tarry.Prefix to its settings",
+				"tarry.WithNamespace and tarry.WithPrefix to its settings",
 				ErrNoIntake, ack.Stream, c.route.stream)
 		case err == nil:
 			return ack, nil
@@ -125,18 +121,17 @@ func (c *Client) store(ctx context.Context, js jetstream.Publisher, m *nats.Msg,
 			}
 		}
 		if sent {
-			return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+			err = unknown(err)
 		}
 		return nil, err
 	}
 }
 
-// attempt publishes once and waits for its answer, but not for ever.
-func (c *Client) attempt(ctx context.Context, js jetstream.Publisher, m *nats.Msg,
-	opts []jetstream.PublishOpt) (*jetstream.PubAck, error) {
+// attempt publishes once and waits for the answer, but not for ever.
+func (c *Client) attempt(ctx context.Context, m *nats.Msg) (*jetstream.PubAck, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.ackWait)
 	defer cancel()
-	return js.PublishMsg(ctx, m, opts...)
+	return c.js.PublishMsg(ctx, m)
 }
 
 // isTimeout reports whether a message may have been sent without an answer.
@@ -145,16 +140,24 @@ func isTimeout(err error) bool {
 		errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrDisconnected)
 }
 
+func isNoResponders(err error) bool { return errors.Is(err, nats.ErrNoResponders) }
+
+// unknown marks the error of what may have been done all the same.
+func unknown(err error) error {
+	if errors.Is(err, ErrOutcomeUnknown) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+}
+
 func (c *Client) noIntake(cause error) error {
-	if c.fixed == byRequest {
+	if c.fixed == ByRequest {
 		return c.noInstance(cause)
 	}
 	return fmt.Errorf("%w: no stream holds %q and no instance answers on %q; is tarry connected to this NATS "+
-		"account, and are tarry.Prefix and tarry.Namespace its settings? (%w)",
+		"account, and are tarry.WithPrefix and tarry.WithNamespace its settings? (%w)",
 		ErrNoIntake, c.prefix+".>", c.subject("push"), cause)
 }
-
-func isNoResponders(err error) bool { return errors.Is(err, nats.ErrNoResponders) }
 
 func (c *Client) noInstance(cause error) error {
 	return fmt.Errorf("%w: no instance answers on %q (%w)", ErrNoIntake, c.subject("*"), cause)
@@ -163,8 +166,14 @@ func (c *Client) noInstance(cause error) error {
 // subject is where instances answer requests.
 func (c *Client) subject(verb string) string { return "tarry." + c.namespace + ".api." + verb }
 
-// refuseRequest answers a request with a tag.
-func refuseRequest() error {
-	return &Error{Word: WordRequest, Field: "request",
-		Detail: "cannot be delayed: the answer would come after the delay; publish it"}
+// pause waits before something is repeated, as long as JetStream does. It reports whether there is time left.
+func pause(ctx context.Context) bool {
+	t := time.NewTimer(250 * time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -12,20 +12,20 @@ import (
 // the newer package use [WrapJetStream].
 type Conn struct {
 	*nats.Conn
-	*Client
+	client *Client
 }
 
 // Wrap adds delays to a connection. It does not touch the network; the look-up of the intake comes with the first
 // tagged message. Closing either of the two closes the connection.
 func Wrap(nc *nats.Conn, opts ...Option) (*Conn, error) {
-	c, err := newClient(nc, nil, opts)
+	c, err := NewClient(nc, opts...)
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{Conn: nc, Client: c}, nil
+	return &Conn{Conn: nc, client: c}, nil
 }
 
-// Connect is nats.Connect and Wrap with default settings.
+// Connect is nats.Connect and [Wrap] with default settings.
 func Connect(url string, opts ...nats.Option) (*Conn, error) {
 	nc, err := nats.Connect(url, opts...)
 	if err != nil {
@@ -34,13 +34,16 @@ func Connect(url string, opts ...nats.Option) (*Conn, error) {
 	return Wrap(nc)
 }
 
+// Tarry returns the client behind the connection.
+func (c *Conn) Tarry() *Client { return c.client }
+
 // PublishMsg publishes a message. With a tag nil means stored (see the package comment), and the call takes a round
-// trip, at most [Timeout]; use Push for a deadline of your own and for what became of the message.
+// trip, at most the time of [WithTimeout]; [Client.Push] takes a context and returns the place of the message.
 func (c *Conn) PublishMsg(m *nats.Msg) error {
 	if m == nil || !tagged(m.Header) {
 		return c.Conn.PublishMsg(m)
 	}
-	_, err := c.Push(context.Background(), m)
+	_, err := c.client.Push(context.Background(), m)
 	return err
 }
 
@@ -60,11 +63,16 @@ func (c *Conn) RequestMsgWithContext(ctx context.Context, m *nats.Msg) (*nats.Ms
 	return nil, refuseRequest()
 }
 
-// JetStream is nats.go's older JetStream context, wrapped.
+func refuseRequest() error {
+	return &Error{Word: WordRequest, Field: "request",
+		Detail: "cannot be delayed: the answer would come after the delay; publish it"}
+}
+
+// JetStream returns nats.go's older JetStream context, wrapped.
 func (c *Conn) JetStream(opts ...nats.JSOpt) (nats.JetStreamContext, error) {
 	js, err := c.Conn.JetStream(opts...)
 	if err != nil {
 		return nil, err
 	}
-	return newJetStreamContext(js, c.Client)
+	return newJetStreamContext(js, c.client), nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -55,11 +56,10 @@ func TestPublishMsg_LeavesTheCallersMessageAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	js := wrapJS(t, nc)
-	if _, err := js.PublishMsg(
-		t.Context(), m, jetstream.WithMsgID("other"), jetstream.WithRetryAttempts(1)); err != nil {
+	if _, err := js.PublishMsg(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.PublishMsgAsync(m, jetstream.WithMsgID("third")); err != nil {
+	if _, err := js.PublishMsgAsync(m); err != nil {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(m, build()) {
@@ -102,7 +102,7 @@ func TestPublishMsg_SendsAnIntakeMessageAgainUnderItsID(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := one(t, in)
-	r, err := conn.Push(t.Context(), &nats.Msg{Subject: first.Subject, Header: first.Header, Data: first.Data})
+	r, err := conn.Tarry().Push(t.Context(), &nats.Msg{Subject: first.Subject, Header: first.Header, Data: first.Data})
 	if err != nil || !r.Duplicate || r.Stream != "TARRY_default" || r.Sequence != first.Sequence {
 		t.Fatalf("got %+v, %v, want a duplicate of %d", r, err, first.Sequence)
 	}
@@ -130,11 +130,11 @@ func TestPublishMsg_RefusesWhatATagExcludes(t *testing.T) {
 		{message("orders.*", "", "Tarry-Delay", "1s"), "invalid_topic", "topic"},
 		{message("", "", "Tarry-Delay", "1s"), "invalid_topic", "topic"},
 		{message("tarry.default.api.cancel", "", "Tarry-Delay", "1s"), "invalid_topic", "topic"},
-		{At(message("orders", ""), time.Time{}), "invalid_at", "Tarry-At"},
+		{Tag(message("orders", ""), At(time.Time{})), "invalid_at", "Tarry-At"},
 		{message("orders", "", "Tarry-At", time.Now().AddDate(11, 0, 0).Format(time.RFC3339)),
 			"invalid_at", "Tarry-At"},
-		{Delay(message("orders", ""), -time.Second), "invalid_delay", "Tarry-Delay"},
-		{ID(Delay(message("orders", ""), time.Second), ""), "invalid_id", "Tarry-Id"},
+		{Tag(message("orders", ""), In(-time.Second)), "invalid_delay", "Tarry-Delay"},
+		{Tag(message("orders", ""), In(time.Second), As("")), "invalid_id", "Tarry-Id"},
 	} {
 		wantRefused(t, conn.PublishMsg(c.m), c.word, c.field)
 	}
@@ -150,14 +150,14 @@ func TestPublishMsg_RefusesWhatWouldNotFitWhenDelivered(t *testing.T) {
 	conn := wrap(t, nc)
 	max := int(nc.MaxPayload())
 	for _, size := range []int{max - 100, max, max + 1} {
-		err := conn.PublishMsg(Delay(&nats.Msg{Subject: "orders", Data: make([]byte, size)}, time.Hour))
+		err := conn.PublishMsg(Tag(&nats.Msg{Subject: "orders", Data: make([]byte, size)}, In(time.Hour)))
 		wantRefused(t, err, "too_large", "body")
 		if !errors.Is(err, nats.ErrMaxPayload) {
 			t.Errorf("%d bytes: %v is not nats.ErrMaxPayload", size, err)
 		}
 	}
 	if err := conn.PublishMsg(
-		Delay(&nats.Msg{Subject: "orders", Data: make([]byte, max-1024)}, time.Hour)); err != nil {
+		Tag(&nats.Msg{Subject: "orders", Data: make([]byte, max-1024)}, In(time.Hour))); err != nil {
 		t.Errorf("1024 bytes below the limit: %v", err)
 	}
 	one(t, in)
@@ -167,19 +167,19 @@ func TestHelpers_SetOneTagEach(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2030, 1, 31, 8, 0, 0, 1, time.FixedZone("", 3600))
 	m := message("orders", "", "tarry-at", "x", "TARRY-TTL", "y")
-	got := TTL(Priority(Key(ID(Delay(m, 90*time.Second), "i"), "k"), 9), time.Minute)
+	got := Tag(m, In(90*time.Second), As("i"), Key("k"), Priority(9), TTL(time.Minute))
 	want := nats.Header{"Tarry-Delay": {"1m30s"}, "Tarry-Id": {"i"}, "Tarry-Key": {"k"}, "Tarry-Priority": {"9"},
 		"Tarry-TTL": {"1m0s"}}
 	if got != m || !reflect.DeepEqual(m.Header, want) {
 		t.Fatalf("got %v, want %v", m.Header, want)
 	}
-	At(m, at)
+	Tag(m, At(at))
 	delete(want, "Tarry-Delay")
 	want["Tarry-At"] = []string{"2030-01-31T07:00:00.000000001Z"}
 	if !reflect.DeepEqual(m.Header, want) {
 		t.Fatalf("got %v, want %v", m.Header, want)
 	}
-	if m := At(&nats.Msg{Subject: "orders"}, at); len(m.Header) != 1 {
+	if m := Tag(&nats.Msg{Subject: "orders"}, At(at)); len(m.Header) != 1 {
 		t.Fatalf("got %v", m.Header)
 	}
 }
@@ -190,7 +190,7 @@ func TestAt_RoundsUpAndNeverDown(t *testing.T) {
 	in := intake(t, nc)
 	conn := wrap(t, nc)
 	at := time.Now().Add(time.Hour).Truncate(time.Millisecond)
-	if err := conn.PublishMsg(At(message("orders", ""), at.Add(time.Nanosecond))); err != nil {
+	if err := conn.PublishMsg(Tag(message("orders", ""), At(at.Add(time.Nanosecond)))); err != nil {
 		t.Fatal(err)
 	}
 	got, err := time.Parse(time.RFC3339Nano, one(t, in).Header.Get("Tarry-At"))
@@ -211,7 +211,7 @@ func TestRequestMsg_RefusesATag(t *testing.T) {
 	wantRefused(t, err, WordRequest, "request")
 }
 
-func TestPublishMsg_TellsWhenNobodyTakesIt(t *testing.T) {
+func TestPublishMsg_FailsWhereNothingTakesIt(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	conn := wrap(t, nc)
@@ -221,7 +221,7 @@ func TestPublishMsg_TellsWhenNobodyTakesIt(t *testing.T) {
 	}
 }
 
-func TestPublishMsg_TellsWhenTheStreamIsSomebodyElses(t *testing.T) {
+func TestPublishMsg_FailsWhereTheStreamIsAnother(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	other := stream(t, nc, jetstream.StreamConfig{Name: "AUDIT", Subjects: []string{">"}, NoAck: true})
@@ -278,20 +278,20 @@ func TestPush_UnderAnEndedContextSendsNothing(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	in := intake(t, nc)
-	conn := wrap(t, nc, ByStream())
+	conn := wrap(t, nc, WithRoute(ByStream))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := conn.Push(ctx, message("orders", "", "Tarry-Delay", "1h"))
+	_, err := conn.Tarry().Push(ctx, message("orders", "", "Tarry-Delay", "1h"))
 	if !errors.Is(err, context.Canceled) || errors.Is(err, ErrOutcomeUnknown) {
 		t.Fatalf("got %v", err)
 	}
 	if list := stored(t, in); len(list) != 0 {
 		t.Fatal("the message was stored")
 	}
-	if _, err := conn.Push(t.Context(), message("orders", "")); err == nil {
+	if _, err := conn.Tarry().Push(t.Context(), message("orders", "")); err == nil {
 		t.Fatal("Push takes a message without a tag")
 	}
-	if _, err := conn.Push(t.Context(), nil); !errors.Is(err, nats.ErrInvalidMsg) {
+	if _, err := conn.Tarry().Push(t.Context(), nil); !errors.Is(err, nats.ErrInvalidMsg) {
 		t.Fatalf("nil: %v", err)
 	}
 }
@@ -340,12 +340,13 @@ func TestWrap_RefusesBadSettingsByName(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	for name, o := range map[string]Option{
-		"prefix":             Prefix("a..b"),
-		"prefix under tarry": Prefix("tarry.in"),
-		"namespace":          Namespace("a.b"),
-		"empty namespace":    Namespace(""),
-		"timeout":            Timeout(0),
-		"ack wait":           AckWait(-1),
+		"prefix":             WithPrefix("a..b"),
+		"prefix under tarry": WithPrefix("tarry.in"),
+		"namespace":          WithNamespace("a.b"),
+		"empty namespace":    WithNamespace(""),
+		"timeout":            WithTimeout(0),
+		"ack wait":           WithAckWait(-1),
+		"route":              WithRoute(0),
 		"JetStream":          WithJetStream(nil),
 	} {
 		if _, err := Wrap(nc, o); err == nil {
@@ -366,12 +367,36 @@ func TestWrap_RefusesBadSettingsByName(t *testing.T) {
 	}
 }
 
+// TestWrappers_EmbedWhatTheyWrapAlone keeps a name that nats.go adds some day from meeting one of ours.
+func TestWrappers_EmbedWhatTheyWrapAlone(t *testing.T) {
+	t.Parallel()
+	for _, wrapper := range []any{Conn{}, JetStream{}, JetStreamContext{}} {
+		var embedded []string
+		for f := range reflect.TypeOf(wrapper).Fields() {
+			if f.Anonymous {
+				embedded = append(embedded, f.Type.String())
+			}
+		}
+		if len(embedded) != 1 || strings.Contains(embedded[0], "tarry") {
+			t.Errorf("%T embeds %v", wrapper, embedded)
+		}
+	}
+	nc, _ := account(t)
+	client, err := NewClient(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Push(t.Context(), message("orders", "", "Tarry-Delay", "1s")); !errors.Is(err, ErrNoIntake) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestWrap_TakesPrefixAndNamespace(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	in := stream(t, nc, jetstream.StreamConfig{Name: "TARRY_eu", Subjects: []string{"acme.later.>"},
 		Retention: jetstream.WorkQueuePolicy})
-	conn := wrap(t, nc, Prefix("acme.later"), Namespace("eu"))
+	conn := wrap(t, nc, WithPrefix("acme.later"), WithNamespace("eu"))
 	if err := conn.PublishMsg(message("orders", "", "Tarry-Delay", "1h")); err != nil {
 		t.Fatal(err)
 	}

@@ -13,20 +13,20 @@ import (
 
 // readOwnPush publishes by tag and asks for the message with the next call: what was stored is known.
 func readOwnPush(t *testing.T, d *dev) {
-	c := d.client(t, ByStream())
+	c := d.client(t, WithRoute(ByStream))
 	call := func(method, path, body string) error {
 		return d.call(t.Context(), method, path, body)
 	}
 	for name, ask := range map[string]func(id string) error{
-		"get":    func(id string) error { _, err := c.Get(t.Context(), Ref{ID: id}); return err },
-		"cancel": func(id string) error { _, err := c.Cancel(t.Context(), Ref{ID: id}); return err },
+		"get":    func(id string) error { _, err := c.Tarry().Get(t.Context(), Ref{ID: id}); return err },
+		"cancel": func(id string) error { _, err := c.Tarry().Cancel(t.Context(), Ref{ID: id}); return err },
 		"cancel by topic": func(id string) error {
-			_, err := c.Cancel(t.Context(), Ref{ID: id, Topic: "own"})
+			_, err := c.Tarry().Cancel(t.Context(), Ref{ID: id, Topic: "own"})
 			return err
 		},
-		"run": func(id string) error { _, err := c.Run(t.Context(), Ref{ID: id}); return err },
+		"run": func(id string) error { _, err := c.Tarry().Run(t.Context(), Ref{ID: id}); return err },
 		"reschedule": func(id string) error {
-			_, err := c.Reschedule(t.Context(), Ref{ID: id}, Change{Delay: new(2 * time.Hour)})
+			_, err := c.Tarry().Reschedule(t.Context(), Ref{ID: id}, Change{Delay: new(2 * time.Hour)})
 			return err
 		},
 		"GET":    func(id string) error { return call(http.MethodGet, "/v1/messages/"+id, "") },
@@ -36,7 +36,7 @@ func readOwnPush(t *testing.T, d *dev) {
 	} {
 		for n := range 25 {
 			id := fmt.Sprintf("own-%s-%d", strings.ReplaceAll(name, " ", "-"), n)
-			if err := c.PublishMsg(ID(Delay(message("own", "body"), time.Hour), id)); err != nil {
+			if err := c.PublishMsg(Tag(message("own", "body"), In(time.Hour), As(id))); err != nil {
 				t.Fatal(err)
 			}
 			if err := ask(id); err != nil {

@@ -13,8 +13,8 @@ import (
 // retryUntilDead is a consumer of JetStream that fails at everything, through the whole of a schedule: the message
 // dies, is requeued with other content, and is delivered.
 func retryUntilDead(t *testing.T, d *dev) {
-	for _, c := range []*Conn{d.client(t), d.client(t, ByRequest())} {
-		via := strconv.Itoa(int(c.fixed))
+	for _, c := range []*Conn{d.client(t), d.client(t, WithRoute(ByRequest))} {
+		via := strconv.Itoa(int(c.client.fixed))
 		subject, ref := "failing."+via, Ref{ID: "failing-" + via, Key: "k"}
 		s := stream(t, c.Conn, jetstream.StreamConfig{Name: "FAILING" + via, Subjects: []string{subject},
 			Retention: jetstream.WorkQueuePolicy})
@@ -30,8 +30,8 @@ func retryUntilDead(t *testing.T, d *dev) {
 			}
 			return m
 		}
-		if err := c.PublishMsg(Retries(Key(ID(Delay(message(subject, "body", "X", "1"), time.Millisecond), ref.ID),
-			ref.Key), "20ms,30ms")); err != nil {
+		if err := c.PublishMsg(Tag(message(subject, "body", "X", "1"), In(time.Millisecond), As(ref.ID), Key(ref.Key),
+			Retries("20ms,30ms"))); err != nil {
 			t.Fatal(err)
 		}
 		delays := []time.Duration{20 * time.Millisecond, 30 * time.Millisecond}
@@ -49,7 +49,7 @@ func retryUntilDead(t *testing.T, d *dev) {
 			}
 			uids[h.Get(nats.MsgIdHdr)] = true
 			sent := time.Now()
-			got, err := c.RetryMsgLater(t.Context(), m, "no database")
+			got, err := c.Tarry().Retry(t.Context(), m, "no database")
 			if err != nil || got.Attempt != attempt+1 || got.Over != (attempt == 3) ||
 				!got.Over && got.Delay != delays[attempt-1] || got.ID != ref.ID || got.Duplicate {
 				t.Fatalf("sent back: %+v, %v", got, err)
@@ -57,7 +57,7 @@ func retryUntilDead(t *testing.T, d *dev) {
 			if got.Over { // an answer that is lost now makes the consumer ask about a message that has ended
 				becomes(t, c, ref, "dead")
 			}
-			if again, err := c.RetryMsgLater(t.Context(), m, "no database, once more"); err != nil || !again.Duplicate {
+			if again, err := c.Tarry().Retry(t.Context(), m, "no database, once more"); err != nil || !again.Duplicate {
 				t.Errorf("sent back twice: %+v, %v", again, err)
 			}
 			if err := m.DoubleAck(t.Context()); err != nil {
@@ -78,13 +78,13 @@ func retryUntilDead(t *testing.T, d *dev) {
 			dead.EndedAt.IsZero() {
 			t.Errorf("got %+v", dead)
 		}
-		_, err = c.Cancel(t.Context(), ref)
+		_, err = c.Tarry().Cancel(t.Context(), ref)
 		wantIs(t, err, ErrAlreadyDead)
-		_, err = c.Run(t.Context(), ref)
+		_, err = c.Tarry().Run(t.Context(), ref)
 		wantIs(t, err, ErrAlreadyDead)
 
-		r, err := c.Requeue(t.Context(), ref,
-			Requeue{Delay: 20 * time.Millisecond, Header: nats.Header{"Y": {"2"}}, Data: []byte("mended")})
+		r, err := c.Tarry().Requeue(t.Context(), ref,
+			Change{Delay: new(20 * time.Millisecond), Header: nats.Header{"Y": {"2"}}, Data: []byte("mended")})
 		if err != nil || r.ID != ref.ID || r.UID == "" || r.UID == dead.UID || r.Due.IsZero() {
 			t.Fatalf("requeued: %+v, %v", r, err)
 		}
@@ -97,9 +97,9 @@ func retryUntilDead(t *testing.T, d *dev) {
 			t.Fatal(err)
 		}
 		becomes(t, c, ref, "delivered")
-		_, err = c.Requeue(t.Context(), ref, Requeue{})
+		_, err = c.Tarry().Requeue(t.Context(), ref, Change{})
 		wantIs(t, err, ErrNotDead)
-		_, err = c.Requeue(t.Context(), Ref{ID: "nobody"}, Requeue{})
+		_, err = c.Tarry().Requeue(t.Context(), Ref{ID: "nobody"}, Change{})
 		wantIs(t, err, ErrUnknownID)
 	}
 }
@@ -110,7 +110,7 @@ func retryByTopic(t *testing.T, d *dev) {
 	c := d.client(t)
 	sub, graves := listen(t, c, "scheduled.mail"), listen(t, c, "graves.scheduled")
 	// it has no name but its uid
-	if err := c.PublishMsg(Delay(message("scheduled.mail", "body"), time.Millisecond)); err != nil {
+	if err := c.PublishMsg(Tag(message("scheduled.mail", "body"), In(time.Millisecond))); err != nil {
 		t.Fatal(err)
 	}
 	id := ""
@@ -122,7 +122,7 @@ func retryByTopic(t *testing.T, d *dev) {
 		if Attempt(m.Header) != attempt || m.Header.Get(HeaderID) != id || m.Header.Get(HeaderRetry) != "20ms" {
 			t.Errorf("attempt %d came with %v", attempt, m.Header)
 		}
-		if got, err := c.RetryLater(t.Context(), m, "closed"); err != nil || got.Attempt != attempt+1 ||
+		if got, err := c.Tarry().RetryMsg(t.Context(), m, "closed"); err != nil || got.Attempt != attempt+1 ||
 			got.Over != (attempt == 2) {
 			t.Errorf("sent back: %+v, %v", got, err)
 		}
@@ -132,11 +132,11 @@ func retryByTopic(t *testing.T, d *dev) {
 		h.Get(HeaderSubject) != "scheduled.mail" || h.Get(HeaderReason) != "closed" {
 		t.Errorf("the copy came as %q with %v", copied.Data, h)
 	}
-	if _, err := c.RetryLater(t.Context(), copied, "again"); !errors.Is(err, ErrCopy) {
+	if _, err := c.Tarry().RetryMsg(t.Context(), copied, "again"); !errors.Is(err, ErrCopy) {
 		t.Errorf("got %v", err)
 	}
 	becomes(t, c, Ref{ID: id}, "dead")
-	if _, err := c.Requeue(t.Context(), Ref{ID: id}, Requeue{}); err != nil {
+	if _, err := c.Tarry().Requeue(t.Context(), Ref{ID: id}, Change{}); err != nil {
 		t.Fatal(err)
 	}
 	if m := next(t, sub); Attempt(m.Header) != 1 || string(m.Data) != "body" {
@@ -148,13 +148,13 @@ func retryByTopic(t *testing.T, d *dev) {
 func retryByDelay(t *testing.T, d *dev) {
 	c := d.client(t)
 	sub := listen(t, c, "patient")
-	if err := c.PublishMsg(ID(Delay(message("patient", "delivered"), time.Millisecond), "patient")); err != nil {
+	if err := c.PublishMsg(Tag(message("patient", "delivered"), In(time.Millisecond), As("patient"))); err != nil {
 		t.Fatal(err)
 	}
 	m := next(t, sub)
 	sent := time.Now()
 	for range 2 { // the second is the same retry
-		if err := RetryLater(t.Context(), c, m, 50*time.Millisecond); err != nil {
+		if err := errOf(c.Tarry().RetryMsg(t.Context(), m, "", In(50*time.Millisecond))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -172,7 +172,7 @@ func retryByDelay(t *testing.T, d *dev) {
 	if string(m.Data) != "plain" {
 		t.Fatalf("the retry came twice: %q with %v", m.Data, m.Header)
 	}
-	if err := RetryLater(t.Context(), c, m, time.Millisecond); err != nil {
+	if err := errOf(c.Tarry().RetryMsg(t.Context(), m, "", In(time.Millisecond))); err != nil {
 		t.Fatal(err)
 	}
 	if m = next(t, sub); Attempt(m.Header) != 2 || string(m.Data) != "plain" {
@@ -196,7 +196,7 @@ func retryByDelay(t *testing.T, d *dev) {
 			t.Errorf("attempt %d came as %q with %v", attempt, m.Data(), m.Headers())
 		}
 		if attempt == 1 {
-			err = RetryMsgLater(t.Context(), c, m, time.Millisecond)
+			err = errOf(c.Tarry().Retry(t.Context(), m, "", In(time.Millisecond)))
 		}
 		if err = errors.Join(err, m.DoubleAck(t.Context())); err != nil {
 			t.Fatal(err)
@@ -207,8 +207,8 @@ func retryByDelay(t *testing.T, d *dev) {
 // retryUntagged is a consumer that fails at everything on a subject where producers publish without a tag as well. What
 // was never delayed goes through the schedule and dies like the rest, is requeued, and is delivered.
 func retryUntagged(t *testing.T, d *dev) {
-	for _, c := range []*Conn{d.client(t), d.client(t, ByRequest())} {
-		via := strconv.Itoa(int(c.fixed))
+	for _, c := range []*Conn{d.client(t), d.client(t, WithRoute(ByRequest))} {
+		via := strconv.Itoa(int(c.client.fixed))
 		subject, name := "untagged."+via, "UNTAGGED"+via
 		s := stream(t, c.Conn, jetstream.StreamConfig{Name: name, Subjects: []string{subject}})
 		consumer, err := s.CreateConsumer(t.Context(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
@@ -233,13 +233,13 @@ func retryUntagged(t *testing.T, d *dev) {
 		id := ""
 		for attempt := 1; attempt <= 3; attempt++ {
 			m := take(attempt)
-			got, err := c.RetryMsgLater(t.Context(), m, "no database")
+			got, err := c.Tarry().Retry(t.Context(), m, "no database")
 			if err != nil || got.Attempt != attempt+1 || got.Duplicate ||
 				attempt > 1 && (got.ID != id || got.Over != (attempt == 3)) {
 				t.Fatalf("sent back: %+v, %v", got, err)
 			}
 			id = got.ID
-			if again, err := c.RetryMsgLater(t.Context(), m, "no database, once more"); err != nil ||
+			if again, err := c.Tarry().Retry(t.Context(), m, "no database, once more"); err != nil ||
 				!again.Duplicate ||
 				again.ID != id {
 				t.Errorf("sent back twice: %+v, %v", again, err)
@@ -254,11 +254,11 @@ func retryUntagged(t *testing.T, d *dev) {
 			t.Errorf("got %+v", dead)
 		}
 		copied := next(t, graves)
-		if _, err := c.RetryLater(t.Context(), copied, "again"); !errors.Is(err, ErrCopy) ||
+		if _, err := c.Tarry().RetryMsg(t.Context(), copied, "again"); !errors.Is(err, ErrCopy) ||
 			copied.Header.Get(HeaderID) != id {
 			t.Errorf("got %v of the copy with %v", err, copied.Header)
 		}
-		if _, err := c.Requeue(t.Context(), ref, Requeue{}); err != nil {
+		if _, err := c.Tarry().Requeue(t.Context(), ref, Change{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := take(1).DoubleAck(t.Context()); err != nil {
@@ -272,7 +272,7 @@ func retryUntagged(t *testing.T, d *dev) {
 		}
 		m := next(t, core)
 		for range 2 { // each is a message of its own
-			if got, err := c.RetryLater(t.Context(), m, "why"); err != nil || got.Attempt != 2 || got.Duplicate {
+			if got, err := c.Tarry().RetryMsg(t.Context(), m, "why"); err != nil || got.Attempt != 2 || got.Duplicate {
 				t.Fatalf("sent back: %+v, %v", got, err)
 			}
 		}

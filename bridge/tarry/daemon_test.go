@@ -35,6 +35,7 @@ topics:
 		for name, test := range map[string]func(*testing.T, *dev){
 			"publishing by tag":         publishByTag,
 			"publishing with JetStream": publishWithJetStream,
+			"a batch":                   pushBatch,
 			"merging":                   mergeByName,
 			"looking up":                lookUp,
 			"changing":                  changeWaiting,
@@ -169,7 +170,7 @@ func (d *dev) ready(t *testing.T) {
 // client is a connection of the test's own.
 func (d *dev) client(t *testing.T, opts ...Option) *Conn {
 	t.Helper()
-	return wrap(t, connect(t, d.nats), append(opts, Namespace("shop"))...)
+	return wrap(t, connect(t, d.nats), append(opts, WithNamespace("shop"))...)
 }
 
 // listen subscribes and waits until the server knows.
@@ -195,10 +196,10 @@ func next(t *testing.T, sub *nats.Subscription) *nats.Msg {
 }
 
 // becomes waits until a message is in a state, and returns it.
-func becomes(t *testing.T, c *Conn, ref Ref, state string) (m Message) {
+func becomes(t *testing.T, c *Conn, ref Ref, state State) (m Message) {
 	t.Helper()
 	eventually(t, func() (err error) {
-		if m, err = c.Get(t.Context(), ref); err == nil && m.State != state {
+		if m, err = c.Tarry().Get(t.Context(), ref); err == nil && m.State != state {
 			err = fmt.Errorf("%s is %s, not %s", ref.ID, m.State, state)
 		}
 		return err
@@ -207,9 +208,9 @@ func becomes(t *testing.T, c *Conn, ref Ref, state string) (m Message) {
 }
 
 // pushed pushes by request, which is done when it is answered.
-func pushed(t *testing.T, c *Conn, m *nats.Msg) Receipt {
+func pushed(t *testing.T, c *Conn, m *nats.Msg) Stored {
 	t.Helper()
-	r, err := c.Push(t.Context(), m)
+	r, err := c.Tarry().Push(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,8 +240,11 @@ func publishByTag(t *testing.T, d *dev) {
 	}
 	defer conn.Close()
 	wantRefusedRequests(t, conn)
-	for way, c := range map[string]*Conn{"stream": d.client(t), "only.stream": d.client(t, ByStream(),
-		Prefix("delayed")), "request": d.client(t, ByRequest(), Timeout(5*time.Second), AckWait(time.Second))} {
+	for way, c := range map[string]*Conn{
+		"stream":      d.client(t),
+		"only.stream": d.client(t, WithRoute(ByStream), WithPrefix("delayed")),
+		"request":     d.client(t, WithRoute(ByRequest), WithTimeout(5*time.Second), WithAckWait(time.Second)),
+	} {
 		subject := "tagged." + way
 		sub := listen(t, c, subject)
 		start := time.Now()
@@ -251,11 +255,11 @@ func publishByTag(t *testing.T, d *dev) {
 				t.Fatal(err)
 			}
 		}
-		send(ID(Delay(message(subject, "delayed", "X", "1", "X", "2"), 300*time.Millisecond), way+"-delayed"))
-		send(Retries(Key(ID(At(message(subject, "timed"), at), way+"-timed"), "k"), "1m"))
-		send(TTL(Priority(ID(At(message(subject, "first"), at), way+"-first"), 9), time.Hour))
-		r := pushed(t, c, ID(Delay(message(subject, "receipt"), time.Hour), way+"-receipt"))
-		if byStream := strings.HasSuffix(way, "stream"); r.ID != way+"-receipt" || r.Duplicate ||
+		send(Tag(message(subject, "delayed", "X", "1", "X", "2"), In(300*time.Millisecond), As(way+"-delayed")))
+		send(Tag(message(subject, "timed"), At(at), As(way+"-timed"), Key("k"), Retries("1m")))
+		send(Tag(message(subject, "first"), At(at), As(way+"-first"), Priority(9), TTL(time.Hour)))
+		r := pushed(t, c, Tag(message(subject, "later"), In(time.Hour), As(way+"-later")))
+		if byStream := strings.HasSuffix(way, "stream"); r.ID != way+"-later" || r.Duplicate ||
 			r.Merged || byStream != (r.Stream == "TARRY_shop" && r.Sequence > 0) ||
 			byStream == (r.UID != "" && r.Due.After(start.Add(59*time.Minute))) {
 			t.Errorf("%s: got %+v", way, r)
@@ -287,7 +291,7 @@ func publishByTag(t *testing.T, d *dev) {
 
 func wantRefusedRequests(t *testing.T, c *Conn) {
 	t.Helper()
-	m := Delay(message("tagged.ask", "x"), time.Second)
+	m := Tag(message("tagged.ask", "x"), In(time.Second))
 	_, err := c.RequestMsg(m, time.Second)
 	wantWord(t, err, WordRequest)
 	_, err = c.RequestMsgWithContext(t.Context(), m)
@@ -298,7 +302,7 @@ func wantRefusedRequests(t *testing.T, c *Conn) {
 
 // publishWithJetStream publishes with each method of both JetStream packages, by both ways.
 func publishWithJetStream(t *testing.T, d *dev) {
-	for n, opts := range [][]Option{{Namespace("shop")}, {Namespace("shop"), ByRequest()}} {
+	for n, opts := range [][]Option{{WithNamespace("shop")}, {WithNamespace("shop"), WithRoute(ByRequest)}} {
 		subject := fmt.Sprintf("streamed.%d", n)
 		nc := connect(t, d.nats)
 		s := stream(t, nc, jetstream.StreamConfig{Name: fmt.Sprintf("STREAMED%d", n), Subjects: []string{subject}})
@@ -307,12 +311,15 @@ func publishWithJetStream(t *testing.T, d *dev) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		soon := func(body string) *nats.Msg { return Delay(message(subject, body), 50*time.Millisecond) }
-		if _, err := js.PublishMsg(t.Context(), soon("sync"), jetstream.WithMsgID(subject+"-sync")); err != nil {
+		soon := func(body string) *nats.Msg { return Tag(message(subject, body), In(50*time.Millisecond)) }
+		scheduled := func(body string) *nats.Msg {
+			at := time.Now().Add(50 * time.Millisecond).UTC().Format(time.RFC3339Nano)
+			return message("schedules."+subject, body, "Nats-Schedule", "@at "+at, "Nats-Schedule-Target", subject)
+		}
+		if _, err := js.PublishMsg(t.Context(), Tag(soon("sync"), As(subject+"-sync"))); err != nil {
 			t.Error(err)
 		}
-		if _, err := js.Publish(t.Context(), "schedules."+subject, []byte("option"), jetstream.WithScheduleAt(
-			time.Now().Add(50*time.Millisecond)), jetstream.WithScheduleTarget(subject)); err != nil {
+		if _, err := js.PublishMsg(t.Context(), scheduled("schedule")); err != nil {
 			t.Error(err)
 		}
 		if _, err := legacy.PublishMsg(soon("legacy sync"), nats.AckWait(5*time.Second)); err != nil {
@@ -322,8 +329,7 @@ func publishWithJetStream(t *testing.T, d *dev) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		scheduled, err := js.PublishAsync("schedules."+subject, []byte("async option"),
-			jetstream.WithScheduleAt(time.Now().Add(50*time.Millisecond)), jetstream.WithScheduleTarget(subject))
+		later, err := js.PublishMsgAsync(scheduled("async schedule"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -333,7 +339,7 @@ func publishWithJetStream(t *testing.T, d *dev) {
 		}
 		<-js.PublishAsyncComplete()
 		<-legacy.PublishAsyncComplete()
-		for _, f := range []interface{ Err() <-chan error }{future, scheduled, past} {
+		for _, f := range []interface{ Err() <-chan error }{future, later, past} {
 			select {
 			case err := <-f.Err():
 				t.Error(err)
@@ -345,8 +351,8 @@ func publishWithJetStream(t *testing.T, d *dev) {
 		}
 		js.CleanupPublisher()
 		legacy.CleanupPublisher()
-		want := map[string]bool{"sync": true, "option": true, "legacy sync": true, "async": true, "async option": true,
-			"legacy async": true}
+		want := map[string]bool{"sync": true, "schedule": true, "legacy sync": true, "async": true,
+			"async schedule": true, "legacy async": true}
 		eventually(t, func() error {
 			info, err := s.Info(t.Context())
 			if err == nil && int(info.State.Msgs) < len(want) {
@@ -364,24 +370,54 @@ func publishWithJetStream(t *testing.T, d *dev) {
 	}
 }
 
+// pushBatch pushes a full batch, in which one name is taken and one message is refused here.
+func pushBatch(t *testing.T, d *dev) {
+	c := d.client(t).Tarry()
+	msgs := batch(MaxBatch, "batched")
+	Tag(msgs[1], As("0"))
+	Tag(msgs[2], In(-time.Second))
+	for n, err := range []error{nil, ErrDuplicateID} { // the second time all of it is stored already
+		if n == 1 {
+			Tag(msgs[1], In(2*time.Hour))
+		}
+		outcomes, asked := c.PushBatch(t.Context(), msgs)
+		if asked != nil || len(outcomes) != MaxBatch {
+			t.Fatalf("got %d outcomes, %v", len(outcomes), asked)
+		}
+		if !errors.Is(outcomes[1].Err, err) {
+			t.Errorf("a name twice: %+v, want %v", outcomes[1], err)
+		}
+		wantWord(t, outcomes[2].Err, "invalid_delay")
+		for i, o := range outcomes {
+			if i != 1 && i != 2 && (o.Err != nil || o.Stored.ID != fmt.Sprint(i) || o.Stored.UID == "" ||
+				o.Stored.Duplicate != (n == 1)) {
+				t.Fatalf("%d: got %+v", i, o)
+			}
+		}
+	}
+	if got, err := c.CancelMany(t.Context(), Selection{Topic: "batched"}); err != nil || got.Done != MaxBatch-2 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
 // mergeByName pushes again under names that are taken.
 func mergeByName(t *testing.T, d *dev) {
-	c := d.client(t, ByRequest())
-	later := func(body, id string) *nats.Msg { return ID(Delay(message("merged", body), time.Hour), id) }
+	c := d.client(t, WithRoute(ByRequest))
+	later := func(body, id string) *nats.Msg { return Tag(message("merged", body), In(time.Hour), As(id)) }
 	first := pushed(t, c, later("a", "rejecting"))
 	if again := pushed(t, c, later("a", "rejecting")); !again.Duplicate || again.UID != first.UID ||
 		!again.Due.Equal(first.Due) {
 		t.Errorf("the same again: %+v", again)
 	}
-	_, err := c.Push(t.Context(), later("b", "rejecting"))
+	_, err := c.Tarry().Push(t.Context(), later("b", "rejecting"))
 	if e := wantIs(t, err, ErrDuplicateID); e.UID != first.UID || e.State != "waiting" {
 		t.Errorf("got %#v", e)
 	}
-	for how, body := range map[string]string{Keep: "a", Replace: "b", Debounce: "b"} {
+	for how, body := range map[DuplicateMode]string{Keep: "a", Replace: "b", Debounce: "b"} {
 		merging := func(body string) *nats.Msg {
-			m := OnDuplicate(later(body, how), how)
+			m := Tag(later(body, string(how)), OnDuplicate(how))
 			if how == Debounce {
-				MaxWait(m, 2*time.Hour)
+				Tag(m, MaxWait(2*time.Hour))
 			}
 			return m
 		}
@@ -389,7 +425,7 @@ func mergeByName(t *testing.T, d *dev) {
 		if again := pushed(t, c, merging("b")); !again.Merged || again.UID != first.UID {
 			t.Errorf("%s: %+v after %+v", how, again, first)
 		}
-		if m, err := c.Get(t.Context(), Ref{ID: how}); err != nil || string(m.Data) != body {
+		if m, err := c.Tarry().Get(t.Context(), Ref{ID: string(how)}); err != nil || string(m.Data) != body {
 			t.Errorf("%s: %q, %v", how, m.Data, err)
 		}
 	}

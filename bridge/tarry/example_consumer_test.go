@@ -13,15 +13,19 @@ import (
 	"github.com/tarry-mq/tarry/bridge/tarry"
 )
 
-// A consumer gives back what it could not handle. When it comes again is its schedule's to say, and after the last
-// attempt it ends as dead.
-func ExampleClient_RetryMsgLater() {
-	conn, err := tarry.Connect(nats.DefaultURL)
+// A consumer gives back what it could not handle. It comes again by its schedule, and ends as dead after the last
+// attempt.
+func ExampleClient_Retry() {
+	nc, err := nats.Connect(nats.DefaultURL)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer conn.Close()
-	js, err := jetstream.New(conn.Conn)
+	defer nc.Close()
+	client, err := tarry.NewClient(nc)
+	if err != nil {
+		log.Fatal(err)
+	}
+	js, err := jetstream.New(nc)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -33,7 +37,7 @@ func ExampleClient_RetryMsgLater() {
 	remind := func([]byte) error { return errors.New("the mail server is away") }
 	consuming, err := consumer.Consume(func(msg jetstream.Msg) {
 		if err := remind(msg.Data()); err != nil {
-			retried, err := conn.RetryMsgLater(ctx, msg, err.Error())
+			retried, err := client.Retry(ctx, msg, err.Error())
 			if err != nil {
 				log.Println(err)
 				return // not acknowledged: JetStream delivers it again
@@ -97,7 +101,8 @@ func ExampleClient_Reschedule() {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-	moved, err := conn.Reschedule(context.Background(), tarry.Ref{ID: "order-7131"},
+	client := conn.Tarry()
+	moved, err := client.Reschedule(context.Background(), tarry.Ref{ID: "order-7131"},
 		tarry.Change{Delay: new(time.Hour)})
 	switch {
 	case err == nil:
@@ -117,8 +122,8 @@ func ExampleOnDuplicate() {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-	msg := tarry.ID(tarry.Delay(nats.NewMsg("search.reindex"), time.Minute), "reindex-customer-9")
-	if err := conn.PublishMsg(tarry.MaxWait(tarry.OnDuplicate(msg, tarry.Debounce), time.Hour)); err != nil {
+	msg := tarry.Tag(nats.NewMsg("search.reindex"), tarry.In(time.Minute), tarry.As("reindex-customer-9"))
+	if err := conn.PublishMsg(tarry.Tag(msg, tarry.OnDuplicate(tarry.Debounce), tarry.MaxWait(time.Hour))); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -47,7 +47,7 @@ func ExampleWrapJetStream() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	msg := tarry.ID(tarry.Delay(nats.NewMsg("orders.remind"), 20*time.Minute), "order-7131")
+	msg := tarry.Tag(nats.NewMsg("orders.remind"), tarry.In(20*time.Minute), tarry.As("order-7131"))
 	ack, err := js.PublishMsg(context.Background(), msg)
 	if err != nil {
 		log.Fatal(err)
@@ -57,12 +57,16 @@ func ExampleWrapJetStream() {
 
 // A cancel says what really happened.
 func ExampleClient_Cancel() {
-	conn, err := tarry.Connect(nats.DefaultURL)
+	nc, err := nats.Connect(nats.DefaultURL)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer conn.Close()
-	_, err = conn.Cancel(context.Background(), tarry.Ref{ID: "order-7131"})
+	defer nc.Close()
+	client, err := tarry.NewClient(nc)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = client.Cancel(context.Background(), tarry.Ref{ID: "order-7131"})
 	switch {
 	case err == nil:
 		fmt.Println("it will not be delivered")
@@ -74,16 +78,20 @@ func ExampleClient_Cancel() {
 }
 
 // A consumer has a message come back after a delay of its own, and acknowledges it only once that is stored.
-func ExampleRetryMsgLater() {
-	conn, err := tarry.Connect(nats.DefaultURL)
+func ExampleClient_Retry_after() {
+	nc, err := nats.Connect(nats.DefaultURL)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer conn.Close()
+	defer nc.Close()
+	client, err := tarry.NewClient(nc)
+	if err != nil {
+		log.Fatal(err)
+	}
 	handle := func(msg jetstream.Msg) {
 		if attempt := tarry.Attempt(msg.Headers()); attempt < 5 {
 			wait := time.Duration(attempt) * time.Minute
-			if err := tarry.RetryMsgLater(context.Background(), conn, msg, wait); err != nil {
+			if _, err := client.Retry(context.Background(), msg, "not yet", tarry.In(wait)); err != nil {
 				log.Println(err)
 				return // not acknowledged: JetStream delivers it again
 			}
@@ -96,7 +104,7 @@ func ExampleRetryMsgLater() {
 }
 
 // A producer of NATS's own schedules changes nothing but its context.
-func ExampleJetStream_Publish() {
+func ExampleJetStream_PublishMsg() {
 	nc, err := nats.Connect(nats.DefaultURL)
 	if err != nil {
 		log.Fatal(err)
@@ -110,9 +118,39 @@ func ExampleJetStream_Publish() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	_, err = js.Publish(context.Background(), "schedules.7131", []byte(`{"order":7131}`),
-		jetstream.WithScheduleAt(time.Now().Add(time.Hour)), jetstream.WithScheduleTarget("orders.remind"))
+	msg := nats.NewMsg("schedules.7131")
+	msg.Header.Set("Nats-Schedule", "@at 2030-01-31T08:00:00Z")
+	msg.Header.Set("Nats-Schedule-Target", "orders.remind")
+	msg.Data = []byte(`{"order":7131}`)
+	if _, err := js.PublishMsg(context.Background(), msg); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A batch is stored with one request, and each message has an outcome of its own.
+func ExampleClient_PushBatch() {
+	nc, err := nats.Connect(nats.DefaultURL)
 	if err != nil {
 		log.Fatal(err)
+	}
+	defer nc.Close()
+	client, err := tarry.NewClient(nc)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var batch []*nats.Msg
+	for n := range 100 {
+		batch = append(batch, tarry.Tag(nats.NewMsg("orders.remind"), tarry.In(time.Hour),
+			tarry.As(fmt.Sprintf("order-%d", n)),
+			tarry.Retries(tarry.Exponential(time.Second, time.Hour, 10).Jitter(20))))
+	}
+	outcomes, err := client.PushBatch(context.Background(), batch)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for n, o := range outcomes {
+		if o.Err != nil {
+			fmt.Println(n, "is not stored:", o.Err)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,7 +52,7 @@ func TestJetStream_IsAJetStream(t *testing.T) {
 	}
 }
 
-func TestJetStream_StoresTaggedMessagesAndTellsWhere(t *testing.T) {
+func TestJetStream_StoresTaggedMessagesAndReturnsWhere(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	in := intake(t, nc)
@@ -81,13 +82,12 @@ func TestJetStream_StoresTaggedMessagesAndTellsWhere(t *testing.T) {
 	}
 }
 
-func TestJetStream_OptionMsgIDBecomesTheName(t *testing.T) {
+func TestJetStream_MsgIDBecomesTheName(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	in := intake(t, nc)
 	js := wrapJS(t, nc)
-	for how, err := range both(t, js, message("orders", "", "Tarry-Delay", "1h", "Nats-Msg-Id", "header"),
-		jetstream.WithMsgID("order-1"), jetstream.WithRetryAttempts(3)) {
+	for how, err := range both(t, js, message("orders", "", "Tarry-Delay", "1h", "Nats-Msg-Id", "order-1")) {
 		if err != nil {
 			t.Fatalf("%s: %v", how, err)
 		}
@@ -103,32 +103,39 @@ func TestJetStream_OptionMsgIDBecomesTheName(t *testing.T) {
 	}
 }
 
-func TestJetStream_OptionsThatConditionAStreamAreRefused(t *testing.T) {
+// TestJetStream_RefusesOptionsTogetherWithATag covers every option that nats.go has, before anything is sent.
+func TestJetStream_RefusesOptionsTogetherWithATag(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	in := intake(t, nc)
 	js := wrapJS(t, nc)
-	for field, opt := range map[string]jetstream.PublishOpt{
-		"Nats-Expected-Stream":        jetstream.WithExpectStream("TARRY_default"),
-		"Nats-Expected-Last-Sequence": jetstream.WithExpectLastSequence(0),
-		"Nats-Expected-Last-Msg-Id":   jetstream.WithExpectLastMsgID("a"),
-		"Nats-TTL":                    jetstream.WithMsgTTL(time.Minute),
-	} {
-		for _, err := range both(t, js, message("orders", "", "Tarry-Delay", "1h"), opt) {
-			wantRefused(t, err, "invalid_header", field)
+	at := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	for _, m := range []*nats.Msg{message("orders", "", "Tarry-Delay", "1h"), message("orders", "", "Tarry-Id", "a"),
+		message("schedules.1", "", "Nats-Schedule", "@at "+at, "Nats-Schedule-Target", "orders")} {
+		for name, opt := range map[string]jetstream.PublishOpt{
+			"id":            jetstream.WithMsgID("a"),
+			"stream":        jetstream.WithExpectStream("TARRY_default"),
+			"sequence":      jetstream.WithExpectLastSequence(0),
+			"last id":       jetstream.WithExpectLastMsgID("a"),
+			"ttl":           jetstream.WithMsgTTL(time.Minute),
+			"schedule":      jetstream.WithScheduleAt(time.Now()),
+			"retries":       jetstream.WithRetryAttempts(1),
+			"retry wait":    jetstream.WithRetryWait(time.Second),
+			"stall wait":    jetstream.WithStallWait(time.Second),
+			"a wrong value": jetstream.WithRetryAttempts(-1),
+			"nil":           nil,
+		} {
+			for how, err := range both(t, js, m, opt) {
+				wantRefused(t, err, WordOptions, "options")
+				if text := err.Error(); !strings.Contains(text, "tarry.As for jetstream.WithMsgID") {
+					t.Errorf("%s, %s: it names no tag: %s", name, how, text)
+				}
+			}
 		}
 	}
-	_, err := js.PublishMsg(t.Context(), message("orders", "", "Tarry-Delay", "1h"),
-		jetstream.WithStallWait(time.Second))
-	if !errors.Is(err, jetstream.ErrInvalidOption) {
-		t.Errorf("a stall wait on a sync publish: %v", err)
+	if list := stored(t, in); len(list) != 0 {
+		t.Fatalf("%d refused messages were stored", len(list))
 	}
-	if _, err := js.PublishMsgAsync(
-		message("orders", "", "Tarry-Delay", "1h"), jetstream.WithStallWait(time.Second)); err != nil {
-		t.Errorf("a stall wait on an async publish: %v", err)
-	}
-	<-js.PublishAsyncComplete()
-	one(t, in)
 }
 
 func TestJetStream_TakesTheServersOwnSchedules(t *testing.T) {
@@ -137,16 +144,8 @@ func TestJetStream_TakesTheServersOwnSchedules(t *testing.T) {
 	in := intake(t, nc)
 	js := wrapJS(t, nc)
 	at := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
-	opts := []jetstream.PublishOpt{jetstream.WithScheduleAt(at), jetstream.WithScheduleTarget("orders"),
-		jetstream.WithMsgID("order-1")}
 	headers := message("schedules.1", "body", "Nats-Schedule", "@at "+at.Format(time.RFC3339), "Nats-Schedule-Target",
 		"orders", "Nats-Msg-Id", "order-1")
-	if _, err := js.Publish(t.Context(), "schedules.1", []byte("body"), opts...); err != nil {
-		t.Fatal(err)
-	}
-	if f, err := js.PublishAsync("schedules.1", []byte("body"), opts...); err != nil || outcome(t, f) != nil {
-		t.Fatal(err)
-	}
 	for how, err := range both(t, js, headers) {
 		if err != nil {
 			t.Fatalf("%s: %v", how, err)
@@ -155,15 +154,9 @@ func TestJetStream_TakesTheServersOwnSchedules(t *testing.T) {
 	if err := wrap(t, nc).PublishMsg(headers); err != nil {
 		t.Fatal(err)
 	}
-	for how, err := range both(t, js, message("schedules.1", "body", "Nats-Schedule-Target", "orders"),
-		opts[0], opts[2]) {
-		if err != nil {
-			t.Fatalf("%s, half by option, half by header: %v", how, err)
-		}
-	}
 	list := stored(t, in)
-	if len(list) != 7 {
-		t.Fatalf("%d stored, want 7", len(list))
+	if len(list) != 3 {
+		t.Fatalf("%d stored, want 3", len(list))
 	}
 	for _, got := range list {
 		want := nats.Header{"Tarry-At": {at.Format("2006-01-02T15:04:05.000Z")}, "Tarry-Id": {"order-1"},
@@ -213,12 +206,6 @@ func TestJetStream_RefusesSchedulesItCannotKeep(t *testing.T) {
 			}
 		})
 	}
-	_, err := js.Publish(t.Context(), "schedules.1", nil, jetstream.WithScheduleEvery(time.Minute),
-		jetstream.WithScheduleTarget("orders"))
-	wantRefused(t, err, "unsupported_yet", "Nats-Schedule")
-	_, err = js.PublishAsync("schedules.1", nil, jetstream.WithScheduleAt(time.Now()),
-		jetstream.WithScheduleTarget("orders"), jetstream.WithScheduleTTL(time.Minute))
-	wantRefused(t, err, "unsupported_yet", "Nats-Schedule-TTL")
 	if list := stored(t, in); len(list) != 0 {
 		t.Fatalf("%d were stored", len(list))
 	}
@@ -241,6 +228,7 @@ func TestJetStream_UntaggedBehavesAsBareNats(t *testing.T) {
 		"bad":          {jetstream.WithRetryAttempts(-1), jetstream.WithScheduleEvery(1)},
 		"ttl":          {jetstream.WithMsgTTL(time.Hour)},
 		"target alone": {jetstream.WithScheduleTarget("plain.y")},
+		"schedule":     {jetstream.WithScheduleAt(time.Now()), jetstream.WithScheduleTarget("plain.y")},
 	}
 	for name, conn := range map[string]*nats.Conn{"open": nc, "closed": closed} {
 		bare, err := jetstream.New(conn)
@@ -290,26 +278,6 @@ func TestJetStream_UntaggedBehavesAsBareNats(t *testing.T) {
 	}
 }
 
-func TestJetStream_UntaggedCostsNoAllocation(t *testing.T) {
-	nc, _ := account(t)
-	js := wrapJS(t, nc)
-	opts := []jetstream.PublishOpt{jetstream.WithMsgID("a"), jetstream.WithRetryAttempts(1),
-		jetstream.WithScheduleTarget("x")}
-	if n := testing.AllocsPerRun(100, func() {
-		if js.kinds.schedule(opts) {
-			t.Error("tagged")
-		}
-	}); n != 0 {
-		t.Fatalf("%v allocations", n)
-	}
-	if opts = append(opts, jetstream.WithScheduleAt(time.Now())); !js.kinds.schedule(opts) || !js.kinds.schedule(opts) {
-		t.Fatal("not tagged")
-	}
-	if js.kinds.schedule([]jetstream.PublishOpt{nil}) || js.kinds.schedule(nil) {
-		t.Fatal("nothing is tagged")
-	}
-}
-
 func TestJetStream_FuturesFailWhenTheIntakeIsGone(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
@@ -321,14 +289,14 @@ func TestJetStream_FuturesFailWhenTheIntakeIsGone(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), in.CachedInfo().Config.Name); err != nil {
 		t.Fatal(err)
 	}
-	f, err := js.PublishMsgAsync(message("orders", "", "Tarry-Delay", "1h"), jetstream.WithRetryAttempts(0))
+	f, err := js.PublishMsgAsync(message("orders", "", "Tarry-Delay", "1h"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := outcome(t, f); !errors.Is(err, jetstream.ErrNoStreamResponse) {
 		t.Fatalf("got %v", err)
 	}
-	_, err = js.PublishMsg(t.Context(), message("orders", "", "Tarry-Delay", "1h"), jetstream.WithRetryAttempts(0))
+	_, err = js.PublishMsg(t.Context(), message("orders", "", "Tarry-Delay", "1h"))
 	if !errors.Is(err, ErrNoIntake) || !errors.Is(err, jetstream.ErrNoStreamResponse) {
 		t.Fatalf("got %v, want ErrNoIntake", err)
 	}
@@ -349,35 +317,12 @@ func BenchmarkUntagged(b *testing.B) {
 	}
 }
 
-func BenchmarkUntaggedOptions(b *testing.B) {
-	nc, err := nats.Connect(shared.url, nats.UserInfo("without", "p"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		b.Fatal(err)
-	}
-	w, err := WrapJetStream(js)
-	if err != nil {
-		b.Fatal(err)
-	}
-	opts := []jetstream.PublishOpt{jetstream.WithMsgID("order-1"), jetstream.WithRetryAttempts(3)}
-	b.ReportAllocs()
-	for b.Loop() {
-		if w.kinds.schedule(opts) {
-			b.Fatal("tagged")
-		}
-	}
-}
-
 func BenchmarkRewrite(b *testing.B) {
 	c := &Client{config: config{prefix: "delayed"}, nc: &nats.Conn{}}
 	m := message("orders", "body", "Tarry-Delay", "20m", "Tarry-Id", "order-1", "traceparent", "00")
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := c.rewrite(m, nil); err != nil {
+		if _, err := c.rewrite(m); err != nil {
 			b.Fatal(err)
 		}
 	}

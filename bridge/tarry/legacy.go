@@ -3,23 +3,19 @@ package tarry
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
 )
 
-// JetStreamContext is a nats.JetStreamContext, nats.go's older interface, whose publishing methods understand tags as
-// those of [JetStream] do. The intake is found and synchronous pushes go through a context of the newer package
-// ([WithJetStream]); of the options nats.Context and nats.AckWait bound them.
+// JetStreamContext is a nats.JetStreamContext, nats.go's older interface, whose PublishMsg and PublishMsgAsync
+// understand tags as those of [JetStream] do. The intake is found and synchronous pushes go through a context of the
+// newer package ([WithJetStream]). Of the publish options, nats.Context and nats.AckWait bound a synchronous publish;
+// all others are refused together with a tag.
 type JetStreamContext struct {
 	nats.JetStreamContext
-	*Client
-
-	opts  optionReader[nats.PubOpt]
-	calls *calls
+	client *Client
+	calls  *calls
 }
 
 // WrapJetStreamContext adds delays to a JetStream context of nats.go's older interface, that of the connection nc.
@@ -27,57 +23,38 @@ func WrapJetStreamContext(nc *nats.Conn, js nats.JetStreamContext, opts ...Optio
 	if js == nil {
 		return nil, errors.New("tarry: the JetStream context is nil")
 	}
-	c, err := newClient(nc, nil, opts)
+	c, err := NewClient(nc, opts...)
 	if err != nil {
 		return nil, err
 	}
-	return newJetStreamContext(js, c)
+	return newJetStreamContext(js, c), nil
 }
 
-func newJetStreamContext(js nats.JetStreamContext, c *Client) (*JetStreamContext, error) {
-	own, err := c.nc.JetStream() // to read options with, see JetStream
-	if err != nil {
-		return nil, fmt.Errorf("tarry: open JetStream: %w", err)
-	}
-	return &JetStreamContext{
-		JetStreamContext: js, Client: c, opts: legacyOptions(own), calls: newCalls(nats.ErrTooManyStalledMsgs),
-	}, nil
+func newJetStreamContext(js nats.JetStreamContext, c *Client) *JetStreamContext {
+	return &JetStreamContext{JetStreamContext: js, client: c, calls: newCalls(nats.ErrTooManyStalledMsgs)}
 }
+
+// Tarry returns the client behind the context.
+func (j *JetStreamContext) Tarry() *Client { return j.client }
 
 // PublishMsg publishes a message and waits for its PubAck.
 func (j *JetStreamContext) PublishMsg(m *nats.Msg, opts ...nats.PubOpt) (*nats.PubAck, error) {
 	if m == nil || !tagged(m.Header) {
 		return j.JetStreamContext.PublishMsg(m, opts...)
 	}
-	ctx, wait, others := bounds(opts)
-	if wait > 0 {
-		if ctx != nil {
-			return nil, nats.ErrContextAndTimeout
-		}
-		bounded, cancel := context.WithTimeout(context.Background(), wait)
-		defer cancel()
-		ctx = bounded
-	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	h, err := j.opts.sync(others)
+	ctx, cancel, err := contextOf(opts)
 	if err != nil {
 		return nil, err
 	}
-	out, err := j.rewrite(m, h)
+	defer cancel()
+	s, err := j.client.Push(ctx, m)
 	if err != nil {
 		return nil, err
 	}
-	r, err := j.push(ctx, j.js, out)
-	if err != nil {
-		return nil, err
+	if s.ack == nil { // by request
+		return &nats.PubAck{Duplicate: s.Duplicate}, nil
 	}
-	if r.ack == nil {
-		return &nats.PubAck{Duplicate: r.Duplicate}, nil
-	}
-	return &nats.PubAck{Stream: r.ack.Stream, Sequence: r.ack.Sequence, Duplicate: r.ack.Duplicate,
-		Domain: r.ack.Domain}, nil
+	return &nats.PubAck{Stream: s.Stream, Sequence: s.Sequence, Duplicate: s.Duplicate, Domain: s.ack.Domain}, nil
 }
 
 // PublishMsgAsync publishes a message and returns the future of its PubAck.
@@ -85,24 +62,17 @@ func (j *JetStreamContext) PublishMsgAsync(m *nats.Msg, opts ...nats.PubOpt) (na
 	if m == nil || !tagged(m.Header) {
 		return j.JetStreamContext.PublishMsgAsync(m, opts...)
 	}
-	h, err := j.opts.async(opts)
+	if len(opts) > 0 {
+		return nil, refuseOptions("nats.MsgId")
+	}
+	out, route, err := j.client.prepareAsync(m)
 	if err != nil {
 		return nil, err
 	}
-	out, w, err := j.prepareAsync(m, h)
-	if err != nil {
-		return nil, err
+	if route == ByStream {
+		return j.JetStreamContext.PublishMsgAsync(out.msg)
 	}
-	if w == byStream {
-		if len(opts) > 0 {
-			opts = append(append(make([]nats.PubOpt, 0, len(opts)+1), opts...),
-				nats.MsgId(out.msg.Header.Get(wire.HeaderMsgID)))
-		}
-		return j.JetStreamContext.PublishMsgAsync(out.msg, opts...)
-	}
-	f, err := start(j.calls, j.Client, out, func(r Receipt) *nats.PubAck {
-		return &nats.PubAck{Duplicate: r.Duplicate}
-	})
+	f, err := start(j.calls, j.client, out, func(s Stored) *nats.PubAck { return &nats.PubAck{Duplicate: s.Duplicate} })
 	if err != nil {
 		return nil, err
 	}
@@ -125,8 +95,10 @@ func (j *JetStreamContext) CleanupPublisher() {
 	j.calls.cancelAll(nats.ErrJetStreamPublisherClosed)
 }
 
-// bounds takes out the options that say how long a publish may take.
-func bounds(opts []nats.PubOpt) (ctx context.Context, wait time.Duration, others []nats.PubOpt) {
+// contextOf returns the context that the options ask for. They are of exported types; any other is refused.
+func contextOf(opts []nats.PubOpt) (context.Context, context.CancelFunc, error) {
+	var ctx context.Context
+	var wait time.Duration
 	for _, o := range opts {
 		switch o := o.(type) {
 		case nats.ContextOpt:
@@ -134,8 +106,17 @@ func bounds(opts []nats.PubOpt) (ctx context.Context, wait time.Duration, others
 		case nats.AckWait:
 			wait = time.Duration(o)
 		default:
-			others = append(others, o)
+			return nil, nil, refuseOptions("nats.MsgId")
 		}
 	}
-	return ctx, wait, others
+	switch {
+	case ctx != nil && wait > 0:
+		return nil, nil, nats.ErrContextAndTimeout
+	case ctx != nil:
+		return ctx, func() {}, nil
+	case wait > 0:
+		ctx, cancel := context.WithTimeout(context.Background(), wait)
+		return ctx, cancel, nil
+	}
+	return context.Background(), func() {}, nil
 }

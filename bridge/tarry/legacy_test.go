@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,15 +33,15 @@ func TestJetStreamContext_StoresTaggedMessages(t *testing.T) {
 		t.Fatalf("got %+v, %v", ack, err)
 	}
 	for _, opts := range [][]nats.PubOpt{
-		{nats.MsgId("order-1")}, {nats.MsgId("order-1"), nats.AckWait(time.Second)},
-		{nats.Context(t.Context()), nats.MsgId("order-1"), nats.RetryAttempts(1)},
+		nil, {nats.AckWait(time.Second)}, {nats.Context(t.Context())},
 	} {
 		if _, err := other.PublishMsg(m, opts...); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, opts := range [][]nats.PubOpt{nil, {nats.MsgId("order-1"), nats.StallWait(time.Second)}} {
-		f, err := js.PublishMsgAsync(m, opts...)
+	named := message("orders", "body", "Tarry-Delay", "1h", "X", "1", "Nats-Msg-Id", "order-1")
+	for _, m := range []*nats.Msg{m, named} {
+		f, err := js.PublishMsgAsync(m)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +56,7 @@ func TestJetStreamContext_StoresTaggedMessages(t *testing.T) {
 	}
 	for n, got := range list {
 		want := nats.Header{"Tarry-Delay": {"1h"}, "X": {"1"}, "Nats-Msg-Id": got.Header["Nats-Msg-Id"]}
-		if n != 0 && n != 4 {
+		if n == 5 {
 			want["Tarry-Id"] = []string{"order-1"}
 		}
 		if got.Subject != "delayed.orders" || !reflect.DeepEqual(got.Header, want) ||
@@ -81,20 +82,22 @@ func TestJetStreamContext_RefusesAndPassesThroughAsNats(t *testing.T) {
 		t.Fatal(err)
 	}
 	tag := message("orders", "", "Tarry-Delay", "1h")
-	_, err = js.PublishMsg(tag, nats.ExpectStream("X"))
-	wantRefused(t, err, "invalid_header", "Nats-Expected-Stream")
-	_, err = js.PublishMsgAsync(tag, nats.ExpectLastSequence(3))
-	wantRefused(t, err, "invalid_header", "Nats-Expected-Last-Sequence")
+	for _, opt := range []nats.PubOpt{nats.MsgId("a"), nats.ExpectStream("X"), nats.ExpectLastSequence(3),
+		nats.RetryAttempts(1), nats.StallWait(time.Second), nil} {
+		_, err = js.PublishMsg(tag, nats.AckWait(time.Second), opt)
+		wantRefused(t, err, WordOptions, "options")
+		_, err = js.PublishMsgAsync(tag, opt)
+		wantRefused(t, err, WordOptions, "options")
+		if text := err.Error(); !strings.Contains(text, "tarry.As for nats.MsgId") {
+			t.Errorf("it names no tag: %s", text)
+		}
+	}
 	if _, err := js.PublishMsg(tag, nats.Context(t.Context()), nats.AckWait(time.Second)); !errors.Is(err,
 		nats.ErrContextAndTimeout) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := js.PublishMsg(tag, nats.StallWait(time.Second)); err == nil {
-		t.Error("a stall wait on a sync publish is accepted")
-	}
-	if _, err := js.PublishMsgAsync(tag, nats.AckWait(time.Second)); !errors.Is(err, nats.ErrContextAndTimeout) {
-		t.Errorf("got %v", err)
-	}
+	_, err = js.PublishMsgAsync(tag, nats.AckWait(time.Second))
+	wantRefused(t, err, WordOptions, "options")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := js.PublishMsg(tag, nats.Context(ctx)); !errors.Is(err, context.Canceled) {

@@ -117,12 +117,12 @@ func TestPublishMsg_AfterALostPubAckStoresOneMessage(t *testing.T) {
 	nc, more := account(t)
 	in := intake(t, nc)
 	k, far := throughLink(t, more)
-	conn := wrap(t, far, AckWait(300*time.Millisecond))
-	if _, err := conn.route.decide(t.Context()); err != nil {
+	conn := wrap(t, far, WithAckWait(300*time.Millisecond))
+	if _, err := conn.client.route.decide(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	lost := k.lose(`"stream":"TARRY_default"`)
-	r, err := conn.Push(t.Context(), message("orders", "1", "Tarry-Delay", "1h"))
+	r, err := conn.Tarry().Push(t.Context(), message("orders", "1", "Tarry-Delay", "1h"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestPublishMsg_AfterALostPubAckStoresOneMessage(t *testing.T) {
 	if got := one(t, in); !r.Duplicate || r.Sequence != got.Sequence {
 		t.Fatalf("got %+v, want the duplicate of %d", r, got.Sequence)
 	}
-	js := wrapJS(t, far, AckWait(300*time.Millisecond), ByStream())
+	js := wrapJS(t, far, WithAckWait(300*time.Millisecond), WithRoute(ByStream))
 	k.lose(`"stream":"TARRY_default"`)
 	ack, err := js.PublishMsg(t.Context(), message("orders", "2", "Tarry-Delay", "1h"))
 	if list := stored(t, in); err != nil || !ack.Duplicate || len(list) != 2 {
@@ -147,7 +147,7 @@ func TestPublishMsg_WithoutAnAnswerSaysThatTheOutcomeIsUnknown(t *testing.T) {
 	nc, more := account(t)
 	in := intake(t, nc)
 	k, far := throughLink(t, more)
-	conn := wrap(t, far, AckWait(10*time.Second), Timeout(time.Second), ByStream())
+	conn := wrap(t, far, WithAckWait(10*time.Second), WithTimeout(time.Second), WithRoute(ByStream))
 	k.lose(`"stream":"TARRY_default"`)
 	err := conn.PublishMsg(message("orders", "1", "Tarry-Delay", "1h", "Tarry-Id", "order-1"))
 	if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
@@ -161,7 +161,7 @@ func TestPublishAsync_AfterALostPubAckCanBeSentAgain(t *testing.T) {
 	nc, more := account(t)
 	in := intake(t, nc)
 	k, far := throughLink(t, more)
-	js := wrapJS(t, far, ByStream())
+	js := wrapJS(t, far, WithRoute(ByStream))
 	k.lose(`"stream":"TARRY_default"`)
 	f, err := js.PublishMsgAsync(message("orders", "1", "Tarry-Delay", "1h"))
 	if err != nil {

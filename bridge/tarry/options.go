@@ -11,7 +11,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
 )
 
-// Option changes how a wrapper finds tarry. The defaults fit a tarry with default settings.
+// Option changes how a client finds tarry. The defaults fit a tarry with default settings.
 type Option func(*config) error
 
 type config struct {
@@ -19,7 +19,7 @@ type config struct {
 	namespace string
 	timeout   time.Duration
 	ackWait   time.Duration
-	fixed     way
+	fixed     Route
 	js        jetstream.JetStream
 }
 
@@ -36,16 +36,16 @@ func newConfig(opts []Option) (config, error) {
 	return c, nil
 }
 
-// Prefix names the first part of the intake subjects, the daemon's setting nats.prefix. The default is "delayed".
-func Prefix(prefix string) Option {
+// WithPrefix names the first part of the intake subjects, the daemon's setting nats.prefix. The default is "delayed".
+func WithPrefix(prefix string) Option {
 	return func(c *config) error {
 		c.prefix = prefix
 		return wire.CheckPrefix(prefix)
 	}
 }
 
-// Namespace names the tarry to talk to, the daemon's setting namespace. The default is "default".
-func Namespace(name string) Option {
+// WithNamespace names the tarry to talk to, the daemon's setting namespace. The default is "default".
+func WithNamespace(name string) Option {
 	return func(c *config) error {
 		c.namespace = name
 		if strings.Contains(name, ".") || wire.CheckSubject(name) != nil {
@@ -55,8 +55,8 @@ func Namespace(name string) Option {
 	}
 }
 
-// Timeout bounds a tagged publish that brings no deadline of its own. The default is 5 seconds.
-func Timeout(d time.Duration) Option {
+// WithTimeout bounds a call whose context has no deadline. The default is 5 seconds.
+func WithTimeout(d time.Duration) Option {
 	return func(c *config) error {
 		c.timeout = d
 		if d <= 0 {
@@ -66,9 +66,9 @@ func Timeout(d time.Duration) Option {
 	}
 }
 
-// AckWait is how long one attempt waits for its answer before the same message, under the same Nats-Msg-Id, is sent
-// again within the time that is left. The default is 2 seconds.
-func AckWait(d time.Duration) Option {
+// WithAckWait sets how long one attempt waits for its answer before the same message, under the same Nats-Msg-Id, is
+// sent again within the time that is left. The default is 2 seconds.
+func WithAckWait(d time.Duration) Option {
 	return func(c *config) error {
 		c.ackWait = d
 		if d <= 0 {
@@ -78,18 +78,18 @@ func AckWait(d time.Duration) Option {
 	}
 }
 
-// ByStream publishes to the intake stream without looking for it first, for producers that may not ask JetStream.
-func ByStream() Option {
-	return func(c *config) error { c.fixed = byStream; return nil }
+// WithRoute fixes how a push reaches tarry. Without it the first push looks for the intake stream.
+func WithRoute(r Route) Option {
+	return func(c *config) error {
+		c.fixed = r
+		if r != ByStream && r != ByRequest {
+			return fmt.Errorf("route %d is neither tarry.ByStream nor tarry.ByRequest", r)
+		}
+		return nil
+	}
 }
 
-// ByRequest asks an instance for every push and leaves the intake stream alone. A push then needs a running instance,
-// but its answer is tarry's own verdict: a name that is taken is an error at once.
-func ByRequest() Option {
-	return func(c *config) error { c.fixed = byRequest; return nil }
-}
-
-// WithJetStream names the JetStream context through which a [Conn] finds and reaches the intake stream: one with a
+// WithJetStream names the JetStream context through which a client finds and reaches the intake stream: one with a
 // domain or an API prefix. A [JetStream] uses the one it wraps.
 func WithJetStream(js jetstream.JetStream) Option {
 	return func(c *config) error {

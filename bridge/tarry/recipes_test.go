@@ -137,7 +137,7 @@ func (d *dev) runConsumer(t *testing.T, dir string, args ...string) {
 	for n := 1; n <= 2; n++ {
 		m := message("orders.remind", fmt.Sprintf(`{"order": %d}`, n))
 		if n == 2 {
-			ID(Delay(m, time.Millisecond), "good")
+			Tag(m, In(time.Millisecond), As("good"))
 		}
 		if err := c.PublishMsg(m); err != nil {
 			t.Fatal(err)
@@ -157,8 +157,8 @@ func (d *dev) runConsumer(t *testing.T, dir string, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.PublishMsg(Retries(Key(ID(Delay(message("orders.remind", "bad", "X", "1"), time.Millisecond), "bad"),
-		"k"), "10ms,20ms")); err != nil {
+	if err := c.PublishMsg(Tag(message("orders.remind", "bad", "X", "1"), In(time.Millisecond), As("bad"), Key("k"),
+		Retries("10ms,20ms"))); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"bad", placeOf(ack.Stream, ack.Sequence, raw.Time)} {
@@ -245,7 +245,7 @@ func TestRecipes_CommandLine(t *testing.T) {
 	execute(t, dir, []string{"GOBIN=" + dir, "GOFLAGS="}, "go", "install", cli)
 	d := startDev(t, "")
 	sub := listen(t, wrap(t, connect(t, d.nats)), "orders.remind")
-	short := recipe(t, "README.md", "The `nats` CLI, and any client that speaks JetStream:")
+	short := recipe(t, "docs/producers.md", "The `nats` CLI, and any client that speaks JetStream:")
 	script := save(t, dir, "recipe.sh", recipe(t, recipes, "## Command line")+short)
 	said := execute(t, dir, []string{"NATS_URL=" + d.nats, "PATH=" + dir + ":" + os.Getenv("PATH")}, "sh",
 		"-eux", script)

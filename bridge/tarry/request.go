@@ -6,12 +6,173 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
 )
+
+// MaxBatch is the most messages that one [Client.PushBatch] takes.
+const MaxBatch = 1000
+
+// Outcome is the result of one push of a batch: its place, unless Err is set.
+type Outcome struct {
+	Stored Stored
+	Err    error
+}
+
+// PushBatch stores up to [MaxBatch] tagged messages with one request, or with as few as the server's max_payload
+// allows, and returns an outcome for each, in order: one that is refused does not keep the others back. It always asks
+// an instance, so it needs one that runs; the error is about the batch as a whole, of which nothing was sent then.
+//
+// An outcome without an answer is [ErrOutcomeUnknown]. PushBatch repeats what is safe to repeat, so name the messages
+// with [As]. Where the pushes must be stored while every instance is down, publish them with
+// [JetStream.PublishMsgAsync] instead.
+func (c *Client) PushBatch(ctx context.Context, msgs []*nats.Msg) ([]Outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if len(msgs) > MaxBatch {
+		return nil, &Error{Word: wire.WordTooLarge, Field: "messages",
+			Detail: fmt.Sprintf("are %d, the limit is %d", len(msgs), MaxBatch)}
+	}
+	ctx, cancel := bounded(ctx, c.timeout)
+	defer cancel()
+	outcomes := make([]Outcome, len(msgs))
+	var pushes []*pending
+	for i, m := range msgs {
+		if m == nil {
+			outcomes[i].Err = nats.ErrInvalidMsg
+			continue
+		}
+		out, err := c.rewrite(m)
+		if err != nil {
+			outcomes[i].Err = err
+			continue
+		}
+		pushes = append(pushes, &pending{question: newPushRequest(out), outcome: &outcomes[i]})
+	}
+	c.askAll(ctx, pushes)
+	for i := range outcomes {
+		if err := outcomes[i].Err; isNoResponders(err) && !errors.Is(err, ErrOutcomeUnknown) {
+			outcomes[i].Err = c.noInstance(err)
+		}
+	}
+	return outcomes, nil
+}
+
+// ask pushes one message by request.
+func (c *Client) ask(ctx context.Context, out *outgoing) (Stored, error) {
+	var o Outcome
+	c.askAll(ctx, []*pending{{question: newPushRequest(out), outcome: &o}})
+	if isNoResponders(o.Err) {
+		c.route.forget()
+		if !errors.Is(o.Err, ErrOutcomeUnknown) {
+			o.Err = c.noIntake(o.Err)
+		}
+	}
+	return o.Stored, o.Err
+}
+
+// pending is a push by request on its way to its outcome.
+type pending struct {
+	question pushRequest
+	outcome  *Outcome
+	sent     bool // an instance may have stored it
+}
+
+// askAll pushes by request until each push has its outcome.
+func (c *Client) askAll(ctx context.Context, pushes []*pending) {
+	open := pushes
+	for tries := 0; len(open) > 0; tries++ {
+		var again []*pending
+		for len(open) > 0 {
+			n := c.askOnce(ctx, open)
+			for _, p := range open[:n] {
+				if p.again(tries) {
+					again = append(again, p)
+				}
+			}
+			open = open[n:]
+		}
+		if open = again; len(open) > 0 && !pause(ctx) {
+			break
+		}
+	}
+	for _, p := range pushes {
+		if p.sent && p.outcome.Err != nil {
+			p.outcome.Err = unknown(p.outcome.Err)
+		}
+	}
+}
+
+// again reports whether a push is to be sent again. One that no instance took (nobody answered, or the instance is
+// stopping) is, and so is one that has a name: the same content under a name is stored once. A push without a name is
+// repeated only if the answer gave it one; else a repetition could be a second message.
+func (p *pending) again(tries int) bool {
+	var refused *Error
+	switch err := p.outcome.Err; {
+	case errors.As(err, &refused) && refused.Word == "outcome_unknown":
+		if p.sent = true; refused.ID != "" {
+			p.question.ID = refused.ID
+		}
+		return p.question.ID != ""
+	case errors.As(err, &refused):
+		return tries < 2 && (refused.Word == "stopping" || refused.Word == "busy" ||
+			refused.Word == "unavailable" || refused.Word == "bucket_unavailable")
+	case isNoResponders(err):
+		return tries < 2
+	case isTimeout(err):
+		p.sent = true
+		return p.question.ID != ""
+	}
+	return false
+}
+
+// askOnce sends as many of the pushes as one request holds, and returns how many that is. A push alone goes as it is.
+func (c *Client) askOnce(ctx context.Context, pushes []*pending) int {
+	const (
+		frame  = len(`{"messages":[]}`)
+		result = 1024 // what an instance reserves for a result in its answer
+	)
+	var batch struct {
+		Messages []json.RawMessage `json:"messages"`
+	}
+	for size := frame; len(batch.Messages) < len(pushes); {
+		n, limit := len(batch.Messages), int(c.nc.MaxPayload())
+		text, err := json.Marshal(pushes[n].question)
+		if err != nil && n == 0 {
+			pushes[n].outcome.Err = fmt.Errorf("tarry: write the request: %w", err)
+			return 1
+		}
+		size += len(text) + len(",")
+		if err != nil || n > 0 && limit > 0 && (size > limit || (n+1)*result > limit) {
+			break // it goes with the next request
+		}
+		batch.Messages = append(batch.Messages, text)
+	}
+	n := len(batch.Messages)
+	if n == 1 {
+		var a pushAnswer
+		err := c.request(ctx, "push", batch.Messages[0], &a)
+		*pushes[0].outcome = a.outcome(err)
+		return 1
+	}
+	var answer struct{ Results []json.RawMessage }
+	err := c.request(ctx, "push", batch, &answer)
+	if err == nil && len(answer.Results) != n {
+		err = fmt.Errorf("%w: the answer has %d results for %d pushes", ErrOutcomeUnknown, len(answer.Results), n)
+	}
+	for i, p := range pushes[:n] {
+		var a pushAnswer
+		err := err
+		if err == nil {
+			err = readAnswer(answer.Results[i], &a)
+		}
+		*p.outcome = a.outcome(err)
+	}
+	return n
+}
 
 // pushRequest is a push in JSON, as over HTTP.
 type pushRequest struct {
@@ -30,25 +191,6 @@ type pushRequest struct {
 	MaxWait     string              `json:"max_wait,omitempty"`
 	Retry       string              `json:"retry,omitempty"`
 	Reason      string              `json:"reason,omitempty"`
-}
-
-// pushAnswer is what an instance says to a push.
-type pushAnswer struct {
-	ID        string `json:"id"`
-	UID       string `json:"uid"`
-	Due       string `json:"due"`
-	Duplicate bool   `json:"duplicate"`
-	Merged    bool   `json:"merged"`
-	Checked   *bool  `json:"name_checked"`
-}
-
-func (a *pushAnswer) receipt() (Receipt, error) {
-	due, err := time.Parse(time.RFC3339, a.Due)
-	if err != nil || a.UID == "" {
-		return Receipt{}, fmt.Errorf("%w: the answer is not one of tarry's", ErrOutcomeUnknown)
-	}
-	return Receipt{ID: a.ID, UID: a.UID, Due: due, Duplicate: a.Duplicate, Merged: a.Merged,
-		NameUnchecked: a.Checked != nil && !*a.Checked}, nil
 }
 
 func newPushRequest(out *outgoing) pushRequest {
@@ -76,78 +218,28 @@ func newPushRequest(out *outgoing) pushRequest {
 	return r
 }
 
-// ask pushes by request. A push that no instance took (nobody answered, or the instance is stopping) is sent again, and
-// so is a push that has a name: the same content under a name is stored once. A push without a name is repeated only if
-// the answer gave it one; else a repetition could be a second message.
-func (c *Client) ask(ctx context.Context, out *outgoing) (Receipt, error) {
-	r, sent := newPushRequest(out), false
-	for tries := 0; ; tries++ {
-		var a pushAnswer
-		err := c.request(ctx, "push", r, &a)
-		if err == nil {
-			return a.receipt()
-		}
-		var refused *Error
-		again := false
-		switch {
-		case errors.As(err, &refused) && refused.Word == "outcome_unknown":
-			if sent = true; refused.ID != "" {
-				r.ID = refused.ID
-			}
-			again, err = r.ID != "", fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
-		case errors.As(err, &refused):
-			again = tries < 2 && (refused.Word == "stopping" || refused.Word == "busy" ||
-				refused.Word == "unavailable" || refused.Word == "bucket_unavailable")
-		case errors.Is(err, nats.ErrNoResponders):
-			again = tries < 2
-			if err = c.noIntake(err); !again {
-				c.route.forget()
-			}
-		case isTimeout(err):
-			sent, again = true, r.ID != ""
-			err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
-		}
-		if !again || !pause(ctx) {
-			if sent && !errors.Is(err, ErrOutcomeUnknown) {
-				err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
-			}
-			return Receipt{}, err
-		}
+// pushAnswer is the answer of an instance to a push.
+type pushAnswer struct {
+	Stored
+	Checked *bool `json:"name_checked"`
+}
+
+func (a *pushAnswer) outcome(err error) Outcome {
+	if err == nil && (a.UID == "" || a.Due.IsZero()) {
+		err = fmt.Errorf("%w: the answer is not one of tarry's", ErrOutcomeUnknown)
 	}
-}
-
-// pause waits before a request is repeated, as long as JetStream does; false when the time is up.
-func pause(ctx context.Context) bool {
-	t := time.NewTimer(250 * time.Millisecond)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
+	if err != nil {
+		return Outcome{Err: err}
 	}
+	a.NameUnchecked = a.Checked != nil && !*a.Checked
+	return Outcome{Stored: a.Stored}
 }
 
-// problem is every answer that is not a success.
-type problem struct {
-	Word   string `json:"error"`
-	Detail string `json:"detail"`
-	ID     string `json:"id"`
-	UID    string `json:"uid"`
-	State  string `json:"state"`
-	At     string `json:"at"`
-
-	Version    uint64      `json:"version"`
-	Bucket     *int        `json:"bucket"`
-	Report     *Report     `json:"report"`
-	Candidates []Candidate `json:"candidates"`
-}
-
-// request asks an instance and reads its answer into answer. A refusal is an *Error.
+// request asks an instance once and reads its answer. A refusal is an *Error.
 func (c *Client) request(ctx context.Context, verb string, question, answer any) error {
-	one, cancel := context.WithTimeout(ctx, c.ackWait)
+	ctx, cancel := context.WithTimeout(ctx, c.ackWait)
 	defer cancel()
-	return c.exchange(one, verb, question, answer)
+	return c.exchange(ctx, verb, question, answer)
 }
 
 // exchange is request for as long as ctx allows.
@@ -164,31 +256,25 @@ func (c *Client) exchange(ctx context.Context, verb string, question, answer any
 	if err != nil {
 		return err
 	}
-	var p problem
-	if err := json.Unmarshal(reply.Data, &p); err != nil || p.Word == "" {
-		if text := reply.Header.Get("Nats-Service-Error"); text != "" { // a micro service's own form
-			return &Error{Word: "internal", Detail: text}
-		}
-		if err != nil {
-			return fmt.Errorf("%w: read the answer: %w", ErrOutcomeUnknown, err)
-		}
+	err = readAnswer(reply.Data, answer)
+	if text := reply.Header.Get("Nats-Service-Error"); text != "" && !errors.As(err, new(*Error)) {
+		return &Error{Word: "internal", Detail: text} // a micro service's own form
 	}
-	if p.Word != "" {
-		return &Error{Word: p.Word, Detail: p.Detail, ID: p.ID, UID: p.UID, State: p.State, At: moment(p.At),
-			Version: p.Version,
-			Bucket:  p.Bucket, Report: p.Report, Candidates: p.Candidates}
+	return err
+}
+
+// readAnswer reads an answer of an instance. Whatever is no success has the shape of an Error.
+func readAnswer(data []byte, answer any) error {
+	var refused Error
+	err := json.Unmarshal(data, &refused)
+	if err == nil && refused.Word != "" {
+		return &refused
 	}
-	if err := json.Unmarshal(reply.Data, answer); err != nil {
+	if err == nil {
+		err = json.Unmarshal(data, answer)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: read the answer: %w", ErrOutcomeUnknown, err)
 	}
 	return nil
-}
-
-// moment reads a time of an answer; none is the zero time.
-func moment(s string) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return time.Time{}
-	}
-	return t.UTC()
 }

@@ -84,8 +84,8 @@ func TestRequest_CarriesThePushAsJSON(t *testing.T) {
 		"Tarry-TTL", "90s",
 		"Tarry-Attempt", "2", "Tarry-On-Duplicate", "reject", "Tarry-Deliver", "mq", "Nats-Msg-Id", "order-1", "X", "2",
 		"X", "1", "y", "Ü")
-	r, err := conn.Push(t.Context(), m)
-	want := Receipt{ID: "order-1", UID: "0uid", Due: time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)}
+	r, err := conn.Tarry().Push(t.Context(), m)
+	want := Stored{ID: "order-1", UID: "0uid", Due: time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)}
 	if err != nil || r != want {
 		t.Fatalf("got %+v, %v, want %+v", r, err, want)
 	}
@@ -138,11 +138,11 @@ func TestRequest_CanBeChosen(t *testing.T) {
 	nc, _ := account(t)
 	stored := intake(t, nc)
 	newInstance(t, nc, always(kept))
-	if err := wrap(t, nc, ByRequest()).PublishMsg(message("orders", "", "Tarry-Delay", "1s")); err != nil {
+	if err := wrap(t, nc, WithRoute(ByRequest)).PublishMsg(message("orders", "", "Tarry-Delay", "1s")); err != nil {
 		t.Fatal(err)
 	}
 	other, _ := account(t)
-	if err := wrap(t, other, ByRequest()).PublishMsg(message("orders", "", "Tarry-Delay", "1s")); !errors.Is(
+	if err := wrap(t, other, WithRoute(ByRequest)).PublishMsg(message("orders", "", "Tarry-Delay", "1s")); !errors.Is(
 		err, ErrNoIntake) || strings.Contains(err.Error(), "stream") {
 		t.Errorf("without an instance: %v, which speaks of a stream that was not looked for", err)
 	}
@@ -151,7 +151,7 @@ func TestRequest_CanBeChosen(t *testing.T) {
 	}
 }
 
-func TestRequest_TellsTarrysOwnVerdict(t *testing.T) {
+func TestRequest_ReturnsTarrysOwnVerdict(t *testing.T) {
 	t.Parallel()
 	nc := off(t)
 	newInstance(t, nc, always(`{"error":"duplicate_id","detail":"order-1 has other content","id":"order-1",`+
@@ -213,9 +213,9 @@ func TestRequest_IsRepeatedOnlyWhereThatIsSafe(t *testing.T) {
 			in := newInstance(t, nc, c.say)
 			m := message("orders", "", "Tarry-Delay", "1s")
 			if c.id != "" {
-				ID(m, c.id)
+				Tag(m, As(c.id))
 			}
-			err := wrap(t, nc, AckWait(200*time.Millisecond)).PublishMsg(m)
+			err := wrap(t, nc, WithAckWait(200*time.Millisecond)).PublishMsg(m)
 			if (c.err == nil) != (err == nil) || (c.err != nil && !errors.Is(err, c.err)) {
 				t.Errorf("got %v, want %v", err, c.err)
 			}
@@ -331,7 +331,7 @@ func TestRequest_FuturesEndWithTheContextTheyCameFrom(t *testing.T) {
 		return nil
 	})
 	// it is still usable, and its time-out bounds what gets no answer
-	short := wrapJS(t, nc, Timeout(50*time.Millisecond))
+	short := wrapJS(t, nc, WithTimeout(50*time.Millisecond))
 	if f, err = short.PublishMsgAsync(message("orders", "", "Tarry-Delay", "1s")); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,44 +27,59 @@ func TestRequests_AreWhatTheDaemonUnderstands(t *testing.T) {
 	delete(cases, "about")
 
 	nc, _ := account(t)
-	in := newInstance(t, nc, always(`{"id":"a","uid":"0uid","due":"2030-01-31T08:00:00.000Z"}`))
-	conn := wrap(t, nc, ByRequest())
+	const kept = `{"id":"a","uid":"0uid","due":"2030-01-31T08:00:00.000Z"}`
+	in := newInstance(t, nc, func(_ int, data string) string {
+		if strings.HasPrefix(data, `{"messages"`) {
+			return `{"results":[` + kept + `,` + kept + `]}`
+		}
+		return kept
+	})
+	conn := wrap(t, nc, WithRoute(ByRequest))
 	at := time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)
 	retry := message("orders.created", "body", "Tarry-Id", "order-1", "Tarry-Attempt", "1", "Tarry-Due",
 		"1896076800000", "Tarry-Key", "k", "Nats-Msg-Id", "0uid",
 		"Tarry-Retry", "exp(1m,1h,3)~20%", "X", "1")
 	reschedule := func(c Change) error {
-		_, err := conn.Reschedule(t.Context(), Ref{ID: "a"}, c)
+		_, err := conn.Tarry().Reschedule(t.Context(), Ref{ID: "a"}, c)
 		return err
 	}
 	asked := 0
 	for name, ask := range map[string]func() error{
-		"push a retry": func() error { _, err := conn.RetryLater(t.Context(), retry, "why"); return err },
+		"push a retry": func() error { _, err := conn.Tarry().RetryMsg(t.Context(), retry, "why"); return err },
 		"push and merge": func() error {
 			return conn.PublishMsg(
-				MaxWait(OnDuplicate(Delay(message("orders", "body"), time.Second), Debounce), time.Minute))
+				Tag(message("orders", "body"), In(time.Second), OnDuplicate(Debounce), MaxWait(time.Minute)))
 		},
-		"name": func() error { _, err := conn.Run(t.Context(), Ref{ID: "a", Topic: "mail.x", Key: "k"}); return err },
+		"push a batch": func() error {
+			_, err := conn.Tarry().PushBatch(t.Context(), []*nats.Msg{
+				Tag(message("orders", "body"), In(time.Second), As("a")),
+				Tag(message("orders", "body"), At(at), Retries(Exponential(time.Second, time.Hour, 3).Jitter(20)))})
+			return err
+		},
+		"name": func() error {
+			_, err := conn.Tarry().Run(t.Context(), Ref{ID: "a", Topic: "mail.x", Key: "k"})
+			return err
+		},
 		"reschedule by delay": func() error {
 			return reschedule(Change{Delay: new(20 * time.Minute), Priority: new(uint8(7)),
-				Header: nats.Header{"X": {"1", "2"}}, Data: []byte("x"), Version: 9})
+				Header: nats.Header{"X": {"1", "2"}}, Data: []byte("x"), Version: new(uint64(9))})
 		},
 		"reschedule by time": func() error {
-			return reschedule(Change{At: at, Header: nats.Header{}, Data: []byte{}})
+			return reschedule(Change{At: &at, Header: nats.Header{}, Data: []byte{}})
 		},
-		"reschedule by shift": func() error { return reschedule(Change{Shift: -10 * time.Minute}) },
+		"reschedule by shift": func() error { return reschedule(Change{Shift: new(-10 * time.Minute)}) },
 		"cancel many": func() error {
-			_, err := conn.CancelMany(t.Context(),
+			_, err := conn.Tarry().CancelMany(t.Context(),
 				Selection{Topic: "orders.>", Key: "k", DueFrom: at, DueTo: at.Add(time.Millisecond), DryRun: true})
 			return err
 		},
 		"reschedule many": func() error {
-			_, err := conn.RescheduleMany(t.Context(), Selection{All: true}, Change{Shift: time.Hour})
+			_, err := conn.Tarry().RescheduleMany(t.Context(), Selection{All: true}, Change{Shift: new(time.Hour)})
 			return err
 		},
 		"requeue": func() error {
-			_, err := conn.Requeue(t.Context(), Ref{ID: "a", Key: "k"},
-				Requeue{Delay: time.Minute, Header: nats.Header{"X": {"1"}}, Data: []byte("x")})
+			_, err := conn.Tarry().Requeue(t.Context(), Ref{ID: "a", Key: "k"},
+				Change{Delay: new(time.Minute), Header: nats.Header{"X": {"1"}}, Data: []byte("x")})
 			return err
 		},
 	} {

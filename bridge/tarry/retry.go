@@ -1,44 +1,81 @@
 package tarry
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
 )
 
-// Pusher is a *Conn, a *JetStream, a *JetStreamContext or a *Client.
-type Pusher interface {
-	Push(ctx context.Context, msg *nats.Msg) (Receipt, error)
+// Retried is the place of a retry, and what comes next.
+type Retried struct {
+	Stored
+	// Attempt is the number that the next delivery carries.
+	Attempt int
+	// Delay is how long the retry waits: as asked for, else by the schedule that it carries, jitter aside. Over reports
+	// that this schedule has ended: tarry ends the message as dead, with the reason, and it can be requeued. A message
+	// that carries no schedule goes by its topic's, which is not known here: then Delay is 0 and Over false.
+	Delay time.Duration
+	Over  bool
 }
 
-// RetryLater has a consumer see a message again after a delay of its own choice; [Client.RetryLater] goes by the
-// schedule of the message and ends it after the last entry. It pushes the message, on the same subject, under the same
-// name and with the next Tarry-Attempt. A nil error means stored, and then the consumer acknowledges the one it has:
+// Retry has tarry deliver a message again that the consumer could not handle. It comes on the subject on which it was
+// read when its schedule of retries (Tarry-Retry, else the topic's) says, under the same name, with the next
+// Tarry-Attempt and the reason, cut to 255 bytes, as Tarry-Reason; after the last entry tarry ends it as dead. A nil
+// error means stored, and then the consumer acknowledges the delivery it has:
 //
 //	if err := handle(msg); err != nil {
-//		err = tarry.RetryLater(ctx, conn, msg, time.Minute)
-//		...
+//		if _, err := client.Retry(ctx, msg, err.Error()); err != nil {
+//			return // not acknowledged: JetStream delivers it again
+//		}
 //	}
+//	msg.Ack()
 //
-// How often to retry is the consumer's to say, see [Attempt]. As for [Client.RetryLater], calling it twice for one
-// delivery stores one retry, except for a message of core NATS that tarry did not deliver. Priority and TTL are not on
-// a delivered message, so the retry has none.
-func RetryLater(ctx context.Context, via Pusher, msg *nats.Msg, delay time.Duration) error {
+// Tags change the retry. With [In] or [At] it comes at that time, whatever its schedule, and how often to retry is the
+// consumer's decision, see [Attempt]. Priority and TTL are not on a delivered message, so the retry has those of the
+// tags alone. It keeps its name and its key: [As] and [Key] are refused.
+//
+// Retry takes every message of the subject, whether tarry delivered it or a producer published it without a tag. The
+// latter is attempt 1 and its retry attempt 2; its name is made of the stream, the sequence and the time at which the
+// stream stored it, and [Stored].ID has it.
+//
+// It is safe to repeat: for one delivery one retry is stored, whoever asks, and however often ([Stored].Duplicate
+// reports it). Consumers that share a subject without sharing the work give the same message back and get it once. A
+// message of core NATS that tarry did not deliver has nothing to recognize it by: there each call stores a message of
+// its own, and is repeated safely only within the call.
+//
+// The copy of a dead or expired message is refused with [ErrCopy]; [Client.Requeue] gives a dead message another life.
+func (c *Client) Retry(ctx context.Context, msg jetstream.Msg, reason string, tags ...TagOption) (Retried, error) {
 	if msg == nil {
-		return nats.ErrInvalidMsg
+		return Retried{}, nats.ErrInvalidMsg
 	}
-	return taken(msg).retry(ctx, via, delay)
+	place := ""
+	if meta, err := msg.Metadata(); err == nil {
+		place = placeOf(meta.Stream, meta.Sequence.Stream, meta.Timestamp)
+	}
+	return c.retry(ctx, newDelivery(msg.Subject(), msg.Headers(), msg.Data(), place), reason, tags)
 }
 
-// RetryMsgLater is RetryLater for a message of the jetstream package.
-func RetryMsgLater(ctx context.Context, via Pusher, msg jetstream.Msg, delay time.Duration) error {
+// RetryMsg is [Client.Retry] for a message of core NATS or of nats.go's older JetStream interface.
+func (c *Client) RetryMsg(ctx context.Context, msg *nats.Msg, reason string, tags ...TagOption) (Retried, error) {
 	if msg == nil {
-		return nats.ErrInvalidMsg
+		return Retried{}, nats.ErrInvalidMsg
 	}
-	return takenByJetStream(msg).retry(ctx, via, delay)
+	place := ""
+	if meta, err := msg.Metadata(); err == nil {
+		place = placeOf(meta.Stream, meta.Sequence.Stream, meta.Timestamp)
+	}
+	return c.retry(ctx, newDelivery(msg.Subject, msg.Header, msg.Data, place), reason, tags)
 }
 
 // Attempt reads from a message's header which delivery this is, from 1 up.
@@ -49,7 +86,124 @@ func Attempt(h nats.Header) int {
 	return 1
 }
 
-func (d *delivery) retry(ctx context.Context, via Pusher, delay time.Duration) error {
-	_, err := via.Push(ctx, Delay(d.again(), delay))
-	return err
+func (c *Client) retry(ctx context.Context, d *delivery, reason string, tags []TagOption) (Retried, error) {
+	if d.isCopy() {
+		return Retried{}, fmt.Errorf("%w: %s has a copy of a message for %s; requeue that one",
+			ErrCopy, strconv.QuoteToASCII(d.subject), strconv.QuoteToASCII(find(d.header, HeaderSubject)))
+	}
+	again, r := d.again(), Retried{Attempt: d.attempt + 1}
+	key := find(again.Header, HeaderKey)
+	Tag(again, tags...)
+	if has(again.Header, HeaderID) || find(again.Header, HeaderKey) != key {
+		return Retried{}, &Error{Word: WordRetry, Field: "tags",
+			Detail: "of a retry take neither tarry.As nor tarry.Key: it keeps the name and the key of its message"}
+	}
+	// On the intake subject it keeps its Nats-Msg-Id, which names this retry of this delivery and no other.
+	again.Subject = wire.IntakeSubject(c.prefix, again.Subject)
+	set(again.Header, nats.MsgIdHdr, "retry-"+d.once+"-"+strconv.Itoa(r.Attempt))
+	set(again.Header, HeaderID, d.id)
+	set(again.Header, HeaderAttempt, strconv.Itoa(r.Attempt))
+	if reason = wire.CleanReason(reason); reason != "" {
+		set(again.Header, HeaderReason, reason)
+	}
+	out, err := c.rewrite(again)
+	if err != nil {
+		return Retried{}, err
+	}
+	schedule := out.push.Retry.Delays
+	switch n := r.Attempt - 2; {
+	case out.push.HasAt:
+		r.Delay = max(0, time.Until(out.push.At))
+	case !out.push.ByRetry():
+		r.Delay = out.push.Delay
+	case n < len(schedule):
+		r.Delay = schedule[n]
+	default:
+		r.Over = len(schedule) > 0
+	}
+	if r.Stored, err = c.push(ctx, out); err != nil {
+		return Retried{}, err
+	}
+	return r, nil
+}
+
+// delivery is a message as its consumer has it. The subject is the one on which it was read, also where a stream or an
+// account maps subjects or a stream takes from another: that is where the consumer looks for it again.
+type delivery struct {
+	subject string
+	header  nats.Header
+	data    []byte
+
+	id      string // the name under which it is tried again
+	once    string // no other delivery has it
+	attempt int
+}
+
+// newDelivery reads name and attempt of a message that tarry delivered. Any other message is at its first attempt, and
+// its place is its name. A message of core NATS has no place, so each call makes a name of its own.
+func newDelivery(subject string, h nats.Header, data []byte, place string) *delivery {
+	d := &delivery{subject: subject, header: h, data: data, attempt: 1}
+	if id := find(h, HeaderID); id != "" && has(h, HeaderDue) && has(h, HeaderAttempt) {
+		d.id, d.attempt = id, Attempt(h)
+		d.once = cmp.Or(find(h, nats.MsgIdHdr), place, fresh())
+		return d
+	}
+	d.id = cmp.Or(place, fresh())
+	d.once = d.id
+	return d
+}
+
+// placeOf names a message by where it is stored. The time is there for a stream that is deleted and made anew, which
+// counts from 1 again.
+func placeOf(stream string, sequence uint64, at time.Time) string {
+	rest := ":" + strconv.FormatUint(sequence, 10) + ":" + strconv.FormatInt(at.UnixNano(), 10)
+	if len(stream)+len(rest) > wire.MaxID {
+		sum := sha256.Sum256([]byte(stream))
+		stream = hex.EncodeToString(sum[:16])
+	}
+	return stream + rest
+}
+
+// isCopy reports whether the message is a copy of one that ended, on a subject that is neither its topic nor one of the
+// topic's partitions.
+func (d *delivery) isCopy() bool {
+	topic := find(d.header, HeaderSubject)
+	return topic != "" && !isPartition(d.subject, topic)
+}
+
+// again returns the message without what belongs to this delivery alone.
+func (d *delivery) again() *nats.Msg {
+	m := &nats.Msg{Subject: d.subject, Header: make(nats.Header, len(d.header)+4), Data: d.data}
+	maps.Copy(m.Header, d.header)
+	maps.DeleteFunc(m.Header, func(name string, _ []string) bool { return reserved(name) })
+	for _, name := range [...]string{HeaderKey, HeaderRetry} {
+		if v := find(d.header, name); v != "" {
+			set(m.Header, name, v)
+		}
+	}
+	if topic := find(d.header, HeaderSubject); isPartition(d.subject, topic) {
+		m.Subject = topic
+	}
+	return m
+}
+
+// isPartition reports whether the subject is a partition of the topic. A header alone is not believed: whoever may
+// publish to the consumer could have it send messages anywhere.
+func isPartition(subject, topic string) bool {
+	n, ok := strings.CutPrefix(subject, topic+".")
+	if !ok || topic == "" {
+		return false
+	}
+	_, err := strconv.ParseUint(n, 10, 32)
+	return err == nil
+}
+
+// reserved reports whether a header is tarry's or the server's and not the user's to carry on.
+func reserved(name string) bool {
+	for _, prefix := range [...]string{"tarry-", "nats-"} {
+		if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
+			return true
+		}
+	}
+	return false
 }

@@ -3,6 +3,9 @@ package tarry
 import (
 	"errors"
 	"reflect"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,29 +20,32 @@ func delivered() *nats.Msg {
 		"Nats-Msg-Id", "0uid", "X", "1", "traceparent", "00")
 }
 
-func TestRetryLater_PushesTheMessageAgainUnderItsName(t *testing.T) {
+func TestRetryIn_PushesTheMessageAgainUnderItsName(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	in := intake(t, nc)
 	conn := wrap(t, nc)
-	for range 2 {
-		if err := RetryLater(t.Context(), conn, delivered(), time.Minute); err != nil {
-			t.Fatal(err)
+	for n := range 2 { // the second is the same retry
+		got, err := conn.Tarry().RetryMsg(t.Context(), delivered(), "", In(time.Minute))
+		if err != nil || got.Duplicate != (n == 1) || got.Attempt != 2 || got.Delay != time.Minute || got.Over {
+			t.Fatalf("got %+v, %v", got, err)
 		}
 	}
 	second := delivered()
 	second.Header.Set("Tarry-Attempt", "2")
-	if err := RetryLater(t.Context(), conn, second, time.Minute); err != nil {
+	if err := errOf(conn.Tarry().RetryMsg(t.Context(), second, "", In(time.Minute), Priority(7))); err != nil {
 		t.Fatal(err)
 	}
-	for n, got := range stored(t, in) {
-		attempt := "2"
-		if n == 2 {
-			attempt = "3"
-		}
+	list := stored(t, in)
+	if len(list) != 2 || list[1].Header.Get("Tarry-Priority") != "7" {
+		t.Fatalf("%d stored", len(list))
+	}
+	delete(list[1].Header, "Tarry-Priority")
+	for n, got := range list {
+		attempt := strconv.Itoa(n + 2)
 		want := nats.Header{"Tarry-Delay": {"1m0s"}, "Tarry-Id": {"order-1"}, "Tarry-Attempt": {attempt},
 			"Tarry-Key": {"k"},
-			"X":         {"1"}, "traceparent": {"00"}, "Nats-Msg-Id": got.Header["Nats-Msg-Id"]}
+			"X":         {"1"}, "traceparent": {"00"}, "Nats-Msg-Id": {"retry-0uid-" + attempt}}
 		if got.Subject != "delayed.orders.created" || string(got.Data) != "body" ||
 			!reflect.DeepEqual(got.Header, want) {
 			t.Errorf("%d: got %q %q %v, want %v", n, got.Subject, got.Data, got.Header, want)
@@ -47,17 +53,17 @@ func TestRetryLater_PushesTheMessageAgainUnderItsName(t *testing.T) {
 	}
 }
 
-// TestRetryLater_NamesWhatHasNoName covers messages that never went through tarry.
-func TestRetryLater_NamesWhatHasNoName(t *testing.T) {
+// TestRetryIn_NamesWhatHasNoName covers messages that never went through tarry.
+func TestRetryIn_NamesWhatHasNoName(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	in := intake(t, nc)
 	conn, js := wrap(t, nc), wrapJS(t, nc)
-	if err := RetryLater(t.Context(), conn, message("orders", "core"), time.Minute); err != nil {
+	if err := errOf(conn.Tarry().RetryMsg(t.Context(), message("orders", "core"), "", In(time.Minute))); err != nil {
 		t.Fatal(err)
 	}
-	if err := RetryLater(t.Context(), conn, message("orders", "id", "Nats-Msg-Id", "mine", "Nats-Stream", "X"),
-		time.Minute); err != nil {
+	if err := errOf(conn.Tarry().RetryMsg(t.Context(),
+		message("orders", "id", "Nats-Msg-Id", "mine", "Nats-Stream", "X"), "", In(time.Minute))); err != nil {
 		t.Fatal(err)
 	}
 	orders, ids := stream(t, nc, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders"}}),
@@ -74,7 +80,7 @@ func TestRetryLater_NamesWhatHasNoName(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := RetryMsgLater(t.Context(), js, m, time.Minute); err != nil {
+		if err := errOf(js.Tarry().Retry(t.Context(), m, "", In(time.Minute))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -90,15 +96,15 @@ func TestRetryLater_NamesWhatHasNoName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := RetryLater(t.Context(), old.(*JetStreamContext), om, time.Minute); err != nil {
+	if err := errOf(old.(*JetStreamContext).Tarry().RetryMsg(t.Context(), om, "", In(time.Minute))); err != nil {
 		t.Fatal(err)
 	}
 	list := stored(t, in)
-	if len(list) != 5 {
+	if len(list) != 3 { // the last three are one retry
 		t.Fatalf("%d stored", len(list))
 	}
 	place := placeIn(t, orders, "ORDERS")
-	for n, id := range []string{"", "", place, place, place} {
+	for n, id := range []string{"", "", place} {
 		got := list[n].Header
 		if id == "" && len(got.Get("Tarry-Id")) == 22 && !ids[got.Get("Tarry-Id")] {
 			id = got.Get("Tarry-Id")
@@ -110,21 +116,27 @@ func TestRetryLater_NamesWhatHasNoName(t *testing.T) {
 	}
 }
 
-func TestRetryLater_TellsWhatIsWrong(t *testing.T) {
+func TestRetryIn_RefusesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	intake(t, nc)
 	conn := wrap(t, nc)
-	if err := RetryLater(t.Context(), conn, nil, time.Second); !errors.Is(err, nats.ErrInvalidMsg) {
+	if err := errOf(conn.Tarry().RetryMsg(t.Context(), nil, "", In(time.Second))); !errors.Is(err, nats.ErrInvalidMsg) {
 		t.Errorf("got %v", err)
 	}
-	if err := RetryMsgLater(t.Context(), conn, nil, time.Second); !errors.Is(err, nats.ErrInvalidMsg) {
+	if err := errOf(conn.Tarry().Retry(t.Context(), nil, "", In(time.Second))); !errors.Is(err, nats.ErrInvalidMsg) {
 		t.Errorf("got %v", err)
 	}
-	wantRefused(t, RetryLater(t.Context(), conn, delivered(), -time.Second), "invalid_delay", "Tarry-Delay")
+	_, err := conn.Tarry().RetryMsg(t.Context(), delivered(), "", In(-time.Second))
+	wantRefused(t, err, "invalid_delay", "Tarry-Delay")
+	_, err = conn.Tarry().RetryMsg(t.Context(), delivered(), "", As("another"))
+	wantRefused(t, err, WordRetry, "tags")
+	_, err = conn.Tarry().RetryMsg(t.Context(), delivered(), "", Key("another"))
+	wantRefused(t, err, WordRetry, "tags")
 	last := delivered()
 	last.Header.Set("Tarry-Attempt", "65535")
-	wantRefused(t, RetryLater(t.Context(), conn, last, time.Second), "invalid_attempt", "Tarry-Attempt")
+	_, err = conn.Tarry().RetryMsg(t.Context(), last, "", In(time.Second))
+	wantRefused(t, err, "invalid_attempt", "Tarry-Attempt")
 }
 
 func TestAttempt_CountsFromOne(t *testing.T) {
@@ -136,5 +148,191 @@ func TestAttempt_CountsFromOne(t *testing.T) {
 	}
 	if Attempt(nil) != 1 {
 		t.Error("no header is the first delivery")
+	}
+}
+
+func TestRetry_SendsTheMessageBackBySchedule(t *testing.T) {
+	t.Parallel()
+	nc, _ := account(t)
+	in := intake(t, nc)
+	conn := wrap(t, nc)
+	m := delivered()
+	m.Header["Tarry-Retry"] = []string{"1m,10m~20%"}
+	m.Header["Tarry-Reason"] = []string{"of the attempt before"}
+	m.Header["Nats-Stream"] = []string{"ORDERS"}
+	before := len(m.Header)
+	got, err := conn.Tarry().RetryMsg(t.Context(), m, " no\ndatabase "+strings.Repeat("x", 300))
+	if err != nil || got.Attempt != 2 || got.Delay != time.Minute || got.Over || got.ID != "order-1" ||
+		got.Stream != "TARRY_default" || got.Sequence != 1 || got.Duplicate {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	if m.Subject != "orders.created" || len(m.Header) != before || m.Header.Get("Tarry-Attempt") != "1" {
+		t.Error("the consumer's message was changed")
+	}
+	kept := one(t, in)
+	want := nats.Header{"Tarry-Id": {"order-1"}, "Tarry-Key": {"k"}, "Tarry-Attempt": {"2"},
+		"Tarry-Retry":  {"1m,10m~20%"},
+		"Tarry-Reason": {"no database " + strings.Repeat("x", 255-len("no database "))}, "X": {"1"},
+		"traceparent": {"00"}, "Nats-Msg-Id": {"retry-0uid-2"}}
+	if kept.Subject != "delayed.orders.created" || string(kept.Data) != "body" ||
+		!reflect.DeepEqual(kept.Header, want) {
+		t.Errorf("got %q %q %v\nwant %v", kept.Subject, kept.Data, kept.Header, want)
+	}
+	for attempt, want := range map[string]Retried{"2": {Attempt: 3, Delay: 10 * time.Minute},
+		"3": {Attempt: 4, Over: true}, "9": {Attempt: 10, Over: true}} {
+		m.Header["Tarry-Attempt"] = []string{attempt}
+		got, err := conn.Tarry().RetryMsg(t.Context(), m, "")
+		if got.Stored = (Stored{}); err != nil || got != want {
+			t.Errorf("attempt %s: got %+v, %v", attempt, got, err)
+		}
+	}
+	m.Header["Tarry-Attempt"] = []string{"65535"}
+	_, err = conn.Tarry().RetryMsg(t.Context(), m, "")
+	wantRefused(t, err, "invalid_attempt", HeaderAttempt)
+}
+
+func TestRetry_StoresOneRetryHoweverOftenItIsAsked(t *testing.T) {
+	t.Parallel()
+	nc, more := account(t)
+	in := intake(t, nc)
+	conns := []*Conn{wrap(t, nc), wrap(t, more())}
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			why := "why " + strings.Repeat("x", i)
+			if _, err := conns[i%2].Tarry().RetryMsg(t.Context(), delivered(), why); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got, err := conns[0].Tarry().RetryMsg(t.Context(), delivered(), "again"); err != nil || !got.Duplicate ||
+		got.Attempt != 2 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	one(t, in)
+	second := delivered() // another delivery of the same name: a new uid
+	second.Header["Nats-Msg-Id"], second.Header["Tarry-Attempt"] = []string{"1uid@shop"}, []string{"2"}
+	if got, err := conns[0].Tarry().RetryMsg(t.Context(), second, ""); err != nil || got.Duplicate {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if all := stored(t, in); len(all) != 2 || all[1].Header.Get("Nats-Msg-Id") != "retry-1uid@shop-3" ||
+		all[1].Header.Get("Tarry-Reason") != "" {
+		t.Errorf("got %d: %v", len(all), all[len(all)-1].Header)
+	}
+}
+
+func TestRetry_WorksWithoutANameOfItsOwnAndInPartitions(t *testing.T) {
+	t.Parallel()
+	nc, _ := account(t)
+	in := intake(t, nc)
+	js := wrapJS(t, nc)
+	stream(t, nc, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
+	const uid = "0123456789abcdef0"
+	if _, err := js.PublishMsg(t.Context(),
+		message("orders.created.3", "body", "Tarry-Id", uid, "Nats-Msg-Id", uid, "Tarry-Attempt", "1",
+			"Tarry-Due", "1896076800000", "Tarry-Subject", "orders.created", "Tarry-Key", "k")); err != nil {
+		t.Fatal(err)
+	}
+	consumer, err := js.CreateConsumer(t.Context(), "ORDERS", jetstream.ConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := consumer.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := js.Tarry().Retry(t.Context(), m, "why")
+	if err != nil || got.ID != uid || got.Attempt != 2 || got.Delay != 0 || got.Over {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	if kept := one(t, in); kept.Subject != "delayed.orders.created" || kept.Header.Get("Tarry-Id") != uid ||
+		kept.Header.Get("Tarry-Subject") != "" || string(kept.Data) != "body" {
+		t.Errorf("got %q %v", kept.Subject, kept.Header)
+	}
+	// With a delay of the consumer's own it goes there as well, and keeps its schedule.
+	own := message("orders.created.3", "body", "Tarry-Id", "a", "Tarry-Subject", "orders.created",
+		"Tarry-Retry", "1m,2m")
+	got, err = js.Tarry().RetryMsg(t.Context(), own, "", In(time.Second))
+	if err != nil || got.Delay != time.Second || got.Over {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	if kept := stored(t, in)[1]; kept.Subject != "delayed.orders.created" ||
+		kept.Header.Get("Tarry-Retry") != "1m,2m" || kept.Header.Get("Tarry-Delay") != "1s" {
+		t.Errorf("got %q %v", kept.Subject, kept.Header)
+	}
+}
+
+func TestRetry_RefusesCopies(t *testing.T) {
+	t.Parallel()
+	nc, _ := account(t)
+	in := intake(t, nc)
+	conn := wrap(t, nc)
+	// not what the subject is a partition of
+	for _, topic := range []string{"admin.stop", "orders", "orders.create", "orders.created.1"} {
+		for _, m := range []*nats.Msg{delivered(), message("orders.created", "body")} {
+			Tag(m, tag("Tarry-Subject", topic))
+			if _, err := conn.Tarry().RetryMsg(t.Context(), m, ""); !errors.Is(err, ErrCopy) {
+				t.Errorf("a copy of %s: got %v", topic, err)
+			}
+		}
+	}
+	if _, err := conn.Tarry().RetryMsg(t.Context(), nil, ""); !errors.Is(err, nats.ErrInvalidMsg) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := conn.Tarry().Retry(t.Context(), nil, ""); !errors.Is(err, nats.ErrInvalidMsg) {
+		t.Errorf("got %v", err)
+	}
+	if n := len(stored(t, in)); n != 0 {
+		t.Errorf("%d are stored", n)
+	}
+}
+
+func TestRetry_ByRequestCarriesEverything(t *testing.T) {
+	t.Parallel()
+	nc, _ := account(t)
+	in := newInstance(t, nc, func(n int, _ string) string {
+		if n == 0 {
+			return "" // lost: asked again under its name
+		}
+		return `{"id":"order-1","uid":"1uid","due":"2030-01-31T08:00:00.000Z","state":"waiting","version":1,` +
+			`"durable":"redis","duplicate":true}`
+	})
+	m := delivered()
+	m.Header["Tarry-Retry"] = []string{"exp(1m,1h,3)"}
+	client := wrap(t, nc, WithRoute(ByRequest), WithAckWait(200*time.Millisecond)).Tarry()
+	got, err := client.RetryMsg(t.Context(), m, "why")
+	if err != nil || got.UID != "1uid" || !got.Duplicate || got.Attempt != 2 || got.Delay != time.Minute ||
+		got.Due.IsZero() {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	want := `{"topic":"orders.created","body_base64":"Ym9keQ==","headers":{"X":["1"],"traceparent":["00"]},` +
+		`"id":"order-1","key":"k","attempt":2,"retry":"1m,2m,4m","reason":"why"}`
+	if asked := in.all(); len(asked) != 2 || asked[0] != want || asked[1] != want {
+		t.Errorf("asked %s\nwant %s", asked, want)
+	}
+}
+
+func TestTags_OfMergingAndRetries(t *testing.T) {
+	t.Parallel()
+	nc, _ := account(t)
+	in := intake(t, nc)
+	m := Tag(message("orders", "x"), In(time.Second), OnDuplicate(Debounce), MaxWait(time.Minute), Retries("1m*2~5%"))
+	if err := wrap(t, nc).PublishMsg(m); err != nil {
+		t.Fatal(err)
+	}
+	h := one(t, in).Header
+	if h.Get("Tarry-On-Duplicate") != "debounce" || h.Get("Tarry-Max-Wait") != "60000" ||
+		h.Get("Tarry-Retry") != "1m,1m~5%" {
+		t.Errorf("got %v", h)
+	}
+	asked := newInstance(t, nc, always(`{"id":"0uid","uid":"0uid","due":"2030-01-31T08:00:00.000Z","merged":true}`))
+	r, err := wrap(t, nc, WithRoute(ByRequest)).Tarry().Push(t.Context(), m)
+	if err != nil || !r.Merged {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if got := asked.all()[0]; !strings.Contains(got, `"on_duplicate":"debounce"`) ||
+		!strings.Contains(got, `"max_wait":"60000","retry":"1m,1m~5%"`) {
+		t.Errorf("asked %s", got)
 	}
 }

@@ -2,6 +2,7 @@ package tarry
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,21 +18,17 @@ type outgoing struct {
 }
 
 // rewrite checks a tagged message by the daemon's rules and builds what goes to the intake. The caller's message and
-// its header stay as they are. extra are headers that publish options would have set; they win, as they do in nats.go.
+// its header stay as they are.
 //
 // A message that already stands on an intake subject was rewritten before (by hand, or it is an earlier one being sent
-// again) and keeps its Nats-Msg-Id, so that the stream can tell that it has it.
-func (c *Client) rewrite(m *nats.Msg, extra nats.Header) (*outgoing, error) {
+// again) and keeps its Nats-Msg-Id, so that the stream recognizes it.
+func (c *Client) rewrite(m *nats.Msg) (*outgoing, error) {
 	if m.Reply != "" {
 		return nil, &Error{Word: WordReply, Field: "reply",
 			Detail: "cannot go with a delay: nobody would wait for the answer"}
 	}
-	h := make(nats.Header, len(m.Header)+len(extra)+1)
+	h := make(nats.Header, len(m.Header)+1)
 	maps.Copy(h, m.Header)
-	for name, values := range extra {
-		remove(h, name)
-		h[name] = values
-	}
 	topic, before := strings.CutPrefix(m.Subject, c.prefix+".")
 	msgID, err := takeMsgID(h)
 	if err != nil {
@@ -89,4 +86,62 @@ func takeMsgID(h nats.Header) (string, error) {
 		id, found = values[0], true
 	}
 	return id, nil
+}
+
+// ADR-51, the schedules of NATS itself (nats-server 2.12 and later).
+const (
+	headerSchedule       = "Nats-Schedule"
+	headerScheduleTarget = "Nats-Schedule-Target"
+)
+
+// translate turns "Nats-Schedule: @at <RFC 3339>" into Tarry-At and the topic into Nats-Schedule-Target, so that a
+// producer of NATS's own schedules moves over as it is. There the message stands on a subject of the schedule's own; it
+// has no meaning here.
+func translate(h nats.Header, topic *string) (scheduled bool, err error) {
+	var names []string
+	for name, values := range h {
+		if len(name) >= len(headerSchedule) && strings.EqualFold(name[:len(headerSchedule)], headerSchedule) &&
+			len(values) > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names) // the same answer every time
+	var when, target string
+	for _, name := range names {
+		values := h[name]
+		delete(h, name)
+		var into *string
+		switch {
+		case strings.EqualFold(name, headerSchedule):
+			into = &when
+		case strings.EqualFold(name, headerScheduleTarget):
+			into = &target
+		default:
+			return false, &Error{Word: wire.WordUnsupported, Field: name,
+				Detail: "is not supported; a schedule here has a time and a target"}
+		}
+		if len(values) > 1 || *into != "" {
+			return false, &Error{Word: wire.WordRepeated, Field: name, Detail: "is given more than once"}
+		}
+		*into = strings.Trim(values[0], " \t")
+	}
+	if len(names) == 0 {
+		return false, nil
+	}
+	at, found := strings.CutPrefix(when, "@at ")
+	switch {
+	case when == "":
+		return false, &Error{Word: wire.WordNoDelay, Field: headerSchedule, Detail: "is empty; it needs @at and a time"}
+	case !found:
+		return false, &Error{Word: wire.WordUnsupported, Field: headerSchedule,
+			Detail: "other than @at <RFC 3339> (@every, cron) is not supported yet"}
+	case target == "":
+		return false, &Error{Word: wire.WordTopic, Field: headerScheduleTarget,
+			Detail: "is missing; it names the subject on which the message is due"}
+	case has(h, HeaderDelay) || has(h, HeaderAt):
+		return false, &Error{Word: wire.WordDelayAndAt, Field: headerSchedule,
+			Detail: "and a Tarry tag are both given; a push takes one of them"}
+	}
+	h[HeaderAt], *topic = []string{at}, target
+	return true, nil
 }

@@ -11,16 +11,20 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// way is how a push reaches tarry.
-type way int
+// Route is how a push reaches tarry, see [WithRoute].
+type Route int
 
 const (
-	undecided way = iota
-	byStream      // through the intake stream
-	byRequest     // by asking an instance
+	undecided Route = iota
+	// ByStream publishes to the intake stream without looking for it first, for producers that may not ask
+	// JetStream.
+	ByStream
+	// ByRequest asks an instance for every push and leaves the intake stream alone. A push then needs a running
+	// instance, but its answer is tarry's own verdict: a name that is taken is an error at once.
+	ByRequest
 )
 
-// router decides the way by looking for the intake stream, never by trying: a publish to a subject that has a core
+// router decides the route by looking for the intake stream, never by trying: a publish to a subject that has a core
 // subscriber but no stream is delivered and reports an error. A stream once found is trusted until a publish says that
 // it is gone; its absence is looked at again every few seconds, since instances create it when they start.
 type router struct {
@@ -34,8 +38,8 @@ type router struct {
 }
 
 type decision struct {
-	way way
-	at  time.Time
+	route Route
+	at    time.Time
 }
 
 func newRouter(c config, find func(context.Context, string) (string, error)) *router {
@@ -45,15 +49,15 @@ func newRouter(c config, find func(context.Context, string) (string, error)) *ro
 	}
 	if c.fixed != undecided {
 		r.find = nil
-		r.last.Store(&decision{way: c.fixed})
+		r.last.Store(&decision{route: c.fixed})
 	}
 	return r
 }
 
-// decide returns the way, after one look-up at most.
-func (r *router) decide(ctx context.Context) (way, error) {
-	if w := r.known(); w != undecided {
-		return w, nil
+// decide returns the route, after one look-up at most.
+func (r *router) decide(ctx context.Context) (Route, error) {
+	if route := r.known(); route != undecided {
+		return route, nil
 	}
 	select {
 	case r.turn <- struct{}{}:
@@ -61,39 +65,39 @@ func (r *router) decide(ctx context.Context) (way, error) {
 	case <-ctx.Done():
 		return undecided, fmt.Errorf("tarry: look up the intake stream: %w", ctx.Err())
 	}
-	if w := r.known(); w != undecided { // whoever had the turn before has found it
-		return w, nil
+	if route := r.known(); route != undecided { // whoever had the turn before has found it
+		return route, nil
 	}
 	name, err := r.find(ctx, r.filter)
 	switch {
 	case err == nil && name == r.stream:
-		return r.remember(byStream), nil
+		return r.remember(ByStream), nil
 	case err == nil:
 		return undecided, fmt.Errorf("%w: the stream %q holds %q, and tarry's intake is called %q; set "+
-			"tarry.Namespace and tarry.Prefix to its settings",
+			"tarry.WithNamespace and tarry.WithPrefix to its settings",
 			ErrNoIntake, name, r.filter, r.stream)
 	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrJetStreamNotEnabled),
 		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.Is(err, nats.ErrNoResponders):
-		return r.remember(byRequest), nil
+		return r.remember(ByRequest), nil
 	}
 	if d := r.last.Load(); d != nil { // an old answer is better than none
-		return d.way, nil
+		return d.route, nil
 	}
-	return undecided, fmt.Errorf(
-		"tarry: look up the intake stream (tarry.ByStream saves it where JetStream may not be asked): %w", err)
+	return undecided, fmt.Errorf("tarry: look up the intake stream (tarry.WithRoute(tarry.ByStream) saves it where "+
+		"JetStream may not be asked): %w", err)
 }
 
-func (r *router) known() way {
+func (r *router) known() Route {
 	d := r.last.Load()
-	if d == nil || (r.find != nil && d.way == byRequest && time.Since(d.at) > r.again) {
+	if d == nil || (r.find != nil && d.route == ByRequest && time.Since(d.at) > r.again) {
 		return undecided
 	}
-	return d.way
+	return d.route
 }
 
-func (r *router) remember(w way) way {
-	r.last.Store(&decision{way: w, at: time.Now()})
-	return w
+func (r *router) remember(route Route) Route {
+	r.last.Store(&decision{route: route, at: time.Now()})
+	return route
 }
 
 // forget has the next push look again.

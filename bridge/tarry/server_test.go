@@ -32,7 +32,7 @@ var (
 )
 
 // accounts is how many tests can have the shared server to themselves.
-const accounts = 80
+const accounts = 90
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))

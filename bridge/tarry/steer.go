@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -12,77 +11,154 @@ import (
 	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
 )
 
-// Change is what to change of a waiting message; what is not given stays. At most one of At, Delay and Shift:
-//
-//	conn.Reschedule(ctx, ref, tarry.Change{Delay: new(20 * time.Minute)})
-type Change struct {
-	At    time.Time      // due then; the zero time is not asked for
-	Delay *time.Duration // due that long from now
-	Shift time.Duration  // due that much later, or earlier than before; 0 is not asked for
+// Ref names a message: by its uid, or by the id its producer gave it, which belongs to a topic and a key. Without Topic
+// or Key, Get returns the one live message with the id. A change by such a Ref is ErrAmbiguousID as soon as an instance
+// knows messages of two topics or keys by that id, live or ended.
+type Ref struct {
+	ID    string `json:"id"`
+	Topic string `json:"topic,omitempty"` // the subject without the prefix
+	Key   string `json:"key,omitempty"`
+}
 
-	Priority *uint8
-	Header   nats.Header // replaces the user's headers; nil stays, an empty one leaves none
-	Data     []byte      // replaces the body; nil stays
+// State is where a message is in its life.
+type State string
 
-	// Version is the version that the message must have, as Get and every answer return it; 0 is any. If the message
-	// was changed meanwhile the answer is ErrVersion.
+// The states of a message. It can be changed only while it waits, and the last four are ends.
+const (
+	StateWaiting   State = "waiting"
+	StateInFlight  State = "in_flight"
+	StateDelivered State = "delivered"
+	StateCanceled  State = "canceled"
+	StateExpired   State = "expired"
+	StateDead      State = "dead"
+)
+
+// Message is what tarry knows about a message.
+type Message struct {
+	ID, UID, Key string
+	Topic        string
+	State        State
+	Version      uint64 // counts its changes
+	Due          time.Time
+	Priority     uint8
+	TTL          time.Duration `json:"-"` // 0: no limit
+	Attempt      int
+	Retries      Schedule  `json:"retry"` // its own schedule of retries, empty for the topic's
+	Refusals     uint32    // how often NATS refused it for good
+	Uncertain    bool      // an attempt may have reached consumers
+	Parked       string    // why its topic is held, where it is
+	EndedAt      time.Time `json:"ended_at"`
+	Kind         string    // how it ended, where State does not say it: merged, requeued and their like
+	Other        string    // the uid of the message that it went into, or goes on as
+	Reason       string
+	Header       nats.Header `json:"headers"`
+	Data         []byte      `json:"body_base64"`  // nil once tarry no longer keeps it, or where DataOmitted is set
+	DataOmitted  bool        `json:"body_omitted"` // too large for an answer over NATS; HTTP has it whole
+}
+
+// Get looks a message up. It needs a running instance.
+func (c *Client) Get(ctx context.Context, ref Ref) (Message, error) {
+	var a struct {
+		Message
+		TTL       string
+		ParkedWhy string `json:"parked_why"`
+		Body      *string
+	}
+	if err := c.steer(ctx, "get", ref, ref, &a, true); err != nil {
+		return Message{}, err
+	}
+	m := a.Message
+	m.Parked = cmp.Or(a.ParkedWhy, m.Parked)
+	if ttl, err := wire.ParseTTL(a.TTL); err == nil {
+		m.TTL = ttl
+	}
+	if a.Body != nil {
+		m.Data = []byte(*a.Body)
+	}
+	return m, nil
+}
+
+// Canceled is a message whose delivery never comes.
+type Canceled struct {
+	ID, UID string
+	Topic   string
+	Due     time.Time // when it would have been due
+	At      time.Time // when it was canceled
 	Version uint64
+	Attempt int // of the delivery that never comes; above 1, earlier ones were delivered
+}
+
+// Cancel takes a message back. A nil error means that this delivery never comes: earlier attempts of what a consumer
+// sent back, or of what was requeued, may have come. A cancel of an id that nothing has is remembered if it names the
+// topic: a push of it that stands in the intake by then is accepted as canceled. Any other end has an error of its own:
+// ErrAlreadyDelivered, ErrAlreadyExpired, ErrAlreadyDead, ErrInFlight, ErrMaybeDelivered, ErrUnknownID, ErrAmbiguousID.
+// Repeating it is safe, also after ErrOutcomeUnknown. It needs a running instance.
+func (c *Client) Cancel(ctx context.Context, ref Ref) (Canceled, error) {
+	var a Canceled
+	if err := c.steer(ctx, "cancel", ref, ref, &a, true); err != nil {
+		return Canceled{}, err
+	}
+	return a, nil
+}
+
+// Change is what to change of a waiting message; what is nil stays. At most one of At, Delay and Shift:
+//
+//	client.Reschedule(ctx, ref, tarry.Change{Delay: new(20 * time.Minute)})
+type Change struct {
+	At    *time.Time     `json:"at,omitempty"` // due then
+	Delay *time.Duration `json:"-"`            // due that long from now
+	Shift *time.Duration `json:"-"`            // due that much later than before, or earlier
+
+	Priority *uint8      `json:"priority,omitempty"`
+	Header   nats.Header `json:"headers,omitzero"`     // replaces the user's headers; an empty one leaves none
+	Data     []byte      `json:"body_base64,omitzero"` // replaces the body
+
+	// Version is the version that the message must have, as Get and every answer return it. If the message was changed
+	// meanwhile the answer is ErrVersionMismatch.
+	Version *uint64 `json:"version,omitempty"`
+}
+
+// spans are the durations of a Change in JSON.
+type spans struct {
+	Delay string `json:"delay,omitempty"`
+	Shift string `json:"shift,omitempty"`
+}
+
+func (c *Change) spans() (s spans) {
+	if c.Delay != nil {
+		s.Delay = c.Delay.String()
+	}
+	if c.Shift != nil {
+		s.Shift = c.Shift.String()
+	}
+	return s
+}
+
+// changeOf is a change of one message in JSON.
+type changeOf struct {
+	Ref
+	spans
+	Change
 }
 
 // Rescheduled is a message as it waits after a change.
 type Rescheduled struct {
 	ID, UID  string
 	Topic    string
-	State    string
+	State    State
 	Due      time.Time
 	Priority uint8
 	Version  uint64
 }
 
-// change is Change in JSON.
-type change struct {
-	Ref
-	At       string       `json:"at,omitempty"`
-	Delay    string       `json:"delay,omitempty"`
-	Shift    string       `json:"shift,omitempty"`
-	Priority *uint8       `json:"priority,omitempty"`
-	Headers  *nats.Header `json:"headers,omitempty"`
-	Body     *[]byte      `json:"body_base64,omitempty"`
-	Version  uint64       `json:"version,omitempty"`
-}
-
-func (c *Change) json(ref Ref) change {
-	r := change{Ref: ref, Priority: c.Priority, Version: c.Version}
-	r.At, r.Delay, r.Shift = c.when()
-	if c.Header != nil {
-		r.Headers = &c.Header
-	}
-	if c.Data != nil {
-		r.Body = &c.Data
-	}
-	return r
-}
-
-func (c *Change) when() (at, delay, shift string) {
-	if !c.At.IsZero() {
-		at = c.At.UTC().Format(time.RFC3339Nano)
-	}
-	if c.Delay != nil {
-		delay = c.Delay.String()
-	}
-	if c.Shift != 0 {
-		shift = c.Shift.String()
-	}
-	return at, delay, shift
-}
-
 // Reschedule changes a waiting message. A nil error means that it waits as asked; any other case has an error of its
-// own and changed nothing: ErrInFlight, ErrMaybeDelivered, ErrVersion, ErrUnknownID, ErrAmbiguousID, and
+// own and changed nothing: ErrInFlight, ErrMaybeDelivered, ErrVersionMismatch, ErrUnknownID, ErrAmbiguousID, and
 // ErrAlreadyDelivered and the like for what has ended. It needs a running instance. Where no answer came in time the
 // error is ErrOutcomeUnknown; the same change may be asked for again, but for a Shift without a Version, which would
 // count twice.
 func (c *Client) Reschedule(ctx context.Context, ref Ref, change Change) (Rescheduled, error) {
-	return c.amend(ctx, "reschedule", ref, change.json(ref), change.Shift == 0 || change.Version > 0)
+	return c.amend(ctx, "reschedule", ref, changeOf{ref, change.spans(), change},
+		change.Shift == nil || change.Version != nil)
 }
 
 // Run makes a waiting message due now, with the answers of Reschedule.
@@ -90,50 +166,37 @@ func (c *Client) Run(ctx context.Context, ref Ref) (Rescheduled, error) {
 	return c.amend(ctx, "run", ref, ref, true)
 }
 
-// amend asks for a change, again after a lost answer where twice is as good as once.
 func (c *Client) amend(ctx context.Context, verb string, ref Ref, question any, again bool) (Rescheduled, error) {
-	if err := cmp.Or(ref.check(), ctx.Err()); err != nil {
+	var a Rescheduled
+	if err := c.steer(ctx, verb, ref, question, &a, again); err != nil {
 		return Rescheduled{}, err
 	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	for lost := false; ; {
-		var a struct {
-			ID, UID, Topic, State, Due string
-			Priority                   uint8
-			Version                    uint64
-		}
-		err := c.request(ctx, verb, question, &a)
-		switch {
-		case err == nil:
-			return Rescheduled{ID: a.ID, UID: a.UID, Topic: a.Topic, State: a.State, Due: moment(a.Due),
-				Priority: a.Priority, Version: a.Version}, nil
-		case isNoResponders(err) && !lost:
-			return Rescheduled{}, c.noInstance(err)
-		case isTimeout(err) && again && pause(ctx):
-			lost = true
-			continue
-		// the first may have changed it
-		case isTimeout(err), isNoResponders(err), lost && errors.Is(err, ErrVersion), isUnknown(err):
-			err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
-		}
-		return Rescheduled{}, err
+	return a, nil
+}
+
+// Requeue gives a dead message another life: it waits under the same name with a uid of its own, and its attempts count
+// from 1 again. Of the change it takes Delay, Header and Data. Where the dead one may have been delivered the new one
+// is uncertain from the start, edited or not: Cancel, Reschedule and Run of it answer ErrMaybeDelivered. What is not
+// dead is ErrNotDead; a message whose name another message has by now is ErrDuplicateID. Requeueing is idempotent, also
+// after ErrOutcomeUnknown: the dead message is then gone, which is ErrNotDead. If the unknown outcome is an instance's
+// answer, Error.UID is the new message's, for Get: it is there if it was requeued.
+func (c *Client) Requeue(ctx context.Context, ref Ref, change Change) (Stored, error) {
+	if change.At != nil || change.Shift != nil || change.Priority != nil || change.Version != nil {
+		return Stored{}, refuseChange("of a dead message takes Delay, Header and Data alone")
 	}
+	var a pushAnswer
+	o := a.outcome(c.steer(ctx, "dead_requeue", ref, changeOf{ref, change.spans(), change}, &a, false))
+	return o.Stored, o.Err
 }
 
-// isUnknown reports whether an instance itself does not know what came of a request.
-func isUnknown(err error) bool {
-	var refused *Error
-	return errors.As(err, &refused) && refused.Word == "outcome_unknown"
-}
-
-// Selection picks waiting messages. Without a topic, a key and a bound of due it is refused, unless it says All.
+// Selection picks waiting messages. Without a topic, a key and a bound of due it is refused, unless All is set.
 type Selection struct {
-	Topic          string    // a pattern with NATS's wildcards
-	Key            string    // exact
-	DueFrom, DueTo time.Time // both inclusive; the zero time is no bound
-	All            bool
-	DryRun         bool // only count
+	Topic   string    `json:"topic,omitempty"` // a pattern with NATS's wildcards
+	Key     string    `json:"key,omitempty"`   // exact
+	DueFrom time.Time `json:"due_from,omitzero"`
+	DueTo   time.Time `json:"due_to,omitzero"` // both inclusive; the zero time is no bound
+	All     bool      `json:"all,omitempty"`
+	DryRun  bool      `json:"dry_run,omitempty"` // only count
 }
 
 // Report is what an operation on many did, or in a dry run would do. Matches not counted elsewhere were not attempted
@@ -150,107 +213,97 @@ type Report struct {
 	Failed         int `json:"failed"`
 }
 
-// selection is Selection in JSON, with what reschedules it.
-type selection struct {
-	Topic   string `json:"topic,omitempty"`
-	Key     string `json:"key,omitempty"`
-	DueFrom string `json:"due_from,omitempty"`
-	DueTo   string `json:"due_to,omitempty"`
-	All     bool   `json:"all,omitempty"`
-	DryRun  bool   `json:"dry_run,omitempty"`
-	At      string `json:"at,omitempty"`
-	Delay   string `json:"delay,omitempty"`
-	Shift   string `json:"shift,omitempty"`
-}
-
-func (s *Selection) json() selection {
-	r := selection{Topic: s.Topic, Key: s.Key, All: s.All, DryRun: s.DryRun}
-	if !s.DueFrom.IsZero() {
-		r.DueFrom = s.DueFrom.UTC().Format(time.RFC3339Nano)
-	}
-	if !s.DueTo.IsZero() {
-		// down to the millisecond: it is the last one taken
-		r.DueTo = s.DueTo.UTC().Format("2006-01-02T15:04:05.000Z07:00")
-	}
-	return r
-}
-
-// manyTimeout bounds an operation on many whose context has no deadline. An instance stops working on one then, too.
-const manyTimeout = 10 * time.Minute
-
 // CancelMany cancels the waiting messages that are selected. One instance works through all of them before it answers,
-// in bounded steps, which takes some seconds for a million; [Timeout] does not bound it, but the context does, else ten
-// minutes. Where an instance could not go on, Error.Report is what was done; asking again goes on with the rest.
+// in bounded steps, which takes some seconds for a million; [WithTimeout] does not bound it, but the context does, else
+// ten minutes. Where an instance could not go on, Error.Report is what was done; asking again goes on with the rest.
 func (c *Client) CancelMany(ctx context.Context, sel Selection) (Report, error) {
-	return c.many(ctx, "cancel_many", sel.json())
+	return c.many(ctx, "cancel_many", sel, Change{})
 }
 
 // RescheduleMany moves the waiting messages that are selected by the At, Delay or Shift of the change, as CancelMany
 // cancels them; a change of anything else is refused. With Shift, asking again moves what was moved once more.
 func (c *Client) RescheduleMany(ctx context.Context, sel Selection, change Change) (Report, error) {
-	if change.Priority != nil || change.Header != nil || change.Data != nil || change.Version > 0 {
-		return Report{}, &Error{Word: wire.WordUnsupported, Field: "change",
-			Detail: "of many takes one of At, Delay and Shift alone"}
+	if change.Priority != nil || change.Header != nil || change.Data != nil || change.Version != nil {
+		return Report{}, refuseChange("of many takes one of At, Delay and Shift alone")
 	}
-	question := sel.json()
-	question.At, question.Delay, question.Shift = change.when()
-	return c.many(ctx, "reschedule_many", question)
+	return c.many(ctx, "reschedule_many", sel, change)
 }
 
-func (c *Client) many(ctx context.Context, verb string, question selection) (Report, error) {
-	if _, ok := ctx.Deadline(); !ok {
-		bounded, cancel := context.WithTimeout(ctx, manyTimeout)
-		defer cancel()
-		ctx = bounded
-	}
+// manyTimeout bounds an operation on many whose context has no deadline. An instance stops working on one then, too.
+const manyTimeout = 10 * time.Minute
+
+func (c *Client) many(ctx context.Context, verb string, sel Selection, change Change) (Report, error) {
+	sel.DueFrom = sel.DueFrom.UTC()
+	sel.DueTo = sel.DueTo.UTC().Truncate(time.Millisecond) // the last one taken
+	ctx, cancel := bounded(ctx, manyTimeout)
+	defer cancel()
+	question := struct {
+		Selection
+		spans
+		Change
+	}{sel, change.spans(), change}
 	var r Report
-	if err := c.once(ctx, verb, question, &r); err != nil {
+	if err := c.call(ctx, verb, question, &r, false); err != nil {
 		return Report{}, err
 	}
 	return r, nil
 }
 
-// once asks for what must not be asked for twice.
-func (c *Client) once(ctx context.Context, verb string, question, answer any) error {
+func refuseChange(detail string) error {
+	return &Error{Word: wire.WordUnsupported, Field: "change", Detail: detail}
+}
+
+// check refuses a name that no message has.
+func (r Ref) check() error {
+	err := wire.CheckID(r.ID)
+	if err == nil && r.Topic != "" {
+		err = wire.CheckSubject(r.Topic)
+	}
+	if err == nil && r.Key != "" {
+		err = wire.CheckKey(r.Key)
+	}
+	if err != nil {
+		return refusal(err)
+	}
+	return nil
+}
+
+// steer asks about one message.
+func (c *Client) steer(ctx context.Context, verb string, ref Ref, question, answer any, again bool) error {
+	if err := ref.check(); err != nil {
+		return err
+	}
+	ctx, cancel := bounded(ctx, c.timeout)
+	defer cancel()
+	return c.call(ctx, verb, question, answer, again)
+}
+
+// call asks an instance; again after a lost answer where twice is as good as once.
+func (c *Client) call(ctx context.Context, verb string, question, answer any, again bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := c.exchange(ctx, verb, question, answer)
+	if !again {
+		return c.explain(c.exchange(ctx, verb, question, answer), false)
+	}
+	for lost := false; ; lost = true {
+		err := c.request(ctx, verb, question, answer)
+		if !isTimeout(err) || !pause(ctx) {
+			return c.explain(err, lost)
+		}
+	}
+}
+
+// explain returns what the last error of a call means. An earlier request, whose answer was lost, may have been
+// followed.
+func (c *Client) explain(err error, lost bool) error {
+	var refused *Error
 	switch {
-	case isNoResponders(err):
+	case isNoResponders(err) && !lost:
 		return c.noInstance(err)
-	case isTimeout(err), isUnknown(err):
-		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	case isTimeout(err), isNoResponders(err), lost && errors.Is(err, ErrVersionMismatch),
+		errors.As(err, &refused) && refused.Word == "outcome_unknown":
+		return unknown(err)
 	}
 	return err
-}
-
-// Requeue is how a dead message gets another life.
-type Requeue struct {
-	Delay  time.Duration
-	Header nats.Header // replaces the user's headers; nil stays
-	Data   []byte      // replaces the body; nil stays
-}
-
-// Requeue gives a dead message another life: it waits under the same name with a uid of its own, and its attempts count
-// from 1 again. Where the dead one may have been delivered the new one is uncertain from the start, edited or not:
-// Cancel, Reschedule and Run of it answer ErrMaybeDelivered. What is not dead is ErrNotDead; a message whose name
-// another message has by now is ErrDuplicateID. Requeueing is idempotent, also after ErrOutcomeUnknown: the dead
-// message is then gone, which is ErrNotDead. If the unknown outcome is an instance's answer, Error.UID is the new
-// message's, for Get: it is there if it was requeued.
-func (c *Client) Requeue(ctx context.Context, ref Ref, how Requeue) (Receipt, error) {
-	if err := ref.check(); err != nil {
-		return Receipt{}, err
-	}
-	question := (&Change{Header: how.Header, Data: how.Data}).json(ref)
-	if how.Delay != 0 {
-		question.Delay = how.Delay.String()
-	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	var a pushAnswer
-	if err := c.once(ctx, "dead_requeue", question, &a); err != nil {
-		return Receipt{}, err
-	}
-	return a.receipt()
 }

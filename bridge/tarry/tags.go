@@ -1,6 +1,7 @@
 package tarry
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -16,73 +17,102 @@ const (
 	HeaderAt          = wire.HeaderAt          // RFC 3339, or unix milliseconds
 	HeaderID          = wire.HeaderID          // what the producer calls the message
 	HeaderKey         = wire.HeaderKey         // the business key; messages of one key keep their order
-	HeaderOnDuplicate = wire.HeaderOnDuplicate // reject, keep, replace or debounce, see OnDuplicate
+	HeaderOnDuplicate = wire.HeaderOnDuplicate // reject, keep, replace or debounce, see [OnDuplicate]
 	HeaderMaxWait     = wire.HeaderMaxWait     // with debounce: how long after the first push at the latest
 	HeaderPriority    = wire.HeaderPriority    // 0 to 255, high first
 	HeaderTTL         = wire.HeaderTTL         // how long after its due time it is still worth delivering
-	HeaderRetry       = wire.HeaderRetry       // the schedule of its retries, see Retries
+	HeaderRetry       = wire.HeaderRetry       // the schedule of its retries, see [Retries]
 	HeaderAttempt     = wire.HeaderAttempt     // which delivery this is
 	HeaderReason      = wire.HeaderReason      // on a retry: why the consumer failed
 	HeaderDue         = wire.HeaderDue         // on delivered messages: the moment asked for, in unix milliseconds
-	HeaderSubject     = wire.HeaderSubject     // on messages delivered elsewhere (in a partition): their topic
+	HeaderSubject     = wire.HeaderSubject     // on messages delivered on another subject (a partition): their topic
 )
 
-// What a push does when a message under its name waits already, for [OnDuplicate].
+// DuplicateMode is what a push does when a message under its name waits already, for [OnDuplicate].
+type DuplicateMode string
+
+// The modes of [OnDuplicate].
 const (
-	Reject   = wire.Reject   // the same content again is a retry, other content is refused; so it is without a word
-	Keep     = wire.Keep     // the first stays, the push is absorbed
-	Replace  = wire.Replace  // the last one's content, due time and priority win
-	Debounce = wire.Debounce // Replace, but due no later than MaxWait after the first
+	Reject   DuplicateMode = wire.Reject   // the same content again is a retry, other content is refused; the default
+	Keep     DuplicateMode = wire.Keep     // the first stays, the push is absorbed
+	Replace  DuplicateMode = wire.Replace  // the last one's content, due time and priority win
+	Debounce DuplicateMode = wire.Debounce // Replace, but due no later than MaxWait after the first
 )
 
-// Delay makes msg due after d, counted from when tarry stores it. It replaces an earlier delay or time, and returns
-// msg.
-func Delay(msg *nats.Msg, d time.Duration) *nats.Msg {
-	remove(msg.Header, HeaderAt)
-	return set(msg, HeaderDelay, d.String())
-}
+// TagOption sets one tag of a message, see [Tag].
+type TagOption func(h nats.Header)
 
-// At makes msg due at t; the past means now. It replaces an earlier delay or time, and returns msg. The zero time, as
-// any other before 3 March 1973, is refused when msg is published.
-func At(msg *nats.Msg, t time.Time) *nats.Msg {
-	remove(msg.Header, HeaderDelay)
-	return set(msg, HeaderAt, t.UTC().Format(time.RFC3339Nano))
-}
-
-// ID names msg, so that it can be canceled, looked up, and published again after an unknown outcome. Without a due time
-// it is refused when msg is published, as are [Priority], [TTL], [OnDuplicate] and [MaxWait].
-func ID(msg *nats.Msg, id string) *nats.Msg { return set(msg, HeaderID, id) }
-
-// Key gives msg a business key.
-func Key(msg *nats.Msg, key string) *nats.Msg { return set(msg, HeaderKey, key) }
-
-// Priority lets msg leave before others due in the same millisecond.
-func Priority(msg *nats.Msg, p uint8) *nats.Msg {
-	return set(msg, HeaderPriority, strconv.Itoa(int(p)))
-}
-
-// TTL says how long after its due time msg is still worth delivering.
-func TTL(msg *nats.Msg, d time.Duration) *nats.Msg { return set(msg, HeaderTTL, d.String()) }
-
-// OnDuplicate says what happens when a message under msg's name waits already: [Keep], [Replace], [Debounce] or
-// [Reject]. Without an ID, messages of one content merge.
-func OnDuplicate(msg *nats.Msg, how string) *nats.Msg { return set(msg, HeaderOnDuplicate, how) }
-
-// MaxWait bounds how long pushes with [Debounce] put off the message, counted from the first of them.
-func MaxWait(msg *nats.Msg, d time.Duration) *nats.Msg { return set(msg, HeaderMaxWait, d.String()) }
-
-// Retries gives msg a schedule of retries, for consumers that send it back (see [Client.RetryLater]): delays such as
-// "0,2m,10m*5,1h", or "exp(1s,1h,10)" for ten that double from a second up to an hour, and "~20%" behind either to move
-// each by up to so much. After the last one the message is dead. Without it the topic's schedule counts.
-func Retries(msg *nats.Msg, schedule string) *nats.Msg { return set(msg, HeaderRetry, schedule) }
-
-func set(msg *nats.Msg, name, value string) *nats.Msg {
-	remove(msg.Header, name)
+// Tag sets tags on msg, each in place of an earlier one of its kind, and returns msg:
+//
+//	err := conn.PublishMsg(tarry.Tag(msg, tarry.In(20*time.Minute), tarry.As("order-7131")))
+//
+// A value that tarry refuses is refused when msg is published. Without [In] or [At], so are [As], [Priority], [TTL],
+// [OnDuplicate] and [MaxWait].
+func Tag(msg *nats.Msg, tags ...TagOption) *nats.Msg {
 	if msg.Header == nil {
 		msg.Header = nats.Header{}
 	}
-	msg.Header[name] = []string{value}
+	for _, set := range tags {
+		set(msg.Header)
+	}
 	return msg
+}
+
+// In makes a message due after d, counted from when tarry stores it. It replaces an earlier delay or time.
+func In(d time.Duration) TagOption {
+	return func(h nats.Header) {
+		remove(h, HeaderAt)
+		set(h, HeaderDelay, d.String())
+	}
+}
+
+// At makes a message due at t; the past means now. It replaces an earlier delay or time. The zero time, as any other
+// before 3 March 1973, is refused.
+func At(t time.Time) TagOption {
+	return func(h nats.Header) {
+		remove(h, HeaderDelay)
+		set(h, HeaderAt, t.UTC().Format(time.RFC3339Nano))
+	}
+}
+
+// As names a message, so that it can be canceled, looked up, and published again after an unknown outcome.
+func As(id string) TagOption { return tag(HeaderID, id) }
+
+// Key gives a message a business key.
+func Key(key string) TagOption { return tag(HeaderKey, key) }
+
+// Priority lets a message leave before others due in the same millisecond.
+func Priority(p uint8) TagOption { return tag(HeaderPriority, strconv.Itoa(int(p))) }
+
+// TTL sets how long after its due time a message is still worth delivering.
+func TTL(d time.Duration) TagOption { return tag(HeaderTTL, d.String()) }
+
+// OnDuplicate sets what happens when a message under the same name waits already. Without a name, messages of one
+// content merge.
+func OnDuplicate(mode DuplicateMode) TagOption { return tag(HeaderOnDuplicate, string(mode)) }
+
+// MaxWait bounds how long pushes with [Debounce] put off the message, counted from the first of them.
+func MaxWait(d time.Duration) TagOption { return tag(HeaderMaxWait, d.String()) }
+
+// Retries gives a message a schedule of retries, for consumers that send it back (see [Client.Retry]). After the last
+// one the message is dead. Without it the topic's schedule counts.
+func Retries(s Schedule) TagOption { return tag(HeaderRetry, string(s)) }
+
+// Schedule is a schedule of retries as Tarry-Retry carries it: delays such as "0,2m,10m*5,1h", or "exp(1s,1h,10)", with
+// "~20%" behind either for jitter.
+type Schedule string
+
+// Exponential returns a schedule of n delays, the first of which is first and each further one twice the one before, up
+// to most.
+func Exponential(first, most time.Duration, n int) Schedule {
+	return Schedule(fmt.Sprintf("exp(%v,%v,%d)", first, most, n))
+}
+
+// Jitter returns the schedule with each delay moved by up to so many percent, either way.
+func (s Schedule) Jitter(percent int) Schedule { return s + Schedule(fmt.Sprintf("~%d%%", percent)) }
+
+func tag(name, value string) TagOption {
+	return func(h nats.Header) { set(h, name, value) }
 }
 
 // tagged reports whether a message is meant for tarry: it has a due time, or a misspelt header of tarry's or one that
@@ -122,4 +152,43 @@ func wantsDue(name string) bool {
 		}
 	}
 	return false
+}
+
+// Header names match without case here, as they do in the daemon; nats.go keeps the case a producer wrote.
+
+func set(h nats.Header, name, value string) {
+	remove(h, name)
+	h[name] = []string{value}
+}
+
+// find returns the first value of a header, empty without one.
+func find(h nats.Header, name string) string {
+	if v := h[name]; len(v) > 0 {
+		return v[0]
+	}
+	for k, v := range h {
+		if strings.EqualFold(k, name) && len(v) > 0 {
+			return v[0]
+		}
+	}
+	return ""
+}
+
+// has reports whether a header is there with a value, be it empty.
+func has(h nats.Header, name string) bool {
+	for k, v := range h {
+		if strings.EqualFold(k, name) && len(v) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// remove takes a header out in every spelling.
+func remove(h nats.Header, name string) {
+	for k := range h {
+		if strings.EqualFold(k, name) {
+			delete(h, k)
+		}
+	}
 }

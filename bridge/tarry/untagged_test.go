@@ -67,7 +67,7 @@ func compare(t *testing.T, what string, bare, ours error) {
 // everyPublish returns what publishes a message in every way that a plain user of nats.go knows.
 func everyPublish(t *testing.T, conn *Conn) func(*nats.Msg) []error {
 	t.Helper()
-	js, err := WrapJetStream(conn.Client.js)
+	js, err := WrapJetStream(conn.client.js)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,16 +125,16 @@ func TestUntagged_RefusesTagsWithoutADueTime(t *testing.T) {
 	publish := everyPublish(t, conn)
 	plain := func() *nats.Msg { return message("plain.x", "body", "X", "1") }
 	for what, m := range map[string]*nats.Msg{
-		"id":           ID(plain(), "x"),
-		"id, retries":  ID(Retries(plain(), "1m"), "x"),
-		"priority":     Priority(plain(), 9),
-		"ttl":          TTL(plain(), time.Minute),
-		"on duplicate": OnDuplicate(plain(), Keep),
-		"max wait":     MaxWait(plain(), time.Minute),
+		"id":           Tag(plain(), As("x")),
+		"id, retries":  Tag(plain(), Retries("1m"), As("x")),
+		"priority":     Tag(plain(), Priority(9)),
+		"ttl":          Tag(plain(), TTL(time.Minute)),
+		"on duplicate": Tag(plain(), OnDuplicate(Keep)),
+		"max wait":     Tag(plain(), MaxWait(time.Minute)),
 		"deliver":      message("plain.x", "body", "tarry-deliver", "mq"),
 	} {
 		t.Run(what, func(t *testing.T) {
-			for _, err := range append(publish(m), errOf(conn.Push(t.Context(), m))) {
+			for _, err := range append(publish(m), errOf(conn.Tarry().Push(t.Context(), m))) {
 				wantRefused(t, err, "missing_delay", "Tarry-Delay")
 			}
 			wantRefused(t, errOf(conn.RequestMsg(m, time.Second)), WordRequest, "request")

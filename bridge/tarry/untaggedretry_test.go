@@ -51,7 +51,7 @@ func placeIn(t *testing.T, s jetstream.Stream, name string) string {
 	return fmt.Sprintf("%s:1:%d", name, raw.Time.UnixNano())
 }
 
-func TestClientRetryLater_TakesWhatAStreamHasWithoutTarry(t *testing.T) {
+func TestRetry_TakesWhatAStreamHasWithoutTarry(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	in := intake(t, nc)
@@ -65,11 +65,11 @@ func TestClientRetryLater_TakesWhatAStreamHasWithoutTarry(t *testing.T) {
 	}
 	m, old := first(t, conn, "ORDERS")
 	id := placeIn(t, s, "ORDERS")
-	got, err := conn.RetryMsgLater(t.Context(), m, "why")
+	got, err := conn.Tarry().Retry(t.Context(), m, "why")
 	if err != nil || got.ID != id || got.Attempt != 2 || got.Delay != time.Minute || got.Over || got.Duplicate {
 		t.Fatalf("got %+v, %v, want the id %s", got, err, id)
 	}
-	again, err := conn.RetryLater(t.Context(), old, "another reason")
+	again, err := conn.Tarry().RetryMsg(t.Context(), old, "another reason")
 	if err != nil || again.ID != id || !again.Duplicate || again.Attempt != 2 {
 		t.Fatalf("got %+v, %v", again, err)
 	}
@@ -82,16 +82,15 @@ func TestClientRetryLater_TakesWhatAStreamHasWithoutTarry(t *testing.T) {
 		t.Errorf("got %q %q %v\nwant %v", kept.Subject, kept.Data, kept.Header, want)
 	}
 	// With a delay of the consumer's own it is the same retry.
-	if err := RetryMsgLater(t.Context(), conn, m, time.Second); err != nil {
-		t.Fatal(err)
+	again, err = conn.Tarry().Retry(t.Context(), m, "", In(time.Second))
+	if err != nil || again.ID != id || !again.Duplicate || again.Attempt != 2 {
+		t.Fatalf("got %+v, %v", again, err)
 	}
-	if kept := stored(t, in)[1]; kept.Header.Get("Tarry-Id") != id || kept.Header.Get("Tarry-Attempt") != "2" {
-		t.Errorf("got %v", kept.Header)
-	}
+	one(t, in)
 }
 
-// TestClientRetryLater_NeedsAllThatTarryWrites covers deliveries that somebody changed on the way.
-func TestClientRetryLater_NeedsAllThatTarryWrites(t *testing.T) {
+// TestRetry_NeedsAllThatTarryWrites covers deliveries that somebody changed on the way.
+func TestRetry_NeedsAllThatTarryWrites(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	intake(t, nc)
@@ -101,14 +100,14 @@ func TestClientRetryLater_NeedsAllThatTarryWrites(t *testing.T) {
 		m := delivered()
 		m.Header.Set("Tarry-Attempt", "2")
 		delete(m.Header, missing)
-		got, err := conn.RetryLater(t.Context(), m, "")
+		got, err := conn.Tarry().RetryMsg(t.Context(), m, "")
 		if err != nil || kept != (got.ID == "order-1") || kept != (got.Attempt == 3) {
 			t.Errorf("without %s: got %+v, %v", missing, got, err)
 		}
 	}
 }
 
-func TestClientRetryLater_TellsStreamsOfOneNameApart(t *testing.T) {
+func TestRetry_DistinguishesStreamsOfOneName(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	in := intake(t, nc)
@@ -122,12 +121,12 @@ func TestClientRetryLater_TellsStreamsOfOneNameApart(t *testing.T) {
 			t.Fatal(err)
 		}
 		m, _ := first(t, conn, name)
-		got, err := conn.RetryMsgLater(t.Context(), m, "")
+		got, err := conn.Tarry().Retry(t.Context(), m, "")
 		if err != nil || ids[got.ID] || len(got.ID) > 128 || n < 2 && got.ID != placeIn(t, s, name) {
 			t.Fatalf("got %+v, %v after %v", got, err, ids)
 		}
 		ids[got.ID] = true
-		if again, err := conn.RetryMsgLater(t.Context(), m, ""); err != nil || again.ID != got.ID || !again.Duplicate {
+		if again, err := conn.Tarry().Retry(t.Context(), m, ""); err != nil || again.ID != got.ID || !again.Duplicate {
 			t.Errorf("got %+v, %v, want it to be %s", again, err, got.ID)
 		}
 		if err := js.DeleteStream(t.Context(), name); err != nil {
@@ -139,7 +138,7 @@ func TestClientRetryLater_TellsStreamsOfOneNameApart(t *testing.T) {
 	}
 }
 
-func TestClientRetryLater_MakesEachCallForCoreAMessageOfItsOwn(t *testing.T) {
+func TestRetry_MakesEachCallForCoreAMessageOfItsOwn(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	conn := wrap(t, nc)
@@ -151,7 +150,7 @@ func TestClientRetryLater_MakesEachCallForCoreAMessageOfItsOwn(t *testing.T) {
 	m := next(t, sub)
 	ids := map[string]bool{}
 	for range 2 {
-		got, err := conn.RetryLater(t.Context(), m, "why")
+		got, err := conn.Tarry().RetryMsg(t.Context(), m, "why")
 		if err != nil || got.ID == "" || got.ID == "mine" || ids[got.ID] || got.Attempt != 2 || got.Duplicate {
 			t.Fatalf("got %+v, %v", got, err)
 		}
@@ -165,8 +164,8 @@ func TestClientRetryLater_MakesEachCallForCoreAMessageOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestClientRetryLater_RepeatsForCoreWithinTheCall loses the first answer: what is asked again is the same message.
-func TestClientRetryLater_RepeatsForCoreWithinTheCall(t *testing.T) {
+// TestRetry_RepeatsForCoreWithinTheCall loses the first answer: what is asked again is the same message.
+func TestRetry_RepeatsForCoreWithinTheCall(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	instance := newInstance(t, nc, func(n int, _ string) string {
@@ -175,7 +174,7 @@ func TestClientRetryLater_RepeatsForCoreWithinTheCall(t *testing.T) {
 		}
 		return `{"id":"some","uid":"1uid","due":"2030-01-31T08:00:00.000Z"}`
 	})
-	got, err := wrap(t, nc, ByRequest(), AckWait(200*time.Millisecond)).RetryLater(t.Context(),
+	got, err := wrap(t, nc, WithRoute(ByRequest), WithAckWait(200*time.Millisecond)).Tarry().RetryMsg(t.Context(),
 		message("orders", "body"),
 		"why")
 	if err != nil || got.UID != "1uid" {
@@ -186,9 +185,9 @@ func TestClientRetryLater_RepeatsForCoreWithinTheCall(t *testing.T) {
 	}
 }
 
-// TestClientRetryLater_ReturnsToTheSubjectWhereItWasRead has the account map a subject, a stream transform one, and a
+// TestRetry_ReturnsToTheSubjectWhereItWasRead has the account map a subject, a stream transform one, and a
 // stream take its messages from another under other subjects.
-func TestClientRetryLater_ReturnsToTheSubjectWhereItWasRead(t *testing.T) {
+func TestRetry_ReturnsToTheSubjectWhereItWasRead(t *testing.T) {
 	t.Parallel()
 	server := newServer(t, "jetstream { store_dir: \""+t.TempDir()+"\" }\nmappings = { \"wild.*\": \"tame.$1\" }")
 	nc := connect(t, server.url)
@@ -216,7 +215,7 @@ func TestClientRetryLater_ReturnsToTheSubjectWhereItWasRead(t *testing.T) {
 		if m.Subject() != want.subject {
 			t.Fatalf("%s has it on %s", want.stream, m.Subject())
 		}
-		got, err := conn.RetryMsgLater(t.Context(), m, "")
+		got, err := conn.Tarry().Retry(t.Context(), m, "")
 		if err != nil || !strings.HasPrefix(got.ID, want.stream+":1:") {
 			t.Fatalf("got %+v, %v", got, err)
 		}

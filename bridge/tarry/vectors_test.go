@@ -121,7 +121,7 @@ func (v vector) check(t *testing.T) {
 	if !tagged(m.Header) && !has(m.Header, HeaderAttempt) { // a retry by its schedule is pushed as such, not published
 		t.Fatal("a vector without a tag must say that it is bare")
 	}
-	out, err := c.rewrite(m, nil)
+	out, err := c.rewrite(m)
 	if !reflect.DeepEqual(m.Header, before) {
 		t.Fatal("the caller's header was changed")
 	}

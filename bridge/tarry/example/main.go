@@ -115,7 +115,7 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 			return err
 		}
 		msg := &nats.Msg{Subject: s.subject, Data: body, Header: nats.Header{"Content-Type": {"application/json"}}}
-		tarry.ID(tarry.Delay(msg, s.delay), l.ID) // the two tags
+		tarry.Tag(msg, tarry.In(s.delay), tarry.As(l.ID)) // the two tags
 		if err := publish(ctx, msg, &l); err != nil {
 			return fmt.Errorf("publish %s: %w", l.ID, err)
 		}
@@ -129,7 +129,7 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 
 // publisher is how the producer publishes, with the one line that tarry adds.
 func publisher(nc *nats.Conn, s settings) (func(context.Context, *nats.Msg, *line) error, error) {
-	opts := []tarry.Option{tarry.Prefix(s.prefix), tarry.Namespace(s.namespace)} // not needed for the defaults
+	opts := []tarry.Option{tarry.WithPrefix(s.prefix), tarry.WithNamespace(s.namespace)} // not needed for the defaults
 	if !s.jetStream {
 		conn, err := tarry.Wrap(nc, opts...) // the one line
 		if err != nil {
