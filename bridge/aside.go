@@ -2,25 +2,27 @@ package bridge
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// aside keeps pushes whose bucket does not answer out of the way of the others. In
-// the intake they would stay pending, and NATS gives out no more than a number of
-// those: a lost bucket would stop all. They go, whole and with their place in the
-// intake, to a stream of their own, on a subject for each bucket, and only then are
-// acknowledged. Each instance has one picture of every bucket:
+// aside keeps pushes whose bucket does not answer out of the way of the others. In the intake they would stay pending,
+// and NATS limits the number of pending messages: a lost bucket would stop all buckets. aside therefore moves them,
+// whole and with their place in the intake, to a separate stream with a subject for each bucket, and acknowledges them
+// only then. Each instance keeps one state for every bucket:
 //
 //	      a push fails                     the last batch is at hand
 //	open ──────────────▶ aside ──────────────────────────────────────▶ closing
@@ -31,30 +33,27 @@ import (
 //	  ◀─────────────────────────────────────────────────────────┘
 //	          all are accepted: the held ones follow, in order
 //
-// So no push of a bucket passes an older one of this instance. Between instances
-// there is no such order in the intake either.
+// No push of a bucket overtakes an older one of this instance. Between instances there is no order in the intake
+// either.
 //
-// A push has its uid from its place, which it keeps: put aside twice, or accepted
-// both from here and from the intake, it is one message. For that reason every
-// instance may read the same pushes at once, and nothing is lost when one dies
-// between any two steps. Each reads from the first, in order, and removes what it
-// read only when all of it is accepted.
+// The uid of a push is derived from its place, which it keeps: put aside twice, or accepted both from here and from the
+// intake, it is one message. Therefore several instances may read the same pushes at the same time, and nothing is lost
+// when one dies between any two steps. Each instance reads from the first push, in order, and removes the pushes it
+// read only when all of them are accepted.
 //
-// The stream trusts its publishers: a push there names its own place. NATS
-// permissions keep everybody but the instances from it (deploy/README.md). A message
-// that does not have the form of a push put aside is dropped, and logged.
+// The stream trusts its publishers: a push there names its own place. NATS permissions allow only the instances to
+// publish there (docs/access.md). A message that does not have the form of a push put aside is logged and dropped.
 type aside struct {
 	in      *Intake
 	stream  string
 	buckets int // 0: pushes never step aside
 
-	some atomic.Bool // whether any bucket is not open: where all are, nothing else is looked at
-	wake chan struct{}
+	some atomic.Bool // whether any bucket is not open, checked first
 	kick chan struct{}
+	out  *queue[stepping] // on their way to the stream
 
-	mu    sync.Mutex
-	by    map[int]*sidetrack // those that are not open
-	queue []stepping
+	mu sync.Mutex
+	by map[int]*sidetrack // the buckets that are not open
 }
 
 // sidetrack is a bucket that is not open.
@@ -63,34 +62,34 @@ type sidetrack struct {
 	since   time.Time // it is closing
 	under   int       // pushes on their way to the stream
 	held    []stepping
-	bytes   int  // of those
+	bytes   int  // the size of those
 	served  bool // by a goroutine
 }
 
-// stepping is a push that is put aside, or held.
+// stepping is a push to put aside, or held.
 type stepping struct {
-	rejected
+	arrival
 	bucket int
 }
 
 const (
 	asidePrefix  = "TARRY_ASIDE_"
-	asideBatch   = 500 // put aside before the first answer is waited for
+	asideBatch   = 500 // published before waiting for the first answer
 	asideTimeout = 2 * time.Second
-	asideLook    = time.Second // from one look at the stream to the next
-	asideHeld    = 4           // this part of what may be in flight may be held
+	asideLook    = time.Second // between two looks at the stream
+	asideHeld    = 4           // the divisor of the in-flight limit that bounds held pushes
 )
 
-// AsideName is the stream of pushes of a namespace whose bucket does not answer.
+// AsideName returns the name of a namespace's stream of pushes whose bucket does not answer.
 func AsideName(namespace string) string { return asidePrefix + namespace }
 
-// AsideSubject is the part that their subjects begin with; the bucket follows.
+// AsideSubject returns the start of their subjects; the bucket follows.
 func AsideSubject(namespace string) string { return "tarry." + namespace + ".aside" }
 
 func newAside(in *Intake) *aside {
 	return &aside{
 		in: in, stream: AsideName(in.cfg.Namespace), buckets: in.cfg.Buckets,
-		wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), by: map[int]*sidetrack{},
+		kick: make(chan struct{}, 1), out: newQueue[stepping](1), by: map[int]*sidetrack{},
 	}
 }
 
@@ -98,8 +97,8 @@ func (a *aside) subject(bucket int) string {
 	return AsideSubject(a.in.cfg.Namespace) + "." + strconv.Itoa(bucket)
 }
 
-// takes takes a push whose bucket is not open.
-func (a *aside) takes(p *scheduler.Push, r rejected) bool {
+// takes takes over a push whose bucket is not open, and reports whether it did.
+func (a *aside) takes(p *scheduler.Push, r arrival) bool {
 	if !a.some.Load() {
 		return false
 	}
@@ -122,9 +121,8 @@ func (a *aside) takes(p *scheduler.Push, r rejected) bool {
 	return true
 }
 
-// failed takes a push that its bucket did not answer for, and false where pushes
-// never step aside.
-func (a *aside) failed(r rejected) bool {
+// failed takes over a push whose bucket did not answer. It returns false if pushes never step aside.
+func (a *aside) failed(r arrival) bool {
 	away := (*scheduler.BucketError)(nil)
 	if a.buckets == 0 || !errors.As(r.err, &away) {
 		return false
@@ -147,11 +145,10 @@ func (a *aside) failed(r rejected) bool {
 
 func (a *aside) putLocked(t *sidetrack, s stepping) {
 	t.under++
-	a.queue = append(a.queue, s)
-	signal(a.wake)
+	a.out.put(s)
 }
 
-// backLocked has newer pushes step aside again, the held ones first.
+// backLocked makes newer pushes step aside again, after the held ones.
 func (a *aside) backLocked(t *sidetrack) {
 	t.closing = false
 	for _, s := range t.held {
@@ -160,40 +157,13 @@ func (a *aside) backLocked(t *sidetrack) {
 	t.held, t.bytes = nil, 0
 }
 
-func signal(to chan struct{}) {
-	select {
-	case to <- struct{}{}:
-	default:
-	}
-}
-
 // run puts pushes aside until ctx ends, in the order in which they came.
-func (a *aside) run(ctx context.Context) error {
-	for {
-		select {
-		case <-a.wake:
-		case <-ctx.Done():
-			return nil
-		}
-		for batch := a.next(); len(batch) > 0; batch = a.next() {
-			a.put(ctx, batch)
-		}
-	}
+func (a *aside) run(ctx context.Context) {
+	a.out.run(ctx, asideBatch, func(batch []stepping) { a.put(ctx, batch) })
 }
 
-func (a *aside) next() []stepping {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	n := min(len(a.queue), asideBatch)
-	batch := a.queue[:n:n]
-	if a.queue = a.queue[n:]; len(a.queue) == 0 {
-		a.queue = nil
-	}
-	return batch
-}
-
-// put stores pushes in the stream and acknowledges each. One that it does not take,
-// because it is full or away, stays in the intake for a while.
+// put stores pushes in the stream and acknowledges each. A push that the stream does not accept, because it is full or
+// unreachable, stays in the intake for a while.
 func (a *aside) put(ctx context.Context, batch []stepping) {
 	ctx, stop := context.WithTimeout(ctx, asideTimeout)
 	defer stop()
@@ -214,7 +184,7 @@ func (a *aside) put(ctx context.Context, batch []stepping) {
 		}
 		if err := errs[i]; err != nil {
 			absent = absent || errors.Is(err, jetstream.ErrNoStreamResponse)
-			in.later(s.msg, s.size, fmt.Errorf("put a push of bucket %d aside: %w", s.bucket, err))
+			in.later(s.arrival, fmt.Errorf("put a push of bucket %d aside: %w", s.bucket, err))
 		} else {
 			in.metrics.aside.Inc()
 			in.acks.put(ack{reply: s.msg.Reply, done: true, size: s.size})
@@ -228,18 +198,18 @@ func (a *aside) put(ctx context.Context, batch []stepping) {
 	}
 	a.mu.Unlock()
 	if absent { // somebody deleted it
-		_ = in.ensure(ctx, in.wantedAside()) // it is tried again with the next ones
+		_ = in.ensure(ctx, in.wantedAside()) // the next batch tries again
 	}
 }
 
-// serve looks for what stands aside and has it accepted, bucket by bucket, until
-// ctx ends. What is held then goes back to NATS.
+// serve looks for pushes put aside and has them accepted, bucket by bucket, until ctx ends. Pushes still held then go
+// back to NATS.
 func (a *aside) serve(ctx context.Context) error {
 	var group errgroup.Group
 	tick := time.NewTicker(asideLook)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		_ = a.look(ctx) // what it does not see now the next one does
+		_ = a.look(ctx) // the next look finds what this one missed
 		for _, bucket := range a.unserved() {
 			group.Go(func() error {
 				a.drain(ctx, bucket)
@@ -264,8 +234,7 @@ func (a *aside) serve(ctx context.Context) error {
 	return nil
 }
 
-// look finds buckets that have pushes aside, put there by another instance or before
-// this one started.
+// look finds buckets that have pushes aside, put there by another instance or before this one started.
 func (a *aside) look(ctx context.Context) error {
 	if a.buckets == 0 || !a.in.Enabled() || !a.in.nc.IsConnected() {
 		return nil
@@ -292,7 +261,7 @@ func (a *aside) look(ctx context.Context) error {
 	return nil
 }
 
-// unserved returns the buckets that have no server yet, and marks them as served.
+// unserved returns the buckets that are not being drained yet, and marks them as served.
 func (a *aside) unserved() (buckets []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -303,4 +272,81 @@ func (a *aside) unserved() (buckets []int) {
 		}
 	}
 	return buckets
+}
+
+// errNotAside reports that a message in the stream is no push that was put aside.
+var errNotAside = errors.New("it is not a push that an instance put aside")
+
+// asideForm is the first byte; it distinguishes this format from later ones.
+const asideForm = 1
+
+// encodeAside packs a push and its place in the intake into one body. Its headers are packed too: as headers they would
+// act on the stream that keeps it, and a Nats-Expected-Last-Sequence that once passed would refuse it here.
+//
+//	form, sequence, nanoseconds, subject, number of header values, then name and value of each, body
+//
+// Texts are preceded by their length; numbers are varints.
+func encodeAside(msg *nats.Msg, place stored) []byte {
+	b := make([]byte, 0, len(msg.Data)+len(msg.Subject)+256)
+	b = binary.AppendUvarint(append(b, asideForm), place.sequence)
+	b = binary.AppendVarint(b, place.at.UnixNano())
+	text := func(s string) { b = append(binary.AppendUvarint(b, uint64(len(s))), s...) }
+	text(msg.Subject)
+	n := 0
+	for _, values := range msg.Header {
+		n += len(values)
+	}
+	b = binary.AppendUvarint(b, uint64(n))
+	for name, values := range msg.Header {
+		for _, v := range values {
+			text(name)
+			text(v)
+		}
+	}
+	return append(b, msg.Data...)
+}
+
+// decodeAside is the inverse of encodeAside.
+func decodeAside(b []byte) (msg *nats.Msg, place stored, err error) {
+	if len(b) == 0 || b[0] != asideForm {
+		return nil, stored{}, errNotAside
+	}
+	b = b[1:]
+	good := true
+	number := func() uint64 {
+		v, n := binary.Uvarint(b)
+		if n <= 0 {
+			good = false
+			return 0
+		}
+		b = b[n:]
+		return v
+	}
+	text := func() string {
+		n := number()
+		if !good || n > uint64(len(b)) {
+			good = false
+			return ""
+		}
+		s := string(b[:n])
+		b = b[n:]
+		return s
+	}
+	place.sequence = number()
+	nanos, n := binary.Varint(b)
+	if n <= 0 {
+		return nil, stored{}, errNotAside
+	}
+	b = b[n:]
+	place.at = time.Unix(0, nanos)
+	msg = nats.NewMsg(text())
+	for left := number(); good && left > 0; left-- {
+		name, value := text(), text()
+		msg.Header[name] = append(msg.Header[name], value)
+	}
+	if !good || place.sequence == 0 {
+		return nil, stored{}, errNotAside
+	}
+	msg.Data = slices.Clone(b)
+	return msg, place, nil
 }

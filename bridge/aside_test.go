@@ -16,6 +16,7 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 const fakeBuckets = 4
@@ -24,18 +25,32 @@ const fakeBuckets = 4
 type buckets struct {
 	mu    sync.Mutex
 	lost  map[int]bool
-	tried map[uint64]scheduler.UID // by place in the intake
+	tried map[uint64]message.UID // by place in the intake
 	wrong []string
-	taken map[scheduler.UID]bool
+	taken map[message.UID]bool
 	byKey map[string][]uint64 // places, in the order in which they were accepted
+	// answers are the answers under way. One goroutine gives them in the order of the pushes, as the scheduler does for
+	// those of one bucket: what steps aside keeps its order by that.
+	answers chan func()
 }
 
-func newBuckets(lost ...int) *buckets {
-	b := &buckets{lost: map[int]bool{}, tried: map[uint64]scheduler.UID{},
-		taken: map[scheduler.UID]bool{}, byKey: map[string][]uint64{}}
+func newBuckets(t *testing.T, lost ...int) *buckets {
+	b := &buckets{lost: map[int]bool{}, tried: map[uint64]message.UID{}, taken: map[message.UID]bool{},
+		byKey: map[string][]uint64{}, answers: make(chan func(), 10_000)}
 	for _, bucket := range lost {
 		b.lost[bucket] = true
 	}
+	go func() {
+		for answer := range b.answers {
+			answer()
+		}
+	}()
+	t.Cleanup(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		close(b.answers)
+		b.answers = nil
+	})
 	return b
 }
 
@@ -56,7 +71,9 @@ func (b *buckets) Accept(p *scheduler.Push, done func(scheduler.Accepted)) {
 		b.taken[p.UID] = true
 		b.byKey[p.Key] = append(b.byKey[p.Key], p.Stored)
 	}
-	go done(got)
+	if b.answers != nil {
+		b.answers <- func() { done(got) }
+	}
 }
 
 func (b *buckets) back() {
@@ -95,7 +112,7 @@ func (b *buckets) inOrder(t *testing.T) {
 // keyIn is a key whose bucket that is.
 func keyIn(bucket, n int) string {
 	for i := 0; ; i++ {
-		if key := fmt.Sprint("key-", i); int(scheduler.Hash(key))%fakeBuckets == bucket {
+		if key := fmt.Sprint("key-", i); int(message.Hash(key))%fakeBuckets == bucket {
 			if n--; n < 0 {
 				return key
 			}
@@ -118,7 +135,7 @@ func newLossy(t *testing.T, lost ...int) *lossy {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	l := &lossy{T: t, nc: nc, to: newBuckets(lost...)}
+	l := &lossy{T: t, nc: nc, to: newBuckets(t, lost...)}
 	if l.js, err = jetstream.New(nc); err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +267,7 @@ func TestAside_ALostBucketStopsNoPushOfTheOthers(t *testing.T) {
 func TestAside_OneWithoutKeyGoesByItsPlace(t *testing.T) {
 	t.Parallel()
 	// All of the first 256 places lie in one bucket.
-	uid, err := scheduler.IntakeUID(1, time.Now(), "", "")
+	uid, err := message.IntakeUID(1, time.Now(), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}

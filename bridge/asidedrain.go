@@ -10,20 +10,18 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
 const (
-	drainMost   = 4000            // pushes that are read at once
-	drainBytes  = 16 << 20        // about so much, by the size of the last ones
-	drainGrowth = 8               // of what is read at once, while all goes well
-	drainLonger = 2 * time.Second // than this none is held for the others to be accepted
+	drainMost   = 4000            // the maximum number of pushes read at once
+	drainBytes  = 16 << 20        // the approximate size of a read, estimated by the last pushes
+	drainGrowth = 8               // the growth of a read while all pushes are accepted
+	drainLonger = 2 * time.Second // the longest that newer pushes are held
 )
 
-// drain has what stands aside for one bucket accepted, until nothing does and the
-// bucket is open again, or ctx ends. While the bucket does not answer, one push is
-// tried from time to time.
+// drain has the pushes put aside for one bucket accepted, until none is left and the bucket is open again, or ctx ends.
+// While the bucket does not answer, drain tries one push from time to time.
 func (a *aside) drain(ctx context.Context, bucket int) {
 	n, away := 1, trouble{}
 	if closing, _, _ := a.closing(bucket); !closing {
@@ -31,7 +29,7 @@ func (a *aside) drain(ctx context.Context, bucket int) {
 	}
 	for ctx.Err() == nil {
 		closing, since, quiet := a.closing(bucket)
-		if closing && !quiet { // what is on its way to the stream is soon there
+		if closing && !quiet { // pushes on their way soon reach the stream
 			_ = sleep(ctx, 5*time.Millisecond)
 			continue
 		}
@@ -68,7 +66,7 @@ func (a *aside) drain(ctx context.Context, bucket int) {
 	}
 }
 
-// more is how many to read after a batch of n at most.
+// more returns how many pushes to read after a batch of at most n.
 func (a *aside) more(batch []standing, n int) int {
 	size := 0
 	for i := range batch {
@@ -77,8 +75,8 @@ func (a *aside) more(batch []standing, n int) int {
 	return max(min(n*drainGrowth, drainMost, drainBytes/(size/max(len(batch), 1)+1)), 1)
 }
 
-// closing reports whether a bucket is to be opened once nothing stands aside, and
-// since when, and whether nothing is on its way there.
+// closing reports whether the bucket is about to be opened, since when, and whether no push is on its way to the
+// stream.
 func (a *aside) closing(bucket int) (closing bool, since time.Time, quiet bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -98,8 +96,8 @@ func (a *aside) back(bucket int) {
 	a.backLocked(a.by[bucket])
 }
 
-// open hands over what is held, in order, and opens the bucket. It reports false
-// where that was not to be: a push failed meanwhile.
+// open hands over the held pushes, in order, and opens the bucket. It reports false if a push failed meanwhile, and
+// then leaves the bucket closed.
 func (a *aside) open(bucket int) bool {
 	for {
 		a.mu.Lock()
@@ -118,19 +116,19 @@ func (a *aside) open(bucket int) bool {
 		}
 		a.mu.Unlock()
 		for _, s := range held {
-			a.in.accept(s.msg, s.place, s.size)
+			a.in.accept(s.arrival, func(*scheduler.Push, arrival) bool { return false })
 		}
 	}
 }
 
-// standing is a push that stands aside: at is its sequence in that stream.
+// standing is a push that was put aside: at is its sequence in that stream.
 type standing struct {
-	rejected
+	arrival
 	at uint64
 }
 
-// read reads the first pushes of a bucket, n at most, and reports whether that were
-// all. Another instance may remove them meanwhile.
+// read reads the first pushes of a bucket, at most n, and reports whether those were all. Another instance may remove
+// them meanwhile.
 func (a *aside) read(ctx context.Context, bucket, n int) (batch []standing, all bool, err error) {
 	ctx, stop := context.WithTimeout(ctx, 2*apiTimeout)
 	defer stop()
@@ -141,7 +139,7 @@ func (a *aside) read(ctx context.Context, bucket, n int) (batch []standing, all 
 	if err != nil {
 		return nil, false, fmt.Errorf("read what stands aside for bucket %d: %w", bucket, err)
 	}
-	defer func() { _ = a.in.js.DeleteConsumer(ctx, a.stream, c.CachedInfo().Name) }() // else it goes soon by itself
+	defer func() { _ = a.in.js.DeleteConsumer(ctx, a.stream, c.CachedInfo().Name) }() // otherwise it expires soon
 	pending := c.CachedInfo().NumPending
 	if pending == 0 {
 		return nil, true, nil
@@ -154,11 +152,11 @@ func (a *aside) read(ctx context.Context, bucket, n int) (batch []standing, all 
 	for m := range fetched.Messages() {
 		about, err := m.Metadata()
 		if whole = whole && err == nil && about.Sequence.Consumer == uint64(len(batch)+1); !whole {
-			continue // one before it was lost on the way
+			continue // the one before it was lost on the way
 		}
 		msg, place, err := decodeAside(m.Data())
 		size := len(m.Data()) + messageWeight
-		batch = append(batch, standing{rejected{msg: msg, place: place, size: size, err: err}, about.Sequence.Stream})
+		batch = append(batch, standing{arrival{msg: msg, place: place, size: size, err: err}, about.Sequence.Stream})
 	}
 	if err := fetched.Error(); err != nil && len(batch) == 0 {
 		return nil, false, fmt.Errorf("read what stands aside for bucket %d: %w", bucket, err)
@@ -166,21 +164,21 @@ func (a *aside) read(ctx context.Context, bucket, n int) (batch []standing, all 
 	return batch, uint64(len(batch)) == pending, nil
 }
 
-// accept hands pushes over by their place in the intake and waits for all answers.
-// It returns why any must be tried again. What is refused goes to the rejects.
+// accept hands pushes to the scheduler, with their place in the intake, and waits for all answers. It returns an error
+// if any must be tried again. Refused pushes go to the rejects.
 func (a *aside) accept(ctx context.Context, batch []standing) error {
 	in := a.in
 	ordered := slices.Clone(batch)
 	slices.SortStableFunc(ordered, func(x, y standing) int { return cmp.Compare(x.place.sequence, y.place.sequence) })
 	type answered struct {
-		push rejected
+		push arrival
 		scheduler.Accepted
 	}
-	var refused []rejected
+	var refused []arrival
 	var again error
 	answers, open := make(chan answered, len(ordered)), 0
 	for _, s := range ordered {
-		if s.err != nil { // nobody but an instance may publish there
+		if s.err != nil { // only an instance may publish there
 			in.log.Warn().Err(s.err).Uint64("sequence", s.at).Str("stream", a.stream).
 				Msg("dropped a message that no instance put aside")
 			continue
@@ -190,12 +188,12 @@ func (a *aside) accept(ctx context.Context, batch []standing) error {
 			again = err
 			break // the next ones need it too
 		} else if err != nil {
-			s.rejected.err = err
-			refused = append(refused, s.rejected)
+			s.arrival.err = err
+			refused = append(refused, s.arrival)
 			continue
 		}
 		open++
-		in.cfg.Accept.Accept(p, func(got scheduler.Accepted) { answers <- answered{s.rejected, got} })
+		in.cfg.Accept.Accept(p, func(got scheduler.Accepted) { answers <- answered{s.arrival, got} })
 	}
 	for ; open > 0; open-- {
 		select {
@@ -217,18 +215,14 @@ func (a *aside) accept(ctx context.Context, batch []standing) error {
 		return again
 	}
 	for _, r := range refused {
-		word := answer.Problem(r.err).Word
-		if err := in.store(ctx, &r, word); err != nil {
+		if err := in.store(ctx, &r); err != nil {
 			return fmt.Errorf("store a reject: %w", err)
 		}
-		in.metrics.rejected.WithLabelValues(word).Inc()
-		in.refused.said.say(time.Now(), r.msg.Subject, word, r.place.sequence)
 	}
 	return nil
 }
 
-// remove removes all of a bucket up to a sequence. Whatever else was there before it
-// another instance has had accepted.
+// remove removes a bucket's pushes up to a sequence. Any others before it were accepted through another instance.
 func (a *aside) remove(ctx context.Context, bucket int, last uint64) error {
 	var purged struct{}
 	order := purge{Filter: a.subject(bucket), Below: last + 1}

@@ -10,21 +10,17 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// barriers holds the barriers that came back before nats.go has reported an
-// error that the server sent ahead of them.
+// barriers holds the barriers that came back before nats.go reported an error that the server had sent ahead of them.
 //
-// The server refuses a core publish for want of permission with -ERR, in order
-// with everything else. nats.go reads that first and remembers it as the
-// connection's last error, but calls the error handler from another goroutine,
-// so the barrier may overtake it. A barrier that finds a last error which the
-// handler has not seen waits for it: the handler is called in order, so with
-// that error all before it have been seen, and what they refused is out of the
-// table. Should the handler never be called, the time-out of the messages ends
-// the wait, and nobody waits for that error again.
+// If a core publish lacks permission, the server refuses it with -ERR, in order with everything else. nats.go reads
+// that first and remembers it as the connection's last error, but calls the error handler from another goroutine, so
+// the barrier may overtake it. A barrier that finds a last error which the handler has not seen waits for the handler.
+// Handler calls are ordered, so once it has seen that error it has seen all earlier ones, and the publishes that they
+// refused are out of the table. If the handler is never called, the time-out of the messages ends the wait, and no
+// barrier waits for that error again.
 //
-// Only a violation followed by another kind of error within that moment could
-// be overlooked, such as a slow consumer; a connection of the Publisher's own
-// has none.
+// Only a violation that is immediately followed by another kind of error, like a slow consumer, could be overlooked; a
+// connection used by the Publisher alone has no such errors.
 type barriers struct {
 	timeout time.Duration
 
@@ -35,13 +31,13 @@ type barriers struct {
 
 type held struct {
 	behind []token
-	trip   time.Duration // of the barrier
+	trip   time.Duration // the barrier's round trip
 	on     error
 	since  time.Time
 }
 
-// passes reports whether the publishes behind a barrier can be answered for now;
-// else they are kept until the handler has been called with last.
+// passes reports whether the outcome of the publishes behind a barrier can be decided now; if not, it keeps them until
+// the handler has been called with last.
 func (b *barriers) passes(behind []token, trip time.Duration, last error, now time.Time) bool {
 	if !errors.Is(last, nats.ErrPermissionViolation) {
 		return true
@@ -58,15 +54,14 @@ func (b *barriers) passes(behind []token, trip time.Duration, last error, now ti
 	return false
 }
 
-// start takes what happened before anybody could wait for it as seen.
+// start marks an error from before the first barrier as seen.
 func (b *barriers) start(last error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seen = last
 }
 
-// saw records that the handler was called with err and gives back what waited
-// for it.
+// saw records that the handler was called with err and returns the barriers that waited for it.
 func (b *barriers) saw(err error) (free []held) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,15 +79,15 @@ func (b *barriers) saw(err error) (free []held) {
 	return free
 }
 
-// forget drops what waits: the connection is gone, and with it the messages.
+// forget drops the waiting barriers: the connection is gone, and with it the messages.
 func (b *barriers) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting = nil
 }
 
-// passed answers for the publishes behind a barrier: at once where the subject
-// is known to be core, else once a stream has had the time to answer.
+// passed decides the outcome of the publishes behind a barrier: at once if the subject is known to be core, else after
+// the time that a stream may take to answer.
 func (p *Publisher) passed(behind []token, trip time.Duration) {
 	now := time.Now()
 	subject, known := "", false // many messages leave on one
@@ -105,8 +100,8 @@ func (p *Publisher) passed(behind []token, trip time.Duration) {
 	p.resolve(heard, scheduler.Outcome{Kind: scheduler.Delivered})
 }
 
-// asyncError is called by nats.go with what the server reports outside of an
-// answer. A refused subject refuses what waits on it, at once.
+// asyncError is called by nats.go with errors that the server reports outside of an answer. If the server denies a
+// subject, asyncError at once refuses the publishes that wait on it.
 func (p *Publisher) asyncError(err error) {
 	if d, ok := parseDenied(err); ok {
 		p.denied(d, err)
@@ -132,7 +127,7 @@ func (p *Publisher) denied(d denied, err error) {
 		p.deaf.Store(true)
 		p.log.Error().Str("subject", p.inbox+"*").Msg(
 			"nats does not let this user listen for answers; nothing can be delivered")
-		p.told()
+		p.announce()
 		p.resolve(p.pending.takeWhere(func(*entry) bool { return true }),
 			scheduler.Outcome{Kind: scheduler.Unknown, Err: err})
 	}

@@ -12,16 +12,17 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
-	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Left is how many messages a namespace's streams hold in a NATS that is to be given up.
+// Left counts the messages that a namespace's streams hold in a NATS that is to be abandoned.
 type Left struct {
-	// Intake are pushes that were acknowledged and that no instance has ended yet, Rejects what could not be accepted.
+	// Intake counts the pushes that were acknowledged and not yet finished by any instance, Rejects the pushes that
+	// could not be accepted.
 	Intake, Rejects uint64
 }
 
-// Leftover asks what a NATS holds. A stream that is not there holds nothing.
+// Leftover returns what a NATS holds. A missing stream holds nothing.
 func Leftover(ctx context.Context, nc *nats.Conn, namespace string) (left Left, err error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -44,27 +45,28 @@ func Leftover(ctx context.Context, nc *nats.Conn, namespace string) (left Left, 
 	return left, nil
 }
 
-// CarryConfig says what is carried from where to where.
+// CarryConfig configures a Carry.
 type CarryConfig struct {
 	From, To          *nats.Conn
 	Namespace, Prefix string
-	// Replicas and MaxBytes are those of the intake stream that is made where To has none; 0 bytes is no limit.
+	// Replicas and MaxBytes are the settings of the intake stream if it has to be created in To; 0 bytes is no limit.
 	Replicas int
 	MaxBytes int64
-	// RejectBytes and RejectsPerSubject are those of the stream of rejects.
+	// RejectBytes and RejectsPerSubject are the settings of the stream of rejects.
 	RejectBytes, RejectsPerSubject int64
-	// Known reports whether a push was accepted already: only its acknowledgement was lost.
-	Known func(ctx context.Context, uid scheduler.UID) (bool, error)
+	// Known reports whether a push has been accepted already and only its acknowledgement was lost.
+	Known func(ctx context.Context, uid message.UID) (bool, error)
 	Log   zerolog.Logger
 }
 
-// Carried is what was carried, and what needed not to be.
+// Carried counts the messages that were carried, and those that did not need to be.
 type Carried struct{ Pushes, Known, Rejects int }
 
-// Carry moves what one NATS holds of a namespace into another: pushes that no instance accepted, and rejects. Nobody
-// may use the source meanwhile. A message leaves the source once the target has acknowledged it, so a carry that broke
-// off goes on where it was; what the target had acknowledged unheard is recognized there for two minutes. A push keeps
-// its time: a delay counts from when the source stored it, so it goes over as the time that it ends at.
+// Carry moves a namespace's messages from one NATS to another: pushes that no instance accepted, and rejects. The
+// source must not be in use meanwhile. A message is removed from the source once the target has acknowledged it, so an
+// interrupted carry continues where it stopped; if an acknowledgement of the target was lost, the target recognizes the
+// repeated message for two minutes. A push keeps its due time: a delay counts from the moment at which the source
+// stored it, so it is carried as the time at which it ends.
 func Carry(ctx context.Context, cfg CarryConfig) (done Carried, err error) {
 	source, err := jetstream.New(cfg.From)
 	if err != nil {
@@ -122,9 +124,9 @@ func Carry(ctx context.Context, cfg CarryConfig) (done Carried, err error) {
 	return done, nil
 }
 
-// carried is a push as the other intake gets it, and the uid that it had here; none where it is none that could be
-// accepted, which goes over as it is.
-func carried(raw *jetstream.RawStreamMsg, prefix string) (*nats.Msg, scheduler.UID) {
+// carried returns a push in the form for the other intake, and the uid that it had here. A message that could not be
+// accepted has no uid and is carried unchanged.
+func carried(raw *jetstream.RawStreamMsg, prefix string) (*nats.Msg, message.UID) {
 	msg := &nats.Msg{Subject: raw.Subject, Header: nats.Header{}, Data: raw.Data}
 	for name, values := range raw.Header {
 		msg.Header[name] = values
@@ -133,7 +135,7 @@ func carried(raw *jetstream.RawStreamMsg, prefix string) (*nats.Msg, scheduler.U
 	if err != nil {
 		return msg, ""
 	}
-	uid, err := scheduler.IntakeUID(raw.Sequence, raw.Time, tagged.ID, tagged.Key)
+	uid, err := message.IntakeUID(raw.Sequence, raw.Time, tagged.ID, tagged.Key)
 	if err != nil {
 		return msg, ""
 	}
@@ -143,7 +145,7 @@ func carried(raw *jetstream.RawStreamMsg, prefix string) (*nats.Msg, scheduler.U
 				delete(msg.Header, name)
 			}
 		}
-		due := scheduler.CeilMilli(raw.Time.Add(tagged.Delay))
+		due := message.CeilMilli(raw.Time.Add(tagged.Delay))
 		msg.Header[wire.HeaderAt] = []string{strconv.FormatInt(int64(due), 10)}
 	}
 	return msg, uid

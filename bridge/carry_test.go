@@ -12,7 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/deploy/lab"
-	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // moving are two servers, the first of which holds an intake that nobody reads.
@@ -39,7 +39,7 @@ func newMoving(t *testing.T) *moving {
 	}
 	m.cfg = CarryConfig{From: m.from, To: m.to, Namespace: "moved", Prefix: "delayed", RejectBytes: 1 << 20,
 		RejectsPerSubject: 10, Log: zerolog.New(zerolog.NewTestWriter(t)),
-		Known: func(context.Context, scheduler.UID) (bool, error) { return false, nil }}
+		Known: func(context.Context, message.UID) (bool, error) { return false, nil }}
 	in := &Intake{cfg: IntakeConfig{Namespace: "moved", Prefix: "delayed", Replicas: 1, MaxBytes: -1,
 		RejectBytes: 1 << 20, RejectsPerSubject: 10}, nc: m.from, js: m.source,
 		log: m.cfg.Log, stream: StreamName("moved"), rejects: RejectsName("moved")}
@@ -98,11 +98,11 @@ func TestCarry_MovesWhatNoInstanceAccepted(t *testing.T) {
 	m.publish(RejectsSubject("moved")+".b", "Tarry-Reason", "invalid_delay: why", "Tarry-Subject", "delayed.b")
 	before := m.stored(m.source, StreamName("moved"))
 	known := before["delayed.a.accepted"]
-	uid, err := scheduler.IntakeUID(accepted.Sequence, known.Time, "", "")
+	uid, err := message.IntakeUID(accepted.Sequence, known.Time, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.cfg.Known = func(_ context.Context, u scheduler.UID) (bool, error) { return u == uid, nil }
+	m.cfg.Known = func(_ context.Context, u message.UID) (bool, error) { return u == uid, nil }
 	if left, err := Leftover(t.Context(), m.from, "moved"); err != nil || left != (Left{Intake: 5, Rejects: 1}) {
 		t.Fatalf("it holds %+v, %v", left, err)
 	}
@@ -119,7 +119,7 @@ func TestCarry_MovesWhatNoInstanceAccepted(t *testing.T) {
 
 	after := m.stored(m.into, StreamName("moved"))
 	ends := func(subject string, delay time.Duration) string {
-		return strconv.FormatInt(int64(scheduler.CeilMilli(before[subject].Time.Add(delay))), 10)
+		return strconv.FormatInt(int64(message.CeilMilli(before[subject].Time.Add(delay))), 10)
 	}
 	for subject, want := range map[string]map[string]string{
 		"delayed.a.delay":  {"Tarry-At": ends("delayed.a.delay", 20*time.Minute), "Tarry-Delay": "", "Tarry-Id": "one"},
@@ -159,7 +159,7 @@ func TestCarry_GoesOnWhereItBrokeOff(t *testing.T) {
 	}
 	broken := errors.New("the journal is away")
 	calls := 0
-	m.cfg.Known = func(context.Context, scheduler.UID) (bool, error) {
+	m.cfg.Known = func(context.Context, message.UID) (bool, error) {
 		if calls++; calls == 3 {
 			return false, broken
 		}
@@ -178,7 +178,7 @@ func TestCarry_GoesOnWhereItBrokeOff(t *testing.T) {
 	if err := unheard.put(t.Context(), msg, third); err != nil {
 		t.Fatal(err)
 	}
-	m.cfg.Known = func(context.Context, scheduler.UID) (bool, error) { return false, nil }
+	m.cfg.Known = func(context.Context, message.UID) (bool, error) { return false, nil }
 	if done, err := Carry(t.Context(), m.cfg); err != nil || done.Pushes != 3 {
 		t.Fatalf("carried %+v, %v", done, err)
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// ClockSource is what NATS's clock is called in scheduler.Clock.
+// ClockSource is the name of NATS's clock in scheduler.Clock.
 const ClockSource = "nats"
 
 const sampleEvery = time.Second
 
-// ClockConfig is what a ClockSampler is made of.
+// ClockConfig configures a ClockSampler.
 type ClockConfig struct {
 	Conn      *nats.Conn
 	Namespace string
@@ -25,38 +25,37 @@ type ClockConfig struct {
 	Log       zerolog.Logger
 }
 
-// ClockSampler gives a scheduler.Clock samples of the clock of the NATS server
-// that leads the intake stream: the clock that stamps pushes.
+// ClockSampler supplies a scheduler.Clock with samples of the clock of the NATS server that leads the intake stream:
+// the clock that timestamps pushes.
 type ClockSampler struct {
 	cfg ClockConfig
 	log zerolog.Logger
 
 	mu    sync.Mutex
 	last  clockSample
-	doubt uint64 // what has this sequence or a lower one was stamped before a step
+	doubt uint64 // pushes up to this sequence were timestamped before a step
 }
 
-// clockSample is what the server said once.
+// clockSample is one reading of the server's clock.
 type clockSample struct {
 	taken     bool
 	sent, got time.Duration // monotonic
 	at        time.Time
-	leader    string // the server that stamps pushes, in a cluster
-	sequence  uint64 // the last one that the intake stream had given out
+	leader    string // the server that timestamps pushes, in a cluster
+	sequence  uint64 // the last sequence of the intake stream
 }
 
-// A server's clock has stepped when it moved against the monotonic one by more
-// than this, and than what drift and the round trips leave open.
+// A server's clock has stepped if it moved against the monotonic clock by more than this, beyond the uncertainty of
+// drift and round trips.
 const (
 	stepLeast  = 50 * time.Millisecond
 	clockDrift = 1000 // a thousandth
 )
 
-// Age is how long ago a push was stored, where the server's clock says now. It
-// may be too short, so that a delay ends late, but not too long: the server's
-// clock may have been set, and its stream may have moved to a server with
-// another clock. What was stored before that has the age 0. What was stored
-// since the last sample cannot be older than that sample.
+// Age returns how long ago a push was stored, when the server's clock reads now. The result may be too short, so that a
+// delay ends late, but never too long: the server's clock may have been set, or the stream may have moved to a server
+// with another clock. A push stored before that has the age 0. A push stored since the last sample cannot be older than
+// that sample.
 func (c *ClockSampler) Age(p stored, now time.Time) time.Duration {
 	age := max(now.Sub(p.at), 0)
 	if c == nil {
@@ -73,7 +72,7 @@ func (c *ClockSampler) Age(p stored, now time.Time) time.Duration {
 	return age
 }
 
-// saw records a sample, before anybody relies on it, and reports a step.
+// saw records a sample before it is used, and reports a step of the clock.
 func (c *ClockSampler) saw(s clockSample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +85,7 @@ func (c *ClockSampler) saw(s clockSample) {
 		return
 	}
 	var step time.Duration
-	if s.at.IsZero() || before.at.IsZero() { // it does not tell the time: another server may have another one
+	if s.at.IsZero() || before.at.IsZero() { // it does not report its time; another server may have another clock
 		if s.leader == before.leader {
 			return
 		}
@@ -111,20 +110,19 @@ func NewClockSampler(cfg ClockConfig) (*ClockSampler, error) {
 	return &ClockSampler{cfg: cfg, log: cfg.Log.With().Str("component", "clock").Logger()}, nil
 }
 
-// Run samples every second until ctx ends. Where there is no intake stream, or
-// the server is too old to tell the time (2.9), there are no samples and the
-// other clocks decide.
+// Run samples every second until ctx ends. Without an intake stream, or with a server that is too old to report its
+// time (2.9), there are no samples and the other clocks decide.
 func (c *ClockSampler) Run(ctx context.Context) error {
-	told := false
+	said := false
 	for {
 		ok, err := c.sample(ctx)
 		if err == nil && !ok {
 			c.cfg.Clock.Forget(ClockSource)
-			if !told {
+			if !said {
 				c.log.Info().Str("version", c.cfg.Conn.ConnectedServerVersion()).Msg(
 					"this nats server does not tell its time")
 			}
-			told = true
+			said = true
 		}
 		if err := sleep(ctx, sampleEvery); err != nil {
 			return err
@@ -132,12 +130,12 @@ func (c *ClockSampler) Run(ctx context.Context) error {
 	}
 }
 
-// sample asks once; false when the answer holds no time.
+// sample takes one sample; it returns false if the answer holds no time.
 func (c *ClockSampler) sample(ctx context.Context) (bool, error) {
 	if !c.cfg.Conn.IsConnected() {
 		return false, nats.ErrDisconnected
 	}
-	var info streamInfo
+	var info StreamInfo
 	sent := c.cfg.Clock.Mono()
 	err := apiAsk(ctx, c.cfg.Conn, apiStreamInfo+StreamName(c.cfg.Namespace), nil, &info)
 	got := c.cfg.Clock.Mono()

@@ -14,7 +14,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// ConnConfig says how to reach NATS.
+// ConnConfig configures a connection to NATS.
 type ConnConfig struct {
 	// URLs are nats:// or tls:// addresses.
 	URLs []string
@@ -25,12 +25,11 @@ type ConnConfig struct {
 	User, Password, Token string
 	// Creds is the path of a credentials file.
 	Creds string
-	// TLS is set to use certificates of one's own; a tls:// address alone takes the system's.
+	// TLS is set for custom certificates; a tls:// address alone uses the system's.
 	TLS *tls.Config
 
-	// OnState is called with every change: connected or not, and closed for good,
-	// which only Close and an error that the server calls fatal bring about. It
-	// must not block. It may be nil.
+	// OnState is called on every change of the state. Closed is reached only through Close and through errors that the
+	// server calls fatal. OnState must not block. It may be nil.
 	OnState func(ConnState, error)
 
 	Log zerolog.Logger
@@ -39,13 +38,13 @@ type ConnConfig struct {
 // ConnState is the state of the connection.
 type ConnState uint8
 
-// The states.
+// The states of a connection.
 const (
-	// Disconnected: the client is trying to get back.
+	// Disconnected means that the client is trying to reconnect.
 	Disconnected ConnState = iota
-	// Connected: publishes reach a server.
+	// Connected means that publishes reach a server.
 	Connected
-	// Closed: the client has given up; only a new process, or Connect, helps.
+	// Closed means that the client has stopped reconnecting; only a new process, or a new Connect, helps.
 	Closed
 )
 
@@ -57,10 +56,9 @@ const (
 	quietFor     = 10 * time.Second // between two log lines about the same trouble
 )
 
-// Connect opens a connection that never gives up: it returns at once, also
-// when no server can be reached, and keeps trying. It holds nothing back while
-// there is no server: a publish then fails instead of arriving later, when
-// somebody else may lead. A silent link is noticed within three pings.
+// Connect opens a connection that never stops reconnecting: it returns at once, even if no server can be reached, and
+// keeps trying. The connection buffers nothing while there is no server: a publish then fails instead of arriving
+// later, when another instance may lead. A silent link is detected within three pings.
 func Connect(ctx context.Context, cfg ConnConfig) (*nats.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("connect to nats: %w", context.Cause(ctx))
@@ -99,7 +97,7 @@ func Connect(ctx context.Context, cfg ConnConfig) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// connEvents logs what happens to one connection, the same trouble only now and then.
+// connEvents logs the events of one connection, repeating the same trouble only from time to time.
 type connEvents struct {
 	cfg ConnConfig
 	log zerolog.Logger
@@ -110,32 +108,32 @@ type connEvents struct {
 
 func (h *connEvents) connected(nc *nats.Conn) {
 	h.log.Info().Str("server", address(nc)).Str("version", nc.ConnectedServerVersion()).Msg("connected to nats")
-	h.tell(Connected, nil)
+	h.notify(Connected, nil)
 }
 
 func (h *connEvents) disconnected(nc *nats.Conn, err error) {
 	if nc.IsClosed() {
-		return // closed has more to say
+		return // closed logs more
 	}
 	h.log.Warn().Err(err).Msg("nats connection lost, reconnecting")
-	h.tell(Disconnected, err)
+	h.notify(Disconnected, err)
 }
 
 func (h *connEvents) failed(_ *nats.Conn, err error) {
 	if err != nil && h.loud("failed") {
 		h.log.Warn().Err(err).Strs("servers", hosts(h.cfg.URLs)).Msg("nats cannot be reached, retrying")
 	}
-	h.tell(Disconnected, err)
+	h.notify(Disconnected, err)
 }
 
 func (h *connEvents) closed(nc *nats.Conn) {
 	if err := nc.LastError(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 		h.log.Error().Err(err).Msg("nats connection closed for good")
-		h.tell(Closed, err)
+		h.notify(Closed, err)
 		return
 	}
 	h.log.Info().Msg("nats connection closed")
-	h.tell(Closed, nil)
+	h.notify(Closed, nil)
 }
 
 func (h *connEvents) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
@@ -144,13 +142,13 @@ func (h *connEvents) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
 	}
 }
 
-func (h *connEvents) tell(s ConnState, err error) {
+func (h *connEvents) notify(s ConnState, err error) {
 	if h.cfg.OnState != nil {
 		h.cfg.OnState(s, err)
 	}
 }
 
-// loud reports whether it is time to say this again.
+// loud reports whether it is time to log this again.
 func (h *connEvents) loud(what string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -165,7 +163,7 @@ func (h *connEvents) loud(what string) bool {
 	return true
 }
 
-// address is the server's, without the credentials that a URL may hold.
+// address returns the server's address without the credentials that a URL may hold.
 func address(nc *nats.Conn) string { return hosts([]string{nc.ConnectedUrlRedacted()})[0] }
 
 func hosts(urls []string) []string {

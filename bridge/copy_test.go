@@ -9,6 +9,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestPublisher_ACopyOfWhatEndedNamesTheTopicOfThatOnAPartitionToo(t *testing.T) {
@@ -20,11 +21,11 @@ func TestPublisher_ACopyOfWhatEndedNamesTheTopicOfThatOnAPartitionToo(t *testing
 		t.Fatal(err)
 	}
 	topics := settingsOf(&scheduler.Topic{Pattern: ns + ".dead.>", Partitions: 4,
-		Retry: scheduler.Retry{Delays: []time.Duration{time.Minute}}})
+		Retry: message.Retry{Delays: []time.Duration{time.Minute}}})
 	p := running(t, bridge.PublisherConfig{Conn: nc, Topics: topics})
-	m := message(ns+".dead.orders", "x")
-	m.Headers = []scheduler.Header{{Name: "Tarry-Subject", Value: ns + ".orders"}}
-	plain := message(ns+".dead.orders", "y")
+	m := newMessage(ns+".dead.orders", "x")
+	m.Headers = []message.Header{{Name: "Tarry-Subject", Value: ns + ".orders"}}
+	plain := newMessage(ns+".dead.orders", "y")
 	for _, o := range send(t, p, m, plain) {
 		wantKind(t, o, scheduler.Delivered, "")
 	}

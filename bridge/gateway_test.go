@@ -10,8 +10,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// Between clusters a server once passed on what nobody had asked for, and then
-// could not say that nobody listens. Every version from 2.9 on asks first.
+// Between clusters a server once passed on what nobody had asked for, and then could not say that nobody listens. Every
+// version from 2.9 on asks first.
 func TestPublisher_TellsThatNobodyListensInASupercluster(t *testing.T) {
 	t.Parallel()
 	addrs := [2]string{freeAddr(t), freeAddr(t)}
@@ -34,8 +34,8 @@ func TestPublisher_TellsThatNobodyListensInASupercluster(t *testing.T) {
 	})
 	p := running(t, bridge.PublisherConfig{Conn: nc})
 	for i := range 6 {
-		alone := message(fmt.Sprintf("alone.%d", i/2), "x")
-		out := send(t, p, alone, message("far", "x"))
+		alone := newMessage(fmt.Sprintf("alone.%d", i/2), "x")
+		out := send(t, p, alone, newMessage("far", "x"))
 		wantKind(t, out[0], scheduler.NoListener, "")
 		wantKind(t, out[1], scheduler.Delivered, "")
 	}

@@ -1,30 +1,28 @@
 package bridge
 
 import (
+	"math"
 	"slices"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
-	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// headerWriter builds the headers of one delivered message after the other in
-// the same map: wire.DeliverHeaders without its memory. nats.go copies what it
-// publishes, so the map of the last message may be overwritten. A test holds
-// the two to the same result.
+// headerWriter builds the headers of delivered messages, one message at a time, in the same map. nats.go copies what it
+// publishes, so the map of the last message may be overwritten.
 type headerWriter struct {
-	// space ends every Nats-Msg-Id; empty in the default namespace. Two namespaces
-	// may give out equal uids and deliver into one stream, whose duplicate window
-	// would swallow the second message.
+	// space ends every Nats-Msg-Id; it is empty in the default namespace. Two namespaces may assign equal uids and
+	// deliver into one stream, whose duplicate window would swallow the second message.
 	space  string
 	header nats.Header
 	own    [7]string // the values of tarry's own headers
 	values []string  // the user's
 	due    []byte
-	retry  scheduler.Retry // whose text is in own
-	plain  bool            // the map holds nothing but the four that every message has
+	retry  message.Retry // its text is in own
+	plain  bool          // the map holds nothing but the four that every message has
 }
 
 const (
@@ -37,8 +35,7 @@ const (
 	ownSubject
 )
 
-// msgIDSpace is what namespaces other than the default add to a uid in
-// Nats-Msg-Id.
+// msgIDSpace returns the suffix that namespaces other than the default add to a uid in Nats-Msg-Id.
 func msgIDSpace(namespace string) string {
 	if namespace == "" || namespace == defaultNamespace {
 		return ""
@@ -48,23 +45,17 @@ func msgIDSpace(namespace string) string {
 
 const defaultNamespace = "default"
 
-// write returns the headers of m where it leaves on its topic, valid until the
-// next call.
-func (w *headerWriter) write(m *scheduler.Message) nats.Header {
-	return w.writeOn(m, m.Topic, &m.Retry)
-}
-
-// writeOn is write for a message that may leave on another subject than its
-// topic (a partition's), and retries by the given schedule. It names the topic then,
-// where a consumer sends it back to, unless its headers do: a copy of what ended names
-// the topic of that.
-func (w *headerWriter) writeOn(m *scheduler.Message, subject string, retry *scheduler.Retry) nats.Header {
+// write returns the headers of m, valid until the next call. A message may leave on another subject than its topic (a
+// partition's), and is retried by the given schedule. Tarry-Subject then names the topic, to which a consumer sends the
+// message back. If the message's own headers have a Tarry-Subject, that one is kept: a copy of an ended message names
+// that message's topic.
+func (w *headerWriter) write(m *message.Message, subject string, retry *message.Retry) nats.Header {
 	w.own[ownID] = m.ID
 	if m.ID == "" {
 		w.own[ownID] = string(m.UID)
 	}
 	w.due = strconv.AppendInt(w.due[:0], int64(m.Due), 10)
-	if string(w.due) != w.own[ownDue] { // many messages are due at one instant
+	if string(w.due) != w.own[ownDue] { // many messages are due at the same instant
 		w.own[ownDue] = string(w.due)
 	}
 	w.own[ownAttempt] = strconv.FormatUint(uint64(m.Attempt), 10)
@@ -87,7 +78,7 @@ func (w *headerWriter) writeOn(m *scheduler.Message, subject string, retry *sche
 		w.header[wire.HeaderKey] = w.own[ownKey : ownKey+1 : ownKey+1]
 	}
 	if !retry.Empty() {
-		if retry.Jitter != w.retry.Jitter || !slices.Equal(retry.Delays, w.retry.Delays) { // many messages share one
+		if retry.Jitter != w.retry.Jitter || !slices.Equal(retry.Delays, w.retry.Delays) { // many messages share a schedule
 			w.retry, w.own[ownRetry] = *retry, wire.Retry(*retry).String()
 		}
 		w.header[wire.HeaderRetry] = w.own[ownRetry : ownRetry+1 : ownRetry+1]
@@ -99,7 +90,7 @@ func (w *headerWriter) writeOn(m *scheduler.Message, subject string, retry *sche
 	return w.header
 }
 
-func (w *headerWriter) user(headers []scheduler.Header) {
+func (w *headerWriter) user(headers []message.Header) {
 	if cap(w.values) < len(headers) {
 		w.values = make([]string, 0, len(headers))
 	}
@@ -110,9 +101,26 @@ func (w *headerWriter) user(headers []scheduler.Header) {
 			w.values = append(w.values, headers[i].Value)
 		}
 		run := w.values[start:len(w.values):len(w.values)]
-		if earlier, ok := w.header[name]; ok { // not sorted: a name that came before
+		if earlier, ok := w.header[name]; ok { // not sorted: the name occurred before
 			run = append(earlier, run...)
 		}
 		w.header[name] = run
 	}
+}
+
+// headRoom is the maximum size of tarry's own headers in a delivered message, with a margin.
+const headRoom = 4096
+
+// SizeLimit returns the limit of a push's body and headers together: the size that the server accepts once tarry's
+// headers are added, or the configured limit if that is lower and not 0. Until a server has announced its limit, only
+// the configured one applies; a message that turns out too large to deliver becomes dead, not lost.
+func SizeLimit(nc *nats.Conn, configured int) int {
+	limit := math.MaxInt
+	if configured > 0 {
+		limit = configured
+	}
+	if server := nc.MaxPayload(); server > headRoom {
+		limit = min(limit, int(server)-headRoom)
+	}
+	return limit
 }

@@ -2,8 +2,10 @@ package bridge_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,7 +16,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // rereads is how long two readings of the list of streams may take: after one that took long, as on a busy machine, the
@@ -142,4 +146,22 @@ func runUntilEnd(t testing.TB, run func(context.Context) error) {
 		}
 		return context.Canceled
 	})
+}
+
+// wantHeaders are those that a message is delivered with on its topic.
+func wantHeaders(m *message.Message) map[string][]string {
+	h := map[string][]string{
+		"Tarry-Id": {cmp.Or(m.ID, string(m.UID))}, "Tarry-Due": {strconv.FormatInt(int64(m.Due), 10)},
+		"Tarry-Attempt": {strconv.Itoa(int(m.Attempt))}, "Nats-Msg-Id": {string(m.UID)},
+	}
+	if m.Key != "" {
+		h["Tarry-Key"] = []string{m.Key}
+	}
+	if retry := wire.Retry(m.Retry).String(); retry != "" {
+		h["Tarry-Retry"] = []string{retry}
+	}
+	for _, user := range m.Headers {
+		h[user.Name] = append(h[user.Name], user.Value)
+	}
+	return h
 }

@@ -4,26 +4,26 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// hidden is what answers say about subjects that the list of streams does
-// not have, or has under another stream: the server maps them to other
-// subjects, their stream lies in another domain or account, or was made a
-// moment ago. An answer of a stream is the only sign of that.
+// hidden records what answers reveal about subjects that the list of streams lacks, or shows under another stream: the
+// server maps them to other subjects, or their stream lies in another domain or account or was created a moment ago. A
+// stream's answer is the only sign of that.
 //
-// It comes after the barrier of a core publish, so a subject counts as core
-// only once a publish was given time for such an answer and none came. What it
-// then is, is kept for a while: the outcomes of later messages wait for nothing
-// more. A change of streams anywhere puts all of it in doubt.
+// The answer arrives after the barrier of a core publish, so a subject counts as core only if no stream has answered
+// within some time after a publish. The result is kept for a while, so that the outcomes of later messages need not
+// wait. Any change of streams invalidates all results.
 //
-// Both memories are bounded. What is forgotten is found out again.
+// Both maps are bounded. A forgotten result is determined again.
 type hidden struct {
 	some atomic.Bool // held has entries
 
 	mu   sync.Mutex
 	core map[string]time.Time // subject → when it was found to be core
 	held map[string]*heldBy   // subject → the stream that answers there
-	// blind: new streams are not announced, so nothing counts as core for long.
+	// blind reports that new streams are not announced, so that nothing counts as core for long.
 	blind bool
 }
 
@@ -41,13 +41,12 @@ const (
 	graceDivisor = 4  // of the publish time-out, at most
 )
 
-// grace is how long after its barrier a core publish waits for the answer of a
-// stream, where the barrier took so long.
+// grace returns how long a core publish waits for the answer of a stream after its barrier, which took the given trip.
 func grace(trip, timeout time.Duration) time.Duration {
 	return min(max(graceLeast, graceTimes*trip), timeout/graceDivisor)
 }
 
-// route is the stream that answered on the subject, nil where none did.
+// route returns the stream that answered on the subject, or nil.
 func (h *hidden) route(subject string) *route {
 	if !h.some.Load() {
 		return nil
@@ -60,8 +59,7 @@ func (h *hidden) route(subject string) *route {
 	return nil
 }
 
-// answered records that a stream, whose name an error may lack, answered on
-// the subject.
+// answered records that a stream, whose name an error may lack, answered on the subject.
 func (h *hidden) answered(subject, stream string, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,9 +70,9 @@ func (h *hidden) answered(subject, stream string, now time.Time) {
 		clear(h.held)
 		fallthrough
 	case by == nil, by.stream != stream && stream != "":
-		// The lane is the subject's own: whoever listens there may name any stream, and must hold back no message of
-		// that.
-		by = &heldBy{route: route{stream: stream, lane: "core:" + subject, hidden: true}}
+		// The lane is the subject's own: any subscriber can name any stream in an answer, and must not be able to hold
+		// back that stream's messages.
+		by = &heldBy{route: route{stream: stream, lane: message.LaneCore.Lane(subject), hidden: true}}
 		if h.held == nil {
 			h.held = map[string]*heldBy{}
 		}
@@ -84,8 +82,8 @@ func (h *hidden) answered(subject, stream string, now time.Time) {
 	by.answered = now
 }
 
-// silent records that a stream which had answered on the subject does not any
-// more. It may be away; it is forgotten only when it stays so.
+// silent records that a stream which had answered on the subject no longer does. It may be unreachable, so it is
+// forgotten only after a while.
 func (h *hidden) silent(subject string, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,8 +97,8 @@ func (h *hidden) dropLocked(subject string) {
 	h.some.Store(len(h.held) > 0)
 }
 
-// listed forgets what the list now shows: streams that are gone from it, and
-// subjects that stand under their stream.
+// listed forgets the results that a new list settles: streams that are gone from it, and subjects that are listed under
+// their stream.
 func (h *hidden) listed(next *routes, gone map[string]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -111,7 +109,7 @@ func (h *hidden) listed(next *routes, gone map[string]bool) {
 	}
 }
 
-// isCore reports whether the subject was found to be core a while ago at most.
+// isCore reports whether the subject was recently found to be core.
 func (h *hidden) isCore(subject string, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,15 +130,14 @@ func (h *hidden) foundCore(subject string, now time.Time) {
 	h.core[subject] = now
 }
 
-// doubt forgets which subjects are core: a stream has come, or answered where
-// none was known.
+// doubt forgets which subjects are core, because a stream was added, or answered where none was known.
 func (h *hidden) doubt() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	clear(h.core)
 }
 
-// noNews records that the server does not tell of new streams.
+// noNews records that the server does not announce new streams.
 func (h *hidden) noNews() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -14,13 +14,13 @@ import (
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 const mapped = `mappings { "orders.*": "stored.orders.$1", "listed.>": "stored.listed.>" }`
 
-// A subject that the list of streams does not show may lead into a stream all
-// the same. Such a stream takes three messages and refuses the rest; beside it
-// listens somebody, so that nothing lacks a listener.
+// A subject that the list of streams does not show may lead into a stream all the same. Such a stream takes three
+// messages and refuses the rest; beside it listens somebody, so that nothing lacks a listener.
 func TestPublisher_BelievesAStreamThatTheListDoesNotShow(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"current", "2.9"} {
@@ -73,9 +73,8 @@ func freeAddr(t testing.TB) string {
 	return fmt.Sprintf("127.0.0.1:%d", lab.FreePort(t))
 }
 
-// deliversWhatIsStored sends ten messages again and again, as a scheduler does
-// with what is not delivered, and takes out of the stream what it has: each
-// must have been in it when it is called delivered.
+// deliversWhatIsStored sends ten messages again and again, as a scheduler does with what is not delivered, and takes
+// out of the stream what it has: each must have been in it when it is called delivered.
 func deliversWhatIsStored(t *testing.T, nc *nats.Conn, s jetstream.Stream, subject func(int) string) {
 	t.Helper()
 	if err := s.Purge(t.Context()); err != nil {
@@ -86,13 +85,13 @@ func deliversWhatIsStored(t *testing.T, nc *nats.Conn, s jetstream.Stream, subje
 	}
 	_ = nc.Flush()
 	p := running(t, bridge.PublisherConfig{Conn: nc, Timeout: time.Second})
-	left := map[*scheduler.Message]bool{}
+	left := map[*message.Message]bool{}
 	for i := range 10 {
-		left[message(subject(i), "x")] = true
+		left[newMessage(subject(i), "x")] = true
 	}
 	stored := map[string]bool{}
 	lab.Eventually(t, 30*time.Second, func() error {
-		var batch []*scheduler.Message
+		var batch []*message.Message
 		for m := range left {
 			batch = append(batch, m)
 		}
@@ -126,8 +125,8 @@ func deliversWhatIsStored(t *testing.T, nc *nats.Conn, s jetstream.Stream, subje
 	})
 }
 
-// A stream that comes to be on a subject with a listener counts from its first
-// answer on, and is asked for nothing twice.
+// A stream that comes to be on a subject with a listener counts from its first answer on, and is asked for nothing
+// twice.
 func TestPublisher_BelievesAStreamMadeAMomentAgo(t *testing.T) {
 	t.Parallel()
 	servers(t, func(t *testing.T, server *lab.NATS) {
@@ -143,7 +142,7 @@ func TestPublisher_BelievesAStreamMadeAMomentAgo(t *testing.T) {
 		p := running(t, bridge.PublisherConfig{Conn: nc, Refresh: time.Hour})
 		for round := range 20 {
 			subject := fmt.Sprintf("fresh.%d", round)
-			wantKind(t, send(t, p, message(subject, "before"))[0], scheduler.Delivered, "")
+			wantKind(t, send(t, p, newMessage(subject, "before"))[0], scheduler.Delivered, "")
 			cfg := jetstream.StreamConfig{Name: fmt.Sprintf("FRESH%d", round), Subjects: []string{subject}, MaxMsgs: 1,
 				Discard: jetstream.DiscardNew}
 			s, err := js.CreateStream(t.Context(), cfg)
@@ -155,7 +154,7 @@ func TestPublisher_BelievesAStreamMadeAMomentAgo(t *testing.T) {
 				t.Context(), jetstream.StreamConfig{Name: fmt.Sprintf("OTHER%d", round)}); err != nil {
 				t.Fatal(err)
 			}
-			batch := []*scheduler.Message{message(subject, "1"), message(subject, "2"), message(subject, "3")}
+			batch := []*message.Message{newMessage(subject, "1"), newMessage(subject, "2"), newMessage(subject, "3")}
 			delivered := 0
 			for _, out := range send(t, p, batch...) {
 				if out.Kind == scheduler.Delivered {
@@ -170,8 +169,8 @@ func TestPublisher_BelievesAStreamMadeAMomentAgo(t *testing.T) {
 	})
 }
 
-// Whoever hears a message may answer it. On the subject of a stream that counts
-// for nothing unless it bears the stream's name.
+// Whoever hears a message may answer it. On the subject of a stream that counts for nothing unless it bears the
+// stream's name.
 func TestPublisher_BelievesNobodyInPlaceOfTheStream(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, lab.NewNATS(t).URL())
@@ -188,9 +187,9 @@ func TestPublisher_BelievesNobodyInPlaceOfTheStream(t *testing.T) {
 	_ = liar.Flush()
 	p := running(t, bridge.PublisherConfig{Conn: nc})
 	for range 20 {
-		var batch []*scheduler.Message
+		var batch []*message.Message
 		for range 5 {
-			batch = append(batch, message("full", "x"))
+			batch = append(batch, newMessage("full", "x"))
 		}
 		for i, out := range send(t, p, batch...) {
 			if want := scheduler.Unanswered; i > 0 {
@@ -205,8 +204,7 @@ func TestPublisher_BelievesNobodyInPlaceOfTheStream(t *testing.T) {
 	}
 }
 
-// A listener that answers as a stream does harms its own subject alone, and no
-// longer than it does so.
+// A listener that answers as a stream does harms its own subject alone, and no longer than it does so.
 func TestPublisher_GoesOnWhereAListenerPosesAsAStream(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, lab.NewNATS(t).URL())
@@ -220,8 +218,8 @@ func TestPublisher_GoesOnWhereAListenerPosesAsAStream(t *testing.T) {
 	_ = nc.Flush()
 	p := running(t, bridge.PublisherConfig{Conn: nc, Timeout: 5 * time.Second})
 	for i := range 20 {
-		for _, out := range send(t, p, message("posing", "x"), message(fmt.Sprintf("honest.%d", i), "x"),
-			message("honest.one", "x")) {
+		for _, out := range send(t, p, newMessage("posing", "x"), newMessage(fmt.Sprintf("honest.%d", i), "x"),
+			newMessage("honest.one", "x")) {
 			wantKind(t, out, scheduler.Delivered, "")
 		}
 	}
@@ -229,9 +227,8 @@ func TestPublisher_GoesOnWhereAListenerPosesAsAStream(t *testing.T) {
 
 var errLane = errors.New("another lane")
 
-// One word of the server's that there is no JetStream does not turn the
-// subjects of streams into core ones: a tap would make all that the streams
-// should have had delivered.
+// One word of the server's that there is no JetStream does not turn the subjects of streams into core ones: a tap would
+// make all that the streams should have had delivered.
 func TestPublisher_KeepsItsRoutesThroughAPassingNoJetStream(t *testing.T) {
 	t.Parallel()
 	server := lab.NewNATS(t, lab.NoJetStream())
@@ -265,13 +262,13 @@ func TestPublisher_KeepsItsRoutesThroughAPassingNoJetStream(t *testing.T) {
 		}
 		return nil
 	})
-	if lane := p.Lane(message("orders", "")); lane != "js:orders" {
+	if lane := p.Lane(newMessage("orders", "")); lane != "js:orders" {
 		t.Fatalf("one answer at the start made the lane %s", lane)
 	}
 	for range 5 {
 		say.set(off, "") // the second reading is a true one
 		lab.Eventually(t, rereads, func() error {
-			if lane := p.Lane(message("orders", "")); lane != "js:orders" {
+			if lane := p.Lane(newMessage("orders", "")); lane != "js:orders" {
 				t.Fatalf("one answer made the lane %s", lane)
 			}
 			if say.left() > 0 {
@@ -283,15 +280,15 @@ func TestPublisher_KeepsItsRoutesThroughAPassingNoJetStream(t *testing.T) {
 	// What every reading says is believed in the end.
 	say.set(strings.Split(strings.Repeat(off+"\n", 1000), "\n")...)
 	lab.Eventually(t, rereads, func() error {
-		if lane := p.Lane(message("orders", "")); lane != "core:orders" {
+		if lane := p.Lane(newMessage("orders", "")); lane != "core:orders" {
 			return errLane
 		}
 		return nil
 	})
 }
 
-// A page of the list begins where the one before ended, by number: a stream
-// that goes meanwhile makes the next page pass over another.
+// A page of the list begins where the one before ended, by number: a stream that goes meanwhile makes the next page
+// pass over another.
 func TestPublisher_MissesNoStreamWhenOneGoesBetweenTwoPages(t *testing.T) {
 	t.Parallel()
 	server := lab.NewNATS(t, lab.NoJetStream())
@@ -331,13 +328,14 @@ func TestPublisher_MissesNoStreamWhenOneGoesBetweenTwoPages(t *testing.T) {
 		default:
 		}
 		for i := 10; i < 15; i++ {
-			if lane := p.Lane(message(fmt.Sprintf("s%02d", i), "")); lane != fmt.Sprintf("js:s%02d", i) {
-				t.Fatalf("s%02d has the lane %s", i, lane)
+			name := fmt.Sprintf("s%02d", i)
+			if lane := p.Lane(newMessage(name, "")); lane != message.LaneStream.Lane(name) {
+				t.Fatalf("%s has the lane %s", name, lane)
 			}
 		}
 	}
 	lab.Eventually(t, rereads, func() error { // what is gone is forgotten
-		if lane := p.Lane(message("s00", "")); lane != "core:s00" {
+		if lane := p.Lane(newMessage("s00", "")); lane != "core:s00" {
 			return errLane
 		}
 		return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
@@ -111,9 +112,9 @@ func taking(t testing.TB, cfg bridge.IntakeConfig) *bridge.Intake {
 }
 
 // allInfos finds every waiting message of the uids.
-func mustFind(t testing.TB, timeline scheduler.Timeline, ref scheduler.Ref) scheduler.Info {
+func mustFind(t testing.TB, timeline scheduler.Timeline, ref scheduler.Ref) message.Info {
 	t.Helper()
-	var info scheduler.Info
+	var info message.Info
 	lab.Eventually(t, 10*time.Second, func() error {
 		found, err := timeline.Find(t.Context(), ref)
 		if err == nil && len(found) != 1 {

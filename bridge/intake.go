@@ -17,57 +17,53 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// Acceptor takes pushes: the scheduler.
+// Acceptor accepts pushes; the scheduler implements it.
 type Acceptor interface {
 	Accept(p *scheduler.Push, done func(scheduler.Accepted))
 }
 
-// IntakeConfig is what an Intake is made of.
+// IntakeConfig configures an Intake.
 type IntakeConfig struct {
 	Conn      *nats.Conn
 	Namespace string
-	// Prefix is the first part of the subjects that pushes by tag are published to.
+	// Prefix is the first part of the subjects to which pushes by tag are published.
 	Prefix string
 	Accept Acceptor
 	// Topics are the settings of topics; nil for none.
 	Topics *scheduler.Topics
 	Clock  *scheduler.Clock
-	// Stamps knows the clock that stamps pushes. It may be nil: then its stamps are
-	// believed.
+	// Stamps samples the clock that timestamps pushes. If nil, the timestamps are trusted.
 	Stamps *ClockSampler
 
-	// Replicas and MaxBytes are those of the intake stream, and of the stream of pushes
-	// whose bucket does not answer; 0 bytes is no limit.
+	// Replicas and MaxBytes are the settings of the intake stream, and of the stream of pushes whose bucket does not
+	// answer; 0 bytes is no limit.
 	Replicas int
 	MaxBytes int64
-	// Buckets is how many the scheduler has. 0 is one: then a push never steps aside.
+	// Buckets is the scheduler's number of buckets. 0 means one: then a push never steps aside.
 	Buckets int
-	// RejectBytes bounds the stream of rejects, and RejectsPerSubject how many of
-	// one subject it holds. Defaults 64 MiB and 1,000.
+	// RejectBytes bounds the stream of rejects, and RejectsPerSubject the number of rejects of one subject. Defaults 64
+	// MiB and 1,000.
 	RejectBytes       int64
 	RejectsPerSubject int64
-	// SizeLimit bounds body and headers of a push; the server's max_payload does
-	// so as well. 0 is no limit of our own.
+	// SizeLimit bounds body and headers of a push, in addition to the server's max_payload. 0 is no additional limit.
 	SizeLimit int
-	// InFlight and InFlightBytes bound what this instance has taken and not
-	// acknowledged. Defaults 10,000 and 64 MiB.
+	// InFlight and InFlightBytes bound the pushes that this instance has received and not acknowledged. Defaults 10,000
+	// and 64 MiB.
 	InFlight      int
 	InFlightBytes int64
-	// AckWait is how long NATS waits for an acknowledgement before it gives a push
-	// to another instance. Default 30 s.
+	// AckWait is how long NATS waits for an acknowledgement before it delivers a push to another instance. Default 30
+	// s.
 	AckWait time.Duration
 
 	Log        zerolog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Intake takes the messages that producers tagged, from a stream that keeps
-// them while every instance is down, and hands them to the scheduler. A push
-// is acknowledged only after the scheduler has it; one that comes again is the
-// same message by its uid, which is made of its place in the stream. What
-// cannot be accepted goes to the stream of rejects with the reason, and only
-// then is acknowledged. What cannot be accepted now is given back to NATS for a
-// while.
+// Intake receives the messages that producers tagged, from a stream that stores them while every instance is down, and
+// hands them to the scheduler. A push is acknowledged only after the scheduler has accepted it. A redelivered push is
+// the same message, because its uid is derived from its place in the stream. A push that cannot be accepted goes to the
+// stream of rejects with the reason, and is acknowledged only then. A push that cannot be accepted now is returned to
+// NATS for a while.
 //
 //	               ┌─ accepted, repeated ─────────────▶ ack
 //	stream ─▶ push ┼─ refused ─▶ stream of rejects ───▶ ack
@@ -85,18 +81,19 @@ type Intake struct {
 	stream, rejects string // names
 	enabled         atomic.Bool
 	room            *room
-	acks            *ackQueue
-	refused         *rejectQueue
+	acks            *queue[ack]
+	refused         *queue[arrival]
+	said            rejectLog
 	passing         *passing // of the intake stream
 	passingAside    *passing
 	aside           *aside
-	ackPending      int // maxAckPending, but in tests
+	ackPending      int // maxAckPending, except in tests
 	trouble         trouble
-	buckets         troubles // of buckets that do not answer while others do
+	buckets         troubles // the buckets that do not answer while others do
 }
 
-// ErrIntakeRefused: a stream on the server, or a setting, stands in the way
-// and will until somebody changes it. The error names it.
+// ErrIntakeRefused reports that a stream on the server, or a setting, prevents the intake until an operator changes it.
+// The error names it.
 var ErrIntakeRefused = errors.New("the intake cannot be set up")
 
 const (
@@ -111,10 +108,10 @@ const (
 	recheckPause       = 10 * time.Second
 )
 
-// StreamName is the intake stream of a namespace.
+// StreamName returns the name of a namespace's intake stream.
 func StreamName(namespace string) string { return streamPrefix + namespace }
 
-// RejectsName is the stream of rejects of a namespace.
+// RejectsName returns the name of a namespace's stream of rejects.
 func RejectsName(namespace string) string { return rejectsPrefix + namespace }
 
 const (
@@ -122,7 +119,7 @@ const (
 	rejectsPrefix = "TARRY_REJECTED_"
 )
 
-// NewIntake checks the configuration. Nothing is asked of the server yet.
+// NewIntake checks the configuration. It does not contact the server yet.
 func NewIntake(cfg IntakeConfig) (*Intake, error) {
 	if cfg.Conn == nil || cfg.Accept == nil || cfg.Clock == nil {
 		return nil, errors.New("intake: a connection, a scheduler and a clock are needed")
@@ -155,24 +152,21 @@ func NewIntake(cfg IntakeConfig) (*Intake, error) {
 		stream:  StreamName(cfg.Namespace), rejects: RejectsName(cfg.Namespace),
 		room: newRoom(cfg.InFlight, cfg.InFlightBytes), ackPending: maxAckPending,
 	}
-	in.acks = newAckQueue(cfg.Conn, in.room)
-	in.refused = newRejectQueue(in)
+	in.acks, in.refused, in.said = newQueue[ack](1), newQueue[arrival](rejectWorkers), rejectLog{log: in.log}
 	in.aside = newAside(in)
 	in.passing = newPassing(func(ctx context.Context) (backlog, error) { return in.held(ctx, in.stream) })
 	in.passingAside = newPassing(func(ctx context.Context) (backlog, error) { return in.held(ctx, in.aside.stream) })
 	return in, nil
 }
 
-// Enabled reports whether there is an intake stream: false until Run has made
-// it, and where JetStream is off.
+// Enabled reports whether there is an intake stream: it is false until Run has created it, and if JetStream is off.
 func (in *Intake) Enabled() bool { return in.enabled.Load() }
 
-// Backlog returns the last sequence of the intake stream, 0 where there is no
-// stream.
+// Backlog returns the last sequence of the intake stream, or 0 if there is no stream.
 func (in *Intake) Backlog(ctx context.Context) (uint64, error) {
-	var info streamInfo
+	var info StreamInfo
 	err := apiAsk(ctx, in.nc, apiStreamInfo+in.stream, nil, &info)
-	if errors.Is(err, errNoJetStream) && !in.Enabled() {
+	if errors.Is(err, ErrNoJetStream) && !in.Enabled() {
 		return 0, nil
 	} else if err != nil {
 		return 0, fmt.Errorf("backlog: %w", err)
@@ -180,19 +174,19 @@ func (in *Intake) Backlog(ctx context.Context) (uint64, error) {
 	return info.State.LastSeq, nil
 }
 
-// Held is how much stands in the streams of the intake.
+// Held counts the messages in the intake's streams.
 type Held struct {
 	Pushes  uint64 // not accepted yet
 	Aside   uint64 // of those, the ones whose bucket does not answer
 	Rejects uint64
 }
 
-// Held asks all streams. Where JetStream is off they hold nothing.
+// Held reads the state of all streams. If JetStream is off, they hold nothing.
 func (in *Intake) Held(ctx context.Context) (Held, error) {
 	var h Held
 	for stream, n := range map[string]*uint64{in.stream: &h.Pushes, in.aside.stream: &h.Aside, in.rejects: &h.Rejects} {
 		b, err := in.held(ctx, stream)
-		if errors.Is(err, errNoJetStream) && !in.Enabled() {
+		if errors.Is(err, ErrNoJetStream) && !in.Enabled() {
 			return Held{}, nil
 		} else if err != nil {
 			return Held{}, fmt.Errorf("ask what %s holds: %w", stream, err)
@@ -203,24 +197,27 @@ func (in *Intake) Held(ctx context.Context) (Held, error) {
 	return h, nil
 }
 
-// Run makes the streams and takes pushes in until ctx ends. It returns early
-// only when the very first set-up is refused for good (ErrIntakeRefused):
-// later it keeps trying, so that a mistake on the server does not end an
-// instance that works. On its way out it waits for what the scheduler has.
+// Run creates the streams and receives pushes until ctx ends. It returns early only if the very first set-up is
+// permanently refused (ErrIntakeRefused). Later it keeps trying, so that a mistake on the server does not end a working
+// instance. Before it returns it waits for the pushes that the scheduler has.
 func (in *Intake) Run(ctx context.Context) error {
-	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // outlives ctx, for the acks of what is under way
+	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // outlives ctx, for the acks of pushes in progress
 	defer stop()
 	group, work := errgroup.WithContext(work)
-	group.Go(func() error { return in.acks.run(work) })
-	group.Go(func() error { return in.refused.run(work) })
-	group.Go(func() error { return in.aside.run(work) })
+	for _, part := range []func(){
+		func() { in.acks.publish(work, in.nc, in.acknowledge) },
+		func() { in.storeRejects(work) },
+		func() { in.aside.run(work) },
+	} {
+		group.Go(func() error { part(); return nil })
+	}
 	serving, end := context.WithCancel(ctx)
 	defer end()
 	group.Go(func() error { return in.aside.serve(serving) })
 	group.Go(func() error {
 		defer stop()
 		err := in.serve(ctx)
-		end() // gives back what is held, which the drain waits for
+		end() // returns the held pushes, for which the drain waits
 		in.drain()
 		return err
 	})
@@ -231,13 +228,13 @@ func (in *Intake) Run(ctx context.Context) error {
 	return err
 }
 
-// serve opens the intake and consumes, again and again until ctx ends.
+// serve opens the intake and consumes, repeatedly until ctx ends.
 func (in *Intake) serve(ctx context.Context) error {
 	opened := false
 	for {
 		err := in.open(ctx)
 		if err == nil {
-			err = in.aside.look(ctx) // before a newer push can pass what stands there
+			err = in.aside.look(ctx) // before a newer push can overtake one that was put aside
 		}
 		pause := reopenPause
 		switch {
@@ -248,7 +245,7 @@ func (in *Intake) serve(ctx context.Context) error {
 			if err = in.consume(ctx); ctx.Err() == nil {
 				in.log.Warn().Err(err).Msg("intake interrupted, opening it again")
 			}
-		case errors.Is(err, errNoJetStream) && !opened:
+		case errors.Is(err, ErrNoJetStream) && !opened:
 			in.without()
 			pause = recheckPause
 		case errors.Is(err, ErrIntakeRefused) && !opened:
@@ -267,7 +264,7 @@ func (in *Intake) serve(ctx context.Context) error {
 	}
 }
 
-// without says what is weaker where JetStream is off.
+// without logs the features that are weaker without JetStream.
 func (in *Intake) without() {
 	if in.enabled.Swap(false) || in.trouble.loud(time.Now()) {
 		in.log.Warn().Str("subject", "tarry."+in.cfg.Namespace+".api.push").Msg(
@@ -276,8 +273,8 @@ func (in *Intake) without() {
 	}
 }
 
-// drain waits for what the scheduler still has, as long as a push may wait for
-// its acknowledgement; the rest is delivered again to another instance.
+// drain waits for the pushes that the scheduler still has, no longer than a push may wait for its acknowledgement; the
+// rest is redelivered to another instance.
 func (in *Intake) drain() {
 	ctx, stop := context.WithTimeout(context.Background(), drainLimit)
 	defer stop()
@@ -298,26 +295,24 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// trouble paces what is tried and said while something is away.
+// trouble paces retries and log lines during an outage.
 type trouble struct {
 	mu     sync.Mutex
 	spoke  time.Time
 	fails  int
-	pause  time.Time // nothing is handed over before
-	window time.Time // further failures until then are the same one
-	// forgets: nothing that failed for three times the longest pause means that it
-	// worked meanwhile.
+	pause  time.Time // no push is handed over before
+	window time.Time // further failures until then count as the same one
+	// forgets means that after three times the longest pause without a failure the outage counts as over.
 	forgets bool
 }
 
-// troubles are those of single buckets.
+// troubles holds the trouble of single buckets.
 type troubles struct {
 	mu sync.Mutex
 	by map[int]*trouble
 }
 
-// of returns the trouble of a bucket. A bucket's recovery is not reported, so trouble
-// that is long over starts over.
+// of returns the trouble of a bucket. A bucket's recovery is not reported, so trouble that is long over starts afresh.
 func (t *troubles) of(bucket int) *trouble {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -346,8 +341,8 @@ const (
 	maxPause   = 5 * time.Second
 )
 
-// failed records a push that could not be accepted now and returns how long it
-// should stay away. Many pushes fail of one cause: they count once.
+// failed records a push that could not be accepted now and returns the delay of its redelivery. Many pushes fail for
+// one cause; they count once.
 func (t *trouble) failed(now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -362,16 +357,56 @@ func (t *trouble) failed(now time.Time) time.Duration {
 	return max(t.pause.Sub(now), 0) + firstPause
 }
 
-// worked records that pushes are accepted again.
+// worked records that a push was accepted again.
 func (t *trouble) worked() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.fails, t.pause, t.window = 0, time.Time{}, time.Time{}
 }
 
-// wait is how long to hold pushes back.
+// wait returns how long to hold pushes back.
 func (t *trouble) wait(now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.pause.Sub(now)
+}
+
+// intakeMetrics count the pushes by tag by outcome.
+type intakeMetrics struct {
+	accepted, merged, repeated, retried, aside prometheus.Counter
+	rejected                                   *prometheus.CounterVec
+	renewed                                    prometheus.Counter
+}
+
+func newIntakeMetrics(reg prometheus.Registerer) intakeMetrics {
+	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_intake_pushes_total",
+		Help: "Pushes by tag: accepted, merged (into a message that waited), repeated (seen before), retried (given " +
+			"back to NATS for a while), " +
+			"or aside (their bucket does not answer)."}, []string{"outcome"})
+	m := intakeMetrics{
+		accepted: vec.WithLabelValues("accepted"), merged: vec.WithLabelValues("merged"),
+		repeated: vec.WithLabelValues("repeated"), retried: vec.WithLabelValues("retried"),
+		aside: vec.WithLabelValues("aside"),
+		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_intake_rejected_total",
+			Help: "Pushes by tag that went to the stream of rejects, by reason."}, []string{"reason"}),
+		renewed: prometheus.NewCounter(prometheus.CounterOpts{Name: "tarry_intake_consumer_renewed_total",
+			Help: "How often the intake's consumer was made anew, because NATS came back with a stream that is " +
+				"older than it."}),
+	}
+	if reg != nil {
+		reg.MustRegister(vec, m.rejected, m.renewed)
+	}
+	return m
+}
+
+// count counts a push that was accepted.
+func (m *intakeMetrics) count(a scheduler.Accepted) {
+	switch {
+	case a.Duplicate:
+		m.repeated.Inc()
+	case a.Merged:
+		m.merged.Inc()
+	default:
+		m.accepted.Inc()
+	}
 }

@@ -12,10 +12,11 @@ import (
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// taker accepts at once and answers from another goroutine, in batches as a
-// flush of the store does: what is left is the cost of the intake itself.
+// taker accepts at once and answers from another goroutine, in batches as a flush of the store does: what is left is
+// the cost of the intake itself.
 type taker struct {
 	mu    sync.Mutex
 	queue []func(scheduler.Accepted)
@@ -46,7 +47,7 @@ func (k *taker) run(stop <-chan struct{}) {
 		k.queue = nil
 		k.mu.Unlock()
 		for _, done := range batch {
-			done(scheduler.Accepted{State: scheduler.StateWaiting})
+			done(scheduler.Accepted{State: message.StateWaiting})
 		}
 		if k.left -= len(batch); k.left <= 0 {
 			close(k.all)
@@ -55,8 +56,8 @@ func (k *taker) run(stop <-chan struct{}) {
 	}
 }
 
-// BenchmarkIntake_Drain takes in a stream that is full. cpu-us/msg is this
-// process alone, msg/s includes the server on the same machine.
+// BenchmarkIntake_Drain takes in a stream that is full. cpu-us/msg is this process alone, msg/s includes the server on
+// the same machine.
 func BenchmarkIntake_Drain(b *testing.B) {
 	for _, id := range []bool{false, true} {
 		b.Run(fmt.Sprintf("id=%v", id), func(b *testing.B) {

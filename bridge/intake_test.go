@@ -20,6 +20,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // publish stores a tagged message in the intake, acknowledged, and returns its sequence.
@@ -76,8 +77,8 @@ func TestIntake_MakesAMessageOfATaggedOneAndAcknowledgesItThen(t *testing.T) {
 			"traceparent", "00-1-2-01", "tarry-priority", "7")
 		info := mustFind(t, timeline, scheduler.Ref{ID: "order-7131"})
 		if info.Topic != "orders.created" || string(info.Body) != "body" || info.Priority != 7 ||
-			info.State != scheduler.StateWaiting ||
-			len(info.Headers) != 1 || info.Headers[0] != (scheduler.Header{Name: "traceparent", Value: "00-1-2-01"}) {
+			info.State != message.StateWaiting ||
+			len(info.Headers) != 1 || info.Headers[0] != (message.Header{Name: "traceparent", Value: "00-1-2-01"}) {
 			t.Errorf("got %+v", info)
 		}
 		if due := info.Due.Time(); due.Before(before.Add(20*time.Minute)) ||
@@ -436,8 +437,8 @@ func TestIntake_CountsADelayFromWhenTheStreamStoredThePush(t *testing.T) {
 	}
 }
 
-// Counted by another clock than the one that stamped the push, a delay might
-// end early: the push waits until that clock has been read again.
+// Counted by another clock than the one that stamped the push, a delay might end early: the push waits until that clock
+// has been read again.
 func TestIntake_WaitsForTheClockThatStampedAPush(t *testing.T) {
 	t.Parallel()
 	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)

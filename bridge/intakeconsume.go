@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -16,14 +17,14 @@ import (
 )
 
 const (
-	pullMessages  = 2000 // asked of NATS ahead of what is handled
+	pullMessages  = 2000 // requested from NATS ahead of handling
 	pullExpiry    = 5 * time.Second
 	pullHeartbeat = time.Second // how often NATS says that a pull still stands
-	pullSilence   = 3           // so many heartbeats later a pull counts as lost
+	pullSilence   = 3           // the number of heartbeats after which a pull counts as lost
 	pullBytes     = 16 << 20
 )
 
-// consume takes pushes until ctx ends or the consumer is gone.
+// consume receives pushes until ctx ends or the consumer is gone.
 func (in *Intake) consume(ctx context.Context) error {
 	c, err := in.consumer(ctx)
 	if err != nil {
@@ -84,7 +85,7 @@ func (in *Intake) consume(ctx context.Context) error {
 	}
 }
 
-// leftovers are the replies of pushes that came and were not handled.
+// leftovers are the reply subjects of pushes that arrived and were not handled.
 type leftovers struct {
 	mu      sync.Mutex
 	replies []string
@@ -104,12 +105,11 @@ func (l *leftovers) take() []string {
 	return taken
 }
 
-// letGo ends consuming. NATS has sent more than was handled, and that is given
-// back for another instance to have at once: dropped, it would wait for
-// AckWait, in every restart. It is given back only when NATS sends nothing
-// more, or it would come here again. On a lost link nothing can be given back.
+// letGo ends consuming. NATS has sent more pushes than were handled. letGo returns them, so that another instance gets
+// them at once: without that, every restart would delay them by AckWait. It returns them only once NATS sends no more,
+// or they would be delivered here again. On a lost link nothing can be returned.
 func (in *Intake) letGo(c jetstream.Consumer, pull *puller, left *leftovers) {
-	pull.stop() // what has come still goes through the handler
+	pull.stop() // pushes that have arrived still go through the handler
 	late := time.NewTimer(drainLimit)
 	defer late.Stop()
 	select {
@@ -121,67 +121,64 @@ func (in *Intake) letGo(c jetstream.Consumer, pull *puller, left *leftovers) {
 	if len(replies) == 0 || !in.nc.IsConnected() {
 		return
 	}
-	// nats-server 2.9 would hand the first of them to the pull that was ended
-	// here, where it is lost until AckWait. Asked for the consumer's state, it
-	// forgets pulls that nobody listens to.
+	// nats-server 2.9 would deliver the first of them to the pull that was ended here, where it is lost until AckWait.
+	// A request for the consumer's state makes the server forget pulls without a subscriber.
 	ctx, stop := context.WithTimeout(context.Background(), apiTimeout)
 	defer stop()
 	if _, err := c.Info(ctx); err != nil {
 		in.log.Debug().Err(err).Msg("the state of the intake's consumer is not known")
 	}
 	for _, reply := range replies {
-		_ = in.nc.Publish(reply, []byte(ackNow)) // not sent: the push comes again later
+		_ = in.nc.Publish(reply, []byte(ackNow)) // not sent: the push is redelivered later
 	}
 	in.metrics.retried.Add(float64(len(replies)))
 }
 
-// handle hands one push to the scheduler. It waits while too much is under
-// way or the store is away: then NATS is not asked for more. It answers false
-// when ctx ended first or this process stood still: the push is to be given back.
+// handle hands one push to the scheduler. It waits while too many pushes are in progress or the store is unreachable,
+// and then requests no more from NATS. It returns false if ctx ended first or this process was stopped for a while: the
+// push must then be returned to NATS.
 func (in *Intake) handle(ctx context.Context, msg *nats.Msg, place stored, alive *pulse) bool {
 	if pause := in.trouble.wait(time.Now()); ctx.Err() != nil || pause > 0 && sleep(ctx, pause) != nil {
 		return false
 	}
-	size := len(msg.Data) + messageWeight
-	if in.room.enter(ctx, size) != nil {
+	c := arrival{msg: msg, place: place, size: len(msg.Data) + messageWeight}
+	if in.room.enter(ctx, c.size) != nil {
 		return false
 	}
 	if alive.stoodStill() {
-		in.room.leave(1, int64(size))
+		in.room.leave(1, int64(c.size))
 		return false
 	}
-	p, err := in.push(msg, place)
-	if err != nil {
-		in.unreadable(rejected{msg: msg, place: place, size: size, err: err})
-	} else if !in.aside.takes(p, rejected{msg: msg, place: place, size: size}) {
-		in.cfg.Accept.Accept(p, func(a scheduler.Accepted) { in.answered(msg, place, size, a) })
-	}
+	in.accept(c, in.aside.takes)
 	return true
 }
 
-// accept is the end of handle, for a push that was held meanwhile.
-func (in *Intake) accept(msg *nats.Msg, place stored, size int) {
-	p, err := in.push(msg, place) // again: its age has grown
-	if err != nil {
-		in.unreadable(rejected{msg: msg, place: place, size: size, err: err})
-		return
-	}
-	in.cfg.Accept.Accept(p, func(a scheduler.Accepted) { in.answered(msg, place, size, a) })
+// arrival is a push that arrived.
+type arrival struct {
+	msg   *nats.Msg
+	place stored
+	size  int   // of the room that it holds
+	err   error // why it is refused, or not accepted now
 }
 
-// unreadable ends a push that cannot be handed over.
-func (in *Intake) unreadable(r rejected) {
-	if errors.Is(r.err, errNoClock) {
-		in.later(r.msg, r.size, r.err)
-		return
+// accept hands a push to the scheduler, unless aside takes it.
+func (in *Intake) accept(c arrival, aside func(*scheduler.Push, arrival) bool) {
+	p, err := in.push(c.msg, c.place)
+	switch {
+	case errors.Is(err, errNoClock):
+		in.later(c, err)
+	case err != nil:
+		c.err = err
+		in.refused.put(c)
+	case !aside(p, c):
+		in.cfg.Accept.Accept(p, func(a scheduler.Accepted) { in.answered(c, a) })
 	}
-	in.refuse(r)
 }
 
-// errNoClock: the time on NATS, which stamped the push, is not known just now.
+// errNoClock reports that the time on NATS, which timestamped the push, is not known at the moment.
 var errNoClock = errors.New("the clock of nats has not been read for some seconds")
 
-// messageWeight is what a push weighs beyond its body.
+// messageWeight is the assumed memory of a push beyond its body.
 const messageWeight = 512
 
 // push reads a message of the stream.
@@ -218,30 +215,30 @@ func (in *Intake) push(msg *nats.Msg, place stored) (*scheduler.Push, error) {
 	return p, nil
 }
 
-// answered ends a push that the scheduler decided on. It must not block.
-func (in *Intake) answered(msg *nats.Msg, place stored, size int, a scheduler.Accepted) {
+// answered finishes a push on the scheduler's answer. It must not block.
+func (in *Intake) answered(c arrival, a scheduler.Accepted) {
+	c.err = a.Err
 	switch {
 	case a.Err == nil:
 		in.metrics.count(a)
 		in.trouble.worked()
-		in.acks.put(ack{reply: msg.Reply, done: true, size: size})
+		in.acks.put(ack{reply: c.msg.Reply, done: true, size: c.size})
 	case isRefusal(a.Err):
-		in.refuse(rejected{msg: msg, place: place, size: size, err: a.Err})
-	case in.aside.failed(rejected{msg: msg, place: place, size: size, err: a.Err}):
-	default:
-		in.later(msg, size, a.Err)
+		in.refused.put(c)
+	case !in.aside.failed(c):
+		in.later(c, a.Err)
 	}
 }
 
-// isRefusal reports whether the scheduler will never accept a push, by its answer.
+// isRefusal reports whether an answer of the scheduler means that it will never accept the push.
 func isRefusal(err error) bool {
 	return errors.Is(err, scheduler.ErrDuplicateID) || errors.Is(err, scheduler.ErrTooFar) ||
 		errors.Is(err, scheduler.ErrStaleUID) || errors.Is(err, scheduler.ErrMaybeDelivered) ||
 		errors.Is(err, scheduler.ErrUnreadable)
 }
 
-// pauseAfter is how long a push that could not be accepted stays away. What ails
-// one bucket holds back no push of another.
+// pauseAfter returns the delay before the redelivery of a push that could not be accepted. The failure of one bucket
+// does not delay pushes of another.
 func (in *Intake) pauseAfter(err error, now time.Time) time.Duration {
 	if away := (*scheduler.BucketError)(nil); errors.As(err, &away) {
 		return in.buckets.of(away.Bucket).failed(now)
@@ -249,15 +246,52 @@ func (in *Intake) pauseAfter(err error, now time.Time) time.Duration {
 	return in.trouble.failed(now)
 }
 
-// later gives a push back to NATS for a while: the store is away or full, or
-// this instance is stopping. Whatever the outcome was, the same push comes
-// again and is the same message.
-func (in *Intake) later(msg *nats.Msg, size int, err error) {
+// later returns a push to NATS for a while: the store is unreachable or full, or this instance is stopping. Whatever
+// its outcome was, the same push will be redelivered and is the same message.
+func (in *Intake) later(c arrival, err error) {
 	now := time.Now()
 	pause := in.pauseAfter(err, now)
 	if in.trouble.loud(now) {
 		in.log.Warn().Err(err).Dur("pause", pause).Msg("pushes cannot be accepted now; they wait in the intake")
 	}
 	in.metrics.retried.Inc()
-	in.acks.put(ack{reply: msg.Reply, later: pause, size: size})
+	in.acks.put(ack{reply: c.msg.Reply, later: pause, size: c.size})
+}
+
+// ack is the answer to NATS for one push. A lost ack costs a redelivery, which changes nothing. Unless done is set, the
+// push is redelivered: a field that was not set loses nothing.
+type ack struct {
+	reply string
+	done  bool
+	later time.Duration // if not done: the delay before the redelivery
+	size  int           // of the room that is free afterwards
+}
+
+const (
+	ackDone  = "+ACK"
+	ackLater = `-NAK {"delay":`
+	ackNow   = "-NAK"
+)
+
+// acknowledge publishes acknowledgements.
+func (in *Intake) acknowledge(acks []ack) {
+	var size int64
+	done := []byte(ackDone)
+	for i := range acks {
+		data := done
+		if !acks[i].done {
+			data = acks[i].again()
+		}
+		_ = in.nc.Publish(acks[i].reply, data) // not sent: the push is redelivered
+		size += int64(acks[i].size)
+	}
+	in.room.leave(len(acks), size)
+}
+
+// again returns the answer that requests a redelivery.
+func (a *ack) again() []byte {
+	if a.later <= 0 {
+		return []byte(ackNow)
+	}
+	return append(strconv.AppendInt([]byte(ackLater), a.later.Nanoseconds(), 10), '}')
 }

@@ -6,21 +6,20 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
 
 const apiConsumerNext = "$JS.API.CONSUMER.MSG.NEXT."
 
-// puller asks the server for the pushes of the intake, ahead of what is
-// handled, and gives them to handle one after the other.
+// puller requests the intake's pushes from the server, ahead of their handling, and passes them to handle one after the
+// other.
 //
-// It does so by hand. A consumer of nats.go takes every empty message with a
-// Status header for a word of the server's, although the header may be a
-// producer's, and keeps a Nats-Pin-Id that it finds in a message for its own.
-// Here a message is a push if the server asks for its acknowledgement, by a
-// reply subject that no publisher can give it; whatever comes without one is
-// the server's word.
+// It uses the JetStream API directly. A consumer of nats.go takes every empty message with a Status header for a status
+// message of the server, although the header may be a producer's, and adopts a Nats-Pin-Id that it finds in a message.
+// Here a message is a push if it has the server's reply subject for acknowledgements, which no publisher can set; a
+// message without it is a status message of the server.
 type puller struct {
 	nc      *nats.Conn
 	subject string // of the server's API
@@ -28,16 +27,16 @@ type puller struct {
 	handle  func(*nats.Msg, stored)
 
 	sub    *nats.Subscription
-	closed chan struct{} // once nothing is handled any more
-	failed chan error    // why it cannot go on, capacity 1
+	closed chan struct{} // closed once no more pushes are handled
+	failed chan error    // why the puller cannot go on, capacity 1
 
-	busy  atomic.Bool   // a push is being handled: nothing else is heard meanwhile
-	heard atomic.Uint64 // grows with everything that comes
+	busy  atomic.Bool   // a push is being handled: no other message is read meanwhile
+	heard atomic.Uint64 // counts the messages that arrive
 
 	mu    sync.Mutex
-	asked int  // pushes that NATS was asked for and that are not handled yet
-	twice bool // the last that came was an end of all pulls
-	over  bool // nothing more is asked for
+	asked int  // pushes that were requested and not handled yet
+	twice bool // the last message ended all pulls
+	over  bool // no more pushes are requested
 }
 
 // start begins to pull.
@@ -50,8 +49,7 @@ func (p *puller) start() (err error) {
 	return p.anew()
 }
 
-// anew forgets the open requests and asks again: at the start, and after the link was
-// lost, since the requests are lost with it.
+// anew forgets the open requests and sends new ones: at the start, and after a lost link, which loses the requests too.
 func (p *puller) anew() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +57,7 @@ func (p *puller) anew() error {
 	return p.askLocked()
 }
 
-// askLocked asks for more as soon as less than half is under way.
+// askLocked requests more pushes as soon as less than half of the limit is outstanding.
 func (p *puller) askLocked() error {
 	if p.over || p.asked >= pullMessages/2 {
 		return nil
@@ -83,12 +81,12 @@ type pullRequest struct {
 	Heartbeat int64 `json:"idle_heartbeat"`
 }
 
-// came handles all that arrives, one after the other.
+// came handles arriving messages, one after the other.
 func (p *puller) came(msg *nats.Msg) {
 	p.heard.Add(1)
 	place, ok := parseStored(msg.Reply)
 	if !ok {
-		if err := p.told(msg.Header); err != nil {
+		if err := p.status(msg.Header); err != nil {
 			p.fail(err)
 		}
 		return
@@ -105,7 +103,7 @@ func (p *puller) came(msg *nats.Msg) {
 	}
 }
 
-// What the server says of a pull, by its numbers.
+// The server's status messages about a pull, by number.
 const (
 	statusHeartbeat = 100
 	statusNoMore    = 404
@@ -113,13 +111,13 @@ const (
 	statusEnded     = 409
 )
 
-// told reads a status of the server. Most of them end a pull and contain what it
-// still had to get. A status without a number ends all pulls: the consumer moved
-// to another server, or is gone, which the next pull shows.
-func (p *puller) told(header nats.Header) error {
+// status reads a status of the server. Most statuses end a pull and contain the number of messages that it still had to
+// deliver. A status without that number ends all pulls: the consumer moved to another server, or is gone, which the
+// next pull reveals.
+func (p *puller) status(header nats.Header) error {
 	code, err := strconv.Atoi(header.Get(headerStatus))
 	if err != nil {
-		return nil // somebody else's
+		return nil // not one of ours
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,7 +139,7 @@ func (p *puller) told(header nats.Header) error {
 	return fmt.Errorf("nats says %d %s", code, header.Get("Description"))
 }
 
-// fail says why it cannot go on. The first reason counts.
+// fail reports why the puller cannot go on. Only the first reason is kept.
 func (p *puller) fail(err error) {
 	select {
 	case p.failed <- err:
@@ -149,8 +147,7 @@ func (p *puller) fail(err error) {
 	}
 }
 
-// stop ends pulling; what has come is still handled. On a lost link that is
-// given up as well.
+// stop ends pulling; pushes that have arrived are still handled. On a lost link those are abandoned as well.
 func (p *puller) stop() {
 	p.mu.Lock()
 	p.over = true
@@ -160,4 +157,38 @@ func (p *puller) stop() {
 		return
 	}
 	unsubscribe(p.sub)
+}
+
+// pulse detects that this process was stopped for a while, or its machine suspended. The pushes that NATS had sent
+// before belong to other instances once AckWait has passed. Those may have accepted, ended and forgotten them, and
+// accepting them here would bring back canceled messages.
+type pulse struct {
+	limit time.Duration
+	last  atomic.Pointer[time.Time]
+}
+
+func newPulse(limit time.Duration) *pulse {
+	p := &pulse{limit: limit}
+	now := time.Now()
+	p.last.Store(&now)
+	return p
+}
+
+const pulseEvery = time.Second
+
+// beat is called every second. It returns false, permanently, once the previous beat is longer ago than the limit.
+func (p *pulse) beat() bool {
+	if p.stoodStill() {
+		return false
+	}
+	now := time.Now()
+	p.last.Store(&now)
+	return true
+}
+
+// stoodStill may be called at any time, from any goroutine. It also reads the wall clock, because the monotonic clock
+// stops while a machine is suspended.
+func (p *pulse) stoodStill() bool {
+	last := *p.last.Load()
+	return time.Since(last) > p.limit || time.Now().Round(0).Sub(last.Round(0)) > p.limit
 }

@@ -15,9 +15,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// What a producer writes into its headers never passes for a word of the
-// server's to whoever pulls: each push is accepted or rejected, and
-// acknowledged, at once.
+// What a producer writes into its headers never passes for a word of the server's to whoever pulls: each push is
+// accepted or rejected, and acknowledged, at once.
 func TestIntake_TakesNoPushForAWordOfTheServers(t *testing.T) {
 	t.Parallel()
 	servers(t, func(t *testing.T, server *lab.NATS) {
@@ -90,8 +89,7 @@ func publishRaw(t testing.TB, addr, subject, header string) {
 	t.Fatal("the server does not answer")
 }
 
-// The intake goes on pulling after its link to NATS was cut, and does so
-// without opening its streams anew.
+// The intake goes on pulling after its link to NATS was cut, and does so without opening its streams anew.
 func TestIntake_PullsOnAfterAReconnect(t *testing.T) {
 	t.Parallel()
 	servers(t, func(t *testing.T, server *lab.NATS) {

@@ -12,6 +12,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // taken keeps the pushes it is given and answers each as it is told.
@@ -22,7 +23,7 @@ type taken struct {
 
 func (s *taken) Accept(p *scheduler.Push, done func(scheduler.Accepted)) {
 	s.pushes <- p
-	go done(scheduler.Accepted{UID: p.UID, ID: p.ID, State: scheduler.StateWaiting, Merged: true, Err: s.err})
+	go done(scheduler.Accepted{UID: p.UID, ID: p.ID, State: message.StateWaiting, Merged: true, Err: s.err})
 }
 
 func TestIntake_HandsOnMergingAndRetries(t *testing.T) {
@@ -37,15 +38,15 @@ func TestIntake_HandsOnMergingAndRetries(t *testing.T) {
 	}{
 		{[]string{"Tarry-At", "1896076800000", "Tarry-Id", "a", "Tarry-On-Duplicate", "debounce",
 			"Tarry-Max-Wait", "1h"},
-			scheduler.Push{ID: "a", HasAt: true, At: 1896076800000, Merge: scheduler.MergeDebounce,
+			scheduler.Push{ID: "a", HasAt: true, At: 1896076800000, Merge: message.MergeDebounce,
 				MaxWait: time.Hour}},
-		{[]string{"Tarry-At", "1896076800000", "Tarry-On-Duplicate", "keep"}, scheduler.Push{ID: scheduler.ContentName(
-			"orders", []byte("body")), HasAt: true, At: 1896076800000, Merge: scheduler.MergeKeep}},
+		{[]string{"Tarry-At", "1896076800000", "Tarry-On-Duplicate", "keep"}, scheduler.Push{ID: message.ContentName(
+			"orders", []byte("body")), HasAt: true, At: 1896076800000, Merge: message.MergeKeep}},
 		{[]string{"Tarry-Id", "a", "Tarry-Attempt", "2", "Tarry-Retry", "1m,5m~20%", "Tarry-Reason",
 			"it failed", "x", "1"},
 			scheduler.Push{ID: "a", Attempt: 2, ByRetry: true,
-				Retry:   scheduler.Retry{Delays: []time.Duration{time.Minute, 5 * time.Minute}, Jitter: 20},
-				Headers: []scheduler.Header{{Name: "x", Value: "1"}, {Name: "Tarry-Reason", Value: "it failed"}}}},
+				Retry:   message.Retry{Delays: []time.Duration{time.Minute, 5 * time.Minute}, Jitter: 20},
+				Headers: []message.Header{{Name: "x", Value: "1"}, {Name: "Tarry-Reason", Value: "it failed"}}}},
 		{[]string{"Tarry-Id", "t-0123456789abcdef", "Tarry-Attempt", "2"},
 			scheduler.Push{ID: "t-0123456789abcdef", Attempt: 2, ByRetry: true}},
 	} {
@@ -53,7 +54,7 @@ func TestIntake_HandsOnMergingAndRetries(t *testing.T) {
 		got := <-to.pushes
 		c.want.Topic, c.want.Body = "orders", []byte("body")
 		c.want.UID, c.want.Stored, c.want.Age, c.want.Options = got.UID, got.Stored, got.Age, got.Options
-		if !reflect.DeepEqual(got, &c.want) || got.Stored == 0 || !scheduler.IsUID(string(got.UID)) ||
+		if !reflect.DeepEqual(got, &c.want) || got.Stored == 0 || !message.IsUID(string(got.UID)) ||
 			(got.Options == "") != (c.want.ID == "" && c.want.Merge == 0) {
 			t.Errorf("%v: got %+v\nwant %+v", c.headers, got, c.want)
 		}

@@ -19,28 +19,22 @@ const (
 	rejectsAge      = 7 * 24 * time.Hour
 )
 
-// RejectsSubject is the part that the subjects of rejects begin with. What
-// follows is the first token of the refused push's topic: the limits of a
-// subject are those of the topics that begin alike.
+// RejectsSubject returns the start of the subjects of rejects. The first token of the refused push's topic follows, so
+// the limits of a subject apply to all topics with the same first token.
 func RejectsSubject(namespace string) string { return "tarry." + namespace + ".rejected" }
 
-// open makes sure that all streams and the consumer are there and as they
-// must be. ErrIntakeRefused means that somebody has to change something;
-// errNoJetStream that there is none; anything else may pass.
+// open makes sure that all streams and the consumer exist with the right configuration. ErrIntakeRefused means that an
+// operator has to change something; ErrNoJetStream means that there is no JetStream; any other error may be temporary.
 func (in *Intake) open(ctx context.Context) error {
 	if !in.nc.IsConnected() {
 		return nats.ErrDisconnected
 	}
 	ctx, stop := context.WithTimeout(ctx, 4*apiTimeout)
 	defer stop()
-	if err := in.ensure(ctx, in.wanted()); err != nil {
-		return err
-	}
-	if err := in.ensure(ctx, in.wantedRejects()); err != nil {
-		return err
-	}
-	if err := in.ensure(ctx, in.wantedAside()); err != nil {
-		return err
+	for _, want := range []jetstream.StreamConfig{in.wanted(), in.wantedRejects(), in.wantedAside()} {
+		if err := in.ensure(ctx, want); err != nil {
+			return err
+		}
 	}
 	if !in.enabled.Swap(true) {
 		in.log.Info().Str("stream", in.stream).Str("subjects", in.cfg.Prefix+".>").Str("rejects", in.rejects).Msg(
@@ -49,35 +43,33 @@ func (in *Intake) open(ctx context.Context) error {
 	return nil
 }
 
+// wanted returns the configuration of the intake stream.
 func (in *Intake) wanted() jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name: in.stream, Subjects: []string{in.cfg.Prefix + ".>"},
-		Description: "messages tagged for tarry, namespace " + in.cfg.Namespace,
-		Retention:   jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew,
-		MaxMsgs: -1, MaxBytes: in.cfg.MaxBytes, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
-		Replicas: in.cfg.Replicas, Duplicates: duplicateWindow,
-	}
+	c := in.basis(in.stream, in.cfg.Prefix+".>", "messages tagged for tarry")
+	c.Retention = jetstream.WorkQueuePolicy
+	return c
 }
 
 func (in *Intake) wantedRejects() jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name: in.rejects, Subjects: []string{RejectsSubject(in.cfg.Namespace) + ".>"},
-		Description: "what tarry could not accept, namespace " + in.cfg.Namespace,
-		Retention:   jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld,
-		MaxAge:  rejectsAge,
-		MaxMsgs: -1, MaxBytes: in.cfg.RejectBytes, MaxMsgsPerSubject: in.cfg.RejectsPerSubject, MaxMsgSize: -1,
-		MaxConsumers: -1,
-		Replicas:     in.cfg.Replicas, Duplicates: duplicateWindow,
-	}
+	c := in.basis(in.rejects, RejectsSubject(in.cfg.Namespace)+".>", "what tarry could not accept")
+	c.Discard, c.MaxAge = jetstream.DiscardOld, rejectsAge
+	c.MaxBytes, c.MaxMsgsPerSubject = in.cfg.RejectBytes, in.cfg.RejectsPerSubject
+	return c
 }
 
-// wantedAside has a stream of its own: beside the pushes, a producer's Nats-Msg-Id
-// could pass for that of a push which is put aside, and end it.
+// wantedAside returns the configuration of the stream of pushes put aside. They do not share the intake stream: there a
+// producer's Nats-Msg-Id could equal the one of a push put aside, which would then be lost as a duplicate.
 func (in *Intake) wantedAside() jetstream.StreamConfig {
+	return in.basis(AsideName(in.cfg.Namespace), AsideSubject(in.cfg.Namespace)+".*",
+		"pushes whose bucket does not answer")
+}
+
+// basis returns the configuration that the streams share: they store messages on disk, and refuse more when they are
+// full.
+func (in *Intake) basis(name, subjects, about string) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: AsideName(in.cfg.Namespace), Subjects: []string{AsideSubject(in.cfg.Namespace) + ".*"},
-		Description: "pushes whose bucket does not answer, namespace " + in.cfg.Namespace,
-		Retention:   jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew,
+		Name: name, Subjects: []string{subjects}, Description: about + ", namespace " + in.cfg.Namespace,
+		Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew,
 		MaxMsgs: -1, MaxBytes: in.cfg.MaxBytes, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
 		Replicas: in.cfg.Replicas, Duplicates: duplicateWindow,
 	}
@@ -111,9 +103,8 @@ func (in *Intake) ensure(ctx context.Context, want jetstream.StreamConfig) error
 	return nil
 }
 
-// adapt is an existing stream's configuration with the settings that matter
-// here made right, and which these are. What cannot be changed without losing
-// something, or not at all, is refused.
+// adapt returns an existing stream's configuration with the settings that matter here corrected, and their names. It
+// refuses a change that is impossible or would lose messages.
 func adapt(have, want jetstream.StreamConfig,
 	state jetstream.StreamState) (next jetstream.StreamConfig, changes []string, err error) {
 	refuse := func(what string) (jetstream.StreamConfig, []string, error) {
@@ -164,7 +155,7 @@ func adapt(have, want jetstream.StreamConfig,
 	change("max_msg_size", have.MaxMsgSize > 0, func() { next.MaxMsgSize = -1 })
 	change("replicas", have.Replicas != want.Replicas, func() { next.Replicas = want.Replicas })
 	change("no_ack", have.NoAck, func() { next.NoAck = false })
-	// One push with Nats-Rollup would throw away all others.
+	// One push with Nats-Rollup would remove all others.
 	change("allow_rollup_hdrs", have.AllowRollup, func() { next.AllowRollup = false })
 	change("republish", have.RePublish != nil, func() { next.RePublish = nil })
 	change("discard_new_per_subject", have.DiscardNewPerSubject, func() { next.DiscardNewPerSubject = false })
@@ -172,7 +163,7 @@ func adapt(have, want jetstream.StreamConfig,
 		next.ConsumerLimits = jetstream.StreamConsumerLimits{}
 	})
 	change("duplicate_window", have.Duplicates < want.Duplicates, func() { next.Duplicates = want.Duplicates })
-	// The server throws away what lies beyond a lowered limit, whatever the discard policy.
+	// The server removes the messages beyond a lowered limit, whatever the discard policy.
 	shrinks := want.MaxBytes > 0 && state.Bytes > uint64(want.MaxBytes) && want.Discard == jetstream.DiscardNew
 	change("max_bytes", max(have.MaxBytes, 0) != max(want.MaxBytes, 0) && !shrinks, func() {
 		next.MaxBytes = want.MaxBytes
@@ -180,7 +171,7 @@ func adapt(have, want jetstream.StreamConfig,
 	return next, changes, nil
 }
 
-// The server's codes that somebody has to act on.
+// The server's codes that require an operator's action.
 const (
 	codeSubjectOverlap      = 10065
 	codeReplicasUnsupported = 10074
@@ -194,7 +185,7 @@ const (
 func (in *Intake) explain(ctx context.Context, want jetstream.StreamConfig, err error) error {
 	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
 		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
-		return fmt.Errorf("%w: %w", errNoJetStream, err)
+		return fmt.Errorf("%w: %w", ErrNoJetStream, err)
 	}
 	var api *jetstream.APIError
 	if !errors.As(err, &api) {
@@ -212,13 +203,10 @@ func (in *Intake) explain(ctx context.Context, want jetstream.StreamConfig, err 
 	return err
 }
 
-// overlap says which stream already holds subjects of ours.
+// overlap names the stream that already holds some of our subjects.
 func (in *Intake) overlap(ctx context.Context, want jetstream.StreamConfig) string {
 	const remedy = "; set nats.prefix to one that no other stream and no other namespace has"
-	streams, _, err := listStreams(ctx, in.nc)
-	if err != nil {
-		return "another stream holds a part of " + strings.Join(want.Subjects, ", ") + remedy
-	}
+	streams, _, _ := ListStreams(ctx, in.nc) // without the list the error names none
 	for i := range streams {
 		c := &streams[i].Config
 		for _, filter := range c.Subjects {
@@ -235,7 +223,7 @@ func (in *Intake) overlap(ctx context.Context, want jetstream.StreamConfig) stri
 	return "another stream holds a part of " + strings.Join(want.Subjects, ", ") + remedy
 }
 
-// consumer makes sure that the one consumer of all instances is there.
+// consumer makes sure that the one consumer of all instances exists.
 func (in *Intake) consumer(ctx context.Context) (jetstream.Consumer, error) {
 	ctx, stop := context.WithTimeout(ctx, 2*apiTimeout)
 	defer stop()

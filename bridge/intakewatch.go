@@ -11,36 +11,33 @@ import (
 )
 
 const (
-	watchEvery = 10 * time.Second // from one look at the consumer to the next
-	removeLook = time.Second      // from one look at what was acknowledged to the next
-	removeLate = 3                // so many looks later nobody removes it any more
+	watchEvery = 10 * time.Second // between two looks at the consumer
+	removeLook = time.Second      // between two looks at acknowledged messages
+	removeLate = 3                // after this many looks the server will not remove it any more
 )
 
-// errOutrun: the consumer was ahead of the stream, and is deleted.
+// errOutrun reports that the consumer was ahead of the stream and has been deleted.
 var errOutrun = errors.New("the consumer was ahead of the stream and is made anew")
 
-// watch looks whether the consumer passes over pushes: now, when the link comes back,
-// and every few seconds. If so it deletes the consumer and returns errOutrun; else it
-// returns when ctx ends.
+// watch checks whether the consumer skips pushes: at once, when the link comes back, and every few seconds. If it does,
+// watch deletes the consumer and returns errOutrun; otherwise watch returns when ctx ends.
 //
-// A nats-server that was killed (2.9), or whose files were restored from a backup, may
-// come back with a stream that ends before what its consumer had handed out. The next
-// pushes get sequences that the consumer counts as handed out, or even as acknowledged,
-// and nobody would ever see them, although their producers were told that they are kept.
+// A nats-server that was killed (2.9), or whose files were restored from a backup, may come back with a stream that
+// ends before the last message that its consumer delivered. The next pushes get sequences that the consumer counts as
+// delivered, or even as acknowledged, and would never be delivered, although NATS acknowledged them to their producers.
 //
-// A new consumer hands out all that stands in the stream. That is safe. What is
-// acknowledged leaves a work queue, so little stands there that was accepted before. It
-// has the same place and therefore the same uid, which the store recognizes for
-// ended.keep and the journal for names.keep: it is acknowledged as repeated. The leader
-// forgets no end just after NATS was away. A new push has another stored time and so
-// another uid, although its sequence was used before.
+// A new consumer delivers everything in the stream. That is safe. Acknowledged messages leave a work queue, so the
+// stream holds few pushes that were accepted before. Such a push has the same place and therefore the same uid, which
+// the store recognizes for ended.keep and the journal for names.keep: it is acknowledged as repeated. The leader
+// forgets no end just after an outage of NATS. A new push has another stored time and therefore another uid, even if
+// its sequence was used before.
 func (in *Intake) watch(ctx context.Context) error {
 	status := in.nc.StatusChanged(nats.CONNECTED)
 	defer in.nc.RemoveStatusListener(status)
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
-		why, err := in.outrun(ctx)
+		why, err := Outrun(ctx, in.nc, in.cfg.Namespace)
 		if why != "" {
 			err = in.renew(ctx, why)
 		}
@@ -58,12 +55,13 @@ func (in *Intake) watch(ctx context.Context) error {
 	}
 }
 
-// outrun says why the consumer passes over pushes, and nothing where it does not. The
-// consumer is asked first: the stream only grows, and what is at or before the floor is
+// Outrun returns the reason why the consumer of a namespace's intake skips pushes, or "" if it does not or if there is
+// no consumer. It reads the consumer first: the stream only grows, and messages up to the acknowledged floor are
 // removed at once, or a moment later.
-func (in *Intake) outrun(ctx context.Context) (string, error) {
-	var consumer consumerInfo
-	if err := apiAsk(ctx, in.nc, apiConsumerInfo+in.stream+"."+consumerName, nil, &consumer); err != nil {
+func Outrun(ctx context.Context, nc *nats.Conn, namespace string) (string, error) {
+	stream := StreamName(namespace)
+	consumer, there, err := askConsumer(ctx, nc, stream)
+	if err != nil || !there {
 		return "", err
 	}
 	delivered, floor := consumer.Delivered.Stream, consumer.Floor.Stream
@@ -74,13 +72,13 @@ func (in *Intake) outrun(ctx context.Context) (string, error) {
 				return "", err
 			}
 		}
-		var info streamInfo
-		if err := apiAsk(ctx, in.nc, apiStreamInfo+in.stream, nil, &info); err != nil {
+		var info StreamInfo
+		if err := apiAsk(ctx, nc, apiStreamInfo+stream, nil, &info); err != nil {
 			return "", err
 		}
 		at := info.State
 		if at.LastSeq < delivered {
-			return fmt.Sprintf("it has handed out up to %d, and the last of the stream is %d", delivered,
+			return fmt.Sprintf("it has handed out up to sequence %d, and the last of %s is %d", delivered, stream,
 				at.LastSeq), nil
 		}
 		if at.Messages == 0 || at.FirstSeq > floor || looks > 0 && at.FirstSeq != first {
@@ -88,11 +86,11 @@ func (in *Intake) outrun(ctx context.Context) (string, error) {
 		}
 		first = at.FirstSeq
 	}
-	return fmt.Sprintf("all up to %d counts as acknowledged, and %d stands in the stream", floor, first), nil
+	return fmt.Sprintf("%s holds messages up to sequence %d, which it counts as acknowledged", stream, floor), nil
 }
 
-// renew deletes the consumer. Whoever consumes makes it anew, beginning with the first
-// push. Where two instances delete one after the other, the pushes come once more.
+// renew deletes the consumer. The consuming instances recreate it, starting with the first push. If two instances
+// delete it one after the other, the pushes are delivered once more.
 func (in *Intake) renew(ctx context.Context, why string) error {
 	ctx, stop := context.WithTimeout(ctx, apiTimeout)
 	defer stop()
@@ -107,4 +105,26 @@ func (in *Intake) renew(ctx context.Context, why string) error {
 		Msg("nats came back with a stream that is older than the intake's consumer; " +
 			"the consumer is made anew, and hands out all that the stream holds")
 	return errOutrun
+}
+
+// consumerInfo is the part of a consumer's state that matters here.
+type consumerInfo struct {
+	Floor struct {
+		Stream uint64 `json:"stream_seq"`
+	} `json:"ack_floor"` // all up to it are acknowledged
+	Delivered struct {
+		Stream uint64 `json:"stream_seq"`
+	} `json:"delivered"` // all up to it were handed out
+	Undelivered    uint64 `json:"num_pending"`
+	Unacknowledged uint64 `json:"num_ack_pending"`
+}
+
+// askConsumer returns the consumer of an intake stream and reports whether there is one.
+func askConsumer(ctx context.Context, nc *nats.Conn, stream string) (info consumerInfo, there bool, err error) {
+	var refused *streamError
+	err = apiAsk(ctx, nc, apiConsumerInfo+stream+"."+consumerName, nil, &info)
+	if errors.As(err, &refused) && refused.ErrCode == codeConsumerNotFound {
+		return info, false, nil
+	}
+	return info, err == nil, err
 }

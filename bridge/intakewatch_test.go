@@ -16,9 +16,8 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// A nats-server that comes back with the stream as it was before, and with the consumer as it became after: so may
-// one of 2.9 that was killed, or one whose files are of a backup. The consumer counts as handed out what is still to
-// come.
+// A nats-server that comes back with the stream as it was before, and with the consumer as it became after: so may one
+// of 2.9 that was killed, or one whose files are of a backup. The consumer counts as handed out what is still to come.
 func TestIntake_TakesWhatComesAfterNATSCameBackWithAnOlderStream(t *testing.T) {
 	t.Parallel()
 	const before, lost = 5, 10

@@ -14,8 +14,8 @@ import (
 )
 
 // microService is a NATS micro service: endpoints, and answers to the requests of `nats micro` on $SRV.>. The library's
-// own service sends those answers to whatever subject a caller names, and cannot be intercepted. Here the rules of
-// request.go apply to them as to everything else. The answers themselves are the library's.
+// own service sends those answers to any subject that a caller names, and cannot be intercepted. Here the rules of
+// peers.go apply to them as to all other requests. The answers themselves are the library's.
 type microService struct {
 	nc        *nats.Conn
 	log       zerolog.Logger
@@ -26,7 +26,7 @@ type microService struct {
 	subs      []*nats.Subscription
 }
 
-// endpoint is a subject on which one of all instances answers.
+// endpoint is a subject on which one of the instances answers.
 type endpoint struct {
 	name, subject string
 	handle        nats.MsgHandler
@@ -59,7 +59,7 @@ func (m *microService) add(name, subject string, handle nats.MsgHandler) error {
 	return nil
 }
 
-// introduce answers what all services are asked, all of this name, and this one.
+// introduce answers the requests to all services, to all services of this name, and to this one.
 func (m *microService) introduce() error {
 	for verb, say := range map[micro.Verb]func() any{
 		micro.PingVerb:  func() any { return micro.Ping{ServiceIdentity: m.identity, Type: micro.PingResponseType} },
@@ -71,7 +71,7 @@ func (m *microService) introduce() error {
 			if err != nil {
 				return fmt.Errorf("answer %s: %w", verb, err)
 			}
-			sub, err := m.nc.Subscribe(subject, func(msg *nats.Msg) { m.tell(subject, msg, say) })
+			sub, err := m.nc.Subscribe(subject, func(msg *nats.Msg) { m.respond(subject, msg, say) })
 			if err != nil {
 				return fmt.Errorf("answer on %s: %w", subject, err)
 			}
@@ -81,7 +81,7 @@ func (m *microService) introduce() error {
 	return nil
 }
 
-func (m *microService) tell(subject string, msg *nats.Msg, say func() any) {
+func (m *microService) respond(subject string, msg *nats.Msg, say func() any) {
 	if msg.Reply == "" || !m.isRequest(subject, msg) {
 		return
 	}
@@ -94,7 +94,7 @@ func (m *microService) tell(subject string, msg *nats.Msg, say func() any) {
 	}
 }
 
-// isRequest leaves out what was not published to the subject itself, or has a reply subject that is not an inbox.
+// isRequest reports whether a message was published to the subject itself and has an inbox as its reply subject.
 func (m *microService) isRequest(own string, msg *nats.Msg) bool {
 	if isRequest(msg.Subject, own, msg.Reply, msg.Header) {
 		return true
@@ -121,7 +121,7 @@ func (m *microService) stats() any {
 	return micro.Stats{ServiceIdentity: m.identity, Type: micro.StatsResponseType, Started: m.started, Endpoints: all}
 }
 
-// stop takes no more requests; those that have come are still handled.
+// stop accepts no more requests; those that have arrived are still handled.
 func (m *microService) stop() error {
 	var all []error
 	for _, sub := range m.subs {

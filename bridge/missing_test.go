@@ -16,9 +16,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// lister answers $JS.API.STREAM.LIST as a cluster does of which some servers
-// are away: page after page, and names without a configuration. A server
-// without JetStream leaves that subject to whoever listens.
+// lister answers $JS.API.STREAM.LIST as a cluster does of which some servers are away: page after page, and names
+// without a configuration. A server without JetStream leaves that subject to whoever listens.
 type lister struct {
 	mu      sync.Mutex
 	streams []string // each holds the subject of its name
@@ -71,16 +70,16 @@ func TestPublisher_HoldsWhatAStreamThatIsAwayMayOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := running(t, bridge.PublisherConfig{Conn: nc, Refresh: 20 * time.Millisecond})
-	if lane := p.Lane(message("s24", "")); lane != "js:s24" {
+	if lane := p.Lane(newMessage("s24", "")); lane != "js:s24" {
 		t.Errorf("the last stream's lane is %s: a page was passed over", lane)
 	}
 	// Its owner may be the stream that is away: a listener is not enough.
-	wantKind(t, send(t, p, message("orders.created", "x"))[0], scheduler.Unanswered, "does not answer")
+	wantKind(t, send(t, p, newMessage("orders.created", "x"))[0], scheduler.Unanswered, "does not answer")
 	l.mu.Lock()
 	l.missing = nil
 	l.mu.Unlock()
 	lab.Eventually(t, rereads, func() error {
-		if o := send(t, p, message("orders.created", "y"))[0]; o.Kind != scheduler.Delivered {
+		if o := send(t, p, newMessage("orders.created", "y"))[0]; o.Kind != scheduler.Delivered {
 			return fmt.Errorf("got %v: %w", o.Kind, o.Err)
 		}
 		return nil

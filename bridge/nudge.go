@@ -10,29 +10,28 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
-	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// NudgeConfig is what a Nudge is made of.
+// NudgeConfig configures a Nudge.
 type NudgeConfig struct {
 	Conn      *nats.Conn
 	Namespace string
-	// Heard is called with every announcement, those of this instance included. It
-	// must not block, and must take a bucket that does not exist.
-	Heard func(bucket int, due scheduler.Milli)
+	// Heard is called with every announcement, those of this instance included. It must not block, and must tolerate a
+	// bucket that does not exist.
+	Heard func(bucket int, due message.Milli)
 	Log   zerolog.Logger
 }
 
-// Nudge informs the leader, on whichever instance, that a message due earlier than
-// all others was accepted. It is a hint over core NATS: a lost one delays the
-// leader until its next safety poll.
+// Nudge informs the leader, on any instance, that a message due earlier than all others was accepted. It is a hint over
+// core NATS: a lost one delays the leader until its next safety poll.
 type Nudge struct {
 	cfg     NudgeConfig
 	subject string
 	wake    chan struct{} // capacity 1
 
 	mu      sync.Mutex
-	waiting map[int]scheduler.Milli // by bucket, the earliest
+	waiting map[int]message.Milli // by bucket, the earliest
 }
 
 // NewNudge checks the configuration.
@@ -41,29 +40,26 @@ func NewNudge(cfg NudgeConfig) (*Nudge, error) {
 		return nil, errors.New("nudge: a connection, a namespace and somebody to hear are needed")
 	}
 	return &Nudge{cfg: cfg, subject: "tarry." + cfg.Namespace + ".nudge", wake: make(chan struct{}, 1),
-		waiting: map[int]scheduler.Milli{}}, nil
+		waiting: map[int]message.Milli{}}, nil
 }
 
-// Announce passes on that a bucket's head is due earlier now. It never blocks;
-// of several announcements of one bucket that wait, the earliest due is sent.
-func (n *Nudge) Announce(bucket int, due scheduler.Milli) {
+// Announce announces that a bucket's head is now due earlier. It never blocks. Of several waiting announcements of one
+// bucket, only the earliest due time is sent.
+func (n *Nudge) Announce(bucket int, due message.Milli) {
 	n.mu.Lock()
 	if before, ok := n.waiting[bucket]; !ok || due < before {
 		n.waiting[bucket] = due
 	}
 	n.mu.Unlock()
-	select {
-	case n.wake <- struct{}{}:
-	default:
-	}
+	signal(n.wake)
 }
 
-// Run listens and passes on until ctx ends.
+// Run sends and receives announcements until ctx ends.
 func (n *Nudge) Run(ctx context.Context) error {
 	sub, err := n.cfg.Conn.Subscribe(n.subject, func(msg *nats.Msg) {
 		if bucket, due, err := DecodeNudge(msg.Data); err == nil {
 			n.cfg.Heard(bucket, due)
-		} // else somebody else's message: a safety poll finds what it may have meant
+		} // other messages are not ours: a safety poll finds what they may have announced
 	})
 	if err != nil {
 		return fmt.Errorf("nudge: listen: %w", err)
@@ -77,7 +73,7 @@ func (n *Nudge) Run(ctx context.Context) error {
 		}
 		n.mu.Lock()
 		heads := n.waiting
-		n.waiting = map[int]scheduler.Milli{}
+		n.waiting = map[int]message.Milli{}
 		n.mu.Unlock()
 		for bucket, due := range heads {
 			if err := n.cfg.Conn.Publish(n.subject, EncodeNudge(bucket, due)); err != nil {
@@ -87,22 +83,21 @@ func (n *Nudge) Run(ctx context.Context) error {
 	}
 }
 
-// A nudge on the wire: a version byte, the bucket, the due time in unix
-// milliseconds, both in big endian.
+// A nudge on the wire: a version byte, the bucket, the due time in unix milliseconds, both in big endian.
 const (
 	nudgeVersion = 1
 	nudgeLen     = 1 + 4 + 8
 )
 
 // EncodeNudge writes a nudge.
-func EncodeNudge(bucket int, due scheduler.Milli) []byte {
+func EncodeNudge(bucket int, due message.Milli) []byte {
 	b := append(make([]byte, 0, nudgeLen), nudgeVersion)
 	b = binary.BigEndian.AppendUint32(b, uint32(bucket))
 	return binary.BigEndian.AppendUint64(b, uint64(due))
 }
 
-// DecodeNudge reads a nudge. Whether the bucket exists is for the caller.
-func DecodeNudge(b []byte) (bucket int, due scheduler.Milli, err error) {
+// DecodeNudge reads a nudge. The caller checks whether the bucket exists.
+func DecodeNudge(b []byte) (bucket int, due message.Milli, err error) {
 	if len(b) != nudgeLen || b[0] != nudgeVersion {
 		return 0, 0, fmt.Errorf("nudge of %d bytes: want version %d and %d bytes", len(b), nudgeVersion, nudgeLen)
 	}
@@ -110,7 +105,7 @@ func DecodeNudge(b []byte) (bucket int, due scheduler.Milli, err error) {
 	if n > maxBucket || ms < 0 {
 		return 0, 0, fmt.Errorf("nudge for bucket %d at %d: want 0 to %d, and a time since 1970", n, ms, maxBucket)
 	}
-	return int(n), scheduler.Milli(ms), nil
+	return int(n), message.Milli(ms), nil
 }
 
 const maxBucket = 1<<16 - 1 // a bucket comes from a 16-bit hash

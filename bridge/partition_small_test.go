@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // The rule is one that consumers write down elsewhere: it never changes.
@@ -19,7 +20,7 @@ func TestPartitionOf_IsFixed(t *testing.T) {
 		{"123456789", "x", 8, "orders.6"}, {"", "123456789", 8, "orders.6"}, {"", "", 1, "orders.0"},
 		{"", "", 1024, "orders.184"},
 	} {
-		m := &scheduler.Message{UID: "t-000000000000000a", Key: c.key, ID: c.id, Topic: "orders"}
+		m := &message.Message{UID: "t-000000000000000a", Key: c.key, ID: c.id, Topic: "orders"}
 		if got := partitionOf(m, c.n); got != c.want {
 			t.Errorf("%+v: got %s", c, got)
 		}
@@ -30,12 +31,12 @@ func TestTopicLook_FollowsTheTopics(t *testing.T) {
 	t.Parallel()
 	topics := &scheduler.Topics{}
 	topics.Set([]*scheduler.Topic{{Pattern: "a.*", Drop: true}, {Pattern: "b", Partitions: 1},
-		{Pattern: "c", Partitions: 1, Drop: true}}, scheduler.Retry{})
+		{Pattern: "c", Partitions: 1, Drop: true}}, message.Retry{})
 	l := topicLook{all: topics}
 	for range 2 {
 		for topic, want := range map[string]string{"a.x": "a.x true", "a": "a false", "b": "b.0 false", "c": "c.0 true",
 			"d": "d false"} {
-			subject, drop := l.of(&scheduler.Message{Topic: topic})
+			subject, drop := l.of(&message.Message{Topic: topic})
 			if got := fmt.Sprint(subject, " ", drop); got != want {
 				t.Errorf("%s: got %s, want %s", topic, got, want)
 			}
@@ -44,13 +45,13 @@ func TestTopicLook_FollowsTheTopics(t *testing.T) {
 }
 
 func BenchmarkTopicLook(b *testing.B) {
-	m := &scheduler.Message{UID: "t-000000000000000a", Topic: "orders.created"}
+	m := &message.Message{UID: "t-000000000000000a", Topic: "orders.created"}
 	many := &scheduler.Topics{}
 	var list []*scheduler.Topic
 	for i := range 100 {
 		list = append(list, &scheduler.Topic{Pattern: fmt.Sprintf("t%d.>", i)})
 	}
-	many.Set(list, scheduler.Retry{})
+	many.Set(list, message.Retry{})
 	for name, all := range map[string]*scheduler.Topics{"none": nil, "empty": {}, "hundred, one topic": many} {
 		b.Run(name, func(b *testing.B) {
 			l := topicLook{all: all}

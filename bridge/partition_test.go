@@ -17,11 +17,12 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func settingsOf(list ...*scheduler.Topic) *scheduler.Topics {
 	topics := &scheduler.Topics{}
-	topics.Set(list, scheduler.Retry{})
+	topics.Set(list, message.Retry{})
 	return topics
 }
 
@@ -57,10 +58,10 @@ func TestPublisher_DividesATopicByKeyThenNameThenUID(t *testing.T) {
 		topics := settingsOf(&scheduler.Topic{Pattern: "orders.remind", Partitions: parts},
 			&scheduler.Topic{Pattern: "core.*", Partitions: parts})
 		p := running(t, bridge.PublisherConfig{Conn: nc, Topics: topics})
-		var batch []*scheduler.Message
-		by := map[*scheduler.Message]string{}
+		var batch []*message.Message
+		by := map[*message.Message]string{}
 		for i := range 60 {
-			m := message([]string{"orders.remind", "core.a", "core.b"}[i%3], fmt.Sprint(i))
+			m := newMessage([]string{"orders.remind", "core.a", "core.b"}[i%3], fmt.Sprint(i))
 			switch i % 4 {
 			case 0:
 				m.Key, m.ID = fmt.Sprint("key", i%5), fmt.Sprint("id", i)
@@ -79,7 +80,7 @@ func TestPublisher_DividesATopicByKeyThenNameThenUID(t *testing.T) {
 			m := batch[i]
 			want := fmt.Sprintf("%s.%d", m.Topic, crc32.ChecksumIEEE([]byte(by[m]))%parts)
 			seen[want] = true
-			lane := "core:" + want
+			lane := message.LaneCore.Lane(want)
 			if m.Topic == "orders.remind" {
 				lane = "js:PARTS"
 			}
@@ -110,8 +111,8 @@ func TestPublisher_DividesATopicByKeyThenNameThenUID(t *testing.T) {
 			t.Errorf("only %v", seen)
 		}
 		// Settings may change while it runs.
-		topics.Set(nil, scheduler.Retry{})
-		wantKind(t, send(t, p, message("core.a", "x"))[0], scheduler.Delivered, "")
+		topics.Set(nil, message.Retry{})
+		wantKind(t, send(t, p, newMessage("core.a", "x"))[0], scheduler.Delivered, "")
 		if got := next(t, core); got.Subject != "core.a" || got.Header.Get(wire.HeaderSubject) != "" {
 			t.Errorf("it came on %s with %v", got.Subject, got.Header)
 		}
@@ -172,7 +173,7 @@ func TestPartitions_AStreamThatRefusesParksOnlyItsOwn(t *testing.T) {
 		key := fmt.Sprint("key", i)
 		keys[crc32.ChecksumIEEE([]byte(key))%2] = key
 	}
-	push := func(s *scheduler.Scheduler, n int) (uids [2][]scheduler.UID) {
+	push := func(s *scheduler.Scheduler, n int) (uids [2][]message.UID) {
 		t.Helper()
 		for range n {
 			for part, key := range keys {
@@ -185,11 +186,12 @@ func TestPartitions_AStreamThatRefusesParksOnlyItsOwn(t *testing.T) {
 		}
 		return uids
 	}
-	parked := func(uids []scheduler.UID) {
+	parked := func(uids []message.UID) {
 		t.Helper()
 		for _, uid := range uids {
 			lab.Eventually(t, 20*time.Second, func() error {
-				if info := mustFind(t, timeline, scheduler.Ref{UID: uid}); info.Mark.Lane != "js:"+full.Name {
+				info := mustFind(t, timeline, scheduler.Ref{UID: uid})
+				if info.Mark.Lane != message.LaneStream.Lane(full.Name) {
 					return fmt.Errorf("%s is %s in the lane %q", uid, info.State, info.Mark.Lane)
 				}
 				return nil
@@ -227,7 +229,7 @@ func TestPublisher_APartitionThatIsRefusedOrAloneIsNamed(t *testing.T) {
 	server := lab.NewNATS(t, lab.NATSConfig(permissions))
 	nc := connect(t, strings.Replace(server.URL(), "nats://", "nats://daemon:s3cret@", 1))
 	p := running(t, bridge.PublisherConfig{Conn: nc, Topics: settingsOf(&scheduler.Topic{Pattern: ">", Partitions: 1})})
-	out := send(t, p, message("secret.x", "1"), message("alone", "2"))
+	out := send(t, p, newMessage("secret.x", "1"), newMessage("alone", "2"))
 	wantKind(t, out[0], scheduler.Refused, "secret.x.0")
 	wantKind(t, out[1], scheduler.NoListener, "alone.0")
 }
@@ -240,10 +242,17 @@ func TestPublisher_DropsWhereNobodyListensIfItIsTold(t *testing.T) {
 		p := running(t, bridge.PublisherConfig{Conn: nc, Topics: settingsOf(&scheduler.Topic{Pattern: "lossy.>",
 			Drop: true}, &scheduler.Topic{Pattern: "*.b", Partitions: 2, Drop: true})})
 		heard := listening(t, connect(t, server.URL()), "*.heard")
-		var batch []*scheduler.Message
+		var batch []*message.Message
 		for range 50 {
-			batch = append(batch, message("lossy.alone", "1"), message("lossy.heard", "2"), message("other.alone", "3"),
-				message("other.heard", "4"), message("lossy.kept", "5"), message("x.b", "6"))
+			batch = append(
+				batch,
+				newMessage("lossy.alone", "1"),
+				newMessage("lossy.heard", "2"),
+				newMessage("other.alone", "3"),
+				newMessage("other.heard", "4"),
+				newMessage("lossy.kept", "5"),
+				newMessage("x.b", "6"),
+			)
 		}
 		for i, out := range send(t, p, batch...) {
 			switch batch[i].Topic {
@@ -273,9 +282,9 @@ func TestPublisher_WhatIsDroppedIsStillUnknownWithoutAnAnswer(t *testing.T) {
 	proxy := lab.NewProxy(t, server.Addr)
 	p := running(t, bridge.PublisherConfig{Conn: connect(t, "nats://"+proxy.Addr), Timeout: 500 * time.Millisecond,
 		Topics: settingsOf(&scheduler.Topic{Pattern: ">", Drop: true})})
-	wantKind(t, send(t, p, message("a", "1"))[0], scheduler.Delivered, "")
+	wantKind(t, send(t, p, newMessage("a", "1"))[0], scheduler.Delivered, "")
 	proxy.StallReplies()
-	wantKind(t, send(t, p, message("a", "2"))[0], scheduler.Unknown, "time-out")
+	wantKind(t, send(t, p, newMessage("a", "2"))[0], scheduler.Unknown, "time-out")
 }
 
 func TestPublisher_DropNeedsTheRightToPublishAllTheSame(t *testing.T) {
@@ -285,7 +294,7 @@ func TestPublisher_DropNeedsTheRightToPublishAllTheSame(t *testing.T) {
 		bridge.PublisherConfig{Conn: connect(t, strings.Replace(server.URL(), "nats://", "nats://daemon:s3cret@", 1)),
 			Topics: settingsOf(&scheduler.Topic{Pattern: ">", Drop: true})})
 	for range 20 {
-		out := send(t, p, message("fine", "1"), message("secret.x", "2"), message("fine", "3"))
+		out := send(t, p, newMessage("fine", "1"), newMessage("secret.x", "2"), newMessage("fine", "3"))
 		wantKind(t, out[0], scheduler.Delivered, "")
 		wantKind(t, out[1], scheduler.Refused, "secret.x")
 		wantKind(t, out[2], scheduler.Delivered, "")
@@ -299,13 +308,13 @@ func TestPublisher_TakesACopyUnderALongerUID(t *testing.T) {
 	nc, ns := connect(t, server.URL()), newNamespace()
 	s := stream(t, nc, strings.ToUpper(ns), ns+".>")
 	p := running(t, bridge.PublisherConfig{Conn: nc, Namespace: ns})
-	m := message(ns+".orders", "body")
+	m := newMessage(ns+".orders", "body")
 	m.ID, m.Key = "order-1", "k"
 	dead, expired := *m, *m
 	dead.Topic, dead.UID = ns+".dead", m.UID+".dead"
 	expired.Topic, expired.UID = ns+".late", m.UID+".expired"
 	sequences := map[uint64]bool{}
-	for _, m := range []*scheduler.Message{m, &dead, &expired} {
+	for _, m := range []*message.Message{m, &dead, &expired} {
 		for again := range 2 {
 			out := send(t, p, m)[0]
 			if wantKind(t, out, scheduler.Delivered, ""); out.Duplicate != (again == 1) {
@@ -338,14 +347,14 @@ func TestBroker_PublishesAgainOnThePartition(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Topics = topics
-	m := message(ns+".orders", "body")
+	m := newMessage(ns+".orders", "body")
 	m.Key = "k"
 	wantKind(t, send(t, p, m)[0], scheduler.Delivered, "")
 	_, sequence, err := b.Publish(t.Context(), m)
 	if err != nil || sequence != 1 { // the stream knows it: the same subject, the same Nats-Msg-Id
 		t.Errorf("got %d, %v", sequence, err)
 	}
-	again := message(ns+".orders", "body")
+	again := newMessage(ns+".orders", "body")
 	again.Key = "k"
 	if _, sequence, err = b.Publish(t.Context(), again); err != nil {
 		t.Fatal(err)

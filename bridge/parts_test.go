@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestToken_SurvivesItsText(t *testing.T) {
@@ -163,14 +166,14 @@ func TestPendings_AnswerOnceAndInOrderOfTime(t *testing.T) {
 	const timeout = time.Second
 	p := newPendings(1000, timeout)
 	start := time.Unix(0, 0)
-	open := map[token]*scheduler.Message{}
+	open := map[token]*message.Message{}
 	var order []token
 	random := rand.New(rand.NewPCG(3, 4))
 	for step := range 20_000 {
 		now := start.Add(time.Duration(step) * time.Millisecond)
 		switch random.IntN(3) {
 		case 0, 1:
-			m := &scheduler.Message{Due: scheduler.Milli(step)}
+			m := &message.Message{Due: message.Milli(step)}
 			tok, ok := p.add(entry{message: m}, now)
 			if ok != (len(open) < 1000) {
 				t.Fatalf("added %v with %d open", ok, len(open))
@@ -211,7 +214,7 @@ func TestPendings_AnswerOnceAndInOrderOfTime(t *testing.T) {
 				t.Fatalf("message %d is overdue and waits", open[order[0]].Due)
 			}
 		}
-		if n := p.len(); n != len(open) {
+		if n := p.count; n != len(open) {
 			t.Fatalf("%d entries, want %d", n, len(open))
 		}
 	}
@@ -256,12 +259,12 @@ func TestSemver_IsAlwaysWhatServicesInsistOn(t *testing.T) {
 }
 
 func TestHeaderWriter_TellsTheTopicWhereAMessageLeavesElsewhere(t *testing.T) { // not parallel: it counts allocations
-	w, m := headerWriter{}, &scheduler.Message{UID: "t-0123456789abcdef", Topic: "orders", Attempt: 1}
+	w, m := headerWriter{}, &message.Message{UID: "t-0123456789abcdef", Topic: "orders", Attempt: 1}
 	for range 2 { // the map is used again
-		if h := w.writeOn(m, "orders.3", &m.Retry); h.Get("Tarry-Subject") != "orders" || len(h) != 5 {
+		if h := w.write(m, "orders.3", &m.Retry); h.Get("Tarry-Subject") != "orders" || len(h) != 5 {
 			t.Errorf("got %v", h)
 		}
-		if h := w.write(m); len(h) != 4 {
+		if h := w.write(m, m.Topic, &m.Retry); len(h) != 4 {
 			t.Errorf("got %v", h)
 		}
 		if !w.plain {
@@ -269,19 +272,19 @@ func TestHeaderWriter_TellsTheTopicWhereAMessageLeavesElsewhere(t *testing.T) { 
 		}
 	}
 	m.Retry.Delays = []time.Duration{time.Minute}
-	if h := w.write(m); h.Get("Tarry-Retry") != "1m" || len(h) != 5 || w.plain {
+	if h := w.write(m, m.Topic, &m.Retry); h.Get("Tarry-Retry") != "1m" || len(h) != 5 || w.plain {
 		t.Errorf("got %v", h)
 	}
-	m.Retry = scheduler.Retry{Delays: []time.Duration{time.Minute}, Jitter: 5}
-	if h := w.write(m); h.Get("Tarry-Retry") != "1m~5%" {
+	m.Retry = message.Retry{Delays: []time.Duration{time.Minute}, Jitter: 5}
+	if h := w.write(m, m.Topic, &m.Retry); h.Get("Tarry-Retry") != "1m~5%" {
 		t.Errorf("got %v", h)
 	}
-	plain := &scheduler.Message{UID: "t-0123456789abcdef", Topic: "orders", Attempt: 1, Due: 1}
-	w.write(plain)
-	if n := testing.AllocsPerRun(100, func() { w.write(plain) }); n > 0 {
+	plain := &message.Message{UID: "t-0123456789abcdef", Topic: "orders", Attempt: 1, Due: 1}
+	w.write(plain, plain.Topic, &plain.Retry)
+	if n := testing.AllocsPerRun(100, func() { w.write(plain, plain.Topic, &plain.Retry) }); n > 0 {
 		t.Errorf("a plain message allocates %v times", n)
 	}
-	if n := testing.AllocsPerRun(100, func() { w.write(m) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { w.write(m, m.Topic, &m.Retry) }); n > 0 {
 		t.Errorf("a schedule that was seen before allocates %v times", n)
 	}
 }
@@ -289,11 +292,11 @@ func TestHeaderWriter_TellsTheTopicWhereAMessageLeavesElsewhere(t *testing.T) { 
 // A server whose clock stands before 2025 stores pushes all the same.
 func TestStored_HasAUIDUnderEveryClock(t *testing.T) {
 	t.Parallel()
-	seen := map[scheduler.UID]bool{}
+	seen := map[message.UID]bool{}
 	for _, at := range []time.Time{
 		time.Unix(0, 0), time.Unix(0, 1e6), time.Unix(-1, 0), time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64),
-		scheduler.Epoch.Add(-1), scheduler.Epoch.AddDate(1, 0, 1), scheduler.Epoch.AddDate(69, 0, 0),
-		scheduler.Epoch.AddDate(69, 0, 1), scheduler.Epoch.AddDate(80, 0, 0),
+		message.Epoch.Add(-1), message.Epoch.AddDate(1, 0, 1), message.Epoch.AddDate(69, 0, 0),
+		message.Epoch.AddDate(69, 0, 1), message.Epoch.AddDate(80, 0, 0),
 	} {
 		for _, sequence := range []uint64{1, 2, 1 << 21} {
 			place := stored{sequence: sequence, at: at}
@@ -302,10 +305,73 @@ func TestStored_HasAUIDUnderEveryClock(t *testing.T) {
 				t.Errorf("%d at %s: %s, then %s, %v; seen before: %v", sequence, at, uid, again, err, seen[uid])
 			}
 			seen[uid] = true
-			if inside := !at.Before(scheduler.Epoch) && at.Year() < 2094; inside &&
+			if inside := !at.Before(message.Epoch) && at.Year() < 2094; inside &&
 				!uid.Time().Equal(at.Truncate(time.Millisecond)) {
 				t.Errorf("%s: the uid says %s", at, uid.Time())
 			}
 		}
 	}
+}
+
+func TestHeaderWriter_KeepsTheUsersAndAddsItsOwn(t *testing.T) {
+	t.Parallel()
+	w, m := headerWriter{}, &message.Message{UID: "0u", ID: "order-1", Key: "k", Topic: "orders", Due: 1896076800000,
+		Attempt: 2, Headers: []message.Header{{Name: "X", Value: "1"}, {Name: "X", Value: "2"},
+			{Name: "traceparent", Value: "00"}, {Name: "X", Value: "3"}}}
+	got := w.write(m, m.Topic, &m.Retry)
+	want := nats.Header{"X": {"1", "2", "3"}, "traceparent": {"00"}, "Tarry-Id": {"order-1"},
+		"Tarry-Due": {"1896076800000"}, "Tarry-Attempt": {"2"}, "Tarry-Key": {"k"}, "Nats-Msg-Id": {"0u"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("got %v\nwant %v", got, want)
+	}
+	got["traceparent"] = append(got["traceparent"], "tracer's own")
+	got["Tarry-Id"] = append(got["Tarry-Id"], "and another")
+	if got["X"][0] != "1" || got["Tarry-Due"][0] != want["Tarry-Due"][0] || len(got["X"]) != 3 {
+		t.Fatal("appending to one header writes into the next")
+	}
+	m = &message.Message{UID: "0u", Topic: "orders"}
+	if got := w.write(m, m.Topic, &m.Retry); got["Tarry-Id"][0] != "0u" || got["Tarry-Key"] != nil {
+		t.Fatalf("without an id: got %v", got)
+	}
+}
+
+// What is delivered takes no more than the size that a push is held against.
+func FuzzHeaderWriter(f *testing.F) {
+	f.Add("delayed.orders", "Tarry-Delay: 20m\nTarry-Id: order-1\nX: 1\nX: 2")
+	f.Add("delayed.orders.eu", "Tarry-At: 2030-01-31T08:00:00Z\nTarry-Key: k\nTarry-Retry: 1m,5m~10%\ntraceparent: 00")
+	f.Add("delayed.a", "Tarry-Id: a\nTarry-Attempt: 3\nTarry-Delay: 1s\nTarry-Reason: it failed")
+	f.Fuzz(func(t *testing.T, subject, block string) {
+		h := map[string][]string{}
+		for line := range strings.SplitSeq(block, "\n") {
+			name, value, _ := strings.Cut(line, ": ")
+			h[name] = append(h[name], value)
+		}
+		p, err := wire.Decode(subject, "delayed", h, 0)
+		if err != nil {
+			return
+		}
+		m := &message.Message{UID: "u", ID: p.ID, Key: p.Key, Topic: p.Topic, Due: 1, Attempt: 1,
+			Retry: message.Retry(p.Retry)}
+		for _, header := range p.Headers {
+			m.Headers = append(m.Headers, message.Header(header))
+		}
+		if p.Reason != "" {
+			m.Headers = append(m.Headers, message.Header{Name: wire.HeaderReason, Value: p.Reason})
+		}
+		size, w := 12, headerWriter{}
+		for name, values := range w.write(m, m.Topic+".7", &m.Retry) {
+			if !strings.HasPrefix(name, "Tarry-") && name != "Nats-Msg-Id" && !reflect.DeepEqual(values, h[name]) {
+				t.Fatalf("header %q: got %q, want %q", name, values, h[name])
+			}
+			for _, v := range values {
+				size += len(name) + len(v) + 4
+			}
+		}
+		if p.Retry.Empty() { // its topic's may be delivered
+			size += len(wire.HeaderRetry) + wire.RetryRoom + 4
+		}
+		if size > p.DeliveredSize(0) {
+			t.Fatalf("delivered headers take %d bytes, reserved are %d", size, p.DeliveredSize(0))
+		}
+	})
 }

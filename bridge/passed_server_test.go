@@ -55,9 +55,9 @@ func TestIntake_PassedWaitsForWhatTheStreamHeld(t *testing.T) {
 	})
 }
 
-// TestIntake_WhatWasAcknowledgedIsNotWaitedFor has a server whose stream still holds what
-// its consumer acknowledged, for ever: nats-server 2.9 comes back so after it was killed
-// at the wrong moment. Later versions mend that when they start.
+// TestIntake_WhatWasAcknowledgedIsNotWaitedFor has a server whose stream still holds what its consumer acknowledged,
+// for ever: nats-server 2.9 comes back so after it was killed at the wrong moment. Later versions mend that when they
+// start.
 func TestIntake_WhatWasAcknowledgedIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	server, ns := lab.NewNATS(t, lab.NATS29()), newNamespace()
@@ -103,9 +103,9 @@ func TestIntake_WhatWasAcknowledgedIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// stranded makes an intake stream that holds n messages which its consumer has
-// acknowledged: those that a server wrote before it was stopped come back when it starts
-// again, as a server's do that is killed before it has written that they are gone.
+// stranded makes an intake stream that holds n messages which its consumer has acknowledged: those that a server wrote
+// before it was stopped come back when it starts again, as a server's do that is killed before it has written that they
+// are gone.
 func stranded(t *testing.T, server *lab.NATS, ns string, n int) jetstream.StreamState {
 	t.Helper()
 	taken := func(push bool) {

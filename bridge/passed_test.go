@@ -54,8 +54,8 @@ func TestPassing_EndsWhenWhatWasHeldAtTheCallIsAcknowledged(t *testing.T) {
 	})
 }
 
-// TestPassing_TakesALookBegunAfterTheCall has a push stored while a look is
-// under way: a caller who comes then may not take that look's word.
+// TestPassing_TakesALookBegunAfterTheCall has a push stored while a look is under way: a caller who comes then may not
+// take that look's word.
 func TestPassing_TakesALookBegunAfterTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeStream{held: backlog{first: 1, last: 0}}

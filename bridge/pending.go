@@ -6,17 +6,16 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// pendings holds every publish that was handed to the client and has no
-// outcome yet, and every barrier. An entry leaves it once, and who takes it out
-// answers for it: an ack, a status, the time-out, a lost connection and a
-// permission violation may all race for one message.
+// pendings holds every publish that was handed to the client and has no outcome yet, and every barrier. An entry leaves
+// it once, and whichever goroutine takes it out decides its outcome: an ack, a status, the time-out, a lost connection
+// and a permission violation may all race for one message.
 //
-// There is no channel and no timer per message. Entries live in slots that are
-// used again; a token names the slot and its generation, so that a late answer
-// to an earlier message in the slot finds nothing. All entries wait equally
-// long, so the list in order of arrival is the order of time-outs.
+// There is no channel and no timer per message. Entries live in slots that are reused; a token names the slot and its
+// generation, so that a late answer to an earlier message in the slot finds nothing. All entries wait equally long, so
+// the list in order of arrival is the order of time-outs.
 type pendings struct {
 	timeout time.Duration
 	limit   int
@@ -32,15 +31,14 @@ type pendings struct {
 	kick  chan struct{}
 }
 
-// lingering are publishes that the server has passed on, and that may still be
-// answered by a stream until then.
+// lingering are publishes that the server has processed, and that a stream may still answer until then.
 type lingering struct {
 	tokens []token
 	until  time.Time
 }
 
-// token names an entry: the slot, then its generation in the low bits. The
-// generation is chosen at random: whoever knows one token knows no other.
+// token names an entry: the slot, then its generation in the low bits. The generation is random: a client that knows
+// one token cannot guess another.
 type token uint64
 
 const (
@@ -58,15 +56,15 @@ type slot struct {
 	until      time.Time
 }
 
-// entry is a publish under way, or a barrier behind some.
+// entry is a pending publish, or a barrier behind some publishes.
 type entry struct {
-	message *scheduler.Message
-	subject string // it left on: its topic, or a partition of that
-	done    func(*scheduler.Message, scheduler.Outcome)
+	message *message.Message
+	subject string // the subject it left on: its topic, or a partition of it
+	done    func(*message.Message, scheduler.Outcome)
 	to      *route  // nil for core
-	noReply bool    // nobody can answer
-	other   *string // a stream that answered and is not the one of to
-	// behind are the publishes that a barrier answers for; nil for a message.
+	noReply bool    // it has no reply subject, so no answer is possible
+	other   *string // a stream other than to's that answered
+	// behind are the publishes whose outcome a barrier decides; nil for a message.
 	behind []token
 	token  token
 }
@@ -76,7 +74,7 @@ func newPendings(limit int, timeout time.Duration) *pendings {
 		kick: make(chan struct{}, 1)}
 }
 
-// add makes an entry; false when the table is full.
+// add makes an entry; it returns false when the table is full.
 func (p *pendings) add(e entry, now time.Time) (token, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,30 +108,26 @@ func (p *pendings) add(e entry, now time.Time) (token, bool) {
 
 func (p *pendings) kickLocked() {
 	p.idle = false
-	select {
-	case p.kick <- struct{}{}:
-	default:
-	}
+	signal(p.kick)
 }
 
-// take takes an entry out; false when it is gone already.
+// take takes an entry out; it returns false when the entry is gone already.
 func (p *pendings) take(t token) (entry, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.takeLocked(t)
 }
 
-// What becomes of a stream's answer.
+// ackFate is the treatment of a stream's answer.
 type ackFate int
 
 const (
-	ackLate  ackFate = iota // nobody waits for it any more
-	ackOther                // another stream's than the message went to; that one may still answer
+	ackLate  ackFate = iota // its publish is no longer pending
+	ackOther                // from another stream than the expected one, which may still answer
 	ackTaken
 )
 
-// takeAcked takes out the message that the answer of the stream belongs to. An
-// error may lack the stream's name.
+// takeAcked takes out the message that the answer of the stream belongs to. An error may lack the stream's name.
 func (p *pendings) takeAcked(t token, stream []byte) (entry, ackFate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,8 +147,7 @@ func (p *pendings) takeAcked(t token, stream []byte) (entry, ackFate) {
 	return taken, ackTaken
 }
 
-// takeBarrier takes out a barrier, and says how long it was under way; false
-// for a message.
+// takeBarrier takes out a barrier and returns its round-trip time; it returns false for a message.
 func (p *pendings) takeBarrier(t token, now time.Time) (e entry, trip time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,8 +159,8 @@ func (p *pendings) takeBarrier(t token, now time.Time) (e entry, trip time.Durat
 	return e, trip, ok
 }
 
-// takeHeard takes those of the tokens out that the rule names and leaves the
-// others for as long as a stream may answer.
+// takeHeard takes out the entries of those tokens that the rule selects, and leaves the others for as long as a stream
+// may answer.
 func (p *pendings) takeHeard(tokens []token, until time.Time, rule func(*entry) bool) (taken []entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,7 +188,7 @@ func (p *pendings) takeHeard(tokens []token, until time.Time, rule func(*entry) 
 	return taken
 }
 
-// takeAll takes those of the tokens out that are still there.
+// takeAll takes out the entries of the tokens that are still there.
 func (p *pendings) takeAll(tokens []token, into []entry) []entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,7 +200,7 @@ func (p *pendings) takeAll(tokens []token, into []entry) []entry {
 	return into
 }
 
-// takeWhere takes every entry out that the rule names.
+// takeWhere takes out every entry that the rule selects.
 func (p *pendings) takeWhere(rule func(*entry) bool) []entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -223,9 +216,9 @@ func (p *pendings) takeWhere(rule func(*entry) bool) []entry {
 	return taken
 }
 
-// overdue takes out what waits no longer at now, and what was passed on and
-// answered by no stream. It says how long until the next one; with nothing left
-// that is 0, and kick will tell.
+// overdue takes out the entries whose time-out has passed at now, and the publishes that the server processed and no
+// stream answered in time. It returns the time until the next one. If no entry is left that is 0, and kick signals the
+// next entry.
 func (p *pendings) overdue(now time.Time) (taken, heard []entry, next time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -255,13 +248,6 @@ func (p *pendings) overdue(now time.Time) (taken, heard []entry, next time.Durat
 		p.idle, p.heard, next = true, nil, 0
 	}
 	return taken, heard, next
-}
-
-// len is the number of entries.
-func (p *pendings) len() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.count
 }
 
 func (p *pendings) holdsLocked(t token) bool {
@@ -294,4 +280,44 @@ func (p *pendings) takeLocked(t token) (entry, bool) {
 	p.free = append(p.free, i)
 	p.count--
 	return e, true
+}
+
+// Tokens end the reply subjects of publishes: six bits a character, in characters that are valid in every subject.
+const tokenAlphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_"
+
+const tokenLen = (slotBits + genBits) / 6
+
+// appendToken appends t to b, always with tokenLen characters.
+func appendToken(b []byte, t token) []byte {
+	for shift := slotBits + genBits - 6; shift >= 0; shift -= 6 {
+		b = append(b, tokenAlphabet[t>>shift&63])
+	}
+	return b
+}
+
+// parseToken is the inverse of appendToken.
+func parseToken(s string) (t token, ok bool) {
+	if len(s) != tokenLen {
+		return 0, false
+	}
+	for i := range tokenLen {
+		c := s[i]
+		var v token
+		switch {
+		case '0' <= c && c <= '9':
+			v = token(c - '0')
+		case 'A' <= c && c <= 'Z':
+			v = token(c-'A') + 10
+		case 'a' <= c && c <= 'z':
+			v = token(c-'a') + 36
+		case c == '-':
+			v = 62
+		case c == '_':
+			v = 63
+		default:
+			return 0, false
+		}
+		t = t<<6 | v
+	}
+	return t, true
 }

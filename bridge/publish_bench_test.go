@@ -12,6 +12,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // cpu is what this process has used, user and system.
@@ -23,9 +24,8 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkPublisher_Drain publishes batches as the leader does, up to four
-// under way, into a real stream and onto core subjects. cpu-us/msg is this
-// process alone: the goal for the whole daemon is 4.
+// BenchmarkPublisher_Drain publishes batches as the leader does, up to four under way, into a real stream and onto core
+// subjects. cpu-us/msg is this process alone: the goal for the whole daemon is 4.
 func BenchmarkPublisher_Drain(b *testing.B) {
 	server := lab.NewNATS(b)
 	nc := connect(b, server.URL())
@@ -46,24 +46,24 @@ func BenchmarkPublisher_Drain(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/headers=%d", kind, headers), func(b *testing.B) {
 				const size, under = 500, 4
 				body := make([]byte, 256)
-				var hs []scheduler.Header
+				var hs []message.Header
 				for i := range headers {
-					hs = append(hs, scheduler.Header{Name: fmt.Sprintf("X-Header-%d", i), Value: "some value"})
+					hs = append(hs, message.Header{Name: fmt.Sprintf("X-Header-%d", i), Value: "some value"})
 				}
 				var failed atomic.Int64
 				room := make(chan struct{}, under)
 				var all sync.WaitGroup
-				message := func(i int) *scheduler.Message {
-					return &scheduler.Message{UID: scheduler.UID(fmt.Sprintf("t-%016d", uids.Add(1))),
+				newMessage := func(i int) *message.Message {
+					return &message.Message{UID: message.UID(fmt.Sprintf("t-%016d", uids.Add(1))),
 						Topic:   "bench." + kind + ".a",
-						Headers: hs, Body: body, Due: 1896076800000 + scheduler.Milli(i), Attempt: 1}
+						Headers: hs, Body: body, Due: 1896076800000 + message.Milli(i), Attempt: 1}
 				}
-				send := func(batch []*scheduler.Message) {
+				send := func(batch []*message.Message) {
 					var left atomic.Int64
 					left.Store(int64(len(batch)))
 					room <- struct{}{}
 					all.Add(1)
-					p.Send(b.Context(), batch, func(_ *scheduler.Message, o scheduler.Outcome) {
+					p.Send(b.Context(), batch, func(_ *message.Message, o scheduler.Outcome) {
 						if o.Kind != scheduler.Delivered {
 							failed.Add(1)
 						}
@@ -73,11 +73,11 @@ func BenchmarkPublisher_Drain(b *testing.B) {
 						}
 					})
 				}
-				send([]*scheduler.Message{message(0)})
+				send([]*message.Message{newMessage(0)})
 				all.Wait()
-				messages := make([]*scheduler.Message, b.N)
+				messages := make([]*message.Message, b.N)
 				for i := range messages {
-					messages[i] = message(i)
+					messages[i] = newMessage(i)
 				}
 				b.ReportAllocs()
 				b.ResetTimer()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,37 +13,36 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// PublisherConfig is what a Publisher is made of.
+// PublisherConfig configures a Publisher.
 type PublisherConfig struct {
-	// Conn may serve other parts as well. The Publisher puts its error handler in
-	// front of the existing one.
+	// Conn may serve other parts as well. The Publisher wraps its existing error handler.
 	Conn *nats.Conn
-	// Namespace keeps the Nats-Msg-Ids of namespaces apart that deliver into one
-	// stream: it is the uid, and outside of the default namespace "@" and its name.
+	// Namespace distinguishes the Nats-Msg-Ids of namespaces that deliver into one stream: the id is the uid, followed
+	// outside of the default namespace by "@" and the namespace.
 	Namespace string
 	// Own are streams that are never a destination: the intake and the rejects.
 	Own []string
 
-	// Topics are the settings of topics: partitions, and what is lost where nobody
-	// listens. It may be nil.
+	// Topics are the settings of topics: partitions, and whether messages may be lost without a listener. It may be
+	// nil.
 	Topics *scheduler.Topics
 
 	// Timeout bounds the wait for each publish's answer. Default 2 s.
 	Timeout time.Duration
-	// Pending bounds the publishes without an answer. The scheduler keeps to a
-	// bound of its own; what exceeds this one is NotSent. Default 65,536.
+	// Pending bounds the publishes without an answer. The scheduler has its own bound; publishes beyond this one are
+	// NotSent. Default 65,536.
 	Pending int
-	// Window is how long a stream must recognize a Nats-Msg-Id for every retry to
-	// be recognized: the session time-out plus the publish time-outs. A stream with
-	// a shorter one is logged, once.
+	// Window is how long a stream must recognize a Nats-Msg-Id so that it recognizes every retry: the session time-out
+	// plus the publish time-outs. A stream with a shorter window is logged, once.
 	Window time.Duration
-	// Refresh is the time between two readings of the streams. Default 5 s.
+	// Refresh is the interval between two readings of the streams. Default 5 s.
 	Refresh time.Duration
-	// Lease is how long this instance may still act as leader; with 0 or less left
-	// nothing is sent. It may be nil.
-	Lease func() time.Duration
+	// Lease returns how long the leadership of a Send's context is still certain. If that is 0 or less, nothing is
+	// sent. It may be nil.
+	Lease func(context.Context) time.Duration
 	// OnReady is called each time Ready turns true. It must not block. It may be nil.
 	OnReady func()
 
@@ -52,31 +50,31 @@ type PublisherConfig struct {
 	Registerer prometheus.Registerer
 }
 
-// Publisher puts due messages on their subjects: scheduler.Publisher on NATS.
+// Publisher publishes due messages on their subjects. It implements scheduler.Publisher on NATS.
 type Publisher struct {
 	cfg     PublisherConfig
 	nc      *nats.Conn
 	log     zerolog.Logger
 	metrics publishMetrics
 
-	space   string // what ends every Nats-Msg-Id
+	space   string // the suffix of every Nats-Msg-Id
 	pending *pendings
 	inbox   string // ends with a dot; a token follows
 	routes  atomic.Pointer[routes]
-	refresh chan struct{} // a wish for a new reading, capacity 1
+	refresh chan struct{} // requests a new reading, capacity 1
 
-	online atomic.Bool // between the events of the connection
-	deaf   atomic.Bool // the server does not let us listen on our inbox
-	ready  atomic.Bool // what OnReady was last told
+	online atomic.Bool // the connection is up, by its events
+	deaf   atomic.Bool // the server denies the subscription to our inbox
+	ready  atomic.Bool // the value at the last check for OnReady
 
 	barriers barriers
 	hidden   hidden
 
-	mu     sync.Mutex
-	warned map[string]bool // streams whose duplicate window was told of
-	silent bool            // the list of streams is not answered, and that was logged
+	// Only the reader uses these:
 
-	without int // readings in a row that said that there is no JetStream; the reader's own
+	warned  map[string]bool // streams whose weakness was logged
+	silent  bool            // the list of streams is not answered, which was logged
+	without int             // readings in a row that found no JetStream
 }
 
 var _ scheduler.Publisher = (*Publisher)(nil)
@@ -111,17 +109,16 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	return p, nil
 }
 
-// Ready reports whether messages can be handed over now: there is a connection,
-// answers can reach us, and the streams are known.
+// Ready reports whether messages can be published now: there is a connection, answers can reach us, and the streams are
+// known.
 func (p *Publisher) Ready() bool {
 	return p.online.Load() && !p.deaf.Load() && p.routes.Load() != nil
 }
 
-// Lane is where the message is parked: with all that its stream holds, or on
-// core NATS with all on its subject. The partitions of a topic may lie in
-// several streams, and on core each has a consumer of its own, so each message
-// goes by the subject it leaves on.
-func (p *Publisher) Lane(m *scheduler.Message) string {
+// Lane returns the lane in which the message is parked: with all messages of its stream, or on core NATS with all
+// messages of its subject. The partitions of a topic may lie in several streams, and on core each has a consumer of its
+// own, so the subject on which a message leaves determines its lane.
+func (p *Publisher) Lane(m *message.Message) message.Lane {
 	look := topicLook{all: p.cfg.Topics}
 	subject, _ := look.of(m)
 	if r := p.routes.Load(); r != nil {
@@ -129,12 +126,11 @@ func (p *Publisher) Lane(m *scheduler.Message) string {
 			return to.lane
 		}
 	}
-	return "core:" + subject
+	return message.LaneCore.Lane(subject)
 }
 
-// Run keeps the Publisher alive until ctx ends: it listens for answers, reads
-// the streams and ends what waits too long. On its way out it resolves what is
-// still open.
+// Run keeps the Publisher alive until ctx ends: it receives answers, reads the streams and times out pending publishes.
+// Before it returns it resolves those that are still open.
 func (p *Publisher) Run(ctx context.Context) error {
 	previous := p.nc.ErrorHandler()
 	p.nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
@@ -171,17 +167,17 @@ func (p *Publisher) Run(ctx context.Context) error {
 	group.Go(func() error { return p.readStreams(ctx) })
 	err = group.Wait()
 	p.online.Store(false)
-	p.told()
+	p.announce()
 	p.resolve(p.pending.takeWhere(func(*entry) bool { return true }),
 		scheduler.Outcome{Kind: scheduler.Unknown, Err: errStopped})
 	return err
 }
 
-// unsubscribe ends a subscription; on a closed connection there is none left.
+// unsubscribe ends a subscription; a closed connection has none left.
 func unsubscribe(sub *nats.Subscription) { _ = sub.Unsubscribe() }
 
-// watch follows the connection. The moment it is lost every open publish is of
-// unknown outcome: the answers were bound for a connection that is gone.
+// watch follows the connection. When it is lost, every open publish has an unknown outcome: the answers were addressed
+// to a connection that is gone.
 func (p *Publisher) watch(ctx context.Context, status <-chan nats.Status) error {
 	if p.nc.IsConnected() {
 		p.connected()
@@ -196,7 +192,7 @@ func (p *Publisher) watch(ctx context.Context, status <-chan nats.Status) error 
 				p.connected()
 			case nats.RECONNECTING, nats.DISCONNECTED, nats.CLOSED:
 				p.online.Store(false)
-				p.told()
+				p.announce()
 				p.barriers.forget()
 				p.resolve(p.pending.takeWhere(func(*entry) bool { return true }),
 					scheduler.Outcome{Kind: scheduler.Unknown, Err: errDisconnected})
@@ -209,18 +205,18 @@ func (p *Publisher) connected() {
 	p.deaf.Store(false)
 	p.online.Store(true)
 	p.wish()
-	p.told()
+	p.announce()
 }
 
-// told calls OnReady when Ready has turned true.
-func (p *Publisher) told() {
+// announce calls OnReady when Ready has turned true.
+func (p *Publisher) announce() {
 	now := p.Ready()
 	if p.ready.Swap(now) != now && now && p.cfg.OnReady != nil {
 		p.cfg.OnReady()
 	}
 }
 
-// sweep ends what waits longer than the publish time-out.
+// sweep ends publishes that wait longer than the publish time-out.
 func (p *Publisher) sweep(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -230,7 +226,7 @@ func (p *Publisher) sweep(ctx context.Context) error {
 		if len(taken) > 0 {
 			p.unanswered(taken, now)
 			p.resolve(taken, scheduler.Outcome{Kind: scheduler.Unknown, Err: errNoAnswer})
-			p.wish() // a stream that is gone does not answer
+			p.wish() // the stream may be gone
 		}
 		for i := range heard {
 			p.hidden.foundCore(heard[i].subject, now)
@@ -250,8 +246,8 @@ func (p *Publisher) sweep(ctx context.Context) error {
 	}
 }
 
-// unanswered learns from publishes that had no answer in time, or only the answer of a
-// stream that another one's subject leads to.
+// unanswered learns from publishes that had no answer in time, or only an answer from another stream than the expected
+// one.
 func (p *Publisher) unanswered(taken []entry, now time.Time) {
 	for i := range taken {
 		switch e := &taken[i]; {
@@ -263,7 +259,7 @@ func (p *Publisher) unanswered(taken []entry, now time.Time) {
 	}
 }
 
-// resolve gives entries that were taken out their outcome.
+// resolve reports the outcome of entries that were taken out.
 func (p *Publisher) resolve(taken []entry, outcome scheduler.Outcome) {
 	for i := range taken {
 		if taken[i].message != nil {
@@ -273,7 +269,7 @@ func (p *Publisher) resolve(taken []entry, outcome scheduler.Outcome) {
 	}
 }
 
-// What an outcome that no server has a word for says.
+// The errors of outcomes for which the server has no error of its own.
 var (
 	errNoAnswer     = errors.New("no answer within the publish time-out")
 	errDisconnected = errors.New("the connection was lost before the answer")
@@ -284,3 +280,25 @@ var (
 	errNobody       = errors.New("nobody listens on the subject")
 	errUnsure       = errors.New("a stream that may hold the subject does not answer")
 )
+
+// publishMetrics counts outcomes by kind; nothing is labeled by subject.
+type publishMetrics struct {
+	outcomes [scheduler.Unknown + 1]prometheus.Counter
+	streams  prometheus.Gauge
+}
+
+func newPublishMetrics(reg prometheus.Registerer) publishMetrics {
+	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_publishes_total",
+		Help: "Publishes to NATS by outcome; every attempt counts."}, []string{"outcome"})
+	m := publishMetrics{streams: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tarry_streams",
+		Help: "Streams that messages can be delivered to."})}
+	for kind, word := range [...]string{"delivered", "not_sent", "unanswered", "no_listener", "refused", "unknown"} {
+		m.outcomes[kind] = vec.WithLabelValues(word)
+	}
+	if reg != nil {
+		reg.MustRegister(vec, m.streams)
+	}
+	return m
+}
+
+func (m *publishMetrics) count(kind scheduler.OutcomeKind, n int) { m.outcomes[kind].Add(float64(n)) }

@@ -16,6 +16,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestPublisher_CallsALostAckUnknownInTimeAndTheRetryADuplicate(t *testing.T) {
@@ -30,9 +31,9 @@ func TestPublisher_CallsALostAckUnknownInTimeAndTheRetryADuplicate(t *testing.T)
 		proxy := lab.NewProxy(t, server.Addr)
 		const timeout = 3 * time.Second // and half of it for a machine that is busy
 		p := running(t, bridge.PublisherConfig{Conn: connect(t, "nats://"+proxy.Addr), Timeout: timeout})
-		wantKind(t, send(t, p, message("orders.a", "0"))[0], scheduler.Delivered, "")
+		wantKind(t, send(t, p, newMessage("orders.a", "0"))[0], scheduler.Delivered, "")
 		proxy.StallReplies()
-		m := []*scheduler.Message{message("orders.a", "1"), message("core.a", "2"), message("orders.b", "3")}
+		m := []*message.Message{newMessage("orders.a", "1"), newMessage("core.a", "2"), newMessage("orders.b", "3")}
 		start := time.Now()
 		for _, out := range send(t, p, m...) {
 			wantKind(t, out, scheduler.Unknown, "time-out")
@@ -66,7 +67,7 @@ func TestPublisher_ResolvesWhatIsPendingWhenTheConnectionIsLost(t *testing.T) {
 	}})
 	proxy.StallReplies()
 	o := newOutcomes(t)
-	m := []*scheduler.Message{message("orders.a", "1"), message("nobody", "2"), message("orders.b", "3")}
+	m := []*message.Message{newMessage("orders.a", "1"), newMessage("nobody", "2"), newMessage("orders.b", "3")}
 	p.Send(t.Context(), m, o.done)
 	if o.len() != 0 {
 		t.Fatal("an outcome without an answer")
@@ -88,7 +89,7 @@ func TestPublisher_ResolvesWhatIsPendingWhenTheConnectionIsLost(t *testing.T) {
 		}
 		return nil
 	})
-	wantKind(t, send(t, p, message("orders.c", "4"))[0], scheduler.NotSent, "")
+	wantKind(t, send(t, p, newMessage("orders.c", "4"))[0], scheduler.NotSent, "")
 	proxy.Heal()
 	lab.Eventually(t, 10*time.Second, func() error {
 		if n := ready.Load(); n != 2 {
@@ -110,7 +111,7 @@ func TestPublisher_NeverResendsAfterAReconnect(t *testing.T) {
 	p := running(t, bridge.PublisherConfig{Conn: connect(t, "nats://"+proxy.Addr)})
 	proxy.Cut()
 	for range 100 { // some before the client notices, the rest after
-		send(t, p, message("core.x", "late"))
+		send(t, p, newMessage("core.x", "late"))
 	}
 	proxy.Heal()
 	lab.Eventually(t, 10*time.Second, func() error {
@@ -119,7 +120,7 @@ func TestPublisher_NeverResendsAfterAReconnect(t *testing.T) {
 		}
 		return nil
 	})
-	wantKind(t, send(t, p, message("core.y", "new"))[0], scheduler.Delivered, "")
+	wantKind(t, send(t, p, newMessage("core.y", "new"))[0], scheduler.Delivered, "")
 	if m, err := heard.NextMsg(5 * time.Second); err != nil || m.Subject != "core.y" {
 		t.Fatalf("got %v, %v: something was kept for later", m, err)
 	}
@@ -140,10 +141,10 @@ func TestPublisher_OneSilentSubjectDelaysNoOther(t *testing.T) {
 	const timeout = 3 * time.Second // and half of it for a machine that is busy
 	hasty := running(t, bridge.PublisherConfig{Conn: nc, Timeout: timeout, Refresh: time.Hour})
 	silence(t, nc, "GONE")
-	var batch, gone []*scheduler.Message
+	var batch, gone []*message.Message
 	for range 200 {
-		gone = append(gone, message("gone", "x"))
-		batch = append(batch, gone[len(gone)-1], message("good", "x"))
+		gone = append(gone, newMessage("gone", "x"))
+		batch = append(batch, gone[len(gone)-1], newMessage("good", "x"))
 	}
 	// The silent ones have an hour, so each good one ends before any of them.
 	o := newOutcomes(t)
@@ -195,9 +196,9 @@ func TestPublisher_HasAHardCap(t *testing.T) {
 	p := running(t,
 		bridge.PublisherConfig{Conn: connect(t, "nats://"+proxy.Addr), Timeout: 500 * time.Millisecond, Pending: 10})
 	proxy.StallReplies()
-	var batch []*scheduler.Message
+	var batch []*message.Message
 	for range 20 {
-		batch = append(batch, message("a.b", "x"))
+		batch = append(batch, newMessage("a.b", "x"))
 	}
 	kinds := map[scheduler.OutcomeKind]int{}
 	for _, out := range send(t, p, batch...) {
@@ -208,8 +209,7 @@ func TestPublisher_HasAHardCap(t *testing.T) {
 	}
 }
 
-// Whatever happens to the link, every message ends once, and within the
-// publish time-out.
+// Whatever happens to the link, every message ends once, and within the publish time-out.
 func TestPublisher_EndsEveryMessageOnceInTime(t *testing.T) {
 	t.Parallel()
 	server := lab.NewNATS(t)
@@ -224,7 +224,7 @@ func TestPublisher_EndsEveryMessageOnceInTime(t *testing.T) {
 	const timeout = 400 * time.Millisecond
 	p := running(t, bridge.PublisherConfig{Conn: connect(t, "nats://"+proxy.Addr), Timeout: timeout})
 	o := newOutcomes(t)
-	sent := map[*scheduler.Message]time.Time{}
+	sent := map[*message.Message]time.Time{}
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	stop := make(chan struct{})
@@ -236,8 +236,11 @@ func TestPublisher_EndsEveryMessageOnceInTime(t *testing.T) {
 					return
 				default:
 				}
-				batch := []*scheduler.Message{message(fmt.Sprintf("all.%d", worker), "x"), message("core.heard", "x"),
-					message("core.alone", "x")}
+				batch := []*message.Message{
+					newMessage(fmt.Sprintf("all.%d", worker), "x"),
+					newMessage("core.heard", "x"),
+					newMessage("core.alone", "x"),
+				}
 				now := time.Now()
 				mu.Lock()
 				for _, m := range batch {
@@ -293,8 +296,7 @@ func TestPublisher_EndsEveryMessageOnceInTime(t *testing.T) {
 	t.Logf("outcomes: %v", kinds)
 }
 
-// embedded starts a nats-server in this process: the only kind that can lose
-// JetStream and keep its address.
+// embedded starts a nats-server in this process: the only kind that can lose JetStream and keep its address.
 func embedded(t *testing.T, port int, dir string, jetstream bool) *server.Server {
 	t.Helper()
 	s, err := server.NewServer(
@@ -339,8 +341,8 @@ func TestPublisher_KeepsItsRoutesWhileJetStreamIsAway(t *testing.T) {
 		return next
 	}
 	lab.Eventually(t, rereads, func() error {
-		if lane := p.Lane(message("orders.a", "")); lane != "js:ORDERS" {
-			return errors.New("lane " + lane)
+		if lane := p.Lane(newMessage("orders.a", "")); lane != "js:ORDERS" {
+			return errors.New("lane " + string(lane))
 		}
 		return nil
 	})
@@ -351,10 +353,10 @@ func TestPublisher_KeepsItsRoutesWhileJetStreamIsAway(t *testing.T) {
 		}
 		return nil
 	})
-	wantKind(t, send(t, p, message("orders.a", "x"))[0], scheduler.Unanswered, "stream ORDERS is away")
+	wantKind(t, send(t, p, newMessage("orders.a", "x"))[0], scheduler.Unanswered, "stream ORDERS is away")
 	replace(true, second)
 	lab.Eventually(t, rereads, func() error {
-		out := send(t, p, message("orders.a", "x"))[0]
+		out := send(t, p, newMessage("orders.a", "x"))[0]
 		if out.Kind != scheduler.Delivered {
 			return out.Err
 		}

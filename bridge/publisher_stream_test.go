@@ -10,9 +10,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tarry-mq/tarry/bridge"
-	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestPublisher_WarnsOnceOfAShortDuplicateWindow(t *testing.T) {
@@ -44,10 +44,10 @@ func TestPublisher_WarnsOnceOfAShortDuplicateWindow(t *testing.T) {
 		}
 	}
 	// A stream that acknowledges nothing hears, and that is all there is to know.
-	wantKind(t, send(t, p, message("deaf", "x"))[0], scheduler.Delivered, "")
+	wantKind(t, send(t, p, newMessage("deaf", "x"))[0], scheduler.Delivered, "")
 }
 
-func TestHeaders_AreWireDeliverHeadersWithoutTheMemory(t *testing.T) {
+func TestHeaders_AreWholeThoughTheirMapIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	server := lab.SharedNATS(t)
 	nc := connect(t, server.URL())
@@ -56,12 +56,12 @@ func TestHeaders_AreWireDeliverHeadersWithoutTheMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var batch []*scheduler.Message
-	for i, headers := range [][]scheduler.Header{nil, {{Name: "A", Value: "1"}}, nil, nil,
+	var batch []*message.Message
+	for i, headers := range [][]message.Header{nil, {{Name: "A", Value: "1"}}, nil, nil,
 		{{Name: "A", Value: "1"}, {Name: "B", Value: ""}, {Name: "A", Value: "2"}}, nil} {
 		for _, key := range []string{"", "k", ""} {
-			m := message("headers.check", "")
-			m.Headers, m.Key, m.Attempt, m.Due = headers, key, uint32(i+1), scheduler.Milli(1896076800000+i%2)
+			m := newMessage("headers.check", "")
+			m.Headers, m.Key, m.Attempt, m.Due = headers, key, uint32(i+1), message.Milli(1896076800000+i%2)
 			if i%3 == 0 {
 				m.ID = fmt.Sprintf("id %d", i)
 			}
@@ -78,12 +78,7 @@ func TestHeaders_AreWireDeliverHeadersWithoutTheMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := wire.Delivery{UID: string(m.UID), ID: m.ID, Key: m.Key, Due: int64(m.Due), Attempt: int(m.Attempt),
-			Retry: wire.Retry(m.Retry).String()}
-		for _, h := range m.Headers {
-			d.Headers = append(d.Headers, wire.Header(h))
-		}
-		want := wire.DeliverHeaders(d)
+		want := wantHeaders(m)
 		if !maps.EqualFunc(map[string][]string(got.Header), want,
 			func(a, b []string) bool { return reflect.DeepEqual(a, b) }) {
 			t.Errorf("got %v\nwant %v", got.Header, want)

@@ -18,6 +18,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // servers runs a test on both ends of the range of servers that tarry works with.
@@ -36,12 +37,12 @@ func servers(t *testing.T, test func(t *testing.T, server *lab.NATS)) {
 var uidsInUse sync.Mutex
 var lastUID int
 
-// message is due on the topic and has a uid of its own.
-func message(topic, body string) *scheduler.Message {
+// newMessage is due on the topic and has a uid of its own.
+func newMessage(topic, body string) *message.Message {
 	uidsInUse.Lock()
 	defer uidsInUse.Unlock()
 	lastUID++
-	return &scheduler.Message{UID: scheduler.UID(fmt.Sprintf("t-%016d", lastUID)), Topic: topic, Body: []byte(body),
+	return &message.Message{UID: message.UID(fmt.Sprintf("t-%016d", lastUID)), Topic: topic, Body: []byte(body),
 		Due: 1896076800000, Attempt: 1}
 }
 
@@ -50,15 +51,15 @@ type outcomes struct {
 	t  testing.TB
 	mu sync.Mutex
 
-	got  map[*scheduler.Message]scheduler.Outcome
-	when map[*scheduler.Message]time.Time
+	got  map[*message.Message]scheduler.Outcome
+	when map[*message.Message]time.Time
 }
 
 func newOutcomes(t testing.TB) *outcomes {
-	return &outcomes{t: t, got: map[*scheduler.Message]scheduler.Outcome{}, when: map[*scheduler.Message]time.Time{}}
+	return &outcomes{t: t, got: map[*message.Message]scheduler.Outcome{}, when: map[*message.Message]time.Time{}}
 }
 
-func (o *outcomes) done(m *scheduler.Message, out scheduler.Outcome) {
+func (o *outcomes) done(m *message.Message, out scheduler.Outcome) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if before, ok := o.got[m]; ok {
@@ -67,7 +68,7 @@ func (o *outcomes) done(m *scheduler.Message, out scheduler.Outcome) {
 	o.got[m], o.when[m] = out, time.Now()
 }
 
-func (o *outcomes) of(m *scheduler.Message) (scheduler.Outcome, bool) {
+func (o *outcomes) of(m *message.Message) (scheduler.Outcome, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	out, ok := o.got[m]
@@ -81,7 +82,7 @@ func (o *outcomes) len() int {
 }
 
 // send publishes the messages and waits for all their outcomes.
-func send(t testing.TB, p *bridge.Publisher, messages ...*scheduler.Message) []scheduler.Outcome {
+func send(t testing.TB, p *bridge.Publisher, messages ...*message.Message) []scheduler.Outcome {
 	t.Helper()
 	o := newOutcomes(t)
 	p.Send(t.Context(), messages, o.done)
@@ -114,9 +115,9 @@ func TestPublisher_DeliversToAStreamAndTellsDuplicates(t *testing.T) {
 		nc := connect(t, server.URL())
 		s := stream(t, nc, "ORDERS", "orders.>")
 		p := running(t, bridge.PublisherConfig{Conn: nc})
-		m := message("orders.created", "body \x00\xff")
+		m := newMessage("orders.created", "body \x00\xff")
 		m.ID, m.Key = "order-7131", "customer"
-		m.Headers = []scheduler.Header{{Name: "traceparent", Value: "00-1-2-01"}, {Name: "X-List", Value: "b"},
+		m.Headers = []message.Header{{Name: "traceparent", Value: "00-1-2-01"}, {Name: "X-List", Value: "b"},
 			{Name: "X-List", Value: "a"}}
 		out := send(t, p, m)[0]
 		wantKind(t, out, scheduler.Delivered, "")
@@ -132,16 +133,13 @@ func TestPublisher_DeliversToAStreamAndTellsDuplicates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := wire.DeliverHeaders(
-			wire.Delivery{UID: string(m.UID), ID: m.ID, Key: m.Key, Due: int64(m.Due), Attempt: 1,
-				Headers: []wire.Header{{Name: "traceparent", Value: "00-1-2-01"}, {Name: "X-List", Value: "b"},
-					{Name: "X-List", Value: "a"}}})
+		want := wantHeaders(m)
 		if stored.Subject != m.Topic || !bytes.Equal(stored.Data, m.Body) ||
 			!reflect.DeepEqual(map[string][]string(stored.Header), want) {
 			t.Errorf("stored %s %q %v\nwant %v", stored.Subject, stored.Data, stored.Header, want)
 		}
-		if p.Lane(message("orders.anything", "")) != "js:ORDERS" || p.Lane(message("other", "")) != "core:other" {
-			t.Errorf("lanes %q and %q", p.Lane(message("orders.anything", "")), p.Lane(message("other", "")))
+		if p.Lane(newMessage("orders.anything", "")) != "js:ORDERS" || p.Lane(newMessage("other", "")) != "core:other" {
+			t.Errorf("lanes %q and %q", p.Lane(newMessage("orders.anything", "")), p.Lane(newMessage("other", "")))
 		}
 	})
 }
@@ -164,10 +162,10 @@ func TestPublisher_DeliversToCoreSubscribersAndTellsWhenNobodyListens(t *testing
 		if err := consumer.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		var batch []*scheduler.Message
+		var batch []*message.Message
 		for i := range 100 {
-			batch = append(batch, message(fmt.Sprintf("core.heard.%d", i), "x"),
-				message(fmt.Sprintf("core.alone.%d", i), "y"))
+			batch = append(batch, newMessage(fmt.Sprintf("core.heard.%d", i), "x"),
+				newMessage(fmt.Sprintf("core.alone.%d", i), "y"))
 		}
 		for i, out := range send(t, p, batch...) {
 			if i%2 == 0 {
@@ -188,7 +186,7 @@ func TestPublisher_DeliversToCoreSubscribersAndTellsWhenNobodyListens(t *testing
 		if err := consumer.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		wantKind(t, send(t, p, message("core.heard.1", "z"))[0], scheduler.NoListener, "")
+		wantKind(t, send(t, p, newMessage("core.heard.1", "z"))[0], scheduler.NoListener, "")
 	})
 }
 
@@ -204,7 +202,7 @@ func TestPublisher_WorksWhereJetStreamIsOff(t *testing.T) {
 			if _, err := nc.SubscribeSync("a.b"); err != nil {
 				t.Fatal(err)
 			}
-			out := send(t, p, message("a.b", "1"), message("a.c", "2"))
+			out := send(t, p, newMessage("a.b", "1"), newMessage("a.c", "2"))
 			wantKind(t, out[0], scheduler.Delivered, "")
 			wantKind(t, out[1], scheduler.NoListener, "")
 		})
@@ -227,9 +225,9 @@ func TestPublisher_TellsPermanentRefusalsFromTransientOnes(t *testing.T) {
 		}
 		p := running(t, bridge.PublisherConfig{Conn: nc})
 		out := send(t, p,
-			message("small", "fits"), message("small", strings.Repeat("x", 200)),
-			message("full", "1"), message("full", "2"), message("sealed", "3"),
-			message("big", strings.Repeat("x", int(nc.MaxPayload())+1)), message("bad subject", "4"))
+			newMessage("small", "fits"), newMessage("small", strings.Repeat("x", 200)),
+			newMessage("full", "1"), newMessage("full", "2"), newMessage("sealed", "3"),
+			newMessage("big", strings.Repeat("x", int(nc.MaxPayload())+1)), newMessage("bad subject", "4"))
 		wantKind(t, out[0], scheduler.Delivered, "")
 		wantKind(t, out[1], scheduler.Refused, "10054")
 		wantKind(t, out[2], scheduler.Delivered, "")
@@ -268,10 +266,10 @@ func TestPublisher_RefusesForbiddenSubjectsAtOnceAndNeverCallsThemDelivered(t *t
 		}
 		p := running(t, bridge.PublisherConfig{Conn: as("daemon"), Timeout: 5 * time.Second})
 		for round := range 50 {
-			var batch []*scheduler.Message
+			var batch []*message.Message
 			for i := range 20 {
-				batch = append(batch, message(fmt.Sprintf("secret.%d", i), "x"), message("open", "x"),
-					message("held.yes", "x"), message("held.no.1", "x"))
+				batch = append(batch, newMessage(fmt.Sprintf("secret.%d", i), "x"), newMessage("open", "x"),
+					newMessage("held.yes", "x"), newMessage("held.no.1", "x"))
 			}
 			start := time.Now()
 			for i, out := range send(t, p, batch...) {
@@ -297,15 +295,15 @@ func TestPublisher_FollowsStreamsThatComeAndGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := running(t, bridge.PublisherConfig{Conn: nc, Refresh: time.Hour}) // only what happens makes it look again
-		wantKind(t, send(t, p, message("late.a", "1"))[0], scheduler.NoListener, "")
+		wantKind(t, send(t, p, newMessage("late.a", "1"))[0], scheduler.NoListener, "")
 		stream(t, nc, "LATE", "late.*")
 		lab.Eventually(t, 5*time.Second, func() error {
-			if lane := p.Lane(message("late.a", "")); lane != "js:LATE" {
-				return errors.New("lane " + lane)
+			if lane := p.Lane(newMessage("late.a", "")); lane != "js:LATE" {
+				return errors.New("lane " + string(lane))
 			}
 			return nil
 		})
-		out := send(t, p, message("late.a", "2"))[0]
+		out := send(t, p, newMessage("late.a", "2"))[0]
 		wantKind(t, out, scheduler.Delivered, "")
 		if out.Stream != "LATE" {
 			t.Errorf("got %+v", out)
@@ -314,7 +312,7 @@ func TestPublisher_FollowsStreamsThatComeAndGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		lab.Eventually(t, 5*time.Second, func() error {
-			switch out := send(t, p, message("late.a", "3"))[0]; out.Kind {
+			switch out := send(t, p, newMessage("late.a", "3"))[0]; out.Kind {
 			case scheduler.NoListener:
 				return nil
 			case scheduler.Unanswered:
@@ -343,9 +341,9 @@ func TestPublisher_LooksUpNothingPerSubject(t *testing.T) {
 	const subjects, step = 100_000, 1000
 	o := newOutcomes(t)
 	for i := 0; i < subjects; i += step {
-		batch := make([]*scheduler.Message, step)
+		batch := make([]*message.Message, step)
 		for j := range batch {
-			batch[j] = message(fmt.Sprintf("many.%d.remind", i+j), "x")
+			batch[j] = newMessage(fmt.Sprintf("many.%d.remind", i+j), "x")
 		}
 		p.Send(t.Context(), batch, o.done)
 		lab.Eventually(t, 20*time.Second, func() error {
@@ -377,7 +375,7 @@ func TestPublisher_SendsNothingWithoutRight(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, lab.SharedNATS(t).URL())
 	left := time.Hour
-	p := running(t, bridge.PublisherConfig{Conn: nc, Lease: func() time.Duration { return left }})
+	p := running(t, bridge.PublisherConfig{Conn: nc, Lease: func(context.Context) time.Duration { return left }})
 	heard, err := nc.SubscribeSync("right.>")
 	if err != nil {
 		t.Fatal(err)
@@ -386,7 +384,7 @@ func TestPublisher_SendsNothingWithoutRight(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(cause)
 	o := newOutcomes(t)
-	m := []*scheduler.Message{message("right.a", "1"), message("right.b", "2")}
+	m := []*message.Message{newMessage("right.a", "1"), newMessage("right.b", "2")}
 	p.Send(ctx, m, o.done)
 	for _, m := range m {
 		out, _ := o.of(m)
@@ -395,7 +393,7 @@ func TestPublisher_SendsNothingWithoutRight(t *testing.T) {
 		}
 	}
 	left = 0
-	wantKind(t, send(t, p, message("right.c", "3"))[0], scheduler.NotSent, "no time left")
+	wantKind(t, send(t, p, newMessage("right.c", "3"))[0], scheduler.NotSent, "no time left")
 	if _, err := heard.NextMsg(50 * time.Millisecond); !errors.Is(err, nats.ErrTimeout) {
 		t.Errorf("something left: %v", err)
 	}

@@ -11,11 +11,12 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Broker answers what a redelivery asks: whether a stream still has what it once
-// confirmed, and to take it again. It publishes past the leadership, on an
-// operator's word alone; each message carries the Nats-Msg-Id that it always had.
+// Broker serves redeliveries: it checks whether a stream still has a message that it once confirmed, and publishes the
+// message again. It publishes independently of the leadership, on an operator's order; each message keeps its
+// Nats-Msg-Id.
 type Broker struct {
 	// Topics are the settings of topics, as the Publisher has them. It may be nil.
 	Topics *scheduler.Topics
@@ -24,7 +25,7 @@ type Broker struct {
 	space string
 }
 
-// NewBroker makes a Broker on a connection that serves other parts as well.
+// NewBroker returns a Broker on a connection that may serve other parts as well.
 func NewBroker(nc *nats.Conn, namespace string) (*Broker, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -33,11 +34,10 @@ func NewBroker(nc *nats.Conn, namespace string) (*Broker, error) {
 	return &Broker{js: js, space: msgIDSpace(namespace)}, nil
 }
 
-// Stored reports whether the stream has the message where its delivery was
-// confirmed. It is gone for certain when the stream has not come that far, or
-// has another message there; a stream that keeps messages only until they are
-// consumed, or has let go of what is that old, leaves it open: ErrUnjudged.
-func (b *Broker) Stored(ctx context.Context, stream string, sequence uint64, uid scheduler.UID) (bool, error) {
+// Stored reports whether the stream has the message at the sequence of its confirmed delivery. The message is certainly
+// gone if the stream has not reached that sequence, or has another message there. If the stream keeps messages only
+// until they are consumed, or has dropped messages of that age, Stored returns ErrUnjudged.
+func (b *Broker) Stored(ctx context.Context, stream string, sequence uint64, uid message.UID) (bool, error) {
 	s, err := b.js.Stream(ctx, stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return false, nil
@@ -52,8 +52,7 @@ func (b *Broker) Stored(ctx context.Context, stream string, sequence uint64, uid
 	case !errors.Is(err, jetstream.ErrMsgNotFound):
 		return false, fmt.Errorf("read message %d: %w", sequence, err)
 	}
-	// The stream's state is asked after the message: one that was consumed between
-	// the two must not count as lost.
+	// The stream's state is read after the message: a message consumed between the two reads must not count as lost.
 	info, err := s.Info(ctx)
 	switch {
 	case err != nil:
@@ -64,12 +63,12 @@ func (b *Broker) Stored(ctx context.Context, stream string, sequence uint64, uid
 	return false, scheduler.ErrUnjudged
 }
 
-// Publish puts a message on its topic and returns where it is stored.
-func (b *Broker) Publish(ctx context.Context, m *scheduler.Message) (string, uint64, error) {
+// Publish publishes a message on its topic and returns where it is stored.
+func (b *Broker) Publish(ctx context.Context, m *message.Message) (string, uint64, error) {
 	w := headerWriter{space: b.space}
 	look := topicLook{all: b.Topics}
 	subject, _ := look.of(m)
-	out := &nats.Msg{Subject: subject, Header: w.writeOn(m, subject, look.retry(m)), Data: m.Body}
+	out := &nats.Msg{Subject: subject, Header: w.write(m, subject, look.retry(m)), Data: m.Body}
 	ack, err := b.js.PublishMsg(ctx, out)
 	if err != nil {
 		return "", 0, fmt.Errorf("publish on %s: %w", strings.ToValidUTF8(subject, "?"), err)

@@ -11,6 +11,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestBroker_TellsWhatAStreamHasLostFromWhatItDroppedRightly(t *testing.T) {
@@ -39,12 +40,12 @@ func TestBroker_TellsWhatAStreamHasLostFromWhatItDroppedRightly(t *testing.T) {
 		return s
 	}
 	s := stream()
-	message := func(uid scheduler.UID) *scheduler.Message {
-		return &scheduler.Message{UID: uid, ID: "order-1", Topic: "redeliver.a", Body: []byte("hi"), Due: 1000,
-			Attempt: 2, Headers: []scheduler.Header{{Name: "Trace", Value: "7"}}}
+	newMessage := func(uid message.UID) *message.Message {
+		return &message.Message{UID: uid, ID: "order-1", Topic: "redeliver.a", Body: []byte("hi"), Due: 1000,
+			Attempt: 2, Headers: []message.Header{{Name: "Trace", Value: "7"}}}
 	}
-	one, two := message("t-0000000000000001"), message("t-0000000000000002")
-	publish := func(m *scheduler.Message) uint64 {
+	one, two := newMessage("t-0000000000000001"), newMessage("t-0000000000000002")
+	publish := func(m *message.Message) uint64 {
 		t.Helper()
 		name, sequence, err := b.Publish(ctx, m)
 		if err != nil || name != cfg.Name {
@@ -52,7 +53,7 @@ func TestBroker_TellsWhatAStreamHasLostFromWhatItDroppedRightly(t *testing.T) {
 		}
 		return sequence
 	}
-	want := func(sequence uint64, uid scheduler.UID, there, judged bool) {
+	want := func(sequence uint64, uid message.UID, there, judged bool) {
 		t.Helper()
 		got, err := b.Stored(ctx, cfg.Name, sequence, uid)
 		if errors.Is(err, scheduler.ErrUnjudged) == judged || (judged && (err != nil || got != there)) {

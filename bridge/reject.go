@@ -9,31 +9,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
+	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
-
-// rejectQueue publishes what cannot be accepted to the stream of rejects, from
-// goroutines of its own, and acknowledges it only then. When that fails the
-// push comes again later: nothing is lost, and good pushes do not wait.
-type rejectQueue struct {
-	in   *Intake
-	said rejectLog
-	wake chan struct{} // capacity rejectWorkers
-
-	mu      sync.Mutex
-	waiting []rejected
-}
-
-// rejected is a push and why it is refused.
-type rejected struct {
-	msg   *nats.Msg
-	place stored
-	size  int
-	err   error
-}
 
 const (
 	rejectWorkers = 4
@@ -41,61 +21,20 @@ const (
 	rejectPause   = 5 * time.Second
 )
 
-func newRejectQueue(in *Intake) *rejectQueue {
-	return &rejectQueue{in: in, said: rejectLog{log: in.log}, wake: make(chan struct{}, rejectWorkers)}
-}
-
-// refuse queues a push for the rejects. It never blocks; the room that the
-// push holds bounds the queue.
-func (in *Intake) refuse(r rejected) {
-	q := in.refused
-	q.mu.Lock()
-	q.waiting = append(q.waiting, r)
-	q.mu.Unlock()
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (q *rejectQueue) run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
+// storeRejects publishes pushes that cannot be accepted to the stream of rejects, from its own goroutines, and
+// acknowledges them only then. If that fails the push is redelivered later: nothing is lost, and good pushes do not
+// wait.
+func (in *Intake) storeRejects(ctx context.Context) {
+	var workers sync.WaitGroup
 	for range rejectWorkers {
-		group.Go(func() error {
-			for {
-				for r, ok := q.next(); ok; r, ok = q.next() {
-					q.publish(ctx, r)
-				}
-				select {
-				case <-q.wake:
-				case <-ctx.Done():
-					return nil
-				}
-			}
-		})
+		workers.Go(func() { in.refused.run(ctx, 1, func(one []arrival) { in.reject(ctx, one[0]) }) })
 	}
-	return group.Wait()
+	workers.Wait()
 }
 
-func (q *rejectQueue) next() (rejected, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.waiting) == 0 {
-		return rejected{}, false
-	}
-	r := q.waiting[0]
-	q.waiting[0] = rejected{}
-	if q.waiting = q.waiting[1:]; len(q.waiting) == 0 {
-		q.waiting = nil
-	}
-	return r, true
-}
-
-// publish stores one reject and ends its push.
-func (q *rejectQueue) publish(ctx context.Context, r rejected) {
-	in := q.in
-	problem := answer.Problem(r.err)
-	if err := in.store(ctx, &r, problem.Word); err != nil {
+// reject stores one reject and finishes its push.
+func (in *Intake) reject(ctx context.Context, r arrival) {
+	if err := in.store(ctx, &r); err != nil {
 		if in.trouble.loud(time.Now()) {
 			in.log.Warn().Err(err).Msg("rejects cannot be stored now; they wait in the intake")
 		}
@@ -103,18 +42,16 @@ func (q *rejectQueue) publish(ctx context.Context, r rejected) {
 		in.acks.put(ack{reply: r.msg.Reply, later: rejectPause, size: r.size})
 		return
 	}
-	in.metrics.rejected.WithLabelValues(problem.Word).Inc()
-	q.said.say(time.Now(), r.msg.Subject, problem.Word, r.place.sequence)
 	in.acks.put(ack{reply: r.msg.Reply, done: true, size: r.size})
 }
 
-// store publishes a reject: whole, or where the stream will not have it so,
-// the reason alone, marked as incomplete. A stream that somebody deleted is made again.
-func (in *Intake) store(ctx context.Context, r *rejected, word string) error {
+// store publishes a reject: whole or, if the stream refuses that, only the reason, marked as incomplete. A deleted
+// stream is created again.
+func (in *Intake) store(ctx context.Context, r *arrival) error {
 	ctx, stop := context.WithTimeout(ctx, rejectTimeout)
 	defer stop()
-	id := rejectID(in.stream, r.place)
-	msg := in.reject(r, word)
+	id, word := rejectID(in.stream, r.place), answer.Problem(r.err).Word
+	msg := in.whole(r, word)
 	fits, err := in.makeRoom(ctx, msg)
 	if err != nil {
 		return err
@@ -130,27 +67,31 @@ func (in *Intake) store(ctx context.Context, r *rejected, word string) error {
 	case errors.As(err, &refused):
 		_, err = in.js.PublishMsg(ctx, in.bare(r, word), jetstream.WithMsgID(id))
 	}
+	if err == nil {
+		in.metrics.rejected.WithLabelValues(word).Inc()
+		in.said.say(time.Now(), r.msg.Subject, word, r.place.sequence)
+	}
 	return err
 }
 
-// bare is a reject without anything of what was sent.
-func (in *Intake) bare(r *rejected, word string) *nats.Msg {
+// bare returns a reject without any part of the push.
+func (in *Intake) bare(r *arrival, word string) *nats.Msg {
 	msg := in.rejectOf(r)
 	explain(msg, r, reason(r, word), false)
 	return msg
 }
 
-// rejectOf is an empty message on the subject of a reject.
-func (in *Intake) rejectOf(r *rejected) *nats.Msg {
+// rejectOf returns an empty message on the subject of a reject.
+func (in *Intake) rejectOf(r *arrival) *nats.Msg {
 	return nats.NewMsg(RejectsSubject(in.cfg.Namespace) + "." + firstToken(r.msg.Subject, in.cfg.Prefix))
 }
 
-// reason is why a push is refused, its word first.
-func reason(r *rejected, word string) string { return word + ": " + oneLine(r.err.Error()) }
+// reason returns the reason of a refusal, starting with its word.
+func reason(r *arrival, word string) string { return word + ": " + oneLine(r.err.Error()) }
 
-// explain gives a reject its reason and where it was sent. Where it is not whole, a
-// header says so to programs and the reason to people.
-func explain(msg *nats.Msg, r *rejected, reason string, whole bool) {
+// explain adds the reason and the original subject to a reject. If the reject is incomplete, a header says so for
+// programs and the reason for people.
+func explain(msg *nats.Msg, r *arrival, reason string, whole bool) {
 	if !whole {
 		reason += notWhole
 		msg.Header[wire.HeaderIncomplete] = []string{"true"}
@@ -159,14 +100,13 @@ func explain(msg *nats.Msg, r *rejected, reason string, whole bool) {
 	msg.Header[wire.HeaderSubject] = []string{r.msg.Subject}
 }
 
-// rejectShare is the part of the stream of rejects that the large ones of one
-// subject may take, so that one producer cannot push out everybody else's.
+// rejectShare is the fraction of the stream of rejects that the large rejects of one subject may occupy, so that one
+// producer cannot displace the rejects of all others.
 const rejectShare = 8
 
-// makeRoom drops older rejects of the same subject where all that may stand
-// there, at the size of this one, would take more than the subject's share. NATS
-// itself bounds only their number. It reports whether the reject fits: one that is
-// larger than the share keeps nothing of what was sent.
+// makeRoom drops older rejects of the same subject if the maximum number of rejects, at the size of this one, would
+// exceed the subject's share. NATS itself bounds only their number. makeRoom reports whether the reject fits: a reject
+// larger than the share keeps no part of the push.
 func (in *Intake) makeRoom(ctx context.Context, msg *nats.Msg) (fits bool, err error) {
 	share, size := in.cfg.RejectBytes/rejectShare, int64(msg.Size())
 	fit := share / size
@@ -180,13 +120,13 @@ func (in *Intake) makeRoom(ctx context.Context, msg *nats.Msg) (fits bool, err e
 	err = apiAsk(ctx, in.nc, "$JS.API.STREAM.PURGE."+in.rejects, purge{Filter: msg.Subject, Keep: fit - 1}, &purged)
 	var refused *streamError
 	if errors.As(err, &refused) && refused.ErrCode == codeStreamNotFound {
-		return true, nil // the publish says so as well, and it is made again
+		return true, nil // the publish then fails as well, and the stream is created again
 	}
 	return true, err
 }
 
-// purge asks for all but the newest of a subject to be dropped, where Keep is not 0, or
-// for those below a sequence.
+// purge is a request to drop a subject's messages: all but the newest Keep, if Keep is not 0, or those below a
+// sequence.
 type purge struct {
 	Filter string `json:"filter"`
 	Keep   int64  `json:"keep,omitempty"`
@@ -194,19 +134,18 @@ type purge struct {
 }
 
 const (
-	// rejectOwn is what a reject needs beyond what was sent: the two headers of
-	// ours, the message id, and the frame.
+	// rejectOwn is the space that a reject needs in addition to the push: two headers of ours, the message id, and the
+	// framing.
 	rejectOwn = 1024
-	// rejectHeaders bounds all headers: a stream takes no more than 64 KiB.
+	// rejectHeaders bounds all headers: a stream accepts no more than 64 KiB.
 	rejectHeaders = 60 << 10
 	notWhole      = "; not all of it fits here"
 )
 
-// reject is a push as it stands among the rejects: with the reason, and of its
-// headers and its body as much as fits into one message. Headers that would
-// act on the stream of rejects or on its readers, or that no client could have
-// sent, stay behind.
-func (in *Intake) reject(r *rejected, word string) *nats.Msg {
+// whole returns a push in the form of a reject: with the reason, and as much of its headers and its body as fits into
+// one message. It omits headers that would act on the stream of rejects or on its readers, or that no client could have
+// sent.
+func (in *Intake) whole(r *arrival, word string) *nats.Msg {
 	msg, reason := in.rejectOf(r), reason(r, word)
 	own := rejectOwn + len(r.msg.Subject) + len(reason)
 	room, whole := int(in.nc.MaxPayload())-own, true
@@ -239,14 +178,14 @@ func (in *Intake) reject(r *rejected, word string) *nats.Msg {
 	return msg
 }
 
-// firstToken is that of the topic which an intake subject names.
+// firstToken returns the first token of the topic that an intake subject names.
 func firstToken(subject, prefix string) string {
 	topic := strings.TrimPrefix(strings.TrimPrefix(subject, prefix), ".")
 	first, _, _ := strings.Cut(topic, ".")
 	return first
 }
 
-// oneLine bounds a text for a header. Values in it are quoted already.
+// oneLine truncates a text for a header. Values in it are quoted already.
 func oneLine(s string) string {
 	const limit = 300
 	if len(s) > limit {
@@ -258,4 +197,43 @@ func oneLine(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// rejectLog logs warnings of refused pushes, because their producers have long had the intake's acknowledgement. It
+// limits the warnings, so that a producer whose pushes are all wrong does not fill the log.
+type rejectLog struct {
+	log zerolog.Logger
+
+	mu      sync.Mutex
+	spoke   time.Time
+	leftOut uint64 // since then
+}
+
+// rejectQuiet is the minimum time between two warnings.
+const rejectQuiet = time.Second
+
+// say logs a warning of one refused push, or counts it for the next warning.
+func (l *rejectLog) say(now time.Time, subject, reason string, sequence uint64) {
+	leftOut, loud := l.turn(now)
+	if !loud {
+		l.log.Debug().Str("subject", subject).Str("reason", reason).Uint64("sequence", sequence).Msg("push rejected")
+		return
+	}
+	event := l.log.Warn().Str("subject", subject).Str("reason", reason).Uint64("sequence", sequence)
+	if leftOut > 0 {
+		event = event.Uint64("left_out", leftOut)
+	}
+	event.Msg("push rejected; it is in the stream of rejects")
+}
+
+// turn reports whether it is time to warn, and how many refusals had no warning.
+func (l *rejectLog) turn(now time.Time) (leftOut uint64, loud bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Sub(l.spoke) < rejectQuiet {
+		l.leftOut++
+		return 0, false
+	}
+	leftOut, l.leftOut, l.spoke = l.leftOut, 0, now
+	return leftOut, true
 }

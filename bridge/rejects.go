@@ -16,24 +16,24 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// RejectsConfig is what a Rejects is made of.
+// RejectsConfig configures a Rejects.
 type RejectsConfig struct {
 	Conn      *nats.Conn
 	Namespace string
-	// Prefix is the intake's.
+	// Prefix is the intake's prefix.
 	Prefix string
-	// SizeLimit bounds body and headers of a push; 0 is the server's limit alone.
+	// SizeLimit bounds body and headers of a push; 0 means only the server's limit.
 	SizeLimit int
 }
 
-// Rejects reads the stream of rejects: pushes that NATS acknowledged to their
-// producers, and that the intake refused afterwards.
+// Rejects reads the stream of rejects: pushes that NATS acknowledged to their producers, and that the intake refused
+// afterwards.
 type Rejects struct {
 	cfg             RejectsConfig
 	stream, subject string
 }
 
-// rejectsScan bounds how many rejects one page looks at, whatever it selects.
+// rejectsScan is the maximum number of rejects examined for one page.
 const rejectsScan = 2000
 
 // NewRejects checks the configuration.
@@ -44,9 +44,9 @@ func NewRejects(cfg RejectsConfig) (*Rejects, error) {
 	return &Rejects{cfg: cfg, stream: RejectsName(cfg.Namespace), subject: RejectsSubject(cfg.Namespace)}, nil
 }
 
-// List returns rejects in the order of their sequence, without headers and
-// bodies, and where the next page begins, 0 for nowhere. A page may hold fewer
-// than the limit, or none, and have a next one: what it looks at is bounded too.
+// List returns rejects in the order of their sequence, without headers and bodies, and the sequence at which the next
+// page begins, or 0 on the last page. A page may hold fewer rejects than the limit, or none, and have a next one,
+// because the number of examined rejects is bounded too.
 func (r *Rejects) List(ctx context.Context, q answer.RejectQuery) (page []wire.Rejected, next uint64, err error) {
 	filter := r.subject + "."
 	if first, _, _ := strings.Cut(q.Topic, "."); first != "" && first != "*" && first != ">" {
@@ -73,7 +73,7 @@ func (r *Rejects) List(ctx context.Context, q answer.RejectQuery) (page []wire.R
 	return page, at, nil
 }
 
-// Get returns one reject with the headers that were sent and the body.
+// Get returns one reject with its original headers and its body.
 func (r *Rejects) Get(ctx context.Context, sequence uint64) (wire.Rejected, error) {
 	m, err := r.read(ctx, rawGet{Sequence: sequence})
 	if err != nil {
@@ -87,9 +87,8 @@ func (r *Rejects) Get(ctx context.Context, sequence uint64) (wire.Rejected, erro
 	return one, nil
 }
 
-// Push returns a reject as a push, with the order's changes. It has the identity that
-// the intake gave it, so requeueing it twice, or while the intake sees it once more,
-// makes one message. A delay counts from now.
+// Push returns a reject as a push, with the order's changes. It keeps the identity assigned by the intake, so
+// requeueing it twice, or while the intake receives it once more, makes one message. A delay counts from now.
 func (r *Rejects) Push(ctx context.Context, sequence uint64, o *wire.RejectOrder) (*scheduler.Push, error) {
 	m, err := r.read(ctx, rawGet{Sequence: sequence})
 	if err != nil {
@@ -123,7 +122,7 @@ func (r *Rejects) Push(ctx context.Context, sequence uint64, o *wire.RejectOrder
 	return p, nil
 }
 
-// Drop takes a reject away. One that is gone is dropped already.
+// Drop removes a reject. It succeeds if the reject is already gone.
 func (r *Rejects) Drop(ctx context.Context, sequence uint64) error {
 	var dropped struct{}
 	err := apiAsk(ctx, r.cfg.Conn, "$JS.API.STREAM.MSG.DELETE."+r.stream, struct {
@@ -136,8 +135,7 @@ func (r *Rejects) Drop(ctx context.Context, sequence uint64) error {
 	return err
 }
 
-// rawGet asks for a message: the one at the sequence, or the next one from there
-// on whose subject matches.
+// rawGet requests a message: the one at the sequence, or the first from there on whose subject matches.
 type rawGet struct {
 	Sequence uint64 `json:"seq"`
 	Next     string `json:"next_by_subj,omitempty"`
@@ -175,10 +173,10 @@ func (r *Rejects) read(ctx context.Context, get rawGet) (*raw, error) {
 
 const (
 	codeNoMessage    = 10037
-	codeDeleteFailed = 10057 // of a message that is not there
+	codeDeleteFailed = 10057 // for a message that does not exist
 )
 
-// explain is an answer of the server in the scheduler's words.
+// explain converts an error of the server into one of the scheduler's.
 func (r *Rejects) explain(err error) error {
 	var refused *streamError
 	switch {
@@ -187,16 +185,16 @@ func (r *Rejects) explain(err error) error {
 	case errors.As(err, &refused) &&
 		slices.Contains([]int{codeNoMessage, codeDeleteFailed, codeStreamNotFound}, int(refused.ErrCode)):
 		return fmt.Errorf("%w: %w", answer.ErrUnknownReject, err)
-	case errors.Is(err, errNoJetStream) && r.cfg.Conn.IsConnected():
+	case errors.Is(err, ErrNoJetStream) && r.cfg.Conn.IsConnected():
 		return fmt.Errorf("%w: %w", answer.ErrNoRejects, err)
 	case refused != nil:
 		return fmt.Errorf("%w: nats refuses to look at rejects: %w", scheduler.ErrUnavailable, err)
 	}
-	// The time-out is this call's: it must not be taken for that of the caller's request.
+	// The time-out is this call's own; it must not be taken for the end of the caller's context.
 	return fmt.Errorf("%w: nats does not answer: %v", scheduler.ErrUnavailable, err)
 }
 
-// judge reads what a message of the stream says, and the headers as they were sent.
+// judge decodes a message of the stream into a reject, with the original headers.
 func (r *Rejects) judge(m *raw) (wire.Rejected, map[string][]string) {
 	subject := m.Header.Get(wire.HeaderSubject)
 	one := wire.Rejected{
@@ -221,8 +219,7 @@ func (r *Rejects) judge(m *raw) (wire.Rejected, map[string][]string) {
 	return one, headers
 }
 
-// placeOf reads the push's place in the intake from the id that its reject was
-// stored under.
+// placeOf reads the push's place in the intake from the id of its reject.
 func placeOf(id string) (stored, bool) {
 	rest, text, ok := cutLast(id, "-")
 	if !ok {
@@ -245,13 +242,13 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// rejectID is the id under which a reject is stored. A push that comes again,
-// because its acknowledgement was lost, is one reject.
+// rejectID returns the id under which a reject is stored. A push that is redelivered, because its acknowledgement was
+// lost, is one reject.
 func rejectID(stream string, place stored) string {
 	return fmt.Sprintf("%s-%d-%d", stream, place.at.UnixNano(), place.sequence)
 }
 
-// uidAsID refuses an id in the form of a uid on a push that the intake keeps.
+// uidAsID returns the refusal of an id in the form of a uid on a push from the intake.
 func uidAsID() error {
 	return &wire.Error{Word: wire.WordID, Field: wire.HeaderID,
 		Detail: "has the form of a uid; those are given by tarry, " +

@@ -15,6 +15,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func readingRejects(t testing.TB, nc *nats.Conn, ns string) *bridge.Rejects {
@@ -107,7 +108,7 @@ func TestRejects_PushAgainIsOneMessageHoweverOften(t *testing.T) {
 	}
 	order := &wire.RejectOrder{Topic: "mail.later", Set: []wire.Header{{Name: "Tarry-Delay", Value: "1h"}},
 		Drop: []string{"Tarry-Dealy"}}
-	var uid scheduler.UID
+	var uid message.UID
 	for i := range 2 {
 		p, err := r.Push(t.Context(), 1, order)
 		if err != nil {

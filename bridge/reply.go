@@ -14,9 +14,8 @@ const (
 	statusNobody = "503" // no responders
 )
 
-// reply handles everything that arrives on our inbox: acknowledgements, "no
-// responders", barriers, and what consumers answer to the reply subject, which
-// nobody asked them to.
+// reply handles everything that arrives on our inbox: acknowledgements, "no responders", barriers, and unsolicited
+// answers of consumers to the reply subject.
 func (p *Publisher) reply(msg *nats.Msg) {
 	if len(msg.Subject) < len(p.inbox) {
 		return
@@ -49,8 +48,8 @@ func (p *Publisher) reply(msg *nats.Msg) {
 	}
 }
 
-// acked gives a message the outcome that a stream decided. A stream that was
-// not known to be there is asked again: what it refuses, others may have heard.
+// acked gives a message the outcome that a stream decided. If the stream was not known before, the message is published
+// again after a refusal, because other subscribers may have received it.
 func (p *Publisher) acked(e *entry, ack *pubAck) {
 	if e.to == nil || e.to.hidden {
 		p.hidden.answered(e.subject, string(ack.stream), time.Now())
@@ -81,8 +80,8 @@ func (p *Publisher) acked(e *entry, ack *pubAck) {
 	e.done(e.message, o)
 }
 
-// nobody handles "no responders": on core nobody listens; where a stream
-// should have been it is away. Nothing was stored or delivered.
+// nobody handles "no responders": on core there is no listener; an expected stream is unreachable. Nothing was stored
+// or delivered.
 func (p *Publisher) nobody(t token) {
 	e, ok := p.pending.take(t)
 	if !ok || e.message == nil {
@@ -97,7 +96,7 @@ func (p *Publisher) nobody(t token) {
 	p.resolve([]entry{e}, outcome)
 }
 
-// cameBack handles a barrier: the server has seen everything sent before it.
+// cameBack handles a barrier that came back: the server has processed everything sent before it.
 func (p *Publisher) cameBack(t token) {
 	now := time.Now()
 	e, trip, ok := p.pending.takeBarrier(t, now)

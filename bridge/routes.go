@@ -1,27 +1,32 @@
 package bridge
 
 import (
+	"hash/crc32"
+	"strconv"
 	"strings"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // route is where a subject's messages go: the stream that holds it.
 type route struct {
 	stream string
-	lane   string
-	// hidden: the stream is known by its answers alone.
+	lane   message.Lane
+	// hidden reports that the stream is known only by its answers.
 	hidden bool
 }
 
-// routes is one reading of all streams' subject filters, matched without a
-// look-up and without memory per subject. It never changes; a new reading
-// replaces it.
+// routes holds one reading of all streams' subject filters, which are matched without a look-up and without memory per
+// subject. It is immutable; a new reading replaces it.
 type routes struct {
 	exact map[string]*route
-	wild  *filterNode // nil where no filter has a wildcard
-	// filters is what the reading consisted of, to tell whether a later one differs.
+	wild  *filterNode // nil if no filter has a wildcard
+	// filters is the content of the reading, to detect whether a later one differs.
 	filters map[string]string // filter → stream
-	// unsure: there are streams whose filters nobody could tell. A subject that no
-	// filter matches may be theirs, so it is not known to be core.
+	// unsure reports that there are streams whose filters are unknown. A subject that matches no filter may belong to
+	// one of them, so it is not known to be core.
 	unsure bool
 }
 
@@ -40,7 +45,7 @@ func newRoutes(filters map[string]string) *routes {
 	for filter, stream := range filters {
 		to := byStream[stream]
 		if to == nil {
-			to = &route{stream: stream, lane: "js:" + stream}
+			to = &route{stream: stream, lane: message.LaneStream.Lane(stream)}
 			byStream[stream] = to
 		}
 		if !strings.ContainsAny(filter, "*>") {
@@ -85,8 +90,8 @@ func (n *filterNode) insert(filter string, to *route) {
 	}
 }
 
-// match finds the stream that holds a literal subject, nil where it is core
-// NATS. The filters of two streams never overlap, so the first hit is the only.
+// match returns the stream that holds a literal subject, or nil for core NATS. The filters of two streams never
+// overlap, so the first match is the only one.
 func (r *routes) match(subject string) *route {
 	if to, ok := r.exact[subject]; ok {
 		return to
@@ -118,4 +123,70 @@ func (n *filterNode) match(subject string) *route {
 		}
 	}
 	return nil
+}
+
+// partition returns the subject of a topic's n-th partition.
+func partition(topic string, n int) string { return topic + "." + strconv.Itoa(n) }
+
+// partitionOf returns the subject that a message of a divided topic leaves on. The key determines the subject, else the
+// name, else the uid, so that messages with an order keep it. Consumers can compute the same: CRC-32 (IEEE) modulo the
+// number.
+func partitionOf(m *message.Message, partitions int) string {
+	by := m.Key
+	if by == "" {
+		by = m.ID
+	}
+	if by == "" {
+		by = string(m.UID)
+	}
+	return partition(m.Topic, int(crc32.ChecksumIEEE([]byte(by))%uint32(partitions)))
+}
+
+// wholeTopic returns the topic of a consumer's retry that was pushed to the partition on which the message was
+// delivered: its name belongs to the topic, which Tarry-Subject names. That header is trusted only if the retry leaves
+// on that very partition again, so that it lets nobody push to any other subject. For every other push wholeTopic
+// returns the empty string.
+func wholeTopic(topics *scheduler.Topics, p *wire.Push, topic string) string {
+	if p.Attempt < 2 || topic == "" {
+		return ""
+	}
+	set := topics.Of(topic)
+	if set == nil || set.Partitions == 0 ||
+		partitionOf(&message.Message{ID: p.ID, Key: p.Key, Topic: topic}, set.Partitions) != p.Topic {
+		return ""
+	}
+	return topic
+}
+
+// topicLook finds the settings of successive messages, many of which have the same topic. Without settings it costs a
+// comparison.
+type topicLook struct {
+	all   *scheduler.Topics
+	topic string
+	found *scheduler.Topic
+}
+
+// retry returns the schedule that is sent to the consumers of a message of that topic.
+func (l *topicLook) retry(m *message.Message) *message.Retry {
+	if m.Retry.Empty() && l.found != nil && l.topic == m.Topic {
+		return &l.found.Retry
+	}
+	return &m.Retry
+}
+
+// of returns the subject on which a message leaves, and whether it is lost without a listener.
+func (l *topicLook) of(m *message.Message) (subject string, drop bool) {
+	if l.all == nil {
+		return m.Topic, false
+	}
+	if m.Topic != l.topic {
+		l.topic, l.found = m.Topic, l.all.Of(m.Topic)
+	}
+	switch {
+	case l.found == nil:
+		return m.Topic, false
+	case l.found.Partitions > 0:
+		return partitionOf(m, l.found.Partitions), l.found.Drop
+	}
+	return m.Topic, l.found.Drop
 }

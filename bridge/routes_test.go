@@ -8,6 +8,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestRoutes_MatchAsNATSDoes(t *testing.T) {
@@ -34,7 +35,7 @@ func TestRoutes_MatchAsNATSDoes(t *testing.T) {
 		got := ""
 		if to := r.match(subject); to != nil {
 			got = to.stream
-			if to.lane != "js:"+got {
+			if to.lane != message.LaneStream.Lane(got) {
 				t.Errorf("%s: lane %q", subject, to.lane)
 			}
 		}

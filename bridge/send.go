@@ -8,18 +8,18 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// sendStep is how many messages share one reading of the clock and of the
-// routes, and on core one barrier: the answers to a large batch start early.
+// sendStep is the number of messages that share one reading of the clock and of the routes and, on core, one barrier:
+// the answers to a large batch start early.
 const sendStep = 64
 
-// Send hands the batch over in order. done is called once for each message,
-// for some before Send returns, for the others from the goroutine that has the
-// answer; the last of them a publish time-out later. Before each message ctx
-// and the lease are looked at: once either has ended the rest is NotSent.
-func (p *Publisher) Send(ctx context.Context, batch []*scheduler.Message,
-	done func(*scheduler.Message, scheduler.Outcome)) {
+// Send publishes the batch in order. done is called once for each message: for some before Send returns, for the others
+// from the goroutine that has the answer, the last of them a publish time-out later. Before each message Send checks
+// ctx and the lease: once either has ended, the remaining messages are NotSent.
+func (p *Publisher) Send(ctx context.Context, batch []*message.Message,
+	done func(*message.Message, scheduler.Outcome)) {
 	s := sending{p: p, done: done, headers: headerWriter{space: p.space}, topics: topicLook{all: p.cfg.Topics}}
 	for len(batch) > 0 {
 		n := min(len(batch), sendStep)
@@ -36,18 +36,18 @@ func (p *Publisher) Send(ctx context.Context, batch []*scheduler.Message,
 // sending is one call of Send.
 type sending struct {
 	p       *Publisher
-	done    func(*scheduler.Message, scheduler.Outcome)
+	done    func(*message.Message, scheduler.Outcome)
 	headers headerWriter
 	msg     nats.Msg
 	reply   []byte
 	topics  topicLook
-	core    []token // the step's publishes that a barrier must answer for
+	core    []token // the step's publishes whose outcome a barrier decides
 	next    int     // the first message of the step that was not handed over
 }
 
-// step sends one part of the batch. An error means that the messages from next
-// on were not sent and nothing more can be.
-func (s *sending) step(ctx context.Context, part []*scheduler.Message) (err error) {
+// step sends one part of the batch. An error means that the messages from next on were not sent and nothing more can
+// be.
+func (s *sending) step(ctx context.Context, part []*message.Message) (err error) {
 	p := s.p
 	s.next, s.core = 0, nil
 	routes := p.routes.Load()
@@ -84,7 +84,7 @@ func (s *sending) step(ctx context.Context, part []*scheduler.Message) (err erro
 	return err
 }
 
-// route is where the subject's messages go, nil where that is core NATS.
+// route returns the stream that receives the subject's messages, or nil for core NATS.
 func (p *Publisher) route(routes *routes, subject string) *route {
 	if to := p.hidden.route(subject); to != nil {
 		return to
@@ -97,19 +97,18 @@ func (p *Publisher) may(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if p.cfg.Lease != nil && p.cfg.Lease() <= 0 {
+	if p.cfg.Lease != nil && p.cfg.Lease(ctx) <= 0 {
 		return errNoLease
 	}
 	return nil
 }
 
-// publish hands one message to the client. A message that fails here is taken out
-// of the table again, unless that has happened already. Without a reply subject the
-// server cannot report that nobody listens: the barrier then only shows that the
-// server has had the message.
-func (s *sending) publish(m *scheduler.Message, subject string, t token, noReply bool) {
+// publish hands one message to the client. A message that fails here is taken out of the table again, unless that has
+// happened already. Without a reply subject the server cannot report the lack of a listener: the barrier then only
+// shows that the server has received the message.
+func (s *sending) publish(m *message.Message, subject string, t token, noReply bool) {
 	s.msg.Subject, s.msg.Data = subject, m.Body
-	s.msg.Header = s.headers.writeOn(m, subject, s.topics.retry(m))
+	s.msg.Header = s.headers.write(m, subject, s.topics.retry(m))
 	s.msg.Reply = ""
 	if !noReply {
 		s.msg.Reply = s.replyTo(t)
@@ -123,8 +122,8 @@ func (s *sending) publish(m *scheduler.Message, subject string, t token, noReply
 	}
 }
 
-// barrier sends a message to ourselves behind the step's core publishes. When
-// it is back, every publish that was not refused has been heard.
+// barrier sends a message to ourselves behind the step's core publishes. When it is back, every publish that was not
+// refused had a listener.
 func (s *sending) barrier(now time.Time) {
 	t, ok := s.p.pending.add(entry{behind: s.core}, now)
 	err := errTableFull
@@ -134,7 +133,7 @@ func (s *sending) barrier(now time.Time) {
 		}
 		s.p.pending.take(t)
 	}
-	// Without a barrier nobody can tell what became of them.
+	// Without a barrier their outcome is unknown.
 	s.p.resolve(s.p.pending.takeAll(s.core, nil),
 		scheduler.Outcome{Kind: scheduler.Unknown, Err: fmt.Errorf("ask for the end of a batch: %w", err)})
 }
@@ -144,7 +143,7 @@ func (s *sending) replyTo(t token) string {
 	return string(s.reply)
 }
 
-func (s *sending) finish(m *scheduler.Message, kind scheduler.OutcomeKind, err error) {
+func (s *sending) finish(m *message.Message, kind scheduler.OutcomeKind, err error) {
 	s.p.metrics.count(kind, 1)
 	s.done(m, scheduler.Outcome{Kind: kind, Err: err})
 }

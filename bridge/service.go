@@ -1,28 +1,35 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
+	"net/http"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 	"github.com/rs/zerolog"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Steerer is what the request API asks: the scheduler.
+// Steerer is the part of the scheduler that the request API uses.
 type Steerer interface {
 	Acceptor
-	Get(ctx context.Context, ref scheduler.Ref) (scheduler.Info, error)
+	Get(ctx context.Context, ref scheduler.Ref) (message.Info, error)
 	Cancel(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error)
 	Reschedule(ctx context.Context, ref scheduler.Ref, e scheduler.Edit) (scheduler.AmendResult, error)
 	CancelMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error)
@@ -31,19 +38,19 @@ type Steerer interface {
 	RequeueOne(ctx context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error)
 }
 
-// ServiceConfig is what a Service is made of.
+// ServiceConfig configures a Service.
 type ServiceConfig struct {
 	Conn      *nats.Conn
 	Namespace string
-	// Prefix is the intake's: what lies under it is no topic.
+	// Prefix is the intake's prefix, under which no topic may lie.
 	Prefix    string
 	Scheduler Steerer
-	// SizeLimit bounds body and headers of a push; 0 is the server's limit alone.
+	// SizeLimit bounds body and headers of a push; 0 means only the server's limit.
 	SizeLimit int
-	// Read and Admin are further calls, by the last part of their subjects. Those of
-	// operators are served where there are any.
+	// Read and Admin are further calls, by the last token of their subjects. The operators' calls are served only if
+	// Admin has any.
 	Read, Admin map[string]Call
-	// Durable is what the answer to a push promises; empty is "redis".
+	// Durable is the durability that the answer to a push promises; empty means "redis".
 	Durable string
 	// Instance and Version are shown by nats micro ls and info.
 	Instance, Version string
@@ -51,11 +58,9 @@ type ServiceConfig struct {
 	Log zerolog.Logger
 }
 
-// Service is the request API: a NATS micro service called tarry, in the JSON of
-// the HTTP API. Its endpoints are in three groups, so that permissions can tell
-// them apart: tarry.<namespace>.read.* only looks, tarry.<namespace>.admin.* is
-// for operators and not served unless that is asked for, and on
-// tarry.<namespace>.api.* there are
+// Service is the request API: a NATS micro service called tarry, in the JSON of the HTTP API. Its endpoints are in
+// three groups, which permissions can distinguish: tarry.<namespace>.read.* only reads, tarry.<namespace>.admin.* is
+// for operators and served only if configured, and tarry.<namespace>.api.* has
 //
 //	push             one push, or a batch as {"messages":[…]}
 //	get cancel run   {"id","key"}; run makes it due now
@@ -64,43 +69,40 @@ type ServiceConfig struct {
 //	reschedule_many  the same, and delay | at | shift
 //	dead_requeue     {"id","key", "delay", body, "headers"}
 //
-// The two on many work through the whole selection, in bounded steps, and answer
-// once: the report, or a problem with the report so far, after ten minutes at
-// the latest. A client gives them its longest time-out; what it asks again goes
-// on where the first request is, which does no harm but with shift, that moves
-// twice.
+// The two on many work through the whole selection, in bounded steps, and answer once: the report, or a problem with
+// the report so far, after ten minutes at the latest. A client should use its longest time-out for them. A repeated
+// request continues from the state that the first one reached, which is harmless except with shift, which moves
+// messages twice.
 //
-// Every instance answers; NATS picks one. Who may call is the operator's
-// permissions on these subjects alone: who may publish to push may schedule to
-// any topic, whatever is permitted under the intake's prefix.
+// Every instance answers; NATS picks one. Only NATS permissions on these subjects decide who may call: a client that
+// may publish to push may schedule to any topic, whatever it is permitted under the intake's prefix.
 //
-// An answer that is a problem carries its status in the header
-// Nats-Service-Error-Code and its word in Nats-Service-Error, as micro services
-// do, and {"error","detail"} as its body.
+// An answer that is a problem carries its status in the header Nats-Service-Error-Code and its word in
+// Nats-Service-Error, as micro services do, and {"error","detail"} as its body.
 type Service struct {
 	cfg  ServiceConfig
 	nc   *nats.Conn
 	log  zerolog.Logger
-	out  *answerQueue
+	out  *queue[reaction]
 	room *room // requests under way, until they are answered
-	// They bound the goroutines of requests about one message, about many, of those
-	// that look and of operators'; each holds room as well, so Run waits for them all.
+	// They bound the goroutines of requests about one message, of requests about many, of reads and of operators'
+	// requests; each also holds room, so Run waits for them all.
 	steering, many, looking, operating *room
 	ctx                                atomic.Pointer[serving]
 }
 
-// serving are the contexts of Run for what requests start: work outlives run, so
-// that what is under way at a stop is still answered.
+// serving holds the contexts of Run for requests: work outlives run, so that requests in progress at a stop are still
+// answered.
 type serving struct{ run, work context.Context }
 
 const (
 	serviceName    = "tarry"
-	requestLimit   = 2000      // requests under way at once; more are told that we are busy
+	requestLimit   = 2000      // requests in progress at once; further ones are answered busy
 	requestBytes   = 128 << 20 // and their size
 	requestTimeout = 5 * time.Second
 	resultSize     = 1024 // what one result of a batch may take in the answer
 	manyTimeout    = 10 * time.Minute
-	// requests about one message under way at once; those that wait for the intake take nobody's place
+	// requests about one message in progress at once; those that wait for the intake have room of their own
 	steeringAtOnce  = 256 + passRoom
 	manyAtOnce      = 4 // requests about many; each asks the store a few dozen things at once
 	answerHeadRoom  = 1024
@@ -117,16 +119,16 @@ func NewService(cfg ServiceConfig) (*Service, error) {
 		room:     newRoom(requestLimit, requestBytes),
 		steering: newRoom(steeringAtOnce, requestBytes), many: newRoom(manyAtOnce, requestBytes),
 		looking: newRoom(looksAtOnce, requestBytes), operating: newRoom(operatesAtOnce, requestBytes)}
-	s.out = newAnswerQueue(cfg.Conn, s.room, s.log)
+	s.out = newQueue[reaction](1)
 	return s, nil
 }
 
-// Run answers requests until ctx ends, and then those that are under way.
+// Run answers requests until ctx ends, and then finishes those in progress.
 func (s *Service) Run(ctx context.Context) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	answers, _ := errgroup.WithContext(work)
-	answers.Go(func() error { return s.out.run(work) })
+	var answers sync.WaitGroup
+	answers.Go(func() { s.out.publish(work, s.nc, s.send) })
 	s.ctx.Store(&serving{run: ctx, work: work})
 
 	service := newMicroService(s.nc, s.log, semver(s.cfg.Version), "delayed messages: push, steer, look, operate",
@@ -143,28 +145,25 @@ func (s *Service) Run(ctx context.Context) error {
 	s.room.empty(limit)
 	done()
 	stop()
-	_ = answers.Wait() // it returns nil
+	answers.Wait()
 	return err
 }
 
-func (s *Service) marshal(v any) ([]byte, *wire.Problem) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return nil, s.told(err)
+// describe returns an error as the caller sees it; the full error goes to the log.
+func (s *Service) describe(err error) wire.Problem {
+	p, known := wire.Problem{}, (*refused)(nil)
+	if errors.As(err, &known) {
+		p = known.Problem
+	} else {
+		p = answer.Problem(err)
 	}
-	return body, nil
-}
-
-// told returns an error as the caller sees it; the full error goes to the log.
-func (s *Service) told(err error) *wire.Problem {
-	p := answer.Problem(err)
-	if p.Word == answer.WordInternal {
+	if p.Word == answer.WordInternal && err != error(known) { // otherwise it was logged at its cause
 		s.log.Error().Err(err).Msg("request failed inside")
 	}
-	return &p
+	return p
 }
 
-// semver is the version in the form that micro services insist on.
+// semver returns the version in the form that micro services require.
 func semver(version string) string {
 	v := strings.TrimPrefix(version, "v")
 	if ok, err := regexp.MatchString(
@@ -172,4 +171,157 @@ func semver(version string) string {
 		return "0.0.0"
 	}
 	return v
+}
+
+// reaction is the answer to one request.
+type reaction struct {
+	reply   string // empty: no answer is expected
+	body    []byte
+	problem *wire.Problem
+	size    int // of the request: the room that is free afterwards
+}
+
+// send publishes answers. On a lost connection they are lost anyway.
+func (s *Service) send(answers []reaction) {
+	for i := range answers {
+		if r := &answers[i]; r.reply != "" {
+			if err := s.nc.PublishMsg(r.message()); err != nil {
+				s.log.Debug().Err(err).Msg("answer not sent")
+			}
+		}
+		s.room.leave(1, int64(answers[i].size))
+	}
+}
+
+func (r *reaction) message() *nats.Msg {
+	msg := &nats.Msg{Subject: r.reply, Data: r.body}
+	if r.problem != nil {
+		msg.Header = nats.Header{headerErrorCode: {strconv.Itoa(r.problem.Status)}, headerError: {r.problem.Word}}
+	}
+	return msg
+}
+
+// problem returns the answer for a problem.
+func (s *Service) problem(reply string, size int, p wire.Problem) reaction {
+	r := refusing(p)
+	r.reply, r.size = reply, size
+	return *r
+}
+
+// busy answers at once that there is no room for a request.
+func (s *Service) busy(reply string) {
+	if reply == "" {
+		return
+	}
+	r := s.problem(reply, 0, wire.Problem{Status: http.StatusServiceUnavailable, Word: answer.WordBusy,
+		Detail: "too many requests are under way; try again"})
+	if err := s.nc.PublishMsg(r.message()); err != nil {
+		s.log.Debug().Err(err).Msg("answer not sent")
+	}
+}
+
+// Call answers a request with a status as in HTTP and a body in JSON.
+type Call func(ctx context.Context, request []byte) (status int, body []byte)
+
+const (
+	looksAtOnce    = 32
+	operatesAtOnce = 16
+)
+
+// offer adds all endpoints, in groups that permissions can distinguish, and introduces the service. The order is fixed:
+// once tarry.<namespace>.api.run answers, all endpoints do.
+func (s *Service) offer(service *microService) error {
+	for _, group := range []struct {
+		name      string
+		endpoints map[string]nats.MsgHandler
+	}{
+		{"admin", s.further(s.cfg.Admin, s.operating, long)},
+		{"read", s.further(s.cfg.Read, s.looking, briefly)},
+		{"api", s.endpoints()},
+	} {
+		for _, name := range slices.Sorted(maps.Keys(group.endpoints)) {
+			subject := "tarry." + s.cfg.Namespace + "." + group.name + "." + name
+			if err := service.add(name, subject, group.endpoints[name]); err != nil {
+				return fmt.Errorf("request api: %w", err)
+			}
+		}
+	}
+	if err := service.introduce(); err != nil {
+		return fmt.Errorf("request api: %w", err)
+	}
+	return nil
+}
+
+type bound func(*serving) (context.Context, context.CancelFunc)
+
+// further returns endpoints for calls that other components answer.
+func (s *Service) further(calls map[string]Call, at *room, during bound) map[string]nats.MsgHandler {
+	all := make(map[string]nats.MsgHandler, len(calls))
+	for name, call := range calls {
+		all[name] = s.steer(at, func(ctx context.Context, data []byte) (any, error) {
+			return s.answered(call(ctx, data))
+		}, during)
+	}
+	return all
+}
+
+// answered returns a call's answer, if it fits in one message.
+func (s *Service) answered(status int, body []byte) (any, error) {
+	body = bytes.TrimSuffix(body, []byte("\n"))
+	if limit := int(s.nc.MaxPayload()) - answerHeadRoom; len(body) > limit && limit > 0 {
+		return nil, &refused{wire.Problem{Status: http.StatusRequestEntityTooLarge, Word: wire.WordTooLarge,
+			Detail: fmt.Sprintf(
+				"the answer has %d bytes, the server's max_payload leaves %d; ask for fewer with limit, or over HTTP",
+				len(body), limit)}}
+	}
+	if status < http.StatusBadRequest {
+		return body, nil
+	}
+	p := &refused{wire.Problem{Status: status}}
+	if err := json.Unmarshal(body, &p.Problem); err != nil {
+		return nil, fmt.Errorf("read a problem: %w", err)
+	}
+	return nil, p
+}
+
+// briefly returns the bounded context of a request about one message, or of a read.
+func briefly(during *serving) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(during.work, requestTimeout)
+}
+
+// audited logs actions that only operators may perform over HTTP.
+func (s *Service) audited(name, what string, do ask) ask {
+	return func(ctx context.Context, data []byte) (any, error) {
+		started := time.Now()
+		result, err := do(ctx, data)
+		line := s.log.Info().Str("who", answer.ByNATS).Str("route", "tarry."+s.cfg.Namespace+".api."+name).
+			Str("operation", what)
+		parameters(line, data)
+		status := http.StatusOK
+		if err != nil {
+			p := s.describe(err)
+			line.Str("problem", p.Word)
+			status, err = p.Status, &refused{p}
+		}
+		line.Int("status", status).Dur("took", time.Since(started)).Msg("operator action")
+		return result, err
+	}
+}
+
+// parameters adds the request's parameters, never a body.
+func parameters(line *zerolog.Event, data []byte) {
+	if order, err := wire.DecodeDeadOrder(data); err == nil && order.One.ID != "" {
+		line.Str("id", order.One.ID)
+		return
+	}
+	sel, err := wire.DecodeSelection(data)
+	if err != nil {
+		if sel, _, err = wire.DecodeRescheduleMany(data); err != nil {
+			return // it was refused
+		}
+	}
+	line.Str("topic", sel.Topic).Bool("dry_run", sel.DryRun)
+	if sel.HasKey {
+		line.Str("key", sel.Key)
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // serving runs the request API and waits until it answers.
@@ -31,7 +32,7 @@ func serving(t testing.TB, cfg bridge.ServiceConfig) {
 	}
 	runFor(t, s.Run)
 	lab.Eventually(t, 10*time.Second, func() error {
-		_, err := cfg.Conn.Request("tarry."+cfg.Namespace+".api.get", nil, time.Second)
+		_, err := cfg.Conn.Request("tarry."+cfg.Namespace+".api.run", nil, time.Second) // the last that is offered
 		return err
 	})
 }
@@ -63,7 +64,7 @@ func TestService_PushesCancelsAndTells(t *testing.T) {
 		got, _, problem := ask(t, nc, "ns", "push",
 			`{"topic":"orders","delay":"20m","id":"order-7131","key":"c","body":"x","headers":{"a":"1"}}`)
 		if problem != "" || got["id"] != "order-7131" || got["state"] != "waiting" || got["durable"] != "redis" ||
-			!scheduler.IsUID(got["uid"].(string)) {
+			!message.IsUID(got["uid"].(string)) {
 			t.Fatalf("got %v %s", got, problem)
 		}
 		uid, due := got["uid"].(string), got["due"].(string)
@@ -134,7 +135,7 @@ func TestService_RefusesAUIDThatNoPushWasAnsweredWith(t *testing.T) {
 	t.Parallel()
 	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
 	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline, nil)})
-	coming, err := scheduler.IntakeUID(1, time.Now().Add(time.Second), "", "")
+	coming, err := message.IntakeUID(1, time.Now().Add(time.Second), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,9 +288,9 @@ type slow struct {
 }
 
 func (s *slow) Accept(_ *scheduler.Push, done func(scheduler.Accepted)) { s.waiting <- done }
-func (s *slow) Get(ctx context.Context, _ scheduler.Ref) (scheduler.Info, error) {
+func (s *slow) Get(ctx context.Context, _ scheduler.Ref) (message.Info, error) {
 	<-ctx.Done()
-	return scheduler.Info{}, context.Cause(ctx)
+	return message.Info{}, context.Cause(ctx)
 }
 func (s *slow) Cancel(ctx context.Context, _ scheduler.Ref) (scheduler.CancelResult, error) {
 	return scheduler.CancelResult{}, errors.New("a secret of the inside")
@@ -321,7 +322,7 @@ func TestService_IsBusyBeforeItIsFull(t *testing.T) {
 	}
 	for range 2000 {
 		done := <-held.waiting
-		done(scheduler.Accepted{UID: "t-0123456789abcdef", State: scheduler.StateWaiting})
+		done(scheduler.Accepted{UID: "t-0123456789abcdef", State: message.StateWaiting})
 	}
 	for range 2000 {
 		if msg := <-answers; msg.Header.Get(micro.ErrorHeader) != "" {

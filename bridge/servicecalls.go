@@ -1,116 +1,294 @@
 package bridge
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// Call answers a request with a status as in HTTP and a body in JSON.
-type Call func(ctx context.Context, request []byte) (status int, body []byte)
+// ask answers a request about existing messages, with a value to encode as JSON, or with JSON.
+type ask func(ctx context.Context, data []byte) (any, error)
 
-const (
-	looksAtOnce    = 32
-	operatesAtOnce = 16
-)
+// refused is an error that already has its answer.
+type refused struct{ wire.Problem }
 
-// offer adds all endpoints, in groups that permissions can tell apart, and introduces the service.
-func (s *Service) offer(service *microService) error {
-	for group, endpoints := range map[string]map[string]nats.MsgHandler{
-		"api":   s.endpoints(),
-		"read":  s.further(s.cfg.Read, s.looking, briefly),
-		"admin": s.further(s.cfg.Admin, s.operating, long),
-	} {
-		for name, handle := range endpoints {
-			if err := service.add(name, "tarry."+s.cfg.Namespace+"."+group+"."+name, handle); err != nil {
-				return fmt.Errorf("request api: %w", err)
-			}
-		}
+func (r *refused) Error() string { return r.Word + ": " + r.Detail }
+
+// orRefused returns a result, or a refusal as an error.
+func orRefused[T any](result T, p *wire.Problem) (any, error) {
+	if p != nil {
+		return nil, &refused{*p}
 	}
-	if err := service.introduce(); err != nil {
-		return fmt.Errorf("request api: %w", err)
-	}
-	return nil
+	return result, nil
 }
 
-type bound func(*serving) (context.Context, context.CancelFunc)
-
-// further are endpoints that others answer.
-func (s *Service) further(calls map[string]Call, at *room, during bound) map[string]nats.MsgHandler {
-	all := make(map[string]nats.MsgHandler, len(calls))
-	for name, call := range calls {
-		all[name] = s.steer(at, func(ctx context.Context, data []byte) ([]byte, *wire.Problem) {
-			return s.answered(call(ctx, data))
-		}, during)
+func (s *Service) endpoints() map[string]nats.MsgHandler {
+	all := map[string]nats.MsgHandler{"push": s.push}
+	for name, one := range map[string]ask{
+		"get": s.named(s.get), "cancel": s.named(s.cancel), "run": s.named(s.run), "reschedule": s.reschedule,
+		"dead_requeue": s.audited("dead_requeue", "requeue", s.requeue),
+	} {
+		all[name] = s.steer(s.steering, one, briefly)
+	}
+	for name, many := range map[string]ask{
+		"cancel_many":     s.audited("cancel_many", "cancel", s.cancelMany),
+		"reschedule_many": s.audited("reschedule_many", "reschedule", s.rescheduleMany),
+	} {
+		all[name] = s.steer(s.many, many, long)
 	}
 	return all
 }
 
-// answered is a call's answer, where one message can hold it.
-func (s *Service) answered(status int, body []byte) ([]byte, *wire.Problem) {
-	body = bytes.TrimSuffix(body, []byte("\n"))
-	if limit := int(s.nc.MaxPayload()) - answerHeadRoom; len(body) > limit && limit > 0 {
-		return nil, &wire.Problem{Status: http.StatusRequestEntityTooLarge, Word: wire.WordTooLarge,
-			Detail: fmt.Sprintf(
-				"the answer has %d bytes, the server's max_payload leaves %d; ask for fewer with limit, or over HTTP",
-				len(body), limit)}
+// long returns the bounded context of an operation on many messages, which a stop interrupts.
+func long(during *serving) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancelCause(during.work)
+	release := context.AfterFunc(during.run, func() { end(scheduler.ErrStopping) })
+	ctx, stop := context.WithTimeout(ctx, manyTimeout)
+	return ctx, func() {
+		stop()
+		release()
+		end(nil)
 	}
-	if status < http.StatusBadRequest {
-		return body, nil
-	}
-	p := wire.Problem{Status: status}
-	if err := json.Unmarshal(body, &p); err != nil {
-		return nil, s.told(fmt.Errorf("read a problem: %w", err))
-	}
-	return nil, &p
 }
 
-// briefly bounds a request about one message, or a look.
-func briefly(during *serving) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(during.work, requestTimeout)
-}
-
-// audited leaves a line in the log of what over HTTP only operators may do.
-func (s *Service) audited(name, what string, do ask) ask {
-	return func(ctx context.Context, data []byte) ([]byte, *wire.Problem) {
-		started := time.Now()
-		body, problem := do(ctx, data)
-		line := s.log.Info().Str("who", answer.ByNATS).Str("route", "tarry."+s.cfg.Namespace+".api."+name).
-			Str("operation", what)
-		parameters(line, data)
-		status := http.StatusOK
-		if problem != nil {
-			line.Str("problem", problem.Word)
-			status = problem.Status
+// steer handles a request in its own goroutine, since it waits for the store.
+func (s *Service) steer(at *room, do ask, during bound) nats.MsgHandler {
+	return func(req *nats.Msg) {
+		reply, data := req.Reply, req.Data
+		size := len(data)
+		if !at.try(size) {
+			s.busy(reply)
+			return
 		}
-		line.Int("status", status).Dur("took", time.Since(started)).Msg("operator action")
-		return body, problem
+		if !s.room.try(size) {
+			at.leave(1, int64(size))
+			s.busy(reply)
+			return
+		}
+		go func() { // Run waits for it: it holds room until it is answered
+			defer at.leave(1, int64(size))
+			ctx, stop := during(s.ctx.Load())
+			defer stop()
+			result, err := do(ctx, data)
+			body, isJSON := result.([]byte)
+			if err == nil && !isJSON {
+				body, err = json.Marshal(result)
+			}
+			if err != nil {
+				s.out.put(s.problem(reply, size, s.describe(err)))
+				return
+			}
+			s.out.put(reaction{reply: reply, body: body, size: size})
+		}()
 	}
 }
 
-// parameters adds what was asked for, never a body.
-func parameters(line *zerolog.Event, data []byte) {
-	if order, err := wire.DecodeDeadOrder(data); err == nil && order.One.ID != "" {
-		line.Str("id", order.One.ID)
+// named reads a request that names a message and nothing else.
+func (s *Service) named(do func(ctx context.Context, ref scheduler.Ref, id string) (any, error)) ask {
+	return func(ctx context.Context, data []byte) (any, error) {
+		named, err := wire.DecodeRef(data)
+		if err != nil {
+			return nil, err
+		}
+		ref, err := answer.Ref(named)
+		if err != nil {
+			return nil, err
+		}
+		return do(ctx, ref, named.ID)
+	}
+}
+
+func (s *Service) cancel(ctx context.Context, ref scheduler.Ref, id string) (any, error) {
+	result, err := s.cfg.Scheduler.Cancel(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return orRefused(answer.Cancel(id, &result))
+}
+
+func (s *Service) get(ctx context.Context, ref scheduler.Ref, _ string) (any, error) {
+	info, err := s.cfg.Scheduler.Get(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	w := answer.Info(&info)
+	body, err := json.Marshal(w)
+	if limit := int(s.nc.MaxPayload()) - answerHeadRoom; len(body) > limit && limit > 0 {
+		w.Body, w.BodyBase64, w.BodyOmitted = nil, nil, true
+		return w, nil
+	}
+	return body, err
+}
+
+func (s *Service) run(ctx context.Context, ref scheduler.Ref, id string) (any, error) {
+	return s.amend(ctx, ref, id, scheduler.Edit{Run: true})
+}
+
+func (s *Service) reschedule(ctx context.Context, data []byte) (any, error) {
+	named, asked, err := wire.DecodeReschedule(data)
+	if err != nil {
+		return nil, err
+	}
+	ref, err := answer.Ref(named)
+	if err != nil {
+		return nil, err
+	}
+	edit := answer.Edit(&asked)
+	edit.Fit = s.limits()
+	return s.amend(ctx, ref, named.ID, edit)
+}
+
+// limits returns the limits of a push.
+func (s *Service) limits() answer.Limits {
+	return answer.Limits{Content: SizeLimit(s.nc, s.cfg.SizeLimit)}
+}
+
+func (s *Service) amend(ctx context.Context, ref scheduler.Ref, id string, e scheduler.Edit) (any, error) {
+	result, err := s.cfg.Scheduler.Reschedule(ctx, ref, e)
+	if err != nil {
+		return nil, err
+	}
+	return orRefused(answer.Amend(id, &result))
+}
+
+func (s *Service) cancelMany(ctx context.Context, data []byte) (any, error) {
+	selection, err := wire.DecodeSelection(data)
+	if err != nil {
+		return nil, err
+	}
+	sel, err := answer.Selection(&selection, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	report, err := s.cfg.Scheduler.CancelMany(ctx, sel, nil)
+	return s.reported(ctx, report, sel.DryRun, err)
+}
+
+func (s *Service) rescheduleMany(ctx context.Context, data []byte) (any, error) {
+	selection, edit, err := wire.DecodeRescheduleMany(data)
+	if err != nil {
+		return nil, err
+	}
+	sel, err := answer.Selection(&selection, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	report, err := s.cfg.Scheduler.RescheduleMany(ctx, sel, answer.Edit(&edit), nil)
+	return s.reported(ctx, report, sel.DryRun, err)
+}
+
+// reported answers an operation on many messages, whether or not it was completed.
+func (s *Service) reported(ctx context.Context, report scheduler.Report, dryRun bool,
+	err error) (any, error) {
+	if err == nil {
+		return answer.Report(report, dryRun), nil
+	}
+	if ctx.Err() != nil && !errors.Is(err, scheduler.ErrOutcomeUnknown) { // whatever error the store returns for that
+		err = context.Cause(ctx)
+	}
+	return nil, fmt.Errorf("%w: %w", err, &refused{answer.Stopped(report, dryRun, err)})
+}
+
+func (s *Service) requeue(ctx context.Context, data []byte) (any, error) {
+	order, err := wire.DecodeDeadOrder(data)
+	switch {
+	case err != nil:
+		return nil, err
+	case order.One.ID == "":
+		return nil, &wire.Error{Word: wire.WordID, Field: wire.FieldID,
+			Detail: "is missing; one message is requeued here, and many over HTTP"}
+	case order.DryRun:
+		return nil, &wire.Error{Word: wire.WordDryRun, Field: wire.FieldDryRun, Detail: "goes with a selection alone"}
+	}
+	ref, err := answer.Ref(order.One)
+	if err != nil {
+		return nil, err
+	}
+	how := answer.Requeue(&order)
+	how.Fit = s.limits()
+	var a scheduler.Accepted
+	if a, err = s.cfg.Scheduler.RequeueOne(ctx, ref, how); err != nil {
+		a.Err = err
+	}
+	r := answer.Requeued(ref, a)
+	if r.Problem != nil {
+		return nil, errors.Join(err, &refused{*r.Problem})
+	}
+	r.Answer.Durable = cmp.Or(s.cfg.Durable, r.Answer.Durable)
+	return wire.AppendAnswer(nil, &r.Answer), nil
+}
+
+// push handles one push or a batch. It only decodes and queues; the answer is sent when the last outcome is known.
+func (s *Service) push(req *nats.Msg) {
+	data, reply := req.Data, req.Reply
+	size := len(data)
+	if !s.room.try(size) {
+		s.busy(reply)
 		return
 	}
-	sel, err := wire.DecodeSelection(data)
+	if !wire.IsBatch(data) {
+		item := wire.DecodePush(data, s.cfg.Prefix)
+		s.accept(&item, func(r wire.Result) { s.out.put(s.result(reply, size, r)) })
+		return
+	}
+	items, err := wire.DecodeBatch(data, s.cfg.Prefix)
+	if limit := int(s.nc.MaxPayload()) / resultSize; err == nil && len(items) > limit {
+		err = &wire.Error{Word: wire.WordTooLarge, Field: "messages",
+			Detail: fmt.Sprintf("are %d; with the server's max_payload the answer holds %d", len(items), limit)}
+	}
 	if err != nil {
-		if sel, _, err = wire.DecodeRescheduleMany(data); err != nil {
-			return // it was refused
+		s.out.put(s.problem(reply, size, answer.Problem(err)))
+		return
+	}
+	results := make([]wire.Result, len(items))
+	var left atomic.Int64
+	left.Store(int64(len(items)))
+	for i := range items {
+		s.accept(&items[i], func(r wire.Result) {
+			results[i] = r
+			if left.Add(-1) == 0 {
+				s.out.put(reaction{reply: reply,
+					body: wire.AppendResults(make([]byte, 0, 200*len(results)), results), size: size})
+			}
+		})
+	}
+}
+
+// accept hands one push to the scheduler; done is called once with its outcome and must not block.
+func (s *Service) accept(item *wire.PushItem, done func(wire.Result)) {
+	err := item.Err
+	if err == nil {
+		err = item.Push.CheckLimit(len(item.Body), SizeLimit(s.nc, s.cfg.SizeLimit))
+	}
+	if err != nil {
+		p := answer.Problem(err)
+		done(wire.Result{Problem: &p})
+		return
+	}
+	s.cfg.Scheduler.Accept(answer.Push(&item.Push, item.Body), func(a scheduler.Accepted) {
+		r := answer.Accepted(a)
+		r.Answer.Durable = cmp.Or(s.cfg.Durable, r.Answer.Durable)
+		if r.Problem != nil && r.Problem.Word == answer.WordInternal {
+			s.log.Error().Err(a.Err).Msg("push failed inside")
 		}
+		done(r)
+	})
+}
+
+// result returns the answer to a single push.
+func (s *Service) result(reply string, size int, r wire.Result) reaction {
+	if r.Problem != nil {
+		return s.problem(reply, size, *r.Problem)
 	}
-	line.Str("topic", sel.Topic).Bool("dry_run", sel.DryRun)
-	if sel.HasKey {
-		line.Str("key", sel.Key)
-	}
+	return reaction{reply: reply, body: wire.AppendAnswer(nil, &r.Answer), size: size}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestService_ReschedulesAndRuns(t *testing.T) {
@@ -102,7 +103,7 @@ func TestService_RequeuesWhatIsDead(t *testing.T) {
 			t.Errorf("got %+v %+v", ref, r)
 		}
 		return scheduler.Accepted{
-			UID: "t-0123456789abcdef", ID: "order", Due: 1896076800000, State: scheduler.StateWaiting, Version: 1}, nil
+			UID: "t-0123456789abcdef", ID: "order", Due: 1896076800000, State: message.StateWaiting, Version: 1}, nil
 	}
 	got, _, problem := ask(t, nc, ns, "dead_requeue", `{"id":"order","key":"k","delay":"1m","body":"x"}`)
 	if problem != "" || got["id"] != "order" || got["uid"] != "t-0123456789abcdef" || got["durable"] != "journal" ||
@@ -205,22 +206,23 @@ func TestService_HoldsTheWholeMessageToTheLimitOfAPush(t *testing.T) {
 }
 
 // giveUp ends a message that waits as dead.
-func giveUp(t *testing.T, timeline scheduler.Timeline, uid scheduler.UID) {
+func giveUp(t *testing.T, timeline scheduler.Timeline, uid message.UID) {
 	t.Helper()
-	const later = scheduler.Milli(1_896_076_800_000)
+	const later = message.Milli(1_896_076_800_000)
 	bucket := uid.Bucket(timeline.Buckets())
 	if err := timeline.Begin(t.Context(), bucket, 1); err != nil {
 		t.Fatal(err)
 	}
 	claimed, err := timeline.Claim(t.Context(), bucket,
-		scheduler.Claim{Term: 1, Now: later, Limit: 100, Bytes: 1 << 20})
+		scheduler.Claim{Holder: scheduler.Leader(1), Now: later, Limit: 100, Bytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range claimed.Messages {
 		if m.UID == uid {
-			end := scheduler.End{Message: m, State: scheduler.StateDead, Reason: "as told"}
-			if err := timeline.Finish(t.Context(), bucket, 1, []scheduler.End{end}, later); err != nil {
+			end := scheduler.End{Message: m, State: message.StateDead, Reason: "as told"}
+			err := timeline.Finish(t.Context(), bucket, scheduler.Leader(1), []scheduler.End{end}, later)
+			if err != nil {
 				t.Fatal(err)
 			}
 			return

@@ -10,6 +10,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestClockSampler_KeepsNATSClockAtHand(t *testing.T) {
@@ -49,7 +50,7 @@ func TestNudge_ReachesEveryInstanceAndKeepsTheEarliest(t *testing.T) {
 	url, ns := lab.SharedNATS(t).URL(), newNamespace()
 	type head struct {
 		bucket int
-		due    scheduler.Milli
+		due    message.Milli
 	}
 	var mu sync.Mutex
 	heard := [2]map[head]bool{{}, {}}
@@ -57,7 +58,7 @@ func TestNudge_ReachesEveryInstanceAndKeepsTheEarliest(t *testing.T) {
 	for i := range nudges {
 		var err error
 		nudges[i], err = bridge.NewNudge(
-			bridge.NudgeConfig{Conn: connect(t, url), Namespace: ns, Heard: func(bucket int, due scheduler.Milli) {
+			bridge.NudgeConfig{Conn: connect(t, url), Namespace: ns, Heard: func(bucket int, due message.Milli) {
 				mu.Lock()
 				defer mu.Unlock()
 				heard[i][head{bucket, due}] = true

@@ -15,8 +15,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// stamping is a server whose clock is off by so much; silent, it does not tell
-// the time, as 2.9 does not.
+// stamping is a server whose clock is off by so much; silent, it does not tell the time, as 2.9 does not.
 type stamping struct {
 	off      time.Duration
 	silent   bool
@@ -60,9 +59,8 @@ func (s *stampServer) set(t *testing.T, change func(*stampServer)) {
 	})
 }
 
-// What was stored before the clock of NATS was set is not called older than it
-// is: with the intake's stamp an hour behind the time of now, a delay of an hour
-// would be over.
+// What was stored before the clock of NATS was set is not called older than it is: with the intake's stamp an hour
+// behind the time of now, a delay of an hour would be over.
 func TestIntake_TrustsNoStampFromBeforeAClockWasSet(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, lab.SharedNATS(t).URL())

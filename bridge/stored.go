@@ -5,26 +5,25 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// stored is a push's place in the intake stream, from which its uid follows.
+// stored is a push's place in the intake stream, from which its uid is derived.
 type stored struct {
 	sequence uint64
 	at       time.Time
 }
 
-// uid is the identity of the push there. Where the clock of NATS stood outside
-// of what a uid can hold (before 2025, on a machine that lost its clock), the
-// stored time counts within the first year of uids: the same push is the same
-// message all the same, and another one another.
-func (s stored) uid(id, key string) (scheduler.UID, error) {
+// uid returns the uid of the push at that place. If NATS's clock was outside the range of a uid (before 2025, on a
+// machine that lost its clock), the stored time is mapped into the first year of uids: the same push is still the same
+// message, and another push another one.
+func (s stored) uid(id, key string) (message.UID, error) {
 	at := s.at
-	if at.Before(scheduler.Epoch) || at.After(scheduler.Epoch.AddDate(uidYears, 0, 0)) {
+	if at.Before(message.Epoch) || at.After(message.Epoch.AddDate(uidYears, 0, 0)) {
 		const year = 365 * 24 * 60 * 60 * 1000
-		at = scheduler.Epoch.Add(time.Duration((s.at.UnixMilli()%year+year)%year) * time.Millisecond)
+		at = message.Epoch.Add(time.Duration((s.at.UnixMilli()%year+year)%year) * time.Millisecond)
 	}
-	return scheduler.IntakeUID(s.sequence, at, id, key)
+	return message.IntakeUID(s.sequence, at, id, key)
 }
 
 // uidYears is how long uids last, rounded down.
@@ -35,7 +34,7 @@ const uidYears = 69
 //	$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>
 //	$JS.ACK.<domain>.<account>.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>.<…>
 //
-// Of all that only the place matters, and every push pays for what is read.
+// Only the place is read, to keep the cost per push low.
 func parseStored(reply string) (s stored, ok bool) {
 	rest, ok := strings.CutPrefix(reply, "$JS.ACK.")
 	if !ok {

@@ -12,6 +12,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
@@ -26,7 +27,7 @@ func whole(t *testing.T, url, ns, prefix string) *memory.Timeline {
 		t.Fatal(err)
 	}
 	nudge, err := bridge.NewNudge(
-		bridge.NudgeConfig{Conn: nc, Namespace: ns, Heard: func(bucket int, due scheduler.Milli) {
+		bridge.NudgeConfig{Conn: nc, Namespace: ns, Heard: func(bucket int, due message.Milli) {
 			s.Nudge(bucket, due)
 		}})
 	if err != nil {
@@ -153,6 +154,6 @@ accounts { A {
 		if p.Ready() {
 			t.Errorf("%s: it says it is ready", user)
 		}
-		wantKind(t, send(t, p, message("a", "x"))[0], scheduler.NotSent, "")
+		wantKind(t, send(t, p, newMessage("a", "x"))[0], scheduler.NotSent, "")
 	}
 }

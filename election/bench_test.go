@@ -19,17 +19,18 @@ const pollEvery = 50 * time.Millisecond
 // process, the server's not included, and its share of a core.
 func BenchmarkPollInstead(b *testing.B) {
 	zoo := lab.SharedZooKeeper(b)
-	cfg, err := ZooKeeperConfig{Servers: []string{zoo.Addr}, Namespace: "poll", Instance: "a"}.complete()
+	cfg, err := NodeConfig{Servers: []string{zoo.Addr}, Namespace: "poll", Instance: "a"}.complete()
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := openSession(realOpener(cfg, cfg.Log), timing(cfg.Session))
+	news := make(chan struct{}, 1)
+	s, err := openSession(realOpener(cfg, cfg.Log), timing(cfg.Session), 1, func() { raise(news) })
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer s.close()
 	for !s.up() {
-		<-s.news
+		<-news
 	}
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -50,16 +51,19 @@ func BenchmarkPollInstead(b *testing.B) {
 // health checks.
 func BenchmarkIdleStandby(b *testing.B) {
 	zoo := lab.SharedZooKeeper(b)
-	z, err := NewZooKeeper(ZooKeeperConfig{
+	z, err := NewNode(NodeConfig{
 		Servers: []string{zoo.Addr}, Namespace: "idle", Instance: "a",
 		Healthy: func() error { return errors.New("never stands") },
 	})
 	if err != nil {
 		b.Fatal(err)
 	}
+	if _, err := z.Race(RaceConfig{Lead: idle}); err != nil {
+		b.Fatal(err)
+	}
 	ctx, stop := context.WithCancel(b.Context())
 	stopped := make(chan error, 1)
-	go func() { stopped <- z.Run(ctx, func(context.Context, uint64) error { return nil }) }()
+	go func() { stopped <- z.Run(ctx) }()
 	defer func() {
 		stop()
 		if err := <-stopped; err != nil {
@@ -87,31 +91,34 @@ func BenchmarkHandOver(b *testing.B) {
 		at  time.Time
 	}
 	began := make(chan beginning)
-	var all [2]*ZooKeeper
+	var nodes [2]*Node
+	var races [2]*Race
 	ctx, stop := context.WithCancel(b.Context())
-	stopped := make(chan error, len(all))
-	for i := range all {
-		z, err := NewZooKeeper(ZooKeeperConfig{
+	stopped := make(chan error, len(nodes))
+	for i := range nodes {
+		z, err := NewNode(NodeConfig{
 			Servers: []string{zoo.Addr}, Namespace: "handover", Instance: []string{"a", "b"}[i],
 		})
 		if err != nil {
 			b.Fatal(err)
 		}
-		all[i] = z
-		go func() {
-			stopped <- z.Run(ctx, func(ctx context.Context, _ uint64) error {
-				select {
-				case began <- beginning{i, time.Now()}:
-				case <-ctx.Done():
-				}
-				<-ctx.Done()
-				return nil
-			})
-		}()
+		nodes[i] = z
+		races[i], err = z.Race(RaceConfig{Lead: func(ctx context.Context, _ uint64) error {
+			select {
+			case began <- beginning{i, time.Now()}:
+			case <-ctx.Done():
+			}
+			<-ctx.Done()
+			return nil
+		}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		go func() { stopped <- z.Run(ctx) }()
 	}
 	defer func() {
 		stop()
-		for range all {
+		for range nodes {
 			if err := <-stopped; err != nil {
 				b.Error(err)
 			}
@@ -119,21 +126,21 @@ func BenchmarkHandOver(b *testing.B) {
 	}()
 	leads := (<-began).who
 	lab.Eventually(b, 10*time.Second, func() error {
-		_, err := all[1-leads].Members(ctx)
+		_, err := nodes[1-leads].Members(ctx)
 		return err
 	})
 	var took []time.Duration
 	for b.Loop() {
 		asked := time.Now()
-		if err := all[leads].Resign(ctx, "benchmark"); err != nil {
+		if err := races[leads].Resign(ctx, "benchmark"); err != nil {
 			b.Fatal(err)
 		}
 		next := <-began
 		leads = next.who
 		took = append(took, next.at.Sub(asked))
 		lab.Eventually(b, 10*time.Second, func() error { // else it still stays away, see absence
-			l, _ := all[1-leads].lastKnown()
-			if l.Instance != all[leads].cfg.Instance {
+			l := races[1-leads].lastKnown()
+			if l.Instance != nodes[leads].cfg.Instance {
 				return fmt.Errorf("knows leader %+v", l)
 			}
 			return nil

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestChaos_OneLeaderAtATimeWithRisingTerms lets random faults at three instances for a long fake time, and holds
-// the two promises in each of hundreds of leaderships. At the end it heals all and wants one leader.
+// TestChaos_OneLeaderAtATimeWithRisingTerms lets random faults at three instances for a long fake time, and holds the
+// two promises in each of hundreds of leaderships. At the end it heals all and wants one leader.
 func TestChaos_OneLeaderAtATimeWithRisingTerms(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
@@ -24,7 +24,7 @@ func TestChaos_OneLeaderAtATimeWithRisingTerms(t *testing.T) {
 func chaos(t *testing.T, rnd *rand.Rand) {
 	e, c := newFakeEnsemble(), &court{}
 	var all []*instance
-	quiet := func(cfg *ZooKeeperConfig) { cfg.Log = cfg.Log.Level(6) }
+	quiet := func(cfg *setup) { cfg.Log = cfg.Log.Level(6) }
 	for _, name := range []string{"a", "b", "c"} {
 		all = append(all, start(t, e, c, name, quiet))
 	}

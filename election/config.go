@@ -1,7 +1,6 @@
 package election
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -17,7 +16,7 @@ import (
 )
 
 const (
-	// DefaultSession is the session time-out asked for when the config names none.
+	// DefaultSession is the session time-out requested if the config sets none.
 	DefaultSession = 6 * time.Second
 
 	minSession  = 500 * time.Millisecond
@@ -27,44 +26,41 @@ const (
 	defaultPort = "2181"
 )
 
-// nameRule keeps a namespace or an instance one plain path component.
+// nameRule restricts a namespace or an instance to one plain path component.
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 
-// ZooKeeperConfig is what an elector over ZooKeeper needs.
-type ZooKeeperConfig struct {
-	Servers   []string // host:port, port 2181 when missing; resolved at every dial
+// NodeConfig configures a node.
+type NodeConfig struct {
+	Servers   []string // host:port, port 2181 if missing; resolved at every dial
 	Namespace string   // everything lives under /tarry/<namespace>
 	Instance  string   // unique among live instances of the namespace
-	Address   string   // where others reach this instance; shown to them
-	Version   string   // shown to others
+	Address   string   // where other instances reach this one; shown to them
+	Version   string   // shown to other instances
 
-	// Session is the time-out asked for; the server may grant another, which then counts.
+	// Session is the requested time-out. The server may grant another, which then applies.
 	Session time.Duration
 
-	// Healthy gates standing, and is shown to others. It is called every S/12 or so and must answer from
-	// memory. Nil: always healthy.
+	// Healthy decides whether this instance stands, and its answer is shown to other instances. It is called about
+	// every S/12 and must answer from memory. If nil, the instance is always healthy.
 	Healthy func() error
 
-	// Store names what this instance keeps messages in; shown to others. Nil or empty: not known.
+	// Store returns the name of the store that this instance keeps messages in; it is shown to other instances. A nil
+	// Store or an empty name means unknown.
 	Store func() string
 
-	// Floor is the highest term known outside ZooKeeper, which itself knows stored (0: none); a new term is above
-	// both. An error means not to stand. Nil: none.
-	Floor func(ctx context.Context, stored uint64) (uint64, error)
-
-	// Username and Password are a ZooKeeper digest. With them, only their holder may read or write the znodes.
-	// They travel in clear without TLS.
+	// Username and Password are a ZooKeeper digest. If set, only their holder may read or write the znodes. Without TLS
+	// they are sent in clear text.
 	Username, Password string
 
-	// TLS wraps every connection when set. An empty ServerName means the host's name.
+	// TLS, if set, is used for every connection. An empty ServerName means the host's name.
 	TLS *tls.Config
 
 	Log        zerolog.Logger
 	Registerer prometheus.Registerer
 }
 
-// complete fills in defaults and refuses what cannot work, by field.
-func (c ZooKeeperConfig) complete() (ZooKeeperConfig, error) {
+// complete fills in defaults and rejects invalid values field by field.
+func (c NodeConfig) complete() (NodeConfig, error) {
 	if c.Session == 0 {
 		c.Session = DefaultSession
 	}
@@ -73,9 +69,6 @@ func (c ZooKeeperConfig) complete() (ZooKeeperConfig, error) {
 	}
 	if c.Store == nil {
 		c.Store = func() string { return "" }
-	}
-	if c.Floor == nil {
-		c.Floor = func(context.Context, uint64) (uint64, error) { return 0, nil }
 	}
 	if len(c.Servers) == 0 {
 		return c, errors.New("servers: at least one is needed")
@@ -127,7 +120,7 @@ func checkMember(instance, address, version string) error {
 	return nil
 }
 
-// hostPort gives an address its port, IPv6 with or without brackets included.
+// hostPort adds the default port to an address without one, including IPv6 with or without brackets.
 func hostPort(s string) (string, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
@@ -155,7 +148,7 @@ func hostPort(s string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// timing is the session time-out that the server granted, and all that follows from it. See "Trust window".
+// timing is the session time-out that the server granted, and all times derived from it. See "Trust window".
 type timing time.Duration
 
 func (t timing) session() time.Duration  { return time.Duration(t) }

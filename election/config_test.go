@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-func good() ZooKeeperConfig {
-	return ZooKeeperConfig{Servers: []string{"zk1", "zk2:2182", "[::1]", "10.0.0.1:1"}, Namespace: "orders",
+func good() NodeConfig {
+	return NodeConfig{Servers: []string{"zk1", "zk2:2182", "[::1]", "10.0.0.1:1"}, Namespace: "orders",
 		Instance: "node-1"}
 }
 
@@ -33,36 +33,44 @@ func TestConfig_FillsInWhatIsMissing(t *testing.T) {
 	if cfg.Session != 6*time.Second || cfg.Healthy() != nil {
 		t.Errorf("session %v", cfg.Session)
 	}
-	if floor, err := cfg.Floor(context.Background(), 0); floor != 0 || err != nil {
+	n, err := NewNode(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := n.Race(RaceConfig{Lead: idle})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if floor, err := r.cfg.Floor(context.Background(), 0); floor != 0 || err != nil {
 		t.Errorf("floor %d, %v", floor, err)
 	}
 }
 
 func TestConfig_RefusesByField(t *testing.T) {
 	t.Parallel()
-	for field, change := range map[string]func(*ZooKeeperConfig){
-		"servers: at least one":      func(c *ZooKeeperConfig) { c.Servers = nil },
-		`servers: ""`:                func(c *ZooKeeperConfig) { c.Servers = []string{"zk1", ""} },
-		`servers: "zk1/chroot"`:      func(c *ZooKeeperConfig) { c.Servers = []string{"zk1/chroot"} },
-		`servers: "zk1:0"`:           func(c *ZooKeeperConfig) { c.Servers = []string{"zk1:0"} },
-		`servers: "zk1:65536"`:       func(c *ZooKeeperConfig) { c.Servers = []string{"zk1:65536"} },
-		`servers: ":2181"`:           func(c *ZooKeeperConfig) { c.Servers = []string{":2181"} },
-		`servers: "a:1:2"`:           func(c *ZooKeeperConfig) { c.Servers = []string{"a:1:2"} },
-		"namespace":                  func(c *ZooKeeperConfig) { c.Namespace = "" },
-		`namespace: "a/b"`:           func(c *ZooKeeperConfig) { c.Namespace = "a/b" },
-		`namespace: ".."`:            func(c *ZooKeeperConfig) { c.Namespace = ".." },
-		"instance":                   func(c *ZooKeeperConfig) { c.Instance = strings.Repeat("i", 129) },
-		`instance: "a\x00"`:          func(c *ZooKeeperConfig) { c.Instance = "a\x00" },
-		"address: 257":               func(c *ZooKeeperConfig) { c.Address = strings.Repeat("a", 257) },
-		"version: 129":               func(c *ZooKeeperConfig) { c.Version = strings.Repeat("v", 129) },
-		"session: 499ms":             func(c *ZooKeeperConfig) { c.Session = 499 * time.Millisecond },
-		"session: 5m0.001s":          func(c *ZooKeeperConfig) { c.Session = 5*time.Minute + time.Millisecond },
-		"username and password":      func(c *ZooKeeperConfig) { c.Username = "u" },
-		"username: must not contain": func(c *ZooKeeperConfig) { c.Username, c.Password = "u:v", "p" },
+	for field, change := range map[string]func(*NodeConfig){
+		"servers: at least one":      func(c *NodeConfig) { c.Servers = nil },
+		`servers: ""`:                func(c *NodeConfig) { c.Servers = []string{"zk1", ""} },
+		`servers: "zk1/chroot"`:      func(c *NodeConfig) { c.Servers = []string{"zk1/chroot"} },
+		`servers: "zk1:0"`:           func(c *NodeConfig) { c.Servers = []string{"zk1:0"} },
+		`servers: "zk1:65536"`:       func(c *NodeConfig) { c.Servers = []string{"zk1:65536"} },
+		`servers: ":2181"`:           func(c *NodeConfig) { c.Servers = []string{":2181"} },
+		`servers: "a:1:2"`:           func(c *NodeConfig) { c.Servers = []string{"a:1:2"} },
+		"namespace":                  func(c *NodeConfig) { c.Namespace = "" },
+		`namespace: "a/b"`:           func(c *NodeConfig) { c.Namespace = "a/b" },
+		`namespace: ".."`:            func(c *NodeConfig) { c.Namespace = ".." },
+		"instance":                   func(c *NodeConfig) { c.Instance = strings.Repeat("i", 129) },
+		`instance: "a\x00"`:          func(c *NodeConfig) { c.Instance = "a\x00" },
+		"address: 257":               func(c *NodeConfig) { c.Address = strings.Repeat("a", 257) },
+		"version: 129":               func(c *NodeConfig) { c.Version = strings.Repeat("v", 129) },
+		"session: 499ms":             func(c *NodeConfig) { c.Session = 499 * time.Millisecond },
+		"session: 5m0.001s":          func(c *NodeConfig) { c.Session = 5*time.Minute + time.Millisecond },
+		"username and password":      func(c *NodeConfig) { c.Username = "u" },
+		"username: must not contain": func(c *NodeConfig) { c.Username, c.Password = "u:v", "p" },
 	} {
 		cfg := good()
 		change(&cfg)
-		if _, err := NewZooKeeper(cfg); err == nil || !strings.Contains(err.Error(), field) {
+		if _, err := NewNode(cfg); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("got %v, want an error with %q", err, field)
 		}
 	}
@@ -72,14 +80,14 @@ func TestMetrics_BelongToOneElector(t *testing.T) {
 	t.Parallel()
 	cfg := good()
 	cfg.Registerer = prometheus.NewRegistry()
-	if _, err := NewZooKeeper(cfg); err != nil {
+	if _, err := NewNode(cfg); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewZooKeeper(cfg); err == nil {
+	if _, err := NewNode(cfg); err == nil {
 		t.Error("two electors share one registry")
 	}
 	cfg.Registerer = prometheus.NewRegistry()
-	if _, err := NewZooKeeper(cfg); err != nil {
+	if _, err := NewNode(cfg); err != nil {
 		t.Errorf("a second elector with its own registry: %v", err)
 	}
 }
@@ -89,7 +97,7 @@ func TestMetrics_ShowTheLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		e, c := newFakeEnsemble(), &court{}
-		a := start(t, e, c, "a", func(cfg *ZooKeeperConfig) { cfg.Registerer = reg })
+		a := start(t, e, c, "a", func(cfg *setup) { cfg.Registerer = reg })
 		after(time.Second)
 		want := map[string]float64{"tarry_leader": 1, "tarry_term": 1, "tarry_election_races_total": 1}
 		check := func() {

@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/rs/zerolog"
 )
 
 const (
 	dialTimeout = time.Second            // of one TCP connection
-	dialPause   = 100 * time.Millisecond // between two dials of one server, doubled by each round that failed
+	dialPause   = 100 * time.Millisecond // between two dials of one server, doubled by each failed round
 )
 
-// dialError is why one server could not be reached.
+// dialError reports why one server could not be reached.
 type dialError struct {
 	server string
 	err    error
@@ -26,8 +27,8 @@ type dialError struct {
 func (e *dialError) Error() string { return fmt.Sprintf("%s: %v", e.server, e.err) }
 func (e *dialError) Unwrap() error { return e.err }
 
-// dialer makes the connections of one session: it is the library's HostProvider and its Dialer. The library asks
-// for the next server, then dials it, all from one goroutine; quit and abort come from others.
+// dialer makes the connections of one session. It is the library's HostProvider and its Dialer. The library asks for
+// the next server and then dials it, all from one goroutine; quit and abort are called from others.
 type dialer struct {
 	servers []string
 	tls     *tls.Config
@@ -36,29 +37,29 @@ type dialer struct {
 	asked   timing
 	lookup  func(ctx context.Context, host string) ([]string, error)
 
-	ctx   context.Context // ends with abort; the library's Dialer has none to give
+	ctx   context.Context // ends with abort; the library's Dialer passes no context
 	abort context.CancelFunc
 
 	mu sync.Mutex
 
-	next    int // index of the server to give out next
+	next    int // index of the next server to return
 	failed  int // dials since the last good handshake
 	turn    map[string]int
 	last    map[string]time.Time
-	link    *link // the last connection, nil before the first
-	session int64 // id of the one session this dialer serves, 0 before the first
+	link    *link // the last connection, or nil before the first
+	session int64 // id of the one session this dialer serves, or 0 before the first
 	closing bool
 	over    bool // the session has expired
 }
 
-func newDialer(cfg ZooKeeperConfig, h hooks) *dialer {
+func newDialer(cfg NodeConfig, h hooks) *dialer {
 	d := &dialer{
 		servers: cfg.Servers,
 		tls:     cfg.TLS,
 		hooks:   h,
 		asked:   timing(cfg.Session),
 		lookup:  net.DefaultResolver.LookupHost,
-		next:    rand.IntN(len(cfg.Servers)), // spreads the instances over the servers
+		next:    rand.IntN(len(cfg.Servers)), // spread the instances over the servers
 		turn:    make(map[string]int),
 		last:    make(map[string]time.Time),
 	}
@@ -67,14 +68,14 @@ func newDialer(cfg ZooKeeperConfig, h hooks) *dialer {
 	return d
 }
 
-// Init ignores what the library made of the addresses: names stay names until they are dialled.
+// Init ignores the addresses that the library resolved: names stay names until they are dialled.
 func (d *dialer) Init([]string) error { return nil }
 
-// Len is the number of servers.
+// Len returns the number of servers.
 func (d *dialer) Len() int { return len(d.servers) }
 
-// Next gives the servers out in turn. The library waits a second where the second value is true, and
-// looks only there whether it has been closed.
+// Next returns the servers in turn. If the second result is true, the library waits a second, and only there checks
+// whether it has been closed.
 func (d *dialer) Next() (string, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,20 +84,20 @@ func (d *dialer) Next() (string, bool) {
 	return server, d.closing || d.over
 }
 
-// Connected is called after a good handshake.
+// Connected is called after a successful handshake.
 func (d *dialer) Connected() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failed = 0
 }
 
-// dial connects to one server: name, TCP, TLS; the ZooKeeper handshake follows in the connection's first Read,
-// under the same deadline.
+// dial connects to one server: name, TCP, TLS. The ZooKeeper handshake follows in the connection's first Read, under
+// the same deadline.
 func (d *dialer) dial(_, server string, _ time.Duration) (net.Conn, error) {
 	conn, err := d.connect(server)
 	if err != nil {
 		err = &dialError{server, err}
-		d.tell(err)
+		d.report(err)
 		return nil, err
 	}
 	return conn, nil
@@ -126,7 +127,7 @@ func (d *dialer) connect(server string) (net.Conn, error) {
 	if err == nil {
 		err = conn.SetDeadline(deadline)
 	}
-	l := &link{Conn: conn, raw: raw, greeter: d.greeter, failed: func(err error) { d.tell(&dialError{server, err}) }}
+	l := &link{Conn: conn, raw: raw, greeter: d.greeter, failed: func(err error) { d.report(&dialError{server, err}) }}
 	if err == nil {
 		err = d.adopt(l)
 	}
@@ -137,7 +138,7 @@ func (d *dialer) connect(server string) (net.Conn, error) {
 	return l, nil
 }
 
-// secure puts TLS on the connection where it is asked for.
+// secure adds TLS to the connection if it is configured.
 func (d *dialer) secure(ctx context.Context, raw net.Conn, host string) (net.Conn, error) {
 	if d.tls == nil {
 		return raw, nil
@@ -153,14 +154,14 @@ func (d *dialer) secure(ctx context.Context, raw net.Conn, host string) (net.Con
 	return conn, nil
 }
 
-// tell reports a failure, unless it is this side that ended the connection.
-func (d *dialer) tell(err error) {
+// report passes on a failure, unless this side ended the connection.
+func (d *dialer) report(err error) {
 	if d.ctx.Err() == nil {
 		d.hooks.failed(err)
 	}
 }
 
-// adopt makes quit and cut reach the connection.
+// adopt makes quit and cut apply to the connection.
 func (d *dialer) adopt(l *link) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,7 +172,7 @@ func (d *dialer) adopt(l *link) error {
 	return nil
 }
 
-// waitTurn keeps a server that refuses, or drops every connection, from being dialled in a tight loop.
+// waitTurn prevents a tight loop of dials to a server that refuses or drops every connection.
 func (d *dialer) waitTurn(server string) error {
 	d.mu.Lock()
 	if d.over {
@@ -188,7 +189,7 @@ func (d *dialer) waitTurn(server string) error {
 	return d.ctx.Err()
 }
 
-// resolve looks a name up now, and takes its addresses in turn, so that one that does not answer is passed by.
+// resolve looks up a name now and takes its addresses in turn, so that an address that does not answer is passed over.
 func (d *dialer) resolve(ctx context.Context, host string) (string, error) {
 	if net.ParseIP(host) != nil {
 		return host, nil
@@ -207,25 +208,25 @@ func (d *dialer) resolve(ctx context.Context, host string) (string, error) {
 	return addresses[n%len(addresses)], nil
 }
 
-// accept judges the server's part of the handshake: a dialer serves one session only.
+// accept judges the server's part of the handshake: a dialer serves only one session.
 func (d *dialer) accept(session int64, granted time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if session == 0 {
-		d.over = true // the library tells the hooks
+		d.over = true // the library calls the hooks
 		return nil
 	}
 	if d.over || d.session != 0 && d.session != session {
 		d.over = true
 		d.hooks.state(zk.StateExpired)
-		return fmt.Errorf("%w: the server gave another one", errExpired)
+		return fmt.Errorf("%w: the server opened another one", errExpired)
 	}
 	d.session = session
 	d.hooks.granted(granted)
 	return nil
 }
 
-// quit lets a live connection say goodbye, and ends everything else: a dial, a wait, a handshake.
+// quit lets a live connection say goodbye, and aborts everything else: a dial, a wait, a handshake.
 func (d *dialer) quit() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -235,7 +236,7 @@ func (d *dialer) quit() {
 	}
 }
 
-// cut ends everything.
+// cut aborts everything.
 func (d *dialer) cut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -251,3 +252,71 @@ func (d *dialer) stop() {
 }
 
 var _ zk.HostProvider = (*dialer)(nil)
+
+// stopTimeout limits the wait for the library's goroutine, which has nothing left to wait for by then.
+const stopTimeout = 5 * time.Second
+
+// bufferSize is the buffer for one packet in each direction. The longest packet is the list of members; the library's
+// default is 1.5 MiB twice.
+const bufferSize = 256 << 10
+
+// connection is a zk.Conn for one session. It closes from outside everything that the library leaves open.
+type connection struct {
+	*zk.Conn
+	dialer *dialer
+	events <-chan zk.Event
+	log    zerolog.Logger
+}
+
+func realOpener(cfg NodeConfig, log zerolog.Logger) opener {
+	return func(h hooks) (client, error) {
+		d := newDialer(cfg, h)
+		conn, events, err := zk.Connect(cfg.Servers, cfg.Session,
+			zk.WithHostProvider(d),
+			zk.WithDialer(d.dial),
+			zk.WithEventCallback(func(e zk.Event) {
+				if e.Type == zk.EventSession {
+					h.state(e.State)
+				}
+			}),
+			zk.WithLogger(libraryLog{log}),
+			zk.WithLogInfo(false),
+			zk.WithMaxBufferSize(bufferSize),
+			zk.WithMaxConnBufferSize(bufferSize),
+		)
+		if err != nil {
+			d.cut()
+			return nil, err
+		}
+		return &connection{Conn: conn, dialer: d, events: events, log: log}, nil
+	}
+}
+
+// Close says goodbye if there is a connection, so that the ephemeral znodes disappear at once. It waits until the
+// library's goroutine has ended: that goroutine closes the event channel last.
+func (c *connection) Close() {
+	c.dialer.quit()
+	c.Conn.Close()
+	c.dialer.cut()
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	for {
+		select {
+		case _, ok := <-c.events:
+			if !ok {
+				return
+			}
+		case <-timer.C:
+			c.log.Error().Dur("after", stopTimeout).Msg("zookeeper client did not stop")
+			return
+		}
+	}
+}
+
+// libraryLog logs the library's messages at a level where only a reader who looks for them finds them. This package
+// logs the important events itself.
+type libraryLog struct{ log zerolog.Logger }
+
+func (l libraryLog) Printf(format string, args ...any) {
+	l.log.Debug().Str("detail", fmt.Sprintf(format, args...)).Msg("zookeeper client")
+}

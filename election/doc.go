@@ -1,14 +1,26 @@
 // Package election decides which instance leads, and makes the answer end in time.
 //
-// Leadership is a context plus a term. While an instance leads, [Elector.Run] keeps one call of the
-// caller's function running, under a context that ends, with a cause that Is [ErrLost], before another
-// instance can win. The term is the fencing number of that leadership: it rises with every
-// leadership of a namespace, never repeats, and every write of the leader carries it.
+// Leadership is a context and a term. While an instance leads, one call of the race's [Lead] runs, under a context that
+// ends, with a cause that Is [ErrLost], before another instance can win. The term is the fencing number of that
+// leadership: it rises with every leadership of a race, never repeats, and every write of the leader carries it.
 //
-// Two electors are here. [ZooKeeper] is for several instances. [Solo] is for one: a guard (a file lock,
-// or a lease in the store) makes a second start refuse instead of lead.
+// # Node and race
+//
+//	Node ── one per instance                     Race ── one per leadership that instances compete for
+//	  session: one connection, one time-out        znodes: leader, term
+//	  member znode: who is alive, and healthy      standing by, standing, leading, resigning, staying away
+//	  health                                       leadership: term, lease, context
+//	       │                                            ▲
+//	       └── opens a session, registers, then runs ───┘  every race of the node, each on its own goroutine
+//
+// A [Node] holds any number of races over its one session. They share only what the node knows: one can be resigned,
+// fenced or out of time while the node goes on leading the others. The end of the session ends them all. Production has
+// one race, without a name. [Solo] is node and race for a single instance: it has no session and no lease, since no
+// other instance can win. Its caller keeps a second process out with [LockFile].
 //
 // # State picture
+//
+// Of one race:
 //
 //	               session open, member registered
 //	disconnected ─────────────────────────────────▶ standby ◀──────────────────────┐
@@ -26,41 +38,42 @@
 //	     │          unhealthy for 2·S while          ▼                             │
 //	     └───────── a member is healthy          resigning ────────────────────────┘
 //
-// The leadership context ends on the way into "resigning", which lasts until lead has returned. A leader whose
-// connection is gone stays leader until its deadline: a connection that comes back in time costs nothing.
-// Run always waits for lead: two calls of it never overlap, and the znode is not given up while one runs.
-// After Resign, and after resigning as unhealthy, the instance stays away for a random time of 1 to 2·S, or until
-// another one leads; after lead returned by itself, for that time whoever leads; after a passed deadline for S/6,
-// because one whose writes get lost would otherwise win again before the others have looked.
+// The leadership context ends on the way into "resigning", which lasts until Lead has returned. A leader whose
+// connection is gone stays leader until its deadline: a connection that comes back in time costs nothing. A race always
+// waits for its Lead: two calls of Lead never overlap, and the znode is not given up while one runs. After Resign, and
+// after resigning as unhealthy, the instance stays away for a random time of 1 to 2·S, or until another one leads;
+// after Lead returned by itself, for that time whoever leads; after a passed deadline for S/6, because an instance
+// whose writes get lost would otherwise win again before the others have looked.
 //
 // # Znodes
 //
 //	/tarry/<ns>/leader                ephemeral; who leads: JSON {instance, address, incarnation, term, since}
 //	/tarry/<ns>/term                  persistent; the last term given out, as decimal text
+//	/tarry/<ns>/races/<name>/…        leader and term of a race that has a name
 //	/tarry/<ns>/instances/<instance>  ephemeral; one per live instance: JSON {…, version, healthy, since}
 //
 // # How one instance wins
 //
-// All race for one znode, as the Kafka controller did, in one transaction:
+// All instances race for one znode, as Kafka's controllers did, in one transaction:
 //
 //	Multi[ create leader (ephemeral), setData term = n if its version is still v ]
 //
-// where n = 1 + the higher of the stored term and Floor, the highest term that Redis knows. So the term
-// goes on rising when ZooKeeper's data is lost; a member that cannot read Floor does not stand. After
-// success the version of the term znode is v+1 until another member wins. That version is the proof that the
-// rest relies on: renewing and giving up are transactions too,
+// where n = 1 + the higher of the stored term and Floor, the highest term that Redis knows. The term therefore keeps
+// rising when ZooKeeper's data is lost. A member that cannot read Floor does not stand. After success the version of
+// the term znode is v+1 until another member wins. That version is the proof that everything else relies on. Renewing
+// and giving up are transactions too:
 //
 //	renew:    Multi[ check term is at version v+1, setData leader ]
 //	give up:  Multi[ check term is at version v+1, delete  leader ]
 //
 // so neither can touch a later leader's znode, and both may be repeated after a lost reply, which a version check on
-// the leader znode itself would not allow (the lost one may have raised it). Versions start again where somebody
-// deleted the znodes, so a renewal also counts only when the znode it wrote belongs to this session.
+// the leader znode itself would not allow (the lost one may have raised it). Versions restart if the znodes were
+// deleted, so a renewal counts only if the znode that it wrote also belongs to this session.
 //
 // # Trust window
 //
-// S is the session time-out that the server granted, not the one asked for; the client library hides it,
-// so the connection's wrapper reads it from the handshake (handshake.go). With T the servers' tickTime:
+// S is the session time-out that the server granted, not the one requested. The client library hides it, so the
+// connection's wrapper reads it from the handshake (link.go). With T the servers' tickTime:
 //
 //	renew by write     every S/6, each in a goroutine of its own, each bounded by S/2
 //	deadline           monotonic time BEFORE the write was sent + S/2, moved only by an acknowledged write
@@ -68,27 +81,27 @@
 //	silent server      given up after S/3 without a byte, which leaves S/6 to reach another one in time
 //	dial and handshake at most S/3 in all
 //
-// Where these come from: the server expires a session at touch + S rounded up to T (ExpiryQueue.java), so
-// never early against its own last touch. But a follower answers pings by itself and reports touches to
-// the ZooKeeper leader only every T/2 (Learner.ping), so up to T/2 of touches can be lost with the follower;
-// a write is checked against the session at the ZooKeeper leader and needs a quorum, so its
-// acknowledgement proves that the session lived when it was processed. Reads prove nothing: a leader
-// on a cut-off follower was seen reading its own, long deleted, znode for 4.3 to 5.8 s (S = 4 s, five of five
-// runs). zk.Conn's State proves nothing either: after 9 s of SIGSTOP it still said StateHasSession.
+// The reasons: the server expires a session at touch + S rounded up to T (ExpiryQueue.java), so never early against its
+// own last touch. But a follower answers pings by itself and reports touches to the ZooKeeper leader only every T/2
+// (Learner.ping), so up to T/2 of touches can be lost with the follower; a write is checked against the session at the
+// ZooKeeper leader and needs a quorum, so its acknowledgement proves that the session lived when it was processed.
+// Reads prove nothing: a leader on a cut-off follower was seen reading its own, long deleted znode for 4.3 to 5.8 s, in
+// five of five runs with S = 4 s. zk.Conn's State proves nothing either: after 9 s of SIGSTOP it still said
+// StateHasSession.
 //
-// The deadline is a timer of its own. A renewal that is acknowledged after the deadline passed does not
-// revive the lease, even when the timer has not fired yet. [Remaining] returns how much of the lease is left,
-// so that each call to Redis or NATS can take the lesser of its own time-out and that.
+// The deadline is a timer of its own. A renewal that is acknowledged after the deadline passed does not revive the
+// lease, even when the timer has not fired yet. [Remaining] returns how much of the lease is left, so that each call to
+// Redis or NATS can take the lesser of its own time-out and that.
 //
-// The monotonic clock runs while a process is stopped, but not while its machine is suspended: a virtual
-// machine that is paused can wake up inside its "lease". The lease makes two leaders rare; the term,
-// checked by every write of the leader, makes them harmless. Both are needed.
+// The monotonic clock runs while a process is stopped, but not while its machine is suspended: a virtual machine that
+// is paused can wake up inside its "lease". The lease makes two leaders rare; the term, checked by every write of the
+// leader, makes them harmless. Both are needed.
 //
 // # Answers and unknown outcomes
 //
-// Only an error that a server can have sent in reply counts as an answer. Everything else (a closed
-// connection, raw network errors, a time-out of ours, codes the library does not know) means that the
-// request may have been applied, or may still be.
+// Only an error that a server can have sent in reply counts as an answer. Everything else (a closed connection, raw
+// network errors, one of our time-outs, codes unknown to the library) means that the request may have been applied, or
+// may still be.
 //
 //	call      error                          means                    then
 //	race      none                           won                      lead; the deadline counts from before the send
@@ -115,50 +128,49 @@
 //
 // # Who may call
 //
-// Run once at a time, everything else from any goroutine at any time. Healthy is called from one goroutine
-// every S/12, at most once a second, and should answer from memory; one that hangs for 12 such turns counts as
+// Call Race before Run, Run once at a time, and everything else from any goroutine at any time. Healthy is called from
+// one goroutine every S/12, at most once a second, and should answer from memory; if it hangs for 12 turns it counts as
 // unhealthy, and Run does not return before it does. Floor is called by a candidate only, with a deadline of S/4.
 //
 // # What fails, and what follows
 //
 //   - One ZooKeeper server of three: nothing, when another one answers before the deadline.
 //   - ZooKeeper's quorum: leadership ends at the deadline, and begins again when the quorum is back.
-//   - A ZooKeeper whose data was wiped: leadership ends at the next renewal; the paths are made again, and
-//     the term goes on above Floor. Nothing tells the old leader before that renewal, so a new one may begin up to
-//     S/6 before the old one ends; the term fences the old one.
+//   - A ZooKeeper whose data was wiped: leadership ends at the next renewal; the paths are made again, and the term
+//     goes on above Floor. The old leader learns nothing before that renewal, so a new one may begin up to S/6 before
+//     the old one ends; the term fences the old one.
 //   - The leader's process: a standby wins when the session expires, between 2/3·S and S+T after the death.
-//   - A leader that is unhealthy for 2·S while another member is healthy resigns. Without a healthy member it
-//     stays: nobody could do better.
-//   - lead returns by itself: taken as "cannot lead here"; as resigning.
-//   - lead does not return after its context ended: Run waits and says so in the log once every S. Nobody else
-//     can win while the session lives, so bound what lead does when it stops.
+//   - A leader that is unhealthy for 2·S while another member is healthy resigns. Without a healthy member it stays:
+//     nobody could do better.
+//   - Lead returns by itself: taken as "cannot lead here", and handled like a resignation.
+//   - Lead does not return after its context ended: Run waits and logs that once every S. Nobody else can win while the
+//     session lives, so bound what lead does when it stops.
 //
 // # The client library
 //
-// github.com/go-zookeeper/zk v1.0.4 is used for its protocol, and its traps are closed from outside, by one type
-// that makes its connections (dialer) and one that wraps each of them (link):
+// github.com/go-zookeeper/zk v1.0.4 is used for its protocol. Its pitfalls are avoided from outside, by one type that
+// makes its connections (dialer) and one that wraps each of them (link):
 //
-//   - Its Conn outlives sessions, and would run a queued request in the next one. Here one Conn is one session:
-//     after expiry, or a changed session id, the dialer refuses, and a new Conn is made. Late callbacks of
-//     an old Conn reach only the old session's value.
+//   - Its Conn outlives sessions, and would run a queued request in the next one. Here one Conn is one session: after
+//     expiry, or a changed session id, the dialer refuses, and a new Conn is made. Late callbacks of an old Conn reach
+//     only the old session's value.
 //   - Its event channel drops events; WithEventCallback does not. Ours stores the state and sets a flag.
-//   - Its calls know no context and can block for as long as no server is reachable: each runs in a goroutine
-//     that the session owns, under a time-out; the number of those outstanding is bounded.
+//   - Its calls take no context and can block for as long as no server is reachable: each runs in a goroutine that the
+//     session owns, under a time-out; the number of those outstanding is bounded.
 //   - It has no getter for the granted time-out: the link reads it from the ConnectResponse.
 //   - A server that accepts and stays silent blocked it for 6.7·S (40 s measured): the link caps every deadline.
 //   - AddAuth can deadlock it on reconnect (its pull request 163): never called. The link sends the digest itself
-//     inside each handshake and swallows the reply, so the library knows nothing of it.
-//   - It shows the last zxid it has seen at each handshake, and a server with a lower one hangs up. After the
-//     ensemble was wiped every server does, for ever, and the session never learns that it has expired. The link
-//     hides zxids.
-//   - It resolves names once, in Connect, and fails there: the dialer resolves at each dial, and takes the
-//     addresses of a name in turn.
-//   - It waits a full second before it dials the only server again: the dialer never asks it to, and waits itself:
-//     100 ms between two dials of one server, growing to S/6 (at most 1 s) while none answers.
+//     inside each handshake and swallows the reply, so the library does not know about it.
+//   - It shows the last zxid it has seen at each handshake, and a server with a lower one hangs up. After the ensemble
+//     was wiped every server does so forever, and the session never learns that it has expired. The link hides zxids.
+//   - It resolves names once, in Connect, and fails there: the dialer resolves at each dial, and takes the addresses of
+//     a name in turn.
+//   - It waits a full second before it dials the only server again: the dialer never asks it to, and waits itself: 100
+//     ms between two dials of one server, growing to S/6 (at most 1 s) while none answers.
 //   - It has no TLS: the dialer does.
 //   - Lock and CreateProtectedEphemeralSequential leave orphans: not used.
 //
-// One data race is inside it. Conn.lastZxid is written by recvLoop (conn.go:849) and read by sendSetWatches
+// The library contains one data race. Conn.lastZxid is written by recvLoop (conn.go:849) and read by sendSetWatches
 // (conn.go:614) on another goroutine, when watches are set again on a new connection while answers to other calls come
 // in. Proof: 24,000 ExistsW, four goroutines that Get, a proxy that cuts the connection: "WARNING: DATA RACE" with
 // those two lines, at the first cut. The write happens only for a zxid above 0, and the link hides zxids: with it, the
@@ -168,15 +180,15 @@
 //
 // # Why standbys watch, and what makes it safe
 //
-// A standby keeps one watch, on the children of /tarry/<ns>: the leader znode's coming and going fires it, renewals and
-// health do not. Polling was built first and measured against it (bench_test.go; two cores, kept busy by other work,
-// one ZooKeeper on the same machine, S = 6 s):
+// A standby keeps one watch per race, on the znode above leader. It fires when the leader znode is created or deleted,
+// but not on renewals or health changes. Polling was built first and measured against it (bench_test.go; two cores,
+// kept busy by other work, one ZooKeeper on the same machine, S = 6 s):
 //
 //	                       hand-over p50   p99      processor time of an idle standby
 //	poll every 50 ms               49 ms   154 ms   0.8 to 1 % of a core, the polls alone
 //	watch and look every S/6        5 ms    68 ms   0.1 to 0.2 %, all that it does
 //
-// What speaks against watches in this library does not reach this one: setting it again does not race (above) and fires
-// it at once, because the library then knows of no zxid; it is set before the look that relies on it, so nothing in
-// between is missed; it never outlives its session; and if it is lost all the same, the look every S/6 finds out.
+// The library's problems with watches do not affect this one. Setting it again does not race (see above), and fires it
+// at once because the library then knows no zxid. It is set before the look that relies on it, so no change in between
+// is missed. It never outlives its session. If it is lost all the same, the look every S/6 notices.
 package election

@@ -7,47 +7,47 @@ import (
 )
 
 var (
-	// ErrLost is the cause of every leadership context that ended. The cause's text says why.
+	// ErrLost is the cause of every leadership context that has ended. The text of the cause says why.
 	ErrLost = errors.New("leadership lost")
 
-	// ErrResigned is the cause when leadership was given up on purpose. It Is ErrLost too.
+	// ErrResigned is the cause if leadership was given up on purpose. It Is ErrLost too.
 	ErrResigned error = &resigned{}
 
-	// ErrNotLeader answers a Resign of an instance that does not lead.
+	// ErrNotLeader is returned by Resign if this instance does not lead.
 	ErrNotLeader = errors.New("this instance does not lead")
 
-	// ErrUnreachable means that ZooKeeper gave no answer; the value beside it is the last known state.
+	// ErrUnreachable means that ZooKeeper did not answer. The value returned with it is the last known state.
 	ErrUnreachable = errors.New("zookeeper unreachable")
 
 	// ErrDuplicateInstance ends Run: another live process is registered under this instance's name.
 	ErrDuplicateInstance = errors.New("instance name is taken")
 
-	// ErrHeld ends Solo's Run: another process holds the guard. The text names it.
+	// ErrHeld means that another process holds a lock. The error text names the process.
 	ErrHeld = errors.New("another instance holds the lock")
 
-	// ErrSolo answers a Resign where no other instance could take over.
+	// ErrSolo is returned by Resign if no other instance could take over.
 	ErrSolo = errors.New("a single instance cannot resign: nobody could take over")
 
-	// ErrRunning answers a second Run while the first has not returned.
+	// ErrRunning is returned by a second Run while the first has not returned.
 	ErrRunning = errors.New("election is already running")
 )
 
-// resigned is ErrResigned, a kind of ErrLost with words of its own.
+// resigned is the type of ErrResigned: an ErrLost with a text of its own.
 type resigned struct{}
 
 func (*resigned) Error() string { return "leadership given up" }
 func (*resigned) Unwrap() error { return ErrLost }
 
-// Lead does the leader's work. Its context ends, with a cause that Is ErrLost, before another instance
-// can win; it must then return soon, because nobody else can take over in an orderly way until it has.
-// Returning while the context lives gives leadership up; the error says why.
+// Lead does the leader's work. Its context ends, with a cause that Is ErrLost, before another instance can win. Lead
+// must then return soon, because until it does no other instance can take over in an orderly way. If Lead returns while
+// its context is alive, it gives up leadership; the error says why.
 type Lead func(ctx context.Context, term uint64) error
 
-// Leader is who leads.
+// Leader identifies the leader.
 type Leader struct {
 	Instance string    `json:"instance"`
 	Address  string    `json:"address"`
-	Term     uint64    `json:"-"`
+	Term     uint64    `json:"term"`
 	Since    time.Time `json:"since"`
 }
 
@@ -57,11 +57,11 @@ type Member struct {
 	Address  string    `json:"address"`
 	Version  string    `json:"version"`
 	Healthy  bool      `json:"healthy"`
-	Store    string    `json:"store,omitempty"` // what it keeps messages in; empty: not known
+	Store    string    `json:"store,omitempty"` // the store it keeps messages in; empty if unknown
 	Since    time.Time `json:"since"`
 }
 
-// Role is where an instance stands; the picture in the package comment shows how it moves.
+// Role is an instance's role in a race. The picture in the package comment shows how it changes.
 type Role string
 
 const (
@@ -72,30 +72,9 @@ const (
 	Resigning    Role = "resigning"
 )
 
-// State is for /readyz and logs. It proves nothing: only the leadership context does.
+// State is for /readyz and logs. It proves nothing; only the leadership context does.
 type State struct {
 	Role Role
-	Term uint64 // of the running leadership, else 0
-	Err  error  // what last went wrong; nil once it works again
-}
-
-// Elector makes one instance lead at a time.
-type Elector interface {
-	// Run takes part in the election until ctx ends, and calls lead whenever this instance leads. When
-	// ctx ends it ends the leadership's context, waits for lead, gives leadership up, closes the
-	// connection and returns nil. Any other return is a refusal that trying again would not mend.
-	Run(ctx context.Context, lead func(ctx context.Context, term uint64) error) error
-
-	// Resign gives leadership up now and stays away long enough for another instance to win. It returns
-	// when leadership is given up, or with ErrNotLeader.
-	Resign(ctx context.Context, reason string) error
-
-	// Leader returns who leads. With an error it returns the last known answer.
-	Leader(ctx context.Context) (Leader, bool, error)
-
-	// Members lists the live instances by name.
-	Members(ctx context.Context) ([]Member, error)
-
-	// State returns where this instance stands.
-	State() State
+	Term uint64 // term of the running leadership, else 0
+	Err  error  // the last error; nil once the operation works again
 }

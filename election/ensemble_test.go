@@ -22,9 +22,9 @@ const (
 )
 
 // real makes an elector over real servers, not running yet.
-func real(t *testing.T, c *court, ns, name string, servers []string, change ...func(*ZooKeeperConfig)) *instance {
+func real(t *testing.T, c *court, ns, name string, servers []string, change ...func(*setup)) *instance {
 	t.Helper()
-	return assemble(t, c, name, func(_ *instance, cfg *ZooKeeperConfig) opener {
+	return assemble(t, c, name, func(_ *instance, cfg *setup) opener {
 		cfg.Servers, cfg.Namespace, cfg.Session = servers, ns, realSession
 		for _, f := range change {
 			f(cfg)
@@ -34,8 +34,8 @@ func real(t *testing.T, c *court, ns, name string, servers []string, change ...f
 }
 
 // lasting makes the session of an elector last another time than realSession.
-func lasting(d time.Duration) func(*ZooKeeperConfig) {
-	return func(cfg *ZooKeeperConfig) { cfg.Session = d }
+func lasting(d time.Duration) func(*setup) {
+	return func(cfg *setup) { cfg.Session = d }
 }
 
 // awaitLeader waits until somebody leads under a term above the given one.
@@ -141,6 +141,7 @@ func TestEnsemble(t *testing.T) {
 			"tls to the name of the server":       overTLS,
 			"unresolvable name does not stop one": unresolvable,
 			"granted time-out is read":            granted,
+			"races of one session are apart":      twoRaces,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -268,7 +269,7 @@ func lostRaceReply(t *testing.T, servers []string) {
 	c := &court{}
 	p := lab.NewProxy(t, servers[0])
 	asked := make(chan struct{}, 1)
-	slow := func(cfg *ZooKeeperConfig) {
+	slow := func(cfg *setup) {
 		cfg.Session = longSession
 		cfg.Floor = func(context.Context, uint64) (uint64, error) {
 			select {
@@ -302,7 +303,7 @@ func lostRaceReply(t *testing.T, servers []string) {
 func cutConnections(t *testing.T, servers []string) {
 	c := &court{}
 	links, through := proxies(t, servers)
-	long := func(cfg *ZooKeeperConfig) {
+	long := func(cfg *setup) {
 		cfg.Session = longSession
 		cfg.Username, cfg.Password = "tarry", "secret"
 	}
@@ -380,11 +381,36 @@ func twin(t *testing.T, servers []string) {
 
 func granted(t *testing.T, servers []string) {
 	c := &court{}
-	real(t, c, "granted", "a", servers, func(cfg *ZooKeeperConfig) { cfg.Session = time.Minute }).run(t)
+	real(t, c, "granted", "a", servers, func(cfg *setup) { cfg.Session = time.Minute }).run(t)
 	r := awaitLeader(t, c, 0)
 	if left, _ := Remaining(r.ctx); left > 10*realTick { // half of the 20 ticks that a server grants at most
 		t.Errorf("Remaining is %v: the time-out asked for counts, not the one granted", left)
 	}
+}
+
+func twoRaces(t *testing.T, servers []string) {
+	cx, cy := &court{}, &court{}
+	ax := real(t, cx, "races", "a", servers, lasting(longSession), named("x"))
+	ax.also(t, "y", cy)
+	ax.run(t)
+	x, y := awaitLeader(t, cx, 0), awaitLeader(t, cy, 0)
+	bx := real(t, cx, "races", "b", servers, lasting(longSession), named("x"))
+	bx.also(t, "y", cy)
+	bx.run(t)
+	awaitMembers(t, ax, "a", "b")
+	at := time.Now()
+	if err := ax.Resign(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	if next := awaitLeader(t, cx, x.term); next.instance != "b" || next.term != 2 {
+		t.Errorf("%s leads x under term %d, want b under 2", next.instance, next.term)
+	}
+	awaitRenewal(t, y, at)
+	if last := cy.last(t); last.instance != "a" || last.term != 1 || y.ctx.Err() != nil {
+		t.Errorf("%s leads y under term %d (%v), want a under 1", last.instance, last.term, context.Cause(y.ctx))
+	}
+	checkReigns(t, cx.all())
+	checkReigns(t, cy.all())
 }
 
 func unresolvable(t *testing.T, servers []string) {

@@ -18,7 +18,7 @@ type fakeEnsemble struct {
 	mu sync.Mutex
 
 	zxid    int64
-	nodes   map[string]node
+	nodes   map[string]znode
 	session int64
 	clients map[int64]*fakeClient // of live sessions
 	watches []fakeWatch
@@ -26,7 +26,7 @@ type fakeEnsemble struct {
 }
 
 func newFakeEnsemble() *fakeEnsemble {
-	return &fakeEnsemble{nodes: map[string]node{}, clients: map[int64]*fakeClient{}}
+	return &fakeEnsemble{nodes: map[string]znode{}, clients: map[int64]*fakeClient{}}
 }
 
 // fakeWatch is on the children of a path.
@@ -305,12 +305,12 @@ func (e *fakeEnsemble) create(owner int64, path string, data []byte) error {
 			return zk.ErrNoNode
 		}
 	}
-	e.nodes[path] = node{data, zk.Stat{Czxid: e.zxid, Mzxid: e.zxid, EphemeralOwner: owner}}
+	e.nodes[path] = znode{data, zk.Stat{Czxid: e.zxid, Mzxid: e.zxid, EphemeralOwner: owner}}
 	e.childChanged(path)
 	return nil
 }
 
-func (e *fakeEnsemble) check(path string, version int32) (node, error) {
+func (e *fakeEnsemble) check(path string, version int32) (znode, error) {
 	n, ok := e.nodes[path]
 	if !ok {
 		return n, zk.ErrNoNode
@@ -348,7 +348,7 @@ func (e *fakeEnsemble) outside(change func(e *fakeEnsemble)) {
 	change(e)
 }
 
-func (e *fakeEnsemble) peek(path string) (node, bool) {
+func (e *fakeEnsemble) peek(path string) (znode, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n, ok := e.nodes[path]

@@ -11,7 +11,7 @@ import (
 
 func (c *fakeClient) Exists(path string) (ok bool, stat *zk.Stat, err error) {
 	err = c.do("exists", func(e *fakeEnsemble) error {
-		var n node
+		var n znode
 		n, ok = e.nodes[path]
 		stat = &n.stat
 		return nil

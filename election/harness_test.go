@@ -56,7 +56,8 @@ func (c *court) last(t *testing.T) reign {
 
 // instance is one elector of a test, running.
 type instance struct {
-	*ZooKeeper
+	*Node
+	*Race
 	*faults
 
 	name   string
@@ -109,10 +110,16 @@ func (i *instance) lead(ctx context.Context, term uint64) error {
 	return nil
 }
 
+// setup is the config of an elector: of a node and its one race.
+type setup struct {
+	NodeConfig
+	RaceConfig
+}
+
 // build makes an elector on the fake ensemble, not running yet.
-func build(t *testing.T, e *fakeEnsemble, c *court, name string, change ...func(*ZooKeeperConfig)) *instance {
+func build(t *testing.T, e *fakeEnsemble, c *court, name string, change ...func(*setup)) *instance {
 	t.Helper()
-	return assemble(t, c, name, func(i *instance, cfg *ZooKeeperConfig) opener {
+	return assemble(t, c, name, func(i *instance, cfg *setup) opener {
 		cfg.Servers, cfg.Namespace, cfg.Session = []string{"fake"}, testNS, testSession
 		for _, f := range change {
 			f(cfg)
@@ -121,31 +128,40 @@ func build(t *testing.T, e *fakeEnsemble, c *court, name string, change ...func(
 	})
 }
 
-// assemble makes an elector that reports to the court; set completes its config and gives its opener, nil for
-// real connections.
-func assemble(t *testing.T, c *court, name string, set func(*instance, *ZooKeeperConfig) opener) *instance {
+// assemble makes an elector that reports to the court; set completes its config and gives its opener, nil for real
+// connections.
+func assemble(t *testing.T, c *court, name string, set func(*instance, *setup) opener) *instance {
 	t.Helper()
 	i := &instance{faults: &faults{}, name: name, court: c, stopped: make(chan error, 1)}
-	cfg := ZooKeeperConfig{
-		Instance: name, Address: name + ":7071",
-		Healthy: func() error {
-			i.mu.Lock()
-			defer i.mu.Unlock()
-			return i.health
+	cfg := setup{
+		NodeConfig: NodeConfig{
+			Instance: name, Address: name + ":7071",
+			Healthy: func() error {
+				i.mu.Lock()
+				defer i.mu.Unlock()
+				return i.health
+			},
+			Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.InfoLevel),
 		},
-		Floor: func(context.Context, uint64) (uint64, error) {
-			i.mu.Lock()
-			defer i.mu.Unlock()
-			return i.floor, i.floorE
+		RaceConfig: RaceConfig{
+			Lead: i.lead,
+			Floor: func(context.Context, uint64) (uint64, error) {
+				i.mu.Lock()
+				defer i.mu.Unlock()
+				return i.floor, i.floorE
+			},
 		},
-		Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.InfoLevel),
 	}
 	open := set(i, &cfg)
-	cfg, err := cfg.complete()
+	whole, err := cfg.NodeConfig.complete()
 	if err != nil {
 		t.Fatal(err)
 	}
-	i.ZooKeeper, err = newZooKeeper(cfg, open)
+	i.Node, err = newNode(whole, open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.Race, err = i.Node.Race(cfg.RaceConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +173,7 @@ func (i *instance) run(t *testing.T) *instance {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	i.stop = stop
-	go func() { i.stopped <- i.Run(ctx, i.lead) }()
+	go func() { i.stopped <- i.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
 		<-i.stopped
@@ -173,7 +189,7 @@ func (i *instance) halt() error {
 	return err
 }
 
-func start(t *testing.T, e *fakeEnsemble, c *court, name string, change ...func(*ZooKeeperConfig)) *instance {
+func start(t *testing.T, e *fakeEnsemble, c *court, name string, change ...func(*setup)) *instance {
 	t.Helper()
 	return build(t, e, c, name, change...).run(t)
 }
@@ -201,8 +217,8 @@ func wantRole(t *testing.T, i *instance, role Role) {
 	}
 }
 
-// checkReigns holds what must be true in every run: terms rise strictly, and no context of a leader is alive
-// when the next one's begins.
+// checkReigns holds what must be true in every run: terms rise strictly, and no context of a leader is alive when the
+// next one's begins.
 func checkReigns(t *testing.T, reigns []reign) {
 	t.Helper()
 	for n, r := range reigns {

@@ -12,23 +12,22 @@ var (
 	errHangs     = errors.New("health check hangs")
 )
 
-// health remembers the last answer of the caller's check, so that nobody waits for it.
+// health caches the last answer of the caller's check, so that nobody waits for it.
 type health struct {
 	check func() error
 
 	mu sync.Mutex
 
 	err     error
-	since   time.Time // when err turned from nil to not nil, or back
+	since   time.Time // when err changed between nil and not nil
 	checked time.Time
 	every   time.Duration
 
-	changed chan struct{} // one flag for the member: healthy turned to unhealthy or back
-	better  chan struct{} // one flag for the standby: turned to healthy
+	turned func() // called when the answer changes between good and bad; it never blocks
 }
 
-func newHealth(check func() error) *health {
-	return &health{check: check, err: errUnchecked, changed: make(chan struct{}, 1), better: make(chan struct{}, 1)}
+func newHealth(check func() error, turned func()) *health {
+	return &health{check: check, err: errUnchecked, turned: turned}
 }
 
 // watch runs the check until ctx ends, the first time at once.
@@ -53,40 +52,28 @@ func (h *health) note(err error, every time.Duration) {
 	now := time.Now()
 	turned := (err == nil) != (h.err == nil) || h.checked.IsZero()
 	h.err, h.checked, h.every = err, now, every
-	if !turned {
-		return
-	}
-	h.since = now
-	raise(h.changed)
-	if err == nil {
-		raise(h.better)
+	if turned {
+		h.since = now
+		h.turned()
 	}
 }
 
-// now is the last answer, or that there has been none for 12 rounds, which is S.
+// now returns the last answer, or an error if there has been none for 12 rounds, which is S.
 func (h *health) now() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.nowLocked()
+	_, err := h.badFor()
+	return err
 }
 
-func (h *health) nowLocked() error {
-	if h.err == nil && time.Since(h.checked) > 12*h.every {
-		return errHangs
-	}
-	return h.err
-}
-
-// badFor is for how long the answer has been bad, and what it is; 0 and nil while it is good.
+// badFor returns how long the answer has been bad, and the answer; 0 and nil while it is good.
 func (h *health) badFor() (time.Duration, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	err := h.nowLocked()
+	silent := time.Since(h.checked)
 	switch {
-	case err == nil:
-		return 0, nil
-	case h.err == nil: // it hangs: since the last answer
-		return time.Since(h.checked), err
+	case h.err != nil:
+		return time.Since(h.since), h.err
+	case silent > 12*h.every:
+		return silent, errHangs
 	}
-	return time.Since(h.since), err
+	return 0, nil
 }

@@ -19,18 +19,17 @@ const (
 	endDeadline  ending = "deadline"  // no renewal was acknowledged in time
 	endExpired   ending = "expired"   // the session is over
 	endFenced    ending = "fenced"    // the znode is gone, or a later leader won
-	endResigned  ending = "resigned"  // asked to
+	endResigned  ending = "resigned"  // Resign was called
 	endUnhealthy ending = "unhealthy" // for 2·S, while another member is healthy
-	endReturned  ending = "returned"  // lead came back by itself
+	endReturned  ending = "returned"  // Lead returned by itself
 	endStopped   ending = "stopped"   // Run's context ended
 )
 
 // leadership is one term of this instance, from the win until the znode is given up.
 type leadership struct {
-	z    *ZooKeeper
-	s    *session
-	win  win
-	term uint64
+	r   *Race
+	s   *session
+	win win
 
 	lease  *lease
 	cancel context.CancelCauseFunc
@@ -42,9 +41,9 @@ type leadership struct {
 	cause error
 }
 
-// runLeadership leads until it ends, and returns how to stay away afterwards.
-func (z *ZooKeeper) runLeadership(ctx context.Context, s *session, w win, lead Lead) absence {
-	l := &leadership{z: z, s: s, win: w, term: w.term, gone: make(chan struct{})}
+// reign leads until the leadership ends, and returns how long to stay away afterwards.
+func (r *Race) reign(ctx context.Context, s *session, w win) absence {
+	l := &leadership{r: r, s: s, win: w, gone: make(chan struct{})}
 	under, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	l.cancel = cancel
 	l.lease = newLease(w.until, func() {
@@ -53,17 +52,17 @@ func (z *ZooKeeper) runLeadership(ctx context.Context, s *session, w win, lead L
 	defer close(l.gone)
 	defer cancel(nil)
 
-	z.setCurrent(l)
-	z.setRole(Leading, nil)
-	z.learn(Leader{Instance: z.cfg.Instance, Address: z.cfg.Address, Term: w.term, Since: w.since.UTC()})
-	z.metrics.lead(w.term)
-	z.log.Info().Uint64("term", w.term).Dur("trusted_for", l.lease.remaining()).Msg("leadership won")
+	r.setCurrent(l)
+	r.setRole(Leading, nil)
+	r.learn(w.leader)
+	r.metrics.lead(w.leader.Term)
+	r.log.Info().Uint64("term", w.leader.Term).Dur("trusted_for", l.lease.remaining()).Msg("leadership won")
 
 	l.lease.start()
 
 	calls, stopCalls := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
-	l.wg.Go(func() { done <- lead(context.WithValue(under, leaseKey{}, l.lease), w.term) })
+	l.wg.Go(func() { done <- r.cfg.Lead(context.WithValue(under, leaseKey{}, l.lease), w.leader.Term) })
 	l.hold(ctx, calls, done)
 	valid := l.lease.remaining() > 0
 	l.lease.end()
@@ -75,8 +74,8 @@ func (z *ZooKeeper) runLeadership(ctx context.Context, s *session, w win, lead L
 	return l.leave()
 }
 
-// hold renews the lease and watches for every reason to end, until lead has returned. ctx is Run's; the calls
-// made here run under the other, since the lease is held until lead is back.
+// hold renews the lease and watches for every reason to end until Lead has returned. ctx is Run's. Calls made here run
+// under calls, since the lease is held until Lead has returned.
 func (l *leadership) hold(ctx, calls context.Context, done <-chan error) {
 	t := l.s.timing()
 	renewal := time.NewTicker(t.renewal())
@@ -89,13 +88,11 @@ func (l *leadership) hold(ctx, calls context.Context, done <-chan error) {
 		case <-renewal.C:
 			l.renew(calls)
 			l.considerHealth(calls, t)
-			l.z.tellConnection(l.s)
-		case <-l.s.news:
-			l.z.tellConnection(l.s)
+		case <-l.r.wake:
 			l.renew(calls) // back on another server: do not wait for the next turn
 		case <-nag.C:
 			if l.ended() {
-				l.z.log.Warn().Uint64("term", l.term).Msg("waiting for the leader's work to return")
+				l.r.log.Warn().Uint64("term", l.win.leader.Term).Msg("waiting for the leader's work to return")
 			}
 		case <-over:
 			over = nil
@@ -112,45 +109,45 @@ func (l *leadership) hold(ctx, calls context.Context, done <-chan error) {
 	}
 }
 
-// renew sends one renewal; more than one may be under way, so that one that hangs does not stop the next.
+// renew sends one renewal. More than one may be under way, so that a renewal that hangs does not stop the next.
 func (l *leadership) renew(ctx context.Context) {
 	if l.lease.remaining() <= 0 || !l.s.up() {
 		return
 	}
 	l.wg.Go(func() {
 		sent := time.Now()
-		err := l.z.renew(ctx, l.s, &l.win)
+		err := l.r.renew(ctx, l.s, &l.win)
 		switch {
 		case err == nil:
-			l.z.metrics.renewal.Observe(time.Since(sent).Seconds())
+			l.r.metrics.renewal.Observe(time.Since(sent).Seconds())
 			l.lease.extend(sent.Add(l.s.timing().lease()))
-			l.z.settle(l, nil)
+			l.r.settle(l, nil)
 		case fenced(err):
 			l.lose(endFenced, err)
 		case l.s.reason() == nil && ctx.Err() == nil:
-			l.z.settle(l, err)
-			l.z.log.Warn().Err(err).Uint64("term", l.term).Dur("trusted_for", l.lease.remaining()).
+			l.r.settle(l, err)
+			l.r.log.Warn().Err(err).Uint64("term", l.win.leader.Term).Dur("trusted_for", l.lease.remaining()).
 				Msg("lease not renewed")
 		}
 	})
 }
 
-// considerHealth resigns when this instance has been unhealthy for 2·S and another one could do better.
+// considerHealth resigns if this instance has been unhealthy for 2·S and another one could do better.
 func (l *leadership) considerHealth(ctx context.Context, t timing) {
-	bad, why := l.z.health.badFor()
+	bad, why := l.r.node.health.badFor()
 	if bad < t.patience() || l.ended() || !l.s.up() {
 		return
 	}
 	l.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, t.call())
 		defer cancel()
-		members, err := l.z.Members(ctx)
+		members, err := l.r.node.Members(ctx)
 		if err != nil {
-			l.z.log.Debug().Err(err).Msg("members not read")
+			l.r.log.Debug().Err(err).Msg("members not read")
 			return
 		}
 		for _, m := range members {
-			if m.Healthy && m.Instance != l.z.cfg.Instance {
+			if m.Healthy && m.Instance != l.r.node.cfg.Instance {
 				l.resign(endUnhealthy, fmt.Sprintf("unhealthy for %v (%v) while %s is healthy",
 					bad.Round(time.Millisecond), why, m.Instance))
 				return
@@ -159,18 +156,18 @@ func (l *leadership) considerHealth(ctx context.Context, t timing) {
 	})
 }
 
-// lose ends the leadership and its lease at once: nothing may be done in its name any more.
+// lose ends the leadership and its lease at once: nothing more may be done in its name.
 func (l *leadership) lose(why ending, err error) {
 	l.lease.end()
 	l.end(why, fmt.Errorf("%w: %w", ErrLost, err))
 }
 
-// resign ends the leadership but not its lease: what is in flight may be finished.
+// resign ends the leadership but not its lease, so that work in flight may be finished.
 func (l *leadership) resign(why ending, reason string) {
 	l.end(why, fmt.Errorf("%w: %s", ErrResigned, reason))
 }
 
-// end cancels the leadership context; the first reason stays.
+// end cancels the leadership context. The first reason is kept.
 func (l *leadership) end(why ending, cause error) {
 	l.mu.Lock()
 	first := l.cause == nil
@@ -179,17 +176,17 @@ func (l *leadership) end(why ending, cause error) {
 	}
 	l.mu.Unlock()
 	if !first {
-		l.z.log.Debug().AnErr("cause", cause).Uint64("term", l.term).Msg("leadership had ended before")
+		l.r.log.Debug().AnErr("cause", cause).Uint64("term", l.win.leader.Term).Msg("leadership had ended before")
 		return
 	}
-	l.z.setRole(Resigning, cause) // before lead can return: what comes then must not be overwritten
-	l.z.metrics.end(why)
+	l.r.setRole(Resigning, cause) // before Lead can return: a later role must not be overwritten
+	l.r.metrics.end(why)
 	l.cancel(cause)
 	level := zerolog.InfoLevel
 	if !errors.Is(cause, ErrResigned) {
 		level = zerolog.WarnLevel
 	}
-	l.z.log.WithLevel(level).Str("why", string(why)).AnErr("cause", cause).Uint64("term", l.term).
+	l.r.log.WithLevel(level).Str("why", string(why)).AnErr("cause", cause).Uint64("term", l.win.leader.Term).
 		Dur("after", time.Since(l.win.since)).Msg("leadership ended")
 }
 
@@ -202,45 +199,36 @@ func (l *leadership) ended() bool {
 // absence is how long an instance does not stand after a leadership.
 type absence struct {
 	until time.Time
-	yield bool // over as soon as another instance leads: that is what it was for
+	yield bool // over as soon as another instance leads, which was its purpose
 }
 
-// giveUp removes the znode while the lease says that it is this leadership's. Where it is not done, or fails, the next
-// look finds out whose the znode is.
+// giveUp removes the znode while the lease shows that it belongs to this leadership. If giveUp does not run or fails,
+// the next look finds out whose the znode is.
 func (l *leadership) giveUp(ctx context.Context) {
 	if !l.s.up() {
 		return
 	}
-	if err := l.z.giveUp(context.WithoutCancel(ctx), l.s, &l.win); err != nil {
-		l.z.log.Warn().Err(err).Uint64("term", l.term).Msg("leader znode not given up yet")
+	if err := l.r.giveUp(context.WithoutCancel(ctx), l.s, &l.win); err != nil {
+		l.r.log.Warn().Err(err).Uint64("term", l.win.leader.Term).Msg("leader znode not given up yet")
 		return
 	}
-	l.z.log.Info().Uint64("term", l.term).Msg("leader znode given up")
+	l.r.log.Info().Uint64("term", l.win.leader.Term).Msg("leader znode given up")
 }
 
-// leave turns the instance back into a standby, and says how long it does not stand.
+// leave makes the instance a standby again and returns how long it does not stand.
 func (l *leadership) leave() absence {
-	l.z.forget()
-	l.z.setCurrent(nil)
-	l.z.setRole(Standby, l.cause)
+	l.r.learn(Leader{})
+	l.r.setCurrent(nil)
+	l.r.setRole(Standby, l.cause)
 	t, now := l.s.timing(), time.Now()
 	away := t.session() + rand.N(t.session())
 	switch l.why {
 	case endResigned, endUnhealthy:
 		return absence{until: now.Add(away), yield: true}
-	case endReturned: // whoever leads next, this one would fail again
+	case endReturned: // whoever leads next, this instance would fail again
 		return absence{until: now.Add(away)}
-	case endDeadline: // one whose writes get lost must not win again before the others have looked
+	case endDeadline: // an instance whose writes get lost must not win again before the others have looked
 		return absence{until: now.Add(t.retry())}
 	}
 	return absence{}
-}
-
-// settle shows in State whether the lease is being renewed.
-func (z *ZooKeeper) settle(l *leadership, err error) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	if z.current == l && z.state.Role == Leading {
-		z.state.Err = err
-	}
 }

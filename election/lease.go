@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// leaseKey carries the lease inside the leadership context.
+// leaseKey is the context key of the lease in a leadership context.
 type leaseKey struct{}
 
-// lease is a deadline that moves. A context's own deadline cannot, so the leadership context carries this
-// as a value and is cancelled by its timer. Once passed it stays passed: a late extension must not
-// revive what others may already have seen end.
+// lease is a deadline that moves. A context's own deadline cannot move, so the leadership context carries a lease as a
+// value, and the lease's timer cancels the context. Once passed, a lease stays passed: a late extension must not revive
+// a leadership that others may already have seen end.
 type lease struct {
 	mu sync.Mutex
 
@@ -21,7 +21,7 @@ type lease struct {
 	pass  func() // called once, without the lock, when the deadline passes
 }
 
-// newLease makes a lease whose clock runs, but which calls pass only after start: pass may need the lease.
+// newLease returns a lease whose clock is running. It calls pass only after start, because pass may need the lease.
 func newLease(until time.Time, pass func()) *lease {
 	return &lease{until: until, pass: pass}
 }
@@ -32,7 +32,7 @@ func (l *lease) start() {
 	l.timer = time.AfterFunc(time.Until(l.until), l.fire)
 }
 
-// fire runs when the timer does. An extension since then only means to wait on.
+// fire runs when the timer fires. If the lease has been extended since, fire waits on.
 func (l *lease) fire() {
 	l.mu.Lock()
 	if l.over {
@@ -49,7 +49,7 @@ func (l *lease) fire() {
 	l.pass()
 }
 
-// extend moves the deadline forward, never back. False: too late, the lease has passed or ended.
+// extend moves the deadline forward, never back. It returns false if the lease has passed or ended.
 func (l *lease) extend(until time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +65,7 @@ func (l *lease) extend(until time.Time) bool {
 	return true
 }
 
-// end takes the lease away now; pass is not called any more.
+// end ends the lease now. pass is not called any more.
 func (l *lease) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +75,7 @@ func (l *lease) end() {
 	}
 }
 
-// remaining is what is left, 0 once it has passed or ended.
+// remaining returns the time left, or 0 once the lease has passed or ended.
 func (l *lease) remaining() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,13 +85,13 @@ func (l *lease) remaining() time.Duration {
 	return max(0, time.Until(l.until))
 }
 
-// Remaining returns how much of the lease is left under a leadership context, or any context made from one. Each
-// call to a store or to NATS takes the lesser of its own time-out and this. Renewals move it
-// forward, so ask before every call; 0 means that leadership is over. False means that no lease bounds
-// this context: it is not a leadership's, or it is a Solo's, which does not end.
+// Remaining returns how much of the lease is left under a leadership context, or under any context derived from one.
+// Each call to a store or to NATS takes the lesser of its own time-out and this. Renewals extend the lease, so call
+// Remaining before every call; 0 means that leadership is over. False means that no lease bounds this context: it is
+// not a leadership's, or it belongs to a Solo, whose leadership does not end.
 //
-// While a leader resigns its context has ended but its lease has not: what is in flight may be finished
-// under context.WithoutCancel within Remaining.
+// While a leader resigns its context has ended but its lease has not: work in flight may be finished under
+// context.WithoutCancel within Remaining.
 func Remaining(ctx context.Context) (time.Duration, bool) {
 	l, ok := ctx.Value(leaseKey{}).(*lease)
 	if !ok {

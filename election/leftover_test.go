@@ -163,7 +163,7 @@ func TestRun_Twice(t *testing.T) {
 		e, c := newFakeEnsemble(), &court{}
 		a := start(t, e, c, "a")
 		after(time.Second)
-		if err := a.Run(t.Context(), a.lead); !errors.Is(err, ErrRunning) {
+		if err := a.Run(t.Context()); !errors.Is(err, ErrRunning) {
 			t.Errorf("second Run: %v, want ErrRunning", err)
 		}
 		if err := a.halt(); err != nil {
@@ -171,7 +171,7 @@ func TestRun_Twice(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- a.Run(ctx, a.lead) }()
+		go func() { done <- a.Run(ctx) }()
 		after(time.Second)
 		wantLeader(t, c, "a", 2)
 		stop()

@@ -4,189 +4,138 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 )
 
 var (
-	// errReplaced means that another instance has registered under this one's name while it lived.
+	// errReplaced means that another instance has registered under this instance's name while this one was alive.
 	errReplaced = errors.New("member znode belongs to another session")
 
-	// errOldRead means that a server that lags showed the znode of this instance's last session.
+	// errOldRead means that a lagging server returned the znode of this instance's previous session.
 	errOldRead = errors.New("member znode of an earlier session")
 )
 
-// member keeps this instance's znode among the members, for one session.
+// member maintains this instance's znode among the members, for one session.
 type member struct {
-	z  *ZooKeeper
-	s  *session
-	wg sync.WaitGroup
+	n *Node
+	s *session
 
 	since   time.Time
-	written time.Time // when the znode was last known to hold healthy and store; zero: not known
-	healthy bool
-	store   string
+	held    Member    // last known content of the znode
+	written time.Time // when it was written; zero if unknown
 }
 
-// register creates the znode. A znode of an earlier session of this process is replaced; one of another process is
-// given 2·S to expire, because a crashed predecessor's does, and a live one's does not.
+// register creates the znode. It replaces a znode of an earlier session of this process. It gives a znode of another
+// process 2·S to expire: a crashed predecessor's znode does, and a live instance's does not.
 func (m *member) register(ctx context.Context) error {
 	m.since = time.Now()
 	var waited time.Time
 	for {
 		err := m.try(ctx)
-		switch {
-		case err == nil:
+		if err == nil {
 			return nil
-		case errors.Is(err, ErrDuplicateInstance):
+		}
+		if errors.Is(err, ErrDuplicateInstance) {
 			if waited.IsZero() {
 				waited = time.Now()
-				m.z.log.Info().Err(err).Msg("waiting for an earlier registration to expire")
+				m.n.log.Info().Err(err).Msg("waiting for an earlier registration to expire")
 			}
 			if limit := m.s.timing().patience(); time.Since(waited) >= limit {
 				return fmt.Errorf("%w (still there after %v)", err, limit)
 			}
-		case errors.Is(err, zk.ErrNoNode):
-			err = m.z.makePaths(ctx, m.s)
 		}
-		if err != nil {
-			m.z.setRole(Disconnected, err)
-			m.z.log.Debug().Err(err).Msg("not registered yet")
-		}
+		m.n.setSession(m.s, err)
+		m.n.log.Debug().Err(err).Msg("not registered yet")
 		if err := rest(ctx, m.s, m.s.timing().check()); err != nil {
 			return err
 		}
 	}
 }
 
-// try creates the znode once, or removes one of our own earlier sessions.
+// try creates the znode once, or removes one of this node's own earlier sessions.
 func (m *member) try(ctx context.Context) error {
-	path := m.z.paths.member(m.z.cfg.Instance)
 	data, now, err := m.content()
 	if err != nil {
 		return err
 	}
-	err = m.s.create(ctx, path, data, zk.FlagEphemeral, m.z.acl)
+	err = m.create(ctx, data)
 	if err == nil {
-		m.wrote(now)
+		m.held, m.written = now, time.Now()
 		return nil
 	}
 	if !errors.Is(err, zk.ErrNodeExists) {
 		return err
 	}
-	n, err := m.s.get(ctx, path)
+	n, err := m.s.get(ctx, m.path())
 	if err != nil {
 		return err
 	}
 	if n.stat.EphemeralOwner == m.s.client.SessionID() {
-		return nil // created by an earlier try whose reply was lost; refresh sees to its content
+		return nil // created by an earlier try whose reply was lost; refresh takes care of its content
 	}
-	if m.z.owns(n.stat) {
-		if err := m.s.remove(ctx, path, n.stat.Version); err != nil && !errors.Is(err, zk.ErrNoNode) {
+	if m.n.owns(n.stat) {
+		if err := m.s.remove(ctx, m.path(), n.stat.Version); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
-		return m.s.create(ctx, path, data, zk.FlagEphemeral, m.z.acl)
+		return m.create(ctx, data)
 	}
 	other, err := decodeMember(n.data)
 	if err != nil {
-		m.z.log.Debug().Err(err).Msg("member znode under this name is not readable")
+		m.n.log.Debug().Err(err).Msg("member znode under this name is not readable")
 	}
 	return fmt.Errorf("instance %s of namespace %s: %w by another live process (address %q, since %s)",
-		m.z.cfg.Instance, m.z.cfg.Namespace, ErrDuplicateInstance, other.Address,
+		m.n.cfg.Instance, m.n.cfg.Namespace, ErrDuplicateInstance, other.Address,
 		other.Since.UTC().Format(time.RFC3339))
+}
+
+func (m *member) path() string { return m.n.instances() + "/" + m.n.cfg.Instance }
+
+func (m *member) create(ctx context.Context, data []byte) error {
+	if err := m.n.ensure(ctx, m.s, m.n.instances(), ""); err != nil {
+		return err
+	}
+	return m.s.create(ctx, m.path(), data, zk.FlagEphemeral, m.n.acl)
 }
 
 func (m *member) content() (data []byte, now Member, err error) {
 	now = Member{
-		Instance: m.z.cfg.Instance, Address: m.z.cfg.Address, Version: m.z.cfg.Version,
-		Healthy: m.z.health.now() == nil, Store: m.z.cfg.Store(), Since: m.since.UTC(),
+		Instance: m.n.cfg.Instance, Address: m.n.cfg.Address, Version: m.n.cfg.Version,
+		Healthy: m.n.health.now() == nil, Store: m.n.cfg.Store(), Since: m.since.UTC(),
 	}
-	data, err = encode(memberNode{Member: now, Incarnation: m.z.incarnation})
+	data, err = encode(memberNode{Member: now, Incarnation: m.n.incarnation})
 	return data, now, err
 }
 
-// wrote remembers what the znode holds now.
-func (m *member) wrote(now Member) {
-	m.healthy, m.store, m.written = now.Healthy, now.Store, time.Now()
-}
-
-// follow keeps the znode in step with the health until the session is over. wait waits for it.
-func (m *member) follow() {
-	m.wg.Go(func() {
-		tick := time.NewTicker(m.s.timing().retry())
-		defer tick.Stop()
-		for {
-			if err := m.refresh(context.Background()); err != nil { // ends with the session, see call
-				m.z.log.Debug().Err(err).Msg("member not written")
-			}
-			select {
-			case <-m.z.health.changed:
-			case <-tick.C:
-			case <-m.s.over:
-				return
-			}
-		}
-	})
-}
-
-func (m *member) wait() { m.wg.Wait() }
-
-// refresh writes the znode when the health or the store has changed since, and once per S in case somebody removed it.
+// refresh writes the znode if the health or the store has changed since the last write, and once per S in case the
+// znode was removed.
 func (m *member) refresh(ctx context.Context) error {
 	data, now, err := m.content()
 	if err != nil {
 		return err
 	}
 	fresh := time.Since(m.written) < m.s.timing().session()
-	if !m.s.up() || fresh && m.healthy == now.Healthy && m.store == now.Store {
+	if !m.s.up() || fresh && m.held == now {
 		return nil
 	}
-	path := m.z.paths.member(m.z.cfg.Instance)
-	n, err := m.s.get(ctx, path)
+	n, err := m.s.get(ctx, m.path())
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
-		err = m.s.create(ctx, path, data, zk.FlagEphemeral, m.z.acl)
+		err = m.create(ctx, data)
 	case err != nil:
 	case n.stat.EphemeralOwner != m.s.client.SessionID():
-		if m.z.owns(n.stat) {
+		if m.n.owns(n.stat) {
 			return errOldRead
 		}
-		m.s.die(errReplaced) // registering anew finds out whether the other one is alive
+		m.s.die(errReplaced) // registering anew finds out whether the other instance is alive
 		return errReplaced
 	default:
-		err = m.s.set(ctx, path, data, n.stat.Version)
+		err = m.s.set(ctx, m.path(), data, n.stat.Version)
 	}
 	if err != nil {
 		return err
 	}
-	m.wrote(now)
-	return nil
-}
-
-// makePaths creates the persistent znodes of the namespace that are missing. Looking first spares
-// those that exist from needing the right to create.
-func (z *ZooKeeper) makePaths(ctx context.Context, s *session) error {
-	for _, p := range []struct{ path, data string }{
-		{"/tarry", ""}, {z.paths.root, ""}, {z.paths.term, "0"}, {z.paths.instances, ""},
-	} {
-		stat, err := s.exists(ctx, p.path)
-		if err != nil {
-			return err
-		}
-		if stat != nil {
-			continue
-		}
-		acl := z.acl
-		if p.path == "/tarry" {
-			acl = zk.WorldACL(zk.PermAll) // shared by namespaces that may have other credentials
-		}
-		err = s.create(ctx, p.path, []byte(p.data), 0, acl)
-		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
-			return err
-		}
-	}
-	s.flag() // look again
+	m.held, m.written = now, time.Now()
 	return nil
 }

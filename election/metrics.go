@@ -6,14 +6,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics belong to one elector, so that two can run in one process with a registry each.
+// metrics belong to one race, so that two nodes can run in one process with a registry each.
 type metrics struct {
-	leader        prometheus.Gauge
-	term          prometheus.Gauge
-	races         *prometheus.CounterVec
-	ends          *prometheus.CounterVec
-	sessionLosses prometheus.Counter
-	renewal       prometheus.Histogram
+	leader  prometheus.Gauge
+	term    prometheus.Gauge
+	races   *prometheus.CounterVec
+	ends    *prometheus.CounterVec
+	renewal prometheus.Histogram
 }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
@@ -28,8 +27,6 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tarry_leadership_ends_total", Help: "Leaderships of this instance that ended, by reason."},
 			[]string{"reason"}),
-		sessionLosses: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tarry_election_session_losses_total", Help: "ZooKeeper sessions or locks lost while running."}),
 		renewal: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "tarry_lease_renewal_seconds", Help: "Time for ZooKeeper to acknowledge a renewal of the lease.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 13)}),
@@ -42,15 +39,27 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	} {
 		m.ends.WithLabelValues(string(why))
 	}
+	return m, register(r, m.leader, m.term, m.races, m.ends, m.renewal)
+}
+
+// newLosses returns the node's only metric.
+func newLosses(r prometheus.Registerer) (prometheus.Counter, error) {
+	c := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "tarry_election_session_losses_total", Help: "ZooKeeper sessions lost while running."})
+	return c, register(r, c)
+}
+
+// register does nothing if r is nil.
+func register(r prometheus.Registerer, all ...prometheus.Collector) error {
 	if r == nil {
-		return m, nil
+		return nil
 	}
-	for _, c := range []prometheus.Collector{m.leader, m.term, m.races, m.ends, m.sessionLosses, m.renewal} {
+	for _, c := range all {
 		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("register metrics: %w", err)
+			return fmt.Errorf("register metrics: %w", err)
 		}
 	}
-	return m, nil
+	return nil
 }
 
 func (m *metrics) lead(term uint64) {

@@ -4,188 +4,317 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 )
 
-var (
-	errForeign = errors.New("the leader znode belongs to another session")
-	errNoStat  = errors.New("the answer holds no stat") // outcome unknown, as far as a lease is concerned
-)
+// RaceConfig configures one race of a node.
+type RaceConfig struct {
+	// Name distinguishes the races of a node. A race's znodes are below /tarry/<namespace>/races/<name>. If Name is
+	// empty, they are /tarry/<namespace>/leader and term. A registry takes either the nameless race or named ones,
+	// which have a label "race".
+	Name string
 
-// win is a leadership that is proven: its term, the version of the term znode that stands for it, and the
-// deadline that an acknowledged write gives.
-type win struct {
-	term    uint64
-	version int32
-	until   time.Time
-	since   time.Time
-	data    []byte // the leader znode's content
+	// Lead is called whenever this instance leads.
+	Lead Lead
+
+	// Floor returns the highest term known outside ZooKeeper; stored is the highest that ZooKeeper itself knows, or 0.
+	// A new term is above both. If Floor returns an error, the instance does not stand. Floor may be nil.
+	Floor func(ctx context.Context, stored uint64) (uint64, error)
 }
 
-// race tries to become leader once. Nil without an error: somebody else was faster.
-func (z *ZooKeeper) race(ctx context.Context, s *session) (*win, error) {
-	t, err := s.get(ctx, z.paths.term)
+// Race is one leadership that the instances compete for, with its own znodes, lease and terms. The races of a node are
+// independent of each other: they share only its session and its health.
+type Race struct {
+	node    *Node
+	cfg     RaceConfig
+	dir     string // contains the race's two znodes
+	leader  string
+	term    string
+	log     zerolog.Logger
+	metrics *metrics
+	wake    chan struct{} // flag: there may be something to do
+
+	mu sync.Mutex
+
+	state   State       // without the fields that State adds
+	current *leadership // nil while not leading
+	known   Leader      // the last leader seen; the zero value means none
+}
+
+// Race adds a race for the node to take part in. Call it before Run.
+func (n *Node) Race(cfg RaceConfig) (*Race, error) {
+	if cfg.Lead == nil {
+		return nil, errors.New("election: lead: a function is needed")
+	}
+	if cfg.Floor == nil {
+		cfg.Floor = func(context.Context, uint64) (uint64, error) { return 0, nil }
+	}
+	dir, registerer, log := n.root, n.cfg.Registerer, n.log
+	if cfg.Name != "" {
+		if err := checkName("race", cfg.Name); err != nil {
+			return nil, fmt.Errorf("election: %w", err)
+		}
+		dir += "/races/" + cfg.Name
+		log = log.With().Str("race", cfg.Name).Logger()
+		if registerer != nil {
+			registerer = prometheus.WrapRegistererWith(prometheus.Labels{"race": cfg.Name}, registerer)
+		}
+	}
+	if slices.ContainsFunc(n.races, func(r *Race) bool { return r.dir == dir }) {
+		return nil, fmt.Errorf("election: race: %q is there already", cfg.Name)
+	}
+	m, err := newMetrics(registerer)
+	if err != nil {
+		return nil, fmt.Errorf("election: %w", err)
+	}
+	r := &Race{
+		node: n, cfg: cfg, dir: dir, leader: dir + "/leader", term: dir + "/term",
+		log: log, metrics: m, wake: make(chan struct{}, 1), state: State{Role: Standby},
+	}
+	n.races = append(n.races, r)
+	return r, nil
+}
+
+// State returns this instance's state in the race.
+func (r *Race) State() State {
+	_, trouble := r.node.connected()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	state := r.state
+	if r.current != nil {
+		state.Term = r.current.win.leader.Term
+	} else if trouble != nil {
+		state.Role = Disconnected
+	}
+	if trouble != nil {
+		state.Err = trouble
+	}
+	return state
+}
+
+// Leader asks ZooKeeper for the leader. With an error it returns the last known answer.
+func (r *Race) Leader(ctx context.Context) (Leader, bool, error) {
+	found, err := r.ask(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
-		return nil, z.makePaths(ctx, s) // the next look races
-	} else if err != nil {
-		return nil, err
+		found, err = Leader{}, nil
 	}
-	stored, err := decodeTerm(t.data)
 	if err != nil {
-		return nil, err
+		found = r.lastKnown()
+	} else {
+		r.learn(found)
 	}
-	floor, err := z.floor(ctx, s, stored)
-	if err != nil {
-		return nil, err
-	}
-	term, err := nextTerm(stored, floor)
-	if err != nil {
-		return nil, err
-	}
-	w := &win{term: term, version: t.stat.Version + 1, since: time.Now()}
-	w.data, err = encode(leaderNode{
-		Instance: z.cfg.Instance, Address: z.cfg.Address, Incarnation: z.incarnation, Term: term, Since: w.since.UTC(),
-	})
-	if err != nil {
-		return nil, err
-	}
-	lease := s.timing().lease()
-	w.until = w.since.Add(lease)
-	_, err = s.multi(ctx, lease,
-		&zk.CreateRequest{Path: z.paths.leader, Data: w.data, Acl: z.acl, Flags: zk.FlagEphemeral},
-		&zk.SetDataRequest{Path: z.paths.term, Data: encodeTerm(term), Version: t.stat.Version},
-	)
-	switch {
-	case err == nil:
-		return w, nil
-	case errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrBadVersion):
-		return nil, nil
-	case errors.Is(err, zk.ErrNoNode):
-		return nil, z.makePaths(ctx, s)
-	case refused(err):
-		return nil, fmt.Errorf("race for term %d: %w", term, err)
-	}
-	z.log.Warn().Err(err).Uint64("term", term).Msg("outcome of the race unknown, asking")
-	return z.prove(ctx, s, w)
+	return found, found != Leader{}, err
 }
 
-func (z *ZooKeeper) floor(ctx context.Context, s *session, stored uint64) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timing().floor())
-	defer cancel()
-	floor, err := z.cfg.Floor(ctx, stored)
-	if err != nil {
-		return 0, fmt.Errorf("highest term stored elsewhere: %w", err)
+func (r *Race) ask(ctx context.Context) (Leader, error) {
+	s, err := r.node.connected()
+	if s == nil {
+		return Leader{}, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	return floor, nil
+	n, err := s.get(ctx, r.leader)
+	if err != nil {
+		return Leader{}, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	found, err := decodeLeader(n.data)
+	return found.Leader, err
 }
 
-// prove finds out whether a race of unknown outcome was won. It asks until it knows, or the session is over and
-// with it whatever the race may have created.
-func (z *ZooKeeper) prove(ctx context.Context, s *session, w *win) (*win, error) {
+// Resign gives up leadership now and stays away long enough for another instance to win. It returns when leadership has
+// been given up, or returns ErrNotLeader.
+func (r *Race) Resign(ctx context.Context, reason string) error {
+	r.mu.Lock()
+	l := r.current
+	r.mu.Unlock()
+	if l == nil {
+		return ErrNotLeader
+	}
+	l.resign(endResigned, reason)
+	select {
+	case <-l.gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("resign: %w", context.Cause(ctx))
+	}
+}
+
+// setRole sets the role in the state.
+func (r *Race) setRole(role Role, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state = State{Role: role, Err: err}
+}
+
+// settle records in the state whether the lease is being renewed.
+func (r *Race) settle(l *leadership, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.current == l && r.state.Role == Leading {
+		r.state.Err = err
+	}
+}
+
+func (r *Race) setCurrent(l *leadership) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.current = l
+}
+
+// learn records the leader, the zero value for none, and reports whether it has changed.
+func (r *Race) learn(l Leader) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	news := r.known.Instance != l.Instance || r.known.Term != l.Term
+	r.known = l
+	return news
+}
+
+func (r *Race) lastKnown() Leader {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known
+}
+
+// standby is the state of a standby between two looks.
+type standby struct {
+	*Race
+
+	s     *session
+	made  bool            // the race's znodes existed
+	fired <-chan zk.Event // the outstanding watch on the race's znodes, or nil
+	seen  int64           // czxid of the leader znode last read, or 0
+	away  absence         // do not stand before this ends
+	err   error           // why the last try failed; shown until the next one
+}
+
+// standBy looks, stands and leads until the session or ctx ends. A watch triggers a look. A look every S/6 in any case
+// covers a lost watch, and keeps answers coming on the connection.
+func (r *Race) standBy(ctx context.Context, s *session) {
+	b := &standby{Race: r, s: s}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
-		mine, err := z.isMine(ctx, s, w)
-		if err == nil && !mine {
-			return nil, nil // a leader znode of this session without proof is a leftover: the next look removes it
+		if err := b.look(ctx); err != nil && ctx.Err() == nil && s.reason() == nil {
+			r.setRole(Standby, err)
+			r.log.Debug().Err(err).Msg("election step failed")
 		}
-		if err == nil {
-			sent := time.Now()
-			if err = z.renew(ctx, s, w); err == nil {
-				w.until = sent.Add(s.timing().lease())
-				return w, nil
-			}
-		}
-		if refused(err) || errors.Is(err, errForeign) {
-			return nil, wrap("prove the race", err)
-		}
-		if err := rest(ctx, s, s.timing().check()); err != nil {
-			return nil, wrap("prove the race", err)
+		timer.Reset(b.patience())
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.over:
+			return
+		case <-b.fired:
+			b.fired = nil
+		case <-r.wake:
+		case <-timer.C:
 		}
 	}
 }
 
-// isMine holds the leader znode against the term znode: created and set in one transaction, by this session.
-func (z *ZooKeeper) isMine(ctx context.Context, s *session, w *win) (bool, error) {
-	if err := s.sync(ctx, z.paths.root); err != nil {
-		return false, err
+// patience returns how long to wait for an event before looking anyway.
+func (b *standby) patience() time.Duration {
+	most := b.s.timing().retry()
+	if back := time.Until(b.away.until); back > 0 {
+		return min(most, back)
 	}
-	leader, err := s.get(ctx, z.paths.leader)
-	if errors.Is(err, zk.ErrNoNode) {
-		return false, nil
-	} else if err != nil {
-		return false, err
-	}
-	term, err := s.get(ctx, z.paths.term)
-	if errors.Is(err, zk.ErrNoNode) {
-		return false, nil
-	} else if err != nil {
-		return false, err
-	}
-	return leader.stat.EphemeralOwner == s.client.SessionID() &&
-		term.stat.Mzxid == leader.stat.Czxid && term.stat.Version == w.version, nil
+	return most
 }
 
-// renew writes the leader znode, but only while no later leadership has begun. Repeating it is harmless. The term's
-// version starts again where the znodes were wiped, and may then be the same for somebody else: so the znode that was
-// written must belong to this session too.
-func (z *ZooKeeper) renew(ctx context.Context, s *session, w *win) error {
-	answers, err := s.multi(ctx, s.timing().lease(),
-		&zk.CheckVersionRequest{Path: z.paths.term, Version: w.version},
-		&zk.SetDataRequest{Path: z.paths.leader, Data: w.data, Version: -1},
-	)
+// look takes one step: if the leader znode exists it stands by, otherwise it stands. It sets the watch first, so that
+// it misses no change between the two. The returned error is only for the record; the next look comes anyway.
+func (b *standby) look(ctx context.Context) error {
+	if !b.s.up() {
+		return b.s.trouble()
+	}
+	if !b.made {
+		if err := b.node.ensure(ctx, b.s, b.term, "0"); err != nil {
+			return err
+		}
+		b.made = true
+	}
+	if b.fired == nil {
+		fired, err := b.s.watch(ctx, b.dir)
+		if errors.Is(err, zk.ErrNoNode) {
+			return b.makePaths(ctx, b.s)
+		} else if err != nil {
+			return err
+		}
+		b.fired = fired
+	}
+	n, err := b.s.get(ctx, b.leader)
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		b.stand(ctx)
+		return nil
+	case err != nil:
+		return err
+	case n.stat.Czxid == b.seen:
+		b.setRole(Standby, b.err)
+		return nil
+	}
+	return b.meet(ctx, n)
+}
+
+// meet judges a leader znode that is new to this standby: another instance's, or one that this process left behind.
+func (b *standby) meet(ctx context.Context, n znode) error {
+	if b.node.owns(n.stat) {
+		if err := b.removeLeftover(ctx, b.s); err != nil {
+			return err
+		}
+		raise(b.wake) // look again
+		return nil
+	}
+	found, err := decodeLeader(n.data)
+	b.seen, b.err = n.stat.Czxid, err
 	if err != nil {
-		return wrap("renew the lease", err)
+		b.log.Warn().Err(err).Msg("leader znode was not written by an instance, waiting for it to go")
+		return err
 	}
-	if len(answers) != 2 || answers[1].Stat == nil {
-		return wrap("renew the lease", errNoStat)
+	if b.away.yield {
+		b.away = absence{}
 	}
-	if answers[1].Stat.EphemeralOwner != s.client.SessionID() {
-		return wrap("renew the lease", errForeign)
+	b.setRole(Standby, nil)
+	if b.learn(found.Leader) {
+		b.log.Info().Str("leader", found.Instance).Str("address", found.Address).Uint64("term", found.Term).
+			Msg("standing by")
 	}
 	return nil
 }
 
-// fenced says that a renewal found another leadership, or none, in the place of this one.
-func fenced(err error) bool {
-	return errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || errors.Is(err, errForeign)
-}
-
-// giveUp removes the leader znode, but only while no later leadership has begun. Nil: it is gone, or another's.
-func (z *ZooKeeper) giveUp(ctx context.Context, s *session, w *win) error {
-	_, err := s.multi(ctx, s.timing().call(),
-		&zk.CheckVersionRequest{Path: z.paths.term, Version: w.version},
-		&zk.DeleteRequest{Path: z.paths.leader, Version: -1},
-	)
-	if fenced(err) {
-		return nil
+// stand tries to win the leader znode, and leads if it has won.
+func (b *standby) stand(ctx context.Context) {
+	b.seen = 0
+	b.learn(Leader{})
+	if err := b.node.health.now(); err != nil {
+		b.setRole(Standby, err)
+		return
 	}
-	return wrap("delete the leader znode", err)
-}
-
-// removeLeftover deletes a leader znode that this process left behind: of a race whose outcome came too late, or of its
-// earlier session. The term is read before the znode is looked at, so when another instance
-// has won in between, the check fails and its znode stays.
-func (z *ZooKeeper) removeLeftover(ctx context.Context, s *session) error {
-	term, err := s.get(ctx, z.paths.term)
-	if err != nil {
-		return err
+	if time.Now().Before(b.away.until) {
+		b.setRole(Standby, b.err)
+		return
 	}
-	n, err := s.get(ctx, z.paths.leader)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	} else if err != nil {
-		return err
+	b.setRole(Candidate, nil)
+	b.err = nil
+	won, err := b.win(ctx, b.s)
+	switch {
+	case err != nil && ctx.Err() != nil:
+	case err != nil:
+		b.away, b.err = absence{until: time.Now().Add(b.s.timing().retry())}, err
+		b.metrics.races.WithLabelValues("failed").Inc()
+		b.setRole(Standby, err)
+		b.log.Warn().Err(err).Msg("could not stand for leader")
+	case won == nil:
+		b.metrics.races.WithLabelValues("lost").Inc()
+		b.setRole(Standby, nil)
+	default:
+		b.metrics.races.WithLabelValues("won").Inc()
+		b.away = b.reign(ctx, b.s, *won)
+		raise(b.wake) // look again
 	}
-	if !z.owns(n.stat) {
-		return nil
-	}
-	_, err = s.multi(ctx, s.timing().call(),
-		&zk.CheckVersionRequest{Path: z.paths.term, Version: term.stat.Version},
-		&zk.DeleteRequest{Path: z.paths.leader, Version: n.stat.Version},
-	)
-	if err == nil {
-		z.log.Warn().Msg("removed a leader znode that this instance left behind")
-	}
-	return wrap("remove a leader znode left behind", err)
 }

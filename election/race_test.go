@@ -89,7 +89,7 @@ func TestRace_UnknownOutcomeThatAnotherWonIsNotLed(t *testing.T) {
 		a.set(func(op string) verdict {
 			if op == "race" && b == nil {
 				b = build(t, e, c, "b")
-				go func() { b.stopped <- b.Run(t.Context(), b.lead) }()
+				go func() { b.stopped <- b.Run(t.Context()) }()
 				return loseRequest
 			}
 			if op == "sync" {

@@ -261,9 +261,9 @@ func TestCalls_AreBoundedWhileNothingAnswers(t *testing.T) {
 		after(time.Second)
 		a.client().stall(time.Hour) // silent, and the client does not notice
 		after(10 * time.Minute)
-		a.ZooKeeper.mu.Lock()
+		a.Node.mu.Lock()
 		held := len(a.session.slots)
-		a.ZooKeeper.mu.Unlock()
+		a.Node.mu.Unlock()
 		if held == 0 || held > maxOutstanding {
 			t.Errorf("%d calls outstanding, want 1 to %d", held, maxOutstanding)
 		}

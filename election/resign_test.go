@@ -103,7 +103,7 @@ func TestHealth_HangingCheckCountsAsUnhealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, c := newFakeEnsemble(), &court{}
 		hang := make(chan struct{})
-		a := start(t, e, c, "a", func(cfg *ZooKeeperConfig) {
+		a := start(t, e, c, "a", func(cfg *setup) {
 			calls := 0
 			cfg.Healthy = func() error {
 				if calls++; calls > 10 {

@@ -22,11 +22,11 @@ import (
 
 func credentials(t *testing.T, servers []string) {
 	c := &court{}
-	with := func(password string) func(*ZooKeeperConfig) {
-		return func(cfg *ZooKeeperConfig) { cfg.Username, cfg.Password = "tarry", password }
+	with := func(password string) func(*setup) {
+		return func(cfg *setup) { cfg.Username, cfg.Password = "tarry", password }
 	}
 	p := lab.NewProxy(t, servers[0])
-	a := real(t, c, "locked", "a", []string{p.Addr}, with("secret"), func(cfg *ZooKeeperConfig) {
+	a := real(t, c, "locked", "a", []string{p.Addr}, with("secret"), func(cfg *setup) {
 		cfg.Session = longSession
 	}).run(t)
 	first := awaitLeader(t, c, 0)
@@ -63,12 +63,12 @@ func overTLS(t *testing.T, servers []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	real(t, c, "tls", "a", []string{"localhost:" + port}, func(cfg *ZooKeeperConfig) {
+	real(t, c, "tls", "a", []string{"localhost:" + port}, func(cfg *setup) {
 		cfg.TLS = &tls.Config{RootCAs: roots}
 	}).run(t)
 	awaitLeader(t, c, 0)
 
-	b := real(t, c, "tls", "b", []string{"localhost:" + port}, func(cfg *ZooKeeperConfig) {
+	b := real(t, c, "tls", "b", []string{"localhost:" + port}, func(cfg *setup) {
 		cfg.TLS = &tls.Config{} // does not know the authority
 	}).run(t)
 	lab.Eventually(t, patience, func() error {

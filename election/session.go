@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// client is what is used of a zk.Conn. It lives for one session.
+// client is the part of zk.Conn that this package uses. It lives for one session.
 type client interface {
 	Exists(path string) (bool, *zk.Stat, error)
 	Get(path string) ([]byte, *zk.Stat, error)
@@ -23,20 +24,20 @@ type client interface {
 	Multi(ops ...any) ([]zk.MultiResponse, error)
 	Sync(path string) (string, error)
 	SessionID() int64
-	Close() // ends the session where it can, and returns when nothing of the client runs any more
+	Close() // Close ends the session if it can, and returns when nothing of the client runs any more
 }
 
-// hooks are called by a client, from goroutines of its own, to inform its session; they never block.
+// hooks are how a client informs its session. The client calls them from its own goroutines; they never block.
 type hooks struct {
 	state   func(zk.State)
 	granted func(timeout time.Duration)
 	failed  func(error) // a connection could not be made
 }
 
-// opener makes a client; it returns at once and connects behind.
+// opener makes a client. It returns at once and connects in the background.
 type opener func(hooks) (client, error)
 
-// maxOutstanding bounds the calls that a stuck connection can pile up.
+// maxOutstanding limits how many calls of one race a stuck connection can pile up.
 const maxOutstanding = 16
 
 var (
@@ -47,34 +48,36 @@ var (
 	errNotUp   = errors.New("not connected to zookeeper")
 )
 
-// session is one ZooKeeper session: one client, and everything that must not outlive it.
+// session is one ZooKeeper session: one client, and everything that must not outlive the session.
 type session struct {
 	client client
 	asked  timing
 
 	grant atomic.Int64  // the time-out the server granted; 0 before the first handshake
 	live  atomic.Bool   // connected, as far as known
-	news  chan struct{} // one flag: live changed
+	flag  func()        // called when the connection changed; it never blocks
 	over  chan struct{} // closed when the session is
 	slots chan struct{}
-	wg    sync.WaitGroup // the calls that run
+	wg    sync.WaitGroup // the running calls
 
-	told struct { // what the log knows of the connection; of Run's goroutine
+	logged struct { // what has been logged about the connection; used by one goroutine at a time
 		up   bool
 		last time.Time
 	}
 
 	mu      sync.Mutex
-	err     error // why it is over
+	err     error // why the session is over
 	lastErr error // why the last connection could not be made
 }
 
-func openSession(open opener, asked timing) (*session, error) {
+// openSession returns before the session is established. At most calls of its calls wait for an answer at a time. flag
+// is called at every change of the connection.
+func openSession(open opener, asked timing, calls int, flag func()) (*session, error) {
 	s := &session{
 		asked: asked,
-		news:  make(chan struct{}, 1),
+		flag:  flag,
 		over:  make(chan struct{}),
-		slots: make(chan struct{}, maxOutstanding),
+		slots: make(chan struct{}, calls),
 	}
 	c, err := open(hooks{
 		state:   s.onState,
@@ -88,8 +91,8 @@ func openSession(open opener, asked timing) (*session, error) {
 	return s, nil
 }
 
-// onState runs on the client's goroutines: it stores and flags, no more. Expiry arrives here and nowhere
-// else while no call is under way.
+// onState runs on the client's goroutines, so it only stores the state and sets the flag. While no call is under way,
+// expiry arrives only here.
 func (s *session) onState(state zk.State) {
 	if state == zk.StateExpired {
 		s.die(errExpired)
@@ -111,10 +114,7 @@ func (s *session) onFailure(err error) {
 	s.flag()
 }
 
-// flag makes whoever waits for news look.
-func (s *session) flag() { raise(s.news) }
-
-// raise sets a flag that is a channel of one.
+// raise sets a flag, which is a channel of capacity 1.
 func raise(flag chan<- struct{}) {
 	select {
 	case flag <- struct{}{}:
@@ -122,7 +122,7 @@ func raise(flag chan<- struct{}) {
 	}
 }
 
-// trouble is why the session is not up.
+// trouble returns why the session is not up.
 func (s *session) trouble() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +135,7 @@ func (s *session) trouble() error {
 	return errNotUp
 }
 
-// die ends the session; the first reason stays.
+// die ends the session. The first reason is kept.
 func (s *session) die(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,21 +145,21 @@ func (s *session) die(err error) {
 	}
 }
 
-// reason is why the session is over, nil while it is not.
+// reason returns why the session is over, or nil while it is not.
 func (s *session) reason() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// close ends the session at the server where it can be reached, and waits for every call.
+// close ends the session at the server if the server can be reached, and waits for every call.
 func (s *session) close() {
 	s.die(errClosed)
 	s.client.Close()
 	s.wg.Wait()
 }
 
-// up says that calls are worth sending.
+// up reports whether a call is worth sending.
 func (s *session) up() bool {
 	return s.live.Load() && s.reason() == nil
 }
@@ -171,7 +171,7 @@ func (s *session) timing() timing {
 	return s.asked
 }
 
-// call runs f in a goroutine of the session's, because the client knows neither contexts nor time-outs. When call
+// call runs f in a goroutine of the session, because the client supports neither contexts nor time-outs. If call
 // returns first, f may still be applied later: that is an unknown outcome like any other.
 func call[T any](ctx context.Context, s *session, limit time.Duration, f func(client) (T, error)) (T, error) {
 	type answer struct {
@@ -208,4 +208,126 @@ func call[T any](ctx context.Context, s *session, limit time.Duration, f func(cl
 	case <-ctx.Done():
 		return none, context.Cause(ctx)
 	}
+}
+
+// rest waits for d. It returns early, with the reason, when ctx or the session ends.
+func rest(ctx context.Context, s *session, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-s.over:
+		return s.reason()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// znode is an existing znode.
+type znode struct {
+	data []byte
+	stat zk.Stat
+}
+
+func (s *session) get(ctx context.Context, path string) (znode, error) {
+	return call(ctx, s, s.timing().call(), func(c client) (znode, error) {
+		data, stat, err := c.Get(path)
+		if err != nil {
+			return znode{}, fmt.Errorf("get %s: %w", path, err)
+		}
+		return znode{data, *stat}, nil
+	})
+}
+
+// exists returns nil if there is no znode.
+func (s *session) exists(ctx context.Context, path string) (*zk.Stat, error) {
+	return call(ctx, s, s.timing().call(), func(c client) (*zk.Stat, error) {
+		ok, stat, err := c.Exists(path)
+		if err != nil || !ok {
+			return nil, wrap("look at "+path, err)
+		}
+		return stat, nil
+	})
+}
+
+func (s *session) children(ctx context.Context, path string) ([]string, error) {
+	return call(ctx, s, s.timing().call(), func(c client) ([]string, error) {
+		names, _, err := c.Children(path)
+		return names, wrap("list "+path, err)
+	})
+}
+
+// watch returns a channel that is closed, or receives a value, once the children of path change. A session has at most
+// one outstanding watch: the caller keeps the channel until it fires. If the call returned too late, its watch fires
+// unheard.
+func (s *session) watch(ctx context.Context, path string) (<-chan zk.Event, error) {
+	return call(ctx, s, s.timing().call(), func(c client) (<-chan zk.Event, error) {
+		_, _, fired, err := c.ChildrenW(path)
+		return fired, wrap("watch "+path, err)
+	})
+}
+
+func (s *session) create(ctx context.Context, path string, data []byte, flags int32, acl []zk.ACL) error {
+	_, err := call(ctx, s, s.timing().call(), func(c client) (string, error) {
+		return c.Create(path, data, flags, acl)
+	})
+	return wrap("create "+path, err)
+}
+
+func (s *session) set(ctx context.Context, path string, data []byte, version int32) error {
+	_, err := call(ctx, s, s.timing().call(), func(c client) (*zk.Stat, error) {
+		return c.Set(path, data, version)
+	})
+	return wrap("set "+path, err)
+}
+
+func (s *session) remove(ctx context.Context, path string, version int32) error {
+	_, err := call(ctx, s, s.timing().call(), func(c client) (struct{}, error) {
+		return struct{}{}, c.Delete(path, version)
+	})
+	return wrap("delete "+path, err)
+}
+
+// sync makes the connected server catch up with the ensemble, so that the next read is not stale.
+func (s *session) sync(ctx context.Context, path string) error {
+	_, err := call(ctx, s, s.timing().call(), func(c client) (string, error) {
+		return c.Sync(path)
+	})
+	return wrap("sync "+path, err)
+}
+
+func (s *session) multi(ctx context.Context, limit time.Duration, ops ...any) ([]zk.MultiResponse, error) {
+	return call(ctx, s, limit, func(c client) ([]zk.MultiResponse, error) {
+		return c.Multi(ops...)
+	})
+}
+
+func wrap(step string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", step, err)
+}
+
+// refusals are the errors that a server sends in reply to a request that it did not apply.
+var refusals = []error{
+	zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNotEmpty, zk.ErrNoAuth, zk.ErrAuthFailed,
+	zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals, zk.ErrSessionMoved, zk.ErrBadArguments,
+}
+
+// refused reports whether err is an answer: the request had no effect and will have none. Every other error leaves the
+// outcome unknown.
+func refused(err error) bool {
+	return slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) })
 }

@@ -13,36 +13,30 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// soloRetry is the pause, on average, before Solo tries again what failed.
+// soloRetry is the average pause before Solo retries after a failure.
 const soloRetry = time.Second
 
-// Guard makes a second Solo refuse to start. Acquire returns with the guard, or with an error that Is ErrHeld and
-// names the holder, or with another one, which is tried again. lost is closed when the guard is gone while it
-// was held; nil means that it cannot be. release is called once, after lead has returned.
-type Guard interface {
-	Acquire(ctx context.Context) (release func(), lost <-chan struct{}, err error)
-}
-
-// SoloConfig is what an elector of one instance needs.
+// SoloConfig configures a single instance.
 type SoloConfig struct {
 	Instance string
 	Address  string
 	Version  string
 
-	// Guard keeps a second instance out. Nil: nothing is shared, as with a store in memory.
-	Guard Guard
+	// Lead is called from start to end.
+	Lead Lead
 
-	// NextTerm is 1 + the highest term that any store knows.
+	// NextTerm returns 1 + the highest term that any store knows.
 	NextTerm func(ctx context.Context) (uint64, error)
 
-	// Healthy is only shown to others: there is nobody to lead instead. Nil: always healthy.
+	// Healthy is only reported: there is no other instance to lead instead. If nil, the instance is always healthy.
 	Healthy func() error
 
 	Log        zerolog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Solo leads from start to end: the elector of a single instance.
+// Solo is the node of a single instance and its one race, which it leads from start to end. Its leaderships have no
+// lease, since no other instance can win. The caller must keep a second instance out; see LockFile.
 type Solo struct {
 	cfg     SoloConfig
 	log     zerolog.Logger
@@ -52,16 +46,17 @@ type Solo struct {
 
 	mu sync.Mutex
 
-	state  State
-	leader Leader
+	state State
+	since time.Time // start of the last leadership
 }
 
-var _ Elector = (*Solo)(nil)
-
-// NewSolo checks the config by field.
+// NewSolo validates the config field by field.
 func NewSolo(cfg SoloConfig) (*Solo, error) {
 	if err := checkMember(cfg.Instance, cfg.Address, cfg.Version); err != nil {
 		return nil, fmt.Errorf("election: %w", err)
+	}
+	if cfg.Lead == nil {
+		return nil, errors.New("election: lead: a function is needed")
 	}
 	if cfg.NextTerm == nil {
 		return nil, errors.New("election: next term: a function is needed")
@@ -73,6 +68,9 @@ func NewSolo(cfg SoloConfig) (*Solo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("election: %w", err)
 	}
+	if _, err := newLosses(cfg.Registerer); err != nil { // stays 0: there is no session to lose
+		return nil, fmt.Errorf("election: %w", err)
+	}
 	return &Solo{
 		cfg:     cfg,
 		metrics: m,
@@ -82,20 +80,15 @@ func NewSolo(cfg SoloConfig) (*Solo, error) {
 	}, nil
 }
 
-// Run leads until ctx ends. A guard that another process holds ends it with ErrHeld; what fails otherwise is
-// tried again about once a second, under a new term.
-func (s *Solo) Run(ctx context.Context, lead func(ctx context.Context, term uint64) error) error {
+// Run leads until ctx ends, waits for Lead and returns nil. After a failure it tries again after about a second, under
+// a new term.
+func (s *Solo) Run(ctx context.Context) error {
 	if !s.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
 	defer s.running.Store(false)
 	for ctx.Err() == nil {
-		err := s.hold(ctx, lead)
-		if errors.Is(err, ErrHeld) {
-			s.setState(State{Role: Disconnected, Err: err})
-			s.log.Error().Err(err).Msg("instance refused")
-			return err
-		}
+		err := s.leadOnce(ctx)
 		if ctx.Err() != nil {
 			break
 		}
@@ -107,16 +100,8 @@ func (s *Solo) Run(ctx context.Context, lead func(ctx context.Context, term uint
 	return nil
 }
 
-// hold takes the guard, leads under one term, and gives the guard back.
-func (s *Solo) hold(ctx context.Context, lead Lead) error {
-	release, lost := func() {}, (<-chan struct{})(nil)
-	if s.cfg.Guard != nil {
-		var err error
-		if release, lost, err = s.cfg.Guard.Acquire(ctx); err != nil {
-			return fmt.Errorf("guard: %w", err)
-		}
-	}
-	defer release()
+// leadOnce leads under one term until Lead has returned. Lead's context ends with ctx.
+func (s *Solo) leadOnce(ctx context.Context) error {
 	s.setState(State{Role: Candidate})
 	term, err := s.cfg.NextTerm(ctx)
 	if err != nil {
@@ -125,37 +110,26 @@ func (s *Solo) hold(ctx context.Context, lead Lead) error {
 	if term == 0 || term > maxTerm {
 		return fmt.Errorf("next term: %d is outside 1 to %d", term, uint64(maxTerm))
 	}
-	return s.reign(ctx, lead, term, lost)
-}
-
-// reign runs lead until it returns. Its context ends first when the guard is lost or ctx ends.
-func (s *Solo) reign(ctx context.Context, lead Lead, term uint64, lost <-chan struct{}) error {
 	under, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	since := time.Now()
 	s.mu.Lock()
-	s.state = State{Role: Leading, Term: term}
-	s.leader = Leader{Instance: s.cfg.Instance, Address: s.cfg.Address, Term: term, Since: since.UTC()}
+	s.state, s.since = State{Role: Leading, Term: term}, since.UTC()
 	s.mu.Unlock()
 	s.metrics.races.WithLabelValues("won").Inc()
 	s.metrics.lead(term)
 	s.log.Info().Uint64("term", term).Msg("leadership won")
 
 	done := make(chan error, 1)
-	go func() { done <- lead(under, term) }() // awaited below, whatever happens
+	go func() { done <- s.cfg.Lead(under, term) }() // awaited below, whatever happens
 
-	why, cause := endReturned, error(nil)
-	var result error
+	why, cause := endReturned, fmt.Errorf("%w: the leader's work returned", ErrResigned)
 	select {
 	case <-ctx.Done():
 		why, cause = endStopped, fmt.Errorf("%w: shutting down", ErrResigned)
-	case <-lost:
-		s.metrics.sessionLosses.Inc()
-		why, cause = endExpired, fmt.Errorf("%w: the guard is gone", ErrLost)
-	case result = <-done:
-		cause = fmt.Errorf("%w: the leader's work returned", ErrResigned)
-		if result != nil {
-			cause = fmt.Errorf("%w: %w", cause, result)
+	case err := <-done:
+		if err != nil {
+			cause = fmt.Errorf("%w: %w", cause, err)
 		}
 	}
 	cancel(cause)
@@ -163,13 +137,13 @@ func (s *Solo) reign(ctx context.Context, lead Lead, term uint64, lost <-chan st
 	s.setState(State{Role: Resigning, Term: term, Err: cause})
 	s.log.Info().Str("why", string(why)).AnErr("cause", cause).Uint64("term", term).
 		Dur("after", time.Since(since)).Msg("leadership ended")
-	if why != endReturned {
+	if why == endStopped {
 		<-done
 	}
 	return cause
 }
 
-// Resign refuses: nobody could take over.
+// Resign always fails, because no instance could take over.
 func (s *Solo) Resign(context.Context, string) error {
 	if s.State().Role != Leading {
 		return ErrNotLeader
@@ -177,14 +151,17 @@ func (s *Solo) Resign(context.Context, string) error {
 	return ErrSolo
 }
 
-// Leader is this instance, while it leads.
+// Leader returns this instance while it leads.
 func (s *Solo) Leader(context.Context) (Leader, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.leader, s.state.Role == Leading, nil
+	if s.state.Role != Leading {
+		return Leader{}, false, nil
+	}
+	return Leader{s.cfg.Instance, s.cfg.Address, s.state.Term, s.since}, true, nil
 }
 
-// Members is this instance.
+// Members returns this instance.
 func (s *Solo) Members(context.Context) ([]Member, error) {
 	return []Member{{
 		Instance: s.cfg.Instance, Address: s.cfg.Address, Version: s.cfg.Version,
@@ -192,7 +169,7 @@ func (s *Solo) Members(context.Context) ([]Member, error) {
 	}}, nil
 }
 
-// State returns where this instance stands.
+// State returns this instance's state.
 func (s *Solo) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,7 +180,4 @@ func (s *Solo) setState(st State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state = st
-	if st.Role != Leading && st.Role != Resigning {
-		s.leader = Leader{}
-	}
 }

@@ -8,39 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
 )
-
-// paperGuard is a guard of a test's own.
-type paperGuard struct {
-	mu sync.Mutex
-
-	err      error
-	lost     chan struct{}
-	held     int
-	released int
-}
-
-func (g *paperGuard) Acquire(context.Context) (func(), <-chan struct{}, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.err != nil {
-		return nil, nil, g.err
-	}
-	g.held++
-	return func() { g.released++ }, g.lost, nil
-}
-
-func (g *paperGuard) set(err error, lost chan struct{}) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.err, g.lost = err, lost
-}
 
 // soloRun is a Solo of a test, running.
 type soloRun struct {
@@ -51,33 +25,38 @@ type soloRun struct {
 	stopped chan error
 }
 
-func startSolo(t *testing.T, g Guard, next func(context.Context) (uint64, error),
-	work func(context.Context) error) *soloRun {
+func startSolo(t *testing.T, next func(context.Context) (uint64, error), work func(context.Context) error) *soloRun {
 	t.Helper()
-	s, err := NewSolo(SoloConfig{
-		Instance: "one", Address: "one:7071", Version: "1.2.3", Guard: g, NextTerm: next,
-		Log: zerolog.New(zerolog.NewTestWriter(t)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, stop := context.WithCancel(t.Context())
-	r := &soloRun{Solo: s, reigns: make(chan reign, 100), stop: stop, stopped: make(chan error, 1)}
-	go func() {
-		r.stopped <- s.Run(ctx, func(ctx context.Context, term uint64) error {
+	r := &soloRun{reigns: make(chan reign, 100), stop: stop, stopped: make(chan error, 1)}
+	var err error
+	r.Solo, err = NewSolo(SoloConfig{
+		Instance: "one", Address: "one:7071", Version: "1.2.3", NextTerm: next,
+		Lead: func(ctx context.Context, term uint64) error {
 			r.reigns <- reign{term: term, ctx: ctx}
 			if work != nil {
 				return work(ctx)
 			}
 			<-ctx.Done()
 			return nil
-		})
-	}()
+		},
+		Log: zerolog.New(zerolog.NewTestWriter(t)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { r.stopped <- r.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
 		<-r.stopped
 	})
 	return r
+}
+
+// idle leads and does nothing.
+func idle(ctx context.Context, _ uint64) error {
+	<-ctx.Done()
+	return nil
 }
 
 func counting(from uint64) func(context.Context) (uint64, error) {
@@ -90,8 +69,7 @@ func counting(from uint64) func(context.Context) (uint64, error) {
 func TestSolo_LeadsAtOnceUntilStopped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := &paperGuard{}
-		s := startSolo(t, g, counting(6), nil)
+		s := startSolo(t, counting(6), nil)
 		after(time.Second)
 		r := <-s.reigns
 		if r.term != 7 || r.ctx.Err() != nil {
@@ -120,9 +98,6 @@ func TestSolo_LeadsAtOnceUntilStopped(t *testing.T) {
 		if cause := context.Cause(r.ctx); !errors.Is(cause, ErrLost) || !errors.Is(cause, ErrResigned) {
 			t.Errorf("cause %v", cause)
 		}
-		if g.held != 1 || g.released != 1 {
-			t.Errorf("guard taken %d times, given back %d times", g.held, g.released)
-		}
 		if _, ok, _ := s.Leader(t.Context()); ok || s.State().Role != Disconnected {
 			t.Errorf("still leads after Run: %+v", s.State())
 		}
@@ -132,42 +107,16 @@ func TestSolo_LeadsAtOnceUntilStopped(t *testing.T) {
 	})
 }
 
-func TestSolo_HeldGuardRefusesTheStart(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := startSolo(t, &paperGuard{err: fmt.Errorf("%w: two has it", ErrHeld)}, counting(0), nil)
-		err := <-s.stopped
-		s.stopped <- err
-		if !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), "two has it") {
-			t.Errorf("Run returned %v, want ErrHeld with the holder", err)
-		}
-	})
-}
-
-func TestSolo_LostGuardEndsLeadershipAndIsTakenAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		g := &paperGuard{lost: make(chan struct{})}
-		s := startSolo(t, g, counting(0), nil)
-		first := <-s.reigns
-		close(g.lost)
-		synctest.Wait()
-		if cause := context.Cause(first.ctx); !errors.Is(cause, ErrLost) || errors.Is(cause, ErrResigned) {
-			t.Fatalf("cause %v, want a loss", cause)
-		}
-		g.set(nil, make(chan struct{}))
-		after(2 * time.Second)
-		if second := <-s.reigns; second.term != 2 {
-			t.Errorf("leads again under term %d", second.term)
-		}
-	})
-}
-
 func TestSolo_TriesAgainWhatFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g, calls := &paperGuard{err: errors.New("store is away")}, 0
+		var away atomic.Bool
+		away.Store(true)
+		calls := 0
 		next := func(context.Context) (uint64, error) {
+			if away.Load() {
+				return 0, errors.New("store is away")
+			}
 			switch calls++; calls {
 			case 1:
 				return 0, errors.New("term not read")
@@ -179,7 +128,7 @@ func TestSolo_TriesAgainWhatFails(t *testing.T) {
 			return uint64(calls), nil
 		}
 		fails := true
-		s := startSolo(t, g, next, func(ctx context.Context) error {
+		s := startSolo(t, next, func(ctx context.Context) error {
 			if fails {
 				fails = false
 				return errors.New("cannot lead")
@@ -189,9 +138,9 @@ func TestSolo_TriesAgainWhatFails(t *testing.T) {
 		})
 		after(10 * time.Second)
 		if st := s.State(); st.Role != Disconnected || st.Err == nil {
-			t.Errorf("state without a guard: %+v", st)
+			t.Errorf("state without a store: %+v", st)
 		}
-		g.set(nil, nil)
+		away.Store(false)
 		after(10 * time.Second)
 		if a, b := <-s.reigns, <-s.reigns; a.term != 4 || b.term != 5 {
 			t.Errorf("terms %d and %d, want 4 and 5", a.term, b.term)
@@ -205,9 +154,10 @@ func TestSolo_TriesAgainWhatFails(t *testing.T) {
 func TestSolo_RefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	for field, cfg := range map[string]SoloConfig{
-		"instance":  {NextTerm: counting(0)},
-		"next term": {Instance: "one"},
-		"address":   {Instance: "one", Address: strings.Repeat("a", 257), NextTerm: counting(0)},
+		"instance":  {Lead: idle, NextTerm: counting(0)},
+		"lead":      {Instance: "one", NextTerm: counting(0)},
+		"next term": {Instance: "one", Lead: idle},
+		"address":   {Instance: "one", Address: strings.Repeat("a", 257), Lead: idle, NextTerm: counting(0)},
 	} {
 		if _, err := NewSolo(cfg); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("NewSolo(%+v): %v, want an error that names %s", cfg, err, field)
@@ -215,42 +165,41 @@ func TestSolo_RefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-func TestFileGuard_RefusesASecondHolderAndNamesTheFirst(t *testing.T) {
+func TestLockFile_RefusesASecondHolderAndNamesTheFirst(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
-	release, lost, err := FileGuard(path).Acquire(t.Context())
-	if err != nil || lost != nil {
-		t.Fatal(err, lost)
+	release, err := LockFile(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	_, _, err = FileGuard(path).Acquire(t.Context())
+	_, err = LockFile(path)
 	if want := fmt.Sprintf("process %d on", os.Getpid()); !errors.Is(err, ErrHeld) ||
 		!strings.Contains(err.Error(), want) {
 		t.Errorf("second holder: %v, want ErrHeld with %q", err, want)
 	}
 	release()
-	again, _, err := FileGuard(path).Acquire(t.Context())
+	again, err := LockFile(path)
 	if err != nil {
 		t.Fatalf("after release: %v", err)
 	}
 	again()
-	if _, _, err := FileGuard(filepath.Join(path, "below")).Acquire(t.Context()); err == nil ||
-		errors.Is(err, ErrHeld) {
+	if _, err := LockFile(filepath.Join(path, "below")); err == nil || errors.Is(err, ErrHeld) {
 		t.Errorf("a path that cannot be: %v", err)
 	}
 }
 
-// TestFileGuard_DiesWithTheProcess runs this test binary again as the holder and kills it.
-func TestFileGuard_DiesWithTheProcess(t *testing.T) {
+// TestLockFile_DiesWithTheProcess runs this test binary again as the holder and kills it.
+func TestLockFile_DiesWithTheProcess(t *testing.T) {
 	t.Parallel()
 	if path := os.Getenv("ELECTION_HOLD"); path != "" {
-		if _, _, err := FileGuard(path).Acquire(t.Context()); err != nil {
+		if _, err := LockFile(path); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Println("held")
 		select {}
 	}
 	path := filepath.Join(t.TempDir(), "lock")
-	holder := exec.Command(os.Args[0], "-test.run=^TestFileGuard_DiesWithTheProcess$")
+	holder := exec.Command(os.Args[0], "-test.run=^TestLockFile_DiesWithTheProcess$")
 	holder.Env = append(os.Environ(), "ELECTION_HOLD="+path)
 	out, err := holder.StdoutPipe()
 	if err != nil {
@@ -263,7 +212,7 @@ func TestFileGuard_DiesWithTheProcess(t *testing.T) {
 	if _, err := out.Read(said); err != nil || string(said) != "held" {
 		t.Fatalf("holder said %q, %v", said, err)
 	}
-	_, _, err = FileGuard(path).Acquire(t.Context())
+	_, err = LockFile(path)
 	if want := fmt.Sprintf("process %d on", holder.Process.Pid); !errors.Is(err, ErrHeld) ||
 		!strings.Contains(err.Error(), want) {
 		t.Errorf("while it lives: %v, want ErrHeld with %q", err, want)
@@ -272,7 +221,7 @@ func TestFileGuard_DiesWithTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = holder.Wait() // killed
-	release, _, err := FileGuard(path).Acquire(t.Context())
+	release, err := LockFile(path)
 	if err != nil {
 		t.Fatalf("after its death: %v", err)
 	}

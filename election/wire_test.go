@@ -93,7 +93,7 @@ func TestLink_AuthenticatesInsideTheHandshake(t *testing.T) {
 		want  error
 	}{
 		"accepted":      {answer(-4, 5, 0, ""), nil},
-		"refused":       {answer(-4, 5, -115, ""), errCredentials},
+		"refused":       {answer(-4, 5, -115, ""), ErrCredentials},
 		"another reply": {answer(3, 5, 0, ""), errNotZooKeeper},
 		"short reply":   {[]byte{0, 0, 0, 4, 0, 0, 0, 0}, errNotZooKeeper},
 	} {
@@ -215,7 +215,7 @@ func TestLink_RefusesAnEndlessPacket(t *testing.T) {
 func TestDialer_ServesOneSessionOnly(t *testing.T) {
 	t.Parallel()
 	var states []zk.State
-	d := newDialer(ZooKeeperConfig{Servers: []string{"a:1"}, Session: time.Second}, hooks{
+	d := newDialer(NodeConfig{Servers: []string{"a:1"}, Session: time.Second}, hooks{
 		granted: func(time.Duration) {},
 		state:   func(s zk.State) { states = append(states, s) },
 		failed:  func(error) {},
@@ -239,7 +239,7 @@ func TestDialer_ServesOneSessionOnly(t *testing.T) {
 
 func TestDialer_TakesAddressesInTurnAndResolvesEachTime(t *testing.T) {
 	t.Parallel()
-	d := newDialer(ZooKeeperConfig{Servers: []string{"zoo:2181"}, Session: time.Second}, hooks{failed: func(error) {}})
+	d := newDialer(NodeConfig{Servers: []string{"zoo:2181"}, Session: time.Second}, hooks{failed: func(error) {}})
 	defer d.cut()
 	lookups, fail := 0, errors.New("no such host")
 	d.lookup = func(context.Context, string) ([]string, error) {

@@ -5,38 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 )
 
-// maxTerm keeps terms below 2^53: Lua and JSON know numbers as doubles.
+// maxTerm keeps terms below 2^53, because Lua and JSON represent numbers as doubles.
 const maxTerm = 1<<53 - 1
 
-// errBadZnode means that a znode holds what no instance of ours writes.
+// errBadZnode means that a znode holds data that no tarry instance writes.
 var errBadZnode = errors.New("unreadable znode")
-
-// paths are the znodes of one namespace.
-type paths struct {
-	root, leader, term, instances string
-}
-
-func pathsOf(namespace string) paths {
-	root := "/tarry/" + namespace
-	return paths{root: root, leader: root + "/leader", term: root + "/term", instances: root + "/instances"}
-}
-
-func (p paths) member(instance string) string { return p.instances + "/" + instance }
 
 // leaderNode is the leader znode's content. Incarnation distinguishes two lives of one instance name.
 type leaderNode struct {
-	Instance    string    `json:"instance"`
-	Address     string    `json:"address"`
-	Incarnation string    `json:"incarnation"`
-	Term        uint64    `json:"term"`
-	Since       time.Time `json:"since"`
-}
-
-func (n leaderNode) leader() Leader {
-	return Leader{Instance: n.Instance, Address: n.Address, Term: n.Term, Since: n.Since}
+	Leader
+	Incarnation string `json:"incarnation"`
 }
 
 // memberNode is a member znode's content.
@@ -45,7 +25,7 @@ type memberNode struct {
 	Incarnation string `json:"incarnation"`
 }
 
-// encode cannot fail: the types hold nothing that JSON refuses, but for a year past 9999.
+// encode cannot fail: the types hold nothing that JSON rejects, except a year past 9999.
 func encode(v any) ([]byte, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -89,7 +69,7 @@ func decodeTerm(b []byte) (uint64, error) {
 	return n, nil
 }
 
-// nextTerm is one above everything known. A term is never reused, so running out is an error.
+// nextTerm returns one more than the highest known term. A term is never reused, so running out is an error.
 func nextTerm(stored, floor uint64) (uint64, error) {
 	top := max(stored, floor)
 	if top >= maxTerm {

@@ -5,19 +5,19 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Accept queues a push and calls done exactly once with its outcome, from
-// another goroutine or, when it is refused at once, from this one. done must
-// not block: other pushes of the same flush wait behind it.
+// Accept queues a push and calls done exactly once with its outcome, from another goroutine or, when it is refused at
+// once, from this one. done must not block: other pushes of the same flush wait behind it.
 func (s *Scheduler) Accept(p *Push, done func(Accepted)) { s.accept(p, done) }
 
-// accept is Accept; it returns the push's uid, so that a caller who gives up
-// waiting can name it.
-func (s *Scheduler) accept(p *Push, done func(Accepted)) UID {
+// accept is Accept; it returns the push's uid, so that a caller who gives up waiting can name it.
+func (s *Scheduler) accept(p *Push, done func(Accepted)) message.UID {
 	now := s.cfg.Clock.Latest()
 	m := s.message(p, now)
-	refuse := func(err error) UID {
+	refuse := func(err error) message.UID {
 		s.metrics.refused.Inc()
 		done(Accepted{UID: m.UID, ID: p.ID, Due: m.Due, Err: err})
 		return m.UID
@@ -32,7 +32,7 @@ func (s *Scheduler) accept(p *Push, done func(Accepted)) UID {
 			return refuse(
 				fmt.Errorf("%w: it was given out %s ago, and is remembered for %s", ErrStaleUID, age.Round(1e9), keep))
 		}
-		if err := p.UID.checkRepeat(now, nameForHash(p.ID, p.Key)); err != nil {
+		if err := checkRepeat(p.UID, now, message.HashedName(p.ID, p.Key)); err != nil {
 			return refuse(err)
 		}
 	}
@@ -66,8 +66,29 @@ func (s *Scheduler) accept(p *Push, done func(Accepted)) UID {
 	return uid
 }
 
+// uidAhead is how far in the future a uid of another instance may lie: clocks that are further apart raise an alarm.
+const uidAhead = time.Second
+
+// checkRepeat refuses a uid that a push names as its own although no push outside the intake can have been answered
+// with it: coming pushes of the intake, whose uids can be guessed, would be taken for its repeats. name is what decides
+// the push's bucket, empty for none.
+func checkRepeat(u message.UID, now time.Time, name string) error {
+	switch {
+	case u.Intake():
+		return fmt.Errorf("%w: the id %s is that of a push by tag; such a push needs no id to be repeated safely",
+			ErrForeignUID, u)
+	case u.Time().Sub(now) > uidAhead:
+		return fmt.Errorf("%w: the id %s lies in the future", ErrForeignUID, u)
+	case name != "" && u.Hash() != message.Hash(name):
+		return fmt.Errorf(
+			"%w: the id %s does not belong to a message with this key, or with this content where pushes are merged",
+			ErrForeignUID, u)
+	}
+	return nil
+}
+
 // message is a push as a message, due by the given now.
-func (s *Scheduler) message(p *Push, now time.Time) *Message {
+func (s *Scheduler) message(p *Push, now time.Time) *message.Message {
 	m := s.plain(p, now)
 	if m.MaxWait > 0 && s.cfg.Clock.Doubted(m.MaxWait) {
 		// counted from when the first push was stored, it might end early; this push's own due time bounds it
@@ -76,7 +97,7 @@ func (s *Scheduler) message(p *Push, now time.Time) *Message {
 	return m
 }
 
-func (s *Scheduler) plain(p *Push, now time.Time) *Message {
+func (s *Scheduler) plain(p *Push, now time.Time) *message.Message {
 	if !p.ByRetry {
 		return p.message(now)
 	}
@@ -87,9 +108,8 @@ func (s *Scheduler) plain(p *Push, now time.Time) *Message {
 	return by.message(now)
 }
 
-// schedule is what retries of a message go by: its own, else its topic's, else
-// the default.
-func (s *Scheduler) schedule(own *Retry, topic string) Retry {
+// schedule is what retries of a message go by: its own, else its topic's, else the default.
+func (s *Scheduler) schedule(own *message.Retry, topic string) message.Retry {
 	if !own.Empty() {
 		return *own
 	}
@@ -99,8 +119,8 @@ func (s *Scheduler) schedule(own *Retry, topic string) Retry {
 	return s.cfg.Topics.retry()
 }
 
-// AcceptAll pushes a batch and waits for every outcome, in order. When ctx
-// ends first, the outcomes still missing are ErrOutcomeUnknown.
+// AcceptAll pushes a batch and waits for every outcome, in order. When ctx ends first, the outcomes still missing are
+// ErrOutcomeUnknown.
 func (s *Scheduler) AcceptAll(ctx context.Context, batch []*Push) []Accepted {
 	var (
 		mu      sync.Mutex
@@ -140,13 +160,13 @@ func (s *Scheduler) AcceptAll(ctx context.Context, batch []*Push) []Accepted {
 }
 
 // bucketOf is the bucket that a message's identity or name decides, if any does.
-func (s *Scheduler) bucketOf(m *Message) (bucket int, chosen bool) {
+func (s *Scheduler) bucketOf(m *message.Message) (bucket int, chosen bool) {
 	n := s.cfg.Timeline.Buckets()
 	if m.UID != "" {
 		return m.UID.Bucket(n), true
 	}
-	if name := nameForHash(m.ID, m.Key); name != "" {
-		return int(Hash(name)) % n, true
+	if name := message.HashedName(m.ID, m.Key); name != "" {
+		return int(message.Hash(name)) % n, true
 	}
 	return 0, false
 }
@@ -166,8 +186,8 @@ func (s *Scheduler) observe(a *Accepted) {
 }
 
 // answer turns what the timeline says of a push into the answer to its producer.
-func answer(m *Message, r AddResult) Accepted {
-	a := Accepted{UID: m.UID, ID: m.ID, Due: m.Due, State: StateWaiting, Version: 1}
+func answer(m *message.Message, r AddResult) Accepted {
+	a := Accepted{UID: m.UID, ID: m.ID, Due: m.Due, State: message.StateWaiting, Version: 1}
 	if a.ID == "" {
 		a.ID = string(m.UID)
 	}
@@ -182,7 +202,7 @@ func answer(m *Message, r AddResult) Accepted {
 	}
 	switch r.Code {
 	case AddedCanceled:
-		a.State, a.Version = StateCanceled, 2
+		a.State, a.Version = message.StateCanceled, 2
 	case AddDuplicate, AddConflict, AddMerged, AddUncertain:
 		a.UID, a.Due, a.State, a.Version = r.First.UID, r.First.Due, r.First.State, r.First.Version
 		a.Duplicate, a.Merged = r.Code == AddDuplicate, r.Code == AddMerged

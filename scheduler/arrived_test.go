@@ -9,8 +9,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// A push that was acknowledged by the intake and is asked for at once is
-// waited for; what is known pays nothing (P4).
+// A push that was acknowledged by the intake and is asked for at once is waited for; what is known pays nothing (P4).
 func TestSteer_WaitsForTheIntakeBeforeAnIDIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, nil)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// BucketError says that one bucket does not answer while others do, as when a node
-// of a Redis Cluster is away; nothing was written. It is ErrUnavailable too.
+// BucketError says that one bucket does not answer while others do, as when a node of a Redis Cluster is away; nothing
+// was written. It is ErrUnavailable too.
 type BucketError struct {
 	Bucket int
 }
@@ -22,9 +22,8 @@ func (e *BucketError) Error() string {
 // Unwrap makes it ErrUnavailable.
 func (e *BucketError) Unwrap() error { return ErrUnavailable }
 
-// watch knows which buckets do not answer. It looks at all of them when a push has
-// failed, and again until all answer, so that pushes know at once what else would
-// take a time-out each. While all is well it does nothing.
+// watch knows which buckets do not answer. It looks at all of them when a push has failed, and again until all answer,
+// so that pushes know at once what else would take a time-out each. While all is well it does nothing.
 type watch struct {
 	s    *Scheduler
 	kick chan struct{} // capacity 1: a push failed
@@ -96,9 +95,8 @@ func (w *watch) look(ctx context.Context) bool {
 // suspect has every bucket looked at.
 func (w *watch) suspect() { signal(w.kick) }
 
-// refuse returns why a push to a bucket cannot be stored although other buckets
-// answer, nil if it can. While every bucket is away it returns nil: only a try
-// shows whether one is back.
+// refuse returns why a push to a bucket cannot be stored although other buckets answer, nil if it can. While every
+// bucket is away it returns nil: only a try shows whether one is back.
 func (w *watch) refuse(bucket int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,8 +109,7 @@ func (w *watch) refuse(bucket int) error {
 // answers reports whether a bucket takes pushes, as far as is known.
 func (w *watch) answers(bucket int) bool { return w.refuse(bucket) == nil }
 
-// verdict is refuse after a look that began no earlier than since, waited for as
-// long as a look takes.
+// verdict is refuse after a look that began no earlier than since, waited for as long as a look takes.
 func (w *watch) verdict(bucket int, since time.Time) error {
 	late := time.NewTimer(2 * w.s.cfg.CallTimeout) // one look may be under way
 	defer late.Stop()

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// apart is a timeline whose buckets lie on several nodes, some of which are frozen
-// or refuse connections.
+// apart is a timeline whose buckets lie on several nodes, some of which are frozen or refuse connections.
 type apart struct {
 	scheduler.Timeline
 	mu      sync.Mutex
@@ -48,8 +48,8 @@ func (a *apart) reach(ctx context.Context, bucket int) error {
 	return nil
 }
 
-func (a *apart) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
-	now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
+func (a *apart) Add(ctx context.Context, bucket int, batch []*message.Message,
+	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
 	a.mu.Lock()
 	if a.adds == nil {
 		a.adds = map[int]int{}
@@ -81,7 +81,7 @@ func (a *apart) Heads(ctx context.Context) ([]scheduler.Head, error) {
 // keyIn is a key whose messages lie in a bucket.
 func keyIn(bucket, buckets int) string {
 	for i := 0; ; i++ {
-		if key := fmt.Sprint("k", i); int(scheduler.Hash(key))%buckets == bucket {
+		if key := fmt.Sprint("k", i); int(message.Hash(key))%buckets == bucket {
 			return key
 		}
 	}

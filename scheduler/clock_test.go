@@ -3,6 +3,8 @@ package scheduler
 import (
 	"testing"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // hands are a machine's two clocks that a test moves by hand.
@@ -116,8 +118,7 @@ func TestClock_OneServerFarOffMovesNoDelay(t *testing.T) {
 	}
 }
 
-// Of two clocks nobody knows which is right. Whoever accepts may have the slow one,
-// and whoever dispatches not.
+// Of two clocks nobody knows which is right. Whoever accepts may have the slow one, and whoever dispatches not.
 func TestClock_OfTwoADelayCountsFromTheLater(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		h := &hands{wall: noon}
@@ -169,13 +170,13 @@ func TestClock_OfTwoTheEarlierCounts(t *testing.T) {
 
 func TestMilli_RoundsDueUp(t *testing.T) {
 	at := noon.Add(time.Microsecond)
-	if got, want := CeilMilli(at), Milli(noon.UnixMilli()+1); got != want {
+	if got, want := message.CeilMilli(at), message.Milli(noon.UnixMilli()+1); got != want {
 		t.Fatalf("CeilMilli: %d, want %d", got, want)
 	}
-	if got := CeilMilli(noon); got != Milli(noon.UnixMilli()) {
+	if got := message.CeilMilli(noon); got != message.Milli(noon.UnixMilli()) {
 		t.Fatalf("CeilMilli of a whole millisecond: %d", got)
 	}
-	if got := Milli(5).Add(1500 * time.Microsecond); got != 7 {
+	if got := message.Milli(5).Add(1500 * time.Microsecond); got != 7 {
 		t.Fatalf("Add: %d, want 7", got)
 	}
 }
@@ -196,18 +197,18 @@ func TestClock_KnowsWhoEverToldTheTime(t *testing.T) {
 	}
 }
 
-// The longest wait of debounce counts from when the first push was stored. By a
-// clock that was set since, it might be over too early.
+// The longest wait of debounce counts from when the first push was stored. By a clock that was set since, it might be
+// over too early.
 func TestScheduler_CountsNoLongestWaitFromADoubtfulTime(t *testing.T) {
 	t.Parallel()
 	h := &hands{wall: time.UnixMilli(1896076800000)}
 	c := NewClock(h.local())
 	s := &Scheduler{cfg: Config{Clock: c}}
-	push := Push{ID: "a", Topic: "orders", Delay: 2 * time.Hour, Merge: MergeDebounce, MaxWait: time.Hour}
+	push := Push{ID: "a", Topic: "orders", Delay: 2 * time.Hour, Merge: message.MergeDebounce, MaxWait: time.Hour}
 	check := func(want time.Duration) {
 		t.Helper()
 		now := c.Now()
-		if m := s.message(&push, now); m.MaxWait != want || m.Due != CeilMilli(now.Add(time.Hour)) {
+		if m := s.message(&push, now); m.MaxWait != want || m.Due != message.CeilMilli(now.Add(time.Hour)) {
 			t.Errorf("due %s from now, the wait is %s, want %s", m.Due.Time().Sub(now), m.MaxWait, want)
 		}
 	}

@@ -8,28 +8,29 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // queued is a push on its way into the timeline.
 type queued struct {
-	message *Message
+	message *message.Message
 	done    func(Accepted)
-	fresh   bool // its uid was made here
+	fresh   bool // its uid was assigned here
 	cost    int64
 	at      time.Time
-	// unjudged: nobody could tell whether its name was used before.
+	// unjudged: it is unknown whether the name was used before.
 	unjudged bool
-	// known is until when the timeline is sure to know what became of the first push
-	// with its uid; zero where its uid is new, or the journal is asked.
+	// known is the time until which the timeline certainly remembers the first push with this uid. It is zero if the
+	// uid is new or the journal is asked.
 	known time.Time
 }
 
-// coalescer gathers pushes so that one call of the timeline stores many. A
-// flusher that is free takes what has gathered at once, and while it is away
-// more gathers, so batches grow with the load and a single push waits for
-// nobody. Only pushes from the intake wait a moment for more: their producers
-// were answered by the stream. Pushes without key or id all go to one bucket
-// until its flusher takes them, then to the next: a flush is one script.
+// coalescer gathers pushes so that one call of the timeline stores many. A free flusher takes whatever has gathered at
+// once. While its flush is under way more pushes gather, so batches grow with the load and a single push waits for no
+// other. Only pushes from the intake wait a moment for more, because the stream has already answered their producers.
+// Pushes without a key or id all go to one bucket until its flusher takes them, then to the next, so that a flush is
+// one script.
 type coalescer struct {
 	s      *Scheduler
 	watch  *watch
@@ -41,32 +42,31 @@ type coalescer struct {
 }
 
 type pushQueue struct {
-	ready chan struct{} // capacity 1: something was put
-	hurry chan struct{} // capacity 1: something was put that must not wait
+	ready chan struct{} // capacity 1: a push was queued
+	hurry chan struct{} // capacity 1: a push was queued that must not wait
 
 	mu      sync.Mutex
 	waiting []*queued
-	urgent  bool // some of them must not wait for more
+	urgent  bool // some pushes must not wait for more
 	closed  bool
 }
 
 const (
 	flushCount = 500     // more in one script gains nothing (research: batches over 100 add little)
-	flushBytes = 4 << 20 // bounds one script's time in the store
-	// flushers is how many flushes are on the wire at once: one is, while the next
-	// gathers. More make smaller batches. A flush that takes longer than flushHold
-	// counts no more: its bucket must not hold up others.
+	flushBytes = 4 << 20 // limits one script's time in the store
+	// flushers is how many flushes are on the wire at once: while one is under way the next gathers. More flushers make
+	// smaller batches. A flush that takes longer than flushHold no longer counts, because its bucket must not hold up
+	// the others.
 	flushers  = 2
 	flushHold = 50 * time.Millisecond
-	// gatherPause is how long pushes from the intake wait for more, unless so many
-	// have gathered, or one is due this soon. It halves the processor time that a
-	// push costs at a few thousand a second.
+	// gatherPause is how long pushes from the intake wait for more, unless enough have gathered or one is due soon. It
+	// halves the processor time per push at a few thousand pushes a second.
 	gatherPause = 2 * time.Millisecond
 	gatherCount = 100
 	dueSoon     = 10 * time.Millisecond
 	maxQueued   = 100_000
 	maxBytes    = 256 << 20
-	// messageCost is what a queued push weighs beyond its body.
+	// messageCost is the weight of a queued push in addition to its body.
 	messageCost = 256
 	addAttempts = 3
 )
@@ -80,8 +80,7 @@ func newCoalescer(s *Scheduler) *coalescer {
 	return c
 }
 
-// current is the bucket that pushes without name or key gather in: one that
-// answers, where any does.
+// current returns the bucket in which pushes without a name or key gather: a bucket that answers, if any does.
 func (c *coalescer) current() int {
 	first := int(c.turn.Load()) % len(c.queues)
 	for i := range c.queues {
@@ -95,8 +94,8 @@ func (c *coalescer) current() int {
 	return first
 }
 
-// wire is the right to have a flush on the wire. A token a batch: a bucket under
-// load leaves others their turn.
+// wire acquires the right to have a flush on the wire. Each batch takes a token, so that a bucket under load leaves the
+// others their turn.
 func (c *coalescer) wire() (release func()) {
 	c.tokens <- struct{}{}
 	give := sync.OnceFunc(func() { <-c.tokens })
@@ -114,7 +113,7 @@ func (c *coalescer) put(bucket int, q *queued) error {
 	return c.enqueue(bucket, q)
 }
 
-// admit counts a push against what may wait.
+// admit counts a push against the limits on queued pushes.
 func (c *coalescer) admit(q *queued) error {
 	q.cost, q.at = int64(weigh(q.message)), time.Now()
 	if n, bytes := c.size.Add(1), c.bytes.Add(q.cost); n > maxQueued || bytes > maxBytes {
@@ -124,7 +123,7 @@ func (c *coalescer) admit(q *queued) error {
 	return nil
 }
 
-// enqueue queues a push that was admitted; one that is refused counts no more.
+// enqueue queues an admitted push. A push that it refuses no longer counts.
 func (c *coalescer) enqueue(bucket int, q *queued) error {
 	p := c.queues[bucket]
 	p.mu.Lock()
@@ -135,7 +134,7 @@ func (c *coalescer) enqueue(bucket int, q *queued) error {
 	}
 	p.waiting = append(p.waiting, q)
 	urgent := q.message.Stored == 0 || len(p.waiting) >= gatherCount ||
-		q.message.Due < Milli(q.at.Add(dueSoon).UnixMilli())
+		q.message.Due < message.Milli(q.at.Add(dueSoon).UnixMilli())
 	p.urgent = p.urgent || urgent
 	p.mu.Unlock()
 	signal(p.ready)
@@ -145,7 +144,7 @@ func (c *coalescer) enqueue(bucket int, q *queued) error {
 	return nil
 }
 
-// signal leaves a token in a channel of capacity 1.
+// signal puts a token into a channel of capacity 1.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -153,7 +152,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// gather lets more come before a flush, unless somebody waits for it.
+// gather lets more pushes arrive before a flush, unless a push must not wait.
 func (p *pushQueue) gather(ctx context.Context) {
 	p.mu.Lock()
 	urgent := p.urgent
@@ -175,9 +174,8 @@ func (c *coalescer) release(q *queued) {
 	c.bytes.Add(-q.cost)
 }
 
-// weigh is what a push takes of the bounds: body, headers, and what it costs
-// beyond.
-func weigh(m *Message) int {
+// weigh returns what a push counts against the limits: body, headers and fixed cost.
+func weigh(m *message.Message) int {
 	n := messageCost + len(m.Body)
 	for i := range m.Headers {
 		n += len(m.Headers[i].Name) + len(m.Headers[i].Value)
@@ -199,15 +197,15 @@ func (c *coalescer) flush(ctx context.Context, bucket int) {
 			return
 		}
 		for more := true; more && ctx.Err() == nil; {
-			release := c.wire() // before a batch is taken: while it is waited for, more gathers
+			release := c.wire() // before a batch is taken: while it waits for the token, more pushes gather
 			more = c.flushOnce(bucket, release)
 			release()
 		}
 	}
 }
 
-// empty closes a queue and stores what is left, as long as a stop may take. The
-// rest is answered with ErrStopping: it was never sent.
+// empty closes a queue and stores the remaining pushes for as long as a stop may take. It answers the rest, which were
+// never sent, with ErrStopping.
 func (c *coalescer) empty(bucket int) {
 	p := c.queues[bucket]
 	p.mu.Lock()
@@ -227,8 +225,8 @@ func (c *coalescer) empty(bucket int) {
 	}
 }
 
-// flushOnce takes one batch and stores it; onWire is called when it has been on
-// the wire. It reports whether more is waiting.
+// flushOnce takes one batch and stores it. It calls onWire once the batch has been on the wire. It reports whether more
+// pushes are waiting.
 func (c *coalescer) flushOnce(bucket int, onWire func()) bool {
 	p := c.queues[bucket]
 	p.mu.Lock()
@@ -254,9 +252,8 @@ func (c *coalescer) flushOnce(bucket int, onWire func()) bool {
 	return more
 }
 
-// young answers those of a batch that repeat a uid and waited here until the
-// timeline may have forgotten it, or might before the last try to store them. The
-// others are returned.
+// young returns the pushes of a batch that may still be stored and answers the others: those that repeat a uid and
+// waited here until the timeline may have forgotten it, or might forget it before the last try to store them.
 func (c *coalescer) young(batch []*queued) []*queued {
 	last := c.s.cfg.Clock.Latest().Add(addAttempts * c.s.cfg.CallTimeout)
 	aged := func(q *queued) bool { return !q.known.IsZero() && last.After(q.known) }
@@ -268,7 +265,7 @@ func (c *coalescer) young(batch []*queued) []*queued {
 		switch {
 		case !aged(q):
 			kept = append(kept, q)
-		case c.s.cfg.NamesKeep > 0: // the journal is asked when it comes again
+		case c.s.cfg.NamesKeep > 0: // the journal is asked when the push comes again
 			c.fail(q, errLate)
 		default:
 			c.fail(q,
@@ -278,14 +275,13 @@ func (c *coalescer) young(batch []*queued) []*queued {
 	return kept
 }
 
-// errLate: the push waited here so long that its sender may have sent it to
-// another instance, and that the store may have forgotten that push's end.
+// errLate means that the push waited here so long that its sender may have sent it to another instance, and that the
+// store may have forgotten that push's end.
 var errLate = fmt.Errorf("%w: it waited too long in this instance", ErrUnavailable)
 
-// late reports whether a push came so long ago that it must not be stored any
-// more: an instance that stood still must not bring back what another accepted
-// meanwhile, canceled and forgot. The wall clock is asked too: while a machine
-// is suspended the monotonic one stands.
+// late reports whether a push came so long ago that it must no longer be stored: an instance that stood still must not
+// bring back a message that another instance meanwhile accepted, canceled and forgot. late reads the wall clock too,
+// because the monotonic clock stops while a machine is suspended.
 func (c *coalescer) late(at time.Time) bool {
 	limit := c.s.cfg.EndedKeep / 2
 	return time.Since(at) > limit || time.Now().Round(0).Sub(at.Round(0)) > limit
@@ -293,7 +289,7 @@ func (c *coalescer) late(at time.Time) bool {
 
 // store adds the batch and answers every push.
 func (c *coalescer) store(bucket int, batch []*queued, onWire func()) {
-	messages := make([]*Message, len(batch))
+	messages := make([]*message.Message, len(batch))
 	for i, q := range batch {
 		messages[i] = q.message
 	}
@@ -302,7 +298,7 @@ func (c *coalescer) store(bucket int, batch []*queued, onWire func()) {
 		c.s.hasten(bucket, head)
 	}
 	var again []*queued
-	tried := map[UID]bool{} // stored by an earlier try
+	tried := map[message.UID]bool{} // stored by an earlier try
 	var verdicts []foreign
 	if err == nil {
 		verdicts = c.taken(batch, results, repeat)
@@ -339,11 +335,10 @@ func (c *coalescer) store(bucket int, batch []*queued, onWire func()) {
 	}
 }
 
-// stores reports whether a message that is there after a repeat is this push as an
-// earlier try stored it: nobody else has its uid. A client that repeats a uid pushed
-// it before. Of a push of the intake an earlier delivery may have been stored; that
-// cannot be known then, and mostly there was none.
-func (q *queued) stores(uid UID) bool {
+// stores reports whether a message found after a repeat is this push, as an earlier try stored it. No other push has a
+// uid that was assigned here. A client that repeats a uid pushed it before. A push of the intake may also have been
+// stored by an earlier delivery; that cannot be known here, and usually there was none.
+func (q *queued) stores(uid message.UID) bool {
 	return uid == q.message.UID && (q.fresh || q.message.Stored > 0)
 }
 
@@ -353,16 +348,16 @@ func (c *coalescer) fail(q *queued, err error) {
 	q.done(Accepted{UID: q.message.UID, ID: q.message.ID, Due: q.message.Due, Err: err})
 }
 
-// identify gives a message without a uid its own. A hash that lies in this
-// bucket is chosen for messages that no name or key places.
+// identify assigns a uid to a message without one. If neither a name nor a key places the message, identify chooses a
+// hash that lies in this bucket.
 func (c *coalescer) identify(bucket int, q *queued) error {
 	m := q.message
 	if m.UID != "" {
 		return nil
 	}
 	hash := uint16(bucket)
-	if name := nameForHash(m.ID, m.Key); name != "" {
-		hash = Hash(name)
+	if name := message.HashedName(m.ID, m.Key); name != "" {
+		hash = message.Hash(name)
 	}
 	uid, err := c.s.cfg.IDs.Next(hash)
 	if err != nil {
@@ -372,12 +367,11 @@ func (c *coalescer) identify(bucket int, q *queued) error {
 	return nil
 }
 
-// add stores the batch, again after an unknown outcome: the same batch sent
-// twice is stored once. What stays unknown is ErrOutcomeUnknown. repeat
-// reports whether an earlier try may have stored it. Each time it must not be late
-// for the oldest.
-func (c *coalescer) add(bucket int, batch []*Message, oldest time.Time,
-	onWire func()) (results []AddResult, head Milli, repeat bool, err error) {
+// add stores the batch, and tries again after an unknown outcome: the same batch sent twice is stored once. If the
+// outcome stays unknown, add returns ErrOutcomeUnknown. repeat reports whether an earlier try may have stored the
+// batch. Before each try the oldest push must not be late.
+func (c *coalescer) add(bucket int, batch []*message.Message, oldest time.Time,
+	onWire func()) (results []AddResult, head message.Milli, repeat bool, err error) {
 	unknown, away := false, time.Time{}
 	for sent := 1; sent <= addAttempts; sent++ {
 		if c.late(oldest) {
@@ -387,15 +381,15 @@ func (c *coalescer) add(bucket int, batch []*Message, oldest time.Time,
 		ctx, cancel := context.WithTimeout(context.Background(), c.s.cfg.CallTimeout)
 		started := time.Now()
 		if err = c.s.cfg.Journal.Ready(); err == nil {
-			var earlier Milli
+			var earlier message.Milli
 			results, earlier, err = c.s.cfg.Timeline.Add(ctx, bucket, batch, c.s.cfg.Clock.Milli())
-			head = max(head, earlier) // a repeat makes nothing earlier than it is
+			head = max(head, earlier) // a repeat does not make the head earlier than it is
 			if err != nil && away.IsZero() && !errors.Is(err, ErrFull) && !errors.Is(err, ErrBehind) {
 				away = started
 				c.watch.suspect()
 			}
 		}
-		onWire() // neither a repeat nor a wait for the journal holds others up
+		onWire() // neither a repeat nor a wait for the journal holds up others
 		if err == nil {
 			err = c.await(ctx, bucket, batch, results)
 		}
@@ -411,7 +405,7 @@ func (c *coalescer) add(bucket int, batch []*Message, oldest time.Time,
 		}
 		c.s.log.Warn().Err(err).Int("bucket", bucket).Int("messages", len(batch)).Int("attempt", sent).Msg("add failed")
 	}
-	if unknown { // whatever the last try met, an earlier one may have stored it
+	if unknown { // whatever error the last try met, an earlier try may have stored the batch
 		return nil, 0, unknown, fmt.Errorf("add %d to bucket %d: %w: %v", len(batch), bucket, ErrOutcomeUnknown, err)
 	}
 	if !away.IsZero() {
@@ -422,9 +416,9 @@ func (c *coalescer) add(bucket int, batch []*Message, oldest time.Time,
 	return nil, 0, unknown, fmt.Errorf("add %d to bucket %d: %w", len(batch), bucket, err)
 }
 
-// await waits until the journal holds what the batch became, as far as the mode
-// promises that. A duplicate waits for the push that it repeats.
-func (c *coalescer) await(ctx context.Context, bucket int, batch []*Message, results []AddResult) error {
+// await waits until the journal holds the result of the batch, as far as the mode promises that. A duplicate waits for
+// the push that it repeats.
+func (c *coalescer) await(ctx context.Context, bucket int, batch []*message.Message, results []AddResult) error {
 	changes := make([]Recorded, 0, len(batch))
 	for i, m := range batch {
 		switch r := &results[i]; r.Code {
@@ -433,16 +427,13 @@ func (c *coalescer) await(ctx context.Context, bucket int, batch []*Message, res
 		case AddedCanceled:
 			changes = append(changes, Recorded{m.UID, 2, bucket, r.Number})
 		case AddDuplicate:
-			if r.First.Kind == KindMerged {
-				continue // it is remembered here alone; the change is another message's
+			if r.First.Kind == message.KindMerged {
+				continue // only this push's uid is remembered here; the change is another message's
 			}
 			changes = append(changes, Recorded{r.First.UID, 1, bucket, r.Number})
 		case AddMerged:
 			changes = append(changes, Recorded{r.First.UID, r.First.Version, bucket, r.Number})
 		}
 	}
-	if err := c.s.cfg.Journal.Await(ctx, changes); err != nil {
-		return fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
-	}
-	return nil
+	return c.s.await(ctx, changes)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // shaky fails some adds: before they happen, or after.
@@ -24,8 +25,8 @@ type shaky struct {
 	hold  chan struct{} // adds wait for it
 }
 
-func (s *shaky) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
-	now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
+func (s *shaky) Add(ctx context.Context, bucket int, batch []*message.Message,
+	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
 	if s.hold != nil {
 		<-s.hold
 	}
@@ -52,7 +53,7 @@ func TestAccept_RepeatsALostReplyAndStoresOnce(t *testing.T) {
 		store := &shaky{after: true, fail: []error{context.DeadlineExceeded}}
 		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		a := r.push(scheduler.Push{Delay: time.Hour})
-		if a.Duplicate || a.UID == "" || a.State != scheduler.StateWaiting || a.Version != 1 {
+		if a.Duplicate || a.UID == "" || a.State != message.StateWaiting || a.Version != 1 {
 			t.Errorf("answer %+v", a)
 		}
 		heads, err := r.store.Heads(t.Context())
@@ -63,14 +64,14 @@ func TestAccept_RepeatsALostReplyAndStoresOnce(t *testing.T) {
 	})
 }
 
-// What an earlier try of the same flush stored is no duplicate: its producer pushed
-// it once. What was there before that flush is one.
+// What an earlier try of the same flush stored is no duplicate: its producer pushed it once. What was there before that
+// flush is one.
 func TestAccept_AnswersALostReplyAsTheFirstTryWouldHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &shaky{after: true}
 		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		intake := func(sequence uint64, id string) scheduler.Push {
-			uid, err := scheduler.IntakeUID(sequence, time.Now(), id, "")
+			uid, err := message.IntakeUID(sequence, time.Now(), id, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,23 +89,23 @@ func TestAccept_AnswersALostReplyAsTheFirstTryWouldHave(t *testing.T) {
 			what              string
 			push              scheduler.Push
 			duplicate, merged bool
-			state             scheduler.State
-			into              scheduler.UID
+			state             message.State
+			into              message.UID
 		}{
 			{what: "a new push", push: scheduler.Push{}},
 			{what: "a new push under a name", push: scheduler.Push{ID: "new"}},
 			{what: "a repeat under a name", push: scheduler.Push{ID: "there"}, duplicate: true},
 			{what: "a client's repeat of its uid", push: scheduler.Push{UID: before.UID}, duplicate: true,
 				into: before.UID},
-			{what: "a push that merges", push: scheduler.Push{ID: "merging", Merge: scheduler.MergeReplace},
+			{what: "a push that merges", push: scheduler.Push{ID: "merging", Merge: message.MergeReplace},
 				merged: true, into: merging.UID},
 			{what: "a push of the intake", push: stored, into: stored.UID},
-			{what: "a canceled push of the intake", push: intake(8, "canceled"), state: scheduler.StateCanceled},
+			{what: "a canceled push of the intake", push: intake(8, "canceled"), state: message.StateCanceled},
 		} {
 			push := c.push
 			push.Topic, push.Delay = "orders", time.Hour
-			if c.state == scheduler.StateNone {
-				c.state = scheduler.StateWaiting
+			if c.state == message.StateNone {
+				c.state = message.StateWaiting
 			}
 			store.fail = []error{context.DeadlineExceeded, context.DeadlineExceeded}
 			calls := store.calls
@@ -122,13 +123,12 @@ func TestAccept_AnswersALostReplyAsTheFirstTryWouldHave(t *testing.T) {
 	})
 }
 
-// The stream may bring a push again while it waits here: it is one message, which
-// is accepted once.
+// The stream may bring a push again while it waits here: it is one message, which is accepted once.
 func TestAccept_CountsAPushOnceThatIsTwiceInAFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &shaky{after: true, fail: []error{context.DeadlineExceeded}}
 		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
-		uid, err := scheduler.IntakeUID(7, time.Now(), "", "")
+		uid, err := message.IntakeUID(7, time.Now(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +235,7 @@ func TestAccept_RefusesAUIDThatNoPushWasAnsweredWith(t *testing.T) {
 			return r.s.AcceptAll(t.Context(), []*scheduler.Push{&p})[0]
 		}
 		real := push(scheduler.Push{Key: "k"})
-		coming, err := scheduler.IntakeUID(7, time.Now(), "", "")
+		coming, err := message.IntakeUID(7, time.Now(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,8 +244,8 @@ func TestAccept_RefusesAUIDThatNoPushWasAnsweredWith(t *testing.T) {
 			"of the future":     {UID: "t-z" + real.UID[3:], Key: "k"},
 			"without its key":   {UID: real.UID, ID: "order-1"},
 			"under another key": {UID: real.UID, Key: "other"},
-			"of another's content": {UID: real.UID, ID: scheduler.ContentName("orders", nil),
-				Merge: scheduler.MergeKeep},
+			"of another's content": {UID: real.UID, ID: message.ContentName("orders", nil),
+				Merge: message.MergeKeep},
 		} {
 			if a := push(forged); !errors.Is(a.Err, scheduler.ErrForeignUID) {
 				t.Errorf("%s: got %+v", what, a)
@@ -269,7 +269,7 @@ func TestAccept_CountsADelayFromTheLatestThatNowCanBe(t *testing.T) {
 			r.clock.Sample(source, time.Now().Add(-100*time.Millisecond), mono-50*time.Millisecond, mono)
 		}
 		from := time.Now().Add(-50 * time.Millisecond)
-		if a := r.push(scheduler.Push{Delay: time.Hour}); a.Due != scheduler.CeilMilli(from.Add(time.Hour)) {
+		if a := r.push(scheduler.Push{Delay: time.Hour}); a.Due != message.CeilMilli(from.Add(time.Hour)) {
 			t.Errorf("due %s, want an hour from %s", a.Due.Time(), from)
 		}
 		if a := r.push(scheduler.Push{Delay: 3653 * 24 * time.Hour}); a.Err != nil {
@@ -299,8 +299,8 @@ func TestAccept_GathersWhileTheStoreIsBusy(t *testing.T) {
 	}
 }
 
-// Nobody waits for a push from the intake: a few are stored together. Another
-// door's push, or one that is due at once, waits for nothing.
+// Nobody waits for a push from the intake: a few are stored together. Another door's push, or one that is due at once,
+// waits for nothing.
 func TestAccept_LetsPushesFromTheIntakeGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &shaky{}
@@ -310,7 +310,7 @@ func TestAccept_LetsPushesFromTheIntakeGather(t *testing.T) {
 			p := &scheduler.Push{Topic: "a", Delay: delay}
 			if stored {
 				sequence++
-				uid, err := scheduler.IntakeUID(sequence, time.Now(), "", "")
+				uid, err := message.IntakeUID(sequence, time.Now(), "", "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -356,8 +356,8 @@ func TestAccept_LetsPushesFromTheIntakeGather(t *testing.T) {
 	})
 }
 
-// An instance that stood still must not store what it had taken before: another
-// may have accepted it meanwhile, canceled and forgotten it.
+// An instance that stood still must not store what it had taken before: another may have accepted it meanwhile,
+// canceled and forgotten it.
 func TestAccept_DoesNotStoreWhatWaitedHalfTheMemoryOfEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &shaky{hold: make(chan struct{})}
@@ -380,14 +380,14 @@ func TestAccept_DoesNotStoreWhatWaitedHalfTheMemoryOfEnds(t *testing.T) {
 	})
 }
 
-// A push that repeats a uid is young enough when it comes, and waits for the store
-// until nobody can know any more what became of its first.
+// A push that repeats a uid is young enough when it comes, and waits for the store until nobody can know any more what
+// became of its first.
 func TestAccept_JudgesTheAgeOfAUIDWhenItIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &shaky{}
 		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		a := r.push(scheduler.Push{Delay: time.Hour})
-		if got, err := store.Timeline.Cancel(t.Context(), a.UID, scheduler.Milli(time.Now().UnixMilli())); err != nil ||
+		if got, err := store.Timeline.Cancel(t.Context(), a.UID, message.Milli(time.Now().UnixMilli())); err != nil ||
 			got.Code != scheduler.CancelDone {
 			t.Fatalf("cancel: %+v, %v", got, err)
 		}
@@ -403,7 +403,7 @@ func TestAccept_JudgesTheAgeOfAUIDWhenItIsStored(t *testing.T) {
 		accept(scheduler.Push{UID: a.UID})
 		accept(scheduler.Push{})
 		time.Sleep(4 * time.Minute)
-		now := scheduler.Milli(time.Now().UnixMilli())
+		now := message.Milli(time.Now().UnixMilli())
 		if n, err := store.Timeline.Trim(t.Context(), 0, 1, now, 10); err != nil || n != 1 {
 			t.Fatalf("%d ends forgotten, %v; want the first's", n, err)
 		}
@@ -429,8 +429,8 @@ type twins struct {
 	refused int // adds that are refused first: the store is not certified
 }
 
-func (s *twins) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
-	now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
+func (s *twins) Add(ctx context.Context, bucket int, batch []*message.Message,
+	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
 	s.mu.Lock()
 	if s.refused > 0 {
 		s.refused--
@@ -442,7 +442,7 @@ func (s *twins) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
 			s.taken--
 			other := *m
 			other.Topic, other.ID = "another.instance", ""
-			if _, _, err := s.Timeline.Add(ctx, bucket, []*scheduler.Message{&other}, now); err != nil {
+			if _, _, err := s.Timeline.Add(ctx, bucket, []*message.Message{&other}, now); err != nil {
 				s.mu.Unlock()
 				return nil, 0, err
 			}
@@ -474,14 +474,14 @@ func TestAccept_TakesAnotherUIDWhenOneWasTaken(t *testing.T) {
 // the try that found it is lost.
 type planted struct {
 	scheduler.Timeline
-	other func(m *scheduler.Message) // makes another message of it; nil: the try stores it
-	then  func(uid scheduler.UID)    // what happens before the next try
+	other func(m *message.Message) // makes another message of it; nil: the try stores it
+	then  func(uid message.UID)    // what happens before the next try
 	lost  bool
-	uid   scheduler.UID
+	uid   message.UID
 }
 
-func (s *planted) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
-	now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
+func (s *planted) Add(ctx context.Context, bucket int, batch []*message.Message,
+	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
 	if s.lost {
 		return s.Timeline.Add(ctx, bucket, batch, now)
 	}
@@ -489,7 +489,7 @@ func (s *planted) Add(ctx context.Context, bucket int, batch []*scheduler.Messag
 	if s.other != nil {
 		other := *batch[0]
 		s.other(&other)
-		if _, _, err := s.Timeline.Add(ctx, bucket, []*scheduler.Message{&other}, now); err != nil {
+		if _, _, err := s.Timeline.Add(ctx, bucket, []*message.Message{&other}, now); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -505,20 +505,20 @@ func (s *planted) Add(ctx context.Context, bucket int, batch []*scheduler.Messag
 // A caller can name a uid of the coming moment as that of a push it repeats. Whoever is given it then, and whose first
 // try may have been stored, must not be answered for that message.
 func TestAccept_TakesNobodyElsesMessageForAnEarlierTry(t *testing.T) {
-	for what, other := range map[string]func(*scheduler.Message){
-		"on another topic":  func(m *scheduler.Message) { m.Topic = "theirs" },
-		"with another body": func(m *scheduler.Message) { m.Body = []byte("theirs") },
-		"with another header": func(m *scheduler.Message) {
-			m.Headers = []scheduler.Header{{Name: "a", Value: "theirs"}}
+	for what, other := range map[string]func(*message.Message){
+		"on another topic":  func(m *message.Message) { m.Topic = "theirs" },
+		"with another body": func(m *message.Message) { m.Body = []byte("theirs") },
+		"with another header": func(m *message.Message) {
+			m.Headers = []message.Header{{Name: "a", Value: "theirs"}}
 		},
-		"due at another time":  func(m *scheduler.Message) { m.Due++ },
-		"of another priority":  func(m *scheduler.Message) { m.Priority++ },
-		"with another ttl":     func(m *scheduler.Message) { m.TTL = time.Hour },
-		"with another key":     func(m *scheduler.Message) { m.Key = "theirs" },
-		"with other retries":   func(m *scheduler.Message) { m.Retry.Delays = []time.Duration{time.Second} },
-		"under another name":   func(m *scheduler.Message) { m.ID = "theirs" },
-		"of another attempt":   func(m *scheduler.Message) { m.Attempt++ },
-		"with another content": func(m *scheduler.Message) { m.ID, m.Digest[0] = "ours", m.Digest[0]+1 },
+		"due at another time":  func(m *message.Message) { m.Due++ },
+		"of another priority":  func(m *message.Message) { m.Priority++ },
+		"with another ttl":     func(m *message.Message) { m.TTL = time.Hour },
+		"with another key":     func(m *message.Message) { m.Key = "theirs" },
+		"with other retries":   func(m *message.Message) { m.Retry.Delays = []time.Duration{time.Second} },
+		"under another name":   func(m *message.Message) { m.ID = "theirs" },
+		"of another attempt":   func(m *message.Message) { m.Attempt++ },
+		"with another content": func(m *message.Message) { m.ID, m.Digest[0] = "ours", m.Digest[0]+1 },
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -537,17 +537,17 @@ func TestAccept_TakesNobodyElsesMessageForAnEarlierTry(t *testing.T) {
 
 // What an earlier try stored may have changed before the next one finds it.
 func TestAccept_KnowsWhatAnEarlierTryStoredThoughItChanged(t *testing.T) {
-	for what, then := range map[string]func(ctx context.Context, r *rig, uid scheduler.UID) error{
-		"not at all": func(context.Context, *rig, scheduler.UID) error { return nil },
-		"canceled": func(ctx context.Context, r *rig, uid scheduler.UID) error {
+	for what, then := range map[string]func(ctx context.Context, r *rig, uid message.UID) error{
+		"not at all": func(context.Context, *rig, message.UID) error { return nil },
+		"canceled": func(ctx context.Context, r *rig, uid message.UID) error {
 			_, err := r.s.Cancel(ctx, scheduler.Ref{UID: uid})
 			return err
 		},
-		"rescheduled": func(ctx context.Context, r *rig, uid scheduler.UID) error {
+		"rescheduled": func(ctx context.Context, r *rig, uid message.UID) error {
 			_, err := r.s.Reschedule(ctx, scheduler.Ref{UID: uid}, scheduler.Edit{Shift: time.Hour, HasShift: true})
 			return err
 		},
-		"of other content": func(ctx context.Context, r *rig, uid scheduler.UID) error {
+		"of other content": func(ctx context.Context, r *rig, uid message.UID) error {
 			_, err := r.s.Reschedule(ctx, scheduler.Ref{UID: uid}, scheduler.Edit{Body: []byte("later"), HasBody: true})
 			return err
 		},
@@ -556,7 +556,7 @@ func TestAccept_KnowsWhatAnEarlierTryStoredThoughItChanged(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &planted{}
 				r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
-				store.then = func(uid scheduler.UID) {
+				store.then = func(uid message.UID) {
 					if err := then(t.Context(), r, uid); err != nil {
 						t.Error(err)
 					}
@@ -577,11 +577,11 @@ func TestAccept_KnowsWhatAnEarlierTryStoredThoughItChanged(t *testing.T) {
 type deaf struct {
 	scheduler.Timeline
 	mu   sync.Mutex
-	lost map[scheduler.UID]bool
+	lost map[message.UID]bool
 }
 
-func (s *deaf) Add(ctx context.Context, bucket int, batch []*scheduler.Message, now scheduler.Milli) (
-	[]scheduler.AddResult, scheduler.Milli, error,
+func (s *deaf) Add(ctx context.Context, bucket int, batch []*message.Message, now message.Milli) (
+	[]scheduler.AddResult, message.Milli, error,
 ) {
 	time.Sleep(time.Millisecond)
 	results, head, err := s.Timeline.Add(ctx, bucket, batch, now)
@@ -594,7 +594,7 @@ func (s *deaf) Add(ctx context.Context, bucket int, batch []*scheduler.Message, 
 	return results, head, err
 }
 
-func (s *deaf) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, error) {
+func (s *deaf) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error) {
 	select {
 	case <-time.After(5 * time.Millisecond):
 		return s.Timeline.Find(ctx, ref)
@@ -606,13 +606,13 @@ func (s *deaf) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, e
 // What many pushes are told does not hang on how fast the store tells of each, where one reply to all of them was lost.
 func TestAccept_KnowsAWholeBatchWhoseReplyWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &deaf{lost: map[scheduler.UID]bool{}}
+		store := &deaf{lost: map[message.UID]bool{}}
 		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		pushes := make([]*scheduler.Push, 1000) // two batches or three
 		for i := range pushes {
 			pushes[i] = &scheduler.Push{Topic: "orders", Delay: time.Hour, Body: []byte("ours")}
 		}
-		seen := map[scheduler.UID]bool{}
+		seen := map[message.UID]bool{}
 		for i, a := range r.s.AcceptAll(t.Context(), pushes) {
 			if a.Err != nil || a.Duplicate || seen[a.UID] {
 				t.Fatalf("push %d is answered %+v", i, a)

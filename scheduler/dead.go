@@ -8,12 +8,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Dead lists dead messages of topics that match a pattern, or all of them where it
-// is empty: bucket by bucket, ordered by when they died. The cursor comes from the
-// previous page.
-func (s *Scheduler) Dead(ctx context.Context, topic, cursor string, limit int) (page []Info, next string, err error) {
+// Dead lists dead messages, bucket by bucket, ordered by when they died. It lists topics that match a pattern, or all
+// topics if the pattern is empty. The cursor comes from the previous page.
+func (s *Scheduler) Dead(ctx context.Context, topic, cursor string,
+	limit int) (page []message.Info, next string, err error) {
 	bucket, after := 0, ""
 	if cursor != "" {
 		number, rest, _ := strings.Cut(cursor, ":")
@@ -58,15 +60,13 @@ func (s *Scheduler) Dead(ctx context.Context, topic, cursor string, limit int) (
 	return page, "", nil
 }
 
-// RequeueOne gives a dead message another life: a new message under the same
-// name, whose attempts count from 1 again. Where the dead one may have been
-// delivered the new one is uncertain from the start, edited or not: a cancel of it
-// answers CancelMaybe, and it cannot be rescheduled, edited or run. A consumer's retry
-// of the dead one that comes later, under a uid of its own, counts as one of the new:
-// id and attempt do not tell the lives apart.
+// RequeueOne gives a dead message another life: a new message under the same name, whose attempts count from 1 again.
+// If the dead message may have been delivered, the new one is uncertain from the start, edited or not: a cancel of it
+// answers CancelMaybe, and it cannot be rescheduled, edited or run. A later retry of the dead message by a consumer,
+// under a uid of its own, counts as a retry of the new one, because id and attempt do not distinguish the lives.
 //
-// An error names in UID the message that the new one would be, so that it can be
-// looked up after ErrOutcomeUnknown. Requeueing is idempotent.
+// An error carries in UID the uid of the new message, so that it can be looked up after ErrOutcomeUnknown. Requeueing
+// is idempotent.
 func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepted, error) {
 	info, err := s.dead(ctx, ref)
 	if err != nil {
@@ -74,9 +74,12 @@ func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepte
 	}
 	now := s.cfg.Clock.Latest()
 	m := info.Message
-	m.Attempt, m.Mark, m.Origin = 1, Mark{}, ""
-	m.Headers = slices.DeleteFunc(slices.Clone(m.Headers), func(h Header) bool { return h.Name == reasonHeader })
-	if m.Due = max(CeilMilli(now.Add(r.Delay)), 1); r.HasHeaders {
+	m.Attempt, m.Mark, m.Origin = 1, message.Mark{}, ""
+	m.Headers = slices.DeleteFunc(
+		slices.Clone(m.Headers),
+		func(h message.Header) bool { return h.Name == reasonHeader },
+	)
+	if m.Due = max(message.CeilMilli(now.Add(r.Delay)), 1); r.HasHeaders {
 		m.Headers = r.Headers
 	}
 	if r.HasBody {
@@ -90,18 +93,19 @@ func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepte
 	if err := s.checkDue(m.Due, now); err != nil {
 		return Accepted{}, fmt.Errorf("requeue: %w", err)
 	}
-	if err := s.cfg.Journal.Ready(); err != nil {
-		return Accepted{}, fmt.Errorf("requeue: %w", err)
-	}
 	if m.UID, err = s.cfg.IDs.Next(info.UID.Hash()); err != nil {
 		return Accepted{}, fmt.Errorf("requeue: %w: %w", ErrUnavailable, err)
 	}
-	a := Accepted{UID: m.UID, ID: m.ID, Due: m.Due, State: StateWaiting, Version: 1}
+	a := Accepted{UID: m.UID, ID: m.ID, Due: m.Due, State: message.StateWaiting, Version: 1}
 	if a.ID == "" {
 		a.ID = string(m.UID)
 	}
-	result, err := s.requeue(ctx, info.UID, &m)
-	if err != nil {
+	var result RequeueResult
+	if _, err := s.change(ctx, m.UID, func(ctx context.Context, bucket int, now message.Milli) (Receipt, error) {
+		var err error
+		result, err = s.cfg.Timeline.Requeue(ctx, info.UID, &m, now)
+		return result.Receipt(bucket, info.UID), err
+	}); err != nil {
 		return a, fmt.Errorf("requeue %s: %w", info.UID, err)
 	}
 	switch result.Code {
@@ -116,65 +120,40 @@ func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepte
 	return Accepted{}, ErrUnknownID
 }
 
-func (s *Scheduler) requeue(ctx context.Context, dead UID, m *Message) (RequeueResult, error) {
-	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
-	defer stop()
-	result, err := s.cfg.Timeline.Requeue(ctx, dead, m, s.cfg.Clock.Milli())
-	if errors.Is(err, ErrOutcomeUnknown) {
-		result, err = s.cfg.Timeline.Requeue(ctx, dead, m, s.cfg.Clock.Milli())
-		if errors.Is(err, ErrUnavailable) {
-			err = fmt.Errorf("%w: %v", ErrOutcomeUnknown, err)
-		}
-	}
-	if err != nil || result.Code != RequeueDone {
-		return result, err
-	}
-	bucket := m.UID.Bucket(s.cfg.Timeline.Buckets())
-	if err := s.cfg.Journal.Await(
-		ctx, []Recorded{{dead, result.Dead, bucket, result.Number}, {m.UID, 1, bucket, result.Number}}); err != nil {
-		return result, fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
-	}
-	if result.Head > 0 {
-		s.hasten(bucket, result.Head)
-	}
-	return result, nil
-}
-
-// dead finds the dead message that a reference means: of a name it is the last
-// that is dead.
-func (s *Scheduler) dead(ctx context.Context, ref Ref) (Info, error) {
+// dead finds the dead message that a reference means: the last dead one under a name.
+func (s *Scheduler) dead(ctx context.Context, ref Ref) (message.Info, error) {
 	found, err := s.find(ctx, ref, forChange)
 	if err != nil {
-		return Info{}, err
+		return message.Info{}, err
 	}
 	all, err := choose(found, forChange)
 	if err != nil {
-		return Info{}, err
+		return message.Info{}, err
 	}
 	for i := len(all) - 1; i >= 0; i-- {
-		if all[i].State == StateDead {
+		if all[i].State == message.StateDead {
 			return all[i], nil
 		}
 	}
 	this := all.meant()
-	return Info{}, notDead(&this)
+	return message.Info{}, notDead(&this)
 }
 
-// notDead says what a message is instead; of one that was requeued, as what.
-func notDead(i *Info) error {
-	if i.Kind == KindRequeued {
+// notDead returns an error that gives the message's actual state and, if it was requeued, the message that it became.
+func notDead(i *message.Info) error {
+	if i.Kind == message.KindRequeued {
 		return fmt.Errorf("%w: it was requeued as %s", ErrNotDead, i.Other)
 	}
 	return fmt.Errorf("%w: it is %s", ErrNotDead, i.State)
 }
 
-// RequeueMany requeues what is dead and selected, in bounded steps. What dies
-// again meanwhile is left to the next call.
+// RequeueMany requeues the selected dead messages in bounded steps. Messages that die again meanwhile are left to the
+// next call.
 func (s *Scheduler) RequeueMany(ctx context.Context, sel Selection, r Requeue, progress func(Report)) (Report, error) {
 	if now := s.cfg.Clock.Milli(); sel.To == 0 || sel.To > now {
 		sel.To = now
 	}
-	return s.many(ctx, sel, true, progress, func(ctx context.Context, i *Info) (verdict, error) {
+	return s.many(ctx, sel, true, progress, func(ctx context.Context, i *message.Info) (verdict, error) {
 		_, err := s.RequeueOne(ctx, Ref{UID: i.UID}, r)
 		return buried(err)
 	})
@@ -192,38 +171,34 @@ func (s *Scheduler) PurgeOne(ctx context.Context, ref Ref) error {
 	return nil
 }
 
-// PurgeMany purges what is dead and selected, in bounded steps.
+// PurgeMany purges the selected dead messages in bounded steps.
 func (s *Scheduler) PurgeMany(ctx context.Context, sel Selection, progress func(Report)) (Report, error) {
-	return s.many(ctx, sel, true, progress, func(ctx context.Context, i *Info) (verdict, error) {
+	return s.many(ctx, sel, true, progress, func(ctx context.Context, i *message.Info) (verdict, error) {
 		return buried(s.purge(ctx, i))
 	})
 }
 
-func (s *Scheduler) purge(ctx context.Context, info *Info) error {
-	if err := s.cfg.Journal.Ready(); err != nil {
-		return err
-	}
-	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
-	defer stop()
-	bucket := info.UID.Bucket(s.cfg.Timeline.Buckets())
-	purged, number, err := s.cfg.Timeline.Purge(ctx, bucket, []UID{info.UID}, s.cfg.Clock.Milli())
-	switch {
-	case err != nil:
-		return err
-	case len(purged) == 0:
-		return fmt.Errorf("%w: it was requeued or purged", ErrNotDead)
-	}
-	if err := s.cfg.Journal.Await(ctx, []Recorded{{info.UID, info.Version + 1, bucket, number}}); err != nil {
-		return fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
-	}
-	return nil
+func (s *Scheduler) purge(ctx context.Context, info *message.Info) error {
+	_, err := s.change(
+		ctx,
+		info.UID,
+		func(ctx context.Context, bucket int, now message.Milli) (made Receipt, err error) {
+			purged, number, err := s.cfg.Timeline.Purge(ctx, bucket, []message.UID{info.UID}, now)
+			if err == nil && len(purged) == 0 {
+				err = fmt.Errorf("%w: it was requeued or purged", ErrNotDead)
+			}
+			made.Changes = []Recorded{{info.UID, info.Version + 1, bucket, number}}
+			return made, err
+		},
+	)
+	return err
 }
 
-// deadLook is how often the leader looks for dead messages past their time.
+// deadLook is how often the leader looks for dead messages that have been kept long enough.
 const deadLook = time.Minute
 
-// purgeDead looks for dead messages past their time until ctx ends. It may take
-// long, and blocks nothing else.
+// purgeDead purges dead messages that have been kept long enough, until ctx ends. It may take long, and blocks nothing
+// else.
 func (l *leadership) purgeDead(ctx context.Context) error {
 	tick := time.NewTicker(deadLook)
 	defer tick.Stop()
@@ -237,8 +212,7 @@ func (l *leadership) purgeDead(ctx context.Context) error {
 	}
 }
 
-// purgeOnce purges what died longer ago than dead messages are kept. A failure
-// waits for the next round.
+// purgeOnce purges what died longer ago than dead messages are kept. A failure waits for the next round.
 func (l *leadership) purgeOnce(ctx context.Context) {
 	until := l.s.cfg.Clock.Milli().Add(-l.s.cfg.DeadKeep)
 	r, err := l.s.PurgeMany(ctx, Selection{To: until}, nil)
@@ -251,7 +225,7 @@ func (l *leadership) purgeOnce(ctx context.Context) {
 	}
 }
 
-// buried counts what became of one dead message of many.
+// buried returns the verdict on one dead message of many.
 func buried(err error) (verdict, error) {
 	switch {
 	case err == nil:

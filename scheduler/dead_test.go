@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // refuse answers that NATS will never take what is for one topic.
-func refuse(topic string) func(*scheduler.Message, int) scheduler.Outcome {
-	return func(m *scheduler.Message, _ int) scheduler.Outcome {
+func refuse(topic string) func(*message.Message, int) scheduler.Outcome {
+	return func(m *message.Message, _ int) scheduler.Outcome {
 		if m.Topic == topic {
 			return scheduler.Outcome{Kind: scheduler.Refused, Err: errors.New("no such permission")}
 		}
@@ -29,10 +30,10 @@ func TestExpired_GoesToTheSubjectThatIsSet(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		stop := r.lead(r.s, 1)
 		time.Sleep(time.Second)
-		if i := r.info(a.UID); i.State != scheduler.StateExpired {
+		if i := r.info(a.UID); i.State != message.StateExpired {
 			t.Errorf("it is %s", i.State)
 		}
-		if i := r.info(b.UID); i.State != scheduler.StateDelivered {
+		if i := r.info(b.UID); i.State != message.StateDelivered {
 			t.Errorf("one with a longer time of its own is %s", i.State)
 		}
 		got := r.nats.arrived()
@@ -49,7 +50,7 @@ func TestExpired_GoesToTheSubjectThatIsSet(t *testing.T) {
 	})
 }
 
-func header(m *scheduler.Message, name string) string {
+func header(m *message.Message, name string) string {
 	for _, h := range m.Headers {
 		if h.Name == name {
 			return h.Value
@@ -64,19 +65,19 @@ func TestDead_FollowsTheScheduleAndIsCopiedListedRequeuedAndPurged(t *testing.T)
 		r.topics(&scheduler.Topic{Pattern: "poison", Dead: "dead.poison"})
 		r.nats.answer = refuse("poison")
 		stop := r.lead(r.s, 1)
-		schedule := scheduler.Retry{Delays: []time.Duration{0, 10 * time.Second, time.Minute}}
+		schedule := message.Retry{Delays: []time.Duration{0, 10 * time.Second, time.Minute}}
 		a := r.push(scheduler.Push{Topic: "poison", ID: "a", Body: []byte("x"), Retry: schedule})
 		var many []scheduler.Accepted
 		for i := range 40 {
 			many = append(many, r.push(scheduler.Push{Topic: "poison", Body: fmt.Append(nil, i)}))
 		}
 		time.Sleep(65 * time.Second)
-		if i := r.info(a.UID); i.State == scheduler.StateDead {
+		if i := r.info(a.UID); i.State == message.StateDead {
 			t.Fatal("dead before its schedule is over")
 		}
 		time.Sleep(10 * time.Second)
 		i := r.info(a.UID)
-		if i.State != scheduler.StateDead || i.Reason == "" || string(i.Body) != "x" {
+		if i.State != message.StateDead || i.Reason == "" || string(i.Body) != "x" {
 			t.Fatalf("it is %s, reason %q, body %q", i.State, i.Reason, i.Body)
 		}
 		if n := topicsOf(r.nats.arrived()); n["dead.poison"] != 41 {
@@ -112,10 +113,10 @@ func TestDead_FollowsTheScheduleAndIsCopiedListedRequeuedAndPurged(t *testing.T)
 			t.Fatalf("requeue: %+v, %v", again, err)
 		}
 		time.Sleep(time.Second)
-		if i := r.info(again.UID); i.State != scheduler.StateDelivered {
+		if i := r.info(again.UID); i.State != message.StateDelivered {
 			t.Errorf("requeued, it is %s", i.State)
 		}
-		if i := r.info(a.UID); i.State != scheduler.StateCanceled || i.Reason != "requeued as "+string(again.UID) {
+		if i := r.info(a.UID); i.State != message.StateCanceled || i.Reason != "requeued as "+string(again.UID) {
 			t.Errorf("the dead one is %s: %s", i.State, i.Reason)
 		}
 		if _, err := r.s.RequeueOne(t.Context(), scheduler.Ref{UID: a.UID}, scheduler.Requeue{}); !errors.Is(err,
@@ -126,7 +127,7 @@ func TestDead_FollowsTheScheduleAndIsCopiedListedRequeuedAndPurged(t *testing.T)
 			t.Errorf("purge: %v", err)
 		}
 		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: a.UID}); err != nil ||
-			c.Code != scheduler.CancelEnded || c.Info.UID != again.UID || c.Info.State != scheduler.StateDelivered {
+			c.Code != scheduler.CancelEnded || c.Info.UID != again.UID || c.Info.State != message.StateDelivered {
 			t.Errorf("cancel by the uid that was dead: %s of %s, %v", c.Code, c.Info.UID, err)
 		}
 		report, err := r.s.RequeueMany(t.Context(), scheduler.Selection{Topic: "poison"},
@@ -149,16 +150,16 @@ func TestRetry_AConsumersRetryWaitsByItsScheduleAndEndsDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, nil)
 		stop := r.lead(r.s, 1)
-		schedule := scheduler.Retry{Delays: []time.Duration{0, 2 * time.Minute}}
+		schedule := message.Retry{Delays: []time.Duration{0, 2 * time.Minute}}
 		first := r.push(scheduler.Push{ID: "a", Retry: schedule, Body: []byte("x")})
 		time.Sleep(time.Second)
 		send := func(attempt uint32) scheduler.Accepted {
 			return r.push(scheduler.Push{ID: "a", Attempt: attempt, ByRetry: true, Retry: schedule, Body: []byte("x"),
-				Headers: []scheduler.Header{{Name: "Tarry-Reason", Value: "the till is closed"}}})
+				Headers: []message.Header{{Name: "Tarry-Reason", Value: "the till is closed"}}})
 		}
 		second := send(2)
 		otherwise := r.push(scheduler.Push{ID: "a", Attempt: 2, ByRetry: true, Retry: schedule, Body: []byte("x"),
-			Headers: []scheduler.Header{{Name: "Tarry-Reason", Value: "in other words"}}})
+			Headers: []message.Header{{Name: "Tarry-Reason", Value: "in other words"}}})
 		if !otherwise.Duplicate || otherwise.UID != second.UID {
 			t.Errorf("sent back twice, in other words: %+v", otherwise)
 		}
@@ -166,7 +167,7 @@ func TestRetry_AConsumersRetryWaitsByItsScheduleAndEndsDead(t *testing.T) {
 			t.Errorf("sent back twice: %+v", again)
 		}
 		time.Sleep(time.Second)
-		if i := r.info(second.UID); i.State != scheduler.StateDelivered || i.Attempt != 2 || second.UID == first.UID {
+		if i := r.info(second.UID); i.State != message.StateDelivered || i.Attempt != 2 || second.UID == first.UID {
 			t.Fatalf("first retry: %s, attempt %d", i.State, i.Attempt)
 		}
 		third := send(3)
@@ -176,7 +177,7 @@ func TestRetry_AConsumersRetryWaitsByItsScheduleAndEndsDead(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		last := send(4)
 		time.Sleep(time.Second)
-		if i := r.info(last.UID); i.State != scheduler.StateDead ||
+		if i := r.info(last.UID); i.State != message.StateDead ||
 			i.Reason != "sent back after 2 retries: the till is closed" {
 			t.Errorf("past the last: %s, %q", i.State, i.Reason)
 		}
@@ -195,7 +196,7 @@ func TestRetry_OfAMessageWithoutANameIsFoundAndCanceledByItsUID(t *testing.T) {
 		time.Sleep(time.Second)
 		retry := r.push(
 			scheduler.Push{ID: string(first.UID), Key: "k", Attempt: 2, Delay: time.Hour, Body: []byte("x")})
-		if i := r.info(first.UID); i.UID != retry.UID || i.State != scheduler.StateWaiting {
+		if i := r.info(first.UID); i.UID != retry.UID || i.State != message.StateWaiting {
 			t.Errorf("by its uid: %s, %s; want the retry %s", i.UID, i.State, retry.UID)
 		}
 		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: first.UID}); err != nil ||
@@ -211,7 +212,7 @@ func TestCancel_FollowsAMessageThroughAllItsLives(t *testing.T) {
 		r := newRig(t, 2, nil)
 		r.nats.answer = refuse("poison")
 		stop := r.lead(r.s, 1)
-		first := r.push(scheduler.Push{Topic: "poison", Retry: scheduler.Retry{Delays: []time.Duration{0}}})
+		first := r.push(scheduler.Push{Topic: "poison", Retry: message.Retry{Delays: []time.Duration{0}}})
 		life := first.UID
 		for range 2 {
 			time.Sleep(time.Second)
@@ -230,7 +231,7 @@ func TestCancel_FollowsAMessageThroughAllItsLives(t *testing.T) {
 			c.Code != scheduler.CancelDone || c.Info.UID != last.UID {
 			t.Errorf("cancel by the first uid: %s of %s, %v; want the last life, %s", c.Code, c.Info.UID, err, last.UID)
 		}
-		if i := r.info(last.UID); i.State != scheduler.StateCanceled {
+		if i := r.info(last.UID); i.State != message.StateCanceled {
 			t.Errorf("the last life is %s", i.State)
 		}
 		_ = stop(errStop)
@@ -241,7 +242,7 @@ func TestExpired_EndsThoughItsCopyIsNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)
 		r.topics(&scheduler.Topic{Pattern: "orders", TTL: time.Minute, Expired: "full"})
-		r.nats.answer = func(m *scheduler.Message, _ int) scheduler.Outcome {
+		r.nats.answer = func(m *message.Message, _ int) scheduler.Outcome {
 			if m.Topic == "full" {
 				return scheduler.Outcome{Kind: scheduler.Unanswered, Err: errors.New("no space")}
 			}
@@ -251,7 +252,7 @@ func TestExpired_EndsThoughItsCopyIsNotTaken(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		stop := r.lead(r.s, 1)
 		time.Sleep(time.Minute)
-		if i := r.info(a.UID); i.State != scheduler.StateExpired {
+		if i := r.info(a.UID); i.State != message.StateExpired {
 			t.Errorf("it is %s", i.State)
 		}
 		_ = stop(errStop)
@@ -264,15 +265,15 @@ func TestDead_IsPurgedByAge(t *testing.T) {
 		r.deadKeep = time.Hour
 		s := r.scheduler()
 		r.nats.answer = refuse("poison")
-		old := r.push(scheduler.Push{Topic: "poison", Retry: scheduler.Retry{Delays: []time.Duration{0}}})
+		old := r.push(scheduler.Push{Topic: "poison", Retry: message.Retry{Delays: []time.Duration{0}}})
 		stop := r.lead(s, 1)
 		time.Sleep(50 * time.Minute)
-		young := r.push(scheduler.Push{Topic: "poison", Retry: scheduler.Retry{Delays: []time.Duration{0}}})
+		young := r.push(scheduler.Push{Topic: "poison", Retry: message.Retry{Delays: []time.Duration{0}}})
 		time.Sleep(15 * time.Minute)
-		if i := r.info(old.UID); i.State != scheduler.StateCanceled || i.Reason != "purged" {
+		if i := r.info(old.UID); i.State != message.StateCanceled || i.Reason != "purged" {
 			t.Errorf("after an hour it is %s: %s", i.State, i.Reason)
 		}
-		if i := r.info(young.UID); i.State != scheduler.StateDead {
+		if i := r.info(young.UID); i.State != message.StateDead {
 			t.Errorf("a younger one is %s", i.State)
 		}
 		_ = stop(errStop)
@@ -286,7 +287,7 @@ func TestCancel_DoesNotFollowWordsThatLookLikeItsOwn(t *testing.T) {
 		other := r.push(scheduler.Push{Delay: time.Hour})
 		forged := map[string]string{"requeued": "requeued as " + string(other.UID),
 			"merged": "merged into " + string(other.UID)}
-		r.nats.answer = func(m *scheduler.Message, _ int) scheduler.Outcome {
+		r.nats.answer = func(m *message.Message, _ int) scheduler.Outcome {
 			return scheduler.Outcome{Kind: scheduler.Refused, Err: errors.New(forged[m.Topic])}
 		}
 		stop := r.lead(r.s, 1)
@@ -295,7 +296,7 @@ func TestCancel_DoesNotFollowWordsThatLookLikeItsOwn(t *testing.T) {
 			time.Sleep(time.Minute)
 			c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: a.UID})
 			if err != nil || c.Code != scheduler.CancelEnded || c.Info.UID != a.UID || c.Info.Reason != words ||
-				c.Info.Kind != scheduler.KindPlain {
+				c.Info.Kind != message.KindPlain {
 				t.Errorf("cancel of what died of %q: %s of %s, %v", words, c.Code, c.Info.UID, err)
 			}
 			if i := r.info(a.UID); i.UID != a.UID {
@@ -306,7 +307,7 @@ func TestCancel_DoesNotFollowWordsThatLookLikeItsOwn(t *testing.T) {
 			}
 		}
 		_ = stop(errStop)
-		if i := r.info(other.UID); i.State != scheduler.StateWaiting {
+		if i := r.info(other.UID); i.State != message.StateWaiting {
 			t.Errorf("a message that forged words name is %s", i.State)
 		}
 	})

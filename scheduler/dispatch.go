@@ -4,18 +4,20 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // origin is where a batch was claimed.
 type origin struct {
-	lane  string // empty for the bucket
-	probe bool   // to learn whether the lane's destination takes messages again
+	lane  message.Lane // empty for the bucket
+	probe bool         // to learn whether the lane's destination takes messages again
 }
 
-// dispatch hands a claimed batch to the publisher, except for messages that have
-// ended by now and those that belong aside in a lane. It returns how many it handed
-// over, and how many had strayed into the lane that they were claimed from.
-func (sc *scanner) dispatch(ctx context.Context, batch []*Message, from origin) (sent, strays int) {
+// dispatch hands a claimed batch to the publisher, except for messages that have ended by now and those that belong
+// aside in a lane. It returns how many it handed over, and how many had strayed into the lane that they were claimed
+// from.
+func (sc *scanner) dispatch(ctx context.Context, batch []*message.Message, from origin) (sent, strays int) {
 	if len(batch) == 0 {
 		return 0, 0
 	}
@@ -25,7 +27,7 @@ func (sc *scanner) dispatch(ctx context.Context, batch []*Message, from origin) 
 	out := batch[:0:len(batch)]
 	for _, m := range batch {
 		t := sc.l.s.cfg.Topics.Of(m.Topic)
-		if state, why := sc.over(m, t, now); state != StateNone {
+		if state, why := sc.over(m, t, now); state != message.StateNone {
 			sc.end(ctx, result{message: m, ends: state, why: why}, t)
 			continue
 		}
@@ -41,7 +43,7 @@ func (sc *scanner) dispatch(ctx context.Context, batch []*Message, from origin) 
 		out = append(out, m)
 	}
 	if len(out) > 0 {
-		sc.l.s.cfg.Publisher.Send(ctx, out, func(m *Message, o Outcome) {
+		sc.l.s.cfg.Publisher.Send(ctx, out, func(m *message.Message, o Outcome) {
 			sc.settling.put(result{message: m, outcome: o, from: from, at: time.Now()})
 		})
 	}
@@ -59,27 +61,27 @@ func (sc *scanner) handedOver(ctx context.Context) error {
 	}
 }
 
-// over returns how a message that is due ends without an attempt, if it does: its
-// time to live is over, or consumers have sent it back too often.
-func (sc *scanner) over(m *Message, t *Topic, now Milli) (State, string) {
+// over returns how a message that is due ends without an attempt, if it does: its time to live is over, or consumers
+// have sent it back too often.
+func (sc *scanner) over(m *message.Message, t *Topic, now message.Milli) (message.State, string) {
 	ttl := m.TTL
 	if ttl == 0 && t != nil {
 		ttl = t.TTL
 	}
 	if ttl > 0 && now > m.Due.Add(ttl) {
-		return StateExpired, "its time to live was over"
+		return message.StateExpired, "its time to live was over"
 	}
 	if m.Attempt > 1 {
 		schedule := sc.l.s.schedule(&m.Retry, m.Topic)
 		if n := len(schedule.Delays); int(m.Attempt)-1 > n {
-			return StateDead, sentBack(m, n)
+			return message.StateDead, sentBack(m, n)
 		}
 	}
-	return StateNone, ""
+	return message.StateNone, ""
 }
 
 // sentBack is the reason of a message that is dead because its consumers sent it back too often.
-func sentBack(m *Message, retries int) string {
+func sentBack(m *message.Message, retries int) string {
 	why := fmt.Sprintf("sent back after %d retries", retries)
 	if said, told := headerOf(m, reasonHeader); told {
 		why += ": " + said
@@ -87,21 +89,24 @@ func sentBack(m *Message, retries int) string {
 	return bounded(why)
 }
 
-// reasonHeader is the header in which a consumer that sends a message back says
-// why.
+// reasonHeader is the header in which a consumer that sends a message back says why.
 const reasonHeader = "Tarry-Reason"
 
-// aside returns the lane that a message must wait in, empty where it may go out. A
-// message that a lane held once is not held by the same lane again: its turn has
-// come. stray reports that the message came from another destination's lane. What
-// is known of that lane does not apply to it, so it is treated as if it came from
-// the bucket.
-func (sc *scanner) aside(m *Message, t *Topic, from origin, now Milli, mono time.Time) (lane string, stray bool) {
-	own, parked := "", ""
+// aside returns the lane that a message must wait in, empty where it may go out. A message that a lane held once is not
+// held by the same lane again: its turn has come. stray reports that the message came from another destination's lane.
+// What is known of that lane does not apply to it, so it is treated as if it came from the bucket.
+func (sc *scanner) aside(
+	m *message.Message,
+	t *Topic,
+	from origin,
+	now message.Milli,
+	mono time.Time,
+) (lane message.Lane, stray bool) {
+	var own, parked message.Lane
 	if !sc.l.lanes.empty() {
 		own = sc.l.s.cfg.Publisher.Lane(m)
 		parked = sc.l.lanes.parked(own)
-		stray = isDestination(from.lane) && from.lane != own
+		stray = from.lane.Destination() && from.lane != own
 	}
 	if lane := sc.l.holds.paused(m.Topic); lane != "" {
 		return lane, stray
@@ -114,7 +119,7 @@ func (sc *scanner) aside(m *Message, t *Topic, from origin, now Milli, mono time
 	}
 	if t != nil {
 		lane, pace := sc.l.holds.paceOf(t, now > m.Due.Add(Overdue))
-		if pace != nil && !(isPaced(from.lane) && sc.l.holds.standing(from.lane) > 0) &&
+		if pace != nil && !((from.lane.Kind().Hold() == message.HoldRate) && sc.l.holds.standing(from.lane) > 0) &&
 			(sc.waitsIn(lane) || !pace.one(mono)) {
 			return lane, stray
 		}
@@ -122,23 +127,23 @@ func (sc *scanner) aside(m *Message, t *Topic, from origin, now Milli, mono time
 	return parked, stray
 }
 
-// waitsIn reports whether messages of this bucket stand in a lane, or are on their
-// way into it: what comes later must not overtake them.
-func (sc *scanner) waitsIn(lane string) bool {
+// waitsIn reports whether messages of this bucket stand in a lane, or are on their way into it: what comes later must
+// not overtake them.
+func (sc *scanner) waitsIn(lane message.Lane) bool {
 	_, stands := sc.lanes[lane]
 	_, joins := sc.joining[lane]
 	return stands || joins
 }
 
-// end settles a message that ends without a delivery, after a copy of it has been sent
-// to the subject that is set for such ends.
+// end settles a message that ends without a delivery, after a copy of it has been sent to the subject that is set for
+// such ends.
 func (sc *scanner) end(ctx context.Context, r result, t *Topic) {
 	to := ""
 	switch {
 	case t == nil:
-	case r.ends == StateExpired:
+	case r.ends == message.StateExpired:
 		to = t.Expired
-	case r.ends == StateDead:
+	case r.ends == message.StateDead:
 		to = t.Dead
 	}
 	if to == "" {
@@ -148,24 +153,24 @@ func (sc *scanner) end(ctx context.Context, r result, t *Topic) {
 	m := r.message
 	copied := *m
 	// An occurrence of its own: it must not be taken for a repeat of the delivery.
-	copied.UID = m.UID + UID("."+r.ends.String())
+	copied.UID = m.UID + message.UID("."+r.ends.String())
 	if m.ID == "" {
 		copied.ID = string(m.UID)
 	}
 	copied.Topic = to
 	copied.Headers = append(m.Headers[:len(m.Headers):len(m.Headers)],
-		Header{"Tarry-Subject", m.Topic})
+		message.Header{Name: "Tarry-Subject", Value: m.Topic})
 	if _, told := headerOf(m, reasonHeader); !told {
-		copied.Headers = append(copied.Headers, Header{reasonHeader, r.why})
+		copied.Headers = append(copied.Headers, message.Header{Name: reasonHeader, Value: r.why})
 	}
-	sc.l.s.cfg.Publisher.Send(ctx, []*Message{&copied}, func(_ *Message, o Outcome) {
+	sc.l.s.cfg.Publisher.Send(ctx, []*message.Message{&copied}, func(_ *message.Message, o Outcome) {
 		sc.l.s.metrics.copies.WithLabelValues(o.Kind.String()).Inc()
 		r.copied, r.outcome, r.at = true, o, time.Now()
 		sc.settling.put(r)
 	})
 }
 
-func headerOf(m *Message, name string) (string, bool) {
+func headerOf(m *message.Message, name string) (string, bool) {
 	for _, h := range m.Headers {
 		if h.Name == name {
 			return h.Value, true

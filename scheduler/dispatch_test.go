@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
@@ -21,16 +22,16 @@ import (
 type nats struct {
 	mu     sync.Mutex
 	down   bool
-	answer func(m *scheduler.Message, nth int) scheduler.Outcome // nil: delivered
-	lane   func(m *scheduler.Message) string                     // nil: core, by topic
-	takes  func(m *scheduler.Message) time.Duration              // until it answers; nil: it answers at once
-	hands  func()                                                // runs before each message is handed over
-	tries  map[scheduler.UID]int
+	answer func(m *message.Message, nth int) scheduler.Outcome // nil: delivered
+	lane   func(m *message.Message) message.Lane               // nil: core, by topic
+	takes  func(m *message.Message) time.Duration              // until it answers; nil: it answers at once
+	hands  func()                                              // runs before each message is handed over
+	tries  map[message.UID]int
 	got    []arrival
 }
 
 type arrival struct {
-	m  *scheduler.Message
+	m  *message.Message
 	at time.Time
 }
 
@@ -40,16 +41,16 @@ func (n *nats) Ready() bool {
 	return !n.down
 }
 
-func (n *nats) Lane(m *scheduler.Message) string {
+func (n *nats) Lane(m *message.Message) message.Lane {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.lane != nil {
 		return n.lane(m)
 	}
-	return "core:" + m.Topic
+	return message.LaneCore.Lane(m.Topic)
 }
 
-func (n *nats) Send(_ context.Context, batch []*scheduler.Message, done func(*scheduler.Message, scheduler.Outcome)) {
+func (n *nats) Send(_ context.Context, batch []*message.Message, done func(*message.Message, scheduler.Outcome)) {
 	for _, m := range batch {
 		if n.hands != nil {
 			n.hands()
@@ -116,14 +117,14 @@ func (held) ID() (int, bool) { return 1, true }
 
 func newRig(t *testing.T, buckets int, wrap func(scheduler.Timeline) scheduler.Timeline) *rig {
 	t.Helper()
-	if time.Now().Before(scheduler.Epoch) {
-		time.Sleep(time.Until(scheduler.Epoch.AddDate(1, 10, 20))) // a bubble starts in 2000, before the uids' epoch
+	if time.Now().Before(message.Epoch) {
+		time.Sleep(time.Until(message.Epoch.AddDate(1, 10, 20))) // a bubble starts in 2000, before the uids' epoch
 	}
 	store, err := memory.New(memory.Config{Buckets: buckets})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, nats: &nats{tries: map[scheduler.UID]int{}}, store: store,
+	r := &rig{t: t, nats: &nats{tries: map[message.UID]int{}}, store: store,
 		clock: scheduler.NewClock(scheduler.System()), settings: &scheduler.Topics{}}
 	if wrap != nil {
 		r.store = wrap(store)
@@ -188,7 +189,7 @@ func (r *rig) push(p scheduler.Push) scheduler.Accepted {
 	return a
 }
 
-func (r *rig) info(uid scheduler.UID) scheduler.Info {
+func (r *rig) info(uid message.UID) message.Info {
 	r.t.Helper()
 	info, err := r.s.Get(context.Background(), scheduler.Ref{UID: uid})
 	if err != nil {
@@ -206,7 +207,7 @@ func TestRun_DeliversWhenDueAndInOrder(t *testing.T) {
 		start := time.Now()
 		late := r.push(scheduler.Push{Delay: 3 * time.Second, Body: []byte("c")})
 		r.push(scheduler.Push{Delay: 2 * time.Second, Body: []byte("b")})
-		r.push(scheduler.Push{At: scheduler.Milli(start.Add(2 * time.Second).UnixMilli()), HasAt: true, Priority: 9,
+		r.push(scheduler.Push{At: message.Milli(start.Add(2 * time.Second).UnixMilli()), HasAt: true, Priority: 9,
 			Body: []byte("a")})
 		time.Sleep(2500 * time.Millisecond)
 		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: late.UID}); err != nil ||
@@ -249,7 +250,7 @@ func TestRun_WakesForAnEarlierMessage(t *testing.T) {
 func TestRun_BurstArrivesOnceEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4, nil)
-		at := scheduler.Milli(time.Now().Add(time.Minute).UnixMilli())
+		at := message.Milli(time.Now().Add(time.Minute).UnixMilli())
 		const n = 10_000
 		for from := 0; from < n; from += 1000 {
 			batch := make([]*scheduler.Push, 1000)
@@ -266,7 +267,7 @@ func TestRun_BurstArrivesOnceEach(t *testing.T) {
 		stop := r.lead(r.s, 1)
 		time.Sleep(2 * time.Minute)
 		_ = stop(errStop)
-		seen := map[scheduler.UID]bool{}
+		seen := map[message.UID]bool{}
 		for _, a := range r.nats.arrived() {
 			if seen[a.m.UID] {
 				t.Fatalf("%s arrived twice", a.m.UID)
@@ -288,10 +289,10 @@ func TestRun_ExpiresWhatIsTooLateToDeliver(t *testing.T) {
 		stop := r.lead(r.s, 1)
 		time.Sleep(time.Second)
 		_ = stop(errStop)
-		if got := r.info(a.UID).State; got != scheduler.StateExpired {
+		if got := r.info(a.UID).State; got != message.StateExpired {
 			t.Errorf("too late: %s, want expired", got)
 		}
-		if got := r.info(b.UID).State; got != scheduler.StateDelivered {
+		if got := r.info(b.UID).State; got != message.StateDelivered {
 			t.Errorf("late but worth it: %s, want delivered", got)
 		}
 	})
@@ -303,14 +304,14 @@ func TestRun_ParksALaneThatFailsAndHoldsNothingElseBack(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, 1, nil)
 				away := true
-				r.nats.answer = func(m *scheduler.Message, _ int) scheduler.Outcome {
+				r.nats.answer = func(m *message.Message, _ int) scheduler.Outcome {
 					if m.Topic == "sick" && away {
 						return scheduler.Outcome{Kind: kind, Err: errors.New("away")}
 					}
 					return scheduler.Outcome{}
 				}
 				stop := r.lead(r.s, 1)
-				var sick []scheduler.UID
+				var sick []message.UID
 				for range 2000 {
 					sick = append(sick, r.push(scheduler.Push{Topic: "sick", Delay: time.Second}).UID)
 				}
@@ -333,7 +334,7 @@ func TestRun_ParksALaneThatFailsAndHoldsNothingElseBack(t *testing.T) {
 				}
 				// A parked message is canceled by its uid alone.
 				last := sick[len(sick)-1]
-				if info := r.info(last); info.State != scheduler.StateWaiting || info.Mark.Lane != "core:sick" {
+				if info := r.info(last); info.State != message.StateWaiting || info.Mark.Lane != "core:sick" {
 					t.Errorf("parked message: %s in lane %q", info.State, info.Mark.Lane)
 				}
 				r.nats.mu.Lock()
@@ -342,7 +343,7 @@ func TestRun_ParksALaneThatFailsAndHoldsNothingElseBack(t *testing.T) {
 				time.Sleep(20 * time.Second)
 				_ = stop(errStop)
 				for _, uid := range sick {
-					if got := r.info(uid).State; got != scheduler.StateDelivered {
+					if got := r.info(uid).State; got != message.StateDelivered {
 						t.Fatalf("after the lane healed %s is %s", uid, got)
 					}
 				}
@@ -357,7 +358,7 @@ func TestRun_ParksALaneThatFailsAndHoldsNothingElseBack(t *testing.T) {
 func TestRun_EndsPoisonAsDeadAfterTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)
-		r.nats.answer = func(m *scheduler.Message, _ int) scheduler.Outcome {
+		r.nats.answer = func(m *message.Message, _ int) scheduler.Outcome {
 			if m.Topic == "poison" {
 				return scheduler.Outcome{Kind: scheduler.Refused, Err: errors.New("message size exceeds maximum")}
 			}
@@ -369,13 +370,13 @@ func TestRun_EndsPoisonAsDeadAfterTheLimit(t *testing.T) {
 		time.Sleep(time.Minute)
 		_ = stop(errStop)
 		info := r.info(a.UID)
-		if info.State != scheduler.StateDead || info.Reason == "" || string(info.Body) != "x" {
+		if info.State != message.StateDead || info.Reason == "" || string(info.Body) != "x" {
 			t.Errorf("poison: %s, reason %q, body %q", info.State, info.Reason, info.Body)
 		}
 		if r.nats.tries[a.UID] != 3 {
 			t.Errorf("poison was tried %d times, the limit is 3", r.nats.tries[a.UID])
 		}
-		if got := r.info(b.UID).State; got != scheduler.StateDelivered {
+		if got := r.info(b.UID).State; got != message.StateDelivered {
 			t.Errorf("its neighbour is %s", got)
 		}
 	})
@@ -384,7 +385,7 @@ func TestRun_EndsPoisonAsDeadAfterTheLimit(t *testing.T) {
 func TestRun_UnknownOutcomeIsRepeatedAndNeverCanceledAsSure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)
-		r.nats.answer = func(m *scheduler.Message, nth int) scheduler.Outcome {
+		r.nats.answer = func(m *message.Message, nth int) scheduler.Outcome {
 			if nth <= 3 {
 				return scheduler.Outcome{Kind: scheduler.Unknown, Err: errors.New("time-out")}
 			}
@@ -393,7 +394,7 @@ func TestRun_UnknownOutcomeIsRepeatedAndNeverCanceledAsSure(t *testing.T) {
 		stop := r.lead(r.s, 1)
 		a := r.push(scheduler.Push{Topic: "a"})
 		time.Sleep(50 * time.Millisecond) // three failures park the lane
-		if info := r.info(a.UID); info.State != scheduler.StateWaiting || !info.Mark.Uncertain {
+		if info := r.info(a.UID); info.State != message.StateWaiting || !info.Mark.Uncertain {
 			t.Fatalf("after an unknown outcome: %s, uncertain %t", info.State, info.Mark.Uncertain)
 		}
 		b := r.push(scheduler.Push{Topic: "a"})
@@ -407,7 +408,7 @@ func TestRun_UnknownOutcomeIsRepeatedAndNeverCanceledAsSure(t *testing.T) {
 		if r.nats.tries[a.UID] != 3 {
 			t.Errorf("after its cancel it was tried again: %d tries", r.nats.tries[a.UID])
 		}
-		if got := r.info(b.UID).State; got != scheduler.StateDelivered {
+		if got := r.info(b.UID).State; got != message.StateDelivered {
 			t.Errorf("the next message is %s", got)
 		}
 	})
@@ -420,7 +421,7 @@ func TestRun_ClaimsNothingWhileNATSIsAway(t *testing.T) {
 		stop := r.lead(r.s, 1)
 		a := r.push(scheduler.Push{})
 		time.Sleep(10 * time.Second)
-		if got := r.info(a.UID).State; got != scheduler.StateWaiting {
+		if got := r.info(a.UID).State; got != message.StateWaiting {
 			t.Fatalf("claimed while NATS is away: %s", got)
 		}
 		r.nats.mu.Lock()
@@ -428,7 +429,7 @@ func TestRun_ClaimsNothingWhileNATSIsAway(t *testing.T) {
 		r.nats.mu.Unlock()
 		time.Sleep(time.Second)
 		_ = stop(errStop)
-		if got := r.info(a.UID).State; got != scheduler.StateDelivered {
+		if got := r.info(a.UID).State; got != message.StateDelivered {
 			t.Fatalf("after NATS came back: %s", got)
 		}
 	})
@@ -457,7 +458,7 @@ func TestRun_FindsClaimsWhoseReplyWasLost(t *testing.T) {
 		store := &lossy{lose: 2}
 		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		r.nats.down = true
-		var uids []scheduler.UID
+		var uids []message.UID
 		for range 700 {
 			uids = append(uids, r.push(scheduler.Push{}).UID)
 		}
@@ -466,7 +467,7 @@ func TestRun_FindsClaimsWhoseReplyWasLost(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		_ = stop(errStop)
 		for _, uid := range uids {
-			if got := r.info(uid).State; got != scheduler.StateDelivered {
+			if got := r.info(uid).State; got != message.StateDelivered {
 				t.Fatalf("%s is %s", uid, got)
 			}
 			if r.nats.tries[uid] != 1 {
@@ -491,7 +492,7 @@ func TestRun_StepsDownAtAHigherTerm(t *testing.T) {
 		if err := stop(errStop); !errors.Is(err, scheduler.ErrStaleTerm) {
 			t.Fatalf("the old leader ended with %v, want ErrStaleTerm", err)
 		}
-		if got := r.info(a.UID).State; got != scheduler.StateWaiting {
+		if got := r.info(a.UID).State; got != message.StateWaiting {
 			t.Fatalf("the old leader changed a message: %s", got)
 		}
 	})
@@ -505,7 +506,8 @@ func TestRun_SuccessorSweepsWhatADeadLeaderHadClaimed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := r.store.Claim(t.Context(), 0,
-			scheduler.Claim{Term: 1, Now: scheduler.Milli(time.Now().UnixMilli()), Limit: 9, Bytes: 999}); err != nil ||
+			scheduler.Claim{Holder: scheduler.Leader(1), Now: message.Milli(time.Now().UnixMilli()), Limit: 9,
+				Bytes: 999}); err != nil ||
 			len(got.Messages) != 1 {
 			t.Fatalf("claim: %+v, %v", got, err)
 		}
@@ -516,25 +518,25 @@ func TestRun_SuccessorSweepsWhatADeadLeaderHadClaimed(t *testing.T) {
 		stop := r.lead(r.s, 2)
 		time.Sleep(time.Second)
 		_ = stop(errStop)
-		if got := r.info(a.UID).State; got != scheduler.StateDelivered {
+		if got := r.info(a.UID).State; got != message.StateDelivered {
 			t.Fatalf("after the takeover: %s", got)
 		}
 	})
 }
 
-// staleConnection refuses to finish: the connection leads to a server that was
-// replaced, though the store itself is whole.
+// staleConnection refuses to finish: the connection leads to a server that was replaced, though the store itself is
+// whole.
 type staleConnection struct {
 	scheduler.Timeline
 	stale atomic.Bool
 }
 
-func (s *staleConnection) Finish(ctx context.Context, b int, term uint64, ends []scheduler.End,
-	now scheduler.Milli) error {
+func (s *staleConnection) Finish(ctx context.Context, b int, holder scheduler.Holder, ends []scheduler.End,
+	now message.Milli) error {
 	if s.stale.Load() {
 		return scheduler.ErrUncertified
 	}
-	return s.Timeline.Finish(ctx, b, term, ends, now)
+	return s.Timeline.Finish(ctx, b, holder, ends, now)
 }
 
 func TestRun_ASecondRunUnderTheSameTermKnowsNothingOfTheFirst(t *testing.T) {
@@ -557,7 +559,7 @@ func TestRun_ASecondRunUnderTheSameTermKnowsNothingOfTheFirst(t *testing.T) {
 		stop := r.lead(r.s, 1)
 		defer stop(errStop)
 		time.Sleep(time.Minute)
-		if got := r.info(a.UID); got.State != scheduler.StateWaiting || !got.Mark.Uncertain {
+		if got := r.info(a.UID); got.State != message.StateWaiting || !got.Mark.Uncertain {
 			t.Errorf("what may have been delivered is %s, uncertain %t", got.State, got.Mark.Uncertain)
 		}
 		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: a.UID}); err != nil || c.Code != scheduler.CancelMaybe {
@@ -590,11 +592,11 @@ func TestRun_GracefulStopFinishesWhatIsInFlight(t *testing.T) {
 		a := r.push(scheduler.Push{})
 		stop := r.lead(r.s, 1)
 		time.Sleep(100 * time.Millisecond)
-		if got := r.info(a.UID).State; got != scheduler.StateInFlight {
+		if got := r.info(a.UID).State; got != message.StateInFlight {
 			t.Fatalf("before the stop: %s", got)
 		}
 		_ = stop(errStop)
-		if got := r.info(a.UID).State; got != scheduler.StateDelivered {
+		if got := r.info(a.UID).State; got != message.StateDelivered {
 			t.Fatalf("after the stop: %s, want delivered", got)
 		}
 		cancel()
@@ -608,9 +610,37 @@ type slowly struct {
 	by time.Duration
 }
 
-func (s *slowly) Send(ctx context.Context, batch []*scheduler.Message,
-	done func(*scheduler.Message, scheduler.Outcome)) {
-	s.nats.Send(ctx, batch, func(m *scheduler.Message, o scheduler.Outcome) {
+func (s *slowly) Send(ctx context.Context, batch []*message.Message,
+	done func(*message.Message, scheduler.Outcome)) {
+	s.nats.Send(ctx, batch, func(m *message.Message, o scheduler.Outcome) {
 		time.AfterFunc(s.by, func() { done(m, o) })
+	})
+}
+
+func TestRun_ClaimsNothingThatConsumersPull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil)
+		a := r.push(scheduler.Push{Topic: "orders.pulled"})
+		ready, now := message.LaneReady.Lane("orders.pulled"), message.Milli(time.Now().UnixMilli())
+		if err := r.store.Begin(t.Context(), 0, 1); err != nil {
+			t.Fatal(err)
+		}
+		leader := scheduler.Leader(1)
+		got, err := r.store.Claim(t.Context(), 0,
+			scheduler.Claim{Holder: leader, Number: 1, Now: now, Limit: 1, Bytes: 999})
+		if err != nil || len(got.Messages) != 1 {
+			t.Fatalf("claim: %+v, %v", got, err)
+		}
+		err = r.store.Return(t.Context(), 0, leader, []scheduler.Back{
+			{UID: a.UID, Claim: 1, Score: got.Messages[0].Score(), Mark: message.Mark{Lane: ready}}}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := r.lead(r.s, 2)
+		time.Sleep(time.Minute)
+		_ = stop(errStop)
+		if i := r.info(a.UID); i.State != message.StateWaiting || i.Mark.Lane != ready || i.Mark.Uncertain {
+			t.Fatalf("what consumers pull is %s in lane %q, uncertain: %t", i.State, i.Mark.Lane, i.Mark.Uncertain)
+		}
 	})
 }

@@ -1,35 +1,8 @@
-// Package scheduler is the heart of tarry: what a delayed message is, how it
-// is accepted, when it is due, and what the leader does with it then. It knows
-// no driver: Redis, NATS and SQL plug into the ports of ports.go, and the
-// wiring (cmd/internal/app) joins them.
-//
-// # States
-//
-//	            accept                claim                 finish
-//	(nothing) ─────────▶ waiting ───────────────▶ in_flight ─────────▶ delivered
-//	                      │  ▲                      │ │  │
-//	               cancel │  └──────────────────────┘ │  ├──────────▶ expired   (its time to live was over)
-//	                      ▼        return, sweep      │  └──────────▶ dead      (refused for good, too often)
-//	                   canceled                       │
-//	                      ▲                           │
-//	                      └───── never from here ─────┘   (cancel answers in_flight)
-//
-// The table is transitions in state.go, with what makes each and what a recovery
-// may do; the scripts of store/timeline have theirs from it. A step that is not in it
-// is refused for that message alone: the rest of its batch goes on, the message stays
-// as it was, and it is counted, logged with its uid and listed by a verify. A
-// message stays in_flight until the leader that claimed it says how it ended,
-// or until a leader with a higher term sweeps it back: a claim has no time-out.
-//
-// # Uncertain
-//
-// A message is uncertain once a consumer may have seen it although tarry has
-// no proof: its publish had an unknown outcome, or the leader that had claimed
-// it died. The mark stays for good. Cancel of an uncertain message ends it
-// (no further attempt) and answers maybe_delivered, never OK. While a message
-// is claimed it is uncertain by that alone; a definite refusal, or a return of
-// what was never handed to NATS, restores the mark as it stood before. A dead
-// message hands its mark on to the one that it becomes by a requeue.
+// Package scheduler is the heart of tarry: how a delayed message is accepted, when
+// it is due, and what the leader does with it then. It knows no driver: Redis, NATS
+// and SQL plug into the ports of ports.go, and the wiring (cmd/internal/app) joins
+// them. What a message is, its uid, its states and the words for them, is package
+// message, which knows nothing of this one.
 //
 // # Who may call what
 //

@@ -1,9 +1,13 @@
 package scheduler
 
-import "time"
+import (
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
 
 // EndAs tells the leader's settler that a message of bucket 0 ends so, which nothing in the program does for all
 // states.
-func (s *Scheduler) EndAs(m *Message, state State) {
+func (s *Scheduler) EndAs(m *message.Message, state message.State) {
 	s.leading.Load().scanners[0].Load().settling.put(result{message: m, ends: state, why: "a test", at: time.Now()})
 }

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// What the scheduler and its stores decide. Adapters translate their own
-// errors to these at the edge; the HTTP words are in bridge/wire.
+// What the scheduler and its stores decide. Adapters translate their own errors to these at the edge; the HTTP words
+// are in bridge/wire.
 var (
 	// ErrStaleTerm: a store knows a higher term; another instance leads now.
 	ErrStaleTerm = errors.New("stale term: another instance leads")
@@ -17,20 +19,19 @@ var (
 	ErrFull = errors.New("store full")
 	// ErrBehind: the journal is so far behind that the outbox is full; nothing was written.
 	ErrBehind = errors.New("journal too far behind")
-	// ErrQuarantineFull: a bucket holds MaxQuarantined entries that the journal cannot
-	// hold; nothing was moved.
+	// ErrQuarantineFull: a bucket holds MaxQuarantined entries that the journal cannot hold; nothing was moved.
 	ErrQuarantineFull = fmt.Errorf("too many entries are quarantined: the limit is %d", MaxQuarantined)
-	// ErrUncertified: the store's server is not the certified one. Nothing was
-	// written, and only the leader can go on with it. It is ErrUnavailable too.
+	// ErrUncertified: the store's server is not the certified one. Nothing was written, and only the leader can go on
+	// with it. It is ErrUnavailable too.
 	ErrUncertified = fmt.Errorf("%w: what the store holds is being compared with the journal; try again in a moment",
 		ErrUnavailable)
-	// ErrOutdated: what was read of the journal is too old to be restored: ends since
-	// may have been forgotten. Nothing was written. It is ErrUnavailable too.
+	// ErrOutdated: what was read of the journal is too old to be restored: ends since may have been forgotten. Nothing
+	// was written. It is ErrUnavailable too.
 	ErrOutdated = fmt.Errorf("%w: the journal was read too long ago; begin the restore again", ErrUnavailable)
 	// ErrBusy: more pushes are waiting for the store than the limit; nothing was written.
 	ErrBusy = errors.New("too many pushes in flight")
-	// ErrOutcomeUnknown: the store did not answer; the change may or may not have
-	// happened. A push is repeated safely with the uid as its id.
+	// ErrOutcomeUnknown: the store did not answer; the change may or may not have happened. A push is repeated safely
+	// with the uid as its id.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 	// ErrDuplicateID: another message already has this id.
 	ErrDuplicateID = errors.New("duplicate id")
@@ -44,23 +45,21 @@ var (
 	ErrNoMachineID = errors.New("no machine id held")
 	// ErrTooFar: the due time lies beyond the limit.
 	ErrTooFar = errors.New("due time too far ahead")
-	// ErrStaleUID: a push named a uid that is older than the memory of ends, so
-	// nothing can tell whether it was delivered.
+	// ErrStaleUID: a push named a uid that is older than the memory of ends, so nothing can tell whether it was
+	// delivered.
 	ErrStaleUID = errors.New("uid too old to repeat")
-	// ErrForeignUID: a push named a uid that cannot be the answer to an earlier
-	// push of the same.
+	// ErrForeignUID: a push named a uid that cannot be the answer to an earlier push of the same.
 	ErrForeignUID = errors.New("no uid of an earlier push")
-	// ErrUnjudged: nobody can tell whether a broker lost a message or dropped it
-	// rightly: core NATS keeps nothing, and streams drop what was consumed, what is
-	// past their limits and what was purged.
+	// ErrUnjudged: nobody can tell whether a broker lost a message or dropped it rightly: core NATS keeps nothing, and
+	// streams drop what was consumed, what is past their limits and what was purged.
 	ErrUnjudged = errors.New("cannot be judged")
 	// ErrUnreadable: the store holds a damaged record under this uid or name.
 	ErrUnreadable = errors.New("damaged record")
-	// ErrNewer: a newer tarry wrote the record or the entry, in a form that this one does
-	// not know. It is ErrUnreadable too, but nothing takes its place.
+	// ErrNewer: a newer tarry wrote the record or the entry, in a form that this one does not know. It is ErrUnreadable
+	// too, but nothing takes its place.
 	ErrNewer error = newer{}
-	// ErrManyTombstones: a cancel of what is not known cannot be remembered: a bucket has
-	// as many tombstones as it keeps.
+	// ErrManyTombstones: a cancel of what is not known cannot be remembered: a bucket has as many tombstones as it
+	// keeps.
 	ErrManyTombstones = errors.New("nothing has the id, and the cancel cannot be remembered, since too many such " +
 		"cancels are; repeat it in a while")
 	// ErrMaybeDelivered: the message may have been delivered, so nothing was changed.
@@ -80,8 +79,8 @@ type newer struct{}
 func (newer) Error() string        { return "written by a newer version of tarry" }
 func (newer) Is(target error) bool { return target == ErrUnreadable }
 
-// ManyTombstones is ErrManyTombstones. It is ErrUnavailable too, or ErrOutcomeUnknown
-// where some buckets have laid theirs.
+// ManyTombstones is ErrManyTombstones. It is ErrUnavailable too, or ErrOutcomeUnknown where some buckets have laid
+// theirs.
 func ManyTombstones(laid bool) error {
 	if laid {
 		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, ErrManyTombstones)
@@ -91,9 +90,8 @@ func ManyTombstones(laid bool) error {
 
 // AmbiguousError is ErrAmbiguousID with what the id may mean.
 type AmbiguousError struct {
-	// Candidates are the messages under each topic and key, at most MaxNamesOfID of
-	// those that the caller may see.
-	Candidates []Info
+	// Candidates are the messages under each topic and key, at most MaxNamesOfID of those that the caller may see.
+	Candidates []message.Info
 	// More: there are more than these.
 	More bool
 }

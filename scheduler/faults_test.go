@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestRun_AnExpiredProbeDoesNotCloseItsLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)
 		away := true
-		r.nats.answer = func(*scheduler.Message, int) scheduler.Outcome {
+		r.nats.answer = func(*message.Message, int) scheduler.Outcome {
 			if away {
 				return scheduler.Outcome{Kind: scheduler.NoListener, Err: errors.New("nobody")}
 			}
@@ -46,8 +47,9 @@ type lostReturn struct {
 	lost int
 }
 
-func (s *lostReturn) Return(ctx context.Context, b int, term uint64, back []scheduler.Back, now scheduler.Milli) error {
-	err := s.Timeline.Return(ctx, b, term, back, now)
+func (s *lostReturn) Return(ctx context.Context, b int, holder scheduler.Holder, back []scheduler.Back,
+	now message.Milli) error {
+	err := s.Timeline.Return(ctx, b, holder, back, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil && s.lost > 0 {
@@ -61,16 +63,15 @@ func (s *lostReturn) Return(ctx context.Context, b int, term uint64, back []sche
 	return err
 }
 
-// slowNats refuses the first message for now; the others arrive at once and are
-// acknowledged late.
+// slowNats refuses the first message for now; the others arrive at once and are acknowledged late.
 type slowNats struct {
 	*nats
 	mu sync.Mutex
 	n  int
 }
 
-func (n *slowNats) Send(_ context.Context, batch []*scheduler.Message,
-	done func(*scheduler.Message, scheduler.Outcome)) {
+func (n *slowNats) Send(_ context.Context, batch []*message.Message,
+	done func(*message.Message, scheduler.Outcome)) {
 	for _, m := range batch {
 		n.mu.Lock()
 		n.n++
@@ -137,8 +138,8 @@ func TestRun_ARepeatedReturnLeavesALaterClaimAlone(t *testing.T) {
 func TestRun_OneRefusedSubjectDoesNotHoldItsStreamBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)
-		r.nats.lane = func(*scheduler.Message) string { return "js:S" }
-		r.nats.answer = func(m *scheduler.Message, _ int) scheduler.Outcome {
+		r.nats.lane = func(*message.Message) message.Lane { return "js:S" }
+		r.nats.answer = func(m *message.Message, _ int) scheduler.Outcome {
 			if m.Topic == "full" {
 				return scheduler.Outcome{Kind: scheduler.Unanswered,
 					Err: errors.New("maximum messages per subject exceeded (503, 10077)")}
@@ -164,8 +165,8 @@ func TestRun_WhatStrayedIntoALaneDoesNotParkIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)
 		var away []string // topics that are refused
-		r.nats.lane = func(*scheduler.Message) string { return "js:WELL" }
-		r.nats.answer = func(m *scheduler.Message, _ int) scheduler.Outcome {
+		r.nats.lane = func(*message.Message) message.Lane { return "js:WELL" }
+		r.nats.answer = func(m *message.Message, _ int) scheduler.Outcome {
 			if slices.Contains(away, m.Topic) {
 				return scheduler.Outcome{Kind: scheduler.Unanswered,
 					Err: errors.New("maximum messages exceeded (503, 10077)")}
@@ -188,7 +189,7 @@ func TestRun_WhatStrayedIntoALaneDoesNotParkIt(t *testing.T) {
 		change(func() { away = []string{"sick", "well"} })
 		stop := r.lead(r.s, 1)
 		const strays = 2000
-		var sick []scheduler.UID
+		var sick []message.UID
 		for range strays {
 			sick = append(sick, r.push(scheduler.Push{Topic: "sick", Delay: time.Second}).UID)
 		}
@@ -200,8 +201,8 @@ func TestRun_WhatStrayedIntoALaneDoesNotParkIt(t *testing.T) {
 		// Another stream has it by now, and that refuses it still.
 		change(func() {
 			away = []string{"sick"}
-			r.nats.lane = func(m *scheduler.Message) string {
-				return map[string]string{"sick": "js:SICK", "well": "js:WELL"}[m.Topic]
+			r.nats.lane = func(m *message.Message) message.Lane {
+				return map[string]message.Lane{"sick": "js:SICK", "well": "js:WELL"}[m.Topic]
 			}
 		})
 		stop = r.lead(r.s, 2)
@@ -214,7 +215,7 @@ func TestRun_WhatStrayedIntoALaneDoesNotParkIt(t *testing.T) {
 			t.Errorf("%d of 100 messages of the healthy stream arrived, the latest %s late", n, late)
 		}
 		for _, uid := range sick {
-			if info := r.info(uid); info.State != scheduler.StateWaiting || info.Mark.Lane != "js:SICK" {
+			if info := r.info(uid); info.State != message.StateWaiting || info.Mark.Lane != "js:SICK" {
 				t.Fatalf("%s is %s in the lane %q", uid, info.State, info.Mark.Lane)
 			}
 		}
@@ -230,8 +231,8 @@ func TestRun_WhatStrayedIntoALaneDoesNotParkIt(t *testing.T) {
 	})
 }
 
-// lateClaim loses a claim on its way: the store executes it only when the next
-// message is added, long after the caller gave up and looked for what it holds.
+// lateClaim loses a claim on its way: the store executes it only when the next message is added, long after the caller
+// gave up and looked for what it holds.
 type lateClaim struct {
 	scheduler.Timeline
 	mu    sync.Mutex
@@ -250,8 +251,8 @@ func (s *lateClaim) Claim(ctx context.Context, b int, req scheduler.Claim) (sche
 	return s.Timeline.Claim(ctx, b, req)
 }
 
-func (s *lateClaim) Add(ctx context.Context, b int, batch []*scheduler.Message,
-	now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
+func (s *lateClaim) Add(ctx context.Context, b int, batch []*message.Message,
+	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
 	results, head, err := s.Timeline.Add(ctx, b, batch, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,22 +5,22 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// holds decide what may not go out yet although NATS would take it: topics that
-// are paused, and topics with a rate. Such messages wait in a lane of their own, like
-// messages that a destination refuses (lane.go), so that they do not block any
-// others:
+// holds decides which messages must wait although NATS would accept them: those of paused topics, and those of topics
+// with a rate. They wait in lanes of their own, like messages that a destination refuses (lane.go), so that they do not
+// block any others:
 //
 //	paused.<pattern>   until the pattern is resumed
 //	rate.<pattern>     until the pattern's rate has room
 //	late.<pattern>     the same for what is overdue (Overdue), by the catch-up rate
 //
-// A message passes the three in this order, and then its destination's lane. No
-// stream and no core lane has such a name: streams have no dot in theirs.
+// A message passes the three in this order, and then its destination's lane. No stream lane or core lane has a name of
+// this form, because stream names have no dot.
 type holds struct {
 	topics *Topics
 
@@ -28,37 +28,13 @@ type holds struct {
 	readFrom time.Time  // when the last reading began, under reading
 	mu       sync.Mutex
 	pauses   []Pause
-	paces    map[string]*pace // by lane
+	paces    map[message.Lane]*pace // by lane
 }
 
-const (
-	pausedLane = "paused."
-	rateLane   = "rate."
-	lateLane   = "late."
-	// pauseLook is how often the leader asks what is paused.
-	pauseLook = time.Second
-)
+// pauseLook is how often the leader reads the pauses.
+const pauseLook = time.Second
 
-func newHolds(topics *Topics) *holds { return &holds{topics: topics, paces: map[string]*pace{}} }
-
-// isHold reports whether a lane is one of these and no destination's.
-func isHold(lane string) bool {
-	return strings.HasPrefix(lane, pausedLane) || strings.HasPrefix(lane, rateLane) || strings.HasPrefix(lane, lateLane)
-}
-
-// isDestination reports whether a lane is that of one destination. The shared lane
-// belongs to no destination: nothing strays into it, and each of its messages is
-// judged by its own.
-func isDestination(lane string) bool { return lane != "" && lane != sharedLane && !isHold(lane) }
-
-// isParking reports whether what waits in a lane waits there because its destination
-// does not take it.
-func isParking(lane string) bool { return lane == sharedLane || isDestination(lane) }
-
-// isPaced reports whether a lane is let go by a rate.
-func isPaced(lane string) bool {
-	return strings.HasPrefix(lane, rateLane) || strings.HasPrefix(lane, lateLane)
-}
+func newHolds(topics *Topics) *holds { return &holds{topics: topics, paces: map[message.Lane]*pace{}} }
 
 // set replaces the pauses; it reports whether one ended.
 func (h *holds) set(pauses []Pause) (resumed bool) {
@@ -71,40 +47,39 @@ func (h *holds) set(pauses []Pause) (resumed bool) {
 	return resumed
 }
 
-// paused is the lane of a topic that is paused, empty for all others.
-func (h *holds) paused(topic string) string {
+// paused returns the lane of a paused topic, or the empty lane for any other topic.
+func (h *holds) paused(topic string) message.Lane {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.pauses {
 		if Matches(h.pauses[i].Pattern, topic) {
-			return pausedLane + h.pauses[i].Pattern
+			return message.LanePaused.Lane(h.pauses[i].Pattern)
 		}
 	}
 	return ""
 }
 
-// paceOf is the lane and the pace of a message whose topic has a rate; nil where
-// it has none.
-func (h *holds) paceOf(t *Topic, late bool) (string, *pace) {
-	prefix, rate := rateLane, t.Rate
+// paceOf returns the lane and the pace for a message whose topic has a rate, or nil if it has none.
+func (h *holds) paceOf(t *Topic, late bool) (message.Lane, *pace) {
+	kind, rate := message.LaneRate, t.Rate
 	if late && t.CatchUp > 0 {
-		prefix, rate = lateLane, t.CatchUp
+		kind, rate = message.LaneLate, t.CatchUp
 	}
 	if rate <= 0 {
 		return "", nil
 	}
-	name := prefix + t.Pattern
+	name := kind.Lane(t.Pattern)
 	return name, h.pace(name, rate)
 }
 
-// turn says how many messages of a lane may be claimed now, or when to ask
-// again. What was granted and not used must be given back.
-func (h *holds) turn(lane string, now time.Time) (n int, wait time.Time) {
-	if pattern, is := strings.CutPrefix(lane, pausedLane); is {
+// turn returns how many messages of a lane may be claimed now, or when to ask again. The caller must give back any
+// unused grant.
+func (h *holds) turn(lane message.Lane, now time.Time) (n int, wait time.Time) {
+	if lane.Kind() == message.LanePaused {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if slices.ContainsFunc(h.pauses, func(p Pause) bool { return p.Pattern == pattern }) {
-			return 0, now.Add(lastBackoff) // a resume opens it before
+		if slices.ContainsFunc(h.pauses, func(p Pause) bool { return p.Pattern == lane.Name() }) {
+			return 0, now.Add(lastBackoff) // a resume opens it earlier
 		}
 		return laneBatch, time.Time{}
 	}
@@ -115,21 +90,21 @@ func (h *holds) turn(lane string, now time.Time) (n int, wait time.Time) {
 	return h.pace(lane, rate).take(laneBatch, now)
 }
 
-// standing is the rate of a lane as the settings have it, 0 where they have none.
-func (h *holds) standing(lane string) float64 {
+// standing returns the rate of a lane according to the settings, or 0 if they have none.
+func (h *holds) standing(lane message.Lane) float64 {
 	for _, t := range h.topics.all() {
 		switch lane {
-		case rateLane + t.Pattern:
+		case message.LaneRate.Lane(t.Pattern):
 			return t.Rate
-		case lateLane + t.Pattern:
+		case message.LaneLate.Lane(t.Pattern):
 			return t.CatchUp
 		}
 	}
 	return 0
 }
 
-// pace is that of a lane.
-func (h *holds) pace(lane string, rate float64) *pace {
+// pace returns the pace of a lane.
+func (h *holds) pace(lane message.Lane, rate float64) *pace {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.paces[lane]
@@ -141,8 +116,8 @@ func (h *holds) pace(lane string, rate float64) *pace {
 	return p
 }
 
-// giveBack returns what a turn granted and did not use.
-func (h *holds) giveBack(lane string, n int) {
+// giveBack returns the unused part of a turn's grant.
+func (h *holds) giveBack(lane message.Lane, n int) {
 	h.mu.Lock()
 	p := h.paces[lane]
 	h.mu.Unlock()
@@ -151,8 +126,8 @@ func (h *holds) giveBack(lane string, n int) {
 	}
 }
 
-// pace grants so many a second; what is not used gathers for a tenth of a
-// second, but for one message always. All scanners share it.
+// pace grants a number of messages per second. Unused grants accumulate for a tenth of a second, but always for at
+// least one message. All scanners share it.
 type pace struct {
 	mu    sync.Mutex
 	rate  float64
@@ -196,7 +171,7 @@ func (p *pace) giveBack(n int) {
 	p.mu.Unlock()
 }
 
-// watchPauses reads what is paused once a second until ctx ends.
+// watchPauses reads the pauses once a second until ctx ends.
 func (l *leadership) watchPauses(ctx context.Context) error {
 	tick := time.NewTicker(pauseLook)
 	defer tick.Stop()
@@ -214,13 +189,13 @@ func (l *leadership) watchPauses(ctx context.Context) error {
 	}
 }
 
-// readPauses asks what is paused.
+// readPauses reads the pauses.
 func (l *leadership) readPauses(ctx context.Context) error {
 	asked := time.Now()
 	l.holds.reading.Lock()
 	defer l.holds.reading.Unlock()
 	if l.holds.readFrom.After(asked) {
-		return nil // who was waited for has read what stood after this was asked for
+		return nil // the reading that held the lock began after this call, so it suffices
 	}
 	began := time.Now()
 	var pauses []Pause

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // topics gives the rig's scheduler settings.
-func (r *rig) topics(list ...*scheduler.Topic) { r.settings.Set(list, scheduler.Retry{}) }
+func (r *rig) topics(list ...*scheduler.Topic) { r.settings.Set(list, message.Retry{}) }
 
 func TestPause_HoldsATopicAndNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -75,8 +76,7 @@ func (j *deafJournal) WritePause(_ context.Context, c scheduler.PauseChange) err
 	return j.err
 }
 
-// A pause takes effect whether or not the journal hears of it, and says which; to
-// ask again is what mends it.
+// A pause takes effect whether or not the journal hears of it, and says which; to ask again is what mends it.
 func TestPause_SaysWhenTheJournalDoesNotKnow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)

@@ -6,24 +6,23 @@ import (
 	"time"
 
 	"github.com/sony/sonyflake/v2"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Machine is the right to give out ids under a machine id. A store grants it
-// (Redis: a leased slot; memory: the data directory) and takes care that no two
-// instances hold the same slot at one time, nor one after the other with clocks
+// Machine is the right to give out ids under a machine id. A store grants it (Redis: a leased slot; memory: the data
+// directory) and takes care that no two instances hold the same slot at one time, nor one after the other with clocks
 // that overlap.
 type Machine interface {
 	// ID is the slot, 0..1023, and whether it is held right now.
 	ID() (int, bool)
 }
 
-// IDs gives out uids of kind sonyflake: 12 bits of sequence, 10 of machine id,
-// units of a millisecond. These three and Epoch are fixed for the life of a
-// deployment: changing one would break order and uniqueness.
+// IDs gives out uids of kind sonyflake: 12 bits of sequence, 10 of machine id, units of a millisecond. These three and
+// Epoch are fixed for the life of a deployment: changing one would break order and uniqueness.
 //
-// A clock that goes back never repeats an id. Sonyflake itself would sleep for
-// the whole step while it holds its lock; IDs refuses with ErrClockBack instead
-// when the step is longer than maxClockBack.
+// A clock that goes back never repeats an id. Sonyflake itself would sleep for the whole step while it holds its lock;
+// IDs refuses with ErrClockBack instead when the step is longer than maxClockBack.
 type IDs struct {
 	machine Machine
 	now     func() time.Time
@@ -34,8 +33,8 @@ type IDs struct {
 	last  time.Time // the latest wall clock an id was given out under
 }
 
-// maxClockBack is the step back that waiting may cover: longer than what NTP
-// slews, short enough that nobody notices the pause.
+// maxClockBack is the step back that waiting may cover: longer than what NTP slews, short enough that nobody notices
+// the pause.
 const maxClockBack = 50 * time.Millisecond
 
 // NewIDs starts a generator. now is the wall clock.
@@ -44,7 +43,7 @@ func NewIDs(machine Machine, now func() time.Time) *IDs {
 }
 
 // Next gives the next uid with the hash that decides its bucket.
-func (g *IDs) Next(hash uint16) (UID, error) {
+func (g *IDs) Next(hash uint16) (message.UID, error) {
 	slot, held := g.machine.ID()
 	if !held {
 		return "", ErrNoMachineID
@@ -57,7 +56,7 @@ func (g *IDs) Next(hash uint16) (UID, error) {
 	}
 	if g.flake == nil || g.slot != slot {
 		flake, err := sonyflake.New(sonyflake.Settings{
-			BitsSequence: 12, BitsMachineID: 10, TimeUnit: time.Millisecond, StartTime: Epoch,
+			BitsSequence: 12, BitsMachineID: 10, TimeUnit: time.Millisecond, StartTime: message.Epoch,
 			MachineID: func() (int, error) { return slot, nil },
 		})
 		if err != nil {
@@ -72,5 +71,5 @@ func (g *IDs) Next(hash uint16) (UID, error) {
 	if now.After(g.last) {
 		g.last = now
 	}
-	return encodeUID(id>>uidRestBits, kindSonyflake, uint32(id&(1<<uidRestBits-1)), hash), nil
+	return message.GeneratedUID(id, hash), nil
 }

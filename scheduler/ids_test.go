@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // slot is a machine id that a test grants and withdraws.
@@ -29,7 +31,7 @@ func (s *slot) set(id int, held bool) {
 func TestIDs_NeverRepeatAcrossInstancesAndSlots(t *testing.T) {
 	a, b := NewIDs(&slot{id: 1, held: true}, time.Now), NewIDs(&slot{id: 2, held: true}, time.Now)
 	const each = 20_000
-	out := make([][]UID, 4)
+	out := make([][]message.UID, 4)
 	var wg sync.WaitGroup
 	for w := range out {
 		g := []*IDs{a, b}[w%2]
@@ -45,7 +47,7 @@ func TestIDs_NeverRepeatAcrossInstancesAndSlots(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	seen := map[UID]bool{}
+	seen := map[message.UID]bool{}
 	for _, us := range out {
 		for i, u := range us {
 			if seen[u] {

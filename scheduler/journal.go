@@ -1,34 +1,37 @@
 package scheduler
 
-import "errors"
+import (
+	"errors"
 
-// ErrFenced: the change was made on a Redis that has been replaced since; it is
-// not in the journal and has no effect.
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+// ErrFenced means that the change was made on a Redis that has since been replaced. The change is not in the journal
+// and has no effect.
 var ErrFenced = errors.New("the store was replaced: a later certification stands")
 
-// Change is one change of a message as the journal records it: what the message
-// became, when, by whom and why. A claim is not a change of its own; the end
-// records when its attempt was claimed.
+// Change is one change of a message as the journal records it: what the message became, when, by whom and why. A claim
+// is not a change of its own; the end records when its attempt was claimed.
 type Change struct {
-	UID UID
+	UID message.UID
 	// Version counts a message's changes: 1 is its acceptance, and no number is left out.
 	Version uint64
 	// State is what the message is after the change.
-	State State
-	At    Milli
+	State message.State
+	At    message.Milli
 	// Bucket is where it lies.
 	Bucket int
-	// Instance and Address are who made the change; Term is the leader's, 0 for a
-	// change that any instance may make.
+	// Instance and Address identify the instance that made the change. Term is the leader's, or 0 for a change that any
+	// instance may make.
 	Instance, Address string
 	Term              uint64
-	// Kind says what made the change where the states do not, Other the message that
-	// it names, and Reason the same to people.
-	Kind   Kind
-	Other  UID
+	// Kind says what made the change if the states do not, Other is the message that it names, and Reason says the same
+	// in words for people.
+	Kind   message.Kind
+	Other  message.UID
 	Reason string
-	// Claimed is when the attempt was claimed that led to this change, 0 without one.
-	Claimed Milli
+	// Claimed is when the attempt that led to this change was claimed, or 0 without an attempt.
+	Claimed message.Milli
 	// Attempt is the number that the attempt's delivery carried, 0 without one.
 	Attempt uint32
 	// Stream and Sequence are where NATS stored a delivered message; empty for core NATS.
@@ -36,70 +39,66 @@ type Change struct {
 	Sequence uint64
 
 	// Due, Uncertain and Refusals are the message's after the change.
-	Due       Milli
+	Due       message.Milli
 	Uncertain bool
 	Refusals  uint32
 
-	// Message is the content as of this version, nil where the change leaves it
-	// as it was.
-	Message *Message
+	// Message is the content as of this version, or nil if the change does not alter it.
+	Message *message.Message
 }
 
 // Entry is what one script wrote to the outbox: the changes it made, together.
 type Entry struct {
 	Bucket int
-	// Number is the certification that it was written or read back under.
+	// Number is the certification under which the entry was written or read back.
 	Number uint64
 	// ID is the entry's place in the bucket's outbox.
 	ID string
-	// Size is what it counts toward the outbox's limit, in bytes, and Count how many
-	// changes the outbox counts it as.
+	// Size is what the entry counts toward the outbox's limit, in bytes, and Count is how many changes the outbox
+	// counts it as.
 	Size, Count int
 	Changes     []Change
-	// Damaged is why the entry cannot be read, nil where it can. Changes of a damaged
-	// entry holds the messages that it names, as far as they can be read: their UID,
-	// Bucket and At alone.
+	// Damaged is why the entry cannot be read, or nil if it can. The Changes of a damaged entry list the messages that
+	// it names, as far as they can be read, with UID, Bucket and At only.
 	Damaged error
 }
 
-// Quarantined is an entry that the journal cannot hold: it is damaged, or the journal
-// refuses even the bare state of a message. It no longer stands in the outbox.
+// Quarantined is an entry that the journal cannot hold: it is damaged, or the journal refuses even the bare state of a
+// message. It is no longer in the outbox.
 type Quarantined struct {
 	Bucket int
 	// Number and ID are those of the entry; a list has no Number.
 	Number uint64
 	ID     string
 	// At is when it was quarantined.
-	At Milli
-	// Reason is why, without any content.
+	At message.Milli
+	// Reason is why the entry was quarantined. It contains no message content.
 	Reason string
-	// UIDs are the messages whose change the journal lacks, as far as they can be read,
-	// at most MaxQuarantinedUIDs.
-	UIDs []UID
-	// Known reports whether the journal got the states that they had since. Where it did
-	// not, it may tell of one as waiting that has ended: no restore brings that back.
+	// UIDs lists the messages whose change the journal lacks, as far as they can be read, at most MaxQuarantinedUIDs.
+	UIDs []message.UID
+	// Known reports whether the journal received the later states of these messages. If it did not, it may show an
+	// ended message as waiting; no restore brings that message back.
 	Known bool
 }
 
 const (
-	// MaxQuarantined is how many entries of a bucket are quarantined: where the journal
-	// refuses more than that, the fault is hardly theirs, and it may still be mended.
+	// MaxQuarantined is how many entries of a bucket may be quarantined. If the journal refuses more than that, the
+	// entries are hardly at fault, and the cause may still be fixed.
 	MaxQuarantined = 100
-	// QuarantinedPage is how many of them a call lists.
+	// QuarantinedPage is how many quarantined entries a call lists.
 	QuarantinedPage = 10
-	// MaxQuarantinedUIDs is how many messages are kept of each.
+	// MaxQuarantinedUIDs is how many messages of each entry are kept.
 	MaxQuarantinedUIDs = 1000
 )
 
-// Record is a message as the journal has it. Info's Mark holds uncertain,
-// refusals and changes; lanes are not kept.
+// Record is a message as the journal has it. Info's Mark holds uncertain, refusals and changes; lanes are not kept.
 type Record struct {
-	Info
-	// Content is the version that topic, key, body and the like are from; 0 while
-	// only a later change has been written and the content is not known yet.
+	message.Info
+	// Content is the version that topic, key, body and the like are from. It is 0 while only a later change has been
+	// written and the content is not known yet.
 	Content uint64
 	// ChangedAt is when the latest change happened.
-	ChangedAt Milli
+	ChangedAt message.Milli
 }
 
 // Life is a message as the journal has it, and its changes by version.
@@ -113,68 +112,66 @@ const MaxLives = 20
 
 // RecordQuery asks for records in the order of due, then uid.
 type RecordQuery struct {
-	// Topic, Key and ID, the caller's own, select by the whole text; empty takes all.
+	// Topic, Key and ID select records by the complete text; empty selects all. ID is the user's own.
 	Topic, Key, ID string
 	// States selects; empty takes all.
-	States []State
+	States []message.State
 	// DueFrom and DueTo bound due, both inclusive; 0 is no bound.
-	DueFrom, DueTo Milli
+	DueFrom, DueTo message.Milli
 	// AfterDue and AfterUID are the place of the last record of the page before.
-	AfterDue Milli
-	AfterUID UID
-	// Limit bounds the number of records, Bytes the sum of their bodies and headers
-	// (one record always comes; 0 is no bound).
+	AfterDue message.Milli
+	AfterUID message.UID
+	// Limit bounds the number of records, Bytes the sum of their bodies and headers (one record always comes; 0 is no
+	// bound).
 	Limit, Bytes int
-	// Latest takes the records that come last in that order instead of those that
-	// come first; AfterDue and AfterUID are not heeded then.
+	// Latest selects the records that come last in that order instead of those that come first. AfterDue and AfterUID
+	// are then ignored.
 	Latest bool
-	// Whole asks for headers and bodies too.
+	// Whole requests headers and bodies too.
 	Whole bool
 }
 
 // ChangeQuery asks for changes in the order of time, uid and version.
 type ChangeQuery struct {
 	// Since is the earliest time, inclusive.
-	Since Milli
+	Since message.Milli
 	// State selects what the message became; StateNone takes all.
-	State State
+	State message.State
 	// After is the place of the last change of the page before.
-	AfterAt      Milli
-	AfterUID     UID
+	AfterAt      message.Milli
+	AfterUID     message.UID
 	AfterVersion uint64
 	Limit        int
 }
 
-// ForecastQuery asks what waits and falls due from one moment until, but not at,
-// another, by steps.
+// ForecastQuery asks how many waiting messages fall due from one moment until, but not at, another, by steps.
 type ForecastQuery struct {
 	// Topic is exact; empty stands for any.
 	Topic string
-	// Pattern is one that the topic must match; empty for none.
+	// Pattern is a pattern that the topic must match, or empty for none.
 	Pattern           string
-	From, Until, Step Milli
+	From, Until, Step message.Milli
 }
 
 // Forecast is how many messages fall due within a step.
 type Forecast struct {
-	From  Milli // the step's begin
+	From  message.Milli // the step's begin
 	Count int
 }
 
-// Lag is what stands in a bucket's outbox and is not in the journal yet.
+// Lag is the part of a bucket's outbox that is not in the journal yet.
 type Lag struct {
 	Entries, Changes int
 	Bytes            int64
-	// Oldest is when the oldest entry was made, by the clock of who made it; 0 when
-	// there is none.
-	Oldest Milli
+	// Oldest is when the oldest entry was made, by the clock of the instance that made it, or 0 if there is none.
+	Oldest message.Milli
 	// Quarantined is how many entries are quarantined; they count nowhere else.
 	Quarantined int
-	// Err is why nothing is known of the bucket.
+	// Err is set if the bucket did not answer.
 	Err error
 }
 
-// Change returns the end as the journal records it, without who and when.
+// Change returns the end as the journal records it, without the instance and the time.
 func (e *End) Change() Change {
 	m := e.Message
 	c := Change{UID: m.UID, Version: m.Version() + 1, State: e.State, Reason: e.Reason, Claimed: m.ClaimedAt,
@@ -183,22 +180,30 @@ func (e *End) Change() Change {
 	return c
 }
 
-// Change returns the return as the journal records it, without who and when;
-// Message must be set.
+// Change returns the return as the journal records it, without the instance and the time. Message must be set.
 func (b *Back) Change() Change {
 	m := b.Message
-	return Change{UID: b.UID, Version: 1 + uint64(b.Mark.Changes), State: StateWaiting, Kind: b.Kind, Reason: b.Reason,
-		Claimed: m.ClaimedAt, Attempt: m.Attempt,
-		Due: m.Due, Uncertain: b.Mark.Uncertain, Refusals: b.Mark.Refusals}
+	return Change{
+		UID:       b.UID,
+		Version:   1 + uint64(b.Mark.Changes),
+		State:     message.StateWaiting,
+		Kind:      b.Kind,
+		Reason:    b.Reason,
+		Claimed:   m.ClaimedAt,
+		Attempt:   m.Attempt,
+		Due:       m.Due,
+		Uncertain: b.Mark.Uncertain,
+		Refusals:  b.Mark.Refusals,
+	}
 }
 
-// RestoreRequest says what of the journal is to be in the timeline again.
+// RestoreRequest selects the messages of the journal to restore into the timeline.
 type RestoreRequest struct {
 	// UID restores one message; empty restores all that match.
-	UID UID
+	UID message.UID
 	// Topic restricts to one topic, or to those that match a pattern.
 	Topic string
-	// Overdue takes messages that are due already too, and with them the dead.
+	// Overdue also selects messages that are already due, and with them the dead.
 	Overdue bool
 	// DryRun only reports what would be done.
 	DryRun bool
@@ -206,7 +211,7 @@ type RestoreRequest struct {
 	Rate int
 }
 
-// RestoreReport counts what became of the records that were read.
+// RestoreReport counts the outcomes of the records that were read.
 type RestoreReport struct {
 	Read, Added, Raised, Same, InFlight, Newer int
 }
@@ -225,17 +230,17 @@ const (
 	StoreNewer       = "store_newer"
 )
 
-// Difference is one message that the timeline and the journal tell differently.
+// Difference is one message whose state differs between the timeline and the journal.
 type Difference struct {
-	UID            UID
+	UID            message.UID
 	Bucket         int
 	Kind           string
 	Store, Journal Stand
 	Repaired       bool
 }
 
-// VerifyReport is what a comparison found. Differences that a second look, after
-// the outbox was drained, no longer found are not counted.
+// VerifyReport is the result of a comparison. It does not count differences that a second look, after the outbox was
+// drained, no longer found.
 type VerifyReport struct {
 	// Compared is how many messages were looked at in the store and in the journal.
 	InStore, InJournal int
@@ -244,8 +249,7 @@ type VerifyReport struct {
 	Repaired int
 	// Differences are the first of them.
 	Differences []Difference
-	// Refused are transitions that the store was asked for and did not make, the first
-	// of each bucket.
+	// Refused lists transitions that the store was asked for and did not make: the first ones of each bucket.
 	Refused []Refusal
 	// Quarantined are the entries of the outbox that the journal could not hold.
 	Quarantined []Quarantined
@@ -257,7 +261,7 @@ const MaxDifferences = 100
 // RedeliverRequest asks to publish again what a broker lost.
 type RedeliverRequest struct {
 	// Since is when the deliveries to check began.
-	Since Milli
+	Since message.Milli
 	// Topic restricts to one topic, or to those that match a pattern.
 	Topic  string
 	DryRun bool
@@ -266,8 +270,8 @@ type RedeliverRequest struct {
 // RedeliverReport counts what became of the deliveries that were checked.
 type RedeliverReport struct {
 	Checked, Present, Gone, Redelivered int
-	// Unknown are those that cannot be judged: delivered by core NATS, from a stream
-	// that drops what was consumed or is past its limits, or pruned here.
+	// Unknown are those that cannot be judged: delivered by core NATS, from a stream that drops what was consumed or is
+	// past its limits, or pruned here.
 	Unknown int
 	Failed  int
 }

@@ -3,10 +3,12 @@ package scheduler
 import (
 	"context"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// judge decides what a round of results means for each message: an end, or
-// another wait. It is the only place that knows what an outcome of NATS means.
+// judge decides what a round of results means for each message: an end, or another wait. It is the only place that
+// interprets NATS outcomes.
 func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, back []aside) {
 	if len(results) == 0 {
 		return nil, nil
@@ -21,17 +23,17 @@ func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, bac
 		mark.Lane = ""
 		switch {
 		case r.copied && !r.outcome.settlesCopy() && sc.copyAgain(m.UID):
-			score := int64(CeilMilli(wall.Add(lastBackoff)))<<8 | m.Score()&255
+			score := int64(message.CeilMilli(wall.Add(lastBackoff)))<<8 | m.Score()&255
 			back = append(back, aside{Back{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}, m})
 			continue
-		case r.ends != StateNone:
+		case r.ends != message.StateNone:
 			ends = append(ends, sc.ended(r))
 			continue
 		case r.park != "":
 			mark.Lane = r.park
 			score := m.Score()
-			if r.park == r.from.lane && isDestination(r.park) {
-				score = lastIn(score, wall) // the next turn sorts what stood behind it
+			if r.park == r.from.lane && r.park.Destination() {
+				score = lastIn(score, wall) // the next turn sorts the messages behind it
 			}
 			back = append(back, aside{Back{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}, m})
 			continue
@@ -40,8 +42,13 @@ func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, bac
 			s.metrics.delivered.Inc()
 			s.metrics.lateness.Observe(max(wall.Add(-mono.Sub(r.at)).Sub(m.Due.Time()), 0).Seconds())
 			sc.succeeded(r)
-			end := End{Message: m, State: StateDelivered, Stream: r.outcome.Stream, Sequence: r.outcome.Sequence}
-			if isParking(r.from.lane) {
+			end := End{
+				Message:  m,
+				State:    message.StateDelivered,
+				Stream:   r.outcome.Stream,
+				Sequence: r.outcome.Sequence,
+			}
+			if r.from.lane.Parks() {
 				end.Reason = reasonUnparked
 			}
 			ends = append(ends, end)
@@ -62,12 +69,16 @@ func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, bac
 			if over {
 				m.Mark = mark
 				// It comes back here once its copy is out.
-				sc.end(ctx, result{message: m, ends: StateDead, why: reason(r.outcome.Err)}, s.cfg.Topics.Of(m.Topic))
+				sc.end(
+					ctx,
+					result{message: m, ends: message.StateDead, why: reason(r.outcome.Err)},
+					s.cfg.Topics.Of(m.Topic),
+				)
 				continue
 			}
 			sc.log.Warn().Err(r.outcome.Err).Str("uid", string(m.UID)).Str("topic", m.Topic).Uint32(
 				"refusals", mark.Refusals).Msg("message was refused")
-			score = int64(CeilMilli(wall.Add(delay)))<<8 | score&255
+			score = int64(message.CeilMilli(wall.Add(delay)))<<8 | score&255
 		case Unknown:
 			mark.Uncertain = true
 			mark.Lane = sc.failed(r, mono)
@@ -76,13 +87,13 @@ func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, bac
 		}
 		switch {
 		case mark.Lane == sharedLane:
-			score = int64(CeilMilli(wall.Add(lastBackoff)))<<8 | score&255
-		case mark.Lane == corePrefix+m.Topic && r.outcome.Kind == NoListener:
-			// It keeps its place: nobody listens on the one subject that this lane is of,
-			// and what waits leaves in order once somebody does.
+			score = int64(message.CeilMilli(wall.Add(lastBackoff)))<<8 | score&255
+		case mark.Lane == message.LaneCore.Lane(m.Topic) && r.outcome.Kind == NoListener:
+			// It keeps its place: nobody listens on the only subject of this lane, and its messages leave in order once
+			// somebody does.
 		case mark.Lane != "" && mark.Lane == r.from.lane && r.outcome.Kind != NotSent:
-			// To the end of the lane, so that the next probe is another message: a
-			// stream may refuse one subject and take all others.
+			// To the end of the lane, so that the next probe is another message: a stream may refuse one subject and
+			// take all others.
 			score = lastIn(score, wall)
 		}
 		b := Back{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}
@@ -95,10 +106,9 @@ func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, bac
 	return ends, back
 }
 
-// afterRefusal returns how long a message waits after NATS has refused it for good
-// for the n-th time: by its own schedule or its topic's, without one a few short
-// times. over reports that the message is dead.
-func (sc *scanner) afterRefusal(m *Message, n int) (delay time.Duration, over bool) {
+// afterRefusal returns how long a message waits after NATS has permanently refused it for the n-th time: by its own
+// schedule or its topic's, or a few short times without one. over reports that the message is dead.
+func (sc *scanner) afterRefusal(m *message.Message, n int) (delay time.Duration, over bool) {
 	schedule := &m.Retry
 	if t := sc.l.s.cfg.Topics.Of(m.Topic); schedule.Empty() && t != nil {
 		schedule = &t.Retry
@@ -109,12 +119,12 @@ func (sc *scanner) afterRefusal(m *Message, n int) (delay time.Duration, over bo
 	return firstBackoff << min(n, 5), n >= sc.l.s.cfg.Attempts
 }
 
-// ended is the end of a message that was not delivered.
+// ended returns the end of a message that was not delivered.
 func (sc *scanner) ended(r *result) End {
 	m := r.message
 	delete(sc.copying, m.UID)
 	why := r.why
-	if r.ends == StateExpired {
+	if r.ends == message.StateExpired {
 		sc.l.s.metrics.expired.Inc()
 	} else {
 		sc.l.s.metrics.dead.Inc()
@@ -133,16 +143,16 @@ func (sc *scanner) ended(r *result) End {
 }
 
 const (
-	// copyTries is how often a copy is tried, lastBackoff apart, before its message
-	// ends without: it must end, and each try takes the room of another message.
+	// copyTries is how often a copy is tried, lastBackoff apart, before its message ends without one. The message must
+	// end, because each try takes the room of another message.
 	copyTries = 5
-	// maxCopying is how many messages may wait for that; more end at once.
+	// maxCopying is how many messages may wait for another try of their copy. Beyond that, messages end at once.
 	maxCopying = 10_000
 )
 
-// copyAgain reports whether the copy of a message is to be tried again. The count is
-// in memory only: a new leader starts over.
-func (sc *scanner) copyAgain(uid UID) bool {
+// copyAgain reports whether the copy of a message is to be tried again. The count is in memory only: a new leader
+// starts over.
+func (sc *scanner) copyAgain(uid message.UID) bool {
 	sc.copying[uid]++
 	if sc.copying[uid] < copyTries && len(sc.copying) <= maxCopying {
 		return true
@@ -151,19 +161,17 @@ func (sc *scanner) copyAgain(uid UID) bool {
 	return false
 }
 
-// settlesCopy reports whether a copy needs no further try: it is there, or nobody
-// wants it.
+// settlesCopy reports whether a copy needs no further try: it has arrived, or nobody wants it.
 func (o *Outcome) settlesCopy() bool {
 	return o.Kind == Delivered || o.Kind == Refused || o.Kind == NoListener
 }
 
-// lastIn is the score that brings a message to the end of its lane.
-func lastIn(score int64, wall time.Time) int64 { return int64(CeilMilli(wall))<<8 | score&255 }
+// lastIn returns the score that moves a message to the end of its lane.
+func lastIn(score int64, wall time.Time) int64 { return int64(message.CeilMilli(wall))<<8 | score&255 }
 
-// own returns the lane of the message's destination. A probe that came from another
-// lane and went to that destination says nothing about the lane it came from, which
-// still has to be probed.
-func (sc *scanner) own(r *result) string {
+// own returns the lane of the message's destination. A probe that came from another lane and went to that destination
+// says nothing about the lane it came from, which still has to be probed.
+func (sc *scanner) own(r *result) message.Lane {
 	name := sc.l.s.cfg.Publisher.Lane(r.message)
 	if r.from.probe && r.from.lane != name {
 		sc.l.lanes.skip(r.from.lane)
@@ -178,23 +186,22 @@ func (sc *scanner) succeeded(r *result) {
 	}
 	name := sc.own(r)
 	if sc.l.lanes.succeeded(name) {
-		sc.log.Info().Str("lane", name).Msg("lane opened")
+		sc.log.Info().Str("lane", string(name)).Msg("lane opened")
 		sc.l.each(func(other *scanner) { other.openLane() })
 	}
 }
 
-// failed counts against the lane of the message's destination and returns where
-// the message goes.
-func (sc *scanner) failed(r *result, now time.Time) string {
+// failed counts against the lane of the message's destination and returns where the message goes.
+func (sc *scanner) failed(r *result, now time.Time) message.Lane {
 	name := sc.own(r)
 	to, parkedNow := sc.l.lanes.failed(name, r.outcome.Kind == NoListener, reason(r.outcome.Err), now)
 	if parkedNow {
-		sc.log.Warn().Err(r.outcome.Err).Str("lane", name).Str("topic", r.message.Topic).Msg("lane parked")
+		sc.log.Warn().Err(r.outcome.Err).Str("lane", string(name)).Str("topic", r.message.Topic).Msg("lane parked")
 	}
 	switch {
 	case to != "":
 		return to
-	case isDestination(r.from.lane):
+	case r.from.lane.Destination():
 		return name // it waits in its own lane, which is open, not behind another's probes
 	default:
 		return r.from.lane
@@ -209,28 +216,27 @@ func (sc *scanner) openLane() {
 	sc.rouse()
 }
 
-// reasonUnparked is the reason of a delivery out of the lane in which the message
-// was parked.
+// reasonUnparked is the reason of a delivery out of the lane in which the message was parked.
 const reasonUnparked = "unparked"
 
-// returned reports whether an attempt changed its message, which waits in the given
-// lane now, and why it waits again. What NATS did not take for now, and nobody can
-// have seen, leaves the message as it was; that it is parked by it is a change, once.
-// So neither probes nor other attempts in vain raise the version of what waits.
-func returned(r *result, lane string) (kind Kind, why string, changed bool) {
+// returned reports whether an attempt changed its message, which now waits in the given lane, and why the message waits
+// again. If NATS did not accept the message for now and nobody can have seen it, the message is unchanged, except that
+// being parked is a change, once. Neither probes nor other vain attempts therefore raise the version of a waiting
+// message.
+func returned(r *result, lane message.Lane) (kind message.Kind, why string, changed bool) {
 	switch r.outcome.Kind {
 	case NotSent:
-		return KindPlain, "", false
+		return message.KindPlain, "", false
 	case Unanswered, NoListener:
-		if !isParking(lane) || isParking(r.from.lane) {
-			return KindPlain, "", false
+		if !lane.Parks() || r.from.lane.Parks() {
+			return message.KindPlain, "", false
 		}
-		return KindParked, bounded("parked: " + attempted(&r.outcome)), true
+		return message.KindParked, bounded("parked: " + attempted(&r.outcome)), true
 	}
-	return KindPlain, bounded(attempted(&r.outcome)), true
+	return message.KindPlain, bounded(attempted(&r.outcome)), true
 }
 
-// attempted says how an attempt went.
+// attempted describes how an attempt went.
 func attempted(o *Outcome) string {
 	if why := reason(o.Err); why != "" {
 		return o.Kind.String() + ": " + why
@@ -238,7 +244,7 @@ func attempted(o *Outcome) string {
 	return o.Kind.String()
 }
 
-// reason is an error's text, bounded for the store.
+// reason returns the text of an error, cut to what the store takes.
 func reason(err error) string {
 	if err == nil {
 		return ""

@@ -1,33 +1,29 @@
 package scheduler
 
 import (
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// A lane is where the messages of one destination, a stream or a core subject, wait
-// together while it does not take them. Three failures in a row park the lane. Its
-// due messages then move aside in the store, newly due ones join them, and one
-// probe goes out per backoff. The first success opens the lane, and its messages
-// are claimed straight from it, in turn with the bucket. So the backlog of one
-// topic never blocks another.
+// A lane is where the messages of one destination, a stream or a core subject, wait together while it does not take
+// them. Three failures in a row park the lane. Its due messages then move aside in the store, newly due ones join them,
+// and one probe goes out per backoff. The first success opens the lane, and its messages are claimed straight from it,
+// in turn with the bucket. So the backlog of one topic never blocks another.
 //
-// The book holds only lanes that failed lately, never one per topic. Beyond
-// maxCoreLanes parked subjects the rest share one lane. Every message of the shared
-// lane is its own probe: after a failure it goes to the lane's end, or to the lane
-// of its destination once there is one.
+// The book holds only lanes that failed lately, never one per topic. Beyond maxCoreLanes parked subjects the rest share
+// one lane. Every message of the shared lane is its own probe: after a failure it goes to the lane's end, or to the
+// lane of its destination once there is one.
 //
-// In the store a lane keeps the name under which its messages were parked, and
-// the next leader reads it there. Streams and settings may change meanwhile, so a
-// lane may hold strays: messages that now leave for another destination. A stray
-// counts for and against the lane of its own destination, goes aside there while
-// that lane is parked, and says nothing about the lane that it was in. A parked
-// lane in which a stray is met is sorted in batches: the destination of the
-// messages ahead of it may not answer for a long time.
+// In the store a lane keeps the name under which its messages were parked, and the next leader reads it there. Streams
+// and settings may change meanwhile, so a lane may hold strays: messages that now leave for another destination. A
+// stray counts for and against the lane of its own destination, goes aside there while that lane is parked, and says
+// nothing about the lane that it was in. A parked lane in which a stray is met is sorted in batches: the destination of
+// the messages ahead of it may not answer for a long time.
 type laneBook struct {
 	mu    sync.Mutex
-	lanes map[string]*lane
+	lanes map[message.Lane]*lane
 }
 
 type lane struct {
@@ -41,24 +37,24 @@ type lane struct {
 	why      string // what the last failure said
 }
 
+// sharedLane is the one of its kind.
+const sharedLane message.Lane = "core:*"
+
 const (
 	failuresToPark = 3
 	firstBackoff   = 100 * time.Millisecond
 	lastBackoff    = 5 * time.Second
 	maxCoreLanes   = 1000
-	corePrefix     = "core:"
-	sharedLane     = corePrefix + "*"
 	// sharedBatch is how many messages of the shared lane are tried per round.
 	sharedBatch = 100
 	// laneBatch is how many messages of an opened lane go out per turn.
 	laneBatch = 256
 )
 
-func newLaneBook() *laneBook { return &laneBook{lanes: map[string]*lane{}} }
+func newLaneBook() *laneBook { return &laneBook{lanes: map[message.Lane]*lane{}} }
 
-// parked returns where messages of a lane go instead of out: the empty string
-// while the lane is open.
-func (b *laneBook) parked(name string) string {
+// parked returns where messages of a lane go instead of out: the empty string while the lane is open.
+func (b *laneBook) parked(name message.Lane) message.Lane {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if l := b.lanes[name]; l != nil && l.parked {
@@ -67,18 +63,18 @@ func (b *laneBook) parked(name string) string {
 	return ""
 }
 
-// failed records that a lane did not take a message, and returns where the message
-// goes: to the lane when it is parked, else back to its bucket. gone reports that
-// nobody listens, which parks a core subject at once; why is NATS's own message.
-func (b *laneBook) failed(name string, gone bool, why string, now time.Time) (to string, parkedNow bool) {
+// failed records that a lane did not take a message, and returns where the message goes: to the lane when it is parked,
+// else back to its bucket. gone reports that nobody listens, which parks a core subject at once; why is NATS's own
+// message.
+func (b *laneBook) failed(name message.Lane, gone bool, why string, now time.Time) (to message.Lane, parkedNow bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if name == sharedLane {
+	if name.Kind() == message.LaneShared {
 		return sharedLane, false
 	}
 	l := b.lanes[name]
 	if l == nil {
-		if strings.HasPrefix(name, corePrefix) && len(b.lanes) >= maxCoreLanes {
+		if name.Kind() == message.LaneCore && len(b.lanes) >= maxCoreLanes {
 			return sharedLane, false
 		}
 		l = &lane{backoff: firstBackoff}
@@ -101,9 +97,8 @@ func (b *laneBook) failed(name string, gone bool, why string, now time.Time) (to
 	return name, true
 }
 
-// succeeded records that a lane took a message; opened reports whether that
-// ended its parking.
-func (b *laneBook) succeeded(name string) (opened bool) {
+// succeeded records that a lane took a message; opened reports whether that ended its parking.
+func (b *laneBook) succeeded(name message.Lane) (opened bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.lanes[name]
@@ -118,9 +113,8 @@ func (b *laneBook) succeeded(name string) (opened bool) {
 	return opened
 }
 
-// holds records that one more bucket holds (or no longer holds) messages of
-// the lane.
-func (b *laneBook) holds(name string, yes bool) {
+// holds records that one more bucket holds (or no longer holds) messages of the lane.
+func (b *laneBook) holds(name message.Lane, yes bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.lanes[name]
@@ -145,14 +139,13 @@ func (b *laneBook) holds(name string, yes bool) {
 	}
 }
 
-// turn says what a bucket that holds messages of the lane may do now: claim up
-// to n, or wait until the given time.
-func (b *laneBook) turn(name string, now time.Time) (n int, wait time.Time) {
+// turn returns what a bucket that holds messages of the lane may do now: claim up to n, or wait until the given time.
+func (b *laneBook) turn(name message.Lane, now time.Time) (n int, wait time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.lanes[name]
 	switch {
-	case l == nil || name == sharedLane:
+	case l == nil || name.Kind() == message.LaneShared:
 		return sharedBatch, time.Time{}
 	case !l.parked:
 		return laneBatch, time.Time{}
@@ -166,7 +159,7 @@ func (b *laneBook) turn(name string, now time.Time) (n int, wait time.Time) {
 }
 
 // unprobe takes back a probe for which there was no message.
-func (b *laneBook) unprobe(name string, now time.Time) {
+func (b *laneBook) unprobe(name message.Lane, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if l := b.lanes[name]; l != nil && l.probing {
@@ -175,9 +168,8 @@ func (b *laneBook) unprobe(name string, now time.Time) {
 	}
 }
 
-// skip takes back a probe whose message turned out not worth sending; the next
-// one is tried at once.
-func (b *laneBook) skip(name string) {
+// skip takes back a probe whose message turned out not worth sending; the next one is tried at once.
+func (b *laneBook) skip(name message.Lane) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if l := b.lanes[name]; l != nil {
@@ -185,7 +177,7 @@ func (b *laneBook) skip(name string) {
 	}
 }
 
-// laneState is how a lane stands.
+// laneState is the state of a lane.
 type laneState struct {
 	parked bool
 	wait   time.Duration // until the next probe, 0 while one is out
@@ -193,8 +185,8 @@ type laneState struct {
 	why    string
 }
 
-// state is how a lane stands now.
-func (b *laneBook) state(name string, now time.Time) laneState {
+// state returns the current state of a lane.
+func (b *laneBook) state(name message.Lane, now time.Time) laneState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.lanes[name]
@@ -215,7 +207,7 @@ func (b *laneBook) empty() bool {
 	return len(b.lanes) == 0
 }
 
-// count is how many lanes are parked.
+// count returns how many lanes are parked.
 func (b *laneBook) count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// leadership is the state of one term on this instance. It lives in memory
-// only: a successor learns all it needs from the timeline.
+// leadership is the state of one term on this instance. It lives in memory only: a successor learns all it needs from
+// the timeline.
 type leadership struct {
 	s        *Scheduler
 	term     uint64
@@ -30,24 +30,21 @@ const (
 	trimBatch  = 1000
 	trimWhile  = 200 * time.Millisecond // at most, per bucket and round
 	trimPause  = time.Second            // between rounds
-	// trimCalm is how long NATS and the journal must have been there before ends are
-	// forgotten. An intake that was away sends again what it sent before, up to three
-	// of its AckWaits later, and so does one whose pushes were handed back because
-	// the journal could not keep them. Only the memory of ends recognizes these.
+	// trimCalm is how long NATS and the journal must have been there before ends are forgotten. An intake that was away
+	// sends again what it sent before, up to three of its AckWaits later, and so does one whose pushes were handed back
+	// because the journal could not keep them. Only the memory of ends recognizes these.
 	trimCalm   = 90 * time.Second
 	retryPause = 100 * time.Millisecond // after a failed call of the timeline
 )
 
-// Run is the leader's life under one term. lease returns how long the leadership is
-// still certain; every call is bounded by it. Run begins the term in every bucket,
-// sweeps what earlier leaders had claimed, and dispatches until ctx ends. Then it
-// waits for what is in flight, bounded by the stop time-out and the lease, and gives
-// the rest back. Buckets are independent: a bucket that does not answer, or whose
-// server changed and is to be made whole, holds up no other.
+// Run is the leader's life under one term. lease returns how long the leadership is still certain; every call is
+// bounded by it. Run begins the term in every bucket, sweeps what earlier leaders had claimed, and dispatches until ctx
+// ends. Then it waits for what is in flight, bounded by the stop time-out and the lease, and gives the rest back.
+// Buckets are independent: a bucket that does not answer, or whose server changed and is to be made whole, holds up no
+// other.
 //
-// Run returns ErrStaleTerm when a store knew a higher term, or the error of Whole.
-// Without Whole it returns ErrUncertified when the store's server is not the
-// certified one. Otherwise it returns the cause of ctx's end.
+// Run returns ErrStaleTerm when a store knew a higher term, or the error of Whole. Without Whole it returns
+// ErrUncertified when the store's server is not the certified one. Otherwise it returns the cause of ctx's end.
 func (s *Scheduler) Run(ctx context.Context, term uint64, lease func() time.Duration) error {
 	l := &leadership{s: s, term: term, lease: lease, lanes: newLaneBook(), holds: newHolds(s.cfg.Topics)}
 	l.scanners = make([]atomic.Pointer[scanner], s.cfg.Timeline.Buckets())
@@ -74,8 +71,8 @@ func (s *Scheduler) Run(ctx context.Context, term uint64, lease func() time.Dura
 	return context.Cause(ctx)
 }
 
-// keep scans a bucket until ctx ends. If its server changes meanwhile it starts over
-// once the bucket is whole again, independently of the other buckets.
+// keep scans a bucket until ctx ends. If its server changes meanwhile it starts over once the bucket is whole again,
+// independently of the other buckets.
 func (l *leadership) keep(ctx context.Context, bucket int) error {
 	for {
 		if l.s.cfg.Whole != nil {
@@ -106,15 +103,14 @@ func (l *leadership) each(do func(*scanner)) {
 // over reports whether an error ends the run: no retry under it can succeed.
 func over(err error) bool { return errors.Is(err, ErrStaleTerm) || errors.Is(err, ErrUncertified) }
 
-// over reports whether an error ends the leadership. If buckets are made whole, a
-// bucket whose server is not the certified one ends only its own scanner, however
-// long that takes.
+// over reports whether an error ends the leadership. If buckets are made whole, a bucket whose server is not the
+// certified one ends only its own scanner, however long that takes.
 func (l *leadership) over(err error) bool {
 	return errors.Is(err, ErrStaleTerm) || l.s.cfg.Whole == nil && over(err)
 }
 
-// call bounds one call of the timeline by its time-out and by the lease. It
-// refuses when the lease is over: nothing is written without one.
+// call bounds one call of the timeline by its time-out and by the lease. It refuses when the lease is over: nothing is
+// written without one.
 func (l *leadership) call(ctx context.Context, fn func(context.Context) error) error {
 	left := l.lease()
 	if left <= 0 {
@@ -125,8 +121,8 @@ func (l *leadership) call(ctx context.Context, fn func(context.Context) error) e
 	return fn(ctx)
 }
 
-// poll is the safety net below the nudges: it reads every head, forgets old
-// ends, and notices claims that no scanner remembers.
+// poll is the safety net below the nudges: it reads every head, forgets old ends, and notices claims that no scanner
+// remembers.
 func (l *leadership) poll(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -210,8 +206,8 @@ func (l *leadership) look(ctx context.Context) (near bool, err error) {
 	return near, nil
 }
 
-// nextBeat is the next whole multiple of a pace, by the clock that due times
-// are held against: they are whole milliseconds too.
+// nextBeat is the next whole multiple of a pace, by the clock that due times are held against: they are whole
+// milliseconds too.
 func (s *Scheduler) nextBeat(pace time.Duration) time.Time {
 	mono, now := time.Now(), s.cfg.Clock.Now()
 	return mono.Add(now.Truncate(pace).Add(pace).Sub(now))

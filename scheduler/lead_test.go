@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // keptJournal keeps everything, while it is there.
@@ -22,16 +23,16 @@ func (j *keptJournal) Ready() error {
 
 func (*keptJournal) Await(context.Context, []scheduler.Recorded) error { return nil }
 
-func (*keptJournal) Find(context.Context, scheduler.Ref) ([]scheduler.Info, error) { return nil, nil }
+func (*keptJournal) Find(context.Context, scheduler.Ref) ([]message.Info, error) { return nil, nil }
 
-func (*keptJournal) Remembered(_ context.Context, pushes []*scheduler.Message) ([][]scheduler.Info, error) {
-	return make([][]scheduler.Info, len(pushes)), nil
+func (*keptJournal) Remembered(_ context.Context, pushes []*message.Message) ([][]message.Info, error) {
+	return make([][]message.Info, len(pushes)), nil
 }
 
 func (*keptJournal) WritePause(context.Context, scheduler.PauseChange) error { return nil }
 
-// What the intake was handed back while the journal was away comes again when it
-// is there, and is the same push only as long as its end is remembered.
+// What the intake was handed back while the journal was away comes again when it is there, and is the same push only as
+// long as its end is remembered.
 func TestRun_RemembersEndsUntilTheJournalHasBeenThereForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)

@@ -5,25 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 const (
 	// browsePage is how many messages one step of an operation on many looks at.
 	browsePage = 500
-	// manyAtOnce is how many of them are changed at once.
+	// manyAtOnce is how many of these messages are changed at once.
 	manyAtOnce = 32
 )
 
-// CancelMany cancels what waits and is selected, in bounded steps. It ends when
-// everything was looked at, or with ctx: what was done until then is done, and
-// counted.
+// CancelMany cancels the selected waiting messages in bounded steps. It ends when it has looked at everything, or when
+// ctx ends; changes made until then stay, and are counted.
 func (s *Scheduler) CancelMany(ctx context.Context, sel Selection, progress func(Report)) (Report, error) {
-	return s.many(ctx, sel, false, progress, func(ctx context.Context, i *Info) (verdict, error) {
+	return s.many(ctx, sel, false, progress, func(ctx context.Context, i *message.Info) (verdict, error) {
 		r, err := s.Cancel(ctx, Ref{UID: i.UID})
 		switch {
 		case err != nil:
 			return failed, err
-		case r.Code == CancelDone || (r.Code == CancelEnded && r.Info.State == StateCanceled && !r.Info.Mark.Uncertain):
+		case r.Code == CancelDone,
+			r.Code == CancelEnded && r.Info.State == message.StateCanceled && !r.Info.Mark.Uncertain:
 			return done, nil
 		case r.Code == CancelInFlight:
 			return inFlight, nil
@@ -34,36 +36,36 @@ func (s *Scheduler) CancelMany(ctx context.Context, sel Selection, progress func
 	})
 }
 
-// RescheduleMany changes what waits and is selected, likewise. What it moves it
-// may meet again further on. A delay is therefore one point in time for all, and
-// who stands there already is as asked; a shift remembers whom it moved, and moves
-// each once (doc.go, Many at once).
+// RescheduleMany changes the selected waiting messages in the same way. It may meet a message again after moving it. A
+// delay is therefore one point in time for all messages, and a message already there counts as done; a shift remembers
+// the messages it moved, and moves each once (doc.go, Many at once).
 func (s *Scheduler) RescheduleMany(ctx context.Context, sel Selection, e Edit, progress func(Report)) (Report, error) {
 	now := s.cfg.Clock.Latest()
 	switch {
 	case e.Run:
-		e = Edit{At: Milli(now.UnixMilli()), HasAt: true}
+		e = Edit{At: message.Milli(now.UnixMilli()), HasAt: true}
 	case e.HasDelay:
-		e.At, e.HasAt, e.HasDelay = CeilMilli(now.Add(e.Delay)), true, false
+		e.At, e.HasAt, e.HasDelay = message.CeilMilli(now.Add(e.Delay)), true, false
 	}
 	if e.HasAt {
-		e.At, e.exact = max(e.At, Milli(now.UnixMilli())), true
+		e.At, e.exact = max(e.At, message.Milli(now.UnixMilli())), true
 	}
-	var again func(*Info) bool
+	var again func(*message.Info) bool
 	switch {
 	case e.HasShift && !sel.DryRun:
-		moved := map[[UIDLen]byte]struct{}{} // half of what a map of texts takes, and nothing for the collector to walk
-		again = func(m *Info) bool {
-			var uid [UIDLen]byte
+		// An array takes half of what a text takes in a map, and leaves the collector nothing to walk.
+		moved := map[[message.UIDLen]byte]struct{}{}
+		again = func(m *message.Info) bool {
+			var uid [message.UIDLen]byte
 			copy(uid[:], m.UID)
 			_, was := moved[uid]
 			moved[uid] = struct{}{}
 			return was
 		}
 	case e.HasAt:
-		again = func(m *Info) bool { return m.Due == e.At && m.Version > 1 }
+		again = func(m *message.Info) bool { return m.Due == e.At && m.Version > 1 }
 	}
-	return s.manyOnce(ctx, sel, false, again, progress, func(ctx context.Context, i *Info) (verdict, error) {
+	return s.manyOnce(ctx, sel, false, again, progress, func(ctx context.Context, i *message.Info) (verdict, error) {
 		r, err := s.Reschedule(ctx, Ref{UID: i.UID}, e)
 		switch {
 		case err != nil:
@@ -81,7 +83,7 @@ func (s *Scheduler) RescheduleMany(ctx context.Context, sel Selection, e Edit, p
 	})
 }
 
-// verdict is what became of one message of many.
+// verdict is the outcome for one message of many.
 type verdict uint8
 
 const (
@@ -108,15 +110,15 @@ func (r *Report) count(v verdict) {
 }
 
 func (s *Scheduler) many(ctx context.Context, sel Selection, dead bool, progress func(Report),
-	do func(context.Context, *Info) (verdict, error)) (Report, error) {
+	do func(context.Context, *message.Info) (verdict, error)) (Report, error) {
 	return s.manyOnce(ctx, sel, dead, nil, progress, do)
 }
 
-// manyOnce walks through all buckets. Failures of single messages are counted;
-// a store that is away, or ctx, ends the walk with the report so far.
-func (s *Scheduler) manyOnce(ctx context.Context, sel Selection, dead bool, again func(*Info) bool,
+// manyOnce walks through all buckets. Failures of single messages are counted; a store that is away, or ctx, ends the
+// walk with the report so far.
+func (s *Scheduler) manyOnce(ctx context.Context, sel Selection, dead bool, again func(*message.Info) bool,
 	progress func(Report),
-	do func(context.Context, *Info) (verdict, error)) (Report, error) {
+	do func(context.Context, *message.Info) (verdict, error)) (Report, error) {
 	var r Report
 	for bucket := range s.cfg.Timeline.Buckets() {
 		for after := ""; ; {
@@ -149,9 +151,10 @@ func (s *Scheduler) manyOnce(ctx context.Context, sel Selection, dead bool, agai
 	return r, nil
 }
 
-// doAll does it to a page, some at once. A store that is away, or ctx, ends it: no
-// more are begun, and those that were are finished, so that the report is true.
-func (r *Report) doAll(ctx context.Context, page []Info, do func(context.Context, *Info) (verdict, error)) error {
+// doAll applies do to a page of messages, several at once. An unavailable store, or the end of ctx, stops it: it begins
+// no more messages and finishes those that were begun, so that the report is true.
+func (r *Report) doAll(ctx context.Context, page []message.Info,
+	do func(context.Context, *message.Info) (verdict, error)) error {
 	var (
 		all   sync.WaitGroup
 		mu    sync.Mutex
@@ -178,7 +181,7 @@ func (r *Report) doAll(ctx context.Context, page []Info, do func(context.Context
 			switch {
 			case errors.Is(err, ErrOutcomeUnknown),
 				away == nil && (errors.Is(err, ErrUnavailable) || errors.Is(err, ErrFull)):
-				away = err // what is unknown is told before what was not done
+				away = err // an unknown outcome is reported before what was not done
 			}
 		})
 	}
@@ -189,9 +192,8 @@ func (r *Report) doAll(ctx context.Context, page []Info, do func(context.Context
 	return away
 }
 
-// takes reports whether a message is selected; its time has been held against the
-// selection already.
-func (sel *Selection) takes(m *Info) bool {
+// takes reports whether a message is selected; its time has been held against the selection already.
+func (sel *Selection) takes(m *message.Info) bool {
 	return (sel.Topic == "" || Matches(sel.Topic, m.Topic)) && (!sel.HasKey || sel.Key == m.Key)
 }
 

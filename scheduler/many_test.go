@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// slowCancel takes its time for a cancel, and knows the outcome only while the
-// caller waits for it. From the n-th on it does fails, which may be nil.
+// slowCancel takes its time for a cancel, and knows the outcome only while the caller waits for it. From the n-th on it
+// does fails, which may be nil.
 type slowCancel struct {
 	scheduler.Timeline
 	begun atomic.Int64
@@ -21,8 +22,8 @@ type slowCancel struct {
 	fails func(nth int64) error
 }
 
-func (s *slowCancel) Cancel(ctx context.Context, uid scheduler.UID,
-	now scheduler.Milli) (scheduler.CancelResult, error) {
+func (s *slowCancel) Cancel(ctx context.Context, uid message.UID,
+	now message.Milli) (scheduler.CancelResult, error) {
 	nth := s.begun.Add(1)
 	time.Sleep(10 * time.Millisecond)
 	if s.fails != nil && nth >= s.n {

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestMerge_AnswersForTheMessageThatAPushWentInto(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, nil)
-		first := r.push(scheduler.Push{ID: "a", Delay: time.Hour, Body: []byte("1"), Merge: scheduler.MergeReplace})
+		first := r.push(scheduler.Push{ID: "a", Delay: time.Hour, Body: []byte("1"), Merge: message.MergeReplace})
 		second := r.push(
-			scheduler.Push{UID: "", ID: "a", Delay: time.Minute, Body: []byte("2"), Merge: scheduler.MergeReplace})
+			scheduler.Push{UID: "", ID: "a", Delay: time.Minute, Body: []byte("2"), Merge: message.MergeReplace})
 		if !second.Merged || second.UID != first.UID || second.Version != 2 || second.Due >= first.Due {
 			t.Fatalf("second: %+v, first %+v", second, first)
 		}
@@ -22,7 +23,7 @@ func TestMerge_AnswersForTheMessageThatAPushWentInto(t *testing.T) {
 		if got := r.nats.arrived(); len(got) != 1 || string(got[0].m.Body) != "2" {
 			t.Errorf("arrived: %+v", got)
 		}
-		third := r.push(scheduler.Push{ID: "a", Body: []byte("3"), Merge: scheduler.MergeReplace})
+		third := r.push(scheduler.Push{ID: "a", Body: []byte("3"), Merge: message.MergeReplace})
 		if third.Merged || third.UID == first.UID {
 			t.Errorf("after the delivery: %+v", third)
 		}
@@ -34,9 +35,9 @@ func TestMerge_AnswersForTheMessageThatAPushWentInto(t *testing.T) {
 func TestMerge_MaxWaitBoundsTheFirstPushToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)
-		later := scheduler.Push{ID: "a", Delay: 10 * time.Second, Merge: scheduler.MergeDebounce,
+		later := scheduler.Push{ID: "a", Delay: 10 * time.Second, Merge: message.MergeDebounce,
 			MaxWait: 4 * time.Second}
-		bound := scheduler.CeilMilli(time.Now().Add(later.MaxWait))
+		bound := message.CeilMilli(time.Now().Add(later.MaxWait))
 		first := r.push(later)
 		time.Sleep(time.Second)
 		if again := r.push(later); first.Due != bound || again.Due != bound || !again.Merged {
@@ -45,12 +46,12 @@ func TestMerge_MaxWaitBoundsTheFirstPushToo(t *testing.T) {
 		waited := later // in the intake, before it was read
 		waited.ID, waited.Age = "b", 3*time.Second
 		at := later
-		at.ID, at.HasAt, at.At = "c", true, scheduler.CeilMilli(time.Now().Add(time.Hour))
+		at.ID, at.HasAt, at.At = "c", true, message.CeilMilli(time.Now().Add(time.Hour))
 		sooner := later
 		sooner.ID, sooner.Delay = "d", 2*time.Second
 		for want, p := range map[time.Duration]scheduler.Push{time.Second: waited, 4 * time.Second: at,
 			2 * time.Second: sooner} {
-			if got := r.push(p); got.Due != scheduler.CeilMilli(time.Now().Add(want)) {
+			if got := r.push(p); got.Due != message.CeilMilli(time.Now().Add(want)) {
 				t.Errorf("%s is due in %s, want %s", p.ID, got.Due.Time().Sub(time.Now()), want)
 			}
 		}
@@ -61,22 +62,22 @@ func TestMerge_MaxWaitBoundsTheFirstPushToo(t *testing.T) {
 func TestMerge_ACancelByThePushesOwnUIDIsHonest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)
-		uid, err := scheduler.IntakeUID(7, time.Now(), "a", "")
+		uid, err := message.IntakeUID(7, time.Now(), "a", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		first := r.push(scheduler.Push{ID: "a", Merge: scheduler.MergeReplace, Body: []byte("1")})
-		merged := r.push(scheduler.Push{UID: uid, Stored: 7, ID: "a", Merge: scheduler.MergeReplace, Body: []byte("2")})
+		first := r.push(scheduler.Push{ID: "a", Merge: message.MergeReplace, Body: []byte("1")})
+		merged := r.push(scheduler.Push{UID: uid, Stored: 7, ID: "a", Merge: message.MergeReplace, Body: []byte("2")})
 		if !merged.Merged {
 			t.Fatalf("it was not merged: %+v", merged)
 		}
-		if i := r.info(uid); i.UID != first.UID || i.State != scheduler.StateWaiting {
+		if i := r.info(uid); i.UID != first.UID || i.State != message.StateWaiting {
 			t.Errorf("it is %s, %s", i.UID, i.State)
 		}
 		stop := r.lead(r.s, 1)
 		time.Sleep(time.Second)
 		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: uid}); err != nil || c.Code != scheduler.CancelEnded ||
-			c.Info.State != scheduler.StateDelivered {
+			c.Info.State != message.StateDelivered {
 			t.Errorf("cancel after delivery: %s, %s, %v", c.Code, c.Info.State, err)
 		}
 		_ = stop(errStop)

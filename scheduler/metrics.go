@@ -2,8 +2,8 @@ package scheduler
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics are one instance's own: two instances in one process each register
-// theirs. Nothing is labeled by topic, since topics may be unique per message.
+// metrics are one instance's own: two instances in one process each register theirs. Nothing is labeled by topic, since
+// topics may be unique per message.
 type metrics struct {
 	accepted, duplicates, merged, refused prometheus.Counter
 	unjudged                              prometheus.Counter

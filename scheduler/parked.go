@@ -4,21 +4,19 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // Parked is a lane in which messages wait aside, and why, in words for people.
 type Parked struct {
-	Lane string
+	Lane message.Lane
 	Why  string
 }
 
-// streamPrefix begins the lane of a stream, as bridge names it.
-const streamPrefix = "js:"
-
-// ParkedLanes lists the lanes that hold back messages, by name. On the leader those
-// that are open again and only being emptied are left out.
+// ParkedLanes lists the lanes that hold back messages, by name. On the leader those that are open again and only being
+// emptied are left out.
 func (s *Scheduler) ParkedLanes(ctx context.Context) ([]Parked, error) {
 	names, err := s.lanes(ctx)
 	if err != nil {
@@ -33,8 +31,7 @@ func (s *Scheduler) ParkedLanes(ctx context.Context) ([]Parked, error) {
 	return parked, nil
 }
 
-// ParkedTopics returns why messages of topics wait aside, for those of the given
-// topics of which any do.
+// ParkedTopics returns why messages of topics wait aside, for those of the given topics of which any do.
 func (s *Scheduler) ParkedTopics(ctx context.Context, topics []string) (map[string]string, error) {
 	names, err := s.lanes(ctx)
 	if err != nil || len(names) == 0 {
@@ -42,14 +39,14 @@ func (s *Scheduler) ParkedTopics(ctx context.Context, topics []string) (map[stri
 	}
 	var paused []string // patterns
 	for _, name := range names {
-		if pattern, is := strings.CutPrefix(name, pausedLane); is {
-			paused = append(paused, pattern)
+		if name.Kind() == message.LanePaused {
+			paused = append(paused, name.Name())
 		}
 	}
 	parked := map[string]string{}
 	for _, topic := range topics {
 		if i := slices.IndexFunc(paused, func(pattern string) bool { return Matches(pattern, topic) }); i >= 0 {
-			parked[topic] = s.parkedWhy(pausedLane+paused[i], topic)
+			parked[topic] = s.parkedWhy(message.LanePaused.Lane(paused[i]), topic)
 			continue
 		}
 		for _, name := range s.lanesOf(topic) {
@@ -63,10 +60,10 @@ func (s *Scheduler) ParkedTopics(ctx context.Context, topics []string) (map[stri
 }
 
 // lanes are the names of all lanes that hold messages, sorted.
-func (s *Scheduler) lanes(ctx context.Context) ([]string, error) {
+func (s *Scheduler) lanes(ctx context.Context) ([]message.Lane, error) {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	var names []string
+	var names []message.Lane
 	for bucket := range s.cfg.Timeline.Buckets() {
 		some, err := s.cfg.Timeline.Lanes(ctx, bucket)
 		if err != nil {
@@ -79,43 +76,41 @@ func (s *Scheduler) lanes(ctx context.Context) ([]string, error) {
 }
 
 // lanesOf are the lanes but those of pauses in which messages of a topic may wait.
-func (s *Scheduler) lanesOf(topic string) []string {
-	m := Message{Topic: topic}
-	names := []string{s.cfg.Publisher.Lane(&m)}
+func (s *Scheduler) lanesOf(topic string) []message.Lane {
+	m := message.Message{Topic: topic}
+	names := []message.Lane{s.cfg.Publisher.Lane(&m)}
 	t := s.cfg.Topics.Of(topic)
 	if t == nil {
 		return names
 	}
 	for n := range t.Partitions {
-		names = append(names, fmt.Sprintf("%s%s.%d", corePrefix, topic, n))
+		names = append(names, message.LaneCore.Lane(fmt.Sprintf("%s.%d", topic, n)))
 	}
-	return append(names, rateLane+t.Pattern, lateLane+t.Pattern)
+	return append(names, message.LaneRate.Lane(t.Pattern), message.LaneLate.Lane(t.Pattern))
 }
 
-// holdsBack reports whether what waits in a lane waits for something; only the
-// leader knows of a lane that it is open.
-func (s *Scheduler) holdsBack(name string) bool {
+// holdsBack reports whether what waits in a lane waits for something; only the leader knows of a lane that it is open.
+func (s *Scheduler) holdsBack(name message.Lane) bool {
 	l := s.leading.Load()
-	if l == nil || !isDestination(name) {
+	if l == nil || !name.Destination() {
 		return true
 	}
 	return l.lanes.parked(name) != ""
 }
 
-// parkedWhy says why messages wait in a lane, and when they are tried again. topic
-// is that of the message that is asked about, empty for none. The leader knows when
-// the next try is; others know the longest wait between two.
-func (s *Scheduler) parkedWhy(name, topic string) string {
-	if pattern, is := strings.CutPrefix(name, pausedLane); is {
-		return pattern + " is paused"
-	}
-	for prefix, what := range map[string]string{rateLane: "rate", lateLane: "catch-up rate"} {
-		if pattern, is := strings.CutPrefix(name, prefix); is {
-			return "the " + what + " of " + pattern + " lets no more go now"
-		}
+// parkedWhy says why messages wait in a lane, and when they are tried again. topic is that of the message that is asked
+// about, empty for none. The leader knows when the next try is; others know the longest wait between two.
+func (s *Scheduler) parkedWhy(name message.Lane, topic string) string {
+	switch name.Kind() {
+	case message.LanePaused:
+		return name.Name() + " is paused"
+	case message.LaneRate:
+		return "the rate of " + name.Name() + " lets no more go now"
+	case message.LaneLate:
+		return "the catch-up rate of " + name.Name() + " lets no more go now"
 	}
 	next := "within " + lastBackoff.String()
-	state := laneState{parked: true, gone: strings.HasPrefix(name, corePrefix)}
+	state := laneState{parked: true, gone: name.Kind() == message.LaneCore || name == sharedLane}
 	if l := s.leading.Load(); l != nil && name != sharedLane {
 		state = l.lanes.state(name, time.Now())
 		switch {
@@ -134,17 +129,17 @@ func (s *Scheduler) parkedWhy(name, topic string) string {
 		return fmt.Sprintf("nobody listens on subjects beyond the first %d of that kind; each is tried again %s",
 			maxCoreLanes, next)
 	case state.gone:
-		return "nobody listens on " + strings.TrimPrefix(name, corePrefix) + "; next try " + next
+		return "nobody listens on " + name.Name() + "; next try " + next
 	case state.why != "":
 		return destination(name) + " takes nothing now (" + state.why + "); next try " + next
 	}
 	return destination(name) + " takes nothing now; next try " + next
 }
 
-// destination is what a lane leads to.
-func destination(lane string) string {
-	if stream, is := strings.CutPrefix(lane, streamPrefix); is {
-		return "stream " + stream
+// destination is what a lane leads to, in words.
+func destination(lane message.Lane) string {
+	if lane.Kind() == message.LaneStream {
+		return "stream " + lane.Name()
 	}
-	return strings.TrimPrefix(lane, corePrefix)
+	return lane.Name()
 }

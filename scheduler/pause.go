@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// TopicCount returns how many messages of a topic wait, are in flight and are dead.
-// Its cost does not grow with what waits or is dead; it looks through what is in
-// flight. That may take many short calls: ctx bounds them together.
+// TopicCount returns how many messages of a topic wait, are in flight and are dead. Its cost does not grow with the
+// number of waiting or dead messages, but it scans the messages in flight. That may take many short calls; ctx limits
+// their total time.
 func (s *Scheduler) TopicCount(ctx context.Context, topic string) (TopicCount, error) {
 	count, err := s.cfg.Timeline.Count(ctx, topic)
 	return count, looked("count "+topic, err)
 }
 
-// TopicCounts returns the counts of up to limit topics that have messages, in the
-// order of their names, beginning after the given one. It looks through the names
-// of all topics, and what is in flight.
+// TopicCounts returns the counts of up to limit topics that have messages, in the order of their names, beginning after
+// the given one. It looks through the names of all topics, and what is in flight.
 func (s *Scheduler) TopicCounts(ctx context.Context, after string, limit int) ([]TopicCount, error) {
 	counts, err := s.cfg.Timeline.Counts(ctx, after, limit)
 	return counts, looked("count topics", err)
@@ -34,17 +33,14 @@ func (s *Scheduler) Pauses(ctx context.Context) ([]Pause, error) {
 // pauseWait is how long the answer to a pause or a resume waits for the leader.
 const pauseWait = time.Second
 
-// Pause holds back what falls due on topics that match the pattern. Pushes are
-// accepted as ever. It returns whether the leader, this instance or another, has
-// taken the pause over: then nothing more is handed to NATS. Else that is not known;
-// the leader reads the pauses within a second, and a new leader before anything
-// goes out.
+// Pause holds back messages that fall due on topics that match the pattern. Pushes are accepted as before. inEffect
+// reports whether the leader, this instance or another, has applied the pause: from then on nothing more is handed to
+// NATS. Otherwise that is unknown; the leader reads the pauses within a second, and a new leader reads them before
+// anything goes out.
 //
-// It takes effect in the timeline first, so that an emergency does not wait for a
-// database, and is written to the journal then, in every mode. Where the journal
-// does not take it the error is ErrOutcomeUnknown: the pause stands, but would be
-// forgotten with the store, or was made on a store that has been replaced. To ask
-// again is safe.
+// A pause takes effect in the timeline first, so that an emergency does not wait for a database, and is then written to
+// the journal in every mode. If the journal does not record it, the error is ErrOutcomeUnknown: the pause is in effect,
+// but would be lost with the store, or was made on a store that has been replaced. Pause may safely be called again.
 func (s *Scheduler) Pause(ctx context.Context, pattern, by string) (inEffect bool, err error) {
 	call, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
@@ -59,11 +55,10 @@ func (s *Scheduler) Pause(ctx context.Context, pattern, by string) (inEffect boo
 	return inEffect, nil
 }
 
-// Resume ends the pause of a pattern. It returns whether the pattern was paused, and
-// whether the leader has taken the resume over, as with Pause. Its error is as that
-// of Pause: the pattern is resumed, but may be paused again when the store is lost.
-// Resuming a pattern that is not paused is recorded in the journal, too, so that
-// calling Resume again repairs that.
+// Resume ends the pause of a pattern. It returns whether the pattern was paused, and whether the leader has taken the
+// resume over, as with Pause. Its error is as that of Pause: the pattern is resumed, but may be paused again when the
+// store is lost. Resuming a pattern that is not paused is recorded in the journal, too, so that calling Resume again
+// repairs that.
 func (s *Scheduler) Resume(ctx context.Context, pattern string) (was, inEffect bool, err error) {
 	call, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
@@ -79,7 +74,7 @@ func (s *Scheduler) Resume(ctx context.Context, pattern string) (was, inEffect b
 	return was, inEffect, nil
 }
 
-// settlePause lets the leader take a change over and the journal write it, at once.
+// settlePause lets the leader apply a change and the journal record it, at the same time.
 func (s *Scheduler) settlePause(ctx, call context.Context, c PauseChange) (inEffect bool, err error) {
 	taken := make(chan bool, 1)
 	go func() { taken <- s.takenOver(ctx) }() // until its time-out; waited for below
@@ -97,8 +92,8 @@ func (s *Scheduler) takenOver(ctx context.Context) bool {
 	return s.cfg.AskPauses(ctx) == nil
 }
 
-// ReadPauses reports whether this instance leads. If so it reads what is paused, and
-// returns once nothing that is paused is on its way to NATS any more.
+// ReadPauses reports whether this instance leads. If so it reads what is paused, and returns once nothing that is
+// paused is on its way to NATS any more.
 func (s *Scheduler) ReadPauses(ctx context.Context) (leads bool, err error) {
 	l := s.leading.Load()
 	if l == nil {
@@ -115,8 +110,7 @@ func (s *Scheduler) ReadPauses(ctx context.Context) (leads bool, err error) {
 	return true, nil
 }
 
-// looked is the error of a call that writes nothing: its outcome is never
-// unknown.
+// looked returns the error of a call that writes nothing, whose outcome is never unknown.
 func looked(step string, err error) error {
 	switch {
 	case errors.Is(err, ErrOutcomeUnknown):

@@ -3,14 +3,15 @@ package scheduler
 import (
 	"context"
 	"slices"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Timeline is where messages wait: store/timeline (Redis) or store/memory.
-// One suite, schedulertest, holds every implementation to the same behaviour.
+// Timeline is where messages wait: store/timeline (Redis) or store/memory. One suite, schedulertest, tests that every
+// implementation behaves the same.
 //
-// Every call but Claim may be sent twice with the effect of once. An error
-// that Is ErrUnavailable or ErrFull wrote nothing; ErrStaleTerm wrote nothing;
-// any other error leaves the outcome unknown.
+// Every call except Claim may be sent twice with the effect of once. An error that Is ErrUnavailable or ErrFull wrote
+// nothing, and neither did ErrStaleTerm. Any other error leaves the outcome unknown.
 type Timeline interface {
 	Acceptor
 	Steering
@@ -19,84 +20,83 @@ type Timeline interface {
 
 // Acceptor is the part of the timeline that every instance uses.
 type Acceptor interface {
-	// Buckets is the number of buckets, fixed for the life of a namespace.
+	// Buckets returns the number of buckets, which is fixed for the life of a namespace.
 	Buckets() int
-	// Add stores a batch of messages of one bucket, all or none. results[i] is what
-	// became of batch[i]. head is the bucket's earliest due time after the add when
-	// the add made it earlier, else 0.
-	Add(ctx context.Context, bucket int, batch []*Message, now Milli) (results []AddResult, head Milli, err error)
-	// Find returns every message, live or remembered, that ref names and its viewer
-	// may see. Where more than MaxNamesOfID names of a bucket fit, it is ErrAmbiguousID
-	// with what was found until then: no look-up grows with the number of names. Where
-	// a record cannot be read it is ErrUnreadable with all others.
-	Find(ctx context.Context, ref Ref) ([]Info, error)
-	// Cancel ends the waiting message with this uid, or says why not.
-	Cancel(ctx context.Context, uid UID, now Milli) (CancelResult, error)
-	// Bury leaves a tombstone for ref's id on ref's topic, which must be given: in the
-	// bucket of its key, else in every bucket. A push of it that was stored in the
-	// intake stream at or before sequence is accepted as canceled. When a message
-	// under that name turns up meanwhile it is left alone and its uid returned;
-	// ErrAmbiguousID where more than MaxNamesOfID keys have the id.
-	Bury(ctx context.Context, ref Ref, sequence uint64, now Milli) (found []UID, err error)
+	// Add stores a batch of messages of one bucket, all or none. results[i] is the outcome of batch[i]. head is the
+	// bucket's earliest due time after the add if the add made it earlier, else 0.
+	Add(
+		ctx context.Context,
+		bucket int,
+		batch []*message.Message,
+		now message.Milli,
+	) (results []AddResult, head message.Milli, err error)
+	// Find returns every message, live or remembered, that ref names and its viewer may see. If more than MaxNamesOfID
+	// names of a bucket match, it returns ErrAmbiguousID and the messages found so far, so that the cost of a look-up
+	// does not grow with the number of names. If a record cannot be read, it returns ErrUnreadable and all other
+	// messages.
+	Find(ctx context.Context, ref Ref) ([]message.Info, error)
+	// Cancel ends the waiting message with this uid, or reports why it cannot.
+	Cancel(ctx context.Context, uid message.UID, now message.Milli) (CancelResult, error)
+	// Bury leaves a tombstone for ref's id on ref's topic, which must be set: in the bucket of its key if the key is
+	// set, else in every bucket. A push of that id stored in the intake stream at or before sequence is accepted as
+	// canceled. If a message under that name has appeared meanwhile, Bury leaves it alone and returns its uid. It
+	// returns ErrAmbiguousID if more than MaxNamesOfID keys have the id.
+	Bury(ctx context.Context, ref Ref, sequence uint64, now message.Milli) (found []message.UID, err error)
 }
 
 // Leading is the part of the timeline that only the leader of a term uses.
 type Leading interface {
 	// Begin raises the bucket's term. It is the first call of a leadership.
 	Begin(ctx context.Context, bucket int, term uint64) error
-	// Sweep moves up to limit messages back to waiting, marked uncertain: those that
-	// leaders of lower terms had claimed, and this term's own claims up to the
-	// number last. It returns how many it moved; fewer than limit means that none
-	// is left.
-	Sweep(ctx context.Context, bucket int, term, last uint64, limit int, now Milli) (int, error)
-	// Claim moves due messages to in_flight, bounded by count and bytes (one
-	// message is always taken). It alone must not be repeated: what a lost reply
-	// claimed is found by Held.
+	// Sweep moves up to limit messages back to waiting and marks them uncertain: those claimed by leaders of lower
+	// terms, and this term's own claims up to the number last. It returns how many it moved. Fewer than limit means
+	// that none is left.
+	Sweep(ctx context.Context, bucket int, term, last uint64, limit int, now message.Milli) (int, error)
+	// Claim moves due messages to in_flight, limited by count and bytes (but at least one message). Claim is the only
+	// call that must not be repeated: Held finds the messages claimed by a call whose reply was lost.
 	Claim(ctx context.Context, bucket int, req Claim) (Claimed, error)
-	// Finish ends claimed messages. One for which the table of transitions knows no such
-	// end stays claimed, and Refused lists it; the others end.
-	Finish(ctx context.Context, bucket int, term uint64, ends []End, now Milli) error
-	// Return gives claimed messages back to waiting, in their bucket or in a lane.
-	// It acts only on the very claim that Back names, so that a return which the
-	// store executes late undoes no later claim.
-	Return(ctx context.Context, bucket int, term uint64, back []Back, now Milli) error
-	// Held lists up to limit claims of this term by uid, after the given one.
-	Held(ctx context.Context, bucket int, term uint64, after UID, limit int) ([]Held, error)
-	// Heads looks at every bucket at once, cheaply: the safety poll. A bucket that
-	// does not answer says so in its Head; it is an error where none does.
+	// Finish ends claimed messages. If the table of transitions does not allow an end, that message stays claimed and
+	// Refused lists it; the others end.
+	Finish(ctx context.Context, bucket int, holder Holder, ends []End, now message.Milli) error
+	// Return puts claimed messages back to waiting, in their bucket or in a lane. It acts only on the exact claim that
+	// Back names, so a return that the store executes late does not undo a later claim.
+	Return(ctx context.Context, bucket int, holder Holder, back []Back, now message.Milli) error
+	// Held lists up to limit claims of a holder by uid, after the given uid.
+	Held(ctx context.Context, bucket int, holder Holder, after message.UID, limit int) ([]Held, error)
+	// Heads looks at every bucket at once, cheaply, for the safety poll. The Head of a bucket that does not answer
+	// carries the error. Heads itself fails only if no bucket answers.
 	Heads(ctx context.Context) ([]Head, error)
-	// Refused lists the transitions that the bucket was asked for and did not make,
-	// the first MaxRefusals messages. It forgets those whose message is gone, has
-	// another state since, or can be read again.
+	// Refused lists the transitions that the bucket was asked for and did not make, for the first MaxRefusals messages.
+	// It forgets a refusal once its message is gone, has changed state, or can be read again.
 	Refused(ctx context.Context, bucket int) ([]Refusal, error)
 	// Lanes lists the lanes of a bucket that hold parked messages.
-	Lanes(ctx context.Context, bucket int) ([]string, error)
-	// Trim forgets up to limit ends that are older than the memory of ends, and
-	// tombstones likewise. It returns how many ends it forgot.
-	Trim(ctx context.Context, bucket int, term uint64, now Milli, limit int) (int, error)
+	Lanes(ctx context.Context, bucket int) ([]message.Lane, error)
+	// Trim forgets up to limit ends that are older than EndedKeep, and tombstones that are too old. It returns how many
+	// ends it forgot.
+	Trim(ctx context.Context, bucket int, term uint64, now message.Milli, limit int) (int, error)
 }
 
-// MaxNamesOfID is how many names, of several topics or keys, may share an id in one
-// bucket for the id to be looked up without topic or key.
+// MaxNamesOfID is how many names, with different topics or keys, may share an id in one bucket for the id to be looked
+// up without topic or key.
 const MaxNamesOfID = 32
 
-// Ref names a message: by uid, or by client id, which belongs to a topic and a key.
+// Ref names a message by uid, or by client id, which belongs to a topic and a key.
 type Ref struct {
-	UID UID
+	UID message.UID
 	ID  string
-	// Topic is exact; empty stands for any.
+	// Topic is exact. Empty means any topic.
 	Topic string
 	Key   string
-	// Keyed: Key is given (it may be given as empty).
+	// Keyed reports whether Key is set; the key itself may be empty.
 	Keyed bool
-	// Viewer is who asks, nil where every message is his to see.
+	// Viewer is the caller on whose behalf the look-up is made, or nil if the caller may see every message.
 	Viewer *Viewer
 }
 
-// Exact reports whether a reference by id leaves neither topic nor key open.
+// Exact reports whether a reference by id sets both topic and key.
 func (r *Ref) Exact() bool { return r.Topic != "" && r.Keyed }
 
-// Viewer may see the messages of some topics alone. To him all others do not exist.
+// Viewer may see the messages of certain topics only. All other messages do not exist for it.
 type Viewer struct {
 	Topics []string // patterns
 }
@@ -106,168 +106,175 @@ func (v *Viewer) Sees(topic string) bool {
 	return v == nil || slices.ContainsFunc(v.Topics, func(pattern string) bool { return Matches(pattern, topic) })
 }
 
-// AddCode says what became of a push.
+// AddCode is the outcome of a push.
 type AddCode uint8
 
 // The outcomes of an add.
 const (
 	// Added: a new message is waiting.
 	Added AddCode = iota
-	// AddedCanceled: a younger cancel was waiting for it; it is canceled.
+	// AddedCanceled: the message was canceled at once by a cancel younger than the push.
 	AddedCanceled
 	// AddDuplicate: the same push was accepted before.
 	AddDuplicate
-	// AddConflict: the id belongs to a message with other content, or to one that
-	// ended otherwise and is not the same retry.
+	// AddConflict: the id belongs to a message with other content, or to a message that ended without being delivered
+	// and of which this push is not the same retry.
 	AddConflict
-	// AddMerged: it went into a waiting message: First, as that stands now.
+	// AddMerged: the push was merged into a waiting message. First is that message as it is now.
 	AddMerged
-	// AddUncertain: it would replace a message that may have been delivered; nothing
-	// was changed.
+	// AddUncertain: the push would replace a message that may have been delivered. Nothing was changed.
 	AddUncertain
-	// AddUnreadable: its uid or name leads to a damaged record, that of First, which has a
-	// uid alone; nothing was changed, and Refused lists it.
+	// AddUnreadable: the push's uid or name leads to a damaged record. First is that record and has only a uid. Nothing
+	// was changed, and Refused lists it.
 	AddUnreadable
 )
 
-// AddResult is one push's outcome. For all but Added First is the
-// message that was there: its uid, due, state and end.
+// AddResult is the outcome of one push. Except for Added, First is the message that was there: its uid, due time, state
+// and end.
 type AddResult struct {
 	Code  AddCode
-	First Info
+	First message.Info
 	// Number is the certification of the store that answered.
 	Number uint64
 }
 
-// CancelCode says what a cancel did.
+// CancelCode is the outcome of a cancel.
 type CancelCode uint8
 
 // The answers of a cancel (P4).
 const (
-	// CancelUnknown: no such message, live or remembered.
+	// CancelUnknown: no live or remembered message matches.
 	CancelUnknown CancelCode = iota
-	// CancelDone: this delivery never comes.
+	// CancelDone: the message will never be delivered.
 	CancelDone
-	// CancelInFlight: it is claimed; nothing was changed.
+	// CancelInFlight: the message is claimed. Nothing was changed.
 	CancelInFlight
-	// CancelMaybe: it will not be tried again, but an earlier attempt may have arrived.
+	// CancelMaybe: the message will not be tried again, but an earlier attempt may have arrived.
 	CancelMaybe
-	// CancelEnded: it had ended before; Info says how and when.
+	// CancelEnded: the message had ended before. Info says how and when.
 	CancelEnded
 )
 
-// CancelResult is a cancel's honest answer.
+// CancelResult is the result of a cancel.
 type CancelResult struct {
 	Code CancelCode
-	Info Info
-	// Buried: nothing has the name, and a tombstone waits for a push that is on its way.
+	Info message.Info
+	// Buried reports that no message has the name, and that a tombstone waits for a push that is on its way.
 	Buried bool
 	// Number is the certification of the store that answered.
 	Number uint64
 }
 
-// Claim asks for due messages.
-type Claim struct {
+// Holder identifies the owner of claimed messages. Until a claim is swept, only its holder decides how the message
+// ends: Finish and Return take the holder, and a store refuses a holder whose time is over. A leader holds its claims
+// under its term.
+type Holder struct {
 	Term uint64
-	// Number distinguishes the claims of one term and bucket. The leader counts it up,
-	// also from one Run under a term to the next.
+}
+
+// Leader returns the holder for the leader of a term.
+func Leader(term uint64) Holder { return Holder{Term: term} }
+
+// Claim is a request for due messages.
+type Claim struct {
+	Holder Holder
+	// Number distinguishes the claims of one holder and bucket. The leader increments it, and continues the count from
+	// one Run under a term to the next.
 	Number uint64
-	// Now bounds what is due.
-	Now Milli
-	// Limit and Bytes bound the batch.
+	// Now is the time by which claimed messages must be due.
+	Now message.Milli
+	// Limit and Bytes limit the batch.
 	Limit, Bytes int
-	// Lane claims from a parked lane instead of the bucket; empty is the bucket.
-	Lane string
+	// Lane claims from a lane instead of the bucket. Empty means the bucket.
+	Lane message.Lane
 }
 
 // Claimed is a batch of messages in flight, in order.
 type Claimed struct {
-	Messages []*Message
-	// Head is the bucket's (or lane's) earliest due time now, 0 when it is empty.
-	Head Milli
-	// Missing are uids that stood in the order without a message, or whose record cannot
-	// be read: a damaged store. They are neither in the order nor in flight any more.
-	Missing []UID
+	Messages []*message.Message
+	// Head is the earliest due time left in the bucket or lane, or 0 if it is empty.
+	Head message.Milli
+	// Missing lists uids that were in the order without a message, or whose record cannot be read: the store is
+	// damaged. They are no longer in the order, nor in flight.
+	Missing []message.UID
 }
 
 // End says how a claimed message ended.
 type End struct {
-	Message *Message
-	State   State // delivered, expired or dead
+	Message *message.Message
+	State   message.State // delivered, expired or dead
 	Reason  string
-	// Kind and Other are those of a record that is restored; a leader gives none.
-	Kind  Kind
-	Other UID
+	// Kind and Other belong to a record that is restored. A leader leaves them empty.
+	Kind  message.Kind
+	Other message.UID
 	// Uncertain is kept in the memory of the end.
 	Uncertain bool
-	// Stream and Sequence are where NATS stored it.
+	// Stream and Sequence are where NATS stored the message.
 	Stream   string
 	Sequence uint64
 }
 
-// Back says how a claimed message waits again.
+// Known reports whether the table of transitions has this end for a claimed message.
+func (e *End) Known() bool { return e.State.Ended() && message.StateInFlight.Allows(e.State, e.Kind) }
+
+// Back describes how a claimed message returns to waiting.
 type Back struct {
-	UID UID
-	// Claim is the number of the claim that it gives back.
+	UID message.UID
+	// Claim is the number of the claim that is returned.
 	Claim uint64
-	// Score is its place: the message's own, or a later one after a refusal.
+	// Score is the message's place in the order: its own, or a later one after a refusal.
 	Score int64
-	Mark  Mark
-	// Keep gives the message its own score and leaves its mark as it stands,
-	// whatever Score and Mark say: for a claim whose reply was lost.
+	Mark  message.Mark
+	// Keep restores the message's own score and mark, whatever Score and Mark say. It is for a claim whose reply was
+	// lost.
 	Keep bool
-	// Message is set where an attempt changed the message: the return is a change
-	// then, counted in Mark, and Reason says why. Nil where it never left.
-	Message *Message
-	Kind    Kind
+	// Message is set if an attempt changed the message. The return is then a change, counted in Mark, and Reason says
+	// why. Message is nil if the message never left.
+	Message *message.Message
+	Kind    message.Kind
 	Reason  string
 }
 
-// Held is a claim that stands in the store.
+// Held is a claim recorded in the store.
 type Held struct {
-	UID   UID
+	UID   message.UID
 	Claim uint64 // its number
 }
 
-// Head is a bucket at a glance.
+// Head summarizes a bucket.
 type Head struct {
-	// Due is the earliest due time, 0 when nothing waits.
-	Due Milli
+	// Due is the earliest due time, or 0 if nothing waits.
+	Due message.Milli
 	// Waiting and Claimed are how many messages wait in the bucket (lanes aside) and are in flight.
 	Waiting, Claimed int
 	// Term is the stored term.
 	Term uint64
-	// Err is why nothing is known of the bucket.
+	// Err is set if the bucket did not answer.
 	Err error
 }
 
-// Journal is what an answered change waits for. In the modes off and async it
-// waits for nothing.
+// Journal is what an answered change waits for. In the modes off and async it waits for nothing.
 type Journal interface {
-	// Ready is nil while changes can be recorded as promised; else it says why not,
-	// and is ErrUnavailable. It is asked before a change is made.
+	// Ready returns nil while changes can be recorded as promised. Otherwise it returns the reason, which Is
+	// ErrUnavailable. It is called before a change is made.
 	Ready() error
-	// Await returns once the journal holds every change that is named. Its error
-	// leaves the outcome unknown.
+	// Await returns once the journal holds every given change. An error leaves the outcome unknown.
 	Await(ctx context.Context, changes []Recorded) error
-	// Find looks up messages that the timeline does not know any more, the latest
-	// first; none where no journal is kept.
-	Find(ctx context.Context, ref Ref) ([]Info, error)
-	// Remembered returns for each push the messages that have its uid or its name: the
-	// latest accepted first, at most MaxRemembered of the name, without headers and
-	// body.
-	Remembered(ctx context.Context, pushes []*Message) ([][]Info, error)
-	// WritePause keeps a change of pauses that the timeline has made, in every mode,
-	// unless it knows a later one of that pattern; a change under a certification that
-	// is over is ErrFenced. Another error leaves open whether it did.
+	// Find looks up messages that the timeline no longer knows, the latest first. It finds none if no journal is kept.
+	Find(ctx context.Context, ref Ref) ([]message.Info, error)
+	// Remembered returns for each push the messages that have its uid or its name, without headers and body: the latest
+	// accepted first, and at most MaxRemembered per name.
+	Remembered(ctx context.Context, pushes []*message.Message) ([][]message.Info, error)
+	// WritePause records, in every mode, a change of pauses that the timeline has made, unless the journal has a later
+	// change of that pattern. It returns ErrFenced for a change under a superseded certification. Any other error
+	// leaves the outcome open.
 	WritePause(ctx context.Context, c PauseChange) error
 }
 
-// Recorded names a change by the version it made and by the certification under
-// which its store reported it: under a higher certification the same version may be
-// another change.
+// Recorded names a change by the version it made and by the certification under which its store reported it. Under a
+// higher certification the same version may be another change.
 type Recorded struct {
-	UID     UID
+	UID     message.UID
 	Version uint64
 	Bucket  int
 	Number  uint64
@@ -275,53 +282,51 @@ type Recorded struct {
 
 type noJournal struct{}
 
-func (noJournal) Ready() error                                  { return nil }
-func (noJournal) Await(context.Context, []Recorded) error       { return nil }
-func (noJournal) Find(context.Context, Ref) ([]Info, error)     { return nil, nil }
-func (noJournal) WritePause(context.Context, PauseChange) error { return nil }
-func (noJournal) Remembered(_ context.Context, pushes []*Message) ([][]Info, error) {
-	return make([][]Info, len(pushes)), nil
+func (noJournal) Ready() error                                      { return nil }
+func (noJournal) Await(context.Context, []Recorded) error           { return nil }
+func (noJournal) Find(context.Context, Ref) ([]message.Info, error) { return nil, nil }
+func (noJournal) WritePause(context.Context, PauseChange) error     { return nil }
+func (noJournal) Remembered(_ context.Context, pushes []*message.Message) ([][]message.Info, error) {
+	return make([][]message.Info, len(pushes)), nil
 }
 
-// Publisher puts a due message on its topic.
+// Publisher publishes a due message on its topic.
 type Publisher interface {
-	// Ready reports whether messages can be handed over now; nothing is claimed while not.
+	// Ready reports whether messages can be handed over now. While it returns false nothing is claimed.
 	Ready() bool
-	// Lane is where a message is parked, together with all others of its
-	// destination: the stream that holds the subject it leaves on, or for core NATS
-	// that subject. It must be cheap: while any lane is parked it is asked for every
-	// message.
-	Lane(m *Message) string
-	// Send hands over a batch and returns when all of it was handed to the client.
-	// done is called once for each message, from any goroutine, within the
-	// publish time-out, also after an error and after ctx ends.
-	Send(ctx context.Context, batch []*Message, done func(*Message, Outcome))
+	// Lane returns the lane in which a message is parked with all others of its destination: the stream that holds the
+	// subject it is published on or, for core NATS, that subject. Lane must be cheap: while any lane is parked it is
+	// called for every message.
+	Lane(m *message.Message) message.Lane
+	// Send hands over a batch and returns when the client library has all of it. It calls done once for each message,
+	// from any goroutine, within the publish time-out, even after an error or after ctx ends.
+	Send(ctx context.Context, batch []*message.Message, done func(*message.Message, Outcome))
 }
 
-// OutcomeKind is how a publish went.
+// OutcomeKind classifies the outcome of a publish.
 type OutcomeKind uint8
 
 // The kinds of outcome.
 const (
-	// Delivered: the stream stored it, or core NATS had someone listening.
+	// Delivered: the stream stored the message, or core NATS had a listener.
 	Delivered OutcomeKind = iota
-	// NotSent: it never reached the client library; nothing can have arrived.
+	// NotSent: the message never reached the client library, so nothing can have arrived.
 	NotSent
-	// Unanswered: NATS refused it for now, definitely: nothing arrived. Try again.
+	// Unanswered: NATS definitely refused the message for now. Nothing arrived; try again.
 	Unanswered
-	// NoListener: core NATS had nobody to give it to.
+	// NoListener: core NATS had no listener for the message.
 	NoListener
-	// Refused: NATS will never take it as it is (size, permission, subject).
+	// Refused: NATS will never accept the message in this form (size, permission, subject).
 	Refused
-	// Unknown: it may have arrived.
+	// Unknown: the message may have arrived.
 	Unknown
 )
 
-// Outcome is how one publish went.
+// Outcome is the result of one publish.
 type Outcome struct {
 	Kind OutcomeKind
 	Err  error
-	// Stream and Sequence of a stored message; Duplicate when the stream had it already.
+	// Stream and Sequence locate a stored message. Duplicate reports that the stream already had it.
 	Stream    string
 	Sequence  uint64
 	Duplicate bool

@@ -11,39 +11,41 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // told keeps the changes that a store is given: what a journal would hold.
 type told struct {
 	scheduler.Timeline
 	mu      sync.Mutex
-	changes map[scheduler.UID][]scheduler.Change
-	ended   map[scheduler.UID]scheduler.Message // as they were stored
+	changes map[message.UID][]scheduler.Change
+	ended   map[message.UID]message.Message // as they were stored
 }
 
 func (s *told) keep(c scheduler.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.changes == nil {
-		s.changes = map[scheduler.UID][]scheduler.Change{}
+		s.changes = map[message.UID][]scheduler.Change{}
 	}
 	s.changes[c.UID] = append(s.changes[c.UID], c)
 }
 
-func (s *told) of(uid scheduler.UID) []scheduler.Change {
+func (s *told) of(uid message.UID) []scheduler.Change {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]scheduler.Change(nil), s.changes[uid]...)
 }
 
-func (s *told) Finish(ctx context.Context, bucket int, term uint64, ends []scheduler.End, now scheduler.Milli) error {
-	err := s.Timeline.Finish(ctx, bucket, term, ends, now)
+func (s *told) Finish(ctx context.Context, bucket int, holder scheduler.Holder, ends []scheduler.End,
+	now message.Milli) error {
+	err := s.Timeline.Finish(ctx, bucket, holder, ends, now)
 	for i := range ends {
 		if err == nil {
 			s.keep(ends[i].Change())
 			s.mu.Lock()
 			if s.ended == nil {
-				s.ended = map[scheduler.UID]scheduler.Message{}
+				s.ended = map[message.UID]message.Message{}
 			}
 			s.ended[ends[i].Message.UID] = *ends[i].Message
 			s.mu.Unlock()
@@ -52,8 +54,9 @@ func (s *told) Finish(ctx context.Context, bucket int, term uint64, ends []sched
 	return err
 }
 
-func (s *told) Return(ctx context.Context, bucket int, term uint64, back []scheduler.Back, now scheduler.Milli) error {
-	err := s.Timeline.Return(ctx, bucket, term, back, now)
+func (s *told) Return(ctx context.Context, bucket int, holder scheduler.Holder, back []scheduler.Back,
+	now message.Milli) error {
+	err := s.Timeline.Return(ctx, bucket, holder, back, now)
 	for i := range back {
 		if err == nil && back[i].Message != nil {
 			s.keep(back[i].Change())
@@ -69,7 +72,7 @@ func TestRun_AProbeThatIsRefusedForNowLeavesVersionAndHistoryAlone(t *testing.T)
 				store := &told{}
 				r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 				away := true
-				r.nats.answer = func(*scheduler.Message, int) scheduler.Outcome {
+				r.nats.answer = func(*message.Message, int) scheduler.Outcome {
 					if away {
 						return scheduler.Outcome{Kind: kind, Err: errors.New("away")}
 					}
@@ -77,12 +80,12 @@ func TestRun_AProbeThatIsRefusedForNowLeavesVersionAndHistoryAlone(t *testing.T)
 				}
 				stop := r.lead(r.s, 1)
 				defer func() { _ = stop(errStop) }()
-				var uids []scheduler.UID
+				var uids []message.UID
 				for range 3 {
 					uids = append(uids, r.push(scheduler.Push{Topic: "odd.x", Delay: time.Second}).UID)
 				}
 				time.Sleep(5 * time.Second)
-				var before []scheduler.Info
+				var before []message.Info
 				parked := 0
 				for _, uid := range uids {
 					before = append(before, r.info(uid))
@@ -122,7 +125,7 @@ func TestRun_AProbeThatIsRefusedForNowLeavesVersionAndHistoryAlone(t *testing.T)
 				time.Sleep(10 * time.Second)
 				for _, uid := range uids[1:] {
 					changes := store.of(uid)
-					if last := changes[len(changes)-1]; last.State != scheduler.StateDelivered ||
+					if last := changes[len(changes)-1]; last.State != message.StateDelivered ||
 						last.Reason != "unparked" || len(changes) > 2 {
 						t.Errorf("%s, parked and delivered, is told as %+v", uid, changes)
 					}
@@ -137,7 +140,7 @@ func TestRun_AProbeWithAnUnknownOutcomeIsAChangeAndTold(t *testing.T) {
 		store := &told{}
 		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		kind := scheduler.NoListener
-		r.nats.answer = func(*scheduler.Message, int) scheduler.Outcome {
+		r.nats.answer = func(*message.Message, int) scheduler.Outcome {
 			return scheduler.Outcome{Kind: kind, Err: errors.New("no answer")}
 		}
 		stop := r.lead(r.s, 1)
@@ -167,14 +170,14 @@ func TestRun_AProbeWithAnUnknownOutcomeIsAChangeAndTold(t *testing.T) {
 func TestParked_SaysInWordsWhatHoldsAMessageBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, nil)
-		r.nats.lane = func(m *scheduler.Message) string {
+		r.nats.lane = func(m *message.Message) message.Lane {
 			if m.Topic == "orders.a" {
 				return "js:ORDERS"
 			}
-			return "core:" + m.Topic
+			return message.LaneCore.Lane(m.Topic)
 		}
 		away := true
-		r.nats.answer = func(m *scheduler.Message, _ int) scheduler.Outcome {
+		r.nats.answer = func(m *message.Message, _ int) scheduler.Outcome {
 			switch {
 			case !away:
 				return scheduler.Outcome{}
@@ -188,7 +191,7 @@ func TestParked_SaysInWordsWhatHoldsAMessageBack(t *testing.T) {
 		}
 		stop := r.lead(r.s, 1)
 		topics := []string{"odd.x", "orders.a", "mail.a", "well"}
-		uids := map[string]scheduler.UID{}
+		uids := map[string]message.UID{}
 		for _, topic := range topics {
 			delay := time.Second
 			if topic == "well" {
@@ -218,7 +221,7 @@ func TestParked_SaysInWordsWhatHoldsAMessageBack(t *testing.T) {
 				t.Fatalf("%s lists %+v, %v", where, lanes, err)
 			}
 			for i, name := range []string{"core:odd.x", "js:ORDERS", "paused.mail.>"} {
-				if lanes[i].Lane != name || lanes[i].Why != want[topics[i]] {
+				if string(lanes[i].Lane) != name || lanes[i].Why != want[topics[i]] {
 					t.Errorf("%s lists %+v, want %s", where, lanes[i], name)
 				}
 			}
@@ -253,15 +256,15 @@ func TestParked_SaysInWordsWhatHoldsAMessageBack(t *testing.T) {
 	})
 }
 
-// A consumer that was away finds what waited in the order in which it was due, also
-// where it goes again when it has taken a few of what is on its way.
+// A consumer that was away finds what waited in the order in which it was due, also where it goes again when it has
+// taken a few of what is on its way.
 func TestRun_WhatNobodyListenedForLeavesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 6000 // more than are in flight at a time
 		r := newRig(t, 1, nil)
 		listens := 0
-		var got []scheduler.UID
-		r.nats.answer = func(m *scheduler.Message, _ int) scheduler.Outcome {
+		var got []message.UID
+		r.nats.answer = func(m *message.Message, _ int) scheduler.Outcome {
 			if listens == 0 {
 				return scheduler.Outcome{Kind: scheduler.NoListener, Err: errors.New("no responders")}
 			}
@@ -271,7 +274,7 @@ func TestRun_WhatNobodyListenedForLeavesInOrder(t *testing.T) {
 		}
 		stop := r.lead(r.s, 1)
 		defer func() { _ = stop(errStop) }()
-		var want []scheduler.UID
+		var want []message.UID
 		for i := range many {
 			want = append(want, r.push(scheduler.Push{Topic: "orders", Key: "customer-1",
 				Delay: time.Second + time.Duration(i)*time.Millisecond}).UID)

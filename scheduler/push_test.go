@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestPush_HeadersAndBodyAreToldApart(t *testing.T) {
@@ -17,7 +18,7 @@ func TestPush_HeadersAndBodyAreToldApart(t *testing.T) {
 			return append(binary.BigEndian.AppendUint64(nil, uint64(len(s))), s...)
 		}
 		with := scheduler.Push{Topic: "orders", ID: "a", Delay: time.Hour,
-			Headers: []scheduler.Header{{Name: "a", Value: "b"}}}
+			Headers: []message.Header{{Name: "a", Value: "b"}}}
 		without := scheduler.Push{Topic: "orders", ID: "a", Delay: time.Hour, Body: append(framed("a"), framed("b")...)}
 		r.push(with)
 		if again := r.push(with); !again.Duplicate {
@@ -34,13 +35,13 @@ func TestDead_KeepsTheScheduleThatItWasPushedWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &told{}
 		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
-		r.topics(&scheduler.Topic{Pattern: "poison", Retry: scheduler.Retry{Delays: []time.Duration{0}}})
+		r.topics(&scheduler.Topic{Pattern: "poison", Retry: message.Retry{Delays: []time.Duration{0}}})
 		r.nats.answer = refuse("poison")
 		stop := r.lead(r.s, 1)
 		a := r.push(scheduler.Push{Topic: "poison", Delay: time.Second})
 		time.Sleep(time.Minute)
 		_ = stop(errStop)
-		if i := r.info(a.UID); i.State != scheduler.StateDead || !i.Retry.Empty() ||
+		if i := r.info(a.UID); i.State != message.StateDead || !i.Retry.Empty() ||
 			len(store.ended[a.UID].Retry.Delays) > 0 {
 			t.Errorf("it is %s, with the schedule %v, stored with %v; it brought none", i.State, i.Retry,
 				store.ended[a.UID].Retry)

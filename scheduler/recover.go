@@ -1,147 +1,142 @@
 package scheduler
 
-import "context"
+import (
+	"context"
 
-// Recording is how a timeline reports its changes where a journal is kept: every
-// call that changes messages writes the change to the bucket's outbox in the same
-// step.
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+// Recording is how a timeline reports its changes if a journal is kept: every call that changes messages also writes
+// the change to the bucket's outbox in the same step.
 type Recording struct {
-	// Instance and Address are who makes the changes of this process.
+	// Instance and Address identify the instance that makes the changes of this process.
 	Instance string
 	Address  func() string
-	// Limit bounds a bucket's outbox in bytes: above it Add answers ErrBehind, and
-	// everything else goes on.
+	// Limit is the size limit of a bucket's outbox in bytes. Above it Add answers ErrBehind, and everything else goes
+	// on.
 	Limit int64
-	// Wrote is given each entry that stands in the outbox now, before the call that
-	// wrote it returns. It must not block.
+	// Wrote is called with each new outbox entry before the call that wrote it returns. It must not block.
 	Wrote func(Entry)
 }
 
-// Certification says that a bucket, on one run of its server, holds what it
-// should. Nothing takes effect on a run that is not certified: a server that
-// came back may have lost what it held, and one that was replaced may still
-// answer on connections opened before.
+// Certification states that a bucket, on one run of its server, holds what it should. No call takes effect on a run
+// that is not certified: a server that came back may have lost data, and a replaced server may still answer on
+// connections opened before.
 type Certification struct {
 	// Number rises with each certification; 0 is none.
 	Number uint64
 	// Run is the server's run that it is for.
 	Run string
-	// DoubtUntil is when it was given: what is due by then may have been delivered
-	// without a trace, and counts as uncertain.
-	DoubtUntil Milli
+	// DoubtUntil is when the certification was made. A message due by then may have been delivered without a trace, and
+	// counts as uncertain.
+	DoubtUntil message.Milli
 	// Filling: messages are still being restored; they are accepted, not claimed.
 	Filling bool
-	// Forgotten is, in what is certified, the time up to which ends are not known to
-	// a bucket that was filled; 0 changes nothing.
-	Forgotten Milli
+	// Forgotten is, in a certification to make, the time up to which a refilled bucket does not know ends. 0 changes
+	// nothing.
+	Forgotten message.Milli
 }
 
 // Standing is a bucket's certification and the run that holds the bucket now.
 type Standing struct {
 	Now string // the server's run
-	// Last is when the last change that is known here was made, and Clock what time it
-	// is, both by the server's clock; 0 where no change is known.
-	Last, Clock Milli
+	// Last is when the last change that is known here was made, and Clock what time it is, both by the server's clock;
+	// 0 where no change is known.
+	Last, Clock message.Milli
 	Certification
 	// Err is why nothing is known of the bucket.
 	Err error
 }
 
-// Whole reports whether nothing is missing: messages may be claimed.
+// Whole reports whether nothing is missing, so that messages may be claimed.
 func (s Standing) Whole() bool { return s.Err == nil && s.Number > 0 && s.Run == s.Now && !s.Filling }
 
-// Outbox is what stands between the timeline and the journal.
+// Outbox holds changes on their way from the timeline to the journal.
 type Outbox interface {
-	// Unwritten reads a bucket's entries from the oldest, or after the one with the
-	// given id, that were written at least age milliseconds ago; bounded by count
-	// and bytes (one entry always comes).
-	Unwritten(ctx context.Context, bucket int, after string, age Milli, limit, bytes int) ([]Entry, error)
-	// Written removes exactly these entries, from the very store that they were
-	// written to or read from: what their Number says.
+	// Unwritten reads a bucket's entries from the oldest, or after the one with the given id, that were written at
+	// least age milliseconds ago; bounded by count and bytes (one entry always comes).
+	Unwritten(ctx context.Context, bucket int, after string, age message.Milli, limit, bytes int) ([]Entry, error)
+	// Written removes exactly these entries from the very store that they were written to or read from, as identified
+	// by their Number.
 	Written(ctx context.Context, bucket int, entries []Entry) error
-	// Quarantine moves an entry that the journal cannot hold from the outbox to where
-	// Quarantined finds it, until somebody deletes it there; where the entry does not
-	// stand in the outbox it changes nothing. Like Written it works on the very store
-	// that Number says. A bucket that holds MaxQuarantined answers ErrQuarantineFull,
+	// Quarantine moves an entry that the journal cannot hold from the outbox to where Quarantined finds it, until
+	// somebody deletes it there. If the entry is not in the outbox, Quarantine changes nothing. Like Written it works
+	// on the very store that Number identifies. A bucket that holds MaxQuarantined entries answers ErrQuarantineFull,
 	// and the entry stays.
 	Quarantine(ctx context.Context, q Quarantined) error
-	// Quarantined lists a bucket's entries that are quarantined, the oldest first: a few
-	// at a time, from the first or after what the call before returned as next. No entry
-	// means that all were listed. Where the one to go on after is gone it begins again.
+	// Quarantined lists a bucket's quarantined entries, the oldest first, a few at a time: from the first, or after the
+	// position that the previous call returned as next. No entry means that all were listed. If that position is gone,
+	// the list begins again.
 	Quarantined(ctx context.Context, bucket int, after string) (list []Quarantined, next string, err error)
-	// Lags returns how much stands in each bucket's outbox. The entry of a bucket that
-	// does not answer has an error; Lags itself fails where none answers.
+	// Lags returns the size of each bucket's outbox. The Lag of a bucket that does not answer carries the error. Lags
+	// itself fails if no bucket answers.
 	Lags(ctx context.Context) ([]Lag, error)
 }
 
 // Mending is the part of a timeline that brings it and the journal together.
 type Mending interface {
 	Outbox
-	// Find is that of Acceptor, and Refused that of Leading.
-	Find(ctx context.Context, ref Ref) ([]Info, error)
+	// Find is Acceptor's, and Refused is Leading's.
+	Find(ctx context.Context, ref Ref) ([]message.Info, error)
 	Refused(ctx context.Context, bucket int) ([]Refusal, error)
-	// Restore stores records of the journal that are missing here or have a lower
-	// version here. A message that waits waits again; one that ended is remembered as
-	// ended. A message already due becomes uncertain, which is a change of its own.
-	// Messages in flight are not touched. results[i] is what became of records[i].
-	// read is when reading the records from the journal began: where the bucket may
-	// have forgotten an end since then the answer is ErrOutdated.
-	Restore(ctx context.Context, bucket int, records []Record, read, now Milli) (results []RestoreCode, err error)
-	// Versions returns how messages stand here; unknown ones are left out.
-	Versions(ctx context.Context, bucket int, uids []UID) (map[UID]Stand, error)
-	// Walk lists messages that have not ended by delivery, cancel or expiry, in no
-	// order; cursor is empty at first and what the call before returned after that,
-	// next is empty when all were listed. One may come twice.
-	Walk(ctx context.Context, bucket int, cursor string, limit int) (uids []UID, next string, err error)
+	// Restore stores records of the journal that are missing here or have a lower version here. A message that waits
+	// waits again; one that ended is remembered as ended. A message already due becomes uncertain, which is a change of
+	// its own. Messages in flight are not touched. results[i] is what became of records[i]. read is when reading the
+	// records from the journal began: where the bucket may have forgotten an end since then the answer is ErrOutdated.
+	Restore(
+		ctx context.Context,
+		bucket int,
+		records []Record,
+		read, now message.Milli,
+	) (results []RestoreCode, err error)
+	// Versions returns the state and version of messages here. Unknown messages are left out.
+	Versions(ctx context.Context, bucket int, uids []message.UID) (map[message.UID]Stand, error)
+	// Walk lists messages that have not ended by delivery, cancel or expiry, in no order; cursor is empty at first and
+	// what the call before returned after that, next is empty when all were listed. One may come twice.
+	Walk(ctx context.Context, bucket int, cursor string, limit int) (uids []message.UID, next string, err error)
 }
 
 // Recoverable is a timeline whose server may change under it.
 type Recoverable interface {
-	// Standings returns how every bucket stands. The standing of a bucket that does not
-	// answer has an error; Standings itself fails where none answers.
+	// Standings returns the standing of every bucket. The Standing of a bucket that does not answer carries the error.
+	// Standings itself fails if no bucket answers.
 	Standings(ctx context.Context) ([]Standing, error)
-	// Recovering gives the calls that work on the very runs that standings name,
-	// certified or not. They are for the leader of this term alone, and ErrStaleTerm
-	// where a bucket knows a higher one. What they change is entered in the outbox
-	// under the number, the certification to come.
+	// Recovering returns the calls that work on the very runs that standings name, certified or not. They are for the
+	// leader of this term alone, and return ErrStaleTerm if a bucket knows a higher term. Their changes enter the
+	// outbox under number, the certification to come.
 	Recovering(standings []Standing, term, number uint64) Recovering
-	// Renew drops what connects to servers: it may lead to one that was replaced and
-	// still answers.
+	// Renew drops connections to servers, because they may lead to a replaced server that still answers.
 	Renew()
 }
 
-// Recovering is a timeline in the hands of the leader that makes it whole. Its
-// Restore takes over what is in flight too: whoever had claimed it is gone, and
-// what the journal knows beyond the claim was answered.
+// Recovering is a timeline under the leader that makes it whole. Its Restore also takes over messages in flight: the
+// leader that had claimed them is gone, and anything that the journal knows beyond the claim was answered.
 type Recovering interface {
 	Mending
 	// Begin raises the bucket's term. It comes first.
 	Begin(ctx context.Context, bucket int, term uint64) error
-	// Claims lists up to limit messages in flight by uid, after the given one,
-	// whosever claims they are.
-	Claims(ctx context.Context, bucket int, after UID, limit int) ([]UID, error)
-	// Reclaim gives every claim back, whosever it is, marked uncertain; up to limit.
-	// Fewer than limit means that none is left.
-	Reclaim(ctx context.Context, bucket int, term uint64, limit int, now Milli) (int, error)
-	// Certify allows the bucket to be used on its present run. The term must be the
-	// one that Begin left there, and the certification the one of the standings or a
-	// later one: a server that was emptied meanwhile is refused.
+	// Claims lists up to limit messages in flight by uid, after the given one, whosever claims they are.
+	Claims(ctx context.Context, bucket int, after message.UID, limit int) ([]message.UID, error)
+	// Reclaim returns up to limit claims to waiting, whoever holds them, and marks their messages uncertain. Fewer than
+	// limit means that none is left.
+	Reclaim(ctx context.Context, bucket int, term uint64, limit int, now message.Milli) (int, error)
+	// Certify allows the bucket to be used on its present run. The term must be the one that Begin left there, and the
+	// certification the one of the standings or a later one: a server that was emptied meanwhile is refused.
 	Certify(ctx context.Context, bucket int, term uint64, c Certification) error
 
-	// Pauses, Pause and Resume are those of Steering: what is paused must stand before
-	// anything is claimed.
+	// Pauses, Pause and Resume are those of Steering: what is paused must stand before anything is claimed.
 	Pauses(ctx context.Context) ([]Pause, error)
 	Pause(ctx context.Context, p Pause) (PauseChange, error)
-	Resume(ctx context.Context, pattern string, now Milli) (bool, PauseChange, error)
+	Resume(ctx context.Context, pattern string, now message.Milli) (bool, PauseChange, error)
 }
 
-// Stand is how a message stands in the timeline.
+// Stand is the state and version of a message in the timeline.
 type Stand struct {
-	State   State
+	State   message.State
 	Version uint64
 }
 
-// RestoreCode says what became of a record.
+// RestoreCode is the outcome of restoring a record.
 type RestoreCode uint8
 
 // The outcomes of a restore.

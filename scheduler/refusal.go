@@ -3,17 +3,18 @@ package scheduler
 import (
 	"context"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // refusalLook is how often the leader looks for transitions that were refused.
 const refusalLook = 10 * time.Second
 
-// watchRefusals counts and logs each message of which a transition was refused, once
-// a term, until ctx ends.
+// watchRefusals counts and logs each message of which a transition was refused, once a term, until ctx ends.
 func (l *leadership) watchRefusals(ctx context.Context) error {
 	tick := time.NewTicker(refusalLook)
 	defer tick.Stop()
-	known := map[UID]Transition{}
+	known := map[message.UID]message.Transition{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -53,3 +54,17 @@ func (l *leadership) watchRefusals(ctx context.Context) error {
 		}
 	}
 }
+
+// Refusal is a transition that a store was asked for and did not make.
+type Refusal struct {
+	UID    message.UID
+	Bucket int
+	message.Transition
+	At message.Milli
+	// Unreadable: the record of the message is damaged, so that nobody knows its state: From is StateNone. What it was
+	// to become is a push's, where one met it.
+	Unreadable bool
+}
+
+// MaxRefusals bounds how many refusals a bucket keeps.
+const MaxRefusals = 1000

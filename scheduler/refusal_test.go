@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // refusing is a store that has refused a transition.
@@ -47,11 +48,11 @@ func (p *pages) lines(with string) (n int) {
 
 func TestRun_LogsARefusedTransitionOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const uid, spoiled = scheduler.UID("t-0123456789abcdef"), scheduler.UID("t-0123456789abcdeg")
+		const uid, spoiled = message.UID("t-0123456789abcdef"), message.UID("t-0123456789abcdeg")
 		store := &refusing{refused: []scheduler.Refusal{{UID: uid, At: 1,
-			Transition: scheduler.Transition{From: scheduler.StateDelivered, To: scheduler.StateWaiting,
-				Kind: scheduler.KindSwept}},
-			{UID: spoiled, At: 2, Transition: scheduler.Transition{To: scheduler.StateInFlight}, Unreadable: true}}}
+			Transition: message.Transition{From: message.StateDelivered, To: message.StateWaiting,
+				Kind: message.KindSwept}},
+			{UID: spoiled, At: 2, Transition: message.Transition{To: message.StateInFlight}, Unreadable: true}}}
 		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		log := &pages{}
 		r.log = zerolog.New(log)
@@ -69,7 +70,7 @@ func TestRun_LogsARefusedTransitionOnce(t *testing.T) {
 		if n := log.lines(string(spoiled)); n != 1 || log.lines("cannot be read") != n {
 			t.Errorf("what cannot be read is logged %d times: %s", n, log.b.String())
 		}
-		if i := r.info(a.UID); i.State != scheduler.StateDelivered {
+		if i := r.info(a.UID); i.State != message.StateDelivered {
 			t.Errorf("another message is %s", i.State)
 		}
 	})
@@ -77,21 +78,21 @@ func TestRun_LogsARefusedTransitionOnce(t *testing.T) {
 
 func TestTransitions_AreEachListedOnce(t *testing.T) {
 	t.Parallel()
-	seen := map[scheduler.Transition]bool{}
-	for _, one := range scheduler.Transitions() {
-		if seen[one] || !one.Kind.Valid() || one.To == scheduler.StateNone ||
-			one.From == one.To && one.From != scheduler.StateWaiting {
+	seen := map[message.Transition]bool{}
+	for _, one := range message.Transitions() {
+		if seen[one] || !one.Kind.Valid() || one.To == message.StateNone ||
+			one.From == one.To && one.From != message.StateWaiting {
 			t.Errorf("%+v", one)
 		}
-		if one.From.Ended() && one.From != scheduler.StateDead {
+		if one.From.Ended() && one.From != message.StateDead {
 			t.Errorf("an end is left: %+v", one)
 		}
 		if seen[one] = true; !one.From.Can(one.To) || !one.From.Allows(one.To, one.Kind) {
 			t.Errorf("%+v is listed and not allowed", one)
 		}
 	}
-	if scheduler.StateInFlight.Allows(scheduler.StateDelivered, scheduler.KindPurged) ||
-		scheduler.StateDelivered.Can(scheduler.StateWaiting) {
+	if message.StateInFlight.Allows(message.StateDelivered, message.KindPurged) ||
+		message.StateDelivered.Can(message.StateWaiting) {
 		t.Error("what is not listed is allowed")
 	}
 }
@@ -99,14 +100,14 @@ func TestTransitions_AreEachListedOnce(t *testing.T) {
 // What cannot end as it is told stays in flight, once: it is not given back as a claim that nobody knows, and not sent
 // again.
 func TestRun_LeavesWhatCannotEndInFlight(t *testing.T) {
-	for _, state := range []scheduler.State{scheduler.StateWaiting, scheduler.StateInFlight,
-		scheduler.StateCanceled, 99} {
+	for _, state := range []message.State{message.StateWaiting, message.StateInFlight,
+		message.StateCanceled, 99} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, 1, nil)
 			log := &pages{}
 			r.log = zerolog.New(log)
 			s := r.scheduler()
-			r.nats.takes = func(m *scheduler.Message) time.Duration {
+			r.nats.takes = func(m *message.Message) time.Duration {
 				if m.Topic == "endless" {
 					return 24 * time.Hour
 				}
@@ -118,10 +119,10 @@ func TestRun_LeavesWhatCannotEndInFlight(t *testing.T) {
 			s.EndAs(r.nats.arrived()[0].m, state)
 			good := r.push(scheduler.Push{Topic: "orders", Delay: time.Second})
 			time.Sleep(10 * time.Minute)
-			if i := r.info(bad.UID); i.State != scheduler.StateInFlight || r.nats.tries[bad.UID] != 1 {
+			if i := r.info(bad.UID); i.State != message.StateInFlight || r.nats.tries[bad.UID] != 1 {
 				t.Errorf("told to end as %s it is %s and was sent %d times", state, i.State, r.nats.tries[bad.UID])
 			}
-			if i := r.info(good.UID); i.State != scheduler.StateDelivered {
+			if i := r.info(good.UID); i.State != message.StateDelivered {
 				t.Errorf("another message is %s", i.State)
 			}
 			refused, err := r.store.Refused(t.Context(), 0)

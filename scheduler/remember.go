@@ -7,59 +7,56 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// names judges pushes whose name or uid the timeline may have forgotten by what
-// the journal remembers, before they are queued: those under a name in mode reject,
-// consumers' retries among them; those that repeat a uid which is older than the
-// memory of ends; and those that the intake stored longer ago than that.
+// names judges pushes whose name or uid the timeline may have forgotten by what the journal remembers, before they are
+// queued. These are pushes under a name in mode reject, consumers' retries among them; pushes that repeat a uid older
+// than the memory of ends; and pushes that the intake stored longer ago than that.
 //
-// The journal's answer counts only where the timeline knows nothing. So a push that
-// the journal does not remember is simply queued: the script that adds it judges
-// whatever the timeline knows. One that it does remember is answered so only if the
-// timeline, asked after the journal, knows neither its name nor its uid.
+// The journal's answer counts only if the timeline knows nothing. A push that the journal does not remember is simply
+// queued: the script that adds it judges it by whatever the timeline knows. A push that the journal remembers is
+// answered from the journal only if the timeline, asked afterwards, knows neither its name nor its uid.
 //
-// A look-up takes a batch, and holds no right to flush meanwhile. Pushes without a
-// name do not come here. Those that merge do, although nobody is asked about them: of
-// two pushes under one name the first must be stored first, so all that have it go
-// through one queue.
+// A look-up takes a batch, and holds no right to flush meanwhile. Pushes without a name do not pass through names.
+// Merging pushes do, although they need no look-up: of two pushes under one name the first must be stored first, so all
+// pushes of a name go through one queue.
 type names struct {
 	s      *Scheduler
 	queues [lookers]lookQueue
 
 	mu     sync.Mutex
 	closed bool
-	away   time.Time // until then the journal is not asked: it did not answer
+	away   time.Time // the journal did not answer; it is not asked before this time
 }
 
-// lookQueue is what one look-up after the other is for.
+// lookQueue holds the pushes for a sequence of look-ups.
 type lookQueue struct {
 	ready   chan struct{} // capacity 1: something was put
 	waiting []*asked      // under names.mu
 }
 
-// asked is a push that waits for the journal, or for those before it that do.
+// asked is a push that waits for the journal, or for earlier pushes that do.
 type asked struct {
 	*queued
 	bucket int
-	// stale: by its uid's age the timeline alone cannot tell it from one that ended.
+	// stale: judging by the age of its uid, the timeline alone cannot distinguish this push from one that has ended.
 	stale bool
 }
 
-// asks reports whether the journal is asked about it.
-func (a *asked) asks() bool { return a.stale || a.message.Merge == MergeReject }
+// asks reports whether the push needs an answer from the journal.
+func (a *asked) asks() bool { return a.stale || a.message.Merge == message.MergeReject }
 
 const (
-	// lookers is how many look-ups are under way at once, lookCount how many pushes
-	// one is for.
+	// lookers is how many look-ups run at once. lookCount is how many pushes one look-up takes.
 	lookers   = 4
 	lookCount = 250
-	// namesWait is how long the journal may take where a push goes on without its
-	// answer, and namesAway how long it is left alone after that: pushes must not wait
-	// for it one after the other.
+	// namesWait is how long the journal may take if the push can go on without its answer. namesAway is how long the
+	// journal is left alone after that, so that pushes do not wait for it one after the other.
 	namesWait = 500 * time.Millisecond
 	namesAway = 5 * time.Second
-	// MaxRemembered is how many messages of one name the journal answers with.
+	// MaxRemembered is the maximum number of messages of one name that the journal returns.
 	MaxRemembered = 32
 )
 
@@ -76,8 +73,8 @@ func (n *names) stale(p *Push, now time.Time) bool {
 	return p.UID != "" && now.Sub(p.UID.Time()) > n.s.cfg.EndedKeep
 }
 
-// takes reports whether a push goes through here.
-func (n *names) takes(m *Message, stale bool) bool {
+// takes reports whether a push goes through names.
+func (n *names) takes(m *message.Message, stale bool) bool {
 	return n.s.cfg.NamesKeep > 0 && (stale || m.ID != "")
 }
 
@@ -95,13 +92,13 @@ func (n *names) put(a *asked) error {
 	if text == "" {
 		text = string(a.message.UID)
 	}
-	q := &n.queues[Hash(text)%lookers]
+	q := &n.queues[message.Hash(text)%lookers]
 	q.waiting = append(q.waiting, a)
 	signal(q.ready)
 	return nil
 }
 
-// run looks up for one queue until ctx ends. What is left then was never sent.
+// run does the look-ups of one queue until ctx ends. The pushes left then were never sent.
 func (n *names) run(ctx context.Context, q *lookQueue) {
 	for ctx.Err() == nil {
 		select {
@@ -163,7 +160,7 @@ func (n *names) look(batch []*asked) {
 	}
 }
 
-func (n *names) ask(batch []*asked) ([][]Info, error) {
+func (n *names) ask(batch []*asked) ([][]message.Info, error) {
 	if len(batch) == 0 {
 		return nil, nil
 	}
@@ -176,7 +173,7 @@ func (n *names) ask(batch []*asked) ([][]Info, error) {
 	if away {
 		return nil, ErrUnavailable
 	}
-	messages := make([]*Message, len(batch))
+	messages := make([]*message.Message, len(batch))
 	for i, a := range batch {
 		messages[i] = a.message
 		if !a.stale { // the timeline knows its uid, if anybody does
@@ -201,16 +198,15 @@ func (n *names) ask(batch []*asked) ([][]Info, error) {
 	return remembered, err
 }
 
-// decide answers a push that the journal remembers and the timeline does not, and
-// queues every other.
-func (n *names) decide(a *asked, remembered []Info) {
+// decide answers a push that the journal remembers and the timeline does not, and queues every other push.
+func (n *names) decide(a *asked, remembered []message.Info) {
 	since := n.s.cfg.Clock.Milli().Add(-n.s.cfg.NamesKeep)
-	remembered = slices.DeleteFunc(remembered, func(i Info) bool {
-		return i.UID != a.message.UID && i.State != StateDead && i.State.Ended() && i.EndedAt < since
+	remembered = slices.DeleteFunc(remembered, func(i message.Info) bool {
+		return i.UID != a.message.UID && !i.State.Kept() && i.EndedAt < since
 	})
 	result, repeated := judged(a.message, remembered)
-	if !repeated && a.stale && a.message.Stored == 0 && a.message.Merge != MergeReject {
-		// It may have gone into another message, of which the journal heard nothing under this uid.
+	if !repeated && a.stale && a.message.Stored == 0 && a.message.Merge != message.MergeReject {
+		// The push may have been merged into another message; the journal has no record of that under this uid.
 		n.s.queues.fail(a.queued, fmt.Errorf("%w: the journal does not know it, and what merged is remembered for %s",
 			ErrStaleUID, n.s.cfg.EndedKeep))
 		return
@@ -237,7 +233,7 @@ func (n *names) decide(a *asked, remembered []Info) {
 }
 
 // known reports whether the timeline knows a push's uid or its name.
-func (n *names) known(m *Message) (bool, error) {
+func (n *names) known(m *message.Message) (bool, error) {
 	ctx, stop := context.WithTimeout(context.Background(), n.s.cfg.CallTimeout)
 	defer stop()
 	refs := []Ref{{UID: m.UID}}
@@ -265,10 +261,9 @@ func (n *names) enqueue(a *asked) {
 	}
 }
 
-// judged is what becomes of a push by what the journal remembers, the latest first,
-// as the timeline would judge it (schedulertest, Add); repeated is false where it is
-// a message of its own.
-func judged(m *Message, remembered []Info) (r AddResult, repeated bool) {
+// judged returns the outcome of a push according to the messages that the journal remembers, the latest first, as the
+// timeline would judge it (schedulertest, Add). repeated is false if the push is a message of its own.
+func judged(m *message.Message, remembered []message.Info) (r AddResult, repeated bool) {
 	for _, i := range remembered {
 		if i.UID == m.UID {
 			if i.Topic != m.Topic {
@@ -277,20 +272,20 @@ func judged(m *Message, remembered []Info) (r AddResult, repeated bool) {
 			return AddResult{Code: AddDuplicate, First: i}, true
 		}
 	}
-	if len(remembered) == 0 || m.Merge != MergeReject {
+	if len(remembered) == 0 || m.Merge != message.MergeReject {
 		return AddResult{}, false
 	}
 	last := remembered[0]
 	r = AddResult{Code: AddConflict, First: last}
-	over := last.State.Ended() && last.State != StateDelivered
+	over := last.State.Ended() && last.State != message.StateDelivered
 	switch {
 	case over && (m.Attempt <= 1 || m.Attempt > last.Attempt):
 		return r, true
-	case m.Attempt > last.Attempt && (last.State != StateWaiting || last.Mark.Uncertain):
-		return AddResult{}, false // a consumer had it and sent it back
+	case m.Attempt > last.Attempt && (last.State != message.StateWaiting || last.Mark.Uncertain):
+		return AddResult{}, false // a consumer received it and sent it back
 	case m.Attempt < last.Attempt:
 		if slices.ContainsFunc(remembered,
-			func(i Info) bool { return i.Attempt == m.Attempt && i.Digest == m.Digest }) {
+			func(i message.Info) bool { return i.Attempt == m.Attempt && i.Digest == m.Digest }) {
 			r.Code = AddDuplicate
 		}
 	case m.Digest == last.Digest:

@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
@@ -22,13 +23,13 @@ type reallyKept struct {
 	took  time.Duration
 }
 
-func (j *reallyKept) Remembered(ctx context.Context, pushes []*scheduler.Message) ([][]scheduler.Info, error) {
+func (j *reallyKept) Remembered(ctx context.Context, pushes []*message.Message) ([][]message.Info, error) {
 	time.Sleep(j.took)
 	records, err := j.store.Names(ctx, pushes)
 	if err != nil {
 		return nil, err
 	}
-	infos := make([][]scheduler.Info, len(records))
+	infos := make([][]message.Info, len(records))
 	for i := range records {
 		for k := range records[i] {
 			infos[i] = append(infos[i], records[i][k].Info)
@@ -38,9 +39,9 @@ func (j *reallyKept) Remembered(ctx context.Context, pushes []*scheduler.Message
 }
 
 // Find answers as the app's journal does.
-func (j *reallyKept) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, error) {
+func (j *reallyKept) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error) {
 	records, err := j.store.Find(ctx, ref, 10)
-	infos := make([]scheduler.Info, len(records))
+	infos := make([]message.Info, len(records))
 	for i := range records {
 		infos[i] = records[i].Info
 	}
@@ -54,8 +55,8 @@ type recordedRig struct {
 }
 
 func newRecorded(t *testing.T, wrap func(scheduler.Timeline) scheduler.Timeline) *recordedRig {
-	if time.Now().Before(scheduler.Epoch) {
-		time.Sleep(time.Until(scheduler.Epoch.AddDate(1, 10, 20)))
+	if time.Now().Before(message.Epoch) {
+		time.Sleep(time.Until(message.Epoch.AddDate(1, 10, 20)))
 	}
 	tl, err := memory.New(memory.Config{Buckets: 1, EndedKeep: 10 * time.Minute,
 		Record: &scheduler.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20,
@@ -81,7 +82,8 @@ func newRecorded(t *testing.T, wrap func(scheduler.Timeline) scheduler.Timeline)
 
 func (r *recordedRig) drain() {
 	r.t.Helper()
-	if _, _, err := journal.Drain(r.t.Context(), r.j.store, r.tl, 0, 0, time.Minute, zerolog.Nop()); err != nil {
+	outbox := &journal.Reconciler{Store: r.j.store, Timeline: r.tl, Timeout: time.Minute, Log: zerolog.Nop()}
+	if _, _, err := outbox.Drain(r.t.Context(), 0, 0); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -104,8 +106,8 @@ func TestAccept_TakesNoMergedPushAnewWhenItIsRepeatedByItsUID(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRecorded(t, nil)
 				// What the doors make of a push without an id, and of its repeat by uid.
-				name := scheduler.ContentName("orders", []byte("cart 1"))
-				cart := scheduler.Push{ID: name, Merge: scheduler.MergeReplace, Body: []byte("cart 1"),
+				name := message.ContentName("orders", []byte("cart 1"))
+				cart := scheduler.Push{ID: name, Merge: message.MergeReplace, Body: []byte("cart 1"),
 					Delay: time.Minute}
 				first := r.push(cart)
 				time.Sleep(time.Second)
@@ -163,13 +165,13 @@ type frozenBucket struct {
 	on      atomic.Bool
 }
 
-func (s *frozenBucket) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, error) {
+func (s *frozenBucket) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error) {
 	at := -1
 	switch {
 	case ref.UID != "":
 		at = ref.UID.Bucket(s.buckets)
 	case ref.Keyed && ref.Key == "":
-		at = int(scheduler.Hash(ref.ID)) % s.buckets
+		at = int(message.Hash(ref.ID)) % s.buckets
 	}
 	if s.on.Load() && at == s.bucket {
 		<-ctx.Done()
@@ -187,8 +189,8 @@ func (s *frozenBucket) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	return heads, err
 }
 
-func (s *frozenBucket) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
-	now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
+func (s *frozenBucket) Add(ctx context.Context, bucket int, batch []*message.Message,
+	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
 	if s.on.Load() && bucket == s.bucket {
 		<-ctx.Done()
 		return nil, 0, scheduler.ErrUnavailable
@@ -212,7 +214,7 @@ func TestAccept_ABucketThatIsAwayHoldsUpNoNamesOfAnother(t *testing.T) {
 		other := ""
 		for i := 0; len(here) < 40 || other == ""; i++ {
 			id := "order-" + string(rune('a'+i%26)) + string(rune('a'+i/26%26))
-			if int(scheduler.Hash(id))%2 == 0 {
+			if int(message.Hash(id))%2 == 0 {
 				here = append(here, id)
 			} else {
 				other = id
@@ -251,12 +253,12 @@ func TestCancel_ByNameMeansTheSameAfterARecovery(t *testing.T) {
 		retry := r.push(scheduler.Push{ID: "a", Body: []byte("x"), Attempt: 2})
 		time.Sleep(time.Second)
 		_ = stop(errStop)
-		next := r.push(scheduler.Push{ID: "a", Body: []byte("y"), Merge: scheduler.MergeKeep, Delay: time.Hour})
+		next := r.push(scheduler.Push{ID: "a", Body: []byte("y"), Merge: message.MergeKeep, Delay: time.Hour})
 		if n := len(r.nats.arrived()); n != 2 {
 			t.Fatalf("%d delivered", n)
 		}
 		r.drain()
-		records, err := r.j.store.Records(t.Context(), []scheduler.UID{first.UID, retry.UID, next.UID})
+		records, err := r.j.store.Records(t.Context(), []message.UID{first.UID, retry.UID, next.UID})
 		if err != nil || len(records) != 3 {
 			t.Fatal(records, err)
 		}
@@ -288,7 +290,7 @@ func TestAccept_OfTwoPushesUnderANameTheFirstIsStoredFirst(t *testing.T) {
 		r.j.took = 5 * time.Millisecond
 		got := r.s.AcceptAll(t.Context(), []*scheduler.Push{
 			{Topic: "orders", ID: "a", Body: []byte("first"), Delay: time.Minute},
-			{Topic: "orders", ID: "a", Body: []byte("second"), Delay: time.Minute, Merge: scheduler.MergeKeep},
+			{Topic: "orders", ID: "a", Body: []byte("second"), Delay: time.Minute, Merge: message.MergeKeep},
 		})
 		if got[0].Err != nil || !got[1].Merged {
 			t.Errorf("first: %v; second: merged %t, err %v", got[0].Err, got[1].Merged, got[1].Err)

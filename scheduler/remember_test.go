@@ -11,19 +11,20 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // memoryOfNames is a journal that remembers what a test tells it.
 type memoryOfNames struct {
 	keptJournal
-	known []scheduler.Info // the latest first
+	known []message.Info // the latest first
 	err   error
 	mu    sync.Mutex // of asked: look-ups run side by side
 	asked int
 	took  time.Duration
 }
 
-func (j *memoryOfNames) Remembered(ctx context.Context, pushes []*scheduler.Message) ([][]scheduler.Info, error) {
+func (j *memoryOfNames) Remembered(ctx context.Context, pushes []*message.Message) ([][]message.Info, error) {
 	j.mu.Lock()
 	j.asked += len(pushes)
 	j.mu.Unlock()
@@ -32,7 +33,7 @@ func (j *memoryOfNames) Remembered(ctx context.Context, pushes []*scheduler.Mess
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	found := make([][]scheduler.Info, len(pushes))
+	found := make([][]message.Info, len(pushes))
 	for i, m := range pushes {
 		for _, k := range j.known {
 			if k.UID == m.UID || m.ID != "" && k.ID == m.ID && k.Topic == m.Topic && k.Key == m.Key {
@@ -60,23 +61,23 @@ func (r *rig) try(p scheduler.Push) scheduler.Accepted {
 	return r.s.AcceptAll(context.Background(), []*scheduler.Push{&p})[0]
 }
 
-// forgotten pushes a message, and returns it as the journal remembers it after it
-// ended an hour ago, when the timeline has forgotten it.
-func (r *rig) forgotten(j *memoryOfNames, state scheduler.State, p scheduler.Push) scheduler.Info {
+// forgotten pushes a message, and returns it as the journal remembers it after it ended an hour ago, when the timeline
+// has forgotten it.
+func (r *rig) forgotten(j *memoryOfNames, state message.State, p scheduler.Push) message.Info {
 	r.t.Helper()
 	other := p
 	other.ID = p.ID + " of another name" // the timeline never has the name itself
 	a := r.push(other)
 	digest := r.digest(p)
-	i := scheduler.Info{State: state, Version: 2, EndedAt: r.clock.Milli().Add(-time.Hour),
-		Message: scheduler.Message{UID: a.UID[:len(a.UID)-1] + "z", ID: p.ID, Topic: "orders", Key: p.Key,
+	i := message.Info{State: state, Version: 2, EndedAt: r.clock.Milli().Add(-time.Hour),
+		Message: message.Message{UID: a.UID[:len(a.UID)-1] + "z", ID: p.ID, Topic: "orders", Key: p.Key,
 			Attempt: max(p.Attempt, 1), Digest: digest}}
-	j.known = append([]scheduler.Info{i}, j.known...)
+	j.known = append([]message.Info{i}, j.known...)
 	return i
 }
 
 // digest is that of a push, as a scheduler of another store would keep it.
-func (r *rig) digest(p scheduler.Push) scheduler.Digest {
+func (r *rig) digest(p scheduler.Push) message.Digest {
 	r.t.Helper()
 	twin := newRig(r.t, 1, nil)
 	a := twin.push(p)
@@ -93,10 +94,10 @@ func TestAccept_JudgesForgottenNamesByTheJournal(t *testing.T) {
 		push := func(id, body string, attempt uint32) scheduler.Accepted {
 			return r.try(scheduler.Push{ID: id, Body: []byte(body), Attempt: attempt, Delay: time.Hour})
 		}
-		first := r.forgotten(j, scheduler.StateDelivered,
+		first := r.forgotten(j, message.StateDelivered,
 			scheduler.Push{ID: "charge-17", Body: []byte("x"), Delay: time.Hour})
 		if a := push("charge-17", "x", 0); a.Err != nil || !a.Duplicate || a.UID != first.UID ||
-			a.State != scheduler.StateDelivered {
+			a.State != message.StateDelivered {
 			t.Errorf("the same again: %+v", a)
 		}
 		if a := push("charge-17", "y", 0); !errors.Is(a.Err, scheduler.ErrDuplicateID) {
@@ -108,12 +109,12 @@ func TestAccept_JudgesForgottenNamesByTheJournal(t *testing.T) {
 		if a := push("charge-17", "z", 2); !errors.Is(a.Err, scheduler.ErrDuplicateID) { // the timeline knows that one
 			t.Errorf("other content of the retry: %+v", a)
 		}
-		r.forgotten(j, scheduler.StateCanceled, scheduler.Push{ID: "canceled", Body: []byte("x"), Delay: time.Hour})
+		r.forgotten(j, message.StateCanceled, scheduler.Push{ID: "canceled", Body: []byte("x"), Delay: time.Hour})
 		if a := push("canceled", "x", 0); !errors.Is(a.Err, scheduler.ErrDuplicateID) ||
-			a.State != scheduler.StateCanceled {
+			a.State != message.StateCanceled {
 			t.Errorf("after another end: %+v", a)
 		}
-		second := r.forgotten(j, scheduler.StateDelivered,
+		second := r.forgotten(j, message.StateDelivered,
 			scheduler.Push{ID: "retried", Body: []byte("x"), Attempt: 2, Delay: time.Hour})
 		if a := push("retried", "x", 2); !a.Duplicate || a.UID != second.UID {
 			t.Errorf("a retry that was stored: %+v", a)
@@ -124,7 +125,7 @@ func TestAccept_JudgesForgottenNamesByTheJournal(t *testing.T) {
 		// What the journal has of another topic or key, and what merges, is new.
 		asked := j.asked
 		for _, p := range []scheduler.Push{{ID: "charge-17", Topic: "mail"}, {ID: "charge-17", Key: "k"},
-			{ID: "charge-17", Merge: scheduler.MergeReplace}, {Topic: "plain"}} {
+			{ID: "charge-17", Merge: message.MergeReplace}, {Topic: "plain"}} {
 			p.Delay = time.Hour
 			if a := r.try(p); a.Err != nil || a.Duplicate || a.Unjudged {
 				t.Errorf("%+v: %+v", p, a)
@@ -139,12 +140,12 @@ func TestAccept_JudgesForgottenNamesByTheJournal(t *testing.T) {
 func TestAccept_ForgetsANameWithTheMemoryOfNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, j := remembering(t, false)
-		for _, state := range []scheduler.State{scheduler.StateDelivered, scheduler.StateDead} {
+		for _, state := range []message.State{message.StateDelivered, message.StateDead} {
 			j.known = nil
 			i := r.forgotten(j, state, scheduler.Push{ID: state.String(), Body: []byte("x"), Delay: time.Hour})
 			j.known[0].EndedAt = i.EndedAt.Add(-r.names)
 			a := r.try(scheduler.Push{ID: state.String(), Body: []byte("x"), Delay: time.Hour})
-			if state == scheduler.StateDead { // it waits for somebody to deal with it
+			if state == message.StateDead { // it waits for somebody to deal with it
 				if !errors.Is(a.Err, scheduler.ErrDuplicateID) {
 					t.Errorf("dead: %+v", a)
 				}
@@ -159,7 +160,7 @@ func TestAccept_TheJournalCountsOnlyWhereTheTimelineKnowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, j := remembering(t, true)
 		waits := r.try(scheduler.Push{ID: "a", Body: []byte("new"), Delay: time.Hour})
-		r.forgotten(j, scheduler.StateDelivered, scheduler.Push{ID: "a", Body: []byte("old"), Delay: time.Hour})
+		r.forgotten(j, message.StateDelivered, scheduler.Push{ID: "a", Body: []byte("old"), Delay: time.Hour})
 		if a := r.try(scheduler.Push{ID: "a", Body: []byte("new"), Delay: time.Hour}); !a.Duplicate ||
 			a.UID != waits.UID {
 			t.Errorf("got %+v", a)
@@ -219,16 +220,16 @@ func TestAccept_WaitsForTheJournalBesideOtherPushes(t *testing.T) {
 func TestAccept_JudgesOldUIDsAndIntakeMessagesByTheJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, j := remembering(t, false)
-		old := func(age time.Duration, sequence uint64) scheduler.UID {
-			uid, err := scheduler.IntakeUID(sequence, time.Now().Add(-age), "", "")
+		old := func(age time.Duration, sequence uint64) message.UID {
+			uid, err := message.IntakeUID(sequence, time.Now().Add(-age), "", "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			return uid
 		}
-		delivered := func(uid scheduler.UID) {
-			j.known = append(j.known, scheduler.Info{Message: scheduler.Message{UID: uid, Topic: "orders"},
-				State: scheduler.StateDelivered, Version: 2})
+		delivered := func(uid message.UID) {
+			j.known = append(j.known, message.Info{Message: message.Message{UID: uid, Topic: "orders"},
+				State: message.StateDelivered, Version: 2})
 		}
 		known, unknown := old(time.Hour, 1), old(time.Hour, 2)
 		delivered(known)
@@ -260,7 +261,7 @@ func TestAccept_JudgesOldUIDsAndIntakeMessagesByTheJournal(t *testing.T) {
 		third.s = third.scheduler()
 		third.serve(third.s)
 		if a := third.try(scheduler.Push{UID: given, Delay: time.Hour}); !a.Duplicate ||
-			a.State != scheduler.StateDelivered {
+			a.State != message.StateDelivered {
 			t.Errorf("a repeat: %+v", a)
 		}
 		j.err = errors.New("away")
@@ -278,21 +279,21 @@ func TestAccept_JudgesOldUIDsAndIntakeMessagesByTheJournal(t *testing.T) {
 type spoiled struct {
 	scheduler.Timeline
 	id  string
-	uid scheduler.UID
+	uid message.UID
 }
 
-func (s *spoiled) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, error) {
+func (s *spoiled) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error) {
 	if ref.ID == s.id {
 		return nil, fmt.Errorf("find: %w: message %s", scheduler.ErrUnreadable, s.uid)
 	}
 	return s.Timeline.Find(ctx, ref)
 }
 
-func (s *spoiled) Add(ctx context.Context, bucket int, batch []*scheduler.Message, now scheduler.Milli) (
-	[]scheduler.AddResult, scheduler.Milli, error,
+func (s *spoiled) Add(ctx context.Context, bucket int, batch []*message.Message, now message.Milli) (
+	[]scheduler.AddResult, message.Milli, error,
 ) {
 	results := make([]scheduler.AddResult, len(batch))
-	var rest []*scheduler.Message
+	var rest []*message.Message
 	var places []int
 	for i, m := range batch {
 		if m.ID == s.id {
@@ -312,7 +313,7 @@ func (s *spoiled) Add(ctx context.Context, bucket int, batch []*scheduler.Messag
 // accepted.
 func TestAccept_RefusesAloneWhatMeetsADamagedRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const uid = scheduler.UID("t-0123456789abcdef")
+		const uid = message.UID("t-0123456789abcdef")
 		for _, remembered := range []bool{false, true} {
 			store, j := &spoiled{id: "order-1", uid: uid}, &memoryOfNames{}
 			r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
@@ -321,8 +322,8 @@ func TestAccept_RefusesAloneWhatMeetsADamagedRecord(t *testing.T) {
 			r.serve(r.s)
 			p := scheduler.Push{Topic: "orders", ID: "order-1", Delay: time.Hour}
 			if remembered {
-				j.known = []scheduler.Info{{State: scheduler.StateWaiting, Version: 1,
-					Message: scheduler.Message{UID: uid, ID: "order-1", Topic: "orders", Attempt: 1}}}
+				j.known = []message.Info{{State: message.StateWaiting, Version: 1,
+					Message: message.Message{UID: uid, ID: "order-1", Topic: "orders", Attempt: 1}}}
 			}
 			good := scheduler.Push{Topic: "orders", ID: "order-2", Delay: time.Hour}
 			got := r.s.AcceptAll(t.Context(), []*scheduler.Push{&p, &good, {Topic: "orders", Delay: time.Hour}})

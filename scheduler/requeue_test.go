@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// lostThenRefused gives no answer to the first attempt, and refuses the next for
-// good: the message dies, and may have been delivered.
-func lostThenRefused(_ *scheduler.Message, nth int) scheduler.Outcome {
+// lostThenRefused gives no answer to the first attempt, and refuses the next for good: the message dies, and may have
+// been delivered.
+func lostThenRefused(_ *message.Message, nth int) scheduler.Outcome {
 	if nth == 1 {
 		return scheduler.Outcome{Kind: scheduler.Unknown, Err: errors.New("no answer")}
 	}
@@ -27,7 +28,7 @@ func TestRequeue_OfWhatMayHaveBeenDeliveredIsUncertain(t *testing.T) {
 		r.nats.answer = lostThenRefused
 		stop := r.lead(r.s, 1)
 		defer stop(errStop)
-		once := scheduler.Retry{Delays: []time.Duration{0}}
+		once := message.Retry{Delays: []time.Duration{0}}
 		var dead []scheduler.Accepted
 		for i := range 4 {
 			dead = append(dead, r.push(scheduler.Push{ID: fmt.Sprint("order-", i), Key: "k", Retry: once}))
@@ -35,7 +36,7 @@ func TestRequeue_OfWhatMayHaveBeenDeliveredIsUncertain(t *testing.T) {
 		dead = append(dead, r.push(scheduler.Push{Retry: once}))
 		time.Sleep(time.Minute)
 		for _, a := range dead {
-			if i := r.info(a.UID); i.State != scheduler.StateDead || !i.Mark.Uncertain {
+			if i := r.info(a.UID); i.State != message.StateDead || !i.Mark.Uncertain {
 				t.Fatalf("%s is %s, uncertain %t", a.ID, i.State, i.Mark.Uncertain)
 			}
 		}
@@ -81,14 +82,14 @@ func TestRequeue_OfWhatMayHaveBeenDeliveredIsUncertain(t *testing.T) {
 	})
 }
 
-// What ran out of a consumer's retries was delivered for certain before, and never
-// tried again: as certain is its next life.
+// What ran out of a consumer's retries was delivered for certain before, and never tried again: as certain is its next
+// life.
 func TestRequeue_OfWhatIsCertainIsCertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, nil)
 		stop := r.lead(r.s, 1)
 		defer stop(errStop)
-		once := scheduler.Retry{Delays: []time.Duration{0}}
+		once := message.Retry{Delays: []time.Duration{0}}
 		r.push(scheduler.Push{ID: "a", Retry: once})
 		time.Sleep(time.Second)
 		for attempt := range uint32(2) {
@@ -116,8 +117,8 @@ type lostRequeue struct {
 	lost int
 }
 
-func (s *lostRequeue) Requeue(ctx context.Context, dead scheduler.UID, m *scheduler.Message,
-	now scheduler.Milli) (scheduler.RequeueResult, error) {
+func (s *lostRequeue) Requeue(ctx context.Context, dead message.UID, m *message.Message,
+	now message.Milli) (scheduler.RequeueResult, error) {
 	result, err := s.Timeline.Requeue(ctx, dead, m, now)
 	if err == nil && s.lost > 0 {
 		s.lost--
@@ -133,14 +134,14 @@ func TestRequeue_OfAnUnknownOutcomeTellsWhomToLookFor(t *testing.T) {
 		r.nats.answer = refuse("poison")
 		stop := r.lead(r.s, 1)
 		defer stop(errStop)
-		once := scheduler.Retry{Delays: []time.Duration{0}}
+		once := message.Retry{Delays: []time.Duration{0}}
 		one, two := r.push(scheduler.Push{Topic: "poison", Retry: once}),
 			r.push(scheduler.Push{Topic: "poison", ID: "a", Retry: once})
 		time.Sleep(time.Second)
 
 		store.lost = 1
 		again, err := r.s.RequeueOne(t.Context(), scheduler.Ref{UID: one.UID}, scheduler.Requeue{Delay: time.Hour})
-		if err != nil || r.info(again.UID).State != scheduler.StateWaiting {
+		if err != nil || r.info(again.UID).State != message.StateWaiting {
 			t.Fatalf("one lost reply: %+v, %v", again, err)
 		}
 		store.lost = 2
@@ -148,7 +149,7 @@ func TestRequeue_OfAnUnknownOutcomeTellsWhomToLookFor(t *testing.T) {
 		if !errors.Is(err, scheduler.ErrOutcomeUnknown) || again.UID == "" || again.ID != "a" {
 			t.Fatalf("no reply: %+v, %v", again, err)
 		}
-		if i := r.info(again.UID); i.State != scheduler.StateWaiting || i.ID != "a" {
+		if i := r.info(again.UID); i.State != message.StateWaiting || i.ID != "a" {
 			t.Errorf("what it names is %s under %q", i.State, i.ID)
 		}
 		_, err = r.s.RequeueOne(t.Context(), scheduler.Ref{UID: two.UID}, scheduler.Requeue{Delay: time.Hour})

@@ -5,16 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// amendTries is how often an edit that names no version looks again when the
-// message changed between its look and its write.
+// amendTries is how often an edit that names no version looks again when the message changed between its look and its
+// write.
 const amendTries = 8
 
-// Reschedule changes a waiting message, or returns why not (P4). Of several messages
-// under a name it changes the last that lives. With e.Version the message must have
-// that version. Without, changes by others in the meantime are kept in every field
-// that e leaves open.
+// Reschedule changes a waiting message, or returns why not (P4). Of several messages under a name it changes the last
+// that lives. With e.Version the message must have that version. Without, changes by others in the meantime are kept in
+// every field that e leaves open.
 func (s *Scheduler) Reschedule(ctx context.Context, ref Ref, e Edit) (AmendResult, error) {
 	var result AmendResult
 	for range amendTries {
@@ -46,50 +47,34 @@ func (s *Scheduler) Reschedule(ctx context.Context, ref Ref, e Edit) (AmendResul
 }
 
 // amend changes one message as it was just seen.
-func (s *Scheduler) amend(ctx context.Context, info *Info, e *Edit) (AmendResult, error) {
+func (s *Scheduler) amend(ctx context.Context, info *message.Info, e *Edit) (AmendResult, error) {
 	a, err := s.edited(info, e)
 	if err != nil {
 		return AmendResult{}, err
 	}
-	if err := s.cfg.Journal.Ready(); err != nil {
-		return AmendResult{}, err
-	}
-	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
-	defer stop()
-	result, err := s.cfg.Timeline.Amend(ctx, a, s.cfg.Clock.Milli())
-	if errors.Is(err, ErrOutcomeUnknown) { // to send it again has the effect of once
-		result, err = s.cfg.Timeline.Amend(ctx, a, s.cfg.Clock.Milli())
-		switch {
-		case errors.Is(err, ErrUnavailable):
-			err = fmt.Errorf("%w: %v", ErrOutcomeUnknown, err)
-		case err == nil && result.Code != AmendDone && result.Info.Version != a.Version:
-			// The first may have been done, and more have happened since.
-			err = fmt.Errorf("%w: by now it is %s, version %d", ErrOutcomeUnknown, result.Info.State,
-				result.Info.Version)
-		}
-	}
+	var result AmendResult
+	again, err := s.change(ctx, a.UID, func(ctx context.Context, bucket int, now message.Milli) (Receipt, error) {
+		var err error
+		result, err = s.cfg.Timeline.Amend(ctx, a, now)
+		return result.Receipt(bucket), err
+	})
 	switch {
 	case err != nil:
 		return AmendResult{}, err
+	case again && result.Code != AmendDone && result.Info.Version != a.Version:
+		// The first may have been done, and more have happened since.
+		return AmendResult{}, fmt.Errorf("%w: by now it is %s, version %d", ErrOutcomeUnknown, result.Info.State,
+			result.Info.Version)
 	case result.Code == AmendUnknown && info.State.Ended(): // only the journal remembers it
 		return AmendResult{Code: AmendEnded, Info: *info}, nil
 	case result.Code == AmendUnknown:
 		return AmendResult{}, fmt.Errorf("%w: the journal has it and the store does not, yet", ErrUnavailable)
-	case result.Code != AmendDone:
-		return result, nil
-	}
-	bucket := a.UID.Bucket(s.cfg.Timeline.Buckets())
-	if err := s.cfg.Journal.Await(ctx, []Recorded{{a.UID, result.Info.Version, bucket, result.Number}}); err != nil {
-		return AmendResult{}, fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
-	}
-	if result.Head > 0 {
-		s.hasten(bucket, result.Head)
 	}
 	return result, nil
 }
 
 // edited is what an edit makes of a message as it stands.
-func (s *Scheduler) edited(info *Info, e *Edit) (Amend, error) {
+func (s *Scheduler) edited(info *message.Info, e *Edit) (Amend, error) {
 	now := s.cfg.Clock.Latest()
 	a := Amend{UID: info.UID, Version: info.Version, Due: info.Due, Priority: info.Priority, Reason: "rescheduled"}
 	if e.Version > 0 {
@@ -97,11 +82,11 @@ func (s *Scheduler) edited(info *Info, e *Edit) (Amend, error) {
 	}
 	switch {
 	case e.Run:
-		a.Due, a.Reason = Milli(now.UnixMilli()), "run"
+		a.Due, a.Reason = message.Milli(now.UnixMilli()), "run"
 	case e.HasAt:
 		a.Due = e.At
 	case e.HasDelay:
-		a.Due = CeilMilli(now.Add(e.Delay))
+		a.Due = message.CeilMilli(now.Add(e.Delay))
 	case e.HasShift:
 		a.Due = info.Due.Add(e.Shift)
 	}
@@ -109,9 +94,9 @@ func (s *Scheduler) edited(info *Info, e *Edit) (Amend, error) {
 		return Amend{}, err
 	}
 	if a.Due != info.Due && !e.exact {
-		// What lies in the past is now: by an earlier time it might count as expired, or
-		// as due before the store was certified.
-		a.Due = max(a.Due, Milli(now.UnixMilli()))
+		// What lies in the past is now: by an earlier time it might count as expired, or as due before the store was
+		// certified.
+		a.Due = max(a.Due, message.Milli(now.UnixMilli()))
 	}
 	if e.HasPriority {
 		a.Priority = e.Priority
@@ -139,20 +124,12 @@ func (s *Scheduler) edited(info *Info, e *Edit) (Amend, error) {
 }
 
 // checkDue refuses what lies beyond the limit.
-func (s *Scheduler) checkDue(due Milli, now time.Time) error {
-	if limit := CeilMilli(now.Add(s.cfg.MaxDelay)); due > limit {
+func (s *Scheduler) checkDue(due message.Milli, now time.Time) error {
+	if limit := message.CeilMilli(now.Add(s.cfg.MaxDelay)); due > limit {
 		return fmt.Errorf("%w: due %s, limit %s", ErrTooFar, due.Time().Format("2006-01-02T15:04:05.000Z07:00"),
 			s.cfg.MaxDelay)
 	}
 	return nil
-}
-
-// hasten informs the leader, here or on another instance, of an earlier head.
-func (s *Scheduler) hasten(bucket int, head Milli) {
-	s.Nudge(bucket, head)
-	if s.leading.Load() == nil {
-		s.cfg.Announce(bucket, head)
-	}
 }
 
 var amendWords = [...]string{"unknown_id", "done", "in_flight", "maybe_delivered", "already_ended", "version_mismatch"}

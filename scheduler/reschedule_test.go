@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-func (r *rig) reschedule(uid scheduler.UID, e scheduler.Edit) scheduler.AmendResult {
+func (r *rig) reschedule(uid message.UID, e scheduler.Edit) scheduler.AmendResult {
 	r.t.Helper()
 	result, err := r.s.Reschedule(r.t.Context(), scheduler.Ref{UID: uid}, e)
 	if err != nil {
@@ -25,7 +26,7 @@ func TestReschedule_MovesAndEditsInPlace(t *testing.T) {
 		a := r.push(scheduler.Push{ID: "a", Delay: time.Hour, Body: []byte("old")})
 		sooner := r.reschedule(a.UID,
 			scheduler.Edit{Delay: time.Second, HasDelay: true, Body: []byte("new"), HasBody: true,
-				Headers: []scheduler.Header{{Name: "X", Value: "1"}}, HasHeaders: true, Version: 1})
+				Headers: []message.Header{{Name: "X", Value: "1"}}, HasHeaders: true, Version: 1})
 		if sooner.Code != scheduler.AmendDone || sooner.Info.Version != 2 {
 			t.Fatalf("reschedule: %s, version %d", sooner.Code, sooner.Info.Version)
 		}
@@ -42,7 +43,7 @@ func TestReschedule_MovesAndEditsInPlace(t *testing.T) {
 			t.Errorf("arrived %s after its new due time", late)
 		}
 		if over := r.reschedule(a.UID, scheduler.Edit{Run: true}); over.Code != scheduler.AmendEnded ||
-			over.Info.State != scheduler.StateDelivered {
+			over.Info.State != message.StateDelivered {
 			t.Errorf("after delivery: %s of a message that is %s", over.Code, over.Info.State)
 		}
 		_ = stop(errStop)
@@ -77,7 +78,7 @@ func TestReschedule_RunIsNowAndShiftMoves(t *testing.T) {
 func TestReschedule_LeavesAMessageAloneThatMayHaveBeenDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)
-		r.nats.answer = func(*scheduler.Message, int) scheduler.Outcome {
+		r.nats.answer = func(*message.Message, int) scheduler.Outcome {
 			return scheduler.Outcome{Kind: scheduler.Unknown}
 		}
 		a := r.push(scheduler.Push{Body: []byte("x")})
@@ -147,7 +148,7 @@ func TestMany_CancelsAndShiftsWhatIsSelectedOnce(t *testing.T) {
 			t.Fatalf("cancel by due: %+v, %v", report, err)
 		}
 		for _, a := range others {
-			if i := r.info(a.UID); i.State != scheduler.StateWaiting || i.Version != 4 {
+			if i := r.info(a.UID); i.State != message.StateWaiting || i.Version != 4 {
 				t.Fatalf("another topic's message is %s, version %d", i.State, i.Version)
 			}
 		}
@@ -159,7 +160,7 @@ type shortBody int
 
 var errLong = errors.New("long")
 
-func (n shortBody) Fits(m *scheduler.Message) error {
+func (n shortBody) Fits(m *message.Message) error {
 	if len(m.Headers) != 1 || len(m.Body) > int(n) {
 		return errLong
 	}
@@ -170,7 +171,7 @@ func TestReschedule_RefusesWhatDoesNotFitAndChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)
 		a := r.push(scheduler.Push{Delay: time.Hour, Body: []byte("four"),
-			Headers: []scheduler.Header{{Name: "X", Value: "1"}}})
+			Headers: []message.Header{{Name: "X", Value: "1"}}})
 		edit := func(body string) scheduler.Edit {
 			return scheduler.Edit{Body: []byte(body), HasBody: true, Delay: time.Second, HasDelay: true,
 				Fit: shortBody(4)}

@@ -10,42 +10,43 @@ import (
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// scanner is the one reader of a bucket while this instance leads: it sleeps
-// until the earliest due time, claims, and hands over to the publisher. Its
-// settler (settle.go) ends or returns what it claimed.
+// scanner is the one reader of a bucket while this instance leads: it sleeps until the earliest due time, claims, and
+// hands over to the publisher. Its settler (settle.go) ends or returns the claimed messages.
 type scanner struct {
 	l       *leadership
 	bucket  int
 	name    string // in the logs
 	log     zerolog.Logger
 	wake    chan struct{} // capacity 1
-	changed chan error    // capacity 1: why live must end
-	away    atomic.Bool   // the bucket did not answer the last look at its head
+	changed chan error    // capacity 1: the error that ends live
+	away    atomic.Bool   // the bucket did not answer the last head look-up
 	// handing is held while a batch is judged and handed over; capacity 1.
 	handing chan struct{}
 
-	// Of the scanning goroutine alone.
-	lanes     map[string]bool // lanes that hold messages of this bucket; true where the last turn met strays
-	laneWait  time.Time       // no lane has a turn before
-	laneFirst bool            // lanes and the bucket take turns
-	joining   map[string]int  // how many messages are on their way into a lane
-	paced     time.Time       // no claim from the bucket before
-	claims    *uint64         // numbers the claims
+	// Used only by the scanning goroutine.
+	lanes     map[message.Lane]bool // lanes that hold messages of this bucket; true where the last turn met strays
+	laneWait  time.Time             // no lane has a turn before this time
+	laneFirst bool                  // lanes and the bucket take turns
+	joining   map[message.Lane]int  // how many messages are on their way into a lane
+	paced     time.Time             // no claim from the bucket before this time
+	claims    *uint64               // numbers the claims
 
-	copying map[UID]int // tries of copies, of the settling goroutine alone
+	copying map[message.UID]int // tries of copies; used only by the settling goroutine
 
 	mu       sync.Mutex
-	head     Milli // earliest due time known, 0 when none is
-	nudged   Milli // earliest due time told since the last claim began, 0 when none
-	inFlight map[UID]*Message
-	weight   int            // bytes of the bodies in flight
-	adopt    map[string]int // how many messages the settler has parked in a lane
-	laneOpen bool           // a lane was opened: its turn is now
-	doubt    bool           // claims may exist that inFlight does not know
-	strange  int            // polls in a row that saw more claims than inFlight
-	compared time.Time      // when claims were last compared one by one
+	head     message.Milli // earliest due time known, or 0
+	nudged   message.Milli // earliest due time nudged since the last claim began, or 0
+	inFlight map[message.UID]*message.Message
+	weight   int                  // total size of the bodies in flight
+	adopt    map[message.Lane]int // how many messages the settler has parked in a lane
+	laneOpen bool                 // a lane was opened and has its turn now
+	doubt    bool                 // claims may exist that inFlight does not know
+	strange  int                  // polls in a row that saw more claims than inFlight
+	compared time.Time            // when claims were last compared one by one
 
 	settling settling
 }
@@ -59,12 +60,12 @@ func newScanner(l *leadership, bucket int) *scanner {
 		handing:  make(chan struct{}, 1),
 		changed:  make(chan error, 1),
 		claims:   &l.s.claims[bucket],
-		lanes:    map[string]bool{},
-		joining:  map[string]int{},
-		adopt:    map[string]int{},
-		copying:  map[UID]int{},
+		lanes:    map[message.Lane]bool{},
+		joining:  map[message.Lane]int{},
+		adopt:    map[message.Lane]int{},
+		copying:  map[message.UID]int{},
 		compared: time.Now(),
-		inFlight: map[UID]*Message{},
+		inFlight: map[message.UID]*message.Message{},
 		settling: newSettling(),
 	}
 }
@@ -74,8 +75,8 @@ func (sc *scanner) rouse() {
 	signal(sc.wake)
 }
 
-// nudge informs the scanner of a message that is due at the given time.
-func (sc *scanner) nudge(due Milli) {
+// nudge informs the scanner of a message due at the given time.
+func (sc *scanner) nudge(due message.Milli) {
 	sc.mu.Lock()
 	earlier := sc.nudged == 0 || due < sc.nudged
 	if earlier {
@@ -88,8 +89,8 @@ func (sc *scanner) nudge(due Milli) {
 	}
 }
 
-// next is the earliest due time known, 0 when none is.
-func (sc *scanner) next() Milli {
+// next returns the earliest due time known, or 0 if there is none.
+func (sc *scanner) next() message.Milli {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	if sc.head == 0 || (sc.nudged != 0 && sc.nudged < sc.head) {
@@ -99,28 +100,25 @@ func (sc *scanner) next() Milli {
 }
 
 const (
-	readyPause = 20 * time.Millisecond // between looks at a publisher that is away
-	// strangePolls is how many polls in a row must see more claims in the store
-	// than in memory before they are compared one by one: a claim on its way
-	// looks the same for a moment.
+	readyPause = 20 * time.Millisecond // between looks at a publisher that is not ready
+	// strangePolls is how many polls in a row must see more claims in the store than in memory before the claims are
+	// compared one by one. A claim on its way looks the same for a moment.
 	strangePolls = 5
-	// comparePause is how long a claim that Redis executed late may go unnoticed
-	// under a load in which memory always runs ahead of the store.
+	// comparePause is how long a claim that Redis executed late may go unnoticed under a load in which memory is always
+	// ahead of the store.
 	comparePause = 30 * time.Second
-	// claimPace lets a few messages gather while they fall due one by one; while
-	// more are due the next claim follows at once. See the package's figures in README.md: the
-	// processor time of scripts for one message each is what the last percent of a
-	// busy machine's messages waits for. All scanners keep the same beat, so that
-	// this process, Redis and NATS wake once for all buckets.
+	// claimPace lets a few messages gather while they fall due one by one. While more are due the next claim follows at
+	// once. See docs/figures.md: on a busy machine, the processor time of scripts for single messages is what delays
+	// the last percent of messages. All scanners keep the same beat, so that this process, Redis and NATS wake once for
+	// all buckets.
 	claimPace = 2 * time.Millisecond
-	// maxInFlightBytes bounds the bodies in flight, over all buckets: huge messages
-	// are held back by it before the count is.
+	// maxInFlightBytes limits the bodies in flight over all buckets. Huge messages reach this limit before the limit on
+	// their number.
 	maxInFlightBytes = 64 << 20
 )
 
-// compare holds the store's number of claims against memory; it returns how
-// many are in flight here. More claims in the store for a while mean a lost
-// reply.
+// compare compares the store's number of claims with memory and returns how many messages are in flight here. If the
+// store has more claims for a while, a reply was lost.
 func (sc *scanner) compare(claimed int) int {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -140,8 +138,8 @@ func (sc *scanner) compare(claimed int) int {
 	return n
 }
 
-// live begins the term in this bucket, scans and settles until ctx ends, or with
-// the error that says why it cannot go on.
+// live begins the term in this bucket, then scans and settles until ctx ends, or until an error that prevents it from
+// going on.
 func (sc *scanner) live(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -157,7 +155,7 @@ func (sc *scanner) live(ctx context.Context) error {
 	return group.Wait()
 }
 
-// stop ends live with an error that another has met.
+// stop ends live with an error met by another goroutine.
 func (sc *scanner) stop(err error) {
 	select {
 	case sc.changed <- err:
@@ -189,9 +187,8 @@ func (sc *scanner) run(ctx context.Context) error {
 	return nil
 }
 
-// begin raises the term, sweeps, and learns the lanes; it goes on trying while the
-// store does not answer. It sweeps the claims of an earlier run under this term like
-// those of other leaders, since that run is over.
+// begin raises the term, sweeps, and learns the lanes. It keeps trying while the store does not answer. It sweeps the
+// claims of an earlier run under this term like those of other leaders, since that run is over.
 func (sc *scanner) begin(ctx context.Context) error {
 	began, swept := false, 0
 	for ctx.Err() == nil {
@@ -215,11 +212,13 @@ func (sc *scanner) begin(ctx context.Context) error {
 				return fmt.Errorf("list lanes: %w", err)
 			}
 			for _, name := range lanes {
-				sc.addLane(name)
+				if name.Kind() != message.LaneReady { // consumers pull from it
+					sc.addLane(name)
+				}
 			}
 			return nil
 		})
-		if err == nil { // what is paused must be known before anything goes out
+		if err == nil { // the pauses must be known before anything goes out
 			err = sc.l.readPauses(ctx)
 		}
 		switch {
@@ -243,8 +242,7 @@ func (sc *scanner) begin(ctx context.Context) error {
 
 var errMore = errors.New("more to sweep")
 
-// step claims and hands over one batch; it reports whether there was anything to
-// do. Lanes and the bucket take turns.
+// step claims and hands over one batch; it reports whether there was anything to do. Lanes and the bucket take turns.
 func (sc *scanner) step(ctx context.Context) (bool, error) {
 	if err := sc.reconcile(ctx); err != nil {
 		return false, err
@@ -256,7 +254,7 @@ func (sc *scanner) step(ctx context.Context) (bool, error) {
 	sc.adoptLanes()
 	room := sc.room()
 	if room <= 0 {
-		return false, nil // the settler rouses when there is room
+		return false, nil // the settler rouses the scanner when there is room
 	}
 	sc.laneFirst = !sc.laneFirst
 	if sc.laneFirst {
@@ -271,8 +269,8 @@ func (sc *scanner) step(ctx context.Context) (bool, error) {
 	return sc.stepLane(ctx, room)
 }
 
-// room is how many more messages may be in flight in this bucket; 0 until it
-// is worth a claim, so that a full window is not refilled by twos and threes.
+// room returns how many more messages may be in flight in this bucket. It returns 0 until a claim is worthwhile, so
+// that a full window is not refilled by twos and threes.
 func (sc *scanner) room() int {
 	window := max(sc.l.s.cfg.Pending/len(sc.l.scanners), 1)
 	sc.mu.Lock()
@@ -287,7 +285,7 @@ func (sc *scanner) room() int {
 	return room
 }
 
-// stepBucket claims from the bucket when its head is due.
+// stepBucket claims from the bucket if its head is due.
 func (sc *scanner) stepBucket(ctx context.Context, room int) (bool, error) {
 	next := sc.next()
 	if next == 0 || next > sc.l.s.cfg.Clock.Milli() || time.Until(sc.paced) > 0 {
@@ -312,13 +310,13 @@ func (sc *scanner) stepBucket(ctx context.Context, room int) (bool, error) {
 }
 
 // claim takes up to n due messages of the bucket or of a lane into memory.
-func (sc *scanner) claim(ctx context.Context, lane string, n int) (Claimed, error) {
+func (sc *scanner) claim(ctx context.Context, lane message.Lane, n int) (Claimed, error) {
 	cfg := &sc.l.s.cfg
 	var claimed Claimed
 	started := time.Now()
 	*sc.claims++
 	err := sc.l.call(ctx, func(ctx context.Context) (err error) {
-		claimed, err = cfg.Timeline.Claim(ctx, sc.bucket, Claim{Term: sc.l.term, Number: *sc.claims,
+		claimed, err = cfg.Timeline.Claim(ctx, sc.bucket, Claim{Holder: Leader(sc.l.term), Number: *sc.claims,
 			Now: cfg.Clock.Milli(), Limit: n, Bytes: cfg.ClaimBytes, Lane: lane})
 		return err
 	})
@@ -338,7 +336,7 @@ func (sc *scanner) claim(ctx context.Context, lane string, n int) (Claimed, erro
 	sc.l.s.metrics.claimed.Add(float64(len(claimed.Messages)))
 	sc.mu.Lock()
 	for _, m := range claimed.Messages {
-		if earlier := sc.inFlight[m.UID]; earlier != nil { // returned; the settler has not heard of it yet
+		if earlier := sc.inFlight[m.UID]; earlier != nil { // returned; the settler does not know yet
 			sc.weight -= len(earlier.Body)
 		}
 		sc.inFlight[m.UID] = m
@@ -348,8 +346,7 @@ func (sc *scanner) claim(ctx context.Context, lane string, n int) (Claimed, erro
 	return claimed, nil
 }
 
-// wait sleeps until the next message is due, a lane has its turn, or somebody
-// rouses.
+// wait sleeps until the next message is due, a lane has its turn, or rouse is called.
 func (sc *scanner) wait(ctx context.Context) {
 	d := time.Hour
 	if sc.room() > 0 {
@@ -372,8 +369,8 @@ func (sc *scanner) wait(ctx context.Context) {
 	}
 }
 
-// reconcile gives back claims whose replies were lost: what this term holds in
-// the store and not in memory. It was never handed to NATS, so its marks stay.
+// reconcile returns claims whose replies were lost: those that the store holds for this term and memory does not. Their
+// messages were never handed to NATS, so their marks stay.
 func (sc *scanner) reconcile(ctx context.Context) error {
 	sc.mu.Lock()
 	doubt := sc.doubt
@@ -382,12 +379,12 @@ func (sc *scanner) reconcile(ctx context.Context) error {
 		return nil
 	}
 	tl := sc.l.s.cfg.Timeline
-	var after UID
+	var after message.UID
 	for {
 		var held []Held
 		var lost []Back
 		err := sc.l.call(ctx, func(ctx context.Context) (err error) {
-			if held, err = tl.Held(ctx, sc.bucket, sc.l.term, after, sweepBatch); err != nil {
+			if held, err = tl.Held(ctx, sc.bucket, Leader(sc.l.term), after, sweepBatch); err != nil {
 				return fmt.Errorf("list claims: %w", err)
 			}
 			sc.mu.Lock()
@@ -400,7 +397,7 @@ func (sc *scanner) reconcile(ctx context.Context) error {
 			if len(lost) == 0 {
 				return nil
 			}
-			if err = tl.Return(ctx, sc.bucket, sc.l.term, lost, sc.l.s.cfg.Clock.Milli()); err != nil {
+			if err = tl.Return(ctx, sc.bucket, Leader(sc.l.term), lost, sc.l.s.cfg.Clock.Milli()); err != nil {
 				return fmt.Errorf("return lost claims: %w", err)
 			}
 			return nil

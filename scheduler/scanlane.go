@@ -3,16 +3,18 @@ package scheduler
 import (
 	"context"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // addLane remembers that this bucket holds messages of a lane.
-func (sc *scanner) addLane(name string) {
+func (sc *scanner) addLane(name message.Lane) {
 	if _, known := sc.lanes[name]; known {
 		return
 	}
 	sc.lanes[name] = false
 	sc.laneWait = time.Time{}
-	if !isHold(name) {
+	if !name.Holds() {
 		sc.l.lanes.holds(name, true)
 	}
 }
@@ -20,9 +22,9 @@ func (sc *scanner) addLane(name string) {
 // adoptLanes takes over the lanes that the settler has parked messages in.
 func (sc *scanner) adoptLanes() {
 	sc.mu.Lock()
-	var adopt map[string]int
+	var adopt map[message.Lane]int
 	if len(sc.adopt) > 0 { // the settler goes on writing into the other one
-		adopt, sc.adopt = sc.adopt, map[string]int{}
+		adopt, sc.adopt = sc.adopt, map[message.Lane]int{}
 	}
 	if sc.laneOpen {
 		sc.laneOpen = false
@@ -37,8 +39,8 @@ func (sc *scanner) adoptLanes() {
 	}
 }
 
-// stepLane gives one lane its turn: a probe while it is parked, a batch once it
-// is open, and a batch to sort while it is parked and holds strays.
+// stepLane gives one lane its turn: a probe while it is parked, a batch once it is open, and a batch to sort while it
+// is parked and holds strays.
 func (sc *scanner) stepLane(ctx context.Context, room int) (bool, error) {
 	now := time.Now()
 	if len(sc.lanes) == 0 || now.Before(sc.laneWait) {
@@ -53,7 +55,7 @@ func (sc *scanner) stepLane(ctx context.Context, room int) (bool, error) {
 			}
 			continue
 		}
-		probe := n == 1 && isDestination(name)
+		probe := n == 1 && name.Destination()
 		claimed, err := sc.claim(ctx, name, min(n, room))
 		if err != nil {
 			if probe {
@@ -83,7 +85,7 @@ func (sc *scanner) stepLane(ctx context.Context, room int) (bool, error) {
 			}
 		case claimed.Head == 0: // empty
 			delete(sc.lanes, name)
-			if !isHold(name) {
+			if !name.Holds() {
 				sc.l.lanes.holds(name, false)
 			}
 		default: // its messages wait for a later try
@@ -96,11 +98,10 @@ func (sc *scanner) stepLane(ctx context.Context, room int) (bool, error) {
 	return false, nil
 }
 
-// turn says how many messages of a lane may be claimed now, or when to ask
-// again.
-func (sc *scanner) turn(name string, now time.Time) (n int, wait time.Time) {
+// turn says how many messages of a lane may be claimed now, or when to ask again.
+func (sc *scanner) turn(name message.Lane, now time.Time) (n int, wait time.Time) {
 	switch {
-	case isHold(name):
+	case name.Holds():
 		return sc.l.holds.turn(name, now)
 	case sc.lanes[name]:
 		return laneBatch, time.Time{}

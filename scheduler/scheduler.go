@@ -10,26 +10,28 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Config is what a Scheduler is made of.
+// Config configures a Scheduler.
 type Config struct {
 	Timeline  Timeline
 	Publisher Publisher
 	IDs       *IDs
 	Clock     *Clock
 
-	// MaxDelay bounds how far ahead a message may be due.
+	// MaxDelay is how far ahead a message may be due.
 	MaxDelay time.Duration
 	// EndedKeep is how long the timeline remembers an end.
 	EndedKeep time.Duration
-	// NamesKeep is how long the journal is asked about names after that; 0 asks
-	// nothing. NamesSure refuses a push for which it does not answer.
+	// NamesKeep is how long after that the journal is asked about names; 0 means never. NamesSure refuses a push if the
+	// journal does not answer.
 	NamesKeep time.Duration
 	NamesSure bool
 	// ClaimBatch and ClaimBytes bound one claim.
 	ClaimBatch, ClaimBytes int
-	// Pending bounds the messages handed to NATS and not answered yet, over all buckets.
+	// Pending limits the messages handed to NATS and not answered yet, over all buckets.
 	Pending int
 	// Attempts is how many permanent refusals make a message dead.
 	Attempts int
@@ -42,28 +44,24 @@ type Config struct {
 	// StopTimeout bounds how long a leader that stops waits for what is in flight.
 	StopTimeout time.Duration
 
-	// Whole returns once a bucket may be used by the leader of a term: its server is
-	// certified, with what it should hold. It is asked before the bucket is begun, and
-	// again when its server has changed. Its error ends Run. Nil where the caller of
-	// Run sees to that.
+	// Whole returns once the leader of a term may use a bucket: its server is certified, and the bucket holds what it
+	// should. It is called before the bucket is begun, and again when its server has changed. An error ends Run. Whole
+	// is nil if the caller of Run takes care of that.
 	Whole func(ctx context.Context, term uint64, bucket int) error
 
-	// Journal is asked before and after every answered change; nil where none is
-	// kept or nobody waits for it.
+	// Journal is asked before and after every answered change; nil where none is kept or nobody waits for it.
 	Journal Journal
 
-	// Announce informs the leader, on whichever instance, that a message due earlier
-	// than all others was accepted. The announcement may be lost.
-	Announce func(bucket int, due Milli)
-	// AskPauses asks the leader, wherever it is, to read what is paused: ReadPauses
-	// there. It returns once that has happened. Any error leaves open whether it has.
+	// Announce informs the leader, on whichever instance, that a message due earlier than all others was accepted. The
+	// announcement may be lost.
+	Announce func(bucket int, due message.Milli)
+	// AskPauses asks the leader, wherever it is, to read what is paused: ReadPauses there. It returns once that has
+	// happened. Any error leaves open whether it has.
 	AskPauses func(ctx context.Context) error
-	// Backlog is the last sequence that the intake stream holds, for tombstones; 0
-	// where there is no stream.
+	// Backlog is the last sequence that the intake stream holds, for tombstones; 0 where there is no stream.
 	Backlog func(ctx context.Context) (uint64, error)
-	// Passed waits until the intake has accepted what it held when it was asked,
-	// for a limited time, and reports whether to look for a message again makes
-	// sense; nil where there is no intake.
+	// Passed waits, for a limited time, until the intake has accepted what it held when Passed was called. It reports
+	// whether looking for a message again makes sense. It is nil if there is no intake.
 	Passed func(ctx context.Context) bool
 
 	Log        zerolog.Logger
@@ -82,8 +80,7 @@ type Scheduler struct {
 	claims []uint64
 }
 
-// New checks the configuration and builds a Scheduler. Serve must run for
-// pushes to be answered.
+// New checks the configuration and builds a Scheduler. Serve must run for pushes to be answered.
 func New(cfg Config) (*Scheduler, error) {
 	switch {
 	case cfg.Timeline == nil || cfg.Publisher == nil || cfg.IDs == nil || cfg.Clock == nil:
@@ -97,7 +94,7 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg.Journal = noJournal{}
 	}
 	if cfg.Announce == nil {
-		cfg.Announce = func(int, Milli) {}
+		cfg.Announce = func(int, message.Milli) {}
 	}
 	if cfg.AskPauses == nil {
 		cfg.AskPauses = func(context.Context) error { return errors.New("nobody to ask") }
@@ -114,8 +111,8 @@ func New(cfg Config) (*Scheduler, error) {
 	return s, nil
 }
 
-// Serve flushes accepted pushes to the timeline until ctx ends; then it
-// finishes what was queued and refuses the rest with ErrStopping.
+// Serve flushes accepted pushes to the timeline until ctx ends; then it finishes what was queued and refuses the rest
+// with ErrStopping.
 func (s *Scheduler) Serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -142,9 +139,8 @@ func (s *Scheduler) Serve(ctx context.Context) error {
 	return nil
 }
 
-// Nudge informs a leader in this process that a bucket's head came earlier. It
-// does nothing on a standby.
-func (s *Scheduler) Nudge(bucket int, due Milli) {
+// Nudge informs a leader in this process that a bucket's head came earlier. It does nothing on a standby.
+func (s *Scheduler) Nudge(bucket int, due message.Milli) {
 	if l := s.leading.Load(); l != nil && bucket >= 0 && bucket < len(l.scanners) {
 		l.scanners[bucket].Load().nudge(due)
 	}

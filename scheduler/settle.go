@@ -6,22 +6,23 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// result is what became of one claimed message on this instance.
+// result is the outcome of one claimed message on this instance.
 type result struct {
-	message *Message
+	message *message.Message
 	outcome Outcome
-	from    origin // where it was claimed
-	park    string // it was set aside unsent, for this lane
-	ends    State  // it ends so, without an attempt, and why
+	from    origin        // where it was claimed
+	park    message.Lane  // it was set aside unsent, for this lane
+	ends    message.State // it ends so, without an attempt, and why
 	why     string
 	copied  bool // outcome is that of its copy, for the subject of such ends
 	at      time.Time
 }
 
-// settling is the queue between the publisher's answers and the settler. put
-// never blocks.
+// settling is the queue between the publisher's answers and the settler. put never blocks.
 type settling struct {
 	ready   chan struct{} // capacity 1
 	stopped chan struct{} // closed when the scanner hands over nothing more
@@ -51,22 +52,21 @@ func (q settling) take() []result {
 
 func (q settling) scanned() { close(q.stopped) }
 
-// aside is a claimed message on its way back to waiting.
+// aside is a claimed message that is returning to waiting.
 type aside struct {
 	back    Back
-	message *Message
+	message *message.Message
 }
 
 const (
 	settleBatch = 1000
-	// settlePause lets answers gather while little is going on, at most this long;
-	// a consumer never waits for it, only the in_flight state lasts longer.
+	// settlePause lets answers gather while little is going on, at most this long; a consumer never waits for it, only
+	// the in_flight state lasts longer.
 	settlePause = 5 * time.Millisecond
 )
 
-// settle ends and returns what was claimed until ctx ends and the scanner has
-// stopped; then it waits for the answers still missing, as long as the stop
-// time-out and the lease allow.
+// settle ends and returns claimed messages until ctx ends and the scanner has stopped. It then waits for the missing
+// answers, for as long as the stop time-out and the lease allow.
 func (sc *scanner) settle(ctx context.Context) error {
 	var ends []End
 	var back []aside
@@ -102,7 +102,7 @@ func (q settling) again() {
 	signal(q.ready)
 }
 
-// drain is the end of a leadership: nothing new is handed over any more.
+// drain ends a leadership: nothing new is handed over any more.
 func (sc *scanner) drain(ctx context.Context, ends []End, back []aside) error {
 	until := time.Now().Add(min(sc.l.s.cfg.StopTimeout, sc.l.lease()))
 	for {
@@ -137,8 +137,7 @@ func (sc *scanner) drain(ctx context.Context, ends []End, back []aside) error {
 	}
 }
 
-// write records ends and returns; it hands back what failed, for another round. Both
-// calls may be repeated.
+// write records ends and returns, and hands back those that failed for another round. Both calls may be repeated.
 func (sc *scanner) write(ctx context.Context, ends []End, back []aside) ([]End, []aside, error) {
 	tl, cfg := sc.l.s.cfg.Timeline, &sc.l.s.cfg
 	ctx = context.WithoutCancel(ctx) // what NATS has taken is worth writing down while the lease lasts
@@ -146,11 +145,11 @@ func (sc *scanner) write(ctx context.Context, ends []End, back []aside) ([]End, 
 	for len(ends) > 0 {
 		n := sc.finishable(ends)
 		if err := sc.l.call(ctx, func(ctx context.Context) error {
-			return tl.Finish(ctx, sc.bucket, sc.l.term, ends[:n], cfg.Clock.Milli())
+			return tl.Finish(ctx, sc.bucket, Leader(sc.l.term), ends[:n], cfg.Clock.Milli())
 		}); err != nil {
 			return ends, back, fmt.Errorf("finish %d: %w", n, err)
 		}
-		sc.forget(n, func(i int) *Message { return ends[i].Message })
+		sc.forget(n, func(i int) *message.Message { return ends[i].Message })
 		ends = ends[n:]
 	}
 	for len(back) > 0 {
@@ -163,26 +162,25 @@ func (sc *scanner) write(ctx context.Context, ends []End, back []aside) ([]End, 
 	return nil, nil, nil
 }
 
-// endless reports whether the table of transitions has no such end. The store is still
-// asked for it once, so that it lists the message, which stays in flight.
+// endless reports whether the table of transitions does not allow the end. The store is still asked for it once, so
+// that it lists the message, which stays in flight.
 func (sc *scanner) endless(e End) bool {
 	if e.Known() {
 		return false
 	}
 	err := sc.l.call(context.Background(), func(ctx context.Context) error {
-		return sc.l.s.cfg.Timeline.Finish(ctx, sc.bucket, sc.l.term, []End{e}, sc.l.s.cfg.Clock.Milli())
+		return sc.l.s.cfg.Timeline.Finish(ctx, sc.bucket, Leader(sc.l.term), []End{e}, sc.l.s.cfg.Clock.Milli())
 	})
 	sc.log.Error().Err(err).Str("uid", string(e.Message.UID)).Str("state", e.State.String()).Msg(
 		"a message cannot end so; it stays in flight")
 	return true
 }
 
-// finishable is how many ends go into one call: a dead message goes with its
-// body.
+// finishable returns how many ends go into one call: the end of a dead message carries its body.
 func (sc *scanner) finishable(ends []End) int {
 	n, bytes := 0, 0
 	for n < min(len(ends), settleBatch) {
-		if ends[n].State == StateDead {
+		if ends[n].State.Kept() {
 			bytes += len(ends[n].Message.Body)
 		}
 		if n > 0 && bytes > sc.l.s.cfg.ClaimBytes {
@@ -193,15 +191,15 @@ func (sc *scanner) finishable(ends []End) int {
 	return n
 }
 
-// giveBack returns what was claimed; each Back names its claim, so that a repeat
-// leaves alone what has been claimed again since.
+// giveBack returns claimed messages to waiting. Each Back names its claim, so a repeat does not affect a message that
+// has been claimed again since.
 func (sc *scanner) giveBack(ctx context.Context, back []aside) error {
 	batch := make([]Back, len(back))
 	for i := range back {
 		batch[i] = back[i].back
 	}
 	if err := sc.l.call(ctx, func(ctx context.Context) error {
-		return sc.l.s.cfg.Timeline.Return(ctx, sc.bucket, sc.l.term, batch, sc.l.s.cfg.Clock.Milli())
+		return sc.l.s.cfg.Timeline.Return(ctx, sc.bucket, Leader(sc.l.term), batch, sc.l.s.cfg.Clock.Milli())
 	}); err != nil {
 		return err
 	}
@@ -209,13 +207,12 @@ func (sc *scanner) giveBack(ctx context.Context, back []aside) error {
 	return nil
 }
 
-// forget drops n messages from memory and wakes the scanner: there is room. A
-// message that was returned may be claimed again already: that claim is
-// another Message and stays.
-func (sc *scanner) forget(n int, message func(int) *Message) {
+// forget drops n messages from memory and wakes the scanner: there is room. A message that was returned may be claimed
+// again already: that claim is another Message and stays.
+func (sc *scanner) forget(n int, of func(int) *message.Message) {
 	sc.mu.Lock()
 	for i := range n {
-		if m := message(i); sc.inFlight[m.UID] == m {
+		if m := of(i); sc.inFlight[m.UID] == m {
 			delete(sc.inFlight, m.UID)
 			sc.weight -= len(m.Body)
 		}
@@ -224,16 +221,16 @@ func (sc *scanner) forget(n int, message func(int) *Message) {
 	sc.rouse()
 }
 
-// returned forgets messages that wait again, and looks at them when due.
+// returned drops messages that wait again from memory, and nudges the scanner for when they are due.
 func (sc *scanner) returned(back []aside) {
 	sc.l.s.metrics.returned.Add(float64(len(back)))
 	sc.mu.Lock()
-	var head Milli
+	var head message.Milli
 	for i := range back {
 		b := &back[i].back
 		if b.Mark.Lane != "" {
 			sc.adopt[b.Mark.Lane]++
-		} else if due := ScoreDue(b.Score); head == 0 || due < head {
+		} else if due := message.ScoreDue(b.Score); head == 0 || due < head {
 			head = due
 		}
 	}
@@ -241,11 +238,10 @@ func (sc *scanner) returned(back []aside) {
 	if head > 0 {
 		sc.nudge(head)
 	}
-	sc.forget(len(back), func(i int) *Message { return back[i].message })
+	sc.forget(len(back), func(i int) *message.Message { return back[i].message })
 }
 
-// trim forgets ends past their time, in bounded steps and for a bounded while. A
-// failure waits for the next round.
+// trim forgets ends past their time, in bounded steps and for a bounded while. A failure waits for the next round.
 func (sc *scanner) trim(ctx context.Context) {
 	for until := time.Now().Add(trimWhile); time.Now().Before(until); {
 		var n int

@@ -7,33 +7,33 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Get finds one message, live or remembered. Of several messages with the id it
-// returns the live one, else the latest. If the id names nothing, the push may still
-// stand in the intake; Get then waits until it is read.
-func (s *Scheduler) Get(ctx context.Context, ref Ref) (Info, error) {
+// Get finds one message, live or remembered. Of several messages with the id it returns the live one, else the latest.
+// If the id names nothing, the push may still be in the intake; Get then waits until the intake has been read.
+func (s *Scheduler) Get(ctx context.Context, ref Ref) (message.Info, error) {
 	return s.look(ctx, ref, forReading)
 }
 
-// Resolve finds the one message that a change by ref means, live or remembered: an
-// id that is known under two topics or keys is ErrAmbiguousID, whatever became of
-// the messages. It waits as Get does.
-func (s *Scheduler) Resolve(ctx context.Context, ref Ref) (Info, error) {
+// Resolve finds the one message, live or remembered, that a change by ref means. An id that is known under two topics
+// or keys is ErrAmbiguousID, whether its messages live or have ended. Resolve waits as Get does.
+func (s *Scheduler) Resolve(ctx context.Context, ref Ref) (message.Info, error) {
 	return s.look(ctx, ref, forChange)
 }
 
-func (s *Scheduler) look(ctx context.Context, ref Ref, why purpose) (Info, error) {
+func (s *Scheduler) look(ctx context.Context, ref Ref, why purpose) (message.Info, error) {
 	found, err := s.known(ctx, ref, why)
 	if err == nil && len(found) == 0 && s.arrived(ctx, ref) {
 		found, err = s.known(ctx, ref, why)
 	}
 	if err != nil {
-		return Info{}, err
+		return message.Info{}, err
 	}
 	attempts, err := choose(found, why)
 	if err != nil {
-		return Info{}, err
+		return message.Info{}, err
 	}
 	info := attempts.meant()
 	if lane := info.Mark.Lane; lane != "" {
@@ -42,8 +42,8 @@ func (s *Scheduler) look(ctx context.Context, ref Ref, why purpose) (Info, error
 	return info, nil
 }
 
-// known asks the timeline, and the journal for what that has forgotten.
-func (s *Scheduler) known(ctx context.Context, ref Ref, why purpose) ([]Info, error) {
+// known asks the timeline, and asks the journal for messages that the timeline has forgotten.
+func (s *Scheduler) known(ctx context.Context, ref Ref, why purpose) ([]message.Info, error) {
 	found, err := s.find(ctx, ref, why)
 	if err == nil && len(found) == 0 {
 		found, err = s.recall(ctx, ref)
@@ -51,24 +51,21 @@ func (s *Scheduler) known(ctx context.Context, ref Ref, why purpose) ([]Info, er
 	return found, err
 }
 
-// arrived waits for the pushes in the intake and reports whether a message that
-// was not found may be there now. No push in the intake has a uid that a caller
-// could know.
+// arrived waits for the pushes in the intake and reports whether a message that was not found may be there now. A
+// caller cannot know the uid of a push that is still in the intake.
 func (s *Scheduler) arrived(ctx context.Context, ref Ref) bool {
 	return ref.UID == "" && s.cfg.Passed(ctx)
 }
 
-// Cancel ends a waiting message and answers what really happened (P4). A name
-// may lead to a consumer's retry and to earlier attempts that may still be
-// published again: all of them end, and the answer is OK only if all were
-// certain. An id on a topic that names nothing leaves a tombstone, so that a push
-// of it which still stands in the intake stream will be accepted as canceled. Cancel
-// waits until the intake has been read that far; if the push is not there by then,
-// the answer stays CancelUnknown, which promises nothing. Without a topic Cancel
-// leaves no tombstone: it would hit whichever message of any topic comes first.
+// Cancel ends a waiting message and reports what really happened (P4). A name may lead to a consumer's retry and to
+// earlier attempts that may still be published again. All of them end, and the answer is OK only if all were certain.
+// An id and topic that name nothing leave a tombstone: a push of that id that is still in the intake stream will be
+// accepted as canceled. Cancel waits until the intake has been read that far. If the push has not arrived by then, the
+// answer stays CancelUnknown, which promises nothing. Without a topic Cancel leaves no tombstone, because it would hit
+// whichever message of any topic came first.
 //
-// A dead message that was requeued lives on under another uid: that life ends
-// too, and the answer is about it. It bears the doubt of the lives before it.
+// A requeued dead message lives on under another uid. Cancel ends that life too, and the answer is about it. The answer
+// carries the uncertainty of the earlier lives.
 func (s *Scheduler) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
 	for life := range maxLives {
 		result, err := s.cancelLife(ctx, ref)
@@ -79,7 +76,7 @@ func (s *Scheduler) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
 			return CancelResult{}, err
 		}
 		next := result.Info.Other
-		if result.Info.Kind != KindRequeued || !result.Info.State.Ended() {
+		if result.Info.Kind != message.KindRequeued || !result.Info.State.Ended() {
 			s.metrics.cancels.WithLabelValues(result.Code.String()).Inc()
 			return result, nil
 		}
@@ -89,10 +86,10 @@ func (s *Scheduler) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
 		ErrUnavailable, maxLives)
 }
 
-// maxLives bounds how often a cancel follows a message that was requeued.
+// maxLives limits how many requeues of a message a cancel follows.
 const maxLives = 16
 
-// cancelLife ends the messages that a reference leads to by itself.
+// cancelLife ends the messages that a reference leads to directly.
 func (s *Scheduler) cancelLife(ctx context.Context, ref Ref) (CancelResult, error) {
 	found, err := s.find(ctx, ref, forChange)
 	if err != nil {
@@ -100,7 +97,7 @@ func (s *Scheduler) cancelLife(ctx context.Context, ref Ref) (CancelResult, erro
 	}
 	buried := ref.UID == "" && ref.Topic != "" && ref.Viewer.Sees(ref.Topic)
 	if len(found) == 0 {
-		recalled, err := s.recall(ctx, ref) // first: it may fail, and a tombstone is a change
+		recalled, err := s.recall(ctx, ref) // first, because it may fail, and a tombstone is a change
 		if err != nil {
 			return CancelResult{}, err
 		}
@@ -126,32 +123,26 @@ func (s *Scheduler) cancelLife(ctx context.Context, ref Ref) (CancelResult, erro
 	return s.cancelAll(ctx, attempts)
 }
 
-// cancelAll ends every attempt, the oldest first. It stops at an attempt that is in
-// flight: its outcome is open, and the caller asks again. (An attempt that goes in
-// flight after the look-up leaves earlier ones canceled; asking again is right then,
-// too.)
+// cancelAll ends every attempt, the oldest first. It stops at an attempt in flight: its outcome is open, and the caller
+// asks again. (If an attempt goes in flight after the look-up, the earlier ones stay canceled; asking again is right
+// then, too.)
 func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, error) {
 	for _, a := range all {
-		if a.State == StateInFlight {
+		if a.State == message.StateInFlight {
 			return CancelResult{Code: CancelInFlight, Info: a}, nil
 		}
 	}
 	var result CancelResult
 	maybe, made := false, false
 	for i, a := range all {
-		if a.State.Ended() && a.State != StateCanceled && i < len(all)-1 {
-			continue // its end was known when the next attempt came, or has become so since
+		if a.State.Ended() && a.State != message.StateCanceled && i < len(all)-1 {
+			continue // its end was known when the next attempt came, or has become known since
 		}
-		var err error
-		if err = s.cfg.Journal.Ready(); err == nil {
-			result, err = s.cancel(ctx, a.UID)
-		}
-		if err == nil && (result.Code == CancelDone || result.Code == CancelMaybe) {
-			if err = s.cfg.Journal.Await(ctx, []Recorded{
-				{a.UID, result.Info.Version, a.UID.Bucket(s.cfg.Timeline.Buckets()), result.Number}}); err != nil {
-				err = fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
-			}
-		}
+		_, err := s.change(ctx, a.UID, func(ctx context.Context, bucket int, now message.Milli) (Receipt, error) {
+			var err error
+			result, err = s.cfg.Timeline.Cancel(ctx, a.UID, now)
+			return result.Receipt(bucket), err
+		})
 		if err != nil && made && errors.Is(err, ErrUnavailable) {
 			err = fmt.Errorf("%w: an earlier attempt is canceled: %v", ErrOutcomeUnknown, err)
 		}
@@ -177,21 +168,8 @@ func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, 
 	return result, nil
 }
 
-// cancel ends one message in the timeline. A reply that is lost is asked for again:
-// the second answer stays what the first one was.
-func (s *Scheduler) cancel(ctx context.Context, uid UID) (CancelResult, error) {
-	result, err := s.cfg.Timeline.Cancel(ctx, uid, s.cfg.Clock.Milli())
-	if !errors.Is(err, ErrOutcomeUnknown) {
-		return result, err
-	}
-	if result, err = s.cfg.Timeline.Cancel(ctx, uid, s.cfg.Clock.Milli()); errors.Is(err, ErrUnavailable) {
-		err = fmt.Errorf("%w: %v", ErrOutcomeUnknown, err)
-	}
-	return result, err
-}
-
-// bury leaves the tombstones and returns what turned up meanwhile.
-func (s *Scheduler) bury(ctx context.Context, ref Ref) ([]Info, error) {
+// bury leaves the tombstones and returns the messages that have appeared meanwhile.
+func (s *Scheduler) bury(ctx context.Context, ref Ref) ([]message.Info, error) {
 	sequence, err := s.cfg.Backlog(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cancel %q: last sequence of the intake: %w: %w", ref.ID, ErrUnavailable, err)
@@ -202,7 +180,7 @@ func (s *Scheduler) bury(ctx context.Context, ref Ref) ([]Info, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cancel %q: leave a tombstone: %w", ref.ID, err)
 	}
-	var found []Info
+	var found []message.Info
 	for _, uid := range uids {
 		more, err := s.find(ctx, Ref{UID: uid}, forChange)
 		if err != nil {
@@ -213,8 +191,8 @@ func (s *Scheduler) bury(ctx context.Context, ref Ref) ([]Info, error) {
 	return found, nil
 }
 
-// recall asks the journal for what the timeline has forgotten.
-func (s *Scheduler) recall(ctx context.Context, ref Ref) ([]Info, error) {
+// recall asks the journal for messages that the timeline has forgotten.
+func (s *Scheduler) recall(ctx context.Context, ref Ref) ([]message.Info, error) {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	found, err := s.cfg.Journal.Find(ctx, ref)
@@ -225,7 +203,7 @@ func (s *Scheduler) recall(ctx context.Context, ref Ref) ([]Info, error) {
 }
 
 // find asks the timeline.
-func (s *Scheduler) find(ctx context.Context, ref Ref, why purpose) ([]Info, error) {
+func (s *Scheduler) find(ctx context.Context, ref Ref, why purpose) ([]message.Info, error) {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	if !ref.Viewer.Sees(ref.Topic) && ref.Topic != "" {
@@ -237,10 +215,10 @@ func (s *Scheduler) find(ctx context.Context, ref Ref, why purpose) ([]Info, err
 	}
 	switch {
 	case errors.Is(err, ErrUnreadable) && why == forReading && ref.UID == "" && ref.Topic == "" && len(found) > 0:
-		return found, nil // those of other topics; a change would have to know which is meant
+		return found, nil // those of other topics; a change would have to know which one is meant
 	case errors.Is(err, ErrAmbiguousID):
 		return nil, ambiguous(group(found), ref.UID == "")
-	case errors.Is(err, ErrOutcomeUnknown): // a look-up has none
+	case errors.Is(err, ErrOutcomeUnknown): // a look-up has no outcome
 		return nil, fmt.Errorf("find: %w: %v", ErrUnavailable, err)
 	case err != nil:
 		return nil, fmt.Errorf("find: %w", err)
@@ -248,25 +226,23 @@ func (s *Scheduler) find(ctx context.Context, ref Ref, why purpose) ([]Info, err
 	return found, nil
 }
 
-// beyond adds what a uid means besides its own message. A push that was merged
-// means the message that it went into. A message without a name is sent back by
-// its consumer under its uid: where its own delivery has ended, that retry is
-// meant too.
+// beyond adds the messages that a uid means besides its own. The uid of a merged push means the message that it was
+// merged into. A consumer sends a message without a name back under its uid: if the uid's own delivery has ended, that
+// retry is meant too.
 //
-// Anybody may push under a uid as a name. Only what stands on the topic and under the
-// key of the uid's own message is its retry. The journal is asked for these where the
-// timeline has forgotten the message. Where it does not know either, or the caller may
-// not see the message, one who reads is shown what has the name, and one who makes a
-// change must name the topic.
-func (s *Scheduler) beyond(ctx context.Context, ref Ref, found []Info, why purpose) ([]Info, error) {
-	if len(found) == 1 && found[0].Kind == KindMerged {
+// Any client may push under a uid as a name. Only a message on the topic and under the key of the uid's own message is
+// its retry. If the timeline has forgotten that message, beyond asks the journal for both. If the journal does not know
+// them either, or the caller may not see the message, a reader gets the message that has the name, and a caller who
+// makes a change must name the topic.
+func (s *Scheduler) beyond(ctx context.Context, ref Ref, found []message.Info, why purpose) ([]message.Info, error) {
+	if len(found) == 1 && found[0].Kind == message.KindMerged {
 		whole, err := s.cfg.Timeline.Find(ctx, Ref{UID: found[0].Other})
 		if err != nil || len(whole) > 0 {
 			return seen(ref, whole), err
 		}
 	}
 	found = seen(ref, found)
-	if len(found) > 0 && found[0].State != StateDelivered {
+	if len(found) > 0 && found[0].State != message.StateDelivered {
 		return found, nil
 	}
 	retry := Ref{ID: string(ref.UID), Topic: ref.Topic, Viewer: ref.Viewer}
@@ -284,26 +260,26 @@ func (s *Scheduler) beyond(ctx context.Context, ref Ref, found []Info, why purpo
 		return nil, fmt.Errorf("look up in the journal: %w", err)
 	case err == nil && len(own) > 0:
 		return slices.DeleteFunc(
-			retries, func(i Info) bool { return i.Topic != own[0].Topic || i.Key != own[0].Key }), nil
+			retries, func(i message.Info) bool { return i.Topic != own[0].Topic || i.Key != own[0].Key }), nil
 	case why == forChange && ref.Topic == "":
 		return retries, ErrAmbiguousID
 	}
 	return retries, nil
 }
 
-// seen are the messages found by a uid that lie on the topic that was named, and on
-// one that the viewer may see.
-func seen(ref Ref, found []Info) []Info {
-	return slices.DeleteFunc(found, func(i Info) bool {
+// seen returns the messages found by a uid that are on the topic that ref names, and on a topic that the viewer may
+// see.
+func seen(ref Ref, found []message.Info) []message.Info {
+	return slices.DeleteFunc(found, func(i message.Info) bool {
 		return ref.Topic != "" && i.Topic != ref.Topic || !ref.Viewer.Sees(i.Topic)
 	})
 }
 
-// attempts are the messages that one name leads to, by attempt: mostly one.
-type attempts []Info
+// attempts are the messages under one name, by attempt. Usually there is one.
+type attempts []message.Info
 
-// meant returns the message that a look-up answers with: the last that lives, else the last.
-func (a attempts) meant() Info {
+// meant returns the message that a look-up answers with: the last that is live, else the last.
+func (a attempts) meant() message.Info {
 	for i := len(a) - 1; i >= 0; i-- {
 		if !a[i].State.Ended() {
 			return a[i]
@@ -312,18 +288,18 @@ func (a attempts) meant() Info {
 	return a[len(a)-1]
 }
 
-// purpose is what a message is looked up for.
+// purpose is the reason for a look-up.
 type purpose uint8
 
 const (
-	// forReading prefers the one message that lives, else takes the latest to have ended.
+	// forReading prefers the one live message, else takes the latest to have ended.
 	forReading purpose = iota
-	// forChange takes nothing where there is a choice.
+	// forChange takes nothing if there is a choice.
 	forChange
 )
 
 // choose picks the messages of the one topic and key that a reference means.
-func choose(found []Info, why purpose) (attempts, error) {
+func choose(found []message.Info, why purpose) (attempts, error) {
 	all := group(found)
 	switch {
 	case len(all) == 0:
@@ -334,9 +310,8 @@ func choose(found []Info, why purpose) (attempts, error) {
 	return all[0], nil
 }
 
-// group sorts messages by topic and key: first those that have a message which
-// lives, then by which ended last.
-func group(found []Info) []attempts {
+// group sorts messages by topic and key: groups with a live message first, then the others by which ended last.
+func group(found []message.Info) []attempts {
 	type name struct{ topic, key string }
 	byName := map[name]attempts{}
 	for _, f := range found {
@@ -344,7 +319,7 @@ func group(found []Info) []attempts {
 	}
 	all := slices.Collect(maps.Values(byName))
 	for _, a := range all {
-		slices.SortFunc(a, func(x, y Info) int {
+		slices.SortFunc(a, func(x, y message.Info) int {
 			return cmp.Or(cmp.Compare(x.Attempt, y.Attempt), cmp.Compare(x.UID, y.UID))
 		})
 	}
@@ -361,7 +336,7 @@ func group(found []Info) []attempts {
 	return all
 }
 
-// ambiguous names the message that is meant under each topic and key, up to a bound.
+// ambiguous returns an error that lists the message meant under each topic and key, up to a limit.
 func ambiguous(all []attempts, more bool) error {
 	e := &AmbiguousError{More: more || len(all) > MaxNamesOfID}
 	for _, a := range all[:min(len(all), MaxNamesOfID)] {
@@ -372,7 +347,7 @@ func ambiguous(all []attempts, more bool) error {
 
 var cancelWords = [...]string{"unknown_id", "canceled", "in_flight", "maybe_delivered", "already_ended"}
 
-// String is the code's word in metrics and logs.
+// String returns the code's word in metrics and logs.
 func (c CancelCode) String() string {
 	if int(c) < len(cancelWords) {
 		return cancelWords[c]

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // mute answers no look-up.
 type mute struct{ scheduler.Timeline }
 
-func (mute) Find(context.Context, scheduler.Ref) ([]scheduler.Info, error) {
+func (mute) Find(context.Context, scheduler.Ref) ([]message.Info, error) {
 	return nil, fmt.Errorf("%w: no reply", scheduler.ErrOutcomeUnknown)
 }
 
@@ -32,12 +33,12 @@ func TestSteer_ALookUpWithoutAReplyIsUnavailable(t *testing.T) {
 	})
 }
 
-// A consumer's retry stands beside the attempt before it while that one may
-// still be published again: cancel by the name ends both, and says so (P4).
+// A consumer's retry stands beside the attempt before it while that one may still be published again: cancel by the
+// name ends both, and says so (P4).
 func TestCancel_ByNameEndsEveryAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)
-		r.nats.answer = func(_ *scheduler.Message, nth int) scheduler.Outcome {
+		r.nats.answer = func(_ *message.Message, nth int) scheduler.Outcome {
 			return scheduler.Outcome{Kind: scheduler.Unknown, Err: errors.New("no reply")}
 		}
 		stop := r.lead(r.s, 1)
@@ -45,7 +46,7 @@ func TestCancel_ByNameEndsEveryAttempt(t *testing.T) {
 		first := r.push(scheduler.Push{ID: "order-1", Delay: time.Second})
 		time.Sleep(2 * time.Second)
 		_ = stop(errStop)
-		if i := r.info(first.UID); i.State != scheduler.StateWaiting || !i.Mark.Uncertain {
+		if i := r.info(first.UID); i.State != message.StateWaiting || !i.Mark.Uncertain {
 			t.Fatalf("the first is %s, uncertain %t", i.State, i.Mark.Uncertain)
 		}
 		second := r.push(scheduler.Push{ID: "order-1", Attempt: 2, Delay: time.Hour})
@@ -61,8 +62,8 @@ func TestCancel_ByNameEndsEveryAttempt(t *testing.T) {
 				t.Fatalf("cancel: %s of %s, %v; want maybe_delivered", c.Code, c.Info.UID, err)
 			}
 		}
-		for _, uid := range []scheduler.UID{first.UID, second.UID} {
-			if s := r.info(uid).State; s != scheduler.StateCanceled {
+		for _, uid := range []message.UID{first.UID, second.UID} {
+			if s := r.info(uid).State; s != message.StateCanceled {
 				t.Errorf("%s is %s", uid, s)
 			}
 		}
@@ -81,9 +82,18 @@ func TestCancel_ByNameWaitsForTheAttemptInFlight(t *testing.T) {
 		r := newRig(t, 1, nil)
 		byName := scheduler.Ref{ID: "order-1"}
 		first := r.push(scheduler.Push{ID: "order-1", At: 1, HasAt: true})
-		claim := func(term uint64) []*scheduler.Message {
-			c, err := r.store.Claim(t.Context(), 0,
-				scheduler.Claim{Term: term, Number: term, Now: r.clock.Milli(), Limit: 10, Bytes: 1 << 20})
+		claim := func(term uint64) []*message.Message {
+			c, err := r.store.Claim(
+				t.Context(),
+				0,
+				scheduler.Claim{
+					Holder: scheduler.Leader(term),
+					Number: term,
+					Now:    r.clock.Milli(),
+					Limit:  10,
+					Bytes:  1 << 20,
+				},
+			)
 			if err != nil || len(c.Messages) != 1 {
 				t.Fatalf("claimed %d, %v", len(c.Messages), err)
 			}
@@ -97,11 +107,11 @@ func TestCancel_ByNameWaitsForTheAttemptInFlight(t *testing.T) {
 				t.Fatalf("cancel: %s of %s, %v; want in_flight of the first", c.Code, c.Info.UID, err)
 			}
 		}
-		if s := r.info(second.UID).State; s != scheduler.StateWaiting {
+		if s := r.info(second.UID).State; s != message.StateWaiting {
 			t.Fatalf("the retry is %s although in_flight changes nothing", s)
 		}
-		if err := r.store.Finish(t.Context(), 0, 1,
-			[]scheduler.End{{Message: taken[0], State: scheduler.StateDelivered}}, r.clock.Milli()); err != nil {
+		if err := r.store.Finish(t.Context(), 0, scheduler.Leader(1),
+			[]scheduler.End{{Message: taken[0], State: message.StateDelivered}}, r.clock.Milli()); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -122,8 +132,8 @@ type lostCancel struct {
 	calls   int
 }
 
-func (s *lostCancel) Cancel(ctx context.Context, uid scheduler.UID,
-	now scheduler.Milli) (scheduler.CancelResult, error) {
+func (s *lostCancel) Cancel(ctx context.Context, uid message.UID,
+	now message.Milli) (scheduler.CancelResult, error) {
 	s.calls++
 	if s.calls > s.lost && s.then != nil {
 		return scheduler.CancelResult{}, s.then
@@ -161,8 +171,8 @@ func TestCancel_AsksAgainWhereTheReplyIsLost(t *testing.T) {
 	}
 }
 
-// Anybody may give a message the uid of another's as its id, and call it a retry. It
-// is none, unless it stands where the uid's own message did.
+// Anybody may give a message the uid of another's as its id, and call it a retry. It is none, unless it stands where
+// the uid's own message did.
 func TestSteer_ARetryUnderTheUIDOfAnothersMessageIsNoneOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorded(t, nil)
@@ -172,7 +182,7 @@ func TestSteer_ARetryUnderTheUIDOfAnothersMessageIsNoneOfIt(t *testing.T) {
 		_ = stop(errStop)
 		forged := r.push(scheduler.Push{Topic: "b.orders", ID: string(first.UID), Attempt: 2, Delay: 24 * time.Hour})
 		ref := scheduler.Ref{UID: first.UID}
-		wants := func(when string, want scheduler.State, topic string) {
+		wants := func(when string, want message.State, topic string) {
 			t.Helper()
 			if i, err := r.s.Get(t.Context(), ref); err != nil || i.State != want || i.Topic != topic {
 				t.Errorf("%s: a look-up finds one that is %s on %q, %v; want %s on %s", when, i.State, i.Topic,
@@ -197,10 +207,10 @@ func TestSteer_ARetryUnderTheUIDOfAnothersMessageIsNoneOfIt(t *testing.T) {
 				t.Errorf("%s: the other's cancel without a topic: %v", when, err)
 			}
 		}
-		wants("while its end is remembered", scheduler.StateDelivered, "a.orders")
+		wants("while its end is remembered", message.StateDelivered, "a.orders")
 		others("while its end is remembered")
 		r.forget(11 * time.Minute)
-		wants("while the journal has it", scheduler.StateDelivered, "a.orders")
+		wants("while the journal has it", message.StateDelivered, "a.orders")
 		others("while the journal has it")
 
 		r.journal = &keptJournal{} // one that has forgotten it too
@@ -212,7 +222,7 @@ func TestSteer_ARetryUnderTheUIDOfAnothersMessageIsNoneOfIt(t *testing.T) {
 		if _, err := r.s.Cancel(t.Context(), ref); !errors.Is(err, scheduler.ErrAmbiguousID) {
 			t.Errorf("a cancel that names no topic: %v, want %v", err, scheduler.ErrAmbiguousID)
 		}
-		if s := r.info(forged.UID).State; s != scheduler.StateWaiting {
+		if s := r.info(forged.UID).State; s != message.StateWaiting {
 			t.Errorf("the other's message is %s", s)
 		}
 		named := scheduler.Ref{UID: first.UID, Topic: "b.orders"}
@@ -222,8 +232,8 @@ func TestSteer_ARetryUnderTheUIDOfAnothersMessageIsNoneOfIt(t *testing.T) {
 	})
 }
 
-// The true retry of a message without a name is meant by the message's uid, as long
-// as it lives, whatever has been forgotten.
+// The true retry of a message without a name is meant by the message's uid, as long as it lives, whatever has been
+// forgotten.
 func TestSteer_ARetryOfAMessageWithoutANameIsMeantByItsUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorded(t, nil)
@@ -252,7 +262,7 @@ func TestSteer_ARetryOfAMessageWithoutANameIsMeantByItsUID(t *testing.T) {
 // full has no room for another tombstone.
 type full struct{ scheduler.Timeline }
 
-func (full) Bury(context.Context, scheduler.Ref, uint64, scheduler.Milli) ([]scheduler.UID, error) {
+func (full) Bury(context.Context, scheduler.Ref, uint64, message.Milli) ([]message.UID, error) {
 	return nil, scheduler.ManyTombstones(false)
 }
 
@@ -267,7 +277,7 @@ func TestCancel_AnswersWhatTheJournalKnowsThoughNoTombstoneFits(t *testing.T) {
 		r.forget(11 * time.Minute)
 		c, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "order-1", Topic: "orders"})
 		if err != nil || c.Code != scheduler.CancelEnded || c.Info.UID != first.UID ||
-			c.Info.State != scheduler.StateDelivered {
+			c.Info.State != message.StateDelivered {
 			t.Errorf("got %s of %s, %v", c.Code, c.Info.UID, err)
 		}
 		if _, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "order-2", Topic: "orders"}); !errors.Is(err,
@@ -280,7 +290,7 @@ func TestCancel_AnswersWhatTheJournalKnowsThoughNoTombstoneFits(t *testing.T) {
 // halfRead is a store that holds a damaged record beside whatever has a name.
 type halfRead struct{ scheduler.Timeline }
 
-func (s halfRead) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, error) {
+func (s halfRead) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error) {
 	found, err := s.Timeline.Find(ctx, ref)
 	if err == nil && ref.ID != "" {
 		err = scheduler.ErrUnreadable
@@ -307,7 +317,7 @@ func TestSteer_TellsOfWhatStandsBesideADamagedRecord(t *testing.T) {
 		if _, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "n"}); !errors.Is(err, scheduler.ErrUnreadable) {
 			t.Errorf("a cancel by its id: %v", err)
 		}
-		if got := r.info(a.UID); got.State != scheduler.StateWaiting {
+		if got := r.info(a.UID); got.State != message.StateWaiting {
 			t.Errorf("it is %s", got.State)
 		}
 	})

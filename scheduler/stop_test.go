@@ -8,24 +8,25 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
 // frozen never answers an add.
 type frozen struct{ scheduler.Timeline }
 
-func (f frozen) Add(ctx context.Context, _ int, _ []*scheduler.Message,
-	_ scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
+func (f frozen) Add(ctx context.Context, _ int, _ []*message.Message,
+	_ message.Milli) ([]scheduler.AddResult, message.Milli, error) {
 	<-ctx.Done()
 	return nil, 0, ctx.Err()
 }
 
 func TestServe_StopsInTimeOverAFrozenStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(scheduler.Epoch.AddDate(1, 10, 20)))
+		time.Sleep(time.Until(message.Epoch.AddDate(1, 10, 20)))
 		m, _ := memory.New(memory.Config{Buckets: 4})
 		s, err := scheduler.New(scheduler.Config{
-			Timeline: frozen{m}, Publisher: &nats{tries: map[scheduler.UID]int{}},
+			Timeline: frozen{m}, Publisher: &nats{tries: map[message.UID]int{}},
 			IDs: scheduler.NewIDs(held{}, time.Now), Clock: scheduler.NewClock(scheduler.System()),
 			MaxDelay: time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20,
 			Pending: 4096, Attempts: 3,

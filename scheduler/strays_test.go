@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // moving is a publisher of streams that a test moves topics between.
@@ -25,9 +26,9 @@ func newMoving(t *testing.T, wrap func(scheduler.Timeline) scheduler.Timeline) *
 	v := &moving{rig: newRig(t, 1, wrap)}
 	v.moves(nil, nil, nil)
 	v.nats.lane = v.lane
-	v.nats.answer = func(m *scheduler.Message, _ int) scheduler.Outcome {
+	v.nats.answer = func(m *message.Message, _ int) scheduler.Outcome {
 		v.sends[m.Topic]++
-		switch lane := v.lane(m); {
+		switch lane := string(v.lane(m)); {
 		case v.full[lane] || v.full[m.Topic]:
 			return scheduler.Outcome{Kind: scheduler.Unanswered,
 				Err: errors.New("maximum messages exceeded (503, 10077)")}
@@ -38,8 +39,8 @@ func newMoving(t *testing.T, wrap func(scheduler.Timeline) scheduler.Timeline) *
 		}
 		return scheduler.Outcome{}
 	}
-	v.nats.takes = func(m *scheduler.Message) time.Duration {
-		if v.mute[v.lane(m)] {
+	v.nats.takes = func(m *message.Message) time.Duration {
+		if v.mute[string(v.lane(m))] {
 			return ackWait
 		}
 		return 0
@@ -47,15 +48,14 @@ func newMoving(t *testing.T, wrap func(scheduler.Timeline) scheduler.Timeline) *
 	return v
 }
 
-func (v *moving) lane(m *scheduler.Message) string {
+func (v *moving) lane(m *message.Message) message.Lane {
 	if s := v.stream[m.Topic]; s != "" {
-		return s
+		return message.Lane(s)
 	}
-	return "core:" + m.Topic
+	return message.LaneCore.Lane(m.Topic)
 }
 
-// moves sets where topics leave, and what is wrong with their streams; what was
-// sent is counted from here.
+// moves sets where topics leave, and what is wrong with their streams; what was sent is counted from here.
 func (v *moving) moves(stream map[string]string, full, mute []string) {
 	v.nats.mu.Lock()
 	defer v.nats.mu.Unlock()
@@ -94,7 +94,7 @@ func TestRun_StraysOfADestinationThatNeverAnswersAreSentNoMoreThanAWindow(t *tes
 		v := newMoving(t, nil)
 		v.moves(map[string]string{"sick": "js:WELL", "well": "js:WELL"}, []string{"js:WELL"}, nil)
 		stop := v.lead(v.s, 1)
-		var sick []scheduler.UID
+		var sick []message.UID
 		for range 4 * window {
 			sick = append(sick, v.push(scheduler.Push{Topic: "sick", Delay: 30 * time.Second}).UID)
 		}
@@ -128,7 +128,7 @@ func TestRun_StraysOfADestinationThatNeverAnswersAreSentNoMoreThanAWindow(t *tes
 			if info.Mark.Uncertain {
 				uncertain++
 			}
-			if info.State == scheduler.StateWaiting && info.Mark.Lane != "js:SICK" {
+			if info.State == message.StateWaiting && info.Mark.Lane != "js:SICK" {
 				elsewhere++
 			}
 		}
@@ -142,7 +142,7 @@ func TestRun_StraysOfADestinationThatNeverAnswersAreSentNoMoreThanAWindow(t *tes
 		time.Sleep(time.Minute)
 		_ = stop(errStop)
 		for _, uid := range sick {
-			if got := v.info(uid).State; got != scheduler.StateDelivered {
+			if got := v.info(uid).State; got != message.StateDelivered {
 				t.Fatalf("after the stream answered again %s is %s", uid, got)
 			}
 		}
@@ -153,7 +153,7 @@ func TestRun_StraysInTheSharedLaneAreSentNoMoreThanAWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMoving(t, nil)
 		stop := v.lead(v.s, 1)
-		pushed, moved := map[string]scheduler.UID{}, map[string]string{}
+		pushed, moved := map[string]message.UID{}, map[string]string{}
 		for i := range 4 * window {
 			topic := fmt.Sprint("sick.", i)
 			pushed[topic] = v.push(scheduler.Push{Topic: topic, Delay: 30 * time.Second}).UID

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // A uid that was just made here can be another message's: two instances may share a machine id, or a caller may have
@@ -64,7 +66,7 @@ func (q *queued) taken(r *AddResult, repeat bool) (taken, sure bool) {
 	case AddUnreadable:
 		return there.UID == m.UID && !repeat, true
 	}
-	if !there.called(m) { // nothing but its uid led there
+	if !called(there, m) { // nothing but its uid led there
 		return true, true
 	}
 	if there.UID != m.UID {
@@ -80,14 +82,14 @@ func (q *queued) taken(r *AddResult, repeat bool) (taken, sure bool) {
 	if changed > 0 { // what it was stored as nobody can tell any more
 		return false, true
 	}
-	if !there.begunAs(m) {
+	if !begunAs(there, m) {
 		return true, true
 	}
 	return false, m.ID != "" || there.State.Ended() // its digest, or all that is left of it, is the same
 }
 
 // differs reports whether the message that is there has not what a push gives it.
-func (c *coalescer) differs(ctx context.Context, m *Message, there *Info) (bool, error) {
+func (c *coalescer) differs(ctx context.Context, m *message.Message, there *message.Info) (bool, error) {
 	found, err := c.s.cfg.Timeline.Find(ctx, Ref{UID: m.UID})
 	if err != nil {
 		return false, fmt.Errorf("compare it with the message %s: %w: %w", m.UID, ErrOutcomeUnknown, err)
@@ -101,11 +103,13 @@ func (c *coalescer) differs(ctx context.Context, m *Message, there *Info) (bool,
 }
 
 // called reports whether a message has the name, the topic and the key of another.
-func (i *Info) called(m *Message) bool { return i.ID == m.ID && i.Topic == m.Topic && i.Key == m.Key }
+func called(i *message.Info, m *message.Message) bool {
+	return i.ID == m.ID && i.Topic == m.Topic && i.Key == m.Key
+}
 
 // begunAs reports whether a message that did not change can have been stored as m, by the fields that every store
 // returns.
-func (i *Info) begunAs(m *Message) bool {
+func begunAs(i *message.Info, m *message.Message) bool {
 	const whole = time.Millisecond // a store keeps a part of one as one
 	return i.Due == m.Due && i.Priority == m.Priority && i.Attempt == m.Attempt && i.Digest == m.Digest &&
 		(i.TTL+whole-1)/whole == (m.TTL+whole-1)/whole

@@ -2,9 +2,8 @@ package scheduler
 
 import "slices"
 
-// TopicPage finds the topics of a page: the first ones by name, after the last of
-// the page before. A store meets it with its topics in whatever order they come,
-// and as often as they come.
+// TopicPage finds the topics of a page: the first ones by name, after the last of the page before. A store meets it
+// with its topics in whatever order they come, and as often as they come.
 type TopicPage struct {
 	after string
 	limit int

@@ -7,8 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestTopicPage_IsTheFirstNamesAfterTheLast: whatever the order, and however often a
-// name comes.
+// TestTopicPage_IsTheFirstNamesAfterTheLast: whatever the order, and however often a name comes.
 func TestTopicPage_IsTheFirstNamesAfterTheLast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.StringMatching("[a-c]{1,3}")

@@ -1,6 +1,6 @@
-// Package answer turns the scheduler's results into answers for callers, with the same words and statuses through HTTP
-// and through NATS, and callers' requests into the scheduler's arguments. It holds no connection and no state. bridge
-// and bridge/api both use it, so that neither needs the other.
+// Package answer translates between the scheduler and its callers: it turns the scheduler's results into answers, with
+// the same words and statuses through HTTP and through NATS, and callers' requests into the scheduler's arguments. It
+// holds no connection and no state. bridge and bridge/api both use it, so that neither needs the other.
 package answer
 
 import (
@@ -9,33 +9,34 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// ByNATS is the caller's name for requests over NATS, which names no callers: NATS permissions decide who may call.
+// ByNATS is the caller's name in requests over NATS. They name no callers: NATS permissions decide who may call.
 const ByNATS = "nats"
 
-// Push is a checked push as the scheduler takes it. An id in the form of a uid means exactly that uid: the retry of a
-// push whose outcome stayed unknown. With an attempt it is the name of the message that a consumer sends back. The body
-// is shared, not copied.
+// Push converts a checked push into the scheduler's form. An id in the form of a uid means exactly that uid: the push
+// is repeated because its outcome stayed unknown. With an attempt, the id is the name of the message that a consumer
+// sends back. The body is shared, not copied.
 func Push(p *wire.Push, body []byte) *scheduler.Push {
 	s := &scheduler.Push{
 		ID: p.ID, Key: p.Key, Topic: p.Topic, Body: body,
 		Priority: p.Priority, TTL: p.TTL, Attempt: uint32(p.Attempt), // wire bounds it
-		Retry: scheduler.Retry(p.Retry), Merge: merges[p.OnDuplicate], MaxWait: p.MaxWait,
+		Retry: message.Retry(p.Retry), Merge: merges[p.OnDuplicate], MaxWait: p.MaxWait,
 		HasAt: p.HasAt, Delay: p.Delay, ByRetry: p.ByRetry(),
 	}
 	if p.HasAt {
-		s.At = scheduler.CeilMilli(p.At)
+		s.At = message.CeilMilli(p.At)
 	}
-	if scheduler.IsUID(p.ID) && p.Attempt == 0 {
-		s.UID, s.ID = scheduler.UID(p.ID), ""
+	if message.IsUID(p.ID) && p.Attempt == 0 {
+		s.UID, s.ID = message.UID(p.ID), ""
 	}
-	if p.Merges() && s.ID == "" { // what is equal meets under its content
-		s.ID = scheduler.ContentName(p.Topic, body)
+	if p.Merges() && s.ID == "" { // equal merging pushes meet under the name of their content
+		s.ID = message.ContentName(p.Topic, body)
 	}
 	s.Headers = headers(p.Headers)
 	if p.Reason != "" { // delivered with the retry
-		s.Headers = append(s.Headers, scheduler.Header{Name: wire.HeaderReason, Value: p.Reason})
+		s.Headers = append(s.Headers, message.Header{Name: wire.HeaderReason, Value: p.Reason})
 	}
 	if p.ID != "" || p.Merges() {
 		s.Options = p.Options()
@@ -43,29 +44,30 @@ func Push(p *wire.Push, body []byte) *scheduler.Push {
 	return s
 }
 
-var merges = map[string]scheduler.Merge{wire.Keep: scheduler.MergeKeep, wire.Replace: scheduler.MergeReplace,
-	wire.Debounce: scheduler.MergeDebounce}
+var merges = map[string]message.Merge{wire.Keep: message.MergeKeep, wire.Replace: message.MergeReplace,
+	wire.Debounce: message.MergeDebounce}
 
-func headers(list []wire.Header) []scheduler.Header {
+func headers(list []wire.Header) []message.Header {
 	if len(list) == 0 {
 		return nil
 	}
-	out := make([]scheduler.Header, len(list), len(list)+1)
+	out := make([]message.Header, len(list), len(list)+1)
 	for i, h := range list {
-		out[i] = scheduler.Header(h)
+		out[i] = message.Header(h)
 	}
 	return out
 }
 
-// Ref is the message that a caller names: by uid, or by its own id, alone or on a topic and within a key.
+// Ref returns a reference to the message that a caller names: by uid, or by its own id, alone or on a topic and within
+// a key.
 func Ref(n wire.Named) (scheduler.Ref, error) {
 	if n.Topic != "" {
 		if err := wire.CheckSubject(n.Topic); err != nil {
 			return scheduler.Ref{}, err
 		}
 	}
-	if scheduler.IsUID(n.ID) {
-		return scheduler.Ref{UID: scheduler.UID(n.ID), Topic: n.Topic}, nil
+	if message.IsUID(n.ID) {
+		return scheduler.Ref{UID: message.UID(n.ID), Topic: n.Topic}, nil
 	}
 	if err := wire.CheckID(n.ID); err != nil {
 		return scheduler.Ref{}, err
@@ -78,8 +80,8 @@ func Ref(n wire.Named) (scheduler.Ref, error) {
 	return scheduler.Ref{ID: n.ID, Topic: n.Topic, Key: n.Key, Keyed: n.Keyed}, nil
 }
 
-// Accepted answers a push, with a problem where it was not kept. Of the answer Duplicate and Merged say whether there
-// is a new message: HTTP's 201, or 200.
+// Accepted returns the answer to a push, or a problem if it was not stored. Duplicate and Merged in the answer say
+// whether the push made a new message, which HTTP answers with 201, or none, answered with 200.
 func Accepted(a scheduler.Accepted) wire.Result {
 	r := wire.Result{Answer: wire.Answer{
 		ID: a.ID, UID: string(a.UID), Due: int64(a.Due), State: a.State.String(), Version: a.Version,
@@ -103,12 +105,12 @@ func Accepted(a scheduler.Accepted) wire.Result {
 	return r
 }
 
-// Info is a look-up's answer.
-func Info(i *scheduler.Info) wire.Info {
+// Info returns the answer to a look-up.
+func Info(i *message.Info) wire.Info {
 	w := wire.Info{
 		ID: name(i), UID: string(i.UID), Key: i.Key, Topic: i.Topic, State: i.State.String(), Version: i.Version,
 		Due: wire.FormatTime(int64(i.Due)), Priority: i.Priority, Attempt: i.Attempt,
-		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals, Parked: i.Mark.Lane, ParkedWhy: i.ParkedWhy,
+		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals, Parked: string(i.Mark.Lane), ParkedWhy: i.ParkedWhy,
 		EndedAt: wire.FormatTime(int64(i.EndedAt)), Kind: i.Kind.String(), Other: string(i.Other), Reason: i.Reason,
 	}
 	if i.TTL > 0 {
@@ -127,15 +129,15 @@ func Info(i *scheduler.Info) wire.Info {
 	return w
 }
 
-func name(i *scheduler.Info) string {
+func name(i *message.Info) string {
 	if i.ID != "" {
 		return i.ID
 	}
 	return string(i.UID)
 }
 
-// Cancel answers a cancel of the message called id. Canceled means that this delivery never comes; everything else is a
-// problem that says what really happened.
+// Cancel returns the answer to a cancel of the message named id. Canceled means that this delivery will not happen;
+// every other outcome is a problem that says what happened instead.
 func Cancel(id string, r *scheduler.CancelResult) (wire.Canceled, *wire.Problem) {
 	i := &r.Info
 	refuse := func(word, detail string) *wire.Problem { return conflict(id, i, word, detail) }
@@ -156,12 +158,12 @@ func Cancel(id string, r *scheduler.CancelResult) (wire.Canceled, *wire.Problem)
 		switch {
 		case r.Buried:
 			p.Detail += "; a push of it that stands in the intake by now will be accepted as canceled"
-		case !scheduler.IsUID(id):
+		case !message.IsUID(id):
 			p.Detail += "; only a cancel with its topic is remembered, for a push of it that is still on its way"
 		}
 		return wire.Canceled{}, &p
 	}
-	if i.State == scheduler.StateCanceled { // it had ended before
+	if i.State == message.StateCanceled { // it had ended before
 		if i.Mark.Uncertain {
 			return wire.Canceled{}, maybe()
 		}
@@ -170,21 +172,21 @@ func Cancel(id string, r *scheduler.CancelResult) (wire.Canceled, *wire.Problem)
 	return wire.Canceled{}, ended(id, i)
 }
 
-// conflict is what the state of a message refuses.
-func conflict(id string, i *scheduler.Info, word, detail string) *wire.Problem {
+// conflict returns the problem for a change that the state of the message forbids.
+func conflict(id string, i *message.Info, word, detail string) *wire.Problem {
 	return &wire.Problem{
 		Status: http.StatusConflict, Word: word, Detail: detail, ID: id, UID: string(i.UID), State: i.State.String(),
 		Due: wire.FormatTime(int64(i.Due)), At: wire.FormatTime(int64(i.EndedAt)),
 	}
 }
 
-func inFlight(id string, i *scheduler.Info) *wire.Problem {
+func inFlight(id string, i *message.Info) *wire.Problem {
 	return conflict(id, i, "in_flight", "the message is being delivered now; ask again in a moment")
 }
 
-// ended says how and when a message had ended.
-func ended(id string, i *scheduler.Info) *wire.Problem {
-	if i.State == scheduler.StateDelivered {
+// ended returns the problem for a message that has ended, with how and when it ended.
+func ended(id string, i *message.Info) *wire.Problem {
+	if i.State == message.StateDelivered {
 		return conflict(id, i, "already_delivered", "the message was delivered at "+wire.FormatTime(int64(i.EndedAt)))
 	}
 	detail := fmt.Sprintf("the message ended as %s at %s", i.State, wire.FormatTime(int64(i.EndedAt)))
@@ -197,9 +199,9 @@ func ended(id string, i *scheduler.Info) *wire.Problem {
 	return conflict(id, i, "already_"+i.State.String(), detail)
 }
 
-func canceled(i *scheduler.Info) wire.Canceled {
+func canceled(i *message.Info) wire.Canceled {
 	return wire.Canceled{
-		ID: name(i), UID: string(i.UID), State: scheduler.StateCanceled.String(), Topic: i.Topic,
+		ID: name(i), UID: string(i.UID), State: message.StateCanceled.String(), Topic: i.Topic,
 		Due: wire.FormatTime(int64(i.Due)), At: wire.FormatTime(int64(i.EndedAt)), Version: i.Version,
 		Attempt: i.Attempt,
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 const uid = "t-0123456789abcdef"
@@ -26,7 +27,7 @@ func TestPush_CarriesEveryField(t *testing.T) {
 		t.Fatal(item.Err)
 	}
 	want := &scheduler.Push{
-		ID: "i", Key: "k", Topic: "a", Headers: []scheduler.Header{{Name: "x", Value: "1"}, {Name: "x", Value: "2"}},
+		ID: "i", Key: "k", Topic: "a", Headers: []message.Header{{Name: "x", Value: "1"}, {Name: "x", Value: "2"}},
 		Body:     []byte("b"),
 		Priority: 3, TTL: 5 * time.Millisecond, Attempt: 2, At: 1896076800000, HasAt: true,
 		Options: item.Push.Options(),
@@ -169,13 +170,13 @@ func TestAccepted_GivesTheIDToRetryWith(t *testing.T) {
 	if r.Problem == nil || r.Problem.ID != uid || r.Problem.Status != 504 {
 		t.Errorf("got %+v", r.Problem)
 	}
-	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: scheduler.StateDelivered,
+	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: message.StateDelivered,
 		Err: scheduler.ErrDuplicateID})
 	if r.Problem == nil || r.Problem.UID != uid || r.Problem.State != "delivered" ||
 		r.Problem.Due != "2030-01-31T08:00:00.000Z" {
 		t.Errorf("got %+v", r.Problem)
 	}
-	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: scheduler.StateWaiting,
+	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: message.StateWaiting,
 		Version: 1, Duplicate: true})
 	want := wire.Answer{ID: "order", UID: uid, Due: 1896076800000, State: "waiting", Version: 1, Durable: "redis",
 		Duplicate: true}
@@ -195,9 +196,9 @@ func TestProblem_SaysWhatHelps(t *testing.T) {
 
 func TestProblem_NamesWhatAnAmbiguousIDMayMean(t *testing.T) {
 	t.Parallel()
-	err := &scheduler.AmbiguousError{Candidates: []scheduler.Info{
-		{Message: scheduler.Message{UID: uid, ID: "a", Topic: "mail.x"}, State: scheduler.StateWaiting},
-		{Message: scheduler.Message{UID: uid, ID: "a", Topic: "mail.x", Key: "k"}, State: scheduler.StateDelivered},
+	err := &scheduler.AmbiguousError{Candidates: []message.Info{
+		{Message: message.Message{UID: uid, ID: "a", Topic: "mail.x"}, State: message.StateWaiting},
+		{Message: message.Message{UID: uid, ID: "a", Topic: "mail.x", Key: "k"}, State: message.StateDelivered},
 	}}
 	p := answer.Problem(fmt.Errorf("cancel: %w", err))
 	want := []wire.Candidate{{Topic: "mail.x", UID: uid, State: "waiting"},
@@ -233,28 +234,28 @@ func TestCancel_SaysWhatIsRememberedOfAnIDThatNothingHas(t *testing.T) {
 
 func TestCancel_NeverSaysOKForWhatAConsumerMayHaveSeen(t *testing.T) {
 	t.Parallel()
-	info := func(s scheduler.State, uncertain bool) scheduler.Info {
-		return scheduler.Info{Message: scheduler.Message{UID: uid, Topic: "a",
-			Mark: scheduler.Mark{Uncertain: uncertain}}, State: s, EndedAt: 1896076800000}
+	info := func(s message.State, uncertain bool) message.Info {
+		return message.Info{Message: message.Message{UID: uid, Topic: "a",
+			Mark: message.Mark{Uncertain: uncertain}}, State: s, EndedAt: 1896076800000}
 	}
 	for _, c := range []struct {
 		result scheduler.CancelResult
 		word   string
 		status int
 	}{
-		{scheduler.CancelResult{Code: scheduler.CancelDone, Info: info(scheduler.StateCanceled, false)}, "", 200},
-		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateCanceled, false)}, "", 200},
-		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateCanceled, true)},
+		{scheduler.CancelResult{Code: scheduler.CancelDone, Info: info(message.StateCanceled, false)}, "", 200},
+		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(message.StateCanceled, false)}, "", 200},
+		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(message.StateCanceled, true)},
 			"maybe_delivered", 409},
-		{scheduler.CancelResult{Code: scheduler.CancelMaybe, Info: info(scheduler.StateCanceled, true)},
+		{scheduler.CancelResult{Code: scheduler.CancelMaybe, Info: info(message.StateCanceled, true)},
 			"maybe_delivered", 409},
-		{scheduler.CancelResult{Code: scheduler.CancelInFlight, Info: info(scheduler.StateInFlight, false)},
+		{scheduler.CancelResult{Code: scheduler.CancelInFlight, Info: info(message.StateInFlight, false)},
 			"in_flight", 409},
-		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateDelivered, false)},
+		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(message.StateDelivered, false)},
 			"already_delivered", 409},
-		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateExpired, false)},
+		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(message.StateExpired, false)},
 			"already_expired", 409},
-		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(scheduler.StateDead, true)},
+		{scheduler.CancelResult{Code: scheduler.CancelEnded, Info: info(message.StateDead, true)},
 			"already_dead", 409},
 		{scheduler.CancelResult{Code: scheduler.CancelUnknown}, "unknown_id", 404},
 	} {
@@ -276,9 +277,9 @@ func TestCancel_NeverSaysOKForWhatAConsumerMayHaveSeen(t *testing.T) {
 
 func TestInfo_KeepsTheBodyWhole(t *testing.T) {
 	t.Parallel()
-	i := scheduler.Info{Message: scheduler.Message{UID: uid, Topic: "a", Body: []byte("text"), TTL: time.Minute,
-		Headers: []scheduler.Header{{Name: "x", Value: "1"}, {Name: "x", Value: "2"}}, Due: 1896076800000},
-		State: scheduler.StateWaiting}
+	i := message.Info{Message: message.Message{UID: uid, Topic: "a", Body: []byte("text"), TTL: time.Minute,
+		Headers: []message.Header{{Name: "x", Value: "1"}, {Name: "x", Value: "2"}}, Due: 1896076800000},
+		State: message.StateWaiting}
 	w := answer.Info(&i)
 	if w.ID != uid || *w.Body != "text" || w.BodyBase64 != nil ||
 		!reflect.DeepEqual(w.Headers, map[string][]string{"x": {"1", "2"}}) || w.EndedAt != "" || w.TTL != "1m0s" {

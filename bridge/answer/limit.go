@@ -2,18 +2,18 @@ package answer
 
 import (
 	"github.com/tarry-mq/tarry/bridge/wire"
-	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Limits are how large a message a door takes, in bytes; 0 is no limit. They hold for a message that was changed in
-// part, too: it must not become what could not have been pushed.
+// Limits are the maximum sizes of a message that an API accepts, in bytes; 0 is no limit. They also apply to a message
+// that was partly changed: it must not become a message that could not have been pushed.
 type Limits struct {
 	Content int   // body and user headers together
-	Payload int64 // the whole of what is delivered, as max_payload of NATS counts
+	Payload int64 // the complete delivered message, as max_payload of NATS counts
 }
 
-// Fits refuses a message with the word of a push that is too large, or whose headers do not go with its body.
-func (l Limits) Fits(m *scheduler.Message) error {
+// Fits refuses a message that is too large, or whose headers do not fit its body, with the word that a push would get.
+func (l Limits) Fits(m *message.Message) error {
 	p := wire.Push{ID: m.ID, Key: m.Key, Topic: m.Topic, Retry: wire.Retry(m.Retry),
 		Headers: make([]wire.Header, len(m.Headers))}
 	for i, h := range m.Headers {

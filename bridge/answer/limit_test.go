@@ -7,15 +7,14 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
-	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// A change of the body or of the headers makes no message that could not have
-// been pushed.
+// A change of the body or of the headers makes no message that could not have been pushed.
 func TestLimits_RefuseAStatusBesideAnEmptyBody(t *testing.T) {
 	t.Parallel()
-	m := &scheduler.Message{Topic: "orders", Body: []byte("x")}
-	m.Headers = []scheduler.Header{{Name: "status", Value: "503"}}
+	m := &message.Message{Topic: "orders", Body: []byte("x")}
+	m.Headers = []message.Header{{Name: "status", Value: "503"}}
 	if err := (answer.Limits{}).Fits(m); err != nil {
 		t.Error(err)
 	}
@@ -33,7 +32,7 @@ func TestLimits_AreThoseOfAPush(t *testing.T) {
 		Headers: []wire.Header{{Name: "X", Value: "1"}}}
 	body := []byte(strings.Repeat("x", 100))
 	asked := answer.Push(&push, body)
-	m := &scheduler.Message{ID: asked.ID, Key: asked.Key, Topic: asked.Topic, Headers: asked.Headers, Body: body}
+	m := &message.Message{ID: asked.ID, Key: asked.Key, Topic: asked.Topic, Headers: asked.Headers, Body: body}
 	most := push.DeliveredSize(len(body))
 	for _, c := range []struct {
 		limits answer.Limits

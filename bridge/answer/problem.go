@@ -9,7 +9,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// The stable words of problems that are not about one field of a request; those are wire's. Programs compare them.
+// The stable words of problems that do not concern a single field of a request; wire has those. Programs compare them.
 const (
 	WordUnavailable    = "unavailable"
 	WordBucket         = "bucket_unavailable" // of one bucket while others answer
@@ -39,15 +39,15 @@ const (
 	WordNoStandby = "no_standby"
 )
 
-// What an election answers when it cannot do what was asked.
+// The errors of an election that cannot do what was requested.
 var (
-	// ErrNoLeader: nobody leads at the moment.
+	// ErrNoLeader reports that no instance leads at the moment.
 	ErrNoLeader = errors.New("no instance leads")
-	// ErrNotLeader: another instance leads.
+	// ErrNotLeader reports that another instance leads.
 	ErrNotLeader = errors.New("this instance does not lead")
-	// ErrNoStandby: nobody could take over.
+	// ErrNoStandby reports that no other instance could take over.
 	ErrNoStandby = errors.New("no other instance could take over")
-	// ErrUnreachable: what holds the election gives no answer.
+	// ErrUnreachable reports that the election's coordinator does not answer.
 	ErrUnreachable = errors.New(
 		"ZooKeeper does not answer this instance, so it cannot tell who leads and who stands by; " +
 			"it takes pushes and changes all the same, and what is due leaves as soon as a leader reaches ZooKeeper")
@@ -58,7 +58,7 @@ var problems = []struct {
 	status int
 	word   string
 }{
-	// First, since what may have happened must never be reported as not having happened.
+	// This one is first: a change that may have happened must never be reported as one that did not.
 	{scheduler.ErrOutcomeUnknown, http.StatusGatewayTimeout, WordOutcomeUnknown},
 	{scheduler.ErrUnknownID, http.StatusNotFound, WordUnknownID},
 	{scheduler.ErrDuplicateID, http.StatusConflict, WordDuplicateID},
@@ -85,13 +85,13 @@ var problems = []struct {
 	{scheduler.ErrUnavailable, http.StatusServiceUnavailable, WordUnavailable},
 	{scheduler.ErrNoMachineID, http.StatusServiceUnavailable, WordUnavailable},
 	{scheduler.ErrClockBack, http.StatusServiceUnavailable, WordUnavailable},
-	// The caller's own limit ran out, or it went away, while the store had the request.
+	// The caller's time-out passed, or the caller went away, while the store had the request.
 	{context.DeadlineExceeded, http.StatusGatewayTimeout, WordOutcomeUnknown},
 	{context.Canceled, http.StatusGatewayTimeout, WordOutcomeUnknown},
 }
 
-// Problem returns an error in the words of the contract. An error that it does not know becomes 500 internal, without
-// any detail of the cause: the error itself is for the log.
+// Problem converts an error into a problem of the API. An unknown error becomes 500 internal without any detail of the
+// cause; the error itself is for the log.
 func Problem(err error) wire.Problem {
 	var refused *wire.Error
 	if errors.As(err, &refused) {
@@ -123,7 +123,7 @@ func Problem(err error) wire.Problem {
 		Detail: "something went wrong inside; the log says what"}
 }
 
-// candidates are the messages that an ambiguous id may mean.
+// candidates returns the messages that an ambiguous id may refer to.
 func candidates(err error) (list []wire.Candidate) {
 	var ambiguous *scheduler.AmbiguousError
 	if !errors.As(err, &ambiguous) {

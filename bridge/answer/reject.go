@@ -7,13 +7,14 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// What can be wrong with an order about rejects.
+// The errors of orders about rejects.
 var (
-	// ErrNoRejects: there is no JetStream, so no intake and no rejects.
+	// ErrNoRejects reports that there is no JetStream, hence neither an intake nor rejects.
 	ErrNoRejects = errors.New("nats runs without jetstream: pushes by tag are not kept there, and none can be rejected")
-	// ErrUnknownReject: no reject has this sequence; it was requeued, or is past the limits of the stream of rejects.
+	// ErrUnknownReject reports that no reject has this sequence: it was requeued, or the limits of the stream of
+	// rejects removed it.
 	ErrUnknownReject = errors.New("no reject has this sequence")
-	// ErrIncompleteReject: the reject lacks a part of what was sent.
+	// ErrIncompleteReject reports that the reject lacks a part of the original message.
 	ErrIncompleteReject = errors.New("the reject lacks a part of what was sent")
 )
 
@@ -24,7 +25,7 @@ type RejectQuery struct {
 	Word  string // of the problem; empty: all
 	From  uint64 // the lowest sequence
 	Limit int
-	// See reports whether the caller may see what is on a topic; nil: all.
+	// See reports whether the caller may see the messages of a topic; nil: of every topic.
 	See func(topic string) bool
 }
 

@@ -8,9 +8,10 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Edit is a change of a waiting message as the scheduler takes it. Headers and body are shared where they can be.
+// Edit converts a change of a waiting message into the scheduler's form. It shares headers and body where possible.
 func Edit(e *wire.Edit) scheduler.Edit {
 	s := scheduler.Edit{
 		HasAt: e.HasAt, Delay: e.Delay, HasDelay: e.HasDelay, Shift: e.Shift, HasShift: e.HasShift,
@@ -18,12 +19,12 @@ func Edit(e *wire.Edit) scheduler.Edit {
 		Headers: headers(e.Headers), HasHeaders: e.HasHeaders, Body: e.Body, HasBody: e.HasBody, Version: e.Version,
 	}
 	if e.HasAt {
-		s.At = scheduler.CeilMilli(e.At)
+		s.At = message.CeilMilli(e.At)
 	}
 	return s
 }
 
-// Amend answers the change of the message called id, or what stands in its way.
+// Amend returns the answer to a change of the message named id, or the problem that prevented it.
 func Amend(id string, r *scheduler.AmendResult) (wire.Rescheduled, *wire.Problem) {
 	i := &r.Info
 	switch r.Code {
@@ -50,7 +51,7 @@ func Amend(id string, r *scheduler.AmendResult) (wire.Rescheduled, *wire.Problem
 	return wire.Rescheduled{}, &p
 }
 
-// Selection picks waiting messages as the scheduler takes it, with durations counted from now.
+// Selection converts a selection of waiting messages into the scheduler's form, with durations counted from now.
 func Selection(s *wire.Selection, now time.Time) (scheduler.Selection, error) {
 	sel := scheduler.Selection{Topic: s.Topic, Key: s.Key, HasKey: s.HasKey, DryRun: s.DryRun}
 	var from, to time.Time
@@ -63,7 +64,8 @@ func Selection(s *wire.Selection, now time.Time) (scheduler.Selection, error) {
 	return sel, bounds(&sel, from, to, s.HasFrom, s.HasTo, wire.FieldDueFrom, wire.FieldDueTo)
 }
 
-// DeadSelection picks dead messages by topic and by when they died, with durations counted back from now.
+// DeadSelection converts a selection of dead messages, by topic and time of death, into the scheduler's form, with
+// durations counted back from now.
 func DeadSelection(o *wire.DeadOrder, now time.Time) (scheduler.Selection, error) {
 	sel := scheduler.Selection{Topic: o.Topic, DryRun: o.DryRun}
 	var from, to time.Time
@@ -79,29 +81,29 @@ func DeadSelection(o *wire.DeadOrder, now time.Time) (scheduler.Selection, error
 	return sel, bounds(&sel, from, to, o.HasFrom, o.HasTo || o.HasOlder, wire.FieldFrom, wire.FieldTo)
 }
 
-// bounds sets the bounds of a selection, in whole milliseconds on the inside of what was asked. A bound before 1970
-// must not become 0, which is none.
+// bounds sets the bounds of a selection, rounded inward to whole milliseconds. A bound before 1970 must not become 0,
+// which means no bound.
 func bounds(sel *scheduler.Selection, from, to time.Time, hasFrom, hasTo bool, nameFrom, nameTo string) error {
 	if hasFrom && hasTo && from.After(to) {
 		return &wire.Error{Word: "invalid_" + nameFrom, Field: nameFrom, Detail: "lies after " + nameTo}
 	}
 	if hasFrom {
-		sel.From = max(scheduler.CeilMilli(from), 0)
+		sel.From = max(message.CeilMilli(from), 0)
 	}
 	if hasTo {
-		sel.To = max(scheduler.Milli(to.UnixMilli()), 1)
+		sel.To = max(message.Milli(to.UnixMilli()), 1)
 	}
 	return nil
 }
 
-// Requeue is how dead messages get another life.
+// Requeue converts an order to requeue dead messages into the scheduler's form.
 func Requeue(o *wire.DeadOrder) scheduler.Requeue {
 	return scheduler.Requeue{Delay: o.Delay, Headers: headers(o.Headers), HasHeaders: o.HasHeaders, Body: o.Body,
 		HasBody: o.HasBody}
 }
 
-// Requeued answers a requeue of the dead message that ref names. An unknown outcome carries the id to ask again with
-// (requeueing is idempotent), and the uid under which the new message waits if it was made.
+// Requeued returns the answer to a requeue of the dead message that ref names. An unknown outcome carries the id to ask
+// again with (requeueing is idempotent), and the uid under which the new message waits if it was made.
 func Requeued(ref scheduler.Ref, a scheduler.Accepted) wire.Result {
 	r := Accepted(a)
 	if r.Problem != nil && r.Problem.Word == WordOutcomeUnknown {
@@ -110,7 +112,7 @@ func Requeued(ref scheduler.Ref, a scheduler.Accepted) wire.Result {
 	return r
 }
 
-// Report answers an operation on many.
+// Report returns the answer to an operation on many messages.
 func Report(r scheduler.Report, dryRun bool) wire.Report {
 	return wire.Report{
 		DryRun: dryRun, Looked: r.Looked, Matched: r.Matched, Done: r.Done, InFlight: r.InFlight, Maybe: r.Maybe,
@@ -118,7 +120,7 @@ func Report(r scheduler.Report, dryRun bool) wire.Report {
 	}
 }
 
-// Stopped is why an operation on many ended before it had come to the end, with what was done until then.
+// Stopped returns the problem that stopped an operation on many messages early, with a report of what it had done.
 func Stopped(r scheduler.Report, dryRun bool, err error) wire.Problem {
 	p := Problem(err)
 	report := Report(r, dryRun)

@@ -9,24 +9,25 @@ import (
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestPush_CarriesMergingAndRetries(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]scheduler.Push{
 		`{"topic":"a","delay":"1s","on_duplicate":"keep"}`: {Delay: time.Second,
-			Merge: scheduler.MergeKeep},
+			Merge: message.MergeKeep},
 		`{"topic":"a","delay":"1s","id":"i","on_duplicate":"replace"}`: {Delay: time.Second, ID: "i",
-			Merge: scheduler.MergeReplace},
+			Merge: message.MergeReplace},
 		`{"topic":"a","delay":"1s","id":"i","on_duplicate":"reject"}`: {Delay: time.Second, ID: "i"},
-		`{"topic":"a","delay":0,"on_duplicate":"debounce","max_wait":"1h"}`: {Merge: scheduler.MergeDebounce,
+		`{"topic":"a","delay":0,"on_duplicate":"debounce","max_wait":"1h"}`: {Merge: message.MergeDebounce,
 			MaxWait: time.Hour},
 		`{"topic":"a","delay":"1s","retry":"1m,5m~20%"}`: {Delay: time.Second,
-			Retry: scheduler.Retry{Delays: []time.Duration{time.Minute, 5 * time.Minute}, Jitter: 20}},
+			Retry: message.Retry{Delays: []time.Duration{time.Minute, 5 * time.Minute}, Jitter: 20}},
 		`{"topic":"a","id":"i","attempt":2}`:           {ID: "i", Attempt: 2, ByRetry: true},
 		`{"topic":"a","id":"i","attempt":2,"delay":0}`: {ID: "i", Attempt: 2},
 		`{"topic":"a","id":"i","attempt":3,"reason":"no","headers":{"z":"1"}}`: {ID: "i", Attempt: 3, ByRetry: true,
-			Headers: []scheduler.Header{{Name: "z", Value: "1"}, {Name: "Tarry-Reason", Value: "no"}}},
+			Headers: []message.Header{{Name: "z", Value: "1"}, {Name: "Tarry-Reason", Value: "no"}}},
 		`{"topic":"a","id":"` + uid + `","attempt":2}`: {ID: uid, Attempt: 2, ByRetry: true},
 	} {
 		item := wire.DecodePush([]byte(text), "delayed")
@@ -35,11 +36,11 @@ func TestPush_CarriesMergingAndRetries(t *testing.T) {
 			continue
 		}
 		want.Topic = "a"
-		if want.ID != "" || want.Merge != scheduler.MergeReject {
+		if want.ID != "" || want.Merge != message.MergeReject {
 			want.Options = item.Push.Options()
 		}
-		if want.ID == "" && want.Merge != scheduler.MergeReject {
-			want.ID = scheduler.ContentName("a", nil)
+		if want.ID == "" && want.Merge != message.MergeReject {
+			want.ID = message.ContentName("a", nil)
 		}
 		if got := answer.Push(&item.Push, item.Body); !reflect.DeepEqual(got, &want) {
 			t.Errorf("%s: got %+v\nwant %+v", text, got, want)
@@ -49,12 +50,12 @@ func TestPush_CarriesMergingAndRetries(t *testing.T) {
 
 func TestAccepted_TellsMergingAndWhatItCouldNotReplace(t *testing.T) {
 	t.Parallel()
-	r := answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: scheduler.StateWaiting,
+	r := answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: message.StateWaiting,
 		Version: 2, Merged: true})
 	if r.Problem != nil || !r.Answer.Merged || r.Answer.Version != 2 || r.Answer.Duplicate {
 		t.Errorf("got %+v", r)
 	}
-	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: scheduler.StateWaiting,
+	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: message.StateWaiting,
 		Err: scheduler.ErrMaybeDelivered})
 	if p := r.Problem; p == nil || p.Word != "maybe_delivered" || p.Status != 409 || p.UID != uid ||
 		p.State != "waiting" {
@@ -71,7 +72,7 @@ func TestEdit_CarriesEveryField(t *testing.T) {
 	}
 	want := scheduler.Edit{At: 1896076800000, HasAt: true, HasPriority: true, HasBody: true, Body: []byte{},
 		HasHeaders: true,
-		Headers:    []scheduler.Header{{Name: "a", Value: "b"}}, Version: 3}
+		Headers:    []message.Header{{Name: "a", Value: "b"}}, Version: 3}
 	if got := answer.Edit(&e); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)
 	}
@@ -87,26 +88,26 @@ func TestEdit_CarriesEveryField(t *testing.T) {
 
 func TestAmend_SaysWhatReallyHappened(t *testing.T) {
 	t.Parallel()
-	info := func(s scheduler.State) scheduler.Info {
-		return scheduler.Info{Message: scheduler.Message{UID: uid, ID: "order", Topic: "a", Due: 1896076800000,
+	info := func(s message.State) message.Info {
+		return message.Info{Message: message.Message{UID: uid, ID: "order", Topic: "a", Due: 1896076800000,
 			Priority: 7}, State: s, Version: 4, EndedAt: 1896076800000}
 	}
 	for _, c := range []struct {
 		code   scheduler.AmendCode
-		state  scheduler.State
+		state  message.State
 		word   string
 		status int
 	}{
-		{scheduler.AmendDone, scheduler.StateWaiting, "", 200},
-		{scheduler.AmendUnknown, scheduler.StateNone, "unknown_id", 404},
-		{scheduler.AmendInFlight, scheduler.StateInFlight, "in_flight", 409},
-		{scheduler.AmendMaybe, scheduler.StateWaiting, "maybe_delivered", 409},
-		{scheduler.AmendEnded, scheduler.StateDelivered, "already_delivered", 409},
-		{scheduler.AmendEnded, scheduler.StateExpired, "already_expired", 409},
-		{scheduler.AmendEnded, scheduler.StateDead, "already_dead", 409},
-		{scheduler.AmendEnded, scheduler.StateCanceled, "already_canceled", 409},
-		{scheduler.AmendVersion, scheduler.StateWaiting, "version_mismatch", 412},
-		{scheduler.AmendCode(200), scheduler.StateWaiting, "unknown_id", 404},
+		{scheduler.AmendDone, message.StateWaiting, "", 200},
+		{scheduler.AmendUnknown, message.StateNone, "unknown_id", 404},
+		{scheduler.AmendInFlight, message.StateInFlight, "in_flight", 409},
+		{scheduler.AmendMaybe, message.StateWaiting, "maybe_delivered", 409},
+		{scheduler.AmendEnded, message.StateDelivered, "already_delivered", 409},
+		{scheduler.AmendEnded, message.StateExpired, "already_expired", 409},
+		{scheduler.AmendEnded, message.StateDead, "already_dead", 409},
+		{scheduler.AmendEnded, message.StateCanceled, "already_canceled", 409},
+		{scheduler.AmendVersion, message.StateWaiting, "version_mismatch", 412},
+		{scheduler.AmendCode(200), message.StateWaiting, "unknown_id", 404},
 	} {
 		ok, p := answer.Amend("order", &scheduler.AmendResult{Code: c.code, Info: info(c.state)})
 		if c.word == "" {

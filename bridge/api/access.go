@@ -3,11 +3,14 @@ package api
 import (
 	"context"
 	"crypto/sha256"
+	"net"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strings"
 )
 
-// admitted lets h see only requests that may be made.
+// admitted calls h only for requests with the needed right.
 func (s *Server) admitted(needs right, h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		token, err := s.admit(r)
@@ -15,7 +18,7 @@ func (s *Server) admitted(needs right, h handler) handler {
 			return err
 		}
 		if token == nil && !needs.audited() {
-			return h(w, r) // nothing to remember
+			return h(w, r) // there is no visit to record
 		}
 		v := &visit{token: token}
 		r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
@@ -32,7 +35,7 @@ func (s *Server) admitted(needs right, h handler) handler {
 	}
 }
 
-// admit returns the token that a request carries, nil where no token is needed.
+// admit returns the token of a request, or nil if no token is needed.
 func (s *Server) admit(r *http.Request) (*Token, error) {
 	if err := s.origin.Check(r); err != nil {
 		return nil, refusal(http.StatusForbidden, WordCrossOrigin, "a browser sent this from a page of another origin")
@@ -53,7 +56,7 @@ func (s *Server) admit(r *http.Request) (*Token, error) {
 	return token, nil
 }
 
-// bearer is the token that a request carries. The scheme's name matches without case (RFC 9110).
+// bearer returns the bearer token of a request. The scheme's name matches without case (RFC 9110).
 func bearer(r *http.Request) (string, bool) {
 	lines := r.Header["Authorization"]
 	if len(lines) != 1 {
@@ -61,4 +64,33 @@ func bearer(r *http.Request) (string, bool) {
 	}
 	scheme, token, _ := strings.Cut(lines[0], " ")
 	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
+}
+
+// A server without tokens answers everybody who can reach it, and a web page can reach it through the browser of a user
+// who does: the page's host name need only resolve to this address the second time (DNS rebinding). Host then holds the
+// page's host name, which is why ownHost checks it. An IP address in Host is harmless, since nobody can make it resolve
+// to another address.
+
+// ownHost refuses a request whose host is not one of this server's names. A server with tokens relies on them instead.
+func (s *Server) ownHost(r *http.Request) error {
+	if s.guard.shut.Load() || s.known(r.Host) {
+		return nil
+	}
+	return refusal(http.StatusForbidden, WordForeignHost,
+		"Host %.100q is neither an address nor localhost nor in http.hosts, and no token is asked for here", r.Host)
+}
+
+// known reports whether a Host header names this server: an address, localhost or one of Config.Hosts, with or without
+// a port.
+func (s *Server) known(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	} else if inner, found := strings.CutPrefix(host, "["); found {
+		host = strings.TrimSuffix(inner, "]")
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	same := func(name string) bool { return strings.EqualFold(name, strings.TrimSuffix(host, ".")) }
+	return same("localhost") || slices.ContainsFunc(s.cfg.Hosts, same)
 }

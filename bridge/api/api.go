@@ -16,99 +16,101 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Service is what the scheduler does for this door.
+// Service is the part of the scheduler that the API uses.
 type Service interface {
 	AcceptAll(ctx context.Context, batch []*scheduler.Push) []scheduler.Accepted
-	Get(ctx context.Context, ref scheduler.Ref) (scheduler.Info, error)
-	// Resolve is the one message that a change would mean. ErrUnknownID, ErrAmbiguousID.
-	Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.Info, error)
+	Get(ctx context.Context, ref scheduler.Ref) (message.Info, error)
+	// Resolve returns the one message that a change would apply to. Errors: ErrUnknownID, ErrAmbiguousID.
+	Resolve(ctx context.Context, ref scheduler.Ref) (message.Info, error)
 	Cancel(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error)
 	Steering
 }
 
-// Config is what a Server is made of. Where a field says so, its zero value means a default.
+// Config configures a Server. Where a field says so, its zero value means a default.
 type Config struct {
 	Service Service
 	Cluster Cluster
-	// Journal answers what only the journal knows. None: it is off, and these routes answer 501 needs_journal.
+	// Journal answers the queries that need the journal. If nil, the journal is off and its routes answer 501
+	// needs_journal.
 	Journal Journal
-	// Rejects are the pushes by tag that were refused. None: these routes answer 501 needs_jetstream.
+	// Rejects are the pushes by tag that were refused. If nil, their routes answer 501 needs_jetstream.
 	Rejects Rejects
-	// JournalMode is the mode as settings call it, off, async or sync, for /v1/cluster; empty: /v1/cluster says nothing
-	// of it.
+	// JournalMode is the journal's mode as in the settings, off, async or sync, for /v1/cluster. If empty, /v1/cluster
+	// omits it.
 	JournalMode string
-	// Ready looks at everything that an instance needs to do its part, leader or standby. None: always ready.
+	// Ready checks everything that an instance needs, whether leader or standby. If nil, the instance is always ready.
 	Ready func(ctx context.Context) []Check
 
 	Namespace string
 	Version   string // of the binary, for the build metric
-	// Token is what clients must send; it has all rights. Tokens are further ones, each with rights of its own. Without
-	// either anybody may call.
+	// Token is the token that clients must send; it has all rights. Tokens are further tokens, each with its own
+	// rights. Without either, anybody may call.
 	Token  string
 	Tokens []Token
-	// Hosts are the names under which clients reach a server that has no tokens, beside addresses and localhost: see
-	// host.go.
+	// Hosts are the host names of a server that has no tokens, besides addresses and localhost: see ownHost.
 	Hosts []string
-	// TLS is spoken by Run, where it is set: see NewTLS.
+	// TLS makes Run serve HTTPS, if set: see NewTLS.
 	TLS *tls.Config
-	// Prefix is the first part of the intake's subjects, which no topic may lie under. Default: wire.DefaultPrefix.
+	// Prefix is the first part of the intake's subjects, under which no topic may lie. Default: wire.DefaultPrefix.
 	Prefix string
-	// Durable is what the answer to a push promises. Default: "redis". With the journal in sync it is "journal",
-	// whatever stands here.
+	// Durable is the durability that the answer to a push promises. Default: "redis". With the journal in sync mode it
+	// is always "journal".
 	Durable string
-	// MaxPayload is NATS's limit for one message, headers counted; 0 while it is not known.
+	// MaxPayload returns NATS's size limit for a message, headers included, or 0 while it is unknown.
 	MaxPayload func() int64
-	// MaxBody bounds the body of one request. Default: 8 MiB.
+	// MaxBody bounds the body of a request. Default: 8 MiB.
 	MaxBody int64
-	// Timeout bounds the work on one request, once it is read. It should be above what the scheduler takes to give a
-	// push up, since only the scheduler knows the uid to repeat an unknown outcome with. Default: 30 s.
+	// Timeout bounds the work on a request, once it is read. It should exceed the time after which the scheduler
+	// abandons a push, since only the scheduler knows the uid with which to repeat a push of unknown outcome. Default:
+	// 30 s.
 	Timeout time.Duration
-	// HeaderTimeout and ReadTimeout bound how long a client may take to send its headers, and all of its request.
+	// HeaderTimeout and ReadTimeout bound how long a client may take to send its headers, and its whole request.
 	// Defaults: 5 s and 30 s.
 	HeaderTimeout, ReadTimeout time.Duration
 	// IdleTimeout bounds how long a connection waits for its next request. Default: 2 min.
 	IdleTimeout time.Duration
 	// HeaderLimit bounds the headers of a request, in bytes. Default: 16 KiB.
 	HeaderLimit int
-	// Connections bounds how many there are at once. Default: 10,000.
+	// Connections bounds the number of open connections. Default: 10,000.
 	Connections int
-	// StopTimeout bounds how long Run waits for requests under way when it stops. Default: 10 s.
+	// StopTimeout bounds how long Run waits for the requests in progress when it stops. Default: 10 s.
 	StopTimeout time.Duration
 	// ProgressEvery is how often a long operation reports its progress. Default: 1 s.
 	ProgressEvery time.Duration
 	// Now is the clock that "2h ago" and forecasts count from. Default: time.Now.
 	Now func() time.Time
 
-	// Gatherer is what /metrics shows.
+	// Gatherer supplies the metrics of /metrics.
 	Gatherer   prometheus.Gatherer
 	Registerer prometheus.Registerer
 	Log        zerolog.Logger
 }
 
-// Server answers HTTP. It may be served by Run or stand in another server as a handler.
+// Server answers HTTP requests. Run serves it, or another server uses it as a handler.
 type Server struct {
 	cfg     Config
 	log     zerolog.Logger
 	metrics *metrics
 	mux     *http.ServeMux
-	// patterns are all routes; handlers are those that need a right, by pattern.
+	// patterns holds all routes; handlers holds those that need a right, by pattern.
 	patterns []string
 	handlers map[string]guarded
 	guard    guard
 	origin   *http.CrossOriginProtection
-	reading  atomic.Int64 // bytes of the bodies being read or judged
+	reading  atomic.Int64 // bytes of the bodies being read or checked
 	buffers  sync.Pool    // of *[]byte, for answers
 
 	restoring, verifying, redelivering           exclusive
 	canceling, rescheduling, requeueing, purging exclusive
-	// stopping ends when Run begins to stop: long operations end then, too.
+	// stopping ends when Run begins to stop, which also ends long operations.
 	stopping context.Context
 	stopLong context.CancelFunc
 }
 
-// bodiesAtOnce is how many bodies of the largest size may be held at the same time.
+// bodiesAtOnce is the number of bodies of the maximum size that may be held at the same time.
 const bodiesAtOnce = 32
 
 // New checks the configuration and builds a Server.

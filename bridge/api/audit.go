@@ -7,9 +7,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// audit is an operator's action on its way to the log: one line for each request that has a known token and goes to a
-// route whose right is audited, whatever the outcome. The line is written after the answer, since it holds the outcome.
-// It has what was asked and, of an operation on many, how many messages were changed, never a body.
+// audit collects an operator's action for the log: one line for each request that has a known token and goes to a route
+// whose right is audited, whatever the outcome. The line is written after the answer, since it holds the outcome. It
+// contains the parameters and, for an operation on many messages, the number of changed messages, but never a body.
 type audit struct {
 	what string // "restore"; empty where the request was refused before it was understood
 	dry  bool
@@ -17,7 +17,7 @@ type audit struct {
 	add  []func(*zerolog.Event)
 }
 
-// audit names the operation that a request asks for. What is added to it stands in the line.
+// audit names the operation that a request asks for. Parameters added to the result appear in the line.
 func (s *Server) audit(r *http.Request, what string, dry bool) *audit {
 	a := visitOf(r).audit
 	if a == nil {
@@ -47,7 +47,7 @@ func (a *audit) Bool(name string, value bool) *audit {
 	return a.with(func(e *zerolog.Event) { e.Bool(name, value) })
 }
 
-// audited writes the line of a request, if it is an operator's action.
+// audited writes the log line of a request that is an operator's action.
 func (o *observed) audited(took time.Duration) {
 	if o.visit == nil {
 		return

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // BenchmarkBatch pushes batches of 1,000 messages of 256 bytes over loopback, several connections at once: alone is the
@@ -25,7 +26,7 @@ func BenchmarkBatch(b *testing.B) {
 		results := make([]scheduler.Accepted, len(batch))
 		for i := range results {
 			results[i] = scheduler.Accepted{UID: "t-0123456789abcdef", ID: "t-0123456789abcdef", Due: later,
-				State: scheduler.StateWaiting, Version: 1}
+				State: message.StateWaiting, Version: 1}
 		}
 		return results
 	}}

@@ -17,20 +17,20 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// Calls by another way than HTTP: the same routes with the same checks, answers and words. A request is one JSON
-// object. The names that the route's path has in braces are fields of it, and so are the parameters of its query; what
-// is left is the body. Who may call is for the other way to decide: a call has the rights of its list and no token.
+// Calls reach the API by another transport than HTTP, with the same routes, checks, answers and words. A request is one
+// JSON object. The names in braces in the route's path are fields of it, and so are the query parameters; the remaining
+// fields form the body. The other transport decides who may call: a call has the rights of its list and no token.
 
-// Call answers a request of that form with a status as in HTTP and a body in JSON.
+// Call answers a request in that form with a status as in HTTP and a body in JSON.
 type Call func(ctx context.Context, request []byte) (status int, body []byte)
 
-// route is what a call stands for.
+// route is the HTTP route of a call.
 type route struct {
 	pattern string
 	query   []string // parameters that a route with a body takes in its query
 }
 
-// reads are the calls that look at messages, topics, rejects and the cluster.
+// reads are the calls that read messages, topics, rejects and the cluster.
 var reads = map[string]route{
 	"list":     {pattern: "GET /v1/messages"},
 	"history":  {pattern: "GET /v1/messages/{id}/history"},
@@ -43,7 +43,7 @@ var reads = map[string]route{
 	"cluster":  {pattern: "GET /v1/cluster"},
 }
 
-// admins are the calls of operators. Each leaves a line in the log, as over HTTP.
+// admins are the calls of operators. Each call is logged, as over HTTP.
 var admins = map[string]route{
 	"pause":           {pattern: "POST /v1/topics/{topic}/pause"},
 	"resume":          {pattern: "POST /v1/topics/{topic}/resume"},
@@ -57,12 +57,12 @@ var admins = map[string]route{
 	"resign":          {pattern: "POST /v1/cluster/resign"},
 }
 
-// Reads are the calls that change nothing, by name.
+// Reads returns the calls that change nothing, by name.
 func (s *Server) Reads() map[string]Call {
 	return s.calls(reads, &Token{Name: answer.ByNATS, Read: true})
 }
 
-// Admins are the calls of operators, by name.
+// Admins returns the calls of operators, by name.
 func (s *Server) Admins() map[string]Call {
 	all := []string{">"}
 	return s.calls(admins, &Token{Name: answer.ByNATS, Push: all, Pull: all, Read: true, Operate: true})
@@ -76,7 +76,7 @@ func (s *Server) calls(routes map[string]route, as *Token) map[string]Call {
 	return all
 }
 
-// call has the route answer a request.
+// call answers a request through its route.
 func (s *Server) call(ctx context.Context, to route, as *Token, request []byte) (status int, body []byte) {
 	w := &collected{header: http.Header{}}
 	line := &visit{token: as}
@@ -175,7 +175,7 @@ func (to *route) fill(r *http.Request, request []byte) error {
 	return nil
 }
 
-// members are the fields of an object in order. Nothing at all is an object without any.
+// members returns the fields of an object in order. An empty request is an object without fields.
 func members(request []byte) (names []string, values []json.RawMessage, err error) {
 	if len(bytes.TrimSpace(request)) == 0 {
 		return nil, nil, nil
@@ -213,10 +213,10 @@ func members(request []byte) (names []string, values []json.RawMessage, err erro
 	return names, values, nil
 }
 
-// maxFields is more than any request has.
+// maxFields is a bound on the fields of a request; none has as many.
 const maxFields = 64
 
-// plainText is a value as a path or a query has it. A null is not given.
+// plainText returns a value in the form that a path or a query has. A null counts as absent.
 func plainText(name string, value json.RawMessage) (text string, given bool, err error) {
 	switch value[0] {
 	case '"':
@@ -233,7 +233,7 @@ func plainText(name string, value json.RawMessage) (text string, given bool, err
 	return string(value), true, nil
 }
 
-// collected is an answer in memory.
+// collected holds an answer in memory.
 type collected struct {
 	header http.Header
 	status int

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -14,70 +13,17 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// Cluster is what the election does for this door.
+// Cluster is the part of the election that the API uses.
 type Cluster interface {
-	// Cluster returns the instances and their roles. answer.ErrUnreachable: they cannot be read now.
-	Cluster(ctx context.Context) (ClusterInfo, error)
-	// Resign makes the leader give leadership up. It may answer what bridge/answer says of an election.
+	// Cluster returns the term, the leader and the instances. It returns answer.ErrUnreachable while they cannot be
+	// read.
+	Cluster(ctx context.Context) (wire.Cluster, error)
+	// Resign makes the leader give leadership up. It may return the election errors of bridge/answer.
 	Resign(ctx context.Context, reason string) error
 }
 
-// ClusterInfo is who is there.
-type ClusterInfo struct {
-	Term      uint64
-	Leader    *Leader // nil while nobody leads
-	Instances []Instance
-}
-
-// Leader is who leads, and since when.
-type Leader struct {
-	Instance string
-	Address  string
-	Since    time.Time
-}
-
-// The roles of an instance.
-const (
-	RoleLeader  = "leader"
-	RoleStandby = "standby"
-)
-
-// Instance is one that lives.
-type Instance struct {
-	Instance string `json:"instance"`
-	Address  string `json:"address"`
-	Role     string `json:"role"`
-	Healthy  bool   `json:"healthy"`
-	Version  string `json:"version"`
-	// OtherStore: its store is not the leader's.
-	OtherStore bool `json:"other_store,omitempty"`
-}
-
-type clusterAnswer struct {
-	Namespace string         `json:"namespace"`
-	Term      uint64         `json:"term"`
-	Leader    *leaderAnswer  `json:"leader"`
-	Instances []Instance     `json:"instances"`
-	Parked    []parkedAnswer `json:"parked,omitempty"`
-	Journal   *journalAnswer `json:"journal,omitempty"`
-	// Checks are those of the instance that answers.
-	Checks []checkAnswer `json:"checks,omitempty"`
-}
-
-// parkedAnswer is a lane that holds messages back.
-type parkedAnswer struct {
-	Lane string `json:"lane"`
-	Why  string `json:"why"`
-}
-
-// maxParked bounds how many lanes the answer names.
+// maxParked is the maximum number of lanes in an answer.
 const maxParked = 100
-
-type leaderAnswer struct {
-	Instance string `json:"instance"`
-	Address  string `json:"address"`
-	Since    string `json:"since"`
-}
 
 func (s *Server) cluster(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
@@ -85,17 +31,17 @@ func (s *Server) cluster(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
-	info, err := s.cfg.Cluster.Cluster(ctx)
+	a, err := s.cfg.Cluster.Cluster(ctx)
 	if err != nil {
 		return err
 	}
-	a := clusterAnswer{Namespace: s.cfg.Namespace, Term: info.Term, Instances: append([]Instance{}, info.Instances...)}
-	if l := info.Leader; l != nil {
-		a.Leader = &leaderAnswer{Instance: l.Instance, Address: l.Address, Since: wire.FormatTime(l.Since.UnixMilli())}
+	a.Namespace = s.cfg.Namespace
+	if a.Instances == nil {
+		a.Instances = []wire.Instance{}
 	}
-	if parked, err := s.cfg.Service.ParkedLanes(ctx); err == nil { // who is there is told all the same
+	if parked, err := s.cfg.Service.ParkedLanes(ctx); err == nil { // the instances are shown all the same
 		for _, p := range parked[:min(len(parked), maxParked)] {
-			a.Parked = append(a.Parked, parkedAnswer(p))
+			a.Parked = append(a.Parked, wire.Parked{Lane: string(p.Lane), Why: p.Why})
 		}
 	}
 	a.Journal = s.journalState(ctx)
@@ -103,17 +49,9 @@ func (s *Server) cluster(w http.ResponseWriter, r *http.Request) error {
 	return s.respondValue(w, http.StatusOK, a)
 }
 
-// resign makes the leader step down, for maintenance. The answer comes when it has.
+// resign makes the leader step down, for maintenance, and answers once it has.
 func (s *Server) resign(w http.ResponseWriter, r *http.Request) error {
-	if _, err := query(r); err != nil {
-		return err
-	}
-	body, release, err := s.read(w, r)
-	if err != nil {
-		return err
-	}
-	defer release()
-	reason, err := decodeReason(body)
+	reason, err := order(s, w, r, decodeReason)
 	if err != nil {
 		return err
 	}
@@ -131,7 +69,7 @@ func (s *Server) resign(w http.ResponseWriter, r *http.Request) error {
 	}{true})
 }
 
-// notLeader says who leads, so that the caller can ask there.
+// notLeader names the leader, so that the caller can send its request there.
 func (s *Server) notLeader(ctx context.Context, err error) error {
 	detail := err.Error()
 	if info, err := s.cfg.Cluster.Cluster(ctx); err == nil && info.Leader != nil {

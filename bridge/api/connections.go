@@ -11,16 +11,16 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// connections bounds the number of open connections. Beyond the limit the connection that has waited longest for a
-// request is closed; if all are at work the new one is closed. A connection is at work once the headers of a request
-// are read, so clients that connect and send nothing, or too little, keep nobody out.
+// connections bounds the number of open connections. At the limit it closes the connection that has been idle longest;
+// if all are busy it closes the new one. A connection is busy once the headers of a request are read, so clients that
+// connect and send nothing, or too little, keep nobody out.
 type connections struct {
 	limit int
 	log   zerolog.Logger
 
 	mu      sync.Mutex
-	all     map[net.Conn]*linked.Element // nil for one at work
-	waiting *linked.List                 // of net.Conn, the longest first
+	all     map[net.Conn]*linked.Element // nil for a busy one
+	waiting *linked.List                 // of net.Conn, the longest idle first
 	told    time.Time
 }
 
@@ -35,7 +35,7 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// note keeps the book and gives back the connection that has to go.
+// note records the state and returns the connection to close.
 func (c *connections) note(conn net.Conn, state http.ConnState, now time.Time) net.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,8 @@ func (c *connections) note(conn net.Conn, state http.ConnState, now time.Time) n
 	return nil
 }
 
-// work takes a connection out of those that wait. One that has to go may still say something: it is not counted again.
+// work marks a connection as busy. A connection that is about to be closed may still send a request: it is not counted
+// again.
 func (c *connections) work(conn net.Conn) {
 	element, known := c.all[conn]
 	if element != nil {
@@ -84,7 +85,7 @@ func (c *connections) work(conn net.Conn) {
 	}
 }
 
-// drop closes at once: TLS would say goodbye first, and wait for that to be taken.
+// drop closes at once. A TLS connection would first send close_notify and wait for it to be taken.
 func drop(conn net.Conn) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()

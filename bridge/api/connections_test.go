@@ -14,6 +14,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func dial(t testing.TB, address string) net.Conn {
@@ -88,10 +89,10 @@ func TestRun_WhereAllAreAtWorkTheNewConnectionIsClosed(t *testing.T) {
 	const limit = 3
 	entered, leave := make(chan struct{}), make(chan struct{})
 	d := open(t, func(c *api.Config) { c.Connections = limit },
-		with(service{get: func(context.Context, scheduler.Ref) (scheduler.Info, error) {
+		with(service{get: func(context.Context, scheduler.Ref) (message.Info, error) {
 			entered <- struct{}{}
 			<-leave
-			return scheduler.Info{}, nil
+			return message.Info{}, nil
 		}}))
 	address, _ := run(t, d)
 	var busy []net.Conn

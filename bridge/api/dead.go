@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"sync"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
@@ -13,7 +12,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// dead shows the dead messages of the topics that match a pattern, in the order they died, without headers and bodies.
+// dead lists the dead messages of the topics that match a pattern, in the order of their death, without headers and
+// bodies.
 func (s *Server) dead(w http.ResponseWriter, r *http.Request) error {
 	var (
 		topic, after string
@@ -23,18 +23,17 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request) error {
 	p := params{values, err}
 	p.read("topic", func(text string) error { topic = text; return wire.CheckPattern(text) })
 	p.read("limit", func(text string) (err error) { limit, err = pageLimit(text); return err })
-	// last: it is held against the rest
+	// last: it is checked against the others
 	p.read("cursor", func(text string) (err error) { after, err = openCursor(listDead, topic, text); return err })
 	if p.err != nil {
 		return p.err
 	}
-	a := listAnswer{Messages: []wire.Info{}}
-	err = s.look(r, func(ctx context.Context) error {
+	a := wire.MessageList{Messages: []wire.Info{}}
+	err = s.ask(r, "store", func(ctx context.Context) error {
 		page, next, err := s.cfg.Service.Dead(ctx, topic, after, limit)
 		switch {
 		case errors.Is(err, scheduler.ErrBadCursor): // forged, or of another number of buckets
-			return refusal(http.StatusBadRequest, WordCursor, "cursor %.40q is none that an answer gave",
-				values.Get("cursor"))
+			return badCursor(values.Get("cursor"))
 		case err != nil:
 			return err
 		}
@@ -53,10 +52,9 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request) error {
 	return s.respondValue(w, http.StatusOK, a)
 }
 
-// requeue gives dead messages another life.
+// requeue pushes dead messages again.
 func (s *Server) requeue(w http.ResponseWriter, r *http.Request) error {
-	var asked wire.DeadOrder
-	err := s.order(w, r, func(body []byte) (err error) { asked, err = wire.DecodeDeadOrder(body); return err })
+	asked, err := order(s, w, r, wire.DecodeDeadOrder)
 	if err != nil {
 		return err
 	}
@@ -72,22 +70,22 @@ func (s *Server) requeue(w http.ResponseWriter, r *http.Request) error {
 				return s.cfg.Service.RequeueMany(ctx, selected, how, progress)
 			})
 	}
-	return s.named(w, r, "requeue", &asked, func(ctx context.Context, ref scheduler.Ref) (deadAnswer, error) {
+	return s.named(w, r, "requeue", &asked, func(ctx context.Context, ref scheduler.Ref) (wire.DeadResult, error) {
 		accepted, err := s.cfg.Service.RequeueOne(ctx, ref, how)
 		accepted.Err = err
 		result := answer.Requeued(ref, accepted)
 		if result.Problem != nil {
-			return deadAnswer{}, fmt.Errorf("%w: %w", err, &problem{*result.Problem})
+			return wire.DeadResult{}, fmt.Errorf("%w: %w", err, &problem{*result.Problem})
 		}
-		return deadAnswer{UID: result.Answer.UID, Due: wire.FormatTime(result.Answer.Due), State: result.Answer.State,
+		return wire.DeadResult{UID: result.Answer.UID, Due: wire.FormatTime(result.Answer.Due),
+			State:   result.Answer.State,
 			Durable: s.cfg.Durable}, nil
 	})
 }
 
-// purge ends dead messages for good.
+// purge removes dead messages for good.
 func (s *Server) purge(w http.ResponseWriter, r *http.Request) error {
-	var asked wire.DeadOrder
-	err := s.order(w, r, func(body []byte) (err error) { asked, err = wire.DecodePurge(body); return err })
+	asked, err := order(s, w, r, wire.DecodePurge)
 	if err != nil {
 		return err
 	}
@@ -101,28 +99,18 @@ func (s *Server) purge(w http.ResponseWriter, r *http.Request) error {
 				return s.cfg.Service.PurgeMany(ctx, selected, progress)
 			})
 	}
-	return s.named(w, r, "purge", &asked, func(ctx context.Context, ref scheduler.Ref) (deadAnswer, error) {
-		return deadAnswer{Purged: true}, s.cfg.Service.PurgeOne(ctx, ref)
+	return s.named(w, r, "purge", &asked, func(ctx context.Context, ref scheduler.Ref) (wire.DeadResult, error) {
+		return wire.DeadResult{Purged: true}, s.cfg.Service.PurgeOne(ctx, ref)
 	})
 }
 
-// deadAnswer is what became of one dead message: UID is that of the message it became.
-type deadAnswer struct {
-	ID      string `json:"id"`
-	UID     string `json:"uid,omitempty"`
-	Due     string `json:"due,omitempty"`
-	State   string `json:"state,omitempty"`
-	Durable string `json:"durable,omitempty"`
-	Purged  bool   `json:"purged,omitempty"`
-}
-
-// deadAtOnce is how many of the messages of one request are worked on at a time: each may wait for the journal.
+// deadAtOnce is the number of messages of one request that are processed concurrently: each may wait for the journal.
 const deadAtOnce = 16
 
-// named calls do for the dead messages that are named. For one message the status is its result. For several there is a
-// result for each, in order, and a refused one does not hold the others back.
+// named calls do for each of the named dead messages. For a single message the status is its result. For several
+// messages the answer has a result for each, in order, and a refusal does not affect the others.
 func (s *Server) named(w http.ResponseWriter, r *http.Request, what string, asked *wire.DeadOrder,
-	do func(context.Context, scheduler.Ref) (deadAnswer, error)) error {
+	do func(context.Context, scheduler.Ref) (wire.DeadResult, error)) error {
 	if asked.DryRun {
 		return &wire.Error{Word: wire.WordDryRun, Field: wire.FieldDryRun,
 			Detail: "goes with a selection, which it counts; here every message is named"}
@@ -146,10 +134,10 @@ func (s *Server) named(w http.ResponseWriter, r *http.Request, what string, aske
 	results := make([]any, len(asked.IDs))
 	one := func(id string) any {
 		ref, err := answer.Ref(wire.Named{ID: id})
-		if err == nil && ctx.Err() != nil { // the ones before took all the time
+		if err == nil && ctx.Err() != nil { // the messages before it used up the time
 			err = fmt.Errorf("%w: not asked for within %s", scheduler.ErrUnavailable, s.cfg.Timeout)
 		}
-		var done deadAnswer
+		var done wire.DeadResult
 		if err == nil {
 			done, err = do(ctx, ref)
 		}
@@ -176,27 +164,4 @@ func (s *Server) named(w http.ResponseWriter, r *http.Request, what string, aske
 	return s.respondValue(w, http.StatusOK, struct {
 		Results []any `json:"results"`
 	}{results})
-}
-
-// pageLimit reads how many a page holds.
-func pageLimit(text string) (int, error) {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > maxList {
-		return 0, refusal(http.StatusBadRequest, WordLimit, "limit %.40q is not a whole number from 1 to %d",
-			text, maxList)
-	}
-	return n, nil
-}
-
-// look bounds one question to the scheduler. A question changes nothing, so that one without an answer is no unknown
-// outcome.
-func (s *Server) look(r *http.Request, do func(ctx context.Context) error) error {
-	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
-	defer stop()
-	err := do(ctx)
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return refusal(http.StatusServiceUnavailable, answer.WordUnavailable, "the store gave no answer within %s",
-			s.cfg.Timeout)
-	}
-	return err
 }

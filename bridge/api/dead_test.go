@@ -7,16 +7,17 @@ import (
 	"testing"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestDead_ShowsAPageWithoutContent(t *testing.T) {
 	t.Parallel()
-	i := scheduler.Info{
-		Message: scheduler.Message{UID: uidA, ID: "a", Topic: "orders.remind", Due: later, Attempt: 3,
-			Body: []byte("hidden"), Headers: []scheduler.Header{{Name: "X", Value: "hidden"}}},
-		State: scheduler.StateDead, Version: 5, EndedAt: later + 1000, Reason: "no permission",
+	i := message.Info{
+		Message: message.Message{UID: uidA, ID: "a", Topic: "orders.remind", Due: later, Attempt: 3,
+			Body: []byte("hidden"), Headers: []message.Header{{Name: "X", Value: "hidden"}}},
+		State: message.StateDead, Version: 5, EndedAt: later + 1000, Reason: "no permission",
 	}
-	d := open(t, steered(&steering{dead: []scheduler.Info{i}}))
+	d := open(t, steered(&steering{dead: []message.Info{i}}))
 	want := `{"messages":[{"id":"a","uid":"t-000000000000000a","topic":"orders.remind","state":"dead","version":5,` +
 		`"due":"2030-01-31T08:00:00.000Z",` +
 		`"attempt":3,"ended_at":"2030-01-31T08:00:01.000Z","reason":"no permission"}]}` + "\n"
@@ -52,8 +53,8 @@ func TestDead_GoesOnWhereItsCursorSays(t *testing.T) {
 			t.Errorf("%s asked for %+v, want %+v", target, asked, want)
 		}
 	}
-	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateWaiting),
-		record(uidB, "b", 2, scheduler.StateWaiting)}}
+	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, message.StateWaiting),
+		record(uidB, "b", 2, message.StateWaiting)}}
 	other, _ := call(t, open(t, keeping(j)), "GET", "/v1/messages?limit=1", "").json["cursor"].(string)
 	broken := []byte(all)
 	broken[len(broken)-3] ^= 1

@@ -15,19 +15,48 @@ import (
 	"github.com/swaggest/swgui/v5/static"
 )
 
-// The page at /docs is Swagger UI, all of it from this binary: it works where there is no internet, and it fetches
-// nothing from anywhere else. A token that is typed into it stays in the page's memory.
+// The page at /docs is Swagger UI, served entirely from this binary: it works without internet access and fetches
+// nothing from other hosts. A token typed into it stays in the page's memory.
 
 //go:embed docs/index.html docs/start.js
 var ownAssets embed.FS
 
-// docsPolicy lets the page have what comes from here alone. Swagger UI draws its small icons from data: URLs in its
+// description describes this API in OpenAPI 3.1. It is written by hand and is the only documentation of the routes,
+// shapes and words that it lists. Tests compare it with the routes, the decoders, the limits and real answers, in both
+// directions. It is JSON rather than YAML because it is served unchanged, except for the version.
+//
+//go:embed openapi.json
+var description []byte
+
+// describe returns the description with the version of this binary.
+func describe(version string) []byte {
+	if version == "" {
+		return description
+	}
+	return bytes.Replace(description, []byte(`"version": "unknown"`), fmt.Appendf(nil, `"version": %q`, version), 1)
+}
+
+// documentRoutes registers the routes of the description and of the page that shows it. Anybody may read both: they
+// contain no secret. They are not part of the described API, so they are kept apart from the table of routes.
+func (s *Server) documentRoutes() {
+	s.mux.Handle("GET /openapi.json", s.serve(func(w http.ResponseWriter, r *http.Request) error {
+		if _, err := query(r); err != nil {
+			return err
+		}
+		s.respond(w, http.StatusOK, func(b []byte) []byte { return append(b, describe(s.cfg.Version)...) })
+		return nil
+	}))
+	s.mux.Handle("GET /docs", s.serve(docsPage))
+	s.mux.Handle("GET /docs/{asset}", s.serve(docsAsset))
+}
+
+// docsPolicy lets the page load only content of this server. Swagger UI draws its small icons from data: URLs in its
 // style sheet.
 const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 	"connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// docsAssets are what the page loads. Swagger UI's are kept as gzip.
+// docsAssets are the files that the page loads. Swagger UI's are stored compressed with gzip.
 var docsAssets = map[string]struct {
 	media string
 	open  func() (fs.File, error)
@@ -47,7 +76,7 @@ func swagger(name string) func() (fs.File, error) {
 	return func() (fs.File, error) { return static.FS.Open(name) }
 }
 
-// docsPage answers the page itself.
+// docsPage serves the page itself.
 func docsPage(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
@@ -60,7 +89,7 @@ func docsPage(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// docsAsset answers what the page loads.
+// docsAsset serves the files that the page loads.
 func docsAsset(w http.ResponseWriter, r *http.Request) (err error) {
 	if _, err := query(r); err != nil {
 		return err
@@ -96,7 +125,7 @@ func docsAsset(w http.ResponseWriter, r *http.Request) (err error) {
 	return nil
 }
 
-// send answers a file, which may be used again for a while: a new binary may have another under its name.
+// send serves a file that browsers may cache for a while only: a new binary may have another file of that name.
 func send(w http.ResponseWriter, media string, content []byte) {
 	h := w.Header()
 	h.Set("Content-Type", media)
@@ -109,7 +138,7 @@ func send(w http.ResponseWriter, media string, content []byte) {
 	_, _ = w.Write(content) // when it fails the client has gone
 }
 
-// acceptsGzip reports whether a client unpacks gzip.
+// acceptsGzip reports whether a client accepts gzip.
 func acceptsGzip(r *http.Request) bool {
 	for one := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
 		coding, weight, _ := strings.Cut(strings.TrimSpace(one), ";")

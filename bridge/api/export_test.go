@@ -28,3 +28,9 @@ func CallPatterns() (all []string) {
 	}
 	return all
 }
+
+// Hold counts bytes as if bodies were being read.
+func (s *Server) Hold(bytes int64) { s.reading.Add(bytes) }
+
+// MaxBodies is how many bytes of bodies may be held at once.
+func (s *Server) MaxBodies() int64 { return bodiesAtOnce * s.cfg.MaxBody }

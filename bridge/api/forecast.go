@@ -7,6 +7,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 const (
@@ -16,29 +17,17 @@ const (
 	maxSteps     = 10_000
 )
 
-// firstDue is before everything that can be due: the year 0 begins.
-const firstDue scheduler.Milli = -62_167_219_200_000
+// firstDue is earlier than every due time: the start of the year 0.
+const firstDue message.Milli = -62_167_219_200_000
 
-// forecastAnswer is how many messages wait and fall due in each step from now on. Overdue are those that should have
-// left already.
-type forecastAnswer struct {
-	Overdue int          `json:"overdue"`
-	Steps   []stepAnswer `json:"steps"`
-}
-
-type stepAnswer struct {
-	From  string `json:"from"`
-	Count int    `json:"count"`
-}
-
-// forecast counts what falls due, step by step; a step in which nothing does is there, too.
+// forecast counts the messages that fall due, step by step, including empty steps.
 func (s *Server) forecast(w http.ResponseWriter, r *http.Request) error {
 	f, err := forecastQuery(r, s.cfg.Now())
 	if err != nil {
 		return err
 	}
 	var overdue, ahead []scheduler.Forecast
-	err = s.ask(r, func(ctx context.Context) (err error) {
+	err = s.ask(r, "journal", func(ctx context.Context) (err error) {
 		before := f
 		before.From, before.Until, before.Step = firstDue, f.From, f.From-firstDue
 		if overdue, err = s.cfg.Journal.Forecast(ctx, before); err != nil {
@@ -50,12 +39,12 @@ func (s *Server) forecast(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	a := forecastAnswer{Steps: make([]stepAnswer, steps(f))}
+	a := wire.Forecast{Steps: make([]wire.ForecastStep, steps(f))}
 	for _, o := range overdue {
 		a.Overdue += o.Count
 	}
 	for i := range a.Steps {
-		a.Steps[i].From = wire.FormatTime(int64(f.From + scheduler.Milli(i)*f.Step))
+		a.Steps[i].From = wire.FormatTime(int64(f.From + message.Milli(i)*f.Step))
 	}
 	for _, step := range ahead {
 		if i := int((step.From - f.From) / f.Step); i >= 0 && i < len(a.Steps) {
@@ -65,13 +54,13 @@ func (s *Server) forecast(w http.ResponseWriter, r *http.Request) error {
 	return s.respondValue(w, http.StatusOK, a)
 }
 
-// steps is how many steps there are until the end; the last may be shorter.
+// steps returns the number of steps until the end; the last may be shorter.
 func steps(f scheduler.ForecastQuery) int { return int((f.Until - f.From + f.Step - 1) / f.Step) }
 
 // forecastQuery reads ?topic=&step=&until=.
 func forecastQuery(r *http.Request, now time.Time) (scheduler.ForecastQuery, error) {
 	step, until := defaultStep, now.Add(defaultAhead)
-	f := scheduler.ForecastQuery{From: scheduler.CeilMilli(now)}
+	f := scheduler.ForecastQuery{From: message.CeilMilli(now)}
 	values, err := query(r, "topic", "step", "until")
 	p := params{values, err}
 	p.read("topic", func(text string) error {
@@ -96,7 +85,7 @@ func forecastQuery(r *http.Request, now time.Time) (scheduler.ForecastQuery, err
 	if p.err != nil {
 		return f, p.err
 	}
-	f.Step, f.Until = scheduler.Milli(step/time.Millisecond), scheduler.CeilMilli(until)
+	f.Step, f.Until = message.Milli(step/time.Millisecond), message.CeilMilli(until)
 	if n := steps(f); n > maxSteps {
 		return f, refusal(http.StatusBadRequest, WordStep, "step of %s makes %d steps until %s, the limit is %d",
 			step, n, wire.FormatTime(int64(f.Until)), maxSteps)

@@ -17,7 +17,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
@@ -77,9 +79,9 @@ func (m machine) ID() (int, bool) { return int(m), true }
 // nowhere is a publisher that is never ready.
 type nowhere struct{}
 
-func (nowhere) Ready() bool                      { return false }
-func (nowhere) Lane(m *scheduler.Message) string { return m.Topic }
-func (nowhere) Send(_ context.Context, batch []*scheduler.Message, done func(*scheduler.Message, scheduler.Outcome)) {
+func (nowhere) Ready() bool                          { return false }
+func (nowhere) Lane(m *message.Message) message.Lane { return message.Lane(m.Topic) }
+func (nowhere) Send(_ context.Context, batch []*message.Message, done func(*message.Message, scheduler.Outcome)) {
 	for _, m := range batch {
 		done(m, scheduler.Outcome{Kind: scheduler.NotSent})
 	}
@@ -87,13 +89,13 @@ func (nowhere) Send(_ context.Context, batch []*scheduler.Message, done func(*sc
 
 // cluster answers what it is told to.
 type cluster struct {
-	info    api.ClusterInfo
+	info    wire.Cluster
 	err     error
 	refusal error // of a resign
 	reasons []string
 }
 
-func (c *cluster) Cluster(context.Context) (api.ClusterInfo, error) { return c.info, c.err }
+func (c *cluster) Cluster(context.Context) (wire.Cluster, error) { return c.info, c.err }
 func (c *cluster) Resign(_ context.Context, reason string) error {
 	c.reasons = append(c.reasons, reason)
 	return c.refusal
@@ -102,7 +104,7 @@ func (c *cluster) Resign(_ context.Context, reason string) error {
 // service is a scheduler that answers what it is told to.
 type service struct {
 	accept func(ctx context.Context, batch []*scheduler.Push) []scheduler.Accepted
-	get    func(context.Context, scheduler.Ref) (scheduler.Info, error)
+	get    func(context.Context, scheduler.Ref) (message.Info, error)
 	cancel func(context.Context, scheduler.Ref) (scheduler.CancelResult, error)
 	*steering
 }
@@ -110,10 +112,10 @@ type service struct {
 func (s service) AcceptAll(ctx context.Context, batch []*scheduler.Push) []scheduler.Accepted {
 	return s.accept(ctx, batch)
 }
-func (s service) Get(ctx context.Context, ref scheduler.Ref) (scheduler.Info, error) {
+func (s service) Get(ctx context.Context, ref scheduler.Ref) (message.Info, error) {
 	return s.get(ctx, ref)
 }
-func (s service) Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.Info, error) {
+func (s service) Resolve(ctx context.Context, ref scheduler.Ref) (message.Info, error) {
 	return s.get(ctx, ref)
 }
 func (s service) Cancel(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error) {
@@ -201,15 +203,15 @@ func (d *door) stored(t testing.TB) int {
 }
 
 // claim puts everything that is due in flight.
-func (d *door) claim(t testing.TB) []*scheduler.Message {
+func (d *door) claim(t testing.TB) []*message.Message {
 	t.Helper()
-	var all []*scheduler.Message
+	var all []*message.Message
 	for bucket := range d.timeline.Buckets() {
 		if err := d.timeline.Begin(t.Context(), bucket, 1); err != nil {
 			t.Fatal(err)
 		}
 		claimed, err := d.timeline.Claim(t.Context(), bucket,
-			scheduler.Claim{Term: 1, Now: later, Limit: 100, Bytes: 1 << 20})
+			scheduler.Claim{Holder: scheduler.Leader(1), Now: later, Limit: 100, Bytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,19 +221,20 @@ func (d *door) claim(t testing.TB) []*scheduler.Message {
 }
 
 // end claims everything and ends it in the given state.
-func (d *door) end(t testing.TB, state scheduler.State, uncertain bool) {
+func (d *door) end(t testing.TB, state message.State, uncertain bool) {
 	t.Helper()
 	for _, m := range d.claim(t) {
 		e := scheduler.End{Message: m, State: state, Uncertain: uncertain, Reason: "as told"}
 		if err := d.timeline.Finish(
-			t.Context(), m.UID.Bucket(d.timeline.Buckets()), 1, []scheduler.End{e}, later); err != nil {
+			t.Context(), m.UID.Bucket(d.timeline.Buckets()), scheduler.Leader(1), []scheduler.End{e},
+			later); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
 // later is long after everything that the tests push.
-const later = scheduler.Milli(1_896_076_800_000)
+const later = message.Milli(1_896_076_800_000)
 
 type syncBuffer struct {
 	mu sync.Mutex

@@ -2,30 +2,30 @@ package api
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Journal is what the journal does for this door. Whatever is wrong with the database or with the store must come as
+// Journal is the part of the journal that the API uses. Failures of the database or of the store must be reported as
 // ErrUnavailable; an error that is not one of the scheduler's is answered with 500.
 //
-// progress may be nil. It is called now and then, from the goroutine of the call, with how far it is.
+// progress may be nil. It is called from time to time, from the goroutine of the call, with the progress so far.
 type Journal interface {
-	// History is a message and, where it was asked for by its name, every other one that has or had the name, the
-	// latest first: MaxLives in all, and one more where there are more. ErrUnknownID, ErrAmbiguousID, ErrUnavailable.
+	// History returns a message and, if it was requested by name, every other message that has or had the name, the
+	// latest first. It returns at most MaxLives messages, plus one to show that there are more. Errors: ErrUnknownID,
+	// ErrAmbiguousID, ErrUnavailable.
 	History(ctx context.Context, ref scheduler.Ref) ([]scheduler.Life, error)
 	// Resolve is the one message that a restore would mean. ErrUnknownID, ErrAmbiguousID, ErrUnavailable.
-	Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.UID, error)
-	// List is a page of messages in the order of due, then uid.
+	Resolve(ctx context.Context, ref scheduler.Ref) (message.UID, error)
+	// List returns a page of messages in the order of due time, then uid.
 	List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.Record, error)
-	// Forecast counts what waits and falls due, by steps; empty steps may be missing.
+	// Forecast counts the waiting messages that fall due, by step; empty steps may be missing.
 	Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error)
-	// Lag is what has happened and is not in the journal yet, in all buckets together.
+	// Lag returns the changes that are not yet in the journal, over all buckets.
 	Lag(ctx context.Context) (scheduler.Lag, error)
 	Restore(ctx context.Context, req scheduler.RestoreRequest,
 		progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error)
@@ -35,14 +35,14 @@ type Journal interface {
 		progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error)
 }
 
-// The modes of the journal, as settings call them.
+// The modes of the journal, as in the settings.
 const (
 	journalOff   = "off"
 	journalAsync = "async"
 	journalSync  = "sync"
 )
 
-// journalRoutes are those that only the journal can answer.
+// journalRoutes registers the routes that only the journal can answer.
 func (s *Server) journalRoutes(closed func(pattern string, needs right, h handler)) {
 	asked := func(pattern string, needs right, h handler) { closed(pattern, needs, s.journaled(h)) }
 	asked("GET /v1/messages", rightRead, s.list)
@@ -54,7 +54,7 @@ func (s *Server) journalRoutes(closed func(pattern string, needs right, h handle
 	asked("POST /v1/redeliver", rightOperate, s.redeliver)
 }
 
-// journaled lets h run only where there is a journal.
+// journaled calls h only if there is a journal.
 func (s *Server) journaled(h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if s.cfg.Journal == nil {
@@ -65,33 +65,11 @@ func (s *Server) journaled(h handler) handler {
 	}
 }
 
-// ask bounds one question to the journal. A question changes nothing, so that one without an answer is no unknown
-// outcome.
-func (s *Server) ask(r *http.Request, do func(ctx context.Context) error) error {
-	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
-	defer stop()
-	err := do(ctx)
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return refusal(http.StatusServiceUnavailable, answer.WordUnavailable, "the journal gave no answer within %s",
-			s.cfg.Timeout)
-	}
-	return err
-}
-
-// lagAnswer is how far the journal is behind.
-type lagAnswer struct {
-	Changes int    `json:"changes"`
-	Bytes   int64  `json:"bytes"`
-	Oldest  string `json:"oldest,omitempty"` // of what is not written yet
-	// Quarantined is how many entries the journal could not hold.
-	Quarantined int `json:"quarantined,omitempty"`
-}
-
-// lagWithin bounds the look at the lag, which stands beside other answers and must not hold them up.
+// lagWithin bounds reading the lag, which accompanies other answers and must not delay them.
 const lagWithin = 3 * time.Second
 
-// lag is nil while nobody can tell.
-func (s *Server) lag(ctx context.Context) *lagAnswer {
+// lag returns nil while the lag cannot be read.
+func (s *Server) lag(ctx context.Context) *wire.Lag {
 	ctx, stop := context.WithTimeout(ctx, lagWithin)
 	defer stop()
 	lag, err := s.cfg.Journal.Lag(ctx)
@@ -100,22 +78,172 @@ func (s *Server) lag(ctx context.Context) *lagAnswer {
 		return nil
 	}
 	oldest := wire.FormatTime(int64(lag.Oldest))
-	return &lagAnswer{Changes: lag.Changes, Bytes: lag.Bytes, Oldest: oldest, Quarantined: lag.Quarantined}
+	return &wire.Lag{Changes: lag.Changes, Bytes: lag.Bytes, Oldest: oldest, Quarantined: lag.Quarantined}
 }
 
-// journalAnswer is the journal's part of /v1/cluster.
-type journalAnswer struct {
-	Mode string     `json:"mode"`
-	Lag  *lagAnswer `json:"lag,omitempty"`
-}
-
-func (s *Server) journalState(ctx context.Context) *journalAnswer {
+func (s *Server) journalState(ctx context.Context) *wire.JournalState {
 	if s.cfg.JournalMode == "" {
 		return nil
 	}
-	a := &journalAnswer{Mode: s.cfg.JournalMode}
+	a := &wire.JournalState{Mode: s.cfg.JournalMode}
 	if s.cfg.Journal != nil {
 		a.Lag = s.lag(ctx)
 	}
 	return a
+}
+
+func restored(dry bool) func(*scheduler.RestoreReport) any {
+	return func(r *scheduler.RestoreReport) any {
+		return wire.RestoreReport{DryRun: dry, Read: r.Read, Added: r.Added, Raised: r.Raised, Same: r.Same,
+			InFlight: r.InFlight, Newer: r.Newer}
+	}
+}
+
+// restore restores the messages that the journal has and the store lacks.
+func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
+	asked, err := order(s, w, r, wire.DecodeRestore)
+	if err != nil {
+		return err
+	}
+	end, err := s.restoring.begin("restore")
+	if err != nil {
+		return err
+	}
+	defer end()
+	s.audit(r, "restore", asked.DryRun).Bool("overdue", asked.Overdue).Str("topic", asked.Topic).Int("rate", asked.Rate)
+	return long(s, w, r, restored(asked.DryRun),
+		func(ctx context.Context, progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+			defer end()
+			return s.cfg.Journal.Restore(ctx, scheduler.RestoreRequest{
+				Topic: asked.Topic, Overdue: asked.Overdue, DryRun: asked.DryRun, Rate: asked.Rate,
+			}, progress)
+		})
+}
+
+// restoreOne restores one message, whether due already or not.
+func (s *Server) restoreOne(w http.ResponseWriter, r *http.Request) error {
+	ref, err := reference(r)
+	if err != nil {
+		return err
+	}
+	dry, err := decoded(s, w, r, wire.DecodeRestoreOne)
+	if err != nil {
+		return err
+	}
+	s.audit(r, "restore", dry).Str("id", r.PathValue("id"))
+	if ref.UID == "" || ref.Topic != "" {
+		err := s.ask(r, "journal", func(ctx context.Context) (err error) {
+			ref.UID, err = s.cfg.Journal.Resolve(ctx, ref)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	defer stop()
+	report, err := s.cfg.Journal.Restore(ctx, scheduler.RestoreRequest{UID: ref.UID, Overdue: true, DryRun: dry}, nil)
+	switch {
+	case err != nil:
+		return err
+	case report.Read == 0:
+		return scheduler.ErrUnknownID
+	}
+	return s.respondValue(w, http.StatusOK, restored(dry)(&report))
+}
+
+func verified(r *scheduler.VerifyReport) any {
+	a := wire.VerifyReport{InStore: r.InStore, InJournal: r.InJournal, Found: r.Found, Repaired: r.Repaired,
+		Differences: make([]wire.Difference, len(r.Differences))}
+	if a.Found == nil {
+		a.Found = map[string]int{}
+	}
+	for i, d := range r.Differences {
+		a.Differences[i] = wire.Difference{
+			UID: string(d.UID), Bucket: d.Bucket, Kind: d.Kind, Store: stand(d.Store), Journal: stand(d.Journal),
+			Repaired: d.Repaired,
+		}
+	}
+	for _, f := range r.Refused {
+		a.Refused = append(a.Refused, wire.Refused{
+			UID: string(f.UID), Bucket: f.Bucket, From: f.From.String(), To: f.To.String(), Kind: f.Kind.String(),
+			At:         wire.FormatTime(int64(f.At)),
+			Unreadable: f.Unreadable,
+		})
+	}
+	for _, q := range r.Quarantined {
+		uids := make([]string, len(q.UIDs))
+		for i, uid := range q.UIDs {
+			uids[i] = string(uid)
+		}
+		a.Quarantined = append(a.Quarantined, wire.Quarantined{
+			Bucket: q.Bucket, Entry: q.ID, At: wire.FormatTime(int64(q.At)), Reason: q.Reason,
+			Known: q.Known, UIDs: uids,
+		})
+	}
+	return a
+}
+
+func stand(s scheduler.Stand) *wire.Stand {
+	if s.State == message.StateNone {
+		return nil
+	}
+	return &wire.Stand{State: s.State.String(), Version: s.Version}
+}
+
+// verify compares the store with the journal, and repairs the differences if requested.
+func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
+	repair, err := order(s, w, r, wire.DecodeVerify)
+	if err != nil {
+		return err
+	}
+	end, err := s.verifying.begin("verify")
+	if err != nil {
+		return err
+	}
+	defer end()
+	s.audit(r, "verify", !repair)
+	return long(s, w, r, verified,
+		func(ctx context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+			defer end()
+			counts := progress
+			if progress != nil { // the single differences come with the report
+				counts = func(r scheduler.VerifyReport) { r.Differences = nil; progress(r) }
+			}
+			return s.cfg.Journal.Verify(ctx, scheduler.VerifyRequest{Repair: repair}, counts)
+		})
+}
+
+// redeliver publishes again the messages that NATS stored since a given moment and has lost.
+func (s *Server) redeliver(w http.ResponseWriter, r *http.Request) error {
+	asked, err := order(s, w, r, wire.DecodeRedeliver)
+	if err != nil {
+		return err
+	}
+	now := s.cfg.Now()
+	since := asked.Since.Ago(now)
+	if since.After(now) {
+		return &wire.Error{Word: wire.WordSince, Field: wire.FieldSince,
+			Detail: "lies in the future; it is the time of the first delivery to check"}
+	}
+	end, err := s.redelivering.begin("redeliver")
+	if err != nil {
+		return err
+	}
+	defer end()
+	// rounded down, because the range begins there
+	request := scheduler.RedeliverRequest{Since: message.Milli(since.UnixMilli()), Topic: asked.Topic,
+		DryRun: asked.DryRun}
+	s.audit(r, "redeliver", asked.DryRun).Str("since", wire.FormatTime(int64(request.Since))).Str("topic", asked.Topic)
+	form := func(r *scheduler.RedeliverReport) any {
+		return wire.RedeliverReport{
+			DryRun: asked.DryRun, Checked: r.Checked, Present: r.Present, Gone: r.Gone, Redelivered: r.Redelivered,
+			Unknown: r.Unknown, Failed: r.Failed,
+		}
+	}
+	return long(s, w, r, form,
+		func(ctx context.Context, progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
+			defer end()
+			return s.cfg.Journal.Redeliver(ctx, request, progress)
+		})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // journal answers what it is told to and keeps what it was asked.
@@ -58,7 +59,7 @@ func (j *journal) History(_ context.Context, ref scheduler.Ref) (lives []schedul
 	return lives, nil
 }
 
-func (j *journal) Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.UID, error) {
+func (j *journal) Resolve(ctx context.Context, ref scheduler.Ref) (message.UID, error) {
 	lives, err := j.History(ctx, ref)
 	if err != nil {
 		return "", err
@@ -127,16 +128,16 @@ func keeping(j *journal) func(*api.Config) {
 var noon = time.Date(2030, 1, 31, 12, 0, 0, 500_000, time.UTC) // half a millisecond after
 
 const (
-	uidA = scheduler.UID("t-000000000000000a")
-	uidB = scheduler.UID("t-000000000000000b")
-	uidC = scheduler.UID("t-000000000000000c")
+	uidA = message.UID("t-000000000000000a")
+	uidB = message.UID("t-000000000000000b")
+	uidC = message.UID("t-000000000000000c")
 )
 
-func record(uid scheduler.UID, id string, due scheduler.Milli, state scheduler.State) scheduler.Record {
-	return scheduler.Record{Info: scheduler.Info{
-		Message: scheduler.Message{
+func record(uid message.UID, id string, due message.Milli, state message.State) scheduler.Record {
+	return scheduler.Record{Info: message.Info{
+		Message: message.Message{
 			UID: uid, ID: id, Topic: "orders.remind", Due: due, Attempt: 1,
-			Headers: []scheduler.Header{{Name: "X", Value: "hidden"}}, Body: []byte("hidden"),
+			Headers: []message.Header{{Name: "X", Value: "hidden"}}, Body: []byte("hidden"),
 		},
 		State: state, Version: 2,
 	}}

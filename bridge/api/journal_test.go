@@ -12,6 +12,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // journalCalls are good requests of every route that only the journal answers.
@@ -51,7 +52,7 @@ func TestJournal_ThatIsOffIsNeeded(t *testing.T) {
 
 func TestJournal_AnswersEveryGoodRequest(t *testing.T) {
 	t.Parallel()
-	d := open(t, keeping(&journal{records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateWaiting)}}))
+	d := open(t, keeping(&journal{records: []scheduler.Record{record(uidA, "a", 1, message.StateWaiting)}}))
 	for _, c := range journalCalls {
 		call(t, d, c.method, c.target, c.body).want(t, 200, "")
 	}
@@ -82,11 +83,11 @@ func TestJournal_ThatFailsIsTold(t *testing.T) {
 func TestHistory_TellsEveryChangeAndLeavesOutWhatIsEmpty(t *testing.T) {
 	t.Parallel()
 	j := &journal{
-		records: []scheduler.Record{record(uidA, "order-7131", 1, scheduler.StateDelivered)},
+		records: []scheduler.Record{record(uidA, "order-7131", 1, message.StateDelivered)},
 		changes: []scheduler.Change{
-			{UID: uidA, Version: 1, State: scheduler.StateWaiting, At: 1896076800000, Due: 1896080400000,
+			{UID: uidA, Version: 1, State: message.StateWaiting, At: 1896076800000, Due: 1896080400000,
 				Instance: "t1", Address: "10.0.0.1:7070"},
-			{UID: uidA, Version: 2, State: scheduler.StateDelivered, At: 1896076800002, Bucket: 3, Instance: "t2",
+			{UID: uidA, Version: 2, State: message.StateDelivered, At: 1896076800002, Bucket: 3, Instance: "t2",
 				Address: "10.0.0.2:7070",
 				Term:    42, Attempt: 1, Claimed: 1896076800001, Reason: "as told", Stream: "ORDERS", Sequence: 4711},
 		},
@@ -127,7 +128,7 @@ func TestList_TakesPatternsIDsAndSpans(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
 	for i := range 2500 {
-		r := record(scheduler.UID(fmt.Sprintf("t-%016d", i)), "", scheduler.Milli(i), scheduler.StateWaiting)
+		r := record(message.UID(fmt.Sprintf("t-%016d", i)), "", message.Milli(i), message.StateWaiting)
 		if r.Topic = "odd.x"; i%2 == 0 {
 			r.Topic = "even.x"
 		}
@@ -177,7 +178,7 @@ func TestList_TakesPatternsIDsAndSpans(t *testing.T) {
 		j.records = append(j.records, j.records[:2500]...)
 	}
 	for i := range j.records {
-		j.records[i].Due, j.records[i].UID = scheduler.Milli(i), scheduler.UID(fmt.Sprintf("t-%016d", i))
+		j.records[i].Due, j.records[i].UID = message.Milli(i), message.UID(fmt.Sprintf("t-%016d", i))
 	}
 	a := call(t, d, "GET", "/v1/messages?topic=none.*", "").want(t, 200, "")
 	if len(j.asked) != 20 || !strings.Contains(a.raw, `"messages":[],"cursor":"`) {
@@ -188,8 +189,8 @@ func TestList_TakesPatternsIDsAndSpans(t *testing.T) {
 func TestList_ShowsAPageWithoutContentAndWhatItMayMiss(t *testing.T) {
 	t.Parallel()
 	j := &journal{
-		records: []scheduler.Record{record(uidA, "order-7131", 1896076800000, scheduler.StateWaiting),
-			record(uidB, "", 1896076800001, scheduler.StateDead)},
+		records: []scheduler.Record{record(uidA, "order-7131", 1896076800000, message.StateWaiting),
+			record(uidB, "", 1896076800001, message.StateDead)},
 		lag: scheduler.Lag{Entries: 2, Changes: 12, Bytes: 3456, Oldest: 1896076800000},
 	}
 	d := open(t, keeping(j))
@@ -221,9 +222,9 @@ func TestList_AsksForWhatTheQuerySays(t *testing.T) {
 		"":                     {Limit: 101},
 		"?limit=1":             {Limit: 2},
 		"?topic=a.b&key=k%20x": {Topic: "a.b", Key: "k x", Limit: 101},
-		"?state=dead":          {States: []scheduler.State{scheduler.StateDead}, Limit: 101},
+		"?state=dead":          {States: []message.State{message.StateDead}, Limit: 101},
 		"?state=dead,waiting,dead": {
-			States: []scheduler.State{scheduler.StateWaiting, scheduler.StateDead}, Limit: 101},
+			States: []message.State{message.StateWaiting, message.StateDead}, Limit: 101},
 		"?due_from=1896076800000":      {DueFrom: 1896076800000, Limit: 101},
 		"?due_to=1970-01-01T00:00:00Z": {DueTo: -1, Limit: 101},
 		"?due_from=2030-01-31T08:00:00.0001Z&due_to=2030-01-31T09:00:00.001%2b01:00": {DueFrom: 1896076800001,
@@ -240,8 +241,8 @@ func TestList_GoesOnByCursorToTheEnd(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
 	for i := range 25 { // several are due at one moment
-		j.records = append(j.records, record(scheduler.UID(fmt.Sprintf("t-00000000000000%02d", i)), "",
-			scheduler.Milli(1896076800000+i/4), scheduler.StateWaiting))
+		j.records = append(j.records, record(message.UID(fmt.Sprintf("t-00000000000000%02d", i)), "",
+			message.Milli(1896076800000+i/4), message.StateWaiting))
 	}
 	d := open(t, keeping(j))
 	for _, limit := range []int{1, 4, 5, 24, 25, 26} {
@@ -272,8 +273,8 @@ func TestList_GoesOnByCursorToTheEnd(t *testing.T) {
 
 func TestCursor_OfAnotherQueryIsRefused(t *testing.T) {
 	t.Parallel()
-	j := &journal{records: []scheduler.Record{record(uidA, "", 1, scheduler.StateWaiting),
-		record(uidB, "", 2, scheduler.StateWaiting)}}
+	j := &journal{records: []scheduler.Record{record(uidA, "", 1, message.StateWaiting),
+		record(uidB, "", 2, message.StateWaiting)}}
 	d := open(t, keeping(j))
 	cursor := fmt.Sprint(
 		call(t, d, "GET", "/v1/messages?topic=a&state=waiting,dead&limit=1", "").want(t, 200, "").json["cursor"])
@@ -305,7 +306,7 @@ func TestCursor_OfAnotherQueryIsRefused(t *testing.T) {
 
 func TestForecast_CountsByStepsAndTheOverdueApart(t *testing.T) {
 	t.Parallel()
-	from := scheduler.CeilMilli(noon)
+	from := message.CeilMilli(noon)
 	j := &journal{forecasts: []scheduler.Forecast{{From: from - 5_000, Count: 3}, {From: from - 1, Count: 4},
 		{From: from, Count: 5}, {From: from + 120_000, Count: 6}}}
 	d := open(t, keeping(j))
@@ -338,7 +339,7 @@ func TestForecast_CountsByStepsAndTheOverdueApart(t *testing.T) {
 
 func TestRestoreOne_IsForOneMessageDueOrNot(t *testing.T) {
 	t.Parallel()
-	j := &journal{records: []scheduler.Record{record(uidB, "b", 1, scheduler.StateWaiting)}}
+	j := &journal{records: []scheduler.Record{record(uidB, "b", 1, message.StateWaiting)}}
 	d := open(t, keeping(j))
 	for target, want := range map[string]scheduler.RestoreRequest{
 		"/v1/messages/b/restore":                    {UID: uidB, Overdue: true},
@@ -395,7 +396,7 @@ func TestPush_SaysThatTheJournalHasIt(t *testing.T) {
 
 func TestJournal_RefusesWhatItCannotMeanAndAsksNothing(t *testing.T) {
 	t.Parallel()
-	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateWaiting)}}
+	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, message.StateWaiting)}}
 	d := open(t, keeping(j))
 	for _, c := range []struct{ method, target, body, word, detail string }{
 		{"GET", "/v1/messages?topic=", "", "invalid_topic", "topic is empty"},

@@ -2,63 +2,62 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 const (
 	defaultList = 100
 	maxList     = 1000
-	// maxPatternReads is how many pages of the journal one page of a pattern looks at.
+	// maxPatternReads is the maximum number of journal pages read for one page of a pattern.
 	maxPatternReads = 20
 )
 
-// listAnswer is a page of messages, without headers and bodies. Cursor asks for the next page; the last page has none.
-// Lag is what the page may miss.
-type listAnswer struct {
-	Messages []wire.Info `json:"messages"`
-	Cursor   string      `json:"cursor,omitempty"`
-	Lag      *lagAnswer  `json:"lag,omitempty"`
-}
-
-// listing is what a list asks for.
+// listing is the request for a list.
 type listing struct {
 	scheduler.RecordQuery
-	// pattern selects topics where it has a wildcard, which the journal has no index for; else empty.
+	// pattern selects topics if it has a wildcard, for which the journal has no index; else it is empty.
 	pattern string
-	// from and to are the bounds of due as they were given: "2h" is another moment on the next page, and the same
-	// query.
+	// from and to are the bounds of the due time as given: on the next page "2h" is another moment, but the query is
+	// the same.
 	from, to string
 }
 
-// takes reports whether a record that the journal selected is wanted.
+// mark identifies the query.
+func (l *listing) mark() string {
+	return fmt.Sprintf("%q %q %q %q %v %q %q", l.Topic, l.pattern, l.ID, l.Key, l.States, l.from, l.to)
+}
+
+// takes reports whether a record that the journal returned belongs in the list.
 func (l *listing) takes(r *scheduler.Record) bool {
 	return l.pattern == "" || scheduler.Matches(l.pattern, r.Topic)
 }
 
-// list shows the messages that a query selects, live or ended, in the order of due.
+// list lists the messages that a query selects, live or ended, in the order of their due time.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	l, err := listQuery(r, s.cfg.Now())
 	if err != nil {
 		return err
 	}
-	var a listAnswer
-	err = s.ask(r, func(ctx context.Context) error {
-		// The lag first: what is written between the two is counted and shown, not missed and not counted.
+	var a wire.MessageList
+	err = s.ask(r, "journal", func(ctx context.Context) error {
+		// The lag is read first: a change written between the two reads is then both counted and shown, rather than
+		// neither.
 		a.Lag = s.lag(ctx)
 		page, next, err := s.page(ctx, &l)
 		if err != nil {
 			return err
 		}
 		if next != nil {
-			a.Cursor = cursorAfter(&l, next)
+			a.Cursor = sealCursor(listMessages, l.mark(), fmt.Sprintf("%d %s", next.Due, next.UID))
 		}
 		a.Messages = make([]wire.Info, len(page))
 		for i := range page {
@@ -74,8 +73,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	return s.respondValue(w, http.StatusOK, a)
 }
 
-// page reads a page, and returns the record behind which the next one begins, nil where there is none. Where few match
-// a pattern it may be short, or empty, and go on: it looks at a bounded number of records.
+// page reads a page and returns the record after which the next page begins, or nil on the last page. It examines a
+// bounded number of records, so if few match a pattern, a page may be short or empty and still have a next one.
 func (s *Server) page(ctx context.Context, l *listing) (page []scheduler.Record, next *scheduler.Record, err error) {
 	q := l.RecordQuery
 	if l.pattern == "" {
@@ -92,7 +91,7 @@ func (s *Server) page(ctx context.Context, l *listing) (page []scheduler.Record,
 			if !l.takes(&found[i]) {
 				continue
 			}
-			if len(page) == l.Limit { // what comes after the last one of the page
+			if len(page) == l.Limit { // the first record after the page
 				return page, &page[len(page)-1], nil
 			}
 			page = append(page, found[i])
@@ -106,11 +105,11 @@ func (s *Server) page(ctx context.Context, l *listing) (page []scheduler.Record,
 	return page, next, nil
 }
 
-// explain says of messages that are overdue and wait why they do. The journal does not know what is held back, so that
-// the store is asked; where it does not answer the list stays as it is.
+// explain adds the reason to overdue waiting messages. The journal does not know which lanes are held back, so explain
+// asks the store; if the store does not answer, the list stays unchanged.
 func (s *Server) explain(ctx context.Context, page []scheduler.Record, messages []wire.Info) {
-	now := scheduler.CeilMilli(s.cfg.Now())
-	overdue := func(r *scheduler.Record) bool { return r.State == scheduler.StateWaiting && r.Due < now }
+	now := message.CeilMilli(s.cfg.Now())
+	overdue := func(r *scheduler.Record) bool { return r.State == message.StateWaiting && r.Due < now }
 	var topics []string
 	for i := range page {
 		if overdue(&page[i]) {
@@ -132,8 +131,8 @@ func (s *Server) explain(ctx context.Context, page []scheduler.Record, messages 
 	}
 }
 
-// listQuery reads ?topic=&id=&key=&state=&due_from=&due_to=&limit=&cursor=. What is left out selects all. A topic may
-// be a pattern, and a bound of due how long from now, as in cancel.
+// listQuery reads ?topic=&id=&key=&state=&due_from=&due_to=&limit=&cursor=. Absent parameters select everything. A
+// topic may be a pattern, and a bound of the due time may be a duration from now, as in cancel.
 func listQuery(r *http.Request, now time.Time) (listing, error) {
 	q := listing{RecordQuery: scheduler.RecordQuery{Limit: defaultList}}
 	values, err := query(r, "topic", "id", "key", "state", "due_from", "due_to", "limit", "cursor")
@@ -145,7 +144,7 @@ func listQuery(r *http.Request, now time.Time) (listing, error) {
 		return wire.CheckPattern(text)
 	})
 	p.read("id", func(text string) error {
-		if q.ID = text; scheduler.IsUID(text) {
+		if q.ID = text; message.IsUID(text) {
 			return refusal(http.StatusBadRequest, wire.WordID,
 				"id %s is a uid, which names one message: look it up by itself", text)
 		}
@@ -163,56 +162,61 @@ func listQuery(r *http.Request, now time.Time) (listing, error) {
 		q.DueTo, err = dueBound(text, "due_to", now)
 		return err
 	})
-	p.read("limit", func(text string) (err error) {
-		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > maxList {
-			return refusal(http.StatusBadRequest, WordLimit, "limit %.40q is not a whole number from 1 to %d",
-				text, maxList)
-		}
-		return nil
-	})
+	p.read("limit", func(text string) (err error) { q.Limit, err = pageLimit(text); return err })
 	if p.err == nil && q.DueFrom != 0 && q.DueTo != 0 && q.DueFrom > q.DueTo {
 		p.err = refusal(http.StatusBadRequest, WordDueFrom, "due_from lies after due_to")
 	}
-	p.read("cursor", func(text string) error { return goOn(&q, text) }) // last: it is held against the rest
+	p.read("cursor", func(text string) error { // last: it is checked against the others
+		next, err := openCursor(listMessages, q.mark(), text)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Sscanf(next, "%d %s", &q.AfterDue, &q.AfterUID)
+		if err != nil || !message.IsUID(string(q.AfterUID)) {
+			return badCursor(text)
+		}
+		return nil
+	})
 	return q, p.err
 }
 
 // states reads a list of states.
-func states(text string) (found []scheduler.State, err error) {
+func states(text string) (found []message.State, err error) {
 	for word := range strings.SplitSeq(text, ",") {
-		i := slices.Index(stateWords(), word)
-		if i < 0 {
+		state, known := message.ParseState(word)
+		if !known {
 			return nil, refusal(http.StatusBadRequest, WordState,
 				"state %.40q is none; there are %s, several are joined by commas",
 				word, strings.Join(stateWords(), ", "))
 		}
-		found = append(found, scheduler.StateWaiting+scheduler.State(i))
+		found = append(found, state)
 	}
 	slices.Sort(found)
 	return slices.Compact(found), nil
 }
 
-// stateWords are the states that a message can be in.
+// stateWords returns the states that a message can have.
 func stateWords() (words []string) {
-	for s := scheduler.StateWaiting; s <= scheduler.StateDead; s++ {
+	for _, s := range message.States() {
 		words = append(words, s.String())
 	}
 	return words
 }
 
-// dueBound reads a bound of due. The first moment of 1970 would be no bound: the one before it stands for it.
-func dueBound(text, name string, now time.Time) (scheduler.Milli, error) {
+// dueBound reads a bound of the due time. The first moment of 1970 would mean no bound, so the one before it replaces
+// it.
+func dueBound(text, name string, now time.Time) (message.Milli, error) {
 	when, err := wire.ParseWhen(text, name)
 	if err != nil {
 		return 0, err
 	}
-	if ms := scheduler.CeilMilli(when.Ahead(now)); ms != 0 {
+	if ms := message.CeilMilli(when.Ahead(now)); ms != 0 {
 		return ms, nil
 	}
 	return -1, nil
 }
 
-// isPattern reports whether a topic is none, but a pattern of some.
+// isPattern reports whether a topic is a pattern rather than a literal subject.
 func isPattern(topic string) bool {
 	return strings.ContainsAny(topic, "*>") && wire.CheckOneTopic(topic) != nil
 }

@@ -17,17 +17,16 @@ import (
 )
 
 // A long operation may read the whole journal. It has no time-out: it ends when it is done, when its client goes away
-// or when the instance stops. A client that accepts linesType gets a line of progress now and then, so that whatever
-// stands between sees that the connection is alive, and a last line with the report or with what went wrong. Any other
-// client gets the report alone.
+// or when the instance stops. A client that accepts linesType gets a line of progress from time to time, so that
+// proxies see a live connection, and a last line with the report or the error. Any other client gets only the report.
 
 const linesType = "application/x-ndjson"
 
 // exclusive lets one operation of a kind run at a time.
 type exclusive struct{ busy atomic.Bool }
 
-// begin refuses a second operation. end must follow, and when the operation is over: whoever has read its report may
-// ask for the next one. It may follow again.
+// begin refuses a second operation. The caller must call end once the operation is over and before its report is
+// complete, because a client that has read the report may start the next operation. Calling end again is harmless.
 func (e *exclusive) begin(what string) (end func(), err error) {
 	if !e.busy.CompareAndSwap(false, true) {
 		return nil, refusal(http.StatusConflict, WordAlreadyRunning,
@@ -36,7 +35,7 @@ func (e *exclusive) begin(what string) (end func(), err error) {
 	return sync.OnceFunc(func() { e.busy.Store(false) }), nil
 }
 
-// long runs an operation and answers with its report, in the given form.
+// long runs an operation and answers with its report, converted by the given function.
 func long[R any](s *Server, w http.ResponseWriter, r *http.Request, form func(*R) any,
 	do func(ctx context.Context, progress func(R)) (R, error)) error {
 	ctx, stop := s.unhurried(w, r)
@@ -72,7 +71,8 @@ func long[R any](s *Server, w http.ResponseWriter, r *http.Request, form func(*R
 	return err
 }
 
-// why is what an operation ended of: the end of its context, whatever it made of that.
+// why returns the cause of an operation's end. If its context ended, that is the cause, whatever error the operation
+// returned.
 func (s *Server) why(ctx context.Context, err error) error {
 	switch {
 	case err == nil || ctx.Err() == nil:
@@ -83,12 +83,12 @@ func (s *Server) why(ctx context.Context, err error) error {
 	return context.Canceled
 }
 
-// unhurried takes the server's time-outs off a request that has been read. The context ends when the client goes away
-// or the instance stops.
+// unhurried removes the server's time-outs from a request that has been read. The context ends when the client goes
+// away or the instance stops.
 func (s *Server) unhurried(w http.ResponseWriter, r *http.Request) (context.Context, context.CancelCauseFunc) {
 	control := http.NewResponseController(w)
-	// The read deadline as well: net/http takes its passing for the client's going away. A writer that knows no
-	// deadlines has none.
+	// The read deadline is removed as well: net/http would take its passing for a disconnected client. A writer that
+	// does not support deadlines has none.
 	_ = control.SetReadDeadline(time.Time{})
 	_ = control.SetWriteDeadline(time.Time{})
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -111,16 +111,16 @@ func acceptsLines(r *http.Request) bool {
 	return false
 }
 
-// tell writes how far an operation is, each time that this has passed, until quiet is called. A client that no longer
-// reads stops the operation.
+// tell writes the progress of an operation at this interval until quiet is called. A client that stops reading stops
+// the operation.
 func tell[R any](l *lines, every time.Duration, form func(*R) any,
 	stop context.CancelCauseFunc) (progress func(R), quiet func()) {
 	var (
 		latest atomic.Pointer[json.RawMessage]
 		last   time.Time
 	)
-	// A report may share memory with the report that the operation goes on counting in. It is encoded here, where the
-	// operation waits.
+	// A report may share memory with the one that the operation keeps updating. It is encoded here, while the operation
+	// waits.
 	progress = func(report R) {
 		if now := time.Now(); now.Sub(last) >= every/2 {
 			text, err := json.Marshal(form(&report))
@@ -157,15 +157,15 @@ func tell[R any](l *lines, every time.Duration, form func(*R) any,
 	}
 }
 
-// lines is an answer that grows line by line. One goroutine writes at a time.
+// lines is an answer that is written line by line. Only one goroutine writes at a time.
 type lines struct {
 	to      http.ResponseWriter
 	control *http.ResponseController
-	within  time.Duration // that the client has to take a line
+	within  time.Duration // the time that the client has to read a line
 	begun   bool
 }
 
-// hurry bounds the next write.
+// hurry sets the deadline of the next write.
 func (l *lines) hurry() { _ = l.control.SetWriteDeadline(time.Now().Add(l.within)) }
 
 // value writes {"name":value}.
@@ -182,7 +182,7 @@ func (l *lines) line(text []byte) error {
 		h := l.to.Header()
 		h.Set("Content-Type", linesType)
 		h.Set("Cache-Control", "no-store")
-		h.Set("X-Accel-Buffering", "no") // nginx would keep the lines back
+		h.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer the lines
 		l.to.WriteHeader(http.StatusOK)
 		l.begun = true
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func restoredNothing(context.Context, func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
@@ -51,9 +52,9 @@ func TestLong_AnswersTheReport(t *testing.T) {
 				Found: map[string]int{scheduler.StoreOlder: 1, scheduler.MissingInStore: 1}, Repaired: 1,
 				Differences: []scheduler.Difference{
 					{UID: uidA, Bucket: 3, Kind: scheduler.MissingInStore,
-						Journal: scheduler.Stand{State: scheduler.StateWaiting, Version: 2}, Repaired: true},
-					{UID: uidB, Kind: scheduler.StoreOlder, Store: scheduler.Stand{State: scheduler.StateInFlight,
-						Version: 1}, Journal: scheduler.Stand{State: scheduler.StateDelivered, Version: 2}},
+						Journal: scheduler.Stand{State: message.StateWaiting, Version: 2}, Repaired: true},
+					{UID: uidB, Kind: scheduler.StoreOlder, Store: scheduler.Stand{State: message.StateInFlight,
+						Version: 1}, Journal: scheduler.Stand{State: message.StateDelivered, Version: 2}},
 				}}, nil
 		}}
 	d := open(t, keeping(j))
@@ -175,7 +176,7 @@ func TestLong_ThatPanicsLeavesNothingBehind(t *testing.T) {
 func TestLong_RunsOnceAtATimeByKind(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}, 1), make(chan struct{})
-	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateWaiting)}}
+	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, message.StateWaiting)}}
 	wait := func() { entered <- struct{}{}; <-leave }
 	j.verify = func(context.Context, func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
 		wait()
@@ -213,7 +214,7 @@ func TestLong_RunsOnceAtATimeByKind(t *testing.T) {
 
 func TestLong_LeavesOneLineForTheAudit(t *testing.T) {
 	t.Parallel()
-	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateWaiting)}}
+	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, message.StateWaiting)}}
 	for _, c := range []struct {
 		target, body string
 		want         map[string]any

@@ -11,14 +11,13 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// An operation on many messages goes through them in bounded steps and is long: see long.go. Whatever ends it, its
-// answer says how far it came, and so does its line for the audit, which outlives a client that has gone. One that is
-// asked for by mistake is worse than one that is refused, so everything has to be asked for by that name: {"all":true}.
+// An operation on many messages works in bounded steps and is long: see long.go. However it ends, its answer reports
+// its progress, and so does its audit line, which remains even if the client has gone. An operation on everything by
+// mistake is worse than a refusal, so it has to be requested explicitly: {"all":true}.
 
 // cancelMany cancels the waiting messages that are selected.
 func (s *Server) cancelMany(w http.ResponseWriter, r *http.Request) error {
-	var asked wire.Selection
-	err := s.order(w, r, func(body []byte) (err error) { asked, err = wire.DecodeSelection(body); return err })
+	asked, err := order(s, w, r, wire.DecodeSelection)
 	if err != nil {
 		return err
 	}
@@ -34,13 +33,10 @@ func (s *Server) cancelMany(w http.ResponseWriter, r *http.Request) error {
 
 // rescheduleMany moves the waiting messages that are selected.
 func (s *Server) rescheduleMany(w http.ResponseWriter, r *http.Request) error {
-	var (
-		asked  wire.Selection
-		change wire.Edit
-	)
-	err := s.order(w, r, func(body []byte) (err error) {
+	var change wire.Edit
+	asked, err := order(s, w, r, func(body []byte) (asked wire.Selection, err error) {
 		asked, change, err = wire.DecodeRescheduleMany(body)
-		return err
+		return asked, err
 	})
 	if err != nil {
 		return err
@@ -56,7 +52,7 @@ func (s *Server) rescheduleMany(w http.ResponseWriter, r *http.Request) error {
 		})
 }
 
-// many runs an operation on what is selected; one of a kind at a time.
+// many runs an operation on the selected messages; only one of each kind runs at a time.
 func (s *Server) many(w http.ResponseWriter, r *http.Request, one *exclusive, what string, selected scheduler.Selection,
 	do func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error)) error {
 	end, err := one.begin(what + " of many")
@@ -69,19 +65,19 @@ func (s *Server) many(w http.ResponseWriter, r *http.Request, one *exclusive, wh
 	return long(s, w, r, form, func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
 		defer end()
 		report, err := do(ctx, progress)
-		// its caller may have gone
+		// the caller may have gone
 		line.Int("matched", report.Matched).Int("done", report.Done).Int("failed", report.Failed)
 		if !errors.Is(err, scheduler.ErrOutcomeUnknown) {
 			err = s.why(ctx, err)
 		}
-		if err != nil { // what was done is done, and its caller should know how much
+		if err != nil { // the caller should learn how much was done
 			err = fmt.Errorf("%w: %w", err, &problem{answer.Stopped(report, selected.DryRun, err)})
 		}
 		return report, err
 	})
 }
 
-// auditMany is audit of an operation on what is selected.
+// auditMany is audit for an operation on a selection.
 func (s *Server) auditMany(r *http.Request, what string, selected *scheduler.Selection) *audit {
 	line := s.audit(r, what, selected.DryRun).Str("topic", selected.Topic)
 	if selected.HasKey {

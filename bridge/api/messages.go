@@ -10,7 +10,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// push keeps one message: 201, or 200 when the same push was kept before or it went into a message that waits.
+// push stores one message and answers 201, or 200 if the same push was stored before or was merged into a waiting
+// message.
 func (s *Server) push(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
@@ -40,8 +41,9 @@ func (s *Server) push(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// batch keeps up to wire.MaxBatch messages and answers 200 with an outcome for each, in order: a refused one stands in
-// its place and does not hold the others back. Only a request that cannot be read at all is refused as a whole.
+// batch stores up to wire.MaxBatch messages and answers 200 with an outcome for each, in order. A refused message has
+// its problem as its outcome and does not affect the others. Only a request that cannot be parsed is refused as a
+// whole.
 func (s *Server) batch(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
@@ -79,7 +81,7 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// judge is a push as the scheduler takes it, or why it is refused.
+// judge returns a push in the scheduler's form, or the reason for its refusal.
 func (s *Server) judge(r *http.Request, item *wire.PushItem) (*scheduler.Push, error) {
 	if item.Err != nil {
 		return nil, item.Err
@@ -99,7 +101,7 @@ func (s *Server) result(a scheduler.Accepted) wire.Result {
 	return r
 }
 
-// get shows a message, live or remembered.
+// get answers with a message, live or remembered.
 func (s *Server) get(w http.ResponseWriter, r *http.Request) error {
 	ref, err := reference(r)
 	if err != nil {
@@ -111,14 +113,14 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if !mayRead(r) { // who may only push sees what became of his message
+	if !mayRead(r) { // a caller that may only push sees its message's outcome
 		info.Headers, info.Body = nil, nil
 	}
 	tagged(w, info.Version)
 	return s.respondValue(w, http.StatusOK, answer.Info(&info))
 }
 
-// cancel ends a message and says what really happened.
+// cancel cancels a message and answers with the actual outcome.
 func (s *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 	ref, err := reference(r)
 	if err != nil {
@@ -130,7 +132,7 @@ func (s *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 	if ref, err = s.permitted(ctx, r, ref); err == nil {
 		result, err = s.cfg.Service.Cancel(ctx, ref)
 	}
-	if err != nil && !errors.Is(err, scheduler.ErrUnknownID) { // that is the answer of a result without a message
+	if err != nil && !errors.Is(err, scheduler.ErrUnknownID) { // the answer to a result without a message
 		return err
 	}
 	canceled, refused := answer.Cancel(r.PathValue("id"), &result)
@@ -140,8 +142,8 @@ func (s *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 	return s.respondValue(w, http.StatusOK, canceled)
 }
 
-// reference is the message that a path and its query name: /v1/messages/{id}?topic=&key=. A path in the form of a uid
-// is that uid. What the caller may not see it does not name.
+// reference returns the message that a path and its query name: /v1/messages/{id}?topic=&key=. An id in the form of a
+// uid is that uid. The reference never matches a message that the caller may not see.
 func reference(r *http.Request) (scheduler.Ref, error) {
 	values, err := query(r, "topic", "key")
 	if err != nil {

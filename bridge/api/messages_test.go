@@ -12,6 +12,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestPush_AnswersInTheFormOfTheContract(t *testing.T) {
@@ -72,7 +73,7 @@ func TestPush_RepeatedIsTheSameMessage(t *testing.T) {
 	if a := call(t, d, "POST", "/v1/messages", hourly(`,"id":"`+uid+`"`)).want(t, 200, ""); a.json["uid"] != uid {
 		t.Errorf("an id that is a uid means that uid: %s", a.raw)
 	}
-	d.end(t, scheduler.StateDelivered, false)
+	d.end(t, message.StateDelivered, false)
 	if a := call(t, d, "POST", "/v1/messages", hourly(`,"id":"a"`)).want(t, 200, ""); a.json["state"] != "delivered" {
 		t.Errorf("a retry after the delivery: %s", a.raw)
 	}
@@ -193,14 +194,15 @@ func TestCancel_SaysWhatReallyHappened(t *testing.T) {
 		{"waiting", func(*door) {}, 200, ""},
 		{"canceled before", func(d *door) { call(t, d, "DELETE", "/v1/messages/a", "") }, 200, ""},
 		{"in flight", func(d *door) { d.claim(t) }, 409, "in_flight"},
-		{"delivered", func(d *door) { d.end(t, scheduler.StateDelivered, false) }, 409, "already_delivered"},
-		{"expired", func(d *door) { d.end(t, scheduler.StateExpired, false) }, 409, "already_expired"},
-		{"dead", func(d *door) { d.end(t, scheduler.StateDead, true) }, 409, "already_dead"},
+		{"delivered", func(d *door) { d.end(t, message.StateDelivered, false) }, 409, "already_delivered"},
+		{"expired", func(d *door) { d.end(t, message.StateExpired, false) }, 409, "already_expired"},
+		{"dead", func(d *door) { d.end(t, message.StateDead, true) }, 409, "already_dead"},
 		{"uncertain", func(d *door) {
 			for _, m := range d.claim(t) {
-				back := scheduler.Back{UID: m.UID, Score: m.Score(), Mark: scheduler.Mark{Uncertain: true}}
+				back := scheduler.Back{UID: m.UID, Score: m.Score(), Mark: message.Mark{Uncertain: true}}
 				if err := d.timeline.Return(
-					t.Context(), m.UID.Bucket(d.timeline.Buckets()), 1, []scheduler.Back{back}, 1); err != nil {
+					t.Context(), m.UID.Bucket(d.timeline.Buckets()), scheduler.Leader(1),
+					[]scheduler.Back{back}, 1); err != nil {
 					t.Fatal(err)
 				}
 			}

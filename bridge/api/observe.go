@@ -15,7 +15,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/answer"
 )
 
-// metrics are one server's own. A route is a pattern, never a path: ids are unique per message.
+// metrics are the metrics of one server. A route label is a pattern, never a path, because ids are unique per message.
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -39,7 +39,7 @@ func newMetrics(reg prometheus.Registerer, version string) *metrics {
 	return m
 }
 
-// observed is a request under way: it remembers what was answered.
+// observed is a request in progress; it records what was answered.
 type observed struct {
 	http.ResponseWriter
 	s       *Server
@@ -70,10 +70,10 @@ func (o *observed) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the wrapped writer for http.ResponseController.
 func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
-// done ends the request: a panic becomes 500, and what happened is counted and logged. It must be deferred.
+// done ends the request: it turns a panic into 500, and counts and logs the outcome. It must be deferred.
 func (o *observed) done() {
 	route := o.r.Pattern
 	if route == "" || route == elsewhere {
@@ -96,13 +96,14 @@ func (o *observed) done() {
 	o.s.log.Debug().Str("method", o.r.Method).Str("route", route).Int("status", o.status).Int("bytes", o.bytes).
 		Dur("took", took).Str("remote", o.r.RemoteAddr).Msg("request served")
 	if failure != nil {
-		panic(http.ErrAbortHandler) // half an answer is out: only breaking off says that it is not whole
+		panic(http.ErrAbortHandler) // the answer is partly sent: only an abort shows that it is incomplete
 	}
 }
 
 var errPanicked = errors.New("panicked")
 
-// panicText describes a panic. The runtime's own panics never quote data; any other may, so only its type is given.
+// panicText describes a panic. The runtime's own panics never quote data. Any other panic may, so only its type is
+// logged.
 func panicText(v any) string {
 	if err, ok := v.(runtime.Error); ok {
 		return err.Error()
@@ -110,7 +111,7 @@ func panicText(v any) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// gatherLog takes what promhttp complains of.
+// gatherLog logs promhttp's errors.
 type gatherLog struct{ log zerolog.Logger }
 
 func (l gatherLog) Println(v ...any) {

@@ -14,6 +14,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // What may go wrong behind an operation: the errors that its port may answer.
@@ -69,8 +70,10 @@ var (
 
 // refusedPushes are the mistakes that the headers of a push can have.
 func refusedPushes() (all []error) {
-	for _, word := range slices.Concat(api.PushWords(),
-		[]string{wire.WordUnknown, wire.WordRepeated, wire.WordTooLarge}) {
+	for _, word := range []string{wire.WordTopic, wire.WordDelay, wire.WordAt, wire.WordNoDelay, wire.WordDelayAndAt,
+		wire.WordID, wire.WordKey, wire.WordOnDuplicate, wire.WordDeliver, wire.WordPriority, wire.WordTTL,
+		wire.WordAttempt, wire.WordRetry, wire.WordMaxWait, wire.WordReason, wire.WordHeader, wire.WordBody,
+		wire.WordUnsupported, answer.WordTooFar, wire.WordUnknown, wire.WordRepeated, wire.WordTooLarge} {
 		all = append(all, &wire.Error{Word: word, Field: "header", Detail: "is wrong"})
 	}
 	return all
@@ -180,7 +183,8 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 			for _, push := range []string{
 				`"at":"2030-01-31T08:00:00+01:00","id":"a","key":"k","priority":255,"ttl":60000,"body":"",` +
 					`"retry":"0,2m,10m*5~20%","deliver":"mq","headers":{"X":["1","2"],"Y":"z"}`,
-				`"at":1896076800000,"id":"a","on_duplicate":"debounce","max_wait":"1d12h","body_base64":"AP8=","retry":[0,"2m",600000]`,
+				`"at":1896076800000,"id":"a","on_duplicate":"debounce","max_wait":"1d12h","body_base64":"AP8=",` +
+					`"retry":[0,"2m",600000]`,
 				`"attempt":2,"id":"a","retry":"exp(1s,1h,10)","reason":"no connection"`,
 				`"delay":"1500","on_duplicate":"reject"`, `"delay":"+1.5h"`, `"at":"1896076800000"`,
 			} {
@@ -235,7 +239,7 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 		d.ask(t, open(t, w.config), asked(t, "POST", "/v1/topics/a/resume", ""), "")
 	})
 	t.Run("what stands in the way", func(t *testing.T) {
-		for state := scheduler.StateWaiting; state <= scheduler.StateDead; state++ {
+		for state := message.StateWaiting; state <= message.StateDead; state++ {
 			for code := scheduler.AmendUnknown; code <= scheduler.AmendVersion; code++ {
 				w := full()
 				w.steering.amend.Code, w.steering.amend.Info.State = code, state

@@ -36,6 +36,7 @@ func describe(t testing.TB, h http.Handler) *description {
 		t.Fatal(err)
 	}
 	doc, _ := value.(map[string]any)
+	doc["paths"] = inline(doc, doc["paths"])
 	closeObjects(doc["components"])
 	closeObjects(doc["paths"])
 	d := &description{doc: doc, compiler: jsonschema.NewCompiler(), compiled: map[string]*jsonschema.Schema{},
@@ -47,6 +48,27 @@ func describe(t testing.TB, h http.Handler) *description {
 		t.Fatal(err)
 	}
 	return d
+}
+
+// inline puts the responses and parameters that operations share in place of the references to them.
+func inline(doc, value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		where, _ := v["$ref"].(string)
+		for _, shared := range []string{"responses", "parameters"} {
+			if name, found := strings.CutPrefix(where, "#/components/"+shared+"/"); found {
+				return at(doc, "components", shared, name)
+			}
+		}
+		for name, inner := range v {
+			v[name] = inline(doc, inner)
+		}
+	case []any:
+		for i, inner := range v {
+			v[i] = inline(doc, inner)
+		}
+	}
+	return value
 }
 
 // closeObjects lets no schema of an object take what it does not name.

@@ -1,23 +1,25 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"path"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // The types that answers are made of have the fields of their schemas, and what is never left out is required.
 func TestOpenAPI_SchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
 	t.Parallel()
-	text, err := json.Marshal(document(""))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var doc struct {
 		Components struct {
 			Schemas map[string]struct {
@@ -26,7 +28,7 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(text, &doc); err != nil {
+	if err := json.Unmarshal(describe(""), &doc); err != nil {
 		t.Fatal(err)
 	}
 	for name, value := range map[string]any{
@@ -35,27 +37,27 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
 		"Message":         wire.Info{},
 		"Rescheduled":     wire.Rescheduled{},
 		"Report":          wire.Report{},
-		"MessageList":     listAnswer{},
-		"Lag":             lagAnswer{},
-		"Topics":          topicsAnswer{},
-		"TopicCounts":     oneTopicAnswer{},
-		"Pause":           pauseAnswer{},
-		"Paused":          pausedAnswer{},
-		"History":         historyAnswer{},
-		"Life":            lifeAnswer{},
-		"Change":          changeAnswer{},
-		"Forecast":        forecastAnswer{},
-		"RestoreReport":   restoreAnswer{},
-		"VerifyReport":    verifyAnswer{},
-		"Difference":      differenceAnswer{},
-		"RedeliverReport": redeliverAnswer{},
-		"Cluster":         clusterAnswer{},
-		"Instance":        Instance{},
-		"Ready":           readyAnswer{},
+		"MessageList":     wire.MessageList{},
+		"Lag":             wire.Lag{},
+		"Topics":          wire.Topics{},
+		"TopicCounts":     wire.TopicCounts{},
+		"Pause":           wire.Pause{},
+		"Paused":          wire.Paused{},
+		"History":         wire.History{},
+		"Life":            wire.Life{},
+		"Change":          wire.Change{},
+		"Forecast":        wire.Forecast{},
+		"RestoreReport":   wire.RestoreReport{},
+		"VerifyReport":    wire.VerifyReport{},
+		"Difference":      wire.Difference{},
+		"RedeliverReport": wire.RedeliverReport{},
+		"Cluster":         wire.Cluster{},
+		"Instance":        wire.Instance{},
+		"Ready":           wire.Ready{},
 		"Reject":          wire.Rejected{},
-		"RejectList":      rejectsAnswer{},
-		"RequeuedReject":  requeuedReject{},
-		"Check":           checkAnswer{},
+		"RejectList":      wire.RejectList{},
+		"RequeuedReject":  wire.RequeuedReject{},
+		"Check":           wire.Check{},
 	} {
 		schema, known := doc.Components.Schemas[name]
 		if !known {
@@ -98,16 +100,104 @@ func fieldsOf(of reflect.Type) (fields, required []string) {
 	return fields, required
 }
 
-func TestObject_KeepsTheOrderOfItsMembers(t *testing.T) {
+// The limits and words that the description states are those of the code.
+func TestOpenAPI_HasTheLimitsOfTheCode(t *testing.T) {
 	t.Parallel()
-	text, err := json.Marshal(object{{"z", 1}, {"a", object{{"<", `"`}}}, {"m", []object{{}}}})
-	if err != nil || string(text) != `{"z":1,"a":{"\u003c":"\""},"m":[{}]}` {
-		t.Errorf("got %s, %v", text, err)
+	var doc any
+	if err := json.Unmarshal(describe(""), &doc); err != nil {
+		t.Fatal(err)
 	}
-	if text, err := json.Marshal(object{{"f", func() {}}}); err == nil {
-		t.Errorf("got %s", text)
+	var kinds []string
+	for k := message.KindPlain + 1; k.Valid(); k++ {
+		kinds = append(kinds, k.String())
 	}
-	if text := fmt.Sprint(document("v9")[0]); text != "{openapi 3.1.0}" {
-		t.Errorf("got %s", text)
+	states := strings.Join(stateWords(), "|")
+	const tenYears = int64(wire.MaxDelay / time.Millisecond)
+	for _, c := range []struct {
+		where string
+		want  any
+	}{
+		{"schemas/State/enum", stateWords()}, {"schemas/Kind/enum", kinds},
+		{"schemas/DifferenceKind/enum", []string{scheduler.MissingInStore, scheduler.MissingInJournal,
+			scheduler.StoreOlder, scheduler.StoreNewer}},
+		{"schemas/Instance/properties/role/enum", []string{wire.RoleLeader, wire.RoleStandby}},
+		{"schemas/Cluster/properties/journal/properties/mode/enum",
+			[]string{journalOff, journalAsync, journalSync}},
+		{"schemas/Push/properties/on_duplicate/enum", []string{wire.Reject, wire.Keep, wire.Replace, wire.Debounce}},
+		{"schemas/Push/properties/on_duplicate/default", wire.Reject},
+		{"schemas/Push/properties/deliver/enum", []string{wire.MQ}},
+		{"schemas/Accepted/properties/durable/enum", []string{wire.DurableRedis, wire.DurableJournal}},
+		{"schemas/Requeued/properties/durable/enum", []string{wire.DurableRedis, wire.DurableJournal}},
+		{"schemas/Canceled/properties/state/const", message.StateCanceled.String()},
+		{"schemas/TopicName/maxLength", wire.MaxSubject}, {"schemas/Pattern/maxLength", wire.MaxSubject},
+		{"schemas/Name/maxLength", wire.MaxID},
+		{"parameters/KeyOfName/schema/maxLength", wire.MaxKey},
+		{"schemas/Selection/properties/key/maxLength", wire.MaxKey},
+		{"schemas/SelectionAndTime/properties/key/maxLength", wire.MaxKey},
+		{"schemas/Requeue/properties/key/maxLength", wire.MaxKey},
+		{"schemas/Purge/properties/key/maxLength", wire.MaxKey},
+		{"schemas/Duration/anyOf/1/maximum", tenYears},
+		{"schemas/Shift/anyOf/1/maximum", tenYears}, {"schemas/Shift/anyOf/1/minimum", -tenYears},
+		{"schemas/Time/anyOf/2/minimum", int64(wire.SecondsBelow)},
+		{"schemas/Moment/anyOf/2/minimum", int64(wire.SecondsBelow)},
+		{"schemas/Retries/anyOf/1/maxItems", wire.MaxRetries},
+		{"schemas/Push/properties/priority/maximum", wire.MaxPriority},
+		{"schemas/Edit/properties/priority/maximum", wire.MaxPriority},
+		{"schemas/Message/properties/priority/maximum", wire.MaxPriority},
+		{"schemas/Rescheduled/properties/priority/maximum", wire.MaxPriority},
+		{"schemas/Push/properties/attempt/maximum", wire.MaxAttempt},
+		{"schemas/Batch/properties/messages/maxItems", wire.MaxBatch},
+		{"schemas/BatchResults/properties/results/maxItems", wire.MaxBatch},
+		{"schemas/Requeue/properties/ids/maxItems", wire.MaxIDs},
+		{"schemas/Purge/properties/ids/maxItems", wire.MaxIDs},
+		{"schemas/RequeueRejects/properties/sequences/maxItems", wire.MaxIDs},
+		{"schemas/Restore/properties/rate/maximum", wire.MaxRate},
+		{"schemas/Resign/properties/reason/maxLength", maxReason},
+		{"schemas/Forecast/properties/steps/maxItems", maxSteps},
+		{"schemas/Cluster/properties/parked/maxItems", maxParked},
+		{"schemas/Problem/properties/candidates/maxItems", scheduler.MaxNamesOfID},
+		{"schemas/VerifyReport/properties/differences/maxItems", scheduler.MaxDifferences},
+		{"schemas/Quarantined/properties/uids/maxItems", scheduler.MaxQuarantinedUIDs},
+		{"parameters/Limit/schema/maximum", maxList}, {"parameters/Limit/schema/default", defaultList},
+		{"../paths/~1v1~1messages/get/parameters/3/schema/pattern", "^(" + states + ")(,(" + states + "))*$"},
+	} {
+		want, err := json.Marshal(c.want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := json.Marshal(lookUp(doc, path.Join("components", c.where)))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is %s, want %s (%v)", c.where, got, want, err)
+		}
 	}
+	for _, c := range [][2]string{
+		{"paths/~1v1~1messages~1batch/post/summary", fmt.Sprint(wire.MaxBatch)},
+		{"components/schemas/Retries/description", fmt.Sprintf("%d delays", wire.MaxRetries)},
+		{"components/schemas/Retries/description", fmt.Sprintf("%d%%", wire.MaxJitter)},
+		{"components/schemas/Headers/description", fmt.Sprintf("%d bytes", wire.MaxHeaders)},
+		{"components/schemas/Push/properties/reason/description", fmt.Sprintf("%d bytes", wire.MaxReason)},
+	} {
+		if got := fmt.Sprint(lookUp(doc, c[0])); !strings.Contains(got, c[1]) {
+			t.Errorf("%s is %q, which lacks %q", c[0], got, c[1])
+		}
+	}
+}
+
+// lookUp follows a JSON pointer; it returns nil where it ends.
+func lookUp(value any, pointer string) any {
+	for name := range strings.SplitSeq(pointer, "/") {
+		switch v := value.(type) {
+		case map[string]any:
+			value = v[strings.ReplaceAll(name, "~1", "/")]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i >= len(v) {
+				return nil
+			}
+			value = v[i]
+		default:
+			return nil
+		}
+	}
+	return value
 }

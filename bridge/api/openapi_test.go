@@ -36,7 +36,7 @@ func TestOpenAPI_IsAValidDescription(t *testing.T) {
 	described := describe(t, d)
 	schemas, _ := at(described.doc, "components", "schemas").(map[string]any)
 	used := map[string]bool{}
-	for _, m := range regexp.MustCompile(`"#/components/schemas/(\w+)"`).FindAllStringSubmatch(a.raw, -1) {
+	for _, m := range regexp.MustCompile(`"#/components/(\w+/[\w-]+)"`).FindAllStringSubmatch(a.raw, -1) {
 		used[m[1]] = true
 	}
 	for name, schema := range schemas {
@@ -48,8 +48,13 @@ func TestOpenAPI_IsAValidDescription(t *testing.T) {
 				t.Errorf("an example of %s: %v", name, err)
 			}
 		}
-		if !used[name] {
-			t.Errorf("nothing uses the schema %s", name)
+	}
+	for _, kind := range []string{"schemas", "parameters", "responses", "headers"} {
+		all, _ := at(described.doc, "components", kind).(map[string]any)
+		for name := range all {
+			if !used[kind+"/"+name] {
+				t.Errorf("nothing uses %s/%s", kind, name)
+			}
 		}
 	}
 	ids := map[any]bool{}
@@ -58,6 +63,30 @@ func TestOpenAPI_IsAValidDescription(t *testing.T) {
 			t.Errorf("%s has no name of its own, no summary, text or tag", pattern)
 		}
 		ids[op["operationId"]] = true
+	}
+}
+
+// The text of a problem's response is its status and its words, so that a reader of the page sees them all at once.
+func TestOpenAPI_ResponsesNameTheirWords(t *testing.T) {
+	t.Parallel()
+	for pattern, op := range describe(t, open(t)).operations() {
+		responses, _ := op["responses"].(map[string]any)
+		for status, response := range responses {
+			both, isProblem := at(response, "content", "application/json", "schema", "allOf").([]any)
+			if !isProblem {
+				continue
+			}
+			var quoted []string
+			words, _ := at(both[1], "properties", "error", "enum").([]any)
+			for _, word := range words {
+				quoted = append(quoted, fmt.Sprintf("`%s`", word))
+			}
+			code, err := strconv.Atoi(status)
+			want := http.StatusText(code) + ": " + strings.Join(quoted, ", ") + "."
+			if got := at(response, "description"); err != nil || got != want || !slices.IsSorted(quoted) {
+				t.Errorf("%s %s: described as %q, want %q", pattern, status, got, want)
+			}
+		}
 	}
 }
 
@@ -169,9 +198,21 @@ func TestOpenAPI_HasEveryWord(t *testing.T) {
 		}
 		delete(known, other)
 	}
-	words, _ := at(describe(t, open(t)).doc, "components", "schemas", "Problem", "properties", "error", "enum").([]any)
+	d := describe(t, open(t))
+	met := map[string]bool{"unknown_route": true, "method_not_allowed": true} // by requests that meet no operation
+	for _, problem := range d.all() {
+		met[problem[strings.LastIndex(problem, " ")+1:]] = true
+	}
+	delete(met, "") // of successes
+	words, _ := at(d.doc, "components", "schemas", "Problem", "properties", "error", "enum").([]any)
+	if len(words) != len(met) {
+		t.Errorf("Problem has %d words, the operations have %d", len(words), len(met))
+	}
 	for _, word := range words {
 		word, _ := word.(string)
+		if !met[word] {
+			t.Errorf("%s is of no operation", word)
+		}
 		if !known[word] {
 			t.Errorf("%s is described and is no word", word)
 		}

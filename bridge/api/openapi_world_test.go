@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // world is everything that a server asks, as one test wants it.
@@ -18,7 +20,7 @@ type world struct {
 	cluster  *cluster
 	rejects  *rejects
 	accepted scheduler.Accepted
-	info     scheduler.Info
+	info     message.Info
 	canceled scheduler.CancelResult
 	getErr   error
 	ready    []api.Check
@@ -27,60 +29,61 @@ type world struct {
 
 // full has something in every field of every answer.
 func full() *world {
-	info := scheduler.Info{
-		Message: scheduler.Message{
+	info := message.Info{
+		Message: message.Message{
 			UID: uidA, ID: "a", Key: "k", Topic: "orders.remind", Due: later, Priority: 7, TTL: time.Minute, Attempt: 2,
-			Retry:   scheduler.Retry{Delays: []time.Duration{0, time.Minute}, Jitter: 20},
-			Headers: []scheduler.Header{{Name: "X", Value: "1"}},
-			Body:    []byte("hello"), Mark: scheduler.Mark{Uncertain: true, Refusals: 3, Lane: "ORDERS"},
+			Retry:   message.Retry{Delays: []time.Duration{0, time.Minute}, Jitter: 20},
+			Headers: []message.Header{{Name: "X", Value: "1"}},
+			Body:    []byte("hello"), Mark: message.Mark{Uncertain: true, Refusals: 3, Lane: "ORDERS"},
 		},
-		State: scheduler.StateDead, Version: 4, EndedAt: later, Reason: "no permission",
+		State: message.StateDead, Version: 4, EndedAt: later, Reason: "no permission",
 	}
 	report := scheduler.Report{Looked: 9, Matched: 8, Done: 3, InFlight: 2, Maybe: 1, Ended: 1, Failed: 1}
 	return &world{
-		accepted: scheduler.Accepted{ID: "a", UID: uidA, Due: later, State: scheduler.StateWaiting, Version: 1},
+		accepted: scheduler.Accepted{ID: "a", UID: uidA, Due: later, State: message.StateWaiting, Version: 1},
 		info:     info,
 		canceled: scheduler.CancelResult{Code: scheduler.CancelDone, Info: info},
 		steering: &steering{
 			amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: info}, report: report,
-			dead: []scheduler.Info{info}, next: "1:" + string(uidA),
+			dead: []message.Info{info}, next: "1:" + string(uidA),
 			counts: []scheduler.TopicCount{{Topic: "a", Waiting: 1, InFlight: 2, Dead: 3}, {Topic: "orders.x"}},
 			pauses: []scheduler.Pause{{Pattern: "orders.>", By: "10.0.0.1", At: later}}, was: true,
 		},
 		journal: &journal{
 			records: []scheduler.Record{{Info: info}, {Info: info}},
 			changes: []scheduler.Change{
-				{Version: 1, State: scheduler.StateWaiting, At: later, Bucket: 3, Instance: "t1",
+				{Version: 1, State: message.StateWaiting, At: later, Bucket: 3, Instance: "t1",
 					Address: "10.0.0.1:7070"},
-				{Version: 2, State: scheduler.StateDelivered, At: later, Due: later,
+				{Version: 2, State: message.StateDelivered, At: later, Due: later,
 					Instance: "t1", Address: "10.0.0.1:7070", Term: 4, Attempt: 1, Claimed: later, Reason: "why",
 					Stream: "ORDERS", Sequence: 7},
 			},
-			forecasts: []scheduler.Forecast{{From: scheduler.CeilMilli(noon), Count: 5}, {From: 1, Count: 2}},
+			forecasts: []scheduler.Forecast{{From: message.CeilMilli(noon), Count: 5}, {From: 1, Count: 2}},
 			lag:       scheduler.Lag{Changes: 3, Bytes: 400, Oldest: later, Quarantined: 2},
 			verify: func(_ context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
 				apart := scheduler.Quarantined{Bucket: 1, ID: "1-0", At: later, Reason: "why",
-					UIDs: []scheduler.UID{uidA}}
+					UIDs: []message.UID{uidA}}
 				return scheduler.VerifyReport{Quarantined: []scheduler.Quarantined{apart}, Refused: []scheduler.Refusal{
-					{UID: uidA, Bucket: 1, At: later, Transition: scheduler.Transition{From: scheduler.StateInFlight,
-						To: scheduler.StateWaiting, Kind: scheduler.KindSwept}},
-					{UID: uidB, At: later, Transition: scheduler.Transition{To: scheduler.StateInFlight},
+					{UID: uidA, Bucket: 1, At: later, Transition: message.Transition{From: message.StateInFlight,
+						To: message.StateWaiting, Kind: message.KindSwept}},
+					{UID: uidB, At: later, Transition: message.Transition{To: message.StateInFlight},
 						Unreadable: true}},
 					InStore: 10, InJournal: 11,
 					Found: map[string]int{scheduler.StoreOlder: 1, scheduler.MissingInStore: 1}, Repaired: 1,
 					Differences: []scheduler.Difference{
 						{UID: uidA, Bucket: 3, Kind: scheduler.MissingInStore,
-							Journal: scheduler.Stand{State: scheduler.StateWaiting, Version: 2}, Repaired: true},
-						{UID: uidB, Kind: scheduler.StoreOlder, Store: scheduler.Stand{State: scheduler.StateInFlight,
-							Version: 1}, Journal: scheduler.Stand{State: scheduler.StateDelivered, Version: 2}},
+							Journal: scheduler.Stand{State: message.StateWaiting, Version: 2}, Repaired: true},
+						{UID: uidB, Kind: scheduler.StoreOlder, Store: scheduler.Stand{State: message.StateInFlight,
+							Version: 1}, Journal: scheduler.Stand{State: message.StateDelivered, Version: 2}},
 					}}, nil
 			},
 		},
-		cluster: &cluster{info: api.ClusterInfo{
-			Term: 42, Leader: &api.Leader{Instance: "t1", Address: "10.0.0.1:7070", Since: noon},
-			Instances: []api.Instance{
-				{Instance: "t1", Address: "10.0.0.1:7070", Role: api.RoleLeader, Healthy: true, Version: "v1"},
-				{Instance: "t2", Address: "10.0.0.2:7070", Role: api.RoleStandby, Version: "v2", OtherStore: true}},
+		cluster: &cluster{info: wire.Cluster{
+			Term: 42, Leader: &wire.Leader{Instance: "t1", Address: "10.0.0.1:7070",
+				Since: wire.FormatTime(noon.UnixMilli())},
+			Instances: []wire.Instance{
+				{Instance: "t1", Address: "10.0.0.1:7070", Role: wire.RoleLeader, Healthy: true, Version: "v1"},
+				{Instance: "t2", Address: "10.0.0.2:7070", Role: wire.RoleStandby, Version: "v2", OtherStore: true}},
 		}},
 		rejects: newRejects(),
 		ready: []api.Check{{Name: "redis", Needed: true, Buckets: []int{1}, Err: errors.New("not certified")},
@@ -90,10 +93,10 @@ func full() *world {
 
 // bare has nothing that may be missing.
 func bare() *world {
-	info := scheduler.Info{Message: scheduler.Message{UID: uidA, Topic: "a", Due: later, Body: []byte{0xff}},
-		State: scheduler.StateWaiting, Version: 1}
+	info := message.Info{Message: message.Message{UID: uidA, Topic: "a", Due: later, Body: []byte{0xff}},
+		State: message.StateWaiting, Version: 1}
 	w := &world{
-		accepted: scheduler.Accepted{ID: string(uidA), UID: uidA, Due: later, State: scheduler.StateWaiting, Version: 1,
+		accepted: scheduler.Accepted{ID: string(uidA), UID: uidA, Due: later, State: message.StateWaiting, Version: 1,
 			Duplicate: true},
 		info: info, canceled: scheduler.CancelResult{Code: scheduler.CancelDone, Info: info},
 		steering: &steering{amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: info}, was: true},
@@ -132,7 +135,7 @@ func (w *world) service() service {
 			}
 			return all
 		},
-		get: func(context.Context, scheduler.Ref) (scheduler.Info, error) { mayPanic(); return w.info, w.getErr },
+		get: func(context.Context, scheduler.Ref) (message.Info, error) { mayPanic(); return w.info, w.getErr },
 		cancel: func(context.Context, scheduler.Ref) (scheduler.CancelResult, error) {
 			return w.canceled, w.getErr
 		},

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Probes answers /livez and /readyz and nothing else, for a listener of its own: where HTTP asks for certificates, or
-// stands where no prober comes, what watches the process needs neither.
+// Probes serves only /livez and /readyz, for a separate listener: a prober then needs no client certificate and no
+// access to the address of the API.
 func (s *Server) Probes() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, h := range map[string]handler{
@@ -29,7 +29,7 @@ func (s *Server) Probes() http.Handler {
 	})
 }
 
-// probeConnections bounds those of probers.
+// probeConnections bounds the connections of probers.
 const probeConnections = 100
 
 // RunProbes serves Probes on the listener, which it owns, until ctx ends.

@@ -12,7 +12,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// The stable words of problems that only HTTP has. Programs compare them; they never change their meaning.
+// The stable words of problems that only HTTP has. Programs compare them; their meaning never changes.
 const (
 	WordUnknownRoute     = "unknown_route"
 	WordMethod           = "method_not_allowed"
@@ -27,7 +27,7 @@ const (
 	WordIncomplete       = "incomplete_body"
 	WordReason           = "invalid_reason"
 
-	// What only the journal answers; the fields of the bodies have their words in wire.
+	// The words of the journal's routes; wire has the words for the fields of the bodies.
 	WordNeedsJournal   = "needs_journal"
 	WordAlreadyRunning = "already_running"
 	WordState          = "invalid_state"
@@ -38,11 +38,11 @@ const (
 	WordStep           = "invalid_step"
 	WordUntil          = "invalid_until"
 
-	// WordNotPaused is what a resume finds.
+	// WordNotPaused answers a resume of a pattern that is not paused.
 	WordNotPaused = "not_paused"
 )
 
-// problem is an error that has its answer already.
+// problem is an error that already has its answer.
 type problem struct{ wire.Problem }
 
 func (p *problem) Error() string { return p.Word + ": " + p.Detail }
@@ -71,7 +71,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	s.respond(w, known.Status, func(b []byte) []byte { return wire.AppendProblem(b, &known.Problem) })
 }
 
-// judged is an error as its problem. What nobody expected is logged.
+// judged converts an error into its problem. It logs unexpected errors.
 func (s *Server) judged(r *http.Request, err error) *problem {
 	var known *problem
 	if !errors.As(err, &known) {
@@ -79,14 +79,14 @@ func (s *Server) judged(r *http.Request, err error) *problem {
 	}
 	if known.Status == http.StatusInternalServerError {
 		s.log.Error().Err(err).Str("route", r.Pattern).Msg("request failed")
-	} else if known.Status > http.StatusInternalServerError { // its caller is not told of hosts
+	} else if known.Status > http.StatusInternalServerError { // the answer must not name hosts
 		s.log.Debug().Err(err).Str("route", r.Pattern).Msg("something behind a request did not answer")
 	}
 	return known
 }
 
-// retryAfter is when to try again, in seconds. Memory takes longer to come back than a connection, and so does a
-// journal that is far behind.
+// retryAfter returns the number of seconds after which to try again. It takes longer for memory to become free, or for
+// a journal that is far behind to catch up, than for a connection to return.
 func retryAfter(word string) int {
 	if word == answer.WordFull || word == answer.WordBehind {
 		return 5
@@ -94,7 +94,7 @@ func retryAfter(word string) int {
 	return 1
 }
 
-// respond writes a JSON answer. Its length is known, so the connection can be used again at once.
+// respond writes a JSON answer. The length is known, so the connection can be reused at once.
 func (s *Server) respond(w http.ResponseWriter, status int, appendTo func([]byte) []byte) {
 	buffer, _ := s.buffers.Get().(*[]byte)
 	if buffer == nil {
@@ -106,17 +106,17 @@ func (s *Server) respond(w http.ResponseWriter, status int, appendTo func([]byte
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // when it fails the client has gone, and there is nobody left to tell
+	_, _ = w.Write(body) // an error means that the client has gone
 	if *buffer = body; cap(body) <= keptBuffer {
 		s.buffers.Put(buffer)
 	}
 }
 
-// keptBuffer bounds what is kept for the next answer: one to a full batch fits.
+// keptBuffer is the maximum size of a buffer kept for the next answer; the answer to a full batch fits.
 const keptBuffer = 1 << 20
 
-// respondValue writes v as JSON, for answers that are not on the path of every message. What would need an escape in
-// HTML stands as it is: a pattern such as orders.> is to be read.
+// respondValue writes v as JSON, for answers that are not on the path of every message. It does not escape HTML
+// characters, so that patterns like orders.> stay readable.
 func (s *Server) respondValue(w http.ResponseWriter, status int, v any) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

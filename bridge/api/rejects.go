@@ -12,24 +12,18 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// Rejects are the pushes by tag that NATS had acknowledged and tarry refused. Its errors are answer's about rejects,
+// Rejects are the pushes by tag that NATS acknowledged and tarry refused. Their errors are answer's about rejects,
 // wire's refusals of a push, and ErrUnavailable.
 type Rejects interface {
-	// List is a page in the order of sequence, without headers and bodies, and the sequence that the next page begins
-	// with, 0 for no next page. A page may hold fewer than the limit and have a next one.
+	// List returns a page in the order of sequence, without headers and bodies, and the sequence at which the next page
+	// begins, or 0 if there is none. A page may hold fewer than the limit and have a next one.
 	List(ctx context.Context, q answer.RejectQuery) ([]wire.Rejected, uint64, error)
-	// Get is one reject, whole.
+	// Get returns one reject with headers and body.
 	Get(ctx context.Context, sequence uint64) (wire.Rejected, error)
-	// Push is a reject as a push, changed as the order says. To push it twice makes one message.
+	// Push returns a reject as a push, with the order's changes applied. Pushing it twice makes one message.
 	Push(ctx context.Context, sequence uint64, o *wire.RejectOrder) (*scheduler.Push, error)
-	// Drop takes a reject away.
+	// Drop removes a reject.
 	Drop(ctx context.Context, sequence uint64) error
-}
-
-// rejectsAnswer is a page of rejects. Cursor asks for the next page; the last page has none.
-type rejectsAnswer struct {
-	Rejects []wire.Rejected `json:"rejects"`
-	Cursor  string          `json:"cursor,omitempty"`
 }
 
 func (s *Server) rejectRoutes(closed func(pattern string, needs right, h handler)) {
@@ -46,14 +40,14 @@ func (s *Server) rejectRoutes(closed func(pattern string, needs right, h handler
 	kept("POST /v1/rejects/requeue", rightRequeue, s.requeueRejects)
 }
 
-// rejects lists what was refused, oldest first. A token that may not read sees the topics that it may push to.
+// rejects lists the rejects, oldest first. A token without the read right sees only the topics that it may push to.
 func (s *Server) rejects(w http.ResponseWriter, r *http.Request) error {
 	q := answer.RejectQuery{Limit: defaultList, See: sight(r)}
 	values, err := query(r, "topic", "id", "reason", "limit", "cursor")
 	p := params{values, err}
 	p.read("topic", func(text string) error { q.Topic = text; return wire.CheckPattern(text) })
 	p.read("id", func(text string) error {
-		if q.ID = text; text == "" { // that of a push may be anything, since it was refused
+		if q.ID = text; text == "" { // the id of a refused push may be anything
 			return &wire.Error{Word: wire.WordID, Field: wire.FieldID, Detail: "is empty"}
 		}
 		return nil
@@ -67,21 +61,21 @@ func (s *Server) rejects(w http.ResponseWriter, r *http.Request) error {
 	})
 	p.read("limit", func(text string) (err error) { q.Limit, err = pageLimit(text); return err })
 	mark := fmt.Sprintf("%q %q %q", q.Topic, q.ID, q.Word)
-	p.read("cursor", func(text string) error { // last: it is held against the rest
+	p.read("cursor", func(text string) error { // last: it is checked against the others
 		next, err := openCursor(listRejects, mark, text)
 		if err != nil {
 			return err
 		}
 		if q.From, err = strconv.ParseUint(next, 10, 64); err != nil {
-			return refusal(http.StatusBadRequest, WordCursor, "cursor %.40q is none that an answer gave", text)
+			return badCursor(text)
 		}
 		return nil
 	})
 	if p.err != nil {
 		return p.err
 	}
-	a := rejectsAnswer{Rejects: []wire.Rejected{}}
-	err = s.look(r, func(ctx context.Context) error {
+	a := wire.RejectList{Rejects: []wire.Rejected{}}
+	err = s.ask(r, "store", func(ctx context.Context) error {
 		page, next, err := s.cfg.Rejects.List(ctx, q)
 		if err != nil {
 			return err
@@ -98,7 +92,7 @@ func (s *Server) rejects(w http.ResponseWriter, r *http.Request) error {
 	return s.respondValue(w, http.StatusOK, a)
 }
 
-// sight is what the caller may see by topic, nil for everything.
+// sight returns the filter of the topics that the caller may see, nil for all topics.
 func sight(r *http.Request) func(topic string) bool {
 	t := visitOf(r).token
 	if t == nil || t.has(rightRead) {
@@ -107,7 +101,7 @@ func sight(r *http.Request) func(topic string) bool {
 	return t.pushes
 }
 
-// reject shows one with its headers and its body.
+// reject answers with one reject, including headers and body.
 func (s *Server) reject(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
@@ -118,39 +112,26 @@ func (s *Server) reject(w http.ResponseWriter, r *http.Request) error {
 			"sequence %.40q is not a whole number from 1", r.PathValue("sequence"))
 	}
 	var one wire.Rejected
-	err = s.look(r, func(ctx context.Context) (err error) { one, err = s.cfg.Rejects.Get(ctx, sequence); return err })
+	err = s.ask(r, "store", func(ctx context.Context) (err error) {
+		one, err = s.cfg.Rejects.Get(ctx, sequence)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	return s.respondValue(w, http.StatusOK, one)
 }
 
-// requeuedReject is a reject that was pushed again. Kept: the push is accepted, but its reject could not be taken away;
-// to push it once more makes no second message.
-type requeuedReject struct {
-	Sequence  uint64 `json:"sequence"`
-	ID        string `json:"id"`
-	UID       string `json:"uid"`
-	Due       string `json:"due"`
-	State     string `json:"state"`
-	Durable   string `json:"durable"`
-	Duplicate bool   `json:"duplicate,omitempty"`
-	Merged    bool   `json:"merged,omitempty"`
-	Kept      bool   `json:"kept,omitempty"`
-}
-
-// refusedReject is one that is refused again. It stays where it is.
+// refusedReject is a reject that was refused again. It stays in the stream.
 type refusedReject struct {
 	Sequence uint64 `json:"sequence"`
 	wire.Problem
 }
 
-// requeueRejects pushes rejects again, mended as the order says. One that is accepted is no reject any more.
+// requeueRejects pushes rejects again, with the order's changes applied. An accepted push is removed from the rejects.
 func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
-	var asked wire.RejectOrder
-	err := s.order(w, r, func(body []byte) (err error) {
-		asked, err = wire.DecodeRejectOrder(body, s.cfg.Prefix)
-		return err
+	asked, err := order(s, w, r, func(body []byte) (wire.RejectOrder, error) {
+		return wire.DecodeRejectOrder(body, s.cfg.Prefix)
 	})
 	if err != nil {
 		return err
@@ -174,7 +155,7 @@ func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
 	refuse := func(i int, err error) {
 		results[i], failed = refusedReject{all[i], s.judged(r, err).Problem}, err
 	}
-	var away error // why the stream of rejects is not asked any more: each call would wait as long
+	var away error // set once the stream of rejects fails: each further call would wait as long
 	for i, sequence := range all {
 		if away != nil {
 			refuse(i, away)
@@ -213,7 +194,7 @@ func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
 				away = kept
 			}
 		}
-		results[i] = requeuedReject{
+		results[i] = wire.RequeuedReject{
 			Sequence: all[i], ID: result.Answer.ID, UID: result.Answer.UID,
 			Due: wire.FormatTime(result.Answer.Due), State: result.Answer.State,
 			Durable: result.Answer.Durable, Duplicate: result.Answer.Duplicate, Merged: result.Answer.Merged,
@@ -232,8 +213,8 @@ func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
 	return s.respondValue(w, http.StatusOK, results[0])
 }
 
-// again is a reject as a push that the caller may make. On a topic that the caller may not push to there are no
-// rejects.
+// again returns a reject as a push that the caller may make. Rejects of topics to which the caller may not push appear
+// not to exist.
 func (s *Server) again(ctx context.Context, r *http.Request, sequence uint64,
 	o *wire.RejectOrder) (*scheduler.Push, error) {
 	if limited(r) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -8,17 +9,18 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// firstRead is what a body gets before any of it has arrived; the rest follows once this is full.
+// firstRead is the initial size of the buffer for a body; the rest is allocated once it is full.
 const firstRead = 64 << 10
 
-// read reads the whole body into fresh memory. release gives back what it counted against the common limit; the memory
-// itself stays with whoever holds it.
+// read reads the whole body into fresh memory. release returns the body's share of the common limit; the memory itself
+// is left to the garbage collector.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
 	held := int64(0)
 	giveBack := func() { s.reading.Add(-held) }
@@ -51,7 +53,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, rele
 	from := http.MaxBytesReader(w, r.Body, limit)
 	size := min(firstRead, limit+1)
 	if promised >= 0 {
-		size = min(promised, firstRead) + 1 // one more shows the end without growing
+		size = min(promised, firstRead) + 1 // one more byte detects the end without growing
 	}
 	for {
 		if len(body) == cap(body) {
@@ -74,25 +76,27 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, rele
 	}
 }
 
-// order reads a request that takes no query, whose body says what to do.
-func (s *Server) order(w http.ResponseWriter, r *http.Request, decode func(body []byte) error) error {
+// order reads a request without a query whose body is an order.
+func order[T any](s *Server, w http.ResponseWriter, r *http.Request, decode func(body []byte) (T, error)) (T, error) {
 	if _, err := query(r); err != nil {
-		return err
+		var none T
+		return none, err
 	}
-	return s.body(w, r, decode)
+	return decoded(s, w, r, decode)
 }
 
-// body has the request's body decoded. Nothing of it is kept.
-func (s *Server) body(w http.ResponseWriter, r *http.Request, decode func(body []byte) error) error {
+// decoded reads and decodes the request's body, and retains no part of it.
+func decoded[T any](s *Server, w http.ResponseWriter, r *http.Request,
+	decode func(body []byte) (T, error)) (asked T, err error) {
 	body, release, err := s.read(w, r)
 	if err != nil {
-		return err
+		return asked, err
 	}
 	defer release()
 	return decode(body)
 }
 
-// broken is a body that did not arrive.
+// broken returns the error for a body that did not arrive completely.
 func broken(err error, got int) error {
 	var above *http.MaxBytesError
 	switch {
@@ -106,8 +110,8 @@ func broken(err error, got int) error {
 	return refusal(http.StatusBadRequest, WordIncomplete, "request body broke off after %d bytes", got)
 }
 
-// jsonOnly refuses a body that says it is something else than JSON. Saying nothing is fine, and so is the type that
-// curl sends by itself: the body is judged as JSON in any case.
+// jsonOnly refuses a body whose media type is not JSON. A missing type is accepted, and so is the type that curl sends
+// by default: the body is parsed as JSON in any case.
 func jsonOnly(r *http.Request) error {
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return refusal(http.StatusUnsupportedMediaType, WordMediaType,
@@ -127,7 +131,7 @@ func jsonOnly(r *http.Request) error {
 	return nil
 }
 
-// query reads the query. A name that is not allowed is refused: "?kye=" must not cancel another message than "?key=".
+// query reads the query. It refuses unknown names: "?kye=" must not cancel another message than "?key=".
 func query(r *http.Request, allowed ...string) (url.Values, error) {
 	if r.URL.RawQuery == "" {
 		return nil, nil
@@ -157,7 +161,7 @@ func query(r *http.Request, allowed ...string) (url.Values, error) {
 	return values, nil
 }
 
-// params reads the parameters of a query one after the other and keeps the first mistake.
+// params reads the parameters of a query one by one and keeps the first error.
 type params struct {
 	values url.Values
 	err    error
@@ -167,4 +171,26 @@ func (p *params) read(name string, parse func(text string) error) {
 	if p.err == nil && p.values.Has(name) {
 		p.err = parse(p.values.Get(name))
 	}
+}
+
+// pageLimit reads the maximum number of items of a page.
+func pageLimit(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > maxList {
+		return 0, refusal(http.StatusBadRequest, WordLimit, "limit %.40q is not a whole number from 1 to %d",
+			text, maxList)
+	}
+	return n, nil
+}
+
+// ask bounds one query of the store or the journal. A query changes nothing, so its failure is not an unknown outcome.
+func (s *Server) ask(r *http.Request, whom string, do func(ctx context.Context) error) error {
+	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	defer stop()
+	err := do(ctx)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return refusal(http.StatusServiceUnavailable, answer.WordUnavailable, "the %s gave no answer within %s", whom,
+			s.cfg.Timeout)
+	}
+	return err
 }

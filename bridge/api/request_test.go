@@ -13,6 +13,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // sized is a good push of exactly n bytes.
@@ -159,7 +160,7 @@ func TestAnswers_SayWhenTheStoreCannot(t *testing.T) {
 				}
 				return results
 			},
-			get: func(context.Context, scheduler.Ref) (scheduler.Info, error) { return scheduler.Info{}, c.err },
+			get: func(context.Context, scheduler.Ref) (message.Info, error) { return message.Info{}, c.err },
 			cancel: func(context.Context, scheduler.Ref) (scheduler.CancelResult, error) {
 				return scheduler.CancelResult{}, c.err
 			},
@@ -188,9 +189,9 @@ func TestAnswers_SayWhenTheStoreCannot(t *testing.T) {
 func TestTimeout_BoundsTheWorkOnARequest(t *testing.T) {
 	t.Parallel()
 	d := open(t, func(c *api.Config) { c.Timeout = 1 }, with(service{
-		get: func(ctx context.Context, _ scheduler.Ref) (scheduler.Info, error) {
+		get: func(ctx context.Context, _ scheduler.Ref) (message.Info, error) {
 			<-ctx.Done()
-			return scheduler.Info{}, ctx.Err()
+			return message.Info{}, ctx.Err()
 		},
 	}))
 	call(t, d, http.MethodGet, "/v1/messages/a", "").want(t, 504, "outcome_unknown")

@@ -12,35 +12,35 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// Token is somebody who may call, known by the hash of what is sent. Operate comes with read.
+// Token is a caller, known by the hash of its token. Operate includes read.
 type Token struct {
 	Name string // for the log
 	Hash [sha256.Size]byte
-	// Push are the topics, as patterns, that it may push to. Of what waits for them it may cancel, reschedule and run
-	// single messages. Pull are those that it may pull from.
+	// Push are the topics, as patterns, that the token may push to. It may cancel, reschedule and run single messages
+	// that wait for them. Pull are the topics that it may pull from.
 	Push, Pull    []string
 	Read, Operate bool
 }
 
-// right is what a route asks of whoever calls.
+// right is the right that a route requires.
 type right uint8
 
 const (
-	// rightNone: to be known is enough.
+	// rightNone requires only a known token.
 	rightNone right = iota
-	// rightRead: to look at messages, topics and the cluster.
+	// rightRead allows reading messages, topics and the cluster.
 	rightRead
-	// rightPush: to push to some topic. The handler holds it against the topic, see mayPush.
+	// rightPush requires the right to push to some topic. The handler checks the topic, see mayPush.
 	rightPush
-	// rightChange: to push to some topic, or to operate. The handler holds it against the message's topic, see
+	// rightChange requires the right to push to some topic, or to operate. The handler checks the message's topic, see
 	// permitted.
 	rightChange
-	// rightLook: to push to some topic, or to read. The handler shows the topics that the caller may push to, see
-	// sight.
+	// rightLook requires the right to push to some topic, or to read. The handler shows only the topics that the caller
+	// may push to, see sight.
 	rightLook
-	// rightRequeue: to push refused pushes again: rightChange, with a line in the log as for rightOperate.
+	// rightRequeue allows pushing refused pushes again: it is rightChange, with a log line as for rightOperate.
 	rightRequeue
-	// rightOperate: to do what operators do.
+	// rightOperate allows the operators' actions.
 	rightOperate
 )
 
@@ -48,10 +48,10 @@ var rightWords = [...]string{"none", "read", "push", "push or operate", "read or
 
 func (r right) String() string { return rightWords[r] }
 
-// audited reports whether every request that needs the right leaves a line in the log, see audit.go.
+// audited reports whether every request that needs the right is logged, see audit.go.
 func (r right) audited() bool { return r == rightOperate || r == rightRequeue }
 
-// has reports whether a token has a right at all.
+// has reports whether a token has a right for any topic.
 func (t *Token) has(r right) bool {
 	switch r {
 	case rightRead:
@@ -68,18 +68,18 @@ func (t *Token) has(r right) bool {
 	return r == rightNone
 }
 
-// pushes reports whether it may push to a topic.
+// pushes reports whether the token may push to a topic.
 func (t *Token) pushes(topic string) bool {
 	return slices.ContainsFunc(t.Push, func(pattern string) bool { return scheduler.Matches(pattern, topic) })
 }
 
-// everywhere reports whether it may push to every topic.
+// everywhere reports whether the token may push to every topic.
 func (t *Token) everywhere() bool { return slices.Contains(t.Push, ">") }
 
-// guard knows who may call. The zero value lets everybody do everything.
+// guard holds the tokens of the callers. The zero value allows everybody everything.
 type guard struct {
 	list atomic.Pointer[[]Token]
-	// shut stays once there was a token: tokens that are all taken away must not open the door.
+	// shut stays set once there was a token: removing all tokens must not open the API to everybody.
 	shut atomic.Bool
 }
 
@@ -90,8 +90,8 @@ func (g *guard) set(all []Token) {
 	g.list.Store(&all)
 }
 
-// find is the token with this hash, nil for none. All are looked at, each byte of each: neither how much of a hash is
-// right nor which one it is shows in the time it takes.
+// find returns the token with this hash, or nil. It compares every byte with every token, so the time it takes reveals
+// neither how much of a hash matches nor which token it is.
 func (g *guard) find(hash *[sha256.Size]byte) *Token {
 	list := g.list.Load()
 	if list == nil {
@@ -107,10 +107,10 @@ func (g *guard) find(hash *[sha256.Size]byte) *Token {
 	return &(*list)[at]
 }
 
-// ownToken is the name of the one token that Config has in the clear.
+// ownToken is the name of the one token that Config holds in clear text.
 const ownToken = "token"
 
-// tokens are those of the list, and the token that has all rights.
+// tokens returns the tokens of the list, and the token that has all rights.
 func (c *Config) tokens(list []Token) []Token {
 	if c.Token == "" {
 		return list
@@ -120,19 +120,19 @@ func (c *Config) tokens(list []Token) []Token {
 		Operate: true}}, list...)
 }
 
-// SetTokens replaces Config's list of tokens while the server runs; Config.Token stays. Where nobody is left who may
-// call, nobody may; a server that began without any is open as long as none was set.
+// SetTokens replaces Config's list of tokens while the server runs; Config.Token stays. If no token is left, nobody may
+// call. A server that started without tokens is open until one is set.
 func (s *Server) SetTokens(list []Token) { s.guard.set(s.cfg.tokens(slices.Clone(list))) }
 
-// visit is one request that was let in.
+// visit is an admitted request.
 type visit struct {
-	token *Token // nil where nobody is asked for one
-	audit *audit // nil where the request is no operator's action
+	token *Token // nil if no token is needed
+	audit *audit // nil if the request is no operator's action
 }
 
 type visitKey struct{}
 
-// visitOf is the request's visit, the zero one where none was noted.
+// visitOf returns the request's visit, or the zero visit if none was recorded.
 func visitOf(r *http.Request) visit {
 	if v, ok := r.Context().Value(visitKey{}).(*visit); ok {
 		return *v
@@ -140,7 +140,7 @@ func visitOf(r *http.Request) visit {
 	return visit{}
 }
 
-// name is who calls, as logs have it.
+// name returns the caller's name for logs.
 func (v visit) name() string {
 	if v.token == nil {
 		return "anonymous"
@@ -153,7 +153,7 @@ func lacks(right, detail string) error {
 		right, detail)
 }
 
-// mayPush refuses a push to a topic that is none of the caller's.
+// mayPush refuses a push to a topic that the caller may not push to.
 func mayPush(r *http.Request, topic string) error {
 	if t := visitOf(r).token; t != nil && !t.pushes(topic) {
 		return lacks("push", fmt.Sprintf(" on the topic %.300q", topic))
@@ -161,7 +161,7 @@ func mayPush(r *http.Request, topic string) error {
 	return nil
 }
 
-// mayChange refuses a change of a message on a topic that is none of the caller's.
+// mayChange refuses a change of a message on a topic that the caller may not push to.
 func mayChange(r *http.Request, topic string) error {
 	if t := visitOf(r).token; t != nil && !t.Operate && !t.pushes(topic) {
 		return lacks("push on the message's topic, or operate", "")
@@ -175,8 +175,8 @@ func limited(r *http.Request) bool {
 	return t != nil && !t.Operate && !t.everywhere()
 }
 
-// viewer is who asks, nil where every message is his to see: the rights to read and to operate are for all topics, that
-// to push shows those that it is for.
+// viewer returns the caller, or nil if it may see every message. The rights to read and to operate cover all topics;
+// the right to push lets the caller see only the topics that it covers.
 func viewer(r *http.Request) *scheduler.Viewer {
 	t := visitOf(r).token
 	if t == nil || t.has(rightRead) || t.everywhere() {
@@ -185,15 +185,15 @@ func viewer(r *http.Request) *scheduler.Viewer {
 	return &scheduler.Viewer{Topics: t.Push}
 }
 
-// mayRead reports whether the caller may see what is in messages, and where tarry runs.
+// mayRead reports whether the caller may see the content of messages, and where tarry runs.
 func mayRead(r *http.Request) bool {
 	t := visitOf(r).token
 	return t == nil || t.has(rightRead)
 }
 
 // permitted returns the message that a request may change. If the caller's rights are limited by topic, it looks the
-// message up first, unless the request names the topic. The change is then bound to the topic that was judged, since a
-// name may come to mean another message in between.
+// message up first, unless the request names the topic. The change is then bound to the topic that was checked, since
+// in between the name may pass to another message.
 func (s *Server) permitted(ctx context.Context, r *http.Request, ref scheduler.Ref) (scheduler.Ref, error) {
 	switch {
 	case !limited(r):

@@ -17,6 +17,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // The tokens of these tests: each is its own name, twice.
@@ -43,10 +44,10 @@ func letting(tokens ...api.Token) func(*api.Config) {
 type counting struct {
 	*steering
 	mu      sync.Mutex
-	found   map[scheduler.Ref]scheduler.Info
+	found   map[scheduler.Ref]message.Info
 	changes []string
-	code    map[scheduler.UID]scheduler.CancelCode
-	failing map[scheduler.UID]error
+	code    map[message.UID]scheduler.CancelCode
+	failing map[message.UID]error
 }
 
 func (c *counting) change(what string) {
@@ -76,24 +77,24 @@ func (c *counting) AcceptAll(_ context.Context, batch []*scheduler.Push) []sched
 	results := make([]scheduler.Accepted, len(batch))
 	for i, p := range batch {
 		c.change("push " + p.Topic)
-		results[i] = scheduler.Accepted{UID: uidA, State: scheduler.StateWaiting, Due: later, Version: 1}
+		results[i] = scheduler.Accepted{UID: uidA, State: message.StateWaiting, Due: later, Version: 1}
 	}
 	return results
 }
 
-func (c *counting) Get(_ context.Context, ref scheduler.Ref) (scheduler.Info, error) {
+func (c *counting) Get(_ context.Context, ref scheduler.Ref) (message.Info, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	viewer := ref.Viewer
 	ref.Viewer = nil
 	one, found := c.found[ref]
 	if !found || !viewer.Sees(one.Topic) {
-		return scheduler.Info{}, scheduler.ErrUnknownID
+		return message.Info{}, scheduler.ErrUnknownID
 	}
 	return one, nil
 }
 
-func (c *counting) Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.Info, error) {
+func (c *counting) Resolve(ctx context.Context, ref scheduler.Ref) (message.Info, error) {
 	return c.Get(ctx, ref)
 }
 
@@ -104,12 +105,12 @@ func named(ref scheduler.Ref) string {
 
 func (c *counting) Cancel(_ context.Context, ref scheduler.Ref) (scheduler.CancelResult, error) {
 	c.change("cancel " + named(ref))
-	return scheduler.CancelResult{Code: c.code[ref.UID], Info: scheduler.Info{Message: scheduler.Message{UID: ref.UID},
-		State: scheduler.StateCanceled}}, c.failing[ref.UID]
+	return scheduler.CancelResult{Code: c.code[ref.UID], Info: message.Info{Message: message.Message{UID: ref.UID},
+		State: message.StateCanceled}}, c.failing[ref.UID]
 }
 
-func info(uid scheduler.UID, topic string, state scheduler.State) scheduler.Info {
-	return scheduler.Info{Message: scheduler.Message{UID: uid, ID: "a", Topic: topic, Due: later},
+func info(uid message.UID, topic string, state message.State) message.Info {
+	return message.Info{Message: message.Message{UID: uid, ID: "a", Topic: topic, Due: later},
 		State: state, Version: 1}
 }
 
@@ -117,14 +118,14 @@ func info(uid scheduler.UID, topic string, state scheduler.State) scheduler.Info
 func newCounting() *counting {
 	return &counting{
 		steering: &steering{amend: scheduler.AmendResult{Code: scheduler.AmendDone,
-			Info: info(uidA, "orders.x", scheduler.StateWaiting)}, was: true},
-		found: map[scheduler.Ref]scheduler.Info{
-			{ID: "a"}:   info(uidA, "orders.x", scheduler.StateWaiting),
-			{UID: uidA}: info(uidA, "orders.x", scheduler.StateWaiting),
-			{ID: "b"}:   info(uidB, "bills", scheduler.StateWaiting),
-			{UID: uidB}: info(uidB, "bills", scheduler.StateWaiting),
+			Info: info(uidA, "orders.x", message.StateWaiting)}, was: true},
+		found: map[scheduler.Ref]message.Info{
+			{ID: "a"}:   info(uidA, "orders.x", message.StateWaiting),
+			{UID: uidA}: info(uidA, "orders.x", message.StateWaiting),
+			{ID: "b"}:   info(uidB, "bills", message.StateWaiting),
+			{UID: uidB}: info(uidB, "bills", message.StateWaiting),
 		},
-		code: map[scheduler.UID]scheduler.CancelCode{uidA: scheduler.CancelDone, uidB: scheduler.CancelDone,
+		code: map[message.UID]scheduler.CancelCode{uidA: scheduler.CancelDone, uidB: scheduler.CancelDone,
 			"": scheduler.CancelDone},
 	}
 }
@@ -187,7 +188,7 @@ func TestRights_HoldOnEveryRoute(t *testing.T) {
 	t.Parallel()
 	for _, c := range askedOf {
 		for _, token := range crowd() {
-			j := &journal{records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateWaiting)}}
+			j := &journal{records: []scheduler.Record{record(uidA, "a", 1, message.StateWaiting)}}
 			s, nodes := newCounting(), &cluster{}
 			d := open(t, keeping(j), with(s), rejecting(newRejects()), letting(crowd()...), func(c *api.Config) {
 				c.Cluster = nodes
@@ -218,18 +219,18 @@ func TestRights_HoldOnEveryRoute(t *testing.T) {
 func TestRights_PushSeesWhatBecameOfItsMessages(t *testing.T) {
 	t.Parallel()
 	found := newCounting()
-	mine := info(uidA, "orders.x", scheduler.StateDead)
+	mine := info(uidA, "orders.x", message.StateDead)
 	mine.Body, mine.Headers, mine.Reason, mine.Attempt = []byte("secret"),
-		[]scheduler.Header{{Name: "X-Secret", Value: "1"}}, "no listener", 3
+		[]message.Header{{Name: "X-Secret", Value: "1"}}, "no listener", 3
 	found.found[scheduler.Ref{ID: "a"}], found.found[scheduler.Ref{UID: uidA}] = mine, mine
 	j := &journal{
-		records: []scheduler.Record{record(uidA, "a", 1, scheduler.StateDead),
-			record(uidB, "a", 1, scheduler.StateCanceled)},
-		changes: []scheduler.Change{{UID: uidA, Version: 1, State: scheduler.StateDead, At: 1, Instance: "secret-1",
+		records: []scheduler.Record{record(uidA, "a", 1, message.StateDead),
+			record(uidB, "a", 1, message.StateCanceled)},
+		changes: []scheduler.Change{{UID: uidA, Version: 1, State: message.StateDead, At: 1, Instance: "secret-1",
 			Address: "secret:7070", Term: 42,
 			Attempt: 3, Claimed: 1, Reason: "no listener", Stream: "secret", Sequence: 7}},
 	}
-	j.records[1].Kind, j.records[1].Other = scheduler.KindRequeued, uidA
+	j.records[1].Kind, j.records[1].Other = message.KindRequeued, uidA
 	d := open(t, keeping(j), with(found), letting(crowd()...))
 	for who, sees := range map[string]bool{"shop": false, "watch": true, "ops": true, "all": true} {
 		for _, target := range []string{"/v1/messages/a", "/v1/messages/" + string(uidA), "/v1/messages/a/history"} {
@@ -245,7 +246,7 @@ func TestRights_PushSeesWhatBecameOfItsMessages(t *testing.T) {
 			}
 		}
 	}
-	j.records = []scheduler.Record{record(uidB, "b", 1, scheduler.StateDead)}
+	j.records = []scheduler.Record{record(uidB, "b", 1, message.StateDead)}
 	j.records[0].Topic = "bills"
 	for _, target := range []string{"/v1/messages/%s", "/v1/messages/%s?topic=bills", "/v1/messages/%s/history"} {
 		for _, id := range []string{"b", string(uidB)} {
@@ -568,8 +569,8 @@ func TestAudit_TellsWhoDidWhatAndHowItWent(t *testing.T) {
 		}
 	}
 
-	// Where nobody is asked for a token, nobody has a name.
-	// A long operation that fails when its status is out has the problem in its line all the same.
+	// Where nobody is asked for a token, nobody has a name. A long operation that fails when its status is out has the
+	// problem in its line all the same.
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{restore: func(context.Context, func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
 			time.Sleep(50 * time.Millisecond) // of the bubble

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// handler serves one route: it writes its success itself and returns everything else.
+// handler serves one route: it writes its successful answer itself and returns everything else as an error.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
 // guarded is a handler and the right that it needs.
@@ -20,7 +20,7 @@ type guarded struct {
 // elsewhere is the pattern of every path that is not a route.
 const elsewhere = "/"
 
-// methods are those that any route has.
+// methods are the methods that routes use.
 var methods = [...]string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPatch, http.MethodPost}
 
 func (s *Server) routes() {
@@ -76,20 +76,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !tidy(r) {
-		// The mux would redirect to a tidier path, in HTML. A client of an API wants no redirect.
+		// The mux would redirect to the clean path, in HTML. An API should not redirect.
 		s.serve(s.admitted(rightNone, s.unknown)).ServeHTTP(o, r)
 		return
 	}
 	s.mux.ServeHTTP(o, r)
 }
 
-// tidy reports whether the path has no empty, "." or ".." step and no slash at its end.
+// tidy reports whether the path has no empty, "." or ".." segment and no trailing slash.
 func tidy(r *http.Request) bool {
 	escaped := r.URL.EscapedPath()
 	return path.Clean(escaped) == escaped
 }
 
-// serve writes what a handler returns.
+// serve writes the error that a handler returns.
 func (s *Server) serve(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := h(w, r); err != nil {
@@ -98,7 +98,7 @@ func (s *Server) serve(h handler) http.Handler {
 	})
 }
 
-// unknown answers what matches no route: 405 where the path has routes of other methods, else 404.
+// unknown answers requests that match no route: 405 if the path has routes for other methods, else 404.
 func (s *Server) unknown(w http.ResponseWriter, r *http.Request) error {
 	var allowed []string
 	probe := *r

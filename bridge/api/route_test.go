@@ -10,14 +10,15 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestRoutes_AnswerInJSONAlsoWhereThereIsNone(t *testing.T) {
@@ -163,11 +164,11 @@ func TestCluster_AnswersInTheFormOfTheContract(t *testing.T) {
 		t, 200, ""); a.raw != `{"namespace":"test","term":0,"leader":null,"instances":[]}`+"\n" {
 		t.Errorf("got %s", a.raw)
 	}
-	c.info = api.ClusterInfo{
-		Term: 42, Leader: &api.Leader{Instance: "t1", Address: "10.0.0.1:7070", Since: time.UnixMilli(1896076800123)},
-		Instances: []api.Instance{
-			{Instance: "t1", Address: "10.0.0.1:7070", Role: api.RoleLeader, Healthy: true, Version: "v1"},
-			{Instance: "t2", Address: "10.0.0.2:7070", Role: api.RoleStandby, Version: "v2"}},
+	c.info = wire.Cluster{
+		Term: 42, Leader: &wire.Leader{Instance: "t1", Address: "10.0.0.1:7070", Since: wire.FormatTime(1896076800123)},
+		Instances: []wire.Instance{
+			{Instance: "t1", Address: "10.0.0.1:7070", Role: wire.RoleLeader, Healthy: true, Version: "v1"},
+			{Instance: "t2", Address: "10.0.0.2:7070", Role: wire.RoleStandby, Version: "v2"}},
 	}
 	want := `{"namespace":"test","term":42,"leader":{"instance":"t1","address":"10.0.0.1:7070",` +
 		`"since":"2030-01-31T08:00:00.123Z"},"instances":[` +
@@ -188,7 +189,7 @@ func TestCluster_AnswersInTheFormOfTheContract(t *testing.T) {
 
 func TestResign_CarriesTheReasonAndSaysWhyNot(t *testing.T) {
 	t.Parallel()
-	c := &cluster{info: api.ClusterInfo{Leader: &api.Leader{Instance: "t9", Address: "10.0.0.9:7070"}}}
+	c := &cluster{info: wire.Cluster{Leader: &wire.Leader{Instance: "t9", Address: "10.0.0.9:7070"}}}
 	d := open(t, func(cfg *api.Config) { cfg.Cluster = c })
 	for _, body := range []string{"", " \n", "{}", `{"reason":null}`, `{"reason":"new kernel"}`} {
 		if a := call(t, d, "POST", "/v1/cluster/resign", body).want(t, 200, ""); a.raw != `{"resigned":true}`+"\n" {
@@ -263,9 +264,9 @@ func TestPanics_BecomeAnAnswerAndALogLineWithoutTheirData(t *testing.T) {
 		accept: func(_ context.Context, batch []*scheduler.Push) []scheduler.Accepted {
 			panic("cannot take " + string(batch[0].Body))
 		},
-		get: func(context.Context, scheduler.Ref) (scheduler.Info, error) {
+		get: func(context.Context, scheduler.Ref) (message.Info, error) {
 			var none []int
-			return scheduler.Info{Version: uint64(none[len(none)])}, nil
+			return message.Info{Version: uint64(none[len(none)])}, nil
 		},
 	}))
 	call(t, d, "POST", "/v1/messages", hourly(`,"body":"4111-1111"`)).want(t, 500, "internal")

@@ -12,11 +12,11 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Run serves the listener, which it owns, until ctx ends. Then it takes no new connection, lets the requests under way
-// end within StopTimeout, and cuts off the rest; long operations, which could take hours, end at once. It returns nil
-// after an orderly stop.
+// Run serves the listener, which it owns, until ctx ends. Then it accepts no new connections, waits up to StopTimeout
+// for the requests in progress and aborts the rest; long operations, which could take hours, end at once. It returns
+// nil after an orderly stop.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
-	requests, cut := context.WithCancel(context.WithoutCancel(ctx)) // those under way outlive ctx
+	requests, cut := context.WithCancel(context.WithoutCancel(ctx)) // requests in progress outlive ctx
 	defer cut()
 	server := &http.Server{
 		Handler:           s,
@@ -29,7 +29,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ErrorLog:          log.New(serverLog{s.log}, "", 0),
 	}
-	if s.cfg.TLS != nil { // the time-out for the headers holds for the handshake, too
+	if s.cfg.TLS != nil { // the header time-out also bounds the handshake
 		listener = tls.NewListener(listener, s.cfg.TLS)
 	}
 	served := make(chan error, 1)
@@ -52,7 +52,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// serverLog takes what net/http complains of: broken handshakes and the like, which clients cause.
+// serverLog logs net/http's errors, like broken handshakes, which clients cause.
 type serverLog struct{ log zerolog.Logger }
 
 func (l serverLog) Write(line []byte) (int, error) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // run serves d on a port of its own; stop ends it and gives what Run returned.
@@ -52,10 +53,10 @@ func run(t *testing.T, d *door) (address string, stop func() error) {
 func TestRun_ServesUntilTheContextEndsAndFinishesWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
-	d := open(t, with(service{get: func(ctx context.Context, _ scheduler.Ref) (scheduler.Info, error) {
+	d := open(t, with(service{get: func(ctx context.Context, _ scheduler.Ref) (message.Info, error) {
 		close(entered)
 		<-leave
-		return scheduler.Info{}, ctx.Err()
+		return message.Info{}, ctx.Err()
 	}}))
 	address, stop := run(t, d)
 	answered := make(chan string, 1)
@@ -97,11 +98,11 @@ func TestRun_CutsOffWhatDoesNotEndInTime(t *testing.T) {
 	t.Parallel()
 	entered, left := make(chan struct{}), make(chan struct{})
 	d := open(t, func(c *api.Config) { c.StopTimeout = 20 * time.Millisecond }, with(service{
-		get: func(ctx context.Context, _ scheduler.Ref) (scheduler.Info, error) {
+		get: func(ctx context.Context, _ scheduler.Ref) (message.Info, error) {
 			close(entered)
 			<-ctx.Done()
 			close(left)
-			return scheduler.Info{}, ctx.Err()
+			return message.Info{}, ctx.Err()
 		},
 	}))
 	address, stop := run(t, d)

@@ -9,18 +9,20 @@ import (
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Steering is what the scheduler does to what waits and to what is dead. progress may be nil; it is called now and
-// then, from the goroutine of the call, with how far it is. An operation on many that fails reports what it had done.
+// Steering is the part of the scheduler that changes waiting and dead messages. progress may be nil; it is called from
+// time to time, from the goroutine of the call, with the progress so far. An operation on many messages that fails
+// reports what it had done.
 type Steering interface {
 	Reschedule(ctx context.Context, ref scheduler.Ref, e scheduler.Edit) (scheduler.AmendResult, error)
 	CancelMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error)
 	RescheduleMany(ctx context.Context, sel scheduler.Selection, e scheduler.Edit,
 		progress func(scheduler.Report)) (scheduler.Report, error)
 
-	// Dead is a page of dead messages, and the cursor that asks for the next, empty on the last one. ErrBadCursor.
-	Dead(ctx context.Context, topic, cursor string, limit int) ([]scheduler.Info, string, error)
+	// Dead returns a page of dead messages and the cursor of the next page, empty on the last one. Error: ErrBadCursor.
+	Dead(ctx context.Context, topic, cursor string, limit int) ([]message.Info, string, error)
 	RequeueOne(ctx context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error)
 	RequeueMany(ctx context.Context, sel scheduler.Selection, r scheduler.Requeue,
 		progress func(scheduler.Report)) (scheduler.Report, error)
@@ -28,19 +30,19 @@ type Steering interface {
 	PurgeMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error)
 
 	TopicCount(ctx context.Context, topic string) (scheduler.TopicCount, error)
-	// TopicCounts is a page of the topics that have messages, by name, after a name.
+	// TopicCounts returns a page of the topics that have messages, ordered by name, after the given name.
 	TopicCounts(ctx context.Context, after string, limit int) ([]scheduler.TopicCount, error)
 	Pauses(ctx context.Context) ([]scheduler.Pause, error)
-	// ParkedLanes lists what holds messages back, and why.
+	// ParkedLanes lists the lanes that hold messages back, and the reasons.
 	ParkedLanes(ctx context.Context) ([]scheduler.Parked, error)
-	// ParkedTopics says why messages of topics are held back, for those of them that have any.
+	// ParkedTopics returns the reason for each of the topics that has messages held back.
 	ParkedTopics(ctx context.Context, topics []string) (map[string]string, error)
-	// Pause and Resume report whether the leader has taken the change over.
+	// Pause and Resume report whether the leader has applied the change.
 	Pause(ctx context.Context, pattern, by string) (inEffect bool, err error)
 	Resume(ctx context.Context, pattern string) (was, inEffect bool, err error)
 }
 
-// reschedule changes a waiting message and says what really happened.
+// reschedule changes a waiting message and answers with the actual outcome.
 func (s *Server) reschedule(w http.ResponseWriter, r *http.Request) error {
 	return s.amend(w, r, func(body []byte) (scheduler.Edit, error) {
 		asked, err := wire.DecodeEdit(body)
@@ -60,13 +62,12 @@ func (s *Server) runNow(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// limits are those of a push: more than a request holds could not have come in one, nor can NATS take what exceeds its
-// own.
+// limits returns the limits of a push: a message must fit in one request and within NATS's own limit.
 func (s *Server) limits() answer.Limits {
 	return answer.Limits{Content: int(s.cfg.MaxBody), Payload: s.cfg.MaxPayload()}
 }
 
-// amend reads which message is meant, at which version, and what shall change.
+// amend reads the message's name, the expected version and the change, and applies it.
 func (s *Server) amend(w http.ResponseWriter, r *http.Request, decode func(body []byte) (scheduler.Edit, error)) error {
 	ref, err := reference(r)
 	if err != nil {
@@ -76,8 +77,8 @@ func (s *Server) amend(w http.ResponseWriter, r *http.Request, decode func(body 
 	if err != nil {
 		return err
 	}
-	var edit scheduler.Edit
-	if err = s.body(w, r, func(body []byte) (err error) { edit, err = decode(body); return err }); err != nil {
+	edit, err := decoded(s, w, r, decode)
+	if err != nil {
 		return err
 	}
 	edit.Version = version
@@ -91,7 +92,7 @@ func (s *Server) amend(w http.ResponseWriter, r *http.Request, decode func(body 
 		return err
 	}
 	amended, refused := answer.Amend(r.PathValue("id"), &result)
-	if result.Info.Version > 0 { // also of one that was refused: it saves the look-up
+	if result.Info.Version > 0 { // also after a refusal: it saves the look-up
 		tagged(w, result.Info.Version)
 	}
 	if refused != nil {
@@ -100,7 +101,7 @@ func (s *Server) amend(w http.ResponseWriter, r *http.Request, decode func(body 
 	return s.respondValue(w, http.StatusOK, amended)
 }
 
-// ifMatch is the version that must stand, 0 for any.
+// ifMatch returns the expected version, 0 for any.
 func ifMatch(r *http.Request) (uint64, error) {
 	lines := r.Header.Values("If-Match")
 	if len(lines) == 0 {
@@ -109,7 +110,7 @@ func ifMatch(r *http.Request) (uint64, error) {
 	return wire.ParseIfMatch(strings.Join(lines, ", "))
 }
 
-// tagged returns a message's version as the tag that If-Match takes.
+// tagged sets a message's version as the ETag, for use in If-Match.
 func tagged(w http.ResponseWriter, version uint64) {
 	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, version))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // FuzzSteeringRoutes holds that no path, query, body or If-Match makes a route that steers panic or answer 5xx, that
@@ -33,7 +34,7 @@ func FuzzSteeringRoutes(f *testing.F) {
 	}
 	f.Add(uint8(0), "a", "", `{"delay":1}`, `W/"3"`, false)
 	s := &steering{was: true,
-		amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: scheduler.Info{Version: 1}}, next: "7:x",
+		amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: message.Info{Version: 1}}, next: "7:x",
 		counts: []scheduler.TopicCount{{Topic: "a", Waiting: 1}, {Topic: "b", Dead: 1}}}
 	d := open(f, steered(s))
 	for at, c := range steerCalls { // with the cursors that there are
@@ -118,7 +119,7 @@ func sane(asked any) bool {
 			e.Shift >= -wire.MaxDelay && e.Shift <= wire.MaxDelay && plainHeaders(e.Headers)
 	}
 	names := func(r scheduler.Ref) bool {
-		return scheduler.IsUID(string(r.UID)) && r.ID == "" ||
+		return message.IsUID(string(r.UID)) && r.ID == "" ||
 			r.UID == "" && wire.CheckID(r.ID) == nil && (r.Key == "" || r.Keyed && wire.CheckKey(r.Key) == nil)
 	}
 	switch a := asked.(type) {
@@ -144,7 +145,7 @@ func sane(asked any) bool {
 }
 
 // plainHeaders reports whether no header is one of tarry's or of NATS's own.
-func plainHeaders(all []scheduler.Header) bool {
+func plainHeaders(all []message.Header) bool {
 	for _, h := range all {
 		name := strings.ToLower(h.Name)
 		if strings.HasPrefix(name, "tarry-") || strings.HasPrefix(name, "nats-") ||

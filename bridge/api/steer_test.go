@@ -11,6 +11,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // steerCalls are good requests of every route that steers, and what they ask for.
@@ -30,7 +31,7 @@ var steerCalls = []struct {
 			scheduler.Edit{Priority: 7, HasPriority: true, Body: []byte{}, HasBody: true, HasHeaders: true}}},
 	{"PATCH", "/v1/messages/a", `{"body_base64":"AP8=","headers":{"X":["1","2"]}}`,
 		rescheduleAsked{scheduler.Ref{ID: "a"}, scheduler.Edit{Body: []byte{0, 0xff}, HasBody: true, HasHeaders: true,
-			Headers: []scheduler.Header{{Name: "X", Value: "1"}, {Name: "X", Value: "2"}}}}},
+			Headers: []message.Header{{Name: "X", Value: "1"}, {Name: "X", Value: "2"}}}}},
 	{"POST", "/v1/messages/a/run", ``, rescheduleAsked{scheduler.Ref{ID: "a"}, scheduler.Edit{Run: true}}},
 	{"POST", "/v1/messages/a/run?key=", `{}`,
 		rescheduleAsked{scheduler.Ref{ID: "a", Keyed: true}, scheduler.Edit{Run: true}}},
@@ -40,7 +41,7 @@ var steerCalls = []struct {
 			To: later + 3_600_000, DryRun: true}}},
 	{"POST", "/v1/messages/cancel", `{"all":true}`, manyAsked{what: "cancel"}},
 	{"POST", "/v1/messages/cancel", `{"due_to":"2h"}`,
-		manyAsked{what: "cancel", sel: scheduler.Selection{To: scheduler.Milli(noon.Add(2 * time.Hour).UnixMilli())}}},
+		manyAsked{what: "cancel", sel: scheduler.Selection{To: message.Milli(noon.Add(2 * time.Hour).UnixMilli())}}},
 	{"POST", "/v1/messages/reschedule", `{"key":"k","delay":"1h"}`,
 		manyAsked{what: "reschedule", sel: scheduler.Selection{Key: "k", HasKey: true},
 			edit: scheduler.Edit{Delay: time.Hour, HasDelay: true}}},
@@ -52,7 +53,7 @@ var steerCalls = []struct {
 	{"POST", "/v1/dead/requeue", `{"id":"a","delay":"1m","body":"b","headers":{"X":"1"}}`,
 		oneAsked{"requeue", scheduler.Ref{ID: "a"},
 			scheduler.Requeue{Delay: time.Minute, Body: []byte("b"), HasBody: true,
-				Headers: []scheduler.Header{{Name: "X", Value: "1"}}, HasHeaders: true}}},
+				Headers: []message.Header{{Name: "X", Value: "1"}}, HasHeaders: true}}},
 	{"POST", "/v1/dead/requeue", `{"id":"a","topic":"b"}`,
 		oneAsked{what: "requeue", ref: scheduler.Ref{ID: "a", Topic: "b"}}},
 	{"POST", "/v1/messages/a/run?topic=b.c&key=", `{}`,
@@ -63,7 +64,7 @@ var steerCalls = []struct {
 		oneAsked{what: "requeue", ref: scheduler.Ref{UID: uidA}}},
 	{"POST", "/v1/dead/requeue", `{"topic":"orders.>","older":"1h","delay":5,"dry_run":true}`,
 		manyAsked{what: "requeue",
-			sel: scheduler.Selection{Topic: "orders.>", To: scheduler.Milli(noon.Add(-time.Hour).UnixMilli()),
+			sel: scheduler.Selection{Topic: "orders.>", To: message.Milli(noon.Add(-time.Hour).UnixMilli()),
 				DryRun: true}, how: scheduler.Requeue{Delay: 5 * time.Millisecond}}},
 	{"POST", "/v1/dead/purge", `{"id":"a"}`, oneAsked{what: "purge", ref: scheduler.Ref{ID: "a"}}},
 	{"POST", "/v1/dead/purge", `{"ids":["a"]}`, oneAsked{what: "purge", ref: scheduler.Ref{ID: "a"}}},
@@ -82,7 +83,7 @@ var steerCalls = []struct {
 func TestSteering_AsksForWhatTheRequestSays(t *testing.T) {
 	t.Parallel()
 	s := &steering{was: true, amend: scheduler.AmendResult{Code: scheduler.AmendDone,
-		Info: scheduler.Info{Message: scheduler.Message{UID: uidA}, State: scheduler.StateWaiting, Version: 2}}}
+		Info: message.Info{Message: message.Message{UID: uidA}, State: message.StateWaiting, Version: 2}}}
 	d := open(t, steered(s))
 	for _, c := range steerCalls {
 		a := call(t, d, c.method, c.target, c.body).want(t, 200, "")
@@ -274,11 +275,11 @@ func TestSteering_ThatFailsIsTold(t *testing.T) {
 
 func TestReschedule_SaysWhatReallyHappened(t *testing.T) {
 	t.Parallel()
-	info := func(state scheduler.State) scheduler.Info {
-		return scheduler.Info{Message: scheduler.Message{UID: uidA, ID: "a", Topic: "orders.remind", Due: later,
+	info := func(state message.State) message.Info {
+		return message.Info{Message: message.Message{UID: uidA, ID: "a", Topic: "orders.remind", Due: later,
 			Priority: 7, Body: []byte("hidden")}, State: state, Version: 4, EndedAt: later}
 	}
-	waiting := info(scheduler.StateWaiting)
+	waiting := info(message.StateWaiting)
 	waiting.EndedAt = 0
 	for _, c := range []struct {
 		result scheduler.AmendResult
@@ -288,16 +289,16 @@ func TestReschedule_SaysWhatReallyHappened(t *testing.T) {
 		{scheduler.AmendResult{Code: scheduler.AmendDone, Info: waiting}, 200,
 			`{"id":"a","uid":"t-000000000000000a","state":"waiting","due":"2030-01-31T08:00:00.000Z","version":4,` +
 				`"priority":7,"topic":"orders.remind"}` + "\n"},
-		{scheduler.AmendResult{Code: scheduler.AmendInFlight, Info: info(scheduler.StateInFlight)}, 409,
+		{scheduler.AmendResult{Code: scheduler.AmendInFlight, Info: info(message.StateInFlight)}, 409,
 			`"error":"in_flight"`},
 		{scheduler.AmendResult{Code: scheduler.AmendMaybe, Info: waiting}, 409, `"error":"maybe_delivered"`},
-		{scheduler.AmendResult{Code: scheduler.AmendEnded, Info: info(scheduler.StateDelivered)}, 409,
+		{scheduler.AmendResult{Code: scheduler.AmendEnded, Info: info(message.StateDelivered)}, 409,
 			`"error":"already_delivered"`},
-		{scheduler.AmendResult{Code: scheduler.AmendEnded, Info: info(scheduler.StateCanceled)}, 409,
+		{scheduler.AmendResult{Code: scheduler.AmendEnded, Info: info(message.StateCanceled)}, 409,
 			`"error":"already_canceled"`},
-		{scheduler.AmendResult{Code: scheduler.AmendEnded, Info: info(scheduler.StateDead)}, 409,
+		{scheduler.AmendResult{Code: scheduler.AmendEnded, Info: info(message.StateDead)}, 409,
 			`"error":"already_dead"`},
-		{scheduler.AmendResult{Code: scheduler.AmendEnded, Info: info(scheduler.StateExpired)}, 409,
+		{scheduler.AmendResult{Code: scheduler.AmendEnded, Info: info(message.StateExpired)}, 409,
 			`"error":"already_expired"`},
 		{scheduler.AmendResult{Code: scheduler.AmendVersion, Info: waiting}, 412, `"version":4`},
 		{scheduler.AmendResult{}, 404, `"error":"unknown_id"`},
@@ -323,7 +324,7 @@ func TestReschedule_SaysWhatReallyHappened(t *testing.T) {
 
 func TestReschedule_HoldsToTheVersionOfIfMatch(t *testing.T) {
 	t.Parallel()
-	s := &steering{amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: scheduler.Info{Version: 4}}}
+	s := &steering{amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: message.Info{Version: 4}}}
 	d := open(t, steered(s))
 	for header, version := range map[string]uint64{`"3"`: 3, `3`: 3, ` "18446744073709551615" `: 1<<64 - 1,
 		`*`: 0, ``: 0} {
@@ -406,7 +407,7 @@ func TestReschedule_HoldsTheWholeMessageToTheLimitOfAPush(t *testing.T) {
 			call(t, d, "PATCH", "/v1/messages/b", `{`+body(most+room)+`}`).want(t, 404, "unknown_id")
 
 			call(t, d, "POST", "/v1/messages", hourly(`,"id":"dead","body":"old","headers":`+headers)).want(t, 201, "")
-			d.end(t, scheduler.StateDead, false)
+			d.end(t, message.StateDead, false)
 			call(t, d, "PATCH", "/v1/messages/dead", `{`+body(most+room)+`}`).want(t, 409, "already_dead")
 			call(t, d, "POST", "/v1/dead/requeue", `{"id":"dead",`+body(most+room)+`}`).want(t, 413, "too_large")
 			stands("dead", "dead")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // steering is the part of a scheduler that steers: it answers what it is told to and keeps what it was asked.
@@ -21,7 +22,7 @@ type steering struct {
 	report  scheduler.Report
 	many    func(ctx context.Context, progress func(scheduler.Report)) // what an operation on many does before it ends
 	one     func(ref scheduler.Ref) error                              // of requeues and purges
-	dead    []scheduler.Info
+	dead    []message.Info
 	next    string
 	counts  []scheduler.TopicCount
 	pauses  []scheduler.Pause
@@ -111,7 +112,7 @@ func (s *steering) PurgeMany(ctx context.Context, sel scheduler.Selection,
 	return s.run(ctx, progress)
 }
 
-func (s *steering) Dead(_ context.Context, topic, cursor string, limit int) ([]scheduler.Info, string, error) {
+func (s *steering) Dead(_ context.Context, topic, cursor string, limit int) ([]message.Info, string, error) {
 	s.note(deadAsked{topic, cursor, limit})
 	return s.dead, s.next, s.err
 }
@@ -119,7 +120,7 @@ func (s *steering) Dead(_ context.Context, topic, cursor string, limit int) ([]s
 func (s *steering) RequeueOne(_ context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error) {
 	r.Fit = nil
 	s.note(oneAsked{"requeue", ref, r})
-	a := scheduler.Accepted{ID: ref.ID, UID: uidC, Due: later, State: scheduler.StateWaiting, Version: 1}
+	a := scheduler.Accepted{ID: ref.ID, UID: uidC, Due: later, State: message.StateWaiting, Version: 1}
 	if s.one != nil {
 		if err := s.one(ref); err != nil {
 			return a, err
@@ -157,7 +158,7 @@ func (s *steering) Pauses(context.Context) ([]scheduler.Pause, error) { return s
 
 func (s *steering) ParkedLanes(context.Context) (all []scheduler.Parked, err error) {
 	for _, topic := range slices.Sorted(maps.Keys(s.parked)) {
-		all = append(all, scheduler.Parked{Lane: "core:" + topic, Why: s.parked[topic]})
+		all = append(all, scheduler.Parked{Lane: message.LaneCore.Lane(topic), Why: s.parked[topic]})
 	}
 	return all, s.err
 }
@@ -184,7 +185,7 @@ func steered(s *steering) func(*api.Config) {
 func acceptMerged(_ context.Context, batch []*scheduler.Push) []scheduler.Accepted {
 	all := make([]scheduler.Accepted, len(batch))
 	for i := range all {
-		all[i] = scheduler.Accepted{ID: "a", UID: uidB, Due: later, State: scheduler.StateWaiting,
+		all[i] = scheduler.Accepted{ID: "a", UID: uidB, Due: later, State: message.StateWaiting,
 			Version: 2, Merged: true}
 	}
 	return all

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // TestSteering_TellsTheStoryOfAMessage goes through the routes with a real scheduler behind them.
@@ -42,7 +42,7 @@ func TestSteering_TellsTheStoryOfAMessage(t *testing.T) {
 		t.Errorf("got %s", a.raw)
 	}
 	call(t, d, "POST", "/v1/dead/requeue", `{"id":"a"}`).want(t, 409, "not_dead")
-	d.end(t, scheduler.StateDead, false)
+	d.end(t, message.StateDead, false)
 	call(t, d, "PATCH", "/v1/messages/a", `{"delay":1}`).want(t, 409, "already_dead")
 	call(t, d, "POST", "/v1/messages/a/run", "").want(t, 409, "already_dead")
 	list := call(t, d, "GET", "/v1/dead?topic=orders.%3E", "").want(t, 200, "")
@@ -57,7 +57,7 @@ func TestSteering_TellsTheStoryOfAMessage(t *testing.T) {
 		t.Errorf("got %s", again.raw)
 	}
 	call(t, d, "POST", "/v1/messages/a/run?key=k", "").want(t, 200, "")
-	d.end(t, scheduler.StateDead, false)
+	d.end(t, message.StateDead, false)
 	results, _ := call(t, d, "POST", "/v1/dead/purge", fmt.Sprintf(`{"ids":[%q,%q,"b"]}`, again.json["uid"],
 		first.json["uid"])).want(t, 200, "").json["results"].([]any)
 	if fmt.Sprint(results[0]) != fmt.Sprintf("map[id:%s purged:true]", again.json["uid"]) || len(results) != 3 {
@@ -80,7 +80,7 @@ func TestSteering_TellsTheStoryOfAMessage(t *testing.T) {
 func TestPush_RefusesAUIDThatNoPushWasAnsweredWith(t *testing.T) {
 	t.Parallel()
 	d := open(t)
-	coming, err := scheduler.IntakeUID(1, time.Now().Add(time.Second), "", "")
+	coming, err := message.IntakeUID(1, time.Now().Add(time.Second), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,14 +12,16 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TLSFiles are the PEM files of http.tls. With CA a client must show a certificate of one of its authorities.
+// TLSFiles are the PEM files of http.tls. With CA, a client must present a certificate signed by one of its
+// authorities.
 type TLSFiles struct{ CA, Cert, Key string }
 
-// tlsLook is how often, at most, the files are looked at.
+// tlsLook is the minimum time between two checks of the files.
 const tlsLook = time.Second
 
-// NewTLS reads the files and makes of them what Config.TLS wants; nil where none is named. When a file changes, all are
-// read again for the next connection; what cannot be used then leaves the certificate as it was, and is logged.
+// NewTLS reads the files and returns the configuration for Config.TLS, or nil if no file is named. When a file changes,
+// all files are read again for the next connection; if they are unusable, NewTLS's configuration keeps the previous
+// certificate and logs the error.
 func NewTLS(files TLSFiles, log zerolog.Logger) (*tls.Config, error) {
 	if files == (TLSFiles{}) {
 		return nil, nil
@@ -35,7 +37,7 @@ func NewTLS(files TLSFiles, log zerolog.Logger) (*tls.Config, error) {
 	return outer, nil
 }
 
-// certificates are the files as they were last read.
+// certificates holds the files as last read.
 type certificates struct {
 	files TLSFiles
 	log   zerolog.Logger
@@ -46,7 +48,7 @@ type certificates struct {
 	current *tls.Config
 }
 
-// tlsStand distinguishes a file that changed from one that did not.
+// tlsStand identifies the state of the files, to detect changes.
 type tlsStand [3]struct {
 	at   time.Time
 	size int64
@@ -61,7 +63,7 @@ func (c *certificates) look() (stand tlsStand) {
 	return stand
 }
 
-// now is the configuration of a new connection.
+// now returns the configuration for a new connection.
 func (c *certificates) now(at time.Time) *tls.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +71,7 @@ func (c *certificates) now(at time.Time) *tls.Config {
 		return c.current
 	}
 	c.looked = at
-	// Before the files are read: what changes meanwhile is seen the next time.
+	// The state is recorded before the files are read, so that the next check sees a change made meanwhile.
 	stand := c.look()
 	if stand == c.stand {
 		return c.current
@@ -85,7 +87,7 @@ func (c *certificates) now(at time.Time) *tls.Config {
 	return next
 }
 
-// load reads the files. Of HTTP it speaks 1.1 alone: the limits of connections and time-outs are made for that.
+// load reads the files. It offers only HTTP/1.1, for which the limits of connections and time-outs are designed.
 func (c *certificates) load() (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(c.files.Cert, c.files.Key)
 	if err != nil {
@@ -104,7 +106,7 @@ func (c *certificates) load() (*tls.Config, error) {
 				errors.New("it holds no certificate in PEM form"))
 		}
 		config.ClientAuth = tls.RequireAndVerifyClientCert
-		// A session that is taken up again must not outlive the authority that let it in.
+		// A resumed session must not outlive the authority that admitted it.
 		config.SessionTicketsDisabled = true
 	}
 	c.log.Info().Time("until", pair.Leaf.NotAfter).Str("subject", pair.Leaf.Subject.String()).Msg(

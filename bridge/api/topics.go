@@ -9,44 +9,15 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// topicsAnswer is a page of what waits, is in flight and is dead by topic, and all that is paused. Cursor asks for the
-// next page; the last page has none.
-type topicsAnswer struct {
-	Topics []topicAnswer `json:"topics"`
-	Paused []pauseAnswer `json:"paused"`
-	Cursor string        `json:"cursor,omitempty"`
+func counted(c *scheduler.TopicCount) wire.TopicCount {
+	return wire.TopicCount{Topic: c.Topic, Waiting: c.Waiting, InFlight: c.InFlight, Dead: c.Dead}
 }
 
-type topicAnswer struct {
-	Topic    string `json:"topic"`
-	Waiting  int    `json:"waiting"`
-	InFlight int    `json:"in_flight"`
-	Dead     int    `json:"dead"`
-	// ParkedWhy says why what is due waits, where it does.
-	ParkedWhy string `json:"parked_why,omitempty"`
+func paused(p *scheduler.Pause) wire.Pause {
+	return wire.Pause{Pattern: p.Pattern, By: p.By, At: wire.FormatTime(int64(p.At))}
 }
 
-type pauseAnswer struct {
-	Pattern string `json:"pattern"`
-	By      string `json:"by"`
-	At      string `json:"at"`
-}
-
-// oneTopicAnswer also has the pause that holds the topic back, null for none.
-type oneTopicAnswer struct {
-	topicAnswer
-	Paused *pauseAnswer `json:"paused"`
-}
-
-func counted(c *scheduler.TopicCount) topicAnswer {
-	return topicAnswer{Topic: c.Topic, Waiting: c.Waiting, InFlight: c.InFlight, Dead: c.Dead}
-}
-
-func paused(p *scheduler.Pause) pauseAnswer {
-	return pauseAnswer{Pattern: p.Pattern, By: p.By, At: wire.FormatTime(int64(p.At))}
-}
-
-// topics counts the messages of the topics that have any, in the order of their names.
+// topics lists the topics that have messages, in the order of their names, with the numbers of their messages.
 func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 	after, limit := "", defaultList
 	values, err := query(r, "limit", "cursor")
@@ -61,8 +32,8 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 		pauses []scheduler.Pause
 		parked map[string]string
 	)
-	err = s.look(r, func(ctx context.Context) (err error) {
-		// one more shows that there are more
+	err = s.ask(r, "store", func(ctx context.Context) (err error) {
+		// one more shows that there is a next page
 		if counts, err = s.cfg.Service.TopicCounts(ctx, after, limit+1); err != nil {
 			return err
 		}
@@ -79,7 +50,7 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	a := topicsAnswer{Topics: []topicAnswer{}, Paused: make([]pauseAnswer, len(pauses))}
+	a := wire.Topics{Topics: []wire.TopicCount{}, Paused: make([]wire.Pause, len(pauses))}
 	if len(counts) > limit {
 		counts = counts[:limit]
 		a.Cursor = sealCursor(listTopics, "", counts[limit-1].Topic)
@@ -94,7 +65,7 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 	return s.respondValue(w, http.StatusOK, a)
 }
 
-// topic counts the messages of one. A topic without messages is one that has none, not one that is unknown.
+// topic counts the messages of one topic. A topic without messages has zero counts; it is not an unknown topic.
 func (s *Server) topic(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
@@ -103,13 +74,13 @@ func (s *Server) topic(w http.ResponseWriter, r *http.Request) error {
 	if err := wire.CheckOneTopic(topic); err != nil {
 		return err
 	}
-	var a oneTopicAnswer
-	err := s.look(r, func(ctx context.Context) error {
+	var a wire.TopicCounts
+	err := s.ask(r, "store", func(ctx context.Context) error {
 		count, err := s.cfg.Service.TopicCount(ctx, topic)
 		if err != nil {
 			return err
 		}
-		a.topicAnswer = counted(&count)
+		a.TopicCount = counted(&count)
 		parked, err := s.cfg.Service.ParkedTopics(ctx, []string{topic})
 		if err != nil {
 			return err
@@ -129,16 +100,8 @@ func (s *Server) topic(w http.ResponseWriter, r *http.Request) error {
 	return s.respondValue(w, http.StatusOK, a)
 }
 
-// pausedAnswer answers a pause and a resume.
-type pausedAnswer struct {
-	Pattern string `json:"pattern"`
-	Paused  bool   `json:"paused"`
-	By      string `json:"by,omitempty"`
-	// InEffect: the leader has taken it over. Else it does within a second, and a new leader before anything leaves.
-	InEffect bool `json:"in_effect"`
-}
-
-// pause holds back what is due on topics that match a pattern. Pausing again replaces who paused it and since when.
+// pause holds back the due messages of topics that match a pattern. Pausing again replaces who paused it and since
+// when.
 func (s *Server) pause(w http.ResponseWriter, r *http.Request) error {
 	pattern, err := s.pattern(w, r)
 	if err != nil {
@@ -152,7 +115,7 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.respondValue(w, http.StatusOK, pausedAnswer{Pattern: pattern, Paused: true, By: by, InEffect: inEffect})
+	return s.respondValue(w, http.StatusOK, wire.Paused{Pattern: pattern, Paused: true, By: by, InEffect: inEffect})
 }
 
 // resume ends the pause of exactly this pattern.
@@ -172,19 +135,19 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) error {
 		return refusal(http.StatusNotFound, WordNotPaused,
 			"%.300q is not paused; a resume needs the pattern exactly as it was paused", pattern)
 	}
-	return s.respondValue(w, http.StatusOK, pausedAnswer{Pattern: pattern, InEffect: inEffect})
+	return s.respondValue(w, http.StatusOK, wire.Paused{Pattern: pattern, InEffect: inEffect})
 }
 
-// pattern is what a path names, of a request whose body says nothing more.
+// pattern reads the pattern from the path of a request whose body is empty.
 func (s *Server) pattern(w http.ResponseWriter, r *http.Request) (string, error) {
 	pattern := r.PathValue("topic")
 	if err := wire.CheckPattern(pattern); err != nil {
 		return "", err
 	}
-	return pattern, s.order(w, r, wire.DecodePause)
+	return order(s, w, r, func(body []byte) (string, error) { return pattern, wire.DecodePause(body) })
 }
 
-// who asks, as a pause remembers it: by name, or where nobody has one by address.
+// who returns the caller as a pause records it: its name, or else its address.
 func who(r *http.Request) string {
 	if visit := visitOf(r); visit.token != nil {
 		return visit.name()

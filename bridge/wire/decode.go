@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Decode reads a push by tag from its intake subject, its headers and the size of its body. It judges everything that
-// needs no clock and no server: CheckDue and CheckSize are for the caller. The map is not changed; the result shares
-// its strings.
+// Decode reads a push by tag from its intake subject, its headers and the size of its body. It checks everything that
+// needs neither a clock nor a server; the caller calls CheckDue and CheckSize. The map is not changed, and the result
+// shares its strings.
 func Decode(subject, prefix string, h map[string][]string, body int) (Push, error) {
 	if len(subject) <= len(prefix) || !isUnder(subject, prefix) {
 		return Push{}, &Error{Word: WordTopic, Field: "subject",
@@ -38,7 +38,7 @@ func Decode(subject, prefix string, h map[string][]string, body int) (Push, erro
 		i := optionOf(name)
 		switch {
 		case i == written:
-			// of several the same one every time
+			// of several, always the same one
 			if strings.EqualFold(name, HeaderReason) && (why == "" || name < why) {
 				why = name
 			}
@@ -76,8 +76,8 @@ func Decode(subject, prefix string, h map[string][]string, body int) (Push, erro
 	return p, nil
 }
 
-// Encode is the way back: the intake subject and the headers that Decode reads as the same push. A TTL and the longest
-// wait are written in milliseconds.
+// Encode is the inverse of Decode: it returns the intake subject and the headers that Decode reads as the same push. A
+// TTL and the longest wait are written in milliseconds.
 func Encode(p Push, prefix string) (subject string, h map[string][]string) {
 	h = make(map[string][]string, len(p.Headers)+4)
 	for _, u := range p.Headers {
@@ -115,10 +115,10 @@ func Encode(p Push, prefix string) (subject string, h map[string][]string) {
 
 const (
 	unknown = -1
-	written = -2 // by tarry itself, and dropped; the reason of a retry aside
+	written = -2 // written by tarry itself and dropped; the reason of a retry is the exception
 )
 
-// optionOf finds the tag by its header's name in any case.
+// optionOf finds the tag with this header name, in any case.
 func optionOf(name string) int {
 	for i := range options {
 		if strings.EqualFold(name, options[i].header) {
@@ -133,14 +133,14 @@ func optionOf(name string) int {
 	return unknown
 }
 
-// IsMisspelt reports whether a header looks like one of tarry's and is none that it reads or writes. On a message that
-// tarry did not deliver (those have Tarry-Due) it is a typing error: without the tag that was meant the message would
-// leave at once.
+// IsMisspelt reports whether a header looks like one of tarry's but is none that tarry reads or writes. On a message
+// that tarry did not deliver (delivered messages have Tarry-Due) it is a typing error: without the intended tag the
+// message would leave at once.
 func IsMisspelt(name string) bool {
 	return hasPrefixFold(name, "tarry-") && optionOf(name) == unknown && !strings.EqualFold(name, HeaderIncomplete)
 }
 
-// underHeader names a tag's header where the error speaks of its JSON field.
+// underHeader replaces the JSON field of an error with the tag's header.
 func underHeader(err error) error {
 	if e, ok := err.(*Error); ok {
 		switch e.Word {

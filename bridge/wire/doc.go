@@ -1,6 +1,6 @@
-// Package wire says what a tagged message looks like on NATS and what is refused, and nothing else: it opens no
-// connection, reads no clock and imports only the standard library. The intake, the HTTP and request APIs and the
-// command line all ask it, so that a push means the same whichever door it came in by.
+// Package wire defines the form of a tagged message on NATS and the rules for refusing one. It opens no connection,
+// reads no clock and imports only the standard library. The intake, the HTTP and request APIs and the command line all
+// use it, so a push means the same through every API.
 //
 // A push by tag is an ordinary NATS message on the intake subject:
 //
@@ -9,7 +9,7 @@
 //	         Tarry-Id: order-7131         further tags, all optional
 //	         traceparent: 00-4bf9...      user headers, kept as they are
 //
-// and what leaves tarry when it is due is
+// The message that tarry delivers when it is due is
 //
 //	subject  orders.created
 //	headers  traceparent: 00-4bf9...      the user headers
@@ -19,31 +19,31 @@
 //
 // # Rules
 //
-// Tag names match without case; their values are trimmed of surrounding blanks. A tag that is unknown, repeated or
-// unreadable refuses the whole push: a typing error must never turn into a message that leaves at once, or never.
-// Tarry-Due and Tarry-Subject are written by tarry alone; on a push they are dropped, so that a delivered or rejected
-// message can be pushed again as it is. So is Tarry-Reason, but from a consumer's retry (Tarry-Attempt of 2 or more),
-// with which it is kept and delivered; it is cut to what fits, and never refuses one. Nats-Msg-Id is dropped too: on
-// the intake it belongs to the publishing client and names that one publish, not the message. Every other Nats-* header
-// is refused: carried over to the target it would roll up, expire or condition the target's stream. Status is refused
-// beside an empty body: client libraries take such a message for a word of the server's.
+// Tag names match without case; their values are trimmed of surrounding blanks. An unknown, repeated or unreadable tag
+// causes the whole push to be refused: because of a typing error no message may leave at once, or never. Only tarry
+// writes Tarry-Due and Tarry-Subject. On a push they are dropped, so that a delivered or rejected message can be pushed
+// again unchanged. Tarry-Reason is dropped too, except on a consumer's retry (Tarry-Attempt of 2 or more), where it is
+// kept and delivered; a reason that is too long is truncated, never refused. Nats-Msg-Id is dropped as well: on the
+// intake it belongs to the publishing client and names that one publish, not the message. Every other Nats-* header is
+// refused: carried over to the target it would roll up, expire or condition the target's stream. Status is refused
+// beside an empty body, because client libraries mistake that message for a status message from the server.
 //
-// Every refusal is an [*Error]: a stable word for machines, the field, and a sentence with the limit. Nothing in it
-// repeats a body, and a value only in part.
+// Every refusal is an [*Error]: a stable word for programs, the field, and a sentence with the limit. It never repeats
+// a body, and quotes a value only in part.
 //
 // # Times
 //
-// Due times have millisecond precision. Whatever is finer rounds up, because a message may be late by a fraction but
-// never early. The limit of ten years needs a clock, so it is its own step: [CheckDue].
+// Due times have millisecond precision. Finer values are rounded up, because a message may be late by a fraction of a
+// millisecond but never early. The limit of ten years needs a clock, so it is a step of its own: [CheckDue].
 //
 // # Retries
 //
-// A consumer's retry is a push with the Tarry-Id of the message and the next Tarry-Attempt. It brings a delay or a
-// time, or neither: then it waits as its schedule says, see [Retry].
+// A consumer's retry is a push with the Tarry-Id of the message and the next Tarry-Attempt. It has a delay or a time,
+// or neither; with neither it waits according to its schedule, see [Retry].
 //
 // # The copy in bridge/tarry
 //
 // The producer library is a module of its own and may not import this one, so bridge/tarry/internal/wire holds copies
-// of the files it needs. They must be the same to the byte, which a test over there checks; testdata/vectors.json pins
-// the behaviour on both sides.
+// of the files it needs. The copies must match byte for byte, which a test in that package checks;
+// testdata/vectors.json pins the behaviour on both sides.
 package wire

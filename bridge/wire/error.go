@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// The stable words of refusals. Programs compare them; they never change their meaning.
+// The stable words of refusals. Programs compare them; their meaning never changes.
 const (
 	WordTopic       = "invalid_topic"
 	WordDelay       = "invalid_delay"
@@ -29,18 +29,19 @@ const (
 	WordUnsupported = "unsupported_yet"
 )
 
-// Error refuses a push. Word is for programs, Field names the header or the JSON field at fault, Detail is a sentence
-// for people that starts after the field's name and gives the limit.
+// Error is the refusal of a push. Word is for programs. Field names the header or the JSON field at fault. Detail is a
+// sentence for people that continues after the field's name and states the limit.
 type Error struct {
 	Word   string
 	Field  string
 	Detail string
 }
 
-// Error names the field and the limit.
+// Error returns the field's name followed by the detail.
 func (e *Error) Error() string { return e.Field + " " + e.Detail }
 
-// under names the field as the producer wrote it: the header of a tagged message instead of the JSON field.
+// under replaces the JSON field of an error with the name that the producer wrote, such as the header of a tagged
+// message.
 func under(field string, err error) error {
 	if e, ok := err.(*Error); ok {
 		return &Error{Word: e.Word, Field: field, Detail: e.Detail}
@@ -48,7 +49,7 @@ func under(field string, err error) error {
 	return err
 }
 
-// quote shows a value in an error without letting a huge or binary one through.
+// quote returns a value for use in an error, shortened and free of binary data.
 func quote(s string) string {
 	const limit = 40
 	if len(s) <= limit {

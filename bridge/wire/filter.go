@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// MatchFilter reports whether a stream with this subject filter holds the literal subject, as NATS matches: "*" is one
-// token, a final ">" one or more. It allocates nothing: the cached filters of all streams are tried for every message
-// that leaves.
+// MatchFilter reports whether a stream with this subject filter stores messages on the literal subject. It matches as
+// NATS does: "*" is one token, a final ">" one or more. It allocates nothing, because the cached filters of all streams
+// are tried for every message that leaves.
 func MatchFilter(filter, subject string) bool {
 	if subject == "" {
 		return false
@@ -15,7 +15,7 @@ func MatchFilter(filter, subject string) bool {
 	for {
 		f, restF, moreF := token(filter)
 		if f == ">" && !moreF {
-			return true // the caller only comes here with a token of the subject left
+			return true // the caller checks that the subject has a token left
 		}
 		s, restS, moreS := token(subject)
 		if f != "*" && f != s {
@@ -31,7 +31,7 @@ func MatchFilter(filter, subject string) bool {
 	}
 }
 
-// Covers reports whether a filter matches all that another one, or a literal subject, does.
+// Covers reports whether a filter matches every subject that another filter, or a literal subject, matches.
 func Covers(filter, part string) bool {
 	for {
 		f, restF, moreF := token(filter)
@@ -65,7 +65,7 @@ func Overlap(a, b string) bool {
 	}
 }
 
-// token splits off what stands before the first dot.
+// token splits s at the first dot.
 func token(s string) (first, rest string, more bool) {
 	for i := range len(s) {
 		if s[i] == '.' {
@@ -75,7 +75,8 @@ func token(s string) (first, rest string, more bool) {
 	return s, "", false
 }
 
-// CheckOneTopic is CheckSubject where somebody may have meant a pattern.
+// CheckOneTopic is like CheckSubject, with an error that mentions patterns, for places where the caller may have meant
+// one.
 func CheckOneTopic(topic string) error {
 	if problem := subjectProblem(topic); problem == "" || CheckPattern(topic) != nil {
 		return CheckSubject(topic)
@@ -85,7 +86,7 @@ func CheckOneTopic(topic string) error {
 }
 
 // CheckPattern accepts a pattern of subjects with NATS's wildcards: "*" for one token, a final ">" for one or more. A
-// literal subject is one too.
+// literal subject is a pattern too.
 func CheckPattern(s string) error {
 	literal := make([]string, 0, 8)
 	for rest, more := s, true; more; {

@@ -235,28 +235,6 @@ func FuzzDecode(f *testing.F) {
 		if again.Options() != p.Options() {
 			t.Fatalf("a round trip changes the options: %q, then %q", p.Options(), again.Options())
 		}
-		retry := p.Retry.String()
-		if retry == "" {
-			retry = strings.Repeat("x", wire.RetryRoom)
-		}
-		headers := p.Headers
-		if p.Reason != "" {
-			headers = append(headers[:len(headers):len(headers)], wire.Header{Name: wire.HeaderReason, Value: p.Reason})
-		}
-		delivered := wire.DeliverHeaders(wire.Delivery{UID: "u", ID: p.ID, Key: p.Key, Due: 1, Attempt: 1, Retry: retry,
-			Subject: p.Topic, Headers: headers})
-		size := 12
-		for name, values := range delivered {
-			if !strings.HasPrefix(name, "Tarry-") && name != "Nats-Msg-Id" && !reflect.DeepEqual(values, h[name]) {
-				t.Fatalf("header %q: got %q, want %q", name, values, h[name])
-			}
-			for _, v := range values {
-				size += len(name) + len(v) + 4
-			}
-		}
-		if size > p.DeliveredSize(0) {
-			t.Fatalf("delivered headers take %d bytes, reserved are %d", size, p.DeliveredSize(0))
-		}
 	})
 }
 

@@ -8,36 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// Header is one user header as the producer wrote it. A name may come more than once.
+// Header is one user header as the producer wrote it. A name may occur more than once.
 type Header struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// CheckHeaders reads user headers that came beside the tags, not among them, as over HTTP: any Tarry-* or Nats-* name
-// is refused. The result has the fixed order of Push.Headers.
-func CheckHeaders(h map[string][]string) ([]Header, error) {
-	if len(h) == 0 {
-		return nil, nil
-	}
-	var l headerList
-	for name, values := range h {
-		if hasPrefixFold(name, "tarry-") {
-			l.refuse(name,
-				&Error{Word: WordHeader, Field: quoteName(name), Detail: "is a tag; it has a field of its own here"})
-			continue
-		}
-		l.add(name, values)
-	}
-	return l.finish()
-}
-
-// headerList gathers user headers. Maps have no order, so of several mistakes it keeps the one with the lowest name.
+// headerList collects user headers. Maps have no order, so of several errors it keeps the one for the lowest name.
 type headerList struct {
 	list []Header
 	size int
 	bad  *Error
-	name string // of the header that is bad
+	name string // of the bad header
 }
 
 func (l *headerList) refuse(name string, e *Error) {
@@ -81,7 +63,8 @@ func (l *headerList) finish() ([]Header, error) {
 	return l.list, nil
 }
 
-// compareNames orders without case; names that differ only in case by their bytes, so that the order is one.
+// compareNames orders names without regard to case, and names that differ only in case by their bytes, so that the
+// order is total.
 func compareNames(a, b Header) int {
 	if c := foldCompare(a.Name, b.Name); c != 0 {
 		return c
@@ -94,7 +77,8 @@ const (
 	headerFrame = len("NATS/1.0\r\n\r\n")
 )
 
-// DeliveredSize is the most that the delivered message can take on the wire, headers and body, as max_payload counts.
+// DeliveredSize returns the largest size that the delivered message can have on the wire, headers and body, as
+// max_payload counts.
 func (p *Push) DeliveredSize(body int) int {
 	id := len(p.ID)
 	if id == 0 {
@@ -105,8 +89,8 @@ func (p *Push) DeliveredSize(body int) int {
 	size += len(HeaderMsgID) + maxUIDText + headerLine
 	size += len(HeaderDue) + len("253370764800000") + headerLine
 	size += len(HeaderAttempt) + len("65535") + headerLine
-	size += len(HeaderSubject) + len(p.Topic) + headerLine // where it leaves on another
-	retry := RetryRoom                                     // the topic may give it one
+	size += len(HeaderSubject) + len(p.Topic) + headerLine // where it leaves on another subject
+	retry := RetryRoom                                     // the topic may have one
 	if !p.Retry.Empty() {
 		retry = len(p.Retry.String())
 	}
@@ -123,8 +107,8 @@ func (p *Push) DeliveredSize(body int) int {
 	return size
 }
 
-// CheckSize refuses a push whose delivery would exceed the server's max_payload: the headers tarry adds count too, so
-// the limit is a little below what the same producer may publish itself.
+// CheckSize refuses a push whose delivery would exceed the server's max_payload. The headers that tarry adds count too,
+// so the limit is a little below what the same producer may publish itself.
 func (p *Push) CheckSize(body int, maxPayload int64) error {
 	if size := p.DeliveredSize(body); maxPayload > 0 && int64(size) > maxPayload {
 		return &Error{Word: WordTooLarge, Field: FieldBody,
@@ -134,8 +118,8 @@ func (p *Push) CheckSize(body int, maxPayload int64) error {
 	return nil
 }
 
-// CheckStatus refuses a Status header beside an empty body. Client libraries take such a message for a word of the
-// server's ("no responders", "no messages"), so no consumer would ever see it.
+// CheckStatus refuses a Status header beside an empty body. Client libraries take that message for a status message
+// from the server ("no responders", "no messages"), so no consumer would ever see it.
 func (p *Push) CheckStatus(body int) error {
 	if body > 0 {
 		return nil
@@ -150,7 +134,7 @@ func (p *Push) CheckStatus(body int) error {
 	return nil
 }
 
-// valueProblem completes the sentence "<header> ..." or returns "".
+// valueProblem returns the end of the sentence "<header> ...", or "".
 func valueProblem(v string) string {
 	for i := range len(v) {
 		if v[i] < ' ' || v[i] == 0x7f {
@@ -163,7 +147,7 @@ func valueProblem(v string) string {
 	return ""
 }
 
-// IsHeaderName reports whether a client could have sent a header of this name, and can read it back.
+// IsHeaderName reports whether a client can send a header of this name and read it back.
 func IsHeaderName(name string) bool { return isToken(name) }
 
 // isToken accepts the names that every NATS client writes and reads back unchanged: those of HTTP (RFC 9110, token).
@@ -180,7 +164,7 @@ func isToken(name string) bool {
 	return name != ""
 }
 
-// quoteName shortens a header's name for an error. It is a token, or quoted.
+// quoteName shortens a header's name for an error. A name that is no token is quoted.
 func quoteName(name string) string {
 	if isToken(name) && len(name) <= 64 {
 		return name
@@ -188,7 +172,7 @@ func quoteName(name string) string {
 	return quote(name)
 }
 
-// hasPrefixFold compares ASCII without case; lower must be lower case.
+// hasPrefixFold reports whether s begins with lower, ignoring ASCII case; lower must be lower case.
 func hasPrefixFold(s, lower string) bool {
 	if len(s) < len(lower) {
 		return false

@@ -1,11 +1,8 @@
 package wire
 
-import (
-	"bytes"
-	"fmt"
-)
+import "fmt"
 
-// What can be wrong with a JSON request beyond the options of a push.
+// The errors of a JSON request beyond those of a push's options.
 const (
 	WordJSON          = "invalid_json"
 	WordUnknownField  = "unknown_field"
@@ -13,16 +10,17 @@ const (
 	WordBody          = "invalid_body"
 )
 
-// MaxBatch is how many messages one batch holds at most.
+// MaxBatch is the maximum number of messages in a batch.
 const MaxBatch = 1000
 
-// shortest is how many bytes a push takes at least in a batch, with its comma: room for the items is made at once.
+// shortest is the minimum size of a push in a batch, with its comma. It bounds the number of items to allocate in
+// advance.
 const shortest = len(`{"topic":"a","delay":0},`)
 
-// PushItem is one push of a request: what was asked for, or why it is refused.
+// PushItem is one push of a request: the push itself, or the reason for its refusal.
 type PushItem struct {
 	Push Push
-	Body []byte // shares the memory of the request where nothing had to be unescaped
+	Body []byte // shares the request's memory if nothing had to be unescaped
 	Err  error  // an *Error
 }
 
@@ -33,10 +31,10 @@ type PushItem struct {
 //	 "id", "key", "on_duplicate", "deliver", "reason": "text", "priority", "attempt": 1, "ttl",
 //	 "max_wait":"1h" | 3600000, "retry":"0,2m,10m*5~20%" | [0, "2m", 600000]}
 //
-// Every field is optional but the topic and one of delay and at, and of these two with an attempt of 2 or more, which
-// then waits by its schedule of retries; null is the same as absent, but for body_json: there it is the body, four
-// bytes. An unknown or repeated field refuses the push, as does one that is not supported yet. Sizes and the ten-year
-// limit are for the caller (CheckSize, CheckDue).
+// The topic and exactly one of delay and at are required; all other fields are optional. With an attempt of 2 or more,
+// delay and at may both be absent: the push then waits according to its schedule of retries. A null is the same as an
+// absent field, except for body_json, where it is the body, four bytes. A push with an unknown, repeated or not yet
+// supported field is refused. The caller checks sizes and the ten-year limit (CheckSize, CheckDue).
 func DecodePush(data []byte, prefix string) PushItem {
 	s := scanner{b: data}
 	item := s.push(prefix)
@@ -46,8 +44,8 @@ func DecodePush(data []byte, prefix string) PushItem {
 	return item
 }
 
-// DecodeBatch reads {"messages":[push, ...]}, at most MaxBatch of them. A refused push stands in its place; the error
-// is about the request as a whole.
+// DecodeBatch reads {"messages":[push, ...]}, at most MaxBatch of them. A refused push keeps its position in the
+// result; the error concerns the request as a whole.
 func DecodeBatch(data []byte, prefix string) ([]PushItem, error) {
 	var (
 		s     = scanner{b: data}
@@ -102,7 +100,7 @@ func DecodeBatch(data []byte, prefix string) ([]PushItem, error) {
 	return items, nil
 }
 
-// IsBatch reports whether a request is a batch rather than one push, by the name of its first field.
+// IsBatch reports whether a request is a batch rather than one push, judging by the name of its first field.
 func IsBatch(data []byte) bool {
 	s := scanner{b: data}
 	if !s.need('{') || s.next() != '"' {
@@ -110,18 +108,4 @@ func IsBatch(data []byte) bool {
 	}
 	name, _ := s.text()
 	return string(name) == "messages"
-}
-
-// DecodeRef reads {"id":"...","topic":"...","key":"..."}: which message a cancel or a look-up means.
-func DecodeRef(data []byte) (n Named, err error) {
-	if len(bytes.TrimSpace(data)) == 0 {
-		return Named{}, &Error{Word: WordJSON, Field: "request", Detail: "is empty"}
-	}
-	if err = decode(data, "a look-up", nameFields, n.read); err == nil {
-		err = n.check()
-	}
-	if err != nil {
-		return Named{}, err
-	}
-	return n, nil
 }

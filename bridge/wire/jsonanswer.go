@@ -7,31 +7,33 @@ import (
 	"unicode/utf8"
 )
 
-// Answer is the answer to a kept push: 201, or 200 with Duplicate when the same push had been kept before, or with
-// Merged.
+// Answer is the answer to a stored push: status 201, or 200 with Duplicate when the same push had been stored before,
+// or with Merged.
 type Answer struct {
-	ID        string // what the user calls it, else the uid
+	ID        string // the producer's id, else the uid
 	UID       string
 	Due       int64 // unix milliseconds
 	State     string
 	Version   uint64
 	Durable   string // "redis" or "journal"
 	Duplicate bool
-	Merged    bool // it went into a message that waited
-	// NameUnchecked: it was kept although the journal did not answer whether its name was used before.
+	Merged    bool // it was merged into a waiting message
+	// NameUnchecked reports that the push was stored although the journal did not answer whether its name had been used
+	// before.
 	NameUnchecked bool
 }
 
-// What the answer to a push promises.
+// The durability that the answer to a push promises.
 const (
-	// DurableRedis: it is in Redis, with Redis's own durability.
+	// DurableRedis means that the message is in Redis, with Redis's own durability.
 	DurableRedis = "redis"
-	// DurableJournal: the journal has committed it; it outlives Redis.
+	// DurableJournal means that the journal has committed the message, which survives the loss of Redis.
 	DurableJournal = "journal"
 )
 
-// Problem is every answer that is not a success: a status as in HTTP, a stable word, a sentence. An unknown outcome
-// carries the id under which the push is repeated safely; a conflict names the message that is in the way.
+// Problem is every answer other than a success: a status as in HTTP, a stable word and a sentence. After an unknown
+// outcome it carries the id under which the push can safely be repeated; after a conflict it names the conflicting
+// message.
 type Problem struct {
 	Status int    `json:"-"`
 	Word   string `json:"error"`
@@ -40,19 +42,19 @@ type Problem struct {
 	UID    string `json:"uid,omitempty"`
 	State  string `json:"state,omitempty"`
 	Due    string `json:"due,omitempty"`
-	// At is when the message in the way ended.
+	// At is when the conflicting message ended.
 	At string `json:"at,omitempty"`
-	// Version is the message's version, where another was asked for.
+	// Version is the message's version, if the request expected another one.
 	Version uint64 `json:"version,omitempty"`
-	// Bucket is the bucket that does not answer, where others do.
+	// Bucket is the bucket that does not answer, while others do.
 	Bucket *int `json:"bucket,omitempty"`
-	// Report is what an operation on many had done before it failed.
+	// Report is what an operation on many messages had done before it failed.
 	Report *Report `json:"report,omitempty"`
-	// Candidates are the messages that an ambiguous id may mean, of those that the caller may see.
+	// Candidates are the messages that an ambiguous id may refer to, as far as the caller may see them.
 	Candidates []Candidate `json:"candidates,omitempty"`
 }
 
-// Candidate is a message that an ambiguous id may mean.
+// Candidate is a message that an ambiguous id may refer to.
 type Candidate struct {
 	Topic string `json:"topic"`
 	Key   string `json:"key"`
@@ -60,7 +62,8 @@ type Candidate struct {
 	State string `json:"state"`
 }
 
-// Canceled answers a cancel: this delivery never comes. Attempt is its number; above 1, earlier ones were delivered.
+// Canceled is the answer to a cancel: this delivery will not happen. Attempt is its number; above 1, earlier attempts
+// were delivered.
 type Canceled struct {
 	ID      string `json:"id"`
 	UID     string `json:"uid"`
@@ -72,7 +75,34 @@ type Canceled struct {
 	Attempt uint32 `json:"attempt,omitempty"`
 }
 
-// Info answers a look-up. Body is there when it is text, BodyBase64 when it is not; both are absent for a message whose
+// Rescheduled is the answer to a change of a waiting message: the message after the change.
+type Rescheduled struct {
+	ID       string `json:"id"`
+	UID      string `json:"uid"`
+	State    string `json:"state"`
+	Due      string `json:"due"`
+	Version  uint64 `json:"version"`
+	Priority uint8  `json:"priority"`
+	Topic    string `json:"topic"`
+}
+
+// Report is the answer to an operation on many messages: what it did, or in a dry run would do. Matches not counted
+// elsewhere were not attempted because the operation stopped early.
+type Report struct {
+	DryRun  bool `json:"dry_run,omitempty"`
+	Looked  int  `json:"looked"`
+	Matched int  `json:"matched"`
+	Done    int  `json:"done"`
+	// InFlight, Maybe and Ended were not changed: they were being delivered, may have been delivered, or had ended. The
+	// store did not answer for those in Failed; some of them may have been changed only if the report accompanies
+	// outcome_unknown.
+	InFlight int `json:"in_flight"`
+	Maybe    int `json:"maybe_delivered"`
+	Ended    int `json:"ended"`
+	Failed   int `json:"failed"`
+}
+
+// Info is the answer to a look-up. A text body is in Body, any other in BodyBase64; both are absent if the message's
 // body is no longer kept.
 type Info struct {
 	ID         string              `json:"id"`
@@ -97,11 +127,11 @@ type Info struct {
 	Headers    map[string][]string `json:"headers,omitempty"`
 	Body       *string             `json:"body,omitempty"`
 	BodyBase64 []byte              `json:"body_base64,omitempty"`
-	// BodyOmitted: there is a body, too large for this answer.
+	// BodyOmitted reports that the message has a body that is too large for this answer.
 	BodyOmitted bool `json:"body_omitted,omitempty"`
 }
 
-// SetBody puts a body in the field that keeps it whole.
+// SetBody stores a body in the field that preserves all its bytes.
 func (i *Info) SetBody(body []byte) {
 	if utf8.Valid(body) {
 		text := string(body)
@@ -111,7 +141,8 @@ func (i *Info) SetBody(body []byte) {
 	i.BodyBase64 = body
 }
 
-// FormatTime writes unix milliseconds as RFC 3339 in UTC with milliseconds, as every answer does; 0 is no time.
+// FormatTime writes unix milliseconds as RFC 3339 in UTC with milliseconds, as all answers do; 0 means no time and
+// gives "".
 func FormatTime(ms int64) string {
 	if ms == 0 {
 		return ""
@@ -119,7 +150,7 @@ func FormatTime(ms int64) string {
 	return string(appendTime(make([]byte, 0, len("2006-01-02T15:04:05.000Z")), ms))
 }
 
-// appendTime writes the whole seconds in the one form that the time package has a short way for.
+// appendTime writes the whole seconds in the form for which the time package has a fast path.
 func appendTime(b []byte, ms int64) []byte {
 	t := time.UnixMilli(ms).UTC()
 	b = t.AppendFormat(b, time.RFC3339)
@@ -127,7 +158,7 @@ func appendTime(b []byte, ms int64) []byte {
 	return append(b[:len(b)-1], '.', byte('0'+fraction/100), byte('0'+fraction/10%10), byte('0'+fraction%10), 'Z')
 }
 
-// AppendAnswer appends a's JSON to b. Pushes come in batches of a thousand, so it goes without reflection.
+// AppendAnswer appends a's JSON to b. It avoids reflection because pushes come in batches of a thousand.
 func AppendAnswer(b []byte, a *Answer) []byte {
 	b = appendString(append(b, `{"id":`...), a.ID)
 	b = appendString(append(b, `,"uid":`...), a.UID)
@@ -156,7 +187,7 @@ func AppendProblem(b []byte, p *Problem) []byte {
 	return append(b, text...)
 }
 
-// Result is one push's outcome in the answer to a batch: one of the two.
+// Result is the outcome of one push in the answer to a batch: either an answer or a problem.
 type Result struct {
 	Answer  Answer
 	Problem *Problem
@@ -178,7 +209,7 @@ func AppendResults(b []byte, results []Result) []byte {
 	return append(b, `]}`...)
 }
 
-// appendString writes a JSON string; plain ASCII without a detour.
+// appendString writes a JSON string, plain ASCII by a fast path.
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {

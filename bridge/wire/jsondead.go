@@ -2,16 +2,17 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
-// DeadOrder says which dead messages get another life, and how; or which are purged.
+// DeadOrder selects the dead messages to requeue, and says how, or the ones to purge.
 type DeadOrder struct {
-	// One message, several, or a selection: topic, when they died, all.
+	// One message, several messages, or a selection by topic and time of death, or all.
 	One      Named
 	IDs      []string
 	Topic    string // a pattern; empty: all
-	From, To When   // bounds of when they died, both inclusive; a duration counts back from now
+	From, To When   // bounds of the time of death, both inclusive; a duration counts back from now
 	HasFrom  bool
 	HasTo    bool
 	Older    time.Duration // died at least that long ago
@@ -26,104 +27,66 @@ type DeadOrder struct {
 	DryRun     bool
 }
 
-// Selects reports whether the order picks messages by topic and time, rather than naming them.
+// Selects reports whether the order selects messages by topic and time rather than naming them.
 func (o *DeadOrder) Selects() bool { return o.One.ID == "" && o.IDs == nil }
 
-var (
-	deadFields = []string{FieldID, FieldKey, FieldIDs, FieldTopic, FieldFrom, FieldTo, FieldOlder,
-		FieldAll, FieldDryRun}
-	requeueFields = []string{FieldDelay, FieldBody, fieldBase64, fieldJSON, FieldHeaders}
-)
-
-// DecodeDeadOrder reads which dead messages are requeued, and how:
+// DecodeDeadOrder reads which dead messages to requeue, and how:
 //
 //	{"id":"order-7131", "topic":"orders.created", "key":"customer-9"} | {"ids":["...", ...]} (at most MaxIDs)
-//	| {"topic":"orders.>", "from":"2h", "to":"2030-01-31T08:00:00Z"} | {"topic":"orders.>", "older":"1d"} | {"all":true}
+//	| {"topic":"orders.>", "from":"2h", "to":"2030-01-31T08:00:00Z"} | {"topic":"orders.>", "older":"1d"}
+//	| {"all":true}
 //
-// and "delay":"20m", "dry_run":true; with one id alone also "body" | "body_base64" | "body_json" and "headers". From
-// and to bound when they died: times, or durations back from now.
+// and "delay":"20m", "dry_run":true; with a single id also "body" | "body_base64" | "body_json" and "headers". From and
+// to bound the time of death: times, or durations back from now.
 func DecodeDeadOrder(data []byte) (DeadOrder, error) {
-	return decodeDead(data, "a requeue", join(deadFields, requeueFields))
+	return decode(data, "a requeue", func(o *DeadOrder) []field {
+		return slices.Concat(o.fields(), []field{
+			{FieldDelay, func(f *fields) { o.Delay = parsed(f, f.span, ParseDelay) }},
+		}, content(&o.Headers, &o.HasHeaders, &o.Body, &o.HasBody))
+	}, (*DeadOrder).check)
 }
 
-// DecodePurge reads which dead messages are purged: DecodeDeadOrder without what is about another life.
-func DecodePurge(data []byte) (DeadOrder, error) { return decodeDead(data, "a purge", deadFields) }
-
-func decodeDead(data []byte, what string, names []string) (DeadOrder, error) {
-	var o DeadOrder
-	err := decode(data, what, names, o.read)
-	if err == nil {
-		err = o.check()
-	}
-	if err != nil {
-		return DeadOrder{}, err
-	}
-	return o, nil
+// DecodePurge reads which dead messages to purge. It accepts the fields of DecodeDeadOrder that select messages.
+func DecodePurge(data []byte) (DeadOrder, error) {
+	return decode(data, "a purge", (*DeadOrder).fields, (*DeadOrder).check)
 }
 
-func (o *DeadOrder) read(f *fields, field string) {
-	switch field {
-	case FieldID, FieldKey:
-		o.One.read(f, field)
-		if field == FieldID && o.One.ID == "" {
-			f.refuse(&Error{Word: WordID, Field: FieldID, Detail: "is empty"})
-		}
-	case FieldIDs:
-		o.IDs = f.ids()
-	case FieldTopic: // of one message its own, else a pattern: check knows which
-		o.Topic = f.pattern()
-	case FieldFrom:
-		o.From, o.HasFrom = f.when(field), true
-	case FieldTo:
-		o.To, o.HasTo = f.when(field), true
-	case FieldOlder, FieldDelay:
-		text, ok := f.span(field)
-		if !ok {
-			return
-		}
-		d, err := ParseSpan(text, field)
-		f.refuseErr(err)
-		if field == FieldDelay {
-			o.Delay = d
-			return
-		}
-		o.Older, o.HasOlder = d, true
-	case FieldAll:
-		o.All = f.bool(field)
-	case FieldDryRun:
-		o.DryRun = f.bool(field)
-	case FieldBody, fieldBase64, fieldJSON:
-		o.Body, o.HasBody = f.body(field), true
-	case FieldHeaders:
-		o.Headers, o.HasHeaders = f.headers(), true
+func (o *DeadOrder) fields() []field {
+	return []field{
+		{FieldID, func(f *fields) {
+			if o.One.ID, _ = f.string(); o.One.ID == "" {
+				f.invalid("is empty")
+			}
+		}},
+		{FieldKey, func(f *fields) { o.One.Key, o.One.Keyed = f.string() }},
+		{FieldIDs, func(f *fields) { o.IDs = f.ids() }},
+		// the topic of one message, else a pattern: check distinguishes them
+		{FieldTopic, func(f *fields) { o.Topic = f.checked(CheckPattern) }},
+		{FieldFrom, func(f *fields) { o.From, o.HasFrom = f.when(), true }},
+		{FieldTo, func(f *fields) { o.To, o.HasTo = f.when(), true }},
+		{FieldOlder, func(f *fields) {
+			older := func(text string) (time.Duration, error) { return ParseSpan(text, FieldOlder) }
+			o.Older, o.HasOlder = parsed(f, f.span, older), true
+		}},
+		{FieldAll, func(f *fields) { o.All = f.bool() }},
+		{FieldDryRun, func(f *fields) { o.DryRun = f.bool() }},
 	}
 }
 
 // ids reads a list of names.
 func (f *fields) ids() []string {
-	if f.s.next() != '[' {
-		f.s.skip(1)
-		f.refuse(invalid(FieldIDs, "are not a list of strings"))
-		return nil
-	}
 	list := []string{}
-	f.s.array(func() {
-		switch {
-		case f.s.next() != '"':
+	f.list(MaxIDs, func() {
+		if f.s.next() != '"' {
 			f.s.skip(2)
-			f.refuse(invalid(FieldIDs, "hold what is not a string"))
-			return
-		case len(list) >= MaxIDs:
-			f.s.skip(2)
-			f.refuse(&Error{Word: WordTooLarge, Field: FieldIDs,
-				Detail: fmt.Sprintf("are more than the limit of %d", MaxIDs)})
+			f.invalid("hold what is not a string")
 			return
 		}
-		v, _ := f.s.text()
-		if len(v) == 0 {
-			f.refuse(invalid(FieldIDs, "hold an empty string"))
+		id, ok := f.string()
+		if ok && id == "" {
+			f.invalid("hold an empty string")
 		}
-		list = append(list, string(v))
+		list = append(list, id)
 	})
 	return list
 }

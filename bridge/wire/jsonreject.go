@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Rejected is a push by tag that NATS had acknowledged and tarry refused.
+// Rejected is a push by tag that NATS acknowledged and tarry refused.
 type Rejected struct {
 	Sequence uint64 `json:"sequence"` // in the stream of rejects
 	At       string `json:"at"`
@@ -17,14 +17,14 @@ type Rejected struct {
 	Word     string `json:"reason"` // the word of the problem
 	Detail   string `json:"detail"`
 	Size     int    `json:"size"` // of the body
-	// Incomplete: it lacks a part of what was sent, and cannot be pushed again.
+	// Incomplete reports that a part of the original message is missing, so that it cannot be pushed again.
 	Incomplete bool                `json:"incomplete,omitempty"`
 	Headers    map[string][]string `json:"headers,omitempty"` // as sent; not in lists, and neither is the body
 	Body       *string             `json:"body,omitempty"`
 	BodyBase64 []byte              `json:"body_base64,omitempty"`
 }
 
-// SetBody puts a body in the field that keeps it whole.
+// SetBody stores a body in the field that preserves all its bytes.
 func (r *Rejected) SetBody(body []byte) {
 	if utf8.Valid(body) {
 		text := string(body)
@@ -34,13 +34,13 @@ func (r *Rejected) SetBody(body []byte) {
 	r.BodyBase64 = body
 }
 
-// RejectOrder says which rejects are pushed again, and with what changes.
+// RejectOrder selects the rejects to push again, and says with what changes.
 type RejectOrder struct {
 	Sequence  uint64   // one, or
 	Sequences []uint64 // several
-	Topic     string   // in place of the one that was sent; empty: that one
-	Set       []Header // headers in place of those of the same name
-	Drop      []string // headers that are left out
+	Topic     string   // replaces the topic that was sent; empty: unchanged
+	Set       []Header // replace the headers of the same name
+	Drop      []string // removed headers
 }
 
 // The fields of a RejectOrder.
@@ -56,89 +56,52 @@ const (
 	WordDrop      = "invalid_drop"
 )
 
-var rejectFields = []string{FieldSequence, FieldSequences, FieldTopic, FieldSet, FieldDrop}
-
-// maxChanges bounds the headers that an order changes.
+// maxChanges is the maximum number of headers that an order changes.
 const maxChanges = 100
 
-// DecodeRejectOrder reads which rejects are pushed again, and what is mended in them:
+// DecodeRejectOrder reads which rejects to push again, and with what changes:
 //
 //	{"sequence":12 | "sequences":[12, ...] (at most MaxIDs), "topic":"orders.remind",
 //	 "set":{"Tarry-Delay":"20m"}, "drop":["Tarry-Dealy"]}
 func DecodeRejectOrder(data []byte, prefix string) (RejectOrder, error) {
-	var o RejectOrder
-	err := decode(data, "a requeue of rejects", rejectFields, func(f *fields, field string) {
-		o.read(f, field, prefix)
-	})
-	if err == nil {
-		err = o.check()
-	}
-	if err != nil {
-		return RejectOrder{}, err
-	}
-	return o, nil
-}
-
-func (o *RejectOrder) read(f *fields, field, prefix string) {
-	switch field {
-	case FieldSequence:
-		o.Sequence = f.sequence(field)
-	case FieldSequences:
-		o.Sequences = []uint64{}
-		f.list(field, MaxIDs, func() { o.Sequences = append(o.Sequences, f.sequence(field)) })
-	case FieldTopic:
-		if topic, ok := f.string(field); ok {
-			f.refuseErr(CheckTarget(topic, prefix))
-			o.Topic = topic
+	return decode(data, "a requeue of rejects", func(o *RejectOrder) []field {
+		return []field{
+			{FieldSequence, func(f *fields) { o.Sequence = f.sequence() }},
+			{FieldSequences, func(f *fields) {
+				o.Sequences = []uint64{}
+				f.list(MaxIDs, func() { o.Sequences = append(o.Sequences, f.sequence()) })
+			}},
+			{FieldTopic, func(f *fields) {
+				o.Topic = f.checked(func(topic string) error { return CheckTarget(topic, prefix) })
+			}},
+			{FieldSet, func(f *fields) { o.Set = f.replaced() }},
+			{FieldDrop, func(f *fields) {
+				f.list(maxChanges, func() {
+					if name, ok := f.string(); ok {
+						o.Drop = append(o.Drop, name)
+					}
+				})
+			}},
 		}
-	case FieldSet:
-		o.Set = f.replaced()
-	case FieldDrop:
-		f.list(field, maxChanges, func() {
-			if name, ok := f.string(field); ok {
-				o.Drop = append(o.Drop, name)
-			}
-		})
-	}
+	}, (*RejectOrder).check)
 }
 
-// sequence reads a place in a stream.
-func (f *fields) sequence(field string) uint64 {
-	text, ok := f.number(field)
-	if !ok {
-		return 0
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || n == 0 {
-		f.refuse(invalid(field, quote(text)+" is not a whole number from 1"))
-	}
-	return n
-}
-
-// list reads a list of at most limit elements.
-func (f *fields) list(field string, limit int, element func()) {
-	if f.s.next() != '[' {
-		f.s.skip(1)
-		f.refuse(invalid(field, "are not a list"))
-		return
-	}
-	n := 0
-	f.s.array(func() {
-		if n++; n > limit {
-			f.s.skip(2)
-			f.refuse(
-				&Error{Word: WordTooLarge, Field: field, Detail: fmt.Sprintf("are more than the limit of %d", limit)})
-			return
+// sequence reads a stream sequence.
+func (f *fields) sequence() uint64 {
+	return parsed(f, f.number, func(text string) (uint64, error) {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || n == 0 {
+			return 0, invalid(f.name, quote(text)+" is not a whole number from 1")
 		}
-		element()
+		return n, nil
 	})
 }
 
-// replaced reads the headers that replace others: a string each.
+// replaced reads the headers that replace others; each value is a string.
 func (f *fields) replaced() (set []Header) {
 	if f.s.next() != '{' {
 		f.s.skip(1)
-		f.refuse(invalid(FieldSet, "is not an object of strings"))
+		f.invalid("is not an object of strings")
 		return nil
 	}
 	f.s.object(func(raw []byte) {
@@ -179,7 +142,7 @@ func (o *RejectOrder) check() error {
 	return nil
 }
 
-// Change returns headers with what the order sets and drops; names match without case.
+// Change returns headers with the order's changes applied; names match without case.
 func (o *RejectOrder) Change(headers map[string][]string) map[string][]string {
 	out := make(map[string][]string, len(headers)+len(o.Set))
 	gone := func(name string) bool {

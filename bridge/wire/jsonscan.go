@@ -8,16 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// scanner reads JSON (RFC 8259) strictly, in one pass and without reflection: a batch of a thousand pushes is read
-// faster than Redis can take it. What encoding/json would bend it refuses: a lone surrogate, bytes that are not UTF-8.
-// The first mistake in the JSON itself stops it for good; the callers check bad once, at the end.
+// scanner reads JSON (RFC 8259) strictly, in one pass and without reflection: it reads a batch of a thousand pushes
+// faster than Redis can store it. It refuses input that encoding/json would repair: a lone surrogate, bytes that are
+// not UTF-8. The first error in the JSON itself stops it for good; callers check bad once, at the end.
 type scanner struct {
 	b   []byte
 	i   int
 	bad *Error
 }
 
-// maxDepth bounds the nesting of what is skipped.
+// maxDepth is the maximum nesting of a skipped value.
 const maxDepth = 32
 
 func (s *scanner) fail(what string) {
@@ -28,7 +28,7 @@ func (s *scanner) fail(what string) {
 	s.i = len(s.b) // nothing more is read
 }
 
-// next skips blanks and shows the byte that comes, 0 at the end.
+// next skips blanks and returns the next byte without consuming it, or 0 at the end.
 func (s *scanner) next() byte {
 	for s.i < len(s.b) {
 		switch c := s.b[s.i]; c {
@@ -58,14 +58,14 @@ func (s *scanner) need(c byte) bool {
 	return false
 }
 
-// end refuses whatever follows the one value of a request.
+// end refuses anything that follows the one value of a request.
 func (s *scanner) end() {
 	if s.next(); s.bad == nil && s.i < len(s.b) {
 		s.fail("more text")
 	}
 }
 
-// object calls field for every name; field reads the value.
+// object calls field with every name; field must read the value.
 func (s *scanner) object(field func(name []byte)) {
 	if !s.need('{') || s.take('}') {
 		return
@@ -86,7 +86,7 @@ func (s *scanner) object(field func(name []byte)) {
 	}
 }
 
-// array calls element before every element; element reads it.
+// array calls element before every element; element must read it.
 func (s *scanner) array(element func()) {
 	if !s.need('[') || s.take(']') {
 		return
@@ -100,7 +100,7 @@ func (s *scanner) array(element func()) {
 	}
 }
 
-// text reads a string. It shares the input where nothing is escaped, and reports that in shared.
+// text reads a string. The result shares the input if nothing is escaped; shared reports whether it does.
 func (s *scanner) text() (value []byte, shared bool) {
 	if !s.need('"') {
 		return nil, false
@@ -129,15 +129,16 @@ func (s *scanner) text() (value []byte, shared bool) {
 	return nil, false
 }
 
-// plain is how many bytes at the start of b are surely neither quote, backslash, control character nor beyond ASCII. It
-// looks at eight at a time: bodies are most of a request, and byte by byte they took half the time of reading it.
+// plain returns a number of bytes at the start of b that are certainly neither quote, backslash, control character nor
+// non-ASCII. It examines eight bytes at a time: bodies make up most of a request, and examining single bytes took half
+// the time of reading it.
 func plain(b []byte) int {
 	const each, high = 0x0101010101010101, 0x8080808080808080
 	i := 0
 	for ; i+8 <= len(b); i += 8 {
 		v := binary.LittleEndian.Uint64(b[i:])
-		// Subtracting borrows into the high bit of a byte that is too small: below a blank, or equal (zero after the
-		// xor).
+		// Subtracting borrows into the high bit of every byte that is too small: below a blank, or equal (zero after
+		// the xor).
 		if (v|(v-each*' ')|((v^each*'"')-each)|((v^each*'\\')-each))&high != 0 {
 			break
 		}
@@ -145,7 +146,7 @@ func plain(b []byte) int {
 	return i
 }
 
-// escaped goes on where text met the first backslash.
+// escaped continues text from the first backslash.
 func (s *scanner) escaped(start int) []byte {
 	out := append(make([]byte, 0, s.i-start+64), s.b[start:s.i]...)
 	for s.i < len(s.b) {
@@ -279,7 +280,7 @@ func (s *scanner) word() {
 	s.fail("an unknown word")
 }
 
-// null skips a null, which means "not given".
+// null skips a null, which means an absent value.
 func (s *scanner) null() bool {
 	if s.next() != 'n' {
 		return false
@@ -288,7 +289,7 @@ func (s *scanner) null() bool {
 	return true
 }
 
-// skip reads a value of any kind for its form alone.
+// skip reads a value of any kind, checking only its syntax.
 func (s *scanner) skip(depth int) {
 	if depth > maxDepth {
 		s.fail(fmt.Sprintf("more than %d levels", maxDepth))

@@ -2,25 +2,25 @@ package wire
 
 import "time"
 
-// The limits of what a producer may ask for. Each stands in the error that refuses the excess.
+// The limits on what a producer may ask for. Each is named in the error that refuses the excess.
 const (
 	MaxSubject  = 255                   // bytes of a topic, the intake prefix not counted
 	MaxPrefix   = 64                    // bytes of the intake prefix
 	MaxID       = 128                   // bytes of a client id
-	MaxKey      = 128                   // bytes of a business key
+	MaxKey      = 128                   // bytes of a key
 	MaxHeaders  = 32 << 10              // bytes of all user headers as they stand on the wire
-	MaxAttempt  = 65535                 // the highest number of a consumer's retry
-	MaxPriority = 255                   // high first
+	MaxAttempt  = 65535                 // the highest number for a consumer's retry
+	MaxPriority = 255                   // the highest leaves first
 	MaxDelay    = 3653 * 24 * time.Hour // ten years, leap days included; also the longest TTL and max_wait
 	maxTimeText = 64                    // bytes of a delay, a time or a TTL as text
-	maxUIDText  = 64                    // no uid is longer; used to reserve room in a delivered message
+	maxUIDText  = 64                    // the longest uid; reserves room in a delivered message
 
-	// SecondsBelow is the number under which an integer time is taken for seconds and refused: as milliseconds it would
+	// SecondsBelow is the number below which an integer time is taken for seconds and refused: as milliseconds it would
 	// lie before March 1973, as seconds it reaches the year 5138.
 	SecondsBelow = 100_000_000_000
 )
 
-// The headers that carry tags. Names match without case; these are the spellings tarry writes.
+// The headers that carry tags. Names match without case; tarry writes these spellings.
 const (
 	HeaderDelay       = "Tarry-Delay"
 	HeaderAt          = "Tarry-At"
@@ -34,25 +34,25 @@ const (
 	HeaderDeliver     = "Tarry-Deliver"
 	HeaderAttempt     = "Tarry-Attempt"
 
-	// Written by tarry on what it delivers or rejects; dropped from a push.
+	// tarry writes these headers on the messages it delivers or rejects, and drops them from a push.
 	HeaderDue     = "Tarry-Due"
 	HeaderSubject = "Tarry-Subject" // the topic, on what left elsewhere
 
-	// HeaderReason says why. Tarry writes it on what it rejects; on a consumer's retry the consumer does, and it is
+	// HeaderReason holds a reason. tarry writes it on a reject. On a consumer's retry the consumer writes it, and it is
 	// delivered with the retry. From any other push it is dropped.
 	HeaderReason = "Tarry-Reason"
-	// HeaderIncomplete stands, as true, on a reject that lacks a part of what was sent.
+	// HeaderIncomplete is "true" on a reject that lacks a part of the original message.
 	HeaderIncomplete = "Tarry-Incomplete"
 
-	// HeaderMsgID is the deduplication header of NATS. On the intake it names one publish of the client, on a delivered
+	// HeaderMsgID is the deduplication header of NATS. On the intake it names one publish of the client; on a delivered
 	// message it is the uid.
 	HeaderMsgID = "Nats-Msg-Id"
 
-	// headerStatus is what the server's own words carry in place of a body.
+	// headerStatus is the header of the server's status messages, which have no body.
 	headerStatus = "Status"
 )
 
-// The fields of a push by their JSON names, as errors call them when no header is involved.
+// The fields of a push by their JSON names, which errors use when no header is involved.
 const (
 	FieldTopic       = "topic"
 	FieldHeaders     = "headers"
@@ -74,7 +74,7 @@ const (
 // DefaultPrefix is the first part of every intake subject unless the settings name another.
 const DefaultPrefix = "delayed"
 
-// options lists every field that a tag can set, in the order in which they are judged, so that a push with two mistakes
+// options lists every field that a tag can set, in the order in which they are checked, so that a push with two errors
 // always gets the same answer.
 var options = [...]struct{ field, header string }{
 	{FieldRetry, HeaderRetry},

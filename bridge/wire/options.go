@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Options is the part of a push's content that is neither topic, headers nor body, in one fixed form: two pushes under
-// a name are the same one only where it is equal. A delay counts as its text, since the moment it means moves with
-// every retry; a time counts as the moment. The id, the key and the attempt are the name itself, and why a consumer
-// failed is not what it asks for.
+// Options returns the part of a push's content that is neither topic, headers nor body, in one fixed form. Two pushes
+// with one name are the same push only if their options are equal. A delay counts as its text, since its moment moves
+// with every repetition; a time counts as the moment. The id, the key and the attempt make up the name itself, and the
+// reason of a consumer's failure is not part of the request.
 func (p *Push) Options() string {
 	b := make([]byte, 0, 64)
 	switch {
@@ -41,7 +41,7 @@ func (p *Push) Options() string {
 	return string(b)
 }
 
-// CheckLimit refuses a push whose body and user headers together exceed the limit of whoever accepts it.
+// CheckLimit refuses a push whose body and user headers together exceed the limit of the component that accepts it.
 func (p *Push) CheckLimit(body, limit int) error {
 	size := body
 	for _, h := range p.Headers {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// The values of on_duplicate, and that of deliver which this version acts on.
+// The values of on_duplicate, and the one value of deliver that this version supports.
 const (
 	Reject   = "reject"
 	Keep     = "keep"
@@ -18,9 +18,9 @@ const (
 	MQ       = "mq"
 )
 
-// Push is what a producer asked for, as it was sent. It has been checked if it came from Decode; one built field by
-// field with Set is checked by Check. Either a delay or a time is given, or neither for a consumer's retry that waits
-// by its schedule.
+// Push is a producer's request as it was sent. Decode returns only checked pushes; a push built field by field with Set
+// is checked by Check. Either a delay or a time is given, or neither for a consumer's retry that waits according to its
+// schedule.
 type Push struct {
 	Topic     string
 	Delay     time.Duration // whole milliseconds
@@ -31,19 +31,19 @@ type Push struct {
 	ID          string
 	Key         string
 	OnDuplicate string        // empty where not sent, which means "reject"
-	MaxWait     time.Duration // of debounce; 0: no bound
+	MaxWait     time.Duration // of a debounce; 0: no bound
 	Deliver     string        // "mq" where sent, else empty: the topic's setting
 	Priority    uint8
 	TTL         time.Duration // 0: no limit
 	Attempt     int           // 0: not a consumer's retry
-	Retry       Retry         // empty: the topic's
-	Reason      string        // why the consumer failed; with an attempt of 2 or more alone
+	Retry       Retry         // empty: the topic's schedule
+	Reason      string        // the consumer's reason; only with an attempt of 2 or more
 
-	// Headers are the user's, tags removed, sorted by name without case; repeated names keep the order of their values.
+	// Headers are the user's, without tags, sorted by name without case; repeated names keep the order of their values.
 	Headers []Header
 }
 
-// Set reads one option by its JSON name from text, with the rules of the header of the same meaning.
+// Set sets one option, by its JSON name, from text, following the rules of the header of the same meaning.
 func (p *Push) Set(field, value string) (err error) {
 	switch field {
 	case FieldDelay:
@@ -82,14 +82,15 @@ func (p *Push) Set(field, value string) (err error) {
 	return err
 }
 
-// ByRetry reports whether the push waits by its schedule of retries, because it says nothing else.
+// ByRetry reports whether the push waits according to its schedule of retries, because it has neither a delay nor a
+// time.
 func (p *Push) ByRetry() bool { return p.DelayText == "" && !p.HasAt }
 
-// Merges reports whether the push may go into a message that waits.
+// Merges reports whether the push may be merged into a waiting message.
 func (p *Push) Merges() bool { return p.OnDuplicate != "" && p.OnDuplicate != Reject }
 
-// Check holds what single options cannot: a topic that may be delivered to, exactly one of delay and at (or none, with
-// an attempt of 2 or more), and options that go together.
+// Check checks the rules that span options: the topic may be delivered to, exactly one of delay and at is set (or
+// neither, with an attempt of 2 or more), and the options are compatible.
 func (p *Push) Check(prefix string) error {
 	if err := CheckTarget(p.Topic, prefix); err != nil {
 		return err
@@ -114,11 +115,11 @@ func (p *Push) Check(prefix string) error {
 	return nil
 }
 
-// CheckID accepts what a producer calls its message: 1 to 128 bytes of UTF-8 without control characters, and without
-// blanks at either end, which headers do not keep.
+// CheckID accepts a producer's id of a message: 1 to 128 bytes of UTF-8 without control characters, and without blanks
+// at either end, which headers do not keep.
 func CheckID(s string) error { return checkName(s, MaxID, WordID, FieldID) }
 
-// CheckKey accepts a business key, by the rules of an id.
+// CheckKey accepts a key, by the rules for an id.
 func CheckKey(s string) error { return checkName(s, MaxKey, WordKey, FieldKey) }
 
 func checkName(s string, limit int, word, field string) error {
@@ -140,7 +141,7 @@ func checkName(s string, limit int, word, field string) error {
 	return &Error{Word: word, Field: field, Detail: problem}
 }
 
-// CheckOnDuplicate accepts what a push can do when its name is taken.
+// CheckOnDuplicate accepts the actions that a push can request for the case that its name is taken.
 func CheckOnDuplicate(s string) error {
 	switch s {
 	case Reject, Keep, Replace, Debounce:
@@ -150,7 +151,7 @@ func CheckOnDuplicate(s string) error {
 		Detail: quote(s) + ` is unknown; want "reject", "keep", "replace" or "debounce"`}
 }
 
-// CheckDeliver accepts "mq". Pull is known by name and refused until it is built.
+// CheckDeliver accepts "mq". "pull" is a known value that is refused until it is supported.
 func CheckDeliver(s string) error {
 	switch s {
 	case MQ:
@@ -161,7 +162,8 @@ func CheckDeliver(s string) error {
 	return &Error{Word: WordDeliver, Field: FieldDeliver, Detail: quote(s) + ` is unknown; want "mq"`}
 }
 
-// ParsePriority reads 0 to 255; the higher leaves first among messages due in the same millisecond.
+// ParsePriority reads 0 to 255; of the messages due in the same millisecond the one with the higher priority leaves
+// first.
 func ParsePriority(s string) (uint8, error) {
 	n, ok := number(s, MaxPriority)
 	if !ok {

@@ -50,6 +50,11 @@ func TestRequests_AreUnderstoodAsTheLibraryMeansThem(t *testing.T) {
 					Jitter: 20}})},
 		"push and merge": {decodePush, push(wire.Push{Topic: "orders", Delay: time.Second, DelayText: "1s",
 			OnDuplicate: wire.Debounce, MaxWait: time.Minute})},
+		"push a batch": {func(data []byte) (any, error) { return wire.DecodeBatch(data, "delayed") }, []wire.PushItem{
+			push(wire.Push{Topic: "orders", Delay: time.Second, DelayText: "1s", ID: "a"}),
+			push(wire.Push{Topic: "orders", At: at2030, HasAt: true, Retry: wire.Retry{
+				Delays: []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}, Jitter: 20}}),
+		}},
 		"name": {func(data []byte) (any, error) {
 			return wire.DecodeRef(data)
 		}, wire.Named{ID: "a", Topic: "mail.x", Key: "k", Keyed: true}},

@@ -13,12 +13,12 @@ const (
 	MaxJitter    = 50   // percent
 	MaxReason    = 255  // bytes of a consumer's reason
 	maxRetryText = 2048 // bytes of a schedule as text; every schedule fits in its own form
-	// RetryRoom is what a delivered message keeps free for a schedule that its topic gives it: settings hold theirs to
-	// it.
+	// RetryRoom is the size that a delivered message reserves for a schedule set by its topic; the settings enforce it.
 	RetryRoom = 512
 )
 
-// Retry is a schedule of retries: the n-th waits the n-th delay, and after the last there is none. Its text is
+// Retry is a schedule of retries: the n-th retry waits the n-th delay, and after the last delay there is no further
+// retry. Its text is
 //
 //	0,0,2m,10m*5,1h,6h     delays, of which each may say how often it repeats
 //	exp(1s,1h,10)          the first, doubled each time up to the second, so many in all
@@ -46,7 +46,7 @@ func badRetry(problem string) *Error {
 
 const wantRetry = "want delays such as 0,2m,10m*5,1h, or exp(1s,1h,10), and ~20% behind them for jitter"
 
-// retry reads a schedule; the second result completes the sentence "retry ..." when it cannot.
+// retry reads a schedule; on failure the second result is the end of the sentence "retry ...".
 func retry(s string) (r Retry, problem string) {
 	switch {
 	case strings.Trim(s, " \t") == "":
@@ -75,7 +75,7 @@ func retry(s string) (r Retry, problem string) {
 	return r, ""
 }
 
-// listed reads delays with commas between them.
+// listed reads delays separated by commas.
 func listed(s string) (delays []time.Duration, problem string) {
 	for item := range strings.SplitSeq(s, ",") {
 		text, times, repeated := strings.Cut(strings.Trim(item, " \t"), "*")
@@ -103,7 +103,7 @@ func listed(s string) (delays []time.Duration, problem string) {
 
 var tooMany = fmt.Sprintf("has more delays than the limit of %d", MaxRetries)
 
-// doubled reads what follows "exp(".
+// doubled reads the arguments that follow "exp(".
 func doubled(s string) (delays []time.Duration, problem string) {
 	inside, closed := strings.CutSuffix(s, ")")
 	parts := strings.Split(inside, ",")
@@ -149,7 +149,8 @@ func RetryOf(delays []time.Duration) (Retry, error) {
 // Empty reports whether there is no schedule.
 func (r *Retry) Empty() bool { return len(r.Delays) == 0 }
 
-// String is the one text of a schedule, empty without one: three and more equal delays in a row are written once.
+// String returns the canonical text of a schedule, empty without one; three or more equal delays in a row are written
+// once.
 func (r Retry) String() string {
 	if len(r.Delays) == 0 {
 		return ""
@@ -177,9 +178,7 @@ func (r Retry) String() string {
 	return string(b)
 }
 
-// FormatDelay writes whole milliseconds as ParseDelay reads them, in the units that people use: 1d12h, 2m, 0.
-func FormatDelay(d time.Duration) string { return string(appendSpan(nil, d)) }
-
+// appendSpan appends whole milliseconds in the form that ParseDelay reads, in everyday units: 1d12h, 2m, 0.
 func appendSpan(b []byte, d time.Duration) []byte {
 	if d == 0 {
 		return append(b, '0')
@@ -196,8 +195,8 @@ func appendSpan(b []byte, d time.Duration) []byte {
 	return b
 }
 
-// CleanReason is why a consumer failed, as a header holds it: on one line, in UTF-8, cut to MaxReason bytes. It refuses
-// nothing, since a retry must not be lost over the text of an error.
+// CleanReason returns a consumer's reason in the form that a header holds: on one line, in UTF-8, truncated to
+// MaxReason bytes. It refuses nothing, since a retry must not be lost because of an error's text.
 func CleanReason(s string) string {
 	if len(s) > 2*MaxReason {
 		s = s[:2*MaxReason]

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// CheckSubject accepts what a message can be published to on any server and in any stream: 1 to 255 bytes of valid
-// UTF-8, tokens joined by single dots, no wildcard, blank or control character, not a subject of the server's own. It
-// is narrower than what nats.go lets through: there "a..b" and "s.*" pass, and JetStream stores the latter.
+// CheckSubject accepts a subject to which a message can be published on any server and in any stream: 1 to 255 bytes of
+// valid UTF-8, tokens joined by single dots, no wildcard, blank or control character, not a subject of the server's
+// own. It is stricter than nats.go, which accepts "a..b" and "s.*", the latter of which JetStream stores.
 func CheckSubject(s string) error {
 	if p := subjectProblem(s); p != "" {
 		return &Error{Word: WordTopic, Field: FieldTopic, Detail: p}
@@ -17,12 +17,17 @@ func CheckSubject(s string) error {
 	return nil
 }
 
-// CheckTarget is CheckSubject for the topic of a push. It also refuses what lies under the intake prefix, which would
-// come straight back, and under "tarry", where requests to tarry itself go.
+// CheckTarget is CheckSubject for the topic of a push. It also refuses topics under the intake prefix, whose messages
+// would come straight back, and under "tarry", where requests to tarry itself go.
 func CheckTarget(s, prefix string) error {
 	if err := CheckSubject(s); err != nil {
 		return err
 	}
+	return CheckNotOwn(s, prefix)
+}
+
+// CheckNotOwn refuses a subject, or a pattern of subjects, that lies under the intake prefix or under "tarry".
+func CheckNotOwn(s, prefix string) error {
 	for _, root := range [...]string{prefix, "tarry"} {
 		if isUnder(s, root) {
 			return &Error{Word: WordTopic, Field: FieldTopic,
@@ -47,15 +52,15 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
-// IntakeSubject is where a push for the topic is published.
+// IntakeSubject returns the subject to which a push for the topic is published.
 func IntakeSubject(prefix, topic string) string { return prefix + "." + topic }
 
-// isUnder reports whether s is root or one of its children.
+// isUnder reports whether s is root or one of its descendants.
 func isUnder(s, root string) bool {
 	return strings.HasPrefix(s, root) && (len(s) == len(root) || s[len(root)] == '.')
 }
 
-// subjectProblem completes the sentence "topic ..." or returns "".
+// subjectProblem returns the end of the sentence "topic ...", or "".
 func subjectProblem(s string) string {
 	switch {
 	case s == "":

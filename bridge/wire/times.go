@@ -10,8 +10,8 @@ import (
 const wantSpan = "want a duration such as 20m or 1d12h, or whole milliseconds"
 
 // ParseDelay reads how long a message waits: a Go duration that may also use w and d, weeks and days of 24 hours ("2w",
-// "1d12h", "1.5s"), or whole milliseconds ("1500"). Zero means now. What is finer than a millisecond rounds up.
-// Negative, not a number, more than ten years: refused.
+// "1d12h", "1.5s"), or whole milliseconds ("1500"). Zero means now. Fractions of a millisecond round up. Negative
+// delays, delays of more than ten years and text that is no number are refused.
 func ParseDelay(s string) (time.Duration, error) {
 	d, problem := span(s)
 	if problem != "" {
@@ -20,8 +20,8 @@ func ParseDelay(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// ParseTTL reads how long after its due time a message is still worth delivering, in the same form as a delay. At least
-// a millisecond: with none it could never be delivered.
+// ParseTTL reads how long after its due time a message is still worth delivering, in the same form as a delay. The
+// minimum is a millisecond: with zero it could never be delivered.
 func ParseTTL(s string) (time.Duration, error) {
 	d, problem := span(s)
 	if problem == "" && d == 0 {
@@ -34,7 +34,7 @@ func ParseTTL(s string) (time.Duration, error) {
 }
 
 // ParseMaxWait reads how long after the first push a debounced message is due at the latest, in the same form as a
-// delay. At least a millisecond: with none it would not wait at all.
+// delay. The minimum is a millisecond: with zero it would not wait at all.
 func ParseMaxWait(s string) (time.Duration, error) {
 	d, problem := span(s)
 	if problem == "" && d == 0 {
@@ -46,10 +46,10 @@ func ParseMaxWait(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// ParseAt reads the moment a message is due: RFC 3339 or unix milliseconds, in UTC, rounded up to the millisecond. The
-// past is fine and means now. A number that looks like seconds is refused, since it would mean 1970, and so is every
-// other time before 1973-03-03T09:46:40Z: most often it is one that nobody set. What nobody can mean, from the year
-// 9999 on, is refused too. Whether the rest is within ten years from now is for CheckDue to say.
+// ParseAt reads the moment at which a message is due: RFC 3339 or unix milliseconds, in UTC, rounded up to the
+// millisecond. The past is allowed and means now. A number that looks like seconds is refused, since it would mean
+// 1970. So is every other time before 1973-03-03T09:46:40Z, which most often is a variable that was never set. Times
+// from the year 9999 on are refused as well. CheckDue checks whether the others lie within ten years from now.
 func ParseAt(s string) (time.Time, error) {
 	t, problem := moment(s)
 	if earliest := time.UnixMilli(SecondsBelow); problem == "" && t.Before(earliest) {
@@ -61,10 +61,11 @@ func ParseAt(s string) (time.Time, error) {
 	return t, nil
 }
 
-// FormatAt writes a time as ParseAt reads it and as every answer of tarry shows one: RFC 3339 in UTC with milliseconds.
+// FormatAt writes a time in the form that ParseAt reads and that all answers of tarry use: RFC 3339 in UTC with
+// milliseconds.
 func FormatAt(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
-// CheckDue holds the ten-year limit against the clock of whoever accepts the message.
+// CheckDue enforces the ten-year limit against the clock of the component that accepts the message.
 func CheckDue(due, now time.Time) error {
 	if due.Sub(now) > MaxDelay {
 		return &Error{Word: WordAt, Field: FieldAt, Detail: fmt.Sprintf("%s is too far ahead, the limit is %s from now",
@@ -75,7 +76,7 @@ func CheckDue(due, now time.Time) error {
 
 const limitText = "3653 days (10 years)"
 
-// span reads a duration; the second result completes the sentence "delay ..." when it cannot.
+// span reads a duration; on failure the second result is the end of the sentence "delay ...".
 func span(s string) (time.Duration, string) {
 	switch {
 	case s == "":
@@ -113,7 +114,7 @@ func span(s string) (time.Duration, string) {
 
 func tooLong(s string) string { return quote(s) + " is too long, the limit is " + limitText }
 
-// What can be wrong with one segment of a duration.
+// spanProblem is the kind of error in one segment of a duration.
 type spanProblem int
 
 const (
@@ -157,7 +158,7 @@ func segment(s string) (time.Duration, string, spanProblem) {
 	return d, s[j:], fine
 }
 
-// moment reads a time; the second result completes the sentence "at ..." when it cannot.
+// moment reads a time; on failure the second result is the end of the sentence "at ...".
 func moment(s string) (time.Time, string) {
 	const want = "want RFC 3339 such as 2030-01-31T08:00:00Z, or unix milliseconds"
 	switch {
@@ -195,7 +196,7 @@ func moment(s string) (time.Time, string) {
 	return t, ""
 }
 
-// endOfTime is the start of the year 9999, which stands for "never" in many a program, in unix milliseconds.
+// endOfTime is the start of the year 9999, which many programs use for "never", in unix milliseconds.
 const endOfTime = 253_370_764_800_000
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// When is a moment as a caller names it: a time, or a duration from now, one way or the other.
+// When is a moment as a caller names it: a time, or a duration before or after now.
 type When struct {
 	At       time.Time
 	Span     time.Duration
-	Relative bool // Span counts, not At
+	Relative bool // Span is set, not At
 }
 
-// ParseWhen reads a time as ParseAt does, or a duration as ParseDelay does, which needs a unit here: a bare number is
-// unix milliseconds. A refusal names the field, and its word is "invalid_" and the field.
+// ParseWhen reads a time as ParseAt does, or a duration as ParseDelay does. The duration needs a unit here: a bare
+// number is unix milliseconds. A refusal names the field, and its word is "invalid_" followed by the field.
 func ParseWhen(s, field string) (When, error) {
-	if allDigits(s) || strings.Contains(s, ":") || strings.LastIndexByte(s, '-') > 0 { // a time, or meant as one
+	if allDigits(s) || strings.Contains(s, ":") || strings.LastIndexByte(s, '-') > 0 { // a time, or intended as one
 		at, err := ParseTime(s, field)
 		return When{At: at}, err
 	}
@@ -35,7 +35,7 @@ func ParseWhen(s, field string) (When, error) {
 const wantWhen = "want RFC 3339 such as 2030-01-31T08:00:00Z, unix milliseconds, or a duration with its " +
 	"unit such as 20m"
 
-// Ahead is the moment where a duration counts from now on.
+// Ahead returns the moment, counting a duration forward from now.
 func (w When) Ahead(now time.Time) time.Time {
 	if w.Relative {
 		return now.Add(w.Span)
@@ -43,7 +43,7 @@ func (w When) Ahead(now time.Time) time.Time {
 	return w.At
 }
 
-// Ago is the moment where a duration counts back from now.
+// Ago returns the moment, counting a duration back from now.
 func (w When) Ago(now time.Time) time.Time {
 	if w.Relative {
 		return now.Add(-w.Span)
@@ -51,7 +51,7 @@ func (w When) Ago(now time.Time) time.Time {
 	return w.At
 }
 
-// ParseTime is ParseAt for another field.
+// ParseTime is ParseAt for a field of another name.
 func ParseTime(s, field string) (time.Time, error) {
 	t, problem := moment(s)
 	if problem != "" {
@@ -60,7 +60,7 @@ func ParseTime(s, field string) (time.Time, error) {
 	return t, nil
 }
 
-// ParseSpan is ParseDelay for another field.
+// ParseSpan is ParseDelay for a field of another name.
 func ParseSpan(s, field string) (time.Duration, error) {
 	d, problem := span(s)
 	if problem != "" {
@@ -69,7 +69,7 @@ func ParseSpan(s, field string) (time.Duration, error) {
 	return d, nil
 }
 
-// invalid refuses a field that is no part of a push. Its word follows from its name.
+// invalid refuses a field that is not part of a push. The word is derived from the field's name.
 func invalid(field, problem string) *Error {
 	return &Error{Word: "invalid_" + field, Field: field, Detail: problem}
 }

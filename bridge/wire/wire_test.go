@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -77,11 +78,12 @@ func TestCheckPrefix_RefusesWhatCannotBeAnIntake(t *testing.T) {
 
 func TestPush_BuiltFieldByFieldIsTheOneFromHeaders(t *testing.T) {
 	t.Parallel()
-	h, err := wire.CheckHeaders(map[string][]string{"x-b": {"1"}, "X-A": {"2", "1"}, "Empty": {}})
+	p, err := wire.Decode("delayed.orders", "delayed", map[string][]string{"Tarry-Delay": {"1s"}, "x-b": {"1"},
+		"X-A": {"2", "1"}, "Empty": {}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := wire.Push{Topic: "orders", Headers: h}
+	p = wire.Push{Topic: "orders", Headers: p.Headers}
 	for _, o := range [][2]string{{"delay", "20m"}, {"id", "a"}, {"key", "k"}, {"on_duplicate", "reject"}, {"deliver",
 		"mq"}, {"priority", "7"}, {"ttl", "1h"}, {"attempt", "3"}, {"retry", "exp(1s,1m,8)~10%"}, {"reason", "x"}} {
 		if err := p.Set(o[0], o[1]); err != nil {
@@ -127,17 +129,21 @@ func TestPush_CheckAsksForOneOfDelayAndAt(t *testing.T) {
 	wantRefusal(t, p.Check("delayed"), wire.WordTopic, "topic")
 }
 
-func TestCheckHeaders_RefusesTagsAndTheServersOwn(t *testing.T) {
+func TestDecodePush_RefusesTagsAndTheServersOwnAsHeaders(t *testing.T) {
 	t.Parallel()
+	refused := func(name, value, word, field string) {
+		t.Helper()
+		text := fmt.Sprintf(`{"topic":"orders","delay":"1s","headers":{%q:%q}}`, name, value)
+		item := wire.DecodePush([]byte(text), "delayed")
+		wantRefusal(t, item.Err, word, field)
+	}
 	for name, field := range map[string]string{"Tarry-Id": "Tarry-Id", "tarry-due": "tarry-due",
 		"Nats-Msg-Id": "Nats-Msg-Id", "nats-ttl": "nats-ttl", "a b": "headers"} {
-		_, err := wire.CheckHeaders(map[string][]string{name: {"1"}})
-		wantRefusal(t, err, wire.WordHeader, field)
+		refused(name, "1", wire.WordHeader, field)
 	}
-	_, err := wire.CheckHeaders(map[string][]string{"X": {"\xff"}})
+	refused("X", strings.Repeat("v", wire.MaxHeaders), wire.WordTooLarge, "headers")
+	_, err := wire.Decode("delayed.orders", "delayed", map[string][]string{"Tarry-Delay": {"1s"}, "X": {"\xff"}}, 0)
 	wantRefusal(t, err, wire.WordHeader, "X")
-	_, err = wire.CheckHeaders(map[string][]string{"X": {strings.Repeat("v", wire.MaxHeaders)}})
-	wantRefusal(t, err, wire.WordTooLarge, "headers")
 }
 
 func TestCheckSize_CountsWhatTarryAdds(t *testing.T) {
@@ -150,31 +156,6 @@ func TestCheckSize_CountsWhatTarryAdds(t *testing.T) {
 	wantRefusal(t, p.CheckSize(1001, room), wire.WordTooLarge, wire.FieldBody)
 	if err := p.CheckSize(1<<30, 0); err != nil {
 		t.Errorf("no limit known: %v", err)
-	}
-}
-
-func TestDeliverHeaders_KeepsTheUsersAndAddsItsOwn(t *testing.T) {
-	t.Parallel()
-	user := []wire.Header{{Name: "X", Value: "1"}, {Name: "X", Value: "2"}, {Name: "traceparent", Value: "00"},
-		{Name: "X", Value: "3"}}
-	got := wire.DeliverHeaders(
-		wire.Delivery{UID: "0u", ID: "order-1", Key: "k", Due: 1896076800000, Attempt: 2, Headers: user})
-	want := map[string][]string{"X": {"1", "2", "3"}, "traceparent": {"00"}, "Tarry-Id": {"order-1"},
-		"Tarry-Due":     {"1896076800000"},
-		"Tarry-Attempt": {"2"}, "Tarry-Key": {"k"}, "Nats-Msg-Id": {"0u"}}
-	if !reflect.DeepEqual(got, want) {
-		t.Fatalf("got %v\nwant %v", got, want)
-	}
-	got["traceparent"] = append(got["traceparent"], "tracer's own")
-	if got["Tarry-Id"][0] != "order-1" {
-		t.Fatal("appending to one header writes into the next")
-	}
-	got = wire.DeliverHeaders(wire.Delivery{UID: "0u", Retry: "1m,5m", Subject: "orders"})
-	if got["Tarry-Retry"][0] != "1m,5m" || got["Tarry-Subject"][0] != "orders" || len(got) != 6 {
-		t.Fatalf("got %v", got)
-	}
-	if got := wire.DeliverHeaders(wire.Delivery{UID: "0u"}); got["Tarry-Id"][0] != "0u" || got["Tarry-Key"] != nil {
-		t.Fatalf("without an id: got %v", got)
 	}
 }
 
@@ -237,26 +218,10 @@ func TestHotPaths_AllocateLittle(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { _ = wire.CheckTarget("orders.eu.created", "delayed") }); n != 0 {
 		t.Errorf("CheckTarget allocates %v times", n)
 	}
-	d := wire.Delivery{UID: "0123456789abcdef", ID: "order-1", Key: "k", Due: 1896076800000, Attempt: 1,
-		Headers: []wire.Header{{Name: "traceparent", Value: "00"}}}
-	if n := testing.AllocsPerRun(100, func() { sink = wire.DeliverHeaders(d) }); n > 5 {
-		t.Errorf("DeliverHeaders allocates %v times", n)
-	}
 	h := map[string][]string{"Tarry-Delay": {"20m"}, "Tarry-Id": {"order-1"}, "Nats-Msg-Id": {"x"},
 		"traceparent": {"00"}}
 	if n := testing.AllocsPerRun(100, func() { _, _ = wire.Decode("delayed.orders", "delayed", h, 0) }); n > 3 {
 		t.Errorf("Decode allocates %v times", n)
-	}
-}
-
-var sink map[string][]string
-
-func BenchmarkDeliverHeaders(b *testing.B) {
-	d := wire.Delivery{UID: "0123456789abcdef", ID: "order-1", Due: 1896076800000, Attempt: 1,
-		Headers: []wire.Header{{Name: "traceparent", Value: "00"}}}
-	b.ReportAllocs()
-	for b.Loop() {
-		sink = wire.DeliverHeaders(d)
 	}
 }
 

@@ -23,7 +23,7 @@ type caller struct {
 	clock
 }
 
-// calling adds the settings of the client commands to cmd and has do run with a client made from them.
+// calling adds the settings of the client commands to cmd and makes it run do with a client built from them.
 func calling(o outside, cmd *cobra.Command, do func(c caller, cmd *cobra.Command, args []string) error) *cobra.Command {
 	config.AddClientFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -46,7 +46,7 @@ func calling(o outside, cmd *cobra.Command, do func(c caller, cmd *cobra.Command
 	return cmd
 }
 
-// show prints a success: the answer as it came for machines, else text for people.
+// show prints a success: the raw answer for programs, else text for people.
 func (c caller) show(raw []byte, text string) error {
 	if c.json {
 		text = string(raw)
@@ -57,7 +57,17 @@ func (c caller) show(raw []byte, text string) error {
 	return nil
 }
 
-// showUnless prints the answer and ends the command as failed where something is left to do.
+// shows prints the answer of a call, as text for people.
+func shows[A any](c caller, text func(clock, *A) string) func(A, []byte, error) error {
+	return func(answer A, raw []byte, err error) error {
+		if err != nil {
+			return answered(err, c.json)
+		}
+		return c.show(raw, text(c.clock, &answer))
+	}
+}
+
+// showUnless prints the answer and ends the command as failed if something is left to do.
 func (c caller) showUnless(failed bool, raw []byte, text, left string) error {
 	if !failed {
 		return c.show(raw, text)
@@ -78,7 +88,27 @@ func (c caller) showAs(code int, raw []byte, text, left string) error {
 	return f
 }
 
-// printable shows text from a message on a terminal: quoted where it holds what could steer the terminal.
+// clearLine returns to the start of a terminal's line and clears it.
+const clearLine = "\r\x1b[K"
+
+// watched returns a progress function that shows a long operation's progress in one line of the terminal, which it
+// overwrites; done clears the line. If the output is no terminal, progress is nil.
+func watched[R any](c caller, text func(R) string) (progress func(R), done func()) {
+	if !c.terminal {
+		return nil, func() {}
+	}
+	return func(r R) { fmt.Fprint(c.err, clearLine+text(r)) }, func() { fmt.Fprint(c.err, clearLine) }
+}
+
+// remark prints a note for people beside the answer.
+func (c caller) remark(text string) {
+	if text != "" && !c.json {
+		_, _ = io.WriteString(c.err, "tarry: "+text+"\n")
+	}
+}
+
+// printable returns text from a message for a terminal: quoted if it contains characters that could control the
+// terminal.
 func printable(s string, allowed string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) && !strings.ContainsRune(allowed, r) }) {
 		return strconv.Quote(s)
@@ -86,7 +116,7 @@ func printable(s string, allowed string) string {
 	return s
 }
 
-// oneArg wants exactly one argument and names it.
+// oneArg requires exactly one argument and names it in the error.
 func oneArg(name string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
@@ -101,7 +131,7 @@ func oneArg(name string) cobra.PositionalArgs {
 	}
 }
 
-// noArgs wants none.
+// noArgs accepts no argument.
 func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%q: no argument is wanted", args[0])
@@ -109,7 +139,7 @@ func noArgs(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// addName gives a command the topic and the key beside the id.
+// addName adds the topic and key flags, which accompany the id.
 func addName(cmd *cobra.Command) {
 	cmd.Flags().String("topic", "", "topic that the id belongs to, where several topics have it")
 	addKey(cmd)
@@ -119,12 +149,12 @@ func addKey(cmd *cobra.Command) {
 	cmd.Flags().String("key", "", "key that the id belongs to, where several keys have it")
 }
 
-// nameOf is the message of an id, with the topic and the key that were given beside it.
+// nameOf returns the message name of an id, with the topic and key flags.
 func nameOf(cmd *cobra.Command, id string) client.Name {
 	return client.Name{ID: id, Topic: optional(cmd, "topic"), Key: optional(cmd, "key")}
 }
 
-// withUnits refuses spans without a unit: other doors take them as milliseconds, and nobody who types 20 means that.
+// withUnits refuses durations without a unit: the API reads them as milliseconds, which nobody who types 20 means.
 func withUnits(cmd *cobra.Command, names ...string) error {
 	for _, name := range names {
 		text := strings.TrimLeft(cmd.Flags().Lookup(name).Value.String(), "+-")
@@ -136,7 +166,7 @@ func withUnits(cmd *cobra.Command, names ...string) error {
 	return nil
 }
 
-// completing has shells complete the values of a flag, several joined by commas where many.
+// completing makes shells complete the values of a flag, several joined by commas if many.
 func completing(cmd *cobra.Command, name string, many bool, values ...string) {
 	complete := func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		before := ""

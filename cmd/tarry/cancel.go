@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/tarry-mq/tarry/cmd/internal/client"
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 func newCancel(o outside) *cobra.Command {
@@ -24,22 +24,20 @@ message has this id.`,
 	addSelection(cmd, "cancel")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return c.many("canceled", func(progress func(client.Report)) (client.Report, []byte, error) {
+			return c.many("canceled", func(progress func(wire.Report)) (wire.Report, []byte, error) {
 				return c.CancelMany(cmd.Context(), selectionOf(cmd), progress)
 			})
 		}
-		canceled, raw, err := c.Cancel(cmd.Context(), nameOf(cmd, args[0]))
-		if err != nil {
-			return answered(err, c.json)
-		}
-		return c.show(raw, printable(canceled.ID, "")+" is canceled: "+never(canceled.Attempt))
+		return shows(c, canceledText)(c.Cancel(cmd.Context(), nameOf(cmd, args[0])))
 	})
 }
 
-// never says what does not come. What a consumer sent back for a retry had come before.
-func never(attempt uint32) string {
-	if attempt > 1 {
-		return "it will not come again; earlier attempts were delivered"
+// canceledText describes the canceled delivery. If a consumer had sent the message back for a retry, it had been
+// delivered before.
+func canceledText(_ clock, canceled *wire.Canceled) string {
+	never := "it will not be delivered"
+	if canceled.Attempt > 1 {
+		never = "it will not come again; earlier attempts were delivered"
 	}
-	return "it will not be delivered"
+	return printable(canceled.ID, "") + " is canceled: " + never
 }

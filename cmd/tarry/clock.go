@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// clock shows people the times of answers, which are UTC, in their own zone and beside what the time is now.
+// clock shows the times of answers, which are UTC, in the user's time zone and relative to now.
 type clock struct {
 	now  func() time.Time
 	zone *time.Location
 }
 
-// at is a time of an answer for people, as in 2030-01-31T09:00:00.000+01:00 (in 59m). It stays RFC 3339, which every
-// flag that wants a time takes. What is no time stays as it is.
+// at formats a time of an answer for people, as in 2030-01-31T09:00:00.000+01:00 (in 59m). The time stays in RFC 3339,
+// which every time flag accepts. Text that is no time is returned unchanged.
 func (c clock) at(text string) string {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
@@ -22,7 +22,7 @@ func (c clock) at(text string) string {
 	return t.In(c.zone).Format("2006-01-02T15:04:05.000Z07:00") + " (" + away(t.Sub(c.now())) + ")"
 }
 
-// width is how wide a column of times is at most.
+// width returns the maximum width of a column of times.
 func (c clock) width() int {
 	widest := "2030-01-31T09:00:00.003+01:00 (23h59m ago)"
 	if _, offset := c.now().In(c.zone).Zone(); offset == 0 {
@@ -31,7 +31,7 @@ func (c clock) width() int {
 	return len(widest)
 }
 
-// away is how far off a moment is, rounded to what people compare.
+// away formats a duration relative to now, rounded for people.
 func away(d time.Duration) string {
 	text := "in %s"
 	if d < 0 {

@@ -3,11 +3,10 @@ package main
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tarry-mq/tarry/cmd/internal/client"
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 func newCluster(o outside) *cobra.Command {
@@ -17,19 +16,11 @@ func newCluster(o outside) *cobra.Command {
 		Args:  noArgs,
 	}
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
-		cluster, raw, err := c.Cluster(cmd.Context())
-		if err != nil {
-			return answered(err, c.json)
-		}
-		text, err := clusterText(c.clock, &cluster)
-		if err != nil {
-			return err
-		}
-		return c.show(raw, text)
+		return shows(c, clusterText)(c.Cluster(cmd.Context()))
 	})
 }
 
-func clusterText(t clock, c *client.Cluster) (string, error) {
+func clusterText(t clock, c *wire.Cluster) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "namespace %s, term %d, ", c.Namespace, c.Term)
 	if c.Leader == nil {
@@ -47,28 +38,24 @@ func clusterText(t clock, c *client.Cluster) (string, error) {
 		b.WriteString("parked: " + printable(p.Why, "") + "\n")
 	}
 	if len(c.Instances) == 0 {
-		return b.String(), nil
+		return b.String()
 	}
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(table, "\nINSTANCE\tADDRESS\tROLE\tLAST SAID\tVERSION\n")
+	rows := [][]string{{"INSTANCE", "ADDRESS", "ROLE", "LAST SAID", "VERSION"}}
 	for _, i := range c.Instances {
 		health := "healthy"
 		switch {
-		case i.Other:
+		case i.OtherStore:
 			health = "another Redis than the leader's"
 		case !i.Healthy:
 			health = "not healthy"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", i.Instance, i.Address, i.Role, health, i.Version)
+		rows = append(rows, []string{i.Instance, i.Address, i.Role, health, i.Version})
 	}
-	if err := table.Flush(); err != nil {
-		return "", fmt.Errorf("lay out the table: %w", err)
-	}
-	return b.String(), nil
+	return b.String() + "\n" + table(rows)
 }
 
-// journalText is the journal's mode, how far it is behind, and what it could not hold.
-func journalText(t clock, mode string, lag *client.Lag) string {
+// journalText describes the journal's mode, its lag, and the number of entries that it could not hold.
+func journalText(t clock, mode string, lag *wire.Lag) string {
 	switch {
 	case mode == "off":
 		return mode
@@ -83,4 +70,21 @@ func journalText(t clock, mode string, lag *client.Lag) string {
 		text += fmt.Sprintf("; %d entries of the outbox are quarantined: see tarry verify", lag.Quarantined)
 	}
 	return text
+}
+
+func newResign(o outside) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "resign",
+		Short: "Make the leader step down, so that a standby takes over",
+		Args:  noArgs,
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the logs")
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
+		raw, err := c.Resign(cmd.Context(), reason)
+		if err != nil {
+			return answered(err, c.json)
+		}
+		return c.show(raw, "the leader has resigned; tarry cluster shows who leads now")
+	})
 }

@@ -20,28 +20,29 @@ import (
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // scripted answers by the id it is asked for, or pushed under.
 type scripted struct{}
 
 const (
-	someUID = scheduler.UID("t-0123456789abcdef")
-	someDue = scheduler.Milli(1_896_076_800_000)
+	someUID = message.UID("t-0123456789abcdef")
+	someDue = message.Milli(1_896_076_800_000)
 )
 
 func (scripted) AcceptAll(_ context.Context, batch []*scheduler.Push) []scheduler.Accepted {
 	results := make([]scheduler.Accepted, len(batch))
 	for i, p := range batch {
-		a := scheduler.Accepted{UID: someUID, ID: p.ID, Due: someDue, State: scheduler.StateWaiting, Version: 1}
+		a := scheduler.Accepted{UID: someUID, ID: p.ID, Due: someDue, State: message.StateWaiting, Version: 1}
 		if a.ID == "" {
 			a.ID = string(someUID)
 		}
 		switch p.ID {
 		case "again":
-			a.Duplicate, a.State = true, scheduler.StateDelivered
+			a.Duplicate, a.State = true, message.StateDelivered
 		case "canceled":
-			a.State = scheduler.StateCanceled
+			a.State = message.StateCanceled
 		case "merged":
 			a.Merged, a.Version = true, 2
 		case "taken":
@@ -56,26 +57,26 @@ func (scripted) AcceptAll(_ context.Context, batch []*scheduler.Push) []schedule
 	return results
 }
 
-func (scripted) Get(_ context.Context, ref scheduler.Ref) (scheduler.Info, error) {
-	i := info(ref, scheduler.StateWaiting)
+func (scripted) Get(_ context.Context, ref scheduler.Ref) (message.Info, error) {
+	i := info(ref, message.StateWaiting)
 	switch ref.ID {
 	case "nobody":
 		return i, scheduler.ErrUnknownID
 	case "twice":
-		paid := info(ref, scheduler.StateDelivered)
+		paid := info(ref, message.StateDelivered)
 		paid.Topic, paid.Key = "payments.\x1b[31mx", ""
-		return i, &scheduler.AmbiguousError{Candidates: []scheduler.Info{i, paid}}
+		return i, &scheduler.AmbiguousError{Candidates: []message.Info{i, paid}}
 	case "plain":
-		i.Headers, i.Body, i.Priority, i.TTL, i.Mark, i.ParkedWhy = nil, nil, 0, 0, scheduler.Mark{}, ""
+		i.Headers, i.Body, i.Priority, i.TTL, i.Mark, i.ParkedWhy = nil, nil, 0, 0, message.Mark{}, ""
 	case "binary":
-		i.Body, i.State, i.EndedAt, i.Reason = []byte{0xff, 0}, scheduler.StateDead, someDue, "no \x1b[31mpermission"
+		i.Body, i.State, i.EndedAt, i.Reason = []byte{0xff, 0}, message.StateDead, someDue, "no \x1b[31mpermission"
 	case "steering":
 		i.Body = []byte("\x1b[2Jgone")
 	}
 	return i, nil
 }
 
-func (s scripted) Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.Info, error) {
+func (s scripted) Resolve(ctx context.Context, ref scheduler.Ref) (message.Info, error) {
 	return s.Get(ctx, ref)
 }
 
@@ -84,29 +85,29 @@ func (scripted) Cancel(_ context.Context, ref scheduler.Ref) (scheduler.CancelRe
 	case "nobody":
 		return scheduler.CancelResult{Code: scheduler.CancelUnknown}, nil
 	case "flying":
-		return scheduler.CancelResult{Code: scheduler.CancelInFlight, Info: info(ref, scheduler.StateInFlight)}, nil
+		return scheduler.CancelResult{Code: scheduler.CancelInFlight, Info: info(ref, message.StateInFlight)}, nil
 	case "maybe":
-		return scheduler.CancelResult{Code: scheduler.CancelMaybe, Info: info(ref, scheduler.StateCanceled)}, nil
+		return scheduler.CancelResult{Code: scheduler.CancelMaybe, Info: info(ref, message.StateCanceled)}, nil
 	case "delivered":
-		i := info(ref, scheduler.StateDelivered)
+		i := info(ref, message.StateDelivered)
 		i.EndedAt = someDue
 		return scheduler.CancelResult{Code: scheduler.CancelEnded, Info: i}, nil
 	case "sent-back":
-		i := info(ref, scheduler.StateCanceled)
+		i := info(ref, message.StateCanceled)
 		i.Attempt = 3
 		return scheduler.CancelResult{Code: scheduler.CancelDone, Info: i}, nil
 	}
-	return scheduler.CancelResult{Code: scheduler.CancelDone, Info: info(ref, scheduler.StateCanceled)}, nil
+	return scheduler.CancelResult{Code: scheduler.CancelDone, Info: info(ref, message.StateCanceled)}, nil
 }
 
-func info(ref scheduler.Ref, state scheduler.State) scheduler.Info {
-	return scheduler.Info{
-		Message: scheduler.Message{
+func info(ref scheduler.Ref, state message.State) message.Info {
+	return message.Info{
+		Message: message.Message{
 			UID: someUID, ID: ref.ID, Key: ref.Key, Topic: "orders.remind", Due: someDue, Priority: 7,
 			TTL: 90e9, Attempt: 1,
-			Headers: []scheduler.Header{{Name: "X-Shop", Value: "7"}, {Name: "X-Shop", Value: "8"}},
+			Headers: []message.Header{{Name: "X-Shop", Value: "7"}, {Name: "X-Shop", Value: "8"}},
 			Body:    []byte("order 7131\nsecond line"),
-			Mark:    scheduler.Mark{Uncertain: true, Refusals: 2, Lane: "ORDERS"},
+			Mark:    message.Mark{Uncertain: true, Refusals: 2, Lane: "ORDERS"},
 		},
 		State: state, Version: 3, ParkedWhy: "stream ORDERS takes nothing now (it is full); next try in 3 s",
 	}
@@ -423,11 +424,11 @@ func TestPush_SendsBodyHeadersAndOptionsAsGiven(t *testing.T) {
 			[]byte(tarry(t, c.in, environ, args...).want(t, exitDone, "uid").out), &kept); err != nil {
 			t.Fatal(err)
 		}
-		i, err := s.Get(t.Context(), scheduler.Ref{UID: scheduler.UID(kept.UID)})
+		i, err := s.Get(t.Context(), scheduler.Ref{UID: message.UID(kept.UID)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []scheduler.Header{{Name: "traceparent", Value: "00-4b"}, {Name: "X-A", Value: "1=2"},
+		want := []message.Header{{Name: "traceparent", Value: "00-4b"}, {Name: "X-A", Value: "1=2"},
 			{Name: "X-A", Value: ""}}
 		if string(i.Body) != c.body || fmt.Sprint(i.Headers) != fmt.Sprint(want) || i.Key != "k" || i.Priority != 7 ||
 			i.TTL.String() != "1m0s" || i.Due != someDue {

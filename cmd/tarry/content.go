@@ -8,7 +8,7 @@ import (
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
-// contentFlags are those that replace a message's headers or its body.
+// contentFlags are the flags that replace a message's headers or its body.
 var contentFlags = []string{"header", "body", "body-file"}
 
 func addContent(cmd *cobra.Command) {
@@ -18,7 +18,7 @@ func addContent(cmd *cobra.Command) {
 	flags.String("body-file", "", "file with another body; - is standard input")
 }
 
-// contentOf is the headers and the body that were given.
+// contentOf returns the headers and the body from the flags.
 func contentOf(cmd *cobra.Command, in io.Reader) (headers map[string][]string, body client.Content, err error) {
 	flags := cmd.Flags()
 	lines, err := flags.GetStringArray("header")

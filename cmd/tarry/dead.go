@@ -3,11 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
@@ -25,7 +25,6 @@ func newDead(o outside) *cobra.Command {
 }
 
 func newDeadList(o outside) *cobra.Command {
-	var all bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List dead messages, in the order they died",
@@ -35,58 +34,28 @@ It shows one page, or with --all everything, page after page. --json prints each
 --cursor, asks for the next one.`,
 		Args: noArgs,
 	}
-	flags := cmd.Flags()
-	flags.String("topic", "", "only this topic, or all that match a pattern such as orders.>")
-	flags.String("limit", "", "messages on a page, 1 to 1000 (default 100, with --all 1000)")
-	flags.String("cursor", "", "go on after the page that gave this cursor")
-	flags.BoolVar(&all, "all", false, "go on to the end")
+	cmd.Flags().String("topic", "", "only this topic, or all that match a pattern such as orders.>")
+	addPages(cmd, "messages")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
-		q := parameters(cmd, "topic", "limit", "cursor")
-		if all && !q.Has("limit") {
-			q.Set("limit", wholeList)
-		}
-		for first := true; ; first = false {
-			page, raw, err := c.Dead(cmd.Context(), q)
-			if err != nil {
-				return answered(err, c.json)
-			}
-			if err := c.show(raw, deadText(c.clock, &page, first)); err != nil {
-				return err
-			}
-			if page.Cursor == "" {
-				return nil
-			}
-			if !all {
-				c.remark("there are more: --all shows them")
-				return nil
-			}
-			q.Set("cursor", page.Cursor)
-		}
+		return pages(c, cmd, []string{"topic"}, (*client.Client).Dead, deadPage)
 	})
 }
 
-// deadText is a page in columns of fixed width, as pageText is.
-func deadText(t clock, l *client.List, first bool) string {
-	var b strings.Builder
-	line := func(died, uid, topic, name, reason string) {
-		text := fmt.Sprintf("%-*s  %-18s  %-24s  %-24s  %s", t.width(), died, uid, topic, name, reason)
-		b.WriteString(strings.TrimRight(text, " ") + "\n")
-	}
-	if first {
-		line("DIED", "UID", "TOPIC", "ID", "REASON")
-	}
+func deadPage(t clock, l *wire.MessageList, first bool) page {
+	rows := [][]string{{"DIED", "UID", "TOPIC", "ID", "REASON"}}
 	for i := range l.Messages {
 		m := &l.Messages[i]
 		name := "-"
 		if m.ID != m.UID {
 			name = printable(m.ID, "")
 		}
-		line(t.at(m.EndedAt), m.UID, printable(m.Topic, ""), name, printable(m.Reason, ""))
+		rows = append(rows,
+			[]string{t.at(m.EndedAt), m.UID, printable(m.Topic, ""), name, printable(m.Reason, "")})
 	}
-	return b.String()
+	return page{text: columns{-t.width(), -18, -24, -24}.lines(rows, first), cursor: l.Cursor}
 }
 
-// deadFlags pick many dead messages. The topic is not among them unless it is a pattern: see selecting.
+// deadFlags select many dead messages. The topic is not among them unless it is a pattern: see selecting.
 var deadFlags = []string{"from", "to", "older", "all"}
 
 func addDead(cmd *cobra.Command, does string) {
@@ -100,22 +69,14 @@ func addDead(cmd *cobra.Command, does string) {
 	flags.Bool("all", false, does+" many: whatever the other flags leave, all where there are none")
 	flags.Bool("dry-run", false, "with many: only count")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		selects, topic := changed(cmd, deadFlags...), cmd.Flags().Changed("topic")
-		many := selects != "" || patternGiven(cmd) || topic && isSet(cmd, "dry-run")
-		switch {
-		case slices.Contains(args, ""): // a script whose variable is unset
-			return errors.New("ID is empty")
-		case len(args) == 0 && !many && topic:
-			return errors.New(
-				"ID is missing; --topic alone picks none: add --all for all of the topic, or --dry-run to count them")
-		case len(args) == 0 && !many:
-			return errors.New(
-				"ID is missing; many are picked by a pattern as --topic, by --from, --to, --older or --all")
-		case len(args) > 0 && selects != "":
-			return fmt.Errorf("--%s does not go with an ID", selects)
+		topic := changed(cmd, "topic")
+		many := changed(cmd, deadFlags...) != "" || patternGiven(cmd) || topic != "" && isSet(cmd, "dry-run")
+		switch err := idsOrMany(cmd, args, many, topic, deadFlags, "by --from, --to, --older or --all"); {
+		case err != nil:
+			return err
 		case len(args) != 1 && cmd.Flags().Changed("key"):
 			return errors.New("--key goes with one ID")
-		case len(args) > 1 && topic:
+		case len(args) > 1 && topic != "":
 			return errors.New("--topic goes with one ID; several that several topics have are named by their uids")
 		case len(args) > 0 && cmd.Flags().Changed("dry-run"):
 			return errors.New("--dry-run does not go with an ID")
@@ -198,7 +159,7 @@ func newPurge(o outside) *cobra.Command {
 	})
 }
 
-// lookFor says what to do where nobody knows whether a message was requeued.
+// lookFor says what to do if it is unknown whether a message was requeued.
 func lookFor(uid string) string {
 	const again = "to requeue it again is safe"
 	if uid == "" {
@@ -207,10 +168,10 @@ func lookFor(uid string) string {
 	return "if it was requeued, " + uid + " is there; " + again
 }
 
-// deadOnes requeues or purges what is named, else what is selected.
+// deadOnes requeues or purges the named messages, else the selected ones.
 func (c caller) deadOnes(cmd *cobra.Command, what, done string, ids []string, order client.DeadOrder) error {
 	if len(ids) == 0 {
-		return c.manyDead(done, func(progress func(client.Report)) (client.Report, []byte, error) {
+		return c.manyDead(done, func(progress func(wire.Report)) (wire.Report, []byte, error) {
 			return c.DeadMany(cmd.Context(), what, order, progress)
 		})
 	}
@@ -219,32 +180,50 @@ func (c caller) deadOnes(cmd *cobra.Command, what, done string, ids []string, or
 	if err != nil {
 		return answered(err, c.json)
 	}
-	var b strings.Builder
-	failed, code := 0, exitDone
+	var all outcomes
 	for _, r := range results {
-		name := printable(r.ID, "")
+		text := printable(r.ID, "")
 		switch {
 		case r.Word != "":
-			fmt.Fprintf(&b, "%s: %s (%s)", name, r.Detail, r.Word)
+			text += fmt.Sprintf(": %s (%s)", r.Detail, r.Word)
 			if r.Word == wordOutcomeUnknown && what == "requeue" {
-				b.WriteString("; " + lookFor(r.UID))
+				text += "; " + lookFor(r.UID)
 			}
-			b.WriteString("\n")
-			failed++
-			code = worse(code, codeOfResult(r.Word))
 		case r.UID != "" && what == "requeue":
-			fmt.Fprintf(&b, "%s waits again as %s\n", name, r.UID)
+			text += " waits again as " + r.UID
 		default:
-			fmt.Fprintf(&b, "%s is %s\n", name, done)
+			text += " is " + done
 		}
+		all.add(r.Word, text)
 	}
-	if failed == 0 {
-		return c.show(raw, b.String())
-	}
-	return c.showAs(code, raw, b.String(), fmt.Sprintf("%d of %d were not %s", failed, len(results), done))
+	return c.showAll(&all, raw, done)
 }
 
-// worse is the exit code that counts of two: that something failed is more than what the messages' states refuse.
+// outcomes collects the outcomes of a request that names several messages.
+type outcomes struct {
+	text         strings.Builder
+	count        int
+	failed, code int
+}
+
+// add adds one outcome; word is the word of a refusal.
+func (o *outcomes) add(word, text string) {
+	o.text.WriteString(text + "\n")
+	if o.count++; word != "" {
+		o.failed++
+		o.code = worse(o.code, codeOfResult(word))
+	}
+}
+
+// showAll prints all outcomes and ends the command with the exit code of the worst.
+func (c caller) showAll(o *outcomes, raw []byte, done string) error {
+	if o.failed == 0 {
+		return c.show(raw, o.text.String())
+	}
+	return c.showAs(o.code, raw, o.text.String(), fmt.Sprintf("%d of %d were not %s", o.failed, o.count, done))
+}
+
+// worse returns the more severe of two exit codes: a failure is worse than a refusal by a message's state.
 func worse(a, b int) int {
 	for _, code := range []int{exitFailed, exitUsage, exitState, exitNotFound} {
 		if a == code || b == code {
@@ -254,7 +233,7 @@ func worse(a, b int) int {
 	return exitDone
 }
 
-// codeOfResult is the exit code of one result's word; results have no status.
+// codeOfResult returns the exit code for one result's word; results have no status.
 func codeOfResult(word string) int {
 	switch {
 	case word == wordUnknownID, word == wordUnknownReject:

@@ -11,7 +11,8 @@ import (
 	"github.com/tarry-mq/tarry/cmd/internal/doctor"
 )
 
-// newDoctor is for before the first start, after each change of a server, and when something is odd.
+// newDoctor returns the command to run before the first start, after each change of a server, and when something seems
+// wrong.
 func newDoctor(o outside) *cobra.Command {
 	var (
 		asJSON, strict bool

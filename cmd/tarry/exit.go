@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 )
@@ -22,22 +23,22 @@ const (
 	exitNotFound = 3
 	exitState    = 4 // in flight, already delivered, another version, the id taken, not the leader, already running
 
-	exitSecondSignal = 130 // what shells call ended by an interrupt: nothing was waited for
+	exitSecondSignal = 130 // the shells' code for an interrupt: the command did not wait for anything
 )
 
-// failure is an error that a command's own work ended with. Errors without it are cobra's, about the command line.
+// failure is the error with which a command's own work ended. Other errors are cobra's, about the command line.
 type failure struct {
 	code int
 	err  error
-	// json is what stands for the error on standard output, where --json asks for it.
+	// json is the JSON form of the error, printed to standard output with --json.
 	json []byte
 }
 
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// work wraps a command's function so that it ends with an exit code. newRoot wraps every command's RunE with it. So a
-// failure of the command itself can be told from what cobra refused on the command line.
+// work wraps a command's function so that it ends with an exit code. newRoot wraps every command's RunE with it. This
+// distinguishes a failure of the command itself from an error of the command line that cobra found.
 func work(do func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		err := do(cmd, args)
@@ -52,7 +53,7 @@ func work(do func(cmd *cobra.Command, args []string) error) func(*cobra.Command,
 	}
 }
 
-// usage is a mistake on the command line that cobra cannot see.
+// usage returns an error of the command line that cobra cannot detect.
 func usage(format string, args ...any) error {
 	return &failure{code: exitUsage, err: fmt.Errorf(format, args...)}
 }
@@ -68,7 +69,7 @@ func exitCode(err error) int {
 	return exitUsage
 }
 
-// report prints an error, for people on standard error or for machines on standard output.
+// report prints an error, for people on standard error or for programs on standard output.
 func report(o outside, cmd *cobra.Command, err error) {
 	if err == nil {
 		return
@@ -88,7 +89,7 @@ func report(o outside, cmd *cobra.Command, err error) {
 	}
 }
 
-// answered turns the error of a call into one with the code that its answer means.
+// answered converts the error of a call into a failure with the exit code for its answer.
 func answered(err error, asJSON bool) error {
 	if err == nil {
 		return nil
@@ -119,8 +120,8 @@ func answered(err error, asJSON bool) error {
 	return f
 }
 
-// candidateText is what asks for one of the messages that an id may mean.
-func candidateText(c *client.Candidate) string {
+// candidateText returns the command-line arguments for one of the messages that an id may refer to.
+func candidateText(c *wire.Candidate) string {
 	text := "--topic " + printable(c.Topic, "")
 	if c.Key != "" {
 		text += " --key " + printable(c.Key, "")
@@ -128,7 +129,7 @@ func candidateText(c *client.Candidate) string {
 	return text + ": " + c.UID + ", " + c.State
 }
 
-// interrupted is an error in one word where it is that its command was ended by a signal.
+// interrupted shortens the error of a command that a signal ended to one word.
 func interrupted(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted")
@@ -136,7 +137,7 @@ func interrupted(err error) error {
 	return err
 }
 
-// unsure adds to an unknown outcome what its caller can do about it.
+// unsure adds advice for the caller to an unknown outcome.
 func unsure(err error, advice func(p *client.Problem) string) error {
 	var p *client.Problem
 	if errors.As(err, &p) && p.Word == wordOutcomeUnknown && p.ID != "" {
@@ -145,7 +146,7 @@ func unsure(err error, advice func(p *client.Problem) string) error {
 	return err
 }
 
-// noAnswer has the form of the problems that an instance answers with.
+// noAnswer has the form of an instance's problems.
 type noAnswer struct {
 	Word   string `json:"error"`
 	Detail string `json:"detail"`
@@ -156,7 +157,7 @@ const (
 	wordUnknownID = "unknown_id"
 	// wordUnknownReject is the problem of a sequence that no reject has.
 	wordUnknownReject = "unknown_reject"
-	// wordOutcomeUnknown is the problem of what may have been done or not.
+	// wordOutcomeUnknown is the problem of an action that may or may not have been done.
 	wordOutcomeUnknown = "outcome_unknown"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tarry-mq/tarry/cmd/internal/client"
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 func newForecast(o outside) *cobra.Command {
@@ -21,20 +21,12 @@ func newForecast(o outside) *cobra.Command {
 	flags.String("step", "", "how long a step is, at least 1s (default 1m)")
 	flags.String("until", "", "where it ends: RFC 3339, unix milliseconds, or how long from now (default 1h)")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
-		f, raw, err := c.Forecast(cmd.Context(), parameters(cmd, "topic", "step", "until"))
-		if err != nil {
-			return answered(err, c.json)
-		}
-		text, err := forecastText(c.clock, &f)
-		if err != nil {
-			return err
-		}
-		return c.show(raw, text)
+		return shows(c, forecastText)(c.Forecast(cmd.Context(), parameters(cmd, "topic", "step", "until")))
 	})
 }
 
-// forecastText shows the steps in which something falls due.
-func forecastText(t clock, f *client.Forecast) (string, error) {
+// forecastText shows the steps in which messages fall due.
+func forecastText(t clock, f *wire.Forecast) string {
 	var rows [][]string
 	sum := 0
 	for _, s := range f.Steps {
@@ -44,8 +36,7 @@ func forecastText(t clock, f *client.Forecast) (string, error) {
 	}
 	text := fmt.Sprintf("%d overdue, %d fall due in %d of %d steps\n", f.Overdue, sum, len(rows), len(f.Steps))
 	if len(rows) == 0 {
-		return text, nil
+		return text
 	}
-	steps, err := table(append([][]string{{"FROM", "COUNT"}}, rows...))
-	return text + "\n" + steps, err
+	return text + "\n" + table(append([][]string{{"FROM", "COUNT"}}, rows...))
 }

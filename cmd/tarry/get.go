@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tarry-mq/tarry/cmd/internal/client"
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 func newGet(o outside) *cobra.Command {
@@ -20,15 +20,11 @@ func newGet(o outside) *cobra.Command {
 	}
 	addName(cmd)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		m, raw, err := c.Get(cmd.Context(), nameOf(cmd, args[0]))
-		if err != nil {
-			return answered(err, c.json)
-		}
-		return c.show(raw, messageText(c.clock, &m))
+		return shows(c, messageText)(c.Get(cmd.Context(), nameOf(cmd, args[0])))
 	})
 }
 
-func messageText(t clock, m *client.Message) string {
+func messageText(t clock, m *wire.Info) string {
 	var b strings.Builder
 	line := func(name, value string) {
 		if value != "" {
@@ -50,11 +46,11 @@ func messageText(t clock, m *client.Message) string {
 	line("due", t.at(m.Due))
 	line("ended", t.at(m.EndedAt))
 	line("reason", m.Reason)
-	line("priority", number(m.Priority))
+	line("priority", number(int(m.Priority)))
 	line("ttl", m.TTL)
 	line("retry", m.Retry)
-	line("attempt", number(m.Attempt))
-	line("refusals", number(m.Refusals))
+	line("attempt", number(int(m.Attempt)))
+	line("refusals", number(int(m.Refusals)))
 	line("parked", cmp.Or(m.ParkedWhy, m.Parked))
 	if m.Uncertain {
 		line("uncertain", "an attempt may have reached a consumer")

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tarry-mq/tarry/cmd/internal/client"
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 func newHealth(o outside) *cobra.Command {
@@ -48,8 +48,8 @@ It needs no token.`,
 	})
 }
 
-// missing are the checks that fail, the buckets they fail in, and why.
-func missing(checks []client.Check) string {
+// missing returns the failed checks with their buckets and reasons.
+func missing(checks []wire.Check) string {
 	var parts []string
 	for _, check := range checks {
 		if check.OK {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tarry-mq/tarry/cmd/internal/client"
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 func newHistory(o outside) *cobra.Command {
@@ -23,44 +23,32 @@ under another uid. For a uid it shows that one message.`,
 	}
 	addName(cmd)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		h, raw, err := c.History(cmd.Context(), nameOf(cmd, args[0]))
-		if err != nil {
-			return answered(err, c.json)
-		}
-		text, err := historyText(c.clock, &h)
-		if err != nil {
-			return err
-		}
-		return c.show(raw, text)
+		return shows(c, historyText)(c.History(cmd.Context(), nameOf(cmd, args[0])))
 	})
 }
 
-// historyText prints the messages of a name in the order in which they began; the one that it names now comes last.
-func historyText(t clock, h *client.History) (string, error) {
+// historyText prints the messages of a name in the order of their creation; the one that has the name now comes last.
+func historyText(t clock, h *wire.History) string {
 	var b strings.Builder
 	if h.More {
 		b.WriteString("there are earlier ones yet; tarry list --id names all of them\n\n")
 	}
 	for _, l := range slices.Backward(h.Others) {
-		text, err := changesText(t, l.History)
-		if err != nil {
-			return "", err
-		}
 		end := l.State
 		if l.Reason != "" {
 			end += ", " + printable(l.Reason, "")
 		}
-		fmt.Fprintf(&b, "%s (%s), %s\n\n%s\n", printable(h.ID, ""), printable(l.UID, ""), end, text)
+		fmt.Fprintf(&b, "%s (%s), %s\n\n%s\n", printable(h.ID, ""), printable(l.UID, ""), end,
+			changesText(t, l.History))
 	}
 	name := printable(h.ID, "")
 	if h.UID != h.ID {
 		name += " (" + printable(h.UID, "") + ")"
 	}
-	text, err := changesText(t, h.History)
-	return b.String() + name + "\n\n" + text, err
+	return b.String() + name + "\n\n" + changesText(t, h.History)
 }
 
-func changesText(t clock, changes []client.Change) (string, error) {
+func changesText(t clock, changes []wire.Change) string {
 	rows := [][]string{{"VERSION", "STATE", "AT", "DUE", "INSTANCE", "ADDRESS", "BUCKET", "TERM", "WHY"}}
 	for i := range changes {
 		c := &changes[i]
@@ -76,8 +64,8 @@ func changesText(t clock, changes []client.Change) (string, error) {
 	return table(rows)
 }
 
-// why is what led to a change, in a few words.
-func why(t clock, c *client.Change) string {
+// why returns the cause of a change, in a few words.
+func why(t clock, c *wire.Change) string {
 	var parts []string
 	add := func(there bool, format string, args ...any) {
 		if there {

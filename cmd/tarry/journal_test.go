@@ -14,6 +14,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // recorded is a journal that answers by what it is asked for.
@@ -30,7 +31,7 @@ func keeping(j recorded) api.Config {
 		ProgressEvery: time.Millisecond}
 }
 
-func (r recorded) Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.UID, error) {
+func (r recorded) Resolve(ctx context.Context, ref scheduler.Ref) (message.UID, error) {
 	lives, err := r.History(ctx, ref)
 	if err != nil {
 		return "", err
@@ -39,37 +40,37 @@ func (r recorded) Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.UID
 }
 
 func (recorded) History(_ context.Context, ref scheduler.Ref) ([]scheduler.Life, error) {
-	r := scheduler.Record{Info: info(ref, scheduler.StateDelivered)}
+	r := scheduler.Record{Info: info(ref, message.StateDelivered)}
 	switch ref.ID {
 	case "nobody":
 		return nil, scheduler.ErrUnknownID
 	case "twice":
 		return nil, &scheduler.AmbiguousError{
-			Candidates: []scheduler.Info{info(ref, scheduler.StateDelivered), info(ref, scheduler.StateWaiting)}}
+			Candidates: []message.Info{info(ref, message.StateDelivered), info(ref, message.StateWaiting)}}
 	}
 	reason := ""
 	if ref.ID == "steering" {
 		reason = "\x1b[2Jgone"
 	}
 	lives := []scheduler.Life{{Record: r, Changes: []scheduler.Change{
-		{UID: someUID, Version: 1, State: scheduler.StateWaiting, At: someDue - 3_600_000, Due: someDue, Bucket: 3,
+		{UID: someUID, Version: 1, State: message.StateWaiting, At: someDue - 3_600_000, Due: someDue, Bucket: 3,
 			Instance: "tarry-1", Address: "10.0.0.1:7070"},
-		{UID: someUID, Version: 2, State: scheduler.StateWaiting, At: someDue + 5, Due: someDue + 1000, Bucket: 3,
+		{UID: someUID, Version: 2, State: message.StateWaiting, At: someDue + 5, Due: someDue + 1000, Bucket: 3,
 			Instance: "tarry-2", Address: "10.0.0.2:7070", Term: 42, Attempt: 1,
 			Claimed: someDue + 1, Reason: "nobody listens"},
-		{UID: someUID, Version: 3, State: scheduler.StateDelivered, At: someDue + 1007, Bucket: 3, Instance: "tarry-2",
+		{UID: someUID, Version: 3, State: message.StateDelivered, At: someDue + 1007, Bucket: 3, Instance: "tarry-2",
 			Address: "10.0.0.2:7070", Term: 42, Attempt: 1,
 			Claimed: someDue + 1005, Reason: reason, Stream: "ORDERS", Sequence: 4711},
 	}}}
 	if ref.ID == "requeued" {
-		dead := scheduler.Record{Info: info(ref, scheduler.StateCanceled)}
+		dead := scheduler.Record{Info: info(ref, message.StateCanceled)}
 		dead.UID, dead.Reason = "t-0123456789abcdee", "requeued as "+string(someUID)
 		lives = append(lives, scheduler.Life{Record: dead, Changes: []scheduler.Change{
-			{UID: dead.UID, Version: 1, State: scheduler.StateWaiting, At: someDue - 7_200_000,
+			{UID: dead.UID, Version: 1, State: message.StateWaiting, At: someDue - 7_200_000,
 				Due: someDue - 3_600_000, Instance: "tarry-1", Address: "10.0.0.1:7070"},
-			{UID: dead.UID, Version: 2, State: scheduler.StateDead, At: someDue - 3_600_000, Instance: "tarry-1",
+			{UID: dead.UID, Version: 2, State: message.StateDead, At: someDue - 3_600_000, Instance: "tarry-1",
 				Address: "10.0.0.1:7070", Term: 42, Attempt: 3, Reason: "no permission"},
-			{UID: dead.UID, Version: 3, State: scheduler.StateCanceled, At: someDue - 1_800_000, Instance: "tarry-1",
+			{UID: dead.UID, Version: 3, State: message.StateCanceled, At: someDue - 1_800_000, Instance: "tarry-1",
 				Address: "10.0.0.1:7070", Reason: dead.Reason},
 		}})
 	}
@@ -81,13 +82,13 @@ func (j recorded) List(_ context.Context, q scheduler.RecordQuery) (page []sched
 		return nil, scheduler.ErrUnavailable
 	}
 	for i := range j.many {
-		r := scheduler.Record{Info: info(scheduler.Ref{}, scheduler.StateWaiting)}
-		r.UID, r.Due = scheduler.UID(fmt.Sprintf("t-%016d", i)), someDue+scheduler.Milli(i)
+		r := scheduler.Record{Info: info(scheduler.Ref{}, message.StateWaiting)}
+		r.UID, r.Due = message.UID(fmt.Sprintf("t-%016d", i)), someDue+message.Milli(i)
 		switch i % 3 {
 		case 0:
 			r.ID, r.Key = fmt.Sprintf("order-%d", i), "customer-9"
 		case 1:
-			r.ID, r.State = "steering \x1b[2J", scheduler.StateDead
+			r.ID, r.State = "steering \x1b[2J", message.StateDead
 		}
 		if r.UID > q.AfterUID && len(page) < q.Limit && q.Topic != "nothing" {
 			page = append(page, r)
@@ -136,23 +137,23 @@ func (j recorded) Verify(_ context.Context, req scheduler.VerifyRequest,
 	}
 	r := scheduler.VerifyReport{
 		Quarantined: []scheduler.Quarantined{
-			{Bucket: 2, ID: "1896076800000-0", At: someDue, Known: true, UIDs: []scheduler.UID{someUID},
+			{Bucket: 2, ID: "1896076800000-0", At: someDue, Known: true, UIDs: []message.UID{someUID},
 				Reason: "damaged record: size of an entry is no number"},
-			{Bucket: 2, ID: "1896076800000-1", At: someDue, UIDs: slices.Repeat([]scheduler.UID{someUID}, 5),
+			{Bucket: 2, ID: "1896076800000-1", At: someDue, UIDs: slices.Repeat([]message.UID{someUID}, 5),
 				Reason: "the journal refuses it: SQL error 1366 (22007)"},
 		},
 		Refused: []scheduler.Refusal{{UID: someUID, Bucket: 1, At: someDue,
-			Transition: scheduler.Transition{From: scheduler.StateInFlight, To: scheduler.StateWaiting,
-				Kind: scheduler.KindSwept}},
+			Transition: message.Transition{From: message.StateInFlight, To: message.StateWaiting,
+				Kind: message.KindSwept}},
 			{UID: "t-0123456789abcdeg", Bucket: 2, At: someDue, Unreadable: true,
-				Transition: scheduler.Transition{To: scheduler.StateInFlight}}},
+				Transition: message.Transition{To: message.StateInFlight}}},
 		InStore: 10, InJournal: 11, Found: map[string]int{scheduler.StoreOlder: 2, scheduler.MissingInStore: 1},
 		Differences: []scheduler.Difference{
 			{UID: someUID, Bucket: 3, Kind: scheduler.MissingInStore,
-				Journal: scheduler.Stand{State: scheduler.StateWaiting, Version: 2}, Repaired: req.Repair},
+				Journal: scheduler.Stand{State: message.StateWaiting, Version: 2}, Repaired: req.Repair},
 			{UID: someUID, Kind: scheduler.StoreOlder,
-				Store:   scheduler.Stand{State: scheduler.StateInFlight, Version: 1},
-				Journal: scheduler.Stand{State: scheduler.StateDelivered, Version: 2}, Repaired: req.Repair},
+				Store:   scheduler.Stand{State: message.StateInFlight, Version: 1},
+				Journal: scheduler.Stand{State: message.StateDelivered, Version: 2}, Repaired: req.Repair},
 		},
 	}
 	if req.Repair {

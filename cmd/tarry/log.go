@@ -12,7 +12,7 @@ import (
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 )
 
-// newLogger logs JSON lines, or for people when it writes to a terminal.
+// newLogger returns a logger of JSON lines, or of text for people if it writes to a terminal.
 func newLogger(w io.Writer, cfg config.Log) (zerolog.Logger, error) {
 	level, err := zerolog.ParseLevel(cfg.Level)
 	if err != nil {
@@ -26,8 +26,8 @@ func newLogger(w io.Writer, cfg config.Log) (zerolog.Logger, error) {
 	return zerolog.New(w).Level(level).Hook(stamp{}), nil
 }
 
-// stamp adds the time in UTC with milliseconds: leaderships and due times are
-// compared at that grain. zerolog's own timestamp takes its form from a global.
+// stamp adds the time in UTC with milliseconds: leaderships and due times are compared at that precision. zerolog's own
+// timestamp takes its form from a global.
 type stamp struct{}
 
 // Run is called for every line.

@@ -1,5 +1,5 @@
-// Command tarry holds delayed messages and puts them on their NATS subjects when they are due. tarry serve is an
-// instance; the other commands call one over HTTP.
+// Command tarry stores delayed messages and publishes them on their NATS subjects when they are due. tarry serve runs
+// an instance; the other commands call one over HTTP.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 
 func main() {
 	ctx, stop := context.WithCancel(context.Background())
-	// Two signals fit: one that comes on the heels of the first is not lost.
+	// The capacity is two, so that a signal right after the first is not lost.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() { // lasts as long as the process
@@ -30,7 +30,7 @@ func main() {
 	}))
 }
 
-// isPiped reports whether a program or a file stands behind f, and neither a terminal nor /dev/null.
+// isPiped reports whether f is a pipe or a file, rather than a terminal or /dev/null.
 func isPiped(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && (info.Mode().IsRegular() || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0)

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/store/memory"
 )
@@ -125,13 +126,13 @@ func (nowhere) Ready() bool { return false }
 // fixedCluster is two instances, of which the first leads.
 type fixedCluster struct{ refusal error }
 
-func (fixedCluster) Cluster(context.Context) (api.ClusterInfo, error) {
-	return api.ClusterInfo{
-		Term: 42, Leader: &api.Leader{Instance: "tarry-1", Address: "10.0.0.1:7070",
-			Since: time.UnixMilli(1_896_076_800_000)},
-		Instances: []api.Instance{
-			{Instance: "tarry-1", Address: "10.0.0.1:7070", Role: api.RoleLeader, Healthy: true, Version: "v1.2.3"},
-			{Instance: "tarry-2", Address: "10.0.0.2:7070", Role: api.RoleStandby, Version: "v1.2.3"},
+func (fixedCluster) Cluster(context.Context) (wire.Cluster, error) {
+	return wire.Cluster{
+		Term: 42, Leader: &wire.Leader{Instance: "tarry-1", Address: "10.0.0.1:7070",
+			Since: wire.FormatTime(1_896_076_800_000)},
+		Instances: []wire.Instance{
+			{Instance: "tarry-1", Address: "10.0.0.1:7070", Role: wire.RoleLeader, Healthy: true, Version: "v1.2.3"},
+			{Instance: "tarry-2", Address: "10.0.0.2:7070", Role: wire.RoleStandby, Version: "v1.2.3"},
 		},
 	}, nil
 }

@@ -8,12 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
-// selecting are the flags that pick many waiting messages. Topic and key are not among them, though they narrow them:
-// with an id they are part of the name, and a script that loses the id must not change everything of the topic or the
-// key. A pattern of topics names no message, and so picks many by itself.
+// selecting are the flags that select many waiting messages. Topic and key are not among them, although they narrow the
+// selection: with an id they are part of the name, and a script that loses the id must not change everything of the
+// topic or the key. A pattern of topics names no message, so it selects many by itself.
 var selecting = []string{"due-from", "due-to", "all"}
 
 func addSelection(cmd *cobra.Command, does string) {
@@ -28,37 +29,46 @@ func addSelection(cmd *cobra.Command, does string) {
 	flags.Bool("dry-run", false, "with many: only count")
 }
 
-// idOrSelection wants one argument, or flags that pick many.
+// idOrSelection requires one ID, or flags that select many messages.
 func idOrSelection(cmd *cobra.Command, args []string) error {
 	narrow := changed(cmd, "topic", "key")
 	many := changed(cmd, selecting...) != "" || patternGiven(cmd) || narrow != "" && isSet(cmd, "dry-run")
-	switch {
+	switch err := idsOrMany(cmd, args, many, narrow, selecting, "by --due-from, --due-to or --all"); {
 	case len(args) > 1:
 		return fmt.Errorf("one ID is wanted, not %d", len(args))
-	case len(args) == 1 && args[0] == "": // a script whose variable is unset
+	case err == nil && len(args) == 1 && cmd.Flags().Changed("dry-run"):
+		return errors.New("--dry-run does not go with an ID")
+	default:
+		return err
+	}
+}
+
+// idsOrMany requires either IDs without a selecting flag, or flags that select many messages. narrow is a flag that was
+// set but does not select by itself.
+func idsOrMany(cmd *cobra.Command, args []string, many bool, narrow string, selects []string, how string) error {
+	switch one := changed(cmd, selects...); {
+	case slices.Contains(args, ""): // a script whose variable is unset
 		return errors.New("ID is empty")
-	case len(args) == 0 && !many && narrow != "":
+	case len(args) > 0 && one != "":
+		return fmt.Errorf("--%s does not go with an ID", one)
+	case len(args) > 0 || many:
+		return nil
+	case narrow != "":
 		return fmt.Errorf(
 			"ID is missing; --%s alone picks none: add --all for all that it leaves, or --dry-run to count them",
 			narrow)
-	case len(args) == 0 && !many:
-		return errors.New("ID is missing; many are picked by a pattern as --topic, by --due-from, --due-to or --all")
-	case len(args) == 1 && changed(cmd, selecting...) != "":
-		return fmt.Errorf("--%s does not go with an ID", changed(cmd, selecting...))
-	case len(args) == 1 && cmd.Flags().Changed("dry-run"):
-		return errors.New("--dry-run does not go with an ID")
 	}
-	return nil
+	return errors.New("ID is missing; many are picked by a pattern as --topic, " + how)
 }
 
-// patternGiven reports whether --topic is a pattern. An empty one is the server's to refuse.
+// patternGiven reports whether --topic is a pattern. The server refuses an empty one.
 func patternGiven(cmd *cobra.Command) bool {
 	flag := cmd.Flags().Lookup("topic")
 	tokens := strings.Split(flag.Value.String(), ".")
 	return flag.Changed && (flag.Value.String() == "" || slices.Contains(tokens, "*") || slices.Contains(tokens, ">"))
 }
 
-// changed is the first of these flags that was given.
+// changed returns the first of these flags that was set.
 func changed(cmd *cobra.Command, names ...string) string {
 	if i := slices.IndexFunc(names, cmd.Flags().Changed); i >= 0 {
 		return names[i]
@@ -66,7 +76,7 @@ func changed(cmd *cobra.Command, names ...string) string {
 	return ""
 }
 
-// optional is the value of a flag that was given, else nil. It may be given as empty, which the server refuses: a
+// optional returns the value of a flag that was set, else nil. The value may be empty, which the server refuses: a
 // script whose variable is unset must not change everything.
 func optional(cmd *cobra.Command, name string) *string {
 	flag := cmd.Flags().Lookup(name)
@@ -89,22 +99,22 @@ func selectionOf(cmd *cobra.Command) client.Selection {
 	}
 }
 
-// many runs an operation on many messages that wait and shows its report; done is what it does to one, as in
+// many runs an operation on many waiting messages and shows its report; done is the participle for one message, as in
 // "canceled".
-func (c caller) many(done string, do func(progress func(client.Report)) (client.Report, []byte, error)) error {
-	return c.manyText(done, do, func(r *client.Report) string {
+func (c caller) many(done string, do func(progress func(wire.Report)) (wire.Report, []byte, error)) error {
+	return c.manyText(done, do, func(r *wire.Report) string {
 		return fmt.Sprintf("%d in flight, %d maybe delivered, %d had ended", r.InFlight, r.Maybe, r.Ended)
 	})
 }
 
-// manyDead is many of dead messages.
-func (c caller) manyDead(done string, do func(progress func(client.Report)) (client.Report, []byte, error)) error {
-	return c.manyText(done, do, func(r *client.Report) string { return fmt.Sprintf("%d not dead any more", r.Ended) })
+// manyDead is many for dead messages.
+func (c caller) manyDead(done string, do func(progress func(wire.Report)) (wire.Report, []byte, error)) error {
+	return c.manyText(done, do, func(r *wire.Report) string { return fmt.Sprintf("%d not dead any more", r.Ended) })
 }
 
-func (c caller) manyText(done string, do func(progress func(client.Report)) (client.Report, []byte, error),
-	others func(*client.Report) string) error {
-	progress, end := watched(c, func(r client.Report) string {
+func (c caller) manyText(done string, do func(progress func(wire.Report)) (wire.Report, []byte, error),
+	others func(*wire.Report) string) error {
+	progress, end := watched(c, func(r wire.Report) string {
 		return fmt.Sprintf("%d looked at, %d match, %d %s", r.Looked, r.Matched, r.Done, done)
 	})
 	r, raw, err := do(progress)
@@ -125,8 +135,8 @@ func (c caller) manyText(done string, do func(progress func(client.Report)) (cli
 	return c.show(raw, text)
 }
 
-// before adds to what ended an operation on many how much was done. Where the answer broke off that is what was heard
-// last.
+// before adds the work done to the error of an operation on many messages. If the answer was cut off, that is the last
+// progress received.
 func before(err error, n int, done string) error {
 	var p *client.Problem
 	switch {

@@ -14,8 +14,9 @@ import (
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 )
 
-// newMigrate is what a deployment runs before its instances where journal.migrate is false: as a user who may change
-// tables, while theirs may not. With --from it is the road from one machine to several instances.
+// newMigrate returns the command that a deployment runs before its instances if journal.migrate is false: as a database
+// user that may change tables, while the instances' user may not. With --from it migrates an instance on one machine to
+// several instances.
 func newMigrate(o outside) *cobra.Command {
 	var from string
 	var carry bool
@@ -77,8 +78,8 @@ func migrated(from, to int64, err error) (string, error) {
 	return fmt.Sprintf("journal schema: version %d → %d", from, to), err
 }
 
-// moved moves an instance and says what came over.
-func moved(ctx context.Context, o outside, cfg config.Migrate, from string, carry bool,
+// moved migrates an instance and reports what was carried over.
+func moved(ctx context.Context, o outside, cfg config.Serve, from string, carry bool,
 	log zerolog.Logger) (string, error) {
 	switch {
 	case from == "":

@@ -13,7 +13,7 @@ import (
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
-// maxBody bounds what is read as a body; what an instance takes is its own, lower limit.
+// maxBody is the maximum size of a body that is read; an instance has a lower limit of its own.
 const maxBody = 256 << 20
 
 func newPush(o outside) *cobra.Command {
@@ -119,12 +119,12 @@ func keptText(t clock, topic string, kept client.Kept) string {
 	return fmt.Sprintf("%s is due on %s at %s", name, topic, t.at(kept.Due))
 }
 
-// addPriority gives a command --priority.
+// addPriority adds --priority to a command.
 func addPriority(cmd *cobra.Command, otherwise string) {
 	cmd.Flags().String("priority", "", "0 to 255; the higher leaves first among those due at one time ("+otherwise+")")
 }
 
-// priorityOf is the priority, nil where none was given. Its limits are the server's to judge.
+// priorityOf returns the priority, or nil if none was set. The server checks its limits.
 func priorityOf(cmd *cobra.Command) (*int, error) {
 	flag := cmd.Flags().Lookup("priority")
 	if !flag.Changed {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
@@ -36,7 +37,7 @@ Exit code 1 means that something could not be delivered again. It ends when this
 		if flags.Changed("topic") {
 			request.Topic = &topic
 		}
-		progress, done := watched(c, func(r client.Redelivered) string {
+		progress, done := watched(c, func(r wire.RedeliverReport) string {
 			return fmt.Sprintf("%d checked, %d gone", r.Checked, r.Gone)
 		})
 		r, raw, err := c.Redeliver(cmd.Context(), request, progress)
@@ -48,7 +49,7 @@ Exit code 1 means that something could not be delivered again. It ends when this
 	})
 }
 
-func redeliveredText(dry bool, r client.Redelivered) string {
+func redeliveredText(dry bool, r wire.RedeliverReport) string {
 	text := fmt.Sprintf("%d checked: %d present, %d gone, %d not to be judged", r.Checked, r.Present, r.Gone, r.Unknown)
 	if dry {
 		return "dry run, nothing was delivered; " + text

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
@@ -27,7 +28,6 @@ func newRejected(o outside) *cobra.Command {
 }
 
 func newRejectedList(o outside) *cobra.Command {
-	var all bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List refused pushes, oldest first",
@@ -43,57 +43,25 @@ It shows one page, or with --all everything, page after page. --json prints each
 	flags.String("topic", "", "only this topic, or all that match a pattern such as orders.>")
 	flags.String("id", "", "only pushes with this Tarry-Id")
 	flags.String("reason", "", "only pushes refused with this word, such as invalid_delay")
-	flags.String("limit", "", "rejects on a page, 1 to 1000 (default 100, with --all 1000)")
-	flags.String("cursor", "", "go on after the page that gave this cursor")
-	flags.BoolVar(&all, "all", false, "go on to the end")
+	addPages(cmd, "rejects")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
-		q := parameters(cmd, "topic", "id", "reason", "limit", "cursor")
-		if all && !q.Has("limit") {
-			q.Set("limit", wholeList)
-		}
-		for first := true; ; first = false {
-			page, raw, err := c.Rejects(cmd.Context(), q)
-			if err != nil {
-				return answered(err, c.json)
-			}
-			// A page may be empty and have a next one: what it looks at is bounded.
-			if len(page.Rejects) > 0 || c.json || first {
-				if err := c.show(raw, rejectsText(c.clock, &page, first)); err != nil {
-					return err
-				}
-			}
-			if page.Cursor == "" {
-				return nil
-			}
-			if !all && len(page.Rejects) > 0 {
-				c.remark("there are more: --all shows them")
-				return nil
-			}
-			q.Set("cursor", page.Cursor)
-		}
+		return pages(c, cmd, []string{"topic", "id", "reason"}, (*client.Client).Rejects, rejectsPage)
 	})
 }
 
-// rejectsText is a page in columns of fixed width, as deadText is.
-func rejectsText(t clock, l *client.Rejects, first bool) string {
-	var b strings.Builder
-	line := func(sequence, at, topic, name, reason string) {
-		text := fmt.Sprintf("%8s  %-*s  %-24s  %-24s  %s", sequence, t.width(), at, topic, name, reason)
-		b.WriteString(strings.TrimRight(text, " ") + "\n")
-	}
-	if first {
-		line("SEQUENCE", "REFUSED", "TOPIC", "ID", "REASON")
-	}
+func rejectsPage(t clock, l *wire.RejectList, first bool) page {
+	rows := [][]string{{"SEQUENCE", "REFUSED", "TOPIC", "ID", "REASON"}}
 	for i := range l.Rejects {
 		r := &l.Rejects[i]
 		name := "-"
 		if r.ID != "" {
 			name = printable(r.ID, "")
 		}
-		line(strconv.FormatUint(r.Sequence, 10), t.at(r.At), printable(r.Topic, ""), name,
-			r.Reason+": "+printable(r.Detail, ""))
+		rows = append(rows, []string{strconv.FormatUint(r.Sequence, 10), t.at(r.At), printable(r.Topic, ""), name,
+			r.Word + ": " + printable(r.Detail, "")})
 	}
-	return b.String()
+	return page{text: columns{8, -t.width(), -24, -24}.lines(rows, first), cursor: l.Cursor,
+		empty: len(l.Rejects) == 0}
 }
 
 func newRejectedShow(o outside) *cobra.Command {
@@ -107,21 +75,17 @@ func newRejectedShow(o outside) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		r, raw, err := c.Reject(cmd.Context(), sequence)
-		if err != nil {
-			return answered(err, c.json)
-		}
-		return c.show(raw, rejectText(c.clock, &r))
+		return shows(c, rejectText)(c.Reject(cmd.Context(), sequence))
 	})
 }
 
-func rejectText(t clock, r *client.Reject) string {
+func rejectText(t clock, r *wire.Rejected) string {
 	var b strings.Builder
 	line := func(name, value string) { fmt.Fprintf(&b, "%-10s %s\n", name, value) }
 	line("sequence", strconv.FormatUint(r.Sequence, 10))
 	line("refused", t.at(r.At))
 	line("topic", printable(r.Topic, ""))
-	line("reason", r.Reason+": "+printable(r.Detail, ""))
+	line("reason", r.Word+": "+printable(r.Detail, ""))
 	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
 		for _, value := range r.Headers[name] {
 			line("header", printable(name+": "+value, ""))
@@ -213,32 +177,26 @@ func (c caller) requeueRejects(cmd *cobra.Command, order client.RejectOrder) err
 	if err != nil {
 		return answered(err, c.json)
 	}
-	var b strings.Builder
-	failed, code := 0, exitDone
+	var all outcomes
 	for _, r := range results {
-		switch {
+		text := strconv.FormatUint(r.Sequence, 10)
+		switch name := printable(r.ID, ""); {
 		case r.Word != "":
-			fmt.Fprintf(&b, "%d: %s (%s)", r.Sequence, r.Detail, r.Word)
+			text += fmt.Sprintf(": %s (%s)", r.Detail, r.Word)
 			if r.Word == wordOutcomeUnknown {
-				b.WriteString("; to requeue it again is safe")
+				text += "; to requeue it again is safe"
 			}
-			failed++
-			code = worse(code, codeOfResult(r.Word))
 		case r.Duplicate:
-			fmt.Fprintf(&b, "%d had been kept before: %s is %s, due %s", r.Sequence, printable(r.ID, ""),
-				r.State, c.at(r.Due))
+			text += fmt.Sprintf(" had been kept before: %s is %s, due %s", name, r.State, c.at(r.Due))
 		case r.Merged:
-			fmt.Fprintf(&b, "%d went into %s, due %s", r.Sequence, printable(r.ID, ""), c.at(r.Due))
+			text += fmt.Sprintf(" went into %s, due %s", name, c.at(r.Due))
 		default:
-			fmt.Fprintf(&b, "%d is kept as %s, due %s", r.Sequence, printable(r.ID, ""), c.at(r.Due))
+			text += fmt.Sprintf(" is kept as %s, due %s", name, c.at(r.Due))
 		}
 		if r.Kept {
-			b.WriteString("; it is still among the rejects")
+			text += "; it is still among the rejects"
 		}
-		b.WriteString("\n")
+		all.add(r.Word, text)
 	}
-	if failed == 0 {
-		return c.show(raw, b.String())
-	}
-	return c.showAs(code, raw, b.String(), fmt.Sprintf("%d of %d were not requeued", failed, len(results)))
+	return c.showAll(&all, raw, "requeued")
 }

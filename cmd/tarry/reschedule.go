@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
@@ -46,7 +47,7 @@ some of many: these are as they were. 3 means that no message has this id.`,
 			if one := changed(cmd, append([]string{"priority", "if-version"}, contentFlags...)...); one != "" {
 				return usage("--%s needs an ID", one)
 			}
-			return c.many("rescheduled", func(progress func(client.Report)) (client.Report, []byte, error) {
+			return c.many("rescheduled", func(progress func(wire.Report)) (wire.Report, []byte, error) {
 				return c.RescheduleMany(cmd.Context(), selectionOf(cmd), when, progress)
 			})
 		}
@@ -62,11 +63,7 @@ some of many: these are as they were. 3 means that no message has this id.`,
 		if err != nil {
 			return err
 		}
-		a, raw, err := c.Reschedule(cmd.Context(), nameOf(cmd, args[0]), version, e)
-		if err != nil {
-			return answered(err, c.json)
-		}
-		return c.show(raw, amendedText(c.clock, &a))
+		return shows(c, amendedText)(c.Reschedule(cmd.Context(), nameOf(cmd, args[0]), version, e))
 	})
 }
 
@@ -83,20 +80,16 @@ func newRun(o outside) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a, raw, err := c.RunNow(cmd.Context(), nameOf(cmd, args[0]), version)
-		if err != nil {
-			return answered(err, c.json)
-		}
-		return c.show(raw, amendedText(c.clock, &a))
+		return shows(c, amendedText)(c.RunNow(cmd.Context(), nameOf(cmd, args[0]), version))
 	})
 }
 
-// addVersion gives a command the version that must stand.
+// addVersion adds the flag of the required version to a command.
 func addVersion(cmd *cobra.Command) {
 	cmd.Flags().String("if-version", "", "only if the message still has this version, as tarry get tells it")
 }
 
-// versionOf is the version that must stand, empty where any may. Its form is the server's to judge.
+// versionOf returns the required version, empty for any. The server checks its form.
 func versionOf(cmd *cobra.Command) (string, error) {
 	flag := cmd.Flags().Lookup("if-version")
 	version := flag.Value.String()
@@ -107,7 +100,7 @@ func versionOf(cmd *cobra.Command) (string, error) {
 	return version, nil
 }
 
-func amendedText(t clock, a *client.Amended) string {
+func amendedText(t clock, a *wire.Rescheduled) string {
 	name := printable(a.ID, "")
 	if a.UID != a.ID {
 		name += " (" + a.UID + ")"

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
@@ -57,7 +57,7 @@ It adds and never takes away, may be repeated, and goes on while messages come a
 		if flags.Changed("topic") {
 			request.Topic = &topic
 		}
-		progress, done := watched(c, func(r client.Restored) string {
+		progress, done := watched(c, func(r wire.RestoreReport) string {
 			return fmt.Sprintf("%d read, %d added", r.Read, r.Added)
 		})
 		r, raw, err := c.Restore(cmd.Context(), request, progress)
@@ -71,26 +71,16 @@ It adds and never takes away, may be repeated, and goes on while messages come a
 // restoring are the flags that pick many messages of the journal, and so do not go with an ID; see selecting.
 var restoring = []string{"all", "overdue", "rate"}
 
-// restored wants one argument, or flags that pick many.
+// restored requires one argument, or flags that select many messages.
 func restored(cmd *cobra.Command, args []string) error {
 	many := changed(cmd, "overdue", "rate") != "" || isSet(cmd, "all") || patternGiven(cmd) || isSet(cmd, "dry-run")
-	switch {
-	case len(args) > 1:
+	if len(args) > 1 {
 		return fmt.Errorf("at most one ID is wanted, not %d", len(args))
-	case len(args) == 1 && args[0] == "": // a script whose variable is unset
-		return errors.New("ID is empty")
-	case len(args) == 1 && changed(cmd, restoring...) != "":
-		return fmt.Errorf("--%s does not go with an ID", changed(cmd, restoring...))
-	case len(args) == 0 && !many && cmd.Flags().Changed("topic"):
-		return errors.New(
-			"ID is missing; --topic alone picks none: add --all for all of the topic, or --dry-run to count them")
-	case len(args) == 0 && !many:
-		return errors.New("ID is missing; many are picked by a pattern as --topic, by --all, or counted by --dry-run")
 	}
-	return nil
+	return idsOrMany(cmd, args, many, changed(cmd, "topic"), restoring, "by --all, or counted by --dry-run")
 }
 
-func restoredText(dry bool, r client.Restored) string {
+func restoredText(dry bool, r wire.RestoreReport) string {
 	text := fmt.Sprintf(
 		"%d read: %d added, %d raised to a later version, %d already there, %d in flight, %d newer in the store",
 		r.Read, r.Added, r.Raised, r.Same, r.InFlight, r.Newer)
@@ -100,7 +90,7 @@ func restoredText(dry bool, r client.Restored) string {
 	return text
 }
 
-func restoredOneText(id string, dry bool, r client.Restored) string {
+func restoredOneText(id string, dry bool, r wire.RestoreReport) string {
 	text := "as the journal has it"
 	switch {
 	case r.Added > 0 && dry:

@@ -14,7 +14,7 @@ import (
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 )
 
-// outside is what surrounds a run of the binary. Tests bring their own.
+// outside is the environment of a run of the binary. Tests supply their own.
 type outside struct {
 	in       io.Reader
 	out, err io.Writer
@@ -25,7 +25,7 @@ type outside struct {
 	zone     *time.Location // in which people read times
 }
 
-// run is the whole binary; it returns the exit code.
+// run runs the whole binary and returns the exit code.
 func run(ctx context.Context, args []string, o outside) int {
 	root := newRoot(o)
 	root.SetArgs(commandFirst(args))
@@ -42,7 +42,7 @@ func newRoot(o outside) *cobra.Command {
 
 Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused by the message's state.`,
 		Version:       build().String(),
-		SilenceUsage:  true, // a mistake gets one line, not a page
+		SilenceUsage:  true, // an error gets one line, not a page
 		SilenceErrors: true,
 
 		DisableFlagsInUseLine:      true,
@@ -85,7 +85,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused by the message
 	return root
 }
 
-// completingChoices has shells complete the settings that take one of few words, for all commands below cmd.
+// completingChoices makes shells complete the settings with a fixed set of values, for all commands below cmd.
 func completingChoices(cmd *cobra.Command) {
 	for _, below := range cmd.Commands() {
 		below.Flags().VisitAll(func(flag *pflag.Flag) {
@@ -97,7 +97,7 @@ func completingChoices(cmd *cobra.Command) {
 	}
 }
 
-// working has the commands below cmd end with exit codes.
+// working makes the commands below cmd end with exit codes.
 func working(cmd *cobra.Command) {
 	for _, below := range cmd.Commands() {
 		below.RunE = work(below.RunE)
@@ -105,7 +105,7 @@ func working(cmd *cobra.Command) {
 	}
 }
 
-// knownCommand sees what cobra took for no command.
+// knownCommand refuses an unknown command, which cobra lets pass.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -117,8 +117,8 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q%s", args[0], hint)
 }
 
-// commandFirst puts flags of the client commands that stand before the command behind it: "tarry --json get x" means
-// what "tarry get x --json" does.
+// commandFirst moves flags of the client commands from before the command to after it: "tarry --json get x" means what
+// "tarry get x --json" does.
 func commandFirst(args []string) []string {
 	known := pflag.NewFlagSet("", pflag.ContinueOnError)
 	config.AddClientFlags(known)

@@ -1,52 +1,145 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"os"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tarry-mq/tarry/cmd/internal/app"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 )
 
-// gcPercent lets the heap grow to five times what lives before it is collected.
-// What lives is small, messages wait in Redis, so the memory is little, and a
-// drained message costs a fifth less processor time. GOGC overrides it.
+// gcPercent lets the heap grow to five times the live data before it is collected. The live data is small, since
+// messages wait in Redis, so this takes little memory and saves a fifth of the processor time per drained message. GOGC
+// overrides it.
 const gcPercent = 400
 
-// newServe is the production instance.
+// newServe returns the command that runs a production instance.
 func newServe(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run an instance for production: ZooKeeper, Redis and NATS from settings",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.LoadServe(cmd.Flags(), o.environ)
-			if err != nil {
-				return err
-			}
-			log, err := newLogger(o.err, cfg.Log)
-			if err != nil {
-				return err
-			}
-			if _, set := os.LookupEnv("GOGC"); !set {
-				debug.SetGCPercent(gcPercent)
-			}
-			instance, err := app.NewServe(cmd.Context(), cfg, app.Options{Version: build().Version, Log: log})
-			if err != nil {
-				return err
-			}
-			defer onHangup(cmd.Context(), log, func() error {
-				next, err := cfg.Reload(cmd.Flags(), o.environ)
-				if err != nil {
-					return err
+			return instance(cmd, o, config.LoadServe, func(*app.App, config.Serve) error {
+				if _, set := os.LookupEnv("GOGC"); !set {
+					debug.SetGCPercent(gcPercent)
 				}
-				return instance.Reload(next)
-			})()
-			return instance.Run(cmd.Context())
+				return nil
+			})
 		},
 	}
 	config.AddServeFlags(cmd.Flags())
 	return cmd
+}
+
+// newDev returns the command that runs everything in one process.
+func newDev(o outside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run everything in one process, with no server to install",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return instance(cmd, o, config.LoadDev, func(dev *app.App, cfg config.Serve) error {
+				if err := dev.Watch(o.out); err != nil {
+					return err
+				}
+				greet(o.out, dev, cfg.HTTP.Token != "")
+				return nil
+			})
+		},
+	}
+	config.AddDevFlags(cmd.Flags())
+	return cmd
+}
+
+// instance runs an instance until the command ends; begin is called before.
+func instance(cmd *cobra.Command, o outside, load func(*pflag.FlagSet, []string) (config.Serve, error),
+	begin func(*app.App, config.Serve) error) error {
+	cfg, err := load(cmd.Flags(), o.environ)
+	if err != nil {
+		return err
+	}
+	log, err := newLogger(o.err, cfg.Log)
+	if err != nil {
+		return err
+	}
+	a, err := app.New(cmd.Context(), cfg, app.Options{Version: build().Version, Log: log})
+	if err != nil {
+		return err
+	}
+	if err := begin(a, cfg); err != nil {
+		return errors.Join(err, a.Close())
+	}
+	defer onHangup(cmd.Context(), log, func() error {
+		next, err := load(cmd.Flags(), o.environ)
+		if err != nil {
+			return err
+		}
+		return a.Reload(next)
+	})()
+	return a.Run(cmd.Context())
+}
+
+// onHangup reloads the settings on each SIGHUP, until stop is called. Refused settings change nothing.
+func onHangup(ctx context.Context, log zerolog.Logger, reload func() error) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	hangups, ended := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(hangups, syscall.SIGHUP)
+	go func() { // until stop
+		defer close(ended)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-hangups:
+			}
+			if err := reload(); err != nil {
+				log.Error().Err(err).Msg("settings were not loaded again; the old ones stand")
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(hangups)
+		cancel()
+		<-ended
+	}
+}
+
+// greet prints the addresses and some commands to try.
+func greet(w io.Writer, dev *app.App, token bool) {
+	server := "http://" + dev.Addr().String()
+	flags := ""
+	if server != "http://127.0.0.1:7070" {
+		flags += " --server " + server
+	}
+	if token {
+		flags += " --token $TARRY_HTTP_TOKEN"
+	}
+	data, temporary := dev.Data()
+	kept := "Pending messages are kept in journal.db there, each push answered after its commit: kill this process " +
+		"and start it again."
+	if temporary {
+		data += " (temporary, removed on stop)"
+		kept = "Pending messages live in memory: they are gone when this process ends; --data DIR keeps them."
+	}
+	fmt.Fprintf(w, `tarry dev: HTTP %[1]s, NATS %[2]s, files in %[3]s
+%[6]s
+
+Try, in another terminal:
+  tarry push demo.hello --delay 5s --body hello --id order-1%[4]s
+  tarry get order-1%[4]s
+  tarry cancel order-1%[4]s
+What arrives on %[5]s is shown here; any NATS client can subscribe to it, too. Ctrl-C stops.
+
+`, server, dev.NATS(), data, flags, app.DemoSubjects, kept)
 }

@@ -18,10 +18,11 @@ import (
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func (scripted) Reschedule(_ context.Context, ref scheduler.Ref, e scheduler.Edit) (scheduler.AmendResult, error) {
-	r := scheduler.AmendResult{Code: scheduler.AmendDone, Info: info(ref, scheduler.StateWaiting)}
+	r := scheduler.AmendResult{Code: scheduler.AmendDone, Info: info(ref, message.StateWaiting)}
 	if e.HasPriority {
 		r.Info.Priority = e.Priority
 	}
@@ -29,11 +30,11 @@ func (scripted) Reschedule(_ context.Context, ref scheduler.Ref, e scheduler.Edi
 	case ref.ID == "nobody":
 		r.Code = scheduler.AmendUnknown
 	case ref.ID == "flying":
-		r.Code, r.Info.State = scheduler.AmendInFlight, scheduler.StateInFlight
+		r.Code, r.Info.State = scheduler.AmendInFlight, message.StateInFlight
 	case ref.ID == "maybe":
 		r.Code = scheduler.AmendMaybe
 	case ref.ID == "delivered":
-		r.Code, r.Info.State, r.Info.EndedAt = scheduler.AmendEnded, scheduler.StateDelivered, someDue
+		r.Code, r.Info.State, r.Info.EndedAt = scheduler.AmendEnded, message.StateDelivered, someDue
 	case ref.ID == "down":
 		return r, scheduler.ErrUnavailable
 	case e.Version != 0 && e.Version != 3:
@@ -82,13 +83,13 @@ func (scripted) PurgeMany(_ context.Context, sel scheduler.Selection,
 
 // Dead has five messages; the cursor is how many were shown.
 func (scripted) Dead(_ context.Context, topic, cursor string,
-	limit int) (page []scheduler.Info, next string, err error) {
+	limit int) (page []message.Info, next string, err error) {
 	from := 0
 	_, _ = fmt.Sscan(cursor, &from)
 	for i := from; i < 5 && len(page) < limit && topic != "nothing"; i++ {
-		m := info(scheduler.Ref{ID: fmt.Sprintf("order-%d", i)}, scheduler.StateDead)
+		m := info(scheduler.Ref{ID: fmt.Sprintf("order-%d", i)}, message.StateDead)
 		m.ParkedWhy = ""
-		m.UID, m.EndedAt, m.Reason = scheduler.UID(fmt.Sprintf("t-%016d", i)), someDue+scheduler.Milli(i),
+		m.UID, m.EndedAt, m.Reason = message.UID(fmt.Sprintf("t-%016d", i)), someDue+message.Milli(i),
 			"no \x1b[31mpermission"
 		if i%2 == 1 {
 			m.ID, m.Reason = "", "refused 3 times"
@@ -117,7 +118,7 @@ func deadOne(ref scheduler.Ref) error {
 
 func (scripted) RequeueOne(_ context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error) {
 	return scheduler.Accepted{
-		ID: ref.ID, UID: someUID, Due: someDue.Add(r.Delay), State: scheduler.StateWaiting, Version: 1}, deadOne(ref)
+		ID: ref.ID, UID: someUID, Due: someDue.Add(r.Delay), State: message.StateWaiting, Version: 1}, deadOne(ref)
 }
 
 func (scripted) PurgeOne(_ context.Context, ref scheduler.Ref) error { return deadOne(ref) }
@@ -184,7 +185,7 @@ func TestReschedule_ChangesWhatIsGivenAndNothingElse(t *testing.T) {
 	for _, c := range []struct {
 		in       string
 		args     []string
-		due      scheduler.Milli
+		due      message.Milli
 		priority uint8
 		headers  string
 		body     string
@@ -262,7 +263,7 @@ func TestMany_OfTheCommandsTellAStory(t *testing.T) {
 		if i%2 == 0 {
 			topic, key = "mail.out", "even"
 		}
-		do(exitDone, "is due on", "push", topic, "--at", fmt.Sprint(someDue+scheduler.Milli(i)), "--key", key, "--id",
+		do(exitDone, "is due on", "push", topic, "--at", fmt.Sprint(someDue+message.Milli(i)), "--key", key, "--id",
 			fmt.Sprint("m", i))
 	}
 	do(exitDone, "orders.remind                             10         0          0\n", "topics")

@@ -9,7 +9,7 @@ import (
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 )
 
-// newToken makes a token. It asks nobody: what the settings hold is the digest alone.
+// newToken returns the command that makes a token. It contacts no server: the settings hold only the digest.
 func newToken() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{

@@ -1,17 +1,18 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
 func newTopics(o outside) *cobra.Command {
-	var all bool
 	cmd := &cobra.Command{
 		Use:   "topics [TOPIC]",
 		Short: "Show what waits, is in flight and is dead by topic, and what is paused",
@@ -30,125 +31,73 @@ It shows one page, or with --all everything, page after page. --json prints each
 			return nil
 		},
 	}
-	flags := cmd.Flags()
-	flags.String("limit", "", "topics on a page, 1 to 1000 (default 100, with --all 1000)")
-	flags.String("cursor", "", "go on after the page that gave this cursor")
-	flags.BoolVar(&all, "all", false, "go on to the end")
+	addPages(cmd, "topics")
 	calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return c.topics(cmd, all)
+			return pages(c, cmd, nil, (*client.Client).Topics, topicsPage)
 		}
 		if one := changed(cmd, "limit", "cursor", "all"); one != "" {
 			return usage("--%s does not go with a TOPIC", one)
 		}
-		t, raw, err := c.Topic(cmd.Context(), args[0])
-		if err != nil {
-			return answered(err, c.json)
-		}
-		return c.show(raw, topicText(c.clock, &t))
+		return shows(c, topicText)(c.Topic(cmd.Context(), args[0]))
 	})
 	cmd.AddCommand(
-		newPause(o, "pause", "Hold back what is due on a topic, or on all that match a pattern", caller.pause),
-		newPause(o, "resume", "End a pause, of exactly the pattern that was paused", caller.resume),
+		newPause(o, "pause", "Hold back what is due on a topic, or on all that match a pattern",
+			(*client.Client).Pause, pausedText),
+		newPause(o, "resume", "End a pause, of exactly the pattern that was paused",
+			(*client.Client).Resume, resumedText),
 	)
 	return cmd
 }
 
-func newPause(o outside, name, short string, do func(caller, *cobra.Command, string) error) *cobra.Command {
+func newPause(o outside, name, short string,
+	do func(*client.Client, context.Context, string) (wire.Paused, []byte, error),
+	text func(clock, *wire.Paused) string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   name + " PATTERN",
 		Short: short,
 		Args:  oneArg("PATTERN"),
 	}
-	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error { return do(c, cmd, args[0]) })
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
+		return shows(c, text)(do(c.Client, cmd.Context(), args[0]))
+	})
 }
 
-func (c caller) pause(cmd *cobra.Command, pattern string) error {
-	p, raw, err := c.Pause(cmd.Context(), pattern)
-	if err != nil {
-		return answered(err, c.json)
-	}
-	text := printable(p.Pattern, "") + " is paused: what is due waits until tarry topics resume"
+func pausedText(_ clock, p *wire.Paused) string {
 	if !p.InEffect {
-		text = printable(p.Pattern, "") + " is paused, but the leader has not said so yet: normally within a second, " +
+		return printable(p.Pattern, "") + " is paused, but the leader has not said so yet: normally within a second, " +
 			"and with a new leader from the start, what is due waits until tarry topics resume"
 	}
-	return c.show(raw, text)
+	return printable(p.Pattern, "") + " is paused: what is due waits until tarry topics resume"
 }
 
-func (c caller) resume(cmd *cobra.Command, pattern string) error {
-	p, raw, err := c.Resume(cmd.Context(), pattern)
-	if err != nil {
-		return answered(err, c.json)
-	}
+func resumedText(_ clock, p *wire.Paused) string {
 	text := printable(p.Pattern, "") + " is not paused any more"
 	if !p.InEffect {
 		text += ", but the leader has not said so yet: normally within a second what is due leaves"
 	}
-	return c.show(raw, text)
+	return text
 }
 
-// topics shows a page, or all of them; what is paused comes after the last that is shown.
-func (c caller) topics(cmd *cobra.Command, all bool) error {
-	q := parameters(cmd, "limit", "cursor")
-	if all && !q.Has("limit") {
-		q.Set("limit", wholeList)
+// topicsPage shows the paused patterns below the last topic.
+func topicsPage(t clock, l *wire.Topics, first bool) page {
+	rows := [][]string{{"TOPIC", "WAITING", "IN FLIGHT", "DEAD"}}
+	for _, t := range l.Topics {
+		rows = append(rows, []string{printable(t.Topic, ""), strconv.Itoa(t.Waiting), strconv.Itoa(t.InFlight),
+			strconv.Itoa(t.Dead), printable(t.ParkedWhy, "")})
 	}
-	for first := true; ; first = false {
-		page, raw, err := c.Topics(cmd.Context(), q)
-		if err != nil {
-			return answered(err, c.json)
+	p := page{text: columns{-40, -9, -9, -9}.lines(rows, first), cursor: l.Cursor}
+	if len(l.Paused) > 0 {
+		paused := [][]string{{"PAUSED", "SINCE", "BY"}}
+		for _, pause := range l.Paused {
+			paused = append(paused, []string{pause.Pattern, t.at(pause.At), pause.By})
 		}
-		last := !all || page.Cursor == ""
-		text := countsText(page.Topics, first)
-		if last && len(page.Paused) > 0 {
-			paused, err := pausesText(c.clock, page.Paused)
-			if err != nil {
-				return err
-			}
-			text += "\n" + paused
-		}
-		if err := c.show(raw, text); err != nil {
-			return err
-		}
-		if last {
-			if page.Cursor != "" {
-				c.remark("there are more: --all shows them")
-			}
-			return nil
-		}
-		q.Set("cursor", page.Cursor)
+		p.below = "\n" + table(paused)
 	}
+	return p
 }
 
-// countsText is a page in columns of fixed width, as pageText is.
-func countsText(topics []client.Topic, first bool) string {
-	var b strings.Builder
-	line := func(topic, waiting, inFlight, dead string) {
-		fmt.Fprintf(&b, "%-40s  %-9s  %-9s  %s\n", topic, waiting, inFlight, dead)
-	}
-	if first {
-		line("TOPIC", "WAITING", "IN FLIGHT", "DEAD")
-	}
-	for _, t := range topics {
-		dead := strconv.Itoa(t.Dead)
-		if t.ParkedWhy != "" {
-			dead = fmt.Sprintf("%-9s  %s", dead, printable(t.ParkedWhy, ""))
-		}
-		line(printable(t.Topic, ""), strconv.Itoa(t.Waiting), strconv.Itoa(t.InFlight), dead)
-	}
-	return b.String()
-}
-
-func pausesText(t clock, pauses []client.Pause) (string, error) {
-	rows := [][]string{{"PAUSED", "SINCE", "BY"}}
-	for _, p := range pauses {
-		rows = append(rows, []string{p.Pattern, t.at(p.At), p.By})
-	}
-	return table(rows)
-}
-
-func topicText(clk clock, t *client.Topic) string {
+func topicText(clk clock, t *wire.TopicCounts) string {
 	var b strings.Builder
 	line := func(name, value string) { fmt.Fprintf(&b, "%-9s %s\n", name, printable(value, "")) }
 	line("topic", t.Topic)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tarry-mq/tarry/cmd/internal/client"
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 func newVerify(o outside) *cobra.Command {
@@ -26,23 +25,20 @@ It goes on while messages come and go, and ends when this command does.`,
 	}
 	cmd.Flags().BoolVar(&repair, "repair", false, "bring both to the later version of each message that differs")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
-		progress, done := watched(c, func(v client.Verified) string {
+		progress, done := watched(c, func(v wire.VerifyReport) string {
 			return fmt.Sprintf("%d in the store, %d in the journal", v.InStore, v.InJournal)
 		})
 		v, raw, err := c.Verify(cmd.Context(), repair, progress)
 		if done(); err != nil {
 			return answered(err, c.json)
 		}
-		text, left, err := verifiedText(c.clock, &v)
-		if err != nil {
-			return err
-		}
+		text, left := verifiedText(c.clock, &v)
 		return c.showUnless(left > 0, raw, text, fmt.Sprintf("%d differences are left", left))
 	})
 }
 
 // verifiedText also prints how many differences are left.
-func verifiedText(t clock, v *client.Verified) (text string, left int, err error) {
+func verifiedText(t clock, v *wire.VerifyReport) (text string, left int) {
 	found := 0
 	for _, n := range v.Found {
 		found += n
@@ -50,15 +46,13 @@ func verifiedText(t clock, v *client.Verified) (text string, left int, err error
 	left = found - v.Repaired
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d in the store, %d in the journal: ", v.InStore, v.InJournal)
-	refused, err := refusedText(t, v)
-	quarantined, err2 := quarantinedText(t, v)
-	refused, err = refused+quarantined, errors.Join(err, err2)
+	refused := refusedText(t, v) + quarantinedText(t, v)
 	if found == 0 {
 		same := "the same\n"
 		if v.InStore != v.InJournal { // the two were counted one after the other
 			same = "none differs; what came, ended or was on its way is in one count alone\n"
 		}
-		return b.String() + same + refused, left, err
+		return b.String() + same + refused, left
 	}
 	var kinds []string
 	for _, kind := range slices.Sorted(maps.Keys(v.Found)) {
@@ -74,20 +68,17 @@ func verifiedText(t clock, v *client.Verified) (text string, left int, err error
 		rows = append(rows,
 			[]string{d.UID, strconv.Itoa(d.Bucket), d.Kind, standText(d.Store), standText(d.Journal), repaired})
 	}
-	differences, tableErr := table(rows)
-	err = errors.Join(err, tableErr)
-	b.WriteString(differences)
+	b.WriteString(table(rows))
 	if more := found - len(v.Differences); more > 0 {
 		fmt.Fprintf(&b, "and %d more\n", more)
 	}
-	b.WriteString(refused)
-	return b.String(), left, err
+	return b.String() + refused, left
 }
 
 // refusedText lists the changes that the store did not make, empty for none.
-func refusedText(t clock, v *client.Verified) (string, error) {
+func refusedText(t clock, v *wire.VerifyReport) string {
 	if len(v.Refused) == 0 {
-		return "", nil
+		return ""
 	}
 	rows := [][]string{{"REFUSED", "BUCKET", "FROM", "TO", "BY", "AT"}}
 	for _, r := range v.Refused {
@@ -97,14 +88,13 @@ func refusedText(t clock, v *client.Verified) (string, error) {
 		}
 		rows = append(rows, []string{r.UID, strconv.Itoa(r.Bucket), from, r.To, r.Kind, t.at(r.At)})
 	}
-	text, err := table(rows)
-	return "\n" + text, err
+	return "\n" + table(rows)
 }
 
 // quarantinedText lists the entries that the journal could not hold, empty for none.
-func quarantinedText(t clock, v *client.Verified) (string, error) {
+func quarantinedText(t clock, v *wire.VerifyReport) string {
 	if len(v.Quarantined) == 0 {
-		return "", nil
+		return ""
 	}
 	rows := [][]string{{"QUARANTINED", "BUCKET", "AT", "STATES KNOWN", "MESSAGES", "REASON"}}
 	for _, q := range v.Quarantined {
@@ -118,14 +108,13 @@ func quarantinedText(t clock, v *client.Verified) (string, error) {
 		}
 		rows = append(rows, []string{q.Entry, strconv.Itoa(q.Bucket), t.at(q.At), known, uids, q.Reason})
 	}
-	text, err := table(rows)
-	return "\n" + text, err
+	return "\n" + table(rows)
 }
 
 // shownUIDs is how many messages of an entry a row names; --json has all.
 const shownUIDs = 3
 
-func standText(s *client.Stand) string {
+func standText(s *wire.Stand) string {
 	if s == nil {
 		return ""
 	}

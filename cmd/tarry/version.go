@@ -22,7 +22,7 @@ type built struct {
 	Platform string `json:"platform"`
 }
 
-// build reads the stamp, else what the go command knows: the module's version, or "devel".
+// build reads the stamp, else the go command's build information: the module's version, or "devel".
 func build() built {
 	b := built{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()

@@ -3,7 +3,7 @@
 //
 //	go run -C deploy/bench .                          the whole table, about an hour and a half
 //	go run -C deploy/bench . -quick                   each measure once and small, to see that it still works
-//	go run -C deploy/bench . -readme ../../README.md  and put the table there
+//	go run -C deploy/bench . -page ../../docs/figures.md  and put the tables there
 //	go run -C deploy/bench . -only journal            the journal alone, about a third of that
 //	go run -C deploy/bench . -only plain -before PATH the plain path of another tarry and of this one, by turns
 //	go run -C deploy/bench . -only features           what features cost where they are used

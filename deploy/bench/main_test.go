@@ -14,20 +14,20 @@ import (
 func TestOptionsThatDoNotGoTogetherAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"-only drian":               `no test "drian"`,
-		"-reps -1":                  "-reps is -1",
-		"-reps 101":                 "-reps is 101",
-		"-messages 10":              "-messages is 10",
-		"-messages 99999999":        "-messages is 99999999",
-		"-quick -readme README.md":  "-readme wants a whole run",
-		"-only drain -readme R":     "-readme wants a whole run",
-		"-from a.json -reps 2":      "-from measures nothing",
-		"-from a -readme b -json c": "-from measures nothing",
-		"-from a -before b":         "-from measures nothing",
-		"-only plai":                `no test "plai"`,
-		"-only plain-":              `no test "plain-"`,
-		"drain":                     `got "drain"`,
-		"-n 5":                      "flag provided but not defined",
+		"-only drian":             `no test "drian"`,
+		"-reps -1":                "-reps is -1",
+		"-reps 101":               "-reps is 101",
+		"-messages 10":            "-messages is 10",
+		"-messages 99999999":      "-messages is 99999999",
+		"-quick -page figures.md": "-page wants a whole run",
+		"-only drain -page F":     "-page wants a whole run",
+		"-from a.json -reps 2":    "-from measures nothing",
+		"-from a -page b -json c": "-from measures nothing",
+		"-from a -before b":       "-from measures nothing",
+		"-only plai":              `no test "plai"`,
+		"-only plain-":            `no test "plain-"`,
+		"drain":                   `got "drain"`,
+		"-n 5":                    "flag provided but not defined",
 	} {
 		if _, err := readOptions(strings.Fields(line), io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v, want %q", line, err, want)
@@ -79,12 +79,12 @@ func TestWithoutAProgramBeforeThePlainPathIsSkippedByName(t *testing.T) {
 func TestOptionsHaveDefaults(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]struct{ reps, messages int }{
-		"":                          {3, 200_000},
-		"-quick":                    {1, 3_000},
-		"-quick -reps 2":            {2, 3_000},
-		"-messages 5000":            {3, 5_000},
-		"-only drain,pending":       {3, 200_000},
-		"-readme README.md -reps 5": {5, 200_000},
+		"":                         {3, 200_000},
+		"-quick":                   {1, 3_000},
+		"-quick -reps 2":           {2, 3_000},
+		"-messages 5000":           {3, 5_000},
+		"-only drain,pending":      {3, 200_000},
+		"-page figures.md -reps 5": {5, 200_000},
 	} {
 		o, err := readOptions(strings.Fields(line), io.Discard)
 		if err != nil || o.reps != want.reps || o.plan.Messages != want.messages {

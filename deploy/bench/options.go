@@ -22,7 +22,7 @@ type options struct {
 	before string
 	from   string
 	json   string
-	readme string
+	page   string
 }
 
 const (
@@ -49,7 +49,7 @@ func readOptions(args []string, log io.Writer) (options, error) {
 		"is left out; with -quick the same one)")
 	fs.StringVar(&o.json, "json", "", "write all figures to this file, after each repetition")
 	fs.StringVar(&o.from, "from", "", "measure nothing, and take the figures of an earlier run from this file")
-	fs.StringVar(&o.readme, "readme", "", "put the tables into this file, between its marks")
+	fs.StringVar(&o.page, "page", "", "put the tables into this file, between its marks")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
@@ -86,10 +86,10 @@ func (o options) check(rest []string, given map[string]bool) error {
 		return fmt.Errorf("-reps is %d, want 1 to 100", o.reps)
 	case o.plan.Messages < 1000 || o.plan.Messages > maxMessages:
 		return fmt.Errorf("-messages is %d, want 1000 to %d", o.plan.Messages, maxMessages)
-	case o.readme != "" && (o.quick || len(o.only) > 0):
-		return errors.New("-readme wants a whole run: not -quick, not -only")
-	case given["from"] && len(given) > 1 && (len(given) > 2 || !given["readme"]):
-		return errors.New("-from measures nothing: it goes with -readme alone")
+	case o.page != "" && (o.quick || len(o.only) > 0):
+		return errors.New("-page wants a whole run: not -quick, not -only")
+	case given["from"] && len(given) > 1 && (len(given) > 2 || !given["page"]):
+		return errors.New("-from measures nothing: it goes with -page alone")
 	}
 	return nil
 }
@@ -128,8 +128,8 @@ func (o options) write(book *report.Book, out io.Writer) error {
 			return err
 		}
 	}
-	if o.readme != "" {
-		return book.PutInto(o.readme)
+	if o.page != "" {
+		return book.PutInto(o.page)
 	}
 	return nil
 }

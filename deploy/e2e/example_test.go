@@ -43,16 +43,16 @@ func (s *site) example(t *testing.T, subject string, jetStream bool) []stored {
 	if code := p.Wait(patience); code != 0 {
 		t.Fatalf("the example ended with %d: %s", code, p.Log())
 	}
-	var told []stored
+	var all []stored
 	for out := bufio.NewScanner(strings.NewReader(p.Log())); out.Scan(); {
 		var one stored
 		if err := json.Unmarshal(out.Bytes(), &one); err != nil {
 			t.Fatalf("the example printed %q: %v", out.Text(), err)
 		}
-		told = append(told, one)
+		all = append(all, one)
 	}
-	if len(told) != count {
-		t.Fatalf("the example stored %d messages, want %d: %s", len(told), count, p.Log())
+	if len(all) != count {
+		t.Fatalf("the example stored %d messages, want %d: %s", len(all), count, p.Log())
 	}
 	arrived := map[string]time.Time{}
 	for range count {
@@ -74,7 +74,7 @@ func (s *site) example(t *testing.T, subject string, jetStream bool) []stored {
 			t.Fatalf("%d of %d messages of the example arrived", len(arrived), count)
 		}
 	}
-	for n, one := range told {
+	for n, one := range all {
 		when, ok := arrived[one.ID]
 		if want := fmt.Sprintf("basket-%v-%d", jetStream, n+1); one.ID != want || !ok {
 			t.Errorf("message %d is called %s, arrived %v; want %s", n+1, one.ID, ok, want)
@@ -86,7 +86,7 @@ func (s *site) example(t *testing.T, subject string, jetStream bool) []stored {
 			t.Errorf("%s came %s late", one.ID, late)
 		}
 	}
-	return told
+	return all
 }
 
 func TestTheExampleOfTheLibraryReachesAPlainConsumer(t *testing.T) {

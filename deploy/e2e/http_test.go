@@ -78,9 +78,9 @@ func (i *instance) call(ctx context.Context, method, path string, body any) (ans
 	return a, nil
 }
 
-// sure is call as a careful client makes it. While the answer is one of the given errors, as it is where the database is
-// slow, it asks again, for a push under the id that it was answered with. What the first try did is answered as if it
-// had said so.
+// sure is call as a careful client makes it. While the answer is one of the given errors, as it is where the
+// database is slow, it asks again, for a push under the id that it was answered with. What the first try did is
+// answered as if it had said so.
 func (i *instance) sure(ctx context.Context, method, path string, body any, passing ...string) (answer, error) {
 	for begun, again := time.Now(), false; ; again = true {
 		a, err := i.call(ctx, method, path, body)

@@ -16,16 +16,16 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// natsUsers is the template of deploy/README.md as it stands there, with a password for each user.
+// natsUsers is the template of docs/access.md as it stands there, with a password for each user.
 func natsUsers(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile("../README.md")
+	page, err := os.ReadFile("../../docs/access.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := regexp.MustCompile("(?s)```nats\n(.*?)```").FindSubmatch(page)
 	if found == nil {
-		t.Fatal("deploy/README.md has no template of users")
+		t.Fatal("docs/access.md has no template of users")
 	}
 	text := strings.ReplaceAll(string(found[1]), "$TARRY_PASSWORD", natsPassword)
 	return regexp.MustCompile(`\$([A-Z]+)_PASSWORD`).ReplaceAllStringFunc(text, func(name string) string {

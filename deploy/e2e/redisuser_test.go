@@ -14,14 +14,14 @@ import (
 // redisUser is the rule that the operators' page has for a user of tarry's own in Redis.
 func redisUser(t *testing.T) []any {
 	t.Helper()
-	page, err := os.ReadFile("../README.md")
+	page, err := os.ReadFile("../../docs/access.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, below, found := strings.Cut(string(page), "\n```\nACL SETUSER ")
 	line, _, ended := strings.Cut(below, "\n")
 	if !found || !ended || !strings.Contains(line, " >SECRET ") {
-		t.Fatalf("deploy/README.md has no user of Redis: %q", line)
+		t.Fatalf("docs/access.md has no user of Redis: %q", line)
 	}
 	var rule []any
 	for _, word := range strings.Fields("ACL SETUSER " + strings.Replace(line, ">SECRET", ">"+redisPassword, 1)) {

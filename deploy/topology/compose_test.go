@@ -88,6 +88,9 @@ func inDeploy(t testing.TB, name ...string) string {
 	return string(content)
 }
 
+// operations is the operators' page.
+func operations(t testing.TB) string { return inDeploy(t, "..", "docs", "operations.md") }
+
 // what the tests give where compose.yaml asks for a secret.
 const (
 	token        = "a-token-of-these-tests"

@@ -116,7 +116,7 @@ func TestTheHealthCheckSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.ready(w.all()...)
-	readmesMetrics(t, w)
+	pagesMetrics(t, w)
 	scraped(t, w)
 	w.redis.Pause()
 	for _, i := range w.all() {
@@ -137,12 +137,12 @@ func TestTheHealthCheckSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// readmesMetrics holds the README's table of what to watch against what the instances show.
-func readmesMetrics(t *testing.T, w *world) {
+// pagesMetrics holds the operators' table of what to watch against what the instances show.
+func pagesMetrics(t *testing.T, w *world) {
 	t.Helper()
-	named := regexp.MustCompile("(?m)^\\| `(tarry_[a-z_]+)` \\|").FindAllStringSubmatch(inDeploy(t, "README.md"), -1)
+	named := regexp.MustCompile("(?m)^\\| `(tarry_[a-z_]+)` \\|").FindAllStringSubmatch(operations(t), -1)
 	if len(named) < 5 {
-		t.Fatalf("the README names %d metrics", len(named))
+		t.Fatalf("docs/operations.md names %d metrics", len(named))
 	}
 	// Some metrics have a label and are there once it was needed.
 	c := consume(t, w.nats)
@@ -161,7 +161,7 @@ func readmesMetrics(t *testing.T, w *world) {
 		}
 		for _, name := range named {
 			if !strings.Contains(all, "# HELP "+name[1]+" ") {
-				return fmt.Errorf("the README names %s, which no instance shows", name[1])
+				return fmt.Errorf("docs/operations.md names %s, which no instance shows", name[1])
 			}
 		}
 		return nil

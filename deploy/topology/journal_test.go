@@ -83,7 +83,7 @@ func TestWithoutMariaDBPushesAreRefusedAndDueMessagesLeave(t *testing.T) {
 	})
 }
 
-// What README.md tells an operator to do whose journal is gone while Redis has its messages.
+// What docs/journal.md tells an operator to do whose journal is gone while Redis has its messages.
 func TestALostJournalIsWrittenAnew(t *testing.T) {
 	t.Parallel()
 	w := start(t)

@@ -20,10 +20,10 @@ const scrapeToken = "a-token-of-prometheus"
 // tokensFile is the page's tokens for Prometheus, with a digest.
 func tokensFile(t testing.TB) string {
 	t.Helper()
-	_, text, found := strings.Cut(inDeploy(t, "README.md"), "\n```yaml\ntokens:\n")
+	_, text, found := strings.Cut(operations(t), "\n```yaml\ntokens:\n")
 	text, _, ended := strings.Cut(text, "\n```\n")
 	if !found || !ended || !strings.Contains(text, "DIGEST") {
-		t.Fatalf("the README has no tokens for Prometheus: %s", text)
+		t.Fatalf("docs/operations.md has no tokens for Prometheus: %s", text)
 	}
 	file := filepath.Join(t.TempDir(), "tokens.yaml")
 	text = "tokens:\n" +
@@ -56,7 +56,7 @@ func scraped(t *testing.T, w *world) {
 	if err := strict.Decode(&config); err != nil {
 		t.Fatal(err)
 	}
-	if len(config.Jobs) != 1 || len(config.Jobs[0].Static) != 1 || !strings.Contains(inDeploy(t, "README.md"),
+	if len(config.Jobs) != 1 || len(config.Jobs[0].Static) != 1 || !strings.Contains(operations(t),
 		"`"+config.Jobs[0].Authorization.File+"`") {
 		t.Fatalf("got %+v", config)
 	}

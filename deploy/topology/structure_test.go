@@ -144,9 +144,9 @@ func TestTheJournalKeepsWhatItIsGiven(t *testing.T) {
 	}
 }
 
-func TestTheReadmeAsksForEverySecret(t *testing.T) {
+func TestThePageAsksForEverySecret(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"README.md", "compose.yaml"} {
+	for _, file := range []string{"../docs/operations.md", "compose.yaml"} {
 		var exports string
 		for line := range strings.Lines(inDeploy(t, file)) {
 			if strings.Contains(line, " export ") {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 var amendWords = [...]string{"unknown", "done", "in flight", "maybe", "ended", "version"}
@@ -15,8 +16,7 @@ func amendWord(c scheduler.AmendCode) string {
 	return "invalid"
 }
 
-// amend asks for a change, twice: the second answer must be the first's, and
-// change nothing.
+// amend asks for a change twice. The second answer must equal the first, and change nothing.
 func (t *trial) amend(a scheduler.Amend, want scheduler.AmendCode) scheduler.AmendResult {
 	t.Helper()
 	ask := func() scheduler.AmendResult {
@@ -50,15 +50,15 @@ func (t *trial) amend(a scheduler.Amend, want scheduler.AmendCode) scheduler.Ame
 	return first
 }
 
-// moved is an amend of due and priority alone.
-func moved(m *scheduler.Message, version uint64, due scheduler.Milli) scheduler.Amend {
+// moved returns an amend that changes only due time and priority.
+func moved(m *message.Message, version uint64, due message.Milli) scheduler.Amend {
 	return scheduler.Amend{UID: m.UID, Version: version, Due: due, Priority: m.Priority, Reason: "rescheduled"}
 }
 
-// edited is an amend that gives other headers and body.
-func edited(m *scheduler.Message, version uint64, body string, headers ...scheduler.Header) scheduler.Amend {
+// edited returns an amend that replaces headers and body.
+func edited(m *message.Message, version uint64, body string, headers ...message.Header) scheduler.Amend {
 	given := *m
-	given.Body, given.Headers, given.Mark = []byte(body), headers, scheduler.Mark{}
+	given.Body, given.Headers, given.Mark = []byte(body), headers, message.Mark{}
 	return scheduler.Amend{UID: m.UID, Version: version, Due: m.Due, Priority: m.Priority, Message: &given,
 		Reason: "edited"}
 }
@@ -71,7 +71,7 @@ var amendPromises = []promise{
 		a.Priority = 9
 		r := t.amend(a, scheduler.AmendDone)
 		m.Due, m.Priority = a.Due, 9
-		want := live(m, scheduler.StateWaiting, scheduler.Mark{Changes: 1})
+		want := live(m, message.StateWaiting, message.Mark{Changes: 1})
 		t.wantInfo(want)
 		if want.Headers, want.Body = nil, nil; describe(r.Info) != describe(want) {
 			t.Fatalf("the answer is\n     %s\nwant %s", describe(r.Info), describe(want))
@@ -80,14 +80,14 @@ var amendPromises = []promise{
 			t.Fatalf("%d came before their time, head %d", len(got.Messages), got.Head)
 		}
 		t.pass(time.Hour)
-		t.wantUIDs(t.claimFrom(t.bucketOf(m), "", wide, wide).Messages, []*scheduler.Message{m})
+		t.wantUIDs(t.claimFrom(t.bucketOf(m), "", wide, wide).Messages, []*message.Message{m})
 	}},
 	{name: "an amend brings a message forward", check: func(t *trial) {
 		all := t.added(Message(1), Message(2, DueIn(time.Hour)), Message(3, DueIn(time.Minute)))
 		if r := t.amend(moved(all[1], 1, Start-5), scheduler.AmendDone); r.Head != Start-5 {
 			t.Fatalf("the head is told as %d", r.Head)
 		}
-		t.wantUIDs(t.claim(), []*scheduler.Message{all[1], all[0]})
+		t.wantUIDs(t.claim(), []*message.Message{all[1], all[0]})
 	}},
 	{name: "a new priority moves a message among those of its time", check: func(t *trial) {
 		all := t.added(Message(1, Priority(5)), Message(2, Priority(5)), Message(3, Priority(5)))
@@ -96,22 +96,22 @@ var amendPromises = []promise{
 			a.Priority = p
 			t.amend(a, scheduler.AmendDone)
 		}
-		t.wantUIDs(t.claim(), []*scheduler.Message{all[2], all[1], all[0]})
+		t.wantUIDs(t.claim(), []*message.Message{all[2], all[1], all[0]})
 	}},
 	{name: "an amend gives other headers and another body", check: func(t *trial) {
 		m := t.one(Message(1, Named("order-1"), Headers("A", "b")))
-		t.amend(edited(m, 1, "other", scheduler.Header{Name: "C", Value: "d"}, scheduler.Header{Name: "C", Value: ""}),
+		t.amend(edited(m, 1, "other", message.Header{Name: "C", Value: "d"}, message.Header{Name: "C", Value: ""}),
 			scheduler.AmendDone)
 		push := *m
-		m.Body, m.Headers = []byte("other"), []scheduler.Header{{Name: "C", Value: "d"}, {Name: "C"}}
-		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Changes: 1}))
-		t.refused(&push, scheduler.AddDuplicate, m, scheduler.StateWaiting) // the producer knows nothing of it
+		m.Body, m.Headers = []byte("other"), []message.Header{{Name: "C", Value: "d"}, {Name: "C"}}
+		t.wantInfo(live(m, message.StateWaiting, message.Mark{Changes: 1}))
+		t.refused(&push, scheduler.AddDuplicate, m, message.StateWaiting) // the producer knows nothing of it
 		again := Message(2, Named("order-1"))
 		again.Digest = push.Digest
-		t.refused(again, scheduler.AddDuplicate, m, scheduler.StateWaiting)
+		t.refused(again, scheduler.AddDuplicate, m, message.StateWaiting)
 		t.amend(edited(m, 2, ""), scheduler.AmendDone)
 		m.Body, m.Headers = nil, nil
-		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Changes: 2}))
+		t.wantInfo(live(m, message.StateWaiting, message.Mark{Changes: 2}))
 		if got := t.claimFrom(t.bucketOf(m), "", wide, wide).Messages; len(got) != 1 ||
 			len(got[0].Body)+len(got[0].Headers) > 0 || got[0].Attempt != 1 {
 			t.Fatalf("claimed %d with another content", len(got))
@@ -119,34 +119,34 @@ var amendPromises = []promise{
 	}},
 	{name: "refusals count on through a new time and begin anew with new content", check: func(t *trial) {
 		m := t.take(Message(1))
-		t.giveBack(m, m.Score(), scheduler.Mark{Refusals: 3})
+		t.giveBack(m, m.Score(), message.Mark{Refusals: 3})
 		t.amend(moved(m, 1, m.Due+1), scheduler.AmendDone)
 		m.Due++
-		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Refusals: 3, Changes: 1}))
+		t.wantInfo(live(m, message.StateWaiting, message.Mark{Refusals: 3, Changes: 1}))
 		t.amend(edited(m, 2, "smaller"), scheduler.AmendDone)
 		m.Body = []byte("smaller")
-		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Changes: 2}))
+		t.wantInfo(live(m, message.StateWaiting, message.Mark{Changes: 2}))
 	}},
 	{name: "an amend takes a message out of its lane", check: func(t *trial) {
 		m := t.take(Message(1))
-		t.giveBack(m, m.Score(), scheduler.Mark{Lane: "stream"})
+		t.giveBack(m, m.Score(), message.Mark{Lane: "stream"})
 		if r := t.amend(moved(m, 1, m.Due), scheduler.AmendDone); r.Head != m.Due || r.Info.Mark.Lane != "" {
 			t.Fatalf("head %d, lane %q", r.Head, r.Info.Mark.Lane)
 		}
 		if lanes := t.lanes(0); len(lanes) > 0 {
 			t.Fatalf("lanes are %q", lanes)
 		}
-		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Changes: 1}))
-		t.wantUIDs(t.claim(), []*scheduler.Message{m})
+		t.wantInfo(live(m, message.StateWaiting, message.Mark{Changes: 1}))
+		t.wantUIDs(t.claim(), []*message.Message{m})
 	}},
 	{name: "an amend ends the wait after a refusal", check: func(t *trial) {
 		m := t.take(Message(1))
-		t.giveBack(m, int64(m.Due.Add(time.Hour))<<8, scheduler.Mark{Refusals: 1})
+		t.giveBack(m, int64(m.Due.Add(time.Hour))<<8, message.Mark{Refusals: 1})
 		t.wantUIDs(t.claim(), nil)
 		if r := t.amend(moved(m, 1, m.Due), scheduler.AmendDone); r.Head != m.Due {
 			t.Fatalf("the head is told as %d", r.Head)
 		}
-		t.wantUIDs(t.claim(), []*scheduler.Message{m})
+		t.wantUIDs(t.claim(), []*message.Message{m})
 	}},
 	{name: "the head is told when an amend makes it earlier, and only then", check: func(t *trial) {
 		head, other := t.one(Message(1, DueIn(time.Minute))), t.one(Message(2, DueIn(time.Hour)))
@@ -167,13 +167,13 @@ var amendPromises = []promise{
 		m := t.one(Message(1, Headers("A", "b")))
 		t.amend(moved(m, 1, Start.Add(time.Minute)), scheduler.AmendDone) // version 2
 		m.Due = Start.Add(time.Minute)
-		stands := live(m, scheduler.StateWaiting, scheduler.Mark{Changes: 1})
+		stands := live(m, message.StateWaiting, message.Mark{Changes: 1})
 		asks := map[string]scheduler.Amend{
 			"no version":         moved(m, 0, m.Due),
 			"a later version":    moved(m, 3, m.Due),
 			"another due time":   moved(m, 1, m.Due+1),
 			"another content":    edited(m, 1, "other", m.Headers...),
-			"other headers":      edited(m, 1, string(m.Body), scheduler.Header{Name: "A", Value: "c"}),
+			"other headers":      edited(m, 1, string(m.Body), message.Header{Name: "A", Value: "c"}),
 			"without the header": edited(m, 1, string(m.Body)),
 		}
 		priority := moved(m, 1, m.Due)
@@ -191,15 +191,15 @@ var amendPromises = []promise{
 	{name: "a message in flight, maybe delivered, ended or unknown is not amended", check: func(t *trial) {
 		flying := t.take(Message(1))
 		t.amend(moved(flying, 1, Start.Add(time.Hour)), scheduler.AmendInFlight)
-		t.wantInfo(live(flying, scheduler.StateInFlight, scheduler.Mark{}))
+		t.wantInfo(live(flying, message.StateInFlight, message.Mark{}))
 		maybe := t.take(Message(2))
-		t.giveBack(maybe, maybe.Score(), scheduler.Mark{Uncertain: true, Lane: "stream"})
+		t.giveBack(maybe, maybe.Score(), message.Mark{Uncertain: true, Lane: "stream"})
 		for version := range uint64(3) { // whatever version is asked for
 			t.amend(moved(maybe, version, Start.Add(time.Hour)), scheduler.AmendMaybe)
 		}
-		t.wantInfo(live(maybe, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Lane: "stream"}))
-		for i, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateCanceled, scheduler.StateExpired,
-			scheduler.StateDead} {
+		t.wantInfo(live(maybe, message.StateWaiting, message.Mark{Uncertain: true, Lane: "stream"}))
+		for i, s := range []message.State{message.StateDelivered, message.StateCanceled, message.StateExpired,
+			message.StateDead} {
 			m := t.ended(Message(10+i, Named("order-1"), Keyed(s.String()), Headers("A", "b")), s)
 			at := t.now
 			t.pass(time.Second)
@@ -230,33 +230,32 @@ var amendPromises = []promise{
 			t.amend(moved(m, 1, Start.Add(2*time.Hour)), scheduler.AmendVersion)
 			m.Due = Start.Add(time.Hour)
 			t.wantTold(
-				scheduler.Change{UID: m.UID, Version: 2, State: scheduler.StateWaiting, At: t.now, Bucket: bucket,
+				scheduler.Change{UID: m.UID, Version: 2, State: message.StateWaiting, At: t.now, Bucket: bucket,
 					Due: m.Due, Reason: "rescheduled"})
 			a := edited(m, 2, "other")
 			a.Due++
 			t.amend(a, scheduler.AmendDone)
 			m.Due, m.Body, m.Headers = a.Due, []byte("other"), nil
 			t.wantTold(
-				scheduler.Change{UID: m.UID, Version: 3, State: scheduler.StateWaiting, At: t.now, Bucket: bucket,
+				scheduler.Change{UID: m.UID, Version: 3, State: message.StateWaiting, At: t.now, Bucket: bucket,
 					Due: m.Due, Reason: "edited", Message: m})
 		}},
 	{name: "an amended message is restored as it was amended", check: func(t *trial) {
 		m := t.one(Message(1, DueIn(time.Hour)))
 		newer := *m
 		newer.Due, newer.Body = Start.Add(2*time.Hour), []byte("other")
-		t.restored([]scheduler.RestoreCode{raised}, record(&newer, scheduler.StateWaiting, 2))
-		t.wantInfo(live(&newer, scheduler.StateWaiting, scheduler.Mark{Changes: 1}))
+		t.restored([]scheduler.RestoreCode{raised}, record(&newer, message.StateWaiting, 2))
+		t.wantInfo(live(&newer, message.StateWaiting, message.Mark{Changes: 1}))
 		t.amend(moved(&newer, 2, Start), scheduler.AmendDone)
 		newer.Due = Start
-		t.wantUIDs(t.claim(), []*scheduler.Message{&newer})
+		t.wantUIDs(t.claim(), []*message.Message{&newer})
 	}},
 }
 
-// untold drops what the journal was told so far.
+// untold drops the recorded journal changes.
 func (t *trial) untold() { t.log.new = nil }
 
-// wantTold wants the journal to have been told of these changes, and no other,
-// since the last look.
+// wantTold wants exactly these changes to have been reported to the journal since the last look.
 func (t *trial) wantTold(want ...scheduler.Change) {
 	t.Helper()
 	got := t.log.new

@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // browse reads all pages.
-func (t *trial) browse(bucket int, q scheduler.Browse) []scheduler.Info {
+func (t *trial) browse(bucket int, q scheduler.Browse) []message.Info {
 	t.Helper()
 	all, err := browseAll(bucket, q, func(q scheduler.Browse) (scheduler.Browsed, error) {
 		return t.tl.Browse(t.Context(), bucket, q)
@@ -19,11 +20,11 @@ func (t *trial) browse(bucket int, q scheduler.Browse) []scheduler.Info {
 }
 
 // wantBrowsed wants these messages in this order, whatever the size of a page.
-func (t *trial) wantBrowsed(bucket int, q scheduler.Browse, want ...*scheduler.Message) {
+func (t *trial) wantBrowsed(bucket int, q scheduler.Browse, want ...*message.Message) {
 	t.Helper()
 	for _, limit := range []int{1, 2, 3, 7, 1000} {
 		q.Limit = limit
-		var got []scheduler.UID
+		var got []message.UID
 		for _, i := range t.browse(bucket, q) {
 			got = append(got, i.UID)
 		}
@@ -43,44 +44,44 @@ var browsePromises = []promise{
 	}},
 	{name: "what is in flight or ended is not among what waits", check: func(t *trial) {
 		t.take(Message(1))
-		t.ended(Message(2), scheduler.StateDelivered)
+		t.ended(Message(2), message.StateDelivered)
 		t.dead(Message(3))
 		m := t.one(Message(4))
 		t.wantBrowsed(0, scheduler.Browse{}, m)
 	}},
 	{name: "lanes follow the bucket, by name", check: func(t *trial) {
-		var all []*scheduler.Message
+		var all []*message.Message
 		for i := range 7 {
 			all = append(all, t.one(Message(i, DueIn(time.Duration(-i)*time.Second))))
 		}
 		all = t.claim()
-		slices.SortFunc(all, func(a, b *scheduler.Message) int { return int(a.Due - b.Due) })
-		for i, lane := range []string{"b", "a", "", "b", "c", "a", ""} {
-			t.giveBack(all[i], all[i].Score(), scheduler.Mark{Lane: lane})
+		slices.SortFunc(all, func(a, b *message.Message) int { return int(a.Due - b.Due) })
+		for i, lane := range []message.Lane{"b", "a", "", "b", "c", "a", ""} {
+			t.giveBack(all[i], all[i].Score(), message.Mark{Lane: lane})
 		}
 		t.wantBrowsed(0, scheduler.Browse{}, all[2], all[6], all[1], all[5], all[0], all[3], all[4])
 	}},
 	{name: "a message is told as it stands, without headers and body", check: func(t *trial) {
 		m := t.take(Message(1, Named("order-1"), Keyed("k"), Headers("A", "b"), TTL(time.Minute), Priority(3),
 			Retrying(1, time.Second)))
-		mark := scheduler.Mark{Uncertain: true, Refusals: 2, Lane: "stream"}
+		mark := message.Mark{Uncertain: true, Refusals: 2, Lane: "stream"}
 		t.giveBack(m, m.Score(), mark)
-		want := live(m, scheduler.StateWaiting, mark)
+		want := live(m, message.StateWaiting, mark)
 		want.Headers, want.Body = nil, nil
 		if got := t.browse(t.bucketOf(m), scheduler.Browse{Limit: 10}); len(got) != 1 ||
 			describe(got[0]) != describe(want) {
 			t.Fatalf("got %s\nwant %s", describeAll(got), describe(want))
 		}
-		t.finish(scheduler.StateDead, t.claimFrom(t.bucketOf(m), "stream", 1, wide).Messages...)
+		t.finish(message.StateDead, t.claimFrom(t.bucketOf(m), "stream", 1, wide).Messages...)
 		want = t.get(m.UID)
 		want.Headers, want.Body = nil, nil
 		if got := t.browse(t.bucketOf(m), scheduler.Browse{Dead: true, Limit: 10}); len(got) != 1 ||
-			describe(got[0]) != describe(want) || got[0].State != scheduler.StateDead {
+			describe(got[0]) != describe(want) || got[0].State != message.StateDead {
 			t.Fatalf("got %s\nwant %s", describeAll(got), describe(want))
 		}
 	}},
 	{name: "times bound what is browsed, both inclusive", check: func(t *trial) {
-		var all []*scheduler.Message
+		var all []*message.Message
 		for i := range 6 {
 			all = append(all, Message(i, DueIn(time.Duration(i)*time.Millisecond), Priority(uint8(i*50))))
 		}
@@ -88,7 +89,7 @@ var browsePromises = []promise{
 		t.now = Start.Add(time.Hour)
 		parked := t.claimFrom(0, "", 2, wide).Messages
 		for _, m := range parked {
-			t.giveBack(m, m.Score(), scheduler.Mark{Lane: "stream"})
+			t.giveBack(m, m.Score(), message.Mark{Lane: "stream"})
 		}
 		t.wantBrowsed(0, scheduler.Browse{From: Start + 1, To: Start + 4}, all[2], all[3], all[4], all[1])
 		t.wantBrowsed(0, scheduler.Browse{From: Start + 3}, all[3:]...)
@@ -97,26 +98,26 @@ var browsePromises = []promise{
 		t.wantBrowsed(0, scheduler.Browse{From: Start + 3, To: Start + 2})
 	}},
 	{name: "what is dead is browsed by when it died", check: func(t *trial) {
-		var died []*scheduler.Message
+		var died []*message.Message
 		for i, n := range []int{5, 3, 4} {
 			t.now = Start.Add(time.Duration(i) * time.Second)
 			died = append(died, t.dead(Message(n, Priority(uint8(n)))))
 		}
 		t.added(Message(10), Message(11)) // due at one time, dead at one time
-		t.finish(scheduler.StateDead, t.claim()...)
+		t.finish(message.StateDead, t.claim()...)
 		died = append(died, Message(10), Message(11))
 		t.wantBrowsed(0, scheduler.Browse{Dead: true}, died...)
 		t.wantBrowsed(0, scheduler.Browse{Dead: true, From: Start.Add(time.Second)}, died[1:]...)
 		t.wantBrowsed(0, scheduler.Browse{Dead: true, To: Start.Add(time.Second)}, died[:2]...)
 		t.wantBrowsed(0, scheduler.Browse{Dead: true, From: Start + 1, To: Start.Add(time.Second)}, died[1])
 		t.wantBrowsed(1, scheduler.Browse{Dead: true})
-		t.purge(0, []scheduler.UID{died[1].UID}, []scheduler.UID{died[1].UID})
+		t.purge(0, []message.UID{died[1].UID}, []message.UID{died[1].UID})
 		t.requeue(died[3].UID, Message(20, On(died[3].Topic)), scheduler.RequeueDone)
 		t.wantBrowsed(0, scheduler.Browse{Dead: true}, died[0], died[2], died[4])
 		t.wantBrowsed(0, scheduler.Browse{}, Message(20))
 	}},
 	{name: "a restored dead message is browsed by when it died", check: func(t *trial) {
-		first := record(Message(2), scheduler.StateDead, 2)
+		first := record(Message(2), message.StateDead, 2)
 		first.EndedAt = Start.Add(-time.Hour)
 		t.pass(time.Minute)
 		second := t.dead(Message(1))
@@ -125,12 +126,12 @@ var browsePromises = []promise{
 		t.wantBrowsed(0, scheduler.Browse{Dead: true, To: Start}, &first.Message)
 	}},
 	{name: "what is neither added nor gone is met once, whatever else changes between pages", check: func(t *trial) {
-		var all []*scheduler.Message
+		var all []*message.Message
 		for i := range 20 {
 			all = append(all, Message(i, DueIn(time.Duration(i)*time.Second)))
 		}
 		t.added(all...)
-		var got []scheduler.UID
+		var got []message.UID
 		q := scheduler.Browse{Limit: 3}
 		for n := 100; ; n++ {
 			page, err := t.tl.Browse(t.Context(), 0, q)
@@ -153,8 +154,8 @@ var browsePromises = []promise{
 	{name: "a lane that is gone by the next page is passed over", check: func(t *trial) {
 		t.added(Message(1), Message(2), Message(3))
 		all := t.claim()
-		for i, lane := range []string{"a", "b", "c"} {
-			t.giveBack(all[i], all[i].Score(), scheduler.Mark{Lane: lane})
+		for i, lane := range []message.Lane{"a", "b", "c"} {
+			t.giveBack(all[i], all[i].Score(), message.Mark{Lane: lane})
 		}
 		page, err := t.tl.Browse(t.Context(), 0, scheduler.Browse{Limit: 1})
 		t.must("browse", err)

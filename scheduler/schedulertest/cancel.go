@@ -4,19 +4,20 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 var cancelPromises = []promise{
 	{name: "a waiting message is canceled, and nobody sees it", check: func(t *trial) {
 		plain, named := t.one(Message(1)), t.one(Message(2, Named("order-1")))
 		info := t.canceled(plain.UID, scheduler.CancelDone)
-		if info.State != scheduler.StateCanceled || info.EndedAt != t.now || info.Due != plain.Due ||
+		if info.State != message.StateCanceled || info.EndedAt != t.now || info.Due != plain.Due ||
 			info.Version != 2 || info.Mark.Uncertain {
 			t.Fatalf("cancel answers with %s", describe(info))
 		}
 		t.canceled(named.UID, scheduler.CancelDone)
-		t.wantInfo(remains(plain, scheduler.StateCanceled, t.now, false, ""))
-		t.wantInfo(remains(named, scheduler.StateCanceled, t.now, false, ""))
+		t.wantInfo(remains(plain, message.StateCanceled, t.now, false, ""))
+		t.wantInfo(remains(named, message.StateCanceled, t.now, false, ""))
 		for b, h := range t.heads() {
 			if h.Due != 0 || h.Waiting != 0 {
 				t.Errorf("bucket %d: head is %+v", b, h)
@@ -29,7 +30,7 @@ var cancelPromises = []promise{
 	{name: "a cancel takes one message and leaves its neighbours", check: func(t *trial) {
 		all := t.added(Message(1), Message(2), Message(3))
 		t.canceled(all[1].UID, scheduler.CancelDone)
-		t.wantUIDs(t.claim(), []*scheduler.Message{all[0], all[2]})
+		t.wantUIDs(t.claim(), []*message.Message{all[0], all[2]})
 	}},
 	{name: "a cancel repeated answers as the first did", check: func(t *trial) {
 		m := t.one(Message(1))
@@ -37,35 +38,35 @@ var cancelPromises = []promise{
 		first := t.now
 		t.pass(time.Minute)
 		if info := t.canceled(m.UID, scheduler.CancelDone); info.EndedAt != first ||
-			info.State != scheduler.StateCanceled {
+			info.State != message.StateCanceled {
 			t.Fatalf("the repeat answers with %s, want the end at %d", describe(info), first)
 		}
-		t.wantInfo(remains(m, scheduler.StateCanceled, first, false, ""))
+		t.wantInfo(remains(m, message.StateCanceled, first, false, ""))
 	}},
 	{name: "a message in flight is not canceled", check: func(t *trial) {
 		m := t.take(Message(1))
 		for range 2 {
-			if info := t.canceled(m.UID, scheduler.CancelInFlight); info.State != scheduler.StateInFlight ||
+			if info := t.canceled(m.UID, scheduler.CancelInFlight); info.State != message.StateInFlight ||
 				info.Due != m.Due {
 				t.Fatalf("cancel answers with %s", describe(info))
 			}
 		}
-		t.wantInfo(live(m, scheduler.StateInFlight, scheduler.Mark{}))
-		t.finish(scheduler.StateDelivered, m)
-		t.wantInfo(remains(m, scheduler.StateDelivered, t.now, false, "the test says delivered"))
+		t.wantInfo(live(m, message.StateInFlight, message.Mark{}))
+		t.finish(message.StateDelivered, m)
+		t.wantInfo(remains(m, message.StateDelivered, t.now, false, "the test says delivered"))
 	}},
 	{name: "an uncertain message is canceled as maybe delivered, again and again", check: func(t *trial) {
 		m := t.take(Message(1, Named("order-1")))
-		t.giveBack(m, m.Score(), scheduler.Mark{Uncertain: true, Refusals: 4})
+		t.giveBack(m, m.Score(), message.Mark{Uncertain: true, Refusals: 4})
 		at := t.now
 		for range 3 {
 			info := t.canceled(m.UID, scheduler.CancelMaybe)
-			if info.State != scheduler.StateCanceled || !info.Mark.Uncertain || info.EndedAt != at {
+			if info.State != message.StateCanceled || !info.Mark.Uncertain || info.EndedAt != at {
 				t.Fatalf("cancel answers with %s", describe(info))
 			}
 			t.pass(time.Second)
 		}
-		t.wantInfo(remains(m, scheduler.StateCanceled, at, true, ""))
+		t.wantInfo(remains(m, message.StateCanceled, at, true, ""))
 		if got := t.claimFrom(t.bucketOf(m), "", wide, wide).Messages; len(got) != 0 {
 			t.Fatal("it was tried again")
 		}
@@ -76,24 +77,32 @@ var cancelPromises = []promise{
 		t.sweep(0, 10)
 		t.canceled(m.UID, scheduler.CancelMaybe)
 		m.Mark.Changes++ // the sweep
-		t.wantInfo(remains(m, scheduler.StateCanceled, t.now, true, ""))
+		t.wantInfo(remains(m, message.StateCanceled, t.now, true, ""))
 	}},
 	{name: "a message that was returned unsent is canceled for certain", check: func(t *trial) {
 		m := t.take(Message(1))
-		t.must("return",
-			t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}}, t.now))
+		t.must(
+			"return",
+			t.tl.Return(
+				t.Context(),
+				0,
+				scheduler.Leader(t.term),
+				[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}},
+				t.now,
+			),
+		)
 		t.canceled(m.UID, scheduler.CancelDone)
 	}},
 	{name: "a parked message is canceled by its uid alone", check: func(t *trial) {
 		all := t.added(Message(1), Message(2), Message(3))
 		all = t.claim()
-		t.giveBack(all[0], all[0].Score(), scheduler.Mark{Lane: "stream"})
-		t.giveBack(all[1], all[1].Score(), scheduler.Mark{Lane: "stream"})
-		t.giveBack(all[2], all[2].Score(), scheduler.Mark{Lane: "core:orders.3", Uncertain: true})
+		t.giveBack(all[0], all[0].Score(), message.Mark{Lane: "stream"})
+		t.giveBack(all[1], all[1].Score(), message.Mark{Lane: "stream"})
+		t.giveBack(all[2], all[2].Score(), message.Mark{Lane: "core:orders.3", Uncertain: true})
 		t.canceled(all[0].UID, scheduler.CancelDone)
 		t.canceled(all[2].UID, scheduler.CancelMaybe)
-		t.wantInfo(remains(all[0], scheduler.StateCanceled, t.now, false, ""))
-		t.wantInfo(remains(all[2], scheduler.StateCanceled, t.now, true, ""))
+		t.wantInfo(remains(all[0], message.StateCanceled, t.now, false, ""))
+		t.wantInfo(remains(all[2], message.StateCanceled, t.now, true, ""))
 		if lanes := t.lanes(0); len(lanes) != 1 || lanes[0] != "stream" {
 			t.Fatalf("lanes are %q, want only the one that still holds a message", lanes)
 		}
@@ -101,7 +110,7 @@ var cancelPromises = []promise{
 		t.wantUIDs(t.claimFrom(0, "core:orders.3", wide, wide).Messages, nil)
 	}},
 	{name: "a message that ended otherwise is told as it ended", check: func(t *trial) {
-		for i, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateExpired, scheduler.StateDead} {
+		for i, s := range []message.State{message.StateDelivered, message.StateExpired, message.StateDead} {
 			m := t.ended(Message(i), s)
 			at := t.now
 			t.pass(time.Second)
@@ -127,7 +136,7 @@ var cancelPromises = []promise{
 		m := t.one(Message(1))
 		t.canceled(m.UID, scheduler.CancelDone)
 		t.pass(time.Second)
-		if first := t.refused(m, scheduler.AddDuplicate, m, scheduler.StateCanceled); first.EndedAt != Start ||
+		if first := t.refused(m, scheduler.AddDuplicate, m, message.StateCanceled); first.EndedAt != Start ||
 			first.Version != 2 {
 			t.Fatalf("the duplicate answers with %s", describe(first))
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // allCounts are the counts of every topic, by name.
@@ -74,51 +75,51 @@ var countPromises = []promise{
 			}
 		}
 		totals()
-		due := func(s int) scheduler.Milli { return Start.Add(time.Duration(s) * time.Second) }
+		due := func(s int) message.Milli { return Start.Add(time.Duration(s) * time.Second) }
 		add := func(n, s int) { t.one(Message(n, DueIn(time.Duration(s)*time.Second))) }
 		for n := 1; n <= 6; n++ {
 			add(n, 1)
 		}
 		t.one(Message(20, In(1), DueIn(time.Minute)))
-		other := scheduler.Total{Waiting: [scheduler.Holds]scheduler.Waiting{{Count: 1, Oldest: due(60)}}}
-		totals(scheduler.Total{Waiting: [scheduler.Holds]scheduler.Waiting{{Count: 6, Oldest: due(1)}}}, other)
+		other := scheduler.Total{Waiting: [message.Holds]scheduler.Waiting{{Count: 1, Oldest: due(60)}}}
+		totals(scheduler.Total{Waiting: [message.Holds]scheduler.Waiting{{Count: 6, Oldest: due(1)}}}, other)
 		t.pass(time.Second)
 		totals(
-			scheduler.Total{Waiting: [scheduler.Holds]scheduler.Waiting{{Count: 6, Overdue: 6, Oldest: due(1)}}}, other)
+			scheduler.Total{Waiting: [message.Holds]scheduler.Waiting{{Count: 6, Overdue: 6, Oldest: due(1)}}}, other)
 		for i, m := range t.claim() {
 			switch i {
 			case 0:
-				t.finish(scheduler.StateDead, m)
+				t.finish(message.StateDead, m)
 			case 1:
-				t.finish(scheduler.StateDelivered, m)
+				t.finish(message.StateDelivered, m)
 			case 2, 3, 4:
-				lane := []string{"ORDERS", "paused.mail.>", "late.*"}[i-2]
+				lane := []message.Lane{"ORDERS", "paused.mail.>", "late.*"}[i-2]
 				score := m.Score()
 				if lane == "ORDERS" {
-					score = scheduler.ScoreNow(due(9))
+					score = message.ScoreNow(due(9))
 				}
-				t.giveBack(m, score, scheduler.Mark{Lane: lane})
+				t.giveBack(m, score, message.Mark{Lane: lane})
 			}
 		}
 		add(7, 3)
-		totals(scheduler.Total{InFlight: 1, Dead: 1, Waiting: [scheduler.Holds]scheduler.Waiting{
-			scheduler.HoldNone:   {Count: 1, Oldest: due(3)},
-			scheduler.HoldParked: {Count: 1, Overdue: 1, Oldest: due(1)}, // by its own due, wherever it stands
-			scheduler.HoldPaused: {Count: 1, Overdue: 1, Oldest: due(1)},
-			scheduler.HoldRate:   {Count: 1, Overdue: 1, Oldest: due(1)},
+		totals(scheduler.Total{InFlight: 1, Dead: 1, Waiting: [message.Holds]scheduler.Waiting{
+			message.HoldNone:   {Count: 1, Oldest: due(3)},
+			message.HoldParked: {Count: 1, Overdue: 1, Oldest: due(1)}, // by its own due, wherever it stands
+			message.HoldPaused: {Count: 1, Overdue: 1, Oldest: due(1)},
+			message.HoldRate:   {Count: 1, Overdue: 1, Oldest: due(1)},
 		}}, other)
 	}},
 	{name: "the oldest of a lane is told by its own due, however often it was probed", check: func(t *trial) {
 		const lane = "core:orders.7"
-		due := func(s int) scheduler.Milli { return Start.Add(time.Duration(s) * time.Second) }
-		var all []*scheduler.Message
+		due := func(s int) message.Milli { return Start.Add(time.Duration(s) * time.Second) }
+		var all []*message.Message
 		for n := 1; n <= 6; n++ {
 			all = append(all, Message(n, DueIn(time.Duration(n)*time.Second)))
 		}
 		t.added(all...)
 		t.pass(time.Minute)
 		for _, m := range t.claim() {
-			t.giveBack(m, m.Score(), scheduler.Mark{Lane: lane})
+			t.giveBack(m, m.Score(), message.Mark{Lane: lane})
 		}
 		holds := func(step string, count, oldest int) {
 			t.Helper()
@@ -128,7 +129,7 @@ var countPromises = []promise{
 			if count > 0 {
 				want.Oldest = due(oldest)
 			}
-			if got := totals[0].Waiting[scheduler.HoldParked]; got != want {
+			if got := totals[0].Waiting[message.HoldParked]; got != want {
 				t.Fatalf("%s: %+v, want %+v", step, got, want)
 			}
 		}
@@ -136,7 +137,7 @@ var countPromises = []promise{
 		probe := func(wait time.Duration) {
 			t.Helper()
 			m := t.claimFrom(0, lane, 1, wide).Messages[0]
-			t.giveBack(m, scheduler.ScoreNow(t.now.Add(wait)), scheduler.Mark{Lane: lane})
+			t.giveBack(m, message.ScoreNow(t.now.Add(wait)), message.Mark{Lane: lane})
 		}
 		for range 3 { // the first three stand last now
 			t.pass(time.Second)
@@ -150,28 +151,28 @@ var countPromises = []promise{
 		t.amend(moved(all[1], 1, due(3600)), scheduler.AmendDone)
 		holds("the next one moved", 4, 3)
 		claimed := t.claimFrom(0, lane, 3, wide).Messages
-		t.wantUIDs(claimed, []*scheduler.Message{all[4], all[5], all[2]})
+		t.wantUIDs(claimed, []*message.Message{all[4], all[5], all[2]})
 		holds("one left", 1, 4)
-		t.giveBack(claimed[2], claimed[2].Score(), scheduler.Mark{Lane: lane})
+		t.giveBack(claimed[2], claimed[2].Score(), message.Mark{Lane: lane})
 		holds("given back to its own place", 2, 3)
 		t.pass(time.Minute)
 		t.claimFrom(0, lane, wide, wide)
 		holds("emptied", 0, 0)
 	}},
 	{name: "a topic's messages are counted through all that happens to them", check: func(t *trial) {
-		make := func(n int, with ...With) *scheduler.Message { return Message(n, append(with, Content("x"))...) }
+		make := func(n int, with ...With) *message.Message { return Message(n, append(with, Content("x"))...) }
 		t.wantCounts("nothing", 0, 0, 0)
 		all := t.added(make(1), make(2), make(3), make(4))
 		t.wantCounts("added", 4, 0, 0)
-		t.refused(all[0], scheduler.AddDuplicate, all[0], scheduler.StateWaiting)
+		t.refused(all[0], scheduler.AddDuplicate, all[0], message.StateWaiting)
 		t.wantCounts("added again", 4, 0, 0)
 		t.canceled(all[3].UID, scheduler.CancelDone)
 		t.wantCounts("one canceled", 3, 0, 0)
 		all = t.claim()
 		t.wantCounts("claimed", 0, 3, 0)
-		t.giveBack(all[0], all[0].Score(), scheduler.Mark{Lane: "stream"})
+		t.giveBack(all[0], all[0].Score(), message.Mark{Lane: "stream"})
 		t.wantCounts("one parked", 1, 2, 0)
-		t.finish(scheduler.StateDead, all[1])
+		t.finish(message.StateDead, all[1])
 		t.wantCounts("one dead", 1, 1, 1)
 		t.term++
 		t.sweep(0, 10)
@@ -180,14 +181,14 @@ var countPromises = []promise{
 		t.wantCounts("one amended", 2, 0, 1)
 		parked := t.claim()
 		t.wantCounts("claimed again", 0, 2, 1)
-		t.finish(scheduler.StateDelivered, parked[0])
-		t.finish(scheduler.StateExpired, parked[1])
+		t.finish(message.StateDelivered, parked[0])
+		t.finish(message.StateExpired, parked[1])
 		t.wantCounts("ended", 0, 0, 1)
 		t.requeue(all[1].UID, make(10), scheduler.RequeueDone)
 		t.wantCounts("requeued", 1, 0, 0)
-		t.finish(scheduler.StateDead, t.take(make(10)))
+		t.finish(message.StateDead, t.take(make(10)))
 		t.wantCounts("dead again", 0, 0, 1)
-		t.purge(0, []scheduler.UID{make(10).UID}, []scheduler.UID{make(10).UID})
+		t.purge(0, []message.UID{make(10).UID}, []message.UID{make(10).UID})
 		t.wantCounts("purged", 0, 0, 0)
 		t.pass(t.o.EndedKeep + time.Hour)
 		t.trim(0, wide)
@@ -204,7 +205,7 @@ var countPromises = []promise{
 		t.wantCounts("claimed", 3*t.o.Buckets-2, 2, 0)
 	}},
 	{name: "a push of another topic under the same id leaves both counts", check: func(t *trial) {
-		first := t.one(push(1, scheduler.MergeReject, Content("x"))) // topic content
+		first := t.one(push(1, message.MergeReject, Content("x"))) // topic content
 		for i, how := range mergeModes {
 			t.one(push(10+i, how, On(mergeWords[how])))
 			if c := t.counts(mergeWords[how]); c.Waiting != 1 {
@@ -212,15 +213,15 @@ var countPromises = []promise{
 			}
 		}
 		t.wantCounts("beside it", 1, 0, 0)
-		by := push(4, scheduler.MergeReplace, Content("z"))
-		t.merged(by, live(taken(first, by), scheduler.StateWaiting, changed(1)))
+		by := push(4, message.MergeReplace, Content("z"))
+		t.merged(by, live(taken(first, by), message.StateWaiting, changed(1)))
 		t.wantCounts("replaced", 1, 0, 0)
 	}},
 	{name: "who gives way is not counted", check: func(t *trial) {
 		for i, how := range mergeModes {
 			earlier, _ := both(t, 10*i, how, Keyed(fmt.Sprint(i)))
 			t.wantCounts("both", 1, 1, 0)
-			t.giveBack(earlier, earlier.Score(), scheduler.Mark{Lane: "stream"})
+			t.giveBack(earlier, earlier.Score(), message.Mark{Lane: "stream"})
 			t.wantCounts("met", 1, 0, 0)
 			for _, f := range t.find(scheduler.Ref{ID: "order-1", Key: earlier.Key, Keyed: true}) {
 				t.canceled(f.UID, scheduler.CancelDone)
@@ -233,26 +234,26 @@ var countPromises = []promise{
 		t.wantCounts("canceled at once", 0, 0, 0)
 	}},
 	{name: "restored messages are counted as what they are", check: func(t *trial) {
-		make := func(n int) *scheduler.Message { return Message(n, Content("x"), DueIn(time.Hour)) }
-		t.restored([]scheduler.RestoreCode{added, added, added}, record(make(1), scheduler.StateWaiting, 1),
-			record(make(2), scheduler.StateDead, 2), record(make(3), scheduler.StateDelivered, 2))
+		make := func(n int) *message.Message { return Message(n, Content("x"), DueIn(time.Hour)) }
+		t.restored([]scheduler.RestoreCode{added, added, added}, record(make(1), message.StateWaiting, 1),
+			record(make(2), message.StateDead, 2), record(make(3), message.StateDelivered, 2))
 		t.wantCounts("restored", 1, 0, 1)
 		other := make(1)
 		other.Topic = "other"
-		t.restored([]scheduler.RestoreCode{raised}, record(other, scheduler.StateWaiting, 2))
+		t.restored([]scheduler.RestoreCode{raised}, record(other, message.StateWaiting, 2))
 		t.wantCounts("raised", 0, 0, 1)
-		t.restored([]scheduler.RestoreCode{raised}, record(other, scheduler.StateCanceled, 3))
+		t.restored([]scheduler.RestoreCode{raised}, record(other, message.StateCanceled, 3))
 		if c := t.counts("other"); c != (scheduler.TopicCount{Topic: "other"}) {
 			t.Fatalf("ended: %+v", c)
 		}
 	}},
 	{name: "what is in flight is counted under its own topic", check: func(t *trial) {
-		var all []*scheduler.Message
+		var all []*message.Message
 		for i := range 6 {
 			all = append(all, t.take(Message(i, In(i%t.o.Buckets), On(fmt.Sprintf("orders.%d", i%3)))))
 		}
-		t.finish(scheduler.StateDelivered, all[1])
-		t.giveBack(all[2], all[2].Score(), scheduler.Mark{})
+		t.finish(message.StateDelivered, all[1])
+		t.giveBack(all[2], all[2].Score(), message.Mark{})
 		want := []scheduler.TopicCount{{Topic: "orders.0", InFlight: 2}, {Topic: "orders.1", InFlight: 1},
 			{Topic: "orders.2", Waiting: 1, InFlight: 1}}
 		for i, c := range t.allCounts() {

@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// What becomes of a dead message, and where another came from; RequeuedAs and
-// RequeueOf are followed by a uid, MaybeSeen follows that where it is so.
+// What becomes of a dead message, and where another came from; RequeuedAs and RequeueOf are followed by a uid,
+// MaybeSeen follows that where it is so.
 const (
 	RequeuedAs = "requeued as "
 	Purged     = "purged"
@@ -26,9 +27,8 @@ func requeueWord(c scheduler.RequeueCode) string {
 	return "invalid"
 }
 
-// requeue asks for another life, twice: the second answer must mean what the
-// first did, and change nothing.
-func (t *trial) requeue(dead scheduler.UID, m *scheduler.Message, want scheduler.RequeueCode) scheduler.RequeueResult {
+// requeue asks for another life twice: the second answer must mean the same as the first, and change nothing.
+func (t *trial) requeue(dead message.UID, m *message.Message, want scheduler.RequeueCode) scheduler.RequeueResult {
 	t.Helper()
 	ask := func() scheduler.RequeueResult {
 		r, err := t.tl.Requeue(t.Context(), dead, m, t.now)
@@ -36,7 +36,7 @@ func (t *trial) requeue(dead scheduler.UID, m *scheduler.Message, want scheduler
 		if r.Code != want {
 			t.Fatalf("requeue of %s: got %s, want %s", dead, requeueWord(r.Code), requeueWord(want))
 		}
-		if want == scheduler.RequeueDone && (r.Info.UID != m.UID || r.Info.State != scheduler.StateWaiting ||
+		if want == scheduler.RequeueDone && (r.Info.UID != m.UID || r.Info.State != message.StateWaiting ||
 			r.Info.Version != 1 || r.Info.Due != m.Due) {
 			t.Fatalf("requeue of %s answers with %s", dead, describe(r.Info))
 		}
@@ -60,7 +60,7 @@ func (t *trial) requeue(dead scheduler.UID, m *scheduler.Message, want scheduler
 }
 
 // purge asks twice, and wants the same answer.
-func (t *trial) purge(bucket int, uids, want []scheduler.UID) {
+func (t *trial) purge(bucket int, uids, want []message.UID) {
 	t.Helper()
 	for range 2 {
 		got, number, err := t.tl.Purge(t.Context(), bucket, uids, t.now)
@@ -74,30 +74,30 @@ func (t *trial) purge(bucket int, uids, want []scheduler.UID) {
 }
 
 // dead takes a message to its death.
-func (t *trial) dead(m *scheduler.Message) *scheduler.Message {
+func (t *trial) dead(m *message.Message) *message.Message {
 	t.Helper()
-	return t.ended(m, scheduler.StateDead)
+	return t.ended(m, message.StateDead)
 }
 
 // doubtful takes a message to its death after an attempt with an unknown outcome.
-func (t *trial) doubtful(m *scheduler.Message) *scheduler.Message {
+func (t *trial) doubtful(m *message.Message) *message.Message {
 	t.Helper()
 	m = t.take(m)
-	t.giveBack(m, m.Score(), scheduler.Mark{Uncertain: true})
+	t.giveBack(m, m.Score(), message.Mark{Uncertain: true})
 	m = t.take(m)
-	t.finish(scheduler.StateDead, m)
+	t.finish(message.StateDead, m)
 	return m
 }
 
-// settled is what remains of a dead message that was dealt with.
-func settled(m *scheduler.Message, at scheduler.Milli, uncertain bool, reason string) scheduler.Info {
-	i := remains(m, scheduler.StateCanceled, at, uncertain, reason)
+// settled returns what remains of a dead message after a requeue or a purge.
+func settled(m *message.Message, at message.Milli, uncertain bool, reason string) message.Info {
+	i := remains(m, message.StateCanceled, at, uncertain, reason)
 	i.Version, i.Mark.Changes = m.Version()+2, m.Mark.Changes+2
 	return i
 }
 
 // again is another life of a message.
-func again(n int, m *scheduler.Message, with ...With) *scheduler.Message {
+func again(n int, m *message.Message, with ...With) *message.Message {
 	if m.ID != "" {
 		with = append(with, Named(m.ID))
 	}
@@ -116,7 +116,7 @@ var deadPromises = []promise{
 			if r.Dead != 3 || r.Head != m.Due {
 				t.Fatalf("the dead one has version %d, the head is told as %d", r.Dead, r.Head)
 			}
-			t.wantInfo(live(m, scheduler.StateWaiting, changed(0)))
+			t.wantInfo(live(m, message.StateWaiting, changed(0)))
 			t.wantInfo(settled(old, t.now, false, RequeuedAs+string(m.UID)))
 			if m.ID != "" {
 				found := t.find(scheduler.Ref{ID: m.ID, Key: m.Key, Keyed: true})
@@ -124,7 +124,7 @@ var deadPromises = []promise{
 					t.Fatalf("the name leads to %d messages", len(found))
 				}
 				t.refused(Message(10*i+2, append(with, Content("x"))...), scheduler.AddConflict, m,
-					scheduler.StateWaiting)
+					message.StateWaiting)
 			}
 			t.canceled(m.UID, scheduler.CancelDone)
 		}
@@ -133,24 +133,24 @@ var deadPromises = []promise{
 		old := t.dead(Message(1, Named("order-1")))
 		m := again(2, old)
 		t.requeue(old.UID, m, scheduler.RequeueDone)
-		t.finish(scheduler.StateDead, t.take(m))
+		t.finish(message.StateDead, t.take(m))
 		third := again(3, old)
 		t.requeue(m.UID, third, scheduler.RequeueDone)
 		if r := t.requeue(old.UID, again(4, old), scheduler.RequeueNotDead); r.Info.UID != old.UID ||
-			r.Info.State != scheduler.StateCanceled {
+			r.Info.State != message.StateCanceled {
 			t.Fatalf("answers with %s", describe(r.Info))
 		}
 		points(t, third)
-		t.finish(scheduler.StateDelivered, t.take(third))
+		t.finish(message.StateDelivered, t.take(third))
 	}},
 	{name: "a requeue repeated later still answers as done", check: func(t *trial) {
 		old := t.dead(Message(1))
 		m := again(2, old)
 		t.requeue(old.UID, m, scheduler.RequeueDone)
-		t.finish(scheduler.StateDelivered, t.take(m))
+		t.finish(message.StateDelivered, t.take(m))
 		r, err := t.tl.Requeue(t.Context(), old.UID, m, t.now)
 		t.must("requeue", err)
-		if r.Code != scheduler.RequeueDone || r.Info.State != scheduler.StateDelivered || r.Dead != 3 || r.Head != 0 {
+		if r.Code != scheduler.RequeueDone || r.Info.State != message.StateDelivered || r.Dead != 3 || r.Head != 0 {
 			t.Fatalf("got %s, %s, version %d of the dead", requeueWord(r.Code), describe(r.Info), r.Dead)
 		}
 	}},
@@ -172,8 +172,8 @@ var deadPromises = []promise{
 		}
 		waiting := t.one(Message(3, DueIn(time.Hour)))
 		flying := t.take(Message(4))
-		for i, m := range []*scheduler.Message{waiting, flying, t.ended(Message(5), scheduler.StateDelivered),
-			t.ended(Message(6), scheduler.StateCanceled), t.ended(Message(7), scheduler.StateExpired)} {
+		for i, m := range []*message.Message{waiting, flying, t.ended(Message(5), message.StateDelivered),
+			t.ended(Message(6), message.StateCanceled), t.ended(Message(7), message.StateExpired)} {
 			stood := t.get(m.UID)
 			if r := t.requeue(m.UID, Message(10+i), scheduler.RequeueNotDead); r.Info.UID != m.UID ||
 				r.Info.State != stood.State || r.Info.EndedAt != stood.EndedAt {
@@ -184,24 +184,24 @@ var deadPromises = []promise{
 		}
 	}},
 	{name: "a dead message whose name is another's is not requeued while that lives", check: func(t *trial) {
-		old := t.dead(push(1, scheduler.MergeReject))
-		other := t.one(push(2, scheduler.MergeKeep)) // the name ended: a new one
-		refused := func(state scheduler.State) {
+		old := t.dead(push(1, message.MergeReject))
+		other := t.one(push(2, message.MergeKeep)) // the name ended: a new one
+		refused := func(state message.State) {
 			t.Helper()
 			if r := t.requeue(old.UID, again(3, old), scheduler.RequeueNamed); r.Info.UID != other.UID ||
 				r.Info.State != state {
 				t.Fatalf("answers with %s", describe(r.Info))
 			}
 			t.gone(again(3, old).UID)
-			if got := t.get(old.UID); got.State != scheduler.StateDead {
+			if got := t.get(old.UID); got.State != message.StateDead {
 				t.Fatalf("it is %s", got.State)
 			}
 		}
-		refused(scheduler.StateWaiting)
+		refused(message.StateWaiting)
 		other = t.take(other)
-		refused(scheduler.StateInFlight)
-		t.giveBack(other, other.Score(), scheduler.Mark{Uncertain: true, Lane: "stream"})
-		refused(scheduler.StateWaiting)
+		refused(message.StateInFlight)
+		t.giveBack(other, other.Score(), message.Mark{Uncertain: true, Lane: "stream"})
+		refused(message.StateWaiting)
 		t.canceled(other.UID, scheduler.CancelMaybe)
 		m := again(3, old)
 		t.requeue(old.UID, m, scheduler.RequeueDone)
@@ -214,18 +214,18 @@ var deadPromises = []promise{
 			m := again(10*i+1, old, DueIn(time.Hour), Headers("A", "b"))
 			t.requeue(old.UID, m, scheduler.RequeueDone)
 			t.wantInfo(settled(old, t.now, true, RequeuedAs+string(m.UID)))
-			t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true}))
+			t.wantInfo(live(m, message.StateWaiting, message.Mark{Uncertain: true}))
 			t.amend(moved(m, 1, t.now), scheduler.AmendMaybe)
-			t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true}))
+			t.wantInfo(live(m, message.StateWaiting, message.Mark{Uncertain: true}))
 			t.canceled(old.UID, scheduler.CancelMaybe)
 			t.canceled(m.UID, scheduler.CancelMaybe)
 		}
 	}},
 	{name: "a requeue begins the attempts of a name anew", check: func(t *trial) {
-		t.ended(retry(1, 1, Content("first")), scheduler.StateDelivered)
-		t.ended(retry(2, 2, Content("second")), scheduler.StateDelivered)
+		t.ended(retry(1, 1, Content("first")), message.StateDelivered)
+		t.ended(retry(2, 2, Content("second")), message.StateDelivered)
 		old := t.dead(retry(3, 3, Content("third")))
-		t.refused(retry(4, 2, Content("second")), scheduler.AddDuplicate, old, scheduler.StateDead)
+		t.refused(retry(4, 2, Content("second")), scheduler.AddDuplicate, old, message.StateDead)
 		m := again(5, old, Content("third"))
 		t.requeue(old.UID, m, scheduler.RequeueDone)
 		points(t, m)
@@ -233,75 +233,76 @@ var deadPromises = []promise{
 		earlier := func() {
 			t.Helper()
 			t.refused(retry(1, 1, Content("first")), scheduler.AddDuplicate, retry(1, 1, Content("first")),
-				scheduler.StateDelivered)
+				message.StateDelivered)
 			t.refused(retry(2, 2, Content("second")), scheduler.AddDuplicate, retry(2, 2, Content("second")),
-				scheduler.StateDelivered)
-			t.refused(retry(3, 3, Content("third")), scheduler.AddDuplicate, old, scheduler.StateCanceled)
+				message.StateDelivered)
+			t.refused(retry(3, 3, Content("third")), scheduler.AddDuplicate, old, message.StateCanceled)
 		}
 		earlier()
-		// Under another uid it is held against the new message alone, and not stored while that waits.
-		t.refused(retry(6, 1, Content("first")), scheduler.AddConflict, m, scheduler.StateWaiting)
-		t.refused(retry(7, 2, Content("second")), scheduler.AddConflict, m, scheduler.StateWaiting)
+		// Under another uid it is compared with the new message alone, and not stored while that message waits.
+		t.refused(retry(6, 1, Content("first")), scheduler.AddConflict, m, message.StateWaiting)
+		t.refused(retry(7, 2, Content("second")), scheduler.AddConflict, m, message.StateWaiting)
 		points(t, m)
 		// The new life's own second attempt may read as the old one's: it must not be lost as a repeat of that.
-		t.finish(scheduler.StateDelivered, t.take(m))
+		t.finish(message.StateDelivered, t.take(m))
 		earlier()
 		second := t.one(retry(8, 2, Content("second")))
-		t.refused(retry(9, 2, Content("second")), scheduler.AddDuplicate, second, scheduler.StateWaiting)
-		t.refused(retry(10, 1, Content("first")), scheduler.AddConflict, second, scheduler.StateWaiting)
+		t.refused(retry(9, 2, Content("second")), scheduler.AddDuplicate, second, message.StateWaiting)
+		t.refused(retry(10, 1, Content("first")), scheduler.AddConflict, second, message.StateWaiting)
 		earlier()
 		points(t, second)
 	}},
 	{name: "a retry of an old life that comes late is stored once, beside the new life", check: func(t *trial) {
-		t.ended(retry(1, 1), scheduler.StateDelivered)
+		t.ended(retry(1, 1), message.StateDelivered)
 		old := t.doubtful(retry(2, 2))
 		m := again(3, old)
 		t.requeue(old.UID, m, scheduler.RequeueDone)
-		// Whoever had the second attempt sends it back: nothing tells it from a retry of the new life, which may
-		// have been delivered too.
+		// A consumer that received the second attempt sends it back. Nothing distinguishes this from a retry of the new
+		// life, which may have been delivered too.
 		late := t.one(retry(4, 3, Content("late"), DueIn(time.Hour)))
 		points(t, m, late)
-		again := func(state scheduler.State) {
+		again := func(state message.State) {
 			t.Helper()
 			t.refused(retry(5, 3, Content("late")), scheduler.AddDuplicate, late, state)
 			t.refused(retry(6, 3, Content("x")), scheduler.AddConflict, late, state)
-			// The new life's own retry is refused while that stands: it comes once, and who sent it back is told.
+			// The new life's own retry is refused while that message is there: it comes once, and its sender gets an
+			// error.
 			t.refused(retry(7, 2, Content("own")), scheduler.AddConflict, late, state)
 		}
-		again(scheduler.StateWaiting)
-		t.finish(scheduler.StateDelivered, t.take(m))
-		again(scheduler.StateWaiting)
+		again(message.StateWaiting)
+		t.finish(message.StateDelivered, t.take(m))
+		again(message.StateWaiting)
 		t.now = late.Due
 		claimed := t.claimFrom(t.bucketOf(late), "", wide, wide).Messages
-		t.wantUIDs(claimed, []*scheduler.Message{late})
-		t.finish(scheduler.StateDelivered, claimed...)
-		again(scheduler.StateDelivered)
+		t.wantUIDs(claimed, []*message.Message{late})
+		t.finish(message.StateDelivered, claimed...)
+		again(message.StateDelivered)
 	}},
 	{name: "the doubt stays through all further lives", check: func(t *trial) {
 		old := t.doubtful(Message(1, Named("order-1")))
 		second := again(2, old)
 		t.requeue(old.UID, second, scheduler.RequeueDone)
-		if second = t.take(second); second.Mark != (scheduler.Mark{Uncertain: true}) {
+		if second = t.take(second); second.Mark != (message.Mark{Uncertain: true}) {
 			t.Fatalf("claimed with %+v", second.Mark)
 		}
-		t.finish(scheduler.StateDead, second)
+		t.finish(message.StateDead, second)
 		third := again(3, old)
 		t.requeue(second.UID, third, scheduler.RequeueDone)
-		t.wantInfo(live(third, scheduler.StateWaiting, scheduler.Mark{Uncertain: true}))
+		t.wantInfo(live(third, message.StateWaiting, message.Mark{Uncertain: true}))
 		points(t, third)
-		t.finish(scheduler.StateDelivered, t.take(third))
+		t.finish(message.StateDelivered, t.take(third))
 		if got := t.get(third.UID); got.Version != 2 {
 			t.Fatalf("delivered, it has version %d", got.Version)
 		}
 	}},
 	{name: "a push meets an uncertain message in its next life as before", check: func(t *trial) {
-		old := t.doubtful(push(1, scheduler.MergeReject))
+		old := t.doubtful(push(1, message.MergeReject))
 		m := again(2, old)
 		t.requeue(old.UID, m, scheduler.RequeueDone)
-		t.refused(push(3, scheduler.MergeReplace), scheduler.AddUncertain, m, scheduler.StateWaiting)
-		t.refused(push(4, scheduler.MergeDebounce), scheduler.AddUncertain, m, scheduler.StateWaiting)
-		t.refused(push(5, scheduler.MergeReject, Content("x")), scheduler.AddConflict, m, scheduler.StateWaiting)
-		next := t.one(push(6, scheduler.MergeKeep))
+		t.refused(push(3, message.MergeReplace), scheduler.AddUncertain, m, message.StateWaiting)
+		t.refused(push(4, message.MergeDebounce), scheduler.AddUncertain, m, message.StateWaiting)
+		t.refused(push(5, message.MergeReject, Content("x")), scheduler.AddConflict, m, message.StateWaiting)
+		next := t.one(push(6, message.MergeKeep))
 		points(t, m, next)
 		t.canceled(m.UID, scheduler.CancelMaybe)
 		t.canceled(next.UID, scheduler.CancelDone)
@@ -310,8 +311,8 @@ var deadPromises = []promise{
 		for i, with := range [][]With{{}, {Named("order-1")}} {
 			m := Message(i, append(with, DueIn(time.Hour))...)
 			m.Mark.Uncertain = true
-			t.restored([]scheduler.RestoreCode{added}, record(m, scheduler.StateWaiting, 1))
-			t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true}))
+			t.restored([]scheduler.RestoreCode{added}, record(m, message.StateWaiting, 1))
+			t.wantInfo(live(m, message.StateWaiting, message.Mark{Uncertain: true}))
 			t.canceled(m.UID, scheduler.CancelMaybe)
 		}
 	}},
@@ -319,26 +320,26 @@ var deadPromises = []promise{
 		plain, named := t.dead(Message(1, TTL(time.Minute), Headers("A", "b"))),
 			t.dead(Message(2, In(0), Headers("A", "b")))
 		waiting, flying := t.one(Message(3, DueIn(time.Hour))), t.take(Message(4))
-		delivered, canceled, requeued := t.ended(Message(5), scheduler.StateDelivered),
-			t.ended(Message(6), scheduler.StateCanceled), t.dead(Message(7))
+		delivered, canceled, requeued := t.ended(Message(5), message.StateDelivered),
+			t.ended(Message(6), message.StateCanceled), t.dead(Message(7))
 		t.requeue(requeued.UID, again(8, requeued, DueIn(time.Hour)), scheduler.RequeueDone)
 		t.pass(time.Second)
-		t.purge(0, []scheduler.UID{named.UID, waiting.UID, flying.UID, delivered.UID, canceled.UID, requeued.UID,
-			plain.UID, Message(9).UID}, []scheduler.UID{named.UID, plain.UID})
+		t.purge(0, []message.UID{named.UID, waiting.UID, flying.UID, delivered.UID, canceled.UID, requeued.UID,
+			plain.UID, Message(9).UID}, []message.UID{named.UID, plain.UID})
 		t.wantInfo(settled(plain, t.now, false, Purged))
 		t.wantInfo(settled(named, t.now, false, Purged))
-		t.wantInfo(live(waiting, scheduler.StateWaiting, changed(0)))
-		t.wantInfo(live(flying, scheduler.StateInFlight, changed(0)))
+		t.wantInfo(live(waiting, message.StateWaiting, changed(0)))
+		t.wantInfo(live(flying, message.StateInFlight, changed(0)))
 		t.canceled(plain.UID, scheduler.CancelDone)
 		t.requeue(plain.UID, again(10, plain), scheduler.RequeueNotDead)
 	}},
 	{name: "what was purged under a name is a conflict, and free for what merges", check: func(t *trial) {
-		old := t.dead(push(1, scheduler.MergeReject))
-		t.purge(t.bucketOf(old), []scheduler.UID{old.UID}, []scheduler.UID{old.UID})
+		old := t.dead(push(1, message.MergeReject))
+		t.purge(t.bucketOf(old), []message.UID{old.UID}, []message.UID{old.UID})
 		t.wantInfo(settled(old, t.now, false, Purged))
-		t.refused(push(2, scheduler.MergeReject), scheduler.AddConflict, old, scheduler.StateCanceled)
+		t.refused(push(2, message.MergeReject), scheduler.AddConflict, old, message.StateCanceled)
 		points(t, old)
-		points(t, t.one(push(3, scheduler.MergeReplace)))
+		points(t, t.one(push(3, message.MergeReplace)))
 	}},
 	{name: "what was dead is forgotten like other ends", tune: oneBucket, check: func(t *trial) {
 		one, two, three := t.dead(Message(1, Named("order-1"))), t.dead(Message(2)), t.dead(Message(3))
@@ -346,20 +347,20 @@ var deadPromises = []promise{
 		t.pass(time.Minute)
 		t.requeue(one.UID, m, scheduler.RequeueDone)
 		t.pass(time.Second)
-		t.purge(0, []scheduler.UID{two.UID}, []scheduler.UID{two.UID})
+		t.purge(0, []message.UID{two.UID}, []message.UID{two.UID})
 		t.pass(t.o.EndedKeep - time.Millisecond)
 		if n := t.trim(0, wide); n != 1 {
 			t.Fatalf("%d were forgotten, want the requeued one", n)
 		}
 		t.gone(one.UID)
 		points(t, m)
-		t.purge(0, []scheduler.UID{one.UID, two.UID}, []scheduler.UID{two.UID})
+		t.purge(0, []message.UID{one.UID, two.UID}, []message.UID{two.UID})
 		t.pass(time.Millisecond)
 		if n := t.trim(0, wide); n != 1 {
 			t.Fatalf("%d were forgotten, want the purged one", n)
 		}
 		t.gone(two.UID)
-		if got := t.get(three.UID); got.State != scheduler.StateDead {
+		if got := t.get(three.UID); got.State != message.StateDead {
 			t.Fatalf("the third is %s", got.State)
 		}
 	}},
@@ -368,11 +369,11 @@ var deadPromises = []promise{
 		t.untold()
 		m := again(4, one, Headers("A", "b"), Retrying(0, time.Second))
 		t.requeue(one.UID, m, scheduler.RequeueDone)
-		told := scheduler.Change{UID: one.UID, Version: 3, State: scheduler.StateCanceled, At: t.now, Due: one.Due,
+		told := scheduler.Change{UID: one.UID, Version: 3, State: message.StateCanceled, At: t.now, Due: one.Due,
 			Reason: RequeuedAs + string(m.UID)}
-		t.wantTold(told, scheduler.Change{UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: t.now, Due: m.Due,
+		t.wantTold(told, scheduler.Change{UID: m.UID, Version: 1, State: message.StateWaiting, At: t.now, Due: m.Due,
 			Reason: RequeueOf + string(one.UID), Message: m})
-		t.purge(0, []scheduler.UID{one.UID, two.UID}, []scheduler.UID{two.UID})
+		t.purge(0, []message.UID{one.UID, two.UID}, []message.UID{two.UID})
 		told.UID, told.Reason = two.UID, Purged
 		t.wantTold(told)
 
@@ -380,20 +381,20 @@ var deadPromises = []promise{
 		t.requeue(three.UID, m, scheduler.RequeueDone)
 		told.UID, told.Uncertain, told.Bucket, told.Reason = three.UID, true, t.bucketOf(three),
 			RequeuedAs+string(m.UID)
-		t.wantTold(told, scheduler.Change{UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: t.now,
+		t.wantTold(told, scheduler.Change{UID: m.UID, Version: 1, State: message.StateWaiting, At: t.now,
 			Bucket: t.bucketOf(m), Due: m.Due, Uncertain: true,
 			Reason: RequeueOf + string(three.UID) + MaybeSeen, Message: m})
 	}},
 	{name: "a record of one that was dealt with is restored over the dead", check: func(t *trial) {
 		for i, with := range [][]With{{}, {Named("order-1")}} {
 			old := t.dead(Message(i, with...))
-			r := record(old, scheduler.StateCanceled, 3)
+			r := record(old, message.StateCanceled, 3)
 			r.Reason = Purged
 			// nothing else comes over it
-			t.restored([]scheduler.RestoreCode{newer}, record(old, scheduler.StateWaiting, 7))
-			t.restored([]scheduler.RestoreCode{same}, record(old, scheduler.StateCanceled, 2))
+			t.restored([]scheduler.RestoreCode{newer}, record(old, message.StateWaiting, 7))
+			t.restored([]scheduler.RestoreCode{same}, record(old, message.StateCanceled, 2))
 			t.restored([]scheduler.RestoreCode{raised}, r)
-			if got := t.get(old.UID); got.State != scheduler.StateCanceled || got.Version != 3 || len(got.Body) > 0 {
+			if got := t.get(old.UID); got.State != message.StateCanceled || got.Version != 3 || len(got.Body) > 0 {
 				t.Fatalf("it is %s", describe(got))
 			}
 			bucket := t.bucketOf(old)
@@ -419,7 +420,7 @@ var deadPromises = []promise{
 		if r, err := t.tl.Requeue(t.Context(), old.UID, Message(2, In(1)), t.now); err == nil {
 			t.Fatalf("it was %s", requeueWord(r.Code))
 		}
-		if got := t.get(old.UID); got.State != scheduler.StateDead {
+		if got := t.get(old.UID); got.State != message.StateDead {
 			t.Fatal(fmt.Sprint("it is ", got.State))
 		}
 	}},

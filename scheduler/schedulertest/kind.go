@@ -3,7 +3,7 @@ package schedulertest
 import (
 	"strings"
 
-	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // The reasons of changes that merging made.
@@ -16,19 +16,19 @@ const (
 )
 
 // kindOf is the kind, and the other message, that must stand beside a reason.
-func kindOf(reason string) (kind scheduler.Kind, other scheduler.UID) {
-	for prefix, kind := range map[string]scheduler.Kind{
-		MergedInto: scheduler.KindMerged, RequeuedAs: scheduler.KindRequeued, RequeueOf: scheduler.KindRequeue,
+func kindOf(reason string) (kind message.Kind, other message.UID) {
+	for prefix, kind := range map[string]message.Kind{
+		MergedInto: message.KindMerged, RequeuedAs: message.KindRequeued, RequeueOf: message.KindRequeue,
 	} {
 		if uid, is := strings.CutPrefix(reason, prefix); is {
-			return kind, scheduler.UID(strings.TrimSuffix(uid, MaybeSeen))
+			return kind, message.UID(strings.TrimSuffix(uid, MaybeSeen))
 		}
 	}
-	return map[string]scheduler.Kind{
-		ReasonAbsorbed: scheduler.KindAbsorbed, ReasonReplaced: scheduler.KindReplaced,
-		ReasonGaveWay: scheduler.KindGaveWay,
-		ReasonMerged:  scheduler.KindYielded, Purged: scheduler.KindPurged, CanceledBefore: scheduler.KindWithdrawn,
-		"the leader that had claimed it is gone; it may have been delivered": scheduler.KindSwept,
-		"restored when it was due already":                                   scheduler.KindRestored,
+	return map[string]message.Kind{
+		ReasonAbsorbed: message.KindAbsorbed, ReasonReplaced: message.KindReplaced,
+		ReasonGaveWay: message.KindGaveWay,
+		ReasonMerged:  message.KindYielded, Purged: message.KindPurged, CanceledBefore: message.KindWithdrawn,
+		"the leader that had claimed it is gone; it may have been delivered": message.KindSwept,
+		"restored when it was due already":                                   message.KindRestored,
 	}[reason], ""
 }

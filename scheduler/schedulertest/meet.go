@@ -5,39 +5,40 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// comesBack is a way in which a claimed message would wait again.
+// comesBack is a way in which a claimed message would return to waiting.
 type comesBack struct {
 	name string
-	// uncertain is what its mark would be.
+	// uncertain is the value that its mark would have.
 	uncertain bool
-	do        func(*trial, *scheduler.Message)
+	do        func(*trial, *message.Message)
 }
 
 var waysBack = []comesBack{
-	{"returned", false, func(t *trial, m *scheduler.Message) { t.giveBack(m, m.Score(), m.Mark) }},
-	{"returned uncertain, to a lane", true, func(t *trial, m *scheduler.Message) {
-		t.giveBack(m, m.Score(), scheduler.Mark{Uncertain: true, Lane: "stream", Changes: m.Mark.Changes})
+	{"returned", false, func(t *trial, m *message.Message) { t.giveBack(m, m.Score(), m.Mark) }},
+	{"returned uncertain, to a lane", true, func(t *trial, m *message.Message) {
+		t.giveBack(m, m.Score(), message.Mark{Uncertain: true, Lane: "stream", Changes: m.Mark.Changes})
 	}},
-	{"returned after an attempt", false, func(t *trial, m *scheduler.Message) {
+	{"returned after an attempt", false, func(t *trial, m *message.Message) {
 		mark := m.Mark
 		mark.Changes++
-		t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), t.term,
+		t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), scheduler.Leader(t.term),
 			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: mark, Message: m, Reason: "refused"}},
 			t.now))
 	}},
-	{"returned unsent", false, func(t *trial, m *scheduler.Message) {
-		t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), t.term,
+	{"returned unsent", false, func(t *trial, m *message.Message) {
+		t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), scheduler.Leader(t.term),
 			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}}, t.now))
 	}},
-	{"swept", true, func(t *trial, m *scheduler.Message) {
+	{"swept", true, func(t *trial, m *message.Message) {
 		t.term++
 		if n := t.sweep(t.bucketOf(m), 10); n != 1 {
 			t.Fatalf("%d were swept, want 1", n)
 		}
 	}},
-	{"reclaimed", true, func(t *trial, m *scheduler.Message) {
+	{"reclaimed", true, func(t *trial, m *message.Message) {
 		r := t.tl.(scheduler.Recoverable)
 		standings, err := r.Standings(t.Context())
 		t.must("standings", err)
@@ -50,9 +51,9 @@ var waysBack = []comesBack{
 }
 
 // both adds a message under the name order-1, claims it, and adds the next one.
-func both(t *trial, n int, how scheduler.Merge, with ...With) (earlier, later *scheduler.Message) {
+func both(t *trial, n int, how message.Merge, with ...With) (earlier, later *message.Message) {
 	t.Helper()
-	earlier = t.take(push(n, scheduler.MergeReject, append([]With{Content("a")}, with...)...))
+	earlier = t.take(push(n, message.MergeReject, append([]With{Content("a")}, with...)...))
 	return earlier, t.one(push(n+1, how, append([]With{Content("b"), DueIn(time.Hour)}, with...)...))
 }
 
@@ -60,50 +61,50 @@ var meetPromises = []promise{
 	{name: "a push that merges is the next under the name while that is in flight", check: func(t *trial) {
 		for i, how := range mergeModes {
 			earlier, later := both(t, 10*i, how, Keyed(fmt.Sprint(i)))
-			t.wantInfo(live(earlier, scheduler.StateInFlight, changed(0)))
-			t.wantInfo(live(later, scheduler.StateWaiting, changed(0)))
+			t.wantInfo(live(earlier, message.StateInFlight, changed(0)))
+			t.wantInfo(live(later, message.StateWaiting, changed(0)))
 			if found := t.find(scheduler.Ref{ID: "order-1", Key: later.Key, Keyed: true}); len(found) != 2 {
 				t.Fatalf("%s: the name leads to %d messages", mergeWords[how], len(found))
 			}
 			// What comes now goes into the later one.
-			t.merged(push(10*i+2, scheduler.MergeKeep, Keyed(later.Key)),
-				live(later, scheduler.StateWaiting, changed(1)))
-			t.refused(push(10*i+3, scheduler.MergeReject, Keyed(later.Key), Content("b")), scheduler.AddDuplicate,
-				later, scheduler.StateWaiting)
-			t.finish(scheduler.StateDelivered, earlier)
-			t.wantInfo(live(later, scheduler.StateWaiting, changed(1)))
+			t.merged(push(10*i+2, message.MergeKeep, Keyed(later.Key)),
+				live(later, message.StateWaiting, changed(1)))
+			t.refused(push(10*i+3, message.MergeReject, Keyed(later.Key), Content("b")), scheduler.AddDuplicate,
+				later, message.StateWaiting)
+			t.finish(message.StateDelivered, earlier)
+			t.wantInfo(live(later, message.StateWaiting, changed(1)))
 			t.take(later)
 		}
 	}},
 	{name: "a push that keeps is the next where a consumer may have the message already", check: func(t *trial) {
-		first := t.take(push(1, scheduler.MergeReject))
-		mark := scheduler.Mark{Uncertain: true, Refusals: 1, Lane: "stream"}
+		first := t.take(push(1, message.MergeReject))
+		mark := message.Mark{Uncertain: true, Refusals: 1, Lane: "stream"}
 		t.giveBack(first, first.Score(), mark)
-		later := t.one(push(2, scheduler.MergeKeep))
+		later := t.one(push(2, message.MergeKeep))
 		points(t, first, later)
-		t.wantInfo(live(first, scheduler.StateWaiting, mark))
-		t.wantInfo(live(later, scheduler.StateWaiting, changed(0)))
+		t.wantInfo(live(first, message.StateWaiting, mark))
+		t.wantInfo(live(later, message.StateWaiting, changed(0)))
 	}},
 	{name: "what may have been delivered is not replaced, and the push is not kept", check: func(t *trial) {
-		first := t.take(push(1, scheduler.MergeReject))
-		mark := scheduler.Mark{Uncertain: true}
+		first := t.take(push(1, message.MergeReject))
+		mark := message.Mark{Uncertain: true}
 		t.giveBack(first, first.Score(), mark)
 		for i, how := range replacing {
 			by := push(2+i, how, Content("b"))
 			for range 2 {
-				t.refused(by, scheduler.AddUncertain, first, scheduler.StateWaiting)
+				t.refused(by, scheduler.AddUncertain, first, message.StateWaiting)
 				t.gone(by.UID)
 			}
 		}
-		t.wantInfo(live(first, scheduler.StateWaiting, mark))
+		t.wantInfo(live(first, message.StateWaiting, mark))
 		points(t, first)
 	}},
 	{name: "what the certification leaves in doubt is not replaced", tune: oneBucket, check: func(t *trial) {
-		first := t.one(push(1, scheduler.MergeReject))
+		first := t.one(push(1, message.MergeReject))
 		t.pass(time.Minute)
 		t.certify(scheduler.Certification{DoubtUntil: t.now})
-		t.refused(push(2, scheduler.MergeReplace), scheduler.AddUncertain, first, scheduler.StateWaiting)
-		points(t, first, t.one(push(3, scheduler.MergeKeep)))
+		t.refused(push(2, message.MergeReplace), scheduler.AddUncertain, first, message.StateWaiting)
+		points(t, first, t.one(push(3, message.MergeKeep)))
 	}},
 	{name: "an earlier message that comes back gives way to what replaces it", check: func(t *trial) {
 		n := 0
@@ -113,19 +114,19 @@ var meetPromises = []promise{
 				earlier, later := both(t, n, how, Keyed(key))
 				t.pass(time.Second)
 				way.do(t, earlier)
-				t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, way.uncertain, ReasonGaveWay))
+				t.wantInfo(remains(earlier, message.StateCanceled, t.now, way.uncertain, ReasonGaveWay))
 				want := scheduler.CancelDone
 				if way.uncertain {
 					want = scheduler.CancelMaybe
 				}
 				t.canceled(earlier.UID, want)
-				t.wantInfo(live(later, scheduler.StateWaiting, changed(0)))
+				t.wantInfo(live(later, message.StateWaiting, changed(0)))
 				if h := t.heads()[t.bucketOf(later)]; h.Claimed != 0 || len(t.lanes(t.bucketOf(later))) > 0 {
 					t.Fatalf("%s: head is %+v", way.name, h)
 				}
 				t.now = max(t.now, later.Due)
-				t.wantUIDs(t.claimFrom(t.bucketOf(later), "", wide, wide).Messages, []*scheduler.Message{later})
-				t.finish(scheduler.StateDelivered, later)
+				t.wantUIDs(t.claimFrom(t.bucketOf(later), "", wide, wide).Messages, []*message.Message{later})
+				t.finish(message.StateDelivered, later)
 				n += 10
 			}
 		}
@@ -133,13 +134,13 @@ var meetPromises = []promise{
 	{name: "an earlier message that comes back ends the later that only kept", check: func(t *trial) {
 		for n, way := range waysBack {
 			key := fmt.Sprint(n)
-			earlier, later := both(t, 10*n, scheduler.MergeKeep, Keyed(key))
+			earlier, later := both(t, 10*n, message.MergeKeep, Keyed(key))
 			t.pass(time.Second)
 			way.do(t, earlier)
 			at := t.now
-			t.wantInfo(remains(later, scheduler.StateCanceled, at, false, ReasonMerged))
+			t.wantInfo(remains(later, message.StateCanceled, at, false, ReasonMerged))
 			got := t.get(earlier.UID)
-			if got.State != scheduler.StateWaiting || got.Mark.Uncertain != way.uncertain {
+			if got.State != message.StateWaiting || got.Mark.Uncertain != way.uncertain {
 				t.Fatalf("%s: the earlier is %s", way.name, describe(got))
 			}
 			// The name is the earlier one's again.
@@ -147,48 +148,48 @@ var meetPromises = []promise{
 				found[0].UID != earlier.UID {
 				t.Fatalf("%s: the name leads to %d messages", way.name, len(found))
 			}
-			t.refused(push(10*n+2, scheduler.MergeReject, Keyed(key), Content("a")), scheduler.AddDuplicate, earlier,
-				scheduler.StateWaiting)
-			t.refused(later, scheduler.AddDuplicate, later, scheduler.StateCanceled)
+			t.refused(push(10*n+2, message.MergeReject, Keyed(key), Content("a")), scheduler.AddDuplicate, earlier,
+				message.StateWaiting)
+			t.refused(later, scheduler.AddDuplicate, later, message.StateCanceled)
 			if !way.uncertain {
-				t.merged(push(10*n+3, scheduler.MergeKeep, Keyed(key)),
-					live(earlier, scheduler.StateWaiting, changed(got.Mark.Changes+1)))
+				t.merged(push(10*n+3, message.MergeKeep, Keyed(key)),
+					live(earlier, message.StateWaiting, changed(got.Mark.Changes+1)))
 			}
 			claimed := t.claimFrom(t.bucketOf(earlier), got.Mark.Lane, wide, wide).Messages
-			t.wantUIDs(claimed, []*scheduler.Message{earlier})
-			t.finish(scheduler.StateDelivered, claimed...)
+			t.wantUIDs(claimed, []*message.Message{earlier})
+			t.finish(message.StateDelivered, claimed...)
 			t.pass(t.o.EndedKeep)
 			t.trim(t.bucketOf(earlier), wide)
 			t.gone(later.UID)
-			t.one(push(10*n+4, scheduler.MergeReject, Keyed(key), Content("c")))
-			t.canceled(push(10*n+4, scheduler.MergeReject, Keyed(key), Content("c")).UID, scheduler.CancelDone)
+			t.one(push(10*n+4, message.MergeReject, Keyed(key), Content("c")))
+			t.canceled(push(10*n+4, message.MergeReject, Keyed(key), Content("c")).UID, scheduler.CancelDone)
 		}
 	}},
 	{name: "a later message that waits uncertain ends so", check: func(t *trial) {
-		earlier := t.take(push(1, scheduler.MergeReject))
-		later := t.take(push(2, scheduler.MergeKeep))
-		t.giveBack(later, later.Score(), scheduler.Mark{Uncertain: true, Lane: "stream"})
-		t.giveBack(earlier, earlier.Score(), scheduler.Mark{})
-		t.wantInfo(remains(later, scheduler.StateCanceled, t.now, true, ReasonMerged))
-		t.wantInfo(live(earlier, scheduler.StateWaiting, changed(0)))
+		earlier := t.take(push(1, message.MergeReject))
+		later := t.take(push(2, message.MergeKeep))
+		t.giveBack(later, later.Score(), message.Mark{Uncertain: true, Lane: "stream"})
+		t.giveBack(earlier, earlier.Score(), message.Mark{})
+		t.wantInfo(remains(later, message.StateCanceled, t.now, true, ReasonMerged))
+		t.wantInfo(live(earlier, message.StateWaiting, changed(0)))
 		if lanes := t.lanes(t.bucketOf(later)); len(lanes) > 0 {
 			t.Fatalf("lanes are %q", lanes)
 		}
 	}},
 	{name: "a later message that does not wait is left alone", check: func(t *trial) {
-		for i, s := range []scheduler.State{scheduler.StateInFlight, scheduler.StateDelivered, scheduler.StateDead,
-			scheduler.StateCanceled} {
+		for i, s := range []message.State{message.StateInFlight, message.StateDelivered, message.StateDead,
+			message.StateCanceled} {
 			key := fmt.Sprint(i)
-			earlier := t.take(push(10*i, scheduler.MergeReject, Keyed(key)))
-			later := push(10*i+1, scheduler.MergeKeep, Keyed(key))
+			earlier := t.take(push(10*i, message.MergeReject, Keyed(key)))
+			later := push(10*i+1, message.MergeKeep, Keyed(key))
 			switch s {
-			case scheduler.StateInFlight:
+			case message.StateInFlight:
 				later = t.take(later)
 			default:
 				t.ended(later, s)
 			}
-			t.giveBack(earlier, earlier.Score(), scheduler.Mark{})
-			t.wantInfo(live(earlier, scheduler.StateWaiting, changed(0)))
+			t.giveBack(earlier, earlier.Score(), message.Mark{})
+			t.wantInfo(live(earlier, message.StateWaiting, changed(0)))
 			if got := t.get(later.UID); got.State != s {
 				t.Fatalf("the later one was %s and is %s", s, got.State)
 			}
@@ -196,149 +197,149 @@ var meetPromises = []promise{
 		}
 	}},
 	{name: "an earlier message gives way whatever became of the later", check: func(t *trial) {
-		for i, s := range []scheduler.State{scheduler.StateInFlight, scheduler.StateDelivered,
-			scheduler.StateCanceled} {
+		for i, s := range []message.State{message.StateInFlight, message.StateDelivered,
+			message.StateCanceled} {
 			key := fmt.Sprint(i)
-			earlier := t.take(push(10*i, scheduler.MergeReject, Keyed(key)))
-			later := push(10*i+1, scheduler.MergeReplace, Keyed(key))
+			earlier := t.take(push(10*i, message.MergeReject, Keyed(key)))
+			later := push(10*i+1, message.MergeReplace, Keyed(key))
 			switch s {
-			case scheduler.StateInFlight:
+			case message.StateInFlight:
 				t.take(later)
 			default:
 				t.ended(later, s)
 			}
-			t.giveBack(earlier, earlier.Score(), scheduler.Mark{})
-			t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, false, ReasonGaveWay))
+			t.giveBack(earlier, earlier.Score(), message.Mark{})
+			t.wantInfo(remains(earlier, message.StateCanceled, t.now, false, ReasonGaveWay))
 			if got := t.get(later.UID); got.State != s {
 				t.Fatalf("the later one was %s and is %s", s, got.State)
 			}
 		}
 	}},
 	{name: "two messages of a name meet once", check: func(t *trial) {
-		first := t.take(push(1, scheduler.MergeReject))
-		later := t.take(push(2, scheduler.MergeKeep))
-		t.giveBack(first, first.Score(), scheduler.Mark{}) // the later is in flight: both go on
-		t.giveBack(later, later.Score(), scheduler.Mark{})
+		first := t.take(push(1, message.MergeReject))
+		later := t.take(push(2, message.MergeKeep))
+		t.giveBack(first, first.Score(), message.Mark{}) // the later is in flight: both go on
+		t.giveBack(later, later.Score(), message.Mark{})
 		again := t.claimFrom(t.bucketOf(first), "", 1, wide).Messages
-		t.wantUIDs(again, []*scheduler.Message{first})
-		t.giveBack(again[0], first.Score(), scheduler.Mark{})
-		t.wantInfo(live(first, scheduler.StateWaiting, changed(0)))
-		t.wantInfo(live(later, scheduler.StateWaiting, changed(0)))
+		t.wantUIDs(again, []*message.Message{first})
+		t.giveBack(again[0], first.Score(), message.Mark{})
+		t.wantInfo(live(first, message.StateWaiting, changed(0)))
+		t.wantInfo(live(later, message.StateWaiting, changed(0)))
 	}},
 	{name: "three messages of a name meet two by two", check: func(t *trial) {
-		first := t.take(push(1, scheduler.MergeReject))
-		second := t.take(push(2, scheduler.MergeReplace))
-		third := t.one(push(3, scheduler.MergeKeep))
+		first := t.take(push(1, message.MergeReject))
+		second := t.take(push(2, message.MergeReplace))
+		third := t.one(push(3, message.MergeKeep))
 		points(t, first, second, third)
-		t.giveBack(second, second.Score(), scheduler.Mark{})
-		t.wantInfo(remains(third, scheduler.StateCanceled, t.now, false, ReasonMerged))
-		t.giveBack(first, first.Score(), scheduler.Mark{})
-		t.wantInfo(remains(first, scheduler.StateCanceled, t.now, false, ReasonGaveWay))
-		t.wantUIDs(t.claimFrom(t.bucketOf(first), "", wide, wide).Messages, []*scheduler.Message{second})
+		t.giveBack(second, second.Score(), message.Mark{})
+		t.wantInfo(remains(third, message.StateCanceled, t.now, false, ReasonMerged))
+		t.giveBack(first, first.Score(), message.Mark{})
+		t.wantInfo(remains(first, message.StateCanceled, t.now, false, ReasonGaveWay))
+		t.wantUIDs(t.claimFrom(t.bucketOf(first), "", wide, wide).Messages, []*message.Message{second})
 	}},
 	{name: "what replaces the later replaces the earlier too", check: func(t *trial) {
 		for i, how := range replacing {
-			earlier, later := both(t, 10*i, scheduler.MergeKeep, Keyed(fmt.Sprint(i)))
+			earlier, later := both(t, 10*i, message.MergeKeep, Keyed(fmt.Sprint(i)))
 			by := push(10*i+2, how, Keyed(later.Key), Content("c"))
-			t.merged(by, live(taken(later, by), scheduler.StateWaiting, changed(1)))
-			t.merged(push(10*i+3, scheduler.MergeKeep, Keyed(later.Key)),
-				live(taken(later, by), scheduler.StateWaiting, changed(2)))
-			t.giveBack(earlier, earlier.Score(), scheduler.Mark{})
-			t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, false, ReasonGaveWay))
-			t.wantInfo(live(taken(later, by), scheduler.StateWaiting, changed(2)))
+			t.merged(by, live(taken(later, by), message.StateWaiting, changed(1)))
+			t.merged(push(10*i+3, message.MergeKeep, Keyed(later.Key)),
+				live(taken(later, by), message.StateWaiting, changed(2)))
+			t.giveBack(earlier, earlier.Score(), message.Mark{})
+			t.wantInfo(remains(earlier, message.StateCanceled, t.now, false, ReasonGaveWay))
+			t.wantInfo(live(taken(later, by), message.StateWaiting, changed(2)))
 		}
 	}},
 	{name: "what only keeps leaves to the later how it meets the earlier", check: func(t *trial) {
-		earlier, later := both(t, 1, scheduler.MergeReplace)
-		t.merged(push(3, scheduler.MergeKeep), live(later, scheduler.StateWaiting, changed(1)))
-		t.giveBack(earlier, earlier.Score(), scheduler.Mark{})
-		t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, false, ReasonGaveWay))
+		earlier, later := both(t, 1, message.MergeReplace)
+		t.merged(push(3, message.MergeKeep), live(later, message.StateWaiting, changed(1)))
+		t.giveBack(earlier, earlier.Score(), message.Mark{})
+		t.wantInfo(remains(earlier, message.StateCanceled, t.now, false, ReasonGaveWay))
 	}},
 	{name: "the last that lives under a name is the one that a push meets", check: func(t *trial) {
-		earlier, later := both(t, 1, scheduler.MergeKeep)
+		earlier, later := both(t, 1, message.MergeKeep)
 		t.canceled(later.UID, scheduler.CancelDone)
-		third := t.one(push(3, scheduler.MergeReplace)) // the earlier is in flight
+		third := t.one(push(3, message.MergeReplace)) // the earlier is in flight
 		points(t, earlier, third)
-		t.giveBack(earlier, earlier.Score(), scheduler.Mark{})
-		t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, false, ReasonGaveWay))
-		t.wantInfo(live(third, scheduler.StateWaiting, changed(0)))
+		t.giveBack(earlier, earlier.Score(), message.Mark{})
+		t.wantInfo(remains(earlier, message.StateCanceled, t.now, false, ReasonGaveWay))
+		t.wantInfo(live(third, message.StateWaiting, changed(0)))
 	}},
 	{name: "two messages of a name meet after one was restored too", check: func(t *trial) {
-		for i, how := range []scheduler.Merge{scheduler.MergeKeep, scheduler.MergeReplace} {
+		for i, how := range []message.Merge{message.MergeKeep, message.MergeReplace} {
 			// The earlier one's uid is the higher: the stream's order is not that of arrival.
-			earlier := t.take(push(10*i+5, scheduler.MergeReject, Keyed(fmt.Sprint(i)), Content("a")))
-			if how == scheduler.MergeKeep {
-				t.giveBack(earlier, earlier.Score(), scheduler.Mark{Uncertain: true})
+			earlier := t.take(push(10*i+5, message.MergeReject, Keyed(fmt.Sprint(i)), Content("a")))
+			if how == message.MergeKeep {
+				t.giveBack(earlier, earlier.Score(), message.Mark{Uncertain: true})
 			}
 			later := t.one(push(10*i, how, Keyed(earlier.Key), Content("b"), DueIn(time.Hour)))
-			if how == scheduler.MergeKeep {
+			if how == message.MergeKeep {
 				higher := *earlier
 				higher.Mark.Uncertain = true
-				t.restored([]scheduler.RestoreCode{raised}, record(&higher, scheduler.StateWaiting, 3))
-				t.refused(push(10*i+6, scheduler.MergeReject, Keyed(earlier.Key), Content("b")), scheduler.AddDuplicate,
-					later, scheduler.StateWaiting)
+				t.restored([]scheduler.RestoreCode{raised}, record(&higher, message.StateWaiting, 3))
+				t.refused(push(10*i+6, message.MergeReject, Keyed(earlier.Key), Content("b")), scheduler.AddDuplicate,
+					later, message.StateWaiting)
 				earlier = t.take(earlier)
 			}
-			t.restored([]scheduler.RestoreCode{raised}, record(later, scheduler.StateWaiting, 2))
+			t.restored([]scheduler.RestoreCode{raised}, record(later, message.StateWaiting, 2))
 			t.giveBack(earlier, earlier.Score(), earlier.Mark)
 			ended, lives := later, earlier
-			if how == scheduler.MergeReplace {
+			if how == message.MergeReplace {
 				ended, lives = earlier, later
 			}
-			if got := t.get(ended.UID); got.State != scheduler.StateCanceled {
+			if got := t.get(ended.UID); got.State != message.StateCanceled {
 				t.Fatalf("%s: the one that gives way is %s", mergeWords[how], got.State)
 			}
-			if got := t.get(lives.UID); got.State != scheduler.StateWaiting {
+			if got := t.get(lives.UID); got.State != message.StateWaiting {
 				t.Fatalf("%s: the other is %s", mergeWords[how], got.State)
 			}
 		}
 	}},
 	{name: "an end of the earlier ends the matter", check: func(t *trial) {
-		for i, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateExpired, scheduler.StateDead} {
+		for i, s := range []message.State{message.StateDelivered, message.StateExpired, message.StateDead} {
 			for j, how := range mergeModes {
 				n := 100*i + 10*j
 				earlier, later := both(t, n, how, Keyed(fmt.Sprint(n)))
 				t.finish(s, earlier)
-				t.wantInfo(live(later, scheduler.StateWaiting, changed(0)))
+				t.wantInfo(live(later, message.StateWaiting, changed(0)))
 				t.canceled(later.UID, scheduler.CancelDone)
 			}
 		}
 	}},
 	{name: "a return that came late lets nobody meet", check: func(t *trial) {
-		earlier, later := both(t, 1, scheduler.MergeReplace)
-		t.must("return", t.tl.Return(t.Context(), t.bucketOf(earlier), t.term,
+		earlier, later := both(t, 1, message.MergeReplace)
+		t.must("return", t.tl.Return(t.Context(), t.bucketOf(earlier), scheduler.Leader(t.term),
 			[]scheduler.Back{{UID: earlier.UID, Claim: earlier.Claim + 7, Keep: true}}, t.now))
-		t.wantInfo(live(earlier, scheduler.StateInFlight, changed(0)))
-		t.wantInfo(live(later, scheduler.StateWaiting, changed(0)))
+		t.wantInfo(live(earlier, message.StateInFlight, changed(0)))
+		t.wantInfo(live(later, message.StateWaiting, changed(0)))
 		for range 2 { // and a return sent twice is one
-			t.giveBack(earlier, earlier.Score(), scheduler.Mark{})
-			t.wantInfo(remains(earlier, scheduler.StateCanceled, t.now, false, ReasonGaveWay))
+			t.giveBack(earlier, earlier.Score(), message.Mark{})
+			t.wantInfo(remains(earlier, message.StateCanceled, t.now, false, ReasonGaveWay))
 		}
 	}},
 	{name: "a push that a tombstone covers replaces nothing", check: func(t *trial) {
 		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
-		earlier := t.take(push(1, scheduler.MergeReject))
-		canceledAtOnce(t, push(2, scheduler.MergeReplace, Stored(50)))
-		t.giveBack(earlier, earlier.Score(), scheduler.Mark{})
-		t.wantInfo(live(earlier, scheduler.StateWaiting, changed(0)))
+		earlier := t.take(push(1, message.MergeReject))
+		canceledAtOnce(t, push(2, message.MergeReplace, Stored(50)))
+		t.giveBack(earlier, earlier.Score(), message.Mark{})
+		t.wantInfo(live(earlier, message.StateWaiting, changed(0)))
 	}},
 	{name: "the journal is told who gave way", recorded: true, check: func(t *trial) {
 		n := 0
-		for _, how := range []scheduler.Merge{scheduler.MergeReplace, scheduler.MergeKeep} {
+		for _, how := range []message.Merge{message.MergeReplace, message.MergeKeep} {
 			for _, way := range []comesBack{waysBack[0], waysBack[4]} {
 				earlier, later := both(t, n, how, Keyed(fmt.Sprint(n)))
 				t.untold()
 				way.do(t, earlier)
-				told := scheduler.Change{Version: 2, State: scheduler.StateCanceled, At: t.now,
+				told := scheduler.Change{Version: 2, State: message.StateCanceled, At: t.now,
 					Bucket: t.bucketOf(later), Term: t.term}
 				ended, reason, uncertain := earlier, ReasonGaveWay, way.uncertain
-				if how == scheduler.MergeKeep {
+				if how == message.MergeKeep {
 					ended, reason, uncertain = later, ReasonMerged, false
 				}
 				told.UID, told.Due, told.Reason, told.Uncertain = ended.UID, ended.Due, reason, uncertain
 				all := []scheduler.Change{told}
-				if how == scheduler.MergeKeep && way.name == "swept" {
-					all = append(all, scheduler.Change{UID: earlier.UID, Version: 2, State: scheduler.StateWaiting,
+				if how == message.MergeKeep && way.name == "swept" {
+					all = append(all, scheduler.Change{UID: earlier.UID, Version: 2, State: message.StateWaiting,
 						At: t.now, Bucket: t.bucketOf(later), Term: t.term,
 						Due: earlier.Due, Uncertain: true,
 						Reason: "the leader that had claimed it is gone; it may have been delivered"})

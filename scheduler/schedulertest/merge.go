@@ -5,24 +5,25 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // The ways to merge, and those of them that end the earlier of two.
 var (
-	mergeModes = []scheduler.Merge{scheduler.MergeKeep, scheduler.MergeReplace, scheduler.MergeDebounce}
-	replacing  = []scheduler.Merge{scheduler.MergeReplace, scheduler.MergeDebounce}
+	mergeModes = []message.Merge{message.MergeKeep, message.MergeReplace, message.MergeDebounce}
+	replacing  = []message.Merge{message.MergeReplace, message.MergeDebounce}
 )
 
 var mergeWords = [...]string{"reject", "keep", "replace", "debounce"}
 
 // push is a push of the name order-1 that merges.
-func push(n int, how scheduler.Merge, with ...With) *scheduler.Message {
+func push(n int, how message.Merge, with ...With) *message.Message {
 	return Message(n, append([]With{Named("order-1"), Merging(how)}, with...)...)
 }
 
-// merged adds a push that must go into a message, twice: once it counts. The
-// message stands as wanted after that, and the push is remembered.
-func (t *trial) merged(m *scheduler.Message, into scheduler.Info) {
+// merged adds a push that must merge into a message, twice; it counts once. The message must then be as wanted, and the
+// push remembered.
+func (t *trial) merged(m *message.Message, into message.Info) {
 	t.Helper()
 	for range 2 {
 		r := t.add(m)[0]
@@ -37,24 +38,24 @@ func (t *trial) merged(m *scheduler.Message, into scheduler.Info) {
 	}
 }
 
-// absorbed is what is remembered of a push that went into a message: that.
-func absorbed(m *scheduler.Message, into scheduler.UID, at scheduler.Milli) scheduler.Info {
-	i := remains(m, scheduler.StateCanceled, at, false, MergedInto+string(into))
+// absorbed returns what is remembered of a push that was merged into a message.
+func absorbed(m *message.Message, into message.UID, at message.Milli) message.Info {
+	i := remains(m, message.StateCanceled, at, false, MergedInto+string(into))
 	i.Version, i.Mark.Changes = 1, 0
 	return i
 }
 
-// taken is a message whose content a push won.
-func taken(first, by *scheduler.Message) *scheduler.Message {
+// taken returns a message whose content a push replaced.
+func taken(first, by *message.Message) *message.Message {
 	m := *by
-	m.UID, m.Attempt, m.Stored, m.Merge, m.MaxWait, m.Origin = first.UID, first.Attempt, 0, scheduler.MergeReject, 0, ""
+	m.UID, m.Attempt, m.Stored, m.Merge, m.MaxWait, m.Origin = first.UID, first.Attempt, 0, message.MergeReject, 0, ""
 	if by.Stored > 0 {
 		m.Origin = by.UID
 	}
 	return &m
 }
 
-func changed(n uint32) scheduler.Mark { return scheduler.Mark{Changes: n} }
+func changed(n uint32) message.Mark { return message.Mark{Changes: n} }
 
 var mergePromises = []promise{
 	{name: "a push that merges is new where nobody has the name, or it ended", check: func(t *trial) {
@@ -62,15 +63,15 @@ var mergePromises = []promise{
 		for _, how := range mergeModes {
 			named := Named("free-" + mergeWords[how])
 			m := t.one(Message(n, named, Merging(how), MaxWait(time.Second)))
-			t.wantInfo(live(m, scheduler.StateWaiting, changed(0)))
-			t.refused(m, scheduler.AddDuplicate, m, scheduler.StateWaiting)
-			for _, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateCanceled,
-				scheduler.StateExpired, scheduler.StateDead} {
+			t.wantInfo(live(m, message.StateWaiting, changed(0)))
+			t.refused(m, scheduler.AddDuplicate, m, message.StateWaiting)
+			for _, s := range []message.State{message.StateDelivered, message.StateCanceled,
+				message.StateExpired, message.StateDead} {
 				n += 10
 				named := Named(fmt.Sprint(mergeWords[how], "-", s))
 				old := t.ended(Message(n, named), s)
 				m := t.one(Message(n+1, named, Merging(how)))
-				t.wantInfo(live(m, scheduler.StateWaiting, changed(0)))
+				t.wantInfo(live(m, message.StateWaiting, changed(0)))
 				if found := t.find(scheduler.Ref{ID: m.ID}); len(found) != 1 || found[0].UID != m.UID {
 					t.Fatalf("the name leads to %d messages", len(found))
 				}
@@ -82,38 +83,38 @@ var mergePromises = []promise{
 		}
 	}},
 	{name: "keep absorbs the push: the first content stays", check: func(t *trial) {
-		first := t.one(push(1, scheduler.MergeReject, DueIn(time.Hour), Content("a"), Priority(3)))
-		t.merged(push(2, scheduler.MergeKeep, DueIn(time.Minute), Content("b"), Priority(9), Stored(7),
-			TTL(time.Second)), live(first, scheduler.StateWaiting, changed(1)))
-		t.merged(push(3, scheduler.MergeKeep, Content("a")), live(first, scheduler.StateWaiting, changed(2)))
+		first := t.one(push(1, message.MergeReject, DueIn(time.Hour), Content("a"), Priority(3)))
+		t.merged(push(2, message.MergeKeep, DueIn(time.Minute), Content("b"), Priority(9), Stored(7),
+			TTL(time.Second)), live(first, message.StateWaiting, changed(1)))
+		t.merged(push(3, message.MergeKeep, Content("a")), live(first, message.StateWaiting, changed(2)))
 		points(t, first)
 		t.pass(time.Hour)
-		t.wantUIDs(t.claimFrom(t.bucketOf(first), "", wide, wide).Messages, []*scheduler.Message{first})
+		t.wantUIDs(t.claimFrom(t.bucketOf(first), "", wide, wide).Messages, []*message.Message{first})
 	}},
 	{name: "replace takes the content, due and priority of the push", check: func(t *trial) {
-		first := t.one(push(1, scheduler.MergeReject, DueIn(time.Hour), Content("a"), Headers("A", "b"), TTL(time.Hour),
+		first := t.one(push(1, message.MergeReject, DueIn(time.Hour), Content("a"), Headers("A", "b"), TTL(time.Hour),
 			Retrying(5, time.Second), Attempt(2), ByADoor()))
-		by := push(2, scheduler.MergeReplace, DueIn(2*time.Hour), Content("b"), Priority(9), TTL(time.Second),
+		by := push(2, message.MergeReplace, DueIn(2*time.Hour), Content("b"), Priority(9), TTL(time.Second),
 			Retrying(0, time.Minute), ByADoor())
 		now := taken(first, by)
-		t.merged(by, live(now, scheduler.StateWaiting, changed(1)))
+		t.merged(by, live(now, message.StateWaiting, changed(1)))
 		points(t, now)
-		by = push(3, scheduler.MergeReplace, DueIn(time.Minute), Content("c"), Headers("D", "e", "D", "f"))
+		by = push(3, message.MergeReplace, DueIn(time.Minute), Content("c"), Headers("D", "e", "D", "f"))
 		now = taken(first, by)
-		t.merged(by, live(now, scheduler.StateWaiting, changed(2)))
+		t.merged(by, live(now, message.StateWaiting, changed(2)))
 		if h := t.heads()[t.bucketOf(first)]; h.Due != by.Due || h.Waiting != 1 {
 			t.Fatalf("head is %+v", h)
 		}
 		t.pass(time.Minute)
 		got := t.claimFrom(t.bucketOf(first), "", wide, wide).Messages
-		t.wantUIDs(got, []*scheduler.Message{first})
+		t.wantUIDs(got, []*message.Message{first})
 		if string(got[0].Body) != "c" || got[0].Attempt != 2 || got[0].Priority != 0 || len(got[0].Headers) != 2 {
-			t.Fatalf("claimed %s", describe(scheduler.Info{Message: *got[0]}))
+			t.Fatalf("claimed %s", describe(message.Info{Message: *got[0]}))
 		}
 	}},
 	{name: "debounce replaces, but puts off no longer than the longest wait since the first", check: func(t *trial) {
-		first := t.one(push(1, scheduler.MergeReject, DueIn(time.Minute), Content("a")))
-		accepted := scheduler.CeilMilli(first.UID.Time())
+		first := t.one(push(1, message.MergeReject, DueIn(time.Minute), Content("a")))
+		accepted := message.CeilMilli(first.UID.Time())
 		wait := time.Duration(Start-accepted)*time.Millisecond + 10*time.Minute
 		for i, c := range []struct{ due, want, most time.Duration }{
 			{5 * time.Minute, 5 * time.Minute, wait},
@@ -122,23 +123,23 @@ var mergePromises = []promise{
 			{30 * time.Minute, 30 * time.Minute, 0},
 			{30 * time.Minute, 10*time.Minute + time.Millisecond, wait + 1}, // a fraction is a millisecond
 		} {
-			by := push(2+i, scheduler.MergeDebounce, DueIn(c.due), MaxWait(c.most), Content("b"), Stored(uint64(1+i)))
+			by := push(2+i, message.MergeDebounce, DueIn(c.due), MaxWait(c.most), Content("b"), Stored(uint64(1+i)))
 			now := taken(first, by)
 			now.Due = Start.Add(c.want)
-			t.merged(by, live(now, scheduler.StateWaiting, changed(uint32(1+i))))
+			t.merged(by, live(now, message.StateWaiting, changed(uint32(1+i))))
 		}
-		by := push(9, scheduler.MergeDebounce, DueIn(time.Hour), MaxWait(time.Second))
+		by := push(9, message.MergeDebounce, DueIn(time.Hour), MaxWait(time.Second))
 		now := taken(first, by)
 		now.Due = t.now // that is long past: at once, and not before
-		t.merged(by, live(now, scheduler.StateWaiting, changed(6)))
-		t.wantUIDs(t.claimFrom(t.bucketOf(first), "", wide, wide).Messages, []*scheduler.Message{first})
+		t.merged(by, live(now, message.StateWaiting, changed(6)))
+		t.wantUIDs(t.claimFrom(t.bucketOf(first), "", wide, wide).Messages, []*message.Message{first})
 	}},
 	{name: "a push that merged is remembered for as long as ends are, and merges once", check: func(t *trial) {
-		first := t.one(push(1, scheduler.MergeReject, DueIn(time.Hour)))
-		by := push(2, scheduler.MergeReplace, DueIn(time.Hour), Content("b"), Headers("A", "b"),
+		first := t.one(push(1, message.MergeReject, DueIn(time.Hour)))
+		by := push(2, message.MergeReplace, DueIn(time.Hour), Content("b"), Headers("A", "b"),
 			Retrying(0, time.Second), TTL(time.Minute))
 		first = taken(first, by)
-		t.merged(by, live(first, scheduler.StateWaiting, changed(1)))
+		t.merged(by, live(first, message.StateWaiting, changed(1)))
 		at := t.now
 		t.pass(time.Minute)
 		a := moved(first, 2, Start.Add(time.Minute))
@@ -149,12 +150,12 @@ var mergePromises = []promise{
 		}
 		first = t.take(first)
 		if r := t.add(by)[0]; r.Code != scheduler.AddMerged || r.First.UID != first.UID ||
-			r.First.State != scheduler.StateInFlight {
+			r.First.State != message.StateInFlight {
 			t.Fatalf("sent again: %s, %s", addWord(r.Code), describe(r.First))
 		}
-		t.finish(scheduler.StateDelivered, first)
+		t.finish(message.StateDelivered, first)
 		if r := t.add(by)[0]; r.Code != scheduler.AddMerged || r.First.UID != first.UID ||
-			r.First.State != scheduler.StateDelivered {
+			r.First.State != message.StateDelivered {
 			t.Fatalf("sent again: %s, %s", addWord(r.Code), describe(r.First))
 		}
 		t.wantInfo(absorbed(by, first.UID, at))
@@ -167,96 +168,96 @@ var mergePromises = []promise{
 		points(t, first)
 	}},
 	{name: "a push that does not merge is judged by the content that won", check: func(t *trial) {
-		first := t.one(push(1, scheduler.MergeReject, Content("a")))
-		by := push(2, scheduler.MergeReplace, Content("b"))
-		t.merged(by, live(taken(first, by), scheduler.StateWaiting, changed(1)))
-		t.refused(push(3, scheduler.MergeReject, Content("a")), scheduler.AddConflict, first, scheduler.StateWaiting)
-		t.refused(push(4, scheduler.MergeReject, Content("b")), scheduler.AddDuplicate, first, scheduler.StateWaiting)
-		t.wantInfo(live(taken(first, by), scheduler.StateWaiting, changed(1)))
+		first := t.one(push(1, message.MergeReject, Content("a")))
+		by := push(2, message.MergeReplace, Content("b"))
+		t.merged(by, live(taken(first, by), message.StateWaiting, changed(1)))
+		t.refused(push(3, message.MergeReject, Content("a")), scheduler.AddConflict, first, message.StateWaiting)
+		t.refused(push(4, message.MergeReject, Content("b")), scheduler.AddDuplicate, first, message.StateWaiting)
+		t.wantInfo(live(taken(first, by), message.StateWaiting, changed(1)))
 	}},
 	{name: "only messages of the very name are merged", check: func(t *trial) {
 		a, b, _ := neighbours(t.o.Buckets)
-		t.one(push(1, scheduler.MergeReject, Keyed(a)))
-		t.one(push(2, scheduler.MergeReplace, Keyed(b)))
-		t.one(push(3, scheduler.MergeKeep))
-		t.one(Message(4, Named("order-2"), Keyed(a), Merging(scheduler.MergeKeep)))
-		t.one(Message(5, Keyed(a), Merging(scheduler.MergeReplace))) // without a name
-		t.one(Message(6, Keyed(a), Merging(scheduler.MergeReplace)))
+		t.one(push(1, message.MergeReject, Keyed(a)))
+		t.one(push(2, message.MergeReplace, Keyed(b)))
+		t.one(push(3, message.MergeKeep))
+		t.one(Message(4, Named("order-2"), Keyed(a), Merging(message.MergeKeep)))
+		t.one(Message(5, Keyed(a), Merging(message.MergeReplace))) // without a name
+		t.one(Message(6, Keyed(a), Merging(message.MergeReplace)))
 	}},
 	{name: "a replaced message leaves its lane and its refusals, an absorbing one stays as it is",
 		check: func(t *trial) {
-			first := t.take(push(1, scheduler.MergeReject))
-			mark := scheduler.Mark{Lane: "stream", Refusals: 2}
+			first := t.take(push(1, message.MergeReject))
+			mark := message.Mark{Lane: "stream", Refusals: 2}
 			t.giveBack(first, int64(Start.Add(time.Hour))<<8, mark)
 			mark.Changes = 1
-			t.merged(push(2, scheduler.MergeKeep), live(first, scheduler.StateWaiting, mark))
+			t.merged(push(2, message.MergeKeep), live(first, message.StateWaiting, mark))
 			t.pass(time.Minute)
 			t.wantUIDs(t.claimFrom(t.bucketOf(first), "stream", wide, wide).Messages, nil) // its place is the later one
-			by := push(3, scheduler.MergeReplace)
+			by := push(3, message.MergeReplace)
 			results, head := t.addHead(by)
 			if results[0].Code != scheduler.AddMerged || head != by.Due {
 				t.Fatalf("%s, head %d", addWord(results[0].Code), head)
 			}
-			t.merged(by, live(taken(first, by), scheduler.StateWaiting, changed(2)))
+			t.merged(by, live(taken(first, by), message.StateWaiting, changed(2)))
 			if lanes := t.lanes(t.bucketOf(first)); len(lanes) > 0 {
 				t.Fatalf("lanes are %q", lanes)
 			}
-			t.wantUIDs(t.claimFrom(t.bucketOf(first), "", wide, wide).Messages, []*scheduler.Message{first})
+			t.wantUIDs(t.claimFrom(t.bucketOf(first), "", wide, wide).Messages, []*message.Message{first})
 		}},
 	{name: "an older push of the intake does not replace a newer one's content", check: func(t *trial) {
 		for i, how := range replacing {
 			key := fmt.Sprint(i)
-			first := t.one(push(20, scheduler.MergeReject, Keyed(key), Stored(20), DueIn(time.Minute)))
+			first := t.one(push(20, message.MergeReject, Keyed(key), Stored(20), DueIn(time.Minute)))
 			t.merged(push(10, how, Keyed(key), Stored(10), Content("old")),
-				live(first, scheduler.StateWaiting, changed(1)))
+				live(first, message.StateWaiting, changed(1)))
 			newer := push(40, how, Keyed(key), Stored(40), DueIn(time.Hour), Content("new"))
 			now := taken(first, newer)
-			t.merged(newer, live(now, scheduler.StateWaiting, changed(2)))
+			t.merged(newer, live(now, message.StateWaiting, changed(2)))
 			// It is newer than the message, and older than the content.
 			t.merged(push(30, how, Keyed(key), Stored(30), Content("old")),
-				live(now, scheduler.StateWaiting, changed(3)))
+				live(now, message.StateWaiting, changed(3)))
 			t.amend(moved(now, 4, Start.Add(2*time.Hour)), scheduler.AmendDone)
 			now.Due = Start.Add(2 * time.Hour)
 			t.merged(push(31, how, Keyed(key), Stored(31), Content("old")),
-				live(now, scheduler.StateWaiting, changed(5)))
+				live(now, message.StateWaiting, changed(5)))
 		}
 	}},
 	{name: "an older push of the intake is the first for keep", check: func(t *trial) {
-		first := t.one(push(20, scheduler.MergeReject, Stored(20), DueIn(time.Minute)))
-		older := push(10, scheduler.MergeKeep, Stored(10), DueIn(time.Hour), Content("old"), Priority(4))
+		first := t.one(push(20, message.MergeReject, Stored(20), DueIn(time.Minute)))
+		older := push(10, message.MergeKeep, Stored(10), DueIn(time.Hour), Content("old"), Priority(4))
 		now := taken(first, older)
-		t.merged(older, live(now, scheduler.StateWaiting, changed(1)))
+		t.merged(older, live(now, message.StateWaiting, changed(1)))
 		// older than the message, not than the content
-		t.merged(push(15, scheduler.MergeKeep, Stored(15)), live(now, scheduler.StateWaiting, changed(2)))
-		oldest := push(5, scheduler.MergeKeep, Stored(5), Content("oldest"))
-		t.merged(oldest, live(taken(first, oldest), scheduler.StateWaiting, changed(3)))
+		t.merged(push(15, message.MergeKeep, Stored(15)), live(now, message.StateWaiting, changed(2)))
+		oldest := push(5, message.MergeKeep, Stored(5), Content("oldest"))
+		t.merged(oldest, live(taken(first, oldest), message.StateWaiting, changed(3)))
 	}},
 	{name: "with other doors the order of arrival decides", check: func(t *trial) {
 		a, b, _ := neighbours(t.o.Buckets)
-		first := t.one(push(20, scheduler.MergeReject, Keyed(a), ByADoor()))
-		late := push(10, scheduler.MergeReplace, Keyed(a), Stored(10), Content("late"))
-		t.merged(late, live(taken(first, late), scheduler.StateWaiting, changed(1)))
-		door := push(5, scheduler.MergeReplace, Keyed(a), Content("door"), ByADoor())
-		t.merged(door, live(taken(first, door), scheduler.StateWaiting, changed(2)))
+		first := t.one(push(20, message.MergeReject, Keyed(a), ByADoor()))
+		late := push(10, message.MergeReplace, Keyed(a), Stored(10), Content("late"))
+		t.merged(late, live(taken(first, late), message.StateWaiting, changed(1)))
+		door := push(5, message.MergeReplace, Keyed(a), Content("door"), ByADoor())
+		t.merged(door, live(taken(first, door), message.StateWaiting, changed(2)))
 		// nothing tells that it is older than what stands
-		later := push(9, scheduler.MergeReplace, Keyed(a), Stored(9), Content("later"))
-		t.merged(later, live(taken(first, later), scheduler.StateWaiting, changed(3)))
-		t.merged(push(4, scheduler.MergeKeep, Keyed(a), ByADoor()),
-			live(taken(first, later), scheduler.StateWaiting, changed(4)))
+		later := push(9, message.MergeReplace, Keyed(a), Stored(9), Content("later"))
+		t.merged(later, live(taken(first, later), message.StateWaiting, changed(3)))
+		t.merged(push(4, message.MergeKeep, Keyed(a), ByADoor()),
+			live(taken(first, later), message.StateWaiting, changed(4)))
 
-		second := t.one(push(21, scheduler.MergeReject, Keyed(b), Stored(21)))
-		door = push(22, scheduler.MergeReplace, Keyed(b), Content("door"), ByADoor())
+		second := t.one(push(21, message.MergeReject, Keyed(b), Stored(21)))
+		door = push(22, message.MergeReplace, Keyed(b), Content("door"), ByADoor())
 		now := taken(second, door)
-		t.merged(door, live(now, scheduler.StateWaiting, changed(1)))
+		t.merged(door, live(now, message.StateWaiting, changed(1)))
 		// older than the message itself
-		t.merged(push(11, scheduler.MergeReplace, Keyed(b), Stored(11)), live(now, scheduler.StateWaiting, changed(2)))
+		t.merged(push(11, message.MergeReplace, Keyed(b), Stored(11)), live(now, message.StateWaiting, changed(2)))
 	}},
 	{name: "pushes of one batch merge in their order", recorded: true, check: func(t *trial) {
-		batch := []*scheduler.Message{
-			push(1, scheduler.MergeReplace, Content("a"), DueIn(time.Minute)),
-			push(2, scheduler.MergeReplace, Content("b"), DueIn(time.Hour)),
-			push(3, scheduler.MergeKeep, Content("c")), push(2, scheduler.MergeReplace, Content("b"), DueIn(time.Hour)),
-			push(4, scheduler.MergeReject, Content("a")), push(5, scheduler.MergeReject, Content("b")),
+		batch := []*message.Message{
+			push(1, message.MergeReplace, Content("a"), DueIn(time.Minute)),
+			push(2, message.MergeReplace, Content("b"), DueIn(time.Hour)),
+			push(3, message.MergeKeep, Content("c")), push(2, message.MergeReplace, Content("b"), DueIn(time.Hour)),
+			push(4, message.MergeReject, Content("a")), push(5, message.MergeReject, Content("b")),
 		}
 		first := batch[0]
 		want := []scheduler.AddCode{scheduler.Added, scheduler.AddMerged, scheduler.AddMerged, scheduler.AddMerged,
@@ -264,7 +265,7 @@ var mergePromises = []promise{
 		for range 2 {
 			results, head := t.addHead(batch...)
 			for i, r := range results {
-				if r.Code != want[i] || i > 0 && (r.First.UID != first.UID || r.First.State != scheduler.StateWaiting ||
+				if r.Code != want[i] || i > 0 && (r.First.UID != first.UID || r.First.State != message.StateWaiting ||
 					r.First.Due != batch[1].Due) {
 					t.Errorf("push %d: got %s of %s, want %s", i, addWord(r.Code), describe(r.First), addWord(want[i]))
 				}
@@ -278,10 +279,10 @@ var mergePromises = []promise{
 			want[0] = scheduler.AddDuplicate
 		}
 		now := taken(first, batch[1])
-		t.wantInfo(live(now, scheduler.StateWaiting, changed(2)))
+		t.wantInfo(live(now, message.StateWaiting, changed(2)))
 		a := *first
-		a.Merge = scheduler.MergeReject
-		told := scheduler.Change{UID: first.UID, State: scheduler.StateWaiting, At: t.now, Bucket: t.bucketOf(first)}
+		a.Merge = message.MergeReject
+		told := scheduler.Change{UID: first.UID, State: message.StateWaiting, At: t.now, Bucket: t.bucketOf(first)}
 		one, two, three := told, told, told
 		one.Version, one.Due, one.Message = 1, a.Due, &a
 		two.Version, two.Due, two.Message, two.Reason = 2, now.Due, now, ReasonReplaced
@@ -290,13 +291,13 @@ var mergePromises = []promise{
 	}},
 	{name: "sent again, what was refused as uncertain may go into what came after it in the batch",
 		check: func(t *trial) {
-			first := t.take(push(1, scheduler.MergeReject, Content("a")))
-			t.giveBack(first, first.Score(), scheduler.Mark{Uncertain: true})
-			batch := []*scheduler.Message{
-				push(2, scheduler.MergeDebounce, Content("b"), ByADoor()),
-				push(3, scheduler.MergeKeep, Content("c"), Attempt(3)),
-				push(4, scheduler.MergeReject, Content("c"), Attempt(3)),
-				push(5, scheduler.MergeReject, Content("b"), Attempt(3)),
+			first := t.take(push(1, message.MergeReject, Content("a")))
+			t.giveBack(first, first.Score(), message.Mark{Uncertain: true})
+			batch := []*message.Message{
+				push(2, message.MergeDebounce, Content("b"), ByADoor()),
+				push(3, message.MergeKeep, Content("c"), Attempt(3)),
+				push(4, message.MergeReject, Content("c"), Attempt(3)),
+				push(5, message.MergeReject, Content("b"), Attempt(3)),
 			}
 			next := batch[1]
 			for again, want := range [][]scheduler.AddCode{
@@ -312,51 +313,51 @@ var mergePromises = []promise{
 					}
 				}
 			}
-			t.wantInfo(live(first, scheduler.StateWaiting, scheduler.Mark{Uncertain: true}))
-			t.wantInfo(live(taken(next, batch[0]), scheduler.StateWaiting, changed(1)))
+			t.wantInfo(live(first, message.StateWaiting, message.Mark{Uncertain: true}))
+			t.wantInfo(live(taken(next, batch[0]), message.StateWaiting, changed(1)))
 		}},
 	{name: "the journal is told of what a push did to a message, and not of the push", recorded: true,
 		check: func(t *trial) {
-			first := t.one(push(1, scheduler.MergeReject, DueIn(time.Minute)))
-			told := scheduler.Change{UID: first.UID, State: scheduler.StateWaiting, At: t.now,
+			first := t.one(push(1, message.MergeReject, DueIn(time.Minute)))
+			told := scheduler.Change{UID: first.UID, State: message.StateWaiting, At: t.now,
 				Bucket: t.bucketOf(first),
 				Due:    first.Due}
 			t.untold()
-			t.merged(push(2, scheduler.MergeKeep), live(first, scheduler.StateWaiting, changed(1)))
+			t.merged(push(2, message.MergeKeep), live(first, message.StateWaiting, changed(1)))
 			told.Version, told.Reason = 2, ReasonAbsorbed
 			t.wantTold(told)
-			by := push(3, scheduler.MergeReplace, DueIn(time.Hour), Content("b"), Headers("A", "b"), Stored(3),
+			by := push(3, message.MergeReplace, DueIn(time.Hour), Content("b"), Headers("A", "b"), Stored(3),
 				Retrying(1, time.Second))
 			now := taken(first, by)
-			t.merged(by, live(now, scheduler.StateWaiting, changed(2)))
+			t.merged(by, live(now, message.StateWaiting, changed(2)))
 			told.Version, told.Reason, told.Due, told.Message = 3, ReasonReplaced, by.Due, now
 			t.wantTold(told)
 		}},
 	{name: "a push that a tombstone covers merges into nothing", check: func(t *trial) {
 		a, b, _ := neighbours(t.o.Buckets)
 		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
-		canceledAtOnce(t, push(1, scheduler.MergeReplace, Keyed(a), Stored(99)))
-		t.one(push(2, scheduler.MergeReplace, Keyed(a), Stored(101))) // the name ended
-		first := t.one(push(3, scheduler.MergeReject, Keyed(b)))      // by another door
+		canceledAtOnce(t, push(1, message.MergeReplace, Keyed(a), Stored(99)))
+		t.one(push(2, message.MergeReplace, Keyed(a), Stored(101))) // the name ended
+		first := t.one(push(3, message.MergeReject, Keyed(b)))      // by another door
 		for i, how := range mergeModes {
 			canceledAtOnce(t, push(4+i, how, Keyed(b), Stored(50)))
 		}
-		t.wantInfo(live(first, scheduler.StateWaiting, changed(0)))
-		t.merged(push(8, scheduler.MergeKeep, Keyed(b), Stored(101)), live(first, scheduler.StateWaiting, changed(1)))
+		t.wantInfo(live(first, message.StateWaiting, changed(0)))
+		t.merged(push(8, message.MergeKeep, Keyed(b), Stored(101)), live(first, message.StateWaiting, changed(1)))
 	}},
 	{name: "a message that keeps its origin and retries hands them out when it is claimed", check: func(t *trial) {
-		first := t.one(push(1, scheduler.MergeReject))
-		by := push(2, scheduler.MergeReplace, Stored(2), Retrying(20, 0, 0, 2*time.Minute, time.Hour))
+		first := t.one(push(1, message.MergeReject))
+		by := push(2, message.MergeReplace, Stored(2), Retrying(20, 0, 0, 2*time.Minute, time.Hour))
 		now := taken(first, by)
-		t.merged(by, live(now, scheduler.StateWaiting, changed(1)))
+		t.merged(by, live(now, message.StateWaiting, changed(1)))
 		got := t.take(first)
-		if want := (scheduler.Info{Message: *now}); got.Origin != by.UID ||
+		if want := (message.Info{Message: *now}); got.Origin != by.UID ||
 			fmt.Sprint(got.Retry) != fmt.Sprint(want.Retry) {
 			t.Fatalf("claimed with origin %q and retry %v", got.Origin, got.Retry)
 		}
 		t.giveBack(got, got.Score(), changed(1))
-		t.wantInfo(live(now, scheduler.StateWaiting, changed(1)))
-		t.finish(scheduler.StateDead, t.take(first))
+		t.wantInfo(live(now, message.StateWaiting, changed(1)))
+		t.finish(message.StateDead, t.take(first))
 		if dead := t.get(first.UID); dead.Origin != by.UID || fmt.Sprint(dead.Retry) != fmt.Sprint(by.Retry) {
 			t.Fatalf("dead with origin %q and retry %v", dead.Origin, dead.Retry)
 		}

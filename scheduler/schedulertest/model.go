@@ -13,22 +13,21 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// ExerciseModel runs random calls against a timeline and the reference. Each
-// call must answer the same, each repeatable one is sent a second time, which
-// must mean the same and change nothing, and after every step everything that
-// can be seen must be the same. At the end all that waits is drained: nothing
-// is lost, nothing comes twice.
+// ExerciseModel runs random calls against a timeline and the reference. Both must answer each call alike. Each
+// repeatable call is sent a second time; the repeat must mean the same and change nothing. After every step everything
+// observable must be equal. At the end all waiting messages are drained: none is lost, and none comes twice.
 func ExerciseModel(t *testing.T, open, reference Open) {
 	rapid.Check(t, func(rt *rapid.T) {
 		o := Options{Buckets: rapid.IntRange(1, 3).Draw(rt, "buckets"), EndedKeep: time.Minute,
 			TombstoneKeep: 90 * time.Second, TombstoneLimit: 3}
 		m := &model{
 			T: rt, ctx: t.Context(), o: o, now: Start,
-			terms: make([]uint64, o.Buckets), claimed: map[scheduler.UID]*scheduler.Message{},
-			was:      map[scheduler.UID]scheduler.State{},
-			versions: map[scheduler.UID]uint64{},
+			terms: make([]uint64, o.Buckets), claimed: map[message.UID]*message.Message{},
+			was:      map[message.UID]message.State{},
+			versions: map[message.UID]uint64{},
 		}
 		o.Record = m.realLog.recording()
 		m.real = open(t, o)
@@ -42,11 +41,11 @@ func ExerciseModel(t *testing.T, open, reference Open) {
 	})
 }
 
-// stretches is how many of rapid's usual runs follow each other on one pair of
-// timelines: what came early must have time to be forgotten.
+// stretches is how many of rapid's usual runs follow each other on one pair of timelines, so that early messages have
+// time to be forgotten.
 const stretches = 3
 
-// actions are the calls of a run; what leads far is there twice.
+// actions returns the calls of a run. Calls that reach far are listed twice.
 func (m *model) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"add": m.add, "add more": m.add,
@@ -77,24 +76,23 @@ type model struct {
 	ctx       context.Context
 	real, ref scheduler.Timeline
 	o         Options
-	now       scheduler.Milli
+	now       message.Milli
 	terms     []uint64 // the highest of each bucket
 	claims    uint64   // numbers them
-	minted    []*scheduler.Message
+	minted    []*message.Message
 	// claimed are messages as they were claimed last; some have ended since.
-	claimed map[scheduler.UID]*scheduler.Message
-	was     map[scheduler.UID]scheduler.State // at the last look
-	// What the journal was told, and the version that makes of each message.
+	claimed map[message.UID]*message.Message
+	was     map[message.UID]message.State // at the last look
+	// The changes reported to the journal, and the resulting version of each message.
 	realLog, refLog tellings
-	versions        map[scheduler.UID]uint64
+	versions        map[message.UID]uint64
 }
 
-// call is one call of a timeline; it answers in words that can be compared.
+// call is one call of a timeline. It returns its answer as text that can be compared.
 type call func(scheduler.Timeline) string
 
-// step sends a call to both. When it may be repeated, same reports whether the
-// second answer means what the first did, and whether the call may have gone on
-// where it had stopped; nil is for calls that must answer the same.
+// step sends a call to both. When it may be repeated, same reports whether the second answer means what the first did,
+// and whether the call may have gone on where it had stopped; nil is for calls that must answer the same.
 func (m *model) step(what string, do call, repeat bool,
 	same func(first, second string) (goesOn bool, wrong string)) string {
 	m.Logf("at %d: %s", m.now-Start, what)
@@ -143,12 +141,12 @@ func (m *model) compare(what string, got view) {
 	}
 }
 
-// view is all that can be seen of a timeline.
+// view is everything observable about a timeline.
 type view struct {
 	lines []string // heads, lanes, claims, names, counts, totals and pauses
 	heads []scheduler.Head
-	lanes [][]string
-	infos [][]scheduler.Info // of every message ever made
+	lanes [][]message.Lane
+	infos [][]message.Info // of every message ever made
 	// counts are those of every topic, by name.
 	counts []scheduler.TopicCount
 	totals []scheduler.Total
@@ -164,7 +162,7 @@ func (m *model) look(tl scheduler.Timeline) (v view) {
 		line("lanes of %d: %q%s", bucket, lanes, short(err))
 		v.lanes = append(v.lanes, lanes)
 		if m.terms[bucket] > 0 {
-			held, err := tl.Held(m.ctx, bucket, m.terms[bucket], "", wide)
+			held, err := tl.Held(m.ctx, bucket, scheduler.Leader(m.terms[bucket]), "", wide)
 			line("held in %d: %v%s", bucket, held, short(err))
 		}
 	}
@@ -187,7 +185,7 @@ func (m *model) look(tl scheduler.Timeline) (v view) {
 	return v
 }
 
-// differ is what is not the same in two views, empty when all is.
+// differ returns the differences between two views, or the empty string if there are none.
 func (m *model) differ(want, got view) string {
 	var b strings.Builder
 	for i := range want.lines {
@@ -204,7 +202,7 @@ func (m *model) differ(want, got view) string {
 	return b.String()
 }
 
-func sameInfo(a, b scheduler.Info) bool {
+func sameInfo(a, b message.Info) bool {
 	return a.UID == b.UID && a.ID == b.ID && a.Key == b.Key && a.Topic == b.Topic &&
 		slices.Equal(a.Headers, b.Headers) && bytes.Equal(a.Body, b.Body) &&
 		a.Due == b.Due && a.Priority == b.Priority && a.TTL == b.TTL && a.Attempt == b.Attempt &&
@@ -216,7 +214,7 @@ func sameInfo(a, b scheduler.Info) bool {
 		a.Kind == b.Kind && a.Other == b.Other
 }
 
-func describeAll(infos []scheduler.Info) string {
+func describeAll(infos []message.Info) string {
 	var b strings.Builder
 	for _, i := range infos {
 		b.WriteString(": " + describe(i))
@@ -224,46 +222,46 @@ func describeAll(infos []scheduler.Info) string {
 	return b.String()
 }
 
-// watch holds what is seen, the same on both by now, to the table of states, and
-// heads, lanes, counts and totals to what the messages say.
+// watch holds what is seen, the same on both by now, to the table of states, and heads, lanes, counts and totals to
+// what the messages say.
 func (m *model) watch(what string, seen view) {
 	heads := seen.heads
 	waiting, inFlight := make([]int, len(heads)), make([]int, len(heads))
-	lanes := make([][]string, len(heads))
+	lanes := make([][]message.Lane, len(heads))
 	counts := map[string]scheduler.TopicCount{}
 	parked := make([]scheduler.Waiting, len(heads))
 	for i, minted := range m.minted {
-		state, version, merged := scheduler.StateNone, uint64(0), false
+		state, version, merged := message.StateNone, uint64(0), false
 		if found := seen.infos[i]; len(found) == 1 {
 			state, version = found[0].State, found[0].Version
 			merged = isMerged(&found[0])
 			c := counts[found[0].Topic]
 			c.Topic = found[0].Topic
 			switch state {
-			case scheduler.StateWaiting:
+			case message.StateWaiting:
 				c.Waiting++
-			case scheduler.StateInFlight:
+			case message.StateInFlight:
 				c.InFlight++
-			case scheduler.StateDead:
+			case message.StateDead:
 				c.Dead++
 			}
 			counts[c.Topic] = c
 			b := minted.UID.Bucket(m.o.Buckets)
 			lane := found[0].Mark.Lane
-			if state == scheduler.StateWaiting && lane != "" {
+			if state == message.StateWaiting && lane != "" {
 				parked[b].Add(scheduler.Waiting{Count: 1, Overdue: 1, Oldest: found[0].Due})
 			}
 			switch {
-			case state == scheduler.StateInFlight:
+			case state == message.StateInFlight:
 				inFlight[b]++
-			case state == scheduler.StateWaiting && lane == "":
+			case state == message.StateWaiting && lane == "":
 				waiting[b]++
-			case state == scheduler.StateWaiting && !slices.Contains(lanes[b], lane):
+			case state == message.StateWaiting && !slices.Contains(lanes[b], lane):
 				lanes[b] = append(lanes[b], lane)
 			}
 		}
 		was := m.was[minted.UID]
-		forgotten := was.Ended() && was != scheduler.StateDead && state == scheduler.StateNone &&
+		forgotten := was.Ended() && was != message.StateDead && state == message.StateNone &&
 			strings.HasPrefix(what, "trim")
 		if state != was && !was.Can(state) && !forgotten {
 			m.Fatalf("%s took %s from %s to %s", what, minted.UID, was, state)
@@ -271,7 +269,7 @@ func (m *model) watch(what string, seen view) {
 		if merged && m.versions[minted.UID] != 0 {
 			m.Fatalf("after %s: the journal was told of %s, which went into another", what, minted.UID)
 		}
-		if state != scheduler.StateNone && !merged && version != m.versions[minted.UID] {
+		if state != message.StateNone && !merged && version != m.versions[minted.UID] {
 			m.Fatalf("after %s: the %s message %s has version %d, the journal was told %d", what, state, minted.UID,
 				version, m.versions[minted.UID])
 		}
@@ -291,7 +289,7 @@ func (m *model) watch(what string, seen view) {
 		m.Fatalf("after %s: the counts are %+v\nthe messages say %+v", what, seen.counts, recount)
 	}
 	for b, h := range heads {
-		if got := seen.totals[b].Waiting[scheduler.HoldParked]; got != parked[b] {
+		if got := seen.totals[b].Waiting[message.HoldParked]; got != parked[b] {
 			m.Fatalf("after %s: in the lanes of bucket %d wait %+v; the messages say %+v", what, b, got, parked[b])
 		}
 		names := seen.lanes[b]
@@ -305,12 +303,12 @@ func (m *model) watch(what string, seen view) {
 	}
 }
 
-// isMerged reports whether a push went into another message.
-func isMerged(i *scheduler.Info) bool {
-	return i.State == scheduler.StateCanceled && i.Kind == scheduler.KindMerged
+// isMerged reports whether a push was merged into another message.
+func isMerged(i *message.Info) bool {
+	return i.State == message.StateCanceled && i.Kind == message.KindMerged
 }
 
-// drain takes everything that waits to an end, and wants each message once.
+// drain takes every waiting message to an end, and wants each message once.
 func (m *model) drain() {
 	m.now = m.now.Add(time.Hour)
 	left := 0
@@ -323,18 +321,18 @@ func (m *model) drain() {
 		}, false, nil)
 		names := m.look(m.ref).lanes[b]
 		for _, lane := range append(names, "") {
-			m.take(b, scheduler.Claim{Term: term, Now: m.now, Limit: 1000, Bytes: wide, Lane: lane})
+			m.take(b, scheduler.Claim{Holder: scheduler.Leader(term), Now: m.now, Limit: 1000, Bytes: wide, Lane: lane})
 		}
 		var ends []scheduler.End
 		for _, minted := range m.minted {
-			if minted.UID.Bucket(m.o.Buckets) == b && m.was[minted.UID] == scheduler.StateInFlight {
-				ends = append(ends, scheduler.End{Message: m.claimed[minted.UID], State: scheduler.StateDelivered})
+			if minted.UID.Bucket(m.o.Buckets) == b && m.was[minted.UID] == message.StateInFlight {
+				ends = append(ends, scheduler.End{Message: m.claimed[minted.UID], State: message.StateDelivered})
 			}
 		}
 		m.end(b, term, ends)
 	}
 	for _, minted := range m.minted {
-		if s := m.was[minted.UID]; s == scheduler.StateWaiting || s == scheduler.StateInFlight {
+		if s := m.was[minted.UID]; s == message.StateWaiting || s == message.StateInFlight {
 			m.Errorf("%s is %s after the drain", minted.UID, s)
 			left++
 		}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // What the model's messages are made of: few enough that they meet.
@@ -17,11 +18,11 @@ var (
 	keys = []string{"", "customer-1", "customer-2", "customer-3"}
 	// topics are few too; most names belong to the first.
 	topics = []string{"orders.created", "orders.created", "orders.created", "orders.paid", "mail"}
-	lanes  = []string{"ORDERS", "core:orders.7"}
+	lanes  = []message.Lane{"ORDERS", "core:orders.7"}
 )
 
-// block is the step of the model's big bodies, so much above small ones and
-// Overhead that a bound in between cuts the same in every store.
+// block is the step of the model's big bodies, so much above small ones and Overhead that a bound in between cuts the
+// same in every store.
 const block = 32 << 10
 
 // name is a client id within a key.
@@ -55,7 +56,7 @@ func (m *model) term(t *rapid.T, bucket int) uint64 {
 }
 
 // in are all messages ever made that belong to a bucket.
-func (m *model) in(bucket int) (all []*scheduler.Message) {
+func (m *model) in(bucket int) (all []*message.Message) {
 	for _, minted := range m.minted {
 		if minted.UID.Bucket(m.o.Buckets) == bucket {
 			all = append(all, minted)
@@ -65,9 +66,9 @@ func (m *model) in(bucket int) (all []*scheduler.Message) {
 }
 
 // live are the messages that wait or are in flight.
-func (m *model) live() (all []*scheduler.Message) {
+func (m *model) live() (all []*message.Message) {
 	for _, minted := range m.minted {
-		if s := m.was[minted.UID]; s == scheduler.StateWaiting || s == scheduler.StateInFlight {
+		if s := m.was[minted.UID]; s == message.StateWaiting || s == message.StateInFlight {
 			all = append(all, minted)
 		}
 	}
@@ -75,7 +76,7 @@ func (m *model) live() (all []*scheduler.Message) {
 }
 
 // mint makes a new message of a bucket.
-func (m *model) mint(t *rapid.T, bucket int) *scheduler.Message {
+func (m *model) mint(t *rapid.T, bucket int) *message.Message {
 	due := m.now.Time().Sub(Start.Time()) + time.Duration(rapid.IntRange(-50, 200).Draw(t, "due"))*time.Millisecond
 	with := []With{In(bucket), DueIn(due), Priority(rapid.SampledFrom([]uint8{0, 5, 255}).Draw(t, "priority"))}
 	if names := m.namesIn(bucket); len(names) > 0 && rapid.IntRange(0, 3).Draw(t, "named") > 0 {
@@ -83,8 +84,8 @@ func (m *model) mint(t *rapid.T, bucket int) *scheduler.Message {
 		with = append(with, Named(n.id), Keyed(n.key),
 			Content(rapid.SampledFrom([]string{"x", "y"}).Draw(t, "content")),
 			Attempt(rapid.SampledFrom([]uint32{1, 1, 1, 2, 3}).Draw(t, "attempt")),
-			Merging(rapid.SampledFrom([]scheduler.Merge{scheduler.MergeReject, scheduler.MergeReject,
-				scheduler.MergeKeep, scheduler.MergeReplace, scheduler.MergeDebounce}).Draw(t, "merge")))
+			Merging(rapid.SampledFrom([]message.Merge{message.MergeReject, message.MergeReject,
+				message.MergeKeep, message.MergeReplace, message.MergeDebounce}).Draw(t, "merge")))
 		if rapid.Bool().Draw(t, "wait at most") {
 			// Counted from the uid's time, a day before Start.
 			with = append(with,
@@ -112,9 +113,9 @@ func (m *model) mint(t *rapid.T, bucket int) *scheduler.Message {
 	return m.make(with...)
 }
 
-// make makes a message whose uid is new, and in no order with those made before:
-// what came by the intake is stored in any order.
-func (m *model) make(with ...With) *scheduler.Message {
+// make makes a message whose uid is new, and in no order with those made before: what came by the intake is stored in
+// any order.
+func (m *model) make(with ...With) *message.Message {
 	const places, step = 10_007, 7919 // coprime: no place comes twice
 	n := len(m.minted)
 	if n >= places {
@@ -128,7 +129,7 @@ func (m *model) make(with ...With) *scheduler.Message {
 func (m *model) add(t *rapid.T) {
 	m.T = t
 	bucket := m.bucket(t)
-	var batch []*scheduler.Message
+	var batch []*message.Message
 	for range rapid.IntRange(1, 5).Draw(t, "messages") {
 		if old := m.in(bucket); len(old) > 0 && rapid.IntRange(0, 4).Draw(t, "repeat") == 0 {
 			batch = append(batch, rapid.SampledFrom(old).Draw(t, "repeated"))
@@ -150,7 +151,7 @@ func (m *model) addAgain(t *rapid.T) {
 	m.addBatch(bucket, rapid.SliceOfN(rapid.SampledFrom(old), 1, 4).Draw(t, "batch"))
 }
 
-func (m *model) addBatch(bucket int, batch []*scheduler.Message) {
+func (m *model) addBatch(bucket int, batch []*message.Message) {
 	var what strings.Builder
 	fmt.Fprintf(&what, "add to %d:", bucket)
 	for _, b := range batch {
@@ -184,16 +185,15 @@ func (m *model) addBatch(bucket int, batch []*scheduler.Message) {
 	})
 }
 
-// refusedTooEarly reports whether a push was refused as uncertain before one of the
-// batch became the next under its name: sent again it may go into that one.
-func refusedTooEarly(batch []*scheduler.Message, i int, first []scheduler.AddResult) bool {
+// refusedTooEarly reports whether a push was refused as uncertain before one of the batch became the next under its
+// name: sent again it may go into that one.
+func refusedTooEarly(batch []*message.Message, i int, first []scheduler.AddResult) bool {
 	return first[i].Code == scheduler.AddUncertain && tookOver(batch, i, first, scheduler.Added)
 }
 
-// wonLate reports whether one of a batch that was refused too early went into a message
-// when the batch was sent again: a push that is judged by that one's content is judged
-// by another then, wherever the two stand.
-func wonLate(batch []*scheduler.Message, first, second []scheduler.AddResult, into scheduler.UID) bool {
+// wonLate reports whether one of a batch that was refused too early went into a message when the batch was sent again:
+// a push that is judged by that one's content is judged by another then, wherever the two stand.
+func wonLate(batch []*message.Message, first, second []scheduler.AddResult, into message.UID) bool {
 	for i := range batch {
 		if second[i].Code == scheduler.AddMerged && second[i].First.UID == into && refusedTooEarly(batch, i, first) {
 			return true
@@ -202,9 +202,8 @@ func wonLate(batch []*scheduler.Message, first, second []scheduler.AddResult, in
 	return false
 }
 
-// tookOver reports whether a later push of the batch, under the name of push i, had
-// the outcome.
-func tookOver(batch []*scheduler.Message, i int, first []scheduler.AddResult, code scheduler.AddCode) bool {
+// tookOver reports whether a later push of the batch, under the name of push i, had the outcome.
+func tookOver(batch []*message.Message, i int, first []scheduler.AddResult, code scheduler.AddCode) bool {
 	for j := i + 1; j < len(batch); j++ {
 		if sameName(batch[j], batch[i]) && first[j].Code == code {
 			return true
@@ -213,18 +212,18 @@ func tookOver(batch []*scheduler.Message, i int, first []scheduler.AddResult, co
 	return false
 }
 
-func sameName(a, b *scheduler.Message) bool {
+func sameName(a, b *message.Message) bool {
 	return a.ID == b.ID && a.Topic == b.Topic && a.Key == b.Key
 }
 
 // meansTheSame compares what a batch and its repeat say of message i.
-func meansTheSame(batch []*scheduler.Message, i int, first, second []scheduler.AddResult) string {
+func meansTheSame(batch []*message.Message, i int, first, second []scheduler.AddResult) string {
 	one, two := first[i], second[i]
 	switch one.Code {
 	case scheduler.Added, scheduler.AddedCanceled:
-		state := scheduler.StateWaiting
+		state := message.StateWaiting
 		if one.Code == scheduler.AddedCanceled {
-			state = scheduler.StateCanceled
+			state = message.StateCanceled
 		}
 		if two.Code != scheduler.AddDuplicate || two.First.UID != batch[i].UID || two.First.State != state {
 			return "want a duplicate of itself"
@@ -263,8 +262,8 @@ func (m *model) cancel(t *rapid.T) {
 	was := m.was[uid]
 	m.step("cancel "+string(uid), func(tl scheduler.Timeline) string {
 		r, err := tl.Cancel(m.ctx, uid, m.now)
-		if (r.Code == scheduler.CancelUnknown) != (was == scheduler.StateNone) ||
-			(r.Code == scheduler.CancelInFlight) != (was == scheduler.StateInFlight) {
+		if (r.Code == scheduler.CancelUnknown) != (was == message.StateNone) ||
+			(r.Code == scheduler.CancelInFlight) != (was == message.StateInFlight) {
 			m.Fatalf("cancel of the %s message %s answers %s", was, uid, r.Code)
 		}
 		i := r.Info

@@ -6,13 +6,13 @@ import (
 	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // editedReason is the reason of the model's amends that give other content.
 const editedReason = "edited"
 
-// tellings are the entries that one timeline told the journal of, and that stand
-// in its outboxes.
+// tellings are the entries that one timeline told the journal of, and that stand in its outboxes.
 type tellings struct {
 	all []scheduler.Entry
 	new []scheduler.Change // since the last look
@@ -27,8 +27,8 @@ func (l *tellings) recording() *scheduler.Recording {
 		}}
 }
 
-// told holds what both timelines told the journal in one step to each other, and
-// every change to the version before it. It tells how many there were.
+// told holds what both timelines told the journal in one step to each other, and every change to the version before it.
+// It tells how many there were.
 func (m *model) told(what string) int {
 	got, want := m.realLog.new, m.refLog.new
 	m.realLog.new, m.refLog.new = nil, nil
@@ -68,7 +68,7 @@ func differentChanges(got, want []scheduler.Change) string {
 		g, w := got[i], want[i]
 		sameContent := (g.Message == nil) == (w.Message == nil) &&
 			(g.Message == nil ||
-				sameInfo(scheduler.Info{Message: content(g.Message)}, scheduler.Info{Message: content(w.Message)}))
+				sameInfo(message.Info{Message: content(g.Message)}, message.Info{Message: content(w.Message)}))
 		g.Message, w.Message = nil, nil
 		if !sameContent || !reflect.DeepEqual(g, w) {
 			return "got " + describeChange(&got[i]) + ", want " + describeChange(&want[i])
@@ -78,9 +78,9 @@ func differentChanges(got, want []scheduler.Change) string {
 }
 
 // content is what of a message the journal keeps.
-func content(m *scheduler.Message) scheduler.Message {
+func content(m *message.Message) message.Message {
 	c := *m
-	c.Stored, c.Merge, c.MaxWait, c.Mark = 0, scheduler.MergeReject, 0, scheduler.Mark{}
+	c.Stored, c.Merge, c.MaxWait, c.Mark = 0, message.MergeReject, 0, message.Mark{}
 	return c
 }
 
@@ -90,8 +90,7 @@ func (m *model) drainOutboxes() {
 	m.drainOutbox(m.ref, &m.refLog)
 }
 
-// drainOutbox reads what a timeline wrote, which must be what it told, and
-// removes it.
+// drainOutbox reads what a timeline wrote, which must be what it told, and removes it.
 func (m *model) drainOutbox(tl scheduler.Timeline, log *tellings) {
 	outbox := tl.(scheduler.Outbox)
 	var told, read []scheduler.Change
@@ -136,10 +135,10 @@ func (m *model) drainOutbox(tl scheduler.Timeline, log *tellings) {
 }
 
 func describeChange(c *scheduler.Change) string {
-	s := describe(scheduler.Info{Message: scheduler.Message{UID: c.UID, Due: c.Due}, State: c.State, Version: c.Version,
+	s := describe(message.Info{Message: message.Message{UID: c.UID, Due: c.Due}, State: c.State, Version: c.Version,
 		Kind: c.Kind, Other: c.Other, Reason: c.Reason})
 	if c.Message != nil {
-		s += " with content " + describe(scheduler.Info{Message: *c.Message})
+		s += " with content " + describe(message.Info{Message: *c.Message})
 	}
 	return s
 }

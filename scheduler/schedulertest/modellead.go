@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // What a leader asks of a timeline, drawn at random.
@@ -34,10 +35,13 @@ func (m *model) claimLane(t *rapid.T) {
 	m.take(bucket, m.request(t, bucket, rapid.SampledFrom(lanes).Draw(t, "lane")))
 }
 
-func (m *model) request(t *rapid.T, bucket int, lane string) scheduler.Claim {
+func (m *model) request(t *rapid.T, bucket int, lane message.Lane) scheduler.Claim {
 	return scheduler.Claim{
-		Term: m.term(t, bucket), Now: m.now, Limit: rapid.SampledFrom([]int{1, 2, 5, 1000}).Draw(t, "limit"),
-		Bytes: block/2 + block*rapid.IntRange(0, 6).Draw(t, "bytes"), Lane: lane,
+		Holder: scheduler.Leader(m.term(t, bucket)),
+		Now:    m.now,
+		Limit:  rapid.SampledFrom([]int{1, 2, 5, 1000}).Draw(t, "limit"),
+		Bytes:  block/2 + block*rapid.IntRange(0, 6).Draw(t, "bytes"),
+		Lane:   lane,
 	}
 }
 
@@ -49,11 +53,11 @@ func (m *model) take(bucket int, req scheduler.Claim) {
 		c, err := tl.Claim(m.ctx, bucket, req)
 		s := fmt.Sprint("head ", c.Head, " missing ", len(c.Missing), short(err))
 		for _, got := range c.Messages {
-			s += "; " + describe(scheduler.Info{Message: *got})
+			s += "; " + describe(message.Info{Message: *got})
 			if tl != m.ref {
 				continue
 			}
-			if m.was[got.UID] != scheduler.StateWaiting || got.Due > req.Now || got.Mark.Lane != "" {
+			if m.was[got.UID] != message.StateWaiting || got.Due > req.Now || got.Mark.Lane != "" {
 				m.Fatalf("claim took %s, which is %s and due at %d, with lane %q", got.UID, m.was[got.UID], got.Due,
 					got.Mark.Lane)
 			}
@@ -64,9 +68,9 @@ func (m *model) take(bucket int, req scheduler.Claim) {
 }
 
 // some are messages of a bucket, mostly such as were claimed, each once.
-func (m *model) some(t *rapid.T, bucket int) (chosen []*scheduler.Message) {
+func (m *model) some(t *rapid.T, bucket int) (chosen []*message.Message) {
 	for _, minted := range m.in(bucket) {
-		is := m.was[minted.UID] == scheduler.StateInFlight
+		is := m.was[minted.UID] == message.StateInFlight
 		if odds := rapid.IntRange(0, 9).Draw(t, "chosen"); is && odds < 6 || odds == 9 {
 			chosen = append(chosen, cmp.Or(m.claimed[minted.UID], minted))
 		}
@@ -83,8 +87,8 @@ func (m *model) finish(t *rapid.T) {
 	var ends []scheduler.End
 	for _, chosen := range m.some(t, bucket) {
 		ends = append(ends, scheduler.End{
-			Message: chosen, State: rapid.SampledFrom([]scheduler.State{scheduler.StateDelivered,
-				scheduler.StateDelivered, scheduler.StateExpired, scheduler.StateDead}).Draw(t, "end"),
+			Message: chosen, State: rapid.SampledFrom([]message.State{message.StateDelivered,
+				message.StateDelivered, message.StateExpired, message.StateDead}).Draw(t, "end"),
 			Uncertain: rapid.Bool().Draw(t, "uncertain"),
 			Reason:    rapid.SampledFrom([]string{"", "no responders"}).Draw(t, "reason"),
 		})
@@ -102,7 +106,7 @@ func (m *model) end(bucket int, term uint64, ends []scheduler.End) {
 		fmt.Fprintf(&what, " %s as %s (uncertain %t)", e.Message.UID, e.State, e.Uncertain)
 	}
 	m.step(what.String(), func(tl scheduler.Timeline) string {
-		return short(tl.Finish(m.ctx, bucket, term, ends, m.now))
+		return short(tl.Finish(m.ctx, bucket, scheduler.Leader(term), ends, m.now))
 	}, true, nil)
 }
 
@@ -125,7 +129,7 @@ func (m *model) back(t *rapid.T, tune func(*scheduler.Back)) {
 	bucket := m.bucket(t)
 	var back []scheduler.Back
 	for _, chosen := range m.some(t, bucket) {
-		b := scheduler.Back{UID: chosen.UID, Claim: chosen.Claim, Score: chosen.Score(), Mark: scheduler.Mark{
+		b := scheduler.Back{UID: chosen.UID, Claim: chosen.Claim, Score: chosen.Score(), Mark: message.Mark{
 			Uncertain: rapid.IntRange(0, 3).Draw(t, "uncertain") == 0,
 			Refusals:  rapid.Uint32Range(0, 2).Draw(t, "refusals"), Changes: chosen.Mark.Changes,
 		}}
@@ -145,12 +149,11 @@ func (m *model) back(t *rapid.T, tune func(*scheduler.Back)) {
 	}
 	term := m.term(t, bucket)
 	m.step(fmt.Sprintf("return in %d under %d: %+v", bucket, term, back), func(tl scheduler.Timeline) string {
-		return short(tl.Return(m.ctx, bucket, term, back, m.now))
+		return short(tl.Return(m.ctx, bucket, scheduler.Leader(term), back, m.now))
 	}, true, nil)
 }
 
-// counted are calls that answer with a number below their limit when they are
-// through.
+// counted are calls that answer with a number below their limit when they are through.
 func (m *model) counted(what string, limit int, do func(scheduler.Timeline) (int, error)) {
 	m.step(what, func(tl scheduler.Timeline) string {
 		n, err := do(tl)
@@ -197,13 +200,13 @@ func (m *model) trim(t *rapid.T) {
 
 func (m *model) held(t *rapid.T) {
 	m.T = t
-	bucket, limit, after := m.bucket(t), rapid.IntRange(1, 3).Draw(t, "limit"), scheduler.UID("")
+	bucket, limit, after := m.bucket(t), rapid.IntRange(1, 3).Draw(t, "limit"), message.UID("")
 	if old := m.in(bucket); len(old) > 0 && rapid.Bool().Draw(t, "page") {
 		after = rapid.SampledFrom(old).Draw(t, "after").UID
 	}
 	term := m.term(t, bucket)
 	m.step(fmt.Sprintf("held in %d under %d after %q", bucket, term, after), func(tl scheduler.Timeline) string {
-		held, err := tl.Held(m.ctx, bucket, term, after, limit)
+		held, err := tl.Held(m.ctx, bucket, scheduler.Leader(term), after, limit)
 		return fmt.Sprint(held, short(err))
 	}, true, nil)
 }

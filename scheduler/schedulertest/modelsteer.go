@@ -11,10 +11,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// headless compares two answers that begin with "head", a number and ";": the
-// second time nothing may have come earlier.
+// headless compares two answers that begin with "head", a number and ";": the second time nothing may have come
+// earlier.
 func headless(first, second string) (goesOn bool, wrong string) {
 	rest, nothing := strings.CutPrefix(second, "head 0;")
 	_, want, _ := strings.Cut(first, ";")
@@ -28,19 +29,19 @@ func headless(first, second string) (goesOn bool, wrong string) {
 }
 
 // brief is what answers of both stores must say of a message.
-func brief(i scheduler.Info) string {
+func brief(i message.Info) string {
 	return fmt.Sprintf("%s due %d priority %d %s version %d ended %d lane %q uncertain %t", i.UID, i.Due, i.Priority,
 		i.State, i.Version, i.EndedAt, i.Mark.Lane, i.Mark.Uncertain)
 }
 
 // someone is mostly a message in one of the states, else any.
-func (m *model) someone(t *rapid.T, states ...scheduler.State) *scheduler.Message {
+func (m *model) someone(t *rapid.T, states ...message.State) *message.Message {
 	if len(m.minted) == 0 {
 		t.Skip("there are no messages")
 	}
 	choice := m.minted
 	if rapid.IntRange(0, 9).Draw(t, "as wanted") > 0 {
-		var fitting []*scheduler.Message
+		var fitting []*message.Message
 		for _, minted := range m.minted {
 			if slices.Contains(states, m.was[minted.UID]) {
 				fitting = append(fitting, minted)
@@ -56,7 +57,7 @@ func (m *model) someone(t *rapid.T, states ...scheduler.State) *scheduler.Messag
 // amend changes what waits, mostly at the version that stands.
 func (m *model) amend(t *rapid.T) {
 	m.T = t
-	uid := m.someone(t, scheduler.StateWaiting).UID
+	uid := m.someone(t, message.StateWaiting).UID
 	was, stands := m.was[uid], m.versions[uid]
 	a := scheduler.Amend{UID: uid, Version: stands, Reason: "rescheduled",
 		Priority: rapid.SampledFrom([]uint8{0, 5, 255}).Draw(t, "priority"),
@@ -79,13 +80,13 @@ func (m *model) amend(t *rapid.T) {
 			a.Due, a.Priority = now.Due, now.Priority
 		}
 		if rapid.IntRange(0, 2).Draw(t, "content too") == 0 {
-			now.Mark, now.Due, now.Priority = scheduler.Mark{}, a.Due, a.Priority
+			now.Mark, now.Due, now.Priority = message.Mark{}, a.Due, a.Priority
 			if rapid.Bool().Draw(t, "another body") {
 				now.Body = []byte(rapid.SampledFrom([]string{"", "x", "edited"}).Draw(t, "body"))
 			}
 			if rapid.Bool().Draw(t, "other headers") {
 				now.Headers = rapid.SampledFrom(
-					[][]scheduler.Header{nil, {{Name: "Trace", Value: "8"}}}).Draw(t, "headers")
+					[][]message.Header{nil, {{Name: "Trace", Value: "8"}}}).Draw(t, "headers")
 			}
 			a.Message, a.Reason = &now, editedReason
 		}
@@ -102,9 +103,9 @@ func (m *model) amend(t *rapid.T) {
 	}, true, headless)
 	want := []scheduler.AmendCode{scheduler.AmendDone, scheduler.AmendMaybe, scheduler.AmendVersion}
 	switch {
-	case was == scheduler.StateNone:
+	case was == message.StateNone:
 		want = []scheduler.AmendCode{scheduler.AmendUnknown}
-	case was == scheduler.StateInFlight:
+	case was == message.StateInFlight:
 		want = []scheduler.AmendCode{scheduler.AmendInFlight}
 	case was.Ended():
 		want = []scheduler.AmendCode{scheduler.AmendEnded}
@@ -119,7 +120,7 @@ func (m *model) amend(t *rapid.T) {
 // requeue gives what is dead another life, or sends the one before again.
 func (m *model) requeue(t *rapid.T) {
 	m.T = t
-	dead := m.someone(t, scheduler.StateDead)
+	dead := m.someone(t, message.StateDead)
 	with := []With{In(dead.UID.Bucket(m.o.Buckets)), Keyed(dead.Key), On(dead.Topic), ByADoor(),
 		DueIn(m.now.Time().Sub(Start.Time()) + time.Duration(rapid.IntRange(-50, 200).Draw(t, "due"))*time.Millisecond)}
 	if dead.ID != "" {
@@ -138,7 +139,7 @@ func (m *model) requeue(t *rapid.T) {
 			return fmt.Sprintf("head %d;%s: %s, the dead one has %d%s", r.Head, requeueWord(r.Code), brief(r.Info),
 				r.Dead, short(err))
 		}, true, headless)
-	if done != (was == scheduler.StateDead && m.was[made.UID] == scheduler.StateWaiting) {
+	if done != (was == message.StateDead && m.was[made.UID] == message.StateWaiting) {
 		m.Fatalf("requeue of the %s message %s: done %t, and the new one is %s", was, dead.UID, done, m.was[made.UID])
 	}
 	if done && m.uncertain(made.UID) != uncertain {
@@ -147,7 +148,7 @@ func (m *model) requeue(t *rapid.T) {
 }
 
 // uncertain reports whether a message may have been delivered, as the reference has it.
-func (m *model) uncertain(uid scheduler.UID) bool {
+func (m *model) uncertain(uid message.UID) bool {
 	found, err := m.ref.Find(m.ctx, scheduler.Ref{UID: uid})
 	if err != nil {
 		m.Fatalf("find of %s: %v", uid, err)
@@ -158,9 +159,9 @@ func (m *model) uncertain(uid scheduler.UID) bool {
 func (m *model) purge(t *rapid.T) {
 	m.T = t
 	bucket := m.bucket(t)
-	var uids, dead []scheduler.UID
+	var uids, dead []message.UID
 	for _, minted := range m.in(bucket) {
-		is := m.was[minted.UID] == scheduler.StateDead
+		is := m.was[minted.UID] == message.StateDead
 		if odds := rapid.IntRange(0, 9).Draw(t, "chosen"); is && odds < 5 || odds == 9 {
 			uids = append(uids, minted.UID)
 			if is {
@@ -176,7 +177,7 @@ func (m *model) purge(t *rapid.T) {
 		return fmt.Sprint(purged, short(err))
 	}, true, nil)
 	for _, uid := range dead {
-		if m.was[uid] != scheduler.StateCanceled {
+		if m.was[uid] != message.StateCanceled {
 			m.Fatalf("%s was dead, and is %s once it was purged", uid, m.was[uid])
 		}
 	}
@@ -194,7 +195,7 @@ func (m *model) browse(t *rapid.T) {
 	if rapid.Bool().Draw(t, "to") {
 		q.To = m.now.Add(time.Duration(rapid.IntRange(-500, 400).Draw(t, "to when")) * time.Millisecond)
 	}
-	var all []scheduler.Info
+	var all []message.Info
 	m.step(fmt.Sprintf("browse of %d: %+v", bucket, q), func(tl scheduler.Timeline) string {
 		found, err := browseAll(bucket, q, func(q scheduler.Browse) (scheduler.Browsed, error) {
 			return tl.Browse(m.ctx, bucket, q)
@@ -210,14 +211,14 @@ func (m *model) browse(t *rapid.T) {
 }
 
 // wantBrowsed holds what was browsed to what look-ups tell.
-func (m *model) wantBrowsed(bucket int, q scheduler.Browse, all []scheduler.Info) {
-	met := map[scheduler.UID]bool{}
+func (m *model) wantBrowsed(bucket int, q scheduler.Browse, all []message.Info) {
+	met := map[message.UID]bool{}
 	for i, f := range all {
 		if met[f.UID] {
 			m.Fatalf("%s was met twice", f.UID)
 		}
 		met[f.UID] = true
-		if want := m.was[f.UID]; want != f.State || q.Dead != (want == scheduler.StateDead) {
+		if want := m.was[f.UID]; want != f.State || q.Dead != (want == message.StateDead) {
 			m.Fatalf("met %s as %s, it is %s", f.UID, f.State, want)
 		}
 		if i > 0 && q.Dead && cmp.Or(cmp.Compare(all[i-1].EndedAt, f.EndedAt), cmp.Compare(all[i-1].UID, f.UID)) >= 0 {
@@ -235,7 +236,7 @@ func (m *model) wantBrowsed(bucket int, q scheduler.Browse, all []scheduler.Info
 	}
 	for _, minted := range m.in(bucket) {
 		s := m.was[minted.UID]
-		if (q.Dead && s == scheduler.StateDead || !q.Dead && s == scheduler.StateWaiting) && !met[minted.UID] {
+		if (q.Dead && s == message.StateDead || !q.Dead && s == message.StateWaiting) && !met[minted.UID] {
 			m.Fatalf("%s is %s and was not met", minted.UID, s)
 		}
 	}
@@ -271,7 +272,7 @@ var errLoops = errors.New("the page leads to itself")
 
 // browseAll reads pages until there is no next, and holds each to its limit.
 func browseAll(bucket int, q scheduler.Browse,
-	read func(scheduler.Browse) (scheduler.Browsed, error)) (all []scheduler.Info, err error) {
+	read func(scheduler.Browse) (scheduler.Browsed, error)) (all []message.Info, err error) {
 	for pages := 0; ; pages++ {
 		page, err := read(q)
 		if err != nil {

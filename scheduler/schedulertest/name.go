@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// neighbours are two keys whose names share a bucket, and a third that does not.
+// neighbours returns two keys whose names share a bucket, and a third whose name does not.
 func neighbours(buckets int) (a, b, elsewhere string) {
 	a = "customer-0"
 	for i := 1; b == "" || elsewhere == ""; i++ {
@@ -23,7 +24,7 @@ func neighbours(buckets int) (a, b, elsewhere string) {
 	return a, b, elsewhere
 }
 
-// sameBucket is an id without a key that lives in the bucket of the given one.
+// sameBucket returns an id that, without a key, belongs to the bucket of the given one.
 func sameBucket(id string, buckets int) string {
 	for i := 0; ; i++ {
 		other := fmt.Sprintf("%s-%d", id, i)
@@ -33,16 +34,16 @@ func sameBucket(id string, buckets int) string {
 	}
 }
 
-var everyState = []scheduler.State{scheduler.StateWaiting, scheduler.StateInFlight, scheduler.StateDelivered,
-	scheduler.StateCanceled, scheduler.StateExpired, scheduler.StateDead}
+var everyState = []message.State{message.StateWaiting, message.StateInFlight, message.StateDelivered,
+	message.StateCanceled, message.StateExpired, message.StateDead}
 
 // brought adds a message and brings it to a state.
-func (t *trial) brought(m *scheduler.Message, s scheduler.State) {
+func (t *trial) brought(m *message.Message, s message.State) {
 	t.Helper()
 	switch s {
-	case scheduler.StateWaiting:
+	case message.StateWaiting:
 		t.one(m)
-	case scheduler.StateInFlight:
+	case message.StateInFlight:
 		t.take(m)
 	default:
 		t.ended(m, s)
@@ -63,17 +64,17 @@ var namePromises = []promise{
 						t.refused(&other, scheduler.AddConflict, m, s)
 					}
 					t.wantInfo(before)
-					if s == scheduler.StateWaiting {
+					if s == message.StateWaiting {
 						t.canceled(m.UID, scheduler.CancelDone)
 					}
 				}
 			}
-			into := t.one(push(100, scheduler.MergeReplace, On("mail.x")))
-			merged := push(101, scheduler.MergeReplace, On("mail.x"))
-			t.merged(merged, live(taken(into, merged), scheduler.StateWaiting, changed(1)))
+			into := t.one(push(100, message.MergeReplace, On("mail.x")))
+			merged := push(101, message.MergeReplace, On("mail.x"))
+			t.merged(merged, live(taken(into, merged), message.StateWaiting, changed(1)))
 			forged := *merged
 			forged.Topic = "payments.x"
-			t.refused(&forged, scheduler.AddConflict, into, scheduler.StateWaiting)
+			t.refused(&forged, scheduler.AddConflict, into, message.StateWaiting)
 		}},
 	{name: "the same push again is a duplicate of itself, in every state", check: func(t *trial) {
 		for i, s := range everyState {
@@ -86,7 +87,7 @@ var namePromises = []promise{
 					t.Errorf("%s: the duplicate answers with %s", s, describe(first))
 				}
 				t.wantInfo(before)
-				if s == scheduler.StateWaiting {
+				if s == message.StateWaiting {
 					t.canceled(m.UID, scheduler.CancelDone)
 				}
 			}
@@ -95,15 +96,15 @@ var namePromises = []promise{
 	{name: "the same content under a name is a duplicate with the first one's due", check: func(t *trial) {
 		first := t.one(Message(1, Named("order-1"), Content("a"), DueIn(time.Minute)))
 		second := Message(2, Named("order-1"), Content("a"), DueIn(time.Hour))
-		t.refused(second, scheduler.AddDuplicate, first, scheduler.StateWaiting)
+		t.refused(second, scheduler.AddDuplicate, first, message.StateWaiting)
 		t.gone(second.UID)
 		t.now = first.Due
 		first = t.take(first)
-		t.refused(second, scheduler.AddDuplicate, first, scheduler.StateInFlight)
-		t.finish(scheduler.StateDelivered, first)
+		t.refused(second, scheduler.AddDuplicate, first, message.StateInFlight)
+		t.finish(message.StateDelivered, first)
 		at := t.now
 		t.pass(time.Second)
-		if info := t.refused(second, scheduler.AddDuplicate, first, scheduler.StateDelivered); info.EndedAt != at {
+		if info := t.refused(second, scheduler.AddDuplicate, first, message.StateDelivered); info.EndedAt != at {
 			t.Fatalf("the delivery was at %d, the duplicate says %d", at, info.EndedAt)
 		}
 		t.gone(second.UID)
@@ -111,15 +112,15 @@ var namePromises = []promise{
 	{name: "other content under a name is a conflict with the first", check: func(t *trial) {
 		first := t.one(Message(1, Named("order-1"), Content("a")))
 		second := Message(2, Named("order-1"), Content("b"))
-		t.refused(second, scheduler.AddConflict, first, scheduler.StateWaiting)
+		t.refused(second, scheduler.AddConflict, first, message.StateWaiting)
 		first = t.take(first)
-		t.refused(second, scheduler.AddConflict, first, scheduler.StateInFlight)
-		t.finish(scheduler.StateDelivered, first)
-		t.refused(second, scheduler.AddConflict, first, scheduler.StateDelivered)
+		t.refused(second, scheduler.AddConflict, first, message.StateInFlight)
+		t.finish(message.StateDelivered, first)
+		t.refused(second, scheduler.AddConflict, first, message.StateDelivered)
 		t.gone(second.UID)
 	}},
 	{name: "after another end the name is in conflict, and the end is told", check: func(t *trial) {
-		for i, s := range []scheduler.State{scheduler.StateCanceled, scheduler.StateExpired, scheduler.StateDead} {
+		for i, s := range []message.State{message.StateCanceled, message.StateExpired, message.StateDead} {
 			id := fmt.Sprintf("order-%d", i)
 			first := t.ended(Message(i, Named(id), Content("a")), s)
 			at := t.now
@@ -135,7 +136,7 @@ var namePromises = []promise{
 	}},
 	{name: "the same id under different keys is different messages", check: func(t *trial) {
 		a, b, elsewhere := neighbours(t.o.Buckets)
-		var all []*scheduler.Message
+		var all []*message.Message
 		for i, key := range []string{a, b, elsewhere} {
 			all = append(all, t.one(Message(i, Named("order-1"), Keyed(key), Content("a"))))
 		}
@@ -146,7 +147,7 @@ var namePromises = []promise{
 		}
 		for i, m := range all {
 			if found[i].UID != m.UID ||
-				describe(found[i]) != describe(live(m, scheduler.StateWaiting, scheduler.Mark{})) {
+				describe(found[i]) != describe(live(m, message.StateWaiting, message.Mark{})) {
 				t.Errorf("found %s\n want %s", describe(found[i]), m.UID)
 			}
 			one := t.find(scheduler.Ref{ID: "order-1", Key: m.Key, Keyed: true})
@@ -156,13 +157,13 @@ var namePromises = []promise{
 		}
 		t.canceled(all[1].UID, scheduler.CancelDone)
 		t.refused(Message(10, Named("order-1"), Keyed(b), Content("a")), scheduler.AddConflict, all[1],
-			scheduler.StateCanceled)
+			message.StateCanceled)
 		t.refused(Message(11, Named("order-1"), Keyed(a), Content("a")), scheduler.AddDuplicate, all[0],
-			scheduler.StateWaiting)
+			message.StateWaiting)
 	}},
 	{name: "the same id on different topics is different messages", check: func(t *trial) {
 		topics := []string{"mail", "mail.x", "payments", "m"}
-		var all []*scheduler.Message
+		var all []*message.Message
 		for i, topic := range topics {
 			all = append(all, t.one(Message(i, Named("order-1"), On(topic), Body(fmt.Append(nil, i)))))
 		}
@@ -174,7 +175,7 @@ var namePromises = []promise{
 			t.Fatalf("found %s without a key", describeAll(found))
 		}
 		for i, topic := range topics {
-			want := []scheduler.UID{all[i].UID}
+			want := []message.UID{all[i].UID}
 			t.wantFound(scheduler.Ref{ID: "order-1", Topic: topic, Keyed: true}, want...)
 			if topic == "mail" {
 				want = append(want, keyed.UID)
@@ -192,14 +193,14 @@ var namePromises = []promise{
 			all[0].UID, all[1].UID, all[2].UID, all[3].UID)
 		// What becomes of one is nothing to the others.
 		t.canceled(all[1].UID, scheduler.CancelDone)
-		t.refused(Message(10, Named("order-1"), On("mail.x")), scheduler.AddConflict, all[1], scheduler.StateCanceled)
+		t.refused(Message(10, Named("order-1"), On("mail.x")), scheduler.AddConflict, all[1], message.StateCanceled)
 		t.refused(Message(11, Named("order-1"), On("mail"), Body([]byte("0"))), scheduler.AddDuplicate, all[0],
-			scheduler.StateWaiting)
+			message.StateWaiting)
 		for i, how := range mergeModes {
 			t.one(push(20+i, how, On(mergeWords[how])))
 		}
-		for _, m := range []*scheduler.Message{all[0], all[2], all[3], keyed} {
-			t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{}))
+		for _, m := range []*message.Message{all[0], all[2], all[3], keyed} {
+			t.wantInfo(live(m, message.StateWaiting, message.Mark{}))
 		}
 		t.pass(t.o.EndedKeep)
 		t.trim(t.bucketOf(all[1]), wide)
@@ -209,26 +210,26 @@ var namePromises = []promise{
 	{name: "a consumer's retry on one topic is nothing to another", check: func(t *trial) {
 		t.one(retry(1, 2, On("mail.x")))
 		first := t.one(retry(2, 1, On("payments.x")))
-		t.wantInfo(live(first, scheduler.StateWaiting, scheduler.Mark{}))
+		t.wantInfo(live(first, message.StateWaiting, message.Mark{}))
 	}},
 	{name: "a uid of another topic's message is in conflict with it", check: func(t *trial) {
 		for i, with := range [][]With{{}, {Named("order-1")}} {
 			first := t.one(Message(i, append(with, On("mail"), ByADoor())...))
 			forged := *first
 			forged.Topic = "payments"
-			t.refused(&forged, scheduler.AddConflict, first, scheduler.StateWaiting)
-			t.wantInfo(live(first, scheduler.StateWaiting, scheduler.Mark{}))
+			t.refused(&forged, scheduler.AddConflict, first, message.StateWaiting)
+			t.wantInfo(live(first, message.StateWaiting, message.Mark{}))
 		}
-		into := t.one(push(10, scheduler.MergeReject, On("mail.x")))
-		by := push(11, scheduler.MergeKeep, On("mail.x"))
-		t.merged(by, live(into, scheduler.StateWaiting, changed(1)))
+		into := t.one(push(10, message.MergeReject, On("mail.x")))
+		by := push(11, message.MergeKeep, On("mail.x"))
+		t.merged(by, live(into, message.StateWaiting, changed(1)))
 		forged := *by
 		forged.Topic = "payments"
-		t.refused(&forged, scheduler.AddConflict, into, scheduler.StateWaiting)
+		t.refused(&forged, scheduler.AddConflict, into, message.StateWaiting)
 	}},
 	{name: "what others call by an id does not hide one's own", check: func(t *trial) {
 		const others = 1100 // more than one look takes
-		var batch []*scheduler.Message
+		var batch []*message.Message
 		for i := range others {
 			batch = append(batch, Message(i, Named("reminder"), Keyed("customer-1"), On(fmt.Sprintf("mail.%d", i))))
 		}
@@ -246,7 +247,7 @@ var namePromises = []promise{
 		}
 	}},
 	{name: "an id under many keys is found by its key, and alone only while they are few", check: func(t *trial) {
-		var all []*scheduler.Message
+		var all []*message.Message
 		for i := 0; len(all) < scheduler.MaxNamesOfID+1; i++ {
 			key := fmt.Sprintf("customer-%d", i)
 			if NameBucket("reminder", key, t.o.Buckets) == 0 {
@@ -271,7 +272,7 @@ var namePromises = []promise{
 		if found := t.find(byKey); len(found) != 1 || found[0].UID != last.UID {
 			t.Fatalf("found %d by the key, want %s alone", len(found), last.UID)
 		}
-		t.finish(scheduler.StateDelivered, t.take(last))
+		t.finish(message.StateDelivered, t.take(last))
 		t.pass(t.o.EndedKeep)
 		t.trim(0, wide)
 		if found := t.find(alone); len(found) != scheduler.MaxNamesOfID {
@@ -286,7 +287,7 @@ var namePromises = []promise{
 		took := make([]time.Duration, batches)
 		keys := 0
 		for i := range took {
-			var batch []*scheduler.Message
+			var batch []*message.Message
 			for ; len(batch) < size; keys++ {
 				if key := fmt.Sprintf("customer-%d", keys); NameBucket("reminder", key, t.o.Buckets) == 0 {
 					batch = append(batch, Message(keys, Named("reminder"), Keyed(key)))
@@ -296,7 +297,7 @@ var namePromises = []promise{
 			t.added(batch...)
 			took[i] = time.Since(began)
 		}
-		// The fastest of ten: what else the machine does only adds to it.
+		// The fastest of ten, because other load on the machine only adds time.
 		if first, last := slices.Min(took[:10]), slices.Min(took[batches-10:]); last > 8*first {
 			t.Fatalf("a batch took %s at first and %s with %d keys", first, last, keys)
 		}
@@ -340,9 +341,9 @@ var namePromises = []promise{
 			return string(b)
 		}
 		m := t.one(Message(1, Named(long('i')), Keyed(long('k'))))
-		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{}))
+		t.wantInfo(live(m, message.StateWaiting, message.Mark{}))
 		t.refused(Message(2, Named(long('i')), Keyed(long('k')), Content("other")), scheduler.AddConflict, m,
-			scheduler.StateWaiting)
+			message.StateWaiting)
 		t.one(Message(3, Named(long('i')[1:]), Keyed(long('k'))))
 		full := t.one(Message(4, Named(long('i')), On(long('t')), Keyed(long('k'))))
 		t.wantFound(scheduler.Ref{ID: full.ID, Topic: full.Topic}, full.UID)
@@ -356,7 +357,7 @@ var namePromises = []promise{
 		}
 	}},
 	{name: "messages of one key keep their order", check: func(t *trial) {
-		var all []*scheduler.Message
+		var all []*message.Message
 		for i := range 20 {
 			all = append(all, Message(i, Keyed("customer-1"), Named(fmt.Sprintf("order-%d", 19-i))))
 		}
@@ -376,7 +377,7 @@ var namePromises = []promise{
 	}},
 	{name: "a batch with the same name twice stores the first", check: func(t *trial) {
 		id := sameBucket("order-1", t.o.Buckets)
-		batch := []*scheduler.Message{
+		batch := []*message.Message{
 			Message(1, Named("order-1"), Content("a"), DueIn(time.Minute)), Message(2, Named("order-1"), Content("a")),
 			Message(3, Named("order-1"), Content("b")), Message(4, Named(id), Content("a")),
 		}
@@ -386,7 +387,7 @@ var namePromises = []promise{
 				t.Errorf("message %d: got %s, want %s", i, addWord(r.Code), addWord(want[i]))
 			}
 			if r.Code != scheduler.Added && (r.First.UID != batch[0].UID || r.First.Due != batch[0].Due ||
-				r.First.State != scheduler.StateWaiting) {
+				r.First.State != message.StateWaiting) {
 				t.Errorf("message %d: first is %s", i, describe(r.First))
 			}
 		}

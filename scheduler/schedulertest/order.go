@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 var orderPromises = []promise{
@@ -15,10 +16,10 @@ var orderPromises = []promise{
 		first := t.one(Message(9, DueIn(time.Millisecond), Priority(255)))
 		before := t.one(Message(10))
 		t.pass(time.Second)
-		t.wantUIDs(t.claim(), []*scheduler.Message{before, first, second, third, late})
+		t.wantUIDs(t.claim(), []*message.Message{before, first, second, third, late})
 	}},
 	{name: "the order holds within a batch and across batches", check: func(t *trial) {
-		var want, batch []*scheduler.Message
+		var want, batch []*message.Message
 		for i := range 300 {
 			want = append(want, Message(i, DueIn(time.Duration(i/3)*time.Millisecond), Priority(uint8(2-i%3))))
 		}
@@ -30,7 +31,7 @@ var orderPromises = []promise{
 			}
 		}
 		t.pass(time.Second)
-		var got []*scheduler.Message
+		var got []*message.Message
 		for len(got) < len(want) {
 			c := t.claimFrom(0, "", 17, wide)
 			if len(c.Messages) == 0 {
@@ -46,7 +47,7 @@ var orderPromises = []promise{
 			t.Fatalf("a millisecond early: got %d messages, head %d; want none and %d", len(c.Messages), c.Head, m.Due)
 		}
 		t.pass(time.Millisecond)
-		t.wantUIDs(t.claim(), []*scheduler.Message{m})
+		t.wantUIDs(t.claim(), []*message.Message{m})
 	}},
 	{name: "a due time ten years ahead is kept to the millisecond", check: func(t *trial) {
 		m := t.one(Message(1, DueIn(10*365*24*time.Hour+time.Millisecond)))
@@ -58,26 +59,26 @@ var orderPromises = []promise{
 			t.Fatalf("head is %d, want %d", h.Due, m.Due)
 		}
 		t.pass(time.Millisecond)
-		t.wantUIDs(t.claim(), []*scheduler.Message{m})
+		t.wantUIDs(t.claim(), []*message.Message{m})
 	}},
 	{name: "a message comes out as it went in", check: func(t *trial) {
-		in := []*scheduler.Message{
+		in := []*message.Message{
 			Message(1, Named("order 1\x01ü"), Keyed("customer:{1}\n"), Content("\x00\xff{\"a\":1}"), Priority(9),
 				TTL(90*time.Second), Attempt(3), Stored(12),
 				Headers("Trace", "1", "trace", "2", "Trace", "", "X-Long", string(make([]byte, 4000)))),
 		}
-		for i, m := range []*scheduler.Message{Message(2, Body(nil)), Message(3, Headers("A", "b")),
+		for i, m := range []*message.Message{Message(2, Body(nil)), Message(3, Headers("A", "b")),
 			Message(4, Body([]byte{0}))} {
 			m.UID = Message(i+2, In(t.bucketOf(in[0]))).UID
 			in = append(in, m)
 		}
 		t.added(in...)
 		for _, m := range in {
-			t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{}))
+			t.wantInfo(live(m, message.StateWaiting, message.Mark{}))
 		}
 		for i, got := range t.claimFrom(t.bucketOf(in[0]), "", wide, wide).Messages {
-			want := live(in[i], scheduler.StateInFlight, scheduler.Mark{})
-			if g, w := describe(live(got, scheduler.StateInFlight, got.Mark)), describe(want); g != w {
+			want := live(in[i], message.StateInFlight, message.Mark{})
+			if g, w := describe(live(got, message.StateInFlight, got.Mark)), describe(want); g != w {
 				t.Fatalf("claimed\n got %s\nwant %s", g, w)
 			}
 			t.wantInfo(want)
@@ -90,12 +91,12 @@ var orderPromises = []promise{
 		m.Topic, m.Priority, m.Mark.Uncertain = "changed", 9, true
 		claimed := t.claim()[0]
 		claimed.Topic, claimed.Mark.Lane = "changed", "changed"
-		t.wantInfo(live(&kept, scheduler.StateInFlight, scheduler.Mark{}))
+		t.wantInfo(live(&kept, message.StateInFlight, message.Mark{}))
 	}},
 	{name: "an add tells the head when it came earlier", check: func(t *trial) {
 		for i, step := range []struct {
-			m    *scheduler.Message
-			want scheduler.Milli
+			m    *message.Message
+			want message.Milli
 		}{
 			{Message(1, DueIn(9*time.Second)), Start.Add(9 * time.Second)}, // it was empty
 			{Message(2, DueIn(10*time.Second)), 0},
@@ -121,7 +122,7 @@ var orderPromises = []promise{
 		t.one(Message(4, In(3), DueIn(time.Minute)))
 		t.pass(time.Second)
 		parked := t.claim()[0]
-		t.giveBack(parked, parked.Score(), scheduler.Mark{Lane: "stream"})
+		t.giveBack(parked, parked.Score(), message.Mark{Lane: "stream"})
 		t.pass(time.Second)
 		t.claim()
 		want := []scheduler.Head{{Due: Start.Add(3 * time.Second), Waiting: 1, Claimed: 1, Term: 1}, {Term: 7}, {},
@@ -140,12 +141,12 @@ var orderPromises = []promise{
 			t.Fatalf("got %d buckets, want %d", b, t.o.Buckets)
 		}
 		for b := range t.o.Buckets {
-			t.wantUIDs(t.claimFrom(b, "", wide, wide).Messages, []*scheduler.Message{Message(b, In(b))})
+			t.wantUIDs(t.claimFrom(b, "", wide, wide).Messages, []*message.Message{Message(b, In(b))})
 		}
 	}},
 	{name: "a bucket that does not exist is refused", check: func(t *trial) {
 		for _, b := range []int{-1, t.o.Buckets} {
-			_, _, err := t.tl.Add(t.Context(), b, []*scheduler.Message{Message(1)}, t.now)
+			_, _, err := t.tl.Add(t.Context(), b, []*message.Message{Message(1)}, t.now)
 			if err == nil || t.tl.Begin(t.Context(), b, 1) == nil {
 				t.Errorf("bucket %d of %d was accepted", b, t.o.Buckets)
 			}
@@ -155,7 +156,7 @@ var orderPromises = []promise{
 		m := Message(1)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, _, err := t.tl.Add(ctx, 0, []*scheduler.Message{m}, t.now); err == nil {
+		if _, _, err := t.tl.Add(ctx, 0, []*message.Message{m}, t.now); err == nil {
 			t.Error("add succeeded")
 		}
 		if err := t.tl.Begin(ctx, 0, 9); err == nil {
@@ -204,16 +205,20 @@ var claimPromises = []promise{
 	}},
 	{name: "each message is claimed once by claims at the same time", check: func(t *trial) {
 		const n = 400
-		batch := make([]*scheduler.Message, n)
+		batch := make([]*message.Message, n)
 		for i := range batch {
 			batch[i] = Message(i)
 		}
 		t.added(batch...)
-		got, errs := make(chan scheduler.UID, 2*n), make(chan error, 8)
+		got, errs := make(chan message.UID, 2*n), make(chan error, 8)
 		for range 8 {
 			go func() {
 				for {
-					c, err := t.tl.Claim(t.Context(), 0, scheduler.Claim{Term: 1, Now: t.now, Limit: 7, Bytes: wide})
+					c, err := t.tl.Claim(
+						t.Context(),
+						0,
+						scheduler.Claim{Holder: scheduler.Leader(1), Now: t.now, Limit: 7, Bytes: wide},
+					)
 					if err != nil || len(c.Messages) == 0 {
 						errs <- err
 						return
@@ -228,7 +233,7 @@ var claimPromises = []promise{
 			t.must("claim", <-errs)
 		}
 		close(got)
-		seen := map[scheduler.UID]bool{}
+		seen := map[message.UID]bool{}
 		for uid := range got {
 			if seen[uid] {
 				t.Fatalf("%s was claimed twice", uid)
@@ -241,16 +246,20 @@ var claimPromises = []promise{
 	}},
 	{name: "of a cancel and a claim at the same time one wins", check: func(t *trial) {
 		const n = 200
-		batch := make([]*scheduler.Message, n)
+		batch := make([]*message.Message, n)
 		for i := range batch {
 			batch[i] = Message(i)
 		}
 		t.added(batch...)
-		claimed, failed := make(chan map[scheduler.UID]bool, 1), make(chan error, 2)
+		claimed, failed := make(chan map[message.UID]bool, 1), make(chan error, 2)
 		go func() {
-			all := map[scheduler.UID]bool{}
+			all := map[message.UID]bool{}
 			for {
-				c, err := t.tl.Claim(t.Context(), 0, scheduler.Claim{Term: 1, Now: t.now, Limit: 3, Bytes: wide})
+				c, err := t.tl.Claim(
+					t.Context(),
+					0,
+					scheduler.Claim{Holder: scheduler.Leader(1), Now: t.now, Limit: 3, Bytes: wide},
+				)
 				for _, m := range c.Messages {
 					all[m.UID] = true
 				}
@@ -261,7 +270,7 @@ var claimPromises = []promise{
 				}
 			}
 		}()
-		codes := map[scheduler.UID]scheduler.CancelCode{}
+		codes := map[message.UID]scheduler.CancelCode{}
 		for i := n - 1; i >= 0; i-- {
 			r, err := t.tl.Cancel(t.Context(), batch[i].UID, t.now)
 			t.must("cancel", err)

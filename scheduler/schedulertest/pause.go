@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func (t *trial) pauses() []scheduler.Pause {
@@ -16,7 +17,7 @@ func (t *trial) pauses() []scheduler.Pause {
 }
 
 // pause asks twice: once it counts. It tells since when the pause stands.
-func (t *trial) pause(p scheduler.Pause) (since scheduler.Milli) {
+func (t *trial) pause(p scheduler.Pause) (since message.Milli) {
 	t.Helper()
 	for i := range 2 {
 		c, err := t.tl.Pause(t.Context(), p)
@@ -29,7 +30,7 @@ func (t *trial) pause(p scheduler.Pause) (since scheduler.Milli) {
 	return since
 }
 
-func (t *trial) resume(pattern string, want bool) (at scheduler.Milli) {
+func (t *trial) resume(pattern string, want bool) (at message.Milli) {
 	t.Helper()
 	was, c, err := t.tl.Resume(t.Context(), pattern, Start)
 	t.must("resume", err)
@@ -94,7 +95,7 @@ var pausePromises = []promise{
 			t.Fatalf("the first stands since %d, want %d", last, Start)
 		}
 		b.At = t.pause(b) // by a clock that is behind
-		at := []scheduler.Milli{b.At, t.resume("a", true), t.resume("a", false)}
+		at := []message.Milli{b.At, t.resume("a", true), t.resume("a", false)}
 		a.At = t.pause(a)
 		for _, next := range append(at, a.At) {
 			if next <= last {
@@ -111,6 +112,6 @@ var pausePromises = []promise{
 	{name: "a pause leaves the timeline as it is: who claims goes by it", check: func(t *trial) {
 		m := t.one(Message(1))
 		t.pause(scheduler.Pause{Pattern: ">", At: Start})
-		t.wantUIDs(t.claim(), []*scheduler.Message{m})
+		t.wantUIDs(t.claim(), []*message.Message{m})
 	}},
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // oldest is the oldest entry of bucket 0's outbox.
@@ -47,7 +48,7 @@ func (t *trial) quarantined() (list []scheduler.Quarantined) {
 var quarantinePromises = []promise{
 	{name: "an entry that is quarantined leaves the outbox, and nothing stands behind it", recorded: true,
 		check: func(t *trial) {
-			m := t.ended(Message(1), scheduler.StateDelivered)
+			m := t.ended(Message(1), message.StateDelivered)
 			for t.lag().Entries > 1 { // the end alone is left
 				t.must("written", t.mending().Written(t.Context(), 0, []scheduler.Entry{t.oldest()}))
 			}
@@ -58,7 +59,7 @@ var quarantinePromises = []promise{
 			}
 			e := t.oldest()
 			want := scheduler.Quarantined{ID: e.ID, At: t.now, Reason: "refused",
-				UIDs: []scheduler.UID{m.UID}, Known: true}
+				UIDs: []message.UID{m.UID}, Known: true}
 			for range 2 {
 				q := want
 				q.Number = e.Number
@@ -97,7 +98,7 @@ var quarantinePromises = []promise{
 			for n := range scheduler.MaxQuarantined + 1 {
 				t.one(Message(n, DueIn(time.Hour)))
 			}
-			many := slices.Repeat([]scheduler.UID{Message(1).UID}, scheduler.MaxQuarantinedUIDs+1)
+			many := slices.Repeat([]message.UID{Message(1).UID}, scheduler.MaxQuarantinedUIDs+1)
 			for range scheduler.MaxQuarantined {
 				t.must("quarantine",
 					t.mending().Quarantine(t.Context(), scheduler.Quarantined{ID: t.oldest().ID, UIDs: many}))

@@ -12,17 +12,17 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// ExerciseRaces lets two instances push, merge, reschedule, edit, run and cancel
-// the same few messages at once, within the milliseconds in which they are
-// delivered or expire, and holds every answer against what really happened (P1, P2, P4).
-// one and two are the same timeline as two instances have it.
+// ExerciseRaces lets two instances push, merge, reschedule, edit, run and cancel the same few messages at once, within
+// the milliseconds in which they are delivered or expire, and holds every answer against what really happened (P1, P2,
+// P4). one and two are the same timeline as two instances have it.
 func ExerciseRaces(t *testing.T, one, two scheduler.Timeline, rounds int) {
 	t.Helper()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	r := &races{t: t, out: &recorded{seen: map[scheduler.UID][]seen{}, rng: rand.New(rand.NewPCG(seed, 0))}}
+	r := &races{t: t, out: &recorded{seen: map[message.UID][]seen{}, rng: rand.New(rand.NewPCG(seed, 0))}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for i, tl := range []scheduler.Timeline{one, two} {
@@ -32,7 +32,7 @@ func ExerciseRaces(t *testing.T, one, two scheduler.Timeline, rounds int) {
 			MaxDelay: 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 100, ClaimBytes: 1 << 20,
 			Pending: 256, Attempts: 3,
 			CallTimeout: 10 * time.Second, StopTimeout: time.Second, Log: zerolog.Nop(),
-			Announce: func(bucket int, due scheduler.Milli) { r.instances[0].Nudge(bucket, due) },
+			Announce: func(bucket int, due message.Milli) { r.instances[0].Nudge(bucket, due) },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -64,15 +64,14 @@ type races struct {
 	answers map[string]int
 }
 
-// deed is what one worker did, and what it was told.
+// deed is an action of one worker, and the answer it got.
 type deed struct {
 	what   string
-	uid    scheduler.UID // that the answer is about
+	uid    message.UID // that the answer is about
 	answer string
-	// version, due and body are what a change made of the message; due 0 and body ""
-	// where it left them.
+	// version, due and body are what a change made of the message; due 0 and body "" where it left them.
 	version uint64
-	due     scheduler.Milli
+	due     message.Milli
 	body    string
 	ended   time.Time
 }
@@ -121,12 +120,12 @@ func (r *races) deed(s *scheduler.Scheduler, rng *rand.Rand, id, body string) de
 	delay := time.Duration(rng.IntN(4)) * time.Millisecond
 	switch k := rng.IntN(10); {
 	case k < 4:
-		merge := scheduler.Merge(rng.IntN(4))
+		merge := message.Merge(rng.IntN(4))
 		p := &scheduler.Push{ID: id, Topic: "races", Body: []byte(body), Delay: delay, Merge: merge}
-		if merge == scheduler.MergeDebounce {
+		if merge == message.MergeDebounce {
 			p.MaxWait = 4 * time.Millisecond
 		}
-		if merge == scheduler.MergeReject && rng.IntN(3) == 0 {
+		if merge == message.MergeReject && rng.IntN(3) == 0 {
 			p.TTL = time.Millisecond // it may be too late by the time it is claimed
 		}
 		a := s.AcceptAll(ctx, []*scheduler.Push{p})[0]
@@ -137,7 +136,7 @@ func (r *races) deed(s *scheduler.Scheduler, rng *rand.Rand, id, body string) de
 			d.uid = ""
 		case a.Duplicate:
 			d.answer = "duplicate"
-		case a.Merged && merge == scheduler.MergeKeep:
+		case a.Merged && merge == message.MergeKeep:
 			d.answer = "absorbed"
 		case a.Merged:
 			d.answer, d.due, d.body = "merged", a.Due, body
@@ -177,14 +176,14 @@ func (r *races) deed(s *scheduler.Scheduler, rng *rand.Rand, id, body string) de
 }
 
 // word tells with "already_ended" how.
-func word(code string, s scheduler.State) string {
+func word(code string, s message.State) string {
 	if code == "already_ended" {
 		return "already_" + s.String()
 	}
 	return code
 }
 
-// settle waits until nothing of the round lives.
+// settle waits until no message of the round is live.
 func (r *races) settle(n int) {
 	r.t.Helper()
 	for until := time.Now().Add(30 * time.Second); ; {
@@ -206,8 +205,8 @@ func (r *races) settle(n int) {
 }
 
 // uids are the messages that the round's answers were about.
-func (r *races) uids() []scheduler.UID {
-	var all []scheduler.UID
+func (r *races) uids() []message.UID {
+	var all []message.UID
 	for _, d := range r.deeds {
 		if d.uid != "" && !slices.Contains(all, d.uid) {
 			all = append(all, d.uid)
@@ -216,10 +215,10 @@ func (r *races) uids() []scheduler.UID {
 	return all
 }
 
-// judge holds the answers against what was sent.
+// judge compares the answers with the deliveries.
 func (r *races) judge(n int) {
 	r.t.Helper()
-	wrong := func(uid scheduler.UID, format string, args ...any) {
+	wrong := func(uid message.UID, format string, args ...any) {
 		r.t.Errorf("round %d, %s: %s", n, uid, fmt.Sprintf(format, args...))
 		for _, d := range r.deeds {
 			if d.uid == uid {
@@ -248,8 +247,8 @@ func (r *races) judge(n int) {
 			}
 			accepted = accepted || d.answer == "new"
 			if d.due > 0 || d.answer == "absorbed" {
-				// A reschedule that finds everything as it asks, because another change left or
-				// made it so, is done by that one's version.
+				// A reschedule that finds everything as it asks, because another change left or made it so, is done by
+				// that one's version.
 				if other, twice := made[d.version]; twice &&
 					((d.due > 0 && other.due > 0 && d.due != other.due) || (d.body != "" && other.body != "")) {
 					wrong(uid, "%s and %s both made version %d", other.what, d.what, d.version)
@@ -282,14 +281,14 @@ func (r *races) judge(n int) {
 			continue
 		}
 		switch {
-		case i.State == scheduler.StateDelivered && len(got) == 0:
+		case i.State == message.StateDelivered && len(got) == 0:
 			wrong(uid, "it is delivered and was never seen")
-		case i.State == scheduler.StateCanceled && len(got) > 0 && !i.Mark.Uncertain:
+		case i.State == message.StateCanceled && len(got) > 0 && !i.Mark.Uncertain:
 			wrong(uid, "it is canceled for certain and was seen")
-		case i.State == scheduler.StateExpired && len(got) > 0 && !i.Mark.Uncertain:
+		case i.State == message.StateExpired && len(got) > 0 && !i.Mark.Uncertain:
 			wrong(uid, "it expired for certain and was seen")
-		case i.State != scheduler.StateDelivered && i.State != scheduler.StateCanceled &&
-			i.State != scheduler.StateExpired:
+		case i.State != message.StateDelivered && i.State != message.StateCanceled &&
+			i.State != message.StateExpired:
 			wrong(uid, "it is %s", i.State)
 		}
 		for _, s := range got {
@@ -309,21 +308,21 @@ func (r *races) judge(n int) {
 // recorded is a publisher that keeps what it was given and answers as it likes.
 type recorded struct {
 	mu   sync.Mutex
-	seen map[scheduler.UID][]seen
+	seen map[message.UID][]seen
 	rng  *rand.Rand
 }
 
 type seen struct {
 	at   time.Time
-	due  scheduler.Milli
+	due  message.Milli
 	body string
 }
 
-func (p *recorded) Ready() bool                      { return true }
-func (p *recorded) Lane(m *scheduler.Message) string { return m.Topic }
+func (p *recorded) Ready() bool                          { return true }
+func (p *recorded) Lane(m *message.Message) message.Lane { return message.Lane(m.Topic) }
 
-func (p *recorded) Send(_ context.Context, batch []*scheduler.Message,
-	done func(*scheduler.Message, scheduler.Outcome)) {
+func (p *recorded) Send(_ context.Context, batch []*message.Message,
+	done func(*message.Message, scheduler.Outcome)) {
 	for _, m := range batch {
 		p.mu.Lock()
 		outcome := scheduler.Outcome{Kind: scheduler.Delivered}
@@ -341,7 +340,7 @@ func (p *recorded) Send(_ context.Context, batch []*scheduler.Message,
 	}
 }
 
-func (p *recorded) of(uid scheduler.UID) []seen {
+func (p *recorded) of(uid message.UID) []seen {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.seen[uid])

@@ -7,23 +7,23 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // mending is the timeline as a restore uses it.
 func (t *trial) mending() scheduler.Mending { return t.tl.(scheduler.Mending) }
 
 // record is a message as the journal has it.
-func record(m *scheduler.Message, state scheduler.State, version uint64) scheduler.Record {
-	r := scheduler.Record{Info: scheduler.Info{Message: *m, State: state, Version: version}, Content: 1}
-	r.Mark = scheduler.Mark{Uncertain: m.Mark.Uncertain, Refusals: m.Mark.Refusals, Changes: uint32(version - 1)}
+func record(m *message.Message, state message.State, version uint64) scheduler.Record {
+	r := scheduler.Record{Info: message.Info{Message: *m, State: state, Version: version}, Content: 1}
+	r.Mark = message.Mark{Uncertain: m.Mark.Uncertain, Refusals: m.Mark.Refusals, Changes: uint32(version - 1)}
 	if state.Ended() {
 		r.EndedAt = Start
 	}
 	return r
 }
 
-// restored brings records to their bucket, twice: the second time nothing may
-// change.
+// restored restores records to their bucket twice: the second time nothing may change.
 func (t *trial) restored(want []scheduler.RestoreCode, records ...scheduler.Record) {
 	t.Helper()
 	for i, expect := range [][]scheduler.RestoreCode{want, nil} {
@@ -38,7 +38,7 @@ func (t *trial) restored(want []scheduler.RestoreCode, records ...scheduler.Reco
 	}
 }
 
-func (t *trial) stands(uids ...scheduler.UID) map[scheduler.UID]scheduler.Stand {
+func (t *trial) stands(uids ...message.UID) map[message.UID]scheduler.Stand {
 	t.Helper()
 	stands, err := t.mending().Versions(t.Context(), uids[0].Bucket(t.o.Buckets), uids)
 	t.must("versions", err)
@@ -57,17 +57,17 @@ var recoverPromises = []promise{
 	{name: "what is missing is restored whole, waits, and is claimed in its order", check: func(t *trial) {
 		first := Message(1, DueIn(time.Minute), Headers("A", "b", "A", "c"), TTL(time.Hour), Priority(7))
 		second := Message(2, DueIn(2*time.Minute))
-		t.restored([]scheduler.RestoreCode{added, added}, record(second, scheduler.StateWaiting, 1),
-			record(first, scheduler.StateWaiting, 1))
-		t.wantInfo(live(first, scheduler.StateWaiting, scheduler.Mark{}))
+		t.restored([]scheduler.RestoreCode{added, added}, record(second, message.StateWaiting, 1),
+			record(first, message.StateWaiting, 1))
+		t.wantInfo(live(first, message.StateWaiting, message.Mark{}))
 		t.pass(time.Hour)
-		t.wantUIDs(t.claim(), []*scheduler.Message{first, second})
+		t.wantUIDs(t.claim(), []*message.Message{first, second})
 	}},
 	{name: "what was due already is restored as uncertain, and that is a change", check: func(t *trial) {
 		m := Message(1)
 		t.pass(time.Second)
-		t.restored([]scheduler.RestoreCode{added}, record(m, scheduler.StateWaiting, 3))
-		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Changes: 3}))
+		t.restored([]scheduler.RestoreCode{added}, record(m, message.StateWaiting, 3))
+		t.wantInfo(live(m, message.StateWaiting, message.Mark{Uncertain: true, Changes: 3}))
 		t.canceled(m.UID, scheduler.CancelMaybe)
 	}},
 	{name: "a lower version is raised, also to an end, and an equal or higher one stays", check: func(t *trial) {
@@ -76,25 +76,25 @@ var recoverPromises = []promise{
 		t.added(low, even, high, end)
 		t.canceled(high.UID, scheduler.CancelDone)
 		uncertain := *low
-		uncertain.Mark = scheduler.Mark{Uncertain: true, Refusals: 2}
-		t.restored([]scheduler.RestoreCode{raised, same, newer, raised}, record(&uncertain, scheduler.StateWaiting, 2),
-			record(even, scheduler.StateWaiting, 1), record(high, scheduler.StateWaiting, 1),
-			record(end, scheduler.StateCanceled, 2))
-		t.wantInfo(live(low, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Refusals: 2, Changes: 1}))
-		t.wantInfo(remains(end, scheduler.StateCanceled, Start, false, ""))
+		uncertain.Mark = message.Mark{Uncertain: true, Refusals: 2}
+		t.restored([]scheduler.RestoreCode{raised, same, newer, raised}, record(&uncertain, message.StateWaiting, 2),
+			record(even, message.StateWaiting, 1), record(high, message.StateWaiting, 1),
+			record(end, message.StateCanceled, 2))
+		t.wantInfo(live(low, message.StateWaiting, message.Mark{Uncertain: true, Refusals: 2, Changes: 1}))
+		t.wantInfo(remains(end, message.StateCanceled, Start, false, ""))
 		t.canceled(end.UID, scheduler.CancelDone)
 		if h := t.heads()[0]; h.Waiting != 2 {
 			t.Fatalf("%d messages wait, want 2", h.Waiting)
 		}
 		t.pass(2 * time.Hour)
-		t.wantUIDs(t.claim(), []*scheduler.Message{low, even})
+		t.wantUIDs(t.claim(), []*message.Message{low, even})
 	}},
 	{name: "of one version an end wins over what was made when the end was lost", check: func(t *trial) {
 		m := t.take(Message(1))
 		t.term++
 		t.sweep(0, 10) // version 2: but the journal knows of another, which this store has lost
-		t.restored([]scheduler.RestoreCode{raised}, record(m, scheduler.StateCanceled, 2))
-		if got := t.get(m.UID); got.State != scheduler.StateCanceled {
+		t.restored([]scheduler.RestoreCode{raised}, record(m, message.StateCanceled, 2))
+		if got := t.get(m.UID); got.State != message.StateCanceled {
 			t.Fatalf("it is %s", got.State)
 		}
 		if got := t.claim(); len(got) > 0 {
@@ -106,7 +106,7 @@ var recoverPromises = []promise{
 			Wrote: func(scheduler.Entry) {}}
 	}, check: func(t *trial) {
 		outbox := t.tl.(scheduler.Outbox)
-		m := t.ended(Message(1, DueIn(-24*time.Hour)), scheduler.StateDelivered) // in the store's own past
+		m := t.ended(Message(1, DueIn(-24*time.Hour)), message.StateDelivered) // in the store's own past
 		t.pass(2 * t.o.EndedKeep)
 		if n := t.trim(0, 10); n != 0 {
 			t.Fatalf("%d ends were forgotten", n)
@@ -120,35 +120,35 @@ var recoverPromises = []promise{
 		}
 	}},
 	{name: "nothing that ended comes back", check: func(t *trial) {
-		m := t.ended(Message(1), scheduler.StateDelivered)
+		m := t.ended(Message(1), message.StateDelivered)
 		// restored, it would be version 2
-		t.restored([]scheduler.RestoreCode{same}, record(m, scheduler.StateWaiting, 1))
-		t.restored([]scheduler.RestoreCode{newer}, record(m, scheduler.StateWaiting, 5))
-		if got := t.get(m.UID); got.State != scheduler.StateDelivered {
+		t.restored([]scheduler.RestoreCode{same}, record(m, message.StateWaiting, 1))
+		t.restored([]scheduler.RestoreCode{newer}, record(m, message.StateWaiting, 5))
+		if got := t.get(m.UID); got.State != message.StateDelivered {
 			t.Fatalf("it is %s", got.State)
 		}
 	}},
 	{name: "what is in flight is left alone", check: func(t *trial) {
 		m := t.take(Message(1))
-		t.restored([]scheduler.RestoreCode{busy}, record(m, scheduler.StateWaiting, 2))
-		t.restored([]scheduler.RestoreCode{same}, record(m, scheduler.StateWaiting, 1))
-		t.finish(scheduler.StateDelivered, m)
+		t.restored([]scheduler.RestoreCode{busy}, record(m, message.StateWaiting, 2))
+		t.restored([]scheduler.RestoreCode{same}, record(m, message.StateWaiting, 1))
+		t.finish(message.StateDelivered, m)
 	}},
 	{name: "what is parked is raised out of its lane", check: func(t *trial) {
 		m := t.take(Message(1))
-		t.giveBack(m, m.Score(), scheduler.Mark{Lane: "stream"})
+		t.giveBack(m, m.Score(), message.Mark{Lane: "stream"})
 		m.Mark.Uncertain = true
-		t.restored([]scheduler.RestoreCode{raised}, record(m, scheduler.StateWaiting, 2))
+		t.restored([]scheduler.RestoreCode{raised}, record(m, message.StateWaiting, 2))
 		if lanes := t.lanes(0); len(lanes) > 0 {
 			t.Fatalf("lanes %q", lanes)
 		}
-		t.wantUIDs(t.claim(), []*scheduler.Message{m})
+		t.wantUIDs(t.claim(), []*message.Message{m})
 	}},
 	{name: "a restored end is remembered under its name", check: func(t *trial) {
 		m := Message(1, Named("order-1"), Keyed("customer-1"), Content("x"))
-		t.restored([]scheduler.RestoreCode{added}, record(m, scheduler.StateDelivered, 2))
+		t.restored([]scheduler.RestoreCode{added}, record(m, message.StateDelivered, 2))
 		t.refused(Message(2, Named("order-1"), Keyed("customer-1"), Content("x")), scheduler.AddDuplicate, m,
-			scheduler.StateDelivered)
+			message.StateDelivered)
 		t.pass(t.o.EndedKeep + time.Second)
 		t.trim(t.bucketOf(m), 10)
 		t.gone(m.UID)
@@ -157,24 +157,24 @@ var recoverPromises = []promise{
 		one, two := Message(1, Named("order-1"), DueIn(time.Hour)),
 			Message(2, Named("order-1"), DueIn(time.Hour), Attempt(2), Content("x"))
 		one.Mark.Uncertain = true // a consumer had it and sent it back
-		t.restored([]scheduler.RestoreCode{added, added}, record(two, scheduler.StateWaiting, 1),
-			record(one, scheduler.StateWaiting, 2))
+		t.restored([]scheduler.RestoreCode{added, added}, record(two, message.StateWaiting, 1),
+			record(one, message.StateWaiting, 2))
 		if found := t.find(scheduler.Ref{ID: "order-1"}); len(found) != 2 {
 			t.Fatalf("found %d messages by the name, want 2", len(found))
 		}
 		t.refused(Message(3, Named("order-1"), Attempt(2), Content("x")), scheduler.AddDuplicate, two,
-			scheduler.StateWaiting)
+			message.StateWaiting)
 	}},
 	{name: "a later life of a restored name stands last, whatever its attempts are called", check: func(t *trial) {
 		first, retry := Message(1, Named("order-1"), Content("x")),
 			Message(2, Named("order-1"), Attempt(2), Content("x"))
 		next := Message(3, Named("order-1"), DueIn(time.Hour), Content("y"))
-		for _, r := range []scheduler.Record{record(first, scheduler.StateDelivered, 2),
-			record(next, scheduler.StateWaiting, 1), record(retry, scheduler.StateDelivered, 2)} {
+		for _, r := range []scheduler.Record{record(first, message.StateDelivered, 2),
+			record(next, message.StateWaiting, 1), record(retry, message.StateDelivered, 2)} {
 			t.restored([]scheduler.RestoreCode{added}, r)
 		}
 		t.refused(Message(4, Named("order-1"), DueIn(time.Hour), Content("y")), scheduler.AddDuplicate, next,
-			scheduler.StateWaiting)
+			message.StateWaiting)
 		found := t.find(scheduler.Ref{ID: "order-1", Topic: next.Topic, Key: next.Key, Keyed: true})
 		if len(found) != 1 || found[0].UID != next.UID {
 			t.Fatalf("the name means %v, want %s alone", found, next.UID)
@@ -183,51 +183,51 @@ var recoverPromises = []promise{
 	{name: "of a restored name a bounded number of ends is remembered", check: func(t *trial) {
 		for i := range 100 {
 			m := Message(100-i, Named("order-1"), Attempt(uint32(100-i)), Content(fmt.Sprint(100-i)))
-			t.restored([]scheduler.RestoreCode{added}, record(m, scheduler.StateDelivered, 2))
+			t.restored([]scheduler.RestoreCode{added}, record(m, message.StateDelivered, 2))
 		}
 		last := Message(100, Named("order-1"), Attempt(100), Content("100"))
 		t.refused(Message(200, Named("order-1"), Attempt(100), Content("100")), scheduler.AddDuplicate, last,
-			scheduler.StateDelivered)
+			message.StateDelivered)
 		t.refused(Message(201, Named("order-1"), Attempt(70), Content("70")), scheduler.AddDuplicate, last,
-			scheduler.StateDelivered)
+			message.StateDelivered)
 		t.refused(Message(202, Named("order-1"), Attempt(60), Content("60")), scheduler.AddConflict, last,
-			scheduler.StateDelivered)
+			message.StateDelivered)
 	}},
 	{name: "a restored dead message stays dead and whole", check: func(t *trial) {
 		m := Message(1, Headers("A", "b"))
-		r := record(m, scheduler.StateDead, 2)
+		r := record(m, message.StateDead, 2)
 		r.Reason = "refused"
 		t.restored([]scheduler.RestoreCode{added}, r)
 		t.pass(1000 * t.o.EndedKeep)
 		t.trim(0, 10)
-		if got := t.get(m.UID); got.State != scheduler.StateDead || got.Reason != "refused" ||
+		if got := t.get(m.UID); got.State != message.StateDead || got.Reason != "refused" ||
 			string(got.Body) != string(m.Body) || len(got.Headers) != 1 {
 			t.Fatalf("got %s", describe(got))
 		}
 	}},
 	{name: "versions tell states and versions, and nothing of what is not known", check: func(t *trial) {
 		waiting, flying, ended, unknown := Message(1, DueIn(time.Hour)), t.take(Message(2)),
-			t.ended(Message(3), scheduler.StateDelivered), Message(4)
+			t.ended(Message(3), message.StateDelivered), Message(4)
 		t.one(waiting)
 		got := t.stands(waiting.UID, flying.UID, ended.UID, unknown.UID)
-		want := map[scheduler.UID]scheduler.Stand{waiting.UID: {State: scheduler.StateWaiting, Version: 1},
-			flying.UID: {State: scheduler.StateInFlight, Version: 1},
-			ended.UID:  {State: scheduler.StateDelivered, Version: 2}}
+		want := map[message.UID]scheduler.Stand{waiting.UID: {State: message.StateWaiting, Version: 1},
+			flying.UID: {State: message.StateInFlight, Version: 1},
+			ended.UID:  {State: message.StateDelivered, Version: 2}}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("got %v, want %v", got, want)
 		}
 	}},
 	{name: "a walk meets everything that has not ended, and the dead, in steps", check: func(t *trial) {
-		want := map[scheduler.UID]bool{}
+		want := map[message.UID]bool{}
 		for i := range 30 {
 			want[t.one(Message(i, DueIn(time.Hour))).UID] = true
 		}
 		parked := t.take(Message(100))
-		t.giveBack(parked, parked.Score(), scheduler.Mark{Lane: "core:a/b"})
-		want[parked.UID], want[t.take(Message(101)).UID], want[t.ended(Message(102), scheduler.StateDead).UID] = true,
+		t.giveBack(parked, parked.Score(), message.Mark{Lane: "core:a/b"})
+		want[parked.UID], want[t.take(Message(101)).UID], want[t.ended(Message(102), message.StateDead).UID] = true,
 			true, true
-		t.ended(Message(103), scheduler.StateDelivered)
-		seen := map[scheduler.UID]bool{}
+		t.ended(Message(103), message.StateDelivered)
+		seen := map[message.UID]bool{}
 		cursor := ""
 		for range 100 {
 			uids, next, err := t.mending().Walk(t.Context(), 0, cursor, 7)
@@ -253,7 +253,7 @@ var recoverPromises = []promise{
 		if n != 1 {
 			t.Fatalf("%d claims were given back, want 1", n)
 		}
-		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Changes: 1}))
+		t.wantInfo(live(m, message.StateWaiting, message.Mark{Uncertain: true, Changes: 1}))
 	}},
 	{name: "who makes the store whole takes over claims, and begins with the term", check: func(t *trial) {
 		later, ended, mine := t.take(Message(1)), t.take(Message(2)), t.take(Message(3))
@@ -261,8 +261,8 @@ var recoverPromises = []promise{
 		rec := t.recovering()
 		t.must("begin", rec.Begin(t.Context(), 0, t.term))
 		t.stale("begin", rec.Begin(t.Context(), 0, t.term-1))
-		for _, after := range []scheduler.UID{"", later.UID} {
-			want := slices.DeleteFunc([]scheduler.UID{later.UID, ended.UID, mine.UID}, func(uid scheduler.UID) bool {
+		for _, after := range []message.UID{"", later.UID} {
+			want := slices.DeleteFunc([]message.UID{later.UID, ended.UID, mine.UID}, func(uid message.UID) bool {
 				return uid <= after
 			})
 			got, err := rec.Claims(t.Context(), 0, after, 10)
@@ -276,8 +276,8 @@ var recoverPromises = []promise{
 		}
 		edited := *later
 		edited.Due, edited.Body = t.now.Add(time.Hour), []byte("edited")
-		records := []scheduler.Record{record(&edited, scheduler.StateWaiting, 2),
-			record(ended, scheduler.StateDelivered, 2), record(mine, scheduler.StateWaiting, 1)}
+		records := []scheduler.Record{record(&edited, message.StateWaiting, 2),
+			record(ended, message.StateDelivered, 2), record(mine, message.StateWaiting, 1)}
 		for i, want := range [][]scheduler.RestoreCode{{raised, raised, same}, {same, same, same}} {
 			got, err := rec.Restore(t.Context(), 0, records, t.now, t.now)
 			t.must("restore", err)
@@ -285,11 +285,11 @@ var recoverPromises = []promise{
 				t.Fatalf("restore for the %d. time: %v, want %v", i+1, got, want)
 			}
 		}
-		t.wantInfo(live(&edited, scheduler.StateWaiting, scheduler.Mark{Changes: 1}))
-		if got := t.get(ended.UID); got.State != scheduler.StateDelivered {
+		t.wantInfo(live(&edited, message.StateWaiting, message.Mark{Changes: 1}))
+		if got := t.get(ended.UID); got.State != message.StateDelivered {
 			t.Fatalf("what had been delivered is %s", got.State)
 		}
-		t.wantInfo(live(mine, scheduler.StateInFlight, mine.Mark))
+		t.wantInfo(live(mine, message.StateInFlight, mine.Mark))
 		for _, left := range []int{1, 0} {
 			n, err := rec.Reclaim(t.Context(), 0, t.term, 10, t.now)
 			t.must("reclaim", err)
@@ -309,25 +309,25 @@ var recoverPromises = []promise{
 		for range 2 {
 			for _, by := range []scheduler.Mending{t.mending(), t.recovering()} {
 				_, err := by.Restore(t.Context(), 0,
-					[]scheduler.Record{record(gone, scheduler.StateWaiting, 1)}, read, t.now)
+					[]scheduler.Record{record(gone, message.StateWaiting, 1)}, read, t.now)
 				if !errors.Is(err, scheduler.ErrOutdated) {
 					t.Fatalf("restore of a page read before: %v", err)
 				}
 			}
 		}
 		t.gone(gone.UID)
-		t.restored([]scheduler.RestoreCode{added}, record(Message(2), scheduler.StateWaiting, 1)) // read now
+		t.restored([]scheduler.RestoreCode{added}, record(Message(2), message.StateWaiting, 1)) // read now
 	}},
 	{name: "a bucket that was filled knows no ends of before its memory began", check: func(t *trial) {
 		read := t.now
 		t.pass(t.o.EndedKeep)
 		t.certify(scheduler.Certification{Forgotten: read + 1})
 		_, err := t.mending().Restore(t.Context(), 0,
-			[]scheduler.Record{record(Message(1), scheduler.StateWaiting, 1)}, read, t.now)
+			[]scheduler.Record{record(Message(1), message.StateWaiting, 1)}, read, t.now)
 		if !errors.Is(err, scheduler.ErrOutdated) {
 			t.Fatalf("restore of a page read before: %v", err)
 		}
-		t.restored([]scheduler.RestoreCode{added}, record(Message(1), scheduler.StateWaiting, 1))
+		t.restored([]scheduler.RestoreCode{added}, record(Message(1), message.StateWaiting, 1))
 	}},
 	{name: "what was due when the store was certified is in doubt", check: func(t *trial) {
 		overdue, later := t.one(Message(1)), t.one(Message(2, DueIn(time.Hour)))
@@ -340,8 +340,16 @@ var recoverPromises = []promise{
 		if got := t.claim(); len(got) != 1 || !got[0].Mark.Uncertain {
 			t.Fatalf("claimed %d, or for certain", len(got))
 		}
-		t.must("return",
-			t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: overdue.UID, Claim: t.n, Keep: true}}, t.now))
+		t.must(
+			"return",
+			t.tl.Return(
+				t.Context(),
+				0,
+				scheduler.Leader(t.term),
+				[]scheduler.Back{{UID: overdue.UID, Claim: t.n, Keep: true}},
+				t.now,
+			),
+		)
 		t.canceled(overdue.UID, scheduler.CancelMaybe)
 	}},
 	{name: "while the store is filled it accepts and nothing is claimed", check: func(t *trial) {
@@ -349,12 +357,12 @@ var recoverPromises = []promise{
 		m := t.one(Message(1))
 		t.n++
 		_, err := t.tl.Claim(t.Context(), 0,
-			scheduler.Claim{Term: t.term, Number: t.n, Now: t.now, Limit: 1, Bytes: wide})
+			scheduler.Claim{Holder: scheduler.Leader(t.term), Number: t.n, Now: t.now, Limit: 1, Bytes: wide})
 		if !errors.Is(err, scheduler.ErrUncertified) {
 			t.Fatalf("claim: %v, want ErrUncertified", err)
 		}
 		t.certify(scheduler.Certification{})
-		t.wantUIDs(t.claim(), []*scheduler.Message{m})
+		t.wantUIDs(t.claim(), []*message.Message{m})
 	}},
 	{name: "a certification under a lower term or number is refused", check: func(t *trial) {
 		t.term = 5
@@ -376,7 +384,7 @@ var recoverPromises = []promise{
 	}},
 }
 
-// recovering is the timeline in the hands of a leader that makes it whole.
+// recovering returns the timeline as the leader that makes it whole sees it.
 func (t *trial) recovering() scheduler.Recovering {
 	t.Helper()
 	r := t.tl.(scheduler.Recoverable)

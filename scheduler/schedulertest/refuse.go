@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 var refusePromises = []promise{
@@ -17,31 +18,31 @@ var refusePromises = []promise{
 				}
 			}
 			three()
-			for _, to := range []scheduler.State{scheduler.StateNone, scheduler.StateWaiting, scheduler.StateCanceled,
-				scheduler.StateInFlight} {
+			for _, to := range []message.State{message.StateNone, message.StateWaiting, message.StateCanceled,
+				message.StateInFlight} {
 				all := t.claim()
 				if len(all) != 3 {
 					t.Fatalf("claimed %d", len(all))
 				}
 				ends := make([]scheduler.End, len(all))
 				for i, m := range all {
-					ends[i] = scheduler.End{Message: m, State: scheduler.StateDelivered}
+					ends[i] = scheduler.End{Message: m, State: message.StateDelivered}
 				}
 				ends[1].State = to
 				for range 2 {
-					t.must("finish", t.tl.Finish(t.Context(), 0, t.term, ends, t.now))
+					t.must("finish", t.tl.Finish(t.Context(), 0, scheduler.Leader(t.term), ends, t.now))
 				}
-				if i := t.get(all[1].UID); i.State != scheduler.StateInFlight || i.Version != all[1].Version() {
+				if i := t.get(all[1].UID); i.State != message.StateInFlight || i.Version != all[1].Version() {
 					t.Fatalf("asked to end as %s it is %s", to, describe(i))
 				}
-				for _, m := range []*scheduler.Message{all[0], all[2]} {
-					if i := t.get(m.UID); i.State != scheduler.StateDelivered {
+				for _, m := range []*message.Message{all[0], all[2]} {
+					if i := t.get(m.UID); i.State != message.StateDelivered {
 						t.Fatalf("another of the batch is %s", describe(i))
 					}
 				}
 				refused, err := t.tl.Refused(t.Context(), 0)
 				t.must("list what was refused", err)
-				want := scheduler.Transition{From: scheduler.StateInFlight, To: to}
+				want := message.Transition{From: message.StateInFlight, To: to}
 				listed := false
 				for _, r := range refused {
 					listed = listed || r.UID == all[1].UID && r.Transition == want && r.Bucket == 0 && r.At == t.now
@@ -49,7 +50,7 @@ var refusePromises = []promise{
 				if !listed {
 					t.Fatalf("refused are %+v, want %s to %+v", refused, all[1].UID, want)
 				}
-				t.finish(scheduler.StateDelivered, all[1])
+				t.finish(message.StateDelivered, all[1])
 				for range 2 {
 					refused, err = t.tl.Refused(t.Context(), 0)
 					t.must("list what was refused", err)
@@ -64,7 +65,7 @@ var refusePromises = []promise{
 	{name: "a refusal is forgotten once its message has another state", check: func(t *trial) {
 		m := t.one(Message(1))
 		t.claim()
-		none := []scheduler.End{{Message: m, State: scheduler.StateWaiting}}
+		none := []scheduler.End{{Message: m, State: message.StateWaiting}}
 		refused := func(want int) {
 			t.Helper()
 			for range 2 {
@@ -75,16 +76,16 @@ var refusePromises = []promise{
 				}
 			}
 		}
-		t.must("finish", t.tl.Finish(t.Context(), 0, t.term, none, t.now))
+		t.must("finish", t.tl.Finish(t.Context(), 0, scheduler.Leader(t.term), none, t.now))
 		refused(1)
 		_, err := t.tl.Sweep(t.Context(), 0, t.term+1, 0, 10, t.now)
 		t.must("sweep", err)
 		t.term++
 		refused(0)
 		t.claim()
-		t.must("finish", t.tl.Finish(t.Context(), 0, t.term, none, t.now))
+		t.must("finish", t.tl.Finish(t.Context(), 0, scheduler.Leader(t.term), none, t.now))
 		refused(1)
-		t.finish(scheduler.StateDelivered, m)
+		t.finish(message.StateDelivered, m)
 		refused(0)
 	}},
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // oneBucket keeps a test in a single bucket.
@@ -12,11 +13,11 @@ func oneBucket(o *Options) { o.Buckets = 1 }
 
 var memoryPromises = []promise{
 	{name: "of an end all but headers and body is remembered, with an id by name too", check: func(t *trial) {
-		for i, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateExpired, scheduler.StateCanceled} {
+		for i, s := range []message.State{message.StateDelivered, message.StateExpired, message.StateCanceled} {
 			with := []With{Priority(3), TTL(time.Minute), Headers("A", "b"), Keyed("customer-1"), Attempt(2)}
 			plain, named := Message(10*i, with...), Message(10*i+1, append(with, Named(fmt.Sprintf("order-%d", i)))...)
 			reason := "the test says " + s.String()
-			if s == scheduler.StateCanceled {
+			if s == message.StateCanceled {
 				reason = ""
 			}
 			t.wantInfo(remains(t.ended(plain, s), s, t.now, false, reason))
@@ -30,25 +31,25 @@ var memoryPromises = []promise{
 	{name: "the dead keep everything and are never forgotten", tune: oneBucket, check: func(t *trial) {
 		plain := Message(1, Priority(3), TTL(time.Minute), Headers("A", "b", "A", "c"))
 		named := Message(2, Named("order-1"), Keyed("customer-1"), Headers("D", "e"))
-		for _, m := range []*scheduler.Message{plain, named} {
+		for _, m := range []*message.Message{plain, named} {
 			claimed := t.take(m)
-			t.giveBack(claimed, claimed.Score(), scheduler.Mark{Uncertain: true, Refusals: 9})
-			t.finish(scheduler.StateDead, t.take(m))
+			t.giveBack(claimed, claimed.Score(), message.Mark{Uncertain: true, Refusals: 9})
+			t.finish(message.StateDead, t.take(m))
 		}
 		at := t.now
 		t.pass(1000 * t.o.EndedKeep)
 		if n := t.trim(0, 100); n != 0 {
 			t.Fatalf("%d ends were forgotten", n)
 		}
-		for _, m := range []*scheduler.Message{plain, named} {
-			want := live(m, scheduler.StateDead, scheduler.Mark{Uncertain: true, Changes: 1})
+		for _, m := range []*message.Message{plain, named} {
+			want := live(m, message.StateDead, message.Mark{Uncertain: true, Changes: 1})
 			want.Version, want.EndedAt, want.Reason = 2, at, "the test says dead"
 			t.wantInfo(want)
 		}
-		t.refused(Message(3, Named("order-1"), Keyed("customer-1")), scheduler.AddConflict, named, scheduler.StateDead)
+		t.refused(Message(3, Named("order-1"), Keyed("customer-1")), scheduler.AddConflict, named, message.StateDead)
 	}},
 	{name: "an end is forgotten when its time is over and not before", tune: oneBucket, check: func(t *trial) {
-		m := t.ended(Message(1), scheduler.StateDelivered)
+		m := t.ended(Message(1), message.StateDelivered)
 		t.pass(t.o.EndedKeep - time.Millisecond)
 		if n := t.trim(0, 100); n != 0 {
 			t.Fatal("it was forgotten a millisecond early")
@@ -65,15 +66,15 @@ var memoryPromises = []promise{
 		}
 	}},
 	{name: "nothing is forgotten by itself", tune: oneBucket, check: func(t *trial) {
-		m := t.ended(Message(1, Named("order-1")), scheduler.StateDelivered)
+		m := t.ended(Message(1, Named("order-1")), message.StateDelivered)
 		t.pass(100 * t.o.EndedKeep)
 		t.get(m.UID)
-		t.refused(m, scheduler.AddDuplicate, m, scheduler.StateDelivered)
+		t.refused(m, scheduler.AddDuplicate, m, message.StateDelivered)
 	}},
 	{name: "a trim is bounded, forgets in order of ending, and goes on", tune: oneBucket, check: func(t *trial) {
-		var all []*scheduler.Message
+		var all []*message.Message
 		for i := range 7 {
-			all = append(all, t.ended(Message((i*3)%7), scheduler.StateDelivered))
+			all = append(all, t.ended(Message((i*3)%7), message.StateDelivered))
 			t.pass(time.Second)
 		}
 		t.pass(t.o.EndedKeep - 2*time.Second) // the last one stays
@@ -89,7 +90,7 @@ var memoryPromises = []promise{
 		}
 	}},
 	{name: "ends of one batch may be forgotten in parts", tune: oneBucket, check: func(t *trial) {
-		var batch []*scheduler.Message
+		var batch []*message.Message
 		for i := range 9 {
 			m := Message(i)
 			if i%2 == 0 {
@@ -98,7 +99,7 @@ var memoryPromises = []promise{
 			batch = append(batch, m)
 		}
 		t.added(batch...)
-		t.finish(scheduler.StateDelivered, t.claim()...)
+		t.finish(message.StateDelivered, t.claim()...)
 		t.pass(t.o.EndedKeep)
 		for i, want := range []int{4, 4, 1, 0} {
 			if n := t.trim(0, 4); n != want {
@@ -112,9 +113,9 @@ var memoryPromises = []promise{
 	}},
 	{name: "every kind of end but dead is forgotten, and live messages are not", tune: oneBucket,
 		check: func(t *trial) {
-			for i, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateExpired,
-				scheduler.StateCanceled,
-				scheduler.StateDead} {
+			for i, s := range []message.State{message.StateDelivered, message.StateExpired,
+				message.StateCanceled,
+				message.StateDead} {
 				t.ended(Message(i), s)
 			}
 			inFlight := t.take(Message(10))
@@ -123,11 +124,11 @@ var memoryPromises = []promise{
 			if n := t.trim(0, 100); n != 3 {
 				t.Fatalf("%d ends were forgotten, want 3", n)
 			}
-			t.wantInfo(live(inFlight, scheduler.StateInFlight, scheduler.Mark{}))
-			t.wantInfo(live(waiting, scheduler.StateWaiting, scheduler.Mark{}))
+			t.wantInfo(live(inFlight, message.StateInFlight, message.Mark{}))
+			t.wantInfo(live(waiting, message.StateWaiting, message.Mark{}))
 		}},
 	{name: "a forgotten end frees its name", tune: oneBucket, check: func(t *trial) {
-		for i, s := range []scheduler.State{scheduler.StateDelivered, scheduler.StateExpired, scheduler.StateCanceled} {
+		for i, s := range []message.State{message.StateDelivered, message.StateExpired, message.StateCanceled} {
 			t.ended(Message(i, Named(fmt.Sprintf("order-%d", i)), Keyed("k"), Content("a")), s)
 		}
 		t.pass(t.o.EndedKeep)
@@ -141,14 +142,14 @@ var memoryPromises = []promise{
 		}
 	}},
 	{name: "a forgotten end leaves the name of a newer message alone", tune: oneBucket, check: func(t *trial) {
-		t.ended(retry(1, 1), scheduler.StateDelivered)
+		t.ended(retry(1, 1), message.StateDelivered)
 		second := t.one(retry(2, 2))
 		t.pass(t.o.EndedKeep)
 		if n := t.trim(0, 100); n != 1 {
 			t.Fatalf("%d ends were forgotten, want 1", n)
 		}
 		points(t, second)
-		t.finish(scheduler.StateDelivered, t.take(second))
+		t.finish(message.StateDelivered, t.take(second))
 		points(t, second)
 		t.pass(t.o.EndedKeep)
 		t.trim(0, 100)

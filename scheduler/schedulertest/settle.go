@@ -6,90 +6,91 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 var settlePromises = []promise{
 	{name: "a finish twice ends once, and the first end stays", check: func(t *trial) {
 		m := t.take(Message(1, Named("order-1")))
-		t.finish(scheduler.StateDelivered, m)
+		t.finish(message.StateDelivered, m)
 		at := t.now
 		t.pass(time.Minute)
-		t.finish(scheduler.StateDelivered, m)
-		t.finish(scheduler.StateExpired, m)
-		t.finish(scheduler.StateDead, m)
-		t.wantInfo(remains(m, scheduler.StateDelivered, at, false, "the test says delivered"))
+		t.finish(message.StateDelivered, m)
+		t.finish(message.StateExpired, m)
+		t.finish(message.StateDead, m)
+		t.wantInfo(remains(m, message.StateDelivered, at, false, "the test says delivered"))
 		if h := t.heads()[t.bucketOf(m)]; h.Claimed != 0 || h.Waiting != 0 {
 			t.Fatalf("head is %+v, want nothing", h)
 		}
 	}},
 	{name: "only what is claimed is finished", check: func(t *trial) {
 		waiting, parked := t.take(Message(2)), t.take(Message(4))
-		t.giveBack(waiting, int64(t.now.Add(time.Hour))<<8, scheduler.Mark{Uncertain: true, Refusals: 2})
-		t.giveBack(parked, parked.Score(), scheduler.Mark{Uncertain: true, Lane: "stream"})
+		t.giveBack(waiting, int64(t.now.Add(time.Hour))<<8, message.Mark{Uncertain: true, Refusals: 2})
+		t.giveBack(parked, parked.Score(), message.Mark{Uncertain: true, Lane: "stream"})
 		claimed := t.take(Message(1))
-		t.finish(scheduler.StateDelivered, waiting, Message(3), claimed, parked)
-		t.wantInfo(live(waiting, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Refusals: 2}))
-		t.wantInfo(live(parked, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Lane: "stream"}))
+		t.finish(message.StateDelivered, waiting, Message(3), claimed, parked)
+		t.wantInfo(live(waiting, message.StateWaiting, message.Mark{Uncertain: true, Refusals: 2}))
+		t.wantInfo(live(parked, message.StateWaiting, message.Mark{Uncertain: true, Lane: "stream"}))
 		t.gone(Message(3).UID)
-		t.wantInfo(remains(claimed, scheduler.StateDelivered, t.now, false, "the test says delivered"))
+		t.wantInfo(remains(claimed, message.StateDelivered, t.now, false, "the test says delivered"))
 	}},
 	{name: "a claim of an earlier term is finished too while it is not swept", check: func(t *trial) {
 		m := t.take(Message(1))
 		t.term = 5
-		t.finish(scheduler.StateDelivered, m)
-		t.wantInfo(remains(m, scheduler.StateDelivered, t.now, false, "the test says delivered"))
+		t.finish(message.StateDelivered, m)
+		t.wantInfo(remains(m, message.StateDelivered, t.now, false, "the test says delivered"))
 	}},
 	{name: "a finish keeps the uncertain mark it is given", check: func(t *trial) {
 		all := t.added(Message(1), Message(2))
 		t.claim()
-		t.must("finish", t.tl.Finish(t.Context(), 0, t.term, []scheduler.End{
-			{Message: all[0], State: scheduler.StateExpired, Uncertain: true},
-			{Message: all[1], State: scheduler.StateExpired},
+		t.must("finish", t.tl.Finish(t.Context(), 0, scheduler.Leader(t.term), []scheduler.End{
+			{Message: all[0], State: message.StateExpired, Uncertain: true},
+			{Message: all[1], State: message.StateExpired},
 		}, t.now))
-		t.wantInfo(remains(all[0], scheduler.StateExpired, t.now, true, ""))
-		t.wantInfo(remains(all[1], scheduler.StateExpired, t.now, false, ""))
+		t.wantInfo(remains(all[0], message.StateExpired, t.now, true, ""))
+		t.wantInfo(remains(all[1], message.StateExpired, t.now, false, ""))
 	}},
 	{name: "a return restores the mark as it stood", check: func(t *trial) {
 		m := t.take(Message(1))
-		t.giveBack(m, m.Score(), scheduler.Mark{})
-		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{}))
+		t.giveBack(m, m.Score(), message.Mark{})
+		t.wantInfo(live(m, message.StateWaiting, message.Mark{}))
 		t.canceled(m.UID, scheduler.CancelDone)
 
 		n := t.take(Message(2))
-		t.giveBack(n, n.Score(), scheduler.Mark{Uncertain: true, Refusals: 3})
+		t.giveBack(n, n.Score(), message.Mark{Uncertain: true, Refusals: 3})
 		n = t.take(n)
-		if want := (scheduler.Mark{Uncertain: true, Refusals: 3}); n.Mark != want {
+		if want := (message.Mark{Uncertain: true, Refusals: 3}); n.Mark != want {
 			t.Fatalf("claimed with mark %+v, want %+v", n.Mark, want)
 		}
 		t.giveBack(n, n.Score(), n.Mark)
-		t.wantInfo(live(n, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Refusals: 3}))
+		t.wantInfo(live(n, message.StateWaiting, message.Mark{Uncertain: true, Refusals: 3}))
 		t.canceled(n.UID, scheduler.CancelMaybe)
 	}},
 	{name: "a return replaces the mark, also by none", check: func(t *trial) {
 		m := t.take(Message(1))
-		t.giveBack(m, m.Score(), scheduler.Mark{Uncertain: true, Refusals: 2})
+		t.giveBack(m, m.Score(), message.Mark{Uncertain: true, Refusals: 2})
 		m = t.take(m)
-		t.giveBack(m, m.Score(), scheduler.Mark{Refusals: 1})
-		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Refusals: 1}))
+		t.giveBack(m, m.Score(), message.Mark{Refusals: 1})
+		t.wantInfo(live(m, message.StateWaiting, message.Mark{Refusals: 1}))
 		m = t.take(m)
-		t.giveBack(m, m.Score(), scheduler.Mark{})
-		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{}))
+		t.giveBack(m, m.Score(), message.Mark{})
+		t.wantInfo(live(m, message.StateWaiting, message.Mark{}))
 	}},
 	{name: "a return twice gives back once", check: func(t *trial) {
 		m := t.take(Message(1))
-		t.giveBack(m, m.Score(), scheduler.Mark{Refusals: 1})
-		t.giveBack(m, m.Score(), scheduler.Mark{Refusals: 2, Lane: "stream"})
-		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Refusals: 1}))
+		t.giveBack(m, m.Score(), message.Mark{Refusals: 1})
+		t.giveBack(m, m.Score(), message.Mark{Refusals: 2, Lane: "stream"})
+		t.wantInfo(live(m, message.StateWaiting, message.Mark{Refusals: 1}))
 		if h := t.heads()[0]; h.Waiting != 1 || len(t.lanes(0)) != 0 {
 			t.Fatalf("head is %+v, lanes %v: want one in the bucket", h, t.lanes(0))
 		}
-		t.finish(scheduler.StateDelivered, t.claim()...)
-		t.giveBack(m, m.Score(), scheduler.Mark{})
-		t.wantInfo(remains(m, scheduler.StateDelivered, t.now, false, "the test says delivered"))
+		t.finish(message.StateDelivered, t.claim()...)
+		t.giveBack(m, m.Score(), message.Mark{})
+		t.wantInfo(remains(m, message.StateDelivered, t.now, false, "the test says delivered"))
 	}},
 	{name: "a return of an earlier claim leaves a later one alone", check: func(t *trial) {
 		first := t.take(Message(1))
-		t.giveBack(first, first.Score(), scheduler.Mark{})
+		t.giveBack(first, first.Score(), message.Mark{})
 		second := t.take(Message(1))
 		if second.Claim == first.Claim {
 			t.Fatalf("both claims have the number %d", first.Claim)
@@ -97,40 +98,43 @@ var settlePromises = []promise{
 		back := scheduler.Back{UID: first.UID, Claim: first.Claim, Score: first.Score()}
 		for _, b := range []scheduler.Back{back, {UID: first.UID, Claim: first.Claim, Keep: true}} {
 			// as Redis does late, from a dead connection
-			t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{b}, t.now))
-			t.wantInfo(live(first, scheduler.StateInFlight, scheduler.Mark{}))
+			t.must("return", t.tl.Return(t.Context(), 0, scheduler.Leader(t.term), []scheduler.Back{b}, t.now))
+			t.wantInfo(live(first, message.StateInFlight, message.Mark{}))
 			t.canceled(first.UID, scheduler.CancelInFlight)
 		}
-		t.giveBack(second, second.Score(), scheduler.Mark{})
-		t.wantInfo(live(first, scheduler.StateWaiting, scheduler.Mark{}))
+		t.giveBack(second, second.Score(), message.Mark{})
+		t.wantInfo(live(first, message.StateWaiting, message.Mark{}))
 		third := t.take(Message(1))
 		t.term++ // the same number under another term is another claim too
-		t.giveBack(third, third.Score(), scheduler.Mark{})
-		t.wantInfo(live(first, scheduler.StateInFlight, scheduler.Mark{}))
+		t.giveBack(third, third.Score(), message.Mark{})
+		t.wantInfo(live(first, message.StateInFlight, message.Mark{}))
 	}},
 	{name: "a return with a later score waits until then", check: func(t *trial) {
 		m := t.take(Message(1))
 		later := t.now.Add(3 * time.Second)
-		t.giveBack(m, int64(later)<<8|m.Score()&255, scheduler.Mark{Refusals: 1})
+		t.giveBack(m, int64(later)<<8|m.Score()&255, message.Mark{Refusals: 1})
 		if h := t.heads()[0]; h.Due != later {
 			t.Fatalf("head is %d, want %d", h.Due, later)
 		}
 		if got := t.claim(); len(got) != 0 {
 			t.Fatal("it came at once")
 		}
-		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Refusals: 1})) // its own due stays what it was
+		t.wantInfo(live(m, message.StateWaiting, message.Mark{Refusals: 1})) // its own due stays what it was
 		t.now = later
-		t.wantUIDs(t.claim(), []*scheduler.Message{m})
+		t.wantUIDs(t.claim(), []*message.Message{m})
 	}},
 	{name: "a return that keeps takes its own place and leaves the mark", check: func(t *trial) {
 		m := t.take(Message(1, Priority(9)))
 		later := int64(t.now.Add(time.Second))<<8 | 255
-		t.giveBack(m, later, scheduler.Mark{Uncertain: true, Refusals: 2, Lane: "stream"})
+		t.giveBack(m, later, message.Mark{Uncertain: true, Refusals: 2, Lane: "stream"})
 		t.pass(time.Second)
 		m = t.claimFrom(0, "stream", wide, wide).Messages[0]
-		t.must("return", t.tl.Return(t.Context(), 0, t.term, []scheduler.Back{{UID: m.UID, Claim: m.Claim,
-			Score: later << 1, Mark: scheduler.Mark{Refusals: 9, Lane: "other"}, Keep: true}}, t.now))
-		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Refusals: 2}))
+		t.must(
+			"return",
+			t.tl.Return(t.Context(), 0, scheduler.Leader(t.term), []scheduler.Back{{UID: m.UID, Claim: m.Claim,
+				Score: later << 1, Mark: message.Mark{Refusals: 9, Lane: "other"}, Keep: true}}, t.now),
+		)
+		t.wantInfo(live(m, message.StateWaiting, message.Mark{Uncertain: true, Refusals: 2}))
 		if h := t.heads()[0]; h.Due != m.Due || len(t.lanes(0)) != 0 {
 			t.Fatalf("head is %+v, lanes %v: want it in the bucket at its due time", h, t.lanes(0))
 		}
@@ -141,11 +145,11 @@ var settlePromises = []promise{
 		back := make([]scheduler.Back, len(claimed))
 		for i, m := range claimed {
 			back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Score: m.Score(),
-				Mark: scheduler.Mark{Lane: []string{"ORDERS", "core:a.b"}[i%2]}}
+				Mark: message.Mark{Lane: []message.Lane{"ORDERS", "core:a.b"}[i%2]}}
 		}
-		t.must("return", t.tl.Return(t.Context(), 0, t.term, back, t.now))
-		t.wantInfo(live(all[0], scheduler.StateWaiting, scheduler.Mark{Lane: "ORDERS"}))
-		if lanes := t.lanes(0); !slices.Equal(lanes, []string{"ORDERS", "core:a.b"}) {
+		t.must("return", t.tl.Return(t.Context(), 0, scheduler.Leader(t.term), back, t.now))
+		t.wantInfo(live(all[0], message.StateWaiting, message.Mark{Lane: "ORDERS"}))
+		if lanes := t.lanes(0); !slices.Equal(lanes, []message.Lane{"ORDERS", "core:a.b"}) {
 			t.Fatalf("lanes are %q", lanes)
 		}
 		if c := t.claimFrom(0, "", wide, wide); len(c.Messages) != 0 || c.Head != 0 {
@@ -160,7 +164,7 @@ var settlePromises = []promise{
 			t.Fatalf("head %d, lane %q: one is left, and a claimed message has no lane", c.Head,
 				c.Messages[0].Mark.Lane)
 		}
-		t.wantInfo(live(all[0], scheduler.StateInFlight, scheduler.Mark{}))
+		t.wantInfo(live(all[0], message.StateInFlight, message.Mark{}))
 		c = t.claimFrom(0, "ORDERS", wide, wide)
 		t.wantUIDs(c.Messages, all[2:3])
 		if c.Head != 0 {
@@ -169,33 +173,33 @@ var settlePromises = []promise{
 		if c := t.claimFrom(0, "nobody", wide, wide); len(c.Messages) != 0 || c.Head != 0 {
 			t.Fatal("a lane that does not exist gave messages")
 		}
-		if lanes := t.lanes(0); !slices.Equal(lanes, []string{"core:a.b"}) {
+		if lanes := t.lanes(0); !slices.Equal(lanes, []message.Lane{"core:a.b"}) {
 			t.Fatalf("lanes are %q", lanes)
 		}
 	}},
 	{name: "a lane's message is not due before its score", check: func(t *trial) {
 		m := t.take(Message(1))
 		later := t.now.Add(time.Second)
-		t.giveBack(m, int64(later)<<8, scheduler.Mark{Lane: "a"})
+		t.giveBack(m, int64(later)<<8, message.Mark{Lane: "a"})
 		if c := t.claimFrom(0, "a", wide, wide); len(c.Messages) != 0 || c.Head != later {
 			t.Fatalf("got %d messages, head %d; want none, %d", len(c.Messages), c.Head, later)
 		}
 		t.now = later
-		t.wantUIDs(t.claimFrom(0, "a", wide, wide).Messages, []*scheduler.Message{m})
+		t.wantUIDs(t.claimFrom(0, "a", wide, wide).Messages, []*message.Message{m})
 	}},
 	{name: "a thousand lanes are listed by name", check: func(t *trial) {
-		var batch []*scheduler.Message
+		var batch []*message.Message
 		for i := range 1000 {
 			batch = append(batch, Message(i))
 		}
 		t.added(batch...)
 		back := make([]scheduler.Back, len(batch))
-		want := make([]string, len(batch))
+		want := make([]message.Lane, len(batch))
 		for i, m := range t.claim() {
-			want[i] = fmt.Sprintf("core:%04d", i*7%1000)
-			back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: scheduler.Mark{Lane: want[i]}}
+			want[i] = message.LaneCore.Lane(fmt.Sprintf("%04d", i*7%1000))
+			back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: message.Mark{Lane: want[i]}}
 		}
-		t.must("return", t.tl.Return(t.Context(), 0, t.term, back, t.now))
+		t.must("return", t.tl.Return(t.Context(), 0, scheduler.Leader(t.term), back, t.now))
 		slices.Sort(want)
 		if lanes := t.lanes(0); !slices.Equal(lanes, want) {
 			t.Fatalf("got %d lanes, or not in order", len(lanes))
@@ -204,7 +208,7 @@ var settlePromises = []promise{
 	{name: "a sweep gives back what lower terms had claimed, uncertain and out of its lane", check: func(t *trial) {
 		all := t.added(Message(1), Message(2))
 		for _, m := range t.claim() {
-			t.giveBack(m, int64(t.now.Add(time.Second))<<8, scheduler.Mark{Refusals: 2, Lane: "stream"})
+			t.giveBack(m, int64(t.now.Add(time.Second))<<8, message.Mark{Refusals: 2, Lane: "stream"})
 		}
 		t.pass(time.Second)
 		t.claimFrom(0, "stream", wide, wide)
@@ -214,9 +218,9 @@ var settlePromises = []promise{
 			t.Fatalf("swept %d, want 2", n)
 		}
 		for _, m := range all {
-			t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Refusals: 2, Changes: 1}))
+			t.wantInfo(live(m, message.StateWaiting, message.Mark{Uncertain: true, Refusals: 2, Changes: 1}))
 		}
-		t.wantInfo(live(mine, scheduler.StateInFlight, scheduler.Mark{}))
+		t.wantInfo(live(mine, message.StateInFlight, message.Mark{}))
 		if h := t.heads()[0]; h.Due != Start || h.Waiting != 2 || h.Claimed != 1 {
 			t.Fatalf("head is %+v: want two at their own due time, one claimed", h)
 		}
@@ -233,7 +237,7 @@ var settlePromises = []promise{
 				t.Fatalf("sweep %d moved %d, want %d", i, n, want)
 			}
 		}
-		t.wantInfo(live(Message(4), scheduler.StateInFlight, scheduler.Mark{})) // of the term itself
+		t.wantInfo(live(Message(4), message.StateInFlight, message.Mark{})) // of the term itself
 	}},
 	{name: "a sweep gives back this term's claims up to a number, and none after it", check: func(t *trial) {
 		first, second := t.take(Message(1)), t.take(Message(2))
@@ -245,13 +249,13 @@ var settlePromises = []promise{
 				t.Fatalf("swept %d, want %d", n, want)
 			}
 		}
-		for _, m := range []*scheduler.Message{first, second} {
-			t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Changes: 1}))
+		for _, m := range []*message.Message{first, second} {
+			t.wantInfo(live(m, message.StateWaiting, message.Mark{Uncertain: true, Changes: 1}))
 		}
-		t.wantInfo(live(third, scheduler.StateInFlight, scheduler.Mark{}))
-		t.must("return late", t.tl.Return(t.Context(), 0, t.term,
+		t.wantInfo(live(third, message.StateInFlight, message.Mark{}))
+		t.must("return late", t.tl.Return(t.Context(), 0, scheduler.Leader(t.term),
 			[]scheduler.Back{{UID: first.UID, Claim: first.Claim, Keep: true}}, t.now))
-		t.wantInfo(live(first, scheduler.StateWaiting, scheduler.Mark{Uncertain: true, Changes: 1}))
+		t.wantInfo(live(first, message.StateWaiting, message.Mark{Uncertain: true, Changes: 1}))
 	}},
 	{name: "the uncertain mark outlives a sweep and a claim", check: func(t *trial) {
 		m := t.take(Message(1))
@@ -267,7 +271,7 @@ var settlePromises = []promise{
 	{name: "held lists what this very term has claimed, page by page", check: func(t *trial) {
 		t.take(Message(1))
 		t.term = 3
-		var want []*scheduler.Message
+		var want []*message.Message
 		for i := range 5 {
 			want = append(want, Message(10+i))
 		}

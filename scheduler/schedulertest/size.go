@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 var sizePromises = []promise{
 	{name: "100,000 distinct topics wait and leave like one", check: func(t *trial) {
 		const each, batches = 500, 200
 		for b := range batches {
-			batch := make([]*scheduler.Message, each)
+			batch := make([]*message.Message, each)
 			for i := range batch {
 				n := b*each + i
 				batch[i] = Message(n, In(b%t.o.Buckets))
@@ -23,7 +24,7 @@ var sizePromises = []promise{
 		}
 		seen := map[string]bool{}
 		for b := range t.o.Buckets {
-			var last scheduler.UID
+			var last message.UID
 			for {
 				c := t.claimFrom(b, "", 1000, wide)
 				if len(c.Messages) == 0 {
@@ -35,7 +36,7 @@ var sizePromises = []promise{
 					}
 					last, seen[m.Topic] = m.UID, true
 				}
-				t.finish(scheduler.StateDelivered, c.Messages...)
+				t.finish(message.StateDelivered, c.Messages...)
 			}
 			if h := t.heads()[b]; h != (scheduler.Head{Term: t.term}) {
 				t.Fatalf("bucket %d: head is %+v after the drain", b, h)
@@ -65,18 +66,18 @@ var sizePromises = []promise{
 			Message(2, Body(random[:1<<20]), Headers("Long", strings.Repeat("x", 60_000), "", ""))
 		t.added(big, headed)
 		for i, m := range t.claim() {
-			want := []*scheduler.Message{big, headed}[i]
+			want := []*message.Message{big, headed}[i]
 			if !bytes.Equal(m.Body, want.Body) || fmt.Sprint(m.Headers) != fmt.Sprint(want.Headers) {
 				t.Fatalf("message %d came out changed", i+1)
 			}
 		}
-		t.finish(scheduler.StateDead, big)
+		t.finish(message.StateDead, big)
 		if dead := t.get(big.UID); !bytes.Equal(dead.Body, random) {
 			t.Fatal("the dead message's body changed")
 		}
 	}},
 	{name: "a batch of the largest flush is one add", check: func(t *trial) {
-		batch := make([]*scheduler.Message, 500)
+		batch := make([]*message.Message, 500)
 		for i := range batch {
 			batch[i] = Message(i, Keyed("customer-1"), Named(fmt.Sprintf("order-%d", i)), Stored(uint64(i+1)),
 				Body(make([]byte, 8<<10)))

@@ -10,8 +10,7 @@ import (
 // CanceledBefore is the Reason of a message that a tombstone was waiting for.
 const CanceledBefore = "canceled before it was accepted"
 
-// Overhead is how much more than its body and headers a message may weigh in
-// a store.
+// Overhead is how much more than its body and headers a message may weigh in a store.
 const Overhead = 512
 
 // Options are what a test needs of the timeline that it opens.
@@ -26,8 +25,8 @@ type Options struct {
 	Record *scheduler.Recording
 }
 
-// Open makes an empty timeline, certified, that lasts for the test. It is called many
-// times, at the same time too, and each result must stand for itself.
+// Open makes an empty timeline, certified, that lasts for the test. It is called many times, at the same time too, and
+// each result must stand for itself.
 type Open func(t *testing.T, o Options) scheduler.Timeline
 
 // promise is one thing that every timeline holds.
@@ -39,8 +38,7 @@ type promise struct {
 	recorded bool
 }
 
-// Exercise tests every promise of package documentation on timelines that open
-// makes.
+// Exercise tests every promise of package documentation on timelines that open makes.
 func Exercise(t *testing.T, open Open) {
 	for _, group := range [][]promise{
 		orderPromises, claimPromises, settlePromises, termPromises, cancelPromises,

@@ -4,62 +4,79 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // leaderCalls are all calls that carry a term, on bucket 0. m is claimed there.
 var leaderCalls = []struct {
 	name string
-	call func(t *trial, term uint64, m *scheduler.Message) error
+	call func(t *trial, term uint64, m *message.Message) error
 }{
-	{"begin", func(t *trial, term uint64, _ *scheduler.Message) error {
+	{"begin", func(t *trial, term uint64, _ *message.Message) error {
 		return t.tl.Begin(t.Context(), 0, term)
 	}},
-	{"sweep", func(t *trial, term uint64, _ *scheduler.Message) error {
+	{"sweep", func(t *trial, term uint64, _ *message.Message) error {
 		_, err := t.tl.Sweep(t.Context(), 0, term, 0, 10, t.now)
 		return err
 	}},
-	{"claim", func(t *trial, term uint64, _ *scheduler.Message) error {
-		_, err := t.tl.Claim(t.Context(), 0, scheduler.Claim{Term: term, Now: t.now, Limit: 10, Bytes: wide})
+	{"claim", func(t *trial, term uint64, _ *message.Message) error {
+		_, err := t.tl.Claim(
+			t.Context(),
+			0,
+			scheduler.Claim{Holder: scheduler.Leader(term), Now: t.now, Limit: 10, Bytes: wide},
+		)
 		return err
 	}},
-	{"claim from a lane", func(t *trial, term uint64, _ *scheduler.Message) error {
+	{"claim from a lane", func(t *trial, term uint64, _ *message.Message) error {
 		_, err := t.tl.Claim(t.Context(), 0,
-			scheduler.Claim{Term: term, Now: t.now, Limit: 10, Bytes: wide, Lane: "stream"})
+			scheduler.Claim{Holder: scheduler.Leader(term), Now: t.now, Limit: 10, Bytes: wide, Lane: "stream"})
 		return err
 	}},
-	{"finish", func(t *trial, term uint64, m *scheduler.Message) error {
-		return t.tl.Finish(t.Context(), 0, term, []scheduler.End{{Message: m, State: scheduler.StateDelivered}}, t.now)
+	{"finish", func(t *trial, term uint64, m *message.Message) error {
+		return t.tl.Finish(
+			t.Context(),
+			0,
+			scheduler.Leader(term),
+			[]scheduler.End{{Message: m, State: message.StateDelivered}},
+			t.now,
+		)
 	}},
-	{"return", func(t *trial, term uint64, m *scheduler.Message) error {
-		return t.tl.Return(t.Context(), 0, term,
+	{"return", func(t *trial, term uint64, m *message.Message) error {
+		return t.tl.Return(t.Context(), 0, scheduler.Leader(term),
 			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: m.Score()}}, t.now)
 	}},
-	{"return that keeps", func(t *trial, term uint64, m *scheduler.Message) error {
-		return t.tl.Return(t.Context(), 0, term, []scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}}, t.now)
+	{"return that keeps", func(t *trial, term uint64, m *message.Message) error {
+		return t.tl.Return(
+			t.Context(),
+			0,
+			scheduler.Leader(term),
+			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}},
+			t.now,
+		)
 	}},
-	{"held", func(t *trial, term uint64, _ *scheduler.Message) error {
-		_, err := t.tl.Held(t.Context(), 0, term, "", 10)
+	{"held", func(t *trial, term uint64, _ *message.Message) error {
+		_, err := t.tl.Held(t.Context(), 0, scheduler.Leader(term), "", 10)
 		return err
 	}},
-	{"trim", func(t *trial, term uint64, _ *scheduler.Message) error {
+	{"trim", func(t *trial, term uint64, _ *message.Message) error {
 		_, err := t.tl.Trim(t.Context(), 0, term, t.now, 10)
 		return err
 	}},
 }
 
-// recoveryCalls are the calls of a leader that makes the store whole, on bucket 0,
-// less Begin and Reclaim, which raise the term, and Certify, which wants it to stand.
+// recoveryCalls are the calls of a leader that makes the store whole, on bucket 0, less Begin and Reclaim, which raise
+// the term, and Certify, which wants it to stand.
 var recoveryCalls = []struct {
 	name string
 	call func(t *trial, r scheduler.Recovering) error
 }{
 	{"restore", func(t *trial, r scheduler.Recovering) error {
 		_, err := r.Restore(t.Context(), 0,
-			[]scheduler.Record{record(Message(50), scheduler.StateWaiting, 1)}, t.now, t.now)
+			[]scheduler.Record{record(Message(50), message.StateWaiting, 1)}, t.now, t.now)
 		return err
 	}},
 	{"versions", func(t *trial, r scheduler.Recovering) error {
-		_, err := r.Versions(t.Context(), 0, []scheduler.UID{Message(1).UID})
+		_, err := r.Versions(t.Context(), 0, []message.UID{Message(1).UID})
 		return err
 	}},
 	{"claims", func(t *trial, r scheduler.Recovering) error {
@@ -113,7 +130,7 @@ var termPromises = []promise{
 			t.stale("certify", old.Certify(t.Context(), 0, 9, scheduler.Certification{Number: 1 << 40, Run: "0123"}))
 		}
 		t.gone(Message(50).UID)
-		t.wantInfo(live(claimed, scheduler.StateInFlight, scheduler.Mark{}))
+		t.wantInfo(live(claimed, message.StateInFlight, message.Mark{}))
 		list, err := t.tl.Pauses(t.Context())
 		t.must("pauses", err)
 		if len(list) != 1 || list[0].Pattern != paused.Pattern {
@@ -135,14 +152,14 @@ var termPromises = []promise{
 		}
 	}},
 	{name: "a lower term is refused in every call and changes nothing", check: func(t *trial) {
-		old := t.ended(Message(1), scheduler.StateDelivered)
+		old := t.ended(Message(1), message.StateDelivered)
 		t.term = 9
 		claimed := t.take(Message(2))
 		t.added(Message(3), Message(4))
 		both := t.claim()
 		waiting, parked := both[0], both[1]
-		t.giveBack(parked, parked.Score(), scheduler.Mark{Lane: "stream"})
-		t.giveBack(waiting, waiting.Score(), scheduler.Mark{})
+		t.giveBack(parked, parked.Score(), message.Mark{Lane: "stream"})
+		t.giveBack(waiting, waiting.Score(), message.Mark{})
 		t.pass(t.o.EndedKeep)
 		head := t.heads()[0]
 		for _, c := range leaderCalls {
@@ -153,10 +170,10 @@ var termPromises = []promise{
 		if now := t.heads()[0]; now != head {
 			t.Errorf("the head was %+v and is %+v", head, now)
 		}
-		t.wantInfo(remains(old, scheduler.StateDelivered, Start, false, "the test says delivered"))
-		t.wantInfo(live(claimed, scheduler.StateInFlight, scheduler.Mark{}))
-		t.wantInfo(live(waiting, scheduler.StateWaiting, scheduler.Mark{}))
-		t.wantInfo(live(parked, scheduler.StateWaiting, scheduler.Mark{Lane: "stream"}))
+		t.wantInfo(remains(old, message.StateDelivered, Start, false, "the test says delivered"))
+		t.wantInfo(live(claimed, message.StateInFlight, message.Mark{}))
+		t.wantInfo(live(waiting, message.StateWaiting, message.Mark{}))
+		t.wantInfo(live(parked, message.StateWaiting, message.Mark{Lane: "stream"}))
 	}},
 	{name: "a higher term is taken over in every call", check: func(t *trial) {
 		m := t.take(Message(1))

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // canceledAtOnce adds a push that a tombstone must be waiting for.
-func canceledAtOnce(t *trial, m *scheduler.Message) {
+func canceledAtOnce(t *trial, m *message.Message) {
 	t.Helper()
 	r := t.add(m)[0]
-	if r.Code != scheduler.AddedCanceled || r.First.UID != m.UID || r.First.State != scheduler.StateCanceled ||
+	if r.Code != scheduler.AddedCanceled || r.First.UID != m.UID || r.First.State != message.StateCanceled ||
 		r.First.EndedAt != t.now {
 		t.Fatalf("add of %s: got %s, %s; want it added as canceled", m.UID, addWord(r.Code), describe(r.First))
 	}
@@ -32,7 +33,7 @@ var tombstonePromises = []promise{
 			m := Message(i, Named("order-1"), Keyed(key), Stored(sequence), DueIn(time.Minute))
 			t.pass(time.Second)
 			canceledAtOnce(t, m)
-			t.wantInfo(remains(m, scheduler.StateCanceled, t.now, false, CanceledBefore))
+			t.wantInfo(remains(m, message.StateCanceled, t.now, false, CanceledBefore))
 			t.canceled(m.UID, scheduler.CancelDone)
 			if h := t.heads()[t.bucketOf(m)]; h.Waiting != 0 || h.Due != 0 {
 				t.Fatalf("head is %+v", h)
@@ -42,9 +43,9 @@ var tombstonePromises = []promise{
 				t.Fatalf("the name finds %d messages, want it", len(found))
 			}
 			// Redelivered, it is the same; pushed again otherwise, it is in conflict.
-			t.refused(m, scheduler.AddDuplicate, m, scheduler.StateCanceled)
+			t.refused(m, scheduler.AddDuplicate, m, message.StateCanceled)
 			t.refused(Message(10+i, Named("order-1"), Keyed(key), Stored(200)), scheduler.AddConflict, m,
-				scheduler.StateCanceled)
+				message.StateCanceled)
 		}
 	}},
 	{name: "a push stored after the cancel is accepted", check: func(t *trial) {
@@ -88,18 +89,18 @@ var tombstonePromises = []promise{
 		m := t.one(Message(1, Named("order-1"), Stored(5), DueIn(time.Hour)))
 		for _, ref := range []scheduler.Ref{{ID: "order-1", Topic: "content"},
 			{ID: "order-1", Topic: "content", Keyed: true}} {
-			if found := t.bury(ref, 100); !slices.Equal(found, []scheduler.UID{m.UID}) {
+			if found := t.bury(ref, 100); !slices.Equal(found, []message.UID{m.UID}) {
 				t.Fatalf("found %v, want %s", found, m.UID)
 			}
 		}
-		t.wantInfo(live(m, scheduler.StateWaiting, scheduler.Mark{}))
+		t.wantInfo(live(m, message.StateWaiting, message.Mark{}))
 	}},
 	{name: "where a message has the name no tombstone is left, in other buckets there is",
 		tune: func(o *Options) { o.EndedKeep = time.Minute }, check: func(t *trial) {
 			a, b, elsewhere := neighbours(t.o.Buckets)
-			first := t.ended(Message(1, Named("order-1"), Keyed(a)), scheduler.StateDelivered)
+			first := t.ended(Message(1, Named("order-1"), Keyed(a)), message.StateDelivered)
 			found := t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
-			if !slices.Equal(found, []scheduler.UID{first.UID}) {
+			if !slices.Equal(found, []message.UID{first.UID}) {
 				t.Fatalf("found %v, want %s", found, first.UID)
 			}
 			canceledAtOnce(t, Message(2, Named("order-1"), Keyed(elsewhere), Stored(5)))
@@ -110,7 +111,7 @@ var tombstonePromises = []promise{
 		}},
 	{name: "several keys of an id are all found", check: func(t *trial) {
 		a, b, elsewhere := neighbours(t.o.Buckets)
-		var want []scheduler.UID
+		var want []message.UID
 		for i, key := range []string{a, b, elsewhere} {
 			want = append(want, t.one(Message(i, Named("order-1"), Keyed(key))).UID)
 		}
@@ -133,7 +134,7 @@ var tombstonePromises = []promise{
 	{name: "a tombstone hits a consumer's retry too", check: func(t *trial) {
 		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		t.one(Message(1, Named("order-1"))) // by another door
-		t.finish(scheduler.StateDelivered, t.take(Message(1, Named("order-1"))))
+		t.finish(message.StateDelivered, t.take(Message(1, Named("order-1"))))
 		canceledAtOnce(t, retry(2, 2, Stored(90)))
 		points(t, retry(2, 2))
 	}},
@@ -141,13 +142,13 @@ var tombstonePromises = []promise{
 		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		first := t.one(Message(1, Named("order-1"), Content("a")))
 		t.refused(Message(2, Named("order-1"), Content("a"), Stored(50)), scheduler.AddDuplicate, first,
-			scheduler.StateWaiting)
+			message.StateWaiting)
 		t.refused(Message(3, Named("order-1"), Content("b"), Stored(50)), scheduler.AddConflict, first,
-			scheduler.StateWaiting)
+			message.StateWaiting)
 	}},
 	{name: "a batch meets a tombstone once for each name", check: func(t *trial) {
 		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
-		batch := []*scheduler.Message{
+		batch := []*message.Message{
 			Message(1, Named("order-1"), Content("a"), Stored(99)),
 			Message(2, Named("order-1"), Content("a"), Stored(100)),
 			Message(3, Named("order-1"), Content("a"), Stored(101)),
@@ -214,7 +215,7 @@ var tombstonePromises = []promise{
 				}
 			}
 			m := t.one(Message(3, Named("order-3"), Stored(5)))
-			if found := t.bury(ref(3), 100); !slices.Equal(found, []scheduler.UID{m.UID}) {
+			if found := t.bury(ref(3), 100); !slices.Equal(found, []message.UID{m.UID}) {
 				t.Fatalf("found %v, want %s: no tombstone is needed", found, m.UID)
 			}
 			t.bury(ref(0), 100) // one that stands is laid again

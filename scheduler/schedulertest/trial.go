@@ -10,15 +10,16 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// trial is one promise on one timeline: the calls, failing the test where they
-// fail, at a time and under a term that the test moves.
+// trial is one promise on one timeline: the calls, failing the test where they fail, at a time and under a term that
+// the test moves.
 type trial struct {
 	*testing.T
 	tl   scheduler.Timeline
 	o    Options
-	now  scheduler.Milli
+	now  message.Milli
 	term uint64
 	n    uint64 // of the last claim
 	log  *tellings
@@ -29,7 +30,7 @@ const wide = 1 << 30
 
 func (t *trial) pass(d time.Duration) { t.now = t.now.Add(d) }
 
-func (t *trial) bucketOf(m *scheduler.Message) int { return m.UID.Bucket(t.o.Buckets) }
+func (t *trial) bucketOf(m *message.Message) int { return m.UID.Bucket(t.o.Buckets) }
 
 // must fails the test when a call failed.
 func (t *trial) must(step string, err error) {
@@ -39,13 +40,13 @@ func (t *trial) must(step string, err error) {
 	}
 }
 
-func (t *trial) add(batch ...*scheduler.Message) []scheduler.AddResult {
+func (t *trial) add(batch ...*message.Message) []scheduler.AddResult {
 	t.Helper()
 	results, _ := t.addHead(batch...)
 	return results
 }
 
-func (t *trial) addHead(batch ...*scheduler.Message) ([]scheduler.AddResult, scheduler.Milli) {
+func (t *trial) addHead(batch ...*message.Message) ([]scheduler.AddResult, message.Milli) {
 	t.Helper()
 	results, head, err := t.tl.Add(t.Context(), t.bucketOf(batch[0]), batch, t.now)
 	t.must("add", err)
@@ -56,7 +57,7 @@ func (t *trial) addHead(batch ...*scheduler.Message) ([]scheduler.AddResult, sch
 }
 
 // added adds what must be new, and returns it.
-func (t *trial) added(batch ...*scheduler.Message) []*scheduler.Message {
+func (t *trial) added(batch ...*message.Message) []*message.Message {
 	t.Helper()
 	for i, r := range t.add(batch...) {
 		if r.Code != scheduler.Added {
@@ -67,14 +68,14 @@ func (t *trial) added(batch ...*scheduler.Message) []*scheduler.Message {
 }
 
 // one adds one message that must be new.
-func (t *trial) one(m *scheduler.Message) *scheduler.Message {
+func (t *trial) one(m *message.Message) *message.Message {
 	t.Helper()
 	return t.added(m)[0]
 }
 
 // refused adds one message and wants a duplicate or conflict with the first.
-func (t *trial) refused(m *scheduler.Message, code scheduler.AddCode, first *scheduler.Message,
-	state scheduler.State) scheduler.Info {
+func (t *trial) refused(m *message.Message, code scheduler.AddCode, first *message.Message,
+	state message.State) message.Info {
 	t.Helper()
 	r := t.add(m)[0]
 	if r.Code != code || r.First.UID != first.UID || r.First.Due != first.Due || r.First.State != state {
@@ -90,11 +91,21 @@ func (t *trial) refused(m *scheduler.Message, code scheduler.AddCode, first *sch
 	return r.First
 }
 
-func (t *trial) claimFrom(bucket int, lane string, limit, bytes int) scheduler.Claimed {
+func (t *trial) claimFrom(bucket int, lane message.Lane, limit, bytes int) scheduler.Claimed {
 	t.Helper()
 	t.n++
-	c, err := t.tl.Claim(t.Context(), bucket,
-		scheduler.Claim{Term: t.term, Number: t.n, Now: t.now, Limit: limit, Bytes: bytes, Lane: lane})
+	c, err := t.tl.Claim(
+		t.Context(),
+		bucket,
+		scheduler.Claim{
+			Holder: scheduler.Leader(t.term),
+			Number: t.n,
+			Now:    t.now,
+			Limit:  limit,
+			Bytes:  bytes,
+			Lane:   lane,
+		},
+	)
 	t.must("claim", err)
 	if len(c.Missing) > 0 {
 		t.Fatalf("claim: messages are missing: %v", c.Missing)
@@ -103,13 +114,13 @@ func (t *trial) claimFrom(bucket int, lane string, limit, bytes int) scheduler.C
 }
 
 // claim takes everything that is due in bucket 0.
-func (t *trial) claim() []*scheduler.Message {
+func (t *trial) claim() []*message.Message {
 	t.Helper()
 	return t.claimFrom(0, "", wide, wide).Messages
 }
 
 // take adds a message, if it is new, and claims its bucket until it comes.
-func (t *trial) take(m *scheduler.Message) *scheduler.Message {
+func (t *trial) take(m *message.Message) *message.Message {
 	t.Helper()
 	if len(t.find(scheduler.Ref{UID: m.UID})) == 0 {
 		t.one(m)
@@ -125,20 +136,20 @@ func (t *trial) take(m *scheduler.Message) *scheduler.Message {
 	return nil
 }
 
-func (t *trial) finish(state scheduler.State, messages ...*scheduler.Message) {
+func (t *trial) finish(state message.State, messages ...*message.Message) {
 	t.Helper()
 	ends := make([]scheduler.End, len(messages))
 	for i, m := range messages {
 		ends[i] = scheduler.End{Message: m, State: state, Uncertain: m.Mark.Uncertain,
 			Reason: "the test says " + state.String()}
 	}
-	t.must("finish", t.tl.Finish(t.Context(), t.bucketOf(messages[0]), t.term, ends, t.now))
+	t.must("finish", t.tl.Finish(t.Context(), t.bucketOf(messages[0]), scheduler.Leader(t.term), ends, t.now))
 }
 
 // ended takes a message through to an end.
-func (t *trial) ended(m *scheduler.Message, state scheduler.State) *scheduler.Message {
+func (t *trial) ended(m *message.Message, state message.State) *message.Message {
 	t.Helper()
-	if state == scheduler.StateCanceled {
+	if state == message.StateCanceled {
 		t.one(m)
 		t.canceled(m.UID, scheduler.CancelDone)
 		return m
@@ -147,9 +158,9 @@ func (t *trial) ended(m *scheduler.Message, state scheduler.State) *scheduler.Me
 	return m
 }
 
-func (t *trial) giveBack(m *scheduler.Message, score int64, mark scheduler.Mark) {
+func (t *trial) giveBack(m *message.Message, score int64, mark message.Mark) {
 	t.Helper()
-	t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), t.term,
+	t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), scheduler.Leader(t.term),
 		[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}}, t.now))
 }
 
@@ -167,7 +178,7 @@ func (t *trial) trim(bucket, limit int) int {
 	return n
 }
 
-func (t *trial) canceled(uid scheduler.UID, want scheduler.CancelCode) scheduler.Info {
+func (t *trial) canceled(uid message.UID, want scheduler.CancelCode) message.Info {
 	t.Helper()
 	r, err := t.tl.Cancel(t.Context(), uid, t.now)
 	t.must("cancel", err)
@@ -180,7 +191,7 @@ func (t *trial) canceled(uid scheduler.UID, want scheduler.CancelCode) scheduler
 	return r.Info
 }
 
-func (t *trial) bury(ref scheduler.Ref, sequence uint64) []scheduler.UID {
+func (t *trial) bury(ref scheduler.Ref, sequence uint64) []message.UID {
 	t.Helper()
 	found, err := t.tl.Bury(t.Context(), ref, sequence, t.now)
 	t.must("bury", err)
@@ -188,7 +199,7 @@ func (t *trial) bury(ref scheduler.Ref, sequence uint64) []scheduler.UID {
 	return found
 }
 
-func (t *trial) find(ref scheduler.Ref) []scheduler.Info {
+func (t *trial) find(ref scheduler.Ref) []message.Info {
 	t.Helper()
 	found, err := t.tl.Find(t.Context(), ref)
 	t.must("find", err)
@@ -197,9 +208,9 @@ func (t *trial) find(ref scheduler.Ref) []scheduler.Info {
 }
 
 // wantFound looks for messages by a reference and wants these, in any order.
-func (t *trial) wantFound(ref scheduler.Ref, want ...scheduler.UID) {
+func (t *trial) wantFound(ref scheduler.Ref, want ...message.UID) {
 	t.Helper()
-	var got []scheduler.UID
+	var got []message.UID
 	for _, i := range t.find(ref) {
 		got = append(got, i.UID)
 	}
@@ -211,7 +222,7 @@ func (t *trial) wantFound(ref scheduler.Ref, want ...scheduler.UID) {
 }
 
 // get finds the one message with this uid.
-func (t *trial) get(uid scheduler.UID) scheduler.Info {
+func (t *trial) get(uid message.UID) message.Info {
 	t.Helper()
 	found := t.find(scheduler.Ref{UID: uid})
 	if len(found) != 1 {
@@ -220,7 +231,7 @@ func (t *trial) get(uid scheduler.UID) scheduler.Info {
 	return found[0]
 }
 
-func (t *trial) gone(uid scheduler.UID) {
+func (t *trial) gone(uid message.UID) {
 	t.Helper()
 	if found := t.find(scheduler.Ref{UID: uid}); len(found) > 0 {
 		t.Fatalf("%s is still there: %s", uid, found[0].State)
@@ -237,16 +248,16 @@ func (t *trial) heads() []scheduler.Head {
 	return heads
 }
 
-func (t *trial) lanes(bucket int) []string {
+func (t *trial) lanes(bucket int) []message.Lane {
 	t.Helper()
 	lanes, err := t.tl.Lanes(t.Context(), bucket)
 	t.must("lanes", err)
 	return lanes
 }
 
-func (t *trial) held(bucket int, after scheduler.UID, limit int) (uids []scheduler.UID) {
+func (t *trial) held(bucket int, after message.UID, limit int) (uids []message.UID) {
 	t.Helper()
-	held, err := t.tl.Held(t.Context(), bucket, t.term, after, limit)
+	held, err := t.tl.Held(t.Context(), bucket, scheduler.Leader(t.term), after, limit)
 	t.must("held", err)
 	for _, h := range held {
 		uids = append(uids, h.UID)
@@ -258,7 +269,7 @@ func (t *trial) held(bucket int, after scheduler.UID, limit int) (uids []schedul
 }
 
 // wantInfo compares everything that a look-up tells.
-func (t *trial) wantInfo(want scheduler.Info) {
+func (t *trial) wantInfo(want message.Info) {
 	t.Helper()
 	if got := t.get(want.UID); describe(got) != describe(want) {
 		t.Fatalf("find of %s:\n got %s\nwant %s", want.UID, describe(got), describe(want))
@@ -266,7 +277,7 @@ func (t *trial) wantInfo(want scheduler.Info) {
 }
 
 // wantUIDs compares messages by uid, in order.
-func (t *trial) wantUIDs(got, want []*scheduler.Message) {
+func (t *trial) wantUIDs(got, want []*message.Message) {
 	t.Helper()
 	if g, w := uids(got), uids(want); !slices.Equal(g, w) {
 		t.Fatalf("got %v\nwant %v", g, w)
@@ -281,21 +292,20 @@ func (t *trial) stale(call string, err error) {
 	}
 }
 
-func uids(messages []*scheduler.Message) []scheduler.UID {
-	list := make([]scheduler.UID, len(messages))
+func uids(messages []*message.Message) []message.UID {
+	list := make([]message.UID, len(messages))
 	for i, m := range messages {
 		list[i] = m.UID
 	}
 	return list
 }
 
-func sortInfos(infos []scheduler.Info) {
-	slices.SortFunc(infos, func(a, b scheduler.Info) int { return cmp.Compare(a.UID, b.UID) })
+func sortInfos(infos []message.Info) {
+	slices.SortFunc(infos, func(a, b message.Info) int { return cmp.Compare(a.UID, b.UID) })
 }
 
-// describe writes down everything of an info that promises compare. An absent
-// body and an empty one are the same.
-func describe(i scheduler.Info) string {
+// describe writes down everything of an info that promises compare. An absent body and an empty one are the same.
+func describe(i message.Info) string {
 	body := string(i.Body)
 	if len(body) > 64 {
 		body = fmt.Sprintf("%d bytes %08x", len(body), crc32.ChecksumIEEE(i.Body))
@@ -308,18 +318,18 @@ func describe(i scheduler.Info) string {
 }
 
 // live is the info of a message that waits or is in flight.
-func live(m *scheduler.Message, state scheduler.State, mark scheduler.Mark) scheduler.Info {
-	i := scheduler.Info{Message: *m, State: state, Version: 1 + uint64(mark.Changes)}
-	i.Stored, i.Merge, i.MaxWait, i.Mark = 0, scheduler.MergeReject, 0, mark
+func live(m *message.Message, state message.State, mark message.Mark) message.Info {
+	i := message.Info{Message: *m, State: state, Version: 1 + uint64(mark.Changes)}
+	i.Stored, i.Merge, i.MaxWait, i.Mark = 0, message.MergeReject, 0, mark
 	return i
 }
 
 // remains is the info of an end, of which the timeline keeps a part.
-func remains(m *scheduler.Message, state scheduler.State, at scheduler.Milli, uncertain bool,
-	reason string) scheduler.Info {
-	i := scheduler.Info{Message: *m, State: state, EndedAt: at, Version: m.Version() + 1, Reason: reason}
-	i.Headers, i.Body, i.Origin, i.Retry, i.Stored, i.Merge, i.MaxWait = nil, nil, "", scheduler.Retry{}, 0, 0, 0
-	i.Claim, i.ClaimedAt, i.Mark = 0, 0, scheduler.Mark{Uncertain: uncertain, Changes: m.Mark.Changes + 1}
+func remains(m *message.Message, state message.State, at message.Milli, uncertain bool,
+	reason string) message.Info {
+	i := message.Info{Message: *m, State: state, EndedAt: at, Version: m.Version() + 1, Reason: reason}
+	i.Headers, i.Body, i.Origin, i.Retry, i.Stored, i.Merge, i.MaxWait = nil, nil, "", message.Retry{}, 0, 0, 0
+	i.Claim, i.ClaimedAt, i.Mark = 0, 0, message.Mark{Uncertain: uncertain, Changes: m.Mark.Changes + 1}
 	i.Kind, i.Other = kindOf(reason)
 	return i
 }

@@ -9,13 +9,13 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
 
-// steppedLine is a timeline on a Redis whose clock a test steps; it remembers ends
-// for ten minutes.
+// steppedLine is a timeline on a Redis whose clock a test steps; it remembers ends for ten minutes.
 func steppedLine(t *testing.T) (*lab.SteppedRedis, *timeline.Redis) {
 	t.Helper()
 	srv := lab.NewSteppedRedis(t, "--appendfsync", "always")
@@ -36,11 +36,11 @@ func steppedLine(t *testing.T) (*lab.SteppedRedis, *timeline.Redis) {
 }
 
 // canceledAt pushes a message and cancels it, by an instance's clock.
-func canceledAt(t *testing.T, tl *timeline.Redis, n int, now scheduler.Milli) *scheduler.Message {
+func canceledAt(t *testing.T, tl *timeline.Redis, n int, now message.Milli) *message.Message {
 	t.Helper()
 	m := schedulertest.Message(n)
 	m.Due = now.Add(time.Hour)
-	if _, _, err := tl.Add(t.Context(), 0, []*scheduler.Message{m}, now); err != nil {
+	if _, _, err := tl.Add(t.Context(), 0, []*message.Message{m}, now); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := tl.Cancel(t.Context(), m.UID, now); err != nil || r.Code != scheduler.CancelDone {
@@ -49,14 +49,13 @@ func canceledAt(t *testing.T, tl *timeline.Redis, n int, now scheduler.Milli) *s
 	return m
 }
 
-// The ids of a stream never go back: after a step of the server's clock they lie in
-// its future for as long as the step was. What was left to the drainer is written
-// all the same, and the lag tells how old it is.
+// The ids of a stream never go back: after a step of the server's clock they lie in its future for as long as the step
+// was. What was left to the drainer is written all the same, and the lag tells how old it is.
 func TestDrain_GoesOnAfterRedissClockWentBack(t *testing.T) {
 	t.Parallel()
 	srv, tl := steppedLine(t)
 	store := memoryStore(t)
-	now := scheduler.Milli(time.Now().UnixMilli())
+	now := message.Milli(time.Now().UnixMilli())
 	before := canceledAt(t, tl, 1, now)
 	srv.Step(t, -time.Hour)
 	after := canceledAt(t, tl, 2, now.Add(-time.Minute))
@@ -65,11 +64,11 @@ func TestDrain_GoesOnAfterRedissClockWentBack(t *testing.T) {
 		t.Errorf("lag: %+v, %v; want the oldest of 4 at %d", lags, err, now)
 	}
 	lab.Eventually(t, 20*time.Second, func() error {
-		_, _, err := journal.Drain(t.Context(), store, tl, 0, 1000, time.Minute, zerolog.Nop())
+		_, _, err := drain(t.Context(), store, tl, 0, 1000, time.Minute, zerolog.Nop())
 		if err != nil {
 			return err
 		}
-		have, err := store.Versions(t.Context(), []scheduler.UID{before.UID, after.UID})
+		have, err := store.Versions(t.Context(), []message.UID{before.UID, after.UID})
 		if err == nil && len(have) < 2 {
 			err = fmt.Errorf("the journal has %d of 2", len(have))
 		}
@@ -77,8 +76,7 @@ func TestDrain_GoesOnAfterRedissClockWentBack(t *testing.T) {
 	})
 }
 
-// An end is not forgotten before the journal has it, whatever the server's clock
-// said when it was written.
+// An end is not forgotten before the journal has it, whatever the server's clock said when it was written.
 func TestTrim_WaitsForTheJournalWhateverRedissClockSays(t *testing.T) {
 	t.Parallel()
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
@@ -86,7 +84,7 @@ func TestTrim_WaitsForTheJournalWhateverRedissClockSays(t *testing.T) {
 			t.Parallel()
 			srv, tl := steppedLine(t)
 			srv.Step(t, step)
-			now := scheduler.Milli(time.Now().UnixMilli())
+			now := message.Milli(time.Now().UnixMilli())
 			m := canceledAt(t, tl, 1, now)
 			srv.Step(t, 0)
 			trim := func(after time.Duration) int {
@@ -99,7 +97,7 @@ func TestTrim_WaitsForTheJournalWhateverRedissClockSays(t *testing.T) {
 			if n := trim(time.Hour); n != 0 {
 				t.Error("an end was forgotten that only this bucket knew")
 			}
-			if _, _, err := journal.Drain(
+			if _, _, err := drain(
 				t.Context(), memoryStore(t), tl, 0, 0, time.Minute, zerolog.Nop()); err != nil {
 				t.Fatal(err)
 			}
@@ -113,20 +111,20 @@ func TestTrim_WaitsForTheJournalWhateverRedissClockSays(t *testing.T) {
 	}
 }
 
-// A Redis whose clock was ahead by an hour comes back without the last forty
-// minutes: they are compared, since the clock of the changes is not that one.
+// A Redis whose clock was ahead by an hour comes back without the last forty minutes: they are compared, since the
+// clock of the changes is not that one.
 func TestRecovery_LooksBackByTheClockOfTheChanges(t *testing.T) {
 	t.Parallel()
 	srv, tl := steppedLine(t)
 	srv.Step(t, time.Hour)
 	store := memoryStore(t)
-	old := scheduler.Milli(time.Now().UnixMilli())
+	old := message.Milli(time.Now().UnixMilli())
 	canceledAt(t, tl, 1, old) // the last that the store knows of
 	lost := schedulertest.Message(2)
 	at := old.Add(10 * time.Minute)
 	lost.Due = at.Add(time.Hour)
 	err := store.Write(t.Context(), nil, []scheduler.Change{
-		{UID: lost.UID, Version: 1, State: scheduler.StateWaiting, At: at, Due: lost.Due, Message: lost}})
+		{UID: lost.UID, Version: 1, State: message.StateWaiting, At: at, Due: lost.Due, Message: lost}})
 	if err != nil {
 		t.Fatal(err)
 	}

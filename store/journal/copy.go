@@ -7,20 +7,21 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 
-	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// CopyReport is what a copy has done.
+// CopyReport reports the progress of a copy.
 type CopyReport struct {
-	// Messages and Changes are how many rows were read and written.
+	// Messages and Changes count the rows that were read and written.
 	Messages, Changes int
-	// States counts the messages of the source by what became of them.
-	States map[scheduler.State]int
+	// States counts the messages of the source by state.
+	States map[message.State]int
 	// Pauses is how many patterns of topics have a pause, or had one.
 	Pauses int
-	// Term is the highest that the source has seen.
+	// Term is the highest term that the source has seen.
 	Term uint64
 }
 
@@ -28,20 +29,20 @@ const (
 	// copyRows and copyBytes bound one transaction of a copy.
 	copyRows  = 500
 	copyBytes = 4 << 20
-	// copyNote stands in meta while a copy into the database is under way.
+	// copyNote is recorded in meta while a copy into the database is in progress.
 	copyNote = "copy"
 )
 
-// Copy writes all that one journal holds into another: every message whatever became of it, every change, the pauses,
-// the fences and the term. Nobody may use the source meanwhile. Rows are guarded by their versions, as in Write, so it
-// may be repeated, also after it broke off and after instances have gone on with the target. Until it has ended the
-// target is unfit for them.
+// Copy copies one journal into another: every message in any state, every change, the pauses, the fences and the term.
+// The source must not be in use meanwhile. Rows are guarded by their versions, as in Write, so a copy may be repeated,
+// even after it was interrupted and after instances have used the target. Until the copy has ended, the target is unfit
+// for instances.
 //
-// At the end it compares: every message must stand in the target, at its version in the source or a later one, and no
+// At the end Copy compares: the target must have every message, at its version in the source or a later one, and no
 // change may be missing. progress, which may be nil, is called after every transaction.
 func Copy(ctx context.Context, from, to Config, progress func(CopyReport)) (report CopyReport, err error) {
 	if file, ok := strings.CutPrefix(from.DSN, sqliteScheme); ok {
-		if _, err := os.Stat(file); err != nil { // to open it would make it
+		if _, err := os.Stat(file); err != nil { // opening it would create it
 			return report, fmt.Errorf("open the journal to copy from: %w", err)
 		}
 	}
@@ -73,7 +74,7 @@ func Copy(ctx context.Context, from, to Config, progress func(CopyReport)) (repo
 	return c.report, nil
 }
 
-// copying is a copy under way.
+// copying is a copy in progress.
 type copying struct {
 	from, to *SQL
 	progress func(CopyReport)
@@ -91,13 +92,14 @@ func (c *copying) end(ctx context.Context) error {
 	return err
 }
 
-// checkCopied refuses a database that has a part of another's rows only.
+// checkCopied refuses a database that holds only a part of another's rows.
 func (s *SQL) checkCopied(ctx context.Context) error {
 	if s.cfg.copying {
 		return nil
 	}
 	var n int
-	if err := s.write.QueryRowContext(ctx, "SELECT COUNT(*) FROM meta WHERE name = ?", copyNote).Scan(&n); err != nil {
+	err := s.write.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM meta WHERE name = ?", copyNote).Scan(&n)
+	if err != nil {
 		return fmt.Errorf("ask for a copy under way: %w", err)
 	}
 	if n > 0 {
@@ -130,68 +132,59 @@ func (c *copying) small(ctx context.Context) error {
 	if c.report.Term, err = c.from.MaxTerm(ctx); err != nil || c.report.Term == 0 {
 		return err
 	}
-	return c.transaction(ctx, func(tx *sql.Tx) error { return c.to.raiseTerm(ctx, tx, c.report.Term) })
-}
-
-func (c *copying) transaction(ctx context.Context, do func(*sql.Tx) error) error {
-	tx, err := c.to.write.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() // after a commit it does nothing
-	if err := do(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
+	return c.to.write.transaction(ctx, nil, func(tx *sql.Tx) error { return c.to.raiseTerm(ctx, tx, c.report.Term) })
 }
 
 func (c *copying) messages(ctx context.Context) error {
 	columns := append(append([]string{"uid", "accepted"}, contentColumns...), stateColumns...)
-	known := 1 + len(contentColumns) // where the version of the content stands
-	return c.rows(ctx, "messages", columns, "uid", &c.report.Messages, func(tx *sql.Tx, rows [][]any) error {
-		whole := filler{tx: tx, kind: c.to.kind, u: &c.to.upserts.whole}
-		state := filler{tx: tx, kind: c.to.kind, u: &c.to.upserts.state}
-		for _, row := range rows {
-			f := &whole
-			if row[known] == int64(0) { // it must not count as content
-				f, row = &state, append(row[:2:2], row[known+1:]...)
-			}
-			if err := f.begin(ctx, weight(row)); err != nil {
-				return err
-			}
-			f.values = append(f.values, row...)
+	known := 1 + len(contentColumns) // index of the content's version
+	return c.rows(ctx, "messages", columns, "uid", &c.report.Messages, func(row []any) (*upsert, []any) {
+		if row[known] == int64(0) { // it must not count as content
+			return &c.to.upserts.state, append(row[:2:2], row[known+1:]...)
 		}
-		if err := whole.finish(ctx); err != nil {
-			return err
-		}
-		return state.finish(ctx)
+		return &c.to.upserts.whole, row
 	})
 }
 
 func (c *copying) changes(ctx context.Context) error {
 	return c.rows(ctx, "transitions", transitionColumns, "uid, version", &c.report.Changes,
-		func(tx *sql.Tx, rows [][]any) error {
-			f := filler{tx: tx, kind: c.to.kind, u: &c.to.upserts.transition}
-			for _, row := range rows {
-				if err := f.begin(ctx, weight(row)); err != nil {
-					return err
-				}
-				f.values = append(f.values, row...)
-			}
-			return f.finish(ctx)
-		})
+		func(row []any) (*upsert, []any) { return &c.to.upserts.transition, row })
 }
 
-// rows reads a table in an order and has it written in parts, each in one transaction.
+// fill writes rows, each with the statement and the values that pick chooses.
+func (c *copying) fill(ctx context.Context, tx *sql.Tx, rows [][]any, pick func([]any) (*upsert, []any)) error {
+	fillers := map[*upsert]*filler{}
+	for _, row := range rows {
+		u, values := pick(row)
+		f := fillers[u]
+		if f == nil {
+			f = &filler{tx: tx, kind: c.to.kind, u: u}
+			fillers[u] = f
+		}
+		if err := f.begin(ctx, weight(values)); err != nil {
+			return err
+		}
+		f.values = append(f.values, values...)
+	}
+	for _, f := range fillers {
+		if err := f.finish(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rows reads a table in order and writes it in parts, each in one transaction.
 func (c *copying) rows(ctx context.Context, table string, columns []string, order string, count *int,
-	write func(*sql.Tx, [][]any) error) error {
+	pick func(row []any) (*upsert, []any)) error {
 	var part [][]any
 	bytes := 0
 	flush := func() error {
 		if len(part) == 0 {
 			return nil
 		}
-		if err := c.transaction(ctx, func(tx *sql.Tx) error { return write(tx, part) }); err != nil {
+		err := c.to.write.transaction(ctx, nil, func(tx *sql.Tx) error { return c.fill(ctx, tx, part, pick) })
+		if err != nil {
 			return err
 		}
 		*count += len(part)
@@ -210,7 +203,7 @@ func (c *copying) rows(ctx context.Context, table string, columns []string, orde
 			if err := from.Scan(into...); err != nil {
 				return err
 			}
-			// what is empty and not NULL: one driver reads it as nil, which another would write as NULL
+			// A value that is empty but not NULL: one driver reads it as nil, which another would write as NULL.
 			for i, value := range row {
 				if b, is := value.([]byte); is && b == nil {
 					row[i] = []byte{}
@@ -230,7 +223,7 @@ func (c *copying) rows(ctx context.Context, table string, columns []string, orde
 	return flush()
 }
 
-// weight is how many bytes a row has in texts and blobs.
+// weight returns how many bytes a row has in texts and blobs.
 func weight(row []any) (n int) {
 	for _, v := range row {
 		switch v := v.(type) {
@@ -243,26 +236,33 @@ func weight(row []any) (n int) {
 	return n
 }
 
-// compare holds the target against the source.
+// compare compares the target with the source.
 func (c *copying) compare(ctx context.Context) error {
-	c.report.States = map[scheduler.State]int{}
-	page := map[scheduler.UID]int64{}
+	c.report.States = map[message.State]int{}
+	page := map[message.UID]int64{}
 	missing := 0
 	check := func() error {
-		found, err := versionsOf(ctx, c.to, page)
-		for uid, version := range page {
-			if found[uid] < version {
-				missing++
-			}
-		}
+		err := inChunks(slices.Collect(maps.Keys(page)), func(list string, args []any) error {
+			return each(ctx, c.to.read, "SELECT uid, version FROM messages WHERE uid IN "+list, args,
+				func(row scanner) error {
+					var uid message.UID
+					var version int64
+					err := row.Scan(&uid, &version)
+					if version >= page[uid] {
+						delete(page, uid)
+					}
+					return err
+				})
+		})
+		missing += len(page)
 		clear(page)
 		return err
 	}
 	err := each(ctx, c.from.read, "SELECT uid, version, state FROM messages ORDER BY uid", nil,
 		func(row scanner) error {
-			var uid scheduler.UID
+			var uid message.UID
 			var version int64
-			var state scheduler.State
+			var state message.State
 			if err := row.Scan(&uid, &version, &state); err != nil {
 				return err
 			}
@@ -284,7 +284,8 @@ func (c *copying) compare(ctx context.Context) error {
 		of   *SQL
 		into *int
 	}{{c.from, &want}, {c.to, &have}} {
-		if err := count.of.read.QueryRowContext(ctx, "SELECT COUNT(*) FROM transitions").Scan(count.into); err != nil {
+		err := count.of.read.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM transitions").Scan(count.into)
+		if err != nil {
 			return err
 		}
 	}
@@ -292,23 +293,4 @@ func (c *copying) compare(ctx context.Context) error {
 		return fmt.Errorf("%d of %d changes are missing in %s", want-have, want, c.to.kind.place)
 	}
 	return nil
-}
-
-// versionsOf are the versions of these messages in a journal, whether or not it knows their content.
-func versionsOf(ctx context.Context, s *SQL, of map[scheduler.UID]int64) (map[scheduler.UID]int64, error) {
-	found := make(map[scheduler.UID]int64, len(of))
-	uids := make([]scheduler.UID, 0, len(of))
-	for uid := range maps.Keys(of) {
-		uids = append(uids, uid)
-	}
-	err := inChunks(uids, func(list string, args []any) error {
-		return each(ctx, s.read, "SELECT uid, version FROM messages WHERE uid IN "+list, args, func(row scanner) error {
-			var uid scheduler.UID
-			var version int64
-			err := row.Scan(&uid, &version)
-			found[uid] = version
-			return err
-		})
-	})
-	return found, err
 }

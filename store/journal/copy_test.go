@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/journal/journaltest"
 )
@@ -16,7 +17,7 @@ import (
 // contents are all that a journal tells.
 type contents struct {
 	records []scheduler.Record
-	history map[scheduler.UID][]scheduler.Change
+	history map[message.UID][]scheduler.Change
 	pauses  []scheduler.PauseChange
 	fences  map[int]uint64
 	term    uint64
@@ -34,7 +35,7 @@ func contentsOf(t *testing.T, dsn string) (c contents) {
 	var err error
 	c.records, err = s.List(t.Context(), scheduler.RecordQuery{Whole: true, Limit: 1 << 20})
 	must(err)
-	c.history = map[scheduler.UID][]scheduler.Change{}
+	c.history = map[message.UID][]scheduler.Change{}
 	for i, r := range c.records {
 		if len(r.Body) == 0 { // one driver has nil for it, another has not
 			c.records[i].Body = nil
@@ -57,21 +58,21 @@ func filled(t *testing.T) (dsn string, wrote contents) {
 	dsn = sqliteDSN(t)
 	s := open(t, dsn)
 	journaltest.ExerciseModel(t, s, nil)
-	uid, err := scheduler.IntakeUID(77, scheduler.Milli(1_900_000_000_000).Time(), "", "")
+	uid, err := message.IntakeUID(77, message.Milli(1_900_000_000_000).Time(), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	bare, err := scheduler.IntakeUID(78, scheduler.Milli(1_900_000_000_000).Time(), "", "")
+	bare, err := message.IntakeUID(78, message.Milli(1_900_000_000_000).Time(), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Neither headers nor a body: to SQLite's driver they are no values.
-	message := &scheduler.Message{UID: bare, Topic: "a", Due: 9, Attempt: 1}
+	waits := &message.Message{UID: bare, Topic: "a", Due: 9, Attempt: 1}
 	for _, err := range []error{
 		s.Write(t.Context(), nil, []scheduler.Change{
-			{UID: bare, Version: 1, State: scheduler.StateWaiting, At: 5, Due: 9, Message: message}}),
+			{UID: bare, Version: 1, State: message.StateWaiting, At: 5, Due: 9, Message: waits}}),
 		s.Write(t.Context(), nil,
-			[]scheduler.Change{{UID: uid, Version: 3, State: scheduler.StateDead, At: 5, Term: 17, Reason: "ünlucky"}}),
+			[]scheduler.Change{{UID: uid, Version: 3, State: message.StateDead, At: 5, Term: 17, Reason: "ünlucky"}}),
 		s.WritePause(t.Context(), scheduler.PauseChange{Pause: scheduler.Pause{Pattern: "a.>", At: 7, By: "ann"}}),
 		s.WritePause(t.Context(),
 			scheduler.PauseChange{Pause: scheduler.Pause{Pattern: "b", At: 8, By: "bob"}, Resumed: true}),
@@ -120,10 +121,10 @@ func TestCopy_HoldsAllThatTheSourceDoes(t *testing.T) {
 		// What instances did with the target since stands.
 		s := open(t, to)
 		live := slices.IndexFunc(want.records, func(r scheduler.Record) bool {
-			return r.State == scheduler.StateWaiting
+			return r.State == message.StateWaiting
 		})
 		uid := want.records[live].UID
-		later := scheduler.Change{UID: uid, Version: want.records[live].Version + 1, State: scheduler.StateDelivered,
+		later := scheduler.Change{UID: uid, Version: want.records[live].Version + 1, State: message.StateDelivered,
 			At: 1_900_000_009_000}
 		for _, err := range []error{s.Write(t.Context(), nil, []scheduler.Change{later}), s.WritePause(t.Context(),
 			scheduler.PauseChange{Pause: scheduler.Pause{Pattern: "a.>", At: 100}, Resumed: true})} {
@@ -134,7 +135,7 @@ func TestCopy_HoldsAllThatTheSourceDoes(t *testing.T) {
 		copyAll()
 		after := contentsOf(t, to)
 		i := slices.IndexFunc(after.records, func(r scheduler.Record) bool { return r.UID == uid })
-		if after.records[i].State != scheduler.StateDelivered || len(after.history[uid]) != len(want.history[uid])+1 ||
+		if after.records[i].State != message.StateDelivered || len(after.history[uid]) != len(want.history[uid])+1 ||
 			!after.pauses[len(after.pauses)-1].Resumed {
 			t.Errorf("a copy undid what came later: %+v, %+v", after.records[i], after.pauses)
 		}

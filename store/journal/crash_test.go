@@ -20,6 +20,7 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
@@ -38,14 +39,12 @@ type server struct {
 	line
 	// empty returns the line of a server that comes back empty.
 	empty func() line
-	// snapshot returns what brings the server back as it is now. It is nil where a
-	// server that ends keeps nothing.
+	// snapshot returns what brings the server back as it is now. It is nil where a server that ends keeps nothing.
 	snapshot func() (rollBack func())
 }
 
-// crashes is a world in which whoever writes the journal dies at any moment: one
-// timeline, which may come back empty or as it was, one journal, and everything
-// that was told on its way between the two.
+// crashes is a world in which whoever writes the journal dies at any moment: one timeline, which may come back empty or
+// as it was, one journal, and everything that was told on its way between the two.
 type crashes struct {
 	*rapid.T
 	ctx   context.Context
@@ -53,21 +52,21 @@ type crashes struct {
 	tl    line
 	store journal.Store
 	clock *scheduler.Clock
-	now   scheduler.Milli
+	now   message.Milli
 	term  uint64
 	claim uint64
 	mu    sync.Mutex // of what wrote writes
 
 	older *older
 
-	told     []scheduler.Entry                    // entries in the outbox that nobody has deleted
-	late     []scheduler.Entry                    // entries that a store has lost, and that who wrote them still holds
-	changes  map[scheduler.UID][]scheduler.Change // that were made and not lost, by version
-	durable  map[scheduler.Recorded]bool          // that the journal has
-	answered map[scheduler.UID]bool               // pushes that were answered in sync: committed
-	canceled map[scheduler.UID]bool               // cancels that were answered so
-	minted   []*scheduler.Message
-	claimed  []*scheduler.Message
+	told     []scheduler.Entry                  // entries in the outbox that nobody has deleted
+	late     []scheduler.Entry                  // entries that a store has lost, and that who wrote them still holds
+	changes  map[message.UID][]scheduler.Change // that were made and not lost, by version
+	durable  map[scheduler.Recorded]bool        // that the journal has
+	answered map[message.UID]bool               // pushes that were answered in sync: committed
+	canceled map[message.UID]bool               // cancels that were answered so
+	minted   []*message.Message
+	claimed  []*message.Message
 }
 
 // older is the store as it was.
@@ -112,7 +111,7 @@ const crashBuckets = 2
 
 func (c *crashes) push(t *rapid.T) {
 	c.T = t
-	var batch []*scheduler.Message
+	var batch []*message.Message
 	bucket := rapid.IntRange(0, crashBuckets-1).Draw(t, "bucket")
 	for range rapid.IntRange(1, 4).Draw(t, "messages") {
 		batch = append(batch, c.mint(t, schedulertest.In(bucket)))
@@ -124,26 +123,26 @@ func (c *crashes) push(t *rapid.T) {
 func (c *crashes) pushNamed(t *rapid.T) {
 	c.T = t
 	id := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name")
-	ways := []scheduler.Merge{scheduler.MergeReject, scheduler.MergeKeep, scheduler.MergeReplace,
-		scheduler.MergeDebounce}
+	ways := []message.Merge{message.MergeReject, message.MergeKeep, message.MergeReplace,
+		message.MergeDebounce}
 	how := rapid.SampledFrom(ways).Draw(t, "merge")
 	m := c.mint(t, schedulertest.Named(id), schedulertest.Merging(how), schedulertest.ByADoor())
-	c.add(t, m.UID.Bucket(crashBuckets), []*scheduler.Message{m})
+	c.add(t, m.UID.Bucket(crashBuckets), []*message.Message{m})
 }
 
 // dueSoon is a time around now.
-func (c *crashes) dueSoon(t *rapid.T) scheduler.Milli {
+func (c *crashes) dueSoon(t *rapid.T) message.Milli {
 	return c.now.Add(time.Duration(rapid.IntRange(-20, 100).Draw(t, "due")) * time.Millisecond)
 }
 
-func (c *crashes) mint(t *rapid.T, with ...schedulertest.With) *scheduler.Message {
+func (c *crashes) mint(t *rapid.T, with ...schedulertest.With) *message.Message {
 	due := c.dueSoon(t).Time().Sub(schedulertest.Start.Time())
 	m := schedulertest.Message(len(c.minted), append(with, schedulertest.DueIn(due))...)
 	c.minted = append(c.minted, m)
 	return m
 }
 
-func (c *crashes) add(t *rapid.T, bucket int, batch []*scheduler.Message) {
+func (c *crashes) add(t *rapid.T, bucket int, batch []*message.Message) {
 	before := len(c.told)
 	results, _, err := c.tl.Add(c.ctx, bucket, batch, c.now)
 	c.must("add", err)
@@ -186,14 +185,14 @@ func (c *crashes) amend(t *rapid.T) {
 	}
 	found, err := c.tl.Find(c.ctx, scheduler.Ref{UID: rapid.SampledFrom(c.minted).Draw(t, "message").UID})
 	c.must("find", err)
-	if len(found) == 0 || found[0].State != scheduler.StateWaiting {
+	if len(found) == 0 || found[0].State != message.StateWaiting {
 		t.Skip("it does not wait")
 	}
 	i := found[0]
 	a := scheduler.Amend{UID: i.UID, Version: i.Version, Due: c.dueSoon(t), Priority: i.Priority, Reason: "rescheduled"}
 	if rapid.Bool().Draw(t, "content too") {
 		edited := i.Message
-		edited.Mark, edited.Due, edited.Body = scheduler.Mark{}, a.Due, fmt.Appendf(nil, "edited at %d", c.now)
+		edited.Mark, edited.Due, edited.Body = message.Mark{}, a.Due, fmt.Appendf(nil, "edited at %d", c.now)
 		a.Message, a.Reason = &edited, "edited"
 	}
 	before := len(c.told)
@@ -214,12 +213,21 @@ func (c *crashes) claimLane(t *rapid.T) {
 	c.take(t, crashLane)
 }
 
-func (c *crashes) take(t *rapid.T, lane string) {
+func (c *crashes) take(t *rapid.T, lane message.Lane) {
 	c.claim++
 	bucket, limit := rapid.IntRange(0, crashBuckets-1).Draw(t, "bucket"), rapid.IntRange(1, 5).Draw(t, "limit")
-	got, err := c.tl.Claim(c.ctx, bucket, scheduler.Claim{
-		Term: c.term, Number: c.claim, Now: c.now, Limit: limit, Bytes: 1 << 20, Lane: lane,
-	})
+	got, err := c.tl.Claim(
+		c.ctx,
+		bucket,
+		scheduler.Claim{
+			Holder: scheduler.Leader(c.term),
+			Number: c.claim,
+			Now:    c.now,
+			Limit:  limit,
+			Bytes:  1 << 20,
+			Lane:   lane,
+		},
+	)
 	c.must("claim", err)
 	for _, m := range got.Messages {
 		if c.canceled[m.UID] {
@@ -230,7 +238,7 @@ func (c *crashes) take(t *rapid.T, lane string) {
 }
 
 // oneClaimed removes one of what is claimed.
-func (c *crashes) oneClaimed(t *rapid.T) *scheduler.Message {
+func (c *crashes) oneClaimed(t *rapid.T) *message.Message {
 	if len(c.claimed) == 0 {
 		t.Skip("nothing is claimed")
 	}
@@ -243,9 +251,12 @@ func (c *crashes) oneClaimed(t *rapid.T) *scheduler.Message {
 func (c *crashes) finish(t *rapid.T) {
 	c.T = t
 	m := c.oneClaimed(t)
-	end := scheduler.End{Message: m, State: scheduler.StateDelivered, Stream: "S", Sequence: c.claim,
+	end := scheduler.End{Message: m, State: message.StateDelivered, Stream: "S", Sequence: c.claim,
 		Uncertain: m.Mark.Uncertain}
-	c.must("finish", c.tl.Finish(c.ctx, m.UID.Bucket(crashBuckets), c.term, []scheduler.End{end}, c.now))
+	c.must(
+		"finish",
+		c.tl.Finish(c.ctx, m.UID.Bucket(crashBuckets), scheduler.Leader(c.term), []scheduler.End{end}, c.now),
+	)
 }
 
 func (c *crashes) giveBack(t *rapid.T) {
@@ -279,7 +290,10 @@ func (c *crashes) park(t *rapid.T) {
 }
 
 func (c *crashes) goBack(b scheduler.Back) {
-	c.must("return", c.tl.Return(c.ctx, b.UID.Bucket(crashBuckets), c.term, []scheduler.Back{b}, c.now))
+	c.must(
+		"return",
+		c.tl.Return(c.ctx, b.UID.Bucket(crashBuckets), scheduler.Leader(c.term), []scheduler.Back{b}, c.now),
+	)
 }
 
 // commitEntry is what a writer does with an entry; it may die before it deletes.
@@ -321,8 +335,8 @@ func (c *crashes) commitTwice(t *rapid.T) {
 	c.commitEntry(i, true)
 }
 
-// commitLate is the commit of what its writer has told a store that lost it since,
-// over a connection to the one before: it counts no more.
+// commitLate is the commit of what its writer has told a store that lost it since, over a connection to the one before:
+// it counts no more.
 func (c *crashes) commitLate(t *rapid.T) {
 	c.T = t
 	if len(c.late) == 0 {
@@ -359,7 +373,7 @@ func (c *crashes) drain(t *rapid.T) {
 
 func (c *crashes) drainAll() {
 	for b := range crashBuckets {
-		_, refused, err := journal.Drain(c.ctx, c.store, c.tl, b, 0, time.Minute, zerolog.Nop())
+		_, refused, err := drain(c.ctx, c.store, c.tl, b, 0, time.Minute, zerolog.Nop())
 		c.must("drain", err)
 		if refused > 0 {
 			c.Fatalf("the journal refused %d entries", refused)
@@ -378,8 +392,7 @@ func (c *crashes) committed() {
 	c.told = nil
 }
 
-// loseAll is a store that comes back empty: what the journal does not have is
-// lost, what was answered is not.
+// loseAll is a store that comes back empty: what the journal does not have is lost, what was answered is not.
 func (c *crashes) loseAll(t *rapid.T) {
 	c.T = t
 	c.tl = c.on.empty()
@@ -393,8 +406,8 @@ func (c *crashes) snapshot(t *rapid.T) {
 	c.older = &older{rollBack: c.on.snapshot(), told: slices.Clone(c.told)}
 }
 
-// rollBack is a store that comes back as it was: from an older file, or as a
-// replica that missed the last writes. What stood in its outbox stands there again.
+// rollBack is a store that comes back as it was: from an older file, or as a replica that missed the last writes. What
+// stood in its outbox stands there again.
 func (c *crashes) rollBack(t *rapid.T) {
 	c.T = t
 	if c.older == nil {
@@ -404,8 +417,7 @@ func (c *crashes) rollBack(t *rapid.T) {
 	c.lost(slices.Clone(c.older.told))
 }
 
-// lost is what follows when the store came back with less than it had, and with that
-// in its outbox.
+// lost is what follows when the store came back with less than it had, and with that in its outbox.
 func (c *crashes) lost(outbox []scheduler.Entry) {
 	c.late, c.told, c.claimed = append(c.late, c.told...), outbox, nil
 	kept := maps.Clone(c.durable)
@@ -439,8 +451,8 @@ func (c *crashes) recover() {
 	}
 }
 
-// noteDurable notes what the journal has of entries that a recovery has told: that
-// depends on when it drained the outbox.
+// noteDurable notes what the journal has of entries that a recovery has told: that depends on when it drained the
+// outbox.
 func (c *crashes) noteDurable(entries []scheduler.Entry) {
 	for _, e := range entries {
 		for _, change := range e.Changes {
@@ -479,16 +491,16 @@ func (c *crashes) check() {
 		}
 		found, err := c.tl.Find(c.ctx, scheduler.Ref{UID: m.UID})
 		c.must("find", err)
-		state := scheduler.StateNone
+		state := message.StateNone
 		if len(found) > 0 {
 			state = found[0].State
 		}
-		if c.answered[m.UID] && state == scheduler.StateNone {
+		if c.answered[m.UID] && state == message.StateNone {
 			if last := list[len(list)-1].State; !last.Ended() {
 				c.Fatalf("%s was answered, is %s in the journal, and is gone", m.UID, last)
 			}
 		}
-		if c.canceled[m.UID] && state != scheduler.StateNone && state != scheduler.StateCanceled {
+		if c.canceled[m.UID] && state != message.StateNone && state != message.StateCanceled {
 			c.Fatalf("%s was canceled for certain and is %s", m.UID, state)
 		}
 		if len(list) > 0 {
@@ -497,28 +509,27 @@ func (c *crashes) check() {
 	}
 }
 
-// checkStand holds what stands of a message, in the timeline and in the journal, to
-// its changes.
-func (c *crashes) checkStand(uid scheduler.UID, list []scheduler.Change, found []scheduler.Info) {
+// checkStand holds what stands of a message, in the timeline and in the journal, to its changes.
+func (c *crashes) checkStand(uid message.UID, list []scheduler.Change, found []message.Info) {
 	last, body, known := list[len(list)-1], []byte(nil), false
 	for _, change := range list {
 		if change.Message != nil {
 			body, known = change.Message.Body, true
 		}
 	}
-	records, err := c.store.Records(c.ctx, []scheduler.UID{uid})
+	records, err := c.store.Records(c.ctx, []message.UID{uid})
 	c.must("records", err)
 	if len(records) != 1 {
 		c.Fatalf("%s: %d records in the journal", uid, len(records))
 	}
-	stand := map[string]scheduler.Info{"journal": records[0].Info}
+	stand := map[string]message.Info{"journal": records[0].Info}
 	if len(found) > 0 {
 		stand["timeline"] = found[0]
 	}
 	for where, i := range stand {
 		state := last.State
-		if i.State == scheduler.StateInFlight { // a claim is no change
-			state = scheduler.StateInFlight
+		if i.State == message.StateInFlight { // a claim is no change
+			state = message.StateInFlight
 		}
 		if i.Version != last.Version || i.State != state || i.Due != last.Due {
 			c.Fatalf("%s is %s at version %d in the %s, due %d; want it %s at %d, due %d",
@@ -537,9 +548,9 @@ func exerciseCrashes(t *testing.T, open func(*testing.T, *scheduler.Recording) s
 	openStore func(*testing.T) journal.Store) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := &crashes{T: rt, ctx: t.Context(), store: openStore(t), now: schedulertest.Start, term: 1,
-			changes: map[scheduler.UID][]scheduler.Change{},
-			durable: map[scheduler.Recorded]bool{}, answered: map[scheduler.UID]bool{},
-			canceled: map[scheduler.UID]bool{}}
+			changes: map[message.UID][]scheduler.Change{},
+			durable: map[scheduler.Recorded]bool{}, answered: map[message.UID]bool{},
+			canceled: map[message.UID]bool{}}
 		c.clock = scheduler.NewClock(
 			scheduler.Local{Wall: func() time.Time { return c.now.Time() }, Mono: func() time.Duration {
 				return time.Duration(c.now) * time.Millisecond
@@ -581,8 +592,8 @@ func redisLine(t *testing.T, r *scheduler.Recording) server {
 
 func newRedisServer(t *testing.T, r *scheduler.Recording) *redisServer {
 	t.Helper()
-	// Its own type is hidden, so that a recovery does not close its connections: it may do so
-	// a second later, in the middle of another call.
+	// Its own type is hidden, so that a recovery does not close its connections: it may do so a second later, in the
+	// middle of another call.
 	rdb := struct{ redis.UniversalClient }{
 		timeline.Dial(timeline.DialConfig{Addrs: []string{lab.SharedRedis(t).Addr}, CallTimeout: 10 * time.Second}),
 	}
@@ -628,8 +639,8 @@ func (s *redisServer) wipe(t *testing.T) {
 	}
 }
 
-// snapshot returns what brings back the state of now, as a restart from an older
-// file or the promotion of a replica that lagged does: on another run.
+// snapshot returns what brings back the state of now, as a restart from an older file or the promotion of a replica
+// that lagged does: on another run.
 func (s *redisServer) snapshot(t *testing.T) (rollBack func()) {
 	t.Helper()
 	dumps := map[string]*redis.StringCmd{}
@@ -696,4 +707,11 @@ func TestCrashes_InMemory(t *testing.T) {
 func TestCrashes_OnRedisAndSQLite(t *testing.T) {
 	t.Parallel()
 	exerciseCrashes(t, redisLine, sqliteStore)
+}
+
+// drain drains a bucket's outbox.
+func drain(ctx context.Context, store journal.Store, tl scheduler.Mending, bucket int, age message.Milli,
+	timeout time.Duration, log zerolog.Logger) (drained, refused int, err error) {
+	r := &journal.Reconciler{Store: store, Timeline: tl, Timeout: timeout, Log: log}
+	return r.Drain(ctx, bucket, age)
 }

@@ -6,12 +6,13 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
-// What is dead waits for somebody to deal with it, however long ago it died: a
-// Redis that was lost has it again, whole, and a comparison misses it.
+// What is dead waits for somebody to deal with it, however long ago it died: a Redis that was lost has it again, whole,
+// and a comparison misses it.
 func TestRecovery_BringsBackWhatDiedLongAgo(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -21,21 +22,27 @@ func TestRecovery_BringsBackWhatDiedLongAgo(t *testing.T) {
 		t.Fatal(err)
 	}
 	recoverBy(t, i.tl, store, 1)
-	const longAgo = scheduler.Milli(1_600_000_000_000)
+	const longAgo = message.Milli(1_600_000_000_000)
 	m := schedulertest.Message(1, schedulertest.DueIn(-time.Hour), schedulertest.Named("order"),
 		schedulertest.Content("charge"))
 	var err error
-	if m.UID, err = scheduler.IntakeUID(1, time.Now(), m.ID, m.Key); err != nil { // accepted today
+	if m.UID, err = message.IntakeUID(1, time.Now(), m.ID, m.Key); err != nil { // accepted today
 		t.Fatal(err)
 	}
 	i.pushed(t, m)
-	claim := scheduler.Claim{Term: 1, Number: 1, Now: schedulertest.Start, Limit: 10, Bytes: 1 << 20}
+	claim := scheduler.Claim{
+		Holder: scheduler.Leader(1),
+		Number: 1,
+		Now:    schedulertest.Start,
+		Limit:  10,
+		Bytes:  1 << 20,
+	}
 	got, err := i.tl.Claim(ctx, 0, claim)
 	if err != nil || len(got.Messages) != 1 {
 		t.Fatalf("claim: %+v, %v", got, err)
 	}
-	if err := i.tl.Finish(ctx, 0, 1, []scheduler.End{
-		{Message: got.Messages[0], State: scheduler.StateDead, Reason: "refused"}}, longAgo); err != nil {
+	if err := i.tl.Finish(ctx, 0, scheduler.Leader(1), []scheduler.End{
+		{Message: got.Messages[0], State: message.StateDead, Reason: "refused"}}, longAgo); err != nil {
 		t.Fatal(err)
 	}
 	if err := i.writer.Await(ctx, []scheduler.Recorded{{UID: m.UID, Version: 2}}); err != nil {
@@ -69,16 +76,16 @@ func TestRecovery_BringsBackWhatDiedLongAgo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	v := &journal.Verifier{Store: store, Timeline: i.tl, Buckets: 1, Clock: scheduler.NewClock(scheduler.System()),
+	v := &journal.Reconciler{Store: store, Timeline: i.tl, Buckets: 1, Clock: scheduler.NewClock(scheduler.System()),
 		Timeout: 5 * time.Second, Address: func() string {
 			return ""
 		}}
-	report, err := v.Run(ctx, scheduler.VerifyRequest{Repair: true}, nil)
+	report, err := v.Verify(ctx, scheduler.VerifyRequest{Repair: true}, nil)
 	if err != nil || report.Found[scheduler.MissingInStore] != 1 || report.Repaired != 1 {
 		t.Fatalf("verify: %+v, %v", report, err)
 	}
 	wantDead("after the repair")
-	if report, err = v.Run(ctx, scheduler.VerifyRequest{}, nil); err != nil || len(report.Differences) > 0 ||
+	if report, err = v.Verify(ctx, scheduler.VerifyRequest{}, nil); err != nil || len(report.Differences) > 0 ||
 		report.InStore != 1 || report.InJournal != 1 {
 		t.Fatalf("verify again: %+v, %v", report, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 )
@@ -32,7 +33,7 @@ func TestRestore_ReadsTheQuarantineOnce(t *testing.T) {
 		later := schedulertest.DueIn(3 * time.Hour)
 		var n atomic.Int64
 		a.line = counted{a.line, &n}
-		apart := func(m *scheduler.Message) { // its end is what the journal lacks, and the store has forgotten
+		apart := func(m *message.Message) { // its end is what the journal lacks, and the store has forgotten
 			a.push(m)
 			if _, err := a.drain(); err != nil {
 				a.Fatal(err)
@@ -51,7 +52,7 @@ func TestRestore_ReadsTheQuarantineOnce(t *testing.T) {
 		for i := range 2500 {
 			m := schedulertest.Message(1000+i, later)
 			changes = append(changes,
-				scheduler.Change{UID: m.UID, Version: 2, State: scheduler.StateWaiting, Due: m.Due + 1,
+				scheduler.Change{UID: m.UID, Version: 2, State: message.StateWaiting, Due: m.Due + 1,
 					At: a.now, Message: m})
 		}
 		for some := range slices.Chunk(changes, 500) {
@@ -63,7 +64,7 @@ func TestRestore_ReadsTheQuarantineOnce(t *testing.T) {
 			a.Fatal(err)
 		}
 		pages := 0
-		r := &journal.Restorer{Store: a.store.Store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock,
+		r := &journal.Reconciler{Store: a.store.Store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock,
 			Timeout: time.Minute,
 			Log:     zerolog.Nop(), At: func(string) {
 				if pages++; pages > 1 {
@@ -75,7 +76,7 @@ func TestRestore_ReadsTheQuarantineOnce(t *testing.T) {
 					a.Fatal(err)
 				}
 			}}
-		report, err := r.Run(a.Context(), scheduler.RestoreRequest{Overdue: true}, nil)
+		report, err := r.Restore(a.Context(), scheduler.RestoreRequest{Overdue: true}, nil)
 		a.must("restore", err)
 		if pages < 3 || n.Load() != first+1 || report.Added != len(changes) {
 			a.Errorf("%d pages, %d entries were read, %+v", pages, n.Load(), report)

@@ -4,53 +4,41 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Drain commits a bucket's entries that are at least age old and removes them. It
-// returns how many changes it committed, and of how many entries the journal refused
-// some for good. Nothing stands behind those: where the journal refuses the content
-// of a change it gets the bare state, and what it refuses even so is quarantined, as
-// is an entry that cannot be read. Entries for which the quarantine has no room stay,
-// and those that a newer tarry wrote, for one that knows their form: the error is
-// ErrQuarantineFull or ErrNewer once all others are drained.
-func Drain(ctx context.Context, store Store, tl scheduler.Mending, bucket int, age scheduler.Milli,
-	timeout time.Duration, log zerolog.Logger) (drained, refused int, err error) {
-	d := &drain{store: store, tl: tl, bucket: bucket, timeout: timeout, log: log}
+// Drain commits a bucket's entries that are at least age old and removes them. It returns how many changes it
+// committed, and how many entries had changes that the journal refused for good. Those do not block the entries behind
+// them: if the journal refuses the content of a change, Drain writes the bare state, and if it refuses even that, Drain
+// quarantines the entry, as it does an entry that cannot be read. Entries for which the quarantine has no room stay in
+// the outbox, and so do entries that a newer tarry wrote, for an instance that knows their form. Drain then returns
+// ErrQuarantineFull or ErrNewer after it has drained all others.
+func (r *Reconciler) Drain(ctx context.Context, bucket int, age message.Milli) (drained, refused int, err error) {
+	d := &drain{Reconciler: r, bucket: bucket}
 	err = d.run(ctx, age)
 	return d.drained, d.refused, err
 }
 
-// drain is one run through a bucket's outbox.
+// drain is one pass through a bucket's outbox.
 type drain struct {
-	store   Store
-	tl      scheduler.Mending
-	bucket  int
-	timeout time.Duration
-	log     zerolog.Logger
+	*Reconciler
+	bucket int
 
 	drained, refused, stay int
-	newer                  error   // why an entry stays that a newer tarry wrote
-	number                 uint64  // of the entries that are being committed
-	aside                  []aside // for the end of the run
+	newer                  error   // why an entry of a newer tarry stays
+	number                 uint64  // of the entries being committed
+	aside                  []aside // for the end of the pass
 }
 
-func (d *drain) run(ctx context.Context, age scheduler.Milli) error {
-	for after := ""; ; {
-		call, cancel := context.WithTimeout(ctx, d.timeout)
-		entries, err := d.tl.Unwritten(call, d.bucket, after, age, drainEntries, commitBytes)
-		cancel()
+func (d *drain) run(ctx context.Context, age message.Milli) error {
+	for entries, err := range d.unwritten(ctx, d.bucket, age) {
 		if err != nil {
-			return fmt.Errorf("read the outbox: %w", err)
+			return err
 		}
-		if len(entries) == 0 {
-			break
-		}
-		after = entries[len(entries)-1].ID
 		for len(entries) > 0 {
 			n := together(entries)
 			if err := d.some(ctx, entries[:n]); err != nil {
@@ -71,8 +59,7 @@ func (d *drain) run(ctx context.Context, age scheduler.Milli) error {
 	return nil
 }
 
-// together is how many entries, from the first, go into one commit. A damaged one
-// goes alone.
+// together returns how many entries, from the first, go into one commit. A damaged entry goes alone.
 func together(entries []scheduler.Entry) int {
 	rows := 0
 	for n := range entries {
@@ -86,8 +73,7 @@ func together(entries []scheduler.Entry) int {
 	return len(entries)
 }
 
-// some commits a few entries, one by one where the journal refuses them together. A
-// damaged one comes alone.
+// some commits a few entries, one by one if the journal refuses them together. A damaged entry comes alone.
 func (d *drain) some(ctx context.Context, entries []scheduler.Entry) error {
 	var changes []scheduler.Change
 	d.number = 0
@@ -139,32 +125,29 @@ func (d *drain) write(ctx context.Context, changes []scheduler.Change) error {
 	if d.number > 0 {
 		fences[d.bucket] = d.number
 	}
-	call, cancel := context.WithTimeout(ctx, d.timeout)
-	defer cancel()
-	if err := d.store.Write(call, fences, changes); err != nil {
+	err := within(ctx, d.Timeout, func(ctx context.Context) error { return d.Store.Write(ctx, fences, changes) })
+	if err != nil {
 		return fmt.Errorf("write %d changes: %w", len(changes), err)
 	}
 	return nil
 }
 
-// written removes entries that are committed.
+// written removes committed entries from the outbox.
 func (d *drain) written(ctx context.Context, entries []scheduler.Entry) error {
-	call, cancel := context.WithTimeout(ctx, d.timeout)
-	defer cancel()
-	if err := d.tl.Written(call, d.bucket, entries); err != nil {
+	err := within(ctx, d.Timeout, func(ctx context.Context) error { return d.Timeline.Written(ctx, d.bucket, entries) })
+	if err != nil {
 		return fmt.Errorf("remove %d committed entries: %w", len(entries), err)
 	}
 	return nil
 }
 
-// refusedReason is what the history says of a change whose own words and content
-// the journal refused.
+// refusedReason is the reason in the history of a change whose own reason and content the journal refused.
 const refusedReason = "the journal refused the content of this change"
 
-// salvage commits what it can of changes that may be refused together: so one costs
-// the others nothing. Of what is refused by itself it commits the bare state, without
-// any text and content: what ends is known to have ended, and what was accepted so is
-// not restored. It returns those that are refused even so, and why.
+// salvage commits as many as it can of changes that may be refused together, so that a refused change costs the others
+// nothing. If a single change is refused, salvage commits its bare state, without any text or content: so the journal
+// knows of an end, and does not restore a message accepted this way. It returns the changes that are refused even so,
+// and why.
 func (d *drain) salvage(ctx context.Context, changes []scheduler.Change) (lost []scheduler.Change, why, err error) {
 	if err := d.write(ctx, changes); !refused(err) {
 		return nil, nil, err
@@ -189,8 +172,171 @@ func (d *drain) salvage(ctx context.Context, changes []scheduler.Change) (lost [
 	} else if err != nil {
 		return nil, nil, err
 	}
-	d.log.Error().Str("why", refusal(why)).Str("uid", string(c.UID)).Uint64("version", c.Version).
+	d.Log.Error().Str("why", refusal(why)).Str("uid", string(c.UID)).Uint64("version", c.Version).
 		Str("state", c.State.String()).Int("bucket", d.bucket).
 		Msg("the journal refuses a change for good; it gets the bare state")
 	return nil, nil, nil
 }
+
+// aside is an entry that the journal cannot hold.
+type aside struct {
+	scheduler.Quarantined
+	made []message.Milli // when the change of each message was made
+}
+
+// setAside keeps an entry that the journal cannot hold, because of the changes in lost, until the pass has drained all
+// others.
+func (d *drain) setAside(e *scheduler.Entry, why string, lost []scheduler.Change) {
+	if len(d.aside) == scheduler.MaxQuarantined { // no quarantine has room for more
+		d.stay++
+		return
+	}
+	a := aside{Quarantined: scheduler.Quarantined{Bucket: d.bucket, Number: e.Number, ID: e.ID, Reason: why}}
+	for i := range lost {
+		a.UIDs, a.made = append(a.UIDs, lost[i].UID), append(a.made, lost[i].At)
+	}
+	d.aside = append(d.aside, a)
+}
+
+// quarantine quarantines the entries that were set aside. Before that it writes the current states of their messages to
+// the journal: once an entry is gone, the timeline may forget ends. It comes last, and writes no change that another
+// entry of the outbox holds: the journal accepts each change once, and the entry holds more of it than the timeline.
+func (d *drain) quarantine(ctx context.Context) error {
+	if len(d.aside) == 0 {
+		return nil
+	}
+	stands, own := map[message.UID]scheduler.Stand{}, map[string]bool{}
+	for i := range d.aside {
+		some, err := d.versions(ctx, d.bucket, d.aside[i].UIDs)
+		if err != nil {
+			return err
+		}
+		maps.Copy(stands, some)
+		own[d.aside[i].ID] = true
+	}
+	coming, err := d.onTheWay(ctx, d.bucket, stands, own)
+	if err != nil {
+		return err
+	}
+	for i := range d.aside {
+		a := &d.aside[i]
+		d.number, a.Known = a.Number, len(a.UIDs) > 0
+		for n, uid := range a.UIDs {
+			known, err := d.catchUp(ctx, uid, stands[uid].Version, coming, a.made[n])
+			if err != nil {
+				return err
+			}
+			a.Known = a.Known && known
+		}
+		if err := d.move(ctx, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onTheWay returns the changes of messages in stands that are in a bucket's outbox, except in the entries but. Changes
+// that left the outbox after stands was read are in the journal.
+func (r *Reconciler) onTheWay(ctx context.Context, bucket int, stands map[message.UID]scheduler.Stand,
+	but map[string]bool) (map[change]bool, error) {
+	found := map[change]bool{}
+	for entries, err := range r.unwritten(ctx, bucket, 0) {
+		if err != nil {
+			return nil, err
+		}
+		for i := range entries {
+			if but[entries[i].ID] {
+				continue
+			}
+			for _, c := range entries[i].Changes {
+				if stands[c.UID].Version > 0 {
+					found[change{c.UID, c.Version}] = true
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+// catchUp writes the state of a message at this version, under the latest version that is not on its way to the
+// journal: the changes on their way apply after it. If the journal already has that version, only the content is
+// written, which the lost change may have held. made is when the lost change was made. catchUp reports whether the
+// journal then knows the message's state.
+func (d *drain) catchUp(ctx context.Context, uid message.UID, version uint64, coming map[change]bool,
+	made message.Milli) (known bool, err error) {
+	if version == 0 { // the stored record is damaged too, or gone
+		return false, nil
+	}
+	last := version
+	for last > 0 && coming[change{uid, last}] {
+		last--
+	}
+	if last == 0 {
+		return true, nil
+	}
+	call, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	found, err := d.Timeline.Find(call, scheduler.Ref{UID: uid})
+	switch {
+	case errors.Is(err, scheduler.ErrUnavailable), errors.Is(err, scheduler.ErrOutcomeUnknown),
+		errors.Is(err, scheduler.ErrStaleTerm), err != nil && call.Err() != nil:
+		return false, fmt.Errorf("look at %s: %w", uid, err)
+	case err != nil || len(found) == 0: // damaged, or gone
+		return false, nil
+	}
+	now := asItStands(&found[0])
+	now.At, now.Bucket, now.Reason = made, d.bucket, "what led here is lost"
+	if ended := found[0].EndedAt; ended > 0 {
+		now.At = ended
+	}
+	if now.Version > last {
+		if now.Message == nil {
+			return true, nil // its end is on the way
+		}
+		now.Version, now.State, now.At, now.Kind, now.Other = last, message.StateWaiting, made, 0, ""
+	}
+	lost, _, err := d.salvage(ctx, []scheduler.Change{now})
+	return len(lost) == 0, err
+}
+
+// move moves an entry from the outbox to the quarantine.
+func (d *drain) move(ctx context.Context, a *aside) error {
+	a.At = message.Milli(time.Now().UnixMilli())
+	err := within(ctx, d.Timeout, func(ctx context.Context) error { return d.Timeline.Quarantine(ctx, a.Quarantined) })
+	switch {
+	case errors.Is(err, scheduler.ErrQuarantineFull):
+		d.stay++
+	case err != nil:
+		return fmt.Errorf("quarantine an entry: %w", err)
+	default:
+		d.refused++
+		d.Log.Error().Str("why", a.Reason).Strs("uids", words(a.UIDs)).Bool("known", a.Known).
+			Str("entry", a.ID).Int("bucket", d.bucket).
+			Msg("an entry of the outbox is quarantined: the journal lacks its changes")
+	}
+	return nil
+}
+
+func words(uids []message.UID) []string {
+	all := make([]string, len(uids))
+	for i, uid := range uids {
+		all[i] = string(uid)
+	}
+	return all
+}
+
+// asItStands returns what the timeline knows of a message as a change for the journal.
+func asItStands(i *message.Info) scheduler.Change {
+	c := scheduler.Change{UID: i.UID, Version: i.Version, State: i.State, Kind: i.Kind, Other: i.Other,
+		Due: i.Due, Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals}
+	if i.State == message.StateInFlight {
+		c.State = message.StateWaiting // in flight is not a state of the journal
+	}
+	if withContent(i.State) {
+		c.Message = &i.Message
+	}
+	return c
+}
+
+// withContent reports whether the timeline still has the content of a message in state s.
+func withContent(s message.State) bool { return !s.Ended() || s == message.StateDead }

@@ -9,71 +9,65 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// DrainerConfig is what a Drainer is made of.
+// DrainerConfig configures a Drainer.
 type DrainerConfig struct {
-	Store    Store
-	Timeline scheduler.Mending
-	Buckets  int
-	Clock    *scheduler.Clock
-	// Duty reports whether it falls to this instance to drain: it leads, or nobody
-	// does.
+	Reconciler *Reconciler
+	// Duty reports whether this instance must drain: it leads, or no instance does.
 	Duty func(ctx context.Context) bool
 	// Keep is how long ended messages stay in the journal, 0 for ever.
 	Keep       time.Duration
-	Timeout    time.Duration
-	Log        zerolog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Drainer reads from the start of the outbox what no writer committed in time,
-// commits it, measures the lag, and prunes.
+// Drainer reads the entries that no writer committed in time from the start of the outbox, commits them, measures the
+// lag, and prunes.
 type Drainer struct {
 	cfg     DrainerConfig
-	log     zerolog.Logger
+	both    *Reconciler
 	metrics *drainMetrics
 }
 
 const (
 	drainPause = 250 * time.Millisecond
 	// drainAge is how old an entry must be: longer than its writer keeps it.
-	drainAge     = scheduler.Milli(1000)
+	drainAge     = message.Milli(1000)
 	drainEntries = 256
 	lagPause     = time.Second
 	fullPause    = time.Minute
 	prunePause   = 10 * time.Second
-	// pruneBatch and pruneRest throttle the pruning: so many messages, then a rest.
+	// pruneBatch and pruneRest throttle the pruning: a batch of messages, then a rest.
 	pruneBatch = 500
 	pruneRest  = 100 * time.Millisecond
 )
 
-// NewDrainer builds a Drainer; Run must run.
+// NewDrainer builds a Drainer. Run must be running for it to drain.
 func NewDrainer(cfg DrainerConfig) *Drainer {
-	return &Drainer{cfg: cfg, log: cfg.Log, metrics: newDrainMetrics(cfg.Registerer)}
+	return &Drainer{cfg: cfg, both: cfg.Reconciler, metrics: newDrainMetrics(cfg.Registerer)}
 }
 
 // Run drains until ctx ends.
 func (d *Drainer) Run(ctx context.Context) error {
-	var telling sync.WaitGroup
-	telling.Go(func() { // by itself: a journal that hangs is when the lag matters
+	var measuring sync.WaitGroup
+	measuring.Go(func() { // separately: the lag matters most while the journal hangs
 		for ctx.Err() == nil {
-			d.tell(ctx)
+			d.measure(ctx)
 			pause(ctx, lagPause)
 		}
 	})
-	defer telling.Wait()
+	defer measuring.Wait()
 	var pruned time.Time
 	said := undrained{why: map[int]string{}, full: map[int]time.Time{}}
 	for ctx.Err() == nil {
 		if d.cfg.Duty(ctx) {
-			for bucket := range d.cfg.Buckets {
+			for bucket := range d.both.Buckets {
 				err := d.drain(ctx, bucket)
 				if ctx.Err() == nil && said.news(bucket, err) {
-					d.log.Warn().Err(err).Int("bucket", bucket).Msg("outbox not drained")
+					d.both.Log.Warn().Err(err).Int("bucket", bucket).Msg("outbox not drained")
 				}
 			}
 			if d.cfg.Keep > 0 && time.Since(pruned) >= prunePause {
@@ -86,15 +80,14 @@ func (d *Drainer) Run(ctx context.Context) error {
 	return nil
 }
 
-// undrained remembers what was logged of buckets that were not drained.
+// undrained remembers what was logged about buckets that were not drained.
 type undrained struct {
 	why  map[int]string // of each bucket, at its last turn
 	full map[int]time.Time
 }
 
-// news reports whether why a bucket was not drained is to be logged: a reason once, for
-// all buckets that share it, until it changes or ends; that a quarantine is full again
-// every fullPause, since somebody must empty it.
+// news reports whether to log why a bucket was not drained. A reason is logged once for all buckets that share it,
+// until it changes or ends. A full quarantine is logged again every fullPause, since an operator must empty it.
 func (u *undrained) news(bucket int, err error) bool {
 	if err == nil || errors.Is(err, scheduler.ErrUncertified) {
 		delete(u.why, bucket)
@@ -109,7 +102,7 @@ func (u *undrained) news(bucket int, err error) bool {
 		return true
 	}
 	why := err.Error()
-	if errors.Is(err, scheduler.ErrUnavailable) { // whose words name another port each time
+	if errors.Is(err, scheduler.ErrUnavailable) { // its text names another port each time
 		why = scheduler.ErrUnavailable.Error()
 	}
 	known := slices.Contains(slices.Collect(maps.Values(u.why)), why)
@@ -117,26 +110,26 @@ func (u *undrained) news(bucket int, err error) bool {
 	return !known
 }
 
-// drain commits what is old enough in one bucket.
+// drain commits the entries of one bucket that are old enough.
 func (d *Drainer) drain(ctx context.Context, bucket int) error {
-	n, refused, err := Drain(ctx, d.cfg.Store, d.cfg.Timeline, bucket, drainAge, d.cfg.Timeout, d.log)
+	n, refused, err := d.both.Drain(ctx, bucket, drainAge)
 	d.metrics.drained.Add(float64(n))
 	d.metrics.refused.Add(float64(refused))
 	return err
 }
 
-// tell measures the lag.
-func (d *Drainer) tell(ctx context.Context) {
-	call, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+// measure measures the lag.
+func (d *Drainer) measure(ctx context.Context) {
+	call, cancel := context.WithTimeout(ctx, d.both.Timeout)
 	defer cancel()
-	lags, err := d.cfg.Timeline.Lags(call)
+	lags, err := d.both.Timeline.Lags(call)
 	if err != nil {
-		return // the store's own state is told elsewhere
+		return // health logs that the store does not answer
 	}
 	sum := TotalLag(lags)
 	age := 0.0
 	if sum.Oldest > 0 {
-		age = max(d.cfg.Clock.Now().Sub(sum.Oldest.Time()).Seconds(), 0)
+		age = max(d.both.Clock.Now().Sub(sum.Oldest.Time()).Seconds(), 0)
 	}
 	d.metrics.changes.Set(float64(sum.Changes))
 	d.metrics.bytes.Set(float64(sum.Bytes))
@@ -144,7 +137,7 @@ func (d *Drainer) tell(ctx context.Context) {
 	d.metrics.quarantined.Set(float64(sum.Quarantined))
 }
 
-// TotalLag is the lag of all buckets together.
+// TotalLag returns the lag of all buckets together.
 func TotalLag(lags []scheduler.Lag) (sum scheduler.Lag) {
 	for _, l := range lags {
 		sum.Entries += l.Entries
@@ -158,19 +151,47 @@ func TotalLag(lags []scheduler.Lag) (sum scheduler.Lag) {
 	return sum
 }
 
-// prune deletes what ended long ago, a little at a time.
+// prune deletes messages that ended long ago, a few at a time.
 func (d *Drainer) prune(ctx context.Context) {
-	before := d.cfg.Clock.Milli().Add(-d.cfg.Keep)
+	before := d.both.Clock.Milli().Add(-d.cfg.Keep)
 	for until := time.Now().Add(prunePause); time.Now().Before(until) && ctx.Err() == nil; {
-		call, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
-		n, err := d.cfg.Store.Prune(call, before, pruneBatch)
+		call, cancel := context.WithTimeout(ctx, d.both.Timeout)
+		n, err := d.both.Store.Prune(call, before, pruneBatch)
 		cancel()
 		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, scheduler.ErrUnavailable) {
-			d.log.Warn().Err(err).Msg("journal not pruned")
+			d.both.Log.Warn().Err(err).Msg("journal not pruned")
 		}
 		if err != nil || n < pruneBatch {
 			return
 		}
 		pause(ctx, pruneRest)
 	}
+}
+
+type drainMetrics struct {
+	drained, refused                    prometheus.Counter
+	changes, bytes, oldest, quarantined prometheus.Gauge
+}
+
+func newDrainMetrics(r prometheus.Registerer) *drainMetrics {
+	m := &drainMetrics{
+		drained: prometheus.NewCounter(prometheus.CounterOpts{Name: "tarry_journal_drained_total",
+			Help: "Changes that this instance read back from the outbox and committed."}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{Name: "tarry_journal_refused_total",
+			Help: "Outbox entries with a change that the journal refuses for good: it got the bare state, " +
+				"or the entry is quarantined."}),
+		changes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tarry_journal_lag_changes",
+			Help: "Changes in the outbox that are not in the journal yet: what losing Redis now could lose."}),
+		bytes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tarry_journal_lag_bytes",
+			Help: "Bytes of the outbox that are not in the journal yet."}),
+		oldest: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tarry_journal_lag_seconds",
+			Help: "Age of the oldest change that is not in the journal yet."}),
+		quarantined: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tarry_journal_quarantined",
+			Help: "Outbox entries that the journal could not hold and that stand apart in the store: tarry verify " +
+				"lists them."}),
+	}
+	if r != nil {
+		r.MustRegister(m.drained, m.refused, m.changes, m.bytes, m.oldest, m.quarantined)
+	}
+	return m
 }

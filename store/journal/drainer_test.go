@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
@@ -25,7 +26,7 @@ type ailing struct {
 	why func(bucket int) error
 }
 
-func (a *ailing) Unwritten(_ context.Context, bucket int, _ string, _ scheduler.Milli, _,
+func (a *ailing) Unwritten(_ context.Context, bucket int, _ string, _ message.Milli, _,
 	_ int) ([]scheduler.Entry, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -53,10 +54,9 @@ func TestDrainer_SaysOnceWhyItDoesNotDrain(t *testing.T) {
 		}
 		well := func(int) error { return nil }
 		line.becomes(away)
-		d := journal.NewDrainer(journal.DrainerConfig{Timeline: line, Buckets: 16, Duty: func(context.Context) bool {
-			return true
-		},
-			Timeout: time.Second, Log: zerolog.New(&log), Registerer: prometheus.NewRegistry()})
+		d := journal.NewDrainer(journal.DrainerConfig{
+			Reconciler: &journal.Reconciler{Timeline: line, Buckets: 16, Timeout: time.Second, Log: zerolog.New(&log)},
+			Duty:       func(context.Context) bool { return true }, Registerer: prometheus.NewRegistry()})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- d.Run(ctx) }()

@@ -11,26 +11,24 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// ErrUnfit: the database is not what tarry needs (its schema, its namespace, its
-// settings, its version), or the DSN is wrong. Retrying does not help; somebody
-// has to act, and the error says what to do.
+// ErrUnfit means that the database is not what tarry needs (its schema, its namespace, its settings, its version), or
+// that the DSN is wrong. Retrying does not help: an operator must act, and the error says what to do.
 var ErrUnfit = errors.New("the journal's database is unfit")
 
-// Which part did not answer an operation on many that asks several. Both are scheduler.ErrUnavailable too; the
-// timeline's own errors are that alone.
+// The part that did not answer, in operations that ask several parts. Both errors are also scheduler.ErrUnavailable;
+// the timeline's own errors are only that.
 var (
 	ErrNoDatabase = fmt.Errorf("%w: the journal does not answer", scheduler.ErrUnavailable)
 	ErrNoBroker   = fmt.Errorf("%w: nats does not answer", scheduler.ErrUnavailable)
 )
 
-// errRow: a row that no database can take, found before it was sent.
+// errRow marks a row that no database can accept, found before it was sent.
 var errRow = errors.New("a change that cannot be written")
 
-// Retryable reports whether the same call may succeed later: the database is away,
-// busy, full, read-only, or refuses us for a reason that lies with it. Only what
-// the rows themselves cause is permanent, and ErrFenced, and ErrUnfit, and what the
-// timeline cannot read. What is not known counts as retryable: to wait loses nothing,
-// to give up would.
+// Retryable reports whether the same call may succeed later: the database is unreachable, busy, full, read-only, or
+// refuses the call for a reason of its own. Permanent errors are those that the rows themselves cause, ErrFenced,
+// ErrUnfit, and records that the timeline cannot read. An unknown error counts as retryable: waiting loses nothing,
+// giving up would.
 func Retryable(err error) bool {
 	if err == nil || errors.Is(err, scheduler.ErrFenced) || errors.Is(err, ErrUnfit) || errors.Is(err, errRow) ||
 		errors.Is(err, scheduler.ErrUnreadable) {
@@ -51,14 +49,13 @@ func Retryable(err error) bool {
 	return true
 }
 
-// refused reports whether the journal takes the rows themselves for good not: somebody
-// else's rows may do, and a database that is away or unfit is no fault of theirs.
+// refused reports whether the journal refuses the rows themselves for good. Other rows may be accepted. A database that
+// is unreachable or unfit does not refuse rows.
 func refused(err error) bool {
 	return err != nil && !Retryable(err) && !errors.Is(err, scheduler.ErrFenced) && !errors.Is(err, ErrUnfit)
 }
 
-// refusal is why the rows were refused, without any words of the database: they may
-// quote what is in a body.
+// refusal returns why the rows were refused, without the database's own text, which may quote a body.
 func refusal(err error) string {
 	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return fmt.Sprintf("SQL error %d (%s)", my.Number, my.SQLState[:])
@@ -69,8 +66,8 @@ func refusal(err error) string {
 	return "the change itself"
 }
 
-// rowsFault reports whether MySQL or MariaDB refused the data itself: SQLSTATE
-// class 22 (data exception) or 23 (constraint), and those whose class says less.
+// rowsFault reports whether MySQL or MariaDB refused the data itself: SQLSTATE class 22 (data exception) or 23
+// (constraint), or one of the numbers below, whose class is less specific.
 func rowsFault(e *mysql.MySQLError) bool {
 	switch string(e.SQLState[:2]) {
 	case "22", "23":

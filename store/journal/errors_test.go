@@ -13,6 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
@@ -67,19 +68,19 @@ func TestRetryable_BlamesRowsForNothingElse(t *testing.T) {
 func TestWrite_RefusesWhatNoDatabaseTakes(t *testing.T) {
 	inEach(t, func(t *testing.T, dsn string) {
 		s := open(t, dsn)
-		good, err := scheduler.IntakeUID(1, scheduler.Milli(1_900_000_000_000).Time(), "", "")
+		good, err := message.IntakeUID(1, message.Milli(1_900_000_000_000).Time(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range []scheduler.Change{{UID: "", Version: 1}, {UID: "t-ÄÄÄÄÄÄÄÄ", Version: 1},
 			{UID: good + "0", Version: 1}, {UID: good}} {
 			err := s.Write(t.Context(), nil,
-				[]scheduler.Change{{UID: good, Version: 1, State: scheduler.StateWaiting}, c})
+				[]scheduler.Change{{UID: good, Version: 1, State: message.StateWaiting}, c})
 			if err == nil || journal.Retryable(err) {
 				t.Errorf("%q at version %d: got %v, want an error for good", c.UID, c.Version, err)
 			}
 		}
-		if found, err := s.Versions(t.Context(), []scheduler.UID{good}); err != nil || len(found) != 0 {
+		if found, err := s.Versions(t.Context(), []message.UID{good}); err != nil || len(found) != 0 {
 			t.Errorf("versions %v, %v; want none", found, err)
 		}
 	})

@@ -18,25 +18,26 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
 // life is what happens to the n-th message: accepted, returned, delivered.
 func life(t testing.TB, n int) []scheduler.Change {
 	t.Helper()
-	m := &scheduler.Message{Topic: "orders", ID: fmt.Sprintf("order-%d", n), Body: fmt.Appendf(nil, "body %d", n),
+	m := &message.Message{Topic: "orders", ID: fmt.Sprintf("order-%d", n), Body: fmt.Appendf(nil, "body %d", n),
 		Due: 1_900_000_000_000, Attempt: 1}
-	uid, err := scheduler.IntakeUID(uint64(n), scheduler.Milli(1_890_000_000_000+n).Time(), m.ID, "")
+	uid, err := message.IntakeUID(uint64(n), message.Milli(1_890_000_000_000+n).Time(), m.ID, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.UID = uid
-	c := scheduler.Change{UID: uid, Version: 1, State: scheduler.StateWaiting, At: m.Due - 9, Due: m.Due, Message: m,
+	c := scheduler.Change{UID: uid, Version: 1, State: message.StateWaiting, At: m.Due - 9, Due: m.Due, Message: m,
 		Instance: "test"}
 	back, end := c, c
 	back.Version, back.At, back.Message, back.Uncertain, back.Refusals = 2, m.Due, nil, true, 1
 	end.Version, end.At, end.Message, end.State, end.Uncertain, end.Refusals = 3, m.Due+1, nil,
-		scheduler.StateDelivered, true, 1
+		message.StateDelivered, true, 1
 	return []scheduler.Change{c, back, end}
 }
 
@@ -55,11 +56,11 @@ func wantLives(t *testing.T, s *journal.SQL, n int) {
 	t.Helper()
 	for i := range n {
 		l := life(t, i)
-		records, err := s.Records(t.Context(), []scheduler.UID{l[0].UID})
+		records, err := s.Records(t.Context(), []message.UID{l[0].UID})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(records) != 1 || records[0].Version != 3 || records[0].State != scheduler.StateDelivered ||
+		if len(records) != 1 || records[0].Version != 3 || records[0].State != message.StateDelivered ||
 			records[0].Content != 1 || string(records[0].Body) != string(l[0].Message.Body) {
 			t.Fatalf("message %d is %+v", i, records)
 		}
@@ -73,9 +74,8 @@ func wantLives(t *testing.T, s *journal.SQL, n int) {
 	}
 }
 
-// writeLives writes the lives of n messages by several writers, in batches that
-// overlap and whose order is the writer's own, and calls half when half of it is
-// written.
+// writeLives writes the lives of n messages by several writers, in batches that overlap and whose order is the writer's
+// own, and calls half when half of it is written.
 func writeLives(t *testing.T, s *journal.SQL, n int, half func()) {
 	t.Helper()
 	const writers = 6
@@ -167,7 +167,7 @@ func TestSQLite_KeepsDeadlinesWhileAnotherProcessWrites(t *testing.T) {
 	if err := s.Write(ctx, nil, life(t, 0)); !errors.Is(err, context.DeadlineExceeded) || !journal.Retryable(err) {
 		t.Fatalf("got %v, want the deadline", err)
 	}
-	if _, err := s.Versions(t.Context(), []scheduler.UID{life(t, 0)[0].UID}); err != nil {
+	if _, err := s.Versions(t.Context(), []message.UID{life(t, 0)[0].UID}); err != nil {
 		t.Fatalf("a reader waits too: %v", err)
 	}
 	if _, err := other.Exec("COMMIT"); err != nil {
@@ -179,8 +179,8 @@ func TestSQLite_KeepsDeadlinesWhileAnotherProcessWrites(t *testing.T) {
 	wantLives(t, s, 1)
 }
 
-// TestSQLite_KeepsWhatItAnsweredWhenKilled runs itself as a process that writes
-// one message after another and tells of each, and kills it.
+// TestSQLite_KeepsWhatItAnsweredWhenKilled runs itself as a process that writes one message after another and tells of
+// each, and kills it.
 func TestSQLite_KeepsWhatItAnsweredWhenKilled(t *testing.T) {
 	if dsn := os.Getenv("TARRY_TEST_WRITER"); dsn != "" {
 		s := open(t, dsn)

@@ -15,57 +15,52 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Inspection is what a database says of itself: what Open would go by, and what
-// decides whether it keeps its word. Nothing is judged, and nothing is changed:
-// an SQLite file that is not there is not made.
+// Inspection describes a database: what Open would check, and what decides whether the database keeps its promises.
+// Inspect judges nothing and changes nothing: it does not create a missing SQLite file.
 type Inspection struct {
 	// Place names the database without credentials.
 	Place string
-	// File is SQLite's, and Missing whether it is not there yet.
+	// File is SQLite's file, and Missing whether it does not exist yet.
 	File    string
 	Missing bool
-	// Server is what VERSION() says; Unfit why Open refuses it, nil when it does not.
+	// Server is the answer of VERSION(). Unfit is why Open refuses the server, or nil.
 	Server string
 	Unfit  error
 	// NeedPacket is the max_allowed_packet that messages of Config.MaxRow need.
 	NeedPacket int64
-	// Variables are the server's own settings, Session those that this session
-	// got, Status what it counts, all by name and lower-case; what it does not have
-	// is missing.
+	// Variables are the server's own settings, Session those of this session, and Status its counters, all by
+	// lower-case name. Names that the server does not know are missing.
 	Variables, Session, Status map[string]string
-	// Charset is the database's.
+	// Charset is the database's character set.
 	Charset string
-	// Schema is the version of the tables, 0 without any. Known is the version that
-	// this tarry creates.
+	// Schema is the version of the tables, 0 without tables. Known is the version that this tarry creates.
 	Schema, Known int64
-	// Namespace is whom the database belongs to, empty for nobody.
+	// Namespace is the namespace that the database belongs to, or "".
 	Namespace string
 	// Engines are the storage engines of the tables, by table.
 	Engines map[string]string
-	// Forbidden are statements that this user may not run on the tables; empty
-	// where there are none yet.
+	// Forbidden are statements that this user may not run on the tables; it is empty if there are no tables yet.
 	Forbidden []string
-	// Grants are this user's, as SHOW GRANTS has them; nil where it does not tell.
+	// Grants are this user's grants as SHOW GRANTS lists them, or nil if the server does not list them.
 	Grants []string
 	// Clocks are readings of the server's time in UTC.
 	Clocks []ClockReading
 }
 
-// ClockReading is what a server's clock said to a question sent and answered at
-// these times.
+// ClockReading is a server's clock, read by a query sent and answered at these times.
 type ClockReading struct{ Server, Sent, Got time.Time }
 
-// inspected are the variables that are looked at.
+// inspected are the variables that Inspect reads.
 var inspected = []string{
 	"innodb_flush_log_at_trx_commit", "sync_binlog", "log_bin", "innodb_doublewrite", "innodb_force_recovery",
 	"read_only", "super_read_only", "innodb_read_only",
 	"max_connections", "max_user_connections", "wsrep_on", "max_allowed_packet",
 }
 
-// Inspect asks a database about itself. The error means that it cannot be asked
-// at all; it never holds the DSN.
+// Inspect reads what a database reports about itself. It returns an error if the database cannot be asked at all; the
+// error never contains the DSN.
 func Inspect(ctx context.Context, cfg Config) (found Inspection, err error) {
-	s, err := connect(cfg)
+	s, err := New(cfg)
 	if err != nil {
 		return found, fmt.Errorf("journal: %w", err)
 	}
@@ -86,20 +81,18 @@ func Inspect(ctx context.Context, cfg Config) (found Inspection, err error) {
 	return found, nil
 }
 
-// inspectTables reads what both kinds have.
+// inspectTables reads what both kinds of database have.
 func inspectTables(ctx context.Context, db *sql.DB, found *Inspection) (err error) {
 	if found.Schema, err = version(ctx, db); err != nil || found.Schema == 0 {
 		return err
 	}
-	err = db.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'namespace'").Scan(&found.Namespace)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) && !noTable(err) {
-		return fmt.Errorf("read the namespace: %w", err)
+	if found.Namespace, err = namespace(ctx, db); noTable(err) {
+		return nil
 	}
-	return nil
+	return err
 }
 
-// inspectSQLite opens the file for reading alone; the pools of s stay unused, as
-// they would make it.
+// inspectSQLite opens the file read-only. It does not use the pools of s, which would create the file.
 func (s *SQL) inspectSQLite(ctx context.Context, found *Inspection) (err error) {
 	if _, err := os.Stat(found.File); errors.Is(err, os.ErrNotExist) {
 		found.Missing = true
@@ -127,7 +120,7 @@ func (s *SQL) inspectSQLite(ctx context.Context, found *Inspection) (err error) 
 }
 
 func (s *SQL) inspectMySQL(ctx context.Context, found *Inspection) error {
-	if err := s.read.QueryRowContext(ctx, "SELECT VERSION()").Scan(&found.Server); err != nil {
+	if err := s.read.db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&found.Server); err != nil {
 		return fmt.Errorf("ask the server for its version: %w", err)
 	}
 	found.Unfit = checkVersion(found.Server)
@@ -144,21 +137,21 @@ func (s *SQL) inspectMySQL(ctx context.Context, found *Inspection) error {
 		ctx, "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Max_used_connections')"); err != nil {
 		return err
 	}
-	if err := s.read.QueryRowContext(ctx, "SELECT @@character_set_database").Scan(&found.Charset); err != nil {
+	if err := s.read.db.QueryRowContext(ctx, "SELECT @@character_set_database").Scan(&found.Charset); err != nil {
 		return fmt.Errorf("ask for the character set: %w", err)
 	}
 	for range 3 {
 		var ms int64
 		sent := time.Now()
-		// The clock of the call, not of the session: SYSDATE does not stand still.
-		err := s.read.QueryRowContext(
+		// The time of this statement, in UTC and not in the session's time zone.
+		err := s.read.db.QueryRowContext(
 			ctx, "SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS SIGNED)").Scan(&ms)
 		if err != nil {
 			return fmt.Errorf("ask for the time: %w", err)
 		}
 		found.Clocks = append(found.Clocks, ClockReading{Server: time.UnixMicro(ms), Sent: sent, Got: time.Now()})
 	}
-	if err := inspectTables(ctx, s.read, found); err != nil {
+	if err := inspectTables(ctx, s.read.db, found); err != nil {
 		return err
 	}
 	if found.Schema > 0 {
@@ -166,14 +159,12 @@ func (s *SQL) inspectMySQL(ctx context.Context, found *Inspection) error {
 			return err
 		}
 	}
-	err = each(ctx, s.read, "SHOW GRANTS", nil, func(row scanner) error {
-		var grant string
-		err := row.Scan(&grant)
-		found.Grants = append(found.Grants, grant)
-		return err
+	grants, err := collect(ctx, s.read.db, "SHOW GRANTS", nil, func(row scanner) (grant string, err error) {
+		err = row.Scan(&grant)
+		return grant, err
 	})
-	if err != nil {
-		found.Grants = nil // what they would tell is then not known, no more
+	if err == nil { // otherwise they are unknown, and nothing depends on them
+		found.Grants = grants
 	}
 	return nil
 }
@@ -181,7 +172,7 @@ func (s *SQL) inspectMySQL(ctx context.Context, found *Inspection) error {
 // settings reads names and values.
 func (s *SQL) settings(ctx context.Context, query string) (map[string]string, error) {
 	out := map[string]string{}
-	err := each(ctx, s.read, query, nil, func(row scanner) error {
+	err := each(ctx, s.read.db, query, nil, func(row scanner) error {
 		var name, value string
 		err := row.Scan(&name, &value)
 		out[strings.ToLower(name)] = value
@@ -193,11 +184,11 @@ func (s *SQL) settings(ctx context.Context, query string) (map[string]string, er
 	return out, nil
 }
 
-// inspectRights has the server plan what tarry runs: EXPLAIN asks for the same
-// privileges and does nothing.
+// inspectRights makes the server plan the statements that tarry runs: EXPLAIN needs the same privileges and changes
+// nothing.
 func (s *SQL) inspectRights(ctx context.Context, found *Inspection) error {
 	found.Engines = map[string]string{}
-	err := each(ctx, s.read, "SELECT TABLE_NAME, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = "+
+	err := each(ctx, s.read.db, "SELECT TABLE_NAME, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = "+
 		"DATABASE() AND ENGINE IS NOT NULL", nil, func(row scanner) error {
 		var table, engine string
 		err := row.Scan(&table, &engine)
@@ -213,12 +204,12 @@ func (s *SQL) inspectRights(ctx context.Context, found *Inspection) error {
 		{"UPDATE", "UPDATE messages SET due = due WHERE uid = ''"},
 		{"DELETE", "DELETE FROM transitions WHERE uid = ''"},
 	} {
-		err := each(ctx, s.read, "EXPLAIN "+try.statement, nil, func(scanner) error { return nil })
+		err := each(ctx, s.read.db, "EXPLAIN "+try.statement, nil, func(scanner) error { return nil })
 		if my, ok := errors.AsType[*mysql.MySQLError](err); ok &&
 			slices.Contains([]uint16{1044, 1142, 1143, 1370}, my.Number) {
 			found.Forbidden = append(found.Forbidden, try.what)
 		} else if ok && my.Number == 1146 {
-			continue // a table is missing: the schema is not ours, or half made
+			continue // a table is missing: the schema is foreign or incomplete
 		} else if err != nil {
 			return fmt.Errorf("explain %s: %w", try.what, err)
 		}

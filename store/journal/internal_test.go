@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestCheckVersion_WantsWhatStatementsWereWrittenFor(t *testing.T) {
@@ -67,7 +67,7 @@ func FuzzUnpackHeaders(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{headersForm})
 	f.Add(packHeaders(
-		[]scheduler.Header{{Name: "A", Value: "1"}, {}, {Name: "\xff\x00", Value: strings.Repeat("x", 300)}}))
+		[]message.Header{{Name: "A", Value: "1"}, {}, {Name: "\xff\x00", Value: strings.Repeat("x", 300)}}))
 	f.Add([]byte{headersForm, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
 	f.Add([]byte{headersForm, 0x80})
 	f.Add([]byte{headersForm, 1, 'a'})
@@ -98,9 +98,9 @@ func TestStates_HaveTheirWordsInTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	words := map[scheduler.State]string{}
+	words := map[message.State]string{}
 	err = each(t.Context(), s.read, "SELECT number, word FROM states", nil, func(row scanner) error {
-		var state scheduler.State
+		var state message.State
 		var word string
 		err := row.Scan(&state, &word)
 		words[state] = word
@@ -109,15 +109,15 @@ func TestStates_HaveTheirWordsInTheDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, state := range append(everyState(), scheduler.StateNone) {
+	for _, state := range append(everyState(), message.StateNone) {
 		if words[state] != state.String() {
 			t.Errorf("state %d is %q in the database, want %q", state, words[state], state)
 		}
 	}
 }
 
-// The database alone judges every pattern but those with a name after a * and a > at the
-// end: only of these it streams a count for each topic.
+// The database alone judges every pattern but those with a name after a * and a > at the end: only of these it streams
+// a count for each topic.
 func TestForecast_LetsTheDatabaseMatch(t *testing.T) {
 	t.Parallel()
 	s := &SQL{kind: &dialect{like: "LIKE ?", any: "%", literal: func(token string) string { return token }}}

@@ -4,33 +4,38 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// A page is read in two steps: the places of its rows from an index alone, one
-// state at a time, then the rows themselves by primary key. So a page costs the
-// same wherever it lies, and no body is read that does not go out.
+// A page is read in two steps: first the places of its rows from an index alone, one state at a time, then the rows
+// themselves by primary key. So a page costs the same wherever it lies, and no unneeded body is read.
 
-// place is where a record stands in the order of a list.
+// place is the position of a record in a list.
 type place struct {
-	due scheduler.Milli
-	uid scheduler.UID
+	due message.Milli
+	uid message.UID
 }
 
 func (p place) compare(q place) int {
 	return cmp.Or(cmp.Compare(p.due, q.due), cmp.Compare(p.uid, q.uid))
 }
 
+func placeUID(p *place) message.UID { return p.uid }
+
 // List returns a page of records.
 func (s *SQL) List(ctx context.Context, q scheduler.RecordQuery) (page []scheduler.Record, err error) {
 	if q.Limit <= 0 {
 		return nil, nil
 	}
-	err = s.inSnapshot(ctx, func(tx *sql.Tx) error {
+	err = s.read.transaction(ctx, s.kind.snapshot, func(tx *sql.Tx) error {
 		places, err := s.places(ctx, tx, q)
 		if err != nil {
 			return err
@@ -38,11 +43,7 @@ func (s *SQL) List(ctx context.Context, q scheduler.RecordQuery) (page []schedul
 		if places, err = cutBytes(ctx, tx, places, q.Bytes); err != nil {
 			return err
 		}
-		uids := make([]scheduler.UID, len(places))
-		for i, p := range places {
-			uids[i] = p.uid
-		}
-		page, err = records(ctx, tx, uids, q.Whole)
+		page, err = records(ctx, tx, uidsOf(places, placeUID), q.Whole)
 		return err
 	})
 	if err != nil {
@@ -52,17 +53,7 @@ func (s *SQL) List(ctx context.Context, q scheduler.RecordQuery) (page []schedul
 	return page, nil
 }
 
-// inSnapshot runs do in a transaction whose reads see one state of the database.
-func (s *SQL) inSnapshot(ctx context.Context, do func(*sql.Tx) error) error {
-	tx, err := s.read.BeginTx(ctx, s.kind.snapshot)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() // there is nothing to commit
-	return do(tx)
-}
-
-// places are the places of a page's records.
+// places returns the places of a page's records.
 func (s *SQL) places(ctx context.Context, tx *sql.Tx, q scheduler.RecordQuery) ([]place, error) {
 	var found []place
 	for _, r := range s.ranges(q) {
@@ -79,41 +70,14 @@ func (s *SQL) places(ctx context.Context, tx *sql.Tx, q scheduler.RecordQuery) (
 	return found[:min(len(found), q.Limit)], nil
 }
 
-// stretch is a part of an index that is in order of due and uid.
+// stretch is a part of an index that is ordered by due and uid.
 type stretch struct {
 	from string // table and index
 	where
 }
 
-// where is a condition and its arguments.
-type where struct {
-	clause string
-	args   []any
-}
-
-func (w where) and(clause string, args ...any) where {
-	if w.clause != "" {
-		clause = w.clause + " AND " + clause
-	}
-	return where{clause, append(slices.Clip(w.args), args...)}
-}
-
-// andText holds a text column to exactly this value.
-func (s *SQL) andText(w where, column, value string) where {
-	value = name(value)
-	w = w.and(column+" = ?", value)
-	if s.kind.exact != nil {
-		w = w.and(s.kind.exact(column), len(value))
-	}
-	if value != "" {
-		w = w.and(column + " <> ''") // SQLite's partial indexes ask for it
-	}
-	return w
-}
-
-// ranges are the stretches that a query reads, together all that it selects. An
-// id or a key has few messages: they are read in one stretch, whatever their
-// states.
+// ranges returns the stretches that a query reads; together they hold all that it selects. An id or a key has few
+// messages: they are read in one stretch, whatever their states.
 func (s *SQL) ranges(q scheduler.RecordQuery) []stretch {
 	states := slices.Clone(q.States)
 	slices.Sort(states)
@@ -150,17 +114,16 @@ func (s *SQL) ranges(q scheduler.RecordQuery) []stretch {
 	return all
 }
 
-// everyState are the states that a message can have, from the first on.
-func everyState() (all []scheduler.State) {
-	for s := scheduler.StateWaiting; s.String() != scheduler.State(math.MaxUint8).String(); s++ {
+// everyState returns all states that a message can have.
+func everyState() (all []message.State) {
+	for s := message.StateWaiting; s.String() != message.State(math.MaxUint8).String(); s++ {
 		all = append(all, s)
 	}
 	return all
 }
 
-// read takes a page's worth of places: first what is due at the same moment as
-// the last record before, then what is due later. Written as one condition with
-// OR it would make the database walk through all that is due at that moment.
+// read reads a page's worth of places: first those due at the same moment as the last record of the previous page, then
+// those due later. A single condition with OR would make the database walk all rows due at that moment.
 func (r stretch) read(ctx context.Context, tx *sql.Tx, q scheduler.RecordQuery) (found []place, err error) {
 	from, order := q.DueFrom, ascending
 	if q.Latest {
@@ -188,37 +151,29 @@ func (r stretch) read(ctx context.Context, tx *sql.Tx, q scheduler.RecordQuery) 
 	return append(found, rest...), err
 }
 
-// The two ways through an index.
+// The two directions through an index.
 const (
 	ascending  = " ORDER BY due, uid LIMIT ?"
 	descending = " ORDER BY due DESC, uid DESC LIMIT ?"
 )
 
-func (w where) places(ctx context.Context, tx *sql.Tx, from, order string, limit int) (found []place, err error) {
-	query := "SELECT due, uid FROM " + from + " WHERE " + w.clause + order
-	err = each(ctx, tx, query, append(slices.Clip(w.args), limit), func(row scanner) error {
-		var p place
-		err := row.Scan(&p.due, &p.uid)
-		found = append(found, p)
-		return err
-	})
-	return found, err
+func (w where) places(ctx context.Context, tx *sql.Tx, from, order string, limit int) ([]place, error) {
+	return collect(ctx, tx, "SELECT due, uid FROM "+from+" WHERE "+w.clause+order, append(slices.Clip(w.args), limit),
+		func(row scanner) (p place, err error) {
+			err = row.Scan(&p.due, &p.uid)
+			return p, err
+		})
 }
 
-// cutBytes leaves as many places as have so many bytes of body and headers
-// together, at least one.
+// cutBytes keeps as many places as fit the limit of bytes of body and headers, at least one.
 func cutBytes(ctx context.Context, tx *sql.Tx, places []place, limit int) ([]place, error) {
 	if limit <= 0 || len(places) < 2 {
 		return places, nil
 	}
-	uids := make([]scheduler.UID, len(places))
-	for i, p := range places {
-		uids[i] = p.uid
-	}
-	sizes := make(map[scheduler.UID]int, len(places))
-	err := inChunks(uids, func(list string, args []any) error {
+	sizes := make(map[message.UID]int, len(places))
+	err := inChunks(uidsOf(places, placeUID), func(list string, args []any) error {
 		return each(ctx, tx, "SELECT uid, size FROM messages WHERE uid IN "+list, args, func(row scanner) error {
-			var uid scheduler.UID
+			var uid message.UID
 			var size int
 			err := row.Scan(&uid, &size)
 			sizes[uid] = size
@@ -235,4 +190,69 @@ func cutBytes(ctx context.Context, tx *sql.Tx, places []place, limit int) ([]pla
 		}
 	}
 	return places, nil
+}
+
+// Forecast counts the waiting messages by due time, in steps. It reads an index alone, except for a pattern, which no
+// index supports: then it reads each row of the time span. The database counts the matches; for patterns that it cannot
+// match exactly, Forecast counts by topic and matches itself.
+func (s *SQL) Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error) {
+	if q.Step <= 0 {
+		return nil, errors.New("forecast: want steps of at least a millisecond")
+	}
+	index, w := "messages_state", where{}
+	if q.Topic != "" {
+		index, w = "messages_topic", s.andText(w, "topic", q.Topic)
+	}
+	w = w.and("state = ?", int64(message.StateWaiting)).and("due >= ?", int64(q.From)).and("due < ?", int64(q.Until))
+	topic := "''"
+	if q.Pattern != "" {
+		var exact bool
+		if w, exact = s.andPattern(w, q.Pattern); !exact {
+			topic = "topic"
+		}
+	}
+	query := "SELECT (due - ?) " + s.kind.div + " ? AS step, " + topic + " AS name, COUNT(*) FROM messages" +
+		s.kind.index(index) + " WHERE " + w.clause + " GROUP BY step, name"
+	counts := map[message.Milli]int{}
+	err := each(ctx, s.read, query, append([]any{int64(q.From), int64(q.Step)}, w.args...), func(row scanner) error {
+		var n message.Milli
+		var name string
+		var count int
+		err := row.Scan(&n, &name, &count)
+		if topic != "topic" || scheduler.Matches(q.Pattern, name) {
+			counts[n] += count
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("forecast: %w", err)
+	}
+	found := make([]scheduler.Forecast, 0, len(counts))
+	for _, n := range slices.Sorted(maps.Keys(counts)) {
+		found = append(found, scheduler.Forecast{From: q.From + n*q.Step, Count: counts[n]})
+	}
+	return found, nil
+}
+
+// andPattern restricts topics to a pattern. It reports whether the condition is exact: if a literal token follows a *
+// and a > ends the pattern, some other topics may pass.
+func (s *SQL) andPattern(w where, pattern string) (narrowed where, exact bool) {
+	tokens := strings.Split(pattern, ".")
+	last := len(tokens) - 1
+	open, star, exact := tokens[last] == ">", false, true
+	like := make([]string, len(tokens))
+	for i, token := range tokens {
+		switch {
+		case token == "*", open && i == last:
+			like[i], star = s.kind.any, true
+		default:
+			like[i], exact = s.kind.literal(token), exact && !(open && star)
+		}
+	}
+	dots := " = ?" // as many dots as the pattern has, so that no wildcard stands for one
+	if open {
+		dots = " >= ?"
+	}
+	w = w.and("topic "+s.kind.like, strings.Join(like, "."))
+	return w.and("LENGTH(topic) - LENGTH(REPLACE(topic, '.', ''))"+dots, last), exact
 }

@@ -17,12 +17,11 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// versions is the table in which goose notes what it did.
+// versions is the table in which goose records its migrations.
 const versions = "schema_versions"
 
-// Migrate brings the schema to the version that this tarry knows, and returns the
-// versions before and after. Several instances may do so at once. A newer schema is
-// ErrUnfit.
+// Migrate migrates the schema to the version that this tarry knows, and returns the versions before and after. Several
+// instances may do so at once. A newer schema is ErrUnfit.
 func (s *SQL) Migrate(ctx context.Context) (from, to int64, err error) {
 	known, err := s.known()
 	if err != nil {
@@ -52,8 +51,8 @@ func (s *SQL) Migrate(ctx context.Context) (from, to int64, err error) {
 	return from, to, err
 }
 
-// Version is the version of the schema, 0 in an empty database.
-func (s *SQL) Version(ctx context.Context) (int64, error) { return version(ctx, s.write) }
+// Version returns the version of the schema, or 0 for an empty database.
+func (s *SQL) Version(ctx context.Context) (int64, error) { return version(ctx, s.write.db) }
 
 func version(ctx context.Context, db *sql.DB) (int64, error) {
 	var at sql.NullInt64
@@ -64,9 +63,9 @@ func version(ctx context.Context, db *sql.DB) (int64, error) {
 	return at.Int64, nil
 }
 
-// known is the version of the newest migration in this binary.
+// known returns the version of the newest migration in this binary.
 func (s *SQL) known() (int64, error) {
-	p, err := s.provider(s.write)
+	p, err := s.provider(s.write.db)
 	if err != nil {
 		return 0, err
 	}

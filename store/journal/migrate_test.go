@@ -9,6 +9,7 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // eachKind runs a test on every kind of database, empty.
@@ -27,7 +28,7 @@ func eachKind(t *testing.T, test func(t *testing.T, cfg Config)) {
 // atVersion makes the tables as a tarry of that version did.
 func atVersion(t *testing.T, cfg Config, version int64) {
 	t.Helper()
-	s, err := connect(cfg)
+	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,9 +50,11 @@ func atVersion(t *testing.T, cfg Config, version int64) {
 
 // asVersion1 writes a change the way version 1 did.
 func asVersion1(ctx context.Context, s *SQL, c *scheduler.Change) error {
-	_, err := s.write.ExecContext(ctx, "INSERT INTO transitions (uid, version, state, at, claimed, bucket, instance, "+
-		"address, term, attempt, reason, stream, sequence)"+
-		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", string(c.UID), int64(c.Version), int64(c.State), int64(c.At),
+	_, err := s.write.db.ExecContext(ctx,
+		"INSERT INTO transitions (uid, version, state, at, claimed, bucket, instance, "+
+			"address, term, attempt, reason, stream, sequence)"+
+			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", string(c.UID), int64(c.Version),
+		int64(c.State), int64(c.At),
 		int64(c.Claimed), c.Bucket,
 		c.Instance, c.Address, int64(c.Term), int64(c.Attempt), c.Reason, c.Stream, int64(c.Sequence))
 	return err
@@ -59,18 +62,18 @@ func asVersion1(ctx context.Context, s *SQL, c *scheduler.Change) error {
 
 func someChange(t *testing.T, version uint64) scheduler.Change {
 	t.Helper()
-	uid, err := scheduler.IntakeUID(1, scheduler.Milli(1_896_076_800_000).Time(), "", "")
+	uid, err := message.IntakeUID(1, message.Milli(1_896_076_800_000).Time(), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return scheduler.Change{UID: uid, Version: version, State: scheduler.StateWaiting,
-		At: 1_896_076_800_000 + scheduler.Milli(version), Bucket: 3, Instance: "one", Address: "a:1", Reason: "why"}
+	return scheduler.Change{UID: uid, Version: version, State: message.StateWaiting,
+		At: 1_896_076_800_000 + message.Milli(version), Bucket: 3, Instance: "one", Address: "a:1", Reason: "why"}
 }
 
 func TestMigrate_KeepsTheRowsOfVersion1AndItsWriters(t *testing.T) {
 	eachKind(t, func(t *testing.T, cfg Config) {
 		atVersion(t, cfg, 1)
-		old, err := connect(cfg)
+		old, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +116,7 @@ func TestMigrate_KeepsTheRowsOfVersion1AndItsWriters(t *testing.T) {
 func TestMigrate_GoesOnWhereItBrokeOff(t *testing.T) {
 	eachKind(t, func(t *testing.T, cfg Config) {
 		atVersion(t, cfg, 2)
-		s, err := connect(cfg)
+		s, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +124,7 @@ func TestMigrate_GoesOnWhereItBrokeOff(t *testing.T) {
 		if s.kind.file != "" {
 			return // its statements and its version are one transaction
 		}
-		if _, err := s.write.ExecContext(t.Context(), "DELETE FROM "+versions+" WHERE version_id = 2"); err != nil {
+		if _, err := s.write.db.ExecContext(t.Context(), "DELETE FROM "+versions+" WHERE version_id = 2"); err != nil {
 			t.Fatal(err)
 		}
 		if from, to, err := s.Migrate(t.Context()); err != nil || from != 1 || to < 2 {
@@ -150,12 +153,12 @@ func TestHistory_TellsWhatAChangeMade(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, changes) {
 			t.Errorf("got %+v, %v\nwant %+v", got, err, changes)
 		}
-		page, err := s.Changes(t.Context(), scheduler.ChangeQuery{State: scheduler.StateWaiting, Limit: 10})
+		page, err := s.Changes(t.Context(), scheduler.ChangeQuery{State: message.StateWaiting, Limit: 10})
 		if err != nil || !reflect.DeepEqual(page, changes) {
 			t.Errorf("got %+v, %v\nwant %+v", page, err, changes)
 		}
 		var empty int
-		if err := s.read.QueryRowContext(t.Context(),
+		if err := s.read.db.QueryRowContext(t.Context(),
 			"SELECT COUNT(*) FROM transitions WHERE due IS NULL AND uncertain IS NULL AND refusals IS NULL").Scan(
 			&empty); err != nil || empty != 1 {
 			t.Errorf("%d rows without, %v", empty, err)

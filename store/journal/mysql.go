@@ -14,35 +14,32 @@ import (
 )
 
 const (
-	// dialPatience, readPatience and writePatience are backstops: calls end with
-	// their contexts.
+	// dialPatience, readPatience and writePatience are backstops: calls end with their contexts.
 	dialPatience  = 10 * time.Second
 	readPatience  = 2 * time.Minute
 	writePatience = time.Minute
-	// serverPatience is how long the server keeps a silent session. An instance
-	// that lost power or stands still in the middle of a write holds its locks no
-	// longer than that, and a fence waits for it no longer.
+	// serverPatience is how long the server keeps a silent session. An instance that loses power or hangs in the middle
+	// of a write holds its locks no longer than that, and a fence waits for it no longer.
 	serverPatience = 6 * time.Second
 	// idlePatience is how long an unused connection is kept, below serverPatience.
 	idlePatience = 2 * time.Second
-	// lockPatience is how long the server lets a statement wait for a row's lock:
-	// longer than serverPatience, so that a wait for a dead session succeeds.
+	// lockPatience is how long the server lets a statement wait for a row's lock: longer than serverPatience, so that a
+	// wait for a dead session succeeds.
 	lockPatience = 20 * time.Second
 
 	// mysqlRows and mysqlBytes bound one statement.
 	mysqlRows  = 500
 	mysqlBytes = 4 << 20
-	// packetRoom is what a statement has beside its values.
+	// packetRoom is the size of a statement without its values.
 	packetRoom = 64 << 10
 )
 
-// sqlMode makes the server refuse what it would otherwise cut or change in
-// silence. It leaves out NO_BACKSLASH_ESCAPES and ANSI_QUOTES, which change what
-// a statement means.
+// sqlMode makes the server refuse values that it would otherwise truncate or change silently. It leaves out
+// NO_BACKSLASH_ESCAPES and ANSI_QUOTES, which change the meaning of statements.
 const sqlMode = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 
-// connectMySQL takes host, credentials, TLS and the like from the DSN; what
-// tarry's statements depend on is not the DSN's to choose. Nothing connects yet.
+// connectMySQL takes host, credentials, TLS and the like from the DSN. It sets the options on which tarry's statements
+// depend itself. It does not connect yet.
 func (s *SQL) connectMySQL(dsn string) error {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil || cfg.DBName == "" { // err may quote the DSN, which holds a password
@@ -79,7 +76,7 @@ func (s *SQL) connectMySQL(dsn string) error {
 		migrations: "migrations/mysql", goose: "mysql",
 
 		conflict: " ON DUPLICATE KEY UPDATE ",
-		// The newer form with a row alias is unknown to MariaDB.
+		// MariaDB does not know the newer form with a row alias.
 		incoming: func(column string) string { return "VALUES(" + column + ")" },
 		greatest: "GREATEST",
 		div:      "DIV",
@@ -94,10 +91,11 @@ func (s *SQL) connectMySQL(dsn string) error {
 		bytes:    mysqlBytes,
 		snapshot: &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
 	}
-	s.write = sql.OpenDB(session{connector})
-	s.write.SetMaxOpenConns(s.cfg.Conns)
-	s.write.SetMaxIdleConns(s.cfg.Conns)
-	s.write.SetConnMaxIdleTime(idlePatience)
+	db := sql.OpenDB(session{connector})
+	db.SetMaxOpenConns(s.cfg.Conns)
+	db.SetMaxIdleConns(s.cfg.Conns)
+	db.SetConnMaxIdleTime(idlePatience)
+	s.write = pool{db, &s.prepared}
 	s.read = s.write
 	return nil
 }
@@ -109,9 +107,8 @@ func orElse(d, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-// session prepares each connection. READ COMMITTED: an upsert locks the rows it
-// touches and no gaps between them, over which writers would deadlock. MySQL 8
-// and MariaDB 10 have no variable for it in common, hence no Params.
+// session prepares each connection. With READ COMMITTED an upsert locks the rows it touches but not the gaps between
+// them, over which writers would deadlock. MySQL 8 and MariaDB 10 share no variable for it, so Params cannot set it.
 type session struct{ driver.Connector }
 
 func (s session) Connect(ctx context.Context) (driver.Conn, error) {
@@ -127,20 +124,19 @@ func (s session) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, nil
 }
 
-// driverLog takes what the driver has to say about broken connections, which
-// come back as errors too.
+// driverLog logs the driver's messages about broken connections, which are also returned as errors.
 type driverLog struct{ log zerolog.Logger }
 
 func (l driverLog) Print(v ...any) {
 	l.log.Debug().Str("driver", fmt.Sprint(v...)).Msg("journal connection")
 }
 
-// checkMySQL wants a server of a version that the statements were written for,
-// and one that takes the longest of them.
+// checkMySQL requires a server version that the statements were written for, and a server that accepts the longest of
+// them.
 func checkMySQL(ctx context.Context, s *SQL) error {
 	var version string
 	var packet int64
-	if err := s.read.QueryRowContext(ctx, "SELECT VERSION(), @@max_allowed_packet").Scan(
+	if err := s.read.db.QueryRowContext(ctx, "SELECT VERSION(), @@max_allowed_packet").Scan(
 		&version, &packet); err != nil {
 		return fmt.Errorf("ask the server for its version: %w", err)
 	}
@@ -156,10 +152,10 @@ func checkMySQL(ctx context.Context, s *SQL) error {
 	return s.warnOfGalera(ctx)
 }
 
-// warnOfGalera says what a cluster of equal servers does not keep: locks, which
-// fences rest on, and GET_LOCK hold on one of its nodes only.
+// warnOfGalera warns of a cluster of equal servers: locks, on which fences rely, and GET_LOCK are held on only one of
+// its nodes.
 func (s *SQL) warnOfGalera(ctx context.Context) error {
-	err := each(ctx, s.read, "SHOW VARIABLES LIKE 'wsrep_on'", nil, func(row scanner) error {
+	err := each(ctx, s.read.db, "SHOW VARIABLES LIKE 'wsrep_on'", nil, func(row scanner) error {
 		var name, value string
 		if err := row.Scan(&name, &value); err != nil {
 			return err
@@ -175,7 +171,7 @@ func (s *SQL) warnOfGalera(ctx context.Context) error {
 	return nil
 }
 
-// checkVersion reads what VERSION() says: "8.0.43-log", "10.11.14-MariaDB-1".
+// checkVersion parses the answer of VERSION(): "8.0.43-log", "10.11.14-MariaDB-1".
 func checkVersion(version string) error {
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
@@ -191,28 +187,27 @@ func checkVersion(version string) error {
 	return nil
 }
 
-// lockMySQL runs do while this database's lock is held. The lock is the
-// session's, and ends with it.
+// lockMySQL runs do while it holds this database's lock. The lock belongs to the session and ends with it.
 func lockMySQL(ctx context.Context, s *SQL, do func(*sql.DB) error) error {
-	conn, err := s.write.Conn(ctx)
+	conn, err := s.write.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("lock the schema: %w", err)
 	}
 	defer conn.Close()
-	// The session is not to come back into the pool, but to end.
+	// The session must end and not return to the pool.
 	defer conn.Raw(func(any) error { return driver.ErrBadConn })
-	// It is silent while do runs on others: the server must be patient with it.
+	// The session is silent while do uses others, so the server must not time it out.
 	if _, err := conn.ExecContext(ctx, "SET SESSION wait_timeout = 28800"); err != nil {
 		return fmt.Errorf("lock the schema: %w", err)
 	}
 	for locked := false; !locked; {
 		var got sql.NullInt64
-		// A name may have 64 characters.
+		// A lock's name may have 64 characters.
 		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(CONCAT('tarry ', SHA1(DATABASE())), 5)").Scan(
 			&got); err != nil {
 			return fmt.Errorf("lock the schema: %w", err)
 		}
 		locked = got.Int64 == 1
 	}
-	return do(s.write)
+	return do(s.write.db)
 }

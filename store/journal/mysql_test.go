@@ -10,6 +10,7 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func openMariaDB(t *testing.T, dsn string) *SQL {
@@ -18,13 +19,13 @@ func openMariaDB(t *testing.T, dsn string) *SQL {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.write.SetMaxOpenConns(1)
+	s.write.db.SetMaxOpenConns(1)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
 
-// An instance that lost its power in the middle of a write keeps its locks only
-// as long as its session, and that is not for the leader to wait for long.
+// An instance that lost its power in the middle of a write keeps its locks only as long as its session, and that is not
+// for the leader to wait for long.
 func TestMariaDB_FenceWaitsForWritesButNotForTheDead(t *testing.T) {
 	t.Parallel()
 	dsn := lab.SharedMariaDB(t).Database(t)
@@ -33,7 +34,7 @@ func TestMariaDB_FenceWaitsForWritesButNotForTheDead(t *testing.T) {
 	if err := writer.Write(t.Context(), fences, nil); err != nil {
 		t.Fatal(err)
 	}
-	tx, err := writer.write.BeginTx(t.Context(), nil)
+	tx, err := writer.write.db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,28 +78,28 @@ func rowsRead(t *testing.T, s *SQL) (n int) {
 	return n
 }
 
-// Whatever is asked, wherever the page lies and however many are due in the same
-// millisecond: a page costs about as much as it holds.
+// Whatever is asked, wherever the page lies and however many are due in the same millisecond: a page costs about as
+// much as it holds.
 func TestMariaDB_ReadsNoMoreThanAPageHolds(t *testing.T) {
 	t.Parallel()
 	s := openMariaDB(t, lab.SharedMariaDB(t).Database(t))
 	const total, limit = 20_000, 50
-	const due scheduler.Milli = 1_900_000_000_000
-	var uids []scheduler.UID
+	const due message.Milli = 1_900_000_000_000
+	var uids []message.UID
 	for from := 0; from < total; from += 1000 {
 		var changes []scheduler.Change
 		for i := from; i < from+1000; i++ {
-			m := &scheduler.Message{Topic: "orders", ID: "same", Key: "same", Due: due + scheduler.Milli(i%2),
+			m := &message.Message{Topic: "orders", ID: "same", Key: "same", Due: due + message.Milli(i%2),
 				Body: make([]byte, 10)}
-			uid, err := scheduler.IntakeUID(uint64(i), (due + scheduler.Milli(i)).Time(), "", "")
+			uid, err := message.IntakeUID(uint64(i), (due + message.Milli(i)).Time(), "", "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			m.UID, uids = uid, append(uids, uid)
-			c := scheduler.Change{UID: uid, Version: 1, State: scheduler.StateWaiting, At: due, Due: m.Due, Message: m}
+			c := scheduler.Change{UID: uid, Version: 1, State: message.StateWaiting, At: due, Due: m.Due, Message: m}
 			changes = append(changes, c)
 			if i%4 == 3 {
-				c.Version, c.State, c.Message = 2, scheduler.StateDelivered, nil
+				c.Version, c.State, c.Message = 2, message.StateDelivered, nil
 				changes = append(changes, c)
 			}
 		}
@@ -107,7 +108,7 @@ func TestMariaDB_ReadsNoMoreThanAPageHolds(t *testing.T) {
 		}
 	}
 	// MariaDB makes index statistics as it likes; what it reads may not depend on them.
-	waiting := []scheduler.State{scheduler.StateWaiting}
+	waiting := []message.State{message.StateWaiting}
 	deep := scheduler.RecordQuery{AfterDue: due, AfterUID: uids[total/2], Limit: limit}
 	queries := map[string]func() (int, error){}
 	for name, q := range map[string]scheduler.RecordQuery{
@@ -118,7 +119,7 @@ func TestMariaDB_ReadsNoMoreThanAPageHolds(t *testing.T) {
 		"key":                {Key: "same"},
 		"all by bytes":       {Bytes: 400},
 		"whole":              {Whole: true},
-		"nothing":            {States: []scheduler.State{scheduler.StateDead}},
+		"nothing":            {States: []message.State{message.StateDead}},
 		"a bound":            {DueFrom: due, DueTo: due + 1},
 	} {
 		q.Limit = limit
@@ -134,9 +135,9 @@ func TestMariaDB_ReadsNoMoreThanAPageHolds(t *testing.T) {
 	}
 	for name, q := range map[string]scheduler.ChangeQuery{
 		"changes":                {},
-		"changes to delivered":   {State: scheduler.StateDelivered},
+		"changes to delivered":   {State: message.StateDelivered},
 		"changes since":          {Since: due},
-		"changes to dead":        {State: scheduler.StateDead},
+		"changes to dead":        {State: message.StateDead},
 		"a deep page of changes": {AfterAt: due, AfterUID: uids[total/2], AfterVersion: 1},
 	} {
 		q.Limit = limit
@@ -174,7 +175,7 @@ func TestSQLite_SortsNothingItself(t *testing.T) {
 	}
 	defer s.Close()
 	for _, q := range []scheduler.RecordQuery{{}, {Topic: "a"}, {Key: "a"},
-		{Topic: "a", Key: "b", States: []scheduler.State{1, 2}}} {
+		{Topic: "a", Key: "b", States: []message.State{1, 2}}} {
 		for _, r := range s.ranges(q) {
 			for _, w := range []where{r.where, r.and("due = ?", 5).and("uid > ?", "t"),
 				r.and("due >= ?", 5).and("due <= ?", 6)} {

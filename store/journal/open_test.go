@@ -14,6 +14,8 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
@@ -91,6 +93,63 @@ func TestOpen_MigratesAnEmptyDatabaseOnlyWhenAsked(t *testing.T) {
 				t.Fatal(err)
 			}
 			cfg.Migrate = false
+		}
+	})
+}
+
+// Nothing is read from, or written to, a database before it is known to be ours.
+func TestNew_IsClosedUntilItIsPrepared(t *testing.T) {
+	inEach(t, func(t *testing.T, dsn string) {
+		cfg := config(dsn)
+		cfg.Migrate = true
+		s, err := journal.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		m := schedulertest.Message(1)
+		accepted := scheduler.Change{UID: m.UID, Version: 1, State: message.StateWaiting, Due: m.Due, Message: m}
+		uids := []message.UID{m.UID}
+		calls := map[string]func(context.Context) error{
+			"write":   func(ctx context.Context) error { return s.Write(ctx, nil, []scheduler.Change{accepted}) },
+			"fenced":  func(ctx context.Context) error { return s.Write(ctx, map[int]uint64{0: 1}, nil) },
+			"fence":   func(ctx context.Context) error { return s.Fence(ctx, 0, 1) },
+			"pause":   func(ctx context.Context) error { return s.WritePause(ctx, scheduler.PauseChange{}) },
+			"ping":    s.Ping,
+			"fences":  func(ctx context.Context) error { _, err := s.Fences(ctx); return err },
+			"pauses":  func(ctx context.Context) error { _, err := s.Pauses(ctx); return err },
+			"term":    func(ctx context.Context) error { _, err := s.MaxTerm(ctx); return err },
+			"prune":   func(ctx context.Context) error { _, err := s.Prune(ctx, 9, 9); return err },
+			"version": func(ctx context.Context) error { _, err := s.Versions(ctx, uids); return err },
+			"records": func(ctx context.Context) error { _, err := s.Records(ctx, uids); return err },
+			"history": func(ctx context.Context) error { _, err := s.History(ctx, m.UID); return err },
+			"find":    func(ctx context.Context) error { _, err := s.Find(ctx, scheduler.Ref{ID: "a"}, 1); return err },
+			"names":   func(ctx context.Context) error { _, err := s.Names(ctx, []*message.Message{m}); return err },
+			"list": func(ctx context.Context) error {
+				_, err := s.List(ctx, scheduler.RecordQuery{Limit: 1})
+				return err
+			},
+			"changes": func(ctx context.Context) error {
+				_, err := s.Changes(ctx, scheduler.ChangeQuery{Limit: 1})
+				return err
+			},
+			"forecast": func(ctx context.Context) error {
+				_, err := s.Forecast(ctx, scheduler.ForecastQuery{Until: 9, Step: 1})
+				return err
+			},
+		}
+		for name, call := range calls {
+			if err := call(t.Context()); !errors.Is(err, scheduler.ErrUnavailable) {
+				t.Errorf("%s: got %v, want ErrUnavailable", name, err)
+			}
+		}
+		if err := s.Prepare(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for name, call := range calls {
+			if err := call(t.Context()); err != nil {
+				t.Errorf("%s of a prepared journal: %v", name, err)
+			}
 		}
 	})
 }
@@ -213,8 +272,8 @@ func TestOpen_KeepsThePasswordToItself(t *testing.T) {
 	}
 }
 
-// A server may be set up so that it cuts texts, reads backslashes as themselves
-// and quotes as names; sessions must not depend on it, nor on the DSN.
+// A server may be set up so that it cuts texts, reads backslashes as themselves and quotes as names; sessions must not
+// depend on it, nor on the DSN.
 func TestOpen_SetsWhatStatementsDependOn(t *testing.T) {
 	t.Parallel()
 	server := lab.NewMariaDB(t, "--sql-mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH",
@@ -223,13 +282,13 @@ func TestOpen_SetsWhatStatementsDependOn(t *testing.T) {
 	dsn := server.Database(t) +
 		"?sql_mode=%27ANSI_QUOTES%27&parseTime=true&charset=latin1&collation=latin1_swedish_ci&interpolateParams=false&multiStatements=true&wait_timeout=1"
 	s := open(t, dsn)
-	m := &scheduler.Message{Topic: `a"b'c\d`, ID: "ä🕰️\\", Body: []byte("\\\x00'\"\xff"), Due: 5}
-	uid, err := scheduler.IntakeUID(1, time.UnixMilli(1_900_000_000_000), m.ID, "")
+	m := &message.Message{Topic: `a"b'c\d`, ID: "ä🕰️\\", Body: []byte("\\\x00'\"\xff"), Due: 5}
+	uid, err := message.IntakeUID(1, time.UnixMilli(1_900_000_000_000), m.ID, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.UID = uid
-	c := scheduler.Change{UID: uid, Version: 1, State: scheduler.StateWaiting, Due: 5, Message: m,
+	c := scheduler.Change{UID: uid, Version: 1, State: message.StateWaiting, Due: 5, Message: m,
 		Reason: `it's "so" \`}
 	if err := s.Write(t.Context(), map[int]uint64{1: 1}, []scheduler.Change{c}); err != nil {
 		t.Fatal(err)
@@ -238,7 +297,7 @@ func TestOpen_SetsWhatStatementsDependOn(t *testing.T) {
 	if err != nil || len(found) != 1 || found[0].Topic != m.Topic || found[0].Reason != c.Reason {
 		t.Fatalf("found %+v, %v", found, err)
 	}
-	whole, err := s.Records(t.Context(), []scheduler.UID{uid})
+	whole, err := s.Records(t.Context(), []message.UID{uid})
 	if err != nil || len(whole) != 1 || string(whole[0].Body) != string(m.Body) {
 		t.Fatalf("found %+v, %v", whole, err)
 	}

@@ -9,13 +9,13 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
-// operator pauses and resumes as the scheduler does: first the timeline, then,
-// where he is heard there, the journal.
+// operator pauses and resumes as the scheduler does: first the timeline, then, where he is heard there, the journal.
 type operator struct {
 	t     *testing.T
 	tl    scheduler.Timeline
@@ -33,7 +33,7 @@ func onRedis(t *testing.T, store journal.Store) (*instance, *operator) {
 	return i, &operator{t: t, tl: i.tl, store: store}
 }
 
-func (o *operator) pause(pattern string, at scheduler.Milli, heard bool) scheduler.Pause {
+func (o *operator) pause(pattern string, at message.Milli, heard bool) scheduler.Pause {
 	o.t.Helper()
 	c, err := o.tl.Pause(o.t.Context(), scheduler.Pause{Pattern: pattern, By: "ann", At: at})
 	if err == nil && heard {
@@ -45,7 +45,7 @@ func (o *operator) pause(pattern string, at scheduler.Milli, heard bool) schedul
 	return c.Pause
 }
 
-func (o *operator) resume(pattern string, now scheduler.Milli, heard bool) {
+func (o *operator) resume(pattern string, now message.Milli, heard bool) {
 	o.t.Helper()
 	_, c, err := o.tl.Resume(o.t.Context(), pattern, now)
 	if err == nil && heard {
@@ -179,8 +179,7 @@ func TestRecovery_OfTwoChangesOfAPauseTheLaterStands(t *testing.T) {
 	}
 }
 
-// A store that is lost with thousands of resumes on record is certified without
-// anything being done for each of them.
+// A store that is lost with thousands of resumes on record is certified without anything being done for each of them.
 func TestRecovery_ResumesOnRecordCostNothing(t *testing.T) {
 	t.Parallel()
 	store, err := memory.NewJournal(memory.JournalConfig{})
@@ -215,8 +214,8 @@ func (s *countingStore) WritePause(ctx context.Context, c scheduler.PauseChange)
 	return s.Store.WritePause(ctx, c)
 }
 
-// While a store is whole it lacks no pause: what the journal has beyond that was
-// resumed, and the journal did not hear of it.
+// While a store is whole it lacks no pause: what the journal has beyond that was resumed, and the journal did not hear
+// of it.
 func TestRecovery_TellsTheJournalOfPausesItDidNotHearOf(t *testing.T) {
 	t.Parallel()
 	i, o := onRedis(t, sqliteStore(t))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/timeline"
@@ -54,15 +55,15 @@ func instanceOf(t *testing.T, buckets int, name, addr string, store journal.Stor
 }
 
 // pushed adds a message and waits for its commit.
-func (i *instance) pushed(t *testing.T, m *scheduler.Message) {
+func (i *instance) pushed(t *testing.T, m *message.Message) {
 	t.Helper()
 	if err := i.push(t, m); err != nil {
 		t.Fatalf("push: %v", err)
 	}
 }
 
-func (i *instance) push(t *testing.T, m *scheduler.Message) error {
-	results, _, err := i.tl.Add(t.Context(), 0, []*scheduler.Message{m}, schedulertest.Start)
+func (i *instance) push(t *testing.T, m *message.Message) error {
+	results, _, err := i.tl.Add(t.Context(), 0, []*message.Message{m}, schedulertest.Start)
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func (i *instance) push(t *testing.T, m *scheduler.Message) error {
 }
 
 // edit gives a message of that version another due and body, and waits for its commit.
-func (i *instance) edit(ctx context.Context, t *testing.T, m *scheduler.Message, version uint64,
+func (i *instance) edit(ctx context.Context, t *testing.T, m *message.Message, version uint64,
 	due time.Duration, body string) error {
 	t.Helper()
 	to := *m
@@ -87,14 +88,14 @@ func (i *instance) edit(ctx context.Context, t *testing.T, m *scheduler.Message,
 }
 
 // wantWaiting wants a message to wait so here and in the journal.
-func (i *instance) wantWaiting(t *testing.T, store journal.Store, m *scheduler.Message, version uint64,
+func (i *instance) wantWaiting(t *testing.T, store journal.Store, m *message.Message, version uint64,
 	due time.Duration, body string) {
 	t.Helper()
 	found, err := i.tl.Find(t.Context(), scheduler.Ref{UID: m.UID})
 	if err != nil {
 		t.Fatal(err)
 	}
-	records, err := store.Records(t.Context(), []scheduler.UID{m.UID})
+	records, err := store.Records(t.Context(), []message.UID{m.UID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func (i *instance) wantWaiting(t *testing.T, store journal.Store, m *scheduler.M
 	}
 	at := schedulertest.Start.Add(due)
 	for _, f := range found {
-		if f.State != scheduler.StateWaiting || f.Version != version || f.Due != at || string(f.Body) != body {
+		if f.State != message.StateWaiting || f.Version != version || f.Due != at || string(f.Body) != body {
 			t.Errorf("%s: %s at version %d, due %d, says %q; want it to wait at version %d, due %d, and say %q",
 				m.UID, f.State, f.Version, f.Due, f.Body, version, at, body)
 		}
@@ -130,8 +131,8 @@ func recoverBy(t *testing.T, tl scheduler.Recoverable, store journal.Store, term
 	return result
 }
 
-// A replica is promoted that lacks the primary's last writes, and the primary goes
-// on answering on connections that were open before.
+// A replica is promoted that lacks the primary's last writes, and the primary goes on answering on connections that
+// were open before.
 func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -146,10 +147,16 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 	kept, lost, cancelLost := schedulertest.Message(1, far), schedulertest.Message(2, far),
 		schedulertest.Message(3, far)
 	edited, claimed := schedulertest.Message(7, far), schedulertest.Message(8)
-	for _, m := range []*scheduler.Message{kept, cancelLost, edited, claimed} {
+	for _, m := range []*message.Message{kept, cancelLost, edited, claimed} {
 		old.pushed(t, m)
 	}
-	claim := scheduler.Claim{Term: 1, Number: 1, Now: schedulertest.Start, Limit: 10, Bytes: 1 << 20}
+	claim := scheduler.Claim{
+		Holder: scheduler.Leader(1),
+		Number: 1,
+		Now:    schedulertest.Start,
+		Limit:  10,
+		Bytes:  1 << 20,
+	}
 	if got, err := old.tl.Claim(ctx, 0, claim); err != nil || len(got.Messages) != 1 {
 		t.Fatalf("claim: %+v, %v; want one message", got, err)
 	}
@@ -189,31 +196,34 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 	}
 	// One is edited; another, which the replica holds as claimed, is given back as it was and then edited.
 	back := []scheduler.Back{{UID: claimed.UID, Claim: 1, Keep: true}}
-	if err := old.tl.Return(ctx, 0, 1, back, schedulertest.Start); err != nil {
+	if err := old.tl.Return(ctx, 0, scheduler.Leader(1), back, schedulertest.Start); err != nil {
 		t.Fatal(err)
 	}
 	const sooner, later = 900 * time.Hour, 1100 * time.Hour
-	for m, due := range map[*scheduler.Message]time.Duration{edited: sooner, claimed: later} {
+	for m, due := range map[*message.Message]time.Duration{edited: sooner, claimed: later} {
 		if err := old.edit(ctx, t, m, 1, due, "edited"); err != nil {
 			t.Fatal(err)
 		}
 	}
 
 	now := newInstance(t, "new", replica.Addr, store, journal.Sync)
-	if _, _, err := now.tl.Add(ctx, 0, []*scheduler.Message{schedulertest.Message(9, far)},
+	if _, _, err := now.tl.Add(ctx, 0, []*message.Message{schedulertest.Message(9, far)},
 		schedulertest.Start); !errors.Is(err, scheduler.ErrUncertified) {
 		t.Fatalf("a push to a replica that nobody certified: %v", err)
 	}
-	if _, err := now.tl.Claim(ctx, 0, scheduler.Claim{Term: 2, Number: 1, Now: schedulertest.Start, Limit: 10,
-		Bytes: 1 << 20}); !errors.Is(err, scheduler.ErrUncertified) {
+	if _, err := now.tl.Claim(ctx, 0, scheduler.Claim{Holder: scheduler.Leader(2), Number: 1, Now: schedulertest.Start, Limit: 10,
+		Bytes: 1 << 20}); !errors.Is(
+		err,
+		scheduler.ErrUncertified,
+	) {
 		t.Fatalf("a claim from it: %v", err)
 	}
 	result := recoverBy(t, now.tl, store, 2)
 	if result.Buckets != 1 || result.Restored.Added != 1 || result.Restored.Raised != 3 {
 		t.Fatalf("recovery: %+v, want one message added, one canceled and two edited", result)
 	}
-	for uid, want := range map[scheduler.UID]scheduler.State{kept.UID: scheduler.StateWaiting,
-		lost.UID: scheduler.StateWaiting, cancelLost.UID: scheduler.StateCanceled} {
+	for uid, want := range map[message.UID]message.State{kept.UID: message.StateWaiting,
+		lost.UID: message.StateWaiting, cancelLost.UID: message.StateCanceled} {
 		found, err := now.tl.Find(ctx, scheduler.Ref{UID: uid})
 		if err != nil || len(found) != 1 || found[0].State != want {
 			t.Errorf("%s: %+v, %v; want it %s", uid, found, err, want)
@@ -227,7 +237,7 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 
 	// The old primary still takes writes from whoever has not heard. None is answered.
 	late := schedulertest.Message(4, far)
-	if _, _, err := old.tl.Add(ctx, 0, []*scheduler.Message{late}, schedulertest.Start); err != nil {
+	if _, _, err := old.tl.Add(ctx, 0, []*message.Message{late}, schedulertest.Start); err != nil {
 		t.Fatalf("the old primary no longer answers: %v: the test shows nothing", err)
 	}
 	short, stop := context.WithTimeout(ctx, 500*time.Millisecond)
@@ -235,11 +245,11 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 	if err := old.writer.Await(short, []scheduler.Recorded{{UID: late.UID, Version: 1}}); err == nil {
 		t.Fatal("a push to a primary that was replaced was answered as kept")
 	}
-	if have, err := store.Versions(ctx, []scheduler.UID{late.UID}); err != nil || len(have) != 0 {
+	if have, err := store.Versions(ctx, []message.UID{late.UID}); err != nil || len(have) != 0 {
 		t.Fatalf("the journal has it: %v, %v", have, err)
 	}
 	// That includes edits, also one that makes a version which the new primary has made otherwise.
-	for m, version := range map[*scheduler.Message]uint64{kept: 1, edited: 2, claimed: 2} {
+	for m, version := range map[*message.Message]uint64{kept: 1, edited: 2, claimed: 2} {
 		short, stop := context.WithTimeout(ctx, 500*time.Millisecond)
 		if err := old.edit(short, t, m, version, sooner, "too late"); err == nil {
 			t.Errorf("an edit of %s by a primary that was replaced was answered as kept", m.UID)
@@ -250,8 +260,7 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 	now.wantWaiting(t, store, edited, 3, later, "edited again")
 	now.wantWaiting(t, store, claimed, 2, later, "edited")
 
-	// Who has heard of the new one is refused by the old, also on a connection that
-	// was open all the time.
+	// Who has heard of the new one is refused by the old, also on a connection that was open all the time.
 	target := lab.NewProxy(t, replica.Addr)
 	mover := newInstance(t, "mover", target.Addr, store, journal.Sync)
 	mover.pushed(t, schedulertest.Message(5, far)) // learns the certification
@@ -259,7 +268,7 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 	target.Cut()
 	target.Heal()
 	lab.Eventually(t, 10*time.Second, func() error {
-		_, _, err := mover.tl.Add(ctx, 0, []*scheduler.Message{schedulertest.Message(6, far)}, schedulertest.Start)
+		_, _, err := mover.tl.Add(ctx, 0, []*message.Message{schedulertest.Message(6, far)}, schedulertest.Start)
 		if errors.Is(err, scheduler.ErrUncertified) {
 			return nil
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 )
@@ -26,10 +27,10 @@ import (
 type pickyStore struct {
 	journal.Store
 	mu   sync.Mutex
-	uids map[scheduler.UID]error
+	uids map[message.UID]error
 }
 
-func (s *pickyStore) refuse(m *scheduler.Message, err error) {
+func (s *pickyStore) refuse(m *message.Message, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.uids[m.UID] = err
@@ -49,14 +50,13 @@ func (s *pickyStore) Write(ctx context.Context, fences map[int]uint64, changes [
 // errValue is how MariaDB refuses a value; its words may be a body's.
 var errValue = &mysql.MySQLError{Number: 1366, SQLState: [5]byte([]byte("22007")), Message: "incorrect value: secret"}
 
-// apart is a timeline whose outbox nobody drains but the test, and a journal that may
-// refuse.
+// apart is a timeline whose outbox nobody drains but the test, and a journal that may refuse.
 type apart struct {
 	*testing.T
 	line
 	store *pickyStore
 	log   bytes.Buffer
-	now   scheduler.Milli
+	now   message.Milli
 	clock *scheduler.Clock
 }
 
@@ -82,7 +82,7 @@ func unheard() *scheduler.Recording {
 
 func newApart(t *testing.T, tl line, store journal.Store) *apart {
 	a := &apart{T: t, line: tl, now: schedulertest.Start}
-	a.store = &pickyStore{Store: store, uids: map[scheduler.UID]error{}}
+	a.store = &pickyStore{Store: store, uids: map[message.UID]error{}}
 	a.clock = scheduler.NewClock(scheduler.Local{Wall: func() time.Time { return a.now.Time() },
 		Mono: func() time.Duration { return time.Duration(a.now) * time.Millisecond }})
 	schedulertest.Certify(t, tl)
@@ -96,13 +96,13 @@ func (a *apart) must(step string, err error) {
 	}
 }
 
-func (a *apart) push(batch ...*scheduler.Message) {
+func (a *apart) push(batch ...*message.Message) {
 	a.Helper()
 	_, _, err := a.Add(a.Context(), 0, batch, a.now)
 	a.must("push", err)
 }
 
-func (a *apart) cancel(m *scheduler.Message) {
+func (a *apart) cancel(m *message.Message) {
 	a.Helper()
 	r, err := a.Cancel(a.Context(), m.UID, a.now)
 	a.must("cancel", err)
@@ -112,7 +112,7 @@ func (a *apart) cancel(m *scheduler.Message) {
 }
 
 func (a *apart) drain() (refused int, err error) {
-	_, refused, err = journal.Drain(a.Context(), a.store, a.line, 0, 0, time.Minute, zerolog.New(&a.log))
+	_, refused, err = drain(a.Context(), a.store, a.line, 0, 0, time.Minute, zerolog.New(&a.log))
 	return refused, err
 }
 
@@ -149,26 +149,26 @@ func (a *apart) quarantined() (list []scheduler.Quarantined) {
 
 func (a *apart) verify() scheduler.VerifyReport {
 	a.Helper()
-	v := &journal.Verifier{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock,
+	v := &journal.Reconciler{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock,
 		Timeout: time.Minute,
 		Address: func() string { return "" }}
-	report, err := v.Run(a.Context(), scheduler.VerifyRequest{Repair: true}, nil)
+	report, err := v.Verify(a.Context(), scheduler.VerifyRequest{Repair: true}, nil)
 	a.must("verify", err)
 	return report
 }
 
 func (a *apart) restore(dry bool) scheduler.RestoreReport {
 	a.Helper()
-	r := &journal.Restorer{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock,
+	r := &journal.Reconciler{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock,
 		Timeout: time.Minute,
 		Log:     zerolog.Nop()}
-	report, err := r.Run(a.Context(), scheduler.RestoreRequest{Overdue: true, DryRun: dry}, nil)
+	report, err := r.Restore(a.Context(), scheduler.RestoreRequest{Overdue: true, DryRun: dry}, nil)
 	a.must("restore", err)
 	return report
 }
 
 // lines is how many lines of the log name a message.
-func (a *apart) lines(m *scheduler.Message) (n int) {
+func (a *apart) lines(m *message.Message) (n int) {
 	for line := range strings.Lines(a.log.String()) {
 		if strings.Contains(line, string(m.UID)) {
 			n++
@@ -178,15 +178,15 @@ func (a *apart) lines(m *scheduler.Message) (n int) {
 }
 
 // state is how the journal has a message, none where it does not know its content.
-func (a *apart) state(m *scheduler.Message) scheduler.State {
+func (a *apart) state(m *message.Message) message.State {
 	a.Helper()
-	have, err := a.store.Versions(a.Context(), []scheduler.UID{m.UID})
+	have, err := a.store.Versions(a.Context(), []message.UID{m.UID})
 	a.must("versions", err)
 	return have[m.UID].State
 }
 
-// What the journal refuses of one message, also bare, costs the others of its entry
-// nothing, and holds nothing back: not the entries behind it, and not the memory of ends.
+// What the journal refuses of one message, also bare, costs the others of its entry nothing, and holds nothing back:
+// not the entries behind it, and not the memory of ends.
 func TestDrain_QuarantinesWhatTheJournalRefusesAlsoBare(t *testing.T) {
 	onBoth(t, func(a *apart) {
 		later := schedulertest.DueIn(time.Hour)
@@ -200,13 +200,13 @@ func TestDrain_QuarantinesWhatTheJournalRefusesAlsoBare(t *testing.T) {
 			a.Fatalf("%d entries were refused, %v", refused, err)
 		}
 		a.wantLag(scheduler.Lag{Quarantined: 1})
-		for _, m := range []*scheduler.Message{good, behind} {
-			if s := a.state(m); s != scheduler.StateWaiting {
+		for _, m := range []*message.Message{good, behind} {
+			if s := a.state(m); s != message.StateWaiting {
 				a.Errorf("%s is %s in the journal", m.UID, s)
 			}
 		}
 		list := a.quarantined()
-		if len(list) != 1 || list[0].Known || fmt.Sprint(list[0].UIDs) != fmt.Sprint([]scheduler.UID{bad.UID}) ||
+		if len(list) != 1 || list[0].Known || fmt.Sprint(list[0].UIDs) != fmt.Sprint([]message.UID{bad.UID}) ||
 			strings.Contains(list[0].Reason, "secret") {
 			a.Fatalf("quarantined are %+v", list)
 		}
@@ -224,8 +224,8 @@ func TestDrain_QuarantinesWhatTheJournalRefusesAlsoBare(t *testing.T) {
 	})
 }
 
-// The journal tells of a message as waiting whose end it refused, and the store has
-// forgotten that: nothing brings it back.
+// The journal tells of a message as waiting whose end it refused, and the store has forgotten that: nothing brings it
+// back.
 func TestQuarantine_AnEndThatTheJournalRefusedIsNotUndone(t *testing.T) {
 	onBoth(t, func(a *apart) {
 		later := schedulertest.DueIn(3 * time.Hour)
@@ -245,7 +245,7 @@ func TestQuarantine_AnEndThatTheJournalRefusedIsNotUndone(t *testing.T) {
 		}
 		// what the store has lost comes back all the same
 		a.must("write", a.store.Write(a.Context(), nil, []scheduler.Change{
-			{UID: lost.UID, Version: 1, State: scheduler.StateWaiting, Due: lost.Due, At: a.now, Message: lost}}))
+			{UID: lost.UID, Version: 1, State: message.StateWaiting, Due: lost.Due, At: a.now, Message: lost}}))
 		if report := a.restore(true); report != (scheduler.RestoreReport{Read: 2, Added: 1, Newer: 1}) {
 			a.Errorf("a dry run: %+v", report)
 		}
@@ -279,14 +279,13 @@ func TestDrain_QuarantinesNothingWhereTheDatabaseIsAtFault(t *testing.T) {
 			a.wantLag(scheduler.Lag{Entries: 1})
 		}
 		a.store.refuse(m, nil)
-		if refused, err := a.drain(); err != nil || refused != 0 || a.state(m) != scheduler.StateWaiting {
+		if refused, err := a.drain(); err != nil || refused != 0 || a.state(m) != message.StateWaiting {
 			a.Errorf("%d refused, %v", refused, err)
 		}
 	})
 }
 
-// Where more is refused than the quarantine holds the rest waits in the outbox, and
-// what can be written is.
+// Where more is refused than the quarantine holds the rest waits in the outbox, and what can be written is.
 func TestDrain_KeepsInTheOutboxWhatTheQuarantineHasNoRoomFor(t *testing.T) {
 	onBoth(t, func(a *apart) {
 		for n := range scheduler.MaxQuarantined + 2 {
@@ -302,7 +301,7 @@ func TestDrain_KeepsInTheOutboxWhatTheQuarantineHasNoRoomFor(t *testing.T) {
 			}
 			a.wantLag(scheduler.Lag{Entries: 2, Quarantined: scheduler.MaxQuarantined})
 		}
-		if s := a.state(good); s != scheduler.StateWaiting {
+		if s := a.state(good); s != message.StateWaiting {
 			a.Errorf("what stood behind is %s", s)
 		}
 		a.recover()
@@ -350,8 +349,8 @@ func (s *redisServer) damaged(t *testing.T, change func(fields []string) []strin
 	}
 }
 
-// A damaged entry tells the journal no more than which messages it is about: how they
-// stand the journal learns from the store.
+// A damaged entry tells the journal no more than which messages it is about: how they stand the journal learns from the
+// store.
 func TestDrain_LearnsFromTheStoreWhatADamagedEntryDoesNotTell(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(f []string) []string{
@@ -383,13 +382,13 @@ func TestDrain_LearnsFromTheStoreWhatADamagedEntryDoesNotTell(t *testing.T) {
 				}
 				a.wantLag(scheduler.Lag{Quarantined: 1})
 				list := a.quarantined()
-				if len(list) != 1 || !list[0].Known || !slices.Equal(list[0].UIDs, []scheduler.UID{m.UID}) {
+				if len(list) != 1 || !list[0].Known || !slices.Equal(list[0].UIDs, []message.UID{m.UID}) {
 					t.Fatalf("quarantined are %+v", list)
 				}
-				if s := a.state(m); s != scheduler.StateCanceled {
+				if s := a.state(m); s != message.StateCanceled {
 					t.Errorf("in the journal it is %s", s)
 				}
-				if s := a.state(behind); s != scheduler.StateWaiting {
+				if s := a.state(behind); s != message.StateWaiting {
 					t.Errorf("what stood behind is %s in the journal", s)
 				}
 				if n := a.lines(m); n != 1 {
@@ -410,8 +409,8 @@ func TestDrain_LearnsFromTheStoreWhatADamagedEntryDoesNotTell(t *testing.T) {
 	}
 }
 
-// An entry that a newer tarry wrote waits for one that can read it, and what it tells of
-// is not mended with what is older.
+// An entry that a newer tarry wrote waits for one that can read it, and what it tells of is not mended with what is
+// older.
 func TestDrain_LeavesWhatANewerTarryWrote(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(f []string) []string{
@@ -440,7 +439,7 @@ func TestDrain_LeavesWhatANewerTarryWrote(t *testing.T) {
 				}
 				a.wantLag(scheduler.Lag{Entries: 1})
 			}
-			if s := a.state(behind); s != scheduler.StateWaiting {
+			if s := a.state(behind); s != message.StateWaiting {
 				t.Errorf("what stood behind is %s in the journal", s)
 			}
 			if report := a.verify(); report.Repaired != 0 {
@@ -462,7 +461,7 @@ type young struct {
 	ids map[string]bool
 }
 
-func (y young) Unwritten(ctx context.Context, bucket int, after string, age scheduler.Milli,
+func (y young) Unwritten(ctx context.Context, bucket int, after string, age message.Milli,
 	limit, bytes int) ([]scheduler.Entry, error) {
 	entries, err := y.line.Unwritten(ctx, bucket, after, 0, limit, bytes)
 	return slices.DeleteFunc(entries, func(e scheduler.Entry) bool { return age > 0 && y.ids[e.ID] }), err
@@ -477,13 +476,12 @@ func (a *apart) drainOld(from int) {
 	for _, e := range entries[from:] {
 		y.ids[e.ID] = true
 	}
-	_, _, err = journal.Drain(a.Context(), a.store, y, 0, 1, time.Minute, zerolog.New(&a.log))
+	_, _, err = drain(a.Context(), a.store, y, 0, 1, time.Minute, zerolog.New(&a.log))
 	a.must("drain what is old", err)
 }
 
-// history is what the journal has of a message: of each change the version, the state,
-// when, who and where to.
-func (a *apart) history(m *scheduler.Message) (lines []string) {
+// history is what the journal has of a message: of each change the version, the state, when, who and where to.
+func (a *apart) history(m *message.Message) (lines []string) {
 	a.Helper()
 	changes, err := a.store.History(a.Context(), m.UID)
 	a.must("history", err)
@@ -495,16 +493,16 @@ func (a *apart) history(m *scheduler.Message) (lines []string) {
 	return lines
 }
 
-func (a *apart) wantHistory(m *scheduler.Message, want ...string) {
+func (a *apart) wantHistory(m *message.Message, want ...string) {
 	a.Helper()
 	if got := a.history(m); !slices.Equal(got, want) {
 		a.Errorf("its history is %q, want %q", got, want)
 	}
 }
 
-func (a *apart) amend(m *scheduler.Message, version uint64, body string) {
+func (a *apart) amend(m *message.Message, version uint64, body string) {
 	a.Helper()
-	am := scheduler.Amend{UID: m.UID, Version: version, Due: m.Due + 1000*scheduler.Milli(version), Reason: "so it is"}
+	am := scheduler.Amend{UID: m.UID, Version: version, Due: m.Due + 1000*message.Milli(version), Reason: "so it is"}
 	if body != "" {
 		own := *m
 		own.Body, am.Message = []byte(body), &own
@@ -516,16 +514,16 @@ func (a *apart) amend(m *scheduler.Message, version uint64, body string) {
 	}
 }
 
-func (a *apart) deliver(m *scheduler.Message) {
+func (a *apart) deliver(m *message.Message) {
 	a.Helper()
 	got, err := a.Claim(a.Context(), 0,
-		scheduler.Claim{Term: 1, Now: m.Due.Add(time.Hour), Limit: 10, Bytes: 1 << 20, Number: 1})
+		scheduler.Claim{Holder: scheduler.Leader(1), Now: m.Due.Add(time.Hour), Limit: 10, Bytes: 1 << 20, Number: 1})
 	a.must("claim", err)
 	if len(got.Messages) != 1 {
 		a.Fatalf("claimed %+v", got)
 	}
-	end := scheduler.End{Message: got.Messages[0], State: scheduler.StateDelivered, Stream: "ORDERS", Sequence: 42}
-	a.must("finish", a.Finish(a.Context(), 0, 1, []scheduler.End{end}, a.now.Add(5*time.Second)))
+	end := scheduler.End{Message: got.Messages[0], State: message.StateDelivered, Stream: "ORDERS", Sequence: 42}
+	a.must("finish", a.Finish(a.Context(), 0, scheduler.Leader(1), []scheduler.End{end}, a.now.Add(5*time.Second)))
 }
 
 const (
@@ -534,8 +532,7 @@ const (
 	lostHere     = `2 waiting at 0 by "" for "what led here is lost" to "" 0`
 )
 
-// What is known of a message whose earlier change is lost stands in the entries behind:
-// nothing takes their place.
+// What is known of a message whose earlier change is lost stands in the entries behind: nothing takes their place.
 func TestDrain_KeepsTheHistoryThatStandsBehindADamagedEntry(t *testing.T) {
 	t.Parallel()
 	for name, drain := range map[string]func(a *apart){
@@ -573,7 +570,7 @@ func TestDrain_KeepsTheHistoryThatStandsBehindADamagedEntry(t *testing.T) {
 			if list := a.quarantined(); !list[0].Known {
 				t.Errorf("quarantined are %+v", list)
 			}
-			records, err := a.store.Records(t.Context(), []scheduler.UID{m.UID})
+			records, err := a.store.Records(t.Context(), []message.UID{m.UID})
 			if err != nil || len(records) != 1 || records[0].EndedAt != a.now.Add(5*time.Second) ||
 				records[0].Reason != "" {
 				t.Errorf("its record is %+v, %v", records, err)
@@ -585,8 +582,8 @@ func TestDrain_KeepsTheHistoryThatStandsBehindADamagedEntry(t *testing.T) {
 	}
 }
 
-// The content that a damaged entry held is still in the store: the journal gets it,
-// whatever came to it since or is on its way.
+// The content that a damaged entry held is still in the store: the journal gets it, whatever came to it since or is on
+// its way.
 func TestDrain_BringsTheContentThatADamagedEntryHeld(t *testing.T) {
 	t.Parallel()
 	for _, old := range []int{1, 2, 3} { // as many entries are drained first
@@ -605,7 +602,7 @@ func TestDrain_BringsTheContentThatADamagedEntryHeld(t *testing.T) {
 			a.amend(m, 3, "")
 			s.damaged(t, func(f []string) []string { f[5] = f[5][:4]; return f })
 			a.drainOld(old)
-			records, err := a.store.Records(t.Context(), []scheduler.UID{m.UID})
+			records, err := a.store.Records(t.Context(), []message.UID{m.UID})
 			if err != nil || len(records) != 1 || string(records[0].Body) != "another body" {
 				t.Errorf("its record is %+v, %v", records, err)
 			}
@@ -623,10 +620,10 @@ func TestDrain_BringsTheContentThatADamagedEntryHeld(t *testing.T) {
 			a.amend(fresh, 1, "")
 			s.damaged(t, func(f []string) []string { f[5] = f[5][:4]; return f })
 			a.drainOld(min(old, 2))
-			if s := a.state(fresh); s != scheduler.StateWaiting {
+			if s := a.state(fresh); s != message.StateWaiting {
 				t.Errorf("in the journal it is %s", s)
 			}
-			records, err = a.store.Records(t.Context(), []scheduler.UID{fresh.UID})
+			records, err = a.store.Records(t.Context(), []message.UID{fresh.UID})
 			if err != nil || len(records) != 1 || !bytes.Equal(records[0].Body, fresh.Body) {
 				t.Errorf("its record is %+v, %v", records, err)
 			}
@@ -634,8 +631,8 @@ func TestDrain_BringsTheContentThatADamagedEntryHeld(t *testing.T) {
 	}
 }
 
-// A verify leaves to the outbox what that holds, however long it waits there: each change
-// is journaled once, by its own entry.
+// A verify leaves to the outbox what that holds, however long it waits there: each change is journaled once, by its own
+// entry.
 func TestVerify_LeavesToTheOutboxWhatItHolds(t *testing.T) {
 	onBoth(t, func(a *apart) {
 		m, late, lost := schedulertest.Message(1), schedulertest.Message(2), schedulertest.Message(3)
@@ -670,7 +667,7 @@ type moving struct {
 	move func()
 }
 
-func (m moving) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, error) {
+func (m moving) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error) {
 	m.move()
 	return m.line.Find(ctx, ref)
 }
@@ -718,10 +715,10 @@ func TestDrainer_CountsWhatIsRefusedAndQuarantined(t *testing.T) {
 		a.store.refuse(bad, errValue)
 		a.push(bad)
 		registry := prometheus.NewRegistry()
-		d := journal.NewDrainer(
-			journal.DrainerConfig{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock,
-				Duty: func(context.Context) bool { return true }, Timeout: time.Minute, Log: zerolog.Nop(),
-				Registerer: registry})
+		d := journal.NewDrainer(journal.DrainerConfig{
+			Reconciler: &journal.Reconciler{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock,
+				Timeout: time.Minute, Log: zerolog.Nop()},
+			Duty: func(context.Context) bool { return true }, Registerer: registry})
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { _ = d.Run(ctx) })

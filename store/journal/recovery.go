@@ -10,46 +10,45 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// RecoveryConfig is what a Recovery is made of.
+// RecoveryConfig configures a Recovery.
 type RecoveryConfig struct {
-	// Store is nil with the journal off: then what is found is certified.
+	// Store is nil with the journal off: then the timeline is certified as found.
 	Store    Store
 	Timeline scheduler.Recoverable
 	Mode     Mode
 	// Window is how far back a store that kept its messages may have lost changes.
 	Window time.Duration
-	// EndedKeep is how long the timeline remembers ends: a push that the intake
-	// sends again, or a client repeats, must find the end of its first.
+	// EndedKeep is how long the timeline remembers ends: a push that the intake sends again, or a client repeats, must
+	// find the end of the first.
 	EndedKeep time.Duration
 	Clock     *scheduler.Clock
 	Timeout   time.Duration // of one call
 	Log       zerolog.Logger
-	// At, which may be nil, is called where a test may want to break off: after each
-	// page of a restore, and before each bucket is certified.
+	// At, which may be nil, is called at points where a test may stop the recovery: after each page of a restore, and
+	// before each bucket is certified.
 	At func(point string)
 }
 
-// Recovery makes the timeline whole after its server changed, in the hands of
-// the leader: it says what a server run that is not certified must hold, brings
-// that there, and certifies it.
+// Recovery makes the timeline whole after its server changed. The leader runs it. It determines what a server run that
+// is not certified must hold, restores that, and certifies the run.
 //
 //	not certified ──▶ fence the journal ──▶ begin the term ──▶ pauses ──▶ drain the outbox ──▶
-//	    empty (no certification): restore what lives or is dead, and ends        ─┐
+//	    empty (no certification): restore live and dead messages, and ends        ─┐
 //	    another run: compare what is claimed and what changed within the window  ─┴▶ give claims back ──▶ certify
 //
-// Claims are given back last: that is a change, and its version may be the one of
-// a change that the store has lost and the journal knows.
+// Claims are released last: a release is a change, and its version may be that of a change which the store has lost and
+// the journal knows.
 //
-// In async mode an empty store accepts while it is filled (certified, filling);
-// in sync mode it does not, so that no name is taken twice. Every step may be
-// repeated: whoever finishes it, the result is the same.
+// In async mode an empty store accepts messages while it is filled (certified, filling); in sync mode it does not, so
+// that no name is used twice. Every step may be repeated: the result is the same whichever leader finishes it.
 type Recovery struct {
 	cfg RecoveryConfig
 	log zerolog.Logger
-	// last is the number that this instance gave each bucket last; a store that was emptied
-	// since has lost it. Only the leader's goroutine uses it.
+	// last is the number that this instance last gave to each bucket; a store that was emptied since has lost it. Only
+	// the leader's goroutine uses it.
 	last map[int]uint64
 }
 
@@ -57,8 +56,7 @@ const (
 	reclaimBatch = 500
 	restorePage  = 1000
 	restoreBytes = 4 << 20
-	// lostBefore is how much earlier than its last entry a store may have lost
-	// something, and clocks may differ.
+	// lostBefore is how much earlier than its last entry a store may have lost changes, with an allowance for clocks.
 	lostBefore = 30 * time.Second
 	// numberBits leaves room for certifications within one term.
 	numberBits = 20
@@ -69,33 +67,32 @@ func NewRecovery(cfg RecoveryConfig) *Recovery {
 	return &Recovery{cfg: cfg, log: cfg.Log, last: map[int]uint64{}}
 }
 
-// Result says what a Recovery did.
+// Result reports what a Recovery did.
 type Result struct {
-	// Buckets is how many were not whole; nothing was done where it is 0.
+	// Buckets is how many buckets were not whole; if it is 0, nothing was done.
 	Buckets int
-	// Away are those that do not answer: nothing was done with them.
+	// Away lists the buckets that do not answer: nothing was done with them.
 	Away []int
-	// Restored counts what was brought back.
+	// Restored counts what was restored.
 	Restored scheduler.RestoreReport
 }
 
-// Run makes every bucket whole that answers, or returns the error that stopped it.
-// It is called under a valid lease; ctx ends with the leadership.
+// Run makes every bucket that answers whole, or returns the error that stopped it. The caller holds a valid lease; ctx
+// ends with the leadership.
 func (r *Recovery) Run(ctx context.Context, term uint64) (Result, error) {
 	return r.Mend(ctx, term, nil, func(int) {})
 }
 
-// Mend is Run for some buckets, all where they are nil. It calls whole with each as
-// soon as that may be used. The bucket that keeps the pauses is always among them, if
-// it answers: what is paused must stand before any other may be claimed from, whichever
-// of them noticed first that their server changed.
+// Mend is Run for some buckets, or for all if buckets is nil. It calls whole with each bucket as soon as the bucket may
+// be used. If it answers, the bucket that keeps the pauses is always included: the pauses must be restored before any
+// other bucket may be claimed from, whichever bucket first noticed that its server changed.
 func (r *Recovery) Mend(ctx context.Context, term uint64, buckets []int, whole func(bucket int)) (Result, error) {
 	standings, err := r.standings(ctx)
 	if err != nil {
 		return Result{}, err
 	}
 	fenced, answers := r.fenced(ctx, standings)
-	if len(fenced) > 0 { // their server was replaced, or is the replacement that never heard of it
+	if len(fenced) > 0 { // their server was replaced, or is a replacement that lacks their certification
 		r.cfg.Timeline.Renew()
 		if standings, err = r.standings(ctx); err != nil {
 			return Result{}, err
@@ -107,7 +104,7 @@ func (r *Recovery) Mend(ctx context.Context, term uint64, buckets []int, whole f
 		}
 		for bucket := range standings {
 			if s := &standings[bucket]; replaced[s.Now] {
-				s.Run = "" // nothing on it is whole
+				s.Run = "" // no bucket on it is whole
 			}
 		}
 	}
@@ -124,7 +121,7 @@ func (r *Recovery) Mend(ctx context.Context, term uint64, buckets []int, whole f
 			w.need[bucket] = true
 			event := w.log.Warn()
 			if s.Number == 0 {
-				event = w.log.Debug() // it is new, or empty: the line at the end tells
+				event = w.log.Debug() // it is new or empty: the last line reports it
 			}
 			event.Int("bucket", bucket).Str("run", s.Now).Str("certified", s.Run).Bool("filling", s.Filling).Msg(
 				"the store is not certified")
@@ -132,7 +129,7 @@ func (r *Recovery) Mend(ctx context.Context, term uint64, buckets []int, whole f
 	}
 	if len(w.need) == 0 {
 		if answers {
-			r.tellPauses(ctx, r.cfg.Timeline.Recovering(standings, term, 0))
+			r.writePauses(ctx, r.cfg.Timeline.Recovering(standings, term, 0))
 		}
 		return result, nil
 	}
@@ -143,21 +140,20 @@ func (r *Recovery) Mend(ctx context.Context, term uint64, buckets []int, whole f
 	for bucket := range w.need {
 		whole(bucket)
 	}
-	w.log.Info().Int("buckets", len(w.need)).Str("journal", r.cfg.Mode.String()).Int("read", w.report.Read).Int(
-		"added", w.report.Added).
-		Int("raised", w.report.Raised).Int("newer", w.report.Newer).Dur("took", time.Since(started)).Msg(
-		"the store is certified")
-	result.Buckets, result.Restored = len(w.need), w.report
+	report := w.restoring.report
+	w.log.Info().Int("buckets", len(w.need)).Str("journal", r.cfg.Mode.String()).Int("read", report.Read).
+		Int("added", report.Added).Int("raised", report.Raised).Int("newer", report.Newer).
+		Dur("took", time.Since(started)).Msg("the store is certified")
+	result.Buckets, result.Restored = len(w.need), report
 	return result, nil
 }
 
-// fencesWithin bounds the look at the fences of a store that seems whole: a
-// journal that is away holds no leader up.
+// fencesWithin bounds the reading of the fences of a store that seems whole: an unreachable journal must not delay a
+// leader.
 const fencesWithin = time.Second
 
-// fenced are the buckets of whose certification the journal knows a later one than
-// their server does; answers reports whether it answers: where it does not it knows
-// nothing.
+// fenced returns the buckets for which the journal knows a later certification than their server; answers reports
+// whether the journal answered. Without an answer nothing is fenced.
 func (r *Recovery) fenced(ctx context.Context, standings []scheduler.Standing) (fenced []int, answers bool) {
 	if r.cfg.Store == nil {
 		return nil, false
@@ -192,11 +188,10 @@ type work struct {
 	term      uint64
 	standings []scheduler.Standing
 	tl        scheduler.Recovering
-	doubts    *doubts
 	need      map[int]bool
 	number    uint64
-	filled    map[int]scheduler.Milli // buckets that were empty: since when their ends are brought back
-	report    scheduler.RestoreReport
+	filled    map[int]message.Milli // buckets that were empty: since when their ends are restored
+	restoring restoring
 }
 
 func (w *work) run(ctx context.Context) error {
@@ -204,7 +199,10 @@ func (w *work) run(ctx context.Context) error {
 		return err
 	}
 	w.tl = w.cfg.Timeline.Recovering(w.standings, w.term, w.number)
-	w.doubts = newDoubts(w.tl, len(w.standings), w.cfg.Timeout)
+	w.restoring = restoring{doubts: make([]doubt, len(w.standings)), Reconciler: &Reconciler{
+		Store: w.cfg.Store, Timeline: w.tl, Buckets: len(w.standings), Clock: w.cfg.Clock, Timeout: w.cfg.Timeout,
+		Log: w.log, At: w.cfg.At,
+	}}
 	empty, moved := map[int]bool{}, map[int]bool{}
 	for bucket := range w.need {
 		if s := w.standings[bucket]; s.Number == 0 || s.Filling {
@@ -226,9 +224,9 @@ func (w *work) run(ctx context.Context) error {
 		return err
 	}
 	for bucket := range w.need {
-		drained, refused, err := Drain(ctx, w.cfg.Store, w.tl, bucket, 0, w.cfg.Timeout, w.log)
+		drained, refused, err := w.restoring.Drain(ctx, bucket, 0)
 		if errors.Is(err, scheduler.ErrQuarantineFull) || errors.Is(err, scheduler.ErrNewer) {
-			// What stays is here, and the drainer says so again.
+			// The remaining entries are here, and the drainer reports them again.
 			w.log.Error().Err(err).Int("bucket", bucket).Msg("a bucket is certified although its outbox is not drained")
 		} else if err != nil {
 			return fmt.Errorf("bucket %d: %w", bucket, err)
@@ -239,7 +237,7 @@ func (w *work) run(ctx context.Context) error {
 		w.log.Info().Int("bucket", bucket).Int("changes", drained).Int("refused", refused).Msg(
 			"outbox drained before the comparison")
 	}
-	w.filled = make(map[int]scheduler.Milli, len(empty))
+	w.filled = make(map[int]message.Milli, len(empty))
 	for bucket := range empty {
 		w.filled[bucket] = w.cfg.Clock.Milli().Add(-w.cfg.EndedKeep)
 	}
@@ -267,26 +265,26 @@ func (w *work) run(ctx context.Context) error {
 	return w.certify(ctx, w.need, false)
 }
 
-// apart says which messages the journal lacks changes of: the bucket has what became
-// of them, so that it may be used, but a store that is emptied later gets them back as
-// the journal has them.
+// apart logs which messages the journal lacks changes of. The bucket has their current states, so it may be used, but a
+// store that is emptied later restores them as the journal has them.
 func (w *work) apart(ctx context.Context, bucket int) error {
-	for q, err := range quarantined(ctx, w.tl, bucket, new(string), w.cfg.Timeout) {
+	for entries, err := range w.restoring.quarantined(ctx, bucket, new(string)) {
 		if err != nil {
 			return err
 		}
-		if !q.Known {
-			w.log.Error().Int("bucket", bucket).Str("entry", q.ID).Str("why", q.Reason).Strs("uids", words(q.UIDs)).
-				Msg("a bucket is certified although the journal lacks changes of it")
+		for _, q := range entries {
+			if !q.Known {
+				w.log.Error().Int("bucket", bucket).Str("entry", q.ID).Str("why", q.Reason).Strs("uids", words(q.UIDs)).
+					Msg("a bucket is certified although the journal lacks changes of it")
+			}
 		}
 	}
 	return nil
 }
 
-// since returns how far back buckets that kept their messages may lack changes: the
-// window, or longer where their last change is older than that. The server's clock
-// is used only to measure how long ago that was.
-func (w *work) since(buckets map[int]bool) scheduler.Milli {
+// since returns how far back buckets that kept their messages may lack changes: the window, or longer if their last
+// change is older. The server's clock is used only to measure how long ago that change was.
+func (w *work) since(buckets map[int]bool) message.Milli {
 	now := w.cfg.Clock.Milli()
 	since := now.Add(-w.cfg.Window)
 	for bucket := range buckets {
@@ -297,9 +295,8 @@ func (w *work) since(buckets map[int]bool) scheduler.Milli {
 	return since
 }
 
-// choose takes a number above all that stand, and raises the journal's fences to
-// it: what was answered on the run before is in the journal now, or never will
-// be.
+// choose picks a number above all existing ones, and raises the journal's fences to it: a change answered on the
+// previous run is in the journal by then, or never will be.
 func (w *work) choose(ctx context.Context) error {
 	w.number = w.term << numberBits
 	for _, s := range w.standings {
@@ -330,7 +327,7 @@ func (w *work) choose(ctx context.Context) error {
 	return nil
 }
 
-// given remembers the number that the buckets are about to get.
+// given remembers the number that the buckets are about to receive.
 func (w *work) given() {
 	for bucket := range w.need {
 		w.last[bucket] = w.number
@@ -338,22 +335,21 @@ func (w *work) given() {
 }
 
 func (w *work) begin(ctx context.Context, bucket int) error {
-	call, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
-	defer cancel()
-	if err := w.tl.Begin(call, bucket, w.term); err != nil {
+	err := within(ctx, w.cfg.Timeout, func(ctx context.Context) error { return w.tl.Begin(ctx, bucket, w.term) })
+	if err != nil {
 		return fmt.Errorf("begin the term in bucket %d: %w", bucket, err)
 	}
 	return nil
 }
 
-// reclaim gives back what is in flight.
+// reclaim releases the messages in flight.
 func (w *work) reclaim(ctx context.Context, buckets map[int]bool) error {
 	for bucket := range buckets {
 		for n := reclaimBatch; n == reclaimBatch; {
-			var err error
-			call, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
-			n, err = w.tl.Reclaim(call, bucket, w.term, reclaimBatch, w.cfg.Clock.Milli())
-			cancel()
+			err := within(ctx, w.cfg.Timeout, func(ctx context.Context) (err error) {
+				n, err = w.tl.Reclaim(ctx, bucket, w.term, reclaimBatch, w.cfg.Clock.Milli())
+				return err
+			})
 			if err != nil {
 				return fmt.Errorf("give back the claims of bucket %d: %w", bucket, err)
 			}
@@ -362,19 +358,16 @@ func (w *work) reclaim(ctx context.Context, buckets map[int]bool) error {
 	return nil
 }
 
-// reconcileClaims brings to buckets what the journal knows of the messages in
-// flight there, however long ago it happened.
+// reconcileClaims restores in buckets what the journal knows of the messages in flight there, however old it is.
 func (w *work) reconcileClaims(ctx context.Context, buckets map[int]bool) error {
 	for bucket := range buckets {
-		for after := scheduler.UID(""); ; {
-			call, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
-			uids, err := w.tl.Claims(call, bucket, after, reclaimBatch)
-			cancel()
+		after := message.UID("")
+		claims := pages(ctx, w.cfg.Timeout, func(ctx context.Context) ([]message.UID, error) {
+			return w.tl.Claims(ctx, bucket, after, reclaimBatch)
+		})
+		for uids, err := range claims {
 			if err != nil {
 				return fmt.Errorf("list the claims of bucket %d: %w", bucket, err)
-			}
-			if len(uids) == 0 {
-				break
 			}
 			after = uids[len(uids)-1]
 			if err := w.bring(ctx, uids, false); err != nil {
@@ -385,21 +378,21 @@ func (w *work) reconcileClaims(ctx context.Context, buckets map[int]bool) error 
 	return nil
 }
 
-// certify says of buckets that they may be used.
+// certify declares that buckets may be used.
 func (w *work) certify(ctx context.Context, buckets map[int]bool, filling bool) error {
 	for bucket := range buckets {
 		c := scheduler.Certification{Number: w.number, Run: w.standings[bucket].Now, DoubtUntil: w.cfg.Clock.Milli(),
 			Filling: filling}
-		if w.standings[bucket].Number == 0 && w.report.Added == 0 {
-			c.DoubtUntil = 0 // nothing was there and nothing came: it is new
+		if w.standings[bucket].Number == 0 && w.restoring.report.Added == 0 {
+			c.DoubtUntil = 0 // nothing was there and nothing was restored: it is new
 		}
 		if w.filled[bucket] > 0 {
 			c.Forgotten = w.filled[bucket]
 		}
 		at(w.cfg.At, BeforeCertify)
-		call, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
-		err := w.tl.Certify(call, bucket, w.term, c)
-		cancel()
+		err := within(ctx, w.cfg.Timeout, func(ctx context.Context) error {
+			return w.tl.Certify(ctx, bucket, w.term, c)
+		})
 		if err != nil {
 			return fmt.Errorf("certify bucket %d: %w", bucket, err)
 		}
@@ -407,8 +400,7 @@ func (w *work) certify(ctx context.Context, buckets map[int]bool, filling bool) 
 	return nil
 }
 
-// fill restores recent ends, and everything that lives or is dead, the earliest due
-// first.
+// fill restores recent ends, and all live and dead messages, the earliest due first.
 func (w *work) fill(ctx context.Context, buckets map[int]bool) error {
 	since := w.cfg.Clock.Milli()
 	for bucket := range buckets {
@@ -417,34 +409,22 @@ func (w *work) fill(ctx context.Context, buckets map[int]bool) error {
 	if err := w.reconcile(ctx, buckets, since, true); err != nil {
 		return err
 	}
-	r := &Restorer{Store: w.cfg.Store, Timeline: w.tl, Buckets: len(w.standings), Clock: w.cfg.Clock,
-		Timeout: w.cfg.Timeout, only: buckets, Log: w.log, At: w.cfg.At}
-	report, err := r.Run(ctx, scheduler.RestoreRequest{Overdue: true}, nil)
-	w.report = sumReports(w.report, report)
-	if err != nil {
+	w.restoring.only = buckets
+	if err := w.restoring.all(ctx, scheduler.RestoreRequest{Overdue: true}, nil); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
+	w.restoring.only = nil
 	return nil
 }
 
-// reconcile brings to the buckets what changed since a time; endsOnly leaves what
-// lives to fill.
-func (w *work) reconcile(ctx context.Context, buckets map[int]bool, since scheduler.Milli, endsOnly bool) error {
-	q := scheduler.ChangeQuery{Since: since, Limit: restorePage}
-	for {
-		call, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
-		changes, err := w.cfg.Store.Changes(call, q)
-		cancel()
+// reconcile restores in the buckets what changed since a time. With endsOnly it leaves live messages to fill.
+func (w *work) reconcile(ctx context.Context, buckets map[int]bool, since message.Milli, endsOnly bool) error {
+	for changes, err := range w.restoring.changes(ctx, scheduler.ChangeQuery{Since: since, Limit: restorePage}) {
 		if err != nil {
-			return fmt.Errorf("read what changed: %w", err)
+			return err
 		}
-		if len(changes) == 0 {
-			return nil
-		}
-		last := changes[len(changes)-1]
-		q.AfterAt, q.AfterUID, q.AfterVersion = last.At, last.UID, last.Version
-		seen := map[scheduler.UID]bool{}
-		var uids []scheduler.UID
+		seen := map[message.UID]bool{}
+		var uids []message.UID
 		for _, c := range changes {
 			if !seen[c.UID] && buckets[c.UID.Bucket(len(w.standings))] && (!endsOnly || c.State.Ended()) {
 				seen[c.UID] = true
@@ -455,34 +435,24 @@ func (w *work) reconcile(ctx context.Context, buckets map[int]bool, since schedu
 			return err
 		}
 		if len(changes) < restorePage {
-			return nil // what comes later is made by the store as it is
+			break // the store makes all later changes itself
 		}
 	}
+	return nil
 }
 
 // bring restores messages by uid.
-func (w *work) bring(ctx context.Context, uids []scheduler.UID, endsOnly bool) error {
-	for len(uids) > 0 {
-		n := min(len(uids), 200) // they come whole
-		call, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
+func (w *work) bring(ctx context.Context, uids []message.UID, endsOnly bool) error {
+	for part := range slices.Chunk(uids, 200) { // whole messages, with their bodies
 		read := w.cfg.Clock.Milli()
-		records, err := w.cfg.Store.Records(call, uids[:n])
-		cancel()
-		if err != nil {
-			return fmt.Errorf("read records: %w", err)
-		}
-		kept := records[:0]
-		for _, r := range records {
-			if !endsOnly || r.State.Ended() {
-				kept = append(kept, r)
-			}
-		}
-		report, err := restoreRecords(ctx, w.doubts, kept, read, w.cfg.Clock)
-		w.report = sumReports(w.report, report)
+		records, err := w.restoring.records(ctx, part)
 		if err != nil {
 			return err
 		}
-		uids = uids[n:]
+		records = slices.DeleteFunc(records, func(r scheduler.Record) bool { return endsOnly && !r.State.Ended() })
+		if err := w.restoring.bring(ctx, records, read); err != nil {
+			return err
+		}
 	}
 	return nil
 }

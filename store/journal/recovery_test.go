@@ -9,18 +9,18 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
-// rolledBack is a store on Redis with its journal; every change is committed at
-// once.
+// rolledBack is a store on Redis with its journal; every change is committed at once.
 type rolledBack struct {
 	*testing.T
 	*redisServer
 	store journal.Store
-	now   scheduler.Milli
+	now   message.Milli
 	clock *scheduler.Clock
 }
 
@@ -60,21 +60,21 @@ func (w *rolledBack) recover(term uint64) journal.Result {
 	return result
 }
 
-func (w *rolledBack) push(m *scheduler.Message) {
+func (w *rolledBack) push(m *message.Message) {
 	w.Helper()
-	_, _, err := w.tl.Add(w.Context(), m.UID.Bucket(crashBuckets), []*scheduler.Message{m}, w.now)
+	_, _, err := w.tl.Add(w.Context(), m.UID.Bucket(crashBuckets), []*message.Message{m}, w.now)
 	w.must("push", err)
 }
 
-func (w *rolledBack) claim(bucket int, number uint64) []*scheduler.Message {
+func (w *rolledBack) claim(bucket int, number uint64) []*message.Message {
 	w.Helper()
 	got, err := w.tl.Claim(w.Context(), bucket,
-		scheduler.Claim{Term: 1, Number: number, Now: w.now, Limit: 10, Bytes: 1 << 20})
+		scheduler.Claim{Holder: scheduler.Leader(1), Number: number, Now: w.now, Limit: 10, Bytes: 1 << 20})
 	w.must("claim", err)
 	return got.Messages
 }
 
-func (w *rolledBack) find(uid scheduler.UID) scheduler.Info {
+func (w *rolledBack) find(uid message.UID) message.Info {
 	w.Helper()
 	found, err := w.tl.Find(w.Context(), scheduler.Ref{UID: uid})
 	w.must("find", err)
@@ -84,15 +84,15 @@ func (w *rolledBack) find(uid scheduler.UID) scheduler.Info {
 	return found[0]
 }
 
-// The store comes back as it was while a message was claimed. What was answered
-// since stands: the message was given back without a trace and changed.
+// The store comes back as it was while a message was claimed. What was answered since stands: the message was given
+// back without a trace and changed.
 func TestRecovery_MakesNoChangeOfItsOwnBeforeThoseThatWereLost(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]struct {
-		do   func(w *rolledBack, m *scheduler.Message)
-		want func(i scheduler.Info, due scheduler.Milli) bool
+		do   func(w *rolledBack, m *message.Message)
+		want func(i message.Info, due message.Milli) bool
 	}{
-		"rescheduled": {func(w *rolledBack, m *scheduler.Message) {
+		"rescheduled": {func(w *rolledBack, m *message.Message) {
 			edited := *m
 			edited.Body = []byte("edited")
 			got, err := w.tl.Amend(w.Context(), scheduler.Amend{UID: m.UID, Version: 1, Due: w.now.Add(time.Hour),
@@ -101,21 +101,21 @@ func TestRecovery_MakesNoChangeOfItsOwnBeforeThoseThatWereLost(t *testing.T) {
 			if got.Code != scheduler.AmendDone {
 				w.Fatalf("amend: code %d", got.Code)
 			}
-		}, func(i scheduler.Info, due scheduler.Milli) bool {
-			return i.State == scheduler.StateWaiting && i.Version == 2 && i.Due == due && string(i.Body) == "edited" &&
+		}, func(i message.Info, due message.Milli) bool {
+			return i.State == message.StateWaiting && i.Version == 2 && i.Due == due && string(i.Body) == "edited" &&
 				!i.Mark.Uncertain
 		}},
-		"canceled": {func(w *rolledBack, m *scheduler.Message) {
+		"canceled": {func(w *rolledBack, m *message.Message) {
 			got, err := w.tl.Cancel(w.Context(), m.UID, w.now)
 			w.must("cancel", err)
 			if got.Code != scheduler.CancelDone {
 				w.Fatalf("cancel: code %d", got.Code)
 			}
-		}, func(i scheduler.Info, _ scheduler.Milli) bool {
-			return i.State == scheduler.StateCanceled && i.Version == 2 && !i.Mark.Uncertain
+		}, func(i message.Info, _ message.Milli) bool {
+			return i.State == message.StateCanceled && i.Version == 2 && !i.Mark.Uncertain
 		}},
-		"left as it was": {func(*rolledBack, *scheduler.Message) {}, func(i scheduler.Info, _ scheduler.Milli) bool {
-			return i.State == scheduler.StateWaiting && i.Version == 2 && i.Mark.Uncertain
+		"left as it was": {func(*rolledBack, *message.Message) {}, func(i message.Info, _ message.Milli) bool {
+			return i.State == message.StateWaiting && i.Version == 2 && i.Mark.Uncertain
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,8 +129,16 @@ func TestRecovery_MakesNoChangeOfItsOwnBeforeThoseThatWereLost(t *testing.T) {
 			}
 			rollBack := w.snapshot(t)
 			w.now += 10
-			w.must("return",
-				w.tl.Return(t.Context(), 0, 1, []scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}}, w.now))
+			w.must(
+				"return",
+				w.tl.Return(
+					t.Context(),
+					0,
+					scheduler.Leader(1),
+					[]scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}},
+					w.now,
+				),
+			)
 			change.do(w, m)
 			due := w.now.Add(time.Hour)
 			w.now += 10
@@ -143,7 +151,7 @@ func TestRecovery_MakesNoChangeOfItsOwnBeforeThoseThatWereLost(t *testing.T) {
 				t.Errorf("it is %s at version %d, due %d, uncertain %t, with body %q", got.State, got.Version, got.Due,
 					got.Mark.Uncertain, got.Body)
 			}
-			if records, err := w.store.Records(t.Context(), []scheduler.UID{m.UID}); err != nil || len(records) != 1 ||
+			if records, err := w.store.Records(t.Context(), []message.UID{m.UID}); err != nil || len(records) != 1 ||
 				!change.want(records[0].Info, due) {
 				t.Errorf("the journal has %+v, %v", records, err)
 			}
@@ -166,8 +174,8 @@ func (f *fencing) Fence(ctx context.Context, bucket int, number uint64) error {
 	return f.Store.Fence(ctx, bucket, number)
 }
 
-// A number that may have reached the journal is never given again: what was written
-// under it belongs to another certification.
+// A number that may have reached the journal is never given again: what was written under it belongs to another
+// certification.
 func TestRecovery_GivesNoNumberAgainThatItHasFencedWith(t *testing.T) {
 	t.Parallel()
 	tl, err := memory.New(memory.Config{Buckets: 1, Record: &scheduler.Recording{

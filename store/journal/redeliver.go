@@ -4,33 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
-
-	"github.com/rs/zerolog"
+	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Broker is what a redelivery asks NATS.
+// Broker is the part of NATS that a redelivery needs.
 type Broker interface {
-	// Stored reports whether the message with this uid stands in the stream where its
-	// delivery was confirmed. scheduler.ErrUnjudged: the stream may have dropped it rightly.
-	Stored(ctx context.Context, stream string, sequence uint64, uid scheduler.UID) (bool, error)
-	// Publish puts a message on its topic again and returns where it stands now.
-	Publish(ctx context.Context, m *scheduler.Message) (stream string, sequence uint64, err error)
-}
-
-// Redeliverer publishes again what a broker confirmed and lost: after a loss of
-// power a stream may have forgotten its last messages.
-type Redeliverer struct {
-	Store    Store
-	Broker   Broker
-	Buckets  int
-	Clock    *scheduler.Clock
-	Instance string
-	Address  func() string
-	Timeout  time.Duration
-	Log      zerolog.Logger
+	// Stored reports whether the message with this uid is in the stream where its delivery was confirmed. It returns
+	// scheduler.ErrUnjudged if the stream may have dropped the message rightly.
+	Stored(ctx context.Context, stream string, sequence uint64, uid message.UID) (bool, error)
+	// Publish publishes a message on its topic again and returns its new place.
+	Publish(ctx context.Context, m *message.Message) (stream string, sequence uint64, err error)
 }
 
 const (
@@ -38,113 +24,111 @@ const (
 	redeliverRecords = 100 // whole messages in memory at once
 )
 
-// Run checks every delivery since a time.
-func (r *Redeliverer) Run(ctx context.Context, req scheduler.RedeliverRequest,
+// Redeliver publishes messages again that a broker has confirmed since a time and then lost: after a loss of power a
+// stream may lack its last messages. progress, which may be nil, is called now and then.
+func (r *Reconciler) Redeliver(ctx context.Context, broker Broker, req scheduler.RedeliverRequest,
 	progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
-	var report scheduler.RedeliverReport
+	work := &redelivery{Reconciler: r, broker: broker, req: req}
+	report := nowAndThen(progress)
 	until := r.Clock.Milli()
-	q := scheduler.ChangeQuery{Since: req.Since, State: scheduler.StateDelivered, Limit: redeliverPage}
-	told := time.Now()
-	for {
-		call, cancel := context.WithTimeout(ctx, r.Timeout)
-		changes, err := r.Store.Changes(call, q)
-		cancel()
+	q := scheduler.ChangeQuery{Since: req.Since, State: message.StateDelivered, Limit: redeliverPage}
+	for changes, err := range r.changes(ctx, q) {
 		if err != nil {
-			return report, fmt.Errorf("read deliveries: %w: %w", ErrNoDatabase, err)
+			return work.report, err
 		}
-		for len(changes) > 0 && changes[len(changes)-1].At >= until { // what this run delivers comes after
-			changes = changes[:len(changes)-1]
+		n := len(changes)
+		for n > 0 && changes[n-1].At >= until { // this run's own deliveries follow
+			n--
 		}
-		if len(changes) == 0 {
-			return report, ctx.Err()
-		}
-		last := changes[len(changes)-1]
-		q.AfterAt, q.AfterUID, q.AfterVersion = last.At, last.UID, last.Version
-		for len(changes) > 0 {
-			n := min(len(changes), redeliverRecords)
-			if err := r.some(ctx, req, changes[:n], &report); err != nil {
-				return report, err
+		for part := range slices.Chunk(changes[:n], redeliverRecords) {
+			if err := work.some(ctx, part); err != nil {
+				return work.report, err
 			}
-			changes = changes[n:]
-			if progress != nil && time.Since(told) >= tellPause {
-				progress(report)
-				told = time.Now()
-			}
+			report(work.report)
+		}
+		if n < len(changes) {
+			break
 		}
 	}
+	return work.report, ctx.Err()
 }
 
-func (r *Redeliverer) some(ctx context.Context, req scheduler.RedeliverRequest, changes []scheduler.Change,
-	report *scheduler.RedeliverReport) error {
-	latest := map[scheduler.UID]scheduler.Change{}
-	uids := make([]scheduler.UID, 0, len(changes))
+// redelivery is one run.
+type redelivery struct {
+	*Reconciler
+	broker Broker
+	req    scheduler.RedeliverRequest
+	report scheduler.RedeliverReport
+}
+
+func (r *redelivery) some(ctx context.Context, changes []scheduler.Change) error {
+	latest := map[message.UID]scheduler.Change{}
+	uids := make([]message.UID, 0, len(changes))
 	for _, c := range changes {
 		if _, seen := latest[c.UID]; !seen {
 			uids = append(uids, c.UID)
 		}
 		latest[c.UID] = c
 	}
-	call, cancel := context.WithTimeout(ctx, r.Timeout)
-	records, err := r.Store.Records(call, uids)
-	cancel()
+	records, err := r.records(ctx, uids)
 	if err != nil {
-		return fmt.Errorf("read messages: %w: %w", ErrNoDatabase, err)
+		return err
 	}
 	for i := range records {
 		rec := &records[i]
 		c := latest[rec.UID]
-		if req.Topic != "" && !scheduler.Matches(req.Topic, rec.Topic) || rec.Version != c.Version {
-			continue // another topic, or delivered again since: that delivery is checked itself
+		if r.req.Topic != "" && !scheduler.Matches(r.req.Topic, rec.Topic) || rec.Version != c.Version {
+			continue // another topic, or delivered again since: that delivery has its own check
 		}
-		report.Checked++
-		if err := r.one(ctx, req.DryRun, rec, &c, report); err != nil {
+		r.report.Checked++
+		if err := r.one(ctx, rec, &c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Redeliverer) one(ctx context.Context, dry bool, rec *scheduler.Record, c *scheduler.Change,
-	report *scheduler.RedeliverReport) error {
+func (r *redelivery) one(ctx context.Context, rec *scheduler.Record, c *scheduler.Change) error {
 	if c.Stream == "" || rec.Content == 0 {
-		report.Unknown++
+		r.report.Unknown++
 		return nil
 	}
 	call, cancel := context.WithTimeout(ctx, r.Timeout)
-	there, err := r.Broker.Stored(call, c.Stream, c.Sequence, rec.UID)
+	there, err := r.broker.Stored(call, c.Stream, c.Sequence, rec.UID)
 	cancel()
 	switch {
 	case errors.Is(err, scheduler.ErrUnjudged):
-		report.Unknown++
+		r.report.Unknown++
 		return nil
 	case err != nil:
 		return fmt.Errorf("look for %s in stream %s: %w: %w", rec.UID, c.Stream, ErrNoBroker, err)
 	case there:
-		report.Present++
+		r.report.Present++
 		return nil
 	}
-	report.Gone++
-	if dry {
+	r.report.Gone++
+	if r.req.DryRun {
 		return nil
 	}
 	call, cancel = context.WithTimeout(ctx, r.Timeout)
-	stream, sequence, err := r.Broker.Publish(call, &rec.Message)
+	stream, sequence, err := r.broker.Publish(call, &rec.Message)
 	cancel()
 	if err != nil {
-		report.Failed++
+		r.report.Failed++
 		r.Log.Warn().Err(err).Str("uid", string(rec.UID)).Str("topic", rec.Topic).Msg("not redelivered")
 		return ctx.Err()
 	}
-	report.Redelivered++
-	again := scheduler.Change{UID: rec.UID, Version: rec.Version + 1, State: scheduler.StateDelivered,
+	r.report.Redelivered++
+	again := scheduler.Change{UID: rec.UID, Version: rec.Version + 1, State: message.StateDelivered,
 		At: r.Clock.Milli(), Bucket: rec.UID.Bucket(r.Buckets),
 		Instance: r.Instance, Address: r.Address(), Reason: "redelivered: the stream had lost it", Attempt: rec.Attempt,
 		Stream: stream, Sequence: sequence, Due: rec.Due,
 		Uncertain: rec.Mark.Uncertain, Refusals: rec.Mark.Refusals}
-	// It is delivered, however long that took and whoever still waits for the report.
-	call, cancel = context.WithTimeout(context.WithoutCancel(ctx), r.Timeout)
-	defer cancel()
-	if err := r.Store.Write(call, nil, []scheduler.Change{again}); err != nil {
+	// The message is delivered: record that even if ctx has ended.
+	err = within(context.WithoutCancel(ctx), r.Timeout, func(ctx context.Context) error {
+		return r.Store.Write(ctx, nil, []scheduler.Change{again})
+	})
+	if err != nil {
 		return fmt.Errorf("journal the redelivery of %s: %w", rec.UID, err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
@@ -32,8 +33,8 @@ func (s *strictStore) Write(ctx context.Context, fences map[int]uint64, changes 
 	return s.Store.Write(ctx, fences, changes)
 }
 
-// What SQL refuses for good holds nothing else back: its states are told without
-// what was refused, and ends are forgotten in their time.
+// What SQL refuses for good holds nothing else back: its states are told without what was refused, and ends are
+// forgotten in their time.
 func TestDrain_GoesOnPastWhatTheJournalRefuses(t *testing.T) {
 	t.Parallel()
 	tl, err := memory.New(memory.Config{Buckets: 1, EndedKeep: 10 * time.Minute,
@@ -47,15 +48,15 @@ func TestDrain_GoesOnPastWhatTheJournalRefuses(t *testing.T) {
 	now := schedulertest.Start
 	bad := schedulertest.Message(1, schedulertest.Body([]byte("poison")), schedulertest.DueIn(time.Hour))
 	good := schedulertest.Message(2, schedulertest.DueIn(time.Hour))
-	for _, m := range []*scheduler.Message{bad, good} {
-		if _, _, err := tl.Add(t.Context(), 0, []*scheduler.Message{m}, now); err != nil {
+	for _, m := range []*message.Message{bad, good} {
+		if _, _, err := tl.Add(t.Context(), 0, []*message.Message{m}, now); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var log bytes.Buffer
 	drain := func(want int) {
 		t.Helper()
-		_, refused, err := journal.Drain(t.Context(), store, tl, 0, 0, time.Minute, zerolog.New(&log))
+		_, refused, err := drain(t.Context(), store, tl, 0, 0, time.Minute, zerolog.New(&log))
 		if err != nil || refused != want {
 			t.Fatalf("drain: %d refused, %v; want %d", refused, err, want)
 		}
@@ -67,40 +68,40 @@ func TestDrain_GoesOnPastWhatTheJournalRefuses(t *testing.T) {
 	if !bytes.Contains(log.Bytes(), []byte(bad.UID)) || bytes.Contains(log.Bytes(), []byte("poison")) {
 		t.Errorf("the log names not the message, or tells its body: %s", &log)
 	}
-	if have, err := store.Versions(t.Context(), []scheduler.UID{bad.UID, good.UID}); err != nil || len(have) != 1 ||
+	if have, err := store.Versions(t.Context(), []message.UID{bad.UID, good.UID}); err != nil || len(have) != 1 ||
 		have[good.UID].Version != 1 {
 		t.Fatalf("the journal knows %v, %v; want the good one: the content of the other is not there", have, err)
 	}
-	v := &journal.Verifier{Store: store, Timeline: tl, Buckets: 1, Clock: scheduler.NewClock(scheduler.System()),
+	v := &journal.Reconciler{Store: store, Timeline: tl, Buckets: 1, Clock: scheduler.NewClock(scheduler.System()),
 		Timeout: time.Minute, Address: func() string {
 			return ""
 		}}
-	if report, err := v.Run(t.Context(), scheduler.VerifyRequest{Repair: true}, nil); err != nil ||
+	if report, err := v.Verify(t.Context(), scheduler.VerifyRequest{Repair: true}, nil); err != nil ||
 		report.Found[scheduler.MissingInJournal] == 0 || report.Repaired != 0 {
 		t.Errorf("verify: %+v, %v", report, err)
 	}
-	for _, m := range []*scheduler.Message{bad, good} {
+	for _, m := range []*message.Message{bad, good} {
 		if r, err := tl.Cancel(t.Context(), m.UID, now); err != nil || r.Code != scheduler.CancelDone {
 			t.Fatalf("cancel: %+v, %v", r, err)
 		}
 	}
 	drain(0)
 	history, err := store.History(t.Context(), bad.UID)
-	if err != nil || len(history) != 2 || history[0].State != scheduler.StateWaiting || history[0].At != now ||
-		history[1].State != scheduler.StateCanceled {
+	if err != nil || len(history) != 2 || history[0].State != message.StateWaiting || history[0].At != now ||
+		history[1].State != message.StateCanceled {
 		t.Errorf("its history is %+v, %v", history, err)
 	}
 	if n, err := tl.Trim(t.Context(), 0, 1, now.Add(11*time.Minute), 10); err != nil || n != 2 {
 		t.Errorf("forgotten: %d, %v", n, err)
 	}
-	r := &journal.Restorer{Store: store, Timeline: tl, Buckets: 1,
+	r := &journal.Reconciler{Store: store, Timeline: tl, Buckets: 1,
 		Clock: scheduler.NewClock(scheduler.Local{Wall: now.Add(12 * time.Minute).Time,
 			Mono: func() time.Duration { return 0 }}), Timeout: time.Minute, Log: zerolog.Nop()}
-	if report, err := r.Run(t.Context(), scheduler.RestoreRequest{Overdue: true}, nil); err != nil ||
+	if report, err := r.Restore(t.Context(), scheduler.RestoreRequest{Overdue: true}, nil); err != nil ||
 		report.Added != 0 {
 		t.Errorf("a restore brought back %+v, %v", report, err)
 	}
-	if _, err := r.Run(t.Context(), scheduler.RestoreRequest{UID: bad.UID}, nil); !errors.Is(err,
+	if _, err := r.Restore(t.Context(), scheduler.RestoreRequest{UID: bad.UID}, nil); !errors.Is(err,
 		scheduler.ErrUnknownID) {
 		t.Errorf("restore of the refused one: %v", err)
 	}

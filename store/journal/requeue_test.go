@@ -8,12 +8,13 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
-// A message that may have been delivered before it died, and was requeued: the
-// journal tells so, and brings it back so after everything else is lost.
+// A message that may have been delivered before it died, and was requeued: the journal tells so, and brings it back so
+// after everything else is lost.
 func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]struct {
@@ -37,12 +38,12 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 			old := schedulertest.Message(1, schedulertest.Named("order-1"))
 			again := schedulertest.Message(2, schedulertest.Named("order-1"), schedulertest.DueIn(time.Hour))
 			bucket, now := old.UID.Bucket(crashBuckets), schedulertest.Start
-			_, _, err := tl.Add(t.Context(), bucket, []*scheduler.Message{old}, now)
+			_, _, err := tl.Add(t.Context(), bucket, []*message.Message{old}, now)
 			must("add", err)
-			claimed := func(number uint64) *scheduler.Message {
+			claimed := func(number uint64) *message.Message {
 				t.Helper()
 				c, err := tl.Claim(t.Context(), bucket,
-					scheduler.Claim{Term: 1, Number: number, Now: now, Limit: 1, Bytes: 1})
+					scheduler.Claim{Holder: scheduler.Leader(1), Number: number, Now: now, Limit: 1, Bytes: 1})
 				must("claim", err)
 				if len(c.Messages) != 1 {
 					t.Fatalf("claimed %d", len(c.Messages))
@@ -50,12 +51,12 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 				return c.Messages[0]
 			}
 			m := claimed(1)
-			mark := scheduler.Mark{Uncertain: true, Changes: m.Mark.Changes + 1}
-			must("return", tl.Return(t.Context(), bucket, 1, []scheduler.Back{
+			mark := message.Mark{Uncertain: true, Changes: m.Mark.Changes + 1}
+			must("return", tl.Return(t.Context(), bucket, scheduler.Leader(1), []scheduler.Back{
 				{UID: m.UID, Claim: 1, Score: m.Score(), Mark: mark, Message: m, Reason: "unknown"}}, now))
 			m = claimed(2)
-			must("finish", tl.Finish(t.Context(), bucket, 1,
-				[]scheduler.End{{Message: m, State: scheduler.StateDead, Uncertain: m.Mark.Uncertain}}, now))
+			must("finish", tl.Finish(t.Context(), bucket, scheduler.Leader(1),
+				[]scheduler.End{{Message: m, State: message.StateDead, Uncertain: m.Mark.Uncertain}}, now))
 			if got, err := tl.Requeue(t.Context(), old.UID, again, now); err != nil ||
 				got.Code != scheduler.RequeueDone {
 				t.Fatalf("requeue: %+v, %v", got, err)
@@ -70,16 +71,16 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 			history, err := store.History(t.Context(), again.UID)
 			must("history", err)
 			if len(history) != 1 || !history[0].Uncertain || history[0].Version != 1 ||
-				history[0].Reason != scheduler.KindRequeue.Words(old.UID, true) {
+				history[0].Reason != message.KindRequeue.Words(old.UID, true) {
 				t.Fatalf("its history is %+v", history)
 			}
 
 			clock := scheduler.NewClock(scheduler.System())
 			verify := func() {
 				t.Helper()
-				v := &journal.Verifier{Store: store, Timeline: tl, Buckets: crashBuckets, Clock: clock, Instance: "a",
+				v := &journal.Reconciler{Store: store, Timeline: tl, Buckets: crashBuckets, Clock: clock, Instance: "a",
 					Address: r.Address, Timeout: time.Minute, Log: zerolog.Nop()}
-				report, err := v.Run(t.Context(), scheduler.VerifyRequest{}, nil)
+				report, err := v.Verify(t.Context(), scheduler.VerifyRequest{}, nil)
 				must("verify", err)
 				if len(report.Found) > 0 || report.InJournal != 1 {
 					t.Fatalf("the two differ: %+v", report)
@@ -88,10 +89,10 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 			verify()
 			tl = on.empty()
 			schedulertest.Certify(t, tl)
-			restorer := &journal.Restorer{Store: store, Timeline: tl, Buckets: crashBuckets, Clock: clock,
+			restorer := &journal.Reconciler{Store: store, Timeline: tl, Buckets: crashBuckets, Clock: clock,
 				Timeout: time.Minute, Log: zerolog.Nop()}
-			if report, err := restorer.Run(t.Context(), scheduler.RestoreRequest{UID: again.UID}, nil); err != nil ||
-				report.Added != 1 {
+			report, err := restorer.Restore(t.Context(), scheduler.RestoreRequest{UID: again.UID}, nil)
+			if err != nil || report.Added != 1 {
 				t.Fatalf("restore: %+v, %v", report, err)
 			}
 			verify()

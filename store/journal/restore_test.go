@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
@@ -19,14 +20,14 @@ import (
 // accepted is the acceptance of a message by a clock that stood at that time.
 func accepted(t testing.TB, n int, at time.Time, due time.Time) scheduler.Change {
 	t.Helper()
-	m := &scheduler.Message{Topic: "orders", Body: fmt.Appendf(nil, "body %d", n),
-		Due: scheduler.Milli(due.UnixMilli()), Attempt: 1}
-	uid, err := scheduler.IntakeUID(uint64(n)<<8, at, "", "")
+	m := &message.Message{Topic: "orders", Body: fmt.Appendf(nil, "body %d", n),
+		Due: message.Milli(due.UnixMilli()), Attempt: 1}
+	uid, err := message.IntakeUID(uint64(n)<<8, at, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.UID = uid
-	return scheduler.Change{UID: uid, Version: 1, State: scheduler.StateWaiting, At: scheduler.Milli(at.UnixMilli()),
+	return scheduler.Change{UID: uid, Version: 1, State: message.StateWaiting, At: message.Milli(at.UnixMilli()),
 		Due: m.Due, Message: m, Instance: "test"}
 }
 
@@ -42,14 +43,14 @@ func (s *busyStore) List(ctx context.Context, q scheduler.RecordQuery) ([]schedu
 	return page, err
 }
 
-func newRestorer(t *testing.T, store journal.Store, clock *scheduler.Clock) (*journal.Restorer, *memory.Timeline) {
+func newRestorer(t *testing.T, store journal.Store, clock *scheduler.Clock) (*journal.Reconciler, *memory.Timeline) {
 	t.Helper()
 	tl, err := memory.New(memory.Config{Buckets: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
 	schedulertest.Certify(t, tl)
-	return &journal.Restorer{
+	return &journal.Reconciler{
 		Store: store, Timeline: tl, Buckets: 4, Clock: clock, Timeout: time.Minute, Log: zerolog.Nop()}, tl
 }
 
@@ -72,7 +73,7 @@ func TestRestore_ReadsPastPagesThatAreYoungerThanItsBegin(t *testing.T) {
 				}
 				for _, dry := range []bool{true, false} {
 					r, tl := newRestorer(t, store, clock)
-					report, err := r.Run(t.Context(), scheduler.RestoreRequest{Overdue: true, DryRun: dry}, nil)
+					report, err := r.Restore(t.Context(), scheduler.RestoreRequest{Overdue: true, DryRun: dry}, nil)
 					if err != nil || report.Read != len(changes) || report.Added != len(changes) {
 						t.Fatalf("dry run %t: %+v, %v; want %d added", dry, report, err, len(changes))
 					}
@@ -117,7 +118,7 @@ func TestRestore_TakesTheTopicsThatMatchAPattern(t *testing.T) {
 			} {
 				r, _ := newRestorer(t, store, clock)
 				dry := pattern == ">"
-				report, err := r.Run(t.Context(),
+				report, err := r.Restore(t.Context(),
 					scheduler.RestoreRequest{Topic: pattern, Overdue: true, DryRun: dry}, nil)
 				if err != nil || report.Read != want || report.Added != want {
 					t.Errorf("%s, dry run %t: %+v, %v; want %d", pattern, dry, report, err, want)
@@ -145,15 +146,14 @@ func TestRestore_EndsThoughMessagesComeFasterThanItReads(t *testing.T) {
 	r, _ := newRestorer(t, &busyStore{store, push}, clock)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	report, err := r.Run(ctx, scheduler.RestoreRequest{Overdue: true, Rate: 100_000}, nil)
+	report, err := r.Restore(ctx, scheduler.RestoreRequest{Overdue: true, Rate: 100_000}, nil)
 	if err != nil || report.Added < 1500 {
 		t.Fatalf("%+v, %v", report, err)
 	}
 	t.Logf("%d of %d read", report.Read, n)
 }
 
-// pausedStore is a journal whose reader is stopped once, after it has read a page
-// and before it uses it.
+// pausedStore is a journal whose reader is stopped once, after it has read a page and before it uses it.
 type pausedStore struct {
 	journal.Store
 	once    sync.Once
@@ -172,8 +172,8 @@ func (s *pausedStore) List(ctx context.Context, q scheduler.RecordQuery) ([]sche
 	return page, err
 }
 
-// Whoever restores is suspended in the middle, for longer than ends are
-// remembered; what was canceled meanwhile stays so when it wakes.
+// Whoever restores is suspended in the middle, for longer than ends are remembered; what was canceled meanwhile stays
+// so when it wakes.
 func TestRestore_RevivesNothingAfterItWasSuspended(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -185,7 +185,7 @@ func TestRestore_RevivesNothingAfterItWasSuspended(t *testing.T) {
 			t.Parallel()
 			now := schedulertest.Start
 			var mu sync.Mutex
-			at := func() scheduler.Milli { mu.Lock(); defer mu.Unlock(); return now }
+			at := func() message.Milli { mu.Lock(); defer mu.Unlock(); return now }
 			pass := func(d time.Duration) { mu.Lock(); defer mu.Unlock(); now = now.Add(d) }
 			clock := scheduler.NewClock(
 				scheduler.Local{Wall: func() time.Time { return at().Time() }, Mono: func() time.Duration {
@@ -199,7 +199,7 @@ func TestRestore_RevivesNothingAfterItWasSuspended(t *testing.T) {
 			store := memoryStore(t)
 			m := schedulertest.Message(1, schedulertest.DueIn(time.Hour))
 			if err := store.Write(t.Context(), nil, []scheduler.Change{
-				{UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: now, Due: m.Due, Message: m}}); err != nil {
+				{UID: m.UID, Version: 1, State: message.StateWaiting, At: now, Due: m.Due, Message: m}}); err != nil {
 				t.Fatal(err)
 			}
 			recovering := func(store journal.Store, term uint64) error {
@@ -217,10 +217,10 @@ func TestRestore_RevivesNothingAfterItWasSuspended(t *testing.T) {
 				if err := recovering(store, 1); err != nil {
 					t.Fatal(err)
 				}
-				r := &journal.Restorer{Store: slow, Timeline: tl, Buckets: 1, Clock: clock, Timeout: time.Minute,
+				r := &journal.Reconciler{Store: slow, Timeline: tl, Buckets: 1, Clock: clock, Timeout: time.Minute,
 					Log: zerolog.Nop()}
 				go func() {
-					_, err := r.Run(t.Context(), scheduler.RestoreRequest{Overdue: true}, nil)
+					_, err := r.Restore(t.Context(), scheduler.RestoreRequest{Overdue: true}, nil)
 					done <- err
 				}()
 			}
@@ -235,7 +235,7 @@ func TestRestore_RevivesNothingAfterItWasSuspended(t *testing.T) {
 			if r, err := tl.Cancel(t.Context(), m.UID, at()); err != nil || r.Code != scheduler.CancelDone {
 				t.Fatalf("cancel: %+v, %v", r, err)
 			}
-			if _, _, err := journal.Drain(t.Context(), store, tl, 0, 0, time.Minute, zerolog.Nop()); err != nil {
+			if _, _, err := drain(t.Context(), store, tl, 0, 0, time.Minute, zerolog.Nop()); err != nil {
 				t.Fatal(err)
 			}
 			pass(11 * time.Minute)
@@ -261,19 +261,19 @@ func TestRestore_ADryRunSaysWhatOneVersionComesTo(t *testing.T) {
 	now := clock.Milli()
 	m := schedulertest.Message(1)
 	m.Due = now.Add(time.Hour)
-	if _, _, err := tl.Add(t.Context(), 0, []*scheduler.Message{m}, now); err != nil {
+	if _, _, err := tl.Add(t.Context(), 0, []*message.Message{m}, now); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tl.Amend(t.Context(), scheduler.Amend{UID: m.UID, Version: 1, Due: m.Due.Add(time.Hour)},
 		now); err != nil {
 		t.Fatal(err)
 	}
-	dead := scheduler.Change{UID: m.UID, Version: 2, State: scheduler.StateDead, At: now, Due: m.Due, Message: m}
+	dead := scheduler.Change{UID: m.UID, Version: 2, State: message.StateDead, At: now, Due: m.Due, Message: m}
 	if err := store.Write(t.Context(), nil, []scheduler.Change{dead}); err != nil {
 		t.Fatal(err)
 	}
 	for _, dry := range []bool{true, false} {
-		report, err := r.Run(t.Context(), scheduler.RestoreRequest{Overdue: true, DryRun: dry}, nil)
+		report, err := r.Restore(t.Context(), scheduler.RestoreRequest{Overdue: true, DryRun: dry}, nil)
 		if err != nil || report.Read != 1 || report.Raised != 1 {
 			t.Errorf("dry run %t: %+v, %v; want one raised", dry, report, err)
 		}

@@ -12,26 +12,25 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Config says where the journal is and what it must hold.
+// Config configures a journal in SQL.
 type Config struct {
-	// DSN is go-sql-driver/mysql's form (user:password@tcp(host:3306)/database),
-	// or sqlite:FILE. It is never logged and never part of an error.
+	// DSN has go-sql-driver/mysql's form (user:password@tcp(host:3306)/database), or is sqlite:FILE. It is never logged
+	// and never part of an error.
 	DSN string
-	// Namespace is what the database belongs to, and to nothing else.
+	// Namespace is the only namespace that the database belongs to.
 	Namespace string
-	// MaxRow is how many bytes the body and headers of a message may have
-	// together, 1 MiB by default. The server must take statements of that size.
+	// MaxRow bounds the bytes of a message's body and headers together, 1 MiB by default. The server must accept
+	// statements of that size.
 	MaxRow int
-	// Migrate brings an older schema up to date when the journal is opened;
-	// without it an older schema is refused.
+	// Migrate brings an older schema up to date when the journal is opened; without it an older schema is refused.
 	Migrate bool
-	// Conns bounds the connections to a server, 8 by default and 2 at least: a
-	// migration holds its lock on one and runs on another.
+	// Conns bounds the connections to a server, 8 by default and 2 at least: a migration holds its lock on one and runs
+	// on another.
 	Conns int
 
 	Log zerolog.Logger
 
-	// copying: a copy into the database may be under way; see Copy.
+	// copying allows a database with an unfinished copy; see Copy.
 	copying bool
 }
 
@@ -48,61 +47,21 @@ type SQL struct {
 	kind *dialect
 	// upserts are the statements of a write.
 	upserts *upserts
-	// write and read are one pool on a server; on SQLite write is one connection,
-	// as its file has one writer at a time.
-	write, read *sql.DB
-	// term is at most the highest term that the database has on record: what is
-	// not above it needs no statement.
+	// write and read are one pool on a server; on SQLite write is one connection, as its file has one writer at a time.
+	write, read pool
+	// prepared opens the pools for use.
+	prepared atomic.Bool
+	// term is at most the highest term that the database has on record: a term that is not above it needs no statement.
 	term atomic.Uint64
-	// fenced are the buckets whose fence has a row to lock.
+	// fenced holds the buckets whose fence has a row to lock.
 	fenced sync.Map
 }
 
 var _ Store = (*SQL)(nil)
 
-// Open connects to the journal's database and checks that it is fit: its
-// version, its settings, its schema and its namespace. What is not fit is
-// ErrUnfit; another error may pass.
-func Open(ctx context.Context, cfg Config) (*SQL, error) {
-	s, err := connect(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("journal: %w", err)
-	}
-	if err := s.prepare(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("journal at %s: %w", s.kind.place, err), s.Close())
-	}
-	return s, nil
-}
-
-// Migrate brings the schema of cfg's database to the version that this tarry
-// knows, and returns the versions before and after. Unlike Open it does not require
-// a schema that fits.
-func Migrate(ctx context.Context, cfg Config) (from, to int64, err error) {
-	s, err := connect(cfg)
-	if err != nil {
-		return 0, 0, fmt.Errorf("journal: %w", err)
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := s.kind.check(ctx, s); err != nil {
-		return 0, 0, fmt.Errorf("journal at %s: %w", s.kind.place, err)
-	}
-	version, err := s.Version(ctx)
-	if err == nil && version > 0 { // before anything is changed in another's database
-		err = s.checkNamespace(ctx)
-	}
-	if err == nil {
-		from, to, err = s.Migrate(ctx)
-	}
-	if err == nil {
-		err = s.claimNamespace(ctx)
-	}
-	if err != nil {
-		return from, to, fmt.Errorf("journal at %s: %w", s.kind.place, err)
-	}
-	return from, to, nil
-}
-
-func connect(cfg Config) (*SQL, error) {
+// New makes a journal without connecting to its database. Until Prepare has returned nil, every call returns
+// scheduler.ErrUnavailable. The error of New concerns the settings.
+func New(cfg Config) (*SQL, error) {
 	if cfg.MaxRow == 0 {
 		cfg.MaxRow = defaultMaxRow
 	}
@@ -130,54 +89,119 @@ func connect(cfg Config) (*SQL, error) {
 	return s, nil
 }
 
-// prepare checks and does what Open promises.
-func (s *SQL) prepare(ctx context.Context) error {
-	if err := s.kind.check(ctx, s); err != nil {
-		return err
-	}
-	version, err := s.Version(ctx)
+// Open connects to the journal's database and prepares it.
+func Open(ctx context.Context, cfg Config) (*SQL, error) {
+	s, _, _, err := open(ctx, cfg)
+	return s, err
+}
+
+// Migrate migrates the schema of cfg's database to the version that this tarry knows, and returns the versions before
+// and after. Unlike Open, it does not require a fitting schema, nor that a copy into the database has ended.
+func Migrate(ctx context.Context, cfg Config) (from, to int64, err error) {
+	cfg.Migrate, cfg.copying = true, true
+	s, from, to, err := open(ctx, cfg)
 	if err != nil {
-		return err
+		return from, to, err
 	}
-	if version > 0 { // before anything is written to another's database
+	return from, to, s.Close()
+}
+
+func open(ctx context.Context, cfg Config) (s *SQL, from, to int64, err error) {
+	if s, err = New(cfg); err != nil {
+		return nil, 0, 0, fmt.Errorf("journal: %w", err)
+	}
+	if from, to, err = s.prepare(ctx); err != nil {
+		return nil, from, to, errors.Join(fmt.Errorf("journal at %s: %w", s.kind.place, err), s.Close())
+	}
+	return s, from, to, nil
+}
+
+// Prepare checks that the database is fit: its version, its settings, its schema and its namespace. If it is not,
+// Prepare returns ErrUnfit. Any other error may pass, and Prepare may be repeated.
+func (s *SQL) Prepare(ctx context.Context) error {
+	_, _, err := s.prepare(ctx)
+	return err
+}
+
+// prepare returns the versions of the schema before and after.
+func (s *SQL) prepare(ctx context.Context) (from, to int64, err error) {
+	if err := s.kind.check(ctx, s); err != nil {
+		return 0, 0, err
+	}
+	if from, err = s.Version(ctx); err != nil {
+		return 0, 0, err
+	}
+	if from > 0 { // before writing to a foreign database
 		if err := s.checkNamespace(ctx); err != nil {
-			return err
+			return from, from, err
 		}
 		if err := s.checkCopied(ctx); err != nil {
-			return err
+			return from, from, err
 		}
 	}
 	known, err := s.known()
 	switch {
 	case err != nil:
-		return err
-	case version > known:
-		return newer(version, known)
-	case version < known && !s.cfg.Migrate:
-		return fmt.Errorf("%w: its schema has version %d and this tarry needs %d: run \"tarry migrate\"", ErrUnfit,
-			version, known)
-	case version < known:
-		from, to, err := s.Migrate(ctx)
-		if err != nil {
-			return err
+		return from, from, err
+	case from > known:
+		return from, from, newer(from, known)
+	case from < known && !s.cfg.Migrate:
+		return from, from, fmt.Errorf("%w: its schema has version %d and this tarry needs %d: run \"tarry migrate\"",
+			ErrUnfit, from, known)
+	case from < known:
+		if from, to, err = s.Migrate(ctx); err != nil {
+			return from, to, err
 		}
-		if from != to {
+		if from != to && !s.cfg.copying { // the commands report it themselves
 			s.log.Info().Int64("from", from).Int64("to", to).Msg("journal schema migrated")
 		}
 	}
-	return s.claimNamespace(ctx)
+	if err := s.claimNamespace(ctx); err != nil {
+		return from, known, err
+	}
+	s.prepared.Store(true)
+	return from, known, nil
 }
 
-// Close lets go of all connections.
+// claimNamespace assigns the database to this namespace if it belongs to none yet, and refuses it if it belongs to
+// another.
+func (s *SQL) claimNamespace(ctx context.Context) error {
+	_, err := s.write.db.ExecContext(ctx,
+		"INSERT INTO meta (name, value) VALUES ('namespace', ?)"+s.kind.conflict+"name = meta.name", s.cfg.Namespace)
+	if err != nil {
+		return fmt.Errorf("claim the database for %q: %w", s.cfg.Namespace, err)
+	}
+	return s.checkNamespace(ctx)
+}
+
+// checkNamespace refuses another namespace's database.
+func (s *SQL) checkNamespace(ctx context.Context) error {
+	owner, err := namespace(ctx, s.write.db)
+	if err == nil && owner != "" && owner != s.cfg.Namespace {
+		err = fmt.Errorf("%w: it belongs to namespace %q, not %q", ErrUnfit, owner, s.cfg.Namespace)
+	}
+	return err
+}
+
+// namespace returns the namespace that a database belongs to, or "".
+func namespace(ctx context.Context, db *sql.DB) (owner string, err error) {
+	err = db.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'namespace'").Scan(&owner)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return "", fmt.Errorf("read the namespace: %w", err)
+	}
+	return owner, nil
+}
+
+// Close closes all connections.
 func (s *SQL) Close() error {
 	if s.write == s.read {
-		return s.write.Close()
+		return s.write.db.Close()
 	}
-	return errors.Join(s.read.Close(), s.write.Close())
+	return errors.Join(s.read.db.Close(), s.write.db.Close())
 }
 
-// Ping reports whether the journal answers and can be written to: a database that
-// is read-only answers every question.
+// Ping reports whether the journal answers and can be written to. It writes, since a read-only database answers every
+// query.
 func (s *SQL) Ping(ctx context.Context) error {
 	if _, err := s.write.ExecContext(ctx, "UPDATE meta SET value = value WHERE name = 'namespace'"); err != nil {
 		return fmt.Errorf("ping the journal: %w", err)

@@ -13,16 +13,14 @@ import (
 	"modernc.org/sqlite"
 )
 
-// sqliteReaders bounds the connections that only read; in WAL mode they and the
-// writer do not wait for each other.
+// sqliteReaders bounds the read-only connections; in WAL mode they and the writer do not wait for each other.
 const sqliteReaders = 4
 
-// sqliteCache is the writer's cache, 32 MiB: uids hit its indexes all over.
+// sqliteCache is the writer's cache, 32 MiB: uids touch its indexes at random.
 const sqliteCache = "cache_size(-32768)"
 
-// connectSQLite opens a file, which need not exist yet. synchronous=FULL: what
-// was committed survives the loss of power, as it must before a push is
-// answered.
+// connectSQLite opens a file, which need not exist yet. With synchronous=FULL a commit survives a loss of power, as it
+// must before a push is answered.
 func (s *SQL) connectSQLite(file string) error {
 	if file == "" {
 		return fmt.Errorf("%w: %s names no file", ErrUnfit, sqliteScheme)
@@ -48,19 +46,21 @@ func (s *SQL) connectSQLite(file string) error {
 		index:    func(name string) string { return " INDEXED BY " + name },
 		rows:     1, // a prepared statement, run for each row
 	}
-	if s.write, err = openSQLite(file, url.Values{
+	write, err := openSQLite(file, url.Values{
 		"_txlock": {"immediate"},
 		"_pragma": {"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(0)", sqliteCache},
-	}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
-	s.write.SetMaxOpenConns(1)
-	s.read, err = openSQLite(file, url.Values{"_pragma": {"busy_timeout(5000)", "query_only(1)"}})
+	write.SetMaxOpenConns(1)
+	read, err := openSQLite(file, url.Values{"_pragma": {"busy_timeout(5000)", "query_only(1)"}})
 	if err != nil {
-		return errors.Join(err, s.write.Close())
+		return errors.Join(err, write.Close())
 	}
-	s.read.SetMaxOpenConns(sqliteReaders)
-	s.read.SetMaxIdleConns(sqliteReaders)
+	read.SetMaxOpenConns(sqliteReaders)
+	read.SetMaxIdleConns(sqliteReaders)
+	s.write, s.read = pool{write, &s.prepared}, pool{read, &s.prepared}
 	return nil
 }
 
@@ -73,21 +73,20 @@ func openSQLite(file string, options url.Values) (*sql.DB, error) {
 	return sql.OpenDB(c), nil
 }
 
-// makeOwn makes a file that its owner alone may read and write; SQLite, which
-// would let everybody read it, gives -wal and -shm the same mode. A file that is
-// there keeps its own. Where none can be made, SQLite says why when it opens it.
+// makeOwn creates a file that only its owner may read and write. SQLite would let everybody read it, and gives -wal and
+// -shm the same mode. An existing file keeps its mode. If the file cannot be created, SQLite reports why when it opens
+// it.
 func makeOwn(file string) {
 	if f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
 		f.Close()
 	}
 }
 
-// checkSQLite makes the file, so that readers find it, and wants what the
-// pragmas asked for.
+// checkSQLite creates the file, so that readers find it, and checks that the pragmas took effect.
 func checkSQLite(ctx context.Context, s *SQL) error {
 	makeOwn(s.kind.file)
 	var mode string
-	if err := s.write.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+	if err := s.write.db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
 		return fmt.Errorf("open the file: %w", err)
 	}
 	if mode != "wal" {
@@ -96,9 +95,8 @@ func checkSQLite(ctx context.Context, s *SQL) error {
 	return nil
 }
 
-// lockSQLite runs do while a second file beside the journal's is locked. goose
-// opens transactions of its own, so the journal's file cannot be. The lock ends
-// with the process that holds it; the file, which is empty, stays.
+// lockSQLite runs do while a second file beside the journal's is locked. The journal's file itself cannot be locked,
+// since goose opens transactions of its own. The lock ends with the process that holds it; the empty file stays.
 func lockSQLite(ctx context.Context, s *SQL, do func(*sql.DB) error) (err error) {
 	makeOwn(s.kind.file + "-migration")
 	lock, err := openSQLite(s.kind.file+"-migration",
@@ -112,5 +110,5 @@ func lockSQLite(ctx context.Context, s *SQL, do func(*sql.DB) error) (err error)
 		return fmt.Errorf("lock the schema: %w", err)
 	}
 	defer tx.Rollback() // it never writes
-	return do(s.write)
+	return do(s.write.db)
 }

@@ -2,64 +2,103 @@ package journal
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Store is where the journal is kept: *SQL, or the memory of a process that
-// keeps nothing (store/memory). One suite, journaltest, holds them to the same
-// behaviour. An error leaves it open whether a Write was committed; to repeat it
-// is safe. Reason, instance, address and stream may come back cut, and repaired
-// where they are not UTF-8: no change is refused for them.
+// Store holds the journal: *SQL, or the memory of a process that keeps nothing (store/memory). The suite journaltest
+// requires the same behaviour of both. After an error a Write may or may not have been committed; repeating it is safe.
+// Reason, instance, address and stream may be returned truncated, and repaired if they are not UTF-8: no change is
+// refused for them.
 type Store interface {
-	// Write records changes, all or none, in any order and any number of times.
-	// fences names, for some buckets, the certification that the changes were made
-	// under; where a higher one stands the answer is scheduler.ErrFenced and
-	// nothing is written.
+	// Write records changes, all or none, in any order and any number of times. fences names, for some buckets, the
+	// certification under which the changes were made. If a higher one is recorded, Write returns scheduler.ErrFenced
+	// and writes nothing.
 	Write(ctx context.Context, fences map[int]uint64, changes []scheduler.Change) error
-	// Fence raises a bucket's certification; when it returns, no Write under a
-	// lower one can still be committed. It never falls.
+	// Fence raises a bucket's certification, which never falls. After it returns, no Write under a lower one can be
+	// committed.
 	Fence(ctx context.Context, bucket int, number uint64) error
-	// Fences are the certifications that stand, by bucket.
+	// Fences returns the current certifications, by bucket.
 	Fences(ctx context.Context) (map[int]uint64, error)
 
-	// Versions returns the version and the state in which the journal has each
-	// message. Messages that it does not know, or whose content it does not know yet,
-	// are left out.
-	Versions(ctx context.Context, uids []scheduler.UID) (map[scheduler.UID]scheduler.Stand, error)
-	// Records returns the messages that are known, whole, in the order of their uids.
-	Records(ctx context.Context, uids []scheduler.UID) ([]scheduler.Record, error)
-	// Find returns up to limit messages that ref names, without headers and body,
-	// the latest accepted first.
+	// Versions returns the version and the state of each message in the journal. It leaves out messages that the
+	// journal does not know, or whose content it does not know yet.
+	Versions(ctx context.Context, uids []message.UID) (map[message.UID]scheduler.Stand, error)
+	// Records returns the known messages, whole, in the order of their uids.
+	Records(ctx context.Context, uids []message.UID) ([]scheduler.Record, error)
+	// Find returns up to limit messages that ref names, without headers and body, the latest accepted first.
 	Find(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Record, error)
-	// Names returns for each push the messages that have its uid, or its name where it
-	// has one, without headers and body: the latest accepted first, at most
-	// scheduler.MaxRemembered of the name.
-	Names(ctx context.Context, pushes []*scheduler.Message) ([][]scheduler.Record, error)
-	// History is every change of a message, by version, without content. What an
-	// older version of tarry wrote has no due and marks.
-	History(ctx context.Context, uid scheduler.UID) ([]scheduler.Change, error)
+	// Names returns for each push the messages that have its uid, or its name if it has one, without headers and body:
+	// the latest accepted first, at most scheduler.MaxRemembered of the name.
+	Names(ctx context.Context, pushes []*message.Message) ([][]scheduler.Record, error)
+	// History returns every change of a message, by version, without content. Changes that an older tarry wrote have no
+	// due time and marks.
+	History(ctx context.Context, uid message.UID) ([]scheduler.Change, error)
 	// List returns a page of records.
 	List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.Record, error)
 	// Changes returns a page of changes, without content.
 	Changes(ctx context.Context, q scheduler.ChangeQuery) ([]scheduler.Change, error)
-	// Forecast counts what waits and falls due from the given time until another,
-	// exclusive, by steps of so many milliseconds; empty steps are left out. An
-	// empty topic takes all.
+	// Forecast counts the waiting messages that fall due from one time until another, exclusive, in steps; it leaves
+	// out empty steps. An empty topic selects all.
 	Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error)
-	// WritePause keeps the last change of a pattern's pause: where one is there that
-	// is later it changes nothing. A change under a certification of the first bucket
-	// that is over is scheduler.ErrFenced and changes nothing either.
+	// WritePause records the last change of a pattern's pause; if a later change is recorded, it changes nothing. For a
+	// change under an outdated certification of the first bucket it returns scheduler.ErrFenced and changes nothing
+	// either.
 	WritePause(ctx context.Context, c scheduler.PauseChange) error
-	// Pauses are the last changes of all patterns, by time.
+	// Pauses returns the last changes of all patterns, by time.
 	Pauses(ctx context.Context) ([]scheduler.PauseChange, error)
-	// MaxTerm is the highest term that any change carries.
+	// MaxTerm returns the highest term that any change carries.
 	MaxTerm(ctx context.Context) (uint64, error)
-	// Prune deletes up to limit messages that ended before the given time, and
-	// their changes; it returns how many. What has not ended is never touched, nor
-	// what is dead: it waits for somebody to deal with it. It
-	// also forgets what was resumed before that time.
-	Prune(ctx context.Context, before scheduler.Milli, limit int) (int, error)
+	// Prune deletes up to limit messages that ended before the given time, and their changes; it returns how many. It
+	// never deletes messages that have not ended, nor dead ones: those wait for an operator. It also forgets patterns
+	// that were resumed before that time.
+	Prune(ctx context.Context, before message.Milli, limit int) (int, error)
 	// Ping reports whether the journal answers and can be written to.
 	Ping(ctx context.Context) error
+}
+
+// Mode says which commits an answer waits for.
+type Mode uint8
+
+// The modes; doc.go explains them.
+const (
+	Off Mode = iota
+	Async
+	Sync
+)
+
+var modeWords = [...]string{"off", "async", "sync"}
+
+// String returns the mode's word in settings and answers.
+func (m Mode) String() string { return modeWords[m] }
+
+// ParseMode reads a setting.
+func ParseMode(s string) (Mode, error) {
+	for i, word := range modeWords {
+		if s == word {
+			return Mode(i), nil
+		}
+	}
+	return Off, fmt.Errorf("journal mode %.20q: want off, async or sync", s)
+}
+
+// The points at which a test may stop a process.
+const (
+	// AfterRedis: the changes are in the timeline, but not in the journal.
+	AfterRedis = "after-redis-before-sql"
+	// AfterCommit: the changes are in the journal, and still in the outbox.
+	AfterCommit = "after-commit-before-delete"
+	// MidRestore: a page of staying messages is back in the timeline.
+	MidRestore = "mid-restore"
+	// BeforeCertify: a bucket holds what it should, but is not certified.
+	BeforeCertify = "before-certify"
+)
+
+// at reports to the test that a point was passed.
+func at(passed func(string), point string) {
+	if passed != nil {
+		passed(point)
+	}
 }

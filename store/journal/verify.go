@@ -5,42 +5,30 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
-
-// Verifier compares the timeline with the journal, both ways: what lives in the
-// journal, and what stands in the timeline. While traffic goes on the two differ
-// by what is on its way, so a difference counts only when it is still there
-// after the outbox has had time to drain, and no entry of the outbox will mend it.
-type Verifier struct {
-	Store    Store
-	Timeline scheduler.Mending
-	Buckets  int
-	Clock    *scheduler.Clock
-	// Instance and Address sign the changes of a repair.
-	Instance string
-	Address  func() string
-	Timeout  time.Duration
-	Log      zerolog.Logger
-}
 
 const (
 	verifyPage = 1000
-	// verifyLooks is how often a difference is looked at again, and verifyPause the
-	// time between: together longer than an entry may take by way of the Drainer.
+	// verifyLooks is how often a difference is checked, and verifyPause the time between checks: together longer than
+	// an entry may take through the Drainer.
 	verifyLooks = 5
 	verifyPause = 600 * time.Millisecond
 )
 
-// Run compares everything; progress, which may be nil, is called now and then.
-func (v *Verifier) Run(ctx context.Context, req scheduler.VerifyRequest,
+// Verify compares the timeline with the journal in both directions: the live messages of the journal, and the messages
+// of the timeline. Under traffic the two differ by the changes on their way. So a difference counts only if it is still
+// there after the outbox has had time to drain, and no entry of the outbox will resolve it. progress, which may be nil,
+// is called now and then.
+func (r *Reconciler) Verify(ctx context.Context, req scheduler.VerifyRequest,
 	progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
-	c := &comparison{Verifier: v, repair: req.Repair, progress: progress, told: time.Now(),
-		doubts: newDoubts(v.Timeline, v.Buckets, v.Timeout), report: scheduler.VerifyReport{Found: map[string]int{}}}
+	c := &comparison{Reconciler: r, repair: req.Repair, progress: nowAndThen(progress),
+		restoring: restoring{Reconciler: r, doubts: make([]doubt, r.Buckets)},
+		report:    scheduler.VerifyReport{Found: map[string]int{}}}
 	if err := c.fromJournal(ctx); err != nil {
 		return c.report, err
 	}
@@ -52,21 +40,20 @@ func (v *Verifier) Run(ctx context.Context, req scheduler.VerifyRequest,
 
 // comparison is one run.
 type comparison struct {
-	*Verifier
-	repair   bool
-	progress func(scheduler.VerifyReport)
-	told     time.Time
-	doubts   *doubts
-	report   scheduler.VerifyReport
+	*Reconciler
+	repair    bool
+	progress  func(scheduler.VerifyReport)
+	restoring restoring // for repairs
+	report    scheduler.VerifyReport
 }
 
-// both is how one message stands on both sides; versions of 0 are unknown there.
+// both is the state of one message on both sides; version 0 means unknown.
 type both struct {
 	store, journal scheduler.Stand
 }
 
-// kind is the difference, empty when there is none. What ended on both sides, or
-// ended in one and is forgotten by the other, is none; what is dead is not forgotten.
+// kind returns the kind of difference, or "" if there is none. A message that ended on both sides, or ended on one and
+// is forgotten by the other, is no difference; a dead message is never forgotten.
 func (b both) kind() string {
 	switch {
 	case b.journal.Version == 0 && b.store.Version > 0:
@@ -85,8 +72,7 @@ func (b both) kind() string {
 	return scheduler.StoreNewer
 }
 
-// refused lists the transitions that the timeline did not make, and the entries that
-// the journal could not hold.
+// refused lists the transitions that the timeline refused, and the entries that the journal could not hold.
 func (c *comparison) refused(ctx context.Context) error {
 	for bucket := range c.Buckets {
 		call, cancel := context.WithTimeout(ctx, c.Timeout)
@@ -96,43 +82,31 @@ func (c *comparison) refused(ctx context.Context) error {
 			return fmt.Errorf("list what bucket %d refused: %w", bucket, ofStore(err))
 		}
 		c.report.Refused = append(c.report.Refused, some...)
-		for q, err := range quarantined(ctx, c.Timeline, bucket, new(string), c.Timeout) {
+		for entries, err := range c.quarantined(ctx, bucket, new(string)) {
 			if err != nil {
 				return ofStore(err)
 			}
-			c.report.Quarantined = append(c.report.Quarantined, *q)
+			c.report.Quarantined = append(c.report.Quarantined, entries...)
 		}
 	}
 	return nil
 }
 
-// fromJournal goes through what stays in the journal.
+// fromJournal compares the staying messages of the journal.
 func (c *comparison) fromJournal(ctx context.Context) error {
-	q := scheduler.RecordQuery{States: staying(), Limit: verifyPage}
-	for {
-		call, cancel := context.WithTimeout(ctx, c.Timeout)
-		page, err := c.Store.List(call, q)
-		cancel()
+	for page, err := range c.list(ctx, scheduler.RecordQuery{States: staying(), Limit: verifyPage}) {
 		if err != nil {
-			return fmt.Errorf("read the journal: %w: %w", ErrNoDatabase, err)
+			return err
 		}
-		if len(page) == 0 {
-			return nil
-		}
-		last := page[len(page)-1]
-		q.AfterDue, q.AfterUID = last.Due, last.UID
 		c.report.InJournal += len(page)
-		uids := make([]scheduler.UID, len(page))
-		for i := range page {
-			uids[i] = page[i].UID
-		}
-		if err := c.compare(ctx, uids); err != nil {
+		if err := c.compare(ctx, uidsOf(page, recordUID)); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
-// fromStore goes through what stands in the timeline.
+// fromStore compares the messages of the timeline.
 func (c *comparison) fromStore(ctx context.Context) error {
 	for bucket := range c.Buckets {
 		for cursor := ""; ; {
@@ -143,12 +117,10 @@ func (c *comparison) fromStore(ctx context.Context) error {
 				return fmt.Errorf("walk through bucket %d: %w", bucket, ofStore(err))
 			}
 			c.report.InStore += len(uids)
-			for len(uids) > 0 {
-				n := min(len(uids), verifyPage)
-				if err := c.compare(ctx, uids[:n]); err != nil {
+			for part := range slices.Chunk(uids, verifyPage) {
+				if err := c.compare(ctx, part); err != nil {
 					return err
 				}
-				uids = uids[n:]
 			}
 			if next == "" {
 				break
@@ -159,20 +131,15 @@ func (c *comparison) fromStore(ctx context.Context) error {
 	return nil
 }
 
-// compare looks at some messages, again at those that differ, and counts and
-// mends what stays different.
-func (c *comparison) compare(ctx context.Context, uids []scheduler.UID) error {
+// compare checks some messages, repeatedly those that differ, and counts and repairs the lasting differences.
+func (c *comparison) compare(ctx context.Context, uids []message.UID) error {
 	found, err := c.look(ctx, uids)
 	if err != nil {
 		return err
 	}
 	for look := 1; look < verifyLooks && len(found) > 0; look++ {
 		pause(ctx, verifyPause)
-		left := make([]scheduler.UID, 0, len(found))
-		for uid := range found {
-			left = append(left, uid)
-		}
-		if found, err = c.look(ctx, left); err != nil {
+		if found, err = c.look(ctx, slices.Collect(maps.Keys(found))); err != nil {
 			return err
 		}
 	}
@@ -183,7 +150,7 @@ func (c *comparison) compare(ctx context.Context, uids []scheduler.UID) error {
 		d := scheduler.Difference{UID: uid, Bucket: uid.Bucket(c.Buckets), Kind: b.kind(), Store: b.store,
 			Journal: b.journal}
 		if c.repair {
-			// What SQL refuses for good stays different, and is counted so.
+			// A message that SQL refuses for good stays different, and is counted as such.
 			if d.Repaired, err = c.mend(ctx, &d); err != nil && (Retryable(err) || ctx.Err() != nil) {
 				return fmt.Errorf("repair %s: %w", uid, err)
 			}
@@ -196,30 +163,25 @@ func (c *comparison) compare(ctx context.Context, uids []scheduler.UID) error {
 			c.report.Differences = append(c.report.Differences, d)
 		}
 	}
-	if c.progress != nil && time.Since(c.told) >= tellPause {
-		c.progress(c.report)
-		c.told = time.Now()
-	}
+	c.progress(c.report)
 	return ctx.Err()
 }
 
-// dropComing drops the differences that the outbox explains: its entries hold changes
-// that the journal does not have yet. It also drops messages that changed meanwhile,
-// since the outbox was read before that. What has left the outbox by the second look
-// is in the journal.
-func (c *comparison) dropComing(ctx context.Context, found map[scheduler.UID]both) error {
+// dropComing drops the differences that the outbox explains: its entries hold changes that the journal does not have
+// yet. It also drops messages that have changed meanwhile, since the outbox was read before that change. Changes that
+// left the outbox before the last look are in the journal.
+func (c *comparison) dropComing(ctx context.Context, found map[message.UID]both) error {
 	if len(found) == 0 {
 		return nil
 	}
-	uids, stands := make([]scheduler.UID, 0, len(found)), make([]map[scheduler.UID]scheduler.Stand, c.Buckets)
+	uids, stands := slices.Collect(maps.Keys(found)), make([]map[message.UID]scheduler.Stand, c.Buckets)
 	for uid, b := range found {
-		uids = append(uids, uid)
 		if kind := b.kind(); kind != scheduler.StoreNewer && kind != scheduler.MissingInJournal {
 			continue
 		}
 		bucket := uid.Bucket(c.Buckets)
 		if stands[bucket] == nil {
-			stands[bucket] = map[scheduler.UID]scheduler.Stand{}
+			stands[bucket] = map[message.UID]scheduler.Stand{}
 		}
 		stands[bucket][uid] = b.store
 	}
@@ -227,7 +189,7 @@ func (c *comparison) dropComing(ctx context.Context, found map[scheduler.UID]bot
 		if len(mine) == 0 {
 			continue
 		}
-		coming, err := onTheWay(ctx, c.Timeline, bucket, c.Timeout, mine, nil)
+		coming, err := c.onTheWay(ctx, bucket, mine, nil)
 		if err != nil {
 			return ofStore(err)
 		}
@@ -238,31 +200,27 @@ func (c *comparison) dropComing(ctx context.Context, found map[scheduler.UID]bot
 		}
 	}
 	again, err := c.look(ctx, uids)
-	maps.DeleteFunc(found, func(uid scheduler.UID, b both) bool { return again[uid].store.Version != b.store.Version })
+	maps.DeleteFunc(found, func(uid message.UID, b both) bool { return again[uid].store.Version != b.store.Version })
 	return err
 }
 
-// look returns the messages that differ now. The journal is asked first: what
-// changes between the two questions makes the store newer, not older.
-func (c *comparison) look(ctx context.Context, uids []scheduler.UID) (map[scheduler.UID]both, error) {
-	all := make(map[scheduler.UID]both, len(uids))
+// look returns the messages that differ now. It asks the journal first: a change between the two questions makes the
+// store newer, not older.
+func (c *comparison) look(ctx context.Context, uids []message.UID) (map[message.UID]both, error) {
+	all := make(map[message.UID]both, len(uids))
 	call, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	records, err := c.Store.Versions(call, uids)
 	if err != nil {
 		return nil, fmt.Errorf("ask the journal for versions: %w: %w", ErrNoDatabase, err)
 	}
-	byBucket := make([][]scheduler.UID, c.Buckets)
-	for _, uid := range uids {
-		byBucket[uid.Bucket(c.Buckets)] = append(byBucket[uid.Bucket(c.Buckets)], uid)
-	}
-	for bucket, mine := range byBucket {
+	for bucket, mine := range byBucket(uids, c.Buckets, func(uid *message.UID) message.UID { return *uid }) {
 		if len(mine) == 0 {
 			continue
 		}
-		stands, err := c.Timeline.Versions(call, bucket, mine)
+		stands, err := c.versions(ctx, bucket, mine)
 		if err != nil {
-			return nil, fmt.Errorf("ask bucket %d for versions: %w", bucket, ofStore(err))
+			return nil, ofStore(err)
 		}
 		for _, uid := range mine {
 			if b := (both{store: stands[uid], journal: records[uid]}); b.kind() != "" {
@@ -273,27 +231,27 @@ func (c *comparison) look(ctx context.Context, uids []scheduler.UID) (map[schedu
 	return all, nil
 }
 
-// mend brings both sides to the higher version.
+// mend raises the older side to the higher version.
 func (c *comparison) mend(ctx context.Context, d *scheduler.Difference) (bool, error) {
-	call, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	switch d.Kind {
-	case scheduler.MissingInStore, scheduler.StoreOlder:
+	if d.Kind == scheduler.MissingInStore || d.Kind == scheduler.StoreOlder {
 		read := c.Clock.Milli()
-		records, err := c.Store.Records(call, []scheduler.UID{d.UID})
-		if err != nil || len(records) == 0 {
+		records, err := c.records(ctx, []message.UID{d.UID})
+		if err != nil {
 			return false, err
 		}
-		report, err := restoreRecords(call, c.doubts, records, read, c.Clock)
-		return report.Added+report.Raised > 0, ofStore(err)
+		c.restoring.report = scheduler.RestoreReport{}
+		err = c.restoring.bring(ctx, records, read)
+		return c.restoring.report.Added+c.restoring.report.Raised > 0, err
 	}
+	call, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
 	found, err := c.Timeline.Find(call, scheduler.Ref{UID: d.UID})
 	switch {
 	case errors.Is(err, scheduler.ErrUnreadable):
-		return false, nil // only its bytes in the store tell of it: it stays different
+		return false, nil // only its unreadable bytes in the store remain: it stays different
 	case err != nil:
 		return false, fmt.Errorf("look it up in the store: %w", ofStore(err))
-	case len(found) == 0 || found[0].Version != d.Store.Version: // it moved, and the entry of that is on its way
+	case len(found) == 0 || found[0].Version != d.Store.Version: // it changed, and that change's entry is on its way
 		return false, nil
 	}
 	now := asItStands(&found[0])

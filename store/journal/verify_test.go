@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
@@ -48,7 +49,7 @@ func (s *sides) add(written bool, numbers ...int) {
 	for _, n := range numbers {
 		m := schedulertest.Message(n)
 		m.Due = s.clock.Milli().Add(time.Hour)
-		if _, _, err := s.tl.Add(s.Context(), 0, []*scheduler.Message{m}, s.clock.Milli()); err != nil {
+		if _, _, err := s.tl.Add(s.Context(), 0, []*message.Message{m}, s.clock.Milli()); err != nil {
 			s.Fatal(err)
 		}
 	}
@@ -82,9 +83,9 @@ func (s *sides) cancel(n int, written bool) {
 
 func (s *sides) verify(repair bool) scheduler.VerifyReport {
 	s.Helper()
-	v := &journal.Verifier{Store: s.store, Timeline: s.tl, Buckets: 1, Clock: s.clock, Instance: "a",
+	v := &journal.Reconciler{Store: s.store, Timeline: s.tl, Buckets: 1, Clock: s.clock, Instance: "a",
 		Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
-	report, err := v.Run(s.Context(), scheduler.VerifyRequest{Repair: repair}, nil)
+	report, err := v.Verify(s.Context(), scheduler.VerifyRequest{Repair: repair}, nil)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -106,12 +107,12 @@ func TestVerify_FindsAndMendsEveryKindOfDifference(t *testing.T) {
 		s.add(true, 1, 2, 3, 4)
 		s.add(false, 5)    // missing in the journal
 		s.cancel(2, false) // newer in the store
-		uid := func(n int) scheduler.UID { return schedulertest.Message(n).UID }
-		s.write(scheduler.Change{UID: uid(3), Version: 2, State: scheduler.StateCanceled}) // older in the store
+		uid := func(n int) message.UID { return schedulertest.Message(n).UID }
+		s.write(scheduler.Change{UID: uid(3), Version: 2, State: message.StateCanceled}) // older in the store
 		gone := schedulertest.Message(6)
 		gone.Due = s.clock.Milli().Add(time.Hour)
 		// missing in the store
-		s.write(scheduler.Change{UID: uid(6), Version: 1, State: scheduler.StateWaiting, Due: gone.Due, Message: gone})
+		s.write(scheduler.Change{UID: uid(6), Version: 1, State: message.StateWaiting, Due: gone.Due, Message: gone})
 
 		want := map[string]int{scheduler.MissingInJournal: 1, scheduler.StoreNewer: 1, scheduler.StoreOlder: 1,
 			scheduler.MissingInStore: 1}
@@ -129,10 +130,10 @@ func TestVerify_FindsAndMendsEveryKindOfDifference(t *testing.T) {
 		if report = s.verify(false); len(report.Found) != 0 {
 			t.Fatalf("after the repair: %+v", report)
 		}
-		for n, state := range map[int]scheduler.State{1: scheduler.StateWaiting, 2: scheduler.StateCanceled,
-			3: scheduler.StateCanceled, 5: scheduler.StateWaiting, 6: scheduler.StateWaiting} {
+		for n, state := range map[int]message.State{1: message.StateWaiting, 2: message.StateCanceled,
+			3: message.StateCanceled, 5: message.StateWaiting, 6: message.StateWaiting} {
 			found, err := s.tl.Find(t.Context(), scheduler.Ref{UID: uid(n)})
-			records, err2 := s.store.Records(t.Context(), []scheduler.UID{uid(n)})
+			records, err2 := s.store.Records(t.Context(), []message.UID{uid(n)})
 			if err := errors.Join(err, err2); err != nil || len(found) != 1 || len(records) != 1 ||
 				found[0].State != state || records[0].State != state {
 				t.Errorf("message %d: %+v, %+v, %v; want it %s on both sides", n, found, records, err, state)
@@ -148,7 +149,7 @@ func TestVerify_WaitsForTheOutbox(t *testing.T) {
 		s.add(true, 1)
 		m := schedulertest.Message(2)
 		m.Due = s.clock.Milli().Add(time.Hour)
-		if _, _, err := s.tl.Add(t.Context(), 0, []*scheduler.Message{m}, s.clock.Milli()); err != nil {
+		if _, _, err := s.tl.Add(t.Context(), 0, []*message.Message{m}, s.clock.Milli()); err != nil {
 			t.Fatal(err)
 		}
 		go func() {
@@ -163,13 +164,13 @@ func TestVerify_WaitsForTheOutbox(t *testing.T) {
 
 // fakeBroker has streams as maps.
 type fakeBroker struct {
-	stored    map[string]scheduler.UID // stream/sequence
-	unjudged  map[scheduler.UID]bool
-	published []scheduler.UID
+	stored    map[string]message.UID // stream/sequence
+	unjudged  map[message.UID]bool
+	published []message.UID
 	away      error
 }
 
-func (b *fakeBroker) Stored(_ context.Context, stream string, sequence uint64, uid scheduler.UID) (bool, error) {
+func (b *fakeBroker) Stored(_ context.Context, stream string, sequence uint64, uid message.UID) (bool, error) {
 	if b.away != nil {
 		return false, b.away
 	}
@@ -179,7 +180,7 @@ func (b *fakeBroker) Stored(_ context.Context, stream string, sequence uint64, u
 	return b.stored[fmt.Sprint(stream, "/", sequence)] == uid, nil
 }
 
-func (b *fakeBroker) Publish(_ context.Context, m *scheduler.Message) (string, uint64, error) {
+func (b *fakeBroker) Publish(_ context.Context, m *message.Message) (string, uint64, error) {
 	b.published = append(b.published, m.UID)
 	n := uint64(100 + len(b.published))
 	b.stored[fmt.Sprint("S/", n)] = m.UID
@@ -190,18 +191,18 @@ func TestRedeliver_PublishesWhatIsGoneAndOnlyThat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSides(t)
 		s.add(true, 1, 2, 3, 4, 5)
-		uid := func(n int) scheduler.UID { return schedulertest.Message(n).UID }
-		broker := &fakeBroker{stored: map[string]scheduler.UID{"S/1": uid(1)},
-			unjudged: map[scheduler.UID]bool{uid(4): true}}
+		uid := func(n int) message.UID { return schedulertest.Message(n).UID }
+		broker := &fakeBroker{stored: map[string]message.UID{"S/1": uid(1)},
+			unjudged: map[message.UID]bool{uid(4): true}}
 		for n := 1; n <= 4; n++ {
-			s.write(scheduler.Change{UID: uid(n), Version: 2, State: scheduler.StateDelivered, Stream: "S",
+			s.write(scheduler.Change{UID: uid(n), Version: 2, State: message.StateDelivered, Stream: "S",
 				Sequence: uint64(n)})
 		}
 		time.Sleep(time.Second)
 		run := func(req scheduler.RedeliverRequest) scheduler.RedeliverReport {
-			r := &journal.Redeliverer{Store: s.store, Broker: broker, Buckets: 1, Clock: s.clock, Instance: "a",
+			r := &journal.Reconciler{Store: s.store, Buckets: 1, Clock: s.clock, Instance: "a",
 				Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
-			report, err := r.Run(t.Context(), req, nil)
+			report, err := r.Redeliver(t.Context(), broker, req, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -240,10 +241,11 @@ func TestRedeliver_PublishesWhatIsGoneAndOnlyThat(t *testing.T) {
 			t.Fatalf("history %+v, %v", history, err)
 		}
 		broker.away = context.DeadlineExceeded
-		r := &journal.Redeliverer{Store: s.store, Broker: broker, Buckets: 1, Clock: s.clock, Timeout: time.Minute,
+		r := &journal.Reconciler{Store: s.store, Buckets: 1, Clock: s.clock, Timeout: time.Minute,
 			Log: zerolog.Nop()}
-		if _, err := r.Run(t.Context(), scheduler.RedeliverRequest{}, nil); !errors.Is(err, journal.ErrNoBroker) ||
-			errors.Is(err, journal.ErrNoDatabase) || !errors.Is(err, scheduler.ErrUnavailable) {
+		_, err = r.Redeliver(t.Context(), broker, scheduler.RedeliverRequest{}, nil)
+		if !errors.Is(err, journal.ErrNoBroker) || errors.Is(err, journal.ErrNoDatabase) ||
+			!errors.Is(err, scheduler.ErrUnavailable) {
 			t.Fatalf("without a broker: %v", err)
 		}
 	})
@@ -265,7 +267,7 @@ type slowBroker struct {
 	after func()
 }
 
-func (b *slowBroker) Publish(ctx context.Context, m *scheduler.Message) (string, uint64, error) {
+func (b *slowBroker) Publish(ctx context.Context, m *message.Message) (string, uint64, error) {
 	<-ctx.Done()
 	b.after()
 	return b.fakeBroker.Publish(ctx, m)
@@ -279,23 +281,23 @@ func TestRedeliver_WritesDownWhatItPublishedHoweverLongThatTook(t *testing.T) {
 				s.add(true, 1)
 				uid := schedulertest.Message(1).UID
 				s.write(
-					scheduler.Change{UID: uid, Version: 2, State: scheduler.StateDelivered, Stream: "S", Sequence: 1})
+					scheduler.Change{UID: uid, Version: 2, State: message.StateDelivered, Stream: "S", Sequence: 1})
 				time.Sleep(time.Second)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				broker := &slowBroker{fakeBroker: fakeBroker{stored: map[string]scheduler.UID{}}, after: func() {
+				broker := &slowBroker{fakeBroker: fakeBroker{stored: map[string]message.UID{}}, after: func() {
 					if leave {
 						cancel()
 					}
 				}}
-				r := &journal.Redeliverer{Store: punctual{s.store}, Broker: broker, Buckets: 1, Clock: s.clock,
+				r := &journal.Reconciler{Store: punctual{s.store}, Buckets: 1, Clock: s.clock,
 					Instance: "a", Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
-				report, err := r.Run(ctx, scheduler.RedeliverRequest{}, nil)
+				report, err := r.Redeliver(ctx, broker, scheduler.RedeliverRequest{}, nil)
 				if report.Redelivered != 1 || (err != nil) != leave {
 					t.Errorf("report %+v, %v", report, err)
 				}
 				history, err := s.store.History(t.Context(), uid)
-				if err != nil || len(history) != 3 || history[2].State != scheduler.StateDelivered {
+				if err != nil || len(history) != 3 || history[2].State != message.StateDelivered {
 					t.Errorf("history %+v, %v", history, err)
 				}
 			})
@@ -308,10 +310,10 @@ func TestRedeliver_WritesDownWhatItPublishedHoweverLongThatTook(t *testing.T) {
 func TestVerify_GoesOnPastWhatCannotBeRead(t *testing.T) {
 	s := newRedisServer(t, unheard())
 	a := newApart(t, s.tl, sqliteStore(t))
-	batch := make([]*scheduler.Message, 6)
+	batch := make([]*message.Message, 6)
 	for i := range batch {
 		batch[i] = schedulertest.Message(1+i, schedulertest.DueIn(time.Hour))
-		batch[i].Headers = []scheduler.Header{{Name: "Traceparent", Value: "aaaaaaaaaaaaaaaa"}}
+		batch[i].Headers = []message.Header{{Name: "Traceparent", Value: "aaaaaaaaaaaaaaaa"}}
 		a.push(batch[i])
 	}
 	ctx := t.Context()
@@ -334,7 +336,7 @@ func TestVerify_MendsWhatAClaimCouldNotRead(t *testing.T) {
 	s := newRedisServer(t, unheard())
 	a := newApart(t, s.tl, sqliteStore(t))
 	m := schedulertest.Message(1, schedulertest.DueIn(time.Hour))
-	m.Headers = []scheduler.Header{{Name: "Traceparent", Value: "aaaaaaaaaaaaaaaa"}}
+	m.Headers = []message.Header{{Name: "Traceparent", Value: "aaaaaaaaaaaaaaaa"}}
 	a.push(m)
 	if _, err := a.drain(); err != nil {
 		t.Fatal(err)
@@ -343,7 +345,7 @@ func TestVerify_MendsWhatAClaimCouldNotRead(t *testing.T) {
 	key := fmt.Sprintf("{%s:%d}:msg", s.ns, bucket)
 	record := s.rdb.HGet(t.Context(), key, string(m.UID)).Val()
 	a.must("spoil", s.rdb.HSet(t.Context(), key, string(m.UID), record[:len(record)-len(m.Body)-6]).Err())
-	claim := scheduler.Claim{Term: 1, Now: m.Due + 1000, Limit: 10, Bytes: 1 << 20, Number: 1}
+	claim := scheduler.Claim{Holder: scheduler.Leader(1), Now: m.Due + 1000, Limit: 10, Bytes: 1 << 20, Number: 1}
 	got, err := a.Claim(t.Context(), bucket, claim)
 	a.must("claim", err)
 	if len(got.Messages) != 0 || len(got.Missing) != 1 {
@@ -375,22 +377,22 @@ func (f failing) ask(question string) error {
 	return nil
 }
 
-func (f failing) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, error) {
+func (f failing) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error) {
 	found, err := f.Mending.Find(ctx, ref)
 	return found, errors.Join(err, f.ask("find"))
 }
 
-func (f failing) Versions(ctx context.Context, b int, uids []scheduler.UID) (map[scheduler.UID]scheduler.Stand, error) {
+func (f failing) Versions(ctx context.Context, b int, uids []message.UID) (map[message.UID]scheduler.Stand, error) {
 	stands, err := f.Mending.Versions(ctx, b, uids)
 	return stands, errors.Join(err, f.ask("versions"))
 }
 
-func (f failing) Walk(ctx context.Context, b int, cursor string, limit int) ([]scheduler.UID, string, error) {
+func (f failing) Walk(ctx context.Context, b int, cursor string, limit int) ([]message.UID, string, error) {
 	uids, next, err := f.Mending.Walk(ctx, b, cursor, limit)
 	return uids, next, errors.Join(err, f.ask("walk"))
 }
 
-func (f failing) Restore(ctx context.Context, b int, records []scheduler.Record, read, now scheduler.Milli) (
+func (f failing) Restore(ctx context.Context, b int, records []scheduler.Record, read, now message.Milli) (
 	[]scheduler.RestoreCode, error,
 ) {
 	codes, err := f.Mending.Restore(ctx, b, records, read, now)
@@ -411,11 +413,11 @@ func TestVerify_BlamesTheStoreForWhatItAnswers(t *testing.T) {
 				s.add(false, 1) // missing in the journal
 				gone := schedulertest.Message(2)
 				gone.Due = s.clock.Milli().Add(time.Hour)
-				s.write(scheduler.Change{UID: gone.UID, Version: 1, State: scheduler.StateWaiting, Due: gone.Due,
+				s.write(scheduler.Change{UID: gone.UID, Version: 1, State: message.StateWaiting, Due: gone.Due,
 					Message: gone})
-				v := &journal.Verifier{Store: s.store, Timeline: failing{s.tl, question}, Buckets: 1, Clock: s.clock,
+				v := &journal.Reconciler{Store: s.store, Timeline: failing{s.tl, question}, Buckets: 1, Clock: s.clock,
 					Address: func() string { return "a:1" }, Timeout: time.Minute}
-				_, err := v.Run(t.Context(), scheduler.VerifyRequest{Repair: true}, nil)
+				_, err := v.Verify(t.Context(), scheduler.VerifyRequest{Repair: true}, nil)
 				if !errors.Is(err, errAnswer) || !errors.Is(err, scheduler.ErrUnavailable) ||
 					errors.Is(err, journal.ErrNoDatabase) {
 					t.Errorf("got %v", err)

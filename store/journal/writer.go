@@ -12,9 +12,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// WriterConfig is what a Writer is made of.
+// WriterConfig configures a Writer.
 type WriterConfig struct {
 	Store  Store
 	Outbox scheduler.Outbox
@@ -23,18 +24,17 @@ type WriterConfig struct {
 	Timeout    time.Duration
 	Log        zerolog.Logger
 	Registerer prometheus.Registerer
-	// Fenced, which may be nil, is called when a fence refused a commit: the entries
-	// are of a server that was replaced.
+	// Fenced, which may be nil, is called when a fence has refused a commit: the entries come from a server that was
+	// replaced.
 	Fenced func()
-	// At, which may be nil, is called where a test may want to break off: before a
-	// batch goes to the journal, and when it is there and still in the outbox.
+	// At, which may be nil, is called at points where a test may stop the process: before a batch goes to the journal,
+	// and when it is in both the journal and the outbox.
 	At func(point string)
 }
 
-// Writer commits the entries that this instance's scripts wrote, from memory, and
-// removes them from the outbox. In sync mode answered changes wait for it. What
-// it cannot commit in time stays in the outbox for the Drainer: nothing here
-// needs to survive.
+// Writer commits the entries that this instance's scripts wrote, from memory, and removes them from the outbox. In sync
+// mode, calls wait for it before they are answered. Entries that it cannot commit in time stay in the outbox for the
+// Drainer, so a Writer's memory may be lost.
 type Writer struct {
 	cfg     WriterConfig
 	log     zerolog.Logger
@@ -45,36 +45,35 @@ type Writer struct {
 	queue   []*commit
 	bytes   int
 	pending map[change]*commit    // sync only
-	busy    map[*commit]time.Time // when each batch under way was taken, by its first entry
-	broken  error                 // of the last commit, nil once one succeeds
+	busy    map[*commit]time.Time // when each batch in progress was taken, by its first entry
+	broken  error                 // of the last commit; nil once a commit succeeds
 }
 
-// change names one by the version it made.
+// change identifies a change by the version it made.
 type change struct {
-	uid     scheduler.UID
+	uid     message.UID
 	version uint64
 }
 
-// commit is one entry on its way.
+// commit is one entry on its way to the journal.
 type commit struct {
 	entry scheduler.Entry
 	at    time.Time
 	done  chan struct{}
-	err   error // after done
+	err   error // valid once done is closed
 }
 
 const (
 	commitRows  = 1000    // research/perf: more in a transaction gains little
 	commitBytes = 4 << 20 // of bodies
-	// writers is how many commits are under way at once: one is at the database while
-	// the other's entries are removed from the outbox.
+	// writers is the number of concurrent commits: while one is at the database, the entries of the other are removed
+	// from the outbox.
 	writers = 2
-	// lingerAsync lets changes gather when nobody waits for them.
+	// lingerAsync lets changes gather if no caller waits for them.
 	lingerAsync = 10 * time.Millisecond
-	// lateAfter is when an entry is left to the Drainer, which reads what is older
-	// than drainAge.
+	// lateAfter is the age at which an entry is left to the Drainer, which reads entries older than drainAge.
 	lateAfter = 700 * time.Millisecond
-	// maxQueuedBytes bounds what the writer holds in memory; the rest is left too.
+	// maxQueuedBytes bounds the writer's memory; entries beyond it are left to the Drainer too.
 	maxQueuedBytes = 64 << 20
 	entryCost      = 256
 	// stalled is how long a commit may take before sync changes are refused.
@@ -83,16 +82,16 @@ const (
 	awaitPause = 20 * time.Millisecond
 )
 
-// errLeft: an entry was left to the Drainer.
+// errLeft marks an entry that was left to the Drainer.
 var errLeft = errors.New("left to the drainer")
 
-// NewWriter builds a Writer; Run must run.
+// NewWriter builds a Writer. Run must be running for it to commit.
 func NewWriter(cfg WriterConfig) *Writer {
 	return &Writer{cfg: cfg, log: cfg.Log, metrics: newWriterMetrics(cfg.Registerer), ready: make(chan struct{}, 1),
 		pending: map[change]*commit{}, busy: map[*commit]time.Time{}}
 }
 
-// Wrote takes an entry that stands in the outbox now. It does not block.
+// Wrote queues an entry that is in the outbox. It does not block.
 func (w *Writer) Wrote(e scheduler.Entry) {
 	c := &commit{entry: e, at: time.Now(), done: make(chan struct{})}
 	w.mu.Lock()
@@ -115,7 +114,7 @@ func (w *Writer) Wrote(e scheduler.Entry) {
 	}
 }
 
-// Ready is nil unless sync changes cannot be committed now.
+// Ready returns nil unless sync changes cannot be committed now.
 func (w *Writer) Ready() error {
 	if w.cfg.Mode != Sync {
 		return nil
@@ -124,7 +123,7 @@ func (w *Writer) Ready() error {
 	defer w.mu.Unlock()
 	switch {
 	case w.broken != nil:
-		// why is in the log: it may name hosts
+		// the reason is in the log: it may name hosts
 		return fmt.Errorf("%w: the journal does not take changes", scheduler.ErrUnavailable)
 	}
 	for _, since := range w.busy {
@@ -136,23 +135,29 @@ func (w *Writer) Ready() error {
 	return nil
 }
 
-// Await returns once the journal holds the changes; at once unless the mode is
-// sync.
+// Await returns once the journal holds the changes. It returns at once unless the mode is sync.
 func (w *Writer) Await(ctx context.Context, changes []scheduler.Recorded) error {
 	if w.cfg.Mode != Sync || len(changes) == 0 {
 		return nil
 	}
+	type awaited struct {
+		*commit
+		changes []scheduler.Recorded
+	}
 	var (
-		commits []*commit
-		others  []scheduler.Recorded // made elsewhere or earlier: the journal itself must tell
+		commits []awaited
+		others  []scheduler.Recorded // made earlier or by another instance: only the journal knows
 	)
 	w.mu.Lock()
-	for _, r := range changes {
+	for i, r := range changes {
 		c := w.pending[change{r.UID, r.Version}]
-		if c == nil {
+		switch last := len(commits) - 1; {
+		case c == nil:
 			others = append(others, r)
-		} else if len(commits) == 0 || commits[len(commits)-1] != c {
-			commits = append(commits, c)
+		case last >= 0 && commits[last].commit == c:
+			commits[last].changes = append(commits[last].changes, r)
+		default:
+			commits = append(commits, awaited{c, changes[i : i+1 : i+1]})
 		}
 	}
 	w.mu.Unlock()
@@ -163,7 +168,7 @@ func (w *Writer) Await(ctx context.Context, changes []scheduler.Recorded) error 
 				return c.err
 			}
 			if c.err != nil {
-				others = append(others, ofEntry(&c.entry, changes)...)
+				others = append(others, c.changes...)
 			}
 		case <-ctx.Done():
 			return fmt.Errorf("the commit did not come in time: %w", context.Cause(ctx))
@@ -172,29 +177,12 @@ func (w *Writer) Await(ctx context.Context, changes []scheduler.Recorded) error 
 	return w.confirm(ctx, others)
 }
 
-// ofEntry are those of the awaited changes that an entry holds.
-func ofEntry(e *scheduler.Entry, changes []scheduler.Recorded) (mine []scheduler.Recorded) {
-	in := make(map[scheduler.UID]bool, len(e.Changes))
-	for i := range e.Changes {
-		in[e.Changes[i].UID] = true
-	}
-	for _, r := range changes {
-		if in[r.UID] {
-			mine = append(mine, r)
-		}
-	}
-	return mine
-}
-
-// confirm asks the journal until it has the changes. Under a later certification the
-// same version may be another change; then the outcome stays unknown.
+// confirm asks the journal until it has the changes. Under a later certification the same version may be another
+// change; then the outcome is unknown.
 func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded) error {
 	for len(changes) > 0 {
-		uids := make([]scheduler.UID, len(changes))
-		for i, r := range changes {
-			uids[i] = r.UID
-		}
-		have, err := w.cfg.Store.Versions(ctx, uids)
+		have, err := w.cfg.Store.Versions(ctx,
+			uidsOf(changes, func(r *scheduler.Recorded) message.UID { return r.UID }))
 		if err != nil && ctx.Err() != nil {
 			return fmt.Errorf("the journal does not tell of %d changes: %w", len(changes), context.Cause(ctx))
 		}
@@ -221,8 +209,7 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded) erro
 	return nil
 }
 
-// unfenced asks after the versions: a fence that was raised before they were read
-// is seen.
+// unfenced runs after the versions are read, so it sees every fence that was raised before.
 func (w *Writer) unfenced(ctx context.Context, changes []scheduler.Recorded) error {
 	fences, err := w.cfg.Store.Fences(ctx)
 	if err != nil {
@@ -238,8 +225,7 @@ func (w *Writer) unfenced(ctx context.Context, changes []scheduler.Recorded) err
 	return nil
 }
 
-// Run commits until ctx ends, then once more what is queued, as far as its
-// time-out allows.
+// Run commits until ctx ends, then commits the queued entries as far as its time-out allows.
 func (w *Writer) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for range writers {
@@ -266,14 +252,14 @@ func (w *Writer) work(ctx context.Context) {
 		if w.cfg.Mode == Async {
 			pause(ctx, lingerAsync)
 		}
-		if ctx.Err() != nil { // at a stop nothing is left for being late
+		if ctx.Err() != nil { // when stopping, no entry is left for being late
 			continue
 		}
 		batch := w.take(false)
 		if len(batch) == 0 {
 			continue
 		}
-		select { // more may be there for the other worker
+		select { // the other worker may find more
 		case w.ready <- struct{}{}:
 		default:
 		}
@@ -281,8 +267,7 @@ func (w *Writer) work(ctx context.Context) {
 	}
 }
 
-// take is the next batch, less what has become late, unless it is the last there
-// will be.
+// take returns the next batch, without late entries, unless it is the last.
 func (w *Writer) take(last bool) []*commit {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -331,8 +316,7 @@ func (w *Writer) finishLocked(c *commit, err error) {
 	}
 }
 
-// commitAll commits a batch. A batch that cannot be committed as a whole for a
-// reason of its own goes entry by entry.
+// commitAll commits a batch. If the batch itself is refused as a whole, commitAll commits it entry by entry.
 func (w *Writer) commitAll(ctx context.Context, batch []*commit) {
 	err := w.commit(ctx, batch)
 	w.mu.Lock()
@@ -364,8 +348,7 @@ func (w *Writer) commit(ctx context.Context, batch []*commit) error {
 		}
 		changes = append(changes, c.entry.Changes...)
 	}
-	// A stop lets what is under way come to its end: an outbox in memory dies with
-	// the process.
+	// A stop lets commits in progress finish: an outbox in memory dies with the process.
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.Timeout)
 	defer cancel()
 	started := time.Now()
@@ -384,8 +367,8 @@ func (w *Writer) commit(ctx context.Context, batch []*commit) error {
 	return nil
 }
 
-// settle reports how a batch went and removes from the outbox what is committed.
-// Entries that stay there are read again by the Drainer.
+// settle records the outcome of a batch and removes committed entries from the outbox. The Drainer reads the entries
+// that stay there.
 func (w *Writer) settle(batch []*commit, err error) {
 	w.mu.Lock()
 	if err == nil {
@@ -440,7 +423,7 @@ func (w *Writer) recover(ctx context.Context) {
 	}
 }
 
-// pause waits for d or for ctx.
+// pause waits for d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -448,4 +431,27 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
+}
+
+type writerMetrics struct {
+	rows, left, failures prometheus.Counter
+	seconds              prometheus.Histogram
+}
+
+func newWriterMetrics(r prometheus.Registerer) *writerMetrics {
+	m := &writerMetrics{
+		rows: prometheus.NewCounter(prometheus.CounterOpts{Name: "tarry_journal_changes_total",
+			Help: "Changes that this instance committed to the journal from memory."}),
+		left: prometheus.NewCounter(prometheus.CounterOpts{Name: "tarry_journal_left_total",
+			Help: "Outbox entries that this instance did not commit in time and left to the drainer."}),
+		failures: prometheus.NewCounter(
+			prometheus.CounterOpts{Name: "tarry_journal_failures_total", Help: "Commits to the journal that failed."}),
+		seconds: prometheus.NewHistogram(
+			prometheus.HistogramOpts{Name: "tarry_journal_commit_seconds", Help: "Time of one commit to the journal.",
+				Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)}),
+	}
+	if r != nil {
+		r.MustRegister(m.rows, m.left, m.failures, m.seconds)
+	}
+	return m
 }

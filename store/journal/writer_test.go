@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
@@ -84,17 +85,17 @@ func newWriterWorld(t *testing.T, mode journal.Mode) *writerWorld {
 }
 
 // push adds a message and waits for the journal for at most so long.
-func (w *writerWorld) push(wait time.Duration) (scheduler.UID, error) {
+func (w *writerWorld) push(wait time.Duration) (message.UID, error) {
 	w.Helper()
 	w.n++
 	m := schedulertest.Message(w.n)
-	if _, _, err := w.tl.Add(w.Context(), 0, []*scheduler.Message{m}, schedulertest.Start); err != nil {
+	if _, _, err := w.tl.Add(w.Context(), 0, []*message.Message{m}, schedulertest.Start); err != nil {
 		w.Fatal(err)
 	}
 	return m.UID, w.await(m.UID, 1, wait)
 }
 
-func (w *writerWorld) await(uid scheduler.UID, version uint64, wait time.Duration) error {
+func (w *writerWorld) await(uid message.UID, version uint64, wait time.Duration) error {
 	ctx, stop := context.WithTimeout(w.Context(), wait)
 	defer stop()
 	return w.writer.Await(ctx, []scheduler.Recorded{{UID: uid, Version: version}})
@@ -127,7 +128,7 @@ func TestWriter_SyncAnswersAfterTheCommitAndEmptiesTheOutbox(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		if have, err := w.store.Versions(w.Context(), []scheduler.UID{uid}); err != nil || have[uid].Version != 1 {
+		if have, err := w.store.Versions(w.Context(), []message.UID{uid}); err != nil || have[uid].Version != 1 {
 			w.Fatalf("answered before the commit: %v, %v", have, err)
 		}
 		synctest.Wait()
@@ -176,7 +177,7 @@ func TestWriter_SyncRefusesWhileTheJournalIsAwayAndGoesOnAfterwards(t *testing.T
 		if err := w.await(lost, 1, 100*time.Millisecond); err == nil {
 			w.Fatal("the retry was answered before the journal had the push")
 		}
-		if _, _, err := journal.Drain(w.Context(), w.store, w.tl, 0, 0, time.Second, zerolog.Nop()); err != nil {
+		if _, _, err := drain(w.Context(), w.store, w.tl, 0, 0, time.Second, zerolog.Nop()); err != nil {
 			w.Fatal(err)
 		}
 		if err := w.await(lost, 1, time.Second); err != nil {
@@ -198,8 +199,8 @@ func TestWriter_SyncRefusesSoonWhenTheJournalFallsSilent(t *testing.T) {
 	})
 }
 
-// A stop lets the commit under way come to its end, and what is queued behind it.
-// One commit hangs while another worker's go through: the oldest under way decides.
+// A stop lets the commit under way come to its end, and what is queued behind it. One commit hangs while another
+// worker's go through: the oldest under way decides.
 func TestWriter_SyncRefusesWhileTheOldestCommitHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriterWorld(t, journal.Sync)
@@ -249,8 +250,8 @@ func TestWriter_LeavesNothingBehindWhenItStops(t *testing.T) {
 	})
 }
 
-// The retry of a change that was made on a server that has been replaced must not
-// take another change of the same version for its own.
+// The retry of a change that was made on a server that has been replaced must not take another change of the same
+// version for its own.
 func TestWriter_ARetryUnderAnOldCertificationIsNotAnswered(t *testing.T) {
 	inBubble(t, journal.Sync, func(w *writerWorld) {
 		uid, err := w.push(time.Second)
@@ -277,7 +278,7 @@ func TestWriter_ARetryUnderAnOldCertificationIsNotAnswered(t *testing.T) {
 // One bad row must not hold the others back.
 func TestWriter_ARowThatIsRefusedForGoodStandsAlone(t *testing.T) {
 	inBubble(t, journal.Async, func(w *writerWorld) {
-		var bad scheduler.UID
+		var bad message.UID
 		w.store.be(func(_ context.Context, changes []scheduler.Change) error {
 			for _, c := range changes {
 				if c.UID == bad {
@@ -288,7 +289,7 @@ func TestWriter_ARowThatIsRefusedForGoodStandsAlone(t *testing.T) {
 			return nil
 		}, nil)
 		bad = schedulertest.Message(2).UID
-		var uids []scheduler.UID
+		var uids []message.UID
 		for range 3 {
 			uid, err := w.push(time.Second)
 			if err != nil {
@@ -304,7 +305,7 @@ func TestWriter_ARowThatIsRefusedForGoodStandsAlone(t *testing.T) {
 		if lag := w.lag(); lag.Changes != 1 {
 			w.Fatalf("lag %+v: the refused row must stay in the outbox", lag)
 		}
-		drained, refused, err := journal.Drain(w.Context(), w.store, w.tl, 0, 0, time.Second, zerolog.Nop())
+		drained, refused, err := drain(w.Context(), w.store, w.tl, 0, 0, time.Second, zerolog.Nop())
 		if err != nil || refused != 1 {
 			w.Fatalf("drain: %d, %d refused, %v", drained, refused, err)
 		}
@@ -325,7 +326,7 @@ func TestWriter_AnUnknownCommitIsRepeatedWithoutHarm(t *testing.T) {
 			w.Fatalf("the journal has it, and the push is not answered: %v", err)
 		}
 		w.store.be(nil, nil)
-		if _, _, err := journal.Drain(w.Context(), w.store, w.tl, 0, 0, time.Second, zerolog.Nop()); err != nil {
+		if _, _, err := drain(w.Context(), w.store, w.tl, 0, 0, time.Second, zerolog.Nop()); err != nil {
 			w.Fatal(err)
 		}
 		history, err := w.store.History(w.Context(), uid)
@@ -341,20 +342,29 @@ func TestOutbox_AtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
 		var last error
 		for i := range 100 {
 			m := schedulertest.Message(1000+i, schedulertest.Body(make([]byte, 64<<10)))
-			if _, _, last = w.tl.Add(w.Context(), 0, []*scheduler.Message{m}, schedulertest.Start); last != nil {
+			if _, _, last = w.tl.Add(w.Context(), 0, []*message.Message{m}, schedulertest.Start); last != nil {
 				break
 			}
 		}
 		if !errors.Is(last, scheduler.ErrBehind) {
 			w.Fatalf("at the limit: %v", last)
 		}
-		c, err := w.tl.Claim(w.Context(), 0,
-			scheduler.Claim{Term: 1, Number: 1, Now: schedulertest.Start.Add(time.Hour), Limit: 1, Bytes: 1 << 20})
+		c, err := w.tl.Claim(
+			w.Context(),
+			0,
+			scheduler.Claim{
+				Holder: scheduler.Leader(1),
+				Number: 1,
+				Now:    schedulertest.Start.Add(time.Hour),
+				Limit:  1,
+				Bytes:  1 << 20,
+			},
+		)
 		if err != nil || len(c.Messages) != 1 {
 			w.Fatalf("claim at the limit: %+v, %v", c, err)
 		}
-		if err := w.tl.Finish(w.Context(), 0, 1, []scheduler.End{
-			{Message: c.Messages[0], State: scheduler.StateDelivered}}, schedulertest.Start); err != nil {
+		if err := w.tl.Finish(w.Context(), 0, scheduler.Leader(1), []scheduler.End{
+			{Message: c.Messages[0], State: message.StateDelivered}}, schedulertest.Start); err != nil {
 			w.Fatalf("finish at the limit: %v", err)
 		}
 		if _, err := w.tl.Cancel(w.Context(), schedulertest.Message(1001).UID, schedulertest.Start); err != nil {

@@ -7,11 +7,12 @@ import (
 	"math"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Add stores a batch of one bucket.
-func (t *Timeline) Add(ctx context.Context, n int, batch []*scheduler.Message,
-	now scheduler.Milli) (results []scheduler.AddResult, earlier scheduler.Milli, err error) {
+// Add stores a batch of messages of one bucket.
+func (t *Timeline) Add(ctx context.Context, n int, batch []*message.Message,
+	now message.Milli) (results []scheduler.AddResult, earlier message.Milli, err error) {
 	for _, m := range batch {
 		if at := m.UID.Bucket(len(t.buckets)); at != n {
 			return nil, 0, fmt.Errorf("add %s to bucket %d: it belongs to %d", m.UID, n, at)
@@ -34,7 +35,7 @@ func (t *Timeline) Add(ctx context.Context, n int, batch []*scheduler.Message,
 	return results, earlier, err
 }
 
-// first is the rank of what is due first in the bucket.
+// first returns the rank of the message due first in the bucket.
 func (b *bucket) first() int64 {
 	if len(b.due) == 0 {
 		return math.MaxInt64
@@ -42,9 +43,8 @@ func (b *bucket) first() int64 {
 	return b.due[0].rank
 }
 
-// earlier returns the bucket's earliest due time if its rank is below the rank that
-// was first before, else 0.
-func (b *bucket) earlier(first int64) scheduler.Milli {
+// earlier returns the bucket's earliest due time if its rank is now below first, the lowest rank before; else 0.
+func (b *bucket) earlier(first int64) message.Milli {
 	if b.first() >= first {
 		return 0
 	}
@@ -52,13 +52,13 @@ func (b *bucket) earlier(first int64) scheduler.Milli {
 }
 
 // add judges one message and stores it if it is new.
-func (b *bucket) add(given *scheduler.Message, now scheduler.Milli) scheduler.AddResult {
+func (b *bucket) add(given *message.Message, now message.Milli) scheduler.AddResult {
 	if e := b.entries[given.UID]; e != nil {
 		code := scheduler.AddDuplicate
 		if to := b.mergedInto(e); to != nil {
 			e, code = to, scheduler.AddMerged
 		}
-		if e.message.Topic != given.Topic { // the uid is another message's
+		if e.message.Topic != given.Topic { // the uid belongs to another message
 			code = scheduler.AddConflict
 		}
 		return scheduler.AddResult{Code: code, First: b.info(e)}
@@ -69,9 +69,9 @@ func (b *bucket) add(given *scheduler.Message, now scheduler.Milli) scheduler.Ad
 		first = b.last(nameOf(given))
 		code := scheduler.Added
 		switch {
-		case given.Merge == scheduler.MergeReject && first != nil:
+		case given.Merge == message.MergeReject && first != nil:
 			code = b.meet(first, given)
-		case given.Merge != scheduler.MergeReject && !covered: // what was canceled changes nothing
+		case given.Merge != message.MergeReject && !covered: // a canceled push changes nothing
 			first = living(first)
 			code = b.merge(first, given, now)
 		}
@@ -82,19 +82,19 @@ func (b *bucket) add(given *scheduler.Message, now scheduler.Milli) scheduler.Ad
 	e := b.accept(given)
 	b.accepted(e.message, now)
 	if covered {
-		b.end(e, scheduler.StateCanceled, false, cause{kind: scheduler.KindWithdrawn}, now)
+		b.end(e, message.StateCanceled, false, cause{kind: message.KindWithdrawn}, now)
 		b.canceled(e, 0, now)
 		return scheduler.AddResult{Code: scheduler.AddedCanceled, First: b.info(e)}
 	}
-	if given.Merge != scheduler.MergeReject && first != nil {
+	if given.Merge != message.MergeReject && first != nil {
 		first.rival = &rival{later: e.uid, mode: given.Merge}
 	}
-	b.wait(e, e.message.Score(), scheduler.Mark{})
+	b.wait(e, e.message.Score(), message.Mark{})
 	return scheduler.AddResult{Code: scheduler.Added}
 }
 
-// accept makes an entry of a new message, which stands in no order yet.
-func (b *bucket) accept(given *scheduler.Message) *entry {
+// accept creates the entry of a new message. The entry stands in no order yet.
+func (b *bucket) accept(given *message.Message) *entry {
 	m := kept(given)
 	e := &entry{uid: m.UID, version: 1, message: &m}
 	b.entries[e.uid] = e
@@ -104,27 +104,26 @@ func (b *bucket) accept(given *scheduler.Message) *entry {
 	return e
 }
 
-// kept is what is kept of a message that is given.
-func kept(given *scheduler.Message) scheduler.Message {
+// kept returns the part of a given message that the timeline keeps.
+func kept(given *message.Message) message.Message {
 	m := *given
-	m.Stored, m.Merge, m.MaxWait, m.Mark = 0, scheduler.MergeReject, 0, scheduler.Mark{}
+	m.Stored, m.Merge, m.MaxWait, m.Mark = 0, message.MergeReject, 0, message.Mark{}
 	m.Claim, m.ClaimedAt = 0, 0
 	return m
 }
 
-// meet judges a push under the name of e: Added says that it is a message of
-// its own.
-func (b *bucket) meet(e *entry, m *scheduler.Message) scheduler.AddCode {
-	over := e.state.Ended() && e.state != scheduler.StateDelivered
+// meet judges a push under the name of e. Added means that the push is a message of its own.
+func (b *bucket) meet(e *entry, m *message.Message) scheduler.AddCode {
+	over := e.state.Ended() && e.state != message.StateDelivered
 	switch first := e.message.Attempt; {
 	case over && (m.Attempt <= 1 || m.Attempt > first):
-		return scheduler.AddConflict // what was stored of a consumer's retries is no news to it
+		return scheduler.AddConflict // but a consumer's retry may repeat an attempt that was stored
 	case m.Attempt < first && b.repeats(m):
 		return scheduler.AddDuplicate
 	case m.Attempt < first:
 		return scheduler.AddConflict
-	case m.Attempt > first && (e.state != scheduler.StateWaiting || e.message.Mark.Uncertain || b.doubts(e.message)):
-		return scheduler.Added // a consumer had it and sent it back
+	case m.Attempt > first && (e.state != message.StateWaiting || e.message.Mark.Uncertain || b.doubts(e.message)):
+		return scheduler.Added // a consumer received it and sent it back
 	case m.Digest == e.message.Digest:
 		return scheduler.AddDuplicate
 	}
@@ -132,7 +131,7 @@ func (b *bucket) meet(e *entry, m *scheduler.Message) scheduler.AddCode {
 }
 
 // Find returns every message that ref names.
-func (t *Timeline) Find(ctx context.Context, ref scheduler.Ref) (found []scheduler.Info, err error) {
+func (t *Timeline) Find(ctx context.Context, ref scheduler.Ref) (found []message.Info, err error) {
 	from, to := t.reach(ref)
 	for n := from; n < to; n++ {
 		err := t.in(ctx, n, func(b *bucket) error {
@@ -153,7 +152,7 @@ func (t *Timeline) Find(ctx context.Context, ref scheduler.Ref) (found []schedul
 	return found, nil
 }
 
-// reach is the range of buckets that may hold what ref names.
+// reach returns the range of buckets that may hold what ref names.
 func (t *Timeline) reach(ref scheduler.Ref) (from, to int) {
 	switch {
 	case ref.UID != "":
@@ -166,9 +165,9 @@ func (t *Timeline) reach(ref scheduler.Ref) (from, to int) {
 	return from, from + 1
 }
 
-// Cancel ends the waiting message with this uid, or says why not.
-func (t *Timeline) Cancel(ctx context.Context, uid scheduler.UID,
-	now scheduler.Milli) (result scheduler.CancelResult, err error) {
+// Cancel ends the waiting message with this uid, or reports why it cannot.
+func (t *Timeline) Cancel(ctx context.Context, uid message.UID,
+	now message.Milli) (result scheduler.CancelResult, err error) {
 	err = t.in(ctx, uid.Bucket(len(t.buckets)), func(b *bucket) error {
 		result.Number = b.cert.Number
 		if e := b.entries[uid]; e != nil {
@@ -180,14 +179,14 @@ func (t *Timeline) Cancel(ctx context.Context, uid scheduler.UID,
 	return result, err
 }
 
-func (b *bucket) cancel(e *entry, now scheduler.Milli) scheduler.CancelCode {
+func (b *bucket) cancel(e *entry, now message.Milli) scheduler.CancelCode {
 	switch e.state {
-	case scheduler.StateInFlight:
+	case message.StateInFlight:
 		return scheduler.CancelInFlight
-	case scheduler.StateWaiting:
+	case message.StateWaiting:
 		uncertain := b.uncertain(e)
 		b.cut(e, uncertain, cause{}, 0, now)
-	case scheduler.StateCanceled:
+	case message.StateCanceled:
 	default:
 		return scheduler.CancelEnded
 	}
@@ -198,15 +197,15 @@ func (b *bucket) cancel(e *entry, now scheduler.Milli) scheduler.CancelCode {
 }
 
 // cut ends an entry as canceled.
-func (b *bucket) cut(e *entry, uncertain bool, why cause, term uint64, now scheduler.Milli) {
+func (b *bucket) cut(e *entry, uncertain bool, why cause, term uint64, now message.Milli) {
 	b.leave(e)
-	b.end(e, scheduler.StateCanceled, uncertain, why, now)
+	b.end(e, message.StateCanceled, uncertain, why, now)
 	b.canceled(e, term, now)
 }
 
-// Bury leaves tombstones where no message has the name.
+// Bury leaves tombstones in the buckets where no message has the name.
 func (t *Timeline) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64,
-	now scheduler.Milli) (found []scheduler.UID, err error) {
+	now message.Milli) (found []message.UID, err error) {
 	at := grave{name: name{ref.ID, ref.Topic, ref.Key}, any: !ref.Keyed}
 	from, to := t.reach(scheduler.Ref{ID: ref.ID, Key: ref.Key, Keyed: ref.Keyed})
 	full, laid := false, false

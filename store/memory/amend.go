@@ -6,11 +6,12 @@ import (
 	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Amend changes a waiting message, or says why not.
+// Amend changes a waiting message, or reports why it cannot.
 func (t *Timeline) Amend(ctx context.Context, a scheduler.Amend,
-	now scheduler.Milli) (result scheduler.AmendResult, err error) {
+	now message.Milli) (result scheduler.AmendResult, err error) {
 	err = t.in(ctx, a.UID.Bucket(len(t.buckets)), func(b *bucket) error {
 		result.Number = b.cert.Number
 		if e := b.entries[a.UID]; e != nil {
@@ -23,11 +24,11 @@ func (t *Timeline) Amend(ctx context.Context, a scheduler.Amend,
 	return result, err
 }
 
-func (b *bucket) amend(e *entry, a *scheduler.Amend, now scheduler.Milli) scheduler.AmendCode {
+func (b *bucket) amend(e *entry, a *scheduler.Amend, now message.Milli) scheduler.AmendCode {
 	switch {
 	case e.state.Ended():
 		return scheduler.AmendEnded
-	case e.state == scheduler.StateInFlight:
+	case e.state == message.StateInFlight:
 		return scheduler.AmendInFlight
 	case b.uncertain(e):
 		return scheduler.AmendMaybe
@@ -38,10 +39,10 @@ func (b *bucket) amend(e *entry, a *scheduler.Amend, now scheduler.Milli) schedu
 	}
 	m := *e.message
 	m.Due, m.Priority = a.Due, a.Priority
-	mark := scheduler.Mark{Refusals: m.Mark.Refusals, Changes: m.Mark.Changes + 1}
+	mark := message.Mark{Refusals: m.Mark.Refusals, Changes: m.Mark.Changes + 1}
 	if a.Message != nil {
 		m.Headers, m.Body = a.Message.Headers, a.Message.Body
-		mark.Refusals = 0 // NATS has not refused what it says now
+		mark.Refusals = 0 // NATS has not refused the new content
 	}
 	b.leave(e)
 	e.message = &m
@@ -50,8 +51,8 @@ func (b *bucket) amend(e *entry, a *scheduler.Amend, now scheduler.Milli) schedu
 	return scheduler.AmendDone
 }
 
-// stands reports whether a message is as an amend asks.
-func stands(m *scheduler.Message, a *scheduler.Amend) bool {
+// stands reports whether a message meets the conditions of an amend.
+func stands(m *message.Message, a *scheduler.Amend) bool {
 	return m.Due == a.Due && m.Priority == a.Priority &&
 		(a.Message == nil || slices.Equal(m.Headers, a.Message.Headers) && bytes.Equal(m.Body, a.Message.Body))
 }

@@ -6,22 +6,23 @@ import (
 	"testing"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// million is a million messages due in random order.
-func million() []*scheduler.Message {
-	all := make([]*scheduler.Message, 1_000_000)
+// million returns a million messages, due in random order.
+func million() []*message.Message {
+	all := make([]*message.Message, 1_000_000)
 	due := rand.New(rand.NewPCG(1, 2))
 	body := make([]byte, 256)
 	for i := range all {
-		all[i] = &scheduler.Message{UID: scheduler.UID(fmt.Sprintf("t-%016d", i)), Topic: "orders", Body: body,
-			Due: scheduler.Milli(1 + due.IntN(1e9)), Attempt: 1}
+		all[i] = &message.Message{UID: message.UID(fmt.Sprintf("t-%016d", i)), Topic: "orders", Body: body,
+			Due: message.Milli(1 + due.IntN(1e9)), Attempt: 1}
 	}
 	return all
 }
 
 // fill adds messages to one bucket of a new timeline.
-func fill(b *testing.B, all []*scheduler.Message) *Timeline {
+func fill(b *testing.B, all []*message.Message) *Timeline {
 	b.Helper()
 	tl, err := New(Config{Buckets: 1})
 	if err != nil {
@@ -51,15 +52,19 @@ func BenchmarkTimeline_DrainsAMillion(b *testing.B) {
 		tl := fill(b, all)
 		b.StartTimer()
 		for n := 1; n > 0; {
-			c, err := tl.Claim(b.Context(), 0, scheduler.Claim{Term: 1, Now: 2e9, Limit: 1000, Bytes: 1 << 30})
+			c, err := tl.Claim(
+				b.Context(),
+				0,
+				scheduler.Claim{Holder: scheduler.Leader(1), Now: 2e9, Limit: 1000, Bytes: 1 << 30},
+			)
 			if err != nil {
 				b.Fatal(err)
 			}
 			ends := make([]scheduler.End, len(c.Messages))
 			for i, m := range c.Messages {
-				ends[i] = scheduler.End{Message: m, State: scheduler.StateDelivered}
+				ends[i] = scheduler.End{Message: m, State: message.StateDelivered}
 			}
-			if err := tl.Finish(b.Context(), 0, 1, ends, 2e9); err != nil {
+			if err := tl.Finish(b.Context(), 0, scheduler.Leader(1), ends, 2e9); err != nil {
 				b.Fatal(err)
 			}
 			n = len(c.Messages)

@@ -10,11 +10,11 @@ import (
 	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Browse looks at a page of what waits, or of what is dead. A heap has no order
-// to page through, so each page looks at every rank there; it keeps no more than
-// the page.
+// Browse returns a page of waiting or dead messages. A heap has no order to page through, so each page scans every
+// rank; it keeps no more than the page.
 func (t *Timeline) Browse(ctx context.Context, n int, q scheduler.Browse) (page scheduler.Browsed, err error) {
 	if q.Limit < 1 {
 		return page, fmt.Errorf("browse: a limit of %d", q.Limit)
@@ -30,11 +30,11 @@ func (t *Timeline) Browse(ctx context.Context, n int, q scheduler.Browse) (page 
 	if !q.Dead {
 		from <<= 8
 		if q.To > 0 {
-			to = scheduler.ScoreNow(q.To)
+			to = message.ScoreNow(q.To)
 		}
 	}
 	err = t.in(ctx, n, func(b *bucket) error {
-		names := []string{""}
+		names := []message.Lane{""}
 		if !q.Dead {
 			names = append(names, slices.Sorted(maps.Keys(b.lanes))...)
 		}
@@ -62,8 +62,8 @@ func (t *Timeline) Browse(ctx context.Context, n int, q scheduler.Browse) (page 
 	return page, err
 }
 
-// ordered is the order that a part of a browse goes by.
-func (b *bucket) ordered(dead bool, lane string) order {
+// ordered returns the order that part of a browse walks.
+func (b *bucket) ordered(dead bool, lane message.Lane) order {
 	switch {
 	case dead:
 		return b.dead
@@ -73,8 +73,8 @@ func (b *bucket) ordered(dead bool, lane string) order {
 	return b.lanes[lane].order
 }
 
-// lowest are the first n entries after a place, within two ranks, in order. The
-// higher half of what was gathered goes whenever twice as many are there.
+// lowest returns the first n entries after a place, between two ranks, in order. It discards the higher half of what it
+// gathered whenever it holds twice as many.
 func (o order) lowest(after place, from, to int64, n int) (found []slot) {
 	compare := func(a, b slot) int {
 		switch {
@@ -100,21 +100,21 @@ func (o order) lowest(after place, from, to int64, n int) (found []slot) {
 	return found[:min(len(found), n)]
 }
 
-// place is where a page ended.
+// place is the position at which a page ended.
 type place struct {
 	dead bool
-	lane string
+	lane message.Lane
 	rank int64
-	uid  scheduler.UID
+	uid  message.UID
 }
 
 const (
 	placeWaiting = 'w'
 	placeDead    = 'd'
-	placeLen     = 1 + 8 + scheduler.UIDLen
+	placeLen     = 1 + 8 + message.UIDLen
 )
 
-// String is the place as a cursor: what it is of, rank, uid, lane.
+// String returns the place as a cursor: the kind of list, rank, uid and lane.
 func (p place) String() string {
 	kind := byte(placeWaiting)
 	if p.dead {
@@ -126,16 +126,16 @@ func (p place) String() string {
 	return base64.RawURLEncoding.EncodeToString(append(b, p.lane...))
 }
 
-// readPlace reads a cursor of the kind that is asked for.
+// readPlace parses a cursor of the given kind.
 func readPlace(s string, dead bool) (p place, err error) {
 	if s == "" {
 		return place{}, nil
 	}
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	if err == nil && len(b) >= placeLen && (b[0] == placeDead) == dead && (dead || b[0] == placeWaiting) {
-		p = place{dead: dead, rank: int64(binary.BigEndian.Uint64(b[1:])), uid: scheduler.UID(b[9:placeLen]),
-			lane: string(b[placeLen:])}
-		if scheduler.IsUID(string(p.uid)) && !(dead && p.lane != "") {
+		p = place{dead: dead, rank: int64(binary.BigEndian.Uint64(b[1:])), uid: message.UID(b[9:placeLen]),
+			lane: message.Lane(b[placeLen:])}
+		if message.IsUID(string(p.uid)) && !(dead && p.lane != "") {
 			return p, nil
 		}
 	}

@@ -5,24 +5,24 @@ import (
 	"fmt"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// counts is how many messages of a topic a bucket holds in each state that Count
-// returns. Only topics with messages are kept: each message may have a topic of its
-// own.
+// counts is the number of messages of a topic in a bucket, for each state that Count returns. Only topics with messages
+// have an entry, since each message may have a topic of its own.
 type counts struct{ waiting, inFlight, dead int }
 
-// count follows an entry into an order or out of it.
+// count updates the counts when an entry enters or leaves an order.
 func (b *bucket) count(e *entry, by int) {
-	if e.state.Ended() && e.state != scheduler.StateDead {
+	if !e.state.Kept() {
 		return
 	}
 	topic := e.message.Topic
 	c := b.topics[topic]
 	switch e.state {
-	case scheduler.StateWaiting:
+	case message.StateWaiting:
 		c.waiting += by
-	case scheduler.StateInFlight:
+	case message.StateInFlight:
 		c.inFlight += by
 	default:
 		c.dead += by
@@ -63,7 +63,7 @@ func (t *Timeline) Counts(ctx context.Context, after string, limit int) ([]sched
 	return t.countsOf(ctx, page.Topics())
 }
 
-// countsOf adds up what the buckets have of topics, in their order.
+// countsOf adds up the counts of topics over all buckets, in the order of topics.
 func (t *Timeline) countsOf(ctx context.Context, topics []string) ([]scheduler.TopicCount, error) {
 	found := make([]scheduler.TopicCount, len(topics))
 	for n := range t.buckets {

@@ -5,11 +5,12 @@ import (
 	"fmt"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Requeue gives what is dead another life.
-func (t *Timeline) Requeue(ctx context.Context, dead scheduler.UID, m *scheduler.Message,
-	now scheduler.Milli) (result scheduler.RequeueResult, err error) {
+// Requeue gives a dead message another life.
+func (t *Timeline) Requeue(ctx context.Context, dead message.UID, m *message.Message,
+	now message.Milli) (result scheduler.RequeueResult, err error) {
 	n := dead.Bucket(len(t.buckets))
 	if at := m.UID.Bucket(len(t.buckets)); at != n {
 		return result, fmt.Errorf("requeue %s as %s: it lies in bucket %d, not %d", dead, m.UID, n, at)
@@ -24,10 +25,10 @@ func (t *Timeline) Requeue(ctx context.Context, dead scheduler.UID, m *scheduler
 	return result, err
 }
 
-func (b *bucket) requeue(result *scheduler.RequeueResult, dead scheduler.UID, given *scheduler.Message,
-	now scheduler.Milli) {
+func (b *bucket) requeue(result *scheduler.RequeueResult, dead message.UID, given *message.Message,
+	now message.Milli) {
 	old := b.entries[dead]
-	if e := b.entries[given.UID]; e != nil { // it was made before: uids are given out once
+	if e := b.entries[given.UID]; e != nil { // the requeue was made before: a uid is assigned once
 		result.Code, result.Info = scheduler.RequeueDone, b.brief(e)
 		if old != nil {
 			result.Dead = old.version
@@ -37,7 +38,7 @@ func (b *bucket) requeue(result *scheduler.RequeueResult, dead scheduler.UID, gi
 	if old == nil {
 		return
 	}
-	if old.state != scheduler.StateDead {
+	if old.state != message.StateDead {
 		result.Code, result.Info = scheduler.RequeueNotDead, b.brief(old)
 		return
 	}
@@ -52,26 +53,26 @@ func (b *bucket) requeue(result *scheduler.RequeueResult, dead scheduler.UID, gi
 		}
 	}
 	uncertain := old.message.Mark.Uncertain
-	b.cut(old, uncertain, cause{kind: scheduler.KindRequeued, other: m.UID}, 0, now)
-	delete(b.names, nameOf(&m)) // its attempts count from 1 again, and the next may read like an old one
+	b.cut(old, uncertain, cause{kind: message.KindRequeued, other: m.UID}, 0, now)
+	delete(b.names, nameOf(&m)) // its attempts count from 1 again, and the next may look like an old one
 	e := b.accept(&m)
-	b.wait(e, e.message.Score(), scheduler.Mark{Uncertain: uncertain})
-	b.amended(e, true, cause{kind: scheduler.KindRequeue, other: dead}, now)
+	b.wait(e, e.message.Score(), message.Mark{Uncertain: uncertain})
+	b.amended(e, true, cause{kind: message.KindRequeue, other: dead}, now)
 	result.Code, result.Info, result.Dead = scheduler.RequeueDone, b.brief(e), old.version
 }
 
 // Purge ends dead messages for good.
-func (t *Timeline) Purge(ctx context.Context, n int, uids []scheduler.UID,
-	now scheduler.Milli) (done []scheduler.UID, number uint64, err error) {
+func (t *Timeline) Purge(ctx context.Context, n int, uids []message.UID,
+	now message.Milli) (done []message.UID, number uint64, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		number = b.cert.Number
 		for _, uid := range uids {
 			switch e := b.entries[uid]; {
 			case e == nil:
 				continue
-			case e.state == scheduler.StateDead:
-				b.cut(e, e.message.Mark.Uncertain, cause{kind: scheduler.KindPurged}, 0, now)
-			case e.kind != scheduler.KindPurged:
+			case e.state == message.StateDead:
+				b.cut(e, e.message.Mark.Uncertain, cause{kind: message.KindPurged}, 0, now)
+			case e.kind != message.KindPurged:
 				continue
 			}
 			done = append(done, uid)

@@ -1,11 +1,9 @@
-// Package memory is the timeline in this process's memory: the embedded
-// default of one instance, and the model that the Redis timeline is tested
-// against. What a timeline does is written in scheduler/schedulertest; here is
-// how.
+// Package memory keeps the timeline in the memory of this process. It is the embedded default of a single instance, and
+// the model that the Redis timeline is tested against. Package scheduler/schedulertest specifies what a timeline does;
+// this comment says how this one does it.
 //
-// A bucket is one mutex and what it guards. Every message is an entry, found by
-// uid, and stands in one order at a time, a binary heap that it knows its place
-// in, so that it leaves from anywhere in O(log n):
+// A bucket is one mutex and the data it guards. Every message is an entry, found by uid. An entry is in one order at a
+// time: a binary heap in which it knows its place, so that it leaves from anywhere in O(log n):
 //
 //	waiting              due, or lanes[lane]    by score, uid
 //	in_flight            claimed                by term, uid
@@ -13,17 +11,14 @@
 //	expired              ended                  as they ended
 //	dead                 dead                   by when they died, uid
 //
-// An end without a client id lets go of its message and stays as a bare entry;
-// one with an id keeps the message without body and headers.
+// An ended entry without a client id drops its message and stays as a bare entry. One with an id keeps the message
+// without body and headers.
 //
-// A push that merged into another message stays as a bare entry too. Two messages
-// of one name that are to meet (schedulertest, Merging) are known by the earlier
-// one's rival.
+// A push that was merged into another message also stays as a bare entry. When two messages of one name are to meet
+// (see Merging in schedulertest), the earlier one's rival field records it.
 //
-// Messages are copied on their way in and out; bodies and headers are shared
-// and must not be changed by anybody.
+// Messages are copied on their way in and out. Bodies and headers are shared and must not be modified.
 //
-// Nothing here outlives the process but what Machine keeps: the machine id that
-// uids carry and a time that none of its ids has reached, so that a restart
-// repeats no uid that a stream still remembers.
+// Nothing here outlives the process except what Machine keeps: the machine id that uids carry, and a time that none of
+// its ids has reached. A restart therefore repeats no uid that a stream still remembers.
 package memory

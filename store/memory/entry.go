@@ -1,67 +1,66 @@
 package memory
 
-import "github.com/tarry-mq/tarry/scheduler"
+import "github.com/tarry-mq/tarry/scheduler/message"
 
-// entry is a message's stay in a bucket, from its acceptance until its end is
-// forgotten.
+// entry is a message's stay in a bucket, from its acceptance until its end is forgotten.
 type entry struct {
-	uid     scheduler.UID
-	state   scheduler.State
+	uid     message.UID
+	state   message.State
 	version uint64
-	place   int    // in the order that it stands in
+	place   int    // position in the order that holds the entry
 	claim   uint64 // number of the claim, while in flight
-	endedAt scheduler.Milli
-	// message has neither headers nor body once it has ended otherwise than dead.
-	message *scheduler.Message
-	kind    scheduler.Kind
-	other   scheduler.UID // that kind names
+	endedAt message.Milli
+	// message has neither headers nor body once it has ended in any state but dead.
+	message *message.Message
+	kind    message.Kind
+	other   message.UID // the message that kind refers to
 	reason  string
 	next    *entry // an earlier attempt under the same name
-	rival   *rival // the later push that it meets when it comes back, mostly none
-	behind  *entry // stands for it in the order of that name of its lane
+	rival   *rival // the later push that it meets when it comes back; usually nil
+	behind  *entry // represents it in the lane's order of that name
 }
 
-// lane is what waits aside together: by score, and what a probe put later than its
-// own place by that place too, so that the oldest is known.
+// lane holds the messages that wait aside together: order is by score. A message that a probe put later than its own
+// place is in behind too, by its own place, so that the oldest message is known.
 type lane struct{ order, behind order }
 
-// info returns the answer of a look-up.
-func (b *bucket) info(e *entry) scheduler.Info {
-	i := scheduler.Info{Message: *e.message, State: e.state, Version: e.version, EndedAt: e.endedAt, Kind: e.kind,
+// info returns the entry as the result of a look-up.
+func (b *bucket) info(e *entry) message.Info {
+	i := message.Info{Message: *e.message, State: e.state, Version: e.version, EndedAt: e.endedAt, Kind: e.kind,
 		Other: e.other, Reason: e.reason}
 	i.Mark.Uncertain = i.Mark.Uncertain || !e.state.Ended() && b.doubts(e.message)
 	return i
 }
 
 // brief is info without headers and body.
-func (b *bucket) brief(e *entry) scheduler.Info {
+func (b *bucket) brief(e *entry) message.Info {
 	i := b.info(e)
 	i.Headers, i.Body = nil, nil
 	return i
 }
 
-// uncertain reports whether a consumer may have seen a message that lives.
+// uncertain reports whether a consumer may have seen a message that has not ended.
 func (b *bucket) uncertain(e *entry) bool { return e.message.Mark.Uncertain || b.doubts(e.message) }
 
-// home is the order that an entry of its state stands in.
+// home returns the order for an entry in its state.
 func (b *bucket) home(e *entry) *order {
 	switch e.state {
-	case scheduler.StateWaiting:
+	case message.StateWaiting:
 		if name := e.message.Mark.Lane; name != "" {
 			return &b.lane(name).order
 		}
 		return &b.due
-	case scheduler.StateInFlight:
+	case message.StateInFlight:
 		return &b.claimed
-	case scheduler.StateDead:
+	case message.StateDead:
 		return &b.dead
 	default:
 		return &b.ended
 	}
 }
 
-// lane is the one of a name.
-func (b *bucket) lane(name string) *lane {
+// lane returns the lane with a name.
+func (b *bucket) lane(name message.Lane) *lane {
 	l := b.lanes[name]
 	if l == nil {
 		l = new(lane)
@@ -70,18 +69,17 @@ func (b *bucket) lane(name string) *lane {
 	return l
 }
 
-// enter puts an entry that stands in no order into the one of its state.
+// enter adds an entry that is in no order to the order for its state.
 func (b *bucket) enter(e *entry, rank int64) {
 	b.home(e).push(e, rank)
-	if own := e.message.Score(); e.state == scheduler.StateWaiting && e.message.Mark.Lane != "" && rank > own {
+	if own := e.message.Score(); e.state == message.StateWaiting && e.message.Mark.Lane != "" && rank > own {
 		e.behind = &entry{uid: e.uid}
 		b.lane(e.message.Mark.Lane).behind.push(e.behind, own)
 	}
 	b.count(e, 1)
 }
 
-// leave takes an entry out of the order it stands in, before its state or lane
-// changes.
+// leave removes an entry from its order. Call it before changing the entry's state or lane.
 func (b *bucket) leave(e *entry) {
 	home := b.home(e)
 	home.remove(e)
@@ -90,38 +88,37 @@ func (b *bucket) leave(e *entry) {
 		e.behind = nil
 	}
 	b.count(e, -1)
-	if e.state == scheduler.StateWaiting && len(*home) == 0 && e.message.Mark.Lane != "" {
+	if e.state == message.StateWaiting && len(*home) == 0 && e.message.Mark.Lane != "" {
 		delete(b.lanes, e.message.Mark.Lane)
 	}
 }
 
-// wait puts an entry that stands in no order into its bucket or lane.
-func (b *bucket) wait(e *entry, score int64, mark scheduler.Mark) {
-	e.state, e.message.Mark, e.version = scheduler.StateWaiting, mark, 1+uint64(mark.Changes)
+// wait adds an entry that is in no order to its bucket or lane.
+func (b *bucket) wait(e *entry, score int64, mark message.Mark) {
+	e.state, e.message.Mark, e.version = message.StateWaiting, mark, 1+uint64(mark.Changes)
 	b.enter(e, score)
 }
 
-// end is where an entry that stands in no order ends, and forgets what nobody
-// will ask for.
-func (b *bucket) end(e *entry, state scheduler.State, uncertain bool, why cause, now scheduler.Milli) {
+// end ends an entry that is in no order and drops the data that nobody will ask for.
+func (b *bucket) end(e *entry, state message.State, uncertain bool, why cause, now message.Milli) {
 	b.ends++
 	e.version = e.message.Version() + 1
 	e.state, e.endedAt, e.rival = state, now, nil
-	if state == scheduler.StateDead {
+	if state.Kept() {
 		b.enter(e, int64(now))
 	} else {
 		b.enter(e, b.ends)
 		e.message.Headers, e.message.Body = nil, nil
-		e.message.Origin, e.message.Retry = "", scheduler.Retry{}
+		e.message.Origin, e.message.Retry = "", message.Retry{}
 	}
-	e.message.Mark = scheduler.Mark{Uncertain: uncertain, Changes: uint32(e.version - 1)}
+	e.message.Mark = message.Mark{Uncertain: uncertain, Changes: uint32(e.version - 1)}
 	e.because(why, uncertain)
 }
 
-// cause is what made a change; see scheduler.Kind.
+// cause is the reason for a change; see message.Kind.
 type cause struct {
-	kind   scheduler.Kind
-	other  scheduler.UID
+	kind   message.Kind
+	other  message.UID
 	reason string
 }
 
@@ -133,7 +130,7 @@ func (c *cause) words(uncertain bool) string {
 	return c.reason
 }
 
-// because notes why an entry ended.
+// because records why an entry ended.
 func (e *entry) because(why cause, uncertain bool) {
 	e.kind, e.other, e.reason = why.kind, why.other, why.words(uncertain)
 }

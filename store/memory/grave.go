@@ -3,18 +3,17 @@ package memory
 import (
 	"container/list"
 
-	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// graveyard holds the tombstones of a bucket: cancels of ids that nobody knew
-// yet, waiting for pushes that still stand in the intake stream.
+// graveyard holds the tombstones of a bucket: cancels of ids that were unknown, kept for pushes that are still in the
+// intake stream.
 type graveyard struct {
 	at     map[grave]*list.Element
 	oldest *list.List // of *tombstone, in order of burial
 }
 
-// grave is the name that a tombstone stands for; any means the id on the topic under
-// any key.
+// grave is the name that a tombstone stands for. any means the id on the topic under any key.
 type grave struct {
 	name
 	any bool
@@ -23,16 +22,15 @@ type grave struct {
 type tombstone struct {
 	grave
 	sequence uint64
-	laid     scheduler.Milli
+	laid     message.Milli
 }
 
 func newGraveyard() graveyard {
 	return graveyard{at: map[grave]*list.Element{}, oldest: list.New()}
 }
 
-// bury lays a tombstone, or renews it, and reports whether there was room: one of
-// until or before has had its time.
-func (g *graveyard) bury(at grave, sequence uint64, now, until scheduler.Milli, limit int) bool {
+// bury lays or renews a tombstone and reports whether there was room. Tombstones laid at or before until have expired.
+func (g *graveyard) bury(at grave, sequence uint64, now, until message.Milli, limit int) bool {
 	if el := g.at[at]; el != nil {
 		stone := el.Value.(*tombstone)
 		stone.sequence, stone.laid = max(stone.sequence, sequence), now
@@ -50,7 +48,7 @@ func (g *graveyard) bury(at grave, sequence uint64, now, until scheduler.Milli, 
 }
 
 // covers reports whether a push was stored no later than a cancel of its name.
-func (g *graveyard) covers(m *scheduler.Message) bool {
+func (g *graveyard) covers(m *message.Message) bool {
 	if m.Stored == 0 || m.ID == "" || len(g.at) == 0 {
 		return false
 	}
@@ -63,7 +61,7 @@ func (g *graveyard) covers(m *scheduler.Message) bool {
 }
 
 // trim drops up to limit tombstones that were laid at or before the given time.
-func (g *graveyard) trim(until scheduler.Milli, limit int) {
+func (g *graveyard) trim(until message.Milli, limit int) {
 	for range limit {
 		el := g.oldest.Front()
 		if el == nil || el.Value.(*tombstone).laid > until {

@@ -8,7 +8,7 @@ import (
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
-// A leader begins with the bucket that is whole while others are filled still.
+// A leader begins with a certified bucket while others are still being filled.
 func TestHeads_OfABucketThatIsNotCertifiedHideNoOther(t *testing.T) {
 	t.Parallel()
 	tl, err := memory.New(memory.Config{Buckets: 2,
@@ -25,7 +25,7 @@ func TestHeads_OfABucketThatIsNotCertifiedHideNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	filled := tl.Recovering(stands, 0, 0)
-	if _, err := filled.Reclaim(t.Context(), 1, 7, 1, 1000); err != nil { // leaves the term there
+	if _, err := filled.Reclaim(t.Context(), 1, 7, 1, 1000); err != nil { // leave the term there
 		t.Fatal(err)
 	}
 	if err := filled.Certify(t.Context(), 1, 7, scheduler.Certification{Number: 1, Run: stands[1].Now}); err != nil {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/journal/journaltest"
@@ -34,13 +35,13 @@ func TestJournal_KeepsABoundedNumberOfEnds(t *testing.T) {
 	ctx := t.Context()
 	for _, cfg := range []memory.JournalConfig{{EndedLimit: 5}, {EndedBytes: 59}} {
 		j := openJournal(t, cfg)
-		var live, ended []scheduler.UID
+		var live, ended []message.UID
 		for i := range 20 {
 			m := schedulertest.Message(i, schedulertest.Body(make([]byte, 10)))
-			c := scheduler.Change{UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: 1, Due: m.Due, Message: m}
+			c := scheduler.Change{UID: m.UID, Version: 1, State: message.StateWaiting, At: 1, Due: m.Due, Message: m}
 			end := c
 			// the last ended first
-			end.Version, end.State, end.At, end.Message = 2, scheduler.StateDelivered, scheduler.Milli(100-i), nil
+			end.Version, end.State, end.At, end.Message = 2, message.StateDelivered, message.Milli(100-i), nil
 			changes := []scheduler.Change{c}
 			if i%2 == 0 {
 				changes, ended = append(changes, end), append(ended, m.UID)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // Begin raises the bucket's term.
@@ -15,15 +16,14 @@ func (t *Timeline) Begin(ctx context.Context, n int, term uint64) error {
 	return t.under(ctx, n, term, func(*bucket) error { return nil })
 }
 
-// Sweep moves what lower terms, and earlier runs of this one, had claimed back to
-// waiting.
-func (t *Timeline) Sweep(ctx context.Context, n int, term, last uint64, limit int, now scheduler.Milli) (int, error) {
+// Sweep returns messages claimed by lower terms, and by earlier runs of this term, to waiting.
+func (t *Timeline) Sweep(ctx context.Context, n int, term, last uint64, limit int, now message.Milli) (int, error) {
 	return t.sweep(ctx, n, term, last, limit, now)
 }
 
-// sweep gives back the claims of lower terms, and those of this one up to a number.
+// sweep returns the claims of lower terms to waiting, and those of this term up to a claim number.
 func (t *Timeline) sweep(ctx context.Context, n int, term, last uint64, limit int,
-	now scheduler.Milli) (count int, err error) {
+	now message.Milli) (count int, err error) {
 	err = t.under(ctx, n, term, func(b *bucket) error {
 		var over []slot
 		for _, s := range b.claimed {
@@ -43,11 +43,11 @@ func (t *Timeline) sweep(ctx context.Context, n int, term, last uint64, limit in
 			}
 			b.leave(e)
 			b.wait(e, e.message.Score(),
-				scheduler.Mark{Uncertain: true, Refusals: e.message.Mark.Refusals, Changes: e.message.Mark.Changes + 1})
-			b.note(scheduler.Change{UID: e.uid, Version: e.version, State: scheduler.StateWaiting, At: now, Term: term,
+				message.Mark{Uncertain: true, Refusals: e.message.Mark.Refusals, Changes: e.message.Mark.Changes + 1})
+			b.note(scheduler.Change{UID: e.uid, Version: e.version, State: message.StateWaiting, At: now, Term: term,
 				Due:       e.message.Due,
-				Uncertain: true, Refusals: e.message.Mark.Refusals, Kind: scheduler.KindSwept,
-				Reason: scheduler.KindSwept.Words("", true)})
+				Uncertain: true, Refusals: e.message.Mark.Refusals, Kind: message.KindSwept,
+				Reason: message.KindSwept.Words("", true)})
 		}
 		return nil
 	})
@@ -56,7 +56,7 @@ func (t *Timeline) sweep(ctx context.Context, n int, term, last uint64, limit in
 
 // Claim moves due messages to in_flight.
 func (t *Timeline) Claim(ctx context.Context, n int, req scheduler.Claim) (claimed scheduler.Claimed, err error) {
-	err = t.under(ctx, n, req.Term, func(b *bucket) error {
+	err = t.under(ctx, n, req.Holder.Term, func(b *bucket) error {
 		if b.cert.Filling {
 			return fmt.Errorf("bucket %d is being restored: %w", n, scheduler.ErrUncertified)
 		}
@@ -68,7 +68,7 @@ func (t *Timeline) Claim(ctx context.Context, n int, req scheduler.Claim) (claim
 			}
 			source = &aside.order
 		}
-		until, bytes := scheduler.ScoreNow(req.Now), 0
+		until, bytes := message.ScoreNow(req.Now), 0
 		for len(claimed.Messages) < req.Limit && len(*source) > 0 {
 			first := (*source)[0]
 			e := first.entry
@@ -77,9 +77,9 @@ func (t *Timeline) Claim(ctx context.Context, n int, req scheduler.Claim) (claim
 				break
 			}
 			b.leave(e)
-			e.state, e.message.Mark.Lane = scheduler.StateInFlight, ""
+			e.state, e.message.Mark.Lane = message.StateInFlight, ""
 			e.claim = req.Number
-			b.enter(e, int64(req.Term))
+			b.enter(e, int64(req.Holder.Term))
 			m := *e.message
 			m.Claim, m.ClaimedAt = req.Number, req.Now
 			m.Mark.Uncertain = m.Mark.Uncertain || b.doubts(&m)
@@ -91,8 +91,8 @@ func (t *Timeline) Claim(ctx context.Context, n int, req scheduler.Claim) (claim
 	return claimed, err
 }
 
-// weight is what a message counts toward a claim's bytes.
-func weight(m *scheduler.Message) int {
+// weight returns what a message counts toward a claim's byte limit.
+func weight(m *message.Message) int {
 	n := len(m.Body)
 	for _, h := range m.Headers {
 		n += len(h.Name) + len(h.Value)
@@ -100,17 +100,18 @@ func weight(m *scheduler.Message) int {
 	return n
 }
 
-// claimedEntry is the claimed message with this uid, nil when there is none.
-func (b *bucket) claimedEntry(uid scheduler.UID) *entry {
-	if e := b.entries[uid]; e != nil && e.state == scheduler.StateInFlight {
+// claimedEntry returns the claimed message with this uid, or nil.
+func (b *bucket) claimedEntry(uid message.UID) *entry {
+	if e := b.entries[uid]; e != nil && e.state == message.StateInFlight {
 		return e
 	}
 	return nil
 }
 
 // Finish ends claimed messages.
-func (t *Timeline) Finish(ctx context.Context, n int, term uint64, ends []scheduler.End, now scheduler.Milli) error {
-	return t.under(ctx, n, term, func(b *bucket) error {
+func (t *Timeline) Finish(ctx context.Context, n int, holder scheduler.Holder, ends []scheduler.End,
+	now message.Milli) error {
+	return t.under(ctx, n, holder.Term, func(b *bucket) error {
 		for i := range ends {
 			end := &ends[i]
 			e := b.claimedEntry(end.Message.UID)
@@ -122,7 +123,7 @@ func (t *Timeline) Finish(ctx context.Context, n int, term uint64, ends []schedu
 				b.leave(e)
 				b.end(e, end.State, end.Uncertain, cause{end.Kind, end.Other, end.Reason}, now)
 				change := end.Change()
-				change.At, change.Term = now, term
+				change.At, change.Term = now, holder.Term
 				b.note(change)
 			}
 		}
@@ -130,27 +131,28 @@ func (t *Timeline) Finish(ctx context.Context, n int, term uint64, ends []schedu
 	})
 }
 
-// Return gives claimed messages back to waiting.
-func (t *Timeline) Return(ctx context.Context, n int, term uint64, back []scheduler.Back, now scheduler.Milli) error {
-	return t.under(ctx, n, term, func(b *bucket) error {
+// Return puts claimed messages back to waiting.
+func (t *Timeline) Return(ctx context.Context, n int, holder scheduler.Holder, back []scheduler.Back,
+	now message.Milli) error {
+	return t.under(ctx, n, holder.Term, func(b *bucket) error {
 		for i := range back {
 			r := &back[i]
 			e := b.claimedEntry(r.UID)
-			if e == nil || e.claim != r.Claim || b.claimed[e.place].rank != int64(term) {
+			if e == nil || e.claim != r.Claim || b.claimed[e.place].rank != int64(holder.Term) {
 				continue
 			}
 			score, mark := r.Score, r.Mark
 			if r.Keep {
 				score, mark = e.message.Score(), e.message.Mark
 			}
-			if b.meetRival(e, mark.Uncertain || b.doubts(e.message), term, now) {
+			if b.meetRival(e, mark.Uncertain || b.doubts(e.message), holder.Term, now) {
 				continue
 			}
 			b.leave(e)
 			b.wait(e, score, mark)
 			if r.Message != nil {
 				change := r.Change()
-				change.At, change.Term = now, term
+				change.At, change.Term = now, holder.Term
 				b.note(change)
 			}
 		}
@@ -158,13 +160,13 @@ func (t *Timeline) Return(ctx context.Context, n int, term uint64, back []schedu
 	})
 }
 
-// Held lists what this term has claimed. It looks at every claim of the
-// bucket: it is asked only when a reply was lost.
-func (t *Timeline) Held(ctx context.Context, n int, term uint64, after scheduler.UID,
+// Held lists what a holder has claimed. It scans every claim of the bucket, because it is called only after a reply was
+// lost.
+func (t *Timeline) Held(ctx context.Context, n int, holder scheduler.Holder, after message.UID,
 	limit int) (held []scheduler.Held, err error) {
-	err = t.under(ctx, n, term, func(b *bucket) error {
+	err = t.under(ctx, n, holder.Term, func(b *bucket) error {
 		for _, s := range b.claimed {
-			if s.rank == int64(term) && s.uid > after {
+			if s.rank == int64(holder.Term) && s.uid > after {
 				held = append(held, scheduler.Held{UID: s.uid, Claim: s.entry.claim})
 			}
 		}
@@ -174,7 +176,7 @@ func (t *Timeline) Held(ctx context.Context, n int, term uint64, after scheduler
 	return held[:min(len(held), max(limit, 0))], err
 }
 
-// Heads looks at every bucket. One that is not certified yet says nothing of the others.
+// Heads looks at every bucket. A bucket that is not certified yet does not hide the others.
 func (t *Timeline) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	heads := make([]scheduler.Head, len(t.buckets))
 	var first error
@@ -195,19 +197,18 @@ func (t *Timeline) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	return heads, first
 }
 
-// refuse notes a transition that is not in the table.
-func (b *bucket) refuse(e *entry, to scheduler.State, kind scheduler.Kind, now scheduler.Milli) {
+// refuse records a transition that is not in the table.
+func (b *bucket) refuse(e *entry, to message.State, kind message.Kind, now message.Milli) {
 	if b.refused == nil {
-		b.refused = map[scheduler.UID]scheduler.Refusal{}
+		b.refused = map[message.UID]scheduler.Refusal{}
 	}
 	if _, known := b.refused[e.uid]; known || len(b.refused) < scheduler.MaxRefusals {
 		b.refused[e.uid] = scheduler.Refusal{UID: e.uid,
-			Transition: scheduler.Transition{From: e.state, To: to, Kind: kind}, At: now}
+			Transition: message.Transition{From: e.state, To: to, Kind: kind}, At: now}
 	}
 }
 
-// Refused lists the transitions that were refused, by uid. It forgets those of
-// messages that are gone or have another state since.
+// Refused lists the refused transitions by uid. It forgets those of messages that are gone or have changed state since.
 func (t *Timeline) Refused(ctx context.Context, n int) (all []scheduler.Refusal, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		for _, uid := range slices.Sorted(maps.Keys(b.refused)) {
@@ -225,7 +226,7 @@ func (t *Timeline) Refused(ctx context.Context, n int) (all []scheduler.Refusal,
 }
 
 // Lanes lists the lanes that hold messages, by name.
-func (t *Timeline) Lanes(ctx context.Context, n int) (names []string, err error) {
+func (t *Timeline) Lanes(ctx context.Context, n int) (names []message.Lane, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		for name := range b.lanes {
 			names = append(names, name)
@@ -237,11 +238,11 @@ func (t *Timeline) Lanes(ctx context.Context, n int) (names []string, err error)
 }
 
 // Trim forgets ends and tombstones past their time.
-func (t *Timeline) Trim(ctx context.Context, n int, term uint64, now scheduler.Milli,
+func (t *Timeline) Trim(ctx context.Context, n int, term uint64, now message.Milli,
 	limit int) (forgotten int, err error) {
 	err = t.under(ctx, n, term, func(b *bucket) error {
 		until := now.Add(-t.cfg.EndedKeep)
-		if len(b.outbox) > 0 { // an end that the journal does not know yet is not forgotten
+		if len(b.outbox) > 0 { // an end that the journal does not know yet is kept
 			until = min(until, b.outbox[0].Changes[0].At.Add(-t.cfg.EndedKeep/2))
 		}
 		for forgotten < limit && len(b.ended) > 0 && b.ended[0].endedAt <= until {

@@ -18,27 +18,24 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// Machine is the machine id of an instance whose messages live in memory. The
-// uids it gives out outlive it, in streams and their duplicate windows, so the
-// data directory remembers the id and a mark: a time that no uid has reached.
-// Run moves the mark ahead of the clock; a successor starts only behind it.
-// Where the mark lies further ahead than any crash explains, the clock went
-// back, and the next id is taken instead of waiting for it.
+// Machine is the machine id of an instance whose messages live in memory. The uids made with it outlive the instance,
+// in streams and their duplicate windows. The data directory therefore records the id and a mark: a time that no uid
+// has reached. Run keeps the mark ahead of the clock, and a successor starts only after it. If the mark lies further
+// ahead than any crash explains, the clock went back, and the successor takes the next id instead of waiting.
 //
-// Without a data directory nothing outlives the process and the id is chosen
-// freely.
+// Without a data directory nothing outlives the process, and the id is chosen freely.
 type Machine struct {
 	cfg  MachineConfig
 	path string
 	id   int
-	mark atomic.Int64 // unix milliseconds; what the file says
+	mark atomic.Int64 // Unix milliseconds, as in the file
 }
 
 var _ scheduler.Machine = (*Machine)(nil)
 
-// MachineConfig is what a Machine is made of.
+// MachineConfig configures a Machine.
 type MachineConfig struct {
-	// Dir is the data directory, empty for none. Only one process uses it at a time.
+	// Dir is the data directory, or empty for none. Only one process may use it at a time.
 	Dir string
 	Log zerolog.Logger
 }
@@ -48,13 +45,12 @@ const (
 	machineIDs  = 1 << 10
 	markEvery   = time.Second
 	markAhead   = 3 * time.Second
-	// markSlack is kept before the mark: between asking for the id and using it
-	// some time passes.
+	// markSlack is the margin before the mark, because some time passes between asking for the id and using it.
 	markSlack = time.Second
 )
 
-// OpenMachine reads what the directory remembers, waits until the clock is past
-// its mark, and takes the id. It is held while Run runs.
+// OpenMachine reads the data directory, waits until the clock is past its mark, and takes the id. The id is held while
+// Run runs.
 func OpenMachine(ctx context.Context, cfg MachineConfig) (*Machine, error) {
 	m := &Machine{cfg: cfg, id: rand.IntN(machineIDs)}
 	if cfg.Dir == "" {
@@ -81,8 +77,7 @@ func OpenMachine(ctx context.Context, cfg MachineConfig) (*Machine, error) {
 	return m, nil
 }
 
-// pass waits until the clock is past the mark, or goes on to the next id when
-// that would take too long.
+// pass waits until the clock is past the mark, or moves on to the next id if that would take too long.
 func pass(ctx context.Context, log zerolog.Logger, id int, mark time.Time) (int, error) {
 	for {
 		ahead := time.Until(mark)
@@ -106,8 +101,8 @@ func pass(ctx context.Context, log zerolog.Logger, id int, mark time.Time) (int,
 	}
 }
 
-// ID is the machine id. It is not held while the file could not be written, or
-// while the clock is where the file does not cover it.
+// ID returns the machine id and whether it is held. It is not held while the file cannot be written, or while the clock
+// is outside the time that the file covers.
 func (m *Machine) ID() (int, bool) {
 	if m.path == "" {
 		return m.id, true
@@ -115,8 +110,8 @@ func (m *Machine) ID() (int, bool) {
 	return m.id, time.Now().UnixMilli() < m.mark.Load()-markSlack.Milliseconds()
 }
 
-// Run keeps the mark ahead of the clock until ctx ends; then it leaves the mark
-// where the clock stands, so that a successor need not wait.
+// Run keeps the mark ahead of the clock until ctx ends. It then sets the mark to the clock's time, so that a successor
+// need not wait.
 func (m *Machine) Run(ctx context.Context) error {
 	if m.path == "" {
 		<-ctx.Done()
@@ -136,8 +131,8 @@ func (m *Machine) Run(ctx context.Context) error {
 	}
 }
 
-// release gives the id up. No uid has a time beyond the clock's, unless the
-// clock went back: then the mark stays.
+// release gives up the id. No uid has a time beyond the clock's unless the clock went back; in that case the mark
+// stays.
 func (m *Machine) release(ctx context.Context) error {
 	mark := m.mark.Swap(0)
 	now := time.Now()
@@ -149,7 +144,7 @@ func (m *Machine) release(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// write moves the mark in the file, then here; it never moves back.
+// write moves the mark in the file and then in memory. It never moves the mark back.
 func (m *Machine) write(mark time.Time) error {
 	if mark.UnixMilli() <= m.mark.Load() {
 		return nil
@@ -161,7 +156,7 @@ func (m *Machine) write(mark time.Time) error {
 	return nil
 }
 
-// save replaces the file by a complete one.
+// save replaces the file with a complete one.
 func (m *Machine) save(mark time.Time) error {
 	f, err := os.OpenFile(m.path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -175,7 +170,7 @@ func (m *Machine) save(mark time.Time) error {
 	return os.Rename(f.Name(), m.path)
 }
 
-// parseMark reads the file.
+// parseMark parses the contents of the file.
 func parseMark(text string) (id int, mark time.Time, err error) {
 	first, second, _ := strings.Cut(strings.TrimSuffix(text, "\n"), "\n")
 	number, ok := strings.CutPrefix(first, "machine ")

@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// inTime runs a test in a bubble whose clock stands after the epoch of ids.
+// inTime runs a test in a bubble whose clock is past the epoch of uids.
 func inTime(t *testing.T, test func(*testing.T)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(scheduler.Epoch.Add(400 * 24 * time.Hour)))
+		time.Sleep(time.Until(message.Epoch.Add(400 * 24 * time.Hour)))
 		test(t)
 	})
 }
@@ -32,7 +33,7 @@ func openMachine(t *testing.T, dir string) *Machine {
 	return m
 }
 
-// run runs a machine; stop ends it and waits for it.
+// run runs a machine. The returned stop ends it and waits for it.
 func run(t *testing.T, m *Machine) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -47,7 +48,7 @@ func run(t *testing.T, m *Machine) (stop func()) {
 	}
 }
 
-func next(t *testing.T, ids *scheduler.IDs) scheduler.UID {
+func next(t *testing.T, ids *scheduler.IDs) message.UID {
 	t.Helper()
 	uid, err := ids.Next(0)
 	if err != nil {
@@ -105,7 +106,7 @@ func TestMachine_WaitsForWhatACrashedRunMayHaveGivenOut(t *testing.T) {
 		dir := t.TempDir()
 		crashed := openMachine(t, dir) // never runs, never releases
 		ids := scheduler.NewIDs(crashed, time.Now)
-		var last scheduler.UID
+		var last message.UID
 		for _, held := crashed.ID(); held; _, held = crashed.ID() {
 			last = next(t, ids)
 			time.Sleep(100 * time.Millisecond)
@@ -174,7 +175,7 @@ func TestMachine_IsNotHeldWhileItsFileCannotBeWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(markEvery)
-		synctest.Wait() // Run wakes at this same moment
+		synctest.Wait() // Run wakes at this very moment
 		if _, held := m.ID(); !held {
 			t.Fatal("the id is not held again")
 		}

@@ -7,24 +7,25 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Config is what a Timeline is made of. What is zero takes its default.
+// Config configures a Timeline. A zero field takes its default.
 type Config struct {
 	// Buckets is the number of buckets, 4 by default, at most MaxBuckets.
 	Buckets int
 	// EndedKeep is how long an end is remembered, 10 minutes by default.
 	EndedKeep time.Duration
-	// TombstoneKeep is how long the cancel of an unknown id waits for its push, 10
-	// minutes by default, and TombstoneLimit how many wait in a bucket, 10,000.
+	// TombstoneKeep is how long the cancel of an unknown id waits for its push, 10 minutes by default. TombstoneLimit
+	// is how many such cancels wait in a bucket, 10,000 by default.
 	TombstoneKeep  time.Duration
 	TombstoneLimit int
-	// Record keeps the outbox. With it the timeline is not certified at first: it is
-	// as empty as a Redis that was lost. Nil where no journal is kept.
+	// Record configures the outbox. With an outbox the timeline starts uncertified: it is as empty as a Redis that lost
+	// its data. Record is nil if no journal is kept.
 	Record *scheduler.Recording
 }
 
-// MaxBuckets is what the 16 bits of a uid's hash can tell apart.
+// MaxBuckets is the number of buckets that the 16 bits of a uid's hash can distinguish.
 const MaxBuckets = 1 << 16
 
 const (
@@ -38,8 +39,8 @@ type Timeline struct {
 	cfg     Config
 	buckets []*bucket
 	paused  *pauses
-	// recovering is set in the view of the leader that certifies, with its term and
-	// the certification that it is about to give.
+	// recovering is set in the view of the certifying leader, together with its term and the certification that it is
+	// about to make.
 	recovering     bool
 	ruling, giving uint64
 }
@@ -50,7 +51,7 @@ var (
 	_ scheduler.Recoverable = (*Timeline)(nil)
 )
 
-// New checks the configuration and makes an empty timeline.
+// New validates the configuration and returns an empty timeline.
 func New(cfg Config) (*Timeline, error) {
 	if cfg.Buckets == 0 {
 		cfg.Buckets = defaultBuckets
@@ -80,11 +81,11 @@ func New(cfg Config) (*Timeline, error) {
 	return t, nil
 }
 
-// Buckets is the number of buckets.
+// Buckets returns the number of buckets.
 func (t *Timeline) Buckets() int { return len(t.buckets) }
 
-// in runs do on a locked bucket, and reports to the journal what it changed. A call
-// whose context has ended does nothing: a leader without a lease must not write.
+// in runs do on a locked bucket and records its changes for the journal. It does nothing if ctx has ended: a leader
+// without a lease must not write.
 func (t *Timeline) in(ctx context.Context, n int, do func(*bucket) error) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", scheduler.ErrUnavailable, context.Cause(ctx))
@@ -106,7 +107,7 @@ func (t *Timeline) in(ctx context.Context, n int, do func(*bucket) error) error 
 	return err
 }
 
-// under is in for a leader: the bucket's term must not be higher.
+// under is in for a leader: it fails if the bucket's term is higher.
 func (t *Timeline) under(ctx context.Context, n int, term uint64, do func(*bucket) error) error {
 	return t.in(ctx, n, func(b *bucket) error {
 		if b.term > term {
@@ -117,29 +118,29 @@ func (t *Timeline) under(ctx context.Context, n int, term uint64, do func(*bucke
 	})
 }
 
-// bucket is one part of the messages and what belongs to it.
+// bucket is one part of the messages, with its indexes.
 type bucket struct {
 	mu sync.Mutex
 
 	term    uint64
-	entries map[scheduler.UID]*entry
+	entries map[message.UID]*entry
 	names   map[name]*called
 	ids     map[string]map[name]struct{} // the names of each client id
 	due     order
-	lanes   map[string]*lane // only those that hold messages
+	lanes   map[message.Lane]*lane // only those that hold messages
 	claimed order
 	dead    order // by when they died
 	ended   order
-	ends    int64           // how many messages ended here, ever
-	trimmed scheduler.Milli // ends up to this time may be forgotten
+	ends    int64         // number of messages that have ever ended here
+	trimmed message.Milli // ends up to this time may be forgotten
 	topics  map[string]counts
 	graves  graveyard
 
-	refused map[scheduler.UID]scheduler.Refusal
+	refused map[message.UID]scheduler.Refusal
 
 	cert    scheduler.Certification
 	outbox  []scheduler.Entry
-	entered uint64             // how many entries ever stood in the outbox
+	entered uint64             // number of entries ever added to the outbox
 	size    int64              // of the outbox, in bytes
 	changes []scheduler.Change // of the call under way, where a journal is kept
 	records bool
@@ -147,7 +148,7 @@ type bucket struct {
 	quarantined []scheduler.Quarantined
 }
 
-// thisRun is the server run that this timeline's buckets are on: the process.
+// thisRun is the server run of this timeline's buckets: the process itself.
 const thisRun = "process"
 
 func newBucket(records bool) *bucket {
@@ -158,22 +159,22 @@ func newBucket(records bool) *bucket {
 	return &bucket{
 		cert:    cert,
 		records: records,
-		entries: map[scheduler.UID]*entry{},
+		entries: map[message.UID]*entry{},
 		names:   map[name]*called{},
 		ids:     map[string]map[name]struct{}{},
-		lanes:   map[string]*lane{},
+		lanes:   map[message.Lane]*lane{},
 		topics:  map[string]counts{},
 		graves:  newGraveyard(),
 	}
 }
 
-// forgot notes that ends up to a time may be forgotten.
-func (b *bucket) forgot(until scheduler.Milli) { b.trimmed = max(b.trimmed, until) }
+// forgot records that ends up to a time may be forgotten.
+func (b *bucket) forgot(until message.Milli) { b.trimmed = max(b.trimmed, until) }
 
-// head is the earliest due time that waits in an order, 0 when nothing does.
-func head(o order) scheduler.Milli {
+// head returns the earliest due time in an order, or 0 if the order is empty.
+func head(o order) message.Milli {
 	if len(o) == 0 {
 		return 0
 	}
-	return max(scheduler.ScoreDue(o[0].rank), 1)
+	return max(message.ScoreDue(o[0].rank), 1)
 }

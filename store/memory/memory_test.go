@@ -25,8 +25,8 @@ func open(t *testing.T, o schedulertest.Options) scheduler.Timeline {
 
 func TestTimeline_KeepsEveryPromise(t *testing.T) { schedulertest.Exercise(t, open) }
 
-// The reference is of the same kind here: what is tested is that calls sent
-// twice change nothing, the table of states, and that nothing is lost.
+// The reference is of the same kind here. The test checks that calls sent twice change nothing, that the table of
+// states holds, and that nothing is lost.
 func TestTimeline_HoldsUnderRandomCalls(t *testing.T) {
 	t.Parallel()
 	schedulertest.ExerciseModel(t, open, open)

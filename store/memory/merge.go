@@ -1,15 +1,18 @@
 package memory
 
-import "github.com/tarry-mq/tarry/scheduler"
+import (
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
 
-// rival is a push that waits as the next message under a name, and how it was to
-// merge with the one before it, which was in flight or uncertain.
+// rival is a push that waits as the next message under a name, and how it was to merge with the one before it, which
+// was in flight or uncertain.
 type rival struct {
-	later scheduler.UID
-	mode  scheduler.Merge
+	later message.UID
+	mode  message.Merge
 }
 
-// living is the last message under a name that has not ended, nil for none.
+// living returns the last message under a name that has not ended, or nil.
 func living(last *entry) *entry {
 	for last != nil && last.state.Ended() {
 		last = last.next
@@ -17,43 +20,41 @@ func living(last *entry) *entry {
 	return last
 }
 
-// merge judges a push that merges against the last message that lives under its
-// name, and lets it go into that where it waits for certain: Added says that the
-// push is a message of its own.
-func (b *bucket) merge(e *entry, m *scheduler.Message, now scheduler.Milli) scheduler.AddCode {
-	keeps := m.Merge == scheduler.MergeKeep
+// merge judges a merging push against the last living message under its name. If that message is certainly waiting,
+// merge applies the push to it. Added means that the push is a message of its own.
+func (b *bucket) merge(e *entry, m *message.Message, now message.Milli) scheduler.AddCode {
+	keeps := m.Merge == message.MergeKeep
 	switch {
-	case e == nil, e.state != scheduler.StateWaiting:
+	case e == nil, e.state != message.StateWaiting:
 		return scheduler.Added
 	case b.uncertain(e) && keeps:
-		return scheduler.Added // as if it were in flight: a consumer may have it already
+		return scheduler.Added // treat it as in flight: a consumer may have it already
 	case b.uncertain(e):
 		return scheduler.AddUncertain
 	}
-	if !keeps { // what replaces the later of two replaces the earlier too
+	if !keeps { // a push that replaces the later of two replaces the earlier too
 		for earlier := e.next; earlier != nil; earlier = earlier.next {
-			if r := earlier.rival; r != nil && r.later == e.uid && r.mode == scheduler.MergeKeep {
+			if r := earlier.rival; r != nil && r.later == e.uid && r.mode == message.MergeKeep {
 				r.mode = m.Merge
 			}
 		}
 	}
-	// The stream's order decides between pushes of the intake: of an older one the
-	// content is the first, whenever it comes.
+	// The stream's order decides between pushes of the intake: the older push's content is the first, whenever it
+	// arrives.
 	if older(m.UID, e) == keeps {
 		b.replace(e, m, now)
-		b.amended(e, true, cause{kind: scheduler.KindReplaced}, now)
+		b.amended(e, true, cause{kind: message.KindReplaced}, now)
 	} else {
 		e.message.Mark.Changes++
 		e.version++
-		b.amended(e, false, cause{kind: scheduler.KindAbsorbed}, now)
+		b.amended(e, false, cause{kind: message.KindAbsorbed}, now)
 	}
 	b.remember(m, e.uid, now)
 	return scheduler.AddMerged
 }
 
-// older reports whether a push and the content of e both came by the intake, the
-// push before.
-func older(uid scheduler.UID, e *entry) bool {
+// older reports whether a push and the content of e both came through the intake, the push first.
+func older(uid message.UID, e *entry) bool {
 	origin := e.message.Origin
 	if origin == "" {
 		origin = e.uid
@@ -61,9 +62,9 @@ func older(uid scheduler.UID, e *entry) bool {
 	return uid.Intake() && origin.Intake() && uid < origin
 }
 
-// replace gives a waiting message the content, due and priority of a push. It
-// stays the message that it is: its uid and the number of its attempt.
-func (b *bucket) replace(e *entry, given *scheduler.Message, now scheduler.Milli) {
+// replace gives a waiting message the content, due time and priority of a push. The message keeps its uid and its
+// attempt number.
+func (b *bucket) replace(e *entry, given *message.Message, now message.Milli) {
 	old := e.message
 	m := kept(given)
 	m.UID, m.Attempt = old.UID, old.Attempt
@@ -72,52 +73,51 @@ func (b *bucket) replace(e *entry, given *scheduler.Message, now scheduler.Milli
 	} else {
 		m.Origin = ""
 	}
-	if given.Merge == scheduler.MergeDebounce && given.MaxWait > 0 {
-		m.Due = min(m.Due, max(scheduler.CeilMilli(e.uid.Time()).Add(given.MaxWait), now)) // never into the past
+	if given.Merge == message.MergeDebounce && given.MaxWait > 0 {
+		m.Due = min(m.Due, max(message.CeilMilli(e.uid.Time()).Add(given.MaxWait), now)) // never into the past
 	}
 	changes := old.Mark.Changes + 1
 	b.leave(e)
 	e.message = &m
-	b.wait(e, m.Score(), scheduler.Mark{Changes: changes})
+	b.wait(e, m.Score(), message.Mark{Changes: changes})
 }
 
-// remember keeps the uid of a push that went into another message, so that it
-// merges once. It never was a message: the journal hears nothing of it, and no name
-// leads to it.
-func (b *bucket) remember(given *scheduler.Message, into scheduler.UID, now scheduler.Milli) {
+// remember keeps the uid of a push that was merged into another message, so that it merges only once. It never was a
+// message: the journal does not record it, and no name leads to it.
+func (b *bucket) remember(given *message.Message, into message.UID, now message.Milli) {
 	m := kept(given)
-	m.Headers, m.Body, m.Origin, m.Retry = nil, nil, "", scheduler.Retry{}
-	e := &entry{uid: m.UID, version: 1, message: &m, state: scheduler.StateCanceled, endedAt: now}
-	e.because(cause{kind: scheduler.KindMerged, other: into}, false)
+	m.Headers, m.Body, m.Origin, m.Retry = nil, nil, "", message.Retry{}
+	e := &entry{uid: m.UID, version: 1, message: &m, state: message.StateCanceled, endedAt: now}
+	e.because(cause{kind: message.KindMerged, other: into}, false)
 	b.entries[e.uid] = e
 	b.ends++
 	b.enter(e, b.ends)
 }
 
-// mergedInto is the message that a push went into, nil for what is no such push
-// and where that message is forgotten.
+// mergedInto returns the message that a push was merged into. It returns nil if e is not such a push or that message is
+// forgotten.
 func (b *bucket) mergedInto(e *entry) *entry {
-	if e.kind != scheduler.KindMerged {
+	if e.kind != message.KindMerged {
 		return nil
 	}
 	return b.entries[e.other]
 }
 
-// meetRival is where a claimed message that would wait again meets the later
-// push of its name. It reports whether that ended it.
-func (b *bucket) meetRival(e *entry, uncertain bool, term uint64, now scheduler.Milli) (ended bool) {
+// meetRival is called when a claimed message would wait again, and lets it meet the later push of its name. It reports
+// whether that ended the claimed message.
+func (b *bucket) meetRival(e *entry, uncertain bool, term uint64, now message.Milli) (ended bool) {
 	r := e.rival
 	if r == nil {
 		return false
 	}
 	e.rival = nil
-	if r.mode != scheduler.MergeKeep {
-		b.cut(e, uncertain, cause{kind: scheduler.KindGaveWay}, term, now)
+	if r.mode != message.MergeKeep {
+		b.cut(e, uncertain, cause{kind: message.KindGaveWay}, term, now)
 		return true
 	}
-	if later := b.entries[r.later]; later != nil && later.state == scheduler.StateWaiting {
-		b.cut(later, b.uncertain(later), cause{kind: scheduler.KindYielded}, term, now)
-		b.unname(later) // the name is the earlier one's again
+	if later := b.entries[r.later]; later != nil && later.state == message.StateWaiting {
+		b.cut(later, b.uncertain(later), cause{kind: message.KindYielded}, term, now)
+		b.unname(later) // the name belongs to the earlier one again
 	}
 	return false
 }

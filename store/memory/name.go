@@ -5,38 +5,39 @@ import (
 	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// name is a client id on its topic and within its key.
+// name is a client id within a topic and a key.
 type name struct{ id, topic, key string }
 
-// nameOf is the name of a message that has an id.
-func nameOf(m *scheduler.Message) name { return name{m.ID, m.Topic, m.Key} }
+// nameOf returns the name of a message that has an id.
+func nameOf(m *message.Message) name { return name{m.ID, m.Topic, m.Key} }
 
-// called is who has a name.
+// called is the set of messages that have a name.
 type called struct {
-	// last is the last attempt; entry.next leads to those before it.
+	// last is the last attempt; entry.next leads to the earlier ones.
 	last *entry
-	// past are attempts before these, which have ended and are remembered: the latest
-	// pastLimit, for pushes of theirs that come again.
-	past []scheduler.UID
+	// past holds older attempts that have ended and are remembered: the latest pastLimit, so that a repeated push of
+	// one is recognized.
+	past []message.UID
 }
 
 const pastLimit = 32
 
-// errManyNames: a look-up that leaves topic or key open would grow with their number.
+// errManyNames bounds a look-up that leaves topic or key open: its cost would grow with the number of names.
 var errManyNames = fmt.Errorf("%w: more than %d topics and keys have it; name the topic and the key, or use the uid",
 	scheduler.ErrAmbiguousID, scheduler.MaxNamesOfID)
 
-// nameBucket is the bucket that a name lives in.
+// nameBucket returns the bucket that a name belongs to.
 func (t *Timeline) nameBucket(id, key string) int {
 	if key == "" {
 		key = id
 	}
-	return int(scheduler.Hash(key)) % len(t.buckets)
+	return int(message.Hash(key)) % len(t.buckets)
 }
 
-// last is the last attempt under a name, nil for none.
+// last returns the last attempt under a name, or nil.
 func (b *bucket) last(n name) *entry {
 	if c := b.names[n]; c != nil {
 		return c.last
@@ -44,7 +45,7 @@ func (b *bucket) last(n name) *entry {
 	return nil
 }
 
-// entry of a name, made where there is none.
+// entry returns the record of a name and creates it if there is none.
 func (b *bucket) entry(n name) *called {
 	c := b.names[n]
 	if c == nil {
@@ -58,8 +59,8 @@ func (b *bucket) entry(n name) *called {
 	return c
 }
 
-// name points e's name to it. Earlier attempts that still live keep the name
-// too: a cancel by it must find them all.
+// name points e's name to e. Earlier attempts that have not ended keep the name too, because a cancel by name must find
+// them all.
 func (b *bucket) name(e *entry) {
 	c := b.entry(nameOf(e.message))
 	var lives, over []*entry // the latest first
@@ -84,14 +85,14 @@ func (b *bucket) name(e *entry) {
 	}
 }
 
-// unname takes e from its name, if it still stands there.
+// unname removes e from its name, if it is still there.
 func (b *bucket) unname(e *entry) {
 	n := nameOf(e.message)
 	c := b.names[n]
 	if c == nil {
 		return
 	}
-	c.past = slices.DeleteFunc(c.past, func(uid scheduler.UID) bool { return uid == e.uid })
+	c.past = slices.DeleteFunc(c.past, func(uid message.UID) bool { return uid == e.uid })
 	for at := &c.last; *at != nil; at = &(*at).next {
 		if *at == e {
 			*at, e.next = e.next, nil
@@ -106,10 +107,9 @@ func (b *bucket) unname(e *entry) {
 	}
 }
 
-// repeats reports whether a push is one of the attempts under its name once more:
-// one of its number with its content. Which content an attempt had that is forgotten
-// nobody can tell, so that no push is taken for it.
-func (b *bucket) repeats(m *scheduler.Message) bool {
+// repeats reports whether a push repeats one of the attempts under its name, with the same number and content. The
+// content of a forgotten attempt is unknown, so no push counts as a repeat of it.
+func (b *bucket) repeats(m *message.Message) bool {
 	c := b.names[nameOf(m)]
 	same := func(e *entry) bool {
 		return e != nil && e.message.Attempt == m.Attempt && e.message.Digest == m.Digest
@@ -119,10 +119,10 @@ func (b *bucket) repeats(m *scheduler.Message) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(c.past, func(uid scheduler.UID) bool { return same(b.entries[uid]) })
+	return slices.ContainsFunc(c.past, func(uid message.UID) bool { return same(b.entries[uid]) })
 }
 
-// called visits every message that has a name that ref fits.
+// called visits every message whose name matches ref.
 func (b *bucket) called(ref scheduler.Ref, visit func(*entry)) error {
 	if ref.Exact() {
 		for e := b.last(name{ref.ID, ref.Topic, ref.Key}); e != nil; e = e.next {

@@ -1,8 +1,8 @@
 package memory
 
-// order is a binary heap of entries, the lowest rank first and among equals the
-// lowest uid. An entry knows its place, so that it can leave from anywhere. The
-// rank stands beside the entry: most comparisons then stay within the heap.
+// order is a binary heap of entries, lowest rank first and, among equal ranks, lowest uid first. An entry knows its
+// place, so it can be removed from anywhere. The rank is stored beside the entry, so that most comparisons stay within
+// the heap.
 type order []slot
 
 type slot struct {
@@ -14,13 +14,13 @@ func (s slot) before(other slot) bool {
 	return s.rank < other.rank || s.rank == other.rank && s.uid < other.uid
 }
 
-// push adds an entry that stands in no order.
+// push adds an entry that is in no order.
 func (o *order) push(e *entry, rank int64) {
 	*o = append(*o, slot{rank, e})
 	o.up(len(*o) - 1)
 }
 
-// remove takes out an entry that stands in o.
+// remove removes an entry that is in o.
 func (o *order) remove(e *entry) {
 	h := *o
 	i, last := e.place, len(h)-1
@@ -33,16 +33,16 @@ func (o *order) remove(e *entry) {
 		o.up(i)
 	}
 	if c := cap(h); c > 1024 && last < c/4 {
-		*o = append(make(order, 0, c/2), h[:last]...) // what a burst took is given back
+		*o = append(make(order, 0, c/2), h[:last]...) // release the memory that a burst took
 	}
 }
 
-// upTo is how many entries rank no higher than that, counted up to limit.
+// upTo returns how many entries have at most the given rank, counting up to limit.
 func (o order) upTo(rank int64, limit int) (n int) {
 	for under := []int{0}; len(under) > 0 && n < limit; {
 		i := under[len(under)-1]
 		under = under[:len(under)-1]
-		if i < len(o) && o[i].rank <= rank { // what is below ranks no lower
+		if i < len(o) && o[i].rank <= rank { // its children rank no lower
 			n++
 			under = append(under, 2*i+1, 2*i+2)
 		}

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestOrder_LeavesLowestFirstWhateverLeftBefore(t *testing.T) {
@@ -17,7 +17,7 @@ func TestOrder_LeavesLowestFirstWhateverLeftBefore(t *testing.T) {
 		var stand []*entry
 		for range rapid.IntRange(0, 200).Draw(t, "steps") {
 			if len(stand) == 0 || rapid.IntRange(0, 2).Draw(t, "step") > 0 {
-				e := &entry{uid: scheduler.UID(fmt.Sprint(rapid.IntRange(0, 99).Draw(t, "uid")))}
+				e := &entry{uid: message.UID(fmt.Sprint(rapid.IntRange(0, 99).Draw(t, "uid")))}
 				stand = append(stand, e)
 				o.push(e, rapid.Int64Range(0, 9).Draw(t, "rank"))
 				continue

@@ -7,61 +7,59 @@ import (
 	"strconv"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// changeCost is what a change counts toward the outbox's limit beyond its
-// message.
+// changeCost is what a change counts toward the outbox's limit in addition to its message.
 const changeCost = 100
 
-// note keeps a change of the call under way for the journal.
+// note adds a change of the current call to those for the journal.
 func (b *bucket) note(c scheduler.Change) {
 	if b.records {
 		b.changes = append(b.changes, c)
 	}
 }
 
-// accepted notes a new message. The journal keeps what it is given, so it gets a
-// message of its own.
-func (b *bucket) accepted(m *scheduler.Message, now scheduler.Milli) {
+// accepted records a new message. The journal retains the message it receives, so accepted passes a copy.
+func (b *bucket) accepted(m *message.Message, now message.Milli) {
 	if b.records {
 		own := *m
 		b.note(
-			scheduler.Change{UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: now, Due: m.Due, Message: &own})
+			scheduler.Change{UID: m.UID, Version: 1, State: message.StateWaiting, At: now, Due: m.Due, Message: &own})
 	}
 }
 
-// canceled notes a cancel; term is that of a leader who made it.
-func (b *bucket) canceled(e *entry, term uint64, now scheduler.Milli) {
+// canceled records a cancel. term is the term of the leader that made it.
+func (b *bucket) canceled(e *entry, term uint64, now message.Milli) {
 	i := b.info(e)
 	b.note(scheduler.Change{UID: e.uid, Version: e.version, State: e.state, At: now, Term: term, Due: i.Due,
 		Uncertain: i.Mark.Uncertain,
 		Kind:      e.kind, Other: e.other, Reason: e.reason})
 }
 
-// amended notes a change of a waiting message, with what it contains now where
-// that is new.
-func (b *bucket) amended(e *entry, whole bool, why cause, now scheduler.Milli) {
+// amended records a change of a waiting message, including its content if that is new.
+func (b *bucket) amended(e *entry, whole bool, why cause, now message.Milli) {
 	if !b.records {
 		return
 	}
 	m := e.message
-	c := scheduler.Change{UID: e.uid, Version: e.version, State: scheduler.StateWaiting, At: now, Due: m.Due,
+	c := scheduler.Change{UID: e.uid, Version: e.version, State: message.StateWaiting, At: now, Due: m.Due,
 		Uncertain: m.Mark.Uncertain, Refusals: m.Mark.Refusals, Kind: why.kind, Other: why.other,
 		Reason: why.words(m.Mark.Uncertain)}
 	if whole {
 		own := *m
-		own.Mark = scheduler.Mark{}
+		own.Mark = message.Mark{}
 		c.Message = &own
 	}
 	b.note(c)
 }
 
-// news reports whether a batch holds a message that is not known.
-func (b *bucket) news(batch []*scheduler.Message) bool {
-	return slices.ContainsFunc(batch, func(m *scheduler.Message) bool { return b.entries[m.UID] == nil })
+// news reports whether a batch holds an unknown message.
+func (b *bucket) news(batch []*message.Message) bool {
+	return slices.ContainsFunc(batch, func(m *message.Message) bool { return b.entries[m.UID] == nil })
 }
 
-// wrote makes an entry of what a call changed.
+// wrote turns the changes of a call into an outbox entry.
 func (t *Timeline) wrote(n int, b *bucket) {
 	if len(b.changes) == 0 {
 		return
@@ -84,8 +82,8 @@ func (t *Timeline) wrote(n int, b *bucket) {
 	r.Wrote(e)
 }
 
-// Unwritten reads the outbox. age is not asked for: nobody else writes here.
-func (t *Timeline) Unwritten(ctx context.Context, n int, after string, age scheduler.Milli, limit,
+// Unwritten reads the outbox. It ignores age, because nobody else writes here.
+func (t *Timeline) Unwritten(ctx context.Context, n int, after string, age message.Milli, limit,
 	bytes int) (found []scheduler.Entry, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		size := 0
@@ -122,7 +120,7 @@ func (t *Timeline) Written(ctx context.Context, n int, entries []scheduler.Entry
 	})
 }
 
-// Quarantine moves an entry out of the outbox, and keeps its description.
+// Quarantine moves an entry out of the outbox and keeps its description.
 func (t *Timeline) Quarantine(ctx context.Context, q scheduler.Quarantined) error {
 	return t.in(ctx, q.Bucket, func(b *bucket) error {
 		at := slices.IndexFunc(b.outbox, func(e scheduler.Entry) bool { return e.ID == q.ID })
@@ -140,8 +138,7 @@ func (t *Timeline) Quarantine(ctx context.Context, q scheduler.Quarantined) erro
 	})
 }
 
-// Quarantined lists what is quarantined. None is ever removed, so that a place is a
-// number.
+// Quarantined lists the quarantined entries. None is ever removed, so a place is a number.
 func (t *Timeline) Quarantined(ctx context.Context, n int, after string) (list []scheduler.Quarantined, next string,
 	err error) {
 	from, _ := strconv.Atoi(after)
@@ -153,7 +150,7 @@ func (t *Timeline) Quarantined(ctx context.Context, n int, after string) (list [
 	return list, strconv.Itoa(from + len(list)), err
 }
 
-// Lags returns how much stands in each outbox.
+// Lags returns the backlog of each outbox.
 func (t *Timeline) Lags(ctx context.Context) ([]scheduler.Lag, error) {
 	lags := make([]scheduler.Lag, len(t.buckets))
 	for n := range lags {

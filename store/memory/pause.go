@@ -7,23 +7,24 @@ import (
 	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// pauses are the patterns that are held back, under the lock of their bucket.
+// pauses holds the paused patterns, guarded by the lock of their bucket.
 type pauses struct {
 	by   map[string]scheduler.Pause
-	last scheduler.Milli // when the last change was
+	last message.Milli // time of the last change
 }
 
 func newPauses() *pauses { return &pauses{by: map[string]scheduler.Pause{}} }
 
-// change is when a change counts as made that is asked for at a time.
-func (p *pauses) change(at scheduler.Milli) scheduler.Milli {
+// change returns the time at which a change requested at the given time counts as made.
+func (p *pauses) change(at message.Milli) message.Milli {
 	p.last = max(p.last+1, at)
 	return p.last
 }
 
-// Pauses lists what is paused, by pattern.
+// Pauses lists the paused patterns in order.
 func (t *Timeline) Pauses(ctx context.Context) (list []scheduler.Pause, err error) {
 	err = t.in(ctx, scheduler.PausesBucket, func(*bucket) error {
 		list = slices.SortedFunc(maps.Values(t.paused.by), func(a, b scheduler.Pause) int {
@@ -34,7 +35,7 @@ func (t *Timeline) Pauses(ctx context.Context) (list []scheduler.Pause, err erro
 	return list, err
 }
 
-// Pause holds back a pattern.
+// Pause pauses a pattern.
 func (t *Timeline) Pause(ctx context.Context, p scheduler.Pause) (c scheduler.PauseChange, err error) {
 	err = t.in(ctx, scheduler.PausesBucket, func(b *bucket) error {
 		was, stands := t.paused.by[p.Pattern]
@@ -53,9 +54,9 @@ func (t *Timeline) Pause(ctx context.Context, p scheduler.Pause) (c scheduler.Pa
 	return c, err
 }
 
-// Resume lets a pattern go on.
+// Resume resumes a pattern.
 func (t *Timeline) Resume(ctx context.Context, pattern string,
-	now scheduler.Milli) (was bool, c scheduler.PauseChange, err error) {
+	now message.Milli) (was bool, c scheduler.PauseChange, err error) {
 	err = t.in(ctx, scheduler.PausesBucket, func(b *bucket) error {
 		_, was = t.paused.by[pattern]
 		delete(t.paused.by, pattern)
@@ -66,7 +67,7 @@ func (t *Timeline) Resume(ctx context.Context, pattern string,
 	return was, c, err
 }
 
-// number is the certification that a change is made under.
+// number returns the certification under which a change is made.
 func (t *Timeline) number(b *bucket) uint64 {
 	if t.recovering {
 		return t.giving

@@ -8,15 +8,16 @@ import (
 	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// doubts reports whether the certification leaves a doubt about a message: it was
-// due by then, and may have been delivered without a trace.
-func (b *bucket) doubts(m *scheduler.Message) bool {
+// doubts reports whether the certification leaves a message in doubt: the message was due by then and may have been
+// delivered without a trace.
+func (b *bucket) doubts(m *message.Message) bool {
 	return m != nil && b.cert.DoubtUntil > 0 && m.Due <= b.cert.DoubtUntil
 }
 
-// Standings returns how every bucket stands.
+// Standings returns the standing of every bucket.
 func (t *Timeline) Standings(ctx context.Context) ([]scheduler.Standing, error) {
 	standings := make([]scheduler.Standing, len(t.buckets))
 	view := *t
@@ -32,19 +33,19 @@ func (t *Timeline) Standings(ctx context.Context) ([]scheduler.Standing, error) 
 	return standings, nil
 }
 
-// Renew does nothing: there is no server.
+// Renew does nothing: the timeline has no server.
 func (t *Timeline) Renew() {}
 
-// Recovering is this timeline, certified or not.
+// Recovering returns this timeline, certified or not.
 func (t *Timeline) Recovering(_ []scheduler.Standing, term, number uint64) scheduler.Recovering {
 	view := *t
 	view.recovering, view.ruling, view.giving = true, term, number
 	return &view
 }
 
-// Claims lists what is in flight.
-func (t *Timeline) Claims(ctx context.Context, n int, after scheduler.UID,
-	limit int) (uids []scheduler.UID, err error) {
+// Claims lists the messages in flight.
+func (t *Timeline) Claims(ctx context.Context, n int, after message.UID,
+	limit int) (uids []message.UID, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		for _, s := range b.claimed {
 			if s.uid > after {
@@ -57,12 +58,12 @@ func (t *Timeline) Claims(ctx context.Context, n int, after scheduler.UID,
 	return uids[:min(len(uids), max(limit, 0))], err
 }
 
-// Reclaim gives back every claim.
-func (t *Timeline) Reclaim(ctx context.Context, n int, term uint64, limit int, now scheduler.Milli) (int, error) {
+// Reclaim returns every claim to waiting.
+func (t *Timeline) Reclaim(ctx context.Context, n int, term uint64, limit int, now message.Milli) (int, error) {
 	return t.sweep(ctx, n, term, math.MaxUint64, limit, now)
 }
 
-// Certify says that a bucket may be used.
+// Certify marks a bucket as usable.
 func (t *Timeline) Certify(ctx context.Context, n int, term uint64, c scheduler.Certification) error {
 	return t.in(ctx, n, func(b *bucket) error {
 		if b.term > term {
@@ -79,11 +80,11 @@ func (t *Timeline) Certify(ctx context.Context, n int, term uint64, c scheduler.
 	})
 }
 
-// Restore stores what is missing here or has a lower version.
+// Restore stores records that are missing here or that have a lower version here.
 func (t *Timeline) Restore(ctx context.Context, n int, records []scheduler.Record, read,
-	now scheduler.Milli) (codes []scheduler.RestoreCode, err error) {
+	now message.Milli) (codes []scheduler.RestoreCode, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
-		// Half of the memory is for clocks that differ.
+		// Half of EndedKeep allows for clocks that differ.
 		if b.trimmed > 0 && b.trimmed >= read.Add(-t.cfg.EndedKeep/2) {
 			return fmt.Errorf("ends are forgotten up to %d: %w", b.trimmed, scheduler.ErrOutdated)
 		}
@@ -96,9 +97,9 @@ func (t *Timeline) Restore(ctx context.Context, n int, records []scheduler.Recor
 	return codes, err
 }
 
-func (b *bucket) restore(r *scheduler.Record, recovering bool, now scheduler.Milli) scheduler.RestoreCode {
+func (b *bucket) restore(r *scheduler.Record, recovering bool, now message.Milli) scheduler.RestoreCode {
 	m, version := kept(&r.Message), r.Version
-	m.Mark = scheduler.Mark{Uncertain: r.Mark.Uncertain, Refusals: r.Mark.Refusals, Changes: uint32(version - 1)}
+	m.Mark = message.Mark{Uncertain: r.Mark.Uncertain, Refusals: r.Mark.Refusals, Changes: uint32(version - 1)}
 	overdue := !r.State.Ended() && m.Due <= now && !m.Mark.Uncertain
 	if overdue {
 		m.Mark.Uncertain = true
@@ -110,17 +111,17 @@ func (b *bucket) restore(r *scheduler.Record, recovering bool, now scheduler.Mil
 	switch {
 	case old == nil:
 	case old.version == r.Version && r.State.Ended() && !old.state.Ended():
-		// Of one version an end wins: the other side was made when the end was lost.
-		if old.state == scheduler.StateInFlight && !recovering {
+		// At equal versions an end wins: the other record was made after the end had been lost.
+		if old.state == message.StateInFlight && !recovering {
 			return scheduler.RestoreBusy
 		}
 		b.leave(old)
 		code = scheduler.RestoreRaised
 	case old.version == version, old.version == r.Version:
 		return scheduler.RestoreSame
-	case old.version > version || !old.state.Allows(r.State, scheduler.KindRestored):
+	case old.version > version || !old.state.Allows(r.State, message.KindRestored):
 		return scheduler.RestoreNewer
-	case old.state == scheduler.StateInFlight && !recovering:
+	case old.state == message.StateInFlight && !recovering:
 		return scheduler.RestoreBusy
 	default:
 		b.leave(old)
@@ -132,7 +133,7 @@ func (b *bucket) restore(r *scheduler.Record, recovering bool, now scheduler.Mil
 		b.rename(e, r.State.Ended())
 	}
 	if r.State.Ended() {
-		m.Mark.Changes-- // end counts one more
+		m.Mark.Changes-- // the end counts one more
 		b.end(e, r.State, r.Mark.Uncertain, cause{r.Kind, r.Other, r.Reason}, r.EndedAt)
 		return code
 	}
@@ -141,14 +142,14 @@ func (b *bucket) restore(r *scheduler.Record, recovering bool, now scheduler.Mil
 		e.rival = old.rival
 	}
 	if overdue {
-		b.note(scheduler.Change{UID: m.UID, Version: version, State: scheduler.StateWaiting, At: now, Due: m.Due,
-			Uncertain: true, Refusals: m.Mark.Refusals, Kind: scheduler.KindRestored,
-			Reason: scheduler.KindRestored.Words("", true)})
+		b.note(scheduler.Change{UID: m.UID, Version: version, State: message.StateWaiting, At: now, Due: m.Due,
+			Uncertain: true, Refusals: m.Mark.Refusals, Kind: message.KindRestored,
+			Reason: message.KindRestored.Words("", true)})
 	}
 	return code
 }
 
-// inherit gives an entry the place under its name that another had, if it had one.
+// inherit gives an entry the place under its name that old had, if any.
 func (b *bucket) inherit(old, e *entry) bool {
 	c := b.names[nameOf(e.message)]
 	if old == nil || c == nil {
@@ -163,10 +164,9 @@ func (b *bucket) inherit(old, e *entry) bool {
 	return slices.Contains(c.past, e.uid)
 }
 
-// rename enters a restored message, which has ended or not, under its name, in the
-// order of acceptance: so a life of the name that began later stands last, whatever
-// number its attempts have. As after a push, what has ended stays among the attempts
-// only where it is the last.
+// rename enters a restored message, ended or not, under its name in the order of acceptance. A life of the name that
+// began later therefore stands last, whatever number its attempts have. As after a push, an ended message stays among
+// the attempts only if it is the last.
 func (b *bucket) rename(e *entry, ended bool) {
 	c := b.entry(nameOf(e.message))
 	all := []*entry{e}
@@ -187,10 +187,10 @@ func (b *bucket) rename(e *entry, ended bool) {
 	c.past = c.past[max(len(c.past)-pastLimit, 0):]
 }
 
-// Versions returns how messages stand.
+// Versions returns the version and state of messages.
 func (t *Timeline) Versions(ctx context.Context, n int,
-	uids []scheduler.UID) (stands map[scheduler.UID]scheduler.Stand, err error) {
-	stands = make(map[scheduler.UID]scheduler.Stand, len(uids))
+	uids []message.UID) (stands map[message.UID]scheduler.Stand, err error) {
+	stands = make(map[message.UID]scheduler.Stand, len(uids))
 	err = t.in(ctx, n, func(b *bucket) error {
 		for _, uid := range uids {
 			if e := b.entries[uid]; e != nil {
@@ -202,20 +202,19 @@ func (t *Timeline) Versions(ctx context.Context, n int,
 	return stands, err
 }
 
-// Walk lists what has not ended, and the dead, by uid. The cursor is the last
-// uid.
+// Walk lists the messages that have not ended, and the dead ones, by uid. The cursor is the last uid.
 func (t *Timeline) Walk(ctx context.Context, n int, cursor string,
-	limit int) (uids []scheduler.UID, next string, err error) {
+	limit int) (uids []message.UID, next string, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		for uid, e := range b.entries {
-			if string(uid) > cursor && (!e.state.Ended() || e.state == scheduler.StateDead) {
+			if string(uid) > cursor && e.state.Kept() {
 				uids = append(uids, uid)
 			}
 		}
 		return nil
 	})
 	slices.Sort(uids)
-	limit = max(limit, 10_000) // each page looks at every message
+	limit = max(limit, 10_000) // each page scans every message
 	if len(uids) > limit {
 		uids = uids[:limit]
 		next = string(uids[limit-1])

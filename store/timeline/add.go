@@ -7,18 +7,15 @@ import (
 	"strings"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // Add stores a batch in one script.
-func (t *Redis) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
-	now scheduler.Milli) ([]scheduler.AddResult, scheduler.Milli, error) {
-	k, err := t.place(bucket)
-	if err != nil {
-		return nil, 0, err
-	}
+func (t *Redis) Add(ctx context.Context, bucket int, batch []*message.Message,
+	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
 	topics := topicsOf(len(batch), func(i int) string { return batch[i].Topic })
-	args := make([]any, 4, 4+2*len(topics)+4*len(batch))
-	args[0], args[1], args[2], args[3] = int64(now), t.limit(), len(topics), k.parked
+	args := make([]any, 3, 3+2*len(topics)+4*len(batch))
+	args[0], args[1], args[2] = int64(now), t.limit(), len(topics)
 	for i := range topics {
 		args = append(args, topics[i].name, topics[i].n)
 	}
@@ -33,15 +30,8 @@ func (t *Redis) Add(ctx context.Context, bucket int, batch []*scheduler.Message,
 		}
 		args = append(args, string(m.UID), m.Score(), packed, nameArg(m))
 	}
-	entry := t.context(0, now)
-	c := &call{bucket: bucket, script: t.scripts.add, entry: entry, args: args,
-		keys: []string{k.due, k.msg, k.name, k.tomb, k.claimed, k.mark, k.ended, k.names, k.big, k.next,
-			k.counts, k.refused}}
-	v, err := t.run(ctx, c)
-	if err != nil {
-		return nil, 0, err
-	}
-	results, a, err := addResults(v, len(batch))
+	c := &call{bucket: bucket, script: "add", entry: t.context(0, now), args: args}
+	results, a, err := addResults(t.run(ctx, c), len(batch))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -57,7 +47,7 @@ type topicCount struct {
 	n    int
 }
 
-// topicsOf counts the topics of n messages: mostly all have one.
+// topicsOf counts the topics of n messages, most of which usually share one.
 func topicsOf(n int, of func(i int) string) []topicCount {
 	var (
 		topics []topicCount
@@ -83,7 +73,7 @@ func topicsOf(n int, of func(i int) string) []topicCount {
 	return topics
 }
 
-// limit is the outbox's, in bytes.
+// limit returns the outbox's limit in bytes.
 func (t *Redis) limit() int64 {
 	if t.cfg.Record == nil {
 		return 0
@@ -91,10 +81,9 @@ func (t *Redis) limit() int64 {
 	return t.cfg.Record.Limit
 }
 
-// added reports the entries of an add to the journal's writer. Mostly there is one
-// entry. If there are more, the script does not say which change stands in which, so
-// those are left to the reader of the outbox.
-func (t *Redis) added(c *call, batch []*scheduler.Message, results []scheduler.AddResult, a addAnswer) error {
+// added reports the entries of an add to the journal's writer. Usually there is one entry. If there are more, the
+// script does not say which change is in which entry, so those entries are left to the reader of the outbox.
+func (t *Redis) added(c *call, batch []*message.Message, results []scheduler.AddResult, a addAnswer) error {
 	if t.cfg.Record == nil || a.told == "" || strings.Contains(a.told, "\n") {
 		return nil
 	}
@@ -118,16 +107,15 @@ func (t *Redis) added(c *call, batch []*scheduler.Message, results []scheduler.A
 	return t.wrote(c, a.told, changes)
 }
 
-// mergedChanges are those of a batch of which something was merged, from what the
-// outbox got.
-func mergedChanges(batch []*scheduler.Message, pairs []string) ([]scheduler.Change, error) {
-	pushes := make(map[scheduler.UID]*scheduler.Message, len(batch))
+// mergedChanges returns the changes of a batch in which something was merged, from the fields that the outbox received.
+func mergedChanges(batch []*message.Message, pairs []string) ([]scheduler.Change, error) {
+	pushes := make(map[message.UID]*message.Message, len(batch))
 	for _, m := range batch {
 		pushes[m.UID] = m
 	}
 	changes := make([]scheduler.Change, len(pairs)/2)
 	for i := range changes {
-		uid, form := scheduler.UID(pairs[2*i]), pairs[2*i+1]
+		uid, form := message.UID(pairs[2*i]), pairs[2*i+1]
 		if m := pushes[uid]; form == "" && m != nil {
 			changes[i] = accepted(m)
 			continue
@@ -140,8 +128,8 @@ func mergedChanges(batch []*scheduler.Message, pairs []string) ([]scheduler.Chan
 	return changes, nil
 }
 
-// nameArg is the name of a push as the scripts read it.
-func nameArg(m *scheduler.Message) string {
+// nameArg returns the name of a push as the scripts read it.
+func nameArg(m *message.Message) string {
 	if m.ID == "" {
 		return ""
 	}
@@ -150,82 +138,42 @@ func nameArg(m *scheduler.Message) string {
 	b = append(append(b, byte(len(m.Key))), m.Key...)
 	b = strconv.AppendUint(b, m.Stored, 10)
 	switch m.Merge {
-	case scheduler.MergeKeep:
+	case message.MergeKeep:
 		b = append(b, 'k')
-	case scheduler.MergeReplace:
+	case message.MergeReplace:
 		b = append(b, 'r')
-	case scheduler.MergeDebounce:
+	case message.MergeDebounce:
 		b = append(b, 'd')
 	default:
 		return string(b)
 	}
-	return string(strconv.AppendInt(b, int64(scheduler.Milli(0).Add(max(m.MaxWait, 0))), 10))
+	return string(strconv.AppendInt(b, int64(message.Milli(0).Add(max(m.MaxWait, 0))), 10))
 }
 
-// addAnswer is what an add answers beside the results.
+// addAnswer is the part of an add's answer beside the results.
 type addAnswer struct {
-	head  scheduler.Milli
+	head  message.Milli
 	told  string   // the entries of the outbox
-	pairs []string // what the outbox got, where something was merged
+	pairs []string // the fields that the outbox received, if something was merged
 }
 
-func addResults(v any, n int) ([]scheduler.AddResult, addAnswer, error) {
-	fields, err := texts(v)
-	if err != nil || len(fields) < 3 {
-		return nil, addAnswer{}, errAnswer("add", len(fields), err)
+func addResults(a *answer, n int) ([]scheduler.AddResult, addAnswer, error) {
+	beside := addAnswer{head: a.due("head"), told: a.text("entries")}
+	for range a.code("fields", len(a.values)) {
+		beside.pairs = append(beside.pairs, a.text("field"))
 	}
-	head, err := headOf(fields[0])
-	if err != nil {
-		return nil, addAnswer{}, fmt.Errorf("add: %w", err)
-	}
-	pairs, err := strconv.Atoi(fields[2])
-	if err != nil || pairs < 0 || pairs%2 != 0 || pairs > len(fields)-3 || (len(fields)-3-pairs)%6 != 0 {
-		return nil, addAnswer{}, errAnswer("add", len(fields), err)
-	}
-	a := addAnswer{head: head, told: fields[1], pairs: fields[3 : 3+pairs]}
 	results := make([]scheduler.AddResult, n)
-	for f := fields[3+pairs:]; len(f) > 0; f = f[6:] {
-		i, err := strconv.Atoi(f[0])
-		code, err2 := strconv.Atoi(f[1])
-		if err != nil || err2 != nil || i < 1 || i > n || code < 1 || code > int(scheduler.AddUnreadable) {
-			return nil, addAnswer{}, fmt.Errorf("add: answer %q for push %q of %d", f[1], f[0], n)
+	for a.more() {
+		i, code := a.code("push", n), scheduler.AddCode(a.code("code", int(scheduler.AddUnreadable)))
+		info, err := a.info()
+		if i < 1 || code < 1 {
+			a.fail("push", fmt.Errorf("code %d for push %d of %d", code, i, n))
+			break
 		}
-		r := scheduler.AddResult{Code: scheduler.AddCode(code)}
-		if r.Code != scheduler.AddUnreadable {
-			r.First, err = unpackInfo(scheduler.UID(f[2]), f[3], f[4] != "", f[5])
+		if err != nil { // in a part that the scripts do not read
+			code, info = scheduler.AddUnreadable, message.Info{Message: message.Message{UID: info.UID}}
 		}
-		if err != nil { // of what the scripts do not look at
-			r.Code = scheduler.AddUnreadable
-		}
-		r.First.UID = scheduler.UID(f[2])
-		results[i-1] = r
+		results[i-1] = scheduler.AddResult{Code: code, First: info}
 	}
-	return results, a, nil
-}
-
-// headOf reads a score as the due time it stands for; the empty text is 0.
-func headOf(score string) (scheduler.Milli, error) {
-	if score == "" {
-		return 0, nil
-	}
-	f, err := strconv.ParseFloat(score, 64)
-	if err != nil {
-		return 0, fmt.Errorf("score %q: %w", score, err)
-	}
-	return max(scheduler.ScoreDue(int64(f)), 1), nil
-}
-
-// texts reads an array of bulk strings.
-func texts(v any) ([]string, error) {
-	list, ok := v.([]any)
-	if !ok {
-		return nil, fmt.Errorf("redis: answer is %T, want a list", v)
-	}
-	out := make([]string, len(list))
-	for i, e := range list {
-		if out[i], ok = e.(string); !ok {
-			return nil, fmt.Errorf("redis: element %d of the answer is %T, want text", i, e)
-		}
-	}
-	return out, nil
+	return results, beside, a.done()
 }

@@ -9,17 +9,18 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
 
-// BenchmarkRedis_AddClaimFinish carries batches of 500 messages of 256 bytes
-// through Redis; one operation is one message.
+// BenchmarkRedis_AddClaimFinish carries batches of 500 messages of 256 bytes through Redis; one operation is one
+// message.
 func BenchmarkRedis_AddClaimFinish(b *testing.B) {
 	carry(b, func(int) string { return "orders.created" })
 }
 
-// BenchmarkRedis_ATopicEach is the same where no two messages have one topic.
+// BenchmarkRedis_ATopicEach is the same with a topic of its own for each message.
 func BenchmarkRedis_ATopicEach(b *testing.B) {
 	carry(b, func(n int) string { return "orders." + strconv.Itoa(1_000_000+n) })
 }
@@ -64,14 +65,14 @@ func carry(b *testing.B, topic func(n int) string) {
 		if n++; n%batch != 1 {
 			continue // the batch below stood for this one, too
 		}
-		messages := make([]*scheduler.Message, batch)
+		messages := make([]*message.Message, batch)
 		for i := range messages {
 			uid, err := ids.Next(0)
 			if err != nil {
 				b.Fatal(err)
 			}
-			messages[i] = &scheduler.Message{UID: uid, Topic: topic(n + i), Body: body,
-				Due: scheduler.Milli(1_800_000_000_000 + i), Attempt: 1}
+			messages[i] = &message.Message{UID: uid, Topic: topic(n + i), Body: body,
+				Due: message.Milli(1_800_000_000_000 + i), Attempt: 1}
 		}
 		at := time.Now()
 		if _, _, err := tl.Add(b.Context(), 0, messages, 1); err != nil {
@@ -80,17 +81,17 @@ func carry(b *testing.B, topic func(n int) string) {
 		add += time.Since(at)
 		at = time.Now()
 		got, err := tl.Claim(b.Context(), 0,
-			scheduler.Claim{Term: 1, Now: 1_900_000_000_000, Limit: batch, Bytes: 8 << 20})
+			scheduler.Claim{Holder: scheduler.Leader(1), Now: 1_900_000_000_000, Limit: batch, Bytes: 8 << 20})
 		if err != nil || len(got.Messages) != batch {
 			b.Fatalf("%d messages, %v", len(got.Messages), err)
 		}
 		claim += time.Since(at)
 		ends := make([]scheduler.End, batch)
 		for i, m := range got.Messages {
-			ends[i] = scheduler.End{Message: m, State: scheduler.StateDelivered}
+			ends[i] = scheduler.End{Message: m, State: message.StateDelivered}
 		}
 		at = time.Now()
-		if err := tl.Finish(b.Context(), 0, 1, ends, 2); err != nil {
+		if err := tl.Finish(b.Context(), 0, scheduler.Leader(1), ends, 2); err != nil {
 			b.Fatal(err)
 		}
 		finish += time.Since(at)

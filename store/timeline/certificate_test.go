@@ -7,25 +7,26 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
 
-// A Redis that was emptied while its run goes on is as uncertified as another one.
+// A Redis that was emptied during its run is as uncertified as another server.
 func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	srv := lab.NewRedis(t)
 	tl := open(t, srv, plain(1))
 	m := schedulertest.Message(1, schedulertest.DueIn(time.Hour))
-	if _, _, err := tl.Add(ctx, 0, []*scheduler.Message{m}, schedulertest.Start); err != nil {
+	if _, _, err := tl.Add(ctx, 0, []*message.Message{m}, schedulertest.Start); err != nil {
 		t.Fatal(err)
 	}
 	refused := func(what string) {
 		t.Helper()
 		calls := map[string]func() error{
 			"add": func() error {
-				_, _, err := tl.Add(ctx, 0, []*scheduler.Message{schedulertest.Message(2)}, schedulertest.Start)
+				_, _, err := tl.Add(ctx, 0, []*message.Message{schedulertest.Message(2)}, schedulertest.Start)
 				return err
 			},
 			"find":   func() error { _, err := tl.Find(ctx, scheduler.Ref{UID: m.UID}); return err },
@@ -38,18 +39,38 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 			"begin": func() error { return tl.Begin(ctx, 0, 1) },
 			"sweep": func() error { _, err := tl.Sweep(ctx, 0, 1, 0, 10, schedulertest.Start); return err },
 			"claim": func() error {
-				_, err := tl.Claim(ctx, 0,
-					scheduler.Claim{Term: 1, Number: 1, Now: schedulertest.Start, Limit: 1, Bytes: 1 << 20})
+				_, err := tl.Claim(
+					ctx,
+					0,
+					scheduler.Claim{
+						Holder: scheduler.Leader(1),
+						Number: 1,
+						Now:    schedulertest.Start,
+						Limit:  1,
+						Bytes:  1 << 20,
+					},
+				)
 				return err
 			},
 			"finish": func() error {
-				return tl.Finish(ctx, 0, 1, []scheduler.End{{Message: m, State: scheduler.StateDelivered}},
-					schedulertest.Start)
+				return tl.Finish(
+					ctx,
+					0,
+					scheduler.Leader(1),
+					[]scheduler.End{{Message: m, State: message.StateDelivered}},
+					schedulertest.Start,
+				)
 			},
 			"return": func() error {
-				return tl.Return(ctx, 0, 1, []scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}}, schedulertest.Start)
+				return tl.Return(
+					ctx,
+					0,
+					scheduler.Leader(1),
+					[]scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}},
+					schedulertest.Start,
+				)
 			},
-			"held":      func() error { _, err := tl.Held(ctx, 0, 1, "", 10); return err },
+			"held":      func() error { _, err := tl.Held(ctx, 0, scheduler.Leader(1), "", 10); return err },
 			"heads":     func() error { _, err := tl.Heads(ctx); return err },
 			"lanes":     func() error { _, err := tl.Lanes(ctx, 0); return err },
 			"trim":      func() error { _, err := tl.Trim(ctx, 0, 1, schedulertest.Start, 10); return err },
@@ -60,7 +81,7 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 			},
 			"quarantined": func() error { _, _, err := tl.Quarantined(ctx, 0, ""); return err },
 			"lags":        func() error { _, err := tl.Lags(ctx); return err },
-			"versions":    func() error { _, err := tl.Versions(ctx, 0, []scheduler.UID{m.UID}); return err },
+			"versions":    func() error { _, err := tl.Versions(ctx, 0, []message.UID{m.UID}); return err },
 			"restore": func() error {
 				_, err := tl.Restore(ctx, 0, nil, schedulertest.Start, schedulertest.Start)
 				return err
@@ -79,7 +100,7 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 	}
 	refused("emptied")
 	schedulertest.Certify(t, tl)
-	if _, _, err := tl.Add(ctx, 0, []*scheduler.Message{m}, schedulertest.Start); err != nil {
+	if _, _, err := tl.Add(ctx, 0, []*message.Message{m}, schedulertest.Start); err != nil {
 		t.Fatalf("after the certification: %v", err)
 	}
 	srv.Kill()
@@ -87,7 +108,7 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 	lab.Eventually(t, 10*time.Second, func() error { _, err := tl.Standings(ctx); return err })
 	refused("restarted")
 
-	// Emptied between the claims and the certification: whoever restored has restored for nothing.
+	// Emptied between the claims and the certification: everything restored is lost again.
 	standings, err := tl.Standings(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +133,7 @@ func TestRedis_AFullOneIsCertified(t *testing.T) {
 	srv := lab.NewRedis(t)
 	tl := open(t, srv, plain(1))
 	m, gone := schedulertest.Message(1), schedulertest.Message(2, schedulertest.DueIn(time.Hour))
-	if _, _, err := tl.Add(ctx, 0, []*scheduler.Message{m}, schedulertest.Start); err != nil {
+	if _, _, err := tl.Add(ctx, 0, []*message.Message{m}, schedulertest.Start); err != nil {
 		t.Fatal(err)
 	}
 	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{srv.Addr}, CallTimeout: 5 * time.Second})
@@ -120,7 +141,7 @@ func TestRedis_AFullOneIsCertified(t *testing.T) {
 	if err := rdb.ConfigSet(ctx, "maxmemory", "1mb").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := tl.Add(ctx, 0, []*scheduler.Message{gone}, schedulertest.Start); !errors.Is(err,
+	if _, _, err := tl.Add(ctx, 0, []*message.Message{gone}, schedulertest.Start); !errors.Is(err,
 		scheduler.ErrFull) {
 		t.Fatalf("it is not full: %v", err)
 	}
@@ -134,7 +155,7 @@ func TestRedis_AFullOneIsCertified(t *testing.T) {
 		t.Fatalf("reclaim: %v", err)
 	}
 	records := []scheduler.Record{
-		{Info: scheduler.Info{Message: *gone, State: scheduler.StateWaiting, Version: 1}, Content: 1}}
+		{Info: message.Info{Message: *gone, State: message.StateWaiting, Version: 1}, Content: 1}}
 	if codes, err := r.Restore(ctx, 0, records, schedulertest.Start, schedulertest.Start); err != nil &&
 		!errors.Is(err, scheduler.ErrFull) || err == nil && codes[0] != scheduler.RestoreAdded {
 		t.Fatalf("restore: %v, %v", codes, err)
@@ -144,7 +165,7 @@ func TestRedis_AFullOneIsCertified(t *testing.T) {
 		t.Fatalf("certify: %v", err)
 	}
 	got, err := tl.Claim(ctx, 0,
-		scheduler.Claim{Term: 3, Number: 1, Now: schedulertest.Start, Limit: 10, Bytes: 1 << 20})
+		scheduler.Claim{Holder: scheduler.Leader(3), Number: 1, Now: schedulertest.Start, Limit: 10, Bytes: 1 << 20})
 	if err != nil || len(got.Messages) == 0 {
 		t.Fatalf("claim: %+v, %v", got, err)
 	}

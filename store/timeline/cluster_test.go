@@ -14,6 +14,7 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
@@ -42,13 +43,12 @@ func (firstMachine) ID() (int, bool) { return 1, true }
 
 type noPublisher struct{}
 
-func (noPublisher) Ready() bool                    { return false }
-func (noPublisher) Lane(*scheduler.Message) string { return "lane" }
-func (noPublisher) Send(context.Context, []*scheduler.Message, func(*scheduler.Message, scheduler.Outcome)) {
+func (noPublisher) Ready() bool                        { return false }
+func (noPublisher) Lane(*message.Message) message.Lane { return "lane" }
+func (noPublisher) Send(context.Context, []*message.Message, func(*message.Message, scheduler.Outcome)) {
 }
 
-// The script of a push runs, and its answer is lost with the connection: whoever
-// sends it again must know that it did.
+// The script of a push runs, and its answer is lost with the connection: the caller's repeat must find that it ran.
 func TestCluster_APushWhoseAnswerIsLostStaysOneMessage(t *testing.T) {
 	t.Parallel()
 	proxy := lab.NewProxy(t, "127.0.0.1:1")
@@ -76,7 +76,7 @@ func TestCluster_APushWhoseAnswerIsLostStaysOneMessage(t *testing.T) {
 		}
 		return direct.ZCard(t.Context(), keys[0]).Val()
 	}
-	push := func(uid scheduler.UID) scheduler.Accepted {
+	push := func(uid message.UID) scheduler.Accepted {
 		return s.AcceptAll(t.Context(),
 			[]*scheduler.Push{{UID: uid, Topic: "orders.late", Delay: time.Hour, Body: []byte("x")}})[0]
 	}
@@ -106,7 +106,7 @@ func TestCluster_APushWhoseAnswerIsLostStaysOneMessage(t *testing.T) {
 	}
 }
 
-// A master dies and its replica takes over; nobody answers at the old address.
+// A master dies and its replica takes over; no server answers at the old address.
 func TestCluster_CallsReachThePromotedReplica(t *testing.T) {
 	t.Parallel()
 	c := lab.NewRedisCluster(t, 3, lab.RedisReplicas(1))
@@ -125,7 +125,7 @@ func TestCluster_CallsReachThePromotedReplica(t *testing.T) {
 	t.Logf("the promoted replica was reached after %s", time.Since(promoted))
 }
 
-// A slot on its way to another node, and then there.
+// A slot that is moving to another node, and then has moved.
 func TestCluster_CallsGoWhereTheSlotIs(t *testing.T) {
 	t.Parallel()
 	c := lab.NewRedisCluster(t, 2)
@@ -186,8 +186,7 @@ func TestCluster_CallsGoWhereTheSlotIs(t *testing.T) {
 	}
 }
 
-// One of three nodes goes, for good: what lies with the others goes on, and an
-// instance can start.
+// One of three nodes is lost for good: the buckets of the others keep working, and an instance can start.
 func TestCluster_ANodeThatIsAwayStopsOnlyItsBuckets(t *testing.T) {
 	t.Parallel()
 	const buckets = 12

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // A packed message, big-endian:
@@ -37,20 +38,17 @@ import (
 //	19     4  version
 //	23        cause: a length byte and the cause, below
 //	          the whole packed message (dead ones), or the meta part without origin and retry
-//	          schedule: a uid that comes again is judged by the topic, and a caller who may
+//	          schedule: a repeated uid is judged by its topic, and a caller who may
 //	          not see that topic is shown nothing (32 to 48 bytes of Redis 7.0 with topics of
 //	          13 to 17 bytes, against a record without it)
 //
-// A cause is empty, or a byte that is its kind (scheduler.Kind), a length byte and the
-// uid of the message that it names, if any, and a reason for people: the rest, empty
-// where the kind has its own words.
+// A cause is empty, or consists of its kind (message.Kind, a byte), a length byte and the uid of the message that it
+// names, if any, and a reason for people: the remaining bytes, empty if the kind has its own words.
 //
-// The scripts read version, flags, priority, due, the meta length, attempt and
-// topic, and find digest and origin by the three lengths; they build the record
-// of a cancel themselves, and set priority, due, attempt and origin of what is
-// amended or merged. The cause of an end is mostly empty, and its kind shows a call that
-// is sent again that it was done. A message of 256 bytes with a short topic stays below
-// the 320 byte class of Redis's allocator.
+// The scripts read version, flags, priority, due, the meta length, attempt and topic, and find digest and origin by the
+// three lengths; they build the record of a cancel themselves, and set priority, due, attempt and origin of what is
+// amended or merged. The cause of an end is mostly empty; its kind lets a repeated call recognize that it has already
+// run. A message of 256 bytes with a short topic stays below the 320 byte class of Redis's allocator.
 const (
 	packedVersion = 1
 	endedVersion  = 2
@@ -64,8 +62,8 @@ const (
 	endMeta      = 2
 	endWhole     = 4
 
-	// Every form is numbered by its first byte. What a newer tarry writes has a number from
-	// here up to newestForm; any other first byte is damage.
+	// The first byte of every form is its number. A newer tarry may write numbers up to newestForm; any other unknown
+	// first byte is damage.
 	newestForm = 31
 
 	fixedLen    = 17
@@ -73,7 +71,7 @@ const (
 	maxText     = 255
 )
 
-// unknown is why a form cannot be read, of which last is the last that is known.
+// unknown returns the reason why a form cannot be read. last is the last known form.
 func unknown(form, last byte) error {
 	if form > last && form <= newestForm {
 		return scheduler.ErrNewer
@@ -82,7 +80,7 @@ func unknown(form, last byte) error {
 }
 
 // pack appends the message's packed form.
-func pack(b []byte, m *scheduler.Message) ([]byte, error) {
+func pack(b []byte, m *message.Message) ([]byte, error) {
 	b, err := packMeta(b, m)
 	if err != nil {
 		return nil, err
@@ -97,8 +95,8 @@ func pack(b []byte, m *scheduler.Message) ([]byte, error) {
 	return append(b, m.Body...), nil
 }
 
-// packMeta appends the part of a message's packed form that stands before its headers.
-func packMeta(b []byte, m *scheduler.Message) ([]byte, error) {
+// packMeta appends the meta part of a message's packed form: everything before its headers.
+func packMeta(b []byte, m *message.Message) ([]byte, error) {
 	if len(m.Topic) > maxText || len(m.ID) > maxText || len(m.Key) > maxText {
 		return nil, fmt.Errorf("pack %s: topic, id and key are limited to %d bytes", m.UID, maxText)
 	}
@@ -118,7 +116,7 @@ func packMeta(b []byte, m *scheduler.Message) ([]byte, error) {
 	start := len(b)
 	b = append(b, packedVersion, flags, m.Priority)
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Due))
-	b = append(b, 0, 0) // the meta length, below
+	b = append(b, 0, 0) // the meta length, set below
 	b = binary.BigEndian.AppendUint32(b, m.Attempt)
 	for _, s := range [...]string{m.Topic, m.ID, m.Key} {
 		b = append(b, byte(len(s)))
@@ -131,7 +129,7 @@ func packMeta(b []byte, m *scheduler.Message) ([]byte, error) {
 		b = binary.BigEndian.AppendUint64(b, uint64((m.TTL+time.Millisecond-1)/time.Millisecond))
 	}
 	if flags&flagOrigin != 0 {
-		if len(m.Origin) != scheduler.UIDLen {
+		if len(m.Origin) != message.UIDLen {
 			return nil, fmt.Errorf("pack %s: origin %.40q", m.UID, m.Origin)
 		}
 		b = append(b, m.Origin...)
@@ -150,15 +148,14 @@ func packMeta(b []byte, m *scheduler.Message) ([]byte, error) {
 	return b, nil
 }
 
-// unpack reads a packed message. Where the record holds no more than the meta
-// part, headers and body stay empty.
-func unpack(uid scheduler.UID, s string) (*scheduler.Message, error) {
+// unpack reads a packed message. If the record holds only the meta part, headers and body stay empty.
+func unpack(uid message.UID, s string) (*message.Message, error) {
 	r := reader{s: s}
 	if version := r.byte(); version != packedVersion {
 		return nil, fmt.Errorf("%w: message %s: version %d", unknown(version, amendedVersion), uid, version)
 	}
 	flags := r.byte()
-	m := &scheduler.Message{UID: uid, Priority: r.byte(), Due: scheduler.Milli(r.uint64())}
+	m := &message.Message{UID: uid, Priority: r.byte(), Due: message.Milli(r.uint64())}
 	meta := int(r.uint16())
 	m.Attempt = r.uint32()
 	m.Topic, m.ID, m.Key = r.text(int(r.byte())), r.text(int(r.byte())), r.text(int(r.byte()))
@@ -169,8 +166,8 @@ func unpack(uid scheduler.UID, s string) (*scheduler.Message, error) {
 		m.TTL = r.millis(r.uint64())
 	}
 	if flags&flagOrigin != 0 {
-		m.Origin = scheduler.UID(r.text(scheduler.UIDLen))
-		r.bad = r.bad || !scheduler.IsUID(string(m.Origin))
+		m.Origin = message.UID(r.text(message.UIDLen))
+		r.bad = r.bad || !message.IsUID(string(m.Origin))
 	}
 	if flags&flagRetry != 0 {
 		m.Retry.Jitter = r.byte()
@@ -194,9 +191,9 @@ func unpack(uid scheduler.UID, s string) (*scheduler.Message, error) {
 		return nil, fmt.Errorf("%w: message %s: %d headers", scheduler.ErrUnreadable, uid, n)
 	}
 	if n > 0 {
-		m.Headers = make([]scheduler.Header, n)
+		m.Headers = make([]message.Header, n)
 		for i := range m.Headers {
-			m.Headers[i] = scheduler.Header{Name: r.text(r.uvarint()), Value: r.text(r.uvarint())}
+			m.Headers[i] = message.Header{Name: r.text(r.uvarint()), Value: r.text(r.uvarint())}
 		}
 	}
 	if r.bad {
@@ -208,16 +205,15 @@ func unpack(uid scheduler.UID, s string) (*scheduler.Message, error) {
 	return m, nil
 }
 
-// packEnd is the record of an end, the change after those that the message's mark
-// counts.
-func packEnd(e *scheduler.End, now scheduler.Milli) ([]byte, error) {
+// packEnd returns the record of an end. Its version is one above those that the message's mark counts.
+func packEnd(e *scheduler.End, now message.Milli) ([]byte, error) {
 	return packEnded(e, now, e.Message.Mark.Changes+2)
 }
 
-// packEnded is the record of an end at a version.
-func packEnded(e *scheduler.End, now scheduler.Milli, version uint32) ([]byte, error) {
+// packEnded returns the record of an end at a version.
+func packEnded(e *scheduler.End, now message.Milli, version uint32) ([]byte, error) {
 	m := e.Message
-	whole := e.State == scheduler.StateDead
+	whole := e.State.Kept()
 	flags := byte(endMeta)
 	if whole {
 		flags = endWhole
@@ -236,17 +232,17 @@ func packEnded(e *scheduler.End, now scheduler.Milli, version uint32) ([]byte, e
 	if whole {
 		return pack(b, m)
 	}
-	if m.Origin != "" || !m.Retry.Empty() { // for deliveries only
+	if m.Origin != "" || !m.Retry.Empty() { // they serve deliveries only
 		bare := *m
-		bare.Origin, bare.Retry = "", scheduler.Retry{}
+		bare.Origin, bare.Retry = "", message.Retry{}
 		m = &bare
 	}
 	return packMeta(b, m)
 }
 
-// packCause is a cause as records keep it, of at most maxText bytes.
-func packCause(kind scheduler.Kind, other scheduler.UID, reason string, uncertain bool) string {
-	if kind == scheduler.KindPlain && other == "" && reason == "" {
+// packCause returns a cause as records keep it, of at most maxText bytes.
+func packCause(kind message.Kind, other message.UID, reason string, uncertain bool) string {
+	if kind == message.KindPlain && other == "" && reason == "" {
 		return ""
 	}
 	if reason == kind.Words(other, uncertain) {
@@ -256,16 +252,16 @@ func packCause(kind scheduler.Kind, other scheduler.UID, reason string, uncertai
 	return packed[:min(len(packed), maxText)]
 }
 
-// cause reads a cause, its length byte first.
-func (r *reader) cause(uncertain bool) (kind scheduler.Kind, other scheduler.UID, reason string) {
+// cause reads a cause with its length byte.
+func (r *reader) cause(uncertain bool) (kind message.Kind, other message.UID, reason string) {
 	packed := r.text(int(r.byte()))
 	if packed == "" {
-		return scheduler.KindPlain, "", ""
+		return message.KindPlain, "", ""
 	}
 	in := reader{s: packed}
-	kind, other = scheduler.Kind(in.byte()), scheduler.UID(in.text(int(in.byte())))
+	kind, other = message.Kind(in.byte()), message.UID(in.text(int(in.byte())))
 	reason = packed[in.at:]
-	r.bad = r.bad || in.bad || !kind.Valid() || other != "" && !scheduler.IsUID(string(other)) ||
+	r.bad = r.bad || in.bad || !kind.Valid() || other != "" && !message.IsUID(string(other)) ||
 		kind.Names() != (other != "")
 	if reason == "" {
 		reason = kind.Words(other, uncertain)
@@ -273,44 +269,43 @@ func (r *reader) cause(uncertain bool) (kind scheduler.Kind, other scheduler.UID
 	return kind, other, reason
 }
 
-// unpackInfo reads a value of msg, live or ended. claimed and mark are what the
-// other keys say of it.
-func unpackInfo(uid scheduler.UID, s string, claimed bool, mark string) (scheduler.Info, error) {
+// unpackInfo reads a value of msg, live or ended. claimed and mark come from the other keys.
+func unpackInfo(uid message.UID, s string, claimed bool, mark string) (message.Info, error) {
 	if len(s) == 0 {
-		return scheduler.Info{}, fmt.Errorf("%w: message %s: empty", scheduler.ErrUnreadable, uid)
+		return message.Info{}, fmt.Errorf("%w: message %s: empty", scheduler.ErrUnreadable, uid)
 	}
 	if s[0] == packedVersion {
 		m, err := unpack(uid, s)
 		if err != nil {
-			return scheduler.Info{}, err
+			return message.Info{}, err
 		}
 		if m.Mark, err = unpackMark(mark); err != nil {
-			return scheduler.Info{}, fmt.Errorf("message %s: %w", uid, err)
+			return message.Info{}, fmt.Errorf("message %s: %w", uid, err)
 		}
-		info := scheduler.Info{Message: *m, State: scheduler.StateWaiting, Version: m.Version()}
+		info := message.Info{Message: *m, State: message.StateWaiting, Version: m.Version()}
 		if claimed {
-			info.State, info.Mark.Lane = scheduler.StateInFlight, ""
+			info.State, info.Mark.Lane = message.StateInFlight, ""
 		}
 		return info, nil
 	}
 	if s[0] != endedVersion {
-		return scheduler.Info{}, fmt.Errorf("%w: message %s: version %d", unknown(s[0], amendedVersion), uid, s[0])
+		return message.Info{}, fmt.Errorf("%w: message %s: version %d", unknown(s[0], amendedVersion), uid, s[0])
 	}
 	r := reader{s: s}
-	version, state, flags := r.byte(), scheduler.State(r.byte()), r.byte()
-	info := scheduler.Info{State: state, EndedAt: scheduler.Milli(r.uint64())}
-	due := scheduler.Milli(r.uint64())
+	version, state, flags := r.byte(), message.State(r.byte()), r.byte()
+	info := message.Info{State: state, EndedAt: message.Milli(r.uint64())}
+	due := message.Milli(r.uint64())
 	info.Version = uint64(r.uint32())
 	info.Kind, info.Other, info.Reason = r.cause(flags&endUncertain != 0)
 	if r.bad || !state.Ended() || info.Version == 0 {
-		return scheduler.Info{}, fmt.Errorf("%w: end of %s: version %d, state %d",
+		return message.Info{}, fmt.Errorf("%w: end of %s: version %d, state %d",
 			scheduler.ErrUnreadable, uid, version, state)
 	}
 	info.UID, info.Due = uid, due
 	if flags&(endMeta|endWhole) != 0 {
 		m, err := unpack(uid, s[r.at:])
 		if err != nil {
-			return scheduler.Info{}, err
+			return message.Info{}, err
 		}
 		info.Message = *m
 	}
@@ -319,10 +314,9 @@ func unpackInfo(uid scheduler.UID, s string, claimed bool, mark string) (schedul
 	return info, nil
 }
 
-// packMark is the text of a mark: "1:<refusals>:<changes>:<lane>", the empty
-// string for a mark that says nothing.
-func packMark(m scheduler.Mark) string {
-	if m == (scheduler.Mark{}) {
+// packMark returns the text of a mark: "1:<refusals>:<changes>:<lane>", or the empty string for the zero mark.
+func packMark(m message.Mark) string {
+	if m == (message.Mark{}) {
 		return ""
 	}
 	uncertain := "0:"
@@ -330,12 +324,12 @@ func packMark(m scheduler.Mark) string {
 		uncertain = "1:"
 	}
 	return uncertain + strconv.FormatUint(uint64(m.Refusals), 10) + ":" +
-		strconv.FormatUint(uint64(m.Changes), 10) + ":" + m.Lane
+		strconv.FormatUint(uint64(m.Changes), 10) + ":" + string(m.Lane)
 }
 
-func unpackMark(s string) (scheduler.Mark, error) {
+func unpackMark(s string) (message.Mark, error) {
 	if s == "" {
-		return scheduler.Mark{}, nil
+		return message.Mark{}, nil
 	}
 	uncertain, rest, ok := strings.Cut(s, ":")
 	refusals, rest, ok2 := strings.Cut(rest, ":")
@@ -343,12 +337,13 @@ func unpackMark(s string) (scheduler.Mark, error) {
 	n, err := strconv.ParseUint(refusals, 10, 32)
 	c, err2 := strconv.ParseUint(changes, 10, 32)
 	if !ok || !ok2 || !ok3 || err != nil || err2 != nil || (uncertain != "0" && uncertain != "1") {
-		return scheduler.Mark{}, fmt.Errorf("%w: mark %.40q", scheduler.ErrUnreadable, s)
+		return message.Mark{}, fmt.Errorf("%w: mark %.40q", scheduler.ErrUnreadable, s)
 	}
-	return scheduler.Mark{Uncertain: uncertain == "1", Refusals: uint32(n), Changes: uint32(c), Lane: lane}, nil
+	return message.Mark{Uncertain: uncertain == "1", Refusals: uint32(n), Changes: uint32(c),
+		Lane: message.Lane(lane)}, nil
 }
 
-// reader walks a record; past its end it turns bad and reads zeros.
+// reader reads a record from the front. Past the record's end it sets bad and returns zeros.
 type reader struct {
 	s   string
 	at  int
@@ -378,7 +373,7 @@ func (r *reader) number(n int) (v uint64) {
 	return v
 }
 
-// millis is a duration of so many ms.
+// millis converts ms to a duration.
 func (r *reader) millis(ms uint64) time.Duration {
 	if ms > uint64(1<<62/time.Millisecond) {
 		r.bad = true

@@ -3,28 +3,28 @@ package timeline
 import (
 	"bytes"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-func sample() *scheduler.Message {
-	return &scheduler.Message{
+func sample() *message.Message {
+	return &message.Message{
 		UID: "t-0123456789abcdef", ID: "order-7", Key: "customer-1", Topic: "orders.created",
-		Headers: []scheduler.Header{{Name: "traceparent", Value: "00-ab"}, {Name: "X", Value: ""},
+		Headers: []message.Header{{Name: "traceparent", Value: "00-ab"}, {Name: "X", Value: ""},
 			{Name: "X", Value: "2"}},
 		Body: []byte("hello"), Due: 1_800_000_000_123, Priority: 9, TTL: 90 * time.Second, Attempt: 3,
-		Digest: scheduler.Digest{1, 2, 3},
+		Digest: message.Digest{1, 2, 3},
 		Origin: "t-0123456789abcdeg",
-		Retry:  scheduler.Retry{Delays: []time.Duration{0, 2 * time.Minute, 400 * 24 * time.Hour}, Jitter: 10},
+		Retry:  message.Retry{Delays: []time.Duration{0, 2 * time.Minute, 400 * 24 * time.Hour}, Jitter: 10},
 	}
 }
 
 func TestPack_ComesBackWhole(t *testing.T) {
-	plain := &scheduler.Message{UID: "t-0123456789abcdef", Topic: "a", Due: 5, Attempt: 1}
-	for _, m := range []*scheduler.Message{sample(), plain} {
+	plain := &message.Message{UID: "t-0123456789abcdef", Topic: "a", Due: 5, Attempt: 1}
+	for _, m := range []*message.Message{sample(), plain} {
 		b, err := pack(nil, m)
 		if err != nil {
 			t.Fatal(err)
@@ -41,18 +41,18 @@ func TestPack_ComesBackWhole(t *testing.T) {
 
 func TestPackEnd_KeepsWhatTheMemoryOfEndsNeeds(t *testing.T) {
 	named, plain := sample(),
-		&scheduler.Message{UID: "t-0123456789abcdef", Topic: "a", Due: 5, Attempt: 1, Body: []byte("x")}
+		&message.Message{UID: "t-0123456789abcdef", Topic: "a", Due: 5, Attempt: 1, Body: []byte("x")}
 	for _, c := range []struct {
 		end       scheduler.End
 		topic, id string
 		body      []byte
 		reason    string
 	}{
-		{scheduler.End{Message: named, State: scheduler.StateDelivered}, named.Topic, named.ID, nil, ""},
-		{scheduler.End{Message: plain, State: scheduler.StateExpired, Uncertain: true, Reason: "late"}, "a",
+		{scheduler.End{Message: named, State: message.StateDelivered}, named.Topic, named.ID, nil, ""},
+		{scheduler.End{Message: plain, State: message.StateExpired, Uncertain: true, Reason: "late"}, "a",
 			"", nil, "late"},
-		{scheduler.End{Message: plain, State: scheduler.StateCanceled, Reason: "purged"}, "a", "", nil, "purged"},
-		{scheduler.End{Message: plain, State: scheduler.StateDead, Reason: "too large"}, "a", "",
+		{scheduler.End{Message: plain, State: message.StateCanceled, Reason: "purged"}, "a", "", nil, "purged"},
+		{scheduler.End{Message: plain, State: message.StateDead, Reason: "too large"}, "a", "",
 			[]byte("x"), "too large"},
 	} {
 		b, err := packEnd(&c.end, 77)
@@ -73,21 +73,21 @@ func TestPackEnd_KeepsWhatTheMemoryOfEndsNeeds(t *testing.T) {
 }
 
 func TestPackCause_KeepsKindOtherAndReasonApart(t *testing.T) {
-	const other = scheduler.UID("t-0123456789abcdef")
+	const other = message.UID("t-0123456789abcdef")
 	for _, c := range []struct {
-		kind      scheduler.Kind
-		other     scheduler.UID
+		kind      message.Kind
+		other     message.UID
 		reason    string
 		uncertain bool
 		size      int
 	}{
 		{size: 0}, // what ends plainly takes no room
 		{reason: "merged into t-0123456789abcdef", size: 2 + 30}, // words alone mean nothing
-		{kind: scheduler.KindPurged, reason: "purged", size: 2},
-		{kind: scheduler.KindMerged, other: other, reason: "merged into t-0123456789abcdef", size: 20},
-		{kind: scheduler.KindRequeue, other: other, uncertain: true,
+		{kind: message.KindPurged, reason: "purged", size: 2},
+		{kind: message.KindMerged, other: other, reason: "merged into t-0123456789abcdef", size: 20},
+		{kind: message.KindRequeue, other: other, uncertain: true,
 			reason: "requeue of t-0123456789abcdef, which may have been delivered", size: 20},
-		{kind: scheduler.KindParked, reason: "parked: nobody listens", size: 2 + 22},
+		{kind: message.KindParked, reason: "parked: nobody listens", size: 2 + 22},
 	} {
 		packed := packCause(c.kind, c.other, c.reason, c.uncertain)
 		r := reader{s: string([]byte{byte(len(packed))}) + packed}
@@ -107,31 +107,17 @@ func TestPackCause_KeepsKindOtherAndReasonApart(t *testing.T) {
 	}
 }
 
-func TestKindsInLua_NamesEveryKind(t *testing.T) {
-	text := kindsInLua()
-	for k := scheduler.KindPlain + 1; k.Valid(); k++ {
-		if name := strings.ToUpper(k.String()); k.String() == "" ||
-			strings.Count(text, name+",")+strings.Count(text, name+" ") == 0 {
-			t.Errorf("%d, %q, is missing in %s", k, k, text)
-		}
-	}
-	if !strings.HasPrefix(text, "local PLAIN, MERGED, ") ||
-		!strings.Contains(text, " = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12\n") {
-		t.Errorf("got %s", text)
-	}
-}
-
 func FuzzUnpackInfo(f *testing.F) {
 	live, _ := pack(nil, sample())
-	end, _ := packEnd(&scheduler.End{Message: sample(), State: scheduler.StateDead, Reason: "r"}, 9)
+	end, _ := packEnd(&scheduler.End{Message: sample(), State: message.StateDead, Reason: "r"}, 9)
 	f.Add(string(live), "1:2:core:a")
 	f.Add(string(end), "")
-	plain, _ := pack(nil, &scheduler.Message{UID: "t-0123456789abcdef", Topic: "a",
-		Retry: scheduler.Retry{Delays: []time.Duration{0}, Jitter: 255}})
+	plain, _ := pack(nil, &message.Message{UID: "t-0123456789abcdef", Topic: "a",
+		Retry: message.Retry{Delays: []time.Duration{0}, Jitter: 255}})
 	f.Add(string(plain), "0:0:4:")
 	f.Fuzz(func(t *testing.T, record, mark string) {
 		info, err := unpackInfo("t-0123456789abcdef", record, false, mark)
-		if err != nil || info.State != scheduler.StateWaiting {
+		if err != nil || info.State != message.StateWaiting {
 			return
 		}
 		b, err := pack(nil, &info.Message)

@@ -5,17 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 const (
-	// countsStep is how many topics or claims one script is asked about, and how many
-	// fields one look at a hash returns.
+	// countsStep is how many topics or claims one script reads, and how many fields one HSCAN returns.
 	countsStep = 500
-	// inFlightBytes bounds what one script reads of messages.
+	// inFlightBytes bounds the bytes of messages that one script reads.
 	inFlightBytes = 2 << 20
 )
 
@@ -28,15 +27,14 @@ func (t *Redis) Count(ctx context.Context, topic string) (scheduler.TopicCount, 
 	return counts[0], nil
 }
 
-// Counts goes through the names of all topics in small steps, then asks for the
-// counts of those that the page holds.
+// Counts walks the names of all topics in small steps, then asks for the counts of those in the page.
 func (t *Redis) Counts(ctx context.Context, after string, limit int) ([]scheduler.TopicCount, error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("counts: a limit of %d", limit)
 	}
 	page := scheduler.NewTopicPage(after, limit)
 	for i := range t.keys {
-		err := t.fields(ctx, t.keys[i].counts, func(topics []string) error {
+		err := t.fields(ctx, t.keys[i].of("counts"), func(topics []string) error {
 			for _, topic := range topics {
 				page.Meet(topic)
 			}
@@ -49,8 +47,8 @@ func (t *Redis) Counts(ctx context.Context, after string, limit int) ([]schedule
 	return t.countsOf(ctx, page.Topics())
 }
 
-// fields shows the fields of a hash in steps, but for the one without a name. What
-// is there throughout is shown, and may be shown twice.
+// fields calls show with the fields of a hash in steps, without the nameless one. A field that exists throughout is
+// shown, perhaps twice.
 func (t *Redis) fields(ctx context.Context, key string, show func([]string) error) error {
 	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
 		found, next, err := t.rdb.HScan(ctx, key, cursor, "", countsStep).Result()
@@ -71,16 +69,16 @@ func (t *Redis) fields(ctx context.Context, key string, show func([]string) erro
 	return nil
 }
 
-// countsOf are the counts of topics, in their order: first what lives and what is
-// dead, then what of the former is in flight, as far as any lives.
+// countsOf returns the counts of topics, in their order. It first counts live and dead messages, then how many of the
+// live ones are in flight, if there are any.
 func (t *Redis) countsOf(ctx context.Context, topics []string) ([]scheduler.TopicCount, error) {
 	counts := make([]scheduler.TopicCount, len(topics))
 	flying := make(map[string]int, len(topics))
 	for i, topic := range topics {
 		counts[i].Topic, flying[topic] = topic, 0
 	}
-	holding := make([]bool, len(t.keys))                                 // buckets with messages of them that live
-	for from := 0; from == 0 || from < len(topics); from += countsStep { // with none, too: is the bucket certified?
+	holding := make([]bool, len(t.keys))                                 // buckets with live messages of these topics
+	for from := 0; from == 0 || from < len(topics); from += countsStep { // also with no topics: is it certified?
 		if err := t.standing(ctx, counts[from:min(from+countsStep, len(counts))], holding); err != nil {
 			return nil, err
 		}
@@ -95,60 +93,40 @@ func (t *Redis) countsOf(ctx context.Context, topics []string) ([]scheduler.Topi
 	}
 	for i := range counts {
 		c := &counts[i]
-		c.InFlight = min(flying[c.Topic], c.Waiting) // some may have been claimed since, or have ended
+		c.InFlight = min(flying[c.Topic], c.Waiting) // others may have been claimed or ended since
 		c.Waiting -= c.InFlight
 	}
 	return counts, nil
 }
 
-// standing adds up what lives, as if all of it waited, and what is dead.
+// standing adds up the live messages, as if all of them waited, and the dead.
 func (t *Redis) standing(ctx context.Context, counts []scheduler.TopicCount, holding []bool) error {
 	topics := make([]any, len(counts))
 	for i := range counts {
 		topics[i] = counts[i].Topic
 	}
-	bucket := -1
-	return t.ask(ctx, t.allBuckets(), t.scripts.counts,
-		func(k *keys) ([]string, []any) { return []string{k.counts}, topics }, func(v any) error {
-			bucket++
-			f, err := texts(v)
-			if err != nil || len(f) != len(counts) {
-				return errAnswer("counts", len(f), err)
+	return t.ask(ctx, t.allBuckets(), "counts", topics, func(bucket int, a *answer) error {
+		for i := range counts {
+			alive, dead, _ := strings.Cut(a.text(counts[i].Topic), " ") // dead is present only if not 0
+			n := newAnswer("counts: "+counts[i].Topic, []any{alive, dead}, nil)
+			live := int(n.optional("live"))
+			counts[i].Waiting += live
+			counts[i].Dead += int(n.optional("dead"))
+			holding[bucket] = holding[bucket] || live > 0
+			if err := n.done(); err != nil {
+				return err
 			}
-			for i := range counts {
-				live, dead, err := readCount(f[i])
-				if err != nil {
-					return fmt.Errorf("counts of %s: %w", counts[i].Topic, err)
-				}
-				counts[i].Waiting += live
-				counts[i].Dead += dead
-				holding[bucket] = holding[bucket] || live > 0
-			}
-			return nil
-		})
+		}
+		return a.done()
+	})
 }
 
-// readCount reads what stands in counts: how many live, and where any are dead how
-// many.
-func readCount(s string) (live, dead int, err error) {
-	if s == "" {
-		return 0, 0, nil
-	}
-	alive, rest, any := strings.Cut(s, " ")
-	live, err = strconv.Atoi(alive)
-	if any && err == nil {
-		dead, err = strconv.Atoi(rest)
-	}
-	return live, dead, err
-}
-
-// inFlight adds what a bucket has in flight to the topics that flying names. What is
-// claimed is bounded; the topic stands in the message, whose body is not, so that it
-// is read in steps by number and bytes.
+// inFlight adds the messages that a bucket has in flight to the topics that flying names. The number of claims is
+// bounded. The topic is part of the message, whose size is not, so messages are read in steps bounded by number and
+// bytes.
 func (t *Redis) inFlight(ctx context.Context, bucket int, flying map[string]int) error {
-	k := &t.keys[bucket]
 	seen := map[string]bool{}
-	return t.fields(ctx, k.claimed, func(uids []string) error {
+	return t.fields(ctx, t.keys[bucket].of("claimed"), func(uids []string) error {
 		uids = slices.DeleteFunc(uids, func(uid string) bool {
 			again := seen[uid]
 			seen[uid] = true
@@ -160,17 +138,19 @@ func (t *Redis) inFlight(ctx context.Context, bucket int, flying map[string]int)
 			for _, uid := range uids[:min(len(uids), countsStep)] {
 				args = append(args, uid)
 			}
-			v, err := t.run(ctx,
-				&call{bucket: bucket, script: t.scripts.inflight, keys: []string{k.claimed, k.msg}, args: args})
-			if err != nil {
-				return err
+			a := t.run(ctx, &call{bucket: bucket, script: "inflight", args: args})
+			looked := a.code("looked", len(uids))
+			for a.more() {
+				topic, n := a.text("topic"), a.count("number")
+				if before, asked := flying[topic]; asked {
+					flying[topic] = before + n
+				}
 			}
-			looked, err := readInFlight(v, flying)
-			if err != nil {
-				return err
+			if looked == 0 {
+				a.fail("looked", errors.New("nothing"))
 			}
-			if looked < 1 || looked > len(uids) {
-				return errAnswer("inflight", looked, nil)
+			if err := a.done(); err != nil {
+				return err
 			}
 			uids = uids[looked:]
 		}
@@ -178,22 +158,21 @@ func (t *Redis) inFlight(ctx context.Context, bucket int, flying map[string]int)
 	})
 }
 
-// readInFlight adds up an answer, and returns how many claims were looked at.
-func readInFlight(v any, flying map[string]int) (looked int, err error) {
-	f, err := texts(v)
-	if err != nil || len(f)%2 != 1 {
-		return 0, errAnswer("inflight", len(f), err)
+// Totals counts in every bucket, in one pipeline. It reads every lane that holds messages, and no message.
+func (t *Redis) Totals(ctx context.Context, now message.Milli) ([]scheduler.Total, error) {
+	totals := make([]scheduler.Total, len(t.keys))
+	args := []any{message.ScoreNow(now)}
+	for _, kind := range message.LaneKinds() {
+		args = append(args, kind.Prefix(), int(kind.Hold()))
 	}
-	looked, err = strconv.Atoi(f[0])
-	for f = f[1:]; len(f) > 0; f = f[2:] {
-		n, err2 := strconv.Atoi(f[1])
-		err = errors.Join(err, err2)
-		if before, asked := flying[f[0]]; asked {
-			flying[f[0]] = before + n
+	err := t.ask(ctx, t.allBuckets(), "totals", args, func(bucket int, a *answer) error {
+		total := &totals[bucket]
+		total.InFlight, total.Dead = a.count("in flight"), a.count("dead")
+		for hold := range total.Waiting {
+			w := &total.Waiting[hold]
+			w.Count, w.Overdue, w.Oldest = a.count("waiting"), a.count("overdue"), a.due("oldest")
 		}
-	}
-	if err != nil {
-		return 0, fmt.Errorf("inflight: %w", err)
-	}
-	return looked, nil
+		return a.done()
+	})
+	return totals, err
 }

@@ -8,21 +8,22 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// garbage are records that somebody spoiled: nothing, too short, of no known form, cut, and the end of nothing.
+// garbage are spoiled records: empty, too short, of no known form, truncated, and the end of nothing.
 func garbage(whole string) []string {
 	return []string{"", "\x01", "x", "\x01 a text", "garbage of some length, whatever it is", whole[:len(whole)-8],
 		whole[:20], "\x02", "\x02\x03",
 		"\x02\x03\x02 an end of some length", "\x02\x03\x02" + whole[3:]}
 }
 
-func (b *bare) spoil(m *scheduler.Message, record string) {
+func (b *bare) spoil(m *message.Message, record string) {
 	b.Helper()
 	b.must(b.rdb.HSet(b.Context(), b.key("msg"), string(m.UID), record).Err())
 }
 
-func (b *bare) packed(m *scheduler.Message) string {
+func (b *bare) packed(m *message.Message) string {
 	b.Helper()
 	record, err := b.rdb.HGet(b.Context(), b.key("msg"), string(m.UID)).Result()
 	b.must(err)
@@ -30,7 +31,7 @@ func (b *bare) packed(m *scheduler.Message) string {
 }
 
 // wantUnreadable holds the refusals to those of one record that cannot be read, or to none.
-func (b *bare) wantUnreadable(m *scheduler.Message, to scheduler.State) {
+func (b *bare) wantUnreadable(m *message.Message, to message.State) {
 	b.Helper()
 	refused, err := b.Refused(b.Context(), 0)
 	b.must(err)
@@ -40,7 +41,7 @@ func (b *bare) wantUnreadable(m *scheduler.Message, to scheduler.State) {
 		}
 		return
 	}
-	want := scheduler.Refusal{UID: m.UID, Transition: scheduler.Transition{To: to}, Unreadable: true}
+	want := scheduler.Refusal{UID: m.UID, Transition: message.Transition{To: to}, Unreadable: true}
 	for i := range refused {
 		if refused[i].At == 0 {
 			b.Errorf("nobody knows when: %+v", refused[i])
@@ -52,7 +53,7 @@ func (b *bare) wantUnreadable(m *scheduler.Message, to scheduler.State) {
 	}
 }
 
-// What cannot be read is claimed once: it is listed, is in flight no more, and holds nothing else up.
+// A message that cannot be read is claimed once: it is listed, is no longer in flight, and blocks no other.
 func TestClaim_ListsWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	srv := lab.SharedRedis(t)
@@ -64,19 +65,27 @@ func TestClaim_ListsWhatCannotBeRead(t *testing.T) {
 		record := garbage(whole[:17+1+len(bad.Topic)+2])[i]
 		b.spoil(bad, record)
 		got, err := b.Claim(t.Context(), 0,
-			scheduler.Claim{Term: 1, Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
+			scheduler.Claim{Holder: scheduler.Leader(1), Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
 		b.must(err)
 		if len(got.Messages) != 1 || got.Messages[0].UID != good.UID ||
-			!slices.Equal(got.Missing, []scheduler.UID{bad.UID}) {
+			!slices.Equal(got.Missing, []message.UID{bad.UID}) {
 			t.Fatalf("%q: claimed %+v", record, got)
 		}
-		held, err := b.Held(t.Context(), 0, 1, "", 10)
+		held, err := b.Held(t.Context(), 0, scheduler.Leader(1), "", 10)
 		b.must(err)
 		if len(held) != 1 || held[0].UID != good.UID {
 			t.Fatalf("%q: held are %+v", record, held)
 		}
-		b.wantUnreadable(bad, scheduler.StateInFlight)
-		b.must(b.Return(t.Context(), 0, 1, []scheduler.Back{{UID: good.UID, Claim: 7, Score: good.Score()}}, 30))
+		b.wantUnreadable(bad, message.StateInFlight)
+		b.must(
+			b.Return(
+				t.Context(),
+				0,
+				scheduler.Leader(1),
+				[]scheduler.Back{{UID: good.UID, Claim: 7, Score: good.Score()}},
+				30,
+			),
+		)
 		b.claim(1)
 		if b.packed(bad) != record {
 			t.Fatalf("%q became %q", record, b.packed(bad))
@@ -86,8 +95,8 @@ func TestClaim_ListsWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A record that is spoiled while its message is in flight keeps neither a leader from beginning nor others from coming
-// back.
+// A record that is spoiled while its message is in flight prevents neither a leader's beginning nor the return of other
+// messages.
 func TestReturnAndSweep_ListWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	srv := lab.SharedRedis(t)
@@ -114,32 +123,32 @@ func TestReturnAndSweep_ListWhatCannotBeRead(t *testing.T) {
 					back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Keep: true}
 				}
 				for range 2 {
-					b.must(b.Return(t.Context(), 0, 1, back, 50))
+					b.must(b.Return(t.Context(), 0, scheduler.Leader(1), back, 50))
 				}
 			}
 			term := uint64(1)
 			if swept {
 				term = 9
 			}
-			held, err := b.Held(t.Context(), 0, term, "", 10)
+			held, err := b.Held(t.Context(), 0, scheduler.Leader(term), "", 10)
 			b.must(err)
 			if len(held) != 0 || b.rdb.ZScore(t.Context(), b.key("due"), string(good.UID)).Err() != nil ||
 				b.rdb.ZScore(t.Context(), b.key("due"), string(bad.UID)).Err() == nil {
 				t.Errorf("%q, swept %t: held are %+v", record, swept, held)
 			}
-			b.wantUnreadable(bad, scheduler.StateWaiting)
+			b.wantUnreadable(bad, message.StateWaiting)
 		}
 	}
 }
 
-// A push whose uid or name leads to a record that nobody can read fails alone.
+// A push whose uid or name leads to an unreadable record fails alone.
 func TestAdd_FailsOnlyThePushThatMeetsWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	srv := lab.SharedRedis(t)
-	named := func(id string, merge scheduler.Merge, attempt uint32) func(*scheduler.Message) {
-		return func(m *scheduler.Message) { m.ID, m.Merge, m.Attempt, m.Digest = id, merge, attempt, [16]byte{7} }
+	named := func(id string, merge message.Merge, attempt uint32) func(*message.Message) {
+		return func(m *message.Message) { m.ID, m.Merge, m.Attempt, m.Digest = id, merge, attempt, [16]byte{7} }
 	}
-	const reject, keep, replace = scheduler.MergeReject, scheduler.MergeKeep, scheduler.MergeReplace
+	const reject, keep, replace = message.MergeReject, message.MergeKeep, message.MergeReplace
 	for i := range garbage(string(make([]byte, 30))) {
 		b := openBare(t, srv)
 		plain, one, kept := b.message(nil), b.message(named("one", reject, 1)), b.message(named("two", reject, 1))
@@ -147,7 +156,7 @@ func TestAdd_FailsOnlyThePushThatMeetsWhatCannotBeRead(t *testing.T) {
 		record := garbage(b.packed(plain)[:17+1+len(plain.Topic)+2])[i]
 		b.spoil(plain, record)
 		b.spoil(one, record)
-		batch := []*scheduler.Message{
+		batch := []*message.Message{
 			b.message(nil), plain, b.message(named("one", reject, 1)), b.message(named("one", keep, 1)),
 			b.message(named("one", replace, 1)), b.message(named("one", reject, 2)),
 			b.message(named("two", replace, 1)),
@@ -181,13 +190,13 @@ func TestAdd_FailsOnlyThePushThatMeetsWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-func unreadable(m *scheduler.Message) scheduler.AddResult {
+func unreadable(m *message.Message) scheduler.AddResult {
 	r := scheduler.AddResult{Code: scheduler.AddUnreadable}
 	r.First.UID = m.UID
 	return r
 }
 
-// What the journal knows takes the place of what nobody can read: it waits again, and counts once.
+// A restore from the journal replaces an unreadable record: the message waits again, and counts once.
 func TestRestore_MendsWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	srv := lab.SharedRedis(t)
@@ -201,17 +210,17 @@ func TestRestore_MendsWhatCannotBeRead(t *testing.T) {
 			b.spoil(m, record)
 			if claimed {
 				_, err := b.Claim(t.Context(), 0,
-					scheduler.Claim{Term: 1, Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
+					scheduler.Claim{Holder: scheduler.Leader(1), Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
 				b.must(err)
-				b.wantUnreadable(m, scheduler.StateInFlight)
+				b.wantUnreadable(m, message.StateInFlight)
 			}
-			stands, err := b.Versions(t.Context(), 0, []scheduler.UID{m.UID})
+			stands, err := b.Versions(t.Context(), 0, []message.UID{m.UID})
 			b.must(err)
 			if len(stands) > 0 {
 				t.Fatalf("%q stands as %+v", record, stands)
 			}
 			for again := range 2 {
-				known := scheduler.Record{Info: scheduler.Info{Message: *m, State: scheduler.StateWaiting, Version: 1}}
+				known := scheduler.Record{Info: message.Info{Message: *m, State: message.StateWaiting, Version: 1}}
 				codes, err := b.Restore(t.Context(), 0, []scheduler.Record{known}, 100, 100)
 				b.must(err)
 				if want := []scheduler.RestoreCode{
@@ -233,7 +242,7 @@ func TestRestore_MendsWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// What cannot be read stands in the way of no list, no count, and no operation on many.
+// Unreadable records block no list, no count, and no operation on many messages.
 func TestBrowseAndCount_PassOverWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	srv := lab.SharedRedis(t)
@@ -242,22 +251,22 @@ func TestBrowseAndCount_PassOverWhatCannotBeRead(t *testing.T) {
 		first, waits, flies, last := b.message(nil), b.message(nil), b.message(nil), b.message(nil)
 		dead, gone := b.message(nil), b.message(nil)
 		b.add(dead, gone)
-		b.finish(scheduler.StateDead, b.claim(2)...)
+		b.finish(message.StateDead, b.claim(2)...)
 		first.Due, waits.Due, last.Due = 1<<41, 1<<41+1, 1<<41+2
 		b.add(first, waits, flies, last)
 		record := garbage(b.packed(flies)[:17+1+len(flies.Topic)+2])[i]
 		b.claim(1)
-		for _, m := range []*scheduler.Message{waits, flies, gone} {
+		for _, m := range []*message.Message{waits, flies, gone} {
 			b.spoil(m, record)
 		}
 		for _, q := range []struct {
 			scheduler.Browse
-			want []*scheduler.Message
+			want []*message.Message
 		}{
-			{scheduler.Browse{Limit: 1}, []*scheduler.Message{first, last}},
-			{scheduler.Browse{Limit: 1, Dead: true}, []*scheduler.Message{dead}},
+			{scheduler.Browse{Limit: 1}, []*message.Message{first, last}},
+			{scheduler.Browse{Limit: 1, Dead: true}, []*message.Message{dead}},
 		} {
-			var got []scheduler.UID
+			var got []message.UID
 			for {
 				page, err := b.Browse(t.Context(), 0, q.Browse)
 				b.must(err)
@@ -282,7 +291,7 @@ func TestBrowseAndCount_PassOverWhatCannotBeRead(t *testing.T) {
 }
 
 // wantPlaced holds messages to waiting in the bucket's order, or to standing nowhere there.
-func (b *bare) wantPlaced(placed bool, messages ...*scheduler.Message) {
+func (b *bare) wantPlaced(placed bool, messages ...*message.Message) {
 	b.Helper()
 	for _, m := range messages {
 		if in := b.rdb.ZScore(b.Context(), b.key("due"), string(m.UID)).Err() == nil; in != placed {
@@ -291,21 +300,21 @@ func (b *bare) wantPlaced(placed bool, messages ...*scheduler.Message) {
 	}
 }
 
-// Where the next push under a name cannot be read, the message that comes back waits again, and so do all others.
+// If the next push under a name cannot be read, the returned message waits again, and so do all others.
 func TestReturnAndSweep_KeepAMessageWhoseNextCannotBeRead(t *testing.T) {
 	t.Parallel()
 	srv := lab.SharedRedis(t)
 	for i := range garbage(string(make([]byte, 30))) {
 		for _, swept := range []bool{false, true} {
 			b := openBare(t, srv)
-			named := func(digest byte, merge scheduler.Merge) func(*scheduler.Message) {
-				return func(m *scheduler.Message) { m.ID, m.Digest, m.Merge = "n", [16]byte{digest}, merge }
+			named := func(digest byte, merge message.Merge) func(*message.Message) {
+				return func(m *message.Message) { m.ID, m.Digest, m.Merge = "n", [16]byte{digest}, merge }
 			}
-			first, other := b.message(named(1, scheduler.MergeReject)), b.message(nil)
+			first, other := b.message(named(1, message.MergeReject)), b.message(nil)
 			b.add(first, other)
 			record := garbage(b.packed(other)[:17+1+len(other.Topic)+2])[i]
 			claimed := b.claim(2)
-			later := b.message(named(2, scheduler.MergeKeep))
+			later := b.message(named(2, message.MergeKeep))
 			later.Due = 1 << 41
 			b.add(later)
 			b.spoil(later, record)
@@ -321,17 +330,17 @@ func TestReturnAndSweep_KeepAMessageWhoseNextCannotBeRead(t *testing.T) {
 				for i, m := range claimed {
 					back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Keep: true}
 				}
-				b.must(b.Return(t.Context(), 0, 1, back, 50))
+				b.must(b.Return(t.Context(), 0, scheduler.Leader(1), back, 50))
 			}
-			held, err := b.Held(t.Context(), 0, term, "", 10)
+			held, err := b.Held(t.Context(), 0, scheduler.Leader(term), "", 10)
 			b.must(err)
 			if len(held) != 0 {
 				t.Errorf("%q, swept %t: held are %+v", record, swept, held)
 			}
 			b.wantPlaced(true, first, other, later)
-			b.wantUnreadable(later, scheduler.StateCanceled)
+			b.wantUnreadable(later, message.StateCanceled)
 			found, err := b.Find(t.Context(), scheduler.Ref{UID: first.UID})
-			if err != nil || len(found) != 1 || found[0].State != scheduler.StateWaiting {
+			if err != nil || len(found) != 1 || found[0].State != message.StateWaiting {
 				t.Errorf("%q, swept %t: found %+v, %v", record, swept, found, err)
 			}
 			if b.packed(later) != record {
@@ -341,18 +350,18 @@ func TestReturnAndSweep_KeepAMessageWhoseNextCannotBeRead(t *testing.T) {
 	}
 }
 
-// An end that cannot be read is forgotten with all others of its page.
+// An end that cannot be read is forgotten with the others of its page.
 func TestTrim_ForgetsWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	srv := lab.SharedRedis(t)
-	named := func(id string) func(*scheduler.Message) {
-		return func(m *scheduler.Message) { m.ID, m.Digest = id, [16]byte{1} }
+	named := func(id string) func(*message.Message) {
+		return func(m *message.Message) { m.ID, m.Digest = id, [16]byte{1} }
 	}
 	for i := range 1 + len(garbage(string(make([]byte, 30)))) {
 		b := openBare(t, srv)
 		bad, good, more := b.message(named("bad")), b.message(named("good")), b.message(nil)
 		b.add(bad, good, more)
-		b.finish(scheduler.StateDelivered, b.claim(3)...)
+		b.finish(message.StateDelivered, b.claim(3)...)
 		b.must(b.rdb.Del(t.Context(), b.key("outbox"), b.key("outboxed")).Err()) // nothing waits for the journal
 		whole := b.packed(bad)
 		b.spoil(bad, append(garbage(whole), whole[:24+int(whole[23])+12])[i])
@@ -372,15 +381,16 @@ func TestTrim_ForgetsWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// What the scripts can read and a leader cannot is claimed once, and the journal puts it back: it stands in no order.
+// A message that the scripts can read and a leader cannot is claimed once, and the journal restores it: it stands in no
+// order.
 func TestRestore_MendsWhatOnlyALeaderCannotRead(t *testing.T) {
 	t.Parallel()
 	srv := lab.SharedRedis(t)
 	for _, how := range []string{"headers", "mark"} {
-		for _, state := range []scheduler.State{scheduler.StateWaiting, scheduler.StateDelivered} {
+		for _, state := range []message.State{message.StateWaiting, message.StateDelivered} {
 			b := openBare(t, srv)
-			m := b.message(func(m *scheduler.Message) {
-				m.Headers = []scheduler.Header{{Name: "Traceparent", Value: "aaaaaaaaaaaa"}}
+			m := b.message(func(m *message.Message) {
+				m.Headers = []message.Header{{Name: "Traceparent", Value: "aaaaaaaaaaaa"}}
 			})
 			m.Due = 1 << 39
 			b.add(m)
@@ -390,18 +400,18 @@ func TestRestore_MendsWhatOnlyALeaderCannotRead(t *testing.T) {
 				b.must(b.rdb.HSet(t.Context(), b.key("mark"), string(m.UID), "garbage").Err())
 			}
 			got, err := b.Claim(t.Context(), 0,
-				scheduler.Claim{Term: 1, Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
+				scheduler.Claim{Holder: scheduler.Leader(1), Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
 			b.must(err)
-			if len(got.Messages) != 0 || !slices.Equal(got.Missing, []scheduler.UID{m.UID}) {
+			if len(got.Messages) != 0 || !slices.Equal(got.Missing, []message.UID{m.UID}) {
 				t.Fatalf("%s: claimed %+v", how, got)
 			}
-			b.wantUnreadable(m, scheduler.StateInFlight)
-			stands, err := b.Versions(t.Context(), 0, []scheduler.UID{m.UID})
+			b.wantUnreadable(m, message.StateInFlight)
+			stands, err := b.Versions(t.Context(), 0, []message.UID{m.UID})
 			b.must(err)
 			if len(stands) > 0 {
 				t.Fatalf("%s: it stands as %+v", how, stands)
 			}
-			known := scheduler.Record{Info: scheduler.Info{Message: *m, State: state, Version: 1}}
+			known := scheduler.Record{Info: message.Info{Message: *m, State: state, Version: 1}}
 			lives := int64(1)
 			if state.Ended() {
 				known.Version, known.EndedAt, lives = 2, 90, 0
@@ -427,15 +437,15 @@ func TestRestore_MendsWhatOnlyALeaderCannotRead(t *testing.T) {
 	}
 }
 
-// A look-up finds what can be read beside what cannot, also where the certification leaves a doubt.
+// A look-up returns readable messages beside unreadable ones, even if the certification leaves a doubt.
 func TestFind_TellsWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	srv := lab.SharedRedis(t)
 	for i := range garbage(string(make([]byte, 30))) {
 		b := openBare(t, srv)
 		plain := b.message(nil)
-		bad := b.message(func(m *scheduler.Message) { m.ID = "n" })
-		other := b.message(func(m *scheduler.Message) { m.ID, m.Topic = "n", "else" })
+		bad := b.message(func(m *message.Message) { m.ID = "n" })
+		other := b.message(func(m *message.Message) { m.ID, m.Topic = "n", "else" })
 		b.add(plain, bad, other)
 		b.spoil(bad, garbage(b.packed(plain)[:17+1+len(plain.Topic)+2])[i])
 		for _, doubt := range []bool{false, true} {
@@ -444,7 +454,7 @@ func TestFind_TellsWhatCannotBeRead(t *testing.T) {
 				f[2] = "99999999"
 				b.must(b.rdb.Set(t.Context(), b.key("gen"), strings.Join(f, " "), 0).Err())
 			}
-			for ref, want := range map[scheduler.Ref][]scheduler.UID{
+			for ref, want := range map[scheduler.Ref][]message.UID{
 				{UID: bad.UID}:                             nil,
 				{ID: "n", Topic: "orders"}:                 nil,
 				{ID: "n", Topic: "orders", Keyed: true}:    nil,
@@ -463,7 +473,7 @@ func TestFind_TellsWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A change of what cannot be read is refused, and changes nothing.
+// A change of an unreadable message is refused, and changes nothing.
 func TestChanges_RefuseWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	srv := lab.SharedRedis(t)
@@ -471,13 +481,21 @@ func TestChanges_RefuseWhatCannotBeRead(t *testing.T) {
 		b := openBare(t, srv)
 		dead, gone := b.message(nil), b.message(nil)
 		b.add(dead, gone)
-		b.finish(scheduler.StateDead, b.claim(2)...)
+		b.finish(message.StateDead, b.claim(2)...)
 		bad, flies := b.message(nil), b.message(nil)
 		b.add(flies, bad)
 		flying := b.claim(2)
 		record := garbage(b.packed(bad)[:17+1+len(bad.Topic)+2])[i]
-		b.must(b.Return(t.Context(), 0, 1, []scheduler.Back{{UID: bad.UID, Claim: flying[1].Claim, Keep: true}}, 30))
-		for _, m := range []*scheduler.Message{bad, gone, flies} {
+		b.must(
+			b.Return(
+				t.Context(),
+				0,
+				scheduler.Leader(1),
+				[]scheduler.Back{{UID: bad.UID, Claim: flying[1].Claim, Keep: true}},
+				30,
+			),
+		)
+		for _, m := range []*message.Message{bad, gone, flies} {
 			b.spoil(m, record)
 		}
 		b.must(b.rdb.HSet(t.Context(), b.key("counts"), bad.Topic, "3 2").Err())
@@ -500,29 +518,29 @@ func TestChanges_RefuseWhatCannotBeRead(t *testing.T) {
 			}
 		}
 		b.wantPlaced(true, bad)
-		purged, _, err := b.Purge(t.Context(), 0, []scheduler.UID{gone.UID, dead.UID}, 60)
+		purged, _, err := b.Purge(t.Context(), 0, []message.UID{gone.UID, dead.UID}, 60)
 		b.must(err)
-		if !slices.Equal(purged, []scheduler.UID{dead.UID}) {
+		if !slices.Equal(purged, []message.UID{dead.UID}) {
 			t.Errorf("%q: purged are %v", record, purged)
 		}
 		// One of the two is in flight no more, so that the script counts by topic itself.
-		ends := []scheduler.End{{Message: flying[0], State: scheduler.StateDelivered},
-			{Message: flying[1], State: scheduler.StateDelivered}}
-		b.must(b.Finish(t.Context(), 0, 1, ends, 60))
+		ends := []scheduler.End{{Message: flying[0], State: message.StateDelivered},
+			{Message: flying[1], State: message.StateDelivered}}
+		b.must(b.Finish(t.Context(), 0, scheduler.Leader(1), ends, 60))
 		if n := b.rdb.HGet(t.Context(), b.key("counts"), bad.Topic).Val(); n != "2 1" {
 			t.Errorf("%q: the topic counts %q", record, n)
 		}
 	}
 }
 
-// What a newer tarry wrote is no damage: it is refused by name, and nothing takes its place.
+// A record of a newer tarry is not damage: it is refused by name, and nothing replaces it.
 func TestNewer_IsRefusedByNameAndStays(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.SharedRedis(t))
 	dead := b.message(nil)
 	b.add(dead)
-	b.finish(scheduler.StateDead, b.claim(1)...)
-	m := b.message(func(m *scheduler.Message) { m.Due = 1 << 39 })
+	b.finish(message.StateDead, b.claim(1)...)
+	m := b.message(func(m *message.Message) { m.Due = 1 << 39 })
 	b.add(m)
 	record := "\x04" + b.packed(m)[1:]
 	b.spoil(m, record)
@@ -541,8 +559,8 @@ func TestNewer_IsRefusedByNameAndStays(t *testing.T) {
 		}
 	}
 	for version := range uint64(9) {
-		for _, state := range []scheduler.State{scheduler.StateWaiting, scheduler.StateCanceled} {
-			known := scheduler.Record{Info: scheduler.Info{Message: *m, State: state, Version: 1 + version}}
+		for _, state := range []message.State{message.StateWaiting, message.StateCanceled} {
+			known := scheduler.Record{Info: message.Info{Message: *m, State: state, Version: 1 + version}}
 			codes, err := b.Restore(t.Context(), 0, []scheduler.Record{known}, 100, 100)
 			b.must(err)
 			if codes[0] != scheduler.RestoreNewer || b.packed(m) != record {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
@@ -39,7 +40,7 @@ func newPair(t *testing.T) *pair {
 	return p
 }
 
-// follow makes a server the replica of another, and waits until it is in step.
+// follow makes a server the replica of another, and waits until it is in sync.
 func (p *pair) follow(rdb redis.UniversalClient, of *lab.Redis) {
 	p.Helper()
 	host, port, err := net.SplitHostPort(of.Addr)
@@ -67,8 +68,8 @@ func (p *pair) lead(rdb redis.UniversalClient) {
 	}
 }
 
-// A primary is demoted without a restart, takes over what its replica had, and is
-// promoted again: the process is the same, what it holds is not.
+// A primary is demoted without a restart, takes over its replica's data, and is promoted again: the process is the
+// same, but its data is not.
 func TestRedis_ADemotedPrimaryIsNotCertifiedWhenItComesBack(t *testing.T) {
 	t.Parallel()
 	ctx, p := t.Context(), newPair(t)
@@ -76,7 +77,7 @@ func TestRedis_ADemotedPrimaryIsNotCertifiedWhenItComesBack(t *testing.T) {
 	refused := func(when string, want error) {
 		t.Helper()
 		_, find := tl.Find(ctx, scheduler.Ref{UID: schedulertest.Message(1).UID})
-		_, _, add := tl.Add(ctx, 0, []*scheduler.Message{schedulertest.Message(9)}, schedulertest.Start)
+		_, _, add := tl.Add(ctx, 0, []*message.Message{schedulertest.Message(9)}, schedulertest.Start)
 		_, heads := tl.Heads(ctx)
 		for name, err := range map[string]error{"find": find, "add": add, "heads": heads} {
 			if !errors.Is(err, want) || errors.Is(err, scheduler.ErrOutcomeUnknown) {
@@ -86,7 +87,7 @@ func TestRedis_ADemotedPrimaryIsNotCertifiedWhenItComesBack(t *testing.T) {
 	}
 	p.follow(p.b, p.first)
 	p.lead(p.b)
-	if _, _, err := tl.Add(ctx, 0, []*scheduler.Message{schedulertest.Message(1)}, schedulertest.Start); err != nil {
+	if _, _, err := tl.Add(ctx, 0, []*message.Message{schedulertest.Message(1)}, schedulertest.Start); err != nil {
 		t.Fatal(err)
 	}
 	p.follow(p.a, p.second)
@@ -100,13 +101,13 @@ func TestRedis_ADemotedPrimaryIsNotCertifiedWhenItComesBack(t *testing.T) {
 		t.Errorf("promoted again it stands as %+v, %v; want it certified for another data set", standings, err)
 	}
 	schedulertest.Certify(t, tl)
-	if _, _, err := tl.Add(ctx, 0, []*scheduler.Message{schedulertest.Message(2)}, schedulertest.Start); err != nil {
+	if _, _, err := tl.Add(ctx, 0, []*message.Message{schedulertest.Message(2)}, schedulertest.Start); err != nil {
 		t.Errorf("certified anew: %v", err)
 	}
 }
 
-// The first replica gives the primary's history another id, and so does the last
-// where it stays away: it is the same data set all the same.
+// The first replica changes the id of the primary's history, and so does the last one if it stays away: the data set is
+// still the same.
 func TestRedis_APrimaryStaysCertifiedWhileReplicasComeAndGo(t *testing.T) {
 	t.Parallel()
 	ctx, p := t.Context(), newPair(t)
@@ -121,7 +122,7 @@ func TestRedis_APrimaryStaysCertifiedWhileReplicasComeAndGo(t *testing.T) {
 	}
 	used := func(n int, when string) {
 		t.Helper()
-		_, _, err := tl.Add(ctx, 0, []*scheduler.Message{schedulertest.Message(n)}, schedulertest.Start)
+		_, _, err := tl.Add(ctx, 0, []*message.Message{schedulertest.Message(n)}, schedulertest.Start)
 		if err != nil {
 			t.Errorf("%s: %v", when, err)
 		}

@@ -3,6 +3,7 @@ package timeline
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -10,10 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// DialConfig says how to reach Redis.
+// DialConfig describes how to reach Redis.
 type DialConfig struct {
-	// Addrs is one address for a single server, several for Cluster, or the
-	// Sentinels when Master names the group they watch.
+	// Addrs is one address for a single server, several for a Cluster, or the Sentinels if Master names the group they
+	// watch.
 	Addrs              []string
 	Master             string
 	Username, Password string
@@ -25,18 +26,16 @@ type DialConfig struct {
 	CallTimeout time.Duration
 }
 
-// silent takes what go-redis would print on standard error by itself, some
-// dozen lines a second while Redis is away, in the middle of our own log. What
-// matters of it comes back as errors, and those are logged.
+// silent discards go-redis's own log, which goes to standard error: some dozen lines a second while Redis is away, in
+// the middle of tarry's log. Failures also reach tarry as errors, and those are logged.
 type silent struct{}
 
 // Printf prints nothing.
 func (silent) Printf(context.Context, string, ...any) {}
 
-// Dial makes a client; it connects when it is first used. go-redis repeats
-// nothing by itself: what may be repeated, only the caller knows (a lost reply
-// would run a script twice). Reads never go to a replica, which may lag behind
-// the term.
+// Dial makes a client, which connects on first use. go-redis retries nothing by itself: only the caller knows what may
+// be repeated (a lost reply would run a script twice). Reads never go to a replica, whose data may be older than the
+// term.
 func Dial(cfg DialConfig) redis.UniversalClient {
 	redis.SetLogger(silent{}) // go-redis has one logger for all its clients
 	open := &connections{open: map[net.Conn]struct{}{}}
@@ -55,8 +54,7 @@ func Dial(cfg DialConfig) redis.UniversalClient {
 	return &renewing{conns: open, UniversalClient: redis.NewUniversalClient(options)}
 }
 
-// renewing is a client whose connections can all be closed, so that it goes where
-// its address leads now.
+// renewing is a client whose connections can all be closed, so that new ones follow its address to the current server.
 type renewing struct {
 	redis.UniversalClient
 	conns *connections
@@ -64,16 +62,16 @@ type renewing struct {
 
 func (r *renewing) renew() { r.conns.closeAll() }
 
-// connections are those that a client has open.
+// connections tracks the open connections of a client.
 type connections struct {
 	mu      sync.Mutex
 	open    map[net.Conn]struct{}
 	renewed time.Time
-	again   bool // once more when the pause is over
+	again   bool // renew once more after the pause
 }
 
-// renewPause is between two renewals: an address that leads to two servers by
-// turns must not keep its clients from working.
+// renewPause is the least time between two renewals: an address that leads to two servers by turns must not keep its
+// clients from working.
 const renewPause = time.Second
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -87,7 +85,7 @@ func (c *connections) dialer(dial dialer) dialer {
 		c.mu.Lock()
 		c.open[conn] = struct{}{}
 		c.mu.Unlock()
-		if tcp, plain := conn.(*net.TCPConn); plain { // go-redis looks into idle ones of these
+		if tcp, plain := conn.(*net.TCPConn); plain { // go-redis checks idle connections of this type
 			return &tcpConn{TCPConn: tcp, among: c}, nil
 		}
 		return &otherConn{Conn: conn, among: c}, nil
@@ -106,7 +104,7 @@ func (c *connections) closeAll() {
 	if wait := renewPause - time.Since(c.renewed); wait > 0 {
 		if !c.again {
 			c.again = true
-			time.AfterFunc(wait, func() { // at most one, and soon over
+			time.AfterFunc(wait, func() { // at most one timer, and a short one
 				c.mu.Lock()
 				c.again = false
 				c.mu.Unlock()
@@ -127,7 +125,7 @@ type tcpConn struct {
 	among *connections
 }
 
-// Close closes it and forgets it.
+// Close closes the connection and stops tracking it.
 func (c *tcpConn) Close() error {
 	c.among.forget(c.TCPConn)
 	return c.TCPConn.Close()
@@ -138,8 +136,147 @@ type otherConn struct {
 	among *connections
 }
 
-// Close closes it and forgets it.
+// Close closes the connection and stops tracking it.
 func (c *otherConn) Close() error {
 	c.among.forget(c.Conn)
 	return c.Conn.Close()
+}
+
+// follower keeps a client of a Redis Cluster with the nodes that serve its slots.
+//
+// By default, go-redis sends a command again after a broken connection, without knowing whether it ran. So its own
+// redirects are off here (MaxRedirects -1). It would also use a dead master for up to a minute, since it reloads the
+// map of slots only when a live node redirects it. The rules here:
+//
+//	MOVED, ASK                      the command did not run: it is sent to the node named, at once
+//	TRYAGAIN, LOADING, CLUSTERDOWN  the command did not run: the caller may retry
+//	READONLY, MASTERDOWN            likewise
+//	a dial that fails               likewise
+//	silence, a broken connection    it may have run: the caller decides what may be repeated
+//
+// After each of these the map of slots is reloaded, at most once a second.
+type follower struct {
+	client *redis.ClusterClient
+
+	mu    sync.Mutex
+	asked time.Time                // when the slots were last reloaded
+	nodes map[string]*redis.Client // by address
+}
+
+const (
+	// followLimit is how often one command may be redirected: it must not circle between nodes that disagree.
+	followLimit = 3
+	// slotsPause is the least time between two reloads of the slots.
+	slotsPause = time.Second
+)
+
+// follow makes a client of a Redis Cluster.
+func follow(options *redis.ClusterOptions) *redis.ClusterClient {
+	options.MaxRedirects = -1
+	options.DialerRetries = 1             // the caller retries, and by then the slots may have moved
+	options.DisableRoutingPolicies = true // none of our commands spans several nodes
+	f := &follower{client: redis.NewClusterClient(options), nodes: map[string]*redis.Client{}}
+	f.client.OnNewNode(func(node *redis.Client) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.nodes[node.Options().Addr] = node
+	})
+	f.client.AddHook(f)
+	return f.client
+}
+
+// clusterOf returns the Redis Cluster client that Dial made, or nil if rdb is a client of one server.
+func clusterOf(rdb redis.UniversalClient) *redis.ClusterClient {
+	if r, is := rdb.(*renewing); is {
+		rdb = r.UniversalClient
+	}
+	cluster, _ := rdb.(*redis.ClusterClient)
+	return cluster
+}
+
+// DialHook returns next unchanged.
+func (f *follower) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook sends a command to the node that serves its slot.
+func (f *follower) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return f.led(ctx, cmd, next(ctx, cmd))
+	}
+}
+
+// ProcessPipelineHook does the same for each command of a pipeline.
+func (f *follower) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if err == nil {
+			return nil
+		}
+		err = nil
+		for _, cmd := range cmds {
+			if failed := f.led(ctx, cmd, cmd.Err()); err == nil {
+				err = failed
+			}
+		}
+		return err
+	}
+}
+
+// led sends a command on while its answer redirects it, and returns its error.
+func (f *follower) led(ctx context.Context, cmd redis.Cmder, err error) error {
+	for range followLimit {
+		node, asking := f.leads(err)
+		if node == nil {
+			break
+		}
+		cmd.SetErr(nil)
+		if asking {
+			pipe := node.Pipeline()
+			pipe.Do(ctx, "asking")
+			_ = pipe.Process(ctx, cmd) // only queues it
+			_, err = pipe.Exec(ctx)
+		} else {
+			err = node.Process(ctx, cmd)
+		}
+	}
+	f.heed(err)
+	return err
+}
+
+// leads returns the node that an answer redirects a command to, or nil. go-redis made a client of that node when it
+// read the answer.
+func (f *follower) leads(answer error) (node *redis.Client, asking bool) {
+	addr, moved := redis.IsMovedError(answer)
+	if !moved {
+		if addr, asking = redis.IsAskError(answer); !asking {
+			return nil, false
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.nodes[addr], asking
+}
+
+// heed starts to reload the slots, without waiting, if an error may mean that another node serves them now.
+func (f *follower) heed(err error) {
+	if err == nil || !elsewhere(err) {
+		return
+	}
+	f.mu.Lock()
+	due := time.Since(f.asked) >= slotsPause
+	if due {
+		f.asked = time.Now()
+	}
+	f.mu.Unlock()
+	if due {
+		f.client.ReloadState(context.Background())
+	}
+}
+
+// elsewhere reports whether an error may mean that another node serves the slots.
+func elsewhere(err error) bool {
+	if answer := redis.Error(nil); !errors.As(err, &answer) {
+		return !errors.Is(err, redis.ErrClosed) && !errors.Is(err, context.Canceled)
+	}
+	return redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) || redis.IsMasterDownError(err) ||
+		redis.IsTryAgainError(err) || redis.IsLoadingError(err)
 }

@@ -9,12 +9,13 @@ import (
 	"strings"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // An entry of the outbox is one stream entry with these fields:
 //
 //	c  context: version 1, time in ms (8), term (8), instance, address: a length byte and the text each
-//	z  "size changes": what it counts toward the outbox's limit, and how many changes it holds
+//	z  "size changes": its share of the outbox's limit, and how many changes it holds
 //
 // then either pairs of uid and
 //
@@ -25,9 +26,8 @@ import (
 //	  a length byte and the text  one became; what follows is the packed message where its content
 //	  each, packed message or ''  changed or is new, else nothing
 //
-// or the field e with changes that the leader knew beforehand, and where not all
-// of them came true the field o with the uids of those that did; then pairs of
-// what else the script did. A change in e is
+// or the field e with changes that the leader knew beforehand and, if some of them were not made, the field o with the
+// uids of those that were; then pairs for the script's other changes. A change in e is
 //
 //	uid, state (1), flags (1): 1 uncertain, uvarint version, varint due, uvarint refusals,
 //	uvarint attempt, varint time of the claim, uvarint sequence, stream and cause: a length byte
@@ -37,19 +37,19 @@ const (
 	contextVersion  = 1
 	changeUncertain = 1
 	amendedVersion  = 3
-	// maxTime is the latest time that the scripts can tell.
+	// maxTime is the latest time that the scripts can represent.
 	maxTime = 1 << 53
 )
 
-// origin is what all changes of an entry share.
+// origin is the part that all changes of an entry share.
 type origin struct {
-	at                scheduler.Milli
+	at                message.Milli
 	term              uint64
 	instance, address string
 }
 
-// context packs who changes messages now; nil where no journal is kept.
-func (t *Redis) context(term uint64, now scheduler.Milli) []byte {
+// context packs the origin of a change made now; it is nil if no journal is kept.
+func (t *Redis) context(term uint64, now message.Milli) []byte {
 	r := t.cfg.Record
 	if r == nil {
 		return nil
@@ -67,7 +67,7 @@ func (t *Redis) context(term uint64, now scheduler.Milli) []byte {
 func readContext(s string) (origin, error) {
 	r := reader{s: s}
 	version := r.byte()
-	c := origin{at: scheduler.Milli(r.uint64()), term: r.uint64()}
+	c := origin{at: message.Milli(r.uint64()), term: r.uint64()}
 	c.instance, c.address = r.text(int(r.byte())), r.text(int(r.byte()))
 	if version != contextVersion {
 		return origin{}, fmt.Errorf("%w: context of an entry, version %d", unknown(version, contextVersion), version)
@@ -78,7 +78,7 @@ func readContext(s string) (origin, error) {
 	return c, nil
 }
 
-// put completes a change with its context.
+// put completes a change with its origin.
 func (c *origin) put(change *scheduler.Change, bucket int) {
 	change.At, change.Term, change.Instance, change.Address, change.Bucket = c.at, c.term, c.instance, c.address, bucket
 }
@@ -88,7 +88,7 @@ func appendText(b []byte, s string) []byte {
 	return append(append(b, byte(len(s))), s...)
 }
 
-// blobOf packs changes as the field e; nil for none.
+// blobOf packs changes as the field e; it returns nil for none.
 func blobOf(changes []scheduler.Change) []byte {
 	if len(changes) == 0 {
 		return nil
@@ -117,20 +117,20 @@ func blobOf(changes []scheduler.Change) []byte {
 func readBlob(s string) (changes []scheduler.Change, err error) {
 	r := reader{s: s}
 	for r.at < len(s) && !r.bad {
-		c := scheduler.Change{UID: scheduler.UID(r.text(scheduler.UIDLen)), State: scheduler.State(r.byte())}
+		c := scheduler.Change{UID: message.UID(r.text(message.UIDLen)), State: message.State(r.byte())}
 		c.Uncertain = r.byte()&changeUncertain != 0
 		c.Version = r.uvarint64()
-		c.Due = scheduler.Milli(r.varint64())
+		c.Due = message.Milli(r.varint64())
 		refusals, attempt := r.uvarint64(), r.uvarint64()
-		c.Claimed = scheduler.Milli(r.varint64())
+		c.Claimed = message.Milli(r.varint64())
 		c.Sequence = r.uvarint64()
 		c.Stream = r.text(int(r.byte()))
 		c.Kind, c.Other, c.Reason = r.cause(c.Uncertain)
-		if !scheduler.IsUID(string(c.UID)) {
+		if !message.IsUID(string(c.UID)) {
 			r.bad = true
 		}
-		if refusals > math.MaxUint32 || attempt > math.MaxUint32 || c.Version == 0 || c.State == scheduler.StateNone ||
-			c.State > scheduler.StateDead {
+		if refusals > math.MaxUint32 || attempt > math.MaxUint32 || c.Version == 0 || c.State == message.StateNone ||
+			!c.State.Valid() {
 			r.bad = true
 		}
 		c.Refusals, c.Attempt = uint32(refusals), uint32(attempt)
@@ -163,7 +163,7 @@ func readEntry(bucket int, id string, fields []string) (scheduler.Entry, error) 
 			e.Changes = only(e.Changes, uidSet(f[1]))
 		default:
 			var c scheduler.Change
-			c, err = readPair(scheduler.UID(f[0]), f[1])
+			c, err = readPair(message.UID(f[0]), f[1])
 			e.Changes = append(e.Changes, c)
 		}
 		if err != nil {
@@ -176,15 +176,14 @@ func readEntry(bucket int, id string, fields []string) (scheduler.Entry, error) 
 	return e, nil
 }
 
-// damaged is an entry that cannot be read: it names the messages whose uids are
-// legible.
+// damaged returns an entry for one that cannot be read. The entry names the messages whose uids are legible.
 func (t *Redis) damaged(bucket int, id string, fields []string, why error) scheduler.Entry {
 	e := scheduler.Entry{Bucket: bucket, ID: id, Damaged: why}
 	ms, _, _ := strings.Cut(id, "-")
 	written, _ := strconv.ParseInt(ms, 10, 64)
-	from := origin{at: scheduler.Milli(written)}
-	seen := map[scheduler.UID]bool{}
-	named := func(uid scheduler.UID) {
+	from := origin{at: message.Milli(written)}
+	seen := map[message.UID]bool{}
+	named := func(uid message.UID) {
 		if !seen[uid] && uid.Bucket(len(t.keys)) == bucket && len(seen) < scheduler.MaxQuarantinedUIDs {
 			seen[uid] = true
 			e.Changes = append(e.Changes, scheduler.Change{UID: uid, Bucket: bucket, At: from.at})
@@ -196,28 +195,28 @@ func (t *Redis) damaged(bucket int, id string, fields []string, why error) sched
 			from = c
 		}
 		uidsIn(name, named)
-		if !scheduler.IsUID(name) { // else it is a message, and what a body says names nobody
+		if !message.IsUID(name) { // otherwise the value is a message: its body may hold any uids
 			uidsIn(value, named)
 		}
 	}
 	return e
 }
 
-// uidsIn calls each with the uids that a text holds.
-func uidsIn(s string, each func(scheduler.UID)) {
-	for at := 0; at+scheduler.UIDLen <= len(s); {
-		if uid := s[at : at+scheduler.UIDLen]; scheduler.IsUID(uid) {
-			each(scheduler.UID(uid))
-			at += scheduler.UIDLen
+// uidsIn calls each with every uid found in a text.
+func uidsIn(s string, each func(message.UID)) {
+	for at := 0; at+message.UIDLen <= len(s); {
+		if uid := s[at : at+message.UIDLen]; message.IsUID(uid) {
+			each(message.UID(uid))
+			at += message.UIDLen
 		} else {
 			at++
 		}
 	}
 }
 
-// readPair decodes one change of a script that knew it only as it ran.
-func readPair(uid scheduler.UID, s string) (scheduler.Change, error) {
-	if !scheduler.IsUID(string(uid)) || s == "" {
+// readPair decodes one change that a script determined only as it ran.
+func readPair(uid message.UID, s string) (scheduler.Change, error) {
+	if !message.IsUID(string(uid)) || s == "" {
 		return scheduler.Change{}, fmt.Errorf("%w: change without a uid or content", scheduler.ErrUnreadable)
 	}
 	switch s[0] {
@@ -240,27 +239,26 @@ func readPair(uid scheduler.UID, s string) (scheduler.Change, error) {
 		return scheduler.Change{}, fmt.Errorf("%w: change of %s, version %d", err, uid, s[0])
 	}
 	r := reader{s: s}
-	due := scheduler.Milli(r.uint64())
+	due := message.Milli(r.uint64())
 	mark, err := unpackMark(s[r.at:])
 	if r.bad || err != nil {
 		return scheduler.Change{}, fmt.Errorf("%w: sweep of %s", scheduler.ErrUnreadable, uid)
 	}
-	return scheduler.Change{UID: uid, Version: 1 + uint64(mark.Changes), State: scheduler.StateWaiting, Due: due,
-		Uncertain: mark.Uncertain, Refusals: mark.Refusals, Kind: scheduler.KindSwept,
-		Reason: scheduler.KindSwept.Words("", true)}, nil
+	return scheduler.Change{UID: uid, Version: 1 + uint64(mark.Changes), State: message.StateWaiting, Due: due,
+		Uncertain: mark.Uncertain, Refusals: mark.Refusals, Kind: message.KindSwept,
+		Reason: message.KindSwept.Words("", true)}, nil
 }
 
-// readAmended decodes the change of a message that goes on waiting, or of one that
-// begins to after another has died.
-func readAmended(uid scheduler.UID, s string) (scheduler.Change, error) {
+// readAmended decodes the change of a message that continues to wait, or of one requeued after another has died.
+func readAmended(uid message.UID, s string) (scheduler.Change, error) {
 	r := reader{s: s, at: 1}
-	due := scheduler.Milli(r.uint64())
+	due := message.Milli(r.uint64())
 	mark, err := unpackMark(r.text(int(r.byte())))
 	kind, other, reason := r.cause(mark.Uncertain)
 	if r.bad || err != nil {
 		return scheduler.Change{}, fmt.Errorf("%w: amend of %s", scheduler.ErrUnreadable, uid)
 	}
-	c := scheduler.Change{UID: uid, Version: 1 + uint64(mark.Changes), State: scheduler.StateWaiting, Due: due,
+	c := scheduler.Change{UID: uid, Version: 1 + uint64(mark.Changes), State: message.StateWaiting, Due: due,
 		Uncertain: mark.Uncertain, Refusals: mark.Refusals, Kind: kind, Other: other, Reason: reason}
 	if r.at < len(s) {
 		if c.Message, err = unpack(uid, s[r.at:]); err != nil {
@@ -270,34 +268,19 @@ func readAmended(uid scheduler.UID, s string) (scheduler.Change, error) {
 	return c, nil
 }
 
-// readPairs decodes what a script answers of its changes: uid and form each.
-func readPairs(fields []string) ([]scheduler.Change, error) {
-	if len(fields)%2 != 0 {
-		return nil, fmt.Errorf("%w: %d fields of pairs", scheduler.ErrUnreadable, len(fields))
-	}
-	changes := make([]scheduler.Change, len(fields)/2)
-	for i := range changes {
-		var err error
-		if changes[i], err = readPair(scheduler.UID(fields[2*i]), fields[2*i+1]); err != nil {
-			return nil, err
-		}
-	}
-	return changes, nil
-}
-
-// accepted is the first change of a message.
-func accepted(m *scheduler.Message) scheduler.Change {
-	return scheduler.Change{UID: m.UID, Version: 1, State: scheduler.StateWaiting, Due: m.Due, Message: m}
+// accepted returns the first change of a message.
+func accepted(m *message.Message) scheduler.Change {
+	return scheduler.Change{UID: m.UID, Version: 1, State: message.StateWaiting, Due: m.Due, Message: m}
 }
 
 // endedAs returns the change that the record of an ended message holds.
-func endedAs(i *scheduler.Info) scheduler.Change {
+func endedAs(i *message.Info) scheduler.Change {
 	return scheduler.Change{UID: i.UID, Version: i.Version, State: i.State, Due: i.Due, Uncertain: i.Mark.Uncertain,
 		Kind: i.Kind, Other: i.Other, Reason: i.Reason}
 }
 
-// only keeps the changes of the given messages.
-func only(changes []scheduler.Change, uids map[scheduler.UID]bool) []scheduler.Change {
+// only returns the changes of the given messages.
+func only(changes []scheduler.Change, uids map[message.UID]bool) []scheduler.Change {
 	kept := changes[:0:0]
 	for i := range changes {
 		if uids[changes[i].UID] {
@@ -307,11 +290,11 @@ func only(changes []scheduler.Change, uids map[scheduler.UID]bool) []scheduler.C
 	return kept
 }
 
-// uidSet reads uids that stand one after the other.
-func uidSet(s string) map[scheduler.UID]bool {
-	uids := map[scheduler.UID]bool{}
-	for ; len(s) >= scheduler.UIDLen; s = s[scheduler.UIDLen:] {
-		uids[scheduler.UID(s[:scheduler.UIDLen])] = true
+// uidSet reads concatenated uids.
+func uidSet(s string) map[message.UID]bool {
+	uids := map[message.UID]bool{}
+	for ; len(s) >= message.UIDLen; s = s[message.UIDLen:] {
+		uids[message.UID(s[:message.UIDLen])] = true
 	}
 	return uids
 }

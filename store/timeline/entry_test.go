@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func recorded(t *Redis) *Redis {
@@ -17,11 +18,11 @@ func recorded(t *Redis) *Redis {
 
 func TestBlobOf_ComesBackWhole(t *testing.T) {
 	changes := []scheduler.Change{
-		{UID: "t-0123456789abcdef", Version: 2, State: scheduler.StateDelivered, Claimed: 1_800_000_000_000, Attempt: 3,
+		{UID: "t-0123456789abcdef", Version: 2, State: message.StateDelivered, Claimed: 1_800_000_000_000, Attempt: 3,
 			Stream: "ORDERS", Sequence: 1 << 60, Due: -5, Refusals: 7},
-		{UID: "t-0123456789abcdeg", Version: 1 << 40, State: scheduler.StateWaiting, Reason: strings.Repeat("x", 253),
+		{UID: "t-0123456789abcdeg", Version: 1 << 40, State: message.StateWaiting, Reason: strings.Repeat("x", 253),
 			Uncertain: true},
-		{UID: "t-0123456789abcdeg", Version: 2, State: scheduler.StateCanceled, Kind: scheduler.KindRequeued,
+		{UID: "t-0123456789abcdeg", Version: 2, State: message.StateCanceled, Kind: message.KindRequeued,
 			Other:  "t-0123456789abcdeh",
 			Reason: "requeued as t-0123456789abcdeh"},
 	}
@@ -38,7 +39,7 @@ func TestReadPair_TellsWhatAnAmendMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	due := string(binary.BigEndian.AppendUint64(nil, uint64(m.Due)))
-	want := scheduler.Change{UID: m.UID, Version: 6, State: scheduler.StateWaiting, Due: m.Due, Refusals: 2,
+	want := scheduler.Change{UID: m.UID, Version: 6, State: message.StateWaiting, Due: m.Due, Refusals: 2,
 		Reason: "run"}
 	got, err := readPair(m.UID, "\x03"+due+"\x060:2:5:\x05\x00\x00run")
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -57,14 +58,13 @@ func TestReadPair_TellsWhatAnAmendMade(t *testing.T) {
 	}
 }
 
-// What stands in a stream may be anything: it is read or refused, never believed
-// beyond its end.
+// A stream may hold any bytes: they are read or refused, and no length is trusted beyond the end.
 func FuzzReadEntry(f *testing.F) {
 	context := string(recorded(&Redis{}).context(7, 1_800_000_000_000))
 	live, _ := pack(nil, sample())
-	end, _ := packEnd(&scheduler.End{Message: sample(), State: scheduler.StateDead, Reason: "r"}, 9)
+	end, _ := packEnd(&scheduler.End{Message: sample(), State: message.StateDead, Reason: "r"}, 9)
 	blob := string(blobOf([]scheduler.Change{
-		{UID: "t-0123456789abcdef", Version: 2, State: scheduler.StateDelivered, Stream: "S", Sequence: 1}}))
+		{UID: "t-0123456789abcdef", Version: 2, State: message.StateDelivered, Stream: "S", Sequence: 1}}))
 	f.Add(context, "10 1", "e", blob, "o", "t-0123456789abcdef")
 	f.Add(context, "10 1", "t-0123456789abcdef", string(live), "t-0123456789abcdef", string(end))
 	f.Add(context, "10 1", "t-0123456789abcdef", "\x00\x00\x00\x00\x00\x00\x00\x091:2:3:lane", "", "")
@@ -75,7 +75,7 @@ func FuzzReadEntry(f *testing.F) {
 		e, err := readEntry(3, "1-1", fields)
 		if err != nil {
 			for _, c := range (&Redis{keys: make([]keys, 4)}).damaged(3, "1-1", fields, err).Changes {
-				if !scheduler.IsUID(string(c.UID)) || c.UID.Bucket(4) != 3 || c.Bucket != 3 || c.At < 0 ||
+				if !message.IsUID(string(c.UID)) || c.UID.Bucket(4) != 3 || c.Bucket != 3 || c.At < 0 ||
 					c.Version != 0 {
 					t.Fatalf("a damaged entry names %+v", c)
 				}
@@ -83,7 +83,7 @@ func FuzzReadEntry(f *testing.F) {
 			return
 		}
 		for _, c := range e.Changes {
-			if c.Version == 0 || c.Bucket != 3 || c.State == scheduler.StateNone || c.State > scheduler.StateDead {
+			if c.Version == 0 || c.Bucket != 3 || c.State == message.StateNone || c.State > message.StateDead {
 				t.Fatalf("read %+v", c)
 			}
 		}

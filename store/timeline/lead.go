@@ -3,7 +3,6 @@ package timeline
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,127 +11,79 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // Begin raises the bucket's term.
 func (t *Redis) Begin(ctx context.Context, bucket int, term uint64) error {
-	k, err := t.place(bucket)
-	if err != nil {
-		return err
-	}
-	_, err = t.run(ctx, &call{bucket: bucket, script: t.scripts.begin, keys: []string{k.term}, args: []any{text(term)}})
-	return err
+	return *t.run(ctx, &call{bucket: bucket, script: "begin", args: []any{text(term)}}).err
 }
 
-// Sweep moves what lower terms, and earlier runs of this one, had claimed back.
-func (t *Redis) Sweep(ctx context.Context, bucket int, term, last uint64, limit int, now scheduler.Milli) (int, error) {
+// Sweep returns messages that lower terms, or earlier runs of this term, had claimed to waiting.
+func (t *Redis) Sweep(ctx context.Context, bucket int, term, last uint64, limit int, now message.Milli) (int, error) {
 	return t.sweep(ctx, bucket, term, limit, text(last), now)
 }
 
 func (t *Redis) sweep(ctx context.Context, bucket int, term uint64, limit int, which string,
-	now scheduler.Milli) (int, error) {
-	k, err := t.place(bucket)
-	if err != nil {
+	now message.Milli) (int, error) {
+	c := &call{bucket: bucket, script: "sweep", entry: t.context(term, now),
+		args: []any{text(term), limit, which, int64(now)}}
+	a := t.run(ctx, c)
+	n, entry, changes := a.count("moved"), a.text("entry"), a.list("changes").changes()
+	if err := a.done(); err != nil {
 		return 0, err
 	}
-	entry := t.context(term, now)
-	c := &call{bucket: bucket, script: t.scripts.sweep, entry: entry,
-		keys: []string{k.claimed, k.due, k.msg, k.term, k.mark, k.next, k.ended, k.counts, k.name, k.names, k.refused},
-		args: []any{text(term), limit, which, int64(now), k.parked}}
-	v, err := t.run(ctx, c)
-	if err != nil {
-		return 0, err
-	}
-	parts, ok := v.([]any)
-	if !ok || len(parts) != 3 {
-		return 0, errAnswer("sweep", len(parts), nil)
-	}
-	f, err := texts(parts[:2])
-	if err != nil {
-		return 0, fmt.Errorf("sweep: %w", err)
-	}
-	pairs, err := texts(parts[2])
-	if err != nil {
-		return 0, errAnswer("sweep", len(pairs), err)
-	}
-	changes, err := readPairs(pairs)
-	if err != nil {
-		return 0, fmt.Errorf("sweep: %w", err)
-	}
-	n, err := strconv.Atoi(f[0])
-	if err != nil {
-		return 0, fmt.Errorf("sweep: %w", err)
-	}
-	return n, t.wrote(c, f[1], changes)
+	return n, t.wrote(c, entry, changes)
 }
 
-// Claim moves due messages to in_flight.
+// Claim moves due messages to StateInFlight.
 func (t *Redis) Claim(ctx context.Context, bucket int, req scheduler.Claim) (scheduler.Claimed, error) {
-	k, err := t.place(bucket)
-	if err != nil {
+	term := text(req.Holder.Term)
+	a := t.run(ctx, &call{bucket: bucket, script: "claim",
+		args: []any{term, message.ScoreNow(req.Now), req.Limit, req.Bytes, string(req.Lane), text(req.Number)}})
+	claimed := scheduler.Claimed{Head: a.due("head")}
+	uids, packed, marks := a.list("uids").uids(), a.list("messages").texts(), a.list("marks").texts()
+	claimed.Missing = a.list("missing").uids()
+	doubt := a.milli("doubt")
+	if len(packed) != len(uids) || len(marks) != len(uids) && len(marks) != 0 {
+		a.fail("messages", fmt.Errorf("%d and %d marks of %d uids", len(packed), len(marks), len(uids)))
+	}
+	if err := a.done(); err != nil {
 		return scheduler.Claimed{}, err
 	}
-	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.claim,
-		keys: []string{k.source(req.Lane), k.msg, k.claimed, k.term, k.mark, k.lanes, k.big},
-		args: []any{text(req.Term), scheduler.ScoreNow(req.Now), req.Limit, req.Bytes, req.Lane, text(req.Number)}})
-	if err != nil {
-		return scheduler.Claimed{}, err
-	}
-	answer, ok := v.([]any)
-	if !ok || len(answer) != 6 {
-		return scheduler.Claimed{}, fmt.Errorf("claim: answer %T of %d parts", v, len(answer))
-	}
-	score, _ := answer[0].(string)
-	doubtText, _ := answer[5].(string)
-	doubt, err6 := strconv.ParseInt(doubtText, 10, 64)
-	uids, err1 := texts(answer[1])
-	packed, err2 := texts(answer[2])
-	marks, err3 := texts(answer[3])
-	missing, err4 := texts(answer[4])
-	head, err5 := headOf(score)
-	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
-		return scheduler.Claimed{}, fmt.Errorf("claim: %w", err)
-	}
-	var spoiled []any
-	claimed := scheduler.Claimed{Head: head, Messages: make([]*scheduler.Message, 0, len(uids))}
-	for _, uid := range missing {
-		claimed.Missing = append(claimed.Missing, scheduler.UID(uid))
-	}
+	var spoiled []message.UID
+	claimed.Messages = make([]*message.Message, 0, len(uids))
 	for i, uid := range uids {
-		m, err := unpack(scheduler.UID(uid), packed[i])
+		m, err := unpack(uid, packed[i])
 		if err == nil && len(marks) > 0 {
 			m.Mark, err = unpackMark(marks[i])
 			m.Mark.Lane = ""
 		}
 		if err != nil {
-			claimed.Missing = append(claimed.Missing, scheduler.UID(uid))
 			spoiled = append(spoiled, uid)
 			continue
 		}
 		m.Claim, m.ClaimedAt = req.Number, req.Now
-		m.Mark.Uncertain = m.Mark.Uncertain || m.Due <= scheduler.Milli(doubt)
+		m.Mark.Uncertain = m.Mark.Uncertain || m.Due <= doubt
 		claimed.Messages = append(claimed.Messages, m)
 	}
-	if len(spoiled) > 0 { // where this fails they come back as claims that nobody knows, and are listed then
-		_, _ = t.run(ctx, &call{bucket: bucket, script: t.scripts.spoiled,
-			keys: []string{k.claimed, k.msg, k.refused, k.term},
-			args: append([]any{text(req.Term), text(req.Number), int64(req.Now)}, spoiled...)})
+	if len(spoiled) > 0 { // if this fails, they are returned as unknown claims and listed then
+		claimed.Missing = append(claimed.Missing, spoiled...)
+		t.run(ctx, &call{bucket: bucket, script: "spoiled",
+			args: append([]any{term, text(req.Number), int64(req.Now)}, anyOf(spoiled)...)})
 	}
 	return claimed, nil
 }
 
 // Finish ends claimed messages.
-func (t *Redis) Finish(ctx context.Context, bucket int, term uint64, ends []scheduler.End, now scheduler.Milli) error {
-	k, err := t.place(bucket)
-	if err != nil {
-		return err
-	}
+func (t *Redis) Finish(ctx context.Context, bucket int, holder scheduler.Holder, ends []scheduler.End,
+	now message.Milli) error {
 	if len(ends) == 0 {
 		return nil
 	}
 	topics := topicsOf(len(ends), func(i int) string { return ends[i].Message.Topic })
 	args := make([]any, 5, 5+2*len(topics)+3*len(ends))
-	args[0], args[1], args[2], args[4] = text(term), int64(now), len(ends), len(topics)
+	args[0], args[1], args[2], args[4] = text(holder.Term), int64(now), len(ends), len(topics)
 	for i := range topics {
 		args = append(args, topics[i].name, topics[i].n)
 	}
@@ -149,12 +100,11 @@ func (t *Redis) Finish(ctx context.Context, bucket int, term uint64, ends []sche
 	}
 	changes := t.ended(ends)
 	args[3] = blobOf(changes)
-	return t.settle(ctx, t.context(term, now), changes, call{bucket: bucket, script: t.scripts.finish,
-		keys: []string{k.claimed, k.msg, k.ended, k.term, k.mark, k.dead, k.next, k.counts, k.refused}, args: args})
+	return t.settle(ctx, &call{bucket: bucket, script: "finish", entry: t.context(holder.Term, now), args: args},
+		changes)
 }
 
-// ended are the changes that a batch of ends makes; nil where no journal is
-// kept.
+// ended returns the changes that a batch of ends makes, or nil if no journal is kept.
 func (t *Redis) ended(ends []scheduler.End) []scheduler.Change {
 	if t.cfg.Record == nil {
 		return nil
@@ -166,42 +116,30 @@ func (t *Redis) ended(ends []scheduler.End) []scheduler.Change {
 	return changes
 }
 
-// settle runs finish or return: scripts that answer how many were settled,
-// which where not all were, the entry they wrote, and what else they did.
-func (t *Redis) settle(ctx context.Context, entry []byte, changes []scheduler.Change, c call) error {
-	c.entry = entry
-	v, err := t.run(ctx, &c)
-	if err != nil {
+// settle runs finish or return. These scripts answer how many messages were settled, which ones if not all, the entry
+// they wrote, and any other changes they made.
+func (t *Redis) settle(ctx context.Context, c *call, changes []scheduler.Change) error {
+	a := t.run(ctx, c)
+	a.count("settled")
+	some, entry := a.text("some"), a.text("entry")
+	if some != "" {
+		changes = only(changes, uidSet(some))
+	}
+	changes = append(changes, a.changes()...)
+	if err := a.done(); err != nil {
 		return err
 	}
-	f, err := texts(v)
-	if err != nil || len(f) < 3 {
-		return errAnswer("settle", len(f), err)
-	}
-	if f[1] != "" {
-		changes = only(changes, uidSet(f[1]))
-	}
-	if len(f) > 3 {
-		more, err := readPairs(f[3:])
-		if err != nil {
-			return fmt.Errorf("settle: %w", err)
-		}
-		changes = append(changes, more...)
-	}
-	return t.wrote(&c, f[2], changes)
+	return t.wrote(c, entry, changes)
 }
 
-// Return gives claimed messages back, in their order. If two of one name come back
-// it returns which of them ends.
-func (t *Redis) Return(ctx context.Context, bucket int, term uint64, back []scheduler.Back, now scheduler.Milli) error {
-	k, err := t.place(bucket)
-	if err != nil {
-		return err
-	}
+// Return releases claimed messages, in their order. If two messages of one name are returned together, the script
+// decides which of them ends.
+func (t *Redis) Return(ctx context.Context, bucket int, holder scheduler.Holder, back []scheduler.Back,
+	now message.Milli) error {
 	if len(back) == 0 {
 		return nil
 	}
-	args := make([]any, 4, 4+4*len(back))
+	args := make([]any, 3, 3+4*len(back))
 	var changes []scheduler.Change
 	for i := range back {
 		b := &back[i]
@@ -214,54 +152,34 @@ func (t *Redis) Return(ctx context.Context, bucket int, term uint64, back []sche
 			changes = append(changes, b.Change())
 		}
 	}
-	args[0], args[1], args[2], args[3] = text(term), int64(now), blobOf(changes), k.parked
-	return t.settle(ctx, t.context(term, now), changes, call{bucket: bucket, script: t.scripts.giveBack,
-		keys: []string{k.claimed, k.due, k.term, k.mark, k.lanes, k.msg, k.next, k.ended, k.counts, k.name,
-			k.names, k.refused},
-		args: args})
+	args[0], args[1], args[2] = text(holder.Term), int64(now), blobOf(changes)
+	return t.settle(ctx, &call{bucket: bucket, script: "return", entry: t.context(holder.Term, now), args: args},
+		changes)
 }
 
-// Held lists what this term has claimed.
-func (t *Redis) Held(ctx context.Context, bucket int, term uint64, after scheduler.UID,
+// Held lists the messages that this term has claimed.
+func (t *Redis) Held(ctx context.Context, bucket int, holder scheduler.Holder, after message.UID,
 	limit int) ([]scheduler.Held, error) {
-	return t.held(ctx, bucket, text(term), after, limit)
+	return t.held(ctx, bucket, text(holder.Term), after, limit)
 }
 
-func (t *Redis) held(ctx context.Context, bucket int, term string, after scheduler.UID,
+func (t *Redis) held(ctx context.Context, bucket int, term string, after message.UID,
 	limit int) ([]scheduler.Held, error) {
-	k, err := t.place(bucket)
-	if err != nil {
-		return nil, err
+	a := t.run(ctx, &call{bucket: bucket, script: "held", args: []any{term, string(after), limit}})
+	held := make([]scheduler.Held, 0, len(a.values)/2)
+	for a.more() {
+		held = append(held, scheduler.Held{UID: message.UID(a.text("uid")), Claim: a.number("claim")})
 	}
-	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.held, keys: []string{k.claimed, k.term},
-		args: []any{term, string(after), limit}})
-	if err != nil {
-		return nil, err
-	}
-	fields, err := texts(v)
-	if err != nil || len(fields)%2 != 0 {
-		return nil, fmt.Errorf("held: answer of %d fields: %w", len(fields), err)
-	}
-	held := make([]scheduler.Held, len(fields)/2)
-	for i := range held {
-		held[i].UID = scheduler.UID(fields[2*i])
-		if held[i].Claim, err = strconv.ParseUint(fields[2*i+1], 10, 64); err != nil {
-			return nil, fmt.Errorf("held: claim of %s: %w", held[i].UID, err)
-		}
-	}
-	return held, nil
+	return held, a.done()
 }
 
-// Heads looks at every bucket in one pipeline.
+// Heads reads the head of every bucket in one pipeline.
 func (t *Redis) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	heads := make([]scheduler.Head, len(t.keys))
-	args := func(k *keys) ([]string, []any) { return []string{k.due, k.claimed, k.term}, nil }
-	failed := t.askEach(ctx, t.allBuckets(), t.scripts.heads, args, func(bucket int, v any) error {
-		f, err := texts(v)
-		if err != nil || len(f) != 4 {
-			return errAnswer("heads", len(f), err)
-		}
-		return readHead(f, &heads[bucket])
+	failed := t.askEach(ctx, t.allBuckets(), "heads", nil, func(bucket int, a *answer) error {
+		heads[bucket] = scheduler.Head{Due: a.due("due"), Waiting: a.count("waiting"), Claimed: a.count("claimed"),
+			Term: a.optional("term")}
+		return a.done()
 	}, false)
 	for bucket, err := range failed {
 		heads[bucket].Err = err
@@ -269,87 +187,53 @@ func (t *Redis) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	return heads, nobody(failed)
 }
 
-func readHead(f []string, h *scheduler.Head) (err error) {
-	if h.Due, err = headOf(f[0]); err != nil {
-		return fmt.Errorf("heads: %w", err)
-	}
-	var err1, err2, err3 error
-	h.Waiting, err1 = strconv.Atoi(f[1])
-	h.Claimed, err2 = strconv.Atoi(f[2])
-	if f[3] != "" {
-		h.Term, err3 = strconv.ParseUint(f[3], 10, 64)
-	}
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return fmt.Errorf("heads: %w", err)
-	}
-	return nil
-}
-
-// Refused lists the transitions that were refused.
+// Refused lists the refused transitions.
 func (t *Redis) Refused(ctx context.Context, bucket int) ([]scheduler.Refusal, error) {
-	k, err := t.place(bucket)
-	if err != nil {
-		return nil, err
-	}
-	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.refused, keys: []string{k.refused, k.msg, k.claimed}})
-	if err != nil {
-		return nil, err
-	}
-	f, err := texts(v)
-	if err != nil || len(f)%2 != 0 {
-		return nil, errAnswer("refused", len(f), err)
-	}
-	all := make([]scheduler.Refusal, 0, len(f)/2)
-	for ; len(f) > 0; f = f[2:] {
-		r := scheduler.Refusal{UID: scheduler.UID(f[0]), Bucket: bucket}
-		if _, err := fmt.Sscanf(f[1], "%d:%d:%d:%d", &r.From, &r.To, &r.Kind, &r.At); err != nil {
-			return nil, fmt.Errorf("refused: %q of %.40q: %w", f[1], f[0], err)
+	a := t.run(ctx, &call{bucket: bucket, script: "refused"})
+	all := make([]scheduler.Refusal, 0, len(a.values)/2)
+	for a.more() {
+		r := scheduler.Refusal{UID: message.UID(a.text("uid")), Bucket: bucket}
+		step := a.text("step")
+		if _, err := fmt.Sscanf(step, "%d:%d:%d:%d", &r.From, &r.To, &r.Kind, &r.At); err != nil {
+			a.fail("step", fmt.Errorf("%q of %.40q: %w", step, r.UID, err))
 		}
-		r.Unreadable = strings.Count(f[1], ":") > 3
+		r.Unreadable = strings.Count(step, ":") > 3
 		all = append(all, r)
 	}
 	slices.SortFunc(all, func(a, b scheduler.Refusal) int { return cmp.Compare(a.UID, b.UID) })
-	return all, nil
+	return all, a.done()
 }
 
 // Lanes lists the lanes that hold messages.
-func (t *Redis) Lanes(ctx context.Context, bucket int) ([]string, error) {
-	k, err := t.place(bucket)
-	if err != nil {
-		return nil, err
+func (t *Redis) Lanes(ctx context.Context, bucket int) ([]message.Lane, error) {
+	a := t.run(ctx, &call{bucket: bucket, script: "lanes"})
+	names := a.texts()
+	lanes := make([]message.Lane, len(names))
+	for i, name := range names {
+		lanes[i] = message.Lane(name)
 	}
-	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.lanes, keys: []string{k.lanes}, args: []any{k.parked}})
-	if err != nil {
-		return nil, err
-	}
-	lanes, err := texts(v)
 	slices.Sort(lanes)
-	return lanes, err
+	return lanes, a.done()
 }
 
-// Trim forgets ends and tombstones past their time.
-func (t *Redis) Trim(ctx context.Context, bucket int, term uint64, now scheduler.Milli, limit int) (int, error) {
-	k, err := t.place(bucket)
-	if err != nil {
-		return 0, err
-	}
-	v, err := t.run(ctx, &call{bucket: bucket, script: t.scripts.trim,
-		keys: []string{k.ended, k.msg, k.name, k.term, k.tomb, k.tombs, k.names, k.trimmed},
+// Trim forgets ends and tombstones whose time is over.
+func (t *Redis) Trim(ctx context.Context, bucket int, term uint64, now message.Milli, limit int) (int, error) {
+	a := t.run(ctx, &call{bucket: bucket, script: "trim",
 		args: []any{text(term), int64(now.Add(-t.cfg.EndedKeep)), limit, int64(now.Add(-t.cfg.TombstoneKeep)),
 			(t.cfg.EndedKeep / 2).Milliseconds()}})
-	return count(v, err)
+	return a.count("forgotten"), a.done()
 }
 
-// MaxTerm is the highest term that any bucket knows which answers, certified or
-// not: the floor of an election. A bucket that comes back with a higher one ends
-// the leadership when it is begun. It is an error where none answers.
+// MaxTerm returns the highest term in the buckets that answer, certified or not: the floor of an election. If a bucket
+// that answers later has a higher term, the leadership ends when the bucket is begun. MaxTerm returns an error if no
+// bucket answers.
 func (t *Redis) MaxTerm(ctx context.Context) (uint64, error) {
 	pipe := t.rdb.Pipeline()
 	asked := make([]*redis.StringCmd, len(t.keys))
 	for i := range t.keys {
-		asked[i] = pipe.Get(ctx, t.keys[i].term)
+		asked[i] = pipe.Get(ctx, t.keys[i].of("term"))
 	}
-	_, _ = pipe.Exec(ctx) // each has its own error
+	_, _ = pipe.Exec(ctx) // each command has its own error
 	var highest uint64
 	failed := make([]error, len(asked))
 	for i, a := range asked {
@@ -369,28 +253,5 @@ func (t *Redis) MaxTerm(ctx context.Context) (uint64, error) {
 	return highest, nil
 }
 
-// text is a term or a claim's number as the scripts compare it.
+// text formats a term or a claim's number as the scripts compare it.
 func text(n uint64) string { return strconv.FormatUint(n, 10) }
-
-func count(v any, err error) (int, error) {
-	if err != nil {
-		return 0, err
-	}
-	n, ok := v.(int64)
-	if !ok {
-		return 0, fmt.Errorf("redis: answer is %T, want a number", v)
-	}
-	return int(n), nil
-}
-
-func uidList(v any) ([]scheduler.UID, error) {
-	list, err := texts(v)
-	if err != nil {
-		return nil, err
-	}
-	uids := make([]scheduler.UID, len(list))
-	for i, s := range list {
-		uids[i] = scheduler.UID(s)
-	}
-	return uids, nil
-}

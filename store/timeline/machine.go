@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// MachineConfig says who leases a machine id.
+// MachineConfig identifies the instance that leases a machine id.
 type MachineConfig struct {
 	Client    redis.UniversalClient
 	Namespace string
@@ -23,32 +24,29 @@ type MachineConfig struct {
 	Log       zerolog.Logger
 }
 
-// Machine leases the machine id of this instance's uids in Redis, so that no
-// two instances ever give out ids under one number, on one host or on many.
+// Machine leases the machine id of this instance's uids in Redis, so that no two instances ever create uids under the
+// same number, on one host or on many.
 //
 //	free ── acquire ──▶ waiting ── own clock > high water ──▶ held ── lease not renewed ──▶ free
 //
-// The lease lasts machineLease by Redis's clock. It is renewed every second;
-// this instance stops giving out ids machineTrust after it sent the last
-// renewal that succeeded, well before another may take the slot. With each
-// renewal goes a high water: the wall clock plus highWaterAhead. A new owner
-// waits until its own clock has passed it, so that two owners with clocks that
-// differ never give out the same millisecond.
+// The lease lasts machineLease by Redis's clock and is renewed every second. This instance stops creating uids
+// machineTrust after it sent the last renewal that succeeded, well before another may take the slot. Each renewal
+// records a high water: the wall clock plus highWaterAhead. A new owner waits until its own clock has passed it, so
+// that two owners with clocks that differ never use the same millisecond.
 //
-// The slots are shared out among several keys, which lie on several nodes of a
-// Redis Cluster: where one does not answer, a slot of the next is leased, and the
-// one that was held is left to run out.
+// The slots are divided among several keys, which lie on several nodes of a Redis Cluster. If a key's node does not
+// answer, the instance leases a slot of the next key and lets its old lease run out.
 type Machine struct {
 	cfg         MachineConfig
 	incarnation string
-	script      *redis.Script
+	script      *script
 
-	tries int // how many keys have failed since the last success, of the renewing goroutine alone
+	tries int // how many keys have failed since the last success; only the renewing goroutine uses it
 
 	mu    sync.Mutex
 	slot  int
-	until time.Duration // of trust, monotonic
-	from  time.Time     // no id before this wall clock
+	until time.Duration // end of trust, monotonic
+	from  time.Time     // no uid before this wall clock
 }
 
 const (
@@ -58,21 +56,21 @@ const (
 	highWaterAhead = 3 * time.Second
 
 	machineKeys  = 16
-	machineSlots = 1024 / machineKeys // of each key
+	machineSlots = 1024 / machineKeys // per key
 )
 
 var _ scheduler.Machine = (*Machine)(nil)
 
-// NewMachine prepares a lease; Run acquires and renews it.
+// NewMachine prepares a lease. Run acquires and renews it.
 func NewMachine(cfg MachineConfig) (*Machine, error) {
-	s, err := loadScripts()
+	s, err := loadScript("machine")
 	if err != nil {
 		return nil, err
 	}
-	return &Machine{cfg: cfg, incarnation: rand.Text(), script: s.machine, slot: -1}, nil
+	return &Machine{cfg: cfg, incarnation: rand.Text(), script: s, slot: -1}, nil
 }
 
-// ID is the slot, and whether ids may be given out under it right now.
+// ID returns the slot, and reports whether uids may be created under it right now.
 func (m *Machine) ID() (int, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -80,8 +78,8 @@ func (m *Machine) ID() (int, bool) {
 	return m.slot, held
 }
 
-// Run holds the lease until ctx ends, then releases it. It returns nil: a lease that
-// cannot be had is tried for again.
+// Run holds the lease until ctx ends, then releases it. It always returns nil: if no lease can be acquired, Run tries
+// again.
 func (m *Machine) Run(ctx context.Context) error {
 	ticker := time.NewTicker(machineRenew)
 	defer ticker.Stop()
@@ -104,9 +102,8 @@ func (m *Machine) Run(ctx context.Context) error {
 	}
 }
 
-// renew renews the lease. Where its key does not answer it acquires one under the
-// next, and so on, from one renewal to another: one that is silent takes all of its
-// time.
+// renew renews the lease. If the lease's key does not answer, renew tries to acquire one under the next key, and so on;
+// since a silent key takes all of a renewal's time, the next renewal continues with the next key.
 func (m *Machine) renew(ctx context.Context, lease time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, machineRenew)
 	defer cancel()
@@ -140,7 +137,7 @@ func (m *Machine) renew(ctx context.Context, lease time.Duration) error {
 	return first
 }
 
-// ask renews a slot of a key, or acquires any of it where slot is below 0.
+// ask renews the slot of a key, or acquires any free slot of the key if slot is negative.
 func (m *Machine) ask(ctx context.Context, key, slot int, lease time.Duration) error {
 	want := ""
 	if slot >= 0 {
@@ -150,17 +147,11 @@ func (m *Machine) ask(ctx context.Context, key, slot int, lease time.Duration) e
 	v, err := m.script.Run(ctx, m.cfg.Client, []string{machinesKey(m.cfg.Namespace, key)}, m.incarnation,
 		m.cfg.Instance, lease.Milliseconds(), want,
 		wall.Add(highWaterAhead).UnixMilli(), key*machineSlots, (key+1)*machineSlots-1).Result()
-	if err = translate(err); err != nil {
+	a := newAnswer("machine", v, err)
+	leased, high, holder := a.text("slot"), a.milli("high water"), a.text("holder")
+	got, none := strconv.Atoi(leased)
+	if err := cmp.Or(a.done(), none); err != nil {
 		return fmt.Errorf("lease machine id: %w", err)
-	}
-	f, err := texts(v)
-	if err != nil || len(f) != 3 {
-		return fmt.Errorf("lease machine id: answer of %d fields: %w", len(f), err)
-	}
-	got, err1 := strconv.Atoi(f[0])
-	high, err2 := strconv.ParseInt(f[1], 10, 64)
-	if err1 != nil || err2 != nil {
-		return fmt.Errorf("lease machine id: answer %q %q", f[0], f[1])
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -169,9 +160,9 @@ func (m *Machine) ask(ctx context.Context, key, slot int, lease time.Duration) e
 		if slot >= 0 {
 			m.slot, m.until = -1, 0
 		}
-		return fmt.Errorf("lease machine id: slot lost or none free: %s", f[2])
+		return fmt.Errorf("lease machine id: slot lost or none free: %s", holder)
 	case slot < 0:
-		m.from = time.UnixMilli(high)
+		m.from = time.UnixMilli(int64(high))
 		m.cfg.Log.Info().Int("machine", got).Dur("wait", max(m.from.Sub(wall), 0)).Msg("machine id leased")
 	}
 	m.slot = got

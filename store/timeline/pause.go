@@ -9,34 +9,28 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Pauses lists what is paused: as it stands with the bucket, of those that answer,
-// which knows of the latest change. The others are brought up to it. So a pause
-// holds while the bucket that keeps it is away. A field that is damaged still pauses
-// its pattern: what an operator holds back must not go out for it, nor all the rest
-// stand.
+// Pauses lists the paused patterns. It reads them from the answering bucket that has the latest change, and updates the
+// other buckets. So a pause holds while the bucket that keeps it is unreachable. A damaged field still pauses its
+// pattern: damage must neither release messages that an operator holds back, nor stop all others.
 func (t *Redis) Pauses(ctx context.Context) ([]scheduler.Pause, error) {
 	stored := make([][]string, len(t.keys))
-	// when the last change was that a bucket knows of, -1 where it does not answer
+	// the time of the last change that a bucket knows, or -1 if it did not answer
 	changed := make([]int64, len(t.keys))
-	args := func(k *keys) ([]string, []any) { return []string{k.paused}, nil }
-	failed := t.askEach(ctx, t.allBuckets(), t.scripts.pauses, args, func(bucket int, v any) (err error) {
-		if stored[bucket], err = texts(v); err != nil || len(stored[bucket])%2 != 0 {
-			return errAnswer("pauses", len(stored[bucket]), err)
-		}
+	failed := t.askEach(ctx, t.allBuckets(), "pauses", nil, func(bucket int, a *answer) error {
+		stored[bucket] = a.pairs()
 		changed[bucket] = lastChange(stored[bucket])
-		return nil
+		return a.done()
 	}, false)
 	if err := nobody(failed); err != nil {
 		return nil, fmt.Errorf("read pauses: %w", err)
 	}
 	latest := -1
 	for bucket, err := range failed {
-		if errors.Is(err, scheduler.ErrStaleTerm) { // of a recovery
+		if errors.Is(err, scheduler.ErrStaleTerm) { // during a recovery
 			return nil, fmt.Errorf("read pauses: %w", err)
 		}
 		if err != nil {
@@ -49,8 +43,8 @@ func (t *Redis) Pauses(ctx context.Context) ([]scheduler.Pause, error) {
 	return readPauses(stored[latest]), nil
 }
 
-// mirror brings buckets that answer up to the latest change. What fails is brought
-// by the next look.
+// mirror copies the latest pauses to the answering buckets that lack them. If a copy fails, the next read of the pauses
+// repeats it.
 func (t *Redis) mirror(ctx context.Context, pauses []string, changed []int64, latest int64) {
 	var behind []int
 	for bucket, at := range changed {
@@ -68,11 +62,10 @@ func (t *Redis) mirror(ctx context.Context, pauses []string, changed []int64, la
 			args = append(args, pauses[0], pauses[1])
 		}
 	}
-	t.askEach(ctx, behind, t.scripts.mirror, func(k *keys) ([]string, []any) { return []string{k.paused}, args },
-		func(int, any) error { return nil }, false)
+	t.askEach(ctx, behind, "mirror", args, func(int, *answer) error { return nil }, false)
 }
 
-// lastChange is when the last change was, 0 where none ever was.
+// lastChange returns the time of the last change, or 0 if there was none.
 func lastChange(stored []string) int64 {
 	for ; len(stored) > 0; stored = stored[2:] {
 		if stored[0] == "" {
@@ -86,13 +79,13 @@ func lastChange(stored []string) int64 {
 func readPauses(stored []string) []scheduler.Pause {
 	pauses := make([]scheduler.Pause, 0, len(stored)/2)
 	for ; len(stored) > 0; stored = stored[2:] {
-		if stored[0] == "" { // when the last change was
+		if stored[0] == "" { // the time of the last change
 			continue
 		}
 		p := scheduler.Pause{Pattern: stored[0]}
 		at, by, ok := strings.Cut(stored[1], " ")
 		if ms, err := strconv.ParseInt(at, 10, 64); err == nil && ok {
-			p.By, p.At = by, scheduler.Milli(ms)
+			p.By, p.At = by, message.Milli(ms)
 		}
 		pauses = append(pauses, p)
 	}
@@ -100,57 +93,36 @@ func readPauses(stored []string) []scheduler.Pause {
 	return pauses
 }
 
-// Pause holds a pattern back.
+// Pause holds back the messages of a pattern.
 func (t *Redis) Pause(ctx context.Context, p scheduler.Pause) (scheduler.PauseChange, error) {
-	number, f, err := t.onPauses(ctx, t.scripts.pause, p.Pattern, int64(p.At), p.By, scheduler.MaxPauses)
-	if err != nil {
+	number, a := t.onPauses(ctx, "pause", p.Pattern, int64(p.At), p.By, scheduler.MaxPauses)
+	c := scheduler.PauseChange{Pause: p, Number: number}
+	c.At = a.milli("since")
+	if err := a.done(); err != nil {
 		return scheduler.PauseChange{}, fmt.Errorf("write pause: %w", err)
 	}
-	c := scheduler.PauseChange{Pause: p, Number: number}
-	if len(f) != 1 {
-		return c, errAnswer("pause", len(f), nil)
-	}
-	c.At, err = readMilli(f[0])
-	return c, err
+	return c, nil
 }
 
-// Resume lets a pattern go on.
-func (t *Redis) Resume(ctx context.Context, pattern string, now scheduler.Milli) (bool, scheduler.PauseChange, error) {
-	number, f, err := t.onPauses(ctx, t.scripts.resume, pattern, int64(now))
-	if err != nil {
+// Resume lets the messages of a pattern be delivered again.
+func (t *Redis) Resume(ctx context.Context, pattern string, now message.Milli) (bool, scheduler.PauseChange, error) {
+	number, a := t.onPauses(ctx, "resume", pattern, int64(now))
+	c := scheduler.PauseChange{Pause: scheduler.Pause{Pattern: pattern}, Resumed: true, Number: number}
+	ended := a.count("ended")
+	c.At = a.milli("at")
+	if err := a.done(); err != nil {
 		return false, scheduler.PauseChange{}, fmt.Errorf("remove pause: %w", err)
 	}
-	c := scheduler.PauseChange{Pause: scheduler.Pause{Pattern: pattern}, Resumed: true, Number: number}
-	if len(f) != 2 {
-		return false, c, errAnswer("resume", len(f), nil)
-	}
-	c.At, err = readMilli(f[1])
-	return f[0] != "0", c, err
+	return ended > 0, c, nil
 }
 
-// onPauses changes the pauses where they are kept, and then in the other buckets
-// that answer. It returns the certification that the change was made under.
-func (t *Redis) onPauses(ctx context.Context, script *redis.Script, args ...any) (uint64, []string, error) {
-	k, err := t.place(scheduler.PausesBucket)
-	if err != nil {
-		return 0, nil, err
+// onPauses changes the pauses in the bucket that keeps them, then copies them to the other buckets that answer. It
+// returns the certification under which the change was made.
+func (t *Redis) onPauses(ctx context.Context, script string, args ...any) (uint64, *answer) {
+	c := &call{bucket: scheduler.PausesBucket, script: script, args: args}
+	a := t.run(ctx, c)
+	if *a.err == nil && len(t.keys) > 1 {
+		_, _ = t.Pauses(ctx) // the leader's next read updates a bucket that this misses
 	}
-	c := &call{bucket: scheduler.PausesBucket, script: script, keys: []string{k.paused}, args: args}
-	v, err := t.run(ctx, c)
-	if err != nil {
-		return 0, nil, err
-	}
-	f, err := texts(v)
-	if err == nil && len(t.keys) > 1 {
-		_, _ = t.Pauses(ctx) // a bucket that this misses the leader's next look brings up to it
-	}
-	return c.number, f, err
-}
-
-func readMilli(s string) (scheduler.Milli, error) {
-	ms, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("time of a pause: %w", err)
-	}
-	return scheduler.Milli(ms), nil
+	return c.number, a
 }

@@ -15,24 +15,23 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// ErrUnfit marks a Redis that must not hold messages as it is: retrying does
-// not help, an operator must change it or the settings.
+// ErrUnfit marks a Redis that must not hold messages in its current state. Retrying does not help: an operator must
+// change Redis or the settings.
 var ErrUnfit = errors.New("redis is not fit")
 
-// Layout is the version of the keys and records; another one is refused.
+// Layout is the version of the keys and records. Prepare refuses any other.
 const Layout = "6"
 
-// Facts is what Prepare learned and a start-up log should say.
+// Facts holds what Prepare learned for the start-up log.
 type Facts struct {
 	Version   string
 	AOF       bool
 	MaxMemory string
 }
 
-// Prepare checks that this Redis may hold messages (6.2 or later, never
-// evicting) and that the namespace has this number of buckets; it records the
-// number when the namespace is new. Of a Redis Cluster the nodes that answer are
-// asked; a new namespace needs them all.
+// Prepare checks that this Redis may hold messages (6.2 or later, never evicting) and that the namespace has this
+// number of buckets; it records the number if the namespace is new. In a Redis Cluster, Prepare asks the nodes that
+// answer; a new namespace needs all of them.
 func (t *Redis) Prepare(ctx context.Context) (Facts, error) {
 	texts, err := t.infos(ctx)
 	if err != nil {
@@ -40,12 +39,12 @@ func (t *Redis) Prepare(ctx context.Context) (Facts, error) {
 	}
 	facts := Facts{AOF: true}
 	for i, text := range texts {
-		info := parseInfo(text)
+		info := ParseInfo(text)
 		if i == 0 {
 			facts.Version, facts.MaxMemory = info["redis_version"], info["maxmemory"]
 		}
 		facts.AOF = facts.AOF && info["aof_enabled"] == "1"
-		if version := info["redis_version"]; !atLeast(version, 6, 2) {
+		if version := info["redis_version"]; !AtLeast(version, 6, 2) {
 			return facts, fmt.Errorf("%w: version %q, at least 6.2 is needed", ErrUnfit, version)
 		}
 		if policy := info["maxmemory_policy"]; policy != "noeviction" {
@@ -56,8 +55,7 @@ func (t *Redis) Prepare(ctx context.Context) (Facts, error) {
 	return facts, t.begin(ctx)
 }
 
-// infos are what the servers tell of themselves: one, or the masters of a Cluster
-// that answer.
+// infos returns the INFO of one server, or of every master of a Cluster that answers.
 func (t *Redis) infos(ctx context.Context) ([]string, error) {
 	cluster := clusterOf(t.rdb)
 	if cluster == nil {
@@ -86,8 +84,7 @@ func (t *Redis) infos(ctx context.Context) ([]string, error) {
 
 var errNoMaster = fmt.Errorf("%w: the cluster has no master", scheduler.ErrUnavailable)
 
-// begin holds what is recorded of the namespace to the settings, and records it
-// where it is new.
+// begin compares the recorded number of buckets and layout with the settings, and records them if the namespace is new.
 func (t *Redis) begin(ctx context.Context) error {
 	metas := t.metas()
 	pipe := t.rdb.Pipeline()
@@ -95,7 +92,7 @@ func (t *Redis) begin(ctx context.Context) error {
 	for i, key := range metas {
 		read[i] = pipe.HMGet(ctx, key, "buckets", "layout")
 	}
-	_, _ = pipe.Exec(ctx) // each has its own error
+	_, _ = pipe.Exec(ctx) // each command has its own error
 	known := false
 	var missing []string
 	var away error
@@ -123,18 +120,16 @@ func (t *Redis) begin(ctx context.Context) error {
 	return nil
 }
 
-// metas are the keys that record the namespace: one for all, and a copy with each
-// bucket.
+// metas returns the keys that describe the namespace: one for all buckets, and a copy with each bucket.
 func (t *Redis) metas() []string {
 	all := []string{metaKey(t.cfg.Namespace)}
 	for i := range t.keys {
-		all = append(all, t.keys[i].meta)
+		all = append(all, t.keys[i].of("meta"))
 	}
 	return all
 }
 
-// remember records the namespace's buckets and layout where they are missing, and
-// refuses others.
+// remember records the namespace's buckets and layout if they are missing, and refuses different ones.
 func (t *Redis) remember(ctx context.Context, key string) error {
 	pipe := t.rdb.Pipeline()
 	pipe.HSetNX(ctx, key, "buckets", t.cfg.Buckets)
@@ -152,7 +147,7 @@ func (t *Redis) remember(ctx context.Context, key string) error {
 	return t.holds(stored.Val())
 }
 
-// holds compares what is recorded of the namespace.
+// holds compares the recorded buckets and layout with the settings.
 func (t *Redis) holds(values []any) error {
 	if got, _ := values[1].(string); got != Layout && got != "" {
 		return fmt.Errorf("%w: namespace %q has key layout %s, this tarry knows %s", ErrUnfit,
@@ -170,9 +165,8 @@ func (t *Redis) holds(values []any) error {
 	return nil
 }
 
-// Identity returns the name that this namespace got when it was begun here. It
-// distinguishes one Redis from another, whatever their addresses, and goes with the
-// data to a replica. It is empty where the server has lost everything.
+// Identity returns the name that the namespace received when it was begun here. It distinguishes one Redis from
+// another, whatever their addresses, and replicas copy it with the data. It is empty if the server has lost everything.
 func (t *Redis) Identity(ctx context.Context) (string, error) {
 	id, err := t.rdb.HGet(ctx, metaKey(t.cfg.Namespace), "id").Result()
 	if err = translate(err); err != nil {
@@ -181,26 +175,18 @@ func (t *Redis) Identity(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-// SampleClock asks Redis for its time: the server of the bucket that answered last,
-// or after it did not of the next one, for the clocks of a Cluster differ.
+// SampleClock asks Redis for its time. It asks the server of the bucket that answered last, or of the next bucket if
+// that one did not answer, since the clocks of a Cluster differ.
 func (t *Redis) SampleClock(ctx context.Context, clock *scheduler.Clock) error {
 	bucket := int(t.timed.Load()) % len(t.keys)
 	sent := clock.Mono()
-	v, err := t.scripts.time.Run(ctx, t.rdb, []string{t.keys[bucket].gen}).Result()
-	if err = translate(err); err != nil {
+	a := t.run(ctx, &call{bucket: bucket, script: "time"})
+	seconds, micros := a.number("seconds"), a.number("microseconds")
+	if err := a.done(); err != nil {
 		t.timed.CompareAndSwap(uint32(bucket), uint32((bucket+1)%len(t.keys)))
 		return fmt.Errorf("read time: %w", err)
 	}
-	f, err := texts(v)
-	if err != nil || len(f) != 2 {
-		return errAnswer("time", len(f), err)
-	}
-	seconds, err1 := strconv.ParseInt(f[0], 10, 64)
-	micros, err2 := strconv.ParseInt(f[1], 10, 64)
-	if err := errors.Join(err1, err2); err != nil {
-		return fmt.Errorf("read time: %w", err)
-	}
-	clock.Sample("redis", time.Unix(seconds, micros*1000), sent, clock.Mono())
+	clock.Sample("redis", time.Unix(int64(seconds), int64(micros)*1000), sent, clock.Mono())
 	return nil
 }
 
@@ -210,7 +196,7 @@ func (t *Redis) WatchClock(ctx context.Context, clock *scheduler.Clock, every, t
 	defer ticker.Stop()
 	for {
 		call, cancel := context.WithTimeout(ctx, timeout)
-		_ = t.SampleClock(call, clock) // a missing sample drops out of the median by itself
+		_ = t.SampleClock(call, clock) // the median does without a missing sample
 		cancel()
 		select {
 		case <-ctx.Done():
@@ -220,7 +206,8 @@ func (t *Redis) WatchClock(ctx context.Context, clock *scheduler.Clock, every, t
 	}
 }
 
-func parseInfo(text string) map[string]string {
+// ParseInfo reads the output of INFO and texts in the same format.
+func ParseInfo(text string) map[string]string {
 	info := map[string]string{}
 	for line := range strings.Lines(text) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
@@ -230,7 +217,8 @@ func parseInfo(text string) map[string]string {
 	return info
 }
 
-func atLeast(version string, major, minor int) bool {
+// AtLeast reports whether a version is at least major.minor.
+func AtLeast(version string, major, minor int) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 {
 		return false

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
 
@@ -69,23 +70,23 @@ func TestPrepare_CallsAnUnreachableRedisUnavailable(t *testing.T) {
 	}
 }
 
-// TestRedis_DrainsWhenFull fills a Redis to its maxmemory: pushes are refused
-// whole, and everything that takes messages out still works.
+// TestRedis_DrainsWhenFull fills a Redis to its maxmemory: pushes are refused whole, and everything that takes messages
+// out still works.
 func TestRedis_DrainsWhenFull(t *testing.T) {
 	t.Parallel()
 	srv := lab.NewRedis(t, "--maxmemory", "16mb", "--maxmemory-policy", "noeviction", "--appendonly", "no")
 	tl := open(t, srv, plain(1))
 	ctx := t.Context()
 	ids := scheduler.NewIDs(one{}, time.Now)
-	var kept []*scheduler.Message
+	var kept []*message.Message
 	push := func() error {
-		batch := make([]*scheduler.Message, 100)
+		batch := make([]*message.Message, 100)
 		for i := range batch {
 			uid, err := ids.Next(0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			batch[i] = &scheduler.Message{UID: uid, Topic: "orders", Body: make([]byte, 1000), Due: 1000, Attempt: 1}
+			batch[i] = &message.Message{UID: uid, Topic: "orders", Body: make([]byte, 1000), Due: 1000, Attempt: 1}
 		}
 		_, _, err := tl.Add(ctx, 0, batch, 1)
 		if err == nil {
@@ -110,22 +111,26 @@ func TestRedis_DrainsWhenFull(t *testing.T) {
 	if c, err := tl.Cancel(ctx, kept[len(kept)-1].UID, 2); err != nil || c.Code != scheduler.CancelDone {
 		t.Fatalf("cancel: %s, %v", c.Code, err)
 	}
-	got, err := tl.Claim(ctx, 0, scheduler.Claim{Term: 1, Now: 2000, Limit: 10, Bytes: 1 << 20})
+	got, err := tl.Claim(ctx, 0, scheduler.Claim{Holder: scheduler.Leader(1), Now: 2000, Limit: 10, Bytes: 1 << 20})
 	if err != nil || len(got.Messages) != 10 {
 		t.Fatalf("claim: %d messages, %v", len(got.Messages), err)
 	}
 	m := got.Messages[0]
-	if err := tl.Return(ctx, 0, 1, []scheduler.Back{
-		{UID: m.UID, Score: m.Score(), Mark: scheduler.Mark{Uncertain: true, Lane: "js:ORDERS"}}}, 1); err != nil {
+	if err := tl.Return(ctx, 0, scheduler.Leader(1), []scheduler.Back{
+		{UID: m.UID, Score: m.Score(), Mark: message.Mark{Uncertain: true, Lane: "js:ORDERS"}}}, 1); err != nil {
 		t.Fatalf("park: %v", err)
 	}
 	if n, err := tl.Sweep(ctx, 0, 2, 0, 100, 1); err != nil || n != 9 {
 		t.Fatalf("sweep: %d, %v", n, err)
 	}
 	left := len(kept) - 1
-	for _, lane := range []string{"js:ORDERS", ""} {
+	for _, lane := range []message.Lane{"js:ORDERS", ""} {
 		for {
-			got, err := tl.Claim(ctx, 0, scheduler.Claim{Term: 2, Now: 2000, Limit: 500, Bytes: 1 << 20, Lane: lane})
+			got, err := tl.Claim(
+				ctx,
+				0,
+				scheduler.Claim{Holder: scheduler.Leader(2), Now: 2000, Limit: 500, Bytes: 1 << 20, Lane: lane},
+			)
 			if err != nil {
 				t.Fatalf("claim while full: %v", err)
 			}
@@ -134,9 +139,9 @@ func TestRedis_DrainsWhenFull(t *testing.T) {
 			}
 			ends := make([]scheduler.End, len(got.Messages))
 			for i, m := range got.Messages {
-				ends[i] = scheduler.End{Message: m, State: scheduler.StateDelivered}
+				ends[i] = scheduler.End{Message: m, State: message.StateDelivered}
 			}
-			if err := tl.Finish(ctx, 0, 2, ends, 3); err != nil {
+			if err := tl.Finish(ctx, 0, scheduler.Leader(2), ends, 3); err != nil {
 				t.Fatalf("finish while full: %v", err)
 			}
 			left -= len(ends)

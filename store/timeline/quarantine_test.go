@@ -12,6 +12,7 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // damage puts one damaged entry at the head of the outbox, in place of the first.
@@ -37,8 +38,7 @@ func (b *bare) damage(change func(fields []string) []string) {
 	}
 }
 
-// A damaged entry at the head of the outbox stops no script, and leaves with what it
-// named.
+// A damaged entry at the head of the outbox stops no script, and is quarantined with the messages that it named.
 func TestOutbox_GoesOnPastADamagedEntry(t *testing.T) {
 	t.Parallel()
 	srv := lab.SharedRedis(t)
@@ -80,16 +80,16 @@ func TestOutbox_GoesOnPastADamagedEntry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := openBare(t, srv)
-			gone := []*scheduler.Message{b.message(nil), b.message(nil)}
+			gone := []*message.Message{b.message(nil), b.message(nil)}
 			b.add(gone...)
 			b.drop()
 			b.must(b.Begin(t.Context(), 0, 1))
-			b.finish(scheduler.StateDelivered, b.claim(2)...)
-			left := b.message(func(m *scheduler.Message) { m.Due = 1 << 41 })
+			b.finish(message.StateDelivered, b.claim(2)...)
+			left := b.message(func(m *message.Message) { m.Due = 1 << 41 })
 			b.add(left)
 			b.damage(damage.change)
 
-			after := scheduler.Milli(20).Add(time.Hour)
+			after := message.Milli(20).Add(time.Hour)
 			if n, err := b.Trim(t.Context(), 0, 1, after, 10); err != nil || n != 0 {
 				t.Fatalf("trim forgot %d, %v", n, err)
 			}
@@ -102,14 +102,14 @@ func TestOutbox_GoesOnPastADamagedEntry(t *testing.T) {
 				t.Fatalf("unwritten: %+v, %v", entries, err)
 			}
 			bad := entries[0]
-			var named []scheduler.UID
+			var named []message.UID
 			for _, c := range bad.Changes {
-				if c.Version != 0 || c.At == 0 || c.State != scheduler.StateNone {
+				if c.Version != 0 || c.At == 0 || c.State != message.StateNone {
 					t.Fatalf("a damaged entry tells %+v", c)
 				}
 				named = append(named, c.UID)
 			}
-			want := []scheduler.UID{gone[0].UID, gone[1].UID}
+			want := []message.UID{gone[0].UID, gone[1].UID}
 			if damage.dark {
 				want = nil
 			}
@@ -152,7 +152,7 @@ func size(m redis.XMessage) (n int) {
 	return n
 }
 
-// What an operator damages among those that are quarantined hides none of the others.
+// A quarantined entry that an operator damages hides none of the others.
 func TestQuarantined_ShowsWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.SharedRedis(t))
@@ -164,8 +164,7 @@ func TestQuarantined_ShowsWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// Whoever reads on after an entry that an operator has deleted misses none of those that
-// came since.
+// A caller that reads on after a deleted entry misses none of the entries that came since.
 func TestQuarantined_BeginsAgainWhereItsPlaceIsGone(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.SharedRedis(t))
@@ -191,14 +190,13 @@ func TestQuarantined_BeginsAgainWhereItsPlaceIsGone(t *testing.T) {
 	}
 }
 
-// A full Redis lets an entry go into quarantine: it moves, and what refuses to leave
-// would fill it further.
+// A full Redis lets an entry go into quarantine: an entry that could not leave would fill it further.
 func TestQuarantine_WorksWhereRedisIsFull(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.NewRedis(t))
 	b.add(b.message(nil))
 	b.must(b.rdb.ConfigSet(t.Context(), "maxmemory", "1mb").Err())
-	if _, _, err := b.Add(t.Context(), 0, []*scheduler.Message{b.message(nil)}, 10); !errors.Is(err,
+	if _, _, err := b.Add(t.Context(), 0, []*message.Message{b.message(nil)}, 10); !errors.Is(err,
 		scheduler.ErrFull) {
 		t.Fatalf("it is not full: %v", err)
 	}

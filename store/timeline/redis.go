@@ -11,35 +11,34 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// Config is what a Redis timeline is made of.
+// Config configures a Redis timeline.
 type Config struct {
-	// Client talks to Redis; Dial makes one with the right options.
+	// Client is the connection to Redis; Dial makes one with the right options.
 	Client redis.UniversalClient
 	// Namespace prefixes every key.
 	Namespace string
-	// Buckets must be the number the namespace was begun with.
+	// Buckets must be the number that the namespace was begun with.
 	Buckets int
 	// EndedKeep is how long ends are remembered.
 	EndedKeep time.Duration
 	// TombstoneKeep and TombstoneLimit bound the tombstones of a bucket.
 	TombstoneKeep  time.Duration
 	TombstoneLimit int
-	// Record keeps the outbox; nil where no journal is kept.
+	// Record describes the outbox; it is nil if no journal is kept.
 	Record *scheduler.Recording
 }
 
-// Redis keeps waiting messages in Redis. It is safe for any number of
-// goroutines.
+// Redis keeps waiting messages in Redis. It is safe for concurrent use.
 type Redis struct {
 	cfg     Config
 	rdb     redis.UniversalClient
-	scripts *scripts
+	scripts map[string]*script
 	keys    []keys
 	certs   []certificate // of each bucket
 	timed   atomic.Uint32 // the bucket whose server is asked for the time
-	home    *Redis        // of a view made by Recovering, else nil
-	term    uint64        // of a view: the leader's
-	giving  uint64        // of a view: the certification that the leader is about to give
+	home    *Redis        // in a view made by Recovering, the original; else nil
+	term    uint64        // in a view, the leader's term
+	giving  uint64        // in a view, the certification that the leader is about to give
 }
 
 var (
@@ -48,7 +47,7 @@ var (
 	_ scheduler.Recoverable = (*Redis)(nil)
 )
 
-// New builds the timeline. It does not talk to Redis: Prepare does.
+// New builds the timeline. It does not connect to Redis; Prepare does.
 func New(cfg Config) (*Redis, error) {
 	switch {
 	case cfg.Client == nil:
@@ -57,28 +56,28 @@ func New(cfg Config) (*Redis, error) {
 		cfg.TombstoneLimit < 1:
 		return nil, errors.New("timeline: namespace, buckets, ended keep and tombstones must be set")
 	}
-	s, err := loadScripts()
-	if err != nil {
-		return nil, err
-	}
 	if r := cfg.Record; r != nil &&
 		(r.Instance == "" || len(r.Instance) > maxText || r.Address == nil || r.Limit < 1 || r.Wrote == nil) {
 		return nil, errors.New("timeline: a recording needs instance, address, limit and a receiver")
 	}
-	t := &Redis{cfg: cfg, rdb: cfg.Client, scripts: s, certs: make([]certificate, cfg.Buckets)}
+	t := &Redis{cfg: cfg, rdb: cfg.Client, certs: make([]certificate, cfg.Buckets)}
 	for bucket := range cfg.Buckets {
 		t.keys = append(t.keys, bucketKeys(cfg.Namespace, bucket))
+	}
+	var err error
+	if t.scripts, err = loadScripts(t.keys); err != nil {
+		return nil, err
 	}
 	return t, nil
 }
 
-// Buckets is the number of buckets.
+// Buckets returns the number of buckets.
 func (t *Redis) Buckets() int { return t.cfg.Buckets }
 
-// place names a bucket of this timeline.
-func (t *Redis) place(bucket int) (*keys, error) {
+// has returns an error if this timeline does not have the bucket.
+func (t *Redis) has(bucket int) error {
 	if bucket < 0 || bucket >= len(t.keys) {
-		return nil, fmt.Errorf("timeline: bucket %d of %d", bucket, len(t.keys))
+		return fmt.Errorf("timeline: bucket %d of %d", bucket, len(t.keys))
 	}
-	return &t.keys[bucket], nil
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/memory"
 	"github.com/tarry-mq/tarry/store/timeline"
@@ -64,13 +65,13 @@ func TestRedis_CarriesAMessageFromPushToEnd(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	tl := open(t, lab.SharedRedis(t), plain(1))
-	m := &scheduler.Message{UID: "t-0123456789abcdef", ID: "order-1", Topic: "orders", Body: []byte("hi"), Due: 1000,
-		Attempt: 1, Digest: scheduler.Digest{1}}
-	results, head, err := tl.Add(ctx, 0, []*scheduler.Message{m}, 10)
+	m := &message.Message{UID: "t-0123456789abcdef", ID: "order-1", Topic: "orders", Body: []byte("hi"), Due: 1000,
+		Attempt: 1, Digest: message.Digest{1}}
+	results, head, err := tl.Add(ctx, 0, []*message.Message{m}, 10)
 	if err != nil || results[0].Code != scheduler.Added || head != 1000 {
 		t.Fatalf("add: %+v, head %d, %v", results, head, err)
 	}
-	results, head, err = tl.Add(ctx, 0, []*scheduler.Message{m}, 11)
+	results, head, err = tl.Add(ctx, 0, []*message.Message{m}, 11)
 	if err != nil || results[0].Code != scheduler.AddDuplicate || results[0].First.Due != 1000 || head != 0 {
 		t.Fatalf("add again: %+v, head %d, %v", results, head, err)
 	}
@@ -80,11 +81,11 @@ func TestRedis_CarriesAMessageFromPushToEnd(t *testing.T) {
 	if err := tl.Begin(ctx, 0, 6); !errors.Is(err, scheduler.ErrStaleTerm) {
 		t.Fatalf("begin of a lower term: %v", err)
 	}
-	got, err := tl.Claim(ctx, 0, scheduler.Claim{Term: 7, Now: 999, Limit: 10, Bytes: 1000})
+	got, err := tl.Claim(ctx, 0, scheduler.Claim{Holder: scheduler.Leader(7), Now: 999, Limit: 10, Bytes: 1000})
 	if err != nil || len(got.Messages) != 0 || got.Head != 1000 {
 		t.Fatalf("claim too early: %+v, %v", got, err)
 	}
-	got, err = tl.Claim(ctx, 0, scheduler.Claim{Term: 7, Now: 1000, Limit: 10, Bytes: 1000})
+	got, err = tl.Claim(ctx, 0, scheduler.Claim{Holder: scheduler.Leader(7), Now: 1000, Limit: 10, Bytes: 1000})
 	if err != nil || len(got.Messages) != 1 || string(got.Messages[0].Body) != "hi" || got.Head != 0 {
 		t.Fatalf("claim: %+v, %v", got, err)
 	}
@@ -100,10 +101,10 @@ func TestRedis_CarriesAMessageFromPushToEnd(t *testing.T) {
 		t.Fatalf("cancel of what was swept: %+v, %v", c, err)
 	}
 	found, err := tl.Find(ctx, scheduler.Ref{ID: "order-1"})
-	if err != nil || len(found) != 1 || found[0].State != scheduler.StateCanceled || !found[0].Mark.Uncertain {
+	if err != nil || len(found) != 1 || found[0].State != message.StateCanceled || !found[0].Mark.Uncertain {
 		t.Fatalf("find: %+v, %v", found, err)
 	}
-	if n, err := tl.Trim(ctx, 0, 8, scheduler.Milli(12+10*60*1000), 100); err != nil || n != 1 {
+	if n, err := tl.Trim(ctx, 0, 8, message.Milli(12+10*60*1000), 100); err != nil || n != 1 {
 		t.Fatalf("trim: %d, %v", n, err)
 	}
 	if found, err = tl.Find(ctx, scheduler.Ref{ID: "order-1"}); err != nil || len(found) != 0 {

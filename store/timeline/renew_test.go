@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A renewal that comes soon after another is put off, not left out: connections
-// that were opened in between may lead to a server that was replaced too.
+// A renewal soon after another is postponed, not skipped: connections opened in between may also lead to a server that
+// was replaced.
 func TestConnections_AreRenewedLaterRatherThanNotAtAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &connections{open: map[net.Conn]struct{}{}}

@@ -1,114 +1,214 @@
 package timeline
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
+	"io/fs"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 //go:embed lua/*.lua
 var sources embed.FS
 
-// scripts are the Lua scripts by name; lua/ documents each. lib.lua stands
-// before every one of them, certified.lua before that where messages are seen, and
-// server.lua first where it matters which data set answers.
-type scripts struct {
-	add, claim, finish, giveBack, sweep, held, begin, cancel, find, bury, trim, lanes, heads *redis.Script
-	amend, browse, requeue, purge, counts, inflight, totals, pauses, pause, resume, mirror   *redis.Script
-	refused, spoiled, unwritten, written, lag, quarantine, quarantined, restore, versions    *redis.Script
-	certify, standing, machine, time                                                         *redis.Script // on any run
+// keys is the prefix of one bucket's keys; doc.go lists them.
+type keys string
+
+func bucketKeys(ns string, bucket int) keys {
+	return keys("{" + ns + ":" + strconv.Itoa(bucket) + "}:")
 }
 
-func loadScripts() (*scripts, error) {
-	lib, err := sources.ReadFile("lua/lib.lua")
+// of returns the key with a name.
+func (k keys) of(name string) string { return string(k) + name }
+
+// parked returns the key of a lane.
+func (k keys) parked(lane string) string { return string(k) + "parked:" + lane }
+
+func metaKey(ns string) string { return fmt.Sprintf("{%s}:meta", ns) }
+
+// machinesKey returns one of the machineKeys keys that lease machine ids.
+func machinesKey(ns string, i int) string { return fmt.Sprintf("{%s:m%d}:machines", ns, i) }
+
+// script is one of the scripts in lua/, each of which documents itself.
+type script struct {
+	*redis.Script
+	name      string
+	certified bool       // it runs only on the certified data set, and certified.lua comes before it
+	names     []string   // of its keys, in the order of its head
+	keys      [][]string // its keys in each bucket
+}
+
+// loadScripts loads all scripts, by name, for the given buckets.
+func loadScripts(buckets []keys) (map[string]*script, error) {
+	files, err := fs.Glob(sources, "lua/*.lua")
 	if err != nil {
-		return nil, fmt.Errorf("read lib.lua: %w", err)
+		return nil, fmt.Errorf("list the scripts: %w", err)
 	}
-	certified, err := sources.ReadFile("lua/certified.lua")
-	if err != nil {
-		return nil, fmt.Errorf("read certified.lua: %w", err)
+	scripts := make(map[string]*script, len(files))
+	for _, file := range files {
+		name := strings.TrimSuffix(path.Base(file), ".lua")
+		if name == "lib" || name == "server" || name == "certified" {
+			continue
+		}
+		s, err := loadScript(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range buckets {
+			list := make([]string, len(s.names))
+			for i, key := range s.names {
+				list[i] = k.of(key)
+			}
+			s.keys = append(s.keys, list)
+		}
+		scripts[name] = s
 	}
-	server, err := sources.ReadFile("lua/server.lua")
-	if err != nil {
-		return nil, fmt.Errorf("read server.lua: %w", err)
+	return scripts, nil
+}
+
+// loadScript loads one script. The line "-- KEYS due msg" of its head lists the keys that it receives, and the script
+// calls them DUE and MSG. Three parts may stand before the script: server.lua if it matters which data set answers,
+// certified.lua if the script reads messages, and the functions of lib.lua that it calls.
+//
+// Redis creates all functions and locals of a text anew with each call. The whole of lib.lua costs 6 to 9 microseconds,
+// and up to 4 more if keys and constants are locals that its functions share. So keys and constants are substituted in
+// the text, as KEYS[1] and numbers.
+func loadScript(name string) (*script, error) {
+	s := &script{name: name}
+	var before []string
+	switch name {
+	case "machine", "time":
+	case "certify", "standing":
+		before = []string{"server"}
+	default:
+		before, s.certified = []string{"server", "certified"}, true
 	}
-	lib = append([]byte(kindsInLua()), lib...)
-	var s scripts
-	for name, to := range map[string]**redis.Script{
-		"add":         &s.add,
-		"claim":       &s.claim,
-		"finish":      &s.finish,
-		"return":      &s.giveBack,
-		"sweep":       &s.sweep,
-		"held":        &s.held,
-		"begin":       &s.begin,
-		"cancel":      &s.cancel,
-		"find":        &s.find,
-		"bury":        &s.bury,
-		"trim":        &s.trim,
-		"lanes":       &s.lanes,
-		"heads":       &s.heads,
-		"refused":     &s.refused,
-		"spoiled":     &s.spoiled,
-		"unwritten":   &s.unwritten,
-		"written":     &s.written,
-		"lag":         &s.lag,
-		"quarantine":  &s.quarantine,
-		"quarantined": &s.quarantined,
-		"restore":     &s.restore,
-		"versions":    &s.versions,
-		"amend":       &s.amend,
-		"browse":      &s.browse,
-		"requeue":     &s.requeue,
-		"purge":       &s.purge,
-		"counts":      &s.counts,
-		"inflight":    &s.inflight,
-		"totals":      &s.totals,
-		"certify":     &s.certify,
-		"standing":    &s.standing,
-		"machine":     &s.machine,
-		"time":        &s.time,
-		"pauses":      &s.pauses,
-		"pause":       &s.pause,
-		"resume":      &s.resume,
-		"mirror":      &s.mirror,
-	} {
-		text, err := sources.ReadFile("lua/" + name + ".lua")
+	texts := map[string]string{}
+	for _, part := range append(before, "lib", name) {
+		b, err := sources.ReadFile("lua/" + part + ".lua")
 		if err != nil {
 			return nil, fmt.Errorf("read script %s: %w", name, err)
 		}
-		switch name {
-		case "machine", "time":
-			*to = redis.NewScript(string(lib) + string(text))
-		case "certify", "standing":
-			*to = redis.NewScript(string(server) + string(lib) + string(text))
-		default:
-			*to = redis.NewScript(string(server) + string(certified) + string(lib) + string(text))
+		texts[part] = string(b)
+	}
+	text := called(predicates()+code(texts["lib"]), code(texts[name]))
+	for _, part := range slices.Backward(before) {
+		text = code(texts[part]) + text
+	}
+	for line := range strings.Lines(texts[name]) {
+		if list, is := strings.CutPrefix(line, "-- KEYS "); is {
+			s.names = strings.Fields(list)
 		}
 	}
-	return &s, nil
+	if s.certified {
+		s.names = append(s.names, "outbox", "outboxed", "gen")
+	}
+	words := vocabulary()
+	for i, key := range s.names {
+		words[strings.ToUpper(key)] = fmt.Sprintf("KEYS[%d]", i+1)
+	}
+	s.Script = redis.NewScript(put(words, text))
+	return s, nil
 }
 
-// kindsInLua names the kinds of changes for the scripts, in capitals, and gives them
-// the table of transitions.
-func kindsInLua() string {
-	var names, numbers []string
-	for k := scheduler.KindPlain; k.Valid(); k++ {
-		name := strings.ToUpper(k.String())
-		if k == scheduler.KindPlain {
-			name = "PLAIN"
+// code returns a Lua text without its comments.
+func code(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if bare, _, _ := strings.Cut(line, "--"); bare != "" || line == "" {
+			lines = append(lines, strings.TrimRight(bare, " "))
 		}
-		names, numbers = append(names, name), append(numbers, strconv.Itoa(int(k)))
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// called puts before a script what it calls of a library: those of its paragraphs that declare a function whose name
+// stands in what follows. It looks at words alone: a regular expression for each function took half a second.
+func called(lib, script string) string {
+	used := map[string]bool{}
+	use := func(text string) {
+		for _, word := range strings.FieldsFunc(text, func(r rune) bool { return !inWord(r) }) {
+			used[word] = true
+		}
+	}
+	use(script)
+	for _, paragraph := range slices.Backward(strings.Split(lib, "\n\n")) {
+		for line := range strings.Lines(paragraph) {
+			declared, is := strings.CutPrefix(line, "local function ")
+			if name, _, _ := strings.Cut(declared, "("); is && used[name] {
+				use(paragraph)
+				script = paragraph + "\n\n" + script
+				break
+			}
+		}
+	}
+	return script
+}
+
+// put replaces words of a Lua text, but not within quotes.
+func put(words map[string]string, text string) string {
+	var b strings.Builder
+	for from := 0; from < len(text); {
+		to := from + 1
+		switch {
+		case text[from] == '\'':
+			if end := strings.IndexAny(text[to:], "'\n"); end >= 0 && text[to+end] == '\'' {
+				to += end + 1
+			}
+		case inWord(rune(text[from])):
+			for to < len(text) && inWord(rune(text[to])) {
+				to++
+			}
+		}
+		b.WriteString(cmp.Or(words[text[from:to]], text[from:to]))
+		from = to
+	}
+	return b.String()
+}
+
+// inWord reports whether a character belongs to a word of Lua.
+func inWord(r rune) bool {
+	return r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+}
+
+// vocabulary returns the names from scheduler/message and the codec that the scripts may use: STATE_DEAD, KIND_PURGED,
+// FORM_END and the like, and the steps of the table of transitions.
+func vocabulary() map[string]string {
+	words := map[string]string{"FORM_MESSAGE": strconv.Itoa(packedVersion), "FORM_END": strconv.Itoa(endedVersion),
+		"FORM_AMENDED": strconv.Itoa(amendedVersion)}
+	for s := message.StateNone; s.Valid(); s++ {
+		words["STATE_"+strings.ToUpper(s.String())] = strconv.Itoa(int(s))
+	}
+	for k := message.KindPlain; k.Valid(); k++ {
+		words["KIND_"+strings.ToUpper(cmp.Or(k.String(), "plain"))] = strconv.Itoa(int(k))
 	}
 	moves := "|"
-	for _, t := range scheduler.Transitions() {
+	for _, t := range message.Transitions() {
 		moves += fmt.Sprintf("%d:%d:%d|", t.From, t.To, t.Kind)
 	}
-	return "local " + strings.Join(names, ", ") + " = " + strings.Join(numbers, ", ") +
-		"\nlocal MOVES = '" + moves + "'\n"
+	words["MOVES"] = "'" + moves + "'"
+	return words
+}
+
+// predicates returns ends and kept in Lua: which states are ends, and which are kept.
+func predicates() string {
+	return predicate("ends", message.State.Ended) + predicate("kept", message.State.Kept)
+}
+
+func predicate(name string, is func(message.State) bool) string {
+	text := "local function " + name + "(state) return false"
+	for _, s := range message.States() {
+		if is(s) {
+			text += fmt.Sprintf(" or state == %d", s)
+		}
+	}
+	return text + " end\n\n"
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
@@ -27,11 +28,11 @@ func TestRedis_ALinkThatFallsSilentOrBreaksLeavesTheOutcomeUnknown(t *testing.T)
 		t.Fatal(err)
 	}
 	schedulertest.Certify(t, tl)
-	ctx, uid := t.Context(), scheduler.UID("t-0123456789abcdef")
-	message := &scheduler.Message{UID: uid, Topic: "a", Due: 1, Attempt: 1}
+	ctx, uid := t.Context(), message.UID("t-0123456789abcdef")
+	m := &message.Message{UID: uid, Topic: "a", Due: 1, Attempt: 1}
 	calls := map[string]func() error{
 		"add": func() error {
-			_, _, err := tl.Add(ctx, uid.Bucket(2), []*scheduler.Message{message}, 1)
+			_, _, err := tl.Add(ctx, uid.Bucket(2), []*message.Message{m}, 1)
 			return err
 		},
 		"find":   func() error { _, err := tl.Find(ctx, scheduler.Ref{ID: "a"}); return err },
@@ -41,8 +42,8 @@ func TestRedis_ALinkThatFallsSilentOrBreaksLeavesTheOutcomeUnknown(t *testing.T)
 			return err
 		},
 		"browse":  func() error { _, err := tl.Browse(ctx, 0, scheduler.Browse{Limit: 1}); return err },
-		"requeue": func() error { _, err := tl.Requeue(ctx, uid, message, 1); return err },
-		"purge":   func() error { _, _, err := tl.Purge(ctx, 0, []scheduler.UID{uid}, 1); return err },
+		"requeue": func() error { _, err := tl.Requeue(ctx, uid, m, 1); return err },
+		"purge":   func() error { _, _, err := tl.Purge(ctx, 0, []message.UID{uid}, 1); return err },
 		"count":   func() error { _, err := tl.Count(ctx, "a"); return err },
 		"counts":  func() error { _, err := tl.Counts(ctx, "", 1); return err },
 		"pauses":  func() error { _, err := tl.Pauses(ctx); return err },
@@ -51,8 +52,7 @@ func TestRedis_ALinkThatFallsSilentOrBreaksLeavesTheOutcomeUnknown(t *testing.T)
 		"bury":    func() error { _, err := tl.Bury(ctx, scheduler.Ref{ID: "a"}, 1, 1); return err },
 	}
 	for name, call := range calls {
-		// So that there is a connection. After many failures go-redis tries once a
-		// second to make one.
+		// So that there is a connection. After many failures go-redis tries once a second to make one.
 		until := time.Now().Add(5 * time.Second)
 		for err := call(); err != nil; err = call() {
 			if time.Now().After(until) {

@@ -14,12 +14,12 @@ import (
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
 
-// bare is a timeline of one bucket whose keys a test looks at; what it tells the
-// journal is gathered.
+// bare is a timeline of one bucket whose keys a test reads; it gathers what the timeline reports to the journal.
 type bare struct {
 	*testing.T
 	*timeline.Redis
@@ -58,30 +58,34 @@ func (b *bare) must(err error) {
 	}
 }
 
-// key is one of the bucket.
+// key returns a key of the bucket.
 func (b *bare) key(name string) string { return "{" + b.ns + ":0}:" + name }
 
-func (b *bare) message(change func(*scheduler.Message)) *scheduler.Message {
+func (b *bare) message(change func(*message.Message)) *message.Message {
 	b.Helper()
 	uid, err := b.ids.Next(0)
 	b.must(err)
-	m := &scheduler.Message{UID: uid, Topic: "orders", Body: []byte("body"), Due: 1000, Attempt: 1}
+	m := &message.Message{UID: uid, Topic: "orders", Body: []byte("body"), Due: 1000, Attempt: 1}
 	if change != nil {
 		change(m)
 	}
 	return m
 }
 
-func (b *bare) add(batch ...*scheduler.Message) []scheduler.AddResult {
+func (b *bare) add(batch ...*message.Message) []scheduler.AddResult {
 	b.Helper()
 	results, _, err := b.Add(b.Context(), 0, batch, 10)
 	b.must(err)
 	return results
 }
 
-func (b *bare) claim(n int) []*scheduler.Message {
+func (b *bare) claim(n int) []*message.Message {
 	b.Helper()
-	got, err := b.Claim(b.Context(), 0, scheduler.Claim{Term: 1, Now: 1 << 40, Limit: n, Bytes: 1 << 30, Number: 7})
+	got, err := b.Claim(
+		b.Context(),
+		0,
+		scheduler.Claim{Holder: scheduler.Leader(1), Now: 1 << 40, Limit: n, Bytes: 1 << 30, Number: 7},
+	)
 	b.must(err)
 	if len(got.Messages) != n {
 		b.Fatalf("claimed %d, want %d", len(got.Messages), n)
@@ -89,16 +93,16 @@ func (b *bare) claim(n int) []*scheduler.Message {
 	return got.Messages
 }
 
-func (b *bare) finish(state scheduler.State, messages ...*scheduler.Message) {
+func (b *bare) finish(state message.State, messages ...*message.Message) {
 	b.Helper()
 	ends := make([]scheduler.End, len(messages))
 	for i, m := range messages {
 		ends[i] = scheduler.End{Message: m, State: state, Reason: "so it went"}
 	}
-	b.must(b.Finish(b.Context(), 0, 1, ends, 20))
+	b.must(b.Finish(b.Context(), 0, scheduler.Leader(1), ends, 20))
 }
 
-// left are the bucket's keys that hold something.
+// left returns the bucket's keys that are not empty.
 func (b *bare) left() []string {
 	b.Helper()
 	found, err := b.rdb.Keys(b.Context(), "{"+b.ns+":0}:*").Result()
@@ -110,7 +114,7 @@ func (b *bare) left() []string {
 	return found
 }
 
-// read are the changes that stand in the outbox.
+// read returns the changes in the outbox.
 func (b *bare) read() (all []scheduler.Change) {
 	b.Helper()
 	for after := ""; ; {
@@ -143,35 +147,35 @@ func words(changes []scheduler.Change) []string {
 func TestRedis_KeepsNothingOfWhatMergedWhenAllIsOver(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.SharedRedis(t))
-	named := func(how scheduler.Merge, body string) *scheduler.Message {
-		return b.message(func(m *scheduler.Message) {
+	named := func(how message.Merge, body string) *message.Message {
+		return b.message(func(m *message.Message) {
 			m.ID, m.Key, m.Merge, m.Body = "order-1", "k", how, []byte(body)
 		})
 	}
-	first := named(scheduler.MergeReplace, "a")
+	first := named(message.MergeReplace, "a")
 	b.add(first)
 	claimed := b.claim(1)
-	second := named(scheduler.MergeKeep, "b")
-	b.add(second, named(scheduler.MergeKeep, "c"), named(scheduler.MergeReplace, "d"))
+	second := named(message.MergeKeep, "b")
+	b.add(second, named(message.MergeKeep, "c"), named(message.MergeReplace, "d"))
 	if n := b.rdb.HLen(t.Context(), b.key("next")).Val(); n != 1 {
 		t.Fatalf("%d stand in next, want one", n)
 	}
-	b.must(b.Return(t.Context(), 0, 1, []scheduler.Back{{UID: first.UID, Claim: 7, Keep: true}}, 30))
+	b.must(b.Return(t.Context(), 0, scheduler.Leader(1), []scheduler.Back{{UID: first.UID, Claim: 7, Keep: true}}, 30))
 	found, err := b.Find(t.Context(), scheduler.Ref{UID: first.UID})
 	b.must(err)
-	if len(found) != 1 || found[0].Kind != scheduler.KindGaveWay || found[0].State != scheduler.StateCanceled {
+	if len(found) != 1 || found[0].Kind != message.KindGaveWay || found[0].State != message.StateCanceled {
 		t.Fatalf("the first is %+v", found)
 	}
 	claimed = b.claim(1)
 	if claimed[0].UID != second.UID || string(claimed[0].Body) != "d" || claimed[0].Mark.Changes != 2 {
 		t.Fatalf("claimed %+v", claimed[0])
 	}
-	b.finish(scheduler.StateDelivered, claimed...)
+	b.finish(message.StateDelivered, claimed...)
 	if told, read := words(b.told), words(b.read()); !slices.Equal(told, read) {
 		t.Fatalf("told %q\nread %q", told, read)
 	}
 	b.must(b.rdb.Del(t.Context(), b.key("outbox"), b.key("outboxed")).Err())
-	n, err := b.Trim(t.Context(), 0, 1, scheduler.Milli(1<<40), 1000)
+	n, err := b.Trim(t.Context(), 0, 1, message.Milli(1<<40), 1000)
 	b.must(err)
 	if n != 4 {
 		t.Fatalf("%d ends were forgotten, want 4", n)
@@ -184,26 +188,25 @@ func TestRedis_KeepsNothingOfWhatMergedWhenAllIsOver(t *testing.T) {
 	}
 }
 
-// TestRedis_DropsNextWithWhatEnds: an entry of next that nobody takes out would
-// stay for ever.
+// TestRedis_DropsNextWithWhatEnds: an entry of next that no script removes would stay for ever.
 func TestRedis_DropsNextWithWhatEnds(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*bare, *scheduler.Message){
-		"finished": func(b *bare, m *scheduler.Message) { b.finish(scheduler.StateDelivered, m) },
-		"returned": func(b *bare, m *scheduler.Message) {
-			b.must(b.Return(b.Context(), 0, 1, []scheduler.Back{{UID: m.UID, Claim: 7, Keep: true}}, 30))
+	for name, end := range map[string]func(*bare, *message.Message){
+		"finished": func(b *bare, m *message.Message) { b.finish(message.StateDelivered, m) },
+		"returned": func(b *bare, m *message.Message) {
+			b.must(b.Return(b.Context(), 0, scheduler.Leader(1), []scheduler.Back{{UID: m.UID, Claim: 7, Keep: true}}, 30))
 		},
-		"swept": func(b *bare, m *scheduler.Message) {
+		"swept": func(b *bare, m *message.Message) {
 			_, err := b.Sweep(b.Context(), 0, 2, 0, 10, 30)
 			b.must(err)
 		},
-		"canceled": func(b *bare, m *scheduler.Message) {
+		"canceled": func(b *bare, m *message.Message) {
 			// the later gives way
-			b.must(b.Return(b.Context(), 0, 1, []scheduler.Back{{UID: m.UID, Claim: 7, Keep: true}}, 30))
+			b.must(b.Return(b.Context(), 0, scheduler.Leader(1), []scheduler.Back{{UID: m.UID, Claim: 7, Keep: true}}, 30))
 			_, err := b.Sweep(b.Context(), 0, 2, 0, 10, 30)
 			b.must(err)
 			b.must(b.rdb.HSet(b.Context(), b.key("mark"), string(m.UID), "1:0:1:").Err()) // uncertain
-			b.add(b.message(func(m *scheduler.Message) { m.ID, m.Merge = "order-1", scheduler.MergeKeep }))
+			b.add(b.message(func(m *message.Message) { m.ID, m.Merge = "order-1", message.MergeKeep }))
 			if n := b.rdb.HLen(b.Context(), b.key("next")).Val(); n != 1 {
 				b.Fatalf("%d stand in next", n)
 			}
@@ -213,18 +216,18 @@ func TestRedis_DropsNextWithWhatEnds(t *testing.T) {
 				b.Fatalf("cancel: %d", r.Code)
 			}
 		},
-		"restored": func(b *bare, m *scheduler.Message) {
+		"restored": func(b *bare, m *message.Message) {
 			b.must(b.rdb.HDel(b.Context(), b.key("claimed"), string(m.UID)).Err())
-			_, err := b.Restore(b.Context(), 0, []scheduler.Record{{Info: scheduler.Info{Message: *m,
-				State: scheduler.StateDelivered, Version: 9, EndedAt: 40}, Content: 1}}, 50, 50)
+			_, err := b.Restore(b.Context(), 0, []scheduler.Record{{Info: message.Info{Message: *m,
+				State: message.StateDelivered, Version: 9, EndedAt: 40}, Content: 1}}, 50, 50)
 			b.must(err)
 		},
 	} {
 		b := openBare(t, lab.SharedRedis(t))
-		first := b.message(func(m *scheduler.Message) { m.ID = "order-1" })
+		first := b.message(func(m *message.Message) { m.ID = "order-1" })
 		b.add(first)
 		first = b.claim(1)[0]
-		b.add(b.message(func(m *scheduler.Message) { m.ID, m.Merge = "order-1", scheduler.MergeKeep }))
+		b.add(b.message(func(m *message.Message) { m.ID, m.Merge = "order-1", message.MergeKeep }))
 		if n := b.rdb.HLen(t.Context(), b.key("next")).Val(); n != 1 {
 			t.Fatalf("%s: %d stand in next", name, n)
 		}
@@ -239,9 +242,9 @@ func TestRedis_DropsNextWithWhatEnds(t *testing.T) {
 func TestRedis_CountsWhatOnlyPartlyCameTrue(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.SharedRedis(t))
-	var batch []*scheduler.Message
+	var batch []*message.Message
 	for i := range 6 {
-		batch = append(batch, b.message(func(m *scheduler.Message) { m.Topic = fmt.Sprint("orders.", i%2) }))
+		batch = append(batch, b.message(func(m *message.Message) { m.Topic = fmt.Sprint("orders.", i%2) }))
 	}
 	b.add(append(batch[:3:3], batch[:3]...)...)
 	b.add(batch...)
@@ -256,24 +259,24 @@ func TestRedis_CountsWhatOnlyPartlyCameTrue(t *testing.T) {
 	want("added", scheduler.TopicCount{Topic: "orders.0", Waiting: 3},
 		scheduler.TopicCount{Topic: "orders.1", Waiting: 3})
 	claimed := b.claim(6)
-	b.finish(scheduler.StateDead, claimed[0], claimed[1])
+	b.finish(message.StateDead, claimed[0], claimed[1])
 	want("some dead", scheduler.TopicCount{Topic: "orders.0", InFlight: 2, Dead: 1},
 		scheduler.TopicCount{Topic: "orders.1", InFlight: 2, Dead: 1})
-	b.finish(scheduler.StateDead, claimed[:3]...)
+	b.finish(message.StateDead, claimed[:3]...)
 	want("one more", scheduler.TopicCount{Topic: "orders.0", InFlight: 1, Dead: 2},
 		scheduler.TopicCount{Topic: "orders.1", InFlight: 2, Dead: 1})
-	b.finish(scheduler.StateDelivered, claimed[2:]...)
+	b.finish(message.StateDelivered, claimed[2:]...)
 	want("the rest", scheduler.TopicCount{Topic: "orders.0", Dead: 2}, scheduler.TopicCount{Topic: "orders.1", Dead: 1})
 }
 
 func TestRedis_TellsWhatABatchOfManyMerged(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.SharedRedis(t))
-	var batch []*scheduler.Message
+	var batch []*message.Message
 	for i := range 1500 { // more than one entry of the outbox holds
-		batch = append(batch, b.message(func(m *scheduler.Message) {
-			m.Topic, m.Merge, m.ID = fmt.Sprint("orders.", i%500%3), scheduler.MergeReplace, fmt.Sprint("order-", i%500)
-			m.Due = scheduler.Milli(1000 + i)
+		batch = append(batch, b.message(func(m *message.Message) {
+			m.Topic, m.Merge, m.ID = fmt.Sprint("orders.", i%500%3), message.MergeReplace, fmt.Sprint("order-", i%500)
+			m.Due = message.Milli(1000 + i)
 		}))
 	}
 	for i, r := range b.add(batch...) {
@@ -282,7 +285,7 @@ func TestRedis_TellsWhatABatchOfManyMerged(t *testing.T) {
 		}
 	}
 	changes := b.read()
-	versions := map[scheduler.UID]uint64{}
+	versions := map[message.UID]uint64{}
 	for _, c := range changes {
 		if c.Version != versions[c.UID]+1 || c.Message == nil {
 			t.Fatalf("%+v follows version %d", c, versions[c.UID])
@@ -308,14 +311,13 @@ func TestRedis_TellsWhatABatchOfManyMerged(t *testing.T) {
 	}
 }
 
-// TestBrowse_PagesThroughOneDueTime is about ties: they are many, and what a page
-// ended with may be gone.
+// TestBrowse_PagesThroughOneDueTime is about ties: there are many, and the last message of a page may be gone.
 func TestBrowse_PagesThroughOneDueTime(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.SharedRedis(t))
-	var want []scheduler.UID
+	var want []message.UID
 	for range 3 {
-		var batch []*scheduler.Message
+		var batch []*message.Message
 		for range 1000 {
 			m := b.message(nil)
 			batch, want = append(batch, m), append(want, m.UID)
@@ -323,7 +325,7 @@ func TestBrowse_PagesThroughOneDueTime(t *testing.T) {
 		b.add(batch...)
 	}
 	slices.Sort(want)
-	var got []scheduler.UID
+	var got []message.UID
 	q := scheduler.Browse{Limit: 170}
 	for pages := 0; ; pages++ {
 		page, err := b.Browse(t.Context(), 0, q)
@@ -351,7 +353,7 @@ func TestBrowse_BoundsWhatAPageReads(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.SharedRedis(t))
 	for range 12 {
-		b.add(b.message(func(m *scheduler.Message) { m.Body = make([]byte, 1<<20) }))
+		b.add(b.message(func(m *message.Message) { m.Body = make([]byte, 1<<20) }))
 	}
 	pages, met := 0, 0
 	for q := (scheduler.Browse{Limit: 100}); ; pages++ {
@@ -369,15 +371,14 @@ func TestBrowse_BoundsWhatAPageReads(t *testing.T) {
 	}
 }
 
-// TestCounts_ReadsWhatIsInFlightInSteps: it is more than one script looks at, and
-// more than one may read.
+// TestCounts_ReadsWhatIsInFlightInSteps has more in flight than one script reads.
 func TestCounts_ReadsWhatIsInFlightInSteps(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.SharedRedis(t))
 	for part := range 5 {
-		batch := make([]*scheduler.Message, 300)
+		batch := make([]*message.Message, 300)
 		for i := range batch {
-			batch[i] = b.message(func(m *scheduler.Message) {
+			batch[i] = b.message(func(m *message.Message) {
 				m.Topic = fmt.Sprint("orders.", i%2)
 				if part == 2 && i%50 == 0 {
 					m.Body = make([]byte, 1<<20)
@@ -397,8 +398,7 @@ func TestCounts_ReadsWhatIsInFlightInSteps(t *testing.T) {
 	}
 }
 
-// TestCounts_ChangeOnlyWithWhatLivesOrIsDead: every write of them is paid for by
-// every message.
+// TestCounts_ChangeOnlyWithWhatLivesOrIsDead: every message pays for each write of the counts.
 func TestCounts_ChangeOnlyWithWhatLivesOrIsDead(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.SharedRedis(t))
@@ -418,21 +418,29 @@ func TestCounts_ChangeOnlyWithWhatLivesOrIsDead(t *testing.T) {
 	want("added", "3")
 	claimed := b.claim(3)
 	want("claimed", "3")
-	b.must(b.Return(t.Context(), 0, 1, []scheduler.Back{{UID: claimed[0].UID, Claim: 7, Keep: true}}, 30))
+	b.must(
+		b.Return(
+			t.Context(),
+			0,
+			scheduler.Leader(1),
+			[]scheduler.Back{{UID: claimed[0].UID, Claim: 7, Keep: true}},
+			30,
+		),
+	)
 	want("returned", "3")
-	b.finish(scheduler.StateDead, claimed[1], claimed[2])
+	b.finish(message.StateDead, claimed[1], claimed[2])
 	want("dead", "1 2")
 	b.claim(1)
 	_, err := b.Sweep(t.Context(), 0, 2, 0, 10, 30)
 	b.must(err)
 	want("swept", "1 2")
-	_, _, err = b.Purge(t.Context(), 0, []scheduler.UID{claimed[1].UID}, 40)
+	_, _, err = b.Purge(t.Context(), 0, []message.UID{claimed[1].UID}, 40)
 	b.must(err)
 	want("purged", "1 1")
 	_, err = b.Cancel(t.Context(), claimed[0].UID, 40)
 	b.must(err)
 	want("canceled", "0 1")
-	_, _, err = b.Purge(t.Context(), 0, []scheduler.UID{claimed[2].UID}, 40)
+	_, _, err = b.Purge(t.Context(), 0, []message.UID{claimed[2].UID}, 40)
 	b.must(err)
 	if held := stands(); len(held) != 0 {
 		t.Fatalf("all gone: %q", held)
@@ -461,8 +469,8 @@ func (m *meanwhile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestCounts_AreNeverNegative: what lives is read first, and more may be in flight by
-// the time that claims are looked at.
+// TestCounts_AreNeverNegative: live messages are counted first, and more may be in flight by the time the claims are
+// read.
 func TestCounts_AreNeverNegative(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.SharedRedis(t))
@@ -486,9 +494,9 @@ func TestCounts_MissNoTopicWhileOthersMove(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.SharedRedis(t))
 	const still = 700
-	var fixed []*scheduler.Message
+	var fixed []*message.Message
 	for i := range still {
-		fixed = append(fixed, b.message(func(m *scheduler.Message) {
+		fixed = append(fixed, b.message(func(m *message.Message) {
 			m.Topic, m.Due = fmt.Sprintf("still.%04d", i), 1<<41
 		}))
 	}
@@ -528,9 +536,9 @@ func TestCounts_MissNoTopicWhileOthersMove(t *testing.T) {
 			return
 		default:
 		}
-		batch := make([]*scheduler.Message, 200)
+		batch := make([]*message.Message, 200)
 		for i := range batch {
-			batch[i] = b.message(func(m *scheduler.Message) { m.Topic = fmt.Sprint("moving.", i) })
+			batch[i] = b.message(func(m *message.Message) { m.Topic = fmt.Sprint("moving.", i) })
 		}
 		b.add(batch...)
 		claimed := b.claim(200)
@@ -538,9 +546,9 @@ func TestCounts_MissNoTopicWhileOthersMove(t *testing.T) {
 		for _, m := range claimed[:50] {
 			back = append(back, scheduler.Back{UID: m.UID, Claim: 7, Keep: true})
 		}
-		b.must(b.Return(t.Context(), 0, 1, back, 30))
-		b.finish(scheduler.StateDelivered, claimed[50:]...)
-		b.finish(scheduler.StateDelivered, b.claim(50)...)
+		b.must(b.Return(t.Context(), 0, scheduler.Leader(1), back, 30))
+		b.finish(message.StateDelivered, claimed[50:]...)
+		b.finish(message.StateDelivered, b.claim(50)...)
 	}
 }
 
@@ -561,9 +569,9 @@ func TestRestore_TakesAnEndOfTheDeadFromTheJournal(t *testing.T) {
 	b := openBare(t, lab.SharedRedis(t))
 	m := b.message(nil)
 	b.add(m)
-	b.finish(scheduler.StateDead, b.claim(1)...)
-	r := scheduler.Record{Info: scheduler.Info{Message: *m, State: scheduler.StateCanceled, Version: 3, EndedAt: 40,
-		Kind: scheduler.KindPurged, Reason: "purged"}, Content: 1}
+	b.finish(message.StateDead, b.claim(1)...)
+	r := scheduler.Record{Info: message.Info{Message: *m, State: message.StateCanceled, Version: 3, EndedAt: 40,
+		Kind: message.KindPurged, Reason: "purged"}, Content: 1}
 	for _, want := range []scheduler.RestoreCode{scheduler.RestoreRaised, scheduler.RestoreSame} {
 		codes, err := b.Restore(t.Context(), 0, []scheduler.Record{r}, 50, 50)
 		b.must(err)
@@ -576,7 +584,7 @@ func TestRestore_TakesAnEndOfTheDeadFromTheJournal(t *testing.T) {
 	if len(counts) != 0 || b.rdb.Exists(t.Context(), b.key("dead")).Val() != 0 {
 		t.Fatalf("counts %+v, and the order of the dead is left", counts)
 	}
-	purged, _, err := b.Purge(t.Context(), 0, []scheduler.UID{m.UID}, 60)
+	purged, _, err := b.Purge(t.Context(), 0, []message.UID{m.UID}, 60)
 	b.must(err)
 	if len(purged) != 1 { // its kind came back too
 		t.Fatal("the restored end does not tell that it was purged")
@@ -586,14 +594,14 @@ func TestRestore_TakesAnEndOfTheDeadFromTheJournal(t *testing.T) {
 func TestPurge_TakesMoreThanOneScriptDoes(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.SharedRedis(t))
-	var batch []*scheduler.Message
-	var uids []scheduler.UID
+	var batch []*message.Message
+	var uids []message.UID
 	for range 1100 {
 		m := b.message(nil)
 		batch, uids = append(batch, m), append(uids, m.UID)
 	}
 	b.add(batch...)
-	b.finish(scheduler.StateDead, b.claim(1100)...)
+	b.finish(message.StateDead, b.claim(1100)...)
 	for range 2 {
 		purged, number, err := b.Purge(t.Context(), 0, uids, 30)
 		b.must(err)
@@ -629,7 +637,7 @@ func TestPause_IsBoundedAndOutsideTheBuckets(t *testing.T) {
 	var all []scheduler.Pause
 	for i := range scheduler.MaxPauses {
 		all = append(all,
-			scheduler.Pause{Pattern: fmt.Sprintf("orders.%03d.>", i), By: "ops team", At: scheduler.Milli(i + 1)})
+			scheduler.Pause{Pattern: fmt.Sprintf("orders.%03d.>", i), By: "ops team", At: message.Milli(i + 1)})
 		b.pause(all[i])
 	}
 	_, err := b.Pause(t.Context(), scheduler.Pause{Pattern: "one.more", At: 1000})
@@ -646,7 +654,7 @@ func TestPause_IsBoundedAndOutsideTheBuckets(t *testing.T) {
 	}
 }
 
-// A field that somebody spoiled holds its own pattern back, and stops nothing else.
+// A damaged field still pauses its own pattern, and stops nothing else.
 func TestPauses_ADamagedFieldStillPauses(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.SharedRedis(t))
@@ -665,22 +673,21 @@ func TestPauses_ADamagedFieldStillPauses(t *testing.T) {
 	b.wantPauses(good, again)
 }
 
-// TestRedis_SteersWhenFull: what makes room, or needs none, works on a Redis at
-// its maxmemory.
+// TestRedis_SteersWhenFull: what makes room, or needs none, works on a Redis at its maxmemory.
 func TestRedis_SteersWhenFull(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.NewRedis(t, "--maxmemory", "16mb", "--maxmemory-policy", "noeviction", "--appendonly", "no"))
 	dead := b.message(nil)
 	other := b.message(nil)
 	b.add(dead, other)
-	b.finish(scheduler.StateDead, b.claim(2)...)
+	b.finish(message.StateDead, b.claim(2)...)
 	waiting := b.message(nil)
 	b.add(waiting)
 	var err error
 	for err == nil {
-		batch := make([]*scheduler.Message, 100)
+		batch := make([]*message.Message, 100)
 		for i := range batch {
-			batch[i] = b.message(func(m *scheduler.Message) { m.Body = make([]byte, 1000) })
+			batch[i] = b.message(func(m *message.Message) { m.Body = make([]byte, 1000) })
 		}
 		_, _, err = b.Add(t.Context(), 0, batch, 1)
 	}
@@ -695,7 +702,7 @@ func TestRedis_SteersWhenFull(t *testing.T) {
 		r.Code != scheduler.RequeueDone || r.Dead != 3 {
 		t.Fatalf("requeue: %+v, %v", r, err)
 	}
-	if purged, _, err := b.Purge(t.Context(), 0, []scheduler.UID{other.UID}, 2); err != nil || len(purged) != 1 {
+	if purged, _, err := b.Purge(t.Context(), 0, []message.UID{other.UID}, 2); err != nil || len(purged) != 1 {
 		t.Fatalf("purge: %v, %v", purged, err)
 	}
 	paused := scheduler.Pause{Pattern: "orders.>", By: "ann", At: 2}
@@ -708,22 +715,22 @@ func TestRedis_SteersWhenFull(t *testing.T) {
 	}
 }
 
-// A claim that stands on an ended message is a damaged store: it is refused to come back, and holds nothing else up.
+// A claim of an ended message is a damaged store: its return is refused, and it blocks no other message.
 func TestReturnAndSweep_LeaveAnEndedMessageAsItIs(t *testing.T) {
 	t.Parallel()
 	for _, swept := range []bool{false, true} {
 		b := openBare(t, lab.SharedRedis(t))
 		over, good, bad := b.message(nil), b.message(nil), b.message(nil)
 		b.add(over)
-		b.finish(scheduler.StateDelivered, b.claim(1)...)
+		b.finish(message.StateDelivered, b.claim(1)...)
 		end, err := b.rdb.HGet(t.Context(), b.key("msg"), string(over.UID)).Result()
 		b.must(err)
 		b.add(good, bad)
 		claimed := b.claim(2)
 		b.must(b.rdb.HSet(t.Context(), b.key("msg"), string(bad.UID), end).Err())
-		want := scheduler.Transition{From: scheduler.StateDelivered, To: scheduler.StateWaiting}
+		want := message.Transition{From: message.StateDelivered, To: message.StateWaiting}
 		if swept {
-			want.Kind = scheduler.KindSwept
+			want.Kind = message.KindSwept
 			n, err := b.Sweep(t.Context(), 0, 9, 0, 100, 50)
 			b.must(err)
 			if n != 2 {
@@ -734,10 +741,10 @@ func TestReturnAndSweep_LeaveAnEndedMessageAsItIs(t *testing.T) {
 			for i, m := range claimed {
 				back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Score: m.Score()}
 			}
-			b.must(b.Return(t.Context(), 0, 1, back, 50))
+			b.must(b.Return(t.Context(), 0, scheduler.Leader(1), back, 50))
 		}
-		for m, state := range map[*scheduler.Message]scheduler.State{good: scheduler.StateWaiting,
-			bad: scheduler.StateDelivered} {
+		for m, state := range map[*message.Message]message.State{good: message.StateWaiting,
+			bad: message.StateDelivered} {
 			found, err := b.Find(t.Context(), scheduler.Ref{UID: m.UID})
 			b.must(err)
 			if len(found) != 1 {
@@ -745,7 +752,7 @@ func TestReturnAndSweep_LeaveAnEndedMessageAsItIs(t *testing.T) {
 			}
 			info := found[0]
 			due := b.rdb.ZScore(t.Context(), b.key("due"), string(m.UID)).Err() == nil
-			if info.State != state || due != (state == scheduler.StateWaiting) {
+			if info.State != state || due != (state == message.StateWaiting) {
 				t.Errorf("swept %t: %s is %s, in the order %t", swept, m.UID, info.State, due)
 			}
 		}

@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/rs/zerolog"
@@ -19,28 +18,21 @@ import (
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
-	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
-// Options are what an instance is given besides its settings.
+// Options configure an instance beyond its settings.
 type Options struct {
-	// Version is the binary's.
+	// Version is the version of the binary.
 	Version string
 	Log     zerolog.Logger
 }
 
-// machine is a machine id that must be kept while ids are given out.
-type machine interface {
-	scheduler.Machine
-	Run(ctx context.Context) error
-}
-
 // App is one instance. Two may run in one process.
 type App struct {
-	p         parts
-	log       zerolog.Logger
+	*opened
 	registry  *prometheus.Registry
 	listener  net.Listener
 	probes    net.Listener // nil where none is wanted
@@ -56,95 +48,52 @@ type App struct {
 	scheduler *scheduler.Scheduler
 	gate      *gate
 	topics    *scheduler.Topics
-	elector   election.Elector
+	node      node
+	race      race
 	cluster   *cluster
 	api       *api.Server
 	health    *health
 	same      *sameStore
-	lease     leaseBox
 	recovery  *journal.Recovery
 	mending   atomic.Pointer[mender] // of the last leadership
 	writer    *journal.Writer        // nil with the journal off
 	drainer   *journal.Drainer       // likewise
 	desk      *desk                  // likewise
-	// differences are what the last audit found, by kind; nil with the journal off.
+	// reconciler reconciles the store with the journal; nil with the journal off.
+	reconciler *journal.Reconciler
+	// differences counts what the last audit found, by kind; nil with the journal off.
 	differences *prometheus.GaugeVec
 }
 
-// parts are what differs between a production instance and tarry dev.
-type parts struct {
-	options   Options
-	namespace string
-	instance  string
-	address   func(net.Addr) string
-	listen    string
-	token     string
-	durable   string
-	holds     string // what the store is called in logs and /readyz
-	elects    string // and what elects
-	body      int64
-	prefix    string
-	replicas  int
-	maxBytes  int64
-	rejects   config.Rejects
-	admin     bool // serve the calls of operators on NATS
-
-	store    store
-	journal  journalParts
-	recorder *recorder
-	identity func(context.Context) (string, error)           // the store's name; nil where there is but one
-	prepare  func(context.Context) error                     // until it returns nil, nothing is accepted
-	clocks   []func(context.Context, *scheduler.Clock) error // watchers of more clocks
-	machine  machine
-	conn     *nats.Conn
-	broken   chan error // capacity 1: why conn was closed for good; nil where that cannot be
-	elect    func(a *App, address string) (election.Elector, error)
-	close    []func() // in reverse, last of all
-
-	topics      topicSettings
-	http        config.HTTP
-	deadKeep    time.Duration
-	endedKeep   time.Duration
-	claimBatch  int
-	claimBytes  int
-	pending     int
-	publishWait time.Duration
-	session     time.Duration // for how long a dead leader's publishes may be repeated
-	attempts    int
-	callTimeout time.Duration
-	stopTimeout time.Duration
+// New builds an instance from its settings. The caller must run it or close it.
+func New(ctx context.Context, cfg config.Serve, options Options) (*App, error) {
+	o, err := open(ctx, cfg, options)
+	if err != nil {
+		return nil, err
+	}
+	return join(o)
 }
 
-// newApp joins the parts. On error everything they opened is closed.
-func newApp(p parts) (a *App, err error) {
+// join builds an instance from the opened parts. On error it closes them.
+func join(o *opened) (a *App, err error) {
 	defer func() {
 		if err != nil {
-			closeAll(p.close)
+			err = errors.Join(err, o.Close())
 		}
 	}()
-	a = &App{p: p, registry: prometheus.NewRegistry(), clock: scheduler.NewClock(scheduler.System())}
-	a.log = p.options.Log.With().Str("ns", p.namespace).Str("instance", p.instance).Logger()
+	a = &App{opened: o, registry: prometheus.NewRegistry(), clock: scheduler.NewClock(scheduler.System())}
 	a.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-
-	if a.listener, err = net.Listen("tcp", p.listen); err != nil {
-		hint := ""
-		if errors.Is(err, syscall.EADDRINUSE) {
-			hint = "; choose another with --http.listen (is another tarry running?)"
-		}
-		return nil, fmt.Errorf("listen for http: http.listen %q: %w%s", p.listen, err, hint)
+	if a.listener, err = a.listen("http.listen", a.cfg.HTTP.Listen); err != nil {
+		return nil, err
 	}
-	a.p.close = append(a.p.close, func() { _ = a.listener.Close() })
-	p.close = a.p.close
-	if at := p.http.ProbeListen; at != "" {
-		if a.probes, err = net.Listen("tcp", at); err != nil {
-			return nil, fmt.Errorf("listen for probes: http.probe_listen %q: %w", at, err)
+	if at := a.cfg.HTTP.ProbeListen; at != "" {
+		if a.probes, err = a.listen("http.probe_listen", at); err != nil {
+			return nil, err
 		}
-		a.p.close = append(a.p.close, func() { _ = a.probes.Close() })
-		p.close = a.p.close
 	}
 	a.topics = &scheduler.Topics{}
-	if err := p.topics.use(a.topics); err != nil {
+	if err := useTopics(a.topics, a.cfg); err != nil {
 		return nil, err
 	}
 	a.registry.MustRegister(newBacklog(a))
@@ -158,33 +107,52 @@ func newApp(p parts) (a *App, err error) {
 	return a, nil
 }
 
+// listen listens on the address that a setting names.
+func (a *App) listen(setting, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		hint := ""
+		if errors.Is(err, syscall.EADDRINUSE) {
+			hint = "; choose another with --" + setting + " (is another tarry running?)"
+		}
+		return nil, fmt.Errorf("listen: %s %q: %w%s", setting, address, err, hint)
+	}
+	a.onStop("the listener of "+setting, func() error {
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) { // its server closes it as well
+			return err
+		}
+		return nil
+	})
+	return l, nil
+}
+
 func (a *App) wireNATS() (err error) {
 	a.publisher, err = bridge.NewPublisher(bridge.PublisherConfig{
-		Conn: a.p.conn, Namespace: a.p.namespace,
-		Own:     []string{bridge.StreamName(a.p.namespace), bridge.RejectsName(a.p.namespace)},
-		Timeout: a.p.publishWait, Pending: 2 * a.p.pending,
-		Topics: a.topics, Window: a.p.session + 2*a.p.publishWait, Lease: a.lease.remaining, Log: a.log,
+		Conn: a.conn, Namespace: a.cfg.Namespace,
+		Own:     []string{bridge.StreamName(a.cfg.Namespace), bridge.RejectsName(a.cfg.Namespace)},
+		Timeout: a.cfg.Publish.Timeout, Pending: 2 * a.cfg.Publish.Pending,
+		Topics: a.topics, Window: a.cfg.ZooKeeper.Session + 2*a.cfg.Publish.Timeout, Lease: leaseLeft, Log: a.log,
 		Registerer: a.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("build publisher: %w", err)
 	}
 	a.nudge, err = bridge.NewNudge(bridge.NudgeConfig{
-		Conn: a.p.conn, Namespace: a.p.namespace, Log: a.log,
-		Heard: func(bucket int, due scheduler.Milli) { a.scheduler.Nudge(bucket, due) },
+		Conn: a.conn, Namespace: a.cfg.Namespace, Log: a.log,
+		Heard: func(bucket int, due message.Milli) { a.scheduler.Nudge(bucket, due) },
 	})
 	if err != nil {
 		return fmt.Errorf("build nudge: %w", err)
 	}
 	a.pauses, err = bridge.NewPauses(bridge.PausesConfig{
-		Conn: a.p.conn, Namespace: a.p.namespace, Log: a.log,
+		Conn: a.conn, Namespace: a.cfg.Namespace, Log: a.log,
 		Read: func(ctx context.Context) (bool, error) { return a.scheduler.ReadPauses(ctx) },
 	})
 	if err != nil {
 		return fmt.Errorf("build pauses: %w", err)
 	}
 	a.natsClock, err = bridge.NewClockSampler(
-		bridge.ClockConfig{Conn: a.p.conn, Namespace: a.p.namespace, Clock: a.clock, Log: a.log})
+		bridge.ClockConfig{Conn: a.conn, Namespace: a.cfg.Namespace, Clock: a.clock, Log: a.log})
 	if err != nil {
 		return fmt.Errorf("build nats clock: %w", err)
 	}
@@ -193,13 +161,15 @@ func (a *App) wireNATS() (err error) {
 
 func (a *App) wireScheduler() (err error) {
 	a.scheduler, err = scheduler.New(scheduler.Config{
-		Timeline: a.p.store, Publisher: a.publisher, Clock: a.clock,
-		IDs:      scheduler.NewIDs(a.p.machine, time.Now),
-		MaxDelay: wire.MaxDelay, EndedKeep: a.p.endedKeep, NamesKeep: a.namesKeep(),
-		NamesSure:  a.p.journal.mode == journal.Sync,
-		ClaimBatch: a.p.claimBatch, ClaimBytes: a.p.claimBytes,
-		Pending: a.p.pending, Attempts: a.p.attempts, CallTimeout: a.p.callTimeout, StopTimeout: a.p.stopTimeout,
-		Topics: a.topics, DeadKeep: a.p.deadKeep, Whole: a.whole, Journal: a.answers(), Announce: a.nudge.Announce,
+		Timeline: a.store, Publisher: a.publisher, Clock: a.clock,
+		IDs:      scheduler.NewIDs(a.machine, time.Now),
+		MaxDelay: wire.MaxDelay, EndedKeep: a.cfg.Ended.Keep, NamesKeep: a.namesKeep(),
+		NamesSure:  a.journal.mode == journal.Sync,
+		ClaimBatch: a.cfg.Claim.Batch, ClaimBytes: int(a.cfg.Claim.Bytes),
+		Pending: a.cfg.Publish.Pending, Attempts: a.cfg.Attempts.Limit, CallTimeout: a.callTimeout(),
+		StopTimeout: a.cfg.Stop.Timeout,
+		Topics:      a.topics, DeadKeep: a.cfg.Dead.Keep, Whole: a.whole, Journal: a.answers(),
+		Announce:  a.nudge.Announce,
 		AskPauses: a.pauses.Ask,
 		Backlog:   func(ctx context.Context) (uint64, error) { return a.intake.Backlog(ctx) },
 		Passed:    func(ctx context.Context) bool { return a.intake.Passed(ctx) }, Log: a.log, Registerer: a.registry,
@@ -215,16 +185,18 @@ func (a *App) wireScheduler() (err error) {
 
 func (a *App) wireIntake() (err error) {
 	a.intake, err = bridge.NewIntake(bridge.IntakeConfig{
-		Conn: a.p.conn, Namespace: a.p.namespace, Prefix: a.p.prefix, Replicas: a.p.replicas, MaxBytes: a.p.maxBytes,
-		RejectBytes: a.p.rejects.MaxBytes, RejectsPerSubject: int64(a.p.rejects.PerSubject),
-		Accept: a.gate, Topics: a.topics, Clock: a.clock, SizeLimit: int(a.p.body), Log: a.log, Registerer: a.registry,
-		Stamps: a.natsClock, Buckets: a.p.store.Buckets(),
+		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix,
+		Replicas: a.cfg.NATS.Intake.Replicas, MaxBytes: a.cfg.NATS.Intake.MaxBytes,
+		RejectBytes: a.cfg.NATS.Rejects.MaxBytes, RejectsPerSubject: int64(a.cfg.NATS.Rejects.PerSubject),
+		Accept: a.gate, Topics: a.topics, Clock: a.clock, SizeLimit: int(a.cfg.HTTP.BodyLimit), Log: a.log,
+		Registerer: a.registry,
+		Stamps:     a.natsClock, Buckets: a.store.Buckets(),
 	})
 	if err != nil {
 		return fmt.Errorf("build intake: %w", err)
 	}
 	a.rejects, err = bridge.NewRejects(bridge.RejectsConfig{
-		Conn: a.p.conn, Namespace: a.p.namespace, Prefix: a.p.prefix, SizeLimit: int(a.p.body),
+		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix, SizeLimit: int(a.cfg.HTTP.BodyLimit),
 	})
 	if err != nil {
 		return fmt.Errorf("build rejects: %w", err)
@@ -233,12 +205,12 @@ func (a *App) wireIntake() (err error) {
 }
 
 func (a *App) wireElection() (err error) {
-	if a.elector, err = a.p.elect(a, a.p.address(a.listener.Addr())); err != nil {
-		return fmt.Errorf("build elector: %w", err)
+	if a.node, a.race, err = a.elect(a.cfg.Advertised(a.listener.Addr())); err != nil {
+		return fmt.Errorf("build election: %w", err)
 	}
-	a.cluster = &cluster{elector: a.elector}
+	a.cluster = &cluster{node: a.node, race: a.race}
 	a.resign, err = bridge.NewResign(bridge.ResignConfig{
-		Conn: a.p.conn, Namespace: a.p.namespace, Instance: a.p.instance, Do: a.cluster.resignHere, Log: a.log,
+		Conn: a.conn, Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Do: a.cluster.resignHere, Log: a.log,
 	})
 	if err != nil {
 		return fmt.Errorf("build resign: %w", err)
@@ -248,19 +220,20 @@ func (a *App) wireElection() (err error) {
 }
 
 func (a *App) wireHTTP() (err error) {
-	secure, err := api.NewTLS(api.TLSFiles(a.p.http.TLS), a.log)
+	secure, err := api.NewTLS(api.TLSFiles(a.cfg.HTTP.TLS), a.log)
 	if err != nil {
 		return err
 	}
 	a.api, err = api.New(api.Config{
 		Service: a.gate, Cluster: a.cluster, Ready: a.health.checks,
-		Namespace: a.p.namespace, Version: a.p.options.Version, Token: a.p.token, Tokens: tokensOf(a.p.http.Tokens),
-		TLS: secure, Hosts: a.p.http.Hosts, Prefix: a.p.prefix, Durable: a.p.durable,
-		Rejects: a.rejects, Journal: a.journalDoor(), JournalMode: a.p.journal.mode.String(), Now: a.clock.Now,
-		MaxPayload: a.p.conn.MaxPayload, MaxBody: a.p.body, StopTimeout: a.p.stopTimeout,
-		HeaderLimit: int(a.p.http.HeaderLimit), HeaderTimeout: a.p.http.HeaderTimeout,
-		ReadTimeout: a.p.http.ReadTimeout, IdleTimeout: a.p.http.IdleTimeout,
-		Connections: a.p.http.Connections,
+		Namespace: a.cfg.Namespace, Version: a.options.Version, Token: a.cfg.HTTP.Token.Reveal(),
+		Tokens: tokensOf(a.cfg.HTTP.Tokens),
+		TLS:    secure, Hosts: a.cfg.HTTP.Hosts, Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),
+		Rejects: a.rejects, Journal: a.journalDoor(), JournalMode: a.journal.mode.String(), Now: a.clock.Now,
+		MaxPayload: a.conn.MaxPayload, MaxBody: a.cfg.HTTP.BodyLimit, StopTimeout: a.cfg.Stop.Timeout,
+		HeaderLimit: int(a.cfg.HTTP.HeaderLimit), HeaderTimeout: a.cfg.HTTP.HeaderTimeout,
+		ReadTimeout: a.cfg.HTTP.ReadTimeout, IdleTimeout: a.cfg.HTTP.IdleTimeout,
+		Connections: a.cfg.HTTP.Connections,
 		Gatherer:    a.registry, Registerer: a.registry, Log: a.log,
 	})
 	if err != nil {
@@ -269,16 +242,16 @@ func (a *App) wireHTTP() (err error) {
 	return nil
 }
 
-// wireRequests puts the calls of HTTP on NATS too; those of operators where the
-// settings say so.
+// wireRequests also serves the HTTP API's calls over NATS; the operators' calls only if the settings say so.
 func (a *App) wireRequests() (err error) {
 	var admin map[string]bridge.Call
-	if a.p.admin {
+	if a.cfg.NATS.Admin {
 		admin = calls(a.api.Admins())
 	}
 	a.requests, err = bridge.NewService(bridge.ServiceConfig{
-		Conn: a.p.conn, Namespace: a.p.namespace, Prefix: a.p.prefix, Scheduler: a.gate, SizeLimit: int(a.p.body),
-		Instance: a.p.instance, Version: a.p.options.Version, Durable: a.p.durable, Log: a.log,
+		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix, Scheduler: a.gate,
+		SizeLimit: int(a.cfg.HTTP.BodyLimit),
+		Instance:  a.cfg.Instance, Version: a.options.Version, Durable: a.durable(), Log: a.log,
 		Read: calls(a.api.Reads()), Admin: admin,
 	})
 	if err != nil {
@@ -287,7 +260,7 @@ func (a *App) wireRequests() (err error) {
 	return nil
 }
 
-// calls are those of one door as the other takes them.
+// calls converts the calls of the HTTP API to those of the request API.
 func calls(from map[string]api.Call) map[string]bridge.Call {
 	all := make(map[string]bridge.Call, len(from))
 	for name, call := range from {
@@ -296,22 +269,32 @@ func calls(from map[string]api.Call) map[string]bridge.Call {
 	return all
 }
 
-// Addr is where HTTP is served.
+// Addr returns the address on which HTTP is served.
 func (a *App) Addr() net.Addr { return a.listener.Addr() }
 
-// errStopped ends the inner parts once the edges are done.
+// NATS returns the address on which the embedded nats-server listens.
+func (a *App) NATS() string { return a.ns.ClientURL() }
+
+// Data returns the directory in which an instance without Redis keeps its files. temporary reports that it is removed
+// when the instance stops.
+func (a *App) Data() (dir string, temporary bool) { return a.data, a.cfg.Data == "" }
+
+// errStopped ends the inner parts once the edges have ended.
 var errStopped = errors.New("stopped")
 
-// Run serves until ctx ends, then stops gracefully. An error is one that
-// starting again would not mend.
+// Run serves until ctx ends, then stops gracefully. It returns an error only if restarting would not help.
 func (a *App) Run(ctx context.Context) error {
-	defer closeAll(a.p.close)
+	defer func() {
+		if err := a.Close(); err != nil {
+			a.log.Warn().Err(err).Msg("not everything was closed")
+		}
+	}()
 	innerCtx, stopInner := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopInner(errStopped)
 	inner, innerCtx := errgroup.WithContext(innerCtx)
 	edges, edgeCtx := errgroup.WithContext(ctx)
 
-	// An inner part that fails takes the edges with it.
+	// The failure of an inner part also ends the edges.
 	edgeCtx, failEdges := context.WithCancelCause(edgeCtx)
 	defer failEdges(nil)
 	start := func(name string, run func(context.Context) error) {
@@ -334,24 +317,23 @@ func (a *App) Run(ctx context.Context) error {
 	start("health of the journal", a.health.runJournal)
 	start("nats", a.watchNATS)
 	stopJournal := a.keepJournal(ctx)
-	for _, watch := range a.p.clocks {
-		start("clock", func(ctx context.Context) error { return watch(ctx, a.clock) })
+	if a.watchClock != nil {
+		start("clock", func(ctx context.Context) error { return a.watchClock(ctx, a.clock) })
 	}
 
 	edges.Go(func() error { return a.api.Run(edgeCtx, a.listener) })
 	if a.probes != nil {
 		edges.Go(func() error { return a.api.RunProbes(edgeCtx, a.probes) })
 	}
-	// The election begins at once, so that /readyz and the log tell of it however
-	// long the store stays away. Without a prepared store health.fit lets nobody
-	// stand.
-	edges.Go(func() error { return a.elector.Run(edgeCtx, a.lead) })
+	// The election begins at once, so that /readyz and the log report it however long the store stays unreachable.
+	// Without a prepared store, health.fit prevents a candidacy.
+	edges.Go(func() error { return a.node.Run(edgeCtx) })
 	edges.Go(func() error { return a.prepareJournal(edgeCtx) })
 	edges.Go(func() error {
 		if err := a.prepare(edgeCtx); err != nil {
 			return err
 		}
-		start("machine id", a.p.machine.Run)
+		start("machine id", a.machine.Run)
 		if a.same.admit(edgeCtx) != nil {
 			return nil
 		}
@@ -362,7 +344,7 @@ func (a *App) Run(ctx context.Context) error {
 		working.Go(func() error { return a.requests.Run(workCtx) })
 		return working.Wait()
 	})
-	a.log.Info().Str("address", a.listener.Addr().String()).Str("version", a.p.options.Version).Msg("serving http")
+	a.log.Info().Str("address", a.listener.Addr().String()).Str("version", a.options.Version).Msg("serving http")
 	edgeErr := edges.Wait()
 	stopInner(errStopped)
 	innerErr := inner.Wait()
@@ -377,48 +359,45 @@ func (a *App) Run(ctx context.Context) error {
 	return nil
 }
 
-// watchNATS ends the instance when the client has closed its connection for
-// good, which only a new process mends: a standby must not wait on a leader
-// that can reach nobody.
+// watchNATS ends the instance when the client has closed its connection for good, which only a new process can repair:
+// no standby should have to wait for a leader that has no connection.
 func (a *App) watchNATS(ctx context.Context) error {
 	select {
-	case err := <-a.p.broken:
+	case err := <-a.broken:
 		return fmt.Errorf("connection closed for good: %w", err)
 	case <-ctx.Done():
 		return nil
 	}
 }
 
-// prepare waits until the store may hold messages. It logs what it waits for,
-// and gives up only when waiting cannot help.
+// prepare waits until the store is ready to hold messages.
 func (a *App) prepare(ctx context.Context) error {
-	pause := 200 * time.Millisecond
-	for {
-		call, cancel := context.WithTimeout(ctx, a.p.callTimeout)
-		err := a.p.prepare(call)
-		cancel()
-		if err == nil {
-			a.health.prepared.Store(true)
-			return nil
-		}
-		if errors.Is(err, errUnfit) {
-			return fmt.Errorf("prepare the store: %w", err)
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		a.log.Warn().Err(err).Dur("retry", pause).Msg("waiting for " + a.p.holds)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause):
-		}
-		pause = min(pause*2, 5*time.Second)
+	err := a.await(ctx, a.holds(), a.callTimeout(), errUnfit, a.prepareStore)
+	if err == nil && ctx.Err() == nil {
+		a.health.prepared.Store(true)
 	}
+	return err
 }
 
-func closeAll(fns []func()) {
-	for i := len(fns) - 1; i >= 0; i-- {
-		fns[i]()
+// await calls prepare, each time for at most bound, until it returns nil or ctx ends. It logs what it waits for, and
+// stops early only if waiting cannot help: on unfit.
+func (a *App) await(ctx context.Context, what string, bound time.Duration, unfit error,
+	prepare func(context.Context) error) error {
+	for pause := recoverPause; ; pause = min(pause*2, 5*time.Second) {
+		call, cancel := context.WithTimeout(ctx, bound)
+		err := prepare(call)
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, unfit):
+			return fmt.Errorf("prepare %s: %w", what, err)
+		case ctx.Err() != nil:
+			return nil
+		}
+		a.log.Warn().Err(err).Dur("retry", pause).Msg("waiting for " + what)
+		if !rest(ctx, pause) {
+			return nil
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
 
@@ -64,8 +65,8 @@ func (d *distant) Claim(ctx context.Context, bucket int, req scheduler.Claim) (s
 	return d.Redis.Claim(ctx, bucket, req)
 }
 
-func (d *distant) Add(ctx context.Context, bucket int, batch []*scheduler.Message, now scheduler.Milli) (
-	[]scheduler.AddResult, scheduler.Milli, error,
+func (d *distant) Add(ctx context.Context, bucket int, batch []*message.Message, now message.Milli) (
+	[]scheduler.AddResult, message.Milli, error,
 ) {
 	if err := d.reach(bucket); err != nil {
 		return nil, 0, err
@@ -85,13 +86,13 @@ func serveDistant(t *testing.T, natsURL, redisAddr, zkAddr, instance string) (*A
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := servingParts(t.Context(), cfg, Options{Version: "test", Log: zerolog.New(zerolog.NewTestWriter(t))})
+	o, err := open(t.Context(), cfg, Options{Version: "test", Log: zerolog.New(zerolog.NewTestWriter(t))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &distant{Redis: p.store.(*timeline.Redis)}
-	p.store = d
-	a, err := newApp(p)
+	d := &distant{Redis: o.store.(*timeline.Redis)}
+	o.store = d
+	a, err := join(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,14 +116,14 @@ func TestLeader_ResignsOnlyWhenNoBucketAnswersIt(t *testing.T) {
 	a, d := serveDistant(t, natsURL, redisAddr, zkAddr, "a")
 	leads := func(who *App) func() error {
 		return func() error {
-			if s := who.elector.State(); s.Role != election.Leading {
-				return fmt.Errorf("%s is %s", who.p.instance, s.Role)
+			if s := who.race.State(); s.Role != election.Leading {
+				return fmt.Errorf("%s is %s", who.cfg.Instance, s.Role)
 			}
 			return nil
 		}
 	}
 	lab.Eventually(t, 20*time.Second, leads(a))
-	first := a.elector.State().Term
+	first := a.race.State().Term
 	b, _ := serveDistant(t, natsURL, redisAddr, zkAddr, "b")
 	lab.Eventually(t, 20*time.Second, func() error { return b.health.fit() })
 	away := d.Buckets() - 1
@@ -135,16 +136,16 @@ func TestLeader_ResignsOnlyWhenNoBucketAnswersIt(t *testing.T) {
 		}
 		return nil
 	})
-	if err := leads(a)(); err != nil || a.elector.State().Term != first {
+	if err := leads(a)(); err != nil || a.race.State().Term != first {
 		t.Fatalf("with %d of %d buckets away: %v, in term %d after %d", away, d.Buckets(), err,
-			a.elector.State().Term, first)
+			a.race.State().Term, first)
 	}
 	if err := a.health.fit(); err != nil {
 		t.Errorf("with %d of %d buckets away it is not fit to lead: %v", away, d.Buckets(), err)
 	}
 	d.away.Store(int64(d.Buckets()))
 	lab.Eventually(t, 20*time.Second, leads(b))
-	if term := b.elector.State().Term; term <= first {
+	if term := b.race.State().Term; term <= first {
 		t.Errorf("b leads in term %d after %d", term, first)
 	}
 	if err := a.health.fit(); err == nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// backlog shows what waits, in the store and before it, to whoever scrapes the
-// metrics. It asks when it is scraped, so that it costs nothing where nobody
-// looks, and needs no leader: every instance shows the same figures. What gives
-// no answer is left out, since an old figure would look like a good one.
+// backlog reports the waiting messages, in the store and before it, as metrics. It reads them at each scrape, so that
+// it costs nothing without scrapes, and needs no leader: every instance reports the same figures. A figure that cannot
+// be read is omitted, since an old figure would look like a current one.
 type backlog struct {
 	a *App
 
@@ -24,7 +24,7 @@ type backlog struct {
 	messages, overdue, oldest, intake, aside, rejects *prometheus.Desc
 }
 
-// backlogKeep is for how long scrapes share one look.
+// backlogKeep is how long scrapes share one reading.
 const backlogKeep = time.Second
 
 func newBacklog(a *App) *backlog {
@@ -47,14 +47,14 @@ func newBacklog(a *App) *backlog {
 	}
 }
 
-// Describe says which metrics there are.
+// Describe describes the metrics.
 func (b *backlog) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{b.messages, b.overdue, b.oldest, b.intake, b.aside, b.rejects} {
 		to <- d
 	}
 }
 
-// Collect looks, or shows what was seen a moment ago.
+// Collect reads the figures, or reports those read a moment ago.
 func (b *backlog) Collect(to chan<- prometheus.Metric) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,10 +66,10 @@ func (b *backlog) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// look asks the store and NATS at once.
+// look reads the store and NATS concurrently.
 func (b *backlog) look() (all []prometheus.Metric) {
-	// A scrape has no context of its own; this bound is below what scrapers wait.
-	ctx, cancel := context.WithTimeout(context.Background(), b.a.p.callTimeout)
+	// A scrape has no context of its own; this bound is below the usual time-out of scrapers.
+	ctx, cancel := context.WithTimeout(context.Background(), b.a.callTimeout())
 	defer cancel()
 	var streams []prometheus.Metric
 	var wait sync.WaitGroup
@@ -84,7 +84,7 @@ func (b *backlog) lookAtStore(ctx context.Context) (all []prometheus.Metric) {
 		return nil
 	}
 	now := b.a.clock.Milli()
-	totals, err := b.a.p.store.Totals(ctx, now)
+	totals, err := b.a.store.Totals(ctx, now)
 	if err != nil {
 		return nil
 	}
@@ -102,12 +102,12 @@ func (b *backlog) lookAtStore(ctx context.Context) (all []prometheus.Metric) {
 		if w.Overdue > 0 {
 			seconds = max(now.Time().Sub(w.Oldest.Time()).Seconds(), 0)
 		}
-		gauge(b.overdue, float64(w.Overdue), scheduler.Hold(hold).String())
-		gauge(b.oldest, seconds, scheduler.Hold(hold).String())
+		gauge(b.overdue, float64(w.Overdue), message.Hold(hold).String())
+		gauge(b.oldest, seconds, message.Hold(hold).String())
 	}
-	gauge(b.messages, float64(waiting), scheduler.StateWaiting.String())
-	gauge(b.messages, float64(sum.InFlight), scheduler.StateInFlight.String())
-	gauge(b.messages, float64(sum.Dead), scheduler.StateDead.String())
+	gauge(b.messages, float64(waiting), message.StateWaiting.String())
+	gauge(b.messages, float64(sum.InFlight), message.StateInFlight.String())
+	gauge(b.messages, float64(sum.Dead), message.StateDead.String())
 	return all
 }
 

@@ -6,30 +6,45 @@ import (
 	"fmt"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
-	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/election"
 )
 
-// cluster shows the election to HTTP.
+// node is this instance's membership in the cluster.
+type node interface {
+	Run(ctx context.Context) error
+	Members(ctx context.Context) ([]election.Member, error)
+}
+
+// race is the leadership for which instances compete.
+type race interface {
+	Leader(ctx context.Context) (election.Leader, bool, error)
+	Resign(ctx context.Context, reason string) error
+	State() election.State
+}
+
+// cluster shows the election to the HTTP API.
 type cluster struct {
-	elector election.Elector
-	// ask asks another instance, which leads, to resign.
+	node node
+	race race
+	// ask asks another instance, the leader, to resign.
 	ask func(ctx context.Context, instance, reason string) error
 }
 
 // Cluster returns the instances and their roles.
-func (c *cluster) Cluster(ctx context.Context) (api.ClusterInfo, error) {
-	leader, led, err := c.elector.Leader(ctx)
+func (c *cluster) Cluster(ctx context.Context) (wire.Cluster, error) {
+	leader, led, err := c.race.Leader(ctx)
 	if err != nil {
-		return api.ClusterInfo{}, fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
+		return wire.Cluster{}, fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
 	}
-	members, err := c.elector.Members(ctx)
+	members, err := c.node.Members(ctx)
 	if err != nil {
-		return api.ClusterInfo{}, fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
+		return wire.Cluster{}, fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
 	}
-	info := api.ClusterInfo{Term: leader.Term}
+	info := wire.Cluster{Term: leader.Term}
 	if led {
-		info.Leader = &api.Leader{Instance: leader.Instance, Address: leader.Address, Since: leader.Since}
+		info.Leader = &wire.Leader{Instance: leader.Instance, Address: leader.Address,
+			Since: wire.FormatTime(leader.Since.UnixMilli())}
 	}
 	store := ""
 	for _, m := range members {
@@ -38,25 +53,24 @@ func (c *cluster) Cluster(ctx context.Context) (api.ClusterInfo, error) {
 		}
 	}
 	for _, m := range members {
-		role := api.RoleStandby
+		role := wire.RoleStandby
 		if led && m.Instance == leader.Instance {
-			role = api.RoleLeader
+			role = wire.RoleLeader
 		}
 		info.Instances = append(info.Instances,
-			api.Instance{Instance: m.Instance, Address: m.Address, Role: role, Healthy: m.Healthy, Version: m.Version,
+			wire.Instance{Instance: m.Instance, Address: m.Address, Role: role, Healthy: m.Healthy, Version: m.Version,
 				OtherStore: store != "" && m.Store != "" && m.Store != store})
 	}
 	return info, nil
 }
 
-// Resign makes the leader, this instance or another, give leadership up, when
-// somebody could take it.
+// Resign makes the leader, this instance or another, resign if another instance could take over.
 func (c *cluster) Resign(ctx context.Context, reason string) error {
 	leader, err := c.replaceable(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.elector.Resign(ctx, reason); errors.Is(err, election.ErrNotLeader) {
+	if err := c.race.Resign(ctx, reason); errors.Is(err, election.ErrNotLeader) {
 		if err = c.ask(ctx, leader, reason); err != nil {
 			return fmt.Errorf("%w: %w", answer.ErrNotLeader, err)
 		}
@@ -67,25 +81,25 @@ func (c *cluster) Resign(ctx context.Context, reason string) error {
 	return nil
 }
 
-// resignHere is Resign of this instance alone, for those that ask it over NATS.
+// resignHere is Resign for this instance only, for requests over NATS.
 func (c *cluster) resignHere(ctx context.Context, reason string) error {
 	if _, err := c.replaceable(ctx); err != nil {
 		return err
 	}
-	err := c.elector.Resign(ctx, reason)
+	err := c.race.Resign(ctx, reason)
 	if errors.Is(err, election.ErrNotLeader) {
 		return answer.ErrNotLeader
 	}
 	return err
 }
 
-// replaceable is who leads, where somebody else could.
+// replaceable returns the leader, if another instance could take over.
 func (c *cluster) replaceable(ctx context.Context) (leader string, err error) {
-	members, err := c.elector.Members(ctx)
+	members, err := c.node.Members(ctx)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
 	}
-	who, led, err := c.elector.Leader(ctx)
+	who, led, err := c.race.Leader(ctx)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("%w: %w", answer.ErrUnreachable, err)

@@ -11,7 +11,8 @@ import (
 
 // electing is an election in which "one" leads.
 type electing struct {
-	election.Elector
+	node
+	race
 	members []election.Member
 	resigns []string
 }
@@ -28,7 +29,7 @@ func (e *electing) Resign(_ context.Context, reason string) error {
 func TestCluster_NobodyResignsWithoutAHealthyStandbyWhoeverAsks(t *testing.T) {
 	t.Parallel()
 	e := &electing{members: []election.Member{{Instance: "one", Healthy: true}, {Instance: "two"}}}
-	c := &cluster{elector: e}
+	c := &cluster{node: e, race: e}
 	for name, resign := range map[string]func(context.Context, string) error{"over HTTP": c.Resign,
 		"asked by another instance": c.resignHere} {
 		e.members[1].Healthy = false

@@ -12,17 +12,16 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// DemoSubjects are what tarry dev itself consumes, so that a newcomer without
-// any NATS client sees a message arrive.
+// DemoSubjects is the pattern of the subjects that tarry dev itself consumes, so that a newcomer without a NATS client
+// sees a message arrive.
 const DemoSubjects = "demo.>"
 
-// Watch prints what arrives on DemoSubjects, as any consumer of NATS could. It
-// is not a log: it shows bodies, since these subjects are there to be looked at.
-// Of every subject it prints the pushes by tag that are refused, without bodies.
-func (d *Dev) Watch(w io.Writer) error {
+// Watch prints the messages that arrive on DemoSubjects, like any NATS consumer. It is not a log: it shows bodies,
+// since these subjects are for demonstration. It also prints the refused pushes by tag of all subjects, without bodies.
+func (a *App) Watch(w io.Writer) error {
 	var mu sync.Mutex
 	show := func(subject string, text func(*nats.Msg) string) error {
-		_, err := d.p.conn.Subscribe(subject, func(m *nats.Msg) {
+		_, err := a.conn.Subscribe(subject, func(m *nats.Msg) {
 			mu.Lock()
 			defer mu.Unlock()
 			fmt.Fprintf(w, "%s  %s\n", time.Now().Format("15:04:05.000"), text(m))
@@ -38,7 +37,7 @@ func (d *Dev) Watch(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return show(bridge.RejectsSubject(d.p.namespace)+".>", func(m *nats.Msg) string {
+	return show(bridge.RejectsSubject(a.cfg.Namespace)+".>", func(m *nats.Msg) string {
 		return fmt.Sprintf("refused on %q: %s", m.Header.Get(wire.HeaderSubject), m.Header.Get(wire.HeaderReason))
 	})
 }

@@ -9,32 +9,32 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
-// desk is the journal as the HTTP API uses it: for look-ups and for what operators
-// start.
+// desk is the journal as the HTTP API uses it: for look-ups and for operators' operations.
 type desk struct {
 	a      *App
 	broker *bridge.Broker
 }
 
-// away is the answer to a caller when the journal does not answer.
+// away returns the caller's error for a journal that does not answer.
 func (d *desk) away(step string, err error) error { return d.silent("the journal", step, err) }
 
-// silent is the answer to a caller when a part does not answer. The cause goes to
-// the log only, since it may name hosts and statements.
+// silent returns the caller's error for a part that does not answer. The cause goes to the log only, since it may name
+// hosts and statements.
 func (d *desk) silent(part, step string, err error) error {
 	d.a.log.Warn().Err(err).Str("step", step).Msg(part + " does not answer")
 	return fmt.Errorf("%w: %s does not answer", scheduler.ErrUnavailable, part)
 }
 
-// History returns a message and every change of it. If a name is asked for it
-// returns all others, too, that have or had the name.
+// History returns a message and all its changes. If it is requested by name, History also returns all other messages
+// that have or had the name.
 func (d *desk) History(ctx context.Context, ref scheduler.Ref) ([]scheduler.Life, error) {
-	db, byName := d.a.p.journal.store, ref.UID == ""
+	db, byName := d.a.journal.store, ref.UID == ""
 	if byName {
-		// The timeline knows best which of several is meant now.
+		// The timeline knows best which of several messages has the name now.
 		info, err := d.a.gate.Get(ctx, ref)
 		switch {
 		case errors.Is(err, scheduler.ErrAmbiguousID):
@@ -70,34 +70,34 @@ func (d *desk) History(ctx context.Context, ref scheduler.Ref) ([]scheduler.Life
 	return lives, nil
 }
 
-// Resolve finds the one message that a restore means: as the timeline knows the name,
-// else as the journal does.
-func (d *desk) Resolve(ctx context.Context, ref scheduler.Ref) (scheduler.UID, error) {
+// Resolve returns the one message that a restore refers to: the one that the timeline finds by the name, else the one
+// in the journal.
+func (d *desk) Resolve(ctx context.Context, ref scheduler.Ref) (message.UID, error) {
 	info, err := d.a.gate.Resolve(ctx, ref)
 	return info.UID, err
 }
 
 // List returns a page of records.
 func (d *desk) List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.Record, error) {
-	records, err := d.a.p.journal.store.List(ctx, q)
+	records, err := d.a.journal.store.List(ctx, q)
 	if err != nil {
 		return nil, d.away("list", err)
 	}
 	return records, nil
 }
 
-// Forecast counts what falls due when.
+// Forecast counts the messages that fall due, by step.
 func (d *desk) Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error) {
-	steps, err := d.a.p.journal.store.Forecast(ctx, q)
+	steps, err := d.a.journal.store.Forecast(ctx, q)
 	if err != nil {
 		return nil, d.away("forecast", err)
 	}
 	return steps, nil
 }
 
-// Lag is what is not in the journal yet, over all buckets.
+// Lag returns the changes that are not in the journal yet, over all buckets.
 func (d *desk) Lag(ctx context.Context) (scheduler.Lag, error) {
-	lags, err := d.a.p.store.Lags(ctx)
+	lags, err := d.a.store.Lags(ctx)
 	if err != nil {
 		return scheduler.Lag{}, fmt.Errorf("ask for the lag: %w", err)
 	}
@@ -113,13 +113,11 @@ func (d *desk) Restore(ctx context.Context, req scheduler.RestoreRequest,
 	if err := d.drained(ctx); err != nil {
 		return scheduler.RestoreReport{}, err
 	}
-	r := &journal.Restorer{Store: d.a.p.journal.store, Timeline: d.a.p.store, Buckets: d.a.p.store.Buckets(),
-		Clock: d.a.clock, Timeout: journalTimeout, Log: d.a.log}
-	report, err := r.Run(ctx, req, progress)
+	report, err := d.a.reconciler.Restore(ctx, req, progress)
 	return report, d.told("restore", err)
 }
 
-// told returns the error of a long operation as its caller may see it.
+// told returns the error of a long operation in the form that its caller may see.
 func (d *desk) told(step string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, scheduler.ErrUnknownID):
@@ -129,7 +127,7 @@ func (d *desk) told(step string, err error) error {
 	case errors.Is(err, journal.ErrNoDatabase):
 		return d.away(step, err)
 	case errors.Is(err, scheduler.ErrUncertified), errors.Is(err, scheduler.ErrOutdated):
-		return err // it answers, and says what to do
+		return err // the journal answered, and the error says what to do
 	case errors.Is(err, scheduler.ErrUnavailable), errors.Is(err, scheduler.ErrOutcomeUnknown):
 		return d.silent("the store", step, err)
 	case journal.Retryable(err):
@@ -138,13 +136,13 @@ func (d *desk) told(step string, err error) error {
 	return err
 }
 
-// drained waits until the journal knows what the store has done until lately:
-// before, it may tell of messages as waiting that have ended.
+// drained waits until the journal has the store's recent changes: before that, it may still show ended messages as
+// waiting.
 func (d *desk) drained(ctx context.Context) error {
 	for until := time.Now().Add(drainWait); ; {
-		lags, err := d.a.p.store.Lags(ctx)
+		lags, err := d.a.store.Lags(ctx)
 		for bucket := 0; err == nil && bucket < len(lags); bucket++ {
-			err = lags[bucket].Err // what it keeps from the journal nobody knows
+			err = lags[bucket].Err // its unwritten changes are unknown
 		}
 		if err != nil {
 			return d.told("lag", fmt.Errorf("ask for the lag: %w", err))
@@ -174,22 +172,13 @@ func (d *desk) Verify(ctx context.Context, req scheduler.VerifyRequest,
 	if err := d.drained(ctx); err != nil {
 		return scheduler.VerifyReport{}, err
 	}
-	report, err := d.verifier().Run(ctx, req, progress)
+	report, err := d.a.reconciler.Verify(ctx, req, progress)
 	return report, d.told("verify", err)
 }
 
-func (d *desk) verifier() *journal.Verifier {
-	return &journal.Verifier{Store: d.a.p.journal.store, Timeline: d.a.p.store, Buckets: d.a.p.store.Buckets(),
-		Clock:    d.a.clock,
-		Instance: d.a.p.instance, Address: d.a.p.recorder.where, Timeout: journalTimeout, Log: d.a.log}
-}
-
-// Redeliver publishes again what a broker lost.
+// Redeliver publishes again the messages that a broker lost.
 func (d *desk) Redeliver(ctx context.Context, req scheduler.RedeliverRequest,
 	progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
-	r := &journal.Redeliverer{Store: d.a.p.journal.store, Broker: d.broker, Buckets: d.a.p.store.Buckets(),
-		Clock:    d.a.clock,
-		Instance: d.a.p.instance, Address: d.a.p.recorder.where, Timeout: journalTimeout, Log: d.a.log}
-	report, err := r.Run(ctx, req, progress)
+	report, err := d.a.reconciler.Redeliver(ctx, d.broker, req, progress)
 	return report, d.told("redeliver", err)
 }

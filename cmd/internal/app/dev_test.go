@@ -2,7 +2,10 @@ package app_test
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -23,8 +26,11 @@ func TestDev_SaysAtOnceThatItsAddressIsInUse(t *testing.T) {
 	address := taken.Addr().String()
 	var logged bytes.Buffer
 	begun := time.Now()
-	_, err = app.NewDev(t.Context(), config.Dev{Namespace: "ns", NATS: config.DevNATS{Listen: address}},
-		app.Options{Version: "test", Log: zerolog.New(&logged)})
+	cfg, err := config.LoadDev(nil, []string{"TARRY_NATS_LISTEN=" + address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = app.New(t.Context(), cfg, app.Options{Version: "test", Log: zerolog.New(&logged)})
 	for _, want := range []string{address + " is in use", "--nats.listen", "tarry serve --store memory",
 		"--nats.url nats://" + address} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -36,5 +42,38 @@ func TestDev_SaysAtOnceThatItsAddressIsInUse(t *testing.T) {
 	}
 	if logged.Len() > 0 {
 		t.Errorf("it is told twice: %s", &logged)
+	}
+}
+
+// What New opened ends with Close where the instance never runs.
+func TestNew_WhatNeverRunsLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	cfg, err := config.LoadDev(nil, []string{"TARRY_NATS_LISTEN=127.0.0.1:0", "TARRY_HTTP_LISTEN=127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := app.New(t.Context(), cfg, app.Options{Version: "test", Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, temporary := a.Data()
+	if _, err := os.Stat(dir); err != nil || !temporary {
+		t.Fatalf("temporary: %t, %v", temporary, err)
+	}
+	for range 2 {
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is left: %v", dir, err)
+	}
+	for _, address := range []string{a.Addr().String(), strings.TrimPrefix(a.NATS(), "nats://")} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Errorf("still in use: %v", err)
+			continue
+		}
+		_ = l.Close()
 	}
 }

@@ -47,7 +47,7 @@ func start(t *testing.T, cfg config.Serve) *instance {
 
 func startLogging(t *testing.T, cfg config.Serve, log zerolog.Logger) *instance {
 	t.Helper()
-	a, err := app.NewServe(t.Context(), cfg, app.Options{Version: "test", Log: log})
+	a, err := app.New(t.Context(), cfg, app.Options{Version: "test", Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

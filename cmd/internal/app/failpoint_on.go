@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// failpoint kills this process when it passes, for the n-th time, the point that
-// FAILPOINT names as point or point:n. Only binaries for tests have it. (The name
-// does not begin with TARRY_: what does must be a setting.)
+// failpoint kills this process when it passes, for the n-th time, the point that FAILPOINT names as point or point:n.
+// Only test binaries have it. (The variable does not begin with TARRY_, because variables with that prefix must be
+// settings.)
 func failpoint() func(point string) {
 	name, text, _ := strings.Cut(os.Getenv("FAILPOINT"), ":")
 	nth, err := strconv.ParseInt(text, 10, 64)
@@ -23,7 +23,7 @@ func failpoint() func(point string) {
 	return func(point string) {
 		if point == name && passed.Add(1) == nth {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {} // nothing more happens while the signal is on its way
+			select {} // do nothing more until the signal arrives
 		}
 	}
 }

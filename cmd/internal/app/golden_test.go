@@ -101,7 +101,7 @@ func TestServe_NamesAreFixed(t *testing.T) {
 	cfg.Journal.Outbox, cfg.Journal.Keep, cfg.Journal.Window, cfg.Journal.Audit = 1<<20, time.Hour,
 		time.Minute, time.Hour
 	log := &lines{}
-	a, err := app.NewServe(t.Context(), cfg,
+	a, err := app.New(t.Context(), cfg,
 		app.Options{Version: "test", Log: zerolog.New(log).Level(zerolog.TraceLevel)})
 	if err != nil {
 		t.Fatal(err)

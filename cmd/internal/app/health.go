@@ -15,11 +15,9 @@ import (
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
-// health knows, from memory, two things that must not be mixed up: whether this
-// instance could lead, which the election asks several times a second, and
-// whether it could accept a push, which /readyz answers. What only pushes need,
-// such as a journal in sync, costs nobody the leadership: what is due still
-// leaves.
+// health answers two questions from memory that must not be confused: whether this instance could lead, which the
+// election asks several times a second, and whether it could accept a push, which /readyz answers. A requirement of
+// pushes alone, like a journal in sync mode, does not cost an instance its leadership: due messages still leave.
 type health struct {
 	a        *App
 	began    time.Time
@@ -30,24 +28,23 @@ type health struct {
 	journal holding
 }
 
-// holding is what was seen of the store or of the journal at the last look.
+// holding is the state of the store or of the journal at the last look.
 type holding struct {
 	err error // it does not answer at all
-	// closed are the buckets that take no push, ascending, and why the first of them
-	// takes none.
+	// closed lists the buckets that accept no push, ascending, and why the first of them does not.
 	closed []int
 	why    error
-	// whole: it answered once for all buckets. logged: its present fault stands in the log.
+	// whole reports that all buckets have answered once; logged, that the current fault has been logged.
 	whole, logged bool
 }
 
 const (
 	healthPause = 500 * time.Millisecond
-	// journalLook bounds one look at the journal: a busy database is no database away.
+	// journalLook bounds one look at the journal: a busy database does not count as unreachable.
 	journalLook = 2 * time.Second
-	// startPatience is how long a start may take before what is missing is logged.
+	// startPatience is how long a start may take before missing requirements are logged.
 	startPatience = 3 * time.Second
-	// clockAlarm is how far apart the clocks may be before it is logged.
+	// clockAlarm is the difference between the clocks from which on it is logged.
 	clockAlarm = time.Second
 )
 
@@ -61,8 +58,8 @@ func newHealth(a *App) *health {
 // run looks at the store until ctx ends.
 func (h *health) run(ctx context.Context) error {
 	apart := false
-	return h.every(ctx, h.a.p.callTimeout, func(call context.Context) {
-		h.note(ctx, h.a.p.holds, &h.store, h.lookAtStore(call))
+	return h.every(ctx, h.a.callTimeout(), func(call context.Context) {
+		h.note(ctx, h.a.holds(), &h.store, h.lookAtStore(call))
 		if spread := h.a.clock.Spread(); spread > clockAlarm && !apart {
 			apart = true
 			h.a.log.Error().Dur("spread", spread).Msg("clocks disagree; the median counts")
@@ -73,10 +70,10 @@ func (h *health) run(ctx context.Context) error {
 	})
 }
 
-// runJournal looks at the journal until ctx ends. A database that hangs must not
-// delay the look at the store, on which the leadership depends.
+// runJournal looks at the journal until ctx ends. A database that hangs must not delay the look at the store, on which
+// the leadership depends.
 func (h *health) runJournal(ctx context.Context) error {
-	if h.a.p.journal.mode == journal.Off {
+	if h.a.journal.mode == journal.Off {
 		return nil
 	}
 	return h.every(ctx, journalLook, func(call context.Context) {
@@ -84,8 +81,7 @@ func (h *health) runJournal(ctx context.Context) error {
 	})
 }
 
-// every calls look at once and then every healthPause, each time for at most
-// bound.
+// every calls look at once and then every healthPause, each time for at most bound.
 func (h *health) every(ctx context.Context, bound time.Duration, look func(context.Context)) error {
 	ticker := time.NewTicker(healthPause)
 	defer ticker.Stop()
@@ -101,8 +97,8 @@ func (h *health) every(ctx context.Context, bound time.Duration, look func(conte
 	}
 }
 
-// note keeps what was seen and logs where that has changed. Nobody has certified the
-// store of an instance that starts, so that a start is given its time.
+// note stores the result of a look and logs changes. The store of a starting instance has not been certified yet, so
+// during startPatience nothing is logged.
 func (h *health) note(ctx context.Context, what string, at *holding, seen holding) {
 	h.mu.Lock()
 	before := *at
@@ -126,11 +122,10 @@ func (h *health) note(ctx context.Context, what string, at *holding, seen holdin
 	}
 }
 
-// lookAtStore asks whether the store answers, and which of its buckets do not, or
-// wait until the leader has certified their server: nothing is accepted there
-// before.
+// lookAtStore checks whether the store answers, and finds the buckets that do not answer or whose server the leader has
+// not certified yet: they accept nothing before that.
 func (h *health) lookAtStore(ctx context.Context) holding {
-	standings, err := h.a.p.store.Standings(ctx)
+	standings, err := h.a.store.Standings(ctx)
 	if err != nil {
 		return holding{err: err}
 	}
@@ -145,22 +140,21 @@ func (h *health) lookAtStore(ctx context.Context) holding {
 	return seen
 }
 
-// lookAtJournal asks whether the journal answers, and where changes wait for it
-// which buckets have no room for more of them.
+// lookAtJournal checks whether the journal answers and, if changes wait for it, which buckets have no room for more.
 func (h *health) lookAtJournal(ctx context.Context) holding {
 	var seen holding
-	if h.a.p.journal.mode == journal.Async {
-		// First, since a database that is away uses up the time. What ails the store is the
-		// other look's.
-		lags, err := h.a.p.store.Lags(ctx)
+	if h.a.journal.mode == journal.Async {
+		// The lag is read first, since an unreachable database uses up the time. The other look reports faults of the
+		// store.
+		lags, err := h.a.store.Lags(ctx)
 		for bucket := 0; err == nil && bucket < len(lags); bucket++ {
-			if lag := lags[bucket]; lag.Err == nil && lag.Bytes >= h.a.p.journal.outbox {
+			if lag := lags[bucket]; lag.Err == nil && lag.Bytes >= h.a.outboxLimit() {
 				seen.close(bucket,
 					fmt.Errorf("the outbox of bucket %d is full: %d changes wait for the journal", bucket, lag.Changes))
 			}
 		}
 	}
-	if seen.err = h.a.p.journal.store.Ping(ctx); seen.err == nil {
+	if seen.err = h.a.journal.store.Ping(ctx); seen.err == nil {
 		seen.err = h.a.writer.Ready()
 	}
 	return seen
@@ -181,10 +175,10 @@ func (h *health) seen() (store, db holding) {
 // fit reports whether this instance could lead.
 func (h *health) fit() error {
 	if !h.prepared.Load() {
-		return errors.New(h.a.p.holds + " is not prepared")
+		return errors.New(h.a.holds() + " is not prepared")
 	}
 	if store, _ := h.seen(); store.err != nil {
-		return fmt.Errorf("%s: %w", h.a.p.holds, store.err)
+		return fmt.Errorf("%s: %w", h.a.holds(), store.err)
 	}
 	if h.a.same.other.Load() {
 		return errOtherStore
@@ -195,17 +189,17 @@ func (h *health) fit() error {
 	return nil
 }
 
-// checks is what /readyz and the cluster's page show: a healthy standby is ready
-// too. Without NATS or an election pushes are accepted and wait.
+// checks returns the checks for /readyz and for the cluster's page: a healthy standby is ready too. Without NATS or an
+// election pushes are accepted and wait.
 func (h *health) checks(context.Context) []api.Check {
 	store, db := h.seen()
 	all := []api.Check{
 		h.storeCheck(store),
 		{Name: "nats", Err: h.natsErr()},
-		{Name: h.a.p.elects, Err: h.electionErr()},
+		{Name: h.a.elects(), Err: h.electionErr()},
 		{Name: "machine_id", Needed: true, Err: h.machineErr()},
 	}
-	switch h.a.p.journal.mode {
+	switch h.a.journal.mode {
 	case journal.Sync:
 		all = append(all, api.Check{Name: "journal", Needed: true, Err: db.err})
 	case journal.Async:
@@ -215,7 +209,7 @@ func (h *health) checks(context.Context) []api.Check {
 }
 
 func (h *health) storeCheck(store holding) api.Check {
-	c := api.Check{Name: h.a.p.holds, Needed: true, Err: store.err}
+	c := api.Check{Name: h.a.holds(), Needed: true, Err: store.err}
 	switch {
 	case store.err != nil:
 		return c
@@ -229,18 +223,18 @@ func (h *health) storeCheck(store holding) api.Check {
 	return h.inBuckets(c, store)
 }
 
-// inBuckets adds the buckets that take no push. What lacks in some of them lets
-// pushes through, and what lacks in all of them lets none through.
+// inBuckets adds the buckets that accept no push. A fault in some of them still lets pushes through; a fault in all of
+// them does not.
 func (h *health) inBuckets(c api.Check, seen holding) api.Check {
 	if len(seen.closed) > 0 {
-		c.Err, c.Buckets, c.Needed = seen.why, seen.closed, len(seen.closed) == h.a.p.store.Buckets()
+		c.Err, c.Buckets, c.Needed = seen.why, seen.closed, len(seen.closed) == h.a.store.Buckets()
 	}
 	return c
 }
 
 func (h *health) natsErr() error {
 	switch {
-	case h.a.p.conn.Status() != nats.CONNECTED:
+	case h.a.conn.Status() != nats.CONNECTED:
 		return errors.New("not connected")
 	case !h.a.publisher.Ready():
 		return errors.New("the streams are not known yet")
@@ -249,7 +243,7 @@ func (h *health) natsErr() error {
 }
 
 func (h *health) electionErr() error {
-	state := h.a.elector.State()
+	state := h.a.race.State()
 	if state.Role != election.Disconnected {
 		return nil
 	}
@@ -260,7 +254,7 @@ func (h *health) electionErr() error {
 }
 
 func (h *health) machineErr() error {
-	if _, held := h.a.p.machine.ID(); !held {
+	if _, held := h.a.machine.ID(); !held {
 		return errors.New("no machine id is held, so no ids can be given out")
 	}
 	return nil

@@ -15,47 +15,43 @@ import (
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
-// journalParts are what an instance's journal is made of; mode Off has no store.
+// journalParts are the parts of an instance's journal; mode Off has no store.
 type journalParts struct {
 	mode    journal.Mode
 	store   journal.Store
-	prepare func(context.Context) error // of the database; nil where there is nothing to prepare
-	keep    time.Duration
-	names   time.Duration // how long names are looked up
-	window  time.Duration
-	audit   time.Duration
-	outbox  int64 // how many bytes of changes a bucket keeps for it
-	// volatile: the outbox dies with this process, so a stop empties it.
-	volatile bool
+	prepare func(context.Context) error // prepares the database; nil if there is nothing to prepare
 }
 
-// store is what a timeline must be here: one that can be made whole.
+// store is a timeline that can be recovered from the journal.
 type store interface {
 	scheduler.Timeline
 	scheduler.Mending
 	scheduler.Recoverable
 }
 
-// recorder joins the timeline, which is made first, to the writer of the journal,
-// and gives it this instance's address.
+// recorder connects the timeline, which is created first, to the writer of the journal, and adds this instance's
+// address.
 type recorder struct {
 	writer  atomic.Pointer[journal.Writer]
 	address atomic.Pointer[string]
 }
 
-// recording is what the timeline is given; nil with the journal off.
-func (r *recorder) recording(mode journal.Mode, instance string, limit int64) *scheduler.Recording {
-	if mode == journal.Off {
+// recording returns the recorder for the timeline; nil with the journal off.
+func (o *opened) recording() *scheduler.Recording {
+	if o.journal.mode == journal.Off {
 		return nil
 	}
-	return &scheduler.Recording{Instance: instance, Limit: limit, Address: r.where, Wrote: func(e scheduler.Entry) {
-		if w := r.writer.Load(); w != nil {
-			w.Wrote(e)
-		}
-	}}
+	r := o.recorder
+	return &scheduler.Recording{Instance: o.cfg.Instance, Limit: o.outboxLimit(), Address: r.where,
+		Wrote: func(e scheduler.Entry) {
+			if w := r.writer.Load(); w != nil {
+				w.Wrote(e)
+			}
+		}}
 }
 
 func (r *recorder) where() string {
@@ -69,30 +65,34 @@ const (
 	// journalTimeout bounds one call of the database.
 	journalTimeout = 5 * time.Second
 	recoverPause   = 200 * time.Millisecond
-	// auditDelay keeps the audit after a recovery out of the first rush.
+	// auditDelay delays the audit after a recovery until the first load has passed.
 	auditDelay = 10 * time.Second
 )
 
-// wireJournal builds what moves changes to the journal and back.
+// wireJournal builds the parts that move changes to the journal and back.
 func (a *App) wireJournal() (err error) {
-	address := a.p.address(a.listener.Addr())
-	a.p.recorder.address.Store(&address)
-	j := &a.p.journal
+	address := a.cfg.Advertised(a.listener.Addr())
+	a.recorder.address.Store(&address)
+	j := &a.journal
 	a.recovery = journal.NewRecovery(journal.RecoveryConfig{
-		Store: j.store, Timeline: a.p.store, Mode: j.mode, Window: j.window, EndedKeep: a.p.endedKeep, Clock: a.clock,
+		Store: j.store, Timeline: a.store, Mode: j.mode, Window: a.cfg.Journal.Window, EndedKeep: a.cfg.Ended.Keep,
+		Clock:   a.clock,
 		Timeout: journalTimeout, Log: a.log, At: failpoint(),
 	})
 	if j.mode == journal.Off {
 		return nil
 	}
 	a.writer = journal.NewWriter(journal.WriterConfig{
-		Store: j.store, Outbox: a.p.store, Mode: j.mode, Timeout: journalTimeout, Log: a.log, Registerer: a.registry,
-		Fenced: a.p.store.Renew, At: failpoint(),
+		Store: j.store, Outbox: a.store, Mode: j.mode, Timeout: journalTimeout, Log: a.log, Registerer: a.registry,
+		Fenced: a.store.Renew, At: failpoint(),
 	})
-	a.p.recorder.writer.Store(a.writer)
+	a.recorder.writer.Store(a.writer)
+	a.reconciler = &journal.Reconciler{
+		Store: j.store, Timeline: a.store, Buckets: a.store.Buckets(), Clock: a.clock,
+		Instance: a.cfg.Instance, Address: a.recorder.where, Timeout: journalTimeout, Log: a.log,
+	}
 	a.drainer = journal.NewDrainer(journal.DrainerConfig{
-		Store: j.store, Timeline: a.p.store, Buckets: a.p.store.Buckets(), Clock: a.clock, Duty: a.drains, Keep: j.keep,
-		Timeout: journalTimeout, Log: a.log, Registerer: a.registry,
+		Reconciler: a.reconciler, Duty: a.drains, Keep: a.cfg.Journal.Keep, Registerer: a.registry,
 	})
 	a.differences = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tarry_audit_differences", Help: "Messages that the last audit by this instance found different in the " +
@@ -102,7 +102,7 @@ func (a *App) wireJournal() (err error) {
 	for _, kind := range differenceKinds() {
 		a.differences.WithLabelValues(kind).Set(0)
 	}
-	broker, err := bridge.NewBroker(a.p.conn, a.p.namespace)
+	broker, err := bridge.NewBroker(a.conn, a.cfg.Namespace)
 	if err != nil {
 		return fmt.Errorf("build redelivery: %w", err)
 	}
@@ -111,8 +111,8 @@ func (a *App) wireJournal() (err error) {
 	return nil
 }
 
-// keepJournal runs what moves changes to the journal until it is stopped, which
-// happens after everything that makes changes has ended.
+// keepJournal runs the parts that move changes to the journal until they are stopped, after everything that makes
+// changes has ended.
 func (a *App) keepJournal(ctx context.Context) (stop func()) {
 	if a.writer == nil {
 		return func() {}
@@ -126,25 +126,25 @@ func (a *App) keepJournal(ctx context.Context) (stop func()) {
 		if err := group.Wait(); err != nil {
 			a.log.Warn().Err(err).Msg("journal writer")
 		}
-		if a.p.journal.volatile {
+		if a.cfg.InMemory() {
 			a.emptyOutbox(ctx)
 		}
 	}
 }
 
-// emptyOutbox commits what the writer had left to the drainer, which has ended.
+// emptyOutbox commits the changes that the writer had left to the drainer, which has ended.
 func (a *App) emptyOutbox(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), journalTimeout)
 	defer cancel()
-	for bucket := range a.p.store.Buckets() {
-		_, _, err := journal.Drain(ctx, a.p.journal.store, a.p.store, bucket, 0, journalTimeout, a.log)
+	for bucket := range a.store.Buckets() {
+		_, _, err := a.reconciler.Drain(ctx, bucket, 0)
 		if err != nil && !errors.Is(err, scheduler.ErrUncertified) {
 			a.log.Warn().Err(err).Int("bucket", bucket).Msg("stopped with changes that are not in the journal")
 		}
 	}
 }
 
-// journalDoor is the journal as HTTP asks it; nil with the journal off.
+// journalDoor returns the journal for the HTTP API; nil with the journal off.
 func (a *App) journalDoor() api.Journal {
 	if a.desk == nil {
 		return nil
@@ -152,30 +152,29 @@ func (a *App) journalDoor() api.Journal {
 	return a.desk
 }
 
-// drains reports whether this instance drains what nobody committed: it leads, or
-// nobody does.
+// drains reports whether this instance drains uncommitted changes: it does if it leads, or if there is no leader.
 func (a *App) drains(ctx context.Context) bool {
-	if a.elector.State().Role == election.Leading {
+	if a.race.State().Role == election.Leading {
 		return true
 	}
-	_, led, err := a.elector.Leader(ctx)
+	_, led, err := a.race.Leader(ctx)
 	return err != nil || !led
 }
 
-// answers is what the scheduler's answers wait for; nil with the journal off.
+// answers returns the journal for which the scheduler's answers wait; nil with the journal off.
 func (a *App) answers() scheduler.Journal {
 	if a.writer == nil {
 		return nil
 	}
-	return answered{a.writer, a.p.journal.store, a.log}
+	return answered{a.writer, a.journal.store, a.log}
 }
 
-// namesKeep is how long the journal is asked about names; 0 with the journal off.
+// namesKeep returns how long the journal is consulted about names; 0 with the journal off.
 func (a *App) namesKeep() time.Duration {
 	if a.writer == nil {
 		return 0
 	}
-	return min(a.p.journal.names, a.p.journal.keep)
+	return min(a.cfg.Names.Keep, a.cfg.Journal.Keep)
 }
 
 // answered is the journal as the scheduler's answers need it.
@@ -185,14 +184,14 @@ type answered struct {
 	log   zerolog.Logger
 }
 
-// Find looks up what the timeline does not know.
-func (j answered) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info, error) {
+// Find looks up messages that the timeline does not know.
+func (j answered) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error) {
 	records, err := j.store.Find(ctx, ref, findLimit)
 	if err != nil {
 		j.log.Warn().Err(err).Msg("the journal does not answer")
 		return nil, fmt.Errorf("%w: the journal does not answer", scheduler.ErrUnavailable)
 	}
-	infos := make([]scheduler.Info, len(records))
+	infos := make([]message.Info, len(records))
 	for i := range records {
 		infos[i] = records[i].Info
 	}
@@ -200,12 +199,12 @@ func (j answered) Find(ctx context.Context, ref scheduler.Ref) ([]scheduler.Info
 }
 
 // Remembered returns the messages that have the uids and names of pushes.
-func (j answered) Remembered(ctx context.Context, pushes []*scheduler.Message) ([][]scheduler.Info, error) {
+func (j answered) Remembered(ctx context.Context, pushes []*message.Message) ([][]message.Info, error) {
 	records, err := j.store.Names(ctx, pushes)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the journal does not answer: %w", scheduler.ErrUnavailable, err)
 	}
-	infos := make([][]scheduler.Info, len(records))
+	infos := make([][]message.Info, len(records))
 	for i := range records {
 		for k := range records[i] {
 			infos[i] = append(infos[i], records[i][k].Info)
@@ -214,47 +213,33 @@ func (j answered) Remembered(ctx context.Context, pushes []*scheduler.Message) (
 	return infos, nil
 }
 
-// WritePause keeps a change of pauses.
+// WritePause records a change of pauses.
 func (j answered) WritePause(ctx context.Context, c scheduler.PauseChange) error {
 	if err := j.store.WritePause(ctx, c); err != nil {
 		j.log.Warn().Err(err).Str("pattern", c.Pattern).Bool("paused", !c.Resumed).Msg(
 			"the journal does not take a pause")
-		return errors.New("the journal does not answer") // why is in the log: it may name hosts
+		return errors.New("the journal does not answer") // the log has the reason, which may name hosts
 	}
 	return nil
 }
 
-// findLimit is how many messages of one name are looked at in the journal.
+// findLimit is the maximum number of messages of one name that are read from the journal.
 const findLimit = 20
 
-// prepareJournal waits until the database may hold the journal. Until then it
-// answers nothing, as if it were away.
+// prepareJournal waits until the database is ready to hold the journal. Until then the journal counts as unreachable.
 func (a *App) prepareJournal(ctx context.Context) error {
-	if a.p.journal.prepare == nil {
+	if a.journal.prepare == nil {
 		return nil
 	}
-	for wait := recoverPause; ; wait = min(2*wait, 5*time.Second) {
-		call, cancel := context.WithTimeout(ctx, 6*journalTimeout) // migrations too
-		err := a.p.journal.prepare(call)
-		cancel()
-		if err == nil {
-			a.log.Info().Str("mode", a.p.journal.mode.String()).Msg("journal is fit")
-			return nil
-		}
-		if errors.Is(err, journal.ErrUnfit) {
-			return fmt.Errorf("prepare the journal: %w", err)
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		a.log.Warn().Err(err).Dur("retry", wait).Msg("waiting for the journal")
-		if !rest(ctx, wait) {
-			return nil
-		}
+	// The bound is long enough for migrations too.
+	err := a.await(ctx, "the journal", 6*journalTimeout, journal.ErrUnfit, a.journal.prepare)
+	if err == nil && ctx.Err() == nil {
+		a.log.Info().Str("mode", a.journal.mode.String()).Msg("journal is fit")
 	}
+	return err
 }
 
-// rest waits for d; it reports whether ctx still stands.
+// rest waits for d; it reports whether ctx is still active.
 func rest(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -266,10 +251,9 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// audit compares everything now and then, soon after a recovery, and mends what
-// differs.
+// audit compares everything from time to time, and soon after a recovery, and repairs the differences.
 func (a *App) audit(ctx context.Context, recovered <-chan struct{}) error {
-	wait := a.p.journal.audit
+	wait := a.cfg.Journal.Audit
 	for {
 		timer := time.NewTimer(wait)
 		select {
@@ -282,7 +266,7 @@ func (a *App) audit(ctx context.Context, recovered <-chan struct{}) error {
 			return nil
 		case <-timer.C:
 		}
-		wait = a.p.journal.audit
+		wait = a.cfg.Journal.Audit
 		report, err := a.desk.Verify(ctx, scheduler.VerifyRequest{Repair: true}, nil)
 		event := a.log.Info()
 		if err != nil {

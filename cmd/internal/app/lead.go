@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -13,8 +12,9 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// lead is the one joint between election and scheduler: what runs while this
-// instance leads, and no longer.
+// lead is the only connection between election and scheduler: it runs while this instance leads, and no longer. The
+// lease belongs to the leadership and goes along with its context, since the publisher outlives it and may serve
+// several.
 func (a *App) lead(ctx context.Context, term uint64) error {
 	lease := func() time.Duration {
 		if left, bounded := election.Remaining(ctx); bounded {
@@ -22,8 +22,7 @@ func (a *App) lead(ctx context.Context, term uint64) error {
 		}
 		return unbounded
 	}
-	a.lease.set(lease)
-	defer a.lease.set(nil)
+	ctx = context.WithValue(ctx, leaseKey{}, lease)
 	log := a.log.With().Uint64("term", term).Logger()
 	log.Info().Msg("leading")
 	err := a.rule(ctx, term, lease)
@@ -34,8 +33,7 @@ func (a *App) lead(ctx context.Context, term uint64) error {
 	return nil
 }
 
-// rule dispatches until the leadership ends. A bucket begins when it is whole, and
-// anew when its server has changed.
+// rule dispatches until the leadership ends. A bucket starts when it is whole, and again when its server has changed.
 func (a *App) rule(ctx context.Context, term uint64, lease func() time.Duration) error {
 	m := &mender{a: a, term: term, kick: make(chan struct{}, 1), recovered: make(chan struct{}, 1),
 		waiting: map[int]chan struct{}{}}
@@ -54,26 +52,16 @@ func (a *App) rule(ctx context.Context, term uint64, lease func() time.Duration)
 	return group.Wait()
 }
 
-// unbounded is the lease of a leadership that nobody can take away: Solo's.
+// unbounded is the lease of Solo, whose leadership cannot be lost.
 const unbounded = time.Hour
 
-// leaseBox holds the lease of the leadership under way, for parts that outlive it.
-type leaseBox struct {
-	current atomic.Pointer[func() time.Duration]
-}
+// leaseKey carries a leadership's lease inside its context.
+type leaseKey struct{}
 
-func (b *leaseBox) set(lease func() time.Duration) {
-	if lease == nil {
-		b.current.Store(nil)
-		return
-	}
-	b.current.Store(&lease)
-}
-
-// remaining is how much of the lease is left, 0 when this instance does not lead.
-func (b *leaseBox) remaining() time.Duration {
-	if lease := b.current.Load(); lease != nil {
-		return (*lease)()
+// leaseLeft returns how long the leadership of ctx is still certain, or 0 without a leadership.
+func leaseLeft(ctx context.Context) time.Duration {
+	if lease, ok := ctx.Value(leaseKey{}).(func() time.Duration); ok {
+		return lease()
 	}
 	return 0
 }

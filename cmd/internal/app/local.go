@@ -9,134 +9,144 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/rs/zerolog"
 
-	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
-// An instance on one machine, tarry dev or tarry serve with store: memory, has in place of servers what stands here: a
-// directory that it alone may use, an embedded nats-server, the timeline in memory, and an election of one. What waits
-// survives the process in the journal, a SQLite file; the recovery brings it back at the next start, as it does for a
-// Redis that was lost.
+// An instance on one machine, tarry dev or tarry serve with store: memory, uses the parts in this file instead of
+// servers: a directory of its own, an embedded nats-server, the timeline in memory, and an election of one. The waiting
+// messages outlive the process in the journal, a SQLite file; at the next start the recovery restores them, as it does
+// after the loss of a Redis.
 
 const (
 	natsStart = 10 * time.Second
-	// What lies in the directory.
+	// The names in the directory.
 	lockFile      = "lock"
 	jetStreamFile = "jetstream"
 )
 
+// openData locks the data directory, and the journal, which may lie in another directory, against every other process:
+// two instances that fill their memory from one journal would deliver everything twice. Without a directory in the
+// settings it creates a temporary one.
+func (o *opened) openData(context.Context) (err error) {
+	if o.data = o.cfg.Data; o.data == "" {
+		if o.data, err = os.MkdirTemp("", "tarry-dev-"); err != nil {
+			return fmt.Errorf("make a temporary data directory: %w", err)
+		}
+		o.onStop("the temporary data directory", func() error { return os.RemoveAll(o.data) })
+	}
+	// The directory is locked before anything else uses it.
+	if err := o.lockData(o.data); err != nil {
+		return err
+	}
+	if dsn := o.cfg.Journal.DSN.Reveal(); dsn != "" {
+		return o.lockJournal(dsn)
+	}
+	return nil
+}
+
 // lockData makes the directory and keeps every other process out of it.
-func (p *parts) lockData(ctx context.Context, dir string) error {
+func (c *closers) lockData(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the data directory: data %q: %w", dir, err)
 	}
-	if err := p.lock(ctx, filepath.Join(dir, lockFile)); err != nil {
+	if err := c.lock(filepath.Join(dir, lockFile)); err != nil {
 		return fmt.Errorf("lock the data directory: data %q: %w", dir, err)
 	}
 	return nil
 }
 
-// lockOneMachine makes the data directory and locks it, and the journal, which may lie in another directory, against
-// every other process: two instances that fill their memory from one journal would deliver everything twice.
-func (p *parts) lockOneMachine(ctx context.Context, cfg config.Serve) error {
-	if err := p.lockData(ctx, cfg.Data); err != nil {
-		return err
-	}
-	return p.lockJournal(ctx, cfg.Journal.DSN.Reveal())
-}
-
 const sqliteScheme = "sqlite:"
 
 // lockJournal keeps every other process out of a journal in a file.
-func (p *parts) lockJournal(ctx context.Context, dsn string) error {
-	if err := p.lock(ctx, strings.TrimPrefix(dsn, sqliteScheme)+"-lock"); err != nil {
+func (c *closers) lockJournal(dsn string) error {
+	if err := c.lock(strings.TrimPrefix(dsn, sqliteScheme) + "-lock"); err != nil {
 		return fmt.Errorf("lock the journal: %w", err)
 	}
 	return nil
 }
 
-// lock holds a file's lock until the instance is closed.
-func (p *parts) lock(ctx context.Context, file string) error {
-	release, _, err := election.FileGuard(file).Acquire(ctx)
+// lock holds a file's lock until everything is closed.
+func (c *closers) lock(file string) error {
+	release, err := election.LockFile(file)
 	if err == nil {
-		p.close = append(p.close, release)
+		c.onClose("the lock "+file, release)
 	}
 	return err
 }
 
-// openMemory is openRedis for store: memory. The settings have been held against it: the journal is a SQLite file, in
-// sync.
-func (p *parts) openMemory(ctx context.Context, cfg config.Serve, log zerolog.Logger) error {
-	p.holds, p.elects, p.session, p.callTimeout = "memory", "election", election.DefaultSession, maxCall
-	p.prepare = func(context.Context) error { return nil }
-	p.journal.volatile = true
-	// A file is fit at once or for good not: nothing is gained by starting without it.
-	if err := p.journal.prepare(ctx); err != nil {
-		return err
+// openMemory adds the timeline, and the machine id, which the directory keeps.
+func (o *opened) openMemory(ctx context.Context) (err error) {
+	if o.journal.prepare != nil {
+		// A file is either usable at once or never, so there is no point in starting without it.
+		if err := o.journal.prepare(ctx); err != nil {
+			return err
+		}
+		o.journal.prepare = nil
 	}
-	p.journal.prepare = nil
-	return p.useMemory(ctx, cfg.Data, memory.Config{
-		Buckets: cfg.Buckets, EndedKeep: cfg.Ended.Keep, TombstoneKeep: tombstoneKeep, TombstoneLimit: tombstoneLimit,
-		Record: p.recorder.recording(p.journal.mode, cfg.Instance, p.journal.outbox),
-	}, log)
-}
-
-// useMemory adds the timeline, the machine id, which the directory keeps, and the election.
-func (p *parts) useMemory(ctx context.Context, dir string, cfg memory.Config, log zerolog.Logger) (err error) {
-	if p.store, err = memory.New(cfg); err != nil {
+	o.store, err = memory.New(memory.Config{
+		Buckets: o.cfg.Buckets, EndedKeep: o.cfg.Ended.Keep, TombstoneKeep: tombstoneKeep,
+		TombstoneLimit: tombstoneLimit, Record: o.recording(),
+	})
+	if err != nil {
 		return fmt.Errorf("build the store: %w", err)
 	}
-	if p.machine, err = memory.OpenMachine(ctx, memory.MachineConfig{Dir: dir, Log: log}); err != nil {
+	if o.machine, err = memory.OpenMachine(ctx, memory.MachineConfig{Dir: o.data, Log: o.log}); err != nil {
 		return fmt.Errorf("take the machine id: %w", err)
 	}
-	p.elect = func(a *App, address string) (election.Elector, error) {
-		return election.NewSolo(election.SoloConfig{
-			Instance: p.instance, Address: address, Version: p.options.Version, Healthy: a.health.fit,
-			NextTerm: func(ctx context.Context) (uint64, error) {
-				term, err := p.journal.store.MaxTerm(ctx) // nothing else outlives the process
-				return term + 1, err
-			},
-			Log: p.options.Log.With().Str("ns", p.namespace).Logger(), Registerer: a.registry,
-		})
-	}
+	o.prepareStore = func(context.Context) error { return nil }
 	return nil
+}
+
+// openNATS starts the embedded NATS, unless the settings name another.
+func (o *opened) openNATS(ctx context.Context) (err error) {
+	if !o.cfg.Embedded() {
+		return nil
+	}
+	o.ns, err = o.embedNATS(ctx, embedded{
+		name: "tarry-" + o.cfg.Instance, listen: o.cfg.NATS.Listen, dir: filepath.Join(o.data, jetStreamFile),
+		durable: o.cfg.Data != "", log: o.options.Log,
+		user: o.cfg.NATS.User, password: o.cfg.NATS.Password.Reveal(), auth: o.cfg.NATS.Token.Reveal(),
+	})
+	return err
 }
 
 // embedded is a nats-server in this process.
 type embedded struct {
 	name                 string
-	listen               string // empty: for this process alone
+	listen               string // empty: for this process only
 	dir                  string // of JetStream
-	user, password, auth string // what clients must give; auth is a token
-	// durable: every write reaches the disk before it is acknowledged. A message that a producer was promised, or that
-	// the journal has as delivered, then survives the loss of power too.
+	user, password, auth string // the clients' credentials; auth is a token
+	// durable makes every write reach the disk before it is acknowledged. A message that was acknowledged to a
+	// producer, or that the journal has as delivered, then also survives a power failure.
 	durable bool
+	log     zerolog.Logger
 }
 
-// embedNATS runs a nats-server with JetStream until the instance is closed.
-func (p *parts) embedNATS(ctx context.Context, e embedded) (*server.Server, error) {
+// embedNATS runs a nats-server with JetStream until everything is closed.
+func (c *closers) embedNATS(ctx context.Context, e embedded) (*server.Server, error) {
 	if e.listen != "" {
 		if err := free(ctx, e.listen); err != nil {
 			return nil, err
 		}
 	}
-	ns, err := startNATS(e, p.options.Log)
+	ns, err := startNATS(e)
 	if err != nil {
 		return nil, err
 	}
-	p.close = append(p.close, func() { ns.Shutdown(); ns.WaitForShutdown() })
+	c.onClose("the embedded NATS", func() { ns.Shutdown(); ns.WaitForShutdown() })
 	return ns, nil
 }
 
-// free returns an error where the address cannot be listened on. The embedded nats-server would try again and again,
-// and say so each time.
+// free returns an error if the address is not available. The embedded nats-server would retry endlessly and log each
+// attempt.
 func free(ctx context.Context, listen string) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", listen)
@@ -151,7 +161,7 @@ func free(ctx context.Context, listen string) error {
 	return l.Close()
 }
 
-// address splits an address as nats-server wants it, which takes port 0 for its usual one.
+// address splits an address into nats-server's form, in which port 0 means the default port.
 func address(listen string) (host string, port int, err error) {
 	if listen == "" {
 		return "", 0, nil
@@ -166,7 +176,7 @@ func address(listen string) (host string, port int, err error) {
 	return host, port, err
 }
 
-func startNATS(e embedded, log zerolog.Logger) (*server.Server, error) {
+func startNATS(e embedded) (*server.Server, error) {
 	host, port, err := address(e.listen)
 	if err != nil {
 		return nil, fmt.Errorf("nats.listen %q: %w", e.listen, err)
@@ -179,7 +189,7 @@ func startNATS(e embedded, log zerolog.Logger) (*server.Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build the embedded nats-server: %w", err)
 	}
-	failed := &natsLog{log: log.With().Str("component", "nats-server").Logger()}
+	failed := &natsLog{log: e.log.With().Str("component", "nats-server").Logger()}
 	ns.SetLoggerV2(failed, false, false, false)
 	ns.Start()
 	if !ns.ReadyForConnections(natsStart) {
@@ -189,3 +199,35 @@ func startNATS(e embedded, log zerolog.Logger) (*server.Server, error) {
 	}
 	return ns, nil
 }
+
+// natsLog receives the log of the embedded nats-server: its errors and warnings are logged as ours, all else at debug
+// level.
+type natsLog struct {
+	log zerolog.Logger
+
+	mu      sync.Mutex
+	trouble error
+}
+
+func (l *natsLog) note(format string, v []any) string {
+	text := fmt.Sprintf(format, v...)
+	l.mu.Lock()
+	l.trouble = errors.New(text)
+	l.mu.Unlock()
+	return text
+}
+
+// last returns the last error or fatal message.
+func (l *natsLog) last() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.trouble
+}
+
+// Noticef and the rest are nats-server's Logger.
+func (l *natsLog) Noticef(format string, v ...any) { l.log.Debug().Msgf(format, v...) }
+func (l *natsLog) Warnf(format string, v ...any)   { l.log.Debug().Msgf(format, v...) }
+func (l *natsLog) Errorf(format string, v ...any)  { l.log.Warn().Msg(l.note(format, v)) }
+func (l *natsLog) Fatalf(format string, v ...any)  { l.log.Error().Msg(l.note(format, v)) }
+func (l *natsLog) Debugf(format string, v ...any)  { l.log.Trace().Msgf(format, v...) }
+func (l *natsLog) Tracef(format string, v ...any)  { l.log.Trace().Msgf(format, v...) }

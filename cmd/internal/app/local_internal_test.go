@@ -12,8 +12,8 @@ import (
 func TestEmbeddedNATS_SyncsEveryWriteWhereItIsToLast(t *testing.T) {
 	t.Parallel()
 	for _, durable := range []bool{true, false} {
-		ns, err := startNATS(embedded{name: "synced", listen: "127.0.0.1:0", dir: t.TempDir(), durable: durable},
-			zerolog.Nop())
+		ns, err := startNATS(embedded{name: "synced", listen: "127.0.0.1:0", dir: t.TempDir(), durable: durable,
+			log: zerolog.Nop()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,9 +28,13 @@ func TestEmbeddedNATS_SyncsEveryWriteWhereItIsToLast(t *testing.T) {
 // What an instance asked a token for must not stand open while its streams are moved.
 func TestEmbeddedNATS_WithoutAnAddressServesThisProcessAlone(t *testing.T) {
 	t.Parallel()
-	p := parts{options: Options{Log: zerolog.Nop()}}
-	t.Cleanup(func() { closeAll(p.close) })
-	ns, err := p.embedNATS(t.Context(), embedded{name: "alone", dir: t.TempDir(), durable: true})
+	var open closers
+	t.Cleanup(func() {
+		if err := open.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ns, err := open.embedNATS(t.Context(), embedded{name: "alone", dir: t.TempDir(), durable: true, log: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}

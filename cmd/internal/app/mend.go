@@ -12,24 +12,23 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// mender makes buckets whole for the leader of one term: all of them when it begins,
-// those whose server changed later. Buckets that wait at the same time are made
-// whole together, so that the journal is read once; one that does not answer is
-// tried again and holds up no other.
+// mender makes buckets whole for the leader of one term: all of them when it begins, and later those whose server
+// changed. Buckets that wait at the same time are made whole together, so that the journal is read once; a bucket that
+// does not answer is retried and delays no other.
 type mender struct {
 	a         *App
 	term      uint64
 	kick      chan struct{} // capacity 1: a bucket waits
-	recovered chan struct{} // capacity 1: something was not whole
+	recovered chan struct{} // capacity 1: some bucket was not whole
 
 	mu      sync.Mutex
 	waiting map[int]chan struct{} // closed when the bucket is whole
 }
 
-// gatherPause lets the buckets of a server that changed come together.
+// gatherPause gathers the buckets of a server that changed.
 const gatherPause = 20 * time.Millisecond
 
-// whole is scheduler.Config's Whole.
+// whole implements Whole of scheduler.Config.
 func (a *App) whole(ctx context.Context, term uint64, bucket int) error {
 	m := a.mending.Load()
 	if m == nil || m.term != term {
@@ -53,7 +52,7 @@ func (m *mender) wait(ctx context.Context, bucket int) error {
 	}
 }
 
-// kicked leaves a token in a channel of capacity 1.
+// kicked sends on a channel of capacity 1 without blocking.
 func kicked(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -61,7 +60,7 @@ func kicked(c chan struct{}) {
 	}
 }
 
-// release lets a bucket go that is whole.
+// release releases the waiters of a bucket that is whole.
 func (m *mender) release(bucket int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,10 +76,10 @@ func (m *mender) list() []int {
 	return slices.Sorted(maps.Keys(m.waiting))
 }
 
-// run makes whole what waits until ctx ends, or another leads.
+// run makes waiting buckets whole until ctx ends, or another instance leads.
 func (m *mender) run(ctx context.Context) error {
 	for first := true; ; first = false {
-		for more := true; more; more = first && len(m.list()) < m.a.p.store.Buckets() {
+		for more := true; more; more = first && len(m.list()) < m.a.store.Buckets() {
 			select {
 			case <-m.kick:
 			case <-ctx.Done():
@@ -96,7 +95,7 @@ func (m *mender) run(ctx context.Context) error {
 	}
 }
 
-// mend goes on until nothing waits, ctx ends, or another leads.
+// mend goes on until no bucket waits, ctx ends, or another instance leads.
 func (m *mender) mend(ctx context.Context) error {
 	last := ""
 	for buckets := m.list(); len(buckets) > 0; buckets = m.list() {
@@ -115,7 +114,7 @@ func (m *mender) mend(ctx context.Context) error {
 		if err == nil {
 			continue
 		}
-		if err.Error() != last { // once a reason
+		if err.Error() != last { // once per reason
 			m.a.log.Warn().Err(err).Uint64("term", m.term).Msg("the store cannot be certified yet")
 			last = err.Error()
 		}

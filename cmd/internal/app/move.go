@@ -13,41 +13,48 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
-	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
-// MoveReport is what Move has done.
+// Migrate brings the tables of the journal's database up to date, and returns the versions before and after.
+func Migrate(ctx context.Context, cfg config.Serve, log zerolog.Logger) (from, to int64, err error) {
+	return journal.Migrate(ctx, journal.Config{
+		DSN: cfg.Journal.DSN.Reveal(), Namespace: cfg.Namespace, Log: log.With().Str("ns", cfg.Namespace).Logger(),
+	})
+}
+
+// MoveReport reports what Move did.
 type MoveReport struct {
 	journal.CopyReport
-	// Carried is what came over from the embedded NATS.
+	// Carried counts the messages carried from the embedded NATS.
 	Carried bridge.Carried
-	// Embedded: the instance had an embedded NATS.
+	// Embedded reports that the instance had an embedded NATS.
 	Embedded bool
 }
 
-// ErrLeftOver: the embedded NATS holds what would be lost.
+// ErrLeftOver reports that the embedded NATS holds messages that would be lost.
 var ErrLeftOver = errors.New("the embedded NATS still holds messages of tarry")
 
-// Move is the road from one machine to several instances: it copies the journal in a SQLite file into the database that
-// the settings name, from which the new instances fill an empty Redis at their first start. The instance of before must
-// have stopped; its directory and journal stay locked meanwhile. Where its NATS was embedded, what the intake and the
-// rejects hold there goes to the NATS that the settings name if carry is set, and is ErrLeftOver otherwise. It may be
-// repeated. The source's journal stays as it is.
-func Move(ctx context.Context, cfg config.Migrate, file string, carry bool, log zerolog.Logger,
+// Move migrates an instance on one machine to several instances: it copies the journal in a SQLite file into the
+// database that the settings name, from which the new instances fill an empty Redis at their first start. The old
+// instance must have stopped; its directory and journal stay locked meanwhile. If its NATS was embedded and its intake
+// or rejects hold messages, Move carries them to the NATS that the settings name if carry is set, and returns
+// ErrLeftOver otherwise. Move may be repeated. The source's journal is not changed.
+func Move(ctx context.Context, cfg config.Serve, file string, carry bool, log zerolog.Logger,
 	progress func(MoveReport)) (report MoveReport, err error) {
 	log = log.With().Str("ns", cfg.Namespace).Logger()
-	p := parts{options: Options{Log: log}}
-	defer func() { closeAll(p.close) }()
-	if _, err := os.Stat(filepath.Join(cfg.Data, lockFile)); err != nil { // to lock it would make it
+	var open closers
+	defer func() { err = errors.Join(err, open.Close()) }()
+	if _, err := os.Stat(filepath.Join(cfg.Data, lockFile)); err != nil { // locking it would create it
 		return report, fmt.Errorf("data %q is no directory of a tarry: %w", cfg.Data, err)
 	}
-	if err := p.lockData(ctx, cfg.Data); err != nil {
+	if err := open.lockData(cfg.Data); err != nil {
 		return report, err
 	}
 	from := journal.Config{DSN: sqliteScheme + file, Namespace: cfg.Namespace,
 		MaxRow: int(cfg.HTTP.BodyLimit) - rowSlack, Migrate: true, Log: log}
-	if err := p.lockJournal(ctx, from.DSN); err != nil {
+	if err := open.lockJournal(from.DSN); err != nil {
 		return report, err
 	}
 
@@ -55,7 +62,7 @@ func Move(ctx context.Context, cfg config.Migrate, file string, carry bool, log 
 	streams := filepath.Join(cfg.Data, jetStreamFile)
 	if _, err := os.Stat(streams); err == nil {
 		report.Embedded = true
-		if old, err = p.reopenNATS(ctx, streams); err != nil {
+		if old, err = reopenNATS(ctx, &open, streams, log); err != nil {
 			return report, err
 		}
 		left, err := bridge.Leftover(ctx, old, cfg.Namespace)
@@ -82,13 +89,13 @@ func Move(ctx context.Context, cfg config.Migrate, file string, carry bool, log 
 	if err != nil || old == nil || !carry {
 		return report, err
 	}
-	report.Carried, err = p.carry(ctx, cfg, old, from)
+	report.Carried, err = carryOver(ctx, &open, cfg, old, from)
 	return report, err
 }
 
-// reopenNATS serves the streams of an embedded NATS to this process, and to no other: its token is not known here.
-func (p *parts) reopenNATS(ctx context.Context, streams string) (*nats.Conn, error) {
-	ns, err := p.embedNATS(ctx, embedded{name: "tarry-migrate", dir: streams, durable: true})
+// reopenNATS serves the streams of an embedded NATS to this process only, because its token is not known here.
+func reopenNATS(ctx context.Context, open *closers, streams string, log zerolog.Logger) (*nats.Conn, error) {
+	ns, err := open.embedNATS(ctx, embedded{name: "tarry-migrate", dir: streams, durable: true, log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -96,34 +103,33 @@ func (p *parts) reopenNATS(ctx context.Context, streams string) (*nats.Conn, err
 	if err != nil {
 		return nil, fmt.Errorf("connect to the embedded NATS: %w", err)
 	}
-	p.close = append(p.close, nc.Close)
+	open.onClose("the connection to NATS", nc.Close)
 	return nc, nil
 }
 
-func (p *parts) carry(ctx context.Context, cfg config.Migrate, old *nats.Conn,
+func carryOver(ctx context.Context, open *closers, cfg config.Serve, old *nats.Conn,
 	from journal.Config) (bridge.Carried, error) {
 	accepted, err := journal.Open(ctx, from)
 	if err != nil {
 		return bridge.Carried{}, err
 	}
-	p.close = append(p.close, func() { _ = accepted.Close() })
-	nc, err := connectNATS(ctx, cfg.NATS,
-		bridge.ConnConfig{URLs: cfg.NATS.URL, Name: "tarry migrate", Log: p.options.Log})
+	open.onStop("the journal", accepted.Close)
+	nc, err := connect(ctx, cfg.NATS, bridge.ConnConfig{URLs: cfg.NATS.URL, Name: "tarry migrate", Log: from.Log})
 	if err != nil {
 		return bridge.Carried{}, err
 	}
 	if !nc.IsConnected() { // an instance would wait
 		return bridge.Carried{}, errors.Join(fmt.Errorf("connect to nats.url: %w", nc.LastError()), ctx.Err())
 	}
-	p.close = append(p.close, nc.Close)
+	open.onClose("the connection to NATS", nc.Close)
 	return bridge.Carry(ctx, bridge.CarryConfig{
 		From: old, To: nc, Namespace: cfg.Namespace, Prefix: cfg.NATS.Prefix, Replicas: cfg.NATS.Intake.Replicas,
 		MaxBytes:    cfg.NATS.Intake.MaxBytes,
 		RejectBytes: cfg.NATS.Rejects.MaxBytes, RejectsPerSubject: int64(cfg.NATS.Rejects.PerSubject),
-		Known: func(ctx context.Context, uid scheduler.UID) (bool, error) {
-			found, err := accepted.Versions(ctx, []scheduler.UID{uid})
+		Known: func(ctx context.Context, uid message.UID) (bool, error) {
+			found, err := accepted.Versions(ctx, []message.UID{uid})
 			return len(found) > 0, err
 		},
-		Log: p.options.Log,
+		Log: from.Log,
 	})
 }

@@ -55,7 +55,7 @@ func TestServe_EndsWhenItsConnectionToNATSIsClosedForGood(t *testing.T) {
 		<-served
 	})
 	const nowhere = "127.0.0.1:1"
-	a, err := app.NewServe(t.Context(), settings(t, "nats://"+listener.Addr().String(), nowhere, nowhere, "ns", "a"),
+	a, err := app.New(t.Context(), settings(t, "nats://"+listener.Addr().String(), nowhere, nowhere, "ns", "a"),
 		app.Options{Version: "test", Log: zerolog.New(zerolog.NewTestWriter(t))})
 	if err != nil {
 		t.Fatal(err)

@@ -3,20 +3,66 @@ package app
 import (
 	"fmt"
 
+	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Reload takes over the settings that may change while the instance runs. They
-// were checked as a whole before.
-func (a *App) Reload(r config.Reloaded) error {
-	if err := (topicSettings{r.Retry, r.Topics}).use(a.topics); err != nil {
+// Reload applies the settings that may change while the instance runs. The caller has checked them as a whole.
+func (a *App) Reload(next config.Serve) error {
+	names, err := a.cfg.NeedRestart(next)
+	if err != nil {
 		return fmt.Errorf("reload: %w", err)
 	}
-	a.api.SetTokens(tokensOf(r.Tokens))
-	log := a.log.Info().Int("topics", len(r.Topics)).Int("tokens", len(r.Tokens))
-	if len(r.Restart) > 0 {
-		log = log.Strs("need_a_restart", r.Restart)
+	if err := useTopics(a.topics, next); err != nil {
+		return fmt.Errorf("reload: %w", err)
+	}
+	a.api.SetTokens(tokensOf(next.HTTP.Tokens))
+	log := a.log.Info().Int("topics", len(next.Topics)).Int("tokens", len(next.HTTP.Tokens))
+	if len(names) > 0 {
+		log = log.Strs("need_a_restart", names)
 	}
 	log.Msg("settings loaded again")
 	return nil
+}
+
+// tokensOf returns the settings' tokens in the HTTP API's form.
+func tokensOf(list []config.Token) []api.Token {
+	all := make([]api.Token, len(list))
+	for i, t := range list {
+		all[i] = api.Token{Name: t.Name, Hash: t.Hash(), Push: t.Push, Pull: t.Pull, Read: t.Read, Operate: t.Operate}
+	}
+	return all
+}
+
+// useTopics applies the settings of topics from now on, all or none of them.
+func useTopics(t *scheduler.Topics, cfg config.Serve) error {
+	fallback, err := scheduleOf(cfg.Retry)
+	if err != nil {
+		return fmt.Errorf("retry: %w", err)
+	}
+	list := make([]*scheduler.Topic, len(cfg.Topics))
+	for i, c := range cfg.Topics {
+		schedule, err := scheduleOf(c.Retry)
+		if err != nil {
+			return fmt.Errorf("topics[%d].retry: %w", i, err)
+		}
+		list[i] = &scheduler.Topic{
+			Pattern: c.Pattern, Retry: schedule, TTL: c.TTL, Rate: c.Rate, CatchUp: c.CatchUpRate,
+			Dead: c.Dead, Expired: c.Expired, Drop: c.Core == "drop", Partitions: c.Partitions,
+		}
+	}
+	t.Set(list, fallback)
+	return nil
+}
+
+// scheduleOf reads a schedule; an empty text means no schedule.
+func scheduleOf(text string) (message.Retry, error) {
+	if text == "" {
+		return message.Retry{}, nil
+	}
+	r, err := wire.ParseRetry(text)
+	return message.Retry(r), err
 }

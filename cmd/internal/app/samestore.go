@@ -10,17 +10,15 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// sameStore compares the store of this instance with the leader's. Nobody
-// delivers what an instance keeps in another one, so such an instance takes
-// nothing, answers nothing from its store and does not stand for the leadership.
+// sameStore compares the store of this instance with the leader's. Messages in another store are never delivered, so an
+// instance with another store accepts nothing, answers nothing from its store and does not stand for the leadership.
 //
-// What is compared is a name that stands in the store itself and outlives its
-// servers. Each instance registers the one it sees. Where nobody leads, or
-// ZooKeeper is away, nothing is known and the last verdict stands. One verdict does
-// not outlive its leader: that of a leader which may have been dead all the while. If
-// the store was emptied as it died, nobody has a store of the name that it registered,
-// and an instance that no other differs from goes on. A leader that was seen with
-// another store for longer than its session was alive, and its store is not this one.
+// It compares a name that is kept in the store itself and outlives its servers. Each instance registers the name that
+// it sees. Without a leader, or while ZooKeeper is unreachable, nothing is known and the last verdict stands. One
+// verdict does not outlive its leader: that of a leader which may have been dead all the while. If the store was
+// emptied as the leader died, no instance has a store with the registered name, and an instance from which no other
+// differs goes on. A leader that was seen with another store for longer than its session was alive, so its store is
+// another one.
 type sameStore struct {
 	a    *App
 	seen atomic.Pointer[string] // the name of this instance's store, nil before the first answer
@@ -31,17 +29,17 @@ type sameStore struct {
 }
 
 const (
-	// sameStorePause is between two looks.
+	// sameStorePause is the time between two looks.
 	sameStorePause = 2 * time.Second
 	admitPatience  = 4 * time.Second
 )
 
-// errOtherStore is the answer of an instance that has another store than the leader. It
-// names no addresses: whoever may push need not know them.
+// errOtherStore is the answer of an instance that has another store than the leader. It names no addresses: callers
+// that may push need not know them.
 var errOtherStore = fmt.Errorf("%w: the store of this instance is not the leader's: "+
 	"compare redis.addrs, redis.master and redis.db", scheduler.ErrUnavailable)
 
-// name is what this instance registers, empty before it is known.
+// name returns the name that this instance registers, empty before it is known.
 func (s *sameStore) name() string {
 	if name := s.seen.Load(); name != nil {
 		return *name
@@ -49,11 +47,10 @@ func (s *sameStore) name() string {
 	return ""
 }
 
-// admit waits until nothing says that the store is not the leader's. Here the
-// first look counts: nothing was taken yet that a wrong verdict would harm. An
-// election that is away delays a start by admitPatience and no longer.
+// admit waits until there is no sign that the store is not the leader's. Here the first look counts: no message has
+// been accepted yet that a wrong verdict could harm. An unreachable election delays a start by at most admitPatience.
 func (s *sameStore) admit(ctx context.Context) error {
-	if s.a.p.identity == nil {
+	if s.a.identity == nil {
 		return nil
 	}
 	for began := time.Now(); ; {
@@ -67,30 +64,30 @@ func (s *sameStore) admit(ctx context.Context) error {
 	}
 }
 
-// run goes on looking until ctx ends. The leader renews its store's name after a
-// loss and registers it a moment later: a difference counts once it has lasted.
+// run looks repeatedly until ctx ends. The leader renews its store's name after a loss and registers it a moment later:
+// a difference counts once it has lasted.
 func (s *sameStore) run(ctx context.Context) error {
-	if s.a.p.identity == nil {
+	if s.a.identity == nil {
 		return nil
 	}
 	for rest(ctx, sameStorePause) {
-		s.look(ctx, s.a.p.session+sameStorePause)
+		s.look(ctx, s.a.cfg.ZooKeeper.Session+sameStorePause)
 	}
 	return nil
 }
 
-// look compares once, and reports whether there was anything to compare, or no
-// leader to compare with. A difference counts after patience.
+// look compares once, and reports whether there was anything to compare, or no leader to compare with. A difference
+// counts after patience.
 func (s *sameStore) look(ctx context.Context, patience time.Duration) (known bool) {
 	ctx, cancel := context.WithTimeout(ctx, maxCall)
 	defer cancel()
-	mine, err := s.a.p.identity(ctx)
+	mine, err := s.a.identity(ctx)
 	if err != nil || mine == "" {
 		return false
 	}
 	s.seen.Store(&mine)
 	theirs, leader, err := s.leaders(ctx, mine)
-	alive := s.last.Sub(s.since) >= s.a.p.session+sameStorePause // the leader that had another store
+	alive := s.last.Sub(s.since) >= s.a.cfg.ZooKeeper.Session+sameStorePause // the leader that had another store
 	if err == nil && leader == "" && s.other.Load() && !alive && s.alone(ctx, mine) {
 		s.since = time.Time{}
 		s.other.Store(false)
@@ -118,32 +115,32 @@ func (s *sameStore) look(ctx context.Context, patience time.Duration) (known boo
 	return true
 }
 
-// alone reports whether no other instance is registered with another store. A leader that died after its store was
-// lost has left a name that nobody has any more.
+// alone reports whether every other instance is registered with this store. A leader that died after its store was lost
+// has left a name that no instance has any more. One that has not registered its store yet may have the leader's.
 func (s *sameStore) alone(ctx context.Context, mine string) bool {
-	members, err := s.a.elector.Members(ctx)
+	members, err := s.a.node.Members(ctx)
 	if err != nil {
 		return false
 	}
 	for _, m := range members {
-		if m.Instance != s.a.p.instance && m.Store != "" && m.Store != mine {
+		if m.Instance != s.a.cfg.Instance && m.Store != mine {
 			return false
 		}
 	}
 	return true
 }
 
-// leaders is the name of the leader's store, empty where it is not known, and the
-// leader, empty where nobody leads. mine is what this instance has if it leads.
+// leaders returns the name of the leader's store, empty if unknown, and the leader, empty if there is none. mine is
+// this instance's store name, for the case that it leads.
 func (s *sameStore) leaders(ctx context.Context, mine string) (store, leader string, err error) {
-	l, led, err := s.a.elector.Leader(ctx)
+	l, led, err := s.a.race.Leader(ctx)
 	if err != nil || !led {
 		return "", "", err
 	}
-	if l.Instance == s.a.p.instance {
+	if l.Instance == s.a.cfg.Instance {
 		return mine, l.Instance, nil
 	}
-	members, err := s.a.elector.Members(ctx)
+	members, err := s.a.node.Members(ctx)
 	if err != nil {
 		return "", "", err
 	}

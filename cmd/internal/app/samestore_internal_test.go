@@ -12,7 +12,8 @@ import (
 
 // ballot is an election as its members see it.
 type ballot struct {
-	election.Elector
+	node
+	race
 	leader  string // empty: nobody leads
 	members []election.Member
 	err     error // of Members
@@ -41,7 +42,7 @@ func TestSameStore_AloneGoesOnWithAStoreThatWasEmptied(t *testing.T) {
 		{"not registered yet", ballot{}, false, true},
 		{"with one that has the same store",
 			ballot{members: []election.Member{member("a", "new"), member("b", "new")}}, false, true},
-		{"with one whose store is not known", ballot{members: []election.Member{member("b", "")}}, false, true},
+		{"with one that has not registered its store yet", ballot{members: []election.Member{member("b", "")}}, true, true},
 		{"with one that has another store",
 			ballot{members: []election.Member{member("a", "new"), member("b", "old")}}, true, true},
 		{"with nobody knows whom", ballot{err: errors.New("away")}, true, true},
@@ -51,9 +52,9 @@ func TestSameStore_AloneGoesOnWithAStoreThatWasEmptied(t *testing.T) {
 			ballot{leader: "b", members: []election.Member{member("b", "new")}}, false, true},
 		{"under a leader that is not registered", ballot{leader: "b"}, true, false},
 	} {
-		a := &App{elector: &c.ballot}
-		a.p.instance = "a"
-		a.p.identity = func(context.Context) (string, error) { return "new", nil }
+		a := &App{opened: &opened{}, node: &c.ballot, race: &c.ballot}
+		a.cfg.Instance = "a"
+		a.identity = func(context.Context) (string, error) { return "new", nil }
 		s := &sameStore{a: a}
 		s.other.Store(true) // as the leader's registration had it until it died
 		if known := s.look(t.Context(), 0); known != c.known || s.other.Load() != c.other {
@@ -71,9 +72,9 @@ func TestSameStore_AloneDoesNotTakeThePlaceOfALeaderThatWasAlive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := &ballot{}
-		a := &App{elector: b}
-		a.p.instance, a.p.session = "a", 6*time.Second
-		a.p.identity = func(context.Context) (string, error) { return "new", nil }
+		a := &App{opened: &opened{}, node: b, race: b}
+		a.cfg.Instance, a.cfg.ZooKeeper.Session = "a", 6*time.Second
+		a.identity = func(context.Context) (string, error) { return "new", nil }
 		s := &sameStore{a: a}
 		after := func(d time.Duration, leader string, other bool) {
 			t.Helper()
@@ -99,8 +100,9 @@ func TestSameStore_AloneDoesNotTakeThePlaceOfALeaderThatWasAlive(t *testing.T) {
 // What was never held for another's does not become it while nobody leads.
 func TestSameStore_WithoutALeaderTheLastVerdictStands(t *testing.T) {
 	t.Parallel()
-	a := &App{elector: &ballot{members: []election.Member{{Instance: "b", Store: "old"}}}}
-	a.p.instance, a.p.identity = "a", func(context.Context) (string, error) { return "new", nil }
+	b := &ballot{members: []election.Member{{Instance: "b", Store: "old"}}}
+	a := &App{opened: &opened{}, node: b, race: b}
+	a.cfg.Instance, a.identity = "a", func(context.Context) (string, error) { return "new", nil }
 	s := &sameStore{a: a}
 	if known := s.look(t.Context(), 0); !known || s.other.Load() {
 		t.Errorf("known %t, another's %t", known, s.other.Load())

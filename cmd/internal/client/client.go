@@ -1,9 +1,8 @@
-// Package client calls an instance of tarry over HTTP, for the commands. It knows the answers only as JSON on the wire,
-// as any client in another language would.
+// Package client calls an instance of tarry over HTTP, for the commands. The answers are the shapes of bridge/wire, as
+// the server writes them.
 //
-// Every method returns the answer as it came beside what it says, because --json prints the former. An answer that is
-// not a success is a [*Problem]; anything else that goes wrong (no connection, no tarry at that address) is an ordinary
-// error.
+// Every method returns the raw answer beside the decoded one, because --json prints the raw answer. An answer other
+// than a success is a [*Problem]; any other failure (no connection, no tarry at that address) is an ordinary error.
 package client
 
 import (
@@ -20,15 +19,17 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// Config is what a Client is made of.
+// Config configures a Client.
 type Config struct {
 	Server  string // http://host:port, a path may follow
 	Token   string
 	Timeout time.Duration // of one call
-	Agent   string        // what the server is told about the caller
-	TLS     *tls.Config   // how an https server is checked; nil: by the system's authorities
+	Agent   string        // the User-Agent
+	TLS     *tls.Config   // verifies an https server; nil: the system's authorities
 }
 
 // Client calls one instance, or a proxy before several.
@@ -37,7 +38,7 @@ type Client struct {
 	http *http.Client
 }
 
-// New makes a client. It connects when it is first used.
+// New returns a client. It connects on its first call.
 func New(cfg Config) *Client {
 	cfg.Server = strings.TrimRight(cfg.Server, "/")
 	var transport http.RoundTripper // http's own
@@ -47,34 +48,20 @@ func New(cfg Config) *Client {
 	}
 	return &Client{cfg: cfg, http: &http.Client{
 		Transport: transport,
-		// A redirect is not followed: it would carry the token to wherever the answer says.
+		// Redirects are not followed: they could send the token to any host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-// Problem is an answer that is not a success.
+// Problem is an answer other than a success.
 type Problem struct {
-	Status int    `json:"-"`
-	Word   string `json:"error"` // stable, for programs
-	Detail string `json:"detail"`
-	ID     string `json:"id"`  // after outcome_unknown: what to repeat the push or the requeue with
-	UID    string `json:"uid"` // after outcome_unknown: the message to look for
-	// Candidates are the messages that an ambiguous id may mean.
-	Candidates []Candidate `json:"candidates"`
-	Raw        []byte      `json:"-"`
-}
-
-// Candidate is a message that an ambiguous id may mean.
-type Candidate struct {
-	Topic string `json:"topic"`
-	Key   string `json:"key"`
-	UID   string `json:"uid"`
-	State string `json:"state"`
+	wire.Problem
+	Raw []byte `json:"-"`
 }
 
 func (p *Problem) Error() string { return fmt.Sprintf("%s (%s)", p.Detail, p.Word) }
 
-// maxAnswer bounds what is read of an answer: the largest message, in base64, and some room.
+// maxAnswer is the maximum size of an answer: that of the largest message, in base64, and a margin.
 const maxAnswer = 512 << 20
 
 // call makes one request and reads the answer into its value. The statuses in fine are successes besides 200 and 201.
@@ -82,7 +69,7 @@ func (c *Client) call(ctx context.Context, method, path string, body, into any, 
 	return c.callIf(ctx, method, path, "", body, into, fine...)
 }
 
-// callIf is call of what must still have this version; empty is any.
+// callIf is call for a message that must still have this version; empty means any.
 func (c *Client) callIf(ctx context.Context, method, path, version string, body, into any,
 	fine ...int) (raw []byte, err error) {
 	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
@@ -109,7 +96,7 @@ func (c *Client) callIf(ctx context.Context, method, path, version string, body,
 	return raw, nil
 }
 
-// send makes one request. Whoever gets the answer closes its body.
+// send makes one request. The caller must close the answer's body.
 func (c *Client) send(ctx context.Context, method, path string, body any,
 	headers map[string]string) (*http.Response, error) {
 	var sent []byte
@@ -149,21 +136,21 @@ func (c *Client) read(answer *http.Response) ([]byte, error) {
 	return raw, nil
 }
 
-// refused is an answer that is not a success.
+// refused returns the error for an answer other than a success.
 func (c *Client) refused(answer *http.Response, raw []byte) ([]byte, error) {
-	p := &Problem{Status: answer.StatusCode, Raw: raw}
+	p := &Problem{Problem: wire.Problem{Status: answer.StatusCode}, Raw: raw}
 	if json.Unmarshal(raw, p) != nil || p.Word == "" {
 		return nil, c.stranger(answer)
 	}
 	return raw, p
 }
 
-// stranger is an answer that no tarry gives.
+// stranger returns the error for an answer that does not come from tarry.
 func (c *Client) stranger(answer *http.Response) error {
 	return fmt.Errorf("%s answered %q and not as tarry does", c.cfg.Server, answer.Status)
 }
 
-// plain drops method and URL from the error, which names the server already, and says a time-out in few words.
+// plain removes method and URL from the error, which names the server already, and shortens a time-out.
 func (c *Client) plain(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no answer within %s", c.cfg.Timeout)
@@ -178,14 +165,14 @@ func (c *Client) plain(err error) error {
 	return err
 }
 
-// Name names a message: by its uid or its id, and by the topic and the key that the id belongs to where these are
-// given. A key may be given as empty.
+// Name names a message: by its uid or its id, and by the topic and the key that the id belongs to if those are set. A
+// key may be set and empty.
 type Name struct {
 	ID         string
 	Topic, Key *string
 }
 
-// messagePath is the path of one message, or of a step below it.
+// messagePath returns the path of one message, or of an action below it.
 func messagePath(n Name, below string) string {
 	query := url.Values{}
 	for name, value := range map[string]*string{"topic": n.Topic, "key": n.Key} {
@@ -196,9 +183,9 @@ func messagePath(n Name, below string) string {
 	return withQuery("/v1/messages/"+step(n.ID)+below, query)
 }
 
-// step is a name as one step of a path.
+// step escapes a name as one segment of a path.
 func step(name string) string {
-	if strings.Trim(name, ".") == "" { // as they stand "." and ".." would be steps of the path
+	if strings.Trim(name, ".") == "" { // unescaped, "." and ".." would be path segments
 		return strings.ReplaceAll(name, ".", "%2E")
 	}
 	return url.PathEscape(name)

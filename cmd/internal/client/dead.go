@@ -4,16 +4,18 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// Dead asks for a page of dead messages, by when they died: topic, limit, cursor.
-func (c *Client) Dead(ctx context.Context, query url.Values) (l List, raw []byte, err error) {
+// Dead returns a page of dead messages, by time of death: topic, limit, cursor.
+func (c *Client) Dead(ctx context.Context, query url.Values) (l wire.MessageList, raw []byte, err error) {
 	raw, err = c.call(ctx, http.MethodGet, withQuery("/v1/dead", query), nil, &l)
 	return l, raw, err
 }
 
-// DeadOrder says which dead messages are meant, by id or by selection, and for a requeue what they become. What is nil
-// or empty is not given; All says that all are meant where nothing else is given.
+// DeadOrder selects dead messages, by id or by selection, and says how a requeue changes them. Nil and empty fields are
+// omitted; All selects all messages if no other field does.
 type DeadOrder struct {
 	ID      string              `json:"id,omitempty"`
 	IDs     []string            `json:"ids,omitempty"`
@@ -29,35 +31,26 @@ type DeadOrder struct {
 	Content
 }
 
-// DeadResult is what became of one dead message: Word is empty where it was done.
+// DeadResult is the outcome for one dead message: Word is empty on success. With outcome_unknown, the UID is set if the
+// message was requeued.
 type DeadResult struct {
-	ID string `json:"id"`
-	// of the new message, after a requeue; with outcome_unknown it is there if it was requeued
-	UID    string `json:"uid"`
+	wire.DeadResult
 	Word   string `json:"error"`
 	Detail string `json:"detail"`
 }
 
-// Requeued is one dead message that waits again.
-type Requeued struct {
-	ID    string `json:"id"`
-	UID   string `json:"uid"`
-	Due   string `json:"due"`
-	State string `json:"state"`
-}
-
-// RequeueOne gives one dead message another life.
-func (c *Client) RequeueOne(ctx context.Context, order DeadOrder) (r Requeued, raw []byte, err error) {
+// RequeueOne pushes one dead message again.
+func (c *Client) RequeueOne(ctx context.Context, order DeadOrder) (r wire.DeadResult, raw []byte, err error) {
 	raw, err = c.call(ctx, http.MethodPost, "/v1/dead/requeue", order, &r)
 	return r, raw, err
 }
 
-// PurgeOne ends one dead message for good.
+// PurgeOne removes one dead message for good.
 func (c *Client) PurgeOne(ctx context.Context, order DeadOrder) (raw []byte, err error) {
 	return c.call(ctx, http.MethodPost, "/v1/dead/purge", order, &struct{}{})
 }
 
-// DeadByID requeues or purges the messages that are named, and returns a result for each.
+// DeadByID requeues or purges the named messages, and returns a result for each.
 func (c *Client) DeadByID(ctx context.Context, what string,
 	order DeadOrder) (results []DeadResult, raw []byte, err error) {
 	var answer struct {
@@ -67,8 +60,8 @@ func (c *Client) DeadByID(ctx context.Context, what string,
 	return answer.Results, raw, err
 }
 
-// DeadMany requeues or purges the messages that are selected; progress may be nil.
+// DeadMany requeues or purges the selected messages; progress may be nil.
 func (c *Client) DeadMany(ctx context.Context, what string, order DeadOrder,
-	progress func(Report)) (Report, []byte, error) {
+	progress func(wire.Report)) (wire.Report, []byte, error) {
 	return long(ctx, c, "/v1/dead/"+what, order, progress)
 }

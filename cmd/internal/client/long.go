@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// leastSilence is what an instance may be silent for at least: a line comes every second.
+	// leastSilence is the minimum time that an instance may be silent: it sends a line every second.
 	leastSilence = 3 * time.Second
 	// maxLine bounds one line of a long operation.
 	maxLine = 16 << 20
 )
 
-// line is one of those that a long operation answers: how far it is, or the report, or what went wrong.
+// line is one line of a long operation's answer: its progress, the report or the error.
 type line struct {
 	Progress json.RawMessage `json:"progress"`
 	Report   json.RawMessage `json:"report"`
@@ -26,9 +26,9 @@ type line struct {
 
 var errSilent = errors.New("silent")
 
-// long makes a request that may take hours. It is given up when the instance sends nothing for as long as a call may
-// take; that ends the operation, too. raw is the report alone. With a problem the report is what was done until then,
-// if the answer has it. With another error it is the last progress received, which may be less than was done.
+// long makes a request that may take hours. It ends with an error if the instance sends nothing for the time-out of a
+// call; that ends the operation, too. raw is only the report. With a problem, the report is what was done until then,
+// if the answer contains it. With another error it is the last progress received, which may be less than was done.
 func long[R any](ctx context.Context, c *Client, path string, request any,
 	progress func(R)) (report R, raw []byte, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
@@ -50,12 +50,12 @@ func long[R any](ctx context.Context, c *Client, path string, request any,
 			raw, err = c.refused(answer, raw)
 			var l line
 			if json.Unmarshal(raw, &l) == nil && l.Report != nil {
-				_ = json.Unmarshal(l.Report, &report) // what was done until then, where the problem tells
+				_ = json.Unmarshal(l.Report, &report) // what was done until then, if the problem says
 			}
 		}
 		return report, raw, err
 	}
-	defer answer.Body.Close() // read to its end, or given up
+	defer answer.Body.Close() // read to its end, or abandoned
 	lines := bufio.NewScanner(answer.Body)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {

@@ -5,43 +5,23 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// Reject is a push by tag that NATS had acknowledged and tarry refused.
-type Reject struct {
-	Sequence   uint64              `json:"sequence"`
-	At         string              `json:"at"`
-	Topic      string              `json:"topic"`
-	ID         string              `json:"id"`
-	Key        string              `json:"key"`
-	Reason     string              `json:"reason"`
-	Detail     string              `json:"detail"`
-	Size       int                 `json:"size"`
-	Incomplete bool                `json:"incomplete"`
-	Headers    map[string][]string `json:"headers"`
-	Body       *string             `json:"body"`
-	BodyBase64 []byte              `json:"body_base64"`
-}
-
-// Rejects is a page; Cursor asks for the next one.
-type Rejects struct {
-	Rejects []Reject `json:"rejects"`
-	Cursor  string   `json:"cursor"`
-}
-
-// Rejects asks for a page of rejects: topic, id, reason, limit, cursor.
-func (c *Client) Rejects(ctx context.Context, query url.Values) (r Rejects, raw []byte, err error) {
+// Rejects returns a page of rejects: topic, id, reason, limit, cursor.
+func (c *Client) Rejects(ctx context.Context, query url.Values) (r wire.RejectList, raw []byte, err error) {
 	raw, err = c.call(ctx, http.MethodGet, withQuery("/v1/rejects", query), nil, &r)
 	return r, raw, err
 }
 
-// Reject asks for one, with its headers and its body.
-func (c *Client) Reject(ctx context.Context, sequence uint64) (r Reject, raw []byte, err error) {
+// Reject returns one reject, with its headers and its body.
+func (c *Client) Reject(ctx context.Context, sequence uint64) (r wire.Rejected, raw []byte, err error) {
 	raw, err = c.call(ctx, http.MethodGet, "/v1/rejects/"+strconv.FormatUint(sequence, 10), nil, &r)
 	return r, raw, err
 }
 
-// RejectOrder says which rejects are pushed again, and what is mended in them. What is nil or empty is not given.
+// RejectOrder selects the rejects to push again, and says with what changes. Nil and empty fields are omitted.
 type RejectOrder struct {
 	Sequences []uint64          `json:"sequences"`
 	Topic     *string           `json:"topic,omitempty"`
@@ -49,18 +29,11 @@ type RejectOrder struct {
 	Drop      []string          `json:"drop,omitempty"`
 }
 
-// RejectResult is what became of one: Word is empty where it was pushed again.
+// RejectResult is the outcome for one reject: Word is empty if it was pushed again.
 type RejectResult struct {
-	Sequence  uint64 `json:"sequence"`
-	ID        string `json:"id"`
-	UID       string `json:"uid"`
-	Due       string `json:"due"`
-	State     string `json:"state"`
-	Duplicate bool   `json:"duplicate"`
-	Merged    bool   `json:"merged"`
-	Kept      bool   `json:"kept"`
-	Word      string `json:"error"`
-	Detail    string `json:"detail"`
+	wire.RequeuedReject
+	Word   string `json:"error"`
+	Detail string `json:"detail"`
 }
 
 // RequeueRejects pushes rejects again and returns a result for each.

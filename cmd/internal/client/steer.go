@@ -3,16 +3,18 @@ package client
 import (
 	"context"
 	"net/http"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// When is when a message is to be due: one of the three. The server judges it.
+// When says when a message is to be due, in one of three ways. The server checks it.
 type When struct {
 	Delay string `json:"delay,omitempty"`
 	At    string `json:"at,omitempty"`
 	Shift string `json:"shift,omitempty"` // from its present due time
 }
 
-// Edit is what changes of a waiting message; what is not given stays.
+// Edit is the change of a waiting message; absent fields stay unchanged.
 type Edit struct {
 	When
 	Priority *int                `json:"priority,omitempty"`
@@ -20,30 +22,20 @@ type Edit struct {
 	Content
 }
 
-// Amended is a waiting message after a change.
-type Amended struct {
-	ID       string `json:"id"`
-	UID      string `json:"uid"`
-	Topic    string `json:"topic"`
-	State    string `json:"state"`
-	Due      string `json:"due"`
-	Priority int    `json:"priority"`
-	Version  uint64 `json:"version"`
-}
-
-// Reschedule changes a waiting message. A version that is given must stand.
-func (c *Client) Reschedule(ctx context.Context, n Name, version string, e Edit) (a Amended, raw []byte, err error) {
+// Reschedule changes a waiting message. If version is set, the message must have it.
+func (c *Client) Reschedule(ctx context.Context, n Name, version string,
+	e Edit) (a wire.Rescheduled, raw []byte, err error) {
 	raw, err = c.callIf(ctx, http.MethodPatch, messagePath(n, ""), version, e, &a)
 	return a, raw, err
 }
 
-// RunNow makes a waiting message due at once. A version that is given must stand.
-func (c *Client) RunNow(ctx context.Context, n Name, version string) (a Amended, raw []byte, err error) {
+// RunNow makes a waiting message due at once. If version is set, the message must have it.
+func (c *Client) RunNow(ctx context.Context, n Name, version string) (a wire.Rescheduled, raw []byte, err error) {
 	raw, err = c.callIf(ctx, http.MethodPost, messagePath(n, "/run"), version, struct{}{}, &a)
 	return a, raw, err
 }
 
-// Selection picks waiting messages. What is nil selects all; All says that all are meant where nothing else is given.
+// Selection selects waiting messages. Nil fields do not restrict it; All selects all messages if no other field is set.
 type Selection struct {
 	Topic   *string `json:"topic,omitempty"` // may be a pattern
 	Key     *string `json:"key,omitempty"`
@@ -53,26 +45,14 @@ type Selection struct {
 	DryRun  bool    `json:"dry_run,omitempty"`
 }
 
-// Report counts what became of the messages of a selection, or in a dry run would.
-type Report struct {
-	DryRun   bool `json:"dry_run"`
-	Looked   int  `json:"looked"`
-	Matched  int  `json:"matched"`
-	Done     int  `json:"done"`
-	InFlight int  `json:"in_flight"`
-	Maybe    int  `json:"maybe_delivered"`
-	Ended    int  `json:"ended"`
-	Failed   int  `json:"failed"`
-}
-
-// CancelMany cancels what is selected; progress may be nil.
-func (c *Client) CancelMany(ctx context.Context, s Selection, progress func(Report)) (Report, []byte, error) {
+// CancelMany cancels the selected messages; progress may be nil.
+func (c *Client) CancelMany(ctx context.Context, s Selection, progress func(wire.Report)) (wire.Report, []byte, error) {
 	return long(ctx, c, "/v1/messages/cancel", s, progress)
 }
 
-// RescheduleMany moves what is selected; progress may be nil.
+// RescheduleMany moves the selected messages; progress may be nil.
 func (c *Client) RescheduleMany(ctx context.Context, s Selection, w When,
-	progress func(Report)) (Report, []byte, error) {
+	progress func(wire.Report)) (wire.Report, []byte, error) {
 	request := struct {
 		Selection
 		When

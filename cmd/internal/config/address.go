@@ -17,7 +17,7 @@ func noCredentials(s string) string {
 	return ""
 }
 
-// listenAddress is where a server listens. No host means all interfaces, port 0 any free one.
+// listenAddress is the address on which a server listens. No host means all interfaces, port 0 any free one.
 func listenAddress() text {
 	return text{"host:port", "host:port, port 0 to 65535", func(s string) string {
 		_, phrase := splitAddress(s, 0)
@@ -30,20 +30,10 @@ func dialAddress() text {
 	return text{"host:port", "host:port, port 1 to 65535", checkDial}
 }
 
-// hostName is a name as a Host header has it, without a port.
+// hostName is a name in the form of a Host header, without a port.
 func hostName() text {
 	return text{"host", "a host's name without scheme and port, 1 to 253 of A-Z, a-z, 0-9, _, . and -",
-		func(s string) string {
-			if len(s) > 253 {
-				return "is longer than 253"
-			}
-			for i := range len(s) {
-				if c := s[i]; !wordByte(c) && c != '.' {
-					return fmt.Sprintf("has %q at position %d", first(s[i:]), i+1)
-				}
-			}
-			return ""
-		}}
+		func(s string) string { return firstOf(atMost(s, 253), alien(s, inHost)) }}
 }
 
 func checkDial(s string) string {
@@ -86,16 +76,14 @@ func checkHost(host string) string {
 	if len(host) > 253 {
 		return "has a host name longer than 253"
 	}
-	for i := range len(host) {
-		if c := host[i]; !wordByte(c) && c != '.' {
-			return fmt.Sprintf("has %q in its host name", first(host[i:]))
-		}
+	if strange := alien(host, inHost); strange != "" {
+		return strange + " of its host name"
 	}
 	return ""
 }
 
-// loopback reports whether an address can be reached from this machine alone. A name other than localhost may resolve
-// to anything, so it cannot.
+// loopback reports whether an address can be reached only from this machine. A name other than localhost may resolve to
+// anything, so it does not count.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

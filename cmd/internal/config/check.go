@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -14,82 +15,53 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// A check gives the phrase that follows the value in a message ("has no port"), or nothing for a good value.
+// A check returns the phrase that follows the value in a message ("has no port"), or "" for a valid value.
 
 func identifier(max int) text {
 	limit := fmt.Sprintf("1 to %d of a-z, 0-9, _ and -, beginning with a letter or digit", max)
 	return text{"name", limit, func(s string) string {
-		if len(s) > max {
-			return fmt.Sprintf("is longer than %d", max)
-		}
-		for i := range len(s) {
-			c := s[i]
-			if lower := 'a' <= c && c <= 'z' || '0' <= c && c <= '9'; !lower && (i == 0 || c != '_' && c != '-') {
-				return fmt.Sprintf("has %q at position %d", first(s[i:]), i+1)
-			}
-		}
-		return ""
+		inside := func(r rune) bool { return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '_' || r == '-' }
+		return firstOf(atMost(s, max), alien(s, inside),
+			alien(s[:min(len(s), 1)], func(r rune) bool { return r != '_' && r != '-' }))
 	}}
 }
 
 func label(max int) text {
-	limit := fmt.Sprintf("1 to %d of A-Z, a-z, 0-9, _, . and -", max)
-	return text{"name", limit, func(s string) string {
-		if len(s) > max {
-			return fmt.Sprintf("is longer than %d", max)
-		}
-		for i := range len(s) {
-			if c := s[i]; !wordByte(c) && c != '.' {
-				return fmt.Sprintf("has %q at position %d", first(s[i:]), i+1)
-			}
-		}
-		return ""
-	}}
+	return text{"name", fmt.Sprintf("1 to %d of A-Z, a-z, 0-9, _, . and -", max),
+		func(s string) string { return firstOf(atMost(s, max), alien(s, inHost)) }}
 }
 
-func wordByte(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-'
+func atMost(s string, max int) string {
+	if len(s) > max {
+		return fmt.Sprintf("is longer than %d", max)
+	}
+	return ""
 }
 
-func first(s string) rune {
-	r, _ := utf8.DecodeRuneInString(s)
-	return r
+// alien names the first character that is not allowed.
+func alien(s string, allowed func(rune) bool) string {
+	for i, r := range s {
+		if !allowed(r) {
+			return fmt.Sprintf("has %q at position %d", r, i+1)
+		}
+	}
+	return ""
+}
+
+func inHost(r rune) bool { return inWord(r) || r == '.' }
+
+func inWord(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-'
 }
 
 const maxPrefix = 64
 
-// prefix is the first part of the intake's subjects. It may not meet the subjects of tarry's own API, of NATS itself
-// or of reply inboxes, and has no wildcard.
+// prefix is the first part of the intake's subjects.
 func prefix() text {
 	limit := fmt.Sprintf(
 		"1 to %d of A-Z, a-z, 0-9, _ and -, in parts joined by dots; not tarry, _INBOX or $ at the start", maxPrefix)
 	return text{"subject", limit, func(s string) string {
-		if len(s) > maxPrefix {
-			return fmt.Sprintf("is longer than %d", maxPrefix)
-		}
-		parts := strings.Split(s, ".")
-		switch head := parts[0]; {
-		case head == "tarry":
-			return "lies under tarry's own subjects"
-		case head == "_INBOX":
-			return "lies under the reply inboxes"
-		case strings.HasPrefix(head, "$"):
-			return "lies under the server's own subjects"
-		}
-		for _, part := range parts {
-			if part == "" {
-				return "has an empty part"
-			}
-			for i := range len(part) {
-				switch c := part[i]; {
-				case c == '*' || c == '>':
-					return "has a wildcard"
-				case !wordByte(c):
-					return fmt.Sprintf("has %q in it", first(part[i:]))
-				}
-			}
-		}
-		return ""
+		return firstOf(atMost(s, maxPrefix), alien(s, inHost), phrase(wire.CheckPrefix(s)))
 	}}
 }
 
@@ -157,7 +129,31 @@ func printable(s string) string {
 	return ""
 }
 
-// schedule is when something is tried again; wire reads it, as it does for a message that brings its own.
+// subject is one literal NATS subject, as a message may be due on.
+func subject() text {
+	limit := fmt.Sprintf("1 to %d bytes, tokens joined by dots, no wildcard; not tarry's, NATS's or the intake's own",
+		wire.MaxSubject)
+	return text{"subject", limit, func(s string) string { return phrase(wire.CheckSubject(s)) }}
+}
+
+// pattern is a NATS subject that may have wildcards: * for one token, > at the end for one or more.
+func pattern() text {
+	limit := fmt.Sprintf("1 to %d bytes, tokens joined by dots, * for one token, > at the end for all that follow",
+		wire.MaxSubject)
+	return text{"pattern", limit, func(s string) string { return phrase(wire.CheckPattern(s)) }}
+}
+
+// phrase returns wire's refusal without the value, which the message about a setting adds itself, truncated and masked.
+func phrase(err error) string {
+	refused, ok := errors.AsType[*wire.Error](err)
+	if !ok {
+		return ""
+	}
+	quoted, _ := strconv.QuotedPrefix(refused.Detail)
+	return strings.TrimLeft(strings.TrimPrefix(refused.Detail, quoted), ". ")
+}
+
+// schedule is a schedule of retries. wire reads it, like the schedule of a message.
 func schedule() text {
 	limit := fmt.Sprintf(
 		"up to %d delays such as 0,2m,10m*5,1h, or exp(1s,1h,10), and ~20%% behind them for jitter; %d bytes",
@@ -167,8 +163,8 @@ func schedule() text {
 			return "is no list of delays" // wire would repeat what may be a password
 		}
 		retry, err := wire.ParseRetry(s)
-		if e, ok := errors.AsType[*wire.Error](err); ok {
-			return e.Detail
+		if err != nil {
+			return phrase(err)
 		}
 		return length(retry.String(), 1, wire.RetryRoom)
 	}}
@@ -176,8 +172,8 @@ func schedule() text {
 
 const maxDSN = 2048
 
-// dsn is a database's address. The driver that will use it reads it; what it says is left out, since no part of the
-// address may be shown.
+// dsn is a database's address. Its driver parses it; the driver's error is omitted, since no part of the address may be
+// shown.
 func dsn() text {
 	limit := fmt.Sprintf("user:password@tcp(host:port)/database, or sqlite: and a file; up to %d bytes", maxDSN)
 	return text{"secret", limit, func(s string) string {
@@ -190,7 +186,7 @@ func dsn() text {
 			}
 			return ""
 		}
-		// The last slash, as the driver has it: a password or a socket's path may hold others.
+		// The last slash counts, as in the driver: a password or a socket's path may hold others.
 		name, _, _ := strings.Cut(s[strings.LastIndex(s, "/")+1:], "?")
 		if !strings.Contains(s, "/") || name == "" {
 			return "names no database"
@@ -204,7 +200,7 @@ func dsn() text {
 
 const maxPath = 4096
 
-// readableFile must be there when tarry starts. Only regular files: opening a pipe would block.
+// readableFile is a file that must exist when tarry starts. Only regular files: opening a pipe would block.
 func readableFile() text {
 	return text{"file", "a file that tarry can read", func(s string) string {
 		if phrase := checkPath(s); phrase != "" {
@@ -228,7 +224,7 @@ func readableFile() text {
 	}}
 }
 
-// directory may be missing: the command makes it.
+// directory may be missing: the command creates it.
 func directory() text {
 	return text{"directory", "a directory, made when missing", func(s string) string {
 		if phrase := checkPath(s); phrase != "" {
@@ -241,14 +237,9 @@ func directory() text {
 	}}
 }
 
-func checkPath(s string) string {
-	if len(s) > maxPath {
-		return fmt.Sprintf("is longer than %d", maxPath)
-	}
-	return printable(s)
-}
+func checkPath(s string) string { return firstOf(atMost(s, maxPath), printable(s)) }
 
-// reason drops operation and path from a file error: the message has the path already.
+// reason removes operation and path from a file error: the message has the path already.
 func reason(err error) string {
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
 		return failed.Err.Error()

@@ -1,9 +1,10 @@
 package config
 
 import (
-	"cmp"
 	"crypto/tls"
-	"net"
+	"crypto/x509"
+	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -12,23 +13,23 @@ import (
 
 // Client are the settings of the commands that call an instance, checked.
 type Client struct {
-	Server  string        `setting:"server"` // may end in "/"
-	Token   Secret        `setting:"token"`
-	JSON    bool          `setting:"json"`
-	Timeout time.Duration `setting:"timeout"`
-	TLS     ClientTLS     `setting:"tls"`
+	Server  string        `koanf:"server"` // may end in "/"
+	Token   Secret        `koanf:"token"`
+	JSON    bool          `koanf:"json"`
+	Timeout time.Duration `koanf:"timeout"`
+	TLS     ClientTLS     `koanf:"tls"`
 }
 
-// ClientTLS says how an https server is checked, and what is shown to it. All may be empty; Cert and Key are both set
-// or both empty.
+// ClientTLS says how an https server is verified, and which certificate is presented to it. All may be empty; Cert and
+// Key are both set or both empty.
 type ClientTLS struct {
-	CA         string `setting:"ca"`
-	Cert       string `setting:"cert"`
-	Key        string `setting:"key"`
-	ServerName string `setting:"server_name"`
+	CA         string `koanf:"ca"`
+	Cert       string `koanf:"cert"`
+	Key        string `koanf:"key"`
+	ServerName string `koanf:"server_name"`
 }
 
-// Config reads the certificates; nil where nothing is set.
+// Config reads the certificates; it returns nil if none is set.
 func (c ClientTLS) Config() (*tls.Config, error) {
 	made, err := TLS{CA: c.CA, Cert: c.Cert, Key: c.Key}.Client("tls")
 	if err != nil || c.ServerName == "" {
@@ -47,62 +48,62 @@ func AddClientFlags(fs *pflag.FlagSet) { addFlags(fs, client) }
 // LoadClient reads all layers, as LoadServe does.
 func LoadClient(flags *pflag.FlagSet, environ []string) (Client, error) {
 	l := newLoader(client)
-	return l.client(l.given(flags, environ, readFile))
+	return l.client(l.given(flags, environ))
 }
 
 func (l *loader) client(ready bool) (Client, error) {
 	var c Client
 	if ready {
 		l.fill(&c)
-		l.both("tls.cert", "tls.key")
-		l.both("tls.key", "tls.cert")
+		l.together("tls.cert", "tls.key")
 	}
 	if err := l.err(); err != nil {
 		return Client{}, err
 	}
-	if _, given := l.source["server"]; !given {
-		c.Server = l.nearby.server(c.Server)
+	if l.source("server") == "" {
+		c.Server = l.nearby(c.Server)
 	}
 	c.Server = withScheme(c.Server)
 	return c, nil
 }
 
-// String is the settings as YAML, secrets masked.
-func (c Client) String() string { return describe(&c, client) }
-
-// nearby is what the settings of tarry serve, in the environment or the file, say of an instance on this machine: a
-// client command asks there unless a server is named.
-type nearby struct {
-	listen string
-	secure bool // it serves HTTPS
-}
-
-// learn takes a setting of tarry serve. The environment is read first, and wins.
-func (n *nearby) learn(name, text string) {
-	switch name {
-	case "http.listen":
-		n.listen = cmp.Or(n.listen, text)
-	case "http.tls.cert":
-		n.secure = n.secure || text != ""
+// nearby returns the address of an instance on this machine, from the settings of tarry serve in the environment or the
+// file. A client command uses it unless a server is set. If those settings do not determine the address, as with port
+// 0, the default applies.
+func (l *loader) nearby(otherwise string) string {
+	listen := l.merged.String("http.listen")
+	if listenAddress().check(listen) == "" && !strings.HasSuffix(listen, ":0") {
+		otherwise = "http://" + reached(listen, "127.0.0.1")
 	}
-}
-
-// server is the address to ask: otherwise where the settings do not say where the instance listens, as with port 0.
-func (n *nearby) server(otherwise string) string {
-	if listenAddress().check(n.listen) == "" && !strings.HasSuffix(n.listen, ":0") {
-		otherwise = "http://" + ownAddress(n.listen)
-	}
-	if n.secure {
+	if l.merged.String("http.tls.cert") != "" {
 		otherwise = "https://" + strings.TrimPrefix(otherwise, "http://")
 	}
 	return otherwise
 }
 
-// ownAddress is where a server that listens like this is reached from its own machine.
-func ownAddress(listen string) string {
-	host, port, err := net.SplitHostPort(listen)
-	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
-		return net.JoinHostPort("127.0.0.1", port)
+// Client reads the certificates that a connection to a server uses; nil where none are set. name is the setting's, for
+// errors.
+func (files TLS) Client(name string) (*tls.Config, error) {
+	if files == (TLS{}) {
+		return nil, nil
 	}
-	return listen
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if files.CA != "" {
+		pem, err := os.ReadFile(files.CA)
+		if err != nil {
+			return nil, fmt.Errorf("read %s.ca: %w", name, err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read %s.ca: %q holds no certificate in PEM form", name, files.CA)
+		}
+	}
+	if files.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+		if err != nil {
+			return nil, fmt.Errorf("read %[1]s.cert and %[1]s.key: %[2]w", name, err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
 }

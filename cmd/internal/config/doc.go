@@ -3,9 +3,10 @@
 //
 // # One table
 //
-// Each setting stands once, in table.go: its name, default, limit, help, whether it is secret and which commands have
-// it. Flags, environment names, YAML paths, error messages, the README's table and the sample file all come from
-// there. A limit is one value that both checks and describes itself, so that words and deeds cannot drift apart.
+// Each setting is defined once, in table.go: its name, default, limit, help, whether it is secret and which commands
+// have it. Flags, environment names, YAML paths, error messages, the table in docs/settings.md and the sample file all
+// come from there. A limit is one value that both checks and describes itself, so that checks and documentation cannot
+// diverge.
 //
 //	YAML path     http.listen            nested: http: {listen: ...}
 //	environment   TARRY_HTTP_LISTEN      TARRY_, upper case, "." becomes "_"
@@ -15,8 +16,10 @@
 //
 //	defaults  <  YAML file (--config or TARRY_CONFIG)  <  environment  <  flags
 //
-// Every layer is turned into text by name first; koanf merges the layers; one reader per kind of value turns the
-// winner into its Go type. A value that a higher layer hides is not looked at.
+// koanf reads each layer (its providers confmap, file, env and posflag), merges them, and fills the structs. Between
+// merging and filling, each effective value is read by the limit of its row; values hidden by a higher layer are
+// ignored. A decode hook could not do that: it gets the type of a field but not its name, and fields of one type have
+// different limits. Nor could the structs be checked afterwards: by then 0123 in YAML, a number, would be a password.
 //
 //   - A YAML key without a value and an empty environment variable count as not given. An empty flag and a quoted
 //     empty YAML text do count: they clear a setting that may be empty and are refused for any other.
@@ -29,8 +32,8 @@
 //
 // # Errors
 //
-// All mistakes are reported at once: the error is an errors.Join of *Problem, each with the name, the value, what is
-// wrong with it, the limit and where the value came from. errors.Is(err, ErrRefused) holds. Secrets are shown as ***
-// in errors and in String, and a value that holds user:password@ is masked up to the "@". YAML's own messages can
+// All errors are reported at once: the error is an errors.Join of *Problem, each with the name, the value, the fault,
+// the limit and the source of the value. errors.Is(err, ErrRefused) holds. Secrets are shown as *** in errors and
+// however they are printed, and a value that holds user:password@ is masked up to the "@". YAML's own messages can
 // quote the file, so only those known to be fixed text are repeated.
 package config

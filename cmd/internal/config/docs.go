@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// The marks in README.md between which Markdown's table stands.
+// The marks in docs/settings.md between which Markdown's table stands.
 const (
 	MarkdownStart = "<!-- settings:start -->"
 	MarkdownEnd   = "<!-- settings:end -->"
 )
 
-// Markdown is the README's table of all settings, by command.
+// Markdown returns the tables of docs/settings.md: all settings, by command.
 func Markdown() string {
 	var b strings.Builder
 	for _, part := range []struct {
@@ -44,7 +44,7 @@ func Markdown() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// standard is the default as a cell.
+// standard returns the default as a table cell.
 func (s setting) standard() string {
 	switch {
 	case s.fallback != "":
@@ -55,7 +55,7 @@ func (s setting) standard() string {
 	return "none"
 }
 
-// summary is the help as a sentence.
+// summary returns the help as a sentence.
 func (s setting) summary() string {
 	text := strings.ToUpper(s.help[:1]) + s.help[1:] + "."
 	if s.secret {
@@ -66,8 +66,8 @@ func (s setting) summary() string {
 
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
-// Sample is a YAML file for tarry serve with every setting commented out at its default; a setting without one shows
-// "..." for a value. To set one, remove its "# ".
+// Sample returns a YAML file for tarry serve with every setting commented out at its default; a setting without one
+// shows "..." for a value. To set one, remove its "# ".
 func Sample() string {
 	var b strings.Builder
 	b.WriteString(
@@ -103,7 +103,7 @@ func Sample() string {
 	return b.String()
 }
 
-// sample is the default as YAML.
+// sample returns the default as YAML.
 func (s setting) sample() string {
 	switch s.limit.(type) {
 	case several:

@@ -4,52 +4,54 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/knadh/koanf/providers/env/v2"
 )
 
-// environ picks the settings out of the environment, by name. An empty variable counts as not given: that is how
-// compose files pass on what the user left out.
-func (l *loader) environ(environ []string) map[string]string {
-	names := map[string]string{}
-	var known []string
+// environ returns the layer of the environment. An empty variable counts as absent: compose files pass absent values
+// that way.
+func (l *loader) environ(environ []string) layer {
+	names, soon := map[string]setting{}, map[string]string{}
+	var known, unknown []string
 	for _, s := range append([]setting{configFile()}, settings()...) {
-		names[s.env()] = s.name
+		names[s.env()] = s
 		if s.of&l.command != 0 {
 			known = append(known, s.env())
 		}
 	}
-	soon := map[string]string{}
 	for name, with := range later() {
-		soon[setting{name: name}.env()] = with
+		soon[envName(name)] = with
 	}
-	text := map[string]string{}
-	var unknown []string
-	for _, pair := range environ {
-		key, value, _ := strings.Cut(pair, "=")
-		if !strings.HasPrefix(key, envPrefix) {
-			continue
-		}
-		switch name, ok := names[key]; {
-		case ok && value != "":
-			text[name] = value
-			l.nearby.learn(name, value)
-		case !ok && isList(key):
+	name := func(key, value string) (string, any) {
+		switch s, ok := names[key]; {
+		case ok && value != "" && l.wants(s):
+			return s.name, value
+		case ok:
+		case isList(key):
 			if value != "" {
 				l.add(&Problem{Name: key, Wrong: "is a list of sections, which only a file can hold"})
 			}
 		case soon[key] != "":
 			l.add(&Problem{Name: key, Wrong: "is unsupported yet: it comes with " + soon[key]})
-		case !ok && !fromKubernetes(key, value):
+		case !fromKubernetes(key, value):
 			unknown = append(unknown, key)
 		}
+		return "", nil
 	}
+	k := l.layer(env.Provider(".", env.Opt{Prefix: envPrefix, TransformFunc: name,
+		EnvironFunc: func() []string { return environ }}), nil)
 	slices.Sort(unknown)
 	l.unknown(slices.Compact(unknown), known, "")
-	return text
+	return layer{k, envName}
 }
 
-// isList reports whether this would be the spelling of a list.
+// wants reports whether the command reads a setting. A client command also reads the settings that locate an instance
+// on this machine.
+func (l *loader) wants(s setting) bool { return s.of&l.command != 0 || l.command == client }
+
+// isList reports whether key has the form of a list's name.
 func isList(key string) bool {
-	return slices.ContainsFunc(sequences(), func(q sequence) bool { return setting{name: q.name}.env() == key })
+	return slices.ContainsFunc(sequences(), func(q sequence) bool { return envName(q.name) == key })
 }
 
 // fromKubernetes recognizes the variables that Kubernetes (and Docker's links) set for a service called tarry or

@@ -5,23 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	yamlparser "github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/v2"
 	"go.yaml.in/yaml/v3"
 )
 
-// file turns YAML into text by name. It is false where the whole is not YAML; single bad keys are refused and left out.
-func (l *loader) file(content []byte, path string) (map[string]string, bool) {
-	tree, err := parse(content)
-	if err != nil {
-		l.add(&Problem{Name: configName, Value: shown(path), Wrong: err.Error()})
-		return nil, false
-	}
-	w := walk{loader: l, path: path, text: map[string]string{}, rows: map[string]setting{}, lists: map[string]bool{},
+// file returns the layer of a YAML file. Its error is a phrase, if the file cannot be read at all; single bad keys are
+// refused and skipped.
+func (l *loader) file(path string) (layer, error) {
+	w := walk{loader: l, path: path, found: map[string]any{}, rows: map[string]setting{}, lists: map[string]bool{},
 		sections: map[string]bool{}}
 	for _, s := range settings() {
 		w.rows[s.name] = s
@@ -40,11 +42,33 @@ func (l *loader) file(content []byte, path string) (map[string]string, bool) {
 			w.known = append(w.known, q.name)
 		}
 	}
-	w.section("", tree)
+	tree, err := readYAML(path)
+	if err != nil {
+		return layer{}, err
+	}
+	w.section("", tree.Raw())
 	slices.Sort(w.unknown)
 	l.unknown(w.unknown, w.known, path)
-	return w.text, true
+	return layer{l.layer(confmap.Provider(w.found, "."), nil), func(string) string { return path }}, nil
 }
+
+// readYAML reads a file of settings, which is never large. Its errors are phrases.
+func readYAML(path string) (*koanf.Koanf, error) {
+	if phrase := readableFile().check(path); phrase != "" {
+		return nil, errors.New(phrase)
+	}
+	if info, err := os.Stat(path); err == nil && info.Size() > maxFile {
+		return nil, errors.New("is larger than " + showSize(maxFile))
+	}
+	k := koanf.New(".")
+	err := k.Load(file.Provider(path), document{})
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		err = errors.New("cannot be read: " + reason(failed))
+	}
+	return k, err
+}
+
+const maxFile = 1 << 20
 
 // walk goes down a YAML tree beside the table.
 type walk struct {
@@ -54,39 +78,34 @@ type walk struct {
 	lists    map[string]bool    // likewise
 	sections map[string]bool
 	known    []string // of this command, for suggestions
-	text     map[string]string
+	found    map[string]any
 	unknown  []string
 }
 
 func (w *walk) section(prefix string, tree map[string]any) {
-	keys := make([]string, 0, len(tree))
-	for key := range tree {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		name := prefix + key
+	for _, key := range slices.Sorted(maps.Keys(tree)) {
+		name, value := prefix+key, tree[key]
 		if strings.Contains(key, ".") {
 			w.dotted(name)
 			continue
 		}
 		if s, ok := w.rows[name]; ok {
-			w.leaf(s, tree[key])
-			continue
-		}
-		if w.lists[name] {
-			w.loader.lists[name] = listed{tree[key], w.path}
+			w.leaf(s, value)
 			continue
 		}
 		if with, ok := later()[name]; ok {
 			w.refuseKey(name, "is unsupported yet: it comes with "+with)
 			continue
 		}
-		inner, nested := stringKeys(tree[key])
+		inner, nested := value.(map[string]any)
 		switch {
+		case w.lists[name]:
+			if value != nil {
+				w.found[name] = value
+			}
 		case nested && (w.sections[name] || len(inner) > 0):
 			w.section(name+".", inner)
-		case w.sections[name] && tree[key] != nil:
+		case w.sections[name] && value != nil:
 			w.refuseKey(name, "is a section, with settings below it, and takes no value")
 		case !w.sections[name]:
 			w.unknown = append(w.unknown, name)
@@ -94,7 +113,7 @@ func (w *walk) section(prefix string, tree map[string]any) {
 	}
 }
 
-// dotted refuses the flat spelling: two places for one setting in one file could disagree.
+// dotted refuses the flat spelling, because two places for one setting in one file could disagree.
 func (w *walk) dotted(name string) {
 	if _, ok := w.rows[name]; !ok && !w.lists[name] {
 		w.unknown = append(w.unknown, name)
@@ -105,25 +124,15 @@ func (w *walk) dotted(name string) {
 }
 
 func (w *walk) leaf(s setting, value any) {
-	if text, is := value.(string); is && w.command == client {
-		w.nearby.learn(s.name, text)
-	}
-	if s.of&w.command == 0 {
-		if daemons := serve | dev; w.command&daemons != 0 && s.of&daemons != 0 {
-			w.refuseKey(s.name, fmt.Sprintf("is a setting of %s, not of %s", s.of, w.command))
+	daemons := serve | dev
+	switch {
+	case w.wants(s):
+		if value != nil {
+			w.found[s.name] = value
 		}
-		return
+	case w.command&daemons != 0 && s.of&daemons != 0:
+		w.refuseKey(s.name, fmt.Sprintf("is a setting of %s, not of %s", s.of, w.command))
 	}
-	if value == nil {
-		return
-	}
-	text, wrong := scalar(s.limit, value)
-	if wrong == "" {
-		w.text[s.name] = text
-		return
-	}
-	w.refused[s.name] = true
-	w.add(&Problem{Name: s.name, Value: s.quote(text), Wrong: wrong, Limit: s.limit.words(), Source: w.path})
 }
 
 func (w *walk) refuseKey(name, wrong string) {
@@ -131,89 +140,83 @@ func (w *walk) refuseKey(name, wrong string) {
 	w.add(&Problem{Name: shownName(name), Wrong: wrong, Source: w.path})
 }
 
-// scalar is the text of a YAML value where the setting's kind may be written so, else what is wrong with it. YAML
-// turns a password of 0123 into the number 83, hence no number is ever taken for text.
-func scalar(l limit, value any) (text, wrong string) {
+// scalar returns the text of a YAML value if the setting's kind allows that type, else a text that shows the value.
+// YAML turns a password of 0123 into the number 83, so a number is never accepted as text.
+func scalar(l limit, value any) (text string, err error) {
 	_, isList := l.(several)
 	switch v := value.(type) {
 	case string:
-		return v, ""
+		return v, nil
 	case []any:
-		var items []string
-		for _, item := range v {
-			text, ok := item.(string)
-			if !ok {
-				return "[...]", "has an item that is not text (quotes make it text)"
-			}
-			items = append(items, text)
+		items := texts(v)
+		switch {
+		case len(items) < len(v):
+			return "[...]", errors.New("has an item that is not text (quotes make it text)")
+		case !isList:
+			return "[...]", errors.New("is a list, not one value")
 		}
-		if !isList {
-			return "[...]", "is a list, not one value"
-		}
-		return strings.Join(items, ","), ""
-	case map[string]any, map[any]any:
-		return "{...}", "is a section, not a value"
+		return strings.Join(items, ","), nil
+	case map[string]any:
+		return "{...}", errors.New("is a section, not a value")
 	case bool:
 		if _, ok := l.(toggle); ok {
-			return strconv.FormatBool(v), ""
+			return strconv.FormatBool(v), nil
 		}
 	case int, int64, uint64:
-		switch l.(type) {
-		case integer, size, span, lasting, amount: // a span then says that the unit is missing
-			return fmt.Sprint(v), ""
+		if counted(l) { // a span then says that the unit is missing
+			return fmt.Sprint(v), nil
 		}
 	case float64:
-		if _, ok := l.(amount); ok {
-			return showAmount(v), ""
+		if _, ok := l.(ranged[float64]); ok {
+			return showAmount(v), nil
 		}
 	}
-	text = fmt.Sprint(value)
-	switch l.(type) {
-	case integer, size, span, lasting, amount, toggle:
-		return text, "is of another kind"
+	if _, ok := l.(toggle); ok || counted(l) {
+		return fmt.Sprint(value), errors.New("is of another kind")
 	}
-	return text, "is not text to YAML: put it in quotes"
+	return fmt.Sprint(value), errors.New("is not text to YAML: put it in quotes")
 }
 
-// stringKeys is the section that a value is, if it is one. YAML has keys that are no text; here all are.
-func stringKeys(value any) (map[string]any, bool) {
-	switch v := value.(type) {
-	case map[string]any:
-		return v, true
-	case map[any]any:
-		out := make(map[string]any, len(v))
-		for key, inner := range v {
-			out[fmt.Sprint(key)] = inner
+// texts returns the items of a list that are text.
+func texts(list []any) (all []string) {
+	for _, item := range list {
+		if text, ok := item.(string); ok {
+			all = append(all, text)
 		}
-		return out, true
 	}
-	return nil, false
+	return all
 }
 
-// parse reads the one document of a file. Its errors are phrases and quote nothing from the file but line numbers.
-func parse(content []byte) (map[string]any, error) {
-	tree, err := yamlparser.Parser().Unmarshal(content)
-	if err != nil {
+// document is koanf's parser for the one document of a file. Its errors are phrases and quote nothing from the file but
+// line numbers.
+type document struct{ *yamlparser.YAML }
+
+// Unmarshal parses the document, and checks it before YAML discards the spelling of values.
+func (document) Unmarshal(content []byte) (tree map[string]any, err error) {
+	var node yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(content))
+	switch err := documents.Decode(&node); {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case err != nil:
 		return nil, plainYAML(err)
 	}
-	documents := yaml.NewDecoder(bytes.NewReader(content))
-	for n := 0; ; n++ {
-		var document yaml.Node
-		switch err := documents.Decode(&document); {
-		case errors.Is(err, io.EOF):
-			return tree, nil
-		case err != nil:
-			return nil, plainYAML(err)
-		case n > 0:
-			return nil, errors.New("has more than one YAML document")
-		}
-		if err := unquoted(&document); err != nil {
-			return nil, err
-		}
+	if err := unquoted(&node); err != nil {
+		return nil, err
 	}
+	if err := node.Decode(&tree); err != nil {
+		return nil, plainYAML(err)
+	}
+	switch err := documents.Decode(&node); {
+	case err == nil:
+		return nil, errors.New("has more than one YAML document")
+	case !errors.Is(err, io.EOF):
+		return nil, plainYAML(err)
+	}
+	return tree, nil
 }
 
-// unquoted refuses what YAML would silently take away: of "password: &x!" it keeps nothing but an anchor, and of
+// unquoted refuses values that YAML would silently drop: of "password: &x!" it keeps nothing but an anchor, and of
 // "password: !x" nothing but a tag.
 func unquoted(node *yaml.Node) error {
 	if node.Anchor != "" && node.Kind == yaml.ScalarNode && node.Value == "" && node.Style == 0 {
@@ -231,7 +234,7 @@ func unquoted(node *yaml.Node) error {
 	return nil
 }
 
-// plainYAML keeps of a YAML error what is fixed text. The rest may quote a value, and that value may be a password.
+// plainYAML keeps only the fixed text of a YAML error. The rest may quote a value, which may be a password.
 func plainYAML(err error) error {
 	message := err.Error()
 	line := regexp.MustCompile(`line (\d+): `).FindString(message)

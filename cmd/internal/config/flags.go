@@ -3,11 +3,13 @@ package config
 import (
 	"errors"
 
+	"github.com/knadh/koanf/providers/posflag"
+	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 )
 
-// flagValue keeps what a flag was given as text. It takes anything: a bad value is refused at load, together with
-// everything else that is wrong.
+// flagValue keeps the value of a flag as text. It accepts anything: a bad value is refused at load, together with all
+// other errors.
 type flagValue struct {
 	setting
 	text string
@@ -33,7 +35,7 @@ func (v *flagValue) String() string {
 	return v.text
 }
 
-// Choices are the values that a setting's flag takes where these are few words, else none.
+// Choices returns the values of a setting's flag if they are a fixed set of words, else none.
 func Choices(flag *pflag.Flag) []string {
 	v, ok := flag.Value.(*flagValue)
 	if !ok {
@@ -55,8 +57,7 @@ func addFlags(fs *pflag.FlagSet, of command) {
 			continue
 		}
 		usage := s.help
-		switch s.limit.(type) {
-		case integer, size, span, lasting, amount, choice:
+		if _, few := s.limit.(choice); few || counted(s.limit) {
 			usage += "; " + s.limit.words()
 		}
 		if s.secret {
@@ -72,22 +73,21 @@ func addFlags(fs *pflag.FlagSet, of command) {
 	}
 }
 
-// flags picks out, by name, what the command line says.
-func (l *loader) flags(fs *pflag.FlagSet) map[string]string {
-	text := map[string]string{}
+// flags returns the layer of the command line.
+func (l *loader) flags(fs *pflag.FlagSet) layer {
 	if fs == nil {
-		return text
+		return layer{koanf.New("."), flagName}
 	}
-	fs.Visit(func(flag *pflag.Flag) {
+	return layer{l.layer(posflag.ProviderWithFlag(fs, ".", nil, func(flag *pflag.Flag) (string, any) {
 		if v, ok := flag.Value.(*flagValue); ok {
-			text[v.name] = v.text
+			return v.name, v.text
 		}
-	})
-	return text
+		return "", nil // a command's own
+	}), nil), flagName}
 }
 
-// FlagError adds the nearest flag of fs to pflag's error about an unknown one; the text of other errors stays as it is.
-// It is what a cobra command gives to SetFlagErrorFunc. errors.Is(err, ErrRefused) holds for all.
+// FlagError adds the nearest flag of fs to pflag's error about an unknown one; the text of other errors stays
+// unchanged. It is meant for cobra's SetFlagErrorFunc. errors.Is(err, ErrRefused) holds for all.
 func FlagError(fs *pflag.FlagSet, err error) error {
 	refused := flagError{cause: err}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {

@@ -7,23 +7,8 @@ import (
 )
 
 // loadYAML loads one file and nothing else.
-func loadYAML(of command, content []byte) (any, error) {
-	l := newLoader(of)
-	text, ok := l.file(content, "fuzz.yaml")
-	ok = ok && l.merge(layer{text, func(setting) string { return "fuzz.yaml" }})
-	switch of {
-	case serve:
-		s, err := l.serve(ok)
-		return &s, err
-	case dev:
-		d, err := l.dev(ok)
-		return &d, err
-	case migrate:
-		m, err := l.migrate(ok)
-		return &m, err
-	}
-	c, err := l.client(ok)
-	return &c, err
+func loadYAML(t *testing.T, of command, content []byte) (any, error) {
+	return load(of, nil, []string{"TARRY_CONFIG=" + write(t, string(content))})
 }
 
 // FuzzLoadServe feeds any bytes as the file of settings. Nothing panics; what is refused is refused as ErrRefused; what
@@ -61,18 +46,18 @@ func FuzzLoadServe(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
 		for _, of := range everyCommand() {
-			got, err := loadYAML(of, content)
+			got, err := loadYAML(t, of, content)
 			if err != nil {
 				if !errors.Is(err, ErrRefused) {
 					t.Fatalf("%s: %v is no ErrRefused", of, err)
 				}
 				continue
 			}
-			text, err := encode(got, of, true)
+			text, err := encode(got, of)
 			if err != nil {
 				t.Fatalf("%s: %v", of, err)
 			}
-			again, err := loadYAML(of, text)
+			again, err := loadYAML(t, of, text)
 			if err != nil {
 				t.Fatalf("%s: accepted settings are refused after encoding: %v\n%s", of, err, text)
 			}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -21,11 +22,11 @@ func load(of command, flags *pflag.FlagSet, environ []string) (any, error) {
 		s, err := LoadServe(flags, environ)
 		return &s, err
 	case dev:
-		d, err := LoadDev(flags, environ)
-		return &d, err
+		s, err := LoadDev(flags, environ)
+		return &s, err
 	case migrate:
-		m, err := LoadMigrate(flags, environ)
-		return &m, err
+		s, err := LoadMigrate(flags, environ)
+		return &s, err
 	}
 	c, err := LoadClient(flags, environ)
 	return &c, err
@@ -137,4 +138,117 @@ func mustHave(t *testing.T, err error, parts ...string) {
 			t.Errorf("the error lacks %q:\n%v", part, err)
 		}
 	}
+}
+
+// encode writes settings as YAML that loads to the same settings.
+func encode(target any, of command) ([]byte, error) {
+	at := fields(target)
+	values := make(map[string]any)
+	for _, s := range settings() {
+		field := at[s.name]
+		if s.of&of == 0 {
+			continue
+		}
+		if value, ok := s.encoded(field); ok {
+			values[s.name] = value
+		}
+	}
+	at = lists(target)
+	for _, q := range sequences() {
+		if q.of&of != 0 {
+			if list := q.encoded(at[q.name]); list != nil {
+				values[q.name] = list
+			}
+		}
+	}
+	k := koanf.New(".")
+	if err := k.Load(confmap.Provider(values, "."), nil); err != nil {
+		return nil, fmt.Errorf("nest settings: %w", err)
+	}
+	text, err := k.Marshal(yaml.Parser())
+	if err != nil {
+		return nil, fmt.Errorf("encode settings: %w", err)
+	}
+	return text, nil
+}
+
+// encoded is a setting's value as YAML has it; false where it is not set.
+func (s setting) encoded(field reflect.Value) (any, bool) {
+	switch {
+	case s.fallback == "" && field.IsZero():
+		return nil, false
+	case s.secret:
+		return field.String(), true
+	}
+	return plain(s.limit, field.Interface()), true
+}
+
+// plain is what a person would write in YAML: numbers, booleans and lists as such, the rest as text.
+func plain(l limit, value any) any {
+	switch l.(type) {
+	case ranged[int], ranged[float64], toggle, several:
+		return value
+	}
+	return l.show(value)
+}
+
+// encoded is a list as a person would write it in YAML; nil for an empty one.
+func (q sequence) encoded(list reflect.Value) []any {
+	var all []any
+	for i := range list.Len() {
+		at := fields(list.Index(i).Addr().Interface())
+		item := map[string]any{}
+		for _, row := range q.rows {
+			if value, ok := row.encoded(at[row.name]); ok {
+				item[row.name] = value
+			}
+		}
+		all = append(all, item)
+	}
+	return all
+}
+
+// lists finds the Go slice behind each name, as fields finds the fields.
+func lists(target any) map[string]reflect.Value {
+	found := make(map[string]reflect.Value)
+	collectLists(reflect.ValueOf(target).Elem(), "", found)
+	return found
+}
+
+func collectLists(v reflect.Value, path string, found map[string]reflect.Value) {
+	for i := range v.NumField() {
+		name, field := path+v.Type().Field(i).Tag.Get("koanf"), v.Field(i)
+		switch {
+		case field.Kind() == reflect.Struct:
+			collectLists(field, name+".", found)
+		case isSequence(field.Type()):
+			found[name] = field
+		}
+	}
+}
+
+// fields finds the Go field behind each name: target points to a struct whose `koanf` tags spell the YAML path.
+func fields(target any) map[string]reflect.Value {
+	found := make(map[string]reflect.Value)
+	collect(reflect.ValueOf(target).Elem(), "", found)
+	return found
+}
+
+func collect(v reflect.Value, path string, found map[string]reflect.Value) {
+	for i := range v.NumField() {
+		name := path + v.Type().Field(i).Tag.Get("koanf")
+		if v.Field(i).Kind() == reflect.Struct {
+			collect(v.Field(i), name+".", found)
+			continue
+		}
+		if isSequence(v.Field(i).Type()) || !v.Type().Field(i).IsExported() {
+			continue
+		}
+		found[name] = v.Field(i)
+	}
+}
+
+// isSequence distinguishes a list of sections from a list of texts.
+func isSequence(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -12,8 +13,8 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// limit is the kind of one setting together with its bounds. It reads and checks text, and says in words what it
-// takes, so that messages and documents are never written by hand.
+// limit is the kind of one setting together with its bounds. It reads and checks text, and describes the values that it
+// accepts, so that messages and documents are never written by hand.
 type limit interface {
 	// noun stands for the value in help: --zookeeper.session duration.
 	noun() string
@@ -25,28 +26,66 @@ type limit interface {
 	show(value any) string
 }
 
-// integer is a whole number from min to max.
-type integer struct{ min, max int }
-
-func (l integer) noun() string      { return "number" }
-func (l integer) words() string     { return fmt.Sprintf("%d to %d", l.min, l.max) }
-func (l integer) show(v any) string { return strconv.Itoa(v.(int)) }
-func (l integer) read(text string) (any, error) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return nil, wrong(text, "is not a whole number")
-	}
-	// On ErrRange n is the nearest int64, which is past one of the bounds too.
-	return int(n), between(n, int64(l.min), int64(l.max), decimal)
+// ranged is a number from min to max: an integer, a size, a span or an amount.
+type ranged[N cmp.Ordered] struct {
+	min, max N
+	word     string
+	zero     string // what 0 stands for where it is taken though it lies outside
+	// parse turns text into a number, or returns the fault; a number too large for N becomes N's maximum.
+	parse func(text string) (n N, wrong string)
+	print func(N) string
 }
 
-// size is a number of bytes from min to max, written plainly or with KiB, MiB, GiB or TiB.
-type size struct{ min, max int64 }
+func (l ranged[N]) noun() string { return l.word }
+func (l ranged[N]) words() string {
+	words := l.print(l.min) + " to " + l.print(l.max)
+	if l.zero != "" {
+		words = "0 for " + l.zero + ", or " + words
+	}
+	return words
+}
 
-func (l size) noun() string      { return "size" }
-func (l size) words() string     { return showSize(l.min) + " to " + showSize(l.max) }
-func (l size) show(v any) string { return showSize(v.(int64)) }
-func (l size) read(text string) (any, error) {
+func (l ranged[N]) show(v any) string {
+	var zero N
+	if n := v.(N); n != zero || l.zero == "" {
+		return l.print(n)
+	}
+	return "0"
+}
+
+func (l ranged[N]) read(text string) (any, error) {
+	n, phrase := l.parse(text)
+	switch {
+	case l.zero != "" && text == "0":
+		return *new(N), nil
+	case phrase != "":
+		return nil, wrong(text, phrase)
+	case n < l.min:
+		return nil, errors.New("is below " + l.print(l.min))
+	case n > l.max:
+		return nil, errors.New("is above " + l.print(l.max))
+	}
+	return n, nil
+}
+
+// integer is a whole number.
+func integer(min, max int) ranged[int] {
+	return ranged[int]{min: min, max: max, word: "number", print: strconv.Itoa,
+		parse: func(text string) (int, string) {
+			n, err := strconv.Atoi(text)
+			if err != nil && !errors.Is(err, strconv.ErrRange) {
+				return 0, "is not a whole number"
+			}
+			return n, ""
+		}}
+}
+
+// size is a number of bytes, written plainly or with KiB, MiB, GiB or TiB.
+func size(min, max int64) ranged[int64] {
+	return ranged[int64]{min: min, max: max, word: "size", print: showSize, parse: readSize}
+}
+
+func readSize(text string) (int64, string) {
 	digits, factor := text, int64(1)
 	for i, unit := range units() {
 		if rest, ok := strings.CutSuffix(text, unit); ok {
@@ -54,50 +93,53 @@ func (l size) read(text string) (any, error) {
 		}
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return nil, wrong(text, "is not a size (bytes, or a number with KiB, MiB, GiB or TiB)")
-	}
 	switch {
+	case err != nil && !errors.Is(err, strconv.ErrRange):
+		return 0, "is not a size (bytes, or a number with KiB, MiB, GiB or TiB)"
 	case n > math.MaxInt64/factor:
-		n = math.MaxInt64
+		return math.MaxInt64, ""
 	case n < math.MinInt64/factor:
-		n = math.MinInt64
-	default:
-		n *= factor
+		return math.MinInt64, ""
 	}
-	return n, between(n, l.min, l.max, showSize)
+	return n * factor, ""
 }
 
 func units() []string { return []string{"KiB", "MiB", "GiB", "TiB"} }
 
 func showSize(n int64) string {
-	shown := decimal(n)
+	shown := strconv.FormatInt(n, 10)
 	for i, unit := range units() {
 		if whole := int64(1) << (10 * (i + 1)); n != 0 && n%whole == 0 {
-			shown = decimal(n/whole) + unit
+			shown = strconv.FormatInt(n/whole, 10) + unit
 		}
 	}
 	return shown
 }
 
-// span is a duration from min to max, in Go's notation.
-type span struct{ min, max time.Duration }
+// span is a duration in Go's notation, or with days and weeks.
+func span(min, max time.Duration) ranged[time.Duration] {
+	return ranged[time.Duration]{min: min, max: max, word: "duration", print: showSpan, parse: readSpan}
+}
 
-func (l span) noun() string      { return "duration" }
-func (l span) words() string     { return showSpan(l.min) + " to " + showSpan(l.max) }
-func (l span) show(v any) string { return showSpan(v.(time.Duration)) }
-func (l span) read(text string) (any, error) {
+// lasting is a span, or 0, which means forever or none.
+func lasting(min, max time.Duration, zero string) ranged[time.Duration] {
+	l := span(min, max)
+	l.zero = zero
+	return l
+}
+
+func readSpan(text string) (time.Duration, string) {
 	d, err := time.ParseDuration(text)
 	if err != nil && strings.ContainsAny(text, "dw") { // weeks and days, as everywhere else
 		d, err = wire.ParseSpan(text, "")
 	}
-	if err != nil || text == "0" {
-		if _, err := strconv.ParseFloat(text, 64); err == nil {
-			return nil, wrong(text, "has no unit (as in 500ms, 6s, 10m)")
-		}
-		return nil, wrong(text, "is not a duration (as in 500ms, 6s, 10m)")
+	if err == nil && text != "0" {
+		return d, ""
 	}
-	return d, between(d, l.min, l.max, showSpan)
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		return 0, "has no unit (as in 500ms, 6s, 10m)"
+	}
+	return 0, "is not a duration (as in 500ms, 6s, 10m)"
 }
 
 // showSpan writes 10m where Go writes 10m0s.
@@ -112,58 +154,27 @@ func showSpan(d time.Duration) string {
 	return text
 }
 
-// lasting is a span, or 0, which stands for ever or for none.
-type lasting struct {
-	span
-	zero string
-}
-
-func (l lasting) words() string { return "0 for " + l.zero + ", or " + l.span.words() }
-func (l lasting) show(v any) string {
-	if v.(time.Duration) == 0 {
-		return "0"
-	}
-	return l.span.show(v)
-}
-
-func (l lasting) read(text string) (any, error) {
-	if text == "0" {
-		return time.Duration(0), nil
-	}
-	return l.span.read(text)
-}
-
-// amount is a number from min to max that may have a fraction.
-type amount struct{ min, max float64 }
-
-func (l amount) noun() string      { return "number" }
-func (l amount) words() string     { return showAmount(l.min) + " to " + showAmount(l.max) }
-func (l amount) show(v any) string { return showAmount(v.(float64)) }
-func (l amount) read(text string) (any, error) {
-	n, err := strconv.ParseFloat(text, 64)
-	switch {
-	case math.IsNaN(n) || err != nil && !errors.Is(err, strconv.ErrRange):
-		return nil, wrong(text, "is not a number")
-	case n < l.min:
-		return nil, errors.New("is below " + showAmount(l.min))
-	case n > l.max:
-		return nil, errors.New("is above " + showAmount(l.max))
-	}
-	return n, nil
+// amount is a number that may have a fraction.
+func amount(min, max float64) ranged[float64] {
+	return ranged[float64]{min: min, max: max, word: "number", print: showAmount,
+		parse: func(text string) (float64, string) {
+			n, err := strconv.ParseFloat(text, 64)
+			if math.IsNaN(n) || err != nil && !errors.Is(err, strconv.ErrRange) {
+				return 0, "is not a number"
+			}
+			return n, ""
+		}}
 }
 
 func showAmount(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
-func decimal(n int64) string { return strconv.FormatInt(n, 10) }
-
-func between[N int64 | time.Duration](n, low, high N, show func(N) string) error {
-	if n < low {
-		return errors.New("is below " + show(low))
+// counted reports whether a limit is of numbers.
+func counted(l limit) bool {
+	switch l.(type) {
+	case ranged[int], ranged[int64], ranged[time.Duration], ranged[float64]:
+		return true
 	}
-	if n > high {
-		return errors.New("is above " + show(high))
-	}
-	return nil
+	return false
 }
 
 // toggle is true or false.
@@ -205,7 +216,7 @@ func list(words []string, last string) string {
 	return strings.Join(words[:n], ", ") + " " + last + " " + words[n]
 }
 
-// text is a string that check lets through. check gives what is wrong, or nothing.
+// text is a string that check accepts. check returns the fault, or "".
 type text struct {
 	word  string
 	limit string
@@ -238,14 +249,14 @@ func (l several) read(given string) (any, error) {
 	if strings.TrimSpace(given) == "" {
 		return nil, errors.New("is empty")
 	}
-	// Before the split: a password may hold a comma, and a message must not repeat half of it.
+	// This precedes the split: a password may contain a comma, and a message must not repeat half of it.
 	if phrase := noCredentials(given); phrase != "" {
 		return nil, errors.New(phrase)
 	}
 	return l.items(strings.Split(given, ","))
 }
 
-// items reads a list that was given as such.
+// items reads the items of a list.
 func (l several) items(items []string) (any, error) {
 	if len(items) > l.max {
 		return nil, fmt.Errorf("has %d items", len(items))
@@ -268,7 +279,7 @@ func (l several) items(items []string) (any, error) {
 	return items, nil
 }
 
-// wrong is the phrase, except for nothing at all, which is always called that.
+// wrong returns the phrase, except for an empty text, which is always called empty.
 func wrong(text, phrase string) error {
 	if text == "" {
 		phrase = "is empty"

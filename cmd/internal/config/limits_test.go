@@ -29,7 +29,7 @@ func edgesOfAddress(lowest string) edge {
 			"127.0.0.1:http":                "has no port from " + lowest,
 			"::1:7070":                      "is not host:port",
 			"http://localhost:80":           "is not host:port",
-			"a b:1":                         `has ' ' in its host name`,
+			"a b:1":                         `has ' ' at position 2 of its host name`,
 			"a\x00:1":                       "has a control character",
 			strings.Repeat("a", 254) + ":1": "has a host name longer than 253",
 			"me:pass@host:1":                "holds a user, password or token",
@@ -189,18 +189,18 @@ func edges(t *testing.T) map[string]edge {
 			good: []string{"d", "later.on", "Tarry", "tarry-in", "_x", strings.Repeat("a", 64)},
 			bad: map[string]string{
 				strings.Repeat("a", 65): "is longer than 64",
-				"tarry":                 "lies under tarry's own subjects",
-				"tarry.in":              "lies under tarry's own subjects",
-				"$JS":                   "lies under the server's own subjects",
-				"$":                     "lies under the server's own subjects",
-				"_INBOX.x":              "lies under the reply inboxes",
-				"a.*":                   "has a wildcard",
-				"a.>":                   "has a wildcard",
-				"a..b":                  "has an empty part",
-				".a":                    "has an empty part",
-				"a.":                    "has an empty part",
-				"a b":                   `has ' ' in it`,
-				"a.$b":                  `has '$' in it`,
+				"tarry":                 `lies under "tarry.", where requests to tarry go`,
+				"tarry.in":              `lies under "tarry.", where requests to tarry go`,
+				"$JS":                   `has '$' at position 1`,
+				"$":                     `has '$' at position 1`,
+				"_INBOX.x":              `starts with "_INBOX", where replies go`,
+				"a.*":                   `has '*' at position 3`,
+				"a.>":                   `has '>' at position 3`,
+				"a..b":                  "has an empty token",
+				".a":                    "has an empty token",
+				"a.":                    "has an empty token",
+				"a b":                   `has ' ' at position 2`,
+				"a.$b":                  `has '$' at position 3`,
 			},
 		},
 		"nats.user":      edgesOfText(256),
@@ -266,7 +266,7 @@ func edges(t *testing.T) map[string]edge {
 				"http://a?b":           "has a query or a fragment",
 				"http://a?":            "has a query or a fragment",
 				"http://a#":            "has a query or a fragment",
-				"http://a_b!/":         `has '!' in its host name`,
+				"http://a_b!/":         `has '!' at position 4 of its host name`,
 				"http://a\n":           "has a control character",
 				"http://[::1":          "is not a URL",
 				"http://me:pass@a:443": "holds a user, password or token",
@@ -283,7 +283,7 @@ func edges(t *testing.T) map[string]edge {
 // edgesOf are the edges of a setting: from its range where it has one, which is where its words come from too.
 func edgesOf(s setting, written map[string]edge) (edge, bool) {
 	switch l := s.limit.(type) {
-	case integer:
+	case ranged[int]:
 		return edge{
 			good: []string{strconv.Itoa(l.min), strconv.Itoa(l.max), "0" + strconv.Itoa(l.max)},
 			bad: map[string]string{
@@ -293,7 +293,7 @@ func edgesOf(s setting, written map[string]edge) (edge, bool) {
 				"1.5": "is not a whole number", "many": "is not a whole number", "0x10": "is not a whole number",
 			},
 		}, true
-	case size:
+	case ranged[int64]:
 		return edge{
 			good: []string{showSize(l.min), showSize(l.max), strconv.FormatInt(l.min, 10),
 				strconv.FormatInt(l.max>>20, 10) + " MiB"},
@@ -308,7 +308,10 @@ func edgesOf(s setting, written map[string]edge) (edge, bool) {
 				"1.5GiB":                       "is not a size",
 			},
 		}, true
-	case span:
+	case ranged[time.Duration]:
+		if l.zero != "" {
+			break
+		}
 		return edge{
 			good: []string{showSpan(l.min), showSpan(l.max)},
 			bad: map[string]string{

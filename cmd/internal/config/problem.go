@@ -3,11 +3,34 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 )
 
-// ErrRefused is what every error about settings is, for callers that map it to exit code 2.
+// ErrRefused matches every error about settings, for callers that map it to exit code 2.
 var ErrRefused = errors.New("setting refused")
+
+const mask = "***"
+
+// Secret is a password or token. However it is printed, logged or encoded, it shows as ***; only Reveal returns it, so
+// a leak can be searched for.
+type Secret string
+
+// Reveal returns the secret itself, for the one call that needs it.
+func (s Secret) Reveal() string { return string(s) }
+
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return mask
+}
+
+// Format masks under every verb that fmt hands over, which is all but %p; String alone would let %d through.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
+
+// MarshalText masks in JSON and YAML.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Problem is one thing wrong with the settings. Its text never holds a secret.
 type Problem struct {
@@ -38,8 +61,8 @@ func (p *Problem) Unwrap() error { return ErrRefused }
 
 const maxShown = 64 // characters of a bad value or name that a message repeats
 
-// shown quotes a value for a message. What stands before an "@" is taken for user and password and masked: people
-// put them into addresses. The rest is cut to a readable length.
+// shown quotes a value for a message. What stands before an "@" is taken for user and password and masked: people put
+// them into addresses. The rest is cut to a readable length.
 func shown(text string) string {
 	if at := strings.LastIndex(text, "@"); at >= 0 {
 		from := 0

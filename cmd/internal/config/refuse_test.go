@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -320,8 +321,8 @@ func TestTheFlagsOfMigrateAreItsOwn(t *testing.T) {
 		m.Log != (Log{Level: "debug", Format: "auto"}) || m.Data != "" {
 		t.Errorf("got %v, %v", m, err)
 	}
-	if shown := m.String(); !strings.Contains(shown, "namespace: orders\n") ||
-		!strings.Contains(shown, "dsn: '***'\n") {
+	if shown := fmt.Sprintf("%+v", m); !strings.Contains(shown, "Namespace:orders") ||
+		!strings.Contains(shown, "DSN:***") {
 		t.Errorf("it shows as\n%s", shown)
 	}
 	help := fs.FlagUsages()
@@ -368,7 +369,7 @@ func TestAHostNameThatIsNoInstanceNameIsRefused(t *testing.T) {
 		for _, given := range []string{"", "one"} {
 			l := newLoader(serve)
 			l.hostname = hostname
-			s, err := l.serve(l.given(flagsOf(t, serve, "--instance="+given), nil, readFile))
+			s, err := l.serve(l.given(flagsOf(t, serve, "--instance="+given), nil))
 			if given == "" {
 				mustHave(t, err, want)
 			} else if err != nil || s.Instance != given {

@@ -68,10 +68,6 @@ func values(target any) []any {
 	switch v := target.(type) {
 	case *Serve:
 		return []any{v, *v, v.HTTP, v.NATS, v.Redis, v.ZooKeeper, v.Journal, v.Journal.DSN}
-	case *Dev:
-		return []any{v, *v, v.HTTP}
-	case *Migrate:
-		return []any{v, *v, v.Journal, v.Journal.DSN}
 	case *Client:
 		return []any{v, *v, v.Token}
 	}

@@ -34,8 +34,7 @@ func TestTokensComeFromTheFileAndFromAFileOfTheirOwn(t *testing.T) {
 	}
 	want := []Token{
 		{Name: "shop", SHA256: Secret(hashOf(1)), Push: []string{"orders.>", "mail.*"}, Read: true},
-		{Name: "ops", SHA256: Secret(strings.ToUpper(hashOf(2))), Push: []string{">", "a.*"}, Operate: true,
-			mounted: true},
+		{Name: "ops", SHA256: Secret(strings.ToUpper(hashOf(2))), Push: []string{">", "a.*"}, Operate: true},
 	}
 	if !reflect.DeepEqual(s.HTTP.Tokens, want) {
 		t.Errorf("got %+v\nwant %+v", s.HTTP.Tokens, want)
@@ -46,14 +45,13 @@ func TestTokensComeFromTheFileAndFromAFileOfTheirOwn(t *testing.T) {
 		}
 	}
 	// What is shown hides the hashes: the token behind one may be a weak one.
-	for _, text := range []string{s.String(), fmt.Sprintf("%+v %#v", s, s)} {
+	for _, text := range []string{fmt.Sprintf("%v %+v %#v", s, s, s)} {
 		if strings.Contains(strings.ToLower(text), hashOf(1)[:8]) ||
 			strings.Contains(strings.ToLower(text), hashOf(2)[:8]) {
 			t.Errorf("a hash shows in\n%s", text)
 		}
 	}
-	if text := s.String(); !strings.Contains(text, "name: shop") || !strings.Contains(text, "sha256: '***'") ||
-		strings.Contains(text, "ops") {
+	if text := fmt.Sprintf("%+v", s); !strings.Contains(text, "Name:shop SHA256:***") {
 		t.Errorf("it shows as\n%s", text)
 	}
 	d, err := LoadDev(nil, []string{"TARRY_CONFIG=" +
@@ -139,15 +137,15 @@ func TestWeakTokensAreRefusedByName(t *testing.T) {
 			2)): `http.tokens[1].push: ` +
 			`"a.*,a..b" has item "a..b", which has an empty token`,
 		token("name: a, push: ['a.>.b'], sha256: " + hashOf(
-			2)): "has > before its end",
+			2)): `has ">" before its end`,
 		token("name: a, push: ['a.b*'], sha256: " +
-			hashOf(2)): `has the ` +
-			`wildcard in "b*", where it is no token of its own`,
+			hashOf(2)): `has a ` +
+			`wildcard that is not a token of its own`,
 		token("name: a, push: [a, a], sha256: " + hashOf(
 			2)): `has "a" twice`,
 		token("name: a, push: [$JS.API.x], sha256: " +
-			hashOf(2)): "lies under " +
-			"the server's own subjects",
+			hashOf(2)): `starts with "$", which ` +
+			`belongs to the server`,
 		token("name: a, push: [" + strings.Join(patterns, ",") + "], sha256: " +
 			hashOf(2)): "has 101 items",
 		token("name: a, push: {a: b}, sha256: " + hashOf(
@@ -234,10 +232,10 @@ func TestTopicsThatCannotBeMeantAreRefusedWithTheirPlace(t *testing.T) {
 		"topics: [{pattern: [a]}]": `topics[0].pattern: "[...]" is a list, ` +
 			`not one value`,
 		"topics: [{pattern: 'a..b'}]":   `topics[0].pattern: "a..b" has an empty token`,
-		"topics: [{pattern: '>.a'}]":    "has > before its end",
-		"topics: [{pattern: 'a b'}]":    "has a blank or a control character",
-		"topics: [{pattern: '$JS.>'}]":  "lies under the server's own subjects",
-		"topics: [{pattern: _INBOX.x}]": "lies under the reply inboxes",
+		"topics: [{pattern: '>.a'}]":    `has ">" before its end`,
+		"topics: [{pattern: 'a b'}]":    "contains a blank or a control character",
+		"topics: [{pattern: '$JS.>'}]":  `starts with "$", which belongs to the server`,
+		"topics: [{pattern: _INBOX.x}]": `starts with "_INBOX", where replies go`,
 		"topics: [{pattern: 'tarry.>'}]": `topics[0].pattern: "tarry.>" lies under ` +
 			`"tarry.", which tarry reads itself`,
 		"topics: [{pattern: 'delayed.a'}]":            `lies under "delayed.", which tarry reads itself`,
@@ -272,11 +270,11 @@ func TestTopicsThatCannotBeMeantAreRefusedWithTheirPlace(t *testing.T) {
 		topic("partitions: 0"): `topics[1].partitions: "0" is below 1 ` +
 			`(limit: 1 to 1024)`,
 		topic("partitions: 1025"): "is above 1024",
-		topic("dead: 'a.*'"):      `topics[1].dead: "a.*" has a wildcard`,
-		topic("expired: 'a.>'"):   `topics[1].expired: "a.>" has a wildcard`,
+		topic("dead: 'a.*'"):      `topics[1].dead: "a.*" contains a wildcard`,
+		topic("expired: 'a.>'"):   `topics[1].expired: "a.>" contains a wildcard`,
 		topic("dead: delayed.x"):  `topics[1].dead: "delayed.x" lies under "delayed."`,
 		topic("dead: tarry.x"):    `topics[1].dead: "tarry.x" lies under "tarry."`,
-		topic("dead: $JS.x"):      "lies under the server's own subjects",
+		topic("dead: $JS.x"):      `starts with "$", which belongs to the server`,
 		topic("dead: c"): `topics[1].dead: "c" leads back to where ` +
 			`it comes from`,
 		"topics: [{pattern: '>', dead: ops.dead}]": `topics[0].dead: "ops.dead" leads back`,
@@ -306,11 +304,11 @@ func TestSubjectsAgreeWithTheDoors(t *testing.T) {
 	for _, s := range []string{"a", "a.b", ".", "a.", ".a", "a..b", "a b", "a\x00", "a\u00a0b", "é", "\xff", "\ufffd",
 		"$x", "x$", "_INBOX", "_INBOXES", "*", ">", "a*", "a.>",
 		"tarry.x", strings.Repeat("a", 255), strings.Repeat("a", 256), "a,b", "a@b"} {
-		if got, want := checkSubject(s, false) == "", wire.CheckSubject(s) == nil; got != want {
+		if got, want := subject().check(s) == "", wire.CheckSubject(s) == nil; got != want {
 			t.Errorf("%q: taken %v, as a topic %v", s, got, want)
 		}
-		if literal := !strings.ContainsAny(s, "*>"); literal && checkSubject(s, true) != checkSubject(s, false) {
-			t.Errorf("%q: as a pattern %q", s, checkSubject(s, true))
+		if literal := !strings.ContainsAny(s, "*>"); literal && pattern().check(s) != subject().check(s) {
+			t.Errorf("%q: as a pattern %q", s, pattern().check(s))
 		}
 	}
 }
@@ -359,28 +357,27 @@ func reloads(t *testing.T, c command) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reload := func() (Reloaded, error) {
-		if c == serve {
-			return running.(*Serve).Reload(flags, nil)
-		}
-		return running.(*Dev).Reload(flags, nil)
+	reload := func() (Serve, []string, error) {
+		next, err := load(c, flags, nil)
+		restart, differ := running.(*Serve).NeedRestart(*next.(*Serve))
+		return *next.(*Serve), restart, errors.Join(err, differ)
 	}
-	next, err := reload()
-	if err != nil || len(next.Topics) != 1 || next.Retry != "1s" || next.Restart != nil {
-		t.Errorf("unchanged: got %+v, %v", next, err)
+	next, restart, err := reload()
+	if err != nil || len(next.Topics) != 1 || next.Retry != "1s" || restart != nil {
+		t.Errorf("unchanged: got %+v, %v, %v", next, restart, err)
 	}
 	save("http: {token: hunter3hunter3hunter3, tokens: [" + oneToken +
 		"]}\ntopics: [{pattern: b, rate: 5}, {pattern: c}]\nretry: 2s\nlog: {level: debug}\n")
-	next, err = reload()
-	if err != nil || len(next.Topics) != 2 || next.Topics[0].Rate != 5 || len(next.Tokens) != 1 || next.Retry != "2s" ||
-		!reflect.DeepEqual(next.Restart, []string{"http.token", "log.level"}) {
-		t.Errorf("got %+v, %v", next, err)
+	next, restart, err = reload()
+	if err != nil || len(next.Topics) != 2 || next.Topics[0].Rate != 5 || len(next.HTTP.Tokens) != 1 ||
+		next.Retry != "2s" || !reflect.DeepEqual(restart, []string{"http.token", "log.level"}) {
+		t.Errorf("got %+v, %v, %v", next, restart, err)
 	}
 	for _, bad := range []string{"topics: [{pattern: b, rate: 0}]",
 		"http: {tokens: [{name: a}]}\ntopics: [{pattern: a}]", "topics: [", "buckts: 4\ntopics: [{pattern: a}]",
 		"log: {level: loud}\ntopics: [{pattern: a}]", "http: {listen: ':80'}"} {
 		save(bad)
-		if next, err = reload(); !errors.Is(err, ErrRefused) || !reflect.DeepEqual(next, Reloaded{}) {
+		if next, _, err = reload(); !errors.Is(err, ErrRefused) || !reflect.DeepEqual(next, Serve{}) {
 			t.Errorf("%s: got %+v, %v", bad, next, err)
 		}
 	}

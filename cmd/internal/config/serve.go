@@ -1,166 +1,173 @@
 package config
 
 import (
+	"fmt"
 	"net"
 	"os"
+	"path/filepath"
+	"reflect"
 	"time"
 
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/maps"
 	"github.com/spf13/pflag"
 )
 
-// Serve are the settings of tarry serve, checked.
+// Serve are the settings of an instance, checked: of tarry serve, and of tarry dev and tarry migrate, which have part
+// of them. What a command does not have is at its default, or at what tarry dev has instead.
 type Serve struct {
-	Namespace string    `setting:"namespace"`
-	Instance  string    `setting:"instance"` // never empty
-	Store     string    `setting:"store"`    // redis or memory
-	Data      string    `setting:"data"`     // empty with Redis
-	HTTP      HTTP      `setting:"http"`
-	Peer      Peer      `setting:"peer"`
-	NATS      NATS      `setting:"nats"`
-	OwnNATS   DevNATS   `setting:"nats"` // what this process serves
-	Redis     Redis     `setting:"redis"`
-	ZooKeeper ZooKeeper `setting:"zookeeper"`
-	Journal   Journal   `setting:"journal"`
-	Buckets   int       `setting:"buckets"`
-	Claim     Claim     `setting:"claim"`
-	Publish   Publish   `setting:"publish"`
-	Retry     string    `setting:"retry"` // as wire.ParseRetry reads it; may be empty
-	Dead      Dead      `setting:"dead"`
-	Topics    []Topic   `setting:"topics"`
-	Attempts  Attempts  `setting:"attempts"`
-	Ended     Ended     `setting:"ended"`
-	Names     Names     `setting:"names"`
-	Stop      Stop      `setting:"stop"`
-	Log       Log       `setting:"log"`
+	Namespace string    `koanf:"namespace"`
+	Instance  string    `koanf:"instance"` // never empty
+	Store     string    `koanf:"store"`    // redis or memory
+	Data      string    `koanf:"data"`     // empty with Redis, and for the temporary directory of tarry dev
+	HTTP      HTTP      `koanf:"http"`
+	Peer      Peer      `koanf:"peer"`
+	NATS      NATS      `koanf:"nats"`
+	Redis     Redis     `koanf:"redis"`
+	ZooKeeper ZooKeeper `koanf:"zookeeper"`
+	Journal   Journal   `koanf:"journal"`
+	Buckets   int       `koanf:"buckets"`
+	Claim     Claim     `koanf:"claim"`
+	Publish   Publish   `koanf:"publish"`
+	Retry     string    `koanf:"retry"` // as wire.ParseRetry reads it; may be empty
+	Dead      Dead      `koanf:"dead"`
+	Topics    []Topic   `koanf:"topics"`
+	Attempts  Attempts  `koanf:"attempts"`
+	Ended     Ended     `koanf:"ended"`
+	Names     Names     `koanf:"names"`
+	Stop      Stop      `koanf:"stop"`
+	Log       Log       `koanf:"log"`
 }
 
-// HTTP is the API's server. Without Token and Tokens nobody is asked for one. Tokens are those of the file's list and
-// of TokensFile.
+// HTTP is the API's server. Without Token and Tokens no token is required. Tokens are those of the file's list and of
+// TokensFile.
 type HTTP struct {
-	Listen        string        `setting:"listen"`
-	ProbeListen   string        `setting:"probe_listen"` // may be empty
-	Token         Secret        `setting:"token"`
-	Tokens        []Token       `setting:"tokens"`
-	TokensFile    string        `setting:"tokens_file"`
-	Insecure      bool          `setting:"insecure"`
-	Hosts         []string      `setting:"hosts"`
-	BodyLimit     int64         `setting:"body_limit"`
-	HeaderLimit   int64         `setting:"header_limit"`
-	HeaderTimeout time.Duration `setting:"header_timeout"`
-	ReadTimeout   time.Duration `setting:"read_timeout"`
-	IdleTimeout   time.Duration `setting:"idle_timeout"`
-	Connections   int           `setting:"connections"`
-	TLS           TLS           `setting:"tls"`
+	Listen        string        `koanf:"listen"`
+	ProbeListen   string        `koanf:"probe_listen"` // may be empty
+	Token         Secret        `koanf:"token"`
+	Tokens        []Token       `koanf:"tokens"`
+	TokensFile    string        `koanf:"tokens_file"`
+	Insecure      bool          `koanf:"insecure"`
+	Hosts         []string      `koanf:"hosts"`
+	BodyLimit     int64         `koanf:"body_limit"`
+	HeaderLimit   int64         `koanf:"header_limit"`
+	HeaderTimeout time.Duration `koanf:"header_timeout"`
+	ReadTimeout   time.Duration `koanf:"read_timeout"`
+	IdleTimeout   time.Duration `koanf:"idle_timeout"`
+	Connections   int           `koanf:"connections"`
+	TLS           TLS           `koanf:"tls"`
 }
 
-// Peer is how other instances see this one. Advertise may be empty: see Serve.Advertised.
+// Peer is the address under which other instances reach this one. Advertise may be empty: see Serve.Advertised.
 type Peer struct {
-	Advertise string `setting:"advertise"`
+	Advertise string `koanf:"advertise"`
 }
 
 // NATS is the connection to the queue and the intake on it. At most one of user with password, token and creds is set.
-// Without a URL, which only InMemory may lack, NATS is embedded.
+// Without a URL, which only InMemory may lack, NATS is embedded, and served on Listen.
 type NATS struct {
-	URL      []string `setting:"url"`
-	Prefix   string   `setting:"prefix"`
-	User     string   `setting:"user"`
-	Password Secret   `setting:"password"`
-	Token    Secret   `setting:"token"`
-	Creds    string   `setting:"creds"`
-	TLS      TLS      `setting:"tls"`
-	Intake   Intake   `setting:"intake"`
-	Rejects  Rejects  `setting:"rejects"`
+	URL      []string `koanf:"url"`
+	Listen   string   `koanf:"listen"`
+	Prefix   string   `koanf:"prefix"`
+	User     string   `koanf:"user"`
+	Password Secret   `koanf:"password"`
+	Token    Secret   `koanf:"token"`
+	Creds    string   `koanf:"creds"`
+	TLS      TLS      `koanf:"tls"`
+	Intake   Intake   `koanf:"intake"`
+	Rejects  Rejects  `koanf:"rejects"`
+	Admin    bool     `koanf:"admin"` // serve the calls of operators on NATS too
 }
 
 // TLS are PEM files; Cert and Key are both set or both empty.
 type TLS struct {
-	CA   string `setting:"ca"`
-	Cert string `setting:"cert"`
-	Key  string `setting:"key"`
+	CA   string `koanf:"ca"`
+	Cert string `koanf:"cert"`
+	Key  string `koanf:"key"`
 }
 
 // Intake is the stream that holds tagged messages until Redis has them.
 type Intake struct {
-	Replicas int   `setting:"replicas"`
-	MaxBytes int64 `setting:"max_bytes"`
+	Replicas int   `koanf:"replicas"`
+	MaxBytes int64 `koanf:"max_bytes"`
 }
 
-// Rejects bounds the stream of what the intake refuses.
+// Rejects bounds the stream of refused pushes.
 type Rejects struct {
-	MaxBytes   int64 `setting:"max_bytes"`
-	PerSubject int   `setting:"per_subject"`
+	MaxBytes   int64 `koanf:"max_bytes"`
+	PerSubject int   `koanf:"per_subject"`
 }
 
 // Redis is the connection to the timeline. With Master the addresses are Sentinels; without, several are a Cluster.
 type Redis struct {
-	Addrs    []string `setting:"addrs"`
-	Master   string   `setting:"master"`
-	Username string   `setting:"username"`
-	Password Secret   `setting:"password"`
-	DB       int      `setting:"db"`
-	TLS      bool     `setting:"tls"`
+	Addrs    []string `koanf:"addrs"`
+	Master   string   `koanf:"master"`
+	Username string   `koanf:"username"`
+	Password Secret   `koanf:"password"`
+	DB       int      `koanf:"db"`
+	TLS      bool     `koanf:"tls"`
 }
 
 // ZooKeeper is the connection for the election. Username and Password are both set or both empty.
 type ZooKeeper struct {
-	Servers  []string      `setting:"servers"`
-	Session  time.Duration `setting:"session"`
-	Username string        `setting:"username"`
-	Password Secret        `setting:"password"`
+	Servers  []string      `koanf:"servers"`
+	Session  time.Duration `koanf:"session"`
+	Username string        `koanf:"username"`
+	Password Secret        `koanf:"password"`
 }
 
 // Journal is the SQL record of every change. Mode is off, async or sync; the DSN holds a password.
 type Journal struct {
-	Mode    string        `setting:"mode"`
-	DSN     Secret        `setting:"dsn"`
-	Migrate bool          `setting:"migrate"`
-	Outbox  int64         `setting:"outbox"`
-	Keep    time.Duration `setting:"keep"`
-	Window  time.Duration `setting:"window"`
-	Audit   time.Duration `setting:"audit"`
+	Mode    string        `koanf:"mode"`
+	DSN     Secret        `koanf:"dsn"`
+	Migrate bool          `koanf:"migrate"`
+	Outbox  int64         `koanf:"outbox"`
+	Keep    time.Duration `koanf:"keep"`
+	Window  time.Duration `koanf:"window"`
+	Audit   time.Duration `koanf:"audit"`
 }
 
 // Claim bounds what the leader takes from a bucket at once.
 type Claim struct {
-	Batch int   `setting:"batch"`
-	Bytes int64 `setting:"bytes"`
+	Batch int   `koanf:"batch"`
+	Bytes int64 `koanf:"bytes"`
 }
 
 // Publish bounds what the leader has under way to NATS.
 type Publish struct {
-	Timeout time.Duration `setting:"timeout"`
-	Pending int           `setting:"pending"`
+	Timeout time.Duration `koanf:"timeout"`
+	Pending int           `koanf:"pending"`
 }
 
-// Dead says how long dead messages are kept; 0 is for ever.
+// Dead says how long dead messages are kept; 0 means forever.
 type Dead struct {
-	Keep time.Duration `setting:"keep"`
+	Keep time.Duration `koanf:"keep"`
 }
 
 // Attempts says after how many permanent refusals a message is dead.
 type Attempts struct {
-	Limit int `setting:"limit"`
+	Limit int `koanf:"limit"`
 }
 
-// Ended is the short memory of ends.
+// Ended is how long ended messages are remembered.
 type Ended struct {
-	Keep time.Duration `setting:"keep"`
+	Keep time.Duration `koanf:"keep"`
 }
 
-// Names is how long the journal is asked about names.
+// Names is how long the journal is consulted about names.
 type Names struct {
-	Keep time.Duration `setting:"keep"`
+	Keep time.Duration `koanf:"keep"`
 }
 
 // Stop bounds a graceful stop.
 type Stop struct {
-	Timeout time.Duration `setting:"timeout"`
+	Timeout time.Duration `koanf:"timeout"`
 }
 
 // Log has level trace, debug, info, warn or error, and format auto, json or console.
 type Log struct {
-	Level  string `setting:"level"`
-	Format string `setting:"format"`
+	Level  string `koanf:"level"`
+	Format string `koanf:"format"`
 }
 
 // The words of the setting store.
@@ -169,38 +176,76 @@ const (
 	storeMemory = "memory"
 )
 
-// InMemory reports whether what waits is held in memory: one instance, on one machine, kept by its journal.
+// InMemory reports whether waiting messages are held in memory: one instance on one machine, made durable by its
+// journal.
 func (s Serve) InMemory() bool { return s.Store == storeMemory }
 
 // Embedded reports whether the process serves its own NATS.
 func (s Serve) Embedded() bool { return len(s.NATS.URL) == 0 }
 
-// AddServeFlags gives fs a flag for every setting of tarry serve, and --config.
-func AddServeFlags(fs *pflag.FlagSet) { addFlags(fs, serve) }
+// AddServeFlags, AddDevFlags and AddMigrateFlags give fs a flag for every setting of their command, and --config.
+func AddServeFlags(fs *pflag.FlagSet)   { addFlags(fs, serve) }
+func AddDevFlags(fs *pflag.FlagSet)     { addFlags(fs, dev) }
+func AddMigrateFlags(fs *pflag.FlagSet) { addFlags(fs, migrate) }
 
-// LoadServe reads all layers; flags may be nil. On error, which names everything that is wrong, the settings must not
-// be used.
+// LoadServe reads all layers; flags may be nil. The error names every fault; the settings must then not be used.
 func LoadServe(flags *pflag.FlagSet, environ []string) (Serve, error) {
 	l := newLoader(serve)
-	return l.serve(l.given(flags, environ, readFile))
+	return l.serve(l.given(flags, environ))
+}
+
+// LoadDev is LoadServe for tarry dev: one instance in memory with an embedded NATS. Where a directory is named its
+// journal is a SQLite file there, in sync; else the journal has no file and lasts as long as the process.
+func LoadDev(flags *pflag.FlagSet, environ []string) (Serve, error) {
+	l := newLoader(dev)
+	return l.serve(l.given(flags, environ))
+}
+
+// LoadMigrate is LoadServe for tarry migrate.
+func LoadMigrate(flags *pflag.FlagSet, environ []string) (Serve, error) {
+	l := newLoader(migrate)
+	return l.serve(l.given(flags, environ))
 }
 
 func (l *loader) serve(ready bool) (Serve, error) {
 	var s Serve
 	if ready {
 		l.fill(&s)
-		l.instance(&s)
-		if s.InMemory() && l.good("nats.url") && l.source["nats.url"] == "" {
-			s.NATS.URL = nil
+		switch l.command {
+		case serve:
+			l.instance(&s)
+			if s.InMemory() && l.good("nats.url") && l.source("nats.url") == "" {
+				s.NATS.URL = nil
+			}
+		case dev:
+			s.inOneProcess()
 		}
-		s.HTTP.Tokens = l.tokens(s.HTTP.Token, s.HTTP.TokensFile)
-		s.Topics = l.topics(s.NATS.Prefix)
-		l.checkServe(s)
+		l.checkTokens(s.HTTP)
+		l.checkTopics(s.Topics, s.NATS.Prefix)
+		switch l.command {
+		case serve:
+			l.checkServe(s)
+		case dev:
+			l.checkDev(s)
+		case migrate:
+			l.checkNATS()
+			l.refuseIf(s.Journal.DSN == "", "journal.dsn", "is not set", l.row("journal.dsn").limit.words())
+		}
 	}
 	if err := l.err(); err != nil {
 		return Serve{}, err
 	}
 	return s, nil
+}
+
+// inOneProcess sets what tarry dev has in place of the defaults.
+func (s *Serve) inOneProcess() {
+	s.Instance, s.Store, s.Buckets, s.NATS.URL = "dev", storeMemory, 1, nil
+	s.Journal.Mode, s.Journal.Outbox, s.Journal.Audit = "async", 64<<20, time.Hour
+	if s.Data != "" {
+		s.Journal.Mode, s.Journal.DSN = "sync", Secret("sqlite:"+filepath.Join(s.Data, "journal.db"))
+	}
+	s.Publish.Pending, s.Stop.Timeout = 4096, 5*time.Second
 }
 
 // instance falls back to the host's name, which has to pass the same limit.
@@ -221,24 +266,55 @@ func (l *loader) instance(s *Serve) {
 	s.Instance = name
 }
 
-// String is the settings as YAML, secrets masked.
-func (s Serve) String() string { return describe(&s, serve) }
-
-// Advertised is the address to show to others. It is peer.advertise; without that, where HTTP really listens, with
-// the host's name in place of "all interfaces".
+// Advertised is the address to show to others. It is peer.advertise; without that, where HTTP really listens, with the
+// host's name in place of "all interfaces".
 func (s Serve) Advertised(listening net.Addr) string {
 	if s.Peer.Advertise != "" {
 		return s.Peer.Advertise
 	}
-	host, port, err := net.SplitHostPort(listening.String())
+	host, err := os.Hostname()
 	if err != nil {
-		return listening.String()
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = s.Instance
-		if name, err := os.Hostname(); err == nil {
-			host = name
+	}
+	return reached(listening.String(), host)
+}
+
+// reached is where a server that listens like this is reached: at host where it listens on all interfaces.
+func reached(listen, host string) string {
+	on, port, err := net.SplitHostPort(listen)
+	if ip := net.ParseIP(on); err == nil && (on == "" || ip != nil && ip.IsUnspecified()) {
+		return net.JoinHostPort(host, port)
+	}
+	return listen
+}
+
+// NeedRestart names the settings that differ in next, which was loaded while an instance runs with s, and that it
+// cannot take over as it runs: all but tokens, topics and retry.
+func (s Serve) NeedRestart(next Serve) (names []string, err error) {
+	before, err := byName(s)
+	if err != nil {
+		return nil, err
+	}
+	now, err := byName(next)
+	for _, row := range settings() {
+		if old, has := before[row.name]; has && row.name != "retry" && row.name != "http.tokens_file" &&
+			!reflect.DeepEqual(old, now[row.name]) {
+			names = append(names, row.name)
 		}
 	}
-	return net.JoinHostPort(host, port)
+	return names, err
+}
+
+// byName is the way back from what koanf's Unmarshal fills.
+func byName(s Serve) (map[string]any, error) {
+	var nested map[string]any
+	back, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{TagName: "koanf", Result: &nested})
+	if err == nil {
+		err = back.Decode(s)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("compare settings: %w", err)
+	}
+	flat, _ := maps.Flatten(nested, nil, ".")
+	return flat, nil
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-const maxUnknown = 20 // unknown names told one by one
+const maxUnknown = 20 // unknown names that are reported one by one
 
 // unknown refuses names that no command has. Values are never shown: a misspelt http.token is still a token.
 func (l *loader) unknown(names, known []string, source string) {

@@ -41,11 +41,13 @@ type setting struct {
 
 const envPrefix = "TARRY_"
 
-func (s setting) env() string {
-	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.name, ".", "_"))
-}
+func (s setting) env() string  { return envName(s.name) }
+func (s setting) flag() string { return flagName(s.name) }
 
-func (s setting) flag() string { return "--" + s.name }
+func envName(name string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(name, ".", "_"))
+}
+func flagName(name string) string { return "--" + name }
 
 // configName names the file. It is the one setting that stands in no file.
 const configName = "config"
@@ -90,17 +92,17 @@ func settings() []setting {
 		{name: "http.hosts", of: serve | dev, limit: several{hostName(), 64},
 			help: "names under which clients reach it where no token is asked for, as behind a proxy; addresses and " +
 				"localhost always do"},
-		{name: "http.body_limit", fallback: "8MiB", of: serve | migrate, limit: size{64 * kib, 256 * mib},
+		{name: "http.body_limit", fallback: "8MiB", of: serve | migrate, limit: size(64*kib, 256*mib),
 			help: "largest body of one request, a batch included"},
-		{name: "http.header_limit", fallback: "16KiB", of: serve, limit: size{4 * kib, mib},
+		{name: "http.header_limit", fallback: "16KiB", of: serve, limit: size(4*kib, mib),
 			help: "largest headers of one request; those of a message stand in the body"},
-		{name: "http.header_timeout", fallback: "5s", of: serve, limit: span{100 * time.Millisecond, minute},
+		{name: "http.header_timeout", fallback: "5s", of: serve, limit: span(100*time.Millisecond, minute),
 			help: "how long a client may take to send its headers, and for the TLS handshake"},
-		{name: "http.read_timeout", fallback: "30s", of: serve, limit: span{100 * time.Millisecond, 10 * minute},
+		{name: "http.read_timeout", fallback: "30s", of: serve, limit: span(100*time.Millisecond, 10*minute),
 			help: "how long a client may take to send a whole request; at least http.header_timeout"},
-		{name: "http.idle_timeout", fallback: "2m", of: serve, limit: span{second, hour},
+		{name: "http.idle_timeout", fallback: "2m", of: serve, limit: span(second, hour),
 			help: "how long a connection may wait for its next request"},
-		{name: "http.connections", fallback: "10000", of: serve, limit: integer{16, 1_000_000},
+		{name: "http.connections", fallback: "10000", of: serve, limit: integer(16, 1_000_000),
 			help: "connections at once; beyond them one that is idle makes room, else the new one is closed"},
 		{name: "http.tls.cert", of: serve, limit: readableFile(),
 			help: "PEM file of the certificate, and of those between it and its authority; goes with http.tls.key; " +
@@ -135,15 +137,15 @@ func settings() []setting {
 			help: "PEM file of the client certificate; goes with nats.tls.key"},
 		{name: "nats.tls.key", of: serve | migrate, limit: readableFile(),
 			help: "PEM file of the client certificate's key"},
-		{name: "nats.intake.replicas", fallback: "1", of: serve | migrate, limit: integer{1, 5},
+		{name: "nats.intake.replicas", fallback: "1", of: serve | migrate, limit: integer(1, 5),
 			help: "copies of the intake stream; 3 in a NATS cluster"},
-		{name: "nats.intake.max_bytes", fallback: "1GiB", of: serve | migrate, limit: size{mib, tib},
+		{name: "nats.intake.max_bytes", fallback: "1GiB", of: serve | migrate, limit: size(mib, tib),
 			help: "size at which the intake stream refuses further pushes"},
 
-		{name: "nats.rejects.max_bytes", fallback: "64MiB", of: serve | migrate, limit: size{mib, tib},
+		{name: "nats.rejects.max_bytes", fallback: "64MiB", of: serve | migrate, limit: size(mib, tib),
 			help: "size at which the stream of refused pushes drops the oldest; the large ones of one subject take " +
 				"an eighth at most"},
-		{name: "nats.rejects.per_subject", fallback: "1000", of: serve | migrate, limit: integer{1, 1_000_000},
+		{name: "nats.rejects.per_subject", fallback: "1000", of: serve | migrate, limit: integer(1, 1_000_000),
 			help: "refused pushes that are kept for one first part of a topic; beyond them the oldest of that part " +
 				"are dropped"},
 
@@ -158,14 +160,14 @@ func settings() []setting {
 			help: "Redis ACL user; goes with redis.password"},
 		{name: "redis.password", secret: true, of: serve, limit: freeText("secret", 512),
 			help: "Redis password"},
-		{name: "redis.db", fallback: "0", of: serve, limit: integer{0, 1023},
+		{name: "redis.db", fallback: "0", of: serve, limit: integer(0, 1023),
 			help: "Redis database; a Cluster has 0 only"},
 		{name: "redis.tls", fallback: "false", of: serve, limit: toggle{},
 			help: "speak TLS to Redis, checked against the system's authorities (SSL_CERT_FILE names others)"},
 
 		{name: "zookeeper.servers", fallback: "127.0.0.1:2181", of: serve, limit: several{dialAddress(), 16},
 			help: "ZooKeeper servers, best all of the ensemble"},
-		{name: "zookeeper.session", fallback: "6s", of: serve, limit: span{2 * second, 40 * second},
+		{name: "zookeeper.session", fallback: "6s", of: serve, limit: span(2*second, 40*second),
 			help: "session time-out: how long a silent leader stays leader; the servers' own bounds hold too (4s to " +
 				"40s unless set)"},
 		{name: "zookeeper.username", of: serve, limit: digestUser(256),
@@ -181,40 +183,40 @@ func settings() []setting {
 				"for one namespace"},
 		{name: "journal.migrate", fallback: "true", of: serve, limit: toggle{},
 			help: "bring the database's tables up to date at start; without it that is done by tarry migrate"},
-		{name: "journal.outbox", fallback: "256MiB", of: serve, limit: size{mib, tib},
+		{name: "journal.outbox", fallback: "256MiB", of: serve, limit: size(mib, tib),
 			help: "bytes in Redis that may wait for the journal, over all buckets; above it pushes are refused and " +
 				"what is due still goes out"},
-		{name: "journal.keep", fallback: "720h", of: serve, limit: span{hour, 100 * 365 * 24 * hour},
+		{name: "journal.keep", fallback: "720h", of: serve, limit: span(hour, 100*365*24*hour),
 			help: "how long messages stay in the journal after they ended; what waits or is dead always stays"},
-		{name: "journal.window", fallback: "10m", of: serve, limit: span{minute, 24 * hour},
+		{name: "journal.window", fallback: "10m", of: serve, limit: span(minute, 24*hour),
 			help: "how far back a Redis that was restarted or promoted may have lost changes: what changed since is " +
 				"compared before anything goes out"},
-		{name: "journal.audit", fallback: "6h", of: serve, limit: span{minute, 30 * 24 * hour},
+		{name: "journal.audit", fallback: "6h", of: serve, limit: span(minute, 30*24*hour),
 			help: "how often the leader compares all of Redis with the journal and mends what differs"},
 
-		{name: "buckets", fallback: "4", of: serve, limit: integer{1, 1024},
+		{name: "buckets", fallback: "4", of: serve, limit: integer(1, 1024),
 			help: "parts the timeline is divided into; fixed by the first start on a Redis"},
-		{name: "claim.batch", fallback: "500", of: serve, limit: integer{1, 2000},
+		{name: "claim.batch", fallback: "500", of: serve, limit: integer(1, 2000),
 			help: "messages the leader takes from a bucket at once"},
-		{name: "claim.bytes", fallback: "8MiB", of: serve, limit: size{mib, 256 * mib},
+		{name: "claim.bytes", fallback: "8MiB", of: serve, limit: size(mib, 256*mib),
 			help: "bytes the leader takes from a bucket at once"},
-		{name: "publish.timeout", fallback: "2s", of: serve, limit: span{100 * time.Millisecond, 20 * second},
+		{name: "publish.timeout", fallback: "2s", of: serve, limit: span(100*time.Millisecond, 20*second),
 			help: "how long NATS may take to confirm a delivery; at most half of zookeeper.session"},
-		{name: "publish.pending", fallback: "8192", of: serve, limit: integer{1, 65536},
+		{name: "publish.pending", fallback: "8192", of: serve, limit: integer(1, 65536),
 			help: "deliveries that may await NATS at once"},
 		{name: "retry", computed: "0,0,2m,10m,10m,1h,2h,6h,15h", of: serve | dev, limit: schedule(),
 			help: "when a message that a consumer sent back is tried again, where neither it nor its topic says; " +
 				"after the last delay it is dead"},
-		{name: "dead.keep", fallback: "0", of: serve | dev, limit: lasting{span{hour, 100 * 365 * 24 * hour}, "ever"},
+		{name: "dead.keep", fallback: "0", of: serve | dev, limit: lasting(hour, 100*365*24*hour, "ever"),
 			help: "how long dead messages are kept"},
-		{name: "attempts.limit", fallback: "5", of: serve, limit: integer{1, 1000},
+		{name: "attempts.limit", fallback: "5", of: serve, limit: integer(1, 1000),
 			help: "permanent NATS refusals before a message without a retry schedule, its own or its topic's, is dead"},
-		{name: "ended.keep", fallback: "10m", of: serve, limit: span{leastEnded, 24 * hour},
+		{name: "ended.keep", fallback: "10m", of: serve, limit: span(leastEnded, 24*hour),
 			help: "how long the end of a message is remembered, for retries of its push and late cancels"},
-		{name: "names.keep", fallback: "168h", of: serve, limit: lasting{span{hour, 100 * 365 * 24 * hour}, "none"},
+		{name: "names.keep", fallback: "168h", of: serve, limit: lasting(hour, 100*365*24*hour, "none"),
 			help: "with the journal on: how long after its end a message is recognized by its name; at most " +
 				"journal.keep, 0 as without a journal"},
-		{name: "stop.timeout", fallback: "10s", of: serve, limit: span{100 * time.Millisecond, 10 * minute},
+		{name: "stop.timeout", fallback: "10s", of: serve, limit: span(100*time.Millisecond, 10*minute),
 			help: "how long a graceful stop waits for what is in flight; at least publish.timeout"},
 
 		{name: "log.level", fallback: "info", of: serve | dev | migrate,
@@ -239,7 +241,7 @@ func settings() []setting {
 			help: "name that the server's certificate must have, where that is not the one in server"},
 		{name: "json", fallback: "false", of: client, limit: toggle{},
 			help: "print JSON for machines"},
-		{name: "timeout", fallback: "10s", of: client, limit: span{100 * time.Millisecond, 10 * minute},
+		{name: "timeout", fallback: "10s", of: client, limit: span(100*time.Millisecond, 10*minute),
 			help: "how long one call may take"},
 	}
 }

@@ -9,18 +9,15 @@ import (
 	"strings"
 )
 
-// Token is one of http.tokens: who may do what. Of the token itself tarry knows only the hash.
+// Token is one of http.tokens: a caller and its rights. tarry knows only the hash of the token itself.
 type Token struct {
-	Name    string   `setting:"name"`
-	SHA256  Secret   `setting:"sha256"`
-	Push    []string `setting:"push"`
-	Pull    []string `setting:"pull"`
-	Read    bool     `setting:"read"`
-	Operate bool     `setting:"operate"`
-	mounted bool     // it stands in http.tokens_file
+	Name    string   `koanf:"name"`
+	SHA256  Secret   `koanf:"sha256"`
+	Push    []string `koanf:"push"`
+	Pull    []string `koanf:"pull"`
+	Read    bool     `koanf:"read"`
+	Operate bool     `koanf:"operate"`
 }
-
-func (t *Token) elsewhere() bool { return t.mounted }
 
 // Hash is the SHA-256 of the token.
 func (t Token) Hash() (hash [sha256.Size]byte) {
@@ -30,7 +27,8 @@ func (t Token) Hash() (hash [sha256.Size]byte) {
 
 const tokenMark = "tarry_"
 
-// NewToken makes a token that nobody can guess. Its prefix shows people, and scanners for leaked secrets, what it is.
+// NewToken returns a token that cannot be guessed. Its prefix shows people, and scanners for leaked secrets, what it
+// is.
 func NewToken() (string, error) {
 	var random [32]byte
 	if _, err := rand.Read(random[:]); err != nil {
@@ -100,38 +98,52 @@ func tokenHash() text {
 	}}
 }
 
-// tokens reads http.tokens and what http.tokens_file holds, and what only both together show.
-func (l *loader) tokens(plain Secret, file string) []Token {
-	const name, fileName = "http.tokens", "http.tokens_file"
-	all := items[Token](l, tokenList(), name, l.lists[name])
-	places := make([]string, len(all))
-	sources := make([]string, len(all))
-	for i := range all {
-		places[i], sources[i] = fmt.Sprintf("%s[%d]", name, i), l.lists[name].source
+// mountedTokens reads http.tokens_file, which holds tokens and nothing else.
+func (l *loader) mountedTokens(path string) []any {
+	const name = "http.tokens_file"
+	file, err := readYAML(path)
+	if err != nil {
+		l.refuse(name, err.Error())
+		return nil
 	}
-	if file != "" && l.good(fileName) {
-		mounted := l.tokensFile(file)
-		for i := range mounted {
-			mounted[i].mounted = true
-			places, sources = append(places, fmt.Sprintf("tokens[%d]", i)), append(sources, file)
+	tree := file.Raw()
+	for key := range tree {
+		if key != "tokens" {
+			l.refuse(name, "holds more than tokens: "+shownName(key))
+			return nil
 		}
-		all = append(all, mounted...)
 	}
+	found := l.items(tokenList(), "tokens", tree["tokens"], path)
+	if len(found) == 0 && l.good("http.tokens") { // an unfilled mount must not admit everybody
+		l.refuse(name, "holds no tokens")
+	}
+	return found
+}
+
+// checkTokens looks at what only all tokens show. The first of them stand in http.tokens, the others in the mounted
+// file.
+func (l *loader) checkTokens(h HTTP) {
+	const name, fileName = "http.tokens", "http.tokens_file"
+	first, _ := l.merged.Get(name).([]any)
 	if !l.good(name, fileName) {
-		return nil
+		return
 	}
-	if len(all) > maxTokens {
-		l.refuseAt(name, Problem{Name: name, Wrong: fmt.Sprintf("and %s have %d items together", fileName, len(all)),
+	if n := len(h.Tokens); n > maxTokens {
+		l.refuseAt(name, Problem{Name: name, Wrong: fmt.Sprintf("and %s have %d items together", fileName, n),
 			Limit: tokenList().words()})
-		return nil
+		return
 	}
 	names, hashes := map[string]string{}, map[[sha256.Size]byte]string{}
-	if plain != "" {
-		hashes[sha256.Sum256([]byte(plain.Reveal()))] = "http.token"
+	if h.Token != "" {
+		hashes[sha256.Sum256([]byte(h.Token.Reveal()))] = "http.token"
 	}
-	for i, t := range all {
+	for i, t := range h.Tokens {
+		place, source := fmt.Sprintf("%s[%d]", name, i), l.source(name)
+		if i >= len(first) {
+			place, source = fmt.Sprintf("tokens[%d]", i-len(first)), h.TokensFile
+		}
 		refuse := func(field, wrong string) {
-			l.refuseAt(name, Problem{Name: places[i] + field, Wrong: wrong, Source: sources[i]})
+			l.refuseAt(name, Problem{Name: place + field, Wrong: wrong, Source: source})
 		}
 		if other, taken := names[t.Name]; taken {
 			refuse(".name", fmt.Sprintf("is %s, as that of %s is", shown(t.Name), other))
@@ -142,35 +154,6 @@ func (l *loader) tokens(plain Secret, file string) []Token {
 		if len(t.Push) == 0 && len(t.Pull) == 0 && !t.Read && !t.Operate {
 			refuse("", "has no right: none of push, pull, read and operate")
 		}
-		names[t.Name], hashes[t.Hash()] = places[i], places[i]
+		names[t.Name], hashes[t.Hash()] = place, place
 	}
-	return all
-}
-
-// tokensFile reads the file that holds tokens and nothing else.
-func (l *loader) tokensFile(path string) []Token {
-	const name = "http.tokens_file"
-	refuse := func(wrong string) []Token {
-		l.refuse(name, wrong)
-		return nil
-	}
-	content, err := l.read(path)
-	if err != nil {
-		return refuse(err.Error())
-	}
-	tree, err := parse(content)
-	if err != nil {
-		return refuse(err.Error())
-	}
-	for key := range tree {
-		if key != "tokens" {
-			return refuse("holds more than tokens: " + shownName(key))
-		}
-	}
-	// A mount that is not filled yet must not open the door.
-	found := items[Token](l, tokenList(), "tokens", listed{tree["tokens"], path})
-	if len(found) == 0 && l.good("http.tokens") {
-		return refuse("holds no tokens")
-	}
-	return found
 }

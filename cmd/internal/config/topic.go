@@ -7,18 +7,18 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// Topic is one of topics: what is set for the topics that match its pattern. Of several that match, the first counts.
+// Topic is one of topics: the settings of the topics that match its pattern. If several match, the first counts.
 type Topic struct {
-	Pattern     string        `setting:"pattern"`
-	Deliver     string        `setting:"deliver"` // mq
-	Retry       string        `setting:"retry"`   // as wire.ParseRetry reads it; empty: the setting retry
-	TTL         time.Duration `setting:"ttl"`     // 0: for ever
-	Core        string        `setting:"core"`    // hold or drop
-	Rate        float64       `setting:"rate"`    // a second; 0: no bound
-	CatchUpRate float64       `setting:"catch_up_rate"`
-	Dead        string        `setting:"dead"` // subjects that get copies; empty for none
-	Expired     string        `setting:"expired"`
-	Partitions  int           `setting:"partitions"` // 0: the subject stays as it is
+	Pattern     string        `koanf:"pattern"`
+	Deliver     string        `koanf:"deliver"` // mq
+	Retry       string        `koanf:"retry"`   // as wire.ParseRetry reads it; empty: the setting retry
+	TTL         time.Duration `koanf:"ttl"`     // 0: for ever
+	Core        string        `koanf:"core"`    // hold or drop
+	Rate        float64       `koanf:"rate"`    // a second; 0: no bound
+	CatchUpRate float64       `koanf:"catch_up_rate"`
+	Dead        string        `koanf:"dead"` // subjects that get copies; empty for none
+	Expired     string        `koanf:"expired"`
+	Partitions  int           `koanf:"partitions"` // 0: the subject stays as it is
 }
 
 const (
@@ -46,17 +46,17 @@ func topicList() sequence {
 			{name: "retry", computed: "the setting retry", limit: schedule(),
 				help: "when a message that brings no schedule is tried again, after a consumer sent it back or NATS " +
 					"refused it for good; after the last delay it is dead"},
-			{name: "ttl", computed: "for ever", limit: span{time.Millisecond, maxTTL},
+			{name: "ttl", computed: "for ever", limit: span(time.Millisecond, maxTTL),
 				help: "how long after it is due a message that brings no ttl is worth delivering"},
 			{name: "core", fallback: "hold", limit: choice{"hold", "drop"}, help: "what happens on a core NATS " +
 				"subject on which nobody listens: hold keeps messages until somebody does, drop loses them"},
-			{name: "rate", computed: "no bound", limit: amount{0.001, maxRate},
+			{name: "rate", computed: "no bound", limit: amount(0.001, maxRate),
 				help: "deliveries a second, by all topics of the pattern together"},
-			{name: "catch_up_rate", computed: "no bound", limit: amount{0.001, maxRate},
+			{name: "catch_up_rate", computed: "no bound", limit: amount(0.001, maxRate),
 				help: "deliveries a second of what is more than 5s late"},
 			{name: "dead", limit: subject(), help: "subject that gets a copy of each message that is dead"},
 			{name: "expired", limit: subject(), help: "subject that gets a copy of each message that expired"},
-			{name: "partitions", computed: "none", limit: integer{1, 1024},
+			{name: "partitions", computed: "none", limit: integer(1, 1024),
 				help: "parts of the subject: messages are due on it with .0, .1 and so on, one part for one key"},
 		},
 	}
@@ -75,23 +75,20 @@ func delivery() text {
 	}}
 }
 
-// topics reads the list and looks at what only the whole of it shows.
-func (l *loader) topics(prefix string) []Topic {
+// checkTopics checks the rules that span the list.
+func (l *loader) checkTopics(all []Topic, prefix string) {
 	const name = "topics"
-	all := items[Topic](l, topicList(), name, l.lists[name])
-	if !l.good(name) {
-		return nil
+	if !l.good(name, "nats.prefix") {
+		return
 	}
-	if !l.good("nats.prefix") {
-		return all
-	}
+	source := l.source(name)
 	for i, t := range all {
 		refuse := func(field, value, wrong string) {
 			l.refuseAt(name, Problem{Name: fmt.Sprintf("%s[%d].%s", name, i, field), Value: shown(value), Wrong: wrong,
-				Source: l.lists[name].source})
+				Source: source})
 		}
-		if wrong := own(t.Pattern, prefix); wrong != "" {
-			refuse("pattern", t.Pattern, wrong)
+		if err := wire.CheckNotOwn(t.Pattern, prefix); err != nil {
+			refuse("pattern", t.Pattern, phrase(err))
 		}
 		for j, earlier := range all[:i] {
 			if wire.Covers(earlier.Pattern, t.Pattern) {
@@ -101,16 +98,15 @@ func (l *loader) topics(prefix string) []Topic {
 			}
 		}
 		for _, c := range [...]struct{ field, subject string }{{"dead", t.Dead}, {"expired", t.Expired}} {
-			switch wrong := own(c.subject, prefix); {
+			switch err := wire.CheckNotOwn(c.subject, prefix); {
 			case c.subject == "":
-			case wrong != "":
-				refuse(c.field, c.subject, wrong)
+			case err != nil:
+				refuse(c.field, c.subject, phrase(err))
 			case loops(all, i, c.subject):
 				refuse(c.field, c.subject, "leads back to where it comes from: copies would make copies")
 			}
 		}
 	}
-	return all
 }
 
 // loops reports whether a copy on that subject, of a message of topic i, may end in another copy for topic i. Of the
@@ -137,7 +133,7 @@ func loops(all []Topic, i int, subject string) bool {
 	return false
 }
 
-// settingsOf is the place of the topic that counts for a subject, -1 for none.
+// settingsOf returns the index of the topic that applies to a subject, -1 for none.
 func settingsOf(all []Topic, subject string) int {
 	for i, t := range all {
 		if wire.MatchFilter(t.Pattern, subject) {

@@ -15,24 +15,24 @@ import (
 // DefaultTimeout bounds one check.
 const DefaultTimeout = 5 * time.Second
 
-// callLimit and callShare are how long tarry serve waits for one call of Redis: the lower of a second and a sixth of
+// callLimit and callShare bound how long tarry serve waits for one call of Redis: the lower of a second and a sixth of
 // the session.
 const (
 	callLimit = time.Second
 	callShare = 6
 )
 
-// patient is what one run looks at.
+// patient is the subject of one run.
 type patient struct {
 	cfg     config.Serve
 	timeout time.Duration
 	hide    func(string) string
 }
 
-// part looks at one dependency. It returns what it found and what the clocks there say.
+// part checks one dependency. It returns its findings and the readings of the clocks there.
 type part func(ctx context.Context) ([]Check, []reading)
 
-// Run looks at everything and returns when all checks have ended, each within the time-out (0: DefaultTimeout).
+// Run runs all checks and returns when they have ended, each within the time-out (0: DefaultTimeout).
 func Run(ctx context.Context, cfg config.Serve, timeout time.Duration) Report {
 	if timeout <= 0 {
 		timeout = DefaultTimeout
@@ -42,7 +42,7 @@ func Run(ctx context.Context, cfg config.Serve, timeout time.Duration) Report {
 	if cfg.InMemory() {
 		parts = []part{p.machine, p.oneMachine, p.natsServers, p.journal}
 	}
-	checks, clocks := side(parts, func(look part) ([]Check, []reading) { return look(ctx) })
+	checks, clocks := side(parts, func(_ int, look part) ([]Check, []reading) { return look(ctx) })
 	last := p.notes("machine", "")
 	if !cfg.Embedded() { // else all clocks are this machine's
 		p.clocks(last, clocks)
@@ -74,8 +74,8 @@ func (r Report) grouped() Report {
 
 func contains[K comparable, V any](m map[K]V, k K) bool { _, ok := m[k]; return ok }
 
-// side runs look on all items side by side, and joins what they found in the order of the items.
-func side[T any](items []T, look func(T) ([]Check, []reading)) (checks []Check, clocks []reading) {
+// side runs look on all items side by side, each with its index, and joins what they found in the order of the items.
+func side[T any](items []T, look func(int, T) ([]Check, []reading)) (checks []Check, clocks []reading) {
 	type result struct {
 		checks []Check
 		clocks []reading
@@ -83,13 +83,22 @@ func side[T any](items []T, look func(T) ([]Check, []reading)) (checks []Check, 
 	results := make([]result, len(items))
 	var all sync.WaitGroup
 	for i, item := range items {
-		all.Go(func() { results[i].checks, results[i].clocks = look(item) })
+		all.Go(func() { results[i].checks, results[i].clocks = look(i, item) })
 	}
 	all.Wait()
 	for _, r := range results {
 		checks, clocks = append(checks, r.checks...), append(clocks, r.clocks...)
 	}
 	return checks, clocks
+}
+
+// othersStandIn makes warnings of servers that are not reached, where another server of the kind is.
+func othersStandIn(checks []Check) {
+	for i := range checks {
+		if c := &checks[i]; c.Name == "reachable" && c.Status == Fail {
+			c.Status = Warn
+		}
+	}
 }
 
 func (p *patient) notes(group, target string) *notes {
@@ -100,17 +109,17 @@ func (p *patient) within(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, p.timeout)
 }
 
-// call is how long tarry serve will wait for one call of Redis.
+// call returns how long tarry serve will wait for one call of Redis.
 func (p *patient) call() time.Duration { return min(callLimit, p.cfg.ZooKeeper.Session/callShare) }
 
 // window is how long a stream must recognize a Nats-Msg-Id, so that all of a takeover's repetitions are recognized.
 func (p *patient) window() time.Duration { return p.cfg.ZooKeeper.Session + 2*p.cfg.Publish.Timeout }
 
-// leastSecret is the length from which a secret is looked for in texts. A shorter one would be found in ordinary
-// words, and the gap it leaves would tell it.
+// leastSecret is the length from which a secret is looked for in texts. A shorter one would be found in ordinary words,
+// and the gap it leaves would tell it.
 const leastSecret = 6
 
-// hider blots out the settings' secrets. Drivers do not print them; this is for the day when one does.
+// hider removes the settings' secrets from texts. Drivers do not print them; hider guards against one that does.
 func hider(cfg config.Serve) func(string) string {
 	secrets := []string{
 		cfg.HTTP.Token.Reveal(), cfg.NATS.Password.Reveal(), cfg.NATS.Token.Reveal(), cfg.Redis.Password.Reveal(),
@@ -172,7 +181,7 @@ func share(used, limit int64) int {
 	return int(math.Round(float64(used) * 100 / float64(limit)))
 }
 
-// local reports whether an address leads to this machine alone.
+// local reports whether an address leads only to this machine.
 func local(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

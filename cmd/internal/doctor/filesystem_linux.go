@@ -1,34 +1,33 @@
 package doctor
 
-import "syscall"
+import "golang.org/x/sys/unix"
 
 // networked names the network file system that a directory is on; empty for a local one.
 func networked(dir string) string {
-	var s syscall.Statfs_t
-	if err := syscall.Statfs(dir, &s); err != nil {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
 		return ""
 	}
-	// The numbers of linux/magic.h and of each file system's own header.
 	switch uint32(s.Type) {
-	case 0x6969:
+	case unix.NFS_SUPER_MAGIC:
 		return "nfs"
-	case 0xff534d42, 0xfe534d42:
+	case unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC:
 		return "smb"
-	case 0x517b:
+	case unix.SMB_SUPER_MAGIC:
 		return "smb (old)"
-	case 0x65735546:
+	case unix.FUSE_SUPER_MAGIC:
 		return "fuse"
-	case 0x01021997:
+	case unix.V9FS_MAGIC:
 		return "9p"
-	case 0x00c36400:
+	case unix.CEPH_SUPER_MAGIC:
 		return "ceph"
-	case 0x5346414f:
+	case unix.AFS_SUPER_MAGIC:
 		return "afs"
-	case 0x0bd00bd0:
+	case 0x0bd00bd0: // this and the other numbers are from the file systems' own headers
 		return "lustre"
 	case 0x47504653:
 		return "gpfs"
-	case 0x7461636f:
+	case unix.OCFS2_SUPER_MAGIC:
 		return "ocfs2"
 	case 0x01161970:
 		return "gfs2"
@@ -38,6 +37,6 @@ func networked(dir string) string {
 
 // volatile reports whether a directory is gone after a restart of the machine.
 func volatile(dir string) bool {
-	var s syscall.Statfs_t
-	return syscall.Statfs(dir, &s) == nil && (uint32(s.Type) == 0x01021994 || uint32(s.Type) == 0x858458f6)
+	var s unix.Statfs_t
+	return unix.Statfs(dir, &s) == nil && (uint32(s.Type) == unix.TMPFS_MAGIC || uint32(s.Type) == unix.RAMFS_MAGIC)
 }

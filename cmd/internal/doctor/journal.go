@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/store/journal"
+	"github.com/tarry-mq/tarry/store/timeline"
 )
 
 const (
@@ -99,7 +100,7 @@ func (d *database) reached(trip time.Duration) {
 	switch {
 	case d.Unfit != nil:
 		d.broken("version", d.Unfit, "upgrade to MySQL 8 or MariaDB 10.11")
-	case strings.Contains(d.Server, "MariaDB") && !atLeast(d.Server, 10, 11):
+	case strings.Contains(d.Server, "MariaDB") && !timeline.AtLeast(d.Server, 10, 11):
 		d.warn("version", d.Server, "upgrade to MariaDB 10.11 or later: nobody tests tarry on older ones")
 	default:
 		d.ok("version", "%s", d.Server)

@@ -1,19 +1,21 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/store/timeline"
 )
 
 // natsSeen is the account that tarry serve would work in.
@@ -28,39 +30,24 @@ type natsSeen struct {
 
 // natsServers looks at each server alone, then through one of them at the account.
 func (p *patient) natsServers(ctx context.Context) ([]Check, []reading) {
-	var (
-		mu   sync.Mutex
-		open = map[string]*nats.Conn{}
-	)
+	urls := p.cfg.NATS.URL
+	conns := make([]*nats.Conn, len(urls))
+	checks, _ := side(urls, func(i int, u string) ([]Check, []reading) {
+		n := p.notes("nats", hostOf(u))
+		conns[i] = p.natsServer(ctx, n, u)
+		return n.checks, nil
+	})
+	conns = slices.DeleteFunc(conns, func(nc *nats.Conn) bool { return nc == nil })
+	if len(conns) == 0 {
+		return checks, nil
+	}
 	defer func() {
-		for _, nc := range open {
+		for _, nc := range conns {
 			nc.Close()
 		}
 	}()
-	urls := p.cfg.NATS.URL
-	checks, _ := side(urls, func(u string) ([]Check, []reading) {
-		n := p.notes("nats", hostOf(u))
-		if nc := p.natsServer(ctx, n, u); nc != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			open[u] = nc
-		}
-		return n.checks, nil
-	})
-	if len(open) == 0 {
-		return checks, nil
-	}
-	for i := range checks { // the others stand in
-		if c := &checks[i]; c.Name == "reachable" && c.Status == Fail {
-			c.Status = Warn
-		}
-	}
-	s := &natsSeen{patient: p, notes: p.notes("nats", "")}
-	for _, u := range urls {
-		if s.nc = open[u]; s.nc != nil {
-			break
-		}
-	}
+	othersStandIn(checks)
+	s := &natsSeen{patient: p, notes: p.notes("nats", ""), nc: conns[0]}
 	clocks := s.account(ctx)
 	return append(checks, s.checks...), clocks
 }
@@ -80,27 +67,15 @@ func (p *patient) natsServer(ctx context.Context, n *notes, u string) *nats.Conn
 		n.broken("reachable", err, "correct the settings nats.tls.*")
 		return nil
 	}
-	var (
-		mu   sync.Mutex
-		last error
-	)
-	up := make(chan struct{}, 1)
+	news := make(chan error, 16) // nil: connected
 	nc, err := bridge.Connect(ctx, bridge.ConnConfig{
 		URLs: []string{u}, Name: "tarry/" + p.cfg.Namespace + "/doctor", User: c.User, Password: c.Password.Reveal(),
 		Token: c.Token.Reveal(), Creds: c.Creds,
 		TLS: certificates, Log: zerolog.Nop(),
-		OnState: func(state bridge.ConnState, err error) {
-			if state == bridge.Connected {
-				select {
-				case up <- struct{}{}:
-				default:
-				}
-				return
-			}
-			if err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				last = err
+		OnState: func(_ bridge.ConnState, err error) {
+			select {
+			case news <- err:
+			default:
 			}
 		},
 	})
@@ -110,29 +85,19 @@ func (p *patient) natsServer(ctx context.Context, n *notes, u string) *nats.Conn
 	}
 	call, cancel := p.within(ctx)
 	defer cancel()
-	for !nc.IsConnected() {
-		refused := make(chan struct{})
-		timer := time.AfterFunc(20*time.Millisecond, func() { close(refused) })
+	var last error
+	for !nc.IsConnected() && call.Err() == nil && (last == nil || !final(last)) {
 		select {
-		case <-up:
-		case <-refused:
-			mu.Lock()
-			err := last
-			mu.Unlock()
-			if err == nil || !final(err) {
-				if call.Err() == nil {
-					timer.Stop()
-					continue
-				}
-				if err == nil {
-					err = fmt.Errorf("no answer within %s", p.timeout)
-				}
-			}
-			nc.Close()
-			n.broken("reachable", err, natsChange(err))
-			return nil
+		case err := <-news:
+			last = cmp.Or(err, last)
+		case <-call.Done():
 		}
-		timer.Stop()
+	}
+	if !nc.IsConnected() {
+		nc.Close()
+		last = cmp.Or(last, fmt.Errorf("no answer within %s", p.timeout))
+		n.broken("reachable", last, natsChange(last))
+		return nil
 	}
 	trip, err := nc.RTT()
 	if err != nil {
@@ -142,7 +107,7 @@ func (p *patient) natsServer(ctx context.Context, n *notes, u string) *nats.Conn
 	}
 	n.ok("reachable", "NATS %s, a round trip takes %s", nc.ConnectedServerVersion(), round(trip))
 	change := ""
-	if !atLeast(nc.ConnectedServerVersion(), 2, 9) {
+	if !timeline.AtLeast(nc.ConnectedServerVersion(), 2, 9) {
 		change = "upgrade nats-server to 2.9 or later"
 	}
 	n.judge(Fail, "version", nc.ConnectedServerVersion(), change)
@@ -185,7 +150,11 @@ func (s *natsSeen) account(ctx context.Context) []reading {
 		s.rights(ctx, nil)
 		return nil
 	}
-	streams, err := s.streams(ctx)
+	var streams []bridge.StreamInfo
+	err := s.asked(ctx, func(ctx context.Context) (err error) {
+		streams, _, err = bridge.ListStreams(ctx, s.nc)
+		return err
+	})
 	if err != nil {
 		s.broken("streams", err, "let the user publish to "+apiStreamList+
 			": nothing is delivered until the streams can be listed")
@@ -233,63 +202,22 @@ const (
 	apiConsumerInfo = "$JS.API.CONSUMER.INFO."
 )
 
-// errNoJetStream: the account has none.
-var errNoJetStream = errors.New("jetstream is off")
-
-// apiError is the server's refusal.
-type apiError struct {
-	Code        int    `json:"code"`
-	ErrCode     int    `json:"err_code"`
-	Description string `json:"description"`
-}
-
-func (e *apiError) Error() string { return fmt.Sprintf("%s (%d)", e.Description, e.ErrCode) }
-
-const (
-	codeNotEnabledForAccount = 10039
-	codeNotEnabled           = 10076
-	codeStreamNotFound       = 10059
-	codeConsumerNotFound     = 10014
-)
-
-// ask sends one request of the JetStream API.
-func (s *natsSeen) ask(ctx context.Context, subject string, request, out any) error {
+// asked does something with JetStream within a call's time-out. The server answers nothing where the user may not ask;
+// what it says to that on the side is then in the error.
+func (s *natsSeen) asked(ctx context.Context, ask func(ctx context.Context) error) error {
 	call, cancel := s.within(ctx)
 	defer cancel()
-	var body []byte
-	if request != nil {
-		var err error
-		if body, err = json.Marshal(request); err != nil {
-			return fmt.Errorf("ask %s: %w", subject, err)
-		}
-	}
 	before := s.nc.LastError()
-	msg, err := s.nc.RequestWithContext(call, subject, body)
-	switch {
-	case errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("ask %s: nobody answers: %w", subject, errNoJetStream)
-	case err != nil:
-		if now := s.nc.LastError(); now != before && errors.Is(now, nats.ErrPermissionViolation) {
-			err = now
-		}
-		return fmt.Errorf("ask %s: %w", subject, err)
+	err := ask(call)
+	if now := s.nc.LastError(); err != nil && now != before && errors.Is(now, nats.ErrPermissionViolation) {
+		return fmt.Errorf("%w: %w", err, now)
 	}
-	var refused struct {
-		Error *apiError `json:"error"`
-	}
-	if err := json.Unmarshal(msg.Data, &refused); err != nil {
-		return fmt.Errorf("ask %s: %w", subject, err)
-	}
-	if e := refused.Error; e != nil {
-		if e.ErrCode == codeNotEnabled || e.ErrCode == codeNotEnabledForAccount {
-			return fmt.Errorf("ask %s: %w: %w", subject, errNoJetStream, e)
-		}
-		return fmt.Errorf("ask %s: %w", subject, e)
-	}
-	if err := json.Unmarshal(msg.Data, out); err != nil {
-		return fmt.Errorf("ask %s: %w", subject, err)
-	}
-	return nil
+	return err
+}
+
+// ask sends one request of the JetStream API.
+func (s *natsSeen) ask(ctx context.Context, subject string, out any) error {
+	return s.asked(ctx, func(ctx context.Context) error { return bridge.Ask(ctx, s.nc, subject, nil, out) })
 }
 
 // jetStream reports whether the account has it, and room in it.
@@ -302,9 +230,9 @@ func (s *natsSeen) jetStream(ctx context.Context) bool {
 			Streams int   `json:"max_streams"`
 		} `json:"limits"`
 	}
-	err := s.ask(ctx, apiInfo, nil, &info)
+	err := s.ask(ctx, apiInfo, &info)
 	switch {
-	case errors.Is(err, errNoJetStream):
+	case errors.Is(err, bridge.ErrNoJetStream):
 		s.add(Fail, "jetstream",
 			"off: pushes by tag are kept nowhere, and what is due goes to whoever listens at that moment",
 			"jetstream { store_dir: … } in nats-server.conf, and jetstream: enabled for the account", err)
@@ -369,11 +297,9 @@ func (s *natsSeen) syncInterval(ctx context.Context) {
 // clock reads the time of the server that leads the intake stream; before 2.10 it does not tell.
 func (s *natsSeen) clock(ctx context.Context) (readings []reading) {
 	for range 3 {
-		var info struct {
-			TS time.Time `json:"ts"`
-		}
+		var info bridge.StreamInfo
 		sent := time.Now()
-		err := s.ask(ctx, apiStreamInfo+bridge.StreamName(s.cfg.Namespace), nil, &info)
+		err := s.ask(ctx, apiStreamInfo+bridge.StreamName(s.cfg.Namespace), &info)
 		got := time.Now()
 		if err != nil || info.TS.IsZero() {
 			return readings

@@ -172,18 +172,18 @@ func TestNATS_WhoseUserMayNotDoIt(t *testing.T) {
 	}
 }
 
-// The instance's user of deploy/README.md, as it stands there, is all that a doctor wants; so is one that may also ask
+// The instance's user of docs/access.md, as it stands there, is all that a doctor wants; so is one that may also ask
 // the server what it may do.
 func TestNATS_WithTheUsersOfThePage(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../deploy/README.md")
+	page, err := os.ReadFile("../../../docs/access.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, below, _ := strings.Cut(string(page), "\n```nats\n")
 	template, _, found := strings.Cut(below, "\n```\n")
 	if !found {
-		t.Fatal("deploy/README.md has no template of users")
+		t.Fatal("docs/access.md has no template of users")
 	}
 	template = regexp.MustCompile(`\$[A-Z]+_PASSWORD`).ReplaceAllString(template, "a-password")
 	const instance = `publish: ["orders.>", "tarry.shop.>",`
@@ -204,7 +204,7 @@ func TestNATS_WithTheUsersOfThePage(t *testing.T) {
 				less := strings.ReplaceAll(users, `"$JS.ACK.TARRY_shop.>", `, "")
 				s["NATS_URL"] = lab.NewNATS(t, append(options, lab.NATSConfig(less))...).URL()
 				d := s.diagnosis(t).fails("nats publish").
-					has(doctor.Fail, "nats", "publish", "$JS.ACK.TARRY_shop.", "deploy/README.md", "tarry.shop.>")
+					has(doctor.Fail, "nats", "publish", "$JS.ACK.TARRY_shop.", "docs/access.md", "tarry.shop.>")
 				for _, check := range d.Checks {
 					if strings.Contains(check.Change, "$JS.API.>") || strings.Contains(check.Change, "$JS.ACK.>") {
 						t.Errorf("it asks for more than the page gives: %s", check.Change)

@@ -36,7 +36,7 @@ func (p *permissions) may(filter string) bool {
 }
 
 // rights looks whether the user may publish and subscribe to what tarry needs.
-func (s *natsSeen) rights(ctx context.Context, streams []stream) {
+func (s *natsSeen) rights(ctx context.Context, streams []bridge.StreamInfo) {
 	ns := s.cfg.Namespace
 	var heard []string
 	for _, subject := range []string{"tarry." + ns + ".nudge", "tarry." + ns + ".resign", "tarry." + ns + ".api.push",
@@ -54,9 +54,9 @@ func (s *natsSeen) rights(ctx context.Context, streams []stream) {
 	} else {
 		s.ok("subscribe", "the user may subscribe to all that tarry needs")
 	}
-	told, known := s.permissions(ctx)
+	reported, known := s.permissions(ctx)
 	if known {
-		s.publish(told, streams)
+		s.publish(reported, streams)
 		return
 	}
 	s.publishTried(ctx)
@@ -81,15 +81,15 @@ func (s *natsSeen) permissions(ctx context.Context) (*permissions, bool) {
 	return answer.Data.Permissions, true
 }
 
-// publishChange is what the user of an instance may publish to in the template of deploy/README.md, and no more.
+// publishChange is what the user of an instance may publish to in the template of docs/access.md, and no more.
 func publishChange(ns string) string {
 	return fmt.Sprintf(
-		"let the user publish to tarry.%s.>, _INBOX.>, $JS.ACK.%s.>, the subjects below $JS.API that deploy/README.md "+
+		"let the user publish to tarry.%s.>, _INBOX.>, $JS.ACK.%s.>, the subjects below $JS.API that docs/access.md "+
 			"gives the user of an instance, and the subjects that messages are due on", ns, bridge.StreamName(ns))
 }
 
 // publish judges by the permissions that the server reported.
-func (s *natsSeen) publish(may *permissions, streams []stream) {
+func (s *natsSeen) publish(may *permissions, streams []bridge.StreamInfo) {
 	ns := s.cfg.Namespace
 	intake, rejects, aside := bridge.StreamName(ns), bridge.RejectsName(ns), bridge.AsideName(ns)
 	subjects := []string{"tarry." + ns + ".nudge", "tarry." + ns + ".resign", bridge.RejectsSubject(ns) + ".any",

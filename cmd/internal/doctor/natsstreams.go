@@ -2,79 +2,19 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// stream is what matters of one.
-type stream struct {
-	Config struct {
-		Name         string        `json:"name"`
-		Subjects     []string      `json:"subjects"`
-		Retention    string        `json:"retention"`
-		MaxMsgs      int64         `json:"max_msgs"`
-		MaxBytes     int64         `json:"max_bytes"`
-		MaxAge       time.Duration `json:"max_age"`
-		Discard      string        `json:"discard"`
-		PerSubject   int64         `json:"max_msgs_per_subject"`
-		Storage      string        `json:"storage"`
-		Replicas     int           `json:"num_replicas"`
-		NoAck        bool          `json:"no_ack"`
-		Duplicates   time.Duration `json:"duplicate_window"`
-		Sealed       bool          `json:"sealed"`
-		Mirror       *struct{}     `json:"mirror"`
-		Sources      []struct{}    `json:"sources"`
-		MsgSchedules bool          `json:"allow_msg_schedules"`
-		Transform    *struct{}     `json:"subject_transform"`
-		MsgTTL       bool          `json:"allow_msg_ttl"`
-		Rollup       bool          `json:"allow_rollup_hdrs"`
-	} `json:"config"`
-	State struct {
-		Messages  int64 `json:"messages"`
-		First     int64 `json:"first_seq"`
-		Last      int64 `json:"last_seq"`
-		Bytes     int64 `json:"bytes"`
-		Consumers int   `json:"consumer_count"`
-	} `json:"state"`
-	Cluster *struct {
-		Leader   string `json:"leader"`
-		Replicas []struct {
-			Name    string `json:"name"`
-			Current bool   `json:"current"`
-			Offline bool   `json:"offline"`
-		} `json:"replicas"`
-	} `json:"cluster"`
-}
-
 // ownStreams begins the names of the streams that tarry makes, in every namespace.
 const ownStreams = "TARRY_"
 
-// streams lists all of the account, page by page.
-func (s *natsSeen) streams(ctx context.Context) (all []stream, err error) {
-	const pages = 200 // of 256
-	for range pages {
-		var page struct {
-			Total   int      `json:"total"`
-			Streams []stream `json:"streams"`
-		}
-		if err := s.ask(ctx, apiStreamList, map[string]int{"offset": len(all)}, &page); err != nil {
-			return nil, err
-		}
-		if all = append(all, page.Streams...); len(page.Streams) == 0 || len(all) >= page.Total {
-			break
-		}
-	}
-	return all, nil
-}
-
 // intake looks at the stream that holds pushes by tag, or at what stands in its way.
-func (s *natsSeen) intake(ctx context.Context, streams []stream) {
+func (s *natsSeen) intake(ctx context.Context, streams []bridge.StreamInfo) {
 	name, filter := bridge.StreamName(s.cfg.Namespace), s.cfg.NATS.Prefix+".>"
 	for i := range streams {
 		c := &streams[i].Config
@@ -90,7 +30,7 @@ func (s *natsSeen) intake(ctx context.Context, streams []stream) {
 				"set nats.prefix to one that no other stream and no other namespace has")
 		}
 	}
-	at := slices.IndexFunc(streams, func(st stream) bool { return st.Config.Name == name })
+	at := slices.IndexFunc(streams, func(st bridge.StreamInfo) bool { return st.Config.Name == name })
 	if at < 0 {
 		s.intakeToCome(name)
 		return
@@ -127,7 +67,7 @@ func (s *natsSeen) intakeToCome(name string) {
 }
 
 // intakeShape is whether the stream keeps what it acknowledged.
-func (s *natsSeen) intakeShape(st *stream) {
+func (s *natsSeen) intakeShape(st *bridge.StreamInfo) {
 	c := &st.Config
 	remove := fmt.Sprintf("remove or rename it, once it is empty (it holds %d messages)", st.State.Messages)
 	const restart = ", or restart an instance: tarry serve sets it right"
@@ -166,17 +106,15 @@ func (s *natsSeen) intakeShape(st *stream) {
 	s.ok("intake", "%s: work queue on %s, new pushes are refused when it is full, nothing ages", c.Name, c.Storage)
 }
 
-func (s *natsSeen) intakeCopies(st *stream) {
+func (s *natsSeen) intakeCopies(st *bridge.StreamInfo) {
 	c, want := &st.Config, s.cfg.NATS.Intake.Replicas
 	var away []string
-	if st.Cluster != nil {
-		for _, r := range st.Cluster.Replicas {
-			if r.Offline || !r.Current {
-				away = append(away, r.Name)
-			}
+	for _, r := range st.Cluster.Replicas {
+		if r.Offline || !r.Current {
+			away = append(away, r.Name)
 		}
 	}
-	clustered := s.clustered || st.Cluster != nil && len(st.Cluster.Replicas) > 0
+	clustered := s.clustered || len(st.Cluster.Replicas) > 0
 	found := fmt.Sprintf("%s has %s", c.Name, copies(c.Replicas))
 	switch {
 	case len(away) > 0:
@@ -200,7 +138,7 @@ func (s *natsSeen) intakeCopies(st *stream) {
 	}
 }
 
-func (s *natsSeen) intakeRoom(st *stream) {
+func (s *natsSeen) intakeRoom(st *bridge.StreamInfo) {
 	used, most := st.State.Bytes, st.Config.MaxBytes
 	found := plural(int(st.State.Messages), "message") + " in it"
 	if most > 0 {
@@ -215,65 +153,27 @@ func (s *natsSeen) intakeRoom(st *stream) {
 }
 
 // intakeLeft looks whether the consumer passes over what stands in the stream, because NATS came back with one that is
-// older. An acknowledgement removes its message a moment later, so that what is seen must still be there then.
+// older.
 func (s *natsSeen) intakeLeft(ctx context.Context, name string) {
-	const (
-		check  = "intake consumer"
-		change = "start an instance, or look at the log of one: it makes the consumer anew and takes all that " +
-			"stands there, " +
-			"and what it had accepted before counts once; then a nats-server newer than 2.9. A purge would lose pushes"
-	)
-	var consumer struct {
-		Floor struct {
-			Stream int64 `json:"stream_seq"`
-		} `json:"ack_floor"`
-		Delivered struct {
-			Stream int64 `json:"stream_seq"`
-		} `json:"delivered"`
+	const check = "intake consumer"
+	var why string
+	err := s.asked(ctx, func(ctx context.Context) (err error) {
+		why, err = bridge.Outrun(ctx, s.nc, s.cfg.Namespace)
+		return err
+	})
+	switch {
+	case err != nil:
+		s.untold(check, err, "let the user publish to "+apiConsumerInfo+name+".tarry and "+apiStreamInfo+name)
+	case why != "":
+		s.warn(check, why+": NATS came back with an older stream, and pushes up to that sequence are accepted ones "+
+			"that nobody removed, or are never handed out",
+			"start an instance, or look at the log of one: it makes the consumer anew and takes all that stands "+
+				"there, and what it had accepted before counts once; then a nats-server newer than 2.9. A purge would "+
+				"lose pushes")
+	default:
+		s.ok(check, "it passes over nothing in %s", name)
 	}
-	err := s.ask(ctx, apiConsumerInfo+name+".tarry", nil, &consumer)
-	if refused := (*apiError)(nil); errors.As(err, &refused) && refused.ErrCode == codeConsumerNotFound {
-		return // the first start makes it
-	} else if err != nil {
-		s.untold(check, err, "let the user publish to "+apiConsumerInfo+name+".tarry")
-		return
-	}
-	floor := consumer.Floor.Stream
-	for looks := range 3 {
-		var st stream
-		if looks > 0 {
-			pause := time.NewTimer(ackedWait)
-			select {
-			case <-pause.C:
-			case <-ctx.Done():
-				pause.Stop()
-				s.untold(check, context.Cause(ctx), "")
-				return
-			}
-		}
-		if err := s.ask(ctx, apiStreamInfo+name, nil, &st); err != nil {
-			s.untold(check, err, "let the user publish to "+apiStreamInfo+name)
-			return
-		}
-		if out := consumer.Delivered.Stream; st.State.Last < out {
-			s.warn(check,
-				fmt.Sprintf("it has handed out up to sequence %d, and the last of %s is %d: NATS came back with an "+
-					"older stream, and pushes up to that sequence are acknowledged and never handed out",
-					out, name, st.State.Last), change)
-			return
-		}
-		if st.State.Messages == 0 || st.State.First > floor {
-			s.ok(check, "what is accepted is gone from %s", name)
-			return
-		}
-	}
-	s.warn(check, fmt.Sprintf("%s holds messages up to sequence %d, which its consumer counts as acknowledged: "+
-		"accepted ones that nobody removed, or pushes that nobody has seen. NATS came back with an older stream",
-		name, floor), change)
 }
-
-// ackedWait is how long a server may take to remove what was acknowledged, from one look to the next.
-const ackedWait = 500 * time.Millisecond
 
 func copies(n int) string {
 	if n == 1 {
@@ -283,7 +183,7 @@ func copies(n int) string {
 }
 
 // destinations looks at the streams that messages may be due on.
-func (s *natsSeen) destinations(streams []stream) {
+func (s *natsSeen) destinations(streams []bridge.StreamInfo) {
 	var short, memory, full, lonely, deaf, nobody []string
 	n := 0
 	for i := range streams {
@@ -304,14 +204,14 @@ func (s *natsSeen) destinations(streams []stream) {
 			memory = append(memory, c.Name)
 		}
 		// A stream that keeps the last so many on purpose is always at its limit: it matters where somebody reads.
-		near := share(st.State.Bytes, c.MaxBytes) > fullWarn || share(st.State.Messages, c.MaxMsgs) > fullWarn
+		near := share(st.State.Bytes, c.MaxBytes) > fullWarn || share(int64(st.State.Messages), c.MaxMsgs) > fullWarn
 		if near && (c.Discard == "new" || c.Retention != "limits" || st.State.Consumers > 0) {
 			full = append(full, fmt.Sprintf("%s (discard %s)", c.Name, c.Discard))
 		}
 		if c.Retention == "interest" && st.State.Consumers == 0 {
 			nobody = append(nobody, c.Name)
 		}
-		if c.Replicas == 1 && (s.clustered || st.Cluster != nil && len(st.Cluster.Replicas) > 0) {
+		if c.Replicas == 1 && (s.clustered || len(st.Cluster.Replicas) > 0) {
 			lonely = append(lonely, c.Name)
 		}
 	}
@@ -353,7 +253,7 @@ func (s *natsSeen) destinations(streams []stream) {
 }
 
 // isDestination reports whether a stream holds subjects that tarry delivers to.
-func isDestination(st *stream) bool {
+func isDestination(st *bridge.StreamInfo) bool {
 	return !strings.HasPrefix(st.Config.Name, ownStreams) &&
 		slices.ContainsFunc(st.Config.Subjects, func(subject string) bool { return !strings.HasPrefix(subject, "$") })
 }

@@ -37,7 +37,7 @@ func (p *patient) oneMachine(context.Context) ([]Check, []reading) {
 		n.ok("file system", "a local disk")
 	}
 	if p.cfg.Embedded() {
-		n.ok("nats", "embedded, served on %s; it syncs every write before it acknowledges it", p.cfg.OwnNATS.Listen)
+		n.ok("nats", "embedded, served on %s; it syncs every write before it acknowledges it", p.cfg.NATS.Listen)
 	} else {
 		n.ok("nats", "your own: unless it has sync_interval: always, the loss of power may take what it had "+
 			"acknowledged within its sync_interval (2 minutes by default)")

@@ -74,7 +74,9 @@ func (p *patient) redis(ctx context.Context) ([]Check, []reading) {
 	if len(servers) == 0 {
 		return whole.checks, nil
 	}
-	checks, clocks := side(servers, func(addr string) ([]Check, []reading) { return p.redisServer(ctx, addr) })
+	checks, clocks := side(servers, func(_ int, addr string) ([]Check, []reading) {
+		return p.redisServer(ctx, addr)
+	})
 	if !slices.ContainsFunc(checks, func(c Check) bool { return c.Name == "reachable" && c.Status == Fail }) {
 		p.redisNamespace(ctx, whole)
 	}
@@ -85,22 +87,17 @@ const sentinelHint = "name the Sentinels in redis.addrs and the group they watch
 
 // sentinels asks each Sentinel for the master, and returns the master that most of them name.
 func (p *patient) sentinels(ctx context.Context, whole *notes) []string {
-	type vote struct{ addr string }
-	votes := make([]vote, len(p.cfg.Redis.Addrs))
-	indexes := make([]int, len(votes))
-	for i := range indexes {
-		indexes[i] = i
-	}
-	checks, _ := side(indexes, func(i int) ([]Check, []reading) {
-		n := p.notes("redis", "sentinel "+p.cfg.Redis.Addrs[i])
-		votes[i].addr = p.oneSentinel(ctx, n, p.cfg.Redis.Addrs[i])
+	votes := make([]string, len(p.cfg.Redis.Addrs))
+	checks, _ := side(p.cfg.Redis.Addrs, func(i int, addr string) ([]Check, []reading) {
+		n := p.notes("redis", "sentinel "+addr)
+		votes[i] = p.oneSentinel(ctx, n, addr)
 		return n.checks, nil
 	})
 	whole.checks = append(whole.checks, checks...)
 	count := map[string]int{}
 	for _, v := range votes {
-		if v.addr != "" {
-			count[v.addr]++
+		if v != "" {
+			count[v]++
 		}
 	}
 	masters := make([]string, 0, len(count))
@@ -112,8 +109,7 @@ func (p *patient) sentinels(ctx context.Context, whole *notes) []string {
 	case len(masters) == 0:
 		return nil
 	case len(masters) > 1:
-		slices.Sort(masters)
-		whole.fail("sentinels agree", "they name different masters: "+strings.Join(masters, ", "),
+		whole.fail("sentinels agree", "they name different masters: "+shorten(masters),
 			"wait for the failover to end; if it does not, some Sentinels watch another Redis or cannot "+
 				"reach the others")
 	}
@@ -216,7 +212,7 @@ func (p *patient) clusterNode(ctx context.Context, whole *notes, addr string) ([
 	} else if err != nil {
 		return nil, err
 	}
-	facts := infoOf(text)
+	facts := timeline.ParseInfo(text)
 	nodes, err := rdb.ClusterNodes(call).Result()
 	if err != nil {
 		return nil, err
@@ -280,7 +276,7 @@ func (p *patient) redisNamespace(ctx context.Context, n *notes) {
 	switch {
 	case buckets == "" && known == "":
 		n.ok("buckets", "namespace %s is new here: the first start will record %d", p.cfg.Namespace, p.cfg.Buckets)
-		p.elsewhere(ctx, n, key)
+		p.otherDatabase(ctx, n, key)
 		return
 	case buckets != strconv.Itoa(p.cfg.Buckets):
 		n.fail("buckets",
@@ -339,8 +335,8 @@ func (p *patient) quarantined(ctx context.Context, n *notes, rdb redis.Universal
 			held[0]+strings.Repeat(" and of the others", min(len(held)-1, 1)))
 }
 
-// elsewhere checks whether a namespace that seems new lives in another database of the same server.
-func (p *patient) elsewhere(ctx context.Context, n *notes, key string) {
+// otherDatabase checks whether a namespace that seems new lives in another database of the same server.
+func (p *patient) otherDatabase(ctx context.Context, n *notes, key string) {
 	if p.redisMode() == cluster {
 		return
 	}
@@ -352,7 +348,7 @@ func (p *patient) elsewhere(ctx context.Context, n *notes, key string) {
 	if err != nil {
 		return // said by the server's own checks
 	}
-	for name := range infoOf(text) {
+	for name := range timeline.ParseInfo(text) {
 		db, err := strconv.Atoi(strings.TrimPrefix(name, "db"))
 		if err != nil || db == p.cfg.Redis.DB {
 			continue
@@ -371,17 +367,6 @@ func (p *patient) elsewhere(ctx context.Context, n *notes, key string) {
 	}
 }
 
-// infoOf reads INFO and what is written like it.
-func infoOf(text string) map[string]string {
-	info := map[string]string{}
-	for row := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(row), ":"); ok {
-			info[name] = value
-		}
-	}
-	return info
-}
-
 // pairs reads names and values, which come as a map or, from older servers, as a list.
 func pairs(answer any) map[string]string {
 	out := map[string]string{}
@@ -396,15 +381,6 @@ func pairs(answer any) map[string]string {
 		}
 	}
 	return out
-}
-
-// atLeast compares the first two numbers of a version.
-func atLeast(version string, major, minor int) bool {
-	var a, b int
-	if _, err := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &a, &b); err != nil {
-		return false
-	}
-	return a > major || a == major && b >= minor
 }
 
 // trips is how many round trips are measured.

@@ -145,14 +145,14 @@ func TestRedis_WhoseUserMayNotDoIt(t *testing.T) {
 // advised is the user of Redis that the operators' page has, and the doctor advises, with what the page adds.
 func advised(t *testing.T, ns, more string) []any {
 	t.Helper()
-	page, err := os.ReadFile("../../../deploy/README.md")
+	page, err := os.ReadFile("../../../docs/access.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, below, found := strings.Cut(string(page), "\nACL SETUSER tarry reset ")
 	line, _, ended := strings.Cut(below, "\n")
 	if !found || !ended || !strings.Contains(string(page), more) {
-		t.Fatalf("deploy/README.md has no user of Redis, or not %q", more)
+		t.Fatalf("docs/access.md has no user of Redis, or not %q", more)
 	}
 	line = strings.NewReplacer(">SECRET", ">a-password", "{default", "{"+ns).Replace(line)
 	args := []any{"ACL", "SETUSER", "tarry", "reset"}

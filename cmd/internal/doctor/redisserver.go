@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tarry-mq/tarry/store/timeline"
 )
 
 // redisSeen is one server that holds messages.
@@ -65,7 +67,7 @@ func (r *redisSeen) reach(ctx context.Context) bool {
 		r.broken("reachable", err, change)
 		return false
 	}
-	r.info = infoOf(text)
+	r.info = timeline.ParseInfo(text)
 	mode := r.info["redis_mode"]
 	r.ok("reachable", "Redis %s, %s", r.info["redis_version"], mode)
 	switch want := r.redisMode(); {
@@ -101,7 +103,7 @@ func (r *redisSeen) readConfig(ctx context.Context) {
 
 func (r *redisSeen) version() {
 	change := ""
-	if !atLeast(r.info["redis_version"], 6, 2) {
+	if !timeline.AtLeast(r.info["redis_version"], 6, 2) {
 		change = "upgrade Redis to 6.2 or later: tarry serve does not start on this one"
 	}
 	r.judge(Fail, "version", r.info["redis_version"], change)

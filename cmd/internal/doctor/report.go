@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Status is how a check ended.
+// Status is the outcome of a check.
 type Status string
 
 // The ends of a check; the package comment says what each means.
@@ -27,10 +27,10 @@ type Check struct {
 	// Name is stable, for machines.
 	Name   string `json:"name"`
 	Status Status `json:"status"`
-	// Found is what is there, Change what to do about it; it is empty where nothing is to be done.
+	// Found is the finding, Change what to do about it; it is empty if nothing is to be done.
 	Found  string `json:"found"`
 	Change string `json:"change,omitempty"`
-	// Err is behind the finding where there was one. Its text may hold what Found must not: it is not for showing.
+	// Err is the error behind the finding, if any. Its text may contain what Found must not, so it must not be shown.
 	Err error `json:"-"`
 }
 
@@ -39,7 +39,7 @@ type Report struct {
 	Checks []Check
 }
 
-// Count is how many checks ended so.
+// Count returns the number of checks with this outcome.
 func (r Report) Count(s Status) int {
 	n := 0
 	for i := range r.Checks {
@@ -55,7 +55,7 @@ func (r Report) Sick(strict bool) bool {
 	return r.Count(Fail) > 0 || strict && r.Count(Warn) > 0
 }
 
-// Summary is the counts in words.
+// Summary returns the counts in words.
 func (r Report) Summary() string {
 	text := fmt.Sprintf("%d failed, %s, %d ok", r.Count(Fail), plural(r.Count(Warn), "warning"), r.Count(OK))
 	if n := r.Count(Unknown); n > 0 {
@@ -64,7 +64,7 @@ func (r Report) Summary() string {
 	return text
 }
 
-// JSON is the report for machines.
+// JSON returns the report for programs.
 func (r Report) JSON() ([]byte, error) {
 	text, err := json.Marshal(struct {
 		Failed   int     `json:"failed"`
@@ -79,7 +79,7 @@ func (r Report) JSON() ([]byte, error) {
 	return text, nil
 }
 
-// Text is the report for people: a line a check, what to change below it.
+// Text returns the report for people: one line per check, with the change below it.
 func (r Report) Text() string {
 	width := 0
 	for i := range r.Checks {

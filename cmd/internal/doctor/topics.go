@@ -6,13 +6,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 )
 
 // topics holds the settings of topics against the streams that are there. What the settings say of each other is for
 // their own check.
-func (s *natsSeen) topics(streams []stream) {
+func (s *natsSeen) topics(streams []bridge.StreamInfo) {
 	held := filtersOf(streams)
 	s.ends(held)
 	s.partitions(held)
@@ -25,7 +26,7 @@ type filter struct{ subjects, stream string }
 func (f filter) intake() bool { return strings.HasPrefix(f.stream, ownStreams) }
 
 // filtersOf are those of all streams that answer a delivery.
-func filtersOf(streams []stream) (held []filter) {
+func filtersOf(streams []bridge.StreamInfo) (held []filter) {
 	for i := range streams {
 		c := &streams[i].Config
 		if c.NoAck {

@@ -7,60 +7,74 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tarry-mq/tarry/election"
 )
 
 // zkServer is what one server said.
 type zkServer struct {
 	addr string
 	up   bool
-	mode string // empty where it is not told
-	// asked are the servers of its ensemble that vote; nil where it does not tell.
+	mode string // empty where it is not known
+	// voters are the servers of its ensemble that vote; nil where they are not known.
 	voters []string
-	// term is the highest so far, and whether there is one.
-	term  string
-	found bool
+	// known reports whether the namespace has had a term.
+	known bool
 }
 
 // zookeeper looks at each server alone, then at what they make together.
 func (p *patient) zookeeper(ctx context.Context) ([]Check, []reading) {
-	var (
-		mu   sync.Mutex
-		seen = map[string]*zkServer{}
-	)
 	servers := p.cfg.ZooKeeper.Servers
-	checks, _ := side(servers, func(addr string) ([]Check, []reading) {
+	list := make([]*zkServer, len(servers))
+	checks, _ := side(servers, func(i int, addr string) ([]Check, []reading) {
 		n := p.notes("zookeeper", addr)
-		s := p.zkServer(ctx, n, addr)
-		mu.Lock()
-		defer mu.Unlock()
-		seen[addr] = s
+		list[i] = p.zkServer(ctx, n, addr)
 		return n.checks, nil
 	})
-	list := make([]*zkServer, 0, len(servers))
-	for _, addr := range servers {
-		list = append(list, seen[addr])
-	}
-	whole := p.notes("zookeeper", "")
 	up := slices.IndexFunc(list, func(s *zkServer) bool { return s.up })
 	if up < 0 {
 		return checks, nil
 	}
-	for i := range checks { // the others stand in
-		if c := &checks[i]; c.Name == "reachable" && c.Status == Fail {
-			c.Status = Warn
-		}
-	}
+	othersStandIn(checks)
+	whole := p.notes("zookeeper", "")
 	p.ensemble(whole, list)
 	checks = append(checks, p.namespace(ctx, whole, list[up].addr)...)
 	return append(checks, whole.checks...), nil
+}
+
+// openZooKeeper opens a session on one server as tarry serve does.
+func (p *patient) openZooKeeper(ctx context.Context, addr string) (*election.Probe, error) {
+	z := p.cfg.ZooKeeper
+	return election.OpenProbe(ctx, election.NodeConfig{
+		Servers: []string{addr}, Namespace: p.cfg.Namespace, Instance: p.cfg.Instance,
+		Session: z.Session, Username: z.Username, Password: z.Password.Reveal(),
+	})
+}
+
+// maxWords bounds the answer to four letters.
+const maxWords = 1 << 20
+
+// fourLetters asks what servers answer without a session, where they are let.
+func fourLetters(ctx context.Context, addr, word string) (string, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	if _, err := io.WriteString(conn, word); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(conn, maxWords))
+	return string(text), err
 }
 
 // zkServer opens a session on one server, and asks it about itself.
@@ -72,12 +86,11 @@ func (p *patient) zkServer(ctx context.Context, n *notes, addr string) *zkServer
 	srvr, wordErr := fourLetters(word, addr, "srvr")
 	stop()
 	s.mode = lineOf(srvr, "Mode: ")
-	z, err := dialZooKeeper(call, addr, p.cfg.ZooKeeper.Session, p.cfg.ZooKeeper.Username,
-		p.cfg.ZooKeeper.Password.Reveal())
+	z, err := p.openZooKeeper(call, addr)
 	if err != nil {
 		change := "start ZooKeeper, open the port, or correct zookeeper.servers"
 		switch {
-		case errors.Is(err, zkAuthFailed):
+		case errors.Is(err, election.ErrCredentials):
 			change = "correct zookeeper.username and zookeeper.password"
 		case strings.Contains(srvr, "not currently serving"):
 			change = "it runs and serves nobody: bring enough of the other servers up for a majority"
@@ -88,20 +101,20 @@ func (p *patient) zkServer(ctx context.Context, n *notes, addr string) *zkServer
 		n.broken("reachable", err, change)
 		return s
 	}
-	defer z.close()
+	defer z.Close()
 	s.up = true
 	found := "a session was given"
 	if s.mode != "" {
 		found += ", mode " + s.mode
 	}
 	n.ok("reachable", "%s", found)
-	p.granted(n, z.granted)
+	p.granted(n, z.Granted())
 	p.zkLatency(n, srvr)
-	if config, err := z.data(call, "/zookeeper/config"); err == nil {
+	if config, err := z.Get(call, "/zookeeper/config"); err == nil {
 		s.voters = votersIn(string(config))
 	}
-	term, err := z.data(call, "/tarry/"+p.cfg.Namespace+"/term")
-	s.term, s.found = string(term), err == nil
+	_, err = z.Get(call, "/tarry/"+p.cfg.Namespace+"/term")
+	s.known = err == nil
 	return s
 }
 
@@ -171,21 +184,20 @@ func (p *patient) ensemble(n *notes, list []*zkServer) {
 	given := len(list)
 	voters, down := 0, 0
 	var alone, leaders []string
-	terms := map[string]bool{}
-	told := false
+	known := map[bool]bool{}
 	for _, s := range list {
 		if !s.up {
 			down++
 			continue
 		}
-		voters, told = max(voters, len(s.voters)), told || s.mode != ""
+		voters = max(voters, len(s.voters))
 		switch {
 		case s.mode == "standalone":
 			alone = append(alone, s.addr)
 		case s.mode == "leader":
 			leaders = append(leaders, s.addr)
 		}
-		terms[strconv.FormatBool(s.found)] = true
+		known[s.known] = true
 	}
 	const split = "name servers of one ensemble only: instances that meet at different ones elect a leader each"
 	switch {
@@ -195,13 +207,13 @@ func (p *patient) ensemble(n *notes, list []*zkServer) {
 	case len(leaders) > 1:
 		n.fail("ensemble", "servers of several ensembles: "+shorten(leaders)+" each lead one", split)
 		return
-	case len(terms) > 1 && len(alone) == 0:
+	case len(known) > 1 && len(alone) == 0:
 		n.warn("ensemble", "some of the servers know the namespace and others do not",
 			split+"; or one of them lags far behind")
 		return
 	}
 	if voters == 0 {
-		voters = given // they do not tell, or there is no list as they stand alone
+		voters = given // they do not say, or there is no list as they stand alone
 	}
 	found := plural(voters, "voting server")
 	switch {
@@ -223,13 +235,12 @@ func (p *patient) ensemble(n *notes, list []*zkServer) {
 func (p *patient) namespace(ctx context.Context, n *notes, addr string) []Check {
 	call, cancel := p.within(ctx)
 	defer cancel()
-	z, err := dialZooKeeper(call, addr, p.cfg.ZooKeeper.Session, p.cfg.ZooKeeper.Username,
-		p.cfg.ZooKeeper.Password.Reveal())
+	z, err := p.openZooKeeper(call, addr)
 	if err != nil {
 		n.broken("access", err, "look at this server's log")
 		return nil
 	}
-	defer z.close()
+	defer z.Close()
 	if err := p.access(call, n, z); err != nil {
 		n.untold("access", err, "")
 	}
@@ -238,8 +249,9 @@ func (p *patient) namespace(ctx context.Context, n *notes, addr string) []Check 
 
 // access is whether the ACLs let these credentials do what an election needs. A digest is always accepted; only the
 // ACLs tell whether it is the right one.
-func (p *patient) access(ctx context.Context, n *notes, z *zkConn) error {
+func (p *patient) access(ctx context.Context, n *notes, z *election.Probe) error {
 	root := "/tarry/" + p.cfg.Namespace
+	const parentRights = zk.PermRead | zk.PermCreate | zk.PermDelete
 	var missing []string
 	parent := "/" // the nearest that exists
 	exists := map[string]bool{}
@@ -248,20 +260,20 @@ func (p *patient) access(ctx context.Context, n *notes, z *zkConn) error {
 		need int32
 		what string
 	}{
-		{"/", 0, ""}, {"/tarry", 0, ""}, {root, zkRead | zkCreate | zkDelete, "create and delete the leader under it"},
-		{root + "/term", zkRead | zkWrite, "read and write it"},
-		{root + "/instances", zkRead | zkCreate | zkDelete, "list, create and delete instances under it"},
-		{root + "/leader", zkRead, "read it"},
+		{"/", 0, ""}, {"/tarry", 0, ""}, {root, parentRights, "create and delete the leader under it"},
+		{root + "/term", zk.PermRead | zk.PermWrite, "read and write it"},
+		{root + "/instances", parentRights, "list, create and delete instances under it"},
+		{root + "/leader", zk.PermRead, "read it"},
 	} {
-		list, err := z.acl(ctx, node.path)
-		if errors.Is(err, zkNoNode) {
+		list, err := z.ACL(ctx, node.path)
+		if errors.Is(err, zk.ErrNoNode) {
 			continue
 		}
 		exists[node.path] = true
 		if node.path == "/" || node.path == "/tarry" || node.path == root {
 			parent = node.path
 		}
-		if errors.Is(err, zkNoAuth) {
+		if errors.Is(err, zk.ErrNoAuth) {
 			missing = append(missing, node.path+" (not even its ACL may be read)")
 			continue
 		}
@@ -276,11 +288,11 @@ func (p *patient) access(ctx context.Context, n *notes, z *zkConn) error {
 		}
 	}
 	if parent != root { // it is to be made
-		list, err := z.acl(ctx, parent)
+		list, err := z.ACL(ctx, parent)
 		if err != nil {
 			return err
 		}
-		if have, sure := p.rightsOf(list); have&zkCreate == 0 && sure {
+		if have, sure := p.rightsOf(list); have&zk.PermCreate == 0 && sure {
 			missing = append(missing, parent+" (create "+root+" under it)")
 		}
 	}
@@ -303,38 +315,29 @@ func (p *patient) access(ctx context.Context, n *notes, z *zkConn) error {
 }
 
 // rightsOf returns what an ACL allows with these credentials, and whether that could be determined.
-func (p *patient) rightsOf(list []zkACL) (rights int32, sure bool) {
+func (p *patient) rightsOf(list []zk.ACL) (rights int32, sure bool) {
 	user := p.cfg.ZooKeeper.Username
 	sum := sha1.Sum([]byte(user + ":" + p.cfg.ZooKeeper.Password.Reveal())) // ZooKeeper's choice
 	digest := user + ":" + base64.StdEncoding.EncodeToString(sum[:])
 	sure = true
 	for _, a := range list {
 		switch {
-		case a.scheme == "world", a.scheme == "digest" && user != "" && a.id == digest,
-			a.scheme == "digest" && user != "" && a.id == user+":x": // how it is shown to those without ADMIN
-			rights |= a.rights
-		case a.scheme != "digest":
+		case a.Scheme == "world", a.Scheme == "digest" && user != "" && a.ID == digest,
+			a.Scheme == "digest" && user != "" && a.ID == user+":x": // how it is shown to those without ADMIN
+			rights |= a.Perms
+		case a.Scheme != "digest":
 			sure = false
 		}
 	}
 	return rights, sure
 }
 
-// member is a registered instance.
-type member struct {
-	Instance string `json:"instance"`
-	Address  string `json:"address"`
-	Version  string `json:"version"`
-	Healthy  bool   `json:"healthy"`
-	Store    string `json:"store"`
-}
-
 // members looks at the instances that are registered, and at how this one would stand among them.
-func (p *patient) members(ctx, call context.Context, z *zkConn) []Check {
+func (p *patient) members(ctx, call context.Context, z *election.Probe) []Check {
 	n := p.notes("machine", "")
 	root := "/tarry/" + p.cfg.Namespace + "/instances"
-	names, err := z.children(call, root)
-	if errors.Is(err, zkNoNode) || err == nil && len(names) == 0 {
+	names, err := z.Children(call, root)
+	if errors.Is(err, zk.ErrNoNode) || err == nil && len(names) == 0 {
 		n.ok("instances", "none is registered")
 		p.advertise(n, 0)
 		return n.checks
@@ -344,13 +347,13 @@ func (p *patient) members(ctx, call context.Context, z *zkConn) []Check {
 		return n.checks
 	}
 	slices.Sort(names)
-	var others, self []member
+	var others, self []election.Member
 	for _, name := range names {
-		data, err := z.data(call, root+"/"+name)
+		data, err := z.Get(call, root+"/"+name)
 		if err != nil {
 			continue // it has left
 		}
-		var m member
+		var m election.Member
 		if json.Unmarshal(data, &m) != nil || m.Instance == "" {
 			n.warn("instances", fmt.Sprintf("the znode %s/%s cannot be read", root, name),
 				"look who writes under /tarry")
@@ -364,18 +367,20 @@ func (p *patient) members(ctx, call context.Context, z *zkConn) []Check {
 	}
 	p.instanceName(n, self)
 	p.advertise(n, len(others))
-	p.reachable(ctx, n, slices.Concat(self, others))
-	return append(n.checks, p.sameRedis(ctx, call, z, slices.Concat(self, others))...)
+	all := slices.Concat(self, others)
+	redis := p.sameRedis(ctx, call, z, all) // before the others are dialled, which may take as long as a call may
+	p.reachable(ctx, n, all)
+	return append(n.checks, redis...)
 }
 
 // sameRedis compares the Redis of these settings with that of the leader.
-func (p *patient) sameRedis(ctx, call context.Context, z *zkConn, members []member) []Check {
+func (p *patient) sameRedis(ctx, call context.Context, z *election.Probe, members []election.Member) []Check {
 	var leader struct{ Instance string }
-	data, err := z.data(call, "/tarry/"+p.cfg.Namespace+"/leader")
+	data, err := z.Get(call, "/tarry/"+p.cfg.Namespace+"/leader")
 	if err != nil || json.Unmarshal(data, &leader) != nil {
 		return nil // nobody leads
 	}
-	i := slices.IndexFunc(members, func(m member) bool { return m.Instance == leader.Instance })
+	i := slices.IndexFunc(members, func(m election.Member) bool { return m.Instance == leader.Instance })
 	if i < 0 || members[i].Store == "" {
 		return nil
 	}
@@ -398,7 +403,7 @@ func (p *patient) sameRedis(ctx, call context.Context, z *zkConn, members []memb
 	return n.checks
 }
 
-func (p *patient) instanceName(n *notes, self []member) {
+func (p *patient) instanceName(n *notes, self []election.Member) {
 	mine := p.advertised()
 	switch {
 	case len(self) == 0:
@@ -430,25 +435,26 @@ func (p *patient) advertise(n *notes, others int) {
 }
 
 // reachable tries the registered addresses.
-func (p *patient) reachable(ctx context.Context, n *notes, members []member) {
-	var mu sync.Mutex
-	var closed, sick []string
-	_, _ = side(members, func(m member) ([]Check, []reading) {
+func (p *patient) reachable(ctx context.Context, n *notes, members []election.Member) {
+	open := make([]bool, len(members))
+	side(members, func(i int, m election.Member) ([]Check, []reading) {
 		call, cancel := p.within(ctx)
 		defer cancel()
 		conn, err := new(net.Dialer).DialContext(call, "tcp", m.Address)
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil {
-			closed = append(closed, fmt.Sprintf("%s (%s)", m.Instance, m.Address))
-			return nil, nil
-		}
-		_ = conn.Close()
-		if !m.Healthy {
-			sick = append(sick, m.Instance)
+		if open[i] = err == nil; open[i] {
+			_ = conn.Close()
 		}
 		return nil, nil
 	})
+	var closed, sick []string
+	for i, m := range members {
+		switch {
+		case !open[i]:
+			closed = append(closed, fmt.Sprintf("%s (%s)", m.Instance, m.Address))
+		case !m.Healthy:
+			sick = append(sick, m.Instance)
+		}
+	}
 	switch {
 	case len(closed) > 0:
 		n.warn("instances", "registered and not reached from here: "+shorten(closed),

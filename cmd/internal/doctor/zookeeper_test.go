@@ -54,6 +54,19 @@ func TestZooKeeper_ThatGrantsAnotherSession(t *testing.T) {
 		"minSessionTimeout").has(doctor.OK, "zookeeper", "reachable")
 }
 
+// A name may have an address at which nobody listens before the one that is served: ::1, then 127.0.0.1.
+func TestZooKeeper_ByAName(t *testing.T) {
+	t.Parallel()
+	s := healthy(t)
+	s["ZOOKEEPER_SERVERS"] = strings.Replace(s["ZOOKEEPER_SERVERS"], "127.0.0.1", "localhost", 1)
+	for range 3 {
+		s.diagnosis(t).fails().has(doctor.OK, "zookeeper", "reachable", "a session was given")
+	}
+	s["ZOOKEEPER_SERVERS"] = strings.Replace(nobody(t), "127.0.0.1", "localhost", 1)
+	s.diagnosis(t).fails("zookeeper reachable").has(doctor.Fail, "zookeeper", "reachable", "refused",
+		"correct zookeeper.servers")
+}
+
 func TestZooKeeper_InSeveralEnsembles(t *testing.T) {
 	t.Parallel()
 	ensemble := lab.NewZooKeeperEnsemble(t, 3)

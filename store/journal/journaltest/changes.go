@@ -5,19 +5,20 @@ import (
 	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// story is a set of changes, many at the same time.
+// story returns many changes, some of them at the same time.
 func story() (all []scheduler.Change) {
 	for i := range 60 {
-		m := message(i)
+		m := newMessage(i)
 		c := accept(m)
-		c.At = start + scheduler.Milli(i/20)
+		c.At = start + message.Milli(i/20)
 		all = append(all, c)
 		for v := range i % 4 {
-			c := became(m, uint64(v+2), scheduler.StateWaiting, start+scheduler.Milli((i+v)/20))
+			c := became(m, uint64(v+2), message.StateWaiting, start+message.Milli((i+v)/20))
 			if v == 2 {
-				c.State = scheduler.StateDead
+				c.State = message.StateDead
 			}
 			all = append(all, c)
 		}
@@ -31,16 +32,16 @@ func byTime(a, b scheduler.Change) int {
 
 var changePromises = []promise{
 	{"a history is in the order of versions, whatever was written first", func(t *trial) {
-		m, other := message(1), message(2)
+		m, other := newMessage(1), newMessage(2)
 		all := accepted(m)
 		for v := range 20 {
-			all = append(all, became(m, uint64(v+2), scheduler.StateWaiting, start-scheduler.Milli(v)))
+			all = append(all, became(m, uint64(v+2), message.StateWaiting, start-message.Milli(v)))
 		}
 		t.write(all[10:]...)
 		t.write(accept(other))
 		t.write(all[:10]...)
 		t.wantChanges(t.history(m.UID), all...)
-		for _, uid := range []scheduler.UID{"", "t-", "'", message(3).UID} {
+		for _, uid := range []message.UID{"", "t-", "'", newMessage(3).UID} {
 			t.wantChanges(t.history(uid))
 		}
 	}},
@@ -49,14 +50,14 @@ var changePromises = []promise{
 		t.write(all...)
 		slices.SortFunc(all, byTime)
 		for _, limit := range []int{3, 17, 1000} {
-			for _, state := range []scheduler.State{scheduler.StateNone, scheduler.StateWaiting, scheduler.StateDead,
-				scheduler.StateExpired} {
-				for _, since := range []scheduler.Milli{0, start + 1, start + 9} {
-					if limit == 3 && (state != scheduler.StateNone || since != 0) {
+			for _, state := range []message.State{message.StateNone, message.StateWaiting, message.StateDead,
+				message.StateExpired} {
+				for _, since := range []message.Milli{0, start + 1, start + 9} {
+					if limit == 3 && (state != message.StateNone || since != 0) {
 						continue // the smallest pages cost the most
 					}
 					want := slices.DeleteFunc(slices.Clone(all), func(c scheduler.Change) bool {
-						return c.At < since || state != scheduler.StateNone && c.State != state
+						return c.At < since || state != message.StateNone && c.State != state
 					})
 					var got []scheduler.Change
 					q := scheduler.ChangeQuery{Since: since, State: state, Limit: limit}

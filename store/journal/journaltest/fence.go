@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func (t *trial) wantFences(want map[int]uint64) {
@@ -34,8 +35,8 @@ var fencePromises = []promise{
 	}},
 	{"a write under a lower certification writes nothing at all", func(t *trial) {
 		t.fence(1, 5)
-		m, n := message(1), message(2)
-		end := became(n, 2, scheduler.StateDelivered, start)
+		m, n := newMessage(1), newMessage(2)
+		end := became(n, 2, message.StateDelivered, start)
 		end.Term = 99
 		t.write(accept(n))
 		for _, fences := range []map[int]uint64{{1: 4}, {0: 9, 1: 4, 2: 9}, {1: 0}} {
@@ -55,7 +56,7 @@ var fencePromises = []promise{
 	{"a write under the same certification, a higher one or none is written", func(t *trial) {
 		t.fence(1, 5)
 		for i, fences := range []map[int]uint64{{1: 5}, {1: 6}, {0: 1, 2: 1}, {}, nil, {7: 0}} {
-			m := message(i)
+			m := newMessage(i)
 			t.must("write", t.j.Write(t.Context(), fences, accepted(m)))
 			t.wantRecords(t.records(m.UID), recorded(accept(m)))
 		}
@@ -69,7 +70,7 @@ var fencePromises = []promise{
 			t.fence(0, number)
 			var writing sync.WaitGroup
 			first := make(chan struct{}, writers)
-			uids := make([][]scheduler.UID, writers)
+			uids := make([][]message.UID, writers)
 			for w := range writers {
 				from := next
 				next += 10_000
@@ -77,7 +78,7 @@ var fencePromises = []promise{
 					begun := sync.OnceFunc(func() { first <- struct{}{} })
 					defer begun()
 					for i := range 300 {
-						batch := accepted(message(from+2*i), message(from+2*i+1))
+						batch := accepted(newMessage(from+2*i), newMessage(from+2*i+1))
 						uids[w] = append(uids[w], batch[0].UID, batch[1].UID)
 						err := t.j.Write(t.Context(), map[int]uint64{0: number, 1 + w: 1}, batch)
 						if errors.Is(err, scheduler.ErrFenced) {

@@ -2,13 +2,14 @@ package journaltest
 
 import (
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 var findPromises = []promise{
 	{"a name is looked up in all keys, or in one", func(t *trial) {
-		plain, a, b := message(1, id("order-1")), message(2, id("order-1"), key("a")),
-			message(3, id("order-1"), key("b"))
-		other := message(4, id("order-2"), key("a"))
+		plain, a, b := newMessage(1, id("order-1")), newMessage(2, id("order-1"), key("a")),
+			newMessage(3, id("order-1"), key("b"))
+		other := newMessage(4, id("order-2"), key("a"))
 		t.write(accepted(plain, a, b, other)...)
 		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1"}), b, a, plain)
 		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1", Keyed: true}), plain)
@@ -19,9 +20,9 @@ var findPromises = []promise{
 		t.wantUIDs(t.find(scheduler.Ref{Key: "a", Keyed: true}))
 	}},
 	{"a name is looked up on all topics, on one, or on those that the viewer may see", func(t *trial) {
-		mail, pay := message(1, id("order-1"), topic("mail.x")),
-			message(2, id("order-1"), topic("payments.x"), key("a"))
-		again := message(3, id("order-1"), topic("mail.x"))
+		mail, pay := newMessage(1, id("order-1"), topic("mail.x")),
+			newMessage(2, id("order-1"), topic("payments.x"), key("a"))
+		again := newMessage(3, id("order-1"), topic("mail.x"))
 		t.write(accepted(mail, pay, again)...)
 		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1"}), again, pay, mail)
 		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1", Topic: "mail.x"}), again, mail)
@@ -37,10 +38,10 @@ var findPromises = []promise{
 		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1", Viewer: &scheduler.Viewer{}}))
 	}},
 	{"what the viewer may not see takes none of the room", func(t *trial) {
-		own := message(1, id("again"), topic("payments.x"))
-		all := []*scheduler.Message{own}
+		own := newMessage(1, id("again"), topic("payments.x"))
+		all := []*message.Message{own}
 		for i := range 1200 {
-			all = append(all, message(2+i, id("again"), topic("mail.x")))
+			all = append(all, newMessage(2+i, id("again"), topic("mail.x")))
 		}
 		t.write(accepted(all...)...)
 		found, err := t.j.Find(t.Context(),
@@ -49,24 +50,24 @@ var findPromises = []promise{
 		t.wantUIDs(found, own)
 	}},
 	{"a uid is looked up alone", func(t *trial) {
-		m := message(1, id("order-1"))
-		t.write(accepted(m, message(2, id("order-1")))...)
+		m := newMessage(1, id("order-1"))
+		t.write(accepted(m, newMessage(2, id("order-1")))...)
 		t.wantUIDs(t.find(scheduler.Ref{UID: m.UID}), m)
-		for _, uid := range []scheduler.UID{message(3).UID, m.UID + " ", m.UID[:17], "'", "t-"} {
+		for _, uid := range []message.UID{newMessage(3).UID, m.UID + " ", m.UID[:17], "'", "t-"} {
 			t.wantUIDs(t.find(scheduler.Ref{UID: uid}))
 		}
 	}},
 	{"what is found comes without headers and body", func(t *trial) {
-		m := message(1, id("order-1"))
-		end := became(m, 2, scheduler.StateDelivered, start)
+		m := newMessage(1, id("order-1"))
+		end := became(m, 2, message.StateDelivered, start)
 		t.write(accept(m), end)
 		t.wantRecords(t.find(scheduler.Ref{ID: "order-1"}), without(recorded(accept(m), end)))
 		t.wantRecords(t.find(scheduler.Ref{UID: m.UID}), without(recorded(accept(m), end)))
 	}},
 	{"the latest accepted come first, up to a limit", func(t *trial) {
-		var all []*scheduler.Message
+		var all []*message.Message
 		for i := range 9 {
-			all = append(all, message(i, id("again")))
+			all = append(all, newMessage(i, id("again")))
 		}
 		t.write(accepted(all[4], all[0], all[8], all[5], all[1], all[7], all[6], all[2], all[3])...)
 		found, err := t.j.Find(t.Context(), scheduler.Ref{ID: "again"}, 3)

@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// pages walks through a list to its end.
+// pages reads a list to its end.
 func (t *trial) pages(q scheduler.RecordQuery) (all []scheduler.Record) {
 	t.Helper()
 	for {
@@ -28,17 +29,16 @@ func (t *trial) pages(q scheduler.RecordQuery) (all []scheduler.Record) {
 	}
 }
 
-// crowd is a set of messages over two topics, two keys, all ends and few due
-// times, with the changes that lead there.
+// crowd returns messages with two topics, two keys, all ends and few due times, and the changes that lead to them.
 func crowd() (all []scheduler.Record, changes []scheduler.Change) {
-	states := []scheduler.State{scheduler.StateWaiting, scheduler.StateDelivered, scheduler.StateCanceled,
-		scheduler.StateExpired, scheduler.StateDead}
+	states := []message.State{message.StateWaiting, message.StateDelivered, message.StateCanceled,
+		message.StateExpired, message.StateDead}
 	for i := range 120 {
-		m := message(i, topic([]string{"orders", "users"}[i%2]), key([]string{"", "a", "b"}[i/2%3]),
+		m := newMessage(i, topic([]string{"orders", "users"}[i%2]), key([]string{"", "a", "b"}[i/2%3]),
 			due(time.Duration(i/7%5)*time.Second))
 		of := accepted(m)
-		if s := states[i/3%5]; s != scheduler.StateWaiting {
-			of = append(of, became(m, 2, s, start+scheduler.Milli(i)))
+		if s := states[i/3%5]; s != message.StateWaiting {
+			of = append(of, became(m, 2, s, start+message.Milli(i)))
 		}
 		all, changes = append(all, recorded(of...)), append(changes, of...)
 	}
@@ -65,16 +65,16 @@ var listPromises = []promise{
 	{"a list selects by topic, key, states and due, alone and together", func(t *trial) {
 		all, changes := crowd()
 		t.write(changes...)
-		ended := []scheduler.State{scheduler.StateDead, scheduler.StateDelivered, scheduler.StateDead}
+		ended := []message.State{message.StateDead, message.StateDelivered, message.StateDead}
 		for _, q := range []scheduler.RecordQuery{
 			{Topic: "orders"}, {Key: "a"}, {Topic: "users", Key: "b"}, {Topic: "nobody's"}, {Key: "c"},
-			{States: []scheduler.State{scheduler.StateWaiting}}, {States: ended},
-			{States: []scheduler.State{scheduler.StateInFlight}},
+			{States: []message.State{message.StateWaiting}}, {States: ended},
+			{States: []message.State{message.StateInFlight}},
 			{Topic: "orders", States: ended}, {Key: "a", States: ended}, {Topic: "orders", Key: "a", States: ended},
 			{DueFrom: start + 1000}, {DueTo: start + 1000}, {DueFrom: start + 1000, DueTo: start + 2000},
 			{DueFrom: start + 1001, DueTo: start + 1999},
 			{Topic: "orders", Key: "a", States: ended, DueFrom: start + 1000, DueTo: start + 3000},
-			{States: []scheduler.State{scheduler.StateWaiting}, DueFrom: start + 1000, DueTo: start + 3000},
+			{States: []message.State{message.StateWaiting}, DueFrom: start + 1000, DueTo: start + 3000},
 		} {
 			var want []scheduler.Record
 			for _, r := range all {
@@ -96,11 +96,11 @@ var listPromises = []promise{
 		var want []scheduler.Record
 		for i := range 12 {
 			name := []string{"order-1", "Order-1", "order-2", ""}[i%4]
-			m := message(i, id(name), topic([]string{"orders", "users"}[i/4%2]), key([]string{"", "a"}[i/6]),
+			m := newMessage(i, id(name), topic([]string{"orders", "users"}[i/4%2]), key([]string{"", "a"}[i/6]),
 				due(time.Duration(12-i)*time.Second))
 			of := accepted(m)
 			if i%3 == 0 {
-				of = append(of, became(m, 2, scheduler.StateDead, start+scheduler.Milli(i)))
+				of = append(of, became(m, 2, message.StateDead, start+message.Milli(i)))
 			}
 			t.write(of...)
 			if name == "order-1" {
@@ -112,7 +112,7 @@ var listPromises = []promise{
 			t.wantRecords(t.pages(scheduler.RecordQuery{ID: "order-1", Limit: limit}), want...)
 		}
 		for _, r := range want {
-			q := scheduler.RecordQuery{ID: "order-1", Topic: r.Topic, Key: r.Key, States: []scheduler.State{r.State},
+			q := scheduler.RecordQuery{ID: "order-1", Topic: r.Topic, Key: r.Key, States: []message.State{r.State},
 				DueFrom: r.Due, DueTo: r.Due, Limit: 10}
 			t.wantRecords(t.list(q), r)
 		}
@@ -121,7 +121,7 @@ var listPromises = []promise{
 	{"the latest of a list are the end of it, in the same order", func(t *trial) {
 		all, changes := crowd()
 		t.write(changes...)
-		waiting := []scheduler.State{scheduler.StateWaiting, scheduler.StateDead}
+		waiting := []message.State{message.StateWaiting, message.StateDead}
 		for _, q := range []scheduler.RecordQuery{{}, {Topic: "orders"}, {Key: "a"}, {States: waiting},
 			{States: waiting, DueTo: start + 2000}, {Topic: "nobody's"}} {
 			q.Limit = len(all)
@@ -139,11 +139,11 @@ var listPromises = []promise{
 		all, changes := crowd()
 		t.write(changes...)
 		for _, after := range []struct {
-			due scheduler.Milli
-			uid scheduler.UID
+			due message.Milli
+			uid message.UID
 		}{{start - 5, ""}, {start, ""}, {start + 1000, all[60].UID}, {start + 1500, "t-zzzzzzzzzzzzzzzz"},
 			{start + 3000, "t-zzzzzzzzzzzzzzzz"}, {start + 9000, ""}} {
-			for _, from := range []scheduler.Milli{0, start + 1000} {
+			for _, from := range []message.Milli{0, start + 1000} {
 				var want []scheduler.Record
 				for _, r := range all {
 					if r.Due >= from && r.Due <= start+3000 &&
@@ -162,8 +162,8 @@ var listPromises = []promise{
 	{"a page ends where its bytes do, but holds one record at least", func(t *trial) {
 		var all []scheduler.Change
 		for i, size := range []int{3000, 100, 100, 900, 5000, 11} {
-			m := message(i, body(make([]byte, size-10)))
-			m.Headers = []scheduler.Header{{Name: "four", Value: "sixsix"}} // 10 bytes
+			m := newMessage(i, body(make([]byte, size-10)))
+			m.Headers = []message.Header{{Name: "four", Value: "sixsix"}} // 10 bytes
 			all = append(all, accept(m))
 		}
 		t.write(all...)
@@ -182,16 +182,16 @@ var listPromises = []promise{
 		}
 	}},
 	{"a list comes whole only when asked to", func(t *trial) {
-		m := message(1)
+		m := newMessage(1)
 		t.write(accept(m))
 		t.wantRecords(t.list(scheduler.RecordQuery{Limit: 1}), without(recorded(accept(m))))
 		t.wantRecords(t.list(scheduler.RecordQuery{Limit: 1, Whole: true}), recorded(accept(m)))
 	}},
 	{"while messages come in, pages neither miss nor repeat what was there", func(t *trial) {
 		var changes []scheduler.Change
-		there := map[scheduler.UID]int{}
+		there := map[message.UID]int{}
 		for i := range 400 {
-			m := message(2*i, due(time.Duration(i/20)*time.Millisecond))
+			m := newMessage(2*i, due(time.Duration(i/20)*time.Millisecond))
 			changes, there[m.UID] = append(changes, accept(m)), 0
 		}
 		t.write(changes...)
@@ -203,16 +203,16 @@ var listPromises = []promise{
 				var batch []scheduler.Change
 				for n := range 5 {
 					batch = append(batch,
-						accept(message(2*(i+n)+1, due(time.Duration(random.IntN(20))*time.Millisecond))))
+						accept(newMessage(2*(i+n)+1, due(time.Duration(random.IntN(20))*time.Millisecond))))
 				}
 				if err := t.j.Write(ctx, nil, batch); err != nil && ctx.Err() == nil {
 					t.Errorf("write: %v", err)
 				}
 			}
 		})
-		seen := map[scheduler.UID]bool{}
+		seen := map[message.UID]bool{}
 		for _, q := range []scheduler.RecordQuery{{Limit: 7}, {Limit: 30, Topic: "orders.created"},
-			{Limit: 11, States: []scheduler.State{scheduler.StateWaiting}}} {
+			{Limit: 11, States: []message.State{message.StateWaiting}}} {
 			clear(seen)
 			for _, r := range t.pages(q) {
 				if seen[r.UID] {
@@ -236,14 +236,14 @@ var forecastPromises = []promise{
 		var changes []scheduler.Change
 		for i, ms := range []int{-1, 0, 0, 99, 100, 250, 299, 300, 999, 1000} {
 			changes = append(changes,
-				accept(message(i, due(time.Duration(ms)*time.Millisecond), topic([]string{"a", "b"}[i%2]))))
+				accept(newMessage(i, due(time.Duration(ms)*time.Millisecond), topic([]string{"a", "b"}[i%2]))))
 		}
-		ended := message(50, topic("a"))
-		changes = append(changes, accept(ended), became(ended, 2, scheduler.StateDelivered, start))
+		ended := newMessage(50, topic("a"))
+		changes = append(changes, accept(ended), became(ended, 2, message.StateDelivered, start))
 		t.write(changes...)
 		for _, step := range []struct {
 			topic             string
-			from, until, step scheduler.Milli
+			from, until, step message.Milli
 			want              string
 		}{
 			{"", 0, 1000, 100, "[{0 3} {100 1} {200 2} {300 1} {900 1}]"},
@@ -276,20 +276,20 @@ var forecastPromises = []promise{
 		for i, name := range topics {
 			for j := range i + 1 {
 				changes = append(changes,
-					accept(message(100*i+j, due(time.Duration(100*j)*time.Millisecond), topic(name))))
+					accept(newMessage(100*i+j, due(time.Duration(100*j)*time.Millisecond), topic(name))))
 			}
-			ended := message(100*i+99, topic(name))
-			changes = append(changes, accept(ended), became(ended, 2, scheduler.StateDelivered, start))
+			ended := newMessage(100*i+99, topic(name))
+			changes = append(changes, accept(ended), became(ended, 2, message.StateDelivered, start))
 		}
 		t.write(changes...)
 		for _, pattern := range []string{">", "*", "a.>", "a.*", "*.b", "*.*", "a.*.b", "a.*.>", "*.*.*",
 			"*.*.>", "a.b.>",
 			"a.b", "a.b_c", "a_b.>", "a.b%", "a", "c.>", "ä.*", "*.b.*",
 			"*.b.>", "a.*.c.>", "a.[b]", "a?b", "*.[b]", "a.b!", "*.b!", "*.*.c.d", "A.*", "a.b.*.*", "*.b.*.>"} {
-			want := map[scheduler.Milli]int{}
+			want := map[message.Milli]int{}
 			for i, name := range topics {
 				for j := range i + 1 {
-					if at := scheduler.Milli(100 * j); scheduler.Matches(pattern, name) && at >= 100 && at < 1100 {
+					if at := message.Milli(100 * j); scheduler.Matches(pattern, name) && at >= 100 && at < 1100 {
 						want[(at-100)/250*250]++
 					}
 				}

@@ -9,13 +9,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
-// ExerciseModel makes random histories without a gap of several messages, tears
-// them into batches, writes these in random order, some twice, by three at the
-// same time, and wants what the histories lead to. retry reports whether a failed
-// write is to be repeated; nil never does.
+// ExerciseModel makes random complete histories of several messages, splits them into batches, writes these in random
+// order, some twice, three at the same time, and compares the results with the histories. retry reports whether to
+// repeat a failed write; a nil retry never does.
 func ExerciseModel(t *testing.T, j journal.Store, retry func(error) bool) {
 	next := 0
 	rapid.Check(t, func(r *rapid.T) {
@@ -27,15 +27,15 @@ func ExerciseModel(t *testing.T, j journal.Store, retry func(error) bool) {
 	})
 }
 
-// drawHistories gives, for up to six messages, all that happened to them.
+// drawHistories returns the complete histories of up to six messages.
 func drawHistories(r *rapid.T, first int) (histories [][]scheduler.Change, all []scheduler.Change) {
 	for i := range rapid.IntRange(1, 6).Draw(r, "messages") {
-		m := message(first+i, id(rapid.SampledFrom([]string{"", "a", "b"}).Draw(r, "id")))
+		m := newMessage(first+i, id(rapid.SampledFrom([]string{"", "a", "b"}).Draw(r, "id")))
 		history := accepted(m)
 		for v := range rapid.IntRange(0, 5).Draw(r, "changes") {
-			c := became(m, uint64(v+2), scheduler.StateWaiting,
-				start+scheduler.Milli(rapid.IntRange(0, 3).Draw(r, "at")))
-			c.Due += scheduler.Milli(rapid.IntRange(0, 2).Draw(r, "later"))
+			c := became(m, uint64(v+2), message.StateWaiting,
+				start+message.Milli(rapid.IntRange(0, 3).Draw(r, "at")))
+			c.Due += message.Milli(rapid.IntRange(0, 2).Draw(r, "later"))
 			c.Uncertain, c.Refusals = rapid.Bool().Draw(r, "uncertain"),
 				uint32(rapid.IntRange(0, 2).Draw(r, "refusals"))
 			c.Term, c.Reason = uint64(rapid.IntRange(0, 9).Draw(r, "term")),
@@ -49,8 +49,8 @@ func drawHistories(r *rapid.T, first int) (histories [][]scheduler.Change, all [
 			history = append(history, c)
 		}
 		if end := &history[len(history)-1]; rapid.Bool().Draw(r, "ended") {
-			end.State = rapid.SampledFrom([]scheduler.State{scheduler.StateDelivered, scheduler.StateCanceled,
-				scheduler.StateExpired, scheduler.StateDead}).Draw(r, "end")
+			end.State = rapid.SampledFrom([]message.State{message.StateDelivered, message.StateCanceled,
+				message.StateExpired, message.StateDead}).Draw(r, "end")
 		}
 		histories = append(histories, history)
 		all = append(all, history...)
@@ -58,7 +58,7 @@ func drawHistories(r *rapid.T, first int) (histories [][]scheduler.Change, all [
 	return histories, all
 }
 
-// drawBatches tears changes into batches, shuffles them and repeats some.
+// drawBatches splits changes into batches, shuffles them and repeats some.
 func drawBatches(r *rapid.T, all []scheduler.Change) (batches [][]scheduler.Change) {
 	for rest := rapid.Permutation(all).Draw(r, "order"); len(rest) > 0; {
 		n := rapid.IntRange(1, min(len(rest), 8)).Draw(r, "batch")
@@ -100,7 +100,7 @@ func writeAll(r *rapid.T, t *testing.T, j journal.Store, batches [][]scheduler.C
 }
 
 func compareAll(r *rapid.T, t *testing.T, j journal.Store, histories [][]scheduler.Change) {
-	var uids []scheduler.UID
+	var uids []message.UID
 	var want []scheduler.Record
 	for _, history := range histories {
 		uids, want = append(uids, history[0].UID), append(want, recorded(history...))

@@ -5,10 +5,11 @@ import (
 	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // names looks up the names and uids of pushes.
-func (t *trial) names(pushes ...*scheduler.Message) [][]scheduler.Record {
+func (t *trial) names(pushes ...*message.Message) [][]scheduler.Record {
 	t.Helper()
 	found, err := t.j.Names(t.Context(), pushes)
 	t.must("names", err)
@@ -20,50 +21,50 @@ func (t *trial) names(pushes ...*scheduler.Message) [][]scheduler.Record {
 
 var namesPromises = []promise{
 	{"a push finds what has its name, and what has its uid", func(t *trial) {
-		first, again := message(1, id("order-1"), topic("mail.x"), key("a")),
-			message(2, id("order-1"), topic("mail.x"), key("a"))
-		pay, plain := message(3, id("order-1"), topic("payments.x"), key("a")), message(4)
-		other := message(5, id("order-1"), topic("mail.x"))
+		first, again := newMessage(1, id("order-1"), topic("mail.x"), key("a")),
+			newMessage(2, id("order-1"), topic("mail.x"), key("a"))
+		pay, plain := newMessage(3, id("order-1"), topic("payments.x"), key("a")), newMessage(4)
+		other := newMessage(5, id("order-1"), topic("mail.x"))
 		t.write(accepted(first, again, pay, plain, other)...)
 		elsewhere := *pay
 		elsewhere.ID = "order-9"
-		asked := func(n int, with ...func(*scheduler.Message)) *scheduler.Message { return message(n, with...) }
+		asked := func(n int, with ...func(*message.Message)) *message.Message { return newMessage(n, with...) }
 		found := t.names(
 			asked(10, id("order-1"), topic("mail.x"), key("a")),
 			asked(11, id("order-1"), topic("payments.x"), key("a")),
 			asked(12, id("order-1"), topic("payments.x")), asked(13, id("order-2")), asked(14), plain,
 			asked(2, id("order-1"), topic("mail.x"), key("a")), &elsewhere,
 		)
-		for i, want := range [][]*scheduler.Message{{again, first}, {pay}, {}, {}, {}, {plain}, {again, first}, {pay}} {
+		for i, want := range [][]*message.Message{{again, first}, {pay}, {}, {}, {}, {plain}, {again, first}, {pay}} {
 			t.wantUIDs(found[i], want...)
 		}
-		end := became(first, 2, scheduler.StateDelivered, start)
+		end := became(first, 2, message.StateDelivered, start)
 		t.write(end)
 		t.wantRecords(t.names(first)[0][1:], without(recorded(accept(first), end)))
 		t.wantUIDs(slices.Concat(t.names()...))
 	}},
 	{"what a name has had is bounded, the latest stay", func(t *trial) {
-		var all []*scheduler.Message
+		var all []*message.Message
 		for i := range scheduler.MaxRemembered + 5 {
-			all = append(all, message(i, id("again")))
+			all = append(all, newMessage(i, id("again")))
 		}
 		t.write(accepted(all...)...)
-		found := t.names(message(100, id("again")), all[0])
+		found := t.names(newMessage(100, id("again")), all[0])
 		slices.Reverse(all)
 		t.wantUIDs(found[0], all[:scheduler.MaxRemembered]...)
 		t.wantUIDs(found[1], append(slices.Clone(all[:scheduler.MaxRemembered]), all[len(all)-1])...)
 	}},
 	{"an id that many messages share hides none of them", func(t *trial) {
-		own := message(1, id("reminder"), topic("payments.x"))
-		all := []*scheduler.Message{own}
+		own := newMessage(1, id("reminder"), topic("payments.x"))
+		all := []*message.Message{own}
 		for i := range 4100 {
-			all = append(all, message(2+i, id("reminder"), topic(fmt.Sprint("mail.", i))))
+			all = append(all, newMessage(2+i, id("reminder"), topic(fmt.Sprint("mail.", i))))
 		}
 		for part := range slices.Chunk(all, 500) {
 			t.write(accepted(part...)...)
 		}
-		found := t.names(message(9000, id("reminder"), topic("payments.x")),
-			message(9001, id("reminder"), topic("mail.7")), message(9002, id("reminder"), topic("none")))
+		found := t.names(newMessage(9000, id("reminder"), topic("payments.x")),
+			newMessage(9001, id("reminder"), topic("mail.7")), newMessage(9002, id("reminder"), topic("none")))
 		t.wantUIDs(found[0], own)
 		t.wantUIDs(found[1], all[8])
 		t.wantUIDs(found[2])

@@ -6,17 +6,18 @@ import (
 	"strings"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-func paused(pattern, by string, at scheduler.Milli) scheduler.PauseChange {
+func paused(pattern, by string, at message.Milli) scheduler.PauseChange {
 	return scheduler.PauseChange{Pause: scheduler.Pause{Pattern: pattern, By: by, At: at}}
 }
 
-func resumed(pattern string, at scheduler.Milli) scheduler.PauseChange {
+func resumed(pattern string, at message.Milli) scheduler.PauseChange {
 	return scheduler.PauseChange{Pause: scheduler.Pause{Pattern: pattern, At: at}, Resumed: true}
 }
 
-// pause writes every change twice: once it counts.
+// pause writes every change twice: it counts once.
 func (t *trial) pause(changes ...scheduler.PauseChange) {
 	t.Helper()
 	for _, c := range changes {
@@ -53,7 +54,7 @@ var pausePromises = []promise{
 		t.fence(0, 5)
 		t.fence(1, 9) // of another bucket
 		for i, number := range []uint64{5, 6, 0} {
-			c := paused("a", "ann", start+scheduler.Milli(i))
+			c := paused("a", "ann", start+message.Milli(i))
 			c.Number = number
 			t.must("write a pause", t.j.WritePause(t.Context(), c))
 			c.Number = 4

@@ -2,9 +2,10 @@ package journaltest
 
 import (
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-func (t *trial) prune(before scheduler.Milli, limit, want int) {
+func (t *trial) prune(before message.Milli, limit, want int) {
 	t.Helper()
 	n, err := t.j.Prune(t.Context(), before, limit)
 	if t.must("prune", err); n != want {
@@ -14,11 +15,11 @@ func (t *trial) prune(before scheduler.Milli, limit, want int) {
 
 var prunePromises = []promise{
 	{"what ended before a time is deleted with its changes, the first ends first", func(t *trial) {
-		var all []*scheduler.Message
+		var all []*message.Message
 		for i := range 20 {
-			m := message(19-i, id("of 20"))
+			m := newMessage(19-i, id("of 20"))
 			all = append(all, m)
-			t.write(accept(m), became(m, 2, scheduler.StateDelivered, start+scheduler.Milli(i)))
+			t.write(accept(m), became(m, 2, message.StateDelivered, start+message.Milli(i)))
 		}
 		t.prune(start, 100, 0)
 		t.prune(start+1, 100, 1)
@@ -45,30 +46,30 @@ var prunePromises = []promise{
 		var changes, live []scheduler.Change
 		var want []scheduler.Record
 		for i := range 60 {
-			m := message(i)
+			m := newMessage(i)
 			of := accepted(m)
 			of[0].At, of[0].Due = 1, 1
 			switch i % 3 {
 			case 1:
-				of = append(of, became(m, 2, scheduler.StateWaiting, 2))
+				of = append(of, became(m, 2, message.StateWaiting, 2))
 			case 2:
-				of = append(of, became(m, 2, scheduler.StateDead, 3))
+				of = append(of, became(m, 2, message.StateDead, 3))
 				if i%2 == 0 { // purged
-					of = append(of, became(m, 3, scheduler.StateCanceled, 4))
+					of = append(of, became(m, 3, message.StateCanceled, 4))
 				}
 			}
 			changes = append(changes, of...)
-			if !of[len(of)-1].State.Ended() || of[len(of)-1].State == scheduler.StateDead {
+			if !of[len(of)-1].State.Ended() || of[len(of)-1].State == message.StateDead {
 				live, want = append(live, of...), append(want, recorded(of...))
 			}
 		}
-		revived := message(100)
-		back := []scheduler.Change{accept(revived), became(revived, 2, scheduler.StateDead, 4),
-			became(revived, 3, scheduler.StateWaiting, 5)}
+		revived := newMessage(100)
+		back := []scheduler.Change{accept(revived), became(revived, 2, message.StateDead, 4),
+			became(revived, 3, message.StateWaiting, 5)}
 		t.write(append(changes, back...)...)
 		t.prune(start*2, 1000, 10)
 		t.prune(start*2, 1000, 0)
-		uids := []scheduler.UID{revived.UID}
+		uids := []message.UID{revived.UID}
 		for _, c := range changes {
 			uids = append(uids, c.UID)
 		}

@@ -5,10 +5,10 @@ import (
 	"strings"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// MaxRow is how many bytes of body and headers the suite's largest messages
-// have.
+// MaxRow is the size of body and headers of the suite's largest messages, in bytes.
 const MaxRow = 1<<20 + 32<<10
 
 var sizePromises = []promise{
@@ -16,8 +16,8 @@ var sizePromises = []promise{
 		var changes []scheduler.Change
 		var want []scheduler.Record
 		for i, unit := range []string{"x", "\x00", "'", "\\", "\xff"} {
-			m := message(i, body(bytes.Repeat([]byte(unit), 1<<20)))
-			m.Headers = []scheduler.Header{{Name: "Long", Value: strings.Repeat(unit, 32<<10-4)}}
+			m := newMessage(i, body(bytes.Repeat([]byte(unit), 1<<20)))
+			m.Headers = []message.Header{{Name: "Long", Value: strings.Repeat(unit, 32<<10-4)}}
 			c := accept(m)
 			changes, want = append(changes, c), append(want, recorded(c))
 		}
@@ -28,14 +28,14 @@ var sizePromises = []promise{
 		var begins, ends []scheduler.Change
 		var want []scheduler.Record
 		for i := range 1000 {
-			m := message(i, body(bytes.Repeat([]byte{byte(i)}, 300)))
-			begins, ends = append(begins, accept(m)), append(ends, became(m, 2, scheduler.StateDelivered, start))
+			m := newMessage(i, body(bytes.Repeat([]byte{byte(i)}, 300)))
+			begins, ends = append(begins, accept(m)), append(ends, became(m, 2, message.StateDelivered, start))
 			want = append(want, recorded(begins[i], ends[i]))
 		}
 		t.write(begins...)
 		t.write(ends...)
 		t.wantRecords(t.pages(scheduler.RecordQuery{Limit: 1000, Whole: true}), want...)
-		uids := make([]scheduler.UID, len(want))
+		uids := make([]message.UID, len(want))
 		for i := range want {
 			uids[i] = want[i].UID
 		}

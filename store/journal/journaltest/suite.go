@@ -6,11 +6,11 @@ import (
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
-// Open makes an empty journal that lasts for the test. It is called many times,
-// at the same time too, and each result must stand for itself.
+// Open makes an empty journal that lasts for the test. It is called many times, also concurrently, and the journals
+// must be independent.
 type Open func(t *testing.T) journal.Store
 
-// promise is one thing that every journal holds.
+// promise is one promise of every journal.
 type promise struct {
 	name  string // reads as a sentence
 	check func(*trial)

@@ -7,9 +7,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// everyByte are all bytes there are.
+// everyByte holds every byte value.
 var everyByte = func() []byte {
 	all := make([]byte, 256)
 	for i := range all {
@@ -18,8 +19,7 @@ var everyByte = func() []byte {
 	return all
 }()
 
-// names are ids and keys that are easily taken for each other, or for a part of
-// a statement.
+// names are ids and keys that are easily confused with each other, or with a part of a statement.
 var names = []string{
 	"a", "a ", "a  ", " a", "A", "ä", "a\u0308", "á", "a\x00", "a\t", "ß", "ss", "%", "a%", "a_", "_", "?", "'", "''",
 	`"`, "`", `\`, `\\`, `\'`, `'; DROP TABLE messages; --`,
@@ -30,9 +30,9 @@ var names = []string{
 var textPromises = []promise{
 	{"ids and keys are found exactly, and nothing that looks like them", func(t *trial) {
 		var changes []scheduler.Change
-		byID, byKey := map[string]*scheduler.Message{}, map[string]*scheduler.Message{}
+		byID, byKey := map[string]*message.Message{}, map[string]*message.Message{}
 		for i, text := range names {
-			byID[text], byKey[text] = message(2*i, id(text)), message(2*i+1, key(text), id("of a key"))
+			byID[text], byKey[text] = newMessage(2*i, id(text)), newMessage(2*i+1, key(text), id("of a key"))
 			changes = append(changes, accepted(byID[text], byKey[text])...)
 		}
 		t.write(changes...)
@@ -49,10 +49,10 @@ var textPromises = []promise{
 		topics := []string{"orders", "Orders", "orders.a", "örders", "o\u0308rders", "orders.*", "_rders", "🕰️.tick",
 			strings.Repeat("t", 255)}
 		for i, text := range topics {
-			t.write(accept(message(i, topic(text))))
+			t.write(accept(newMessage(i, topic(text))))
 		}
 		for i, text := range topics {
-			t.wantUIDs(t.list(scheduler.RecordQuery{Topic: text, Limit: 9}), message(i, topic(text)))
+			t.wantUIDs(t.list(scheduler.RecordQuery{Topic: text, Limit: 9}), newMessage(i, topic(text)))
 			got, err := t.j.Forecast(t.Context(),
 				scheduler.ForecastQuery{Topic: text, From: start, Until: start + 1, Step: 1})
 			if t.must("forecast", err); len(got) != 1 || got[0].Count != 1 {
@@ -63,8 +63,8 @@ var textPromises = []promise{
 	{"bodies and headers may be any bytes", func(t *trial) {
 		for i, content := range [][]byte{everyByte, {0}, {'\''}, {'\\'}, []byte("\\'"), []byte("_binary'x'"),
 			[]byte("\xff\xfe"), bytes.Repeat([]byte("\\\x00'\n\r\x1a\""), 1000)} {
-			m := message(i, body(content))
-			m.Headers = []scheduler.Header{{Name: string(content), Value: string(content)}, {},
+			m := newMessage(i, body(content))
+			m.Headers = []message.Header{{Name: string(content), Value: string(content)}, {},
 				{Name: "a", Value: string(content)}}
 			t.write(accept(m))
 			t.wantRecords(t.records(m.UID), recorded(accept(m)))
@@ -73,8 +73,8 @@ var textPromises = []promise{
 	{"no reason, instance, address or stream is refused", func(t *trial) {
 		for i, text := range append([]string{string(everyByte), "\xf0\x9f", "\xed\xa0\x80",
 			strings.Repeat("long ", 10_000), strings.Repeat("🕰", 5000), strings.Repeat("\xff", 5000)}, names...) {
-			m := message(i)
-			end := became(m, 2, scheduler.StateDead, start)
+			m := newMessage(i)
+			end := became(m, 2, message.StateDead, start)
 			end.Reason, end.Instance, end.Address, end.Stream = text, text, text, text
 			t.write(accept(m), end)
 			r, changes := t.records(m.UID), t.history(m.UID)
@@ -95,8 +95,7 @@ var textPromises = []promise{
 	}},
 }
 
-// mangled returns what is wrong with a text that may come back cut and repaired,
-// empty when nothing is.
+// mangled returns what is wrong with a text that may be truncated and repaired, or "".
 func mangled(got, sent string, least int) string {
 	if utf8.ValidString(sent) {
 		if !strings.HasPrefix(sent, got) || len(got) < min(len(sent), least) {

@@ -8,21 +8,20 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
-// start is when the tests' messages are due, and when they change for the first
-// time.
-const start scheduler.Milli = 1_900_000_000_000
+// start is when the tests' messages are due, and the time of their first change.
+const start message.Milli = 1_900_000_000_000
 
-// trial is one promise on one journal: the calls, failing the test where they
-// fail.
+// trial tests one promise on one journal. Its calls fail the test if they fail.
 type trial struct {
 	*testing.T
 	j journal.Store
 }
 
-// must fails the test when a call failed.
+// must fails the test if a call failed.
 func (t *trial) must(step string, err error) {
 	t.Helper()
 	if err != nil {
@@ -35,7 +34,7 @@ func (t *trial) write(changes ...scheduler.Change) {
 	t.must("write", t.j.Write(t.Context(), nil, changes))
 }
 
-func (t *trial) records(uids ...scheduler.UID) []scheduler.Record {
+func (t *trial) records(uids ...message.UID) []scheduler.Record {
 	t.Helper()
 	found, err := t.j.Records(t.Context(), uids)
 	t.must("records", err)
@@ -56,7 +55,7 @@ func (t *trial) changes(q scheduler.ChangeQuery) []scheduler.Change {
 	return found
 }
 
-func (t *trial) history(uid scheduler.UID) []scheduler.Change {
+func (t *trial) history(uid message.UID) []scheduler.Change {
 	t.Helper()
 	found, err := t.j.History(t.Context(), uid)
 	t.must("history", err)
@@ -79,9 +78,9 @@ func (t *trial) wantRecords(got []scheduler.Record, want ...scheduler.Record) {
 }
 
 // wantUIDs compares the messages of records.
-func (t *trial) wantUIDs(got []scheduler.Record, want ...*scheduler.Message) {
+func (t *trial) wantUIDs(got []scheduler.Record, want ...*message.Message) {
 	t.Helper()
-	g, w := make([]scheduler.UID, len(got)), make([]scheduler.UID, len(want))
+	g, w := make([]message.UID, len(got)), make([]message.UID, len(want))
 	for i := range got {
 		g[i] = got[i].UID
 	}
@@ -101,18 +100,17 @@ func (t *trial) wantChanges(got []scheduler.Change, want ...scheduler.Change) {
 	}
 }
 
-// message builds the n-th message that is accepted: its uid sorts after those of
-// lower n.
-func message(n int, with ...func(*scheduler.Message)) *scheduler.Message {
-	m := &scheduler.Message{
+// newMessage builds the n-th accepted message: its uid sorts after those of lower n.
+func newMessage(n int, with ...func(*message.Message)) *message.Message {
+	m := &message.Message{
 		Topic: "orders.created", Body: fmt.Appendf(nil, "body %d", n),
-		Headers: []scheduler.Header{{Name: "Number", Value: fmt.Sprint(n)}},
+		Headers: []message.Header{{Name: "Number", Value: fmt.Sprint(n)}},
 		Due:     start, Attempt: 1,
 	}
 	for _, w := range with {
 		w(m)
 	}
-	uid, err := scheduler.IntakeUID(uint64(n),
+	uid, err := message.IntakeUID(uint64(n),
 		start.Add(-24*time.Hour+time.Duration(n)*time.Millisecond).Time(), m.ID, m.Key)
 	if err != nil {
 		panic(err) // n is out of the range of times
@@ -121,46 +119,45 @@ func message(n int, with ...func(*scheduler.Message)) *scheduler.Message {
 	return m
 }
 
-func id(id string) func(*scheduler.Message)   { return func(m *scheduler.Message) { m.ID = id } }
-func key(key string) func(*scheduler.Message) { return func(m *scheduler.Message) { m.Key = key } }
-func topic(topic string) func(*scheduler.Message) {
-	return func(m *scheduler.Message) { m.Topic = topic }
+func id(id string) func(*message.Message)   { return func(m *message.Message) { m.ID = id } }
+func key(key string) func(*message.Message) { return func(m *message.Message) { m.Key = key } }
+func topic(topic string) func(*message.Message) {
+	return func(m *message.Message) { m.Topic = topic }
 }
-func body(body []byte) func(*scheduler.Message) {
-	return func(m *scheduler.Message) { m.Body = body }
+func body(body []byte) func(*message.Message) {
+	return func(m *message.Message) { m.Body = body }
 }
-func due(after time.Duration) func(*scheduler.Message) {
-	return func(m *scheduler.Message) { m.Due = start.Add(after) }
+func due(after time.Duration) func(*message.Message) {
+	return func(m *message.Message) { m.Due = start.Add(after) }
 }
 
-// accept is the first change of a message.
-func accept(m *scheduler.Message) scheduler.Change {
+// accept returns the first change of a message.
+func accept(m *message.Message) scheduler.Change {
 	return scheduler.Change{
-		UID: m.UID, Version: 1, State: scheduler.StateWaiting, At: start - 1000, Bucket: m.UID.Bucket(4),
+		UID: m.UID, Version: 1, State: message.StateWaiting, At: start - 1000, Bucket: m.UID.Bucket(4),
 		Instance: "tarry-1", Address: "10.0.0.1:7000",
 		Due: m.Due, Message: m,
 	}
 }
 
-// accepted are the first changes of messages.
-func accepted(all ...*scheduler.Message) (changes []scheduler.Change) {
+// accepted returns the first changes of messages.
+func accepted(all ...*message.Message) (changes []scheduler.Change) {
 	for _, m := range all {
 		changes = append(changes, accept(m))
 	}
 	return changes
 }
 
-// became is a later change of a message.
-func became(m *scheduler.Message, version uint64, state scheduler.State, at scheduler.Milli) scheduler.Change {
+// became returns a later change of a message.
+func became(m *message.Message, version uint64, state message.State, at message.Milli) scheduler.Change {
 	c := accept(m)
 	c.Version, c.State, c.At, c.Message = version, state, at, nil
 	c.Term, c.Claimed, c.Attempt = 3, at-1, m.Attempt
 	return c
 }
 
-// recorded is the record that changes of one message lead to, whatever their
-// order: the state is of the highest version, the content of the highest that
-// has some.
+// recorded returns the record that changes of one message lead to, whatever their order: the state comes from the
+// highest version, the content from the highest version with content.
 func recorded(changes ...scheduler.Change) (r scheduler.Record) {
 	for _, c := range changes {
 		if c.Message != nil && c.Version > r.Content {
@@ -171,7 +168,7 @@ func recorded(changes ...scheduler.Change) (r scheduler.Record) {
 		if c.Version > r.Version {
 			r.UID, r.Version, r.State, r.Due, r.ChangedAt, r.Reason, r.EndedAt = c.UID, c.Version, c.State, c.Due,
 				c.At, c.Reason, 0
-			r.Mark = scheduler.Mark{Uncertain: c.Uncertain, Refusals: c.Refusals, Changes: uint32(c.Version - 1)}
+			r.Mark = message.Mark{Uncertain: c.Uncertain, Refusals: c.Refusals, Changes: uint32(c.Version - 1)}
 			if c.State.Ended() {
 				r.EndedAt = c.At
 			}
@@ -180,13 +177,13 @@ func recorded(changes ...scheduler.Change) (r scheduler.Record) {
 	return r
 }
 
-// without returns a record as a look-up does that asks for neither headers nor body.
+// without returns a record as a look-up returns it that asks for neither headers nor body.
 func without(r scheduler.Record) scheduler.Record {
 	r.Headers, r.Body = nil, nil
 	return r
 }
 
-// differentRecords is the first difference, empty when there is none.
+// differentRecords describes the first difference, or returns "".
 func differentRecords(got, want []scheduler.Record) string {
 	for i := range max(len(got), len(want)) {
 		switch {
@@ -201,7 +198,7 @@ func differentRecords(got, want []scheduler.Record) string {
 	return ""
 }
 
-// plain makes nothing look the same.
+// plain makes absent and empty values equal.
 func plain(r scheduler.Record) scheduler.Record {
 	if len(r.Body) == 0 {
 		r.Body = nil
@@ -219,7 +216,7 @@ func describe(r scheduler.Record) string {
 	return fmt.Sprintf("%+v, body %q, headers %q", r, r.Body, r.Headers)
 }
 
-// differentChanges is the first difference, empty when there is none.
+// differentChanges describes the first difference, or returns "".
 func differentChanges(got, want []scheduler.Change) string {
 	for i := range max(len(got), len(want)) {
 		switch {
@@ -234,7 +231,7 @@ func differentChanges(got, want []scheduler.Change) string {
 	return ""
 }
 
-// told returns what a journal answers of a change: everything but the content.
+// told returns what a journal returns of a change: everything but the content.
 func told(c scheduler.Change) scheduler.Change {
 	c.Message = nil
 	return c

@@ -7,30 +7,31 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 var writePromises = []promise{
 	{"an accepted message is found as it was sent", func(t *trial) {
-		m := message(1, id("order-1"), key("customer-7"))
-		m.Headers = []scheduler.Header{{Name: "A", Value: "1"}, {Name: "A", Value: "2"}, {Name: "b", Value: ""}}
-		m.Priority, m.TTL, m.Attempt, m.Digest = 255, 90*time.Second, 3, scheduler.Digest{0, 1, 0xff, 15: 0x20}
-		m.Origin, m.Retry = "t-0123456789abcdef", scheduler.Retry{Delays: []time.Duration{0, time.Minute}, Jitter: 20}
+		m := newMessage(1, id("order-1"), key("customer-7"))
+		m.Headers = []message.Header{{Name: "A", Value: "1"}, {Name: "A", Value: "2"}, {Name: "b", Value: ""}}
+		m.Priority, m.TTL, m.Attempt, m.Digest = 255, 90*time.Second, 3, message.Digest{0, 1, 0xff, 15: 0x20}
+		m.Origin, m.Retry = "t-0123456789abcdef", message.Retry{Delays: []time.Duration{0, time.Minute}, Jitter: 20}
 		c := accept(m)
 		t.write(c)
 		t.wantRecords(t.records(m.UID), recorded(c))
 		t.wantChanges(t.history(m.UID), c)
 	}},
 	{"a message without anything is one too", func(t *trial) {
-		m := message(1, body(nil))
+		m := newMessage(1, body(nil))
 		m.Headers = nil
 		t.write(accept(m))
 		t.wantRecords(t.records(m.UID), recorded(accept(m)))
 	}},
 	{"what is not kept does not come back", func(t *trial) {
-		m := message(1)
-		m.TTL, m.Stored, m.Claim, m.Mark = time.Second+1, 17, 18, scheduler.Mark{Lane: "stream", Refusals: 3}
+		m := newMessage(1)
+		m.TTL, m.Stored, m.Claim, m.Mark = time.Second+1, 17, 18, message.Mark{Lane: "stream", Refusals: 3}
 		t.write(accept(m))
-		want := recorded(accept(message(1)))
+		want := recorded(accept(newMessage(1)))
 		want.TTL = time.Second + time.Millisecond
 		got := t.records(m.UID)
 		if len(got) == 1 && got[0].TTL == m.TTL {
@@ -39,8 +40,8 @@ var writePromises = []promise{
 		t.wantRecords(got, want)
 	}},
 	{"an end changes the state and leaves the content", func(t *trial) {
-		m := message(1, id("order-1"))
-		end := became(m, 2, scheduler.StateDelivered, start+5)
+		m := newMessage(1, id("order-1"))
+		end := became(m, 2, message.StateDelivered, start+5)
 		end.Stream, end.Sequence, end.Reason, end.Uncertain, end.Refusals = "ORDERS", math.MaxInt64, "why not", true,
 			math.MaxUint32
 		t.write(accept(m))
@@ -49,10 +50,10 @@ var writePromises = []promise{
 		t.wantChanges(t.history(m.UID), accept(m), end)
 	}},
 	{"a reschedule changes the due time, and what it brings", func(t *trial) {
-		m, other := message(1), message(1, topic("orders.changed"), body([]byte("other")), due(time.Hour))
-		later := became(m, 2, scheduler.StateWaiting, start)
+		m, other := newMessage(1), newMessage(1, topic("orders.changed"), body([]byte("other")), due(time.Hour))
+		later := became(m, 2, message.StateWaiting, start)
 		later.Due = start + 9
-		replaced := became(other, 3, scheduler.StateWaiting, start+1)
+		replaced := became(other, 3, message.StateWaiting, start+1)
 		replaced.Due, replaced.Message = other.Due, other
 		t.write(accept(m), later)
 		t.wantRecords(t.records(m.UID), recorded(accept(m), later))
@@ -63,8 +64,8 @@ var writePromises = []promise{
 		t.wantChanges(t.history(m.UID), accept(m), later, replaced)
 	}},
 	{"an end may come before its acceptance: the content is not known until then", func(t *trial) {
-		m := message(1, id("order-1"), key("k"))
-		end := became(m, 2, scheduler.StateCanceled, start)
+		m := newMessage(1, id("order-1"), key("k"))
+		end := became(m, 2, message.StateCanceled, start)
 		t.write(end)
 		t.wantRecords(t.records(m.UID), recorded(end))
 		t.wantRecords(t.list(scheduler.RecordQuery{Limit: 9, Whole: true}), recorded(end))
@@ -77,16 +78,16 @@ var writePromises = []promise{
 		t.wantChanges(t.history(m.UID), accept(m), end)
 	}},
 	{"one batch may hold several changes of a message, in any order", func(t *trial) {
-		m := message(1)
-		back, end := became(m, 2, scheduler.StateWaiting, start), became(m, 3, scheduler.StateExpired, start+1)
+		m := newMessage(1)
+		back, end := became(m, 2, message.StateWaiting, start), became(m, 3, message.StateExpired, start+1)
 		back.Uncertain, back.Refusals, back.Due = true, 4, start+500
 		t.write(end, accept(m), back)
 		t.wantRecords(t.records(m.UID), recorded(accept(m), back, end))
 		t.wantChanges(t.history(m.UID), accept(m), back, end)
 	}},
 	{"a batch may come again, whole or in part, and an older one changes nothing", func(t *trial) {
-		m, n := message(1), message(2)
-		end := became(m, 2, scheduler.StateDead, start)
+		m, n := newMessage(1), newMessage(2)
+		end := became(m, 2, message.StateDead, start)
 		for range 3 {
 			t.write(accept(m), accept(n))
 			t.write(end, accept(n))
@@ -102,13 +103,13 @@ var writePromises = []promise{
 		t.wantUIDs(t.list(scheduler.RecordQuery{Limit: 9}))
 	}},
 	{"versions are told of messages whose content is known", func(t *trial) {
-		m, n, gone, bare := message(1), message(2), message(3), message(4)
-		t.write(accept(m), accept(n), became(n, 7, scheduler.StateDelivered, start),
-			became(bare, 2, scheduler.StateDelivered, start))
-		got, err := t.j.Versions(t.Context(), []scheduler.UID{n.UID, gone.UID, m.UID, bare.UID, n.UID, "", "t-", "'"})
+		m, n, gone, bare := newMessage(1), newMessage(2), newMessage(3), newMessage(4)
+		t.write(accept(m), accept(n), became(n, 7, message.StateDelivered, start),
+			became(bare, 2, message.StateDelivered, start))
+		got, err := t.j.Versions(t.Context(), []message.UID{n.UID, gone.UID, m.UID, bare.UID, n.UID, "", "t-", "'"})
 		t.must("versions", err)
-		if len(got) != 2 || got[m.UID] != (scheduler.Stand{State: scheduler.StateWaiting, Version: 1}) ||
-			got[n.UID] != (scheduler.Stand{State: scheduler.StateDelivered, Version: 7}) {
+		if len(got) != 2 || got[m.UID] != (scheduler.Stand{State: message.StateWaiting, Version: 1}) ||
+			got[n.UID] != (scheduler.Stand{State: message.StateDelivered, Version: 7}) {
 			t.Fatalf("got %v", got)
 		}
 		if got, err = t.j.Versions(t.Context(), nil); err != nil || len(got) != 0 {
@@ -116,7 +117,7 @@ var writePromises = []promise{
 		}
 	}},
 	{"records come whole, once, and in the order of their uids", func(t *trial) {
-		m, n, gone := message(1), message(2), message(3)
+		m, n, gone := newMessage(1), newMessage(2), newMessage(3)
 		t.write(accept(n), accept(m))
 		t.wantRecords(t.records(n.UID, m.UID, gone.UID, n.UID, "", "t-", "'"), recorded(accept(m)), recorded(accept(n)))
 		t.wantRecords(t.records())
@@ -129,11 +130,11 @@ var writePromises = []promise{
 			}
 		}
 		want(0)
-		m := message(1)
+		m := newMessage(1)
 		t.write(accept(m))
 		want(0)
 		for _, step := range []struct{ term, want uint64 }{{9, 9}, {10, 10}, {9, 10}, {0, 10}, {1 << 53, 1 << 53}} {
-			c := became(m, 2, scheduler.StateWaiting, start)
+			c := became(m, 2, message.StateWaiting, start)
 			c.Term = step.term
 			t.write(c)
 			want(step.want)
@@ -145,7 +146,7 @@ var writePromises = []promise{
 	{"a context that has ended is an error, and the write may be repeated", func(t *trial) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		m := message(1)
+		m := newMessage(1)
 		if err := t.j.Write(ctx, nil, accepted(m)); !errors.Is(err, context.Canceled) {
 			t.Fatalf("got %v, want canceled", err)
 		}

@@ -1,72 +1,71 @@
 -- add stores a batch of pushes of one bucket, all or none.
--- KEYS 1 due  2 msg  3 name  4 tomb  5 claimed  6 mark  7 ended  8 names  9 big
---      10 next  11 counts  12 refused
--- ARGV 1 now in ms  2 limit of the outbox in bytes  3 how many topics  4 prefix of the
---      bucket's lanes; for each topic: name, how many pushes; then for each push:
+-- KEYS due msg name tomb claimed mark ended names big next counts refused
+-- ARGV 1 now in ms  2 limit of the outbox in bytes  3 how many topics;
+--      for each topic: name, how many pushes; then for each push:
 --      uid, score, packed message, name
 --      name is empty for a push without an id, else: a length byte and the id, a
---      length byte and the key, the intake sequence in decimal (0 for other doors),
+--      length byte and the key, the intake sequence in decimal (0 for a push by other means),
 --      and for a push that merges: k (keep), r (replace) or d (debounce), and the
 --      longest wait of debounce in ms, 0 for none
--- Result: the earliest score when the batch made it earlier, else ''; the entries
---      of the outbox, a line each; how many fields of what the outbox got follow
---      (none where nothing merged), and these, '' for the packed message of a push; then
+-- Result: the earliest score if the batch made it earlier, else ''; the entries
+--      of the outbox, one a line; the number of fields of the outbox that follow
+--      (0 if nothing merged), and these, '' for the packed message of a push; then
 --      for each push that is not simply new: index, code (1 added as canceled, 2
 --      duplicate, 3 conflict, 4 merged, 5 refused as uncertain,
---      6 it met a record that cannot be read), uid, record without body ('' after 6),
+--      6 a record under its uid or name cannot be read), uid, record without body ('' for 6),
 --      '1' when claimed, mark
--- A consumer's retry stands under its name beside the attempts before it that
--- still live: a cancel by that name must find them all. So does the next message
--- under a name (doc.go, Merging). Of those that have ended the last 32 stand behind
--- them, for pushes of theirs that come again.
--- Outbox: uid and packed message of each new push; one that is canceled follows
---      with the record of that; uid and amended form of a message that a push was
+-- A consumer's retry stands under its name beside the earlier attempts that still live: a cancel by that name must find
+-- them all. So is the next message under a name (doc.go, Merging). Behind them stand the last 32 attempts that have
+-- ended, to recognize repeated pushes of theirs.
+-- Outbox: uid and packed message of each new push; if it is canceled, then uid and
+--      record of the cancel; uid and amended form of a message that a push was
 --      merged into. The record of that push is not in it: its change is the other's.
--- Twice: the second time every push is a duplicate of itself, or merged already.
-local now, base = ARGV[1], 4 + 2 * tonumber(ARGV[3])
+-- Twice: the second time every push is a duplicate of itself, or already merged.
+local now, base = ARGV[1], 3 + 2 * tonumber(ARGV[3])
 local n = (#ARGV - base) / 4
 local answers = {}
 local uids, known = {}, {}
 for i = 1, n do uids[i] = ARGV[base + 4 * i - 3] end
 each(n, 1000, function(from, to)
-  local got = redis.call('HMGET', KEYS[2], unpack(uids, from, to))
+  local got = redis.call('HMGET', MSG, unpack(uids, from, to))
   for i = from, to do if got[i - from + 1] then known[uids[i]] = got[i - from + 1] end end
 end)
 
 local fresh = {}    -- uid → packed, of this batch
 local named = {}    -- field → attempts as this batch leaves them
-local index = {}    -- new names, for look-ups that leave topic or key open
+local index = {}    -- new names, for look-ups without a topic or key
 local set, order, gone = {}, {}, {}
-local log = set     -- what the outbox gets: the same, unless something is canceled or merged at once
-local marks, nexts, leaving = {}, {}, {} -- what merging changes: uid → mark, uid → next, marks and uids
+local log = set     -- fields for the outbox: those of set, unless a push is canceled or merged
+local marks, nexts, leaving = {}, {}, {} -- changes by merging: uid → mark, uid → next, marks and uids
 local plain, merged = true, false
 local lowest, big
 
 local function tell(i, code, uid)
   local record = known[uid] or fresh[uid]
-  local claimed = redis.call('HEXISTS', KEYS[5], uid) == 1 and '1' or ''
-  local mark = marks[uid] or redis.call('HGET', KEYS[6], uid) or ''
-  if string.byte(record, 1) == 1 then mark = effective(mark, record) end
-  for _, v in ipairs({tostring(i), code, uid, first(record), claimed, mark}) do answers[#answers + 1] = v end
+  push(answers, tostring(i), code)
+  push(answers, uid, first(record))
+  push(answers, holder(uid) and '1' or '', marks[uid] and effective(marks[uid], record) or marked(uid, record))
 end
 
--- stands is a message as it stands, with what this batch did to it.
+-- stands returns the record of a message, with the changes of this batch.
 local function stands(uid)
   local record = known[uid] or fresh[uid]
   if not record then
-    record = redis.call('HGET', KEYS[2], uid)
+    record = redis.call('HGET', MSG, uid)
     if record then known[uid] = record end
   end
   return record
 end
 
--- unreadable answers a push that met a damaged record: it alone fails.
+-- unreadable answers a push that met a damaged record: this push alone fails.
 local function unreadable(i, uid)
-  refuse(KEYS[12], uid, 0, WAITING, PLAIN, now, known[uid])
-  for _, v in ipairs({tostring(i), '6', uid, '', '', ''}) do answers[#answers + 1] = v end
+  refuse(uid, STATE_NONE, STATE_WAITING, KIND_PLAIN, now, known[uid])
+  push(answers, tostring(i), '6')
+  push(answers, uid, '')
+  push(answers, '', '')
 end
 
--- damaged is the first attempt under a name that cannot be read, nil for none.
+-- damaged returns the oldest attempt under a name that cannot be read, or nil.
 local function damaged(entries)
   local bad
   attempts(entries, function(u)
@@ -75,26 +74,24 @@ local function damaged(entries)
   return bad
 end
 
--- lives reports whether a message that was there before this push waits or is in
--- flight.
+-- lives reports whether a message that was stored before this push waits or is in flight.
 local function lives(uid)
   local record = stands(uid)
-  return record and string.byte(record, 1) == 1
+  return record and live(record)
 end
 
--- separate makes the outbox's a list of its own.
+-- separate gives the outbox a list of its own.
 local function separate()
   if log == set then log = {unpack(set)} end
 end
 
--- contents is the packed message of a record, or what remains of it.
+-- contents returns the packed message of a record, or what remains of it.
 local function contents(record)
-  return string.byte(record, 1) == 1 and record or content(record)
+  return live(record) and record or content(record)
 end
 
--- repeats reports whether a push is one of the attempts under its name once more: one
--- of its number with its content. Which content an attempt had that is forgotten
--- nobody can tell, so that no push is taken for it.
+-- repeats reports whether a push repeats an attempt under its name: one with its number and its content. The content of
+-- a forgotten attempt is unknown, so no push is taken for a repeat of one.
 local function repeats(entries, attempt, packed)
   local found = false
   local function compare(u)
@@ -107,40 +104,38 @@ local function repeats(entries, attempt, packed)
   return found
 end
 
--- earlier judges a push against the last message that has its name. It answers
--- nil when the push is a message of its own.
+-- earlier judges a push against the last message under its name. It returns nil if the push is a message of its own.
 local function earlier(entries, uid, packed)
   local record = stands(uid)
   if not record then return nil end
   local attempt = struct.unpack('>I4', packed, 14)
-  local ended, old = string.byte(record, 1) == 2, record
+  local ended, old = not live(record), record
   if ended then old = content(record) end
   local before = struct.unpack('>I4', old, 14)
-  -- It did not end by delivery; but what was stored of a consumer's retries is no
-  -- news to it.
-  if ended and string.byte(record, 2) ~= 3 and (attempt <= 1 or attempt > before) then return '3' end
+  -- The message did not end by delivery. But a stored attempt of a consumer's retries is not news to the consumer.
+  if ended and state(record) ~= STATE_DELIVERED and (attempt <= 1 or attempt > before) then return '3' end
   if attempt > before then
-    if ended or redis.call('HEXISTS', KEYS[5], uid) == 1 then return nil end
-    local mark = effective(redis.call('HGET', KEYS[6], uid), record)
-    if string.byte(mark, 1) == 49 then return nil end
+    if ended or holder(uid) then return nil end
+    local mark = effective(redis.call('HGET', MARK, uid), record)
+    if uncertain(mark) then return nil end
   elseif attempt < before then
     return repeats(entries, attempt, packed) and '2' or '3'
   end
   return digest(old) == digest(packed) and '2' or '3'
 end
 
--- buried reports whether a younger cancel waits for this push.
+-- buried reports whether a later cancel waits for this push.
 local function buried(id, topic, key, sequence)
   if sequence == 0 then return false end
   for _, field in ipairs({'a' .. field(id, topic, ''), 'k' .. field(id, topic, key)}) do
-    local tomb = redis.call('HGET', KEYS[4], field)
+    local tomb = redis.call('HGET', TOMB, field)
     if tomb and tonumber(string.match(tomb, '^%d+') or '0') >= sequence then return true end
   end
   return false
 end
 
--- digit is the value of a uid's character; the first 41 bits of a uid are its time
--- in ms since 2025 and the next says that it is of the intake.
+-- digit returns the value of a uid's character. The first 41 bits of a uid are its time in ms since 2025, and the next
+-- bit marks a uid of the intake.
 local function digit(uid, i)
   return (string.find('0123456789abcdefghjkmnpqrstvwxyz', string.sub(uid, i, i), 1, true) or 1) - 1
 end
@@ -151,73 +146,67 @@ local function acceptance(uid)
   return ms * 2 + math.floor(digit(uid, 11) / 16) + 1735689600000
 end
 
--- origin is the push whose content a message has.
+-- origin returns the push whose content a message has.
 local function origin(uid, packed)
   if bit.band(string.byte(packed, 2), 4) == 0 then return uid end
   local at = source(packed)
   return string.sub(packed, at + 1, at + 18)
 end
 
--- given is a push's content under the uid of the message old, due at its own time
--- or at most so many ms after that was accepted, but not before now.
+-- given returns a push's content under the uid of the message old. It is due at its own time or, if wait is set, at
+-- most wait ms after old was accepted, but not before now.
 local function given(uid, packed, into, old, sequence, wait)
   local time = due(packed)
   if wait > 0 then time = math.min(time, math.max(acceptance(into) + wait, tonumber(now))) end
   local flags, at, from = string.byte(packed, 2), source(packed), ''
   if sequence > 0 then from, flags = uid, flags + 4 end
-  return '\1' .. string.char(flags) .. string.sub(packed, 3, 3)
+  return string.char(FORM_MESSAGE, flags) .. string.sub(packed, 3, 3)
     .. struct.pack('>i8I2', time, struct.unpack('>I2', packed, 12) + #from)
     .. string.sub(old, 14, 17) .. string.sub(packed, 18, at) .. from .. string.sub(packed, at + 1)
 end
 
--- merge lets a push go into a message that waits for certain. The content of one
--- of the two stays: keep takes the first, the others the last, and between pushes
--- of the intake first and last are by its stream. What replaces the later of two
--- messages replaces the earlier too, which stands before it in the name's list.
+-- merge merges a push into a message that is certain to wait. The content of one of the two stays: keep takes the
+-- first, the other modes the last, and between pushes of the intake their order in its stream decides. A push that
+-- replaces the later of two messages also replaces the earlier one, which stands before it in the name's list.
 local function merge(uid, packed, sequence, mode, wait, into, entries)
   separate()
   merged, plain = true, false
   local old = stands(into)
-  local mark = marks[into] or redis.call('HGET', KEYS[6], into)
+  local mark = marks[into] or redis.call('HGET', MARK, into)
   local refusals, place = numbers(mark), lane(mark) or ''
   local changed, from, older = string.format('%.0f', changes(mark) + 1), origin(into, old), false
   if intake(uid) and intake(from) then older = uid < from end
-  local value, cause, new = old, because(ABSORBED, ''), ''
+  local value, cause, new = old, because(KIND_ABSORBED, ''), ''
   if (mode == 'k') == older then
-    value, cause = given(uid, packed, into, old, sequence, wait), because(REPLACED, '')
+    value, cause = given(uid, packed, into, old, sequence, wait), because(KIND_REPLACED, '')
     new = value
     if place ~= '' then
-      leaving[#leaving + 1] = mark
-      leaving[#leaving + 1] = into
+      push(leaving, mark, into)
     end
     refusals, place = '0', ''
-    set[#set + 1] = into
-    set[#set + 1] = value
-    order[#order + 1] = score(value)
-    order[#order + 1] = into
+    push(set, into, value)
+    push(order, score(value), into)
     big = big or #value > 16384
     if fresh[into] then fresh[into] = value else known[into] = value end -- its topic stays
   end
   marks[into] = '0:' .. refusals .. ':' .. changed .. ':' .. place
   if mode ~= 'k' then
     attempts(entries, function(u)
-      local later = nexts[u] or redis.call('HGET', KEYS[10], u)
+      local later = nexts[u] or redis.call('HGET', NEXT, u)
       if later == 'k' .. into then nexts[u] = 'r' .. into end
     end)
   end
-  log[#log + 1] = into
-  log[#log + 1] = amended(value, marks[into], cause, new)
-  cause = because(MERGED, into)
+  push(log, into, amended(value, marks[into], cause, new))
+  cause = because(KIND_MERGED, into)
   local record = canceled(packed, tonumber(now), false, cause, 1)
   known[uid] = record
-  set[#set + 1] = uid
-  set[#set + 1] = record
+  push(set, uid, record)
   gone[#gone + 1] = uid
 end
 
--- into is the message that a push went into which is known by its record.
+-- into returns the message that the push with this record was merged into, or nil.
 local function into(record)
-  if not record or string.byte(record, 1) ~= 2 or kind(record) ~= MERGED then return nil end
+  if not record or live(record) or kind(record) ~= KIND_MERGED then return nil end
   return other(record)
 end
 
@@ -248,23 +237,23 @@ for i = 1, n do
       sequence = tonumber(sequence)
       local topic = topic(packed)
       at = field(id, topic, key)
-      entries = named[at] or redis.call('HGET', KEYS[3], at)
+      entries = named[at] or redis.call('HGET', NAME, at)
       bad = entries and damaged(entries)
-      if bad then -- nothing can be said of it
+      if bad then -- luacheck: ignore 542 (nothing can be said of it)
       elseif mode == '' then
         attempts(entries, function(u) last = u end)
         if last then code = earlier(entries, last, packed) end
         if not code and buried(id, topic, key, sequence) then code = '1' end
       elseif buried(id, topic, key, sequence) then
-        code = '1' -- what was canceled changes nothing
+        code = '1' -- a canceled push changes nothing
       else
         attempts(entries, function(u) if lives(u) then last = u end end)
-        -- merging leaves it as certain as it was
-        local mark = last and effective(redis.call('HGET', KEYS[6], last), stands(last))
-        local uncertain = last and string.byte(mark, 1) == 49
-        if last and (redis.call('HEXISTS', KEYS[5], last) == 1 or (uncertain and mode == 'k')) then
+        -- merging keeps it as certain as it was
+        local mark = last and effective(redis.call('HGET', MARK, last), stands(last))
+        local unsure = last and uncertain(mark)
+        if last and (holder(last) or (unsure and mode == 'k')) then
           nexts[last] = (mode == 'k' and 'k' or 'r') .. uid -- this is the next under the name
-        elseif uncertain then
+        elseif unsure then
           code = '5'
         elseif last then
           merge(uid, packed, sequence, mode, tonumber(mode == 'd' and wait or 0), last, entries)
@@ -288,33 +277,28 @@ for i = 1, n do
           end)
           before = string.sub(before, -18 * 32)
         else
-          index[#index + 1] = '0'
-          index[#index + 1] = at
+          push(index, '0', at)
         end
         named[at] = joined(kept .. uid, before)
       end
       local value = packed
       if code == '1' then
         plain = false
-        value = canceled(packed, tonumber(now), false, because(WITHDRAWN, ''), 2)
+        value = canceled(packed, tonumber(now), false, because(KIND_WITHDRAWN, ''), 2)
         separate()
-        log[#log + 1] = uid
-        log[#log + 1] = packed
+        push(log, uid, packed)
         gone[#gone + 1] = uid
         known[uid] = value
         tell(i, '1', uid)
       else
         fresh[uid] = packed
-        order[#order + 1] = score
+        order[#order + 1] = score -- no push, here and below: each message would pay for a call
         order[#order + 1] = uid
         if not lowest or tonumber(score) < lowest then lowest = tonumber(score) end
       end
       set[#set + 1] = uid
       set[#set + 1] = value
-      if log ~= set then
-        log[#log + 1] = uid
-        log[#log + 1] = value
-      end
+      if log ~= set then push(log, uid, value) end
       big = big or #value > 16384
     end
   end
@@ -336,23 +320,23 @@ if #set > 0 then
     end
   end
 
-  local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
-  each(#set, 2000, function(from, to) redis.call('HSET', KEYS[2], unpack(set, from, to)) end)
-  for i = 1, #leaving, 2 do leave(KEYS[1], ARGV[4], leaving[i], leaving[i + 1]) end
-  each(#order, 2000, function(from, to) redis.call('ZADD', KEYS[1], unpack(order, from, to)) end)
-  for at, entries in pairs(named) do redis.call('HSET', KEYS[3], at, entries) end
-  each(#index, 2000, function(from, to) redis.call('ZADD', KEYS[8], unpack(index, from, to)) end)
-  for uid, mark in pairs(marks) do redis.call('HSET', KEYS[6], uid, mark) end
-  for uid, later in pairs(nexts) do redis.call('HSET', KEYS[10], uid, later) end
-  if big then redis.call('SET', KEYS[9], '1') end
-  if #gone > 0 then redis.call('RPUSH', KEYS[7], string.format('%013d', now) .. table.concat(gone)) end
-  if lowest and (not head or lowest < tonumber(head)) then result[1] = string.format('%.0f', lowest) end
-  if plain then -- mostly: the topics count as given
-    for i = 5, base, 2 do tally(ARGV[i], tonumber(ARGV[i + 1])) end
+  local before = head(DUE)
+  each(#set, 2000, function(from, to) redis.call('HSET', MSG, unpack(set, from, to)) end)
+  for i = 1, #leaving, 2 do leave(leaving[i], leaving[i + 1]) end
+  each(#order, 2000, function(from, to) redis.call('ZADD', DUE, unpack(order, from, to)) end)
+  for at, entries in pairs(named) do redis.call('HSET', NAME, at, entries) end
+  each(#index, 2000, function(from, to) redis.call('ZADD', NAMES, unpack(index, from, to)) end)
+  for uid, mark in pairs(marks) do redis.call('HSET', MARK, uid, mark) end
+  for uid, later in pairs(nexts) do redis.call('HSET', NEXT, uid, later) end
+  if big then redis.call('SET', BIG, '1') end
+  if #gone > 0 then remember_end(now, table.concat(gone)) end
+  if lowest and (not before or lowest < tonumber(before)) then result[1] = string.format('%.0f', lowest) end
+  if plain then -- the usual case: the counts given by topic apply
+    for i = 4, base, 2 do tally(ARGV[i], tonumber(ARGV[i + 1])) end
   else
     for _, packed in pairs(fresh) do tally(topic(packed), 1) end
   end
-  count(KEYS[11])
+  count()
   if CONTEXT ~= '' then
     local entries = {}
     each(#log, 2000, function(from, to)
@@ -363,7 +347,7 @@ if #set > 0 then
     result[2] = table.concat(entries, '\n')
     if merged then
       result[3] = tostring(#log)
-      for _, v in ipairs(log) do result[#result + 1] = string.byte(v, 1) == 1 and '' or v end
+      for _, v in ipairs(log) do result[#result + 1] = live(v) and '' or v end
     end
   end
 end

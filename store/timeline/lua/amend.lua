@@ -1,47 +1,43 @@
--- amend changes a waiting message, or says why not. Any instance may call it.
--- KEYS 1 due  2 msg  3 claimed  4 mark  5 big
--- ARGV 1 uid  2 prefix of the bucket's lanes  3 version that must stand  4 score
---      5 priority and due as they are packed, nine bytes  6 cause  7 headers and body
---      as they are packed, '' where they stay
+-- amend changes a waiting message, or says why it cannot. Any instance may call it.
+-- KEYS due msg claimed mark big
+-- ARGV 1 uid  2 version it must have  3 score  4 priority and due as they are packed, nine bytes  5 cause
+--      6 headers and body as they are packed, '' to keep them
 -- Result: code (0 unknown, 1 done, 2 in flight, 3 maybe delivered, 4 ended, 5 another
---      version), record without body, mark, the earliest score when this made it
+--      version), record without body, mark, the earliest score if this made it
 --      earlier, entry of the outbox
 -- Outbox: uid and amended form.
--- Twice: the version is one higher and what is asked for is true: done.
-local uid, new = ARGV[1], ARGV[7]
-local old = redis.call('HGET', KEYS[2], uid)
+-- Twice: the version is one higher and the message is as asked for: done.
+local uid, place, new = ARGV[1], ARGV[3], ARGV[6]
+local old = redis.call('HGET', MSG, uid)
 if not old then return {'0', '', '', '', ''} end
 if not sound(old) then return unsound(uid, old) end
-if string.byte(old, 1) == 2 then return {'4', first(old), '', '', ''} end
-local mark = effective(redis.call('HGET', KEYS[4], uid), old)
+if not live(old) then return {'4', first(old), '', '', ''} end
+local mark = marked(uid, old)
 local function answer(code) return {code, first(old), mark, '', ''} end
-if redis.call('HEXISTS', KEYS[3], uid) == 1 then return answer('2') end
-if string.byte(mark, 1) == 49 then return answer('3') end
-local asked, have = tonumber(ARGV[3]), version(old, mark)
+if holder(uid) then return answer('2') end
+if uncertain(mark) then return answer('3') end
+local asked, have = tonumber(ARGV[2]), version(old, mark)
 if have ~= asked then
-  local same = have == asked + 1 and string.sub(old, 3, 11) == ARGV[5]
+  local same = have == asked + 1 and string.sub(old, 3, 11) == ARGV[4]
     and (new == '' or string.sub(old, #meta(old) + 1) == new)
   return answer(same and '1' or '5')
 end
 local refusals = numbers(mark)
-local value = string.sub(old, 1, 2) .. ARGV[5] .. string.sub(old, 12)
+local value = string.sub(old, 1, 2) .. ARGV[4] .. string.sub(old, 12)
 if new ~= '' then
   value = meta(value) .. new
-  refusals = '0' -- they were of the content before
+  refusals = '0' -- they refer to the content before
 end
 local was = mark
 mark = '0:' .. refusals .. ':' .. string.format('%.0f', have) .. ':'
-local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
-leave(KEYS[1], ARGV[2], was, uid)
-redis.call('HDEL', KEYS[4], uid)
-redis.call('HSET', KEYS[4], uid, mark)
-redis.call('HSET', KEYS[2], uid, value)
-redis.call('ZADD', KEYS[1], ARGV[4], uid)
-if #value > 16384 then redis.call('SET', KEYS[5], '1') end
-local entry = ''
-if CONTEXT ~= '' then
-  local form = amended(value, mark, ARGV[6], new ~= '' and value or '')
-  entry = note(1, #uid + #form, uid, form)
-end
-local earlier = not head or tonumber(ARGV[4]) < tonumber(head)
-return {'1', meta(value), mark, earlier and ARGV[4] or '', entry}
+local before = head(DUE)
+leave(was, uid)
+redis.call('HDEL', MARK, uid)
+redis.call('HSET', MARK, uid, mark)
+redis.call('HSET', MSG, uid, value)
+redis.call('ZADD', DUE, place, uid)
+if #value > 16384 then redis.call('SET', BIG, '1') end
+local form = amended(value, mark, ARGV[5], new ~= '' and value or '')
+local entry = note(1, #uid + #form, uid, form)
+local earlier = not before or tonumber(place) < tonumber(before)
+return {'1', meta(value), mark, earlier and place or '', entry}

@@ -1,7 +1,7 @@
 -- begin raises the bucket's term.
--- KEYS 1 term
+-- KEYS term
 -- ARGV 1 term
 -- Result: OK. Twice: the second time it is equal.
-local stale = check(KEYS[1], ARGV[1])
+local stale = check(ARGV[1])
 if stale then return stale end
 return redis.status_reply('OK')

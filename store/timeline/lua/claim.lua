@@ -1,32 +1,32 @@
--- claim moves due messages to claimed. Not repeatable: a lost reply is found by
--- held.
--- KEYS 1 due or a lane  2 msg  3 claimed  4 term  5 mark  6 lanes  7 big
+-- claim moves due messages to claimed. It is not repeatable: held finds the claims of a lost reply.
+-- KEYS due msg claimed term mark lanes big
 -- ARGV 1 term  2 highest due score  3 limit  4 bytes  5 lane, '' for the bucket  6 number of the claim
 -- Result: earliest score left or '', uids, packed messages, marks ('' for none), uids without a message,
---      until when what is due is in doubt
-local stale = check(KEYS[4], ARGV[1])
+--      the due time up to which messages are in doubt
+local stale = check(ARGV[1])
 if stale then return stale end
 if phase == 'filling' then return redis.error_reply('UNCERTIFIED ' .. number .. ' filling ' .. (run or present())) end
-local limit, bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
-local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[2], 'LIMIT', 0, limit)
+local limit, bytes, lane = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local order = lane == '' and DUE or parked(lane)
+local due = redis.call('ZRANGEBYSCORE', order, '-inf', ARGV[2], 'LIMIT', 0, limit)
 local uids, packed, missing, weight = {}, {}, {}, 0
--- A bucket that has had big messages is asked for lengths first, so that no
--- more is read than is taken; without them 250 cannot be much.
-local big = redis.call('EXISTS', KEYS[7]) == 1
+-- A bucket that has had big messages is asked for lengths first, so that no more is read than is claimed. Without big
+-- messages, 250 of them cannot be large.
+local big = redis.call('EXISTS', BIG) == 1
 local full, last, from = false, 0, 1
 while from <= #due and not full do
   local to = math.min(from + 249, #due)
   if big then
     local sum, fits = weight, from - 1
     for i = from, to do
-      sum = sum + redis.call('HSTRLEN', KEYS[2], due[i])
+      sum = sum + redis.call('HSTRLEN', MSG, due[i])
       if sum > bytes and i > 1 then break end
       fits = i
     end
     if fits < from then break end
     to = fits
   end
-  local got = redis.call('HMGET', KEYS[2], unpack(due, from, to))
+  local got = redis.call('HMGET', MSG, unpack(due, from, to))
   for i = from, to do
     local value = got[i - from + 1]
     if value then
@@ -43,9 +43,9 @@ while from <= #due and not full do
 end
 local marks = {}
 if last > 0 then
-  redis.call('ZREMRANGEBYRANK', KEYS[1], 0, last - 1) -- what was read is the head
-  if ARGV[5] ~= '' then
-    local later = behind(string.sub(KEYS[1], 1, -1 - #ARGV[5]), ARGV[5])
+  redis.call('ZREMRANGEBYRANK', order, 0, last - 1) -- the messages read are the head
+  if lane ~= '' then
+    local later = behind(lane)
     if redis.call('EXISTS', later) == 1 then redis.call('ZREM', later, unpack(due, 1, last)) end
   end
   if #uids > 0 then
@@ -54,17 +54,17 @@ if last > 0 then
       claims[2 * i - 1] = uids[i]
       claims[2 * i] = claim
     end
-    if redis.call('EXISTS', KEYS[3]) == 0 then
+    if redis.call('EXISTS', CLAIMED) == 0 then
       claims[#claims + 1] = '' -- see doc.go: it keeps the hash from being a list
       claims[#claims + 1] = string.rep('-', 65)
     end
-    redis.call('HSET', KEYS[3], unpack(claims))
-    if redis.call('EXISTS', KEYS[5]) == 1 then
-      marks = redis.call('HMGET', KEYS[5], unpack(uids))
+    redis.call('HSET', CLAIMED, unpack(claims))
+    if redis.call('EXISTS', MARK) == 1 then
+      marks = redis.call('HMGET', MARK, unpack(uids))
       for i = 1, #uids do marks[i] = marks[i] or '' end
     end
   end
 end
-local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
-if not head and ARGV[5] ~= '' then redis.call('SREM', KEYS[6], ARGV[5]) end
-return {head or '', uids, packed, marks, missing, string.format('%.0f', doubt)}
+local earliest = head(order)
+if not earliest and lane ~= '' then redis.call('SREM', LANES, lane) end
+return {earliest or '', uids, packed, marks, missing, string.format('%.0f', doubt)}

@@ -1,11 +1,10 @@
--- held lists the claims of a term by uid, ascending; claims are bounded by
--- what may be in flight.
--- KEYS 1 claimed  2 term
+-- held lists the claims of a term by uid, ascending. Their number is bounded by the limit of messages in flight.
+-- KEYS claimed term
 -- ARGV 1 term, '' for those of every term  2 uid to start after, ''  3 limit
 -- Result: uid and number of the claim, for each.
-local stale = ARGV[1] ~= '' and check(KEYS[2], ARGV[1])
+local stale = ARGV[1] ~= '' and check(ARGV[1])
 if stale then return stale end
-local uids, number, claims = {}, {}, redis.call('HGETALL', KEYS[1])
+local uids, number, claims = {}, {}, redis.call('HGETALL', CLAIMED)
 for i = 1, #claims, 2 do
   local term, n = string.match(claims[i + 1], '^(%d+):(%d+)$')
   if term and (ARGV[1] == '' or term == ARGV[1]) and claims[i] > ARGV[2] then

@@ -1,6 +1,5 @@
--- machine leases a slot, the machine id of sonyflake, by Redis's clock. Each key
--- has slots of its own.
--- KEYS 1 machines
+-- machine leases a slot, the machine id of sonyflake, by Redis's clock. Each key has its own slots.
+-- KEYS machines
 -- ARGV 1 incarnation  2 instance  3 lease in ms  4 slot to renew, '' to acquire  5 high water in ms
 --      6 first slot of this key  7 its last
 -- Each field is "<incarnation> <leased until> <high water> <instance>".
@@ -9,13 +8,13 @@
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local function read(slot)
-  local v = redis.call('HGET', KEYS[1], slot)
+  local v = redis.call('HGET', MACHINES, slot)
   if not v then return nil end
   local incarnation, leased, high, instance = string.match(v, '^(%S+) (%d+) (%d+) (.*)$')
   return {incarnation = incarnation, leased = tonumber(leased), high = high, instance = instance}
 end
 local function take(slot, high)
-  redis.call('HSET', KEYS[1], slot, string.format('%s %.0f %s %s', ARGV[1], now + tonumber(ARGV[3]), high, ARGV[2]))
+  redis.call('HSET', MACHINES, slot, string.format('%s %.0f %s %s', ARGV[1], now + tonumber(ARGV[3]), high, ARGV[2]))
 end
 if ARGV[4] ~= '' then
   local held = read(ARGV[4])
@@ -23,9 +22,9 @@ if ARGV[4] ~= '' then
   take(ARGV[4], ARGV[5])
   return {ARGV[4], '0', ARGV[2]}
 end
--- The slot this instance had, else one nobody ever had, else the one free for the longest.
+-- The slot this instance had, else one never leased, else the one free for the longest.
 local free, oldest
-local all = redis.call('HGETALL', KEYS[1])
+local all = redis.call('HGETALL', MACHINES)
 local seen = {}
 for i = 1, #all, 2 do
   local slot = all[i]

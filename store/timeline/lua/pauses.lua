@@ -1,4 +1,4 @@
--- pauses lists what is paused. It writes nothing.
--- KEYS 1 paused
--- Result: pattern, and since when and by whom, of each; with '' when the last change was.
-return redis.call('HGETALL', KEYS[1])
+-- pauses lists the pauses. It writes nothing.
+-- KEYS paused
+-- Result: pattern, and since when and by whom, of each; for '' the time of the last change.
+return redis.call('HGETALL', PAUSED)

@@ -14,11 +14,10 @@ while #found < 2 * limit do
     size = size + own
     if own * 8 > bytes then many = 1 end -- big ones are read one by one
     local at = tonumber(string.match(id, '^%d+'))
-    -- Where this server's clock was set back ids stand still in its future: whoever
-    -- wrote the entry has had its time, or has it a little early.
+    -- After this server's clock was set back, ids lie in its future: the writer of the entry has had its time, or loses
+    -- only a little of it.
     if (at > last and at <= now + 1000) or (size > bytes and #found > 0) then return found end
-    found[#found + 1] = id
-    found[#found + 1] = fields
+    push(found, id, fields)
     from = '(' .. id
   end
   if #step == 0 then break end

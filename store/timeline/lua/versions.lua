@@ -1,19 +1,17 @@
--- versions returns how messages stand. It writes nothing.
--- KEYS 1 msg  2 mark  3 claimed  4 due
--- ARGV 1 prefix of the bucket's lanes; then uids
--- Result: for each: state (0 none that can be read, 1 waiting, 2 in flight, else as recorded) and version
--- What lives and stands in no order is none: whoever claimed it could not read it.
+-- versions returns the states and versions of messages. It writes nothing.
+-- KEYS msg mark claimed due
+-- ARGV uids
+-- Result: for each: state (none if it cannot be read) and version
+-- A live message in no order is none: the leader that claimed it could not read it.
 local found = {}
-for i = 2, #ARGV do
-  local uid, told = ARGV[i], '0 0'
-  local record = redis.call('HGET', KEYS[1], uid)
-  if record and sound(record) then
-    local state, mark = string.byte(record, 2), redis.call('HGET', KEYS[2], uid)
-    if string.byte(record, 1) == 1 then
-      state = placed(KEYS[4], ARGV[1], KEYS[3], mark, uid) and 1 + redis.call('HEXISTS', KEYS[3], uid)
-    end
-    if state then told = state .. ' ' .. string.format('%.0f', version(record, mark)) end
+for i, uid in ipairs(ARGV) do
+  local record = redis.call('HGET', MSG, uid)
+  local mark = redis.call('HGET', MARK, uid)
+  local now, n = STATE_NONE, 0
+  if record and sound(record) and (not live(record) or placed(mark, uid)) then
+    now = standing(record, holder(uid) and STATE_IN_FLIGHT or STATE_WAITING)
+    n = version(record, mark)
   end
-  found[i - 1] = told
+  found[i] = string.format('%d %.0f', now, n)
 end
 return found

@@ -1,6 +1,6 @@
 -- written removes entries of the outbox whose changes are in the journal.
 -- ARGV for each entry: "id size changes", as note returned it
--- Result: how many were removed. Twice: the second time none is there.
+-- Result: how many were removed. Twice: the second time there are none.
 local size, n, gone = 0, 0, 0
 for _, entry in ipairs(ARGV) do
   local id, bytes, changes = string.match(entry, '^(%S+) (%d+) (%d+)$')

@@ -22,7 +22,7 @@
 //	         they keep each message themselves and publish it at its moment, which is the machine's own lateness
 //	pending  far-off messages: what they cost in memory, and in processor time while nothing is due
 //	journal-push     push-many over HTTP, and how the journal follows
-//	journal-drain    drain; the journal has caught up with the loading before the instant. How it follows the deliveries
+//	journal-drain    drain; the journal has caught up with the loading before the instant. How it follows deliveries
 //	journal-names    push-many under new names, with and without the journal being asked about each (names.keep)
 //	journal-restore  a feed of single pushes over HTTP goes on while Redis loses everything (FLUSHALL), until tarry
 //	         has certified it whole, /readyz is ok and a push is accepted. Before that, in sync mode: what POST

@@ -92,7 +92,7 @@ func TestABookIsReadAsItWasSaved(t *testing.T) {
 
 func TestTheReportTakesThePlaceOfTheOldOne(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "README.md")
+	path := filepath.Join(t.TempDir(), "figures.md")
 	const before, after = "# tarry\n\n<!-- bench:start -->\n", "<!-- bench:end -->\nmore\n"
 	if err := os.WriteFile(path, []byte(before+"old\n"+after), 0o600); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestAPageWithoutOnePairOfMarksIsRefused(t *testing.T) {
 	}
 }
 
-func TestOnlyAWholeValidRunGoesIntoAReadme(t *testing.T) {
+func TestOnlyAWholeValidRunGoesIntoAPage(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*Book){
 		"quick":   func(b *Book) { b.Quick = true },
@@ -131,7 +131,7 @@ func TestOnlyAWholeValidRunGoesIntoAReadme(t *testing.T) {
 			t.Parallel()
 			b := bookOf()
 			spoil(b)
-			if err := b.PutInto(filepath.Join(t.TempDir(), "README.md")); !errors.Is(err, errUnworthy) {
+			if err := b.PutInto(filepath.Join(t.TempDir(), "figures.md")); !errors.Is(err, errUnworthy) {
 				t.Fatalf("the error is %v", err)
 			}
 		})

@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS fences (
 -- One row a message. All times are unix milliseconds, UTC. Columns come in two
 -- sets: the content is as of version "content", everything else as of "version".
 -- Each index costs the server about 2 us a message, and 10 us more where an end
--- changes it (state, topic). So "ended" has none, see prune.go.
+-- changes it (state, topic). So "ended" has none, see Prune.
 CREATE TABLE IF NOT EXISTS messages (
   uid      VARCHAR(18) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY, -- sorts by acceptance
   accepted BIGINT NOT NULL,                        -- the uid's own time
@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS messages (
   topic    VARCHAR(255) NOT NULL DEFAULT '',       -- content: the NATS subject it is due on
   id       VARCHAR(255) NOT NULL DEFAULT '',       -- content: the user's own name for it, '' without one
   `key`    VARCHAR(255) NOT NULL DEFAULT '',       -- content: the business key, '' without one
-  headers  MEDIUMBLOB   NOT NULL,                  -- content: user headers, packed (headers.go)
+  headers  MEDIUMBLOB   NOT NULL,                  -- content: user headers, packed (content.go)
   body     LONGBLOB     NOT NULL,                  -- content: as it was sent
   size     INT UNSIGNED NOT NULL DEFAULT 0,        -- content: bytes of body, header names and header values
   priority TINYINT UNSIGNED NOT NULL DEFAULT 0,    -- content: high leaves first among equal due times

@@ -49,7 +49,7 @@ CREATE TABLE messages (
   version   INTEGER NOT NULL,                  -- changes so far, 1 is the acceptance
 
   -- Last, so that reading the others does not walk through a long body's pages.
-  headers   BLOB    NOT NULL,                  -- content: user headers, packed (headers.go)
+  headers   BLOB    NOT NULL,                  -- content: user headers, packed (content.go)
   body      BLOB    NOT NULL                   -- content: as it was sent
 );
 

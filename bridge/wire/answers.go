@@ -1,0 +1,281 @@
+package wire
+
+// The answers of the HTTP API and of the request API, defined once for writers and readers. Times are text as
+// FormatTime writes them. Fields that do not apply are omitted where the tag says omitempty. openapi.json describes
+// them.
+
+// MessageList is a page of messages, without headers and bodies. Cursor asks for the next page; the last page has none.
+type MessageList struct {
+	Messages []Info `json:"messages"`
+	Cursor   string `json:"cursor,omitempty"`
+	Lag      *Lag   `json:"lag,omitempty"` // what the page may miss; nil while it is not known
+}
+
+// Lag is how far the journal lags behind.
+type Lag struct {
+	Changes int    `json:"changes"`
+	Bytes   int64  `json:"bytes"`
+	Oldest  string `json:"oldest,omitempty"` // of what is not written yet
+	// Quarantined is how many entries the journal could not hold.
+	Quarantined int `json:"quarantined,omitempty"`
+}
+
+// History is every recorded change of a message and of the other messages that have or had its name, the latest first.
+type History struct {
+	ID      string   `json:"id"`
+	UID     string   `json:"uid"`
+	History []Change `json:"history"`
+	Others  []Life   `json:"others,omitempty"`
+	More    bool     `json:"more,omitempty"` // there are more others
+}
+
+// Life is another message with the same name.
+type Life struct {
+	UID     string   `json:"uid"`
+	State   string   `json:"state"`
+	Due     string   `json:"due"`
+	Kind    string   `json:"kind,omitempty"`
+	Other   string   `json:"other,omitempty"`
+	Reason  string   `json:"reason,omitempty"`
+	History []Change `json:"history"`
+}
+
+// Change is one change of a message.
+type Change struct {
+	Version  uint64 `json:"version"`
+	State    string `json:"state"`
+	At       string `json:"at"`
+	Due      string `json:"due,omitempty"`
+	Bucket   int    `json:"bucket"`
+	Instance string `json:"instance,omitempty"`
+	Address  string `json:"address,omitempty"`
+	Term     uint64 `json:"term,omitempty"`
+	Attempt  uint32 `json:"attempt,omitempty"`
+	Claimed  string `json:"claimed,omitempty"`
+	Kind     string `json:"kind,omitempty"`
+	Other    string `json:"other,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	Stream   string `json:"stream,omitempty"`
+	Sequence uint64 `json:"sequence,omitempty"`
+}
+
+// Forecast counts the waiting messages that fall due in each step from now on. Overdue counts those that should have
+// left already.
+type Forecast struct {
+	Overdue int            `json:"overdue"`
+	Steps   []ForecastStep `json:"steps"`
+}
+
+// ForecastStep is one step of a forecast.
+type ForecastStep struct {
+	From  string `json:"from"`
+	Count int    `json:"count"`
+}
+
+// RestoreReport counts the outcomes for the messages in the journal; after a dry run, the outcomes that a restore would
+// have.
+type RestoreReport struct {
+	DryRun   bool `json:"dry_run,omitempty"`
+	Read     int  `json:"read"`
+	Added    int  `json:"added"`
+	Raised   int  `json:"raised"`
+	Same     int  `json:"same"`
+	InFlight int  `json:"in_flight"`
+	Newer    int  `json:"newer"`
+}
+
+// VerifyReport is the result of comparing the store with the journal: the number of differences of each kind, and the
+// first of them one by one.
+type VerifyReport struct {
+	InStore     int            `json:"in_store"`
+	InJournal   int            `json:"in_journal"`
+	Found       map[string]int `json:"found"`
+	Repaired    int            `json:"repaired"`
+	Differences []Difference   `json:"differences"`
+	Refused     []Refused      `json:"refused,omitempty"`
+	Quarantined []Quarantined  `json:"quarantined,omitempty"`
+}
+
+// Difference is a message that differs between the store and the journal. A side that does not have the message is nil.
+type Difference struct {
+	UID      string `json:"uid"`
+	Bucket   int    `json:"bucket"`
+	Kind     string `json:"kind"`
+	Store    *Stand `json:"store,omitempty"`
+	Journal  *Stand `json:"journal,omitempty"`
+	Repaired bool   `json:"repaired"`
+}
+
+// Stand is the state of a message on one side.
+type Stand struct {
+	State   string `json:"state"`
+	Version uint64 `json:"version"`
+}
+
+// Refused is a change that the store did not make.
+type Refused struct {
+	UID    string `json:"uid"`
+	Bucket int    `json:"bucket"`
+	From   string `json:"from"`
+	To     string `json:"to"`
+	Kind   string `json:"kind,omitempty"`
+	At     string `json:"at"`
+	// Unreadable reports that the message's record in the store is damaged. From is then empty because the state is
+	// unknown.
+	Unreadable bool `json:"unreadable,omitempty"`
+}
+
+// Quarantined is an entry of the outbox that the journal could not hold.
+type Quarantined struct {
+	Bucket int      `json:"bucket"`
+	Entry  string   `json:"entry"`
+	At     string   `json:"at"`
+	Reason string   `json:"reason"`
+	Known  bool     `json:"known"` // the journal has the states that the messages had since
+	UIDs   []string `json:"uids"`
+}
+
+// RedeliverReport counts the outcomes for the deliveries that were checked. After a dry run, nothing has been
+// redelivered.
+type RedeliverReport struct {
+	DryRun      bool `json:"dry_run,omitempty"`
+	Checked     int  `json:"checked"`
+	Present     int  `json:"present"`
+	Gone        int  `json:"gone"`
+	Redelivered int  `json:"redelivered"`
+	Unknown     int  `json:"unknown"`
+	Failed      int  `json:"failed"`
+}
+
+// DeadResult is the outcome for one dead message. UID is the uid of the message that replaces it.
+type DeadResult struct {
+	ID      string `json:"id"`
+	UID     string `json:"uid,omitempty"`
+	Due     string `json:"due,omitempty"`
+	State   string `json:"state,omitempty"`
+	Durable string `json:"durable,omitempty"`
+	Purged  bool   `json:"purged,omitempty"`
+}
+
+// RejectList is a page of rejects. Cursor asks for the next page; the last page has none.
+type RejectList struct {
+	Rejects []Rejected `json:"rejects"`
+	Cursor  string     `json:"cursor,omitempty"`
+}
+
+// RequeuedReject is a reject that was pushed again. Kept reports that the push was accepted but its reject could not be
+// removed; pushing it once more makes no second message.
+type RequeuedReject struct {
+	Sequence  uint64 `json:"sequence"`
+	ID        string `json:"id"`
+	UID       string `json:"uid"`
+	Due       string `json:"due"`
+	State     string `json:"state"`
+	Durable   string `json:"durable"`
+	Duplicate bool   `json:"duplicate,omitempty"`
+	Merged    bool   `json:"merged,omitempty"`
+	Kept      bool   `json:"kept,omitempty"`
+}
+
+// Topics is a page of topics with the number of their waiting, in-flight and dead messages, and of all pauses. Cursor
+// asks for the next page; the last page has none.
+type Topics struct {
+	Topics []TopicCount `json:"topics"`
+	Paused []Pause      `json:"paused"`
+	Cursor string       `json:"cursor,omitempty"`
+}
+
+// TopicCount is how many messages a topic has.
+type TopicCount struct {
+	Topic    string `json:"topic"`
+	Waiting  int    `json:"waiting"`
+	InFlight int    `json:"in_flight"`
+	Dead     int    `json:"dead"`
+	// ParkedWhy says why due messages wait, if they do.
+	ParkedWhy string `json:"parked_why,omitempty"`
+}
+
+// TopicCounts adds the pause that holds the topic back, or nil.
+type TopicCounts struct {
+	TopicCount
+	Paused *Pause `json:"paused"`
+}
+
+// Pause is a pattern of topics that are held back.
+type Pause struct {
+	Pattern string `json:"pattern"`
+	By      string `json:"by"`
+	At      string `json:"at"`
+}
+
+// Paused is the answer to a pause and to a resume.
+type Paused struct {
+	Pattern string `json:"pattern"`
+	Paused  bool   `json:"paused"`
+	By      string `json:"by,omitempty"`
+	// InEffect reports whether the leader has applied the change. If not, the leader applies it within a second, and a
+	// new leader applies it before it delivers anything.
+	InEffect bool `json:"in_effect"`
+}
+
+// Cluster lists the instances and names the leader.
+type Cluster struct {
+	Namespace string        `json:"namespace"`
+	Term      uint64        `json:"term"`
+	Leader    *Leader       `json:"leader"` // nil while nobody leads
+	Instances []Instance    `json:"instances"`
+	Parked    []Parked      `json:"parked,omitempty"`
+	Journal   *JournalState `json:"journal,omitempty"` // nil where it is not known
+	Checks    []Check       `json:"checks,omitempty"`  // of the instance that answers
+}
+
+// Leader names the leading instance and says since when it leads.
+type Leader struct {
+	Instance string `json:"instance"`
+	Address  string `json:"address"`
+	Since    string `json:"since"`
+}
+
+// The roles of an instance.
+const (
+	RoleLeader  = "leader"
+	RoleStandby = "standby"
+)
+
+// Instance is a live instance.
+type Instance struct {
+	Instance string `json:"instance"`
+	Address  string `json:"address"`
+	Role     string `json:"role"`
+	Healthy  bool   `json:"healthy"`
+	Version  string `json:"version"`
+	// OtherStore reports that the instance's store is not the leader's.
+	OtherStore bool `json:"other_store,omitempty"`
+}
+
+// Parked is a lane that holds messages back.
+type Parked struct {
+	Lane string `json:"lane"`
+	Why  string `json:"why"`
+}
+
+// JournalState is the journal's part of a Cluster.
+type JournalState struct {
+	Mode string `json:"mode"`
+	Lag  *Lag   `json:"lag,omitempty"`
+}
+
+// Ready says whether an instance can accept a push and, if not, what is missing.
+type Ready struct {
+	Ready    bool     `json:"ready"`
+	Degraded []string `json:"degraded,omitempty"`
+	Checks   []Check  `json:"checks"`
+}
+
+// Check is one requirement of an instance. Detail is shown only with the read right, so only a Cluster has it.
+type Check struct {
+	Name    string `json:"name"`
+	OK      bool   `json:"ok"`
+	Buckets []int  `json:"buckets,omitempty"`
+	Detail  string `json:"detail,omitempty"`
+}

@@ -1,0 +1,261 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/cmd/internal/config"
+	"github.com/tarry-mq/tarry/election"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/store/journal"
+	"github.com/tarry-mq/tarry/store/memory"
+	"github.com/tarry-mq/tarry/store/timeline"
+)
+
+const (
+	tombstoneKeep = 10 * time.Minute
+	// tombstoneLimit is the maximum number of tombstones in a bucket, without shares: after a caller cancels ten
+	// thousand unknown ids in ten minutes, the tombstones of others are refused for a while. They get an error, and
+	// cancels by uid or of stored messages still work. Shares would require the caller's identity, which NATS does not
+	// provide, or a count per topic, of which one caller may invent any number.
+	tombstoneLimit = 10_000
+	// maxCall bounds one call of the store; a lease leaves room for several.
+	maxCall     = time.Second
+	clockSample = time.Second
+	// rowSlack keeps the largest row, with every byte of it escaped, below the 16 MiB that MariaDB accepts by default:
+	// a request has more around a body than this.
+	rowSlack = 64 << 10
+	// durableMemory is the durability that the answer to a push promises if nothing outlives the process.
+	durableMemory = "memory"
+)
+
+// errUnfit reports an error that no retry resolves: the store must change, or the settings.
+var errUnfit = timeline.ErrUnfit
+
+// machine is a machine id that must be held while uids are assigned.
+type machine interface {
+	scheduler.Machine
+	Run(ctx context.Context) error
+}
+
+// opened is the base of an instance: its settings, and the resources opened according to them.
+type opened struct {
+	closers
+	cfg     config.Serve
+	options Options
+	log     zerolog.Logger
+
+	store        store
+	prepareStore func(context.Context) error                   // until it returns nil, nothing is accepted
+	identity     func(context.Context) (string, error)         // the store's name; nil where there is but one
+	watchClock   func(context.Context, *scheduler.Clock) error // the store's clock; nil if it has none of its own
+	machine      machine
+	journal      journalParts
+	recorder     *recorder
+	ns           *server.Server // nil where NATS is not embedded
+	conn         *nats.Conn
+	broken       chan error // capacity 1: why conn was closed for good
+	data         string     // the directory for the files of an instance without Redis
+}
+
+// open opens the resources that the settings name, and connects to NATS last. On error it closes them.
+func open(ctx context.Context, cfg config.Serve, options Options) (*opened, error) {
+	o := &opened{cfg: cfg, options: options, recorder: &recorder{}, broken: make(chan error, 1),
+		log: options.Log.With().Str("ns", cfg.Namespace).Str("instance", cfg.Instance).Logger()}
+	steps := []func(context.Context) error{o.openJournal, o.openRedis, o.connectNATS}
+	if cfg.InMemory() {
+		steps = []func(context.Context) error{o.openData, o.openJournal, o.openMemory, o.openNATS, o.connectNATS}
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return nil, errors.Join(err, o.Close())
+		}
+	}
+	return o, nil
+}
+
+// holds returns the store's name in logs and /readyz, and elects that of the election.
+func (o *opened) holds() string {
+	if o.cfg.InMemory() {
+		return "memory"
+	}
+	return "redis"
+}
+
+func (o *opened) elects() string {
+	if o.cfg.InMemory() {
+		return "election"
+	}
+	return "zookeeper"
+}
+
+// durable returns the durability that the answer to a push promises.
+func (o *opened) durable() string {
+	switch {
+	case o.journal.mode == journal.Sync:
+		return wire.DurableJournal
+	case o.cfg.InMemory():
+		return durableMemory
+	}
+	return wire.DurableRedis
+}
+
+// callTimeout bounds a call of the store. It must leave most of the lease, which is half a session, to others.
+func (o *opened) callTimeout() time.Duration { return min(maxCall, o.cfg.ZooKeeper.Session/6) }
+
+// outboxLimit returns how many bytes of changes a bucket keeps for the journal.
+func (o *opened) outboxLimit() int64 { return max(o.cfg.Journal.Outbox/int64(o.cfg.Buckets), 1) }
+
+// openJournal adds the journal, unless it is off. In memory and without a file it lasts as long as the process.
+func (o *opened) openJournal(context.Context) (err error) {
+	if o.journal.mode, err = journal.ParseMode(o.cfg.Journal.Mode); err != nil {
+		return fmt.Errorf("journal.mode: %w", err)
+	}
+	dsn := o.cfg.Journal.DSN.Reveal()
+	switch {
+	case o.journal.mode == journal.Off:
+		return nil
+	case dsn == "":
+		if o.journal.store, err = memory.NewJournal(memory.JournalConfig{}); err != nil {
+			return fmt.Errorf("build the journal: %w", err)
+		}
+		return nil
+	}
+	db, err := journal.New(journal.Config{
+		DSN: dsn, Namespace: o.cfg.Namespace, MaxRow: int(o.cfg.HTTP.BodyLimit) - rowSlack,
+		Migrate: o.cfg.Journal.Migrate, Log: o.log,
+	})
+	if err != nil {
+		return fmt.Errorf("build the journal: %w", err)
+	}
+	o.onStop("the journal", db.Close)
+	o.journal.store, o.journal.prepare = db, db.Prepare
+	return nil
+}
+
+// openRedis adds the timeline and the machine id, both in Redis.
+func (o *opened) openRedis(context.Context) error {
+	dial := timeline.DialConfig{
+		Addrs: o.cfg.Redis.Addrs, Master: o.cfg.Redis.Master, Username: o.cfg.Redis.Username,
+		Password: o.cfg.Redis.Password.Reveal(),
+		DB:       o.cfg.Redis.DB, Name: "tarry-" + o.cfg.Instance, CallTimeout: o.callTimeout(),
+	}
+	if o.cfg.Redis.TLS {
+		dial.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	rdb := timeline.Dial(dial)
+	o.onStop("redis", rdb.Close)
+	store, err := timeline.New(timeline.Config{
+		Client: rdb, Namespace: o.cfg.Namespace, Buckets: o.cfg.Buckets, EndedKeep: o.cfg.Ended.Keep,
+		TombstoneKeep: tombstoneKeep, TombstoneLimit: tombstoneLimit, Record: o.recording(),
+	})
+	if err != nil {
+		return fmt.Errorf("build timeline: %w", err)
+	}
+	o.machine, err = timeline.NewMachine(timeline.MachineConfig{
+		Client: rdb, Namespace: o.cfg.Namespace, Instance: o.cfg.Instance, Local: scheduler.System(), Log: o.log,
+	})
+	if err != nil {
+		return fmt.Errorf("build machine id: %w", err)
+	}
+	o.store, o.identity = store, store.Identity
+	o.watchClock = func(ctx context.Context, clock *scheduler.Clock) error {
+		store.WatchClock(ctx, clock, clockSample, o.callTimeout())
+		return nil
+	}
+	o.prepareStore = func(ctx context.Context) error {
+		facts, err := store.Prepare(ctx)
+		if err != nil {
+			return err
+		}
+		o.log.Info().Str("version", facts.Version).Bool("aof", facts.AOF).Str("maxmemory", facts.MaxMemory).Msg(
+			"redis is fit")
+		if !facts.AOF && o.journal.mode == journal.Off {
+			o.log.Warn().Msg(
+				"redis runs without AOF: with the journal off, a restart of redis loses what waits (appendonly yes)")
+		}
+		return nil
+	}
+	return nil
+}
+
+// connectNATS connects with the credentials and certificates of the settings.
+func (o *opened) connectNATS(ctx context.Context) (err error) {
+	urls := o.cfg.NATS.URL
+	if o.ns != nil {
+		urls = []string{o.ns.ClientURL()}
+	}
+	o.conn, err = connect(ctx, o.cfg.NATS, bridge.ConnConfig{
+		URLs: urls, Name: "tarry/" + o.cfg.Namespace + "/" + o.cfg.Instance, Log: o.log,
+		OnState: func(state bridge.ConnState, err error) {
+			if state == bridge.Closed && err != nil {
+				o.broken <- err // a connection is closed once
+			}
+		},
+	})
+	if err == nil {
+		o.onClose("the connection to NATS", o.conn.Close)
+	}
+	return err
+}
+
+func connect(ctx context.Context, cfg config.NATS, c bridge.ConnConfig) (*nats.Conn, error) {
+	c.User, c.Password, c.Token, c.Creds = cfg.User, cfg.Password.Reveal(), cfg.Token.Reveal(), cfg.Creds
+	var err error
+	if c.TLS, err = cfg.TLS.Client("nats.tls"); err != nil {
+		return nil, err
+	}
+	return bridge.Connect(ctx, c)
+}
+
+// elect creates the node of this instance and its one race: over ZooKeeper, and in memory as an election of one.
+func (a *App) elect(address string) (node, race, error) {
+	if a.cfg.InMemory() {
+		solo, err := election.NewSolo(election.SoloConfig{
+			Instance: a.cfg.Instance, Address: address, Version: a.options.Version,
+			Lead: a.lead, Healthy: a.health.fit,
+			NextTerm: func(ctx context.Context) (uint64, error) {
+				term, err := a.journal.store.MaxTerm(ctx) // nothing else outlives the process
+				return term + 1, err
+			},
+			Log: a.options.Log.With().Str("ns", a.cfg.Namespace).Logger(), Registerer: a.registry,
+		})
+		return solo, solo, err
+	}
+	n, err := election.NewNode(election.NodeConfig{
+		Servers: a.cfg.ZooKeeper.Servers, Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Address: address,
+		Version: a.options.Version,
+		Session: a.cfg.ZooKeeper.Session, Healthy: a.health.fit, Store: a.same.name,
+		Username: a.cfg.ZooKeeper.Username, Password: a.cfg.ZooKeeper.Password.Reveal(), Log: a.options.Log,
+		Registerer: a.registry,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := n.Race(election.RaceConfig{Lead: a.lead, Floor: a.floor})
+	return n, r, err
+}
+
+// floor returns the highest term known outside ZooKeeper: in Redis or, if both have lost everything, in the journal. An
+// unreachable journal prevents no candidacy while one of them still has the term.
+func (a *App) floor(ctx context.Context, known uint64) (uint64, error) {
+	term, err := a.store.(interface {
+		MaxTerm(context.Context) (uint64, error)
+	}).MaxTerm(ctx)
+	if err != nil || term > 0 || known > 0 || a.journal.store == nil {
+		return term, err
+	}
+	if term, err = a.journal.store.MaxTerm(ctx); err != nil {
+		return 0, fmt.Errorf("ask the journal for the term: %w", err)
+	}
+	return term, nil
+}

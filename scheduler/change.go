@@ -1,0 +1,88 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+// Receipt is what a call changed, in one bucket. Await takes its changes, and a head that came earlier is announced.
+type Receipt struct {
+	Changes []Recorded
+	// Head is the bucket's earliest due time when the call made it earlier, else 0.
+	Head message.Milli
+}
+
+// Receipt returns what the cancel changed.
+func (r *CancelResult) Receipt(bucket int) (made Receipt) {
+	if r.Code == CancelDone || r.Code == CancelMaybe {
+		made.Changes = []Recorded{{r.Info.UID, r.Info.Version, bucket, r.Number}}
+	}
+	return made
+}
+
+// Receipt returns what the amend changed.
+func (r *AmendResult) Receipt(bucket int) (made Receipt) {
+	if r.Code == AmendDone {
+		made.Changes, made.Head = []Recorded{{r.Info.UID, r.Info.Version, bucket, r.Number}}, r.Head
+	}
+	return made
+}
+
+// Receipt returns what the requeue of a dead message changed: that one, and the message that goes on for it.
+func (r *RequeueResult) Receipt(bucket int, dead message.UID) (made Receipt) {
+	if r.Code == RequeueDone {
+		made.Changes = []Recorded{{dead, r.Dead, bucket, r.Number}, {r.Info.UID, 1, bucket, r.Number}}
+		made.Head = r.Head
+	}
+	return made
+}
+
+// change makes one change of what the bucket of a uid holds, and returns once the journal holds it as the mode
+// promises. It calls again where a reply was lost, since every such call may be sent twice with the effect of once;
+// again reports that, for what the second reply says may be the doing of the first call. An error that Is
+// ErrUnavailable changed nothing.
+func (s *Scheduler) change(ctx context.Context, uid message.UID,
+	call func(ctx context.Context, bucket int, now message.Milli) (Receipt, error)) (again bool, err error) {
+	if err := s.cfg.Journal.Ready(); err != nil {
+		return false, err
+	}
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer stop()
+	bucket := uid.Bucket(s.cfg.Timeline.Buckets())
+	made, err := call(ctx, bucket, s.cfg.Clock.Milli())
+	if errors.Is(err, ErrOutcomeUnknown) {
+		again = true
+		if made, err = call(ctx, bucket, s.cfg.Clock.Milli()); errors.Is(err, ErrUnavailable) {
+			err = fmt.Errorf("%w: %v", ErrOutcomeUnknown, err)
+		}
+	}
+	if err == nil {
+		err = s.await(ctx, made.Changes)
+	}
+	if err == nil && made.Head > 0 {
+		s.hasten(bucket, made.Head)
+	}
+	return again, err
+}
+
+// await returns once the journal holds what changed.
+func (s *Scheduler) await(ctx context.Context, changes []Recorded) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	if err := s.cfg.Journal.Await(ctx, changes); err != nil {
+		return fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
+	}
+	return nil
+}
+
+// hasten informs the leader, here or on another instance, of an earlier head.
+func (s *Scheduler) hasten(bucket int, head message.Milli) {
+	s.Nudge(bucket, head)
+	if s.leading.Load() == nil {
+		s.cfg.Announce(bucket, head)
+	}
+}

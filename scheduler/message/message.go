@@ -1,0 +1,128 @@
+package message
+
+import (
+	"hash/crc32"
+	"time"
+)
+
+// Milli is a point in time in whole unix milliseconds, UTC: the unit in which due times are stored and compared.
+type Milli int64
+
+// CeilMilli rounds t up to the next whole millisecond: a due time must never come out earlier than it was asked for.
+func CeilMilli(t time.Time) Milli {
+	ms := t.UnixMilli()
+	if t.Nanosecond()%int(time.Millisecond) != 0 {
+		ms++
+	}
+	return Milli(ms)
+}
+
+// Time returns m as a time.Time in UTC.
+func (m Milli) Time() time.Time { return time.UnixMilli(int64(m)).UTC() }
+
+// Add returns m moved by d. A fraction of a millisecond rounds up.
+func (m Milli) Add(d time.Duration) Milli {
+	ms := d / time.Millisecond
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return m + Milli(ms)
+}
+
+// Header is one header line of a user's message. Names may repeat.
+type Header struct {
+	Name, Value string
+}
+
+// Digest identifies the content of a push as it was sent. Two pushes under one id with the same digest are one push and
+// its retry.
+type Digest [16]byte
+
+// Message is a delayed message: its content, destination and due time, and what tarry knows about it. The packages that
+// take requests check the limits of its fields (bridge/wire) before they make a Message.
+type Message struct {
+	UID UID
+	// ID is the user's own name for the message, or empty if it has none.
+	ID string
+	// Key is the business key. Messages of one key share a bucket and keep their order.
+	Key string
+	// Topic is the NATS subject that the message is published on.
+	Topic   string
+	Headers []Header
+	Body    []byte
+
+	Due      Milli
+	Priority uint8
+	// TTL is how long after its due time the message is still worth delivering. 0 means forever.
+	TTL time.Duration
+	// Attempt is the number that the delivery carries: 1 for a first delivery, more if a consumer sent the message
+	// back.
+	Attempt uint32
+	// Digest is kept for messages with an ID; otherwise it is zero.
+	Digest Digest
+	// Stored is the intake stream's sequence of a push that came through it, else 0. It is not persisted. It decides
+	// whether a tombstone is younger than the push.
+	Stored uint64
+	// Merge and MaxWait say how a push merges. They are not persisted.
+	Merge   Merge
+	MaxWait time.Duration
+	// Origin is the uid of the intake push whose content the message has, if it differs from the message's own uid. An
+	// older push of the stream does not replace that content.
+	Origin UID
+	// Retry is the schedule of retries after a consumer sent the message back or NATS refused it. If empty, the topic's
+	// schedule applies.
+	Retry Retry
+
+	// Mark is the part of the message that changes while it waits.
+	Mark Mark
+	// Claim is the number of the claim that took the message, and ClaimedAt the time of that claim. Claim sets both.
+	Claim     uint64
+	ClaimedAt Milli
+}
+
+// Mark is the small part of a message that changes between its acceptance and its end. For most messages it stays zero.
+type Mark struct {
+	// Uncertain reports whether a consumer may have seen the message although nothing proves it.
+	Uncertain bool
+	// Refusals counts NATS's permanent refusals. Too many make the message dead.
+	Refusals uint32
+	// Changes counts the changes since acceptance. The version is one more.
+	Changes uint32
+	// Lane names the lane that the message waits in, or is empty if it waits in its bucket.
+	Lane Lane
+}
+
+// Version counts a message's changes, its acceptance included.
+func (m *Message) Version() uint64 { return 1 + uint64(m.Mark.Changes) }
+
+// Info is the result of looking up a message, live or recently ended.
+type Info struct {
+	Message
+	State   State
+	Version uint64
+	// EndedAt is when the message ended, for states that are ends.
+	EndedAt Milli
+	// Kind says how the message ended if the state alone does not. Other names the message that it was merged into or
+	// goes on as.
+	Kind  Kind
+	Other UID
+	// Reason describes the end, and its cause, in words for people.
+	Reason string
+	// ParkedWhy describes in words why the message waits in the lane that Mark names. Get sets it.
+	ParkedWhy string
+}
+
+// Score returns the message's place in its bucket's order: by due time, then by priority, high first. The store breaks
+// ties by uid, that is by acceptance. A score stays below 2^53 for every due time before the year 3084, so it is exact
+// as the double that Redis keeps.
+func (m *Message) Score() int64 { return int64(m.Due)<<8 | int64(255-m.Priority) }
+
+// ScoreNow returns the highest score that is due at now.
+func ScoreNow(now Milli) int64 { return int64(now)<<8 | 255 }
+
+// ScoreDue returns the due time within a score.
+func ScoreDue(score int64) Milli { return Milli(score >> 8) }
+
+// Hash returns the 16-bit hash of a key or of a client id. Modulo the number of buckets it is the bucket. The uid
+// contains it, so a uid alone is enough to find its message.
+func Hash(s string) uint16 { return uint16(crc32.ChecksumIEEE([]byte(s))) }

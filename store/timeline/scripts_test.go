@@ -1,0 +1,141 @@
+package timeline
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+// The scripts and Go know the same transitions: every step of every kind is asked of both.
+func TestMay_AgreesWithTheTableOfGo(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: lab.SharedRedis(t).Addr})
+	t.Cleanup(func() { _ = rdb.Close() })
+	lib, err := sources.ReadFile("lua/lib.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := predicates() + string(lib) + `
+local answers = {}
+for from = 0, 8 do
+  for to = 0, 8 do
+    for kind = 0, 20 do answers[#answers + 1] = may(from, to, kind) and 1 or 0 end
+  end
+end
+return answers`
+	answers, err := rdb.Eval(
+		t.Context(), put(vocabulary(), "local doubt, CONTEXT = 0, ''\n"+text), nil).Int64Slice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, allowed := 0, 0
+	for from := range message.State(9) {
+		for to := range message.State(9) {
+			for kind := range message.Kind(21) {
+				if got, want := answers[i] == 1, from.Allows(to, kind); got != want {
+					t.Errorf("%s to %s by %q: the scripts say %t, Go %t", from, to, kind, got, want)
+				}
+				if answers[i] == 1 {
+					allowed++
+				}
+				i++
+			}
+		}
+	}
+	if allowed != len(message.Transitions()) {
+		t.Errorf("%d steps are allowed, the table has %d", allowed, len(message.Transitions()))
+	}
+}
+
+func TestVocabulary_NamesEveryStateAndKind(t *testing.T) {
+	words := map[string]string{
+		"STATE_NONE": "0", "STATE_WAITING": "1", "STATE_IN_FLIGHT": "2", "STATE_DELIVERED": "3", "STATE_CANCELED": "4",
+		"STATE_EXPIRED": "5", "STATE_DEAD": "6",
+		"KIND_PLAIN": "0", "KIND_MERGED": "1", "KIND_ABSORBED": "2", "KIND_REPLACED": "3", "KIND_GAVE_WAY": "4",
+		"KIND_YIELDED": "5", "KIND_REQUEUED": "6", "KIND_REQUEUE": "7", "KIND_PURGED": "8", "KIND_WITHDRAWN": "9",
+		"KIND_SWEPT": "10", "KIND_RESTORED": "11", "KIND_PARKED": "12",
+		"FORM_MESSAGE": "1", "FORM_END": "2", "FORM_AMENDED": "3", "MOVES": vocabulary()["MOVES"],
+	}
+	if got := vocabulary(); !maps.Equal(got, words) {
+		t.Errorf("got %v", got)
+	}
+	for _, want := range []string{
+		"local function ends(state) return false or state == 3 or state == 4 or state == 5 or state == 6 end\n\n",
+		"local function kept(state) return false or state == 1 or state == 2 or state == 6 end\n\n",
+	} {
+		if text := predicates(); !strings.Contains(text, want) {
+			t.Errorf("%q is missing in %s", want, text)
+		}
+	}
+}
+
+// A script is given the keys that its head names and no others: a name that it lacks would be an error of the one path
+// that uses it, perhaps after a first write.
+func TestScripts_NameTheKeysThatTheyUse(t *testing.T) {
+	code := func(name string) string {
+		b, err := sources.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return regexp.MustCompile(`--.*|'(\\.|[^'\\\n])*'`).ReplaceAllString(string(b), "")
+	}
+	word := regexp.MustCompile(`\w+`)
+	uses := map[string][]string{} // words by function of lib.lua
+	for _, part := range regexp.MustCompile(`(?m)^local function `).Split(code("lib"), -1)[1:] {
+		words := word.FindAllString(part, -1)
+		uses[words[0]] = words[1:]
+	}
+	doc, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := fs.Glob(sources, "lua/*.lua")
+	if err != nil || len(files) < 30 || len(uses) < 30 {
+		t.Fatalf("%d scripts, %d functions, %v", len(files), len(uses), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(path.Base(file), ".lua")
+		if name == "lib" || name == "server" || name == "certified" {
+			continue
+		}
+		s, err := loadScript(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		given := slices.Clone(s.names)
+		used := map[string]bool{}
+		for words := word.FindAllString(code(name), -1); len(words) > 0; words = words[1:] {
+			if w := words[0]; !used[w] {
+				used[w] = true
+				words = append(words, uses[w]...)
+			}
+		}
+		if s.certified {
+			given = append(given, "context")
+		}
+		for w := range used {
+			if strings.ToUpper(w) == w && len(w) > 2 && !strings.Contains(w, "_") && strings.ToLower(w) != w &&
+				w != "KEYS" && w != "ARGV" && w != "MOVES" && !slices.Contains(given, strings.ToLower(w)) {
+				t.Errorf("%s uses %s, which its head does not name", name, w)
+			}
+		}
+		for _, key := range s.names {
+			if !regexp.MustCompile(`:` + key + `\b`).Match(doc) {
+				t.Errorf("%s is given %s, which doc.go does not list", name, key)
+			}
+			if !used[strings.ToUpper(key)] && !slices.Contains([]string{"outbox", "outboxed", "gen"}, key) {
+				t.Errorf("%s is given %s and does not use it", name, key)
+			}
+		}
+	}
+}
