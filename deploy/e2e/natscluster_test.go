@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,16 +20,17 @@ import (
 func TestEachNodeOfANATSClusterDiesInTurn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})
-	var ports, routes, urls []string
+	var ports, monitors, routes, urls []string
 	for range 3 {
+		monitors = append(monitors, net.JoinHostPort("127.0.0.1", strconv.Itoa(lab.FreePort(t))))
 		ports = append(ports, strconv.Itoa(lab.FreePort(t)))
 		routes = append(routes, "nats-route://"+net.JoinHostPort("127.0.0.1", ports[len(ports)-1]))
 	}
 	var nodes []*lab.NATS
 	for i, port := range ports {
 		n := lab.NewNATS(t, lab.NATSConfig(fmt.Sprintf("server_name: n%d\ncluster { name: c, listen: "+
-			"\"127.0.0.1:%s\", routes: [%s] }\nauthorization { user: %s, password: %q }",
-			i, port, strings.Join(routes, ", "), natsUser, natsPassword)))
+			"\"127.0.0.1:%s\", routes: [%s] }\nhttp: %q\nauthorization { user: %s, password: %q }",
+			i, port, strings.Join(routes, ", "), monitors[i], natsUser, natsPassword)))
 		nodes, urls = append(nodes, n), append(urls, n.URL())
 	}
 	nc, err := nats.Connect(strings.Join(urls, ","), nats.UserInfo(natsUser, natsPassword), nats.MaxReconnects(-1),
@@ -79,6 +81,20 @@ func TestEachNodeOfANATSClusterDiesInTurn(t *testing.T) {
 		})
 		n.Kill()
 		n.Restart()
+		// The others may not have seen it go yet: only the node itself says whether it has caught up.
+		lab.Eventually(t, patience, func() error {
+			resp, err := http.Get("http://" + monitors[i] + "/healthz")
+			if err != nil {
+				return err
+			}
+			if err := resp.Body.Close(); err != nil {
+				return err
+			}
+			if resp.StatusCode != http.StatusOK {
+				return fmt.Errorf("node %d is not healthy: %s", i, resp.Status)
+			}
+			return nil
+		})
 	}
 	lab.Eventually(t, patience, func() error {
 		msgs, err := stored()
@@ -87,19 +103,24 @@ func TestEachNodeOfANATSClusterDiesInTurn(t *testing.T) {
 		}
 		return err
 	})
-	// All are there; what comes twice within the window the stream leaves out.
-	consumer, err := js.OrderedConsumer(t.Context(), "ORDERS", jetstream.OrderedConsumerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	batch, err := consumer.Fetch(count, jetstream.FetchMaxWait(patience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	// All are there; what comes twice within the window the stream leaves out. The meta layer may still be choosing its
+	// leader, and makes no consumer until then.
 	seen := map[string]int{}
-	for m := range batch.Messages() {
-		seen[m.Headers().Get("Tarry-Id")]++
-	}
+	lab.Eventually(t, patience, func() error {
+		consumer, err := js.OrderedConsumer(t.Context(), "ORDERS", jetstream.OrderedConsumerConfig{})
+		if err != nil {
+			return err
+		}
+		batch, err := consumer.Fetch(count, jetstream.FetchMaxWait(patience))
+		if err != nil {
+			return err
+		}
+		clear(seen)
+		for m := range batch.Messages() {
+			seen[m.Headers().Get("Tarry-Id")]++
+		}
+		return batch.Error()
+	})
 	if len(seen) != count {
 		t.Errorf("%d different messages, want %d", len(seen), count)
 	}
