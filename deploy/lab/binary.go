@@ -46,6 +46,7 @@ func Binary(t testing.TB, pkg string, flags ...string) string {
 // BinaryIn is Binary for a package of the module in another directory.
 func BinaryIn(t testing.TB, dir, pkg string, flags ...string) string {
 	t.Helper()
+	Needs(t, "a build of "+pkg)
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		t.Fatal(err)

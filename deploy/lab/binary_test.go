@@ -23,6 +23,7 @@ func main() { fmt.Println("hello") }
 
 func TestBinary_BuildsAPackageOfAnotherModuleOnce(t *testing.T) {
 	t.Parallel()
+	lab.Needs(t, "builds of a program")
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "go.mod"), "module example.com/hello\n\ngo 1.24\n")
 	write(t, filepath.Join(dir, "main.go"), hello)
@@ -99,6 +100,7 @@ func TestBinary_BuildsAPackageOfThisModule(t *testing.T) {
 // second waits for the first and does not build another.
 func TestNATS_IsBuiltOnceByTestBinariesThatStartTogether(t *testing.T) {
 	t.Parallel()
+	lab.Needs(t, "nats-server")
 	if os.Getenv("LAB_EMPTY_CACHE") != "" {
 		info, err := os.Stat(fmt.Sprintf("/proc/%d/exe", lab.NewNATS(t).Pid()))
 		if err != nil {

@@ -27,6 +27,7 @@ type SteppedRedis struct {
 // monotonic clock stays correct.
 func NewSteppedRedis(t testing.TB, args ...string) *SteppedRedis {
 	t.Helper()
+	Needs(t, "redis-server and a C compiler")
 	dir := t.TempDir()
 	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
 	if err := os.WriteFile(source, clockSource, 0o600); err != nil {

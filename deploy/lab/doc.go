@@ -11,8 +11,8 @@
 //
 // Rules:
 //
-//   - A missing server fails the test with the line that installs it (install.sh has them all). Nothing is
-//     skipped: a green run means that everything ran.
+//   - A missing server fails the test with the line that installs it (install.sh has them all). Only -short skips a
+//     test, with the name of what it needs (see Needs): a green run without -short means that everything ran.
 //   - A constructor returns when the protocol answers, not when the port is open.
 //   - Tests that only need a server share one (SharedRedis, SharedNATS, SharedZooKeeper, SharedMariaDB) and keep apart
 //     by key prefix, subject prefix, chroot or Database. Tests that stop, fill or slow a server take their own.

@@ -22,6 +22,7 @@ type Ensemble struct {
 // NewZooKeeperEnsemble starts n servers for this test alone and returns when one leads and the others follow.
 func NewZooKeeperEnsemble(t testing.TB, n int, options ...ZooKeeperOption) *Ensemble {
 	t.Helper()
+	Needs(t, "ZooKeeper")
 	dir := t.TempDir()
 	nodes, err := onPorts(3*n, func(ports []port, release func()) ([]*child, error) {
 		return startEnsemble(dir, n, ports, release, newZKSetup(options))

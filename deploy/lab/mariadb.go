@@ -47,6 +47,7 @@ func NewMariaDBIn(t testing.TB, data string, args ...string) *MariaDB {
 
 func newMariaDB(t testing.TB, dir, data string, args []string) *MariaDB {
 	t.Helper()
+	Needs(t, "MariaDB")
 	c, err := startMariaDB(dir, data, args)
 	if err != nil {
 		t.Fatal(err)
@@ -58,6 +59,7 @@ func newMariaDB(t testing.TB, dir, data string, args []string) *MariaDB {
 // and never pause or stop it.
 func SharedMariaDB(t testing.TB) *MariaDB {
 	t.Helper()
+	Needs(t, "MariaDB")
 	c, err := machine.mariadb.get(func() (*child, error) {
 		dir, err := machine.scratch.sub("mariadb")
 		if err != nil {

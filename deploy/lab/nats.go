@@ -53,6 +53,7 @@ func NATSConfig(text string) NATSOption {
 // NewNATS starts a nats-server for this test alone: the version in go.mod, built once per machine, with JetStream.
 func NewNATS(t testing.TB, options ...NATSOption) *NATS {
 	t.Helper()
+	Needs(t, "nats-server")
 	var s natsSetup
 	for _, o := range options {
 		o(&s)
@@ -68,6 +69,7 @@ func NewNATS(t testing.TB, options ...NATSOption) *NATS {
 // names, and never pause or stop it.
 func SharedNATS(t testing.TB) *NATS {
 	t.Helper()
+	Needs(t, "nats-server")
 	c, err := machine.nats.get(func() (*child, error) {
 		dir, err := machine.scratch.sub("nats")
 		if err != nil {

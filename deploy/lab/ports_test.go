@@ -33,6 +33,7 @@ func TestFreePort_GivesEachPortOnce(t *testing.T) {
 
 func TestServers_StartedTogetherDoNotCollide(t *testing.T) {
 	t.Parallel()
+	lab.Needs(t, "redis-server and nats-server")
 	const each = 8
 	addrs := make(chan string, 2*each)
 	var group sync.WaitGroup

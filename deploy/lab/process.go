@@ -20,6 +20,10 @@ type Process struct {
 // A data race that a binary built with -race reports fails the test.
 func Start(t testing.TB, name string, env []string, bin string, args ...string) *Process {
 	t.Helper()
+	switch bin {
+	case "nginx", "redis-server":
+		Needs(t, bin)
+	}
 	path, err := program(bin)
 	if err != nil {
 		t.Fatal(err)

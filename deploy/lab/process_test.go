@@ -159,6 +159,7 @@ server { listen 127.0.0.1:%d; location / { return 200 "here"; } } }`, port)
 // The test binary starts itself again as a program that uses shared servers, and kills that.
 func TestShared_ServersAndTheirDirectoryDieWithAKilledTestBinary(t *testing.T) {
 	t.Parallel()
+	lab.Needs(t, "redis-server")
 	if os.Getenv("LAB_VICTIM") != "" {
 		srv, own := lab.SharedRedis(t), lab.NewRedis(t)
 		fmt.Printf("\nservers %d %d %s\n", srv.Pid(), own.Pid(), filepath.Dir(srv.Dir()))

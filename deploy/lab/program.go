@@ -6,10 +6,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"testing"
 )
 
 const install = "run deploy/lab/install.sh, or apt-get install -y redis-server nats-server libzookeeper-java " +
 	"default-jre-headless nginx-light mariadb-server"
+
+// Needs skips the test in short mode and names what it needs. Every constructor of this package calls it, so that
+// go test -short runs on a machine with nothing but Go. Without -short a missing server fails the test.
+func Needs(t testing.TB, what string) {
+	t.Helper()
+	if testing.Testing() && testing.Short() { // outside go test there is no -short
+		t.Skipf("needs %s: run without -short", what)
+	}
+}
 
 // program finds a binary: a path is used unchanged, a name is looked up in PATH and where Debian keeps servers, which a
 // user's PATH may lack.

@@ -17,6 +17,7 @@ type recorder struct {
 	mu      sync.Mutex
 	text    strings.Builder
 	failed  bool
+	skipped string // the reason
 	cleanup []func()
 }
 
@@ -32,6 +33,9 @@ func failure(t *testing.T, act func(t testing.TB)) string {
 		f := r.cleanup[last]
 		r.cleanup = r.cleanup[:last]
 		f()
+	}
+	if r.skipped != "" {
+		t.Skip(r.skipped)
 	}
 	if !r.Failed() {
 		t.Error("it did not fail")
@@ -62,6 +66,11 @@ func (r *recorder) Errorf(format string, args ...any) { r.note(true, fmt.Sprintf
 func (r *recorder) Fatal(args ...any) { r.Error(args...); runtime.Goexit() }
 
 func (r *recorder) Fatalf(format string, args ...any) { r.Errorf(format, args...); runtime.Goexit() }
+
+func (r *recorder) Skipf(format string, args ...any) {
+	r.skipped = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
 
 func (r *recorder) note(failed bool, text string) {
 	r.mu.Lock()

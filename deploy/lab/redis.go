@@ -21,6 +21,7 @@ type Redis struct {
 // "always", "--maxmemory", "64mb").
 func NewRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
+	Needs(t, "redis-server")
 	c, err := startRedis(t.TempDir(), args)
 	if err != nil {
 		t.Fatal(err)
@@ -32,6 +33,7 @@ func NewRedis(t testing.TB, args ...string) *Redis {
 // it.
 func SharedRedis(t testing.TB) *Redis {
 	t.Helper()
+	Needs(t, "redis-server")
 	c, err := machine.redis.get(func() (*child, error) {
 		dir, err := machine.scratch.sub("redis")
 		if err != nil {

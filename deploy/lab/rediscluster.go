@@ -59,6 +59,7 @@ const redisSlots = 16384
 // has its master's data.
 func NewRedisCluster(t testing.TB, masters int, options ...RedisClusterOption) *RedisCluster {
 	t.Helper()
+	Needs(t, "redis-server")
 	s := redisClusterSetup{timeout: time.Second}
 	for _, o := range options {
 		o(&s)

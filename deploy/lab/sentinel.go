@@ -13,6 +13,7 @@ import (
 // was silent for the given time, and promotes a replica without other Sentinels.
 func NewSentinel(t testing.TB, name string, master *Redis, silent time.Duration) *Redis {
 	t.Helper()
+	Needs(t, "redis-server")
 	dir := t.TempDir()
 	c, err := startSentinel(dir, name, master.Addr, silent)
 	if err != nil {

@@ -45,6 +45,7 @@ func newZKSetup(options []ZooKeeperOption) zkSetup {
 // NewZooKeeper starts a ZooKeeper server for this test alone, without data.
 func NewZooKeeper(t testing.TB, options ...ZooKeeperOption) *ZooKeeper {
 	t.Helper()
+	Needs(t, "ZooKeeper")
 	c, err := startZooKeeper(t.TempDir(), newZKSetup(options))
 	if err != nil {
 		t.Fatal(err)
@@ -55,6 +56,7 @@ func NewZooKeeper(t testing.TB, options ...ZooKeeperOption) *ZooKeeper {
 // SharedZooKeeper returns the one ZooKeeper of this test binary. Stay below your own znode, and never pause or stop it.
 func SharedZooKeeper(t testing.TB) *ZooKeeper {
 	t.Helper()
+	Needs(t, "ZooKeeper")
 	c, err := machine.zookeeper.get(func() (*child, error) {
 		dir, err := machine.scratch.sub("zookeeper")
 		if err != nil {
