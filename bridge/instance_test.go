@@ -33,10 +33,10 @@ func newTimeline(t testing.TB) *memory.Timeline {
 }
 
 // scheduling starts a scheduler on the timeline that accepts pushes; it does not lead.
-func scheduling(t testing.TB, nc *nats.Conn, timeline scheduler.Timeline, backlog *bridge.Intake) *scheduler.Scheduler {
+func scheduling(t testing.TB, nc *nats.Conn, timeline scheduler.Timeline) *scheduler.Scheduler {
 	t.Helper()
 	clock := scheduler.NewClock(scheduler.System())
-	return schedulingBy(t, nc, timeline, clock, backlog)
+	return schedulingBy(t, nc, timeline, clock, nil)
 }
 
 func schedulingBy(t testing.TB, nc *nats.Conn, timeline scheduler.Timeline, clock *scheduler.Clock,

@@ -71,7 +71,7 @@ func TestIntake_MakesAMessageOfATaggedOneAndAcknowledgesItThen(t *testing.T) {
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc, ns, timeline := connect(t, server.URL()), newNamespace(), newTimeline(t)
 		in := taking(t,
-			bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: scheduling(t, nc, timeline, nil)})
+			bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: scheduling(t, nc, timeline)})
 		before := time.Now()
 		seq := publish(t, nc, "delayed.orders.created", "body", "Tarry-Delay", "20m", "Tarry-Id", "order-7131",
 			"traceparent", "00-1-2-01", "tarry-priority", "7")
@@ -110,7 +110,7 @@ func TestIntake_ARetryToAPartitionGoesByTheTopic(t *testing.T) {
 	t.Parallel()
 	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
 	prefix := "in" + ns
-	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: prefix, Accept: scheduling(t, nc, timeline, nil),
+	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: prefix, Accept: scheduling(t, nc, timeline),
 		Topics: settingsOf(&scheduler.Topic{Pattern: "orders", Partitions: 4})})
 	subject := func(n uint32) string { return fmt.Sprint("orders.", (crc32.ChecksumIEEE([]byte("k"))+n)%4) }
 	for i, c := range []struct {
@@ -164,7 +164,7 @@ func TestIntake_RejectsWithTheReasonAndTheBody(t *testing.T) {
 		nc, ns, timeline := connect(t, server.URL()), newNamespace(), newTimeline(t)
 		var logged logBuffer
 		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed",
-			Accept: scheduling(t, nc, timeline, nil), Log: logged.logger().Level(zerolog.WarnLevel)})
+			Accept: scheduling(t, nc, timeline), Log: logged.logger().Level(zerolog.WarnLevel)})
 		large := strings.Repeat("x", int(nc.MaxPayload())-200)
 		cases := []struct {
 			subject, body, word string
@@ -272,7 +272,7 @@ func TestIntake_HoldsPushesWhileTheStoreIsAway(t *testing.T) {
 			t.Parallel()
 			nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
 			log := &logBuffer{}
-			away := &failing{Acceptor: scheduling(t, nc, timeline, nil), well: make(chan struct{}), err: cause}
+			away := &failing{Acceptor: scheduling(t, nc, timeline), well: make(chan struct{}), err: cause}
 			taking(t,
 				bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "later." + ns, Accept: away, Log: log.logger()})
 			for i := range 100 {
@@ -308,7 +308,7 @@ func TestIntake_ARedeliveryChangesNothing(t *testing.T) {
 		nc, ns, timeline := connect(t, server.URL()), newNamespace(), newTimeline(t)
 		proxy := lab.NewProxy(t, server.Addr)
 		// The first instance takes everything in and loses its link before it can acknowledge.
-		first := &cutting{Acceptor: scheduling(t, nc, timeline, nil), cut: proxy.Cut}
+		first := &cutting{Acceptor: scheduling(t, nc, timeline), cut: proxy.Cut}
 		taking(t, bridge.IntakeConfig{Conn: connect(t, "nats://"+proxy.Addr), Namespace: ns, Prefix: "delayed",
 			Accept: first, AckWait: time.Second})
 		for i := range 50 {
@@ -323,7 +323,7 @@ func TestIntake_ARedeliveryChangesNothing(t *testing.T) {
 		if n := streamState(t, nc, bridge.StreamName(ns)).Msgs; n != 50 {
 			t.Fatalf("%d pushes are in the intake, though none was acknowledged", n)
 		}
-		second := &counting{Acceptor: scheduling(t, nc, timeline, nil)}
+		second := &counting{Acceptor: scheduling(t, nc, timeline)}
 		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: second, AckWait: time.Second})
 		emptied(t, nc, ns)
 		if n := waiting(t, timeline); n != 50 {
@@ -377,7 +377,7 @@ func TestIntake_TwoInstancesShareTheWork(t *testing.T) {
 	var both [2]*counting
 	for i := range both {
 		own := connect(t, lab.SharedNATS(t).URL())
-		both[i] = &counting{Acceptor: scheduling(t, own, timeline, nil)}
+		both[i] = &counting{Acceptor: scheduling(t, own, timeline)}
 		taking(t, bridge.IntakeConfig{Conn: own, Namespace: ns, Prefix: "shared." + ns, Accept: both[i]})
 	}
 	const n = 5000
@@ -468,7 +468,7 @@ func TestIntake_SaysWhatIsWeakerWithoutJetStream(t *testing.T) {
 	nc, ns, timeline := connect(t, server.URL()), newNamespace(), newTimeline(t)
 	log := &logBuffer{}
 	in := intakeOn(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed",
-		Accept: scheduling(t, nc, timeline, nil), Log: log.logger()})
+		Accept: scheduling(t, nc, timeline), Log: log.logger()})
 	runFor(t, in.Run)
 	lab.Eventually(t, 10*time.Second, func() error {
 		if log.count("by request only") != 1 || log.count("not kept while every instance is down") != 1 {
@@ -485,7 +485,7 @@ func TestIntake_MakesItsStreamAgainWhenSomebodyDeletesIt(t *testing.T) {
 	t.Parallel()
 	server := lab.NewNATS(t)
 	nc, ns, timeline := connect(t, server.URL()), newNamespace(), newTimeline(t)
-	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: scheduling(t, nc, timeline, nil)})
+	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: scheduling(t, nc, timeline)})
 	for _, name := range []string{bridge.StreamName(ns), bridge.RejectsName(ns)} {
 		silence(t, nc, name)
 	}

@@ -23,7 +23,7 @@ func TestIntake_TakesNoPushForAWordOfTheServers(t *testing.T) {
 		nc, ns, timeline := connect(t, server.URL()), newNamespace(), newTimeline(t)
 		var log logBuffer
 		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed",
-			Accept: scheduling(t, nc, timeline, nil), Log: log.logger()})
+			Accept: scheduling(t, nc, timeline), Log: log.logger()})
 		type header struct{ name, value string }
 		refused := []header{{"Status", "100"}, {"Status", "400"}, {"Status", "404"}, {"Status", "408"},
 			{"Status", "409"}, {"Status", "503"},
@@ -98,7 +98,7 @@ func TestIntake_PullsOnAfterAReconnect(t *testing.T) {
 		link := connect(t, "nats://"+proxy.Addr)
 		var log logBuffer
 		taking(t, bridge.IntakeConfig{Conn: link, Namespace: ns, Prefix: "delayed",
-			Accept: scheduling(t, nc, timeline, nil), Log: log.logger()})
+			Accept: scheduling(t, nc, timeline), Log: log.logger()})
 		publish(t, nc, "delayed.a", "first", "Tarry-Delay", "1h", "Tarry-Id", "first")
 		emptied(t, nc, ns)
 		for round := range 3 {

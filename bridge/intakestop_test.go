@@ -32,7 +32,7 @@ func TestIntake_GivesBackWhatItHasNotHandledWhenItStops(t *testing.T) {
 	t.Parallel()
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc, ns, timeline := connect(t, server.URL()), newNamespace(), newTimeline(t)
-		accept := &stuck{Acceptor: scheduling(t, nc, timeline, nil), holding: make(chan struct{}, 1),
+		accept := &stuck{Acceptor: scheduling(t, nc, timeline), holding: make(chan struct{}, 1),
 			free: make(chan struct{})}
 		first := intakeOn(t,
 			bridge.IntakeConfig{Conn: connect(t, server.URL()), Namespace: ns, Prefix: "delayed", Accept: accept})
@@ -58,7 +58,7 @@ func TestIntake_GivesBackWhatItHasNotHandledWhenItStops(t *testing.T) {
 		// NATS would give what was kept to another only after AckWait, half a minute.
 		begun := time.Now()
 		taking(t,
-			bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: scheduling(t, nc, timeline, nil)})
+			bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: scheduling(t, nc, timeline)})
 		emptied(t, nc, ns)
 		if took := time.Since(begun); took > 10*time.Second {
 			t.Errorf("the next instance had them after %s", took)

@@ -35,7 +35,7 @@ func TestIntake_TakesWhatComesAfterNATSCameBackWithAnOlderStream(t *testing.T) {
 			log, registry := &logBuffer{}, prometheus.NewRegistry()
 			nc, ns := connect(t, server.URL()), newNamespace()
 			cfg := bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "delayed",
-				Accept: scheduling(t, nc, timeline, nil), Log: log.logger(), Registerer: registry}
+				Accept: scheduling(t, nc, timeline), Log: log.logger(), Registerer: registry}
 			push := func(count int) {
 				t.Helper()
 				for range count {

@@ -87,7 +87,8 @@ func TestPublisher_DividesATopicByKeyThenNameThenUID(t *testing.T) {
 			if got := p.Lane(m); got != lane {
 				t.Errorf("%s by %s: parked in %s, want %s", m.Topic, by[m], got, lane)
 			}
-			subject, header, data := "", nats.Header{}, ""
+			var subject, data string
+			var header nats.Header
 			if m.Topic == "orders.remind" {
 				if out.Stream != "PARTS" {
 					t.Fatalf("got %+v", out)

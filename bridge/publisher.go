@@ -263,7 +263,7 @@ func (p *Publisher) unanswered(taken []entry, now time.Time) {
 func (p *Publisher) resolve(taken []entry, outcome scheduler.Outcome) {
 	for i := range taken {
 		if taken[i].message != nil {
-			p.metrics.count(outcome.Kind, 1)
+			p.metrics.outcomes[outcome.Kind].Inc()
 			taken[i].done(taken[i].message, outcome)
 		}
 	}
@@ -300,5 +300,3 @@ func newPublishMetrics(reg prometheus.Registerer) publishMetrics {
 	}
 	return m
 }
-
-func (m *publishMetrics) count(kind scheduler.OutcomeKind, n int) { m.outcomes[kind].Add(float64(n)) }

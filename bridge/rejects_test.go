@@ -39,7 +39,7 @@ func TestRejects_ListsByTopicAndID(t *testing.T) {
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc, ns := connect(t, server.URL()), newNamespace()
 		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "later." + ns,
-			Accept: scheduling(t, nc, newTimeline(t), nil)})
+			Accept: scheduling(t, nc, newTimeline(t))})
 		for _, push := range [][]string{
 			{"mail.welcome", "Tarry-Delay", "tomorrow", "Tarry-Id", "m-1", "Tarry-Key", "k"},
 			{"orders.created", "Tarry-Delay", "1s", "Tarry-Priority", "high"},
@@ -97,7 +97,7 @@ func TestRejects_ListsByTopicAndID(t *testing.T) {
 func TestRejects_PushAgainIsOneMessageHoweverOften(t *testing.T) {
 	t.Parallel()
 	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
-	s := scheduling(t, nc, timeline, nil)
+	s := scheduling(t, nc, timeline)
 	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "later." + ns, Accept: s})
 	publish(t, nc, "later."+ns+".mail.welcome", "hello", "Tarry-Delay", "tomorrow", "Tarry-Dealy", "x", "X", "1")
 	emptied(t, nc, ns)
@@ -140,7 +140,7 @@ func TestRejects_OfOneSubjectDoNotPushOutTheOthers(t *testing.T) {
 		nc, ns := connect(t, server.URL()), newNamespace()
 		const bytes = 8 << 20
 		taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "later." + ns,
-			Accept: scheduling(t, nc, newTimeline(t), nil), RejectBytes: bytes, RejectsPerSubject: 10})
+			Accept: scheduling(t, nc, newTimeline(t)), RejectBytes: bytes, RejectsPerSubject: 10})
 		publish(t, nc, "later."+ns+".mail.welcome", "hello", "Tarry-Delay", "tomorrow")
 		emptied(t, nc, ns)
 		for i := range 30 { // more than the stream holds, and its topics differ
@@ -182,7 +182,7 @@ func TestRejects_LargerThanASubjectsShareKeepTheReasonAlone(t *testing.T) {
 	t.Parallel()
 	nc, ns := connect(t, lab.SharedNATS(t).URL()), newNamespace()
 	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: "later." + ns,
-		Accept: scheduling(t, nc, newTimeline(t), nil), RejectBytes: 1 << 20})
+		Accept: scheduling(t, nc, newTimeline(t)), RejectBytes: 1 << 20})
 	publish(t, nc, "later."+ns+".bills", strings.Repeat("x", 200<<10), "Tarry-Delay", "tomorrow", "X", "1")
 	emptied(t, nc, ns)
 	one, err := readingRejects(t, nc, ns).Get(t.Context(), 1)

@@ -65,7 +65,7 @@ func (p *Publisher) acked(e *entry, ack *pubAck) {
 		if surprise {
 			p.wish()
 		}
-		p.metrics.count(kind, 1)
+		p.metrics.outcomes[kind].Inc()
 		e.done(e.message, scheduler.Outcome{Kind: kind, Err: fmt.Errorf("publish to %s: %w", e.subject, ack.err)})
 		return
 	}
@@ -76,7 +76,7 @@ func (p *Publisher) acked(e *entry, ack *pubAck) {
 		o.Stream = string(ack.stream)
 		p.wish() // another stream holds the subject now
 	}
-	p.metrics.count(scheduler.Delivered, 1)
+	p.metrics.outcomes[scheduler.Delivered].Inc()
 	e.done(e.message, o)
 }
 

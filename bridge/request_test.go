@@ -24,7 +24,7 @@ func TestRequests_AreWhatClientsPublishAndAreAnsweredAtInboxesAlone(t *testing.T
 			called <- "called"
 			return http.StatusOK, []byte(`{"done":true}`)
 		}
-		serving(t, bridge.ServiceConfig{Conn: nc, Namespace: "ns", Scheduler: scheduling(t, nc, newTimeline(t), nil),
+		serving(t, bridge.ServiceConfig{Conn: nc, Namespace: "ns", Scheduler: scheduling(t, nc, newTimeline(t)),
 			Admin: map[string]bridge.Call{"restore": call}})
 		resign, err := bridge.NewResign(bridge.ResignConfig{Conn: nc, Namespace: "ns", Instance: "a", Log: logger(t),
 			Do: func(context.Context, string) error { called <- "resigned"; return nil }})

@@ -144,6 +144,6 @@ func (s *sending) replyTo(t token) string {
 }
 
 func (s *sending) finish(m *message.Message, kind scheduler.OutcomeKind, err error) {
-	s.p.metrics.count(kind, 1)
+	s.p.metrics.outcomes[kind].Inc()
 	s.done(m, scheduler.Outcome{Kind: kind, Err: err})
 }

@@ -58,7 +58,7 @@ func TestService_PushesCancelsAndTells(t *testing.T) {
 	t.Parallel()
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc, timeline := connect(t, server.URL()), newTimeline(t)
-		serving(t, bridge.ServiceConfig{Conn: nc, Namespace: "ns", Scheduler: scheduling(t, nc, timeline, nil),
+		serving(t, bridge.ServiceConfig{Conn: nc, Namespace: "ns", Scheduler: scheduling(t, nc, timeline),
 			Instance: "one", Version: "v1.2.3"})
 
 		got, _, problem := ask(t, nc, "ns", "push",
@@ -106,7 +106,7 @@ func TestService_RefusesBadInputByWord(t *testing.T) {
 	t.Parallel()
 	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
 	serving(t,
-		bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline, nil), SizeLimit: 1000})
+		bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline), SizeLimit: 1000})
 	for _, c := range []struct{ endpoint, body, status, word string }{
 		{"push", ``, "400", "invalid_json"},
 		{"push", `{"topic":"a.*","delay":"1s"}`, "400", "invalid_topic"},
@@ -134,7 +134,7 @@ func TestService_RefusesBadInputByWord(t *testing.T) {
 func TestService_RefusesAUIDThatNoPushWasAnsweredWith(t *testing.T) {
 	t.Parallel()
 	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
-	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline, nil)})
+	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline)})
 	coming, err := message.IntakeUID(1, time.Now().Add(time.Second), "", "")
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestService_RefusesAUIDThatNoPushWasAnsweredWith(t *testing.T) {
 func TestService_AnswersABatchInOrder(t *testing.T) {
 	t.Parallel()
 	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
-	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline, nil)})
+	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline)})
 	var items []string
 	for i := range wire.MaxBatch {
 		if i%10 == 3 {
@@ -191,7 +191,7 @@ func TestService_AnswersABatchInOrder(t *testing.T) {
 func TestService_OmitsABodyThatDoesNotFitTheAnswer(t *testing.T) {
 	t.Parallel()
 	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
-	s := scheduling(t, nc, timeline, nil)
+	s := scheduling(t, nc, timeline)
 	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: s})
 	body := make([]byte, 900<<10) // in base64 beyond max_payload
 	for i := range body {
@@ -211,7 +211,7 @@ func TestService_ShowsInMicroAndWorksWithoutJetStream(t *testing.T) {
 	t.Parallel()
 	server := lab.NewNATS(t, lab.NoJetStream())
 	nc, timeline := connect(t, server.URL()), newTimeline(t)
-	s := scheduling(t, nc, timeline, nil)
+	s := scheduling(t, nc, timeline)
 	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: "ns", Scheduler: s, Instance: "one", Version: "v1.2.3"})
 	msg, err := nc.Request("$SRV.INFO.tarry", nil, 5*time.Second)
 	if err != nil {

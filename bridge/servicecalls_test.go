@@ -20,7 +20,7 @@ func TestService_ServesFurtherCallsInGroupsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc, timeline := connect(t, server.URL()), newTimeline(t)
-		s := scheduling(t, nc, timeline, nil)
+		s := scheduling(t, nc, timeline)
 		echo := func(_ context.Context, request []byte) (int, []byte) { return http.StatusOK, append(request, '\n') }
 		large := func(context.Context, []byte) (int, []byte) {
 			return http.StatusOK, []byte(`"` + strings.Repeat("x", int(nc.MaxPayload())) + `"`)
@@ -92,7 +92,7 @@ func TestService_LeavesALineOfWhatOnlyOperatorsMayDoOverHTTP(t *testing.T) {
 	nc, ns := connect(t, lab.SharedNATS(t).URL()), newNamespace()
 	var logged logBuffer
 	s, err := bridge.NewService(bridge.ServiceConfig{Conn: nc, Namespace: ns, Prefix: "delayed",
-		Scheduler: scheduling(t, nc, newTimeline(t), nil), Log: logged.logger()})
+		Scheduler: scheduling(t, nc, newTimeline(t)), Log: logged.logger()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestService_ReschedulesAndRuns(t *testing.T) {
 	t.Parallel()
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc, timeline := connect(t, server.URL()), newTimeline(t)
-		serving(t, bridge.ServiceConfig{Conn: nc, Namespace: "ns", Scheduler: scheduling(t, nc, timeline, nil)})
+		serving(t, bridge.ServiceConfig{Conn: nc, Namespace: "ns", Scheduler: scheduling(t, nc, timeline)})
 		got, _, problem := ask(t, nc, "ns", "push",
 			`{"topic":"orders","at":"2030-01-31T08:00:00Z","id":"order-7131","key":"c","body":"x","headers":{"a":"1"}}`)
 		if problem != "" {
@@ -66,7 +66,7 @@ func TestService_ReschedulesAndRuns(t *testing.T) {
 func TestService_ChangesManyAndReports(t *testing.T) {
 	t.Parallel()
 	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
-	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline, nil)})
+	serving(t, bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline)})
 	var items []string
 	for i := range 60 {
 		items = append(items, fmt.Sprintf(`{"topic":"%s.%d","at":"2030-01-31T0%d:00:00Z","key":"k%d"}`,
@@ -161,7 +161,7 @@ func TestService_HoldsTheWholeMessageToTheLimitOfAPush(t *testing.T) {
 	t.Parallel()
 	nc, ns, timeline := connect(t, lab.SharedNATS(t).URL()), newNamespace(), newTimeline(t)
 	serving(t,
-		bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline, nil), SizeLimit: 1000})
+		bridge.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: scheduling(t, nc, timeline), SizeLimit: 1000})
 	const most = 1000 - len("X: \r\n") - 500 // for a body beside the header below
 	content := func(id string, body int) string {
 		return `{"id":"` + id + `","body":"` + strings.Repeat("y", body) + `"}`

@@ -171,7 +171,7 @@ func TestRetry_AConsumersRetryWaitsByItsScheduleAndEndsDead(t *testing.T) {
 			t.Fatalf("first retry: %s, attempt %d", i.State, i.Attempt)
 		}
 		third := send(3)
-		if wait := third.Due.Time().Sub(time.Now()); wait < 119*time.Second || wait > 121*time.Second {
+		if wait := time.Until(third.Due.Time()); wait < 119*time.Second || wait > 121*time.Second {
 			t.Errorf("the second retry waits %s", wait)
 		}
 		time.Sleep(3 * time.Minute)

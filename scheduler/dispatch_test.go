@@ -96,7 +96,6 @@ type rig struct {
 	store scheduler.Timeline
 	clock *scheduler.Clock
 	s     *scheduler.Scheduler
-	run   []chan error
 
 	settings *scheduler.Topics
 	metrics  *prometheus.Registry // of the scheduler that was made last

@@ -52,7 +52,7 @@ func TestMerge_MaxWaitBoundsTheFirstPushToo(t *testing.T) {
 		for want, p := range map[time.Duration]scheduler.Push{time.Second: waited, 4 * time.Second: at,
 			2 * time.Second: sooner} {
 			if got := r.push(p); got.Due != message.CeilMilli(time.Now().Add(want)) {
-				t.Errorf("%s is due in %s, want %s", p.ID, got.Due.Time().Sub(time.Now()), want)
+				t.Errorf("%s is due in %s, want %s", p.ID, time.Until(got.Due.Time()), want)
 			}
 		}
 	})

@@ -65,7 +65,7 @@ func retryUntilDead(t *testing.T, d *dev) {
 			}
 			if !got.Over {
 				back := take()
-				if early := sent.Add(delays[attempt-1]).Sub(time.Now()); early > 0 {
+				if early := time.Until(sent.Add(delays[attempt-1])); early > 0 {
 					t.Errorf("it came back %s early", early)
 				}
 				if err := back.Nak(); err != nil { // the round that follows takes it
@@ -159,7 +159,7 @@ func retryByDelay(t *testing.T, d *dev) {
 		}
 	}
 	m = next(t, sub)
-	if early := sent.Add(50 * time.Millisecond).Sub(time.Now()); early > 0 || Attempt(m.Header) != 2 ||
+	if early := time.Until(sent.Add(50 * time.Millisecond)); early > 0 || Attempt(m.Header) != 2 ||
 		m.Header.Get(HeaderID) != "patient" || string(m.Data) != "delivered" {
 		t.Errorf("it came back %s early, as %q with %v", early, m.Data, m.Header)
 	}

@@ -266,7 +266,7 @@ func publishByTag(t *testing.T, d *dev) {
 		}
 		for range 3 {
 			m := next(t, sub)
-			if early := at.Sub(time.Now()); early > 0 {
+			if early := time.Until(at); early > 0 {
 				t.Errorf("%s came %s early", m.Data, early)
 			}
 			h := m.Header

@@ -111,7 +111,7 @@ func (d *dev) runProducer(t *testing.T, dir string, args ...string) {
 	for range 2 {
 		m := next(t, sub)
 		id := m.Header.Get(HeaderID)
-		if early := start.Add(2 * time.Second).Sub(time.Now()); early > 0 ||
+		if early := time.Until(start.Add(2 * time.Second)); early > 0 ||
 			!strings.HasPrefix(id, "order-17-") || ids[id] ||
 			strings.ReplaceAll(string(m.Data), " ", "") != `{"order":17}` {
 			t.Errorf("%s early came %q with %v", early, m.Data, m.Header)

@@ -30,7 +30,7 @@ func TestAReplicaIsPromotedThatMissedTheLastWrites(t *testing.T) {
 	toOld := s.client()
 	host, port, err := net.SplitHostPort(replication.Addr)
 	if err == nil {
-		err = toReplica.SlaveOf(t.Context(), host, port).Err()
+		err = toReplica.ReplicaOf(t.Context(), host, port).Err()
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestAReplicaIsPromotedThatMissedTheLastWrites(t *testing.T) {
 
 	before := s.certified()
 	closed := h.begin(window{why: "the replica is promoted", from: time.Now(), since: begun.Add(-unrecorded)})
-	if err := toReplica.SlaveOf(t.Context(), "no", "one").Err(); err != nil {
+	if err := toReplica.ReplicaOf(t.Context(), "no", "one").Err(); err != nil {
 		t.Fatal(err)
 	}
 	replication.Cut()

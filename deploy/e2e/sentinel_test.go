@@ -21,7 +21,7 @@ func TestSentinelPromotesAReplicaAndEverythingComes(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	host, port, err := net.SplitHostPort(master.Addr)
 	if err == nil {
-		err = rdb.SlaveOf(t.Context(), host, port).Err()
+		err = rdb.ReplicaOf(t.Context(), host, port).Err()
 	}
 	if err != nil {
 		t.Fatal(err)

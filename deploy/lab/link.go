@@ -215,11 +215,13 @@ func (l *link) interrupt() {
 func (l *link) quiesce(m proxyMode) {
 	if !m.passes(false) {
 		l.up.Lock()
-		l.up.Unlock() //nolint:staticcheck // the empty section is the wait
+		//lint:ignore SA2001 the empty section is the wait
+		l.up.Unlock()
 	}
 	if !m.passes(true) {
 		l.down.Lock()
-		l.down.Unlock() //nolint:staticcheck // the empty section is the wait
+		//lint:ignore SA2001 the empty section is the wait
+		l.down.Unlock()
 	}
 }
 

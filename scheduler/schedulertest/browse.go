@@ -50,11 +50,10 @@ var browsePromises = []promise{
 		t.wantBrowsed(0, scheduler.Browse{}, m)
 	}},
 	{name: "lanes follow the bucket, by name", check: func(t *trial) {
-		var all []*message.Message
 		for i := range 7 {
-			all = append(all, t.one(Message(i, DueIn(time.Duration(-i)*time.Second))))
+			t.one(Message(i, DueIn(time.Duration(-i)*time.Second)))
 		}
-		all = t.claim()
+		all := t.claim()
 		slices.SortFunc(all, func(a, b *message.Message) int { return int(a.Due - b.Due) })
 		for i, lane := range []message.Lane{"b", "a", "", "b", "c", "a", ""} {
 			t.giveBack(all[i], all[i].Score(), message.Mark{Lane: lane})

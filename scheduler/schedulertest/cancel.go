@@ -94,8 +94,8 @@ var cancelPromises = []promise{
 		t.canceled(m.UID, scheduler.CancelDone)
 	}},
 	{name: "a parked message is canceled by its uid alone", check: func(t *trial) {
-		all := t.added(Message(1), Message(2), Message(3))
-		all = t.claim()
+		t.added(Message(1), Message(2), Message(3))
+		all := t.claim()
 		t.giveBack(all[0], all[0].Score(), message.Mark{Lane: "stream"})
 		t.giveBack(all[1], all[1].Score(), message.Mark{Lane: "stream"})
 		t.giveBack(all[2], all[2].Score(), message.Mark{Lane: "core:orders.3", Uncertain: true})

@@ -94,7 +94,7 @@ type call func(scheduler.Timeline) string
 // step sends a call to both. When it may be repeated, same reports whether the second answer means what the first did,
 // and whether the call may have gone on where it had stopped; nil is for calls that must answer the same.
 func (m *model) step(what string, do call, repeat bool,
-	same func(first, second string) (goesOn bool, wrong string)) string {
+	same func(first, second string) (goesOn bool, wrong string)) {
 	m.Logf("at %d: %s", m.now-Start, what)
 	first := m.both(what, do)
 	m.told(what)
@@ -124,7 +124,6 @@ func (m *model) step(what string, do call, repeat bool,
 		}
 	}
 	m.now++ // no two steps at one time
-	return first
 }
 
 func (m *model) both(what string, do call) string {

@@ -277,16 +277,16 @@ var settlePromises = []promise{
 		}
 		t.added(want...)
 		t.claim()
-		if got := t.held(0, "", 100); !slices.Equal(got, uids(want)) {
+		if got := t.held("", 100); !slices.Equal(got, uids(want)) {
 			t.Fatalf("got %v, want %v", got, uids(want))
 		}
-		if got := t.held(0, "", 2); !slices.Equal(got, uids(want[:2])) {
+		if got := t.held("", 2); !slices.Equal(got, uids(want[:2])) {
 			t.Fatalf("first page %v, want %v", got, uids(want[:2]))
 		}
-		if got := t.held(0, want[1].UID, 2); !slices.Equal(got, uids(want[2:4])) {
+		if got := t.held(want[1].UID, 2); !slices.Equal(got, uids(want[2:4])) {
 			t.Fatalf("second page %v, want %v", got, uids(want[2:4]))
 		}
-		if got := t.held(0, want[4].UID, 2); len(got) != 0 {
+		if got := t.held(want[4].UID, 2); len(got) != 0 {
 			t.Fatalf("after the last: %v", got)
 		}
 	}},

@@ -209,7 +209,7 @@ var termPromises = []promise{
 		t.stale("begin", t.tl.Begin(t.Context(), 0, high-1))
 		t.term = high
 		m := t.take(Message(1))
-		if held := t.held(0, "", 10); len(held) != 1 || held[0] != m.UID {
+		if held := t.held("", 10); len(held) != 1 || held[0] != m.UID {
 			t.Fatalf("held %v, want %s", held, m.UID)
 		}
 	}},

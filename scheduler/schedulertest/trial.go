@@ -255,9 +255,9 @@ func (t *trial) lanes(bucket int) []message.Lane {
 	return lanes
 }
 
-func (t *trial) held(bucket int, after message.UID, limit int) (uids []message.UID) {
+func (t *trial) held(after message.UID, limit int) (uids []message.UID) {
 	t.Helper()
-	held, err := t.tl.Held(t.Context(), bucket, scheduler.Leader(t.term), after, limit)
+	held, err := t.tl.Held(t.Context(), 0, scheduler.Leader(t.term), after, limit)
 	t.must("held", err)
 	for _, h := range held {
 		uids = append(uids, h.UID)

@@ -154,7 +154,7 @@ func TestRedis_KeepsNothingOfWhatMergedWhenAllIsOver(t *testing.T) {
 	}
 	first := named(message.MergeReplace, "a")
 	b.add(first)
-	claimed := b.claim(1)
+	b.claim(1)
 	second := named(message.MergeKeep, "b")
 	b.add(second, named(message.MergeKeep, "c"), named(message.MergeReplace, "d"))
 	if n := b.rdb.HLen(t.Context(), b.key("next")).Val(); n != 1 {
@@ -166,7 +166,7 @@ func TestRedis_KeepsNothingOfWhatMergedWhenAllIsOver(t *testing.T) {
 	if len(found) != 1 || found[0].Kind != message.KindGaveWay || found[0].State != message.StateCanceled {
 		t.Fatalf("the first is %+v", found)
 	}
-	claimed = b.claim(1)
+	claimed := b.claim(1)
 	if claimed[0].UID != second.UID || string(claimed[0].Body) != "d" || claimed[0].Mark.Changes != 2 {
 		t.Fatalf("claimed %+v", claimed[0])
 	}

@@ -16,7 +16,6 @@ import (
 
 // readiness is what /readyz answers.
 type readiness struct {
-	status   int
 	Ready    bool
 	Degraded []string
 	Checks   []struct {

@@ -18,7 +18,7 @@ const (
 )
 
 func (b bench) tarryDrain(ctx context.Context, s *stage.Scope) (Outcome, error) {
-	t, c, err := b.tarry(ctx, s, inFlight)
+	t, c, err := b.tarry(ctx, s)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -39,7 +39,7 @@ func (b bench) drainOf(ctx context.Context, s *stage.Scope, t *stage.Tarry, c *l
 }
 
 func (b bench) schedulesDrain(ctx context.Context, s *stage.Scope) (Outcome, error) {
-	c, process, err := b.schedules(ctx, s, inFlight)
+	c, process, err := b.schedules(ctx, s)
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -90,7 +90,7 @@ func elsewhere() string {
 // the settings are in force.
 func (b bench) drainTopics(yaml, header string) run {
 	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
-		t, c, err := b.tarry(ctx, s, inFlight, s.Settings(yaml)...)
+		t, c, err := b.tarry(ctx, s, s.Settings(yaml)...)
 		if err != nil {
 			return Outcome{}, err
 		}

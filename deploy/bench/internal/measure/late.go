@@ -14,7 +14,7 @@ import (
 
 func (b bench) tarryLate(rate int) run {
 	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
-		t, c, err := b.tarry(ctx, s, inFlight)
+		t, c, err := b.tarry(ctx, s)
 		if err != nil {
 			return Outcome{}, err
 		}
@@ -24,7 +24,7 @@ func (b bench) tarryLate(rate int) run {
 
 func (b bench) schedulesLate(rate int) run {
 	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
-		c, process, err := b.schedules(ctx, s, inFlight)
+		c, process, err := b.schedules(ctx, s)
 		if err != nil {
 			return Outcome{}, err
 		}

@@ -18,7 +18,7 @@ const messagesPath = "/v1/messages"
 // calls makes one kind of request after the other. Messages are named by their client's ids, as users do: such a name
 // is looked up in all buckets. What is run now is delivered beside the calls that follow.
 func (b bench) calls(ctx context.Context, s *stage.Scope) (Outcome, error) {
-	t, _, err := b.tarry(ctx, s, inFlight)
+	t, _, err := b.tarry(ctx, s)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -95,7 +95,7 @@ const (
 // many moves and cancels what a topic's messages are that are due within a span, and requeues dead messages. They die
 // of a stream that takes no message of their size, at the second try.
 func (b bench) many(ctx context.Context, s *stage.Scope) (Outcome, error) {
-	t, c, err := b.tarry(ctx, s, inFlight)
+	t, c, err := b.tarry(ctx, s)
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 func (b bench) tarryPending(ctx context.Context, s *stage.Scope) (Outcome, error) {
-	t, _, err := b.tarry(ctx, s, inFlight)
+	t, _, err := b.tarry(ctx, s)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -36,7 +36,7 @@ func (b bench) tarryPending(ctx context.Context, s *stage.Scope) (Outcome, error
 }
 
 func (b bench) schedulesPending(ctx context.Context, s *stage.Scope) (Outcome, error) {
-	c, process, err := b.schedules(ctx, s, inFlight)
+	c, process, err := b.schedules(ctx, s)
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -15,7 +15,7 @@ type run = func(context.Context, *stage.Scope) (Outcome, error)
 
 func (b bench) tarrySync(producers int) run {
 	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
-		t, c, err := b.tarry(ctx, s, inFlight)
+		t, c, err := b.tarry(ctx, s)
 		if err != nil {
 			return Outcome{}, err
 		}
@@ -26,7 +26,7 @@ func (b bench) tarrySync(producers int) run {
 }
 
 func (b bench) tarryAsync(ctx context.Context, s *stage.Scope) (Outcome, error) {
-	t, c, err := b.tarry(ctx, s, inFlight)
+	t, c, err := b.tarry(ctx, s)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -66,7 +66,7 @@ func (b bench) tarryBatches(ctx context.Context, s *stage.Scope) (Outcome, error
 // batchesWith pushes with options, and merged tells how many of a batch go into messages that wait; nil for none.
 func (b bench) batchesWith(options func(to []byte, n int) []byte, merged func(from, to int) int) run {
 	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
-		t, _, err := b.tarry(ctx, s, inFlight)
+		t, _, err := b.tarry(ctx, s)
 		if err != nil {
 			return Outcome{}, err
 		}
@@ -91,7 +91,7 @@ func (b bench) batchesWith(options func(to []byte, n int) []byte, merged func(fr
 
 func (b bench) schedulesSync(producers int) run {
 	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
-		c, _, err := b.schedules(ctx, s, inFlight)
+		c, _, err := b.schedules(ctx, s)
 		if err != nil {
 			return Outcome{}, err
 		}
@@ -101,7 +101,7 @@ func (b bench) schedulesSync(producers int) run {
 }
 
 func (b bench) schedulesAsync(ctx context.Context, s *stage.Scope) (Outcome, error) {
-	c, _, err := b.schedules(ctx, s, inFlight)
+	c, _, err := b.schedules(ctx, s)
 	if err != nil {
 		return Outcome{}, err
 	}

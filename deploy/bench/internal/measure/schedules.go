@@ -20,10 +20,10 @@ const (
 
 // schedules starts a nats-server and a stream with schedules. What a schedule emits stays in the same stream, as NATS
 // wants it.
-func (b bench) schedules(ctx context.Context, s *stage.Scope, pending int) (*load.Client, stage.Process, error) {
+func (b bench) schedules(ctx context.Context, s *stage.Scope) (*load.Client, stage.Process, error) {
 	server := s.NATS()
 	process := stage.Process{Name: "nats", Pid: server.Pid()}
-	c, err := dial(s, server.URL(), pending)
+	c, err := dial(s, server.URL(), inFlight)
 	if err != nil {
 		return nil, process, err
 	}

@@ -21,10 +21,9 @@ const (
 )
 
 // tarry starts a tarry with settings and the stream that messages are due on.
-func (b bench) tarry(ctx context.Context, s *stage.Scope, pending int,
-	settings ...string) (*stage.Tarry, *load.Client, error) {
+func (b bench) tarry(ctx context.Context, s *stage.Scope, settings ...string) (*stage.Tarry, *load.Client, error) {
 	t := s.Tarry(b.program, settings...)
-	c, err := dial(s, t.NATS.URL(), pending)
+	c, err := dial(s, t.NATS.URL(), inFlight)
 	if err != nil {
 		return nil, nil, err
 	}
