@@ -233,18 +233,18 @@ func (c *comparison) look(ctx context.Context, uids []message.UID) (map[message.
 
 // mend raises the older side to the higher version.
 func (c *comparison) mend(ctx context.Context, d *scheduler.Difference) (bool, error) {
+	call, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
 	if d.Kind == scheduler.MissingInStore || d.Kind == scheduler.StoreOlder {
 		read := c.Clock.Milli()
-		records, err := c.records(ctx, []message.UID{d.UID})
+		records, err := c.records(call, []message.UID{d.UID})
 		if err != nil {
 			return false, err
 		}
 		c.restoring.report = scheduler.RestoreReport{}
-		err = c.restoring.bring(ctx, records, read)
+		err = c.restoring.bring(call, records, read) // it repeats a lost call until the time is over
 		return c.restoring.report.Added+c.restoring.report.Raised > 0, err
 	}
-	call, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
 	found, err := c.Timeline.Find(call, scheduler.Ref{UID: d.UID})
 	switch {
 	case errors.Is(err, scheduler.ErrUnreadable):

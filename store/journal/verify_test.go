@@ -142,6 +142,33 @@ func TestVerify_FindsAndMendsEveryKindOfDifference(t *testing.T) {
 	})
 }
 
+// silentRestore is a timeline that never says whether it has restored a message.
+type silentRestore struct{ scheduler.Mending }
+
+func (silentRestore) Restore(context.Context, int, []scheduler.Record, message.Milli,
+	message.Milli) ([]scheduler.RestoreCode, error) {
+	time.Sleep(time.Second)
+	return nil, scheduler.ErrOutcomeUnknown
+}
+
+func TestVerify_DoesNotWaitForeverForARepair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSides(t)
+		lost := schedulertest.Message(1)
+		lost.Due = s.clock.Milli().Add(time.Hour)
+		s.write(scheduler.Change{UID: lost.UID, Version: 1, State: message.StateWaiting, Due: lost.Due, Message: lost})
+		v := &journal.Reconciler{Store: s.store, Timeline: silentRestore{s.tl}, Buckets: 1, Clock: s.clock,
+			Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		began := time.Now()
+		_, err := v.Verify(ctx, scheduler.VerifyRequest{Repair: true}, nil)
+		if took := time.Since(began); !errors.Is(err, scheduler.ErrOutcomeUnknown) || took > 2*time.Minute {
+			t.Fatalf("%v after %s, want an unknown outcome after the time-out of %s", err, took, v.Timeout)
+		}
+	})
+}
+
 // What is on its way between the two is no difference.
 func TestVerify_WaitsForTheOutbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
