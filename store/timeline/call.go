@@ -212,6 +212,14 @@ func (a *answer) code(field string, highest int) int {
 
 func (a *answer) count(field string) int { return a.code(field, math.MaxInt) }
 
+// counter reads a count that Redis keeps up to date by adding and subtracting; an empty text is 0. So is a count below
+// 0: damage to one record can make a counter wrong, and must not hide the others.
+func (a *answer) counter(field string) int {
+	n, err := strconv.ParseInt(cmp.Or(a.text(field), "0"), 10, 64)
+	a.fail(field, err)
+	return int(max(n, 0))
+}
+
 func (a *answer) milli(field string) message.Milli { return message.Milli(a.count(field)) }
 
 // due reads a score and returns its due time, or 0 if the text is empty.

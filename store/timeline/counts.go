@@ -109,9 +109,9 @@ func (t *Redis) standing(ctx context.Context, counts []scheduler.TopicCount, hol
 		for i := range counts {
 			alive, dead, _ := strings.Cut(a.text(counts[i].Topic), " ") // dead is present only if not 0
 			n := newAnswer("counts: "+counts[i].Topic, []any{alive, dead}, nil)
-			live := int(n.optional("live"))
+			live := n.counter("live")
 			counts[i].Waiting += live
-			counts[i].Dead += int(n.optional("dead"))
+			counts[i].Dead += n.counter("dead")
 			holding[bucket] = holding[bucket] || live > 0
 			if err := n.done(); err != nil {
 				return err

@@ -570,3 +570,41 @@ func TestNewer_IsRefusedByNameAndStays(t *testing.T) {
 	}
 	b.wantPlaced(true, m)
 }
+
+// Damage to a message's topic leaves another topic's count below 0 once the message ends. That must not hide the
+// counts of the others.
+func TestCounts_ListTopicsBesideACountThatIsWrong(t *testing.T) {
+	t.Parallel()
+	b := openBare(t, lab.SharedRedis(t))
+	bad, good := b.message(nil), b.message(nil)
+	b.add(bad, good)
+	b.spoil(bad, strings.Replace(b.packed(bad), "orders", "ordeal", 1))
+	r, err := b.Cancel(t.Context(), bad.UID, 20)
+	if b.must(err); r.Code != scheduler.CancelDone {
+		t.Fatalf("cancel: %+v", r)
+	}
+	got, err := b.Counts(t.Context(), "", 10)
+	b.must(err)
+	want := []scheduler.TopicCount{{Topic: "ordeal"}, {Topic: "orders", Waiting: 2}}
+	if !slices.Equal(got, want) {
+		t.Fatalf("counts are %+v, want %+v", got, want)
+	}
+}
+
+// The outbox's counters are too low after an entry with a damaged size was written down. The lag is told all the same:
+// restore and verify wait for it.
+func TestLags_TellTheLagBesideACounterThatIsWrong(t *testing.T) {
+	t.Parallel()
+	b := openBare(t, lab.SharedRedis(t))
+	b.add(b.message(nil))
+	b.add(b.message(nil))
+	entries, err := b.Unwritten(t.Context(), 0, "", 0, 10, 1<<20)
+	b.must(err)
+	entries[0].Size, entries[0].Count = 1<<20, 1<<10
+	b.must(b.Written(t.Context(), 0, entries[:1]))
+	lags, err := b.Lags(t.Context())
+	b.must(err)
+	if l := lags[0]; l.Err != nil || l.Entries != 1 || l.Oldest == 0 || l.Changes != 0 || l.Bytes != 0 {
+		t.Fatalf("the lag is %+v", l)
+	}
+}

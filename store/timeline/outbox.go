@@ -126,8 +126,8 @@ func (t *Redis) Quarantined(ctx context.Context, bucket int, after string) ([]sc
 func (t *Redis) Lags(ctx context.Context) ([]scheduler.Lag, error) {
 	lags := make([]scheduler.Lag, len(t.keys))
 	failed := t.askEach(ctx, t.allBuckets(), "lag", nil, func(bucket int, a *answer) error {
-		lags[bucket] = scheduler.Lag{Entries: a.count("entries"), Changes: a.count("changes"),
-			Bytes: int64(a.count("bytes")), Oldest: message.Milli(a.optional("oldest")),
+		lags[bucket] = scheduler.Lag{Entries: a.count("entries"), Changes: a.counter("changes"),
+			Bytes: int64(a.counter("bytes")), Oldest: message.Milli(a.optional("oldest")),
 			Quarantined: a.count("quarantined")}
 		return a.done()
 	}, false)
