@@ -192,9 +192,11 @@ func TestLockFile_RefusesASecondHolderAndNamesTheFirst(t *testing.T) {
 func TestLockFile_DiesWithTheProcess(t *testing.T) {
 	t.Parallel()
 	if path := os.Getenv("ELECTION_HOLD"); path != "" {
-		if _, err := LockFile(path); err != nil {
+		release, err := LockFile(path)
+		if err != nil {
 			t.Fatal(err)
 		}
+		defer release() // never called: it keeps the file from the garbage collector, which would close it
 		fmt.Println("held")
 		select {}
 	}
