@@ -117,6 +117,7 @@ func startDev(t *testing.T, settings string) *dev {
 // builtDaemon builds tarry, once for all tests.
 func builtDaemon(t *testing.T) string {
 	t.Helper()
+	needs(t, "a build of tarry")
 	daemonBuilt.Do(func() {
 		build := append([]string{"-C", "../..", "build", "-o", daemonBinary}, append(race(), "./cmd/tarry")...)
 		if text, err := exec.Command("go", build...).CombinedOutput(); err != nil {

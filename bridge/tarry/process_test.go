@@ -12,12 +12,12 @@ import (
 // TestExample_PrintsALineForEachStoredMessage runs the example as the process that a newcomer pastes.
 func TestExample_PrintsALineForEachStoredMessage(t *testing.T) {
 	t.Parallel()
+	s := newServer(t, "jetstream { store_dir: \""+t.TempDir()+"\" }")
 	bin := filepath.Join(t.TempDir(), "example")
 	if text, err := exec.CommandContext(
 		t.Context(), "go", "build", "-o", bin, "./example").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	s := newServer(t, "jetstream { store_dir: \""+t.TempDir()+"\" }")
 	in := intake(t, connect(t, s.url))
 	for n, args := range [][]string{{"-delay", "2s"}, {"-delay", "2s", "-jetstream"}} {
 		cmd := exec.CommandContext(t.Context(), bin,

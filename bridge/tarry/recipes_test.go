@@ -218,6 +218,7 @@ func module(t *testing.T, program string) string {
 // execute runs a command to its end.
 func execute(t *testing.T, dir string, env []string, args ...string) string {
 	t.Helper()
+	needs(t, strings.Join(args, " "))
 	// A first build on a small machine takes minutes. This is below go test's own limit of ten.
 	ctx, stop := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer stop()

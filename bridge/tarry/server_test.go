@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,7 +21,7 @@ import (
 )
 
 // The tests run against a real nats-server: the one that TARRY_NATS_SERVER names, else the version the daemon's module
-// requires, built once per run. Nothing is skipped when there is none.
+// requires, built once per run. Without one they fail; only -short skips them.
 var (
 	binary string
 	shared *natsServer
@@ -39,6 +40,10 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	flag.Parse()
+	if testing.Short() {
+		return m.Run()
+	}
 	dir, err := os.MkdirTemp("", "tarry-lib")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "make a directory:", err)
@@ -161,9 +166,18 @@ func (s *natsServer) stop() {
 	<-s.done
 }
 
+// needs skips the test in short mode and names what it needs.
+func needs(t *testing.T, what string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skipf("needs %s: run without -short", what)
+	}
+}
+
 // newServer starts a server for one test.
 func newServer(t *testing.T, conf string) *natsServer {
 	t.Helper()
+	needs(t, "nats-server")
 	s, err := startServer(t.TempDir(), conf)
 	if err != nil {
 		t.Fatal(err)
@@ -176,6 +190,7 @@ func newServer(t *testing.T, conf string) *natsServer {
 // makes further connections to the same account.
 func account(t *testing.T) (*nats.Conn, func(...nats.Option) *nats.Conn) {
 	t.Helper()
+	needs(t, "nats-server")
 	n := users.Add(1) - 1
 	if n >= accounts {
 		t.Fatalf("more than %d tests want an account", accounts)

@@ -24,7 +24,8 @@ const daemon = "../wire"
 func needDaemon(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat(daemon); errors.Is(err, os.ErrNotExist) {
-		t.Skip("the daemon's source is not part of this module; run the test in tarry's repository")
+		needs(t, "the daemon's source")
+		t.Fatal("the daemon's source is not part of this module; run the test in tarry's repository")
 	}
 }
 
