@@ -120,7 +120,7 @@ func (c *ClockSampler) Run(ctx context.Context) error {
 			c.cfg.Clock.Forget(ClockSource)
 			if !said {
 				c.log.Info().Str("version", c.cfg.Conn.ConnectedServerVersion()).Msg(
-					"this nats server does not tell its time")
+					"this nats server does not show its time")
 			}
 			said = true
 		}

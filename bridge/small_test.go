@@ -29,7 +29,7 @@ func TestClockSampler_KeepsNATSClockAtHand(t *testing.T) {
 		lab.Eventually(t, 10*time.Second, func() error {
 			at, ok := clock.Of(bridge.ClockSource)
 			if !ok {
-				if log.count("does not tell its time") == 1 {
+				if log.count("does not show its time") == 1 {
 					return nil // 2.9
 				}
 				return fmt.Errorf("no sample, and no word about it: %s", log)

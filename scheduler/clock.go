@@ -87,7 +87,7 @@ func (c *Clock) Sample(source string, serverTime time.Time, sent, got time.Durat
 	c.known[source] = true
 }
 
-// Forget records that a server does not tell its time, any more or at all.
+// Forget records that a server does not show its time, any more or at all.
 func (c *Clock) Forget(source string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

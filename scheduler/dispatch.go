@@ -83,7 +83,7 @@ func (sc *scanner) over(m *message.Message, t *Topic, now message.Milli) (messag
 // sentBack is the reason of a message that is dead because its consumers sent it back too often.
 func sentBack(m *message.Message, retries int) string {
 	why := fmt.Sprintf("sent back after %d retries", retries)
-	if said, told := headerOf(m, reasonHeader); told {
+	if said, ok := headerOf(m, reasonHeader); ok {
 		why += ": " + said
 	}
 	return bounded(why)
@@ -160,7 +160,7 @@ func (sc *scanner) end(ctx context.Context, r result, t *Topic) {
 	copied.Topic = to
 	copied.Headers = append(m.Headers[:len(m.Headers):len(m.Headers)],
 		message.Header{Name: "Tarry-Subject", Value: m.Topic})
-	if _, told := headerOf(m, reasonHeader); !told {
+	if _, ok := headerOf(m, reasonHeader); !ok {
 		copied.Headers = append(copied.Headers, message.Header{Name: reasonHeader, Value: r.why})
 	}
 	sc.l.s.cfg.Publisher.Send(ctx, []*message.Message{&copied}, func(_ *message.Message, o Outcome) {

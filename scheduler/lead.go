@@ -200,7 +200,7 @@ func (l *leadership) look(ctx context.Context) (near bool, err error) {
 	}
 	l.s.metrics.inFlight.Set(float64(inFlight))
 	l.s.metrics.parkedLanes.Set(float64(l.lanes.count()))
-	if err != nil && !errors.Is(err, ErrUncertified) { // which each scanner was told, and says itself
+	if err != nil && !errors.Is(err, ErrUncertified) { // each scanner gets this error, and logs it itself
 		return near, fmt.Errorf("%w: read heads: %v", ErrUnavailable, err)
 	}
 	return near, nil

@@ -148,7 +148,7 @@ func (n *names) look(batch []*asked) {
 			n.enqueue(a)
 		case err != nil && (n.s.cfg.NamesSure || a.stale && a.message.Stored == 0):
 			n.s.queues.fail(a.queued,
-				fmt.Errorf("%w: the journal does not tell whether the name was used", ErrUnavailable))
+				fmt.Errorf("%w: the journal does not know whether the name was used", ErrUnavailable))
 		case err != nil:
 			n.s.metrics.unjudged.Inc()
 			a.unjudged = true

@@ -104,7 +104,7 @@ func (s *Scheduler) edited(info *message.Info, e *Edit) (Amend, error) {
 	m := info.Message
 	m.Due, m.Priority = a.Due, a.Priority
 	if a.Priority != info.Priority {
-		a.Message = &m // the journal tells of a priority with the content alone
+		a.Message = &m // the journal records a priority with the content alone
 	}
 	if e.HasHeaders || e.HasBody {
 		if e.HasHeaders {

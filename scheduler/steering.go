@@ -153,7 +153,7 @@ const (
 type Pause struct {
 	Pattern string
 	By      string        // who asked for it
-	At      message.Milli // since when; 0 where the store's field is damaged and does not tell
+	At      message.Milli // since when; 0 where the store's field is damaged
 }
 
 // PauseChange is a pause, or its end.

@@ -14,7 +14,7 @@ import (
 
 // A uid that was just made here can be another message's: two instances may share a machine id, or a caller may have
 // sent a uid of the next moment, as that of a push which it repeats. A push that was given such a uid gets another one.
-// If an earlier try may have stored the push, that try must be told apart from a foreign message.
+// If an earlier try may have stored the push, that try must be distinguished from a foreign message.
 
 // comparers is how many messages are compared at once: a batch whose reply was lost may be stored whole, and its bucket
 // stores nothing else meanwhile.

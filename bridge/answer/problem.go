@@ -49,7 +49,7 @@ var (
 	ErrNoStandby = errors.New("no other instance could take over")
 	// ErrUnreachable reports that the election's coordinator does not answer.
 	ErrUnreachable = errors.New(
-		"ZooKeeper does not answer this instance, so it cannot tell who leads and who stands by; " +
+		"ZooKeeper does not answer this instance, so it does not know who leads and who stands by; " +
 			"it takes pushes and changes all the same, and what is due leaves as soon as a leader reaches ZooKeeper")
 )
 

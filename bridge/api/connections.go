@@ -21,7 +21,7 @@ type connections struct {
 	mu      sync.Mutex
 	all     map[net.Conn]*linked.Element // nil for a busy one
 	waiting *linked.List                 // of net.Conn, the longest idle first
-	told    time.Time
+	warned  time.Time
 }
 
 func newConnections(limit int, log zerolog.Logger) *connections {
@@ -57,8 +57,8 @@ func (c *connections) note(conn net.Conn, state http.ConnState, now time.Time) n
 		if !full {
 			return nil
 		}
-		if now.Sub(c.told) > time.Minute {
-			c.told = now
+		if now.Sub(c.warned) > time.Minute {
+			c.warned = now
 			c.log.Warn().Int("limit", c.limit).Msg(
 				"http.connections reached: closing the longest-idle connection, or the new one")
 		}

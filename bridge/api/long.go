@@ -44,14 +44,14 @@ func long[R any](s *Server, w http.ResponseWriter, r *http.Request, form func(*R
 	var progress func(R)
 	quiet, inLines := func() {}, acceptsLines(r)
 	if inLines {
-		progress, quiet = tell(l, s.cfg.ProgressEvery, form, stop)
+		progress, quiet = writeProgress(l, s.cfg.ProgressEvery, form, stop)
 	}
 	report, err := func() (R, error) {
 		defer quiet() // also when it panics: nobody may write once the handler has returned
 		return do(ctx, progress)
 	}()
-	var told *problem
-	if !errors.As(err, &told) {
+	var known *problem
+	if !errors.As(err, &known) {
 		err = s.why(ctx, err)
 	}
 	l.hurry()
@@ -111,9 +111,9 @@ func acceptsLines(r *http.Request) bool {
 	return false
 }
 
-// tell writes the progress of an operation at this interval until quiet is called. A client that stops reading stops
+// writeProgress writes the progress of an operation at this interval until quiet is called. A client that stops reading stops
 // the operation.
-func tell[R any](l *lines, every time.Duration, form func(*R) any,
+func writeProgress[R any](l *lines, every time.Duration, form func(*R) any,
 	stop context.CancelCauseFunc) (progress func(R), quiet func()) {
 	var (
 		latest atomic.Pointer[json.RawMessage]

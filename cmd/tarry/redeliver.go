@@ -29,7 +29,7 @@ Exit code 1 means that something could not be delivered again. It ends when this
 	flags.StringVar(&request.Since, "since", "",
 		"the first deliveries to check: RFC 3339, unix milliseconds, or how long ago; required")
 	flags.StringVar(&topic, "topic", "", "only this topic, or all that match a pattern such as orders.>")
-	flags.BoolVar(&request.DryRun, "dry-run", false, "only tell what is gone")
+	flags.BoolVar(&request.DryRun, "dry-run", false, "only report what is gone")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
 		if !flags.Changed("since") {
 			return usage("--since is missing: want RFC 3339, unix milliseconds, or how long ago")

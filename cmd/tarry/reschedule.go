@@ -86,7 +86,7 @@ func newRun(o outside) *cobra.Command {
 
 // addVersion adds the flag of the required version to a command.
 func addVersion(cmd *cobra.Command) {
-	cmd.Flags().String("if-version", "", "only if the message still has this version, as tarry get tells it")
+	cmd.Flags().String("if-version", "", "only if the message still has this version, as tarry get shows it")
 }
 
 // versionOf returns the required version, empty for any. The server checks its form.

@@ -36,7 +36,7 @@ It adds and never takes away, may be repeated, and goes on while messages come a
 			"restore many: of all topics that match a pattern such as orders.>, or with --all of this topic")
 	flags.Bool("all", false, "restore many: whatever the other flags leave, all where there are none")
 	flags.BoolVar(&request.Overdue, "overdue", true, "also what is due already")
-	flags.BoolVar(&request.DryRun, "dry-run", false, "only tell what would be done")
+	flags.BoolVar(&request.DryRun, "dry-run", false, "only report what would be done")
 	flags.StringVar(&rate, "rate", "", "messages a second at most, 1 to 1000000 (default no limit)")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {

@@ -17,7 +17,7 @@ func newVerify(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Compare the store with the journal",
-		Long: `Compare the store with the journal: exit code 0 when both tell the same, or do after --repair; 1 when
+		Long: `Compare the store with the journal: exit code 0 when both say the same, or do after --repair; 1 when
 differences are left.
 
 It goes on while messages come and go, and ends when this command does.`,

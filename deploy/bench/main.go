@@ -211,7 +211,7 @@ func (r *recorder) one(ctx context.Context, j job) error {
 		}
 		output = failure.Output
 	}
-	if version, told := versions["tarry"]; told && system.Name == report.Before {
+	if version, known := versions["tarry"]; known && system.Name == report.Before {
 		versions["tarry before"] = version
 		delete(versions, "tarry")
 	}

@@ -9,7 +9,7 @@
 //	         Redis MONITOR ◀───────────────┘                       check
 //
 // The load pushes numbered messages (header X-Seq) by tag and by HTTP through every instance, with due times spread
-// over the run, and cancels some of them. It writes down what it asked, when, and what it was told. Consumers write
+// over the run, and cancels some of them. It writes down what it asked, when, and what was answered. Consumers write
 // down what arrived, when, and whole. The story breaks things at moments it chooses by what it sees, never by waiting a
 // while, and writes down from when to when a duplicate can be its fault.
 //

@@ -104,7 +104,7 @@ func (c *RedisCluster) Owner(key string) *Redis {
 		}
 	}
 	if !answered {
-		c.t.Fatalf("slot of %s: no node of the cluster tells", key)
+		c.t.Fatalf("slot of %s: no node of the cluster says", key)
 	}
 	return c.Nodes[slot*c.masters/redisSlots]
 }

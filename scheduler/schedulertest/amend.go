@@ -35,7 +35,7 @@ func (t *trial) amend(a scheduler.Amend, want scheduler.AmendCode) scheduler.Ame
 	}
 	first := ask()
 	before := t.find(scheduler.Ref{UID: a.UID})
-	told := len(t.log.all)
+	changes := len(t.log.all)
 	t.now++
 	second := ask()
 	t.now--
@@ -43,7 +43,7 @@ func (t *trial) amend(a scheduler.Amend, want scheduler.AmendCode) scheduler.Ame
 		t.Fatalf("amend of %s, sent twice:\n first %s\nsecond %s, head %d", a.UID, describe(first.Info),
 			describe(second.Info), second.Head)
 	}
-	if after := t.find(scheduler.Ref{UID: a.UID}); describeAll(after) != describeAll(before) || len(t.log.all) != told {
+	if after := t.find(scheduler.Ref{UID: a.UID}); describeAll(after) != describeAll(before) || len(t.log.all) != changes {
 		t.Fatalf("amend of %s, sent again, changed something:\n was%s\n is%s", a.UID, describeAll(before),
 			describeAll(after))
 	}
@@ -85,7 +85,7 @@ var amendPromises = []promise{
 	{name: "an amend brings a message forward", check: func(t *trial) {
 		all := t.added(Message(1), Message(2, DueIn(time.Hour)), Message(3, DueIn(time.Minute)))
 		if r := t.amend(moved(all[1], 1, Start-5), scheduler.AmendDone); r.Head != Start-5 {
-			t.Fatalf("the head is told as %d", r.Head)
+			t.Fatalf("the head is returned as %d", r.Head)
 		}
 		t.wantUIDs(t.claim(), []*message.Message{all[1], all[0]})
 	}},
@@ -144,11 +144,11 @@ var amendPromises = []promise{
 		t.giveBack(m, int64(m.Due.Add(time.Hour))<<8, message.Mark{Refusals: 1})
 		t.wantUIDs(t.claim(), nil)
 		if r := t.amend(moved(m, 1, m.Due), scheduler.AmendDone); r.Head != m.Due {
-			t.Fatalf("the head is told as %d", r.Head)
+			t.Fatalf("the head is returned as %d", r.Head)
 		}
 		t.wantUIDs(t.claim(), []*message.Message{m})
 	}},
-	{name: "the head is told when an amend makes it earlier, and only then", check: func(t *trial) {
+	{name: "the head is returned when an amend makes it earlier, and only then", check: func(t *trial) {
 		head, other := t.one(Message(1, DueIn(time.Minute))), t.one(Message(2, DueIn(time.Hour)))
 		if r := t.amend(moved(other, 1, Start.Add(2*time.Minute)), scheduler.AmendDone); r.Head != 0 {
 			t.Fatalf("behind the head: %d", r.Head)
@@ -163,7 +163,7 @@ var amendPromises = []promise{
 			t.Fatalf("head is %+v", h)
 		}
 	}},
-	{name: "an amend of another version changes nothing, and tells which stands", check: func(t *trial) {
+	{name: "an amend of another version changes nothing, and returns which stands", check: func(t *trial) {
 		m := t.one(Message(1, Headers("A", "b")))
 		t.amend(moved(m, 1, Start.Add(time.Minute)), scheduler.AmendDone) // version 2
 		m.Due = Start.Add(time.Minute)
@@ -221,22 +221,22 @@ var amendPromises = []promise{
 		t.amend(moved(overdue, 1, t.now), scheduler.AmendMaybe)
 		t.amend(moved(later, 1, later.Due+1), scheduler.AmendDone)
 	}},
-	{name: "the journal is told of an amend, with the content where that changed", recorded: true,
+	{name: "the journal records an amend, with the content where that changed", recorded: true,
 		check: func(t *trial) {
 			m := t.one(Message(1, Named("order-1"), Headers("A", "b"), TTL(time.Minute), Retrying(0, time.Second)))
 			bucket := t.bucketOf(m)
-			t.untold()
+			t.forgetRecorded()
 			t.amend(moved(m, 1, Start.Add(time.Hour)), scheduler.AmendDone)
 			t.amend(moved(m, 1, Start.Add(2*time.Hour)), scheduler.AmendVersion)
 			m.Due = Start.Add(time.Hour)
-			t.wantTold(
+			t.wantRecorded(
 				scheduler.Change{UID: m.UID, Version: 2, State: message.StateWaiting, At: t.now, Bucket: bucket,
 					Due: m.Due, Reason: "rescheduled"})
 			a := edited(m, 2, "other")
 			a.Due++
 			t.amend(a, scheduler.AmendDone)
 			m.Due, m.Body, m.Headers = a.Due, []byte("other"), nil
-			t.wantTold(
+			t.wantRecorded(
 				scheduler.Change{UID: m.UID, Version: 3, State: message.StateWaiting, At: t.now, Bucket: bucket,
 					Due: m.Due, Reason: "edited", Message: m})
 		}},
@@ -252,14 +252,14 @@ var amendPromises = []promise{
 	}},
 }
 
-// untold drops the recorded journal changes.
-func (t *trial) untold() { t.log.new = nil }
+// forgetRecorded drops the recorded journal changes.
+func (t *trial) forgetRecorded() { t.log.new = nil }
 
-// wantTold wants exactly these changes to have been reported to the journal since the last look.
-func (t *trial) wantTold(want ...scheduler.Change) {
+// wantRecorded wants exactly these changes to have been reported to the journal since the last look.
+func (t *trial) wantRecorded(want ...scheduler.Change) {
 	t.Helper()
 	got := t.log.new
-	t.untold()
+	t.forgetRecorded()
 	for i := range want {
 		want[i].Instance, want[i].Address = "model", "nowhere:1"
 		want[i].Kind, want[i].Other = kindOf(want[i].Reason)
@@ -267,6 +267,6 @@ func (t *trial) wantTold(want ...scheduler.Change) {
 	sortChanges(got)
 	sortChanges(want)
 	if wrong := differentChanges(got, want); wrong != "" {
-		t.Fatalf("the journal was told otherwise: %s", wrong)
+		t.Fatalf("the journal records something else: %s", wrong)
 	}
 }

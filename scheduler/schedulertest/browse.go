@@ -60,7 +60,7 @@ var browsePromises = []promise{
 		}
 		t.wantBrowsed(0, scheduler.Browse{}, all[2], all[6], all[1], all[5], all[0], all[3], all[4])
 	}},
-	{name: "a message is told as it stands, without headers and body", check: func(t *trial) {
+	{name: "a message is shown as it stands, without headers and body", check: func(t *trial) {
 		m := t.take(Message(1, Named("order-1"), Keyed("k"), Headers("A", "b"), TTL(time.Minute), Priority(3),
 			Retrying(1, time.Second)))
 		mark := message.Mark{Uncertain: true, Refusals: 2, Lane: "stream"}

@@ -109,7 +109,7 @@ var cancelPromises = []promise{
 		t.wantUIDs(t.claimFrom(0, "stream", wide, wide).Messages, all[1:2])
 		t.wantUIDs(t.claimFrom(0, "core:orders.3", wide, wide).Messages, nil)
 	}},
-	{name: "a message that ended otherwise is told as it ended", check: func(t *trial) {
+	{name: "a message that ended otherwise is shown as it ended", check: func(t *trial) {
 		for i, s := range []message.State{message.StateDelivered, message.StateExpired, message.StateDead} {
 			m := t.ended(Message(i), s)
 			at := t.now

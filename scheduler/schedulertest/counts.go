@@ -64,7 +64,7 @@ func (t *trial) wantCounts(step string, waiting, inFlight, dead int) {
 }
 
 var countPromises = []promise{
-	{name: "totals tell what every bucket holds, what is due and what holds it", check: func(t *trial) {
+	{name: "totals count what every bucket holds, what is due and what holds it", check: func(t *trial) {
 		totals := func(want ...scheduler.Total) {
 			t.Helper()
 			got, err := t.tl.Totals(t.Context(), t.now)
@@ -109,7 +109,7 @@ var countPromises = []promise{
 			message.HoldRate:   {Count: 1, Overdue: 1, Oldest: due(1)},
 		}}, other)
 	}},
-	{name: "the oldest of a lane is told by its own due, however often it was probed", check: func(t *trial) {
+	{name: "the oldest of a lane is known by its own due, however often it was probed", check: func(t *trial) {
 		const lane = "core:orders.7"
 		due := func(s int) message.Milli { return Start.Add(time.Duration(s) * time.Second) }
 		var all []*message.Message
@@ -262,7 +262,7 @@ var countPromises = []promise{
 			}
 		}
 	}},
-	{name: "topics are told page by page, by name, each once and in full", check: func(t *trial) {
+	{name: "topics are listed page by page, by name, each once and in full", check: func(t *trial) {
 		for i := range 40 {
 			topic := On(fmt.Sprintf("orders.%d", i))
 			t.one(Message(i, In(i%t.o.Buckets), topic))
@@ -277,7 +277,7 @@ var countPromises = []promise{
 				}
 			}
 			if len(met) != 40 {
-				t.Fatalf("pages of %d tell of %d topics", limit, len(met))
+				t.Fatalf("pages of %d list %d topics", limit, len(met))
 			}
 			for _, c := range met {
 				if c.Waiting != 2 || c.InFlight+c.Dead != 0 {

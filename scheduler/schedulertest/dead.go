@@ -46,14 +46,14 @@ func (t *trial) requeue(dead message.UID, m *message.Message, want scheduler.Req
 		return describeAll(t.find(scheduler.Ref{UID: dead})) + describeAll(t.find(scheduler.Ref{UID: m.UID}))
 	}
 	first := ask()
-	before, told := look(), len(t.log.all)
+	before, changes := look(), len(t.log.all)
 	t.now++
 	second := ask()
 	t.now--
 	if second.Head != 0 || second.Dead != first.Dead || second.Info.UID != first.Info.UID {
 		t.Fatalf("requeue of %s, sent twice: version %d then %d, head %d", dead, first.Dead, second.Dead, second.Head)
 	}
-	if after := look(); after != before || len(t.log.all) != told {
+	if after := look(); after != before || len(t.log.all) != changes {
 		t.Fatalf("requeue of %s, sent again, changed something:\n was%s\n is%s", dead, before, after)
 	}
 	return first
@@ -114,7 +114,7 @@ var deadPromises = []promise{
 				Retrying(3, time.Second), Priority(4))
 			r := t.requeue(old.UID, m, scheduler.RequeueDone)
 			if r.Dead != 3 || r.Head != m.Due {
-				t.Fatalf("the dead one has version %d, the head is told as %d", r.Dead, r.Head)
+				t.Fatalf("the dead one has version %d, the head is returned as %d", r.Dead, r.Head)
 			}
 			t.wantInfo(live(m, message.StateWaiting, changed(0)))
 			t.wantInfo(settled(old, t.now, false, RequeuedAs+string(m.UID)))
@@ -154,7 +154,7 @@ var deadPromises = []promise{
 			t.Fatalf("got %s, %s, version %d of the dead", requeueWord(r.Code), describe(r.Info), r.Dead)
 		}
 	}},
-	{name: "the head is told when a requeue makes it earlier, and only then", check: func(t *trial) {
+	{name: "the head is returned when a requeue makes it earlier, and only then", check: func(t *trial) {
 		one, two := t.dead(Message(1)), t.dead(Message(2))
 		t.one(Message(3, DueIn(time.Minute)))
 		if r := t.requeue(one.UID, again(4, one, DueIn(time.Hour)), scheduler.RequeueDone); r.Head != 0 {
@@ -307,7 +307,7 @@ var deadPromises = []promise{
 		t.canceled(m.UID, scheduler.CancelMaybe)
 		t.canceled(next.UID, scheduler.CancelDone)
 	}},
-	{name: "a message in its next life comes from the journal as it was told", check: func(t *trial) {
+	{name: "a message in its next life comes from the journal as it was recorded", check: func(t *trial) {
 		for i, with := range [][]With{{}, {Named("order-1")}} {
 			m := Message(i, append(with, DueIn(time.Hour))...)
 			m.Mark.Uncertain = true
@@ -316,7 +316,7 @@ var deadPromises = []promise{
 			t.canceled(m.UID, scheduler.CancelMaybe)
 		}
 	}},
-	{name: "purging ends what is dead, and tells which", check: func(t *trial) {
+	{name: "purging ends what is dead, and returns which", check: func(t *trial) {
 		plain, named := t.dead(Message(1, TTL(time.Minute), Headers("A", "b"))),
 			t.dead(Message(2, In(0), Headers("A", "b")))
 		waiting, flying := t.one(Message(3, DueIn(time.Hour))), t.take(Message(4))
@@ -364,24 +364,24 @@ var deadPromises = []promise{
 			t.Fatalf("the third is %s", got.State)
 		}
 	}},
-	{name: "the journal is told of requeue and purge", recorded: true, check: func(t *trial) {
+	{name: "the journal records requeue and purge", recorded: true, check: func(t *trial) {
 		one, two, three := t.dead(Message(1)), t.dead(Message(2)), t.doubtful(Message(3, Named("order-1")))
-		t.untold()
+		t.forgetRecorded()
 		m := again(4, one, Headers("A", "b"), Retrying(0, time.Second))
 		t.requeue(one.UID, m, scheduler.RequeueDone)
-		told := scheduler.Change{UID: one.UID, Version: 3, State: message.StateCanceled, At: t.now, Due: one.Due,
+		change := scheduler.Change{UID: one.UID, Version: 3, State: message.StateCanceled, At: t.now, Due: one.Due,
 			Reason: RequeuedAs + string(m.UID)}
-		t.wantTold(told, scheduler.Change{UID: m.UID, Version: 1, State: message.StateWaiting, At: t.now, Due: m.Due,
+		t.wantRecorded(change, scheduler.Change{UID: m.UID, Version: 1, State: message.StateWaiting, At: t.now, Due: m.Due,
 			Reason: RequeueOf + string(one.UID), Message: m})
 		t.purge(0, []message.UID{one.UID, two.UID}, []message.UID{two.UID})
-		told.UID, told.Reason = two.UID, Purged
-		t.wantTold(told)
+		change.UID, change.Reason = two.UID, Purged
+		t.wantRecorded(change)
 
 		m = again(5, three, Headers("A", "b"), Retrying(0, time.Second))
 		t.requeue(three.UID, m, scheduler.RequeueDone)
-		told.UID, told.Uncertain, told.Bucket, told.Reason = three.UID, true, t.bucketOf(three),
+		change.UID, change.Uncertain, change.Bucket, change.Reason = three.UID, true, t.bucketOf(three),
 			RequeuedAs+string(m.UID)
-		t.wantTold(told, scheduler.Change{UID: m.UID, Version: 1, State: message.StateWaiting, At: t.now,
+		t.wantRecorded(change, scheduler.Change{UID: m.UID, Version: 1, State: message.StateWaiting, At: t.now,
 			Bucket: t.bucketOf(m), Due: m.Due, Uncertain: true,
 			Reason: RequeueOf + string(three.UID) + MaybeSeen, Message: m})
 	}},

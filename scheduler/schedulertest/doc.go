@@ -112,7 +112,7 @@
 // more. What of them comes again under its own uid is still a duplicate; under another it reads as what a consumer
 // makes of m, which must not be lost. The requeue of m is reported to the journal with its content, the Reason
 // RequeueOf and the dead message's uid, and MaybeSeen if m is uncertain. Purge does the latter with the Reason Purged,
-// and tells again of what has it. A canceled record of a higher version is restored over a dead message.
+// and reports again what has it. A canceled record of a higher version is restored over a dead message.
 //
 // # Browse, Counts, Pause
 //

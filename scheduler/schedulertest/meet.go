@@ -323,28 +323,28 @@ var meetPromises = []promise{
 		t.giveBack(earlier, earlier.Score(), message.Mark{})
 		t.wantInfo(live(earlier, message.StateWaiting, changed(0)))
 	}},
-	{name: "the journal is told who gave way", recorded: true, check: func(t *trial) {
+	{name: "the journal records who gave way", recorded: true, check: func(t *trial) {
 		n := 0
 		for _, how := range []message.Merge{message.MergeReplace, message.MergeKeep} {
 			for _, way := range []comesBack{waysBack[0], waysBack[4]} {
 				earlier, later := both(t, n, how, Keyed(fmt.Sprint(n)))
-				t.untold()
+				t.forgetRecorded()
 				way.do(t, earlier)
-				told := scheduler.Change{Version: 2, State: message.StateCanceled, At: t.now,
+				change := scheduler.Change{Version: 2, State: message.StateCanceled, At: t.now,
 					Bucket: t.bucketOf(later), Term: t.term}
 				ended, reason, uncertain := earlier, ReasonGaveWay, way.uncertain
 				if how == message.MergeKeep {
 					ended, reason, uncertain = later, ReasonMerged, false
 				}
-				told.UID, told.Due, told.Reason, told.Uncertain = ended.UID, ended.Due, reason, uncertain
-				all := []scheduler.Change{told}
+				change.UID, change.Due, change.Reason, change.Uncertain = ended.UID, ended.Due, reason, uncertain
+				all := []scheduler.Change{change}
 				if how == message.MergeKeep && way.name == "swept" {
 					all = append(all, scheduler.Change{UID: earlier.UID, Version: 2, State: message.StateWaiting,
 						At: t.now, Bucket: t.bucketOf(later), Term: t.term,
 						Due: earlier.Due, Uncertain: true,
 						Reason: "the leader that had claimed it is gone; it may have been delivered"})
 				}
-				t.wantTold(all...)
+				t.wantRecorded(all...)
 				n += 10
 			}
 		}

@@ -239,7 +239,7 @@ var mergePromises = []promise{
 		t.merged(late, live(taken(first, late), message.StateWaiting, changed(1)))
 		door := push(5, message.MergeReplace, Keyed(a), Content("door"), ByADoor())
 		t.merged(door, live(taken(first, door), message.StateWaiting, changed(2)))
-		// nothing tells that it is older than what stands
+		// nothing shows that it is older than what stands
 		later := push(9, message.MergeReplace, Keyed(a), Stored(9), Content("later"))
 		t.merged(later, live(taken(first, later), message.StateWaiting, changed(3)))
 		t.merged(push(4, message.MergeKeep, Keyed(a), ByADoor()),
@@ -271,7 +271,7 @@ var mergePromises = []promise{
 				}
 			}
 			if want[0] == scheduler.Added && head != batch[1].Due {
-				t.Errorf("head is told as %d, want where it waits now", head)
+				t.Errorf("head is returned as %d, want where it waits now", head)
 			}
 			if t.Failed() {
 				t.FailNow()
@@ -282,12 +282,12 @@ var mergePromises = []promise{
 		t.wantInfo(live(now, message.StateWaiting, changed(2)))
 		a := *first
 		a.Merge = message.MergeReject
-		told := scheduler.Change{UID: first.UID, State: message.StateWaiting, At: t.now, Bucket: t.bucketOf(first)}
-		one, two, three := told, told, told
+		change := scheduler.Change{UID: first.UID, State: message.StateWaiting, At: t.now, Bucket: t.bucketOf(first)}
+		one, two, three := change, change, change
 		one.Version, one.Due, one.Message = 1, a.Due, &a
 		two.Version, two.Due, two.Message, two.Reason = 2, now.Due, now, ReasonReplaced
 		three.Version, three.Due, three.Reason = 3, now.Due, ReasonAbsorbed
-		t.wantTold(one, two, three) // and of nothing the second time
+		t.wantRecorded(one, two, three) // and nothing the second time
 	}},
 	{name: "sent again, what was refused as uncertain may go into what came after it in the batch",
 		check: func(t *trial) {
@@ -316,22 +316,22 @@ var mergePromises = []promise{
 			t.wantInfo(live(first, message.StateWaiting, message.Mark{Uncertain: true}))
 			t.wantInfo(live(taken(next, batch[0]), message.StateWaiting, changed(1)))
 		}},
-	{name: "the journal is told of what a push did to a message, and not of the push", recorded: true,
+	{name: "the journal records what a push did to a message, and not the push", recorded: true,
 		check: func(t *trial) {
 			first := t.one(push(1, message.MergeReject, DueIn(time.Minute)))
-			told := scheduler.Change{UID: first.UID, State: message.StateWaiting, At: t.now,
+			change := scheduler.Change{UID: first.UID, State: message.StateWaiting, At: t.now,
 				Bucket: t.bucketOf(first),
 				Due:    first.Due}
-			t.untold()
+			t.forgetRecorded()
 			t.merged(push(2, message.MergeKeep), live(first, message.StateWaiting, changed(1)))
-			told.Version, told.Reason = 2, ReasonAbsorbed
-			t.wantTold(told)
+			change.Version, change.Reason = 2, ReasonAbsorbed
+			t.wantRecorded(change)
 			by := push(3, message.MergeReplace, DueIn(time.Hour), Content("b"), Headers("A", "b"), Stored(3),
 				Retrying(1, time.Second))
 			now := taken(first, by)
 			t.merged(by, live(now, message.StateWaiting, changed(2)))
-			told.Version, told.Reason, told.Due, told.Message = 3, ReasonReplaced, by.Due, now
-			t.wantTold(told)
+			change.Version, change.Reason, change.Due, change.Message = 3, ReasonReplaced, by.Due, now
+			t.wantRecorded(change)
 		}},
 	{name: "a push that a tombstone covers merges into nothing", check: func(t *trial) {
 		a, b, _ := neighbours(t.o.Buckets)

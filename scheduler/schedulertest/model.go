@@ -84,7 +84,7 @@ type model struct {
 	claimed map[message.UID]*message.Message
 	was     map[message.UID]message.State // at the last look
 	// The changes reported to the journal, and the resulting version of each message.
-	realLog, refLog tellings
+	realLog, refLog recordings
 	versions        map[message.UID]uint64
 }
 
@@ -97,13 +97,13 @@ func (m *model) step(what string, do call, repeat bool,
 	same func(first, second string) (goesOn bool, wrong string)) {
 	m.Logf("at %d: %s", m.now-Start, what)
 	first := m.both(what, do)
-	m.told(what)
+	m.recorded(what)
 	before := m.look(m.real)
 	m.compare(what, before)
 	m.watch(what, before)
 	if repeat {
 		second := m.both(what+", sent again", do)
-		told := m.told(what + ", sent again")
+		changes := m.recorded(what + ", sent again")
 		goesOn, wrong := false, ""
 		if same != nil {
 			goesOn, wrong = same(first, second)
@@ -117,8 +117,8 @@ func (m *model) step(what string, do call, repeat bool,
 		if goesOn {
 			m.compare(what+", sent again", after)
 			m.watch(what, after)
-		} else if told > 0 {
-			m.Fatalf("%s, sent again, told the journal %d changes", what, told)
+		} else if changes > 0 {
+			m.Fatalf("%s, sent again, gave the journal %d changes", what, changes)
 		} else if changed := m.differ(before, after); changed != "" {
 			m.Fatalf("%s, sent again, changed something:\n%s", what, changed)
 		}
@@ -266,10 +266,10 @@ func (m *model) watch(what string, seen view) {
 			m.Fatalf("%s took %s from %s to %s", what, minted.UID, was, state)
 		}
 		if merged && m.versions[minted.UID] != 0 {
-			m.Fatalf("after %s: the journal was told of %s, which went into another", what, minted.UID)
+			m.Fatalf("after %s: the journal records %s, which went into another", what, minted.UID)
 		}
 		if state != message.StateNone && !merged && version != m.versions[minted.UID] {
-			m.Fatalf("after %s: the %s message %s has version %d, the journal was told %d", what, state, minted.UID,
+			m.Fatalf("after %s: the %s message %s has version %d, the journal records %d", what, state, minted.UID,
 				version, m.versions[minted.UID])
 		}
 		if forgotten {
@@ -342,7 +342,7 @@ func (m *model) drain() {
 	m.drainOutboxes()
 }
 
-// short is an error as both timelines would tell it.
+// short is an error as both timelines would return it.
 func short(err error) string {
 	switch {
 	case err == nil:

@@ -12,14 +12,14 @@ import (
 // editedReason is the reason of the model's amends that give other content.
 const editedReason = "edited"
 
-// tellings are the entries that one timeline told the journal of, and that stand in its outboxes.
-type tellings struct {
+// recordings are the entries that one timeline gave the journal, and that stand in its outboxes.
+type recordings struct {
 	all []scheduler.Entry
 	new []scheduler.Change // since the last look
 }
 
 // recording is one that the model listens to.
-func (l *tellings) recording() *scheduler.Recording {
+func (l *recordings) recording() *scheduler.Recording {
 	return &scheduler.Recording{Instance: "model", Address: func() string { return "nowhere:1" }, Limit: 1 << 40,
 		Wrote: func(e scheduler.Entry) {
 			l.all = append(l.all, e)
@@ -27,15 +27,15 @@ func (l *tellings) recording() *scheduler.Recording {
 		}}
 }
 
-// told holds what both timelines told the journal in one step to each other, and every change to the version before it.
-// It tells how many there were.
-func (m *model) told(what string) int {
+// recorded compares what both timelines gave the journal in one step, and holds every change to the version before it. It
+// returns how many changes there were.
+func (m *model) recorded(what string) int {
 	got, want := m.realLog.new, m.refLog.new
 	m.realLog.new, m.refLog.new = nil, nil
 	sortChanges(got)
 	sortChanges(want)
 	if wrong := differentChanges(got, want); wrong != "" {
-		m.Fatalf("%s: the journal was told otherwise: %s", what, wrong)
+		m.Fatalf("%s: the journal records something else: %s", what, wrong)
 	}
 	for i := range got {
 		c := &got[i]
@@ -90,12 +90,12 @@ func (m *model) drainOutboxes() {
 	m.drainOutbox(m.ref, &m.refLog)
 }
 
-// drainOutbox reads what a timeline wrote, which must be what it told, and removes it.
-func (m *model) drainOutbox(tl scheduler.Timeline, log *tellings) {
+// drainOutbox reads what a timeline wrote, which must be what it gave, and removes it.
+func (m *model) drainOutbox(tl scheduler.Timeline, log *recordings) {
 	outbox := tl.(scheduler.Outbox)
-	var told, read []scheduler.Change
+	var changes, read []scheduler.Change
 	for _, e := range log.all {
-		told = append(told, e.Changes...)
+		changes = append(changes, e.Changes...)
 	}
 	for b := range m.o.Buckets {
 		after := ""
@@ -113,10 +113,10 @@ func (m *model) drainOutbox(tl scheduler.Timeline, log *tellings) {
 			after = entries[len(entries)-1].ID
 		}
 	}
-	sortChanges(told)
+	sortChanges(changes)
 	sortChanges(read)
-	if wrong := differentChanges(read, told); wrong != "" {
-		m.Fatalf("the outbox holds something else than the journal was told: %s", wrong)
+	if wrong := differentChanges(read, changes); wrong != "" {
+		m.Fatalf("the outbox differs from what the journal was given: %s", wrong)
 	}
 	for _, e := range log.all {
 		for range 2 {

@@ -96,7 +96,7 @@ func (m *model) amend(t *rapid.T) {
 		a.Priority, a.Message != nil), func(tl scheduler.Timeline) string {
 		r, err := tl.Amend(m.ctx, a, m.now)
 		if r.Head > 0 && r.Code != scheduler.AmendDone {
-			m.Fatalf("an amend that was not done tells the head")
+			m.Fatalf("an amend that was not done returns the head")
 		}
 		codes = append(codes, r.Code)
 		return fmt.Sprintf("head %d;%s: %s%s", r.Head, amendWord(r.Code), brief(r.Info), short(err))
@@ -134,7 +134,7 @@ func (m *model) requeue(t *rapid.T) {
 			r, err := tl.Requeue(m.ctx, dead.UID, made, m.now)
 			done = r.Code == scheduler.RequeueDone
 			if r.Head > 0 && !done {
-				m.Fatalf("a requeue that was not done tells the head")
+				m.Fatalf("a requeue that was not done returns the head")
 			}
 			return fmt.Sprintf("head %d;%s: %s, the dead one has %d%s", r.Head, requeueWord(r.Code), brief(r.Info),
 				r.Dead, short(err))
@@ -210,7 +210,7 @@ func (m *model) browse(t *rapid.T) {
 	m.wantBrowsed(bucket, q, all)
 }
 
-// wantBrowsed holds what was browsed to what look-ups tell.
+// wantBrowsed holds what was browsed to what look-ups return.
 func (m *model) wantBrowsed(bucket int, q scheduler.Browse, all []message.Info) {
 	met := map[message.UID]bool{}
 	for i, f := range all {

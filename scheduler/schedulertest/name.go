@@ -119,7 +119,7 @@ var namePromises = []promise{
 		t.refused(second, scheduler.AddConflict, first, message.StateDelivered)
 		t.gone(second.UID)
 	}},
-	{name: "after another end the name is in conflict, and the end is told", check: func(t *trial) {
+	{name: "after another end the name is in conflict, and the end is returned", check: func(t *trial) {
 		for i, s := range []message.State{message.StateCanceled, message.StateExpired, message.StateDead} {
 			id := fmt.Sprintf("order-%d", i)
 			first := t.ended(Message(i, Named(id), Content("a")), s)

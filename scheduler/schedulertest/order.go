@@ -93,7 +93,7 @@ var orderPromises = []promise{
 		claimed.Topic, claimed.Mark.Lane = "changed", "changed"
 		t.wantInfo(live(&kept, message.StateInFlight, message.Mark{}))
 	}},
-	{name: "an add tells the head when it came earlier", check: func(t *trial) {
+	{name: "an add returns the head when it came earlier", check: func(t *trial) {
 		for i, step := range []struct {
 			m    *message.Message
 			want message.Milli
@@ -116,7 +116,7 @@ var orderPromises = []promise{
 			t.Fatalf("of a batch: head %d, want the earliest", head)
 		}
 	}},
-	{name: "heads tell due, waiting, claimed and term of every bucket", check: func(t *trial) {
+	{name: "heads return due, waiting, claimed and term of every bucket", check: func(t *trial) {
 		t.must("begin", t.tl.Begin(t.Context(), 1, 7))
 		t.added(Message(1, DueIn(time.Second)), Message(2, DueIn(2*time.Second)), Message(3, DueIn(3*time.Second)))
 		t.one(Message(4, In(3), DueIn(time.Minute)))

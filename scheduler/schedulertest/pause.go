@@ -16,7 +16,7 @@ func (t *trial) pauses() []scheduler.Pause {
 	return list
 }
 
-// pause asks twice: once it counts. It tells since when the pause stands.
+// pause asks twice: once it counts. It returns since when the pause stands.
 func (t *trial) pause(p scheduler.Pause) (since message.Milli) {
 	t.Helper()
 	for i := range 2 {

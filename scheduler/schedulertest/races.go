@@ -175,7 +175,7 @@ func (r *races) deed(s *scheduler.Scheduler, rng *rand.Rand, id, body string) de
 	}
 }
 
-// word tells with "already_ended" how.
+// word says with "already_ended" how.
 func word(code string, s message.State) string {
 	if code == "already_ended" {
 		return "already_" + s.String()
@@ -268,11 +268,11 @@ func (r *races) judge(n int) {
 				}
 			case "already_expired":
 				if len(got) > 0 && !i.Mark.Uncertain {
-					wrong(uid, "%s was told that it expired, and it was seen", d.what)
+					wrong(uid, "%s was answered that it expired, and it was seen", d.what)
 				}
 			case "already_delivered":
 				if len(got) == 0 || got[0].at.After(d.ended) {
-					wrong(uid, "%s was told that it is delivered, and it was not yet", d.what)
+					wrong(uid, "%s was answered that it is delivered, and it was not yet", d.what)
 				}
 			}
 		}

@@ -205,7 +205,7 @@ var recoverPromises = []promise{
 			t.Fatalf("got %s", describe(got))
 		}
 	}},
-	{name: "versions tell states and versions, and nothing of what is not known", check: func(t *trial) {
+	{name: "versions return states and versions, and nothing of what is not known", check: func(t *trial) {
 		waiting, flying, ended, unknown := Message(1, DueIn(time.Hour)), t.take(Message(2)),
 			t.ended(Message(3), message.StateDelivered), Message(4)
 		t.one(waiting)
@@ -335,7 +335,7 @@ var recoverPromises = []promise{
 		t.certify(scheduler.Certification{DoubtUntil: t.now})
 		t.canceled(later.UID, scheduler.CancelDone)
 		if got := t.get(overdue.UID); !got.Mark.Uncertain {
-			t.Fatal("a look-up does not tell")
+			t.Fatal("a look-up does not return it")
 		}
 		if got := t.claim(); len(got) != 1 || !got[0].Mark.Uncertain {
 			t.Fatalf("claimed %d, or for certain", len(got))

@@ -34,7 +34,7 @@ type promise struct {
 	name  string // reads as a sentence
 	tune  func(*Options)
 	check func(*trial)
-	// recorded keeps what the journal is told, for the test to look at.
+	// recorded keeps what the journal is given, for the test to look at.
 	recorded bool
 }
 
@@ -55,7 +55,7 @@ func Exercise(t *testing.T, open Open) {
 				if p.tune != nil {
 					p.tune(&o)
 				}
-				log := new(tellings)
+				log := new(recordings)
 				if p.recorded {
 					o.Record = log.recording()
 				}

@@ -22,7 +22,7 @@ type trial struct {
 	now  message.Milli
 	term uint64
 	n    uint64 // of the last claim
-	log  *tellings
+	log  *recordings
 }
 
 // wide bounds a claim that is to take everything.
@@ -268,7 +268,7 @@ func (t *trial) held(after message.UID, limit int) (uids []message.UID) {
 	return uids
 }
 
-// wantInfo compares everything that a look-up tells.
+// wantInfo compares everything that a look-up returns.
 func (t *trial) wantInfo(want message.Info) {
 	t.Helper()
 	if got := t.get(want.UID); describe(got) != describe(want) {

@@ -184,7 +184,7 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded) erro
 		have, err := w.cfg.Store.Versions(ctx,
 			uidsOf(changes, func(r *scheduler.Recorded) message.UID { return r.UID }))
 		if err != nil && ctx.Err() != nil {
-			return fmt.Errorf("the journal does not tell of %d changes: %w", len(changes), context.Cause(ctx))
+			return fmt.Errorf("the journal does not have %d changes: %w", len(changes), context.Cause(ctx))
 		}
 		left := changes[:0:0]
 		for _, r := range changes {
@@ -214,11 +214,11 @@ func (w *Writer) unfenced(ctx context.Context, changes []scheduler.Recorded) err
 	fences, err := w.cfg.Store.Fences(ctx)
 	if err != nil {
 		w.log.Warn().Err(err).Msg("the journal's fences cannot be read")
-		return errors.New("the journal does not tell its fences")
+		return errors.New("the journal does not return its fences")
 	}
 	for _, r := range changes {
 		if r.Number > 0 && fences[r.Bucket] > r.Number {
-			return fmt.Errorf("%s was told under certification %d of bucket %d: %w", r.UID, r.Number, r.Bucket,
+			return fmt.Errorf("%s was written under certification %d of bucket %d: %w", r.UID, r.Number, r.Bucket,
 				scheduler.ErrFenced)
 		}
 	}

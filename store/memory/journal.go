@@ -132,9 +132,9 @@ func (j *Journal) write(c *scheduler.Change) {
 	}
 	j.remember(row)
 	if _, known := row.changes[c.Version]; !known {
-		told := *c
-		told.Message = nil
-		row.changes[c.Version] = told
+		stored := *c
+		stored.Message = nil
+		row.changes[c.Version] = stored
 	}
 	j.term = max(j.term, c.Term)
 }

@@ -84,7 +84,7 @@ func (t *Redis) limit() int64 {
 // added reports the entries of an add to the journal's writer. Usually there is one entry. If there are more, the
 // script does not say which change is in which entry, so those entries are left to the reader of the outbox.
 func (t *Redis) added(c *call, batch []*message.Message, results []scheduler.AddResult, a addAnswer) error {
-	if t.cfg.Record == nil || a.told == "" || strings.Contains(a.told, "\n") {
+	if t.cfg.Record == nil || a.entries == "" || strings.Contains(a.entries, "\n") {
 		return nil
 	}
 	if len(a.pairs) > 0 {
@@ -92,7 +92,7 @@ func (t *Redis) added(c *call, batch []*message.Message, results []scheduler.Add
 		if err != nil {
 			return fmt.Errorf("add: %w", err)
 		}
-		return t.wrote(c, a.told, changes)
+		return t.wrote(c, a.entries, changes)
 	}
 	changes := make([]scheduler.Change, 0, len(batch))
 	for i, m := range batch {
@@ -104,7 +104,7 @@ func (t *Redis) added(c *call, batch []*message.Message, results []scheduler.Add
 			changes = append(changes, endedAs(&results[i].First))
 		}
 	}
-	return t.wrote(c, a.told, changes)
+	return t.wrote(c, a.entries, changes)
 }
 
 // mergedChanges returns the changes of a batch in which something was merged, from the fields that the outbox received.
@@ -152,13 +152,13 @@ func nameArg(m *message.Message) string {
 
 // addAnswer is the part of an add's answer beside the results.
 type addAnswer struct {
-	head  message.Milli
-	told  string   // the entries of the outbox
-	pairs []string // the fields that the outbox received, if something was merged
+	head    message.Milli
+	entries string   // the entries of the outbox
+	pairs   []string // the fields that the outbox received, if something was merged
 }
 
 func addResults(a *answer, n int) ([]scheduler.AddResult, addAnswer, error) {
-	beside := addAnswer{head: a.due("head"), told: a.text("entries")}
+	beside := addAnswer{head: a.due("head"), entries: a.text("entries")}
 	for range a.code("fields", len(a.values)) {
 		beside.pairs = append(beside.pairs, a.text("field"))
 	}

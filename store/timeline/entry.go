@@ -152,7 +152,7 @@ func readEntry(bucket int, id string, fields []string) (scheduler.Entry, error) 
 	if err != nil {
 		return e, err
 	}
-	if err = readTold(id+" "+fields[3], &e); err != nil {
+	if err = readWritten(id+" "+fields[3], &e); err != nil {
 		return e, err
 	}
 	for f := fields[4:]; len(f) > 0; f = f[2:] {

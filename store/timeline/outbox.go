@@ -10,14 +10,14 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// wrote reports the entry that a script wrote, if any, to the journal's writer. told is "id size changes", and known
+// wrote reports the entry that a script wrote, if any, to the journal's writer. written is "id size changes", and known
 // holds the entry's changes without what the context adds. ran is the call.
-func (t *Redis) wrote(ran *call, told string, known []scheduler.Change) error {
-	if t.cfg.Record == nil || told == "" {
+func (t *Redis) wrote(ran *call, written string, known []scheduler.Change) error {
+	if t.cfg.Record == nil || written == "" {
 		return nil
 	}
 	e := scheduler.Entry{Bucket: ran.bucket, Number: ran.number, Changes: known}
-	if err := readTold(told, &e); err != nil {
+	if err := readWritten(written, &e); err != nil {
 		return err
 	}
 	c, err := readContext(string(ran.entry))
@@ -31,9 +31,9 @@ func (t *Redis) wrote(ran *call, told string, known []scheduler.Change) error {
 	return nil
 }
 
-// readTold reads "id size changes".
-func readTold(told string, e *scheduler.Entry) error {
-	f := strings.Fields(told)
+// readWritten reads "id size changes".
+func readWritten(written string, e *scheduler.Entry) error {
+	f := strings.Fields(written)
 	if len(f) != 3 {
 		return fmt.Errorf("%w: size of an entry in %d words", scheduler.ErrUnreadable, len(f))
 	}

@@ -33,32 +33,32 @@ type Options struct {
 // App is one instance. Two may run in one process.
 type App struct {
 	*opened
-	registry  *prometheus.Registry
-	listener  net.Listener
-	probes    net.Listener // nil where none is wanted
-	clock     *scheduler.Clock
-	publisher *bridge.Publisher
-	intake    *bridge.Intake
-	rejects   *bridge.Rejects
-	requests  *bridge.Service
-	nudge     *bridge.Nudge
-	resign    *bridge.Resign
-	pauses    *bridge.Pauses
-	natsClock *bridge.ClockSampler
-	scheduler *scheduler.Scheduler
-	gate      *gate
-	topics    *scheduler.Topics
-	node      node
-	race      race
-	cluster   *cluster
-	api       *api.Server
-	health    *health
-	same      *sameStore
-	recovery  *journal.Recovery
-	mending   atomic.Pointer[mender] // of the last leadership
-	writer    *journal.Writer        // nil with the journal off
-	drainer   *journal.Drainer       // likewise
-	desk      *desk                  // likewise
+	registry   *prometheus.Registry
+	listener   net.Listener
+	probes     net.Listener // nil where none is wanted
+	clock      *scheduler.Clock
+	publisher  *bridge.Publisher
+	intake     *bridge.Intake
+	rejects    *bridge.Rejects
+	requests   *bridge.Service
+	nudge      *bridge.Nudge
+	resign     *bridge.Resign
+	pauses     *bridge.Pauses
+	natsClock  *bridge.ClockSampler
+	scheduler  *scheduler.Scheduler
+	gate       *gate
+	topics     *scheduler.Topics
+	node       node
+	race       race
+	cluster    *cluster
+	api        *api.Server
+	health     *health
+	same       *sameStore
+	recovery   *journal.Recovery
+	mending    atomic.Pointer[mender] // of the last leadership
+	writer     *journal.Writer        // nil with the journal off
+	drainer    *journal.Drainer       // likewise
+	journalAPI *journalAPI            // likewise
 	// reconciler reconciles the store with the journal; nil with the journal off.
 	reconciler *journal.Reconciler
 	// differences counts what the last audit found, by kind; nil with the journal off.

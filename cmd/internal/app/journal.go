@@ -107,7 +107,7 @@ func (a *App) wireJournal() (err error) {
 		return fmt.Errorf("build redelivery: %w", err)
 	}
 	broker.Topics = a.topics
-	a.desk = &desk{a: a, broker: broker}
+	a.journalAPI = &journalAPI{a: a, broker: broker}
 	return nil
 }
 
@@ -146,10 +146,10 @@ func (a *App) emptyOutbox(ctx context.Context) {
 
 // journalDoor returns the journal for the HTTP API; nil with the journal off.
 func (a *App) journalDoor() api.Journal {
-	if a.desk == nil {
+	if a.journalAPI == nil {
 		return nil
 	}
-	return a.desk
+	return a.journalAPI
 }
 
 // drains reports whether this instance drains uncommitted changes: it does if it leads, or if there is no leader.
@@ -267,7 +267,7 @@ func (a *App) audit(ctx context.Context, recovered <-chan struct{}) error {
 		case <-timer.C:
 		}
 		wait = a.cfg.Journal.Audit
-		report, err := a.desk.Verify(ctx, scheduler.VerifyRequest{Repair: true}, nil)
+		report, err := a.journalAPI.Verify(ctx, scheduler.VerifyRequest{Repair: true}, nil)
 		event := a.log.Info()
 		if err != nil {
 			if ctx.Err() != nil {

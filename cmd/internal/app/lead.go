@@ -42,7 +42,7 @@ func (a *App) rule(ctx context.Context, term uint64, lease func() time.Duration)
 	beside, stop := context.WithCancel(groupCtx) // it ends with the dispatching
 	defer stop()
 	group.Go(func() error { return m.run(beside) })
-	if a.desk != nil {
+	if a.journalAPI != nil {
 		group.Go(func() error { return a.audit(beside, m.recovered) })
 	}
 	group.Go(func() error {

@@ -62,7 +62,7 @@ func long[R any](ctx context.Context, c *Client, path string, request any,
 		watchdog.Reset(silence)
 		l := line{Problem: Problem{Raw: lines.Bytes()}}
 		switch err := json.Unmarshal(lines.Bytes(), &l); {
-		case err == nil && l.Word != "": // first: it may tell what was done until then
+		case err == nil && l.Word != "": // first: it may say what was done until then
 			if l.Report != nil {
 				_ = json.Unmarshal(l.Report, &report)
 			}

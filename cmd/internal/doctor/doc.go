@@ -12,7 +12,7 @@
 //	ok       as it should be
 //	warn     works, and loses something on a bad day, or soon will not work
 //	fail     tarry serve does not start, does not deliver, or loses messages as it is
-//	unknown  the server does not tell; what to look at is in its place
+//	unknown  the server does not show it; what to look at stands in its place
 //
 // unknown is neither a warning nor a failure, not even in strict mode: most managed Redis services deny CONFIG to their
 // users, who cannot change that.

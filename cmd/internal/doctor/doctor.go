@@ -116,7 +116,7 @@ func (p *patient) call() time.Duration { return min(callLimit, p.cfg.ZooKeeper.S
 func (p *patient) window() time.Duration { return p.cfg.ZooKeeper.Session + 2*p.cfg.Publish.Timeout }
 
 // leastSecret is the length from which a secret is looked for in texts. A shorter one would be found in ordinary words,
-// and the gap it leaves would tell it.
+// and the gap it leaves would show it.
 const leastSecret = 6
 
 // hider removes the settings' secrets from texts. Drivers do not print them; hider guards against one that does.

@@ -76,7 +76,7 @@ const (
 // clocks compares all clocks that could be read with the one here: due times are held against their median.
 func (p *patient) clocks(n *notes, clocks []reading) {
 	if len(clocks) == 0 {
-		n.unknown("clocks", "no server told its time",
+		n.unknown("clocks", "no server showed its time",
 			"keep the clocks of all machines in step (chrony or another NTP client)")
 		return
 	}

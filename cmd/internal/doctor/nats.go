@@ -239,7 +239,7 @@ func (s *natsSeen) jetStream(ctx context.Context) bool {
 		return false
 	case err != nil:
 		s.untold("jetstream", err, "let the user publish to "+apiInfo)
-		return true // the streams will tell
+		return true // the streams will show it
 	}
 	found := fmt.Sprintf("on, %s, %s stored", plural(info.Streams, "stream"), size(info.Storage))
 	if most := info.Limits.Storage; most > 0 {
@@ -254,7 +254,7 @@ func (s *natsSeen) jetStream(ctx context.Context) bool {
 	return true
 }
 
-// syncInterval is what decides whether an acknowledged message survives a power cut. Servers tell it to the system
+// syncInterval is what decides whether an acknowledged message survives a power cut. Servers show it to the system
 // account, and to those accounts that it was exported to.
 func (s *natsSeen) syncInterval(ctx context.Context) {
 	const (
@@ -289,12 +289,12 @@ func (s *natsSeen) syncInterval(ctx context.Context) {
 		s.warn(name, fmt.Sprintf("%s on %s: NATS acknowledges what is not on the disk yet, and a power cut loses it "+
 			"(Jepsen, NATS 2.12.1: 131,418 of 930,005)", c.Interval, info.Server.Name), change)
 	default:
-		s.unknown(name, "servers tell it to their system account only; unless set it is 2 minutes, and a power cut "+
+		s.unknown(name, "servers show it to their system account only; unless set it is 2 minutes, and a power cut "+
 			"of all copies loses what NATS acknowledged since", change)
 	}
 }
 
-// clock reads the time of the server that leads the intake stream; before 2.10 it does not tell.
+// clock reads the time of the server that leads the intake stream; before 2.10 it does not show it.
 func (s *natsSeen) clock(ctx context.Context) (readings []reading) {
 	for range 3 {
 		var info bridge.StreamInfo

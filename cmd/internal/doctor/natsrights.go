@@ -62,7 +62,7 @@ func (s *natsSeen) rights(ctx context.Context, streams []bridge.StreamInfo) {
 	s.publishTried(ctx)
 }
 
-// permissions asks the server what this user may do; false where it does not tell.
+// permissions asks the server what this user may do; false where it does not answer.
 func (s *natsSeen) permissions(ctx context.Context) (*permissions, bool) {
 	call, cancel := context.WithTimeout(ctx, min(s.timeout, 2*time.Second))
 	defer cancel()
@@ -134,7 +134,7 @@ func (s *natsSeen) publish(may *permissions, streams []bridge.StreamInfo) {
 	}
 }
 
-// publishTried tries what the server does not tell, with messages that nobody reads: on a subject of the doctor's own,
+// publishTried tries what the server does not show, with messages that nobody reads: on a subject of the doctor's own,
 // as an acknowledgement of nothing, and as a request that is no JSON.
 func (s *natsSeen) publishTried(ctx context.Context) {
 	ns := s.cfg.Namespace
@@ -154,7 +154,7 @@ func (s *natsSeen) publishTried(ctx context.Context) {
 		return
 	}
 	s.ok("publish", "the user may publish under tarry.%s and to JetStream; whether to the subjects that messages are "+
-		"due on, this server does not tell", ns)
+		"due on, this server does not show it", ns)
 }
 
 // maySubscribe subscribes for a moment, without being of a group: nothing is taken from anybody.

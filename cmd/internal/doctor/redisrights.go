@@ -56,7 +56,7 @@ func rightsChange(user, ns string) string {
 	return fmt.Sprintf("ACL SETUSER %s ~{%s}:* ~{%s:*}:* %s", user, ns, ns, strings.Join(names, " "))
 }
 
-// rights asks Redis what this user may do, or where it does not tell (before 7.0) tries what changes nothing.
+// rights asks Redis what this user may do, or where it cannot be asked (before 7.0) tries what changes nothing.
 func (r *redisSeen) rights(ctx context.Context) {
 	ns := r.cfg.Namespace
 	keys := []string{"{" + ns + "}:meta", "{" + ns + ":0}:doctor"}

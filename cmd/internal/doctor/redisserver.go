@@ -85,7 +85,7 @@ func (r *redisSeen) reach(ctx context.Context) bool {
 	return true
 }
 
-// readConfig asks for what INFO does not tell.
+// readConfig asks for what INFO does not show.
 func (r *redisSeen) readConfig(ctx context.Context) {
 	config := map[string]string{}
 	for _, name := range []string{"appendfsync", "save", "maxmemory-policy", "stop-writes-on-bgsave-error",
@@ -155,7 +155,7 @@ func (r *redisSeen) memory() {
 			"with this one Redis throws away waiting messages when its memory is full"
 	}
 	if policy == "" {
-		r.unknown("eviction", "Redis does not tell its maxmemory-policy", "make sure that it is noeviction")
+		r.unknown("eviction", "Redis does not show its maxmemory-policy", "make sure that it is noeviction")
 	} else {
 		r.judge(Fail, "eviction", "maxmemory-policy "+policy, change)
 	}

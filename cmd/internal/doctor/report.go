@@ -128,7 +128,7 @@ func (n *notes) warn(name, found, change string) { n.add(Warn, name, found, chan
 
 func (n *notes) fail(name, found, change string) { n.add(Fail, name, found, change, nil) }
 
-// unknown is what a server does not tell.
+// unknown is what a server does not show.
 func (n *notes) unknown(name, found, change string) { n.add(Unknown, name, found, change, nil) }
 
 // broken reports a failure with its error.

@@ -248,7 +248,7 @@ func (p *patient) namespace(ctx context.Context, n *notes, addr string) []Check 
 }
 
 // access is whether the ACLs let these credentials do what an election needs. A digest is always accepted; only the
-// ACLs tell whether it is the right one.
+// ACLs show whether it is the right one.
 func (p *patient) access(ctx context.Context, n *notes, z *election.Probe) error {
 	root := "/tarry/" + p.cfg.Namespace
 	const parentRights = zk.PermRead | zk.PermCreate | zk.PermDelete

@@ -221,18 +221,18 @@ func differentChanges(got, want []scheduler.Change) string {
 	for i := range max(len(got), len(want)) {
 		switch {
 		case i >= len(got):
-			return fmt.Sprintf("missing %+v", told(want[i]))
+			return fmt.Sprintf("missing %+v", bare(want[i]))
 		case i >= len(want):
 			return fmt.Sprintf("more: %+v", got[i])
-		case told(got[i]) != told(want[i]):
-			return fmt.Sprintf("got %+v\nwant %+v", told(got[i]), told(want[i]))
+		case bare(got[i]) != bare(want[i]):
+			return fmt.Sprintf("got %+v\nwant %+v", bare(got[i]), bare(want[i]))
 		}
 	}
 	return ""
 }
 
-// told returns what a journal returns of a change: everything but the content.
-func told(c scheduler.Change) scheduler.Change {
+// bare returns what a journal returns of a change: everything but the content.
+func bare(c scheduler.Change) scheduler.Change {
 	c.Message = nil
 	return c
 }

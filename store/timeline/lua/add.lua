@@ -40,7 +40,8 @@ local marks, nexts, leaving = {}, {}, {} -- changes by merging: uid → mark, ui
 local plain, merged = true, false
 local lowest, big
 
-local function tell(i, code, uid)
+-- refer answers push i with a message that was there before.
+local function refer(i, code, uid)
   local record = known[uid] or fresh[uid]
   push(answers, tostring(i), code)
   push(answers, uid, first(record))
@@ -223,9 +224,9 @@ for i = 1, n do
     if bad then
       unreadable(i, of)
     elseif topic(contents(stands(of))) ~= topic(packed) then -- the uid is another message's
-      tell(i, '3', of)
+      refer(i, '3', of)
     else
-      tell(i, of == uid and '2' or '4', of)
+      refer(i, of == uid and '2' or '4', of)
     end
   else
     local id, key, at, entries, last, code, sequence, mode, wait, bad
@@ -266,7 +267,7 @@ for i = 1, n do
       unreadable(i, bad)
     elseif code and code ~= '1' then
       plain = false
-      tell(i, code, last)
+      refer(i, code, last)
     else
       if id then
         local kept, before = '', ''
@@ -289,7 +290,7 @@ for i = 1, n do
         push(log, uid, packed)
         gone[#gone + 1] = uid
         known[uid] = value
-        tell(i, '1', uid)
+        refer(i, '1', uid)
       else
         fresh[uid] = packed
         order[#order + 1] = score -- no push, here and below: each message would pay for a call

@@ -7,14 +7,14 @@
 --      one was promised to its caller.
 -- Twice: the tombstone is renewed.
 local found, id, topic = {}, ARGV[1], ARGV[2]
-local function tell(uid) found[#found + 1] = uid end
+local function collect(uid) found[#found + 1] = uid end
 local at = field(id, topic, ARGV[4])
 if ARGV[3] == 'k' then
-  attempts(redis.call('HGET', NAME, at), tell)
+  attempts(redis.call('HGET', NAME, at), collect)
 else
   local names = listed(id, topic, '', tonumber(ARGV[8]) + 1)
   if #names > tonumber(ARGV[8]) then return {'many'} end
-  for _, name in ipairs(names) do attempts(redis.call('HGET', NAME, name), tell) end
+  for _, name in ipairs(names) do attempts(redis.call('HGET', NAME, name), collect) end
 end
 if #found > 0 then return found end
 local tomb = (ARGV[3] == 'k' and 'k' or 'a') .. at

@@ -9,7 +9,7 @@
 -- One call reads up to a thousand names of an id, and the messages of one name more than asked for, so that the caller
 -- learns that there are more.
 local result = {''}
-local function tell(uid)
+local function collect(uid)
   local record = redis.call('HGET', MSG, uid)
   if not record then return end
   push(result, uid, record)
@@ -30,16 +30,16 @@ end
 
 local id, topic = ARGV[2], ARGV[3]
 if ARGV[1] ~= '' then
-  tell(ARGV[1])
+  collect(ARGV[1])
 elseif topic ~= '' and ARGV[4] == 'k' then
-  attempts(redis.call('HGET', NAME, field(id, topic, ARGV[5])), tell)
+  attempts(redis.call('HGET', NAME, field(id, topic, ARGV[5])), collect)
 else
   local names, n = listed(id, topic, ARGV[7], 1000), 0
   if #names == 1000 then result[1] = names[1000] end
   for _, name in ipairs(names) do
     if fits(name, #id) then
       n = n + 1
-      attempts(redis.call('HGET', NAME, name), tell)
+      attempts(redis.call('HGET', NAME, name), collect)
       if n > tonumber(ARGV[6]) then break end
     end
   end

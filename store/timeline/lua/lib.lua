@@ -259,11 +259,11 @@ end
 local function note(n, size, ...)
   if CONTEXT == '' then return '' end
   size = size + #CONTEXT
-  local told = string.format('%.0f %.0f', size, n)
-  local id = redis.call('XADD', OUTBOX, '*', 'c', CONTEXT, 'z', told, ...)
+  local extent = string.format('%.0f %.0f', size, n)
+  local id = redis.call('XADD', OUTBOX, '*', 'c', CONTEXT, 'z', extent, ...)
   redis.call('HINCRBY', OUTBOXED, 'bytes', size)
   redis.call('HINCRBY', OUTBOXED, 'changes', n)
-  return id .. ' ' .. told
+  return id .. ' ' .. extent
 end
 
 -- made returns when, in ms, the changes of an entry of the outbox were made, by the clock of the instance that made

@@ -8,12 +8,12 @@ local after = ARGV[1]
 local here = after ~= '' and #redis.call('XRANGE', QUARANTINE, after, after) > 0
 local found = {after}
 for _, entry in ipairs(redis.call('XRANGE', QUARANTINE, here and '(' .. after or '-', '+', 'COUNT', ARGV[2])) do
-  local told, seen = {'', '', '', '', ''}, {entry = 1, at = 2, why = 3, known = 4, uids = 5}
+  local row, seen = {'', '', '', '', ''}, {entry = 1, at = 2, why = 3, known = 4, uids = 5}
   for i = 1, math.min(#entry[2], 10), 2 do
     local place = seen[entry[2][i]]
-    if place then told[place] = entry[2][i + 1] end
+    if place then row[place] = entry[2][i + 1] end
   end
   found[1] = entry[1]
-  found[#found + 1] = told
+  found[#found + 1] = row
 end
 return found

@@ -23,12 +23,12 @@ for _, lane in ipairs(redis.call('SMEMBERS', LANES)) do
   earliest(h, parked(lane))
   earliest(h, behind(lane))
 end
-local told = {
+local counts = {
   tostring(math.max(redis.call('HLEN', CLAIMED) - 1, 0)), -- less the one field that is not a claim
   tostring(redis.call('ZCARD', DEAD)),
 }
 for i = 0, 3 do
-  push(told, tostring(held[i][1]), tostring(held[i][2]))
-  told[#told + 1] = held[i][3] or ''
+  push(counts, tostring(held[i][1]), tostring(held[i][2]))
+  counts[#counts + 1] = held[i][3] or ''
 end
-return told
+return counts

@@ -106,7 +106,7 @@ func (p *Push) Check(prefix string) error {
 	case p.Attempt > 0 && p.Merges():
 		return &Error{Word: WordOnDuplicate, Field: FieldOnDuplicate,
 			Detail: quote(p.OnDuplicate) +
-				` goes with no attempt: a consumer's retry is told by its id and attempt; want "reject"`}
+				` goes with no attempt: a consumer's retry is known by its id and attempt; want "reject"`}
 	case p.MaxWait > 0 && p.OnDuplicate != Debounce:
 		return &Error{Word: WordMaxWait, Field: FieldMaxWait, Detail: `goes with on_duplicate "debounce" alone`}
 	case p.Reason != "" && p.Attempt < 2:

@@ -41,7 +41,7 @@ func (b *Bodies) Append(to []byte, n int) []byte {
 	return append(to, b.rest(n)...)
 }
 
-// Number tells which message a body is, if it is one of ours to the last byte.
+// Number returns which message a body is, if it is one of ours to the last byte.
 func (b *Bodies) Number(body []byte) (n int, ok bool) {
 	if len(body) != BodySize {
 		return 0, false

@@ -79,7 +79,7 @@ func (c *Client) Sync(ctx context.Context, producers, want int, limit time.Durat
 	})
 }
 
-// Async publishes messages 0 to want-1 from one producer with as many in flight as Dial was told.
+// Async publishes messages 0 to want-1 from one producer with as many in flight as Dial allows.
 func (c *Client) Async(ctx context.Context, want int, limit time.Duration, message Message) (Sent, error) {
 	sent := Sent{Began: time.Now()}
 	for sent.Count < want && time.Since(sent.Began) < limit && ctx.Err() == nil {

@@ -141,7 +141,7 @@ func (r *Feeding) Stop() {
 // Next is the number of the message that comes next.
 func (r *Feeding) Next() int { return int(r.next.Load()) }
 
-// Refusal is what the first push that was not accepted was told, or nothing.
+// Refusal is the answer to the first push that was not accepted, or nothing.
 func (r *Feeding) Refusal() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

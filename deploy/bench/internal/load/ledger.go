@@ -24,7 +24,7 @@ type Ledger struct {
 	first, last time.Time
 }
 
-// NewLedger expects messages 0 to want-1. due tells when each was to come at the earliest.
+// NewLedger expects messages 0 to want-1. due returns when each was to come at the earliest.
 func NewLedger(bodies *Bodies, want int, due func(n int) time.Time) *Ledger {
 	return &Ledger{bodies: bodies, want: want, due: due, all: make(chan struct{}),
 		seen: make([]uint64, (want+63)/64), late: make([]time.Duration, 0, want)}

@@ -35,7 +35,7 @@ func (c *Client) Receive(ctx context.Context, stream, subject string, ledger *Le
 }
 
 // Wait returns when all messages have come and no repeat followed at once, or when nothing has come for long: the
-// ledger then tells what is lost. from is when the first was to come.
+// ledger then shows what is lost. from is when the first was to come.
 func (l *Ledger) Wait(ctx context.Context, from time.Time) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -147,7 +147,7 @@ func (b bench) journalDrain(mode string) run {
 			select {
 			case <-ledger.All():
 				end = <-caught
-			default: // the ledger tells what is lost
+			default: // the ledger shows what is lost
 			}
 			return end.err
 		})

@@ -49,7 +49,7 @@ func (b bench) bareLate(rate int) run {
 	}
 }
 
-// late pushes at a rate while it receives. Both systems are told the same moments, in whole milliseconds, by one clock.
+// late pushes at a rate while it receives. Both systems get the same moments, in whole milliseconds, by one clock.
 func (b bench) late(ctx context.Context, s *stage.Scope, c *load.Client, rate int, processes []stage.Process,
 	message func(int, time.Time) *nats.Msg) (Outcome, error) {
 	return b.lateness(ctx, s, c, rate, processes, func(n int) (time.Time, *nats.Msg) {

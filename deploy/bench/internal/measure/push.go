@@ -63,7 +63,7 @@ func (b bench) tarryBatches(ctx context.Context, s *stage.Scope) (Outcome, error
 	return b.batchesWith(nil, nil)(ctx, s)
 }
 
-// batchesWith pushes with options, and merged tells how many of a batch go into messages that wait; nil for none.
+// batchesWith pushes with options, and merged says how many of a batch go into messages that wait; nil for none.
 func (b bench) batchesWith(options func(to []byte, n int) []byte, merged func(from, to int) int) run {
 	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
 		t, _, err := b.tarry(ctx, s)

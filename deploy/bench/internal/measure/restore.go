@@ -10,7 +10,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/bench/internal/stage"
 )
 
-// restore is one run of the test: a tarry, what it was told, and what it said.
+// restore is one run of the test: a tarry, what it was sent, and what it answered.
 type restore struct {
 	bench
 	t      *stage.Tarry

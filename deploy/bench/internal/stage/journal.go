@@ -51,7 +51,7 @@ func (t *Tarry) lag(ctx context.Context) (int, error) {
 	return parseLag(text)
 }
 
-var errNoLag = errors.New("the journal's lag is not told")
+var errNoLag = errors.New("the journal's lag is not known")
 
 func parseLag(text string) (int, error) {
 	var answer struct {

@@ -74,7 +74,7 @@ func (t *Tarry) Restored(ctx context.Context, certificates []string) (at time.Ti
 	return at, nil
 }
 
-// whole tells why not all buckets are certified, or nothing. A certificate ends with its phase.
+// whole returns why not all buckets are certified, or nothing. A certificate ends with its phase.
 func (t *Tarry) whole(ctx context.Context, certificates []string) error {
 	for _, key := range certificates {
 		switch text, err := t.Redis.Client.Get(ctx, key).Result(); {
@@ -90,7 +90,7 @@ func (t *Tarry) whole(ctx context.Context, certificates []string) error {
 }
 
 // Restore orders to restore everything, without a limit to its rate, again and again until ctx ends, which is no error.
-// It returns how many messages were read from the journal, and for how long as far as tarry has told.
+// It returns how many messages were read from the journal, and for how long as far as tarry has said.
 func (t *Tarry) Restore(ctx context.Context) (read int, took time.Duration, err error) {
 	for began, refused := time.Now(), 0; ctx.Err() == nil; {
 		n := 0
@@ -117,8 +117,8 @@ const (
 	mostRefused  = 250 // in a row, 5 s
 )
 
-// restore orders one restore and tells its progress, line by line, and its end.
-func (t *Tarry) restore(ctx context.Context, tell func(read int)) error {
+// restore orders one restore and reports its progress, line by line, and its end.
+func (t *Tarry) restore(ctx context.Context, report func(read int)) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, t.URL+"/v1/restore",
 		strings.NewReader(`{"dry_run":false,"rate":0}`))
 	if err != nil {
@@ -145,12 +145,12 @@ func (t *Tarry) restore(ctx context.Context, tell func(read int)) error {
 		}
 		switch {
 		case line.Report != nil:
-			tell(line.Report.Read)
+			report(line.Report.Read)
 			reported = true // and read on: it is over when the answer is
 		case line.Progress == nil:
 			return fmt.Errorf("%s: %s", response.Status, lines.Text())
 		default:
-			tell(line.Progress.Read)
+			report(line.Progress.Read)
 		}
 	}
 	if err := lines.Err(); err != nil || reported {

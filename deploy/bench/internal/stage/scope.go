@@ -113,7 +113,7 @@ func (s *Scope) Failed() bool {
 	return len(s.errs) > 0
 }
 
-// Logf keeps what lab tells about servers of a failed test.
+// Logf keeps what lab says about servers of a failed test.
 func (s *Scope) Logf(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// The metrics that tell how far tarry is.
+// The metrics that show how far tarry is.
 const (
 	AcceptedMetric  = "tarry_accepted_total"
 	DeliveredMetric = "tarry_delivered_total"
@@ -119,7 +119,7 @@ func (t *Tarry) start(s *Scope, program string, settings []string) {
 	t.led = time.Now()
 }
 
-// leads tells why the instance does not lead yet, or nothing.
+// leads returns why the instance does not lead yet, or nothing.
 func (t *Tarry) leads(ctx context.Context) error {
 	if !t.process.Running() {
 		return fmt.Errorf("it ended: %w", errGivenUp)

@@ -13,25 +13,25 @@ import (
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
-// desk is the journal as the HTTP API uses it: for look-ups and for operators' operations.
-type desk struct {
+// journalAPI is the journal as the HTTP API uses it: for look-ups and for operators' operations.
+type journalAPI struct {
 	a      *App
 	broker *bridge.Broker
 }
 
 // away returns the caller's error for a journal that does not answer.
-func (d *desk) away(step string, err error) error { return d.silent("the journal", step, err) }
+func (d *journalAPI) away(step string, err error) error { return d.silent("the journal", step, err) }
 
 // silent returns the caller's error for a part that does not answer. The cause goes to the log only, since it may name
 // hosts and statements.
-func (d *desk) silent(part, step string, err error) error {
+func (d *journalAPI) silent(part, step string, err error) error {
 	d.a.log.Warn().Err(err).Str("step", step).Msg(part + " does not answer")
 	return fmt.Errorf("%w: %s does not answer", scheduler.ErrUnavailable, part)
 }
 
 // History returns a message and all its changes. If it is requested by name, History also returns all other messages
 // that have or had the name.
-func (d *desk) History(ctx context.Context, ref scheduler.Ref) ([]scheduler.Life, error) {
+func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]scheduler.Life, error) {
 	db, byName := d.a.journal.store, ref.UID == ""
 	if byName {
 		// The timeline knows best which of several messages has the name now.
@@ -72,13 +72,13 @@ func (d *desk) History(ctx context.Context, ref scheduler.Ref) ([]scheduler.Life
 
 // Resolve returns the one message that a restore refers to: the one that the timeline finds by the name, else the one
 // in the journal.
-func (d *desk) Resolve(ctx context.Context, ref scheduler.Ref) (message.UID, error) {
+func (d *journalAPI) Resolve(ctx context.Context, ref scheduler.Ref) (message.UID, error) {
 	info, err := d.a.gate.Resolve(ctx, ref)
 	return info.UID, err
 }
 
 // List returns a page of records.
-func (d *desk) List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.Record, error) {
+func (d *journalAPI) List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.Record, error) {
 	records, err := d.a.journal.store.List(ctx, q)
 	if err != nil {
 		return nil, d.away("list", err)
@@ -87,7 +87,7 @@ func (d *desk) List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.R
 }
 
 // Forecast counts the messages that fall due, by step.
-func (d *desk) Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error) {
+func (d *journalAPI) Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error) {
 	steps, err := d.a.journal.store.Forecast(ctx, q)
 	if err != nil {
 		return nil, d.away("forecast", err)
@@ -96,7 +96,7 @@ func (d *desk) Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]sched
 }
 
 // Lag returns the changes that are not in the journal yet, over all buckets.
-func (d *desk) Lag(ctx context.Context) (scheduler.Lag, error) {
+func (d *journalAPI) Lag(ctx context.Context) (scheduler.Lag, error) {
 	lags, err := d.a.store.Lags(ctx)
 	if err != nil {
 		return scheduler.Lag{}, fmt.Errorf("ask for the lag: %w", err)
@@ -105,7 +105,7 @@ func (d *desk) Lag(ctx context.Context) (scheduler.Lag, error) {
 }
 
 // Restore brings messages back from the journal.
-func (d *desk) Restore(ctx context.Context, req scheduler.RestoreRequest,
+func (d *journalAPI) Restore(ctx context.Context, req scheduler.RestoreRequest,
 	progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
 	if d.a.gate.isClosed() {
 		return scheduler.RestoreReport{}, d.a.gate.closed()
@@ -114,11 +114,11 @@ func (d *desk) Restore(ctx context.Context, req scheduler.RestoreRequest,
 		return scheduler.RestoreReport{}, err
 	}
 	report, err := d.a.reconciler.Restore(ctx, req, progress)
-	return report, d.told("restore", err)
+	return report, d.public("restore", err)
 }
 
-// told returns the error of a long operation in the form that its caller may see.
-func (d *desk) told(step string, err error) error {
+// public returns the error of a long operation in the form that its caller may see.
+func (d *journalAPI) public(step string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, scheduler.ErrUnknownID):
 		return err
@@ -138,14 +138,14 @@ func (d *desk) told(step string, err error) error {
 
 // drained waits until the journal has the store's recent changes: before that, it may still show ended messages as
 // waiting.
-func (d *desk) drained(ctx context.Context) error {
+func (d *journalAPI) drained(ctx context.Context) error {
 	for until := time.Now().Add(drainWait); ; {
 		lags, err := d.a.store.Lags(ctx)
 		for bucket := 0; err == nil && bucket < len(lags); bucket++ {
 			err = lags[bucket].Err // its unwritten changes are unknown
 		}
 		if err != nil {
-			return d.told("lag", fmt.Errorf("ask for the lag: %w", err))
+			return d.public("lag", fmt.Errorf("ask for the lag: %w", err))
 		}
 		lag := journal.TotalLag(lags)
 		if lag.Oldest == 0 || d.a.clock.Milli().Add(-drainYoung) < lag.Oldest {
@@ -164,7 +164,7 @@ const (
 )
 
 // Verify compares the timeline with the journal.
-func (d *desk) Verify(ctx context.Context, req scheduler.VerifyRequest,
+func (d *journalAPI) Verify(ctx context.Context, req scheduler.VerifyRequest,
 	progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
 	if d.a.gate.isClosed() {
 		return scheduler.VerifyReport{}, d.a.gate.closed()
@@ -173,12 +173,12 @@ func (d *desk) Verify(ctx context.Context, req scheduler.VerifyRequest,
 		return scheduler.VerifyReport{}, err
 	}
 	report, err := d.a.reconciler.Verify(ctx, req, progress)
-	return report, d.told("verify", err)
+	return report, d.public("verify", err)
 }
 
 // Redeliver publishes again the messages that a broker lost.
-func (d *desk) Redeliver(ctx context.Context, req scheduler.RedeliverRequest,
+func (d *journalAPI) Redeliver(ctx context.Context, req scheduler.RedeliverRequest,
 	progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
 	report, err := d.a.reconciler.Redeliver(ctx, d.broker, req, progress)
-	return report, d.told("redeliver", err)
+	return report, d.public("redeliver", err)
 }
