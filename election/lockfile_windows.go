@@ -21,5 +21,5 @@ func lock(f *os.File) error {
 }
 
 func unlock(f *os.File) error {
-	return windows.UnlockEx(windows.Handle(f.Fd()), 0, 1, 0, far())
+	return windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, far())
 }
