@@ -245,15 +245,9 @@ func TestPublisher_DropsWhereNobodyListensIfItIsTold(t *testing.T) {
 		heard := listening(t, connect(t, server.URL()), "*.heard")
 		var batch []*message.Message
 		for range 50 {
-			batch = append(
-				batch,
-				newMessage("lossy.alone", "1"),
-				newMessage("lossy.heard", "2"),
-				newMessage("other.alone", "3"),
-				newMessage("other.heard", "4"),
-				newMessage("lossy.kept", "5"),
-				newMessage("x.b", "6"),
-			)
+			batch = append(batch, newMessage("lossy.alone", "1"), newMessage("lossy.heard", "2"),
+				newMessage("other.alone", "3"), newMessage("other.heard", "4"), newMessage("lossy.kept", "5"),
+				newMessage("x.b", "6"))
 		}
 		for i, out := range send(t, p, batch...) {
 			switch batch[i].Topic {

@@ -581,8 +581,7 @@ type deaf struct {
 }
 
 func (s *deaf) Add(ctx context.Context, bucket int, batch []*message.Message, now message.Milli) (
-	[]scheduler.AddResult, message.Milli, error,
-) {
+	[]scheduler.AddResult, message.Milli, error) {
 	time.Sleep(time.Millisecond)
 	results, head, err := s.Timeline.Add(ctx, bucket, batch, now)
 	s.mu.Lock()

@@ -75,10 +75,8 @@ func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepte
 	now := s.cfg.Clock.Latest()
 	m := info.Message
 	m.Attempt, m.Mark, m.Origin = 1, message.Mark{}, ""
-	m.Headers = slices.DeleteFunc(
-		slices.Clone(m.Headers),
-		func(h message.Header) bool { return h.Name == reasonHeader },
-	)
+	m.Headers = slices.DeleteFunc(slices.Clone(m.Headers),
+		func(h message.Header) bool { return h.Name == reasonHeader })
 	if m.Due = max(message.CeilMilli(now.Add(r.Delay)), 1); r.HasHeaders {
 		m.Headers = r.Headers
 	}

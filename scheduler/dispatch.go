@@ -95,13 +95,8 @@ const reasonHeader = "Tarry-Reason"
 // aside returns the lane that a message must wait in, empty where it may go out. A message that a lane held once is not
 // held by the same lane again: its turn has come. stray reports that the message came from another destination's lane.
 // What is known of that lane does not apply to it, so it is treated as if it came from the bucket.
-func (sc *scanner) aside(
-	m *message.Message,
-	t *Topic,
-	from origin,
-	now message.Milli,
-	mono time.Time,
-) (lane message.Lane, stray bool) {
+func (sc *scanner) aside(m *message.Message, t *Topic, from origin, now message.Milli,
+	mono time.Time) (lane message.Lane, stray bool) {
 	var own, parked message.Lane
 	if !sc.l.lanes.empty() {
 		own = sc.l.s.cfg.Publisher.Lane(m)

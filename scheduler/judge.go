@@ -69,11 +69,8 @@ func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, bac
 			if over {
 				m.Mark = mark
 				// It comes back here once its copy is out.
-				sc.end(
-					ctx,
-					result{message: m, ends: message.StateDead, why: reason(r.outcome.Err)},
-					s.cfg.Topics.Of(m.Topic),
-				)
+				sc.end(ctx, result{message: m, ends: message.StateDead, why: reason(r.outcome.Err)},
+					s.cfg.Topics.Of(m.Topic))
 				continue
 			}
 			sc.log.Warn().Err(r.outcome.Err).Str("uid", string(m.UID)).Str("topic", m.Topic).Uint32(

@@ -24,12 +24,8 @@ type Acceptor interface {
 	Buckets() int
 	// Add stores a batch of messages of one bucket, all or none. results[i] is the outcome of batch[i]. head is the
 	// bucket's earliest due time after the add if the add made it earlier, else 0.
-	Add(
-		ctx context.Context,
-		bucket int,
-		batch []*message.Message,
-		now message.Milli,
-	) (results []AddResult, head message.Milli, err error)
+	Add(ctx context.Context, bucket int, batch []*message.Message,
+		now message.Milli) (results []AddResult, head message.Milli, err error)
 	// Find returns every message, live or remembered, that ref names and its viewer may see. If more than MaxNamesOfID
 	// names of a bucket match, it returns ErrAmbiguousID and the messages found so far, so that the cost of a look-up
 	// does not grow with the number of names. If a record cannot be read, it returns ErrUnreadable and all other

@@ -83,12 +83,8 @@ type Mending interface {
 	// waits again; one that ended is remembered as ended. A message already due becomes uncertain, which is a change of
 	// its own. Messages in flight are not touched. results[i] is what became of records[i]. read is when reading the
 	// records from the journal began: where the bucket may have forgotten an end since then the answer is ErrOutdated.
-	Restore(
-		ctx context.Context,
-		bucket int,
-		records []Record,
-		read, now message.Milli,
-	) (results []RestoreCode, err error)
+	Restore(ctx context.Context, bucket int, records []Record,
+		read, now message.Milli) (results []RestoreCode, err error)
 	// Versions returns the state and version of messages here. Unknown messages are left out.
 	Versions(ctx context.Context, bucket int, uids []message.UID) (map[message.UID]Stand, error)
 	// Walk lists messages that have not ended by delivery, cancel or expiry, in no order; cursor is empty at first and

@@ -290,8 +290,7 @@ func (s *spoiled) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, 
 }
 
 func (s *spoiled) Add(ctx context.Context, bucket int, batch []*message.Message, now message.Milli) (
-	[]scheduler.AddResult, message.Milli, error,
-) {
+	[]scheduler.AddResult, message.Milli, error) {
 	results := make([]scheduler.AddResult, len(batch))
 	var rest []*message.Message
 	var places []int

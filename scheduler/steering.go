@@ -20,12 +20,8 @@ type Steering interface {
 	Requeue(ctx context.Context, dead message.UID, m *message.Message, now message.Milli) (RequeueResult, error)
 	// Purge ends dead messages of one bucket for good: they become canceled with the kind KindPurged. It returns which
 	// of them it found dead, or purged before.
-	Purge(
-		ctx context.Context,
-		bucket int,
-		uids []message.UID,
-		now message.Milli,
-	) (purged []message.UID, number uint64, err error)
+	Purge(ctx context.Context, bucket int, uids []message.UID,
+		now message.Milli) (purged []message.UID, number uint64, err error)
 	// Count returns how many messages of a topic wait, are in flight and are dead.
 	Count(ctx context.Context, topic string) (TopicCount, error)
 	// Counts returns the same of up to limit topics that have messages, ordered by name, beginning after the given one.

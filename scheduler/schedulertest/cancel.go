@@ -83,13 +83,8 @@ var cancelPromises = []promise{
 		m := t.take(Message(1))
 		t.must(
 			"return",
-			t.tl.Return(
-				t.Context(),
-				0,
-				scheduler.Leader(t.term),
-				[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}},
-				t.now,
-			),
+			t.tl.Return(t.Context(), 0, scheduler.Leader(t.term),
+				[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}}, t.now),
 		)
 		t.canceled(m.UID, scheduler.CancelDone)
 	}},

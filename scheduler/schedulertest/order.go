@@ -214,11 +214,8 @@ var claimPromises = []promise{
 		for range 8 {
 			go func() {
 				for {
-					c, err := t.tl.Claim(
-						t.Context(),
-						0,
-						scheduler.Claim{Holder: scheduler.Leader(1), Now: t.now, Limit: 7, Bytes: wide},
-					)
+					c, err := t.tl.Claim(t.Context(), 0,
+						scheduler.Claim{Holder: scheduler.Leader(1), Now: t.now, Limit: 7, Bytes: wide})
 					if err != nil || len(c.Messages) == 0 {
 						errs <- err
 						return
@@ -255,11 +252,8 @@ var claimPromises = []promise{
 		go func() {
 			all := map[message.UID]bool{}
 			for {
-				c, err := t.tl.Claim(
-					t.Context(),
-					0,
-					scheduler.Claim{Holder: scheduler.Leader(1), Now: t.now, Limit: 3, Bytes: wide},
-				)
+				c, err := t.tl.Claim(t.Context(), 0,
+					scheduler.Claim{Holder: scheduler.Leader(1), Now: t.now, Limit: 3, Bytes: wide})
 				for _, m := range c.Messages {
 					all[m.UID] = true
 				}

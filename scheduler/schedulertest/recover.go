@@ -342,13 +342,8 @@ var recoverPromises = []promise{
 		}
 		t.must(
 			"return",
-			t.tl.Return(
-				t.Context(),
-				0,
-				scheduler.Leader(t.term),
-				[]scheduler.Back{{UID: overdue.UID, Claim: t.n, Keep: true}},
-				t.now,
-			),
+			t.tl.Return(t.Context(), 0, scheduler.Leader(t.term),
+				[]scheduler.Back{{UID: overdue.UID, Claim: t.n, Keep: true}}, t.now),
 		)
 		t.canceled(overdue.UID, scheduler.CancelMaybe)
 	}},

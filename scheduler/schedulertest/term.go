@@ -20,11 +20,8 @@ var leaderCalls = []struct {
 		return err
 	}},
 	{"claim", func(t *trial, term uint64, _ *message.Message) error {
-		_, err := t.tl.Claim(
-			t.Context(),
-			0,
-			scheduler.Claim{Holder: scheduler.Leader(term), Now: t.now, Limit: 10, Bytes: wide},
-		)
+		_, err := t.tl.Claim(t.Context(), 0,
+			scheduler.Claim{Holder: scheduler.Leader(term), Now: t.now, Limit: 10, Bytes: wide})
 		return err
 	}},
 	{"claim from a lane", func(t *trial, term uint64, _ *message.Message) error {
@@ -33,26 +30,16 @@ var leaderCalls = []struct {
 		return err
 	}},
 	{"finish", func(t *trial, term uint64, m *message.Message) error {
-		return t.tl.Finish(
-			t.Context(),
-			0,
-			scheduler.Leader(term),
-			[]scheduler.End{{Message: m, State: message.StateDelivered}},
-			t.now,
-		)
+		return t.tl.Finish(t.Context(), 0, scheduler.Leader(term),
+			[]scheduler.End{{Message: m, State: message.StateDelivered}}, t.now)
 	}},
 	{"return", func(t *trial, term uint64, m *message.Message) error {
 		return t.tl.Return(t.Context(), 0, scheduler.Leader(term),
 			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: m.Score()}}, t.now)
 	}},
 	{"return that keeps", func(t *trial, term uint64, m *message.Message) error {
-		return t.tl.Return(
-			t.Context(),
-			0,
-			scheduler.Leader(term),
-			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}},
-			t.now,
-		)
+		return t.tl.Return(t.Context(), 0, scheduler.Leader(term),
+			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}}, t.now)
 	}},
 	{"held", func(t *trial, term uint64, _ *message.Message) error {
 		_, err := t.tl.Held(t.Context(), 0, scheduler.Leader(term), "", 10)

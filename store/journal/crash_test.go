@@ -253,10 +253,8 @@ func (c *crashes) finish(t *rapid.T) {
 	m := c.oneClaimed(t)
 	end := scheduler.End{Message: m, State: message.StateDelivered, Stream: "S", Sequence: c.claim,
 		Uncertain: m.Mark.Uncertain}
-	c.must(
-		"finish",
-		c.tl.Finish(c.ctx, m.UID.Bucket(crashBuckets), scheduler.Leader(c.term), []scheduler.End{end}, c.now),
-	)
+	c.must("finish",
+		c.tl.Finish(c.ctx, m.UID.Bucket(crashBuckets), scheduler.Leader(c.term), []scheduler.End{end}, c.now))
 }
 
 func (c *crashes) giveBack(t *rapid.T) {
@@ -290,10 +288,8 @@ func (c *crashes) park(t *rapid.T) {
 }
 
 func (c *crashes) goBack(b scheduler.Back) {
-	c.must(
-		"return",
-		c.tl.Return(c.ctx, b.UID.Bucket(crashBuckets), scheduler.Leader(c.term), []scheduler.Back{b}, c.now),
-	)
+	c.must("return",
+		c.tl.Return(c.ctx, b.UID.Bucket(crashBuckets), scheduler.Leader(c.term), []scheduler.Back{b}, c.now))
 }
 
 // commitEntry is what a writer does with an entry; it may die before it deletes.

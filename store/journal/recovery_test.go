@@ -131,13 +131,8 @@ func TestRecovery_MakesNoChangeOfItsOwnBeforeThoseThatWereLost(t *testing.T) {
 			w.now += 10
 			w.must(
 				"return",
-				w.tl.Return(
-					t.Context(),
-					0,
-					scheduler.Leader(1),
-					[]scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}},
-					w.now,
-				),
+				w.tl.Return(t.Context(), 0, scheduler.Leader(1), []scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}},
+					w.now),
 			)
 			change.do(w, m)
 			due := w.now.Add(time.Hour)

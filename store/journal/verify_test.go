@@ -420,8 +420,7 @@ func (f failing) Walk(ctx context.Context, b int, cursor string, limit int) ([]m
 }
 
 func (f failing) Restore(ctx context.Context, b int, records []scheduler.Record, read, now message.Milli) (
-	[]scheduler.RestoreCode, error,
-) {
+	[]scheduler.RestoreCode, error) {
 	codes, err := f.Mending.Restore(ctx, b, records, read, now)
 	return codes, errors.Join(err, f.ask("restore"))
 }

@@ -52,11 +52,8 @@ func BenchmarkTimeline_DrainsAMillion(b *testing.B) {
 		tl := fill(b, all)
 		b.StartTimer()
 		for n := 1; n > 0; {
-			c, err := tl.Claim(
-				b.Context(),
-				0,
-				scheduler.Claim{Holder: scheduler.Leader(1), Now: 2e9, Limit: 1000, Bytes: 1 << 30},
-			)
+			c, err := tl.Claim(b.Context(), 0,
+				scheduler.Claim{Holder: scheduler.Leader(1), Now: 2e9, Limit: 1000, Bytes: 1 << 30})
 			if err != nil {
 				b.Fatal(err)
 			}

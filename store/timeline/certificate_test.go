@@ -53,22 +53,12 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 				return err
 			},
 			"finish": func() error {
-				return tl.Finish(
-					ctx,
-					0,
-					scheduler.Leader(1),
-					[]scheduler.End{{Message: m, State: message.StateDelivered}},
-					schedulertest.Start,
-				)
+				return tl.Finish(ctx, 0, scheduler.Leader(1),
+					[]scheduler.End{{Message: m, State: message.StateDelivered}}, schedulertest.Start)
 			},
 			"return": func() error {
-				return tl.Return(
-					ctx,
-					0,
-					scheduler.Leader(1),
-					[]scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}},
-					schedulertest.Start,
-				)
+				return tl.Return(ctx, 0, scheduler.Leader(1), []scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}},
+					schedulertest.Start)
 			},
 			"held":      func() error { _, err := tl.Held(ctx, 0, scheduler.Leader(1), "", 10); return err },
 			"heads":     func() error { _, err := tl.Heads(ctx); return err },

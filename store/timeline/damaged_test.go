@@ -78,13 +78,8 @@ func TestClaim_ListsWhatCannotBeRead(t *testing.T) {
 		}
 		b.wantUnreadable(bad, message.StateInFlight)
 		b.must(
-			b.Return(
-				t.Context(),
-				0,
-				scheduler.Leader(1),
-				[]scheduler.Back{{UID: good.UID, Claim: 7, Score: good.Score()}},
-				30,
-			),
+			b.Return(t.Context(), 0, scheduler.Leader(1),
+				[]scheduler.Back{{UID: good.UID, Claim: 7, Score: good.Score()}}, 30),
 		)
 		b.claim(1)
 		if b.packed(bad) != record {
@@ -487,13 +482,8 @@ func TestChanges_RefuseWhatCannotBeRead(t *testing.T) {
 		flying := b.claim(2)
 		record := garbage(b.packed(bad)[:17+1+len(bad.Topic)+2])[i]
 		b.must(
-			b.Return(
-				t.Context(),
-				0,
-				scheduler.Leader(1),
-				[]scheduler.Back{{UID: bad.UID, Claim: flying[1].Claim, Keep: true}},
-				30,
-			),
+			b.Return(t.Context(), 0, scheduler.Leader(1),
+				[]scheduler.Back{{UID: bad.UID, Claim: flying[1].Claim, Keep: true}}, 30),
 		)
 		for _, m := range []*message.Message{bad, gone, flies} {
 			b.spoil(m, record)

@@ -126,11 +126,8 @@ func TestRedis_DrainsWhenFull(t *testing.T) {
 	left := len(kept) - 1
 	for _, lane := range []message.Lane{"js:ORDERS", ""} {
 		for {
-			got, err := tl.Claim(
-				ctx,
-				0,
-				scheduler.Claim{Holder: scheduler.Leader(2), Now: 2000, Limit: 500, Bytes: 1 << 20, Lane: lane},
-			)
+			got, err := tl.Claim(ctx, 0,
+				scheduler.Claim{Holder: scheduler.Leader(2), Now: 2000, Limit: 500, Bytes: 1 << 20, Lane: lane})
 			if err != nil {
 				t.Fatalf("claim while full: %v", err)
 			}

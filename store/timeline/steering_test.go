@@ -81,11 +81,8 @@ func (b *bare) add(batch ...*message.Message) []scheduler.AddResult {
 
 func (b *bare) claim(n int) []*message.Message {
 	b.Helper()
-	got, err := b.Claim(
-		b.Context(),
-		0,
-		scheduler.Claim{Holder: scheduler.Leader(1), Now: 1 << 40, Limit: n, Bytes: 1 << 30, Number: 7},
-	)
+	got, err := b.Claim(b.Context(), 0,
+		scheduler.Claim{Holder: scheduler.Leader(1), Now: 1 << 40, Limit: n, Bytes: 1 << 30, Number: 7})
 	b.must(err)
 	if len(got.Messages) != n {
 		b.Fatalf("claimed %d, want %d", len(got.Messages), n)
@@ -419,13 +416,8 @@ func TestCounts_ChangeOnlyWithWhatLivesOrIsDead(t *testing.T) {
 	claimed := b.claim(3)
 	want("claimed", "3")
 	b.must(
-		b.Return(
-			t.Context(),
-			0,
-			scheduler.Leader(1),
-			[]scheduler.Back{{UID: claimed[0].UID, Claim: 7, Keep: true}},
-			30,
-		),
+		b.Return(t.Context(), 0, scheduler.Leader(1), []scheduler.Back{{UID: claimed[0].UID, Claim: 7, Keep: true}},
+			30),
 	)
 	want("returned", "3")
 	b.finish(message.StateDead, claimed[1], claimed[2])

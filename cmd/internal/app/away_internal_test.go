@@ -66,8 +66,7 @@ func (d *distant) Claim(ctx context.Context, bucket int, req scheduler.Claim) (s
 }
 
 func (d *distant) Add(ctx context.Context, bucket int, batch []*message.Message, now message.Milli) (
-	[]scheduler.AddResult, message.Milli, error,
-) {
+	[]scheduler.AddResult, message.Milli, error) {
 	if err := d.reach(bucket); err != nil {
 		return nil, 0, err
 	}

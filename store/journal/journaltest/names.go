@@ -29,12 +29,10 @@ var namesPromises = []promise{
 		elsewhere := *pay
 		elsewhere.ID = "order-9"
 		asked := func(n int, with ...func(*message.Message)) *message.Message { return newMessage(n, with...) }
-		found := t.names(
-			asked(10, id("order-1"), topic("mail.x"), key("a")),
+		found := t.names(asked(10, id("order-1"), topic("mail.x"), key("a")),
 			asked(11, id("order-1"), topic("payments.x"), key("a")),
 			asked(12, id("order-1"), topic("payments.x")), asked(13, id("order-2")), asked(14), plain,
-			asked(2, id("order-1"), topic("mail.x"), key("a")), &elsewhere,
-		)
+			asked(2, id("order-1"), topic("mail.x"), key("a")), &elsewhere)
 		for i, want := range [][]*message.Message{{again, first}, {pay}, {}, {}, {}, {plain}, {again, first}, {pay}} {
 			t.wantUIDs(found[i], want...)
 		}
