@@ -78,7 +78,8 @@ func (w *headerWriter) write(m *message.Message, subject string, retry *message.
 		w.header[wire.HeaderKey] = w.own[ownKey : ownKey+1 : ownKey+1]
 	}
 	if !retry.Empty() {
-		if retry.Jitter != w.retry.Jitter || !slices.Equal(retry.Delays, w.retry.Delays) { // many messages share a schedule
+		// Many messages share a schedule.
+		if retry.Jitter != w.retry.Jitter || !slices.Equal(retry.Delays, w.retry.Delays) {
 			w.retry, w.own[ownRetry] = *retry, wire.Retry(*retry).String()
 		}
 		w.header[wire.HeaderRetry] = w.own[ownRetry : ownRetry+1 : ownRetry+1]

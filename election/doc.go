@@ -112,7 +112,8 @@
 //	          anything else                  unknown                  prove: Sync, Get leader, Get term. Mine iff the
 //	                                                                  leader's EphemeralOwner is my session and
 //	                                                                  term.Mzxid == leader.Czxid. Then one renewal,
-//	                                                                  since reads give no deadline. Asked until answered
+//	                                                                  since reads give no deadline. Asked until
+//	                                                                  answered
 //	renew     none                           the session lived        deadline moves
 //	          NoNode, BadVersion, or a       znode gone, or a later   lost, at once
 //	          znode of another session       leader won

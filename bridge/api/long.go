@@ -111,8 +111,8 @@ func acceptsLines(r *http.Request) bool {
 	return false
 }
 
-// writeProgress writes the progress of an operation at this interval until quiet is called. A client that stops reading stops
-// the operation.
+// writeProgress writes the progress of an operation at this interval until quiet is called. A client that stops
+// reading stops the operation.
 func writeProgress[R any](l *lines, every time.Duration, form func(*R) any,
 	stop context.CancelCauseFunc) (progress func(R), quiet func()) {
 	var (

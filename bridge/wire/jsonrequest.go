@@ -301,7 +301,8 @@ func (f *fields) headers() []Header {
 			l.refuse(name, &Error{Word: WordRepeatedField, Field: quoteName(name),
 				Detail: "is given more than once; use a list for several values"})
 		}
-		if size += len(name) + headerLine; size > MaxHeaders { // more than a message can have, so they need not be collected
+		// More than a message can have need not be collected.
+		if size += len(name) + headerLine; size > MaxHeaders {
 			l.refuse("", &Error{Word: WordTooLarge, Field: FieldHeaders,
 				Detail: fmt.Sprintf("have names of more than %d bytes", MaxHeaders)})
 			f.s.skip(2)

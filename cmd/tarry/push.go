@@ -27,8 +27,8 @@ func newPush(o outside) *cobra.Command {
 		Short: "Have a message delivered later",
 		Long: `Have a message delivered later.
 
-Without a body its body is empty. Where something is piped into tarry push the body must be named: - takes what is piped,
---body '' is an empty one.`,
+Without a body its body is empty. Where something is piped into tarry push the body must be named: - takes what is
+piped, --body '' is an empty one.`,
 		Example: `  tarry push orders.remind --delay 20m --body 'order 7131'
   tarry push orders.remind --at 2030-01-31T08:00:00Z --id order-7131 --body-file order.json
   jq . order.json | tarry push orders.remind --delay 1d12h -`,

@@ -43,7 +43,8 @@ func (t *trial) amend(a scheduler.Amend, want scheduler.AmendCode) scheduler.Ame
 		t.Fatalf("amend of %s, sent twice:\n first %s\nsecond %s, head %d", a.UID, describe(first.Info),
 			describe(second.Info), second.Head)
 	}
-	if after := t.find(scheduler.Ref{UID: a.UID}); describeAll(after) != describeAll(before) || len(t.log.all) != changes {
+	after := t.find(scheduler.Ref{UID: a.UID})
+	if describeAll(after) != describeAll(before) || len(t.log.all) != changes {
 		t.Fatalf("amend of %s, sent again, changed something:\n was%s\n is%s", a.UID, describeAll(before),
 			describeAll(after))
 	}

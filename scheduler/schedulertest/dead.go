@@ -371,8 +371,8 @@ var deadPromises = []promise{
 		t.requeue(one.UID, m, scheduler.RequeueDone)
 		change := scheduler.Change{UID: one.UID, Version: 3, State: message.StateCanceled, At: t.now, Due: one.Due,
 			Reason: RequeuedAs + string(m.UID)}
-		t.wantRecorded(change, scheduler.Change{UID: m.UID, Version: 1, State: message.StateWaiting, At: t.now, Due: m.Due,
-			Reason: RequeueOf + string(one.UID), Message: m})
+		t.wantRecorded(change, scheduler.Change{UID: m.UID, Version: 1, State: message.StateWaiting, At: t.now,
+			Due: m.Due, Reason: RequeueOf + string(one.UID), Message: m})
 		t.purge(0, []message.UID{one.UID, two.UID}, []message.UID{two.UID})
 		change.UID, change.Reason = two.UID, Purged
 		t.wantRecorded(change)

@@ -27,8 +27,8 @@ func (l *recordings) recording() *scheduler.Recording {
 		}}
 }
 
-// recorded compares what both timelines gave the journal in one step, and holds every change to the version before it. It
-// returns how many changes there were.
+// recorded compares what both timelines gave the journal in one step, and holds every change to the version before it.
+// It returns how many changes there were.
 func (m *model) recorded(what string) int {
 	got, want := m.realLog.new, m.refLog.new
 	m.realLog.new, m.refLog.new = nil, nil

@@ -191,7 +191,8 @@ func TestRedis_DropsNextWithWhatEnds(t *testing.T) {
 	for name, end := range map[string]func(*bare, *message.Message){
 		"finished": func(b *bare, m *message.Message) { b.finish(message.StateDelivered, m) },
 		"returned": func(b *bare, m *message.Message) {
-			b.must(b.Return(b.Context(), 0, scheduler.Leader(1), []scheduler.Back{{UID: m.UID, Claim: 7, Keep: true}}, 30))
+			b.must(b.Return(b.Context(), 0, scheduler.Leader(1),
+				[]scheduler.Back{{UID: m.UID, Claim: 7, Keep: true}}, 30))
 		},
 		"swept": func(b *bare, m *message.Message) {
 			_, err := b.Sweep(b.Context(), 0, 2, 0, 10, 30)
@@ -199,7 +200,8 @@ func TestRedis_DropsNextWithWhatEnds(t *testing.T) {
 		},
 		"canceled": func(b *bare, m *message.Message) {
 			// the later gives way
-			b.must(b.Return(b.Context(), 0, scheduler.Leader(1), []scheduler.Back{{UID: m.UID, Claim: 7, Keep: true}}, 30))
+			b.must(b.Return(b.Context(), 0, scheduler.Leader(1),
+				[]scheduler.Back{{UID: m.UID, Claim: 7, Keep: true}}, 30))
 			_, err := b.Sweep(b.Context(), 0, 2, 0, 10, 30)
 			b.must(err)
 			b.must(b.rdb.HSet(b.Context(), b.key("mark"), string(m.UID), "1:0:1:").Err()) // uncertain

@@ -25,7 +25,7 @@
 //	        bridge/wire                        forms of requests and answers; standard library only
 //	    store/timeline, store/memory           what waits, in Redis or in this process
 //	    store/journal                          what happened, in SQL
-//	      scheduler                            decides: accept, judge, claim, settle; its ports are what stores implement
+//	      scheduler                            decides: accept, judge, claim, settle; stores implement its ports
 //	        scheduler/message                  the words: message, uid, state, kind, lane, time
 //	    election                               Node: session, member, health; Race: one lease and term
 //
