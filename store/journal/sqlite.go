@@ -9,12 +9,17 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // sqliteReaders bounds the read-only connections; in WAL mode they and the writer do not wait for each other.
 const sqliteReaders = 4
+
+// sqlitePatience bounds how long an instance tries to open a file that another one is making.
+const sqlitePatience = 5 * time.Second
 
 // sqliteCache is the writer's cache, 32 MiB: uids touch its indexes at random.
 const sqliteCache = "cache_size(-32768)"
@@ -82,17 +87,34 @@ func makeOwn(file string) {
 	}
 }
 
-// checkSQLite creates the file, so that readers find it, and checks that the pragmas took effect.
+// checkSQLite creates the file, so that readers find it, and checks that the pragmas took effect. Of two instances that
+// open a new file at once, SQLite refuses one the change to WAL without regard to busy_timeout: that one tries again.
 func checkSQLite(ctx context.Context, s *SQL) error {
 	makeOwn(s.kind.file)
 	var mode string
-	if err := s.write.db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+	ask := func() error { return s.write.db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode) }
+	err := ask()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(sqlitePatience); busy(err) && time.Now().Before(end); err = ask() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("open the file: %w", ctx.Err())
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("open the file: %w", err)
 	}
 	if mode != "wal" {
 		return fmt.Errorf("%w: its journal mode is %s; WAL needs a file on a local disk", ErrUnfit, mode)
 	}
 	return nil
+}
+
+func busy(err error) bool {
+	var lite *sqlite.Error
+	return errors.As(err, &lite) && lite.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
 // lockSQLite runs do while a second file beside the journal's is locked. The journal's file itself cannot be locked,
