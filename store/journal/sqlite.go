@@ -93,10 +93,11 @@ func checkSQLite(ctx context.Context, s *SQL) error {
 	makeOwn(s.kind.file)
 	var mode string
 	ask := func() error { return s.write.db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode) }
+	end := time.Now().Add(sqlitePatience)
 	err := ask()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(sqlitePatience); busy(err) && time.Now().Before(end); err = ask() {
+	for ; busy(err) && time.Now().Before(end); err = ask() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
