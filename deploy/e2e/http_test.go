@@ -43,7 +43,11 @@ type answer struct {
 var web = &http.Client{Timeout: 3 * time.Second,
 	Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
 
-// call asks one instance. The error is one of the transport; whatever is answered is no error.
+// patient waits as long as the context of a call allows.
+var patient = &http.Client{Transport: web.Transport}
+
+// call asks one instance. The error is one of the transport; whatever is answered is no error. A context with a deadline
+// replaces the limit of web.
 func (i *instance) call(ctx context.Context, method, path string, body any) (answer, error) {
 	var from io.Reader
 	switch b := body.(type) {
@@ -62,7 +66,11 @@ func (i *instance) call(ctx context.Context, method, path string, body any) (ans
 		return answer{}, err
 	}
 	r.Header.Set("Authorization", "Bearer "+httpToken)
-	resp, err := web.Do(r)
+	client := web
+	if _, limited := ctx.Deadline(); limited {
+		client = patient
+	}
+	resp, err := client.Do(r)
 	if err != nil {
 		return answer{}, err
 	}

@@ -27,7 +27,10 @@ func TestOneMachineMovesToTwoInstances(t *testing.T) {
 	d.ready(t)
 	post := func(on *instance, path string, body any, want int) answer {
 		t.Helper()
-		a, err := on.sure(t.Context(), http.MethodPost, path, body, slow...)
+		// A push without an id cannot be asked again when its answer is lost, so each is waited for.
+		ctx, stop := context.WithTimeout(t.Context(), patience)
+		defer stop()
+		a, err := on.sure(ctx, http.MethodPost, path, body, slow...)
 		if err != nil || a.status != want {
 			t.Fatalf("%s: %d %.300s %v", path, a.status, a.raw, err)
 		}
