@@ -239,7 +239,7 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 		d.ask(t, open(t, w.config), asked(t, "POST", "/v1/topics/a/resume", ""), "")
 	})
 	t.Run("what stands in the way", func(t *testing.T) {
-		for state := message.StateWaiting; state <= message.StateDead; state++ {
+		for _, state := range message.States() {
 			for code := scheduler.AmendUnknown; code <= scheduler.AmendVersion; code++ {
 				w := full()
 				w.steering.amend.Code, w.steering.amend.Info.State = code, state

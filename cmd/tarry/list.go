@@ -8,6 +8,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func newList(o outside) *cobra.Command {
@@ -23,16 +24,20 @@ It shows one page, or with --all everything, page after page. --json prints each
   tarry list --state dead,expired --all`,
 		Args: noArgs,
 	}
+	var states []string
+	for _, s := range message.States() {
+		states = append(states, s.String())
+	}
 	flags := cmd.Flags()
 	flags.String("topic", "", "only this topic, or all that match a pattern such as orders.>")
 	flags.String("id", "", "only messages that have or had this id, in whatever topic and under whatever key")
 	flags.String("key", "", "only this business key")
 	flags.String("state", "",
-		"only these states: waiting, in_flight, delivered, canceled, expired, dead; joined by commas")
+		"only these states: "+strings.Join(states, ", ")+"; joined by commas")
 	flags.String("due-from", "", "due then or later: RFC 3339, unix milliseconds, or how long from now")
 	flags.String("due-to", "", "due then or earlier")
 	addPages(cmd, "messages")
-	completing(cmd, "state", true, "waiting", "in_flight", "delivered", "canceled", "expired", "dead")
+	completing(cmd, "state", true, states...)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
 		return pages(c, cmd, []string{"topic", "id", "key", "state", "due-from", "due-to"}, (*client.Client).List,
 			listPage)

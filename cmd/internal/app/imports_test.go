@@ -20,7 +20,7 @@ const module = "github.com/tarry-mq/tarry/"
 // limits, so both doors share one set of shapes instead of copying it.
 var arrows = map[string][]string{
 	"cmd/tarry": {"cmd/internal/app", "cmd/internal/client", "cmd/internal/config",
-		"cmd/internal/doctor", "bridge/wire"},
+		"cmd/internal/doctor", "bridge/wire", "scheduler/message"},
 	"cmd/internal/client": {"bridge/wire"},
 	"cmd/internal/config": {"bridge/wire"},
 	"cmd/internal/doctor": {"cmd/internal/config", "election", "store/timeline", "store/journal", "bridge",
