@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,13 +33,29 @@ func (s *site) certified() int {
 	return n
 }
 
-// whole waits until Redis has been certified more often than before, and every instance accepts.
+// whole waits until Redis has been certified more often than before, in every bucket, and every instance accepts. One
+// recovery may certify some buckets, and a second one the rest, because their scanners notice a loss one by one.
 func (s *site) whole(before int, doors ...*instance) {
 	s.t.Helper()
 	begun := time.Now()
 	lab.Eventually(s.t, patience, func() error {
 		if n := s.certified(); n <= before {
 			return fmt.Errorf("redis has been certified %d times", n)
+		}
+		return nil
+	})
+	rdb := s.client()
+	lab.Eventually(s.t, patience, func() error {
+		info, err := rdb.Info(s.t.Context(), "replication").Result()
+		if err != nil {
+			return err
+		}
+		_, history, _ := strings.Cut(info, "master_replid:")
+		for bucket := range 4 {
+			gen, err := rdb.Get(s.t.Context(), fmt.Sprintf("{%s:%d}:gen", s.ns, bucket)).Result()
+			if err != nil || !strings.HasSuffix(gen, " whole") || !strings.Contains(gen, history[:16]) {
+				return fmt.Errorf("bucket %d is certified as %q, the history is %.16s: %w", bucket, gen, history, err)
+			}
 		}
 		return nil
 	})

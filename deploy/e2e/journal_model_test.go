@@ -178,10 +178,19 @@ func (s *site) emptied() {
 	})
 }
 
-// journaled waits until the outbox is empty, then holds the journal against what happened: every acknowledged push has
-// one row as it was pushed, whose state is its end; no change of a message is left out; no term falls.
+// journaled waits until nothing is in flight and the outbox is empty, then holds the journal against what happened:
+// every acknowledged push has one row as it was pushed, whose state is its end; no change of a message is left out; no
+// term falls.
 func (s *site) journaled(h *history) {
 	s.t.Helper()
+	rdb := s.client()
+	lab.Eventually(s.t, patience, func() error { // what has arrived may not have ended in Redis yet
+		_, _, claimed, err := s.held(s.t.Context(), rdb, time.Time{}, anyTerm)
+		if err == nil && claimed > 0 {
+			err = fmt.Errorf("%d messages are claimed", claimed)
+		}
+		return err
+	})
 	s.emptied()
 	rows := s.rows()
 	report(s.t, compare(h.snapshot(), rows))
