@@ -50,6 +50,8 @@ type Recovery struct {
 	// last is the number that this instance last gave to each bucket; a store that was emptied since has lost it. Only
 	// the leader's goroutine uses it.
 	last map[int]uint64
+	// on is the data set that it gave that number for.
+	on map[int]string
 }
 
 const (
@@ -64,7 +66,7 @@ const (
 
 // NewRecovery builds a Recovery.
 func NewRecovery(cfg RecoveryConfig) *Recovery {
-	return &Recovery{cfg: cfg, log: cfg.Log, last: map[int]uint64{}}
+	return &Recovery{cfg: cfg, log: cfg.Log, last: map[int]uint64{}, on: map[int]string{}}
 }
 
 // Result reports what a Recovery did.
@@ -103,8 +105,11 @@ func (r *Recovery) Mend(ctx context.Context, term uint64, buckets []int, whole f
 			replaced[standings[bucket].Now] = true
 		}
 		for bucket := range standings {
-			if s := &standings[bucket]; replaced[s.Now] {
-				s.Run = "" // no bucket on it is whole
+			// No bucket on it is whole, but one that this leader has certified since on that very data set: it is in use
+			// already, and what it does under its number would be refused by the journal under a next one.
+			s := &standings[bucket]
+			if replaced[s.Now] && (s.Number != r.last[bucket] || s.Now != r.on[bucket]) {
+				s.Run = ""
 			}
 		}
 	}
@@ -330,7 +335,7 @@ func (w *work) choose(ctx context.Context) error {
 // given remembers the number that the buckets are about to receive.
 func (w *work) given() {
 	for bucket := range w.need {
-		w.last[bucket] = w.number
+		w.last[bucket], w.on[bucket] = w.number, w.standings[bucket].Now
 	}
 }
 
