@@ -3,6 +3,7 @@ package journal_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ type rolledBack struct {
 	*testing.T
 	*redisServer
 	store journal.Store
+	term  uint64
 	now   message.Milli
 	clock *scheduler.Clock
 }
@@ -52,12 +54,15 @@ func (w *rolledBack) must(step string, err error) {
 
 func (w *rolledBack) recover(term uint64) journal.Result {
 	w.Helper()
-	r := journal.NewRecovery(journal.RecoveryConfig{Store: w.store, Timeline: w.tl, Mode: journal.Sync,
-		Window: time.Hour, EndedKeep: time.Hour, Clock: w.clock,
-		Timeout: time.Minute, Log: zerolog.Nop()})
-	result, err := r.Run(w.Context(), term)
+	w.term = term
+	result, err := w.recovery(nil).Run(w.Context(), term)
 	w.must("recover", err)
 	return result
+}
+
+func (w *rolledBack) recovery(at func(point string)) *journal.Recovery {
+	return journal.NewRecovery(journal.RecoveryConfig{Store: w.store, Timeline: w.tl, Mode: journal.Sync,
+		Window: time.Hour, EndedKeep: time.Hour, Clock: w.clock, Timeout: time.Minute, Log: zerolog.Nop(), At: at})
 }
 
 func (w *rolledBack) push(m *message.Message) {
@@ -69,7 +74,7 @@ func (w *rolledBack) push(m *message.Message) {
 func (w *rolledBack) claim(bucket int, number uint64) []*message.Message {
 	w.Helper()
 	got, err := w.tl.Claim(w.Context(), bucket,
-		scheduler.Claim{Holder: scheduler.Leader(1), Number: number, Now: w.now, Limit: 10, Bytes: 1 << 20})
+		scheduler.Claim{Holder: scheduler.Leader(w.term), Number: number, Now: w.now, Limit: 10, Bytes: 1 << 20})
 	w.must("claim", err)
 	return got.Messages
 }
@@ -189,5 +194,58 @@ func TestRecovery_GivesNoNumberAgainThatItHasFencedWith(t *testing.T) {
 	}
 	if n := store.numbers; len(n) != 2 || n[1] <= n[0] {
 		t.Errorf("it fenced with %v", n)
+	}
+}
+
+// A Redis comes back without the certifications that the journal knows. The scanner of one bucket notices first: the
+// bucket is certified alone, and delivers while the others are certified. The journal must hold the delivery, so no
+// bucket that is at work is certified again.
+func TestRecovery_CertifiesNoBucketAgainThatIsAtWork(t *testing.T) {
+	t.Parallel()
+	w := newRolledBack(t)
+	m := schedulertest.Message(1)
+	w.push(m)
+	rollBack := w.snapshot(t)
+	rollBack()
+	w.recover(2) // the journal's fences are higher from here on
+	rollBack()
+
+	w.term = 3
+	delivered := 0
+	var working message.UID
+	r := w.recovery(func(point string) {
+		if point != journal.BeforeCertify || working == "" {
+			return
+		}
+		w.now += 10
+		w.must("finish", w.tl.Finish(t.Context(), 0, scheduler.Leader(3),
+			[]scheduler.End{{Message: m, State: message.StateDelivered}}, w.now)) // its change is written under the certification of the first mend
+		working, delivered = "", delivered+1
+	})
+	for bucket := range crashBuckets {
+		var whole []int
+		result, err := r.Mend(t.Context(), 3, []int{bucket}, func(bucket int) { whole = append(whole, bucket) })
+		w.must("mend", err)
+		if result.Buckets != 1 || !slices.Contains(whole, bucket) {
+			t.Fatalf("the mend of bucket %d certified %d buckets, whole are %v", bucket, result.Buckets, whole)
+		}
+		if bucket == 0 {
+			w.now += 10
+			got := w.claim(0, 1)
+			if len(got) != 1 {
+				t.Fatalf("claimed %d", len(got))
+			}
+			m, working = got[0], m.UID
+		}
+	}
+	if delivered != 1 {
+		t.Fatalf("delivered %d while the other bucket was certified", delivered)
+	}
+	if got := w.find(m.UID); got.State != message.StateDelivered {
+		t.Errorf("the timeline has it %s", got.State)
+	}
+	records, err := w.store.Records(t.Context(), []message.UID{m.UID})
+	if err != nil || len(records) != 1 || records[0].State != message.StateDelivered {
+		t.Errorf("the journal has %+v, %v", records, err)
 	}
 }
