@@ -37,13 +37,13 @@ func newBacklog(a *App) *backlog {
 		overdue: desc("overdue",
 			"Messages that wait and are due, by what holds them: none, parked, paused or rate.", "held"),
 		oldest: desc("overdue_seconds",
-			"For how long the oldest message that waits has been due, by what holds it, however often it was tried "+
-				"meanwhile; "+
-				"one that NATS refused for good and that has a retry left counts from its next try (none).", "held"),
+			"For how long the oldest waiting message has been due, by what holds it, however often it was tried "+
+				"meanwhile. A message that NATS permanently refused and that will be retried counts from its next try "+
+				"(none).", "held"),
 		intake: desc("intake_backlog", "Pushes by tag that are stored in the intake stream and not accepted yet."),
 		aside: desc("intake_aside",
-			"Of tarry_intake_backlog, the pushes whose bucket does not answer, or did not a moment ago."),
-		rejects: desc("rejects", "Pushes by tag that stand in the stream of rejects."),
+			"Pushes of tarry_intake_backlog whose bucket does not answer, or did not a moment ago."),
+		rejects: desc("rejects", "Pushes by tag in the stream of rejects."),
 	}
 }
 
