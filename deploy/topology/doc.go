@@ -10,5 +10,8 @@
 // Continuous integration pulls no image, so the services of compose.yaml run as plain processes here, on free ports of
 // loopback. Everything else is taken from the files as they are: only service:port is replaced by an address, and /tmp
 // by the test's directory. tarry refuses a TARRY_ name that it does not know, so a misspelt one in compose.yaml fails
-// here. deploy/container.sh is the counterpart with real containers.
+// here. With the build tag docker, container_test.go runs the two instances as real containers: it needs root and
+// dockerd (on Debian: apt-get install docker.io), and pulls no image.
+//
+//	go test -count=1 -tags docker -run Containers ./deploy/topology
 package topology

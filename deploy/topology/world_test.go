@@ -39,6 +39,18 @@ type instance struct {
 // start runs everything but nginx; the instances are started, not ready.
 func start(t testing.TB) *world {
 	t.Helper()
+	w := servers(t)
+	bin, tokens := program(t), "TARRY_HTTP_TOKENS_FILE="+tokensFile(t)
+	for _, i := range w.instances {
+		i.env = append(i.env, tokens)
+		i.Process = lab.Start(t, i.name, i.env, bin, words(t, base(t).instruction(t, "CMD"))...)
+	}
+	return w
+}
+
+// servers runs what the instances need, and gives them their addresses and environments.
+func servers(t testing.TB) *world {
+	t.Helper()
 	w := &world{t: t, compose: compose(t), instances: map[string]*instance{}}
 	w.redis = lab.NewRedis(t, w.compose.Services["redis"].Command[1:]...)
 	w.nats = lab.NewNATS(t)
@@ -54,13 +66,11 @@ func start(t testing.TB) *world {
 		w.addresses[name+":"+listenPort(t, w.compose.Services[name])] = net.JoinHostPort("127.0.0.1",
 			strconv.Itoa(lab.FreePort(t)))
 	}
-	bin := program(t)
 	for _, name := range w.compose.instances() {
 		i := &instance{name: name, env: w.environment(name), check: w.compose.Services[name].Healthcheck}
 		i.url = "http://" + w.address(name)
 		// In a container http.listen and the default of the client commands agree; here the port is another.
 		i.env = append(i.env, "TARRY_SERVER="+i.url)
-		i.Process = lab.Start(t, name, i.env, bin, words(t, base(t).instruction(t, "CMD"))...)
 		w.instances[name] = i
 	}
 	return w
@@ -108,7 +118,7 @@ func (w *world) environment(name string) []string {
 		}
 		env = append(env, key+"="+value)
 	}
-	return append(env, "TARRY_HTTP_TOKENS_FILE="+tokensFile(w.t))
+	return env
 }
 
 // zooKeeperLines are zoo.cfg's, without the places that differ here.

@@ -43,7 +43,6 @@ var arrows = map[string][]string{
 	"deploy/lab":                {},
 	"deploy/e2e":                {},
 	"deploy/topology":           {},
-	"deploy/listen":             {},
 	"deploy/lines":              {},
 	"deploy/docs":               {},
 }
@@ -52,7 +51,7 @@ var arrows = map[string][]string{
 var drivers = map[string][]string{
 	"github.com/redis/go-redis":      {"store/timeline", "cmd/internal/doctor"},
 	"github.com/go-zookeeper/zk":     {"election", "cmd/internal/doctor"},
-	"github.com/nats-io/nats.go":     {"bridge", "cmd/internal/app", "cmd/internal/doctor", "deploy/listen"},
+	"github.com/nats-io/nats.go":     {"bridge", "cmd/internal/app", "cmd/internal/doctor"},
 	"github.com/nats-io/nats-server": {"cmd/internal/app"},
 	"github.com/sony/sonyflake":      {"scheduler"},
 	// config reads a DSN with it
