@@ -28,7 +28,7 @@ func (sc *scanner) dispatch(ctx context.Context, batch []*message.Message, from 
 	for _, m := range batch {
 		t := sc.l.s.cfg.Topics.Of(m.Topic)
 		if state, why := sc.over(m, t, now); state != message.StateNone {
-			sc.end(ctx, result{message: m, ends: state, why: why}, t)
+			sc.copies.end(ctx, result{message: m, ends: state, why: why}, t)
 			continue
 		}
 		lane, stray := sc.aside(m, t, from, now, mono)
@@ -128,41 +128,6 @@ func (sc *scanner) waitsIn(lane message.Lane) bool {
 	_, stands := sc.lanes[lane]
 	_, joins := sc.joining[lane]
 	return stands || joins
-}
-
-// end settles a message that ends without a delivery, after a copy of it has been sent to the subject that is set for
-// such ends.
-func (sc *scanner) end(ctx context.Context, r result, t *Topic) {
-	to := ""
-	switch {
-	case t == nil:
-	case r.ends == message.StateExpired:
-		to = t.Expired
-	case r.ends == message.StateDead:
-		to = t.Dead
-	}
-	if to == "" {
-		sc.settling.put(r)
-		return
-	}
-	m := r.message
-	copied := *m
-	// An occurrence of its own: it must not be taken for a repeat of the delivery.
-	copied.UID = m.UID + message.UID("."+r.ends.String())
-	if m.ID == "" {
-		copied.ID = string(m.UID)
-	}
-	copied.Topic = to
-	copied.Headers = append(m.Headers[:len(m.Headers):len(m.Headers)],
-		message.Header{Name: "Tarry-Subject", Value: m.Topic})
-	if _, ok := headerOf(m, reasonHeader); !ok {
-		copied.Headers = append(copied.Headers, message.Header{Name: reasonHeader, Value: r.why})
-	}
-	sc.l.s.cfg.Publisher.Send(ctx, []*message.Message{&copied}, func(_ *message.Message, o Outcome) {
-		sc.l.s.metrics.copies.WithLabelValues(o.Kind.String()).Inc()
-		r.copied, r.outcome, r.at = true, o, time.Now()
-		sc.settling.put(r)
-	})
 }
 
 func headerOf(m *message.Message, name string) (string, bool) {

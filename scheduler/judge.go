@@ -22,7 +22,7 @@ func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, bac
 		mark := m.Mark
 		mark.Lane = ""
 		switch {
-		case r.copied && !r.outcome.settlesCopy() && sc.copyAgain(m.UID):
+		case r.ends != message.StateNone && sc.copies.again(r):
 			score := int64(message.CeilMilli(wall.Add(lastBackoff)))<<8 | m.Score()&255
 			back = append(back, aside{Back{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}, m})
 			continue
@@ -69,7 +69,7 @@ func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, bac
 			if over {
 				m.Mark = mark
 				// It comes back here once its copy is out.
-				sc.end(ctx, result{message: m, ends: message.StateDead, why: reason(r.outcome.Err)},
+				sc.copies.end(ctx, result{message: m, ends: message.StateDead, why: reason(r.outcome.Err)},
 					s.cfg.Topics.Of(m.Topic))
 				continue
 			}
@@ -119,7 +119,6 @@ func (sc *scanner) afterRefusal(m *message.Message, n int) (delay time.Duration,
 // ended returns the end of a message that was not delivered.
 func (sc *scanner) ended(r *result) End {
 	m := r.message
-	delete(sc.copying, m.UID)
 	why := r.why
 	if r.ends == message.StateExpired {
 		sc.l.s.metrics.expired.Inc()
@@ -137,30 +136,6 @@ func (sc *scanner) ended(r *result) End {
 		why = bounded(why + "; its copy was not taken: " + r.outcome.Kind.String())
 	}
 	return End{Message: m, State: r.ends, Uncertain: m.Mark.Uncertain, Reason: why}
-}
-
-const (
-	// copyTries is how often a copy is tried, lastBackoff apart, before its message ends without one. The message must
-	// end, because each try takes the room of another message.
-	copyTries = 5
-	// maxCopying is how many messages may wait for another try of their copy. Beyond that, messages end at once.
-	maxCopying = 10_000
-)
-
-// copyAgain reports whether the copy of a message is to be tried again. The count is in memory only: a new leader
-// starts over.
-func (sc *scanner) copyAgain(uid message.UID) bool {
-	sc.copying[uid]++
-	if sc.copying[uid] < copyTries && len(sc.copying) <= maxCopying {
-		return true
-	}
-	delete(sc.copying, uid)
-	return false
-}
-
-// settlesCopy reports whether a copy needs no further try: it has arrived, or nobody wants it.
-func (o *Outcome) settlesCopy() bool {
-	return o.Kind == Delivered || o.Kind == Refused || o.Kind == NoListener
 }
 
 // lastIn returns the score that moves a message to the end of its lane.

@@ -35,8 +35,6 @@ type scanner struct {
 	paced     time.Time             // no claim from the bucket before this time
 	claims    *uint64               // numbers the claims
 
-	copying map[message.UID]int // tries of copies; used only by the settling goroutine
-
 	mu       sync.Mutex
 	head     message.Milli // earliest due time known, or 0
 	nudged   message.Milli // earliest due time nudged since the last claim began, or 0
@@ -49,9 +47,11 @@ type scanner struct {
 	compared time.Time            // when claims were last compared one by one
 
 	settling settling
+	copies   copies
 }
 
 func newScanner(l *leadership, bucket int) *scanner {
+	settling := newSettling()
 	name := fmt.Sprintf("scanner-%d", bucket)
 	return &scanner{
 		l: l, bucket: bucket, name: name,
@@ -63,10 +63,10 @@ func newScanner(l *leadership, bucket int) *scanner {
 		lanes:    map[message.Lane]bool{},
 		joining:  map[message.Lane]int{},
 		adopt:    map[message.Lane]int{},
-		copying:  map[message.UID]int{},
 		compared: time.Now(),
 		inFlight: map[message.UID]*message.Message{},
-		settling: newSettling(),
+		settling: settling,
+		copies:   copies{s: l.s, settling: settling, tries: map[message.UID]int{}},
 	}
 }
 
