@@ -10,9 +10,9 @@ import (
 // copies sends a copy of each message that expires or is dead to the subject that is set for such ends. The message
 // ends once its copy is settled: taken, or tried often enough.
 type copies struct {
-	s        *Scheduler
-	settling settling
-	tries    map[message.UID]int // how often a copy was not taken; used only by the settling goroutine
+	s     *Scheduler
+	put   func(result)        // to the settler
+	tries map[message.UID]int // how often a copy was not taken; used only by the settling goroutine
 }
 
 const (
@@ -35,7 +35,7 @@ func (c *copies) end(ctx context.Context, r result, t *Topic) {
 		to = t.Dead
 	}
 	if to == "" {
-		c.settling.put(r)
+		c.put(r)
 		return
 	}
 	m := r.message
@@ -54,7 +54,7 @@ func (c *copies) end(ctx context.Context, r result, t *Topic) {
 	c.s.cfg.Publisher.Send(ctx, []*message.Message{&copied}, func(_ *message.Message, o Outcome) {
 		c.s.metrics.copies.WithLabelValues(o.Kind.String()).Inc()
 		r.copied, r.outcome, r.at = true, o, time.Now()
-		c.settling.put(r)
+		c.put(r)
 	})
 }
 

@@ -28,7 +28,7 @@ func (sc *scanner) dispatch(ctx context.Context, batch []*message.Message, from 
 	for _, m := range batch {
 		t := sc.l.s.cfg.Topics.Of(m.Topic)
 		if state, why := sc.over(m, t, now); state != message.StateNone {
-			sc.copies.end(ctx, result{message: m, ends: state, why: why}, t)
+			sc.settler.copies.end(ctx, result{message: m, ends: state, why: why}, t)
 			continue
 		}
 		lane, stray := sc.aside(m, t, from, now, mono)
@@ -37,14 +37,14 @@ func (sc *scanner) dispatch(ctx context.Context, batch []*message.Message, from 
 		}
 		if lane != "" {
 			sc.joining[lane]++
-			sc.settling.put(result{message: m, from: from, park: lane})
+			sc.settler.put(result{message: m, from: from, park: lane})
 			continue
 		}
 		out = append(out, m)
 	}
 	if len(out) > 0 {
 		sc.l.s.cfg.Publisher.Send(ctx, out, func(m *message.Message, o Outcome) {
-			sc.settling.put(result{message: m, outcome: o, from: from, at: time.Now()})
+			sc.settler.put(result{message: m, outcome: o, from: from, at: time.Now()})
 		})
 	}
 	return len(out), strays

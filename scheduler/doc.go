@@ -12,6 +12,27 @@
 // leader steps down at once. Run is the leader's whole life; it ends when its
 // context ends and returns when nothing it started is still running.
 //
+// # Who owns what while this instance leads
+//
+// Each bucket has a scanner and a settler, in a goroutine each. What is not under
+// a lock belongs to one of the two, and no other goroutine touches it.
+//
+//	leadership     one term: its lease, and what all buckets share: the lanes that
+//	│              failed lately (laneBook), pauses and rates (holds), both locked
+//	└─ scanner     one bucket: which lanes it has and whose turn it is; claims and
+//	   │           hands over; the scanning goroutine alone
+//	   ├─ inbox    earlier due times and lanes for the scanner to look at; locked;
+//	   │           pushes, poll and settlers write, the scanner reads
+//	   ├─ flight   the messages that are claimed; locked; the scanner adds, the
+//	   │           settler drops, poll compares it with the store's count
+//	   └─ settler  the publisher's answers (locked), and what they mean until it
+//	      │        is written; the settling goroutine alone
+//	      └─ copies  tries of copies of what expired or is dead
+//
+// A message goes one way: claim, flight, dispatch, publisher, put, judge, write,
+// and out of flight. leadership.poll is the net below: it reads every bucket's
+// head and count of claims, and nudges the scanner that missed something.
+//
 // # Many at once
 //
 // An operation on many walks through the buckets in pages of 500 and works on 32

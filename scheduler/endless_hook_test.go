@@ -9,5 +9,5 @@ import (
 // EndAs tells the leader's settler that a message of bucket 0 ends so, which nothing in the program does for all
 // states.
 func (s *Scheduler) EndAs(m *message.Message, state message.State) {
-	s.leading.Load().scanners[0].Load().settling.put(result{message: m, ends: state, why: "a test", at: time.Now()})
+	s.leading.Load().scanners[0].Load().settler.put(result{message: m, ends: state, why: "a test", at: time.Now()})
 }

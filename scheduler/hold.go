@@ -208,7 +208,7 @@ func (l *leadership) readPauses(ctx context.Context) error {
 	}
 	l.holds.readFrom = began
 	if l.holds.set(pauses) {
-		l.each(func(sc *scanner) { sc.openLane() })
+		l.openLanes()
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -9,39 +10,30 @@ import (
 
 // judge decides what a round of results means for each message: an end, or another wait. It is the only place that
 // interprets NATS outcomes.
-func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, back []aside) {
-	if len(results) == 0 {
-		return nil, nil
-	}
-	s := sc.l.s
+func (st *settler) judge(ctx context.Context, results []result) {
+	s := st.l.s
 	wall, mono := s.cfg.Clock.Now(), time.Now()
-	ends = make([]End, 0, len(results))
+	st.ends = slices.Grow(st.ends, len(results))
 	for i := range results {
 		r := &results[i]
 		m := r.message
-		mark := m.Mark
-		mark.Lane = ""
+		b := Back{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: m.Mark}
+		b.Mark.Lane = ""
 		switch {
-		case r.ends != message.StateNone && sc.copies.again(r):
-			score := int64(message.CeilMilli(wall.Add(lastBackoff)))<<8 | m.Score()&255
-			back = append(back, aside{Back{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}, m})
-			continue
+		case r.ends != message.StateNone && st.copies.again(r):
+			b.Score = scoreAt(b.Score, wall.Add(lastBackoff))
 		case r.ends != message.StateNone:
-			ends = append(ends, sc.ended(r))
+			st.ends = append(st.ends, st.ended(r))
 			continue
 		case r.park != "":
-			mark.Lane = r.park
-			score := m.Score()
+			b.Mark.Lane = r.park
 			if r.park == r.from.lane && r.park.Destination() {
-				score = lastIn(score, wall) // the next turn sorts the messages behind it
+				b.Score = scoreAt(b.Score, wall) // the next turn sorts the messages behind it
 			}
-			back = append(back, aside{Back{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}, m})
-			continue
-		}
-		if r.outcome.Kind == Delivered {
+		case r.outcome.Kind == Delivered:
 			s.metrics.delivered.Inc()
 			s.metrics.lateness.Observe(max(wall.Add(-mono.Sub(r.at)).Sub(m.Due.Time()), 0).Seconds())
-			sc.succeeded(r)
+			st.succeeded(r)
 			end := End{
 				Message:  m,
 				State:    message.StateDelivered,
@@ -51,124 +43,132 @@ func (sc *scanner) judge(ctx context.Context, results []result) (ends []End, bac
 			if r.from.lane.Parks() {
 				end.Reason = reasonUnparked
 			}
-			ends = append(ends, end)
+			st.ends = append(st.ends, end)
 			continue
-		}
-		s.metrics.failures.WithLabelValues(r.outcome.Kind.String()).Inc()
-		score := m.Score()
-		switch r.outcome.Kind {
-		case NotSent:
-			mark.Lane = r.from.lane
-			if r.from.probe {
-				sc.l.lanes.unprobe(r.from.lane, mono)
-			}
-		case Refused:
-			sc.succeeded(r) // the destination answered; it is the message it does not take
-			mark.Refusals++
-			delay, over := sc.afterRefusal(m, int(mark.Refusals))
-			if over {
-				m.Mark = mark
-				// It comes back here once its copy is out.
-				sc.copies.end(ctx, result{message: m, ends: message.StateDead, why: reason(r.outcome.Err)},
-					s.cfg.Topics.Of(m.Topic))
+		default:
+			if !st.waits(ctx, r, &b, wall, mono) {
 				continue
 			}
-			sc.log.Warn().Err(r.outcome.Err).Str("uid", string(m.UID)).Str("topic", m.Topic).Uint32(
-				"refusals", mark.Refusals).Msg("message was refused")
-			score = int64(message.CeilMilli(wall.Add(delay)))<<8 | score&255
-		case Unknown:
-			mark.Uncertain = true
-			mark.Lane = sc.failed(r, mono)
-		default: // Unanswered, NoListener
-			mark.Lane = sc.failed(r, mono)
 		}
-		switch {
-		case mark.Lane == sharedLane:
-			score = int64(message.CeilMilli(wall.Add(lastBackoff)))<<8 | score&255
-		case mark.Lane == message.LaneCore.Lane(m.Topic) && r.outcome.Kind == NoListener:
-			// It keeps its place: nobody listens on the only subject of this lane, and its messages leave in order once
-			// somebody does.
-		case mark.Lane != "" && mark.Lane == r.from.lane && r.outcome.Kind != NotSent:
-			// To the end of the lane, so that the next probe is another message: a stream may refuse one subject and
-			// take all others.
-			score = lastIn(score, wall)
-		}
-		b := Back{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}
-		if kind, why, changed := returned(r, mark.Lane); changed {
-			b.Mark.Changes++
-			b.Message, b.Kind, b.Reason = m, kind, why
-		}
-		back = append(back, aside{b, m})
+		st.back = append(st.back, b)
 	}
-	return ends, back
+}
+
+// waits decides how a message waits again after an attempt that did not deliver it; it reports whether it does. If
+// not, the message is dead and comes back to the settler once its copy is out.
+func (st *settler) waits(ctx context.Context, r *result, b *Back, wall, mono time.Time) bool {
+	m, s := r.message, st.l.s
+	s.metrics.failures.WithLabelValues(r.outcome.Kind.String()).Inc()
+	switch r.outcome.Kind {
+	case NotSent:
+		b.Mark.Lane = r.from.lane
+		if r.from.probe {
+			st.l.lanes.unprobe(r.from.lane, mono)
+		}
+	case Refused:
+		st.succeeded(r) // the destination answered; it is the message it does not take
+		b.Mark.Refusals++
+		delay, over := st.afterRefusal(m, int(b.Mark.Refusals))
+		if over {
+			m.Mark = b.Mark
+			st.copies.end(ctx, result{message: m, ends: message.StateDead, why: reason(r.outcome.Err)},
+				s.cfg.Topics.Of(m.Topic))
+			return false
+		}
+		st.log.Warn().Err(r.outcome.Err).Str("uid", string(m.UID)).Str("topic", m.Topic).Uint32(
+			"refusals", b.Mark.Refusals).Msg("message was refused")
+		b.Score = scoreAt(b.Score, wall.Add(delay))
+	case Unknown:
+		b.Mark.Uncertain = true
+		b.Mark.Lane = st.failed(r, mono)
+	default: // Unanswered, NoListener
+		b.Mark.Lane = st.failed(r, mono)
+	}
+	lane := b.Mark.Lane
+	switch {
+	case lane == sharedLane:
+		b.Score = scoreAt(b.Score, wall.Add(lastBackoff))
+	case lane == message.LaneCore.Lane(m.Topic) && r.outcome.Kind == NoListener:
+		// It keeps its place: nobody listens on the only subject of this lane, and its messages leave in order once
+		// somebody does.
+	case lane != "" && lane == r.from.lane && r.outcome.Kind != NotSent:
+		// To the end of the lane, so that the next probe is another message: a stream may refuse one subject and take
+		// all others.
+		b.Score = scoreAt(b.Score, wall)
+	}
+	if kind, why, changed := returned(r, lane); changed {
+		b.Mark.Changes++
+		b.Message, b.Kind, b.Reason = m, kind, why
+	}
+	return true
 }
 
 // afterRefusal returns how long a message waits after NATS has permanently refused it for the n-th time: by its own
 // schedule or its topic's, or a few short times without one. over reports that the message is dead.
-func (sc *scanner) afterRefusal(m *message.Message, n int) (delay time.Duration, over bool) {
+func (st *settler) afterRefusal(m *message.Message, n int) (delay time.Duration, over bool) {
 	schedule := &m.Retry
-	if t := sc.l.s.cfg.Topics.Of(m.Topic); schedule.Empty() && t != nil {
+	if t := st.l.s.cfg.Topics.Of(m.Topic); schedule.Empty() && t != nil {
 		schedule = &t.Retry
 	}
 	if !schedule.Empty() {
 		return schedule.After(n)
 	}
-	return firstBackoff << min(n, 5), n >= sc.l.s.cfg.Attempts
+	return firstBackoff << min(n, 5), n >= st.l.s.cfg.Attempts
 }
 
 // ended returns the end of a message that was not delivered.
-func (sc *scanner) ended(r *result) End {
+func (st *settler) ended(r *result) End {
 	m := r.message
 	why := r.why
 	if r.ends == message.StateExpired {
-		sc.l.s.metrics.expired.Inc()
+		st.l.s.metrics.expired.Inc()
 	} else {
-		sc.l.s.metrics.dead.Inc()
-		event := sc.log.Error().Str("why", why).Str("uid", string(m.UID))
+		st.l.s.metrics.dead.Inc()
+		event := st.log.Error().Str("why", why).Str("uid", string(m.UID))
 		if m.ID != "" {
 			event.Str("id", m.ID)
 		}
 		event.Str("topic", m.Topic).Uint32("refusals", m.Mark.Refusals).Msg("message is dead")
 	}
 	if r.copied && r.outcome.Kind != Delivered {
-		sc.log.Warn().Err(r.outcome.Err).Str("uid", string(m.UID)).Str("topic", m.Topic).Str(
+		st.log.Warn().Err(r.outcome.Err).Str("uid", string(m.UID)).Str("topic", m.Topic).Str(
 			"state", r.ends.String()).Msg("the copy of what ended is lost")
 		why = bounded(why + "; its copy was not taken: " + r.outcome.Kind.String())
 	}
 	return End{Message: m, State: r.ends, Uncertain: m.Mark.Uncertain, Reason: why}
 }
 
-// lastIn returns the score that moves a message to the end of its lane.
-func lastIn(score int64, wall time.Time) int64 { return int64(message.CeilMilli(wall))<<8 | score&255 }
+// scoreAt returns the score that moves a message to a later place in the order, that of the given time.
+func scoreAt(score int64, at time.Time) int64 { return int64(message.CeilMilli(at))<<8 | score&255 }
 
 // own returns the lane of the message's destination. A probe that came from another lane and went to that destination
 // says nothing about the lane it came from, which still has to be probed.
-func (sc *scanner) own(r *result) message.Lane {
-	name := sc.l.s.cfg.Publisher.Lane(r.message)
+func (st *settler) own(r *result) message.Lane {
+	name := st.l.s.cfg.Publisher.Lane(r.message)
 	if r.from.probe && r.from.lane != name {
-		sc.l.lanes.skip(r.from.lane)
+		st.l.lanes.skip(r.from.lane)
 	}
 	return name
 }
 
 // succeeded opens the lane of the message's destination.
-func (sc *scanner) succeeded(r *result) {
-	if sc.l.lanes.empty() {
+func (st *settler) succeeded(r *result) {
+	if st.l.lanes.empty() {
 		return
 	}
-	name := sc.own(r)
-	if sc.l.lanes.succeeded(name) {
-		sc.log.Info().Str("lane", string(name)).Msg("lane opened")
-		sc.l.each(func(other *scanner) { other.openLane() })
+	name := st.own(r)
+	if st.l.lanes.succeeded(name) {
+		st.log.Info().Str("lane", string(name)).Msg("lane opened")
+		st.l.openLanes()
 	}
 }
 
 // failed counts against the lane of the message's destination and returns where the message goes.
-func (sc *scanner) failed(r *result, now time.Time) message.Lane {
-	name := sc.own(r)
-	to, parkedNow := sc.l.lanes.failed(name, r.outcome.Kind == NoListener, reason(r.outcome.Err), now)
+func (st *settler) failed(r *result, now time.Time) message.Lane {
+	name := st.own(r)
+	to, parkedNow := st.l.lanes.failed(name, r.outcome.Kind == NoListener, reason(r.outcome.Err), now)
 	if parkedNow {
-		sc.log.Warn().Err(r.outcome.Err).Str("lane", string(name)).Str("topic", r.message.Topic).Msg("lane parked")
+		st.log.Warn().Err(r.outcome.Err).Str("lane", string(name)).Str("topic", r.message.Topic).Msg("lane parked")
 	}
 	switch {
 	case to != "":
@@ -178,14 +178,6 @@ func (sc *scanner) failed(r *result, now time.Time) message.Lane {
 	default:
 		return r.from.lane
 	}
-}
-
-// openLane ends the scanner's wait for a lane's turn.
-func (sc *scanner) openLane() {
-	sc.mu.Lock()
-	sc.laneOpen = true
-	sc.mu.Unlock()
-	sc.rouse()
 }
 
 // reasonUnparked is the reason of a delivery out of the lane in which the message was parked.

@@ -19,6 +19,7 @@ type leadership struct {
 	lanes    *laneBook
 	holds    *holds
 	scanners []atomic.Pointer[scanner] // of each bucket, as it began last
+	away     []bool                    // buckets that did not answer the last head look-up; used only by poll
 }
 
 // The pace of the leader's safety net.
@@ -48,6 +49,7 @@ const (
 func (s *Scheduler) Run(ctx context.Context, term uint64, lease func() time.Duration) error {
 	l := &leadership{s: s, term: term, lease: lease, lanes: newLaneBook(), holds: newHolds(s.cfg.Topics)}
 	l.scanners = make([]atomic.Pointer[scanner], s.cfg.Timeline.Buckets())
+	l.away = make([]bool, len(l.scanners))
 	for bucket := range l.scanners {
 		l.scanners[bucket].Store(newScanner(l, bucket))
 	}
@@ -93,10 +95,10 @@ func (l *leadership) keep(ctx context.Context, bucket int) error {
 	}
 }
 
-// each calls do with every bucket's scanner.
-func (l *leadership) each(do func(*scanner)) {
+// openLanes ends every scanner's wait for a lane's turn.
+func (l *leadership) openLanes() {
 	for bucket := range l.scanners {
-		do(l.scanners[bucket].Load())
+		l.scanners[bucket].Load().inbox.openLane()
 	}
 }
 
@@ -138,11 +140,11 @@ func (l *leadership) poll(ctx context.Context) error {
 			away = time.Now()
 		}
 		if time.Since(trimmed) >= trimPause && time.Since(away) >= calm {
-			l.each(func(sc *scanner) {
-				if !sc.away.Load() { // a time-out would hold up the others
-					sc.trim(ctx)
+			for bucket, away := range l.away {
+				if !away { // a time-out would hold up the others
+					l.scanners[bucket].Load().trim(ctx)
 				}
-			})
+			}
 			trimmed = time.Now()
 		}
 		near, err := l.look(ctx)
@@ -180,7 +182,7 @@ func (l *leadership) look(ctx context.Context) (near bool, err error) {
 	inFlight := 0
 	for i, h := range heads {
 		sc := asked[i]
-		if sc.away.Store(h.Err != nil); h.Err != nil {
+		if l.away[i] = h.Err != nil; l.away[i] {
 			if over(h.Err) {
 				sc.stop(fmt.Errorf("read heads: %w", h.Err))
 			}
@@ -191,12 +193,15 @@ func (l *leadership) look(ctx context.Context) (near bool, err error) {
 		}
 		if h.Due > 0 {
 			near = near || h.Due < now.Add(nearHead)
-			sc.nudge(h.Due)
+			sc.inbox.nudge(h.Due)
 			if h.Due <= now {
-				sc.rouse() // it sleeps by a clock that was behind
+				sc.inbox.rouse() // it sleeps by a clock that was behind
 			}
 		}
-		inFlight += sc.compare(h.Claimed)
+		inFlight += sc.flight.compare(h.Claimed)
+		if sc.flight.doubt.Load() {
+			sc.inbox.rouse()
+		}
 	}
 	l.s.metrics.inFlight.Set(float64(inFlight))
 	l.s.metrics.parkedLanes.Set(float64(l.lanes.count()))
@@ -214,11 +219,31 @@ func (s *Scheduler) nextBeat(pace time.Duration) time.Time {
 }
 
 // sleep waits for d or for ctx.
-func sleep(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) { waitFor(ctx.Done(), d) }
+
+// waitFor waits for a signal, at most d.
+func waitFor(signal <-chan struct{}, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-ctx.Done():
+	case <-signal:
 	case <-timer.C:
+	}
+}
+
+// trim forgets ends past their time, in bounded steps and for a bounded while. A failure waits for the next round.
+func (sh *shared) trim(ctx context.Context) {
+	for until := time.Now().Add(trimWhile); time.Now().Before(until); {
+		var n int
+		err := sh.l.call(ctx, func(ctx context.Context) (err error) {
+			n, err = sh.l.s.cfg.Timeline.Trim(ctx, sh.bucket, sh.l.term, sh.l.s.cfg.Clock.Milli(), trimBatch)
+			return err
+		})
+		if err != nil && !over(err) && ctx.Err() == nil {
+			sh.log.Warn().Err(err).Msg("trim failed")
+		}
+		if err != nil || n < trimBatch {
+			return
+		}
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -14,16 +12,21 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
+// shared is what the scanner and the settler of a bucket both use.
+type shared struct {
+	l      *leadership
+	bucket int
+	log    zerolog.Logger
+	flight *flight
+	inbox  *inbox
+}
+
 // scanner is the one reader of a bucket while this instance leads: it sleeps until the earliest due time, claims, and
-// hands over to the publisher. Its settler (settle.go) ends or returns the claimed messages.
+// hands over to the publisher. Its settler ends or returns the claimed messages.
 type scanner struct {
-	l       *leadership
-	bucket  int
-	name    string // in the logs
-	log     zerolog.Logger
-	wake    chan struct{} // capacity 1
-	changed chan error    // capacity 1: the error that ends live
-	away    atomic.Bool   // the bucket did not answer the last head look-up
+	shared
+	settler *settler
+	changed chan error // capacity 1: the error that ends live
 	// handing is held while a batch is judged and handed over; capacity 1.
 	handing chan struct{}
 
@@ -33,80 +36,23 @@ type scanner struct {
 	laneFirst bool                  // lanes and the bucket take turns
 	joining   map[message.Lane]int  // how many messages are on their way into a lane
 	paced     time.Time             // no claim from the bucket before this time
-	claims    *uint64               // numbers the claims
-
-	mu       sync.Mutex
-	head     message.Milli // earliest due time known, or 0
-	nudged   message.Milli // earliest due time nudged since the last claim began, or 0
-	inFlight map[message.UID]*message.Message
-	weight   int                  // total size of the bodies in flight
-	adopt    map[message.Lane]int // how many messages the settler has parked in a lane
-	laneOpen bool                 // a lane was opened and has its turn now
-	doubt    bool                 // claims may exist that inFlight does not know
-	strange  int                  // polls in a row that saw more claims than inFlight
-	compared time.Time            // when claims were last compared one by one
-
-	settling settling
-	copies   copies
 }
 
 func newScanner(l *leadership, bucket int) *scanner {
-	settling := newSettling()
-	name := fmt.Sprintf("scanner-%d", bucket)
+	sh := shared{l: l, bucket: bucket, flight: newFlight(), inbox: newInbox(),
+		log: l.s.log.With().Int("bucket", bucket).Uint64("term", l.term).Logger()}
 	return &scanner{
-		l: l, bucket: bucket, name: name,
-		log:      l.s.log.With().Int("bucket", bucket).Str("scanner", name).Uint64("term", l.term).Logger(),
-		wake:     make(chan struct{}, 1),
-		handing:  make(chan struct{}, 1),
-		changed:  make(chan error, 1),
-		claims:   &l.s.claims[bucket],
-		lanes:    map[message.Lane]bool{},
-		joining:  map[message.Lane]int{},
-		adopt:    map[message.Lane]int{},
-		compared: time.Now(),
-		inFlight: map[message.UID]*message.Message{},
-		settling: settling,
-		copies:   copies{s: l.s, settling: settling, tries: map[message.UID]int{}},
+		shared:  sh,
+		settler: newSettler(sh),
+		changed: make(chan error, 1),
+		handing: make(chan struct{}, 1),
+		lanes:   map[message.Lane]bool{},
+		joining: map[message.Lane]int{},
 	}
-}
-
-// rouse wakes the scanner once.
-func (sc *scanner) rouse() {
-	signal(sc.wake)
-}
-
-// nudge informs the scanner of a message due at the given time.
-func (sc *scanner) nudge(due message.Milli) {
-	sc.mu.Lock()
-	earlier := sc.nudged == 0 || due < sc.nudged
-	if earlier {
-		sc.nudged = due
-	}
-	earlier = earlier && (sc.head == 0 || due < sc.head)
-	sc.mu.Unlock()
-	if earlier {
-		sc.rouse()
-	}
-}
-
-// next returns the earliest due time known, or 0 if there is none.
-func (sc *scanner) next() message.Milli {
-	sc.mu.Lock()
-	defer sc.mu.Unlock()
-	if sc.head == 0 || (sc.nudged != 0 && sc.nudged < sc.head) {
-		return sc.nudged
-	}
-	return sc.head
 }
 
 const (
 	readyPause = 20 * time.Millisecond // between looks at a publisher that is not ready
-	// strangePolls is how many polls in a row must see more claims in the store than in memory before the claims are
-	// compared one by one. A claim on its way looks the same for a moment.
-	strangePolls = 5
-	// comparePause is how long a claim that Redis executed late may go unnoticed under a load in which memory is always
-	// ahead of the store.
-	comparePause = 30 * time.Second
 	// claimPace lets a few messages gather while they fall due one by one. While more are due the next claim follows at
 	// once. See docs/figures.md: on a busy machine, the processor time of scripts for single messages is what delays
 	// the last percent of messages. All scanners keep the same beat, so that this process, Redis and NATS wake once for
@@ -116,27 +62,6 @@ const (
 	// their number.
 	maxInFlightBytes = 64 << 20
 )
-
-// compare compares the store's number of claims with memory and returns how many messages are in flight here. If the
-// store has more claims for a while, a reply was lost.
-func (sc *scanner) compare(claimed int) int {
-	sc.mu.Lock()
-	defer sc.mu.Unlock()
-	n := len(sc.inFlight)
-	if time.Since(sc.compared) > comparePause {
-		sc.doubt = true
-		sc.rouse()
-	}
-	if claimed <= n {
-		sc.strange = 0
-		return n
-	}
-	if sc.strange++; sc.strange >= strangePolls {
-		sc.doubt = true
-		sc.rouse()
-	}
-	return n
-}
 
 // live begins the term in this bucket, then scans and settles until ctx ends, or until an error that prevents it from
 // going on.
@@ -151,7 +76,7 @@ func (sc *scanner) live(ctx context.Context) error {
 		}
 	})
 	group.Go(func() error { return sc.run(ctx) })
-	group.Go(func() error { return sc.settle(ctx) })
+	group.Go(func() error { return sc.settler.run(ctx) })
 	return group.Wait()
 }
 
@@ -165,7 +90,7 @@ func (sc *scanner) stop(err error) {
 
 // run begins the term in this bucket and scans until ctx ends.
 func (sc *scanner) run(ctx context.Context) error {
-	defer sc.settling.scanned()
+	defer close(sc.settler.stopped)
 	if err := sc.begin(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -199,8 +124,8 @@ func (sc *scanner) begin(ctx context.Context) error {
 				}
 				began = true
 			}
-			n, err := sc.l.s.cfg.Timeline.Sweep(ctx, sc.bucket, sc.l.term, *sc.claims, sweepBatch,
-				sc.l.s.cfg.Clock.Milli())
+			n, err := sc.l.s.cfg.Timeline.Sweep(ctx, sc.bucket, sc.l.term, sc.l.s.claims[sc.bucket],
+				sweepBatch, sc.l.s.cfg.Clock.Milli())
 			if err != nil {
 				return fmt.Errorf("sweep: %w", err)
 			}
@@ -227,7 +152,7 @@ func (sc *scanner) begin(ctx context.Context) error {
 				sc.l.s.metrics.swept.Add(float64(swept))
 				sc.log.Warn().Int("messages", swept).Msg("swept what an earlier leader had claimed")
 			}
-			sc.nudge(1) // look at once
+			sc.inbox.nudge(1) // look at once
 			return nil
 		case over(err):
 			return fmt.Errorf("bucket %d: %w", sc.bucket, err)
@@ -256,27 +181,23 @@ func (sc *scanner) step(ctx context.Context) (bool, error) {
 	if room <= 0 {
 		return false, nil // the settler rouses the scanner when there is room
 	}
-	sc.laneFirst = !sc.laneFirst
-	if sc.laneFirst {
-		if worked, err := sc.stepLane(ctx, room); worked || err != nil {
-			return worked, err
-		}
-		return sc.stepBucket(ctx, room)
+	first, second := sc.stepBucket, sc.stepLane
+	if sc.laneFirst = !sc.laneFirst; sc.laneFirst {
+		first, second = second, first
 	}
-	if worked, err := sc.stepBucket(ctx, room); worked || err != nil {
+	if worked, err := first(ctx, room); worked || err != nil {
 		return worked, err
 	}
-	return sc.stepLane(ctx, room)
+	return second(ctx, room)
 }
 
 // room returns how many more messages may be in flight in this bucket. It returns 0 until a claim is worthwhile, so
 // that a full window is not refilled by twos and threes.
 func (sc *scanner) room() int {
 	window := max(sc.l.s.cfg.Pending/len(sc.l.scanners), 1)
-	sc.mu.Lock()
-	room, heavy := window-len(sc.inFlight), sc.weight >= maxInFlightBytes/len(sc.l.scanners)
-	sc.mu.Unlock()
-	if heavy {
+	messages, bytes := sc.flight.load()
+	room := window - messages
+	if bytes >= maxInFlightBytes/len(sc.l.scanners) {
 		return 0
 	}
 	if room < window && room < min(sc.l.s.cfg.ClaimBatch, window)/4 {
@@ -287,21 +208,17 @@ func (sc *scanner) room() int {
 
 // stepBucket claims from the bucket if its head is due.
 func (sc *scanner) stepBucket(ctx context.Context, room int) (bool, error) {
-	next := sc.next()
+	next := sc.inbox.next()
 	if next == 0 || next > sc.l.s.cfg.Clock.Milli() || time.Until(sc.paced) > 0 {
 		return false, nil
 	}
-	sc.mu.Lock()
-	sc.nudged = 0
-	sc.mu.Unlock()
+	sc.inbox.claiming()
 	claimed, err := sc.claim(ctx, "", min(room, sc.l.s.cfg.ClaimBatch))
 	if err != nil {
-		sc.nudge(next)
+		sc.inbox.nudge(next)
 		return false, err
 	}
-	sc.mu.Lock()
-	sc.head = claimed.Head
-	sc.mu.Unlock()
+	sc.inbox.claimed(claimed.Head)
 	sc.dispatch(ctx, claimed.Messages, origin{})
 	if claimed.Head == 0 || claimed.Head > sc.l.s.cfg.Clock.Milli() { // nothing more is due
 		sc.paced = sc.l.s.nextBeat(claimPace)
@@ -314,18 +231,17 @@ func (sc *scanner) claim(ctx context.Context, lane message.Lane, n int) (Claimed
 	cfg := &sc.l.s.cfg
 	var claimed Claimed
 	started := time.Now()
-	*sc.claims++
+	number := &sc.l.s.claims[sc.bucket]
+	*number++
 	err := sc.l.call(ctx, func(ctx context.Context) (err error) {
-		claimed, err = cfg.Timeline.Claim(ctx, sc.bucket, Claim{Holder: Leader(sc.l.term), Number: *sc.claims,
+		claimed, err = cfg.Timeline.Claim(ctx, sc.bucket, Claim{Holder: Leader(sc.l.term), Number: *number,
 			Now: cfg.Clock.Milli(), Limit: n, Bytes: cfg.ClaimBytes, Lane: lane})
 		return err
 	})
 	sc.l.s.metrics.stepSeconds.Observe(time.Since(started).Seconds())
 	if err != nil {
 		if !errors.Is(err, ErrStaleTerm) && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrFull) {
-			sc.mu.Lock()
-			sc.doubt = true
-			sc.mu.Unlock()
+			sc.flight.doubt.Store(true)
 		}
 		return Claimed{}, fmt.Errorf("claim bucket %d: %w", sc.bucket, err)
 	}
@@ -334,15 +250,7 @@ func (sc *scanner) claim(ctx context.Context, lane message.Lane, n int) (Claimed
 		sc.log.Error().Str("uid", string(uid)).Msg("an entry of the order has no message that can be read")
 	}
 	sc.l.s.metrics.claimed.Add(float64(len(claimed.Messages)))
-	sc.mu.Lock()
-	for _, m := range claimed.Messages {
-		if earlier := sc.inFlight[m.UID]; earlier != nil { // returned; the settler does not know yet
-			sc.weight -= len(earlier.Body)
-		}
-		sc.inFlight[m.UID] = m
-		sc.weight += len(m.Body)
-	}
-	sc.mu.Unlock()
+	sc.flight.add(claimed.Messages)
 	return claimed, nil
 }
 
@@ -350,7 +258,7 @@ func (sc *scanner) claim(ctx context.Context, lane message.Lane, n int) (Claimed
 func (sc *scanner) wait(ctx context.Context) {
 	d := time.Hour
 	if sc.room() > 0 {
-		if next := sc.next(); next > 0 {
+		if next := sc.inbox.next(); next > 0 {
 			d = max(next.Time().Sub(sc.l.s.cfg.Clock.Now()), time.Until(sc.paced))
 		}
 		if len(sc.lanes) > 0 {
@@ -364,7 +272,7 @@ func (sc *scanner) wait(ctx context.Context) {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-sc.wake:
+	case <-sc.inbox.wake:
 	case <-timer.C:
 	}
 }
@@ -372,10 +280,7 @@ func (sc *scanner) wait(ctx context.Context) {
 // reconcile returns claims whose replies were lost: those that the store holds for this term and memory does not. Their
 // messages were never handed to NATS, so their marks stay.
 func (sc *scanner) reconcile(ctx context.Context) error {
-	sc.mu.Lock()
-	doubt := sc.doubt
-	sc.mu.Unlock()
-	if !doubt {
+	if !sc.flight.doubt.Load() {
 		return nil
 	}
 	tl := sc.l.s.cfg.Timeline
@@ -387,14 +292,7 @@ func (sc *scanner) reconcile(ctx context.Context) error {
 			if held, err = tl.Held(ctx, sc.bucket, Leader(sc.l.term), after, sweepBatch); err != nil {
 				return fmt.Errorf("list claims: %w", err)
 			}
-			sc.mu.Lock()
-			for _, h := range held {
-				if m := sc.inFlight[h.UID]; m == nil || m.Claim != h.Claim {
-					lost = append(lost, Back{UID: h.UID, Claim: h.Claim, Keep: true})
-				}
-			}
-			sc.mu.Unlock()
-			if len(lost) == 0 {
+			if lost = sc.flight.lost(held); len(lost) == 0 {
 				return nil
 			}
 			if err = tl.Return(ctx, sc.bucket, Leader(sc.l.term), lost, sc.l.s.cfg.Clock.Milli()); err != nil {
@@ -408,15 +306,13 @@ func (sc *scanner) reconcile(ctx context.Context) error {
 		if len(lost) > 0 {
 			sc.l.s.metrics.returned.Add(float64(len(lost)))
 			sc.log.Warn().Int("messages", len(lost)).Msg("returned claims whose replies were lost")
-			sc.nudge(1)
+			sc.inbox.nudge(1)
 		}
 		if len(held) < sweepBatch {
 			break
 		}
 		after = held[len(held)-1].UID
 	}
-	sc.mu.Lock()
-	sc.doubt, sc.strange, sc.compared = false, 0, time.Now()
-	sc.mu.Unlock()
+	sc.flight.reconciled()
 	return nil
 }

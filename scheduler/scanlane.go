@@ -21,17 +21,11 @@ func (sc *scanner) addLane(name message.Lane) {
 
 // adoptLanes takes over the lanes that the settler has parked messages in.
 func (sc *scanner) adoptLanes() {
-	sc.mu.Lock()
-	var adopt map[message.Lane]int
-	if len(sc.adopt) > 0 { // the settler goes on writing into the other one
-		adopt, sc.adopt = sc.adopt, map[message.Lane]int{}
-	}
-	if sc.laneOpen {
-		sc.laneOpen = false
+	parked, opened := sc.inbox.lanes()
+	if opened {
 		sc.laneWait = time.Time{}
 	}
-	sc.mu.Unlock()
-	for name, n := range adopt {
+	for name, n := range parked {
 		sc.addLane(name)
 		if sc.joining[name] -= n; sc.joining[name] <= 0 {
 			delete(sc.joining, name)

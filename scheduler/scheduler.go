@@ -142,6 +142,6 @@ func (s *Scheduler) Serve(ctx context.Context) error {
 // Nudge informs a leader in this process that a bucket's head came earlier. It does nothing on a standby.
 func (s *Scheduler) Nudge(bucket int, due message.Milli) {
 	if l := s.leading.Load(); l != nil && bucket >= 0 && bucket < len(l.scanners) {
-		l.scanners[bucket].Load().nudge(due)
+		l.scanners[bucket].Load().inbox.nudge(due)
 	}
 }

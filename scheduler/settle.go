@@ -10,6 +10,22 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
+// settler ends or returns the messages that the scanner of its bucket has claimed, according to the publisher's
+// answers.
+type settler struct {
+	shared
+	copies  copies
+	ready   chan struct{} // capacity 1: there are results
+	stopped chan struct{} // closed when the scanner hands over nothing more
+
+	mu      sync.Mutex
+	results []result
+
+	// Used only by the settling goroutine: what is judged and not written yet.
+	ends []End
+	back []Back
+}
+
 // result is the outcome of one claimed message on this instance.
 type result struct {
 	message *message.Message
@@ -22,42 +38,6 @@ type result struct {
 	at      time.Time
 }
 
-// settling is the queue between the publisher's answers and the settler. put never blocks.
-type settling struct {
-	ready   chan struct{} // capacity 1
-	stopped chan struct{} // closed when the scanner hands over nothing more
-
-	mu    *sync.Mutex
-	queue *[]result
-}
-
-func newSettling() settling {
-	return settling{ready: make(chan struct{}, 1), stopped: make(chan struct{}), mu: &sync.Mutex{}, queue: &[]result{}}
-}
-
-func (q settling) put(r result) {
-	q.mu.Lock()
-	*q.queue = append(*q.queue, r)
-	q.mu.Unlock()
-	signal(q.ready)
-}
-
-func (q settling) take() []result {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	taken := *q.queue
-	*q.queue = nil
-	return taken
-}
-
-func (q settling) scanned() { close(q.stopped) }
-
-// aside is a claimed message that is returning to waiting.
-type aside struct {
-	back    Back
-	message *message.Message
-}
-
 const (
 	settleBatch = 1000
 	// settlePause lets answers gather while little is going on, at most this long; a consumer never waits for it, only
@@ -65,62 +45,57 @@ const (
 	settlePause = 5 * time.Millisecond
 )
 
-// settle ends and returns claimed messages until ctx ends and the scanner has stopped. It then waits for the missing
+func newSettler(sh shared) *settler {
+	st := &settler{shared: sh, ready: make(chan struct{}, 1), stopped: make(chan struct{})}
+	st.copies = copies{s: sh.l.s, put: st.put, tries: map[message.UID]int{}}
+	return st
+}
+
+// put queues a result for the settler. It never blocks.
+func (st *settler) put(r result) {
+	st.mu.Lock()
+	st.results = append(st.results, r)
+	st.mu.Unlock()
+	signal(st.ready)
+}
+
+// run ends and returns claimed messages until ctx ends and the scanner has stopped. It then waits for the missing
 // answers, for as long as the stop time-out and the lease allow.
-func (sc *scanner) settle(ctx context.Context) error {
-	var ends []End
-	var back []aside
+func (st *settler) run(ctx context.Context) error {
 	for {
 		select {
-		case <-sc.settling.ready:
-		case <-sc.settling.stopped:
-			return sc.drain(context.WithoutCancel(ctx), ends, back)
+		case <-st.ready:
+		case <-st.stopped:
+			return st.drain(context.WithoutCancel(ctx))
 		}
-		sleep(ctx, time.Until(sc.l.s.nextBeat(settlePause)))
-		e, b := sc.judge(ctx, sc.settling.take())
-		ends, back = append(ends, e...), append(back, b...)
-		var err error
-		if ends, back, err = sc.write(ctx, ends, back); over(err) {
+		sleep(ctx, time.Until(st.l.s.nextBeat(settlePause)))
+		if err := st.round(ctx); over(err) {
 			return err
 		} else if err != nil {
 			if ctx.Err() == nil {
-				sc.log.Warn().Err(err).Msg("settle failed")
+				st.log.Warn().Err(err).Msg("settle failed")
 			}
-			timer := time.NewTimer(retryPause) // also when ctx has ended: the lease may still serve
-			select {
-			case <-timer.C:
-			case <-sc.settling.stopped:
-			}
-			timer.Stop()
-			sc.settling.again()
+			waitFor(st.stopped, retryPause) // also when ctx has ended: the lease may still serve
+			signal(st.ready)
 		}
 	}
 }
 
-// again asks for another round of the settler.
-func (q settling) again() {
-	signal(q.ready)
-}
-
 // drain ends a leadership: nothing new is handed over any more.
-func (sc *scanner) drain(ctx context.Context, ends []End, back []aside) error {
-	until := time.Now().Add(min(sc.l.s.cfg.StopTimeout, sc.l.lease()))
+func (st *settler) drain(ctx context.Context) error {
+	until := time.Now().Add(min(st.l.s.cfg.StopTimeout, st.l.lease()))
 	for {
-		e, b := sc.judge(ctx, sc.settling.take())
-		ends, back = append(ends, e...), append(back, b...)
-		var err error
-		if ends, back, err = sc.write(ctx, ends, back); over(err) {
+		err := st.round(ctx)
+		if over(err) {
 			return err
 		}
-		sc.mu.Lock()
-		left := len(sc.inFlight)
-		sc.mu.Unlock()
+		left, _ := st.flight.load()
 		if left == 0 {
 			return nil
 		}
 		wait := time.Until(until)
 		if wait <= 0 {
-			sc.log.Warn().Err(err).Int("messages", left).Msg(
+			st.log.Warn().Err(err).Int("messages", left).Msg(
 				"stopped with messages in flight; the next leader sweeps them")
 			return nil
 		}
@@ -128,132 +103,83 @@ func (sc *scanner) drain(ctx context.Context, ends []End, back []aside) error {
 			sleep(ctx, min(wait, retryPause))
 			continue
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-sc.settling.ready:
-		case <-timer.C:
-		}
-		timer.Stop()
+		waitFor(st.ready, wait)
 	}
 }
 
-// write records ends and returns, and hands back those that failed for another round. Both calls may be repeated.
-func (sc *scanner) write(ctx context.Context, ends []End, back []aside) ([]End, []aside, error) {
-	tl, cfg := sc.l.s.cfg.Timeline, &sc.l.s.cfg
+// round judges the results that have come and writes what they mean. What cannot be written stays for another round.
+func (st *settler) round(ctx context.Context) error {
+	st.mu.Lock()
+	results := st.results
+	st.results = nil
+	st.mu.Unlock()
+	st.judge(ctx, results)
+	return st.write(ctx)
+}
+
+// write records ends and returns. Both calls may be repeated: each names the claim, so a repeat does not affect a
+// message that has been claimed again since.
+func (st *settler) write(ctx context.Context) error {
+	tl, cfg := st.l.s.cfg.Timeline, &st.l.s.cfg
 	ctx = context.WithoutCancel(ctx) // what NATS has taken is worth writing down while the lease lasts
-	ends = slices.DeleteFunc(ends, sc.endless)
-	for len(ends) > 0 {
-		n := sc.finishable(ends)
-		if err := sc.l.call(ctx, func(ctx context.Context) error {
-			return tl.Finish(ctx, sc.bucket, Leader(sc.l.term), ends[:n], cfg.Clock.Milli())
+	st.ends = slices.DeleteFunc(st.ends, st.endless)
+	for len(st.ends) > 0 {
+		ends := st.ends[:st.finishable()]
+		if err := st.l.call(ctx, func(ctx context.Context) error {
+			return tl.Finish(ctx, st.bucket, Leader(st.l.term), ends, cfg.Clock.Milli())
 		}); err != nil {
-			return ends, back, fmt.Errorf("finish %d: %w", n, err)
+			return fmt.Errorf("finish %d: %w", len(ends), err)
 		}
-		sc.forget(n, func(i int) *message.Message { return ends[i].Message })
-		ends = ends[n:]
+		st.drop(len(ends), func(i int) (message.UID, uint64) { return ends[i].Message.UID, ends[i].Message.Claim })
+		st.ends = st.ends[len(ends):]
 	}
-	for len(back) > 0 {
-		n := min(len(back), settleBatch)
-		if err := sc.giveBack(ctx, back[:n]); err != nil {
-			return ends, back, fmt.Errorf("return %d: %w", n, err)
+	for len(st.back) > 0 {
+		back := st.back[:min(len(st.back), settleBatch)]
+		if err := st.l.call(ctx, func(ctx context.Context) error {
+			return tl.Return(ctx, st.bucket, Leader(st.l.term), back, cfg.Clock.Milli())
+		}); err != nil {
+			return fmt.Errorf("return %d: %w", len(back), err)
 		}
-		back = back[n:]
+		st.l.s.metrics.returned.Add(float64(len(back)))
+		st.inbox.returned(back)
+		st.drop(len(back), func(i int) (message.UID, uint64) { return back[i].UID, back[i].Claim })
+		st.back = st.back[len(back):]
 	}
-	return nil, nil, nil
+	st.ends, st.back = nil, nil
+	return nil
+}
+
+// drop drops n claims from memory and wakes the scanner: there is room.
+func (st *settler) drop(n int, claim func(int) (message.UID, uint64)) {
+	st.flight.drop(n, claim)
+	st.inbox.rouse()
 }
 
 // endless reports whether the table of transitions does not allow the end. The store is still asked for it once, so
 // that it lists the message, which stays in flight.
-func (sc *scanner) endless(e End) bool {
+func (st *settler) endless(e End) bool {
 	if e.Known() {
 		return false
 	}
-	err := sc.l.call(context.Background(), func(ctx context.Context) error {
-		return sc.l.s.cfg.Timeline.Finish(ctx, sc.bucket, Leader(sc.l.term), []End{e}, sc.l.s.cfg.Clock.Milli())
+	err := st.l.call(context.Background(), func(ctx context.Context) error {
+		return st.l.s.cfg.Timeline.Finish(ctx, st.bucket, Leader(st.l.term), []End{e}, st.l.s.cfg.Clock.Milli())
 	})
-	sc.log.Error().Err(err).Str("uid", string(e.Message.UID)).Str("state", e.State.String()).Msg(
+	st.log.Error().Err(err).Str("uid", string(e.Message.UID)).Str("state", e.State.String()).Msg(
 		"a message cannot end so; it stays in flight")
 	return true
 }
 
 // finishable returns how many ends go into one call: the end of a dead message carries its body.
-func (sc *scanner) finishable(ends []End) int {
+func (st *settler) finishable() int {
 	n, bytes := 0, 0
-	for n < min(len(ends), settleBatch) {
-		if ends[n].State.Kept() {
-			bytes += len(ends[n].Message.Body)
+	for n < min(len(st.ends), settleBatch) {
+		if st.ends[n].State.Kept() {
+			bytes += len(st.ends[n].Message.Body)
 		}
-		if n > 0 && bytes > sc.l.s.cfg.ClaimBytes {
+		if n > 0 && bytes > st.l.s.cfg.ClaimBytes {
 			break
 		}
 		n++
 	}
 	return n
-}
-
-// giveBack returns claimed messages to waiting. Each Back names its claim, so a repeat does not affect a message that
-// has been claimed again since.
-func (sc *scanner) giveBack(ctx context.Context, back []aside) error {
-	batch := make([]Back, len(back))
-	for i := range back {
-		batch[i] = back[i].back
-	}
-	if err := sc.l.call(ctx, func(ctx context.Context) error {
-		return sc.l.s.cfg.Timeline.Return(ctx, sc.bucket, Leader(sc.l.term), batch, sc.l.s.cfg.Clock.Milli())
-	}); err != nil {
-		return err
-	}
-	sc.returned(back)
-	return nil
-}
-
-// forget drops n messages from memory and wakes the scanner: there is room. A message that was returned may be claimed
-// again already: that claim is another Message and stays.
-func (sc *scanner) forget(n int, of func(int) *message.Message) {
-	sc.mu.Lock()
-	for i := range n {
-		if m := of(i); sc.inFlight[m.UID] == m {
-			delete(sc.inFlight, m.UID)
-			sc.weight -= len(m.Body)
-		}
-	}
-	sc.mu.Unlock()
-	sc.rouse()
-}
-
-// returned drops messages that wait again from memory, and nudges the scanner for when they are due.
-func (sc *scanner) returned(back []aside) {
-	sc.l.s.metrics.returned.Add(float64(len(back)))
-	sc.mu.Lock()
-	var head message.Milli
-	for i := range back {
-		b := &back[i].back
-		if b.Mark.Lane != "" {
-			sc.adopt[b.Mark.Lane]++
-		} else if due := message.ScoreDue(b.Score); head == 0 || due < head {
-			head = due
-		}
-	}
-	sc.mu.Unlock()
-	if head > 0 {
-		sc.nudge(head)
-	}
-	sc.forget(len(back), func(i int) *message.Message { return back[i].message })
-}
-
-// trim forgets ends past their time, in bounded steps and for a bounded while. A failure waits for the next round.
-func (sc *scanner) trim(ctx context.Context) {
-	for until := time.Now().Add(trimWhile); time.Now().Before(until); {
-		var n int
-		err := sc.l.call(ctx, func(ctx context.Context) (err error) {
-			n, err = sc.l.s.cfg.Timeline.Trim(ctx, sc.bucket, sc.l.term, sc.l.s.cfg.Clock.Milli(), trimBatch)
-			return err
-		})
-		if err != nil && !over(err) && ctx.Err() == nil {
-			sc.log.Warn().Err(err).Msg("trim failed")
-		}
-		if err != nil || n < trimBatch {
-			return
-		}
-	}
 }
