@@ -195,23 +195,9 @@ func (s *Scheduler) purge(ctx context.Context, info *message.Info) error {
 // deadLook is how often the leader looks for dead messages that have been kept long enough.
 const deadLook = time.Minute
 
-// purgeDead purges dead messages that have been kept long enough, until ctx ends. It may take long, and blocks nothing
-// else.
+// purgeDead purges what died longer ago than dead messages are kept. It may take long, and blocks nothing else. A
+// failure waits for the next round.
 func (l *leadership) purgeDead(ctx context.Context) error {
-	tick := time.NewTicker(deadLook)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			l.purgeOnce(ctx)
-		}
-	}
-}
-
-// purgeOnce purges what died longer ago than dead messages are kept. A failure waits for the next round.
-func (l *leadership) purgeOnce(ctx context.Context) {
 	until := l.s.cfg.Clock.Milli().Add(-l.s.cfg.DeadKeep)
 	r, err := l.s.PurgeMany(ctx, Selection{To: until}, nil)
 	if err != nil && ctx.Err() == nil {
@@ -221,6 +207,7 @@ func (l *leadership) purgeOnce(ctx context.Context) {
 		l.s.log.Info().Int("messages", r.Done).Time("died_until", until.Time()).Msg(
 			"purged dead messages past their time")
 	}
+	return nil
 }
 
 // buried returns the verdict on one dead message of many.

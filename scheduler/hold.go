@@ -171,22 +171,16 @@ func (p *pace) giveBack(n int) {
 	p.mu.Unlock()
 }
 
-// watchPauses reads the pauses once a second until ctx ends.
+// watchPauses reads the pauses. A failure waits for the next reading, unless it ends the leadership.
 func (l *leadership) watchPauses(ctx context.Context) error {
-	tick := time.NewTicker(pauseLook)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		if err := l.readPauses(ctx); l.over(err) {
-			return err
-		} else if err != nil && !errors.Is(err, ErrUncertified) && ctx.Err() == nil {
-			l.s.log.Warn().Err(err).Uint64("term", l.term).Msg("what is paused cannot be read")
-		}
+	err := l.readPauses(ctx)
+	if l.over(err) {
+		return err
 	}
+	if err != nil && !errors.Is(err, ErrUncertified) && ctx.Err() == nil {
+		l.s.log.Warn().Err(err).Uint64("term", l.term).Msg("what is paused cannot be read")
+	}
+	return nil
 }
 
 // readPauses reads the pauses.

@@ -61,10 +61,10 @@ func (s *Scheduler) Run(ctx context.Context, term uint64, lease func() time.Dura
 		group.Go(func() error { return l.keep(ctx, bucket) })
 	}
 	group.Go(func() error { return l.poll(ctx) })
-	group.Go(func() error { return l.watchPauses(ctx) })
-	group.Go(func() error { return l.watchRefusals(ctx) })
+	group.Go(func() error { return every(ctx, pauseLook, l.watchPauses) })
+	group.Go(func() error { return every(ctx, refusalLook, l.watchRefusals()) })
 	if s.cfg.DeadKeep > 0 {
-		group.Go(func() error { return l.purgeDead(ctx) })
+		group.Go(func() error { return every(ctx, deadLook, l.purgeDead) })
 	}
 	err := group.Wait()
 	if over(err) {
@@ -216,6 +216,22 @@ func (l *leadership) look(ctx context.Context) (near bool, err error) {
 func (s *Scheduler) nextBeat(pace time.Duration) time.Time {
 	mono, now := time.Now(), s.cfg.Clock.Now()
 	return mono.Add(now.Truncate(pace).Add(pace).Sub(now))
+}
+
+// every calls do once per pace until ctx ends or do returns an error.
+func every(ctx context.Context, pace time.Duration, do func(context.Context) error) error {
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := do(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 // sleep waits for d or for ctx.

@@ -10,17 +10,10 @@ import (
 // refusalLook is how often the leader looks for transitions that were refused.
 const refusalLook = 10 * time.Second
 
-// watchRefusals counts and logs each message of which a transition was refused, once a term, until ctx ends.
-func (l *leadership) watchRefusals(ctx context.Context) error {
-	tick := time.NewTicker(refusalLook)
-	defer tick.Stop()
+// watchRefusals returns a look that counts and logs each message of which a transition was refused, once a term.
+func (l *leadership) watchRefusals() func(context.Context) error {
 	known := map[message.UID]message.Transition{}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	return func(ctx context.Context) error {
 		for bucket := range l.s.cfg.Timeline.Buckets() {
 			var refused []Refusal
 			err := l.call(ctx, func(ctx context.Context) (err error) {
@@ -52,6 +45,7 @@ func (l *leadership) watchRefusals(ctx context.Context) error {
 					Str("kind", r.Kind.String()).Msg("a transition was refused; the message stays as it was")
 			}
 		}
+		return nil
 	}
 }
 
