@@ -25,36 +25,24 @@ func (s *Scheduler) Dead(ctx context.Context, topic, cursor string,
 		after = rest
 	}
 	sel := Selection{Topic: topic}
-	for looked := 0; bucket < s.cfg.Timeline.Buckets(); bucket, after = bucket+1, "" {
-		for {
-			if looked >= 10*browsePage { // a page may stay short, or empty, where few match
-				return page, fmt.Sprintf("%d:%s", bucket, after), nil
+	for looked := 0; bucket < s.cfg.Timeline.Buckets(); {
+		if len(page) >= limit || looked >= 10*browsePage { // a page may stay short, or empty, where few match
+			return page, fmt.Sprintf("%d:%s", bucket, after), nil
+		}
+		// No more than may be taken: the cursor stands behind all that were looked at.
+		found, err := s.browse(ctx, bucket,
+			Browse{Dead: true, After: after, Limit: min(limit-len(page), browsePage)})
+		if err != nil {
+			return nil, "", err
+		}
+		looked += len(found.Messages)
+		for i := range found.Messages {
+			if sel.takes(&found.Messages[i]) {
+				page = append(page, found.Messages[i])
 			}
-			// No more than may be taken: the cursor stands behind all that were looked at.
-			found, err := s.browse(ctx, bucket,
-				Browse{Dead: true, After: after, Limit: min(limit-len(page), browsePage)})
-			if err != nil {
-				return nil, "", err
-			}
-			looked += len(found.Messages)
-			for i := range found.Messages {
-				if sel.takes(&found.Messages[i]) {
-					page = append(page, found.Messages[i])
-				}
-			}
-			after = found.Next
-			if len(page) >= limit {
-				if after == "" && bucket+1 == s.cfg.Timeline.Buckets() {
-					return page, "", nil
-				}
-				if after == "" {
-					return page, fmt.Sprintf("%d:", bucket+1), nil
-				}
-				return page, fmt.Sprintf("%d:%s", bucket, after), nil
-			}
-			if after == "" {
-				break
-			}
+		}
+		if after = found.Next; after == "" {
+			bucket++
 		}
 	}
 	return page, "", nil
@@ -177,18 +165,13 @@ func (s *Scheduler) PurgeMany(ctx context.Context, sel Selection, progress func(
 }
 
 func (s *Scheduler) purge(ctx context.Context, info *message.Info) error {
-	_, err := s.change(
-		ctx,
-		info.UID,
-		func(ctx context.Context, bucket int, now message.Milli) (made Receipt, err error) {
-			purged, number, err := s.cfg.Timeline.Purge(ctx, bucket, []message.UID{info.UID}, now)
-			if err == nil && len(purged) == 0 {
-				err = fmt.Errorf("%w: it was requeued or purged", ErrNotDead)
-			}
-			made.Changes = []Recorded{{info.UID, info.Version + 1, bucket, number}}
-			return made, err
-		},
-	)
+	_, err := s.change(ctx, info.UID, func(ctx context.Context, bucket int, now message.Milli) (Receipt, error) {
+		purged, number, err := s.cfg.Timeline.Purge(ctx, bucket, []message.UID{info.UID}, now)
+		if err == nil && len(purged) == 0 {
+			err = fmt.Errorf("%w: it was requeued or purged", ErrNotDead)
+		}
+		return Receipt{Changes: []Recorded{{info.UID, info.Version + 1, bucket, number}}}, err
+	})
 	return err
 }
 
