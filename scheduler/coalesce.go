@@ -370,6 +370,9 @@ func (c *coalescer) identify(bucket int, q *queued) error {
 // add stores the batch, and tries again after an unknown outcome: the same batch sent twice is stored once. If the
 // outcome stays unknown, add returns ErrOutcomeUnknown. repeat reports whether an earlier try may have stored the
 // batch. Before each try the oldest push must not be late.
+//
+// add does not go through Scheduler.change: it also tries again where nothing was written or the journal did not
+// answer, each try has a time-out of its own, and the wait for the journal must not hold the wire.
 func (c *coalescer) add(bucket int, batch []*message.Message, oldest time.Time,
 	onWire func()) (results []AddResult, head message.Milli, repeat bool, err error) {
 	unknown, away := false, time.Time{}

@@ -48,11 +48,7 @@ func (s *Scheduler) Pause(ctx context.Context, pattern, by string) (inEffect boo
 	if err != nil {
 		return false, fmt.Errorf("pause %s: %w", pattern, err)
 	}
-	if inEffect, err = s.settlePause(ctx, call, c); err != nil {
-		return inEffect, fmt.Errorf("%s is paused, but the journal does not say that it knows: %w: %v",
-			pattern, ErrOutcomeUnknown, err)
-	}
-	return inEffect, nil
+	return s.settlePause(ctx, call, c, "paused")
 }
 
 // Resume ends the pause of a pattern. It returns whether the pattern was paused, and whether the leader has taken the
@@ -67,18 +63,19 @@ func (s *Scheduler) Resume(ctx context.Context, pattern string) (was, inEffect b
 	if err != nil {
 		return false, false, fmt.Errorf("resume %s: %w", pattern, err)
 	}
-	if inEffect, err = s.settlePause(ctx, call, c); err != nil {
-		return was, inEffect, fmt.Errorf("%s is resumed, but the journal does not say that it knows: %w: %v",
-			pattern, ErrOutcomeUnknown, err)
-	}
-	return was, inEffect, nil
+	inEffect, err = s.settlePause(ctx, call, c, "resumed")
+	return was, inEffect, err
 }
 
-// settlePause lets the leader apply a change and the journal record it, at the same time.
-func (s *Scheduler) settlePause(ctx, call context.Context, c PauseChange) (inEffect bool, err error) {
+// settlePause lets the leader apply a change and the journal record it, at the same time. It stands in for
+// Scheduler.change: a pause belongs to no message, and the journal records it after the timeline, ready or not.
+func (s *Scheduler) settlePause(ctx, call context.Context, c PauseChange, is string) (inEffect bool, err error) {
 	taken := make(chan bool, 1)
 	go func() { taken <- s.takenOver(ctx) }() // until its time-out; waited for below
-	err = s.cfg.Journal.WritePause(call, c)
+	if err = s.cfg.Journal.WritePause(call, c); err != nil {
+		err = fmt.Errorf("%s is %s, but the journal does not say that it knows: %w: %v", c.Pattern, is,
+			ErrOutcomeUnknown, err)
+	}
 	return <-taken, err
 }
 

@@ -168,7 +168,8 @@ func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, 
 	return result, nil
 }
 
-// bury leaves the tombstones and returns the messages that have appeared meanwhile.
+// bury leaves the tombstones and returns the messages that have appeared meanwhile. No journal holds tombstones, so
+// that nothing is awaited as Scheduler.change does.
 func (s *Scheduler) bury(ctx context.Context, ref Ref) ([]message.Info, error) {
 	sequence, err := s.cfg.Backlog(ctx)
 	if err != nil {
