@@ -219,12 +219,7 @@ func reason(err error) string {
 // bounded cuts a reason to what the store takes.
 func bounded(s string) string { return s[:min(len(s), 200)] }
 
-var outcomeWords = [...]string{"delivered", "not_sent", "unanswered", "no_listener", "refused", "unknown"}
+var outcomeWords = []string{"delivered", "not_sent", "unanswered", "no_listener", "refused", "unknown"}
 
 // String is the kind's word in metrics.
-func (k OutcomeKind) String() string {
-	if int(k) < len(outcomeWords) {
-		return outcomeWords[k]
-	}
-	return "invalid"
-}
+func (k OutcomeKind) String() string { return word(outcomeWords, k) }

@@ -65,8 +65,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Time of one claim of the leader.", Buckets: prometheus.ExponentialBuckets(0.0002, 2, 14)}),
 	}
 	// A series that is there from the start shows its first increase, too.
-	for vec, words := range map[*prometheus.CounterVec][]string{m.cancels: cancelWords[:], m.amends: amendWords[:],
-		m.copies: outcomeWords[:], m.failures: outcomeWords[1:]} {
+	for vec, words := range map[*prometheus.CounterVec][]string{m.cancels: cancelWords, m.amends: amendWords,
+		m.copies: outcomeWords, m.failures: outcomeWords[1:]} {
 		for _, word := range words {
 			vec.WithLabelValues(word)
 		}
@@ -78,4 +78,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			m.stepSeconds)
 	}
 	return m
+}
+
+// word returns the word of a code or a kind.
+func word[C ~uint8](words []string, c C) string {
+	if int(c) < len(words) {
+		return words[c]
+	}
+	return "invalid"
 }

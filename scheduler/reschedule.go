@@ -132,12 +132,7 @@ func (s *Scheduler) checkDue(due message.Milli, now time.Time) error {
 	return nil
 }
 
-var amendWords = [...]string{"unknown_id", "done", "in_flight", "maybe_delivered", "already_ended", "version_mismatch"}
+var amendWords = []string{"unknown_id", "done", "in_flight", "maybe_delivered", "already_ended", "version_mismatch"}
 
 // String is the code's word in metrics and logs.
-func (c AmendCode) String() string {
-	if int(c) < len(amendWords) {
-		return amendWords[c]
-	}
-	return "invalid"
-}
+func (c AmendCode) String() string { return word(amendWords, c) }

@@ -346,12 +346,7 @@ func ambiguous(all []attempts, more bool) error {
 	return e
 }
 
-var cancelWords = [...]string{"unknown_id", "canceled", "in_flight", "maybe_delivered", "already_ended"}
+var cancelWords = []string{"unknown_id", "canceled", "in_flight", "maybe_delivered", "already_ended"}
 
 // String returns the code's word in metrics and logs.
-func (c CancelCode) String() string {
-	if int(c) < len(cancelWords) {
-		return cancelWords[c]
-	}
-	return "invalid"
-}
+func (c CancelCode) String() string { return word(cancelWords, c) }
