@@ -125,7 +125,7 @@ func TestCarry_MovesWhatNoInstanceAccepted(t *testing.T) {
 		"delayed.a.delay":  {"Tarry-At": ends("delayed.a.delay", 20*time.Minute), "Tarry-Delay": "", "Tarry-Id": "one"},
 		"delayed.a.folded": {"Tarry-At": ends("delayed.a.folded", 1500*time.Millisecond), "tarry-delay": ""},
 		"delayed.a.at":     {"Tarry-At": "1900000000000"},
-		"delayed.a.broken": {"Tarry-Delay": "tomorrow", "Tarry-At": ""}, // an instance tells why it rejects it
+		"delayed.a.broken": {"Tarry-Delay": "tomorrow", "Tarry-At": ""}, // an instance says why it rejects it
 	} {
 		raw := after[subject]
 		if raw == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// states remembers what OnState was told.
+// states remembers the calls of OnState.
 type states struct {
 	mu  sync.Mutex
 	all []bridge.ConnState
@@ -91,7 +91,7 @@ func TestConnect_KeepsTryingWithAWrongPasswordAndNeverLogsIt(t *testing.T) {
 	})
 	<-time.After(time.Second) // several more attempts
 	if nc.IsClosed() {
-		t.Error("it gave up")
+		t.Error("it stopped trying")
 	}
 	if strings.Contains(log.String(), "wr0ng") {
 		t.Errorf("a credential stands in the log: %s", log)

@@ -39,7 +39,7 @@ func TestPublisher_ACopyOfWhatEndedNamesTheTopicOfThatOnAPartitionToo(t *testing
 			t.Errorf("on %s it names %q, want %q", got.Subject, names, want)
 		}
 		if retry := got.Header.Get(wire.HeaderRetry); retry != "1m" {
-			t.Errorf("its consumer is told the schedule %q, want that of its topic", retry)
+			t.Errorf("its consumer gets the schedule %q, want that of its topic", retry)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func TestIntake_ARetryToAPartitionGoesByTheTopic(t *testing.T) {
 		want    string
 	}{
 		{subject(0), 2, "orders", "orders"},
-		// Whatever leaves elsewhere stays what its subject says.
+		// A message on another subject stays what its subject says.
 		{subject(1), 2, "orders", subject(1)}, {subject(0), 1, "orders", subject(0)},
 		{subject(0), 2, "mail", subject(0)},
 		{"mail.3", 2, "orders", "mail.3"}, {subject(0), 2, "", subject(0)},
@@ -351,7 +351,7 @@ func (c *cutting) Accept(p *scheduler.Push, done func(scheduler.Accepted)) {
 	})
 }
 
-// counting tells new pushes from those seen before.
+// counting distinguishes new pushes from those seen before.
 type counting struct {
 	bridge.Acceptor
 	mu                sync.Mutex

@@ -15,7 +15,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// taken keeps the pushes it is given and answers each as it is told.
+// taken keeps the pushes that it gets and answers each as a test sets it.
 type taken struct {
 	pushes chan *scheduler.Push
 	err    error

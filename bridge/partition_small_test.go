@@ -8,7 +8,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// The rule is one that consumers write down elsewhere: it never changes.
+// Consumers implement the rule in their own programs, so it never changes.
 func TestPartitionOf_IsFixed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

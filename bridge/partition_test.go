@@ -270,7 +270,7 @@ func TestPublisher_DropsWhereNobodyListensIfItIsTold(t *testing.T) {
 	})
 }
 
-// What cannot be told is no delivery, also where nobody needs to listen.
+// An unknown outcome is no delivery, even if nobody needs to listen.
 func TestPublisher_WhatIsDroppedIsStillUnknownWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	server := lab.NewNATS(t, lab.NoJetStream())

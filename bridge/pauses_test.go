@@ -60,7 +60,7 @@ func TestPauses_AreReadByTheLeaderAlone(t *testing.T) {
 	if !errors.Is(err, bridge.ErrNotRead) || !strings.Contains(err.Error(), "the store is away") {
 		t.Errorf("a leader that could not read them: %v", err)
 	}
-	// Whoever asks is told as at every other door: a word, and nothing of the inside.
+	// The caller gets a word, as from every other route, and nothing internal.
 	nc := connect(t, url)
 	for _, c := range []struct {
 		err        error

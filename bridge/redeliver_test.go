@@ -72,7 +72,7 @@ func TestBroker_TellsWhatAStreamHasLostFromWhatItDroppedRightly(t *testing.T) {
 	if err := s.DeleteMsg(ctx, first); err != nil {
 		t.Fatal(err)
 	}
-	want(first, one.UID, false, false) // an operator, a limit or a consumer: nobody can tell
+	want(first, one.UID, false, false) // an operator, a limit or a consumer: it is unknown which
 	if err := js.DeleteStream(ctx, cfg.Name); err != nil {
 		t.Fatal(err)
 	}

@@ -231,7 +231,7 @@ func giveUp(t *testing.T, timeline scheduler.Timeline, uid message.UID) {
 	t.Fatalf("%s is not among the %d messages that are due", uid, len(claimed.Messages))
 }
 
-// steered answers what the tests tell it to.
+// steered answers as the tests set it.
 type steered struct {
 	bridge.Steerer
 	requeue func(scheduler.Ref, scheduler.Requeue) (scheduler.Accepted, error)

@@ -15,7 +15,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// stamping is a server whose clock is off by so much; silent, it does not tell the time, as 2.9 does not.
+// stamping is a server whose clock is off by so much; silent, it does not report the time, as 2.9 does not.
 type stamping struct {
 	off      time.Duration
 	silent   bool

@@ -133,7 +133,8 @@ func (e *fakeEnsemble) opener(f *faults, asked time.Duration) opener {
 	}
 }
 
-// stall freezes the link: calls hang, nobody is told. The session dies after left unless the link comes back.
+// stall freezes the link: calls hang, and no client is notified. The session dies after left unless the link comes
+// back.
 func (c *fakeClient) stall(left time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -244,7 +245,7 @@ func (e *fakeEnsemble) expire(id int64) {
 	}
 }
 
-// kill expires a session whose client is connected, and tells it.
+// kill expires a session whose client is connected, and notifies it.
 func (e *fakeEnsemble) kill(c *fakeClient) {
 	e.expire(c.id)
 	c.hooks.state(zk.StateDisconnected)

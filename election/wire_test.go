@@ -227,7 +227,7 @@ func TestDialer_ServesOneSessionOnly(t *testing.T) {
 		}
 	}
 	if err := d.accept(6, time.Second); !errors.Is(err, errExpired) || !slices.Contains(states, zk.StateExpired) {
-		t.Errorf("another session: %v, told %v", err, states)
+		t.Errorf("another session: %v, states %v", err, states)
 	}
 	if _, err := d.dial("tcp", "a:1", 0); !errors.Is(err, errExpired) {
 		t.Errorf("dial after the session: %v", err)
@@ -255,7 +255,7 @@ func TestDialer_TakesAddressesInTurnAndResolvesEachTime(t *testing.T) {
 		t.Errorf("first: %v", err)
 	}
 	if a, err := d.resolve(t.Context(), "zoo"); err == nil {
-		t.Errorf("a name without addresses gave %q", a)
+		t.Errorf("a name without addresses resolved to %q", a)
 	}
 	var got []string
 	for range 3 {

@@ -28,7 +28,7 @@ type Clock struct {
 
 	mu      sync.Mutex
 	samples map[string]sample
-	known   map[string]bool // servers that ever gave a sample
+	known   map[string]bool // servers that ever returned a sample
 	anchor  time.Time       // the wall clock at the last look
 	looked  time.Duration   // the monotonic clock at the last look
 	shift   time.Duration   // what distrusted steps moved the wall clock by

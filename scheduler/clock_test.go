@@ -185,7 +185,7 @@ func TestClock_KnowsWhoEverToldTheTime(t *testing.T) {
 	mono := time.Duration(0)
 	c := NewClock(Local{Wall: time.Now, Mono: func() time.Duration { return mono }})
 	if c.Knew("nats") {
-		t.Error("nobody has told the time yet")
+		t.Error("no server has reported the time yet")
 	}
 	c.Sample("nats", time.Now(), 0, 0)
 	mono = time.Hour
@@ -193,7 +193,7 @@ func TestClock_KnowsWhoEverToldTheTime(t *testing.T) {
 		t.Error("an old sample is fresh, or was forgotten with its clock")
 	}
 	if c.Forget("nats"); c.Knew("nats") {
-		t.Error("a server that tells no time is still waited for")
+		t.Error("the clock still waits for a server that reports no time")
 	}
 }
 

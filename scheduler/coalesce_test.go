@@ -602,7 +602,7 @@ func (s *deaf) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, err
 	}
 }
 
-// What many pushes are told does not hang on how fast the store tells of each, where one reply to all of them was lost.
+// The answers to many pushes do not depend on how fast the store answers about each, if one reply to all was lost.
 func TestAccept_KnowsAWholeBatchWhoseReplyWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &deaf{lost: map[message.UID]bool{}}

@@ -18,7 +18,7 @@ import (
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
-// nats is a publisher that answers as a test tells it to.
+// nats is a publisher that answers as a test sets it.
 type nats struct {
 	mu     sync.Mutex
 	down   bool

@@ -55,7 +55,7 @@ type Selection struct {
 	DryRun bool
 }
 
-// Report counts what an operation on many did, or in a dry run would do. Matches not counted elsewhere were not
+// Report counts what an operation on many did, or in a dry run would do. Matches not counted here were not
 // attempted because the operation stopped early.
 type Report struct {
 	// Looked at, and matched by the selection.

@@ -6,7 +6,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// EndAs tells the leader's settler that a message of bucket 0 ends so, which nothing in the program does for all
+// EndAs makes the leader's settler end a message of bucket 0 in this state, which nothing in the program does for all
 // states.
 func (s *Scheduler) EndAs(m *message.Message, state message.State) {
 	s.leading.Load().scanners[0].Load().settler.put(result{message: m, ends: state, why: "a test", at: time.Now()})

@@ -45,12 +45,12 @@ var (
 	ErrNoMachineID = errors.New("no machine id held")
 	// ErrTooFar: the due time lies beyond the limit.
 	ErrTooFar = errors.New("due time too far ahead")
-	// ErrStaleUID: a push named a uid that is older than the memory of ends, so nothing can tell whether it was
+	// ErrStaleUID: a push named a uid that is older than the memory of ends, so it is unknown whether it was
 	// delivered.
 	ErrStaleUID = errors.New("uid too old to repeat")
 	// ErrForeignUID: a push named a uid that cannot be the answer to an earlier push of the same.
 	ErrForeignUID = errors.New("no uid of an earlier push")
-	// ErrUnjudged: nobody can tell whether a broker lost a message or dropped it rightly: core NATS keeps nothing, and
+	// ErrUnjudged: it is unknown whether a broker lost a message or dropped it rightly: core NATS keeps nothing, and
 	// streams drop what was consumed, what is past their limits and what was purged.
 	ErrUnjudged = errors.New("cannot be judged")
 	// ErrUnreadable: the store holds a damaged record under this uid or name.

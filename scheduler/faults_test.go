@@ -160,7 +160,7 @@ func TestRun_OneRefusedSubjectDoesNotHoldItsStreamBack(t *testing.T) {
 	})
 }
 
-// A lane keeps its name in the store while settings and streams change: what lies in it may leave elsewhere by now.
+// A lane keeps its name in the store while settings and streams change: its messages may now belong to another lane.
 func TestRun_WhatStrayedIntoALaneDoesNotParkIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)
@@ -232,7 +232,7 @@ func TestRun_WhatStrayedIntoALaneDoesNotParkIt(t *testing.T) {
 }
 
 // lateClaim loses a claim on its way: the store executes it only when the next message is added, long after the caller
-// gave up and looked for what it holds.
+// stopped waiting and looked for what it holds.
 type lateClaim struct {
 	scheduler.Timeline
 	mu    sync.Mutex

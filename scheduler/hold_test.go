@@ -60,7 +60,7 @@ func TestPause_HoldsATopicAndNothingElse(t *testing.T) {
 	})
 }
 
-// deafJournal takes pauses as it is told to.
+// deafJournal records pauses only as a test sets it.
 type deafJournal struct {
 	scheduler.Journal
 	err   error

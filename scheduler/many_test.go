@@ -82,7 +82,7 @@ func TestMany_BeginsNoMoreOnceTheStoreIsAway(t *testing.T) {
 		}}
 		r, waiting := canceling(t, store)
 		report, err := r.s.CancelMany(t.Context(), scheduler.Selection{}, nil)
-		if !errors.Is(err, scheduler.ErrOutcomeUnknown) { // what may have happened is told before what has not
+		if !errors.Is(err, scheduler.ErrOutcomeUnknown) { // what may have happened is reported before what has not
 			t.Errorf("it ended with %v", err)
 		}
 		// The one that got no reply was asked for twice.

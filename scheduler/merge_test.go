@@ -58,7 +58,8 @@ func TestMerge_MaxWaitBoundsTheFirstPushToo(t *testing.T) {
 	})
 }
 
-// A push that says its own uid, as one from the intake does, is not told canceled because it went into another.
+// A push that names its own uid, as one from the intake does, is not answered as canceled because it was merged into
+// another.
 func TestMerge_ACancelByThePushesOwnUIDIsHonest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)

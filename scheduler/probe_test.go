@@ -91,16 +91,16 @@ func TestRun_AProbeThatIsRefusedForNowLeavesVersionAndHistoryAlone(t *testing.T)
 					before = append(before, r.info(uid))
 					changes := store.of(uid)
 					if len(changes) > 1 {
-						t.Errorf("%s: parking is told %d times: %+v", uid, len(changes), changes)
+						t.Errorf("%s: parking is recorded %d times: %+v", uid, len(changes), changes)
 					}
 					if len(changes) == 1 {
 						if parked++; !strings.HasPrefix(changes[0].Reason, "parked: ") {
-							t.Errorf("parking is told as %q", changes[0].Reason)
+							t.Errorf("parking is recorded as %q", changes[0].Reason)
 						}
 					}
 				}
 				if parked == 0 {
-					t.Error("nothing tells that the topic was parked")
+					t.Error("no change records that the topic was parked")
 				}
 				time.Sleep(8 * time.Minute)
 				for i, uid := range uids {
@@ -127,7 +127,7 @@ func TestRun_AProbeThatIsRefusedForNowLeavesVersionAndHistoryAlone(t *testing.T)
 					changes := store.of(uid)
 					if last := changes[len(changes)-1]; last.State != message.StateDelivered ||
 						last.Reason != "unparked" || len(changes) > 2 {
-						t.Errorf("%s, parked and delivered, is told as %+v", uid, changes)
+						t.Errorf("%s, parked and delivered, is recorded as %+v", uid, changes)
 					}
 				}
 			})
@@ -162,7 +162,7 @@ func TestRun_AProbeWithAnUnknownOutcomeIsAChangeAndTold(t *testing.T) {
 		}
 		if last := changes[len(changes)-1]; !last.Uncertain || last.Version != now.Version ||
 			!strings.HasPrefix(last.Reason, "unknown: ") {
-			t.Errorf("it is told as %+v", last)
+			t.Errorf("it is recorded as %+v", last)
 		}
 	})
 }

@@ -97,8 +97,7 @@ func TestTransitions_AreEachListedOnce(t *testing.T) {
 	}
 }
 
-// What cannot end as it is told stays in flight, once: it is not given back as a claim that nobody knows, and not sent
-// again.
+// A message that cannot end as asked stays in flight, once: it is not returned as an unknown claim, and not sent again.
 func TestRun_LeavesWhatCannotEndInFlight(t *testing.T) {
 	for _, state := range []message.State{message.StateWaiting, message.StateInFlight,
 		message.StateCanceled, 99} {
@@ -120,7 +119,7 @@ func TestRun_LeavesWhatCannotEndInFlight(t *testing.T) {
 			good := r.push(scheduler.Push{Topic: "orders", Delay: time.Second})
 			time.Sleep(10 * time.Minute)
 			if i := r.info(bad.UID); i.State != message.StateInFlight || r.nats.tries[bad.UID] != 1 {
-				t.Errorf("told to end as %s it is %s and was sent %d times", state, i.State, r.nats.tries[bad.UID])
+				t.Errorf("asked to end as %s, it is %s and was sent %d times", state, i.State, r.nats.tries[bad.UID])
 			}
 			if i := r.info(good.UID); i.State != message.StateDelivered {
 				t.Errorf("another message is %s", i.State)

@@ -268,7 +268,7 @@ func TestCancel_ByNameMeansTheSameAfterARecovery(t *testing.T) {
 		}
 		if a := again.try(scheduler.Push{ID: "a", Body: []byte("y"), Delay: time.Hour}); a.Err == nil &&
 			a.UID != next.UID {
-			t.Errorf("a repeat is told of %s, which is %s; want %s", a.UID, a.State, next.UID)
+			t.Errorf("the answer to a repeat names %s, which is %s; want %s", a.UID, a.State, next.UID)
 		}
 		c, err := again.s.Cancel(t.Context(), scheduler.Ref{ID: "a", Topic: "orders"})
 		stands := again.info(next.UID)

@@ -14,7 +14,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// memoryOfNames is a journal that remembers what a test tells it.
+// memoryOfNames is a journal that remembers what a test writes to it.
 type memoryOfNames struct {
 	keptJournal
 	known []message.Info // the latest first

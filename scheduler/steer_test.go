@@ -298,7 +298,7 @@ func (s halfRead) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, 
 	return found, err
 }
 
-// An id that leads to a damaged record and to another topic's message tells of that message. Which of the two a change
+// An id that leads to a damaged record and to another topic's message reports that message. Which of the two a change
 // means nobody knows.
 func TestSteer_TellsOfWhatStandsBesideADamagedRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -212,7 +212,7 @@ func TestRun_TheSuccessOfAStrayDoesNotOpenTheLaneThatItWaitedIn(t *testing.T) {
 				moved := time.Now()
 				time.Sleep(30 * time.Second)
 				if got, _ := v.got("moved", moved); got != n {
-					t.Errorf("%d of %d messages that leave elsewhere arrived", got, n)
+					t.Errorf("%d of %d messages on other lanes arrived", got, n)
 				}
 				if sends := v.sent("sick"); sends < 3 || sends > 10 {
 					t.Errorf("%d sends to the stream that refuses still, one is due in 5 s", sends)

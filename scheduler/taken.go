@@ -20,13 +20,13 @@ import (
 // stores nothing else meanwhile.
 const comparers = 16
 
-// foreign is whether the uid that a push was just given is another message's; err where nobody could tell.
+// foreign reports whether the uid just given to a push belongs to another message. err is set if that is unknown.
 type foreign struct {
 	taken bool
 	err   error
 }
 
-// taken judges each push of a batch. Where only headers and body can tell, the timeline is asked for them, for as long
+// taken judges each push of a batch. If only headers and body can decide, the timeline is asked for them, for as long
 // as a call may take.
 func (c *coalescer) taken(batch []*queued, results []AddResult, repeat bool) []foreign {
 	verdicts := make([]foreign, len(batch))
@@ -79,7 +79,7 @@ func (q *queued) taken(r *AddResult, repeat bool) (taken, sure bool) {
 	if there.State.Ended() {
 		changed--
 	}
-	if changed > 0 { // what it was stored as nobody can tell any more
+	if changed > 0 { // its stored form is no longer known
 		return false, true
 	}
 	if !begunAs(there, m) {

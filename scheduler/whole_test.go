@@ -12,7 +12,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// slowHeads answers a read of heads, once it is told to, after a while and as the store stood before.
+// slowHeads answers a read of heads, once it is set to, after a while and with an earlier state of the store.
 type slowHeads struct {
 	scheduler.Timeline
 	slow atomic.Bool

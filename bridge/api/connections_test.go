@@ -199,10 +199,10 @@ func TestRun_ClientsThatTrickleAreCutOffAndHoldNobodyUp(t *testing.T) {
 				t.Errorf("%s: cut off after %s", e.name, e.took)
 			}
 			if strings.Contains(e.name, "body") && e.got != "" && !strings.Contains(e.got, "request_timeout") {
-				t.Errorf("%s: told %q", e.name, e.got)
+				t.Errorf("%s: got %q", e.name, e.got)
 			}
 			if e.name == "the next request" && !strings.Contains(e.got, `{"live":true}`) {
-				t.Errorf("%s: told %q", e.name, e.got)
+				t.Errorf("%s: got %q", e.name, e.got)
 			}
 		case <-time.After(20 * time.Millisecond):
 		}

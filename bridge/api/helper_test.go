@@ -87,7 +87,7 @@ func (nowhere) Send(_ context.Context, batch []*message.Message, done func(*mess
 	}
 }
 
-// cluster answers what it is told to.
+// cluster answers as a test sets it.
 type cluster struct {
 	info    wire.Cluster
 	err     error
@@ -101,7 +101,7 @@ func (c *cluster) Resign(_ context.Context, reason string) error {
 	return c.refusal
 }
 
-// service is a scheduler that answers what it is told to.
+// service is a scheduler that answers as a test sets it.
 type service struct {
 	accept func(ctx context.Context, batch []*scheduler.Push) []scheduler.Accepted
 	get    func(context.Context, scheduler.Ref) (message.Info, error)

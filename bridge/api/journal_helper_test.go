@@ -10,7 +10,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// journal answers what it is told to and keeps what it was asked.
+// journal answers as a test sets it and keeps the requests.
 type journal struct {
 	mu    sync.Mutex
 	asked []any

@@ -72,7 +72,7 @@ func TestJournal_ThatFailsIsTold(t *testing.T) {
 		d := open(t, keeping(&journal{err: fmt.Errorf("ask the database: %w", c.err)}))
 		for _, r := range journalCalls {
 			call(t, d, r.method, r.target, r.body).want(t, c.status, c.word)
-			// nothing is out yet: the status can tell
+			// nothing was sent yet, so the status can show it
 			if r.method == "POST" && !strings.Contains(r.target, "messages") {
 				call(t, d, r.method, r.target, r.body, "Accept", "application/x-ndjson").want(t, c.status, c.word)
 			}
@@ -205,7 +205,7 @@ func TestList_ShowsAPageWithoutContentAndWhatItMayMiss(t *testing.T) {
 	}
 	if j.lagErr = scheduler.ErrUnavailable; strings.Contains(
 		call(t, d, "GET", "/v1/messages", "").want(t, 200, "").raw, "lag") {
-		t.Error("a lag that nobody knows is told")
+		t.Error("the answer has a lag that nobody knows")
 	}
 	j.lagErr, j.lag, j.records = nil, scheduler.Lag{}, nil
 	if a := call(t, d, "GET", "/v1/messages", "").want(
@@ -297,7 +297,7 @@ func TestCursor_OfAnotherQueryIsRefused(t *testing.T) {
 	if len(j.asked) != asked {
 		t.Error("the journal was asked all the same")
 	}
-	// the same query, told otherwise
+	// the same query, written differently
 	call(t, d, "GET", "/v1/messages?state=dead,waiting&topic=a&limit=7&cursor="+cursor, "").want(t, 200, "")
 	if q, _ := j.last().(scheduler.RecordQuery); q.AfterUID != uidA || q.AfterDue != 1 {
 		t.Errorf("asked for %+v", q)

@@ -149,7 +149,7 @@ func TestMany_EndsAtOnceWhenTheInstanceStops(t *testing.T) {
 	}
 }
 
-// TestMany_ThatIsStoppedDoesNotHideAnUnknownOutcome: what may have happened is never told as not having happened.
+// TestMany_ThatIsStoppedDoesNotHideAnUnknownOutcome: what may have happened is never reported as not having happened.
 func TestMany_ThatIsStoppedDoesNotHideAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())

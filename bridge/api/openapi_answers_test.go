@@ -351,7 +351,7 @@ var cannotBringAbout = []string{
 	"GET /metrics 503 ",       // four others ask
 }
 
-// longAsDescribed lets each long operation tell its progress, run beside another of its kind, and fail on the way.
+// longAsDescribed lets each long operation report its progress, run beside another of its kind, and fail on the way.
 func longAsDescribed(t *testing.T, d *description) {
 	for _, c := range [][2]string{{"/v1/messages/cancel", `{"all":true}`},
 		{"/v1/messages/reschedule", `{"all":true,"delay":1}`}, {"/v1/dead/requeue", `{"all":true}`},

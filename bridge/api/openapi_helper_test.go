@@ -137,7 +137,7 @@ func (d *description) schema(t testing.TB, where string) *jsonschema.Schema {
 	return s
 }
 
-// holds tells what of a JSON text is not as its schema says.
+// holds returns what in a JSON text does not match its schema.
 func (d *description) holds(t testing.TB, where, text string) error {
 	t.Helper()
 	value, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
@@ -255,7 +255,7 @@ func (d *description) headers(t testing.TB, label string, response any, came htt
 	}
 }
 
-// flushed tells when the first line of an answer is out.
+// flushed signals that the first line of an answer was sent.
 type flushed struct {
 	*httptest.ResponseRecorder
 	once  sync.Once

@@ -252,7 +252,7 @@ func TestOpenAPI_HasTheFieldsOfTheRequests(t *testing.T) {
 			a := call(t, d, method, strings.NewReplacer("{id}", "a", "{topic}", "a", "{sequence}", "1").Replace(path),
 				fmt.Sprintf(`{%q:{}}`, name))
 			refused := a.word() == "unknown_field"
-			if pattern == "POST /v1/cluster/resign" { // it does not tell one from a value of another type
+			if pattern == "POST /v1/cluster/resign" { // it does not distinguish one from a value of another type
 				a = call(t, d, method, path, fmt.Sprintf(`{%q:null}`, name))
 				refused = a.word() == "invalid_json"
 			}

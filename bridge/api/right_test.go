@@ -182,7 +182,7 @@ var askedOf = []struct {
 	{"GET", "/metrics", "", []string{"watch", "ops", "all"}},
 }
 
-// Every route × every token: who may is answered, who may not is told 403 and nothing is asked of anything but a
+// Every route × every token: who may is answered; who may not gets 403, and nothing is asked of anything but a
 // look-up.
 func TestRights_HoldOnEveryRoute(t *testing.T) {
 	t.Parallel()
@@ -309,7 +309,7 @@ func TestRights_ABatchIsJudgedItemByItem(t *testing.T) {
 }
 
 // A name belongs to its topic: what a caller does by a name is nothing to the messages of topics that are none of his,
-// nor does any answer tell of them.
+// nor does any answer reveal them.
 func TestRights_AnotherTopicsNameIsNothingToACaller(t *testing.T) {
 	t.Parallel()
 	d := open(t, letting(crowd()...))
@@ -324,7 +324,7 @@ func TestRights_AnotherTopicsNameIsNothingToACaller(t *testing.T) {
 		for method, body := range map[string]string{"DELETE": "", "PATCH": `{"delay":"2h"}`} {
 			got, want := call(t, d, method, path, body, as("shop")...), call(t, d, method, unknown, body, as("shop")...)
 			if got.status != 404 || want.status != 404 || got.detail() != want.detail() {
-				t.Errorf("%s %s tells of what is there: got %d %s, want %d %s", method, path, got.status, got.raw,
+				t.Errorf("%s %s reveals what exists: got %d %s, want %d %s", method, path, got.status, got.raw,
 					want.status, want.raw)
 			}
 		}
@@ -346,7 +346,7 @@ func TestRights_AnotherTopicsNameIsNothingToACaller(t *testing.T) {
 		strings.Contains(refused.raw, "bills") {
 		t.Errorf("another topic's message shows: %s", refused.raw)
 	}
-	// What is ambiguous is judged among what the caller may see, and told of that alone.
+	// An ambiguous name is judged by the messages that the caller may see, and the answer names only those.
 	ambiguous := call(t, d, "DELETE", "/v1/messages/a", "", as("shop")...).want(t, 409, "ambiguous_id")
 	if list, _ := ambiguous.json["candidates"].([]any); len(list) != 5 || strings.Contains(ambiguous.raw, "bills") {
 		t.Errorf("got %s", ambiguous.raw)

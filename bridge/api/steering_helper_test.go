@@ -12,7 +12,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// steering is the part of a scheduler that steers: it answers what it is told to and keeps what it was asked.
+// steering is the part of a scheduler that steers: it answers as a test sets it and keeps the requests.
 type steering struct {
 	mu    sync.Mutex
 	asked []any

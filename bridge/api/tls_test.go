@@ -124,7 +124,7 @@ func secure(t *testing.T, ca []byte, change ...func(*api.Config)) *site {
 	return s
 }
 
-// visit makes a request on a connection of its own and tells whose certificate was shown.
+// visit makes a request on its own connection and returns whose certificate was presented.
 func (s *site) visit(t testing.TB, change func(*tls.Config)) (string, error) {
 	t.Helper()
 	roots := x509.NewCertPool()

@@ -190,7 +190,7 @@ func cancelInFlight(t *testing.T, d *dev) {
 			if errors.As(err, &e); e.State != "in_flight" {
 				t.Errorf("got %#v", e)
 			}
-			becomes(t, c, ref, "delivered") // asked again, it tells how that ended
+			becomes(t, c, ref, "delivered") // asked again, it returns how that ended
 			return nil
 		}
 		wantIs(t, err, ErrAlreadyDelivered)

@@ -218,7 +218,7 @@ func pushed(t *testing.T, c *Conn, m *nats.Msg) Stored {
 	return r
 }
 
-// wantIs wants one of the errors that programs tell apart, and returns what it says.
+// wantIs wants one of the errors that programs distinguish, and returns its text.
 func wantIs(t *testing.T, err error, target *Error) *Error {
 	t.Helper()
 	e := new(Error)

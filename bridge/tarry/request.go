@@ -108,7 +108,7 @@ func (c *Client) askAll(ctx context.Context, pushes []*pending) {
 
 // again reports whether a push is to be sent again. One that no instance took (nobody answered, or the instance is
 // stopping) is, and so is one that has a name: the same content under a name is stored once. A push without a name is
-// repeated only if the answer gave it one; else a repetition could be a second message.
+// repeated only if the answer has one; otherwise a repetition could be a second message.
 func (p *pending) again(tries int) bool {
 	var refused *Error
 	switch err := p.outcome.Err; {

@@ -11,9 +11,9 @@ import (
 	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
 )
 
-// Ref names a message: by its uid, or by the id its producer gave it, which belongs to a topic and a key. Without Topic
-// or Key, Get returns the one live message with the id. A change by such a Ref is ErrAmbiguousID as soon as an instance
-// knows messages of two topics or keys by that id, live or ended.
+// Ref names a message: by its uid, or by the id that its producer set, which belongs to a topic and a key. Without
+// Topic or Key, Get returns the one live message with the id. A change by such a Ref is ErrAmbiguousID as soon as an
+// instance knows messages of two topics or keys by that id, live or ended.
 type Ref struct {
 	ID    string `json:"id"`
 	Topic string `json:"topic,omitempty"` // the subject without the prefix
@@ -199,7 +199,7 @@ type Selection struct {
 	DryRun  bool      `json:"dry_run,omitempty"` // only count
 }
 
-// Report is what an operation on many did, or in a dry run would do. Matches not counted elsewhere were not attempted
+// Report is what an operation on many did, or in a dry run would do. Matches not counted here were not attempted
 // because the operation stopped early.
 type Report struct {
 	Looked  int `json:"looked"`

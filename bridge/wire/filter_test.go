@@ -52,7 +52,7 @@ func TestFilters_AgreeWithWhatMatches(t *testing.T) {
 		}
 		return strings.Join(tokens, ".")
 	}
-	// Three letters and one token more than any filter tell all of them apart.
+	// Three letters and one token more than any filter distinguish all of them.
 	var all []string
 	for level := []string{"a", "b", "c"}; len(level[0]) < 9; {
 		all = append(all, level...)

@@ -174,7 +174,7 @@ func TestDecodeBatch_AnswersEachPushInItsPlace(t *testing.T) {
 		`{"messages":[{"topic":"a","delay":"1s","body":"1"},{"topic":"a..b","delay":"1s"},7,{"topic":"c","delay":5}]}`)
 	if !wire.IsBatch(data) || wire.IsBatch([]byte(`{"topic":"messages"}`)) || wire.IsBatch(nil) ||
 		wire.IsBatch([]byte(`{`)) {
-		t.Error("a batch is told by its first field")
+		t.Error("a batch is recognized by its first field")
 	}
 	items, err := wire.DecodeBatch(data, "delayed")
 	if err != nil || len(items) != 4 {

@@ -87,7 +87,7 @@ type Rescheduled struct {
 }
 
 // Report is the answer to an operation on many messages: what it did, or in a dry run would do. Matches not counted
-// elsewhere were not attempted because the operation stopped early.
+// here were not attempted because the operation stopped early.
 type Report struct {
 	DryRun  bool `json:"dry_run,omitempty"`
 	Looked  int  `json:"looked"`

@@ -44,7 +44,7 @@ func TestBinary_BuildsAPackageOfAnotherModuleOnce(t *testing.T) {
 	}
 	other := lab.BinaryIn(t, dir, ".", "-ldflags=-s")
 	if other == paths[0] {
-		t.Error("other flags gave the same program")
+		t.Error("other flags made the same program")
 	}
 }
 

@@ -115,7 +115,7 @@ func TestProcess_TestsOwnMisuseAndBadEndsAreReported(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			if got := failure(t, tc.act); !strings.Contains(got, tc.want) {
-				t.Errorf("the test was told %q, want %q in it", got, tc.want)
+				t.Errorf("the test was reported %q, want %q in it", got, tc.want)
 			}
 		})
 	}

@@ -21,7 +21,7 @@ type recorder struct {
 	cleanup []func()
 }
 
-// failure runs act as a test of its own, with its clean-up, and returns what that test was told.
+// failure runs act as a separate test, with its clean-up, and returns what was reported to that test.
 func failure(t *testing.T, act func(t testing.TB)) string {
 	t.Helper()
 	r := &recorder{TB: t}

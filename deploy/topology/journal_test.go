@@ -64,7 +64,7 @@ func TestWithoutMariaDBPushesAreRefusedAndDueMessagesLeave(t *testing.T) {
 	}
 	lab.Eventually(t, 30*time.Second, func() error { return c.has(sent) })
 	if got, err := leader.metric("tarry_leader"); got != 1 || err != nil {
-		t.Errorf("%s led and tells %v, %v", leader.name, got, err)
+		t.Errorf("%s led and returns %v, %v", leader.name, got, err)
 	}
 
 	w.mariadb.Restart()
@@ -83,7 +83,7 @@ func TestWithoutMariaDBPushesAreRefusedAndDueMessagesLeave(t *testing.T) {
 	})
 }
 
-// What docs/journal.md tells an operator to do whose journal is gone while Redis has its messages.
+// What docs/journal.md says an operator should do if the journal is lost and Redis has its messages.
 func TestALostJournalIsWrittenAnew(t *testing.T) {
 	t.Parallel()
 	w := start(t)

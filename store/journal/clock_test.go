@@ -50,7 +50,7 @@ func canceledAt(t *testing.T, tl *timeline.Redis, n int, now message.Milli) *mes
 }
 
 // The ids of a stream never go back: after a step of the server's clock they lie in its future for as long as the step
-// was. What was left to the drainer is written all the same, and the lag tells how old it is.
+// was. What was left to the drainer is written all the same, and the lag shows how old it is.
 func TestDrain_GoesOnAfterRedissClockWentBack(t *testing.T) {
 	t.Parallel()
 	srv, tl := steppedLine(t)

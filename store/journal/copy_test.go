@@ -14,7 +14,7 @@ import (
 	"github.com/tarry-mq/tarry/store/journal/journaltest"
 )
 
-// contents are all that a journal tells.
+// contents are all that a journal contains.
 type contents struct {
 	records []scheduler.Record
 	history map[message.UID][]scheduler.Change

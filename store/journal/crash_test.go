@@ -44,7 +44,7 @@ type server struct {
 }
 
 // crashes is a world in which whoever writes the journal dies at any moment: one timeline, which may come back empty or
-// as it was, one journal, and everything that was told on its way between the two.
+// as it was, one journal, and every entry on its way between the two.
 type crashes struct {
 	*rapid.T
 	ctx   context.Context
@@ -378,7 +378,7 @@ func (c *crashes) drainAll() {
 	c.committed()
 }
 
-// committed notes that everything told is in the journal.
+// committed notes that every entry is in the journal.
 func (c *crashes) committed() {
 	for _, e := range c.told {
 		for _, change := range e.Changes {
@@ -447,7 +447,7 @@ func (c *crashes) recover() {
 	}
 }
 
-// noteDurable notes what the journal has of entries that a recovery has told: that depends on when it drained the
+// noteDurable notes what the journal has of the entries that a recovery wrote: that depends on when it drained the
 // outbox.
 func (c *crashes) noteDurable(entries []scheduler.Entry) {
 	for _, e := range entries {
@@ -464,7 +464,7 @@ func (c *crashes) noteDurable(entries []scheduler.Entry) {
 	}
 }
 
-// check holds timeline and journal to what was told and not lost.
+// check compares timeline and journal with the entries that were not lost.
 func (c *crashes) check() {
 	c.drainAll()
 	for _, m := range c.minted {

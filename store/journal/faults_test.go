@@ -41,7 +41,7 @@ func life(t testing.TB, n int) []scheduler.Change {
 	return []scheduler.Change{c, back, end}
 }
 
-// persist writes until it is told that it is written.
+// persist repeats a write until it succeeds.
 func persist(ctx context.Context, s *journal.SQL, changes []scheduler.Change) error {
 	for {
 		err := s.Write(ctx, map[int]uint64{0: 1}, changes)
@@ -179,7 +179,7 @@ func TestSQLite_KeepsDeadlinesWhileAnotherProcessWrites(t *testing.T) {
 	wantLives(t, s, 1)
 }
 
-// TestSQLite_KeepsWhatItAnsweredWhenKilled runs itself as a process that writes one message after another and tells of
+// TestSQLite_KeepsWhatItAnsweredWhenKilled runs itself as a process that writes one message after another and reports
 // each, and kills it.
 func TestSQLite_KeepsWhatItAnsweredWhenKilled(t *testing.T) {
 	if dsn := os.Getenv("TARRY_TEST_WRITER"); dsn != "" {

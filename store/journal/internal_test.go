@@ -89,7 +89,7 @@ func FuzzUnpackHeaders(f *testing.F) {
 	})
 }
 
-// A new state needs a migration that tells people its word.
+// A new state needs a migration that adds its word for people.
 func TestStates_HaveTheirWordsInTheDatabase(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(),

@@ -133,7 +133,7 @@ func TestMigrate_GoesOnWhereItBrokeOff(t *testing.T) {
 	})
 }
 
-// A reschedule's history tells the due it set, and a change that has nothing of it takes no room.
+// A reschedule's history shows the due time that it set, and a change without one takes no space.
 func TestHistory_TellsWhatAChangeMade(t *testing.T) {
 	eachKind(t, func(t *testing.T, cfg Config) {
 		s, err := Open(t.Context(), cfg)

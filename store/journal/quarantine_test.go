@@ -23,7 +23,7 @@ import (
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
-// pickyStore refuses every change of some messages, whatever it tells.
+// pickyStore refuses every change of some messages.
 type pickyStore struct {
 	journal.Store
 	mu   sync.Mutex
@@ -224,7 +224,7 @@ func TestDrain_QuarantinesWhatTheJournalRefusesAlsoBare(t *testing.T) {
 	})
 }
 
-// The journal tells of a message as waiting whose end it refused, and the store has forgotten that: nothing brings it
+// The journal shows a message as waiting whose end it refused, and the store has forgotten that: nothing brings it
 // back.
 func TestQuarantine_AnEndThatTheJournalRefusedIsNotUndone(t *testing.T) {
 	onBoth(t, func(a *apart) {
@@ -306,7 +306,7 @@ func TestDrain_KeepsInTheOutboxWhatTheQuarantineHasNoRoomFor(t *testing.T) {
 		}
 		a.recover()
 		if n := strings.Count(a.log.String(), "certified although the journal lacks"); n != scheduler.MaxQuarantined {
-			a.Errorf("the log tells of %d entries", n)
+			a.Errorf("the log names %d entries", n)
 		}
 	})
 }
@@ -409,7 +409,7 @@ func TestDrain_LearnsFromTheStoreWhatADamagedEntryDoesNotTell(t *testing.T) {
 	}
 }
 
-// An entry that a newer tarry wrote waits for one that can read it, and what it tells of is not mended with what is
+// An entry that a newer tarry wrote waits for one that can read it, and its messages are not repaired with what is
 // older.
 func TestDrain_LeavesWhatANewerTarryWrote(t *testing.T) {
 	t.Parallel()

@@ -47,10 +47,10 @@ type RecoveryConfig struct {
 type Recovery struct {
 	cfg RecoveryConfig
 	log zerolog.Logger
-	// last is the number that this instance last gave to each bucket; a store that was emptied since has lost it. Only
+	// last is the number that this instance last set for each bucket; a store that was emptied since has lost it. Only
 	// the leader's goroutine uses it.
 	last map[int]uint64
-	// on is the data set that it gave that number for.
+	// on is the data set for which it set that number.
 	on map[int]string
 }
 

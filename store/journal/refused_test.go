@@ -33,7 +33,7 @@ func (s *strictStore) Write(ctx context.Context, fences map[int]uint64, changes 
 	return s.Store.Write(ctx, fences, changes)
 }
 
-// What SQL refuses for good holds nothing else back: its states are told without what was refused, and ends are
+// What SQL refuses for good holds nothing else back: its states are recorded without what was refused, and ends are
 // forgotten in their time.
 func TestDrain_GoesOnPastWhatTheJournalRefuses(t *testing.T) {
 	t.Parallel()
@@ -66,7 +66,7 @@ func TestDrain_GoesOnPastWhatTheJournalRefuses(t *testing.T) {
 	}
 	drain(1)
 	if !bytes.Contains(log.Bytes(), []byte(bad.UID)) || bytes.Contains(log.Bytes(), []byte("poison")) {
-		t.Errorf("the log names not the message, or tells its body: %s", &log)
+		t.Errorf("the log does not name the message, or contains its body: %s", &log)
 	}
 	if have, err := store.Versions(t.Context(), []message.UID{bad.UID, good.UID}); err != nil || len(have) != 1 ||
 		have[good.UID].Version != 1 {

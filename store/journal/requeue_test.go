@@ -13,7 +13,7 @@ import (
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
-// A message that may have been delivered before it died, and was requeued: the journal tells so, and brings it back so
+// A message that may have been delivered before it died, and was requeued: the journal records this, and restores it so
 // after everything else is lost.
 func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 	t.Parallel()

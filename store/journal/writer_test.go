@@ -19,7 +19,7 @@ import (
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
-// moody is a store that answers as it is told.
+// moody is a store that answers as a test sets it.
 type moody struct {
 	journal.Store
 	mu    sync.Mutex

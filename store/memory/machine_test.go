@@ -96,7 +96,7 @@ func TestMachine_KeepsItsIDAcrossAStopWithoutAWait(t *testing.T) {
 			t.Fatalf("the successor has id %d, held %t; want %d", again, held, id)
 		}
 		if uid := next(t, scheduler.NewIDs(m, time.Now)); uid <= last {
-			t.Fatalf("the successor gave %s after %s", uid, last)
+			t.Fatalf("the successor made %s after %s", uid, last)
 		}
 	})
 }
@@ -122,7 +122,7 @@ func TestMachine_WaitsForWhatACrashedRunMayHaveGivenOut(t *testing.T) {
 			t.Fatalf("the successor has id %d, want %d", again, crashed.id)
 		}
 		if uid := next(t, scheduler.NewIDs(m, time.Now)); uid <= last {
-			t.Fatalf("the successor gave %s after %s", uid, last)
+			t.Fatalf("the successor made %s after %s", uid, last)
 		}
 	})
 }

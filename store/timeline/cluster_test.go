@@ -236,7 +236,7 @@ func TestCluster_ANodeThatIsAwayStopsOnlyItsBuckets(t *testing.T) {
 	}
 	if _, err := tl.Find(ctx, scheduler.Ref{ID: "some-order"}); !errors.Is(err, scheduler.ErrUnavailable) &&
 		!errors.Is(err, scheduler.ErrOutcomeUnknown) {
-		t.Errorf("an id that no bucket which answers knows: got %v, want that nobody can tell", err)
+		t.Errorf("an id that no answering bucket knows: got %v, want unavailable", err)
 	}
 	clock := scheduler.NewClock(scheduler.System())
 	lab.Eventually(t, 10*time.Second, func() error { return tl.SampleClock(ctx, clock) })

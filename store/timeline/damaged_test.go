@@ -581,8 +581,8 @@ func TestCounts_ListTopicsBesideACountThatIsWrong(t *testing.T) {
 	}
 }
 
-// The outbox's counters are too low after an entry with a damaged size was written down. The lag is told all the same:
-// restore and verify wait for it.
+// The outbox's counters are too low after an entry with a damaged size was written down. The lag is reported all the
+// same: restore and verify wait for it.
 func TestLags_TellTheLagBesideACounterThatIsWrong(t *testing.T) {
 	t.Parallel()
 	b := openBare(t, lab.SharedRedis(t))

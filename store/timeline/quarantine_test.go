@@ -105,7 +105,7 @@ func TestOutbox_GoesOnPastADamagedEntry(t *testing.T) {
 			var named []message.UID
 			for _, c := range bad.Changes {
 				if c.Version != 0 || c.At == 0 || c.State != message.StateNone {
-					t.Fatalf("a damaged entry tells %+v", c)
+					t.Fatalf("a damaged entry has %+v", c)
 				}
 				named = append(named, c.UID)
 			}

@@ -581,7 +581,7 @@ func TestRestore_TakesAnEndOfTheDeadFromTheJournal(t *testing.T) {
 	purged, _, err := b.Purge(t.Context(), 0, []message.UID{m.UID}, 60)
 	b.must(err)
 	if len(purged) != 1 { // its kind came back too
-		t.Fatal("the restored end does not tell that it was purged")
+		t.Fatal("the restored end does not show that it was purged")
 	}
 }
 

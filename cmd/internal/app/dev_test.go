@@ -41,7 +41,7 @@ func TestDev_SaysAtOnceThatItsAddressIsInUse(t *testing.T) {
 		t.Errorf("it took %s", took)
 	}
 	if logged.Len() > 0 {
-		t.Errorf("it is told twice: %s", &logged)
+		t.Errorf("it is logged twice: %s", &logged)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // TestHistory_TellsEveryLifeOfAName: a message dies, is requeued and canceled, and
-// its name is used again. One answer tells all of it, and a list by the name too.
+// its name is used again. One answer has all of it, and so has a list by the name.
 func TestHistory_TellsEveryLifeOfAName(t *testing.T) {
 	t.Parallel()
 	natsSrv, redisSrv, zkSrv := lab.NewNATS(t), lab.SharedRedis(t), lab.SharedZooKeeper(t)

@@ -25,7 +25,7 @@ func TestLog_StartsQuietlyAndNamesTheDead(t *testing.T) {
 		for line := range bytes.Lines(log) {
 			text := string(line)
 			if strings.Contains(text, "the journal is not prepared yet") {
-				continue // a disk that takes its time is told, and nobody leads before
+				continue // a slow disk is logged, and nobody leads before
 			}
 			if strings.Contains(text, "again") || strings.Contains(text, `"level":"warn"`) {
 				t.Errorf("a start with nothing amiss logs %s", text)

@@ -36,7 +36,7 @@ const (
 
 	// tarry writes these headers on the messages it delivers or rejects, and drops them from a push.
 	HeaderDue     = "Tarry-Due"
-	HeaderSubject = "Tarry-Subject" // the topic, on what left elsewhere
+	HeaderSubject = "Tarry-Subject" // the topic, on a message published on another subject
 
 	// HeaderReason holds a reason. tarry writes it on a reject. On a consumer's retry the consumer writes it, and it is
 	// delivered with the retry. From any other push it is dropped.

@@ -82,7 +82,7 @@ func TestWaitEndsAfterTheLastMessageAndWhenNothingComes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if waited := time.Since(began); waited < stall || waited > stall+time.Second {
-			t.Fatalf("gave a lost message up after %s, want %s", waited, stall)
+			t.Fatalf("the wait for a lost message ended after %s, want %s", waited, stall)
 		}
 		l.Receive(b.Append(nil, 1), time.Now())
 		began = time.Now()

@@ -77,7 +77,7 @@ func section(pattern string, settings ...string) string {
 	return fmt.Sprintf("  - pattern: %q\n    %s\n", pattern, strings.Join(settings, "\n    "))
 }
 
-// elsewhere are settings of ten other patterns, each of which is held against the topic and none of which matches.
+// elsewhere returns settings of ten other patterns. Each is compared with the topic, and none matches.
 func elsewhere() string {
 	text := "topics:\n"
 	for i := range 10 {

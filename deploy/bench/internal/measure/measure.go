@@ -51,7 +51,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/bench/internal/stage"
 )
 
-// Outcome is what one test of one system gave.
+// Outcome is the result of one test of one system.
 type Outcome struct {
 	Values report.Values
 	Faults []string

@@ -28,7 +28,7 @@ func TestASkippedTestIsNamed(t *testing.T) {
 	t.Parallel()
 	b := bookOf()
 	if text := b.Markdown(); strings.Contains(text, "plain") {
-		t.Errorf("it tells of what nobody asked for:\n%s", text)
+		t.Errorf("it reports what nobody asked for:\n%s", text)
 	}
 	b.Skipped = map[string]string{PlainTag: "no -before given"}
 	mustHave(t, b.Markdown(), "| plain path: push by tag, 256 in flight, acknowledged and accepted | skipped: no "+

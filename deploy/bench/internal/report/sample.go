@@ -134,7 +134,7 @@ func CPUPercent(process string) string { return "cpu_%_" + process }
 // Values are the figures of one sample by name.
 type Values map[string]float64
 
-// Sample is what one test of one system gave in one repetition. With a fault its figures mean nothing.
+// Sample is the result of one test of one system in one repetition. With a fault its figures mean nothing.
 type Sample struct {
 	Test       string   `json:"test"`
 	System     string   `json:"system"`
