@@ -235,7 +235,7 @@ func TestPublisher_APartitionThatIsRefusedOrAloneIsNamed(t *testing.T) {
 	wantKind(t, out[1], scheduler.NoListener, "alone.0")
 }
 
-func TestPublisher_DropsWhereNobodyListensIfItIsTold(t *testing.T) {
+func TestPublisher_DropsWhereNobodyListensIfItIsSet(t *testing.T) {
 	t.Parallel()
 	servers(t, func(t *testing.T, server *lab.NATS) {
 		nc := connect(t, server.URL())

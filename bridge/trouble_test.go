@@ -32,7 +32,7 @@ func TestTrouble_AFailureRightAfterASuccessStillKeepsThePushAway(t *testing.T) {
 	}
 }
 
-func TestAck_OnlySaysDoneWhenToldSo(t *testing.T) {
+func TestAck_AsksForTheMessageAgain(t *testing.T) {
 	t.Parallel()
 	for later, want := range map[time.Duration]string{
 		0: "-NAK", -time.Hour: "-NAK", time.Millisecond: `-NAK {"delay":1000000}`,

@@ -76,7 +76,7 @@ func TestLeftover_OfAnEarlierSessionIsRemovedAtOnce(t *testing.T) {
 	})
 }
 
-func TestForeignZnode_IsWaitedForAndTold(t *testing.T) {
+func TestForeignZnode_IsWaitedForAndReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e, c := newFakeEnsemble(), &court{}

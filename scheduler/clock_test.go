@@ -181,7 +181,7 @@ func TestMilli_RoundsDueUp(t *testing.T) {
 	}
 }
 
-func TestClock_KnowsWhoEverToldTheTime(t *testing.T) {
+func TestClock_KnowsWhichServersReportedTheTime(t *testing.T) {
 	mono := time.Duration(0)
 	c := NewClock(Local{Wall: time.Now, Mono: func() time.Duration { return mono }})
 	if c.Knew("nats") {

@@ -14,15 +14,15 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// told keeps the changes that a store is given: what a journal would hold.
-type told struct {
+// recorded keeps the changes that a store is given: what a journal would hold.
+type recorded struct {
 	scheduler.Timeline
 	mu      sync.Mutex
 	changes map[message.UID][]scheduler.Change
 	ended   map[message.UID]message.Message // as they were stored
 }
 
-func (s *told) keep(c scheduler.Change) {
+func (s *recorded) keep(c scheduler.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.changes == nil {
@@ -31,13 +31,13 @@ func (s *told) keep(c scheduler.Change) {
 	s.changes[c.UID] = append(s.changes[c.UID], c)
 }
 
-func (s *told) of(uid message.UID) []scheduler.Change {
+func (s *recorded) of(uid message.UID) []scheduler.Change {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]scheduler.Change(nil), s.changes[uid]...)
 }
 
-func (s *told) Finish(ctx context.Context, bucket int, holder scheduler.Holder, ends []scheduler.End,
+func (s *recorded) Finish(ctx context.Context, bucket int, holder scheduler.Holder, ends []scheduler.End,
 	now message.Milli) error {
 	err := s.Timeline.Finish(ctx, bucket, holder, ends, now)
 	for i := range ends {
@@ -54,7 +54,7 @@ func (s *told) Finish(ctx context.Context, bucket int, holder scheduler.Holder, 
 	return err
 }
 
-func (s *told) Return(ctx context.Context, bucket int, holder scheduler.Holder, back []scheduler.Back,
+func (s *recorded) Return(ctx context.Context, bucket int, holder scheduler.Holder, back []scheduler.Back,
 	now message.Milli) error {
 	err := s.Timeline.Return(ctx, bucket, holder, back, now)
 	for i := range back {
@@ -69,7 +69,7 @@ func TestRun_AProbeThatIsRefusedForNowLeavesVersionAndHistoryAlone(t *testing.T)
 	for _, kind := range []scheduler.OutcomeKind{scheduler.Unanswered, scheduler.NoListener} {
 		t.Run(kind.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &told{}
+				store := &recorded{}
 				r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 				away := true
 				r.nats.answer = func(*message.Message, int) scheduler.Outcome {
@@ -135,9 +135,9 @@ func TestRun_AProbeThatIsRefusedForNowLeavesVersionAndHistoryAlone(t *testing.T)
 	}
 }
 
-func TestRun_AProbeWithAnUnknownOutcomeIsAChangeAndTold(t *testing.T) {
+func TestRun_AProbeWithAnUnknownOutcomeIsAChangeAndRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &told{}
+		store := &recorded{}
 		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		kind := scheduler.NoListener
 		r.nats.answer = func(*message.Message, int) scheduler.Outcome {

@@ -11,7 +11,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-func TestPush_HeadersAndBodyAreToldApart(t *testing.T) {
+func TestPush_HeadersAndBodyAreDistinguished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, nil)
 		framed := func(s string) []byte {
@@ -33,7 +33,7 @@ func TestPush_HeadersAndBodyAreToldApart(t *testing.T) {
 
 func TestDead_KeepsTheScheduleThatItWasPushedWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &told{}
+		store := &recorded{}
 		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		r.topics(&scheduler.Topic{Pattern: "poison", Retry: message.Retry{Delays: []time.Duration{0}}})
 		r.nats.answer = refuse("poison")

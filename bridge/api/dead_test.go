@@ -74,7 +74,7 @@ func TestDead_GoesOnWhereItsCursorSays(t *testing.T) {
 	call(t, open(t, keeping(j)), "GET", "/v1/messages?cursor="+all, "").want(t, 400, "invalid_cursor")
 }
 
-func TestDead_OneIsToldByTheStatus(t *testing.T) {
+func TestDead_OneIsAnsweredByTheStatus(t *testing.T) {
 	t.Parallel()
 	s := &steering{}
 	d := open(t, steered(s))

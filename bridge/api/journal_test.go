@@ -58,7 +58,7 @@ func TestJournal_AnswersEveryGoodRequest(t *testing.T) {
 	}
 }
 
-func TestJournal_ThatFailsIsTold(t *testing.T) {
+func TestJournal_ThatFailsIsReported(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		err    error

@@ -76,7 +76,7 @@ func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 // done ends the request: it turns a panic into 500, and counts and logs the outcome. It must be deferred.
 func (o *observed) done() {
 	route := o.r.Pattern
-	if route == "" || route == elsewhere {
+	if route == "" || route == unrouted {
 		route = "other"
 	}
 	failure := recover()

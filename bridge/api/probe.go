@@ -16,7 +16,7 @@ func (s *Server) Probes() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, h := range map[string]handler{
 		"GET /livez": s.livez, "GET /readyz": s.readyz,
-		elsewhere: func(http.ResponseWriter, *http.Request) error {
+		unrouted: func(http.ResponseWriter, *http.Request) error {
 			return refusal(http.StatusNotFound, WordUnknownRoute, "this listener has /livez and /readyz alone")
 		},
 	} {

@@ -17,8 +17,8 @@ type guarded struct {
 	handle handler
 }
 
-// elsewhere is the pattern of every path that is not a route.
-const elsewhere = "/"
+// unrouted is the pattern of every path that is not a route.
+const unrouted = "/"
 
 // methods are the methods that routes use.
 var methods = [...]string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPatch, http.MethodPost}
@@ -64,7 +64,7 @@ func (s *Server) routes() {
 		metrics.ServeHTTP(w, r)
 		return nil
 	})
-	closed(elsewhere, rightNone, s.unknown)
+	closed(unrouted, rightNone, s.unknown)
 }
 
 // ServeHTTP answers one request.
@@ -104,7 +104,7 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request) error {
 	probe := *r
 	for _, method := range methods {
 		probe.Method = method
-		if _, pattern := s.mux.Handler(&probe); pattern != elsewhere && tidy(r) {
+		if _, pattern := s.mux.Handler(&probe); pattern != unrouted && tidy(r) {
 			allowed = append(allowed, method)
 		}
 	}

@@ -244,7 +244,7 @@ func TestSteering_RefusesWhatCannotBeMeantAndAsksForNothing(t *testing.T) {
 	}
 }
 
-func TestSteering_ThatFailsIsTold(t *testing.T) {
+func TestSteering_ThatFailsIsReported(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		err    error

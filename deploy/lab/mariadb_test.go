@@ -95,7 +95,7 @@ func TestMariaDB_ArgumentsWinOverTheDefaults(t *testing.T) {
 	}
 }
 
-func TestMariaDB_KeepsItsDataWhereItIsTold(t *testing.T) {
+func TestMariaDB_KeepsItsDataInTheGivenDirectory(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), strings.Repeat("a-long-name", 12))
 	srv := lab.NewMariaDBIn(t, data)

@@ -63,8 +63,8 @@ func (o *operator) wantPauses(want ...scheduler.Pause) {
 	}
 }
 
-// wantTold wants the journal to have the patterns paused, and nothing else.
-func (o *operator) wantTold(want ...scheduler.Pause) {
+// wantJournaled wants the journal to have the patterns paused, and nothing else.
+func (o *operator) wantJournaled(want ...scheduler.Pause) {
 	o.t.Helper()
 	known, err := o.store.Pauses(o.t.Context())
 	var got []scheduler.Pause
@@ -118,7 +118,7 @@ func TestRecovery_PausesOutliveAStoreThatComesBackEmpty(t *testing.T) {
 			}
 			recoverBy(t, o.tl.(line), o.store, 2)
 			o.wantPauses(a, c)
-			o.wantTold(a, c)
+			o.wantJournaled(a, c)
 
 			// A bucket that is made whole before the one which keeps the pauses has them too.
 			o.tl = open(t)
@@ -173,7 +173,7 @@ func TestRecovery_OfTwoChangesOfAPauseTheLaterStands(t *testing.T) {
 	if err != nil || len(list) != 2 || list[0] != both || list[1].Pattern != lost.Pattern || list[1].At < lost.At {
 		t.Fatalf("paused are %+v, %v", list, err)
 	}
-	o.wantTold(both, list[1])
+	o.wantJournaled(both, list[1])
 	if later := o.pause("later", start, true); later.At <= lost.At { // by a clock that is behind
 		t.Fatalf("paused at %d, after %d", later.At, lost.At)
 	}
@@ -221,8 +221,8 @@ func TestRecovery_TellsTheJournalOfPausesItDidNotHearOf(t *testing.T) {
 	i, o := onRedis(t, sqliteStore(t))
 	gone := o.pause("gone", start, true)
 	o.resume("gone", start+1, false)
-	untold := o.pause("untold", start+2, false)
+	unwritten := o.pause("unwritten", start+2, false)
 	recoverBy(t, i.tl, o.store, 2)
-	o.wantPauses(untold)
-	o.wantTold(gone, untold)
+	o.wantPauses(unwritten)
+	o.wantJournaled(gone, unwritten)
 }

@@ -20,10 +20,10 @@ import (
 // sides are a timeline and a journal that may differ.
 type sides struct {
 	*testing.T
-	tl    *memory.Timeline
-	store *memory.Journal
-	clock *scheduler.Clock
-	told  []scheduler.Entry
+	tl     *memory.Timeline
+	store  *memory.Journal
+	clock  *scheduler.Clock
+	outbox []scheduler.Entry
 }
 
 func newSides(t *testing.T) *sides {
@@ -31,7 +31,7 @@ func newSides(t *testing.T) *sides {
 	s := &sides{T: t, clock: scheduler.NewClock(scheduler.System())}
 	r := &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 30,
 		Wrote: func(e scheduler.Entry) {
-			s.told = append(s.told, e)
+			s.outbox = append(s.outbox, e)
 		}}
 	var err1, err2 error
 	s.tl, err1 = memory.New(memory.Config{Buckets: 1, Record: r})
@@ -59,7 +59,7 @@ func (s *sides) add(written bool, numbers ...int) {
 // settle takes what stands in the outbox away, with or without writing it down.
 func (s *sides) settle(written bool) {
 	s.Helper()
-	for _, e := range s.told {
+	for _, e := range s.outbox {
 		if written {
 			if err := s.store.Write(s.Context(), nil, e.Changes); err != nil {
 				s.Fatal(err)
@@ -69,7 +69,7 @@ func (s *sides) settle(written bool) {
 			s.Fatal(err)
 		}
 	}
-	s.told = nil
+	s.outbox = nil
 }
 
 func (s *sides) cancel(n int, written bool) {

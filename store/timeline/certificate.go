@@ -65,8 +65,8 @@ func (c *certificate) rise(number uint64) bool {
 	return false
 }
 
-// gave adopts a certification that this process itself made.
-func (c *certificate) gave(number uint64, run string) {
+// adopt adopts a certification that this process itself made.
+func (c *certificate) adopt(number uint64, run string) {
 	c.run.Store(&run)
 	c.rise(number)
 }

@@ -258,7 +258,7 @@ func (f *follower) leads(answer error) (node *redis.Client, asking bool) {
 
 // heed starts to reload the slots, without waiting, if an error may mean that another node serves them now.
 func (f *follower) heed(err error) {
-	if err == nil || !elsewhere(err) {
+	if err == nil || !mayHaveMoved(err) {
 		return
 	}
 	f.mu.Lock()
@@ -272,8 +272,8 @@ func (f *follower) heed(err error) {
 	}
 }
 
-// elsewhere reports whether an error may mean that another node serves the slots.
-func elsewhere(err error) bool {
+// mayHaveMoved reports whether an error may mean that another node serves the slots.
+func mayHaveMoved(err error) bool {
 	if answer := redis.Error(nil); !errors.As(err, &answer) {
 		return !errors.Is(err, redis.ErrClosed) && !errors.Is(err, context.Canceled)
 	}

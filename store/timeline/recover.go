@@ -61,7 +61,7 @@ func (t *Redis) Certify(ctx context.Context, bucket int, term uint64, c schedule
 		int64(c.DoubtUntil), phase, text(was.Load()), int64(c.Forgotten)}}).err
 	if err == nil && t.home != nil {
 		was.Store(c.Number)
-		t.home.certs[bucket].gave(c.Number, c.Run)
+		t.home.certs[bucket].adopt(c.Number, c.Run)
 	}
 	return err
 }

@@ -23,11 +23,11 @@ import (
 type bare struct {
 	*testing.T
 	*timeline.Redis
-	rdb  redis.UniversalClient
-	ns   string
-	mu   sync.Mutex
-	told []scheduler.Change
-	ids  *scheduler.IDs
+	rdb   redis.UniversalClient
+	ns    string
+	mu    sync.Mutex
+	wrote []scheduler.Change
+	ids   *scheduler.IDs
 }
 
 func openBare(t *testing.T, srv *lab.Redis) *bare {
@@ -42,7 +42,7 @@ func openBare(t *testing.T, srv *lab.Redis) *bare {
 			Wrote: func(e scheduler.Entry) {
 				b.mu.Lock()
 				defer b.mu.Unlock()
-				b.told = append(b.told, e.Changes...)
+				b.wrote = append(b.wrote, e.Changes...)
 			}}})
 	b.must(err)
 	_, err = b.Prepare(t.Context())
@@ -168,8 +168,8 @@ func TestRedis_KeepsNothingOfWhatMergedWhenAllIsOver(t *testing.T) {
 		t.Fatalf("claimed %+v", claimed[0])
 	}
 	b.finish(message.StateDelivered, claimed...)
-	if told, read := words(b.told), words(b.read()); !slices.Equal(told, read) {
-		t.Fatalf("told %q\nread %q", told, read)
+	if wrote, read := words(b.wrote), words(b.read()); !slices.Equal(wrote, read) {
+		t.Fatalf("wrote %q\nread %q", wrote, read)
 	}
 	b.must(b.rdb.Del(t.Context(), b.key("outbox"), b.key("outboxed")).Err())
 	n, err := b.Trim(t.Context(), 0, 1, message.Milli(1<<40), 1000)

@@ -15,7 +15,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/bench/internal/stage"
 )
 
-func TestEverySystemIsToldTheSameMomentAndBody(t *testing.T) {
+func TestEverySystemGetsTheSameMomentAndBody(t *testing.T) {
 	t.Parallel()
 	b := bench{plan: Full(), bodies: load.NewBodies()}
 	due := time.UnixMilli(1_800_000_000_123)

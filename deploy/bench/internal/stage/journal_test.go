@@ -61,7 +61,7 @@ func TestRestoresAreOrderedUntilTheTimeIsOver(t *testing.T) {
 	}
 }
 
-func TestARestoreThatFailsIsTold(t *testing.T) {
+func TestARestoreThatFailsIsReported(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{
 		"{\"progress\":{\"read\":5}}\n{\"type\":\"unavailable\"}\n": "unavailable",
