@@ -59,7 +59,8 @@ const maxPrefix = 64
 // prefix is the first part of the intake's subjects.
 func prefix() text {
 	limit := fmt.Sprintf(
-		"1 to %d of A-Z, a-z, 0-9, _ and -, in parts joined by dots; not tarry, _INBOX or $ at the start", maxPrefix)
+		"1 to %d of A-Z, a-z, 0-9, _ and -, in parts separated by dots; must not begin with tarry, _INBOX or "+
+			"$", maxPrefix)
 	return text{"subject", limit, func(s string) string {
 		return firstOf(atMost(s, maxPrefix), alien(s, inHost), phrase(wire.CheckPrefix(s)))
 	}}
@@ -131,14 +132,15 @@ func printable(s string) string {
 
 // subject is one literal NATS subject, as a message may be due on.
 func subject() text {
-	limit := fmt.Sprintf("1 to %d bytes, tokens joined by dots, no wildcard; not tarry's, NATS's or the intake's own",
+	limit := fmt.Sprintf("1 to %d bytes, tokens separated by dots, no wildcard; not a subject of tarry, NATS or the "+
+		"intake",
 		wire.MaxSubject)
 	return text{"subject", limit, func(s string) string { return phrase(wire.CheckSubject(s)) }}
 }
 
 // pattern is a NATS subject that may have wildcards: * for one token, > at the end for one or more.
 func pattern() text {
-	limit := fmt.Sprintf("1 to %d bytes, tokens joined by dots, * for one token, > at the end for all that follow",
+	limit := fmt.Sprintf("1 to %d bytes, tokens separated by dots, * for one token, > at the end for all that follow",
 		wire.MaxSubject)
 	return text{"pattern", limit, func(s string) string { return phrase(wire.CheckPattern(s)) }}
 }
@@ -226,7 +228,7 @@ func readableFile() text {
 
 // directory may be missing: the command creates it.
 func directory() text {
-	return text{"directory", "a directory, made when missing", func(s string) string {
+	return text{"directory", "a directory, made if missing", func(s string) string {
 		if phrase := checkPath(s); phrase != "" {
 			return phrase
 		}

@@ -11,7 +11,7 @@ func (l *loader) checkServe(s Serve) {
 	l.together("http.tls.cert", "http.tls.key")
 	l.both("http.tls.ca", "http.tls.cert")
 	l.refuseIf(s.HTTP.ReadTimeout < s.HTTP.HeaderTimeout, "http.read_timeout", "is below http.header_timeout",
-		showSpan(s.HTTP.HeaderTimeout)+" at least there", "http.header_timeout")
+		"at least "+showSpan(s.HTTP.HeaderTimeout), "http.header_timeout")
 	l.checkNATS()
 	l.both("redis.username", "redis.password")
 	l.together("zookeeper.username", "zookeeper.password")
@@ -20,27 +20,29 @@ func (l *loader) checkServe(s Serve) {
 	} else {
 		for _, name := range []string{"data", "nats.listen"} {
 			if l.source(name) != envName(name) { // tarry dev may share the environment
-				l.unused("stands without store: memory", name)
+				l.unused("needs store: memory", name)
 			}
 		}
 	}
-	l.refuseIf(s.Journal.Mode != "off" && s.Journal.DSN == "", "journal.mode", "stands without journal.dsn",
-		"off there", "journal.dsn")
+	l.refuseIf(s.Journal.Mode != "off" && s.Journal.DSN == "", "journal.mode", "needs journal.dsn",
+		"off without it", "journal.dsn")
 	l.refuseIf(s.Journal.DSN != "" && l.source("journal.mode") == "", "journal.mode",
-		"is only its default, and journal.dsn is set", "sync or async there, or off by name", "journal.dsn")
+		"is only its default, and journal.dsn is set", "sync, async, or an explicit off", "journal.dsn")
 	l.refuseIf(s.Names.Keep > s.Journal.Keep && l.changed("names.keep"), "names.keep",
-		"is above journal.keep, past which nothing is known", showSpan(s.Journal.Keep)+" at most there", "journal.keep")
+		"is above journal.keep: the journal does not know names for longer", "at most "+showSpan(s.Journal.Keep),
+		"journal.keep")
 	l.refuseIf(len(s.Redis.Addrs) > 1 && s.Redis.Master == "" && s.Redis.DB != 0, "redis.db",
-		"with several redis.addrs and no redis.master, which means a Cluster", "0 there", "redis.addrs", "redis.master")
+		"with several redis.addrs and no redis.master, which means a Cluster", "0 in a Cluster",
+		"redis.addrs", "redis.master")
 	// A leadership is trusted until half a session after the last renewal; a publish must be settled within it.
 	half := s.ZooKeeper.Session / 2
 	l.refuseIf(s.Publish.Timeout > half, "publish.timeout", "is above half of zookeeper.session",
-		showSpan(half)+" at most there", "zookeeper.session")
+		"at most "+showSpan(half), "zookeeper.session")
 	l.refuseIf(s.Publish.Pending < s.Buckets, "publish.pending",
 		"is below buckets: each needs room for one message in flight",
-		fmt.Sprintf("%d at least there", s.Buckets), "buckets")
+		fmt.Sprintf("at least %d", s.Buckets), "buckets")
 	l.refuseIf(s.Stop.Timeout < s.Publish.Timeout, "stop.timeout", "is below publish.timeout",
-		showSpan(s.Publish.Timeout)+" at least there", "publish.timeout")
+		"at least "+showSpan(s.Publish.Timeout), "publish.timeout")
 }
 
 // checkNATS checks the combination of the settings of NATS.
@@ -55,23 +57,23 @@ func (l *loader) checkNATS() {
 func (l *loader) checkMemory(s Serve) {
 	l.refuseIf(s.Data == "", "data", "is not set, and store: memory needs it", l.row("data").limit.words())
 	l.refuseIf(s.Journal.Mode != "sync", "journal.mode",
-		"stands beside store: memory, which keeps nothing but what the journal has", "sync there")
+		"conflicts with store: memory, which keeps only what the journal has", "sync")
 	dsn := s.Journal.DSN.Reveal()
-	l.refuseIf(dsn != "" && !strings.HasPrefix(dsn, "sqlite:"), "journal.dsn", "stands beside store: memory",
-		"sqlite: and a file there; a database server is for instances that share a Redis")
+	l.refuseIf(dsn != "" && !strings.HasPrefix(dsn, "sqlite:"), "journal.dsn", "conflicts with store: memory",
+		"sqlite: and a file; a database server is for instances that share a Redis")
 	for _, row := range l.rows {
 		if strings.HasPrefix(row.name, "redis.") || strings.HasPrefix(row.name, "zookeeper.") {
-			l.unused("stands beside store: memory, which uses no Redis and no ZooKeeper", row.name)
+			l.unused("has no effect with store: memory, which uses neither Redis nor ZooKeeper", row.name)
 		}
 	}
 	if !s.Embedded() {
-		l.unused("stands beside nats.url", "nats.listen")
+		l.unused("has no effect with nats.url", "nats.listen")
 		return
 	}
 	l.unused("is for a NATS of your own, which nats.url names", "nats.creds", "nats.tls.ca", "nats.tls.cert",
 		"nats.tls.key")
 	l.refuseIf(s.NATS.Intake.Replicas != 1, "nats.intake.replicas", "is for a NATS of your own, which nats.url names",
-		"1 there")
+		"1")
 	if s.NATS.User == "" && s.NATS.Token == "" && l.good("nats.user", "nats.token") {
 		l.guarded("nats.listen", HTTP{Listen: s.NATS.Listen, Insecure: s.HTTP.Insecure})
 	}
@@ -91,7 +93,7 @@ func (l *loader) changed(name string) bool { return l.text[name] != l.row(name).
 // unused refuses those of the settings that were changed.
 func (l *loader) unused(wrong string, names ...string) {
 	for _, name := range names {
-		l.refuseIf(l.changed(name), name, wrong, "leave it out")
+		l.refuseIf(l.changed(name), name, wrong, "remove it")
 	}
 }
 
@@ -113,7 +115,7 @@ func (l *loader) guarded(name string, h HTTP) {
 			limit = "a loopback address, or nats.user, or nats.token, or http.insecure: true"
 		}
 	}
-	l.refuse(name, "lets other machines in unasked", limit)
+	l.refuse(name, "lets other machines in without a token", limit)
 }
 
 // together requires both settings or neither.
@@ -124,7 +126,7 @@ func (l *loader) together(one, other string) {
 
 // both requires the second setting if the first is set.
 func (l *loader) both(name, other string) {
-	l.refuseIf(l.text[name] != "" && l.text[other] == "", name, "stands without "+other, "both or neither", other)
+	l.refuseIf(l.text[name] != "" && l.text[other] == "", name, "needs "+other, "both or neither", other)
 }
 
 // oneOf allows at most one of the settings.
@@ -136,7 +138,7 @@ func (l *loader) oneOf(names ...string) {
 		case taken == "":
 			taken = name
 		default:
-			l.refuse(name, "stands beside "+taken, "one of "+list(names, "and"))
+			l.refuse(name, "conflicts with "+taken, "one of "+list(names, "and"))
 		}
 	}
 }

@@ -4,8 +4,8 @@
 // # One table
 //
 // Each setting is defined once, in table.go: its name, default, limit, help, whether it is secret and which commands
-// have it. Flags, environment names, YAML paths, error messages, the table in docs/settings.md and the sample file all
-// come from there. A limit is one value that both checks and describes itself, so that checks and documentation cannot
+// have it. Flags, environment names, YAML paths, error messages, the table in docs/settings.md and the sample file are
+// all made from it. A limit is one value that both checks and describes itself, so that checks and documentation cannot
 // diverge.
 //
 //	YAML path     http.listen            nested: http: {listen: ...}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The marks in docs/settings.md between which Markdown's table stands.
+// The marks around Markdown's tables in docs/settings.md.
 const (
 	MarkdownStart = "<!-- settings:start -->"
 	MarkdownEnd   = "<!-- settings:end -->"
@@ -71,8 +71,8 @@ func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 func Sample() string {
 	var b strings.Builder
 	b.WriteString(
-		"# Settings of tarry serve. What is commented out has the value shown; ... stands where there is none.\n" +
-			"# Stronger than this file: the environment (http.listen is TARRY_HTTP_LISTEN), then flags " +
+		"# Settings of tarry serve. A setting that is commented out has the value shown; ... means no value.\n" +
+			"# These override this file: the environment (http.listen is TARRY_HTTP_LISTEN), then flags " +
 			"(--http.listen).\n")
 	var open []string
 	for _, s := range settings() {

@@ -32,7 +32,7 @@ func (l *loader) environ(environ []string) layer {
 				l.add(&Problem{Name: key, Wrong: "is a list of sections, which only a file can hold"})
 			}
 		case soon[key] != "":
-			l.add(&Problem{Name: key, Wrong: "is unsupported yet: it comes with " + soon[key]})
+			l.add(&Problem{Name: key, Wrong: "is not supported yet: it comes with " + soon[key]})
 		case !fromKubernetes(key, value):
 			unknown = append(unknown, key)
 		}

@@ -94,7 +94,7 @@ func (w *walk) section(prefix string, tree map[string]any) {
 			continue
 		}
 		if with, ok := later()[name]; ok {
-			w.refuseKey(name, "is unsupported yet: it comes with "+with)
+			w.refuseKey(name, "is not supported yet: it comes with "+with)
 			continue
 		}
 		inner, nested := value.(map[string]any)

@@ -249,7 +249,7 @@ func TestOneEnvironmentAndOneFileServeTheDaemonAndItsClients(t *testing.T) {
 	mustHave(t, err, "redis.addrs: is a setting of tarry serve, not of tarry dev, from "+file,
 		"journal.dsn: is a setting of tarry serve and tarry migrate, not of tarry dev, from "+file)
 	_, err = LoadServe(nil, []string{"TARRY_CONFIG=" + write(t, "nats: {listen: 127.0.0.1:1}")})
-	mustHave(t, err, `nats.listen: "127.0.0.1:1" stands without store: memory (limit: leave it out), from `)
+	mustHave(t, err, `nats.listen: "127.0.0.1:1" needs store: memory (limit: remove it), from `)
 	if !errors.Is(err, ErrRefused) {
 		t.Errorf("%v is no ErrRefused", err)
 	}

@@ -30,7 +30,7 @@ type limit interface {
 type ranged[N cmp.Ordered] struct {
 	min, max N
 	word     string
-	zero     string // what 0 stands for where it is taken though it lies outside
+	zero     string // what 0 means, if 0 is allowed although it is out of range
 	// parse turns text into a number, or returns the fault; a number too large for N becomes N's maximum.
 	parse func(text string) (n N, wrong string)
 	print func(N) string
@@ -236,7 +236,7 @@ func (l text) read(given string) (any, error) {
 	return given, nil
 }
 
-// several is a list of 1 to max items, all of one kind and none twice. Outside YAML commas stand between them.
+// several is a list of 1 to max different items of one kind. Outside YAML, commas separate them.
 type several struct {
 	of  text
 	max int
@@ -264,7 +264,7 @@ func (l several) items(items []string) (any, error) {
 	for i, item := range items {
 		items[i] = strings.TrimSpace(item)
 		if items[i] == "" {
-			return nil, fmt.Errorf("has nothing as item %d", i+1)
+			return nil, fmt.Errorf("has an empty item %d", i+1)
 		}
 		if slices.Contains(items[:i], items[i]) {
 			return nil, fmt.Errorf("has %s twice", shown(items[i]))

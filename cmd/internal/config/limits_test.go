@@ -131,7 +131,7 @@ func edges(t *testing.T) map[string]edge {
 		"http.hosts": {
 			good: []string{"a", "tarry.example.com,b_1", strings.Repeat("a", 253)},
 			bad: map[string]string{"a:7070": `has ':' at position 2`, "http://a": `has ':' at position 5`,
-				"a,": "has nothing as item 2", "a b": `has ' ' at position 2`,
+				"a,": "has an empty item 2", "a b": `has ' ' at position 2`,
 				strings.Repeat("a", 254): "is longer than 253", "a,b,a": `has "a" twice`},
 		},
 		"http.token": {
@@ -177,11 +177,11 @@ func edges(t *testing.T) map[string]edge {
 				"nats://a":                 "has no port",
 				"nats://:4222":             "names no host",
 				"nats://a:1/x":             "is not host:port",
-				"nats://a:1,,nats://b:1":   "has nothing as item 2",
+				"nats://a:1,,nats://b:1":   "has an empty item 2",
 				"nats://a:1,nats://a:1":    `has "nats://a:1" twice`,
 				"nats://a:1,b:1":           `has item "b:1", which has no scheme`,
 				"nats://me:pass@host:4222": "holds a user, password or token",
-				",":                        "has nothing as item 1",
+				",":                        "has an empty item 1",
 			},
 		},
 		"nats.listen": edgesOfAddress("0"),

@@ -22,8 +22,8 @@ func TestAllProblemsAreToldAtOnce(t *testing.T) {
 		`zookeeper.session: "1s" is below 2s (limit: 2s to 40s), from TARRY_ZOOKEEPER_SESSION`,
 		`buckets: "0" is below 1 (limit: 1 to 1024), from ` + file,
 		`claim.batch: "2001" is above 2000 (limit: 1 to 2000), from --claim.batch`,
-		`http.listen: "0.0.0.0:80" lets other machines in unasked (limit: a loopback address, or http.token, or ` +
-			`http.tokens, or http.insecure: true), from ` + file,
+		`http.listen: "0.0.0.0:80" lets other machines in without a token (limit: a loopback address, or ` +
+			`http.token, or http.tokens, or http.insecure: true), from ` + file,
 	}
 	if err == nil || err.Error() != strings.Join(want, "\n") {
 		t.Errorf("got\n%v\nwant\n%s", err, strings.Join(want, "\n"))
@@ -42,8 +42,8 @@ func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
 		args string
 		want string // nothing: accepted
 	}{
-		{serve, "--http.listen=:80", `http.listen: ":80" lets other machines in unasked`},
-		{serve, "--http.listen=a.example:80", `lets other machines in unasked`},
+		{serve, "--http.listen=:80", `http.listen: ":80" lets other machines in without a token`},
+		{serve, "--http.listen=a.example:80", `lets other machines in without a token`},
 		{serve, "--http.listen=:80 --http.insecure", ""},
 		{serve, "--http.listen=:80 --http.token=0123456789abcdef", ""},
 		{serve, "--http.listen=:80 --http.token=short", `http.token: "***" is shorter than 16`},
@@ -51,51 +51,52 @@ func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
 		{serve, "--http.listen=:80 --http.tokens_file=" + file, "http.tokens_file: "},
 		{serve, "--http.listen=localhost:80", ""},
 		{serve, "--http.tls.cert=" + file, "http.tls.cert: "},
-		{serve, "--http.tls.key=" + file, "stands without http.tls.cert (limit: both or neither)"},
-		{serve, "--http.tls.ca=" + file, "stands without http.tls.cert"},
+		{serve, "--http.tls.key=" + file, "needs http.tls.cert (limit: both or neither)"},
+		{serve, "--http.tls.ca=" + file, "needs http.tls.cert"},
 		{serve, "--http.tls.cert=" + file + " --http.tls.key=" + file, ""},
-		{serve, "--http.read_timeout=4s", `http.read_timeout: "4s" is below http.header_timeout (limit: 5s at least ` +
-			`there), from --http.read_timeout`},
+		{serve, "--http.read_timeout=4s", `http.read_timeout: "4s" is below http.header_timeout (limit: at least ` +
+			`5s), from --http.read_timeout`},
 		{serve, "--http.listen=127.9.9.9:80", ""},
 		{serve, "--http.listen=[::ffff:127.0.0.1]:80", ""},
 		{serve, "--nats.user=a",
-			"nats.user: \"a\" stands without nats.password (limit: both or neither), from --nats.user"},
-		{serve, "--nats.password=a", "nats.password: \"***\" stands without nats.user"},
+			"nats.user: \"a\" needs nats.password (limit: both or neither), from --nats.user"},
+		{serve, "--nats.password=a", "nats.password: \"***\" needs nats.user"},
 		{serve, "--nats.user=a --nats.password=b --nats.token=c",
-			`nats.token: "***" stands beside nats.user (limit: one of nats.user, nats.token and nats.creds)`},
-		{serve, "--nats.token=c --nats.creds=" + file, "stands beside nats.token"},
-		{serve, "--nats.tls.cert=" + file, "stands without nats.tls.key"},
-		{serve, "--nats.tls.key=" + file, "stands without nats.tls.cert"},
-		{serve, "--redis.username=a", "stands without redis.password"},
+			`nats.token: "***" conflicts with nats.user (limit: one of nats.user, nats.token and nats.creds)`},
+		{serve, "--nats.token=c --nats.creds=" + file, "conflicts with nats.token"},
+		{serve, "--nats.tls.cert=" + file, "needs nats.tls.key"},
+		{serve, "--nats.tls.key=" + file, "needs nats.tls.cert"},
+		{serve, "--redis.username=a", "needs redis.password"},
 		{serve, "--redis.password=a", ""},
 		{serve, "--redis.db=1 --redis.addrs=a:1,b:1",
-			`redis.db: "1" with several redis.addrs and no redis.master, which means a Cluster (limit: 0 there)`},
+			`redis.db: "1" with several redis.addrs and no redis.master, which means a Cluster ` +
+				`(limit: 0 in a Cluster)`},
 		{serve, "--redis.db=1 --redis.addrs=a:1,b:1 --redis.master=m", ""},
 		{serve, "--redis.db=0 --redis.addrs=a:1,b:1", ""},
-		{serve, "--zookeeper.username=a", "stands without zookeeper.password"},
-		{serve, "--zookeeper.password=a", "stands without zookeeper.username"},
+		{serve, "--zookeeper.username=a", "needs zookeeper.password"},
+		{serve, "--zookeeper.password=a", "needs zookeeper.username"},
 		{serve, "--zookeeper.session=4s", ""},
 		{serve, "--zookeeper.session=3999ms",
-			`publish.timeout: "2s" is above half of zookeeper.session (limit: 1.9995s at most there)`},
+			`publish.timeout: "2s" is above half of zookeeper.session (limit: at most 1.9995s)`},
 		{serve, "--publish.timeout=3s", ""},
 		{serve, "--publish.timeout=3001ms",
-			"is above half of zookeeper.session (limit: 3s at most there), from --publish.timeout"},
+			"is above half of zookeeper.session (limit: at most 3s), from --publish.timeout"},
 		{serve, "--stop.timeout=2s", ""},
 		{serve, "--publish.pending=8 --buckets=8", ""},
 		{serve, "--publish.pending=7 --buckets=8", `publish.pending: "7" is below buckets: each needs room for one ` +
-			`message in flight (limit: 8 at least there)`},
-		{serve, "--names.keep=721h", "names.keep: \"721h\" is above journal.keep, past which nothing is known " +
-			"(limit: 720h at most there), from --names.keep"},
-		{serve, "--stop.timeout=1s", `stop.timeout: "1s" is below publish.timeout (limit: 2s at least there)`},
+			`message in flight (limit: at least 8)`},
+		{serve, "--names.keep=721h", "names.keep: \"721h\" is above journal.keep: the journal does not know names " +
+			"for longer (limit: at most 720h), from --names.keep"},
+		{serve, "--stop.timeout=1s", `stop.timeout: "1s" is below publish.timeout (limit: at least 2s)`},
 		{serve, "--journal.mode=sync",
-			`journal.mode: "sync" stands without journal.dsn (limit: off there), from --journal.mode`},
-		{serve, "--journal.mode=async --journal.dsn=", `journal.mode: "async" stands without journal.dsn`},
+			`journal.mode: "sync" needs journal.dsn (limit: off without it), from --journal.mode`},
+		{serve, "--journal.mode=async --journal.dsn=", `journal.mode: "async" needs journal.dsn`},
 		{serve, "--journal.mode=sync --journal.dsn=me@tcp(a:1)/b", ""},
 		{serve, "--journal.mode=async --journal.dsn=sqlite:x", ""},
 		{serve, "--journal.mode=off --journal.dsn=sqlite:x", ""},
 		{serve, "--journal.mode=sync --journal.dsn=nowhere", `journal.dsn: "***" names no database`},
 		{serve, "--journal.dsn=sqlite:x", `journal.mode: "off" is only its default, and journal.dsn is set (limit: ` +
-			`sync or async there, or off by name)`},
+			`sync, async, or an explicit off)`},
 		{serve, "--journal.mode=sync --journal.dsn=mysql://me@a:1/b", `journal.dsn: "***" is not of this form ` +
 			`(limit: user:password@tcp(host:port)/database, or sqlite: and a file`},
 		{migrate, "--journal.dsn=me:x@tcp(a:1/b", `journal.dsn: "***" is not of this form`},
@@ -105,38 +106,39 @@ func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
 		{serve, memory + " --nats.listen=:80 --nats.user=a --nats.password=b", ""},
 		{serve, memory + " --nats.listen=:80 --nats.token=a", ""},
 		{serve, memory + " --nats.listen=:80 --http.insecure", ""},
-		{serve, memory + " --nats.listen=:80", `nats.listen: ":80" lets other machines in unasked (limit: a loopback ` +
-			`address, or nats.user, or nats.token, or http.insecure: true)`},
+		{serve, memory + " --nats.listen=:80", `nats.listen: ":80" lets other machines in without a token (limit: a ` +
+			`loopback address, or nats.user, or nats.token, or http.insecure: true)`},
 		{serve, memory + " --nats.listen=:80 --nats.url=nats://a:1",
-			`nats.listen: ":80" stands beside nats.url (limit: leave it out)`},
+			`nats.listen: ":80" has no effect with nats.url (limit: remove it)`},
 		{serve, memory + " --nats.creds=" + file,
-			"is for a NATS of your own, which nats.url names (limit: leave it out)"},
+			"is for a NATS of your own, which nats.url names (limit: remove it)"},
 		{serve, memory + " --nats.intake.replicas=3",
-			`nats.intake.replicas: "3" is for a NATS of your own, which nats.url names (limit: 1 there)`},
+			`nats.intake.replicas: "3" is for a NATS of your own, which nats.url names (limit: 1)`},
 		{serve, memory + " --data=",
-			`data: "" is not set, and store: memory needs it (limit: a directory, made when missing)`},
-		{serve, memory + " --journal.mode=async", `journal.mode: "async" stands beside store: memory, which keeps ` +
-			`nothing but what the journal has (limit: sync there)`},
+			`data: "" is not set, and store: memory needs it (limit: a directory, made if missing)`},
+		{serve, memory + " --journal.mode=async", `journal.mode: "async" conflicts with store: memory, which keeps ` +
+			`only what the journal has (limit: sync)`},
 		{serve, memory + " --journal.dsn=a@tcp(b:1)/c",
-			`journal.dsn: "***" stands beside store: memory (limit: sqlite: and a file there`},
-		{serve, memory + " --journal.dsn=", `journal.mode: "sync" stands without journal.dsn`},
-		{serve, memory + " --redis.addrs=a:1", `redis.addrs: "a:1" stands beside store: memory, which uses no Redis ` +
-			`and no ZooKeeper (limit: leave it out), from --redis.addrs`},
-		{serve, memory + " --redis.password=a", `redis.password: "***" stands beside store: memory`},
-		{serve, memory + " --zookeeper.session=8s", `zookeeper.session: "8s" stands beside store: memory`},
-		{serve, "--data=" + t.TempDir(), "stands without store: memory (limit: leave it out), from --data"},
+			`journal.dsn: "***" conflicts with store: memory (limit: sqlite: and a file`},
+		{serve, memory + " --journal.dsn=", `journal.mode: "sync" needs journal.dsn`},
+		{serve, memory + " --redis.addrs=a:1", `redis.addrs: "a:1" has no effect with store: memory, which uses ` +
+			`neither Redis nor ZooKeeper (limit: remove it), from --redis.addrs`},
+		{serve, memory + " --redis.password=a", `redis.password: "***" has no effect with store: memory`},
+		{serve, memory + " --zookeeper.session=8s", `zookeeper.session: "8s" has no effect with store: memory`},
+		{serve, "--data=" + t.TempDir(), "needs store: memory (limit: remove it), from --data"},
 		{serve, "--nats.listen=127.0.0.1:1",
-			`nats.listen: "127.0.0.1:1" stands without store: memory (limit: leave it out)`},
+			`nats.listen: "127.0.0.1:1" needs store: memory (limit: remove it)`},
 		{serve, "--store=disk", `store: "disk" is not one of the choices`},
 		{migrate, "", `journal.dsn: "" is not set (limit: user:password@tcp(host:port)/database, or sqlite: and a ` +
 			`file; up to 2048 bytes)`},
 		{migrate, "--journal.dsn=nowhere", `journal.dsn: "***" names no database`},
 		{migrate, "--journal.dsn=sqlite:x", ""},
-		{dev, "--http.listen=:80", `http.listen: ":80" lets other machines in unasked`},
+		{dev, "--http.listen=:80", `http.listen: ":80" lets other machines in without a token`},
 		{dev, "--http.listen=:80 --http.token=0123456789abcdef", ""},
 		{dev, "--http.listen=:80 --http.tokens_file=" + tokens, ""},
 		{dev, "--nats.listen=:80",
-			`nats.listen: ":80" lets other machines in unasked (limit: a loopback address, or http.insecure: true)`},
+			`nats.listen: ":80" lets other machines in without a token (limit: a loopback address, or ` +
+				`http.insecure: true)`},
 		{dev, "--nats.listen=:80 --http.token=0123456789abcdef", "nats.listen: "},
 		{dev, "--nats.listen=:80 --http.tokens_file=" + tokens, "nats.listen: "},
 		{dev, "--nats.listen=:80 --http.insecure", ""},
@@ -180,7 +182,7 @@ func TestUnknownNamesAreRefusedWithTheNearestOne(t *testing.T) {
 		"journal: {modes: x}":           "journal.modes: is not a setting of tarry (did you mean journal.mode?)",
 		"journal: sync":                 "journal: is a section, with settings below it, and takes no value",
 		"journal: {dsn: 5}":             `journal.dsn: "***" is not text to YAML: put it in quotes`,
-		"peer: {listen: x}":             "peer.listen: is unsupported yet: it comes with fast takeover",
+		"peer: {listen: x}":             "peer.listen: is not supported yet: it comes with fast takeover",
 		"topic: [{pattern: x}]":         "topic: is not a setting of tarry (did you mean topics?)",
 		"http: {tokes: [{name: x}]}":    "http.tokes: is not a setting of tarry (did you mean http.token?)",
 		"http.tokens: [{name: x}]":      "http.tokens: is to be nested: http: {tokens: ...}",
@@ -226,7 +228,7 @@ func TestUnknownNamesAreRefusedWithTheNearestOne(t *testing.T) {
 		"TARRY_JOURNAL_DNS=x":     "TARRY_JOURNAL_DNS: is not a setting of tarry (did you mean TARRY_JOURNAL_DSN?)",
 		"TARRY_TOPICS=x":          "TARRY_TOPICS: is a list of sections, which only a file can hold",
 		"TARRY_HTTP_TOKENS=x":     "TARRY_HTTP_TOKENS: is a list of sections, which only a file can hold",
-		"TARRY_PEER_LISTEN=x":     "TARRY_PEER_LISTEN: is unsupported yet: it comes with fast takeover",
+		"TARRY_PEER_LISTEN=x":     "TARRY_PEER_LISTEN: is not supported yet: it comes with fast takeover",
 		"TARRY_NATS_PORT=4222":    "TARRY_NATS_PORT: is not a setting of tarry",
 		"TARRY_SERVICE_PORT=http": "TARRY_SERVICE_PORT: is not a setting of tarry",
 		"TARRY_SERVICE_HOST=me":   "TARRY_SERVICE_HOST: is not a setting of tarry",
@@ -356,10 +358,10 @@ func TestTheFlagsOfMigrateAreItsOwn(t *testing.T) {
 func TestAHostNameThatIsNoInstanceNameIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, hostname := range map[string]func() (string, error){
-		`instance: "my host" is the host's name and has ' ' at position 3 (limit: 1 to 64 of`: func() (string, error) {
+		`instance: "my host" is the host's name, which has ' ' at position 3 (limit: 1 to`: func() (string, error) {
 			return "my host", nil
 		},
-		`instance: "" is the host's name and is empty`: func() (string, error) {
+		`instance: "" is the host's name, which is empty`: func() (string, error) {
 			return "", nil
 		},
 		`instance: "" is not set, and the host has no name: gone`: func() (string, error) {

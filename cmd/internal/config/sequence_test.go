@@ -91,11 +91,11 @@ func TestWeakTokensAreRefusedByName(t *testing.T) {
 		token("name: a, read: true"): "http.tokens[1].sha256: is not set " +
 			"(limit: 64 hex digits)",
 		token("name: shop, read: true, sha256: " +
-			hashOf(2)): `http.tokens[1].name: is "shop", as that of http.tokens[0] is`,
+			hashOf(2)): `http.tokens[1].name: is "shop", like that of http.tokens[0]`,
 		token("name: a, read: true, sha256: " +
-			hashOf(1)): "http.tokens[1].sha256: is that of http.tokens[0]",
+			hashOf(1)): "http.tokens[1].sha256: is the same as that of http.tokens[0]",
 		token("name: a, read: true, sha256: " +
-			strings.ToUpper(hashOf(1))): "http.tokens[1].sha256: is that of http.tokens[0]",
+			strings.ToUpper(hashOf(1))): "http.tokens[1].sha256: is the same as that of http.tokens[0]",
 		token("name: a, sha256: " + hashOf(2)): "http.tokens[1]: has no right: none of " +
 			"push, pull, read and operate",
 		token("name: a, push: [], pull: [], read: false, operate: false, sha256: " +
@@ -111,16 +111,16 @@ func TestWeakTokensAreRefusedByName(t *testing.T) {
 			`"a b" has ' ' at position 2`,
 		token("name: a, read: true, sha256: " +
 			"hunter2hunter2"): `http.tokens[1].sha256: ` +
-			`"***" is no SHA-256 in hex (limit: 64 hex digits)`,
+			`"***" is not a SHA-256 in hex (limit: 64 hex digits)`,
 		token("name: a, read: true, sha256: " + hashOf(
-			2)[1:]): "is no SHA-256 in hex",
+			2)[1:]): "is not a SHA-256 in hex",
 		token("name: a, read: true, sha256: " + hashOf(2) +
-			"00"): "is no SHA-256 in hex",
+			"00"): "is not a SHA-256 in hex",
 		token("name: a, read: true, sha256: " + strings.Repeat("1",
 			64)): `http.tokens[1].sha256: ` +
 			`"***" is not text to YAML: put it in quotes`,
 		token("name: a, read: true, sha256: " + HashToken(
-			"")): "is the hash of nothing",
+			"")): "is the hash of an empty token",
 		token("name: a, read: 1, sha256: " + hashOf(
 			2)): `http.tokens[1].read: ` +
 			`"1" is of another kind (limit: true or false)`,
@@ -154,9 +154,9 @@ func TestWeakTokensAreRefusedByName(t *testing.T) {
 			"]}": "http.tokens: " +
 			"has 1001 items (limit: a list of up to 1000 sections)",
 		"http: {token: hunter2hunter2hunter2, tokens: [{name: a, read: true, sha256: " +
-			HashToken("hunter2hunter2hunter2") + "}]}": "http.tokens[0].sha256: is that of http.token",
+			HashToken("hunter2hunter2hunter2") + "}]}": "http.tokens[0].sha256: is the same as that of http.token",
 		"http: {tokens: [" + oneToken + "], tokens_file: " + write(t, "tokens: ["+oneToken+"]") +
-			"}": `tokens[0].name: is "shop", as that of http.tokens[0] is`,
+			"}": `tokens[0].name: is "shop", like that of http.tokens[0]`,
 		"http: {tokens_file: " + write(t, "tokens: [{nmae: x}]") +
 			"}": "tokens[0].nmae: is not a " +
 			"setting of a token (did you mean name?)",
@@ -180,7 +180,7 @@ func TestWeakTokensAreRefusedByName(t *testing.T) {
 		t.Errorf("no tokens: %v", err)
 	}
 	_, err := loaded(t, "http: {listen: ':80', tokens: []}")
-	mustHave(t, err, `http.listen: ":80" lets other machines in unasked`)
+	mustHave(t, err, `http.listen: ":80" lets other machines in without a token`)
 }
 
 func TestMistakesInALongListAreToldInBrief(t *testing.T) {
@@ -240,7 +240,7 @@ func TestTopicsThatCannotBeMeantAreRefusedWithTheirPlace(t *testing.T) {
 			`"tarry.", which tarry reads itself`,
 		"topics: [{pattern: 'delayed.a'}]":            `lies under "delayed.", which tarry reads itself`,
 		"nats: {prefix: in}\ntopics: [{pattern: in}]": `topics[0].pattern: "in" lies under "in."`,
-		"topics: [{pattern: 'a.*'}, {pattern: b}, {pattern: a.b}]": `topics[2].pattern: "a.b" never counts: ` +
+		"topics: [{pattern: 'a.*'}, {pattern: b}, {pattern: a.b}]": `topics[2].pattern: "a.b" never applies: ` +
 			`topics[0] has "a.*", which matches all of it first`,
 		"topics: [{pattern: '>'}, {pattern: 'a.>'}]": "topics[1].pattern: ",
 		"topics: [{pattern: a}, {pattern: a}]":       "topics[1].pattern: ",
@@ -260,7 +260,7 @@ func TestTopicsThatCannotBeMeantAreRefusedWithTheirPlace(t *testing.T) {
 		topic("ttl: 90000h"):      "is above 87672h",
 		topic("core: keep"): `topics[1].core: "keep" is not one of the ` +
 			`choices (limit: hold or drop)`,
-		topic("deliver: pull"): `topics[1].deliver: "pull" is unsupported yet: ` +
+		topic("deliver: pull"): `topics[1].deliver: "pull" is not supported yet: ` +
 			`it comes with pull consumers`,
 		topic(
 			"deliver: push"): `topics[1].deliver: "push" is not one of the choices`,
@@ -269,14 +269,13 @@ func TestTopicsThatCannotBeMeantAreRefusedWithTheirPlace(t *testing.T) {
 			"retry: '@hunter2'"): `topics[1].retry: "***@hunter2" is no list of delays`,
 		topic("partitions: 0"): `topics[1].partitions: "0" is below 1 ` +
 			`(limit: 1 to 1024)`,
-		topic("partitions: 1025"): "is above 1024",
-		topic("dead: 'a.*'"):      `topics[1].dead: "a.*" contains a wildcard`,
-		topic("expired: 'a.>'"):   `topics[1].expired: "a.>" contains a wildcard`,
-		topic("dead: delayed.x"):  `topics[1].dead: "delayed.x" lies under "delayed."`,
-		topic("dead: tarry.x"):    `topics[1].dead: "tarry.x" lies under "tarry."`,
-		topic("dead: $JS.x"):      `starts with "$", which belongs to the server`,
-		topic("dead: c"): `topics[1].dead: "c" leads back to where ` +
-			`it comes from`,
+		topic("partitions: 1025"):                  "is above 1024",
+		topic("dead: 'a.*'"):                       `topics[1].dead: "a.*" contains a wildcard`,
+		topic("expired: 'a.>'"):                    `topics[1].expired: "a.>" contains a wildcard`,
+		topic("dead: delayed.x"):                   `topics[1].dead: "delayed.x" lies under "delayed."`,
+		topic("dead: tarry.x"):                     `topics[1].dead: "tarry.x" lies under "tarry."`,
+		topic("dead: $JS.x"):                       `starts with "$", which belongs to the server`,
+		topic("dead: c"):                           `topics[1].dead: "c" leads back to this topic`,
 		"topics: [{pattern: '>', dead: ops.dead}]": `topics[0].dead: "ops.dead" leads back`,
 		topic("expired: c"):                        `topics[1].expired: "c" leads back`,
 		"topics: [{pattern: 'a.>', dead: a.dead}]": `topics[0].dead: "a.dead" leads back`,

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Serve are the settings of an instance, checked: of tarry serve, and of tarry dev and tarry migrate, which have part
-// of them. What a command does not have is at its default, or at what tarry dev has instead.
+// Serve holds the checked settings of an instance: of tarry serve, and of tarry dev and tarry migrate, which have some
+// of them. A setting that a command does not have is at its default, or at the value that tarry dev uses instead.
 type Serve struct {
 	Namespace string    `koanf:"namespace"`
 	Instance  string    `koanf:"instance"` // never empty
@@ -149,12 +149,12 @@ type Attempts struct {
 	Limit int `koanf:"limit"`
 }
 
-// Ended is how long ended messages are remembered.
+// Ended says how long ended messages are remembered.
 type Ended struct {
 	Keep time.Duration `koanf:"keep"`
 }
 
-// Names is how long the journal is consulted about names.
+// Names says how long the journal is consulted about names.
 type Names struct {
 	Keep time.Duration `koanf:"keep"`
 }
@@ -194,8 +194,8 @@ func LoadServe(flags *pflag.FlagSet, environ []string) (Serve, error) {
 	return l.serve(l.given(flags, environ))
 }
 
-// LoadDev is LoadServe for tarry dev: one instance in memory with an embedded NATS. Where a directory is named its
-// journal is a SQLite file there, in sync; else the journal has no file and lasts as long as the process.
+// LoadDev is LoadServe for tarry dev: one instance in memory with an embedded NATS. With a data directory, its journal
+// is a SQLite file there, in sync. Otherwise the journal has no file and lasts as long as the process.
 func LoadDev(flags *pflag.FlagSet, environ []string) (Serve, error) {
 	l := newLoader(dev)
 	return l.serve(l.given(flags, environ))
@@ -238,7 +238,7 @@ func (l *loader) serve(ready bool) (Serve, error) {
 	return s, nil
 }
 
-// inOneProcess sets what tarry dev has in place of the defaults.
+// inOneProcess sets the values that tarry dev uses in place of the defaults.
 func (s *Serve) inOneProcess() {
 	s.Instance, s.Store, s.Buckets, s.NATS.URL = "dev", storeMemory, 1, nil
 	s.Journal.Mode, s.Journal.Outbox, s.Journal.Audit = "async", 64<<20, time.Hour
@@ -248,7 +248,7 @@ func (s *Serve) inOneProcess() {
 	s.Publish.Pending, s.Stop.Timeout = 4096, 5*time.Second
 }
 
-// instance falls back to the host's name, which has to pass the same limit.
+// instance falls back to the host's name, which must satisfy the same limit.
 func (l *loader) instance(s *Serve) {
 	if s.Instance != "" || !l.good("instance") {
 		return
@@ -260,14 +260,14 @@ func (l *loader) instance(s *Serve) {
 	}
 	l.text["instance"] = name
 	if _, err := l.row("instance").limit.read(name); err != nil {
-		l.refuse("instance", "is the host's name and "+err.Error())
+		l.refuse("instance", "is the host's name, which "+err.Error())
 		return
 	}
 	s.Instance = name
 }
 
-// Advertised is the address to show to others. It is peer.advertise; without that, where HTTP really listens, with the
-// host's name in place of "all interfaces".
+// Advertised returns the address to advertise: peer.advertise or, without that, the address on which HTTP listens, with
+// the host's name in place of "all interfaces".
 func (s Serve) Advertised(listening net.Addr) string {
 	if s.Peer.Advertise != "" {
 		return s.Peer.Advertise
@@ -279,7 +279,8 @@ func (s Serve) Advertised(listening net.Addr) string {
 	return reached(listening.String(), host)
 }
 
-// reached is where a server that listens like this is reached: at host where it listens on all interfaces.
+// reached returns the address at which a server can be reached that listens on listen. If it listens on all interfaces,
+// that is host.
 func reached(listen, host string) string {
 	on, port, err := net.SplitHostPort(listen)
 	if ip := net.ParseIP(on); err == nil && (on == "" || ip != nil && ip.IsUnspecified()) {
@@ -288,8 +289,8 @@ func reached(listen, host string) string {
 	return listen
 }
 
-// NeedRestart names the settings that differ in next, which was loaded while an instance runs with s, and that it
-// cannot take over as it runs: all but tokens, topics and retry.
+// NeedRestart returns the names of the settings that differ between s, with which an instance runs, and next, and that
+// need a restart: all but tokens, topics and retry.
 func (s Serve) NeedRestart(next Serve) (names []string, err error) {
 	before, err := byName(s)
 	if err != nil {
@@ -305,7 +306,7 @@ func (s Serve) NeedRestart(next Serve) (names []string, err error) {
 	return names, err
 }
 
-// byName is the way back from what koanf's Unmarshal fills.
+// byName is the inverse of koanf's Unmarshal.
 func byName(s Serve) (map[string]any, error) {
 	var nested map[string]any
 	back, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{TagName: "koanf", Result: &nested})

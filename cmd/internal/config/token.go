@@ -37,7 +37,7 @@ func NewToken() (string, error) {
 	return tokenMark + base64.RawURLEncoding.EncodeToString(random[:]), nil
 }
 
-// HashToken is what stands for a token under sha256 in http.tokens.
+// HashToken returns the value of sha256 in http.tokens for a token.
 func HashToken(token string) string {
 	hash := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(hash[:])
@@ -51,26 +51,27 @@ const (
 func tokenList() sequence {
 	return sequence{
 		name: "http.tokens", one: "a token", max: maxTokens, before: "http.tokens_file", of: serve | dev,
-		help: "who may call, each with rights of its own; http.token has all rights",
+		help: "the callers, each with its own rights; http.token has all rights",
 		example: "tokens:\n" +
 			"  - name: shop                  # in the log of operator actions\n" +
-			"    sha256: 64 hex digits       # of the token, which stands nowhere\n" +
-			"    push: [\"orders.>\", mail.*]  # topics it may push to; it may cancel and reschedule what waits " +
-			"for them\n" +
+			"    sha256: 64 hex digits       # of the token, which tarry does not store\n" +
+			"    push: [\"orders.>\", mail.*]  # topics it may push to, and whose waiting messages it may " +
+			"cancel and reschedule\n" +
 			"    read: true                  # look-ups, lists, topics, cluster, metrics\n" +
-			"    operate: false              # bulk work, dead messages, pause, restore, verify, redeliver, resign; " +
-			"with it comes read\n",
+			"    operate: false              # changes of many messages, dead messages, pause, restore, verify, " +
+			"redeliver, resign; includes read\n",
 		required: []string{"name", "sha256"},
 		rows: []setting{
-			{name: "name", limit: tokenName(64), help: "who it is, for the log; unlike that of any other token"},
+			{name: "name", limit: tokenName(64), help: "name of the caller, for the log; unique among the tokens"},
 			{name: "sha256", secret: true, limit: tokenHash(), help: "SHA-256 of the token in hex"},
 			{name: "push", limit: several{pattern(), maxPatterns},
 				help: "topics it may push to, and whose messages it may cancel, reschedule and run one by one"},
 			{name: "pull", limit: several{pattern(), maxPatterns}, help: "topics it may pull from"},
 			{name: "read", fallback: "false", limit: toggle{},
 				help: "it may look up, list and count messages of all topics, and see topics, cluster and metrics"},
-			{name: "operate", fallback: "false", limit: toggle{}, help: "it may do what operators do, on all topics: " +
-				"work on many messages, on the dead, pause, restore, verify, redeliver, resign; with it comes read"},
+			{name: "operate", fallback: "false", limit: toggle{}, help: "it may act as an operator, on all " +
+				"topics: change many messages, dead messages, pause, restore, verify, redeliver, resign; includes " +
+				"read"},
 		},
 	}
 }
@@ -90,9 +91,9 @@ func tokenHash() text {
 	return text{"secret", "64 hex digits", func(s string) string {
 		switch hash, err := hex.DecodeString(s); {
 		case err != nil || len(hash) != sha256.Size:
-			return "is no SHA-256 in hex"
+			return "is not a SHA-256 in hex"
 		case strings.EqualFold(s, HashToken("")):
-			return "is the hash of nothing"
+			return "is the hash of an empty token"
 		}
 		return ""
 	}}
@@ -120,7 +121,7 @@ func (l *loader) mountedTokens(path string) []any {
 	return found
 }
 
-// checkTokens looks at what only all tokens show. The first of them stand in http.tokens, the others in the mounted
+// checkTokens checks rules that span all tokens. The first of them are from http.tokens, the others from the mounted
 // file.
 func (l *loader) checkTokens(h HTTP) {
 	const name, fileName = "http.tokens", "http.tokens_file"
@@ -146,10 +147,10 @@ func (l *loader) checkTokens(h HTTP) {
 			l.refuseAt(name, Problem{Name: place + field, Wrong: wrong, Source: source})
 		}
 		if other, taken := names[t.Name]; taken {
-			refuse(".name", fmt.Sprintf("is %s, as that of %s is", shown(t.Name), other))
+			refuse(".name", fmt.Sprintf("is %s, like that of %s", shown(t.Name), other))
 		}
 		if other, taken := hashes[t.Hash()]; taken {
-			refuse(".sha256", "is that of "+other)
+			refuse(".sha256", "is the same as that of "+other)
 		}
 		if len(t.Push) == 0 && len(t.Pull) == 0 && !t.Read && !t.Operate {
 			refuse("", "has no right: none of push, pull, read and operate")

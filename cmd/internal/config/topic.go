@@ -7,7 +7,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// Topic is one of topics: the settings of the topics that match its pattern. If several match, the first counts.
+// Topic is an item of topics: the settings of the topics that match its pattern. If several match, the first applies.
 type Topic struct {
 	Pattern     string        `koanf:"pattern"`
 	Deliver     string        `koanf:"deliver"` // mq
@@ -30,46 +30,47 @@ const (
 func topicList() sequence {
 	return sequence{
 		name: "topics", one: "a topic", max: maxTopics, before: "retry", of: serve | dev,
-		help: "what is set for topics, by pattern; the first that matches a topic counts",
+		help: "settings for the topics that match a pattern; the first pattern that matches a topic applies",
 		example: "topics:\n" +
 			"  - pattern: \"mail.>\"\n" +
-			"    rate: 50                # messages a second, all topics of the pattern together\n" +
+			"    rate: 50                # messages a second, for all topics of the pattern together\n" +
 			"    retry: 10s,1m,10m       # then dead\n" +
-			"    dead: ops.mail.dead     # gets a copy of what is dead\n" +
+			"    dead: ops.mail.dead     # gets copies of dead messages\n" +
 			"  - pattern: orders.remind\n" +
 			"    partitions: 8           # due on orders.remind.0 to orders.remind.7, by key\n",
 		required: []string{"pattern"},
 		rows: []setting{
-			{name: "pattern", limit: pattern(), help: "the topics it is for"},
+			{name: "pattern", limit: pattern(), help: "the topics that this section is for"},
 			{name: "deliver", fallback: "mq", limit: delivery(),
-				help: "where messages go when they are due: mq is NATS"},
+				help: "where due messages go: mq is NATS"},
 			{name: "retry", computed: "the setting retry", limit: schedule(),
-				help: "when a message that brings no schedule is tried again, after a consumer sent it back or NATS " +
-					"refused it for good; after the last delay it is dead"},
+				help: "when a message without its own schedule is delivered again, after a consumer sent it back or " +
+					"NATS permanently refused it; after the last delay it is dead"},
 			{name: "ttl", computed: "for ever", limit: span(time.Millisecond, maxTTL),
-				help: "how long after it is due a message that brings no ttl is worth delivering"},
-			{name: "core", fallback: "hold", limit: choice{"hold", "drop"}, help: "what happens on a core NATS " +
-				"subject on which nobody listens: hold keeps messages until somebody does, drop loses them"},
+				help: "how long after its due time a message without its own ttl is still delivered"},
+			{name: "core", fallback: "hold", limit: choice{"hold", "drop"}, help: "what happens if nobody " +
+				"listens on a core NATS subject: hold keeps messages until somebody does, drop loses them"},
 			{name: "rate", computed: "no bound", limit: amount(0.001, maxRate),
-				help: "deliveries a second, by all topics of the pattern together"},
+				help: "deliveries a second, for all topics of the pattern together"},
 			{name: "catch_up_rate", computed: "no bound", limit: amount(0.001, maxRate),
-				help: "deliveries a second of what is more than 5s late"},
-			{name: "dead", limit: subject(), help: "subject that gets a copy of each message that is dead"},
-			{name: "expired", limit: subject(), help: "subject that gets a copy of each message that expired"},
+				help: "deliveries a second of messages that are more than 5s late"},
+			{name: "dead", limit: subject(), help: "subject that gets a copy of each dead message"},
+			{name: "expired", limit: subject(), help: "subject that gets a copy of each expired message"},
 			{name: "partitions", computed: "none", limit: integer(1, 1024),
-				help: "parts of the subject: messages are due on it with .0, .1 and so on, one part for one key"},
+				help: "number of parts of the subject: messages are due on it with .0, .1 and so on; a key always " +
+					"has the same part"},
 		},
 	}
 }
 
-// delivery is mq, until there is another way.
+// delivery accepts only mq for now.
 func delivery() text {
 	return text{"word", "mq", func(s string) string {
 		switch s {
 		case "mq":
 			return ""
 		case "pull":
-			return "is unsupported yet: it comes with pull consumers"
+			return "is not supported yet: it comes with pull consumers"
 		}
 		return "is not one of the choices"
 	}}
@@ -93,7 +94,7 @@ func (l *loader) checkTopics(all []Topic, prefix string) {
 		for j, earlier := range all[:i] {
 			if wire.Covers(earlier.Pattern, t.Pattern) {
 				refuse("pattern", t.Pattern, fmt.Sprintf(
-					"never counts: topics[%d] has %s, which matches all of it first", j, shown(earlier.Pattern)))
+					"never applies: topics[%d] has %s, which matches all of it first", j, shown(earlier.Pattern)))
 				break
 			}
 		}
@@ -103,14 +104,14 @@ func (l *loader) checkTopics(all []Topic, prefix string) {
 			case err != nil:
 				refuse(c.field, c.subject, phrase(err))
 			case loops(all, i, c.subject):
-				refuse(c.field, c.subject, "leads back to where it comes from: copies would make copies")
+				refuse(c.field, c.subject, "leads back to this topic: copies would make further copies")
 			}
 		}
 	}
 }
 
-// loops reports whether a copy on that subject, of a message of topic i, may end in another copy for topic i. Of the
-// two that each topic has either may be taken.
+// loops reports whether a copy of a message of topic i on this subject may lead to another copy for topic i. It assumes
+// that each topic may send a copy to either of its two subjects.
 func loops(all []Topic, i int, subject string) bool {
 	seen := map[int]bool{}
 	next := []string{subject}
