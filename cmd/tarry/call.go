@@ -123,7 +123,7 @@ func oneArg(name string) cobra.PositionalArgs {
 		case len(args) == 0:
 			return fmt.Errorf("%s is missing", name)
 		case len(args) > 1:
-			return fmt.Errorf("one %s is wanted, not %d", name, len(args))
+			return fmt.Errorf("want one %s, got %d", name, len(args))
 		case args[0] == "": // a script whose variable is unset
 			return fmt.Errorf("%s is empty", name)
 		}
@@ -134,19 +134,19 @@ func oneArg(name string) cobra.PositionalArgs {
 // noArgs accepts no argument.
 func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return fmt.Errorf("%q: no argument is wanted", args[0])
+		return fmt.Errorf("%q: want no arguments", args[0])
 	}
 	return nil
 }
 
 // addName adds the topic and key flags, which accompany the id.
 func addName(cmd *cobra.Command) {
-	cmd.Flags().String("topic", "", "topic that the id belongs to, where several topics have it")
+	cmd.Flags().String("topic", "", "the topic of the id, if several topics have it")
 	addKey(cmd)
 }
 
 func addKey(cmd *cobra.Command) {
-	cmd.Flags().String("key", "", "key that the id belongs to, where several keys have it")
+	cmd.Flags().String("key", "", "the key of the id, if several keys have it")
 }
 
 // nameOf returns the message name of an id, with the topic and key flags.

@@ -12,10 +12,10 @@ func newCancel(o outside) *cobra.Command {
 		Short: "Cancel a message that has not been delivered, or many",
 		Long: `Cancel a message that has not been delivered, or many.
 
-Success means that this delivery never comes; what a consumer sent back, or was requeued, may have been delivered
-earlier.
-Exit code 4 means that it is being delivered, has been, or may have been, or that this is so of some of many; 3 that no
-message has this id.`,
+Success means that the message will not be delivered. If a consumer sent it back, or it was requeued, earlier attempts
+may have been delivered.
+Exit code 4 means that the message is being delivered, was delivered, or may have been delivered; for many, that this is
+so for at least one. Exit code 3 means that no message has this id.`,
 		Example: `  tarry cancel order-7131
   tarry cancel --topic 'orders.>' --due-to 2030-01-31T08:00:00Z --dry-run
   tarry cancel --all --topic orders.remind --key customer-9`,

@@ -32,7 +32,7 @@ func clusterText(t clock, c *wire.Cluster) string {
 		b.WriteString("journal " + journalText(t, c.Journal.Mode, c.Journal.Lag) + "\n")
 	}
 	if lacks := missing(c.Checks); lacks != "" {
-		b.WriteString("the instance asked lacks " + lacks + "\n")
+		b.WriteString("this instance lacks " + lacks + "\n")
 	}
 	for _, p := range c.Parked {
 		b.WriteString("parked: " + printable(p.Why, "") + "\n")
@@ -40,7 +40,7 @@ func clusterText(t clock, c *wire.Cluster) string {
 	if len(c.Instances) == 0 {
 		return b.String()
 	}
-	rows := [][]string{{"INSTANCE", "ADDRESS", "ROLE", "LAST SAID", "VERSION"}}
+	rows := [][]string{{"INSTANCE", "ADDRESS", "ROLE", "HEALTH", "VERSION"}}
 	for _, i := range c.Instances {
 		health := "healthy"
 		switch {
@@ -60,7 +60,7 @@ func journalText(t clock, mode string, lag *wire.Lag) string {
 	case mode == "off":
 		return mode
 	case lag == nil:
-		return mode + ", how far it is behind is not known"
+		return mode + ", it is not known how far behind"
 	}
 	text := mode + ", up to date"
 	if lag.Changes > 0 {
@@ -79,7 +79,7 @@ func newResign(o outside) *cobra.Command {
 		Short: "Make the leader step down, so that a standby takes over",
 		Args:  noArgs,
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the logs")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason for the logs")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
 		raw, err := c.Resign(cmd.Context(), reason)
 		if err != nil {

@@ -381,7 +381,7 @@ func TestHealth_ExitsByWhatIsMissing(t *testing.T) {
 		t.Errorf("out %q", r.out)
 	}
 	tarry(t, "", append(environ, "TARRY_TOKEN=a-token-of-the-instance"), "cluster").want(t, exitDone,
-		"\nthe instance asked lacks nats (dial 10.0.0.9:4222), journal in buckets [0 3] (away)\n")
+		"\nthis instance lacks nats (dial 10.0.0.9:4222), journal in buckets [0 3] (away)\n")
 	tarry(t, "", environ, "health", "--json").want(t, exitFailed, `{"ready":false`)
 	tarry(t, "", environ, "health", "--live").want(t, exitDone, "live\n")
 	tarry(t, "", environ, "health", "--live", "--json").want(t, exitDone, `{"live":true}`)
@@ -391,7 +391,7 @@ func TestToken_ComesFromTheSettingsAndIsNeverPrinted(t *testing.T) {
 	t.Parallel()
 	const token = "a-token-of-the-instance"
 	environ := serve(t, api.Config{Service: scripted{}, Token: token})
-	tarry(t, "", environ, "get", "a").want(t, exitFailed, "; --token or TARRY_TOKEN give it")
+	tarry(t, "", environ, "get", "a").want(t, exitFailed, "; set it by --token or TARRY_TOKEN")
 	tarry(t, "", environ, "get", "a", "--token", "another").want(t, exitFailed, "unknown token")
 	for _, r := range []ran{
 		tarry(t, "", environ, "get", "a", "--token", token).want(t, exitDone, "orders.remind"),
@@ -456,7 +456,7 @@ func TestCommands_TellTheStoryOfAMessage(t *testing.T) {
 	}
 	for _, id := range []string{"order-7131", "a/b", "..", "日本 1"} {
 		do(exitDone, "is due on orders.remind at 2", "push", "orders.remind", "--delay", "1h", "--id", id)
-		do(exitDone, "had been pushed before; it is waiting", "push", "orders.remind", "--delay", "1h", "--id", id)
+		do(exitDone, "was pushed before; it is waiting", "push", "orders.remind", "--delay", "1h", "--id", id)
 		do(exitState, "duplicate_id", "push", "orders.remind", "--delay", "2h", "--id", id)
 		do(exitDone, "state     waiting", "get", id)
 		do(exitDone, "state     waiting", "get", id, "--key", "")

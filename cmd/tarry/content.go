@@ -13,9 +13,9 @@ var contentFlags = []string{"header", "body", "body-file"}
 
 func addContent(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringArray("header", nil, "header for the consumer instead of all it has, as name=value; may be repeated")
-	flags.String("body", "", "another body")
-	flags.String("body-file", "", "file with another body; - is standard input")
+	flags.StringArray("header", nil, "header for the consumer, as name=value; replaces all headers; repeatable")
+	flags.String("body", "", "new body")
+	flags.String("body-file", "", "file with the new body; - is standard input")
 }
 
 // contentOf returns the headers and the body from the flags.
@@ -30,7 +30,7 @@ func contentOf(cmd *cobra.Command, in io.Reader) (headers map[string][]string, b
 	}
 	switch text, file := flags.Lookup("body"), flags.Lookup("body-file"); {
 	case text.Changed && file.Changed:
-		return nil, body, usage("the body is given twice: by --body and by --body-file")
+		return nil, body, usage("the body is set twice: by --body and by --body-file")
 	case text.Changed:
 		body.SetBody([]byte(text.Value.String()))
 	case file.Changed:

@@ -14,7 +14,7 @@ import (
 func newDead(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead",
-		Short: "List dead messages, give them another life, or end them for good",
+		Short: "List, requeue or purge dead messages",
 		Args:  knownCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 
@@ -30,8 +30,8 @@ func newDeadList(o outside) *cobra.Command {
 		Short: "List dead messages, in the order they died",
 		Long: `List dead messages, in the order they died.
 
-It shows one page, or with --all everything, page after page. --json prints each page as one line; its cursor, given as
---cursor, asks for the next one.`,
+It shows one page or, with --all, every page. --json prints each page as one line; to get the next page, pass its cursor
+to --cursor.`,
 		Args: noArgs,
 	}
 	cmd.Flags().String("topic", "", "only this topic, or all that match a pattern such as orders.>")
@@ -60,14 +60,15 @@ var deadFlags = []string{"from", "to", "older", "all"}
 
 func addDead(cmd *cobra.Command, does string) {
 	flags := cmd.Flags()
-	flags.String("topic", "", "with one ID: topic that the id belongs to, where several topics have it; else "+does+
-		" many: of all topics that match a pattern such as orders.>, or with --all of this topic")
-	flags.String("key", "", "with one ID: key that the id belongs to, where several keys have it")
-	flags.String("from", "", does+" many: died then or later: RFC 3339, unix milliseconds, or how long ago")
-	flags.String("to", "", does+" many: died then or earlier")
-	flags.String("older", "", does+" many: died longer ago than that: 12h, 7d")
-	flags.Bool("all", false, does+" many: whatever the other flags leave, all where there are none")
-	flags.Bool("dry-run", false, "with many: only count")
+	flags.String("topic", "", "with one ID: the topic of the id, if several topics have it; otherwise "+does+
+		" many, of all topics that match a pattern such as orders.> or, with --all, of this topic")
+	flags.String("key", "", "with one ID: the key of the id, if several keys have it")
+	flags.String("from", "", does+" many: those that died at this time or later: RFC 3339, unix milliseconds, or how "+
+		"long ago")
+	flags.String("to", "", does+" many: those that died at this time or earlier")
+	flags.String("older", "", does+" many: those that died longer ago than this: 12h, 7d")
+	flags.Bool("all", false, does+" many: all that match the other flags, or all if there are none")
+	flags.Bool("dry-run", false, "with many: only count them")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		topic := changed(cmd, "topic")
 		many := changed(cmd, deadFlags...) != "" || patternGiven(cmd) || topic != "" && isSet(cmd, "dry-run")
@@ -77,7 +78,8 @@ func addDead(cmd *cobra.Command, does string) {
 		case len(args) != 1 && cmd.Flags().Changed("key"):
 			return errors.New("--key goes with one ID")
 		case len(args) > 1 && topic != "":
-			return errors.New("--topic goes with one ID; several that several topics have are named by their uids")
+			return errors.New("--topic goes with one ID; to name several messages whose ids are ambiguous, use their " +
+				"uids")
 		case len(args) > 0 && cmd.Flags().Changed("dry-run"):
 			return errors.New("--dry-run does not go with an ID")
 		}
@@ -97,16 +99,16 @@ func newRequeue(o outside) *cobra.Command {
 	var delay string
 	cmd := &cobra.Command{
 		Use:   "requeue ID... | requeue --topic PATTERN | --from T | --to T | --older D | --all",
-		Short: "Have dead messages delivered after all, each as a new message under its name",
-		Long: `Have dead messages delivered after all, each as a new message under its name.
+		Short: "Deliver dead messages after all, each as a new message under the same id",
+		Long: `Deliver dead messages after all, each as a new message under the same id.
 
-Where the dead one may have been delivered, the new one is uncertain from the start, edited or not: nobody can promise
-that no consumer saw it, so that its cancel answers maybe_delivered, and reschedule and run refuse it.`,
-		Example: `  tarry dead requeue order-7131 --body-file mended.json
+If the dead message may have been delivered, the new one is uncertain from the start, even if it is edited: a consumer
+may have seen it. A cancel of it answers maybe_delivered, and reschedule and run refuse it.`,
+		Example: `  tarry dead requeue order-7131 --body-file repaired.json
   tarry dead requeue --topic 'orders.>' --delay 10m --dry-run`,
 	}
 	addDead(cmd, "requeue")
-	cmd.Flags().StringVar(&delay, "delay", "", "due that long from now: 20m, 1d12h, 2w (default at once)")
+	cmd.Flags().StringVar(&delay, "delay", "", "due this long from now: 20m, 1d12h, 2w (default at once)")
 	addContent(cmd)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) (err error) {
 		order := deadOrder(cmd)
@@ -130,7 +132,7 @@ that no consumer saw it, so that its cancel answers maybe_delivered, and resched
 		if err != nil {
 			return answered(unsure(err, func(p *client.Problem) string { return lookFor(p.UID) }), c.json)
 		}
-		return c.show(raw, fmt.Sprintf("%s waits again as %s, due %s", printable(args[0], ""), r.UID, c.at(r.Due)))
+		return c.show(raw, fmt.Sprintf("%s is requeued as %s, due %s", printable(args[0], ""), r.UID, c.at(r.Due)))
 	})
 }
 
@@ -159,16 +161,16 @@ func newPurge(o outside) *cobra.Command {
 	})
 }
 
-// lookFor says what to do if it is unknown whether a message was requeued.
+// lookFor returns what to do if it is unknown whether a message was requeued.
 func lookFor(uid string) string {
-	const again = "to requeue it again is safe"
+	const again = "you can safely requeue it again"
 	if uid == "" {
 		return again
 	}
-	return "if it was requeued, " + uid + " is there; " + again
+	return "if it was requeued, the new message is " + uid + "; " + again
 }
 
-// deadOnes requeues or purges the named messages, else the selected ones.
+// deadOnes requeues or purges the named messages or, without names, the selected ones.
 func (c caller) deadOnes(cmd *cobra.Command, what, done string, ids []string, order client.DeadOrder) error {
 	if len(ids) == 0 {
 		return c.manyDead(done, func(progress func(wire.Report)) (wire.Report, []byte, error) {
@@ -190,7 +192,7 @@ func (c caller) deadOnes(cmd *cobra.Command, what, done string, ids []string, or
 				text += "; " + lookFor(r.UID)
 			}
 		case r.UID != "" && what == "requeue":
-			text += " waits again as " + r.UID
+			text += " is requeued as " + r.UID
 		default:
 			text += " is " + done
 		}

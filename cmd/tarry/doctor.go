@@ -23,7 +23,7 @@ func newDoctor(o outside) *cobra.Command {
 		Short: "Check the settings of tarry serve and every server they name, and say what to change",
 		Long: `Check the settings of tarry serve and every server they name, and say what to change.
 
-It reads the same settings as tarry serve. It changes nothing, and may run beside instances that work.
+It reads the same settings as tarry serve. It changes nothing, and may run next to running instances.
 Exit code 0: nothing failed (with --strict: no warnings either). 1: something must be changed. 2: the settings are
 refused.`,
 		Args: noArgs,

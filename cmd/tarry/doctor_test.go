@@ -115,9 +115,9 @@ func TestDoctor_LeavesARunningInstanceAlone(t *testing.T) {
 		}
 		return nil
 	})
-	r := tarry(t, "", environ, "doctor").want(t, exitDone, "one runs now, at "+at)
-	for _, want := range []string{"1 instance registered and reached", "as the setting has it", "work queue on file",
-		"may be written by anybody"} {
+	r := tarry(t, "", environ, "doctor").want(t, exitDone, "one is running, at "+at)
+	for _, want := range []string{"1 instance registered and reached", "as the setting says", "work queue on file",
+		"anybody who can reach ZooKeeper may write"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("no %q in\n%s", want, r.out)
 		}

@@ -107,7 +107,7 @@ func answered(err error, asJSON bool) error {
 			f.err = fmt.Errorf("%s (%s)", text, p.Word)
 		}
 		if p.Status == http.StatusUnauthorized {
-			f.err = fmt.Errorf("%w; --token or TARRY_TOKEN give it", err)
+			f.err = fmt.Errorf("%w; set it by --token or TARRY_TOKEN", err)
 		}
 	default:
 		f.err = interrupted(err)

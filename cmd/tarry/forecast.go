@@ -12,14 +12,14 @@ import (
 func newForecast(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "forecast",
-		Short:   "Count what falls due, step by step; needs the journal",
+		Short:   "Count the messages that fall due, step by step; needs the journal",
 		Example: `  tarry forecast --topic orders.remind --step 1h --until 7d`,
 		Args:    noArgs,
 	}
 	flags := cmd.Flags()
 	flags.String("topic", "", "only this topic, or all that match a pattern such as orders.>")
-	flags.String("step", "", "how long a step is, at least 1s (default 1m)")
-	flags.String("until", "", "where it ends: RFC 3339, unix milliseconds, or how long from now (default 1h)")
+	flags.String("step", "", "length of a step, at least 1s (default 1m)")
+	flags.String("until", "", "end of the forecast: RFC 3339, unix milliseconds, or how long from now (default 1h)")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
 		return shows(c, forecastText)(c.Forecast(cmd.Context(), parameters(cmd, "topic", "step", "until")))
 	})

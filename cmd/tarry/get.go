@@ -15,7 +15,7 @@ import (
 func newGet(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get ID",
-		Short: "Show a message, also some time after its end",
+		Short: "Show a message, for some time also after its end",
 		Args:  oneArg("ID"),
 	}
 	addName(cmd)

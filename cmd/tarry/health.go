@@ -14,14 +14,15 @@ func newHealth(o outside) *cobra.Command {
 	var live bool
 	cmd := &cobra.Command{
 		Use:   "health",
-		Short: "Tell whether an instance can accept pushes; for health checks",
-		Long: `Tell whether an instance can accept pushes, as leader or standby: exit code 0 when it is ready, and what
-it lacks all the same, such as NATS; else 1 with what is missing. "tarry cluster" says in words what is wrong.
+		Short: "Check whether an instance can accept pushes; for health checks",
+		Long: `Check whether an instance can accept pushes, as leader or standby. If it is ready, the exit code is 0,
+and the output names what it lacks all the same, such as NATS. Otherwise the exit code is 1, and the output names what
+is missing. "tarry cluster" shows the reasons.
 
 It needs no token.`,
 		Args: noArgs,
 	}
-	cmd.Flags().BoolVar(&live, "live", false, "only ask whether the process answers")
+	cmd.Flags().BoolVar(&live, "live", false, "only check whether the process answers")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
 		if live {
 			raw, err := c.Live(cmd.Context())

@@ -17,8 +17,8 @@ func newHistory(o outside) *cobra.Command {
 		Short: "Show what happened to a message, when, by whom and why; needs the journal",
 		Long: `Show what happened to a message, when, by whom and why; needs the journal.
 
-For an id of your own it shows every message that has or had it, the latest last: what was dead and is requeued goes on
-under another uid. For a uid it shows that one message.`,
+For an id of your own, it shows every message that has or had this id, the latest last: a requeue makes a new message,
+with another uid. For a uid, it shows only that message.`,
 		Args: oneArg("ID"),
 	}
 	addName(cmd)
@@ -31,7 +31,7 @@ under another uid. For a uid it shows that one message.`,
 func historyText(t clock, h *wire.History) string {
 	var b strings.Builder
 	if h.More {
-		b.WriteString("there are earlier ones yet; tarry list --id names all of them\n\n")
+		b.WriteString("there are earlier messages; tarry list --id lists all of them\n\n")
 	}
 	for _, l := range slices.Backward(h.Others) {
 		end := l.State

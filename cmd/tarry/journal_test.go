@@ -231,7 +231,8 @@ func TestVerify_ExitsByWhatIsLeft(t *testing.T) {
 	tarry(t, "", environ, "verify").want(t, exitDone, "10 in the store, 10 in the journal: the same\n")
 	tarry(t, "", environ, "verify", "--json").want(t, exitDone, `"differences":[]`)
 	tarry(t, "", serve(t, keeping(recorded{same: true, came: 2})), "verify").want(t, exitDone,
-		"10 in the store, 12 in the journal: none differs; what came, ended or was on its way is in one count alone\n")
+		"10 in the store, 12 in the journal: no differences; messages that arrived or ended meanwhile "+
+			"are in only one of the counts\n")
 }
 
 func TestJournal_ThatIsOffFailsByName(t *testing.T) {

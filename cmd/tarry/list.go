@@ -17,8 +17,8 @@ func newList(o outside) *cobra.Command {
 		Short: "List messages, live or ended, in the order they are due; needs the journal",
 		Long: `List messages, live or ended, in the order they are due; needs the journal.
 
-It shows one page, or with --all everything, page after page. --json prints each page as one line; its cursor, given as
---cursor, asks for the next one.`,
+It shows one page or, with --all, every page. --json prints each page as one line; to get the next page, pass its cursor
+to --cursor.`,
 		Example: `  tarry list --topic orders.remind --state waiting --due-to 2030-01-31T08:00:00Z
   tarry list --topic 'orders.>' --due-from 1h --due-to 2h
   tarry list --state dead,expired --all`,
@@ -30,10 +30,10 @@ It shows one page, or with --all everything, page after page. --json prints each
 	}
 	flags := cmd.Flags()
 	flags.String("topic", "", "only this topic, or all that match a pattern such as orders.>")
-	flags.String("id", "", "only messages that have or had this id, in whatever topic and under whatever key")
+	flags.String("id", "", "only messages that have or had this id, of any topic and key")
 	flags.String("key", "", "only this business key")
 	flags.String("state", "",
-		"only these states: "+strings.Join(states, ", ")+"; joined by commas")
+		"only these states: "+strings.Join(states, ", ")+"; separated by commas")
 	flags.String("due-from", "", "due then or later: RFC 3339, unix milliseconds, or how long from now")
 	flags.String("due-to", "", "due then or earlier")
 	addPages(cmd, "messages")
@@ -65,7 +65,7 @@ func listPage(t clock, l *wire.MessageList, first bool) page {
 	}
 	p := page{text: columns{-t.width(), -9, -18, -24}.lines(rows, first), cursor: l.Cursor}
 	if l.Lag == nil {
-		p.remark = "how far the journal is behind is not known"
+		p.remark = "it is not known how far the journal is behind"
 	} else if l.Lag.Changes > 0 {
 		p.remark = "the journal is behind by " + lagText(t, l.Lag)
 	}

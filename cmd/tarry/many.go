@@ -20,13 +20,14 @@ var selecting = []string{"due-from", "due-to", "all"}
 func addSelection(cmd *cobra.Command, does string) {
 	flags := cmd.Flags()
 	flags.String("key", "",
-		"with an ID: key that the id belongs to, where several keys have it; else only messages of this key")
-	flags.String("topic", "", "with an ID: topic that the id belongs to, where several topics have it; else "+does+
-		" many: of all topics that match a pattern such as orders.>, or with --all of this topic")
-	flags.String("due-from", "", does+" many: due then or later: RFC 3339, unix milliseconds, or how long from now")
-	flags.String("due-to", "", does+" many: due then or earlier")
-	flags.Bool("all", false, does+" many: whatever the other flags leave, all where there are none")
-	flags.Bool("dry-run", false, "with many: only count")
+		"with an ID: the key of the id, if several keys have it; otherwise only messages of this key")
+	flags.String("topic", "", "with an ID: the topic of the id, if several topics have it; otherwise "+does+
+		" many, of all topics that match a pattern such as orders.> or, with --all, of this topic")
+	flags.String("due-from", "", does+" many: those due at this time or later: RFC 3339, unix milliseconds, or how "+
+		"long from now")
+	flags.String("due-to", "", does+" many: those due at this time or earlier")
+	flags.Bool("all", false, does+" many: all that match the other flags, or all if there are none")
+	flags.Bool("dry-run", false, "with many: only count them")
 }
 
 // idOrSelection requires one ID, or flags that select many messages.
@@ -35,7 +36,7 @@ func idOrSelection(cmd *cobra.Command, args []string) error {
 	many := changed(cmd, selecting...) != "" || patternGiven(cmd) || narrow != "" && isSet(cmd, "dry-run")
 	switch err := idsOrMany(cmd, args, many, narrow, selecting, "by --due-from, --due-to or --all"); {
 	case len(args) > 1:
-		return fmt.Errorf("one ID is wanted, not %d", len(args))
+		return fmt.Errorf("want one ID, got %d", len(args))
 	case err == nil && len(args) == 1 && cmd.Flags().Changed("dry-run"):
 		return errors.New("--dry-run does not go with an ID")
 	default:
@@ -55,10 +56,10 @@ func idsOrMany(cmd *cobra.Command, args []string, many bool, narrow string, sele
 		return nil
 	case narrow != "":
 		return fmt.Errorf(
-			"ID is missing; --%s alone picks none: add --all for all that it leaves, or --dry-run to count them",
+			"ID is missing; --%s alone selects none: add --all for all that match it, or --dry-run to count them",
 			narrow)
 	}
-	return errors.New("ID is missing; many are picked by a pattern as --topic, " + how)
+	return errors.New("ID is missing; select many by --topic with a pattern, " + how)
 }
 
 // patternGiven reports whether --topic is a pattern. The server refuses an empty one.
@@ -103,25 +104,25 @@ func selectionOf(cmd *cobra.Command) client.Selection {
 // "canceled".
 func (c caller) many(done string, do func(progress func(wire.Report)) (wire.Report, []byte, error)) error {
 	return c.manyText(done, do, func(r *wire.Report) string {
-		return fmt.Sprintf("%d in flight, %d maybe delivered, %d had ended", r.InFlight, r.Maybe, r.Ended)
+		return fmt.Sprintf("%d in flight, %d maybe delivered, %d already ended", r.InFlight, r.Maybe, r.Ended)
 	})
 }
 
 // manyDead is many for dead messages.
 func (c caller) manyDead(done string, do func(progress func(wire.Report)) (wire.Report, []byte, error)) error {
-	return c.manyText(done, do, func(r *wire.Report) string { return fmt.Sprintf("%d not dead any more", r.Ended) })
+	return c.manyText(done, do, func(r *wire.Report) string { return fmt.Sprintf("%d no longer dead", r.Ended) })
 }
 
 func (c caller) manyText(done string, do func(progress func(wire.Report)) (wire.Report, []byte, error),
 	others func(*wire.Report) string) error {
 	progress, end := watched(c, func(r wire.Report) string {
-		return fmt.Sprintf("%d looked at, %d match, %d %s", r.Looked, r.Matched, r.Done, done)
+		return fmt.Sprintf("%d examined, %d match, %d %s", r.Looked, r.Matched, r.Done, done)
 	})
 	r, raw, err := do(progress)
 	if end(); err != nil {
 		return answered(before(err, r.Done, done), c.json)
 	}
-	text := fmt.Sprintf("%d looked at, %d match", r.Looked, r.Matched)
+	text := fmt.Sprintf("%d examined, %d match", r.Looked, r.Matched)
 	if r.DryRun {
 		return c.show(raw, "dry run, nothing was changed; "+text)
 	}
@@ -143,7 +144,7 @@ func before(err error, n int, done string) error {
 	case n == 0:
 		return err
 	case errors.As(err, &p):
-		return fmt.Errorf("%w; %d were %s before", err, n, done)
+		return fmt.Errorf("%w; %d were %s before that", err, n, done)
 	}
-	return fmt.Errorf("%w; at least %d were %s before", interrupted(err), n, done)
+	return fmt.Errorf("%w; at least %d were %s before that", interrupted(err), n, done)
 }

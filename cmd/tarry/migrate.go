@@ -22,16 +22,17 @@ func newMigrate(o outside) *cobra.Command {
 	var carry bool
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Bring the tables of the journal's database up to date, or move an instance on one machine into it",
-		Long: `Bring the tables of the journal's database up to date.
+		Short: "Update the tables of the journal's database, or move an instance on one machine into it",
+		Long: `Update the tables of the journal's database.
 
-With --from it also copies the journal of an instance that ran with store: memory into that database: messages waiting,
-ended and dead, their names and histories, pauses and terms. Stop the instance first, and start the new ones, on an
-empty Redis, when this has ended. It may be repeated; until it has ended the database is unfit for instances.
+With --from, it also copies the journal of an instance that ran with store: memory into that database: waiting, ended
+and dead messages, their names and histories, pauses and terms. Stop the instance first. When the command has finished,
+start the new instances on an empty Redis. You may run the command again. Until it has finished, instances cannot use
+the database.
 
-Where the instance's NATS was embedded, pushes that its intake still holds, and rejects, would be lost. Then this is
-refused: let the instance run until its intake is empty, or carry them over to the NATS that nats.url names. What other
-streams of the embedded NATS hold is yours, and stays there.`,
+If the instance's NATS was embedded, the pushes that are still in its intake, and the rejects, would be lost, so the
+command fails. Let the instance run until its intake is empty, or move these messages with --carry to the NATS that
+nats.url names. The command does not move other streams of the embedded NATS.`,
 		Example: `  tarry migrate --journal.dsn 'tarry:secret@tcp(db:3306)/tarry'
   tarry migrate --journal.dsn 'tarry:secret@tcp(db:3306)/tarry' --data /var/lib/tarry --from /var/lib/tarry/journal.db`,
 		Args: noArgs,
@@ -48,7 +49,7 @@ streams of the embedded NATS hold is yours, and stays there.`,
 			if cmd.Flags().Changed("from") {
 				text, err = moved(cmd.Context(), o, cfg, strings.TrimPrefix(from, "sqlite:"), carry, log)
 			} else if carry {
-				return usage("--carry goes with --from")
+				return usage("--carry needs --from")
 			} else {
 				text, err = migrated(app.Migrate(cmd.Context(), cfg, log))
 			}
@@ -65,9 +66,9 @@ streams of the embedded NATS hold is yours, and stays there.`,
 		},
 	}
 	config.AddMigrateFlags(cmd.Flags())
-	cmd.Flags().StringVar(&from, "from", "", "SQLite file of the journal to copy; goes with --data")
+	cmd.Flags().StringVar(&from, "from", "", "SQLite file of the journal to copy; needs --data")
 	cmd.Flags().BoolVar(&carry, "carry", false,
-		"with --from, carry over what the intake and the rejects of the embedded NATS hold")
+		"with --from, move the messages in the intake and the rejects of the embedded NATS")
 	return cmd
 }
 
@@ -85,7 +86,7 @@ func moved(ctx context.Context, o outside, cfg config.Serve, from string, carry 
 	case from == "":
 		return "", usage("--from: names no file")
 	case cfg.Data == "":
-		return "", usage("--from goes with --data, the directory of the instance that is moved")
+		return "", usage("--from needs --data, the directory of the instance to move")
 	case strings.HasPrefix(cfg.Journal.DSN.Reveal(), "sqlite:"):
 		return "", usage("journal.dsn names a file: several instances need MySQL or MariaDB")
 	}
@@ -109,9 +110,9 @@ func moved(ctx context.Context, o outside, cfg config.Serve, from string, carry 
 		strings.Join(parts, ", "), r.Changes, r.Pauses, r.Term)
 	switch {
 	case !r.Embedded:
-		text += "\nNATS was not embedded: leave nats.url as it is, the intake goes on there"
+		text += "\nNATS was not embedded: do not change nats.url, the intake stays there"
 	case carry:
-		text += fmt.Sprintf("\ncarried over: %d pushes of the intake (%d more had been accepted), %d rejects",
+		text += fmt.Sprintf("\nmoved: %d pushes of the intake (%d more had been accepted), %d rejects",
 			r.Carried.Pushes, r.Carried.Known, r.Carried.Rejects)
 	}
 	return text + "\nstart the new instances on an empty Redis: they fill it from the journal", nil

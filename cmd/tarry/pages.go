@@ -27,9 +27,9 @@ type page struct {
 // addPages adds the flags of a list of the things that what names.
 func addPages(cmd *cobra.Command, what string) {
 	flags := cmd.Flags()
-	flags.String("limit", "", what+" on a page, 1 to 1000 (default 100, with --all 1000)")
-	flags.String("cursor", "", "go on after the page that gave this cursor")
-	flags.Bool("all", false, "go on to the end")
+	flags.String("limit", "", what+" per page, 1 to 1000 (default 100, with --all 1000)")
+	flags.String("cursor", "", "continue after the page with this cursor")
+	flags.Bool("all", false, "show every page")
 }
 
 // pages shows one page, or with --all every page, of what the flags with these names leave.

@@ -24,11 +24,11 @@ func newPush(o outside) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "push TOPIC [--delay D | --at T] [--body TEXT | --body-file FILE | -]",
-		Short: "Have a message delivered later",
-		Long: `Have a message delivered later.
+		Short: "Push a message, to be delivered later",
+		Long: `Push a message, to be delivered later.
 
-Without a body its body is empty. Where something is piped into tarry push the body must be named: - takes what is
-piped, --body '' is an empty one.`,
+Without a body flag, the body is empty. If standard input is a pipe or a file, name the body: - reads it from standard
+input, --body '' is an empty one.`,
 		Example: `  tarry push orders.remind --delay 20m --body 'order 7131'
   tarry push orders.remind --at 2030-01-31T08:00:00Z --id order-7131 --body-file order.json
   jq . order.json | tarry push orders.remind --delay 1d12h -`,
@@ -40,7 +40,7 @@ piped, --body '' is an empty one.`,
 				return fmt.Errorf("%q: too many arguments", args[2])
 			case len(args) == 2 && args[1] != "-":
 				return fmt.Errorf(
-					"%q: after TOPIC only - may follow, which reads the body from standard input", args[1])
+					"%q: only - may follow TOPIC; it reads the body from standard input", args[1])
 			}
 			return nil
 		},
@@ -48,19 +48,20 @@ piped, --body '' is an empty one.`,
 	flags := cmd.Flags()
 	flags.StringVar(&p.Delay, "delay", "", "how long from now: 20m, 1d12h, 2w")
 	flags.StringVar(&p.At, "at", "", "when: RFC 3339, or unix milliseconds")
-	flags.StringVar(&p.ID, "id", "", "your own name for the message, by which it is canceled and never kept twice")
+	flags.StringVar(&p.ID, "id", "", "your own name for the message: cancel it by this name, and repeat the push "+
+		"safely")
 	flags.StringVar(&p.Key, "key", "", "business key: messages of one key keep their order")
 	flags.StringVar(&p.OnDuplicate, "on-duplicate", "",
-		"when the id is taken: reject, or merge into what waits: keep, replace, debounce (default reject)")
+		"if a message has the id: reject, or merge into it while it waits: keep, replace, debounce (default reject)")
 	completing(cmd, "on-duplicate", false, "reject", "keep", "replace", "debounce")
 	flags.StringVar(&p.MaxWait, "max-wait", "",
-		"with debounce: how long after the first push it is due at the latest (default no limit)")
+		"with debounce: the message is due at most this long after the first push (default no limit)")
 	addPriority(cmd, "default 0")
 	flags.StringVar(&p.TTL, "ttl", "",
-		"how long after it is due it is still worth delivering (default the topic's, else for ever)")
+		"how long after its due time the message is still delivered (default the topic's, else for ever)")
 	flags.StringVar(&p.Retry, "retry", "",
-		"delays of the retries after refusals, joined by commas: 0,2m,1h (default the topic's)")
-	flags.StringArrayVar(&headers, "header", nil, "header for the consumer, as name=value; may be repeated")
+		"delays of the retries after refusals, separated by commas: 0,2m,1h (default the topic's)")
+	flags.StringArrayVar(&headers, "header", nil, "header for the consumer, as name=value; repeatable")
 	flags.StringVar(&body, "body", "", "the body")
 	flags.StringVar(&file, "body-file", "", "file with the body; - is standard input")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) (err error) {
@@ -77,14 +78,15 @@ piped, --body '' is an empty one.`,
 		content := []byte(body)
 		switch {
 		case len(args) == 2 && (flags.Changed("body") || flags.Changed("body-file")):
-			return usage("the body is given twice: by a flag and by -")
+			return usage("the body is set twice: by a flag and by -")
 		case flags.Changed("body") && flags.Changed("body-file"):
-			return usage("the body is given twice: by --body and by --body-file")
+			return usage("the body is set twice: by --body and by --body-file")
 		case len(args) == 2:
 			file = "-"
 		case o.piped && !flags.Changed("body") && !flags.Changed("body-file"):
 			return usage(
-				"standard input is not read, and no body is given: add - to read it, or --body '' for an empty body")
+				"no body is set, and standard input is a pipe or a file: add - to read it, or --body '' for an empty " +
+					"body")
 		}
 		if file != "" {
 			if content, err = readBody(file, o.in); err != nil {
@@ -112,16 +114,17 @@ func keptText(t clock, topic string, kept client.Kept) string {
 	case kept.Merged:
 		return fmt.Sprintf("merged into %s, which is %s, due on %s at %s", name, kept.State, topic, t.at(kept.Due))
 	case kept.Duplicate:
-		return fmt.Sprintf("%s had been pushed before; it is %s, due %s", name, kept.State, t.at(kept.Due))
+		return fmt.Sprintf("%s was pushed before; it is %s, due %s", name, kept.State, t.at(kept.Due))
 	case kept.State == "canceled":
-		return fmt.Sprintf("%s is canceled: the cancel came before it", name)
+		return fmt.Sprintf("%s is canceled: the cancel arrived before the push", name)
 	}
 	return fmt.Sprintf("%s is due on %s at %s", name, topic, t.at(kept.Due))
 }
 
 // addPriority adds --priority to a command.
 func addPriority(cmd *cobra.Command, otherwise string) {
-	cmd.Flags().String("priority", "", "0 to 255; the higher leaves first among those due at one time ("+otherwise+")")
+	cmd.Flags().String("priority", "", "0 to 255; of messages due at the same time, a higher one is delivered first "+
+		"("+otherwise+")")
 }
 
 // priorityOf returns the priority, or nil if none was set. The server checks its limits.

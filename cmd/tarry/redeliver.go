@@ -16,20 +16,21 @@ func newRedeliver(o outside) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "redeliver --since T",
-		Short: "Deliver again what NATS had stored and has lost",
-		Long: `Deliver again what NATS had stored and has lost: for every delivery since then it looks whether the
+		Short: "Deliver again what NATS stored and then lost",
+		Long: `Deliver again what NATS stored and then lost: for every delivery since the given time, check whether the
 stream still has it.
 
-Exit code 1 means that something could not be delivered again. It ends when this command does, and may be repeated.`,
+Exit code 1 means that a message could not be delivered again. If you interrupt the command, the work stops. You may run
+it again.`,
 		Example: `  tarry redeliver --since 2h --dry-run
   tarry redeliver --since 2030-01-31T08:00:00Z --topic orders.remind`,
 		Args: noArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&request.Since, "since", "",
-		"the first deliveries to check: RFC 3339, unix milliseconds, or how long ago; required")
+		"check deliveries from this time on: RFC 3339, unix milliseconds, or how long ago; required")
 	flags.StringVar(&topic, "topic", "", "only this topic, or all that match a pattern such as orders.>")
-	flags.BoolVar(&request.DryRun, "dry-run", false, "only report what is gone")
+	flags.BoolVar(&request.DryRun, "dry-run", false, "only report what is lost")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
 		if !flags.Changed("since") {
 			return usage("--since is missing: want RFC 3339, unix milliseconds, or how long ago")
@@ -50,7 +51,7 @@ Exit code 1 means that something could not be delivered again. It ends when this
 }
 
 func redeliveredText(dry bool, r wire.RedeliverReport) string {
-	text := fmt.Sprintf("%d checked: %d present, %d gone, %d not to be judged", r.Checked, r.Present, r.Gone, r.Unknown)
+	text := fmt.Sprintf("%d checked: %d present, %d gone, %d unknown", r.Checked, r.Present, r.Gone, r.Unknown)
 	if dry {
 		return "dry run, nothing was delivered; " + text
 	}

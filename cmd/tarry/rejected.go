@@ -33,8 +33,8 @@ func newRejectedList(o outside) *cobra.Command {
 		Short: "List refused pushes, oldest first",
 		Long: `List refused pushes, oldest first, without headers and bodies.
 
-It shows one page, or with --all everything, page after page. --json prints each page as one line; its cursor, given as
---cursor, asks for the next one.`,
+It shows one page or, with --all, every page. --json prints each page as one line; to get the next page, pass its cursor
+to --cursor.`,
 		Example: `  tarry rejected list --topic 'orders.>'
   tarry rejected list --id order-7131`,
 		Args: noArgs,
@@ -93,11 +93,11 @@ func rejectText(t clock, r *wire.Rejected) string {
 	}
 	switch {
 	case r.Incomplete:
-		line("body", "not all of what was sent is kept")
+		line("body", "incomplete: only a part of the push was stored")
 	case r.Body != nil:
 		line("body", printable(*r.Body, "\n\t"))
 	default:
-		line("body", fmt.Sprintf("%d bytes that are no text", len(r.BodyBase64)))
+		line("body", fmt.Sprintf("%d bytes, not text", len(r.BodyBase64)))
 	}
 	return b.String()
 }
@@ -120,11 +120,11 @@ func newRejectedRequeue(o outside) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "requeue SEQUENCE...",
-		Short: "Push refused pushes again, as they were sent or mended",
-		Long: `Push refused pushes again, as they were sent or mended.
+		Short: "Push refused pushes again, unchanged or edited",
+		Long: `Push refused pushes again, unchanged or edited.
 
-What is accepted is no reject any more; what is refused again stays. To repeat the command makes no second message. A
-delay counts from now.`,
+An accepted push leaves the rejects. A push that is refused again stays. If you repeat the command, it makes no second
+message. A delay counts from now.`,
 		Example: `  tarry rejected requeue 12 --delay 20m
   tarry rejected requeue 12 13 --set Tarry-Priority=9 --drop Tarry-Dealy`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -132,17 +132,17 @@ delay counts from now.`,
 			case len(args) == 0:
 				return errors.New("SEQUENCE is missing; tarry rejected list shows them")
 			case len(args) > maxRejects:
-				return fmt.Errorf("%d are given, the limit is %d", len(args), maxRejects)
+				return fmt.Errorf("%d sequences, the limit is %d", len(args), maxRejects)
 			}
 			return nil
 		},
 	}
 	flags := cmd.Flags()
-	flags.String("topic", "", "due there, in place of the topic that was sent")
-	flags.StringVar(&delay, "delay", "", "due that long from now, in place of the delay or time that was sent")
-	flags.StringVar(&at, "at", "", "due then, in place of the delay or time that was sent")
-	flags.StringArrayVar(&set, "set", nil, "header in place of those of the same name, as Name=value; may be repeated")
-	flags.StringArrayVar(&drop, "drop", nil, "name of a header that is left out; may be repeated")
+	flags.String("topic", "", "due on this topic, in place of the original one")
+	flags.StringVar(&delay, "delay", "", "due this long from now, in place of the original delay or time")
+	flags.StringVar(&at, "at", "", "due at this time, in place of the original delay or time")
+	flags.StringArrayVar(&set, "set", nil, "header, as Name=value; replaces those of the same name; repeatable")
+	flags.StringArrayVar(&drop, "drop", nil, "name of a header to remove; repeatable")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		order := client.RejectOrder{Topic: optional(cmd, "topic"), Drop: drop, Set: map[string]string{}}
 		for _, arg := range args {
@@ -164,7 +164,7 @@ delay counts from now.`,
 		}
 		if cmd.Flags().Changed("at") {
 			order.Set["Tarry-At"] = at
-			if !cmd.Flags().Changed("delay") { // else both are sent, and refused
+			if !cmd.Flags().Changed("delay") { // otherwise both are sent, and refused
 				order.Drop = append(order.Drop, "Tarry-Delay")
 			}
 		}
@@ -184,17 +184,17 @@ func (c caller) requeueRejects(cmd *cobra.Command, order client.RejectOrder) err
 		case r.Word != "":
 			text += fmt.Sprintf(": %s (%s)", r.Detail, r.Word)
 			if r.Word == wordOutcomeUnknown {
-				text += "; to requeue it again is safe"
+				text += "; you can safely requeue it again"
 			}
 		case r.Duplicate:
-			text += fmt.Sprintf(" had been kept before: %s is %s, due %s", name, r.State, c.at(r.Due))
+			text += fmt.Sprintf(" was accepted before: %s is %s, due %s", name, r.State, c.at(r.Due))
 		case r.Merged:
-			text += fmt.Sprintf(" went into %s, due %s", name, c.at(r.Due))
+			text += fmt.Sprintf(" is merged into %s, due %s", name, c.at(r.Due))
 		default:
-			text += fmt.Sprintf(" is kept as %s, due %s", name, c.at(r.Due))
+			text += fmt.Sprintf(" is accepted as %s, due %s", name, c.at(r.Due))
 		}
 		if r.Kept {
-			text += "; it is still among the rejects"
+			text += "; it is still in the rejects"
 		}
 		all.add(r.Word, text)
 	}

@@ -15,22 +15,23 @@ func newReschedule(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "reschedule ID [--delay D | --at T | --shift D] [--priority N] [--body TEXT | --body-file FILE] " +
 			"[--header H]",
-		Short: "Change a message that waits, or when many are due",
-		Long: `Change a message that waits: when it is due, its priority, its body, its headers; what is not given
-stays. Or change when many are due, picked by --topic with a pattern, --due-from, --due-to or --all.
+		Short: "Change a waiting message, or when many are due",
+		Long: `Change a waiting message: when it is due, its priority, its body or its headers. Nothing else changes.
+Or change when many messages are due: select them by --topic with a pattern, --due-from, --due-to or --all.
 
-Exit code 4 means that it is being delivered, has been, may have been, or has another version, or that this is so of
-some of many: these are as they were. 3 means that no message has this id.`,
+Exit code 4 means that the message is being delivered, was delivered, may have been delivered, or has another version;
+for many, that this is so for at least one. Such a message is not changed. Exit code 3 means that no message has this
+id.`,
 		Example: `  tarry reschedule order-7131 --delay 2h
   tarry reschedule order-7131 --if-version 3 --body-file order.json
   tarry reschedule --topic 'orders.>' --shift 30m --dry-run`,
 		Args: idOrSelection,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&when.Delay, "delay", "", "due that long from now: 20m, 1d12h, 2w")
-	flags.StringVar(&when.At, "at", "", "due then: RFC 3339, or unix milliseconds")
-	flags.StringVar(&when.Shift, "shift", "", "due that much later than now set, or with - earlier: 30m, -1h")
-	addPriority(cmd, "default as it is")
+	flags.StringVar(&when.Delay, "delay", "", "due this long from now: 20m, 1d12h, 2w")
+	flags.StringVar(&when.At, "at", "", "due at this time: RFC 3339, or unix milliseconds")
+	flags.StringVar(&when.Shift, "shift", "", "move the due time this much later, or with - earlier: 30m, -1h")
+	addPriority(cmd, "default unchanged")
 	addContent(cmd)
 	addVersion(cmd)
 	addSelection(cmd, "reschedule")
@@ -70,7 +71,7 @@ some of many: these are as they were. 3 means that no message has this id.`,
 func newRun(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run ID",
-		Short: "Make a message that waits due now",
+		Short: "Make a waiting message due now",
 		Args:  oneArg("ID"),
 	}
 	addName(cmd)
@@ -93,7 +94,7 @@ func addVersion(cmd *cobra.Command) {
 func versionOf(cmd *cobra.Command) (string, error) {
 	flag := cmd.Flags().Lookup("if-version")
 	version := flag.Value.String()
-	// The rest of what a header cannot hold is no number either: say so here, in words about the flag.
+	// A header could not hold some of the values that are refused here. The error names the flag.
 	if flag.Changed && (version == "" || strings.Trim(version, "0123456789") != "") {
 		return "", usage("--if-version %q: want a whole number", version)
 	}

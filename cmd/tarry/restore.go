@@ -18,11 +18,12 @@ func newRestore(o outside) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "restore ID | restore --topic PATTERN | --all | --dry-run",
-		Short: "Put back into the store what the journal has and the store has lost",
-		Long: `Put back into the store what the journal has and the store has lost: one message, topics, or with --all
-everything.
+		Short: "Restore messages that the journal has and the store has lost",
+		Long: `Restore messages that the journal has and the store has lost: one message, those of some topics or, with
+--all, all of them.
 
-It adds and never takes away, may be repeated, and goes on while messages come and go. It ends when this command does.`,
+It never removes a message. Messages are accepted and delivered meanwhile. If you interrupt the command, the work stops.
+You may run it again.`,
 		Example: `  tarry restore --dry-run
   tarry restore --all
   tarry restore --topic orders.remind --overdue=false --rate 1000
@@ -32,12 +33,12 @@ It adds and never takes away, may be repeated, and goes on while messages come a
 	flags := cmd.Flags()
 	addKey(cmd)
 	flags.StringVar(&topic, "topic", "",
-		"with an ID: topic that the id belongs to, where several topics have it; else "+
-			"restore many: of all topics that match a pattern such as orders.>, or with --all of this topic")
-	flags.Bool("all", false, "restore many: whatever the other flags leave, all where there are none")
-	flags.BoolVar(&request.Overdue, "overdue", true, "also what is due already")
-	flags.BoolVar(&request.DryRun, "dry-run", false, "only report what would be done")
-	flags.StringVar(&rate, "rate", "", "messages a second at most, 1 to 1000000 (default no limit)")
+		"with an ID: the topic of the id, if several topics have it; otherwise restore many, of all topics that "+
+			"match a pattern such as orders.> or, with --all, of this topic")
+	flags.Bool("all", false, "restore many: all that match the other flags, or all if there are none")
+	flags.BoolVar(&request.Overdue, "overdue", true, "also messages that are already due")
+	flags.BoolVar(&request.DryRun, "dry-run", false, "only report what the command would do")
+	flags.StringVar(&rate, "rate", "", "at most this many messages a second, 1 to 1000000 (default no limit)")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			r, raw, err := c.RestoreOne(cmd.Context(), nameOf(cmd, args[0]), request.DryRun)
@@ -75,9 +76,9 @@ var restoring = []string{"all", "overdue", "rate"}
 func restored(cmd *cobra.Command, args []string) error {
 	many := changed(cmd, "overdue", "rate") != "" || isSet(cmd, "all") || patternGiven(cmd) || isSet(cmd, "dry-run")
 	if len(args) > 1 {
-		return fmt.Errorf("at most one ID is wanted, not %d", len(args))
+		return fmt.Errorf("want at most one ID, got %d", len(args))
 	}
-	return idsOrMany(cmd, args, many, changed(cmd, "topic"), restoring, "by --all, or counted by --dry-run")
+	return idsOrMany(cmd, args, many, changed(cmd, "topic"), restoring, "by --all, or count them with --dry-run")
 }
 
 func restoredText(dry bool, r wire.RestoreReport) string {
@@ -91,12 +92,12 @@ func restoredText(dry bool, r wire.RestoreReport) string {
 }
 
 func restoredOneText(id string, dry bool, r wire.RestoreReport) string {
-	text := "as the journal has it"
+	text := "the same in the journal"
 	switch {
 	case r.Added > 0 && dry:
 		text = "missing; it would be added"
 	case r.Added > 0:
-		text = "there again; it had been missing"
+		text = "restored; it was missing"
 	case r.Raised > 0 && dry:
 		text = "of an earlier version; it would be raised to the journal's"
 	case r.Raised > 0:

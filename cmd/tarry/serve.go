@@ -104,7 +104,7 @@ func onHangup(ctx context.Context, log zerolog.Logger, reload func() error) (sto
 			case <-hangups:
 			}
 			if err := reload(); err != nil {
-				log.Error().Err(err).Msg("settings were not loaded again; the old ones stand")
+				log.Error().Err(err).Msg("settings were not reloaded; the old ones stay in effect")
 			}
 		}
 	}()
@@ -126,11 +126,11 @@ func greet(w io.Writer, dev *app.App, token bool) {
 		flags += " --token $TARRY_HTTP_TOKEN"
 	}
 	data, temporary := dev.Data()
-	kept := "Pending messages are kept in journal.db there, each push answered after its commit: kill this process " +
-		"and start it again."
+	kept := "Pending messages are kept in journal.db there; each push is answered after its commit. You can kill " +
+		"this process and start it again."
 	if temporary {
 		data += " (temporary, removed on stop)"
-		kept = "Pending messages live in memory: they are gone when this process ends; --data DIR keeps them."
+		kept = "Pending messages are kept in memory and lost when this process ends; --data DIR keeps them."
 	}
 	fmt.Fprintf(w, `tarry dev: HTTP %[1]s, NATS %[2]s, files in %[3]s
 %[6]s
@@ -139,7 +139,7 @@ Try, in another terminal:
   tarry push demo.hello --delay 5s --body hello --id order-1%[4]s
   tarry get order-1%[4]s
   tarry cancel order-1%[4]s
-What arrives on %[5]s is shown here; any NATS client can subscribe to it, too. Ctrl-C stops.
+Messages that arrive on %[5]s are shown here; any NATS client can subscribe to them too. Press Ctrl-C to stop.
 
 `, server, dev.NATS(), data, flags, app.DemoSubjects, kept)
 }

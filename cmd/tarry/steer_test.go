@@ -277,7 +277,7 @@ func TestMany_OfTheCommandsTellAStory(t *testing.T) {
 	do(exitDone, "state     canceled", "get", "m18")
 	do(exitDone, "orders.> is paused", "topics", "pause", "orders.>")
 	do(exitDone, "paused    orders.>, since 2", "topics", "orders.remind")
-	do(exitDone, "orders.> is not paused any more", "topics", "resume", "orders.>")
+	do(exitDone, "orders.> is no longer paused", "topics", "resume", "orders.>")
 	do(exitNotFound, "not_paused", "topics", "resume", "orders.>")
 	do(exitNotFound, "unknown_id", "dead", "requeue", "nobody")
 	do(exitState, "not_dead", "dead", "purge", "m1")
@@ -313,13 +313,13 @@ func TestMany_SaysWhatWasDoneBeforeItFailed(t *testing.T) {
 	t.Parallel()
 	environ := serve(t, api.Config{Service: scripted{}})
 	tarry(t, "", environ, "cancel", "--all", "--topic", "down").want(t, exitFailed,
-		"store unavailable (unavailable); 5 were canceled before\n")
+		"store unavailable (unavailable); 5 were canceled before that\n")
 	tarry(t, "", environ, "cancel", "--all", "--topic", "down", "--json").want(t, exitFailed,
 		`"report":{"looked":5,"matched":5,"done":5,`)
 	answers := strings.Join([]string{`{"progress":{"looked":1}}`,
 		`{"error":"unavailable","detail":"store unavailable","report":{"done":7}}`, ""}, "\n")
 	environ = lines(t, answers) // with progress before it
-	tarry(t, "", environ, "dead", "purge", "--all").want(t, exitFailed, "; 7 were purged before\n")
+	tarry(t, "", environ, "dead", "purge", "--all").want(t, exitFailed, "; 7 were purged before that\n")
 }
 
 func TestToken_IsNewEachTimeAndItsDigestIsItsOwn(t *testing.T) {
@@ -334,7 +334,7 @@ func TestToken_IsNewEachTimeAndItsDigestIsItsOwn(t *testing.T) {
 		made.Token == m[1] || config.HashToken(made.Token) != made.SHA256 {
 		t.Errorf("got %+v, %v", made, err)
 	}
-	tarry(t, "", nil, "token", "x").want(t, exitUsage, "no argument is wanted")
+	tarry(t, "", nil, "token", "x").want(t, exitUsage, "want no arguments")
 }
 
 // lines is an instance that answers every request with these.
@@ -378,7 +378,7 @@ func TestMany_ThatBreaksOffTellsWhatWasHeardOfIt(t *testing.T) {
 	}
 	for _, args := range [][]string{{"cancel", "--all"}, {"cancel", "--all", "--json"}} {
 		tarry(t, "", answers(func(*http.Request) {}), args...).want(t, exitFailed,
-			"broke off before its report; at least 320 were canceled before")
+			"broke off before its report; at least 320 were canceled before that")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -387,7 +387,7 @@ func TestMany_ThatBreaksOffTellsWhatWasHeardOfIt(t *testing.T) {
 	code := run(ctx, []string{"cancel", "--all"},
 		outside{out: shown, err: shown, environ: environ, terminal: true, now: time.Now, zone: time.UTC})
 	if code != exitFailed ||
-		!strings.HasSuffix(shown.String(), "tarry: interrupted; at least 320 were canceled before\n") {
+		!strings.HasSuffix(shown.String(), "tarry: interrupted; at least 320 were canceled before that\n") {
 		t.Errorf("got %d %q", code, shown.String())
 	}
 }

@@ -15,10 +15,10 @@ func newToken() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Make a token for a client, and its digest for http.tokens",
-		Long: `Make a token for a client, and its digest for http.tokens: the client sends the token, the settings hold
+		Long: `Make a token for a client, and its digest for http.tokens. The client sends the token, the settings hold
 the digest.
 
-The token is printed here and nowhere else.`,
+The token is not stored: keep what this command prints.`,
 		Args: noArgs,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON for machines")

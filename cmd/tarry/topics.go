@@ -15,18 +15,19 @@ import (
 func newTopics(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "topics [TOPIC]",
-		Short: "Show what waits, is in flight and is dead by topic, and what is paused",
-		Long: `Show what waits, is in flight and is dead by topic, in the order of their names, and what is paused.
+		Short: "Count waiting, in-flight and dead messages by topic, and show what is paused",
+		Long: `Count waiting, in-flight and dead messages by topic, in the order of the topics, and show what is
+paused.
 
-It shows one page, or with --all everything, page after page. --json prints each page as one line; its cursor, given as
---cursor, asks for the next one.`,
+It shows one page or, with --all, every page. --json prints each page as one line; to get the next page, pass its cursor
+to --cursor.`,
 		Example: `  tarry topics
   tarry topics orders.remind
   tarry topics pause 'orders.>'
   tarry topics resume 'orders.>'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return fmt.Errorf("at most one TOPIC is wanted, not %d", len(args))
+				return fmt.Errorf("want at most one TOPIC, got %d", len(args))
 			}
 			return nil
 		},
@@ -42,9 +43,9 @@ It shows one page, or with --all everything, page after page. --json prints each
 		return shows(c, topicText)(c.Topic(cmd.Context(), args[0]))
 	})
 	cmd.AddCommand(
-		newPause(o, "pause", "Hold back what is due on a topic, or on all that match a pattern",
+		newPause(o, "pause", "Hold back due messages of a topic, or of all topics that match a pattern",
 			(*client.Client).Pause, pausedText),
-		newPause(o, "resume", "End a pause, of exactly the pattern that was paused",
+		newPause(o, "resume", "End the pause of exactly this pattern",
 			(*client.Client).Resume, resumedText),
 	)
 	return cmd
@@ -65,16 +66,16 @@ func newPause(o outside, name, short string,
 
 func pausedText(_ clock, p *wire.Paused) string {
 	if !p.InEffect {
-		return printable(p.Pattern, "") + " is paused, but the leader has not said so yet: normally within a second, " +
-			"and with a new leader from the start, what is due waits until tarry topics resume"
+		return printable(p.Pattern, "") + " is paused, but the leader has not confirmed it yet: due messages wait, " +
+			"normally within a second and under a new leader from the start, until tarry topics resume"
 	}
-	return printable(p.Pattern, "") + " is paused: what is due waits until tarry topics resume"
+	return printable(p.Pattern, "") + " is paused: due messages wait until tarry topics resume"
 }
 
 func resumedText(_ clock, p *wire.Paused) string {
-	text := printable(p.Pattern, "") + " is not paused any more"
+	text := printable(p.Pattern, "") + " is no longer paused"
 	if !p.InEffect {
-		text += ", but the leader has not said so yet: normally within a second what is due leaves"
+		text += ", but the leader has not confirmed it yet: due messages leave normally within a second"
 	}
 	return text
 }

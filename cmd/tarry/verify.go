@@ -17,13 +17,13 @@ func newVerify(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Compare the store with the journal",
-		Long: `Compare the store with the journal: exit code 0 when both say the same, or do after --repair; 1 when
-differences are left.
+		Long: `Compare the store with the journal. The exit code is 0 if they agree, with --repair after the repair,
+and 1 if differences are left.
 
-It goes on while messages come and go, and ends when this command does.`,
+Messages are accepted and delivered meanwhile. If you interrupt the command, the work stops.`,
 		Args: noArgs,
 	}
-	cmd.Flags().BoolVar(&repair, "repair", false, "bring both to the later version of each message that differs")
+	cmd.Flags().BoolVar(&repair, "repair", false, "bring both to the higher version of each message that differs")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
 		progress, done := watched(c, func(v wire.VerifyReport) string {
 			return fmt.Sprintf("%d in the store, %d in the journal", v.InStore, v.InJournal)
@@ -50,7 +50,7 @@ func verifiedText(t clock, v *wire.VerifyReport) (text string, left int) {
 	if found == 0 {
 		same := "the same\n"
 		if v.InStore != v.InJournal { // the two were counted one after the other
-			same = "none differs; what came, ended or was on its way is in one count alone\n"
+			same = "no differences; messages that arrived or ended meanwhile are in only one of the counts\n"
 		}
 		return b.String() + same + refused, left
 	}
@@ -91,7 +91,7 @@ func refusedText(t clock, v *wire.VerifyReport) string {
 	return "\n" + table(rows)
 }
 
-// quarantinedText lists the entries that the journal could not hold, empty for none.
+// quarantinedText lists the entries that the journal could not record, empty for none.
 func quarantinedText(t clock, v *wire.VerifyReport) string {
 	if len(v.Quarantined) == 0 {
 		return ""
@@ -111,7 +111,7 @@ func quarantinedText(t clock, v *wire.VerifyReport) string {
 	return "\n" + table(rows)
 }
 
-// shownUIDs is how many messages of an entry a row names; --json has all.
+// shownUIDs is the largest number of uids in a row; --json prints all.
 const shownUIDs = 3
 
 func standText(s *wire.Stand) string {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is stamped by the linker: -ldflags "-X main.version=v1.2.3". It is the one variable of the package.
+// version is set by the linker: -ldflags "-X main.version=v1.2.3". It is the only variable of the package.
 var version string
 
 // built is what this binary was made from.

@@ -139,7 +139,7 @@ func TestDevDeliversAMessageThatTheCommandLinePushed(t *testing.T) {
 		}
 	}
 	for _, said := range []string{"http://" + d.addr, d.nats, "tarry push", "tarry get", "tarry cancel",
-		"live in memory"} {
+		"are kept in memory"} {
 		if !strings.Contains(d.Log(), said) {
 			t.Errorf("it does not say %q: %s", said, d.Log())
 		}
@@ -178,7 +178,7 @@ func TestDevLoadsItsSettingsAgain(t *testing.T) {
 	says("the-first-of-the-tokens", 3)
 	write("tokens: [{name: one}]\n")
 	d.Signal(syscall.SIGHUP)
-	d.WaitLog("settings were not loaded again")
+	d.WaitLog("settings were not reloaded")
 	says("the-first-of-the-tokens", 3)
 	write(one("the-second-of-the-tokens"))
 	d.Signal(syscall.SIGHUP)

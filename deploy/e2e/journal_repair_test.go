@@ -84,7 +84,7 @@ func TestAnOperatorMendsWhatRedisAndNATSHaveLost(t *testing.T) {
 	// A few more, by the command that restores.
 	lose(uids[4])
 	lose(uids[5])
-	s.says(b, 0, "there again", "restore", uids[4])
+	s.says(b, 0, "is restored", "restore", uids[4])
 	s.says(b, 0, "1 added", "restore", "--dry-run")
 	s.says(b, 1, "1 missing_in_store", "verify")
 	s.says(b, 0, "1 added", "restore", "--all", "--topic", "jobs.repair2")

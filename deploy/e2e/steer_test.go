@@ -258,7 +258,7 @@ func TestTopics_PauseOutlivesTheLeaderAndSettingsAreLoadedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	next.Signal(syscall.SIGHUP)
-	next.WaitLog("settings were not loaded again")
+	next.WaitLog("settings were not reloaded")
 	if err := os.WriteFile(file, []byte("topics:\n  - pattern: bells.slow\n    rate: 1000\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
