@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// certificateWarn is how long before a certificate's end the doctor warns.
+// certificateWarn is how long before a certificate expires the doctor warns.
 const certificateWarn = 30 * 24 * time.Hour
 
 // certificates looks at the files of http.tls, as tarry serve reads them.
@@ -27,11 +27,11 @@ func (p *patient) certificates(n *notes) {
 		chain, err = parsed(pair.Certificate)
 	}
 	if err != nil {
-		n.broken(name, fmt.Errorf("http.tls.cert and http.tls.key: %w", err), "put the certificate, with its chain "+
-			"behind it, and the key that belongs to it there, in PEM form: tarry serve does not start with these")
+		n.broken(name, fmt.Errorf("http.tls.cert and http.tls.key: %w", err), "put the certificate, "+
+			"followed by its chain, and its key into these files, in PEM form: tarry serve does not start with these")
 	} else {
-		aged(n, name, "http.tls.cert", chain[0], chain, "renew it: clients do not talk to what has no valid "+
-			"certificate; tarry serve takes the new files up by itself")
+		aged(n, name, "http.tls.cert", chain[0], chain, "renew it: clients refuse a server without a valid "+
+			"certificate; tarry serve reads the new files by itself")
 	}
 	if files.CA == "" {
 		return
@@ -40,12 +40,13 @@ func (p *patient) certificates(n *notes) {
 	known, err := authorities(files.CA)
 	if err != nil {
 		n.broken(authority, fmt.Errorf("http.tls.ca: %w", err),
-			"put the authorities of the clients' certificates there, in PEM form: tarry serve does not start with this")
+			"put the authorities of the clients' certificates into this file, in PEM form: tarry serve does not start "+
+				"with this")
 		return
 	}
 	last := slices.MaxFunc(known, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
 	aged(n, authority, "http.tls.ca", last, known,
-		"renew it, or take it out: no client whose certificate it signed gets in")
+		"renew it, or remove it: no client whose certificate it signed is accepted")
 }
 
 // aged judges the certificates of a file: by the certificate that all others need, and by the first to expire.
@@ -55,13 +56,13 @@ func aged(n *notes, name, setting string, vital *x509.Certificate, all []*x509.C
 	switch left := first.NotAfter.Sub(now); {
 	case now.Before(vital.NotBefore):
 		n.fail(name, fmt.Sprintf("%s: %s is not valid before %s", setting, vital.Subject, day(vital.NotBefore)),
-			"set the clock right, or take one that is valid")
+			"set the clock right, or use a certificate that is valid")
 	case now.After(vital.NotAfter):
-		n.fail(name, fmt.Sprintf("%s: %s ended on %s", setting, vital.Subject, day(vital.NotAfter)), change)
+		n.fail(name, fmt.Sprintf("%s: %s expired on %s", setting, vital.Subject, day(vital.NotAfter)), change)
 	case left <= 0:
-		n.warn(name, fmt.Sprintf("%s: %s ended on %s", setting, first.Subject, day(first.NotAfter)), change)
+		n.warn(name, fmt.Sprintf("%s: %s expired on %s", setting, first.Subject, day(first.NotAfter)), change)
 	case left < certificateWarn:
-		n.warn(name, fmt.Sprintf("%s: %s ends on %s, in %s", setting, first.Subject, day(first.NotAfter),
+		n.warn(name, fmt.Sprintf("%s: %s expires on %s, in %s", setting, first.Subject, day(first.NotAfter),
 			plural(int(left.Hours()/24), "day")), change)
 	default:
 		n.ok(name, "%s is valid until %s", setting, day(first.NotAfter))
@@ -81,7 +82,7 @@ func parsed(all [][]byte) ([]*x509.Certificate, error) {
 	return certificates, nil
 }
 
-// authorities are the certificates of a PEM file, one at least.
+// authorities returns the certificates of a PEM file, at least one.
 func authorities(path string) ([]*x509.Certificate, error) {
 	rest, err := os.ReadFile(path)
 	if err != nil {
@@ -98,7 +99,7 @@ func authorities(path string) ([]*x509.Certificate, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, errors.New("it holds no certificate in PEM form")
+		return nil, errors.New("the file holds no certificate in PEM form")
 	}
 	return parsed(all)
 }

@@ -69,11 +69,11 @@ func TestHTTP_WhoseCertificatesCannotBeUsed(t *testing.T) {
 		"another's key": {good, other, doctor.Fail, []string{"private key does not match", "does not start"}},
 		"no certificate": {[]byte("-----BEGIN NOTHING-----"), key, doctor.Fail,
 			[]string{"http.tls.cert", "PEM"}},
-		"it ends soon":           {late, lateKey, doctor.Warn, []string{"late ends on", "in 20 days", "renew it"}},
-		"it has ended":           {over, overKey, doctor.Fail, []string{"over ended on", "renew it"}},
+		"it ends soon":           {late, lateKey, doctor.Warn, []string{"late expires on", "in 20 days", "renew it"}},
+		"it has ended":           {over, overKey, doctor.Fail, []string{"over expired on", "renew it"}},
 		"it has not begun":       {early, earlyKey, doctor.Fail, []string{"early is not valid before"}},
-		"its chain ends soon":    {join(good, late), key, doctor.Warn, []string{"late ends on"}},
-		"its chain ended before": {join(good, over), key, doctor.Warn, []string{"over ended on"}},
+		"its chain ends soon":    {join(good, late), key, doctor.Warn, []string{"late expires on"}},
+		"its chain ended before": {join(good, over), key, doctor.Warn, []string{"over expired on"}},
 	} {
 		put("HTTP_TLS_CERT", "cert.pem", c.cert)
 		put("HTTP_TLS_KEY", "key.pem", c.key)
@@ -94,9 +94,9 @@ func TestHTTP_WhoseCertificatesCannotBeUsed(t *testing.T) {
 	}{
 		"good":               {join(good, good), doctor.OK, []string{"http.tls.ca is valid until"}},
 		"none":               {[]byte("x"), doctor.Fail, []string{"holds no certificate", "does not start"}},
-		"one of two ended":   {join(good, over), doctor.Warn, []string{"over ended on", "take it out"}},
-		"all ended":          {over, doctor.Fail, []string{"over ended on"}},
-		"one of two is late": {join(good, late), doctor.Warn, []string{"late ends on"}},
+		"one of two ended":   {join(good, over), doctor.Warn, []string{"over expired on", "remove it"}},
+		"all ended":          {over, doctor.Fail, []string{"over expired on"}},
+		"one of two is late": {join(good, late), doctor.Warn, []string{"late expires on"}},
 	} {
 		put("HTTP_TLS_CA", "ca.pem", c.ca)
 		t.Log(name)

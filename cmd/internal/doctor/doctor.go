@@ -44,7 +44,7 @@ func Run(ctx context.Context, cfg config.Serve, timeout time.Duration) Report {
 	}
 	checks, clocks := side(parts, func(_ int, look part) ([]Check, []reading) { return look(ctx) })
 	last := p.notes("machine", "")
-	if !cfg.Embedded() { // else all clocks are this machine's
+	if !cfg.Embedded() { // otherwise all clocks are this machine's
 		p.clocks(last, clocks)
 	}
 	return Report{Checks: append(checks, last.checks...)}.grouped()
@@ -92,7 +92,7 @@ func side[T any](items []T, look func(int, T) ([]Check, []reading)) (checks []Ch
 	return checks, clocks
 }
 
-// othersStandIn makes warnings of servers that are not reached, where another server of the kind is.
+// othersStandIn turns failures to reach a server into warnings, since another server of the same kind was reached.
 func othersStandIn(checks []Check) {
 	for i := range checks {
 		if c := &checks[i]; c.Name == "reachable" && c.Status == Fail {
@@ -112,11 +112,11 @@ func (p *patient) within(ctx context.Context) (context.Context, context.CancelFu
 // call returns how long tarry serve will wait for one call of Redis.
 func (p *patient) call() time.Duration { return min(callLimit, p.cfg.ZooKeeper.Session/callShare) }
 
-// window is how long a stream must recognize a Nats-Msg-Id, so that all of a takeover's repetitions are recognized.
+// window returns how long a stream must remember a Nats-Msg-Id to recognize every repetition around a takeover.
 func (p *patient) window() time.Duration { return p.cfg.ZooKeeper.Session + 2*p.cfg.Publish.Timeout }
 
-// leastSecret is the length from which a secret is looked for in texts. A shorter one would be found in ordinary words,
-// and the gap it leaves would show it.
+// leastSecret is the length from which hider removes a secret. A shorter one would also be found in ordinary words, and
+// the gap in such a word would reveal it.
 const leastSecret = 6
 
 // hider removes the settings' secrets from texts. Drivers do not print them; hider guards against one that does.
@@ -135,8 +135,8 @@ func hider(cfg config.Serve) func(string) string {
 	return strings.NewReplacer(pairs...).Replace
 }
 
-// passwordOf is the password in user:password@tcp(host)/database: it may hold any character, as the driver takes the
-// last slash and the last @ before it.
+// passwordOf returns the password in user:password@tcp(host)/database. It may contain any character, since the driver
+// looks for the last slash and for the last @ before that.
 func passwordOf(dsn string) string {
 	if slash := strings.LastIndexByte(dsn, '/'); slash >= 0 {
 		dsn = dsn[:slash]
@@ -149,20 +149,20 @@ func passwordOf(dsn string) string {
 	return password
 }
 
-// reading is what a server's clock said, against the clock here.
+// reading is the time on a server's clock, relative to the local clock.
 type reading struct {
 	source string
-	// ahead is how far it is before the clock here, give or take half of the round trip.
+	// ahead is how far the server's clock is ahead; it may be off by unsure, half of the round trip.
 	ahead, unsure time.Duration
 }
 
-// read makes a reading of a server's time that was asked for and came at these times.
+// read makes a reading of a server's time, requested at sent and received at got.
 func read(source string, server, sent, got time.Time) reading {
 	trip := got.Sub(sent)
 	return reading{source: source, ahead: server.Sub(sent.Add(trip / 2)), unsure: trip / 2}
 }
 
-// round keeps durations short.
+// round rounds a duration for people.
 func round(d time.Duration) time.Duration {
 	switch a := d.Abs(); {
 	case a >= 10*time.Second:
@@ -173,7 +173,7 @@ func round(d time.Duration) time.Duration {
 	return d.Round(10 * time.Microsecond)
 }
 
-// share is how much of a limit is used, in percent; 0 without a limit.
+// share returns how much of a limit is used, in percent, or 0 without a limit.
 func share(used, limit int64) int {
 	if limit <= 0 {
 		return 0

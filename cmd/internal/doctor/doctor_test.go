@@ -87,7 +87,7 @@ func (d *diagnosis) only(status doctor.Status, want []string) *diagnosis {
 		if (c.Status == doctor.Warn || c.Status == doctor.Fail) && c.Change == "" {
 			d.t.Errorf("%s %s says not what to change", c.Group, c.Name)
 		}
-		busy := c.Status == doctor.Warn && c.Name == "latency" // which tells of this machine, not of the settings
+		busy := c.Status == doctor.Warn && c.Name == "latency" // which depends on this machine, not on the settings
 		if c.Status == status && !busy && !slices.Contains(got, c.Group+" "+c.Name) {
 			got = append(got, c.Group+" "+c.Name)
 		}
@@ -141,7 +141,7 @@ func TestRun_FindsNothingWrongWithGoodServers(t *testing.T) {
 		has(doctor.OK, "nats", "intake", "does not exist yet").has(doctor.OK, "nats", "subscribe").has(
 		doctor.OK, "nats", "publish").
 		has(doctor.Unknown, "nats", "sync_interval", "sync_interval: always").
-		has(doctor.OK, "zookeeper", "session", "6s").has(doctor.OK, "zookeeper", "access", "may be made").
+		has(doctor.OK, "zookeeper", "session", "6s").has(doctor.OK, "zookeeper", "access", "may make it").
 		has(doctor.OK, "journal", "durability").has(doctor.OK, "journal", "schema", "version 0").has(
 		doctor.OK, "journal", "privileges").
 		has(doctor.OK, "machine", "clocks", "journal", "redis")

@@ -126,10 +126,10 @@ func TestClocks_AreComparedWithEachOtherAndHere(t *testing.T) {
 		{[]reading{at("redis a", 2*ms, ms)}, OK, "fewer than three"},
 		{[]reading{at("redis a", 2*ms, ms), at("nats", -200*ms, ms)}, OK, "nats -200 ms"},
 		{[]reading{at("redis a", 200*ms, ms), at("nats", -200*ms, ms)}, Warn,
-			"nats and redis a are at least 398ms apart"},
-		{[]reading{at("redis a", 400*ms, 300*ms), at("journal", 0, ms)}, OK, "redis a +400"}, // nobody can tell
+			"nats and redis a differ by at least 398ms"},
+		{[]reading{at("redis a", 400*ms, 300*ms), at("journal", 0, ms)}, OK, "redis a +400"}, // too inexact to warn
 		{[]reading{at("redis a", 400*ms, 300*ms), at("redis a", 300*ms, ms)}, Warn, "this machine and redis a"},
-		{[]reading{at("redis a", -time.Hour, ms), at("journal", 0, ms)}, Fail, "apart"},
+		{[]reading{at("redis a", -time.Hour, ms), at("journal", 0, ms)}, Fail, "differ by"},
 	} {
 		n := &notes{group: "machine", hide: strings.ToLower}
 		new(patient).clocks(n, c.clocks)

@@ -18,14 +18,14 @@ import (
 
 const (
 	sqliteScheme = "sqlite:"
-	// rowSlack is what tarry serve takes off http.body_limit for the largest row.
+	// rowSlack is what tarry serve subtracts from http.body_limit to get the largest row.
 	rowSlack = 64 << 10
-	// journalConns is how many connections an instance has at most, journalIdle how long it keeps one that rests.
+	// journalConns is the largest number of an instance's connections. journalIdle is how long it keeps an idle one.
 	journalConns = 8
 	journalIdle  = 2 * time.Second
 )
 
-// database is the journal's.
+// database is the database of the journal.
 type database struct {
 	*patient
 	*notes
@@ -35,7 +35,7 @@ type database struct {
 func (p *patient) journal(ctx context.Context) ([]Check, []reading) {
 	n := p.notes("journal", "")
 	if p.cfg.Journal.Mode == "off" {
-		n.ok("mode", "off: Redis alone keeps the messages, and its loss is theirs")
+		n.ok("mode", "off: only Redis keeps the messages, and its loss loses them")
 		return n.checks, nil
 	}
 	call, cancel := context.WithTimeout(ctx, 2*p.timeout) // some dozen questions
@@ -78,11 +78,11 @@ func journalChange(err error) string {
 	case errors.Is(err, journal.ErrUnfit):
 		return "correct journal.dsn: user:password@tcp(host:3306)/database, or sqlite:FILE"
 	case strings.Contains(text, "Access denied"):
-		return "correct user and password in journal.dsn, or grant the user the database"
+		return "correct user and password in journal.dsn, or grant the user access to the database"
 	case strings.Contains(text, "Unknown database"):
-		return "CREATE DATABASE, or correct its name in journal.dsn"
+		return "create the database (CREATE DATABASE), or correct its name in journal.dsn"
 	case strings.Contains(text, "command denied"):
-		return "grant the user the database: " + grantText
+		return "grant the user these rights: " + grantText
 	case strings.Contains(text, "no such file") || strings.Contains(text, "not a database"):
 		return "correct the path in journal.dsn, or make its directory"
 	}
@@ -93,7 +93,7 @@ func (d *database) reached(trip time.Duration) {
 	found := fmt.Sprintf("%s, mode %s, a round trip takes %s", d.Server, d.cfg.Journal.Mode, round(trip))
 	if trip > 50*time.Millisecond {
 		d.warn("reachable", found,
-			"bring the database nearer: with journal.mode sync every answered change waits for several round trips")
+			"bring the database nearer: with journal.mode sync, every answered change waits for several round trips")
 	} else {
 		d.ok("reachable", "%s", found)
 	}
@@ -101,19 +101,20 @@ func (d *database) reached(trip time.Duration) {
 	case d.Unfit != nil:
 		d.broken("version", d.Unfit, "upgrade to MySQL 8 or MariaDB 10.11")
 	case strings.Contains(d.Server, "MariaDB") && !timeline.AtLeast(d.Server, 10, 11):
-		d.warn("version", d.Server, "upgrade to MariaDB 10.11 or later: nobody tests tarry on older ones")
+		d.warn("version", d.Server, "upgrade to MariaDB 10.11 or later: tarry is not tested on older versions")
 	default:
 		d.ok("version", "%s", d.Server)
 	}
-	// The settings are part of the session; a proxy that shares sessions loses them.
+	// The settings belong to the session: a proxy that shares sessions loses them.
 	if idle := number(d.Session["wait_timeout"]); idle > 0 && time.Duration(idle)*time.Second <= journalIdle {
-		d.fail("wait_timeout", fmt.Sprintf("the server ends sessions that rest for %d s, before tarry lets go of them",
-			idle), "raise wait_timeout to 6 s or more for this user")
+		d.fail("wait_timeout", fmt.Sprintf("the server ends sessions that are idle for %d s, before tarry closes "+
+			"them", idle),
+			"raise wait_timeout to 6 s or more for this user")
 	} else if idle > 60 {
 		d.warn("wait_timeout", fmt.Sprintf("%d s in tarry's session, which asked for 6 s: something between here and "+
-			"the server swallows session settings", idle),
-			"connect to the server itself, or have the proxy keep a session for each client: an instance that lost "+
-				"power would hold its locks for that long")
+			"the server drops session settings", idle),
+			"connect to the server itself, or let the proxy keep a session for each client: otherwise an instance "+
+				"that lost power holds its locks for that long")
 	} else {
 		d.ok("wait_timeout", "%d s in tarry's session", idle)
 	}
@@ -124,7 +125,7 @@ func (d *database) reached(trip time.Duration) {
 	}
 }
 
-// durable is whether a commit survives a power cut.
+// durable checks whether a commit survives a power failure.
 func (d *database) durable() {
 	v := d.Variables
 	var lax []string
@@ -140,13 +141,13 @@ func (d *database) durable() {
 	switch {
 	case len(lax) > 0:
 		d.warn("durability", strings.Join(lax, ", ")+
-			": a power cut of the database loses changes that tarry has answered",
+			": a power failure of the database loses changes that tarry has answered",
 			"innodb_flush_log_at_trx_commit=1, sync_binlog=1 and innodb_doublewrite=ON in my.cnf")
 	case strings.EqualFold(v["log_bin"], "ON"):
-		d.ok("durability", "each commit is on the disk (log and binary log)")
+		d.ok("durability", "each commit is on disk (log and binary log)")
 	default:
 		d.ok("durability",
-			"each commit is on the disk; there is no binary log, so no replica and no point-in-time recovery")
+			"each commit is on disk; without a binary log there is no replica and no point-in-time recovery")
 	}
 	if force := v["innodb_force_recovery"]; number(force) > 0 {
 		d.fail("recovery mode", "innodb_force_recovery="+force+": the server is being repaired", "finish the repair")
@@ -162,7 +163,7 @@ func (d *database) packet() {
 	change := ""
 	if have < d.NeedPacket {
 		change = fmt.Sprintf("max_allowed_packet=%d or more in my.cnf, or a lower http.body_limit: tarry serve does "+
-			"not open this journal", d.NeedPacket)
+			"not open this journal otherwise", d.NeedPacket)
 	}
 	d.judge(Fail, "max_allowed_packet", found, change)
 }
@@ -173,18 +174,18 @@ func (d *database) writes() {
 		if on := v[name]; strings.EqualFold(on, "ON") || on == "1" {
 			change := "point journal.dsn at the primary"
 			if name == "read_only" { // users with SUPER or READ_ONLY ADMIN pass
-				d.warn("writable", "read_only is on: this is a replica, or a server that takes no changes", change)
+				d.warn("writable", "read_only is on: this is a replica, or a server that accepts no changes", change)
 			} else {
-				d.fail("writable", name+" is on: this is a replica, or a server that takes no changes", change)
+				d.fail("writable", name+" is on: this is a replica, or a server that accepts no changes", change)
 			}
 			return
 		}
 	}
 	if strings.EqualFold(v["wsrep_on"], "ON") {
-		d.warn("cluster", "Galera: locks, which tarry's fences rest on, hold on one node only",
-			"have all instances write to the same node")
+		d.warn("cluster", "Galera: tarry's fences use locks, which hold on only one node",
+			"let all instances write to the same node")
 	}
-	d.ok("writable", "the server takes changes")
+	d.ok("writable", "the server accepts changes")
 }
 
 func (d *database) connections() {
@@ -195,11 +196,11 @@ func (d *database) connections() {
 	if most == 0 {
 		return
 	}
-	found := fmt.Sprintf("%d of %d in use, an instance takes %d at most", used, most, journalConns)
+	found := fmt.Sprintf("%d of %d in use, an instance uses at most %d", used, most, journalConns)
 	change := ""
 	if most-used < 2*journalConns {
-		change = fmt.Sprintf("raise max_connections (and max_user_connections): %d for each instance, and one more "+
-			"instance's during a restart", journalConns)
+		change = fmt.Sprintf("raise max_connections (and max_user_connections): %d for each instance, and for one "+
+			"more during a restart", journalConns)
 	}
 	d.judge(Warn, "connections", found, change)
 }
@@ -214,7 +215,7 @@ func (d *database) schema() {
 		d.fail("schema", fmt.Sprintf("version %d, this tarry needs %d, and journal.migrate is off", d.Schema, d.Known),
 			migrate+" before the next start")
 	case d.Schema < d.Known:
-		d.ok("schema", "version %d; the next start brings it to %d", d.Schema, d.Known)
+		d.ok("schema", "version %d; the next start migrates it to %d", d.Schema, d.Known)
 	default:
 		d.ok("schema", "version %d", d.Schema)
 	}
@@ -223,9 +224,9 @@ func (d *database) schema() {
 		d.fail("namespace", fmt.Sprintf("the database belongs to namespace %s, not %s", owner, d.cfg.Namespace),
 			"give each namespace a database of its own")
 	case owner == "":
-		d.ok("namespace", "the database is nobody's yet")
+		d.ok("namespace", "the database belongs to no namespace yet")
 	default:
-		d.ok("namespace", "the database is this namespace's")
+		d.ok("namespace", "the database belongs to this namespace")
 	}
 	var other []string
 	for _, table := range []string{"messages", "transitions", "fences", "meta"} {
@@ -235,13 +236,13 @@ func (d *database) schema() {
 	}
 	if len(other) > 0 {
 		d.fail("engine", "not InnoDB: "+strings.Join(other, ", "),
-			"ALTER TABLE … ENGINE=InnoDB: without transactions changes are half written")
+			"ALTER TABLE … ENGINE=InnoDB: without transactions, a change may be written in part")
 	}
 }
 
 const grantText = "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX ON DATABASE.* TO tarry's user"
 
-// privileges joins what the server said to the statements and to SHOW GRANTS.
+// privileges combines the server's answers to the statements and to SHOW GRANTS.
 func (d *database) privileges() {
 	missing := slices.Clone(d.Forbidden)
 	wanted := []string{}
@@ -266,20 +267,20 @@ func (d *database) privileges() {
 	}
 	switch {
 	case len(missing) > 0 && d.Schema == d.Known && len(d.Forbidden) == 0:
-		d.ok("privileges", "enough to work; the next migration needs %s (or run tarry migrate as another user)",
+		d.ok("privileges", "sufficient; the next migration needs %s (or run tarry migrate as another user)",
 			shorten(missing))
 	case len(missing) > 0:
 		d.fail("privileges", "the user may not "+shorten(missing),
-			grantText+"; or journal.migrate: false and tarry migrate as another user")
+			grantText+"; or set journal.migrate: false and run tarry migrate as another user")
 	case len(unsure) > 0:
-		d.unknown("privileges", "whether the user may "+shorten(unsure)+
-			" the grants do not show: roles may give it", grantText)
+		d.unknown("privileges", "the grants do not show whether the user may "+shorten(unsure)+
+			": a role may allow it", grantText)
 	default:
 		d.ok("privileges", "the user may do what tarry needs")
 	}
 }
 
-// grantsOn are the privileges that grants give on a place's database, and whether they are all there is to know.
+// grantsOn returns the privileges that grants give on a place's database, and whether these are certainly all.
 func grantsOn(grants []string, place string) (granted map[string]bool, whole bool) {
 	granted, whole = map[string]bool{}, len(grants) > 0
 	database := place[strings.LastIndexByte(place, '/')+1:]
@@ -319,12 +320,12 @@ func likeName(pattern, name string) bool {
 	return false
 }
 
-// lite looks at the file of a journal for one machine.
+// lite checks the file of a journal for one machine.
 func (d *database) lite() {
 	dir := filepath.Dir(d.File)
 	switch {
 	case d.Missing:
-		d.ok("file", "not there yet; the first start makes it")
+		d.ok("file", "does not exist yet; the first start makes it")
 	default:
 		d.ok("file", "SQLite %s, journal mode %s", d.Server, d.Variables["journal_mode"])
 	}
@@ -343,23 +344,23 @@ func (d *database) lite() {
 	}
 	if len(closed) > 0 {
 		d.fail("writable", "this user may not write to "+strings.Join(closed, ", "),
-			"give it to the user that runs tarry: SQLite makes files beside the database")
+			"give it to the user that runs tarry: SQLite makes files next to the database")
 	} else {
-		d.ok("writable", "the directory and the file may be written to")
+		d.ok("writable", "this user may write to the directory and the file")
 	}
 	switch kind := networked(dir); {
 	case kind != "":
-		d.fail("file system", dir+" is on "+kind+", where SQLite's locks and its shared memory do not hold",
-			"put the file on a local disk, or take MySQL or MariaDB")
+		d.fail("file system", dir+" is on "+kind+", where SQLite's locks and its shared memory do not work",
+			"put the file on a local disk, or use MySQL or MariaDB")
 	case volatile(dir):
-		d.warn("file system", dir+" is in memory, and gone after a restart of the machine", "put the file on a disk")
+		d.warn("file system", dir+" is in memory, and lost when the machine restarts", "put the file on a disk")
 	default:
 		d.ok("file system", "a local disk; tarry syncs every commit (synchronous FULL)")
 	}
 	d.warnOfMany()
 }
 
-// warnOfMany is about a file that only one machine has.
+// warnOfMany warns if several machines may run instances, since the file is on only one of them.
 func (d *database) warnOfMany() {
 	var remote []string
 	for _, addr := range slices.Concat(d.cfg.Redis.Addrs, d.cfg.ZooKeeper.Servers) {
@@ -368,7 +369,7 @@ func (d *database) warnOfMany() {
 		}
 	}
 	if slices.Sort(remote); len(remote) > 0 {
-		d.warn("one machine", "the journal is a file of this machine, and Redis and ZooKeeper are others' too",
-			"take MySQL or MariaDB where instances run on several machines: each would have a journal of its own")
+		d.warn("one machine", "the journal is a file of this machine, but others can use the same Redis and ZooKeeper",
+			"if instances run on several machines, use MySQL or MariaDB: otherwise each has its own journal")
 	}
 }

@@ -43,7 +43,7 @@ func TestJournal_WhoseTablesAreNotReady(t *testing.T) {
 	s["JOURNAL_MIGRATE"] = "false"
 	s.diagnosis(t).fails("journal schema").has(doctor.Fail, "journal", "schema", "version 0", "tarry migrate")
 	migrate(t, s["JOURNAL_DSN"], s["NAMESPACE"])
-	s.diagnosis(t).fails().has(doctor.OK, "journal", "namespace", "this namespace's")
+	s.diagnosis(t).fails().has(doctor.OK, "journal", "namespace", "to this namespace")
 	database := s["JOURNAL_DSN"][strings.LastIndex(s["JOURNAL_DSN"], "/")+1:]
 	for _, statement := range []string{"ALTER TABLE transitions ENGINE=Aria",
 		"INSERT INTO schema_versions (version_id, is_applied) VALUES (99, true)"} {
@@ -74,7 +74,7 @@ func TestJournal_WhoseUserMayNotDoIt(t *testing.T) {
 		}
 	}
 	run("CREATE USER tarry@'%' IDENTIFIED BY 'a-password'")
-	s.diagnosis(t).fails("journal reachable").has(doctor.Fail, "journal", "reachable", "grant the user the database")
+	s.diagnosis(t).fails("journal reachable").has(doctor.Fail, "journal", "reachable", "grant the user access")
 	run("GRANT SELECT, INSERT, UPDATE, DELETE ON DB.* TO tarry@'%'")
 	s.diagnosis(t).fails("journal privileges").has(doctor.Fail, "journal", "privileges", "ALTER, CREATE, INDEX")
 	migrate(t, root, s["NAMESPACE"])
@@ -94,13 +94,13 @@ func TestJournal_InAFile(t *testing.T) {
 	file := filepath.Join(dir, "journal.db")
 	s := healthy(t)
 	s["JOURNAL_DSN"] = "sqlite:" + file
-	s.diagnosis(t).fails().has(doctor.OK, "journal", "file", "not there yet").has(doctor.OK, "journal", "writable")
+	s.diagnosis(t).fails().has(doctor.OK, "journal", "file", "does not exist yet").has(doctor.OK, "journal", "writable")
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("it made %v, %v", left, err)
 	}
 	migrate(t, s["JOURNAL_DSN"], s["NAMESPACE"])
 	s.diagnosis(t).fails().has(doctor.OK, "journal", "file", "journal mode wal").has(doctor.OK, "journal", "namespace",
-		"this namespace's")
+		"to this namespace")
 	s["NAMESPACE"] = "other"
 	s.diagnosis(t).fails("journal namespace")
 

@@ -14,16 +14,17 @@ import (
 // leastFiles is how many files an instance should be able to have open: connections count as files.
 const leastFiles = 4096
 
-// machine looks at the process's surroundings and at settings that no server needs to be asked about.
+// machine checks the process's environment, and the settings that concern no server.
 func (p *patient) machine(context.Context) ([]Check, []reading) {
 	n := p.notes("machine", "")
 	if files, ok := fileLimit(); ok {
 		change := ""
 		if files < leastFiles {
 			change = fmt.Sprintf(
-				"ulimit -n %d at least (LimitNOFILE in systemd, ulimits in compose): connections are files", leastFiles)
+				"ulimit -n %d at least (LimitNOFILE in systemd, ulimits in compose): each connection is a "+
+					"file", leastFiles)
 		}
-		n.judge(Warn, "open files", fmt.Sprintf("%d may be open", files), change)
+		n.judge(Warn, "open files", fmt.Sprintf("at most %d may be open", files), change)
 	}
 	p.exposure(n)
 	p.certificates(n)
@@ -37,14 +38,14 @@ func (p *patient) exposure(n *notes) {
 	h := p.cfg.HTTP
 	switch asks := h.Token != "" || len(h.Tokens) > 0 || h.TokensFile != ""; {
 	case !asks && local(h.Listen):
-		n.ok("http access", "%s asks for no token, and can be reached from this machine only", h.Listen)
+		n.ok("http access", "%s asks for no token; only this machine can reach it", h.Listen)
 	case !asks:
 		n.warn("http access", h.Listen+
-			" takes pushes and cancels from anybody who reaches it: http.insecure is on and there is no token",
+			" accepts pushes and cancels from anybody who can reach it: http.insecure is on and there is no token",
 			"set http.token or http.tokens, and remove http.insecure")
 	case h.TLS.Cert == "" && !local(h.Listen):
-		n.ok("http access", "%s asks for a token, which travels in clear: set http.tls, or put TLS before it where "+
-			"the network is shared", h.Listen)
+		n.ok("http access", "%s asks for a token, which is sent in clear: if others share the network, set "+
+			"http.tls or put TLS in front", h.Listen)
 	default:
 		n.ok("http access", "%s asks for a token", h.Listen)
 	}
@@ -52,37 +53,37 @@ func (p *patient) exposure(n *notes) {
 
 func (p *patient) timeouts(n *notes) {
 	session, publish := p.cfg.ZooKeeper.Session, p.cfg.Publish.Timeout
-	found := fmt.Sprintf("zookeeper.session %s, publish.timeout %s: a dead leader is replaced within about %s, "+
+	found := fmt.Sprintf("zookeeper.session %s, publish.timeout %s: a dead leader is replaced within about %s, and "+
 		"streams must recognize duplicates for %s",
 		session, publish, session+3*time.Second, p.window())
 	change := ""
 	switch {
 	case publish > session/2: // the settings refuse it too
-		change = fmt.Sprintf("publish.timeout %s or less: a leader's trust in itself ends half a session after its "+
-			"last renewal", session/2)
+		change = fmt.Sprintf("publish.timeout %s or less: a leader stops half a session after its last renewal",
+			session/2)
 	case session < 4*time.Second:
-		change = "zookeeper.session 4s or more: a pause of half a session costs the leadership, and most ensembles " +
-			"do not grant less"
+		change = "zookeeper.session 4s or more: a leader that pauses for half a session loses the leadership, and " +
+			"most ensembles do not grant less"
 	}
 	n.judge(Warn, "time-outs", found, change)
 }
 
 const (
-	// clockWarn and clockFail are how far clocks may be apart.
+	// clockWarn and clockFail are how far clocks may differ.
 	clockWarn = 250 * time.Millisecond
 	clockFail = time.Second
 )
 
-// clocks compares all clocks that could be read with the one here: due times are held against their median.
+// clocks compares all clocks that could be read with the local one. tarry compares due times with their median.
 func (p *patient) clocks(n *notes, clocks []reading) {
 	if len(clocks) == 0 {
-		n.unknown("clocks", "no server showed its time",
+		n.unknown("clocks", "no server reported its time",
 			"keep the clocks of all machines in step (chrony or another NTP client)")
 		return
 	}
 	clocks = slices.Clone(clocks)
 	slices.SortStableFunc(clocks, func(a, b reading) int { return cmp.Compare(a.source, b.source) })
-	// Of several readings of a server the one with the shortest round trip is the most exact.
+	// The most exact reading of a server is the one with the shortest round trip.
 	best := map[string]reading{}
 	for _, r := range clocks {
 		if old, ok := best[r.source]; !ok || r.unsure < old.unsure {
@@ -109,26 +110,26 @@ func (p *patient) clocks(n *notes, clocks []reading) {
 		}
 	}
 	worst := max(high.ahead-low.ahead-high.unsure-low.unsure, 0)
-	found := "against this machine: " + strings.Join(parts, ", ")
+	found := "relative to this machine: " + strings.Join(parts, ", ")
 	if worst > clockWarn {
-		found = fmt.Sprintf("%s and %s are at least %s apart; %s", low.source, high.source, round(worst), found)
+		found = fmt.Sprintf("%s and %s differ by at least %s; %s", low.source, high.source, round(worst), found)
 	}
-	const change = "set the clocks right and keep them so (chrony or another NTP client on every machine): a message " +
-		"is due when the median of three clocks says so, and two wrong ones deliver early or late"
+	const change = "set the clocks and keep them in step (chrony or another NTP client on every machine): a message " +
+		"is due by the median of three clocks, so two wrong clocks make deliveries early or late"
 	switch {
 	case worst > clockFail:
 		n.fail("clocks", found, change)
 	case worst > clockWarn:
 		n.warn("clocks", found, change)
 	case len(kinds) < 2:
-		n.ok("clocks", "%s; with fewer than three clocks none outvotes one that jumps (NATS 2.10 or later, or the "+
-			"journal, adds one)", found)
+		n.ok("clocks", "%s; with fewer than three clocks, no median corrects a clock that jumps (NATS 2.10 or later, "+
+			"or the journal, adds a clock)", found)
 	default:
 		n.ok("clocks", "%s", found)
 	}
 }
 
-// advertised is the address that this instance will show to others, as far as it is known before it listens.
+// advertised returns the address that this instance will advertise, or "" if it is not known before it listens.
 func (p *patient) advertised() string {
 	if p.cfg.Peer.Advertise != "" {
 		return p.cfg.Peer.Advertise

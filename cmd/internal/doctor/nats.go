@@ -102,7 +102,7 @@ func (p *patient) natsServer(ctx context.Context, n *notes, u string) *nats.Conn
 	trip, err := nc.RTT()
 	if err != nil {
 		nc.Close()
-		n.broken("reachable", err, "look at the network between here and NATS")
+		n.broken("reachable", err, "check the network between here and NATS")
 		return nil
 	}
 	n.ok("reachable", "NATS %s, a round trip takes %s", nc.ConnectedServerVersion(), round(trip))
@@ -133,13 +133,13 @@ func natsChange(err error) string {
 		return "correct nats.user and nats.password, nats.token or nats.creds"
 	case errors.Is(err, nats.ErrSecureConnRequired) || errors.Is(err, nats.ErrSecureConnWanted) ||
 		strings.Contains(text, "tls:") || strings.Contains(text, "x509:"):
-		return "nats.url and nats.tls.* must fit the server: tls:// where it asks for TLS, nats.tls.ca for an " +
-			"authority of your own"
+		return "nats.url and nats.tls.* must match the server: tls:// if it asks for TLS, nats.tls.ca if its " +
+			"certificate has an authority of your own"
 	}
 	return "start nats-server, open the port, or correct nats.url"
 }
 
-// account looks at what is the same on all servers.
+// account checks what is the same on all servers.
 func (s *natsSeen) account(ctx context.Context) []reading {
 	s.clustered = s.nc.ConnectedClusterName() != ""
 	s.payload()
@@ -170,25 +170,25 @@ func (s *natsSeen) account(ctx context.Context) []reading {
 
 func (s *natsSeen) payload() {
 	most, body := s.nc.MaxPayload(), s.cfg.HTTP.BodyLimit
-	found := fmt.Sprintf("a message may have %s, headers included", size(most))
+	found := fmt.Sprintf("a message may have %s, including its headers", size(most))
 	switch {
 	case most > body:
 		s.warn("max_payload", found+", more than http.body_limit ("+size(body)+
-			"): what is pushed by tag and larger is rejected after NATS has taken it",
+			"): a larger push by tag is rejected only after NATS has acknowledged it",
 			"raise http.body_limit to "+size(most)+", or lower max_payload in nats-server.conf")
 	case most < 64<<10:
 		s.warn("max_payload", found,
-			"raise max_payload in nats-server.conf: what a message gains on delivery takes some of it")
+			"raise max_payload in nats-server.conf: the headers that tarry adds on delivery need some of it")
 	default:
 		s.ok("max_payload", "%s", found)
 	}
 }
 
-// listens reports whether answers can reach us; without them nothing else can be asked.
+// listens reports whether the user may receive answers. If not, nothing else can be checked.
 func (s *natsSeen) listens(ctx context.Context) bool {
 	err := s.maySubscribe(ctx, s.nc.NewInbox())
 	if err != nil {
-		s.broken("inbox", err, "let the user subscribe to _INBOX.>: no answer reaches it, so nothing is ever delivered")
+		s.broken("inbox", err, "let the user subscribe to _INBOX.>: tarry receives no answers, so it delivers nothing")
 		return false
 	}
 	return true
@@ -202,8 +202,8 @@ const (
 	apiConsumerInfo = "$JS.API.CONSUMER.INFO."
 )
 
-// asked does something with JetStream within a call's time-out. The server answers nothing where the user may not ask;
-// what it says to that on the side is then in the error.
+// asked calls ask within a call's time-out. The server does not answer a request that the user may not send. It reports
+// the violation asynchronously instead; asked adds that report to the error.
 func (s *natsSeen) asked(ctx context.Context, ask func(ctx context.Context) error) error {
 	call, cancel := s.within(ctx)
 	defer cancel()
@@ -220,7 +220,7 @@ func (s *natsSeen) ask(ctx context.Context, subject string, out any) error {
 	return s.asked(ctx, func(ctx context.Context) error { return bridge.Ask(ctx, s.nc, subject, nil, out) })
 }
 
-// jetStream reports whether the account has it, and room in it.
+// jetStream reports whether the account has JetStream, and checks how much of its storage is used.
 func (s *natsSeen) jetStream(ctx context.Context) bool {
 	var info struct {
 		Storage int64 `json:"storage"`
@@ -234,7 +234,7 @@ func (s *natsSeen) jetStream(ctx context.Context) bool {
 	switch {
 	case errors.Is(err, bridge.ErrNoJetStream):
 		s.add(Fail, "jetstream",
-			"off: pushes by tag are kept nowhere, and what is due goes to whoever listens at that moment",
+			"off: no stream keeps pushes by tag, and due messages reach only subscribers that listen at that moment",
 			"jetstream { store_dir: … } in nats-server.conf, and jetstream: enabled for the account", err)
 		return false
 	case err != nil:
@@ -246,7 +246,8 @@ func (s *natsSeen) jetStream(ctx context.Context) bool {
 		found += " of " + size(most)
 		if share(info.Storage, most) > fullWarn {
 			s.warn("jetstream", found,
-				"raise the account's max_file, or remove streams: a full account refuses pushes and deliveries")
+				"raise the account's max_file, or remove streams: if the account is full, NATS refuses pushes and "+
+					"deliveries")
 			return true
 		}
 	}
@@ -254,8 +255,8 @@ func (s *natsSeen) jetStream(ctx context.Context) bool {
 	return true
 }
 
-// syncInterval is what decides whether an acknowledged message survives a power cut. Servers show it to the system
-// account, and to those accounts that it was exported to.
+// syncInterval checks the setting that decides whether an acknowledged message survives a power failure. Servers show
+// it to the system account, and to the accounts to which it was exported.
 func (s *natsSeen) syncInterval(ctx context.Context) {
 	const (
 		name   = "sync_interval"
@@ -286,15 +287,15 @@ func (s *natsSeen) syncInterval(ctx context.Context) {
 	case err == nil && c.Always:
 		s.ok(name, "always, on %s", info.Server.Name)
 	case err == nil && c.Interval > 0:
-		s.warn(name, fmt.Sprintf("%s on %s: NATS acknowledges what is not on the disk yet, and a power cut loses it "+
-			"(Jepsen, NATS 2.12.1: 131,418 of 930,005)", c.Interval, info.Server.Name), change)
+		s.warn(name, fmt.Sprintf("%s on %s: NATS acknowledges messages before they are on disk, and a power failure "+
+			"loses those (Jepsen, NATS 2.12.1: 131,418 of 930,005)", c.Interval, info.Server.Name), change)
 	default:
-		s.unknown(name, "servers show it to their system account only; unless set it is 2 minutes, and a power cut "+
-			"of all copies loses what NATS acknowledged since", change)
+		s.unknown(name, "servers show it only to their system account; the default is 2 minutes, and a power "+
+			"failure of all copies loses what NATS acknowledged in that time", change)
 	}
 }
 
-// clock reads the time of the server that leads the intake stream; before 2.10 it does not show it.
+// clock reads the time of the server that leads the intake stream. Servers before 2.10 do not report it.
 func (s *natsSeen) clock(ctx context.Context) (readings []reading) {
 	for range 3 {
 		var info bridge.StreamInfo

@@ -21,7 +21,7 @@ func TestNATS_WithoutJetStream(t *testing.T) {
 	t.Parallel()
 	s := healthy(t)
 	s["NATS_URL"] = lab.NewNATS(t, lab.NoJetStream()).URL()
-	s.diagnosis(t).fails("nats jetstream").has(doctor.Fail, "nats", "jetstream", "kept nowhere", "store_dir")
+	s.diagnosis(t).fails("nats jetstream").has(doctor.Fail, "nats", "jetstream", "no stream keeps pushes", "store_dir")
 }
 
 // wantedIntake is as tarry makes it.
@@ -44,13 +44,14 @@ func TestNATS_WithAnIntakeThatLosesPushes(t *testing.T) {
 		words  string
 	}{
 		{func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, doctor.Fail, "intake",
-			"kept in memory"},
+			"stored in memory"},
 		{func(c *jetstream.StreamConfig) { c.Retention = jetstream.LimitsPolicy }, doctor.Fail, "intake",
 			"workqueue is needed"},
-		{func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld }, doctor.Fail, "intake", "thrown away"},
+		{func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld }, doctor.Fail, "intake",
+			"deletes acknowledged pushes"},
 		{func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, doctor.Fail, "intake", "max_age is 1h0m0s"},
 		{func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 }, doctor.Fail, "intake", "limit of messages"},
-		{func(c *jetstream.StreamConfig) { c.Subjects[0] += "x" }, doctor.Fail, "intake", "nats.prefix asks for"},
+		{func(c *jetstream.StreamConfig) { c.Subjects[0] += "x" }, doctor.Fail, "intake", "nats.prefix needs"},
 		{func(c *jetstream.StreamConfig) { c.Duplicates = 5 * time.Second }, doctor.Warn, "intake duplicates",
 			"duplicate_window 10s or more"},
 		{func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 10 }, doctor.Warn, "intake room",
@@ -92,7 +93,7 @@ func TestNATS_WhereAnotherHoldsTheIntakesSubjects(t *testing.T) {
 	s.diagnosis(t).fails("nats intake subjects").has(doctor.Fail, "nats", "intake subjects",
 		"the intake of namespace of-"+s["NAMESPACE"], "nats.prefix")
 	s["NATS_INTAKE_REPLICAS"] = "3"
-	s.diagnosis(t).fails("nats intake subjects", "nats intake").has(doctor.Fail, "nats", "intake", "it is no cluster")
+	s.diagnosis(t).fails("nats intake subjects", "nats intake").has(doctor.Fail, "nats", "intake", "not a cluster")
 }
 
 func TestNATS_WithTopicsThatLoseWhatIsDelivered(t *testing.T) {
@@ -215,7 +216,7 @@ func TestNATS_WithTheUsersOfThePage(t *testing.T) {
 	}
 }
 
-// A system account may export what tells of sync_interval.
+// A system account may export the answer that shows sync_interval.
 func TestNATS_ThatTellsHowItSyncs(t *testing.T) {
 	t.Parallel()
 	const accounts = `accounts {
@@ -303,10 +304,10 @@ func TestNATS_WhoseIntakeIsOlderThanItsConsumer(t *testing.T) {
 	js = dialNATS(t, server.URL())
 	s.diagnosis(t).fails().
 		has(doctor.Warn, "nats", "intake consumer", "up to sequence 7", "the last of "+cfg.Name+" is 5",
-			"makes the consumer anew")
+			"makes a new consumer")
 	push(2)
 	s.diagnosis(t).fails().
-		has(doctor.Warn, "nats", "intake consumer", "holds messages up to sequence 7", "makes the consumer anew")
+		has(doctor.Warn, "nats", "intake consumer", "holds messages up to sequence 7", "makes a new consumer")
 	if err := js.DeleteConsumer(t.Context(), cfg.Name, durable.Durable); err != nil { // as an instance does
 		t.Fatal(err)
 	}

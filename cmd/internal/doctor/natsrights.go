@@ -35,7 +35,7 @@ func (p *permissions) may(filter string) bool {
 		!slices.ContainsFunc(p.Publish.Deny, meets)
 }
 
-// rights looks whether the user may publish and subscribe to what tarry needs.
+// rights checks whether the user may publish and subscribe to what tarry needs.
 func (s *natsSeen) rights(ctx context.Context, streams []bridge.StreamInfo) {
 	ns := s.cfg.Namespace
 	var heard []string
@@ -52,7 +52,7 @@ func (s *natsSeen) rights(ctx context.Context, streams []bridge.StreamInfo) {
 		s.fail("subscribe", "the user may not subscribe to "+shorten(heard),
 			"let it subscribe to _INBOX.>, tarry."+ns+".>, $SRV.> and $JS.EVENT.ADVISORY.STREAM.>")
 	} else {
-		s.ok("subscribe", "the user may subscribe to all that tarry needs")
+		s.ok("subscribe", "the user may subscribe to everything that tarry needs")
 	}
 	reported, known := s.permissions(ctx)
 	if known {
@@ -62,7 +62,7 @@ func (s *natsSeen) rights(ctx context.Context, streams []bridge.StreamInfo) {
 	s.publishTried(ctx)
 }
 
-// permissions asks the server what this user may do; false where it does not answer.
+// permissions asks the server what this user may do. It returns false if the server does not answer.
 func (s *natsSeen) permissions(ctx context.Context) (*permissions, bool) {
 	call, cancel := context.WithTimeout(ctx, min(s.timeout, 2*time.Second))
 	defer cancel()
@@ -81,14 +81,14 @@ func (s *natsSeen) permissions(ctx context.Context) (*permissions, bool) {
 	return answer.Data.Permissions, true
 }
 
-// publishChange is what the user of an instance may publish to in the template of docs/access.md, and no more.
+// publishChange lists what the user of an instance may publish to, as in the template of docs/access.md.
 func publishChange(ns string) string {
 	return fmt.Sprintf(
 		"let the user publish to tarry.%s.>, _INBOX.>, $JS.ACK.%s.>, the subjects below $JS.API that docs/access.md "+
-			"gives the user of an instance, and the subjects that messages are due on", ns, bridge.StreamName(ns))
+			"lists for the user of an instance, and the subjects that messages are due on", ns, bridge.StreamName(ns))
 }
 
-// publish judges by the permissions that the server reported.
+// publish checks the permissions that the server reported.
 func (s *natsSeen) publish(may *permissions, streams []bridge.StreamInfo) {
 	ns := s.cfg.Namespace
 	intake, rejects, aside := bridge.StreamName(ns), bridge.RejectsName(ns), bridge.AsideName(ns)
@@ -127,15 +127,15 @@ func (s *natsSeen) publish(may *permissions, streams []bridge.StreamInfo) {
 	case n > 0 && len(closed) == n:
 		s.warn("publish", "the user may not publish to the subjects of any stream: "+shorten(closed), publishChange(ns))
 	case len(closed) > 0:
-		s.ok("publish", "the user may publish to all that tarry needs; messages cannot be due on the subjects of %s",
-			shorten(closed))
+		s.ok("publish", "the user may publish to everything that tarry needs, except to the subjects of %s: no "+
+			"message can be due on those", shorten(closed))
 	default:
-		s.ok("publish", "the user may publish to all that tarry needs")
+		s.ok("publish", "the user may publish to everything that tarry needs")
 	}
 }
 
-// publishTried tries what the server does not show, with messages that nobody reads: on a subject of the doctor's own,
-// as an acknowledgement of nothing, and as a request that is no JSON.
+// publishTried tries to publish if the server does not report permissions. It sends messages that nobody reads: one to
+// the doctor's own subject, an acknowledgement of nothing, and a request that is not JSON.
 func (s *natsSeen) publishTried(ctx context.Context) {
 	ns := s.cfg.Namespace
 	var missing []string
@@ -153,11 +153,11 @@ func (s *natsSeen) publishTried(ctx context.Context) {
 		s.fail("publish", "the user may not publish to subjects like "+shorten(missing), publishChange(ns))
 		return
 	}
-	s.ok("publish", "the user may publish under tarry.%s and to JetStream; whether to the subjects that messages are "+
-		"due on, this server does not show it", ns)
+	s.ok("publish", "the user may publish under tarry.%s and to JetStream; this server does not show whether the "+
+		"user may publish to the subjects that messages are due on", ns)
 }
 
-// maySubscribe subscribes for a moment, without being of a group: nothing is taken from anybody.
+// maySubscribe subscribes for a moment. It joins no queue group, so it takes no message from others.
 func (s *natsSeen) maySubscribe(ctx context.Context, subject string) error {
 	var sub *nats.Subscription
 	err := s.observed(ctx, func() (err error) {
@@ -165,12 +165,13 @@ func (s *natsSeen) maySubscribe(ctx context.Context, subject string) error {
 		return err
 	})
 	if sub != nil {
-		_ = sub.Unsubscribe() // refused, there is none
+		_ = sub.Unsubscribe() // fails if the server refused it
 	}
 	return err
 }
 
-// observed does something and returns what the server had to say to it. It complains before it answers the flush.
+// observed calls do and returns the violation that the server reports for it. The report arrives before the answer to
+// the flush.
 func (s *natsSeen) observed(ctx context.Context, do func() error) error {
 	call, cancel := s.within(ctx)
 	defer cancel()

@@ -10,10 +10,10 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// ownStreams begins the names of the streams that tarry makes, in every namespace.
+// ownStreams is the prefix of the streams that tarry makes, in every namespace.
 const ownStreams = "TARRY_"
 
-// intake looks at the stream that holds pushes by tag, or at what stands in its way.
+// intake checks the stream that holds pushes by tag, and the streams that conflict with it.
 func (s *natsSeen) intake(ctx context.Context, streams []bridge.StreamInfo) {
 	name, filter := bridge.StreamName(s.cfg.Namespace), s.cfg.NATS.Prefix+".>"
 	for i := range streams {
@@ -26,8 +26,8 @@ func (s *natsSeen) intake(ctx context.Context, streams []bridge.StreamInfo) {
 			if ns, ours := strings.CutPrefix(c.Name, ownStreams); ours {
 				who += ", the intake of namespace " + ns + ","
 			}
-			s.fail("intake subjects", fmt.Sprintf("%s holds %s, and the intake needs %s", who, held, filter),
-				"set nats.prefix to one that no other stream and no other namespace has")
+			s.fail("intake subjects", fmt.Sprintf("%s has %s, and the intake needs %s", who, held, filter),
+				"set nats.prefix to a prefix that no other stream and no other namespace uses")
 		}
 	}
 	at := slices.IndexFunc(streams, func(st bridge.StreamInfo) bool { return st.Config.Name == name })
@@ -42,60 +42,60 @@ func (s *natsSeen) intake(ctx context.Context, streams []bridge.StreamInfo) {
 	s.intakeLeft(ctx, name)
 	if c := &st.Config; c.Duplicates < s.window() {
 		s.warn("intake duplicates", fmt.Sprintf("%s recognizes a repeated push for %s", name, c.Duplicates),
-			fmt.Sprintf("duplicate_window %s or more (tarry serve sets it at its next start): around a takeover a "+
+			fmt.Sprintf("duplicate_window %s or more (tarry serve sets it at its next start): around a takeover, a "+
 				"push may be stored twice", s.window()))
 	} else {
 		s.ok("intake duplicates", "recognized for %s", c.Duplicates)
 	}
 }
 
-// intakeToCome judges what the first start will make.
+// intakeToCome checks the stream that the first start will make.
 func (s *natsSeen) intakeToCome(name string) {
 	replicas := s.cfg.NATS.Intake.Replicas
-	found := fmt.Sprintf("%s does not exist yet; the first start makes it with %s and %s at most", name,
+	found := fmt.Sprintf("%s does not exist yet; the first start makes it with %s and at most %s", name,
 		copies(replicas), size(s.cfg.NATS.Intake.MaxBytes))
 	switch {
 	case !s.clustered && replicas > 1:
-		s.fail("intake", found+", which this NATS refuses: it is no cluster",
+		s.fail("intake", found+", which this NATS refuses: it is not a cluster",
 			"set nats.intake.replicas to 1, or run NATS as a cluster")
 	case s.clustered && replicas == 1:
-		s.warn("intake", found, "set nats.intake.replicas to 3: with one copy a lost server takes pushes with it "+
-			"that NATS has acknowledged")
+		s.warn("intake", found, "set nats.intake.replicas to 3: with one copy, the loss of a server loses pushes that "+
+			"NATS has acknowledged")
 	default:
 		s.ok("intake", "%s", found)
 	}
 }
 
-// intakeShape is whether the stream keeps what it acknowledged.
+// intakeShape checks whether the stream keeps what it acknowledged.
 func (s *natsSeen) intakeShape(st *bridge.StreamInfo) {
 	c := &st.Config
 	remove := fmt.Sprintf("remove or rename it, once it is empty (it holds %d messages)", st.State.Messages)
-	const restart = ", or restart an instance: tarry serve sets it right"
+	const restart = ", or restart an instance: tarry serve corrects it"
 	for _, bad := range []struct {
 		is            bool
 		found, change string
 	}{
 		{c.Retention != "workqueue", "its retention is " + c.Retention +
-			" where workqueue is needed: tarry serve does not open the intake", remove},
-		{c.Storage != "file", "it is kept in " + c.Storage +
-			": a restart of NATS loses pushes that it has acknowledged", remove},
+			", and workqueue is needed: tarry serve does not open the intake", remove},
+		{c.Storage != "file", "it is stored in " + c.Storage +
+			": a restart of NATS loses pushes that NATS has acknowledged", remove},
 		{c.Sealed, "it is sealed", remove},
 		{c.Mirror != nil || len(c.Sources) > 0, "it copies other streams", remove},
-		{c.MsgSchedules, "it has NATS's own message schedules on", remove},
+		{c.MsgSchedules, "NATS's own message schedules are on", remove},
 		{c.Transform != nil, "it transforms its subjects", remove},
-		{c.MsgTTL, "it lets messages expire by a header", remove},
-		{c.Rollup, "it allows roll-ups: one push with Nats-Rollup throws away all others",
+		{c.MsgTTL, "a header can make its messages expire", remove},
+		{c.Rollup, "it allows roll-ups: one push with Nats-Rollup deletes all others",
 			"set allow_rollup_hdrs to false" + restart},
 		{c.Discard != "new", "discard is " +
-			c.Discard + ": when it is full, acknowledged pushes are thrown away instead of new ones refused",
+			c.Discard + ": when it is full, it deletes acknowledged pushes instead of refusing new ones",
 			"set discard to new" + restart},
-		{c.MaxAge > 0, fmt.Sprintf("max_age is %s: pushes older than that are thrown away", c.MaxAge),
+		{c.MaxAge > 0, fmt.Sprintf("max_age is %s: NATS deletes older pushes", c.MaxAge),
 			"set max_age to 0" + restart},
-		{c.MaxMsgs > 0 || c.PerSubject > 0, "it has a limit of messages, which is not tarry's",
+		{c.MaxMsgs > 0 || c.PerSubject > 0, "it has a limit of messages, which tarry did not set",
 			"remove max_msgs and max_msgs_per_subject" + restart},
-		{c.NoAck, "no_ack is on: a producer never learns whether its push was kept", "set no_ack to false" + restart},
+		{c.NoAck, "no_ack is on: a producer never learns whether its push was stored", "set no_ack to false" + restart},
 		{!slices.Equal(c.Subjects, []string{s.cfg.NATS.Prefix + ".>"}), "its subjects are " +
-			strings.Join(c.Subjects, ", ") + ", and nats.prefix asks for " + s.cfg.NATS.Prefix + ".>",
+			strings.Join(c.Subjects, ", ") + ", and nats.prefix needs " + s.cfg.NATS.Prefix + ".>",
 			"let an instance with the old prefix empty it first, or set nats.prefix back"},
 	} {
 		if bad.is {
@@ -103,7 +103,8 @@ func (s *natsSeen) intakeShape(st *bridge.StreamInfo) {
 			return
 		}
 	}
-	s.ok("intake", "%s: work queue on %s, new pushes are refused when it is full, nothing ages", c.Name, c.Storage)
+	s.ok("intake", "%s: work queue on %s; it refuses new pushes when it is full, and keeps pushes of any age", c.Name,
+		c.Storage)
 }
 
 func (s *natsSeen) intakeCopies(st *bridge.StreamInfo) {
@@ -121,18 +122,18 @@ func (s *natsSeen) intakeCopies(st *bridge.StreamInfo) {
 		s.warn("intake copies", found+", not in step: "+shorten(away), "bring these servers back")
 	case clustered && c.Replicas == 1:
 		s.warn("intake copies", found+", in a cluster",
-			"set nats.intake.replicas to 3: a lost server takes pushes with it that NATS has acknowledged")
+			"set nats.intake.replicas to 3: the loss of a server loses pushes that NATS has acknowledged")
 	case c.Replicas%2 == 0:
 		s.warn("intake copies", found,
-			"set nats.intake.replicas to 3: an even number survives no more losses than one less")
+			"set nats.intake.replicas to 3: an even number survives no more losses than the odd number below it")
 	case c.Replicas != want && !s.clustered && want > 1:
-		s.fail("intake copies", fmt.Sprintf("%s, nats.intake.replicas asks for %d, and this NATS is no cluster", found,
+		s.fail("intake copies", fmt.Sprintf("%s, nats.intake.replicas is %d, and this NATS is not a cluster", found,
 			want), "set nats.intake.replicas to 1, or run NATS as a cluster")
 	case c.Replicas != want:
-		s.warn("intake copies", fmt.Sprintf("%s, nats.intake.replicas asks for %d", found, want),
-			"the next start changes it to that; make sure that it is meant")
+		s.warn("intake copies", fmt.Sprintf("%s, nats.intake.replicas is %d", found, want),
+			"the next start changes the stream; make sure that this is intended")
 	case !clustered:
-		s.ok("intake copies", "%s; this NATS is a single server, and its disk the only one", found)
+		s.ok("intake copies", "%s; this NATS is a single server, with a single disk", found)
 	default:
 		s.ok("intake copies", "%s", found)
 	}
@@ -146,14 +147,13 @@ func (s *natsSeen) intakeRoom(st *bridge.StreamInfo) {
 	}
 	change := ""
 	if share(used, most) > fullWarn {
-		change = "raise nats.intake.max_bytes, and look why tarry does not take pushes out (tarry health): at the " +
-			"limit NATS refuses them"
+		change = "raise nats.intake.max_bytes, and find out why tarry does not accept the pushes (tarry health): at " +
+			"the limit, NATS refuses further ones"
 	}
 	s.judge(Warn, "intake room", found, change)
 }
 
-// intakeLeft looks whether the consumer passes over what stands in the stream, because NATS came back with one that is
-// older.
+// intakeLeft checks whether the consumer skips messages of the stream because NATS came back with an older stream.
 func (s *natsSeen) intakeLeft(ctx context.Context, name string) {
 	const check = "intake consumer"
 	var why string
@@ -165,13 +165,13 @@ func (s *natsSeen) intakeLeft(ctx context.Context, name string) {
 	case err != nil:
 		s.untold(check, err, "let the user publish to "+apiConsumerInfo+name+".tarry and "+apiStreamInfo+name)
 	case why != "":
-		s.warn(check, why+": NATS came back with an older stream, and pushes up to that sequence are accepted ones "+
-			"that nobody removed, or are never handed out",
-			"start an instance, or look at the log of one: it makes the consumer anew and takes all that stands "+
-				"there, and what it had accepted before counts once; then a nats-server newer than 2.9. A purge would "+
-				"lose pushes")
+		s.warn(check, why+": NATS came back with an older stream; pushes up to that sequence were accepted and not "+
+			"removed, or will never be handed out",
+			"start an instance, or look at the log of a running one: it makes a new consumer and reads all pushes of "+
+				"the stream, and a push that was accepted before counts once; then upgrade nats-server beyond 2.9. A "+
+				"purge would lose pushes")
 	default:
-		s.ok(check, "it passes over nothing in %s", name)
+		s.ok(check, "it skips nothing in %s", name)
 	}
 }
 
@@ -182,7 +182,7 @@ func copies(n int) string {
 	return fmt.Sprintf("%d copies", n)
 }
 
-// destinations looks at the streams that messages may be due on.
+// destinations checks the streams that messages may be due on.
 func (s *natsSeen) destinations(streams []bridge.StreamInfo) {
 	var short, memory, full, lonely, deaf, nobody []string
 	n := 0
@@ -203,7 +203,7 @@ func (s *natsSeen) destinations(streams []bridge.StreamInfo) {
 		if c.Storage == "memory" {
 			memory = append(memory, c.Name)
 		}
-		// A stream that keeps the last so many on purpose is always at its limit: it matters where somebody reads.
+		// A stream that keeps only the latest messages is always at its limit: this matters only if it has consumers.
 		near := share(st.State.Bytes, c.MaxBytes) > fullWarn || share(int64(st.State.Messages), c.MaxMsgs) > fullWarn
 		if near && (c.Discard == "new" || c.Retention != "limits" || st.State.Consumers > 0) {
 			full = append(full, fmt.Sprintf("%s (discard %s)", c.Name, c.Discard))
@@ -216,10 +216,11 @@ func (s *natsSeen) destinations(streams []bridge.StreamInfo) {
 		}
 	}
 	if n == 0 {
-		s.ok("topics", "no stream holds a subject: whatever is due goes to those who listen at that moment")
+		s.ok("topics", "no stream has a subject that messages may be due on: due messages reach only subscribers that "+
+			"listen at that moment")
 		return
 	}
-	s.ok("topics", "%s that messages may be due on", plural(n, "stream"))
+	s.ok("topics", "%s on which messages may be due", plural(n, "stream"))
 	for _, f := range []struct {
 		name    string
 		streams []string
@@ -229,18 +230,20 @@ func (s *natsSeen) destinations(streams []bridge.StreamInfo) {
 	}{
 		{"topic duplicates", short,
 			fmt.Sprintf("every stream recognizes a repeated delivery for %s or longer", s.window()),
-			"repeated deliveries are recognized for a shorter time than a takeover takes",
-			fmt.Sprintf("duplicate_window %s or more: else a message may arrive twice around one", s.window())},
+			"they recognize a repeated delivery for a shorter time than a takeover takes",
+			fmt.Sprintf("duplicate_window %s or more: otherwise a message may arrive twice around a "+
+				"takeover", s.window())},
 		{"topic storage", memory, "all on disk",
-			"kept in memory: a restart of NATS loses what tarry has delivered and nobody has read",
-			"storage file (a new stream), or tarry redeliver after a loss, with the journal on"},
+			"kept in memory: a restart of NATS loses messages that tarry delivered and nobody has read",
+			"use storage file (in a new stream), or run tarry redeliver after a loss, with the journal on"},
 		{"topic room", full, "none near its limit", "near its limit",
-			"raise max_bytes or max_msgs, or read faster: with discard old the server throws away what nobody has " +
-				"read, with discard new messages stay with tarry and come late"},
-		{"topic consumers", nobody, "", "keeps only what a consumer waits for, and has no consumer: deliveries vanish",
-			"add the consumer before messages are due, or take retention limits"},
-		{"topic acknowledgements", deaf, "", "no_ack is on: tarry counts its subjects as core NATS", "no_ack false"},
-		{"topic copies", lonely, "", "one copy, in a cluster: a lost server takes delivered messages with it",
+			"raise max_bytes or max_msgs, or read faster: with discard old, the server deletes unread messages; " +
+				"with discard new, messages wait in tarry and arrive late"},
+		{"topic consumers", nobody, "",
+			"they keep only what a consumer wants, and have no consumer: NATS drops what is delivered",
+			"add a consumer before messages are due, or use retention limits"},
+		{"topic acknowledgements", deaf, "", "no_ack is on: tarry treats their subjects as core NATS", "no_ack false"},
+		{"topic copies", lonely, "", "one copy, in a cluster: the loss of a server loses delivered messages",
 			"num_replicas 3"},
 	} {
 		switch {

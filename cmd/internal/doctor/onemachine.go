@@ -8,19 +8,19 @@ import (
 	"path/filepath"
 )
 
-// oneMachine looks at what store: memory has in place of Redis and ZooKeeper: a directory.
+// oneMachine checks what store: memory uses in place of Redis and ZooKeeper: a directory.
 func (p *patient) oneMachine(context.Context) ([]Check, []reading) {
 	n := p.notes("data", p.cfg.Data)
 	dir := p.cfg.Data
 	_, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		n.ok("directory", "not there yet; the first start makes it")
+		n.ok("directory", "does not exist yet; the first start makes it")
 		dir = existing(dir)
 	} else if err != nil {
 		n.broken("directory", err, "let the user that runs tarry enter the directory")
 		return n.checks, nil
 	} else {
-		n.ok("directory", "there")
+		n.ok("directory", "exists")
 	}
 	if err := writable(dir); err != nil {
 		n.broken("writable", err, "give "+dir+" to the user that runs tarry")
@@ -32,20 +32,20 @@ func (p *patient) oneMachine(context.Context) ([]Check, []reading) {
 		n.fail("file system", dir+" is on "+kind+", where a second instance on another machine may not see the lock",
 			"put data on a local disk")
 	case volatile(dir):
-		n.warn("file system", dir+" is in memory, and gone after a restart of the machine", "put data on a disk")
+		n.warn("file system", dir+" is in memory, and lost when the machine restarts", "put data on a disk")
 	default:
 		n.ok("file system", "a local disk")
 	}
 	if p.cfg.Embedded() {
 		n.ok("nats", "embedded, served on %s; it syncs every write before it acknowledges it", p.cfg.NATS.Listen)
 	} else {
-		n.ok("nats", "your own: unless it has sync_interval: always, the loss of power may take what it had "+
-			"acknowledged within its sync_interval (2 minutes by default)")
+		n.ok("nats", "your own: unless it has sync_interval: always, a power failure may lose what it acknowledged "+
+			"within its sync_interval (2 minutes by default)")
 	}
 	return n.checks, nil
 }
 
-// existing is the nearest directory above that is there.
+// existing returns the nearest parent directory that exists.
 func existing(dir string) string {
 	for {
 		up := filepath.Dir(dir)

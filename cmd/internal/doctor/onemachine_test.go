@@ -15,9 +15,9 @@ func TestOneMachine_IsHeldAgainstItsDirectoryAndNoServer(t *testing.T) {
 	data := filepath.Join(dir, "made", "later")
 	s := setup{"STORE": "memory", "DATA": data, "JOURNAL_MODE": "sync",
 		"JOURNAL_DSN": "sqlite:" + filepath.Join(dir, "journal.db")}
-	d := s.diagnosis(t).fails().has(doctor.OK, "data", "directory", "not there yet").has(
+	d := s.diagnosis(t).fails().has(doctor.OK, "data", "directory", "does not exist yet").has(
 		doctor.OK, "data", "writable", dir).
-		has(doctor.OK, "data", "nats", "embedded").has(doctor.OK, "journal", "file", "not there yet")
+		has(doctor.OK, "data", "nats", "embedded").has(doctor.OK, "journal", "file", "does not exist yet")
 	for _, c := range d.Checks {
 		if c.Group == "redis" || c.Group == "zookeeper" || c.Group == "nats" {
 			t.Errorf("it looks at %s %s", c.Group, c.Name)
@@ -30,6 +30,6 @@ func TestOneMachine_IsHeldAgainstItsDirectoryAndNoServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s["NATS_URL"] = lab.SharedNATS(t).URL()
-	s.diagnosis(t).fails().has(doctor.OK, "data", "directory", "there").has(
+	s.diagnosis(t).fails().has(doctor.OK, "data", "directory", "exists").has(
 		doctor.OK, "data", "nats", "sync_interval").has(doctor.OK, "nats", "reachable")
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/tarry-mq/tarry/store/timeline"
 )
 
-// redisMode is what the settings take Redis for.
+// redisMode is how the settings say that Redis runs.
 type redisMode string
 
 const (
@@ -110,12 +110,12 @@ func (p *patient) sentinels(ctx context.Context, whole *notes) []string {
 		return nil
 	case len(masters) > 1:
 		whole.fail("sentinels agree", "they name different masters: "+shorten(masters),
-			"wait for the failover to end; if it does not, some Sentinels watch another Redis or cannot "+
-				"reach the others")
+			"wait until the failover has ended; if it does not end, some Sentinels watch another Redis or "+
+				"cannot reach the others")
 	}
 	if given := len(p.cfg.Redis.Addrs); given < 3 {
 		whole.warn("sentinels named", plural(given, "Sentinel")+" in redis.addrs",
-			"name all of them, three at least: while those named are away, tarry cannot find the master")
+			"name all of them, at least three: while the named Sentinels do not answer, tarry cannot find the master")
 	} else {
 		whole.ok("sentinels named", "%d in redis.addrs", given)
 	}
@@ -132,7 +132,7 @@ func (p *patient) oneSentinel(ctx context.Context, n *notes, addr string) string
 	if err != nil {
 		switch text := err.Error(); {
 		case strings.Contains(text, "unknown command"):
-			n.fail("reachable", "it is a Redis server and no Sentinel", sentinelHint+", or leave redis.master out")
+			n.fail("reachable", "it is a Redis server, not a Sentinel", sentinelHint+", or remove redis.master")
 		case strings.Contains(text, "No such master"):
 			n.fail("reachable", fmt.Sprintf("it watches no group %q", p.cfg.Redis.Master),
 				"set redis.master to the name in sentinel.conf (sentinel monitor NAME …)")
@@ -150,18 +150,18 @@ func (p *patient) oneSentinel(ctx context.Context, n *notes, addr string) string
 	switch {
 	case strings.Contains(facts["flags"], "o_down"):
 		n.fail("reachable", found+", which is down ("+facts["flags"]+")",
-			"bring the master back, or look why no replica is promoted")
+			"bring the master back, or find out why no replica is promoted")
 	case strings.Contains(facts["flags"], "s_down"):
-		n.warn("reachable", found+", which this Sentinel cannot reach", "look at the network between them")
+		n.warn("reachable", found+", which this Sentinel cannot reach", "check the network between them")
 	case others < 2:
-		n.warn("reachable", found, "run three Sentinels at least, on three machines: two cannot agree once one is lost")
+		n.warn("reachable", found, "run at least three Sentinels, on three machines: two cannot agree once one is lost")
 	default:
 		n.ok("reachable", "%s", found)
 	}
 	if local(facts["ip"]+":0") && !local(addr) {
 		n.fail("announced address",
-			"the master is announced as "+facts["ip"]+", which leads other machines to themselves",
-			"set sentinel announce-ip, or monitor it by an address that all reach")
+			"the master is announced as "+facts["ip"]+", which on other machines means those machines",
+			"set sentinel announce-ip, or monitor the master by an address that all machines reach")
 		return ""
 	}
 	if facts["ip"] == "" {
@@ -173,7 +173,7 @@ func (p *patient) oneSentinel(ctx context.Context, n *notes, addr string) string
 	return facts["ip"] + ":" + facts["port"]
 }
 
-// clusterMasters reads from the first node that answers who the masters are.
+// clusterMasters asks the first node that answers which nodes are masters.
 func (p *patient) clusterMasters(ctx context.Context, whole *notes) []string {
 	var masters []string
 	var failures []error
@@ -186,7 +186,7 @@ func (p *patient) clusterMasters(ctx context.Context, whole *notes) []string {
 		if masters = found; len(masters) > 0 {
 			break
 		}
-		return nil // it answered, and is not fit
+		return nil // it answered, and does not fit
 	}
 	if len(masters) == 0 {
 		whole.broken("reachable", errors.Join(failures...),
@@ -206,8 +206,8 @@ func (p *patient) clusterNode(ctx context.Context, whole *notes, addr string) ([
 	defer cancel()
 	text, err := rdb.ClusterInfo(call).Result()
 	if err != nil && strings.Contains(err.Error(), "cluster support disabled") {
-		whole.fail("cluster", addr+" is a single server, and several redis.addrs without redis.master mean a Cluster",
-			"name one address in redis.addrs, or with Sentinels: "+sentinelHint)
+		whole.fail("cluster", addr+" is a single server, but several redis.addrs without redis.master mean a Cluster",
+			"name one address in redis.addrs; or, with Sentinels, "+sentinelHint)
 		return nil, nil
 	} else if err != nil {
 		return nil, err
@@ -223,17 +223,18 @@ func (p *patient) clusterNode(ctx context.Context, whole *notes, addr string) ([
 	switch {
 	case facts["cluster_state"] != "ok" || facts["cluster_slots_ok"] != "16384":
 		whole.fail("cluster", found, "bring the missing masters back or assign their slots (redis-cli --cluster "+
-			"check): buckets in them can be neither pushed to nor read")
+			"check): tarry can neither write nor read the buckets in these slots")
 	case len(down) > 0:
 		whole.warn("cluster", found+"; down: "+shorten(down),
-			"bring the nodes back: with a replica lost, the loss of its master loses messages")
+			"bring the nodes back: without a replica, the loss of a master loses messages")
 	default:
 		whole.ok("cluster", "%s", found)
 	}
 	return masters, nil
 }
 
-// mastersIn reads CLUSTER NODES: the masters with slots, and what is down. An empty host is that of the server asked.
+// mastersIn parses CLUSTER NODES and returns the masters that have slots, and the nodes that are down. An empty host
+// means the host of the server asked.
 func mastersIn(nodes, asked string) (masters, down []string) {
 	for row := range strings.Lines(nodes) {
 		f := strings.Fields(row)
@@ -258,7 +259,7 @@ func mastersIn(nodes, asked string) (masters, down []string) {
 	return masters, down
 }
 
-// redisNamespace looks at what the namespace's first start recorded, the way tarry serve will.
+// redisNamespace checks what the namespace's first start recorded, as tarry serve will.
 func (p *patient) redisNamespace(ctx context.Context, n *notes) {
 	rdb := p.dialRedis("")
 	defer rdb.Close()
@@ -280,16 +281,16 @@ func (p *patient) redisNamespace(ctx context.Context, n *notes) {
 		return
 	case buckets != strconv.Itoa(p.cfg.Buckets):
 		n.fail("buckets",
-			fmt.Sprintf("the setting buckets is %d, but namespace %s was begun with %s and its messages lie in those",
+			fmt.Sprintf("the setting buckets is %d, but namespace %s was begun with %s, which hold its messages",
 				p.cfg.Buckets, p.cfg.Namespace, buckets),
 			"set buckets to "+buckets)
 	default:
-		n.ok("buckets", "%s, as the setting has it", buckets)
+		n.ok("buckets", "%s, as the setting says", buckets)
 	}
 	if known != timeline.Layout {
 		n.fail("key layout",
 			fmt.Sprintf("namespace %s has layout %s, this tarry knows %s", p.cfg.Namespace, known, timeline.Layout),
-			"run the tarry that knows layout "+known+" until the namespace is empty, or take another namespace")
+			"run the tarry that knows layout "+known+" until the namespace is empty, or use another namespace")
 		return
 	}
 	n.ok("key layout", "%s", known)
@@ -298,7 +299,7 @@ func (p *patient) redisNamespace(ctx context.Context, n *notes) {
 	}
 }
 
-// quarantined looks for entries of the outbox that the journal could not hold.
+// quarantined looks for entries of the outbox that the journal could not record.
 func (p *patient) quarantined(ctx context.Context, n *notes, rdb redis.UniversalClient) {
 	const check = "quarantine"
 	call, cancel := p.within(ctx)
@@ -323,19 +324,19 @@ func (p *patient) quarantined(ctx context.Context, n *notes, rdb redis.Universal
 		}
 	}
 	if entries == 0 {
-		n.ok(check, "empty: no entry of the outbox stands apart")
+		n.ok(check, "empty: the journal could record every entry of the outbox")
 		return
 	}
-	found := fmt.Sprintf("the journal could not hold entries of the outbox: %d stand apart in %s", entries,
+	found := fmt.Sprintf("the journal could not record entries of the outbox: %d in quarantine in %s", entries,
 		shorten(held))
-	n.warn(check, found+"; what the journal has as waiting of their messages may have ended, and is not brought back",
-		"tarry verify lists them, and the log says why; once you know the cause: tarry verify --repair, look "+
-			"at what it "+
-			"still finds of them, then redis-cli DEL "+
-			held[0]+strings.Repeat(" and of the others", min(len(held)-1, 1)))
+	n.warn(check, found+"; the journal may show their messages as waiting although they have ended, so it restores "+
+		"none of them",
+		"tarry verify lists them, and the log says why; once you know the cause, run tarry verify --repair, look at "+
+			"what it still finds of them, and then run redis-cli DEL "+held[0]+
+			strings.Repeat(" and the same for the others", min(len(held)-1, 1)))
 }
 
-// otherDatabase checks whether a namespace that seems new lives in another database of the same server.
+// otherDatabase checks whether a namespace that seems new is in another database of the same server.
 func (p *patient) otherDatabase(ctx context.Context, n *notes, key string) {
 	if p.redisMode() == cluster {
 		return
@@ -346,7 +347,7 @@ func (p *patient) otherDatabase(ctx context.Context, n *notes, key string) {
 	defer cancel()
 	text, err := rdb.Info(call, "keyspace").Result()
 	if err != nil {
-		return // said by the server's own checks
+		return // the server's own checks report it
 	}
 	for name := range timeline.ParseInfo(text) {
 		db, err := strconv.Atoi(strings.TrimPrefix(name, "db"))
@@ -359,7 +360,7 @@ func (p *patient) otherDatabase(ctx context.Context, n *notes, key string) {
 		found, err := there.Exists(call, key).Result()
 		_ = there.Close()
 		if err == nil && found > 0 {
-			n.fail("database", fmt.Sprintf("namespace %s is not in database %d but in %d, with the messages it holds",
+			n.fail("database", fmt.Sprintf("namespace %s is not in database %d but in %d, with its messages",
 				p.cfg.Namespace, p.cfg.Redis.DB, db),
 				fmt.Sprintf("set redis.db to %d", db))
 			return
@@ -367,7 +368,7 @@ func (p *patient) otherDatabase(ctx context.Context, n *notes, key string) {
 	}
 }
 
-// pairs reads names and values, which come as a map or, from older servers, as a list.
+// pairs reads names and values. Older servers send them as a list, newer ones as a map.
 func pairs(answer any) map[string]string {
 	out := map[string]string{}
 	switch a := answer.(type) {

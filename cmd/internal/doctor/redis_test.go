@@ -27,15 +27,15 @@ func TestRedis_ThatEvictsAndForgets(t *testing.T) {
 	s["REDIS_ADDRS"], s["JOURNAL_MODE"] = server.Addr, "off"
 	s.diagnosis(t).fails("redis eviction").warns("redis append-only file", "redis memory", "zookeeper ensemble").
 		has(doctor.Fail, "redis", "eviction", "allkeys-lru", "noeviction").has(
-		doctor.Warn, "redis", "append-only file", "loses messages", "appendonly yes").
+		doctor.Warn, "redis", "append-only file", "loses waiting messages", "appendonly yes").
 		has(doctor.Warn, "redis", "memory", "raise maxmemory")
 
 	s["JOURNAL_MODE"] = "async"
 	s.diagnosis(t).warns("redis append-only file", "redis memory", "redis outbox", "zookeeper ensemble").
-		has(doctor.Warn, "redis", "append-only file", "changes that the journal had not got yet")
+		has(doctor.Warn, "redis", "append-only file", "changes that were not in the journal yet")
 	s["JOURNAL_MODE"], s["JOURNAL_OUTBOX"] = "sync", "1MiB"
 	s.diagnosis(t).warns("redis memory", "zookeeper ensemble").has(doctor.OK, "redis", "append-only file",
-		"everything comes from the journal")
+		"everything is restored from the journal")
 }
 
 func TestRedis_ThatSyncsWhenItLikes(t *testing.T) {
@@ -43,7 +43,7 @@ func TestRedis_ThatSyncsWhenItLikes(t *testing.T) {
 	server := lab.NewRedis(t, "--appendfsync", "no")
 	s := healthy(t)
 	s["REDIS_ADDRS"] = server.Addr
-	s.diagnosis(t).fails().has(doctor.Warn, "redis", "appendfsync", "power cut", "everysec")
+	s.diagnosis(t).fails().has(doctor.Warn, "redis", "appendfsync", "power failure", "everysec")
 	if err := dialRedis(t, server.Addr).ConfigSet(t.Context(), "appendfsync", "everysec").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestRedis_ClusterThatStopsAsAWhole(t *testing.T) {
 	}
 	s.diagnosis(t).fails().has(doctor.Warn, "redis", "full coverage", "cluster-require-full-coverage yes",
 		"cluster-require-full-coverage no", "every bucket")
-	// A user who may not ask is told what to make sure of.
+	// The finding says what a user who may not ask should make sure of.
 	for _, node := range c.Nodes {
 		for _, user := range [][]any{advised(t, s.config(t).Namespace, "+asking +cluster|slots"),
 			{"ACL", "SETUSER", "tarry", "+cluster|info", "+cluster|nodes"}} {
@@ -284,12 +284,12 @@ func TestRedis_ThatHoldsWhatTheJournalCouldNot(t *testing.T) {
 	}
 	add(3)
 	add(3)
-	s.diagnosis(t).fails().has(doctor.Warn, "redis", "quarantine", "2 stand apart in '{"+ns+":3}:quarantine';",
+	s.diagnosis(t).fails().has(doctor.Warn, "redis", "quarantine", "2 in quarantine in '{"+ns+":3}:quarantine';",
 		"tarry verify --repair", "redis-cli DEL '{"+ns+":3}:quarantine'")
 	add(1)
 	s.diagnosis(t).has(doctor.Warn, "redis", "quarantine",
-		"3 stand apart in '{"+ns+":1}:quarantine', '{"+ns+":3}:quarantine'",
-		"redis-cli DEL '{"+ns+":1}:quarantine' and of the others")
+		"3 in quarantine in '{"+ns+":1}:quarantine', '{"+ns+":3}:quarantine'",
+		"redis-cli DEL '{"+ns+":1}:quarantine' and the same for the others")
 	s["BUCKETS"] = "8" // then it is another thing that is wrong
 	s.diagnosis(t).fails("redis buckets")
 	if err := rdb.Set(t.Context(), "{"+ns+":0}:quarantine", "no stream", 0).Err(); err != nil {
@@ -307,7 +307,7 @@ func TestRedis_OfAnotherKindThanTheSettings(t *testing.T) {
 	s.diagnosis(t).fails("redis cluster").has(doctor.Fail, "redis", "cluster", "single server")
 
 	s["REDIS_ADDRS"], s["REDIS_MASTER"] = plain, "main"
-	s.diagnosis(t).fails("redis reachable").has(doctor.Fail, "redis", "reachable", "no Sentinel")
+	s.diagnosis(t).fails("redis reachable").has(doctor.Fail, "redis", "reachable", "not a Sentinel")
 
 	node := lab.NewRedis(t, "--cluster-enabled", "yes")
 	s["REDIS_ADDRS"], s["REDIS_MASTER"] = node.Addr, ""

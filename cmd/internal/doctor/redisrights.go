@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// needed are the commands that tarry's scripts and its client use, each with arguments it would be taken with. KEY
-// stands for a key of the namespace, of the kind that the command wants.
+// needed returns the commands that tarry's scripts and its client use, each with valid arguments. KEY stands for a key
+// of the namespace, of the type that the command needs.
 func needed() [][]any {
 	return [][]any{
 		{"INFO", "everything"}, {"TIME"}, {"SELECT", "0"}, {"CLIENT", "SETNAME", "tarry"},
@@ -29,8 +29,8 @@ func needed() [][]any {
 	}
 }
 
-// harmless are those of them that change nothing where the key does not exist. HINCRBY, LPUSH and the like would make
-// it; a user who may all of these and none of those is not a likely one.
+// harmless reports whether a command changes nothing if the key does not exist. HINCRBY, LPUSH and others would create
+// it. A user who may call all harmless commands and none of the others is unlikely.
 func harmless(command []any) bool {
 	switch command[0] {
 	case "EVAL", "HSET", "HSETNX", "HINCRBY", "SADD", "LPUSH", "RPUSH", "XADD":
@@ -39,15 +39,16 @@ func harmless(command []any) bool {
 	return true
 }
 
-// noScript is the digest of no script: EVALSHA answers NOSCRIPT, which only those hear who may call it.
+// noScript is the digest of no script: EVALSHA answers NOSCRIPT to users who may call it, and NOPERM to others.
 const noScript = "0000000000000000000000000000000000000000"
 
-// rightsChange gives a user of Redis what tarry needs in a namespace, and nothing that it does not.
+// rightsChange returns the command that gives a user of Redis the rights that tarry needs in a namespace, and no
+// others.
 func rightsChange(user, ns string) string {
 	var names []string
 	for _, command := range needed() {
 		name := fmt.Sprint(command[0])
-		if name == "CLIENT" { // others of it end connections
+		if name == "CLIENT" { // its other subcommands may end connections
 			name += "|" + fmt.Sprint(command[1])
 		}
 		names = append(names, "+"+strings.ToLower(name))
@@ -56,7 +57,7 @@ func rightsChange(user, ns string) string {
 	return fmt.Sprintf("ACL SETUSER %s ~{%s}:* ~{%s:*}:* %s", user, ns, ns, strings.Join(names, " "))
 }
 
-// rights asks Redis what this user may do, or where it cannot be asked (before 7.0) tries what changes nothing.
+// rights asks Redis what this user may do. A server before 7.0 cannot be asked, so rights tries what changes nothing.
 func (r *redisSeen) rights(ctx context.Context) {
 	ns := r.cfg.Namespace
 	keys := []string{"{" + ns + "}:meta", "{" + ns + ":0}:doctor"}
@@ -75,7 +76,7 @@ func (r *redisSeen) rights(ctx context.Context) {
 			rightsChange(user, ns))
 		return
 	}
-	r.ok("rights", "user %s may call all that tarry needs", user)
+	r.ok("rights", "user %s may call everything that tarry needs", user)
 }
 
 func orDefault(user string) string {
@@ -85,9 +86,9 @@ func orDefault(user string) string {
 	return user
 }
 
-var errNoDryRun = errors.New("ACL DRYRUN is not to be had")
+var errNoDryRun = errors.New("ACL DRYRUN is not available")
 
-// dryRun has Redis judge without doing. The error says that it does not.
+// dryRun asks Redis which commands it would refuse, without calling them. It fails if Redis does not answer that.
 func (r *redisSeen) dryRun(ctx context.Context, key string) (user string, missing []string, err error) {
 	call, cancel := r.within(ctx)
 	defer cancel()
@@ -106,7 +107,7 @@ func (r *redisSeen) dryRun(ctx context.Context, key string) (user string, missin
 	return user, missing, nil
 }
 
-// tryOut calls what changes nothing on a key that nobody has.
+// tryOut calls the harmless commands on a key that does not exist.
 func (r *redisSeen) tryOut(ctx context.Context, key string) (missing []string, err error) {
 	call, cancel := r.within(ctx)
 	defer cancel()

@@ -22,10 +22,10 @@ type redisSeen struct {
 	addr   string
 	rdb    redis.UniversalClient
 	info   map[string]string
-	config map[string]string // nil where CONFIG is forbidden
+	config map[string]string // nil if CONFIG is forbidden
 }
 
-// closed stands for a setting that only CONFIG shows.
+// closed is the finding for a setting that only CONFIG shows.
 const closed = "CONFIG is forbidden here, as on most managed Redis"
 
 func (p *patient) redisServer(ctx context.Context, addr string) ([]Check, []reading) {
@@ -47,20 +47,20 @@ func (p *patient) redisServer(ctx context.Context, addr string) ([]Check, []read
 	return r.checks, r.clock(ctx)
 }
 
-// reach asks for everything that INFO has; false where nothing more can be asked.
+// reach asks for everything that INFO has. It returns false if nothing more can be checked.
 func (r *redisSeen) reach(ctx context.Context) bool {
 	call, cancel := r.within(ctx)
 	defer cancel()
 	text, err := r.rdb.Info(call, "everything").Result()
 	if err != nil {
-		change := "start Redis, open the port, or correct redis.addrs (and redis.tls where one side speaks TLS)"
+		change := "start Redis, open the port, or correct redis.addrs (and redis.tls if only one side speaks TLS)"
 		switch word, _, _ := strings.Cut(err.Error(), " "); {
 		case word == "WRONGPASS" || word == "NOAUTH" || strings.Contains(err.Error(), "invalid password") ||
 			strings.Contains(err.Error(), "without any password"):
 			change = "correct redis.username and redis.password"
 		case word == "NOPERM":
-			change = "give the user the commands that tarry needs: ACL SETUSER … +@all -@dangerous +info, see the " +
-				"check rights"
+			change = "let the user call the commands that tarry needs: ACL SETUSER … +@all -@dangerous +info, see " +
+				"the check rights"
 		case word == "LOADING":
 			change = "wait until Redis has loaded its data"
 		}
@@ -75,12 +75,12 @@ func (r *redisSeen) reach(ctx context.Context) bool {
 		r.fail("mode", "it is a Sentinel, not a server that holds data", sentinelHint)
 		return false
 	case mode == string(cluster) && want == single:
-		r.fail("mode", "it is a node of a Cluster, and one address in redis.addrs means a single server",
-			"name two nodes of the Cluster at least in redis.addrs")
+		r.fail("mode", "it is a node of a Cluster, but one address in redis.addrs means a single server",
+			"name at least two nodes of the Cluster in redis.addrs")
 		return true
 	case mode == string(cluster) && want == sentinel:
-		r.fail("mode", "it is a node of a Cluster, and redis.master means Sentinels",
-			"leave redis.master out and name the Cluster's nodes in redis.addrs")
+		r.fail("mode", "it is a node of a Cluster, but redis.master means Sentinels",
+			"remove redis.master and name the Cluster's nodes in redis.addrs")
 	}
 	return true
 }
@@ -111,7 +111,7 @@ func (r *redisSeen) version() {
 
 func (r *redisSeen) role() {
 	if r.info["loading"] == "1" {
-		r.fail("role", "it is loading its data", "wait until it has")
+		r.fail("role", "it is loading its data", "wait until it has loaded them")
 		return
 	}
 	if role := r.info["role"]; role != "master" {
@@ -122,11 +122,11 @@ func (r *redisSeen) role() {
 	r.ok("role", "master")
 }
 
-// fullWarn is the percentage from which a limit counts as near.
+// fullWarn is the percentage of a limit above which the doctor warns.
 const fullWarn = 75
 
-// coverage looks whether a node of a Cluster goes on while others are away. With yes, which is the default, Redis
-// serves no slot at all once one is served by nobody.
+// coverage checks whether a node of a Cluster still serves its slots if others are down. With yes, which is the
+// default, Redis serves no slot once one slot has no node.
 func (r *redisSeen) coverage() {
 	if r.info["redis_mode"] != string(cluster) {
 		return
@@ -137,10 +137,10 @@ func (r *redisSeen) coverage() {
 		r.ok("full coverage", "%s no", setting)
 	case "":
 		r.unknown("full coverage", closed,
-			"make sure that "+setting+" is no, else the loss of one node stops every bucket")
+			"make sure that "+setting+" is no; otherwise the loss of one node stops every bucket")
 	default:
 		r.warn("full coverage", setting+" "+value, setting+" no in redis.conf of every node, and CONFIG SET "+setting+
-			" no for now: with this one the loss of one node stops every bucket, and not its own alone")
+			" no for now: with yes, the loss of one node stops every bucket, not only the buckets of that node")
 	}
 }
 
@@ -152,7 +152,7 @@ func (r *redisSeen) memory() {
 	change := ""
 	if policy != "noeviction" {
 		change = "maxmemory-policy noeviction in redis.conf, and CONFIG SET maxmemory-policy noeviction for now: " +
-			"with this one Redis throws away waiting messages when its memory is full"
+			"with this policy, Redis deletes waiting messages when its memory is full"
 	}
 	if policy == "" {
 		r.unknown("eviction", "Redis does not show its maxmemory-policy", "make sure that it is noeviction")
@@ -166,24 +166,25 @@ func (r *redisSeen) memory() {
 	switch {
 	case most == 0 && machine > 0 && share(used, machine) > fullWarn:
 		r.warn("memory", fmt.Sprintf("%s used, no maxmemory, and the machine has %s", size(used), size(machine)),
-			"set maxmemory below what the machine can spare, or add memory: without a limit the kernel kills Redis "+
-				"in place of a refusal")
+			"set maxmemory below what the machine can spare, or add memory: without a limit, Redis does not refuse "+
+				"pushes, and the kernel kills it")
 	case most == 0:
 		r.ok("memory", "%s used, no maxmemory", size(used))
 	case percent > fullWarn:
 		r.warn("memory", fmt.Sprintf("%s of %s used, %d %%", size(used), size(most), percent),
-			"raise maxmemory or add servers: at the limit pushes are refused until messages have left")
+			"raise maxmemory or add servers: at the limit, pushes are refused until messages have left")
 	default:
 		r.ok("memory", "%s of %s used, %d %%", size(used), size(most), percent)
 	}
 	if outbox := r.cfg.Journal.Outbox; r.cfg.Journal.Mode != "off" && most > 0 && outbox > most/2 {
 		r.warn("outbox",
-			fmt.Sprintf("journal.outbox lets %s wait for the database, of a maxmemory of %s", size(outbox), size(most)),
-			"lower journal.outbox or raise maxmemory: while the database is away, changes alone would fill Redis")
+			fmt.Sprintf("journal.outbox lets up to %s wait for the database, and maxmemory is "+
+				"%s", size(outbox), size(most)),
+			"lower journal.outbox or raise maxmemory: while the database does not answer, changes may fill Redis")
 	}
 }
 
-// persistence is what a restart of Redis leaves.
+// persistence checks what a restart of Redis keeps.
 func (r *redisSeen) persistence() {
 	aof := r.info["aof_enabled"] == "1"
 	journal := r.cfg.Journal.Mode
@@ -192,13 +193,13 @@ func (r *redisSeen) persistence() {
 	case aof:
 		r.ok("append-only file", "on")
 	case journal == "off":
-		r.warn("append-only file", "off, and so is the journal: a restart of Redis loses messages that wait, all of "+
-			"them where there is no snapshot either", on+"; or set journal.mode")
+		r.warn("append-only file", "off, and so is the journal: a restart of Redis loses waiting messages, and all "+
+			"of them if there is no snapshot", on+"; or set journal.mode")
 	case journal == "async":
-		r.warn("append-only file", "off: a restart of Redis loses the changes that the journal had not got yet",
+		r.warn("append-only file", "off: a restart of Redis loses the changes that were not in the journal yet",
 			on+", or journal.mode sync")
 	default:
-		r.ok("append-only file", "off; after a restart of Redis everything comes from the journal")
+		r.ok("append-only file", "off; after a restart of Redis, everything is restored from the journal")
 	}
 	if aof {
 		r.fsync(journal)
@@ -212,23 +213,24 @@ func (r *redisSeen) fsync(journal string) {
 		r.unknown("appendfsync", closed, "make sure that it is everysec or always")
 	case fsync == "no":
 		r.warn("appendfsync",
-			"no: the kernel writes when it likes, and a power cut loses up to half a minute of pushes",
+			"no: the kernel decides when to write, and a power failure loses up to half a minute of pushes",
 			"appendfsync everysec, or always")
 	case fsync == "everysec" && r.config["no-appendfsync-on-rewrite"] == "yes":
 		r.warn("appendfsync", "everysec, but not while the file is rewritten (no-appendfsync-on-rewrite yes): a "+
-			"power cut then loses minutes", "no-appendfsync-on-rewrite no")
+			"power failure then loses minutes", "no-appendfsync-on-rewrite no")
 	case fsync == "everysec" && journal != "sync":
-		r.ok("appendfsync", "everysec: a power cut loses the pushes of the last second or two; always loses none")
+		r.ok("appendfsync", "everysec: a power failure loses the pushes of the last second or two; with always it "+
+			"loses none")
 	default:
 		r.ok("appendfsync", "%s", fsync)
 	}
 }
 
-// writes is whether the disk takes what Redis writes.
+// writes checks whether Redis can write to its disk.
 func (r *redisSeen) writes(aof bool) {
 	if status := r.info["aof_last_write_status"]; aof && status != "ok" {
 		r.fail("disk", "the last write to the append-only file failed ("+status+"): Redis refuses pushes",
-			"make room on Redis's disk, or mend it")
+			"make room on Redis's disk, or repair it")
 		return
 	}
 	if r.info["rdb_last_bgsave_status"] == "err" {
@@ -264,7 +266,7 @@ func (r *redisSeen) replication() {
 	}
 	if least := number(r.config["min-replicas-to-write"]); least > 0 &&
 		number(r.info["min_slaves_good_slaves"]) < least {
-		r.fail("min-replicas-to-write", fmt.Sprintf("%d asked for and %d in step: Redis refuses every push", least,
+		r.fail("min-replicas-to-write", fmt.Sprintf("%d required and %d in step: Redis refuses every push", least,
 			number(r.info["min_slaves_good_slaves"])),
 			"bring the replicas back, or lower min-replicas-to-write")
 	}
@@ -273,29 +275,31 @@ func (r *redisSeen) replication() {
 func (r *redisSeen) replicas(replicas int) {
 	persists := r.info["aof_enabled"] == "1" || r.config["save"] != ""
 	if r.config == nil {
-		persists = true // not to be known
+		persists = true // unknown
 	}
 	if !persists {
 		r.warn("replicas", plural(replicas, "replica")+
-			" of a master that writes nothing to its disk (no append-only file, no save): when it is restarted by "+
-			"itself it comes back empty, and the replicas empty themselves after it",
-			"appendonly yes on the master, or have nothing restart it")
+			" of a master that writes nothing to its disk (no append-only file, no save): if it restarts "+
+			"automatically, it comes back empty, and then the replicas delete their data too",
+			"appendonly yes on the master, or disable its automatic restart")
 	} else {
 		r.ok("replicas", "%s connected", plural(replicas, "replica"))
 	}
 	least := number(r.config["min-replicas-to-write"])
 	switch {
 	case r.config == nil:
-		r.unknown("min-replicas-to-write", closed, "with the journal off, 1 or more bounds what a failover loses")
+		r.unknown("min-replicas-to-write", closed, "with the journal off, a value of 1 or more limits what a "+
+			"failover loses")
 	case least > 0:
 		r.ok("min-replicas-to-write",
-			"%d: it bounds what a failover loses, which only journal.mode sync makes nothing", least)
+			"%d: it limits what a failover loses; only with journal.mode sync a failover loses nothing", least)
 	case r.cfg.Journal.Mode == "off":
-		r.warn("min-replicas-to-write", "0: a master that lost its replicas goes on answering, and the failover "+
-			"loses all of it (11,010 of 36,828 pushes in a test)",
+		r.warn("min-replicas-to-write", "0: a master that has lost its replicas still accepts pushes, and the "+
+			"failover loses them all (11,010 of 36,828 pushes in a test)",
 			"min-replicas-to-write 1 and min-replicas-max-lag 2; to lose nothing, journal.mode sync")
 	default:
-		r.ok("min-replicas-to-write", "0; what a failover loses comes back from the journal, as far as it had it")
+		r.ok("min-replicas-to-write", "0; what a failover loses is restored from the journal, as far as the journal "+
+			"has it")
 	}
 }
 
@@ -306,19 +310,19 @@ func (r *redisSeen) latency(ctx context.Context) {
 	limit := r.call()
 	switch {
 	case err != nil:
-		r.broken("latency", err, "look at the network and at Redis's slow log")
+		r.broken("latency", err, "check the network and Redis's slow log")
 	case took > limit/2:
-		r.fail("latency", fmt.Sprintf("a round trip takes %s, and tarry gives a call %s", round(took), limit),
-			"bring Redis nearer, or find what holds it up (SLOWLOG GET, LATENCY DOCTOR)")
+		r.fail("latency", fmt.Sprintf("a round trip takes %s, and tarry allows %s for a call", round(took), limit),
+			"bring Redis nearer, or find out what delays it (SLOWLOG GET, LATENCY DOCTOR)")
 	case took > 20*time.Millisecond:
-		r.warn("latency", fmt.Sprintf("a round trip takes %s", round(took)), "bring Redis nearer, or find what holds "+
-			"it up (SLOWLOG GET, LATENCY DOCTOR): every message pays for several")
+		r.warn("latency", fmt.Sprintf("a round trip takes %s", round(took)), "bring Redis nearer, or find out "+
+			"what delays it (SLOWLOG GET, LATENCY DOCTOR): every message needs several round trips")
 	default:
 		r.ok("latency", "a round trip takes %s", round(took))
 	}
 }
 
-// neighbours names other namespaces on this server. It looks at a bounded number of keys: a shared Redis may have many.
+// neighbours lists other namespaces on this server. It looks at a bounded number of keys: a shared Redis may have many.
 func (r *redisSeen) neighbours(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, min(r.timeout, time.Second))
 	defer cancel()
@@ -340,12 +344,12 @@ func (r *redisSeen) neighbours(ctx context.Context) {
 			break
 		}
 	}
-	text := "no other"
+	text := "no others"
 	if len(found) > 0 {
 		text = "others here: " + shorten(slices.Collect(maps.Keys(found)))
 	}
 	if !whole {
-		text += ", of the part of the keys that was looked at"
+		text += ", as far as the keys were searched"
 	}
 	r.ok("namespaces", "%s", text)
 }

@@ -22,15 +22,15 @@ const (
 type Check struct {
 	// Group is the dependency: machine, redis, nats, zookeeper or journal.
 	Group string `json:"group"`
-	// Target is the server of it, empty where all are meant.
+	// Target is its server, or empty if the check concerns all of its servers.
 	Target string `json:"target,omitempty"`
-	// Name is stable, for machines.
+	// Name is stable, for programs.
 	Name   string `json:"name"`
 	Status Status `json:"status"`
-	// Found is the finding, Change what to do about it; it is empty if nothing is to be done.
+	// Found is the finding. Change says what to do about it, and is empty if there is nothing to do.
 	Found  string `json:"found"`
 	Change string `json:"change,omitempty"`
-	// Err is the error behind the finding, if any. Its text may contain what Found must not, so it must not be shown.
+	// Err is the error behind the finding, if any. Its text may contain secrets, so it must not be shown.
 	Err error `json:"-"`
 }
 
@@ -50,7 +50,7 @@ func (r Report) Count(s Status) int {
 	return n
 }
 
-// Sick reports whether something has to be changed: a failure, or when strict a warning.
+// Sick reports whether something must be changed: there is a failure or, if strict, a warning.
 func (r Report) Sick(strict bool) bool {
 	return r.Count(Fail) > 0 || strict && r.Count(Warn) > 0
 }
@@ -106,7 +106,7 @@ func (r Report) Text() string {
 	return b.String()
 }
 
-// notes are the findings about one target, made by one goroutine.
+// notes collects the findings about one target, from one goroutine.
 type notes struct {
 	group, target string
 	hide          func(string) string
@@ -128,10 +128,10 @@ func (n *notes) warn(name, found, change string) { n.add(Warn, name, found, chan
 
 func (n *notes) fail(name, found, change string) { n.add(Fail, name, found, change, nil) }
 
-// unknown is what a server does not show.
+// unknown adds what a server does not show.
 func (n *notes) unknown(name, found, change string) { n.add(Unknown, name, found, change, nil) }
 
-// broken reports a failure with its error.
+// broken adds a failure with its error.
 func (n *notes) broken(name string, err error, change string) {
 	n.add(Fail, name, n.hide(err.Error()), change, err)
 }
@@ -141,7 +141,7 @@ func (n *notes) untold(name string, err error, change string) {
 	n.add(Unknown, name, "could not be checked: "+n.hide(err.Error()), change, err)
 }
 
-// judge is bad where there is something to change, else ok.
+// judge adds a finding with status bad if there is something to change, else ok.
 func (n *notes) judge(bad Status, name, found, change string) {
 	if change == "" {
 		bad = OK
@@ -149,7 +149,8 @@ func (n *notes) judge(bad Status, name, found, change string) {
 	n.add(bad, name, found, change, nil)
 }
 
-// line is text without what would break the layout or steer a terminal: servers say part of it.
+// line removes line breaks and control characters, which servers may send: they would break the layout or control the
+// terminal.
 func line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
@@ -167,7 +168,7 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// shorten names at most ten.
+// shorten lists at most ten names.
 func shorten(names []string) string {
 	names = slices.Clone(names)
 	slices.Sort(names)
@@ -178,7 +179,7 @@ func shorten(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// size is bytes for people.
+// size formats bytes for people.
 func size(n int64) string {
 	const unit = 1024
 	if n < unit {

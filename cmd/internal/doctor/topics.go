@@ -11,21 +11,21 @@ import (
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 )
 
-// topics holds the settings of topics against the streams that are there. What the settings say of each other is for
-// their own check.
+// topics compares the settings of topics with the streams that exist. Conflicts among the settings themselves are found
+// when they are loaded.
 func (s *natsSeen) topics(streams []bridge.StreamInfo) {
 	held := filtersOf(streams)
 	s.ends(held)
 	s.partitions(held)
 }
 
-// filter is what a stream holds.
+// filter is a filter of a stream's subjects.
 type filter struct{ subjects, stream string }
 
 // intake reports whether the stream is one of tarry's own, of this namespace or another.
 func (f filter) intake() bool { return strings.HasPrefix(f.stream, ownStreams) }
 
-// filtersOf are those of all streams that answer a delivery.
+// filtersOf returns the filters of all streams that acknowledge a delivery.
 func filtersOf(streams []bridge.StreamInfo) (held []filter) {
 	for i := range streams {
 		c := &streams[i].Config
@@ -39,7 +39,7 @@ func filtersOf(streams []bridge.StreamInfo) (held []filter) {
 	return held
 }
 
-// holder is the filter that covers all of a pattern; without one what is due there leaves by core NATS.
+// holder returns the filter that covers all of a pattern. Without one, messages due there are published on core NATS.
 func holder(held []filter, pattern string) (filter, bool) {
 	i := slices.IndexFunc(held, func(f filter) bool { return wire.Covers(f.subjects, pattern) })
 	if i < 0 {
@@ -48,8 +48,8 @@ func holder(held []filter, pattern string) (filter, bool) {
 	return held[i], true
 }
 
-// ends looks where the copies of what is dead or expired go. A copy is tried as long as nobody takes it, but where
-// nobody listens it is not.
+// ends checks the subjects of the copies of dead and expired messages. tarry publishes a copy again while a stream
+// refuses it, but not if there is no stream and nobody listens.
 func (s *natsSeen) ends(held []filter) {
 	const name = "topic ends"
 	var lost, back []string
@@ -71,24 +71,25 @@ func (s *natsSeen) ends(held []filter) {
 				} else {
 					lost = append(lost, setting)
 				}
-				break // one of its parts says enough
+				break // one part is enough
 			}
 		}
 	}
 	if len(back) > 0 {
-		s.fail(name, "the copies of what ended would be pushed as new messages, into an intake of tarry: "+
-			shorten(back), "name a subject that lies in no stream "+ownStreams+"…")
+		s.fail(name, "the copies of dead and expired messages would be pushed as new messages, into an intake of "+
+			"tarry: "+
+			shorten(back), "name a subject that is in no stream "+ownStreams+"…")
 	}
 	if len(lost) > 0 {
-		s.warn(name, "no stream holds the subject of copies, and where nobody listens they are lost: "+shorten(lost),
+		s.warn(name, "no stream has the subject of the copies, so they are lost if nobody listens: "+shorten(lost),
 			"add the subject to a stream")
 	}
 	if n > 0 && len(lost)+len(back) == 0 {
-		s.ok(name, "streams hold all subjects of copies")
+		s.ok(name, "streams have all subjects of copies")
 	}
 }
 
-// partitions looks whether the streams that hold a divided topic hold its parts too.
+// partitions checks whether the streams that have a partitioned topic also have its parts.
 func (s *natsSeen) partitions(held []filter) {
 	const name = "topic partitions"
 	var gaps []string
@@ -105,7 +106,7 @@ func (s *natsSeen) partitions(held []filter) {
 			topics := common(f.subjects, t.Pattern)
 			if slices.ContainsFunc(s.cfg.Topics[:i],
 				func(earlier config.Topic) bool { return wire.Covers(earlier.Pattern, topics) }) {
-				continue // that counts for them
+				continue // the earlier pattern applies to them
 			}
 			for _, part := range partsOf(topics, t.Partitions) {
 				if _, is := holder(held, part); !is {
@@ -117,15 +118,15 @@ func (s *natsSeen) partitions(held []filter) {
 	}
 	switch {
 	case len(gaps) > 0:
-		s.warn(name, "messages of a divided topic leave on its parts, which the stream of the topic does not hold: "+
-			shorten(gaps),
-			"add the parts to the stream (orders.* for orders): as it is they go to those who listen at that moment")
+		s.warn(name, "messages of a partitioned topic are published to its parts, which the stream of the topic does "+
+			"not have: "+shorten(gaps), "add the parts to the stream (orders.* for orders): otherwise they reach only "+
+			"subscribers that listen at that moment")
 	case n > 0:
-		s.ok(name, "no stream holds a topic without its parts")
+		s.ok(name, "no stream has a topic without its parts")
 	}
 }
 
-// leavesOn are the subjects that a message due on a topic may leave on, as patterns.
+// leavesOn returns the subjects to which a message due on a topic may be published, as patterns.
 func leavesOn(all []config.Topic, topic string) []string {
 	i := slices.IndexFunc(all, func(t config.Topic) bool { return wire.MatchFilter(t.Pattern, topic) })
 	if i < 0 || all[i].Partitions == 0 {
@@ -134,7 +135,7 @@ func leavesOn(all []config.Topic, topic string) []string {
 	return partsOf(topic, all[i].Partitions)
 }
 
-// partsOf are the parts of all topics that match a pattern. Behind a final > no number can be named.
+// partsOf returns the parts of all topics that match a pattern. No number can follow a final >.
 func partsOf(pattern string, n int) []string {
 	if open, ends := strings.CutSuffix(pattern, ">"); ends {
 		return []string{open + "*.>"}
@@ -146,7 +147,7 @@ func partsOf(pattern string, n int) []string {
 	return parts
 }
 
-// isPart reports whether a filter may stand for the parts of topics of a pattern, and not for topics.
+// isPart reports whether a filter may be for the parts of a pattern's topics, and not for the topics.
 func isPart(subjects, pattern string) bool {
 	dot := strings.LastIndexByte(subjects, '.')
 	if dot < 0 {
@@ -156,7 +157,7 @@ func isPart(subjects, pattern string) bool {
 	return (err == nil || subjects[dot+1:] == "*") && wire.Overlap(subjects[:dot], pattern)
 }
 
-// common is the pattern of what two patterns that overlap both match.
+// common returns the pattern of the subjects that two overlapping patterns both match.
 func common(a, b string) string {
 	for whole := ""; ; {
 		x, restA, more := strings.Cut(a, ".")

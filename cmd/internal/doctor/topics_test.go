@@ -48,10 +48,10 @@ func TestTopics_WhoseCopiesAreLostOrComeBack(t *testing.T) {
 			"add the subject to a stream")
 	hold("DEAD", "ops.*.dead")
 	s.diagnosis(t).fails().warns("zookeeper ensemble", "nats topic ends").has(doctor.Warn, "nats", "topic ends",
-		"lost: topics[0].expired")
+		"listens: topics[0].expired")
 	create(t, js, jetstream.StreamConfig{Name: "DEAF", Subjects: []string{"ops.mail.late"}, NoAck: true})
 	s.diagnosis(t).fails().warns("zookeeper ensemble", "nats topic ends", "nats topic acknowledgements").has(
-		doctor.Warn, "nats", "topic ends", "lost: topics[0].expired")
+		doctor.Warn, "nats", "topic ends", "listens: topics[0].expired")
 	if err := js.DeleteStream(t.Context(), "DEAF"); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestTopics_WhoseCopiesAreLostOrComeBack(t *testing.T) {
   - {pattern: ops.mail.late, partitions: 2}
 `)
 	s.diagnosis(t).fails().warns("zookeeper ensemble", "nats topic ends", "nats topic partitions").has(doctor.Warn,
-		"nats", "topic ends", "lost: topics[0].expired")
+		"nats", "topic ends", "listens: topics[0].expired")
 	hold("PARTS", "ops.mail.late.*")
 	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.OK, "nats", "topic ends").has(doctor.OK, "nats",
 		"topic partitions")

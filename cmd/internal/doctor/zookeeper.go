@@ -19,18 +19,18 @@ import (
 	"github.com/tarry-mq/tarry/election"
 )
 
-// zkServer is what one server said.
+// zkServer is what one server reported.
 type zkServer struct {
 	addr string
 	up   bool
-	mode string // empty where it is not known
-	// voters are the servers of its ensemble that vote; nil where they are not known.
+	mode string // empty if unknown
+	// voters are the servers of its ensemble that vote, nil if unknown.
 	voters []string
-	// known reports whether the namespace has had a term.
+	// known reports whether the namespace has a term there.
 	known bool
 }
 
-// zookeeper looks at each server alone, then at what they make together.
+// zookeeper checks each server alone, and then the ensemble.
 func (p *patient) zookeeper(ctx context.Context) ([]Check, []reading) {
 	servers := p.cfg.ZooKeeper.Servers
 	list := make([]*zkServer, len(servers))
@@ -59,10 +59,10 @@ func (p *patient) openZooKeeper(ctx context.Context, addr string) (*election.Pro
 	})
 }
 
-// maxWords bounds the answer to four letters.
+// maxWords limits the answer to a four-letter word.
 const maxWords = 1 << 20
 
-// fourLetters asks what servers answer without a session, where they are let.
+// fourLetters sends a four-letter word, which a server answers without a session if its settings allow that.
 func fourLetters(ctx context.Context, addr, word string) (string, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -93,9 +93,9 @@ func (p *patient) zkServer(ctx context.Context, n *notes, addr string) *zkServer
 		case errors.Is(err, election.ErrCredentials):
 			change = "correct zookeeper.username and zookeeper.password"
 		case strings.Contains(srvr, "not currently serving"):
-			change = "it runs and serves nobody: bring enough of the other servers up for a majority"
+			change = "it runs, but has no majority: start more of the other servers"
 		case wordErr == nil && s.mode != "":
-			change = "it answers srvr, and gives no session: too many connections from here " +
+			change = "it answers srvr, but grants no session: too many connections from here " +
 				"(maxClientCnxns), or TLS only"
 		}
 		n.broken("reachable", err, change)
@@ -103,7 +103,7 @@ func (p *patient) zkServer(ctx context.Context, n *notes, addr string) *zkServer
 	}
 	defer z.Close()
 	s.up = true
-	found := "a session was given"
+	found := "it granted a session"
 	if s.mode != "" {
 		found += ", mode " + s.mode
 	}
@@ -118,39 +118,39 @@ func (p *patient) zkServer(ctx context.Context, n *notes, addr string) *zkServer
 	return s
 }
 
-// granted compares the session time-out that was asked for with the granted one: servers keep it between 2 and 20 of
-// their ticks.
+// granted compares the granted session time-out with the one that was asked for: by default, servers keep it between 2
+// and 20 of their ticks.
 func (p *patient) granted(n *notes, granted time.Duration) {
 	asked := p.cfg.ZooKeeper.Session
 	if granted == asked {
 		n.ok("session", "%s, as asked for", granted)
 		return
 	}
-	low, limit := "at least", "minSessionTimeout, 2 ticks unless set"
+	low, limit := "at least", "minSessionTimeout, by default 2 ticks"
 	if granted < asked {
-		low, limit = "at most", "maxSessionTimeout, 20 ticks unless set"
+		low, limit = "at most", "maxSessionTimeout, by default 20 ticks"
 	}
-	change := fmt.Sprintf("zookeeper.session %s, or change tickTime (%s) on every server of the ensemble",
+	change := fmt.Sprintf("set zookeeper.session to %s, or change tickTime (%s) on every server of the ensemble",
 		granted, limit)
 	if granted < 2*p.cfg.Publish.Timeout {
-		change += fmt.Sprintf("; publish.timeout %s must then go down to %s", p.cfg.Publish.Timeout, granted/2)
+		change += fmt.Sprintf("; then lower publish.timeout from %s to %s", p.cfg.Publish.Timeout, granted/2)
 	}
-	n.fail("session", fmt.Sprintf("%s was asked for and the server grants %s %s: takeovers, duplicate windows and "+
-		"publish.timeout go by the wrong figure", asked, low, granted), change)
+	n.fail("session", fmt.Sprintf("tarry asked for %s and the server grants %s %s: takeovers, duplicate windows and "+
+		"publish.timeout are based on the wrong value", asked, low, granted), change)
 }
 
-// zkLatency is how long requests have waited at the most; a disk that is shared with others shows here.
+// zkLatency checks how long requests have waited at most: a disk that is shared with others makes them wait.
 func (p *patient) zkLatency(n *notes, srvr string) {
 	parts := strings.Split(lineOf(srvr, "Latency min/avg/max: "), "/")
 	if len(parts) != 3 {
 		return
 	}
 	most := time.Duration(number(parts[2])) * time.Millisecond
-	found := fmt.Sprintf("requests took %s ms on average and %s ms at most since its start", parts[1], parts[2])
+	found := fmt.Sprintf("requests have taken %s ms on average and %s ms at most since its start", parts[1], parts[2])
 	change := ""
 	if most > p.cfg.ZooKeeper.Session/3 {
-		change = "give ZooKeeper's log a disk of its own, and look at its garbage collection: a renewal that waits " +
-			"half a session costs the leadership"
+		change = "give ZooKeeper's log a disk of its own, and check its garbage collection: if a renewal waits for " +
+			"half a session, the leader loses the leadership"
 	}
 	n.judge(Warn, "latency", found, change)
 }
@@ -179,7 +179,7 @@ func votersIn(config string) (voters []string) {
 	return voters
 }
 
-// ensemble is whether the servers are one, and how many of them may be lost.
+// ensemble checks whether the servers are one ensemble, and how many of them may be lost.
 func (p *patient) ensemble(n *notes, list []*zkServer) {
 	given := len(list)
 	voters, down := 0, 0
@@ -199,39 +199,41 @@ func (p *patient) ensemble(n *notes, list []*zkServer) {
 		}
 		known[s.known] = true
 	}
-	const split = "name servers of one ensemble only: instances that meet at different ones elect a leader each"
+	const split = "name servers of only one ensemble: instances of different ensembles elect a leader each"
 	switch {
 	case given > 1 && len(alone) > 0:
-		n.fail("ensemble", "standalone servers beside others in zookeeper.servers: "+shorten(alone), split)
+		n.fail("ensemble", "zookeeper.servers names standalone servers next to others: "+shorten(alone), split)
 		return
 	case len(leaders) > 1:
-		n.fail("ensemble", "servers of several ensembles: "+shorten(leaders)+" each lead one", split)
+		n.fail("ensemble", "zookeeper.servers names servers of several ensembles: "+shorten(leaders)+" each lead "+
+			"one", split)
 		return
 	case len(known) > 1 && len(alone) == 0:
 		n.warn("ensemble", "some of the servers know the namespace and others do not",
-			split+"; or one of them lags far behind")
+			split+"; or one server lags far behind")
 		return
 	}
 	if voters == 0 {
-		voters = given // they do not say, or there is no list as they stand alone
+		voters = given // they do not show the list, or are standalone and have none
 	}
 	found := plural(voters, "voting server")
 	switch {
 	case voters == 1:
-		n.warn("ensemble", found, "run three servers: while the only one is away nothing is delivered")
+		n.warn("ensemble", found, "run three servers: while the only one is down, nothing is delivered")
 	case voters%2 == 0:
-		n.warn("ensemble", found, fmt.Sprintf("run %d: an even number survives no more losses than one less", voters+1))
+		n.warn("ensemble", found,
+			fmt.Sprintf("run %d: an even number survives no more losses than the odd number below it", voters+1))
 	case down > 0:
-		n.warn("ensemble", fmt.Sprintf("%s, %d of those named away", found, down), "bring them back")
+		n.warn("ensemble", fmt.Sprintf("%s, %d of the named servers down", found, down), "bring them back")
 	case given < voters:
 		n.warn("ensemble", fmt.Sprintf("%s, and zookeeper.servers names %d", found, given),
-			"name all of them: an instance knows no others")
+			"name all of them: an instance uses only the named ones")
 	default:
 		n.ok("ensemble", "%s, %d may be lost", found, (voters-1)/2)
 	}
 }
 
-// namespace looks at the znodes through one server.
+// namespace checks the znodes through one server.
 func (p *patient) namespace(ctx context.Context, n *notes, addr string) []Check {
 	call, cancel := p.within(ctx)
 	defer cancel()
@@ -247,13 +249,13 @@ func (p *patient) namespace(ctx context.Context, n *notes, addr string) []Check 
 	return p.members(ctx, call, z)
 }
 
-// access is whether the ACLs let these credentials do what an election needs. A digest is always accepted; only the
-// ACLs show whether it is the right one.
+// access checks whether the ACLs let these credentials do what an election needs. ZooKeeper accepts any digest; only
+// the ACLs show whether it is the right one.
 func (p *patient) access(ctx context.Context, n *notes, z *election.Probe) error {
 	root := "/tarry/" + p.cfg.Namespace
 	const parentRights = zk.PermRead | zk.PermCreate | zk.PermDelete
 	var missing []string
-	parent := "/" // the nearest that exists
+	parent := "/" // the nearest parent that exists
 	exists := map[string]bool{}
 	for _, node := range []struct {
 		path string
@@ -274,7 +276,7 @@ func (p *patient) access(ctx context.Context, n *notes, z *election.Probe) error
 			parent = node.path
 		}
 		if errors.Is(err, zk.ErrNoAuth) {
-			missing = append(missing, node.path+" (not even its ACL may be read)")
+			missing = append(missing, node.path+" (the user may not even read its ACL)")
 			continue
 		}
 		if err != nil {
@@ -287,7 +289,7 @@ func (p *patient) access(ctx context.Context, n *notes, z *election.Probe) error
 			missing = append(missing, node.path+" ("+node.what+")")
 		}
 	}
-	if parent != root { // it is to be made
+	if parent != root { // the first start makes root
 		list, err := z.ACL(ctx, parent)
 		if err != nil {
 			return err
@@ -297,19 +299,19 @@ func (p *patient) access(ctx context.Context, n *notes, z *election.Probe) error
 		}
 	}
 	if len(missing) > 0 {
-		n.fail("access", "the ACLs do not let these credentials in at "+strings.Join(missing, ", "),
-			"correct zookeeper.username and zookeeper.password, or give them the znodes (setAcl); after a change of "+
-				"credentials the znodes keep the old ones")
+		n.fail("access", "the ACLs do not allow these credentials at "+strings.Join(missing, ", "),
+			"correct zookeeper.username and zookeeper.password, or change the ACLs of the znodes (setAcl): after a "+
+				"change of credentials, the znodes keep the old ones")
 		return nil
 	}
 	switch {
 	case !exists[root]:
-		n.ok("access", "%s does not exist yet and may be made", root)
+		n.ok("access", "%s does not exist yet; these credentials may make it", root)
 	case p.cfg.ZooKeeper.Username == "":
-		n.ok("access", "%s may be written by anybody who reaches ZooKeeper: without zookeeper.username it has no "+
-			"guard but the network", root)
+		n.ok("access", "anybody who can reach ZooKeeper may write %s: without zookeeper.username, only the network "+
+			"protects it", root)
 	default:
-		n.ok("access", "%s may be written with these credentials", root)
+		n.ok("access", "these credentials may write %s", root)
 	}
 	return nil
 }
@@ -323,7 +325,7 @@ func (p *patient) rightsOf(list []zk.ACL) (rights int32, sure bool) {
 	for _, a := range list {
 		switch {
 		case a.Scheme == "world", a.Scheme == "digest" && user != "" && a.ID == digest,
-			a.Scheme == "digest" && user != "" && a.ID == user+":x": // how it is shown to those without ADMIN
+			a.Scheme == "digest" && user != "" && a.ID == user+":x": // as users without ADMIN see it
 			rights |= a.Perms
 		case a.Scheme != "digest":
 			sure = false
@@ -332,13 +334,13 @@ func (p *patient) rightsOf(list []zk.ACL) (rights int32, sure bool) {
 	return rights, sure
 }
 
-// members looks at the instances that are registered, and at how this one would stand among them.
+// members checks the registered instances, and how this instance would appear among them.
 func (p *patient) members(ctx, call context.Context, z *election.Probe) []Check {
 	n := p.notes("machine", "")
 	root := "/tarry/" + p.cfg.Namespace + "/instances"
 	names, err := z.Children(call, root)
 	if errors.Is(err, zk.ErrNoNode) || err == nil && len(names) == 0 {
-		n.ok("instances", "none is registered")
+		n.ok("instances", "none registered")
 		p.advertise(n, 0)
 		return n.checks
 	}
@@ -356,7 +358,7 @@ func (p *patient) members(ctx, call context.Context, z *election.Probe) []Check 
 		var m election.Member
 		if json.Unmarshal(data, &m) != nil || m.Instance == "" {
 			n.warn("instances", fmt.Sprintf("the znode %s/%s cannot be read", root, name),
-				"look who writes under /tarry")
+				"find out what else writes below /tarry")
 			continue
 		}
 		if m.Instance == p.cfg.Instance {
@@ -368,7 +370,7 @@ func (p *patient) members(ctx, call context.Context, z *election.Probe) []Check 
 	p.instanceName(n, self)
 	p.advertise(n, len(others))
 	all := slices.Concat(self, others)
-	redis := p.sameRedis(ctx, call, z, all) // before the others are dialled, which may take as long as a call may
+	redis := p.sameRedis(ctx, call, z, all) // before dialling the others, which may take all of a call's time
 	p.reachable(ctx, n, all)
 	return append(n.checks, redis...)
 }
@@ -390,15 +392,15 @@ func (p *patient) sameRedis(ctx, call context.Context, z *election.Probe, member
 	defer cancel()
 	mine, err := rdb.HGet(ask, "{"+p.cfg.Namespace+"}:meta", "id").Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil // said by Redis's own checks
+		return nil // Redis's own checks report it
 	}
 	n := p.notes("redis", "")
 	if mine != members[i].Store {
-		n.fail("same redis", "the Redis of these settings is not that of "+leader.Instance+
-			", which leads: nobody would deliver what is kept there",
+		n.fail("same redis", "these settings name another Redis than that of "+leader.Instance+
+			", which leads: nobody would deliver the messages in it",
 			"compare redis.addrs, redis.master and redis.db with those of "+leader.Instance)
 	} else {
-		n.ok("same redis", "it is that of %s, which leads", leader.Instance)
+		n.ok("same redis", "the same as that of %s, which leads", leader.Instance)
 	}
 	return n.checks
 }
@@ -407,34 +409,36 @@ func (p *patient) instanceName(n *notes, self []election.Member) {
 	mine := p.advertised()
 	switch {
 	case len(self) == 0:
-		n.ok("instance", "%s is nobody else's name", p.cfg.Instance)
+		n.ok("instance", "no other instance has the name %s", p.cfg.Instance)
 	case mine == "" || self[0].Address == mine:
-		n.ok("instance", "%s runs now, at %s", p.cfg.Instance, self[0].Address)
+		n.ok("instance", "%s is running, at %s", p.cfg.Instance, self[0].Address)
 	default:
-		n.fail("instance", fmt.Sprintf("%s is registered by a process at %s, and this one would be at %s",
+		n.fail("instance", fmt.Sprintf("a process at %[2]s has registered %[1]s, and this one would be at %[3]s",
 			p.cfg.Instance, self[0].Address, mine),
-			"give each process an instance name of its own; a second one does not start under a name that lives "+
-				"(nothing is wrong where this is the same process before a change of its address)")
+			"give each process its own instance name: a second one does not start under a name that is in use (if "+
+				"that process is this instance before a change of its address, nothing is wrong)")
 	}
 }
 
-// advertise is about the address that others are shown.
+// advertise checks the address that this instance advertises.
 func (p *patient) advertise(n *notes, others int) {
 	mine := p.advertised()
 	if mine == "" {
-		n.ok("peer.advertise", "not set, and http.listen has any free port")
+		n.ok("peer.advertise", "not set, and http.listen uses any free port")
 		return
 	}
 	if others > 0 && local(mine) {
-		n.warn("peer.advertise", fmt.Sprintf("others are shown %s, which leads them to themselves; %s registered", mine,
+		n.warn("peer.advertise", fmt.Sprintf("it is %s, which on other machines means those machines; %s "+
+			"registered", mine,
 			plural(others, "other instance")),
-			"set peer.advertise to an address by which this machine is reached, and http.listen to one that it serves")
+			"set peer.advertise to an address at which others reach this machine, and http.listen to one that "+
+				"includes it")
 		return
 	}
-	n.ok("peer.advertise", "others are shown %s", mine)
+	n.ok("peer.advertise", "%s", mine)
 }
 
-// reachable tries the registered addresses.
+// reachable connects to the registered addresses.
 func (p *patient) reachable(ctx context.Context, n *notes, members []election.Member) {
 	open := make([]bool, len(members))
 	side(members, func(i int, m election.Member) ([]Check, []reading) {
@@ -457,11 +461,11 @@ func (p *patient) reachable(ctx context.Context, n *notes, members []election.Me
 	}
 	switch {
 	case len(closed) > 0:
-		n.warn("instances", "registered and not reached from here: "+shorten(closed),
-			"set their peer.advertise to addresses that all machines reach, or open the port")
+		n.warn("instances", "registered, but not reached from here: "+shorten(closed),
+			"set their peer.advertise to addresses that all machines can reach, or open the port")
 	case len(sick) > 0:
 		n.warn("instances", plural(len(members), "instance")+" registered, not ready: "+shorten(sick),
-			"ask them why: tarry health --server …")
+			"ask each of them why, with tarry health --server …")
 	default:
 		n.ok("instances", "%s registered and reached", plural(len(members), "instance"))
 	}

@@ -42,8 +42,8 @@ func TestZooKeeper_ThatGrantsAnotherSession(t *testing.T) {
 	s := healthy(t)
 	s["ZOOKEEPER_SERVERS"] = small.Addr
 	s.diagnosis(t).fails("zookeeper session").has(doctor.Fail, "zookeeper", "session",
-		"6s was asked for and the server grants at most 2s", "maxSessionTimeout",
-		"publish.timeout 2s must then go down to 1s")
+		"tarry asked for 6s and the server grants at most 2s", "maxSessionTimeout",
+		"lower publish.timeout from 2s to 1s")
 	s["ZOOKEEPER_SESSION"], s["PUBLISH_TIMEOUT"] = "2s", "1s"
 	s.diagnosis(t).fails().warns("zookeeper ensemble", "machine time-outs")
 
@@ -60,7 +60,7 @@ func TestZooKeeper_ByAName(t *testing.T) {
 	s := healthy(t)
 	s["ZOOKEEPER_SERVERS"] = strings.Replace(s["ZOOKEEPER_SERVERS"], "127.0.0.1", "localhost", 1)
 	for range 3 {
-		s.diagnosis(t).fails().has(doctor.OK, "zookeeper", "reachable", "a session was given")
+		s.diagnosis(t).fails().has(doctor.OK, "zookeeper", "reachable", "it granted a session")
 	}
 	s["ZOOKEEPER_SERVERS"] = strings.Replace(nobody(t), "127.0.0.1", "localhost", 1)
 	s.diagnosis(t).fails("zookeeper reachable").has(doctor.Fail, "zookeeper", "reachable", "refused",
@@ -85,7 +85,7 @@ func TestZooKeeper_InSeveralEnsembles(t *testing.T) {
 	ensemble.Nodes[0].Kill()
 	ensemble.WaitServing()
 	s.diagnosis(t).fails().warns("zookeeper reachable", "zookeeper ensemble").has(doctor.Warn, "zookeeper", "ensemble",
-		"1 of those named away")
+		"1 of the named servers down")
 	ensemble.Nodes[1].Kill()
 	lab.Eventually(t, 20*time.Second, func() error {
 		if mode := ensemble.Nodes[2].Mode(); mode != "" {
@@ -104,7 +104,7 @@ func TestZooKeeper_WhoseACLsKeepUsOut(t *testing.T) {
 	s["ZOOKEEPER_SERVERS"], s["NAMESPACE"] = server.Addr, "ns"
 	all, own := zk.WorldACL(zk.PermAll), zk.DigestACL(zk.PermAll, "tarry", "a-password")
 	znode(t, conn, "/tarry", "", all)
-	s.diagnosis(t).fails().has(doctor.OK, "zookeeper", "access", "may be made")
+	s.diagnosis(t).fails().has(doctor.OK, "zookeeper", "access", "may make it")
 	znode(t, conn, "/tarry/ns", "", own)
 	if err := conn.AddAuth("digest", []byte("tarry:a-password")); err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func TestZooKeeper_WhoseACLsKeepUsOut(t *testing.T) {
 	s["ZOOKEEPER_USERNAME"], s["ZOOKEEPER_PASSWORD"] = "tarry", "b-password" // ZooKeeper takes any digest
 	s.diagnosis(t).fails("zookeeper access").has(doctor.Fail, "zookeeper", "access", "/tarry/ns/term")
 	s["ZOOKEEPER_PASSWORD"] = "a-password"
-	s.diagnosis(t).fails().has(doctor.OK, "zookeeper", "access", "with these credentials")
+	s.diagnosis(t).fails().has(doctor.OK, "zookeeper", "access", "these credentials may write")
 
 	if _, err := conn.SetACL("/tarry/ns/term", zk.DigestACL(zk.PermRead, "tarry", "a-password"), -1); err != nil {
 		t.Fatal(err)
@@ -152,13 +152,13 @@ func TestInstances_OfOneNameAndOfUnreachableAddresses(t *testing.T) {
 	defer listening.Close()
 	register("one", listening.Addr().String(), true)
 	s.diagnosis(t).fails("machine instance").has(doctor.Fail, "machine", "instance",
-		"one is registered by a process at "+listening.Addr().String())
+		"a process at "+listening.Addr().String()+" has registered one,")
 	s["PEER_ADVERTISE"] = listening.Addr().String()
-	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.OK, "machine", "instance", "one runs now").has(
+	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.OK, "machine", "instance", "one is running").has(
 		doctor.OK, "machine", "instances", "1 instance registered and reached")
 	register("two", nobody(t), true)
 	s.diagnosis(t).fails().warns("zookeeper ensemble", "machine peer.advertise", "machine instances").
-		has(doctor.Warn, "machine", "peer.advertise", "leads them to themselves").has(doctor.Warn, "machine",
+		has(doctor.Warn, "machine", "peer.advertise", "means those machines").has(doctor.Warn, "machine",
 		"instances", "two (127.0.0.1:")
 }
 
