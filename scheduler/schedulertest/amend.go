@@ -128,24 +128,18 @@ var amendPromises = []promise{
 		m.Body = []byte("smaller")
 		t.wantInfo(live(m, message.StateWaiting, message.Mark{Changes: 2}))
 	}},
-	{name: "an amend takes a message out of its lane", check: func(t *trial) {
-		m := t.take(Message(1))
-		t.giveBack(m, m.Score(), message.Mark{Lane: "stream"})
-		if r := t.amend(moved(m, 1, m.Due), scheduler.AmendDone); r.Head != m.Due || r.Info.Mark.Lane != "" {
-			t.Fatalf("head %d, lane %q", r.Head, r.Info.Mark.Lane)
-		}
-		if lanes := t.lanes(0); len(lanes) > 0 {
-			t.Fatalf("lanes are %q", lanes)
-		}
-		t.wantInfo(live(m, message.StateWaiting, message.Mark{Changes: 1}))
-		t.wantUIDs(t.claim(), []*message.Message{m})
-	}},
-	{name: "an amend ends the wait after a refusal", check: func(t *trial) {
-		m := t.take(Message(1))
-		t.giveBack(m, int64(m.Due.Add(time.Hour))<<8, message.Mark{Refusals: 1})
-		t.wantUIDs(t.claim(), nil)
-		if r := t.amend(moved(m, 1, m.Due), scheduler.AmendDone); r.Head != m.Due {
-			t.Fatalf("the head is returned as %d", r.Head)
+	{name: "an amend takes a message out of its lane, and ends its wait after a refusal", check: func(t *trial) {
+		m := t.one(Message(1))
+		for i, lane := range []message.Lane{"stream", ""} {
+			m = t.claim()[0]
+			t.giveBack(m, int64(m.Due.Add(time.Hour))<<8, message.Mark{Lane: lane, Refusals: 1, Changes: uint32(i)})
+			t.wantUIDs(t.claimFrom(0, lane, wide, wide).Messages, nil)
+			if r := t.amend(moved(m, uint64(i+1), m.Due), scheduler.AmendDone); r.Head != m.Due ||
+				r.Info.Mark.Lane != "" {
+				t.Fatalf("head %d, lane %q", r.Head, r.Info.Mark.Lane)
+			}
+			t.wantLanes(0)
+			t.wantInfo(live(m, message.StateWaiting, message.Mark{Refusals: 1, Changes: uint32(i + 1)}))
 		}
 		t.wantUIDs(t.claim(), []*message.Message{m})
 	}},
@@ -160,9 +154,7 @@ var amendPromises = []promise{
 		if r := t.amend(moved(head, 2, Start.Add(time.Second)), scheduler.AmendDone); r.Head != Start.Add(time.Second) {
 			t.Fatalf("before the head: %d", r.Head)
 		}
-		if h := t.heads()[0]; h.Due != Start.Add(time.Second) || h.Waiting != 2 {
-			t.Fatalf("head is %+v", h)
-		}
+		t.wantHead(0, scheduler.Head{Due: Start.Add(time.Second), Waiting: 2})
 	}},
 	{name: "an amend of another version changes nothing, and returns which stands", check: func(t *trial) {
 		m := t.one(Message(1, Headers("A", "b")))
@@ -214,13 +206,6 @@ var amendPromises = []promise{
 			t.Fatalf("the unknown is %s", describe(r.Info))
 		}
 		t.one(unknown) // it leaves nothing behind
-	}},
-	{name: "what the certification leaves in doubt is not amended", check: func(t *trial) {
-		overdue, later := t.one(Message(1)), t.one(Message(2, DueIn(time.Hour)))
-		t.pass(time.Minute)
-		t.certify(scheduler.Certification{DoubtUntil: t.now})
-		t.amend(moved(overdue, 1, t.now), scheduler.AmendMaybe)
-		t.amend(moved(later, 1, later.Due+1), scheduler.AmendDone)
 	}},
 	{name: "the journal records an amend, with the content where that changed", recorded: true,
 		check: func(t *trial) {

@@ -25,34 +25,92 @@ func points(t *trial, to ...*message.Message) {
 	}
 }
 
+const (
+	isNew       = scheduler.Added
+	isDuplicate = scheduler.AddDuplicate
+	isConflict  = scheduler.AddConflict
+)
+
+// namedPush says what becomes of a push that does not merge, by what became of the last message under its name. The
+// attempts before the last were delivered, and each had its own content.
+type namedPush struct {
+	push    string
+	last    uint32 // the attempt of the last message
+	attempt uint32 // the attempt of the push
+	content uint32 // the attempt whose content the push has; 0 is other content
+	// What the push is where the last message waits, waits uncertain, is in flight, was delivered, or ended otherwise.
+	waits, uncertain, inFlight, delivered, otherwise scheduler.AddCode
+}
+
+var namedPushes = []namedPush{
+	{"the same push again", 1, 1, 1, isDuplicate, isDuplicate, isDuplicate, isDuplicate, isConflict},
+	{"other content", 1, 1, 0, isConflict, isConflict, isConflict, isConflict, isConflict},
+	{"a retry with the same content", 1, 2, 1, isDuplicate, isNew, isNew, isNew, isConflict},
+	{"a retry with other content", 1, 2, 0, isConflict, isNew, isNew, isNew, isConflict},
+	{"the first push again", 3, 1, 1, isDuplicate, isDuplicate, isDuplicate, isDuplicate, isConflict},
+	{"a first push with other content", 3, 1, 0, isConflict, isConflict, isConflict, isConflict, isConflict},
+	// Who sent a message back and lost the answer sends it back again, and must learn that it need not.
+	{"an earlier retry again", 3, 2, 2, isDuplicate, isDuplicate, isDuplicate, isDuplicate, isDuplicate},
+	{"an earlier retry with other content", 3, 2, 0, isConflict, isConflict, isConflict, isConflict, isConflict},
+	{"the last retry again", 3, 3, 3, isDuplicate, isDuplicate, isDuplicate, isDuplicate, isDuplicate},
+	{"the last retry with other content", 3, 3, 0, isConflict, isConflict, isConflict, isConflict, isConflict},
+	{"the next retry with the same content", 3, 4, 3, isDuplicate, isNew, isNew, isNew, isConflict},
+	{"the next retry with other content", 3, 4, 0, isConflict, isNew, isNew, isNew, isConflict},
+}
+
+// try adds the push where the last message under its name, order-1 within a key of its own, is in a state.
+func (p *namedPush) try(t *trial, n int, is message.State, uncertain bool, want scheduler.AddCode) {
+	t.Helper()
+	key := Keyed(fmt.Sprint(n))
+	of := func(place int, attempt, content uint32) *message.Message {
+		return retry(10*n+place, attempt, key, Content(fmt.Sprint("content ", content)))
+	}
+	for earlier := uint32(1); earlier < p.last; earlier++ {
+		t.ended(of(int(earlier), earlier, earlier), message.StateDelivered)
+	}
+	m := of(int(p.last), p.last, p.last)
+	if uncertain {
+		m = t.take(m)
+		t.giveBack(m, m.Score(), message.Mark{Uncertain: true, Lane: "stream"})
+	} else {
+		t.brought(m, is)
+	}
+	stands := t.get(m.UID)
+	t.pass(time.Second)
+	push := of(9, p.attempt, p.content)
+	push.Due = t.now.Add(time.Hour)
+	if want == isNew {
+		t.one(push)
+		t.wantInfo(live(push, message.StateWaiting, message.Mark{}))
+	} else {
+		first := t.refused(push, want, m, is)
+		if first.EndedAt != stands.EndedAt || first.Version != stands.Version {
+			t.Errorf("%s, where the last is %s, answers with %s", p.push, is, describe(first))
+		}
+		t.gone(push.UID)
+	}
+	t.wantInfo(stands)
+	named := []message.UID{m.UID}
+	switch {
+	case want == isNew && is.Ended():
+		named = []message.UID{push.UID}
+	case want == isNew:
+		named = append(named, push.UID)
+	}
+	t.wantFound(scheduler.Ref{ID: "order-1", Key: push.Key, Keyed: true}, named...)
+}
+
 var attemptPromises = []promise{
-	{name: "a consumer's retry of a delivered message is a new one under the name", check: func(t *trial) {
-		first := t.ended(retry(1, 1), message.StateDelivered)
-		second := t.one(retry(2, 2, DueIn(time.Minute)))
-		points(t, second)
-		t.wantInfo(remains(first, message.StateDelivered, Start, false, "the test says delivered"))
-		t.wantInfo(live(second, message.StateWaiting, message.Mark{}))
-	}},
-	{name: "a retry with the same content is new too", check: func(t *trial) {
-		t.ended(retry(1, 1, Content("a")), message.StateDelivered)
-		points(t, t.one(retry(2, 2, Content("a"))))
-	}},
-	{name: "a retry may come while the message is still in flight", check: func(t *trial) {
-		first := t.take(retry(1, 1))
-		second := t.one(retry(2, 2))
-		points(t, first, second)
-		t.finish(message.StateDelivered, first)
-		t.wantInfo(remains(first, message.StateDelivered, t.now, false, "the test says delivered"))
-		points(t, first, second)
-		t.wantUIDs(t.claimFrom(t.bucketOf(second), "", wide, wide).Messages, []*message.Message{second})
-	}},
-	{name: "a retry may come of a message that waits uncertain", check: func(t *trial) {
-		first := t.take(retry(1, 1))
-		t.giveBack(first, first.Score(), message.Mark{Uncertain: true, Lane: "stream"})
-		second := t.one(retry(2, 2))
-		points(t, first, second)
-		t.canceled(first.UID, scheduler.CancelMaybe) // the first is still there, by its uid
-		t.canceled(second.UID, scheduler.CancelDone)
+	{name: "a push under a name is judged by attempt, content, and what became of the last", check: func(t *trial) {
+		for i, p := range namedPushes {
+			p.try(t, 10*i, message.StateWaiting, false, p.waits)
+			p.try(t, 10*i+1, message.StateWaiting, true, p.uncertain)
+			p.try(t, 10*i+2, message.StateInFlight, false, p.inFlight)
+			p.try(t, 10*i+3, message.StateDelivered, false, p.delivered)
+			p.try(t, 10*i+4, message.StateCanceled, false, p.otherwise)
+			p.try(t, 10*i+5, message.StateExpired, false, p.otherwise)
+			p.try(t, 10*i+6, message.StateDead, false, p.otherwise)
+		}
 	}},
 	{name: "a name leads to every attempt that lives, and to the last one", check: func(t *trial) {
 		first, uncertain := t.take(retry(1, 1)), message.Mark{Uncertain: true}
@@ -61,6 +119,7 @@ var attemptPromises = []promise{
 		points(t, first, second, third)
 		t.giveBack(first, first.Score(), uncertain)
 		t.finish(message.StateDelivered, second)
+		points(t, first, second, third)
 		t.refused(retry(4, 3), scheduler.AddConflict, third, message.StateWaiting)
 		t.refused(retry(4, 2, Content("second")), scheduler.AddDuplicate, third, message.StateWaiting)
 		t.now = third.Due
@@ -77,64 +136,21 @@ var attemptPromises = []promise{
 		first := t.take(retry(1, 1))
 		t.giveBack(first, first.Score(), message.Mark{Uncertain: true})
 		batch := []*message.Message{retry(2, 2, Content("a")), retry(3, 3, Content("b")), retry(4, 2, Content("a"))}
-		want := []scheduler.AddCode{scheduler.Added, scheduler.AddConflict, scheduler.AddDuplicate}
-		for i, r := range t.add(batch...) {
-			if r.Code != want[i] {
-				t.Errorf("message %d: got %s, want %s", i, addWord(r.Code), addWord(want[i]))
-			}
-		}
+		t.wantAdded(batch, batch[0], scheduler.Added, scheduler.AddConflict, scheduler.AddDuplicate)
 		points(t, first, batch[0])
 	}},
-	{name: "a higher attempt of a message that nobody can have seen is judged by content", check: func(t *trial) {
-		first := t.one(retry(1, 1, Content("a")))
-		t.refused(retry(2, 2, Content("a")), scheduler.AddDuplicate, first, message.StateWaiting)
-		t.refused(retry(3, 2, Content("b")), scheduler.AddConflict, first, message.StateWaiting)
-		points(t, first)
-	}},
-	{name: "an equal attempt is judged by content", check: func(t *trial) {
-		t.ended(retry(1, 1), message.StateDelivered)
-		second := t.one(retry(2, 2, Content("a")))
-		t.refused(retry(3, 2, Content("a")), scheduler.AddDuplicate, second, message.StateWaiting)
-		t.refused(retry(4, 2, Content("b")), scheduler.AddConflict, second, message.StateWaiting)
-		second = t.take(second)
-		t.refused(retry(4, 2, Content("b")), scheduler.AddConflict, second, message.StateInFlight)
-		t.finish(message.StateDelivered, second)
-		t.refused(retry(3, 2, Content("a")), scheduler.AddDuplicate, second, message.StateDelivered)
-		t.refused(retry(4, 2, Content("b")), scheduler.AddConflict, second, message.StateDelivered)
-	}},
-	{name: "a lower attempt is an old push that comes again", check: func(t *trial) {
-		t.ended(retry(1, 1, Content("a")), message.StateDelivered)
-		second := t.one(retry(2, 2, Content("b")))
-		old := retry(3, 1, Content("a"))
-		t.refused(old, scheduler.AddDuplicate, second, message.StateWaiting)
-		second = t.take(second)
-		t.refused(old, scheduler.AddDuplicate, second, message.StateInFlight)
-		t.finish(message.StateDelivered, second)
-		t.refused(old, scheduler.AddDuplicate, second, message.StateDelivered)
-		t.gone(old.UID)
-	}},
-	{name: "a lower attempt with other content is a conflict", check: func(t *trial) {
+	{name: "a lower attempt that is not known, or not any more, is a conflict", check: func(t *trial) {
 		second := t.one(retry(1, 2, Content("b"))) // nobody saw the first
-		for range 2 {
-			t.refused(retry(2, 1, Content("a")), scheduler.AddConflict, second, message.StateWaiting)
-			t.refused(retry(3, 1, Content("b")), scheduler.AddConflict, second, message.StateWaiting)
+		for _, content := range []string{"a", "b"} {
+			t.refused(retry(2, 1, Content(content)), scheduler.AddConflict, second, message.StateWaiting)
 		}
-		second = t.take(second)
-		t.refused(retry(2, 1, Content("a")), scheduler.AddConflict, second, message.StateInFlight)
-		third := t.one(retry(4, 3, Content("c")))
-		t.finish(message.StateDelivered, second)
-		fourth := t.take(third)
-		t.finish(message.StateDelivered, fourth)
-		last := t.one(retry(5, 4, Content("d")))
-		for _, n := range []uint32{2, 3} {
-			t.refused(retry(6, n, Content("a")), scheduler.AddConflict, last, message.StateWaiting)
-			t.refused(retry(7, n, Content(string(rune('a'+n-1)))), scheduler.AddDuplicate, last, message.StateWaiting)
-		}
-		points(t, last)
+		t.finish(message.StateDelivered, t.take(second))
+		third := t.one(retry(3, 3, Content("c")))
+		t.refused(retry(4, 2, Content("b")), scheduler.AddDuplicate, third, message.StateWaiting)
 		t.pass(t.o.EndedKeep)
-		t.trim(t.bucketOf(last), wide)
-		t.refused(retry(7, 2, Content("b")), scheduler.AddConflict, last, message.StateWaiting) // it is forgotten
-		points(t, last)
+		t.trim(t.bucketOf(third), wide)
+		t.refused(retry(4, 2, Content("b")), scheduler.AddConflict, third, message.StateWaiting)
+		points(t, third)
 	}},
 	{name: "the attempts that a lower one is judged by are bounded", check: func(t *trial) {
 		const attempts = 40
@@ -148,36 +164,12 @@ var attemptPromises = []promise{
 		t.refused(retry(100, attempts-34, Content(fmt.Sprint(attempts-34))), scheduler.AddConflict, last,
 			message.StateDelivered)
 	}},
-	{name: "after another end only a retry that was stored is a duplicate", check: func(t *trial) {
-		for i, state := range []message.State{message.StateCanceled, message.StateExpired, message.StateDead} {
-			name, n := Named(state.String()), 10*i
-			given := func(n int, attempt uint32, with ...With) *message.Message {
-				return Message(n, append(with, name, Attempt(attempt))...)
-			}
-			t.ended(given(n+1, 1), message.StateDelivered)
-			t.ended(given(n+2, 2, Content("b")), message.StateDelivered)
-			third := t.ended(given(n+3, 3, Content("a")), state)
-			// Who sent it back and lost the answer sends it back again, and must learn that it need not.
-			t.refused(given(n+4, 3, Content("a")), scheduler.AddDuplicate, third, state)
-			t.refused(given(n+4, 2, Content("b")), scheduler.AddDuplicate, third, state)
-			t.refused(given(n+4, 3, Content("b")), scheduler.AddConflict, third, state)
-			t.refused(given(n+4, 4, Content("a")), scheduler.AddConflict, third, state)
-			t.refused(given(n+4, 1, Content("a")), scheduler.AddConflict, third, state)
-			t.gone(given(n+4, 1).UID)
-		}
-	}},
 	{name: "a batch may hold a retry and its retry", check: func(t *trial) {
 		t.ended(retry(1, 1), message.StateDelivered)
 		batch := []*message.Message{retry(2, 2, Content("a")), retry(3, 3, Content("b")), retry(4, 2, Content("c")),
 			retry(5, 3, Content("a"))}
-		want := []scheduler.AddCode{scheduler.Added, scheduler.AddConflict, scheduler.AddConflict,
-			scheduler.AddDuplicate}
-		for i, r := range t.add(batch...) {
-			if r.Code != want[i] || i > 0 && r.First.UID != batch[0].UID {
-				t.Errorf("message %d: got %s of %s, want %s of %s", i, addWord(r.Code), r.First.UID,
-					addWord(want[i]), batch[0].UID)
-			}
-		}
+		t.wantAdded(batch, batch[0], scheduler.Added, scheduler.AddConflict, scheduler.AddConflict,
+			scheduler.AddDuplicate)
 		points(t, batch[0])
 	}},
 }

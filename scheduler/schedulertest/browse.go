@@ -42,13 +42,6 @@ var browsePromises = []promise{
 		t.wantBrowsed(0, scheduler.Browse{}, all[1], all[2], all[0], all[3])
 		t.wantBrowsed(2, scheduler.Browse{})
 	}},
-	{name: "what is in flight or ended is not among what waits", check: func(t *trial) {
-		t.take(Message(1))
-		t.ended(Message(2), message.StateDelivered)
-		t.dead(Message(3))
-		m := t.one(Message(4))
-		t.wantBrowsed(0, scheduler.Browse{}, m)
-	}},
 	{name: "lanes follow the bucket, by name", check: func(t *trial) {
 		for i := range 7 {
 			t.one(Message(i, DueIn(time.Duration(-i)*time.Second)))

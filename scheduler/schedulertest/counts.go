@@ -159,80 +159,6 @@ var countPromises = []promise{
 		t.claimFrom(0, lane, wide, wide)
 		holds("emptied", 0, 0)
 	}},
-	{name: "a topic's messages are counted through all that happens to them", check: func(t *trial) {
-		make := func(n int) *message.Message { return Message(n, Content("x")) }
-		t.wantCounts("nothing", 0, 0, 0)
-		all := t.added(make(1), make(2), make(3), make(4))
-		t.wantCounts("added", 4, 0, 0)
-		t.refused(all[0], scheduler.AddDuplicate, all[0], message.StateWaiting)
-		t.wantCounts("added again", 4, 0, 0)
-		t.canceled(all[3].UID, scheduler.CancelDone)
-		t.wantCounts("one canceled", 3, 0, 0)
-		all = t.claim()
-		t.wantCounts("claimed", 0, 3, 0)
-		t.giveBack(all[0], all[0].Score(), message.Mark{Lane: "stream"})
-		t.wantCounts("one parked", 1, 2, 0)
-		t.finish(message.StateDead, all[1])
-		t.wantCounts("one dead", 1, 1, 1)
-		t.term++
-		t.sweep(0, 10)
-		t.wantCounts("one swept", 2, 0, 1)
-		t.amend(moved(all[0], 1, all[0].Due), scheduler.AmendDone)
-		t.wantCounts("one amended", 2, 0, 1)
-		parked := t.claim()
-		t.wantCounts("claimed again", 0, 2, 1)
-		t.finish(message.StateDelivered, parked[0])
-		t.finish(message.StateExpired, parked[1])
-		t.wantCounts("ended", 0, 0, 1)
-		t.requeue(all[1].UID, make(10), scheduler.RequeueDone)
-		t.wantCounts("requeued", 1, 0, 0)
-		t.finish(message.StateDead, t.take(make(10)))
-		t.wantCounts("dead again", 0, 0, 1)
-		t.purge(0, []message.UID{make(10).UID}, []message.UID{make(10).UID})
-		t.wantCounts("purged", 0, 0, 0)
-		t.pass(t.o.EndedKeep + time.Hour)
-		t.trim(0, wide)
-		t.wantCounts("forgotten", 0, 0, 0)
-		if all := t.allCounts(); len(all) != 0 {
-			t.Fatalf("there are %+v", all)
-		}
-	}},
-	{name: "a topic's messages are counted over all buckets", check: func(t *trial) {
-		for i := range 3 * t.o.Buckets {
-			t.one(Message(i, In(i%t.o.Buckets), Content("x")))
-		}
-		t.claimFrom(1, "", 2, wide)
-		t.wantCounts("claimed", 3*t.o.Buckets-2, 2, 0)
-	}},
-	{name: "a push of another topic under the same id leaves both counts", check: func(t *trial) {
-		first := t.one(push(1, message.MergeReject, Content("x"))) // topic content
-		for i, how := range mergeModes {
-			t.one(push(10+i, how, On(mergeWords[how])))
-			if c := t.counts(mergeWords[how]); c.Waiting != 1 {
-				t.Fatalf("%+v", c)
-			}
-		}
-		t.wantCounts("beside it", 1, 0, 0)
-		by := push(4, message.MergeReplace, Content("z"))
-		t.merged(by, live(taken(first, by), message.StateWaiting, changed(1)))
-		t.wantCounts("replaced", 1, 0, 0)
-	}},
-	{name: "who gives way is not counted", check: func(t *trial) {
-		for i, how := range mergeModes {
-			earlier, _ := both(t, 10*i, how, Keyed(fmt.Sprint(i)))
-			t.wantCounts("both", 1, 1, 0)
-			t.giveBack(earlier, earlier.Score(), message.Mark{Lane: "stream"})
-			t.wantCounts("met", 1, 0, 0)
-			for _, f := range t.find(scheduler.Ref{ID: "order-1", Key: earlier.Key, Keyed: true}) {
-				t.canceled(f.UID, scheduler.CancelDone)
-			}
-		}
-	}},
-	{name: "what a tombstone was waiting for is not counted", check: func(t *trial) {
-		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
-		canceledAtOnce(t, Message(1, Named("order-1"), Content("x"), Stored(5)))
-		t.wantCounts("canceled at once", 0, 0, 0)
-	}},
 	{name: "restored messages are counted as what they are", check: func(t *trial) {
 		make := func(n int) *message.Message { return Message(n, Content("x"), DueIn(time.Hour)) }
 		t.restored([]scheduler.RestoreCode{added, added, added}, record(make(1), message.StateWaiting, 1),
@@ -245,21 +171,6 @@ var countPromises = []promise{
 		t.restored([]scheduler.RestoreCode{raised}, record(other, message.StateCanceled, 3))
 		if c := t.counts("other"); c != (scheduler.TopicCount{Topic: "other"}) {
 			t.Fatalf("ended: %+v", c)
-		}
-	}},
-	{name: "what is in flight is counted under its own topic", check: func(t *trial) {
-		var all []*message.Message
-		for i := range 6 {
-			all = append(all, t.take(Message(i, In(i%t.o.Buckets), On(fmt.Sprintf("orders.%d", i%3)))))
-		}
-		t.finish(message.StateDelivered, all[1])
-		t.giveBack(all[2], all[2].Score(), message.Mark{})
-		want := []scheduler.TopicCount{{Topic: "orders.0", InFlight: 2}, {Topic: "orders.1", InFlight: 1},
-			{Topic: "orders.2", Waiting: 1, InFlight: 1}}
-		for i, c := range t.allCounts() {
-			if c != want[i] || t.counts(c.Topic) != c {
-				t.Fatalf("%+v, want %+v", c, want[i])
-			}
 		}
 	}},
 	{name: "topics are listed page by page, by name, each once and in full", check: func(t *trial) {

@@ -1,7 +1,6 @@
 package schedulertest
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -119,10 +118,7 @@ var deadPromises = []promise{
 			t.wantInfo(live(m, message.StateWaiting, changed(0)))
 			t.wantInfo(settled(old, t.now, false, RequeuedAs+string(m.UID)))
 			if m.ID != "" {
-				found := t.find(scheduler.Ref{ID: m.ID, Key: m.Key, Keyed: true})
-				if len(found) != 1 || found[0].UID != m.UID {
-					t.Fatalf("the name leads to %d messages", len(found))
-				}
+				t.wantFound(scheduler.Ref{ID: m.ID, Key: m.Key, Keyed: true}, m.UID)
 				t.refused(Message(10*i+2, append(with, Content("x"))...), scheduler.AddConflict, m,
 					message.StateWaiting)
 			}
@@ -193,9 +189,7 @@ var deadPromises = []promise{
 				t.Fatalf("answers with %s", describe(r.Info))
 			}
 			t.gone(again(3, old).UID)
-			if got := t.get(old.UID); got.State != message.StateDead {
-				t.Fatalf("it is %s", got.State)
-			}
+			t.wantState(old.UID, message.StateDead)
 		}
 		refused(message.StateWaiting)
 		other = t.take(other)
@@ -349,20 +343,14 @@ var deadPromises = []promise{
 		t.pass(time.Second)
 		t.purge(0, []message.UID{two.UID}, []message.UID{two.UID})
 		t.pass(t.o.EndedKeep - time.Millisecond)
-		if n := t.trim(0, wide); n != 1 {
-			t.Fatalf("%d were forgotten, want the requeued one", n)
-		}
+		t.wantTrimmed(0, wide, 1)
 		t.gone(one.UID)
 		points(t, m)
 		t.purge(0, []message.UID{one.UID, two.UID}, []message.UID{two.UID})
 		t.pass(time.Millisecond)
-		if n := t.trim(0, wide); n != 1 {
-			t.Fatalf("%d were forgotten, want the purged one", n)
-		}
+		t.wantTrimmed(0, wide, 1)
 		t.gone(two.UID)
-		if got := t.get(three.UID); got.State != message.StateDead {
-			t.Fatalf("the third is %s", got.State)
-		}
+		t.wantState(three.UID, message.StateDead)
 	}},
 	{name: "the journal records requeue and purge", recorded: true, check: func(t *trial) {
 		one, two, three := t.dead(Message(1)), t.dead(Message(2)), t.doubtful(Message(3, Named("order-1")))
@@ -406,9 +394,7 @@ var deadPromises = []promise{
 			}
 			t.requeue(old.UID, again(10+i, old), scheduler.RequeueNotDead)
 			t.pass(t.o.EndedKeep + time.Second)
-			if n := t.trim(bucket, 10); n != 1 {
-				t.Fatalf("%d were forgotten", n)
-			}
+			t.wantTrimmed(bucket, 10, 1)
 			t.gone(old.UID)
 			if i == 1 {
 				t.one(Message(20, with...))
@@ -420,8 +406,6 @@ var deadPromises = []promise{
 		if r, err := t.tl.Requeue(t.Context(), old.UID, Message(2, In(1)), t.now); err == nil {
 			t.Fatalf("it was %s", requeueWord(r.Code))
 		}
-		if got := t.get(old.UID); got.State != message.StateDead {
-			t.Fatal(fmt.Sprint("it is ", got.State))
-		}
+		t.wantState(old.UID, message.StateDead)
 	}},
 }

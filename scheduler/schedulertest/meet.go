@@ -24,14 +24,9 @@ var waysBack = []comesBack{
 	{"returned after an attempt", false, func(t *trial, m *message.Message) {
 		mark := m.Mark
 		mark.Changes++
-		t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), scheduler.Leader(t.term),
-			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: mark, Message: m, Reason: "refused"}},
-			t.now))
+		t.back(m, scheduler.Back{Claim: m.Claim, Score: m.Score(), Mark: mark, Message: m, Reason: "refused"})
 	}},
-	{"returned unsent", false, func(t *trial, m *message.Message) {
-		t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), scheduler.Leader(t.term),
-			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}}, t.now))
-	}},
+	{"returned unsent", false, (*trial).unsent},
 	{"swept", true, func(t *trial, m *message.Message) {
 		t.term++
 		if n := t.sweep(t.bucketOf(m), 10); n != 1 {
@@ -39,14 +34,7 @@ var waysBack = []comesBack{
 		}
 	}},
 	{"reclaimed", true, func(t *trial, m *message.Message) {
-		r := t.tl.(scheduler.Recoverable)
-		standings, err := r.Standings(t.Context())
-		t.must("standings", err)
-		n, err := r.Recovering(standings, t.term, 0).Reclaim(t.Context(), t.bucketOf(m), t.term, 10, t.now)
-		t.must("reclaim", err)
-		if n != 1 {
-			t.Fatalf("%d were reclaimed, want 1", n)
-		}
+		t.wantReclaimed(t.recovering(), t.bucketOf(m), 1)
 	}},
 }
 
@@ -63,9 +51,7 @@ var meetPromises = []promise{
 			earlier, later := both(t, 10*i, how, Keyed(fmt.Sprint(i)))
 			t.wantInfo(live(earlier, message.StateInFlight, changed(0)))
 			t.wantInfo(live(later, message.StateWaiting, changed(0)))
-			if found := t.find(scheduler.Ref{ID: "order-1", Key: later.Key, Keyed: true}); len(found) != 2 {
-				t.Fatalf("%s: the name leads to %d messages", mergeWords[how], len(found))
-			}
+			t.wantFound(scheduler.Ref{ID: "order-1", Key: later.Key, Keyed: true}, earlier.UID, later.UID)
 			// What comes now goes into the later one.
 			t.merged(push(10*i+2, message.MergeKeep, Keyed(later.Key)),
 				live(later, message.StateWaiting, changed(1)))
@@ -98,13 +84,6 @@ var meetPromises = []promise{
 		}
 		t.wantInfo(live(first, message.StateWaiting, mark))
 		points(t, first)
-	}},
-	{name: "what the certification leaves in doubt is not replaced", tune: oneBucket, check: func(t *trial) {
-		first := t.one(push(1, message.MergeReject))
-		t.pass(time.Minute)
-		t.certify(scheduler.Certification{DoubtUntil: t.now})
-		t.refused(push(2, message.MergeReplace), scheduler.AddUncertain, first, message.StateWaiting)
-		points(t, first, t.one(push(3, message.MergeKeep)))
 	}},
 	{name: "an earlier message that comes back gives way to what replaces it", check: func(t *trial) {
 		n := 0
@@ -144,10 +123,7 @@ var meetPromises = []promise{
 				t.Fatalf("%s: the earlier is %s", way.name, describe(got))
 			}
 			// The name is the earlier one's again.
-			if found := t.find(scheduler.Ref{ID: "order-1", Key: key, Keyed: true}); len(found) != 1 ||
-				found[0].UID != earlier.UID {
-				t.Fatalf("%s: the name leads to %d messages", way.name, len(found))
-			}
+			t.wantFound(scheduler.Ref{ID: "order-1", Key: key, Keyed: true}, earlier.UID)
 			t.refused(push(10*n+2, message.MergeReject, Keyed(key), Content("a")), scheduler.AddDuplicate, earlier,
 				message.StateWaiting)
 			t.refused(later, scheduler.AddDuplicate, later, message.StateCanceled)
@@ -172,49 +148,27 @@ var meetPromises = []promise{
 		t.giveBack(earlier, earlier.Score(), message.Mark{})
 		t.wantInfo(remains(later, message.StateCanceled, t.now, true, ReasonMerged))
 		t.wantInfo(live(earlier, message.StateWaiting, changed(0)))
-		if lanes := t.lanes(t.bucketOf(later)); len(lanes) > 0 {
-			t.Fatalf("lanes are %q", lanes)
-		}
+		t.wantLanes(t.bucketOf(later))
 	}},
-	{name: "a later message that does not wait is left alone", check: func(t *trial) {
-		for i, s := range []message.State{message.StateInFlight, message.StateDelivered, message.StateDead,
-			message.StateCanceled} {
-			key := fmt.Sprint(i)
-			earlier := t.take(push(10*i, message.MergeReject, Keyed(key)))
-			later := push(10*i+1, message.MergeKeep, Keyed(key))
-			switch s {
-			case message.StateInFlight:
-				later = t.take(later)
-			default:
-				t.ended(later, s)
+	{name: "a later message that does not wait is left alone, and the earlier gives way all the same",
+		check: func(t *trial) {
+			for i, s := range everyState[1:] {
+				for j, how := range []message.Merge{message.MergeKeep, message.MergeReplace} {
+					n := 100*i + 10*j
+					earlier := t.take(push(n, message.MergeReject, Keyed(fmt.Sprint(n))))
+					later := push(n+1, how, Keyed(earlier.Key))
+					t.brought(later, s)
+					t.giveBack(earlier, earlier.Score(), message.Mark{})
+					if how == message.MergeKeep {
+						t.wantInfo(live(earlier, message.StateWaiting, changed(0)))
+						t.take(earlier)
+					} else {
+						t.wantInfo(remains(earlier, message.StateCanceled, t.now, false, ReasonGaveWay))
+					}
+					t.wantState(later.UID, s)
+				}
 			}
-			t.giveBack(earlier, earlier.Score(), message.Mark{})
-			t.wantInfo(live(earlier, message.StateWaiting, changed(0)))
-			if got := t.get(later.UID); got.State != s {
-				t.Fatalf("the later one was %s and is %s", s, got.State)
-			}
-			t.take(earlier)
-		}
-	}},
-	{name: "an earlier message gives way whatever became of the later", check: func(t *trial) {
-		for i, s := range []message.State{message.StateInFlight, message.StateDelivered,
-			message.StateCanceled} {
-			key := fmt.Sprint(i)
-			earlier := t.take(push(10*i, message.MergeReject, Keyed(key)))
-			later := push(10*i+1, message.MergeReplace, Keyed(key))
-			switch s {
-			case message.StateInFlight:
-				t.take(later)
-			default:
-				t.ended(later, s)
-			}
-			t.giveBack(earlier, earlier.Score(), message.Mark{})
-			t.wantInfo(remains(earlier, message.StateCanceled, t.now, false, ReasonGaveWay))
-			if got := t.get(later.UID); got.State != s {
-				t.Fatalf("the later one was %s and is %s", s, got.State)
-			}
-		}
-	}},
+		}},
 	{name: "two messages of a name meet once", check: func(t *trial) {
 		first := t.take(push(1, message.MergeReject))
 		later := t.take(push(2, message.MergeKeep))
@@ -286,12 +240,8 @@ var meetPromises = []promise{
 			if how == message.MergeReplace {
 				ended, lives = earlier, later
 			}
-			if got := t.get(ended.UID); got.State != message.StateCanceled {
-				t.Fatalf("%s: the one that gives way is %s", mergeWords[how], got.State)
-			}
-			if got := t.get(lives.UID); got.State != message.StateWaiting {
-				t.Fatalf("%s: the other is %s", mergeWords[how], got.State)
-			}
+			t.wantState(ended.UID, message.StateCanceled)
+			t.wantState(lives.UID, message.StateWaiting)
 		}
 	}},
 	{name: "an end of the earlier ends the matter", check: func(t *trial) {
@@ -307,8 +257,7 @@ var meetPromises = []promise{
 	}},
 	{name: "a return that came late lets nobody meet", check: func(t *trial) {
 		earlier, later := both(t, 1, message.MergeReplace)
-		t.must("return", t.tl.Return(t.Context(), t.bucketOf(earlier), scheduler.Leader(t.term),
-			[]scheduler.Back{{UID: earlier.UID, Claim: earlier.Claim + 7, Keep: true}}, t.now))
+		t.back(earlier, scheduler.Back{Claim: earlier.Claim + 7, Keep: true})
 		t.wantInfo(live(earlier, message.StateInFlight, changed(0)))
 		t.wantInfo(live(later, message.StateWaiting, changed(0)))
 		for range 2 { // and a return sent twice is one

@@ -72,12 +72,8 @@ var mergePromises = []promise{
 				old := t.ended(Message(n, named), s)
 				m := t.one(Message(n+1, named, Merging(how)))
 				t.wantInfo(live(m, message.StateWaiting, changed(0)))
-				if found := t.find(scheduler.Ref{ID: m.ID}); len(found) != 1 || found[0].UID != m.UID {
-					t.Fatalf("the name leads to %d messages", len(found))
-				}
-				if got := t.get(old.UID); got.State != s {
-					t.Fatalf("the %s message is %s", s, got.State)
-				}
+				t.wantFound(scheduler.Ref{ID: m.ID}, m.UID)
+				t.wantState(old.UID, s)
 			}
 			n += 10
 		}
@@ -102,9 +98,7 @@ var mergePromises = []promise{
 		by = push(3, message.MergeReplace, DueIn(time.Minute), Content("c"), Headers("D", "e", "D", "f"))
 		now = taken(first, by)
 		t.merged(by, live(now, message.StateWaiting, changed(2)))
-		if h := t.heads()[t.bucketOf(first)]; h.Due != by.Due || h.Waiting != 1 {
-			t.Fatalf("head is %+v", h)
-		}
+		t.wantHead(t.bucketOf(first), scheduler.Head{Due: by.Due, Waiting: 1})
 		t.pass(time.Minute)
 		got := t.claimFrom(t.bucketOf(first), "", wide, wide).Messages
 		t.wantUIDs(got, []*message.Message{first})
@@ -161,9 +155,7 @@ var mergePromises = []promise{
 		t.wantInfo(absorbed(by, first.UID, at))
 		points(t, first)
 		t.now = at.Add(t.o.EndedKeep)
-		if n := t.trim(t.bucketOf(first), wide); n != 1 {
-			t.Fatalf("%d were forgotten, want the push alone", n)
-		}
+		t.wantTrimmed(t.bucketOf(first), wide, 1)
 		t.gone(by.UID)
 		points(t, first)
 	}},
@@ -199,9 +191,7 @@ var mergePromises = []promise{
 				t.Fatalf("%s, head %d", addWord(results[0].Code), head)
 			}
 			t.merged(by, live(taken(first, by), message.StateWaiting, changed(2)))
-			if lanes := t.lanes(t.bucketOf(first)); len(lanes) > 0 {
-				t.Fatalf("lanes are %q", lanes)
-			}
+			t.wantLanes(t.bucketOf(first))
 			t.wantUIDs(t.claimFrom(t.bucketOf(first), "", wide, wide).Messages, []*message.Message{first})
 		}},
 	{name: "an older push of the intake does not replace a newer one's content", check: func(t *trial) {

@@ -2,6 +2,7 @@ package schedulertest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,8 +147,9 @@ type view struct {
 	heads []scheduler.Head
 	lanes [][]message.Lane
 	infos [][]message.Info // of every message ever made
-	// counts are those of every topic, by name.
+	// counts are those of the topics that have messages, by name. each is what Count returns, for every topic.
 	counts []scheduler.TopicCount
+	each   map[string]scheduler.TopicCount
 	totals []scheduler.Total
 }
 
@@ -170,6 +172,12 @@ func (m *model) look(tl scheduler.Timeline) (v view) {
 	}
 	v.counts, err = tl.Counts(m.ctx, "", wide)
 	line("counts %+v%s", v.counts, short(err))
+	v.each = map[string]scheduler.TopicCount{}
+	for _, topic := range slices.Compact(slices.Clone(topics)) {
+		count, err := tl.Count(m.ctx, topic)
+		line("count of %s: %+v%s", topic, count, short(err))
+		v.each[topic] = count
+	}
 	v.totals, err = tl.Totals(m.ctx, m.now)
 	line("totals %+v%s", v.totals, short(err))
 	pauses, err := tl.Pauses(m.ctx)
@@ -286,6 +294,11 @@ func (m *model) watch(what string, seen view) {
 	sortCounts(recount)
 	if !slices.Equal(recount, seen.counts) {
 		m.Fatalf("after %s: the counts are %+v\nthe messages say %+v", what, seen.counts, recount)
+	}
+	for topic, got := range seen.each {
+		if want := cmp.Or(counts[topic], scheduler.TopicCount{Topic: topic}); got != want {
+			m.Fatalf("after %s: the count of %s is %+v\nthe messages say %+v", what, topic, got, want)
+		}
 	}
 	for b, h := range heads {
 		if got := seen.totals[b].Waiting[message.HoldParked]; got != parked[b] {

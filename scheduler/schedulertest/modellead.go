@@ -57,9 +57,10 @@ func (m *model) take(bucket int, req scheduler.Claim) {
 			if tl != m.ref {
 				continue
 			}
-			if m.was[got.UID] != message.StateWaiting || got.Due > req.Now || got.Mark.Lane != "" {
-				m.Fatalf("claim took %s, which is %s and due at %d, with lane %q", got.UID, m.was[got.UID], got.Due,
-					got.Mark.Lane)
+			if m.was[got.UID] != message.StateWaiting || got.Due > req.Now || got.Mark.Lane != "" ||
+				got.UID.Bucket(m.o.Buckets) != bucket {
+				m.Fatalf("claim from %d took %s, which is %s and due at %d, with lane %q", bucket, got.UID,
+					m.was[got.UID], got.Due, got.Mark.Lane)
 			}
 			m.claimed[got.UID] = got
 		}

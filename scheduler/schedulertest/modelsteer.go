@@ -218,8 +218,12 @@ func (m *model) wantBrowsed(bucket int, q scheduler.Browse, all []message.Info) 
 			m.Fatalf("%s was met twice", f.UID)
 		}
 		met[f.UID] = true
-		if want := m.was[f.UID]; want != f.State || q.Dead != (want == message.StateDead) {
-			m.Fatalf("met %s as %s, it is %s", f.UID, f.State, want)
+		want := message.StateWaiting
+		if q.Dead {
+			want = message.StateDead
+		}
+		if f.State != want || m.was[f.UID] != want {
+			m.Fatalf("met %s as %s, it is %s, want %s", f.UID, f.State, m.was[f.UID], want)
 		}
 		if i > 0 && q.Dead && cmp.Or(cmp.Compare(all[i-1].EndedAt, f.EndedAt), cmp.Compare(all[i-1].UID, f.UID)) >= 0 {
 			m.Fatalf("%s stands before %s", all[i-1].UID, f.UID)

@@ -51,19 +51,23 @@ func (t *trial) brought(m *message.Message, s message.State) {
 }
 
 var namePromises = []promise{
-	{name: "a uid of another topic's message is a conflict, in every state and with any content",
+	{name: "a uid that comes again is a duplicate of its message, and on another topic a conflict, in every state",
 		check: func(t *trial) {
 			for i, s := range everyState {
 				for j, with := range [][]With{{}, {Named(fmt.Sprintf("order-%d", i)), Keyed("k")}} {
 					m := Message(10*i+j, append(with, On("mail.x"))...)
 					t.brought(m, s)
-					before := t.get(m.UID)
+					stands := t.get(m.UID)
+					if first := t.refused(m, scheduler.AddDuplicate, m, s); first.EndedAt != stands.EndedAt ||
+						first.Version != stands.Version {
+						t.Errorf("%s: the duplicate answers with %s", s, describe(first))
+					}
 					for _, body := range []string{"", "other"} {
 						other := *m
 						other.Topic, other.Body = "payments.x", []byte(body)
 						t.refused(&other, scheduler.AddConflict, m, s)
 					}
-					t.wantInfo(before)
+					t.wantInfo(stands)
 					if s == message.StateWaiting {
 						t.canceled(m.UID, scheduler.CancelDone)
 					}
@@ -76,64 +80,6 @@ var namePromises = []promise{
 			forged.Topic = "payments.x"
 			t.refused(&forged, scheduler.AddConflict, into, message.StateWaiting)
 		}},
-	{name: "the same push again is a duplicate of itself, in every state", check: func(t *trial) {
-		for i, s := range everyState {
-			for j, with := range [][]With{{}, {Named(fmt.Sprintf("order-%d", i)), Keyed("k")}} {
-				m := Message(10*i+j, with...)
-				t.brought(m, s)
-				before := t.get(m.UID)
-				first := t.refused(m, scheduler.AddDuplicate, m, s)
-				if first.EndedAt != before.EndedAt || first.Version != before.Version {
-					t.Errorf("%s: the duplicate answers with %s", s, describe(first))
-				}
-				t.wantInfo(before)
-				if s == message.StateWaiting {
-					t.canceled(m.UID, scheduler.CancelDone)
-				}
-			}
-		}
-	}},
-	{name: "the same content under a name is a duplicate with the first one's due", check: func(t *trial) {
-		first := t.one(Message(1, Named("order-1"), Content("a"), DueIn(time.Minute)))
-		second := Message(2, Named("order-1"), Content("a"), DueIn(time.Hour))
-		t.refused(second, scheduler.AddDuplicate, first, message.StateWaiting)
-		t.gone(second.UID)
-		t.now = first.Due
-		first = t.take(first)
-		t.refused(second, scheduler.AddDuplicate, first, message.StateInFlight)
-		t.finish(message.StateDelivered, first)
-		at := t.now
-		t.pass(time.Second)
-		if info := t.refused(second, scheduler.AddDuplicate, first, message.StateDelivered); info.EndedAt != at {
-			t.Fatalf("the delivery was at %d, the duplicate says %d", at, info.EndedAt)
-		}
-		t.gone(second.UID)
-	}},
-	{name: "other content under a name is a conflict with the first", check: func(t *trial) {
-		first := t.one(Message(1, Named("order-1"), Content("a")))
-		second := Message(2, Named("order-1"), Content("b"))
-		t.refused(second, scheduler.AddConflict, first, message.StateWaiting)
-		first = t.take(first)
-		t.refused(second, scheduler.AddConflict, first, message.StateInFlight)
-		t.finish(message.StateDelivered, first)
-		t.refused(second, scheduler.AddConflict, first, message.StateDelivered)
-		t.gone(second.UID)
-	}},
-	{name: "after another end the name is in conflict, and the end is returned", check: func(t *trial) {
-		for i, s := range []message.State{message.StateCanceled, message.StateExpired, message.StateDead} {
-			id := fmt.Sprintf("order-%d", i)
-			first := t.ended(Message(i, Named(id), Content("a")), s)
-			at := t.now
-			t.pass(time.Second)
-			for n, with := range [][]With{{Content("a")}, {Content("b")}, {Content("a"), Attempt(2)}} {
-				m := Message(100*(i+1)+n, append(with, Named(id))...)
-				if info := t.refused(m, scheduler.AddConflict, first, s); info.EndedAt != at || info.Version != 2 {
-					t.Errorf("%s: the conflict answers with %s", s, describe(info))
-				}
-				t.gone(m.UID)
-			}
-		}
-	}},
 	{name: "the same id under different keys is different messages", check: func(t *trial) {
 		a, b, elsewhere := neighbours(t.o.Buckets)
 		var all []*message.Message
@@ -168,12 +114,8 @@ var namePromises = []promise{
 			all = append(all, t.one(Message(i, Named("order-1"), On(topic), Body(fmt.Append(nil, i)))))
 		}
 		keyed := t.one(Message(4, Named("order-1"), Keyed("customer-1"), On("mail")))
-		if found := t.find(scheduler.Ref{ID: "order-1"}); len(found) != len(all)+1 {
-			t.Fatalf("found %s by the id alone", describeAll(found))
-		}
-		if found := t.find(scheduler.Ref{ID: "order-1", Keyed: true}); len(found) != len(all) {
-			t.Fatalf("found %s without a key", describeAll(found))
-		}
+		t.wantFound(scheduler.Ref{ID: "order-1"}, all[0].UID, all[1].UID, all[2].UID, all[3].UID, keyed.UID)
+		t.wantFound(scheduler.Ref{ID: "order-1", Keyed: true}, all[0].UID, all[1].UID, all[2].UID, all[3].UID)
 		for i, topic := range topics {
 			want := []message.UID{all[i].UID}
 			t.wantFound(scheduler.Ref{ID: "order-1", Topic: topic, Keyed: true}, want...)
@@ -211,21 +153,6 @@ var namePromises = []promise{
 		t.one(retry(1, 2, On("mail.x")))
 		first := t.one(retry(2, 1, On("payments.x")))
 		t.wantInfo(live(first, message.StateWaiting, message.Mark{}))
-	}},
-	{name: "a uid of another topic's message is in conflict with it", check: func(t *trial) {
-		for i, with := range [][]With{{}, {Named("order-1")}} {
-			first := t.one(Message(i, append(with, On("mail"), ByADoor())...))
-			forged := *first
-			forged.Topic = "payments"
-			t.refused(&forged, scheduler.AddConflict, first, message.StateWaiting)
-			t.wantInfo(live(first, message.StateWaiting, message.Mark{}))
-		}
-		into := t.one(push(10, message.MergeReject, On("mail.x")))
-		by := push(11, message.MergeKeep, On("mail.x"))
-		t.merged(by, live(into, message.StateWaiting, changed(1)))
-		forged := *by
-		forged.Topic = "payments"
-		t.refused(&forged, scheduler.AddConflict, into, message.StateWaiting)
 	}},
 	{name: "what others call by an id does not hide one's own", check: func(t *trial) {
 		const others = 1100 // more than one look takes
@@ -269,18 +196,14 @@ var namePromises = []promise{
 			t.Fatalf("bury found %v, %v; want ErrAmbiguousID", found, err)
 		}
 		byKey := scheduler.Ref{ID: "reminder", Key: last.Key, Keyed: true}
-		if found := t.find(byKey); len(found) != 1 || found[0].UID != last.UID {
-			t.Fatalf("found %d by the key, want %s alone", len(found), last.UID)
-		}
+		t.wantFound(byKey, last.UID)
 		t.finish(message.StateDelivered, t.take(last))
 		t.pass(t.o.EndedKeep)
 		t.trim(0, wide)
 		if found := t.find(alone); len(found) != scheduler.MaxNamesOfID {
 			t.Fatalf("found %d by the id alone once the last is forgotten, want %d", len(found), scheduler.MaxNamesOfID)
 		}
-		if found := t.find(byKey); len(found) != 0 {
-			t.Fatalf("found %d by a key that is forgotten", len(found))
-		}
+		t.wantFound(byKey)
 	}},
 	{name: "a push costs the same however many keys have its id", check: func(t *trial) {
 		const batches, size = 60, 250
@@ -325,13 +248,9 @@ var namePromises = []promise{
 		t.one(Message(7, Named("1"), Keyed("\x001")))
 		t.one(Message(8, Named("1\x00"), Keyed("1")))
 		for _, id := range []string{"", "A", "bca", "1\x00\x00"} {
-			if found := t.find(scheduler.Ref{ID: id}); len(found) != 0 {
-				t.Errorf("%q finds %s", id, describe(found[0]))
-			}
+			t.wantFound(scheduler.Ref{ID: id})
 		}
-		if found := t.find(scheduler.Ref{ID: "a", Key: "c", Keyed: true}); len(found) != 0 {
-			t.Errorf("a of c finds %s", describe(found[0]))
-		}
+		t.wantFound(scheduler.Ref{ID: "a", Key: "c", Keyed: true})
 	}},
 	{name: "names and keys of 255 bytes are kept", check: func(t *trial) {
 		long := func(c byte) string {
@@ -353,9 +272,7 @@ var namePromises = []promise{
 	{name: "a message without an id has no name", check: func(t *trial) {
 		t.one(Message(1, Keyed("customer-1")))
 		t.one(Message(2, Keyed("customer-1")))
-		if found := t.find(scheduler.Ref{Key: "customer-1", Keyed: true}); len(found) != 0 {
-			t.Fatalf("the empty id finds %s", describe(found[0]))
-		}
+		t.wantFound(scheduler.Ref{Key: "customer-1", Keyed: true})
 	}},
 	{name: "messages of one key keep their order", check: func(t *trial) {
 		var all []*message.Message
@@ -367,14 +284,8 @@ var namePromises = []promise{
 	}},
 	{name: "a batch with the same uid twice stores it once", check: func(t *trial) {
 		m := Message(1)
-		r := t.add(m, Message(2), m)
-		if r[0].Code != scheduler.Added || r[1].Code != scheduler.Added || r[2].Code != scheduler.AddDuplicate ||
-			r[2].First.UID != m.UID || r[2].First.Due != m.Due {
-			t.Fatalf("got %s, %s, %s of %s", addWord(r[0].Code), addWord(r[1].Code), addWord(r[2].Code), r[2].First.UID)
-		}
-		if h := t.heads()[0]; h.Waiting != 2 {
-			t.Fatalf("%d wait, want 2", h.Waiting)
-		}
+		t.wantAdded([]*message.Message{m, Message(2), m}, m, scheduler.Added, scheduler.Added, scheduler.AddDuplicate)
+		t.wantHead(0, scheduler.Head{Due: Start, Waiting: 2})
 	}},
 	{name: "a batch with the same name twice stores the first", check: func(t *trial) {
 		id := sameBucket("order-1", t.o.Buckets)
@@ -382,27 +293,11 @@ var namePromises = []promise{
 			Message(1, Named("order-1"), Content("a"), DueIn(time.Minute)), Message(2, Named("order-1"), Content("a")),
 			Message(3, Named("order-1"), Content("b")), Message(4, Named(id), Content("a")),
 		}
-		want := []scheduler.AddCode{scheduler.Added, scheduler.AddDuplicate, scheduler.AddConflict, scheduler.Added}
-		for i, r := range t.add(batch...) {
-			if r.Code != want[i] {
-				t.Errorf("message %d: got %s, want %s", i, addWord(r.Code), addWord(want[i]))
-			}
-			if r.Code != scheduler.Added && (r.First.UID != batch[0].UID || r.First.Due != batch[0].Due ||
-				r.First.State != message.StateWaiting) {
-				t.Errorf("message %d: first is %s", i, describe(r.First))
-			}
-		}
+		t.wantAdded(batch, batch[0], scheduler.Added, scheduler.AddDuplicate, scheduler.AddConflict, scheduler.Added)
 		t.gone(batch[1].UID)
 		t.gone(batch[2].UID)
-		// And once more, whole: all are duplicates or conflicts now.
-		want[0], want[3] = scheduler.AddDuplicate, scheduler.AddDuplicate
-		for i, r := range t.add(batch...) {
-			if r.Code != want[i] {
-				t.Errorf("message %d again: got %s, want %s", i, addWord(r.Code), addWord(want[i]))
-			}
-		}
-		if h := t.heads()[t.bucketOf(batch[0])]; h.Waiting != 2 {
-			t.Fatalf("%d wait, want 2", h.Waiting)
-		}
+		t.wantAdded(batch, batch[0], scheduler.AddDuplicate, scheduler.AddDuplicate, scheduler.AddConflict,
+			scheduler.AddDuplicate)
+		t.wantHead(t.bucketOf(batch[0]), scheduler.Head{Due: Start, Waiting: 2})
 	}},
 }

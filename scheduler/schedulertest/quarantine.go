@@ -54,9 +54,7 @@ var quarantinePromises = []promise{
 			}
 			later := t.one(Message(2, DueIn(time.Hour)))
 			t.pass(2 * t.o.EndedKeep)
-			if n := t.trim(0, 10); n != 0 {
-				t.Fatalf("%d ends were forgotten that the journal does not know", n)
-			}
+			t.wantTrimmed(0, 10, 0)
 			e := t.oldest()
 			want := scheduler.Quarantined{ID: e.ID, At: t.now, Reason: "refused",
 				UIDs: []message.UID{m.UID}, Known: true}
@@ -78,9 +76,7 @@ var quarantinePromises = []promise{
 			if l := t.lag(); l != (scheduler.Lag{Quarantined: 1}) {
 				t.Fatalf("lag %+v", l)
 			}
-			if n := t.trim(0, 10); n != 1 {
-				t.Fatalf("%d ends were forgotten, want 1", n)
-			}
+			t.wantTrimmed(0, 10, 1)
 			if lags, err := t.mending().Lags(t.Context()); err != nil || lags[1].Quarantined != 0 {
 				t.Fatalf("lags %+v, %v", lags, err)
 			}

@@ -83,9 +83,7 @@ var recoverPromises = []promise{
 		t.wantInfo(live(low, message.StateWaiting, message.Mark{Uncertain: true, Refusals: 2, Changes: 1}))
 		t.wantInfo(remains(end, message.StateCanceled, Start, false, ""))
 		t.canceled(end.UID, scheduler.CancelDone)
-		if h := t.heads()[0]; h.Waiting != 2 {
-			t.Fatalf("%d messages wait, want 2", h.Waiting)
-		}
+		t.wantHead(0, scheduler.Head{Due: low.Due, Waiting: 2})
 		t.pass(2 * time.Hour)
 		t.wantUIDs(t.claim(), []*message.Message{low, even})
 	}},
@@ -94,9 +92,7 @@ var recoverPromises = []promise{
 		t.term++
 		t.sweep(0, 10) // version 2: but the journal knows of another, which this store has lost
 		t.restored([]scheduler.RestoreCode{raised}, record(m, message.StateCanceled, 2))
-		if got := t.get(m.UID); got.State != message.StateCanceled {
-			t.Fatalf("it is %s", got.State)
-		}
+		t.wantState(m.UID, message.StateCanceled)
 		if got := t.claim(); len(got) > 0 {
 			t.Fatalf("%d were claimed", len(got))
 		}
@@ -108,25 +104,19 @@ var recoverPromises = []promise{
 		outbox := t.tl.(scheduler.Outbox)
 		m := t.ended(Message(1, DueIn(-24*time.Hour)), message.StateDelivered) // in the store's own past
 		t.pass(2 * t.o.EndedKeep)
-		if n := t.trim(0, 10); n != 0 {
-			t.Fatalf("%d ends were forgotten", n)
-		}
+		t.wantTrimmed(0, 10, 0)
 		t.get(m.UID)
 		entries, err := outbox.Unwritten(t.Context(), 0, "", 0, 100, wide)
 		t.must("read the outbox", err)
 		t.must("written", outbox.Written(t.Context(), 0, entries))
-		if n := t.trim(0, 10); n != 1 {
-			t.Fatalf("%d ends were forgotten, want 1", n)
-		}
+		t.wantTrimmed(0, 10, 1)
 	}},
 	{name: "nothing that ended comes back", check: func(t *trial) {
 		m := t.ended(Message(1), message.StateDelivered)
 		// restored, it would be version 2
 		t.restored([]scheduler.RestoreCode{same}, record(m, message.StateWaiting, 1))
 		t.restored([]scheduler.RestoreCode{newer}, record(m, message.StateWaiting, 5))
-		if got := t.get(m.UID); got.State != message.StateDelivered {
-			t.Fatalf("it is %s", got.State)
-		}
+		t.wantState(m.UID, message.StateDelivered)
 	}},
 	{name: "what is in flight is left alone", check: func(t *trial) {
 		m := t.take(Message(1))
@@ -139,9 +129,7 @@ var recoverPromises = []promise{
 		t.giveBack(m, m.Score(), message.Mark{Lane: "stream"})
 		m.Mark.Uncertain = true
 		t.restored([]scheduler.RestoreCode{raised}, record(m, message.StateWaiting, 2))
-		if lanes := t.lanes(0); len(lanes) > 0 {
-			t.Fatalf("lanes %q", lanes)
-		}
+		t.wantLanes(0)
 		t.wantUIDs(t.claim(), []*message.Message{m})
 	}},
 	{name: "a restored end is remembered under its name", check: func(t *trial) {
@@ -159,9 +147,7 @@ var recoverPromises = []promise{
 		one.Mark.Uncertain = true // a consumer had it and sent it back
 		t.restored([]scheduler.RestoreCode{added, added}, record(two, message.StateWaiting, 1),
 			record(one, message.StateWaiting, 2))
-		if found := t.find(scheduler.Ref{ID: "order-1"}); len(found) != 2 {
-			t.Fatalf("found %d messages by the name, want 2", len(found))
-		}
+		t.wantFound(scheduler.Ref{ID: "order-1"}, one.UID, two.UID)
 		t.refused(Message(3, Named("order-1"), Attempt(2), Content("x")), scheduler.AddDuplicate, two,
 			message.StateWaiting)
 	}},
@@ -175,10 +161,7 @@ var recoverPromises = []promise{
 		}
 		t.refused(Message(4, Named("order-1"), DueIn(time.Hour), Content("y")), scheduler.AddDuplicate, next,
 			message.StateWaiting)
-		found := t.find(scheduler.Ref{ID: "order-1", Topic: next.Topic, Key: next.Key, Keyed: true})
-		if len(found) != 1 || found[0].UID != next.UID {
-			t.Fatalf("the name means %v, want %s alone", found, next.UID)
-		}
+		t.wantFound(scheduler.Ref{ID: "order-1", Topic: next.Topic, Key: next.Key, Keyed: true}, next.UID)
 	}},
 	{name: "of a restored name a bounded number of ends is remembered", check: func(t *trial) {
 		for i := range 100 {
@@ -245,14 +228,7 @@ var recoverPromises = []promise{
 	}},
 	{name: "all claims are given back to who makes the store whole, its own too", check: func(t *trial) {
 		m := t.take(Message(1))
-		r := t.tl.(scheduler.Recoverable)
-		standings, err := r.Standings(t.Context())
-		t.must("standings", err)
-		n, err := r.Recovering(standings, t.term, 0).Reclaim(t.Context(), 0, t.term, 10, t.now)
-		t.must("reclaim", err)
-		if n != 1 {
-			t.Fatalf("%d claims were given back, want 1", n)
-		}
+		t.wantReclaimed(t.recovering(), 0, 1)
 		t.wantInfo(live(m, message.StateWaiting, message.Mark{Uncertain: true, Changes: 1}))
 	}},
 	{name: "who makes the store whole takes over claims, and begins with the term", check: func(t *trial) {
@@ -286,17 +262,10 @@ var recoverPromises = []promise{
 			}
 		}
 		t.wantInfo(live(&edited, message.StateWaiting, message.Mark{Changes: 1}))
-		if got := t.get(ended.UID); got.State != message.StateDelivered {
-			t.Fatalf("what had been delivered is %s", got.State)
-		}
+		t.wantState(ended.UID, message.StateDelivered)
 		t.wantInfo(live(mine, message.StateInFlight, mine.Mark))
-		for _, left := range []int{1, 0} {
-			n, err := rec.Reclaim(t.Context(), 0, t.term, 10, t.now)
-			t.must("reclaim", err)
-			if n != left {
-				t.Fatalf("%d claims were given back, want %d", n, left)
-			}
-		}
+		t.wantReclaimed(rec, 0, 1)
+		t.wantReclaimed(rec, 0, 0)
 	}},
 	{name: "what was read before ends that are forgotten is not restored", check: func(t *trial) {
 		gone := Message(1)
@@ -329,22 +298,28 @@ var recoverPromises = []promise{
 		}
 		t.restored([]scheduler.RestoreCode{added}, record(Message(1), message.StateWaiting, 1))
 	}},
-	{name: "what was due when the store was certified is in doubt", check: func(t *trial) {
-		overdue, later := t.one(Message(1)), t.one(Message(2, DueIn(time.Hour)))
+	{name: "what was due when the store was certified is in doubt", tune: oneBucket, check: func(t *trial) {
+		overdue, named := t.one(Message(1)), t.one(push(2, message.MergeReject))
+		later := t.one(Message(3, DueIn(time.Hour)))
 		t.pass(time.Minute)
 		t.certify(scheduler.Certification{DoubtUntil: t.now})
+		t.amend(moved(overdue, 1, t.now), scheduler.AmendMaybe)
+		t.amend(moved(later, 1, later.Due+1), scheduler.AmendDone)
 		t.canceled(later.UID, scheduler.CancelDone)
+		t.refused(push(4, message.MergeReplace), scheduler.AddUncertain, named, message.StateWaiting)
+		next := t.one(push(5, message.MergeKeep, DueIn(time.Hour)))
+		points(t, named, next)
 		if got := t.get(overdue.UID); !got.Mark.Uncertain {
 			t.Fatal("a look-up does not return it")
 		}
-		if got := t.claim(); len(got) != 1 || !got[0].Mark.Uncertain {
-			t.Fatalf("claimed %d, or for certain", len(got))
+		got := t.claim()
+		t.wantUIDs(got, []*message.Message{overdue, named})
+		for _, m := range got {
+			if !m.Mark.Uncertain {
+				t.Fatalf("%s was claimed for certain", m.UID)
+			}
 		}
-		t.must(
-			"return",
-			t.tl.Return(t.Context(), 0, scheduler.Leader(t.term),
-				[]scheduler.Back{{UID: overdue.UID, Claim: t.n, Keep: true}}, t.now),
-		)
+		t.unsent(got[0])
 		t.canceled(overdue.UID, scheduler.CancelMaybe)
 	}},
 	{name: "while the store is filled it accepts and nothing is claimed", check: func(t *trial) {
@@ -389,6 +364,16 @@ func (t *trial) recovering() scheduler.Recovering {
 		standings[i].Run = "" // as if another run had been certified
 	}
 	return r.Recovering(standings, t.term, 0)
+}
+
+// wantReclaimed returns claims to waiting and wants that many to be returned.
+func (t *trial) wantReclaimed(r scheduler.Recovering, bucket, want int) {
+	t.Helper()
+	n, err := r.Reclaim(t.Context(), bucket, t.term, 10, t.now)
+	t.must("reclaim", err)
+	if n != want {
+		t.Fatalf("%d claims were reclaimed, want %d", n, want)
+	}
 }
 
 // certify certifies bucket 0 anew.

@@ -38,9 +38,7 @@ var memoryPromises = []promise{
 		}
 		at := t.now
 		t.pass(1000 * t.o.EndedKeep)
-		if n := t.trim(0, 100); n != 0 {
-			t.Fatalf("%d ends were forgotten", n)
-		}
+		t.wantTrimmed(0, 100, 0)
 		for _, m := range []*message.Message{plain, named} {
 			want := live(m, message.StateDead, message.Mark{Uncertain: true, Changes: 1})
 			want.Version, want.EndedAt, want.Reason = 2, at, "the test says dead"
@@ -51,25 +49,13 @@ var memoryPromises = []promise{
 	{name: "an end is forgotten when its time is over and not before", tune: oneBucket, check: func(t *trial) {
 		m := t.ended(Message(1), message.StateDelivered)
 		t.pass(t.o.EndedKeep - time.Millisecond)
-		if n := t.trim(0, 100); n != 0 {
-			t.Fatal("it was forgotten a millisecond early")
-		}
+		t.wantTrimmed(0, 100, 0)
 		t.get(m.UID)
 		t.pass(time.Millisecond)
-		if n := t.trim(0, 100); n != 1 {
-			t.Fatalf("%d ends were forgotten, want 1", n)
-		}
+		t.wantTrimmed(0, 100, 1)
 		t.gone(m.UID)
 		t.canceled(m.UID, scheduler.CancelUnknown)
-		if n := t.trim(0, 100); n != 0 {
-			t.Fatalf("%d ends were forgotten twice", n)
-		}
-	}},
-	{name: "nothing is forgotten by itself", tune: oneBucket, check: func(t *trial) {
-		m := t.ended(Message(1, Named("order-1")), message.StateDelivered)
-		t.pass(100 * t.o.EndedKeep)
-		t.get(m.UID)
-		t.refused(m, scheduler.AddDuplicate, m, message.StateDelivered)
+		t.wantTrimmed(0, 100, 0)
 	}},
 	{name: "a trim is bounded, forgets in order of ending, and goes on", tune: oneBucket, check: func(t *trial) {
 		var all []*message.Message
@@ -79,9 +65,7 @@ var memoryPromises = []promise{
 		}
 		t.pass(t.o.EndedKeep - 2*time.Second) // the last one stays
 		for i, want := range []int{4, 2, 0} {
-			if n := t.trim(0, 4); n != want {
-				t.Fatalf("trim %d forgot %d, want %d", i, n, want)
-			}
+			t.wantTrimmed(0, 4, want)
 			for j, m := range all {
 				if there := len(t.find(scheduler.Ref{UID: m.UID})) == 1; there != (j >= []int{4, 6, 6}[i]) {
 					t.Fatalf("after trim %d: message %d is there: %t", i, j, there)
@@ -101,10 +85,8 @@ var memoryPromises = []promise{
 		t.added(batch...)
 		t.finish(message.StateDelivered, t.claim()...)
 		t.pass(t.o.EndedKeep)
-		for i, want := range []int{4, 4, 1, 0} {
-			if n := t.trim(0, 4); n != want {
-				t.Fatalf("trim %d forgot %d, want %d", i, n, want)
-			}
+		for _, want := range []int{4, 4, 1, 0} {
+			t.wantTrimmed(0, 4, want)
 		}
 		for _, m := range batch {
 			t.gone(m.UID)
@@ -121,9 +103,7 @@ var memoryPromises = []promise{
 			inFlight := t.take(Message(10))
 			waiting := t.one(Message(11))
 			t.pass(t.o.EndedKeep)
-			if n := t.trim(0, 100); n != 3 {
-				t.Fatalf("%d ends were forgotten, want 3", n)
-			}
+			t.wantTrimmed(0, 100, 3)
 			t.wantInfo(live(inFlight, message.StateInFlight, message.Mark{}))
 			t.wantInfo(live(waiting, message.StateWaiting, message.Mark{}))
 		}},
@@ -135,9 +115,7 @@ var memoryPromises = []promise{
 		t.trim(0, 100)
 		for i := range 3 {
 			id := fmt.Sprintf("order-%d", i)
-			if found := t.find(scheduler.Ref{ID: id}); len(found) != 0 {
-				t.Fatalf("the name %s still finds %s", id, describe(found[0]))
-			}
+			t.wantFound(scheduler.Ref{ID: id})
 			t.one(Message(10+i, Named(id), Keyed("k"), Content("b")))
 		}
 	}},
@@ -145,9 +123,7 @@ var memoryPromises = []promise{
 		t.ended(retry(1, 1), message.StateDelivered)
 		second := t.one(retry(2, 2))
 		t.pass(t.o.EndedKeep)
-		if n := t.trim(0, 100); n != 1 {
-			t.Fatalf("%d ends were forgotten, want 1", n)
-		}
+		t.wantTrimmed(0, 100, 1)
 		points(t, second)
 		t.finish(message.StateDelivered, t.take(second))
 		points(t, second)
@@ -156,16 +132,12 @@ var memoryPromises = []promise{
 		t.one(retry(3, 1))
 	}},
 	{name: "a forgotten end leaves the same id under another key alone", tune: oneBucket, check: func(t *trial) {
-		for i, key := range []string{"a", "b", "c"} {
-			t.one(Message(i, Named("order-1"), Keyed(key)))
-		}
-		t.canceled(Message(1, Named("order-1"), Keyed("b")).UID, scheduler.CancelDone)
+		all := t.added(Message(0, Named("order-1"), Keyed("a")), Message(1, Named("order-1"), Keyed("b")),
+			Message(2, Named("order-1"), Keyed("c")))
+		t.canceled(all[1].UID, scheduler.CancelDone)
 		t.pass(t.o.EndedKeep)
 		t.trim(0, 100)
-		found := t.find(scheduler.Ref{ID: "order-1"})
-		if len(found) != 2 || found[0].Key != "a" || found[1].Key != "c" {
-			t.Fatalf("found %d, want those of a and c", len(found))
-		}
+		t.wantFound(scheduler.Ref{ID: "order-1"}, all[0].UID, all[2].UID)
 		t.one(Message(10, Named("order-1"), Keyed("b")))
 	}},
 }

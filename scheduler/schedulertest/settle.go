@@ -19,9 +19,7 @@ var settlePromises = []promise{
 		t.finish(message.StateExpired, m)
 		t.finish(message.StateDead, m)
 		t.wantInfo(remains(m, message.StateDelivered, at, false, "the test says delivered"))
-		if h := t.heads()[t.bucketOf(m)]; h.Claimed != 0 || h.Waiting != 0 {
-			t.Fatalf("head is %+v, want nothing", h)
-		}
+		t.wantHead(t.bucketOf(m), scheduler.Head{})
 	}},
 	{name: "only what is claimed is finished", check: func(t *trial) {
 		waiting, parked := t.take(Message(2)), t.take(Message(4))
@@ -50,40 +48,31 @@ var settlePromises = []promise{
 		t.wantInfo(remains(all[0], message.StateExpired, t.now, true, ""))
 		t.wantInfo(remains(all[1], message.StateExpired, t.now, false, ""))
 	}},
-	{name: "a return restores the mark as it stood", check: func(t *trial) {
+	{name: "a return replaces the mark, and the next claim hands it out", check: func(t *trial) {
 		m := t.take(Message(1))
-		t.giveBack(m, m.Score(), message.Mark{})
-		t.wantInfo(live(m, message.StateWaiting, message.Mark{}))
-		t.canceled(m.UID, scheduler.CancelDone)
-
-		n := t.take(Message(2))
-		t.giveBack(n, n.Score(), message.Mark{Uncertain: true, Refusals: 3})
-		n = t.take(n)
-		if want := (message.Mark{Uncertain: true, Refusals: 3}); n.Mark != want {
-			t.Fatalf("claimed with mark %+v, want %+v", n.Mark, want)
+		for _, mark := range []message.Mark{{}, {Uncertain: true, Refusals: 3}, {Uncertain: true, Refusals: 3},
+			{Uncertain: true, Refusals: 3, Lane: "stream"}, {Refusals: 1}, {}} {
+			t.giveBack(m, m.Score(), mark)
+			t.wantInfo(live(m, message.StateWaiting, mark))
+			m = t.claimFrom(0, mark.Lane, wide, wide).Messages[0]
+			if mark.Lane = ""; m.Mark != mark {
+				t.Fatalf("claimed with mark %+v, want %+v", m.Mark, mark)
+			}
+			t.wantInfo(live(m, message.StateInFlight, mark))
 		}
-		t.giveBack(n, n.Score(), n.Mark)
-		t.wantInfo(live(n, message.StateWaiting, message.Mark{Uncertain: true, Refusals: 3}))
-		t.canceled(n.UID, scheduler.CancelMaybe)
-	}},
-	{name: "a return replaces the mark, also by none", check: func(t *trial) {
-		m := t.take(Message(1))
-		t.giveBack(m, m.Score(), message.Mark{Uncertain: true, Refusals: 2})
-		m = t.take(m)
-		t.giveBack(m, m.Score(), message.Mark{Refusals: 1})
-		t.wantInfo(live(m, message.StateWaiting, message.Mark{Refusals: 1}))
-		m = t.take(m)
-		t.giveBack(m, m.Score(), message.Mark{})
-		t.wantInfo(live(m, message.StateWaiting, message.Mark{}))
+		t.term++
+		t.sweep(0, wide)
+		if m = t.claim()[0]; !m.Mark.Uncertain {
+			t.Fatal("swept and claimed, it is certain")
+		}
 	}},
 	{name: "a return twice gives back once", check: func(t *trial) {
 		m := t.take(Message(1))
 		t.giveBack(m, m.Score(), message.Mark{Refusals: 1})
 		t.giveBack(m, m.Score(), message.Mark{Refusals: 2, Lane: "stream"})
 		t.wantInfo(live(m, message.StateWaiting, message.Mark{Refusals: 1}))
-		if h := t.heads()[0]; h.Waiting != 1 || len(t.lanes(0)) != 0 {
-			t.Fatalf("head is %+v, lanes %v: want one in the bucket", h, t.lanes(0))
-		}
+		t.wantHead(0, scheduler.Head{Due: m.Due, Waiting: 1})
+		t.wantLanes(0)
 		t.finish(message.StateDelivered, t.claim()...)
 		t.giveBack(m, m.Score(), message.Mark{})
 		t.wantInfo(remains(m, message.StateDelivered, t.now, false, "the test says delivered"))
@@ -95,10 +84,9 @@ var settlePromises = []promise{
 		if second.Claim == first.Claim {
 			t.Fatalf("both claims have the number %d", first.Claim)
 		}
-		back := scheduler.Back{UID: first.UID, Claim: first.Claim, Score: first.Score()}
-		for _, b := range []scheduler.Back{back, {UID: first.UID, Claim: first.Claim, Keep: true}} {
+		for _, keep := range []bool{false, true} {
 			// as Redis does late, from a dead connection
-			t.must("return", t.tl.Return(t.Context(), 0, scheduler.Leader(t.term), []scheduler.Back{b}, t.now))
+			t.back(first, scheduler.Back{Claim: first.Claim, Score: first.Score(), Keep: keep})
 			t.wantInfo(live(first, message.StateInFlight, message.Mark{}))
 			t.canceled(first.UID, scheduler.CancelInFlight)
 		}
@@ -109,19 +97,21 @@ var settlePromises = []promise{
 		t.giveBack(third, third.Score(), message.Mark{})
 		t.wantInfo(live(first, message.StateInFlight, message.Mark{}))
 	}},
-	{name: "a return with a later score waits until then", check: func(t *trial) {
-		m := t.take(Message(1))
-		later := t.now.Add(3 * time.Second)
-		t.giveBack(m, int64(later)<<8|m.Score()&255, message.Mark{Refusals: 1})
-		if h := t.heads()[0]; h.Due != later {
-			t.Fatalf("head is %d, want %d", h.Due, later)
+	{name: "a return with a later score waits until then, in the bucket or a lane", check: func(t *trial) {
+		for i, lane := range []message.Lane{"", "stream"} {
+			m := t.take(Message(i))
+			later, mark := t.now.Add(3*time.Second), message.Mark{Refusals: 1, Lane: lane}
+			t.giveBack(m, int64(later)<<8|m.Score()&255, mark)
+			if h := t.heads()[0]; lane == "" && h.Due != later {
+				t.Fatalf("head is %d, want %d", h.Due, later)
+			}
+			if c := t.claimFrom(0, lane, wide, wide); len(c.Messages) != 0 || c.Head != later {
+				t.Fatalf("lane %q: got %d messages, head %d; want none, %d", lane, len(c.Messages), c.Head, later)
+			}
+			t.wantInfo(live(m, message.StateWaiting, mark)) // its own due stays what it was
+			t.now = later
+			t.wantUIDs(t.claimFrom(0, lane, wide, wide).Messages, []*message.Message{m})
 		}
-		if got := t.claim(); len(got) != 0 {
-			t.Fatal("it came at once")
-		}
-		t.wantInfo(live(m, message.StateWaiting, message.Mark{Refusals: 1})) // its own due stays what it was
-		t.now = later
-		t.wantUIDs(t.claim(), []*message.Message{m})
 	}},
 	{name: "a return that keeps takes its own place and leaves the mark", check: func(t *trial) {
 		m := t.take(Message(1, Priority(9)))
@@ -129,15 +119,11 @@ var settlePromises = []promise{
 		t.giveBack(m, later, message.Mark{Uncertain: true, Refusals: 2, Lane: "stream"})
 		t.pass(time.Second)
 		m = t.claimFrom(0, "stream", wide, wide).Messages[0]
-		t.must(
-			"return",
-			t.tl.Return(t.Context(), 0, scheduler.Leader(t.term), []scheduler.Back{{UID: m.UID, Claim: m.Claim,
-				Score: later << 1, Mark: message.Mark{Refusals: 9, Lane: "other"}, Keep: true}}, t.now),
-		)
+		t.back(m, scheduler.Back{Claim: m.Claim, Score: later << 1, Mark: message.Mark{Refusals: 9, Lane: "other"},
+			Keep: true})
 		t.wantInfo(live(m, message.StateWaiting, message.Mark{Uncertain: true, Refusals: 2}))
-		if h := t.heads()[0]; h.Due != m.Due || len(t.lanes(0)) != 0 {
-			t.Fatalf("head is %+v, lanes %v: want it in the bucket at its due time", h, t.lanes(0))
-		}
+		t.wantHead(0, scheduler.Head{Due: m.Due, Waiting: 1})
+		t.wantLanes(0)
 	}},
 	{name: "parked messages wait in their lane, in order, and are claimed from there", check: func(t *trial) {
 		all := t.added(Message(1), Message(2), Message(3), Message(4))
@@ -149,15 +135,11 @@ var settlePromises = []promise{
 		}
 		t.must("return", t.tl.Return(t.Context(), 0, scheduler.Leader(t.term), back, t.now))
 		t.wantInfo(live(all[0], message.StateWaiting, message.Mark{Lane: "ORDERS"}))
-		if lanes := t.lanes(0); !slices.Equal(lanes, []message.Lane{"ORDERS", "core:a.b"}) {
-			t.Fatalf("lanes are %q", lanes)
-		}
+		t.wantLanes(0, "ORDERS", "core:a.b")
 		if c := t.claimFrom(0, "", wide, wide); len(c.Messages) != 0 || c.Head != 0 {
 			t.Fatalf("the bucket gave %v, head %d", uids(c.Messages), c.Head)
 		}
-		if h := t.heads()[0]; h.Waiting != 0 || h.Due != 0 {
-			t.Fatalf("the bucket's head is %+v", h)
-		}
+		t.wantHead(0, scheduler.Head{})
 		c := t.claimFrom(0, "ORDERS", 1, wide)
 		t.wantUIDs(c.Messages, all[:1])
 		if c.Head != Start || c.Messages[0].Mark.Lane != "" {
@@ -173,19 +155,7 @@ var settlePromises = []promise{
 		if c := t.claimFrom(0, "nobody", wide, wide); len(c.Messages) != 0 || c.Head != 0 {
 			t.Fatal("a lane that does not exist gave messages")
 		}
-		if lanes := t.lanes(0); !slices.Equal(lanes, []message.Lane{"core:a.b"}) {
-			t.Fatalf("lanes are %q", lanes)
-		}
-	}},
-	{name: "a lane's message is not due before its score", check: func(t *trial) {
-		m := t.take(Message(1))
-		later := t.now.Add(time.Second)
-		t.giveBack(m, int64(later)<<8, message.Mark{Lane: "a"})
-		if c := t.claimFrom(0, "a", wide, wide); len(c.Messages) != 0 || c.Head != later {
-			t.Fatalf("got %d messages, head %d; want none, %d", len(c.Messages), c.Head, later)
-		}
-		t.now = later
-		t.wantUIDs(t.claimFrom(0, "a", wide, wide).Messages, []*message.Message{m})
+		t.wantLanes(0, "core:a.b")
 	}},
 	{name: "a thousand lanes are listed by name", check: func(t *trial) {
 		var batch []*message.Message
@@ -201,9 +171,7 @@ var settlePromises = []promise{
 		}
 		t.must("return", t.tl.Return(t.Context(), 0, scheduler.Leader(t.term), back, t.now))
 		slices.Sort(want)
-		if lanes := t.lanes(0); !slices.Equal(lanes, want) {
-			t.Fatalf("got %d lanes, or not in order", len(lanes))
-		}
+		t.wantLanes(0, want...)
 	}},
 	{name: "a sweep gives back what lower terms had claimed, uncertain and out of its lane", check: func(t *trial) {
 		all := t.added(Message(1), Message(2))
@@ -221,9 +189,7 @@ var settlePromises = []promise{
 			t.wantInfo(live(m, message.StateWaiting, message.Mark{Uncertain: true, Refusals: 2, Changes: 1}))
 		}
 		t.wantInfo(live(mine, message.StateInFlight, message.Mark{}))
-		if h := t.heads()[0]; h.Due != Start || h.Waiting != 2 || h.Claimed != 1 {
-			t.Fatalf("head is %+v: want two at their own due time, one claimed", h)
-		}
+		t.wantHead(0, scheduler.Head{Due: Start, Waiting: 2, Claimed: 1}) // at their own due time
 		t.wantUIDs(t.claim(), all)
 	}},
 	{name: "a sweep is bounded, goes on when repeated, and ends with nothing left", check: func(t *trial) {
@@ -253,20 +219,8 @@ var settlePromises = []promise{
 			t.wantInfo(live(m, message.StateWaiting, message.Mark{Uncertain: true, Changes: 1}))
 		}
 		t.wantInfo(live(third, message.StateInFlight, message.Mark{}))
-		t.must("return late", t.tl.Return(t.Context(), 0, scheduler.Leader(t.term),
-			[]scheduler.Back{{UID: first.UID, Claim: first.Claim, Keep: true}}, t.now))
+		t.unsent(first) // too late
 		t.wantInfo(live(first, message.StateWaiting, message.Mark{Uncertain: true, Changes: 1}))
-	}},
-	{name: "the uncertain mark outlives a sweep and a claim", check: func(t *trial) {
-		m := t.take(Message(1))
-		t.term++
-		t.sweep(0, 10)
-		m = t.take(m)
-		if !m.Mark.Uncertain {
-			t.Fatal("it was claimed without its mark")
-		}
-		t.giveBack(m, m.Score(), m.Mark)
-		t.canceled(m.UID, scheduler.CancelMaybe)
 	}},
 	{name: "held lists what this very term has claimed, page by page", check: func(t *trial) {
 		t.take(Message(1))

@@ -38,10 +38,7 @@ var tombstonePromises = []promise{
 			if h := t.heads()[t.bucketOf(m)]; h.Waiting != 0 || h.Due != 0 {
 				t.Fatalf("head is %+v", h)
 			}
-			if found := t.find(scheduler.Ref{ID: "order-1", Key: key, Keyed: true}); len(found) != 1 ||
-				found[0].UID != m.UID {
-				t.Fatalf("the name finds %d messages, want it", len(found))
-			}
+			t.wantFound(scheduler.Ref{ID: "order-1", Key: key, Keyed: true}, m.UID)
 			// Redelivered, it is the same; pushed again otherwise, it is in conflict.
 			t.refused(m, scheduler.AddDuplicate, m, message.StateCanceled)
 			t.refused(Message(10+i, Named("order-1"), Keyed(key), Stored(200)), scheduler.AddConflict, m,
@@ -148,18 +145,11 @@ var tombstonePromises = []promise{
 	}},
 	{name: "a batch meets a tombstone once for each name", check: func(t *trial) {
 		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
-		batch := []*message.Message{
-			Message(1, Named("order-1"), Content("a"), Stored(99)),
-			Message(2, Named("order-1"), Content("a"), Stored(100)),
-			Message(3, Named("order-1"), Content("a"), Stored(101)),
+		var batch []*message.Message
+		for i := range 3 {
+			batch = append(batch, Message(i, Named("order-1"), Content("a"), Stored(uint64(99+i))))
 		}
-		want := []scheduler.AddCode{scheduler.AddedCanceled, scheduler.AddConflict, scheduler.AddConflict}
-		for i, r := range t.add(batch...) {
-			if r.Code != want[i] || r.First.UID != batch[0].UID {
-				t.Errorf("message %d: got %s of %s, want %s of %s", i, addWord(r.Code), r.First.UID,
-					addWord(want[i]), batch[0].UID)
-			}
-		}
+		t.wantAdded(batch, batch[0], scheduler.AddedCanceled, scheduler.AddConflict, scheduler.AddConflict)
 	}},
 	{name: "a tombstone is forgotten when its time is over",
 		tune: func(o *Options) { o.Buckets, o.TombstoneKeep = 1, 3*time.Minute }, check: func(t *trial) {

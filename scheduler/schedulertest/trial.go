@@ -67,6 +67,19 @@ func (t *trial) added(batch ...*message.Message) []*message.Message {
 	return batch
 }
 
+// wantAdded adds a batch and wants these outcomes. What is not new must be judged by first, or be a repeat.
+func (t *trial) wantAdded(batch []*message.Message, first *message.Message, want ...scheduler.AddCode) {
+	t.Helper()
+	for i, r := range t.add(batch...) {
+		if r.Code != want[i] {
+			t.Fatalf("message %d: got %s, want %s", i, addWord(r.Code), addWord(want[i]))
+		}
+		if r.Code != scheduler.Added && r.First.UID != first.UID && r.First.UID != batch[i].UID {
+			t.Fatalf("message %d: got %s of %s, want %s", i, addWord(r.Code), r.First.UID, first.UID)
+		}
+	}
+}
+
 // one adds one message that must be new.
 func (t *trial) one(m *message.Message) *message.Message {
 	t.Helper()
@@ -94,18 +107,8 @@ func (t *trial) refused(m *message.Message, code scheduler.AddCode, first *messa
 func (t *trial) claimFrom(bucket int, lane message.Lane, limit, bytes int) scheduler.Claimed {
 	t.Helper()
 	t.n++
-	c, err := t.tl.Claim(
-		t.Context(),
-		bucket,
-		scheduler.Claim{
-			Holder: scheduler.Leader(t.term),
-			Number: t.n,
-			Now:    t.now,
-			Limit:  limit,
-			Bytes:  bytes,
-			Lane:   lane,
-		},
-	)
+	c, err := t.tl.Claim(t.Context(), bucket, scheduler.Claim{Holder: scheduler.Leader(t.term), Number: t.n, Now: t.now,
+		Limit: limit, Bytes: bytes, Lane: lane})
 	t.must("claim", err)
 	if len(c.Missing) > 0 {
 		t.Fatalf("claim: messages are missing: %v", c.Missing)
@@ -160,8 +163,20 @@ func (t *trial) ended(m *message.Message, state message.State) *message.Message 
 
 func (t *trial) giveBack(m *message.Message, score int64, mark message.Mark) {
 	t.Helper()
-	t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), scheduler.Leader(t.term),
-		[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: score, Mark: mark}}, t.now))
+	t.back(m, scheduler.Back{Claim: m.Claim, Score: score, Mark: mark})
+}
+
+// unsent returns a claimed message as one that was never handed over.
+func (t *trial) unsent(m *message.Message) {
+	t.Helper()
+	t.back(m, scheduler.Back{Claim: m.Claim, Keep: true})
+}
+
+// back returns a message as b says.
+func (t *trial) back(m *message.Message, b scheduler.Back) {
+	t.Helper()
+	b.UID = m.UID
+	t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), scheduler.Leader(t.term), []scheduler.Back{b}, t.now))
 }
 
 func (t *trial) sweep(bucket, limit int) int {
@@ -176,6 +191,14 @@ func (t *trial) trim(bucket, limit int) int {
 	n, err := t.tl.Trim(t.Context(), bucket, t.term, t.now, limit)
 	t.must("trim", err)
 	return n
+}
+
+// wantTrimmed trims and wants that many ends to be forgotten.
+func (t *trial) wantTrimmed(bucket, limit, want int) {
+	t.Helper()
+	if n := t.trim(bucket, limit); n != want {
+		t.Fatalf("%d ends were forgotten, want %d", n, want)
+	}
 }
 
 func (t *trial) canceled(uid message.UID, want scheduler.CancelCode) message.Info {
@@ -231,6 +254,13 @@ func (t *trial) get(uid message.UID) message.Info {
 	return found[0]
 }
 
+func (t *trial) wantState(uid message.UID, want message.State) {
+	t.Helper()
+	if got := t.get(uid); got.State != want {
+		t.Fatalf("%s is %s, want %s", uid, got.State, want)
+	}
+}
+
 func (t *trial) gone(uid message.UID) {
 	t.Helper()
 	if found := t.find(scheduler.Ref{UID: uid}); len(found) > 0 {
@@ -248,11 +278,27 @@ func (t *trial) heads() []scheduler.Head {
 	return heads
 }
 
+// wantHead compares a bucket's head, its term aside.
+func (t *trial) wantHead(bucket int, want scheduler.Head) {
+	t.Helper()
+	got := t.heads()[bucket]
+	if got.Term = 0; got != want {
+		t.Fatalf("the head of bucket %d is %+v, want %+v", bucket, got, want)
+	}
+}
+
 func (t *trial) lanes(bucket int) []message.Lane {
 	t.Helper()
 	lanes, err := t.tl.Lanes(t.Context(), bucket)
 	t.must("lanes", err)
 	return lanes
+}
+
+func (t *trial) wantLanes(bucket int, want ...message.Lane) {
+	t.Helper()
+	if got := t.lanes(bucket); !slices.Equal(got, want) {
+		t.Fatalf("the lanes are %q, want %q", got, want)
+	}
 }
 
 func (t *trial) held(after message.UID, limit int) (uids []message.UID) {
