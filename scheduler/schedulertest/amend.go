@@ -16,7 +16,7 @@ func amendWord(c scheduler.AmendCode) string {
 	return "invalid"
 }
 
-// amend asks for a change twice. The second answer must equal the first, and change nothing.
+// amend sends an amend twice. The second answer must equal the first, and change nothing.
 func (t *trial) amend(a scheduler.Amend, want scheduler.AmendCode) scheduler.AmendResult {
 	t.Helper()
 	ask := func() scheduler.AmendResult {
@@ -58,9 +58,9 @@ func moved(m *message.Message, version uint64, due message.Milli) scheduler.Amen
 
 // edited returns an amend that replaces headers and body.
 func edited(m *message.Message, version uint64, body string, headers ...message.Header) scheduler.Amend {
-	given := *m
-	given.Body, given.Headers, given.Mark = []byte(body), headers, message.Mark{}
-	return scheduler.Amend{UID: m.UID, Version: version, Due: m.Due, Priority: m.Priority, Message: &given,
+	content := *m
+	content.Body, content.Headers, content.Mark = []byte(body), headers, message.Mark{}
+	return scheduler.Amend{UID: m.UID, Version: version, Due: m.Due, Priority: m.Priority, Message: &content,
 		Reason: "edited"}
 }
 
@@ -99,7 +99,7 @@ var amendPromises = []promise{
 		}
 		t.wantUIDs(t.claim(), []*message.Message{all[2], all[1], all[0]})
 	}},
-	{name: "an amend gives other headers and another body", check: func(t *trial) {
+	{name: "an amend replaces headers and body", check: func(t *trial) {
 		m := t.one(Message(1, Named("order-1"), Headers("A", "b")))
 		t.amend(edited(m, 1, "other", message.Header{Name: "C", Value: "d"}, message.Header{Name: "C", Value: ""}),
 			scheduler.AmendDone)
@@ -241,7 +241,7 @@ var amendPromises = []promise{
 // forgetRecorded drops the recorded journal changes.
 func (t *trial) forgetRecorded() { t.log.new = nil }
 
-// wantRecorded wants exactly these changes to have been reported to the journal since the last look.
+// wantRecorded checks that exactly these changes were reported to the journal since the last look.
 func (t *trial) wantRecorded(want ...scheduler.Change) {
 	t.Helper()
 	got := t.log.new

@@ -8,12 +8,12 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// retry is a consumer's retry of the message called order-1.
+// retry returns a consumer's retry of the message called order-1.
 func retry(n int, attempt uint32, with ...With) *message.Message {
 	return Message(n, append(with, Named("order-1"), Attempt(attempt))...)
 }
 
-// points wants the name order-1 to point to these messages and no other.
+// points checks that the name order-1 points to these messages and to no other.
 func points(t *trial, to ...*message.Message) {
 	t.Helper()
 	for _, ref := range []scheduler.Ref{{ID: "order-1"}, {ID: "order-1", Keyed: true}} {

@@ -9,7 +9,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// browse reads all pages.
+// browse reads all pages of a browse.
 func (t *trial) browse(bucket int, q scheduler.Browse) []message.Info {
 	t.Helper()
 	all, err := browseAll(bucket, q, func(q scheduler.Browse) (scheduler.Browsed, error) {
@@ -19,7 +19,7 @@ func (t *trial) browse(bucket int, q scheduler.Browse) []message.Info {
 	return all
 }
 
-// wantBrowsed wants these messages in this order, whatever the size of a page.
+// wantBrowsed checks that a browse returns these messages in this order, whatever the size of a page.
 func (t *trial) wantBrowsed(bucket int, q scheduler.Browse, want ...*message.Message) {
 	t.Helper()
 	for _, limit := range []int{1, 2, 3, 7, 1000} {
@@ -158,7 +158,7 @@ var browsePromises = []promise{
 		t.canceled(all[1].UID, scheduler.CancelDone)
 		t.wantBrowsed(0, scheduler.Browse{After: page.Next}, all[2])
 	}},
-	{name: "a cursor that nobody gave out is refused", check: func(t *trial) {
+	{name: "a cursor that no page returned is refused", check: func(t *trial) {
 		t.added(Message(1), Message(2))
 		t.dead(Message(3))
 		t.added(Message(4), Message(5))

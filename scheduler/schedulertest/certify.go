@@ -6,7 +6,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// Certify says of every bucket that it may be used, as the leader does once it has made the timeline whole.
+// Certify certifies every bucket, as the leader does once it has recovered the timeline.
 func Certify(t testing.TB, tl scheduler.Recoverable) {
 	t.Helper()
 	standings, err := tl.Standings(t.Context())

@@ -10,13 +10,13 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// allCounts are the counts of every topic, by name.
+// allCounts returns the counts of every topic, by name.
 func (t *trial) allCounts() []scheduler.TopicCount {
 	t.Helper()
 	return t.countsAfter("", wide)
 }
 
-// countsAfter is a page of them.
+// countsAfter returns a page of the counts.
 func (t *trial) countsAfter(after string, limit int) []scheduler.TopicCount {
 	t.Helper()
 	page, err := t.tl.Counts(t.Context(), after, limit)
@@ -34,7 +34,7 @@ func sortCounts(all []scheduler.TopicCount) {
 	slices.SortFunc(all, func(a, b scheduler.TopicCount) int { return cmp.Compare(a.Topic, b.Topic) })
 }
 
-// counts are those of one topic, which must be what the list of all says.
+// counts returns the counts of one topic, which must agree with the list of all topics.
 func (t *trial) counts(topic string) (c scheduler.TopicCount) {
 	t.Helper()
 	c, err := t.tl.Count(t.Context(), topic)
@@ -54,7 +54,7 @@ func (t *trial) counts(topic string) (c scheduler.TopicCount) {
 	return c
 }
 
-// wantCounts are those of the topic "content".
+// wantCounts compares the counts of the topic "content".
 func (t *trial) wantCounts(step string, waiting, inFlight, dead int) {
 	t.Helper()
 	if got, want := t.counts("content"),

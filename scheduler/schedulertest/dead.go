@@ -8,8 +8,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// What becomes of a dead message, and where another came from; RequeuedAs and RequeueOf are followed by a uid,
-// MaybeSeen follows that where it is so.
+// The reasons of a requeue and a purge. A uid follows RequeuedAs and RequeueOf, and MaybeSeen follows the uid if the
+// dead message may have been delivered.
 const (
 	RequeuedAs = "requeued as "
 	Purged     = "purged"
@@ -26,7 +26,7 @@ func requeueWord(c scheduler.RequeueCode) string {
 	return "invalid"
 }
 
-// requeue asks for another life twice: the second answer must mean the same as the first, and change nothing.
+// requeue sends a requeue twice. The second answer must mean the same as the first, and change nothing.
 func (t *trial) requeue(dead message.UID, m *message.Message, want scheduler.RequeueCode) scheduler.RequeueResult {
 	t.Helper()
 	ask := func() scheduler.RequeueResult {
@@ -58,7 +58,7 @@ func (t *trial) requeue(dead message.UID, m *message.Message, want scheduler.Req
 	return first
 }
 
-// purge asks twice, and wants the same answer.
+// purge sends a purge twice, and wants the same answer.
 func (t *trial) purge(bucket int, uids, want []message.UID) {
 	t.Helper()
 	for range 2 {
@@ -72,13 +72,13 @@ func (t *trial) purge(bucket int, uids, want []message.UID) {
 	t.now -= 2
 }
 
-// dead takes a message to its death.
+// dead brings a message to the state dead.
 func (t *trial) dead(m *message.Message) *message.Message {
 	t.Helper()
 	return t.ended(m, message.StateDead)
 }
 
-// doubtful takes a message to its death after an attempt with an unknown outcome.
+// doubtful brings a message to the state dead after an attempt with an unknown outcome.
 func (t *trial) doubtful(m *message.Message) *message.Message {
 	t.Helper()
 	m = t.take(m)
@@ -95,7 +95,7 @@ func settled(m *message.Message, at message.Milli, uncertain bool, reason string
 	return i
 }
 
-// again is another life of a message.
+// again returns the message that a requeue of m adds.
 func again(n int, m *message.Message, with ...With) *message.Message {
 	if m.ID != "" {
 		with = append(with, Named(m.ID))
@@ -204,7 +204,7 @@ var deadPromises = []promise{
 	{name: "what may have been delivered before it died is uncertain in its next life", check: func(t *trial) {
 		for i, with := range [][]With{{}, {Named("order-1")}, {Named("order-1"), Keyed("customer-1")}} {
 			old := t.doubtful(Message(10*i, with...))
-			// edited or not: the content before may have been seen
+			// Edited or not, the content before may have been seen.
 			m := again(10*i+1, old, DueIn(time.Hour), Headers("A", "b"))
 			t.requeue(old.UID, m, scheduler.RequeueDone)
 			t.wantInfo(settled(old, t.now, true, RequeuedAs+string(m.UID)))
@@ -378,7 +378,7 @@ var deadPromises = []promise{
 			old := t.dead(Message(i, with...))
 			r := record(old, message.StateCanceled, 3)
 			r.Reason = Purged
-			// nothing else comes over it
+			// Nothing else is restored over it.
 			t.restored([]scheduler.RestoreCode{newer}, record(old, message.StateWaiting, 7))
 			t.restored([]scheduler.RestoreCode{same}, record(old, message.StateCanceled, 2))
 			t.restored([]scheduler.RestoreCode{raised}, r)

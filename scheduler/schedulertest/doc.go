@@ -78,11 +78,11 @@
 // # Tombstones
 //
 // Bury works bucket by bucket: where a message, live or remembered, has the name, its uid is in found and nothing is
-// written; elsewhere a tombstone stays. Keyed refs mean the one name, and its bucket alone; others mean the ID on Topic
-// under any key, and every bucket. Burying again keeps the higher sequence and starts the tombstone's time anew. A
-// bucket keeps TombstoneLimit of them: where no more fits, and found is empty, the answer is ErrManyTombstones. No
-// tombstone is dropped for another, because the caller of its cancel was promised that it is remembered. Trim forgets
-// those of TombstoneKeep ago or earlier, oldest first; it counts only ends, but limit bounds each.
+// written; where none has it, a tombstone stays. Keyed refs mean the one name, and its bucket alone; others mean the ID
+// on Topic under any key, and every bucket. Burying again keeps the higher sequence and starts the tombstone's time
+// anew. A bucket keeps TombstoneLimit of them: where no more fits, and found is empty, the answer is ErrManyTombstones.
+// No tombstone is dropped for another, because the caller of its cancel was promised that it is remembered. Trim
+// forgets those of TombstoneKeep ago or earlier, oldest first; it counts only ends, but limit bounds each.
 //
 // # Cancel
 //

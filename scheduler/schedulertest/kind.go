@@ -15,7 +15,7 @@ const (
 	MergedInto     = "merged into "              // a uid follows
 )
 
-// kindOf is the kind, and the other message, that must stand beside a reason.
+// kindOf returns the kind and the other message that belong to a reason.
 func kindOf(reason string) (kind message.Kind, other message.UID) {
 	for prefix, kind := range map[string]message.Kind{
 		MergedInto: message.KindMerged, RequeuedAs: message.KindRequeued, RequeueOf: message.KindRequeue,

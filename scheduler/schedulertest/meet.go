@@ -8,10 +8,10 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// comesBack is a way in which a claimed message would return to waiting.
+// comesBack is a way in which a claimed message returns to waiting.
 type comesBack struct {
 	name string
-	// uncertain is the value that its mark would have.
+	// uncertain reports whether the message is uncertain then.
 	uncertain bool
 	do        func(*trial, *message.Message)
 }
@@ -52,7 +52,7 @@ var meetPromises = []promise{
 			t.wantInfo(live(earlier, message.StateInFlight, changed(0)))
 			t.wantInfo(live(later, message.StateWaiting, changed(0)))
 			t.wantFound(scheduler.Ref{ID: "order-1", Key: later.Key, Keyed: true}, earlier.UID, later.UID)
-			// What comes now goes into the later one.
+			// Further pushes merge into the later message.
 			t.merged(push(10*i+2, message.MergeKeep, Keyed(later.Key)),
 				live(later, message.StateWaiting, changed(1)))
 			t.refused(push(10*i+3, message.MergeReject, Keyed(later.Key), Content("b")), scheduler.AddDuplicate,
@@ -122,7 +122,7 @@ var meetPromises = []promise{
 			if got.State != message.StateWaiting || got.Mark.Uncertain != way.uncertain {
 				t.Fatalf("%s: the earlier is %s", way.name, describe(got))
 			}
-			// The name is the earlier one's again.
+			// The name belongs to the earlier message again.
 			t.wantFound(scheduler.Ref{ID: "order-1", Key: key, Keyed: true}, earlier.UID)
 			t.refused(push(10*n+2, message.MergeReject, Keyed(key), Content("a")), scheduler.AddDuplicate, earlier,
 				message.StateWaiting)
@@ -220,7 +220,7 @@ var meetPromises = []promise{
 	}},
 	{name: "two messages of a name meet after one was restored too", check: func(t *trial) {
 		for i, how := range []message.Merge{message.MergeKeep, message.MergeReplace} {
-			// The earlier one's uid is the higher: the stream's order is not that of arrival.
+			// The earlier message has the higher uid, because the stream's order is not the order of arrival.
 			earlier := t.take(push(10*i+5, message.MergeReject, Keyed(fmt.Sprint(i)), Content("a")))
 			if how == message.MergeKeep {
 				t.giveBack(earlier, earlier.Score(), message.Mark{Uncertain: true})

@@ -8,7 +8,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// The ways to merge, and those of them that end the earlier of two.
+// The modes of merging, and those that end the earlier of two messages.
 var (
 	mergeModes = []message.Merge{message.MergeKeep, message.MergeReplace, message.MergeDebounce}
 	replacing  = []message.Merge{message.MergeReplace, message.MergeDebounce}
@@ -16,13 +16,13 @@ var (
 
 var mergeWords = [...]string{"reject", "keep", "replace", "debounce"}
 
-// push is a push of the name order-1 that merges.
+// push returns a push of the name order-1 with a mode of merging.
 func push(n int, how message.Merge, with ...With) *message.Message {
 	return Message(n, append([]With{Named("order-1"), Merging(how)}, with...)...)
 }
 
-// merged adds a push that must merge into a message, twice; it counts once. The message must then be as wanted, and the
-// push remembered.
+// merged adds a push twice, which must merge into a message once. The message must then be as wanted, and the push
+// remembered.
 func (t *trial) merged(m *message.Message, into message.Info) {
 	t.Helper()
 	for range 2 {
@@ -89,9 +89,9 @@ var mergePromises = []promise{
 	}},
 	{name: "replace takes the content, due and priority of the push", check: func(t *trial) {
 		first := t.one(push(1, message.MergeReject, DueIn(time.Hour), Content("a"), Headers("A", "b"), TTL(time.Hour),
-			Retrying(5, time.Second), Attempt(2), ByADoor()))
+			Retrying(5, time.Second), Attempt(2), Direct()))
 		by := push(2, message.MergeReplace, DueIn(2*time.Hour), Content("b"), Priority(9), TTL(time.Second),
-			Retrying(0, time.Minute), ByADoor())
+			Retrying(0, time.Minute), Direct())
 		now := taken(first, by)
 		t.merged(by, live(now, message.StateWaiting, changed(1)))
 		points(t, now)
@@ -217,29 +217,29 @@ var mergePromises = []promise{
 		older := push(10, message.MergeKeep, Stored(10), DueIn(time.Hour), Content("old"), Priority(4))
 		now := taken(first, older)
 		t.merged(older, live(now, message.StateWaiting, changed(1)))
-		// older than the message, not than the content
+		// This one is older than the message, but not older than its content.
 		t.merged(push(15, message.MergeKeep, Stored(15)), live(now, message.StateWaiting, changed(2)))
 		oldest := push(5, message.MergeKeep, Stored(5), Content("oldest"))
 		t.merged(oldest, live(taken(first, oldest), message.StateWaiting, changed(3)))
 	}},
-	{name: "with other doors the order of arrival decides", check: func(t *trial) {
+	{name: "with direct pushes the order of arrival decides", check: func(t *trial) {
 		a, b, _ := neighbours(t.o.Buckets)
-		first := t.one(push(20, message.MergeReject, Keyed(a), ByADoor()))
+		first := t.one(push(20, message.MergeReject, Keyed(a), Direct()))
 		late := push(10, message.MergeReplace, Keyed(a), Stored(10), Content("late"))
 		t.merged(late, live(taken(first, late), message.StateWaiting, changed(1)))
-		door := push(5, message.MergeReplace, Keyed(a), Content("door"), ByADoor())
-		t.merged(door, live(taken(first, door), message.StateWaiting, changed(2)))
-		// nothing shows that it is older than what stands
+		direct := push(5, message.MergeReplace, Keyed(a), Content("direct"), Direct())
+		t.merged(direct, live(taken(first, direct), message.StateWaiting, changed(2)))
+		// Nothing shows that this one is older than the content.
 		later := push(9, message.MergeReplace, Keyed(a), Stored(9), Content("later"))
 		t.merged(later, live(taken(first, later), message.StateWaiting, changed(3)))
-		t.merged(push(4, message.MergeKeep, Keyed(a), ByADoor()),
+		t.merged(push(4, message.MergeKeep, Keyed(a), Direct()),
 			live(taken(first, later), message.StateWaiting, changed(4)))
 
 		second := t.one(push(21, message.MergeReject, Keyed(b), Stored(21)))
-		door = push(22, message.MergeReplace, Keyed(b), Content("door"), ByADoor())
-		now := taken(second, door)
-		t.merged(door, live(now, message.StateWaiting, changed(1)))
-		// older than the message itself
+		direct = push(22, message.MergeReplace, Keyed(b), Content("direct"), Direct())
+		now := taken(second, direct)
+		t.merged(direct, live(now, message.StateWaiting, changed(1)))
+		// This one is older than the message itself.
 		t.merged(push(11, message.MergeReplace, Keyed(b), Stored(11)), live(now, message.StateWaiting, changed(2)))
 	}},
 	{name: "pushes of one batch merge in their order", recorded: true, check: func(t *trial) {
@@ -284,7 +284,7 @@ var mergePromises = []promise{
 			first := t.take(push(1, message.MergeReject, Content("a")))
 			t.giveBack(first, first.Score(), message.Mark{Uncertain: true})
 			batch := []*message.Message{
-				push(2, message.MergeDebounce, Content("b"), ByADoor()),
+				push(2, message.MergeDebounce, Content("b"), Direct()),
 				push(3, message.MergeKeep, Content("c"), Attempt(3)),
 				push(4, message.MergeReject, Content("c"), Attempt(3)),
 				push(5, message.MergeReject, Content("b"), Attempt(3)),
@@ -292,7 +292,7 @@ var mergePromises = []promise{
 			next := batch[1]
 			for again, want := range [][]scheduler.AddCode{
 				{scheduler.AddUncertain, scheduler.Added, scheduler.AddDuplicate, scheduler.AddConflict},
-				// The debounce is the last push now: what comes after is judged by its content.
+				// The debounce has become the last push: later ones are judged by its content.
 				{scheduler.AddMerged, scheduler.AddDuplicate, scheduler.AddConflict, scheduler.AddDuplicate},
 				{scheduler.AddMerged, scheduler.AddDuplicate, scheduler.AddConflict, scheduler.AddDuplicate},
 			} {
@@ -328,7 +328,7 @@ var mergePromises = []promise{
 		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		canceledAtOnce(t, push(1, message.MergeReplace, Keyed(a), Stored(99)))
 		t.one(push(2, message.MergeReplace, Keyed(a), Stored(101))) // the name ended
-		first := t.one(push(3, message.MergeReject, Keyed(b)))      // by another door
+		first := t.one(push(3, message.MergeReject, Keyed(b)))      // not through the intake
 		for i, how := range mergeModes {
 			canceledAtOnce(t, push(4+i, how, Keyed(b), Stored(50)))
 		}

@@ -12,13 +12,13 @@ import (
 // Start is the time at which tests begin, and when Message's messages are due.
 const Start message.Milli = 1_900_000_000_000
 
-// With changes a message under construction.
+// With is an option of Message.
 type With func(*draft)
 
 type draft struct {
 	message message.Message
 	bucket  int
-	door    bool
+	direct  bool
 }
 
 // Message builds the n-th message that is accepted: its uid sorts after those of lower n. Without a name it belongs to
@@ -34,14 +34,14 @@ func Message(n int, with ...With) *message.Message {
 	if m.ID != "" && m.Topic == topicOf(n) {
 		m.Topic = "content"
 	}
-	// The hash of an unnamed push is its sequence / 256: so the bucket is chosen.
+	// The hash of an unnamed push is its sequence / 256, which chooses the bucket.
 	uid, err := message.IntakeUID(uint64(d.bucket)*256,
 		Start.Add(-24*time.Hour+time.Duration(n)*time.Millisecond).Time(), m.ID, m.Key)
 	if err != nil {
 		panic(err) // n is out of the range of times
 	}
-	if d.door {
-		uid = ofADoor(uid)
+	if d.direct {
+		uid = directUID(uid)
 	}
 	m.UID = uid
 	if m.ID != "" && m.Digest == (message.Digest{}) {
@@ -58,16 +58,16 @@ func digest(parts ...string) (d message.Digest) {
 	return d
 }
 
-// In puts a message without a name into a bucket.
+// In sets the bucket of a message without a name.
 func In(bucket int) With { return func(d *draft) { d.bucket = bucket } }
 
-// Named gives a client id.
+// Named sets the client id.
 func Named(id string) With { return func(d *draft) { d.message.ID = id } }
 
-// Keyed gives a business key.
+// Keyed sets the business key.
 func Keyed(key string) With { return func(d *draft) { d.message.Key = key } }
 
-// DueIn makes it due that long after Start, or before it.
+// DueIn sets the due time, as an offset from Start.
 func DueIn(after time.Duration) With {
 	return func(d *draft) { d.message.Due = Start.Add(after) }
 }
@@ -75,10 +75,10 @@ func DueIn(after time.Duration) With {
 // Priority sets the priority.
 func Priority(p uint8) With { return func(d *draft) { d.message.Priority = p } }
 
-// Attempt makes it a consumer's retry.
+// Attempt sets the attempt; a consumer's retry has more than 1.
 func Attempt(n uint32) With { return func(d *draft) { d.message.Attempt = n } }
 
-// Stored says at which sequence the intake stream stored it.
+// Stored sets the sequence at which the intake stream stored the message.
 func Stored(sequence uint64) With { return func(d *draft) { d.message.Stored = sequence } }
 
 // Content sets the topic and the body, which the digest of a named message stands for.
@@ -92,7 +92,7 @@ func On(topic string) With { return func(d *draft) { d.message.Topic = topic } }
 // Body sets the body.
 func Body(body []byte) With { return func(d *draft) { d.message.Body = body } }
 
-// Headers sets the headers, given as name, value, name, value.
+// Headers sets the headers from pairs of name and value.
 func Headers(pairs ...string) With {
 	return func(d *draft) {
 		for i := 0; i+1 < len(pairs); i += 2 {
@@ -101,32 +101,32 @@ func Headers(pairs ...string) With {
 	}
 }
 
-// Merging says how it merges.
+// Merging sets how the push merges.
 func Merging(how message.Merge) With { return func(d *draft) { d.message.Merge = how } }
 
-// MaxWait bounds how long debouncing pushes it off.
+// MaxWait limits how long debouncing delays the message.
 func MaxWait(d time.Duration) With { return func(m *draft) { m.message.MaxWait = d } }
 
-// ByADoor gives a uid as other doors than the intake do, at the same place in the order of acceptance as far as time
-// decides it.
-func ByADoor() With { return func(d *draft) { d.door = true } }
+// Direct gives the uid of a push that did not come through the intake, at the same place in the order of acceptance as
+// far as time decides it.
+func Direct() With { return func(d *draft) { d.direct = true } }
 
-// ofADoor clears the bit of a uid that says it is the intake's: the second of the ninth character.
-func ofADoor(uid message.UID) message.UID {
+// directUID clears the bit that marks a uid of the intake.
+func directUID(uid message.UID) message.UID {
 	const alphabet, at = "0123456789abcdefghjkmnpqrstvwxyz", 10
 	i := strings.IndexByte(alphabet, uid[at])
 	return uid[:at] + message.UID(alphabet[i&^8]) + uid[at+1:]
 }
 
-// Retrying gives a schedule of retries.
+// Retrying sets the schedule of retries.
 func Retrying(jitter uint8, delays ...time.Duration) With {
 	return func(d *draft) { d.message.Retry = message.Retry{Delays: delays, Jitter: jitter} }
 }
 
-// TTL sets the time to live after due.
+// TTL sets the time to live after the due time.
 func TTL(d time.Duration) With { return func(m *draft) { m.message.TTL = d } }
 
-// NameBucket is the bucket, of n, that a name lives in.
+// NameBucket returns which of n buckets a name belongs to.
 func NameBucket(id, key string, n int) int {
 	if key == "" {
 		key = id

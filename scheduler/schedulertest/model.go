@@ -46,7 +46,7 @@ func ExerciseModel(t *testing.T, open, reference Open) {
 // time to be forgotten.
 const stretches = 3
 
-// actions returns the calls of a run. Calls that reach far are listed twice.
+// actions returns the calls of a run. Calls with many effects are listed twice.
 func (m *model) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"add": m.add, "add more": m.add,
@@ -81,7 +81,7 @@ type model struct {
 	terms     []uint64 // the highest of each bucket
 	claims    uint64   // numbers them
 	minted    []*message.Message
-	// claimed are messages as they were claimed last; some have ended since.
+	// claimed holds messages as they were claimed last. Some have ended since.
 	claimed map[message.UID]*message.Message
 	was     map[message.UID]message.State // at the last look
 	// The changes reported to the journal, and the resulting version of each message.
@@ -119,7 +119,7 @@ func (m *model) step(what string, do call, repeat bool,
 			m.compare(what+", sent again", after)
 			m.watch(what, after)
 		} else if changes > 0 {
-			m.Fatalf("%s, sent again, gave the journal %d changes", what, changes)
+			m.Fatalf("%s, sent again, reported %d changes to the journal", what, changes)
 		} else if changed := m.differ(before, after); changed != "" {
 			m.Fatalf("%s, sent again, changed something:\n%s", what, changed)
 		}
@@ -229,8 +229,8 @@ func describeAll(infos []message.Info) string {
 	return b.String()
 }
 
-// watch holds what is seen, the same on both by now, to the table of states, and heads, lanes, counts and totals to
-// what the messages say.
+// watch checks a view, which is the same on both timelines by now. Messages must follow the table of states, and heads,
+// lanes, counts and totals must agree with the messages.
 func (m *model) watch(what string, seen view) {
 	heads := seen.heads
 	waiting, inFlight := make([]int, len(heads)), make([]int, len(heads))
@@ -320,7 +320,7 @@ func isMerged(i *message.Info) bool {
 	return i.State == message.StateCanceled && i.Kind == message.KindMerged
 }
 
-// drain takes every waiting message to an end, and wants each message once.
+// drain brings every waiting message to an end. Each message must come once.
 func (m *model) drain() {
 	m.now = m.now.Add(time.Hour)
 	left := 0
@@ -355,7 +355,7 @@ func (m *model) drain() {
 	m.drainOutboxes()
 }
 
-// short is an error as both timelines would return it.
+// short formats an error as both timelines return it.
 func short(err error) string {
 	switch {
 	case err == nil:

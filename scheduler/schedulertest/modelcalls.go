@@ -12,7 +12,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// What the model's messages are made of: few enough that they meet.
+// The values that the model's messages are made of. They are few, so that messages meet.
 var (
 	ids  = []string{"order-1", "order-2", "order-3", "order-4", "a", "b"}
 	keys = []string{"", "customer-1", "customer-2", "customer-3"}
@@ -21,14 +21,14 @@ var (
 	lanes  = []message.Lane{"ORDERS", "core:orders.7"}
 )
 
-// block is the step of the model's big bodies, so much above small ones and Overhead that a bound in between cuts the
-// same in every store.
+// block is the step in size of the model's big bodies. It is so far above small bodies and Overhead that a limit in
+// between cuts at the same message in every store.
 const block = 32 << 10
 
 // name is a client id within a key.
 type name struct{ id, key string }
 
-// namesIn are the names that live in a bucket.
+// namesIn returns the names that belong to a bucket.
 func (m *model) namesIn(bucket int) (names []name) {
 	for _, id := range ids {
 		for _, key := range keys {
@@ -42,7 +42,7 @@ func (m *model) namesIn(bucket int) (names []name) {
 
 func (m *model) bucket(t *rapid.T) int { return rapid.IntRange(0, m.o.Buckets-1).Draw(t, "bucket") }
 
-// term is mostly the bucket's, sometimes a new one, sometimes an old one.
+// term returns mostly the bucket's term, sometimes a new one, sometimes an old one.
 func (m *model) term(t *rapid.T, bucket int) uint64 {
 	have := m.terms[bucket]
 	switch kind := rapid.IntRange(0, 9).Draw(t, "term"); {
@@ -55,7 +55,7 @@ func (m *model) term(t *rapid.T, bucket int) uint64 {
 	return have
 }
 
-// in are all messages ever made that belong to a bucket.
+// in returns all messages ever made that belong to a bucket.
 func (m *model) in(bucket int) (all []*message.Message) {
 	for _, minted := range m.minted {
 		if minted.UID.Bucket(m.o.Buckets) == bucket {
@@ -65,7 +65,7 @@ func (m *model) in(bucket int) (all []*message.Message) {
 	return all
 }
 
-// live are the messages that wait or are in flight.
+// live returns the messages that wait or are in flight.
 func (m *model) live() (all []*message.Message) {
 	for _, minted := range m.minted {
 		if s := m.was[minted.UID]; s == message.StateWaiting || s == message.StateInFlight {
@@ -96,7 +96,7 @@ func (m *model) mint(t *rapid.T, bucket int) *message.Message {
 	if rapid.Bool().Draw(t, "by the intake") {
 		with = append(with, Stored(rapid.Uint64Range(1, 20).Draw(t, "stored")))
 	} else {
-		with = append(with, ByADoor())
+		with = append(with, Direct())
 	}
 	if rapid.IntRange(0, 3).Draw(t, "with retries") == 0 {
 		with = append(with, Retrying(uint8(rapid.IntRange(0, 100).Draw(t, "jitter")), 0,
@@ -113,8 +113,7 @@ func (m *model) mint(t *rapid.T, bucket int) *message.Message {
 	return m.make(with...)
 }
 
-// make makes a message whose uid is new, and in no order with those made before: what came by the intake is stored in
-// any order.
+// make makes a message with a new uid. The uids are in no order, because pushes of the intake are stored in any order.
 func (m *model) make(with ...With) *message.Message {
 	const places, step = 10_007, 7919 // coprime: no place comes twice
 	n := len(m.minted)
@@ -140,7 +139,7 @@ func (m *model) add(t *rapid.T) {
 	m.addBatch(bucket, batch)
 }
 
-// addAgain is a redelivery of what may have come long ago.
+// addAgain adds messages again that may have been added long ago.
 func (m *model) addAgain(t *rapid.T) {
 	m.T = t
 	bucket := m.bucket(t)
@@ -191,8 +190,8 @@ func refusedTooEarly(batch []*message.Message, i int, first []scheduler.AddResul
 	return first[i].Code == scheduler.AddUncertain && tookOver(batch, i, first, scheduler.Added)
 }
 
-// wonLate reports whether one of a batch that was refused too early went into a message when the batch was sent again:
-// a push that is judged by that one's content is judged by another then, wherever the two stand.
+// wonLate reports whether a push that was refused too early merged into a message when its batch was sent again. That
+// message then has other content, by which the other pushes of the batch are judged, wherever they stand.
 func wonLate(batch []*message.Message, first, second []scheduler.AddResult, into message.UID) bool {
 	for i := range batch {
 		if second[i].Code == scheduler.AddMerged && second[i].First.UID == into && refusedTooEarly(batch, i, first) {
@@ -216,7 +215,7 @@ func sameName(a, b *message.Message) bool {
 	return a.ID == b.ID && a.Topic == b.Topic && a.Key == b.Key
 }
 
-// meansTheSame compares what a batch and its repeat say of message i.
+// meansTheSame compares what a batch and its repeat answer about message i. It returns what is wrong.
 func meansTheSame(batch []*message.Message, i int, first, second []scheduler.AddResult) string {
 	one, two := first[i], second[i]
 	switch one.Code {

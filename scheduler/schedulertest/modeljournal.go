@@ -12,13 +12,13 @@ import (
 // editedReason is the reason of the model's amends that give other content.
 const editedReason = "edited"
 
-// recordings are the entries that one timeline gave the journal, and that stand in its outboxes.
+// recordings holds the entries that one timeline reported for the journal. They stand in its outboxes.
 type recordings struct {
 	all []scheduler.Entry
 	new []scheduler.Change // since the last look
 }
 
-// recording is one that the model listens to.
+// recording returns a recording that adds to l.
 func (l *recordings) recording() *scheduler.Recording {
 	return &scheduler.Recording{Instance: "model", Address: func() string { return "nowhere:1" }, Limit: 1 << 40,
 		Wrote: func(e scheduler.Entry) {
@@ -27,8 +27,8 @@ func (l *recordings) recording() *scheduler.Recording {
 		}}
 }
 
-// recorded compares what both timelines gave the journal in one step, and holds every change to the version before it.
-// It returns how many changes there were.
+// recorded compares the changes that both timelines reported in one step, and checks that each follows the version
+// before it. It returns how many there were.
 func (m *model) recorded(what string) int {
 	got, want := m.realLog.new, m.refLog.new
 	m.realLog.new, m.refLog.new = nil, nil
@@ -56,7 +56,7 @@ func sortChanges(changes []scheduler.Change) {
 	})
 }
 
-// differentChanges is the first difference, empty when there is none.
+// differentChanges returns the first difference, or the empty string if there is none.
 func differentChanges(got, want []scheduler.Change) string {
 	for i := range max(len(got), len(want)) {
 		switch {
@@ -77,20 +77,20 @@ func differentChanges(got, want []scheduler.Change) string {
 	return ""
 }
 
-// content is what of a message the journal keeps.
+// content returns the part of a message that the journal keeps.
 func content(m *message.Message) message.Message {
 	c := *m
 	c.Stored, c.Merge, c.MaxWait, c.Mark = 0, message.MergeReject, 0, message.Mark{}
 	return c
 }
 
-// drainOutboxes brings everything to the journal.
+// drainOutboxes removes all entries, as the journal does once it has them.
 func (m *model) drainOutboxes() {
 	m.drainOutbox(m.real, &m.realLog)
 	m.drainOutbox(m.ref, &m.refLog)
 }
 
-// drainOutbox reads what a timeline wrote, which must be what it gave, and removes it.
+// drainOutbox reads the outboxes of a timeline, which must hold what it reported, and removes the entries.
 func (m *model) drainOutbox(tl scheduler.Timeline, log *recordings) {
 	outbox := tl.(scheduler.Outbox)
 	var changes, read []scheduler.Change
@@ -116,7 +116,7 @@ func (m *model) drainOutbox(tl scheduler.Timeline, log *recordings) {
 	sortChanges(changes)
 	sortChanges(read)
 	if wrong := differentChanges(read, changes); wrong != "" {
-		m.Fatalf("the outbox differs from what the journal was given: %s", wrong)
+		m.Fatalf("the outbox differs from what was reported: %s", wrong)
 	}
 	for _, e := range log.all {
 		for range 2 {

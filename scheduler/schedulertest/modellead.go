@@ -12,7 +12,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// What a leader asks of a timeline, drawn at random.
+// The calls of a leader, drawn at random.
 
 func (m *model) begin(t *rapid.T) {
 	m.T = t
@@ -45,7 +45,7 @@ func (m *model) request(t *rapid.T, bucket int, lane message.Lane) scheduler.Cla
 	}
 }
 
-// take claims, and wants what comes to have been waiting, due and in no lane.
+// take claims, and checks that the claimed messages were waiting in the bucket and due, and have no lane any more.
 func (m *model) take(bucket int, req scheduler.Claim) {
 	m.claims++
 	req.Number = m.claims
@@ -68,7 +68,7 @@ func (m *model) take(bucket int, req scheduler.Claim) {
 	}, false, nil)
 }
 
-// some are messages of a bucket, mostly such as were claimed, each once.
+// some returns messages of a bucket, mostly claimed ones, each once.
 func (m *model) some(t *rapid.T, bucket int) (chosen []*message.Message) {
 	for _, minted := range m.in(bucket) {
 		is := m.was[minted.UID] == message.StateInFlight
@@ -120,7 +120,7 @@ func (m *model) giveBack(t *rapid.T) {
 	})
 }
 
-// park gives back into lanes.
+// park returns messages to lanes.
 func (m *model) park(t *rapid.T) {
 	m.T = t
 	m.back(t, func(b *scheduler.Back) { b.Mark.Lane = rapid.SampledFrom(lanes).Draw(t, "lane") })
@@ -154,7 +154,7 @@ func (m *model) back(t *rapid.T, tune func(*scheduler.Back)) {
 	}, true, nil)
 }
 
-// counted are calls that answer with a number below their limit when they are through.
+// counted sends a call that answers with a number below its limit once nothing is left to do.
 func (m *model) counted(what string, limit int, do func(scheduler.Timeline) (int, error)) {
 	m.step(what, func(tl scheduler.Timeline) string {
 		n, err := do(tl)

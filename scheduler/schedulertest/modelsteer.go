@@ -14,8 +14,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// headless compares two answers that begin with "head", a number and ";": the second time nothing may have come
-// earlier.
+// headless compares two answers that begin with "head", a number and ";". The second call must not move the head.
 func headless(first, second string) (goesOn bool, wrong string) {
 	rest, nothing := strings.CutPrefix(second, "head 0;")
 	_, want, _ := strings.Cut(first, ";")
@@ -28,13 +27,13 @@ func headless(first, second string) (goesOn bool, wrong string) {
 	return false, ""
 }
 
-// brief is what answers of both stores must say of a message.
+// brief formats what the answers of both stores must say about a message.
 func brief(i message.Info) string {
 	return fmt.Sprintf("%s due %d priority %d %s version %d ended %d lane %q uncertain %t", i.UID, i.Due, i.Priority,
 		i.State, i.Version, i.EndedAt, i.Mark.Lane, i.Mark.Uncertain)
 }
 
-// someone is mostly a message in one of the states, else any.
+// someone returns mostly a message in one of the states, else any.
 func (m *model) someone(t *rapid.T, states ...message.State) *message.Message {
 	if len(m.minted) == 0 {
 		t.Skip("there are no messages")
@@ -54,7 +53,7 @@ func (m *model) someone(t *rapid.T, states ...message.State) *message.Message {
 	return rapid.SampledFrom(choice).Draw(t, "message")
 }
 
-// amend changes what waits, mostly at the version that stands.
+// amend changes a waiting message, mostly at its current version.
 func (m *model) amend(t *rapid.T) {
 	m.T = t
 	uid := m.someone(t, message.StateWaiting).UID
@@ -117,11 +116,11 @@ func (m *model) amend(t *rapid.T) {
 	}
 }
 
-// requeue gives what is dead another life, or sends the one before again.
+// requeue requeues a dead message.
 func (m *model) requeue(t *rapid.T) {
 	m.T = t
 	dead := m.someone(t, message.StateDead)
-	with := []With{In(dead.UID.Bucket(m.o.Buckets)), Keyed(dead.Key), On(dead.Topic), ByADoor(),
+	with := []With{In(dead.UID.Bucket(m.o.Buckets)), Keyed(dead.Key), On(dead.Topic), Direct(),
 		DueIn(m.now.Time().Sub(Start.Time()) + time.Duration(rapid.IntRange(-50, 200).Draw(t, "due"))*time.Millisecond)}
 	if dead.ID != "" {
 		with = append(with, Named(dead.ID))
@@ -147,7 +146,7 @@ func (m *model) requeue(t *rapid.T) {
 	}
 }
 
-// uncertain reports whether a message may have been delivered, as the reference has it.
+// uncertain reports whether a message may have been delivered, according to the reference.
 func (m *model) uncertain(uid message.UID) bool {
 	found, err := m.ref.Find(m.ctx, scheduler.Ref{UID: uid})
 	if err != nil {
@@ -183,7 +182,7 @@ func (m *model) purge(t *rapid.T) {
 	}
 }
 
-// browse reads page by page, and wants what is there, each once.
+// browse reads page by page. Each message must come once.
 func (m *model) browse(t *rapid.T) {
 	m.T = t
 	bucket := m.bucket(t)
@@ -210,7 +209,7 @@ func (m *model) browse(t *rapid.T) {
 	m.wantBrowsed(bucket, q, all)
 }
 
-// wantBrowsed holds what was browsed to what look-ups return.
+// wantBrowsed compares what was browsed with what look-ups return.
 func (m *model) wantBrowsed(bucket int, q scheduler.Browse, all []message.Info) {
 	met := map[message.UID]bool{}
 	for i, f := range all {
@@ -274,7 +273,7 @@ func (m *model) resume(t *rapid.T) {
 
 var errLoops = errors.New("the page leads to itself")
 
-// browseAll reads pages until there is no next, and holds each to its limit.
+// browseAll reads pages until there is no next one, and checks the limit of each.
 func browseAll(bucket int, q scheduler.Browse,
 	read func(scheduler.Browse) (scheduler.Browsed, error)) (all []message.Info, err error) {
 	for pages := 0; ; pages++ {

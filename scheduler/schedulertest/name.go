@@ -11,17 +11,17 @@ import (
 )
 
 // neighbours returns two keys whose names share a bucket, and a third whose name does not.
-func neighbours(buckets int) (a, b, elsewhere string) {
+func neighbours(buckets int) (a, b, apart string) {
 	a = "customer-0"
-	for i := 1; b == "" || elsewhere == ""; i++ {
+	for i := 1; b == "" || apart == ""; i++ {
 		key := fmt.Sprintf("customer-%d", i)
 		if NameBucket("", key, buckets) == NameBucket("", a, buckets) {
 			b = key
 		} else {
-			elsewhere = key
+			apart = key
 		}
 	}
-	return a, b, elsewhere
+	return a, b, apart
 }
 
 // sameBucket returns an id that, without a key, belongs to the bucket of the given one.
@@ -81,9 +81,9 @@ var namePromises = []promise{
 			t.refused(&forged, scheduler.AddConflict, into, message.StateWaiting)
 		}},
 	{name: "the same id under different keys is different messages", check: func(t *trial) {
-		a, b, elsewhere := neighbours(t.o.Buckets)
+		a, b, apart := neighbours(t.o.Buckets)
 		var all []*message.Message
-		for i, key := range []string{a, b, elsewhere} {
+		for i, key := range []string{a, b, apart} {
 			all = append(all, t.one(Message(i, Named("order-1"), Keyed(key), Content("a"))))
 		}
 		all = append(all, t.one(Message(3, Named("order-1"), Content("b")))) // without a key
@@ -133,7 +133,7 @@ var namePromises = []promise{
 		t.wantFound(
 			scheduler.Ref{ID: "order-1", Keyed: true, Viewer: &scheduler.Viewer{Topics: []string{"mail.>", "*"}}},
 			all[0].UID, all[1].UID, all[2].UID, all[3].UID)
-		// What becomes of one is nothing to the others.
+		// What happens to one leaves the others alone.
 		t.canceled(all[1].UID, scheduler.CancelDone)
 		t.refused(Message(10, Named("order-1"), On("mail.x")), scheduler.AddConflict, all[1], message.StateCanceled)
 		t.refused(Message(11, Named("order-1"), On("mail"), Body([]byte("0"))), scheduler.AddDuplicate, all[0],
@@ -226,7 +226,7 @@ var namePromises = []promise{
 			t.Fatalf("a batch took %s at first and %s with %d keys", first, last, keys)
 		}
 	}},
-	{name: "topics that look alike are told apart", check: func(t *trial) {
+	{name: "topics that look alike are distinguished", check: func(t *trial) {
 		for i, m := range [][3]string{{"a", "b", ""}, {"ab", "c", ""}, {"a", "bc", ""}, {"a", "b", "c"},
 			{"a", "b\x01c", ""}, {"a", "b", "\x01c"}, {"\x01a", "b", ""}} {
 			t.one(Message(i, Named(m[0]), On(m[1]), Keyed(m[2])))
@@ -237,8 +237,8 @@ var namePromises = []promise{
 			Message(3, Named("a"), Keyed("c")).UID, Message(5, Named("a"), Keyed("\x01c")).UID)
 		t.wantFound(scheduler.Ref{ID: "a", Topic: "bc"}, Message(2, Named("a")).UID)
 	}},
-	{name: "ids that look alike are told apart", check: func(t *trial) {
-		// Each pair reads the same when id and key are simply joined.
+	{name: "ids that look alike are distinguished", check: func(t *trial) {
+		// Each pair is the same text when id and key are joined.
 		t.one(Message(1, Named("ab"), Keyed("c")))
 		t.one(Message(2, Named("a"), Keyed("bc")))
 		t.one(Message(3, Named("b"), Keyed("ca")))

@@ -16,7 +16,7 @@ func (t *trial) pauses() []scheduler.Pause {
 	return list
 }
 
-// pause asks twice: once it counts. It returns since when the pause stands.
+// pause sends a pause twice, which must count once. It returns since when the pattern is paused.
 func (t *trial) pause(p scheduler.Pause) (since message.Milli) {
 	t.Helper()
 	for i := range 2 {

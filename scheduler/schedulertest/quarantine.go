@@ -10,7 +10,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// oldest is the oldest entry of bucket 0's outbox.
+// oldest returns the oldest entry of bucket 0's outbox.
 func (t *trial) oldest() scheduler.Entry {
 	t.Helper()
 	entries, err := t.mending().Unwritten(t.Context(), 0, "", 0, 1, wide)
@@ -28,7 +28,7 @@ func (t *trial) lag() scheduler.Lag {
 	return lags[0]
 }
 
-// quarantined is what bucket 0 has quarantined. Each page is asked for twice.
+// quarantined lists the quarantined entries of bucket 0. It reads each page twice.
 func (t *trial) quarantined() (list []scheduler.Quarantined) {
 	t.Helper()
 	for after := ""; ; {

@@ -16,8 +16,8 @@ import (
 )
 
 // ExerciseRaces lets two instances push, merge, reschedule, edit, run and cancel the same few messages at once, within
-// the milliseconds in which they are delivered or expire, and holds every answer against what really happened (P1, P2,
-// P4). one and two are the same timeline as two instances have it.
+// the milliseconds in which they are delivered or expire, and compares every answer with what really happened (P1,
+// P2, P4). one and two are the same timeline, as opened by two instances.
 func ExerciseRaces(t *testing.T, one, two scheduler.Timeline, rounds int) {
 	t.Helper()
 	seed := rand.Uint64()
@@ -64,12 +64,12 @@ type races struct {
 	answers map[string]int
 }
 
-// deed is an action of one worker, and the answer it got.
+// deed is an action of one worker, with its answer.
 type deed struct {
 	what   string
 	uid    message.UID // that the answer is about
 	answer string
-	// version, due and body are what a change made of the message; due 0 and body "" where it left them.
+	// version, due and body are those of the message after the change. due is 0 and body "" if the change left them.
 	version uint64
 	due     message.Milli
 	body    string
@@ -175,7 +175,7 @@ func (r *races) deed(s *scheduler.Scheduler, rng *rand.Rand, id, body string) de
 	}
 }
 
-// word says with "already_ended" how.
+// word returns an answer as a word. It replaces "already_ended" by how the message ended.
 func word(code string, s message.State) string {
 	if code == "already_ended" {
 		return "already_" + s.String()
@@ -183,7 +183,7 @@ func word(code string, s message.State) string {
 	return code
 }
 
-// settle waits until no message of the round is live.
+// settle waits until every message of the round has ended.
 func (r *races) settle(n int) {
 	r.t.Helper()
 	for until := time.Now().Add(30 * time.Second); ; {
@@ -204,7 +204,7 @@ func (r *races) settle(n int) {
 	}
 }
 
-// uids are the messages that the round's answers were about.
+// uids returns the messages that the round's answers name.
 func (r *races) uids() []message.UID {
 	var all []message.UID
 	for _, d := range r.deeds {
@@ -247,8 +247,8 @@ func (r *races) judge(n int) {
 			}
 			accepted = accepted || d.answer == "new"
 			if d.due > 0 || d.answer == "absorbed" {
-				// A reschedule that finds everything as it asks, because another change left or made it so, is done by
-				// that one's version.
+				// A reschedule that finds everything as it asks makes no version. Its answer has the version of another
+				// change.
 				if other, twice := made[d.version]; twice &&
 					((d.due > 0 && other.due > 0 && d.due != other.due) || (d.body != "" && other.body != "")) {
 					wrong(uid, "%s and %s both made version %d", other.what, d.what, d.version)
@@ -305,7 +305,7 @@ func (r *races) judge(n int) {
 	}
 }
 
-// recorded is a publisher that keeps what it was given and answers as it likes.
+// recorded is a publisher that keeps what it sends, and whose outcomes are random.
 type recorded struct {
 	mu   sync.Mutex
 	seen map[message.UID][]seen

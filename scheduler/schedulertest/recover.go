@@ -10,10 +10,10 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// mending is the timeline as a restore uses it.
+// mending returns the timeline as a restore uses it.
 func (t *trial) mending() scheduler.Mending { return t.tl.(scheduler.Mending) }
 
-// record is a message as the journal has it.
+// record returns a message as the journal records it.
 func record(m *message.Message, state message.State, version uint64) scheduler.Record {
 	r := scheduler.Record{Info: message.Info{Message: *m, State: state, Version: version}, Content: 1}
 	r.Mark = message.Mark{Uncertain: m.Mark.Uncertain, Refusals: m.Mark.Refusals, Changes: uint32(version - 1)}
@@ -23,7 +23,7 @@ func record(m *message.Message, state message.State, version uint64) scheduler.R
 	return r
 }
 
-// restored restores records to their bucket twice: the second time nothing may change.
+// restored restores records to their bucket twice. The second time nothing may change.
 func (t *trial) restored(want []scheduler.RestoreCode, records ...scheduler.Record) {
 	t.Helper()
 	for i, expect := range [][]scheduler.RestoreCode{want, nil} {
@@ -113,7 +113,7 @@ var recoverPromises = []promise{
 	}},
 	{name: "nothing that ended comes back", check: func(t *trial) {
 		m := t.ended(Message(1), message.StateDelivered)
-		// restored, it would be version 2
+		// Restored overdue, it would get version 2.
 		t.restored([]scheduler.RestoreCode{same}, record(m, message.StateWaiting, 1))
 		t.restored([]scheduler.RestoreCode{newer}, record(m, message.StateWaiting, 5))
 		t.wantState(m.UID, message.StateDelivered)
@@ -226,12 +226,12 @@ var recoverPromises = []promise{
 			t.Fatalf("cursor %q, met %d of %d", cursor, len(seen), len(want))
 		}
 	}},
-	{name: "all claims are given back to who makes the store whole, its own too", check: func(t *trial) {
+	{name: "a recovery takes back all claims, those of its own term too", check: func(t *trial) {
 		m := t.take(Message(1))
 		t.wantReclaimed(t.recovering(), 0, 1)
 		t.wantInfo(live(m, message.StateWaiting, message.Mark{Uncertain: true, Changes: 1}))
 	}},
-	{name: "who makes the store whole takes over claims, and begins with the term", check: func(t *trial) {
+	{name: "a recovery restores over claims, and begins with the term", check: func(t *trial) {
 		later, ended, mine := t.take(Message(1)), t.take(Message(2)), t.take(Message(3))
 		t.term++
 		rec := t.recovering()
@@ -354,7 +354,7 @@ var recoverPromises = []promise{
 	}},
 }
 
-// recovering returns the timeline as the leader that makes it whole sees it.
+// recovering returns the timeline as a recovering leader sees it.
 func (t *trial) recovering() scheduler.Recovering {
 	t.Helper()
 	r := t.tl.(scheduler.Recoverable)
@@ -366,7 +366,7 @@ func (t *trial) recovering() scheduler.Recovering {
 	return r.Recovering(standings, t.term, 0)
 }
 
-// wantReclaimed returns claims to waiting and wants that many to be returned.
+// wantReclaimed returns claims to waiting and checks how many they were.
 func (t *trial) wantReclaimed(r scheduler.Recovering, bucket, want int) {
 	t.Helper()
 	n, err := r.Reclaim(t.Context(), bucket, t.term, 10, t.now)

@@ -38,7 +38,7 @@ var settlePromises = []promise{
 		t.finish(message.StateDelivered, m)
 		t.wantInfo(remains(m, message.StateDelivered, t.now, false, "the test says delivered"))
 	}},
-	{name: "a finish keeps the uncertain mark it is given", check: func(t *trial) {
+	{name: "a finish sets the uncertain mark as asked", check: func(t *trial) {
 		all := t.added(Message(1), Message(2))
 		t.claim()
 		t.must("finish", t.tl.Finish(t.Context(), 0, scheduler.Leader(t.term), []scheduler.End{
@@ -85,7 +85,7 @@ var settlePromises = []promise{
 			t.Fatalf("both claims have the number %d", first.Claim)
 		}
 		for _, keep := range []bool{false, true} {
-			// as Redis does late, from a dead connection
+			// Redis may execute a return late, from a dead connection.
 			t.back(first, scheduler.Back{Claim: first.Claim, Score: first.Score(), Keep: keep})
 			t.wantInfo(live(first, message.StateInFlight, message.Mark{}))
 			t.canceled(first.UID, scheduler.CancelInFlight)
@@ -137,7 +137,7 @@ var settlePromises = []promise{
 		t.wantInfo(live(all[0], message.StateWaiting, message.Mark{Lane: "ORDERS"}))
 		t.wantLanes(0, "ORDERS", "core:a.b")
 		if c := t.claimFrom(0, "", wide, wide); len(c.Messages) != 0 || c.Head != 0 {
-			t.Fatalf("the bucket gave %v, head %d", uids(c.Messages), c.Head)
+			t.Fatalf("claimed %v, head %d", uids(c.Messages), c.Head)
 		}
 		t.wantHead(0, scheduler.Head{})
 		c := t.claimFrom(0, "ORDERS", 1, wide)
@@ -153,7 +153,7 @@ var settlePromises = []promise{
 			t.Fatalf("head %d of an empty lane", c.Head)
 		}
 		if c := t.claimFrom(0, "nobody", wide, wide); len(c.Messages) != 0 || c.Head != 0 {
-			t.Fatal("a lane that does not exist gave messages")
+			t.Fatal("a lane that does not exist has messages")
 		}
 		t.wantLanes(0, "core:a.b")
 	}},

@@ -7,13 +7,13 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// CanceledBefore is the Reason of a message that a tombstone was waiting for.
+// CanceledBefore is the Reason of a message that a tombstone covered.
 const CanceledBefore = "canceled before it was accepted"
 
-// Overhead is how much more than its body and headers a message may weigh in a store.
+// Overhead is how much a message may weigh in a store beyond its body and headers.
 const Overhead = 512
 
-// Options are what a test needs of the timeline that it opens.
+// Options configure the timeline that a test opens.
 type Options struct {
 	Buckets int
 	// EndedKeep is how long an end is remembered.
@@ -21,24 +21,24 @@ type Options struct {
 	// TombstoneKeep is how long a tombstone stays, TombstoneLimit how many in a bucket.
 	TombstoneKeep  time.Duration
 	TombstoneLimit int
-	// Record keeps the outbox, where the test looks at it.
+	// Record configures the outbox, for the tests that look at it.
 	Record *scheduler.Recording
 }
 
-// Open makes an empty timeline, certified, that lasts for the test. It is called many times, at the same time too, and
-// each result must stand for itself.
+// Open returns an empty, certified timeline that lasts for the test. It is called many times, also concurrently. The
+// timelines must not share anything.
 type Open func(t *testing.T, o Options) scheduler.Timeline
 
-// promise is one thing that every timeline holds.
+// promise is one check of the suite.
 type promise struct {
 	name  string // reads as a sentence
 	tune  func(*Options)
 	check func(*trial)
-	// recorded keeps what the journal is given, for the test to look at.
+	// recorded keeps the changes reported for the journal, so that check can look at them.
 	recorded bool
 }
 
-// Exercise tests every promise of package documentation on timelines that open makes.
+// Exercise tests every promise of the package documentation on timelines that open returns.
 func Exercise(t *testing.T, open Open) {
 	for _, group := range [][]promise{
 		orderPromises, claimPromises, settlePromises, termPromises, cancelPromises,

@@ -7,7 +7,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// leaderCalls are all calls that carry a term, on bucket 0. m is claimed there.
+// leaderCalls lists all calls that carry a term, on bucket 0. m is claimed there.
 var leaderCalls = []struct {
 	name string
 	call func(t *trial, term uint64, m *message.Message) error
@@ -51,8 +51,8 @@ var leaderCalls = []struct {
 	}},
 }
 
-// recoveryCalls are the calls of a leader that makes the store whole, on bucket 0, less Begin and Reclaim, which raise
-// the term, and Certify, which wants it to stand.
+// recoveryCalls lists the calls of a recovering leader, on bucket 0. It leaves out Begin and Reclaim, which raise the
+// term, and Certify, which requires it to be the bucket's.
 var recoveryCalls = []struct {
 	name string
 	call func(t *trial, r scheduler.Recovering) error

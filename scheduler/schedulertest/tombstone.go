@@ -10,7 +10,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// canceledAtOnce adds a push that a tombstone must be waiting for.
+// canceledAtOnce adds a push that a tombstone must cover.
 func canceledAtOnce(t *trial, m *message.Message) {
 	t.Helper()
 	r := t.add(m)[0]
@@ -20,7 +20,7 @@ func canceledAtOnce(t *trial, m *message.Message) {
 	}
 }
 
-// fewTombstones leaves room for three.
+// fewTombstones leaves room for three tombstones.
 func fewTombstones(o *Options) { o.Buckets, o.TombstoneLimit = 1, 3 }
 
 var tombstonePromises = []promise{
@@ -39,25 +39,19 @@ var tombstonePromises = []promise{
 				t.Fatalf("head is %+v", h)
 			}
 			t.wantFound(scheduler.Ref{ID: "order-1", Key: key, Keyed: true}, m.UID)
-			// Redelivered, it is the same; pushed again otherwise, it is in conflict.
+			// Redelivered it is a duplicate. Another push of the name is a conflict.
 			t.refused(m, scheduler.AddDuplicate, m, message.StateCanceled)
 			t.refused(Message(10+i, Named("order-1"), Keyed(key), Stored(200)), scheduler.AddConflict, m,
 				message.StateCanceled)
 		}
 	}},
-	{name: "a push stored after the cancel is accepted", check: func(t *trial) {
+	{name: "a push of another name, stored later or not by the intake is accepted", check: func(t *trial) {
 		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
-		t.one(Message(1, Named("order-1"), Stored(101)))
-	}},
-	{name: "a push through another door is accepted", check: func(t *trial) {
-		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
-		t.one(Message(1, Named("order-1")))
-	}},
-	{name: "a push of another id, or without one, is accepted", check: func(t *trial) {
-		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
-		t.one(Message(1, Named("order-2"), Stored(5)))
-		t.one(Message(2, Stored(5)))
-		t.one(Message(3, Named("order"), Keyed("-1"), Stored(5)))
+		t.one(Message(1, Named("order-1"), Keyed("a"), Stored(101)))
+		t.one(Message(2, Named("order-1"), Keyed("b"))) // not by the intake
+		t.one(Message(3, Named("order-2"), Stored(5)))
+		t.one(Message(4, Stored(5)))
+		t.one(Message(5, Named("order"), Keyed("-1"), Stored(5)))
 	}},
 	{name: "a tombstone is for its topic alone", check: func(t *trial) {
 		for i, ref := range []scheduler.Ref{{ID: "order-1", Topic: "mail"},
@@ -70,10 +64,10 @@ var tombstonePromises = []promise{
 		}
 	}},
 	{name: "a tombstone with a key is for that key alone", check: func(t *trial) {
-		a, b, elsewhere := neighbours(t.o.Buckets)
+		a, b, apart := neighbours(t.o.Buckets)
 		t.bury(scheduler.Ref{ID: "order-1", Topic: "content", Key: a, Keyed: true}, 100)
 		t.one(Message(1, Named("order-1"), Keyed(b), Stored(5)))
-		t.one(Message(2, Named("order-1"), Keyed(elsewhere), Stored(5)))
+		t.one(Message(2, Named("order-1"), Keyed(apart), Stored(5)))
 		t.one(Message(3, Named("order-1"), Stored(5)))
 		canceledAtOnce(t, Message(4, Named("order-1"), Keyed(a), Stored(5)))
 	}},
@@ -94,22 +88,22 @@ var tombstonePromises = []promise{
 	}},
 	{name: "where a message has the name no tombstone is left, in other buckets there is",
 		tune: func(o *Options) { o.EndedKeep = time.Minute }, check: func(t *trial) {
-			a, b, elsewhere := neighbours(t.o.Buckets)
+			a, b, apart := neighbours(t.o.Buckets)
 			first := t.ended(Message(1, Named("order-1"), Keyed(a)), message.StateDelivered)
 			found := t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 			if !slices.Equal(found, []message.UID{first.UID}) {
 				t.Fatalf("found %v, want %s", found, first.UID)
 			}
-			canceledAtOnce(t, Message(2, Named("order-1"), Keyed(elsewhere), Stored(5)))
+			canceledAtOnce(t, Message(2, Named("order-1"), Keyed(apart), Stored(5)))
 			t.one(Message(3, Named("order-1"), Keyed(b), Stored(5)))
 			t.pass(time.Minute)
 			t.trim(t.bucketOf(first), 10)
 			t.one(Message(4, Named("order-1"), Keyed(a), Stored(6)))
 		}},
 	{name: "several keys of an id are all found", check: func(t *trial) {
-		a, b, elsewhere := neighbours(t.o.Buckets)
+		a, b, apart := neighbours(t.o.Buckets)
 		var want []message.UID
-		for i, key := range []string{a, b, elsewhere} {
+		for i, key := range []string{a, b, apart} {
 			want = append(want, t.one(Message(i, Named("order-1"), Keyed(key))).UID)
 		}
 		t.canceled(want[1], scheduler.CancelDone)
@@ -130,7 +124,7 @@ var tombstonePromises = []promise{
 	}},
 	{name: "a tombstone hits a consumer's retry too", check: func(t *trial) {
 		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
-		t.one(Message(1, Named("order-1"))) // by another door
+		t.one(Message(1, Named("order-1"))) // not through the intake
 		t.finish(message.StateDelivered, t.take(Message(1, Named("order-1"))))
 		canceledAtOnce(t, retry(2, 2, Stored(90)))
 		points(t, retry(2, 2))

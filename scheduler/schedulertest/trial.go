@@ -13,8 +13,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// trial is one promise on one timeline: the calls, failing the test where they fail, at a time and under a term that
-// the test moves.
+// trial is one check on one timeline. Its methods send calls at a time and under a term that the check sets, and fail
+// the test if a call fails.
 type trial struct {
 	*testing.T
 	tl   scheduler.Timeline
@@ -25,7 +25,7 @@ type trial struct {
 	log  *recordings
 }
 
-// wide bounds a claim that is to take everything.
+// wide is the limit of a claim that takes everything.
 const wide = 1 << 30
 
 func (t *trial) pass(d time.Duration) { t.now = t.now.Add(d) }
@@ -51,12 +51,12 @@ func (t *trial) addHead(batch ...*message.Message) ([]scheduler.AddResult, messa
 	results, head, err := t.tl.Add(t.Context(), t.bucketOf(batch[0]), batch, t.now)
 	t.must("add", err)
 	if len(results) != len(batch) {
-		t.Fatalf("add of %d gave %d results", len(batch), len(results))
+		t.Fatalf("add of %d returns %d results", len(batch), len(results))
 	}
 	return results, head
 }
 
-// added adds what must be new, and returns it.
+// added adds a batch in which every message must be new, and returns it.
 func (t *trial) added(batch ...*message.Message) []*message.Message {
 	t.Helper()
 	for i, r := range t.add(batch...) {
@@ -67,7 +67,7 @@ func (t *trial) added(batch ...*message.Message) []*message.Message {
 	return batch
 }
 
-// wantAdded adds a batch and wants these outcomes. What is not new must be judged by first, or be a repeat.
+// wantAdded adds a batch and compares the outcomes. A message that is not new must be judged by first or by itself.
 func (t *trial) wantAdded(batch []*message.Message, first *message.Message, want ...scheduler.AddCode) {
 	t.Helper()
 	for i, r := range t.add(batch...) {
@@ -86,7 +86,7 @@ func (t *trial) one(m *message.Message) *message.Message {
 	return t.added(m)[0]
 }
 
-// refused adds one message and wants a duplicate or conflict with the first.
+// refused adds one message, which must be refused because of the first.
 func (t *trial) refused(m *message.Message, code scheduler.AddCode, first *message.Message,
 	state message.State) message.Info {
 	t.Helper()
@@ -149,7 +149,7 @@ func (t *trial) finish(state message.State, messages ...*message.Message) {
 	t.must("finish", t.tl.Finish(t.Context(), t.bucketOf(messages[0]), scheduler.Leader(t.term), ends, t.now))
 }
 
-// ended takes a message through to an end.
+// ended brings a message to an end.
 func (t *trial) ended(m *message.Message, state message.State) *message.Message {
 	t.Helper()
 	if state == message.StateCanceled {
@@ -166,13 +166,13 @@ func (t *trial) giveBack(m *message.Message, score int64, mark message.Mark) {
 	t.back(m, scheduler.Back{Claim: m.Claim, Score: score, Mark: mark})
 }
 
-// unsent returns a claimed message as one that was never handed over.
+// unsent returns a claimed message that was never handed over.
 func (t *trial) unsent(m *message.Message) {
 	t.Helper()
 	t.back(m, scheduler.Back{Claim: m.Claim, Keep: true})
 }
 
-// back returns a message as b says.
+// back returns a message to waiting as b says.
 func (t *trial) back(m *message.Message, b scheduler.Back) {
 	t.Helper()
 	b.UID = m.UID
@@ -193,7 +193,7 @@ func (t *trial) trim(bucket, limit int) int {
 	return n
 }
 
-// wantTrimmed trims and wants that many ends to be forgotten.
+// wantTrimmed trims a bucket and checks how many ends it forgot.
 func (t *trial) wantTrimmed(bucket, limit, want int) {
 	t.Helper()
 	if n := t.trim(bucket, limit); n != want {
@@ -230,7 +230,7 @@ func (t *trial) find(ref scheduler.Ref) []message.Info {
 	return found
 }
 
-// wantFound looks for messages by a reference and wants these, in any order.
+// wantFound compares the messages that a reference finds, in any order.
 func (t *trial) wantFound(ref scheduler.Ref, want ...message.UID) {
 	t.Helper()
 	var got []message.UID
@@ -278,7 +278,7 @@ func (t *trial) heads() []scheduler.Head {
 	return heads
 }
 
-// wantHead compares a bucket's head, its term aside.
+// wantHead compares a bucket's head except for its term.
 func (t *trial) wantHead(bucket int, want scheduler.Head) {
 	t.Helper()
 	got := t.heads()[bucket]
@@ -330,7 +330,7 @@ func (t *trial) wantUIDs(got, want []*message.Message) {
 	}
 }
 
-// stale wants a call to be refused for its term.
+// stale checks that a call was refused for its term.
 func (t *trial) stale(call string, err error) {
 	t.Helper()
 	if !errors.Is(err, scheduler.ErrStaleTerm) {
@@ -350,7 +350,7 @@ func sortInfos(infos []message.Info) {
 	slices.SortFunc(infos, func(a, b message.Info) int { return cmp.Compare(a.UID, b.UID) })
 }
 
-// describe writes down everything of an info that promises compare. An absent body and an empty one are the same.
+// describe formats everything of an info that the checks compare. An absent body and an empty one are the same.
 func describe(i message.Info) string {
 	body := string(i.Body)
 	if len(body) > 64 {
@@ -363,14 +363,14 @@ func describe(i message.Info) string {
 		i.State, i.Version, i.EndedAt, i.Kind, i.Other, i.Reason)
 }
 
-// live is the info of a message that waits or is in flight.
+// live returns the info of a message that waits or is in flight.
 func live(m *message.Message, state message.State, mark message.Mark) message.Info {
 	i := message.Info{Message: *m, State: state, Version: 1 + uint64(mark.Changes)}
 	i.Stored, i.Merge, i.MaxWait, i.Mark = 0, message.MergeReject, 0, mark
 	return i
 }
 
-// remains is the info of an end, of which the timeline keeps a part.
+// remains returns the info of an end, of which the timeline keeps a part.
 func remains(m *message.Message, state message.State, at message.Milli, uncertain bool,
 	reason string) message.Info {
 	i := message.Info{Message: *m, State: state, EndedAt: at, Version: m.Version() + 1, Reason: reason}

@@ -126,7 +126,7 @@ func (c *crashes) pushNamed(t *rapid.T) {
 	ways := []message.Merge{message.MergeReject, message.MergeKeep, message.MergeReplace,
 		message.MergeDebounce}
 	how := rapid.SampledFrom(ways).Draw(t, "merge")
-	m := c.mint(t, schedulertest.Named(id), schedulertest.Merging(how), schedulertest.ByADoor())
+	m := c.mint(t, schedulertest.Named(id), schedulertest.Merging(how), schedulertest.Direct())
 	c.add(t, m.UID.Bucket(crashBuckets), []*message.Message{m})
 }
 
