@@ -9,11 +9,11 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Accept queues a push and calls done exactly once with its outcome, from another goroutine or, when it is refused at
-// once, from this one. done must not block: other pushes of the same flush wait behind it.
+// Accept queues a push and calls done exactly once with its outcome: from another goroutine or, if the push is refused
+// at once, from the caller's. done must not block: it delays other pushes of the same flush.
 func (s *Scheduler) Accept(p *Push, done func(Accepted)) { s.accept(p, done) }
 
-// accept is Accept; it returns the push's uid, so that a caller who gives up waiting can name it.
+// accept does the work of Accept. It returns the push's uid for a caller that stops waiting and has to report it.
 func (s *Scheduler) accept(p *Push, done func(Accepted)) message.UID {
 	now := s.cfg.Clock.Latest()
 	m := s.message(p, now)
@@ -66,12 +66,12 @@ func (s *Scheduler) accept(p *Push, done func(Accepted)) message.UID {
 	return uid
 }
 
-// uidAhead is how far in the future a uid of another instance may lie: clocks that are further apart raise an alarm.
+// uidAhead is how far in the future a uid of another instance may be. Clocks that are further apart raise an alarm.
 const uidAhead = time.Second
 
-// checkRepeat refuses a uid that a push names as its own although no push outside the intake can have been answered
-// with it: coming pushes of the intake, whose uids can be guessed, would be taken for its repeats. name is what decides
-// the push's bucket, empty for none.
+// checkRepeat refuses a push whose id is a uid that no push outside the intake can have been answered with. The uids of
+// later intake pushes can be guessed, and those pushes would be taken for repeats of this one. name decides the push's
+// bucket; it is empty if the push has no name.
 func checkRepeat(u message.UID, now time.Time, name string) error {
 	switch {
 	case u.Intake():
@@ -87,7 +87,7 @@ func checkRepeat(u message.UID, now time.Time, name string) error {
 	return nil
 }
 
-// message is a push as a message, due by the given now.
+// message returns a push as a message, with its due time computed from the given now.
 func (s *Scheduler) message(p *Push, now time.Time) *message.Message {
 	m := s.plain(p, now)
 	if m.MaxWait > 0 && s.cfg.Clock.Doubted(m.MaxWait) {
@@ -108,7 +108,7 @@ func (s *Scheduler) plain(p *Push, now time.Time) *message.Message {
 	return by.message(now)
 }
 
-// schedule is what retries of a message go by: its own, else its topic's, else the default.
+// schedule returns the retry schedule of a message: its own, else its topic's, else the default.
 func (s *Scheduler) schedule(own *message.Retry, topic string) message.Retry {
 	if !own.Empty() {
 		return *own
@@ -119,8 +119,8 @@ func (s *Scheduler) schedule(own *message.Retry, topic string) message.Retry {
 	return s.cfg.Topics.retry()
 }
 
-// AcceptAll pushes a batch and waits for every outcome, in order. When ctx ends first, the outcomes still missing are
-// ErrOutcomeUnknown.
+// AcceptAll pushes a batch, waits for all outcomes and returns them in the batch's order. If ctx ends first, the
+// missing outcomes are ErrOutcomeUnknown.
 func (s *Scheduler) AcceptAll(ctx context.Context, batch []*Push) []Accepted {
 	var (
 		mu      sync.Mutex
@@ -159,7 +159,7 @@ func (s *Scheduler) AcceptAll(ctx context.Context, batch []*Push) []Accepted {
 	}
 }
 
-// bucketOf is the bucket that a message's identity or name decides, if any does.
+// bucketOf returns the bucket that a message's identity or name determines, if either does.
 func (s *Scheduler) bucketOf(m *message.Message) (bucket int, chosen bool) {
 	n := s.cfg.Timeline.Buckets()
 	if m.UID != "" {
@@ -185,7 +185,7 @@ func (s *Scheduler) observe(a *Accepted) {
 	}
 }
 
-// answer turns what the timeline says of a push into the answer to its producer.
+// answer converts the timeline's result for a push into the answer to its producer.
 func answer(m *message.Message, r AddResult) Accepted {
 	a := Accepted{UID: m.UID, ID: m.ID, Due: m.Due, State: message.StateWaiting, Version: 1}
 	if a.ID == "" {

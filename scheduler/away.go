@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// BucketError says that one bucket does not answer while others do, as when a node of a Redis Cluster is away; nothing
-// was written. It is ErrUnavailable too.
+// BucketError reports that one bucket does not answer while others do, for example because a node of a Redis Cluster is
+// down. Nothing was written. It is ErrUnavailable too.
 type BucketError struct {
 	Bucket int
 }
 
-// Error names the bucket.
+// Error returns a text that names the bucket.
 func (e *BucketError) Error() string {
 	return fmt.Sprintf("bucket %d does not answer; messages whose key or id lies in another bucket, and those "+
 		"without either, are accepted", e.Bucket)
@@ -22,8 +22,8 @@ func (e *BucketError) Error() string {
 // Unwrap makes it ErrUnavailable.
 func (e *BucketError) Unwrap() error { return ErrUnavailable }
 
-// watch knows which buckets do not answer. It looks at all of them when a push has failed, and again until all answer,
-// so that pushes know at once what else would take a time-out each. While all is well it does nothing.
+// watch tracks which buckets do not answer. After a failed push it checks all buckets, and repeats that until all
+// answer. Pushes then fail at once instead of after a time-out each. While no push fails it does nothing.
 type watch struct {
 	s    *Scheduler
 	kick chan struct{} // capacity 1: a push failed
@@ -36,7 +36,7 @@ type watch struct {
 	looked chan struct{} // closed when a look ends, and replaced
 }
 
-// lookPause is between two looks while a bucket is away.
+// lookPause is the time between two checks while a bucket does not answer.
 const lookPause = 250 * time.Millisecond
 
 func newWatch(s *Scheduler) *watch {
@@ -44,7 +44,7 @@ func newWatch(s *Scheduler) *watch {
 		away: make([]bool, s.cfg.Timeline.Buckets()), looked: make(chan struct{})}
 }
 
-// run looks until ctx ends.
+// run checks the buckets when needed, until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	defer close(w.done)
 	for {
@@ -59,7 +59,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// look asks every bucket; it reports whether any does not answer.
+// look asks every bucket and reports whether any of them does not answer.
 func (w *watch) look(ctx context.Context) bool {
 	began := time.Now()
 	call, cancel := context.WithTimeout(ctx, w.s.cfg.CallTimeout)
@@ -92,11 +92,11 @@ func (w *watch) look(ctx context.Context) bool {
 	return n > 0
 }
 
-// suspect has every bucket looked at.
+// suspect requests a check of every bucket.
 func (w *watch) suspect() { signal(w.kick) }
 
-// refuse returns why a push to a bucket cannot be stored although other buckets answer, nil if it can. While every
-// bucket is away it returns nil: only a try shows whether one is back.
+// refuse returns why a push to a bucket cannot be stored although other buckets answer, or nil if it can. If no bucket
+// answers it returns nil: only a try shows whether one is back.
 func (w *watch) refuse(bucket int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,10 +106,11 @@ func (w *watch) refuse(bucket int) error {
 	return nil
 }
 
-// answers reports whether a bucket takes pushes, as far as is known.
+// answers reports whether a bucket accepts pushes, as far as is known.
 func (w *watch) answers(bucket int) bool { return w.refuse(bucket) == nil }
 
-// verdict is refuse after a look that began no earlier than since, waited for as long as a look takes.
+// verdict waits for a check that began at since or later, for as long as a check may take, and returns what refuse then
+// says.
 func (w *watch) verdict(bucket int, since time.Time) error {
 	late := time.NewTimer(2 * w.s.cfg.CallTimeout) // one look may be under way
 	defer late.Stop()

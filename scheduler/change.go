@@ -8,7 +8,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Receipt is what a call changed, in one bucket. Await takes its changes, and a head that came earlier is announced.
+// Receipt describes what a call changed in one bucket. Its changes are passed to Await, and an earlier head is
+// announced.
 type Receipt struct {
 	Changes []Recorded
 	// Head is the bucket's earliest due time when the call made it earlier, else 0.
@@ -31,7 +32,7 @@ func (r *AmendResult) Receipt(bucket int) (made Receipt) {
 	return made
 }
 
-// Receipt returns what the requeue of a dead message changed: that one, and the message that goes on for it.
+// Receipt returns what the requeue of a dead message changed: the dead message, and the new one that continues it.
 func (r *RequeueResult) Receipt(bucket int, dead message.UID) (made Receipt) {
 	if r.Code == RequeueDone {
 		made.Changes = []Recorded{{dead, r.Dead, bucket, r.Number}, {r.Info.UID, 1, bucket, r.Number}}
@@ -40,10 +41,10 @@ func (r *RequeueResult) Receipt(bucket int, dead message.UID) (made Receipt) {
 	return made
 }
 
-// change makes one change of what the bucket of a uid holds, and returns once the journal holds it as the mode
-// promises. It calls again where a reply was lost, since every such call may be sent twice with the effect of once;
-// again reports that, for what the second reply says may be the doing of the first call. An error that Is
-// ErrUnavailable changed nothing.
+// change makes one change in the bucket of a uid and returns once the journal holds it, as far as the mode promises. If
+// a reply is lost it calls again: every such call may be sent twice with the effect of once. again reports whether it
+// did: what the second reply reports may be the effect of the first call. An error that Is ErrUnavailable changed
+// nothing.
 func (s *Scheduler) change(ctx context.Context, uid message.UID,
 	call func(ctx context.Context, bucket int, now message.Milli) (Receipt, error)) (again bool, err error) {
 	if err := s.cfg.Journal.Ready(); err != nil {
@@ -68,7 +69,7 @@ func (s *Scheduler) change(ctx context.Context, uid message.UID,
 	return again, err
 }
 
-// await returns once the journal holds what changed.
+// await returns once the journal holds the changes.
 func (s *Scheduler) await(ctx context.Context, changes []Recorded) error {
 	if len(changes) == 0 {
 		return nil

@@ -9,19 +9,21 @@ import (
 )
 
 // Clock is the one source of "now": the median of the machine's wall clock and the clocks of the servers (Redis TIME,
-// NATS's ts, later the journal's), so that one clock that jumps neither delivers early nor holds everything back.
+// NATS's ts, later the journal's), so that a single clock that jumps neither delivers messages early nor holds all of
+// them back.
 //
-// A server's clock is sampled by a request: it said T at some moment between Sent and Got, so at Got its clock stood
-// somewhere in [T, T + round trip]. Samples are carried forward on the monotonic clock and dropped after sampleLife.
-// While the own wall clock lies within a server's interval the two agree and the server counts as saying what the wall
-// clock says; outside it counts as its lower end. Now is therefore the wall clock itself, without any round trip's
-// error, as long as one server agrees with it, and never ahead of the median of the true clocks.
+// A server's clock is sampled by a request. The server read T at some moment between Sent and Got, so at Got its clock
+// showed a time in [T, T + round trip]. Samples are carried forward on the monotonic clock and dropped after
+// sampleLife. While the machine's wall clock lies within a server's interval, the two agree and the server's vote is
+// the wall clock's time; otherwise its vote is the lower end of the interval. As long as one server agrees with the
+// wall clock, Now is therefore the wall clock itself, without the error of a round trip. Now is never ahead of the
+// median of the true clocks.
 //
-// What is due is judged by Now, which may be behind. A delay counts from Latest, which may be ahead and never behind:
-// counted from a now that was a round trip behind, a message would be due that much early.
+// Whether a message is due is decided by Now, which may be behind. A delay counts from Latest, which may be ahead but
+// is never behind: a delay counted from a time that is a round trip behind would end that much too early.
 //
-// With fewer than two servers there is no majority. Then a wall clock that moved against the monotonic clock by more
-// than maxStep is distrusted: now goes on along the monotonic clock from where the wall clock last was, until a
+// With fewer than two servers there is no majority. A wall clock that has then moved against the monotonic clock by
+// more than maxStep is not trusted: Now continues along the monotonic clock from the last trusted wall time, until a
 // server's sample decides or stepTrust has passed without a further step.
 type Clock struct {
 	local Local
@@ -38,16 +40,16 @@ type Clock struct {
 	doubted  time.Duration // when the clock that stamps pushes was last seen to step, monotonic
 }
 
-// Local is the machine's own two clocks: the one small type through which time is injected. System is the real one;
-// tests make their own and step it.
+// Local holds the machine's two clocks. It is the one type through which time is injected: System returns the real
+// clocks, and tests pass their own and step them.
 type Local struct {
 	// Wall is the time of day. It may jump.
 	Wall func() time.Time
-	// Mono only ever moves forward, at the pace of real time.
+	// Mono only moves forward, at the pace of real time.
 	Mono func() time.Duration
 }
 
-// System is the machine's clock.
+// System returns the machine's clocks.
 func System() Local {
 	start := time.Now()
 	return Local{
@@ -70,7 +72,7 @@ const (
 	clockSlack = time.Millisecond
 )
 
-// NewClock returns a Clock based on the machine's clocks.
+// NewClock returns a Clock based on the given clocks of the machine.
 func NewClock(local Local) *Clock {
 	return &Clock{local: local, samples: map[string]sample{}, known: map[string]bool{}, anchor: local.Wall(),
 		looked: local.Mono()}
@@ -79,7 +81,7 @@ func NewClock(local Local) *Clock {
 // Mono is the monotonic clock that Sample's times are read from.
 func (c *Clock) Mono() time.Duration { return c.local.Mono() }
 
-// Sample records what a server's clock said to a request sent and answered at the given readings of Mono.
+// Sample records a server's clock reading, taken by a request that was sent and answered at the given readings of Mono.
 func (c *Clock) Sample(source string, serverTime time.Time, sent, got time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +89,7 @@ func (c *Clock) Sample(source string, serverTime time.Time, sent, got time.Durat
 	c.known[source] = true
 }
 
-// Forget records that a server does not show its time, any more or at all.
+// Forget records that a server's time is not available, or no longer.
 func (c *Clock) Forget(source string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,22 +97,22 @@ func (c *Clock) Forget(source string) {
 	delete(c.known, source)
 }
 
-// Doubt records that the clock which stamps pushes was seen to step: the times at which earlier messages were accepted
-// are not to be trusted.
+// Doubt records that the clock that stamps pushes was seen to step: the acceptance times of earlier messages cannot be
+// trusted.
 func (c *Clock) Doubt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.doubted, c.doubtful = c.local.Mono(), true
 }
 
-// Doubted reports whether the clock that stamps pushes was seen to step within the given time.
+// Doubted reports whether Doubt was called within the given time.
 func (c *Clock) Doubted(within time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.doubtful && c.local.Mono()-c.doubted <= within
 }
 
-// Now returns the time by which everything is judged.
+// Now returns the time that decides what is due.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +121,7 @@ func (c *Clock) Now() time.Time {
 	return votes[(len(votes)-1)/2].low // of two the earlier, so that nothing is early
 }
 
-// Latest returns the time that a delay counts from.
+// Latest returns the time from which a delay counts.
 func (c *Clock) Latest() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +130,7 @@ func (c *Clock) Latest() time.Time {
 	return votes[len(votes)/2].high // of two the later, because the dispatching instance may use it
 }
 
-// Milli is Now in whole milliseconds, rounded down.
+// Milli returns Now in whole milliseconds, rounded down.
 func (c *Clock) Milli() message.Milli { return message.Milli(c.Now().UnixMilli()) }
 
 // Spread returns how far apart the known clocks are. More than a second is an alarm.
@@ -142,7 +144,7 @@ func (c *Clock) Spread() time.Duration {
 	return votes[len(votes)-1].low.Sub(votes[0].low)
 }
 
-// Of returns one server's clock reading for now, and whether it rests on a fresh sample.
+// Of returns the current time by one server's clock, and whether it is based on a fresh sample.
 func (c *Clock) Of(source string) (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +163,7 @@ func (c *Clock) Knew(source string) bool {
 	return c.known[source]
 }
 
-// vote is the interval that a clock's current time lies in.
+// vote is the interval in which a clock's current time lies.
 type vote struct{ low, high time.Time }
 
 func byLow(a, b vote) int  { return a.low.Compare(b.low) }
@@ -184,7 +186,7 @@ func (c *Clock) votesLocked() []vote {
 	return append(votes, vote{own, own})
 }
 
-// vote returns a server's clock interval now, given the age of the sample.
+// vote returns the interval in which a server's clock is now, given the age of the sample.
 func (s sample) vote(own time.Time, age time.Duration) vote {
 	low := s.at.Add(age)
 	high := low.Add(s.rtt)
@@ -194,7 +196,7 @@ func (s sample) vote(own time.Time, age time.Duration) vote {
 	return vote{own, own}
 }
 
-// ownLocked returns the wall clock, less a step that is not trusted (yet).
+// ownLocked returns the wall clock without a step that is not trusted, or not yet.
 func (c *Clock) ownLocked(wall time.Time, mono time.Duration) time.Time {
 	step := wall.Sub(c.anchor) - (mono - c.looked)
 	if step > maxStep || step < -maxStep {

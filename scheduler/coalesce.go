@@ -279,9 +279,9 @@ func (c *coalescer) young(batch []*queued) []*queued {
 // store may have forgotten that push's end.
 var errLate = fmt.Errorf("%w: it waited too long in this instance", ErrUnavailable)
 
-// late reports whether a push came so long ago that it must no longer be stored: an instance that stood still must not
-// bring back a message that another instance meanwhile accepted, canceled and forgot. late reads the wall clock too,
-// because the monotonic clock stops while a machine is suspended.
+// late reports whether a push arrived so long ago that it must no longer be stored: an instance that was suspended must
+// not bring back a message that another instance meanwhile accepted, canceled and forgot. late reads the wall clock
+// too, because the monotonic clock stops while a machine is suspended.
 func (c *coalescer) late(at time.Time) bool {
 	limit := c.s.cfg.EndedKeep / 2
 	return time.Since(at) > limit || time.Now().Round(0).Sub(at.Round(0)) > limit

@@ -40,7 +40,7 @@ func (c *copies) end(ctx context.Context, r result, t *Topic) {
 	}
 	m := r.message
 	copied := *m
-	// An occurrence of its own: it must not be taken for a repeat of the delivery.
+	// The copy has a uid of its own, so that no stream takes it for a repeat of the delivery.
 	copied.UID = m.UID + message.UID("."+r.ends.String())
 	if m.ID == "" {
 		copied.ID = string(m.UID)

@@ -29,7 +29,7 @@ func (s *Scheduler) Dead(ctx context.Context, topic, cursor string,
 		if len(page) >= limit || looked >= 10*browsePage { // a page may stay short, or empty, where few match
 			return page, fmt.Sprintf("%d:%s", bucket, after), nil
 		}
-		// No more than may be taken: the cursor stands behind all that were looked at.
+		// Look at no more messages than the page may still hold: the cursor skips everything that was looked at.
 		found, err := s.browse(ctx, bucket,
 			Browse{Dead: true, After: after, Limit: min(limit-len(page), browsePage)})
 		if err != nil {
@@ -178,8 +178,8 @@ func (s *Scheduler) purge(ctx context.Context, info *message.Info) error {
 // deadLook is how often the leader looks for dead messages that have been kept long enough.
 const deadLook = time.Minute
 
-// purgeDead purges what died longer ago than dead messages are kept. It may take long, and blocks nothing else. A
-// failure waits for the next round.
+// purgeDead purges what died longer ago than dead messages are kept. It may take long, and blocks nothing else. After a
+// failure it waits for the next round.
 func (l *leadership) purgeDead(ctx context.Context) error {
 	until := l.s.cfg.Clock.Milli().Add(-l.s.cfg.DeadKeep)
 	r, err := l.s.PurgeMany(ctx, Selection{To: until}, nil)

@@ -122,8 +122,8 @@ func (sc *scanner) aside(m *message.Message, t *Topic, from origin, now message.
 	return parked, stray
 }
 
-// waitsIn reports whether messages of this bucket stand in a lane, or are on their way into it: what comes later must
-// not overtake them.
+// waitsIn reports whether messages of this bucket wait in a lane or are on their way into it. Later messages must not
+// overtake them.
 func (sc *scanner) waitsIn(lane message.Lane) bool {
 	_, stands := sc.lanes[lane]
 	_, joins := sc.joining[lane]

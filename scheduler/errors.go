@@ -8,8 +8,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// What the scheduler and its stores decide. Adapters translate their own errors to these at the edge; the HTTP words
-// are in bridge/wire.
+// The errors of the scheduler and its stores. Adapters translate driver errors into these; the HTTP words are in
+// bridge/wire.
 var (
 	// ErrStaleTerm: a store knows a higher term; another instance leads now.
 	ErrStaleTerm = errors.New("stale term: another instance leads")
@@ -21,17 +21,17 @@ var (
 	ErrBehind = errors.New("journal too far behind")
 	// ErrQuarantineFull: a bucket holds MaxQuarantined entries that the journal cannot hold; nothing was moved.
 	ErrQuarantineFull = fmt.Errorf("too many entries are quarantined: the limit is %d", MaxQuarantined)
-	// ErrUncertified: the store's server is not the certified one. Nothing was written, and only the leader can go on
-	// with it. It is ErrUnavailable too.
+	// ErrUncertified: the store's server is not the certified one. Nothing was written, and only the leader can certify
+	// it. It is ErrUnavailable too.
 	ErrUncertified = fmt.Errorf("%w: what the store holds is being compared with the journal; try again in a moment",
 		ErrUnavailable)
-	// ErrOutdated: what was read of the journal is too old to be restored: ends since may have been forgotten. Nothing
-	// was written. It is ErrUnavailable too.
+	// ErrOutdated: the journal was read too long ago to restore from: later ends may have been forgotten. Nothing was
+	// written. It is ErrUnavailable too.
 	ErrOutdated = fmt.Errorf("%w: the journal was read too long ago; begin the restore again", ErrUnavailable)
 	// ErrBusy: more pushes are waiting for the store than the limit; nothing was written.
 	ErrBusy = errors.New("too many pushes in flight")
-	// ErrOutcomeUnknown: the store did not answer; the change may or may not have happened. A push is repeated safely
-	// with the uid as its id.
+	// ErrOutcomeUnknown: the store did not answer; the change may or may not have happened. A push can be repeated
+	// safely with the uid as its id.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 	// ErrDuplicateID: another message already has this id.
 	ErrDuplicateID = errors.New("duplicate id")
@@ -50,23 +50,23 @@ var (
 	ErrStaleUID = errors.New("uid too old to repeat")
 	// ErrForeignUID: a push named a uid that cannot be the answer to an earlier push of the same.
 	ErrForeignUID = errors.New("no uid of an earlier push")
-	// ErrUnjudged: it is unknown whether a broker lost a message or dropped it rightly: core NATS keeps nothing, and
-	// streams drop what was consumed, what is past their limits and what was purged.
+	// ErrUnjudged: it is unknown whether a broker lost a message or removed it as configured: core NATS keeps nothing,
+	// and streams remove what was consumed, exceeds their limits or was purged.
 	ErrUnjudged = errors.New("cannot be judged")
 	// ErrUnreadable: the store holds a damaged record under this uid or name.
 	ErrUnreadable = errors.New("damaged record")
-	// ErrNewer: a newer tarry wrote the record or the entry, in a form that this one does not know. It is ErrUnreadable
-	// too, but nothing takes its place.
+	// ErrNewer: a newer tarry wrote the record or the entry, in a form that this version does not know. It is
+	// ErrUnreadable too, but nothing may replace it.
 	ErrNewer error = newer{}
-	// ErrManyTombstones: a cancel of what is not known cannot be remembered: a bucket has as many tombstones as it
-	// keeps.
+	// ErrManyTombstones: a cancel of an unknown message cannot be remembered because a bucket has reached its limit of
+	// tombstones.
 	ErrManyTombstones = errors.New("nothing has the id, and the cancel cannot be remembered, since too many such " +
 		"cancels are; repeat it in a while")
 	// ErrMaybeDelivered: the message may have been delivered, so nothing was changed.
 	ErrMaybeDelivered = errors.New("maybe delivered")
 	// ErrTooManyPauses: no more patterns can be paused.
 	ErrTooManyPauses = fmt.Errorf("too many pauses: the limit is %d", MaxPauses)
-	// ErrNotDead: only dead messages are requeued or purged, and this one is not.
+	// ErrNotDead: only dead messages can be requeued or purged, and this one is not dead.
 	ErrNotDead = errors.New("not dead")
 	// ErrBadCursor: the cursor does not come from any page.
 	ErrBadCursor = errors.New("bad cursor")
@@ -79,8 +79,8 @@ type newer struct{}
 func (newer) Error() string        { return "written by a newer version of tarry" }
 func (newer) Is(target error) bool { return target == ErrUnreadable }
 
-// ManyTombstones is ErrManyTombstones. It is ErrUnavailable too, or ErrOutcomeUnknown where some buckets have laid
-// theirs.
+// ManyTombstones is ErrManyTombstones. It is ErrUnavailable too, or ErrOutcomeUnknown if some buckets have stored a
+// tombstone.
 func ManyTombstones(laid bool) error {
 	if laid {
 		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, ErrManyTombstones)
@@ -88,11 +88,11 @@ func ManyTombstones(laid bool) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, ErrManyTombstones)
 }
 
-// AmbiguousError is ErrAmbiguousID with what the id may mean.
+// AmbiguousError is ErrAmbiguousID with the messages that the id may refer to.
 type AmbiguousError struct {
-	// Candidates are the messages under each topic and key, at most MaxNamesOfID of those that the caller may see.
+	// Candidates holds the message under each topic and key, for at most MaxNamesOfID of those that the caller may see.
 	Candidates []message.Info
-	// More: there are more than these.
+	// More reports whether there are further candidates.
 	More bool
 }
 

@@ -90,7 +90,7 @@ func (h *holds) turn(lane message.Lane, now time.Time) (n int, wait time.Time) {
 	return h.pace(lane, rate).take(laneBatch, now)
 }
 
-// standing returns the rate of a lane according to the settings, or 0 if they have none.
+// standing returns the rate that the settings give a lane, or 0 if they give none.
 func (h *holds) standing(lane message.Lane) float64 {
 	for _, t := range h.topics.all() {
 		switch lane {
@@ -171,7 +171,7 @@ func (p *pace) giveBack(n int) {
 	p.mu.Unlock()
 }
 
-// watchPauses reads the pauses. A failure waits for the next reading, unless it ends the leadership.
+// watchPauses reads the pauses. After a failure it waits for the next reading, unless the error ends the leadership.
 func (l *leadership) watchPauses(ctx context.Context) error {
 	err := l.readPauses(ctx)
 	if l.over(err) {

@@ -10,19 +10,19 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Machine is the right to give out ids under a machine id. A store grants it (Redis: a leased slot; memory: the data
-// directory) and takes care that no two instances hold the same slot at one time, nor one after the other with clocks
-// that overlap.
+// Machine is the right to generate ids under a machine id. A store grants it (Redis: a leased slot; memory: the data
+// directory) and ensures that no two instances hold the same slot at the same time, or one after the other with
+// overlapping clocks.
 type Machine interface {
-	// ID is the slot, 0..1023, and whether it is held right now.
+	// ID returns the slot, 0..1023, and whether it is held at the moment.
 	ID() (int, bool)
 }
 
-// IDs gives out uids of kind sonyflake: 12 bits of sequence, 10 of machine id, units of a millisecond. These three and
-// Epoch are fixed for the life of a deployment: changing one would break order and uniqueness.
+// IDs generates uids of kind sonyflake: 12 bits of sequence, 10 bits of machine id, in units of a millisecond. These
+// three and Epoch are fixed for the life of a deployment: changing one would break order and uniqueness.
 //
-// A clock that goes back never repeats an id. Sonyflake itself would sleep for the whole step while it holds its lock;
-// IDs refuses with ErrClockBack instead when the step is longer than maxClockBack.
+// A clock that steps back never repeats an id. Sonyflake itself would sleep for the whole step while holding its lock;
+// IDs returns ErrClockBack instead if the step is longer than maxClockBack.
 type IDs struct {
 	machine Machine
 	now     func() time.Time
@@ -33,16 +33,16 @@ type IDs struct {
 	last  time.Time // the latest wall clock an id was given out under
 }
 
-// maxClockBack is the step back that waiting may cover: longer than what NTP slews, short enough that nobody notices
-// the pause.
+// maxClockBack is the longest step back that is waited out: longer than what NTP slews, but short enough that nobody
+// notices the pause.
 const maxClockBack = 50 * time.Millisecond
 
-// NewIDs starts a generator. now is the wall clock.
+// NewIDs returns a generator. now is the wall clock.
 func NewIDs(machine Machine, now func() time.Time) *IDs {
 	return &IDs{machine: machine, now: now, slot: -1}
 }
 
-// Next gives the next uid with the hash that decides its bucket.
+// Next returns the next uid with the given hash, which determines its bucket.
 func (g *IDs) Next(hash uint16) (message.UID, error) {
 	slot, held := g.machine.ID()
 	if !held {

@@ -163,7 +163,7 @@ func (st *settler) succeeded(r *result) {
 	}
 }
 
-// failed counts against the lane of the message's destination and returns where the message goes.
+// failed counts a failure against the lane of the message's destination and returns where the message waits next.
 func (st *settler) failed(r *result, now time.Time) message.Lane {
 	name := st.own(r)
 	to, parkedNow := st.l.lanes.failed(name, r.outcome.Kind == NoListener, reason(r.outcome.Err), now)
@@ -221,5 +221,5 @@ func bounded(s string) string { return s[:min(len(s), 200)] }
 
 var outcomeWords = []string{"delivered", "not_sent", "unanswered", "no_listener", "refused", "unknown"}
 
-// String is the kind's word in metrics.
+// String returns the kind's word in metrics.
 func (k OutcomeKind) String() string { return word(outcomeWords, k) }

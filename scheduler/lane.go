@@ -7,20 +7,20 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// A lane is where the messages of one destination, a stream or a core subject, wait together while it does not take
-// them. Three failures in a row park the lane. Its due messages then move aside in the store, newly due ones join them,
-// and one probe goes out per backoff. The first success opens the lane, and its messages are claimed straight from it,
-// in turn with the bucket. So the backlog of one topic never blocks another.
+// A lane is where the messages of one destination, a stream or a core subject, wait together while the destination does
+// not accept them. Three failures in a row park the lane. Its due messages then move aside in the store, newly due ones
+// join them, and one probe goes out per backoff. The first success opens the lane, and its messages are claimed
+// straight from it, in turn with the bucket. So the backlog of one topic never blocks another.
 //
-// The book holds only lanes that failed lately, never one per topic. Beyond maxCoreLanes parked subjects the rest share
-// one lane. Every message of the shared lane is its own probe: after a failure it goes to the lane's end, or to the
-// lane of its destination once there is one.
+// The book holds only lanes that failed recently, never one per topic. Beyond maxCoreLanes parked subjects, the rest
+// share one lane. Every message of the shared lane is its own probe: after a failure it moves to the lane's end, or to
+// the lane of its destination once there is one.
 //
 // In the store a lane keeps the name under which its messages were parked, and the next leader reads it there. Streams
-// and settings may change meanwhile, so a lane may hold strays: messages that now leave for another destination. A
-// stray counts for and against the lane of its own destination, goes aside there while that lane is parked, and says
-// nothing about the lane that it was in. A parked lane in which a stray is met is sorted in batches: the destination of
-// the messages ahead of it may not answer for a long time.
+// and settings may change meanwhile, so a lane may hold strays: messages that now leave for another destination. The
+// outcome of a stray counts for the lane of its own destination. While that lane is parked, the stray moves there. It
+// proves nothing about the lane that it was in. A parked lane in which a stray is met is sorted in batches: the
+// destination of the messages ahead of it may not answer for a long time.
 type laneBook struct {
 	mu    sync.Mutex
 	lanes map[message.Lane]*lane
@@ -37,7 +37,7 @@ type lane struct {
 	why      string // what the last failure said
 }
 
-// sharedLane is the one of its kind.
+// sharedLane is the lane that these subjects share.
 const sharedLane message.Lane = "core:*"
 
 const (
@@ -47,13 +47,13 @@ const (
 	maxCoreLanes   = 1000
 	// sharedBatch is how many messages of the shared lane are tried per round.
 	sharedBatch = 100
-	// laneBatch is how many messages of an opened lane go out per turn.
+	// laneBatch is how many messages of an opened lane are sent per turn.
 	laneBatch = 256
 )
 
 func newLaneBook() *laneBook { return &laneBook{lanes: map[message.Lane]*lane{}} }
 
-// parked returns where messages of a lane go instead of out: the empty string while the lane is open.
+// parked returns the lane in which messages of a lane must wait, or the empty lane while it is open.
 func (b *laneBook) parked(name message.Lane) message.Lane {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,9 +63,9 @@ func (b *laneBook) parked(name message.Lane) message.Lane {
 	return ""
 }
 
-// failed records that a lane did not take a message, and returns where the message goes: to the lane when it is parked,
-// else back to its bucket. gone reports that nobody listens, which parks a core subject at once; why is NATS's own
-// message.
+// failed records that a lane did not accept a message, and returns where the message waits next: in the lane if that is
+// parked, else in its bucket. gone says that nobody listens, which parks a core subject at once; why is the error text
+// of NATS.
 func (b *laneBook) failed(name message.Lane, gone bool, why string, now time.Time) (to message.Lane, parkedNow bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,7 +97,7 @@ func (b *laneBook) failed(name message.Lane, gone bool, why string, now time.Tim
 	return name, true
 }
 
-// succeeded records that a lane took a message; opened reports whether that ended its parking.
+// succeeded records that a lane accepted a message. opened reports whether that ended its parking.
 func (b *laneBook) succeeded(name message.Lane) (opened bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,7 +134,7 @@ func (b *laneBook) holds(name message.Lane, yes bool) {
 	}
 	l.parkedIn = 0
 	if l.parked || l.failures == 0 {
-		// Nothing is left to probe with: the next message of the topic is the probe.
+		// No message is left to probe with, so the next message of the topic is the probe.
 		delete(b.lanes, name)
 	}
 }
@@ -168,7 +168,7 @@ func (b *laneBook) unprobe(name message.Lane, now time.Time) {
 	}
 }
 
-// skip takes back a probe whose message turned out not worth sending; the next one is tried at once.
+// skip takes back a probe whose message did not have to be sent after all. The next one is tried at once.
 func (b *laneBook) skip(name message.Lane) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,7 +200,7 @@ func (b *laneBook) state(name message.Lane, now time.Time) laneState {
 	return s
 }
 
-// empty reports whether no lane failed lately.
+// empty reports whether no lane failed recently.
 func (b *laneBook) empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

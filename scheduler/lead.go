@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// leadership is the state of one term on this instance. It lives in memory only: a successor learns all it needs from
+// leadership is the state of one term on this instance. It is in memory only: a successor reads all that it needs from
 // the timeline.
 type leadership struct {
 	s        *Scheduler
@@ -22,7 +22,7 @@ type leadership struct {
 	away     []bool                    // buckets that did not answer the last head look-up; used only by poll
 }
 
-// The pace of the leader's safety net.
+// How often the leader's safety net runs.
 const (
 	pollNear   = 100 * time.Millisecond // between head reads while a head is near
 	pollFar    = time.Second            // and while all are far
@@ -31,21 +31,21 @@ const (
 	trimBatch  = 1000
 	trimWhile  = 200 * time.Millisecond // at most, per bucket and round
 	trimPause  = time.Second            // between rounds
-	// trimCalm is how long NATS and the journal must have been there before ends are forgotten. An intake that was away
-	// sends again what it sent before, up to three of its AckWaits later, and so does one whose pushes were handed back
-	// because the journal could not keep them. Only the memory of ends recognizes these.
+	// trimCalm is how long NATS and the journal must have been available before ends are forgotten. After an outage the
+	// intake delivers earlier pushes again, up to three of its AckWaits later. So it does after pushes were handed back
+	// because the journal could not keep them. Only the memory of ends recognizes these repeats.
 	trimCalm   = 90 * time.Second
 	retryPause = 100 * time.Millisecond // after a failed call of the timeline
 )
 
-// Run is the leader's life under one term. lease returns how long the leadership is still certain; every call is
-// bounded by it. Run begins the term in every bucket, sweeps what earlier leaders had claimed, and dispatches until ctx
-// ends. Then it waits for what is in flight, bounded by the stop time-out and the lease, and gives the rest back.
-// Buckets are independent: a bucket that does not answer, or whose server changed and is to be made whole, holds up no
-// other.
+// Run does the leader's work under one term. lease returns how long the leadership is still certain, which bounds every
+// call. Run begins the term in every bucket, sweeps what earlier leaders had claimed, and dispatches until ctx ends. It
+// then waits for the messages in flight, bounded by the stop time-out and the lease, and returns the rest. Buckets are
+// independent: a bucket that does not answer, or that must be made whole because its server changed, does not block the
+// others.
 //
-// Run returns ErrStaleTerm when a store knew a higher term, or the error of Whole. Without Whole it returns
-// ErrUncertified when the store's server is not the certified one. Otherwise it returns the cause of ctx's end.
+// Run returns ErrStaleTerm if a store knew a higher term, or the error of Whole. Without Whole it returns
+// ErrUncertified if the store's server is not the certified one. Otherwise it returns the cause of ctx's end.
 func (s *Scheduler) Run(ctx context.Context, term uint64, lease func() time.Duration) error {
 	l := &leadership{s: s, term: term, lease: lease, lanes: newLaneBook(), holds: newHolds(s.cfg.Topics)}
 	l.scanners = make([]atomic.Pointer[scanner], s.cfg.Timeline.Buckets())
@@ -111,8 +111,8 @@ func (l *leadership) over(err error) bool {
 	return errors.Is(err, ErrStaleTerm) || l.s.cfg.Whole == nil && over(err)
 }
 
-// call bounds one call of the timeline by its time-out and by the lease. It refuses when the lease is over: nothing is
-// written without one.
+// call makes one call of the timeline, bounded by its time-out and by the lease. It refuses if the lease is over:
+// nothing is written without one.
 func (l *leadership) call(ctx context.Context, fn func(context.Context) error) error {
 	left := l.lease()
 	if left <= 0 {
@@ -123,7 +123,7 @@ func (l *leadership) call(ctx context.Context, fn func(context.Context) error) e
 	return fn(ctx)
 }
 
-// poll is the safety net below the nudges: it reads every head, forgets old ends, and notices claims that no scanner
+// poll is the safety net behind the nudges: it reads every head, forgets old ends, and notices claims that no scanner
 // remembers.
 func (l *leadership) poll(ctx context.Context) error {
 	timer := time.NewTimer(0)
@@ -162,10 +162,10 @@ func (l *leadership) poll(ctx context.Context) error {
 	}
 }
 
-// look is one round of poll; it reports whether a head is near.
+// look does one round of poll and reports whether a head is near.
 func (l *leadership) look(ctx context.Context) (near bool, err error) {
-	// An answer is about the scans under way when it was asked for. A bucket that was made whole meanwhile has another
-	// one, which must not end of what was wrong before.
+	// An answer concerns the scans that ran when the question was asked. A bucket that was made whole since then has a
+	// new scan, which must not end because of an earlier error.
 	asked := make([]*scanner, len(l.scanners))
 	for bucket := range l.scanners {
 		asked[bucket] = l.scanners[bucket].Load()
@@ -211,14 +211,14 @@ func (l *leadership) look(ctx context.Context) (near bool, err error) {
 	return near, nil
 }
 
-// nextBeat is the next whole multiple of a pace, by the clock that due times are held against: they are whole
+// nextBeat returns the next whole multiple of a pace, by the clock that due times are compared with: they are whole
 // milliseconds too.
 func (s *Scheduler) nextBeat(pace time.Duration) time.Time {
 	mono, now := time.Now(), s.cfg.Clock.Now()
 	return mono.Add(now.Truncate(pace).Add(pace).Sub(now))
 }
 
-// every calls do once per pace until ctx ends or do returns an error.
+// every calls do once per period until ctx ends or do returns an error.
 func every(ctx context.Context, pace time.Duration, do func(context.Context) error) error {
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
@@ -234,7 +234,7 @@ func every(ctx context.Context, pace time.Duration, do func(context.Context) err
 	}
 }
 
-// sleep waits for d or for ctx.
+// sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) { waitFor(ctx.Done(), d) }
 
 // waitFor waits for a signal, at most d.
@@ -247,7 +247,8 @@ func waitFor(signal <-chan struct{}, d time.Duration) {
 	}
 }
 
-// trim forgets ends past their time, in bounded steps and for a bounded while. A failure waits for the next round.
+// trim forgets ends that have been kept long enough, in bounded steps and for a bounded time. After a failure it waits
+// for the next round.
 func (sh *shared) trim(ctx context.Context) {
 	for until := time.Now().Add(trimWhile); time.Now().Before(until); {
 		var n int

@@ -53,7 +53,7 @@ func (s *Scheduler) RescheduleMany(ctx context.Context, sel Selection, e Edit, p
 	var again func(*message.Info) bool
 	switch {
 	case e.HasShift && !sel.DryRun:
-		// An array takes half of what a text takes in a map, and leaves the collector nothing to walk.
+		// An array needs half the memory of a string in a map, and the garbage collector does not have to scan it.
 		moved := map[[message.UIDLen]byte]struct{}{}
 		again = func(m *message.Info) bool {
 			var uid [message.UIDLen]byte
@@ -114,8 +114,8 @@ func (s *Scheduler) many(ctx context.Context, sel Selection, dead bool, progress
 	return s.manyOnce(ctx, sel, dead, nil, progress, do)
 }
 
-// manyOnce walks through all buckets. Failures of single messages are counted; a store that is away, or ctx, ends the
-// walk with the report so far.
+// manyOnce walks through all buckets. Failures of single messages are counted. If a store is unavailable or ctx ends,
+// the walk ends with the report so far.
 func (s *Scheduler) manyOnce(ctx context.Context, sel Selection, dead bool, again func(*message.Info) bool,
 	progress func(Report),
 	do func(context.Context, *message.Info) (verdict, error)) (Report, error) {
@@ -192,7 +192,7 @@ func (r *Report) doAll(ctx context.Context, page []message.Info,
 	return away
 }
 
-// takes reports whether a message is selected; its time has been held against the selection already.
+// takes reports whether a message is selected. Its time has already been compared with the selection.
 func (sel *Selection) takes(m *message.Info) bool {
 	return (sel.Topic == "" || Matches(sel.Topic, m.Topic)) && (!sel.HasKey || sel.Key == m.Key)
 }

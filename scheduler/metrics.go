@@ -2,8 +2,8 @@ package scheduler
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics are one instance's own: two instances in one process each register theirs. Nothing is labeled by topic, since
-// topics may be unique per message.
+// metrics belong to one instance: two instances in one process each register their own. Nothing is labeled by topic,
+// since topics may be unique per message.
 type metrics struct {
 	accepted, duplicates, merged, refused prometheus.Counter
 	unjudged                              prometheus.Counter
@@ -27,13 +27,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		accepted:   counter("accepted", "Messages accepted as new."),
 		duplicates: counter("duplicates", "Pushes recognized as repeats of an accepted one."),
-		merged:     counter("merged", "Pushes that went into a waiting message of their name."),
-		refused:    counter("refused", "Pushes refused or of unknown outcome."),
+		merged:     counter("merged", "Pushes merged into a waiting message of the same name."),
+		refused:    counter("refused", "Pushes that were refused or whose outcome is unknown."),
 		unjudged: counter("names_unjudged",
-			"Pushes that were kept although the journal did not answer whether their name "+
+			"Pushes that were accepted although the journal did not answer whether their name "+
 				"was used before."),
 		flushSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tarry_flush_seconds",
-			Help:    "Time of one call that stores a batch of pushes.",
+			Help:    "Duration of one call that stores a batch of pushes.",
 			Buckets: prometheus.ExponentialBuckets(0.0002, 2, 14)}),
 		cancels: prometheus.NewCounterVec(
 			prometheus.CounterOpts{Name: "tarry_cancels_total", Help: "Cancels by answer."}, []string{"answer"}),
@@ -41,30 +41,30 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Reschedules, edits and runs by answer."}, []string{"answer"}),
 
 		claimed:   counter("claimed", "Messages claimed by this instance as leader."),
-		delivered: counter("delivered", "Messages that NATS took."),
-		expired:   counter("expired", "Messages whose time to live was over."),
+		delivered: counter("delivered", "Messages that NATS accepted."),
+		expired:   counter("expired", "Messages that expired because their time to live had ended."),
 		dead:      counter("dead", "Messages that NATS refused too often, or consumers sent back too often."),
-		returned:  counter("returned", "Claimed messages given back to waiting."),
-		swept:     counter("swept", "Messages swept back that an earlier leader had claimed."),
-		missing:   counter("missing", "Entries of a bucket's order without a message."),
+		returned:  counter("returned", "Claimed messages that were returned to waiting."),
+		swept:     counter("swept", "Messages claimed by an earlier leader that were swept back to waiting."),
+		missing:   counter("missing", "Entries in a bucket's order that have no message."),
 		barred: counter("transitions_refused",
-			"Messages of which a store refused a transition, or whose record is damaged, "+
+			"Messages with a transition that a store refused, or with a damaged record, "+
 				"found by this instance as leader."),
 		copies: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_copies_total",
 			Help: "Copies of expired and dead messages to the subjects set for them, by outcome."}, []string{"kind"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_publish_failures_total",
 			Help: "Publishes that did not succeed, by kind."}, []string{"kind"}),
 		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tarry_lateness_seconds",
-			Help: "Time from due to NATS's answer.", Buckets: []float64{.0005, .001, .0015, .002, .003, .005, .01, .02,
-				.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}}),
+			Help: "Time from the due time to NATS's answer.", Buckets: []float64{.0005, .001, .0015, .002, .003, .005,
+				.01, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}}),
 		inFlight: prometheus.NewGauge(
-			prometheus.GaugeOpts{Name: "tarry_in_flight", Help: "Messages claimed and not ended, this instance."}),
+			prometheus.GaugeOpts{Name: "tarry_in_flight", Help: "Messages in flight on this instance."}),
 		parkedLanes: prometheus.NewGauge(
-			prometheus.GaugeOpts{Name: "tarry_parked_lanes", Help: "Lanes that are parked, summed over buckets."}),
+			prometheus.GaugeOpts{Name: "tarry_parked_lanes", Help: "Parked lanes, summed over buckets."}),
 		stepSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tarry_step_seconds",
-			Help: "Time of one claim of the leader.", Buckets: prometheus.ExponentialBuckets(0.0002, 2, 14)}),
+			Help: "Duration of one claim of the leader.", Buckets: prometheus.ExponentialBuckets(0.0002, 2, 14)}),
 	}
-	// A series that is there from the start shows its first increase, too.
+	// A series that exists from the start shows its first increase too.
 	for vec, words := range map[*prometheus.CounterVec][]string{m.cancels: cancelWords, m.amends: amendWords,
 		m.copies: outcomeWords, m.failures: outcomeWords[1:]} {
 		for _, word := range words {

@@ -9,14 +9,14 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Parked is a lane in which messages wait aside, and why, in words for people.
+// Parked is a lane that holds messages back, with the reason in words for people.
 type Parked struct {
 	Lane message.Lane
 	Why  string
 }
 
-// ParkedLanes lists the lanes that hold back messages, by name. On the leader those that are open again and only being
-// emptied are left out.
+// ParkedLanes lists the lanes that hold messages back, by name. On the leader it leaves out lanes that are open again
+// and only being emptied.
 func (s *Scheduler) ParkedLanes(ctx context.Context) ([]Parked, error) {
 	names, err := s.lanes(ctx)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Scheduler) ParkedLanes(ctx context.Context) ([]Parked, error) {
 	return parked, nil
 }
 
-// ParkedTopics returns why messages of topics wait aside, for those of the given topics of which any do.
+// ParkedTopics returns why messages are held back, for those of the given topics that have such messages.
 func (s *Scheduler) ParkedTopics(ctx context.Context, topics []string) (map[string]string, error) {
 	names, err := s.lanes(ctx)
 	if err != nil || len(names) == 0 {
@@ -59,7 +59,7 @@ func (s *Scheduler) ParkedTopics(ctx context.Context, topics []string) (map[stri
 	return parked, nil
 }
 
-// lanes are the names of all lanes that hold messages, sorted.
+// lanes returns the sorted names of all lanes that hold messages.
 func (s *Scheduler) lanes(ctx context.Context) ([]message.Lane, error) {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
@@ -75,7 +75,7 @@ func (s *Scheduler) lanes(ctx context.Context) ([]message.Lane, error) {
 	return slices.Compact(names), nil
 }
 
-// lanesOf are the lanes but those of pauses in which messages of a topic may wait.
+// lanesOf returns the lanes in which messages of a topic may wait, except those of pauses.
 func (s *Scheduler) lanesOf(topic string) []message.Lane {
 	m := message.Message{Topic: topic}
 	names := []message.Lane{s.cfg.Publisher.Lane(&m)}
@@ -89,7 +89,7 @@ func (s *Scheduler) lanesOf(topic string) []message.Lane {
 	return append(names, message.LaneRate.Lane(t.Pattern), message.LaneLate.Lane(t.Pattern))
 }
 
-// holdsBack reports whether what waits in a lane waits for something; only the leader knows of a lane that it is open.
+// holdsBack reports whether a lane holds its messages back. Only the leader knows that a lane is open.
 func (s *Scheduler) holdsBack(name message.Lane) bool {
 	l := s.leading.Load()
 	if l == nil || !name.Destination() {
@@ -98,8 +98,9 @@ func (s *Scheduler) holdsBack(name message.Lane) bool {
 	return l.lanes.parked(name) != ""
 }
 
-// parkedWhy says why messages wait in a lane, and when they are tried again. topic is that of the message that is asked
-// about, empty for none. The leader knows when the next try is; others know the longest wait between two.
+// parkedWhy returns why messages wait in a lane and when they are tried again. topic is the topic of the message in
+// question, or empty. The leader knows when the next try is; the other instances know the longest wait between two
+// tries.
 func (s *Scheduler) parkedWhy(name message.Lane, topic string) string {
 	switch name.Kind() {
 	case message.LanePaused:
@@ -136,7 +137,7 @@ func (s *Scheduler) parkedWhy(name message.Lane, topic string) string {
 	return destination(name) + " takes nothing now; next try " + next
 }
 
-// destination is what a lane leads to, in words.
+// destination describes where the messages of a lane are sent, in words.
 func destination(lane message.Lane) string {
 	if lane.Kind() == message.LaneStream {
 		return "stream " + lane.Name()

@@ -15,14 +15,14 @@ func (s *Scheduler) TopicCount(ctx context.Context, topic string) (TopicCount, e
 	return count, looked("count "+topic, err)
 }
 
-// TopicCounts returns the counts of up to limit topics that have messages, in the order of their names, beginning after
-// the given one. It looks through the names of all topics, and what is in flight.
+// TopicCounts returns the counts of up to limit topics that have messages, ordered by name and beginning after the
+// given one. It reads the names of all topics and the messages in flight.
 func (s *Scheduler) TopicCounts(ctx context.Context, after string, limit int) ([]TopicCount, error) {
 	counts, err := s.cfg.Timeline.Counts(ctx, after, limit)
 	return counts, looked("count topics", err)
 }
 
-// Pauses lists what is paused.
+// Pauses lists the patterns that are paused.
 func (s *Scheduler) Pauses(ctx context.Context) ([]Pause, error) {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
@@ -67,7 +67,7 @@ func (s *Scheduler) Resume(ctx context.Context, pattern string) (was, inEffect b
 	return was, inEffect, err
 }
 
-// settlePause lets the leader apply a change and the journal record it, at the same time. It stands in for
+// settlePause lets the leader apply a change and the journal record it, at the same time. It takes the place of
 // Scheduler.change: a pause belongs to no message, and the journal records it after the timeline, ready or not.
 func (s *Scheduler) settlePause(ctx, call context.Context, c PauseChange, is string) (inEffect bool, err error) {
 	taken := make(chan bool, 1)

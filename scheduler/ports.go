@@ -223,7 +223,7 @@ type Back struct {
 	// Score is the message's place in the order: its own, or a later one after a refusal.
 	Score int64
 	Mark  message.Mark
-	// Keep restores the message's own score and mark, whatever Score and Mark say. It is for a claim whose reply was
+	// Keep restores the message's own score and mark and ignores Score and Mark. It is for a claim whose reply was
 	// lost.
 	Keep bool
 	// Message is set if an attempt changed the message. The return is then a change, counted in Mark, and Reason says

@@ -8,60 +8,60 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Push is what a producer asks for, checked by the door it came through.
+// Push is a producer's request, checked by the API that received it.
 type Push struct {
 	// UID is set for a push from the intake stream, and for the retry of an unknown outcome (an id in the form of a uid
 	// means exactly that uid).
 	UID message.UID
-	// ID and Key are the user's names, empty when not given.
+	// ID and Key are the user's names, empty if not given.
 	ID, Key  string
 	Topic    string
 	Headers  []message.Header
 	Body     []byte
 	Priority uint8
 	TTL      time.Duration
-	// Attempt is 0 for a first push, or the number a consumer's retry carries.
+	// Attempt is 0 for a first push, or the number that a consumer's retry carries.
 	Attempt uint32
 	Retry   message.Retry
-	// Merge says what to do when its name is taken; MaxWait bounds MergeDebounce, 0 for no bound.
+	// Merge says what happens if the name is already in use. MaxWait bounds MergeDebounce; 0 is no bound.
 	Merge   message.Merge
 	MaxWait time.Duration
 
-	// One of the two: At, or a Delay that counts from Age ago; or neither and ByRetry, for a consumer's retry that
-	// waits as its schedule says.
+	// Either At is set, or Delay, which counts from Age ago, or ByRetry for a consumer's retry that waits as its
+	// schedule says.
 	ByRetry bool
 	At      message.Milli
 	HasAt   bool
 	Delay   time.Duration
 	// Age is how long ago the intake stored the push, by the intake's own clock.
 	Age time.Duration
-	// Stored is the intake stream's sequence, 0 for other doors.
+	// Stored is the sequence in the intake stream, or 0 for a push that did not come through it.
 	Stored uint64
 
-	// Options are the options as they were sent, in a fixed order; part of the digest.
+	// Options are the options as they were sent, in a fixed order. They are part of the digest.
 	Options string
 }
 
-// Accepted answers a push.
+// Accepted is the answer to a push.
 type Accepted struct {
 	UID     message.UID
 	ID      string // the client id, else the uid
 	Due     message.Milli
 	State   message.State
 	Version uint64
-	// Duplicate: the same push had been accepted before; the fields are the first one's.
+	// Duplicate: the same push had been accepted before. The fields are those of the first one.
 	Duplicate bool
-	// Merged: the push went into a message that waited; the fields are that one's.
+	// Merged: the push was merged into a waiting message. The fields are those of that message.
 	Merged bool
-	// Unjudged: it was kept although the journal, which remembers names, did not answer.
+	// Unjudged: the push was accepted although the journal, which remembers names, did not answer.
 	Unjudged bool
-	// Err is nil when the push is kept (P1). ErrDuplicateID comes with the message that has the id in UID, Due and
-	// State.
+	// Err is nil if the push is kept (P1). With ErrDuplicateID, UID, Due and State are those of the message that has
+	// the id.
 	Err error
 }
 
-// digest hashes topic, body, user headers (but for a consumer's reason) and options as sent. It hashes the number of
-// headers first, and before every part its length, so that no two different pushes read the same.
+// digest hashes topic, body, user headers (except a consumer's reason) and options as sent. It hashes the number of
+// headers first and the length of every part before the part, so that two different pushes never hash the same input.
 func (p *Push) digest() message.Digest {
 	h := sha256.New()
 	var n [8]byte
@@ -96,7 +96,7 @@ func (p *Push) digest() message.Digest {
 	return d
 }
 
-// message is the push as a message, due by the given now.
+// message returns the push as a message, with its due time computed from the given now.
 func (p *Push) message(now time.Time) *message.Message {
 	due := p.At
 	if !p.HasAt {

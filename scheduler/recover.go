@@ -19,20 +19,20 @@ type Recording struct {
 	Wrote func(Entry)
 }
 
-// Certification states that a bucket, on one run of its server, holds what it should. No call takes effect on a run
-// that is not certified: a server that came back may have lost data, and a replaced server may still answer on
-// connections opened before.
+// Certification states that a bucket, on one run of its server, is complete. No call takes effect on a run that is not
+// certified: a server that came back may have lost data, and a replaced server may still answer on connections opened
+// before.
 type Certification struct {
-	// Number rises with each certification; 0 is none.
+	// Number rises with each certification; 0 means none.
 	Number uint64
-	// Run is the server's run that it is for.
+	// Run is the run of the server that is certified.
 	Run string
 	// DoubtUntil is when the certification was made. A message due by then may have been delivered without a trace, and
 	// counts as uncertain.
 	DoubtUntil message.Milli
-	// Filling: messages are still being restored; they are accepted, not claimed.
+	// Filling: messages are still being restored. New ones are accepted, but none are claimed.
 	Filling bool
-	// Forgotten is, in a certification to make, the time up to which a refilled bucket does not know ends. 0 changes
+	// Forgotten is set in a certification to make: the time up to which a refilled bucket does not know ends. 0 changes
 	// nothing.
 	Forgotten message.Milli
 }
@@ -40,11 +40,11 @@ type Certification struct {
 // Standing is a bucket's certification and the run that holds the bucket now.
 type Standing struct {
 	Now string // the server's run
-	// Last is when the last change that is known here was made, and Clock what time it is, both by the server's clock;
-	// 0 where no change is known.
+	// Last is the time of the last change that the bucket knows, and Clock the present time, both by the server's
+	// clock. They are 0 if no change is known.
 	Last, Clock message.Milli
 	Certification
-	// Err is why nothing is known of the bucket.
+	// Err is why nothing is known about the bucket.
 	Err error
 }
 
@@ -54,7 +54,7 @@ func (s Standing) Whole() bool { return s.Err == nil && s.Number > 0 && s.Run ==
 // Outbox holds changes on their way from the timeline to the journal.
 type Outbox interface {
 	// Unwritten reads a bucket's entries from the oldest, or after the one with the given id, that were written at
-	// least age milliseconds ago; bounded by count and bytes (one entry always comes).
+	// least age milliseconds ago; bounded by count and bytes (but at least one entry).
 	Unwritten(ctx context.Context, bucket int, after string, age message.Milli, limit, bytes int) ([]Entry, error)
 	// Written removes exactly these entries from the very store that they were written to or read from, as identified
 	// by their Number.
@@ -88,7 +88,7 @@ type Mending interface {
 	// Versions returns the state and version of messages here. Unknown messages are left out.
 	Versions(ctx context.Context, bucket int, uids []message.UID) (map[message.UID]Stand, error)
 	// Walk lists messages that have not ended by delivery, cancel or expiry, in no order; cursor is empty at first and
-	// what the call before returned after that, next is empty when all were listed. One may come twice.
+	// what the call before returned after that, next is empty when all were listed. A message may be listed twice.
 	Walk(ctx context.Context, bucket int, cursor string, limit int) (uids []message.UID, next string, err error)
 }
 
@@ -106,10 +106,10 @@ type Recoverable interface {
 }
 
 // Recovering is a timeline under the leader that makes it whole. Its Restore also takes over messages in flight: the
-// leader that had claimed them is gone, and anything that the journal knows beyond the claim was answered.
+// leader that had claimed them is gone, and every change that the journal records after the claim was answered.
 type Recovering interface {
 	Mending
-	// Begin raises the bucket's term. It comes first.
+	// Begin raises the bucket's term. It is the first call.
 	Begin(ctx context.Context, bucket int, term uint64) error
 	// Claims lists up to limit messages in flight by uid, after the given one, whosever claims they are.
 	Claims(ctx context.Context, bucket int, after message.UID, limit int) ([]message.UID, error)
@@ -120,7 +120,7 @@ type Recovering interface {
 	// certification the one of the standings or a later one: a server that was emptied meanwhile is refused.
 	Certify(ctx context.Context, bucket int, term uint64, c Certification) error
 
-	// Pauses, Pause and Resume are those of Steering: what is paused must stand before anything is claimed.
+	// Pauses, Pause and Resume are those of Steering: pauses must be in place before anything is claimed.
 	Pauses(ctx context.Context) ([]Pause, error)
 	Pause(ctx context.Context, p Pause) (PauseChange, error)
 	Resume(ctx context.Context, pattern string, now message.Milli) (bool, PauseChange, error)

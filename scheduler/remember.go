@@ -16,12 +16,12 @@ import (
 // than the memory of ends; and pushes that the intake stored longer ago than that.
 //
 // The journal's answer counts only if the timeline knows nothing. A push that the journal does not remember is simply
-// queued: the script that adds it judges it by whatever the timeline knows. A push that the journal remembers is
+// queued: the script that adds it judges it by what the timeline knows then. A push that the journal remembers is
 // answered from the journal only if the timeline, asked afterwards, knows neither its name nor its uid.
 //
 // A look-up takes a batch, and holds no right to flush meanwhile. Pushes without a name do not pass through names.
-// Merging pushes do, although they need no look-up: of two pushes under one name the first must be stored first, so all
-// pushes of a name go through one queue.
+// Merging pushes do, although they need no look-up: pushes under one name must be stored in order, so all of them pass
+// through one queue.
 type names struct {
 	s      *Scheduler
 	queues [lookers]lookQueue
@@ -73,7 +73,7 @@ func (n *names) stale(p *Push, now time.Time) bool {
 	return p.UID != "" && now.Sub(p.UID.Time()) > n.s.cfg.EndedKeep
 }
 
-// takes reports whether a push goes through names.
+// takes reports whether a push passes through names.
 func (n *names) takes(m *message.Message, stale bool) bool {
 	return n.s.cfg.NamesKeep > 0 && (stale || m.ID != "")
 }

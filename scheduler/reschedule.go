@@ -9,13 +9,13 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// amendTries is how often an edit that names no version looks again when the message changed between its look and its
+// amendTries is how often an edit without a version is tried again if the message changed between its look-up and its
 // write.
 const amendTries = 8
 
-// Reschedule changes a waiting message, or returns why not (P4). Of several messages under a name it changes the last
-// that lives. With e.Version the message must have that version. Without, changes by others in the meantime are kept in
-// every field that e leaves open.
+// Reschedule changes a waiting message, or returns why it did not (P4). If several messages have the name, it changes
+// the last live one. If e.Version is set, the message must have that version. If not, changes made by others in the
+// meantime are kept in every field that e does not set.
 func (s *Scheduler) Reschedule(ctx context.Context, ref Ref, e Edit) (AmendResult, error) {
 	var result AmendResult
 	for range amendTries {
@@ -46,7 +46,7 @@ func (s *Scheduler) Reschedule(ctx context.Context, ref Ref, e Edit) (AmendResul
 	return result, nil
 }
 
-// amend changes one message as it was just seen.
+// amend changes one message as it was just read.
 func (s *Scheduler) amend(ctx context.Context, info *message.Info, e *Edit) (AmendResult, error) {
 	a, err := s.edited(info, e)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Scheduler) amend(ctx context.Context, info *message.Info, e *Edit) (Ame
 	case err != nil:
 		return AmendResult{}, err
 	case again && result.Code != AmendDone && result.Info.Version != a.Version:
-		// The first may have been done, and more have happened since.
+		// The first call may have taken effect, and the message may have changed since.
 		return AmendResult{}, fmt.Errorf("%w: by now it is %s, version %d", ErrOutcomeUnknown, result.Info.State,
 			result.Info.Version)
 	case result.Code == AmendUnknown && info.State.Ended(): // only the journal remembers it
@@ -73,7 +73,7 @@ func (s *Scheduler) amend(ctx context.Context, info *message.Info, e *Edit) (Ame
 	return result, nil
 }
 
-// edited is what an edit makes of a message as it stands.
+// edited returns the message as an edit changes it.
 func (s *Scheduler) edited(info *message.Info, e *Edit) (Amend, error) {
 	now := s.cfg.Clock.Latest()
 	a := Amend{UID: info.UID, Version: info.Version, Due: info.Due, Priority: info.Priority, Reason: "rescheduled"}
@@ -94,8 +94,8 @@ func (s *Scheduler) edited(info *message.Info, e *Edit) (Amend, error) {
 		return Amend{}, err
 	}
 	if a.Due != info.Due && !e.exact {
-		// What lies in the past is now: by an earlier time it might count as expired, or as due before the store was
-		// certified.
+		// A time in the past becomes now: with an earlier due time the message might count as expired, or as due before
+		// the store was certified.
 		a.Due = max(a.Due, message.Milli(now.UnixMilli()))
 	}
 	if e.HasPriority {
@@ -123,7 +123,7 @@ func (s *Scheduler) edited(info *message.Info, e *Edit) (Amend, error) {
 	return a, nil
 }
 
-// checkDue refuses what lies beyond the limit.
+// checkDue returns an error for a due time beyond the limit.
 func (s *Scheduler) checkDue(due message.Milli, now time.Time) error {
 	if limit := message.CeilMilli(now.Add(s.cfg.MaxDelay)); due > limit {
 		return fmt.Errorf("%w: due %s, limit %s", ErrTooFar, due.Time().Format("2006-01-02T15:04:05.000Z07:00"),
@@ -134,5 +134,5 @@ func (s *Scheduler) checkDue(due message.Milli, now time.Time) error {
 
 var amendWords = []string{"unknown_id", "done", "in_flight", "maybe_delivered", "already_ended", "version_mismatch"}
 
-// String is the code's word in metrics and logs.
+// String returns the code's word in metrics and logs.
 func (c AmendCode) String() string { return word(amendWords, c) }

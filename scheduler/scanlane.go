@@ -73,7 +73,7 @@ func (sc *scanner) stepLane(ctx context.Context, room int) (bool, error) {
 		}
 		switch {
 		case claimed.Head == 0 && sc.joining[name] > 0 && sc.l.lanes.parked(name) != "":
-			// What it had is on its way back: it must not be taken for empty, and open.
+			// Its messages are on their way back, so it must not be taken for empty and open.
 			if until := now.Add(firstBackoff); until.Before(earliest) {
 				earliest = until
 			}
@@ -92,7 +92,7 @@ func (sc *scanner) stepLane(ctx context.Context, room int) (bool, error) {
 	return false, nil
 }
 
-// turn says how many messages of a lane may be claimed now, or when to ask again.
+// turn returns how many messages of a lane may be claimed now, or when to ask again.
 func (sc *scanner) turn(name message.Lane, now time.Time) (n int, wait time.Time) {
 	switch {
 	case name.Holds():

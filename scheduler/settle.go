@@ -107,7 +107,7 @@ func (st *settler) drain(ctx context.Context) error {
 	}
 }
 
-// round judges the results that have come and writes what they mean. What cannot be written stays for another round.
+// round judges the results that have arrived and writes what they mean. What cannot be written stays for another round.
 func (st *settler) round(ctx context.Context) error {
 	st.mu.Lock()
 	results := st.results

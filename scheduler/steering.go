@@ -6,133 +6,135 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Steering is the part of the timeline that changes what waits and what is dead. Every instance uses it. Each call may
-// be sent twice with the effect of once.
+// Steering is the part of the timeline that changes waiting and dead messages. Every instance uses it. Each call may be
+// sent twice with the effect of once.
 type Steering interface {
-	// Amend changes the waiting message, or says why not.
+	// Amend changes the waiting message, or returns why it did not.
 	Amend(ctx context.Context, a Amend, now message.Milli) (AmendResult, error)
-	// Browse looks at up to q.Limit messages of a bucket in the order of when: those that wait (in the bucket first,
-	// then lane by lane), or those that are dead. What is in flight is not among them.
+	// Browse looks at up to q.Limit messages of a bucket, ordered by time: the waiting ones (in the bucket first, then
+	// lane by lane) or the dead ones. Messages in flight are not among them.
 	Browse(ctx context.Context, bucket int, q Browse) (Browsed, error)
-	// Requeue gives what is dead another life: m waits, under a uid of its own in the same bucket, under the name of
-	// the dead one if it has one, and the dead one becomes canceled (KindRequeued, which names m). m is uncertain from
-	// the start where the dead one was: who cancels it by its name asks about both.
+	// Requeue replaces a dead message by m, which waits in the same bucket under a new uid and under the name of the
+	// dead message, if it has one. The dead message becomes canceled (KindRequeued, which names m). If it was
+	// uncertain, m is uncertain from the start: a cancel by name concerns both.
 	Requeue(ctx context.Context, dead message.UID, m *message.Message, now message.Milli) (RequeueResult, error)
-	// Purge ends dead messages of one bucket for good: they become canceled with the kind KindPurged. It returns which
-	// of them it found dead, or purged before.
+	// Purge ends dead messages of one bucket for good: they become canceled, with the kind KindPurged. It returns those
+	// that were dead, or had been purged before.
 	Purge(ctx context.Context, bucket int, uids []message.UID,
 		now message.Milli) (purged []message.UID, number uint64, err error)
 	// Count returns how many messages of a topic wait, are in flight and are dead.
 	Count(ctx context.Context, topic string) (TopicCount, error)
-	// Counts returns the same of up to limit topics that have messages, ordered by name, beginning after the given one.
+	// Counts returns the same for up to limit topics that have messages, ordered by name and beginning after the given
+	// one.
 	Counts(ctx context.Context, after string, limit int) ([]TopicCount, error)
-	// Totals counts what every bucket holds, and what of it is due at now. A store may stop counting what is due at
-	// MaxOverdue.
+	// Totals counts the messages of every bucket, and those that are due at now. A store may stop counting due messages
+	// at MaxOverdue.
 	Totals(ctx context.Context, now message.Milli) ([]Total, error)
-	// Pauses lists what is paused, by pattern. Pauses belong to the certification of the first bucket, and are
-	// ErrUncertified as its messages are.
+	// Pauses lists the pauses by pattern. They belong to the certification of the first bucket: while its messages are
+	// ErrUncertified, so are they.
 	Pauses(ctx context.Context) ([]Pause, error)
-	// Pause holds back what is due on topics that match the pattern, until Resume. At most MaxPauses stand at once:
-	// more is ErrTooManyPauses. No two changes of pauses share a time and the later one has the later: it is p.At, or
-	// after it. Who paused the pattern already, and no earlier, changes nothing.
+	// Pause holds back messages that are due on topics that match the pattern, until Resume. At most MaxPauses may be
+	// in effect at once; one more is ErrTooManyPauses. Every change of pauses has a time of its own, later than that of
+	// the change before: p.At or later. If the pattern is already paused, and no earlier, Pause changes nothing.
 	Pause(ctx context.Context, p Pause) (PauseChange, error)
-	// Resume reports whether the pattern was paused. The change's time is now, or later as with Pause.
+	// Resume reports whether the pattern was paused. The time of the change is now, or later as with Pause.
 	Resume(ctx context.Context, pattern string, now message.Milli) (was bool, c PauseChange, err error)
 }
 
-// Amend asks to change a waiting message.
+// Amend describes a change of a waiting message.
 type Amend struct {
 	UID message.UID
-	// Version is the version that the message must have. A repeat finds the next version, which is already as asked,
-	// and is answered as done.
+	// Version is the version that the message must have. A repeated call finds the next version, already changed as
+	// requested, and is answered as done.
 	Version uint64
-	// Due and Priority replace the message's.
+	// Due and Priority replace those of the message.
 	Due      message.Milli
 	Priority uint8
-	// Message replaces headers and body too (and its topic, names and the like must be those that stand); nil leaves
-	// the content.
+	// Message replaces headers and body too; its topic, names and the like must equal those of the stored message. nil
+	// keeps the content.
 	Message *message.Message
-	// Reason is the change's, in the journal.
+	// Reason is the reason of the change in the journal.
 	Reason string
 }
 
-// AmendCode says what an amend did.
+// AmendCode is the outcome of an amend.
 type AmendCode uint8
 
 // The answers of an amend (P4). Only AmendDone changed anything.
 const (
-	// AmendUnknown: no such message, live or remembered.
+	// AmendUnknown: no live or remembered message matches.
 	AmendUnknown AmendCode = iota
-	// AmendDone: it waits as asked.
+	// AmendDone: the message waits as requested.
 	AmendDone
-	// AmendInFlight: it is claimed.
+	// AmendInFlight: the message is claimed.
 	AmendInFlight
 	// AmendMaybe: an earlier attempt may have arrived.
 	AmendMaybe
-	// AmendEnded: it has ended; Info says how and when.
+	// AmendEnded: the message has ended. Info says how and when.
 	AmendEnded
 	// AmendVersion: the message has another version, which is in Info.
 	AmendVersion
 )
 
-// AmendResult is an amend's honest answer.
+// AmendResult is the result of an amend.
 type AmendResult struct {
 	Code AmendCode
-	// Info is the message as it stands now, without headers and body.
+	// Info is the message as it is now, without headers and body.
 	Info message.Info
-	// Head is the bucket's earliest due time when the amend made it earlier, else 0.
+	// Head is the bucket's earliest due time if the amend made it earlier, else 0.
 	Head message.Milli
 	// Number is the certification of the store that answered.
 	Number uint64
 }
 
-// Browse asks for messages of a bucket.
+// Browse is a request for messages of a bucket.
 type Browse struct {
-	// Dead takes those that are dead, by when they died; else those that wait, by due.
+	// Dead selects dead messages, ordered by when they died; otherwise Browse selects waiting messages, ordered by due
+	// time.
 	Dead bool
-	// From and To bound that time, both inclusive; To 0 is no bound.
+	// From and To bound that time. Both are inclusive; To 0 is no bound.
 	From, To message.Milli
-	// After is the Next of the page before, empty for the first.
+	// After is the Next of the previous page, or empty for the first page.
 	After string
-	// Limit bounds how many are looked at.
+	// Limit bounds how many messages are looked at.
 	Limit int
 }
 
 // Browsed is one page. Bodies and headers are left out.
 type Browsed struct {
 	Messages []message.Info
-	// Next is where the next page begins, empty when there is none.
+	// Next is where the next page begins, or empty if there is none.
 	Next string
 }
 
-// RequeueCode says what a requeue did.
+// RequeueCode is the outcome of a requeue.
 type RequeueCode uint8
 
-// The answers of a requeue.
+// The outcomes of a requeue.
 const (
-	// RequeueUnknown: no such message.
+	// RequeueUnknown: no message matches.
 	RequeueUnknown RequeueCode = iota
-	// RequeueDone: it waits again.
+	// RequeueDone: the message waits again.
 	RequeueDone
-	// RequeueNotDead: it is not dead; Info says what it is.
+	// RequeueNotDead: the message is not dead. Info says what it is.
 	RequeueNotDead
-	// RequeueNamed: its name now belongs to a live message, which is in Info.
+	// RequeueNamed: the name now belongs to a live message, which Info describes.
 	RequeueNamed
 )
 
-// RequeueResult answers a requeue.
+// RequeueResult is the result of a requeue.
 type RequeueResult struct {
 	Code RequeueCode
 	Info message.Info
 	// Dead is the version that the dead message has now.
 	Dead uint64
-	// Head is the bucket's earliest due time when it came earlier, else 0.
+	// Head is the bucket's earliest due time if the requeue made it earlier, else 0.
 	Head   message.Milli
 	Number uint64
 }
 
-// TopicCount is how many messages of a topic are in each state that is no end, and how many are dead. While messages
-// move the three are not of one instant, nor are two topics' of a list; none is ever negative.
+// TopicCount is how many messages of a topic wait, are in flight, and are dead. While messages move, the three counts
+// are not of the same instant, nor are those of two topics in a list. No count is ever negative.
 type TopicCount struct {
 	Topic                   string
 	Waiting, InFlight, Dead int
@@ -145,19 +147,19 @@ const (
 	PausesBucket = 0
 )
 
-// Pause is a pattern of topics that is held back.
+// Pause is a pattern whose topics are held back.
 type Pause struct {
 	Pattern string
 	By      string        // who asked for it
 	At      message.Milli // since when; 0 where the store's field is damaged
 }
 
-// PauseChange is a pause, or its end.
+// PauseChange is the beginning or the end of a pause.
 type PauseChange struct {
 	Pause
-	// Resumed: the pattern goes since At.
+	// Resumed: the pattern is no longer paused since At.
 	Resumed bool
-	// Number is the certification of the store under which the change was made; 0 for what a recovery does, and in
-	// changes read from the journal.
+	// Number is the certification of the store under which the change was made. It is 0 for a change made by a
+	// recovery, and in changes read from the journal.
 	Number uint64
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// A uid that was just made here can be another message's: two instances may share a machine id, or a caller may have
-// sent a uid of the next moment, as that of a push which it repeats. A push that was given such a uid gets another one.
-// If an earlier try may have stored the push, that try must be distinguished from a foreign message.
+// A uid that was just generated here may belong to another message: two instances may share a machine id, or a caller
+// may have sent a uid of the near future as the id of a repeated push. A push with such a uid gets another one. If an
+// earlier try may have stored the push, that try must be distinguished from a foreign message.
 
-// comparers is how many messages are compared at once: a batch whose reply was lost may be stored whole, and its bucket
-// stores nothing else meanwhile.
+// comparers is how many messages are compared at once: after a lost reply the complete batch may have been stored, and
+// its bucket stores nothing else during the comparison.
 const comparers = 16
 
 // foreign reports whether the uid just given to a push belongs to another message. err is set if that is unknown.
@@ -56,7 +56,7 @@ func (c *coalescer) taken(batch []*queued, results []AddResult, repeat bool) []f
 	return verdicts
 }
 
-// taken reports whether the message under the uid that q was just given is not an earlier try of q. sure is false where
+// taken reports whether the message under the uid that q was just given is not an earlier try of q. sure is false if
 // only the whole message can show that.
 func (q *queued) taken(r *AddResult, repeat bool) (taken, sure bool) {
 	m, there := q.message, &r.First
@@ -88,7 +88,7 @@ func (q *queued) taken(r *AddResult, repeat bool) (taken, sure bool) {
 	return false, m.ID != "" || there.State.Ended() // its digest, or all that is left of it, is the same
 }
 
-// differs reports whether the message that is there has not what a push gives it.
+// differs reports whether the stored message differs from what the push would have stored.
 func (c *coalescer) differs(ctx context.Context, m *message.Message, there *message.Info) (bool, error) {
 	found, err := c.s.cfg.Timeline.Find(ctx, Ref{UID: m.UID})
 	if err != nil {
@@ -102,13 +102,13 @@ func (c *coalescer) differs(ctx context.Context, m *message.Message, there *mess
 		whole.Retry.Jitter != m.Retry.Jitter || !slices.Equal(whole.Retry.Delays, m.Retry.Delays), nil
 }
 
-// called reports whether a message has the name, the topic and the key of another.
+// called reports whether two messages have the same name, topic and key.
 func called(i *message.Info, m *message.Message) bool {
 	return i.ID == m.ID && i.Topic == m.Topic && i.Key == m.Key
 }
 
-// begunAs reports whether a message that did not change can have been stored as m, by the fields that every store
-// returns.
+// begunAs reports whether a message that did not change may have been stored as m, judging by the fields that every
+// store returns.
 func begunAs(i *message.Info, m *message.Message) bool {
 	const whole = time.Millisecond // a store keeps a part of one as one
 	return i.Due == m.Due && i.Priority == m.Priority && i.Attempt == m.Attempt && i.Digest == m.Digest &&

@@ -2,23 +2,23 @@ package scheduler
 
 import "slices"
 
-// TopicPage finds the topics of a page: the first ones by name, after the last of the page before. A store meets it
-// with its topics in whatever order they come, and as often as they come.
+// TopicPage selects the topics of a page: the first ones by name after the last topic of the previous page. A store
+// passes its topics to Meet in any order; a topic may be passed more than once.
 type TopicPage struct {
 	after string
 	limit int
 	names []string
-	// last is the highest name that may still stand on the page, once it is full.
+	// last is the highest name on the page once it is full; later names are not on it.
 	last string
 	full bool
 }
 
-// NewTopicPage is a page of up to limit topics, at least one.
+// NewTopicPage returns an empty page for up to limit topics, at least one.
 func NewTopicPage(after string, limit int) *TopicPage {
 	return &TopicPage{after: after, limit: max(limit, 1)}
 }
 
-// Meet takes a topic up where it belongs to the page.
+// Meet adds a topic if it belongs on the page.
 func (p *TopicPage) Meet(topic string) {
 	if topic <= p.after || p.full && topic >= p.last {
 		return
@@ -28,13 +28,13 @@ func (p *TopicPage) Meet(topic string) {
 	}
 }
 
-// Topics are those of the page, in order.
+// Topics returns the topics of the page, in order.
 func (p *TopicPage) Topics() []string {
 	p.cut()
 	return p.names
 }
 
-// cut lets go of what is met twice and of what stands beyond the page.
+// cut removes repeated names and names beyond the page.
 func (p *TopicPage) cut() {
 	slices.Sort(p.names)
 	p.names = slices.Compact(p.names)

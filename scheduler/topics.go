@@ -8,28 +8,28 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Topic is what the settings say of the topics that match a pattern.
+// Topic holds the settings of the topics that match a pattern.
 type Topic struct {
 	Pattern string
-	// Retry, TTL are for messages that bring none of their own.
+	// Retry and TTL apply to messages that set none.
 	Retry message.Retry
 	TTL   time.Duration
-	// Rate bounds deliveries a second, CatchUp those of messages that are overdue by more than Overdue; 0 is no bound.
-	// All topics of the pattern share them.
+	// Rate bounds deliveries per second, CatchUp those of messages that are overdue by more than Overdue; 0 is no
+	// bound. All topics of the pattern share both.
 	Rate, CatchUp float64
-	// Dead and Expired are subjects that get a copy of what ends so; empty for none.
+	// Dead and Expired are subjects that receive a copy of messages that end so; empty for none.
 	Dead, Expired string
-	// Drop: a core subject on which nobody listens loses its messages, else they wait.
+	// Drop: messages for a core subject without a listener are lost; otherwise they wait.
 	Drop bool
-	// Partitions appends a number below it to the subject, by key; 0 leaves the subject as it is.
+	// Partitions appends a number below it to the subject, chosen by key; 0 leaves the subject unchanged.
 	Partitions int
 }
 
 // Overdue is how late a message is before it counts against CatchUp.
 const Overdue = 5 * time.Second
 
-// Topics are the settings of topics, the first that matches counts. They may be replaced while they are used. The zero
-// value has none.
+// Topics holds the settings of topics; the first pattern that matches applies. They may be replaced while in use. The
+// zero value has none.
 type Topics struct {
 	set atomic.Pointer[topics]
 }
@@ -39,11 +39,11 @@ type topics struct {
 	retry message.Retry
 }
 
-// Set replaces all settings. retry is the schedule of messages that consumers send back and for which neither they nor
-// their topic say any; empty is DefaultRetry.
+// Set replaces all settings. retry is the schedule of messages that consumers send back if neither the message nor its
+// topic has one; empty means DefaultRetry.
 func (t *Topics) Set(list []*Topic, retry message.Retry) { t.set.Store(&topics{list, retry}) }
 
-// retry is the schedule where nothing else is set.
+// retry returns the schedule that applies if no other is set.
 func (t *Topics) retry() message.Retry {
 	if t != nil {
 		if set := t.set.Load(); set != nil && !set.retry.Empty() {
@@ -53,7 +53,7 @@ func (t *Topics) retry() message.Retry {
 	return message.DefaultRetry()
 }
 
-// Of is what is set for a topic, nil for nothing.
+// Of returns the settings of a topic, or nil if there are none.
 func (t *Topics) Of(topic string) *Topic {
 	for _, one := range t.all() {
 		if Matches(one.Pattern, topic) {
@@ -63,7 +63,7 @@ func (t *Topics) Of(topic string) *Topic {
 	return nil
 }
 
-// all are the settings as they stand.
+// all returns the present settings.
 func (t *Topics) all() []*Topic {
 	if t == nil {
 		return nil

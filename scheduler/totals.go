@@ -2,23 +2,24 @@ package scheduler
 
 import "github.com/tarry-mq/tarry/scheduler/message"
 
-// Total is what a bucket holds at one moment.
+// Total counts the messages of a bucket at one moment.
 type Total struct {
 	InFlight, Dead int
-	// Waiting has what waits, by what holds it.
+	// Waiting counts waiting messages by what holds them back.
 	Waiting [message.Holds]Waiting
 }
 
-// Waiting is how much waits, and how much of it is due: all of what a hold keeps aside, which was due when it came
-// there.
+// Waiting is how many messages wait, and how many of them are due. Messages that are held back all are: they were due
+// when they were moved aside.
 type Waiting struct {
 	Count, Overdue int
-	// Oldest is the earliest time at which a message that waits is due; 0 where none waits. One that nothing holds and
-	// that NATS refused is due at its next try. What is held counts from its own time, whenever it is probed next.
+	// Oldest is the earliest due time of a waiting message, or 0 if none waits. A message that NATS refused and that
+	// nothing holds back is due at its next try. A message that is held back counts from its own due time, whenever it
+	// is probed next.
 	Oldest message.Milli
 }
 
-// Add adds another bucket's.
+// Add adds the counts of another bucket.
 func (t *Total) Add(other Total) {
 	t.InFlight += other.InFlight
 	t.Dead += other.Dead
@@ -28,7 +29,7 @@ func (t *Total) Add(other Total) {
 	}
 }
 
-// Add adds what waits in another bucket under the same hold.
+// Add adds the messages that wait in another bucket under the same hold.
 func (w *Waiting) Add(o Waiting) {
 	w.Count += o.Count
 	w.Overdue += o.Overdue
@@ -37,5 +38,5 @@ func (w *Waiting) Add(o Waiting) {
 	}
 }
 
-// MaxOverdue is how far a store that has no index of what is due counts it in one order.
+// MaxOverdue is how many due messages of one order are counted by a store that has no index of them.
 const MaxOverdue = 100_000
