@@ -1,4 +1,4 @@
-// Package election decides which instance leads, and makes the answer end in time.
+// Package election decides which instance leads, and ends each leadership in time.
 //
 // Leadership is a context and a term. While an instance leads, one call of the race's [Lead] runs, under a context that
 // ends, with a cause that Is [ErrLost], before another instance can win. The term is the fencing number of that
@@ -14,7 +14,7 @@
 //	       └── opens a session, registers, then runs ───┘  every race of the node, each on its own goroutine
 //
 // A [Node] holds any number of races over its one session. They share only what the node knows: one can be resigned,
-// fenced or out of time while the node goes on leading the others. The end of the session ends them all. Production has
+// fenced or out of time while the node keeps leading the others. The end of the session ends them all. Production has
 // one race, without a name. [Solo] is node and race for a single instance: it has no session and no lease, since no
 // other instance can win. Its caller keeps a second process out with [LockFile].
 //
@@ -86,12 +86,12 @@
 // (Learner.ping), so up to T/2 of touches can be lost with the follower; a write is checked against the session at the
 // ZooKeeper leader and needs a quorum, so its acknowledgement proves that the session lived when it was processed.
 // Reads prove nothing: a leader on a cut-off follower was seen reading its own, long deleted znode for 4.3 to 5.8 s, in
-// five of five runs with S = 4 s. zk.Conn's State proves nothing either: after 9 s of SIGSTOP it still said
+// five of five runs with S = 4 s. zk.Conn's State proves nothing either: after 9 s of SIGSTOP it was still
 // StateHasSession.
 //
-// The deadline is a timer of its own. A renewal that is acknowledged after the deadline passed does not revive the
-// lease, even when the timer has not fired yet. [Remaining] returns how much of the lease is left, so that each call to
-// Redis or NATS can take the lesser of its own time-out and that.
+// The deadline is a separate timer. A renewal that is acknowledged after the deadline passed does not revive the lease,
+// even when the timer has not fired yet. [Remaining] returns how much of the lease is left, so that each call to Redis
+// or NATS can take the lesser of its own time-out and that.
 //
 // The monotonic clock runs while a process is stopped, but not while its machine is suspended: a virtual machine that
 // is paused can wake up inside its "lease". The lease makes two leaders rare; the term, checked by every write of the
@@ -137,8 +137,8 @@
 //
 //   - One ZooKeeper server of three: nothing, when another one answers before the deadline.
 //   - ZooKeeper's quorum: leadership ends at the deadline, and begins again when the quorum is back.
-//   - A ZooKeeper whose data was wiped: leadership ends at the next renewal; the paths are made again, and the term
-//     goes on above Floor. The old leader learns nothing before that renewal, so a new one may begin up to S/6 before
+//   - A ZooKeeper whose data was wiped: leadership ends at the next renewal; the paths are created again, and the term
+//     continues above Floor. The old leader learns nothing before that renewal, so a new one may begin up to S/6 before
 //     the old one ends; the term fences the old one.
 //   - The leader's process: a standby wins when the session expires, between 2/3·S and S+T after the death.
 //   - A leader that is unhealthy for 2·S while another member is healthy resigns. Without a healthy member it stays:

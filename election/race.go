@@ -227,7 +227,7 @@ func (b *standby) patience() time.Duration {
 }
 
 // look takes one step: if the leader znode exists it stands by, otherwise it stands. It sets the watch first, so that
-// it misses no change between the two. The returned error is only for the record; the next look comes anyway.
+// it misses no change between the two. The returned error is only for the record; the next look follows in any case.
 func (b *standby) look(ctx context.Context) error {
 	if !b.s.up() {
 		return b.s.trouble()

@@ -10,8 +10,8 @@ import (
 // maxCalls bounds the pushes by request that wait for their answer.
 const maxCalls = 256
 
-// calls are the asynchronous pushes by request. Each has a goroutine that lives as long as its request, which
-// [WithTimeout] bounds; PublishAsyncComplete waits for them and CleanupPublisher ends them.
+// calls holds the asynchronous pushes by request. Each has a goroutine that lives as long as its request, which
+// [WithTimeout] bounds. PublishAsyncComplete waits for the calls, and CleanupPublisher ends them.
 type calls struct {
 	slots   chan struct{} // holds one for each call
 	stalled error         // what a publish gets that finds no free slot in time
@@ -39,7 +39,8 @@ func (f *future[A]) Ok() <-chan *A     { return f.ok }
 func (f *future[A]) Err() <-chan error { return f.err }
 func (f *future[A]) Msg() *nats.Msg    { return f.msg }
 
-// start pushes by request and returns the future. Where too many wait, it waits for one of them first, as nats.go does.
+// start pushes by request and returns the future. If too many calls are waiting, it first waits for one of them, as
+// nats.go does.
 func start[A any](c *calls, client *Client, out *outgoing, ack func(Stored) *A) (*future[A], error) {
 	ctx, cancel, err := c.enter(client)
 	if err != nil {
@@ -89,8 +90,8 @@ func (c *calls) leave() {
 
 func (c *calls) pending() int { return len(c.slots) }
 
-// with returns a channel that is closed when both the calls and the other channel are done. The goroutine behind it
-// ends with what it waits for.
+// with returns a channel that is closed when both the calls and the other channel are done. Its goroutine ends once
+// both are closed.
 func (c *calls) with(other <-chan struct{}) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,7 +110,7 @@ func (c *calls) with(other <-chan struct{}) <-chan struct{} {
 	return both
 }
 
-// cancelAll ends the calls that run; later ones start afresh.
+// cancelAll ends the running calls. Later calls are not affected.
 func (c *calls) cancelAll(cause error) {
 	c.mu.Lock()
 	end := c.end
@@ -118,7 +119,7 @@ func (c *calls) cancelAll(cause error) {
 	end(cause)
 }
 
-// prepareAsync checks a message and finds its way; only the first call of all waits for a look-up.
+// prepareAsync checks a message and decides its route. Only the very first call waits for a look-up.
 func (c *Client) prepareAsync(m *nats.Msg) (*outgoing, Route, error) {
 	out, err := c.rewrite(m)
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Client talks to tarry: it pushes with a full answer, looks up, changes, cancels, and has tarry deliver again what a
-// consumer could not handle. It is safe for concurrent use and holds no connection of its own.
+// Client is a client of tarry. It pushes, looks up, changes and cancels messages, and sends back messages that a
+// consumer could not handle. It is safe for concurrent use and uses the caller's connection.
 type Client struct {
 	config
 	nc    *nats.Conn
 	route *router
 }
 
-// Stored is the place of a stored message. Through the intake stream that is Stream and Sequence; by request, UID and
-// Due are tarry's own answer.
+// Stored is the place of a stored message. For a push through the intake stream, it is Stream and Sequence. For a push
+// by request, UID and Due are set from tarry's answer.
 type Stored struct {
 	ID        string // the name it was given; by request and without a name, the uid
 	UID       string
@@ -28,14 +28,14 @@ type Stored struct {
 	Sequence  uint64
 	Duplicate bool // the same push had been stored before
 	Merged    bool // by request: it went into a message that waited, whose UID and Due these are
-	// NameUnchecked, by request: the journal did not answer whether the name was used before.
+	// NameUnchecked is set for pushes by request only: the journal did not answer whether the name was used before.
 	NameUnchecked bool
 
 	ack *jetstream.PubAck
 }
 
-// resendWithin is how long after its first attempt a push is still repeated. Past the duplicate window of the intake
-// stream (two minutes unless set otherwise) a repetition would be stored a second time.
+// resendWithin is how long after its first attempt a push is still repeated. A repetition after the duplicate window of
+// the intake stream (two minutes by default) would be stored a second time.
 const resendWithin = time.Minute
 
 // NewClient returns a client that uses a connection. It does not touch the network; the first push looks up the intake.
@@ -88,7 +88,7 @@ func (c *Client) push(ctx context.Context, out *outgoing) (Stored, error) {
 	return Stored{ID: out.push.ID, Stream: ack.Stream, Sequence: ack.Sequence, Duplicate: ack.Duplicate, ack: ack}, nil
 }
 
-// bounded gives a context without a deadline one.
+// bounded adds a deadline to a context that has none.
 func bounded(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
@@ -96,8 +96,8 @@ func bounded(ctx context.Context, limit time.Duration) (context.Context, context
 	return context.WithTimeout(ctx, limit)
 }
 
-// store publishes to the intake stream until a PubAck comes. Every attempt carries the same Nats-Msg-Id, so one that
-// was stored and whose answer was lost is not stored again.
+// store publishes to the intake stream until a PubAck arrives. Every attempt carries the same Nats-Msg-Id, so a message
+// whose PubAck was lost is not stored again.
 func (c *Client) store(ctx context.Context, m *nats.Msg) (*jetstream.PubAck, error) {
 	start, sent := time.Now(), false
 	for {
@@ -127,7 +127,7 @@ func (c *Client) store(ctx context.Context, m *nats.Msg) (*jetstream.PubAck, err
 	}
 }
 
-// attempt publishes once and waits for the answer, but not for ever.
+// attempt publishes once and waits for the answer for a limited time.
 func (c *Client) attempt(ctx context.Context, m *nats.Msg) (*jetstream.PubAck, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.ackWait)
 	defer cancel()
@@ -142,7 +142,7 @@ func isTimeout(err error) bool {
 
 func isNoResponders(err error) bool { return errors.Is(err, nats.ErrNoResponders) }
 
-// unknown marks the error of what may have been done all the same.
+// unknown marks an error after which the operation may have taken effect nevertheless.
 func unknown(err error) error {
 	if errors.Is(err, ErrOutcomeUnknown) {
 		return err
@@ -163,10 +163,10 @@ func (c *Client) noInstance(cause error) error {
 	return fmt.Errorf("%w: no instance answers on %q (%w)", ErrNoIntake, c.subject("*"), cause)
 }
 
-// subject is where instances answer requests.
+// subject returns the subject on which instances answer requests.
 func (c *Client) subject(verb string) string { return "tarry." + c.namespace + ".api." + verb }
 
-// pause waits before something is repeated, as long as JetStream does. It reports whether there is time left.
+// pause waits before a repetition, as long as JetStream does. It reports whether there is time left.
 func pause(ctx context.Context) bool {
 	t := time.NewTimer(250 * time.Millisecond)
 	defer t.Stop()

@@ -8,15 +8,15 @@ import (
 )
 
 // Conn is a *nats.Conn whose PublishMsg understands tags. Methods that take no header (Publish, PublishRequest,
-// Request, RequestWithContext) cannot carry one and are those of nats.go. JetStream returns a wrapped context too; for
-// the newer package use [WrapJetStream].
+// Request, RequestWithContext) cannot carry tags and are unchanged. JetStream returns a wrapped context too; for the
+// newer package use [WrapJetStream].
 type Conn struct {
 	*nats.Conn
 	client *Client
 }
 
-// Wrap adds delays to a connection. It does not touch the network; the look-up of the intake comes with the first
-// tagged message. Closing either of the two closes the connection.
+// Wrap adds delays to a connection. It does not touch the network; the first tagged message looks up the intake.
+// Closing either of the two closes the connection.
 func Wrap(nc *nats.Conn, opts ...Option) (*Conn, error) {
 	c, err := NewClient(nc, opts...)
 	if err != nil {
@@ -37,8 +37,9 @@ func Connect(url string, opts ...nats.Option) (*Conn, error) {
 // Tarry returns the client behind the connection.
 func (c *Conn) Tarry() *Client { return c.client }
 
-// PublishMsg publishes a message. With a tag nil means stored (see the package comment), and the call takes a round
-// trip, at most the time of [WithTimeout]; [Client.Push] takes a context and returns the place of the message.
+// PublishMsg publishes a message. For a tagged message, nil means that it is stored (see the package comment), and the
+// call takes a round trip, limited by [WithTimeout]. [Client.Push] takes a context and returns the place of the
+// message.
 func (c *Conn) PublishMsg(m *nats.Msg) error {
 	if m == nil || !tagged(m.Header) {
 		return c.Conn.PublishMsg(m)
@@ -47,7 +48,7 @@ func (c *Conn) PublishMsg(m *nats.Msg) error {
 	return err
 }
 
-// RequestMsg refuses a tag: the answer would come after the delay.
+// RequestMsg refuses a tag: the answer would arrive after the delay.
 func (c *Conn) RequestMsg(m *nats.Msg, timeout time.Duration) (*nats.Msg, error) {
 	if m == nil || !tagged(m.Header) {
 		return c.Conn.RequestMsg(m, timeout)
@@ -55,7 +56,7 @@ func (c *Conn) RequestMsg(m *nats.Msg, timeout time.Duration) (*nats.Msg, error)
 	return nil, refuseRequest()
 }
 
-// RequestMsgWithContext refuses a tag: the answer would come after the delay.
+// RequestMsgWithContext refuses a tag: the answer would arrive after the delay.
 func (c *Conn) RequestMsgWithContext(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	if m == nil || !tagged(m.Header) {
 		return c.Conn.RequestMsgWithContext(ctx, m)

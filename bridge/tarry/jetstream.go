@@ -8,15 +8,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// JetStream is a jetstream.JetStream whose PublishMsg and PublishMsgAsync understand tags. A PubAck for a tagged
-// message is that of the intake stream; where the push went by request it carries Duplicate alone.
+// JetStream is a jetstream.JetStream whose PublishMsg and PublishMsgAsync understand tags. The PubAck of a tagged
+// message is that of the intake stream; for a push by request only its Duplicate is set.
 //
-// A future of PublishMsgAsync works as in nats.go. When it fails without an answer, publish its Msg again: that keeps
-// its Nats-Msg-Id, so the message is stored once.
+// A future of PublishMsgAsync works as in nats.go. If it fails without an answer, publish its Msg again: that keeps its
+// Nats-Msg-Id, so the message is stored once.
 //
-// Publish options together with a tag are refused with the word [WordOptions] before anything is sent: nats.go keeps
-// what they ask for to itself. Instead of jetstream.WithMsgID use [As]. Publish and PublishAsync are those of nats.go:
-// they take no header, and jetstream.WithScheduleAt there asks NATS itself for a schedule.
+// Publish options together with a tag are refused with the word [WordOptions] before anything is sent: nats.go does not
+// reveal what they contain. Use [As] instead of jetstream.WithMsgID. Publish and PublishAsync are those of nats.go:
+// they take no header, and with jetstream.WithScheduleAt they request a schedule of NATS itself.
 type JetStream struct {
 	jetstream.JetStream
 	client *Client
@@ -38,7 +38,8 @@ func WrapJetStream(js jetstream.JetStream, opts ...Option) (*JetStream, error) {
 // Tarry returns the client behind the context.
 func (j *JetStream) Tarry() *Client { return j.client }
 
-// PublishMsg publishes a message and waits for its PubAck; with a tag also past a PubAck that got lost.
+// PublishMsg publishes a message and waits for its PubAck. If the PubAck of a tagged message is lost, it publishes
+// again.
 func (j *JetStream) PublishMsg(ctx context.Context, m *nats.Msg,
 	opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
 	if m == nil || !tagged(m.Header) {
@@ -81,23 +82,23 @@ func (j *JetStream) PublishMsgAsync(m *nats.Msg, opts ...jetstream.PublishOpt) (
 	return f, nil
 }
 
-// PublishAsyncPending counts the publishes without an answer, those by request included.
+// PublishAsyncPending returns the number of publishes without an answer, including those by request.
 func (j *JetStream) PublishAsyncPending() int {
 	return j.JetStream.PublishAsyncPending() + j.calls.pending()
 }
 
-// PublishAsyncComplete is closed when every publish has its answer, those by request included.
+// PublishAsyncComplete returns a channel that is closed when every publish, including those by request, has its answer.
 func (j *JetStream) PublishAsyncComplete() <-chan struct{} {
 	return j.calls.with(j.JetStream.PublishAsyncComplete())
 }
 
-// CleanupPublisher fails every publish that waits for its answer, those by request included.
+// CleanupPublisher fails every publish that waits for its answer, including those by request.
 func (j *JetStream) CleanupPublisher() {
 	j.JetStream.CleanupPublisher()
 	j.calls.cancelAll(jetstream.ErrJetStreamPublisherClosed)
 }
 
-// refuseOptions refuses the options of a tagged publish. msgID is how the package of the options names a message.
+// refuseOptions refuses the options of a tagged publish. msgID is the option by which the package names a message.
 func refuseOptions(msgID string) error {
 	return &Error{Word: WordOptions, Field: "options", Detail: "of a publish cannot go with a tag: use tarry.As for " +
 		msgID + " and tarry.At for a schedule; expectations, a TTL in the stream, retries and a stall wait have no tag"}

@@ -9,9 +9,9 @@ import (
 )
 
 // JetStreamContext is a nats.JetStreamContext, nats.go's older interface, whose PublishMsg and PublishMsgAsync
-// understand tags as those of [JetStream] do. The intake is found and synchronous pushes go through a context of the
+// understand tags as those of [JetStream] do. The look-up of the intake and synchronous pushes use a context of the
 // newer package ([WithJetStream]). Of the publish options, nats.Context and nats.AckWait bound a synchronous publish;
-// all others are refused together with a tag.
+// all other options are refused for a tagged message.
 type JetStreamContext struct {
 	nats.JetStreamContext
 	client *Client
@@ -79,23 +79,24 @@ func (j *JetStreamContext) PublishMsgAsync(m *nats.Msg, opts ...nats.PubOpt) (na
 	return f, nil
 }
 
-// PublishAsyncPending counts the publishes without an answer, those by request included.
+// PublishAsyncPending returns the number of publishes without an answer, including those by request.
 func (j *JetStreamContext) PublishAsyncPending() int {
 	return j.JetStreamContext.PublishAsyncPending() + j.calls.pending()
 }
 
-// PublishAsyncComplete is closed when every publish has its answer, those by request included.
+// PublishAsyncComplete returns a channel that is closed when every publish, including those by request, has its answer.
 func (j *JetStreamContext) PublishAsyncComplete() <-chan struct{} {
 	return j.calls.with(j.JetStreamContext.PublishAsyncComplete())
 }
 
-// CleanupPublisher fails every publish that waits for its answer, those by request included.
+// CleanupPublisher fails every publish that waits for its answer, including those by request.
 func (j *JetStreamContext) CleanupPublisher() {
 	j.JetStreamContext.CleanupPublisher()
 	j.calls.cancelAll(nats.ErrJetStreamPublisherClosed)
 }
 
-// contextOf returns the context that the options ask for. They are of exported types; any other is refused.
+// contextOf returns the context that the options request. Those options have exported types; any other option is
+// refused.
 func contextOf(opts []nats.PubOpt) (context.Context, context.CancelFunc, error) {
 	var ctx context.Context
 	var wait time.Duration

@@ -36,7 +36,7 @@ func newConfig(opts []Option) (config, error) {
 	return c, nil
 }
 
-// WithPrefix names the first part of the intake subjects, the daemon's setting nats.prefix. The default is "delayed".
+// WithPrefix sets the first part of the intake subjects, the daemon's setting nats.prefix. The default is "delayed".
 func WithPrefix(prefix string) Option {
 	return func(c *config) error {
 		c.prefix = prefix
@@ -44,7 +44,7 @@ func WithPrefix(prefix string) Option {
 	}
 }
 
-// WithNamespace names the tarry to talk to, the daemon's setting namespace. The default is "default".
+// WithNamespace selects the tarry to use, by the daemon's setting namespace. The default is "default".
 func WithNamespace(name string) Option {
 	return func(c *config) error {
 		c.namespace = name
@@ -89,8 +89,8 @@ func WithRoute(r Route) Option {
 	}
 }
 
-// WithJetStream names the JetStream context through which a client finds and reaches the intake stream: one with a
-// domain or an API prefix. A [JetStream] uses the one it wraps.
+// WithJetStream sets the JetStream context through which a client finds and reaches the intake stream, for example one
+// with a domain or an API prefix. A [JetStream] uses the context that it wraps.
 func WithJetStream(js jetstream.JetStream) Option {
 	return func(c *config) error {
 		c.js = js

@@ -22,11 +22,11 @@ type Outcome struct {
 }
 
 // PushBatch stores up to [MaxBatch] tagged messages with one request, or with as few as the server's max_payload
-// allows, and returns an outcome for each, in order: one that is refused does not keep the others back. It always asks
-// an instance, so it needs one that runs; the error is about the batch as a whole, of which nothing was sent then.
+// allows. It returns an outcome for each message, in order: a refused message does not prevent the others. It always
+// needs a running instance. An error concerns the whole batch, of which nothing was sent.
 //
 // An outcome without an answer is [ErrOutcomeUnknown]. PushBatch repeats what is safe to repeat, so name the messages
-// with [As]. Where the pushes must be stored while every instance is down, publish them with
+// with [As]. If the pushes must be stored even while every instance is down, publish them with
 // [JetStream.PublishMsgAsync] instead.
 func (c *Client) PushBatch(ctx context.Context, msgs []*nats.Msg) ([]Outcome, error) {
 	if err := ctx.Err(); err != nil {
@@ -74,7 +74,7 @@ func (c *Client) ask(ctx context.Context, out *outgoing) (Stored, error) {
 	return o.Stored, o.Err
 }
 
-// pending is a push by request on its way to its outcome.
+// pending is a push by request that has no outcome yet.
 type pending struct {
 	question pushRequest
 	outcome  *Outcome
@@ -106,9 +106,9 @@ func (c *Client) askAll(ctx context.Context, pushes []*pending) {
 	}
 }
 
-// again reports whether a push is to be sent again. One that no instance took (nobody answered, or the instance is
-// stopping) is, and so is one that has a name: the same content under a name is stored once. A push without a name is
-// repeated only if the answer has one; otherwise a repetition could be a second message.
+// again reports whether a push is sent again. A push that no instance accepted (nobody answered, or the instance is
+// stopping) is, and so is a push with a name: the same content under a name is stored once. A push without a name is
+// repeated only if the answer contains one; otherwise the repetition could be a second message.
 func (p *pending) again(tries int) bool {
 	var refused *Error
 	switch err := p.outcome.Err; {
@@ -129,7 +129,8 @@ func (p *pending) again(tries int) bool {
 	return false
 }
 
-// askOnce sends as many of the pushes as one request holds, and returns how many that is. A push alone goes as it is.
+// askOnce sends as many of the pushes as one request holds, and returns how many that is. A single push is sent without
+// a batch.
 func (c *Client) askOnce(ctx context.Context, pushes []*pending) int {
 	const (
 		frame  = len(`{"messages":[]}`)
@@ -235,14 +236,14 @@ func (a *pushAnswer) outcome(err error) Outcome {
 	return Outcome{Stored: a.Stored}
 }
 
-// request asks an instance once and reads its answer. A refusal is an *Error.
+// request sends one request to an instance and reads the answer. A refusal is an *Error.
 func (c *Client) request(ctx context.Context, verb string, question, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.ackWait)
 	defer cancel()
 	return c.exchange(ctx, verb, question, answer)
 }
 
-// exchange is request for as long as ctx allows.
+// exchange does the same as request, for as long as ctx allows.
 func (c *Client) exchange(ctx context.Context, verb string, question, answer any) error {
 	data, err := json.Marshal(question)
 	if err != nil {
@@ -263,7 +264,7 @@ func (c *Client) exchange(ctx context.Context, verb string, question, answer any
 	return err
 }
 
-// readAnswer reads an answer of an instance. Whatever is no success has the shape of an Error.
+// readAnswer reads an answer of an instance. Every failure has the form of an Error.
 func readAnswer(data []byte, answer any) error {
 	var refused Error
 	err := json.Unmarshal(data, &refused)

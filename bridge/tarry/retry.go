@@ -17,22 +17,23 @@ import (
 	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
 )
 
-// Retried is the place of a retry, and what comes next.
+// Retried is the place of a retry and its next attempt.
 type Retried struct {
 	Stored
 	// Attempt is the number that the next delivery carries.
 	Attempt int
-	// Delay is how long the retry waits: as asked for, else by the schedule that it carries, jitter aside. Over reports
-	// that this schedule has ended: tarry ends the message as dead, with the reason, and it can be requeued. A message
-	// that carries no schedule goes by its topic's, which is not known here: then Delay is 0 and Over false.
+	// Delay is how long the retry waits: as requested, else by the schedule that it carries, without jitter. Over
+	// reports that this schedule has ended: the message becomes dead, with the reason, and can be requeued. For a
+	// message without a schedule, that of its topic applies, which is not known here: then Delay is 0 and Over is
+	// false.
 	Delay time.Duration
 	Over  bool
 }
 
-// Retry has tarry deliver a message again that the consumer could not handle. It comes on the subject on which it was
-// read when its schedule of retries (Tarry-Retry, else the topic's) says, under the same name, with the next
-// Tarry-Attempt and the reason, cut to 255 bytes, as Tarry-Reason; after the last entry tarry ends it as dead. A nil
-// error means stored, and then the consumer acknowledges the delivery it has:
+// Retry sends back a message that the consumer could not handle, and tarry delivers it again: on the subject on which
+// it was read, at the time given by its schedule of retries (Tarry-Retry, else the topic's), under the same name, with
+// the next Tarry-Attempt and the reason, cut to 255 bytes, as Tarry-Reason. After the last entry of the schedule the
+// message is dead. A nil error means that the retry is stored, and the consumer then acknowledges its delivery:
 //
 //	if err := handle(msg); err != nil {
 //		if _, err := client.Retry(ctx, msg, err.Error()); err != nil {
@@ -41,20 +42,20 @@ type Retried struct {
 //	}
 //	msg.Ack()
 //
-// Tags change the retry. With [In] or [At] it comes at that time, whatever its schedule, and how often to retry is the
-// consumer's decision, see [Attempt]. Priority and TTL are not on a delivered message, so the retry has those of the
-// tags alone. It keeps its name and its key: [As] and [Key] are refused.
+// Tags change the retry. With [In] or [At] it is delivered at that time regardless of its schedule, and the consumer
+// decides how often to retry, see [Attempt]. A delivered message does not carry priority and TTL, so the retry has only
+// those of the tags. It keeps its name and its key: [As] and [Key] are refused.
 //
-// Retry takes every message of the subject, whether tarry delivered it or a producer published it without a tag. The
-// latter is attempt 1 and its retry attempt 2; its name is made of the stream, the sequence and the time at which the
-// stream stored it, and [Stored].ID has it.
+// Retry accepts every message of the subject, whether tarry delivered it or a producer published it without a tag. The
+// latter is attempt 1 and its retry attempt 2. Its name is composed of the stream, the sequence and the time at which
+// the stream stored it, and is returned in [Stored].ID.
 //
-// It is safe to repeat: for one delivery one retry is stored, whoever asks, and however often ([Stored].Duplicate
-// reports it). Consumers that share a subject without sharing the work give the same message back and get it once. A
-// message of core NATS that tarry did not deliver has nothing to recognize it by: there each call stores a message of
-// its own, and is repeated safely only within the call.
+// Retry may be repeated: for one delivery one retry is stored, however often and by whichever consumer it is called
+// ([Stored].Duplicate reports a repetition). Consumers that share a subject without sharing the work send the same
+// message back and receive it once. A message of core NATS that tarry did not deliver cannot be recognized: each call
+// stores a new message, and only the repetitions within one call are recognized.
 //
-// The copy of a dead or expired message is refused with [ErrCopy]; [Client.Requeue] gives a dead message another life.
+// The copy of a dead or expired message is refused with [ErrCopy]; [Client.Requeue] requeues a dead message.
 func (c *Client) Retry(ctx context.Context, msg jetstream.Msg, reason string, tags ...TagOption) (Retried, error) {
 	if msg == nil {
 		return Retried{}, nats.ErrInvalidMsg
@@ -78,7 +79,7 @@ func (c *Client) RetryMsg(ctx context.Context, msg *nats.Msg, reason string, tag
 	return c.retry(ctx, newDelivery(msg.Subject, msg.Header, msg.Data, place), reason, tags)
 }
 
-// Attempt reads from a message's header which delivery this is, from 1 up.
+// Attempt returns the number of a delivery, from 1 up, from the message's header.
 func Attempt(h nats.Header) int {
 	if n, err := strconv.Atoi(find(h, HeaderAttempt)); err == nil && n > 0 {
 		return n
@@ -98,7 +99,7 @@ func (c *Client) retry(ctx context.Context, d *delivery, reason string, tags []T
 		return Retried{}, &Error{Word: WordRetry, Field: "tags",
 			Detail: "of a retry take neither tarry.As nor tarry.Key: it keeps the name and the key of its message"}
 	}
-	// On the intake subject it keeps its Nats-Msg-Id, which names this retry of this delivery and no other.
+	// A message on an intake subject keeps its Nats-Msg-Id, which identifies this retry of this delivery.
 	again.Subject = wire.IntakeSubject(c.prefix, again.Subject)
 	set(again.Header, nats.MsgIdHdr, "retry-"+d.once+"-"+strconv.Itoa(r.Attempt))
 	set(again.Header, HeaderID, d.id)
@@ -127,8 +128,8 @@ func (c *Client) retry(ctx context.Context, d *delivery, reason string, tags []T
 	return r, nil
 }
 
-// delivery is a message as its consumer has it. The subject is the one on which it was read, also where a stream or an
-// account maps subjects or a stream takes from another: that is where the consumer looks for it again.
+// delivery is a message as its consumer has it. The subject is the one on which it was read, even if a stream or an
+// account maps subjects or a stream sources another: there the consumer expects it again.
 type delivery struct {
 	subject string
 	header  nats.Header
@@ -140,7 +141,7 @@ type delivery struct {
 }
 
 // newDelivery reads name and attempt of a message that tarry delivered. Any other message is at its first attempt, and
-// its place is its name. A message of core NATS has no place, so each call makes a name of its own.
+// its place is its name. A message of core NATS has no place, so each call generates a new name.
 func newDelivery(subject string, h nats.Header, data []byte, place string) *delivery {
 	d := &delivery{subject: subject, header: h, data: data, attempt: 1}
 	if id := find(h, HeaderID); id != "" && has(h, HeaderDue) && has(h, HeaderAttempt) {
@@ -153,8 +154,8 @@ func newDelivery(subject string, h nats.Header, data []byte, place string) *deli
 	return d
 }
 
-// placeOf names a message by where it is stored. The time is there for a stream that is deleted and made anew, which
-// counts from 1 again.
+// placeOf names a message by where it is stored. The name includes the time because a stream that is deleted and
+// created again counts from 1 again.
 func placeOf(stream string, sequence uint64, at time.Time) string {
 	rest := ":" + strconv.FormatUint(sequence, 10) + ":" + strconv.FormatInt(at.UnixNano(), 10)
 	if len(stream)+len(rest) > wire.MaxID {
@@ -171,7 +172,7 @@ func (d *delivery) isCopy() bool {
 	return topic != "" && !isPartition(d.subject, topic)
 }
 
-// again returns the message without what belongs to this delivery alone.
+// again returns the message without the headers that belong to this delivery only.
 func (d *delivery) again() *nats.Msg {
 	m := &nats.Msg{Subject: d.subject, Header: make(nats.Header, len(d.header)+4), Data: d.data}
 	maps.Copy(m.Header, d.header)
@@ -187,8 +188,8 @@ func (d *delivery) again() *nats.Msg {
 	return m
 }
 
-// isPartition reports whether the subject is a partition of the topic. A header alone is not believed: whoever may
-// publish to the consumer could have it send messages anywhere.
+// isPartition reports whether the subject is a partition of the topic. The header alone is not trusted: any client that
+// may publish to the consumer could make it send messages anywhere.
 func isPartition(subject, topic string) bool {
 	n, ok := strings.CutPrefix(subject, topic+".")
 	if !ok || topic == "" {
@@ -198,7 +199,7 @@ func isPartition(subject, topic string) bool {
 	return err == nil
 }
 
-// reserved reports whether a header is tarry's or the server's and not the user's to carry on.
+// reserved reports whether a header belongs to tarry or the server and is not carried over.
 func reserved(name string) bool {
 	for _, prefix := range [...]string{"tarry-", "nats-"} {
 		if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {

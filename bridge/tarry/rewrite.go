@@ -11,17 +11,17 @@ import (
 	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
 )
 
-// outgoing is a tagged message that has been checked: what it asks for, and how it goes to the intake.
+// outgoing is a tagged message that has been checked: its request, and the message to send to the intake.
 type outgoing struct {
 	push wire.Push
 	msg  *nats.Msg // on the intake subject, with a Nats-Msg-Id of its own
 }
 
-// rewrite checks a tagged message by the daemon's rules and builds what goes to the intake. The caller's message and
-// its header stay as they are.
+// rewrite checks a tagged message by the daemon's rules and builds the message for the intake. The caller's message and
+// its header are not changed.
 //
-// A message that already stands on an intake subject was rewritten before (by hand, or it is an earlier one being sent
-// again) and keeps its Nats-Msg-Id, so that the stream recognizes it.
+// A message that is already on an intake subject was rewritten before (by the caller, or by an earlier call whose
+// message is sent again). It keeps its Nats-Msg-Id, so that the stream recognizes it.
 func (c *Client) rewrite(m *nats.Msg) (*outgoing, error) {
 	if m.Reply != "" {
 		return nil, &Error{Word: WordReply, Field: "reply",
@@ -67,10 +67,10 @@ func (c *Client) rewrite(m *nats.Msg) (*outgoing, error) {
 	return &outgoing{push: p, msg: &nats.Msg{Subject: subject, Header: header, Data: m.Data}}, nil
 }
 
-// fresh is an id that no other call will ever use.
+// fresh returns an id that no other call ever uses.
 func fresh() string { return nats.NewInbox()[len(nats.InboxPrefix):] }
 
-// takeMsgID removes the caller's Nats-Msg-Id, in whatever case.
+// takeMsgID removes the caller's Nats-Msg-Id in upper or lower case and returns it.
 func takeMsgID(h nats.Header) (string, error) {
 	id, found := "", false
 	for name, values := range h {
@@ -95,8 +95,8 @@ const (
 )
 
 // translate turns "Nats-Schedule: @at <RFC 3339>" into Tarry-At and the topic into Nats-Schedule-Target, so that a
-// producer of NATS's own schedules moves over as it is. There the message stands on a subject of the schedule's own; it
-// has no meaning here.
+// producer that uses NATS's own schedules needs no change. In NATS the message is published on a subject that belongs
+// to the schedule; that subject has no meaning here.
 func translate(h nats.Header, topic *string) (scheduled bool, err error) {
 	var names []string
 	for name, values := range h {

@@ -19,14 +19,15 @@ const (
 	// ByStream publishes to the intake stream without looking for it first, for producers that may not ask
 	// JetStream.
 	ByStream
-	// ByRequest asks an instance for every push and leaves the intake stream alone. A push then needs a running
-	// instance, but its answer is tarry's own verdict: a name that is taken is an error at once.
+	// ByRequest sends every push as a request to an instance and does not use the intake stream. A push then needs a
+	// running instance, but its answer is that of tarry itself: a duplicate id is an error at once.
 	ByRequest
 )
 
 // router decides the route by looking for the intake stream, never by trying: a publish to a subject that has a core
-// subscriber but no stream is delivered and reports an error. A stream once found is trusted until a publish says that
-// it is gone; its absence is looked at again every few seconds, since instances create it when they start.
+// subscriber but no stream is delivered and reports an error. A stream that was found is trusted until a publish
+// reports that it is gone. If none was found, the router looks again every few seconds, since instances create the
+// stream when they start.
 type router struct {
 	stream string // the name it must have
 	filter string // what it must hold
@@ -54,7 +55,7 @@ func newRouter(c config, find func(context.Context, string) (string, error)) *ro
 	return r
 }
 
-// decide returns the route, after one look-up at most.
+// decide returns the route, after at most one look-up.
 func (r *router) decide(ctx context.Context) (Route, error) {
 	if route := r.known(); route != undecided {
 		return route, nil
@@ -100,7 +101,7 @@ func (r *router) remember(route Route) Route {
 	return route
 }
 
-// forget has the next push look again.
+// forget makes the next push look again.
 func (r *router) forget() {
 	if r.find != nil {
 		r.last.Store(nil)

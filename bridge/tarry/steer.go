@@ -12,18 +12,18 @@ import (
 )
 
 // Ref names a message: by its uid, or by the id that its producer set, which belongs to a topic and a key. Without
-// Topic or Key, Get returns the one live message with the id. A change by such a Ref is ErrAmbiguousID as soon as an
-// instance knows messages of two topics or keys by that id, live or ended.
+// Topic or Key, Get returns the one live message with the id. A change by such a Ref is ErrAmbiguousID if messages of
+// two topics or keys, live or ended, are known by that id.
 type Ref struct {
 	ID    string `json:"id"`
 	Topic string `json:"topic,omitempty"` // the subject without the prefix
 	Key   string `json:"key,omitempty"`
 }
 
-// State is where a message is in its life.
+// State is the state of a message.
 type State string
 
-// The states of a message. It can be changed only while it waits, and the last four are ends.
+// The states of a message. It can be changed only while it waits. The last four are final.
 const (
 	StateWaiting   State = "waiting"
 	StateInFlight  State = "in_flight"
@@ -78,7 +78,7 @@ func (c *Client) Get(ctx context.Context, ref Ref) (Message, error) {
 	return m, nil
 }
 
-// Canceled is a message whose delivery never comes.
+// Canceled describes a message that will not be delivered.
 type Canceled struct {
 	ID, UID string
 	Topic   string
@@ -88,11 +88,11 @@ type Canceled struct {
 	Attempt int // of the delivery that never comes; above 1, earlier ones were delivered
 }
 
-// Cancel takes a message back. A nil error means that this delivery never comes: earlier attempts of what a consumer
-// sent back, or of what was requeued, may have come. A cancel of an id that nothing has is remembered if it names the
-// topic: a push of it that stands in the intake by then is accepted as canceled. Any other end has an error of its own:
-// ErrAlreadyDelivered, ErrAlreadyExpired, ErrAlreadyDead, ErrInFlight, ErrMaybeDelivered, ErrUnknownID, ErrAmbiguousID.
-// Repeating it is safe, also after ErrOutcomeUnknown. It needs a running instance.
+// Cancel cancels a waiting message. A nil error means that this delivery will not happen; earlier attempts of a message
+// that a consumer sent back, or that was requeued, may have been delivered. A cancel of an unknown id is remembered if
+// it names the topic: a push of that id that is in the intake stream by then is accepted as canceled. Every other
+// outcome is a separate error: ErrAlreadyDelivered, ErrAlreadyExpired, ErrAlreadyDead, ErrInFlight, ErrMaybeDelivered,
+// ErrUnknownID, ErrAmbiguousID. Repeating a cancel is safe, also after ErrOutcomeUnknown. It needs a running instance.
 func (c *Client) Cancel(ctx context.Context, ref Ref) (Canceled, error) {
 	var a Canceled
 	if err := c.steer(ctx, "cancel", ref, ref, &a, true); err != nil {
@@ -101,7 +101,8 @@ func (c *Client) Cancel(ctx context.Context, ref Ref) (Canceled, error) {
 	return a, nil
 }
 
-// Change is what to change of a waiting message; what is nil stays. At most one of At, Delay and Shift:
+// Change describes a change of a waiting message. Fields that are nil leave the message's values. At most one of At,
+// Delay and Shift may be set:
 //
 //	client.Reschedule(ctx, ref, tarry.Change{Delay: new(20 * time.Minute)})
 type Change struct {
@@ -113,12 +114,12 @@ type Change struct {
 	Header   nats.Header `json:"headers,omitzero"`     // replaces the user's headers; an empty one leaves none
 	Data     []byte      `json:"body_base64,omitzero"` // replaces the body
 
-	// Version is the version that the message must have, as Get and every answer return it. If the message was changed
-	// meanwhile the answer is ErrVersionMismatch.
+	// Version is the version that the message must have, as Get and every answer return it. If the message has another
+	// version, the error is ErrVersionMismatch.
 	Version *uint64 `json:"version,omitempty"`
 }
 
-// spans are the durations of a Change in JSON.
+// spans holds the durations of a Change in JSON.
 type spans struct {
 	Delay string `json:"delay,omitempty"`
 	Shift string `json:"shift,omitempty"`
@@ -141,7 +142,7 @@ type changeOf struct {
 	Change
 }
 
-// Rescheduled is a message as it waits after a change.
+// Rescheduled describes a message as it waits after a change.
 type Rescheduled struct {
 	ID, UID  string
 	Topic    string
@@ -151,11 +152,11 @@ type Rescheduled struct {
 	Version  uint64
 }
 
-// Reschedule changes a waiting message. A nil error means that it waits as asked; any other case has an error of its
-// own and changed nothing: ErrInFlight, ErrMaybeDelivered, ErrVersionMismatch, ErrUnknownID, ErrAmbiguousID, and
-// ErrAlreadyDelivered and the like for what has ended. It needs a running instance. Where no answer came in time the
-// error is ErrOutcomeUnknown; the same change may be asked for again, but for a Shift without a Version, which would
-// count twice.
+// Reschedule changes a waiting message. A nil error means that it waits as requested. The following errors mean that
+// nothing was changed: ErrInFlight, ErrMaybeDelivered, ErrVersionMismatch, ErrUnknownID, ErrAmbiguousID, and for a
+// message that has ended ErrAlreadyDelivered and the like. It needs a running instance. If no answer arrived in time
+// the error is ErrOutcomeUnknown; the same change may then be repeated, except a Shift without a Version, which would
+// be applied twice.
 func (c *Client) Reschedule(ctx context.Context, ref Ref, change Change) (Rescheduled, error) {
 	return c.amend(ctx, "reschedule", ref, changeOf{ref, change.spans(), change},
 		change.Shift == nil || change.Version != nil)
@@ -174,12 +175,13 @@ func (c *Client) amend(ctx context.Context, verb string, ref Ref, question any, 
 	return a, nil
 }
 
-// Requeue gives a dead message another life: it waits under the same name with a uid of its own, and its attempts count
-// from 1 again. Of the change it takes Delay, Header and Data. Where the dead one may have been delivered the new one
-// is uncertain from the start, edited or not: Cancel, Reschedule and Run of it answer ErrMaybeDelivered. What is not
-// dead is ErrNotDead; a message whose name another message has by now is ErrDuplicateID. Requeueing is idempotent, also
-// after ErrOutcomeUnknown: the dead message is then gone, which is ErrNotDead. If the unknown outcome is an instance's
-// answer, Error.UID is the new message's, for Get: it is there if it was requeued.
+// Requeue gives a dead message another life: a new message waits under the same name with a new uid, and its attempts
+// count from 1 again. Of the change it uses Delay, Header and Data. If the dead message may have been delivered, the
+// new one is uncertain from the start, edited or not: Cancel, Reschedule and Run return ErrMaybeDelivered for it. For a
+// message that is not dead the error is ErrNotDead, and ErrDuplicateID if another message has the name by now.
+// Requeueing is idempotent, also after ErrOutcomeUnknown: the dead message is then gone, which is ErrNotDead. If an
+// instance answered that the outcome is unknown, Error.UID is the uid of the new message: Get finds it if the message
+// was requeued.
 func (c *Client) Requeue(ctx context.Context, ref Ref, change Change) (Stored, error) {
 	if change.At != nil || change.Shift != nil || change.Priority != nil || change.Version != nil {
 		return Stored{}, refuseChange("of a dead message takes Delay, Header and Data alone")
@@ -189,7 +191,8 @@ func (c *Client) Requeue(ctx context.Context, ref Ref, change Change) (Stored, e
 	return o.Stored, o.Err
 }
 
-// Selection picks waiting messages. Without a topic, a key and a bound of due it is refused, unless All is set.
+// Selection selects waiting messages. A selection with neither a topic, a key nor a bound of due is refused unless All
+// is set.
 type Selection struct {
 	Topic   string    `json:"topic,omitempty"` // a pattern with NATS's wildcards
 	Key     string    `json:"key,omitempty"`   // exact
@@ -205,23 +208,25 @@ type Report struct {
 	Looked  int `json:"looked"`
 	Matched int `json:"matched"`
 	Done    int `json:"done"`
-	// InFlight, MaybeDelivered and Ended were not changed as asked: they were being delivered, may have been delivered,
-	// or had ended. Failed could not be asked; only beside ErrOutcomeUnknown may some of them have been changed.
+	// InFlight, MaybeDelivered and Ended were not changed as requested: they were being delivered, may have been
+	// delivered, or had ended. For Failed the operation failed; some of them may have been changed only if the error is
+	// ErrOutcomeUnknown.
 	InFlight       int `json:"in_flight"`
 	MaybeDelivered int `json:"maybe_delivered"`
 	Ended          int `json:"ended"`
 	Failed         int `json:"failed"`
 }
 
-// CancelMany cancels the waiting messages that are selected. One instance works through all of them before it answers,
-// in bounded steps, which takes some seconds for a million; [WithTimeout] does not bound it, but the context does, else
-// ten minutes. Where an instance could not go on, Error.Report is what was done; asking again goes on with the rest.
+// CancelMany cancels the selected waiting messages. One instance works through all of them, in bounded steps, before it
+// answers, which takes some seconds for a million. [WithTimeout] does not bound it; the context does, or ten minutes if
+// it has no deadline. If the instance could not continue, Error.Report is what it had done; another call continues with
+// the rest.
 func (c *Client) CancelMany(ctx context.Context, sel Selection) (Report, error) {
 	return c.many(ctx, "cancel_many", sel, Change{})
 }
 
-// RescheduleMany moves the waiting messages that are selected by the At, Delay or Shift of the change, as CancelMany
-// cancels them; a change of anything else is refused. With Shift, asking again moves what was moved once more.
+// RescheduleMany moves the selected waiting messages by the At, Delay or Shift of the change, in the same way as
+// CancelMany. A change of anything else is refused. With Shift, another call moves the messages once more.
 func (c *Client) RescheduleMany(ctx context.Context, sel Selection, change Change) (Report, error) {
 	if change.Priority != nil || change.Header != nil || change.Data != nil || change.Version != nil {
 		return Report{}, refuseChange("of many takes one of At, Delay and Shift alone")
@@ -229,7 +234,8 @@ func (c *Client) RescheduleMany(ctx context.Context, sel Selection, change Chang
 	return c.many(ctx, "reschedule_many", sel, change)
 }
 
-// manyTimeout bounds an operation on many whose context has no deadline. An instance stops working on one then, too.
+// manyTimeout bounds an operation on many whose context has no deadline. An instance stops working on one after that
+// time, too.
 const manyTimeout = 10 * time.Minute
 
 func (c *Client) many(ctx context.Context, verb string, sel Selection, change Change) (Report, error) {
@@ -253,7 +259,7 @@ func refuseChange(detail string) error {
 	return &Error{Word: wire.WordUnsupported, Field: "change", Detail: detail}
 }
 
-// check refuses a name that no message has.
+// check refuses a name that no message can have.
 func (r Ref) check() error {
 	err := wire.CheckID(r.ID)
 	if err == nil && r.Topic != "" {
@@ -268,7 +274,7 @@ func (r Ref) check() error {
 	return nil
 }
 
-// steer asks about one message.
+// steer sends a request that concerns one message.
 func (c *Client) steer(ctx context.Context, verb string, ref Ref, question, answer any, again bool) error {
 	if err := ref.check(); err != nil {
 		return err
@@ -278,7 +284,7 @@ func (c *Client) steer(ctx context.Context, verb string, ref Ref, question, answ
 	return c.call(ctx, verb, question, answer, again)
 }
 
-// call asks an instance; again after a lost answer where twice is as good as once.
+// call sends a request to an instance, and repeats it after a lost answer if a repetition is harmless.
 func (c *Client) call(ctx context.Context, verb string, question, answer any, again bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -294,8 +300,8 @@ func (c *Client) call(ctx context.Context, verb string, question, answer any, ag
 	}
 }
 
-// explain returns what the last error of a call means. An earlier request, whose answer was lost, may have been
-// followed.
+// explain returns what the last error of a call means. An earlier request, whose answer was lost, may have taken
+// effect.
 func (c *Client) explain(err error, lost bool) error {
 	var refused *Error
 	switch {

@@ -28,7 +28,7 @@ const (
 	HeaderSubject     = wire.HeaderSubject     // on messages delivered on another subject (a partition): their topic
 )
 
-// DuplicateMode is what a push does when a message under its name waits already, for [OnDuplicate].
+// DuplicateMode is what a push does if a message under its name is already waiting, for [OnDuplicate].
 type DuplicateMode string
 
 // The modes of [OnDuplicate].
@@ -42,12 +42,12 @@ const (
 // TagOption sets one tag of a message, see [Tag].
 type TagOption func(h nats.Header)
 
-// Tag sets tags on msg, each in place of an earlier one of its kind, and returns msg:
+// Tag sets tags on msg, replacing earlier ones of the same kind, and returns msg:
 //
 //	err := conn.PublishMsg(tarry.Tag(msg, tarry.In(20*time.Minute), tarry.As("order-7131")))
 //
-// A value that tarry refuses is refused when msg is published. Without [In] or [At], so are [As], [Priority], [TTL],
-// [OnDuplicate] and [MaxWait].
+// An invalid value is refused when msg is published. So are [As], [Priority], [TTL], [OnDuplicate] and [MaxWait]
+// without [In] or [At].
 func Tag(msg *nats.Msg, tags ...TagOption) *nats.Msg {
 	if msg.Header == nil {
 		msg.Header = nats.Header{}
@@ -66,8 +66,8 @@ func In(d time.Duration) TagOption {
 	}
 }
 
-// At makes a message due at t; the past means now. It replaces an earlier delay or time. The zero time, as any other
-// before 3 March 1973, is refused.
+// At makes a message due at t; a time in the past means now. It replaces an earlier delay or time. A time before 3
+// March 1973, such as the zero time, is refused.
 func At(t time.Time) TagOption {
 	return func(h nats.Header) {
 		remove(h, HeaderDelay)
@@ -81,43 +81,42 @@ func As(id string) TagOption { return tag(HeaderID, id) }
 // Key gives a message a business key.
 func Key(key string) TagOption { return tag(HeaderKey, key) }
 
-// Priority lets a message leave before others due in the same millisecond.
+// Priority makes tarry deliver a message before others that are due in the same millisecond.
 func Priority(p uint8) TagOption { return tag(HeaderPriority, strconv.Itoa(int(p))) }
 
 // TTL sets how long after its due time a message is still worth delivering.
 func TTL(d time.Duration) TagOption { return tag(HeaderTTL, d.String()) }
 
-// OnDuplicate sets what happens when a message under the same name waits already. Without a name, messages of one
-// content merge.
+// OnDuplicate sets what happens if a message under the same name is already waiting. Messages without a name merge if
+// their content is the same.
 func OnDuplicate(mode DuplicateMode) TagOption { return tag(HeaderOnDuplicate, string(mode)) }
 
-// MaxWait bounds how long pushes with [Debounce] put off the message, counted from the first of them.
+// MaxWait bounds how long pushes with [Debounce] can postpone the message, counted from the first of them.
 func MaxWait(d time.Duration) TagOption { return tag(HeaderMaxWait, d.String()) }
 
 // Retries gives a message a schedule of retries, for consumers that send it back (see [Client.Retry]). After the last
-// one the message is dead. Without it the topic's schedule counts.
+// retry the message is dead. Without this tag the topic's schedule applies.
 func Retries(s Schedule) TagOption { return tag(HeaderRetry, string(s)) }
 
 // Schedule is a schedule of retries as Tarry-Retry carries it: delays such as "0,2m,10m*5,1h", or "exp(1s,1h,10)", with
 // "~20%" behind either for jitter.
 type Schedule string
 
-// Exponential returns a schedule of n delays, the first of which is first and each further one twice the one before, up
-// to most.
+// Exponential returns a schedule of n delays that begins with first and doubles each delay up to most.
 func Exponential(first, most time.Duration, n int) Schedule {
 	return Schedule(fmt.Sprintf("exp(%v,%v,%d)", first, most, n))
 }
 
-// Jitter returns the schedule with each delay moved by up to so many percent, either way.
+// Jitter returns the schedule with each delay varied randomly by up to the given percentage in either direction.
 func (s Schedule) Jitter(percent int) Schedule { return s + Schedule(fmt.Sprintf("~%d%%", percent)) }
 
 func tag(name, value string) TagOption {
 	return func(h nats.Header) { set(h, name, value) }
 }
 
-// tagged reports whether a message is meant for tarry: it has a due time, or a misspelt header of tarry's or one that
-// wants a due time, which is then refused. It stands before every publish of the producer, so it allocates nothing and
-// looks at nothing but the names.
+// tagged reports whether a message is meant for tarry: it has a due time, or it has an unknown header of tarry or one
+// that needs a due time and is then refused. It runs before every publish of the producer, so it allocates nothing and
+// reads only the names.
 func tagged(h nats.Header) bool {
 	misspelt, waits := false, false
 	for name, values := range h {
@@ -138,12 +137,12 @@ func tagged(h nats.Header) bool {
 		misspelt = misspelt || len(values) > 0 && wire.IsMisspelt(name)
 		waits = waits || len(values) > 0 && wantsDue(name)
 	}
-	// What tarry delivered is passed on as it is, and a consumer's retry waits by its schedule.
+	// A message that tarry delivered is passed on unchanged, and a consumer's retry waits according to its schedule.
 	return (misspelt || waits && !has(h, HeaderAttempt)) && !has(h, HeaderDue)
 }
 
-// wantsDue reports whether a header means nothing on a message that does not wait. A key and a schedule of retries do:
-// they are for the consumer that sends it back.
+// wantsDue reports whether a header means nothing on a message that does not wait. A key and a schedule of retries have
+// a meaning: they are for the consumer that sends the message back.
 func wantsDue(name string) bool {
 	for _, tag := range [...]string{HeaderID, HeaderPriority, HeaderTTL, HeaderOnDuplicate, HeaderMaxWait,
 		wire.HeaderDeliver} {
@@ -154,14 +153,14 @@ func wantsDue(name string) bool {
 	return false
 }
 
-// Header names match without case here, as they do in the daemon; nats.go keeps the case a producer wrote.
+// Header names match without case here, as they do in the daemon; nats.go keeps the producer's spelling.
 
 func set(h nats.Header, name, value string) {
 	remove(h, name)
 	h[name] = []string{value}
 }
 
-// find returns the first value of a header, empty without one.
+// find returns the first value of a header, or an empty string.
 func find(h nats.Header, name string) string {
 	if v := h[name]; len(v) > 0 {
 		return v[0]
@@ -174,7 +173,7 @@ func find(h nats.Header, name string) string {
 	return ""
 }
 
-// has reports whether a header is there with a value, be it empty.
+// has reports whether a header is present with a value, even an empty one.
 func has(h nats.Header, name string) bool {
 	for k, v := range h {
 		if strings.EqualFold(k, name) && len(v) > 0 {
@@ -184,7 +183,7 @@ func has(h nats.Header, name string) bool {
 	return false
 }
 
-// remove takes a header out in every spelling.
+// remove removes a header in every spelling.
 func remove(h nats.Header, name string) {
 	for k := range h {
 		if strings.EqualFold(k, name) {
