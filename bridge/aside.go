@@ -157,7 +157,7 @@ func (a *aside) backLocked(t *sidetrack) {
 	t.held, t.bytes = nil, 0
 }
 
-// run puts pushes aside until ctx ends, in the order in which they came.
+// run puts pushes aside until ctx ends, in the order in which they arrived.
 func (a *aside) run(ctx context.Context) {
 	a.out.run(ctx, asideBatch, func(batch []stepping) { a.put(ctx, batch) })
 }

@@ -121,7 +121,7 @@ func (a *aside) open(bucket int) bool {
 	}
 }
 
-// standing is a push that was put aside: at is its sequence in that stream.
+// standing is a push that is aside: at is its sequence in that stream.
 type standing struct {
 	arrival
 	at uint64

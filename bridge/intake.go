@@ -380,17 +380,17 @@ type intakeMetrics struct {
 
 func newIntakeMetrics(reg prometheus.Registerer) intakeMetrics {
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_intake_pushes_total",
-		Help: "Pushes by tag: accepted, merged (into a message that waited), repeated (seen before), retried (given " +
-			"back to NATS for a while), " +
+		Help: "Pushes by tag: accepted, merged (into a waiting message), repeated (seen before), retried (returned " +
+			"to NATS for a while), " +
 			"or aside (their bucket does not answer)."}, []string{"outcome"})
 	m := intakeMetrics{
 		accepted: vec.WithLabelValues("accepted"), merged: vec.WithLabelValues("merged"),
 		repeated: vec.WithLabelValues("repeated"), retried: vec.WithLabelValues("retried"),
 		aside: vec.WithLabelValues("aside"),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_intake_rejected_total",
-			Help: "Pushes by tag that went to the stream of rejects, by reason."}, []string{"reason"}),
+			Help: "Pushes by tag that were moved to the stream of rejects, by reason."}, []string{"reason"}),
 		renewed: prometheus.NewCounter(prometheus.CounterOpts{Name: "tarry_intake_consumer_renewed_total",
-			Help: "How often the intake's consumer was made anew, because NATS came back with a stream that is " +
+			Help: "How often the intake's consumer was recreated because NATS returned with a stream that is " +
 				"older than it."}),
 	}
 	if reg != nil {

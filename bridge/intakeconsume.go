@@ -19,7 +19,7 @@ import (
 const (
 	pullMessages  = 2000 // requested from NATS ahead of handling
 	pullExpiry    = 5 * time.Second
-	pullHeartbeat = time.Second // how often NATS says that a pull still stands
+	pullHeartbeat = time.Second // how often NATS confirms that a pull is still open
 	pullSilence   = 3           // the number of heartbeats after which a pull counts as lost
 	pullBytes     = 16 << 20
 )

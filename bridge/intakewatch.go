@@ -17,13 +17,13 @@ const (
 )
 
 // errOutrun reports that the consumer was ahead of the stream and has been deleted.
-var errOutrun = errors.New("the consumer was ahead of the stream and is made anew")
+var errOutrun = errors.New("the consumer was ahead of the stream and is recreated")
 
 // watch checks whether the consumer skips pushes: at once, when the link comes back, and every few seconds. If it does,
 // watch deletes the consumer and returns errOutrun; otherwise watch returns when ctx ends.
 //
-// A nats-server that was killed (2.9), or whose files were restored from a backup, may come back with a stream that
-// ends before the last message that its consumer delivered. The next pushes get sequences that the consumer counts as
+// A nats-server that was killed (2.9), or whose files were restored from a backup, may return with a stream that ends
+// before the last message that its consumer delivered. The next pushes get sequences that the consumer counts as
 // delivered, or even as acknowledged, and would never be delivered, although NATS acknowledged them to their producers.
 //
 // A new consumer delivers everything in the stream. That is safe. Acknowledged messages leave a work queue, so the
@@ -103,7 +103,7 @@ func (in *Intake) renew(ctx context.Context, why string) error {
 	in.metrics.renewed.Inc()
 	in.log.Warn().Str("stream", in.stream).Str("why", why).
 		Msg("nats came back with a stream that is older than the intake's consumer; " +
-			"the consumer is made anew, and hands out all that the stream holds")
+			"the consumer is recreated, and delivers everything that the stream holds")
 	return errOutrun
 }
 

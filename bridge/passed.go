@@ -94,7 +94,7 @@ func (in *Intake) Passed(ctx context.Context) bool {
 	if !in.Enabled() || !in.nc.IsConnected() || !in.passing.wait(ctx) {
 		return false
 	}
-	// This comes last, since pushes that step aside leave the intake then.
+	// This is the last step, since pushes leave the intake when they are put aside.
 	return ctx.Err() != nil || in.passingAside.wait(ctx) || ctx.Err() != nil
 }
 

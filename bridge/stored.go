@@ -29,7 +29,7 @@ func (s stored) uid(id, key string) (message.UID, error) {
 // uidYears is how long uids last, rounded down.
 const uidYears = 69
 
-// parseStored reads the reply subject under which a consumer's message comes:
+// parseStored reads the reply subject of a consumer's message:
 //
 //	$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>
 //	$JS.ACK.<domain>.<account>.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>.<…>

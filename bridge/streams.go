@@ -225,25 +225,25 @@ func (p *Publisher) readOnce(ctx context.Context) {
 		(known || old == nil) && p.without < agreeing:
 		p.unlisted(err)
 		return
-	default: // the server says so again and again, or nobody ever said otherwise
+	default: // several readings in a row say so, or none ever said otherwise
 		if old == nil || known {
 			p.log.Info().Err(err).Msg("no jetstream here, every subject is core nats")
 		}
 	}
 	p.listed()
 	filters := p.filters(streams)
-	untold := missing
+	unread := missing
 	if old != nil {
 		for filter, stream := range old.filters { // it exists, only its filters are unknown now
 			if slices.Contains(missing, stream) {
 				filters[filter] = stream
-				untold = slices.DeleteFunc(slices.Clone(untold), func(name string) bool { return name == stream })
+				unread = slices.DeleteFunc(slices.Clone(unread), func(name string) bool { return name == stream })
 			}
 		}
 	}
-	unsure := len(untold) > 0
+	unsure := len(unread) > 0
 	if unsure && (old == nil || !old.unsure) {
-		p.log.Warn().Strs("streams", untold[:min(len(untold), 10)]).Msg(
+		p.log.Warn().Strs("streams", unread[:min(len(unread), 10)]).Msg(
 			"streams do not answer and were never read; subjects that no other stream has are held until they do")
 	}
 	if old == nil || old.unsure != unsure || !maps.Equal(old.filters, filters) {

@@ -20,7 +20,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		leader: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "tarry_leader", Help: "1 while this instance leads, else 0."}),
 		term: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tarry_term", Help: "The last term this instance led under."}),
+			Name: "tarry_term", Help: "The last term under which this instance led."}),
 		races: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tarry_election_races_total", Help: "Attempts to become leader, by result: won, lost, failed."},
 			[]string{"result"}),
@@ -28,7 +28,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "tarry_leadership_ends_total", Help: "Leaderships of this instance that ended, by reason."},
 			[]string{"reason"}),
 		renewal: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "tarry_lease_renewal_seconds", Help: "Time for ZooKeeper to acknowledge a renewal of the lease.",
+			Name: "tarry_lease_renewal_seconds", Help: "Time until ZooKeeper acknowledged a renewal of the lease.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 13)}),
 	}
 	for _, result := range []string{"won", "lost", "failed"} {

@@ -138,7 +138,7 @@ func New(cfg Config) (*Server, error) {
 	orDefault(&cfg.HeaderTimeout, 5*time.Second)
 	orDefault(&cfg.ReadTimeout, 30*time.Second)
 	orDefault(&cfg.IdleTimeout, 2*time.Minute)
-	orDefault(&cfg.HeaderLimit, 16<<10) // user headers of a message stand in its body
+	orDefault(&cfg.HeaderLimit, 16<<10) // user headers of a message are in its body
 	orDefault(&cfg.Connections, 10_000)
 	orDefault(&cfg.StopTimeout, 10*time.Second)
 	orDefault(&cfg.ProgressEvery, time.Second)

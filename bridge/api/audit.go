@@ -7,9 +7,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// audit collects an operator's action for the log: one line for each request that has a known token and goes to a route
-// whose right is audited, whatever the outcome. The line is written after the answer, since it holds the outcome. It
-// contains the parameters and, for an operation on many messages, the number of changed messages, but never a body.
+// audit collects an operator's action for the log: one line for each request with a known token to a route whose right
+// is audited, regardless of the outcome. The line is written after the answer, since it holds the outcome. It contains
+// the parameters and, for an operation on many messages, the number of changed messages, but never a body.
 type audit struct {
 	what string // "restore"; empty where the request was refused before it was understood
 	dry  bool

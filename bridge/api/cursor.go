@@ -11,7 +11,7 @@ import (
 // to the list and its query and detects damage: with another query the cursor would silently skip messages. Callers
 // send the text back unchanged:
 //
-//	base64url( form (1 byte) | mark (8) | where the list goes on )
+//	base64url( form (1 byte) | mark (8) | where the list continues )
 //
 // The limit is not part of the query. A forged cursor only shows another page of messages that the caller may see
 // anyway.

@@ -34,8 +34,8 @@
 // invalid_repair, invalid_since (a time, or a duration ago; never in the future). An empty parameter is invalid too: a
 // script whose variable is unset must not restore every topic.
 //
-// A list comes with the journal's lag, read before the page: the page misses no more than that lag and the changes
-// since. The lag is omitted while the store cannot report it.
+// A list includes the journal's lag, read before the page: the page misses no more than that lag and the changes since.
+// The lag is omitted while the store cannot report it.
 //
 // A long operation has no time-out. It ends when its client goes away, and with 503 stopping when the instance stops.
 // Only one operation of each kind runs at a time; a second is answered 409 already_running. The answer is a report as

@@ -207,7 +207,7 @@ func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 		func(ctx context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
 			defer end()
 			counts := progress
-			if progress != nil { // the single differences come with the report
+			if progress != nil { // the report contains the single differences
 				counts = func(r scheduler.VerifyReport) { r.Differences = nil; progress(r) }
 			}
 			return s.cfg.Journal.Verify(ctx, scheduler.VerifyRequest{Repair: repair}, counts)

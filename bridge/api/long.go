@@ -60,7 +60,7 @@ func long[R any](s *Server, w http.ResponseWriter, r *http.Request, form func(*R
 		return s.respondValue(w, http.StatusOK, form(&report))
 	case err == nil:
 		return l.value("report", form(&report))
-	case l.begun: // the status is out: the problem comes as the last line
+	case l.begun: // the status has been sent: the problem is the last line
 		known := s.judged(r, err)
 		if a := visitOf(r).audit; a != nil {
 			a.word = known.Word
@@ -71,8 +71,8 @@ func long[R any](s *Server, w http.ResponseWriter, r *http.Request, form func(*R
 	return err
 }
 
-// why returns the cause of an operation's end. If its context ended, that is the cause, whatever error the operation
-// returned.
+// why returns the cause of an operation's end. If its context ended, that is the cause, even if the operation returned
+// another error.
 func (s *Server) why(ctx context.Context, err error) error {
 	switch {
 	case err == nil || ctx.Err() == nil:

@@ -27,7 +27,7 @@ func newMetrics(reg prometheus.Registerer, version string) *metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_http_requests_total",
 			Help: "HTTP requests by route and status."}, []string{"route", "status"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "tarry_http_request_seconds",
-			Help:    "Time from a request's headers to its answer.",
+			Help:    "Time from the headers of a request to its answer.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15)}, []string{"route"}),
 		build: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tarry_build_info",
 			Help: "Always 1; the version is the label."}, []string{"version", "go"}),

@@ -158,7 +158,7 @@ func appendTime(b []byte, ms int64) []byte {
 	return append(b[:len(b)-1], '.', byte('0'+fraction/100), byte('0'+fraction/10%10), byte('0'+fraction%10), 'Z')
 }
 
-// AppendAnswer appends a's JSON to b. It avoids reflection because pushes come in batches of a thousand.
+// AppendAnswer appends a's JSON to b. It avoids reflection because pushes arrive in batches of a thousand.
 func AppendAnswer(b []byte, a *Answer) []byte {
 	b = appendString(append(b, `{"id":`...), a.ID)
 	b = appendString(append(b, `,"uid":`...), a.UID)

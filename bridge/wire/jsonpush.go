@@ -16,7 +16,7 @@ const (
 	fieldJSON   = "body_json"
 )
 
-// push reads one object. An error in a field refuses the push and reading goes on; an error in the JSON ends the
+// push reads one object. An error in a field refuses the push, and reading continues; an error in the JSON ends the
 // reading.
 func (s *scanner) push(prefix string) PushItem {
 	var (

@@ -41,7 +41,7 @@ func (s *scanner) next() byte {
 	return 0
 }
 
-// take skips blanks and the byte c, if it comes next.
+// take skips blanks and the byte c, if that is next.
 func (s *scanner) take(c byte) bool {
 	if s.next() != c || s.i >= len(s.b) {
 		return false

@@ -15,7 +15,7 @@
 //
 // The table of transitions is in state.go, with what makes each one and what a recovery may do; the scripts of
 // store/timeline get their table from it. A transition outside the table is refused for that message alone. The rest of
-// its batch goes on, and the message stays as it was. The refusal is counted, logged with the message's uid, and listed
+// its batch continues, and the message is unchanged. The refusal is counted, logged with the message's uid, and listed
 // by a verify. A message stays in_flight until the leader that claimed it says how it ended, or until a leader with a
 // higher term sweeps it back: a claim has no time-out.
 //

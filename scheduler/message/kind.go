@@ -18,7 +18,7 @@ const (
 	KindGaveWay Kind = 4
 	// KindYielded: the message waited as the next one under its name, and ended when the earlier one came back.
 	KindYielded Kind = 5
-	// KindRequeued: the message was dead, and goes on as the other message.
+	// KindRequeued: the message was dead, and continues as the other message.
 	KindRequeued Kind = 6
 	// KindRequeue: the message continues the other message, which was dead.
 	KindRequeue Kind = 7

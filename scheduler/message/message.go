@@ -8,7 +8,7 @@ import (
 // Milli is a point in time in whole unix milliseconds, UTC: the unit in which due times are stored and compared.
 type Milli int64
 
-// CeilMilli rounds t up to the next whole millisecond: a due time must never come out earlier than it was asked for.
+// CeilMilli rounds t up to the next whole millisecond: a due time must never be earlier than requested.
 func CeilMilli(t time.Time) Milli {
 	ms := t.UnixMilli()
 	if t.Nanosecond()%int(time.Millisecond) != 0 {
@@ -60,8 +60,8 @@ type Message struct {
 	Attempt uint32
 	// Digest is kept for messages with an ID; otherwise it is zero.
 	Digest Digest
-	// Stored is the intake stream's sequence of a push that came through it, else 0. It is not persisted. It decides
-	// whether a tombstone is younger than the push.
+	// Stored is the sequence of the push in the intake stream, or 0 if it did not come through it. It is not persisted.
+	// It decides whether a tombstone is younger than the push.
 	Stored uint64
 	// Merge and MaxWait say how a push merges. They are not persisted.
 	Merge   Merge
@@ -103,7 +103,7 @@ type Info struct {
 	// EndedAt is when the message ended, for states that are ends.
 	EndedAt Milli
 	// Kind says how the message ended if the state alone does not. Other names the message that it was merged into or
-	// goes on as.
+	// continues as.
 	Kind  Kind
 	Other UID
 	// Reason describes the end, and its cause, in words for people.

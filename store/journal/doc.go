@@ -50,7 +50,7 @@
 //	sync   every change is answered after its commit; while SQL is away
 //	       changes are refused before they are made, and due messages are still delivered
 //
-// A sync change whose commit does not come in time is outcome_unknown. Its retry finds that the change was made, and is
+// A sync change that is not committed in time is outcome_unknown. Its retry finds that the change was made, and is
 // answered once the journal holds it.
 //
 // # Fences

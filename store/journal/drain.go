@@ -59,7 +59,7 @@ func (d *drain) run(ctx context.Context, age message.Milli) error {
 	return nil
 }
 
-// together returns how many entries, from the first, go into one commit. A damaged entry goes alone.
+// together returns how many entries, from the first, go into one commit. A damaged entry is always alone.
 func together(entries []scheduler.Entry) int {
 	rows := 0
 	for n := range entries {
@@ -73,7 +73,7 @@ func together(entries []scheduler.Entry) int {
 	return len(entries)
 }
 
-// some commits a few entries, one by one if the journal refuses them together. A damaged entry comes alone.
+// some commits a few entries, one by one if the journal refuses them together. A damaged entry is always alone.
 func (d *drain) some(ctx context.Context, entries []scheduler.Entry) error {
 	var changes []scheduler.Change
 	d.number = 0
@@ -199,7 +199,7 @@ func (d *drain) setAside(e *scheduler.Entry, why string, lost []scheduler.Change
 }
 
 // quarantine quarantines the entries that were set aside. Before that it writes the current states of their messages to
-// the journal: once an entry is gone, the timeline may forget ends. It comes last, and writes no change that another
+// the journal: once an entry is gone, the timeline may forget ends. It runs last, and writes no change that another
 // entry of the outbox holds: the journal accepts each change once, and the entry holds more of it than the timeline.
 func (d *drain) quarantine(ctx context.Context) error {
 	if len(d.aside) == 0 {

@@ -168,7 +168,7 @@ func (s *SQL) Prune(ctx context.Context, before message.Milli, limit int) (n int
 		if err != nil {
 			return n, fmt.Errorf("prune: %w", err)
 		}
-		after = ends[len(ends)-1] // past those that came back to life
+		after = ends[len(ends)-1] // past those that were requeued or restored
 	}
 	return n, nil
 }

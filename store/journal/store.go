@@ -92,7 +92,7 @@ const (
 	AfterCommit = "after-commit-before-delete"
 	// MidRestore: a page of staying messages is back in the timeline.
 	MidRestore = "mid-restore"
-	// BeforeCertify: a bucket holds what it should, but is not certified.
+	// BeforeCertify: a bucket is complete, but not certified.
 	BeforeCertify = "before-certify"
 )
 

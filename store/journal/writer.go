@@ -447,7 +447,7 @@ func newWriterMetrics(r prometheus.Registerer) *writerMetrics {
 		failures: prometheus.NewCounter(
 			prometheus.CounterOpts{Name: "tarry_journal_failures_total", Help: "Commits to the journal that failed."}),
 		seconds: prometheus.NewHistogram(
-			prometheus.HistogramOpts{Name: "tarry_journal_commit_seconds", Help: "Time of one commit to the journal.",
+			prometheus.HistogramOpts{Name: "tarry_journal_commit_seconds", Help: "Duration of a commit to the journal.",
 				Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)}),
 	}
 	if r != nil {

@@ -93,7 +93,7 @@ func (b *bucket) add(given *message.Message, now message.Milli) scheduler.AddRes
 	return scheduler.AddResult{Code: scheduler.Added}
 }
 
-// accept creates the entry of a new message. The entry stands in no order yet.
+// accept creates the entry of a new message. The entry is in no order yet.
 func (b *bucket) accept(given *message.Message) *entry {
 	m := kept(given)
 	e := &entry{uid: m.UID, version: 1, message: &m}

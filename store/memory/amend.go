@@ -51,7 +51,7 @@ func (b *bucket) amend(e *entry, a *scheduler.Amend, now message.Milli) schedule
 	return scheduler.AmendDone
 }
 
-// stands reports whether a message meets the conditions of an amend.
+// stands reports whether a message satisfies the conditions of an amend.
 func stands(m *message.Message, a *scheduler.Amend) bool {
 	return m.Due == a.Due && m.Priority == a.Priority &&
 		(a.Message == nil || slices.Equal(m.Headers, a.Message.Headers) && bytes.Equal(m.Body, a.Message.Body))

@@ -16,7 +16,7 @@ type entry struct {
 	other   message.UID // the message that kind refers to
 	reason  string
 	next    *entry // an earlier attempt under the same name
-	rival   *rival // the later push that it meets when it comes back; usually nil
+	rival   *rival // the later push that it meets when it returns; usually nil
 	behind  *entry // represents it in the lane's order of that name
 }
 

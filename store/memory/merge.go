@@ -32,7 +32,7 @@ func (b *bucket) merge(e *entry, m *message.Message, now message.Milli) schedule
 	case b.uncertain(e):
 		return scheduler.AddUncertain
 	}
-	if !keeps { // a push that replaces the later of two replaces the earlier too
+	if !keeps { // a push that replaces the later of two messages replaces the earlier too
 		for earlier := e.next; earlier != nil; earlier = earlier.next {
 			if r := earlier.rival; r != nil && r.later == e.uid && r.mode == message.MergeKeep {
 				r.mode = m.Merge

@@ -165,8 +165,8 @@ func (b *bucket) inherit(old, e *entry) bool {
 }
 
 // rename enters a restored message, ended or not, under its name in the order of acceptance. A life of the name that
-// began later therefore stands last, whatever number its attempts have. As after a push, an ended message stays among
-// the attempts only if it is the last.
+// began later is therefore last, regardless of the numbers of its attempts. As after a push, an ended message stays
+// among the attempts only if it is the last.
 func (b *bucket) rename(e *entry, ended bool) {
 	c := b.entry(nameOf(e.message))
 	all := []*entry{e}

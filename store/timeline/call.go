@@ -278,7 +278,7 @@ func (a *answer) texts() []string {
 	return all
 }
 
-// pairs reads all remaining values, which come in pairs.
+// pairs reads all remaining values, in pairs.
 func (a *answer) pairs() []string {
 	if len(a.values)%2 != 0 {
 		a.fail("pairs", fmt.Errorf("%d values", len(a.values)))

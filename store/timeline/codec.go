@@ -269,7 +269,7 @@ func (r *reader) cause(uncertain bool) (kind message.Kind, other message.UID, re
 	return kind, other, reason
 }
 
-// unpackInfo reads a value of msg, live or ended. claimed and mark come from the other keys.
+// unpackInfo reads a value of msg, live or ended. claimed and mark are read from the other keys.
 func unpackInfo(uid message.UID, s string, claimed bool, mark string) (message.Info, error) {
 	if len(s) == 0 {
 		return message.Info{}, fmt.Errorf("%w: message %s: empty", scheduler.ErrUnreadable, uid)

@@ -26,8 +26,8 @@ type DialConfig struct {
 	CallTimeout time.Duration
 }
 
-// silent discards go-redis's own log, which goes to standard error: some dozen lines a second while Redis is away, in
-// the middle of tarry's log. Failures also reach tarry as errors, and those are logged.
+// silent discards go-redis's own log, which it writes to standard error: some dozen lines a second while Redis is away,
+// in the middle of tarry's log. Failures also reach tarry as errors, and those are logged.
 type silent struct{}
 
 // Printf prints nothing.

@@ -108,12 +108,12 @@
 // If a node of a Cluster is unreachable, the pauses still hold for the buckets of the other nodes; they cannot be
 // changed if it is the node of the first bucket. With the journal off, pauses are lost with Redis.
 //
-// Pauses are changed in one place because a copy is complete: of two copies the later one counts, with all that it
-// holds and lacks. Otherwise, two instances that reach different nodes would change different copies, each without the
-// pattern that the other has just paused, and the later copy would resume that pattern. To accept changes in any bucket
-// that answers, copies would have to be merged pattern by pattern, and each copy would have to remember resumes:
-// otherwise a pattern that a copy lacks may be resumed or unknown to it. The journal would also need fences for the
-// bucket in which a change was made.
+// Pauses are changed in one place because a copy is complete: if there are two copies, only the later one counts, with
+// everything that it holds and lacks. Otherwise, two instances that reach different nodes would change different
+// copies, each without the pattern that the other has just paused, and the later copy would resume that pattern. To
+// accept changes in any bucket that answers, copies would have to be merged pattern by pattern, and each copy would
+// have to remember resumes: otherwise a pattern that a copy lacks may be resumed or unknown to it. The journal would
+// also need fences for the bucket in which a change was made.
 //
 // Every change of a pause has a time of its own, later than the time of the previous change whatever the clocks of the
 // instances say: so the journal can order any two changes.

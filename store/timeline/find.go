@@ -195,8 +195,8 @@ func (t *Redis) Browse(ctx context.Context, bucket int, q scheduler.Browse) (sch
 	return page, a.done()
 }
 
-// place is where a page ended: an order, and a score and uid in it. In its text the order comes last, since a lane's
-// name may hold any character.
+// place is where a page ended: an order, and a score and uid in it. In its text the order is last, since a lane's name
+// may contain any character.
 type place struct{ order, score, uid string }
 
 func (p place) String() string { return p.score + "/" + p.uid + "/" + p.order }

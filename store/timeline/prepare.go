@@ -165,8 +165,8 @@ func (t *Redis) holds(values []any) error {
 	return nil
 }
 
-// Identity returns the name that the namespace received when it was begun here. It distinguishes one Redis from
-// another, whatever their addresses, and replicas copy it with the data. It is empty if the server has lost everything.
+// Identity returns the name that the namespace received when it was begun here. It distinguishes one Redis from another
+// regardless of their addresses, and replicas copy it with the data. It is empty if the server has lost everything.
 func (t *Redis) Identity(ctx context.Context) (string, error) {
 	id, err := t.rdb.HGet(ctx, metaKey(t.cfg.Namespace), "id").Result()
 	if err = translate(err); err != nil {

@@ -56,7 +56,7 @@ func (t *Redis) Certify(ctx context.Context, bucket int, term uint64, c schedule
 	if c.Filling {
 		phase = "filling"
 	}
-	was := &t.certs[bucket].number // in a view, the number comes from its standings
+	was := &t.certs[bucket].number // in a view, the number is that of its standings
 	err := *t.run(ctx, &call{bucket: bucket, script: "certify", args: []any{text(term), c.Run, text(c.Number),
 		int64(c.DoubtUntil), phase, text(was.Load()), int64(c.Forgotten)}}).err
 	if err == nil && t.home != nil {
@@ -140,7 +140,7 @@ func (t *Redis) Versions(ctx context.Context, bucket int,
 	return stands, a.done()
 }
 
-// Walk goes through the orders that hold messages which have not ended: due, the dead, claimed, then each lane. The
+// Walk walks through the orders that hold messages that have not ended: due, the dead, claimed, then each lane. The
 // cursor names the order and the place in it.
 func (t *Redis) Walk(ctx context.Context, bucket int, cursor string, limit int) ([]message.UID, string, error) {
 	if err := t.has(bucket); err != nil {
@@ -150,7 +150,7 @@ func (t *Redis) Walk(ctx context.Context, bucket int, cursor string, limit int) 
 	at, where, _ := strings.Cut(cursor, "/") // a lane's name may hold any character
 	from, _ := strconv.ParseUint(at, 10, 64)
 	where = cmp.Or(where, "due")
-	key, scan, step := k.of(where), t.rdb.ZScan, 2 // members come with their scores
+	key, scan, step := k.of(where), t.rdb.ZScan, 2 // members are followed by their scores
 	if lane, is := strings.CutPrefix(where, "lane:"); is {
 		key = k.parked(lane)
 	} else if where == "claimed" {

@@ -40,7 +40,7 @@ func machinesKey(ns string, i int) string { return fmt.Sprintf("{%s:m%d}:machine
 type script struct {
 	*redis.Script
 	name      string
-	certified bool       // it runs only on the certified data set, and certified.lua comes before it
+	certified bool       // it runs only on the certified data set, with certified.lua before it
 	names     []string   // of its keys, in the order of its head
 	keys      [][]string // its keys in each bucket
 }
@@ -74,12 +74,12 @@ func loadScripts(buckets []keys) (map[string]*script, error) {
 }
 
 // loadScript loads one script. The line "-- KEYS due msg" of its head lists the keys that it receives, and the script
-// calls them DUE and MSG. Three parts may stand before the script: server.lua if it matters which data set answers,
+// calls them DUE and MSG. Three parts may precede the script: server.lua if it matters which data set answers,
 // certified.lua if the script reads messages, and the functions of lib.lua that it calls.
 //
-// Redis creates all functions and locals of a text anew with each call. The whole of lib.lua costs 6 to 9 microseconds,
-// and up to 4 more if keys and constants are locals that its functions share. So keys and constants are substituted in
-// the text, as KEYS[1] and numbers.
+// Redis creates all functions and locals of a text again with each call. The whole of lib.lua costs 6 to 9
+// microseconds, and up to 4 more if keys and constants are locals that its functions share. So keys and constants are
+// substituted in the text, as KEYS[1] and numbers.
 func loadScript(name string) (*script, error) {
 	s := &script{name: name}
 	var before []string
@@ -130,8 +130,9 @@ func code(text string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// called puts before a script what it calls of a library: those of its paragraphs that declare a function whose name
-// stands in what follows. It looks at words alone: a regular expression for each function took half a second.
+// called puts the functions of a library that a script calls before the script: those of its paragraphs that declare a
+// function whose name occurs in what follows. It looks at words alone: a regular expression for each function took half
+// a second.
 func called(lib, script string) string {
 	used := map[string]bool{}
 	use := func(text string) {

@@ -22,8 +22,8 @@ type journalAPI struct {
 // away returns the caller's error for a journal that does not answer.
 func (d *journalAPI) away(step string, err error) error { return d.silent("the journal", step, err) }
 
-// silent returns the caller's error for a part that does not answer. The cause goes to the log only, since it may name
-// hosts and statements.
+// silent returns the caller's error for a part that does not answer. The cause is only logged, since it may name hosts
+// and statements.
 func (d *journalAPI) silent(part, step string, err error) error {
 	d.a.log.Warn().Err(err).Str("step", step).Msg(part + " does not answer")
 	return fmt.Errorf("%w: %s does not answer", scheduler.ErrUnavailable, part)

@@ -13,8 +13,8 @@ import (
 )
 
 // lead is the only connection between election and scheduler: it runs while this instance leads, and no longer. The
-// lease belongs to the leadership and goes along with its context, since the publisher outlives it and may serve
-// several.
+// lease belongs to the leadership and is passed with its context, since the publisher outlives the leadership and may
+// serve several.
 func (a *App) lead(ctx context.Context, term uint64) error {
 	lease := func() time.Duration {
 		if left, bounded := election.Remaining(ctx); bounded {

@@ -95,7 +95,7 @@ func (m *mender) run(ctx context.Context) error {
 	}
 }
 
-// mend goes on until no bucket waits, ctx ends, or another instance leads.
+// mend continues until no bucket waits, ctx ends, or another instance leads.
 func (m *mender) mend(ctx context.Context) error {
 	last := ""
 	for buckets := m.list(); len(buckets) > 0; buckets = m.list() {

@@ -14,10 +14,10 @@ import (
 // instance with another store accepts nothing, answers nothing from its store and does not stand for the leadership.
 //
 // It compares a name that is kept in the store itself and outlives its servers. Each instance registers the name that
-// it sees. Without a leader, or while ZooKeeper is unreachable, nothing is known and the last verdict stands. One
+// it sees. Without a leader, or while ZooKeeper is unreachable, nothing is known and the last verdict remains. One
 // verdict does not outlive its leader: that of a leader which may have been dead all the while. If the store was
 // emptied as the leader died, no instance has a store with the registered name, and an instance from which no other
-// differs goes on. A leader that was seen with another store for longer than its session was alive, so its store is
+// differs continues. A leader that was seen with another store for longer than its session was alive, so its store is
 // another one.
 type sameStore struct {
 	a    *App

@@ -145,7 +145,7 @@ func (c *Client) refused(answer *http.Response, raw []byte) ([]byte, error) {
 	return raw, p
 }
 
-// stranger returns the error for an answer that does not come from tarry.
+// stranger returns the error for an answer that tarry did not send.
 func (c *Client) stranger(answer *http.Response) error {
 	return fmt.Errorf("%s answered %q and not as tarry does", c.cfg.Server, answer.Status)
 }
