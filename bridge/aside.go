@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // aside keeps pushes whose bucket does not answer out of the way of the others. In the intake they would stay pending,
@@ -46,14 +47,14 @@ import (
 type aside struct {
 	in      *Intake
 	stream  string
-	buckets int // 0: pushes never step aside
+	buckets message.Bucket // 0: pushes never step aside
 
 	some atomic.Bool // whether any bucket is not open, checked first
 	kick chan struct{}
 	out  *queue[stepping] // on their way to the stream
 
 	mu sync.Mutex
-	by map[int]*sidetrack // the buckets that are not open
+	by map[message.Bucket]*sidetrack // the buckets that are not open
 }
 
 // sidetrack is a bucket that is not open.
@@ -69,7 +70,7 @@ type sidetrack struct {
 // stepping is a push to put aside, or held.
 type stepping struct {
 	arrival
-	bucket int
+	bucket message.Bucket
 }
 
 const (
@@ -89,12 +90,12 @@ func AsideSubject(namespace string) string { return "tarry." + namespace + ".asi
 func newAside(in *Intake) *aside {
 	return &aside{
 		in: in, stream: AsideName(in.cfg.Namespace), buckets: in.cfg.Buckets,
-		kick: make(chan struct{}, 1), out: newQueue[stepping](1), by: map[int]*sidetrack{},
+		kick: make(chan struct{}, 1), out: newQueue[stepping](1), by: map[message.Bucket]*sidetrack{},
 	}
 }
 
-func (a *aside) subject(bucket int) string {
-	return AsideSubject(a.in.cfg.Namespace) + "." + strconv.Itoa(bucket)
+func (a *aside) subject(bucket message.Bucket) string {
+	return AsideSubject(a.in.cfg.Namespace) + "." + strconv.Itoa(int(bucket))
 }
 
 // takes takes over a push whose bucket is not open, and reports whether it did.
@@ -251,8 +252,8 @@ func (a *aside) look(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for subject := range info.State.Subjects {
-		bucket, err := strconv.Atoi(subject[strings.LastIndexByte(subject, '.')+1:])
-		if err == nil && bucket >= 0 && a.subject(bucket) == subject && a.by[bucket] == nil {
+		n, err := strconv.Atoi(subject[strings.LastIndexByte(subject, '.')+1:])
+		if bucket := message.Bucket(n); err == nil && n >= 0 && a.subject(bucket) == subject && a.by[bucket] == nil {
 			a.by[bucket] = &sidetrack{closing: true, since: time.Now()}
 			a.some.Store(true)
 			signal(a.kick)
@@ -262,7 +263,7 @@ func (a *aside) look(ctx context.Context) error {
 }
 
 // unserved returns the buckets that are not being drained yet, and marks them as served.
-func (a *aside) unserved() (buckets []int) {
+func (a *aside) unserved() (buckets []message.Bucket) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for bucket, t := range a.by {

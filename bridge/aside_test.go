@@ -24,7 +24,7 @@ const fakeBuckets = 4
 // buckets take pushes, but those that are lost.
 type buckets struct {
 	mu    sync.Mutex
-	lost  map[int]bool
+	lost  map[message.Bucket]bool
 	tried map[uint64]message.UID // by place in the intake
 	wrong []string
 	taken map[message.UID]bool
@@ -34,8 +34,8 @@ type buckets struct {
 	answers chan func()
 }
 
-func newBuckets(t *testing.T, lost ...int) *buckets {
-	b := &buckets{lost: map[int]bool{}, tried: map[uint64]message.UID{}, taken: map[message.UID]bool{},
+func newBuckets(t *testing.T, lost ...message.Bucket) *buckets {
+	b := &buckets{lost: map[message.Bucket]bool{}, tried: map[uint64]message.UID{}, taken: map[message.UID]bool{},
 		byKey: map[string][]uint64{}, answers: make(chan func(), 10_000)}
 	for _, bucket := range lost {
 		b.lost[bucket] = true
@@ -110,9 +110,9 @@ func (b *buckets) inOrder(t *testing.T) {
 }
 
 // keyIn is a key whose bucket that is.
-func keyIn(bucket, n int) string {
+func keyIn(bucket message.Bucket, n int) string {
 	for i := 0; ; i++ {
-		if key := fmt.Sprint("key-", i); int(message.Hash(key))%fakeBuckets == bucket {
+		if key := fmt.Sprint("key-", i); message.BucketOf(key, fakeBuckets) == bucket {
 			if n--; n < 0 {
 				return key
 			}
@@ -128,7 +128,7 @@ type lossy struct {
 	to *buckets
 }
 
-func newLossy(t *testing.T, lost ...int) *lossy {
+func newLossy(t *testing.T, lost ...message.Bucket) *lossy {
 	t.Helper()
 	nc, err := nats.Connect(lab.NewNATS(t).URL())
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 
 // drain has the pushes put aside for one bucket accepted, until none is left and the bucket is open again, or ctx ends.
 // While the bucket does not answer, drain tries one push from time to time.
-func (a *aside) drain(ctx context.Context, bucket int) {
+func (a *aside) drain(ctx context.Context, bucket message.Bucket) {
 	n, away := 1, trouble{}
 	if closing, _, _ := a.closing(bucket); !closing {
 		_ = sleep(ctx, away.failed(time.Now()))
@@ -45,7 +46,8 @@ func (a *aside) drain(ctx context.Context, bucket int) {
 		case err != nil:
 			a.back(bucket)
 			if a.in.trouble.loud(time.Now()) {
-				a.in.log.Warn().Err(err).Int("bucket", bucket).Msg("pushes whose bucket does not answer stand aside")
+				a.in.log.Warn().Err(err).Int("bucket", int(bucket)).
+					Msg("pushes whose bucket does not answer stand aside")
 			}
 			n = 1
 			_ = sleep(ctx, away.failed(time.Now()))
@@ -77,20 +79,20 @@ func (a *aside) more(batch []standing, n int) int {
 
 // closing reports whether the bucket is about to be opened, since when, and whether no push is on its way to the
 // stream.
-func (a *aside) closing(bucket int) (closing bool, since time.Time, quiet bool) {
+func (a *aside) closing(bucket message.Bucket) (closing bool, since time.Time, quiet bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.by[bucket]
 	return t.closing, t.since, t.under == 0
 }
 
-func (a *aside) close(bucket int) {
+func (a *aside) close(bucket message.Bucket) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.by[bucket].closing, a.by[bucket].since = true, time.Now()
 }
 
-func (a *aside) back(bucket int) {
+func (a *aside) back(bucket message.Bucket) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.backLocked(a.by[bucket])
@@ -98,7 +100,7 @@ func (a *aside) back(bucket int) {
 
 // open hands over the held pushes, in order, and opens the bucket. It reports false if a push failed meanwhile, and
 // then leaves the bucket closed.
-func (a *aside) open(bucket int) bool {
+func (a *aside) open(bucket message.Bucket) bool {
 	for {
 		a.mu.Lock()
 		t := a.by[bucket]
@@ -129,7 +131,7 @@ type standing struct {
 
 // read reads the first pushes of a bucket, at most n, and reports whether those were all. Another instance may remove
 // them meanwhile.
-func (a *aside) read(ctx context.Context, bucket, n int) (batch []standing, all bool, err error) {
+func (a *aside) read(ctx context.Context, bucket message.Bucket, n int) (batch []standing, all bool, err error) {
 	ctx, stop := context.WithTimeout(ctx, 2*apiTimeout)
 	defer stop()
 	c, err := a.in.js.CreateConsumer(ctx, a.stream, jetstream.ConsumerConfig{
@@ -223,7 +225,7 @@ func (a *aside) accept(ctx context.Context, batch []standing) error {
 }
 
 // remove removes a bucket's pushes up to a sequence. Any others before it were accepted through another instance.
-func (a *aside) remove(ctx context.Context, bucket int, last uint64) error {
+func (a *aside) remove(ctx context.Context, bucket message.Bucket, last uint64) error {
 	var purged struct{}
 	order := purge{Filter: a.subject(bucket), Below: last + 1}
 	return apiAsk(ctx, a.in.nc, "$JS.API.STREAM.PURGE."+a.stream, order, &purged)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // Acceptor accepts pushes; the scheduler implements it.
@@ -40,7 +41,7 @@ type IntakeConfig struct {
 	Replicas int
 	MaxBytes int64
 	// Buckets is the scheduler's number of buckets. 0 means one: then a push never steps aside.
-	Buckets int
+	Buckets message.Bucket
 	// RejectBytes bounds the stream of rejects, and RejectsPerSubject the number of rejects of one subject. Defaults 64
 	// MiB and 1,000.
 	RejectBytes       int64
@@ -309,15 +310,15 @@ type trouble struct {
 // troubles holds the trouble of single buckets.
 type troubles struct {
 	mu sync.Mutex
-	by map[int]*trouble
+	by map[message.Bucket]*trouble
 }
 
 // of returns the trouble of a bucket. A bucket's recovery is not reported, so trouble that is long over starts afresh.
-func (t *troubles) of(bucket int) *trouble {
+func (t *troubles) of(bucket message.Bucket) *trouble {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.by == nil {
-		t.by = map[int]*trouble{}
+		t.by = map[message.Bucket]*trouble{}
 	}
 	if t.by[bucket] == nil {
 		t.by[bucket] = &trouble{forgets: true}

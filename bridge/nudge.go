@@ -19,7 +19,7 @@ type NudgeConfig struct {
 	Namespace string
 	// Heard is called with every announcement, those of this instance included. It must not block, and must tolerate a
 	// bucket that does not exist.
-	Heard func(bucket int, due message.Milli)
+	Heard func(bucket message.Bucket, due message.Milli)
 	Log   zerolog.Logger
 }
 
@@ -31,7 +31,7 @@ type Nudge struct {
 	wake    chan struct{} // capacity 1
 
 	mu      sync.Mutex
-	waiting map[int]message.Milli // by bucket, the earliest
+	waiting map[message.Bucket]message.Milli // by bucket, the earliest
 }
 
 // NewNudge checks the configuration.
@@ -40,12 +40,12 @@ func NewNudge(cfg NudgeConfig) (*Nudge, error) {
 		return nil, errors.New("nudge: a connection, a namespace and somebody to hear are needed")
 	}
 	return &Nudge{cfg: cfg, subject: "tarry." + cfg.Namespace + ".nudge", wake: make(chan struct{}, 1),
-		waiting: map[int]message.Milli{}}, nil
+		waiting: map[message.Bucket]message.Milli{}}, nil
 }
 
 // Announce announces that a bucket's head is now due earlier. It never blocks. Of several waiting announcements of one
 // bucket, only the earliest due time is sent.
-func (n *Nudge) Announce(bucket int, due message.Milli) {
+func (n *Nudge) Announce(bucket message.Bucket, due message.Milli) {
 	n.mu.Lock()
 	if before, ok := n.waiting[bucket]; !ok || due < before {
 		n.waiting[bucket] = due
@@ -73,11 +73,11 @@ func (n *Nudge) Run(ctx context.Context) error {
 		}
 		n.mu.Lock()
 		heads := n.waiting
-		n.waiting = map[int]message.Milli{}
+		n.waiting = map[message.Bucket]message.Milli{}
 		n.mu.Unlock()
 		for bucket, due := range heads {
 			if err := n.cfg.Conn.Publish(n.subject, EncodeNudge(bucket, due)); err != nil {
-				n.cfg.Log.Debug().Err(err).Int("bucket", bucket).Msg("nudge not sent")
+				n.cfg.Log.Debug().Err(err).Int("bucket", int(bucket)).Msg("nudge not sent")
 			}
 		}
 	}
@@ -90,14 +90,14 @@ const (
 )
 
 // EncodeNudge writes a nudge.
-func EncodeNudge(bucket int, due message.Milli) []byte {
+func EncodeNudge(bucket message.Bucket, due message.Milli) []byte {
 	b := append(make([]byte, 0, nudgeLen), nudgeVersion)
 	b = binary.BigEndian.AppendUint32(b, uint32(bucket))
 	return binary.BigEndian.AppendUint64(b, uint64(due))
 }
 
 // DecodeNudge reads a nudge. The caller checks whether the bucket exists.
-func DecodeNudge(b []byte) (bucket int, due message.Milli, err error) {
+func DecodeNudge(b []byte) (bucket message.Bucket, due message.Milli, err error) {
 	if len(b) != nudgeLen || b[0] != nudgeVersion {
 		return 0, 0, fmt.Errorf("nudge of %d bytes: want version %d and %d bytes", len(b), nudgeVersion, nudgeLen)
 	}
@@ -105,7 +105,7 @@ func DecodeNudge(b []byte) (bucket int, due message.Milli, err error) {
 	if n > maxBucket || ms < 0 {
 		return 0, 0, fmt.Errorf("nudge for bucket %d at %d: want 0 to %d, and a time since 1970", n, ms, maxBucket)
 	}
-	return int(n), message.Milli(ms), nil
+	return message.Bucket(n), message.Milli(ms), nil
 }
 
 const maxBucket = 1<<16 - 1 // a bucket comes from a 16-bit hash

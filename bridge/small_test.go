@@ -49,7 +49,7 @@ func TestNudge_ReachesEveryInstanceAndKeepsTheEarliest(t *testing.T) {
 	t.Parallel()
 	url, ns := lab.SharedNATS(t).URL(), newNamespace()
 	type head struct {
-		bucket int
+		bucket message.Bucket
 		due    message.Milli
 	}
 	var mu sync.Mutex
@@ -58,11 +58,12 @@ func TestNudge_ReachesEveryInstanceAndKeepsTheEarliest(t *testing.T) {
 	for i := range nudges {
 		var err error
 		nudges[i], err = bridge.NewNudge(
-			bridge.NudgeConfig{Conn: connect(t, url), Namespace: ns, Heard: func(bucket int, due message.Milli) {
-				mu.Lock()
-				defer mu.Unlock()
-				heard[i][head{bucket, due}] = true
-			}})
+			bridge.NudgeConfig{Conn: connect(t, url), Namespace: ns,
+				Heard: func(bucket message.Bucket, due message.Milli) {
+					mu.Lock()
+					defer mu.Unlock()
+					heard[i][head{bucket, due}] = true
+				}})
 		if err != nil {
 			t.Fatal(err)
 		}

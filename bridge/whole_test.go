@@ -27,7 +27,7 @@ func whole(t *testing.T, url, ns, prefix string) *memory.Timeline {
 		t.Fatal(err)
 	}
 	nudge, err := bridge.NewNudge(
-		bridge.NudgeConfig{Conn: nc, Namespace: ns, Heard: func(bucket int, due message.Milli) {
+		bridge.NudgeConfig{Conn: nc, Namespace: ns, Heard: func(bucket message.Bucket, due message.Milli) {
 			s.Nudge(bucket, due)
 		}})
 	if err != nil {

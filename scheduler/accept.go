@@ -160,13 +160,13 @@ func (s *Scheduler) AcceptAll(ctx context.Context, batch []*Push) []Accepted {
 }
 
 // bucketOf returns the bucket that a message's identity or name determines, if either does.
-func (s *Scheduler) bucketOf(m *message.Message) (bucket int, chosen bool) {
+func (s *Scheduler) bucketOf(m *message.Message) (bucket message.Bucket, chosen bool) {
 	n := s.cfg.Timeline.Buckets()
 	if m.UID != "" {
 		return m.UID.Bucket(n), true
 	}
 	if name := message.HashedName(m.ID, m.Key); name != "" {
-		return int(message.Hash(name)) % n, true
+		return message.BucketOf(name, n), true
 	}
 	return 0, false
 }

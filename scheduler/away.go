@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // BucketError reports that one bucket does not answer while others do, for example because a node of a Redis Cluster is
 // down. Nothing was written. It is ErrUnavailable too.
 type BucketError struct {
-	Bucket int
+	Bucket message.Bucket
 }
 
 // Error returns a text that names the bucket.
@@ -97,7 +99,7 @@ func (w *watch) suspect() { signal(w.kick) }
 
 // refuse returns why a push to a bucket cannot be stored although other buckets answer, or nil if it can. If no bucket
 // answers it returns nil: only a try shows whether one is back.
-func (w *watch) refuse(bucket int) error {
+func (w *watch) refuse(bucket message.Bucket) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.some && w.away[bucket] {
@@ -107,11 +109,11 @@ func (w *watch) refuse(bucket int) error {
 }
 
 // answers reports whether a bucket accepts pushes, as far as is known.
-func (w *watch) answers(bucket int) bool { return w.refuse(bucket) == nil }
+func (w *watch) answers(bucket message.Bucket) bool { return w.refuse(bucket) == nil }
 
 // verdict waits for a check that began at since or later, for as long as a check may take, and returns what refuse then
 // says.
-func (w *watch) verdict(bucket int, since time.Time) error {
+func (w *watch) verdict(bucket message.Bucket, since time.Time) error {
 	late := time.NewTimer(2 * w.s.cfg.CallTimeout) // one look may be under way
 	defer late.Stop()
 	for {

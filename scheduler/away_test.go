@@ -17,27 +17,27 @@ import (
 type apart struct {
 	scheduler.Timeline
 	mu      sync.Mutex
-	frozen  map[int]bool // a call ends with its context
-	refuses map[int]bool // a call fails at once, and wrote nothing
-	adds    map[int]int
+	frozen  map[message.Bucket]bool // a call ends with its context
+	refuses map[message.Bucket]bool // a call fails at once, and wrote nothing
+	adds    map[message.Bucket]int
 }
 
-func (a *apart) set(frozen bool, buckets ...int) {
+func (a *apart) set(frozen bool, buckets ...message.Bucket) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.frozen, a.refuses = map[int]bool{}, map[int]bool{}
+	a.frozen, a.refuses = map[message.Bucket]bool{}, map[message.Bucket]bool{}
 	for _, b := range buckets {
 		a.frozen[b], a.refuses[b] = frozen, !frozen
 	}
 }
 
-func (a *apart) state(bucket int) (frozen, refuses bool) {
+func (a *apart) state(bucket message.Bucket) (frozen, refuses bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.frozen[bucket], a.refuses[bucket]
 }
 
-func (a *apart) reach(ctx context.Context, bucket int) error {
+func (a *apart) reach(ctx context.Context, bucket message.Bucket) error {
 	switch frozen, refuses := a.state(bucket); {
 	case frozen:
 		<-ctx.Done()
@@ -48,11 +48,11 @@ func (a *apart) reach(ctx context.Context, bucket int) error {
 	return nil
 }
 
-func (a *apart) Add(ctx context.Context, bucket int, batch []*message.Message,
+func (a *apart) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message,
 	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
 	a.mu.Lock()
 	if a.adds == nil {
-		a.adds = map[int]int{}
+		a.adds = map[message.Bucket]int{}
 	}
 	a.adds[bucket]++
 	a.mu.Unlock()
@@ -65,7 +65,7 @@ func (a *apart) Add(ctx context.Context, bucket int, batch []*message.Message,
 func (a *apart) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	heads, err := a.Timeline.Heads(ctx)
 	answers := 0
-	for b := range heads {
+	for b := range a.Buckets() {
 		if failed := a.reach(ctx, b); failed != nil {
 			heads[b] = scheduler.Head{Err: failed}
 		} else {
@@ -79,9 +79,9 @@ func (a *apart) Heads(ctx context.Context) ([]scheduler.Head, error) {
 }
 
 // keyIn is a key whose messages lie in a bucket.
-func keyIn(bucket, buckets int) string {
+func keyIn(bucket, buckets message.Bucket) string {
 	for i := 0; ; i++ {
-		if key := fmt.Sprint("k", i); int(message.Hash(key))%buckets == bucket {
+		if key := fmt.Sprint("k", i); message.BucketOf(key, buckets) == bucket {
 			return key
 		}
 	}
@@ -93,7 +93,7 @@ func TestAccept_AFrozenNodeHoldsUpNoOtherBucket(t *testing.T) {
 		store := &apart{}
 		r := newRig(t, 4, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		store.set(true, 0, 1)
-		for bucket := range 2 {
+		for bucket := range message.Bucket(2) {
 			for range 200 {
 				r.s.Accept(&scheduler.Push{Topic: "a", Delay: time.Hour, Key: keyIn(bucket, 4)},
 					func(scheduler.Accepted) {})
@@ -114,7 +114,7 @@ func TestAccept_AFrozenNodeHoldsUpNoOtherBucket(t *testing.T) {
 // The journal makes one bucket wait.
 func TestAccept_AWaitForTheJournalHoldsUpNoOtherBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := &slowJournal{Journal: nil, slow: map[int]bool{0: true, 1: true}}
+		slow := &slowJournal{Journal: nil, slow: map[message.Bucket]bool{0: true, 1: true}}
 		r := newRig(t, 4, nil)
 		r.journal = slow
 		r.s = r.scheduler()
@@ -122,7 +122,7 @@ func TestAccept_AWaitForTheJournalHoldsUpNoOtherBucket(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { served <- r.s.Serve(ctx) }()
 		defer func() { cancel(); <-served }()
-		for bucket := range 2 {
+		for bucket := range message.Bucket(2) {
 			r.s.Accept(&scheduler.Push{Topic: "a", Delay: time.Hour, Key: keyIn(bucket, 4)},
 				func(scheduler.Accepted) {})
 		}
@@ -138,7 +138,7 @@ func TestAccept_AWaitForTheJournalHoldsUpNoOtherBucket(t *testing.T) {
 // slowJournal does not answer for changes of some buckets.
 type slowJournal struct {
 	scheduler.Journal
-	slow map[int]bool
+	slow map[message.Bucket]bool
 }
 
 func (j *slowJournal) Ready() error { return nil }

@@ -17,7 +17,7 @@ type Receipt struct {
 }
 
 // Receipt returns what the cancel changed.
-func (r *CancelResult) Receipt(bucket int) (made Receipt) {
+func (r *CancelResult) Receipt(bucket message.Bucket) (made Receipt) {
 	if r.Code == CancelDone || r.Code == CancelMaybe {
 		made.Changes = []Recorded{{r.Info.UID, r.Info.Version, bucket, r.Number}}
 	}
@@ -25,7 +25,7 @@ func (r *CancelResult) Receipt(bucket int) (made Receipt) {
 }
 
 // Receipt returns what the amend changed.
-func (r *AmendResult) Receipt(bucket int) (made Receipt) {
+func (r *AmendResult) Receipt(bucket message.Bucket) (made Receipt) {
 	if r.Code == AmendDone {
 		made.Changes, made.Head = []Recorded{{r.Info.UID, r.Info.Version, bucket, r.Number}}, r.Head
 	}
@@ -33,7 +33,7 @@ func (r *AmendResult) Receipt(bucket int) (made Receipt) {
 }
 
 // Receipt returns what the requeue of a dead message changed: the dead message, and the new one that continues it.
-func (r *RequeueResult) Receipt(bucket int, dead message.UID) (made Receipt) {
+func (r *RequeueResult) Receipt(bucket message.Bucket, dead message.UID) (made Receipt) {
 	if r.Code == RequeueDone {
 		made.Changes = []Recorded{{dead, r.Dead, bucket, r.Number}, {r.Info.UID, 1, bucket, r.Number}}
 		made.Head = r.Head
@@ -46,7 +46,7 @@ func (r *RequeueResult) Receipt(bucket int, dead message.UID) (made Receipt) {
 // did: what the second reply reports may be the effect of the first call. An error that Is ErrUnavailable changed
 // nothing.
 func (s *Scheduler) change(ctx context.Context, uid message.UID,
-	call func(ctx context.Context, bucket int, now message.Milli) (Receipt, error)) (again bool, err error) {
+	call func(ctx context.Context, bucket message.Bucket, now message.Milli) (Receipt, error)) (again bool, err error) {
 	if err := s.cfg.Journal.Ready(); err != nil {
 		return false, err
 	}
@@ -81,7 +81,7 @@ func (s *Scheduler) await(ctx context.Context, changes []Recorded) error {
 }
 
 // hasten informs the leader, here or on another instance, of an earlier head.
-func (s *Scheduler) hasten(bucket int, head message.Milli) {
+func (s *Scheduler) hasten(bucket message.Bucket, head message.Milli) {
 	s.Nudge(bucket, head)
 	if s.leading.Load() == nil {
 		s.cfg.Announce(bucket, head)

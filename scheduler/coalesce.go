@@ -81,10 +81,11 @@ func newCoalescer(s *Scheduler) *coalescer {
 }
 
 // current returns the bucket in which pushes without a name or key gather: a bucket that answers, if any does.
-func (c *coalescer) current() int {
-	first := int(c.turn.Load()) % len(c.queues)
-	for i := range c.queues {
-		if bucket := (first + i) % len(c.queues); c.watch.answers(bucket) {
+func (c *coalescer) current() message.Bucket {
+	n := c.s.cfg.Timeline.Buckets()
+	first := message.Bucket(c.turn.Load()) % n
+	for i := range n {
+		if bucket := (first + i) % n; c.watch.answers(bucket) {
 			if i > 0 {
 				c.turn.CompareAndSwap(uint32(first), uint32(bucket))
 			}
@@ -106,7 +107,7 @@ func (c *coalescer) wire() (release func()) {
 	}
 }
 
-func (c *coalescer) put(bucket int, q *queued) error {
+func (c *coalescer) put(bucket message.Bucket, q *queued) error {
 	if err := c.admit(q); err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (c *coalescer) admit(q *queued) error {
 }
 
 // enqueue queues an admitted push. A push that it refuses no longer counts.
-func (c *coalescer) enqueue(bucket int, q *queued) error {
+func (c *coalescer) enqueue(bucket message.Bucket, q *queued) error {
 	p := c.queues[bucket]
 	p.mu.Lock()
 	if p.closed {
@@ -184,7 +185,7 @@ func weigh(m *message.Message) int {
 }
 
 // flush serves one bucket's queue until ctx ends, then empties it.
-func (c *coalescer) flush(ctx context.Context, bucket int) {
+func (c *coalescer) flush(ctx context.Context, bucket message.Bucket) {
 	p := c.queues[bucket]
 	for {
 		select {
@@ -206,7 +207,7 @@ func (c *coalescer) flush(ctx context.Context, bucket int) {
 
 // empty closes a queue and stores the remaining pushes for as long as a stop may take. It answers the rest, which were
 // never sent, with ErrStopping.
-func (c *coalescer) empty(bucket int) {
+func (c *coalescer) empty(bucket message.Bucket) {
 	p := c.queues[bucket]
 	p.mu.Lock()
 	p.closed = true
@@ -227,7 +228,7 @@ func (c *coalescer) empty(bucket int) {
 
 // flushOnce takes one batch and stores it. It calls onWire once the batch has been on the wire. It reports whether more
 // pushes are waiting.
-func (c *coalescer) flushOnce(bucket int, onWire func()) bool {
+func (c *coalescer) flushOnce(bucket message.Bucket, onWire func()) bool {
 	p := c.queues[bucket]
 	p.mu.Lock()
 	n, bytes := 0, 0
@@ -245,7 +246,7 @@ func (c *coalescer) flushOnce(bucket int, onWire func()) bool {
 	if n == 0 {
 		return false
 	}
-	c.turn.CompareAndSwap(uint32(bucket), uint32((bucket+1)%len(c.queues)))
+	c.turn.CompareAndSwap(uint32(bucket), uint32((bucket+1)%c.s.cfg.Timeline.Buckets()))
 	if batch = c.young(batch); len(batch) > 0 {
 		c.store(bucket, batch, onWire)
 	}
@@ -288,7 +289,7 @@ func (c *coalescer) late(at time.Time) bool {
 }
 
 // store adds the batch and answers every push.
-func (c *coalescer) store(bucket int, batch []*queued, onWire func()) {
+func (c *coalescer) store(bucket message.Bucket, batch []*queued, onWire func()) {
 	messages := make([]*message.Message, len(batch))
 	for i, q := range batch {
 		messages[i] = q.message
@@ -312,7 +313,7 @@ func (c *coalescer) store(bucket int, batch []*queued, onWire func()) {
 		case verdicts[i].err != nil:
 			c.fail(q, verdicts[i].err)
 		case verdicts[i].taken:
-			c.s.log.Warn().Str("uid", string(q.message.UID)).Int("bucket", bucket).
+			c.s.log.Warn().Str("uid", string(q.message.UID)).Int("bucket", int(bucket)).
 				Msg("a new uid was taken, and its push gets another; where this goes on, instances share a machine id")
 			q.message.UID = ""
 			if err := c.identify(bucket, q); err != nil {
@@ -350,7 +351,7 @@ func (c *coalescer) fail(q *queued, err error) {
 
 // identify assigns a uid to a message without one. If neither a name nor a key places the message, identify chooses a
 // hash that lies in this bucket.
-func (c *coalescer) identify(bucket int, q *queued) error {
+func (c *coalescer) identify(bucket message.Bucket, q *queued) error {
 	m := q.message
 	if m.UID != "" {
 		return nil
@@ -373,7 +374,7 @@ func (c *coalescer) identify(bucket int, q *queued) error {
 //
 // add does not go through Scheduler.change: it also tries again where nothing was written or the journal did not
 // answer, each try has a time-out of its own, and the wait for the journal must not hold the wire.
-func (c *coalescer) add(bucket int, batch []*message.Message, oldest time.Time,
+func (c *coalescer) add(bucket message.Bucket, batch []*message.Message, oldest time.Time,
 	onWire func()) (results []AddResult, head message.Milli, repeat bool, err error) {
 	unknown, away := false, time.Time{}
 	for sent := 1; sent <= addAttempts; sent++ {
@@ -406,7 +407,8 @@ func (c *coalescer) add(bucket int, batch []*message.Message, oldest time.Time,
 		case !errors.Is(err, ErrUnavailable):
 			unknown = true
 		}
-		c.s.log.Warn().Err(err).Int("bucket", bucket).Int("messages", len(batch)).Int("attempt", sent).Msg("add failed")
+		c.s.log.Warn().Err(err).Int("bucket", int(bucket)).Int("messages", len(batch)).Int("attempt", sent).
+			Msg("add failed")
 	}
 	if unknown { // whatever error the last try met, an earlier try may have stored the batch
 		return nil, 0, unknown, fmt.Errorf("add %d to bucket %d: %w: %v", len(batch), bucket, ErrOutcomeUnknown, err)
@@ -421,7 +423,8 @@ func (c *coalescer) add(bucket int, batch []*message.Message, oldest time.Time,
 
 // await waits until the journal holds the result of the batch, as far as the mode promises that. A duplicate waits for
 // the push that it repeats.
-func (c *coalescer) await(ctx context.Context, bucket int, batch []*message.Message, results []AddResult) error {
+func (c *coalescer) await(ctx context.Context, bucket message.Bucket, batch []*message.Message,
+	results []AddResult) error {
 	changes := make([]Recorded, 0, len(batch))
 	for i, m := range batch {
 		switch r := &results[i]; r.Code {

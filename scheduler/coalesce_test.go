@@ -25,7 +25,7 @@ type shaky struct {
 	hold  chan struct{} // adds wait for it
 }
 
-func (s *shaky) Add(ctx context.Context, bucket int, batch []*message.Message,
+func (s *shaky) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message,
 	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
 	if s.hold != nil {
 		<-s.hold
@@ -429,7 +429,7 @@ type twins struct {
 	refused int // adds that are refused first: the store is not certified
 }
 
-func (s *twins) Add(ctx context.Context, bucket int, batch []*message.Message,
+func (s *twins) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message,
 	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
 	s.mu.Lock()
 	if s.refused > 0 {
@@ -480,7 +480,7 @@ type planted struct {
 	uid   message.UID
 }
 
-func (s *planted) Add(ctx context.Context, bucket int, batch []*message.Message,
+func (s *planted) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message,
 	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
 	if s.lost {
 		return s.Timeline.Add(ctx, bucket, batch, now)
@@ -580,7 +580,7 @@ type deaf struct {
 	lost map[message.UID]bool
 }
 
-func (s *deaf) Add(ctx context.Context, bucket int, batch []*message.Message, now message.Milli) (
+func (s *deaf) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message, now message.Milli) (
 	[]scheduler.AddResult, message.Milli, error) {
 	time.Sleep(time.Millisecond)
 	results, head, err := s.Timeline.Add(ctx, bucket, batch, now)

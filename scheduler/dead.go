@@ -16,13 +16,13 @@ import (
 // topics if the pattern is empty. The cursor comes from the previous page.
 func (s *Scheduler) Dead(ctx context.Context, topic, cursor string,
 	limit int) (page []message.Info, next string, err error) {
-	bucket, after := 0, ""
+	bucket, after := message.Bucket(0), ""
 	if cursor != "" {
 		number, rest, _ := strings.Cut(cursor, ":")
-		if bucket, err = strconv.Atoi(number); err != nil || bucket < 0 || bucket >= s.cfg.Timeline.Buckets() {
+		n, err := strconv.Atoi(number)
+		if bucket, after = message.Bucket(n), rest; err != nil || bucket < 0 || bucket >= s.cfg.Timeline.Buckets() {
 			return nil, "", ErrBadCursor
 		}
-		after = rest
 	}
 	sel := Selection{Topic: topic}
 	for looked := 0; bucket < s.cfg.Timeline.Buckets(); {
@@ -87,11 +87,12 @@ func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepte
 		a.ID = string(m.UID)
 	}
 	var result RequeueResult
-	if _, err := s.change(ctx, m.UID, func(ctx context.Context, bucket int, now message.Milli) (Receipt, error) {
+	requeue := func(ctx context.Context, bucket message.Bucket, now message.Milli) (Receipt, error) {
 		var err error
 		result, err = s.cfg.Timeline.Requeue(ctx, info.UID, &m, now)
 		return result.Receipt(bucket, info.UID), err
-	}); err != nil {
+	}
+	if _, err := s.change(ctx, m.UID, requeue); err != nil {
 		return a, fmt.Errorf("requeue %s: %w", info.UID, err)
 	}
 	switch result.Code {
@@ -165,13 +166,14 @@ func (s *Scheduler) PurgeMany(ctx context.Context, sel Selection, progress func(
 }
 
 func (s *Scheduler) purge(ctx context.Context, info *message.Info) error {
-	_, err := s.change(ctx, info.UID, func(ctx context.Context, bucket int, now message.Milli) (Receipt, error) {
+	purge := func(ctx context.Context, bucket message.Bucket, now message.Milli) (Receipt, error) {
 		purged, number, err := s.cfg.Timeline.Purge(ctx, bucket, []message.UID{info.UID}, now)
 		if err == nil && len(purged) == 0 {
 			err = fmt.Errorf("%w: it was requeued or purged", ErrNotDead)
 		}
 		return Receipt{Changes: []Recorded{{info.UID, info.Version + 1, bucket, number}}}, err
-	})
+	}
+	_, err := s.change(ctx, info.UID, purge)
 	return err
 }
 

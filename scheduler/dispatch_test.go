@@ -84,7 +84,7 @@ func (n *nats) arrived() []arrival {
 }
 
 // newRig0 is newRig over a wrapped store, on the real clock.
-func newRig0(t *testing.T, buckets int, store *shaky) *rig {
+func newRig0(t *testing.T, buckets message.Bucket, store *shaky) *rig {
 	t.Helper()
 	return newRig(t, buckets, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 }
@@ -107,14 +107,14 @@ type rig struct {
 	passed   func() bool                 // what waiting for the intake comes to; nil where there is none
 	ask      func(context.Context) error // likewise: how it asks the leader to read the pauses
 	// whole is likewise what a bucket waits for before it is scanned.
-	whole func(ctx context.Context, term uint64, bucket int) error
+	whole func(ctx context.Context, term uint64, bucket message.Bucket) error
 }
 
 type held struct{}
 
 func (held) ID() (int, bool) { return 1, true }
 
-func newRig(t *testing.T, buckets int, wrap func(scheduler.Timeline) scheduler.Timeline) *rig {
+func newRig(t *testing.T, buckets message.Bucket, wrap func(scheduler.Timeline) scheduler.Timeline) *rig {
 	t.Helper()
 	if time.Now().Before(message.Epoch) {
 		time.Sleep(time.Until(message.Epoch.AddDate(1, 10, 20))) // a bubble starts in 2000, before the uids' epoch
@@ -441,7 +441,7 @@ type lossy struct {
 	lose int
 }
 
-func (l *lossy) Claim(ctx context.Context, bucket int, req scheduler.Claim) (scheduler.Claimed, error) {
+func (l *lossy) Claim(ctx context.Context, bucket message.Bucket, req scheduler.Claim) (scheduler.Claimed, error) {
 	got, err := l.Timeline.Claim(ctx, bucket, req)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -481,7 +481,7 @@ func TestRun_StepsDownAtAHigherTerm(t *testing.T) {
 		r := newRig(t, 2, nil)
 		stop := r.lead(r.s, 1)
 		time.Sleep(time.Second)
-		for b := range 2 {
+		for b := range message.Bucket(2) {
 			if err := r.store.Begin(t.Context(), b, 2); err != nil {
 				t.Fatal(err)
 			}
@@ -530,7 +530,7 @@ type staleConnection struct {
 	stale atomic.Bool
 }
 
-func (s *staleConnection) Finish(ctx context.Context, b int, holder scheduler.Holder, ends []scheduler.End,
+func (s *staleConnection) Finish(ctx context.Context, b message.Bucket, holder scheduler.Holder, ends []scheduler.End,
 	now message.Milli) error {
 	if s.stale.Load() {
 		return scheduler.ErrUncertified

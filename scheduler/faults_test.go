@@ -47,7 +47,7 @@ type lostReturn struct {
 	lost int
 }
 
-func (s *lostReturn) Return(ctx context.Context, b int, holder scheduler.Holder, back []scheduler.Back,
+func (s *lostReturn) Return(ctx context.Context, b message.Bucket, holder scheduler.Holder, back []scheduler.Back,
 	now message.Milli) error {
 	err := s.Timeline.Return(ctx, b, holder, back, now)
 	s.mu.Lock()
@@ -240,7 +240,7 @@ type lateClaim struct {
 	lost  *scheduler.Claim
 }
 
-func (s *lateClaim) Claim(ctx context.Context, b int, req scheduler.Claim) (scheduler.Claimed, error) {
+func (s *lateClaim) Claim(ctx context.Context, b message.Bucket, req scheduler.Claim) (scheduler.Claimed, error) {
 	s.mu.Lock()
 	if s.armed {
 		s.armed, s.lost = false, &req
@@ -251,7 +251,7 @@ func (s *lateClaim) Claim(ctx context.Context, b int, req scheduler.Claim) (sche
 	return s.Timeline.Claim(ctx, b, req)
 }
 
-func (s *lateClaim) Add(ctx context.Context, b int, batch []*message.Message,
+func (s *lateClaim) Add(ctx context.Context, b message.Bucket, batch []*message.Message,
 	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
 	results, head, err := s.Timeline.Add(ctx, b, batch, now)
 	s.mu.Lock()

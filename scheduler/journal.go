@@ -20,7 +20,7 @@ type Change struct {
 	State message.State
 	At    message.Milli
 	// Bucket is where it lies.
-	Bucket int
+	Bucket message.Bucket
 	// Instance and Address identify the instance that made the change. Term is the leader's, or 0 for a change that any
 	// instance may make.
 	Instance, Address string
@@ -49,7 +49,7 @@ type Change struct {
 
 // Entry is what one script wrote to the outbox: the changes it made, together.
 type Entry struct {
-	Bucket int
+	Bucket message.Bucket
 	// Number is the certification under which the entry was written or read back.
 	Number uint64
 	// ID is the entry's place in the bucket's outbox.
@@ -66,7 +66,7 @@ type Entry struct {
 // Quarantined is an entry that the journal cannot hold: it is damaged, or the journal refuses even the bare state of a
 // message. It is no longer in the outbox.
 type Quarantined struct {
-	Bucket int
+	Bucket message.Bucket
 	// Number and ID are those of the entry; a list has no Number.
 	Number uint64
 	ID     string
@@ -233,7 +233,7 @@ const (
 // Difference is one message whose state differs between the timeline and the journal.
 type Difference struct {
 	UID            message.UID
-	Bucket         int
+	Bucket         message.Bucket
 	Kind           string
 	Store, Journal Stand
 	Repaired       bool

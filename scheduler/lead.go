@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // leadership is the state of one term on this instance. It is in memory only: a successor reads all that it needs from
@@ -50,14 +52,14 @@ func (s *Scheduler) Run(ctx context.Context, term uint64, lease func() time.Dura
 	l := &leadership{s: s, term: term, lease: lease, lanes: newLaneBook(), holds: newHolds(s.cfg.Topics)}
 	l.scanners = make([]atomic.Pointer[scanner], s.cfg.Timeline.Buckets())
 	l.away = make([]bool, len(l.scanners))
-	for bucket := range l.scanners {
+	for bucket := range s.cfg.Timeline.Buckets() {
 		l.scanners[bucket].Store(newScanner(l, bucket))
 	}
 	s.leading.Store(l)
 	defer s.leading.CompareAndSwap(l, nil)
 
 	group, ctx := errgroup.WithContext(ctx)
-	for bucket := range l.scanners {
+	for bucket := range s.cfg.Timeline.Buckets() {
 		group.Go(func() error { return l.keep(ctx, bucket) })
 	}
 	group.Go(func() error { return l.poll(ctx) })
@@ -75,7 +77,7 @@ func (s *Scheduler) Run(ctx context.Context, term uint64, lease func() time.Dura
 
 // keep scans a bucket until ctx ends. If its server changes meanwhile it starts over once the bucket is whole again,
 // independently of the other buckets.
-func (l *leadership) keep(ctx context.Context, bucket int) error {
+func (l *leadership) keep(ctx context.Context, bucket message.Bucket) error {
 	for {
 		if l.s.cfg.Whole != nil {
 			if err := l.s.cfg.Whole(ctx, l.term, bucket); err != nil {

@@ -197,7 +197,7 @@ func (sel *Selection) takes(m *message.Info) bool {
 	return (sel.Topic == "" || Matches(sel.Topic, m.Topic)) && (!sel.HasKey || sel.Key == m.Key)
 }
 
-func (s *Scheduler) browse(ctx context.Context, bucket int, q Browse) (Browsed, error) {
+func (s *Scheduler) browse(ctx context.Context, bucket message.Bucket, q Browse) (Browsed, error) {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	page, err := s.cfg.Timeline.Browse(ctx, bucket, q)

@@ -21,10 +21,10 @@ type Timeline interface {
 // Acceptor is the part of the timeline that every instance uses.
 type Acceptor interface {
 	// Buckets returns the number of buckets, which is fixed for the life of a namespace.
-	Buckets() int
+	Buckets() message.Bucket
 	// Add stores a batch of messages of one bucket, all or none. results[i] is the outcome of batch[i]. head is the
 	// bucket's earliest due time after the add if the add made it earlier, else 0.
-	Add(ctx context.Context, bucket int, batch []*message.Message,
+	Add(ctx context.Context, bucket message.Bucket, batch []*message.Message,
 		now message.Milli) (results []AddResult, head message.Milli, err error)
 	// Find returns every message, live or remembered, that ref names and its viewer may see. If more than MaxNamesOfID
 	// names of a bucket match, it returns ErrAmbiguousID and the messages found so far, so that the cost of a look-up
@@ -43,35 +43,35 @@ type Acceptor interface {
 // Leading is the part of the timeline that only the leader of a term uses.
 type Leading interface {
 	// Begin raises the bucket's term. It is the first call of a leadership.
-	Begin(ctx context.Context, bucket int, term uint64) error
+	Begin(ctx context.Context, bucket message.Bucket, term uint64) error
 	// Sweep moves up to limit messages back to waiting and marks them uncertain: those claimed by leaders of lower
 	// terms, and this term's own claims up to the number last. It returns how many it moved. Fewer than limit means
 	// that none is left.
-	Sweep(ctx context.Context, bucket int, term, last uint64, limit int, now message.Milli) (int, error)
+	Sweep(ctx context.Context, bucket message.Bucket, term, last uint64, limit int, now message.Milli) (int, error)
 	// Claim moves due messages to in_flight, limited by count and bytes (but at least one message). Claim is the only
 	// call that must not be repeated: Held finds the messages claimed by a call whose reply was lost.
-	Claim(ctx context.Context, bucket int, req Claim) (Claimed, error)
+	Claim(ctx context.Context, bucket message.Bucket, req Claim) (Claimed, error)
 	// Finish ends claimed messages. If the table of transitions does not allow an end, that message stays claimed and
 	// Refused lists it; the others end.
-	Finish(ctx context.Context, bucket int, holder Holder, ends []End, now message.Milli) error
+	Finish(ctx context.Context, bucket message.Bucket, holder Holder, ends []End, now message.Milli) error
 	// Return puts claimed messages back to waiting, in their bucket or in a lane. It acts only on the exact claim that
 	// Back names, so a return that the store executes late does not undo a later claim.
-	Return(ctx context.Context, bucket int, holder Holder, back []Back, now message.Milli) error
+	Return(ctx context.Context, bucket message.Bucket, holder Holder, back []Back, now message.Milli) error
 	// Held lists up to limit claims of a holder by uid, after the given uid. The leader compares them with what it has in
 	// flight and returns the rest. The two steps are not one call, which would have to carry all that is in flight.
-	Held(ctx context.Context, bucket int, holder Holder, after message.UID, limit int) ([]Held, error)
+	Held(ctx context.Context, bucket message.Bucket, holder Holder, after message.UID, limit int) ([]Held, error)
 	// Heads looks at every bucket at once, cheaply, for the safety poll. The Head of a bucket that does not answer
 	// carries the error. Heads itself fails only if no bucket answers.
 	Heads(ctx context.Context) ([]Head, error)
 	// Refused lists the transitions that the bucket was asked for and did not make, for the first MaxRefusals messages.
 	// It forgets a refusal once its message is gone, has changed state, or can be read again.
-	Refused(ctx context.Context, bucket int) ([]Refusal, error)
+	Refused(ctx context.Context, bucket message.Bucket) ([]Refusal, error)
 	// Lanes lists the lanes of a bucket that hold parked messages. Begin does not return them, since every instance lists
 	// lanes for operators.
-	Lanes(ctx context.Context, bucket int) ([]message.Lane, error)
+	Lanes(ctx context.Context, bucket message.Bucket) ([]message.Lane, error)
 	// Trim forgets up to limit ends that are older than EndedKeep, and tombstones that are too old. It returns how many
 	// ends it forgot.
-	Trim(ctx context.Context, bucket int, term uint64, now message.Milli, limit int) (int, error)
+	Trim(ctx context.Context, bucket message.Bucket, term uint64, now message.Milli, limit int) (int, error)
 }
 
 // MaxNamesOfID is how many names, with different topics or keys, may share an id in one bucket for the id to be looked
@@ -274,7 +274,7 @@ type Journal interface {
 type Recorded struct {
 	UID     message.UID
 	Version uint64
-	Bucket  int
+	Bucket  message.Bucket
 	Number  uint64
 }
 

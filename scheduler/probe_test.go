@@ -37,7 +37,7 @@ func (s *recorded) of(uid message.UID) []scheduler.Change {
 	return append([]scheduler.Change(nil), s.changes[uid]...)
 }
 
-func (s *recorded) Finish(ctx context.Context, bucket int, holder scheduler.Holder, ends []scheduler.End,
+func (s *recorded) Finish(ctx context.Context, bucket message.Bucket, holder scheduler.Holder, ends []scheduler.End,
 	now message.Milli) error {
 	err := s.Timeline.Finish(ctx, bucket, holder, ends, now)
 	for i := range ends {
@@ -54,7 +54,7 @@ func (s *recorded) Finish(ctx context.Context, bucket int, holder scheduler.Hold
 	return err
 }
 
-func (s *recorded) Return(ctx context.Context, bucket int, holder scheduler.Holder, back []scheduler.Back,
+func (s *recorded) Return(ctx context.Context, bucket message.Bucket, holder scheduler.Holder, back []scheduler.Back,
 	now message.Milli) error {
 	err := s.Timeline.Return(ctx, bucket, holder, back, now)
 	for i := range back {

@@ -55,10 +55,11 @@ func (s Standing) Whole() bool { return s.Err == nil && s.Number > 0 && s.Run ==
 type Outbox interface {
 	// Unwritten reads a bucket's entries from the oldest, or after the one with the given id, that were written at
 	// least age milliseconds ago; bounded by count and bytes (but at least one entry).
-	Unwritten(ctx context.Context, bucket int, after string, age message.Milli, limit, bytes int) ([]Entry, error)
+	Unwritten(ctx context.Context, bucket message.Bucket, after string, age message.Milli,
+		limit, bytes int) ([]Entry, error)
 	// Written removes exactly these entries from the very store that they were written to or read from, as identified
 	// by their Number.
-	Written(ctx context.Context, bucket int, entries []Entry) error
+	Written(ctx context.Context, bucket message.Bucket, entries []Entry) error
 	// Quarantine moves an entry that the journal cannot hold from the outbox to where Quarantined finds it, until
 	// somebody deletes it there. If the entry is not in the outbox, Quarantine changes nothing. Like Written it works
 	// on the very store that Number identifies. A bucket that holds MaxQuarantined entries answers ErrQuarantineFull,
@@ -67,7 +68,7 @@ type Outbox interface {
 	// Quarantined lists a bucket's quarantined entries, the oldest first, a few at a time: from the first, or after the
 	// position that the previous call returned as next. No entry means that all were listed. If that position is gone,
 	// the list begins again.
-	Quarantined(ctx context.Context, bucket int, after string) (list []Quarantined, next string, err error)
+	Quarantined(ctx context.Context, bucket message.Bucket, after string) (list []Quarantined, next string, err error)
 	// Lags returns the size of each bucket's outbox. The Lag of a bucket that does not answer carries the error. Lags
 	// itself fails if no bucket answers.
 	Lags(ctx context.Context) ([]Lag, error)
@@ -78,18 +79,19 @@ type Mending interface {
 	Outbox
 	// Find is Acceptor's, and Refused is Leading's.
 	Find(ctx context.Context, ref Ref) ([]message.Info, error)
-	Refused(ctx context.Context, bucket int) ([]Refusal, error)
+	Refused(ctx context.Context, bucket message.Bucket) ([]Refusal, error)
 	// Restore stores records of the journal that are missing here or have a lower version here. A message that waits
 	// waits again; one that ended is remembered as ended. A message already due becomes uncertain, which is a change of
 	// its own. Messages in flight are not touched. results[i] is what became of records[i]. read is when reading the
 	// records from the journal began: where the bucket may have forgotten an end since then the answer is ErrOutdated.
-	Restore(ctx context.Context, bucket int, records []Record,
+	Restore(ctx context.Context, bucket message.Bucket, records []Record,
 		read, now message.Milli) (results []RestoreCode, err error)
 	// Versions returns the state and version of messages here. Unknown messages are left out.
-	Versions(ctx context.Context, bucket int, uids []message.UID) (map[message.UID]Stand, error)
+	Versions(ctx context.Context, bucket message.Bucket, uids []message.UID) (map[message.UID]Stand, error)
 	// Walk lists messages that have not ended by delivery, cancel or expiry, in no order; cursor is empty at first and
 	// what the call before returned after that, next is empty when all were listed. A message may be listed twice.
-	Walk(ctx context.Context, bucket int, cursor string, limit int) (uids []message.UID, next string, err error)
+	Walk(ctx context.Context, bucket message.Bucket, cursor string,
+		limit int) (uids []message.UID, next string, err error)
 }
 
 // Recoverable is a timeline whose server may change under it.
@@ -110,15 +112,15 @@ type Recoverable interface {
 type Recovering interface {
 	Mending
 	// Begin raises the bucket's term. It is the first call.
-	Begin(ctx context.Context, bucket int, term uint64) error
+	Begin(ctx context.Context, bucket message.Bucket, term uint64) error
 	// Claims lists up to limit messages in flight by uid, after the given one, whosever claims they are.
-	Claims(ctx context.Context, bucket int, after message.UID, limit int) ([]message.UID, error)
+	Claims(ctx context.Context, bucket message.Bucket, after message.UID, limit int) ([]message.UID, error)
 	// Reclaim returns up to limit claims to waiting, whoever holds them, and marks their messages uncertain. Fewer than
 	// limit means that none is left.
-	Reclaim(ctx context.Context, bucket int, term uint64, limit int, now message.Milli) (int, error)
+	Reclaim(ctx context.Context, bucket message.Bucket, term uint64, limit int, now message.Milli) (int, error)
 	// Certify allows the bucket to be used on its present run. The term must be the one that Begin left there, and the
 	// certification the one of the standings or a later one: a server that was emptied meanwhile is refused.
-	Certify(ctx context.Context, bucket int, term uint64, c Certification) error
+	Certify(ctx context.Context, bucket message.Bucket, term uint64, c Certification) error
 
 	// Pauses, Pause and Resume are those of Steering: pauses must be in place before anything is claimed.
 	Pauses(ctx context.Context) ([]Pause, error)

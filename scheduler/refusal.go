@@ -22,7 +22,7 @@ func (l *leadership) watchRefusals() func(context.Context) error {
 			})
 			if err != nil { // the next look, or the next leader, finds them
 				if ctx.Err() == nil {
-					l.s.log.Warn().Err(err).Int("bucket", bucket).Msg("refused transitions cannot be read")
+					l.s.log.Warn().Err(err).Int("bucket", int(bucket)).Msg("refused transitions cannot be read")
 				}
 				continue
 			}
@@ -30,17 +30,17 @@ func (l *leadership) watchRefusals() func(context.Context) error {
 				if step, is := known[r.UID]; is && step == r.Transition {
 					continue
 				}
-				if len(known) >= MaxRefusals*l.s.cfg.Timeline.Buckets() {
+				if len(known) >= MaxRefusals*int(l.s.cfg.Timeline.Buckets()) {
 					clear(known) // long ago; some are logged again
 				}
 				known[r.UID] = r.Transition
 				l.s.metrics.barred.Inc()
 				if r.Unreadable {
-					l.s.log.Error().Str("uid", string(r.UID)).Int("bucket", bucket).
+					l.s.log.Error().Str("uid", string(r.UID)).Int("bucket", int(bucket)).
 						Msg("the record of a message cannot be read; it stays as it is")
 					continue
 				}
-				l.s.log.Error().Str("uid", string(r.UID)).Int("bucket", bucket).Str("from", r.From.String()).Str(
+				l.s.log.Error().Str("uid", string(r.UID)).Int("bucket", int(bucket)).Str("from", r.From.String()).Str(
 					"to", r.To.String()).
 					Str("kind", r.Kind.String()).Msg("a transition was refused; the message stays as it was")
 			}
@@ -52,7 +52,7 @@ func (l *leadership) watchRefusals() func(context.Context) error {
 // Refusal is a transition that a store was asked for and did not make.
 type Refusal struct {
 	UID    message.UID
-	Bucket int
+	Bucket message.Bucket
 	message.Transition
 	At message.Milli
 	// Unreadable: the record of the message is damaged, so that nobody knows its state: From is StateNone. What it was

@@ -21,7 +21,9 @@ type refusing struct {
 	refused []scheduler.Refusal
 }
 
-func (s *refusing) Refused(context.Context, int) ([]scheduler.Refusal, error) { return s.refused, nil }
+func (s *refusing) Refused(context.Context, message.Bucket) ([]scheduler.Refusal, error) {
+	return s.refused, nil
+}
 
 // pages is a log.
 type pages struct {

@@ -40,7 +40,7 @@ type lookQueue struct {
 // asked is a push that waits for the journal, or for earlier pushes that do.
 type asked struct {
 	*queued
-	bucket int
+	bucket message.Bucket
 	// stale: judging by the age of its uid, the timeline alone cannot distinguish this push from one that has ended.
 	stale bool
 }

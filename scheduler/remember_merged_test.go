@@ -160,18 +160,18 @@ func TestAccept_TakesNoMergedPushAnewWhenItIsRepeatedByItsUID(t *testing.T) {
 // away.
 type frozenBucket struct {
 	scheduler.Timeline
-	bucket  int
-	buckets int
+	bucket  message.Bucket
+	buckets message.Bucket
 	on      atomic.Bool
 }
 
 func (s *frozenBucket) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error) {
-	at := -1
+	at := message.Bucket(-1)
 	switch {
 	case ref.UID != "":
 		at = ref.UID.Bucket(s.buckets)
 	case ref.Keyed && ref.Key == "":
-		at = int(message.Hash(ref.ID)) % s.buckets
+		at = message.BucketOf(ref.ID, s.buckets)
 	}
 	if s.on.Load() && at == s.bucket {
 		<-ctx.Done()
@@ -189,7 +189,7 @@ func (s *frozenBucket) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	return heads, err
 }
 
-func (s *frozenBucket) Add(ctx context.Context, bucket int, batch []*message.Message,
+func (s *frozenBucket) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message,
 	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
 	if s.on.Load() && bucket == s.bucket {
 		<-ctx.Done()

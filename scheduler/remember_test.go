@@ -289,7 +289,7 @@ func (s *spoiled) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, 
 	return s.Timeline.Find(ctx, ref)
 }
 
-func (s *spoiled) Add(ctx context.Context, bucket int, batch []*message.Message, now message.Milli) (
+func (s *spoiled) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message, now message.Milli) (
 	[]scheduler.AddResult, message.Milli, error) {
 	results := make([]scheduler.AddResult, len(batch))
 	var rest []*message.Message

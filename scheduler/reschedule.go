@@ -53,11 +53,11 @@ func (s *Scheduler) amend(ctx context.Context, info *message.Info, e *Edit) (Ame
 		return AmendResult{}, err
 	}
 	var result AmendResult
-	again, err := s.change(ctx, a.UID, func(ctx context.Context, bucket int, now message.Milli) (Receipt, error) {
-		var err error
-		result, err = s.cfg.Timeline.Amend(ctx, a, now)
-		return result.Receipt(bucket), err
-	})
+	again, err := s.change(ctx, a.UID,
+		func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Receipt, err error) {
+			result, err = s.cfg.Timeline.Amend(ctx, a, now)
+			return result.Receipt(bucket), err
+		})
 	switch {
 	case err != nil:
 		return AmendResult{}, err

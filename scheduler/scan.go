@@ -15,7 +15,7 @@ import (
 // shared is what the scanner and the settler of a bucket both use.
 type shared struct {
 	l      *leadership
-	bucket int
+	bucket message.Bucket
 	log    zerolog.Logger
 	flight *flight
 	inbox  *inbox
@@ -38,9 +38,9 @@ type scanner struct {
 	paced     time.Time             // no claim from the bucket before this time
 }
 
-func newScanner(l *leadership, bucket int) *scanner {
+func newScanner(l *leadership, bucket message.Bucket) *scanner {
 	sh := shared{l: l, bucket: bucket, flight: newFlight(), inbox: newInbox(),
-		log: l.s.log.With().Int("bucket", bucket).Uint64("term", l.term).Logger()}
+		log: l.s.log.With().Int("bucket", int(bucket)).Uint64("term", l.term).Logger()}
 	return &scanner{
 		shared:  sh,
 		settler: newSettler(sh),

@@ -47,14 +47,14 @@ type Config struct {
 	// Whole returns once the leader of a term may use a bucket: its server is certified, and the bucket holds what it
 	// should. It is called before the bucket is begun, and again when its server has changed. An error ends Run. Whole
 	// is nil if the caller of Run takes care of that.
-	Whole func(ctx context.Context, term uint64, bucket int) error
+	Whole func(ctx context.Context, term uint64, bucket message.Bucket) error
 
 	// Journal is asked before and after every answered change; nil where none is kept or nobody waits for it.
 	Journal Journal
 
 	// Announce informs the leader, on whichever instance, that a message due earlier than all others was accepted. The
 	// announcement may be lost.
-	Announce func(bucket int, due message.Milli)
+	Announce func(bucket message.Bucket, due message.Milli)
 	// AskPauses asks the leader, wherever it is, to read what is paused: ReadPauses there. It returns once that has
 	// happened. Any error leaves open whether it has.
 	AskPauses func(ctx context.Context) error
@@ -94,7 +94,7 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg.Journal = noJournal{}
 	}
 	if cfg.Announce == nil {
-		cfg.Announce = func(int, message.Milli) {}
+		cfg.Announce = func(message.Bucket, message.Milli) {}
 	}
 	if cfg.AskPauses == nil {
 		cfg.AskPauses = func(context.Context) error { return errors.New("nobody to ask") }
@@ -140,8 +140,8 @@ func (s *Scheduler) Serve(ctx context.Context) error {
 }
 
 // Nudge informs a leader in this process that a bucket's head came earlier. It does nothing on a standby.
-func (s *Scheduler) Nudge(bucket int, due message.Milli) {
-	if l := s.leading.Load(); l != nil && bucket >= 0 && bucket < len(l.scanners) {
+func (s *Scheduler) Nudge(bucket message.Bucket, due message.Milli) {
+	if l := s.leading.Load(); l != nil && bucket >= 0 && bucket < s.cfg.Timeline.Buckets() {
 		l.scanners[bucket].Load().inbox.nudge(due)
 	}
 }

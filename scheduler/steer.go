@@ -138,11 +138,11 @@ func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, 
 		if a.State.Ended() && a.State != message.StateCanceled && i < len(all)-1 {
 			continue // its end was known when the next attempt came, or has become known since
 		}
-		_, err := s.change(ctx, a.UID, func(ctx context.Context, bucket int, now message.Milli) (Receipt, error) {
-			var err error
-			result, err = s.cfg.Timeline.Cancel(ctx, a.UID, now)
-			return result.Receipt(bucket), err
-		})
+		_, err := s.change(ctx, a.UID,
+			func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Receipt, err error) {
+				result, err = s.cfg.Timeline.Cancel(ctx, a.UID, now)
+				return result.Receipt(bucket), err
+			})
 		if err != nil && made && errors.Is(err, ErrUnavailable) {
 			err = fmt.Errorf("%w: an earlier attempt is canceled: %v", ErrOutcomeUnknown, err)
 		}

@@ -13,14 +13,14 @@ type Steering interface {
 	Amend(ctx context.Context, a Amend, now message.Milli) (AmendResult, error)
 	// Browse looks at up to q.Limit messages of a bucket, ordered by time: the waiting ones (in the bucket first, then
 	// lane by lane) or the dead ones. Messages in flight are not among them.
-	Browse(ctx context.Context, bucket int, q Browse) (Browsed, error)
+	Browse(ctx context.Context, bucket message.Bucket, q Browse) (Browsed, error)
 	// Requeue replaces a dead message by m, which waits in the same bucket under a new uid and under the name of the
 	// dead message, if it has one. The dead message becomes canceled (KindRequeued, which names m). If it was
 	// uncertain, m is uncertain from the start: a cancel by name concerns both.
 	Requeue(ctx context.Context, dead message.UID, m *message.Message, now message.Milli) (RequeueResult, error)
 	// Purge ends dead messages of one bucket for good: they become canceled, with the kind KindPurged. It returns those
 	// that were dead, or had been purged before.
-	Purge(ctx context.Context, bucket int, uids []message.UID,
+	Purge(ctx context.Context, bucket message.Bucket, uids []message.UID,
 		now message.Milli) (purged []message.UID, number uint64, err error)
 	// Count returns how many messages of a topic wait, are in flight and are dead.
 	Count(ctx context.Context, topic string) (TopicCount, error)
@@ -144,7 +144,7 @@ const (
 	// MaxPauses is how many patterns may be paused at once.
 	MaxPauses = 100
 	// PausesBucket is the bucket under whose certification pauses are changed and read. They concern all buckets.
-	PausesBucket = 0
+	PausesBucket message.Bucket = 0
 )
 
 // Pause is a pattern whose topics are held back.

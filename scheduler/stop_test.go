@@ -15,7 +15,7 @@ import (
 // frozen never answers an add.
 type frozen struct{ scheduler.Timeline }
 
-func (f frozen) Add(ctx context.Context, _ int, _ []*message.Message,
+func (f frozen) Add(ctx context.Context, _ message.Bucket, _ []*message.Message,
 	_ message.Milli) ([]scheduler.AddResult, message.Milli, error) {
 	<-ctx.Done()
 	return nil, 0, ctx.Err()

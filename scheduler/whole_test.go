@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // slowHeads answers a read of heads, once it is set to, after a while and with an earlier state of the store.
@@ -36,7 +37,7 @@ func TestRun_AnAnswerFromBeforeABucketWasMadeWholeLeavesItAlone(t *testing.T) {
 		store := &slowHeads{}
 		r := newRig(t, 2, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		var made atomic.Int32
-		r.whole = func(context.Context, uint64, int) error {
+		r.whole = func(context.Context, uint64, message.Bucket) error {
 			made.Add(1)
 			time.Sleep(100 * time.Millisecond)
 			return nil
@@ -90,7 +91,7 @@ func TestRun_LeadsOnWhileAnEmptyStoreIsFilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &emptied{}
 		r := newRig(t, 2, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
-		r.whole = func(ctx context.Context, _ uint64, _ int) error {
+		r.whole = func(ctx context.Context, _ uint64, _ message.Bucket) error {
 			select {
 			case <-ctx.Done():
 				return context.Cause(ctx)

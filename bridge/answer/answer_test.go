@@ -144,9 +144,9 @@ func TestProblem_NamesNoHosts(t *testing.T) {
 
 func TestProblem_SaysWhichBucketIsAway(t *testing.T) {
 	t.Parallel()
-	for _, bucket := range []int{0, 7} {
+	for _, bucket := range []message.Bucket{0, 7} {
 		p := answer.Problem(fmt.Errorf("push: %w", &scheduler.BucketError{Bucket: bucket}))
-		if p.Status != 503 || p.Word != "bucket_unavailable" || p.Bucket == nil || *p.Bucket != bucket {
+		if p.Status != 503 || p.Word != "bucket_unavailable" || p.Bucket == nil || *p.Bucket != int(bucket) {
 			t.Errorf("got %+v", p)
 		}
 		text := string(wire.AppendProblem(nil, &p))
@@ -155,7 +155,7 @@ func TestProblem_SaysWhichBucketIsAway(t *testing.T) {
 			t.Errorf("got %s, want %s", text, want)
 		}
 		r := answer.Accepted(scheduler.Accepted{UID: uid, Err: &scheduler.BucketError{Bucket: bucket}})
-		if r.Problem == nil || r.Problem.Bucket == nil || *r.Problem.Bucket != bucket {
+		if r.Problem == nil || r.Problem.Bucket == nil || *r.Problem.Bucket != int(bucket) {
 			t.Errorf("got %+v", r.Problem)
 		}
 	}

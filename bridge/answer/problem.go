@@ -102,8 +102,9 @@ func Problem(err error) wire.Problem {
 		return wire.Problem{Status: status, Word: refused.Word, Detail: refused.Error()}
 	}
 	if away := (*scheduler.BucketError)(nil); errors.As(err, &away) {
+		bucket := int(away.Bucket)
 		return wire.Problem{Status: http.StatusServiceUnavailable, Word: WordBucket, Detail: away.Error(),
-			Bucket: &away.Bucket}
+			Bucket: &bucket}
 	}
 	for _, p := range problems {
 		if errors.Is(err, p.err) {

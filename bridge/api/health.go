@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // Check is one requirement of an instance, and the reason if it is not met.
@@ -15,9 +16,18 @@ type Check struct {
 	// accepted.
 	Needed bool
 	// Buckets are the buckets in which the check fails; empty if it concerns all buckets or none.
-	Buckets []int
+	Buckets []message.Bucket
 	// Err is the reason of the failure, nil if there is none. It may name hosts.
 	Err error
+}
+
+// answer returns the check as an answer shows it, without its reason.
+func (c *Check) answer() wire.Check {
+	a := wire.Check{Name: c.Name, OK: c.Err == nil}
+	for _, bucket := range c.Buckets {
+		a.Buckets = append(a.Buckets, int(bucket))
+	}
+	return a
 }
 
 // readyWithin bounds the checks, because probers soon give up too.
@@ -38,7 +48,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	defer stop()
 	a := wire.Ready{Ready: true, Checks: []wire.Check{}}
 	for _, c := range s.cfg.Ready(ctx) {
-		a.Checks = append(a.Checks, wire.Check{Name: c.Name, OK: c.Err == nil, Buckets: c.Buckets})
+		a.Checks = append(a.Checks, c.answer())
 		if c.Err != nil {
 			a.Ready = a.Ready && !c.Needed
 			a.Degraded = append(a.Degraded, c.Name)
@@ -55,7 +65,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) ownChecks(ctx context.Context) []wire.Check {
 	var all []wire.Check
 	for _, c := range s.cfg.Ready(ctx) {
-		a := wire.Check{Name: c.Name, OK: c.Err == nil, Buckets: c.Buckets}
+		a := c.answer()
 		if c.Err != nil {
 			a.Detail = c.Err.Error()
 		}

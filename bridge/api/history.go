@@ -49,7 +49,7 @@ func changeAnswers(changes []scheduler.Change, whole bool) []wire.Change {
 		c := &changes[i]
 		all[i] = wire.Change{
 			Version: c.Version, State: c.State.String(), At: wire.FormatTime(int64(c.At)),
-			Due: wire.FormatTime(int64(c.Due)), Bucket: c.Bucket,
+			Due: wire.FormatTime(int64(c.Due)), Bucket: int(c.Bucket),
 			Attempt: c.Attempt, Claimed: wire.FormatTime(int64(c.Claimed)), Kind: c.Kind.String(),
 			Other: string(c.Other), Reason: c.Reason,
 		}

@@ -160,13 +160,13 @@ func verified(r *scheduler.VerifyReport) any {
 	}
 	for i, d := range r.Differences {
 		a.Differences[i] = wire.Difference{
-			UID: string(d.UID), Bucket: d.Bucket, Kind: d.Kind, Store: stand(d.Store), Journal: stand(d.Journal),
+			UID: string(d.UID), Bucket: int(d.Bucket), Kind: d.Kind, Store: stand(d.Store), Journal: stand(d.Journal),
 			Repaired: d.Repaired,
 		}
 	}
 	for _, f := range r.Refused {
 		a.Refused = append(a.Refused, wire.Refused{
-			UID: string(f.UID), Bucket: f.Bucket, From: f.From.String(), To: f.To.String(), Kind: f.Kind.String(),
+			UID: string(f.UID), Bucket: int(f.Bucket), From: f.From.String(), To: f.To.String(), Kind: f.Kind.String(),
 			At:         wire.FormatTime(int64(f.At)),
 			Unreadable: f.Unreadable,
 		})
@@ -177,7 +177,7 @@ func verified(r *scheduler.VerifyReport) any {
 			uids[i] = string(uid)
 		}
 		a.Quarantined = append(a.Quarantined, wire.Quarantined{
-			Bucket: q.Bucket, Entry: q.ID, At: wire.FormatTime(int64(q.At)), Reason: q.Reason,
+			Bucket: int(q.Bucket), Entry: q.ID, At: wire.FormatTime(int64(q.At)), Reason: q.Reason,
 			Known: q.Known, UIDs: uids,
 		})
 	}

@@ -86,7 +86,8 @@ func full() *world {
 				{Instance: "t2", Address: "10.0.0.2:7070", Role: wire.RoleStandby, Version: "v2", OtherStore: true}},
 		}},
 		rejects: newRejects(),
-		ready: []api.Check{{Name: "redis", Needed: true, Buckets: []int{1}, Err: errors.New("not certified")},
+		ready: []api.Check{
+			{Name: "redis", Needed: true, Buckets: []message.Bucket{1}, Err: errors.New("not certified")},
 			{Name: "nats", Err: errors.New("no connection")}},
 	}
 }

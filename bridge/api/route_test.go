@@ -138,7 +138,7 @@ func TestReadyz_ListsWhatIsMissing(t *testing.T) {
 		`{"ready":true,"degraded":["nats"],"checks":[{"name":"redis","ok":true},{"name":"nats","ok":false}]}`+"\n" {
 		t.Errorf("got %s", a.raw)
 	}
-	checks[0].Err, checks[0].Buckets = errors.New("dial 10.0.0.8:6379"), []int{1, 2}
+	checks[0].Err, checks[0].Buckets = errors.New("dial 10.0.0.8:6379"), []message.Bucket{1, 2}
 	if a := call(t, d, "GET", "/readyz", ""); a.status != 503 || a.raw !=
 		`{"ready":false,"checks":[{"name":"redis","ok":false,"buckets":[1,2]},{"name":"nats","ok":false}]}`+"\n" {
 		t.Errorf("got %d %s", a.status, a.raw)

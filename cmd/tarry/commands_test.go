@@ -375,7 +375,8 @@ func TestHealth_ExitsByWhatIsMissing(t *testing.T) {
 	checks = append(checks, api.Check{Name: "nats", Err: errors.New("dial 10.0.0.9:4222")},
 		api.Check{Name: "zookeeper"})
 	tarry(t, "", environ, "health").want(t, exitDone, "ready, but degraded: nats\n")
-	checks = append(checks, api.Check{Name: "journal", Needed: true, Buckets: []int{0, 3}, Err: errors.New("away")})
+	checks = append(checks,
+		api.Check{Name: "journal", Needed: true, Buckets: []message.Bucket{0, 3}, Err: errors.New("away")})
 	if r := tarry(t, "", environ, "health").want(
 		t, exitFailed, "not ready: nats, journal in buckets [0 3]\n"); r.out != "" {
 		t.Errorf("out %q", r.out)

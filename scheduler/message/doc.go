@@ -1,6 +1,6 @@
-// Package message is tarry's vocabulary: a delayed message, its identity, its states, and the points in time at which
-// it is due. It holds no behaviour: package scheduler decides, the stores keep, and bridge carries. All of them use
-// these words, as do Lua, SQL, HTTP and the metrics.
+// Package message is tarry's vocabulary: a delayed message, its identity, its bucket, its states, and the points in
+// time at which it is due. It holds no behaviour: package scheduler decides, the stores keep, and bridge carries. All
+// of them use these words, as do Lua, SQL, HTTP and the metrics.
 //
 // # States
 //

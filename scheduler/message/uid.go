@@ -91,7 +91,7 @@ func (u UID) Hash() uint16 {
 }
 
 // Bucket returns the bucket of the uid among n buckets.
-func (u UID) Bucket(n int) int { return int(u.Hash()) % n }
+func (u UID) Bucket(n Bucket) Bucket { return Bucket(u.Hash()) % n }
 
 // Time returns the time in the uid: when it was generated, or when the intake stored the push.
 func (u UID) Time() time.Time {

@@ -10,7 +10,7 @@ import (
 )
 
 // browse reads all pages of a browse.
-func (t *trial) browse(bucket int, q scheduler.Browse) []message.Info {
+func (t *trial) browse(bucket message.Bucket, q scheduler.Browse) []message.Info {
 	t.Helper()
 	all, err := browseAll(bucket, q, func(q scheduler.Browse) (scheduler.Browsed, error) {
 		return t.tl.Browse(t.Context(), bucket, q)
@@ -20,7 +20,7 @@ func (t *trial) browse(bucket int, q scheduler.Browse) []message.Info {
 }
 
 // wantBrowsed checks that a browse returns these messages in this order, whatever the size of a page.
-func (t *trial) wantBrowsed(bucket int, q scheduler.Browse, want ...*message.Message) {
+func (t *trial) wantBrowsed(bucket message.Bucket, q scheduler.Browse, want ...*message.Message) {
 	t.Helper()
 	for _, limit := range []int{1, 2, 3, 7, 1000} {
 		q.Limit = limit

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // Certify certifies every bucket, as the leader does once it has recovered the timeline.
@@ -14,7 +15,8 @@ func Certify(t testing.TB, tl scheduler.Recoverable) {
 		t.Fatalf("standings: %v", err)
 	}
 	r := tl.Recovering(standings, 0, 0)
-	for bucket, s := range standings {
+	for i, s := range standings {
+		bucket := message.Bucket(i)
 		if _, err := r.Reclaim(t.Context(), bucket, 0, 1, Start); err != nil { // leaves the term there
 			t.Fatalf("reclaim bucket %d: %v", bucket, err)
 		}

@@ -69,7 +69,7 @@ var countPromises = []promise{
 			t.Helper()
 			got, err := t.tl.Totals(t.Context(), t.now)
 			t.must("totals", err)
-			want = append(want, make([]scheduler.Total, t.o.Buckets-len(want))...)
+			want = append(want, make([]scheduler.Total, int(t.o.Buckets)-len(want))...)
 			if !slices.Equal(got, want) {
 				t.Fatalf("got %+v\nwant %+v", got, want)
 			}
@@ -176,8 +176,8 @@ var countPromises = []promise{
 	{name: "topics are listed page by page, by name, each once and in full", check: func(t *trial) {
 		for i := range 40 {
 			topic := On(fmt.Sprintf("orders.%d", i))
-			t.one(Message(i, In(i%t.o.Buckets), topic))
-			t.one(Message(100+i, In((i+1)%t.o.Buckets), topic))
+			t.one(Message(i, In(message.Bucket(i)%t.o.Buckets), topic))
+			t.one(Message(100+i, In(message.Bucket(i+1)%t.o.Buckets), topic))
 		}
 		for _, limit := range []int{1, 7, 39, 40, 100} {
 			var met []scheduler.TopicCount

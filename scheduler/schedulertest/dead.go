@@ -59,7 +59,7 @@ func (t *trial) requeue(dead message.UID, m *message.Message, want scheduler.Req
 }
 
 // purge sends a purge twice, and wants the same answer.
-func (t *trial) purge(bucket int, uids, want []message.UID) {
+func (t *trial) purge(bucket message.Bucket, uids, want []message.UID) {
 	t.Helper()
 	for range 2 {
 		got, number, err := t.tl.Purge(t.Context(), bucket, uids, t.now)

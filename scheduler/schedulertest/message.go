@@ -17,7 +17,7 @@ type With func(*draft)
 
 type draft struct {
 	message message.Message
-	bucket  int
+	bucket  message.Bucket
 	direct  bool
 }
 
@@ -59,7 +59,7 @@ func digest(parts ...string) (d message.Digest) {
 }
 
 // In sets the bucket of a message without a name.
-func In(bucket int) With { return func(d *draft) { d.bucket = bucket } }
+func In(bucket message.Bucket) With { return func(d *draft) { d.bucket = bucket } }
 
 // Named sets the client id.
 func Named(id string) With { return func(d *draft) { d.message.ID = id } }
@@ -127,9 +127,9 @@ func Retrying(jitter uint8, delays ...time.Duration) With {
 func TTL(d time.Duration) With { return func(m *draft) { m.message.TTL = d } }
 
 // NameBucket returns which of n buckets a name belongs to.
-func NameBucket(id, key string, n int) int {
+func NameBucket(id, key string, n message.Bucket) message.Bucket {
 	if key == "" {
 		key = id
 	}
-	return int(message.Hash(key)) % n
+	return message.BucketOf(key, n)
 }

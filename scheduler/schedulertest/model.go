@@ -22,7 +22,7 @@ import (
 // observable must be equal. At the end all waiting messages are drained: none is lost, and none comes twice.
 func ExerciseModel(t *testing.T, open, reference Open) {
 	rapid.Check(t, func(rt *rapid.T) {
-		o := Options{Buckets: rapid.IntRange(1, 3).Draw(rt, "buckets"), EndedKeep: time.Minute,
+		o := Options{Buckets: message.Bucket(rapid.IntRange(1, 3).Draw(rt, "buckets")), EndedKeep: time.Minute,
 			TombstoneKeep: 90 * time.Second, TombstoneLimit: 3}
 		m := &model{
 			T: rt, ctx: t.Context(), o: o, now: Start,

@@ -29,7 +29,7 @@ const block = 32 << 10
 type name struct{ id, key string }
 
 // namesIn returns the names that belong to a bucket.
-func (m *model) namesIn(bucket int) (names []name) {
+func (m *model) namesIn(bucket message.Bucket) (names []name) {
 	for _, id := range ids {
 		for _, key := range keys {
 			if NameBucket(id, key, m.o.Buckets) == bucket {
@@ -40,10 +40,12 @@ func (m *model) namesIn(bucket int) (names []name) {
 	return names
 }
 
-func (m *model) bucket(t *rapid.T) int { return rapid.IntRange(0, m.o.Buckets-1).Draw(t, "bucket") }
+func (m *model) bucket(t *rapid.T) message.Bucket {
+	return message.Bucket(rapid.IntRange(0, int(m.o.Buckets)-1).Draw(t, "bucket"))
+}
 
 // term returns mostly the bucket's term, sometimes a new one, sometimes an old one.
-func (m *model) term(t *rapid.T, bucket int) uint64 {
+func (m *model) term(t *rapid.T, bucket message.Bucket) uint64 {
 	have := m.terms[bucket]
 	switch kind := rapid.IntRange(0, 9).Draw(t, "term"); {
 	case kind == 9 && have > 1:
@@ -56,7 +58,7 @@ func (m *model) term(t *rapid.T, bucket int) uint64 {
 }
 
 // in returns all messages ever made that belong to a bucket.
-func (m *model) in(bucket int) (all []*message.Message) {
+func (m *model) in(bucket message.Bucket) (all []*message.Message) {
 	for _, minted := range m.minted {
 		if minted.UID.Bucket(m.o.Buckets) == bucket {
 			all = append(all, minted)
@@ -76,7 +78,7 @@ func (m *model) live() (all []*message.Message) {
 }
 
 // mint makes a new message of a bucket.
-func (m *model) mint(t *rapid.T, bucket int) *message.Message {
+func (m *model) mint(t *rapid.T, bucket message.Bucket) *message.Message {
 	due := m.now.Time().Sub(Start.Time()) + time.Duration(rapid.IntRange(-50, 200).Draw(t, "due"))*time.Millisecond
 	with := []With{In(bucket), DueIn(due), Priority(rapid.SampledFrom([]uint8{0, 5, 255}).Draw(t, "priority"))}
 	if names := m.namesIn(bucket); len(names) > 0 && rapid.IntRange(0, 3).Draw(t, "named") > 0 {
@@ -150,7 +152,7 @@ func (m *model) addAgain(t *rapid.T) {
 	m.addBatch(bucket, rapid.SliceOfN(rapid.SampledFrom(old), 1, 4).Draw(t, "batch"))
 }
 
-func (m *model) addBatch(bucket int, batch []*message.Message) {
+func (m *model) addBatch(bucket message.Bucket, batch []*message.Message) {
 	var what strings.Builder
 	fmt.Fprintf(&what, "add to %d:", bucket)
 	for _, b := range batch {

@@ -35,7 +35,7 @@ func (m *model) claimLane(t *rapid.T) {
 	m.take(bucket, m.request(t, bucket, rapid.SampledFrom(lanes).Draw(t, "lane")))
 }
 
-func (m *model) request(t *rapid.T, bucket int, lane message.Lane) scheduler.Claim {
+func (m *model) request(t *rapid.T, bucket message.Bucket, lane message.Lane) scheduler.Claim {
 	return scheduler.Claim{
 		Holder: scheduler.Leader(m.term(t, bucket)),
 		Now:    m.now,
@@ -46,7 +46,7 @@ func (m *model) request(t *rapid.T, bucket int, lane message.Lane) scheduler.Cla
 }
 
 // take claims, and checks that the claimed messages were waiting in the bucket and due, and have no lane any more.
-func (m *model) take(bucket int, req scheduler.Claim) {
+func (m *model) take(bucket message.Bucket, req scheduler.Claim) {
 	m.claims++
 	req.Number = m.claims
 	m.step(fmt.Sprintf("claim %+v from %d", req, bucket), func(tl scheduler.Timeline) string {
@@ -69,7 +69,7 @@ func (m *model) take(bucket int, req scheduler.Claim) {
 }
 
 // some returns messages of a bucket, mostly claimed ones, each once.
-func (m *model) some(t *rapid.T, bucket int) (chosen []*message.Message) {
+func (m *model) some(t *rapid.T, bucket message.Bucket) (chosen []*message.Message) {
 	for _, minted := range m.in(bucket) {
 		is := m.was[minted.UID] == message.StateInFlight
 		if odds := rapid.IntRange(0, 9).Draw(t, "chosen"); is && odds < 6 || odds == 9 {
@@ -97,7 +97,7 @@ func (m *model) finish(t *rapid.T) {
 	m.end(bucket, m.term(t, bucket), ends)
 }
 
-func (m *model) end(bucket int, term uint64, ends []scheduler.End) {
+func (m *model) end(bucket message.Bucket, term uint64, ends []scheduler.End) {
 	if len(ends) == 0 {
 		return
 	}

@@ -210,7 +210,7 @@ func (m *model) browse(t *rapid.T) {
 }
 
 // wantBrowsed compares what was browsed with what look-ups return.
-func (m *model) wantBrowsed(bucket int, q scheduler.Browse, all []message.Info) {
+func (m *model) wantBrowsed(bucket message.Bucket, q scheduler.Browse, all []message.Info) {
 	met := map[message.UID]bool{}
 	for i, f := range all {
 		if met[f.UID] {
@@ -274,7 +274,7 @@ func (m *model) resume(t *rapid.T) {
 var errLoops = errors.New("the page leads to itself")
 
 // browseAll reads pages until there is no next one, and checks the limit of each.
-func browseAll(bucket int, q scheduler.Browse,
+func browseAll(bucket message.Bucket, q scheduler.Browse,
 	read func(scheduler.Browse) (scheduler.Browsed, error)) (all []message.Info, err error) {
 	for pages := 0; ; pages++ {
 		page, err := read(q)

@@ -11,7 +11,7 @@ import (
 )
 
 // neighbours returns two keys whose names share a bucket, and a third whose name does not.
-func neighbours(buckets int) (a, b, apart string) {
+func neighbours(buckets message.Bucket) (a, b, apart string) {
 	a = "customer-0"
 	for i := 1; b == "" || apart == ""; i++ {
 		key := fmt.Sprintf("customer-%d", i)
@@ -25,7 +25,7 @@ func neighbours(buckets int) (a, b, apart string) {
 }
 
 // sameBucket returns an id that, without a key, belongs to the bucket of the given one.
-func sameBucket(id string, buckets int) string {
+func sameBucket(id string, buckets message.Bucket) string {
 	for i := 0; ; i++ {
 		other := fmt.Sprintf("%s-%d", id, i)
 		if NameBucket(other, "", buckets) == NameBucket(id, "", buckets) {

@@ -131,7 +131,7 @@ var orderPromises = []promise{
 		if n := t.tl.Buckets(); n != t.o.Buckets {
 			t.Fatalf("got %d buckets, want %d", n, t.o.Buckets)
 		}
-		for _, b := range []int{-1, t.o.Buckets} {
+		for _, b := range []message.Bucket{-1, t.o.Buckets} {
 			_, _, err := t.tl.Add(t.Context(), b, []*message.Message{Message(1)}, t.now)
 			if err == nil || t.tl.Begin(t.Context(), b, 1) == nil {
 				t.Errorf("bucket %d of %d was accepted", b, t.o.Buckets)

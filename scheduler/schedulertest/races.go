@@ -32,7 +32,7 @@ func ExerciseRaces(t *testing.T, one, two scheduler.Timeline, rounds int) {
 			MaxDelay: 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 100, ClaimBytes: 1 << 20,
 			Pending: 256, Attempts: 3,
 			CallTimeout: 10 * time.Second, StopTimeout: time.Second, Log: zerolog.Nop(),
-			Announce: func(bucket int, due message.Milli) { r.instances[0].Nudge(bucket, due) },
+			Announce: func(bucket message.Bucket, due message.Milli) { r.instances[0].Nudge(bucket, due) },
 		})
 		if err != nil {
 			t.Fatal(err)

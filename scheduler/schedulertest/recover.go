@@ -367,7 +367,7 @@ func (t *trial) recovering() scheduler.Recovering {
 }
 
 // wantReclaimed returns claims to waiting and checks how many they were.
-func (t *trial) wantReclaimed(r scheduler.Recovering, bucket, want int) {
+func (t *trial) wantReclaimed(r scheduler.Recovering, bucket message.Bucket, want int) {
 	t.Helper()
 	n, err := r.Reclaim(t.Context(), bucket, t.term, 10, t.now)
 	t.must("reclaim", err)

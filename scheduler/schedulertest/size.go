@@ -17,7 +17,7 @@ var sizePromises = []promise{
 			batch := make([]*message.Message, each)
 			for i := range batch {
 				n := b*each + i
-				batch[i] = Message(n, In(b%t.o.Buckets))
+				batch[i] = Message(n, In(message.Bucket(b)%t.o.Buckets))
 				batch[i].Topic = fmt.Sprintf("orders.%d.remind", n)
 			}
 			t.added(batch...)

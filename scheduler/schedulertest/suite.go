@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // CanceledBefore is the Reason of a message that a tombstone covered.
@@ -15,7 +16,7 @@ const Overhead = 512
 
 // Options configure the timeline that a test opens.
 type Options struct {
-	Buckets int
+	Buckets message.Bucket
 	// EndedKeep is how long an end is remembered.
 	EndedKeep time.Duration
 	// TombstoneKeep is how long a tombstone stays, TombstoneLimit how many in a bucket.

@@ -30,7 +30,7 @@ const wide = 1 << 30
 
 func (t *trial) pass(d time.Duration) { t.now = t.now.Add(d) }
 
-func (t *trial) bucketOf(m *message.Message) int { return m.UID.Bucket(t.o.Buckets) }
+func (t *trial) bucketOf(m *message.Message) message.Bucket { return m.UID.Bucket(t.o.Buckets) }
 
 // must fails the test when a call failed.
 func (t *trial) must(step string, err error) {
@@ -104,7 +104,7 @@ func (t *trial) refused(m *message.Message, code scheduler.AddCode, first *messa
 	return r.First
 }
 
-func (t *trial) claimFrom(bucket int, lane message.Lane, limit, bytes int) scheduler.Claimed {
+func (t *trial) claimFrom(bucket message.Bucket, lane message.Lane, limit, bytes int) scheduler.Claimed {
 	t.Helper()
 	t.n++
 	c, err := t.tl.Claim(t.Context(), bucket, scheduler.Claim{Holder: scheduler.Leader(t.term), Number: t.n, Now: t.now,
@@ -179,14 +179,14 @@ func (t *trial) back(m *message.Message, b scheduler.Back) {
 	t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), scheduler.Leader(t.term), []scheduler.Back{b}, t.now))
 }
 
-func (t *trial) sweep(bucket, limit int) int {
+func (t *trial) sweep(bucket message.Bucket, limit int) int {
 	t.Helper()
 	n, err := t.tl.Sweep(t.Context(), bucket, t.term, 0, limit, t.now)
 	t.must("sweep", err)
 	return n
 }
 
-func (t *trial) trim(bucket, limit int) int {
+func (t *trial) trim(bucket message.Bucket, limit int) int {
 	t.Helper()
 	n, err := t.tl.Trim(t.Context(), bucket, t.term, t.now, limit)
 	t.must("trim", err)
@@ -194,7 +194,7 @@ func (t *trial) trim(bucket, limit int) int {
 }
 
 // wantTrimmed trims a bucket and checks how many ends it forgot.
-func (t *trial) wantTrimmed(bucket, limit, want int) {
+func (t *trial) wantTrimmed(bucket message.Bucket, limit, want int) {
 	t.Helper()
 	if n := t.trim(bucket, limit); n != want {
 		t.Fatalf("%d ends were forgotten, want %d", n, want)
@@ -272,14 +272,14 @@ func (t *trial) heads() []scheduler.Head {
 	t.Helper()
 	heads, err := t.tl.Heads(t.Context())
 	t.must("heads", err)
-	if len(heads) != t.o.Buckets {
+	if len(heads) != int(t.o.Buckets) {
 		t.Fatalf("got %d heads, want %d", len(heads), t.o.Buckets)
 	}
 	return heads
 }
 
 // wantHead compares a bucket's head except for its term.
-func (t *trial) wantHead(bucket int, want scheduler.Head) {
+func (t *trial) wantHead(bucket message.Bucket, want scheduler.Head) {
 	t.Helper()
 	got := t.heads()[bucket]
 	if got.Term = 0; got != want {
@@ -287,14 +287,14 @@ func (t *trial) wantHead(bucket int, want scheduler.Head) {
 	}
 }
 
-func (t *trial) lanes(bucket int) []message.Lane {
+func (t *trial) lanes(bucket message.Bucket) []message.Lane {
 	t.Helper()
 	lanes, err := t.tl.Lanes(t.Context(), bucket)
 	t.must("lanes", err)
 	return lanes
 }
 
-func (t *trial) wantLanes(bucket int, want ...message.Lane) {
+func (t *trial) wantLanes(bucket message.Bucket, want ...message.Lane) {
 	t.Helper()
 	if got := t.lanes(bucket); !slices.Equal(got, want) {
 		t.Fatalf("the lanes are %q, want %q", got, want)

@@ -66,12 +66,12 @@ func writeRows(b *testing.B, s *journal.SQL, writers int) {
 			for range (b.N + w) / writers {
 				begin, end := benchBatch(int(batches.Add(1)))
 				start := time.Now()
-				if err := s.Write(b.Context(), map[int]uint64{0: 1}, begin); err != nil {
+				if err := s.Write(b.Context(), map[message.Bucket]uint64{0: 1}, begin); err != nil {
 					b.Error(err)
 				}
 				accepts.Add(int64(time.Since(start)))
 				start = time.Now()
-				if err := s.Write(b.Context(), map[int]uint64{0: 1}, end); err != nil {
+				if err := s.Write(b.Context(), map[message.Bucket]uint64{0: 1}, end); err != nil {
 					b.Error(err)
 				}
 				ends.Add(int64(time.Since(start)))

@@ -19,7 +19,7 @@ type contents struct {
 	records []scheduler.Record
 	history map[message.UID][]scheduler.Change
 	pauses  []scheduler.PauseChange
-	fences  map[int]uint64
+	fences  map[message.Bucket]uint64
 	term    uint64
 }
 

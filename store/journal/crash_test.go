@@ -107,12 +107,16 @@ func (c *crashes) actions() map[string]func(*rapid.T) {
 	return actions
 }
 
-const crashBuckets = 2
+const crashBuckets message.Bucket = 2
+
+func (c *crashes) bucket(t *rapid.T) message.Bucket {
+	return message.Bucket(rapid.IntRange(0, int(crashBuckets)-1).Draw(t, "bucket"))
+}
 
 func (c *crashes) push(t *rapid.T) {
 	c.T = t
 	var batch []*message.Message
-	bucket := rapid.IntRange(0, crashBuckets-1).Draw(t, "bucket")
+	bucket := c.bucket(t)
 	for range rapid.IntRange(1, 4).Draw(t, "messages") {
 		batch = append(batch, c.mint(t, schedulertest.In(bucket)))
 	}
@@ -142,7 +146,7 @@ func (c *crashes) mint(t *rapid.T, with ...schedulertest.With) *message.Message 
 	return m
 }
 
-func (c *crashes) add(t *rapid.T, bucket int, batch []*message.Message) {
+func (c *crashes) add(t *rapid.T, bucket message.Bucket, batch []*message.Message) {
 	before := len(c.told)
 	results, _, err := c.tl.Add(c.ctx, bucket, batch, c.now)
 	c.must("add", err)
@@ -215,7 +219,7 @@ func (c *crashes) claimLane(t *rapid.T) {
 
 func (c *crashes) take(t *rapid.T, lane message.Lane) {
 	c.claim++
-	bucket, limit := rapid.IntRange(0, crashBuckets-1).Draw(t, "bucket"), rapid.IntRange(1, 5).Draw(t, "limit")
+	bucket, limit := c.bucket(t), rapid.IntRange(1, 5).Draw(t, "limit")
 	got, err := c.tl.Claim(
 		c.ctx,
 		bucket,
@@ -295,7 +299,7 @@ func (c *crashes) goBack(b scheduler.Back) {
 // commitEntry is what a writer does with an entry; it may die before it deletes.
 func (c *crashes) commitEntry(i int, remove bool) {
 	e := c.told[i]
-	fences := map[int]uint64{}
+	fences := map[message.Bucket]uint64{}
 	if e.Number > 0 {
 		fences[e.Bucket] = e.Number
 	}
@@ -339,7 +343,7 @@ func (c *crashes) commitLate(t *rapid.T) {
 		t.Skip("nothing is late")
 	}
 	e := rapid.SampledFrom(c.late).Draw(t, "entry")
-	err := c.store.Write(c.ctx, map[int]uint64{e.Bucket: e.Number}, e.Changes)
+	err := c.store.Write(c.ctx, map[message.Bucket]uint64{e.Bucket: e.Number}, e.Changes)
 	if !errors.Is(err, scheduler.ErrFenced) {
 		c.Fatalf("a commit of what the store has lost: %v", err)
 	}
@@ -706,7 +710,7 @@ func TestCrashes_OnRedisAndSQLite(t *testing.T) {
 }
 
 // drain drains a bucket's outbox.
-func drain(ctx context.Context, store journal.Store, tl scheduler.Mending, bucket int, age message.Milli,
+func drain(ctx context.Context, store journal.Store, tl scheduler.Mending, bucket message.Bucket, age message.Milli,
 	timeout time.Duration, log zerolog.Logger) (drained, refused int, err error) {
 	r := &journal.Reconciler{Store: store, Timeline: tl, Timeout: timeout, Log: log}
 	return r.Drain(ctx, bucket, age)

@@ -21,7 +21,8 @@ type counted struct {
 	n *atomic.Int64
 }
 
-func (c counted) Quarantined(ctx context.Context, bucket int, after string) ([]scheduler.Quarantined, string, error) {
+func (c counted) Quarantined(ctx context.Context, bucket message.Bucket,
+	after string) ([]scheduler.Quarantined, string, error) {
 	list, next, err := c.line.Quarantined(ctx, bucket, after)
 	c.n.Add(int64(len(list)))
 	return list, next, err

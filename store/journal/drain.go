@@ -17,7 +17,8 @@ import (
 // quarantines the entry, as it does an entry that cannot be read. Entries for which the quarantine has no room stay in
 // the outbox, and so do entries that a newer tarry wrote, for an instance that knows their form. Drain then returns
 // ErrQuarantineFull or ErrNewer after it has drained all others.
-func (r *Reconciler) Drain(ctx context.Context, bucket int, age message.Milli) (drained, refused int, err error) {
+func (r *Reconciler) Drain(ctx context.Context, bucket message.Bucket, age message.Milli) (drained, refused int,
+	err error) {
 	d := &drain{Reconciler: r, bucket: bucket}
 	err = d.run(ctx, age)
 	return d.drained, d.refused, err
@@ -26,7 +27,7 @@ func (r *Reconciler) Drain(ctx context.Context, bucket int, age message.Milli) (
 // drain is one pass through a bucket's outbox.
 type drain struct {
 	*Reconciler
-	bucket int
+	bucket message.Bucket
 
 	drained, refused, stay int
 	newer                  error   // why an entry of a newer tarry stays
@@ -121,7 +122,7 @@ func (d *drain) write(ctx context.Context, changes []scheduler.Change) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	fences := map[int]uint64{}
+	fences := map[message.Bucket]uint64{}
 	if d.number > 0 {
 		fences[d.bucket] = d.number
 	}
@@ -173,7 +174,7 @@ func (d *drain) salvage(ctx context.Context, changes []scheduler.Change) (lost [
 		return nil, nil, err
 	}
 	d.Log.Error().Str("why", refusal(why)).Str("uid", string(c.UID)).Uint64("version", c.Version).
-		Str("state", c.State.String()).Int("bucket", d.bucket).
+		Str("state", c.State.String()).Int("bucket", int(d.bucket)).
 		Msg("the journal refuses a change for good; it gets the bare state")
 	return nil, nil, nil
 }
@@ -237,7 +238,7 @@ func (d *drain) quarantine(ctx context.Context) error {
 
 // onTheWay returns the changes of messages in stands that are in a bucket's outbox, except in the entries but. Changes
 // that left the outbox after stands was read are in the journal.
-func (r *Reconciler) onTheWay(ctx context.Context, bucket int, stands map[message.UID]scheduler.Stand,
+func (r *Reconciler) onTheWay(ctx context.Context, bucket message.Bucket, stands map[message.UID]scheduler.Stand,
 	but map[string]bool) (map[change]bool, error) {
 	found := map[change]bool{}
 	for entries, err := range r.unwritten(ctx, bucket, 0) {
@@ -311,7 +312,7 @@ func (d *drain) move(ctx context.Context, a *aside) error {
 	default:
 		d.refused++
 		d.Log.Error().Str("why", a.Reason).Strs("uids", words(a.UIDs)).Bool("known", a.Known).
-			Str("entry", a.ID).Int("bucket", d.bucket).
+			Str("entry", a.ID).Int("bucket", int(d.bucket)).
 			Msg("an entry of the outbox is quarantined: the journal lacks its changes")
 	}
 	return nil

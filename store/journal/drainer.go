@@ -61,13 +61,13 @@ func (d *Drainer) Run(ctx context.Context) error {
 	})
 	defer measuring.Wait()
 	var pruned time.Time
-	said := undrained{why: map[int]string{}, full: map[int]time.Time{}}
+	said := undrained{why: map[message.Bucket]string{}, full: map[message.Bucket]time.Time{}}
 	for ctx.Err() == nil {
 		if d.cfg.Duty(ctx) {
 			for bucket := range d.both.Buckets {
 				err := d.drain(ctx, bucket)
 				if ctx.Err() == nil && said.news(bucket, err) {
-					d.both.Log.Warn().Err(err).Int("bucket", bucket).Msg("outbox not drained")
+					d.both.Log.Warn().Err(err).Int("bucket", int(bucket)).Msg("outbox not drained")
 				}
 			}
 			if d.cfg.Keep > 0 && time.Since(pruned) >= prunePause {
@@ -82,13 +82,13 @@ func (d *Drainer) Run(ctx context.Context) error {
 
 // undrained remembers what was logged about buckets that were not drained.
 type undrained struct {
-	why  map[int]string // of each bucket, at its last turn
-	full map[int]time.Time
+	why  map[message.Bucket]string // of each bucket, at its last turn
+	full map[message.Bucket]time.Time
 }
 
 // news reports whether to log why a bucket was not drained. A reason is logged once for all buckets that share it,
 // until it changes or ends. A full quarantine is logged again every fullPause, since an operator must empty it.
-func (u *undrained) news(bucket int, err error) bool {
+func (u *undrained) news(bucket message.Bucket, err error) bool {
 	if err == nil || errors.Is(err, scheduler.ErrUncertified) {
 		delete(u.why, bucket)
 		return false
@@ -111,7 +111,7 @@ func (u *undrained) news(bucket int, err error) bool {
 }
 
 // drain commits the entries of one bucket that are old enough.
-func (d *Drainer) drain(ctx context.Context, bucket int) error {
+func (d *Drainer) drain(ctx context.Context, bucket message.Bucket) error {
 	n, refused, err := d.both.Drain(ctx, bucket, drainAge)
 	d.metrics.drained.Add(float64(n))
 	d.metrics.refused.Add(float64(refused))

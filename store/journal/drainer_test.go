@@ -23,10 +23,10 @@ type ailing struct {
 	scheduler.Mending
 
 	mu  sync.Mutex
-	why func(bucket int) error
+	why func(bucket message.Bucket) error
 }
 
-func (a *ailing) Unwritten(_ context.Context, bucket int, _ string, _ message.Milli, _,
+func (a *ailing) Unwritten(_ context.Context, bucket message.Bucket, _ string, _ message.Milli, _,
 	_ int) ([]scheduler.Entry, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -35,7 +35,7 @@ func (a *ailing) Unwritten(_ context.Context, bucket int, _ string, _ message.Mi
 
 func (a *ailing) Lags(context.Context) ([]scheduler.Lag, error) { return nil, nil }
 
-func (a *ailing) becomes(why func(bucket int) error) {
+func (a *ailing) becomes(why func(bucket message.Bucket) error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.why = why
@@ -48,11 +48,11 @@ func TestDrainer_SaysOnceWhyItDoesNotDrain(t *testing.T) {
 		line := &ailing{}
 		// The words of a lost connection differ from one call to the next.
 		port := 0
-		away := func(int) error {
+		away := func(message.Bucket) error {
 			port++
 			return fmt.Errorf("%w: read tcp 127.0.0.1:%d: connection refused", scheduler.ErrUnavailable, port)
 		}
-		well := func(int) error { return nil }
+		well := func(message.Bucket) error { return nil }
 		line.becomes(away)
 		d := journal.NewDrainer(journal.DrainerConfig{
 			Reconciler: &journal.Reconciler{Timeline: line, Buckets: 16, Timeout: time.Second, Log: zerolog.New(&log)},
@@ -74,7 +74,7 @@ func TestDrainer_SaysOnceWhyItDoesNotDrain(t *testing.T) {
 		says("there again", 0)
 		line.becomes(away)
 		says("away again", 1)
-		line.becomes(func(bucket int) error {
+		line.becomes(func(bucket message.Bucket) error {
 			if bucket == 3 {
 				return fmt.Errorf("the server says no")
 			}

@@ -44,7 +44,7 @@ func life(t testing.TB, n int) []scheduler.Change {
 // persist repeats a write until it succeeds.
 func persist(ctx context.Context, s *journal.SQL, changes []scheduler.Change) error {
 	for {
-		err := s.Write(ctx, map[int]uint64{0: 1}, changes)
+		err := s.Write(ctx, map[message.Bucket]uint64{0: 1}, changes)
 		if err == nil || !journal.Retryable(err) || ctx.Err() != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func TestMariaDB_KeepsDeadlinesWhenItStandsStill(t *testing.T) {
 	for range 3 { // on a connection that was open before, and on new ones
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		err := s.Write(ctx, map[int]uint64{0: 1}, life(t, 0))
+		err := s.Write(ctx, map[message.Bucket]uint64{0: 1}, life(t, 0))
 		cancel()
 		if took := time.Since(start); err == nil || !journal.Retryable(err) || took > 5*time.Second {
 			t.Fatalf("got %v after %s", err, took)

@@ -30,7 +30,7 @@ func TestMariaDB_FenceWaitsForWritesButNotForTheDead(t *testing.T) {
 	t.Parallel()
 	dsn := lab.SharedMariaDB(t).Database(t)
 	writer, leader := openMariaDB(t, dsn), openMariaDB(t, dsn)
-	fences := map[int]uint64{0: 1}
+	fences := map[message.Bucket]uint64{0: 1}
 	if err := writer.Write(t.Context(), fences, nil); err != nil {
 		t.Fatal(err)
 	}

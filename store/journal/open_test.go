@@ -112,7 +112,7 @@ func TestNew_IsClosedUntilItIsPrepared(t *testing.T) {
 		uids := []message.UID{m.UID}
 		calls := map[string]func(context.Context) error{
 			"write":   func(ctx context.Context) error { return s.Write(ctx, nil, []scheduler.Change{accepted}) },
-			"fenced":  func(ctx context.Context) error { return s.Write(ctx, map[int]uint64{0: 1}, nil) },
+			"fenced":  func(ctx context.Context) error { return s.Write(ctx, map[message.Bucket]uint64{0: 1}, nil) },
 			"fence":   func(ctx context.Context) error { return s.Fence(ctx, 0, 1) },
 			"pause":   func(ctx context.Context) error { return s.WritePause(ctx, scheduler.PauseChange{}) },
 			"ping":    s.Ping,
@@ -290,7 +290,7 @@ func TestOpen_SetsWhatStatementsDependOn(t *testing.T) {
 	m.UID = uid
 	c := scheduler.Change{UID: uid, Version: 1, State: message.StateWaiting, Due: 5, Message: m,
 		Reason: `it's "so" \`}
-	if err := s.Write(t.Context(), map[int]uint64{1: 1}, []scheduler.Change{c}); err != nil {
+	if err := s.Write(t.Context(), map[message.Bucket]uint64{1: 1}, []scheduler.Change{c}); err != nil {
 		t.Fatal(err)
 	}
 	found, err := s.Find(t.Context(), scheduler.Ref{ID: m.ID}, 9)

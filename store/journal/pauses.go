@@ -12,7 +12,7 @@ import (
 
 // WritePause records a change of a pause, unless a later one of its pattern is recorded.
 func (s *SQL) WritePause(ctx context.Context, c scheduler.PauseChange) error {
-	fences := map[int]uint64{}
+	fences := map[message.Bucket]uint64{}
 	if c.Number > 0 {
 		fences[scheduler.PausesBucket] = c.Number
 	}

@@ -123,12 +123,13 @@ func TestRecovery_PausesOutliveAStoreThatComesBackEmpty(t *testing.T) {
 			// A bucket that is made whole before the one which keeps the pauses has them too.
 			o.tl = open(t)
 			seen := 0
-			_, err := newRecovery(t, o.tl.(line), o.store).Mend(t.Context(), 2, []int{1}, func(bucket int) {
+			whole := func(bucket message.Bucket) {
 				if bucket == 1 {
 					seen++
 					o.wantPauses(a, c)
 				}
-			})
+			}
+			_, err := newRecovery(t, o.tl.(line), o.store).Mend(t.Context(), 2, []message.Bucket{1}, whole)
 			if err != nil || seen != 1 {
 				t.Fatalf("bucket 1 was made whole %d times, %v", seen, err)
 			}

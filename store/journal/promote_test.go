@@ -31,7 +31,8 @@ func newInstance(t *testing.T, name, addr string, store journal.Store, mode jour
 	return instanceOf(t, 1, name, addr, store, mode)
 }
 
-func instanceOf(t *testing.T, buckets int, name, addr string, store journal.Store, mode journal.Mode) *instance {
+func instanceOf(t *testing.T, buckets message.Bucket, name, addr string, store journal.Store,
+	mode journal.Mode) *instance {
 	t.Helper()
 	i := &instance{client: timeline.Dial(timeline.DialConfig{Addrs: []string{addr}, CallTimeout: 5 * time.Second})}
 	t.Cleanup(func() { _ = i.client.Close() })

@@ -36,7 +36,7 @@ func (s *pickyStore) refuse(m *message.Message, err error) {
 	s.uids[m.UID] = err
 }
 
-func (s *pickyStore) Write(ctx context.Context, fences map[int]uint64, changes []scheduler.Change) error {
+func (s *pickyStore) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []scheduler.Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range changes {
@@ -121,7 +121,7 @@ func (a *apart) recover() {
 	a.Helper()
 	r := journal.NewRecovery(journal.RecoveryConfig{Store: a.store, Timeline: moved{a.line}, Mode: journal.Sync,
 		Window: time.Hour, EndedKeep: time.Hour, Clock: a.clock, Timeout: time.Minute, Log: zerolog.New(&a.log)})
-	if result, err := r.Run(a.Context(), 2); err != nil || result.Buckets != crashBuckets {
+	if result, err := r.Run(a.Context(), 2); err != nil || result.Buckets != int(crashBuckets) {
 		a.Fatalf("recovery: %+v, %v", result, err)
 	}
 }
@@ -461,7 +461,7 @@ type young struct {
 	ids map[string]bool
 }
 
-func (y young) Unwritten(ctx context.Context, bucket int, after string, age message.Milli,
+func (y young) Unwritten(ctx context.Context, bucket message.Bucket, after string, age message.Milli,
 	limit, bytes int) ([]scheduler.Entry, error) {
 	entries, err := y.line.Unwritten(ctx, bucket, after, 0, limit, bytes)
 	return slices.DeleteFunc(entries, func(e scheduler.Entry) bool { return age > 0 && y.ids[e.ID] }), err

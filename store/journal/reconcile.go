@@ -17,7 +17,7 @@ import (
 type Reconciler struct {
 	Store    Store
 	Timeline scheduler.Mending
-	Buckets  int
+	Buckets  message.Bucket
 	Clock    *scheduler.Clock
 	// Instance and Address sign the changes that it writes to the journal.
 	Instance string
@@ -55,7 +55,7 @@ func pages[T any](ctx context.Context, timeout time.Duration,
 }
 
 // unwritten yields the entries of a bucket's outbox that are at least age old.
-func (r *Reconciler) unwritten(ctx context.Context, bucket int,
+func (r *Reconciler) unwritten(ctx context.Context, bucket message.Bucket,
 	age message.Milli) iter.Seq2[[]scheduler.Entry, error] {
 	after := ""
 	return pages(ctx, r.Timeout, func(ctx context.Context) ([]scheduler.Entry, error) {
@@ -71,7 +71,7 @@ func (r *Reconciler) unwritten(ctx context.Context, bucket int,
 }
 
 // quarantined yields a bucket's quarantined entries after the place after, which it moves to the last one.
-func (r *Reconciler) quarantined(ctx context.Context, bucket int,
+func (r *Reconciler) quarantined(ctx context.Context, bucket message.Bucket,
 	after *string) iter.Seq2[[]scheduler.Quarantined, error] {
 	return pages(ctx, r.Timeout, func(ctx context.Context) ([]scheduler.Quarantined, error) {
 		page, next, err := r.Timeline.Quarantined(ctx, bucket, *after)
@@ -127,7 +127,7 @@ func (r *Reconciler) records(ctx context.Context, uids []message.UID) ([]schedul
 }
 
 // versions returns the states and versions of messages in the timeline.
-func (r *Reconciler) versions(ctx context.Context, bucket int,
+func (r *Reconciler) versions(ctx context.Context, bucket message.Bucket,
 	uids []message.UID) (map[message.UID]scheduler.Stand, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
@@ -150,7 +150,7 @@ func uidsOf[T any](all []T, uid func(*T) message.UID) []message.UID {
 func recordUID(r *scheduler.Record) message.UID { return r.UID }
 
 // byBucket divides values by the bucket of their uid.
-func byBucket[T any](all []T, buckets int, uid func(*T) message.UID) [][]T {
+func byBucket[T any](all []T, buckets message.Bucket, uid func(*T) message.UID) [][]T {
 	parts := make([][]T, buckets)
 	for i := range all {
 		b := uid(&all[i]).Bucket(buckets)

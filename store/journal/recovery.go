@@ -49,9 +49,9 @@ type Recovery struct {
 	log zerolog.Logger
 	// last is the number that this instance last set for each bucket; a store that was emptied since has lost it. Only
 	// the leader's goroutine uses it.
-	last map[int]uint64
+	last map[message.Bucket]uint64
 	// on is the data set for which it set that number.
-	on map[int]string
+	on map[message.Bucket]string
 }
 
 const (
@@ -66,7 +66,7 @@ const (
 
 // NewRecovery builds a Recovery.
 func NewRecovery(cfg RecoveryConfig) *Recovery {
-	return &Recovery{cfg: cfg, log: cfg.Log, last: map[int]uint64{}, on: map[int]string{}}
+	return &Recovery{cfg: cfg, log: cfg.Log, last: map[message.Bucket]uint64{}, on: map[message.Bucket]string{}}
 }
 
 // Result reports what a Recovery did.
@@ -74,7 +74,7 @@ type Result struct {
 	// Buckets is how many buckets were not whole; if it is 0, nothing was done.
 	Buckets int
 	// Away lists the buckets that do not answer: nothing was done with them.
-	Away []int
+	Away []message.Bucket
 	// Restored counts what was restored.
 	Restored scheduler.RestoreReport
 }
@@ -82,13 +82,14 @@ type Result struct {
 // Run makes every bucket that answers whole, or returns the error that stopped it. The caller holds a valid lease; ctx
 // ends with the leadership.
 func (r *Recovery) Run(ctx context.Context, term uint64) (Result, error) {
-	return r.Mend(ctx, term, nil, func(int) {})
+	return r.Mend(ctx, term, nil, func(message.Bucket) {})
 }
 
 // Mend is Run for some buckets, or for all if buckets is nil. It calls whole with each bucket as soon as the bucket may
 // be used. If it answers, the bucket that keeps the pauses is always included: the pauses must be restored before any
 // other bucket may be claimed from, whichever bucket first noticed that its server changed.
-func (r *Recovery) Mend(ctx context.Context, term uint64, buckets []int, whole func(bucket int)) (Result, error) {
+func (r *Recovery) Mend(ctx context.Context, term uint64, buckets []message.Bucket,
+	whole func(bucket message.Bucket)) (Result, error) {
 	standings, err := r.standings(ctx)
 	if err != nil {
 		return Result{}, err
@@ -104,18 +105,19 @@ func (r *Recovery) Mend(ctx context.Context, term uint64, buckets []int, whole f
 		for _, bucket := range fenced {
 			replaced[standings[bucket].Now] = true
 		}
-		for bucket := range standings {
+		for i := range standings {
 			// No bucket on it is whole, but one that this leader has certified since on that very data set: it is in use
 			// already, and what it does under its number would be refused by the journal under a next one.
-			s := &standings[bucket]
+			s, bucket := &standings[i], message.Bucket(i)
 			if replaced[s.Now] && (s.Number != r.last[bucket] || s.Now != r.on[bucket]) {
 				s.Run = ""
 			}
 		}
 	}
-	w := &work{Recovery: r, term: term, standings: standings, need: map[int]bool{}}
+	w := &work{Recovery: r, term: term, standings: standings, need: map[message.Bucket]bool{}}
 	var result Result
-	for bucket, s := range standings {
+	for i, s := range standings {
+		bucket := message.Bucket(i)
 		switch {
 		case buckets != nil && !slices.Contains(buckets, bucket) && (bucket != scheduler.PausesBucket || s.Err != nil):
 		case s.Err != nil:
@@ -128,7 +130,7 @@ func (r *Recovery) Mend(ctx context.Context, term uint64, buckets []int, whole f
 			if s.Number == 0 {
 				event = w.log.Debug() // it is new or empty: the last line reports it
 			}
-			event.Int("bucket", bucket).Str("run", s.Now).Str("certified", s.Run).Bool("filling", s.Filling).Msg(
+			event.Int("bucket", int(bucket)).Str("run", s.Now).Str("certified", s.Run).Bool("filling", s.Filling).Msg(
 				"the store is not certified")
 		}
 	}
@@ -159,7 +161,7 @@ const fencesWithin = time.Second
 
 // fenced returns the buckets for which the journal knows a later certification than their server; answers reports
 // whether the journal answered. Without an answer nothing is fenced.
-func (r *Recovery) fenced(ctx context.Context, standings []scheduler.Standing) (fenced []int, answers bool) {
+func (r *Recovery) fenced(ctx context.Context, standings []scheduler.Standing) (fenced []message.Bucket, answers bool) {
 	if r.cfg.Store == nil {
 		return nil, false
 	}
@@ -169,8 +171,8 @@ func (r *Recovery) fenced(ctx context.Context, standings []scheduler.Standing) (
 	if err != nil {
 		return nil, false
 	}
-	for bucket, s := range standings {
-		if s.Number > 0 && s.Number < fences[bucket] {
+	for i, s := range standings {
+		if bucket := message.Bucket(i); s.Number > 0 && s.Number < fences[bucket] {
 			fenced = append(fenced, bucket)
 		}
 	}
@@ -193,9 +195,9 @@ type work struct {
 	term      uint64
 	standings []scheduler.Standing
 	tl        scheduler.Recovering
-	need      map[int]bool
+	need      map[message.Bucket]bool
 	number    uint64
-	filled    map[int]message.Milli // buckets that were empty: since when their ends are restored
+	filled    map[message.Bucket]message.Milli // buckets that were empty: since when their ends are restored
 	restoring restoring
 }
 
@@ -205,10 +207,10 @@ func (w *work) run(ctx context.Context) error {
 	}
 	w.tl = w.cfg.Timeline.Recovering(w.standings, w.term, w.number)
 	w.restoring = restoring{doubts: make([]doubt, len(w.standings)), Reconciler: &Reconciler{
-		Store: w.cfg.Store, Timeline: w.tl, Buckets: len(w.standings), Clock: w.cfg.Clock, Timeout: w.cfg.Timeout,
-		Log: w.log, At: w.cfg.At,
+		Store: w.cfg.Store, Timeline: w.tl, Buckets: message.Bucket(len(w.standings)), Clock: w.cfg.Clock,
+		Timeout: w.cfg.Timeout, Log: w.log, At: w.cfg.At,
 	}}
-	empty, moved := map[int]bool{}, map[int]bool{}
+	empty, moved := map[message.Bucket]bool{}, map[message.Bucket]bool{}
 	for bucket := range w.need {
 		if s := w.standings[bucket]; s.Number == 0 || s.Filling {
 			empty[bucket] = true
@@ -232,17 +234,18 @@ func (w *work) run(ctx context.Context) error {
 		drained, refused, err := w.restoring.Drain(ctx, bucket, 0)
 		if errors.Is(err, scheduler.ErrQuarantineFull) || errors.Is(err, scheduler.ErrNewer) {
 			// The remaining entries are here, and the drainer reports them again.
-			w.log.Error().Err(err).Int("bucket", bucket).Msg("a bucket is certified although its outbox is not drained")
+			w.log.Error().Err(err).Int("bucket", int(bucket)).
+				Msg("a bucket is certified although its outbox is not drained")
 		} else if err != nil {
 			return fmt.Errorf("bucket %d: %w", bucket, err)
 		}
 		if err := w.apart(ctx, bucket); err != nil {
 			return err
 		}
-		w.log.Info().Int("bucket", bucket).Int("changes", drained).Int("refused", refused).Msg(
+		w.log.Info().Int("bucket", int(bucket)).Int("changes", drained).Int("refused", refused).Msg(
 			"outbox drained before the comparison")
 	}
-	w.filled = make(map[int]message.Milli, len(empty))
+	w.filled = make(map[message.Bucket]message.Milli, len(empty))
 	for bucket := range empty {
 		w.filled[bucket] = w.cfg.Clock.Milli().Add(-w.cfg.EndedKeep)
 	}
@@ -272,14 +275,15 @@ func (w *work) run(ctx context.Context) error {
 
 // apart logs which messages the journal lacks changes of. The bucket has their current states, so it may be used, but a
 // store that is emptied later restores them as the journal has them.
-func (w *work) apart(ctx context.Context, bucket int) error {
+func (w *work) apart(ctx context.Context, bucket message.Bucket) error {
 	for entries, err := range w.restoring.quarantined(ctx, bucket, new(string)) {
 		if err != nil {
 			return err
 		}
 		for _, q := range entries {
 			if !q.Known {
-				w.log.Error().Int("bucket", bucket).Str("entry", q.ID).Str("why", q.Reason).Strs("uids", words(q.UIDs)).
+				w.log.Error().Int("bucket", int(bucket)).Str("entry", q.ID).Str("why", q.Reason).
+					Strs("uids", words(q.UIDs)).
 					Msg("a bucket is certified although the journal lacks changes of it")
 			}
 		}
@@ -289,7 +293,7 @@ func (w *work) apart(ctx context.Context, bucket int) error {
 
 // since returns how far back buckets that kept their messages may lack changes: the window, or longer if their last
 // change is older. The server's clock is used only to measure how long ago that change was.
-func (w *work) since(buckets map[int]bool) message.Milli {
+func (w *work) since(buckets map[message.Bucket]bool) message.Milli {
 	now := w.cfg.Clock.Milli()
 	since := now.Add(-w.cfg.Window)
 	for bucket := range buckets {
@@ -339,7 +343,7 @@ func (w *work) given() {
 	}
 }
 
-func (w *work) begin(ctx context.Context, bucket int) error {
+func (w *work) begin(ctx context.Context, bucket message.Bucket) error {
 	err := within(ctx, w.cfg.Timeout, func(ctx context.Context) error { return w.tl.Begin(ctx, bucket, w.term) })
 	if err != nil {
 		return fmt.Errorf("begin the term in bucket %d: %w", bucket, err)
@@ -348,7 +352,7 @@ func (w *work) begin(ctx context.Context, bucket int) error {
 }
 
 // reclaim releases the messages in flight.
-func (w *work) reclaim(ctx context.Context, buckets map[int]bool) error {
+func (w *work) reclaim(ctx context.Context, buckets map[message.Bucket]bool) error {
 	for bucket := range buckets {
 		for n := reclaimBatch; n == reclaimBatch; {
 			err := within(ctx, w.cfg.Timeout, func(ctx context.Context) (err error) {
@@ -364,7 +368,7 @@ func (w *work) reclaim(ctx context.Context, buckets map[int]bool) error {
 }
 
 // reconcileClaims restores in buckets what the journal knows of the messages in flight there, however old it is.
-func (w *work) reconcileClaims(ctx context.Context, buckets map[int]bool) error {
+func (w *work) reconcileClaims(ctx context.Context, buckets map[message.Bucket]bool) error {
 	for bucket := range buckets {
 		after := message.UID("")
 		claims := pages(ctx, w.cfg.Timeout, func(ctx context.Context) ([]message.UID, error) {
@@ -384,7 +388,7 @@ func (w *work) reconcileClaims(ctx context.Context, buckets map[int]bool) error 
 }
 
 // certify declares that buckets may be used.
-func (w *work) certify(ctx context.Context, buckets map[int]bool, filling bool) error {
+func (w *work) certify(ctx context.Context, buckets map[message.Bucket]bool, filling bool) error {
 	for bucket := range buckets {
 		c := scheduler.Certification{Number: w.number, Run: w.standings[bucket].Now, DoubtUntil: w.cfg.Clock.Milli(),
 			Filling: filling}
@@ -406,7 +410,7 @@ func (w *work) certify(ctx context.Context, buckets map[int]bool, filling bool) 
 }
 
 // fill restores recent ends, and all live and dead messages, the earliest due first.
-func (w *work) fill(ctx context.Context, buckets map[int]bool) error {
+func (w *work) fill(ctx context.Context, buckets map[message.Bucket]bool) error {
 	since := w.cfg.Clock.Milli()
 	for bucket := range buckets {
 		since = min(since, w.filled[bucket])
@@ -423,7 +427,8 @@ func (w *work) fill(ctx context.Context, buckets map[int]bool) error {
 }
 
 // reconcile restores in the buckets what changed since a time. With endsOnly it leaves live messages to fill.
-func (w *work) reconcile(ctx context.Context, buckets map[int]bool, since message.Milli, endsOnly bool) error {
+func (w *work) reconcile(ctx context.Context, buckets map[message.Bucket]bool, since message.Milli,
+	endsOnly bool) error {
 	for changes, err := range w.restoring.changes(ctx, scheduler.ChangeQuery{Since: since, Limit: restorePage}) {
 		if err != nil {
 			return err
@@ -431,7 +436,7 @@ func (w *work) reconcile(ctx context.Context, buckets map[int]bool, since messag
 		seen := map[message.UID]bool{}
 		var uids []message.UID
 		for _, c := range changes {
-			if !seen[c.UID] && buckets[c.UID.Bucket(len(w.standings))] && (!endsOnly || c.State.Ended()) {
+			if !seen[c.UID] && buckets[c.UID.Bucket(w.restoring.Buckets)] && (!endsOnly || c.State.Ended()) {
 				seen[c.UID] = true
 				uids = append(uids, c.UID)
 			}

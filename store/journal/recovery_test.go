@@ -35,7 +35,7 @@ func newRolledBack(t *testing.T) *rolledBack {
 		}})
 	w.redisServer = newRedisServer(t, &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" },
 		Limit: 1 << 20, Wrote: func(e scheduler.Entry) {
-			fences := map[int]uint64{}
+			fences := map[message.Bucket]uint64{}
 			if e.Number > 0 {
 				fences[e.Bucket] = e.Number
 			}
@@ -71,7 +71,7 @@ func (w *rolledBack) push(m *message.Message) {
 	w.must("push", err)
 }
 
-func (w *rolledBack) claim(bucket int, number uint64) []*message.Message {
+func (w *rolledBack) claim(bucket message.Bucket, number uint64) []*message.Message {
 	w.Helper()
 	got, err := w.tl.Claim(w.Context(), bucket,
 		scheduler.Claim{Holder: scheduler.Leader(w.term), Number: number, Now: w.now, Limit: 10, Bytes: 1 << 20})
@@ -143,7 +143,7 @@ func TestRecovery_MakesNoChangeOfItsOwnBeforeThoseThatWereLost(t *testing.T) {
 			due := w.now.Add(time.Hour)
 			w.now += 10
 			rollBack()
-			if result := w.recover(2); result.Buckets != crashBuckets {
+			if result := w.recover(2); result.Buckets != int(crashBuckets) {
 				t.Fatalf("recovery: %+v", result)
 			}
 			got := w.find(m.UID)
@@ -166,7 +166,7 @@ type fencing struct {
 	fails   bool
 }
 
-func (f *fencing) Fence(ctx context.Context, bucket int, number uint64) error {
+func (f *fencing) Fence(ctx context.Context, bucket message.Bucket, number uint64) error {
 	f.numbers = append(f.numbers, number)
 	if f.fails {
 		return errors.New("no reply")
@@ -223,8 +223,9 @@ func TestRecovery_CertifiesNoBucketAgainThatIsAtWork(t *testing.T) {
 		working, delivered = "", delivered+1
 	})
 	for bucket := range crashBuckets {
-		var whole []int
-		result, err := r.Mend(t.Context(), 3, []int{bucket}, func(bucket int) { whole = append(whole, bucket) })
+		var whole []message.Bucket
+		result, err := r.Mend(t.Context(), 3, []message.Bucket{bucket},
+			func(bucket message.Bucket) { whole = append(whole, bucket) })
 		w.must("mend", err)
 		if result.Buckets != 1 || !slices.Contains(whole, bucket) {
 			t.Fatalf("the mend of bucket %d certified %d buckets, whole are %v", bucket, result.Buckets, whole)

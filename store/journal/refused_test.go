@@ -23,7 +23,7 @@ type strictStore struct {
 	word string
 }
 
-func (s *strictStore) Write(ctx context.Context, fences map[int]uint64, changes []scheduler.Change) error {
+func (s *strictStore) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []scheduler.Change) error {
 	for _, c := range changes {
 		if c.Message != nil && bytes.Contains(c.Message.Body, []byte(s.word)) {
 			return &mysql.MySQLError{Number: 1366, SQLState: [5]byte([]byte("22007")),

@@ -32,9 +32,9 @@ func (r *Reconciler) Restore(ctx context.Context, req scheduler.RestoreRequest,
 // restoring is one restore, or the restoring of a recovery.
 type restoring struct {
 	*Reconciler
-	only   map[int]bool // buckets, nil for all
-	doubts []doubt      // by bucket
-	dry    bool         // change nothing
+	only   map[message.Bucket]bool // buckets, nil for all
+	doubts []doubt                 // by bucket
+	dry    bool                    // change nothing
 	report scheduler.RestoreReport
 }
 
@@ -157,7 +157,8 @@ func (w *restoring) bring(ctx context.Context, records []scheduler.Record, read 
 	records = slices.DeleteFunc(records, func(r scheduler.Record) bool { return r.Content == 0 })
 	codes := make([][]scheduler.RestoreCode, w.Buckets)
 	group, ctx := errgroup.WithContext(ctx)
-	for bucket, mine := range byBucket(records, w.Buckets, recordUID) {
+	for i, mine := range byBucket(records, w.Buckets, recordUID) {
+		bucket := message.Bucket(i)
 		if len(mine) == 0 {
 			continue
 		}
@@ -192,7 +193,7 @@ func (w *restoring) bring(ctx context.Context, records []scheduler.Record, read 
 }
 
 // put restores records of one bucket, as many at a time as fit into one script.
-func (w *restoring) put(ctx context.Context, bucket int, records []scheduler.Record, read message.Milli,
+func (w *restoring) put(ctx context.Context, bucket message.Bucket, records []scheduler.Record, read message.Milli,
 	codes *[]scheduler.RestoreCode) error {
 	for len(records) > 0 {
 		n := fitting(records)
@@ -222,7 +223,7 @@ func fitting(records []scheduler.Record) int {
 }
 
 // foresee predicts what put would do.
-func (w *restoring) foresee(ctx context.Context, bucket int, records []scheduler.Record,
+func (w *restoring) foresee(ctx context.Context, bucket message.Bucket, records []scheduler.Record,
 	codes *[]scheduler.RestoreCode) error {
 	stands, err := w.versions(ctx, bucket, uidsOf(records, recordUID))
 	for i := range records {
@@ -261,7 +262,8 @@ type doubt struct {
 
 // sure removes records that the journal has as waiting or dead, that the timeline does not know, and that a quarantined
 // entry names: the change that the journal lacks may be their end.
-func (w *restoring) sure(ctx context.Context, bucket int, records []scheduler.Record) ([]scheduler.Record, error) {
+func (w *restoring) sure(ctx context.Context, bucket message.Bucket, records []scheduler.Record) ([]scheduler.Record,
+	error) {
 	d := &w.doubts[bucket]
 	for entries, err := range w.quarantined(ctx, bucket, &d.after) {
 		if err != nil {

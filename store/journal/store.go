@@ -16,12 +16,12 @@ type Store interface {
 	// Write records changes, all or none, in any order and any number of times. fences names, for some buckets, the
 	// certification under which the changes were made. If a higher one is recorded, Write returns scheduler.ErrFenced
 	// and writes nothing.
-	Write(ctx context.Context, fences map[int]uint64, changes []scheduler.Change) error
+	Write(ctx context.Context, fences map[message.Bucket]uint64, changes []scheduler.Change) error
 	// Fence raises a bucket's certification, which never falls. After it returns, no Write under a lower one can be
 	// committed.
-	Fence(ctx context.Context, bucket int, number uint64) error
+	Fence(ctx context.Context, bucket message.Bucket, number uint64) error
 	// Fences returns the current certifications, by bucket.
-	Fences(ctx context.Context) (map[int]uint64, error)
+	Fences(ctx context.Context) (map[message.Bucket]uint64, error)
 
 	// Versions returns the version and the state of each message in the journal. It leaves out messages that the
 	// journal does not know, or whose content it does not know yet.

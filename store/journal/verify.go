@@ -185,11 +185,11 @@ func (c *comparison) dropComing(ctx context.Context, found map[message.UID]both)
 		}
 		stands[bucket][uid] = b.store
 	}
-	for bucket, mine := range stands {
+	for i, mine := range stands {
 		if len(mine) == 0 {
 			continue
 		}
-		coming, err := c.onTheWay(ctx, bucket, mine, nil)
+		coming, err := c.onTheWay(ctx, message.Bucket(i), mine, nil)
 		if err != nil {
 			return ofStore(err)
 		}
@@ -214,11 +214,11 @@ func (c *comparison) look(ctx context.Context, uids []message.UID) (map[message.
 	if err != nil {
 		return nil, fmt.Errorf("ask the journal for versions: %w: %w", ErrNoDatabase, err)
 	}
-	for bucket, mine := range byBucket(uids, c.Buckets, func(uid *message.UID) message.UID { return *uid }) {
+	for i, mine := range byBucket(uids, c.Buckets, func(uid *message.UID) message.UID { return *uid }) {
 		if len(mine) == 0 {
 			continue
 		}
-		stands, err := c.versions(ctx, bucket, mine)
+		stands, err := c.versions(ctx, message.Bucket(i), mine)
 		if err != nil {
 			return nil, ofStore(err)
 		}

@@ -145,7 +145,7 @@ func TestVerify_FindsAndMendsEveryKindOfDifference(t *testing.T) {
 // silentRestore is a timeline that never says whether it has restored a message.
 type silentRestore struct{ scheduler.Mending }
 
-func (silentRestore) Restore(context.Context, int, []scheduler.Record, message.Milli,
+func (silentRestore) Restore(context.Context, message.Bucket, []scheduler.Record, message.Milli,
 	message.Milli) ([]scheduler.RestoreCode, error) {
 	time.Sleep(time.Second)
 	return nil, scheduler.ErrOutcomeUnknown
@@ -281,7 +281,7 @@ func TestRedeliver_PublishesWhatIsGoneAndOnlyThat(t *testing.T) {
 // punctual writes nothing for a caller whose time is over.
 type punctual struct{ journal.Store }
 
-func (p punctual) Write(ctx context.Context, fences map[int]uint64, changes []scheduler.Change) error {
+func (p punctual) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []scheduler.Change) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -409,23 +409,24 @@ func (f failing) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, e
 	return found, errors.Join(err, f.ask("find"))
 }
 
-func (f failing) Versions(ctx context.Context, b int, uids []message.UID) (map[message.UID]scheduler.Stand, error) {
+func (f failing) Versions(ctx context.Context, b message.Bucket, uids []message.UID) (map[message.UID]scheduler.Stand,
+	error) {
 	stands, err := f.Mending.Versions(ctx, b, uids)
 	return stands, errors.Join(err, f.ask("versions"))
 }
 
-func (f failing) Walk(ctx context.Context, b int, cursor string, limit int) ([]message.UID, string, error) {
+func (f failing) Walk(ctx context.Context, b message.Bucket, cursor string, limit int) ([]message.UID, string, error) {
 	uids, next, err := f.Mending.Walk(ctx, b, cursor, limit)
 	return uids, next, errors.Join(err, f.ask("walk"))
 }
 
-func (f failing) Restore(ctx context.Context, b int, records []scheduler.Record, read, now message.Milli) (
+func (f failing) Restore(ctx context.Context, b message.Bucket, records []scheduler.Record, read, now message.Milli) (
 	[]scheduler.RestoreCode, error) {
 	codes, err := f.Mending.Restore(ctx, b, records, read, now)
 	return codes, errors.Join(err, f.ask("restore"))
 }
 
-func (f failing) Refused(ctx context.Context, b int) ([]scheduler.Refusal, error) {
+func (f failing) Refused(ctx context.Context, b message.Bucket) ([]scheduler.Refusal, error) {
 	refused, err := f.Mending.Refused(ctx, b)
 	return refused, errors.Join(err, f.ask("refused"))
 }

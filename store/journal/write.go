@@ -17,7 +17,7 @@ import (
 
 // Write records changes in one transaction. Like every writer, it takes its locks in one order: fences, messages by
 // uid, transitions by uid, the term.
-func (s *SQL) Write(ctx context.Context, fences map[int]uint64, changes []scheduler.Change) error {
+func (s *SQL) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []scheduler.Change) error {
 	var term uint64
 	for i := range changes {
 		if c := &changes[i]; !message.IsUID(string(c.UID)) || c.Version == 0 {
@@ -290,7 +290,7 @@ func (f *filler) finish(ctx context.Context) error {
 // all of them. A missing row cannot be locked, so it is created first, with number 0.
 
 // Fence raises a bucket's certification.
-func (s *SQL) Fence(ctx context.Context, bucket int, number uint64) error {
+func (s *SQL) Fence(ctx context.Context, bucket message.Bucket, number uint64) error {
 	_, err := s.write.ExecContext(ctx, "INSERT INTO fences (bucket, number) VALUES (?, ?)"+s.kind.conflict+
 		"number = "+s.kind.greatest+"(fences.number, "+s.kind.incoming("number")+")", bucket, int64(number))
 	if err != nil {
@@ -300,7 +300,7 @@ func (s *SQL) Fence(ctx context.Context, bucket int, number uint64) error {
 }
 
 // Fences returns the current certifications, by bucket.
-func (s *SQL) Fences(ctx context.Context) (map[int]uint64, error) {
+func (s *SQL) Fences(ctx context.Context) (map[message.Bucket]uint64, error) {
 	found, err := fences(ctx, s.read, "WHERE number > 0")
 	if err != nil {
 		return nil, fmt.Errorf("read the fences: %w", err)
@@ -310,7 +310,7 @@ func (s *SQL) Fences(ctx context.Context) (map[int]uint64, error) {
 
 // checkFences refuses changes made under a lower certification than the current one, and locks the fences that it read
 // until the transaction ends.
-func (s *SQL) checkFences(ctx context.Context, tx *sql.Tx, want map[int]uint64) error {
+func (s *SQL) checkFences(ctx context.Context, tx *sql.Tx, want map[message.Bucket]uint64) error {
 	if len(want) == 0 {
 		return nil
 	}
@@ -330,7 +330,7 @@ func (s *SQL) checkFences(ctx context.Context, tx *sql.Tx, want map[int]uint64) 
 }
 
 // makeFences creates the rows that checkFences locks, once per process and bucket.
-func (s *SQL) makeFences(ctx context.Context, want map[int]uint64) error {
+func (s *SQL) makeFences(ctx context.Context, want map[message.Bucket]uint64) error {
 	for _, bucket := range slices.Sorted(maps.Keys(want)) {
 		if _, made := s.fenced.Load(bucket); made {
 			continue
@@ -343,10 +343,10 @@ func (s *SQL) makeFences(ctx context.Context, want map[int]uint64) error {
 	return nil
 }
 
-func fences(ctx context.Context, from queryer, where string, args ...any) (map[int]uint64, error) {
-	found := map[int]uint64{}
+func fences(ctx context.Context, from queryer, where string, args ...any) (map[message.Bucket]uint64, error) {
+	found := map[message.Bucket]uint64{}
 	err := each(ctx, from, "SELECT bucket, number FROM fences "+where, args, func(row scanner) error {
-		var bucket int
+		var bucket message.Bucket
 		var number int64
 		err := row.Scan(&bucket, &number)
 		found[bucket] = uint64(number)

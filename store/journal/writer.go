@@ -336,7 +336,7 @@ func (w *Writer) commitAll(ctx context.Context, batch []*commit) {
 
 // commit writes a batch and removes it from the outbox.
 func (w *Writer) commit(ctx context.Context, batch []*commit) error {
-	fences := map[int]uint64{}
+	fences := map[message.Bucket]uint64{}
 	rows := 0
 	for _, c := range batch {
 		rows += len(c.entry.Changes)
@@ -385,14 +385,14 @@ func (w *Writer) settle(batch []*commit, err error) {
 		w.log.Warn().Err(err).Int("entries", len(batch)).Msg("journal write failed; the outbox keeps the changes")
 		return
 	}
-	byBucket := map[int][]scheduler.Entry{}
+	byBucket := map[message.Bucket][]scheduler.Entry{}
 	for _, c := range batch {
 		byBucket[c.entry.Bucket] = append(byBucket[c.entry.Bucket], c.entry)
 	}
 	for bucket, entries := range byBucket {
 		call, cancel := context.WithTimeout(context.Background(), w.cfg.Timeout)
 		if err := w.cfg.Outbox.Written(call, bucket, entries); err != nil {
-			w.log.Debug().Err(err).Int("bucket", bucket).Msg("committed entries stay in the outbox for now")
+			w.log.Debug().Err(err).Int("bucket", int(bucket)).Msg("committed entries stay in the outbox for now")
 		}
 		cancel()
 	}

@@ -28,7 +28,7 @@ type moody struct {
 	calls int
 }
 
-func (m *moody) Write(ctx context.Context, fences map[int]uint64, changes []scheduler.Change) error {
+func (m *moody) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []scheduler.Change) error {
 	m.mu.Lock()
 	write := m.write
 	m.calls++

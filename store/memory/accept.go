@@ -11,10 +11,10 @@ import (
 )
 
 // Add stores a batch of messages of one bucket.
-func (t *Timeline) Add(ctx context.Context, n int, batch []*message.Message,
+func (t *Timeline) Add(ctx context.Context, n message.Bucket, batch []*message.Message,
 	now message.Milli) (results []scheduler.AddResult, earlier message.Milli, err error) {
 	for _, m := range batch {
-		if at := m.UID.Bucket(len(t.buckets)); at != n {
+		if at := m.UID.Bucket(t.Buckets()); at != n {
 			return nil, 0, fmt.Errorf("add %s to bucket %d: it belongs to %d", m.UID, n, at)
 		}
 	}
@@ -153,14 +153,14 @@ func (t *Timeline) Find(ctx context.Context, ref scheduler.Ref) (found []message
 }
 
 // reach returns the range of buckets that may hold what ref names.
-func (t *Timeline) reach(ref scheduler.Ref) (from, to int) {
+func (t *Timeline) reach(ref scheduler.Ref) (from, to message.Bucket) {
 	switch {
 	case ref.UID != "":
-		from = ref.UID.Bucket(len(t.buckets))
+		from = ref.UID.Bucket(t.Buckets())
 	case ref.Keyed:
 		from = t.nameBucket(ref.ID, ref.Key)
 	default:
-		return 0, len(t.buckets)
+		return 0, t.Buckets()
 	}
 	return from, from + 1
 }
@@ -168,7 +168,7 @@ func (t *Timeline) reach(ref scheduler.Ref) (from, to int) {
 // Cancel ends the waiting message with this uid, or reports why it cannot.
 func (t *Timeline) Cancel(ctx context.Context, uid message.UID,
 	now message.Milli) (result scheduler.CancelResult, err error) {
-	err = t.in(ctx, uid.Bucket(len(t.buckets)), func(b *bucket) error {
+	err = t.in(ctx, uid.Bucket(t.Buckets()), func(b *bucket) error {
 		result.Number = b.cert.Number
 		if e := b.entries[uid]; e != nil {
 			result.Code = b.cancel(e, now)

@@ -12,7 +12,7 @@ import (
 // Amend changes a waiting message, or reports why it cannot.
 func (t *Timeline) Amend(ctx context.Context, a scheduler.Amend,
 	now message.Milli) (result scheduler.AmendResult, err error) {
-	err = t.in(ctx, a.UID.Bucket(len(t.buckets)), func(b *bucket) error {
+	err = t.in(ctx, a.UID.Bucket(t.Buckets()), func(b *bucket) error {
 		result.Number = b.cert.Number
 		if e := b.entries[a.UID]; e != nil {
 			first := b.first()

@@ -15,7 +15,8 @@ import (
 
 // Browse returns a page of waiting or dead messages. A heap has no order to page through, so each page scans every
 // rank; it keeps no more than the page.
-func (t *Timeline) Browse(ctx context.Context, n int, q scheduler.Browse) (page scheduler.Browsed, err error) {
+func (t *Timeline) Browse(ctx context.Context, n message.Bucket,
+	q scheduler.Browse) (page scheduler.Browsed, err error) {
 	if q.Limit < 1 {
 		return page, fmt.Errorf("browse: a limit of %d", q.Limit)
 	}

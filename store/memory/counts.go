@@ -49,7 +49,7 @@ func (t *Timeline) Counts(ctx context.Context, after string, limit int) ([]sched
 		return nil, fmt.Errorf("counts: a limit of %d", limit)
 	}
 	page := scheduler.NewTopicPage(after, limit)
-	for n := range t.buckets {
+	for n := range t.Buckets() {
 		err := t.in(ctx, n, func(b *bucket) error {
 			for topic := range b.topics {
 				page.Meet(topic)
@@ -66,7 +66,7 @@ func (t *Timeline) Counts(ctx context.Context, after string, limit int) ([]sched
 // countsOf adds up the counts of topics over all buckets, in the order of topics.
 func (t *Timeline) countsOf(ctx context.Context, topics []string) ([]scheduler.TopicCount, error) {
 	found := make([]scheduler.TopicCount, len(topics))
-	for n := range t.buckets {
+	for n := range t.Buckets() {
 		err := t.in(ctx, n, func(b *bucket) error {
 			for i, topic := range topics {
 				c := b.topics[topic]

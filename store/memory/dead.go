@@ -11,8 +11,8 @@ import (
 // Requeue gives a dead message another life.
 func (t *Timeline) Requeue(ctx context.Context, dead message.UID, m *message.Message,
 	now message.Milli) (result scheduler.RequeueResult, err error) {
-	n := dead.Bucket(len(t.buckets))
-	if at := m.UID.Bucket(len(t.buckets)); at != n {
+	n := dead.Bucket(t.Buckets())
+	if at := m.UID.Bucket(t.Buckets()); at != n {
 		return result, fmt.Errorf("requeue %s as %s: it lies in bucket %d, not %d", dead, m.UID, n, at)
 	}
 	err = t.in(ctx, n, func(b *bucket) error {
@@ -62,7 +62,7 @@ func (b *bucket) requeue(result *scheduler.RequeueResult, dead message.UID, give
 }
 
 // Purge ends dead messages for good.
-func (t *Timeline) Purge(ctx context.Context, n int, uids []message.UID,
+func (t *Timeline) Purge(ctx context.Context, n message.Bucket, uids []message.UID,
 	now message.Milli) (done []message.UID, number uint64, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		number = b.cert.Number

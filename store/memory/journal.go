@@ -40,7 +40,7 @@ type Journal struct {
 	rows   map[message.UID]*journaled
 	ended  []end // by time, then uid
 	bytes  int   // total size of ended
-	fences map[int]uint64
+	fences map[message.Bucket]uint64
 	pauses map[string]scheduler.PauseChange
 	term   uint64
 }
@@ -71,7 +71,7 @@ func NewJournal(cfg JournalConfig) (*Journal, error) {
 		return nil, fmt.Errorf("memory: %d ended messages of %d bytes: want positive numbers", cfg.EndedLimit,
 			cfg.EndedBytes)
 	}
-	return &Journal{cfg: cfg, rows: map[message.UID]*journaled{}, fences: map[int]uint64{},
+	return &Journal{cfg: cfg, rows: map[message.UID]*journaled{}, fences: map[message.Bucket]uint64{},
 		pauses: map[string]scheduler.PauseChange{}}, nil
 }
 
@@ -87,7 +87,7 @@ func (j *Journal) locked(ctx context.Context, do func()) error {
 }
 
 // Write records all of the changes or none.
-func (j *Journal) Write(ctx context.Context, fences map[int]uint64, changes []scheduler.Change) (err error) {
+func (j *Journal) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []scheduler.Change) (err error) {
 	gone := j.locked(ctx, func() {
 		for bucket, number := range fences {
 			if stands := j.fences[bucket]; stands > number {
@@ -176,7 +176,7 @@ func content(r *scheduler.Record) int {
 }
 
 // Fence raises a bucket's certification.
-func (j *Journal) Fence(ctx context.Context, bucket int, number uint64) error {
+func (j *Journal) Fence(ctx context.Context, bucket message.Bucket, number uint64) error {
 	return j.locked(ctx, func() {
 		if number > j.fences[bucket] {
 			j.fences[bucket] = number
@@ -185,7 +185,7 @@ func (j *Journal) Fence(ctx context.Context, bucket int, number uint64) error {
 }
 
 // Fences returns the current certifications by bucket.
-func (j *Journal) Fences(ctx context.Context) (stand map[int]uint64, err error) {
+func (j *Journal) Fences(ctx context.Context) (stand map[message.Bucket]uint64, err error) {
 	err = j.locked(ctx, func() { stand = maps.Clone(j.fences) })
 	return stand, err
 }

@@ -12,17 +12,18 @@ import (
 )
 
 // Begin raises the bucket's term.
-func (t *Timeline) Begin(ctx context.Context, n int, term uint64) error {
+func (t *Timeline) Begin(ctx context.Context, n message.Bucket, term uint64) error {
 	return t.under(ctx, n, term, func(*bucket) error { return nil })
 }
 
 // Sweep returns messages claimed by lower terms, and by earlier runs of this term, to waiting.
-func (t *Timeline) Sweep(ctx context.Context, n int, term, last uint64, limit int, now message.Milli) (int, error) {
+func (t *Timeline) Sweep(ctx context.Context, n message.Bucket, term, last uint64, limit int,
+	now message.Milli) (int, error) {
 	return t.sweep(ctx, n, term, last, limit, now)
 }
 
 // sweep returns the claims of lower terms to waiting, and those of this term up to a claim number.
-func (t *Timeline) sweep(ctx context.Context, n int, term, last uint64, limit int,
+func (t *Timeline) sweep(ctx context.Context, n message.Bucket, term, last uint64, limit int,
 	now message.Milli) (count int, err error) {
 	err = t.under(ctx, n, term, func(b *bucket) error {
 		var over []slot
@@ -55,7 +56,8 @@ func (t *Timeline) sweep(ctx context.Context, n int, term, last uint64, limit in
 }
 
 // Claim moves due messages to in_flight.
-func (t *Timeline) Claim(ctx context.Context, n int, req scheduler.Claim) (claimed scheduler.Claimed, err error) {
+func (t *Timeline) Claim(ctx context.Context, n message.Bucket,
+	req scheduler.Claim) (claimed scheduler.Claimed, err error) {
 	err = t.under(ctx, n, req.Holder.Term, func(b *bucket) error {
 		if b.cert.Filling {
 			return fmt.Errorf("bucket %d is being restored: %w", n, scheduler.ErrUncertified)
@@ -109,7 +111,7 @@ func (b *bucket) claimedEntry(uid message.UID) *entry {
 }
 
 // Finish ends claimed messages.
-func (t *Timeline) Finish(ctx context.Context, n int, holder scheduler.Holder, ends []scheduler.End,
+func (t *Timeline) Finish(ctx context.Context, n message.Bucket, holder scheduler.Holder, ends []scheduler.End,
 	now message.Milli) error {
 	return t.under(ctx, n, holder.Term, func(b *bucket) error {
 		for i := range ends {
@@ -132,7 +134,7 @@ func (t *Timeline) Finish(ctx context.Context, n int, holder scheduler.Holder, e
 }
 
 // Return puts claimed messages back to waiting.
-func (t *Timeline) Return(ctx context.Context, n int, holder scheduler.Holder, back []scheduler.Back,
+func (t *Timeline) Return(ctx context.Context, n message.Bucket, holder scheduler.Holder, back []scheduler.Back,
 	now message.Milli) error {
 	return t.under(ctx, n, holder.Term, func(b *bucket) error {
 		for i := range back {
@@ -162,7 +164,7 @@ func (t *Timeline) Return(ctx context.Context, n int, holder scheduler.Holder, b
 
 // Held lists what a holder has claimed. It scans every claim of the bucket, because it is called only after a reply was
 // lost.
-func (t *Timeline) Held(ctx context.Context, n int, holder scheduler.Holder, after message.UID,
+func (t *Timeline) Held(ctx context.Context, n message.Bucket, holder scheduler.Holder, after message.UID,
 	limit int) (held []scheduler.Held, err error) {
 	err = t.under(ctx, n, holder.Term, func(b *bucket) error {
 		for _, s := range b.claimed {
@@ -181,7 +183,7 @@ func (t *Timeline) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	heads := make([]scheduler.Head, len(t.buckets))
 	var first error
 	silent := 0
-	for n := range heads {
+	for n := range t.Buckets() {
 		heads[n].Err = t.in(ctx, n, func(b *bucket) error {
 			heads[n] = scheduler.Head{Due: head(b.due), Waiting: len(b.due), Claimed: len(b.claimed), Term: b.term}
 			return nil
@@ -209,7 +211,7 @@ func (b *bucket) refuse(e *entry, to message.State, kind message.Kind, now messa
 }
 
 // Refused lists the refused transitions by uid. It forgets those of messages that are gone or have changed state since.
-func (t *Timeline) Refused(ctx context.Context, n int) (all []scheduler.Refusal, err error) {
+func (t *Timeline) Refused(ctx context.Context, n message.Bucket) (all []scheduler.Refusal, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		for _, uid := range slices.Sorted(maps.Keys(b.refused)) {
 			r := b.refused[uid]
@@ -226,7 +228,7 @@ func (t *Timeline) Refused(ctx context.Context, n int) (all []scheduler.Refusal,
 }
 
 // Lanes lists the lanes that hold messages, by name.
-func (t *Timeline) Lanes(ctx context.Context, n int) (names []message.Lane, err error) {
+func (t *Timeline) Lanes(ctx context.Context, n message.Bucket) (names []message.Lane, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		for name := range b.lanes {
 			names = append(names, name)
@@ -238,7 +240,7 @@ func (t *Timeline) Lanes(ctx context.Context, n int) (names []message.Lane, err 
 }
 
 // Trim forgets ends and tombstones past their time.
-func (t *Timeline) Trim(ctx context.Context, n int, term uint64, now message.Milli,
+func (t *Timeline) Trim(ctx context.Context, n message.Bucket, term uint64, now message.Milli,
 	limit int) (forgotten int, err error) {
 	err = t.under(ctx, n, term, func(b *bucket) error {
 		until := now.Add(-t.cfg.EndedKeep)

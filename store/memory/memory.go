@@ -13,7 +13,7 @@ import (
 // Config configures a Timeline. A zero field takes its default.
 type Config struct {
 	// Buckets is the number of buckets, 4 by default, at most MaxBuckets.
-	Buckets int
+	Buckets message.Bucket
 	// EndedKeep is how long an end is remembered, 10 minutes by default.
 	EndedKeep time.Duration
 	// TombstoneKeep is how long the cancel of an unknown id waits for its push, 10 minutes by default. TombstoneLimit
@@ -82,16 +82,16 @@ func New(cfg Config) (*Timeline, error) {
 }
 
 // Buckets returns the number of buckets.
-func (t *Timeline) Buckets() int { return len(t.buckets) }
+func (t *Timeline) Buckets() message.Bucket { return t.cfg.Buckets }
 
 // in runs do on a locked bucket and records its changes for the journal. It does nothing if ctx has ended: a leader
 // without a lease must not write.
-func (t *Timeline) in(ctx context.Context, n int, do func(*bucket) error) error {
+func (t *Timeline) in(ctx context.Context, n message.Bucket, do func(*bucket) error) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", scheduler.ErrUnavailable, context.Cause(ctx))
 	}
-	if n < 0 || n >= len(t.buckets) {
-		return fmt.Errorf("bucket %d: want 0 to %d", n, len(t.buckets)-1)
+	if n < 0 || n >= t.Buckets() {
+		return fmt.Errorf("bucket %d: want 0 to %d", n, t.Buckets()-1)
 	}
 	b := t.buckets[n]
 	b.mu.Lock()
@@ -108,7 +108,7 @@ func (t *Timeline) in(ctx context.Context, n int, do func(*bucket) error) error 
 }
 
 // under is in for a leader: it fails if the bucket's term is higher.
-func (t *Timeline) under(ctx context.Context, n int, term uint64, do func(*bucket) error) error {
+func (t *Timeline) under(ctx context.Context, n message.Bucket, term uint64, do func(*bucket) error) error {
 	return t.in(ctx, n, func(b *bucket) error {
 		if b.term > term {
 			return fmt.Errorf("bucket %d under term %d knows term %d: %w", n, term, b.term, scheduler.ErrStaleTerm)

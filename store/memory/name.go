@@ -30,11 +30,11 @@ var errManyNames = fmt.Errorf("%w: more than %d topics and keys have it; name th
 	scheduler.ErrAmbiguousID, scheduler.MaxNamesOfID)
 
 // nameBucket returns the bucket that a name belongs to.
-func (t *Timeline) nameBucket(id, key string) int {
+func (t *Timeline) nameBucket(id, key string) message.Bucket {
 	if key == "" {
 		key = id
 	}
-	return int(message.Hash(key)) % len(t.buckets)
+	return message.BucketOf(key, t.Buckets())
 }
 
 // last returns the last attempt under a name, or nil.

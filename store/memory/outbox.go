@@ -60,7 +60,7 @@ func (b *bucket) news(batch []*message.Message) bool {
 }
 
 // wrote turns the changes of a call into an outbox entry.
-func (t *Timeline) wrote(n int, b *bucket) {
+func (t *Timeline) wrote(n message.Bucket, b *bucket) {
 	if len(b.changes) == 0 {
 		return
 	}
@@ -83,7 +83,7 @@ func (t *Timeline) wrote(n int, b *bucket) {
 }
 
 // Unwritten reads the outbox. It ignores age, because nobody else writes here.
-func (t *Timeline) Unwritten(ctx context.Context, n int, after string, age message.Milli, limit,
+func (t *Timeline) Unwritten(ctx context.Context, n message.Bucket, after string, age message.Milli, limit,
 	bytes int) (found []scheduler.Entry, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		size := 0
@@ -104,7 +104,7 @@ func (t *Timeline) Unwritten(ctx context.Context, n int, after string, age messa
 }
 
 // Written removes entries.
-func (t *Timeline) Written(ctx context.Context, n int, entries []scheduler.Entry) error {
+func (t *Timeline) Written(ctx context.Context, n message.Bucket, entries []scheduler.Entry) error {
 	gone := map[string]bool{}
 	for i := range entries {
 		gone[entries[i].ID] = true
@@ -139,8 +139,8 @@ func (t *Timeline) Quarantine(ctx context.Context, q scheduler.Quarantined) erro
 }
 
 // Quarantined lists the quarantined entries. None is ever removed, so a place is a number.
-func (t *Timeline) Quarantined(ctx context.Context, n int, after string) (list []scheduler.Quarantined, next string,
-	err error) {
+func (t *Timeline) Quarantined(ctx context.Context, n message.Bucket,
+	after string) (list []scheduler.Quarantined, next string, err error) {
 	from, _ := strconv.Atoi(after)
 	err = t.in(ctx, n, func(b *bucket) error {
 		from = min(max(from, 0), len(b.quarantined))
@@ -153,7 +153,7 @@ func (t *Timeline) Quarantined(ctx context.Context, n int, after string) (list [
 // Lags returns the backlog of each outbox.
 func (t *Timeline) Lags(ctx context.Context) ([]scheduler.Lag, error) {
 	lags := make([]scheduler.Lag, len(t.buckets))
-	for n := range lags {
+	for n := range t.Buckets() {
 		err := t.in(ctx, n, func(b *bucket) error {
 			lags[n] = scheduler.Lag{Entries: len(b.outbox), Bytes: b.size, Quarantined: len(b.quarantined)}
 			for i := range b.outbox {

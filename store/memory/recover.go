@@ -22,7 +22,7 @@ func (t *Timeline) Standings(ctx context.Context) ([]scheduler.Standing, error) 
 	standings := make([]scheduler.Standing, len(t.buckets))
 	view := *t
 	view.recovering = true
-	for n := range standings {
+	for n := range t.Buckets() {
 		if err := view.in(ctx, n, func(b *bucket) error {
 			standings[n] = scheduler.Standing{Now: thisRun, Certification: b.cert}
 			return nil
@@ -44,7 +44,7 @@ func (t *Timeline) Recovering(_ []scheduler.Standing, term, number uint64) sched
 }
 
 // Claims lists the messages in flight.
-func (t *Timeline) Claims(ctx context.Context, n int, after message.UID,
+func (t *Timeline) Claims(ctx context.Context, n message.Bucket, after message.UID,
 	limit int) (uids []message.UID, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		for _, s := range b.claimed {
@@ -59,12 +59,13 @@ func (t *Timeline) Claims(ctx context.Context, n int, after message.UID,
 }
 
 // Reclaim returns every claim to waiting.
-func (t *Timeline) Reclaim(ctx context.Context, n int, term uint64, limit int, now message.Milli) (int, error) {
+func (t *Timeline) Reclaim(ctx context.Context, n message.Bucket, term uint64, limit int,
+	now message.Milli) (int, error) {
 	return t.sweep(ctx, n, term, math.MaxUint64, limit, now)
 }
 
 // Certify marks a bucket as usable.
-func (t *Timeline) Certify(ctx context.Context, n int, term uint64, c scheduler.Certification) error {
+func (t *Timeline) Certify(ctx context.Context, n message.Bucket, term uint64, c scheduler.Certification) error {
 	return t.in(ctx, n, func(b *bucket) error {
 		if b.term > term {
 			return fmt.Errorf("certify bucket %d under term %d, it knows %d: %w", n, term, b.term,
@@ -81,7 +82,7 @@ func (t *Timeline) Certify(ctx context.Context, n int, term uint64, c scheduler.
 }
 
 // Restore stores records that are missing here or that have a lower version here.
-func (t *Timeline) Restore(ctx context.Context, n int, records []scheduler.Record, read,
+func (t *Timeline) Restore(ctx context.Context, n message.Bucket, records []scheduler.Record, read,
 	now message.Milli) (codes []scheduler.RestoreCode, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		// Half of EndedKeep allows for clocks that differ.
@@ -188,7 +189,7 @@ func (b *bucket) rename(e *entry, ended bool) {
 }
 
 // Versions returns the version and state of messages.
-func (t *Timeline) Versions(ctx context.Context, n int,
+func (t *Timeline) Versions(ctx context.Context, n message.Bucket,
 	uids []message.UID) (stands map[message.UID]scheduler.Stand, err error) {
 	stands = make(map[message.UID]scheduler.Stand, len(uids))
 	err = t.in(ctx, n, func(b *bucket) error {
@@ -203,7 +204,7 @@ func (t *Timeline) Versions(ctx context.Context, n int,
 }
 
 // Walk lists the messages that have not ended, and the dead ones, by uid. The cursor is the last uid.
-func (t *Timeline) Walk(ctx context.Context, n int, cursor string,
+func (t *Timeline) Walk(ctx context.Context, n message.Bucket, cursor string,
 	limit int) (uids []message.UID, next string, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		for uid, e := range b.entries {

@@ -10,7 +10,7 @@ import (
 // Totals counts in every bucket.
 func (t *Timeline) Totals(ctx context.Context, now message.Milli) ([]scheduler.Total, error) {
 	totals := make([]scheduler.Total, len(t.buckets))
-	for n := range totals {
+	for n := range t.Buckets() {
 		err := t.in(ctx, n, func(b *bucket) error {
 			total := scheduler.Total{InFlight: len(b.claimed), Dead: len(b.dead)}
 			overdue := b.due.upTo(message.ScoreNow(now), scheduler.MaxOverdue)

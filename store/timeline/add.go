@@ -11,7 +11,7 @@ import (
 )
 
 // Add stores a batch in one script.
-func (t *Redis) Add(ctx context.Context, bucket int, batch []*message.Message,
+func (t *Redis) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message,
 	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
 	topics := topicsOf(len(batch), func(i int) string { return batch[i].Topic })
 	args := make([]any, 3, 3+2*len(topics)+4*len(batch))

@@ -18,7 +18,7 @@ import (
 
 // call is one call of a script in one bucket, with its arguments. Its keys are those that the script's head names.
 type call struct {
-	bucket int
+	bucket message.Bucket
 	script string
 	args   []any
 	entry  []byte // context of the outbox entry, nil if the script writes none
@@ -67,16 +67,16 @@ func (t *Redis) run(ctx context.Context, c *call) *answer {
 }
 
 // ask runs a repeatable script that writes no entry in several buckets in one pipeline. It stops at the first error.
-func (t *Redis) ask(ctx context.Context, buckets []int, script string, args []any,
-	read func(bucket int, a *answer) error) error {
+func (t *Redis) ask(ctx context.Context, buckets []message.Bucket, script string, args []any,
+	read func(bucket message.Bucket, a *answer) error) error {
 	return cmp.Or(t.askEach(ctx, buckets, script, args, read, true)...)
 }
 
 // askEach is like ask but returns an error for each bucket: an unreachable node does not affect the answers of the
 // others. If stop is set, askEach reads nothing after the first failure. A pipeline cannot fall back to the script's
 // text and does not learn a new certification, so a bucket that needs either is asked again by itself.
-func (t *Redis) askEach(ctx context.Context, buckets []int, script string, args []any,
-	read func(bucket int, a *answer) error, stop bool) []error {
+func (t *Redis) askEach(ctx context.Context, buckets []message.Bucket, script string, args []any,
+	read func(bucket message.Bucket, a *answer) error, stop bool) []error {
 	failed := make([]error, len(buckets))
 	var asked []*redis.Cmd
 	var execErr error

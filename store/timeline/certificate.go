@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // certificate is what this instance knows of a bucket's certification. Its scripts name that number and run only under
@@ -94,7 +95,7 @@ func (t *Redis) Renew() {
 // Standings asks every bucket's server.
 func (t *Redis) Standings(ctx context.Context) ([]scheduler.Standing, error) {
 	standings := make([]scheduler.Standing, len(t.keys))
-	failed := t.askEach(ctx, t.allBuckets(), "standing", nil, func(bucket int, a *answer) error {
+	failed := t.askEach(ctx, t.allBuckets(), "standing", nil, func(bucket message.Bucket, a *answer) error {
 		s := &standings[bucket]
 		s.Now = a.text("data set")
 		certified := a.text("certification")

@@ -20,7 +20,7 @@ import (
 )
 
 // clustered is a timeline on a Redis Cluster.
-func clustered(t *testing.T, buckets int, addrs ...string) (tl *timeline.Redis, namespace string) {
+func clustered(t *testing.T, buckets message.Bucket, addrs ...string) (tl *timeline.Redis, namespace string) {
 	t.Helper()
 	rdb := timeline.Dial(timeline.DialConfig{Addrs: append(addrs, addrs[0]), CallTimeout: time.Second})
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -189,11 +189,11 @@ func TestCluster_CallsGoWhereTheSlotIs(t *testing.T) {
 // One of three nodes is lost for good: the buckets of the others keep working, and an instance can start.
 func TestCluster_ANodeThatIsAwayStopsOnlyItsBuckets(t *testing.T) {
 	t.Parallel()
-	const buckets = 12
+	const buckets message.Bucket = 12
 	c := lab.NewRedisCluster(t, 3)
 	tl, namespace := clustered(t, buckets, c.Addrs()...)
 	ctx := t.Context()
-	at := func(bucket int) *lab.Redis { return c.Owner(fmt.Sprintf("{%s:%d}", namespace, bucket)) }
+	at := func(bucket message.Bucket) *lab.Redis { return c.Owner(fmt.Sprintf("{%s:%d}", namespace, bucket)) }
 	for b := range buckets {
 		if err := tl.Begin(ctx, b, uint64(10+b)); err != nil {
 			t.Fatal(err)
@@ -224,7 +224,7 @@ func TestCluster_ANodeThatIsAwayStopsOnlyItsBuckets(t *testing.T) {
 			highest = max(highest, uint64(10+b))
 		}
 	}
-	if answering == 0 || answering == buckets {
+	if answering == 0 || answering == int(buckets) {
 		t.Fatalf("%d of %d buckets answer", answering, buckets)
 	}
 	if term, err := tl.MaxTerm(ctx); err != nil || term != highest {

@@ -83,7 +83,7 @@ func (t *Redis) countsOf(ctx context.Context, topics []string) ([]scheduler.Topi
 			return nil, err
 		}
 	}
-	for bucket := range t.keys {
+	for bucket := range t.Buckets() {
 		if !holding[bucket] {
 			continue
 		}
@@ -105,7 +105,7 @@ func (t *Redis) standing(ctx context.Context, counts []scheduler.TopicCount, hol
 	for i := range counts {
 		topics[i] = counts[i].Topic
 	}
-	return t.ask(ctx, t.allBuckets(), "counts", topics, func(bucket int, a *answer) error {
+	return t.ask(ctx, t.allBuckets(), "counts", topics, func(bucket message.Bucket, a *answer) error {
 		for i := range counts {
 			alive, dead, _ := strings.Cut(a.text(counts[i].Topic), " ") // dead is present only if not 0
 			n := newAnswer("counts: "+counts[i].Topic, []any{alive, dead}, nil)
@@ -124,7 +124,7 @@ func (t *Redis) standing(ctx context.Context, counts []scheduler.TopicCount, hol
 // inFlight adds the messages that a bucket has in flight to the topics that flying names. The number of claims is
 // bounded. The topic is part of the message, whose size is not, so messages are read in steps bounded by number and
 // bytes.
-func (t *Redis) inFlight(ctx context.Context, bucket int, flying map[string]int) error {
+func (t *Redis) inFlight(ctx context.Context, bucket message.Bucket, flying map[string]int) error {
 	seen := map[string]bool{}
 	return t.fields(ctx, t.keys[bucket].of("claimed"), func(uids []string) error {
 		uids = slices.DeleteFunc(uids, func(uid string) bool {
@@ -165,7 +165,7 @@ func (t *Redis) Totals(ctx context.Context, now message.Milli) ([]scheduler.Tota
 	for _, kind := range message.LaneKinds() {
 		args = append(args, kind.Prefix(), int(kind.Hold()))
 	}
-	err := t.ask(ctx, t.allBuckets(), "totals", args, func(bucket int, a *answer) error {
+	err := t.ask(ctx, t.allBuckets(), "totals", args, func(bucket message.Bucket, a *answer) error {
 		total := &totals[bucket]
 		total.InFlight, total.Dead = a.count("in flight"), a.count("dead")
 		for hold := range total.Waiting {

@@ -79,7 +79,7 @@ func readContext(s string) (origin, error) {
 }
 
 // put completes a change with its origin.
-func (c *origin) put(change *scheduler.Change, bucket int) {
+func (c *origin) put(change *scheduler.Change, bucket message.Bucket) {
 	change.At, change.Term, change.Instance, change.Address, change.Bucket = c.at, c.term, c.instance, c.address, bucket
 }
 
@@ -143,7 +143,7 @@ func readBlob(s string) (changes []scheduler.Change, err error) {
 }
 
 // readEntry decodes a stream entry.
-func readEntry(bucket int, id string, fields []string) (scheduler.Entry, error) {
+func readEntry(bucket message.Bucket, id string, fields []string) (scheduler.Entry, error) {
 	e := scheduler.Entry{Bucket: bucket, ID: id}
 	if len(fields) < 4 || len(fields)%2 != 0 || fields[0] != "c" || fields[2] != "z" {
 		return e, fmt.Errorf("%w: %d fields", scheduler.ErrUnreadable, len(fields))
@@ -177,14 +177,14 @@ func readEntry(bucket int, id string, fields []string) (scheduler.Entry, error) 
 }
 
 // damaged returns an entry for one that cannot be read. The entry names the messages whose uids are legible.
-func (t *Redis) damaged(bucket int, id string, fields []string, why error) scheduler.Entry {
+func (t *Redis) damaged(bucket message.Bucket, id string, fields []string, why error) scheduler.Entry {
 	e := scheduler.Entry{Bucket: bucket, ID: id, Damaged: why}
 	ms, _, _ := strings.Cut(id, "-")
 	written, _ := strconv.ParseInt(ms, 10, 64)
 	from := origin{at: message.Milli(written)}
 	seen := map[message.UID]bool{}
 	named := func(uid message.UID) {
-		if !seen[uid] && uid.Bucket(len(t.keys)) == bucket && len(seen) < scheduler.MaxQuarantinedUIDs {
+		if !seen[uid] && uid.Bucket(t.Buckets()) == bucket && len(seen) < scheduler.MaxQuarantinedUIDs {
 			seen[uid] = true
 			e.Changes = append(e.Changes, scheduler.Change{UID: uid, Bucket: bucket, At: from.at})
 		}

@@ -74,7 +74,7 @@ func FuzzReadEntry(f *testing.F) {
 		fields := []string{"c", context, "z", told, name, value, name2, value2}
 		e, err := readEntry(3, "1-1", fields)
 		if err != nil {
-			for _, c := range (&Redis{keys: make([]keys, 4)}).damaged(3, "1-1", fields, err).Changes {
+			for _, c := range (&Redis{cfg: Config{Buckets: 4}}).damaged(3, "1-1", fields, err).Changes {
 				if !message.IsUID(string(c.UID)) || c.UID.Bucket(4) != 3 || c.Bucket != 3 || c.At < 0 ||
 					c.Version != 0 {
 					t.Fatalf("a damaged entry names %+v", c)

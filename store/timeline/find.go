@@ -25,7 +25,7 @@ func (t *Redis) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, er
 	for _, b := range buckets {
 		var here []message.Info
 		for next = ""; ; {
-			page, after, err := t.find(ctx, []int{b}, ref, next)
+			page, after, err := t.find(ctx, []message.Bucket{b}, ref, next)
 			here = append(here, page...)
 			if errors.Is(err, scheduler.ErrUnreadable) {
 				damaged, err = err, nil
@@ -47,12 +47,12 @@ func (t *Redis) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, er
 
 // find reads a page of each bucket's names; next is where one of them continues. If a message cannot be read, find
 // returns the error beside the messages that it found.
-func (t *Redis) find(ctx context.Context, buckets []int, ref scheduler.Ref,
+func (t *Redis) find(ctx context.Context, buckets []message.Bucket, ref scheduler.Ref,
 	after string) (found []message.Info, next string, err error) {
 	args := findArgs(ref, after)
 	many := false
 	var damaged error
-	err = t.ask(ctx, buckets, "find", args, func(_ int, a *answer) error {
+	err = t.ask(ctx, buckets, "find", args, func(_ message.Bucket, a *answer) error {
 		next = cmp.Or(a.text("next"), next)
 		from := len(found)
 		for a.more() {
@@ -140,22 +140,22 @@ func keyArg(ref scheduler.Ref) string {
 }
 
 // bucketsOf returns the buckets that may hold a reference.
-func (t *Redis) bucketsOf(ref scheduler.Ref) []int {
+func (t *Redis) bucketsOf(ref scheduler.Ref) []message.Bucket {
 	switch {
 	case ref.UID != "":
-		return []int{ref.UID.Bucket(len(t.keys))}
+		return []message.Bucket{ref.UID.Bucket(t.Buckets())}
 	case ref.Keyed && ref.Key != "":
-		return []int{int(message.Hash(ref.Key)) % len(t.keys)}
+		return []message.Bucket{message.BucketOf(ref.Key, t.Buckets())}
 	case ref.Keyed:
-		return []int{int(message.Hash(ref.ID)) % len(t.keys)}
+		return []message.Bucket{message.BucketOf(ref.ID, t.Buckets())}
 	}
 	return t.allBuckets()
 }
 
-func (t *Redis) allBuckets() []int {
-	all := make([]int, len(t.keys))
-	for i := range all {
-		all[i] = i
+func (t *Redis) allBuckets() []message.Bucket {
+	all := make([]message.Bucket, t.Buckets())
+	for b := range t.Buckets() {
+		all[b] = b
 	}
 	return all
 }
@@ -165,7 +165,7 @@ const browseBytes = 4 << 20
 
 // Browse returns a page of the waiting messages, or of the dead. Waiting messages are ordered by their place: their due
 // time, or a later time after a refusal.
-func (t *Redis) Browse(ctx context.Context, bucket int, q scheduler.Browse) (scheduler.Browsed, error) {
+func (t *Redis) Browse(ctx context.Context, bucket message.Bucket, q scheduler.Browse) (scheduler.Browsed, error) {
 	after, err := readPlace(q.After, q.Dead)
 	if err != nil {
 		return scheduler.Browsed{}, fmt.Errorf("browse: %w", err)

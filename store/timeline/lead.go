@@ -15,16 +15,17 @@ import (
 )
 
 // Begin raises the bucket's term.
-func (t *Redis) Begin(ctx context.Context, bucket int, term uint64) error {
+func (t *Redis) Begin(ctx context.Context, bucket message.Bucket, term uint64) error {
 	return *t.run(ctx, &call{bucket: bucket, script: "begin", args: []any{text(term)}}).err
 }
 
 // Sweep returns messages that lower terms, or earlier runs of this term, had claimed to waiting.
-func (t *Redis) Sweep(ctx context.Context, bucket int, term, last uint64, limit int, now message.Milli) (int, error) {
+func (t *Redis) Sweep(ctx context.Context, bucket message.Bucket, term, last uint64, limit int,
+	now message.Milli) (int, error) {
 	return t.sweep(ctx, bucket, term, limit, text(last), now)
 }
 
-func (t *Redis) sweep(ctx context.Context, bucket int, term uint64, limit int, which string,
+func (t *Redis) sweep(ctx context.Context, bucket message.Bucket, term uint64, limit int, which string,
 	now message.Milli) (int, error) {
 	c := &call{bucket: bucket, script: "sweep", entry: t.context(term, now),
 		args: []any{text(term), limit, which, int64(now)}}
@@ -37,7 +38,7 @@ func (t *Redis) sweep(ctx context.Context, bucket int, term uint64, limit int, w
 }
 
 // Claim moves due messages to StateInFlight.
-func (t *Redis) Claim(ctx context.Context, bucket int, req scheduler.Claim) (scheduler.Claimed, error) {
+func (t *Redis) Claim(ctx context.Context, bucket message.Bucket, req scheduler.Claim) (scheduler.Claimed, error) {
 	term := text(req.Holder.Term)
 	a := t.run(ctx, &call{bucket: bucket, script: "claim",
 		args: []any{term, message.ScoreNow(req.Now), req.Limit, req.Bytes, string(req.Lane), text(req.Number)}})
@@ -76,7 +77,7 @@ func (t *Redis) Claim(ctx context.Context, bucket int, req scheduler.Claim) (sch
 }
 
 // Finish ends claimed messages.
-func (t *Redis) Finish(ctx context.Context, bucket int, holder scheduler.Holder, ends []scheduler.End,
+func (t *Redis) Finish(ctx context.Context, bucket message.Bucket, holder scheduler.Holder, ends []scheduler.End,
 	now message.Milli) error {
 	if len(ends) == 0 {
 		return nil
@@ -134,7 +135,7 @@ func (t *Redis) settle(ctx context.Context, c *call, changes []scheduler.Change)
 
 // Return releases claimed messages, in their order. If two messages of one name are returned together, the script
 // decides which of them ends.
-func (t *Redis) Return(ctx context.Context, bucket int, holder scheduler.Holder, back []scheduler.Back,
+func (t *Redis) Return(ctx context.Context, bucket message.Bucket, holder scheduler.Holder, back []scheduler.Back,
 	now message.Milli) error {
 	if len(back) == 0 {
 		return nil
@@ -158,12 +159,12 @@ func (t *Redis) Return(ctx context.Context, bucket int, holder scheduler.Holder,
 }
 
 // Held lists the messages that this term has claimed.
-func (t *Redis) Held(ctx context.Context, bucket int, holder scheduler.Holder, after message.UID,
+func (t *Redis) Held(ctx context.Context, bucket message.Bucket, holder scheduler.Holder, after message.UID,
 	limit int) ([]scheduler.Held, error) {
 	return t.held(ctx, bucket, text(holder.Term), after, limit)
 }
 
-func (t *Redis) held(ctx context.Context, bucket int, term string, after message.UID,
+func (t *Redis) held(ctx context.Context, bucket message.Bucket, term string, after message.UID,
 	limit int) ([]scheduler.Held, error) {
 	a := t.run(ctx, &call{bucket: bucket, script: "held", args: []any{term, string(after), limit}})
 	held := make([]scheduler.Held, 0, len(a.values)/2)
@@ -176,7 +177,7 @@ func (t *Redis) held(ctx context.Context, bucket int, term string, after message
 // Heads reads the head of every bucket in one pipeline.
 func (t *Redis) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	heads := make([]scheduler.Head, len(t.keys))
-	failed := t.askEach(ctx, t.allBuckets(), "heads", nil, func(bucket int, a *answer) error {
+	failed := t.askEach(ctx, t.allBuckets(), "heads", nil, func(bucket message.Bucket, a *answer) error {
 		heads[bucket] = scheduler.Head{Due: a.due("due"), Waiting: a.count("waiting"), Claimed: a.count("claimed"),
 			Term: a.optional("term")}
 		return a.done()
@@ -188,7 +189,7 @@ func (t *Redis) Heads(ctx context.Context) ([]scheduler.Head, error) {
 }
 
 // Refused lists the refused transitions.
-func (t *Redis) Refused(ctx context.Context, bucket int) ([]scheduler.Refusal, error) {
+func (t *Redis) Refused(ctx context.Context, bucket message.Bucket) ([]scheduler.Refusal, error) {
 	a := t.run(ctx, &call{bucket: bucket, script: "refused"})
 	all := make([]scheduler.Refusal, 0, len(a.values)/2)
 	for a.more() {
@@ -205,7 +206,7 @@ func (t *Redis) Refused(ctx context.Context, bucket int) ([]scheduler.Refusal, e
 }
 
 // Lanes lists the lanes that hold messages.
-func (t *Redis) Lanes(ctx context.Context, bucket int) ([]message.Lane, error) {
+func (t *Redis) Lanes(ctx context.Context, bucket message.Bucket) ([]message.Lane, error) {
 	a := t.run(ctx, &call{bucket: bucket, script: "lanes"})
 	names := a.texts()
 	lanes := make([]message.Lane, len(names))
@@ -217,7 +218,8 @@ func (t *Redis) Lanes(ctx context.Context, bucket int) ([]message.Lane, error) {
 }
 
 // Trim forgets ends and tombstones whose time is over.
-func (t *Redis) Trim(ctx context.Context, bucket int, term uint64, now message.Milli, limit int) (int, error) {
+func (t *Redis) Trim(ctx context.Context, bucket message.Bucket, term uint64, now message.Milli,
+	limit int) (int, error) {
 	a := t.run(ctx, &call{bucket: bucket, script: "trim",
 		args: []any{text(term), int64(now.Add(-t.cfg.EndedKeep)), limit, int64(now.Add(-t.cfg.TombstoneKeep)),
 			(t.cfg.EndedKeep / 2).Milliseconds()}})

@@ -48,7 +48,7 @@ func readWritten(written string, e *scheduler.Entry) error {
 }
 
 // Unwritten reads entries, oldest first.
-func (t *Redis) Unwritten(ctx context.Context, bucket int, after string, age message.Milli, limit,
+func (t *Redis) Unwritten(ctx context.Context, bucket message.Bucket, after string, age message.Milli, limit,
 	bytes int) ([]scheduler.Entry, error) {
 	c := &call{bucket: bucket, script: "unwritten", args: []any{after, int64(age), limit, bytes}}
 	var entries []scheduler.Entry
@@ -66,7 +66,7 @@ func (t *Redis) Unwritten(ctx context.Context, bucket int, after string, age mes
 }
 
 // Written removes entries.
-func (t *Redis) Written(ctx context.Context, bucket int, entries []scheduler.Entry) error {
+func (t *Redis) Written(ctx context.Context, bucket message.Bucket, entries []scheduler.Entry) error {
 	for len(entries) > 0 {
 		n := 1
 		for n < min(len(entries), 500) && entries[n].Number == entries[0].Number {
@@ -103,7 +103,8 @@ func (t *Redis) Quarantine(ctx context.Context, q scheduler.Quarantined) error {
 }
 
 // Quarantined lists the quarantined entries.
-func (t *Redis) Quarantined(ctx context.Context, bucket int, after string) ([]scheduler.Quarantined, string, error) {
+func (t *Redis) Quarantined(ctx context.Context, bucket message.Bucket,
+	after string) ([]scheduler.Quarantined, string, error) {
 	a := t.run(ctx, &call{bucket: bucket, script: "quarantined", args: []any{after, scheduler.QuarantinedPage}})
 	next := a.text("next")
 	found := make([]scheduler.Quarantined, 0, len(a.values))
@@ -125,7 +126,7 @@ func (t *Redis) Quarantined(ctx context.Context, bucket int, after string) ([]sc
 // Lags returns the lag of every bucket.
 func (t *Redis) Lags(ctx context.Context) ([]scheduler.Lag, error) {
 	lags := make([]scheduler.Lag, len(t.keys))
-	failed := t.askEach(ctx, t.allBuckets(), "lag", nil, func(bucket int, a *answer) error {
+	failed := t.askEach(ctx, t.allBuckets(), "lag", nil, func(bucket message.Bucket, a *answer) error {
 		lags[bucket] = scheduler.Lag{Entries: a.count("entries"), Changes: a.counter("changes"),
 			Bytes: int64(a.counter("bytes")), Oldest: message.Milli(a.optional("oldest")),
 			Quarantined: a.count("quarantined")}

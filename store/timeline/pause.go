@@ -20,7 +20,7 @@ func (t *Redis) Pauses(ctx context.Context) ([]scheduler.Pause, error) {
 	stored := make([][]string, len(t.keys))
 	// the time of the last change that a bucket knows, or -1 if it did not answer
 	changed := make([]int64, len(t.keys))
-	failed := t.askEach(ctx, t.allBuckets(), "pauses", nil, func(bucket int, a *answer) error {
+	failed := t.askEach(ctx, t.allBuckets(), "pauses", nil, func(bucket message.Bucket, a *answer) error {
 		stored[bucket] = a.pairs()
 		changed[bucket] = lastChange(stored[bucket])
 		return a.done()
@@ -46,10 +46,10 @@ func (t *Redis) Pauses(ctx context.Context) ([]scheduler.Pause, error) {
 // mirror copies the latest pauses to the answering buckets that lack them. If a copy fails, the next read of the pauses
 // repeats it.
 func (t *Redis) mirror(ctx context.Context, pauses []string, changed []int64, latest int64) {
-	var behind []int
+	var behind []message.Bucket
 	for bucket, at := range changed {
 		if at >= 0 && at < latest {
-			behind = append(behind, bucket)
+			behind = append(behind, message.Bucket(bucket))
 		}
 	}
 	if len(behind) == 0 {
@@ -62,7 +62,7 @@ func (t *Redis) mirror(ctx context.Context, pauses []string, changed []int64, la
 			args = append(args, pauses[0], pauses[1])
 		}
 	}
-	t.askEach(ctx, behind, "mirror", args, func(int, *answer) error { return nil }, false)
+	t.askEach(ctx, behind, "mirror", args, func(message.Bucket, *answer) error { return nil }, false)
 }
 
 // lastChange returns the time of the last change, or 0 if there was none.

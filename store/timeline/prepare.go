@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // ErrUnfit marks a Redis that must not hold messages in its current state. Retrying does not help: an operator must
@@ -132,7 +133,7 @@ func (t *Redis) metas() []string {
 // remember records the namespace's buckets and layout if they are missing, and refuses different ones.
 func (t *Redis) remember(ctx context.Context, key string) error {
 	pipe := t.rdb.Pipeline()
-	pipe.HSetNX(ctx, key, "buckets", t.cfg.Buckets)
+	pipe.HSetNX(ctx, key, "buckets", int(t.cfg.Buckets))
 	pipe.HSetNX(ctx, key, "layout", Layout)
 	if key == metaKey(t.cfg.Namespace) {
 		pipe.HSetNX(ctx, key, "id", rand.Text())
@@ -154,7 +155,7 @@ func (t *Redis) holds(values []any) error {
 			t.cfg.Namespace, got, Layout)
 	}
 	got, _ := values[0].(string)
-	if n, err := strconv.Atoi(got); err != nil || n != t.cfg.Buckets {
+	if n, err := strconv.Atoi(got); err != nil || n != int(t.cfg.Buckets) {
 		return fmt.Errorf(
 			"%w: the setting buckets is %d, but namespace %q was begun with %s and its messages lie in those; "+
 				"set buckets to %s; or, where a journal is kept, stop every instance and start them with an "+
@@ -178,12 +179,12 @@ func (t *Redis) Identity(ctx context.Context) (string, error) {
 // SampleClock asks Redis for its time. It asks the server of the bucket that answered last, or of the next bucket if
 // that one did not answer, since the clocks of a Cluster differ.
 func (t *Redis) SampleClock(ctx context.Context, clock *scheduler.Clock) error {
-	bucket := int(t.timed.Load()) % len(t.keys)
+	bucket := message.Bucket(t.timed.Load()) % t.Buckets()
 	sent := clock.Mono()
 	a := t.run(ctx, &call{bucket: bucket, script: "time"})
 	seconds, micros := a.number("seconds"), a.number("microseconds")
 	if err := a.done(); err != nil {
-		t.timed.CompareAndSwap(uint32(bucket), uint32((bucket+1)%len(t.keys)))
+		t.timed.CompareAndSwap(uint32(bucket), uint32((bucket+1)%t.Buckets()))
 		return fmt.Errorf("read time: %w", err)
 	}
 	clock.Sample("redis", time.Unix(int64(seconds), int64(micros)*1000), sent, clock.Mono())

@@ -16,7 +16,7 @@ func TestPrepare_RefusesAnotherNumberOfBuckets(t *testing.T) {
 	t.Parallel()
 	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{lab.SharedRedis(t).Addr}, CallTimeout: 5 * time.Second})
 	t.Cleanup(func() { _ = rdb.Close() })
-	make := func(buckets int) *timeline.Redis {
+	make := func(buckets message.Bucket) *timeline.Redis {
 		tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: "prepare", Buckets: buckets,
 			EndedKeep: time.Minute, TombstoneKeep: time.Minute, TombstoneLimit: 10})
 		if err != nil {

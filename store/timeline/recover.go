@@ -26,7 +26,8 @@ func (t *Redis) Recovering(standings []scheduler.Standing, term, number uint64) 
 }
 
 // Claims lists the messages in flight.
-func (t *Redis) Claims(ctx context.Context, bucket int, after message.UID, limit int) ([]message.UID, error) {
+func (t *Redis) Claims(ctx context.Context, bucket message.Bucket, after message.UID,
+	limit int) ([]message.UID, error) {
 	held, err := t.held(ctx, bucket, "", after, limit)
 	uids := make([]message.UID, len(held))
 	for i := range held {
@@ -36,12 +37,13 @@ func (t *Redis) Claims(ctx context.Context, bucket int, after message.UID, limit
 }
 
 // Reclaim returns every claimed message to waiting.
-func (t *Redis) Reclaim(ctx context.Context, bucket int, term uint64, limit int, now message.Milli) (int, error) {
+func (t *Redis) Reclaim(ctx context.Context, bucket message.Bucket, term uint64, limit int,
+	now message.Milli) (int, error) {
 	return t.sweep(ctx, bucket, term, limit, "all", now)
 }
 
 // Certify writes the certification, and what Prepare had recorded of the namespace if the server has lost it.
-func (t *Redis) Certify(ctx context.Context, bucket int, term uint64, c scheduler.Certification) error {
+func (t *Redis) Certify(ctx context.Context, bucket message.Bucket, term uint64, c scheduler.Certification) error {
 	if err := t.has(bucket); err != nil {
 		return err
 	}
@@ -67,7 +69,7 @@ func (t *Redis) Certify(ctx context.Context, bucket int, term uint64, c schedule
 }
 
 // Restore stores the records that are missing here or have a lower version here.
-func (t *Redis) Restore(ctx context.Context, bucket int, records []scheduler.Record, read,
+func (t *Redis) Restore(ctx context.Context, bucket message.Bucket, records []scheduler.Record, read,
 	now message.Milli) ([]scheduler.RestoreCode, error) {
 	args := make([]any, 3, 3+7*len(records))
 	var changes []scheduler.Change
@@ -126,7 +128,7 @@ func restoreArgs(r *scheduler.Record, now message.Milli) ([]any, *scheduler.Chan
 }
 
 // Versions returns the states and versions of messages.
-func (t *Redis) Versions(ctx context.Context, bucket int,
+func (t *Redis) Versions(ctx context.Context, bucket message.Bucket,
 	uids []message.UID) (map[message.UID]scheduler.Stand, error) {
 	a := t.run(ctx, &call{bucket: bucket, script: "versions", args: anyOf(uids)})
 	stands := make(map[message.UID]scheduler.Stand, len(uids))
@@ -142,7 +144,8 @@ func (t *Redis) Versions(ctx context.Context, bucket int,
 
 // Walk walks through the orders that hold messages that have not ended: due, the dead, claimed, then each lane. The
 // cursor names the order and the place in it.
-func (t *Redis) Walk(ctx context.Context, bucket int, cursor string, limit int) ([]message.UID, string, error) {
+func (t *Redis) Walk(ctx context.Context, bucket message.Bucket, cursor string,
+	limit int) ([]message.UID, string, error) {
 	if err := t.has(bucket); err != nil {
 		return nil, "", err
 	}
@@ -174,7 +177,7 @@ func (t *Redis) Walk(ctx context.Context, bucket int, cursor string, limit int) 
 }
 
 // walkAfter returns the cursor of the order after where, or "" after the last.
-func (t *Redis) walkAfter(ctx context.Context, bucket int, where string) (string, error) {
+func (t *Redis) walkAfter(ctx context.Context, bucket message.Bucket, where string) (string, error) {
 	switch where {
 	case "due":
 		return "0/dead", nil

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // Config configures a Redis timeline.
@@ -18,7 +19,7 @@ type Config struct {
 	// Namespace prefixes every key.
 	Namespace string
 	// Buckets must be the number that the namespace was begun with.
-	Buckets int
+	Buckets message.Bucket
 	// EndedKeep is how long ends are remembered.
 	EndedKeep time.Duration
 	// TombstoneKeep and TombstoneLimit bound the tombstones of a bucket.
@@ -72,12 +73,12 @@ func New(cfg Config) (*Redis, error) {
 }
 
 // Buckets returns the number of buckets.
-func (t *Redis) Buckets() int { return t.cfg.Buckets }
+func (t *Redis) Buckets() message.Bucket { return t.cfg.Buckets }
 
 // has returns an error if this timeline does not have the bucket.
-func (t *Redis) has(bucket int) error {
-	if bucket < 0 || bucket >= len(t.keys) {
-		return fmt.Errorf("timeline: bucket %d of %d", bucket, len(t.keys))
+func (t *Redis) has(bucket message.Bucket) error {
+	if bucket < 0 || bucket >= t.Buckets() {
+		return fmt.Errorf("timeline: bucket %d of %d", bucket, t.Buckets())
 	}
 	return nil
 }

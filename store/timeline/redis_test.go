@@ -34,7 +34,7 @@ func open(t *testing.T, srv *lab.Redis, o schedulertest.Options) *timeline.Redis
 }
 
 // plain are the options of a test that does not care.
-func plain(buckets int) schedulertest.Options {
+func plain(buckets message.Bucket) schedulertest.Options {
 	return schedulertest.Options{Buckets: buckets, EndedKeep: 10 * time.Minute, TombstoneKeep: 10 * time.Minute,
 		TombstoneLimit: 10_000}
 }

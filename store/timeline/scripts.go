@@ -21,8 +21,8 @@ var sources embed.FS
 // keys is the prefix of one bucket's keys; doc.go lists them.
 type keys string
 
-func bucketKeys(ns string, bucket int) keys {
-	return keys("{" + ns + ":" + strconv.Itoa(bucket) + "}:")
+func bucketKeys(ns string, bucket message.Bucket) keys {
+	return keys("{" + ns + ":" + strconv.Itoa(int(bucket)) + "}:")
 }
 
 // of returns the key with a name.

@@ -11,7 +11,7 @@ import (
 
 // Cancel ends the waiting message with this uid.
 func (t *Redis) Cancel(ctx context.Context, uid message.UID, now message.Milli) (scheduler.CancelResult, error) {
-	c := &call{bucket: uid.Bucket(len(t.keys)), script: "cancel", entry: t.context(0, now),
+	c := &call{bucket: uid.Bucket(t.Buckets()), script: "cancel", entry: t.context(0, now),
 		args: []any{string(uid), int64(now)}}
 	a := t.run(ctx, c)
 	code := scheduler.CancelCode(a.code("code", int(scheduler.CancelEnded)))
@@ -36,7 +36,7 @@ func (t *Redis) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64,
 	full, laid := false, false
 	args := []any{ref.ID, ref.Topic, keyArg(ref), ref.Key, text(sequence), int64(now), t.cfg.TombstoneLimit,
 		scheduler.MaxNamesOfID, int64(now.Add(-t.cfg.TombstoneKeep))}
-	err := t.ask(ctx, t.bucketsOf(ref), "bury", args, func(_ int, a *answer) error {
+	err := t.ask(ctx, t.bucketsOf(ref), "bury", args, func(_ message.Bucket, a *answer) error {
 		uids := a.uids()
 		if len(uids) == 1 && uids[0] == "many" {
 			return errManyNames
@@ -57,7 +57,7 @@ func (t *Redis) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64,
 
 // Amend changes the waiting message with this uid.
 func (t *Redis) Amend(ctx context.Context, a scheduler.Amend, now message.Milli) (scheduler.AmendResult, error) {
-	bucket := a.UID.Bucket(len(t.keys))
+	bucket := a.UID.Bucket(t.Buckets())
 	head := message.Message{Due: a.Due, Priority: a.Priority} // the fields that determine its place in the order
 	var content []byte
 	if a.Message != nil {
@@ -100,8 +100,8 @@ func (t *Redis) Amend(ctx context.Context, a scheduler.Amend, now message.Milli)
 // Requeue makes a dead message wait again as a new message.
 func (t *Redis) Requeue(ctx context.Context, dead message.UID, m *message.Message,
 	now message.Milli) (scheduler.RequeueResult, error) {
-	bucket := dead.Bucket(len(t.keys))
-	if at := m.UID.Bucket(len(t.keys)); at != bucket {
+	bucket := dead.Bucket(t.Buckets())
+	if at := m.UID.Bucket(t.Buckets()); at != bucket {
 		return scheduler.RequeueResult{}, fmt.Errorf("requeue %s of bucket %d as %s: it belongs to %d", dead,
 			bucket, m.UID, at)
 	}
@@ -141,7 +141,7 @@ func (t *Redis) Requeue(ctx context.Context, dead message.UID, m *message.Messag
 const purgeStep = 500
 
 // Purge removes the content of dead messages and ends them for good.
-func (t *Redis) Purge(ctx context.Context, bucket int, uids []message.UID,
+func (t *Redis) Purge(ctx context.Context, bucket message.Bucket, uids []message.UID,
 	now message.Milli) (purged []message.UID, number uint64, err error) {
 	for first := true; first || len(uids) > 0; first = false {
 		step := uids[:min(len(uids), purgeStep)]

@@ -139,7 +139,7 @@ func (a *App) wireNATS() (err error) {
 	}
 	a.nudge, err = bridge.NewNudge(bridge.NudgeConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Log: a.log,
-		Heard: func(bucket int, due message.Milli) { a.scheduler.Nudge(bucket, due) },
+		Heard: func(bucket message.Bucket, due message.Milli) { a.scheduler.Nudge(bucket, due) },
 	})
 	if err != nil {
 		return fmt.Errorf("build nudge: %w", err)

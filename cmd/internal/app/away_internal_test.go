@@ -24,7 +24,7 @@ type distant struct {
 	asked atomic.Int64 // looks since that changed
 }
 
-func (d *distant) reach(bucket int) error {
+func (d *distant) reach(bucket message.Bucket) error {
 	if int64(bucket) < d.away.Load() {
 		return fmt.Errorf("%w: a test keeps bucket %d away", scheduler.ErrUnavailable, bucket)
 	}
@@ -33,10 +33,11 @@ func (d *distant) reach(bucket int) error {
 
 func (d *distant) Standings(ctx context.Context) ([]scheduler.Standing, error) {
 	all, err := d.Redis.Standings(ctx)
-	for bucket := range all {
+	for i := range all {
+		bucket := message.Bucket(i)
 		if away := d.reach(bucket); away != nil {
 			all[bucket] = scheduler.Standing{Err: away}
-			if bucket == len(all)-1 {
+			if bucket == d.Buckets()-1 {
 				return all, away
 			}
 		}
@@ -47,10 +48,11 @@ func (d *distant) Standings(ctx context.Context) ([]scheduler.Standing, error) {
 
 func (d *distant) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	all, err := d.Redis.Heads(ctx)
-	for bucket := range all {
+	for i := range all {
+		bucket := message.Bucket(i)
 		if away := d.reach(bucket); away != nil {
 			all[bucket] = scheduler.Head{Err: away}
-			if bucket == len(all)-1 {
+			if bucket == d.Buckets()-1 {
 				return all, away
 			}
 		}
@@ -58,14 +60,14 @@ func (d *distant) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	return all, err
 }
 
-func (d *distant) Claim(ctx context.Context, bucket int, req scheduler.Claim) (scheduler.Claimed, error) {
+func (d *distant) Claim(ctx context.Context, bucket message.Bucket, req scheduler.Claim) (scheduler.Claimed, error) {
 	if err := d.reach(bucket); err != nil {
 		return scheduler.Claimed{}, err
 	}
 	return d.Redis.Claim(ctx, bucket, req)
 }
 
-func (d *distant) Add(ctx context.Context, bucket int, batch []*message.Message, now message.Milli) (
+func (d *distant) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message, now message.Milli) (
 	[]scheduler.AddResult, message.Milli, error) {
 	if err := d.reach(bucket); err != nil {
 		return nil, 0, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/election"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
@@ -32,7 +33,7 @@ type health struct {
 type holding struct {
 	err error // it does not answer at all
 	// closed lists the buckets that accept no push, ascending, and why the first of them does not.
-	closed []int
+	closed []message.Bucket
 	why    error
 	// whole reports that all buckets have answered once; logged, that the current fault has been logged.
 	whole, logged bool
@@ -114,7 +115,7 @@ func (h *health) note(ctx context.Context, what string, at *holding, seen holdin
 	case write && seen.err != nil:
 		h.a.log.Warn().Err(seen.err).Msg(what + " does not answer")
 	case write:
-		h.a.log.Warn().Err(seen.why).Ints("buckets", seen.closed).Msg("some buckets take no pushes")
+		h.a.log.Warn().Err(seen.why).Any("buckets", seen.closed).Msg("some buckets take no pushes")
 	case fine && before.logged && before.err != nil:
 		h.a.log.Info().Msg(what + " answers again")
 	case fine && before.logged:
@@ -130,7 +131,8 @@ func (h *health) lookAtStore(ctx context.Context) holding {
 		return holding{err: err}
 	}
 	var seen holding
-	for bucket, s := range standings {
+	for i, s := range standings {
+		bucket := message.Bucket(i)
 		if s.Err != nil {
 			seen.close(bucket, fmt.Errorf("bucket %d does not answer: %w", bucket, s.Err))
 		} else if s.Number == 0 || s.Run != s.Now {
@@ -147,7 +149,8 @@ func (h *health) lookAtJournal(ctx context.Context) holding {
 		// The lag is read first, since an unreachable database uses up the time. The other look reports faults of the
 		// store.
 		lags, err := h.a.store.Lags(ctx)
-		for bucket := 0; err == nil && bucket < len(lags); bucket++ {
+		for i := 0; err == nil && i < len(lags); i++ {
+			bucket := message.Bucket(i)
 			if lag := lags[bucket]; lag.Err == nil && lag.Bytes >= h.a.outboxLimit() {
 				seen.close(bucket,
 					fmt.Errorf("the outbox of bucket %d is full: %d changes wait for the journal", bucket, lag.Changes))
@@ -160,7 +163,7 @@ func (h *health) lookAtJournal(ctx context.Context) holding {
 	return seen
 }
 
-func (s *holding) close(bucket int, why error) {
+func (s *holding) close(bucket message.Bucket, why error) {
 	if s.closed = append(s.closed, bucket); s.why == nil {
 		s.why = why
 	}
@@ -227,7 +230,7 @@ func (h *health) storeCheck(store holding) api.Check {
 // them does not.
 func (h *health) inBuckets(c api.Check, seen holding) api.Check {
 	if len(seen.closed) > 0 {
-		c.Err, c.Buckets, c.Needed = seen.why, seen.closed, len(seen.closed) == h.a.store.Buckets()
+		c.Err, c.Buckets, c.Needed = seen.why, seen.closed, len(seen.closed) == int(h.a.store.Buckets())
 	}
 	return c
 }

@@ -139,7 +139,7 @@ func (a *App) emptyOutbox(ctx context.Context) {
 	for bucket := range a.store.Buckets() {
 		_, _, err := a.reconciler.Drain(ctx, bucket, 0)
 		if err != nil && !errors.Is(err, scheduler.ErrUncertified) {
-			a.log.Warn().Err(err).Int("bucket", bucket).Msg("stopped with changes that are not in the journal")
+			a.log.Warn().Err(err).Int("bucket", int(bucket)).Msg("stopped with changes that are not in the journal")
 		}
 	}
 }

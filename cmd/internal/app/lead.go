@@ -10,6 +10,7 @@ import (
 
 	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // lead is the only connection between election and scheduler: it runs while this instance leads, and no longer. The
@@ -36,7 +37,7 @@ func (a *App) lead(ctx context.Context, term uint64) error {
 // rule dispatches until the leadership ends. A bucket starts when it is whole, and again when its server has changed.
 func (a *App) rule(ctx context.Context, term uint64, lease func() time.Duration) error {
 	m := &mender{a: a, term: term, kick: make(chan struct{}, 1), recovered: make(chan struct{}, 1),
-		waiting: map[int]chan struct{}{}}
+		waiting: map[message.Bucket]chan struct{}{}}
 	a.mending.Store(m)
 	group, groupCtx := errgroup.WithContext(ctx)
 	beside, stop := context.WithCancel(groupCtx) // it ends with the dispatching

@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/election"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
@@ -92,7 +93,7 @@ func (o *opened) openMemory(ctx context.Context) (err error) {
 		o.journal.prepare = nil
 	}
 	o.store, err = memory.New(memory.Config{
-		Buckets: o.cfg.Buckets, EndedKeep: o.cfg.Ended.Keep, TombstoneKeep: tombstoneKeep,
+		Buckets: message.Bucket(o.cfg.Buckets), EndedKeep: o.cfg.Ended.Keep, TombstoneKeep: tombstoneKeep,
 		TombstoneLimit: tombstoneLimit, Record: o.recording(),
 	})
 	if err != nil {

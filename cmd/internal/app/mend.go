@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // mender makes buckets whole for the leader of one term: all of them when it begins, and later those whose server
@@ -22,14 +23,14 @@ type mender struct {
 	recovered chan struct{} // capacity 1: some bucket was not whole
 
 	mu      sync.Mutex
-	waiting map[int]chan struct{} // closed when the bucket is whole
+	waiting map[message.Bucket]chan struct{} // closed when the bucket is whole
 }
 
 // gatherPause gathers the buckets of a server that changed.
 const gatherPause = 20 * time.Millisecond
 
 // whole implements Whole of scheduler.Config.
-func (a *App) whole(ctx context.Context, term uint64, bucket int) error {
+func (a *App) whole(ctx context.Context, term uint64, bucket message.Bucket) error {
 	m := a.mending.Load()
 	if m == nil || m.term != term {
 		return fmt.Errorf("%w: nobody makes buckets whole under term %d", scheduler.ErrStaleTerm, term)
@@ -38,7 +39,7 @@ func (a *App) whole(ctx context.Context, term uint64, bucket int) error {
 }
 
 // wait returns when the bucket is whole, or ctx ends.
-func (m *mender) wait(ctx context.Context, bucket int) error {
+func (m *mender) wait(ctx context.Context, bucket message.Bucket) error {
 	ready := make(chan struct{})
 	m.mu.Lock()
 	m.waiting[bucket] = ready
@@ -61,7 +62,7 @@ func kicked(c chan struct{}) {
 }
 
 // release releases the waiters of a bucket that is whole.
-func (m *mender) release(bucket int) {
+func (m *mender) release(bucket message.Bucket) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if ready := m.waiting[bucket]; ready != nil {
@@ -70,7 +71,7 @@ func (m *mender) release(bucket int) {
 	}
 }
 
-func (m *mender) list() []int {
+func (m *mender) list() []message.Bucket {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Sorted(maps.Keys(m.waiting))
@@ -79,7 +80,7 @@ func (m *mender) list() []int {
 // run makes waiting buckets whole until ctx ends, or another instance leads.
 func (m *mender) run(ctx context.Context) error {
 	for first := true; ; first = false {
-		for more := true; more; more = first && len(m.list()) < m.a.store.Buckets() {
+		for more := true; more; more = first && len(m.list()) < int(m.a.store.Buckets()) {
 			select {
 			case <-m.kick:
 			case <-ctx.Done():

@@ -16,6 +16,7 @@ import (
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
 	"github.com/tarry-mq/tarry/store/timeline"
@@ -155,7 +156,7 @@ func (o *opened) openRedis(context.Context) error {
 	rdb := timeline.Dial(dial)
 	o.onStop("redis", rdb.Close)
 	store, err := timeline.New(timeline.Config{
-		Client: rdb, Namespace: o.cfg.Namespace, Buckets: o.cfg.Buckets, EndedKeep: o.cfg.Ended.Keep,
+		Client: rdb, Namespace: o.cfg.Namespace, Buckets: message.Bucket(o.cfg.Buckets), EndedKeep: o.cfg.Ended.Keep,
 		TombstoneKeep: tombstoneKeep, TombstoneLimit: tombstoneLimit, Record: o.recording(),
 	})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-func (t *trial) wantFences(want map[int]uint64) {
+func (t *trial) wantFences(want map[message.Bucket]uint64) {
 	t.Helper()
 	got, err := t.j.Fences(t.Context())
 	if t.must("fences", err); !maps.Equal(got, want) {
@@ -17,21 +17,21 @@ func (t *trial) wantFences(want map[int]uint64) {
 	}
 }
 
-func (t *trial) fence(bucket int, number uint64) {
+func (t *trial) fence(bucket message.Bucket, number uint64) {
 	t.Helper()
 	t.must("fence", t.j.Fence(t.Context(), bucket, number))
 }
 
 var fencePromises = []promise{
 	{"a fence rises and never falls", func(t *trial) {
-		t.wantFences(map[int]uint64{})
+		t.wantFences(map[message.Bucket]uint64{})
 		t.fence(3, 5)
 		t.fence(0, 1)
 		t.fence(3, 4)
 		t.fence(3, 5)
-		t.wantFences(map[int]uint64{0: 1, 3: 5})
+		t.wantFences(map[message.Bucket]uint64{0: 1, 3: 5})
 		t.fence(3, 1<<53)
-		t.wantFences(map[int]uint64{0: 1, 3: 1 << 53})
+		t.wantFences(map[message.Bucket]uint64{0: 1, 3: 1 << 53})
 	}},
 	{"a write under a lower certification writes nothing at all", func(t *trial) {
 		t.fence(1, 5)
@@ -39,7 +39,7 @@ var fencePromises = []promise{
 		end := became(n, 2, message.StateDelivered, start)
 		end.Term = 99
 		t.write(accept(n))
-		for _, fences := range []map[int]uint64{{1: 4}, {0: 9, 1: 4, 2: 9}, {1: 0}} {
+		for _, fences := range []map[message.Bucket]uint64{{1: 4}, {0: 9, 1: 4, 2: 9}, {1: 0}} {
 			err := t.j.Write(t.Context(), fences, []scheduler.Change{accept(m), end})
 			if !errors.Is(err, scheduler.ErrFenced) {
 				t.Fatalf("under %v: got %v, want ErrFenced", fences, err)
@@ -51,16 +51,16 @@ var fencePromises = []promise{
 		if term, err := t.j.MaxTerm(t.Context()); err != nil || term != 0 {
 			t.Fatalf("max term: %d, %v", term, err)
 		}
-		t.wantFences(map[int]uint64{1: 5})
+		t.wantFences(map[message.Bucket]uint64{1: 5})
 	}},
 	{"a write under the same certification, a higher one or none is written", func(t *trial) {
 		t.fence(1, 5)
-		for i, fences := range []map[int]uint64{{1: 5}, {1: 6}, {0: 1, 2: 1}, {}, nil, {7: 0}} {
+		for i, fences := range []map[message.Bucket]uint64{{1: 5}, {1: 6}, {0: 1, 2: 1}, {}, nil, {7: 0}} {
 			m := newMessage(i)
 			t.must("write", t.j.Write(t.Context(), fences, accepted(m)))
 			t.wantRecords(t.records(m.UID), recorded(accept(m)))
 		}
-		t.wantFences(map[int]uint64{1: 5})
+		t.wantFences(map[message.Bucket]uint64{1: 5})
 	}},
 	{"when a fence has risen, no write under a lower certification is still to come", func(t *trial) {
 		const writers, rounds = 4, 8
@@ -80,7 +80,8 @@ var fencePromises = []promise{
 					for i := range 300 {
 						batch := accepted(newMessage(from+2*i), newMessage(from+2*i+1))
 						uids[w] = append(uids[w], batch[0].UID, batch[1].UID)
-						err := t.j.Write(t.Context(), map[int]uint64{0: number, 1 + w: 1}, batch)
+						fences := map[message.Bucket]uint64{0: number, message.Bucket(1 + w): 1}
+						err := t.j.Write(t.Context(), fences, batch)
 						if errors.Is(err, scheduler.ErrFenced) {
 							return
 						}

@@ -83,9 +83,9 @@ func writeAll(r *rapid.T, t *testing.T, j journal.Store, batches [][]scheduler.C
 	for range 3 {
 		writing.Go(func() {
 			for batch := range todo {
-				err := j.Write(t.Context(), map[int]uint64{0: 1}, batch)
+				err := j.Write(t.Context(), map[message.Bucket]uint64{0: 1}, batch)
 				for tries := 0; err != nil && retry != nil && retry(err) && tries < 100; tries++ {
-					err = j.Write(t.Context(), map[int]uint64{0: 1}, batch)
+					err = j.Write(t.Context(), map[message.Bucket]uint64{0: 1}, batch)
 				}
 				failed <- err
 			}
