@@ -118,7 +118,7 @@ func (o options) keep(book *report.Book, log io.Writer) {
 	}
 }
 
-// write prints the tables, and puts them where they were asked for.
+// write prints the tables, and writes them to the requested files.
 func (o options) write(book *report.Book, out io.Writer) error {
 	if _, err := fmt.Fprint(out, book.Markdown()); err != nil {
 		return fmt.Errorf("print the tables: %w", err)

@@ -23,8 +23,8 @@ import (
 
 const maxPayload = 256 << 10
 
-// bad is a push that must be refused: by HTTP with what json says, by tag with subject and headers. Empty: not by that
-// door.
+// bad is a push that must be refused: by HTTP with what json says, by tag with subject and headers. Empty: not that
+// way.
 type bad struct {
 	name    string
 	json    string

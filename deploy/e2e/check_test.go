@@ -174,7 +174,7 @@ func (c *checker) cancels() {
 		came := c.by[k.seq]
 		s := c.h.sent[k.seq]
 		switch {
-		// by tag, the answer may come before any instance has the push
+		// by tag, the answer may arrive before any instance has the push
 		case k.word == "unknown_id" && s != nil && s.uid != "" && !c.h.lossy:
 			c.fail(ruleUnknown, k.seq, "uid %s, asked for at %s", s.uid, stamp(k.at))
 		case k.word == okCancel && len(came) > 0:

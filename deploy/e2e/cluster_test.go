@@ -121,7 +121,7 @@ func (s *site) spread(i *instance, topic string, n int, from time.Time, over tim
 	return uids
 }
 
-// A master dies under load; what lay with it goes on from its replica.
+// A master dies under load; its messages are served by its replica.
 func TestAClusterLosesAMasterAndGoesOnFromItsReplica(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})
@@ -189,7 +189,7 @@ func TestAClusterNodeThatFreezesStopsOnlyItsBuckets(t *testing.T) {
 		}
 	}
 	if len(lost) == 0 || len(others) == 0 {
-		t.Fatalf("%d messages lie with the node, %d elsewhere", len(lost), len(others))
+		t.Fatalf("%d messages are on the node, %d on others", len(lost), len(others))
 	}
 	victim.Pause()
 

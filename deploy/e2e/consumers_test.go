@@ -115,7 +115,7 @@ func openJetStream(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 	return js
 }
 
-// onceStored reads the whole stream, past every consumer: no Nats-Msg-Id may stand in it twice.
+// onceStored reads the whole stream, past every consumer: no Nats-Msg-Id may be in it twice.
 func (s *site) onceStored() {
 	s.t.Helper()
 	ctx := s.t.Context()

@@ -113,7 +113,7 @@ func TestDevDeliversAMessageThatTheCommandLinePushed(t *testing.T) {
 		t.Errorf("got %q %v", m.Data, m.Header)
 	}
 
-	// A push by tag that is refused is shown: its producer was told that it is stored.
+	// A push by tag that is refused is shown: its producer received a PubAck.
 	bad := nats.NewMsg("delayed.orders.remind")
 	bad.Header["Tarry-Delay"] = []string{"soon"}
 	if err := nc.PublishMsg(bad); err != nil {

@@ -18,8 +18,8 @@
 // machine, so there is one clock, and no tolerance. It has tests of its own: each way to spoil a good history must be
 // found (mutants_test.go).
 //
-// A watcher on MONITOR sees each script that each instance runs, and whether it wrote: no write under a term may come
-// after a write under a higher one, and only leaders claim.
+// A watcher on MONITOR sees each script that each instance runs, and whether it wrote: no write under a term may follow
+// a write under a higher one, and only leaders claim.
 //
 // With a journal (journal_*_test.go) the story may lose Redis as well: emptied, restarted without its file or with half
 // of it, replaced by a replica that missed the last writes. In sync mode the checker then forgives nothing but
@@ -31,7 +31,7 @@
 // Stories mostly wait, so two run at a time, and those of deploy/topology beside them. Those that load the machine, or
 // hold late deliveries to the time of a fault, run beside no other of this package.
 //
-// Every instance gets its credentials, and every body begins, with a marker. When a test ends, none of them may stand
-// in the log of any instance (site_test.go). The binary has the race detector when the test has it; a race in a process
+// Every instance gets its credentials, and every body begins, with a marker. When a test ends, none of them may be in
+// the log of any instance (site_test.go). The binary has the race detector when the test has it; a race in a process
 // fails its test.
 package e2e

@@ -74,12 +74,12 @@ func TestNothingIsLostEarlyOrTwiceWhileLeadersDieStopAndFreeze(t *testing.T) {
 	}
 }
 
-// inBurst tells messages of which many are due at one instant.
+// inBurst reports whether a message is one of many that are due at the same instant.
 func inBurst(a arrival) bool { return a.seq%8 == 0 }
 
 // settled closes the window of a fault: nothing is claimed under the lost term any more, what is due has gone out, what
 // was on its way then has ended too (the next leader claims again what the lost one had sent), and consumers have seen
-// it. So nothing can come again.
+// it. So nothing can be delivered again.
 func (s *site) settled(term uint64, close func()) {
 	s.t.Helper()
 	rdb := s.client()

@@ -68,7 +68,7 @@ func TestRedisRefusesWhatAFrozenLeaderHadSent(t *testing.T) {
 	s.leader(term, a, b)
 
 	l.finish(t)
-	l.judge(t) // of the held claim nothing was handed to NATS: once the window is closed nothing may come twice
+	l.judge(t) // of the held claim nothing was handed to NATS: once the window is closed nothing may arrive twice
 	seen.judge(t, h.leaders)
 	s.onceStored()
 	s.oneLeader()

@@ -14,7 +14,7 @@ import (
 // The header by which the harness knows its messages again.
 const seqHeader = "X-Seq"
 
-// sent is a message as the load pushed it, and what it was told.
+// sent is a message as the load pushed it, and the answer.
 type sent struct {
 	seq     int
 	subject string
@@ -27,8 +27,8 @@ type sent struct {
 	notAfter  time.Time // its due time is not later; zero where that is not known
 	kept      bool      // the push was acknowledged
 	keptAt    time.Time // when that was known
-	uid       string    // as answered; empty where the answer does not tell
-	due       int64     // as answered, unix ms; 0 where the answer does not tell
+	uid       string    // as answered; empty if the answer has none
+	due       int64     // as answered, unix ms; 0 if the answer has none
 }
 
 // canceled is the answer to one cancel. The word is empty when none came.
@@ -55,10 +55,10 @@ type arrival struct {
 type window struct {
 	why      string
 	from, to time.Time // to is zero while it is open
-	since    time.Time // what was first seen before this must not come again; zero: anything may
+	since    time.Time // what was first seen before this must not arrive again; zero: anything may
 }
 
-// leading is one leadership, as a log tells it.
+// leading is one leadership, as logged.
 type leading struct {
 	instance string
 	term     uint64
@@ -168,7 +168,7 @@ func (h *history) missing() (n int, example *sent) {
 	return n, example
 }
 
-// natsDies tells that nats-server is killed now.
+// natsDies records that nats-server is killed now.
 func (h *history) natsDies() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -46,7 +46,7 @@ var web = &http.Client{Timeout: 3 * time.Second,
 // patient waits as long as the context of a call allows.
 var patient = &http.Client{Transport: web.Transport}
 
-// call asks one instance. The error is one of the transport; whatever is answered is no error. A context with a deadline
+// call asks one instance. The error is one of the transport; an answer is never an error. A context with a deadline
 // replaces the limit of web.
 func (i *instance) call(ctx context.Context, method, path string, body any) (answer, error) {
 	var from io.Reader

@@ -11,7 +11,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// What async mode loses with Redis is never more than the lag that was told just before.
+// What async mode loses with Redis is never more than the lag reported just before.
 func TestInAsyncALossIsNeverAboveTheLagReported(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})
@@ -29,16 +29,16 @@ func TestInAsyncALossIsNeverAboveTheLagReported(t *testing.T) {
 	s.db.Pause()
 	pause(t.Context(), 2*time.Second) // a lag gathers
 	l.wait()
-	// Nothing is asked for any more: what can be lost stands in the outbox. The lag still grows by what is delivered.
+	// No more requests are made: what can be lost is in the outbox. The lag still grows by what is delivered.
 	rdb := s.client()
 	asked, _, err := s.lag(rdb)
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := int64(0)
-	lab.Eventually(t, patience, func() error { // it is told every second
-		if told = s.metric(a, "tarry_journal_lag_changes"); told < max(asked, 100) {
-			return fmt.Errorf("the lag is told as %d changes; it was %d", told, asked)
+	reported := int64(0)
+	lab.Eventually(t, patience, func() error { // it is measured every second
+		if reported = s.metric(a, "tarry_journal_lag_changes"); reported < max(asked, 100) {
+			return fmt.Errorf("the reported lag is %d changes; it was %d", reported, asked)
 		}
 		return nil
 	})
@@ -82,11 +82,11 @@ func TestInAsyncALossIsNeverAboveTheLagReported(t *testing.T) {
 			gone[seq] = true
 		}
 	}
-	if n := len(lost); int64(n) > told {
-		t.Errorf("%d pushes and cancels were lost, and the lag was told as %d changes", n, told)
+	if n := len(lost); int64(n) > reported {
+		t.Errorf("%d pushes and cancels were lost, and the reported lag was %d changes", n, reported)
 	}
-	if n := len(gone); int64(n) > told {
-		t.Errorf("%d acknowledged messages are not in the journal, and the lag was told as %d changes", n, told)
+	if n := len(gone); int64(n) > reported {
+		t.Errorf("%d acknowledged messages are not in the journal, and the reported lag was %d changes", n, reported)
 	}
 	if len(lost) == 0 {
 		t.Error("nothing was lost: the lag was none")
@@ -94,9 +94,9 @@ func TestInAsyncALossIsNeverAboveTheLagReported(t *testing.T) {
 	if lag > int64(kept)*2 {
 		t.Errorf("the lag was %d changes, and %d messages were pushed", lag, kept)
 	}
-	t.Logf("%d acknowledged, lag told as %d changes (%d when all was lost), %d pushes and cancels lost, %d messages "+
+	t.Logf("%d acknowledged, reported lag %d changes (%d when all was lost), %d pushes and cancels lost, %d messages "+
 		"not in the journal",
-		kept, told, lag, len(lost), len(gone))
+		kept, reported, lag, len(lost), len(gone))
 	s.oneLeader()
 	l.probesTaken(t)
 }

@@ -26,8 +26,7 @@ func (s *site) dies(i *instance) {
 	}
 }
 
-// A Redis that comes back on its file has lost what it wrote last: nothing, or a good part when the machine went down
-// too.
+// A Redis that restarts from its file has lost its last writes: nothing, or a good part when the machine went down too.
 func TestARedisThatComesBackIsComparedWithTheJournal(t *testing.T) {
 	t.Parallel()
 	s, a, b, h := pair(t, "sync", lab.SharedMariaDB(t))
@@ -123,7 +122,7 @@ func TestTheJournalMissesNothingOfABatchThatIsBrokenOff(t *testing.T) {
 			h := newHistory(s.ns)
 			s.consume(h)
 			s.explain(h)
-			// by tag, what died with an instance comes again after half a minute
+			// by tag, NATS sends again after half a minute what died with an instance
 			l := &load{s: s, h: h, make: maker{seed: 25, spread: 2 * time.Second, burst: time.Second}, least: 500,
 				rate: 120, doors: s.instances, byHTTP: true}
 			l.begin(t)
@@ -191,7 +190,7 @@ func TestWhatALeaderBeganToRestoreTheNextOneFinishes(t *testing.T) {
 	}
 }
 
-// halfCertified tells that some buckets are certified and some are not.
+// halfCertified waits until some buckets are certified and some are not.
 func (s *site) halfCertified() {
 	s.t.Helper()
 	rdb := s.client()

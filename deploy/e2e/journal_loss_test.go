@@ -17,7 +17,7 @@ import (
 // is left to the drainer, which takes what is a second old.
 const unrecorded = 2 * time.Second
 
-// loses opens the window of a loss of Redis: what the journal had not yet recorded as delivered may come again.
+// loses opens the window of a loss of Redis: what the journal had not yet recorded as delivered may be delivered again.
 func (h *history) loses(why string) (closed func()) {
 	now := time.Now()
 	return h.begin(window{why: why, from: now, since: now.Add(-unrecorded)})
@@ -63,7 +63,7 @@ func (s *site) whole(before int, doors ...*instance) {
 	for _, i := range doors {
 		s.accepts(i)
 	}
-	s.t.Logf("certified after %s, every door open after %s", certified.Round(time.Millisecond),
+	s.t.Logf("certified after %s, every instance accepted pushes after %s", certified.Round(time.Millisecond),
 		time.Since(begun).Round(time.Millisecond))
 }
 
@@ -121,7 +121,7 @@ func TestAFlushedRedisIsRebuiltFromTheJournal(t *testing.T) {
 		}
 		s.whole(before, a, b)
 		outages = append(outages, time.Now())
-		aside("after") // it was overdue when the leader began anew
+		aside("after") // it was overdue when the leader began again
 		if came := len(held.snapshot()); came > n {
 			t.Errorf("%d messages of a paused topic came after redis had lost the pause", came-n)
 		}

@@ -79,7 +79,7 @@ func (s *site) rows() map[string]*row {
 		"transitions ORDER BY uid, version", 9) {
 		r := found[f[0]]
 		if r == nil {
-			s.t.Errorf("the journal tells a change of %s, and has no message of that uid", f[0])
+			s.t.Errorf("the journal has a change of %s, but no message of that uid", f[0])
 			continue
 		}
 		r.changes = append(r.changes,
@@ -148,7 +148,7 @@ func seqOf(packed string) int {
 	return -1
 }
 
-// lag counts what stands in the outbox: changes, as tarry itself counts them.
+// lag counts what is in the outbox: changes, as tarry itself counts them.
 func (s *site) lag(rdb *redis.Client) (changes, entries int64, err error) {
 	for bucket := range 4 {
 		prefix := fmt.Sprintf("{%s:%d}:", s.ns, bucket)
@@ -268,13 +268,13 @@ func (c *checker) row(s *sent, r *row, word string) {
 		}
 	}
 	if last := len(r.changes) - 1; last >= 0 && r.state == stateDelivered {
-		told := r.changes[last]
-		there := len(came) == 0 // spared: nobody can tell
+		recorded := r.changes[last]
+		there := len(came) == 0 // spared: nobody can know
 		for _, a := range came {
-			there = there || a.stored == told.sequence
+			there = there || a.stored == recorded.sequence
 		}
-		if !there || (told.stream != "") != s.stream {
-			c.fail(rulePlace, s.seq, "%s is told to stand in %q at %d", r.uid, told.stream, told.sequence)
+		if !there || (recorded.stream != "") != s.stream {
+			c.fail(rulePlace, s.seq, "%s is recorded in %q at %d", r.uid, recorded.stream, recorded.sequence)
 		}
 	}
 }
@@ -333,7 +333,7 @@ func (c *checker) fallen(rows map[string]*row) {
 	}
 }
 
-// explain shows, when the test has failed, what the journal tells of a few messages that are missing.
+// explain shows, when the test has failed, what the journal has of a few missing messages.
 func (s *site) explain(h *history) {
 	s.t.Cleanup(func() {
 		if !s.t.Failed() || !s.db.Running() {
@@ -357,7 +357,7 @@ func (s *site) explain(h *history) {
 	})
 }
 
-// stands tells where a message is in Redis.
+// stands returns where a message is in Redis.
 func (s *site) stands(r *row) string {
 	if r == nil || !s.redis.Running() {
 		return "?"

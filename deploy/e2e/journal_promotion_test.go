@@ -15,8 +15,8 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// A replica that has not seen the last writes is promoted under load. Nobody tells the instances: new connections go to
-// it, those that are open keep the old primary, which goes on answering them.
+// A replica that has not seen the last writes is promoted under load. The instances are not informed: new
+// connections lead to it, and open ones to the old primary, which still answers.
 func TestAReplicaIsPromotedThatMissedTheLastWrites(t *testing.T) {
 	s := newSite(t, siteOptions{})
 	s.journal("sync", lab.SharedMariaDB(t))
@@ -46,7 +46,7 @@ func TestAReplicaIsPromotedThatMissedTheLastWrites(t *testing.T) {
 	moment(t, h, "a burst", inBurst)
 	leader, term := s.leader(0, a, b, c)
 
-	// What is pushed and canceled from here on the replica never hears of.
+	// From here on pushes and cancels do not reach the replica.
 	special := maker{seed: 28, spread: time.Second}
 	push := func(seq int, due time.Time) *message {
 		m := special.make(seq, time.Now())
@@ -107,7 +107,7 @@ func TestAReplicaIsPromotedThatMissedTheLastWrites(t *testing.T) {
 	for range 3 {
 		moment(t, h, "a burst", inBurst)
 	}
-	leader.Stop() // killed, what it had of the intake would come again half a minute later
+	leader.Stop() // killed, its pushes of the intake would be delivered again half a minute later
 	s.leader(term, s.others(leader)...)
 	moment(t, h, "a delivery by the next leader", anything)
 	leader.Restart()

@@ -41,8 +41,8 @@ func (s *site) says(i *instance, code int, what string, args ...string) {
 	}
 }
 
-// An operator's hand: what Redis has lost without anybody noticing is found and mended, and what a broker has lost goes
-// out again.
+// An operator's hand: what Redis has lost unnoticed is found and repaired, and what a broker has lost is delivered
+// again.
 func TestAnOperatorMendsWhatRedisAndNATSHaveLost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})
@@ -125,7 +125,7 @@ func TestAnOperatorMendsWhatRedisAndNATSHaveLost(t *testing.T) {
 	s.emptied()
 	s.says(a, 0, "12 checked: 12 present", "redeliver", "--since", "1h")
 
-	// The stream is lost, and made anew with one message in it.
+	// The stream is lost, and created again with one message in it.
 	if err := js.DeleteStream(t.Context(), streamName); err != nil {
 		t.Fatal(err)
 	}
@@ -146,6 +146,6 @@ func TestAnOperatorMendsWhatRedisAndNATSHaveLost(t *testing.T) {
 	}
 	answer := s.must(a, http.MethodGet, "/v1/messages/"+uids[0]+"/history", nil)
 	if !strings.Contains(answer.raw, "redelivered") {
-		t.Errorf("its history does not tell of the redelivery: %s", answer.raw)
+		t.Errorf("its history lacks the redelivery: %s", answer.raw)
 	}
 }

@@ -48,7 +48,7 @@ type probe struct {
 	word   string
 }
 
-// probes pushes a message through each instance several times a second for a while, each once, and tells the answers.
+// probes pushes a message through each instance several times a second for a while, each once, and returns the answers.
 func (l *load) probes(from int, d time.Duration) (found []probe) {
 	k := maker{seed: l.make.seed + 2000, spread: time.Second, core: l.make.core}
 	for begun := time.Now(); time.Since(begun) < d; pause(l.ctx, 250*time.Millisecond) {
@@ -152,7 +152,8 @@ func TestInSyncADatabaseThatIsAwayHoldsUpPushesAndNothingElse(t *testing.T) {
 		begun := time.Now()
 		s.accepts(a)
 		s.accepts(b)
-		t.Logf("%s: every door open %s after it was back", what, time.Since(begun).Round(time.Millisecond))
+		t.Logf("%s: every instance accepted pushes %s after it was back", what,
+			time.Since(begun).Round(time.Millisecond))
 		l.again(t, probes)
 		moment(t, h, "a burst", inBurst)
 	}
@@ -205,7 +206,7 @@ func TestInAsyncADatabaseThatIsAwayHoldsUpNothing(t *testing.T) {
 	s.oneLeader()
 }
 
-// emptiedTo waits until no more changes than that stand in the outbox, while the load goes on.
+// emptiedTo waits until no more changes than that are in the outbox, while the load continues.
 func (s *site) emptiedTo(limit int64) {
 	s.t.Helper()
 	rdb := s.client()
@@ -291,7 +292,7 @@ func TestADatabaseWithoutRoomHoldsUpPushesAndNothingElse(t *testing.T) {
 	}
 	s.accepts(a)
 	s.accepts(b)
-	t.Logf("every door open %s after there was room", time.Since(begun).Round(time.Millisecond))
+	t.Logf("every instance accepted pushes %s after there was room", time.Since(begun).Round(time.Millisecond))
 	l.again(t, probes)
 	for _, left := range s.query("SELECT uid FROM messages WHERE topic = 'quiet.large' AND state = 1", 1) {
 		if answer := s.must(a, http.MethodDelete, "/v1/messages/"+left[0], nil); answer.State != "canceled" {
@@ -311,7 +312,7 @@ func mount(t *testing.T, args ...string) {
 	}
 }
 
-// An outbox that may hold little: when it is full pushes are refused, and what is due still goes out.
+// An outbox that may hold little: when it is full pushes are refused, and due messages are still delivered.
 func TestAnOutboxAtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
 	t.Parallel()
 	s, a, b, h := pair(t, "async", lab.NewMariaDB(t), "TARRY_JOURNAL_OUTBOX=1MiB")
@@ -362,7 +363,7 @@ func TestAnOutboxAtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
 	begun := time.Now()
 	s.accepts(a)
 	s.accepts(b)
-	t.Logf("%d messages filled the outbox; every door open %s after the database was back", len(bulk),
+	t.Logf("%d messages filled the outbox; every instance accepted pushes %s after the database was back", len(bulk),
 		time.Since(begun).Round(time.Millisecond))
 	for _, uid := range bulk[1:] {
 		if answer := s.must(a, http.MethodDelete, "/v1/messages/"+uid, nil); answer.State != "canceled" {

@@ -91,7 +91,7 @@ func (s *site) taken(js jetstream.JetStream) {
 	})
 }
 
-// drained tells why not when something still waits or is claimed.
+// drained returns an error while messages wait or are claimed.
 func (s *site) drained(rdb *redis.Client) error {
 	waiting, _, claimed, err := s.held(s.t.Context(), rdb, time.Time{}, anyTerm)
 	if err == nil && waiting+claimed > 0 {

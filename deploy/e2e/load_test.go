@@ -26,9 +26,9 @@ type load struct {
 	s      *site
 	h      *history
 	make   maker
-	least  int         // it goes on until the story is over, and until this many are pushed
+	least  int         // it continues until the story is over, and until this many are pushed
 	rate   int         // a second
-	doors  []*instance // HTTP goes through them in turn
+	doors  []*instance // HTTP uses them in turn
 	byHTTP bool        // no tags: there is no intake
 
 	ctx     context.Context

@@ -34,7 +34,7 @@ func lines(t *testing.T, i *instance) []line {
 	return read
 }
 
-// leaderships are those that the logs tell of.
+// leaderships returns those in the logs.
 func leaderships(t *testing.T, among []*instance) []leading {
 	t.Helper()
 	var found []leading
@@ -46,7 +46,7 @@ func leaderships(t *testing.T, among []*instance) []leading {
 		}
 	}
 	if len(found) == 0 {
-		t.Error("no log tells of a leadership")
+		t.Error("no log has a leadership")
 	}
 	return found
 }

@@ -25,8 +25,8 @@ func (s *site) tag(nc *nats.Conn, subject, body string, tags ...string) {
 	}
 }
 
-// RMQ's RangeMergeMessage: a message is due a time range after the first of its kind; what comes within the range is
-// merged into it, and its time stays (../shared seeds 004).
+// RMQ's RangeMergeMessage: a message is due a time range after the first of its kind; what arrives within the range is
+// merged into it, and its time stays.
 func TestRMQ_RangeMergeMessage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})

@@ -16,7 +16,7 @@ import (
 // script is one run of a leader's script, as Redis's MONITOR shows it: the call, and behind it each command that the
 // script ran. A script that Redis refused ran no command that writes.
 type script struct {
-	name    string // which the connection gave itself
+	name    string // which the connection set
 	bucket  string
 	term    uint64
 	wrote   bool
@@ -29,7 +29,7 @@ type monitor struct {
 	done chan struct{}
 
 	mu      sync.Mutex
-	names   map[string]string // connection → the name it gave itself
+	names   map[string]string // connection → the name it set
 	scripts []script          // of leaders
 	plain   map[string]int    // scripts of any kind, by the name of the connection
 	failed  error

@@ -18,7 +18,7 @@ import (
 )
 
 // An instance on one machine grows into two that share servers: what waits, what is dead, every name, the pauses and
-// what its intake still held come along, and nothing comes twice.
+// what its intake still held come along, and nothing is delivered twice.
 func TestOneMachineMovesToTwoInstances(t *testing.T) {
 	t.Parallel()
 	const many, named, canceled, stranded = 10_000, 2000, 20, 10

@@ -12,7 +12,7 @@ import (
 )
 
 // A payment is pushed again long after it was delivered, when Redis has forgotten its name: the journal remembers it,
-// and nothing comes twice. It takes as long as the shortest memory of ends, beside other stories.
+// and nothing is delivered twice. It takes as long as the shortest memory of ends, beside other stories.
 func TestANameThatRedisHasForgottenIsRecognizedByTheJournal(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})
@@ -50,9 +50,9 @@ func TestANameThatRedisHasForgottenIsRecognizedByTheJournal(t *testing.T) {
 		other.Error != "duplicate_id" {
 		t.Errorf("other content: %d %s", other.status, other.raw)
 	}
-	elsewhere := charge("100 EUR", 0)
-	elsewhere["topic"] = coreSubject + "other"
-	s.push(a, elsewhere) // a name belongs to its topic
+	moved := charge("100 EUR", 0)
+	moved["topic"] = coreSubject + "other"
+	s.push(a, moved) // a name belongs to its topic
 	tagged()
 	retry := s.push(a, charge("100 EUR", 2))
 	lab.Eventually(t, patience, func() error {

@@ -32,7 +32,7 @@ func TestMessagesAreHeldWhileNATSIsAway(t *testing.T) {
 			for _, i := range s.instances {
 				s.missing(i, "nats")
 			}
-			// The door stays open: what is pushed now is held.
+			// Pushes are still accepted, and their messages are held.
 			var far []string
 			for _, i := range s.instances {
 				far = append(far, s.push(i, map[string]any{"topic": "quiet.room", "delay": "1h"}).UID)

@@ -16,7 +16,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// Each node of a NATS cluster dies in turn, and comes back, while messages fall due.
+// Each node of a NATS cluster dies in turn, and returns, while messages fall due.
 func TestEachNodeOfANATSClusterDiesInTurn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})

@@ -16,7 +16,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// natsUsers is the template of docs/access.md as it stands there, with a password for each user.
+// natsUsers is the template of docs/access.md, word for word, with a password for each user.
 func natsUsers(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/access.md")

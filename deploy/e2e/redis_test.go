@@ -24,7 +24,7 @@ func TestMessagesAreLateButNotLostWhenRedisDies(t *testing.T) {
 
 	for range 2 {
 		moment(t, h, "a burst", inBurst)
-		// Claims and deliveries whose replies are lost are repeated under one name, which core NATS cannot tell.
+		// Claims and deliveries whose replies are lost are repeated under one name, which core NATS does not recognize.
 		closed := h.open("kill -9 of redis", time.Now())
 		s.redis.Kill()
 		for _, i := range s.instances {

@@ -31,7 +31,7 @@ func redisUser(t *testing.T) []any {
 }
 
 // With the rights that the page gives its user, and no others, everything works: each call there is, an election, and a
-// Redis that comes back empty.
+// Redis that returns empty.
 func TestARedisUserOfItsOwnMayDoAllThatTarryDoes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})
@@ -120,7 +120,7 @@ func TestARedisUserOfItsOwnMayDoAllThatTarryDoes(t *testing.T) {
 	s.says(a, 0, "", "dead", "purge", "dead1")
 	s.says(a, 0, "", "dead", "purge", "--all", "--topic", "user.dead")
 
-	// What operators do, a new leader, and a Redis that comes back empty.
+	// Operators' calls, a new leader, and a Redis that returns empty.
 	waiting := push(map[string]any{"topic": "user.late", "body": "late", "delay": "1h", "id": "late"})
 	s.emptied()
 	s.says(a, 0, "", "list", "--topic", "user.late")

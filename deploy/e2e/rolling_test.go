@@ -27,7 +27,7 @@ func TestARollingRestartUnderLoadLosesNothingAndRepeatsNothing(t *testing.T) {
 		}
 		moment(t, h, "a delivery by the next leader", anything)
 		_, next := s.leader(term, s.others(old)...)
-		t.Logf("%s gave term %d up to term %d; the pause was %s", old.name, term, next,
+		t.Logf("%s lost term %d to term %d; the pause was %s", old.name, term, next,
 			time.Since(begun).Round(time.Millisecond))
 		old.Restart()
 		s.ready(old)

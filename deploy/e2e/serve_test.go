@@ -102,7 +102,7 @@ func TestServeWaitsForServersThatAreNotThereYet(t *testing.T) {
 	for _, said := range []string{"waiting for redis", "nats cannot be reached", "zookeeper unreachable"} {
 		a.WaitLog(said)
 	}
-	// One after the other comes back.
+	// They return one after the other.
 	s.zk.Restart()
 	s.missing(a, "nats", "redis")
 	s.nats.Restart()

@@ -17,7 +17,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// What must never stand in a log. Each server asks for its password; HTTP asks for the token.
+// What must never be in a log. Each server asks for its password; HTTP asks for the token.
 const (
 	redisPassword = "marker-redis-password-7f3a"
 	natsPassword  = "marker-nats-password-51bc"
@@ -59,7 +59,7 @@ type siteOptions struct {
 	plain bool // a binary without the race detector, where speed is what matters
 }
 
-// newSite starts the servers. Its instances come with start.
+// newSite starts the servers. start starts its instances.
 func newSite(t *testing.T, o siteOptions) *site {
 	t.Helper()
 	t.TempDir() // registered before scan: the logs must still be there

@@ -14,7 +14,7 @@ func TestAStandbySendsRedisNoClaim(t *testing.T) {
 	s.consume(h)
 	leader, term := s.leader(0, a, b)
 	standby := s.others(leader)[0]
-	// Everything comes in through the standby, and everything is sent by the leader.
+	// Everything is accepted by the standby, and everything is delivered by the leader.
 	l := &load{s: s, h: h, make: maker{seed: 9, spread: time.Second}, least: 300, rate: 150,
 		doors: []*instance{standby}, byHTTP: true}
 	l.begin(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// patch asks with a version that must stand.
+// patch sends a change with the version that the message must have.
 func (s *site) patch(i *instance, id, version string, body map[string]any) answer {
 	s.t.Helper()
 	text, err := json.Marshal(body)
@@ -48,7 +48,7 @@ func (s *site) patch(i *instance, id, version string, body map[string]any) answe
 	return a
 }
 
-// A user moves, edits and runs messages by every door, in sync mode, through either instance, and the history tells it.
+// A user moves, edits and runs messages through every API, in sync mode, on either instance, and the history shows it.
 func TestSteer_MovesEditsAndRunsByEveryDoor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})
@@ -147,7 +147,7 @@ func TestSteer_ActsOnManyBySelection(t *testing.T) {
 	}
 }
 
-// A message that NATS refuses for good goes by its schedule and is dead, with a copy; it is listed, mended and
+// A message that NATS refuses for good is retried by its schedule and then dead, with a copy; it is listed, mended and
 // requeued.
 func TestDead_IsListedMendedRequeuedAndPurged(t *testing.T) {
 	t.Parallel()
@@ -232,7 +232,7 @@ func TestTopics_PauseOutlivesTheLeaderAndSettingsAreLoadedAgain(t *testing.T) {
 	for i := range 30 {
 		s.push(b, map[string]any{"topic": coreSubject + "slow", "delay": "10ms", "body": fmt.Sprint(i)})
 	}
-	arrived := func(n int) []string { // the different bodies: what was in flight when the leader died may come again
+	arrived := func(n int) []string { // the different bodies: what was in flight may be delivered again
 		t.Helper()
 		var bodies []string
 		lab.Eventually(t, patience, func() error {
@@ -398,7 +398,7 @@ func TestTokens_HoldOnTheBuiltBinary(t *testing.T) {
 	}
 }
 
-// What is too late to deliver is told and copied, never dropped silently.
+// A message that is too late to deliver is reported and copied, never dropped silently.
 func TestExpired_IsToldAndCopied(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})

@@ -162,7 +162,7 @@ func (s *site) pushMany(t *testing.T, i *instance, from, n int, due time.Time) {
 	}
 }
 
-// gauges are what an instance tells of itself.
+// gauges are metrics of an instance about itself.
 type gauges struct {
 	goroutines int
 	memory     int64 // resident bytes
@@ -188,7 +188,7 @@ func (s *site) gauges(i *instance) gauges {
 		}
 	}
 	if g.goroutines == 0 || g.memory == 0 {
-		s.t.Fatalf("%s tells %+v: %d %.300s", i.name, g, a.status, a.raw)
+		s.t.Fatalf("%s has %+v: %d %.300s", i.name, g, a.status, a.raw)
 	}
 	return g
 }

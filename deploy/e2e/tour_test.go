@@ -55,7 +55,7 @@ func masked(text string) string {
 	return text
 }
 
-// Every command of the README's tour runs as it stands there, and prints what stands there.
+// Every command of the README's tour runs as printed there, with the output printed there.
 func TestTheReadmesTourIsWhatHappens(t *testing.T) {
 	t.Parallel()
 	d := startDev(t, "tour")

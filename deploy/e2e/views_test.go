@@ -61,6 +61,6 @@ func (v *views) judge(t *testing.T) {
 		}
 	}
 	if len(leaders) < 2 {
-		t.Errorf("the answers tell of leaders %v", leaders)
+		t.Errorf("the answers name the leaders %v, want at least two", leaders)
 	}
 }

@@ -30,7 +30,7 @@
 //	   |   Stop, Kill    |                |
 //	   +-----------------+----------------+
 //
-// Restart goes from any state to running, with the same port and the same data. Pause, Resume, Kill, Stop and Signal
+// Restart leads from any state to running, with the same port and the same data. Pause, Resume, Kill, Stop and Signal
 // may be called from any goroutine; functions that can end the test (constructors, Restart, Wait, WaitLog) must be
 // called from the test's own goroutine.
 package lab

@@ -20,7 +20,7 @@ const (
 	quiet = 150 * time.Millisecond // what must not happen has had this long
 )
 
-// echoServer sends back what it hears, and remembers it.
+// echoServer sends back what it receives, and records it.
 type echoServer struct {
 	t    *testing.T
 	addr string

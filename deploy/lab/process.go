@@ -94,7 +94,7 @@ func (p *Process) Exited() <-chan struct{} { return p.c.exited() }
 // but nothing answers.
 func (p *Process) Pause() { p.t.Helper(); p.check(p.c.pause()) }
 
-// Resume continues a paused process (SIGCONT), with whatever it held when it froze.
+// Resume continues a paused process (SIGCONT), with everything that it held when it was paused.
 func (p *Process) Resume() { p.t.Helper(); p.check(p.c.signal(syscall.SIGCONT, true)) }
 
 // Signal sends sig to the process alone.

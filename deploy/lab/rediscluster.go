@@ -18,7 +18,7 @@ import (
 // nodes are replicas, first all of the first master, then of the next. If a master without a replica ends, its slots
 // are unavailable, and the other masters continue (cluster-require-full-coverage no).
 type RedisCluster struct {
-	Nodes   []*Redis // the masters come first
+	Nodes   []*Redis // the masters first
 	masters int
 
 	t testing.TB

@@ -78,7 +78,7 @@ func (n *networks) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// inDeploy reads a file that stands in deploy/, or above it with "..".
+// inDeploy reads a file in deploy/, or above it with "..".
 func inDeploy(t testing.TB, name ...string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(append([]string{".."}, name...)...))

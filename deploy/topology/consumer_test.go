@@ -89,7 +89,7 @@ func (c *consumer) complain(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Sprintf(format, args...))
 }
 
-// has is an error unless each of the bodies has come. Whatever is wrong besides is one too.
+// has returns an error unless each of the bodies has arrived. Whatever is wrong besides is one too.
 func (c *consumer) has(bodies []string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package topology tests what stands in deploy/ for operators: compose.yaml, nginx.conf, zoo.cfg, tarry.service and the
+// Package topology tests the files in deploy/ for operators: compose.yaml, nginx.conf, zoo.cfg, tarry.service and the
 // Dockerfile. It has nothing but tests.
 //
 //	compose.yaml ─▶ environment of tarry-a, tarry-b ─▶ two processes ─┐

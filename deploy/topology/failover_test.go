@@ -20,7 +20,7 @@ func pushAll(t testing.TB, p *proxy, name string, n int, delay time.Duration) []
 	var bodies []string
 	for i := range n {
 		body := fmt.Sprintf("%s %d", name, i)
-		topic := []string{"orders", "bills"}[i/2%2] // nginx goes by turns, so both get both
+		topic := []string{"orders", "bills"}[i/2%2] // nginx alternates, so both get both
 		push := fmt.Sprintf(`{"topic":"%s.%d","body":%q,"delay":"%s"}`, topic, i, body, delay)
 		if status, answer := mustCall(t, http.MethodPost, p.url+"/v1/messages", push); status != http.StatusCreated {
 			t.Fatalf("%s: got %d %s", body, status, answer)
@@ -56,7 +56,8 @@ func TestTheStandbyDeliversWhatTheKilledInstanceLeft(t *testing.T) {
 	if got, err := standby.metric("tarry_claimed_total"); got != 0 || err != nil {
 		t.Errorf("%s is the standby and has claimed %v, %v", standby.name, got, err)
 	}
-	// What has come may still be in flight: on a subject of core NATS that is new to tarry a stream may yet answer.
+	// A message that has arrived may still be in flight: on a subject of core NATS that is new to tarry a stream may
+	// yet answer.
 	lab.Eventually(t, 30*time.Second, func() error {
 		got, err := leader.metric("tarry_delivered_total")
 		if err == nil && got != float64(len(soon)) {
@@ -144,7 +145,7 @@ func pagesMetrics(t *testing.T, w *world) {
 	if len(named) < 5 {
 		t.Fatalf("docs/operations.md names %d metrics", len(named))
 	}
-	// Some metrics have a label and are there once it was needed.
+	// Some metrics have a label and exist only once it was needed.
 	c := consume(t, w.nats)
 	wrong := &nats.Msg{Subject: "delayed.orders.wrong", Header: nats.Header{"Tarry-Delay": {"soon"}}}
 	if _, err := c.js.PublishMsg(t.Context(), wrong); err != nil {

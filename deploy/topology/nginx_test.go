@@ -97,7 +97,7 @@ func mustCall(t testing.TB, method, url, body string) (status int, answer string
 	return status, answer
 }
 
-// upstream stands where an instance would and counts what reaches it.
+// upstream takes the place of an instance and counts the requests that reach it.
 type upstream struct {
 	address string
 	seen    atomic.Int64

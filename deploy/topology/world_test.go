@@ -94,7 +94,7 @@ func startMariaDB(t testing.TB, s service) *lab.MariaDB {
 	return m
 }
 
-var elsewhere = regexp.MustCompile(`[a-z][a-z-]*:[0-9]+`)
+var hostPort = regexp.MustCompile(`[a-z][a-z-]*:[0-9]+`)
 
 func (w *world) address(name string) string {
 	return w.addresses[name+":"+listenPort(w.t, w.compose.Services[name])]
@@ -113,7 +113,7 @@ func (w *world) environment(name string) []string {
 			value = strings.ReplaceAll(value, written, here)
 		}
 		// What is left of a name before a port is of no service, or of another port than it serves.
-		if left := elsewhere.FindString(value); left != "" {
+		if left := hostPort.FindString(value); left != "" {
 			w.t.Fatalf("%s: %s: no service is at %s", name, key, left)
 		}
 		env = append(env, key+"="+value)

@@ -92,13 +92,13 @@ func TestCopy_HoldsAllThatTheSourceDoes(t *testing.T) {
 		target.Migrate = true
 		copyAll := func() journal.CopyReport {
 			t.Helper()
-			var told journal.CopyReport
-			report, err := journal.Copy(t.Context(), config(from), target, func(r journal.CopyReport) { told = r })
+			var progress journal.CopyReport
+			report, err := journal.Copy(t.Context(), config(from), target, func(r journal.CopyReport) { progress = r })
 			if err != nil {
 				t.Fatal(err)
 			}
-			if told.Messages != report.Messages || told.Changes != report.Changes {
-				t.Errorf("the last progress is %+v of %+v", told, report)
+			if progress.Messages != report.Messages || progress.Changes != report.Changes {
+				t.Errorf("the last progress is %+v of %+v", progress, report)
 			}
 			return report
 		}

@@ -59,7 +59,7 @@ type crashes struct {
 
 	older *older
 
-	told     []scheduler.Entry                  // entries in the outbox that nobody has deleted
+	outbox   []scheduler.Entry                  // entries that nobody has deleted
 	late     []scheduler.Entry                  // entries that a store has lost, and that who wrote them still holds
 	changes  map[message.UID][]scheduler.Change // that were made and not lost, by version
 	durable  map[scheduler.Recorded]bool        // that the journal has
@@ -72,7 +72,7 @@ type crashes struct {
 // older is the store as it was.
 type older struct {
 	rollBack func()
-	told     []scheduler.Entry // its outbox
+	outbox   []scheduler.Entry
 }
 
 func (c *crashes) must(step string, err error) {
@@ -85,7 +85,7 @@ func (c *crashes) must(step string, err error) {
 func (c *crashes) wrote(e scheduler.Entry) {
 	c.mu.Lock() // a restore goes to all buckets at once
 	defer c.mu.Unlock()
-	c.told = append(c.told, e)
+	c.outbox = append(c.outbox, e)
 	for _, change := range e.Changes {
 		c.changes[change.UID] = append(c.changes[change.UID], change)
 	}
@@ -147,7 +147,7 @@ func (c *crashes) mint(t *rapid.T, with ...schedulertest.With) *message.Message 
 }
 
 func (c *crashes) add(t *rapid.T, bucket message.Bucket, batch []*message.Message) {
-	before := len(c.told)
+	before := len(c.outbox)
 	results, _, err := c.tl.Add(c.ctx, bucket, batch, c.now)
 	c.must("add", err)
 	if !c.awaited(t, before) {
@@ -160,10 +160,10 @@ func (c *crashes) add(t *rapid.T, bucket message.Bucket, batch []*message.Messag
 
 // awaited reports whether an instance has made a change, waited for its commit and answered.
 func (c *crashes) awaited(t *rapid.T, before int) bool {
-	if len(c.told) == before || !rapid.Bool().Draw(t, "answered") {
+	if len(c.outbox) == before || !rapid.Bool().Draw(t, "answered") {
 		return false
 	}
-	c.commitEntry(len(c.told)-1, true)
+	c.commitEntry(len(c.outbox)-1, true)
 	return true
 }
 
@@ -173,7 +173,7 @@ func (c *crashes) cancel(t *rapid.T) {
 		t.Skip("nothing to cancel")
 	}
 	m := rapid.SampledFrom(c.minted).Draw(t, "message")
-	before := len(c.told)
+	before := len(c.outbox)
 	r, err := c.tl.Cancel(c.ctx, m.UID, c.now)
 	c.must("cancel", err)
 	if c.awaited(t, before) && c.durable[scheduler.Recorded{UID: m.UID, Version: 1}] && r.Code == scheduler.CancelDone {
@@ -199,7 +199,7 @@ func (c *crashes) amend(t *rapid.T) {
 		edited.Mark, edited.Due, edited.Body = message.Mark{}, a.Due, fmt.Appendf(nil, "edited at %d", c.now)
 		a.Message, a.Reason = &edited, "edited"
 	}
-	before := len(c.told)
+	before := len(c.outbox)
 	_, err = c.tl.Amend(c.ctx, a, c.now)
 	c.must("amend", err)
 	c.awaited(t, before)
@@ -298,7 +298,7 @@ func (c *crashes) goBack(b scheduler.Back) {
 
 // commitEntry is what a writer does with an entry; it may die before it deletes.
 func (c *crashes) commitEntry(i int, remove bool) {
-	e := c.told[i]
+	e := c.outbox[i]
 	fences := map[message.Bucket]uint64{}
 	if e.Number > 0 {
 		fences[e.Bucket] = e.Number
@@ -313,24 +313,24 @@ func (c *crashes) commitEntry(i int, remove bool) {
 	}
 	if remove {
 		c.must("written", c.tl.Written(c.ctx, e.Bucket, []scheduler.Entry{e}))
-		c.told = slices.Delete(c.told, i, i+1)
+		c.outbox = slices.Delete(c.outbox, i, i+1)
 	}
 }
 
 func (c *crashes) commit(t *rapid.T) {
 	c.T = t
-	if len(c.told) == 0 {
+	if len(c.outbox) == 0 {
 		t.Skip("nothing to commit")
 	}
-	c.commitEntry(rapid.IntRange(0, len(c.told)-1).Draw(t, "entry"), rapid.Bool().Draw(t, "delete"))
+	c.commitEntry(rapid.IntRange(0, len(c.outbox)-1).Draw(t, "entry"), rapid.Bool().Draw(t, "delete"))
 }
 
 func (c *crashes) commitTwice(t *rapid.T) {
 	c.T = t
-	if len(c.told) == 0 {
+	if len(c.outbox) == 0 {
 		t.Skip("nothing to commit")
 	}
-	i := rapid.IntRange(0, len(c.told)-1).Draw(t, "entry")
+	i := rapid.IntRange(0, len(c.outbox)-1).Draw(t, "entry")
 	c.commitEntry(i, false)
 	c.commitEntry(i, true)
 }
@@ -384,12 +384,12 @@ func (c *crashes) drainAll() {
 
 // committed notes that every entry is in the journal.
 func (c *crashes) committed() {
-	for _, e := range c.told {
+	for _, e := range c.outbox {
 		for _, change := range e.Changes {
 			c.durable[scheduler.Recorded{UID: change.UID, Version: change.Version}] = true
 		}
 	}
-	c.told = nil
+	c.outbox = nil
 }
 
 // loseAll is a store that comes back empty: what the journal does not have is lost, what was answered is not.
@@ -403,7 +403,7 @@ func (c *crashes) loseAll(t *rapid.T) {
 // snapshot keeps the store as it is.
 func (c *crashes) snapshot(t *rapid.T) {
 	c.T = t
-	c.older = &older{rollBack: c.on.snapshot(), told: slices.Clone(c.told)}
+	c.older = &older{rollBack: c.on.snapshot(), outbox: slices.Clone(c.outbox)}
 }
 
 // rollBack is a store that comes back as it was: from an older file, or as a replica that missed the last writes. What
@@ -414,12 +414,12 @@ func (c *crashes) rollBack(t *rapid.T) {
 		t.Skip("there is no older state")
 	}
 	c.older.rollBack()
-	c.lost(slices.Clone(c.older.told))
+	c.lost(slices.Clone(c.older.outbox))
 }
 
 // lost is what follows when the store came back with less than it had, and with that in its outbox.
 func (c *crashes) lost(outbox []scheduler.Entry) {
-	c.late, c.told, c.claimed = append(c.late, c.told...), outbox, nil
+	c.late, c.outbox, c.claimed = append(c.late, c.outbox...), outbox, nil
 	kept := maps.Clone(c.durable)
 	for _, e := range outbox {
 		for _, change := range e.Changes {
@@ -439,14 +439,14 @@ func (c *crashes) lost(outbox []scheduler.Entry) {
 func (c *crashes) recover() {
 	r := journal.NewRecovery(journal.RecoveryConfig{Store: c.store, Timeline: c.tl, Mode: journal.Sync,
 		Window: time.Hour, EndedKeep: time.Hour, Clock: c.clock, Timeout: time.Minute, Log: zerolog.Nop()})
-	before := len(c.told)
+	before := len(c.outbox)
 	result, err := r.Run(c.ctx, c.term)
 	c.must("recover", err)
 	if result.Buckets > 0 {
-		fresh := c.told[before:]
-		c.told = c.told[:before]
+		fresh := c.outbox[before:]
+		c.outbox = c.outbox[:before]
 		c.committed() // the outbox was drained before the comparison
-		c.told = append(c.told, fresh...)
+		c.outbox = append(c.outbox, fresh...)
 		c.noteDurable(fresh)
 	}
 }

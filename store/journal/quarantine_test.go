@@ -349,8 +349,7 @@ func (s *redisServer) damaged(t *testing.T, change func(fields []string) []strin
 	}
 }
 
-// A damaged entry tells the journal no more than which messages it is about: how they stand the journal learns from the
-// store.
+// From a damaged entry the journal learns only which messages it concerns. It reads their states from the store.
 func TestDrain_LearnsFromTheStoreWhatADamagedEntryDoesNotTell(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(f []string) []string{

@@ -95,7 +95,7 @@ func (s *sides) verify(repair bool) scheduler.VerifyReport {
 // write puts a change into the journal that the timeline never made.
 func (s *sides) write(c scheduler.Change) {
 	s.Helper()
-	c.At, c.Instance = s.clock.Milli(), "elsewhere"
+	c.At, c.Instance = s.clock.Milli(), "another"
 	if err := s.store.Write(s.Context(), nil, []scheduler.Change{c}); err != nil {
 		s.Fatal(err)
 	}

@@ -101,8 +101,8 @@ func TestReadiness_SQLAwayCostsPushesAndNobodyTheLeadership(t *testing.T) {
 		if len(v.Instances) != 2 || !v.Instances[0].Healthy || !v.Instances[1].Healthy {
 			t.Errorf("without SQL somebody could not lead: %+v", v.Instances)
 		}
-		told := func(c struct{ Name, Detail string }) bool { return c.Name == "journal" && c.Detail != "" }
-		if !slices.ContainsFunc(v.Checks, told) {
+		explained := func(c struct{ Name, Detail string }) bool { return c.Name == "journal" && c.Detail != "" }
+		if !slices.ContainsFunc(v.Checks, explained) {
 			t.Errorf("cluster does not say what is wrong: %+v", v.Checks)
 		}
 	}

@@ -53,7 +53,7 @@ func TestOtherStore_TakesNothingAndSaysSo(t *testing.T) {
 	b := of("b", 3)
 	b.readiness(http.StatusServiceUnavailable, "redis")
 
-	const told = "the store of this instance is not the leader's"
+	const reason = "the store of this instance is not the leader's"
 	for _, c := range [][3]string{
 		{http.MethodPost, "/v1/messages", `{"topic":"other.x","body":"1","delay":"1h"}`},
 		{http.MethodGet, "/v1/messages/some-order", ""},
@@ -62,7 +62,7 @@ func TestOtherStore_TakesNothingAndSaysSo(t *testing.T) {
 		{http.MethodGet, "/v1/dead", ""},
 	} {
 		if status, text := b.says(c[0], c[1], c[2]); status != http.StatusServiceUnavailable ||
-			!strings.Contains(text, told) {
+			!strings.Contains(text, reason) {
 			t.Errorf("%v: %d %s", c, status, text)
 		}
 	}
@@ -76,7 +76,7 @@ func TestOtherStore_TakesNothingAndSaysSo(t *testing.T) {
 		}
 		return nil
 	})
-	if _, text := b.says(http.MethodGet, "/v1/cluster", ""); !strings.Contains(text, told) {
+	if _, text := b.says(http.MethodGet, "/v1/cluster", ""); !strings.Contains(text, reason) {
 		t.Errorf("got %s", text)
 	}
 

@@ -238,7 +238,7 @@ func (s *natsSeen) jetStream(ctx context.Context) bool {
 			"jetstream { store_dir: … } in nats-server.conf, and jetstream: enabled for the account", err)
 		return false
 	case err != nil:
-		s.untold("jetstream", err, "let the user publish to "+apiInfo)
+		s.unchecked("jetstream", err, "let the user publish to "+apiInfo)
 		return true // the streams will show it
 	}
 	found := fmt.Sprintf("on, %s, %s stored", plural(info.Streams, "stream"), size(info.Storage))

@@ -44,7 +44,7 @@ func (s *natsSeen) rights(ctx context.Context, streams []bridge.StreamInfo) {
 		if err := s.maySubscribe(ctx, subject); errors.Is(err, nats.ErrPermissionViolation) {
 			heard = append(heard, subject)
 		} else if err != nil {
-			s.untold("subscribe", err, "")
+			s.unchecked("subscribe", err, "")
 			return
 		}
 	}
@@ -145,7 +145,7 @@ func (s *natsSeen) publishTried(ctx context.Context) {
 		if errors.Is(err, nats.ErrPermissionViolation) {
 			missing = append(missing, subject)
 		} else if err != nil {
-			s.untold("publish", err, publishChange(ns))
+			s.unchecked("publish", err, publishChange(ns))
 			return
 		}
 	}

@@ -163,7 +163,7 @@ func (s *natsSeen) intakeLeft(ctx context.Context, name string) {
 	})
 	switch {
 	case err != nil:
-		s.untold(check, err, "let the user publish to "+apiConsumerInfo+name+".tarry and "+apiStreamInfo+name)
+		s.unchecked(check, err, "let the user publish to "+apiConsumerInfo+name+".tarry and "+apiStreamInfo+name)
 	case why != "":
 		s.warn(check, why+": NATS came back with an older stream; pushes up to that sequence were accepted and not "+
 			"removed, or will never be handed out",

@@ -313,7 +313,7 @@ func (p *patient) quarantined(ctx context.Context, n *notes, rdb redis.Universal
 		return nil
 	})
 	if err != nil {
-		n.untold(check, err, "let the user call XLEN on keys like "+keys[0])
+		n.unchecked(check, err, "let the user call XLEN on keys like "+keys[0])
 		return
 	}
 	var entries int64

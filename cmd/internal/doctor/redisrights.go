@@ -64,7 +64,7 @@ func (r *redisSeen) rights(ctx context.Context) {
 	user, missing, err := r.dryRun(ctx, keys[1])
 	if err != nil {
 		if missing, err = r.tryOut(ctx, keys[1]); err != nil {
-			r.untold("rights", err, "the user needs: "+rightsChange(orDefault(r.cfg.Redis.Username), ns))
+			r.unchecked("rights", err, "the user needs: "+rightsChange(orDefault(r.cfg.Redis.Username), ns))
 			return
 		}
 	}

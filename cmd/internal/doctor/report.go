@@ -136,8 +136,8 @@ func (n *notes) broken(name string, err error, change string) {
 	n.add(Fail, name, n.hide(err.Error()), change, err)
 }
 
-// untold is unknown because of an error.
-func (n *notes) untold(name string, err error, change string) {
+// unchecked is unknown because of an error.
+func (n *notes) unchecked(name string, err error, change string) {
 	n.add(Unknown, name, "could not be checked: "+n.hide(err.Error()), change, err)
 }
 

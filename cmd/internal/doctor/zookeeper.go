@@ -244,7 +244,7 @@ func (p *patient) namespace(ctx context.Context, n *notes, addr string) []Check 
 	}
 	defer z.Close()
 	if err := p.access(call, n, z); err != nil {
-		n.untold("access", err, "")
+		n.unchecked("access", err, "")
 	}
 	return p.members(ctx, call, z)
 }
@@ -345,7 +345,7 @@ func (p *patient) members(ctx, call context.Context, z *election.Probe) []Check 
 		return n.checks
 	}
 	if err != nil {
-		n.untold("instances", err, "")
+		n.unchecked("instances", err, "")
 		return n.checks
 	}
 	slices.Sort(names)

@@ -26,13 +26,13 @@ var namesPromises = []promise{
 		pay, plain := newMessage(3, id("order-1"), topic("payments.x"), key("a")), newMessage(4)
 		other := newMessage(5, id("order-1"), topic("mail.x"))
 		t.write(accepted(first, again, pay, plain, other)...)
-		elsewhere := *pay
-		elsewhere.ID = "order-9"
+		renamed := *pay
+		renamed.ID = "order-9"
 		asked := func(n int, with ...func(*message.Message)) *message.Message { return newMessage(n, with...) }
 		found := t.names(asked(10, id("order-1"), topic("mail.x"), key("a")),
 			asked(11, id("order-1"), topic("payments.x"), key("a")),
 			asked(12, id("order-1"), topic("payments.x")), asked(13, id("order-2")), asked(14), plain,
-			asked(2, id("order-1"), topic("mail.x"), key("a")), &elsewhere)
+			asked(2, id("order-1"), topic("mail.x"), key("a")), &renamed)
 		for i, want := range [][]*message.Message{{again, first}, {pay}, {}, {}, {}, {plain}, {again, first}, {pay}} {
 			t.wantUIDs(found[i], want...)
 		}

@@ -65,7 +65,7 @@ var pausePromises = []promise{
 		}
 		t.wantPauses(paused("a", "ann", start+2))
 	}},
-	{"patterns are told apart exactly", func(t *trial) {
+	{"patterns are distinguished exactly", func(t *trial) {
 		long := strings.Repeat("é", 127)
 		all := []scheduler.PauseChange{paused(long, "", start), paused("A", "", start+1), paused("a", "", start+2),
 			paused("ä", "", start+3), paused("*", "", start+4)}

@@ -45,7 +45,7 @@ var textPromises = []promise{
 				recorded(accept(byKey[text])))
 		}
 	}},
-	{"topics are told apart exactly", func(t *trial) {
+	{"topics are distinguished exactly", func(t *trial) {
 		topics := []string{"orders", "Orders", "orders.a", "örders", "o\u0308rders", "orders.*", "_rders", "🕰️.tick",
 			strings.Repeat("t", 255)}
 		for i, text := range topics {

@@ -102,7 +102,7 @@ var writePromises = []promise{
 		t.write()
 		t.wantUIDs(t.list(scheduler.RecordQuery{Limit: 9}))
 	}},
-	{"versions are told of messages whose content is known", func(t *trial) {
+	{"versions are returned for messages whose content is known", func(t *trial) {
 		m, n, gone, bare := newMessage(1), newMessage(2), newMessage(3), newMessage(4)
 		t.write(accept(m), accept(n), became(n, 7, message.StateDelivered, start),
 			became(bare, 2, message.StateDelivered, start))

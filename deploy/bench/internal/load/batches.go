@@ -87,8 +87,8 @@ func (x *exchange) send(ctx context.Context, client *http.Client, method, url st
 
 var errAnswer = errors.New("not every message was accepted as it should be")
 
-// checkAnswer counts outcomes without decoding them: nothing in an answer repeats what was pushed, so the words of a
-// refusal cannot come from a body.
+// checkAnswer counts outcomes without decoding them: no answer repeats pushed content, so the words of a refusal cannot
+// be part of a body.
 func checkAnswer(answer []byte, want, merged int) error {
 	accepted, refused := bytes.Count(answer, []byte(`"uid":`)), bytes.Count(answer, []byte(`"error":`))
 	again := bytes.Count(answer, []byte(`"duplicate":true`))

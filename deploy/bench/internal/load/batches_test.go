@@ -75,7 +75,7 @@ func TestBatchesFailWhenTheRequestIsRefused(t *testing.T) {
 	t.Parallel()
 	var got atomic.Int64
 	b := answering(t, `{}`, &got)
-	b.URL += "/elsewhere"
+	b.URL += "/unknown"
 	if _, err := b.Send(t.Context(), 10, time.Minute); err == nil || !strings.Contains(err.Error(), "400") {
 		t.Fatalf("the error is %v, want the status", err)
 	}

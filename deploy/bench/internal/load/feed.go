@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// Feed pushes over HTTP, one message a request, from producers that each wait for their answer. Unlike a push it goes
-// on when it is refused, as the producers of a running system do.
+// Feed pushes over HTTP, one message a request, from producers that each wait for their answer. Unlike a push it
+// continues after a refusal, as the producers of a running system do.
 type Feed struct {
 	URL       string // of the API
 	Producers int
-	Rate      float64                       // messages a second; 0: as fast as the answers come
+	Rate      float64                       // messages a second; 0: as fast as the answers arrive
 	First     int                           // number of the first message
 	Item      func(to []byte, n int) []byte // appends message n as JSON
 }
@@ -138,7 +138,7 @@ func (r *Feeding) Stop() {
 	r.transport.CloseIdleConnections()
 }
 
-// Next is the number of the message that comes next.
+// Next is the number of the next message.
 func (r *Feeding) Next() int { return int(r.next.Load()) }
 
 // Refusal is the answer to the first push that was not accepted, or nothing.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// door answers pushes with a status that can be changed.
+// door starts a server that answers pushes with a status that can be changed.
 func door(t *testing.T) (url string, status *atomic.Int64, bodies *atomic.Int64) {
 	status, bodies = new(atomic.Int64), new(atomic.Int64)
 	status.Store(http.StatusCreated)

@@ -24,7 +24,7 @@ type Ledger struct {
 	first, last time.Time
 }
 
-// NewLedger expects messages 0 to want-1. due returns when each was to come at the earliest.
+// NewLedger expects messages 0 to want-1. due returns the earliest time at which each may arrive.
 func NewLedger(bodies *Bodies, want int, due func(n int) time.Time) *Ledger {
 	return &Ledger{bodies: bodies, want: want, due: due, all: make(chan struct{}),
 		seen: make([]uint64, (want+63)/64), late: make([]time.Duration, 0, want)}
@@ -67,7 +67,7 @@ func (l *Ledger) Want() int { return l.want }
 // All is closed when every message was received.
 func (l *Ledger) All() <-chan struct{} { return l.all }
 
-// Received is how many different messages have come.
+// Received is how many different messages have arrived.
 func (l *Ledger) Received() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

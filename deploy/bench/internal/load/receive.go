@@ -34,8 +34,8 @@ func (c *Client) Receive(ctx context.Context, stream, subject string, ledger *Le
 	}, nil
 }
 
-// Wait returns when all messages have come and no repeat followed at once, or when nothing has come for long: the
-// ledger then shows what is lost. from is when the first was to come.
+// Wait returns when all messages have arrived and no repeat followed at once, or when nothing has arrived for long: the
+// ledger then shows what is lost. from is when the first was to arrive.
 func (l *Ledger) Wait(ctx context.Context, from time.Time) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

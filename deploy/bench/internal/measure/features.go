@@ -27,7 +27,7 @@ func (b bench) featureTests() []Test {
 			{report.RetryTTL, b.batchesWith(retryTTL, nil)}}},
 		{Name: report.FeaturesDrain, Systems: []System{
 			{report.Tarry, b.tarryDrain},
-			{report.NoMatch, b.drainTopics(elsewhere(), "")},
+			{report.NoMatch, b.drainTopics(otherTopics(), "")},
 			{report.Partitions, parts.drainTopics(topic(dueSubject, "partitions: 8"), "Tarry-Subject")},
 			{report.RetryTTL, b.drainTopics(topic(dueSubject, "retry: "+schedule, "ttl: 1h"), "Tarry-Retry")},
 			{report.Limited, b.drainTopics(topic(dueSubject, "rate: 1000000"), "")}}},
@@ -77,11 +77,11 @@ func section(pattern string, settings ...string) string {
 	return fmt.Sprintf("  - pattern: %q\n    %s\n", pattern, strings.Join(settings, "\n    "))
 }
 
-// elsewhere returns settings of ten other patterns. Each is compared with the topic, and none matches.
-func elsewhere() string {
+// otherTopics returns settings of ten other patterns. Each is compared with the topic, and none matches.
+func otherTopics() string {
 	text := "topics:\n"
 	for i := range 10 {
-		text += section(fmt.Sprintf("elsewhere.%d.>", i), "rate: 50", "retry: "+schedule, "ttl: 1h")
+		text += section(fmt.Sprintf("other.%d.>", i), "rate: 50", "retry: "+schedule, "ttl: 1h")
 	}
 	return text
 }

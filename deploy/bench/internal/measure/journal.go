@@ -183,7 +183,7 @@ func faults(fault string) []string {
 	return []string{fault}
 }
 
-// catch is how far the journal was when the last message had come, and when it had the rest.
+// catch is how far the journal was when the last message had arrived, and when it had the rest.
 type catch struct {
 	rows float64 // at the last message
 	all  float64 // once it had caught up

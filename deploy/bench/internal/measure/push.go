@@ -84,7 +84,7 @@ func (b bench) batchesWith(options func(to []byte, n int) []byte, merged func(fr
 			return Outcome{}, err
 		}
 		values := pushed(sent)
-		values[report.Kept] = sent.Rate() // the answer comes when Redis has it
+		values[report.Kept] = sent.Rate() // the answer is sent when Redis has it
 		return Outcome{Values: values}, micros(values, cost, sent.Count)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 const pipelineDepth = 100
 
-// rawRedis is what Redis takes when nothing stands before it: one HSET and one ZADD a message, in pipelines.
+// rawRedis is what Redis alone accepts, without tarry: one HSET and one ZADD a message, in pipelines.
 func (b bench) rawRedis(ctx context.Context, s *stage.Scope) (Outcome, error) {
 	r := s.Redis()
 	client := redis.NewClient(

@@ -23,8 +23,8 @@ type restore struct {
 	unknown  int
 }
 
-// restored loads messages that are due in an hour, and has Redis lose them while a feed goes on. In sync mode it looks
-// before at what an ordered restore over a full store costs a feed.
+// restored loads messages that are due in an hour, and makes Redis lose them while a feed continues. In sync mode it
+// looks before at what an ordered restore over a full store costs a feed.
 func (b bench) restored(mode string) run {
 	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
 		t, _, err := b.journaled(ctx, s, mode)
@@ -101,7 +101,8 @@ func (r *restore) stop(f *load.Feeding) {
 	r.unknown += f.Unknown()
 }
 
-// slowed pushes with and without an ordered restore of everything: at the feed's rate, and as fast as the answers come.
+// slowed pushes with and without an ordered restore of everything: at the feed's rate, and as fast as the answers
+// arrive.
 func (r *restore) slowed(ctx context.Context) error {
 	for _, of := range []struct {
 		rate  float64

@@ -61,7 +61,7 @@ func (b bench) bare(ctx context.Context, s *stage.Scope, pending int) (*load.Cli
 	return c, process, b.makeDueStream(ctx, c)
 }
 
-// plain goes straight to its stream, deduplicated as tarry's deliveries are.
+// plain publishes directly to its stream, deduplicated as tarry's deliveries are.
 func (b bench) plain(n int) *nats.Msg {
 	return &nats.Msg{Subject: dueSubject, Data: b.body(n), Header: nats.Header{nats.MsgIdHdr: {messageID(n)}}}
 }

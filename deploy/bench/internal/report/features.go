@@ -41,7 +41,7 @@ func (b *Book) writePlain(w *strings.Builder) {
 type feature struct {
 	work   string
 	own    figureOf // its rate
-	peer   figureOf // its zero value: the line is what others stand beside
+	peer   figureOf // its zero value: the line that others are compared with
 	beside string
 	kind   string // the kind of work within its sample; empty: the whole
 }

@@ -6,7 +6,7 @@ import "fmt"
 type goal struct {
 	work   string
 	own    figureOf
-	peer   figureOf // its zero value: the figure stands alone
+	peer   figureOf // its zero value: no figure to compare with
 	beside string   // what the peer's figure is called; empty: as its system
 	least  float64  // the figure, or the ratio to the peer's, is at least this
 	most   float64  // or at most this

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The marks between which the report stands in a page.
+// The marks that enclose the report in a page.
 const (
 	markStart = "<!-- bench:start -->"
 	markEnd   = "<!-- bench:end -->"
@@ -37,7 +37,7 @@ func (b *Book) PutInto(path string) error {
 	return nil
 }
 
-// between puts text in place of what stands between the marks.
+// between replaces the text between the marks.
 func between(page, text string) (string, error) {
 	before, rest, found := strings.Cut(page, markStart+"\n")
 	_, after, closed := strings.Cut(rest, markEnd)

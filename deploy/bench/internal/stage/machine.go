@@ -66,7 +66,7 @@ func (m Machine) String() string {
 	return fmt.Sprintf("%d cores of %s, %.0f GiB, %s, Linux %s", m.Cores, m.CPU, m.MemoryGB, m.System, m.Kernel)
 }
 
-// lineValue is what stands behind a name and a colon or equals sign, on the first such line.
+// lineValue returns what follows a name and a colon or equals sign, on the first such line.
 func lineValue(path, name string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

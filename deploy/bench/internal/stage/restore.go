@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Lose empties the Redis, as one that comes up again without its disk. It returns the moment at which it was empty.
+// Lose empties the Redis, like a restart without its disk. It returns the moment at which it was empty.
 func (r *Redis) Lose(ctx context.Context) (time.Time, error) {
 	if err := r.Client.FlushAllAsync(ctx).Err(); err != nil {
 		return time.Time{}, fmt.Errorf("empty redis: %w", err)

@@ -1,7 +1,7 @@
 // Package stage gives each test of the benchmark its own servers and says what they cost.
 //
 // The servers are those of deploy/lab, which wants a testing.TB; a Scope is one outside of go test. It lives as long as
-// one test of one system: whatever was started in it is stopped and removed at its end.
+// one test of one system: everything that was started in it is stopped and removed at its end.
 package stage
 
 import (
@@ -126,7 +126,7 @@ func (s *Scope) fail(err error) {
 	s.errs = append(s.errs, err)
 }
 
-// Error notes a failure and goes on. Errors stay what they are.
+// Error records a failure and continues. Errors stay what they are.
 func (s *Scope) Error(args ...any) {
 	if err, ok := args[0].(error); ok && len(args) == 1 {
 		s.fail(err)
@@ -135,7 +135,7 @@ func (s *Scope) Error(args ...any) {
 	s.fail(errors.New(fmt.Sprint(args...)))
 }
 
-// Errorf notes a failure and goes on.
+// Errorf records a failure and continues.
 func (s *Scope) Errorf(format string, args ...any) { s.fail(fmt.Errorf(format, args...)) }
 
 // Fatal notes a failure and ends the test.
