@@ -51,8 +51,8 @@ type Leading interface {
 	// Claim moves due messages to in_flight, limited by count and bytes (but at least one message). Claim is the only
 	// call that must not be repeated: Held finds the messages claimed by a call whose reply was lost.
 	Claim(ctx context.Context, bucket message.Bucket, req Claim) (Claimed, error)
-	// Finish ends claimed messages. If the table of transitions does not allow an end, that message stays claimed and
-	// Refused lists it; the others end.
+	// Finish ends claimed messages. Like Return, it acts only on the exact claim that a message names. If the table of
+	// transitions does not allow an end, that message stays claimed and Refused lists it; the others end.
 	Finish(ctx context.Context, bucket message.Bucket, holder Holder, ends []End, now message.Milli) error
 	// Return puts claimed messages back to waiting, in their bucket or in a lane. It acts only on the exact claim that
 	// Back names, so a return that the store executes late does not undo a later claim.

@@ -63,8 +63,8 @@ var refusePromises = []promise{
 			}
 		}},
 	{name: "a refusal is forgotten once its message has another state", check: func(t *trial) {
-		m := t.one(Message(1))
-		t.claim()
+		t.one(Message(1))
+		m := t.claim()[0]
 		none := []scheduler.End{{Message: m, State: message.StateWaiting}}
 		refused := func(want int) {
 			t.Helper()
@@ -82,7 +82,8 @@ var refusePromises = []promise{
 		t.must("sweep", err)
 		t.term++
 		refused(0)
-		t.claim()
+		m = t.claim()[0]
+		none[0].Message = m
 		t.must("finish", t.tl.Finish(t.Context(), 0, scheduler.Leader(t.term), none, t.now))
 		refused(1)
 		t.finish(message.StateDelivered, m)

@@ -32,15 +32,19 @@ var settlePromises = []promise{
 		t.gone(Message(3).UID)
 		t.wantInfo(remains(claimed, message.StateDelivered, t.now, false, "the test says delivered"))
 	}},
-	{name: "a claim of an earlier term is finished too while it is not swept", check: func(t *trial) {
-		m := t.take(Message(1))
+	{name: "only the claim that is named is finished", check: func(t *trial) {
+		earlier := *t.take(Message(1))
+		t.giveBack(&earlier, earlier.Score(), message.Mark{})
+		later := t.claim()[0]
+		t.finish(message.StateDead, &earlier)
+		t.wantInfo(live(later, message.StateInFlight, message.Mark{}))
 		t.term = 5
-		t.finish(message.StateDelivered, m)
-		t.wantInfo(remains(m, message.StateDelivered, t.now, false, "the test says delivered"))
+		t.finish(message.StateDead, later)
+		t.wantInfo(live(later, message.StateInFlight, message.Mark{}))
 	}},
 	{name: "a finish sets the uncertain mark as asked", check: func(t *trial) {
-		all := t.added(Message(1), Message(2))
-		t.claim()
+		t.added(Message(1), Message(2))
+		all := t.claim()
 		t.must("finish", t.tl.Finish(t.Context(), 0, scheduler.Leader(t.term), []scheduler.End{
 			{Message: all[0], State: message.StateExpired, Uncertain: true},
 			{Message: all[1], State: message.StateExpired},

@@ -118,7 +118,7 @@ func (t *Timeline) Finish(ctx context.Context, n message.Bucket, holder schedule
 			end := &ends[i]
 			e := b.claimedEntry(end.Message.UID)
 			switch {
-			case e == nil:
+			case e == nil || e.claim != end.Message.Claim || b.claimed[e.place].rank != int64(holder.Term):
 			case !end.Known():
 				b.refuse(e, end.State, end.Kind, now)
 			default:

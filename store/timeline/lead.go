@@ -83,7 +83,7 @@ func (t *Redis) Finish(ctx context.Context, bucket message.Bucket, holder schedu
 		return nil
 	}
 	topics := topicsOf(len(ends), func(i int) string { return ends[i].Message.Topic })
-	args := make([]any, 5, 5+2*len(topics)+3*len(ends))
+	args := make([]any, 5, 5+2*len(topics)+4*len(ends))
 	args[0], args[1], args[2], args[4] = text(holder.Term), int64(now), len(ends), len(topics)
 	for i := range topics {
 		args = append(args, topics[i].name, topics[i].n)
@@ -98,6 +98,13 @@ func (t *Redis) Finish(ctx context.Context, bucket message.Bucket, holder schedu
 			return err
 		}
 		args = append(args, args[first+i], record)
+	}
+	claim := ""
+	for i := range ends {
+		if n := ends[i].Message.Claim; i == 0 || n != ends[i-1].Message.Claim { // most were claimed together
+			claim = text(holder.Term) + ":" + text(n)
+		}
+		args = append(args, claim)
 	}
 	changes := t.ended(ends)
 	args[3] = blobOf(changes)

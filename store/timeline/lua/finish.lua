@@ -1,16 +1,17 @@
--- finish ends claimed messages; it skips those that are not claimed.
+-- finish ends claimed messages; it skips those that are not held by the given claim.
 -- KEYS claimed msg ended term mark dead next counts refused
 -- ARGV 1 term  2 now in ms  3 how many  4 what goes to the outbox  5 how many topics;
 --      then for each topic: name, how many end; then the uids; then uid and record
---      of its end for each, in the same order
+--      of its end for each, then the claim that holds each, in the same order
 -- Result: how many were ended; if not all, their uids; entry of
 --      the outbox
 -- Outbox: ARGV 4, and if not all were ended the uids of those that were.
--- Twice: the second time none is claimed.
+-- Twice: the second time those claims are over.
 local stale = check(ARGV[1])
 if stale then return stale end
 local n, topics = tonumber(ARGV[3]), tonumber(ARGV[5])
 local base = 5 + 2 * topics
+local claim = base + 3 * n
 local keeps = false -- whether any of these ends is kept
 
 -- finish ends the messages of a list, all of them claimed; pairs holds uid and record of each from first to last.
@@ -44,15 +45,17 @@ for i = 1, n do
   if not known[to] then
     local uid = ARGV[base + i]
     barred[uid] = true
-    if holder(uid) then refuse(uid, STATE_IN_FLIGHT, to, KIND_PLAIN, ARGV[2]) end
+    if holder(uid) == ARGV[claim + i] then refuse(uid, STATE_IN_FLIGHT, to, KIND_PLAIN, ARGV[2]) end
   end
 end
 
 local held, all = {}, next(barred) == nil
 each(n, 1000, function(from, to)
   local claims = redis.call('HMGET', CLAIMED, unpack(ARGV, base + from, base + to))
-  for i = 1, to - from + 1 do all = all and claims[i] end
-  held[from] = claims
+  for i = from, to do
+    held[i] = claims[i - from + 1] == ARGV[claim + i]
+    all = all and held[i]
+  end
 end)
 
 local ended, only = n, {}
@@ -67,7 +70,7 @@ else
     local list, pairs = {}, {}
     for i = from, to do
       local uid, record = ARGV[base + i], ARGV[base + n + 2 * i]
-      if held[from][i - from + 1] and not barred[uid] then
+      if held[i] and not barred[uid] then
         list[#list + 1] = uid
         push(pairs, uid, record)
         -- By its end: the stored record may be damaged.
