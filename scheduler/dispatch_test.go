@@ -643,3 +643,21 @@ func TestRun_ClaimsNothingThatConsumersPull(t *testing.T) {
 		}
 	})
 }
+
+func TestRun_ClaimsNothingThatConsumersPullFromNowOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil)
+		ready := message.LaneReady.Lane("orders.pulled")
+		r.nats.lane = func(*message.Message) message.Lane { return ready }
+		r.nats.answer = func(*message.Message, int) scheduler.Outcome {
+			return scheduler.Outcome{Kind: scheduler.NoListener, Err: errors.New("nobody")}
+		}
+		stop := r.lead(r.s, 1)
+		defer stop(errStop)
+		a := r.push(scheduler.Push{Topic: "orders.pulled"})
+		time.Sleep(time.Hour)
+		if i := r.info(a.UID); i.Mark.Lane != ready || r.nats.tries[a.UID] != 1 {
+			t.Fatalf("what consumers pull is in lane %q after %d tries", i.Mark.Lane, r.nats.tries[a.UID])
+		}
+	})
+}

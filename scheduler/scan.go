@@ -137,9 +137,7 @@ func (sc *scanner) begin(ctx context.Context) error {
 				return fmt.Errorf("list lanes: %w", err)
 			}
 			for _, name := range lanes {
-				if name.Kind() != message.LaneReady { // consumers pull from it
-					sc.addLane(name)
-				}
+				sc.addLane(name)
 			}
 			return nil
 		})
