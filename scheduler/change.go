@@ -56,7 +56,8 @@ func (s *Scheduler) change(ctx context.Context, uid message.UID,
 	made, err := call(ctx, bucket, s.cfg.Clock.Milli())
 	if errors.Is(err, ErrOutcomeUnknown) {
 		again = true
-		if made, err = call(ctx, bucket, s.cfg.Clock.Milli()); errors.Is(err, ErrUnavailable) {
+		if made, err = call(ctx, bucket, s.cfg.Clock.Milli()); errors.Is(err, ErrUnavailable) ||
+			errors.Is(err, ErrFull) { // the second call wrote nothing; the first may have
 			err = fmt.Errorf("%w: %v", ErrOutcomeUnknown, err)
 		}
 	}

@@ -111,14 +111,18 @@ func TestRequeue_OfWhatIsCertainIsCertain(t *testing.T) {
 	})
 }
 
-// lostRequeue loses the replies of requeues, which happen.
+// lostRequeue loses the replies of requeues, which happen. Once full is set, the next one is refused.
 type lostRequeue struct {
 	scheduler.Timeline
 	lost int
+	full error
 }
 
 func (s *lostRequeue) Requeue(ctx context.Context, dead message.UID, m *message.Message,
 	now message.Milli) (scheduler.RequeueResult, error) {
+	if s.lost == 0 && s.full != nil {
+		return scheduler.RequeueResult{}, s.full
+	}
 	result, err := s.Timeline.Requeue(ctx, dead, m, now)
 	if err == nil && s.lost > 0 {
 		s.lost--
@@ -155,6 +159,20 @@ func TestRequeue_OfAnUnknownOutcomeTellsWhomToLookFor(t *testing.T) {
 		_, err = r.s.RequeueOne(t.Context(), scheduler.Ref{UID: two.UID}, scheduler.Requeue{Delay: time.Hour})
 		if !errors.Is(err, scheduler.ErrNotDead) || !strings.Contains(err.Error(), "requeued as "+string(again.UID)) {
 			t.Errorf("asked again: %v", err)
+		}
+
+		for _, full := range []error{scheduler.ErrFull, scheduler.ErrUnavailable} {
+			three := r.push(scheduler.Push{Topic: "poison", Retry: once})
+			time.Sleep(time.Second)
+			store.lost, store.full = 1, full
+			again, err = r.s.RequeueOne(t.Context(), scheduler.Ref{UID: three.UID}, scheduler.Requeue{Delay: time.Hour})
+			if !errors.Is(err, scheduler.ErrOutcomeUnknown) || errors.Is(err, full) {
+				t.Errorf("a lost reply, then %v: %v", full, err)
+			}
+			if i := r.info(again.UID); i.State != message.StateWaiting {
+				t.Errorf("a lost reply, then %v: what it names is %s", full, i.State)
+			}
+			store.full = nil
 		}
 	})
 }
