@@ -57,8 +57,8 @@ type Leading interface {
 	// Return puts claimed messages back to waiting, in their bucket or in a lane. It acts only on the exact claim that
 	// Back names, so a return that the store executes late does not undo a later claim.
 	Return(ctx context.Context, bucket message.Bucket, holder Holder, back []Back, now message.Milli) error
-	// Held lists up to limit claims of a holder by uid, after the given uid. The leader compares them with what it has in
-	// flight and returns the rest. The two steps are not one call, which would have to carry all that is in flight.
+	// Held lists up to limit claims of a holder by uid, after the given uid. The leader compares them with what it has
+	// in flight and returns the rest. The two steps are not one call, which would have to carry all that is in flight.
 	Held(ctx context.Context, bucket message.Bucket, holder Holder, after message.UID, limit int) ([]Held, error)
 	// Heads looks at every bucket at once, cheaply, for the safety poll. The Head of a bucket that does not answer
 	// carries the error. Heads itself fails only if no bucket answers.
@@ -66,8 +66,8 @@ type Leading interface {
 	// Refused lists the transitions that the bucket was asked for and did not make, for the first MaxRefusals messages.
 	// It forgets a refusal once its message is gone, has changed state, or can be read again.
 	Refused(ctx context.Context, bucket message.Bucket) ([]Refusal, error)
-	// Lanes lists the lanes of a bucket that hold parked messages. Begin does not return them, since every instance lists
-	// lanes for operators.
+	// Lanes lists the lanes of a bucket that hold parked messages. Begin does not return them, since every instance
+	// lists lanes for operators.
 	Lanes(ctx context.Context, bucket message.Bucket) ([]message.Lane, error)
 	// Trim forgets up to limit ends that are older than EndedKeep, and tombstones that are too old. It returns how many
 	// ends it forgot.
