@@ -11,8 +11,8 @@
 //
 // # Who owns what while this instance leads
 //
-// Each bucket has a scanner and a settler, each in its own goroutine. Data without a lock belongs to one of the two,
-// and no other goroutine touches it.
+// Each bucket has a scanner and a settler, each in its own goroutine. Data that is neither under a lock nor a
+// channel belongs to one of the two, and no other goroutine touches it.
 //
 //	leadership     one term: its lease, and what all buckets share: the lanes that
 //	│              failed lately (laneBook), pauses and rates (holds), both locked

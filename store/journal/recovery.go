@@ -106,8 +106,8 @@ func (r *Recovery) Mend(ctx context.Context, term uint64, buckets []message.Buck
 			replaced[standings[bucket].Now] = true
 		}
 		for i := range standings {
-			// No bucket on it is whole, but one that this leader has certified since on that very data set: it is in use
-			// already, and what it does under its number would be refused by the journal under a next one.
+			// No bucket on it is whole, unless this leader has certified the bucket since, on that very data set. That
+			// one is in use already: under a new number, the journal would refuse what it does under this one.
 			s, bucket := &standings[i], message.Bucket(i)
 			if replaced[s.Now] && (s.Number != r.last[bucket] || s.Now != r.on[bucket]) {
 				s.Run = ""

@@ -218,8 +218,9 @@ func TestRecovery_CertifiesNoBucketAgainThatIsAtWork(t *testing.T) {
 			return
 		}
 		w.now += 10
+		// The change is written under the certification of the first mend.
 		w.must("finish", w.tl.Finish(t.Context(), 0, scheduler.Leader(3),
-			[]scheduler.End{{Message: m, State: message.StateDelivered}}, w.now)) // its change is written under the certification of the first mend
+			[]scheduler.End{{Message: m, State: message.StateDelivered}}, w.now))
 		working, delivered = "", delivered+1
 	})
 	for bucket := range crashBuckets {
