@@ -201,11 +201,5 @@ func (s *Scheduler) browse(ctx context.Context, bucket message.Bucket, q Browse)
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	page, err := s.cfg.Timeline.Browse(ctx, bucket, q)
-	switch {
-	case errors.Is(err, ErrOutcomeUnknown): // it writes nothing
-		return Browsed{}, fmt.Errorf("browse bucket %d: %w: %v", bucket, ErrUnavailable, err)
-	case err != nil:
-		return Browsed{}, fmt.Errorf("browse bucket %d: %w", bucket, err)
-	}
-	return page, nil
+	return page, looked(fmt.Sprintf("browse bucket %d", bucket), err)
 }

@@ -333,11 +333,8 @@ func asItStands(i *message.Info) scheduler.Change {
 	if i.State == message.StateInFlight {
 		c.State = message.StateWaiting // in flight is not a state of the journal
 	}
-	if withContent(i.State) {
+	if i.State.Kept() {
 		c.Message = &i.Message
 	}
 	return c
 }
-
-// withContent reports whether the timeline still has the content of a message in state s.
-func withContent(s message.State) bool { return !s.Ended() || s == message.StateDead }

@@ -56,7 +56,7 @@ func (s *SQL) Changes(ctx context.Context, q scheduler.ChangeQuery) (page []sche
 	if q.Limit <= 0 {
 		return nil, nil
 	}
-	states := everyState()
+	states := message.States()
 	if q.State != message.StateNone {
 		states = []message.State{q.State}
 	}
@@ -176,8 +176,8 @@ func (s *SQL) Prune(ctx context.Context, before message.Milli, limit int) (n int
 // endsBefore returns up to limit changes that ended a message, in the order of time.
 func (s *SQL) endsBefore(ctx context.Context, before message.Milli, after moment,
 	limit int) (ends []moment, err error) {
-	for _, state := range everyState() {
-		if !state.Ended() || state == message.StateDead {
+	for _, state := range message.States() {
+		if !state.Ended() || state.Kept() {
 			continue
 		}
 		part, err := s.moments(ctx, s.read, state, scheduler.ChangeQuery{AfterAt: after.at, AfterUID: after.uid,

@@ -109,7 +109,7 @@ func TestStates_HaveTheirWordsInTheDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, state := range append(everyState(), message.StateNone) {
+	for _, state := range append(message.States(), message.StateNone) {
 		if words[state] != state.String() {
 			t.Errorf("state %d is %q in the database, want %q", state, words[state], state)
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -105,19 +104,11 @@ func (s *SQL) ranges(q scheduler.RecordQuery) []stretch {
 		index, w = "messages_topic", s.andText(w, "topic", q.Topic)
 	}
 	if len(states) == 0 {
-		states = everyState()
+		states = message.States()
 	}
 	var all []stretch
 	for _, state := range states {
 		all = append(all, stretch{"messages" + s.kind.index(index), w.and("state = ?", int64(state))})
-	}
-	return all
-}
-
-// everyState returns all states that a message can have.
-func everyState() (all []message.State) {
-	for s := message.StateWaiting; s.String() != message.State(math.MaxUint8).String(); s++ {
-		all = append(all, s)
 	}
 	return all
 }

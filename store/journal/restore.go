@@ -81,7 +81,9 @@ func (w *restoring) all(ctx context.Context, req scheduler.RestoreRequest,
 // staying returns the states, as the journal has them, of a message that must be in the timeline: it waits, or is dead
 // and waits for an operator.
 func staying() []message.State {
-	return []message.State{message.StateWaiting, message.StateDead}
+	return slices.DeleteFunc(message.States(), func(s message.State) bool {
+		return !s.Kept() || s == message.StateInFlight // the journal has what is in flight as waiting
+	})
 }
 
 func stays(s message.State) bool { return slices.Contains(staying(), s) }

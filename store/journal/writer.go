@@ -121,9 +121,7 @@ func (w *Writer) Ready() error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch {
-	case w.broken != nil:
-		// the reason is in the log: it may name hosts
+	if w.broken != nil { // the reason is in the log: it may name hosts
 		return fmt.Errorf("%w: the journal does not take changes", scheduler.ErrUnavailable)
 	}
 	for _, since := range w.busy {

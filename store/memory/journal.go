@@ -140,7 +140,7 @@ func (j *Journal) write(c *scheduler.Change) {
 }
 
 // over reports whether a message in state s can no longer change.
-func over(s message.State) bool { return s.Ended() && s != message.StateDead }
+func over(s message.State) bool { return s.Ended() && !s.Kept() }
 
 // remember adds a row to the ended messages if its message is over; forget removes it.
 func (j *Journal) remember(row *journaled) {
