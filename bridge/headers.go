@@ -109,9 +109,6 @@ func (w *headerWriter) user(headers []message.Header) {
 	}
 }
 
-// headRoom is the maximum size of tarry's own headers in a delivered message, with a margin.
-const headRoom = 4096
-
 // SizeLimit returns the limit of a push's body and headers together: the size that the server accepts once tarry's
 // headers are added, or the configured limit if that is lower and not 0. Until a server has announced its limit, only
 // the configured one applies; a message that turns out too large to deliver becomes dead, not lost.
@@ -120,8 +117,8 @@ func SizeLimit(nc *nats.Conn, configured int) int {
 	if configured > 0 {
 		limit = configured
 	}
-	if server := nc.MaxPayload(); server > headRoom {
-		limit = min(limit, int(server)-headRoom)
+	if server := nc.MaxPayload(); server > wire.HeadRoom {
+		limit = min(limit, int(server)-wire.HeadRoom)
 	}
 	return limit
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 )
@@ -39,17 +38,4 @@ func (p *Push) Options() string {
 		b = append(append(b, " retry="...), p.Retry.String()...)
 	}
 	return string(b)
-}
-
-// CheckLimit refuses a push whose body and user headers together exceed the limit of the component that accepts it.
-func (p *Push) CheckLimit(body, limit int) error {
-	size := body
-	for _, h := range p.Headers {
-		size += len(h.Name) + len(h.Value) + headerLine
-	}
-	if size > limit {
-		return &Error{Word: WordTooLarge, Field: FieldBody,
-			Detail: fmt.Sprintf("and headers take %d bytes, the limit is %d", size, limit)}
-	}
-	return nil
 }

@@ -157,6 +157,12 @@ func TestCheckSize_CountsWhatTarryAdds(t *testing.T) {
 	if err := p.CheckSize(1<<30, 0); err != nil {
 		t.Errorf("no limit known: %v", err)
 	}
+	// Every way in takes what the intake takes: a retry of what HTTP accepted comes back by tag.
+	most := 1<<20 - wire.HeadRoom - len("X: 1\r\n")
+	if err := p.CheckSize(most, 1<<20); err != nil {
+		t.Errorf("as much as the intake takes: %v", err)
+	}
+	wantRefusal(t, p.CheckSize(most+1, 1<<20), wire.WordTooLarge, wire.FieldBody)
 }
 
 func TestOptions_TellContentFromName(t *testing.T) {

@@ -107,9 +107,33 @@ func (p *Push) DeliveredSize(body int) int {
 	return size
 }
 
-// CheckSize refuses a push whose delivery would exceed the server's max_payload. The headers that tarry adds count too,
-// so the limit is a little below what the same producer may publish itself.
+// CheckLimit refuses a push whose body and user headers together exceed the limit of the component that accepts it.
+func (p *Push) CheckLimit(body, limit int) error {
+	size := body
+	for _, h := range p.Headers {
+		size += len(h.Name) + len(h.Value) + headerLine
+	}
+	if size > limit {
+		return &Error{Word: WordTooLarge, Field: FieldBody,
+			Detail: fmt.Sprintf("and headers take %d bytes, the limit is %d", size, limit)}
+	}
+	return nil
+}
+
+// HeadRoom is how much of the server's max_payload stays free for the headers that tarry adds to a push. A message is
+// published in several forms: as a push by tag, as a delivery, as the retry that a consumer sends back, as a reject.
+// Each has to fit, so every way into tarry has the same limit.
+const HeadRoom = 4096
+
+// CheckSize refuses a push that is too large for the server's max_payload, which is 0 if it is not known. The limit is
+// below what the same producer may publish itself: HeadRoom stays free, and the delivery has to fit with the headers
+// that tarry adds.
 func (p *Push) CheckSize(body int, maxPayload int64) error {
+	if maxPayload > HeadRoom {
+		if err := p.CheckLimit(body, int(maxPayload)-HeadRoom); err != nil {
+			return err
+		}
+	}
 	if size := p.DeliveredSize(body); maxPayload > 0 && int64(size) > maxPayload {
 		return &Error{Word: WordTooLarge, Field: FieldBody,
 			Detail: fmt.Sprintf("of %d bytes needs up to %d with its headers when delivered, the server's "+

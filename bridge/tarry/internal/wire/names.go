@@ -8,7 +8,7 @@ const (
 	MaxPrefix   = 64                    // bytes of the intake prefix
 	MaxID       = 128                   // bytes of a client id
 	MaxKey      = 128                   // bytes of a key
-	MaxHeaders  = 32 << 10              // bytes of all user headers as they stand on the wire
+	MaxHeaders  = 32 << 10              // bytes of all user headers as sent on the wire
 	MaxAttempt  = 65535                 // the highest number for a consumer's retry
 	MaxPriority = 255                   // the highest leaves first
 	MaxDelay    = 3653 * 24 * time.Hour // ten years, leap days included; also the longest TTL and max_wait

@@ -18,7 +18,7 @@ func CheckSubject(s string) error {
 }
 
 // CheckTarget is CheckSubject for the topic of a push. It also refuses topics under the intake prefix, whose messages
-// would come straight back, and under "tarry", where requests to tarry itself go.
+// would return to the intake, and under "tarry", the subjects of requests to tarry itself.
 func CheckTarget(s, prefix string) error {
 	if err := CheckSubject(s); err != nil {
 		return err
