@@ -13,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
 )
 
 func TestPublishMsg_StoresATaggedMessageBeforeItReturns(t *testing.T) {
@@ -143,13 +145,13 @@ func TestPublishMsg_RefusesWhatATagExcludes(t *testing.T) {
 	}
 }
 
-func TestPublishMsg_RefusesWhatWouldNotFitWhenDelivered(t *testing.T) {
+func TestPublishMsg_RefusesWhatTheIntakeWouldReject(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	in := intake(t, nc)
 	conn := wrap(t, nc)
 	max := int(nc.MaxPayload())
-	for _, size := range []int{max - 100, max, max + 1} {
+	for _, size := range []int{max - wire.HeadRoom + 1, max, max + 1} {
 		err := conn.PublishMsg(Tag(&nats.Msg{Subject: "orders", Data: make([]byte, size)}, In(time.Hour)))
 		wantRefused(t, err, "too_large", "body")
 		if !errors.Is(err, nats.ErrMaxPayload) {
@@ -157,8 +159,8 @@ func TestPublishMsg_RefusesWhatWouldNotFitWhenDelivered(t *testing.T) {
 		}
 	}
 	if err := conn.PublishMsg(
-		Tag(&nats.Msg{Subject: "orders", Data: make([]byte, max-1024)}, In(time.Hour))); err != nil {
-		t.Errorf("1024 bytes below the limit: %v", err)
+		Tag(&nats.Msg{Subject: "orders", Data: make([]byte, max-wire.HeadRoom)}, In(time.Hour))); err != nil {
+		t.Errorf("as large as the intake takes: %v", err)
 	}
 	one(t, in)
 }
