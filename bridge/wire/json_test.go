@@ -15,7 +15,8 @@ func TestDecodePush_ReadsEveryField(t *testing.T) {
 	t.Parallel()
 	item := wire.DecodePush([]byte(
 		` {"topic":"orders.created","body":"h\u00e9llo \ud83d\ude00\n","headers":{"X-B":["2","1"],"x-a":"Zo\u00eb"},
-		"delay":"20m","id":"order-7131","key":"customer 9","on_duplicate":"reject","deliver":"mq","priority":255,"ttl":3600000,"attempt":2,
+		"delay":"20m","id":"order-7131","key":"customer 9","on_duplicate":"reject","deliver":"mq",
+		"priority":255,"ttl":3600000,"attempt":2,
 		"retry":"1m,10m*5~20%","reason":"it\nfailed"} `), "delayed")
 	if item.Err != nil {
 		t.Fatal(item.Err)
@@ -255,10 +256,13 @@ func TestAppendResults_IsJSONInTheFormOfTheContract(t *testing.T) {
 		t.Fatalf("%s: %v", text, err)
 	}
 	_ = json.Unmarshal([]byte(`{"results":[
-		{"id":"a \"b\" é\u0001","uid":"t-1","due":"2030-01-31T08:00:00.001Z","state":"waiting","version":1,"durable":"redis"},
+		{"id":"a \"b\" é\u0001","uid":"t-1","due":"2030-01-31T08:00:00.001Z","state":"waiting","version":1,
+			"durable":"redis"},
 		{"error":"duplicate_id","detail":"taken","uid":"t-2"},
-		{"id":"b","uid":"t-3","due":"2030-01-31T08:00:00.000Z","state":"delivered","version":3,"durable":"redis","duplicate":true},
-		{"id":"c","uid":"t-4","due":"2030-01-31T08:00:00.000Z","state":"waiting","version":2,"durable":"redis","merged":true}]}`), &want)
+		{"id":"b","uid":"t-3","due":"2030-01-31T08:00:00.000Z","state":"delivered","version":3,
+			"durable":"redis","duplicate":true},
+		{"id":"c","uid":"t-4","due":"2030-01-31T08:00:00.000Z","state":"waiting","version":2,
+			"durable":"redis","merged":true}]}`), &want)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %s", text)
 	}

@@ -137,7 +137,8 @@ func TestProcess_RunsNginxInFrontOfAServer(t *testing.T) {
 	port := lab.FreePort(t)
 	config := filepath.Join(t.TempDir(), "nginx.conf")
 	text := fmt.Sprintf(`daemon off; master_process off; pid nginx.pid; error_log stderr; events {}
-http { access_log off; client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+http { access_log off; client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;
+uwsgi_temp_path uwsgi; scgi_temp_path scgi;
 server { listen 127.0.0.1:%d; location / { return 200 "here"; } } }`, port)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

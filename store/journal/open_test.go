@@ -280,7 +280,8 @@ func TestOpen_SetsWhatStatementsDependOn(t *testing.T) {
 		"--character-set-server=latin1", "--collation-server=latin1_swedish_ci",
 		"--transaction-isolation=SERIALIZABLE", "--autocommit=1")
 	dsn := server.Database(t) +
-		"?sql_mode=%27ANSI_QUOTES%27&parseTime=true&charset=latin1&collation=latin1_swedish_ci&interpolateParams=false&multiStatements=true&wait_timeout=1"
+		"?sql_mode=%27ANSI_QUOTES%27&parseTime=true&charset=latin1&collation=latin1_swedish_ci" +
+		"&interpolateParams=false&multiStatements=true&wait_timeout=1"
 	s := open(t, dsn)
 	m := &message.Message{Topic: `a"b'c\d`, ID: "ä🕰️\\", Body: []byte("\\\x00'\"\xff"), Due: 5}
 	uid, err := message.IntakeUID(1, time.UnixMilli(1_900_000_000_000), m.ID, "")

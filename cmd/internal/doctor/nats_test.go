@@ -129,10 +129,14 @@ const users = `authorization {
   users = [
     { user: boss, password: "a-password" }
     { user: deaf, password: "a-password", permissions: { subscribe: { deny: "_INBOX.>" } } }
-    { user: quiet, password: "a-password", permissions: { publish: ["$JS.API.>", "$SYS.REQ.USER.INFO", "_INBOX.>"], subscribe: ["_INBOX.>"] } }
-    { user: shut, password: "a-password", permissions: { publish: ["$JS.API.INFO", "$JS.API.STREAM.LIST"], subscribe: [">"] } }
+    { user: quiet, password: "a-password", permissions: {
+      publish: ["$JS.API.>", "$SYS.REQ.USER.INFO", "_INBOX.>"], subscribe: ["_INBOX.>"] } }
+    { user: shut, password: "a-password", permissions: {
+      publish: ["$JS.API.INFO", "$JS.API.STREAM.LIST"], subscribe: [">"] } }
     { user: unlisted, password: "a-password", permissions: { publish: { deny: "$JS.API.STREAM.LIST" } } }
-    { user: tarry, password: "a-password", permissions: { publish: ["tarry.NS.>", "$JS.API.>", "$JS.ACK.>", "_INBOX.>", "$SYS.REQ.USER.INFO", "orders.>"], subscribe: ["_INBOX.>", "tarry.NS.>", "$SRV.>", "$JS.EVENT.ADVISORY.STREAM.>"] } }
+    { user: tarry, password: "a-password", permissions: {
+      publish: ["tarry.NS.>", "$JS.API.>", "$JS.ACK.>", "_INBOX.>", "$SYS.REQ.USER.INFO", "orders.>"],
+      subscribe: ["_INBOX.>", "tarry.NS.>", "$SRV.>", "$JS.EVENT.ADVISORY.STREAM.>"] } }
   ]
 }`
 
@@ -221,7 +225,8 @@ func TestNATS_ThatTellsHowItSyncs(t *testing.T) {
 	t.Parallel()
 	const accounts = `accounts {
   SYS: { users: [{ user: sys, password: "a-password" }], exports: [{ service: "$SYS.REQ.SERVER.PING.VARZ" }] }
-  APP: { jetstream: enabled, users: [{ user: app, password: "a-password" }], imports: [{ service: { account: SYS, subject: "$SYS.REQ.SERVER.PING.VARZ" } }] }
+  APP: { jetstream: enabled, users: [{ user: app, password: "a-password" }],
+    imports: [{ service: { account: SYS, subject: "$SYS.REQ.SERVER.PING.VARZ" } }] }
 }
 system_account: SYS`
 	s := healthy(t)
