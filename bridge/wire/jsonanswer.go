@@ -29,6 +29,8 @@ const (
 	DurableRedis = "redis"
 	// DurableJournal means that the journal has committed the message, which survives the loss of Redis.
 	DurableJournal = "journal"
+	// DurableMemory means that nothing keeps the message when the process ends.
+	DurableMemory = "memory"
 )
 
 // Problem is every answer other than a success: a status as in HTTP, a stable word and a sentence. After an unknown

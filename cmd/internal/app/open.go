@@ -35,8 +35,6 @@ const (
 	// rowSlack keeps the largest row, with every byte of it escaped, below the 16 MiB that MariaDB accepts by default:
 	// a request has more around a body than this.
 	rowSlack = 64 << 10
-	// durableMemory is the durability that the answer to a push promises if nothing outlives the process.
-	durableMemory = "memory"
 )
 
 // errUnfit reports an error that no retry resolves: the store must change, or the settings.
@@ -105,7 +103,7 @@ func (o *opened) durable() string {
 	case o.journal.mode == journal.Sync:
 		return wire.DurableJournal
 	case o.cfg.InMemory():
-		return durableMemory
+		return wire.DurableMemory
 	}
 	return wire.DurableRedis
 }
