@@ -60,8 +60,8 @@ var (
 	ErrNewer error = newer{}
 	// ErrManyTombstones: a cancel of an unknown message cannot be remembered because a bucket has reached its limit of
 	// tombstones.
-	ErrManyTombstones = errors.New("nothing has the id, and the cancel cannot be remembered, since too many such " +
-		"cancels are; repeat it in a while")
+	ErrManyTombstones = errors.New("no message has this id, and the cancel cannot be remembered: the limit of " +
+		"remembered cancels is reached; repeat it in a while")
 	// ErrMaybeDelivered: the message may have been delivered, so nothing was changed.
 	ErrMaybeDelivered = errors.New("maybe delivered")
 	// ErrTooManyPauses: no more patterns can be paused.

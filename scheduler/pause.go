@@ -73,7 +73,7 @@ func (s *Scheduler) settlePause(ctx, call context.Context, c PauseChange, is str
 	taken := make(chan bool, 1)
 	go func() { taken <- s.takenOver(ctx) }() // until its time-out; waited for below
 	if err = s.cfg.Journal.WritePause(call, c); err != nil {
-		err = fmt.Errorf("%s is %s, but the journal does not say that it knows: %w: %v", c.Pattern, is,
+		err = fmt.Errorf("%s is %s, but the journal did not confirm it: %w: %v", c.Pattern, is,
 			ErrOutcomeUnknown, err)
 	}
 	return <-taken, err
