@@ -63,7 +63,11 @@ var _ scheduler.Machine = (*Machine)(nil)
 
 // NewMachine prepares a lease. Run acquires and renews it.
 func NewMachine(cfg MachineConfig) (*Machine, error) {
-	s, err := loadScript("machine")
+	lib, err := readLibrary()
+	if err != nil {
+		return nil, err
+	}
+	s, err := lib.load("machine")
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -51,13 +52,17 @@ func loadScripts(buckets []keys) (map[string]*script, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the scripts: %w", err)
 	}
+	lib, err := readLibrary()
+	if err != nil {
+		return nil, err
+	}
 	scripts := make(map[string]*script, len(files))
 	for _, file := range files {
 		name := strings.TrimSuffix(path.Base(file), ".lua")
 		if name == "lib" || name == "server" || name == "certified" {
 			continue
 		}
-		s, err := loadScript(name)
+		s, err := lib.load(name)
 		if err != nil {
 			return nil, err
 		}
@@ -73,14 +78,14 @@ func loadScripts(buckets []keys) (map[string]*script, error) {
 	return scripts, nil
 }
 
-// loadScript loads one script. The line "-- KEYS due msg" of its head lists the keys that it receives, and the script
+// load loads one script. The line "-- KEYS due msg" of its head lists the keys that it receives, and the script
 // calls them DUE and MSG. Three parts may precede the script: server.lua if it matters which data set answers,
 // certified.lua if the script reads messages, and the functions of lib.lua that it calls.
 //
 // Redis creates all functions and locals of a text again with each call. The whole of lib.lua costs 6 to 9
 // microseconds, and up to 4 more if keys and constants are locals that its functions share. So keys and constants are
 // substituted in the text, as KEYS[1] and numbers.
-func loadScript(name string) (*script, error) {
+func (lib *library) load(name string) (*script, error) {
 	s := &script{name: name}
 	var before []string
 	switch name {
@@ -90,19 +95,19 @@ func loadScript(name string) (*script, error) {
 	default:
 		before, s.certified = []string{"server", "certified"}, true
 	}
-	texts := map[string]string{}
-	for _, part := range append(before, "lib", name) {
-		b, err := sources.ReadFile("lua/" + part + ".lua")
-		if err != nil {
-			return nil, fmt.Errorf("read script %s: %w", name, err)
-		}
-		texts[part] = string(b)
+	own, err := source(name)
+	if err != nil {
+		return nil, err
 	}
-	text := called(predicates()+code(texts["lib"]), code(texts[name]))
+	text := lib.before(code(own))
 	for _, part := range slices.Backward(before) {
-		text = code(texts[part]) + text
+		first, err := source(part)
+		if err != nil {
+			return nil, err
+		}
+		text = code(first) + text
 	}
-	for line := range strings.Lines(texts[name]) {
+	for line := range strings.Lines(own) {
 		if list, is := strings.CutPrefix(line, "-- KEYS "); is {
 			s.names = strings.Fields(list)
 		}
@@ -110,12 +115,21 @@ func loadScript(name string) (*script, error) {
 	if s.certified {
 		s.names = append(s.names, "outbox", "outboxed", "gen")
 	}
-	words := vocabulary()
+	words := maps.Clone(lib.words)
 	for i, key := range s.names {
 		words[strings.ToUpper(key)] = fmt.Sprintf("KEYS[%d]", i+1)
 	}
 	s.Script = redis.NewScript(put(words, text))
 	return s, nil
+}
+
+// source returns the text of a file in lua/.
+func source(name string) (string, error) {
+	b, err := sources.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		return "", fmt.Errorf("read script %s: %w", name, err)
+	}
+	return string(b), nil
 }
 
 // code returns a Lua text without its comments.
@@ -130,33 +144,66 @@ func code(text string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// called puts the functions of a library that a script calls before the script: those of its paragraphs that declare a
-// function whose name occurs in what follows. It looks at words alone: a regular expression for each function took half
-// a second.
-func called(lib, script string) string {
+// library is what the scripts share: the functions of lib.lua, and ends and kept, in the order of the file, in which a
+// function calls earlier ones only, and the vocabulary.
+type library struct {
+	paragraphs []paragraph
+	words      map[string]string
+}
+
+// paragraph is a part of the library between two empty lines, with the functions that it declares.
+type paragraph struct {
+	text     string
+	declares []string
+	words    []string // that occur in it
+}
+
+func readLibrary() (*library, error) {
+	text, err := source("lib")
+	if err != nil {
+		return nil, err
+	}
+	lib := &library{words: vocabulary()}
+	for text := range strings.SplitSeq(predicates()+code(text), "\n\n") {
+		p := paragraph{text: text, words: wordsOf(text)}
+		for line := range strings.Lines(text) {
+			if declared, is := strings.CutPrefix(line, "local function "); is {
+				name, _, _ := strings.Cut(declared, "(")
+				p.declares = append(p.declares, name)
+			}
+		}
+		lib.paragraphs = append(lib.paragraphs, p)
+	}
+	return lib, nil
+}
+
+// before puts the paragraphs that a script calls before the script: those that declare a function whose name occurs in
+// what follows. It looks at words alone: a regular expression for each function took half a second.
+func (lib *library) before(script string) string {
 	used := map[string]bool{}
-	use := func(text string) {
-		for _, word := range strings.FieldsFunc(text, func(r rune) bool { return !inWord(r) }) {
+	use := func(words []string) {
+		for _, word := range words {
 			used[word] = true
 		}
 	}
-	use(script)
-	for _, paragraph := range slices.Backward(strings.Split(lib, "\n\n")) {
-		for line := range strings.Lines(paragraph) {
-			declared, is := strings.CutPrefix(line, "local function ")
-			if name, _, _ := strings.Cut(declared, "("); is && used[name] {
-				use(paragraph)
-				script = paragraph + "\n\n" + script
-				break
-			}
+	use(wordsOf(script))
+	for _, p := range slices.Backward(lib.paragraphs) {
+		if slices.ContainsFunc(p.declares, func(name string) bool { return used[name] }) {
+			use(p.words)
+			script = p.text + "\n\n" + script
 		}
 	}
 	return script
 }
 
+func wordsOf(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return !inWord(r) })
+}
+
 // put replaces words of a Lua text, but not within quotes.
 func put(words map[string]string, text string) string {
 	var b strings.Builder
+	copied := 0
 	for from := 0; from < len(text); {
 		to := from + 1
 		switch {
@@ -168,10 +215,15 @@ func put(words map[string]string, text string) string {
 			for to < len(text) && inWord(rune(text[to])) {
 				to++
 			}
+			if other, is := words[text[from:to]]; is {
+				b.WriteString(text[copied:from])
+				b.WriteString(other)
+				copied = to
+			}
 		}
-		b.WriteString(cmp.Or(words[text[from:to]], text[from:to]))
 		from = to
 	}
+	b.WriteString(text[copied:])
 	return b.String()
 }
 

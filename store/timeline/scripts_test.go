@@ -114,12 +114,16 @@ func TestScripts_NameTheKeysThatTheyUse(t *testing.T) {
 	if err != nil || len(files) < 30 || len(uses) < 30 {
 		t.Fatalf("%d scripts, %d functions, %v", len(files), len(uses), err)
 	}
+	lib, err := readLibrary()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, file := range files {
 		name := strings.TrimSuffix(path.Base(file), ".lua")
 		if name == "lib" || name == "server" || name == "certified" {
 			continue
 		}
-		s, err := loadScript(name)
+		s, err := lib.load(name)
 		if err != nil {
 			t.Fatal(err)
 		}
