@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func (d *journalAPI) silent(part, step string, err error) error {
 }
 
 // History returns a message and all its changes. If it is requested by name, History also returns all other messages
-// that have or had the name.
+// that have or had the name. The retries of a message without a name have its uid as their name.
 func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]scheduler.Life, error) {
 	db, byName := d.a.journal.store, ref.UID == ""
 	if byName {
@@ -50,8 +51,8 @@ func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]schedule
 	if len(found) == 0 {
 		return nil, scheduler.ErrUnknownID
 	}
-	if one := found[0]; byName && one.ID != "" {
-		name := scheduler.Ref{ID: one.ID, Topic: one.Topic, Key: one.Key, Keyed: true, Viewer: ref.Viewer}
+	if one := found[0]; byName || one.ID == "" {
+		name := scheduler.Ref{ID: cmp.Or(one.ID, string(one.UID)), Topic: one.Topic, Key: one.Key, Keyed: true, Viewer: ref.Viewer}
 		all, err := db.Find(ctx, name, scheduler.MaxLives+2)
 		if err != nil {
 			return nil, d.away("find in the journal", err)

@@ -76,6 +76,14 @@ func TestHistory_TellsEveryLifeOfAName(t *testing.T) {
 		h.UID != dead || len(h.Others) != 0 {
 		t.Errorf("by uid: got %+v, %v, want %s alone", h, err, dead)
 	}
+	// The retry of a message without a name has that message's uid as its name.
+	unnamed := uid(did("POST", "/v1/messages", `{"topic":"lives.x","delay":"1h"}`))
+	retry := uid(did("POST", "/v1/messages", `{"topic":"lives.x","id":"`+unnamed+`","attempt":2,"delay":"1h"}`))
+	h.Others = nil
+	if err := json.Unmarshal([]byte(did("GET", "/v1/messages/"+unnamed+"/history", "")), &h); err != nil ||
+		h.UID != unnamed || len(h.Others) != 1 || h.Others[0].UID != retry {
+		t.Errorf("without a name: got %+v, %v, want %s and its retry %s", h, err, unnamed, retry)
+	}
 	if text := did("GET", "/v1/messages?id=order-1", ""); strings.Count(text, `"id":"order-1"`) != 3 ||
 		!strings.Contains(text, again) || !strings.Contains(text, dead) {
 		t.Errorf("list: got %s", text)
