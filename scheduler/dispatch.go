@@ -83,6 +83,9 @@ func (sc *scanner) over(m *message.Message, t *Topic, now message.Milli) (messag
 // sentBack is the reason of a message that is dead because its consumers sent it back too often.
 func sentBack(m *message.Message, retries int) string {
 	why := fmt.Sprintf("sent back after %d retries", retries)
+	if retries == 1 {
+		why = "sent back after 1 retry"
+	}
 	if said, ok := headerOf(m, reasonHeader); ok {
 		why += ": " + said
 	}

@@ -126,8 +126,8 @@ func (s *Scheduler) edited(info *message.Info, e *Edit) (Amend, error) {
 // checkDue returns an error for a due time beyond the limit.
 func (s *Scheduler) checkDue(due message.Milli, now time.Time) error {
 	if limit := message.CeilMilli(now.Add(s.cfg.MaxDelay)); due > limit {
-		return fmt.Errorf("%w: due %s, limit %s", ErrTooFar, due.Time().Format("2006-01-02T15:04:05.000Z07:00"),
-			s.cfg.MaxDelay)
+		return fmt.Errorf("%w: due %s, and the limit is %d days from now", ErrTooFar,
+			due.Time().Format("2006-01-02T15:04:05.000Z07:00"), s.cfg.MaxDelay/(24*time.Hour))
 	}
 	return nil
 }

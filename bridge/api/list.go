@@ -146,7 +146,7 @@ func listQuery(r *http.Request, now time.Time) (listing, error) {
 	p.read("id", func(text string) error {
 		if q.ID = text; message.IsUID(text) {
 			return refusal(http.StatusBadRequest, wire.WordID,
-				"id %s is a uid, which names one message: look it up by itself", text)
+				"id %s is a uid, which names one message: get it, or its history, which has its retries too", text)
 		}
 		return wire.CheckID(text)
 	})
@@ -186,7 +186,7 @@ func states(text string) (found []message.State, err error) {
 		state, known := message.ParseState(word)
 		if !known {
 			return nil, refusal(http.StatusBadRequest, WordState,
-				"state %.40q is none; there are %s, several are joined by commas",
+				"state %.40q is unknown; want %s, or several of them joined by commas",
 				word, strings.Join(stateWords(), ", "))
 		}
 		found = append(found, state)

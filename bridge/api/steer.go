@@ -58,7 +58,7 @@ func (s *Server) reschedule(w http.ResponseWriter, r *http.Request) error {
 // runNow makes a waiting message due at once.
 func (s *Server) runNow(w http.ResponseWriter, r *http.Request) error {
 	return s.amend(w, r, func(body []byte) (scheduler.Edit, error) {
-		return scheduler.Edit{Run: true}, wire.DecodePause(body) // nothing, too
+		return scheduler.Edit{Run: true}, wire.DecodeEmpty(body, "a run")
 	})
 }
 

@@ -83,7 +83,7 @@ func FuzzDecodePush(f *testing.F) {
 		check(err)
 		decodeSteering(t, data, check)
 		if len(bytes.TrimSpace(data)) > 0 { // nothing at all is a request of its own to these
-			check(wire.DecodePause(data))
+			check(wire.DecodeEmpty(data, "a pause"))
 			restore, err := wire.DecodeRestore(data)
 			if check(err); err == nil && (restore.Rate < 0 || restore.Rate > wire.MaxRate ||
 				restore.Topic != "" && wire.CheckSubject(restore.Topic) != nil) {

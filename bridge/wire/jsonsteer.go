@@ -41,8 +41,9 @@ const (
 // MaxIDs is the maximum number of messages that one order names.
 const MaxIDs = 1000
 
-// DecodePause reads the body of a pause or a resume, which must be empty or {}.
-func DecodePause(data []byte) error { return decodeFields(data, "a pause", nil) }
+// DecodeEmpty reads the body of a request that has no fields: it must be empty or {}. The request is what an error says
+// that it is, such as "a pause".
+func DecodeEmpty(data []byte, what string) error { return decodeFields(data, what, nil) }
 
 // Named identifies the message that a request names, as DecodeRef reads it.
 type Named struct {

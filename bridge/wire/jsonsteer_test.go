@@ -232,15 +232,15 @@ func TestDecodeDeadOrder_NamesOrPicks(t *testing.T) {
 	}
 }
 
-func TestDecodePause_SaysNothing(t *testing.T) {
+func TestDecodeEmpty_HasNoFields(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", " ", "{}", " { } "} {
-		if err := wire.DecodePause([]byte(text)); err != nil {
+		if err := wire.DecodeEmpty([]byte(text), "a run"); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	wantRefusal(t, wire.DecodePause([]byte(`{"reason":"x"}`)), wire.WordUnknownField, `"reason"`)
-	wantRefusal(t, wire.DecodePause([]byte(`x`)), wire.WordJSON, "request")
+	wantRefusal(t, wire.DecodeEmpty([]byte(`{"reason":"x"}`), "a run"), wire.WordUnknownField, `"reason"`)
+	wantRefusal(t, wire.DecodeEmpty([]byte(`x`), "a run"), wire.WordJSON, "request")
 }
 
 func TestRetry_HasOneText(t *testing.T) {

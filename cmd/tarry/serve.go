@@ -136,9 +136,9 @@ func greet(w io.Writer, dev *app.App, token bool) {
 %[6]s
 
 Try, in another terminal:
-  tarry push demo.hello --delay 5s --body hello --id order-1%[4]s
-  tarry get order-1%[4]s
-  tarry cancel order-1%[4]s
+  tarry push demo.hello --delay 5s --body hello --id demo-1%[4]s
+  tarry get demo-1%[4]s
+  tarry cancel demo-1%[4]s
 Messages that arrive on %[5]s are shown here; any NATS client can subscribe to them too. Press Ctrl-C to stop.
 
 `, server, dev.NATS(), data, flags, app.DemoSubjects, kept)

@@ -94,7 +94,8 @@ func settings() []setting {
 		{name: "http.body_limit", fallback: "8MiB", of: serve | migrate, limit: size(64*kib, 256*mib),
 			help: "largest body of one request, also of a batch"},
 		{name: "http.header_limit", fallback: "16KiB", of: serve, limit: size(4*kib, mib),
-			help: "largest headers of one request; the headers of a message are in the body"},
+			help: "largest headers of one request, to which Go's HTTP server adds 4 KiB; the headers of a message " +
+				"are in the body"},
 		{name: "http.header_timeout", fallback: "5s", of: serve, limit: span(100*time.Millisecond, minute),
 			help: "how long a client may take to send its headers, and to complete the TLS handshake"},
 		{name: "http.read_timeout", fallback: "30s", of: serve, limit: span(100*time.Millisecond, 10*minute),
