@@ -15,7 +15,7 @@ type MessageList struct {
 type Lag struct {
 	Changes int    `json:"changes"`
 	Bytes   int64  `json:"bytes"`
-	Oldest  string `json:"oldest,omitempty"` // of what is not written yet
+	Oldest  string `json:"oldest,omitempty"` // when the oldest entry that is not written yet was made
 	// Quarantined is how many entries the journal could not hold.
 	Quarantined int `json:"quarantined,omitempty"`
 }

@@ -38,7 +38,7 @@ func Decode(subject, prefix string, h map[string][]string, body int) (Push, erro
 		i := optionOf(name)
 		switch {
 		case i == written:
-			// of several, always the same one
+			// maps have no order, so of several the lowest name counts
 			if strings.EqualFold(name, HeaderReason) && (why == "" || name < why) {
 				why = name
 			}

@@ -15,12 +15,12 @@
 //	headers  traceparent: 00-4bf9...      the user headers
 //	         Tarry-Id, Tarry-Due, Tarry-Attempt, Nats-Msg-Id: <uid>
 //	         Tarry-Key, Tarry-Retry       when set
-//	         Tarry-Subject                the topic, where it leaves on another subject (a partition's)
+//	         Tarry-Subject                the topic, if the message leaves on another subject (a partition's)
 //
 // # Rules
 //
-// Tag names match without case; their values are trimmed of surrounding blanks. An unknown, repeated or unreadable tag
-// causes the whole push to be refused: because of a typing error no message may leave at once, or never. Only tarry
+// Tag names match without case; their values are trimmed of surrounding blanks. A push with an unknown, repeated or
+// unreadable tag is refused as a whole: a typing error must not make a message leave at once, or never. Only tarry
 // writes Tarry-Due and Tarry-Subject. On a push they are dropped, so that a delivered or rejected message can be pushed
 // again unchanged. Tarry-Reason is dropped too, except on a consumer's retry (Tarry-Attempt of 2 or more), where it is
 // kept and delivered; a reason that is too long is truncated, never refused. Nats-Msg-Id is dropped as well: on the

@@ -61,7 +61,7 @@ func (f *fields) push(name []byte, item *PushItem) {
 	}
 }
 
-// set checks the option by the rules of the header of the same meaning.
+// set reads a value and sets the field's option from it, by the rules of the header of the same meaning.
 func (f *fields) set(p *Push, read func() (string, bool)) {
 	if value, ok := read(); ok {
 		f.refuse(p.Set(f.name, value))

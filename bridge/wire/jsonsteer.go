@@ -41,8 +41,8 @@ const (
 // MaxIDs is the maximum number of messages that one order names.
 const MaxIDs = 1000
 
-// DecodeEmpty reads the body of a request that has no fields: it must be empty or {}. The request is what an error says
-// that it is, such as "a pause".
+// DecodeEmpty reads the body of a request that has no fields: it must be empty or {}. Errors call the request what,
+// such as "a pause".
 func DecodeEmpty(data []byte, what string) error { return decodeFields(data, what, nil) }
 
 // Named identifies the message that a request names, as DecodeRef reads it.
@@ -177,7 +177,7 @@ func (e *Edit) checkWhen() error {
 func ParseShift(s string) (time.Duration, error) {
 	text, back := strings.CutPrefix(s, "-")
 	if back && strings.HasPrefix(text, "+") {
-		text = "" // as a delay it would do
+		text = "" // span would accept the second sign
 	}
 	d, problem := span(text)
 	if problem != "" {

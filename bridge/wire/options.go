@@ -6,9 +6,9 @@ import (
 )
 
 // Options returns the part of a push's content that is neither topic, headers nor body, in one fixed form. Two pushes
-// with one name are the same push only if their options are equal. A delay counts as its text, since its moment moves
-// with every repetition; a time counts as the moment. The id, the key and the attempt make up the name itself, and the
-// reason of a consumer's failure is not part of the request.
+// with one name are the same push only if their options are equal. A delay is compared as text, because its due time
+// moves each time the push is repeated; a time is compared as a moment. The id, the key and the attempt make up the
+// name itself, and the reason of a consumer's failure is not part of the request.
 func (p *Push) Options() string {
 	b := make([]byte, 0, 64)
 	switch {

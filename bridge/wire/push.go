@@ -24,15 +24,15 @@ const (
 type Push struct {
 	Topic     string
 	Delay     time.Duration // whole milliseconds
-	DelayText string        // as sent; not empty where a delay was given
-	At        time.Time     // UTC, whole milliseconds; meaningful where HasAt
+	DelayText string        // as sent; empty if no delay was given
+	At        time.Time     // UTC, whole milliseconds; set if HasAt
 	HasAt     bool
 
 	ID          string
 	Key         string
-	OnDuplicate string        // empty where not sent, which means "reject"
+	OnDuplicate string        // empty if not sent, which means "reject"
 	MaxWait     time.Duration // of a debounce; 0: no bound
-	Deliver     string        // "mq" where sent, else empty: the topic's setting
+	Deliver     string        // "mq" if sent; empty: the topic's setting
 	Priority    uint8
 	TTL         time.Duration // 0: no limit
 	Attempt     int           // 0: not a consumer's retry

@@ -11,7 +11,7 @@ const wantSpan = "want a duration such as 20m or 1d12h, or whole milliseconds"
 
 // ParseDelay reads how long a message waits: a Go duration that may also use w and d, weeks and days of 24 hours ("2w",
 // "1d12h", "1.5s"), or whole milliseconds ("1500"). Zero means now. Fractions of a millisecond round up. Negative
-// delays, delays of more than ten years and text that is no number are refused.
+// delays, delays of more than ten years and text in any other form are refused.
 func ParseDelay(s string) (time.Duration, error) {
 	d, problem := span(s)
 	if problem != "" {

@@ -92,7 +92,7 @@ func (c *copying) end(ctx context.Context) error {
 	return err
 }
 
-// checkCopied refuses a database that holds only a part of another's rows.
+// checkCopied refuses a database into which a copy has begun and has not ended.
 func (s *SQL) checkCopied(ctx context.Context) error {
 	if s.cfg.copying {
 		return nil
@@ -139,7 +139,7 @@ func (c *copying) messages(ctx context.Context) error {
 	columns := append(append([]string{"uid", "accepted"}, contentColumns...), stateColumns...)
 	known := 1 + len(contentColumns) // index of the content's version
 	return c.rows(ctx, "messages", columns, "uid", &c.report.Messages, func(row []any) (*upsert, []any) {
-		if row[known] == int64(0) { // it must not count as content
+		if row[known] == int64(0) { // the row has no content, and must not seem to have any
 			return &c.to.upserts.state, append(row[:2:2], row[known+1:]...)
 		}
 		return &c.to.upserts.whole, row
@@ -203,7 +203,7 @@ func (c *copying) rows(ctx context.Context, table string, columns []string, orde
 			if err := from.Scan(into...); err != nil {
 				return err
 			}
-			// A value that is empty but not NULL: one driver reads it as nil, which another would write as NULL.
+			// An empty value is not NULL. One driver reads it as nil, which another would write as NULL.
 			for i, value := range row {
 				if b, is := value.([]byte); is && b == nil {
 					row[i] = []byte{}

@@ -31,17 +31,17 @@
 // refused, the rows are hardly the cause.
 //
 // Before the Drainer quarantines an entry, it writes the current states of the entry's messages in the timeline to the
-// journal: usually the journal then lacks only their history. If it cannot, the journal may list a message as waiting
-// that has ended, and the timeline may have forgotten the end. So a message that such an entry names and the timeline
-// does not know is never restored. A bucket is certified all the same, since it has its messages, and the log names the
-// messages whose changes the journal lacks. A store that is emptied later loses the quarantine too: then the messages
-// are restored as the journal has them.
+// journal: usually the journal then lacks only their history. If that is not possible, the journal may list a message
+// as waiting although it has ended, and the timeline may have forgotten the end. A message that such an entry names and
+// that the timeline does not know is therefore never restored. The bucket itself has its messages and is certified all
+// the same; the log names the messages whose changes the journal lacks. If the store is emptied later, the quarantine
+// is lost too, and the messages are restored as the journal has them.
 //
 // # Order does not matter
 //
-// A change carries the message's version, its acceptance being 1. A row's state is guarded by version, its content by
-// the version that content came with (content). So changes of one uid may be committed in any order, by any instance,
-// and any number of times. Every retry is safe, even after a commit whose answer was lost.
+// A change carries the message's version, its acceptance being 1. A row's state is guarded by its version, and its
+// content by the version of the change that brought it (the column content). So changes of one uid may be committed in
+// any order, by any instance, and any number of times. Every retry is safe, even after a commit whose answer was lost.
 //
 // # Modes
 //

@@ -80,7 +80,7 @@ func (d *drain) some(ctx context.Context, entries []scheduler.Entry) error {
 	d.number = 0
 	for i := range entries {
 		changes = append(changes, entries[i].Changes...)
-		d.number = max(d.number, entries[i].Number) // of the server that was read: it may have been replaced
+		d.number = max(d.number, entries[i].Number) // for the fence: their server may have been replaced
 	}
 	if e := &entries[0]; errors.Is(e.Damaged, scheduler.ErrNewer) {
 		d.newer = e.Damaged
@@ -146,9 +146,9 @@ func (d *drain) written(ctx context.Context, entries []scheduler.Entry) error {
 const refusedReason = "the journal refused the content of this change"
 
 // salvage commits as many as it can of changes that may be refused together, so that a refused change costs the others
-// nothing. If a single change is refused, salvage commits its bare state, without any text or content: so the journal
-// knows of an end, and does not restore a message accepted this way. It returns the changes that are refused even so,
-// and why.
+// nothing. If a single change is refused, salvage commits its bare state, without any text or content. The journal then
+// knows if the message ended, and does not restore a message whose acceptance was committed in this way. salvage
+// returns the changes that are refused even so, and why.
 func (d *drain) salvage(ctx context.Context, changes []scheduler.Change) (lost []scheduler.Change, why, err error) {
 	if err := d.write(ctx, changes); !refused(err) {
 		return nil, nil, err
@@ -200,8 +200,9 @@ func (d *drain) setAside(e *scheduler.Entry, why string, lost []scheduler.Change
 }
 
 // quarantine quarantines the entries that were set aside. Before that it writes the current states of their messages to
-// the journal: once an entry is gone, the timeline may forget ends. It runs last, and writes no change that another
-// entry of the outbox holds: the journal accepts each change once, and the entry holds more of it than the timeline.
+// the journal: once an entry is gone, the timeline may forget ends. quarantine runs last, and writes no change that
+// another entry of the outbox holds: the journal accepts each change once, and that entry holds more of it than the
+// timeline.
 func (d *drain) quarantine(ctx context.Context) error {
 	if len(d.aside) == 0 {
 		return nil
@@ -236,8 +237,8 @@ func (d *drain) quarantine(ctx context.Context) error {
 	return nil
 }
 
-// onTheWay returns the changes of messages in stands that are in a bucket's outbox, except in the entries but. Changes
-// that left the outbox after stands was read are in the journal.
+// onTheWay returns the changes in a bucket's outbox that concern the messages in stands. It leaves out the entries
+// whose ids are in but. Changes that left the outbox after stands was read are in the journal.
 func (r *Reconciler) onTheWay(ctx context.Context, bucket message.Bucket, stands map[message.UID]scheduler.Stand,
 	but map[string]bool) (map[change]bool, error) {
 	found := map[change]bool{}
@@ -259,10 +260,11 @@ func (r *Reconciler) onTheWay(ctx context.Context, bucket message.Bucket, stands
 	return found, nil
 }
 
-// catchUp writes the state of a message at this version, under the latest version that is not on its way to the
-// journal: the changes on their way apply after it. If the journal already has that version, only the content is
-// written, which the lost change may have held. made is when the lost change was made. catchUp reports whether the
-// journal then knows the message's state.
+// catchUp writes the state that a message has in the timeline to the journal, after a change of the message was lost.
+// version is its version in the timeline. coming holds the changes that are still in the outbox: they apply after this
+// one, so the state is written under the latest version that is not among them. If the journal already has that
+// version, only the content is written, which the lost change may have held. made is when the lost change was made.
+// catchUp reports whether the journal then knows the message's state.
 func (d *drain) catchUp(ctx context.Context, uid message.UID, version uint64, coming map[change]bool,
 	made message.Milli) (known bool, err error) {
 	if version == 0 { // the stored record is damaged too, or gone

@@ -34,7 +34,7 @@ type Drainer struct {
 
 const (
 	drainPause = 250 * time.Millisecond
-	// drainAge is how old an entry must be: longer than its writer keeps it.
+	// drainAge is how old an entry must be. It exceeds lateAfter, at which a writer leaves an entry.
 	drainAge     = message.Milli(1000)
 	drainEntries = 256
 	lagPause     = time.Second
@@ -102,7 +102,7 @@ func (u *undrained) news(bucket message.Bucket, err error) bool {
 		return true
 	}
 	why := err.Error()
-	if errors.Is(err, scheduler.ErrUnavailable) { // its text names another port each time
+	if errors.Is(err, scheduler.ErrUnavailable) { // its text contains a port, which changes each time
 		why = scheduler.ErrUnavailable.Error()
 	}
 	known := slices.Contains(slices.Collect(maps.Values(u.why)), why)

@@ -106,8 +106,9 @@ func (r *Recovery) Mend(ctx context.Context, term uint64, buckets []message.Buck
 			replaced[standings[bucket].Now] = true
 		}
 		for i := range standings {
-			// No bucket on it is whole, unless this leader has certified the bucket since, on that very data set. That
-			// one is in use already: under a new number, the journal would refuse what it does under this one.
+			// On such a server no bucket is whole, unless this leader has since certified the bucket on that very data
+			// set. That bucket is already in use: under a new number the journal would refuse the changes made under
+			// the present one.
 			s, bucket := &standings[i], message.Bucket(i)
 			if replaced[s.Now] && (s.Number != r.last[bucket] || s.Now != r.on[bucket]) {
 				s.Run = ""
@@ -128,7 +129,7 @@ func (r *Recovery) Mend(ctx context.Context, term uint64, buckets []message.Buck
 			w.need[bucket] = true
 			event := w.log.Warn()
 			if s.Number == 0 {
-				event = w.log.Debug() // it is new or empty: the last line reports it
+				event = w.log.Debug() // new or empty: the message at the end suffices
 			}
 			event.Int("bucket", int(bucket)).Str("run", s.Now).Str("certified", s.Run).Bool("filling", s.Filling).Msg(
 				"the store is not certified")
@@ -233,7 +234,7 @@ func (w *work) run(ctx context.Context) error {
 	for bucket := range w.need {
 		drained, refused, err := w.restoring.Drain(ctx, bucket, 0)
 		if errors.Is(err, scheduler.ErrQuarantineFull) || errors.Is(err, scheduler.ErrNewer) {
-			// The remaining entries are here, and the drainer reports them again.
+			// The remaining entries stay in the outbox, and the drainer reports them again.
 			w.log.Error().Err(err).Int("bucket", int(bucket)).
 				Msg("a bucket is certified although its outbox is not drained")
 		} else if err != nil {
@@ -304,8 +305,8 @@ func (w *work) since(buckets map[message.Bucket]bool) message.Milli {
 	return since
 }
 
-// choose picks a number above all existing ones, and raises the journal's fences to it: a change answered on the
-// previous run is in the journal by then, or never will be.
+// choose picks a number above all existing ones, and raises the journal's fences to it. From then on the journal
+// refuses the previous run's sync changes: those that were answered are already in it.
 func (w *work) choose(ctx context.Context) error {
 	w.number = w.term << numberBits
 	for _, s := range w.standings {
@@ -393,7 +394,7 @@ func (w *work) certify(ctx context.Context, buckets map[message.Bucket]bool, fil
 		c := scheduler.Certification{Number: w.number, Run: w.standings[bucket].Now, DoubtUntil: w.cfg.Clock.Milli(),
 			Filling: filling}
 		if w.standings[bucket].Number == 0 && w.restoring.report.Added == 0 {
-			c.DoubtUntil = 0 // nothing was there and nothing was restored: it is new
+			c.DoubtUntil = 0 // a new store: the bucket was never certified, and nothing was restored
 		}
 		if w.filled[bucket] > 0 {
 			c.Forgotten = w.filled[bucket]
@@ -445,7 +446,7 @@ func (w *work) reconcile(ctx context.Context, buckets map[message.Bucket]bool, s
 			return err
 		}
 		if len(changes) < restorePage {
-			break // the store makes all later changes itself
+			break // later changes are made in the store itself
 		}
 	}
 	return nil

@@ -108,8 +108,9 @@ func (w *restoring) read(ctx context.Context, req scheduler.RestoreRequest, page
 	if req.Rate > 0 { // a page must not wait long, or it goes out of date
 		q.Limit = max(min(restorePage, 2*req.Rate), 1)
 	}
-	// The store itself has the messages accepted from now on, so the restore stops at the current end. The end is a
-	// place, not a time: no clock shows which messages were accepted before, and under traffic there are always more.
+	// The restore stops at the latest due time of the messages that are in the journal now: under traffic there are
+	// always more messages, and the store itself has those accepted from now on. A time of acceptance cannot be the
+	// end, since no clock shows which messages were accepted before.
 	final := q
 	final.Latest, final.Limit, final.Whole = true, 1, false
 	for end, err := range w.list(ctx, final) {
@@ -239,7 +240,7 @@ func wouldBe(r *scheduler.Record, s scheduler.Stand) scheduler.RestoreCode {
 	switch {
 	case s.Version == 0:
 		return scheduler.RestoreAdded
-	case s.Version == r.Version && r.State.Ended() && !s.State.Ended(): // of one version an end wins
+	case s.Version == r.Version && r.State.Ended() && !s.State.Ended(): // at equal versions an end wins
 		if s.State == message.StateInFlight {
 			return scheduler.RestoreBusy
 		}

@@ -51,7 +51,7 @@ type SQL struct {
 	write, read pool
 	// prepared opens the pools for use.
 	prepared atomic.Bool
-	// term is at most the highest term that the database has on record: a term that is not above it needs no statement.
+	// term is a term that the database has on record, perhaps not its highest. Only a higher one needs a statement.
 	term atomic.Uint64
 	// fenced holds the buckets whose fence has a row to lock.
 	fenced sync.Map

@@ -52,8 +52,8 @@ type both struct {
 	store, journal scheduler.Stand
 }
 
-// kind returns the kind of difference, or "" if there is none. A message that ended on both sides, or ended on one and
-// is forgotten by the other, is no difference; a dead message is never forgotten.
+// kind returns the kind of difference, or "" if there is none. At equal versions, the two sides differ only if the
+// message has ended on one of them. The timeline may have forgotten a message that ended, unless it is dead.
 func (b both) kind() string {
 	switch {
 	case b.journal.Version == 0 && b.store.Version > 0:
@@ -65,7 +65,7 @@ func (b both) kind() string {
 	case b.store.Version == b.journal.Version && b.store.State.Ended() == b.journal.State.Ended():
 		return ""
 	case b.store.Version == b.journal.Version && b.journal.State.Ended():
-		return scheduler.StoreOlder // of one version an end wins
+		return scheduler.StoreOlder // at equal versions an end wins
 	case b.store.Version < b.journal.Version:
 		return scheduler.StoreOlder
 	}
@@ -248,7 +248,7 @@ func (c *comparison) mend(ctx context.Context, d *scheduler.Difference) (bool, e
 	found, err := c.Timeline.Find(call, scheduler.Ref{UID: d.UID})
 	switch {
 	case errors.Is(err, scheduler.ErrUnreadable):
-		return false, nil // only its unreadable bytes in the store remain: it stays different
+		return false, nil // the store's record is unreadable: the difference stays
 	case err != nil:
 		return false, fmt.Errorf("look it up in the store: %w", ofStore(err))
 	case len(found) == 0 || found[0].Version != d.Store.Version: // it changed, and that change's entry is on its way

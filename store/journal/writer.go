@@ -176,7 +176,7 @@ func (w *Writer) Await(ctx context.Context, changes []scheduler.Recorded) error 
 }
 
 // confirm asks the journal until it has the changes. Under a later certification the same version may be another
-// change; then the outcome is unknown.
+// change, so a change whose certification is fenced by then is scheduler.ErrFenced.
 func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded) error {
 	for len(changes) > 0 {
 		have, err := w.cfg.Store.Versions(ctx,
@@ -207,7 +207,8 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded) erro
 	return nil
 }
 
-// unfenced runs after the versions are read, so it sees every fence that was raised before.
+// unfenced returns scheduler.ErrFenced if the journal has a higher certification than the one under which one of the
+// changes was made. It is called after their versions are read, so it sees every fence that was raised before.
 func (w *Writer) unfenced(ctx context.Context, changes []scheduler.Recorded) error {
 	fences, err := w.cfg.Store.Fences(ctx)
 	if err != nil {

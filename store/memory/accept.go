@@ -43,7 +43,8 @@ func (b *bucket) first() int64 {
 	return b.due[0].rank
 }
 
-// earlier returns the bucket's earliest due time if its rank is now below first, the lowest rank before; else 0.
+// earlier returns the bucket's earliest due time if its rank is now below first, the lowest rank before the call.
+// Otherwise it returns 0.
 func (b *bucket) earlier(first int64) message.Milli {
 	if b.first() >= first {
 		return 0
@@ -117,13 +118,13 @@ func (b *bucket) meet(e *entry, m *message.Message) scheduler.AddCode {
 	over := e.state.Ended() && e.state != message.StateDelivered
 	switch first := e.message.Attempt; {
 	case over && (m.Attempt <= 1 || m.Attempt > first):
-		return scheduler.AddConflict // but a consumer's retry may repeat an attempt that was stored
+		return scheduler.AddConflict // but a retry with this number or a lower one is judged below
 	case m.Attempt < first && b.repeats(m):
 		return scheduler.AddDuplicate
 	case m.Attempt < first:
 		return scheduler.AddConflict
 	case m.Attempt > first && (e.state != message.StateWaiting || e.message.Mark.Uncertain || b.doubts(e.message)):
-		return scheduler.Added // a consumer received it and sent it back
+		return scheduler.Added // a consumer received the earlier attempt and sent this one
 	case m.Digest == e.message.Digest:
 		return scheduler.AddDuplicate
 	}

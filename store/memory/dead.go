@@ -8,7 +8,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Requeue gives a dead message another life.
+// Requeue ends a dead message and stores a new message in its place.
 func (t *Timeline) Requeue(ctx context.Context, dead message.UID, m *message.Message,
 	now message.Milli) (result scheduler.RequeueResult, err error) {
 	n := dead.Bucket(t.Buckets())
@@ -54,7 +54,7 @@ func (b *bucket) requeue(result *scheduler.RequeueResult, dead message.UID, give
 	}
 	uncertain := old.message.Mark.Uncertain
 	b.cut(old, uncertain, cause{kind: message.KindRequeued, other: m.UID}, 0, now)
-	delete(b.names, nameOf(&m)) // its attempts count from 1 again, and the next may look like an old one
+	delete(b.names, nameOf(&m)) // numbers count from 1 again: a new attempt could be taken for an old one
 	e := b.accept(&m)
 	b.wait(e, e.message.Score(), message.Mark{Uncertain: uncertain})
 	b.amended(e, true, cause{kind: message.KindRequeue, other: dead}, now)

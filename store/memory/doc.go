@@ -11,11 +11,9 @@
 //	expired              ended                  as they ended
 //	dead                 dead                   by when they died, uid
 //
-// An ended entry without a client id drops its message and stays as a bare entry. One with an id keeps the message
-// without body and headers.
-//
-// A push that was merged into another message also stays as a bare entry. When two messages of one name are to meet
-// (see Merging in schedulertest), the earlier one's rival field records it.
+// An entry that has ended in any state but dead keeps its message without body and headers. A push that was merged into
+// another message leaves such an entry too. While one message of a name waits to be merged with an earlier one that is
+// in flight or uncertain (see Merging in schedulertest), the earlier one's rival field names it.
 //
 // Messages are copied on their way in and out. Bodies and headers are shared and must not be modified.
 //

@@ -17,11 +17,11 @@ type entry struct {
 	reason  string
 	next    *entry // an earlier attempt under the same name
 	rival   *rival // the later push that it meets when it returns; usually nil
-	behind  *entry // represents it in the lane's order of that name
+	behind  *entry // stands for the entry in its lane's behind; mostly nil
 }
 
-// lane holds the messages that wait aside together: order is by score. A message that a probe put later than its own
-// place is in behind too, by its own place, so that the oldest message is known.
+// lane holds the messages of a lane. A message that a probe put later in order than its own score is also in behind, by
+// its own score, so that the oldest message of the lane is known.
 type lane struct{ order, behind order }
 
 // info returns the entry as the result of a look-up.

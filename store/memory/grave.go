@@ -13,7 +13,7 @@ type graveyard struct {
 	oldest *list.List // of *tombstone, in order of burial
 }
 
-// grave is the name that a tombstone is for. any means the id on the topic under any key.
+// grave is the name that a tombstone is for. If any is set, it is the id on the topic under any key.
 type grave struct {
 	name
 	any bool

@@ -16,13 +16,13 @@ func (t *Timeline) Begin(ctx context.Context, n message.Bucket, term uint64) err
 	return t.under(ctx, n, term, func(*bucket) error { return nil })
 }
 
-// Sweep returns messages claimed by lower terms, and by earlier runs of this term, to waiting.
+// Sweep moves back to waiting the messages that lower terms, or earlier runs of this term, had claimed.
 func (t *Timeline) Sweep(ctx context.Context, n message.Bucket, term, last uint64, limit int,
 	now message.Milli) (int, error) {
 	return t.sweep(ctx, n, term, last, limit, now)
 }
 
-// sweep returns the claims of lower terms to waiting, and those of this term up to a claim number.
+// sweep moves back to waiting what lower terms had claimed, and this term up to the claim with the number last.
 func (t *Timeline) sweep(ctx context.Context, n message.Bucket, term, last uint64, limit int,
 	now message.Milli) (count int, err error) {
 	err = t.under(ctx, n, term, func(b *bucket) error {

@@ -36,7 +36,7 @@ func (t *Timeline) Standings(ctx context.Context) ([]scheduler.Standing, error) 
 // Renew does nothing: the timeline has no server.
 func (t *Timeline) Renew() {}
 
-// Recovering returns this timeline, certified or not.
+// Recovering returns a view of this timeline that also works on buckets that are not certified.
 func (t *Timeline) Recovering(_ []scheduler.Standing, term, number uint64) scheduler.Recovering {
 	view := *t
 	view.recovering, view.ruling, view.giving = true, term, number

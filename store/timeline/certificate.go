@@ -72,7 +72,8 @@ func (c *certificate) adopt(number uint64, run string) {
 	c.rise(number)
 }
 
-// moved reports whether a refusal is from another server run than the one before: there may be connections to both.
+// moved reports whether a refusal comes from another server run than the last one known here, or, in a view, than the
+// run that is about to be certified: the open connections may lead to both servers.
 func (c *certificate) moved(answer error) bool {
 	f := strings.Fields(answer.Error())
 	if len(f) != 4 {

@@ -37,10 +37,10 @@ import (
 //	11     8  due, unix ms
 //	19     4  version
 //	23        cause: a length byte and the cause, below
-//	          the whole packed message (dead ones), or the meta part without origin and retry
-//	          schedule: a repeated uid is judged by its topic, and a caller who may
-//	          not see that topic is shown nothing (32 to 48 bytes of Redis 7.0 with topics of
-//	          13 to 17 bytes, against a record without it)
+//	          the whole packed message (dead ones), or the meta part without origin and retry schedule:
+//	          its topic shows whether a push with the same uid is a repetition, and who may see the
+//	          message (32 to 48 bytes of Redis 7.0 with topics of 13 to 17 bytes, against a record
+//	          without it)
 //
 // A cause is empty, or consists of its kind (message.Kind, a byte), a length byte and the uid of the message that it
 // names, if any, and a reason for people: the remaining bytes, empty if the kind has its own words.

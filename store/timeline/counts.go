@@ -77,8 +77,9 @@ func (t *Redis) countsOf(ctx context.Context, topics []string) ([]scheduler.Topi
 	for i, topic := range topics {
 		counts[i].Topic, flying[topic] = topic, 0
 	}
-	holding := make([]bool, len(t.keys))                                 // buckets with live messages of these topics
-	for from := 0; from == 0 || from < len(topics); from += countsStep { // also with no topics: is it certified?
+	holding := make([]bool, len(t.keys)) // buckets with live messages of these topics
+	// Without topics it still asks once, to learn whether the buckets are certified.
+	for from := 0; from == 0 || from < len(topics); from += countsStep {
 		if err := t.standing(ctx, counts[from:min(from+countsStep, len(counts))], holding); err != nil {
 			return nil, err
 		}

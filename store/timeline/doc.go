@@ -8,35 +8,36 @@
 //
 //	{ns:b}:due            ZSET uid → due_ms*256 + (255 - priority)
 //	{ns:b}:msg            HASH uid → packed message, or the record of its end (codec.go)
-//	{ns:b}:mark           HASH uid → what changed while it waits: uncertain (of a requeued one perhaps from the
-//	                      start), refusals, lane; most messages have none
-//	{ns:b}:name           HASH client id, topic and key → uids, in the order of attempts: mostly one; behind a slash
-//	                      those of attempts that ended before
-//	{ns:b}:names          ZSET of the same, all of score 0: the topics and keys of an id, for look-ups that leave
-//	                      one of the two open
+//	{ns:b}:mark           HASH uid → what changed while it waits: uncertain (a requeued one may be so from the start),
+//	                      refusals, changes, lane; most messages have none
+//	{ns:b}:name           HASH client id, topic and key → uids in the order of attempts, mostly one; after a slash
+//	                      those of earlier attempts that have ended
+//	{ns:b}:names          ZSET of the same fields, all of score 0: for look-ups of an id that leave its topic or its
+//	                      key open
 //	{ns:b}:next           HASH uid → "k" or "r" and the uid of the next message under its name (Merging); only while
 //	                      there is one
 //	{ns:b}:claimed        HASH uid → term of the leader that claimed it, ":", number of the claim
 //	{ns:b}:parked:<lane>  ZSET uid → score, as in due
-//	{ns:b}:behind:<lane>  ZSET uid → its own score, of what a probe put later in the lane: so its oldest is known
-//	                      without a look at messages
+//	{ns:b}:behind:<lane>  ZSET uid → its own score, of the messages that a probe put later in the lane: so the oldest
+//	                      message of a lane is found without reading messages
 //	{ns:b}:lanes          SET of lanes that may hold messages
-//	{ns:b}:ended          LIST of ends in order: time, then uids; what Trim forgets from
+//	{ns:b}:ended          LIST of ends in order, each a time and then uids; Trim removes them from its head
 //	{ns:b}:trimmed        the latest end that was forgotten, in ms
 //	{ns:b}:dead           ZSET uid → when it died; its message stays whole
 //	{ns:b}:counts         HASH topic → how many of its messages live, or "live dead" where any are dead
 //	{ns:b}:tomb, :tombs   HASH of tombstones and the ZSET of their order
 //	{ns:b}:paused         HASH pattern → since when, a space, and by whom; '' → when the last change was; the same in
 //	                      all buckets
-//	{ns:b}:big            there once a message of more than 16 KiB was: claims then look at lengths first
+//	{ns:b}:big            exists once the bucket has had a message of more than 16 KiB: claims then read lengths first
 //	{ns:b}:outbox         STREAM of entries for the journal (entry.go)
-//	{ns:b}:outboxed       HASH: bytes and changes that stand in it
+//	{ns:b}:outboxed       HASH: bytes and changes in the outbox
 //	{ns:b}:quarantine     STREAM of entries that the journal could not hold
 //	{ns:b}:refused        HASH uid → step that the table of transitions lacks, or an unreadable record, and when
-//	{ns:b}:gen            the bucket's certification: number, data set, until when what comes again is in doubt, phase
+//	{ns:b}:gen            the bucket's certification: number, data set, due time up to which messages are in
+//	                      doubt, phase
 //	{ns:b}:term           the highest leader term seen
 //	{ns}:meta, {ns:b}:meta HASH: buckets, layout
-//	{ns:m0}:machines to {ns:m15}:machines   HASH slot → who gives out ids as this machine, until when
+//	{ns:m0}:machines to {ns:m15}:machines   HASH slot → which instance leases this machine id, and until when
 //
 // The record of an end is kept in msg under the message's own uid, not in a key of its own. One look-up then finds a
 // message in any state, and the HMGET that a new push needs anyway also recognizes a repeated push.
@@ -102,11 +103,12 @@
 //
 // # Pauses
 //
-// Pauses concern all buckets. They are changed in the first bucket, under its certification: so a Redis that lost some
-// is not asked before the recovery has restored them from the journal (store/journal), and nothing is claimed without
-// them. Every other bucket has a copy, updated with each change and each read, and the latest copy that answers counts.
-// If a node of a Cluster is unreachable, the pauses still hold for the buckets of the other nodes; they cannot be
-// changed if it is the node of the first bucket. With the journal off, pauses are lost with Redis.
+// Pauses concern all buckets. They are changed in the first bucket, under its certification. A Redis that lost pauses
+// is therefore not asked for them before the recovery has restored them from the journal (store/journal), and no
+// message is claimed without them. Every other bucket has a copy, updated with each change and each read, and the
+// latest copy that answers counts. If a node of a Cluster is unreachable, the pauses still hold for the buckets of the
+// other nodes; they cannot be changed if it is the node of the first bucket. With the journal off, pauses are lost with
+// Redis.
 //
 // Pauses are changed in one place because a copy is complete: if there are two copies, only the later one counts, with
 // everything that it holds and lacks. Otherwise, two instances that reach different nodes would change different

@@ -22,9 +22,9 @@ import (
 //	a packed message (1 …)        it was accepted
 //	a record of an end (2 …)      it was canceled
 //	due (8), mark                 it was swept or reclaimed from a leader
-//	3, due (8), mark and cause:   it was amended, a push was merged into it, or it is what a dead
-//	  a length byte and the text  one became; what follows is the packed message where its content
-//	  each, packed message or ''  changed or is new, else nothing
+//	3, due (8), mark and cause:   it was amended, a push was merged into it, or a requeue made it of a
+//	  a length byte and the text  dead message; the packed message follows if its content changed or
+//	  each, packed message or ''  is new
 //
 // or the field e with changes that the leader knew beforehand and, if some of them were not made, the field o with the
 // uids of those that were; then pairs for the script's other changes. A change in e is
@@ -249,7 +249,7 @@ func readPair(uid message.UID, s string) (scheduler.Change, error) {
 		Reason: message.KindSwept.Words("", true)}, nil
 }
 
-// readAmended decodes the change of a message that continues to wait, or of one requeued after another has died.
+// readAmended decodes the change of a message that continues to wait, or that a requeue made of a dead message.
 func readAmended(uid message.UID, s string) (scheduler.Change, error) {
 	r := reader{s: s, at: 1}
 	due := message.Milli(r.uint64())

@@ -19,7 +19,7 @@ func (t *Redis) Begin(ctx context.Context, bucket message.Bucket, term uint64) e
 	return *t.run(ctx, &call{bucket: bucket, script: "begin", args: []any{text(term)}}).err
 }
 
-// Sweep returns messages that lower terms, or earlier runs of this term, had claimed to waiting.
+// Sweep moves back to waiting the messages that lower terms, or earlier runs of this term, had claimed.
 func (t *Redis) Sweep(ctx context.Context, bucket message.Bucket, term, last uint64, limit int,
 	now message.Milli) (int, error) {
 	return t.sweep(ctx, bucket, term, limit, text(last), now)

@@ -144,8 +144,8 @@ func code(text string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// library is what the scripts share: the functions of lib.lua, and ends and kept, in the order of the file, in which a
-// function calls earlier ones only, and the vocabulary.
+// library holds what the scripts share: the vocabulary, and the functions ends, kept and those of lib.lua in the order
+// of the file, in which a function calls only earlier ones.
 type library struct {
 	paragraphs []paragraph
 	words      map[string]string

@@ -19,7 +19,7 @@
 -- ended, to recognize repeated pushes of theirs.
 -- Outbox: uid and packed message of each new push; if it is canceled, then uid and
 --      record of the cancel; uid and amended form of a message that a push was
---      merged into. The record of that push is not in it: its change is the other's.
+--      merged into. The record of that push is not in it: the change is one of the other message.
 -- Twice: the second time every push is a duplicate of itself, or already merged.
 local now, base = ARGV[1], 3 + 2 * tonumber(ARGV[3])
 local n = (#ARGV - base) / 4
@@ -81,7 +81,7 @@ local function lives(uid)
   return record and live(record)
 end
 
--- separate gives the outbox a list of its own.
+-- separate makes log a list of its own: until then it is the list set.
 local function separate()
   if log == set then log = {unpack(set)} end
 end
@@ -113,7 +113,8 @@ local function earlier(entries, uid, packed)
   local ended, old = not live(record), record
   if ended then old = content(record) end
   local before = struct.unpack('>I4', old, 14)
-  -- The message did not end by delivery. But a stored attempt of a consumer's retries is not news to the consumer.
+  -- The message ended other than by delivery. Only a consumer's retry with its number or a lower one is judged
+  -- further: it may repeat a stored attempt.
   if ended and state(record) ~= STATE_DELIVERED and (attempt <= 1 or attempt > before) then return '3' end
   if attempt > before then
     if ended or holder(uid) then return nil end
@@ -249,7 +250,7 @@ for i = 1, n do
         code = '1' -- a canceled push changes nothing
       else
         attempts(entries, function(u) if lives(u) then last = u end end)
-        -- merging keeps it as certain as it was
+        -- a push is merged only into a message that is certain to wait
         local mark = last and effective(redis.call('HGET', MARK, last), stands(last))
         local unsure = last and uncertain(mark)
         if last and (holder(last) or (unsure and mode == 'k')) then

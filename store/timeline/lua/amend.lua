@@ -6,7 +6,7 @@
 --      version), record without body, mark, the earliest score if this made it
 --      earlier, entry of the outbox
 -- Outbox: uid and amended form.
--- Twice: the version is one higher and the message is as asked for: done.
+-- Twice: the version is one higher and the message is as requested, so the code is 1 again.
 local uid, place, new = ARGV[1], ARGV[3], ARGV[6]
 local old = redis.call('HGET', MSG, uid)
 if not old then return {'0', '', '', '', ''} end

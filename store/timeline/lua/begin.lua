@@ -1,7 +1,7 @@
 -- begin raises the bucket's term.
 -- KEYS term
 -- ARGV 1 term
--- Result: OK. Twice: the second time it is equal.
+-- Result: OK. Twice: the stored term is already this one.
 local stale = check(ARGV[1])
 if stale then return stale end
 return redis.status_reply('OK')

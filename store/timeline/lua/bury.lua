@@ -3,8 +3,8 @@
 -- ARGV 1 id  2 topic  3 'k' if a key is given  4 key  5 sequence  6 now in ms  7 limit
 --      8 how many keys at most  9 tombstones of this time or before, in ms, have expired
 -- Result: uids under that name; if there are any, no tombstone is left. 'many' alone if
---      more keys have the id, 'full' if there is no room for another tombstone: an existing
---      one was promised to its caller.
+--      the id has more than ARGV 8 keys, 'full' alone if there is no room for another
+--      tombstone: each existing one was promised to its caller.
 -- Twice: the tombstone is renewed.
 local found, id, topic = {}, ARGV[1], ARGV[2]
 local function collect(uid) found[#found + 1] = uid end
@@ -29,7 +29,7 @@ elseif redis.call('ZCARD', TOMBS) >= tonumber(ARGV[7]) then
   redis.call('ZREM', TOMBS, oldest) -- Trim may not have run for a long time
   redis.call('HDEL', TOMB, oldest)
 end
--- The order is by time, and within a millisecond by arrival.
+-- Tombstones are ordered by time, and within a millisecond by arrival.
 local place = tonumber(ARGV[6]) * 4096
 local last = redis.call('ZRANGE', TOMBS, -1, -1, 'WITHSCORES')[2]
 if last and tonumber(last) >= place then place = tonumber(last) + 1 end

@@ -4,7 +4,7 @@
 -- Result: code (0 unknown, 1 done, 2 in flight, 3 maybe delivered, 4 ended otherwise),
 --      record without body, mark, entry of the outbox
 -- Outbox: uid and record of the cancel.
--- Twice: the answer is that of the call before.
+-- Twice: a message that was canceled gets the same code again.
 local uid = ARGV[1]
 local record = redis.call('HGET', MSG, uid)
 if not record then return {'0', '', '', ''} end

@@ -6,8 +6,8 @@
 --      that the leader is about to certify; during a recovery, then a blank
 --      and the leader's term
 -- It returns the error UNCERTIFIED with number and data set of the certification, and the data set that answers; or
--- STALE if the bucket knows a higher term. It does not write a lower or missing term: begin does, and the term is
--- missing after the store was emptied.
+-- STALE if the bucket knows a higher term. It does not raise a lower term or write a missing one, as begin does: a
+-- missing term lets certify recognize a store that was emptied.
 local token = table.remove(ARGV)
 local blank = string.find(token, ' ', 1, true)
 if blank then

@@ -3,10 +3,11 @@
 -- ARGV 1 term  2 data set  3 number  4 doubt until, in ms  5 'filling' or 'whole'
 --      6 number that the leader last read, '0' for none
 --      7 ends up to this time are not known here, '0' if the bucket was not filled
--- Result: OK, or the error UNCERTIFIED if another data set answers, or the term or
---      that number is another. Twice: the same is written.
--- Term and number must both be there: the leader wrote the term when it began, and a server that was emptied since then
--- has lost one of them.
+-- Result: OK, or the error UNCERTIFIED if another data set answers, the stored term is not ARGV 1,
+--      or the stored number is neither ARGV 6 nor ARGV 3, or higher than ARGV 3; STALE if the stored
+--      term is higher.
+--      Twice: the same is written.
+-- The term must be there: the leader wrote it when it began, and a server that was emptied since then has lost it.
 local term = redis.call('GET', TERM)
 if term and tonumber(term) > tonumber(ARGV[1]) then
   return redis.error_reply('STALE stored term ' .. term .. ', given ' .. ARGV[1])

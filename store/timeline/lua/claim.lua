@@ -10,8 +10,8 @@ local limit, bytes, lane = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local order = lane == '' and DUE or parked(lane)
 local due = redis.call('ZRANGEBYSCORE', order, '-inf', ARGV[2], 'LIMIT', 0, limit)
 local uids, packed, missing, weight = {}, {}, {}, 0
--- A bucket that has had big messages is asked for lengths first, so that no more is read than is claimed. Without big
--- messages, 250 of them cannot be large.
+-- If the bucket has ever had a big message, lengths are read first, so that only messages to be claimed are read.
+-- Otherwise 250 messages are small enough to be read at once.
 local big = redis.call('EXISTS', BIG) == 1
 local full, last, from = false, 0, 1
 while from <= #due and not full do

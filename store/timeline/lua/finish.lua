@@ -34,7 +34,8 @@ local function finish(list, from, to, pairs, first, last)
   if #gone > 0 then remember_end(ARGV[2], table.concat(gone)) end
 end
 
--- Messages that cannot end as asked stay claimed. Most batches have one state, so the table is asked once per state.
+-- Messages that cannot end as asked stay claimed. Most batches have one state, so the table of transitions is looked up
+-- once per state.
 local known, barred = {}, {}
 for i = 1, n do
   local to = state(ARGV[base + n + 2 * i])
@@ -73,7 +74,7 @@ else
       if held[i] and not barred[uid] then
         list[#list + 1] = uid
         push(pairs, uid, record)
-        -- By its end: the stored record may be damaged.
+        -- The topic is read from the record of the end: the stored record may be damaged.
         if redis.call('HEXISTS', MSG, uid) == 1 then tally(topic(content(record)), -1) end
       end
     end

@@ -1,7 +1,7 @@
 -- The library of the scripts: the loader (scripts.go) puts before each script the paragraphs whose functions it calls.
--- Keys go by the names that a script's head lists (MSG, CLAIMED), and the tables of scheduler/message by theirs
--- (STATE_DEAD, KIND_PURGED, FORM_END). A script may call a function only if its head lists the function's keys; a test
--- checks every head.
+-- Keys have the names of a script's head in capitals (MSG, CLAIMED); states, kinds and forms have the names of
+-- vocabulary in scripts.go (STATE_DEAD, KIND_PURGED, FORM_END). A script may call a function only if its head lists the
+-- function's keys; a test checks every head.
 
 -- each calls fn(from, to) over 1..n in steps, since unpack has a limit.
 local function each(n, step, fn)
@@ -37,10 +37,10 @@ local function state(record) return string.byte(record, 2) end
 -- uncertain reports whether a mark says that its message may have been delivered.
 local function uncertain(mark) return string.sub(mark, 1, 1) == '1' end
 
--- doubtful reports the same of the record of an end.
+-- doubtful reports whether the record of an end says that its message may have been delivered.
 local function doubtful(record) return string.byte(record, 3) % 2 == 1 end
 
--- holder returns who has claimed a message, or false.
+-- holder returns the claim on a message, "term:number", or false.
 local function holder(uid) return redis.call('HGET', CLAIMED, uid) end
 
 -- head returns the lowest score of an order, or nil if it is empty.
@@ -194,7 +194,7 @@ local function packs(packed)
 end
 
 -- sound reports whether the scripts can read a record, live or of an end. A script that reads more of a record than its
--- first byte asks this before its first write: its writes stay when it raises an error.
+-- first byte calls sound before its first write, since Redis keeps the writes of a script that fails later.
 local function sound(record)
   if string.byte(record, 1) ~= FORM_END then return packs(record) end
   local cause = string.byte(record, 24)
@@ -203,8 +203,8 @@ local function sound(record)
   return packs(content(record))
 end
 
--- standing returns the state of a message by its record, or none if the record cannot be read. The caller gives the
--- state of a live message.
+-- standing returns the state of a message by its record, or none if the record cannot be read. alive is the state of
+-- the message if it is live.
 local function standing(record, alive)
   if not sound(record) then return STATE_NONE end
   return live(record) and alive or state(record)
@@ -221,9 +221,9 @@ local function unsound(uid, record)
   return redis.error_reply((newer(record) and 'NEWER' or 'UNREADABLE') .. ' record of ' .. uid)
 end
 
--- refuse notes a refused step in the hash of refusals: uid, and the step and time. Either the table lacks the step, or
--- the record is spoiled; then the record's hash is noted too, and from is none. The hash holds at most 1,000 messages,
--- and expires a week after the last was noted.
+-- refuse records a refused step and its time under the message's uid. Either the table of transitions lacks the
+-- step, or the record is spoiled: then from is none, and a digest of the record is added. At most 1,000 messages
+-- are recorded, and all are forgotten a week after the last refusal.
 local function refuse(uid, from, to, kind, now, spoiled)
   if redis.call('HLEN', REFUSED) >= 1000 and redis.call('HEXISTS', REFUSED, uid) == 0 then return end
   local step = string.format('%d:%d:%d:%.0f', from, to, kind, tonumber(now))
@@ -334,8 +334,8 @@ local function close(uid, packed, mark, now, cause, log)
   push(log, uid, record)
 end
 
--- field returns the place of a name in the hash of names and in the ZSET of the same. Topic and key are parts of it, so
--- that no value grows with the number of messages that share an id.
+-- field returns what stands for a name in the keys name and names. It includes topic and key, so that no value grows
+-- with the number of messages that share an id.
 local function field(id, on, key)
   return string.char(#id) .. id .. string.char(#on) .. on .. key
 end
@@ -351,7 +351,7 @@ local function past(entries, visit)
   for at = from and from + 1 or 1, from and #entries or 0, 18 do visit(string.sub(entries, at, at + 17)) end
 end
 
--- joined returns a name's value from the uids of its attempts and of those before.
+-- joined returns a name's value from the uids of its attempts and of its past attempts.
 local function joined(uids, before)
   return before == '' and uids or uids .. '/' .. before
 end

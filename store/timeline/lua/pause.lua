@@ -1,8 +1,8 @@
 -- pause holds back a pattern of topics.
 -- KEYS paused
 -- ARGV 1 pattern  2 time of the call in ms  3 by whom  4 how many patterns at most
--- Result: since when it is paused; or the error PAUSES if there are so many.
--- Twice: a repeat by the same caller, no earlier, changes nothing.
+-- Result: since when it is paused; or the error PAUSES if there are as many patterns already.
+-- Twice: a pause by the same caller that was recorded at the time of the call or later stays as it is.
 local stands, last = unpack(redis.call('HMGET', PAUSED, ARGV[1], ''))
 if stands then
   local since, by = string.match(stands, '^(%d+) (.*)$')

@@ -1,7 +1,7 @@
 -- purge ends dead messages for good. Any instance may call it.
 -- KEYS dead msg ended counts
 -- ARGV 1 now in ms; then uids
--- Result: entry of the outbox; uids that were dead, or purged before; the outbox's fields
+-- Result: entry of the outbox; uids that this call purged, or that were purged before; the outbox's fields
 -- Outbox: uid and record of each cancel.
 -- Twice: the records show that they were purged.
 local done, log, size = {}, {}, 0

@@ -15,7 +15,7 @@ for i = 1, math.min(#entry[2], 1000) do
   kept[i] = string.sub(entry[2][i], 1, room)
   room = room - #kept[i]
 end
--- A damaged size of an entry must not make a sum negative.
+-- The size in a damaged entry may be wrong; it must not make a sum negative.
 local size, n = counted(entry)
 local held = redis.call('HMGET', OUTBOXED, 'bytes', 'changes')
 size, n = math.min(size, tonumber(held[1] or '0')), math.min(n, tonumber(held[2] or '0'))

@@ -9,7 +9,7 @@
 -- answer for the new one alone.
 -- Outbox: the dead one's uid and the record of its cancel, the new uid and amended
 --      form, at version 1.
--- Twice: the new uid exists: done.
+-- Twice: the new uid exists, so the code is 1 again.
 local uid, now, new, place, packed = unpack(ARGV)
 local function answer(code, of, dead, earliest, entry)
   local record = redis.call('HGET', MSG, of)
@@ -44,7 +44,7 @@ if mark ~= '' then redis.call('HSET', MARK, new, mark) end
 remember_end(now, uid)
 redis.call('ZADD', DUE, place, new)
 if at then
-  -- no earlier attempts: they count from 1 again, and the next may look like an old one
+  -- earlier attempts are dropped: numbers count from 1 again, so a new attempt could be taken for an old one
   redis.call('HSET', NAME, at, new)
   redis.call('ZADD', NAMES, '0', at)
 end

@@ -61,7 +61,7 @@ for i = 1, n do
   if spoiled and not newer(old) then old = nil end
   local oldmark = old and redis.call('HGET', MARK, uid)
   local have, code = old and version(old, oldmark) or 0, '1'
-  -- Of one version an end wins: the other record was made after the end was lost.
+  -- At equal versions an end wins: the other record was made after the end was lost.
   local over = place == '' and old and live(old) and have == tonumber(base)
   if old and newer(old) then
     code = '4'

@@ -2,11 +2,10 @@
 -- KEYS claimed due term mark lanes msg next ended counts name names refused
 -- ARGV 1 term  2 now in ms  3 the outbox's field, '' if nothing changed; then for each message: uid, score,
 --      mark, number of the claim
---      score '' is the message's own; mark '' is none, '=' keeps it except for its
+--      score '' stands for the message's own; mark '' is none, '=' keeps the mark except for its
 --      lane; a message waits in the lane that its mark names
--- Result: how many readable ones are no longer claimed; if not all wait again, the uids
---      of those that do, or '-'; entry of the outbox; then for those that ended: uid and record,
---      each
+-- Result: how many messages wait again or have ended; if not all wait again, the uids
+--      of those that do, or '-' for none; entry of the outbox; then uid and record of each that ended
 -- If another push stands as the next one under a message's name, one of the two ends (lib.lua, comeback). A message
 -- that cannot be read loses its claim and enters no order: otherwise it would be claimed over and over.
 -- Outbox: ARGV 3, and if not all wait again the uids of those that do; then uid

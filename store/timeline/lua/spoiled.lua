@@ -1,8 +1,8 @@
 -- spoiled removes the claims of messages that cannot be read, and lists the messages as refused.
 -- KEYS claimed msg refused term
 -- ARGV 1 term  2 number of the claim  3 now in ms; then uids
--- Result: how many. Twice: the second time that claim is over.
--- They enter no order: otherwise they would be claimed over and over.
+-- Result: how many claims were removed. Twice: the second time that claim is over.
+-- These messages enter no order: otherwise they would be claimed over and over.
 local stale = check(ARGV[1])
 if stale then return stale end
 local n = 0

@@ -1,5 +1,5 @@
--- sweep returns messages that leaders of lower terms, or earlier runs of this one, had claimed to waiting, marked
--- uncertain.
+-- sweep moves back to waiting, marked uncertain, the messages that leaders of lower terms, or earlier runs of this one,
+-- had claimed.
 -- KEYS claimed due msg term mark next ended counts name names refused
 -- ARGV 1 term  2 limit  3 also this term's claims up to this number, or 'all'  4 now in ms
 -- Result: how many were moved; entry of the outbox; its fields

@@ -14,8 +14,8 @@ while #found < 2 * limit do
     size = size + own
     if own * 8 > bytes then many = 1 end -- big ones are read one by one
     local at = tonumber(string.match(id, '^%d+'))
-    -- After this server's clock was set back, ids lie in its future: the writer of the entry has had its time, or loses
-    -- only a little of it.
+    -- An id in the future means that this server's clock was set back. Its entry counts as old enough: its writer
+    -- has had its time, or loses only a little of it.
     if (at > last and at <= now + 1000) or (size > bytes and #found > 0) then return found end
     push(found, id, fields)
     from = '(' .. id

@@ -2,7 +2,7 @@
 -- KEYS msg mark claimed due
 -- ARGV uids
 -- Result: for each: state (none if it cannot be read) and version
--- A live message in no order is none: the leader that claimed it could not read it.
+-- A live message that is in no order has the state none: the leader that claimed it could not read it.
 local found = {}
 for i, uid in ipairs(ARGV) do
   local record = redis.call('HGET', MSG, uid)

@@ -89,8 +89,8 @@ func (p *Push) DeliveredSize(body int) int {
 	size += len(HeaderMsgID) + maxUIDText + headerLine
 	size += len(HeaderDue) + len("253370764800000") + headerLine
 	size += len(HeaderAttempt) + len("65535") + headerLine
-	size += len(HeaderSubject) + len(p.Topic) + headerLine // where it leaves on another subject
-	retry := RetryRoom                                     // the topic may have one
+	size += len(HeaderSubject) + len(p.Topic) + headerLine // if it leaves on another subject
+	retry := RetryRoom                                     // the topic may set a schedule
 	if !p.Retry.Empty() {
 		retry = len(p.Retry.String())
 	}

@@ -20,12 +20,12 @@ const (
 // Retry is a schedule of retries: the n-th retry waits the n-th delay, and after the last delay there is no further
 // retry. Its text is
 //
-//	0,0,2m,10m*5,1h,6h     delays, of which each may say how often it repeats
-//	exp(1s,1h,10)          the first, doubled each time up to the second, so many in all
-//	1m,10m,1h~20%          either, each delay moved by up to so many percent, either way
+//	0,0,2m,10m*5,1h,6h     delays, each with an optional number of repetitions
+//	exp(1s,1h,10)          the first delay, doubled each time up to the longest, and the number of delays
+//	1m,10m,1h~20%          either form with jitter: each delay varies by up to this percentage, up or down
 //
-// with at most 100 delays, each from 0 to ten years in whole milliseconds; what is finer rounds up. Blanks around a
-// delay do not count.
+// with at most 100 delays, each from 0 to ten years in whole milliseconds; finer values are rounded up. Blanks around
+// a delay are ignored.
 type Retry struct {
 	Delays []time.Duration
 	Jitter uint8 // percent; 0 for none
