@@ -60,11 +60,11 @@ type aside struct {
 // sidetrack is a bucket that is not open.
 type sidetrack struct {
 	closing bool
-	since   time.Time // it is closing
+	since   time.Time // when closing began
 	under   int       // pushes on their way to the stream
 	held    []stepping
-	bytes   int  // the size of those
-	served  bool // by a goroutine
+	bytes   int  // the size of the held pushes
+	served  bool // a goroutine drains it
 }
 
 // stepping is a push to put aside, or held.
@@ -84,7 +84,7 @@ const (
 // AsideName returns the name of a namespace's stream of pushes whose bucket does not answer.
 func AsideName(namespace string) string { return asidePrefix + namespace }
 
-// AsideSubject returns the start of their subjects; the bucket follows.
+// AsideSubject returns the start of the subjects of pushes put aside; the bucket follows.
 func AsideSubject(namespace string) string { return "tarry." + namespace + ".aside" }
 
 func newAside(in *Intake) *aside {
@@ -137,7 +137,7 @@ func (a *aside) failed(r arrival) bool {
 		a.some.Store(true)
 		signal(a.kick)
 	}
-	a.putLocked(t, stepping{r, away.Bucket}) // before what is held: it is older
+	a.putLocked(t, stepping{r, away.Bucket}) // ahead of the held pushes, which are newer
 	if t.closing {
 		a.backLocked(t)
 	}
@@ -198,7 +198,7 @@ func (a *aside) put(ctx context.Context, batch []stepping) {
 		}
 	}
 	a.mu.Unlock()
-	if absent { // somebody deleted it
+	if absent { // the stream was deleted
 		_ = in.ensure(ctx, in.wantedAside()) // the next batch tries again
 	}
 }
@@ -247,7 +247,7 @@ func (a *aside) look(ctx context.Context) error {
 	}
 	ask := map[string]string{"subjects_filter": AsideSubject(a.in.cfg.Namespace) + ".*"}
 	if err := apiAsk(ctx, a.in.nc, apiStreamInfo+a.stream, ask, &info); err != nil {
-		return fmt.Errorf("look what stands aside: %w", err)
+		return fmt.Errorf("look for pushes put aside: %w", err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -278,11 +278,12 @@ func (a *aside) unserved() (buckets []message.Bucket) {
 // errNotAside reports that a message in the stream is no push that was put aside.
 var errNotAside = errors.New("it is not a push that an instance put aside")
 
-// asideForm is the first byte; it distinguishes this format from later ones.
+// asideForm is the first byte of an encoded push; it distinguishes this format from later ones.
 const asideForm = 1
 
-// encodeAside packs a push and its place in the intake into one body. Its headers are packed too: as headers they would
-// act on the stream that keeps it, and a Nats-Expected-Last-Sequence that once passed would refuse it here.
+// encodeAside packs a push and its place in the intake into one body. Its headers are packed too, because headers of
+// the published message would act on this stream: a Nats-Expected-Last-Sequence that held in the intake would make it
+// refuse the push.
 //
 //	form, sequence, nanoseconds, subject, number of header values, then name and value of each, body
 //

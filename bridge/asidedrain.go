@@ -21,8 +21,8 @@ const (
 	drainLonger = 2 * time.Second // the longest that newer pushes are held
 )
 
-// drain has the pushes put aside for one bucket accepted, until none is left and the bucket is open again, or ctx ends.
-// While the bucket does not answer, drain tries one push from time to time.
+// drain passes the pushes put aside for one bucket to the scheduler until none is left and the bucket is open again, or
+// ctx ends. While the bucket does not answer, drain tries one push from time to time.
 func (a *aside) drain(ctx context.Context, bucket message.Bucket) {
 	n, away := 1, trouble{}
 	if closing, _, _ := a.closing(bucket); !closing {
@@ -47,7 +47,7 @@ func (a *aside) drain(ctx context.Context, bucket message.Bucket) {
 			a.back(bucket)
 			if a.in.trouble.loud(time.Now()) {
 				a.in.log.Warn().Err(err).Int("bucket", int(bucket)).
-					Msg("pushes whose bucket does not answer stand aside")
+					Msg("pushes put aside cannot be accepted yet")
 			}
 			n = 1
 			_ = sleep(ctx, away.failed(time.Now()))
@@ -57,7 +57,7 @@ func (a *aside) drain(ctx context.Context, bucket message.Bucket) {
 			if closing && time.Since(since) > drainLonger {
 				a.back(bucket)
 			}
-		case len(batch) == 0 && !quiet: // the first of them are on their way
+		case len(batch) == 0 && !quiet: // the first pushes have not reached the stream yet
 			_ = sleep(ctx, 5*time.Millisecond)
 		case !closing:
 			away.worked()
@@ -123,7 +123,7 @@ func (a *aside) open(bucket message.Bucket) bool {
 	}
 }
 
-// standing is a push that is aside: at is its sequence in that stream.
+// standing is a push in the stream of pushes put aside; at is its sequence there.
 type standing struct {
 	arrival
 	at uint64
@@ -139,7 +139,7 @@ func (a *aside) read(ctx context.Context, bucket message.Bucket, n int) (batch [
 		MemoryStorage: true, Replicas: 1, InactiveThreshold: 4 * apiTimeout,
 	})
 	if err != nil {
-		return nil, false, fmt.Errorf("read what stands aside for bucket %d: %w", bucket, err)
+		return nil, false, fmt.Errorf("read the pushes put aside for bucket %d: %w", bucket, err)
 	}
 	defer func() { _ = a.in.js.DeleteConsumer(ctx, a.stream, c.CachedInfo().Name) }() // otherwise it expires soon
 	pending := c.CachedInfo().NumPending
@@ -148,20 +148,20 @@ func (a *aside) read(ctx context.Context, bucket message.Bucket, n int) (batch [
 	}
 	fetched, err := c.FetchNoWait(int(min(pending, uint64(n))))
 	if err != nil {
-		return nil, false, fmt.Errorf("read what stands aside for bucket %d: %w", bucket, err)
+		return nil, false, fmt.Errorf("read the pushes put aside for bucket %d: %w", bucket, err)
 	}
 	whole := true
 	for m := range fetched.Messages() {
 		about, err := m.Metadata()
 		if whole = whole && err == nil && about.Sequence.Consumer == uint64(len(batch)+1); !whole {
-			continue // the one before it was lost on the way
+			continue // a message before this one was lost on the way
 		}
 		msg, place, err := decodeAside(m.Data())
 		size := len(m.Data()) + messageWeight
 		batch = append(batch, standing{arrival{msg: msg, place: place, size: size, err: err}, about.Sequence.Stream})
 	}
 	if err := fetched.Error(); err != nil && len(batch) == 0 {
-		return nil, false, fmt.Errorf("read what stands aside for bucket %d: %w", bucket, err)
+		return nil, false, fmt.Errorf("read the pushes put aside for bucket %d: %w", bucket, err)
 	}
 	return batch, uint64(len(batch)) == pending, nil
 }
@@ -188,7 +188,7 @@ func (a *aside) accept(ctx context.Context, batch []standing) error {
 		p, err := in.push(s.msg, s.place)
 		if errors.Is(err, errNoClock) {
 			again = err
-			break // the next ones need it too
+			break // the remaining pushes need the clock too
 		} else if err != nil {
 			s.arrival.err = err
 			refused = append(refused, s.arrival)

@@ -12,12 +12,12 @@ import (
 
 // barriers holds the barriers that came back before nats.go reported an error that the server had sent ahead of them.
 //
-// If a core publish lacks permission, the server refuses it with -ERR, in order with everything else. nats.go reads
-// that first and remembers it as the connection's last error, but calls the error handler from another goroutine, so
-// the barrier may overtake it. A barrier that finds a last error which the handler has not seen waits for the handler.
-// Handler calls are ordered, so once it has seen that error it has seen all earlier ones, and the publishes that they
-// refused are out of the table. If the handler is never called, the time-out of the messages ends the wait, and no
-// barrier waits for that error again.
+// If a core publish lacks permission, the server refuses it with -ERR, in order with everything else. nats.go reads the
+// refusal before the barrier and remembers it as the connection's last error, but it calls the error handler from
+// another goroutine. The barrier may therefore arrive before that call. A barrier that finds a last error which the
+// handler has not seen waits for the handler. Handler calls are ordered, so once it has seen that error it has seen all
+// earlier ones, and the publishes that they refused are out of the table. If the handler is never called, the time-out
+// of the messages ends the wait, and no barrier waits for that error again.
 //
 // Only a violation that is immediately followed by another kind of error, like a slow consumer, could be overlooked; a
 // connection used by the Publisher alone has no such errors.
@@ -90,7 +90,7 @@ func (b *barriers) forget() {
 // the time that a stream may take to answer.
 func (p *Publisher) passed(behind []token, trip time.Duration) {
 	now := time.Now()
-	subject, known := "", false // many messages leave on one
+	subject, known := "", false // consecutive messages often have the same subject
 	heard := p.pending.takeHeard(behind, now.Add(grace(trip, p.cfg.Timeout)), func(e *entry) bool {
 		if e.subject != subject {
 			subject, known = e.subject, p.hidden.isCore(e.subject, now)

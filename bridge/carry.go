@@ -15,14 +15,14 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Left counts the messages that a namespace's streams hold in a NATS that is to be abandoned.
+// Left counts the messages that a namespace's streams hold in a NATS that is about to be abandoned.
 type Left struct {
 	// Intake counts the pushes that were acknowledged and not yet finished by any instance, Rejects the pushes that
 	// could not be accepted.
 	Intake, Rejects uint64
 }
 
-// Leftover returns what a NATS holds. A missing stream holds nothing.
+// Leftover counts the messages in the streams of a namespace. A missing stream holds none.
 func Leftover(ctx context.Context, nc *nats.Conn, namespace string) (left Left, err error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -59,14 +59,14 @@ type CarryConfig struct {
 	Log   zerolog.Logger
 }
 
-// Carried counts the messages that were carried, and those that did not need to be.
+// Carried counts the pushes and rejects that Carry moved, and the pushes that it dropped because they were known.
 type Carried struct{ Pushes, Known, Rejects int }
 
 // Carry moves a namespace's messages from one NATS to another: pushes that no instance accepted, and rejects. The
 // source must not be in use meanwhile. A message is removed from the source once the target has acknowledged it, so an
 // interrupted carry continues where it stopped; if an acknowledgement of the target was lost, the target recognizes the
 // repeated message for two minutes. A push keeps its due time: a delay counts from the moment at which the source
-// stored it, so it is carried as the time at which it ends.
+// stored the push, so Carry replaces it by the time at which it ends.
 func Carry(ctx context.Context, cfg CarryConfig) (done Carried, err error) {
 	source, err := jetstream.New(cfg.From)
 	if err != nil {
@@ -109,7 +109,7 @@ func Carry(ctx context.Context, cfg CarryConfig) (done Carried, err error) {
 		})
 	})
 	if err != nil {
-		return done, fmt.Errorf("carry pushes that stand aside: %w", err)
+		return done, fmt.Errorf("carry the pushes put aside: %w", err)
 	}
 	if err = drain(ctx, source, target.stream, push); err != nil {
 		return done, fmt.Errorf("carry the intake: %w", err)
@@ -124,7 +124,7 @@ func Carry(ctx context.Context, cfg CarryConfig) (done Carried, err error) {
 	return done, nil
 }
 
-// carried returns a push in the form for the other intake, and the uid that it had here. A message that could not be
+// carried returns a push in the form for the target's intake, and its uid in the source. A message that could not be
 // accepted has no uid and is carried unchanged.
 func carried(raw *jetstream.RawStreamMsg, prefix string) (*nats.Msg, message.UID) {
 	msg := &nats.Msg{Subject: raw.Subject, Header: nats.Header{}, Data: raw.Data}
@@ -160,8 +160,7 @@ func (in *Intake) put(ctx context.Context, msg *nats.Msg, raw *jetstream.RawStre
 	return err
 }
 
-// drain hands every message of a stream to do, in order, and removes it from the stream once that has returned no
-// error.
+// drain hands every message of a stream to do, in order, and removes it from the stream once do has returned nil.
 func drain(ctx context.Context, js jetstream.JetStream, name string, do func(*jetstream.RawStreamMsg) error) error {
 	s, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -49,7 +49,7 @@ type clockSample struct {
 // drift and round trips.
 const (
 	stepLeast  = 50 * time.Millisecond
-	clockDrift = 1000 // a thousandth
+	clockDrift = 1000 // the divisor of the elapsed time
 )
 
 // Age returns how long ago a push was stored, when the server's clock reads now. The result may be too short, so that a
@@ -72,20 +72,20 @@ func (c *ClockSampler) Age(p stored, now time.Time) time.Duration {
 	return age
 }
 
-// saw records a sample before it is used, and reports a step of the clock.
+// saw records a sample before it is used, and checks whether the clock has stepped since the last one.
 func (c *ClockSampler) saw(s clockSample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.last
 	c.last = s
-	if s.sequence < c.doubt { // another stream by that name
+	if s.sequence < c.doubt { // another stream has the name now
 		c.doubt = 0
 	}
 	if !before.taken {
 		return
 	}
 	var step time.Duration
-	if s.at.IsZero() || before.at.IsZero() { // it does not report its time; another server may have another clock
+	if s.at.IsZero() || before.at.IsZero() { // without a time, only a new leader suggests another clock
 		if s.leader == before.leader {
 			return
 		}
@@ -99,7 +99,7 @@ func (c *ClockSampler) saw(s clockSample) {
 	c.doubt = s.sequence
 	c.cfg.Clock.Doubt()
 	c.log.Warn().Dur("step", step).Str("leader", s.leader).Uint64("sequence", s.sequence).
-		Msg("the clock that stamps pushes has changed; what waits in the intake waits its whole delay from now on")
+		Msg("the clock that timestamps pushes has changed; pushes in the intake wait their whole delay from now on")
 }
 
 // NewClockSampler checks the configuration.

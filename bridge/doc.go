@@ -30,17 +30,18 @@
 // every few seconds, when the server announces a change of streams, and after any answer that contradicts the list.
 //
 // If the server does not answer the list request, the routes stay unchanged: an unreachable stream is an outage to wait
-// for, not a reason to fall back to core. All subjects count as core only if several readings in a row find no
-// responder while no stream is known, or if the server reports that JetStream is off. A stream that disappears from the
-// list counts as gone once the server confirms it by name: pages are cut by number, and a stream deleted between two
-// pages makes the next page skip another.
+// for, not a reason to fall back to core. All subjects count as core only after several readings in a row without
+// JetStream: the server must report that JetStream is off or, while no stream is known, that there is no responder. A
+// stream that disappears from the list counts as gone once the server, asked for it by name, does not find it: the
+// server pages the list by offset, so the page after a deletion skips another stream.
 //
 // The list is incomplete: an account may map a subject to another one, and a subject may lead to a stream in another
 // domain or account. That stream answers like any other. hidden.go explains what the Publisher learns from its answers.
 //
 // An answer from another stream than the listed one is ignored while the listed one may still answer: every subscriber
-// of a subject sees the reply subject and could pose as a stream. On core this concerns only messages that the
-// subscriber receives anyway. Tokens have a random part, so nobody can answer for a message that he has not received.
+// of a subject sees the reply subject and could pose as a stream. On core the answer of any stream is accepted: a
+// subscriber can forge it only for messages that it receives anyway. Tokens have a random part, so no client can answer
+// for a message that it has not received.
 //
 // # One by one, not as a fast batch
 //
@@ -61,14 +62,14 @@
 //
 // # Who may call
 //
-// Only the leader calls Publisher.Send, from any number of goroutines, while Run runs. Every instance uses everything
-// else. One *nats.Conn may serve all parts; a separate one for the Publisher isolates it from the others.
+// Only the leader calls Publisher.Send, from any number of goroutines, while Run runs. All instances use the other
+// parts. One *nats.Conn may serve all parts; a separate one for the Publisher isolates it from the others.
 //
 // # Namespaces
 //
-// Two namespaces share a server by different prefixes: the intake streams of overlapping ones cannot both exist, and
-// the second is refused by name. They may deliver into one stream; since both can assign the same uid, the Nats-Msg-Id
-// outside of the default namespace is the uid, "@" and the namespace.
+// Two namespaces may share a server if their prefixes differ. If the prefixes overlap, their intake streams cannot both
+// exist: the second one is refused, and the error names the first. Two namespaces may deliver into one stream; since
+// both can assign the same uid, the Nats-Msg-Id outside of the default namespace is the uid, "@" and the namespace.
 //
 // # Permissions
 //
@@ -76,9 +77,10 @@
 // tarry.<namespace>.> and _INBOX.>, and subscribes to _INBOX.>, tarry.<namespace>.>, $SRV.> and
 // $JS.EVENT.ADVISORY.STREAM.>; without the last one new streams are noticed some seconds later.
 //
-// `nats micro` sends its requests to all services on $SRV.>. The instance answers them like all requests: only to
-// inboxes, and only if a client published the request there itself. The permission to send them is therefore no
-// permission to publish where an instance may. A client with a custom inbox prefix gets no answer.
+// `nats micro` sends its requests to all services on $SRV.>. An instance answers them under the rules for all requests:
+// only to inboxes, and only if a client itself published the request on that subject. The permission to send such
+// requests therefore does not let a client publish through an instance to other subjects. A client with a custom inbox
+// prefix gets no answer.
 //
 // # What fails
 //

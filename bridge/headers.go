@@ -19,10 +19,10 @@ type headerWriter struct {
 	space  string
 	header nats.Header
 	own    [7]string // the values of tarry's own headers
-	values []string  // the user's
+	values []string  // the values of the user's headers
 	due    []byte
-	retry  message.Retry // its text is in own
-	plain  bool          // the map holds nothing but the four that every message has
+	retry  message.Retry // the schedule whose text is in own
+	plain  bool          // the map holds only the four headers that every message has
 }
 
 const (
@@ -45,10 +45,10 @@ func msgIDSpace(namespace string) string {
 
 const defaultNamespace = "default"
 
-// write returns the headers of m, valid until the next call. A message may leave on another subject than its topic (a
-// partition's), and is retried by the given schedule. Tarry-Subject then names the topic, to which a consumer sends the
-// message back. If the message's own headers have a Tarry-Subject, that one is kept: a copy of an ended message names
-// that message's topic.
+// write returns the headers of m, valid until the next call. A message may leave on another subject than its topic,
+// that of a partition. Tarry-Subject then names the topic, to which a consumer sends the message back. retry is the
+// schedule in the headers. If the message's own headers have a Tarry-Subject, that one is kept: a copy of an ended
+// message names that message's topic.
 func (w *headerWriter) write(m *message.Message, subject string, retry *message.Retry) nats.Header {
 	w.own[ownID] = m.ID
 	if m.ID == "" {

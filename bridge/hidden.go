@@ -14,7 +14,7 @@ import (
 //
 // The answer arrives after the barrier of a core publish, so a subject counts as core only if no stream has answered
 // within some time after a publish. The result is kept for a while, so that the outcomes of later messages need not
-// wait. Any change of streams invalidates all results.
+// wait. Any change of streams discards the subjects found to be core.
 //
 // Both maps are bounded. A forgotten result is determined again.
 type hidden struct {
@@ -59,7 +59,7 @@ func (h *hidden) route(subject string) *route {
 	return nil
 }
 
-// answered records that a stream, whose name an error may lack, answered on the subject.
+// answered records that a stream answered on the subject. stream is empty if the answer is an error without the name.
 func (h *hidden) answered(subject, stream string, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,7 +130,8 @@ func (h *hidden) foundCore(subject string, now time.Time) {
 	h.core[subject] = now
 }
 
-// doubt forgets which subjects are core, because a stream was added, or answered where none was known.
+// doubt forgets which subjects are core, because the streams changed, or because one may have answered after a subject
+// was found to be core.
 func (h *hidden) doubt() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

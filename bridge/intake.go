@@ -66,10 +66,10 @@ type IntakeConfig struct {
 // stream of rejects with the reason, and is acknowledged only then. A push that cannot be accepted now is returned to
 // NATS for a while.
 //
-//	               ┌─ accepted, repeated ─────────────▶ ack
-//	stream ─▶ push ┼─ refused ─▶ stream of rejects ───▶ ack
-//	               ├─ its bucket alone is away ─▶ aside ─▶ ack
-//	               └─ store away or full ─────────────▶ nak, after a pause again
+//	               ┌─ accepted, repeated ───────────────────▶ ack
+//	stream ─▶ push ┼─ refused ─▶ stream of rejects ─────────▶ ack
+//	               ├─ only its bucket unreachable ─▶ aside ─▶ ack
+//	               └─ store unreachable or full ────────────▶ nak, redelivered after a pause
 //
 // All instances share one durable consumer.
 type Intake struct {
@@ -190,7 +190,7 @@ func (in *Intake) Held(ctx context.Context) (Held, error) {
 		if errors.Is(err, ErrNoJetStream) && !in.Enabled() {
 			return Held{}, nil
 		} else if err != nil {
-			return Held{}, fmt.Errorf("ask what %s holds: %w", stream, err)
+			return Held{}, fmt.Errorf("read the state of %s: %w", stream, err)
 		}
 		*n = b.count
 	}
@@ -265,17 +265,17 @@ func (in *Intake) serve(ctx context.Context) error {
 	}
 }
 
-// without logs the features that are weaker without JetStream.
+// without records that there is no intake stream, and logs what that means for pushes.
 func (in *Intake) without() {
 	if in.enabled.Swap(false) || in.trouble.loud(time.Now()) {
 		in.log.Warn().Str("subject", "tarry."+in.cfg.Namespace+".api.push").Msg(
-			"jetstream is off: pushes are taken by request only, " +
-				"and are not kept while every instance is down; a producer must wait for the answer to know")
+			"jetstream is off: pushes are accepted by request only, " +
+				"and are not kept while every instance is down; a producer must wait for the answer")
 	}
 }
 
-// drain waits for the pushes that the scheduler still has, no longer than a push may wait for its acknowledgement; the
-// rest is redelivered to another instance.
+// drain waits up to drainLimit for the pushes that the scheduler still has. NATS redelivers the rest to another
+// instance.
 func (in *Intake) drain() {
 	ctx, stop := context.WithTimeout(context.Background(), drainLimit)
 	defer stop()
@@ -301,7 +301,7 @@ type trouble struct {
 	mu     sync.Mutex
 	spoke  time.Time
 	fails  int
-	pause  time.Time // no push is handed over before
+	pause  time.Time // no push is handed over before this time
 	window time.Time // further failures until then count as the same one
 	// forgets means that after three times the longest pause without a failure the outage counts as over.
 	forgets bool

@@ -63,15 +63,15 @@ func (in *Intake) consume(ctx context.Context) error {
 		select {
 		case <-tick.C:
 			if !alive.beat() {
-				return fmt.Errorf("consume stream %s: this process stood still for more than %s: what it had fetched "+
-					"is not its own any more", in.stream, in.cfg.AckWait)
+				return fmt.Errorf("consume stream %s: this process stood still for more than %s: another "+
+					"instance may have the pushes that it fetched", in.stream, in.cfg.AckWait)
 			}
 			if now := pull.heard.Load(); now != heard || pull.busy.Load() || !in.nc.IsConnected() {
 				heard, silent = now, 0
 			} else if silent++; silent >= pullSilence {
-				return fmt.Errorf("consume stream %s: nats does not say any more that it works on a pull", in.stream)
+				return fmt.Errorf("consume stream %s: nats sends no heartbeats for the pulls any more", in.stream)
 			}
-		case <-status: // again: what was asked for on the old link is gone
+		case <-status: // the requests on the old link are lost
 			if err := pull.anew(); err != nil {
 				return fmt.Errorf("consume stream %s: %w", in.stream, err)
 			}
@@ -247,7 +247,7 @@ func (in *Intake) pauseAfter(err error, now time.Time) time.Duration {
 }
 
 // later returns a push to NATS for a while: the store is unreachable or full, or this instance is stopping. Whatever
-// its outcome was, the same push will be redelivered and is the same message.
+// became of it here, the redelivered push is the same message.
 func (in *Intake) later(c arrival, err error) {
 	now := time.Now()
 	pause := in.pauseAfter(err, now)
@@ -259,7 +259,7 @@ func (in *Intake) later(c arrival, err error) {
 }
 
 // ack is the answer to NATS for one push. A lost ack costs a redelivery, which changes nothing. Unless done is set, the
-// push is redelivered: a field that was not set loses nothing.
+// push is redelivered, so the zero value loses no push.
 type ack struct {
 	reply string
 	done  bool

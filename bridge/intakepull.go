@@ -117,7 +117,7 @@ const (
 func (p *puller) status(header nats.Header) error {
 	code, err := strconv.Atoi(header.Get(headerStatus))
 	if err != nil {
-		return nil // not one of ours
+		return nil // not a status about a pull
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,7 +153,7 @@ func (p *puller) stop() {
 	p.over = true
 	p.mu.Unlock()
 	if p.nc.IsConnected() {
-		_ = p.sub.Drain() // fails on a closed connection alone, which closed this too
+		_ = p.sub.Drain() // fails only on a closed connection, which has ended the subscription
 		return
 	}
 	unsubscribe(p.sub)

@@ -103,8 +103,8 @@ func (in *Intake) ensure(ctx context.Context, want jetstream.StreamConfig) error
 	return nil
 }
 
-// adapt returns an existing stream's configuration with the settings that matter here corrected, and their names. It
-// refuses a change that is impossible or would lose messages.
+// adapt returns an existing stream's configuration with the settings that matter here corrected, and the names of the
+// settings that it changed. It refuses a change that is impossible or would lose messages.
 func adapt(have, want jetstream.StreamConfig,
 	state jetstream.StreamState) (next jetstream.StreamConfig, changes []string, err error) {
 	refuse := func(what string) (jetstream.StreamConfig, []string, error) {
@@ -124,7 +124,7 @@ func adapt(have, want jetstream.StreamConfig,
 		return refuse("has NATS's own message schedules on")
 	case have.SubjectTransform != nil:
 		return refuse("transforms its subjects")
-	case have.AllowMsgTTL: // a push with Nats-TTL would be thrown away, and no update can end that
+	case have.AllowMsgTTL: // a push with Nats-TTL would expire, and no update can turn this off
 		return refuse("lets messages expire by a header")
 	case have.PersistMode != want.PersistMode:
 		return refuse("acknowledges before it has written")
@@ -206,7 +206,7 @@ func (in *Intake) explain(ctx context.Context, want jetstream.StreamConfig, err 
 // overlap names the stream that already holds some of our subjects.
 func (in *Intake) overlap(ctx context.Context, want jetstream.StreamConfig) string {
 	const remedy = "; set nats.prefix to one that no other stream and no other namespace has"
-	streams, _, _ := ListStreams(ctx, in.nc) // without the list the error names none
+	streams, _, _ := ListStreams(ctx, in.nc) // without the list the error names no stream
 	for i := range streams {
 		c := &streams[i].Config
 		for _, filter := range c.Subjects {
@@ -223,7 +223,7 @@ func (in *Intake) overlap(ctx context.Context, want jetstream.StreamConfig) stri
 	return "another stream holds a part of " + strings.Join(want.Subjects, ", ") + remedy
 }
 
-// consumer makes sure that the one consumer of all instances exists.
+// consumer creates or updates the consumer that all instances share.
 func (in *Intake) consumer(ctx context.Context) (jetstream.Consumer, error) {
 	ctx, stop := context.WithTimeout(ctx, 2*apiTimeout)
 	defer stop()

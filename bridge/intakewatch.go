@@ -13,7 +13,7 @@ import (
 const (
 	watchEvery = 10 * time.Second // between two looks at the consumer
 	removeLook = time.Second      // between two looks at acknowledged messages
-	removeLate = 3                // after this many looks the server will not remove it any more
+	removeLate = 3                // a message seen in this many looks is not about to be removed
 )
 
 // errOutrun reports that the consumer was ahead of the stream and has been deleted.
@@ -28,9 +28,9 @@ var errOutrun = errors.New("the consumer was ahead of the stream and is recreate
 //
 // A new consumer delivers everything in the stream. That is safe. Acknowledged messages leave a work queue, so the
 // stream holds few pushes that were accepted before. Such a push has the same place and therefore the same uid, which
-// the store recognizes for ended.keep and the journal for names.keep: it is acknowledged as repeated. The leader
-// forgets no end just after an outage of NATS. A new push has another stored time and therefore another uid, even if
-// its sequence was used before.
+// the store recognizes for ended.keep and the journal for names.keep: it is acknowledged as repeated. After an outage
+// of NATS, the leader keeps ended messages in the store for a while longer. A new push has another stored time and
+// therefore another uid, even if its sequence was used before.
 func (in *Intake) watch(ctx context.Context) error {
 	status := in.nc.StatusChanged(nats.CONNECTED)
 	defer in.nc.RemoveStatusListener(status)
@@ -97,7 +97,7 @@ func (in *Intake) renew(ctx context.Context, why string) error {
 	err := in.js.DeleteConsumer(ctx, in.stream, consumerName)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		in.log.Error().Err(err).Str("stream", in.stream).Str("why", why).
-			Msg("the intake's consumer passes over pushes and cannot be deleted; they wait")
+			Msg("the intake's consumer skips pushes and cannot be deleted; they wait")
 		return err
 	}
 	in.metrics.renewed.Inc()

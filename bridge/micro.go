@@ -14,8 +14,8 @@ import (
 )
 
 // microService is a NATS micro service: endpoints, and answers to the requests of `nats micro` on $SRV.>. The library's
-// own service sends those answers to any subject that a caller names, and cannot be intercepted. Here the rules of
-// peers.go apply to them as to all other requests. The answers themselves are the library's.
+// own service sends those answers to any subject that a caller names, and offers no way to prevent that. Here the rules
+// of peers.go apply to them as to all other requests. The answers themselves are the library's.
 type microService struct {
 	nc        *nats.Conn
 	log       zerolog.Logger
@@ -99,7 +99,7 @@ func (m *microService) isRequest(own string, msg *nats.Msg) bool {
 	if isRequest(msg.Subject, own, msg.Reply, msg.Header) {
 		return true
 	}
-	m.log.Debug().Str("subject", own).Str("from", msg.Subject).Msg("no request, left aside")
+	m.log.Debug().Str("subject", own).Str("from", msg.Subject).Msg("ignored a message that is not a request")
 	return false
 }
 

@@ -31,13 +31,13 @@ type Nudge struct {
 	wake    chan struct{} // capacity 1
 
 	mu      sync.Mutex
-	waiting map[message.Bucket]message.Milli // by bucket, the earliest
+	waiting map[message.Bucket]message.Milli // the earliest due time by bucket
 }
 
 // NewNudge checks the configuration.
 func NewNudge(cfg NudgeConfig) (*Nudge, error) {
 	if cfg.Conn == nil || cfg.Namespace == "" || cfg.Heard == nil {
-		return nil, errors.New("nudge: a connection, a namespace and somebody to hear are needed")
+		return nil, errors.New("nudge: a connection, a namespace and a Heard function are needed")
 	}
 	return &Nudge{cfg: cfg, subject: "tarry." + cfg.Namespace + ".nudge", wake: make(chan struct{}, 1),
 		waiting: map[message.Bucket]message.Milli{}}, nil

@@ -94,7 +94,7 @@ func (in *Intake) Passed(ctx context.Context) bool {
 	if !in.Enabled() || !in.nc.IsConnected() || !in.passing.wait(ctx) {
 		return false
 	}
-	// This is the last step, since pushes leave the intake when they are put aside.
+	// The stream of pushes put aside is last, since pushes move to it from the intake.
 	return ctx.Err() != nil || in.passingAside.wait(ctx) || ctx.Err() != nil
 }
 

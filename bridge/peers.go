@@ -16,18 +16,19 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// NATS permissions on the subject of a request decide who may call what. Two ways lead around them, and both are closed
-// here for every subject of an instance's own:
+// NATS permissions on the subject of a request decide who may call what. There are two ways around them. This file
+// closes both for every subject on which an instance takes requests:
 //
-//   - A server publishes for its clients, unasked for permissions. JetStream delivers a message that a consumer pulls,
-//     and a stream a message that is read directly, to whatever subject the reader names for his reply: also to that of
-//     a call. A pulled message keeps the subject that it was stored under; one read directly carries where it is from;
-//     a pull that ends without a message has a status.
-//   - An instance answers to whatever subject a caller names, and may publish where the caller may not. It answers to
-//     inboxes alone, those of clients and those by which servers lead an answer from one account to another.
+//   - A server publishes for its clients without checking their permissions. It sends a message that a client pulls
+//     from a consumer, or reads directly from a stream, to the reply subject that the client chose, which may be the
+//     subject of a call. A pulled message is recognized by its subject, under which it was stored, a message read
+//     directly by the headers that name its stream, and the end of a pull by its status header.
+//   - An instance may publish to subjects to which a caller may not, and the caller names the subject of the answer.
+//     The instance therefore answers only to inboxes: those of clients, and those through which servers pass an answer
+//     from one account to another.
 
-// isRequest reports whether a message on an instance's own subject was published there by a client that waits for the
-// answer at an inbox, or for none. Other messages are ignored.
+// isRequest reports whether a message was published by a client on own, one of the instance's subjects, with an inbox
+// or nothing as its reply subject. Other messages are ignored.
 func isRequest(subject, own, reply string, header nats.Header) bool {
 	if subject != own || reply != "" && !isInbox(reply) {
 		return false
@@ -46,7 +47,7 @@ func isInbox(subject string) bool {
 }
 
 // hear answers requests on an instance's own subject, each within the time-out of a call, until ctx ends. If heard
-// returns nil, another instance answers.
+// returns nil, the instance leaves the answer to another one.
 func hear(ctx context.Context, nc *nats.Conn, subject string, log zerolog.Logger,
 	heard func(ctx context.Context, request []byte) *reaction) error {
 	sub, err := nc.Subscribe(subject, func(msg *nats.Msg) {
@@ -85,8 +86,8 @@ type PausesConfig struct {
 
 // Pauses lets the instance that paused or resumed a topic wait until the leader has read the change. It uses core NATS,
 // on tarry.<namespace>.pauses. A request is empty. An answer is empty too, or holds the problem in the form of the
-// request API. A client that may send either can therefore at most make the leader read the pauses, or make an answer
-// arrive too early.
+// request API. A client that sends requests can therefore only make the leader read the pauses, and one that sends
+// answers can only make Ask return too early.
 type Pauses struct {
 	cfg     PausesConfig
 	subject string
@@ -98,7 +99,7 @@ var ErrNotRead = errors.New("no leader has read the pauses")
 // NewPauses checks the configuration.
 func NewPauses(cfg PausesConfig) (*Pauses, error) {
 	if cfg.Conn == nil || cfg.Namespace == "" || cfg.Read == nil {
-		return nil, errors.New("pauses: a connection, a namespace and somebody to read them are needed")
+		return nil, errors.New("pauses: a connection, a namespace and a Read function are needed")
 	}
 	return &Pauses{cfg: cfg, subject: "tarry." + cfg.Namespace + ".pauses"}, nil
 }
@@ -116,14 +117,14 @@ func (p *Pauses) heard(ctx context.Context, _ []byte) *reaction {
 	case err == nil:
 		return &reaction{body: []byte(`{"read":true}`)}
 	}
-	p.cfg.Log.Warn().Err(err).Msg("what is paused was asked for and cannot be read")
+	p.cfg.Log.Warn().Err(err).Msg("the pauses cannot be read for another instance")
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("%w: the pauses were not read in time", scheduler.ErrUnavailable)
 	}
 	return refusing(answer.Problem(err))
 }
 
-// Ask asks the leader to read the pauses, and returns when it has. Any error is ErrNotRead.
+// Ask asks the leader to read the pauses, and returns once it has read them. Every error wraps ErrNotRead.
 func (p *Pauses) Ask(ctx context.Context) error {
 	msg, err := p.cfg.Conn.RequestWithContext(ctx, p.subject, nil)
 	if err != nil {
@@ -148,8 +149,8 @@ type ResignConfig struct {
 	Namespace string
 	// Instance is this instance's name.
 	Instance string
-	// Do makes this instance resign, if it leads and another could take over; it returns when it has. The requester
-	// gets its error in the words of bridge/answer.
+	// Do makes this instance resign, if it leads and another could take over, and returns once it has resigned. The
+	// requester gets the error in the words of bridge/answer.
 	Do  func(ctx context.Context, reason string) error
 	Log zerolog.Logger
 }
@@ -172,7 +173,7 @@ type resignWish struct {
 // NewResign checks the configuration.
 func NewResign(cfg ResignConfig) (*Resign, error) {
 	if cfg.Conn == nil || cfg.Namespace == "" || cfg.Instance == "" || cfg.Do == nil {
-		return nil, errors.New("resign: a connection, a namespace, an instance and somebody to resign are needed")
+		return nil, errors.New("resign: a connection, a namespace, an instance and a Do function are needed")
 	}
 	return &Resign{cfg: cfg, subject: "tarry." + cfg.Namespace + ".resign"}, nil
 }
@@ -213,7 +214,8 @@ func checkReason(reason string) error {
 	return nil
 }
 
-// Ask asks the named instance, the leader, to resign, and returns when it has. Any error is ErrNotResigned.
+// Ask asks the named instance, the leader, to resign, and returns once it has resigned. Every error wraps
+// ErrNotResigned.
 func (r *Resign) Ask(ctx context.Context, instance, reason string) error {
 	text, err := json.Marshal(resignWish{instance, reason})
 	if err != nil {

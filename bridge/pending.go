@@ -31,7 +31,7 @@ type pendings struct {
 	kick  chan struct{}
 }
 
-// lingering are publishes that the server has processed, and that a stream may still answer until then.
+// lingering holds publishes that the server has processed. A stream may answer them until the given time.
 type lingering struct {
 	tokens []token
 	until  time.Time
@@ -178,9 +178,9 @@ func (p *pendings) takeHeard(tokens []token, until time.Time, rule func(*entry) 
 	}
 	if len(linger) > 0 {
 		if n := len(p.heard); n > 0 && until.Before(p.heard[n-1].until) {
-			until = p.heard[n-1].until // in order, for overdue
+			until = p.heard[n-1].until // overdue expects them in order of time
 		}
-		// earlier than any time-out
+		// The sweeper may sleep until a later time-out.
 		if p.heard = append(p.heard, lingering{tokens: linger, until: until}); len(p.heard) == 1 {
 			p.kickLocked()
 		}

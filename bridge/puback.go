@@ -126,7 +126,7 @@ func cutField(b []byte, name string) ([]byte, bool) {
 // The server's codes whose class does not follow from the HTTP-like code.
 const (
 	codeDuplicateInProcess = 10158 // an earlier publish of the same id is still under way
-	codeAccountResources   = 10002 // 400, but an operator can raise it
+	codeAccountResources   = 10002 // 400, but an operator can raise the limit
 	codeStreamNotFound     = 10059
 	codeConsumerNotFound   = 10014
 	codeStreamMismatch     = 10060 // 400: another stream holds the subject now

@@ -63,7 +63,7 @@ type Publisher struct {
 	routes  atomic.Pointer[routes]
 	refresh chan struct{} // requests a new reading, capacity 1
 
-	online atomic.Bool // the connection is up, by its events
+	online atomic.Bool // the connection is up, according to its events
 	deaf   atomic.Bool // the server denies the subscription to our inbox
 	ready  atomic.Bool // the value at the last check for OnReady
 
@@ -73,7 +73,7 @@ type Publisher struct {
 	// Only the reader uses these:
 
 	warned  map[string]bool // streams whose weakness was logged
-	silent  bool            // the list of streams is not answered, which was logged
+	silent  bool            // the failure to list the streams was logged
 	without int             // readings in a row that found no JetStream
 }
 
@@ -85,7 +85,7 @@ const (
 	defaultRefresh = 5 * time.Second
 )
 
-// NewPublisher checks the configuration. Run must run for anything to be sent.
+// NewPublisher checks the configuration. The Publisher sends only while Run runs.
 func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	if cfg.Conn == nil {
 		return nil, errors.New("publisher: a connection is needed")
@@ -116,8 +116,8 @@ func (p *Publisher) Ready() bool {
 }
 
 // Lane returns the lane in which the message is parked: with all messages of its stream, or on core NATS with all
-// messages of its subject. The partitions of a topic may lie in several streams, and on core each has a consumer of its
-// own, so the subject on which a message leaves determines its lane.
+// messages of its subject. The partitions of a topic may lie in several streams, and on core each partition has its own
+// consumer. The subject on which a message leaves therefore determines its lane.
 func (p *Publisher) Lane(m *message.Message) message.Lane {
 	look := topicLook{all: p.cfg.Topics}
 	subject, _ := look.of(m)
@@ -246,8 +246,8 @@ func (p *Publisher) sweep(ctx context.Context) error {
 	}
 }
 
-// unanswered learns from publishes that had no answer in time, or only an answer from another stream than the expected
-// one.
+// unanswered updates hidden from publishes that had no answer in time, or only an answer from another stream than the
+// expected one.
 func (p *Publisher) unanswered(taken []entry, now time.Time) {
 	for i := range taken {
 		switch e := &taken[i]; {

@@ -31,7 +31,7 @@ func (q *queue[T]) put(entry T) {
 	signal(q.wake)
 }
 
-// signal sends on a channel of capacity 1 without blocking.
+// signal sends on a buffered channel unless the buffer is full.
 func signal(to chan struct{}) {
 	select {
 	case to <- struct{}{}:
@@ -57,15 +57,15 @@ func (q *queue[T]) run(ctx context.Context, most int, do func([]T)) {
 	}
 }
 
-// publish runs do, which publishes, and after the end of ctx flushes the last publishes. What a lost connection drops
-// is redelivered, or requested again.
+// publish runs do, which publishes the entries, until ctx ends. It then publishes the remaining entries and flushes the
+// connection. NATS redelivers, or a client requests again, what a lost connection drops.
 func (q *queue[T]) publish(ctx context.Context, nc *nats.Conn, do func([]T)) {
 	q.run(ctx, math.MaxInt, do)
 	do(q.take(math.MaxInt, nil))
 	_ = nc.FlushTimeout(time.Second)
 }
 
-// take takes the first entries, up to the given number. If it takes all, it leaves the memory of spare in their place.
+// take takes the first entries, up to the given number. If it takes all, the queue continues in the memory of spare.
 func (q *queue[T]) take(most int, spare []T) []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -35,8 +35,9 @@ func NewBroker(nc *nats.Conn, namespace string) (*Broker, error) {
 }
 
 // Stored reports whether the stream has the message at the sequence of its confirmed delivery. The message is certainly
-// gone if the stream has not reached that sequence, or has another message there. If the stream keeps messages only
-// until they are consumed, or has dropped messages of that age, Stored returns ErrUnjudged.
+// gone if the stream has not reached that sequence, or has another message there. If the stream has reached that
+// sequence and has no message there, Stored returns ErrUnjudged: the message may have been consumed, or dropped by the
+// stream's limits.
 func (b *Broker) Stored(ctx context.Context, stream string, sequence uint64, uid message.UID) (bool, error) {
 	s, err := b.js.Stream(ctx, stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -185,7 +185,8 @@ func firstToken(subject, prefix string) string {
 	return first
 }
 
-// oneLine truncates a text for a header. Values in it are quoted already.
+// oneLine makes a text fit for a header: it truncates the text and replaces control characters. Values in the text are
+// already quoted.
 func oneLine(s string) string {
 	const limit = 300
 	if len(s) > limit {
@@ -199,8 +200,8 @@ func oneLine(s string) string {
 	}, s)
 }
 
-// rejectLog logs warnings of refused pushes, because their producers have long had the intake's acknowledgement. It
-// limits the warnings, so that a producer whose pushes are all wrong does not fill the log.
+// rejectLog logs warnings of refused pushes, because their producers have already received the intake's
+// acknowledgement. It limits the warnings, so that a producer whose pushes are all wrong does not fill the log.
 type rejectLog struct {
 	log zerolog.Logger
 

@@ -176,7 +176,7 @@ const (
 	codeDeleteFailed = 10057 // for a message that does not exist
 )
 
-// explain converts an error of the server into one of the scheduler's.
+// explain converts an error of the server into one of bridge/answer or of the scheduler.
 func (r *Rejects) explain(err error) error {
 	var refused *streamError
 	switch {
@@ -243,7 +243,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 }
 
 // rejectID returns the id under which a reject is stored. A push that is redelivered, because its acknowledgement was
-// lost, is one reject.
+// lost, makes only one reject.
 func rejectID(stream string, place stored) string {
 	return fmt.Sprintf("%s-%d-%d", stream, place.at.UnixNano(), place.sequence)
 }

@@ -40,7 +40,7 @@ func (p *Publisher) reply(msg *nats.Msg) {
 	switch fate {
 	case ackTaken:
 		p.acked(&e, &ack)
-	case ackLate: // perhaps of a stream on what counts as core
+	case ackLate: // perhaps a stream's, on a subject that counts as core
 		p.hidden.doubt()
 		p.wish()
 	case ackOther:
@@ -48,8 +48,8 @@ func (p *Publisher) reply(msg *nats.Msg) {
 	}
 }
 
-// acked gives a message the outcome that a stream decided. If the stream was not known before, the message is published
-// again after a refusal, because other subscribers may have received it.
+// acked resolves a message with the outcome that a stream decided. If the stream was not known before, its refusal
+// makes the outcome unknown, because other subscribers may have received the message.
 func (p *Publisher) acked(e *entry, ack *pubAck) {
 	if e.to == nil || e.to.hidden {
 		p.hidden.answered(e.subject, string(ack.stream), time.Now())

@@ -128,9 +128,9 @@ func (n *filterNode) match(subject string) *route {
 // partition returns the subject of a topic's n-th partition.
 func partition(topic string, n int) string { return topic + "." + strconv.Itoa(n) }
 
-// partitionOf returns the subject that a message of a divided topic leaves on. The key determines the subject, else the
-// name, else the uid, so that messages with an order keep it. Consumers can compute the same: CRC-32 (IEEE) modulo the
-// number.
+// partitionOf returns the subject on which a message of a partitioned topic leaves. The key determines the partition,
+// or else the name, or else the uid, so messages with the same key or name stay in order. Consumers can compute the
+// partition too: it is the CRC-32 (IEEE) of that text modulo the number of partitions.
 func partitionOf(m *message.Message, partitions int) string {
 	by := m.Key
 	if by == "" {
@@ -142,10 +142,10 @@ func partitionOf(m *message.Message, partitions int) string {
 	return partition(m.Topic, int(crc32.ChecksumIEEE([]byte(by))%uint32(partitions)))
 }
 
-// wholeTopic returns the topic of a consumer's retry that was pushed to the partition on which the message was
-// delivered: its name belongs to the topic, which Tarry-Subject names. That header is trusted only if the retry leaves
-// on that very partition again, so that it lets nobody push to any other subject. For every other push wholeTopic
-// returns the empty string.
+// wholeTopic returns the topic of a retry that a consumer pushed to the partition on which the message was delivered.
+// The header Tarry-Subject names that topic, to which the message's name belongs. The header is trusted only if the
+// retry leaves on the same partition again, so nobody can use it to push to another subject. For every other push
+// wholeTopic returns the empty string.
 func wholeTopic(topics *scheduler.Topics, p *wire.Push, topic string) string {
 	if p.Attempt < 2 || topic == "" {
 		return ""
@@ -158,15 +158,16 @@ func wholeTopic(topics *scheduler.Topics, p *wire.Push, topic string) string {
 	return topic
 }
 
-// topicLook finds the settings of successive messages, many of which have the same topic. Without settings it costs a
-// comparison.
+// topicLook finds the settings of successive messages, many of which have the same topic. If no topic has settings, of
+// costs one comparison.
 type topicLook struct {
 	all   *scheduler.Topics
 	topic string
 	found *scheduler.Topic
 }
 
-// retry returns the schedule that is sent to the consumers of a message of that topic.
+// retry returns the retry schedule that is sent with a message: its own, or else that of its topic. of must have been
+// called for the message before.
 func (l *topicLook) retry(m *message.Message) *message.Retry {
 	if m.Retry.Empty() && l.found != nil && l.topic == m.Topic {
 		return &l.found.Retry

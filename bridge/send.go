@@ -11,8 +11,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// sendStep is the number of messages that share one reading of the clock and of the routes and, on core, one barrier:
-// the answers to a large batch start early.
+// sendStep is the number of messages that share one reading of the clock and of the routes and, on core, one barrier.
+// It is small, so that the first outcomes of a large batch arrive early.
 const sendStep = 64
 
 // Send publishes the batch in order. done is called once for each message: for some before Send returns, for the others
@@ -45,8 +45,8 @@ type sending struct {
 	next    int     // the first message of the step that was not handed over
 }
 
-// step sends one part of the batch. An error means that the messages from next on were not sent and nothing more can
-// be.
+// step sends one part of the batch. An error means that the messages from next on were not sent and that no more can be
+// sent.
 func (s *sending) step(ctx context.Context, part []*message.Message) (err error) {
 	p := s.p
 	s.next, s.core = 0, nil
@@ -92,7 +92,7 @@ func (p *Publisher) route(routes *routes, subject string) *route {
 	return routes.match(subject)
 }
 
-// may reports whether the next message may still leave.
+// may returns the reason why the next message may not leave, or nil.
 func (p *Publisher) may(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -69,10 +69,10 @@ type ServiceConfig struct {
 //	reschedule_many  the same, and delay | at | shift
 //	dead_requeue     {"id","key", "delay", body, "headers"}
 //
-// The two on many work through the whole selection, in bounded steps, and answer once: the report, or a problem with
-// the report so far, after ten minutes at the latest. A client should use its longest time-out for them. A repeated
-// request continues from the state that the first one reached, which is harmless except with shift, which moves
-// messages twice.
+// cancel_many and reschedule_many work through the whole selection, in bounded steps, and answer once: the report, or a
+// problem with the report so far, after ten minutes at the latest. A client should use its longest time-out for them. A
+// repeated request continues from the state that the first one reached, which is harmless except with shift, which
+// moves messages twice.
 //
 // Every instance answers; NATS picks one. Only NATS permissions on these subjects decide who may call: a client that
 // may publish to push may schedule to any topic, whatever it is permitted under the intake's prefix.
@@ -85,7 +85,7 @@ type Service struct {
 	log  zerolog.Logger
 	out  *queue[reaction]
 	room *room // requests under way, until they are answered
-	// They bound the goroutines of requests about one message, of requests about many, of reads and of operators'
+	// These bound the goroutines of requests about one message, of requests about many, of reads and of operators'
 	// requests; each also holds room, so Run waits for them all.
 	steering, many, looking, operating *room
 	ctx                                atomic.Pointer[serving]
@@ -104,7 +104,7 @@ const (
 	manyTimeout    = 10 * time.Minute
 	// requests about one message in progress at once; those that wait for the intake have room of their own
 	steeringAtOnce  = 256 + passRoom
-	manyAtOnce      = 4 // requests about many; each asks the store a few dozen things at once
+	manyAtOnce      = 4 // requests about many; each makes a few dozen changes in the store at once
 	answerHeadRoom  = 1024
 	headerErrorCode = micro.ErrorCodeHeader
 	headerError     = micro.ErrorHeader
@@ -158,7 +158,7 @@ func (s *Service) describe(err error) wire.Problem {
 		p = answer.Problem(err)
 	}
 	if p.Word == answer.WordInternal && err != error(known) { // otherwise it was logged at its cause
-		s.log.Error().Err(err).Msg("request failed inside")
+		s.log.Error().Err(err).Msg("request failed with an internal error")
 	}
 	return p
 }
@@ -317,7 +317,7 @@ func parameters(line *zerolog.Event, data []byte) {
 	sel, err := wire.DecodeSelection(data)
 	if err != nil {
 		if sel, _, err = wire.DecodeRescheduleMany(data); err != nil {
-			return // it was refused
+			return // the request was refused
 		}
 	}
 	line.Str("topic", sel.Topic).Bool("dry_run", sel.DryRun)

@@ -16,10 +16,10 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// ask answers a request about existing messages, with a value to encode as JSON, or with JSON.
+// ask answers a request about existing messages, with JSON as a []byte or with another value to encode as JSON.
 type ask func(ctx context.Context, data []byte) (any, error)
 
-// refused is an error that already has its answer.
+// refused is an error that contains the problem to answer with.
 type refused struct{ wire.Problem }
 
 func (r *refused) Error() string { return r.Word + ": " + r.Detail }
@@ -75,7 +75,7 @@ func (s *Service) steer(at *room, do ask, during bound) nats.MsgHandler {
 			s.busy(reply)
 			return
 		}
-		go func() { // Run waits for it: it holds room until it is answered
+		go func() { // Run waits for it, since a request holds room until it is answered
 			defer at.leave(1, int64(size))
 			ctx, stop := during(s.ctx.Load())
 			defer stop()
@@ -93,7 +93,7 @@ func (s *Service) steer(at *room, do ask, during bound) nats.MsgHandler {
 	}
 }
 
-// named reads a request that names a message and nothing else.
+// named returns an ask for requests that name a message and nothing else.
 func (s *Service) named(do func(ctx context.Context, ref scheduler.Ref, id string) (any, error)) ask {
 	return func(ctx context.Context, data []byte) (any, error) {
 		named, err := wire.DecodeRef(data)
@@ -193,7 +193,7 @@ func (s *Service) reported(ctx context.Context, report scheduler.Report, dryRun 
 	if err == nil {
 		return answer.Report(report, dryRun), nil
 	}
-	if ctx.Err() != nil && !errors.Is(err, scheduler.ErrOutcomeUnknown) { // whatever error the store returns for that
+	if ctx.Err() != nil && !errors.Is(err, scheduler.ErrOutcomeUnknown) { // whatever error the store returned
 		err = context.Cause(ctx)
 	}
 	return nil, fmt.Errorf("%w: %w", err, &refused{answer.Stopped(report, dryRun, err)})
@@ -279,7 +279,7 @@ func (s *Service) accept(item *wire.PushItem, done func(wire.Result)) {
 		r := answer.Accepted(a)
 		r.Answer.Durable = cmp.Or(s.cfg.Durable, r.Answer.Durable)
 		if r.Problem != nil && r.Problem.Word == answer.WordInternal {
-			s.log.Error().Err(a.Err).Msg("push failed inside")
+			s.log.Error().Err(a.Err).Msg("push failed with an internal error")
 		}
 		done(r)
 	})

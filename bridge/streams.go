@@ -121,8 +121,8 @@ func Ask(ctx context.Context, nc *nats.Conn, subject string, request, out any) e
 	return nil
 }
 
-// ListStreams reads all streams, page by page. missing names those that exist but whose servers did not answer. Pages
-// are cut by number, so if streams are added or deleted between two of them the list is read again.
+// ListStreams reads all streams, page by page. missing names those that exist but whose servers did not answer. The
+// server pages the list by offset, so if the number of streams changes between two pages, the list is read again.
 func ListStreams(ctx context.Context, nc *nats.Conn) (streams []StreamInfo, missing []string, err error) {
 	total, again := -1, 0
 	for range maxPages {
@@ -225,7 +225,7 @@ func (p *Publisher) readOnce(ctx context.Context) {
 		(known || old == nil) && p.without < agreeing:
 		p.unlisted(err)
 		return
-	default: // several readings in a row say so, or none ever said otherwise
+	default: // several readings in a row found no JetStream, or no streams were known
 		if old == nil || known {
 			p.log.Info().Err(err).Msg("no jetstream here, every subject is core nats")
 		}
@@ -234,7 +234,7 @@ func (p *Publisher) readOnce(ctx context.Context) {
 	filters := p.filters(streams)
 	unread := missing
 	if old != nil {
-		for filter, stream := range old.filters { // it exists, only its filters are unknown now
+		for filter, stream := range old.filters { // the stream exists, but its filters cannot be read now
 			if slices.Contains(missing, stream) {
 				filters[filter] = stream
 				unread = slices.DeleteFunc(slices.Clone(unread), func(name string) bool { return name == stream })
@@ -244,7 +244,7 @@ func (p *Publisher) readOnce(ctx context.Context) {
 	unsure := len(unread) > 0
 	if unsure && (old == nil || !old.unsure) {
 		p.log.Warn().Strs("streams", unread[:min(len(unread), 10)]).Msg(
-			"streams do not answer and were never read; subjects that no other stream has are held until they do")
+			"streams do not answer and were never read; messages on subjects of no other stream wait until they do")
 	}
 	if old == nil || old.unsure != unsure || !maps.Equal(old.filters, filters) {
 		next := newRoutes(filters)
@@ -258,7 +258,8 @@ func (p *Publisher) readOnce(ctx context.Context) {
 }
 
 // confirm asks for each known stream that is not in the list: a list of several pages misses a stream if another one is
-// deleted meanwhile. A stream that the server does not report as missing stays, as one that does not answer.
+// deleted meanwhile. If the server has the stream, confirm adds it to streams; if the server does not answer, to
+// missing.
 func (p *Publisher) confirm(ctx context.Context, old *routes, streams []StreamInfo,
 	missing []string) ([]StreamInfo, []string, map[string]bool) {
 	gone := map[string]bool{}
@@ -317,7 +318,7 @@ func (p *Publisher) filters(streams []StreamInfo) map[string]string {
 	return filters
 }
 
-// warn logs a stream's weakness when the last reading did not have it.
+// warn logs a stream's weakness unless the last reading found it as well.
 func (p *Publisher) warn(now map[string]bool, key, text, stream string, window time.Duration) {
 	now[key] = true
 	if !p.warned[key] {

@@ -31,7 +31,7 @@ func Push(p *wire.Push, body []byte) *scheduler.Push {
 	if message.IsUID(p.ID) && p.Attempt == 0 {
 		s.UID, s.ID = message.UID(p.ID), ""
 	}
-	if p.Merges() && s.ID == "" { // equal merging pushes meet under the name of their content
+	if p.Merges() && s.ID == "" { // merging pushes with equal content get the same name
 		s.ID = message.ContentName(p.Topic, body)
 	}
 	s.Headers = headers(p.Headers)
@@ -92,7 +92,7 @@ func Accepted(a scheduler.Accepted) wire.Result {
 	}
 	p := Problem(a.Err)
 	switch p.Word {
-	case WordOutcomeUnknown: // the id that repeats this push and no other
+	case WordOutcomeUnknown: // the id with which the caller repeats this push
 		p.ID, p.UID = a.ID, string(a.UID)
 		if p.ID == "" {
 			p.ID = p.UID
@@ -163,7 +163,7 @@ func Cancel(id string, r *scheduler.CancelResult) (wire.Canceled, *wire.Problem)
 		}
 		return wire.Canceled{}, &p
 	}
-	if i.State == message.StateCanceled { // it had ended before
+	if i.State == message.StateCanceled { // it was canceled before
 		if i.Mark.Uncertain {
 			return wire.Canceled{}, maybe()
 		}

@@ -112,7 +112,7 @@ func Problem(err error) wire.Problem {
 			switch {
 			case p.word == WordUnknownID:
 				detail = "no message, live or remembered, has this id"
-			case p.word == WordUnknownReject, p.err == ErrUnreachable: // a hidden reject must not differ from none
+			case p.word == WordUnknownReject, p.err == ErrUnreachable: // a hidden reject must look missing
 				detail = p.err.Error()
 			case p.status >= http.StatusInternalServerError:
 				detail = nameless(detail)

@@ -66,10 +66,10 @@ func bearer(r *http.Request) (string, bool) {
 	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
 }
 
-// A server without tokens answers everybody who can reach it, and a web page can reach it through the browser of a user
-// who does: the page's host name need only resolve to this address the second time (DNS rebinding). Host then holds the
-// page's host name, which is why ownHost checks it. An IP address in Host is harmless, since nobody can make it resolve
-// to another address.
+// A server without tokens answers everybody who can reach it. A web page can reach it through the browser of a user who
+// can: the page's host name only needs to resolve to this server's address at the second look-up (DNS rebinding). Host
+// then holds the page's host name, so ownHost checks it. An IP address in Host is harmless, since nobody can make it
+// resolve to another address.
 
 // ownHost refuses a request whose host is not one of this server's names. A server with tokens relies on them instead.
 func (s *Server) ownHost(r *http.Request) error {

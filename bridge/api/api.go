@@ -126,7 +126,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("api: the journal's mode is %q; want %s, %s or %s", cfg.JournalMode, journalOff,
 			journalAsync, journalSync)
 	case cfg.Journal == nil && (cfg.JournalMode == journalAsync || cfg.JournalMode == journalSync):
-		return nil, fmt.Errorf("api: the journal's mode is %s, and there is none", cfg.JournalMode)
+		return nil, fmt.Errorf("api: the journal's mode is %s, but there is no journal", cfg.JournalMode)
 	}
 	if cfg.JournalMode == journalSync {
 		cfg.Durable = wire.DurableJournal

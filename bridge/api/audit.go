@@ -21,7 +21,7 @@ type audit struct {
 func (s *Server) audit(r *http.Request, what string, dry bool) *audit {
 	a := visitOf(r).audit
 	if a == nil {
-		a = &audit{} // of no operator's action
+		a = &audit{} // never logged: the request is not an operator's action
 	}
 	a.what, a.dry = what, dry
 	return a

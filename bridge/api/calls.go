@@ -19,7 +19,8 @@ import (
 
 // Calls reach the API by another transport than HTTP, with the same routes, checks, answers and words. A request is one
 // JSON object. The names in braces in the route's path are fields of it, and so are the query parameters; the remaining
-// fields form the body. The other transport decides who may call: a call has the rights of its list and no token.
+// fields form the body. The other transport decides who may call: a call needs no token, and its rights are those of
+// its list, reads or admins.
 
 // Call answers a request in that form with a status as in HTTP and a body in JSON.
 type Call func(ctx context.Context, request []byte) (status int, body []byte)

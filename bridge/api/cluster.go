@@ -39,7 +39,7 @@ func (s *Server) cluster(w http.ResponseWriter, r *http.Request) error {
 	if a.Instances == nil {
 		a.Instances = []wire.Instance{}
 	}
-	if parked, err := s.cfg.Service.ParkedLanes(ctx); err == nil { // the instances are shown all the same
+	if parked, err := s.cfg.Service.ParkedLanes(ctx); err == nil { // without the lanes, the answer has the instances
 		for _, p := range parked[:min(len(parked), maxParked)] {
 			a.Parked = append(a.Parked, wire.Parked{Lane: string(p.Lane), Why: p.Why})
 		}

@@ -7,9 +7,9 @@ import (
 	"net/http"
 )
 
-// A cursor is the position at which a list continues, encoded by the list's own reader. A mark in front of it binds it
-// to the list and its query and detects damage: with another query the cursor would silently skip messages. Callers
-// send the text back unchanged:
+// A cursor is the position at which a list continues, in a form that each list defines. A mark in front of the position
+// binds it to the list and its query, because with another query the cursor would silently skip messages. The mark also
+// detects damage. Callers send the text back unchanged:
 //
 //	base64url( form (1 byte) | mark (8) | where the list continues )
 //

@@ -32,7 +32,7 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request) error {
 	err = s.ask(r, "store", func(ctx context.Context) error {
 		page, next, err := s.cfg.Service.Dead(ctx, topic, after, limit)
 		switch {
-		case errors.Is(err, scheduler.ErrBadCursor): // forged, or of another number of buckets
+		case errors.Is(err, scheduler.ErrBadCursor): // forged, or made when the number of buckets was another
 			return badCursor(values.Get("cursor"))
 		case err != nil:
 			return err
@@ -135,7 +135,7 @@ func (s *Server) named(w http.ResponseWriter, r *http.Request, what string, aske
 	one := func(id string) any {
 		ref, err := answer.Ref(wire.Named{ID: id})
 		if err == nil && ctx.Err() != nil { // the messages before it used up the time
-			err = fmt.Errorf("%w: not asked for within %s", scheduler.ErrUnavailable, s.cfg.Timeout)
+			err = fmt.Errorf("%w: not attempted within %s", scheduler.ErrUnavailable, s.cfg.Timeout)
 		}
 		var done wire.DeadResult
 		if err == nil {
@@ -155,7 +155,7 @@ func (s *Server) named(w http.ResponseWriter, r *http.Request, what string, aske
 	)
 	for i, id := range asked.IDs {
 		slots <- struct{}{}
-		all.Go(func() { // until its call, which ctx bounds
+		all.Go(func() { // ends with its call, which ctx bounds
 			defer func() { <-slots }()
 			results[i] = one(id)
 		})

@@ -43,7 +43,7 @@
 // last line {"report":{...}} or {"error":"...","detail":"..."}. A failure before the first line is answered with its
 // status. Each operation is logged with its kind, the caller's address and whether it is a dry run.
 //
-// # What changes what waits and what is dead
+// # Changing waiting and dead messages
 //
 //	PATCH /v1/messages/{id}?key=        {delay | at | shift, priority, body | body_base64 | body_json, headers}
 //	POST  /v1/messages/{id}/run?key=    due now
@@ -78,20 +78,19 @@
 // start with an address that is not loopback. tarry keeps only the hash of a token and compares it with all known
 // hashes, in constant time. A token has these rights:
 //
-//	read      GET of messages, lists, history, forecast, dead, topics, cluster, metrics: of all topics
-//	push      POST of messages and batches, by patterns of topics; and DELETE, PATCH and run of single messages that
-//	          wait for such a topic
+//	read      GET of messages, lists, history, forecast, dead, topics, rejects, cluster, metrics: of all topics
+//	push      POST of messages and batches, by patterns of topics; DELETE, PATCH and run of single messages on such a
+//	          topic; GET of these messages and of their history, without headers and bodies; list and requeue of rejects
 //	operate   cancel and reschedule of many, requeue, purge, pause, resume, restore, verify, redeliver, resign;
 //	          DELETE, PATCH and run of any message; and read
 //
-// A request without the needed right is answered 403 forbidden, in a batch for that item only, and changes nothing. A
-// caller whose rights depend on the topic acts on the uid whose topic was checked, not on the name. Its cancel of an
-// unknown name leaves no tombstone, and its push must not merge into another topic's message: names are shared by all
-// topics. The look-up and the change are two steps, so if the name passes to another message in between, a merge is
-// judged by the message that had it before.
+// A request without the needed right is answered 403 forbidden, in a batch for that item only, and changes nothing. If
+// a caller's rights depend on the topic, its change applies only to a message on the topic that was checked, even if
+// another message has the name by then. For a caller that may only push, messages on other topics do not exist: a
+// request for their ids is answered 404 unknown_id. A change that names such a topic is answered 403 forbidden.
 //
-// Each request to a route that needs operate is logged in one line, "operator action", with the caller, its address,
-// the action and the outcome. Bodies and tokens are never logged.
+// Each request to a route that needs operate, and each requeue of rejects, is logged in one line, "operator action",
+// with the caller, its address, the action and the outcome. Bodies and tokens are never logged.
 //
 // Any web page can make a browser on this machine post to loopback. Requests that a browser marks as coming from
 // another origin are therefore refused, with or without a token.

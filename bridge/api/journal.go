@@ -19,7 +19,8 @@ type Journal interface {
 	// latest first. It returns at most MaxLives messages, plus one to show that there are more. Errors: ErrUnknownID,
 	// ErrAmbiguousID, ErrUnavailable.
 	History(ctx context.Context, ref scheduler.Ref) ([]scheduler.Life, error)
-	// Resolve is the one message that a restore would mean. ErrUnknownID, ErrAmbiguousID, ErrUnavailable.
+	// Resolve returns the uid of the one message that a restore would apply to. Errors: ErrUnknownID, ErrAmbiguousID,
+	// ErrUnavailable.
 	Resolve(ctx context.Context, ref scheduler.Ref) (message.UID, error)
 	// List returns a page of messages in the order of due time, then uid.
 	List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.Record, error)
@@ -120,7 +121,7 @@ func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
 		})
 }
 
-// restoreOne restores one message, whether due already or not.
+// restoreOne restores one message, whether or not it is already due.
 func (s *Server) restoreOne(w http.ResponseWriter, r *http.Request) error {
 	ref, err := reference(r)
 	if err != nil {
@@ -207,7 +208,7 @@ func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 		func(ctx context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
 			defer end()
 			counts := progress
-			if progress != nil { // the report contains the single differences
+			if progress != nil { // only the report lists the differences
 				counts = func(r scheduler.VerifyReport) { r.Differences = nil; progress(r) }
 			}
 			return s.cfg.Journal.Verify(ctx, scheduler.VerifyRequest{Repair: repair}, counts)

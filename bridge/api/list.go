@@ -203,8 +203,8 @@ func stateWords() (words []string) {
 	return words
 }
 
-// dueBound reads a bound of the due time. The first moment of 1970 would mean no bound, so the one before it replaces
-// it.
+// dueBound reads a bound of the due time. A result of 0, the first moment of 1970, would mean no bound, so dueBound
+// returns -1 for it.
 func dueBound(text, name string, now time.Time) (message.Milli, error) {
 	when, err := wire.ParseWhen(text, name)
 	if err != nil {

@@ -65,7 +65,7 @@ func (s *Server) many(w http.ResponseWriter, r *http.Request, one *exclusive, wh
 	return long(s, w, r, form, func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
 		defer end()
 		report, err := do(ctx, progress)
-		// the caller may have gone
+		// logged too, because the caller may have gone
 		line.Int("matched", report.Matched).Int("done", report.Done).Int("failed", report.Failed)
 		if !errors.Is(err, scheduler.ErrOutcomeUnknown) {
 			err = s.why(ctx, err)

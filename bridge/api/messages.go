@@ -132,7 +132,7 @@ func (s *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 	if ref, err = s.permitted(ctx, r, ref); err == nil {
 		result, err = s.cfg.Service.Cancel(ctx, ref)
 	}
-	if err != nil && !errors.Is(err, scheduler.ErrUnknownID) { // the answer to a result without a message
+	if err != nil && !errors.Is(err, scheduler.ErrUnknownID) { // answer.Cancel answers the zero result with this error
 		return err
 	}
 	canceled, refused := answer.Cancel(r.PathValue("id"), &result)

@@ -115,5 +115,5 @@ func panicText(v any) string {
 type gatherLog struct{ log zerolog.Logger }
 
 func (l gatherLog) Println(v ...any) {
-	l.log.Warn().Str("cause", fmt.Sprint(v...)).Msg("metrics not gathered whole")
+	l.log.Warn().Str("cause", fmt.Sprint(v...)).Msg("some metrics could not be gathered")
 }

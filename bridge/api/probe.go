@@ -17,7 +17,7 @@ func (s *Server) Probes() http.Handler {
 	for pattern, h := range map[string]handler{
 		"GET /livez": s.livez, "GET /readyz": s.readyz,
 		unrouted: func(http.ResponseWriter, *http.Request) error {
-			return refusal(http.StatusNotFound, WordUnknownRoute, "this listener has /livez and /readyz alone")
+			return refusal(http.StatusNotFound, WordUnknownRoute, "this listener serves only /livez and /readyz")
 		},
 	} {
 		mux.Handle(pattern, s.serve(h))

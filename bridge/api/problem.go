@@ -42,7 +42,7 @@ const (
 	WordNotPaused = "not_paused"
 )
 
-// problem is an error that already has its answer.
+// problem is an error that contains the problem to answer with.
 type problem struct{ wire.Problem }
 
 func (p *problem) Error() string { return p.Word + ": " + p.Detail }
@@ -55,7 +55,7 @@ func refusal(status int, word, format string, args ...any) error {
 	return &problem{wire.Problem{Status: status, Word: word, Detail: detail}}
 }
 
-// refuse writes an error as its problem.
+// refuse answers a request with the problem for an error.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	known := s.judged(r, err)
 	if o, ok := w.(*observed); ok && o.visit != nil {
@@ -80,7 +80,7 @@ func (s *Server) judged(r *http.Request, err error) *problem {
 	if known.Status == http.StatusInternalServerError {
 		s.log.Error().Err(err).Str("route", r.Pattern).Msg("request failed")
 	} else if known.Status > http.StatusInternalServerError { // the answer must not name hosts
-		s.log.Debug().Err(err).Str("route", r.Pattern).Msg("something behind a request did not answer")
+		s.log.Debug().Err(err).Str("route", r.Pattern).Msg("request could not be served")
 	}
 	return known
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// Rejects are the pushes by tag that NATS acknowledged and tarry refused. Their errors are answer's about rejects,
-// wire's refusals of a push, and ErrUnavailable.
+// Rejects are the pushes by tag that NATS acknowledged and tarry refused. The errors are those of bridge/answer about
+// rejects, the refusals of a push by bridge/wire, and ErrUnavailable.
 type Rejects interface {
 	// List returns a page in the order of sequence, without headers and bodies, and the sequence at which the next page
 	// begins, or 0 if there is none. A page may hold fewer than the limit and have a next one.
@@ -188,7 +188,7 @@ func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
 		if away == nil {
 			if kept = s.cfg.Rejects.Drop(ctx, all[i]); kept != nil {
 				s.log.Warn().Err(kept).Uint64("sequence", all[i]).Msg(
-					"a reject that was pushed again could not be taken away")
+					"a reject that was pushed again could not be removed")
 			}
 			if errors.Is(kept, scheduler.ErrUnavailable) {
 				away = kept

@@ -110,7 +110,7 @@ func (g *guard) find(hash *[sha256.Size]byte) *Token {
 // ownToken is the name of the one token that Config holds in clear text.
 const ownToken = "token"
 
-// tokens returns the tokens of the list, and the token that has all rights.
+// tokens returns the list, after Config.Token if that is set. Config.Token has all rights.
 func (c *Config) tokens(list []Token) []Token {
 	if c.Token == "" {
 		return list

@@ -13,8 +13,8 @@ import (
 )
 
 // Run serves the listener, which it owns, until ctx ends. Then it accepts no new connections, waits up to StopTimeout
-// for the requests in progress and aborts the rest; long operations, which could take hours, end at once. It returns
-// nil after an orderly stop.
+// for the requests in progress and aborts the rest; long operations, which could take hours, end at once. Run returns
+// nil once ctx has ended, even if it aborted requests, and an error if it cannot serve.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx)) // requests in progress outlive ctx
 	defer cut()

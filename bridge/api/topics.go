@@ -87,7 +87,7 @@ func (s *Server) topic(w http.ResponseWriter, r *http.Request) error {
 		}
 		a.ParkedWhy = parked[topic]
 		pauses, err := s.cfg.Service.Pauses(ctx)
-		for i := range pauses { // its own, if it has one, else the first that matches
+		for i := range pauses { // the topic's own pause, or else the first that matches
 			if p := paused(&pauses[i]); p.Pattern == topic || a.Paused == nil && scheduler.Matches(p.Pattern, topic) {
 				a.Paused = &p
 			}
