@@ -31,7 +31,7 @@ const (
 	isConflict  = scheduler.AddConflict
 )
 
-// namedPush says what becomes of a push that does not merge, by what became of the last message under its name. The
+// namedPush is a push that does not merge, with its outcome for each state of the last message under its name. The
 // attempts before the last were delivered, and each had its own content.
 type namedPush struct {
 	push    string
@@ -49,7 +49,7 @@ var namedPushes = []namedPush{
 	{"a retry with other content", 1, 2, 0, isConflict, isNew, isNew, isNew, isConflict},
 	{"the first push again", 3, 1, 1, isDuplicate, isDuplicate, isDuplicate, isDuplicate, isConflict},
 	{"a first push with other content", 3, 1, 0, isConflict, isConflict, isConflict, isConflict, isConflict},
-	// Who sent a message back and lost the answer sends it back again, and must learn that it need not.
+	// A consumer that lost the answer to a retry sends it again, and must learn that the retry was stored.
 	{"an earlier retry again", 3, 2, 2, isDuplicate, isDuplicate, isDuplicate, isDuplicate, isDuplicate},
 	{"an earlier retry with other content", 3, 2, 0, isConflict, isConflict, isConflict, isConflict, isConflict},
 	{"the last retry again", 3, 3, 3, isDuplicate, isDuplicate, isDuplicate, isDuplicate, isDuplicate},

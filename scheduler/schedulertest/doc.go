@@ -1,5 +1,5 @@
 // Package schedulertest specifies and tests the behaviour of a scheduler.Timeline. Exercise runs a named test for each
-// promise; ExerciseModel runs random calls, each repeatable one twice, against a reference (store/memory) and compares
+// promise. ExerciseModel runs random calls, each repeatable one twice, against a reference (store/memory) and compares
 // the answers and everything observable. A correct store passes both.
 //
 // # What a timeline does
@@ -11,78 +11,78 @@
 // # Add
 //
 // A batch belongs to one bucket and is stored completely or not at all. Each message is judged as if those before it
-// had just been added:
+// had just been added. The first of these rules that gives an answer decides:
 //
-//  1. Its uid is there, live or remembered: AddDuplicate; AddMerged where it went
-//     into a message that is there too, First as that stands now. AddConflict where
-//     that has another Topic.
-//  2. It does not merge, has an ID, and the name (ID on Topic within Key) points to
-//     a message u:
-//     u is canceled, expired or dead: AddConflict, but for a consumer's retry
-//     (Attempt above 1) that is no later than u: the next lines judge that.
-//     Its Attempt is lower than u's: AddDuplicate where an attempt under the name,
-//     live or remembered, has that number and the same Digest, else AddConflict. Of
-//     those that ended before a later one took the name over the last 32 count.
-//     Its Attempt is higher, and u is delivered, in flight, or waiting and
-//     uncertain (a consumer may have seen u and sent it back): new.
-//     Else the same Digest is AddDuplicate, another is AddConflict.
-//  3. What is new, has an ID, and was stored in the intake at a sequence (not 0)
-//     that a tombstone of its name covers: AddedCanceled. It is remembered as
-//     canceled from the start, EndedAt now, Reason CanceledBefore.
-//  4. It merges, has an ID, and u is the last message under the name that lives:
-//     u is in flight, or it waits uncertain and the push keeps: new, and the two are
-//     remembered as a pair (below).
-//     u waits uncertain, and the push does not keep: AddUncertain, nothing changes.
-//     Else AddMerged: see Merging.
-//  5. Otherwise Added: it waits in the bucket at its Score.
+//  1. The uid of the push is there, live or remembered. The push is AddDuplicate. If it was merged into a message that
+//     is there too, it is AddMerged, and First is that message as it is now. If the message found has another Topic,
+//     the push is AddConflict.
+//  2. The push does not merge and has an ID, and its name (ID on Topic within Key) points to a message u. If u is
+//     canceled, expired or dead, the push is AddConflict, unless it is a consumer's retry (Attempt above 1) with an
+//     Attempt up to that of u. Otherwise, if its Attempt is lower than that of u, it is AddDuplicate if an attempt
+//     under the name, live or remembered, has the same number and Digest, else AddConflict. (Of the attempts that had
+//     ended when a later one took the name over, only the last 32 count.) If its Attempt is higher, and u is delivered,
+//     in flight, or waiting and uncertain, the push is new, because a consumer may have seen u and sent it back: the
+//     next rules apply. In all other cases the same Digest is AddDuplicate, and another is AddConflict.
+//  3. The push has an ID, and the intake stored it at a sequence (not 0) that a tombstone of its name covers. It is
+//     AddedCanceled: the push is remembered as canceled from the start, with EndedAt now and the Reason CanceledBefore.
+//  4. The push merges and has an ID, and u is the last live message under its name. If u is in flight, or if u waits
+//     uncertain and the push is MergeKeep, the push is new: rule 5 applies, and the two messages are remembered as a
+//     pair (see Merging). If u waits uncertain and the push is not MergeKeep, the push is AddUncertain, and nothing
+//     changes. Otherwise it is AddMerged (see Merging).
+//  5. The push is Added: it waits in the bucket at its Score.
 //
 // A batch that is sent again changes nothing and means the same: an added message is a duplicate of itself, and a
-// merged push has already merged. Only a push that was refused as uncertain merges then, where one that came after it
-// in the batch took the name over, and others of the batch are judged by the content that won.
+// merged push has already merged. There is one exception. A push that was refused as uncertain merges the second time
+// if a later push of the batch took the name over. The other pushes of the batch are then judged by the content that
+// won.
 //
 // A new message with an ID takes the name over. Except for Added, First is the message that was there, or the one
-// accepted as canceled, without Headers and Body; for an end it has no Retry any more. head is the bucket's earliest
-// due time when the add put a message before all that waited there, else 0; lanes do not count.
+// accepted as canceled, without Headers and Body. An end other than a dead message has no Retry in First. head is the
+// bucket's earliest due time if the add put a message before all that waited there, else 0; lanes do not count.
 //
 // # Merging
 //
-// A push merges into a message u that is certainly waiting. Usually MergeKeep leaves u's content and the others replace
-// it; where both the push and u's content (Origin, or u itself) have uids of the intake and the push is the older one,
-// it is the other way round, so that the stream's order decides, whatever the order of arrival.
+// A push merges into a message u that is waiting and certain. The content of a MergeKeep push is discarded, and that of
+// any other push replaces the content of u. It is the other way round if the push and the content of u (Origin, or u
+// itself) both have uids of the intake and the push is the older one: the order of the stream decides, not the order of
+// arrival.
 //
-// A push that wins gives u its headers, body, due, priority, digest, TTL and retries; u keeps uid, name and attempt,
-// leaves its lane, waits at its Score, and forgets refusals. Origin is the push's uid where that has Stored, else
-// empty. Debouncing with MaxWait, Due is at most that long after the time of u's uid, but not before now. A push that
-// does not win changes only u's version: its place and lane stay. Either is one change of u, reported as ReasonReplaced
-// with the content, or as ReasonAbsorbed without it.
+// A push that replaces the content gives u its headers, body, due time, priority, digest, TTL and retries. u keeps its
+// uid, name and attempt, leaves its lane, waits at its Score, and forgets its refusals. Origin becomes the uid of the
+// push if the push has Stored, else it becomes empty. If the push debounces with MaxWait, Due is at most MaxWait after
+// the time in the uid of u, but not before now. A push whose content is discarded changes only the version of u, which
+// keeps its place and lane. Either is one change of u, reported as ReasonReplaced with the content, or as
+// ReasonAbsorbed without it.
 //
-// The push is remembered like a canceled message, at Version 1 with the Reason MergedInto and u's uid, for as long as
-// an end is. It is not reported to the journal, and no name leads to it.
+// The push is remembered like a canceled message, at Version 1 with the Reason MergedInto and the uid of u, for as long
+// as an end is. It is not reported to the journal, and no name leads to it.
 //
-// A pair meets when the earlier, claimed, comes back by Return (Keep too), Sweep or Reclaim. Where the later was to
-// replace or debounce, the earlier is canceled instead (ReasonGaveWay), uncertain where its mark would be, whatever
-// became of the later. Where it was to keep, the earlier waits again, and the later, if it still waits, is canceled
-// (ReasonMerged) and lets go of the name. A push that replaces or debounces into the later makes the pair one of its
-// kind. A pair meets once; an end of the earlier dissolves it.
+// A pair meets when the earlier message is claimed and comes back by Return (with Keep too), Sweep or Reclaim. If the
+// later message was pushed to replace or debounce, the earlier one is canceled instead (ReasonGaveWay), whatever became
+// of the later; it is uncertain if its mark would be. If the later message was pushed to keep, the earlier one waits
+// again. The later one, if it still waits, is then canceled (ReasonMerged) and gives up the name. If a push that
+// replaces or debounces merges into the later message, the pair counts as one that replaces. A pair meets once, and an
+// end of the earlier message dissolves it.
 //
 // # What is remembered
 //
-// A live message is found whole, with its Mark. Version is 1, and 2 once it ended. An end keeps everything except
-// Headers, Body, Origin and Retry; a dead message keeps these too. A uid that comes again is judged by the Topic, and a
-// caller who may not see that topic gets nothing.
+// A live message is found whole, with its Mark. Its Version is 1 at first, and rises by one with each change and with
+// its end. An end keeps everything except Headers, Body, Origin and Retry; a dead message keeps these too. The Topic is
+// kept to judge a uid that is pushed again, and to hide the message from callers who may not see that topic.
 //
-// Dead messages stay until somebody deals with them. Other ends stay until Trim is called with now at EndedKeep after
-// EndedAt or later; Trim forgets in the order in which messages ended. A name goes with its message, unless it points
-// to a newer one by then.
+// Dead messages stay until somebody deals with them. Other ends stay until Trim is called with a now of EndedAt plus
+// EndedKeep or later. Trim forgets in the order in which messages ended. A name is forgotten with its message, unless
+// it points to a newer one by then.
 //
 // # Tombstones
 //
-// Bury works bucket by bucket: where a message, live or remembered, has the name, its uid is in found and nothing is
-// written; where none has it, a tombstone stays. Keyed refs mean the one name, and its bucket alone; others mean the ID
-// on Topic under any key, and every bucket. Burying again keeps the higher sequence and starts the tombstone's time
-// anew. A bucket keeps TombstoneLimit of them: where no more fits, and found is empty, the answer is ErrManyTombstones.
-// No tombstone is dropped for another, because the caller of its cancel was promised that it is remembered. Trim
-// forgets those of TombstoneKeep ago or earlier, oldest first; it counts only ends, but limit bounds each.
+// Bury works bucket by bucket. If a message, live or remembered, has the name, its uid is in found and nothing is
+// written; otherwise a tombstone stays. A ref that is Keyed means the one name, and only its bucket. Any other ref
+// means the ID on Topic under any key, in every bucket. Burying again keeps the higher sequence and starts the time of
+// the tombstone anew. A bucket keeps TombstoneLimit of them. If there is no room for another and found is empty, the
+// answer is ErrManyTombstones. No tombstone is dropped before its time to make room, because the caller of its cancel
+// was promised that it is remembered. Trim forgets the tombstones that are at least TombstoneKeep old, the oldest
+// first. It returns only the number of ends, but its limit bounds the ends and the tombstones, each on its own.
 //
 // # Cancel
 //
@@ -97,49 +97,68 @@
 //
 // # Amend
 //
-// In this order: not there, AmendUnknown; ended, AmendEnded; in flight, AmendInFlight; waiting and uncertain,
-// AmendMaybe; at Version, it is done; at Version+1 and already as asked, AmendDone and nothing changes; else
-// AmendVersion. A message that is amended leaves its lane and waits at its Score. Message gives headers and body;
-// refusals then count from zero, and the change is reported with the content. Head is the bucket's earliest due time
-// when that became earlier.
+// The first that applies is the answer:
+//
+//   - not there: AmendUnknown;
+//   - ended: AmendEnded;
+//   - in flight: AmendInFlight;
+//   - waiting and uncertain: AmendMaybe;
+//   - at Version: the message is amended, AmendDone;
+//   - at Version+1 and already as requested: nothing changes, AmendDone;
+//   - at any other version: AmendVersion.
+//
+// An amended message leaves its lane and waits at its Score. If Message is set, it replaces headers and body, refusals
+// count from zero again, and the change is reported with the content. Head is the bucket's earliest due time if the
+// amend made that earlier.
 //
 // # Dead
 //
-// Requeue: m's uid is there, RequeueDone as before; dead is not there, RequeueUnknown; it is not dead, RequeueNotDead;
-// it has a name and another message under it lives, RequeueNamed; else m waits at version 1 under the name, uncertain
-// where the dead one is, and the dead one is canceled, one version on, EndedAt now, Reason RequeuedAs and m's uid. The
-// name leads to m alone: its attempts count from 1 again, and those that ended before are not looked at by Add any
-// more. What of them comes again under its own uid is still a duplicate; under another it reads as what a consumer
-// makes of m, which must not be lost. The requeue of m is reported to the journal with its content, the Reason
-// RequeueOf and the dead message's uid, and MaybeSeen if m is uncertain. Purge does the latter with the Reason Purged,
-// and reports again what has it. A canceled record of a higher version is restored over a dead message.
+// Requeue replaces the message dead by m. The first that applies is the answer:
+//
+//   - the uid of m is there: RequeueDone, as before;
+//   - dead is not there: RequeueUnknown;
+//   - dead is in another state: RequeueNotDead;
+//   - dead has a name, and another message under it lives: RequeueNamed;
+//   - otherwise: RequeueDone. m waits at version 1 under the name, uncertain if dead is. dead is canceled: its version
+//     rises by one, EndedAt is now, and the Reason is RequeuedAs and the uid of m.
+//
+// The name then leads to m alone. The attempts of m count from 1 again, and Add no longer looks at the attempts that
+// ended before. If one of those is pushed again under its own uid, it is still a duplicate. Under another uid it cannot
+// be distinguished from a consumer's retry of m, which must not be lost. The requeue is reported to the journal as a
+// change of m with its content. Its Reason is RequeueOf and the uid of dead, followed by MaybeSeen if m is uncertain.
+//
+// Purge cancels dead messages in the same way, with the Reason Purged. It returns those, and those that were purged
+// before. Restore replaces a dead message by a canceled record of a higher version.
 //
 // # Browse, Counts, Pause
 //
-// Browse goes by score and uid in the bucket, then in each lane by name; by EndedAt and uid through the dead. From and
-// To bound the time within the score (due, or later after a refusal), or EndedAt. Limit is at least 1. A cursor holds a
-// place, not a message: what is there throughout is met once.
+// Browse goes through the waiting messages by score and uid: first those of the bucket, then those of each lane, the
+// lanes by name. It goes through the dead ones by EndedAt and uid. From and To bound the time in the score (the due
+// time, or a later one after a refusal), or EndedAt. Limit is at least 1. A cursor holds a place, not a message: a
+// message that stays in its place during the browse is met once.
 //
-// Count and Counts are exact while nothing moves. Waiting counts lanes too. A topic without messages is not listed, and
-// has zeros if it was asked for. Counts goes by name; a topic of which one bucket holds a message throughout is met
-// once, page after page. While messages move the figures are not of one instant: a topic may be listed with zeros, a
-// page is short only at the end, and none is negative.
+// Count and Counts are exact while nothing moves. Waiting includes the messages in lanes. Counts does not list a topic
+// without messages; Count returns zeros for it. Counts goes by name, page after page, and a topic of which one bucket
+// holds a message throughout is met once. While messages move, the figures are not of one instant, and a topic may be
+// listed with zeros. No figure is ever negative, and only the last page is short.
 //
 // A pause is kept and listed, and changes nothing else.
 //
 // # Leading
 //
-// Each call with a term, Held too, compares it with the bucket's: lower is ErrStaleTerm and changes nothing, higher
-// raises it. A call with an empty list may do nothing at all; a list names a message once.
+// Each call with a term, Held too, compares it with that of the bucket: a lower term is ErrStaleTerm and changes
+// nothing, and a higher one raises that of the bucket. A call with an empty list may do nothing at all. A list names a
+// message once.
 //
-// Claim takes messages with Score up to ScoreNow(Now), in order of score then uid, up to Limit, and up to Bytes but at
-// least one. A message weighs its body, header names and header values, and a store may add up to Overhead for its own
-// framing. A claimed message has no Lane any more; the rest of its Mark is as it stood. Head is what is earliest of
-// what remains in the source.
+// Claim takes messages with a Score up to ScoreNow(Now), in order of score, then uid, up to Limit, and up to Bytes but
+// at least one. A message weighs its body, header names and header values, and a store may add up to Overhead for its
+// own framing. A claimed message has no Lane any more; the rest of its Mark is as it was. Head is the earliest due time
+// of what remains in the bucket or lane.
 //
-// Finish, Return, Sweep and Held see only what is claimed; uids that are not are skipped. Finish is given the message
-// as it was claimed; it refuses a State that no claim ends in, and writes nothing then. Return places a message at
-// Back.Score with Back.Mark; Mark.Lane, if any, is where. Back.Keep places it in the bucket at its own Score and leaves
-// its mark. Sweep takes claims of lower terms by term, then uid; they wait in the bucket at their own Score, uncertain,
-// Refusals kept. Held lists by uid.
+// Finish, Return, Sweep and Held concern claimed messages, and skip every other uid. Finish is passed each message as
+// it was claimed. If the table of transitions does not allow an end, that message stays claimed and Refused lists it;
+// the others end. Return places a message at Back.Score with Back.Mark, in the lane Mark.Lane if that is set. With
+// Back.Keep it places the message in the bucket at its own Score and leaves its mark. Sweep takes the claims of lower
+// terms, and those of the term itself up to the number last, by term, then uid. These messages wait in the bucket at
+// their own Score, uncertain, with their refusals kept. Held lists claims by uid.
 package schedulertest

@@ -247,8 +247,7 @@ func (r *races) judge(n int) {
 			}
 			accepted = accepted || d.answer == "new"
 			if d.due > 0 || d.answer == "absorbed" {
-				// A reschedule that finds everything as it asks makes no version. Its answer has the version of another
-				// change.
+				// A reschedule that changes nothing makes no version. Its answer has the version of another change.
 				if other, twice := made[d.version]; twice &&
 					((d.due > 0 && other.due > 0 && d.due != other.due) || (d.body != "" && other.body != "")) {
 					wrong(uid, "%s and %s both made version %d", other.what, d.what, d.version)

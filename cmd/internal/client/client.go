@@ -1,5 +1,7 @@
 // Package client calls an instance of tarry over HTTP, for the commands. The answers are the shapes of bridge/wire, as
-// the server writes them.
+// the server writes them. The requests (Push, Edit, Selection, DeadOrder and the like) have shapes of their own: the
+// client sends the user's words as text, and the server checks all of them. Package wire decodes a request into checked
+// values, such as durations and times, so a shared shape would need an encoder beside each decoder.
 //
 // Every method returns the raw answer beside the decoded one, because --json prints the raw answer. An answer other
 // than a success is a [*Problem]; any other failure (no connection, no tarry at that address) is an ordinary error.

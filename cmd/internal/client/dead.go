@@ -19,9 +19,9 @@ func (c *Client) Dead(ctx context.Context, query url.Values) (l wire.MessageList
 type DeadOrder struct {
 	ID      string              `json:"id,omitempty"`
 	IDs     []string            `json:"ids,omitempty"`
-	Topic   *string             `json:"topic,omitempty"` // with an id its own, else it may be a pattern
-	Key     *string             `json:"key,omitempty"`   // with an id alone
-	From    *string             `json:"from,omitempty"`  // when they died
+	Topic   *string             `json:"topic,omitempty"` // of the message with that id; without an id, a pattern
+	Key     *string             `json:"key,omitempty"`   // only with an id
+	From    *string             `json:"from,omitempty"`  // bounds the time of death
 	To      *string             `json:"to,omitempty"`
 	Older   *string             `json:"older,omitempty"`
 	All     bool                `json:"all,omitempty"`

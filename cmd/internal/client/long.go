@@ -26,9 +26,10 @@ type line struct {
 
 var errSilent = errors.New("silent")
 
-// long makes a request that may take hours. It ends with an error if the instance sends nothing for the time-out of a
-// call; that ends the operation, too. raw is only the report. With a problem, the report is what was done until then,
-// if the answer contains it. With another error it is the last progress received, which may be less than was done.
+// long makes a request that may take hours. It returns an error if the instance sends nothing for the time-out of a
+// call, or for leastSilence if that is longer; this ends the operation, too. raw is only the report. With a problem,
+// the report is what was done until then, if the answer contains it. With another error it is the last progress
+// received, which may be less than was done.
 func long[R any](ctx context.Context, c *Client, path string, request any,
 	progress func(R)) (report R, raw []byte, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
@@ -62,7 +63,7 @@ func long[R any](ctx context.Context, c *Client, path string, request any,
 		watchdog.Reset(silence)
 		l := line{Problem: Problem{Raw: lines.Bytes()}}
 		switch err := json.Unmarshal(lines.Bytes(), &l); {
-		case err == nil && l.Word != "": // first: it may say what was done until then
+		case err == nil && l.Word != "": // checked before the report: a problem may contain one
 			if l.Report != nil {
 				_ = json.Unmarshal(l.Report, &report)
 			}
