@@ -213,7 +213,7 @@ func (d *dialer) accept(session int64, granted time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if session == 0 {
-		d.over = true // the library calls the hooks
+		d.over = true // the library then reports the expiry to the hooks
 		return nil
 	}
 	if d.over || d.session != 0 && d.session != session {

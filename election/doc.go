@@ -40,10 +40,12 @@
 //
 // The leadership context ends on the way into "resigning", which lasts until Lead has returned. A leader whose
 // connection is gone stays leader until its deadline: a connection that comes back in time costs nothing. A race always
-// waits for its Lead: two calls of Lead never overlap, and the znode is not given up while one runs. After Resign, and
-// after resigning as unhealthy, the instance stays away for a random time of 1 to 2·S, or until another one leads;
-// after Lead returned by itself, for that time whoever leads; after a passed deadline for S/6, because an instance
-// whose writes get lost would otherwise win again before the others have looked.
+// waits for its Lead: two calls of Lead never overlap, and the znode is not given up while one runs.
+//
+// After Resign, and after resigning as unhealthy, the instance stays away for a random time of 1 to 2·S, or until
+// another instance leads. After Lead returned by itself, it stays away for that time whoever leads. After a passed
+// deadline it stays away for S/6, because an instance whose writes get lost would otherwise win again before the others
+// have looked.
 //
 // # Znodes
 //
@@ -66,9 +68,9 @@
 //	renew:    Multi[ check term is at version v+1, setData leader ]
 //	give up:  Multi[ check term is at version v+1, delete  leader ]
 //
-// so neither can touch a later leader's znode, and both may be repeated after a lost reply, which a version check on
-// the leader znode itself would not allow (the lost one may have raised it). Versions restart if the znodes were
-// deleted, so a renewal counts only if the znode that it wrote also belongs to this session.
+// Neither can touch a later leader's znode, and both may be repeated after a lost reply. A version check on the leader
+// znode itself would not allow that, since the request whose reply was lost may have raised its version. Versions
+// restart if the znodes were deleted, so a renewal counts only if the znode that it wrote also belongs to this session.
 //
 // # Trust window
 //
@@ -83,7 +85,7 @@
 //
 // The reasons: the server expires a session at touch + S rounded up to T (ExpiryQueue.java), so never early against its
 // own last touch. But a follower answers pings by itself and reports touches to the ZooKeeper leader only every T/2
-// (Learner.ping), so up to T/2 of touches can be lost with the follower; a write is checked against the session at the
+// (Learner.ping), so up to T/2 of touches can be lost with the follower. A write is checked against the session at the
 // ZooKeeper leader and needs a quorum, so its acknowledgement proves that the session lived when it was processed.
 // Reads prove nothing: a leader on a cut-off follower was seen reading its own, long deleted znode for 4.3 to 5.8 s, in
 // five of five runs with S = 4 s. zk.Conn's State proves nothing either: after 9 s of SIGSTOP it was still

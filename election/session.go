@@ -70,8 +70,8 @@ type session struct {
 	lastErr error // why the last connection could not be made
 }
 
-// openSession returns before the session is established. At most calls of its calls wait for an answer at a time. flag
-// is called at every change of the connection.
+// openSession returns before the session is established. calls limits how many calls of the session wait for an answer
+// at a time. flag is called at every change of the connection.
 func openSession(open opener, asked timing, calls int, flag func()) (*session, error) {
 	s := &session{
 		asked: asked,
@@ -269,8 +269,8 @@ func (s *session) children(ctx context.Context, path string) ([]string, error) {
 }
 
 // watch returns a channel that is closed, or receives a value, once the children of path change. A session has at most
-// one outstanding watch: the caller keeps the channel until it fires. If the call returned too late, its watch fires
-// unheard.
+// one outstanding watch: the caller keeps the channel until it fires. If the answer comes too late for the call, nobody
+// receives the event of its watch.
 func (s *session) watch(ctx context.Context, path string) (<-chan zk.Event, error) {
 	return call(ctx, s, s.timing().call(), func(c client) (<-chan zk.Event, error) {
 		_, _, fired, err := c.ChildrenW(path)

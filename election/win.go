@@ -11,7 +11,7 @@ import (
 
 var (
 	errForeign = errors.New("the leader znode belongs to another session")
-	errNoStat  = errors.New("the answer holds no stat") // outcome unknown, as far as a lease is concerned
+	errNoStat  = errors.New("the answer holds no stat") // treated as an unknown outcome
 )
 
 // win is a proven leadership: who leads, under which term, the version of the term znode that represents it, and the
@@ -91,8 +91,8 @@ func (r *Race) floor(ctx context.Context, s *session, stored uint64) (uint64, er
 	return floor, nil
 }
 
-// prove finds out whether a race of unknown outcome was won. It asks until it knows, or until the session is over and,
-// with it, whatever the race may have created.
+// prove finds out whether a race of unknown outcome was won. It asks until it knows, or until the session is over,
+// which removes whatever the race may have created.
 func (r *Race) prove(ctx context.Context, s *session, w *win) (*win, error) {
 	for {
 		mine, err := r.isMine(ctx, s, w)
@@ -115,7 +115,8 @@ func (r *Race) prove(ctx context.Context, s *session, w *win) (*win, error) {
 	}
 }
 
-// isMine compares the leader znode with the term znode: were both written in one transaction, by this session?
+// isMine reports whether the leader znode and the term znode were both written by the transaction of w, in this
+// session.
 func (r *Race) isMine(ctx context.Context, s *session, w *win) (bool, error) {
 	if err := s.sync(ctx, r.dir); err != nil {
 		return false, err

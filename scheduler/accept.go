@@ -25,7 +25,7 @@ func (s *Scheduler) accept(p *Push, done func(Accepted)) message.UID {
 	if err := s.checkDue(m.Due, now); err != nil {
 		return refuse(err)
 	}
-	m.Due = max(m.Due, 1) // long past is simply now; 0 says that nothing waits
+	m.Due = max(m.Due, 1) // a due time of 0 would mean that nothing waits
 	stale := s.names.stale(p, now)
 	if p.UID != "" && p.Stored == 0 {
 		if age, keep := now.Sub(p.UID.Time()), max(s.cfg.EndedKeep, s.cfg.NamesKeep); age > keep {
@@ -69,9 +69,9 @@ func (s *Scheduler) accept(p *Push, done func(Accepted)) message.UID {
 // uidAhead is how far in the future a uid of another instance may be. Clocks that are further apart raise an alarm.
 const uidAhead = time.Second
 
-// checkRepeat refuses a push whose id is a uid that no push outside the intake can have been answered with. The uids of
-// later intake pushes can be guessed, and those pushes would be taken for repeats of this one. name decides the push's
-// bucket; it is empty if the push has no name.
+// checkRepeat refuses a push whose id has the form of a uid, unless that uid may have been the answer to an earlier
+// push outside the intake. Otherwise a client could guess the uid of a later push by tag, which would then be taken for
+// a repeat of this push. name decides the push's bucket; it is empty if the push has no name.
 func checkRepeat(u message.UID, now time.Time, name string) error {
 	switch {
 	case u.Intake():
@@ -91,7 +91,8 @@ func checkRepeat(u message.UID, now time.Time, name string) error {
 func (s *Scheduler) message(p *Push, now time.Time) *message.Message {
 	m := s.plain(p, now)
 	if m.MaxWait > 0 && s.cfg.Clock.Doubted(m.MaxWait) {
-		// counted from when the first push was stored, it might end early; this push's own due time bounds it
+		// The stored time of the first push cannot be trusted, so the wait might end early. The due time of this push
+		// already respects MaxWait.
 		m.MaxWait = 0
 	}
 	return m
@@ -102,7 +103,8 @@ func (s *Scheduler) plain(p *Push, now time.Time) *message.Message {
 		return p.message(now)
 	}
 	schedule := s.schedule(&p.Retry, p.Topic)
-	delay, _ := schedule.After(int(p.Attempt) - 1) // past the last it is due at once, and the leader finds it dead
+	// After the last retry the message is due at once, and the leader ends it as dead.
+	delay, _ := schedule.After(int(p.Attempt) - 1)
 	by := *p
 	by.Delay, by.HasAt = delay, false
 	return by.message(now)
@@ -191,7 +193,7 @@ func answer(m *message.Message, r AddResult) Accepted {
 	if a.ID == "" {
 		a.ID = string(m.UID)
 	}
-	if r.Code == AddConflict && r.First.Topic != m.Topic { // only a uid leads there
+	if r.Code == AddConflict && r.First.Topic != m.Topic { // a name never leads to another topic, so the uid did
 		a.Err = fmt.Errorf("%w: the uid %s is that of another message", ErrDuplicateID, m.UID)
 		return a
 	}

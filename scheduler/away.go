@@ -111,8 +111,8 @@ func (w *watch) refuse(bucket message.Bucket) error {
 // answers reports whether a bucket accepts pushes, as far as is known.
 func (w *watch) answers(bucket message.Bucket) bool { return w.refuse(bucket) == nil }
 
-// verdict waits for a check that began at since or later, for as long as a check may take, and returns what refuse then
-// says.
+// verdict waits for a check that began at since or later, and returns the result of refuse. It returns nil if no such
+// check ends in time.
 func (w *watch) verdict(bucket message.Bucket, since time.Time) error {
 	late := time.NewTimer(2 * w.s.cfg.CallTimeout) // one look may be under way
 	defer late.Stop()

@@ -42,9 +42,9 @@ func (r *RequeueResult) Receipt(bucket message.Bucket, dead message.UID) (made R
 }
 
 // change makes one change in the bucket of a uid and returns once the journal holds it, as far as the mode promises. If
-// a reply is lost it calls again: every such call may be sent twice with the effect of once. again reports whether it
-// did: what the second reply reports may be the effect of the first call. An error that Is ErrUnavailable changed
-// nothing.
+// a reply is lost, change repeats the call, since every such call may be sent twice with the effect of once. again
+// reports whether it did so; the second reply may then describe the effect of the first call. An error that Is
+// ErrUnavailable changed nothing.
 func (s *Scheduler) change(ctx context.Context, uid message.UID,
 	call func(ctx context.Context, bucket message.Bucket, now message.Milli) (Receipt, error)) (again bool, err error) {
 	if err := s.cfg.Journal.Ready(); err != nil {

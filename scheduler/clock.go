@@ -8,9 +8,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Clock is the one source of "now": the median of the machine's wall clock and the clocks of the servers (Redis TIME,
-// NATS's ts, later the journal's), so that a single clock that jumps neither delivers messages early nor holds all of
-// them back.
+// Clock is the one source of "now": the median of the machine's wall clock and the clocks of the servers (Redis TIME
+// and NATS's ts), so that a single clock that jumps neither delivers messages early nor holds all of them back.
 //
 // A server's clock is sampled by a request. The server read T at some moment between Sent and Got, so at Got its clock
 // showed a time in [T, T + round trip]. Samples are carried forward on the monotonic clock and dropped after
@@ -33,7 +32,7 @@ type Clock struct {
 	known   map[string]bool // servers that ever returned a sample
 	anchor  time.Time       // the wall clock at the last look
 	looked  time.Duration   // the monotonic clock at the last look
-	shift   time.Duration   // what distrusted steps moved the wall clock by
+	shift   time.Duration   // by how much distrusted steps moved the wall clock
 	stepped time.Duration   // when the last of them was seen, monotonic
 
 	doubtful bool
@@ -139,7 +138,7 @@ func (c *Clock) Spread() time.Duration {
 	defer c.mu.Unlock()
 	votes := c.votesLocked()
 	wall := c.local.Wall()
-	votes[len(votes)-1] = vote{wall, wall} // the own clock as it is
+	votes[len(votes)-1] = vote{wall, wall} // the machine's clock, its distrusted steps included
 	slices.SortFunc(votes, byLow)
 	return votes[len(votes)-1].low.Sub(votes[0].low)
 }
@@ -196,7 +195,7 @@ func (s sample) vote(own time.Time, age time.Duration) vote {
 	return vote{own, own}
 }
 
-// ownLocked returns the wall clock without a step that is not trusted, or not yet.
+// ownLocked returns the wall clock without those of its steps that are not, or not yet, trusted.
 func (c *Clock) ownLocked(wall time.Time, mono time.Duration) time.Time {
 	step := wall.Sub(c.anchor) - (mono - c.looked)
 	if step > maxStep || step < -maxStep {

@@ -336,9 +336,10 @@ func (c *coalescer) store(bucket message.Bucket, batch []*queued, onWire func())
 	}
 }
 
-// stores reports whether a message found after a repeat is this push, as an earlier try stored it. No other push has a
-// uid that was assigned here. A client that repeats a uid pushed it before. A push of the intake may also have been
-// stored by an earlier delivery; that cannot be known here, and usually there was none.
+// stores reports whether a message that was found under uid after a repeated try is this push, stored by an earlier
+// try. It is if the uid was assigned here, because no other push has that uid. It is not if a client sent the uid,
+// because the client then pushed the message before. A push of the intake counts as stored by an earlier try: it may
+// also have been stored by an earlier delivery, but that is rare and cannot be known here.
 func (q *queued) stores(uid message.UID) bool {
 	return uid == q.message.UID && (q.fresh || q.message.Stored > 0)
 }

@@ -72,7 +72,8 @@ func (c *copies) again(r *result) bool {
 	return false
 }
 
-// settlesCopy reports whether a copy needs no further try: it has arrived, or nobody wants it.
+// settlesCopy reports whether a copy needs no further try: NATS has taken it, NATS will never take it, or nobody
+// listens.
 func (o *Outcome) settlesCopy() bool {
 	return o.Kind == Delivered || o.Kind == Refused || o.Kind == NoListener
 }

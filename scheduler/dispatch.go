@@ -14,9 +14,8 @@ type origin struct {
 	probe bool         // to learn whether the lane's destination takes messages again
 }
 
-// dispatch hands a claimed batch to the publisher, except for messages that have ended by now and those that belong
-// aside in a lane. It returns how many it handed over, and how many had strayed into the lane that they were claimed
-// from.
+// dispatch hands a claimed batch to the publisher, except for messages that have ended by now and those that must wait
+// in a lane. It returns how many it handed over, and how many had strayed into the lane that they were claimed from.
 func (sc *scanner) dispatch(ctx context.Context, batch []*message.Message, from origin) (sent, strays int) {
 	if len(batch) == 0 {
 		return 0, 0
@@ -95,9 +94,9 @@ func sentBack(m *message.Message, retries int) string {
 // reasonHeader is the header in which a consumer that sends a message back says why.
 const reasonHeader = "Tarry-Reason"
 
-// aside returns the lane that a message must wait in, empty where it may go out. A message that a lane held once is not
-// held by the same lane again: its turn has come. stray reports that the message came from another destination's lane.
-// What is known of that lane does not apply to it, so it is treated as if it came from the bucket.
+// aside returns the lane that a message must wait in, or the empty lane if it may go out. No rate holds a message that
+// was claimed from the lane of a rate: its turn has come. stray reports that the message came from another
+// destination's lane. What is known of that lane does not apply to it, so it is treated as if it came from the bucket.
 func (sc *scanner) aside(m *message.Message, t *Topic, from origin, now message.Milli,
 	mono time.Time) (lane message.Lane, stray bool) {
 	var own, parked message.Lane

@@ -48,7 +48,7 @@ var (
 	// ErrStaleUID: a push named a uid that is older than the memory of ends, so it is unknown whether it was
 	// delivered.
 	ErrStaleUID = errors.New("uid too old to repeat")
-	// ErrForeignUID: a push named a uid that cannot be the answer to an earlier push of the same.
+	// ErrForeignUID: a push named a uid that cannot have been the answer to an earlier try of the same push.
 	ErrForeignUID = errors.New("no uid of an earlier push")
 	// ErrUnjudged: it is unknown whether a broker lost a message or removed it as configured: core NATS keeps nothing,
 	// and streams remove what was consumed, exceeds their limits or was purged.

@@ -24,8 +24,8 @@ const (
 	// strangePolls is how many polls in a row must see more claims in the store than in memory before the claims are
 	// compared one by one. A claim on its way looks the same for a moment.
 	strangePolls = 5
-	// comparePause is how long a claim that Redis executed late may go unnoticed under a load in which memory is always
-	// ahead of the store.
+	// comparePause is how long a claim that Redis executed late may go unnoticed under a load in which memory always
+	// holds more messages than the store has claims.
 	comparePause = 30 * time.Second
 )
 

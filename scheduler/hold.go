@@ -17,14 +17,14 @@ import (
 //
 //	paused.<pattern>   until the pattern is resumed
 //	rate.<pattern>     until the pattern's rate has room
-//	late.<pattern>     the same for what is overdue (Overdue), by the catch-up rate
+//	late.<pattern>     until the catch-up rate has room, for messages that are late by more than Overdue
 //
 // A message passes the three in this order, and then its destination's lane. No stream lane or core lane has a name of
 // this form, because stream names have no dot.
 type holds struct {
 	topics *Topics
 
-	reading  sync.Mutex // over reading the pauses and setting them: a later reading wins
+	reading  sync.Mutex // held from reading the pauses to setting them, so that a later reading wins
 	readFrom time.Time  // when the last reading began, under reading
 	mu       sync.Mutex
 	pauses   []Pause
@@ -84,7 +84,7 @@ func (h *holds) turn(lane message.Lane, now time.Time) (n int, wait time.Time) {
 		return laneBatch, time.Time{}
 	}
 	rate := h.standing(lane)
-	if rate <= 0 { // the rate is gone: what comes out is judged by the settings as they are
+	if rate <= 0 { // the settings have no such rate any more, and dispatch judges by the settings
 		return laneBatch, time.Time{}
 	}
 	return h.pace(lane, rate).take(laneBatch, now)
@@ -159,7 +159,7 @@ func (p *pace) take(n int, now time.Time) (granted int, next time.Time) {
 	return 0, now.Add(time.Duration(math.Ceil((1 - p.room) / p.rate * float64(time.Second))))
 }
 
-// one takes room for one message, if there is.
+// one grants one message and reports whether there was room.
 func (p *pace) one(now time.Time) bool {
 	n, _ := p.take(1, now)
 	return n == 1

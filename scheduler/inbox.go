@@ -6,7 +6,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// inbox is what other goroutines have for the scanner of a bucket: earlier due times, messages that wait again, and
+// inbox holds what other goroutines report to the scanner of a bucket: earlier due times, messages that wait again, and
 // lanes that were opened.
 type inbox struct {
 	wake chan struct{} // capacity 1
@@ -47,7 +47,7 @@ func (in *inbox) next() message.Milli {
 	return in.head
 }
 
-// claiming forgets the nudges: the claim that begins now finds what they were about.
+// claiming forgets the nudges: the claim that begins now finds the messages that they announced.
 func (in *inbox) claiming() {
 	in.mu.Lock()
 	in.nudged = 0
@@ -91,7 +91,7 @@ func (in *inbox) openLane() {
 func (in *inbox) lanes() (parked map[message.Lane]int, opened bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if len(in.parked) > 0 { // the settler goes on writing into the other one
+	if len(in.parked) > 0 { // the settler continues with the new map
 		parked, in.parked = in.parked, map[message.Lane]int{}
 	}
 	opened, in.laneOpen = in.laneOpen, false

@@ -16,10 +16,10 @@ type Change struct {
 	UID message.UID
 	// Version counts a message's changes: 1 is its acceptance, and no number is left out.
 	Version uint64
-	// State is what the message is after the change.
+	// State is the message's state after the change.
 	State message.State
 	At    message.Milli
-	// Bucket is where it lies.
+	// Bucket is the bucket of the message.
 	Bucket message.Bucket
 	// Instance and Address identify the instance that made the change. Term is the leader's, or 0 for a change that any
 	// instance may make.
@@ -114,15 +114,15 @@ const MaxLives = 20
 type RecordQuery struct {
 	// Topic, Key and ID select records by the complete text; empty selects all. ID is the user's own.
 	Topic, Key, ID string
-	// States selects; empty takes all.
+	// States selects records by state; empty selects all.
 	States []message.State
 	// DueFrom and DueTo bound due, both inclusive; 0 is no bound.
 	DueFrom, DueTo message.Milli
 	// AfterDue and AfterUID are the place of the last record of the page before.
 	AfterDue message.Milli
 	AfterUID message.UID
-	// Limit bounds the number of records, Bytes the sum of their bodies and headers (one record always comes; 0 is no
-	// bound).
+	// Limit bounds the number of records, and Bytes the sum of their bodies and headers; 0 is no bound. At least one
+	// record is returned, however large.
 	Limit, Bytes int
 	// Latest selects the records that come last in that order instead of those that come first. AfterDue and AfterUID
 	// are then ignored.
@@ -135,7 +135,7 @@ type RecordQuery struct {
 type ChangeQuery struct {
 	// Since is the earliest time, inclusive.
 	Since message.Milli
-	// State selects what the message became; StateNone takes all.
+	// State selects the changes to that state; StateNone selects all.
 	State message.State
 	// After is the place of the last change of the page before.
 	AfterAt      message.Milli
@@ -155,7 +155,7 @@ type ForecastQuery struct {
 
 // Forecast is how many messages fall due within a step.
 type Forecast struct {
-	From  message.Milli // the step's begin
+	From  message.Milli // the beginning of the step
 	Count int
 }
 
@@ -224,8 +224,8 @@ type VerifyRequest struct {
 
 // The kinds of a Difference.
 const (
-	MissingInStore   = "missing_in_store"   // the journal has it live
-	MissingInJournal = "missing_in_journal" // the store has it
+	MissingInStore   = "missing_in_store"   // live in the journal only
+	MissingInJournal = "missing_in_journal" // in the store only
 	StoreOlder       = "store_older"
 	StoreNewer       = "store_newer"
 )
@@ -242,7 +242,7 @@ type Difference struct {
 // VerifyReport is the result of a comparison. It does not count differences that a second look, after the outbox was
 // drained, no longer found.
 type VerifyReport struct {
-	// Compared is how many messages were looked at in the store and in the journal.
+	// InStore and InJournal are how many messages were looked at in the store and in the journal.
 	InStore, InJournal int
 	// Found counts differences by kind, Repaired those that were mended.
 	Found    map[string]int
@@ -260,7 +260,7 @@ const MaxDifferences = 100
 
 // RedeliverRequest asks to publish again what a broker lost.
 type RedeliverRequest struct {
-	// Since is when the deliveries to check began.
+	// Since is the time of the earliest deliveries to check.
 	Since message.Milli
 	// Topic restricts to one topic, or to those that match a pattern.
 	Topic  string

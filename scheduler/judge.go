@@ -54,8 +54,8 @@ func (st *settler) judge(ctx context.Context, results []result) {
 	}
 }
 
-// waits decides how a message waits again after an attempt that did not deliver it; it reports whether it does. If
-// not, the message is dead and comes back to the settler once its copy is out.
+// waits decides how a message waits again after an attempt that did not deliver it. It returns false if the message is
+// dead instead; the message then comes back to the settler once its copy has been sent.
 func (st *settler) waits(ctx context.Context, r *result, b *Back, wall, mono time.Time) bool {
 	m, s := r.message, st.l.s
 	s.metrics.failures.WithLabelValues(r.outcome.Kind.String()).Inc()
@@ -66,7 +66,7 @@ func (st *settler) waits(ctx context.Context, r *result, b *Back, wall, mono tim
 			st.l.lanes.unprobe(r.from.lane, mono)
 		}
 	case Refused:
-		st.succeeded(r) // the destination answered; it is the message it does not take
+		st.succeeded(r) // the destination answered: it refuses this message, not all of them
 		b.Mark.Refusals++
 		delay, over := st.afterRefusal(m, int(b.Mark.Refusals))
 		if over {
@@ -184,9 +184,8 @@ func (st *settler) failed(r *result, now time.Time) message.Lane {
 const reasonUnparked = "unparked"
 
 // returned reports whether an attempt changed its message, which now waits in the given lane, and why the message waits
-// again. If NATS did not accept the message for now and nobody can have seen it, the message is unchanged, except that
-// being parked is a change, once. Neither probes nor other vain attempts therefore raise the version of a waiting
-// message.
+// again. If NATS did not accept the message for now and nobody can have seen it, the message changes only if it moves
+// into a parked lane. Neither probes nor other vain attempts therefore raise the version of a waiting message.
 func returned(r *result, lane message.Lane) (kind message.Kind, why string, changed bool) {
 	switch r.outcome.Kind {
 	case NotSent:

@@ -37,7 +37,7 @@ type lane struct {
 	why      string // what the last failure said
 }
 
-// sharedLane is the lane that these subjects share.
+// sharedLane is the lane that the parked subjects beyond maxCoreLanes share.
 const sharedLane message.Lane = "core:*"
 
 const (

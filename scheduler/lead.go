@@ -20,7 +20,7 @@ type leadership struct {
 	lease    func() time.Duration
 	lanes    *laneBook
 	holds    *holds
-	scanners []atomic.Pointer[scanner] // of each bucket, as it began last
+	scanners []atomic.Pointer[scanner] // the present scanner of each bucket
 	away     []bool                    // buckets that did not answer the last head look-up; used only by poll
 }
 
@@ -34,8 +34,8 @@ const (
 	trimWhile  = 200 * time.Millisecond // at most, per bucket and round
 	trimPause  = time.Second            // between rounds
 	// trimCalm is how long NATS and the journal must have been available before ends are forgotten. After an outage the
-	// intake delivers earlier pushes again, up to three of its AckWaits later. So it does after pushes were handed back
-	// because the journal could not keep them. Only the memory of ends recognizes these repeats.
+	// intake delivers earlier pushes again, up to three of its AckWaits later. It also does so after pushes were handed
+	// back because the journal could not keep them. Only the memory of ends recognizes these repeats.
 	trimCalm   = 90 * time.Second
 	retryPause = 100 * time.Millisecond // after a failed call of the timeline
 )
@@ -131,7 +131,7 @@ func (l *leadership) poll(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	trimmed, away := time.Now(), time.Now()
-	calm := min(trimCalm, l.s.cfg.EndedKeep) // which is shorter in tests alone
+	calm := min(trimCalm, l.s.cfg.EndedKeep) // EndedKeep is shorter only in tests
 	for {
 		select {
 		case <-ctx.Done():
@@ -143,7 +143,7 @@ func (l *leadership) poll(ctx context.Context) error {
 		}
 		if time.Since(trimmed) >= trimPause && time.Since(away) >= calm {
 			for bucket, away := range l.away {
-				if !away { // a time-out would hold up the others
+				if !away { // waiting for its time-out would delay the others
 					l.scanners[bucket].Load().trim(ctx)
 				}
 			}
@@ -197,7 +197,7 @@ func (l *leadership) look(ctx context.Context) (near bool, err error) {
 			near = near || h.Due < now.Add(nearHead)
 			sc.inbox.nudge(h.Due)
 			if h.Due <= now {
-				sc.inbox.rouse() // it sleeps by a clock that was behind
+				sc.inbox.rouse() // it may sleep by a clock that was behind
 			}
 		}
 		inFlight += sc.flight.compare(h.Claimed)
@@ -213,7 +213,7 @@ func (l *leadership) look(ctx context.Context) (near bool, err error) {
 	return near, nil
 }
 
-// nextBeat returns the next whole multiple of a pace, by the clock that due times are compared with: they are whole
+// nextBeat returns the next whole multiple of pace by the clock that due times are compared with. Due times are whole
 // milliseconds too.
 func (s *Scheduler) nextBeat(pace time.Duration) time.Time {
 	mono, now := time.Now(), s.cfg.Clock.Now()

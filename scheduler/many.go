@@ -172,7 +172,7 @@ func (r *Report) doAll(ctx context.Context, page []message.Info,
 		if gone() != nil || ctx.Err() != nil {
 			break
 		}
-		all.Go(func() { // until its calls, which are bounded
+		all.Go(func() { // ends with its calls, which are bounded
 			defer func() { <-slots }()
 			v, err := do(whole, &page[i])
 			mu.Lock()

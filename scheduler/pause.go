@@ -51,10 +51,10 @@ func (s *Scheduler) Pause(ctx context.Context, pattern, by string) (inEffect boo
 	return s.settlePause(ctx, call, c, "paused")
 }
 
-// Resume ends the pause of a pattern. It returns whether the pattern was paused, and whether the leader has taken the
-// resume over, as with Pause. Its error is as that of Pause: the pattern is resumed, but may be paused again when the
-// store is lost. Resuming a pattern that is not paused is recorded in the journal, too, so that calling Resume again
-// repairs that.
+// Resume ends the pause of a pattern. It returns whether the pattern was paused and, like Pause, whether the leader has
+// applied the change. If the journal does not record the resume, the error is ErrOutcomeUnknown: the pattern is
+// resumed, but may be paused again when the store is lost. Calling Resume again repairs that, because the journal also
+// records the resume of a pattern that is not paused.
 func (s *Scheduler) Resume(ctx context.Context, pattern string) (was, inEffect bool, err error) {
 	call, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
@@ -68,7 +68,7 @@ func (s *Scheduler) Resume(ctx context.Context, pattern string) (was, inEffect b
 }
 
 // settlePause lets the leader apply a change and the journal record it, at the same time. It takes the place of
-// Scheduler.change: a pause belongs to no message, and the journal records it after the timeline, ready or not.
+// Scheduler.change: a pause belongs to no message, and takes effect whether or not the journal is ready.
 func (s *Scheduler) settlePause(ctx, call context.Context, c PauseChange, is string) (inEffect bool, err error) {
 	taken := make(chan bool, 1)
 	go func() { taken <- s.takenOver(ctx) }() // until its time-out; waited for below
@@ -79,7 +79,7 @@ func (s *Scheduler) settlePause(ctx, call context.Context, c PauseChange, is str
 	return <-taken, err
 }
 
-// takenOver lets the leader read the pauses at once and reports whether it has.
+// takenOver makes the leader read the pauses at once, and reports whether the leader has done so.
 func (s *Scheduler) takenOver(ctx context.Context) bool {
 	ctx, stop := context.WithTimeout(ctx, pauseWait)
 	defer stop()

@@ -102,7 +102,7 @@ func (p *Push) message(now time.Time) *message.Message {
 	if !p.HasAt {
 		due = message.CeilMilli(now.Add(p.Delay - p.Age))
 	}
-	if p.Merge == message.MergeDebounce && p.MaxWait > 0 { // whatever it meets
+	if p.Merge == message.MergeDebounce && p.MaxWait > 0 { // whether or not it merges
 		due = min(due, message.CeilMilli(now.Add(p.MaxWait-p.Age)))
 	}
 	m := &message.Message{

@@ -32,7 +32,7 @@ type Certification struct {
 	DoubtUntil message.Milli
 	// Filling: messages are still being restored. New ones are accepted, but none are claimed.
 	Filling bool
-	// Forgotten is set in a certification to make: the time up to which a refilled bucket does not know ends. 0 changes
+	// Forgotten is set only to make a certification: a refilled bucket may not know ends up to this time. 0 changes
 	// nothing.
 	Forgotten message.Milli
 }
@@ -80,16 +80,17 @@ type Mending interface {
 	// Find is Acceptor's, and Refused is Leading's.
 	Find(ctx context.Context, ref Ref) ([]message.Info, error)
 	Refused(ctx context.Context, bucket message.Bucket) ([]Refusal, error)
-	// Restore stores records of the journal that are missing here or have a lower version here. A message that waits
-	// waits again; one that ended is remembered as ended. A message already due becomes uncertain, which is a change of
-	// its own. Messages in flight are not touched. results[i] is what became of records[i]. read is when reading the
-	// records from the journal began: where the bucket may have forgotten an end since then the answer is ErrOutdated.
+	// Restore stores records of the journal that are missing here or have a lower version here. The record of a live
+	// message makes it wait; the record of an end is remembered as that end. A message already due becomes uncertain,
+	// which is a change of its own. Messages in flight are not touched. results[i] is the outcome of records[i]. read
+	// is when reading the records from the journal began. If the bucket may have forgotten an end since then, the
+	// answer is ErrOutdated.
 	Restore(ctx context.Context, bucket message.Bucket, records []Record,
 		read, now message.Milli) (results []RestoreCode, err error)
 	// Versions returns the state and version of messages here. Unknown messages are left out.
 	Versions(ctx context.Context, bucket message.Bucket, uids []message.UID) (map[message.UID]Stand, error)
-	// Walk lists messages that have not ended by delivery, cancel or expiry, in no order; cursor is empty at first and
-	// what the call before returned after that, next is empty when all were listed. A message may be listed twice.
+	// Walk lists, in no order, the messages that have not ended by delivery, cancel or expiry. cursor is empty at
+	// first, and then the next of the previous call; next is empty when all were listed. A message may be listed twice.
 	Walk(ctx context.Context, bucket message.Bucket, cursor string,
 		limit int) (uids []message.UID, next string, err error)
 }

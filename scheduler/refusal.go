@@ -55,8 +55,8 @@ type Refusal struct {
 	Bucket message.Bucket
 	message.Transition
 	At message.Milli
-	// Unreadable: the record of the message is damaged, so that nobody knows its state: From is StateNone. What it was
-	// to become is a push's, where one met it.
+	// Unreadable: the record of the message is damaged, so that nobody knows its state. From is then StateNone, and To
+	// is the state that the refused call would have given it.
 	Unreadable bool
 }
 

@@ -41,7 +41,7 @@ type lookQueue struct {
 type asked struct {
 	*queued
 	bucket message.Bucket
-	// stale: judging by the age of its uid, the timeline alone cannot distinguish this push from one that has ended.
+	// stale: the uid is so old that the timeline may have forgotten the message that it belongs to.
 	stale bool
 }
 
@@ -165,7 +165,7 @@ func (n *names) ask(batch []*asked) ([][]message.Info, error) {
 		return nil, nil
 	}
 	if err := n.s.cfg.Journal.Ready(); err != nil && n.s.cfg.NamesSure {
-		return nil, err // refused at once, as what needs no look-up is
+		return nil, err // refused at once, like a push that needs no look-up
 	}
 	n.mu.Lock()
 	away := !n.s.cfg.NamesSure && time.Now().Before(n.away)
@@ -222,7 +222,7 @@ func (n *names) decide(a *asked, remembered []message.Info) {
 	known, err := n.known(a.message)
 	switch {
 	case err != nil:
-		n.s.queues.watch.suspect() // the next of its bucket need not wait as long
+		n.s.queues.watch.suspect() // so that the next push of this bucket need not wait as long
 		n.s.queues.fail(a.queued, err)
 	case known:
 		n.enqueue(a)
@@ -243,7 +243,7 @@ func (n *names) known(m *message.Message) (bool, error) {
 	for _, ref := range refs {
 		found, err := n.s.cfg.Timeline.Find(ctx, ref)
 		if errors.Is(err, ErrUnreadable) {
-			return true, nil // the add says so, of this push alone
+			return true, nil // the add then refuses this push alone
 		}
 		if err != nil {
 			return false, fmt.Errorf("%w: look whether the name is in use: %v", ErrUnavailable, err)

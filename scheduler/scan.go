@@ -190,7 +190,7 @@ func (sc *scanner) step(ctx context.Context) (bool, error) {
 }
 
 // room returns how many more messages may be in flight in this bucket. It returns 0 until a claim is worthwhile, so
-// that a full window is not refilled by twos and threes.
+// that a full window is not refilled in tiny claims.
 func (sc *scanner) room() int {
 	window := max(sc.l.s.cfg.Pending/len(sc.l.scanners), 1)
 	messages, bytes := sc.flight.load()

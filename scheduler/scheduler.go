@@ -49,14 +49,14 @@ type Config struct {
 	// is nil if the caller of Run takes care of that.
 	Whole func(ctx context.Context, term uint64, bucket message.Bucket) error
 
-	// Journal is asked before and after every answered change; nil where none is kept or nobody waits for it.
+	// Journal is asked before and after every answered change; nil if no journal is kept or nobody waits for it.
 	Journal Journal
 
 	// Announce informs the leader, on whichever instance, that a message due earlier than all others was accepted. The
 	// announcement may be lost.
 	Announce func(bucket message.Bucket, due message.Milli)
-	// AskPauses asks the leader, wherever it is, to read what is paused: ReadPauses there. It returns once that has
-	// happened. Any error leaves open whether it has.
+	// AskPauses makes the leader, on whichever instance, call ReadPauses, and returns once that has happened. After an
+	// error it is unknown whether it has.
 	AskPauses func(ctx context.Context) error
 	// Backlog is the last sequence that the intake stream holds, for tombstones; 0 where there is no stream.
 	Backlog func(ctx context.Context) (uint64, error)
@@ -76,7 +76,7 @@ type Scheduler struct {
 	queues  *coalescer
 	names   *names
 	leading atomic.Pointer[leadership]
-	// claims is the number of the last claim in each bucket, of the one Run at a time.
+	// claims is the number of the last claim in each bucket. Only one Run at a time uses it.
 	claims []uint64
 }
 

@@ -32,16 +32,16 @@ type result struct {
 	outcome Outcome
 	from    origin        // where it was claimed
 	park    message.Lane  // it was set aside unsent, for this lane
-	ends    message.State // it ends so, without an attempt, and why
+	ends    message.State // the state in which it ends without an attempt; why is the reason
 	why     string
-	copied  bool // outcome is that of its copy, for the subject of such ends
+	copied  bool // outcome is that of its copy; see copies
 	at      time.Time
 }
 
 const (
 	settleBatch = 1000
-	// settlePause lets answers gather while little is going on, at most this long; a consumer never waits for it, only
-	// the in_flight state lasts longer.
+	// settlePause is the most that answers wait for more of them while few arrive. No consumer waits for it: only the
+	// in_flight state lasts longer.
 	settlePause = 5 * time.Millisecond
 )
 
@@ -121,7 +121,7 @@ func (st *settler) round(ctx context.Context) error {
 // message that has been claimed again since.
 func (st *settler) write(ctx context.Context) error {
 	tl, cfg := st.l.s.cfg.Timeline, &st.l.s.cfg
-	ctx = context.WithoutCancel(ctx) // what NATS has taken is worth writing down while the lease lasts
+	ctx = context.WithoutCancel(ctx) // ends and returns are written as long as the lease lasts
 	st.ends = slices.DeleteFunc(st.ends, st.endless)
 	for len(st.ends) > 0 {
 		ends := st.ends[:st.finishable()]
@@ -169,7 +169,8 @@ func (st *settler) endless(e End) bool {
 	return true
 }
 
-// finishable returns how many ends go into one call: the end of a dead message carries its body.
+// finishable returns how many ends go into one call. It also limits their bodies, because the end of a dead message
+// carries its body.
 func (st *settler) finishable() int {
 	n, bytes := 0, 0
 	for n < min(len(st.ends), settleBatch) {

@@ -30,7 +30,7 @@ type Steering interface {
 	// Totals counts the messages of every bucket, and those that are due at now. A store may stop counting due messages
 	// at MaxOverdue.
 	Totals(ctx context.Context, now message.Milli) ([]Total, error)
-	// Pauses lists the pauses by pattern. They belong to the certification of the first bucket: while its messages are
+	// Pauses lists the pauses by pattern. They belong to the certification of the first bucket: while that bucket is
 	// ErrUncertified, so are they.
 	Pauses(ctx context.Context) ([]Pause, error)
 	// Pause holds back messages that are due on topics that match the pattern, until Resume. At most MaxPauses may be

@@ -20,7 +20,8 @@ import (
 // its bucket stores nothing else during the comparison.
 const comparers = 16
 
-// foreign reports whether the uid just given to a push belongs to another message. err is set if that is unknown.
+// foreign is the verdict on whether the uid just given to a push belongs to another message. err is set if that is
+// unknown.
 type foreign struct {
 	taken bool
 	err   error
@@ -110,7 +111,7 @@ func called(i *message.Info, m *message.Message) bool {
 // begunAs reports whether a message that did not change may have been stored as m, judging by the fields that every
 // store returns.
 func begunAs(i *message.Info, m *message.Message) bool {
-	const whole = time.Millisecond // a store keeps a part of one as one
+	const whole = time.Millisecond // a store rounds a fraction of one up
 	return i.Due == m.Due && i.Priority == m.Priority && i.Attempt == m.Attempt && i.Digest == m.Digest &&
 		(i.TTL+whole-1)/whole == (m.TTL+whole-1)/whole
 }

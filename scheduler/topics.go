@@ -21,7 +21,7 @@ type Topic struct {
 	Dead, Expired string
 	// Drop: messages for a core subject without a listener are lost; otherwise they wait.
 	Drop bool
-	// Partitions appends a number below it to the subject, chosen by key; 0 leaves the subject unchanged.
+	// Partitions appends a number below Partitions to the subject, chosen by key; 0 leaves the subject unchanged.
 	Partitions int
 }
 

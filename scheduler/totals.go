@@ -9,8 +9,8 @@ type Total struct {
 	Waiting [message.Holds]Waiting
 }
 
-// Waiting is how many messages wait, and how many of them are due. Messages that are held back all are: they were due
-// when they were moved aside.
+// Waiting is how many messages wait, and how many of them are due. All messages that are held back are due: they were
+// due when they were moved aside.
 type Waiting struct {
 	Count, Overdue int
 	// Oldest is the earliest due time of a waiting message, or 0 if none waits. A message that NATS refused and that

@@ -14,7 +14,7 @@ const maxCalls = 256
 // [WithTimeout] bounds. PublishAsyncComplete waits for the calls, and CleanupPublisher ends them.
 type calls struct {
 	slots   chan struct{} // holds one for each call
-	stalled error         // what a publish gets that finds no free slot in time
+	stalled error         // the error of a publish that finds no free slot in time
 
 	mu   sync.Mutex
 	idle chan struct{} // closed when the last call leaves; nil while nothing waits for that

@@ -21,13 +21,13 @@ type Client struct {
 // Stored is the place of a stored message. For a push through the intake stream, it is Stream and Sequence. For a push
 // by request, UID and Due are set from tarry's answer.
 type Stored struct {
-	ID        string // the name it was given; by request and without a name, the uid
+	ID        string // the name of the message; for a push by request without a name, the uid
 	UID       string
 	Due       time.Time
 	Stream    string
 	Sequence  uint64
 	Duplicate bool // the same push had been stored before
-	Merged    bool // by request: it went into a message that waited, whose UID and Due these are
+	Merged    bool // by request: merged into a waiting message; UID and Due are those of that message
 	// NameUnchecked is set for pushes by request only: the journal did not answer whether the name was used before.
 	NameUnchecked bool
 

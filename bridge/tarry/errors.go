@@ -71,8 +71,7 @@ type Error struct {
 	Field  string `json:"-"` // the header at fault; empty where an instance answered
 	Detail string // for people, with the limit
 
-	// What an instance answers about the message that prevents the operation; zero values if it answers nothing about
-	// it.
+	// The message that prevents the operation, as an instance describes it; zero values if the answer describes none.
 	ID, UID string
 	State   State
 	At      time.Time

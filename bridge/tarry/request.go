@@ -106,9 +106,9 @@ func (c *Client) askAll(ctx context.Context, pushes []*pending) {
 	}
 }
 
-// again reports whether a push is sent again. A push that no instance accepted (nobody answered, or the instance is
-// stopping) is, and so is a push with a name: the same content under a name is stored once. A push without a name is
-// repeated only if the answer contains one; otherwise the repetition could be a second message.
+// again reports whether a push is to be sent again. It is, for a while, if no instance accepted it: nobody answered, or
+// the instance cannot accept it now. If the outcome is unknown, the push is repeated only under a name, because the
+// same content under a name is stored once. The name is its own, or one that the answer contains.
 func (p *pending) again(tries int) bool {
 	var refused *Error
 	switch err := p.outcome.Err; {

@@ -129,14 +129,14 @@ func (c *Client) retry(ctx context.Context, d *delivery, reason string, tags []T
 }
 
 // delivery is a message as its consumer has it. The subject is the one on which it was read, even if a stream or an
-// account maps subjects or a stream sources another: there the consumer expects it again.
+// account maps subjects or a stream sources another: the consumer expects the retry on that subject.
 type delivery struct {
 	subject string
 	header  nats.Header
 	data    []byte
 
 	id      string // the name under which it is tried again
-	once    string // no other delivery has it
+	once    string // identifies this delivery: no other has it
 	attempt int
 }
 
@@ -165,8 +165,8 @@ func placeOf(stream string, sequence uint64, at time.Time) string {
 	return stream + rest
 }
 
-// isCopy reports whether the message is a copy of one that ended, on a subject that is neither its topic nor one of the
-// topic's partitions.
+// isCopy reports whether the message is a copy of one that ended: it carries a topic in Tarry-Subject, and its subject
+// is not a partition of that topic.
 func (d *delivery) isCopy() bool {
 	topic := find(d.header, HeaderSubject)
 	return topic != "" && !isPartition(d.subject, topic)

@@ -94,7 +94,7 @@ const (
 	headerScheduleTarget = "Nats-Schedule-Target"
 )
 
-// translate turns "Nats-Schedule: @at <RFC 3339>" into Tarry-At and the topic into Nats-Schedule-Target, so that a
+// translate turns "Nats-Schedule: @at <RFC 3339>" into Tarry-At and makes Nats-Schedule-Target the topic, so that a
 // producer that uses NATS's own schedules needs no change. In NATS the message is published on a subject that belongs
 // to the schedule; that subject has no meaning here.
 func translate(h nats.Header, topic *string) (scheduled bool, err error) {
@@ -105,7 +105,7 @@ func translate(h nats.Header, topic *string) (scheduled bool, err error) {
 			names = append(names, name)
 		}
 	}
-	slices.Sort(names) // the same answer every time
+	slices.Sort(names) // so that the same message always has the same error
 	var when, target string
 	for _, name := range names {
 		values := h[name]

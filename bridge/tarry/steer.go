@@ -46,10 +46,10 @@ type Message struct {
 	Retries      Schedule  `json:"retry"` // its own schedule of retries, empty for the topic's
 	Refusals     uint32    // how often NATS refused it for good
 	Uncertain    bool      // an attempt may have reached consumers
-	Parked       string    // why its topic is held, where it is
+	Parked       string    // why the message is held back, or empty
 	EndedAt      time.Time `json:"ended_at"`
-	Kind         string    // how it ended, where State does not say it: merged, requeued and their like
-	Other        string    // the uid of the message that it went into, or goes on as
+	Kind         string    // how it ended, if State does not say: merged, requeued and the like
+	Other        string    // the uid of the message that it was merged into or continues as
 	Reason       string
 	Header       nats.Header `json:"headers"`
 	Data         []byte      `json:"body_base64"`  // nil once tarry no longer keeps it, or where DataOmitted is set
@@ -85,7 +85,7 @@ type Canceled struct {
 	Due     time.Time // when it would have been due
 	At      time.Time // when it was canceled
 	Version uint64
-	Attempt int // of the delivery that never comes; above 1, earlier ones were delivered
+	Attempt int // the attempt that was canceled; if above 1, earlier ones were delivered
 }
 
 // Cancel cancels a waiting message. A nil error means that this delivery will not happen; earlier attempts of a message
@@ -177,11 +177,11 @@ func (c *Client) amend(ctx context.Context, verb string, ref Ref, question any, 
 
 // Requeue gives a dead message another life: a new message waits under the same name with a new uid, and its attempts
 // count from 1 again. Of the change it uses Delay, Header and Data. If the dead message may have been delivered, the
-// new one is uncertain from the start, edited or not: Cancel, Reschedule and Run return ErrMaybeDelivered for it. For a
-// message that is not dead the error is ErrNotDead, and ErrDuplicateID if another message has the name by now.
-// Requeueing is idempotent, also after ErrOutcomeUnknown: the dead message is then gone, which is ErrNotDead. If an
-// instance answered that the outcome is unknown, Error.UID is the uid of the new message: Get finds it if the message
-// was requeued.
+// new one is uncertain from the start, edited or not: Cancel, Reschedule and Run return ErrMaybeDelivered for it. The
+// error is ErrNotDead for a message that is not dead, and ErrDuplicateID if another message has the name by now.
+// Calling Requeue again is safe, also after ErrOutcomeUnknown: if the message was requeued before, the error is
+// ErrNotDead. If an instance answered that the outcome is unknown, Error.UID is the uid of the new message: Get finds
+// it if the message was requeued.
 func (c *Client) Requeue(ctx context.Context, ref Ref, change Change) (Stored, error) {
 	if change.At != nil || change.Shift != nil || change.Priority != nil || change.Version != nil {
 		return Stored{}, refuseChange("of a dead message takes Delay, Header and Data alone")
@@ -240,7 +240,7 @@ const manyTimeout = 10 * time.Minute
 
 func (c *Client) many(ctx context.Context, verb string, sel Selection, change Change) (Report, error) {
 	sel.DueFrom = sel.DueFrom.UTC()
-	sel.DueTo = sel.DueTo.UTC().Truncate(time.Millisecond) // the last one taken
+	sel.DueTo = sel.DueTo.UTC().Truncate(time.Millisecond) // the last millisecond that is selected
 	ctx, cancel := bounded(ctx, manyTimeout)
 	defer cancel()
 	question := struct {

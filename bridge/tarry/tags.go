@@ -114,9 +114,9 @@ func tag(name, value string) TagOption {
 	return func(h nats.Header) { set(h, name, value) }
 }
 
-// tagged reports whether a message is meant for tarry: it has a due time, or it has an unknown header of tarry or one
-// that needs a due time and is then refused. It runs before every publish of the producer, so it allocates nothing and
-// reads only the names.
+// tagged reports whether a message is meant for tarry because it has a due time. A message that has an unknown header
+// of tarry, or one that needs a due time, counts as tagged, too, and is then refused. tagged runs before every publish
+// of the producer, so it allocates nothing and reads only the names.
 func tagged(h nats.Header) bool {
 	misspelt, waits := false, false
 	for name, values := range h {

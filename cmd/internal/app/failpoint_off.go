@@ -2,5 +2,5 @@
 
 package app
 
-// failpoint is called at named points: here it is nil; see failpoint_on.go.
+// failpoint returns the function to call at named points. This build has none; see failpoint_on.go.
 func failpoint() func(point string) { return nil }

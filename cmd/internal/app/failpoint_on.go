@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// failpoint kills this process when it passes, for the n-th time, the point that FAILPOINT names as point or point:n.
-// Only test binaries have it. (The variable does not begin with TARRY_, because variables with that prefix must be
-// settings.)
+// failpoint returns the function to call at named points. FAILPOINT names one of them, as point or point:n; the n-th
+// call at that point kills this process. Only test binaries have it. (The variable does not begin with TARRY_, because
+// variables with that prefix must be settings.)
 func failpoint() func(point string) {
 	name, text, _ := strings.Cut(os.Getenv("FAILPOINT"), ":")
 	nth, err := strconv.ParseInt(text, 10, 64)

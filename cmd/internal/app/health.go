@@ -31,7 +31,7 @@ type health struct {
 
 // holding is the state of the store or of the journal at the last look.
 type holding struct {
-	err error // it does not answer at all
+	err error // why it does not answer at all
 	// closed lists the buckets that accept no push, ascending, and why the first of them does not.
 	closed []message.Bucket
 	why    error
@@ -45,7 +45,7 @@ const (
 	journalLook = 2 * time.Second
 	// startPatience is how long a start may take before missing requirements are logged.
 	startPatience = 3 * time.Second
-	// clockAlarm is the difference between the clocks from which on it is logged.
+	// clockAlarm is the spread of the clocks above which they are logged as disagreeing.
 	clockAlarm = time.Second
 )
 

@@ -152,7 +152,7 @@ func (a *App) journalDoor() api.Journal {
 	return a.journalAPI
 }
 
-// drains reports whether this instance drains uncommitted changes: it does if it leads, or if there is no leader.
+// drains reports whether this instance drains uncommitted changes: it does if it leads, or if no leader is known.
 func (a *App) drains(ctx context.Context) bool {
 	if a.race.State().Role == election.Leading {
 		return true
@@ -251,7 +251,7 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// audit compares everything from time to time, and soon after a recovery, and repairs the differences.
+// audit compares the store with the journal from time to time, and soon after a recovery, and repairs the differences.
 func (a *App) audit(ctx context.Context, recovered <-chan struct{}) error {
 	wait := a.cfg.Journal.Audit
 	for {

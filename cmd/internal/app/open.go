@@ -55,7 +55,7 @@ type opened struct {
 
 	store        store
 	prepareStore func(context.Context) error                   // until it returns nil, nothing is accepted
-	identity     func(context.Context) (string, error)         // the store's name; nil where there is but one
+	identity     func(context.Context) (string, error)         // the store's name; nil if there can be only one store
 	watchClock   func(context.Context, *scheduler.Clock) error // the store's clock; nil if it has none of its own
 	machine      machine
 	journal      journalParts
@@ -82,7 +82,7 @@ func open(ctx context.Context, cfg config.Serve, options Options) (*opened, erro
 	return o, nil
 }
 
-// holds returns the store's name in logs and /readyz, and elects that of the election.
+// holds returns the name of the store in logs and /readyz.
 func (o *opened) holds() string {
 	if o.cfg.InMemory() {
 		return "memory"
@@ -90,6 +90,7 @@ func (o *opened) holds() string {
 	return "redis"
 }
 
+// elects returns the name of the election in logs and /readyz.
 func (o *opened) elects() string {
 	if o.cfg.InMemory() {
 		return "election"
@@ -108,13 +109,14 @@ func (o *opened) durable() string {
 	return wire.DurableRedis
 }
 
-// callTimeout bounds a call of the store. It must leave most of the lease, which is half a session, to others.
+// callTimeout bounds a call of the store. It must leave most of the lease, which is half a session, to other calls.
 func (o *opened) callTimeout() time.Duration { return min(maxCall, o.cfg.ZooKeeper.Session/6) }
 
 // outboxLimit returns how many bytes of changes a bucket keeps for the journal.
 func (o *opened) outboxLimit() int64 { return max(o.cfg.Journal.Outbox/int64(o.cfg.Buckets), 1) }
 
-// openJournal adds the journal, unless it is off. In memory and without a file it lasts as long as the process.
+// openJournal adds the journal, unless it is off. Without a DSN the journal is in memory and lasts as long as the
+// process.
 func (o *opened) openJournal(context.Context) (err error) {
 	if o.journal.mode, err = journal.ParseMode(o.cfg.Journal.Mode); err != nil {
 		return fmt.Errorf("journal.mode: %w", err)
@@ -244,8 +246,8 @@ func (a *App) elect(address string) (node, race, error) {
 	return n, r, err
 }
 
-// floor returns the highest term known outside ZooKeeper: in Redis or, if both have lost everything, in the journal. An
-// unreachable journal prevents no candidacy while one of them still has the term.
+// floor returns the highest term known outside ZooKeeper: the one in Redis or, if neither Redis nor ZooKeeper has a
+// term, the one in the journal. An unreachable journal therefore prevents a candidacy only if both have lost the term.
 func (a *App) floor(ctx context.Context, known uint64) (uint64, error) {
 	term, err := a.store.(interface {
 		MaxTerm(context.Context) (uint64, error)

@@ -14,11 +14,10 @@ import (
 // instance with another store accepts nothing, answers nothing from its store and does not stand for the leadership.
 //
 // It compares a name that is kept in the store itself and outlives its servers. Each instance registers the name that
-// it sees. Without a leader, or while ZooKeeper is unreachable, nothing is known and the last verdict remains. One
-// verdict does not outlive its leader: that of a leader which may have been dead all the while. If the store was
-// emptied as the leader died, no instance has a store with the registered name, and an instance from which no other
-// differs continues. A leader that was seen with another store for longer than its session was alive, so its store is
-// another one.
+// it sees. Without a leader, or while ZooKeeper is unreachable, the last verdict remains, with one exception. A leader
+// that died when the store was emptied leaves behind a name that no store has any more. If the leader may have been
+// dead while its name differed, and no other instance has registered a different name, this instance continues. A
+// leader whose store differed for longer than its session lasts was alive, so its store really is another one.
 type sameStore struct {
 	a    *App
 	seen atomic.Pointer[string] // the name of this instance's store, nil before the first answer
@@ -47,8 +46,9 @@ func (s *sameStore) name() string {
 	return ""
 }
 
-// admit waits until there is no sign that the store is not the leader's. Here the first look counts: no message has
-// been accepted yet that a wrong verdict could harm. An unreachable election delays a start by at most admitPatience.
+// admit waits until there is no sign that the store is not the leader's. It believes the first look, because no message
+// has been accepted yet that a wrong verdict could harm. An unreachable election delays a start by at most
+// admitPatience.
 func (s *sameStore) admit(ctx context.Context) error {
 	if s.a.identity == nil {
 		return nil
@@ -64,8 +64,8 @@ func (s *sameStore) admit(ctx context.Context) error {
 	}
 }
 
-// run looks repeatedly until ctx ends. The leader renews its store's name after a loss and registers it a moment later:
-// a difference counts once it has lasted.
+// run looks repeatedly until ctx ends. The leader renews its store's name after a loss and registers the new name a
+// moment later, so a difference counts only once it has lasted.
 func (s *sameStore) run(ctx context.Context) error {
 	if s.a.identity == nil {
 		return nil
@@ -76,8 +76,8 @@ func (s *sameStore) run(ctx context.Context) error {
 	return nil
 }
 
-// look compares once, and reports whether there was anything to compare, or no leader to compare with. A difference
-// counts after patience.
+// look compares the two names once. It reports whether the result is known: it has both names, or there is no leader. A
+// difference counts once it has lasted for patience.
 func (s *sameStore) look(ctx context.Context, patience time.Duration) (known bool) {
 	ctx, cancel := context.WithTimeout(ctx, maxCall)
 	defer cancel()
@@ -115,8 +115,8 @@ func (s *sameStore) look(ctx context.Context, patience time.Duration) (known boo
 	return true
 }
 
-// alone reports whether every other instance is registered with this store. A leader that died after its store was lost
-// has left a name that no instance has any more. One that has not registered its store yet may have the leader's.
+// alone reports whether every other instance has registered the name of this store. An instance that has not registered
+// a name yet may have the leader's store, so it counts as different.
 func (s *sameStore) alone(ctx context.Context, mine string) bool {
 	members, err := s.a.node.Members(ctx)
 	if err != nil {
