@@ -270,8 +270,8 @@ type RedeliverRequest struct {
 // RedeliverReport counts what became of the deliveries that were checked.
 type RedeliverReport struct {
 	Checked, Present, Gone, Redelivered int
-	// Unknown are those that cannot be judged: delivered by core NATS, from a stream that drops what was consumed or is
-	// past its limits, or pruned here.
+	// Unknown counts those that cannot be judged: delivered by core NATS, stored in a stream that removes what was
+	// consumed, purged or exceeds its limits, or without content in the journal any more.
 	Unknown int
 	Failed  int
 }

@@ -32,8 +32,8 @@ const (
 	// maxCall bounds one call of the store; a lease leaves room for several.
 	maxCall     = time.Second
 	clockSample = time.Second
-	// rowSlack keeps the largest row, with every byte of it escaped, below the 16 MiB that MariaDB accepts by default:
-	// a request has more around a body than this.
+	// rowSlack is how far the largest row stays below http.body_limit. At the default limit a row with every byte of it
+	// escaped then stays below the 16 MiB that MariaDB accepts by default.
 	rowSlack = 64 << 10
 )
 

@@ -88,7 +88,7 @@ func (c *Client) Resign(ctx context.Context, reason string) (raw []byte, err err
 	return c.call(ctx, http.MethodPost, "/v1/cluster/resign", request, &answer)
 }
 
-// Ready asks whether the instance can accept a push. An instance that cannot is not an error.
+// Ready asks whether the instance can accept a push. A negative answer is not an error.
 func (c *Client) Ready(ctx context.Context) (ready wire.Ready, raw []byte, err error) {
 	raw, err = c.call(ctx, http.MethodGet, "/readyz", nil, &ready, http.StatusServiceUnavailable)
 	return ready, raw, err
