@@ -22,10 +22,15 @@ func (l Limits) Fits(m *message.Message) error {
 	if err := p.CheckStatus(len(m.Body)); err != nil {
 		return err
 	}
+	return l.Check(&p, len(m.Body))
+}
+
+// Check refuses a push with a body of so many bytes that is too large.
+func (l Limits) Check(p *wire.Push, body int) error {
 	if l.Content > 0 {
-		if err := p.CheckLimit(len(m.Body), l.Content); err != nil {
+		if err := p.CheckLimit(body, l.Content); err != nil {
 			return err
 		}
 	}
-	return p.CheckSize(len(m.Body), l.Payload)
+	return p.CheckSize(body, l.Payload)
 }

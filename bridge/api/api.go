@@ -63,6 +63,8 @@ type Config struct {
 	MaxPayload func() int64
 	// MaxBody bounds the body of a request. Default: 8 MiB.
 	MaxBody int64
+	// SizeLimit bounds body and headers of a message, in addition to NATS's limit. Default: MaxBody.
+	SizeLimit int
 	// Timeout bounds the work on a request, once it is read. It should exceed the time after which the scheduler
 	// abandons a push, since only the scheduler knows the uid with which to repeat a push of unknown outcome. Default:
 	// 30 s.
@@ -134,6 +136,7 @@ func New(cfg Config) (*Server, error) {
 	orDefault(&cfg.Prefix, wire.DefaultPrefix)
 	orDefault(&cfg.Durable, wire.DurableRedis)
 	orDefault(&cfg.MaxBody, 8<<20)
+	orDefault(&cfg.SizeLimit, int(cfg.MaxBody))
 	orDefault(&cfg.Timeout, 30*time.Second)
 	orDefault(&cfg.HeaderTimeout, 5*time.Second)
 	orDefault(&cfg.ReadTimeout, 30*time.Second)

@@ -89,7 +89,7 @@ func (s *Server) judge(r *http.Request, item *wire.PushItem) (*scheduler.Push, e
 	if err := mayPush(r, item.Push.Topic); err != nil {
 		return nil, err
 	}
-	if err := item.Push.CheckSize(len(item.Body), s.cfg.MaxPayload()); err != nil {
+	if err := s.limits().Check(&item.Push, len(item.Body)); err != nil {
 		return nil, err
 	}
 	return answer.Push(&item.Push, item.Body), nil

@@ -62,9 +62,9 @@ func (s *Server) runNow(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// limits returns the limits of a push: a message must fit in one request and within NATS's own limit.
+// limits returns the limits of a push: the configured one and NATS's own.
 func (s *Server) limits() answer.Limits {
-	return answer.Limits{Content: int(s.cfg.MaxBody), Payload: s.cfg.MaxPayload()}
+	return answer.Limits{Content: s.cfg.SizeLimit, Payload: s.cfg.MaxPayload()}
 }
 
 // amend reads the message's name, the expected version and the change, and applies it.

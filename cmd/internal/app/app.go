@@ -188,7 +188,7 @@ func (a *App) wireIntake() (err error) {
 		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix,
 		Replicas: a.cfg.NATS.Intake.Replicas, MaxBytes: a.cfg.NATS.Intake.MaxBytes,
 		RejectBytes: a.cfg.NATS.Rejects.MaxBytes, RejectsPerSubject: int64(a.cfg.NATS.Rejects.PerSubject),
-		Accept: a.gate, Topics: a.topics, Clock: a.clock, SizeLimit: int(a.cfg.HTTP.BodyLimit), Log: a.log,
+		Accept: a.gate, Topics: a.topics, Clock: a.clock, SizeLimit: a.cfg.HTTP.LargestMessage(), Log: a.log,
 		Registerer: a.registry,
 		Stamps:     a.natsClock, Buckets: a.store.Buckets(),
 	})
@@ -196,7 +196,7 @@ func (a *App) wireIntake() (err error) {
 		return fmt.Errorf("build intake: %w", err)
 	}
 	a.rejects, err = bridge.NewRejects(bridge.RejectsConfig{
-		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix, SizeLimit: int(a.cfg.HTTP.BodyLimit),
+		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix, SizeLimit: a.cfg.HTTP.LargestMessage(),
 	})
 	if err != nil {
 		return fmt.Errorf("build rejects: %w", err)
@@ -230,7 +230,8 @@ func (a *App) wireHTTP() (err error) {
 		Tokens: tokensOf(a.cfg.HTTP.Tokens),
 		TLS:    secure, Hosts: a.cfg.HTTP.Hosts, Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),
 		Rejects: a.rejects, Journal: a.journalDoor(), JournalMode: a.journal.mode.String(), Now: a.clock.Now,
-		MaxPayload: a.conn.MaxPayload, MaxBody: a.cfg.HTTP.BodyLimit, StopTimeout: a.cfg.Stop.Timeout,
+		MaxPayload: a.conn.MaxPayload, MaxBody: a.cfg.HTTP.BodyLimit,
+		SizeLimit: a.cfg.HTTP.LargestMessage(), StopTimeout: a.cfg.Stop.Timeout,
 		HeaderLimit: int(a.cfg.HTTP.HeaderLimit), HeaderTimeout: a.cfg.HTTP.HeaderTimeout,
 		ReadTimeout: a.cfg.HTTP.ReadTimeout, IdleTimeout: a.cfg.HTTP.IdleTimeout,
 		Connections: a.cfg.HTTP.Connections,
@@ -250,7 +251,7 @@ func (a *App) wireRequests() (err error) {
 	}
 	a.requests, err = bridge.NewService(bridge.ServiceConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix, Scheduler: a.gate,
-		SizeLimit: int(a.cfg.HTTP.BodyLimit),
+		SizeLimit: a.cfg.HTTP.LargestMessage(),
 		Instance:  a.cfg.Instance, Version: a.options.Version, Durable: a.durable(), Log: a.log,
 		Read: calls(a.api.Reads()), Admin: admin,
 	})

@@ -53,7 +53,7 @@ func Move(ctx context.Context, cfg config.Serve, file string, carry bool, log ze
 		return report, err
 	}
 	from := journal.Config{DSN: sqliteScheme + file, Namespace: cfg.Namespace,
-		MaxRow: int(cfg.HTTP.BodyLimit) - rowSlack, Migrate: true, Log: log}
+		MaxRow: cfg.HTTP.LargestMessage(), Migrate: true, Log: log}
 	if err := open.lockJournal(from.DSN); err != nil {
 		return report, err
 	}

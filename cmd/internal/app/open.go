@@ -32,9 +32,6 @@ const (
 	// maxCall bounds one call of the store; a lease leaves room for several.
 	maxCall     = time.Second
 	clockSample = time.Second
-	// rowSlack is how far the largest row stays below http.body_limit. At the default limit a row with every byte of it
-	// escaped then stays below the 16 MiB that MariaDB accepts by default.
-	rowSlack = 64 << 10
 )
 
 // errUnfit reports an error that no retry resolves: the store must change, or the settings.
@@ -132,7 +129,7 @@ func (o *opened) openJournal(context.Context) (err error) {
 		return nil
 	}
 	db, err := journal.New(journal.Config{
-		DSN: dsn, Namespace: o.cfg.Namespace, MaxRow: int(o.cfg.HTTP.BodyLimit) - rowSlack,
+		DSN: dsn, Namespace: o.cfg.Namespace, MaxRow: o.cfg.HTTP.LargestMessage(),
 		Migrate: o.cfg.Journal.Migrate, Log: o.log,
 	})
 	if err != nil {

@@ -39,6 +39,13 @@ type Serve struct {
 	Log       Log       `koanf:"log"`
 }
 
+// escapeRoom is what the largest message is smaller than the largest request. At the default limit, a statement that
+// carries it with every byte escaped has less than the 16 MiB that MariaDB accepts by default.
+const escapeRoom = 48 << 10
+
+// LargestMessage returns how many bytes body and headers of a message may have together, whatever NATS accepts.
+func (h *HTTP) LargestMessage() int { return int(h.BodyLimit) - escapeRoom }
+
 // HTTP is the API's server. Without Token and Tokens no token is required. Tokens are those of the file's list and of
 // TokensFile.
 type HTTP struct {

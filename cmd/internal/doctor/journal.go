@@ -18,8 +18,6 @@ import (
 
 const (
 	sqliteScheme = "sqlite:"
-	// rowSlack is what tarry serve subtracts from http.body_limit to get the largest row.
-	rowSlack = 64 << 10
 	// journalConns is the largest number of an instance's connections. journalIdle is how long it keeps an idle one.
 	journalConns = 8
 	journalIdle  = 2 * time.Second
@@ -42,7 +40,7 @@ func (p *patient) journal(ctx context.Context) ([]Check, []reading) {
 	defer cancel()
 	started := time.Now()
 	found, err := journal.Inspect(call, journal.Config{
-		DSN: p.cfg.Journal.DSN.Reveal(), Namespace: p.cfg.Namespace, MaxRow: int(p.cfg.HTTP.BodyLimit) - rowSlack,
+		DSN: p.cfg.Journal.DSN.Reveal(), Namespace: p.cfg.Namespace, MaxRow: p.cfg.HTTP.LargestMessage(),
 		Log: zerolog.Nop(),
 	})
 	n.target = found.Place
