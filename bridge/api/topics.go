@@ -144,7 +144,9 @@ func (s *Server) pattern(w http.ResponseWriter, r *http.Request) (string, error)
 	if err := wire.CheckPattern(pattern); err != nil {
 		return "", err
 	}
-	return order(s, w, r, func(body []byte) (string, error) { return pattern, wire.DecodeEmpty(body, "a pause or a resume") })
+	return order(s, w, r, func(body []byte) (string, error) {
+		return pattern, wire.DecodeEmpty(body, "a pause or a resume")
+	})
 }
 
 // who returns the caller as a pause records it: its name, or else its address.

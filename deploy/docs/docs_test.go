@@ -108,7 +108,8 @@ func TestLinks_ThatLeadNowhereAreFound(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"a.md": "# One `two`: three\n\n[good](b.md) [good](b.md#why-not) [good](#one-two-three)\n" +
-			"[good](https://x.example/) [bad](c.md) [bad](b.md#how) [bad](#four) [bad](../a.md) `[code](d.md)`\n\n```\n[code](e.md)\n```\n",
+			"[good](https://x.example/) [bad](c.md) [bad](b.md#how) [bad](#four) [bad](../a.md) `[code](d.md)`\n\n" +
+			"```\n[code](e.md)\n```\n",
 		"b.md": "## Why not …\n\n## Why not?\n\n```sh\n# how\n```\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

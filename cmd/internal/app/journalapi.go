@@ -52,7 +52,8 @@ func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]schedule
 		return nil, scheduler.ErrUnknownID
 	}
 	if one := found[0]; byName || one.ID == "" {
-		name := scheduler.Ref{ID: cmp.Or(one.ID, string(one.UID)), Topic: one.Topic, Key: one.Key, Keyed: true, Viewer: ref.Viewer}
+		name := scheduler.Ref{ID: cmp.Or(one.ID, string(one.UID)), Topic: one.Topic, Key: one.Key, Keyed: true,
+			Viewer: ref.Viewer}
 		all, err := db.Find(ctx, name, scheduler.MaxLives+2)
 		if err != nil {
 			return nil, d.away("find in the journal", err)
