@@ -32,13 +32,14 @@ type queued struct {
 // Pushes without a key or id all go to one bucket until its flusher takes them, then to the next, so that a flush is
 // one script.
 type coalescer struct {
-	s      *Scheduler
-	watch  *watch
-	turn   atomic.Uint32
-	tokens chan struct{}
-	size   atomic.Int64 // pushes queued and not answered
-	bytes  atomic.Int64
-	queues []*pushQueue
+	s        *Scheduler
+	timeline Acceptor
+	watch    *watch
+	turn     atomic.Uint32
+	tokens   chan struct{}
+	size     atomic.Int64 // pushes queued and not answered
+	bytes    atomic.Int64
+	queues   []*pushQueue
 }
 
 type pushQueue struct {
@@ -72,7 +73,7 @@ const (
 )
 
 func newCoalescer(s *Scheduler) *coalescer {
-	c := &coalescer{s: s, watch: newWatch(s), tokens: make(chan struct{}, flushers),
+	c := &coalescer{s: s, timeline: s.cfg.Timeline, watch: newWatch(s), tokens: make(chan struct{}, flushers),
 		queues: make([]*pushQueue, s.cfg.Timeline.Buckets())}
 	for i := range c.queues {
 		c.queues[i] = &pushQueue{ready: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
@@ -82,7 +83,7 @@ func newCoalescer(s *Scheduler) *coalescer {
 
 // current returns the bucket in which pushes without a name or key gather: a bucket that answers, if any does.
 func (c *coalescer) current() message.Bucket {
-	n := c.s.cfg.Timeline.Buckets()
+	n := c.timeline.Buckets()
 	first := message.Bucket(c.turn.Load()) % n
 	for i := range n {
 		if bucket := (first + i) % n; c.watch.answers(bucket) {
@@ -246,7 +247,7 @@ func (c *coalescer) flushOnce(bucket message.Bucket, onWire func()) bool {
 	if n == 0 {
 		return false
 	}
-	c.turn.CompareAndSwap(uint32(bucket), uint32((bucket+1)%c.s.cfg.Timeline.Buckets()))
+	c.turn.CompareAndSwap(uint32(bucket), uint32((bucket+1)%c.timeline.Buckets()))
 	if batch = c.young(batch); len(batch) > 0 {
 		c.store(bucket, batch, onWire)
 	}
@@ -387,7 +388,7 @@ func (c *coalescer) add(bucket message.Bucket, batch []*message.Message, oldest 
 		started := time.Now()
 		if err = c.s.cfg.Journal.Ready(); err == nil {
 			var earlier message.Milli
-			results, earlier, err = c.s.cfg.Timeline.Add(ctx, bucket, batch, c.s.cfg.Clock.Milli())
+			results, earlier, err = c.timeline.Add(ctx, bucket, batch, c.s.cfg.Clock.Milli())
 			head = max(head, earlier) // a repeat does not make the head earlier than it is
 			if err != nil && away.IsZero() && !errors.Is(err, ErrFull) && !errors.Is(err, ErrBehind) {
 				away = started

@@ -16,6 +16,7 @@ import (
 // the timeline.
 type leadership struct {
 	s        *Scheduler
+	timeline Leading
 	term     uint64
 	lease    func() time.Duration
 	lanes    *laneBook
@@ -49,7 +50,8 @@ const (
 // Run returns ErrStaleTerm if a store knew a higher term, or the error of Whole. Without Whole it returns
 // ErrUncertified if the store's server is not the certified one. Otherwise it returns the cause of ctx's end.
 func (s *Scheduler) Run(ctx context.Context, term uint64, lease func() time.Duration) error {
-	l := &leadership{s: s, term: term, lease: lease, lanes: newLaneBook(), holds: newHolds(s.cfg.Topics)}
+	l := &leadership{s: s, timeline: s.cfg.Timeline, term: term, lease: lease, lanes: newLaneBook(),
+		holds: newHolds(s.cfg.Topics)}
 	l.scanners = make([]atomic.Pointer[scanner], s.cfg.Timeline.Buckets())
 	l.away = make([]bool, len(l.scanners))
 	for bucket := range s.cfg.Timeline.Buckets() {
@@ -174,7 +176,7 @@ func (l *leadership) look(ctx context.Context) (near bool, err error) {
 	}
 	var heads []Head
 	err = l.call(ctx, func(ctx context.Context) error {
-		heads, err = l.s.cfg.Timeline.Heads(ctx)
+		heads, err = l.timeline.Heads(ctx)
 		return err
 	})
 	if err != nil && (len(heads) == 0 || l.s.cfg.Whole == nil) {
@@ -255,7 +257,7 @@ func (sh *shared) trim(ctx context.Context) {
 	for until := time.Now().Add(trimWhile); time.Now().Before(until); {
 		var n int
 		err := sh.l.call(ctx, func(ctx context.Context) (err error) {
-			n, err = sh.l.s.cfg.Timeline.Trim(ctx, sh.bucket, sh.l.term, sh.l.s.cfg.Clock.Milli(), trimBatch)
+			n, err = sh.l.timeline.Trim(ctx, sh.bucket, sh.l.term, sh.l.s.cfg.Clock.Milli(), trimBatch)
 			return err
 		})
 		if err != nil && !over(err) && ctx.Err() == nil {

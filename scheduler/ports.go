@@ -14,11 +14,13 @@ import (
 // nothing, and neither did ErrStaleTerm. Any other error leaves the outcome unknown.
 type Timeline interface {
 	Acceptor
-	Steering
 	Leading
+	Steering
+	Pausing
+	Counting
 }
 
-// Acceptor is the part of the timeline that every instance uses.
+// Acceptor is the part of the timeline that stores pushes. Every instance uses it.
 type Acceptor interface {
 	// Buckets returns the number of buckets, which is fixed for the life of a namespace.
 	Buckets() message.Bucket
@@ -31,13 +33,6 @@ type Acceptor interface {
 	// does not grow with the number of names. If a record cannot be read, it returns ErrUnreadable and all other
 	// messages.
 	Find(ctx context.Context, ref Ref) ([]message.Info, error)
-	// Cancel ends the waiting message with this uid, or reports why it cannot.
-	Cancel(ctx context.Context, uid message.UID, now message.Milli) (CancelResult, error)
-	// Bury leaves a tombstone for ref's id on ref's topic, which must be set: in the bucket of its key if the key is
-	// set, else in every bucket. A push of that id stored in the intake stream at or before sequence is accepted as
-	// canceled. If a message under that name has appeared meanwhile, Bury leaves it alone and returns its uid. It
-	// returns ErrAmbiguousID if more than MaxNamesOfID keys have the id.
-	Bury(ctx context.Context, ref Ref, sequence uint64, now message.Milli) (found []message.UID, err error)
 }
 
 // Leading is the part of the timeline that only the leader of a term uses.

@@ -14,10 +14,10 @@ const refusalLook = 10 * time.Second
 func (l *leadership) watchRefusals() func(context.Context) error {
 	known := map[message.UID]message.Transition{}
 	return func(ctx context.Context) error {
-		for bucket := range l.s.cfg.Timeline.Buckets() {
+		for bucket := range message.Bucket(len(l.scanners)) {
 			var refused []Refusal
 			err := l.call(ctx, func(ctx context.Context) (err error) {
-				refused, err = l.s.cfg.Timeline.Refused(ctx, bucket)
+				refused, err = l.timeline.Refused(ctx, bucket)
 				return err
 			})
 			if err != nil { // the next look, or the next leader, finds them
@@ -30,7 +30,7 @@ func (l *leadership) watchRefusals() func(context.Context) error {
 				if step, is := known[r.UID]; is && step == r.Transition {
 					continue
 				}
-				if len(known) >= MaxRefusals*int(l.s.cfg.Timeline.Buckets()) {
+				if len(known) >= MaxRefusals*int(message.Bucket(len(l.scanners))) {
 					clear(known) // long ago; some are logged again
 				}
 				known[r.UID] = r.Transition

@@ -119,12 +119,12 @@ func (sc *scanner) begin(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := sc.l.call(ctx, func(ctx context.Context) error {
 			if !began {
-				if err := sc.l.s.cfg.Timeline.Begin(ctx, sc.bucket, sc.l.term); err != nil {
+				if err := sc.l.timeline.Begin(ctx, sc.bucket, sc.l.term); err != nil {
 					return fmt.Errorf("begin term: %w", err)
 				}
 				began = true
 			}
-			n, err := sc.l.s.cfg.Timeline.Sweep(ctx, sc.bucket, sc.l.term, sc.l.s.claims[sc.bucket],
+			n, err := sc.l.timeline.Sweep(ctx, sc.bucket, sc.l.term, sc.l.s.claims[sc.bucket],
 				sweepBatch, sc.l.s.cfg.Clock.Milli())
 			if err != nil {
 				return fmt.Errorf("sweep: %w", err)
@@ -132,7 +132,7 @@ func (sc *scanner) begin(ctx context.Context) error {
 			if swept += n; n >= sweepBatch {
 				return errMore
 			}
-			lanes, err := sc.l.s.cfg.Timeline.Lanes(ctx, sc.bucket)
+			lanes, err := sc.l.timeline.Lanes(ctx, sc.bucket)
 			if err != nil {
 				return fmt.Errorf("list lanes: %w", err)
 			}
@@ -232,7 +232,7 @@ func (sc *scanner) claim(ctx context.Context, lane message.Lane, n int) (Claimed
 	number := &sc.l.s.claims[sc.bucket]
 	*number++
 	err := sc.l.call(ctx, func(ctx context.Context) (err error) {
-		claimed, err = cfg.Timeline.Claim(ctx, sc.bucket, Claim{Holder: Leader(sc.l.term), Number: *number,
+		claimed, err = sc.l.timeline.Claim(ctx, sc.bucket, Claim{Holder: Leader(sc.l.term), Number: *number,
 			Now: cfg.Clock.Milli(), Limit: n, Bytes: cfg.ClaimBytes, Lane: lane})
 		return err
 	})
@@ -281,7 +281,7 @@ func (sc *scanner) reconcile(ctx context.Context) error {
 	if !sc.flight.doubt.Load() {
 		return nil
 	}
-	tl := sc.l.s.cfg.Timeline
+	tl := sc.l.timeline
 	var after message.UID
 	for {
 		var held []Held

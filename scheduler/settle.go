@@ -120,7 +120,7 @@ func (st *settler) round(ctx context.Context) error {
 // write records ends and returns. Both calls may be repeated: each names the claim, so a repeat does not affect a
 // message that has been claimed again since.
 func (st *settler) write(ctx context.Context) error {
-	tl, cfg := st.l.s.cfg.Timeline, &st.l.s.cfg
+	tl, cfg := st.l.timeline, &st.l.s.cfg
 	ctx = context.WithoutCancel(ctx) // ends and returns are written as long as the lease lasts
 	st.ends = slices.DeleteFunc(st.ends, st.endless)
 	for len(st.ends) > 0 {
@@ -162,7 +162,7 @@ func (st *settler) endless(e End) bool {
 		return false
 	}
 	err := st.l.call(context.Background(), func(ctx context.Context) error {
-		return st.l.s.cfg.Timeline.Finish(ctx, st.bucket, Leader(st.l.term), []End{e}, st.l.s.cfg.Clock.Milli())
+		return st.l.timeline.Finish(ctx, st.bucket, Leader(st.l.term), []End{e}, st.l.s.cfg.Clock.Milli())
 	})
 	st.log.Error().Err(err).Str("uid", string(e.Message.UID)).Str("state", e.State.String()).Msg(
 		"a message cannot end so; it stays in flight")

@@ -9,6 +9,13 @@ import (
 // Steering is the part of the timeline that changes waiting and dead messages. Every instance uses it. Each call may be
 // sent twice with the effect of once.
 type Steering interface {
+	// Cancel ends the waiting message with this uid, or reports why it cannot.
+	Cancel(ctx context.Context, uid message.UID, now message.Milli) (CancelResult, error)
+	// Bury leaves a tombstone for ref's id on ref's topic, which must be set: in the bucket of its key if the key is
+	// set, else in every bucket. A push of that id stored in the intake stream at or before sequence is accepted as
+	// canceled. If a message under that name has appeared meanwhile, Bury leaves it alone and returns its uid. It
+	// returns ErrAmbiguousID if more than MaxNamesOfID keys have the id.
+	Bury(ctx context.Context, ref Ref, sequence uint64, now message.Milli) (found []message.UID, err error)
 	// Amend changes the waiting message, or returns why it did not.
 	Amend(ctx context.Context, a Amend, now message.Milli) (AmendResult, error)
 	// Browse looks at up to q.Limit messages of a bucket, ordered by time: the waiting ones (in the bucket first, then
@@ -22,6 +29,10 @@ type Steering interface {
 	// that were dead, or had been purged before.
 	Purge(ctx context.Context, bucket message.Bucket, uids []message.UID,
 		now message.Milli) (purged []message.UID, number uint64, err error)
+}
+
+// Counting is the part of the timeline that counts messages. Every instance uses it.
+type Counting interface {
 	// Count returns how many messages of a topic wait, are in flight and are dead.
 	Count(ctx context.Context, topic string) (TopicCount, error)
 	// Counts returns the same for up to limit topics that have messages, ordered by name and beginning after the given
@@ -30,6 +41,10 @@ type Steering interface {
 	// Totals counts the messages of every bucket, and those that are due at now. A store may stop counting due messages
 	// at MaxOverdue.
 	Totals(ctx context.Context, now message.Milli) ([]Total, error)
+}
+
+// Pausing is the part of the timeline that keeps the pauses. Every instance changes them, and the leader reads them.
+type Pausing interface {
 	// Pauses lists the pauses by pattern. They belong to the certification of the first bucket: while that bucket is
 	// ErrUncertified, so are they.
 	Pauses(ctx context.Context) ([]Pause, error)

@@ -91,7 +91,7 @@ func (q *queued) taken(r *AddResult, repeat bool) (taken, sure bool) {
 
 // differs reports whether the stored message differs from what the push would have stored.
 func (c *coalescer) differs(ctx context.Context, m *message.Message, there *message.Info) (bool, error) {
-	found, err := c.s.cfg.Timeline.Find(ctx, Ref{UID: m.UID})
+	found, err := c.timeline.Find(ctx, Ref{UID: m.UID})
 	if err != nil {
 		return false, fmt.Errorf("compare it with the message %s: %w: %w", m.UID, ErrOutcomeUnknown, err)
 	}
