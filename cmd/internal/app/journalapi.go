@@ -48,6 +48,13 @@ func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]schedule
 	if err != nil {
 		return nil, d.away("find in the journal", err)
 	}
+	if len(found) == 0 && !byName { // the journal may have forgotten it, and still know its retries
+		if found, err = db.Find(ctx, scheduler.Ref{ID: string(ref.UID), Topic: ref.Topic, Key: ref.Key, Keyed: ref.Keyed,
+			Viewer: ref.Viewer}, 1); err != nil {
+			return nil, d.away("find in the journal", err)
+		}
+		byName = true
+	}
 	if len(found) == 0 {
 		return nil, scheduler.ErrUnknownID
 	}

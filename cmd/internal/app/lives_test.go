@@ -84,6 +84,13 @@ func TestHistory_TellsEveryLifeOfAName(t *testing.T) {
 		h.UID != unnamed || len(h.Others) != 1 || h.Others[0].UID != retry {
 		t.Errorf("without a name: got %+v, %v, want %s and its retry %s", h, err, unnamed, retry)
 	}
+	// The journal may have forgotten the first.
+	retry = uid(did("POST", "/v1/messages", `{"topic":"lives.x","id":"t-0123456789abcdef","attempt":2,"delay":"1h"}`))
+	h.Others = nil
+	if err := json.Unmarshal([]byte(did("GET", "/v1/messages/t-0123456789abcdef/history", "")), &h); err != nil ||
+		h.UID != retry || len(h.Others) != 0 {
+		t.Errorf("forgotten: got %+v, %v, want its retry %s", h, err, retry)
+	}
 	if text := did("GET", "/v1/messages?id=order-1", ""); strings.Count(text, `"id":"order-1"`) != 3 ||
 		!strings.Contains(text, again) || !strings.Contains(text, dead) {
 		t.Errorf("list: got %s", text)
