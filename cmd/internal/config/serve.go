@@ -39,12 +39,10 @@ type Serve struct {
 	Log       Log       `koanf:"log"`
 }
 
-// escapeRoom is what the largest message is smaller than the largest request. At the default limit, a statement that
-// carries it with every byte escaped has less than the 16 MiB that MariaDB accepts by default.
-const escapeRoom = 48 << 10
-
-// LargestMessage returns how many bytes body and headers of a message may have together, whatever NATS accepts.
-func (h *HTTP) LargestMessage() int { return int(h.BodyLimit) - escapeRoom }
+// LargestMessage returns how many bytes body and headers of a message may have together, whatever NATS accepts: a little
+// less than a request. At the default limit, a statement that carries them with every byte escaped then has less than
+// the 16 MiB that MariaDB accepts by default.
+func (h *HTTP) LargestMessage() int { return int(h.BodyLimit - h.BodyLimit/128) }
 
 // HTTP is the API's server. Without Token and Tokens no token is required. Tokens are those of the file's list and of
 // TokensFile.

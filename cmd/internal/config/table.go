@@ -92,7 +92,7 @@ func settings() []setting {
 			help: "host names that clients may use if no token is required, for example behind a proxy; addresses " +
 				"and localhost are always allowed"},
 		{name: "http.body_limit", fallback: "8MiB", of: serve | migrate, limit: size(64*kib, 256*mib),
-			help: "largest body of one request, also of a batch; body and headers of a message may have 48 KiB less, " +
+			help: "largest body of one request, also of a batch; body and headers of a message may have 1/128 less, " +
 				"however it is pushed"},
 		{name: "http.header_limit", fallback: "16KiB", of: serve, limit: size(4*kib, mib),
 			help: "largest headers of one request, to which Go's HTTP server adds 4 KiB; the headers of a message " +
