@@ -132,6 +132,33 @@ func TestIntake_ARetryToAPartitionGoesByTheTopic(t *testing.T) {
 			t.Errorf("%+v: the topic is %s", c, info.Topic)
 		}
 	}
+
+	// So does one that is refused: a reject has no header for the topic, so its subject names it.
+	publish(t, nc, prefix+"."+subject(0), "body", "Tarry-At", "2099-01-31T08:00:00Z", "Tarry-Id", "order-far", "Tarry-Key",
+		"k", "Tarry-Attempt", "2", "Tarry-Subject", "orders")
+	if got := rejects(t, nc, ns, 1)[0].Header.Get("Tarry-Subject"); got != prefix+".orders" {
+		t.Errorf("the reject is of %s", got)
+	}
+}
+
+// The limit of a push counts the headers that tarry keeps. A push padded by one that it drops could not be put aside,
+// and would wait in the intake as long as its bucket is away.
+func TestIntake_RejectsWhatCouldNotBePutAside(t *testing.T) {
+	t.Parallel()
+	server := lab.NewNATS(t, lab.NATSConfig("max_payload: 100KB"))
+	nc, ns, timeline := connect(t, server.URL()), newNamespace(), newTimeline(t)
+	prefix := "in" + ns
+	taking(t, bridge.IntakeConfig{Conn: nc, Namespace: ns, Prefix: prefix, Accept: scheduling(t, nc, timeline)})
+	body := strings.Repeat("x", 100<<10-wire.HeadRoom)
+	for id, dropped := range map[string]int{"fits": 3000, "not": 3800} {
+		publish(t, nc, prefix+".orders", body, "Tarry-Delay", "20m", "Tarry-Id", id,
+			"Nats-Msg-Id", strings.Repeat("n", dropped))
+	}
+	if got := rejects(t, nc, ns, 1)[0].Header; got.Get("Tarry-Id") != "not" ||
+		!strings.HasPrefix(got.Get("Tarry-Reason"), "too_large: headers and body take ") {
+		t.Errorf("the reject is %v", got)
+	}
+	mustFind(t, timeline, scheduler.Ref{ID: "fits"})
 }
 
 // rejects reads the stream of rejects.

@@ -181,6 +181,33 @@ var errNoClock = errors.New("the clock of nats has not been read for some second
 // messageWeight is the assumed memory of a push beyond its body.
 const messageWeight = 512
 
+const (
+	// asideRoom is more than what putting a push aside adds to it: its place, and the name of its subject.
+	asideRoom = 512
+	// streamHeaders is the size of the largest headers that a stream accepts.
+	streamHeaders = 64 << 10
+)
+
+// fitsAside refuses a push that could not be put aside while its bucket does not answer. The limit of a push does not
+// count the headers that tarry drops, such as Nats-Msg-Id.
+func (in *Intake) fitsAside(msg *nats.Msg) error {
+	room := in.nc.MaxPayload() - asideRoom
+	if room <= 0 || int64(len(msg.Data)) <= room-streamHeaders {
+		return nil
+	}
+	size := int64(len(msg.Data))
+	for name, values := range msg.Header {
+		for _, v := range values {
+			size += int64(len(name) + len(v) + len(": \r\n"))
+		}
+	}
+	if size > room {
+		return &wire.Error{Word: wire.WordTooLarge, Field: wire.FieldHeaders,
+			Detail: fmt.Sprintf("and body take %d bytes with those that tarry drops, the limit is %d", size, room)}
+	}
+	return nil
+}
+
 // push reads a message of the stream.
 func (in *Intake) push(msg *nats.Msg, place stored) (*scheduler.Push, error) {
 	tagged, err := wire.Decode(msg.Subject, in.cfg.Prefix, msg.Header, len(msg.Data))
@@ -188,6 +215,9 @@ func (in *Intake) push(msg *nats.Msg, place stored) (*scheduler.Push, error) {
 		return nil, err
 	}
 	if err := tagged.CheckLimit(len(msg.Data), SizeLimit(in.nc, in.cfg.SizeLimit)); err != nil {
+		return nil, err
+	}
+	if err := in.fitsAside(msg); err != nil {
 		return nil, err
 	}
 	if topic := wholeTopic(in.cfg.Topics, &tagged, msg.Header.Get(wire.HeaderSubject)); topic != "" {

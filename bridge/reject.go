@@ -77,7 +77,7 @@ func (in *Intake) store(ctx context.Context, r *arrival) error {
 // bare returns a reject without any part of the push.
 func (in *Intake) bare(r *arrival, word string) *nats.Msg {
 	msg := in.rejectOf(r)
-	explain(msg, r, reason(r, word), false)
+	in.annotate(msg, r, reason(r, word), false)
 	return msg
 }
 
@@ -89,15 +89,27 @@ func (in *Intake) rejectOf(r *arrival) *nats.Msg {
 // reason returns the reason of a refusal, starting with its word.
 func reason(r *arrival, word string) string { return word + ": " + oneLine(r.err.Error()) }
 
-// explain adds the reason and the original subject to a reject. If the reject is incomplete, a header says so for
+// annotate adds the reason and the original subject to a reject. If the reject is incomplete, a header says so for
 // programs and the reason for people.
-func explain(msg *nats.Msg, r *arrival, reason string, whole bool) {
+func (in *Intake) annotate(msg *nats.Msg, r *arrival, reason string, whole bool) {
 	if !whole {
 		reason += notWhole
 		msg.Header[wire.HeaderIncomplete] = []string{"true"}
 	}
 	msg.Header[wire.HeaderReason] = []string{reason}
-	msg.Header[wire.HeaderSubject] = []string{r.msg.Subject}
+	msg.Header[wire.HeaderSubject] = []string{in.subject(r)}
+}
+
+// subject returns the intake subject of a push or, for a retry that a consumer pushed to a partition, that of the whole
+// topic: the push lacks the header that names it once it is a reject.
+func (in *Intake) subject(r *arrival) string {
+	tagged, err := wire.Decode(r.msg.Subject, in.cfg.Prefix, r.msg.Header, len(r.msg.Data))
+	if err == nil {
+		if topic := wholeTopic(in.cfg.Topics, &tagged, r.msg.Header.Get(wire.HeaderSubject)); topic != "" {
+			return wire.IntakeSubject(in.cfg.Prefix, topic)
+		}
+	}
+	return r.msg.Subject
 }
 
 // rejectShare is the fraction of the stream of rejects that the large rejects of one subject may occupy, so that one
@@ -174,7 +186,7 @@ func (in *Intake) whole(r *arrival, word string) *nats.Msg {
 			whole = false
 		}
 	}
-	explain(msg, r, reason, whole)
+	in.annotate(msg, r, reason, whole)
 	return msg
 }
 
