@@ -39,9 +39,9 @@ type Serve struct {
 	Log       Log       `koanf:"log"`
 }
 
-// LargestMessage returns how many bytes body and headers of a message may have together, whatever NATS accepts: a little
-// less than a request. At the default limit, a statement that carries them with every byte escaped then has less than
-// the 16 MiB that MariaDB accepts by default.
+// LargestMessage returns how many bytes body and headers of a message may have together, whatever NATS accepts. It is
+// a little less than a request: at the default limit, a statement that carries them with every byte escaped then has
+// less than the 16 MiB that MariaDB accepts by default.
 func (h *HTTP) LargestMessage() int { return int(h.BodyLimit - h.BodyLimit/128) }
 
 // HTTP is the API's server. Without Token and Tokens no token is required. Tokens are those of the file's list and of
