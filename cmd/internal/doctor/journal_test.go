@@ -29,7 +29,7 @@ func TestJournal_OnAServerThatIsLax(t *testing.T) {
 		has(doctor.Fail, "journal", "max_allowed_packet", "1 MiB", "max_allowed_packet=16").
 		has(doctor.Warn, "journal", "durability", "innodb_flush_log_at_trx_commit=2, sync_binlog=0").has(doctor.Warn,
 		"journal", "connections", "of 12 in use")
-	s["HTTP_BODY_LIMIT"] = "512KiB"
+	s["HTTP_BODY_LIMIT"] = "480KiB"
 	s.diagnosis(t).fails().has(doctor.OK, "journal", "max_allowed_packet")
 	if _, err := server.SQL("", "SET GLOBAL read_only = 1"); err != nil {
 		t.Fatal(err)
