@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -11,8 +12,16 @@ import (
 // ends once its copy is settled: taken, or tried often enough.
 type copies struct {
 	s     *Scheduler
-	put   func(result)        // to the settler
-	tries map[message.UID]int // how often a copy was not taken; used only by the settling goroutine
+	put   func(result)         // to the settler
+	tries map[message.UID]vain // of copies that were not taken; used only by the settling goroutine
+	swept time.Time            // when tries was last rid of messages that did not come back
+}
+
+// vain counts the tries of a copy that were in vain, up to the time of the last one. why is the reason of the end.
+type vain struct {
+	n    int
+	last time.Time
+	why  string
 }
 
 const (
@@ -21,6 +30,9 @@ const (
 	copyTries = 5
 	// maxCopying is how many messages may wait for another try of their copy. Beyond that, messages end at once.
 	maxCopying = 10_000
+	// copyForgotten is after how long without another try a message no longer counts: it was canceled, or moved to a
+	// later time. The next try is due after lastBackoff.
+	copyForgotten = 10 * lastBackoff
 )
 
 // end settles a message that ends without a delivery, after its copy has been sent if its topic has a subject for such
@@ -60,16 +72,31 @@ func (c *copies) end(ctx context.Context, r result, t *Topic) {
 
 // again reports whether a message that ends has to wait for another try of its copy. The count is in memory only: a new
 // leader starts over.
-func (c *copies) again(r *result) bool {
+func (c *copies) again(r *result, now time.Time) bool {
 	uid := r.message.UID
+	tried := c.tries[uid]
+	if r.why == refusedTooOften && tried.why != "" {
+		r.why = tried.why // of the last refusal
+	}
 	if r.copied && !r.outcome.settlesCopy() {
-		c.tries[uid]++
-		if c.tries[uid] < copyTries && len(c.tries) <= maxCopying {
+		c.forget(now)
+		tried = vain{n: tried.n + 1, last: now, why: r.why}
+		c.tries[uid] = tried
+		if tried.n < copyTries && len(c.tries) <= maxCopying {
 			return true
 		}
 	}
 	delete(c.tries, uid)
 	return false
+}
+
+// forget makes room for others once too many messages wait for another try: it drops those that did not come back.
+func (c *copies) forget(now time.Time) {
+	if len(c.tries) < maxCopying || now.Sub(c.swept) < lastBackoff {
+		return
+	}
+	c.swept = now
+	maps.DeleteFunc(c.tries, func(_ message.UID, tried vain) bool { return now.Sub(tried.last) > copyForgotten })
 }
 
 // settlesCopy reports whether a copy needs no further try: NATS has taken it, NATS will never take it, or nobody

@@ -259,6 +259,84 @@ func TestExpired_EndsThoughItsCopyIsNotTaken(t *testing.T) {
 	})
 }
 
+func TestDead_WaitsForItsCopyWithoutAnotherAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil)
+		r.topics(&scheduler.Topic{Pattern: "poison", Dead: "dead.poison"})
+		attempts := 0
+		r.nats.answer = func(m *message.Message, nth int) scheduler.Outcome {
+			if m.Topic == "poison" {
+				attempts++
+				return scheduler.Outcome{Kind: scheduler.Refused, Err: errors.New("no such permission")}
+			}
+			if nth < 3 {
+				return scheduler.Outcome{Kind: scheduler.Unanswered, Err: errors.New("no space")}
+			}
+			return scheduler.Outcome{}
+		}
+		a := r.push(scheduler.Push{Topic: "poison", Retry: message.Retry{Delays: []time.Duration{time.Second}}})
+		stop := r.lead(r.s, 1)
+		time.Sleep(3 * time.Second)
+		if i := r.info(a.UID); i.State != message.StateWaiting || i.Mark.Refusals != 2 || i.Version != 3 {
+			t.Errorf("while its copy is not taken it is %s, refusals %d, version %d", i.State, i.Mark.Refusals,
+				i.Version)
+		}
+		time.Sleep(time.Minute)
+		if i := r.info(a.UID); i.State != message.StateDead || i.Reason != "no such permission" {
+			t.Errorf("once its copy is taken it is %s, reason %q", i.State, i.Reason)
+		}
+		if n := topicsOf(r.nats.arrived()); attempts != 2 || n["dead.poison"] != 1 {
+			t.Errorf("%d attempts, %d copies; want 2 and 1", attempts, n["dead.poison"])
+		}
+		_ = stop(errStop)
+	})
+}
+
+func TestExpired_CanceledMessagesTakeNoTriesFromOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil)
+		r.topics(&scheduler.Topic{Pattern: "orders", TTL: time.Minute, Expired: "full"})
+		r.nats.answer = func(m *message.Message, nth int) scheduler.Outcome {
+			if m.Topic == "full" && (m.Key != "last" || nth < 3) {
+				return scheduler.Outcome{Kind: scheduler.Unanswered, Err: errors.New("no space")}
+			}
+			return scheduler.Outcome{}
+		}
+		const many = 10_000 // as many as may wait for another try
+		for range many / 100 {
+			some := make([]*scheduler.Push, 100)
+			for i := range some {
+				some[i] = &scheduler.Push{Topic: "orders"}
+			}
+			for _, a := range r.s.AcceptAll(t.Context(), some) {
+				if a.Err != nil {
+					t.Fatal(a.Err)
+				}
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		stop := r.lead(r.s, 1)
+		time.Sleep(3 * time.Second)
+		if report, err := r.s.CancelMany(t.Context(), scheduler.Selection{}, nil); err != nil || report.Done != many {
+			t.Fatalf("canceled %+v, %v", report, err)
+		}
+		away := func(down bool) {
+			r.nats.mu.Lock()
+			r.nats.down = down
+			r.nats.mu.Unlock()
+		}
+		away(true)
+		r.push(scheduler.Push{Topic: "orders", Key: "last"})
+		time.Sleep(2 * time.Minute)
+		away(false)
+		time.Sleep(time.Minute)
+		if n := topicsOf(r.nats.arrived()); n["full"] != 1 {
+			t.Errorf("%d copies arrived, want 1", n["full"])
+		}
+		_ = stop(errStop)
+	})
+}
+
 func TestDead_IsPurgedByAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, nil)

@@ -60,8 +60,8 @@ func (sc *scanner) handedOver(ctx context.Context) error {
 	}
 }
 
-// over returns how a message that is due ends without an attempt, if it does: its time to live is over, or consumers
-// have sent it back too often.
+// over returns how a message that is due ends without an attempt, if it does: its time to live is over, consumers have
+// sent it back too often, or NATS has refused it too often and its copy was not taken yet.
 func (sc *scanner) over(m *message.Message, t *Topic, now message.Milli) (message.State, string) {
 	ttl := m.TTL
 	if ttl == 0 && t != nil {
@@ -76,8 +76,17 @@ func (sc *scanner) over(m *message.Message, t *Topic, now message.Milli) (messag
 			return message.StateDead, sentBack(m, n)
 		}
 	}
+	if n := int(m.Mark.Refusals); n > 0 {
+		if _, over := sc.settler.afterRefusal(m, n); over {
+			return message.StateDead, refusedTooOften
+		}
+	}
 	return message.StateNone, ""
 }
+
+// refusedTooOften is the reason of a message that NATS refused for the last time before, if the reason of that refusal
+// is not known here.
+const refusedTooOften = "refused too often"
 
 // sentBack is the reason of a message that is dead because its consumers sent it back too often.
 func sentBack(m *message.Message, retries int) string {

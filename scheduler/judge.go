@@ -20,8 +20,12 @@ func (st *settler) judge(ctx context.Context, results []result) {
 		b := Back{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: m.Mark}
 		b.Mark.Lane = ""
 		switch {
-		case r.ends != message.StateNone && st.copies.again(r):
+		case r.ends != message.StateNone && st.copies.again(r, mono):
 			b.Score = scoreAt(b.Score, wall.Add(lastBackoff))
+			if r.refused {
+				b.Mark.Changes++
+				b.Message, b.Reason = m, bounded(Refused.String()+": "+r.why)
+			}
 		case r.ends != message.StateNone:
 			st.ends = append(st.ends, st.ended(r))
 			continue
@@ -71,7 +75,7 @@ func (st *settler) waits(ctx context.Context, r *result, b *Back, wall, mono tim
 		delay, over := st.afterRefusal(m, int(b.Mark.Refusals))
 		if over {
 			m.Mark = b.Mark
-			st.copies.end(ctx, result{message: m, ends: message.StateDead, why: reason(r.outcome.Err)},
+			st.copies.end(ctx, result{message: m, ends: message.StateDead, why: reason(r.outcome.Err), refused: true},
 				s.cfg.Topics.Of(m.Topic))
 			return false
 		}

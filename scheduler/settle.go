@@ -34,6 +34,7 @@ type result struct {
 	park    message.Lane  // it was set aside unsent, for this lane
 	ends    message.State // the state in which it ends without an attempt; why is the reason
 	why     string
+	refused bool // NATS refused it; why is the reason, and m.Mark counts the refusal, but the store does not yet
 	copied  bool // outcome is that of its copy; see copies
 	at      time.Time
 }
@@ -47,7 +48,7 @@ const (
 
 func newSettler(sh shared) *settler {
 	st := &settler{shared: sh, ready: make(chan struct{}, 1), stopped: make(chan struct{})}
-	st.copies = copies{s: sh.l.s, put: st.put, tries: map[message.UID]int{}}
+	st.copies = copies{s: sh.l.s, put: st.put, tries: map[message.UID]vain{}}
 	return st
 }
 
