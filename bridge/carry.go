@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -54,19 +57,23 @@ type CarryConfig struct {
 	MaxBytes int64
 	// RejectBytes and RejectsPerSubject are the settings of the stream of rejects.
 	RejectBytes, RejectsPerSubject int64
+	// SizeLimit is the limit of a push's body and headers, beside that of the target; 0 is none.
+	SizeLimit int
 	// Known reports whether a push has been accepted already and only its acknowledgement was lost.
 	Known func(ctx context.Context, uid message.UID) (bool, error)
 	Log   zerolog.Logger
 }
 
-// Carried counts the pushes and rejects that Carry moved, and the pushes that it dropped because they were known.
+// Carried counts the pushes and rejects that Carry moved, and the pushes that it dropped because they were known. A push
+// that no instance would have accepted counts as a reject.
 type Carried struct{ Pushes, Known, Rejects int }
 
 // Carry moves a namespace's messages from one NATS to another: pushes that no instance accepted, and rejects. The
 // source must not be in use meanwhile. A message is removed from the source once the target has acknowledged it, so an
 // interrupted carry continues where it stopped; if an acknowledgement of the target was lost, the target recognizes the
 // repeated message for two minutes. A push keeps its due time: a delay counts from the moment at which the source
-// stored the push, so Carry replaces it by the time at which it ends.
+// stored the push, so Carry replaces it by the time at which it ends. A push that no instance would accept becomes a
+// reject: published again, it might be too large, or its Nats-* headers might make the target refuse it.
 func Carry(ctx context.Context, cfg CarryConfig) (done Carried, err error) {
 	source, err := jetstream.New(cfg.From)
 	if err != nil {
@@ -75,7 +82,8 @@ func Carry(ctx context.Context, cfg CarryConfig) (done Carried, err error) {
 	target := &Intake{
 		cfg: IntakeConfig{Namespace: cfg.Namespace, Prefix: cfg.Prefix, Replicas: max(cfg.Replicas, 1),
 			MaxBytes:    cfg.MaxBytes,
-			RejectBytes: cfg.RejectBytes, RejectsPerSubject: cfg.RejectsPerSubject},
+			RejectBytes: cfg.RejectBytes, RejectsPerSubject: cfg.RejectsPerSubject,
+			SizeLimit: cfg.SizeLimit, Topics: &scheduler.Topics{}},
 		nc: cfg.To, log: cfg.Log, stream: StreamName(cfg.Namespace), rejects: RejectsName(cfg.Namespace),
 	}
 	if target.js, err = jetstream.New(cfg.To); err != nil {
@@ -84,19 +92,23 @@ func Carry(ctx context.Context, cfg CarryConfig) (done Carried, err error) {
 	if err := target.open(ctx); err != nil {
 		return done, err
 	}
-	push := func(raw *jetstream.RawStreamMsg) error {
-		msg, uid := carried(raw, cfg.Prefix)
-		if uid != "" {
-			known, err := cfg.Known(ctx, uid)
-			if known {
-				done.Known++
-			}
-			if known || err != nil {
-				return err
-			}
+	push := func(msg *nats.Msg, place stored) error {
+		p, err := target.read(msg, place)
+		if err != nil {
+			done.Rejects++
+			return target.publishReject(ctx, &arrival{msg: msg, place: place, err: err}, answer.Problem(err).Word)
+		}
+		if known, err := cfg.Known(ctx, p.UID); err != nil {
+			return err
+		} else if known {
+			done.Known++
+			return nil
 		}
 		done.Pushes++
-		return target.put(ctx, msg, raw)
+		if p.Delay > 0 {
+			msg = until(msg, place.at.Add(p.Delay))
+		}
+		return target.put(ctx, msg, place)
 	}
 	err = drain(ctx, source, AsideName(cfg.Namespace), func(raw *jetstream.RawStreamMsg) error {
 		msg, place, err := decodeAside(raw.Data)
@@ -104,19 +116,19 @@ func Carry(ctx context.Context, cfg CarryConfig) (done Carried, err error) {
 			cfg.Log.Warn().Err(err).Uint64("sequence", raw.Sequence).Msg("dropped a message that no instance put aside")
 			return nil
 		}
-		return push(&jetstream.RawStreamMsg{
-			Subject: msg.Subject, Header: msg.Header, Data: msg.Data, Sequence: place.sequence, Time: place.at,
-		})
+		return push(msg, place)
 	})
 	if err != nil {
 		return done, fmt.Errorf("carry the pushes put aside: %w", err)
 	}
-	if err = drain(ctx, source, target.stream, push); err != nil {
+	err = drain(ctx, source, target.stream, func(raw *jetstream.RawStreamMsg) error { return push(unpacked(raw)) })
+	if err != nil {
 		return done, fmt.Errorf("carry the intake: %w", err)
 	}
 	err = drain(ctx, source, target.rejects, func(raw *jetstream.RawStreamMsg) error {
 		done.Rejects++
-		return target.put(ctx, &nats.Msg{Subject: raw.Subject, Header: raw.Header, Data: raw.Data}, raw)
+		msg, place := unpacked(raw)
+		return target.put(ctx, msg, place)
 	})
 	if err != nil {
 		return done, fmt.Errorf("carry the rejects: %w", err)
@@ -124,39 +136,30 @@ func Carry(ctx context.Context, cfg CarryConfig) (done Carried, err error) {
 	return done, nil
 }
 
-// carried returns a push in the form for the target's intake, and its uid in the source. A message that could not be
-// accepted has no uid and is carried unchanged.
-func carried(raw *jetstream.RawStreamMsg, prefix string) (*nats.Msg, message.UID) {
-	msg := &nats.Msg{Subject: raw.Subject, Header: nats.Header{}, Data: raw.Data}
-	for name, values := range raw.Header {
-		msg.Header[name] = values
-	}
-	tagged, err := wire.Decode(raw.Subject, prefix, raw.Header, len(raw.Data))
-	if err != nil {
-		return msg, ""
-	}
-	uid, err := message.IntakeUID(raw.Sequence, raw.Time, tagged.ID, tagged.Key)
-	if err != nil {
-		return msg, ""
-	}
-	if tagged.DelayText != "" {
-		for name := range msg.Header {
-			if strings.EqualFold(name, wire.HeaderDelay) {
-				delete(msg.Header, name)
-			}
+// unpacked returns a message of a stream, and its place there.
+func unpacked(raw *jetstream.RawStreamMsg) (*nats.Msg, stored) {
+	return &nats.Msg{Subject: raw.Subject, Header: raw.Header, Data: raw.Data},
+		stored{sequence: raw.Sequence, at: raw.Time}
+}
+
+// until returns a push whose delay is replaced by the time at which it ends.
+func until(msg *nats.Msg, end time.Time) *nats.Msg {
+	dated := &nats.Msg{Subject: msg.Subject, Header: nats.Header{}, Data: msg.Data}
+	for name, values := range msg.Header {
+		if !strings.EqualFold(name, wire.HeaderDelay) {
+			dated.Header[name] = values
 		}
-		due := message.CeilMilli(raw.Time.Add(tagged.Delay))
-		msg.Header[wire.HeaderAt] = []string{strconv.FormatInt(int64(due), 10)}
 	}
-	return msg, uid
+	dated.Header[wire.HeaderAt] = []string{strconv.FormatInt(int64(message.CeilMilli(end)), 10)}
+	return dated
 }
 
 // put publishes a message once, however often it is repeated within the duplicate window.
-func (in *Intake) put(ctx context.Context, msg *nats.Msg, raw *jetstream.RawStreamMsg) error {
+func (in *Intake) put(ctx context.Context, msg *nats.Msg, place stored) error {
 	ctx, stop := context.WithTimeout(ctx, rejectTimeout)
 	defer stop()
 	_, err := in.js.PublishMsg(ctx, msg,
-		jetstream.WithMsgID(fmt.Sprintf("carried-%d-%d", raw.Time.UnixNano(), raw.Sequence)))
+		jetstream.WithMsgID(fmt.Sprintf("carried-%d-%d", place.at.UnixNano(), place.sequence)))
 	return err
 }
 

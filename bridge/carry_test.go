@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +88,24 @@ func (m *moving) stored(js jetstream.JetStream, name string) map[string]*jetstre
 	return found
 }
 
+// reasons returns the reasons of the target's rejects, by intake subject.
+func (m *moving) reasons() map[string]string {
+	m.Helper()
+	s, err := m.into.Stream(m.Context(), RejectsName("moved"))
+	if err != nil {
+		m.Fatal(err)
+	}
+	found := map[string]string{}
+	for seq := uint64(1); seq <= s.CachedInfo().State.LastSeq; seq++ {
+		raw, err := s.GetMsg(m.Context(), seq)
+		if err != nil {
+			m.Fatal(err)
+		}
+		found[raw.Header.Get("Tarry-Subject")] = raw.Header.Get("Tarry-Reason")
+	}
+	return found
+}
+
 func TestCarry_MovesWhatNoInstanceAccepted(t *testing.T) {
 	t.Parallel()
 	m := newMoving(t)
@@ -94,7 +113,15 @@ func TestCarry_MovesWhatNoInstanceAccepted(t *testing.T) {
 	m.publish("delayed.a.folded", "tarry-delay", "1500", "Nats-Msg-Id", "mine")
 	m.publish("delayed.a.at", "Tarry-At", "1900000000000")
 	m.publish("delayed.a.broken", "Tarry-Delay", "tomorrow")
+	m.publish("delayed.a.expects", "Tarry-Delay", "1m", "Nats-Expected-Last-Sequence", "4")
 	accepted := m.publish("delayed.a.accepted", "Tarry-Delay", "1s")
+	large := nats.NewMsg("delayed.a.large")
+	large.Header.Set("Tarry-Delay", "1m")
+	large.Data = make([]byte, int(m.from.MaxPayload())-large.Size()+len(large.Subject))
+	if _, err := m.source.PublishMsg(t.Context(), large); err != nil {
+		t.Fatal(err)
+	}
+	merging := m.publish("delayed.a.merging", "Tarry-Delay", "1s", "Tarry-On-Duplicate", "keep")
 	m.publish(RejectsSubject("moved")+".b", "Tarry-Reason", "invalid_delay: why", "Tarry-Subject", "delayed.b")
 	before := m.stored(m.source, StreamName("moved"))
 	known := before["delayed.a.accepted"]
@@ -102,12 +129,17 @@ func TestCarry_MovesWhatNoInstanceAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.cfg.Known = func(_ context.Context, u message.UID) (bool, error) { return u == uid, nil }
-	if left, err := Leftover(t.Context(), m.from, "moved"); err != nil || left != (Left{Intake: 5, Rejects: 1}) {
+	merged := before["delayed.a.merging"]
+	other, err := message.IntakeUID(merging.Sequence, merged.Time, message.ContentName("a.merging", merged.Data), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.cfg.Known = func(_ context.Context, u message.UID) (bool, error) { return u == uid || u == other, nil }
+	if left, err := Leftover(t.Context(), m.from, "moved"); err != nil || left != (Left{Intake: 8, Rejects: 1}) {
 		t.Fatalf("it holds %+v, %v", left, err)
 	}
 	done, err := Carry(t.Context(), m.cfg)
-	if err != nil || done != (Carried{Pushes: 4, Known: 1, Rejects: 1}) {
+	if err != nil || done != (Carried{Pushes: 3, Known: 2, Rejects: 4}) {
 		t.Fatalf("carried %+v, %v", done, err)
 	}
 	if left, err := Leftover(t.Context(), m.from, "moved"); err != nil || left != (Left{}) {
@@ -125,7 +157,6 @@ func TestCarry_MovesWhatNoInstanceAccepted(t *testing.T) {
 		"delayed.a.delay":  {"Tarry-At": ends("delayed.a.delay", 20*time.Minute), "Tarry-Delay": "", "Tarry-Id": "one"},
 		"delayed.a.folded": {"Tarry-At": ends("delayed.a.folded", 1500*time.Millisecond), "tarry-delay": ""},
 		"delayed.a.at":     {"Tarry-At": "1900000000000"},
-		"delayed.a.broken": {"Tarry-Delay": "tomorrow", "Tarry-At": ""}, // an instance says why it rejects it
 	} {
 		raw := after[subject]
 		if raw == nil {
@@ -145,8 +176,13 @@ func TestCarry_MovesWhatNoInstanceAccepted(t *testing.T) {
 	if x := after["delayed.a.delay"].Header["X"]; len(x) != 2 {
 		t.Errorf("its repeated header came as %q", x)
 	}
-	if len(after) != 4 || len(m.stored(m.into, RejectsName("moved"))) != 1 {
+	if len(after) != 3 {
 		t.Errorf("%d pushes came", len(after))
+	}
+	reasons := m.reasons()
+	if len(reasons) != 4 || !strings.HasPrefix(reasons["delayed.a.large"], "too_large: ") || !strings.HasPrefix(reasons["delayed.a.broken"], "invalid_delay: ") ||
+		!strings.HasPrefix(reasons["delayed.a.expects"], "invalid_header: ") {
+		t.Errorf("rejects: %q", reasons)
 	}
 }
 
@@ -173,9 +209,9 @@ func TestCarry_GoesOnWhereItBrokeOff(t *testing.T) {
 	}
 	// The third came, and its removal did not happen.
 	third := m.stored(m.source, StreamName("moved"))["delayed.a.2"]
-	msg, _ := carried(third, "delayed")
 	unheard := &Intake{js: m.into}
-	if err := unheard.put(t.Context(), msg, third); err != nil {
+	msg, place := unpacked(third)
+	if err := unheard.put(t.Context(), msg, place); err != nil {
 		t.Fatal(err)
 	}
 	m.cfg.Known = func(context.Context, message.UID) (bool, error) { return false, nil }

@@ -210,6 +210,27 @@ func (in *Intake) fitsAside(msg *nats.Msg) error {
 
 // push reads a message of the stream.
 func (in *Intake) push(msg *nats.Msg, place stored) (*scheduler.Push, error) {
+	p, err := in.read(msg, place)
+	if err != nil {
+		return nil, err
+	}
+	p.Stored = place.sequence
+	if !p.HasAt {
+		now, ok := in.cfg.Clock.Of(ClockSource)
+		switch {
+		case ok:
+		case in.cfg.Clock.Knew(ClockSource): // by another clock the delay might end early
+			return nil, errNoClock
+		default:
+			now = in.cfg.Clock.Now()
+		}
+		p.Age = in.cfg.Stamps.Age(place, now)
+	}
+	return p, nil
+}
+
+// read is push without the age, which depends on when the push is read.
+func (in *Intake) read(msg *nats.Msg, place stored) (*scheduler.Push, error) {
 	tagged, err := wire.Decode(msg.Subject, in.cfg.Prefix, msg.Header, len(msg.Data))
 	if err != nil {
 		return nil, err
@@ -227,22 +248,8 @@ func (in *Intake) push(msg *nats.Msg, place stored) (*scheduler.Push, error) {
 	if p.UID != "" {
 		return nil, uidAsID()
 	}
-	if p.UID, err = place.uid(p.ID, p.Key); err != nil {
-		return nil, err
-	}
-	p.Stored = place.sequence
-	if !p.HasAt {
-		now, ok := in.cfg.Clock.Of(ClockSource)
-		switch {
-		case ok:
-		case in.cfg.Clock.Knew(ClockSource): // by another clock the delay might end early
-			return nil, errNoClock
-		default:
-			now = in.cfg.Clock.Now()
-		}
-		p.Age = in.cfg.Stamps.Age(place, now)
-	}
-	return p, nil
+	p.UID, err = place.uid(p.ID, p.Key)
+	return p, err
 }
 
 // answered finishes a push on the scheduler's answer. It must not block.

@@ -45,12 +45,23 @@ func (in *Intake) reject(ctx context.Context, r arrival) {
 	in.acks.put(ack{reply: r.msg.Reply, done: true, size: r.size})
 }
 
-// store publishes a reject: whole or, if the stream refuses that, only the reason, marked as incomplete. A deleted
-// stream is created again.
+// store publishes a reject, counts it and logs it.
 func (in *Intake) store(ctx context.Context, r *arrival) error {
+	word := answer.Problem(r.err).Word
+	if err := in.publishReject(ctx, r, word); err != nil {
+		return err
+	}
+	in.metrics.rejected.WithLabelValues(word).Inc()
+	in.said.say(time.Now(), r.msg.Subject, word, r.place.sequence)
+	return nil
+}
+
+// publishReject publishes a reject: whole or, if the stream refuses that, only the reason, marked as incomplete. A
+// deleted stream is created again.
+func (in *Intake) publishReject(ctx context.Context, r *arrival, word string) error {
 	ctx, stop := context.WithTimeout(ctx, rejectTimeout)
 	defer stop()
-	id, word := rejectID(in.stream, r.place), answer.Problem(r.err).Word
+	id := rejectID(in.stream, r.place)
 	msg := in.whole(r, word)
 	fits, err := in.makeRoom(ctx, msg)
 	if err != nil {
@@ -66,10 +77,6 @@ func (in *Intake) store(ctx context.Context, r *arrival) error {
 		err = errors.Join(err, in.ensure(ctx, in.wantedRejects()))
 	case errors.As(err, &refused):
 		_, err = in.js.PublishMsg(ctx, in.bare(r, word), jetstream.WithMsgID(id))
-	}
-	if err == nil {
-		in.metrics.rejected.WithLabelValues(word).Inc()
-		in.said.say(time.Now(), r.msg.Subject, word, r.place.sequence)
 	}
 	return err
 }

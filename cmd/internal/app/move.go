@@ -126,6 +126,7 @@ func carryOver(ctx context.Context, open *closers, cfg config.Serve, old *nats.C
 		From: old, To: nc, Namespace: cfg.Namespace, Prefix: cfg.NATS.Prefix, Replicas: cfg.NATS.Intake.Replicas,
 		MaxBytes:    cfg.NATS.Intake.MaxBytes,
 		RejectBytes: cfg.NATS.Rejects.MaxBytes, RejectsPerSubject: int64(cfg.NATS.Rejects.PerSubject),
+		SizeLimit: cfg.HTTP.LargestMessage(),
 		Known: func(ctx context.Context, uid message.UID) (bool, error) {
 			found, err := accepted.Versions(ctx, []message.UID{uid})
 			return len(found) > 0, err
