@@ -101,14 +101,21 @@ type Record struct {
 	ChangedAt message.Milli
 }
 
-// Life is a message as the journal has it, and its changes by version.
+// Life is a message as the journal has it, and its last changes by version.
 type Life struct {
 	Record
 	Changes []Change
+	Earlier bool // the journal has changes before these
 }
 
-// MaxLives is the most messages of one name that a history contains.
-const MaxLives = 20
+const (
+	// MaxLives is the most messages of one name that a history contains.
+	MaxLives = 20
+	// MaxChanges is how many changes a history contains. Merges are changes too, so a name that is pushed again and
+	// again has any number of them. This many are more than one can read, and have about 200 KB as JSON: an answer
+	// that fits NATS's default max_payload of 1 MB.
+	MaxChanges = 1000
+)
 
 // RecordQuery asks for records in the order of due, then uid.
 type RecordQuery struct {

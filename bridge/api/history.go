@@ -8,7 +8,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// history answers with the changes of a message, by version, and of every other message of its name.
+// history answers with the last changes of a message, by version, and of every other message of its name.
 func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	ref, err := reference(r)
 	if err != nil {
@@ -24,7 +24,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	}
 	whole := mayRead(r)
 	one := lives[0]
-	a := wire.History{ID: one.ID, UID: string(one.UID), History: changeAnswers(one.Changes, whole)}
+	a := wire.History{ID: one.ID, UID: string(one.UID), History: changeAnswers(one.Changes, whole), Earlier: one.Earlier}
 	if a.ID == "" {
 		a.ID = a.UID
 	}
@@ -35,7 +35,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 		a.Others = append(a.Others, wire.Life{
 			UID: string(l.UID), State: l.State.String(), Due: wire.FormatTime(int64(l.Due)), Kind: l.Kind.String(),
 			Other: string(l.Other), Reason: l.Reason,
-			History: changeAnswers(l.Changes, whole),
+			History: changeAnswers(l.Changes, whole), Earlier: l.Earlier,
 		})
 	}
 	return s.respondValue(w, http.StatusOK, a)

@@ -16,8 +16,8 @@ import (
 // progress may be nil. It is called from time to time, from the goroutine of the call, with the progress so far.
 type Journal interface {
 	// History returns a message and, if it was requested by name, every other message that has or had the name, the
-	// latest first. It returns at most MaxLives messages, plus one to show that there are more. Errors: ErrUnknownID,
-	// ErrAmbiguousID, ErrUnavailable.
+	// latest first. It returns at most MaxLives messages, plus one to show that there are more, and bounds the changes
+	// of all of them together. Errors: ErrUnknownID, ErrAmbiguousID, ErrUnavailable.
 	History(ctx context.Context, ref scheduler.Ref) ([]scheduler.Life, error)
 	// Resolve returns the uid of the one message that a restore would apply to. Errors: ErrUnknownID, ErrAmbiguousID,
 	// ErrUnavailable.

@@ -20,11 +20,13 @@ type Lag struct {
 	Quarantined int `json:"quarantined,omitempty"`
 }
 
-// History is every recorded change of a message and of the other messages that have or had its name, the latest first.
+// History is the last recorded changes of a message and of the other messages that have or had its name, the latest
+// first.
 type History struct {
 	ID      string   `json:"id"`
 	UID     string   `json:"uid"`
 	History []Change `json:"history"`
+	Earlier bool     `json:"earlier,omitempty"` // there are earlier changes
 	Others  []Life   `json:"others,omitempty"`
 	More    bool     `json:"more,omitempty"` // there are more others
 }
@@ -38,6 +40,7 @@ type Life struct {
 	Other   string   `json:"other,omitempty"`
 	Reason  string   `json:"reason,omitempty"`
 	History []Change `json:"history"`
+	Earlier bool     `json:"earlier,omitempty"` // there are earlier changes
 }
 
 // Change is one change of a message.

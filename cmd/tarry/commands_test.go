@@ -188,7 +188,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"topics pause orders.>", "topics pause one.too.many", "topics pause >.a", "topics resume orders.>",
 			"topics resume mail.>", "topics pause unheard", "topics resume unheard",
 		},
-		"history": {"history requeued", "history order-7131", "history order-7131 --key customer-9",
+		"history": {"history requeued", "history order-7131", "history busy", "history order-7131 --key customer-9",
 			"history " + string(someUID), "history steering", "history nobody", "history twice"},
 		"list": {
 			"list", "list --limit 2", "list --topic orders.remind --key customer-9 --state waiting,dead --due-from " +

@@ -17,8 +17,9 @@ func newHistory(o outside) *cobra.Command {
 		Short: "Show what happened to a message, when, by whom and why; needs the journal",
 		Long: `Show what happened to a message, when, by whom and why; needs the journal.
 
-For an id of your own, it shows every message that has or had this id, the latest last: a requeue makes a new message,
-with another uid. For a uid, it shows only that message.`,
+For an id of your own, it shows the last 20 messages that have or had this id, the latest last: a requeue makes a new
+message, with another uid. For a uid, it shows only that message. It shows at most 1,000 changes, and says which message
+has earlier ones.`,
 		Args: oneArg("ID"),
 	}
 	addName(cmd)
@@ -39,16 +40,16 @@ func historyText(t clock, h *wire.History) string {
 			end += ", " + printable(l.Reason, "")
 		}
 		fmt.Fprintf(&b, "%s (%s), %s\n\n%s\n", printable(h.ID, ""), printable(l.UID, ""), end,
-			changesText(t, l.History))
+			changesText(t, l.History, l.Earlier))
 	}
 	name := printable(h.ID, "")
 	if h.UID != h.ID {
 		name += " (" + printable(h.UID, "") + ")"
 	}
-	return b.String() + name + "\n\n" + changesText(t, h.History)
+	return b.String() + name + "\n\n" + changesText(t, h.History, h.Earlier)
 }
 
-func changesText(t clock, changes []wire.Change) string {
+func changesText(t clock, changes []wire.Change, earlier bool) string {
 	rows := [][]string{{"VERSION", "STATE", "AT", "DUE", "INSTANCE", "ADDRESS", "BUCKET", "TERM", "WHY"}}
 	for i := range changes {
 		c := &changes[i]
@@ -60,6 +61,9 @@ func changesText(t clock, changes []wire.Change) string {
 			strconv.FormatUint(c.Version, 10), c.State, t.at(c.At), t.at(c.Due),
 			c.Instance, c.Address, strconv.Itoa(c.Bucket), term, why(t, c),
 		})
+	}
+	if earlier {
+		return "there are earlier changes; these are the last\n\n" + table(rows)
 	}
 	return table(rows)
 }

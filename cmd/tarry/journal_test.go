@@ -62,6 +62,9 @@ func (recorded) History(_ context.Context, ref scheduler.Ref) ([]scheduler.Life,
 			Address: "10.0.0.2:7070", Term: 42, Attempt: 1,
 			Claimed: someDue + 1005, Reason: reason, Stream: "ORDERS", Sequence: 4711},
 	}}}
+	if ref.ID == "busy" {
+		lives[0].Earlier = true
+	}
 	if ref.ID == "requeued" {
 		dead := scheduler.Record{Info: info(ref, message.StateCanceled)}
 		dead.UID, dead.Reason = "t-0123456789abcdee", "requeued as "+string(someUID)

@@ -40,7 +40,7 @@ func contentsOf(t *testing.T, dsn string) (c contents) {
 		if len(r.Body) == 0 { // one driver has nil for it, another has not
 			c.records[i].Body = nil
 		}
-		c.history[r.UID], err = s.History(t.Context(), r.UID)
+		c.history[r.UID], err = s.History(t.Context(), r.UID, scheduler.MaxChanges)
 		must(err)
 	}
 	c.pauses, err = s.Pauses(t.Context())

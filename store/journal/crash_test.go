@@ -456,7 +456,7 @@ func (c *crashes) recover() {
 func (c *crashes) noteDurable(entries []scheduler.Entry) {
 	for _, e := range entries {
 		for _, change := range e.Changes {
-			history, err := c.store.History(c.ctx, change.UID)
+			history, err := c.store.History(c.ctx, change.UID, scheduler.MaxChanges)
 			c.must("history", err)
 			has := func(h scheduler.Change) bool {
 				return h.Version == change.Version && h.At == change.At && h.Term == change.Term
@@ -474,7 +474,7 @@ func (c *crashes) check() {
 	for _, m := range c.minted {
 		list := c.changes[m.UID]
 		slices.SortFunc(list, func(a, b scheduler.Change) int { return int(a.Version) - int(b.Version) })
-		history, err := c.store.History(c.ctx, m.UID)
+		history, err := c.store.History(c.ctx, m.UID, scheduler.MaxChanges)
 		c.must("history", err)
 		if len(history) != len(list) {
 			c.Fatalf("%s has %d changes in the journal, %d were made: %+v, %+v", m.UID, len(history), len(list),

@@ -64,7 +64,7 @@ func wantLives(t *testing.T, s *journal.SQL, n int) {
 			records[0].Content != 1 || string(records[0].Body) != string(l[0].Message.Body) {
 			t.Fatalf("message %d is %+v", i, records)
 		}
-		history, err := s.History(t.Context(), l[0].UID)
+		history, err := s.History(t.Context(), l[0].UID, scheduler.MaxChanges)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,16 +27,17 @@ func scanChange(row scanner) (c scheduler.Change, err error) {
 	return c, nil
 }
 
-// History returns every change of a message, by version.
-func (s *SQL) History(ctx context.Context, uid message.UID) (found []scheduler.Change, err error) {
+// History returns the last changes of a message, by version.
+func (s *SQL) History(ctx context.Context, uid message.UID, limit int) (found []scheduler.Change, err error) {
 	if !message.IsUID(string(uid)) {
 		return nil, nil
 	}
-	found, err = collect(ctx, s.read, "SELECT "+changeColumns+" FROM transitions WHERE uid = ? ORDER BY version",
-		[]any{string(uid)}, scanChange)
+	found, err = collect(ctx, s.read, "SELECT "+changeColumns+
+		" FROM transitions WHERE uid = ? ORDER BY version DESC LIMIT ?", []any{string(uid), max(limit, 0)}, scanChange)
 	if err != nil {
 		return nil, fmt.Errorf("read the history of %s: %w", uid, err)
 	}
+	slices.Reverse(found)
 	return found, nil
 }
 

@@ -105,7 +105,7 @@ func TestMigrate_KeepsTheRowsOfVersion1AndItsWriters(t *testing.T) {
 			t.Fatal(err)
 		}
 		want = append(want, late, moved)
-		got, err := s.History(t.Context(), moved.UID)
+		got, err := s.History(t.Context(), moved.UID, scheduler.MaxChanges)
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("%d changes, %v; the last is %+v\nwant %+v", len(got), err, got[max(len(got)-1, 0):], moved)
 		}
@@ -149,7 +149,7 @@ func TestHistory_TellsWhatAChangeMade(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := s.History(t.Context(), changes[0].UID)
+		got, err := s.History(t.Context(), changes[0].UID, scheduler.MaxChanges)
 		if err != nil || !reflect.DeepEqual(got, changes) {
 			t.Errorf("got %+v, %v\nwant %+v", got, err, changes)
 		}

@@ -122,7 +122,7 @@ func TestNew_IsClosedUntilItIsPrepared(t *testing.T) {
 			"prune":   func(ctx context.Context) error { _, err := s.Prune(ctx, 9, 9); return err },
 			"version": func(ctx context.Context) error { _, err := s.Versions(ctx, uids); return err },
 			"records": func(ctx context.Context) error { _, err := s.Records(ctx, uids); return err },
-			"history": func(ctx context.Context) error { _, err := s.History(ctx, m.UID); return err },
+			"history": func(ctx context.Context) error { _, err := s.History(ctx, m.UID, scheduler.MaxChanges); return err },
 			"find":    func(ctx context.Context) error { _, err := s.Find(ctx, scheduler.Ref{ID: "a"}, 1); return err },
 			"names":   func(ctx context.Context) error { _, err := s.Names(ctx, []*message.Message{m}); return err },
 			"list": func(ctx context.Context) error {

@@ -482,7 +482,7 @@ func (a *apart) drainOld(from int) {
 // history is what the journal has of a message: of each change the version, the state, when, who and where to.
 func (a *apart) history(m *message.Message) (lines []string) {
 	a.Helper()
-	changes, err := a.store.History(a.Context(), m.UID)
+	changes, err := a.store.History(a.Context(), m.UID, scheduler.MaxChanges)
 	a.must("history", err)
 	for _, c := range changes {
 		lines = append(lines,

@@ -86,7 +86,7 @@ func TestDrain_GoesOnPastWhatTheJournalRefuses(t *testing.T) {
 		}
 	}
 	drain(0)
-	history, err := store.History(t.Context(), bad.UID)
+	history, err := store.History(t.Context(), bad.UID, scheduler.MaxChanges)
 	if err != nil || len(history) != 2 || history[0].State != message.StateWaiting || history[0].At != now ||
 		history[1].State != message.StateCanceled {
 		t.Errorf("its history is %+v, %v", history, err)

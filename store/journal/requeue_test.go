@@ -68,7 +68,7 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 				must("write", store.Write(t.Context(), nil, e.Changes),
 					tl.(scheduler.Outbox).Written(t.Context(), bucket, []scheduler.Entry{e}))
 			}
-			history, err := store.History(t.Context(), again.UID)
+			history, err := store.History(t.Context(), again.UID, scheduler.MaxChanges)
 			must("history", err)
 			if len(history) != 1 || !history[0].Uncertain || history[0].Version != 1 ||
 				history[0].Reason != message.KindRequeue.Words(old.UID, true) {

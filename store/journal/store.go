@@ -33,9 +33,9 @@ type Store interface {
 	// Names returns for each push the messages that have its uid, or its name if it has one, without headers and body:
 	// the latest accepted first, at most scheduler.MaxRemembered of the name.
 	Names(ctx context.Context, pushes []*message.Message) ([][]scheduler.Record, error)
-	// History returns every change of a message, by version, without content. Changes that an older tarry wrote have no
-	// due time and marks.
-	History(ctx context.Context, uid message.UID) ([]scheduler.Change, error)
+	// History returns the last changes of a message, up to limit, by version and without content. Changes that an older
+	// tarry wrote have no due time and marks.
+	History(ctx context.Context, uid message.UID, limit int) ([]scheduler.Change, error)
 	// List returns a page of records.
 	List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.Record, error)
 	// Changes returns a page of changes, without content.

@@ -263,7 +263,7 @@ func TestRedeliver_PublishesWhatIsGoneAndOnlyThat(t *testing.T) {
 			(scheduler.RedeliverReport{Checked: 4, Present: 3, Unknown: 1}); got != want {
 			t.Fatalf("again: %+v, want %+v", got, want)
 		}
-		history, err := s.store.History(t.Context(), uid(2))
+		history, err := s.store.History(t.Context(), uid(2), scheduler.MaxChanges)
 		if err != nil || len(history) != 3 || history[2].Version != 3 || history[2].Sequence == 2 {
 			t.Fatalf("history %+v, %v", history, err)
 		}
@@ -323,7 +323,7 @@ func TestRedeliver_WritesDownWhatItPublishedHoweverLongThatTook(t *testing.T) {
 				if report.Redelivered != 1 || (err != nil) != leave {
 					t.Errorf("report %+v, %v", report, err)
 				}
-				history, err := s.store.History(t.Context(), uid)
+				history, err := s.store.History(t.Context(), uid, scheduler.MaxChanges)
 				if err != nil || len(history) != 3 || history[2].State != message.StateDelivered {
 					t.Errorf("history %+v, %v", history, err)
 				}

@@ -329,7 +329,7 @@ func TestWriter_AnUnknownCommitIsRepeatedWithoutHarm(t *testing.T) {
 		if _, _, err := drain(w.Context(), w.store, w.tl, 0, 0, time.Second, zerolog.Nop()); err != nil {
 			w.Fatal(err)
 		}
-		history, err := w.store.History(w.Context(), uid)
+		history, err := w.store.History(w.Context(), uid, scheduler.MaxChanges)
 		if err != nil || len(history) != 1 || w.lag().Entries != 0 {
 			w.Fatalf("history %+v, lag %+v, %v", history, w.lag(), err)
 		}

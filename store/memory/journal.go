@@ -270,15 +270,15 @@ func (j *Journal) selected(ctx context.Context, whole bool,
 	return found, err
 }
 
-// History returns every change of a message, by version.
-func (j *Journal) History(ctx context.Context, uid message.UID) (found []scheduler.Change, err error) {
+// History returns the last changes of a message, by version.
+func (j *Journal) History(ctx context.Context, uid message.UID, limit int) (found []scheduler.Change, err error) {
 	err = j.locked(ctx, func() {
 		if row := j.rows[uid]; row != nil {
 			found = slices.Collect(maps.Values(row.changes))
 		}
 	})
 	slices.SortFunc(found, func(a, b scheduler.Change) int { return cmp.Compare(a.Version, b.Version) })
-	return found, err
+	return found[max(0, len(found)-max(limit, 0)):], err
 }
 
 // List returns a page of records.

@@ -64,7 +64,7 @@ func TestJournal_KeepsABoundedNumberOfEnds(t *testing.T) {
 				t.Fatalf("known are %v, want those that ended last", found)
 			}
 		}
-		if gone, err := j.History(ctx, ended[5]); err != nil || len(gone) != 0 {
+		if gone, err := j.History(ctx, ended[5], scheduler.MaxChanges); err != nil || len(gone) != 0 {
 			t.Fatalf("what is gone has a history: %v, %v", gone, err)
 		}
 	}

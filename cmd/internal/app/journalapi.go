@@ -30,8 +30,10 @@ func (d *journalAPI) silent(part, step string, err error) error {
 	return fmt.Errorf("%w: %s does not answer", scheduler.ErrUnavailable, part)
 }
 
-// History returns a message and all its changes. If it is requested by name, History also returns all other messages
+// History returns a message and its last changes. If it is requested by name, History also returns the other messages
 // that have or had the name. The retries of a message without a name have its uid as their name.
+//
+// All messages share MaxChanges in their order, but each has at least its last change.
 func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]scheduler.Life, error) {
 	db, byName := d.a.journal.store, ref.UID == ""
 	if byName {
@@ -68,13 +70,19 @@ func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]schedule
 		all = slices.DeleteFunc(all, func(r scheduler.Record) bool { return r.UID == one.UID })
 		found = append(found, all[:min(len(all), scheduler.MaxLives)]...)
 	}
-	lives := make([]scheduler.Life, len(found))
+	lives, left := make([]scheduler.Life, len(found)), scheduler.MaxChanges
 	for i, r := range found {
-		changes, err := db.History(ctx, r.UID)
+		room := max(left, 1)
+		changes, err := db.History(ctx, r.UID, room+1) // one more shows that there are earlier ones
 		if err != nil {
 			return nil, d.away("read the history", err)
 		}
-		lives[i] = scheduler.Life{Record: r, Changes: changes}
+		earlier := len(changes) > room
+		if earlier {
+			changes = changes[1:]
+		}
+		lives[i] = scheduler.Life{Record: r, Changes: changes, Earlier: earlier}
+		left -= len(changes)
 	}
 	return lives, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // TestHistory_TellsEveryLifeOfAName: a message dies, is requeued and canceled, and
@@ -113,4 +114,55 @@ func TestHistory_TellsEveryLifeOfAName(t *testing.T) {
 	if err != nil || len(h.Others) != 19 || !h.More {
 		t.Errorf("got %d others, more %v, %v", len(h.Others), h.More, err)
 	}
+
+	// Merges are changes without end: the answer has the last ones, and says that there are earlier ones.
+	merged := func(n int) {
+		t.Helper()
+		one := `{"topic":"lives.x","id":"busy","on_duplicate":"replace","delay":"1h"}`
+		did("POST", "/v1/messages/batch", `{"messages":[`+strings.Repeat(one+",", n-1)+one+`]}`)
+	}
+	var busy struct {
+		bounded
+		Others []bounded
+	}
+	read := func() {
+		t.Helper()
+		busy.Earlier, busy.Others = false, nil
+		if err := json.Unmarshal([]byte(did("GET", "/v1/messages/busy/history", "")), &busy); err != nil {
+			t.Fatal(err)
+		}
+	}
+	merged(scheduler.MaxChanges)
+	if read(); busy.Earlier || busy.versions() != "1 to 1000" {
+		t.Errorf("got versions %s, earlier %v, want all", busy.versions(), busy.Earlier)
+	}
+	merged(5)
+	if read(); !busy.Earlier || busy.versions() != "6 to 1005" {
+		t.Errorf("got versions %s, earlier %v, want the last %d", busy.versions(), busy.Earlier, scheduler.MaxChanges)
+	}
+	a.cancel("/v1/messages/busy")
+	merged(2)
+	if read(); busy.Earlier || busy.versions() != "1 to 2" || len(busy.Others) != 1 || !busy.Others[0].Earlier ||
+		busy.Others[0].versions() != "9 to 1006" {
+		t.Errorf("got versions %s and of the one before %+v, want %d together", busy.versions(), busy.Others,
+			scheduler.MaxChanges)
+	}
+	merged(scheduler.MaxChanges)
+	if read(); !busy.Earlier || busy.versions() != "3 to 1002" || len(busy.Others) != 1 || !busy.Others[0].Earlier ||
+		busy.Others[0].versions() != "1006 to 1006" {
+		t.Errorf("got versions %s and of the one before %+v, want its end", busy.versions(), busy.Others)
+	}
+}
+
+// bounded is a message in a history, with the part of it that a bound on the answer decides.
+type bounded struct {
+	History []struct{ Version int }
+	Earlier bool
+}
+
+func (b *bounded) versions() string {
+	if len(b.History) == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d to %d", b.History[0].Version, b.History[len(b.History)-1].Version)
 }

@@ -45,6 +45,19 @@ var changePromises = []promise{
 			t.wantChanges(t.history(uid))
 		}
 	}},
+	{"a history is the last changes, up to a limit", func(t *trial) {
+		m, other := newMessage(1), newMessage(2)
+		all := accepted(m)
+		for v := range 12 {
+			all = append(all, became(m, uint64(v+2), message.StateWaiting, start-message.Milli(v)))
+		}
+		t.write(append(accepted(other), all...)...)
+		for _, limit := range []int{-1, 0, 1, 12, 13, 14} {
+			got, err := t.j.History(t.Context(), m.UID, limit)
+			t.must("history", err)
+			t.wantChanges(got, all[len(all)-min(max(limit, 0), len(all)):]...)
+		}
+	}},
 	{"changes come in the order of time, uid and version, and pages leave no gap", func(t *trial) {
 		all := story()
 		t.write(all...)

@@ -104,7 +104,7 @@ func compareAll(r *rapid.T, t *testing.T, j journal.Store, histories [][]schedul
 	var want []scheduler.Record
 	for _, history := range histories {
 		uids, want = append(uids, history[0].UID), append(want, recorded(history...))
-		got, err := j.History(t.Context(), history[0].UID)
+		got, err := j.History(t.Context(), history[0].UID, scheduler.MaxChanges)
 		if err != nil {
 			r.Fatalf("history: %v", err)
 		}

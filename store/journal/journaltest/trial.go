@@ -57,7 +57,7 @@ func (t *trial) changes(q scheduler.ChangeQuery) []scheduler.Change {
 
 func (t *trial) history(uid message.UID) []scheduler.Change {
 	t.Helper()
-	found, err := t.j.History(t.Context(), uid)
+	found, err := t.j.History(t.Context(), uid, scheduler.MaxChanges)
 	t.must("history", err)
 	return found
 }
