@@ -34,7 +34,7 @@ type bad struct {
 	says    []string // the field and the limit, in words of both doors
 }
 
-func badPushes() []bad {
+func badPushes(ns string) []bad {
 	long := strings.Repeat("t", 300)
 	tag := func(pairs ...string) nats.Header {
 		h := nats.Header{}
@@ -68,7 +68,7 @@ func badPushes() []bad {
 		topic("a subject of the server", "$JS.API.STREAM.DELETE.JOBS", true, "$"),
 		topic("an inbox", "_INBOX.abc", true, "_INBOX"),
 		topic("the intake itself", "delayed.bells.a", true, "delayed."),
-		topic("tarry's own requests", "tarry.e2e.api.push", true, "tarry."),
+		topic("tarry's own requests", "tarry."+ns+".api.push", true, "tarry."),
 		topic("a blank", "bells a", false, "blank"),
 		topic("a control character", "bells.\n", false, "control character"),
 		delay("a negative delay", "-1s", "invalid_delay", "negative", "0"),
@@ -185,7 +185,7 @@ func TestBadInputIsRefusedByBothDoorsBeforeAnythingIsWritten(t *testing.T) {
 	}
 	before := s.contents(rdb)
 
-	for _, b := range badPushes() {
+	for _, b := range badPushes(s.ns) {
 		answer, err := a.call(t.Context(), http.MethodPost, "/v1/messages", b.json)
 		if err != nil {
 			t.Errorf("%s: %v", b.name, err)
@@ -223,7 +223,7 @@ func TestBadInputIsRefusedByBothDoorsBeforeAnythingIsWritten(t *testing.T) {
 		t.Errorf("refused over http, and redis holds %v, before %v", after, before)
 	}
 
-	s.badByTag(badPushes())
+	s.badByTag(badPushes(s.ns))
 	if after := s.contents(rdb); !maps.Equal(before, after) {
 		t.Errorf("refused by tag, and redis holds %v, before %v", after, before)
 	}

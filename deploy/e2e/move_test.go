@@ -105,7 +105,7 @@ func TestOneMachineMovesToTwoInstances(t *testing.T) {
 	nc.Close()
 	old.Stop()
 
-	s := newSite(t, siteOptions{})
+	s := newSite(t, siteOptions{zk: true})
 	s.ns = "default"
 	s.journal("sync", lab.SharedMariaDB(t))
 	dsn := ""

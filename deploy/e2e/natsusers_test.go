@@ -52,7 +52,7 @@ func rolesOn(t *testing.T, version []lab.NATSOption) {
 	root := `{ user: root, password: of-root }` // of the test alone: it makes the stream
 	users := strings.Replace(natsUsers(t), "users = [", "users = [\n"+root, 1)
 	s.nats = lab.NewNATS(t, append(version, lab.NATSConfig(users))...)
-	s.zk = lab.NewZooKeeper(t, lab.ZooKeeperTick(zkTick))
+	s.zk = lab.NewZooKeeper(t)
 	a := s.start("a")
 
 	as := func(role string) *nats.Conn {

@@ -34,7 +34,7 @@ func redisUser(t *testing.T) []any {
 // Redis that returns empty.
 func TestARedisUserOfItsOwnMayDoAllThatTarryDoes(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, siteOptions{})
+	s := newSite(t, siteOptions{zk: true})
 	s.ns = "default"
 	s.journal("sync", lab.SharedMariaDB(t), "TARRY_REDIS_USERNAME=tarry")
 	rdb := s.client()

@@ -86,7 +86,7 @@ func TestServeRefusesARedisThatItsMessagesAreNotSafeIn(t *testing.T) {
 
 func TestServeWaitsForServersThatAreNotThereYet(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, siteOptions{})
+	s := newSite(t, siteOptions{zk: true})
 	s.redis.Kill()
 	s.nats.Kill()
 	s.zk.Kill()

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -30,12 +31,12 @@ var markers = []string{redisPassword, natsPassword, httpToken, zkPassword, bodyM
 
 const (
 	session  = 4 * time.Second
-	zkTick   = 500 * time.Millisecond
 	patience = time.Minute // for what takes seconds on an idle machine
 	natsUser = "tarry"
 )
 
-// site is the servers of one story, of its own, and the instances on them.
+// site is the servers of one story and the instances on them. Redis and NATS are of its own. ZooKeeper is shared, with
+// a namespace of its own.
 type site struct {
 	t     *testing.T
 	ns    string
@@ -57,13 +58,14 @@ type siteOptions struct {
 	redis []string
 	nats  []lab.NATSOption
 	plain bool // a binary without the race detector, where speed is what matters
+	zk    bool // a ZooKeeper of its own: the story stops it, or chooses its namespace
 }
 
 // newSite starts the servers. start starts its instances.
 func newSite(t *testing.T, o siteOptions) *site {
 	t.Helper()
 	t.TempDir() // registered before scan: the logs must still be there
-	s := &site{t: t, ns: "e2e"}
+	s := &site{t: t, ns: "e2e-" + strconv.FormatUint(uint64(rand.Uint32()), 36)}
 	t.Cleanup(s.scan)
 	flags := lab.Race()
 	if o.plain {
@@ -74,7 +76,10 @@ func newSite(t *testing.T, o siteOptions) *site {
 	s.redisAddr = s.redis.Addr
 	s.nats = lab.NewNATS(t, append(o.nats,
 		lab.NATSConfig(fmt.Sprintf("authorization { user: %s, password: %q }", natsUser, natsPassword)))...)
-	s.zk = lab.NewZooKeeper(t, lab.ZooKeeperTick(zkTick))
+	s.zk = lab.SharedZooKeeper(t)
+	if o.zk {
+		s.zk = lab.NewZooKeeper(t)
+	}
 	return s
 }
 
