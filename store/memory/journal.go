@@ -217,7 +217,7 @@ func (j *Journal) Records(ctx context.Context, uids []message.UID) (found []sche
 
 // Find returns up to limit messages that ref names and that its viewer may see, the latest accepted first.
 func (j *Journal) Find(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Record, error) {
-	found, err := j.selected(ctx, false, func(r *scheduler.Record) bool {
+	found, err := j.selected(ctx, func(r *scheduler.Record) bool {
 		if ref.Topic != "" && r.Topic != ref.Topic || !ref.Viewer.Sees(r.Topic) {
 			return false
 		}
@@ -225,9 +225,11 @@ func (j *Journal) Find(ctx context.Context, ref scheduler.Ref, limit int) ([]sch
 			return r.UID == ref.UID
 		}
 		return ref.ID != "" && r.ID == ref.ID && (!ref.Keyed || r.Key == ref.Key)
-	})
-	slices.SortFunc(found, func(a, b scheduler.Record) int { return cmp.Compare(b.UID, a.UID) })
-	return found[:min(len(found), max(limit, 0))], err
+	}, func(a, b *scheduler.Record) int { return cmp.Compare(b.UID, a.UID) }, limit, false)
+	for i := range found {
+		found[i].Headers, found[i].Body = nil, nil
+	}
+	return found, err
 }
 
 // Names returns, for each push, the messages that have its uid, or its name if it has one.
@@ -253,18 +255,24 @@ func (j *Journal) Names(ctx context.Context, pushes []*message.Message) ([][]sch
 	return found, nil
 }
 
-// selected returns the records for which want reports true, in no particular order.
-func (j *Journal) selected(ctx context.Context, whole bool,
-	want func(*scheduler.Record) bool) (found []scheduler.Record, err error) {
+// selected returns the first limit records for which want reports true, or the last limit of them, in order. It copies
+// no others.
+func (j *Journal) selected(ctx context.Context, want func(*scheduler.Record) bool,
+	order func(a, b *scheduler.Record) int, limit int, last bool) (found []scheduler.Record, err error) {
 	err = j.locked(ctx, func() {
+		var rows []*scheduler.Record
 		for _, row := range j.rows {
 			if want(&row.record) {
-				r := row.record
-				if !whole {
-					r.Headers, r.Body = nil, nil
-				}
-				found = append(found, r)
+				rows = append(rows, &row.record)
 			}
+		}
+		slices.SortFunc(rows, order)
+		n := min(len(rows), max(limit, 0))
+		if last {
+			rows = rows[len(rows)-n:]
+		}
+		for _, r := range rows[:n] {
+			found = append(found, *r)
 		}
 	})
 	return found, err
@@ -285,19 +293,13 @@ func (j *Journal) History(ctx context.Context, uid message.UID, limit int) (foun
 func (j *Journal) List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.Record, error) {
 	order := func(r *scheduler.Record) end { return end{r.Due, r.UID} }
 	after := end{q.AfterDue, q.AfterUID}
-	found, err := j.selected(ctx, true, func(r *scheduler.Record) bool {
+	found, err := j.selected(ctx, func(r *scheduler.Record) bool {
 		return (q.Topic == "" || r.Topic == q.Topic) && (q.Key == "" || r.Key == q.Key) &&
 			(q.ID == "" || r.ID == q.ID) &&
 			(len(q.States) == 0 || slices.Contains(q.States, r.State)) &&
 			(q.DueFrom == 0 || r.Due >= q.DueFrom) && (q.DueTo == 0 || r.Due <= q.DueTo) &&
 			(q.Latest || after == end{} || order(r).compare(after) > 0)
-	})
-	slices.SortFunc(found, func(a, b scheduler.Record) int { return order(&a).compare(order(&b)) })
-	n := min(len(found), max(q.Limit, 0))
-	if q.Latest {
-		found = found[len(found)-n:]
-	}
-	found = found[:n]
+	}, func(a, b *scheduler.Record) int { return order(a).compare(order(b)) }, q.Limit, q.Latest)
 	bytes := 0
 	for i := range found {
 		if bytes += content(&found[i]); q.Bytes > 0 && bytes > q.Bytes && i > 0 {
