@@ -45,16 +45,18 @@ func Message(n int, with ...With) *message.Message {
 	}
 	m.UID = uid
 	if m.ID != "" && m.Digest == (message.Digest{}) {
-		m.Digest = digest(m.Topic, string(m.Body))
+		m.Digest = digest(m.Topic, m.Body)
 	}
 	return m
 }
 
 func topicOf(n int) string { return fmt.Sprintf("orders.%d", n) }
 
-func digest(parts ...string) (d message.Digest) {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q", parts))
-	copy(d[:], sum[:])
+func digest(topic string, body []byte) (d message.Digest) {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q", topic)
+	h.Write(body)
+	copy(d[:], h.Sum(nil))
 	return d
 }
 

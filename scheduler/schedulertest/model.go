@@ -21,6 +21,7 @@ import (
 // repeatable call is sent a second time; the repeat must mean the same and change nothing. After every step everything
 // observable must be equal. At the end all waiting messages are drained: none is lost, and none comes twice.
 func ExerciseModel(t *testing.T, open, reference Open) {
+	zeros := make([]byte, maxBlocks*block)
 	rapid.Check(t, func(rt *rapid.T) {
 		o := Options{Buckets: message.Bucket(rapid.IntRange(1, 3).Draw(rt, "buckets")), EndedKeep: time.Minute,
 			TombstoneKeep: 90 * time.Second, TombstoneLimit: 3}
@@ -29,6 +30,7 @@ func ExerciseModel(t *testing.T, open, reference Open) {
 			terms: make([]uint64, o.Buckets), claimed: map[message.UID]*message.Message{},
 			was:      map[message.UID]message.State{},
 			versions: map[message.UID]uint64{},
+			zeros:    zeros,
 		}
 		o.Record = m.realLog.recording()
 		m.real = open(t, o)
@@ -87,6 +89,7 @@ type model struct {
 	// The changes reported to the journal, and the resulting version of each message.
 	realLog, refLog recordings
 	versions        map[message.UID]uint64
+	zeros           []byte // the big bodies are slices of it
 }
 
 // call is one call of a timeline. It returns its answer as text that can be compared.
@@ -211,7 +214,7 @@ func (m *model) differ(want, got view) string {
 
 func sameInfo(a, b message.Info) bool {
 	return a.UID == b.UID && a.ID == b.ID && a.Key == b.Key && a.Topic == b.Topic &&
-		slices.Equal(a.Headers, b.Headers) && bytes.Equal(a.Body, b.Body) &&
+		slices.Equal(a.Headers, b.Headers) && sameBody(a.Body, b.Body) &&
 		a.Due == b.Due && a.Priority == b.Priority && a.TTL == b.TTL && a.Attempt == b.Attempt &&
 		a.Digest == b.Digest && a.Stored == b.Stored &&
 		a.Merge == b.Merge && a.MaxWait == b.MaxWait && a.Origin == b.Origin && a.Retry.Jitter == b.Retry.Jitter &&
@@ -219,6 +222,11 @@ func sameInfo(a, b message.Info) bool {
 		a.Mark == b.Mark && a.State == b.State && a.Version == b.Version && a.EndedAt == b.EndedAt &&
 		a.Reason == b.Reason &&
 		a.Kind == b.Kind && a.Other == b.Other
+}
+
+// sameBody reports whether two bodies are equal. Bodies in the same place are, and need not be read.
+func sameBody(a, b []byte) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || bytes.Equal(a, b))
 }
 
 func describeAll(infos []message.Info) string {

@@ -23,7 +23,10 @@ var (
 
 // block is the step in size of the model's big bodies. It is so far above small bodies and Overhead that a limit in
 // between cuts at the same message in every store.
-const block = 32 << 10
+const (
+	block     = 32 << 10
+	maxBlocks = 3
+)
 
 // name is a client id within a key.
 type name struct{ id, key string }
@@ -110,7 +113,7 @@ func (m *model) mint(t *rapid.T, bucket message.Bucket) *message.Message {
 	case 1:
 		with = append(with, Headers("Trace", "7", "Trace", ""), TTL(time.Second))
 	case 2:
-		with = append(with, Body(make([]byte, block*rapid.IntRange(1, 3).Draw(t, "blocks"))))
+		with = append(with, Body(m.zeros[:block*rapid.IntRange(1, maxBlocks).Draw(t, "blocks")]))
 	}
 	return m.make(with...)
 }

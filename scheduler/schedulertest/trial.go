@@ -352,9 +352,9 @@ func sortInfos(infos []message.Info) {
 
 // describe formats everything of an info that the checks compare. An absent body and an empty one are the same.
 func describe(i message.Info) string {
-	body := string(i.Body)
+	body := i.Body
 	if len(body) > 64 {
-		body = fmt.Sprintf("%d bytes %08x", len(body), crc32.ChecksumIEEE(i.Body))
+		body = fmt.Appendf(nil, "%d bytes %08x", len(body), crc32.ChecksumIEEE(body))
 	}
 	return fmt.Sprintf("%s id=%q key=%q topic=%q headers=%q body=%q due=%d priority=%d ttl=%s attempt=%d digest=%x "+
 		"stored=%d merge=%d max wait=%s origin=%q retry=%v mark=%+v %s version=%d ended=%d kind=%s other=%q reason=%q",
