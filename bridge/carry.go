@@ -64,8 +64,8 @@ type CarryConfig struct {
 	Log   zerolog.Logger
 }
 
-// Carried counts the pushes and rejects that Carry moved, and the pushes that it dropped because they were known. A push
-// that no instance would have accepted counts as a reject.
+// Carried counts the pushes and rejects that Carry moved, and the pushes that it dropped because they were known. A
+// push that no instance would have accepted counts as a reject.
 type Carried struct{ Pushes, Known, Rejects int }
 
 // Carry moves a namespace's messages from one NATS to another: pushes that no instance accepted, and rejects. The

@@ -180,7 +180,8 @@ func TestCarry_MovesWhatNoInstanceAccepted(t *testing.T) {
 		t.Errorf("%d pushes came", len(after))
 	}
 	reasons := m.reasons()
-	if len(reasons) != 4 || !strings.HasPrefix(reasons["delayed.a.large"], "too_large: ") || !strings.HasPrefix(reasons["delayed.a.broken"], "invalid_delay: ") ||
+	if len(reasons) != 4 || !strings.HasPrefix(reasons["delayed.a.large"], "too_large: ") ||
+		!strings.HasPrefix(reasons["delayed.a.broken"], "invalid_delay: ") ||
 		!strings.HasPrefix(reasons["delayed.a.expects"], "invalid_header: ") {
 		t.Errorf("rejects: %q", reasons)
 	}
