@@ -221,7 +221,7 @@ func giveUp(t *testing.T, timeline scheduler.Timeline, uid message.UID) {
 	for _, m := range claimed.Messages {
 		if m.UID == uid {
 			end := scheduler.End{Message: m, State: message.StateDead, Reason: "as told"}
-			err := timeline.Finish(t.Context(), bucket, scheduler.Leader(1), []scheduler.End{end}, later)
+			_, err := timeline.Finish(t.Context(), bucket, scheduler.Leader(1), []scheduler.End{end}, later)
 			if err != nil {
 				t.Fatal(err)
 			}

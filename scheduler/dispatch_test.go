@@ -531,9 +531,9 @@ type staleConnection struct {
 }
 
 func (s *staleConnection) Finish(ctx context.Context, b message.Bucket, holder scheduler.Holder, ends []scheduler.End,
-	now message.Milli) error {
+	now message.Milli) (scheduler.Receipt, error) {
 	if s.stale.Load() {
-		return scheduler.ErrUncertified
+		return scheduler.Receipt{}, scheduler.ErrUncertified
 	}
 	return s.Timeline.Finish(ctx, b, holder, ends, now)
 }
@@ -630,7 +630,7 @@ func TestRun_ClaimsNothingThatConsumersPull(t *testing.T) {
 		if err != nil || len(got.Messages) != 1 {
 			t.Fatalf("claim: %+v, %v", got, err)
 		}
-		err = r.store.Return(t.Context(), 0, leader, []scheduler.Back{
+		_, err = r.store.Return(t.Context(), 0, leader, []scheduler.Back{
 			{UID: a.UID, Claim: 1, Score: got.Messages[0].Score(), Mark: message.Mark{Lane: ready}}}, now)
 		if err != nil {
 			t.Fatal(err)

@@ -48,8 +48,8 @@ type lostReturn struct {
 }
 
 func (s *lostReturn) Return(ctx context.Context, b message.Bucket, holder scheduler.Holder, back []scheduler.Back,
-	now message.Milli) error {
-	err := s.Timeline.Return(ctx, b, holder, back, now)
+	now message.Milli) (scheduler.Receipt, error) {
+	made, err := s.Timeline.Return(ctx, b, holder, back, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil && s.lost > 0 {
@@ -58,9 +58,9 @@ func (s *lostReturn) Return(ctx context.Context, b message.Bucket, holder schedu
 		case <-ctx.Done():
 		case <-time.After(time.Second):
 		}
-		return context.DeadlineExceeded
+		return scheduler.Receipt{}, context.DeadlineExceeded
 	}
-	return err
+	return made, err
 }
 
 // slowNats refuses the first message for now; the others arrive at once and are acknowledged late.

@@ -38,8 +38,8 @@ func (s *recorded) of(uid message.UID) []scheduler.Change {
 }
 
 func (s *recorded) Finish(ctx context.Context, bucket message.Bucket, holder scheduler.Holder, ends []scheduler.End,
-	now message.Milli) error {
-	err := s.Timeline.Finish(ctx, bucket, holder, ends, now)
+	now message.Milli) (scheduler.Receipt, error) {
+	made, err := s.Timeline.Finish(ctx, bucket, holder, ends, now)
 	for i := range ends {
 		if err == nil {
 			s.keep(ends[i].Change())
@@ -51,18 +51,18 @@ func (s *recorded) Finish(ctx context.Context, bucket message.Bucket, holder sch
 			s.mu.Unlock()
 		}
 	}
-	return err
+	return made, err
 }
 
 func (s *recorded) Return(ctx context.Context, bucket message.Bucket, holder scheduler.Holder, back []scheduler.Back,
-	now message.Milli) error {
-	err := s.Timeline.Return(ctx, bucket, holder, back, now)
+	now message.Milli) (scheduler.Receipt, error) {
+	made, err := s.Timeline.Return(ctx, bucket, holder, back, now)
 	for i := range back {
 		if err == nil && back[i].Message != nil {
 			s.keep(back[i].Change())
 		}
 	}
-	return err
+	return made, err
 }
 
 func TestRun_AProbeThatIsRefusedForNowLeavesVersionAndHistoryAlone(t *testing.T) {

@@ -124,7 +124,7 @@ func (sc *scanner) begin(ctx context.Context) error {
 				}
 				began = true
 			}
-			n, err := sc.l.timeline.Sweep(ctx, sc.bucket, sc.l.term, sc.l.s.claims[sc.bucket],
+			n, _, err := sc.l.timeline.Sweep(ctx, sc.bucket, sc.l.term, sc.l.s.claims[sc.bucket],
 				sweepBatch, sc.l.s.cfg.Clock.Milli())
 			if err != nil {
 				return fmt.Errorf("sweep: %w", err)
@@ -293,7 +293,7 @@ func (sc *scanner) reconcile(ctx context.Context) error {
 			if lost = sc.flight.lost(held); len(lost) == 0 {
 				return nil
 			}
-			if err = tl.Return(ctx, sc.bucket, Leader(sc.l.term), lost, sc.l.s.cfg.Clock.Milli()); err != nil {
+			if _, err = tl.Return(ctx, sc.bucket, Leader(sc.l.term), lost, sc.l.s.cfg.Clock.Milli()); err != nil {
 				return fmt.Errorf("return lost claims: %w", err)
 			}
 			return nil

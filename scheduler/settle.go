@@ -127,7 +127,8 @@ func (st *settler) write(ctx context.Context) error {
 	for len(st.ends) > 0 {
 		ends := st.ends[:st.finishable()]
 		if err := st.l.call(ctx, func(ctx context.Context) error {
-			return tl.Finish(ctx, st.bucket, Leader(st.l.term), ends, cfg.Clock.Milli())
+			_, err := tl.Finish(ctx, st.bucket, Leader(st.l.term), ends, cfg.Clock.Milli())
+			return err
 		}); err != nil {
 			return fmt.Errorf("finish %d: %w", len(ends), err)
 		}
@@ -137,7 +138,8 @@ func (st *settler) write(ctx context.Context) error {
 	for len(st.back) > 0 {
 		back := st.back[:min(len(st.back), settleBatch)]
 		if err := st.l.call(ctx, func(ctx context.Context) error {
-			return tl.Return(ctx, st.bucket, Leader(st.l.term), back, cfg.Clock.Milli())
+			_, err := tl.Return(ctx, st.bucket, Leader(st.l.term), back, cfg.Clock.Milli())
+			return err
 		}); err != nil {
 			return fmt.Errorf("return %d: %w", len(back), err)
 		}
@@ -163,7 +165,8 @@ func (st *settler) endless(e End) bool {
 		return false
 	}
 	err := st.l.call(context.Background(), func(ctx context.Context) error {
-		return st.l.timeline.Finish(ctx, st.bucket, Leader(st.l.term), []End{e}, st.l.s.cfg.Clock.Milli())
+		_, err := st.l.timeline.Finish(ctx, st.bucket, Leader(st.l.term), []End{e}, st.l.s.cfg.Clock.Milli())
+		return err
 	})
 	st.log.Error().Err(err).Str("uid", string(e.Message.UID)).Str("state", e.State.String()).Msg(
 		"a message cannot end so; it stays in flight")

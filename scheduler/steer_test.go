@@ -110,7 +110,7 @@ func TestCancel_ByNameWaitsForTheAttemptInFlight(t *testing.T) {
 		if s := r.info(second.UID).State; s != message.StateWaiting {
 			t.Fatalf("the retry is %s although in_flight changes nothing", s)
 		}
-		if err := r.store.Finish(t.Context(), 0, scheduler.Leader(1),
+		if _, err := r.store.Finish(t.Context(), 0, scheduler.Leader(1),
 			[]scheduler.End{{Message: taken[0], State: message.StateDelivered}}, r.clock.Milli()); err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package schedulertest
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,7 +108,8 @@ func (m *model) end(bucket message.Bucket, term uint64, ends []scheduler.End) {
 		fmt.Fprintf(&what, " %s as %s (uncertain %t)", e.Message.UID, e.State, e.Uncertain)
 	}
 	m.step(what.String(), func(tl scheduler.Timeline) string {
-		return short(tl.Finish(m.ctx, bucket, scheduler.Leader(term), ends, m.now))
+		made, err := tl.Finish(m.ctx, bucket, scheduler.Leader(term), ends, m.now)
+		return m.covers(tl, bucket, made) + short(err)
 	}, true, nil)
 }
 
@@ -150,8 +152,52 @@ func (m *model) back(t *rapid.T, tune func(*scheduler.Back)) {
 	}
 	term := m.term(t, bucket)
 	m.step(fmt.Sprintf("return in %d under %d: %+v", bucket, term, back), func(tl scheduler.Timeline) string {
-		return short(tl.Return(m.ctx, bucket, scheduler.Leader(term), back, m.now))
-	}, true, nil)
+		made, err := tl.Return(m.ctx, bucket, scheduler.Leader(term), back, m.now)
+		return m.covers(tl, bucket, made) + short(err)
+	}, true, func(first, second string) (goesOn bool, wrong string) {
+		again := strings.Fields(second)
+		for _, word := range strings.Fields(first) {
+			uid, _, _ := strings.Cut(word, "@")
+			if !slices.Contains(again, word) && !m.yielded(message.UID(uid)) {
+				return false, "want a receipt that covers as much"
+			}
+		}
+		return false, ""
+	})
+}
+
+// covers formats what a receipt covers. It must cover everything that its call has just reported to the journal.
+func (m *model) covers(tl scheduler.Timeline, bucket message.Bucket, made scheduler.Receipt) string {
+	log := &m.realLog
+	if tl == m.ref {
+		log = &m.refLog
+	}
+	for _, c := range log.new {
+		if !slices.ContainsFunc(made.Changes, func(r scheduler.Recorded) bool {
+			return r.UID == c.UID && r.Version == c.Version
+		}) {
+			m.Fatalf("%s@%d was reported to the journal, the receipt covers %+v", c.UID, c.Version, made.Changes)
+		}
+	}
+	words := make([]string, len(made.Changes))
+	for i, r := range made.Changes {
+		words[i] = fmt.Sprintf("%s@%d", r.UID, r.Version)
+		if r.Bucket != bucket || r.Number == 0 {
+			m.Fatalf("the receipt of a call in bucket %d covers %+v", bucket, r)
+		}
+	}
+	slices.Sort(words)
+	return strings.Join(slices.Compact(words), " ")
+}
+
+// yielded reports whether a message ended because an earlier one of its name came back. A repeat of the call that did
+// so does not name it.
+func (m *model) yielded(uid message.UID) bool {
+	found, err := m.real.Find(m.ctx, scheduler.Ref{UID: uid})
+	if err != nil {
+		m.Fatalf("find of %s: %v", uid, err)
+	}
+	return len(found) == 1 && found[0].Kind == message.KindYielded
 }
 
 // counted sends a call that answers with a number below its limit once nothing is left to do.
@@ -184,7 +230,9 @@ func (m *model) sweep(t *rapid.T) {
 	}
 	m.counted(fmt.Sprintf("sweep %d of %d under %d, up to %d", limit, bucket, term, last), limit,
 		func(tl scheduler.Timeline) (int, error) {
-			return tl.Sweep(m.ctx, bucket, term, last, limit, m.now)
+			n, made, err := tl.Sweep(m.ctx, bucket, term, last, limit, m.now)
+			m.covers(tl, bucket, made)
+			return n, err
 		})
 }
 

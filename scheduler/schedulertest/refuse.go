@@ -30,7 +30,7 @@ var refusePromises = []promise{
 				}
 				ends[1].State = to
 				for range 2 {
-					t.must("finish", t.tl.Finish(t.Context(), 0, scheduler.Leader(t.term), ends, t.now))
+					t.end(0, ends...)
 				}
 				if i := t.get(all[1].UID); i.State != message.StateInFlight || i.Version != all[1].Version() {
 					t.Fatalf("asked to end as %s it is %s", to, describe(i))
@@ -76,15 +76,15 @@ var refusePromises = []promise{
 				}
 			}
 		}
-		t.must("finish", t.tl.Finish(t.Context(), 0, scheduler.Leader(t.term), none, t.now))
+		t.end(0, none...)
 		refused(1)
-		_, err := t.tl.Sweep(t.Context(), 0, t.term+1, 0, 10, t.now)
+		_, _, err := t.tl.Sweep(t.Context(), 0, t.term+1, 0, 10, t.now)
 		t.must("sweep", err)
 		t.term++
 		refused(0)
 		m = t.claim()[0]
 		none[0].Message = m
-		t.must("finish", t.tl.Finish(t.Context(), 0, scheduler.Leader(t.term), none, t.now))
+		t.end(0, none...)
 		refused(1)
 		t.finish(message.StateDelivered, m)
 		refused(0)

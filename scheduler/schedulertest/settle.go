@@ -38,6 +38,14 @@ var settlePromises = []promise{
 		later := t.claim()[0]
 		t.finish(message.StateDead, &earlier)
 		t.wantInfo(live(later, message.StateInFlight, message.Mark{}))
+		// Of a batch, the stale claim alone is skipped, whichever comes first.
+		for i, stale := range []int{0, 1} {
+			batch := []*message.Message{t.take(Message(10 + i))}
+			other := batch[0]
+			t.finish(message.StateExpired, slices.Insert(batch, stale, &earlier)...)
+			t.wantInfo(live(later, message.StateInFlight, message.Mark{}))
+			t.wantInfo(remains(other, message.StateExpired, t.now, false, "the test says expired"))
+		}
 		t.term = 5
 		t.finish(message.StateDead, later)
 		t.wantInfo(live(later, message.StateInFlight, message.Mark{}))
@@ -45,10 +53,8 @@ var settlePromises = []promise{
 	{name: "a finish sets the uncertain mark as asked", check: func(t *trial) {
 		t.added(Message(1), Message(2))
 		all := t.claim()
-		t.must("finish", t.tl.Finish(t.Context(), 0, scheduler.Leader(t.term), []scheduler.End{
-			{Message: all[0], State: message.StateExpired, Uncertain: true},
-			{Message: all[1], State: message.StateExpired},
-		}, t.now))
+		t.end(0, scheduler.End{Message: all[0], State: message.StateExpired, Uncertain: true},
+			scheduler.End{Message: all[1], State: message.StateExpired})
 		t.wantInfo(remains(all[0], message.StateExpired, t.now, true, ""))
 		t.wantInfo(remains(all[1], message.StateExpired, t.now, false, ""))
 	}},
@@ -137,7 +143,7 @@ var settlePromises = []promise{
 			back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Score: m.Score(),
 				Mark: message.Mark{Lane: []message.Lane{"ORDERS", "core:a.b"}[i%2]}}
 		}
-		t.must("return", t.tl.Return(t.Context(), 0, scheduler.Leader(t.term), back, t.now))
+		t.returned(0, back...)
 		t.wantInfo(live(all[0], message.StateWaiting, message.Mark{Lane: "ORDERS"}))
 		t.wantLanes(0, "ORDERS", "core:a.b")
 		if c := t.claimFrom(0, "", wide, wide); len(c.Messages) != 0 || c.Head != 0 {
@@ -173,7 +179,7 @@ var settlePromises = []promise{
 			want[i] = message.LaneCore.Lane(fmt.Sprintf("%04d", i*7%1000))
 			back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: message.Mark{Lane: want[i]}}
 		}
-		t.must("return", t.tl.Return(t.Context(), 0, scheduler.Leader(t.term), back, t.now))
+		t.returned(0, back...)
 		slices.Sort(want)
 		t.wantLanes(0, want...)
 	}},
@@ -213,7 +219,7 @@ var settlePromises = []promise{
 		first, second := t.take(Message(1)), t.take(Message(2))
 		third := t.take(Message(3))
 		for _, want := range []int{2, 0} {
-			n, err := t.tl.Sweep(t.Context(), 0, t.term, second.Claim, 10, t.now)
+			n, _, err := t.tl.Sweep(t.Context(), 0, t.term, second.Claim, 10, t.now)
 			t.must("sweep", err)
 			if n != want {
 				t.Fatalf("swept %d, want %d", n, want)

@@ -16,7 +16,7 @@ var leaderCalls = []struct {
 		return t.tl.Begin(t.Context(), 0, term)
 	}},
 	{"sweep", func(t *trial, term uint64, _ *message.Message) error {
-		_, err := t.tl.Sweep(t.Context(), 0, term, 0, 10, t.now)
+		_, _, err := t.tl.Sweep(t.Context(), 0, term, 0, 10, t.now)
 		return err
 	}},
 	{"claim", func(t *trial, term uint64, _ *message.Message) error {
@@ -30,16 +30,19 @@ var leaderCalls = []struct {
 		return err
 	}},
 	{"finish", func(t *trial, term uint64, m *message.Message) error {
-		return t.tl.Finish(t.Context(), 0, scheduler.Leader(term),
+		_, err := t.tl.Finish(t.Context(), 0, scheduler.Leader(term),
 			[]scheduler.End{{Message: m, State: message.StateDelivered}}, t.now)
+		return err
 	}},
 	{"return", func(t *trial, term uint64, m *message.Message) error {
-		return t.tl.Return(t.Context(), 0, scheduler.Leader(term),
+		_, err := t.tl.Return(t.Context(), 0, scheduler.Leader(term),
 			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: m.Score()}}, t.now)
+		return err
 	}},
 	{"return that keeps", func(t *trial, term uint64, m *message.Message) error {
-		return t.tl.Return(t.Context(), 0, scheduler.Leader(term),
+		_, err := t.tl.Return(t.Context(), 0, scheduler.Leader(term),
 			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}}, t.now)
+		return err
 	}},
 	{"held", func(t *trial, term uint64, _ *message.Message) error {
 		_, err := t.tl.Held(t.Context(), 0, scheduler.Leader(term), "", 10)

@@ -146,7 +146,14 @@ func (t *trial) finish(state message.State, messages ...*message.Message) {
 		ends[i] = scheduler.End{Message: m, State: state, Uncertain: m.Mark.Uncertain,
 			Reason: "the test says " + state.String()}
 	}
-	t.must("finish", t.tl.Finish(t.Context(), t.bucketOf(messages[0]), scheduler.Leader(t.term), ends, t.now))
+	t.end(t.bucketOf(messages[0]), ends...)
+}
+
+// end ends claimed messages of a bucket.
+func (t *trial) end(bucket message.Bucket, ends ...scheduler.End) {
+	t.Helper()
+	_, err := t.tl.Finish(t.Context(), bucket, scheduler.Leader(t.term), ends, t.now)
+	t.must("finish", err)
 }
 
 // ended brings a message to an end.
@@ -176,12 +183,19 @@ func (t *trial) unsent(m *message.Message) {
 func (t *trial) back(m *message.Message, b scheduler.Back) {
 	t.Helper()
 	b.UID = m.UID
-	t.must("return", t.tl.Return(t.Context(), t.bucketOf(m), scheduler.Leader(t.term), []scheduler.Back{b}, t.now))
+	t.returned(t.bucketOf(m), b)
+}
+
+// returned returns claimed messages of a bucket to waiting.
+func (t *trial) returned(bucket message.Bucket, back ...scheduler.Back) {
+	t.Helper()
+	_, err := t.tl.Return(t.Context(), bucket, scheduler.Leader(t.term), back, t.now)
+	t.must("return", err)
 }
 
 func (t *trial) sweep(bucket message.Bucket, limit int) int {
 	t.Helper()
-	n, err := t.tl.Sweep(t.Context(), bucket, t.term, 0, limit, t.now)
+	n, _, err := t.tl.Sweep(t.Context(), bucket, t.term, 0, limit, t.now)
 	t.must("sweep", err)
 	return n
 }

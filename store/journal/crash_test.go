@@ -257,8 +257,8 @@ func (c *crashes) finish(t *rapid.T) {
 	m := c.oneClaimed(t)
 	end := scheduler.End{Message: m, State: message.StateDelivered, Stream: "S", Sequence: c.claim,
 		Uncertain: m.Mark.Uncertain}
-	c.must("finish",
-		c.tl.Finish(c.ctx, m.UID.Bucket(crashBuckets), scheduler.Leader(c.term), []scheduler.End{end}, c.now))
+	_, err := c.tl.Finish(c.ctx, m.UID.Bucket(crashBuckets), scheduler.Leader(c.term), []scheduler.End{end}, c.now)
+	c.must("finish", err)
 }
 
 func (c *crashes) giveBack(t *rapid.T) {
@@ -292,8 +292,8 @@ func (c *crashes) park(t *rapid.T) {
 }
 
 func (c *crashes) goBack(b scheduler.Back) {
-	c.must("return",
-		c.tl.Return(c.ctx, b.UID.Bucket(crashBuckets), scheduler.Leader(c.term), []scheduler.Back{b}, c.now))
+	_, err := c.tl.Return(c.ctx, b.UID.Bucket(crashBuckets), scheduler.Leader(c.term), []scheduler.Back{b}, c.now)
+	c.must("return", err)
 }
 
 // commitEntry is what a writer does with an entry; it may die before it deletes.
@@ -357,7 +357,7 @@ func (c *crashes) newLeader(t *rapid.T) {
 	c.recover()
 	for b := range crashBuckets {
 		for {
-			n, err := c.tl.Sweep(c.ctx, b, c.term, 0, 2, c.now)
+			n, _, err := c.tl.Sweep(c.ctx, b, c.term, 0, 2, c.now)
 			c.must("sweep", err)
 			if n < 2 {
 				break

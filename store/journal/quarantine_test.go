@@ -522,7 +522,8 @@ func (a *apart) deliver(m *message.Message) {
 		a.Fatalf("claimed %+v", got)
 	}
 	end := scheduler.End{Message: got.Messages[0], State: message.StateDelivered, Stream: "ORDERS", Sequence: 42}
-	a.must("finish", a.Finish(a.Context(), 0, scheduler.Leader(1), []scheduler.End{end}, a.now.Add(5*time.Second)))
+	_, err = a.Finish(a.Context(), 0, scheduler.Leader(1), []scheduler.End{end}, a.now.Add(5*time.Second))
+	a.must("finish", err)
 }
 
 const (

@@ -134,11 +134,9 @@ func TestRecovery_MakesNoChangeOfItsOwnBeforeThoseThatWereLost(t *testing.T) {
 			}
 			rollBack := w.snapshot(t)
 			w.now += 10
-			w.must(
-				"return",
-				w.tl.Return(t.Context(), 0, scheduler.Leader(1), []scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}},
-					w.now),
-			)
+			_, err := w.tl.Return(t.Context(), 0, scheduler.Leader(1),
+				[]scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}}, w.now)
+			w.must("return", err)
 			change.do(w, m)
 			due := w.now.Add(time.Hour)
 			w.now += 10
@@ -219,8 +217,9 @@ func TestRecovery_CertifiesNoBucketAgainThatIsAtWork(t *testing.T) {
 		}
 		w.now += 10
 		// The change is written under the certification of the first mend.
-		w.must("finish", w.tl.Finish(t.Context(), 0, scheduler.Leader(3),
-			[]scheduler.End{{Message: m, State: message.StateDelivered}}, w.now))
+		_, err := w.tl.Finish(t.Context(), 0, scheduler.Leader(3),
+			[]scheduler.End{{Message: m, State: message.StateDelivered}}, w.now)
+		w.must("finish", err)
 		working, delivered = "", delivered+1
 	})
 	for bucket := range crashBuckets {

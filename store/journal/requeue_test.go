@@ -52,11 +52,13 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 			}
 			m := claimed(1)
 			mark := message.Mark{Uncertain: true, Changes: m.Mark.Changes + 1}
-			must("return", tl.Return(t.Context(), bucket, scheduler.Leader(1), []scheduler.Back{
-				{UID: m.UID, Claim: 1, Score: m.Score(), Mark: mark, Message: m, Reason: "unknown"}}, now))
+			_, err = tl.Return(t.Context(), bucket, scheduler.Leader(1), []scheduler.Back{
+				{UID: m.UID, Claim: 1, Score: m.Score(), Mark: mark, Message: m, Reason: "unknown"}}, now)
+			must("return", err)
 			m = claimed(2)
-			must("finish", tl.Finish(t.Context(), bucket, scheduler.Leader(1),
-				[]scheduler.End{{Message: m, State: message.StateDead, Uncertain: m.Mark.Uncertain}}, now))
+			_, err = tl.Finish(t.Context(), bucket, scheduler.Leader(1),
+				[]scheduler.End{{Message: m, State: message.StateDead, Uncertain: m.Mark.Uncertain}}, now)
+			must("finish", err)
 			if got, err := tl.Requeue(t.Context(), old.UID, again, now); err != nil ||
 				got.Code != scheduler.RequeueDone {
 				t.Fatalf("requeue: %+v, %v", got, err)

@@ -18,13 +18,13 @@ func (t *Timeline) Begin(ctx context.Context, n message.Bucket, term uint64) err
 
 // Sweep moves back to waiting the messages that lower terms, or earlier runs of this term, had claimed.
 func (t *Timeline) Sweep(ctx context.Context, n message.Bucket, term, last uint64, limit int,
-	now message.Milli) (int, error) {
+	now message.Milli) (int, scheduler.Receipt, error) {
 	return t.sweep(ctx, n, term, last, limit, now)
 }
 
 // sweep moves back to waiting what lower terms had claimed, and this term up to the claim with the number last.
 func (t *Timeline) sweep(ctx context.Context, n message.Bucket, term, last uint64, limit int,
-	now message.Milli) (count int, err error) {
+	now message.Milli) (count int, made scheduler.Receipt, err error) {
 	err = t.under(ctx, n, term, func(b *bucket) error {
 		var over []slot
 		for _, s := range b.claimed {
@@ -50,9 +50,10 @@ func (t *Timeline) sweep(ctx context.Context, n message.Bucket, term, last uint6
 				Uncertain: true, Refusals: e.message.Mark.Refusals, Kind: message.KindSwept,
 				Reason: message.KindSwept.Words("", true)})
 		}
+		made = t.receipt(n, b, nil)
 		return nil
 	})
-	return count, err
+	return count, made, err
 }
 
 // Claim moves due messages to in_flight.
@@ -102,45 +103,54 @@ func weight(m *message.Message) int {
 	return n
 }
 
-// claimedEntry returns the claimed message with this uid, or nil.
-func (b *bucket) claimedEntry(uid message.UID) *entry {
-	if e := b.entries[uid]; e != nil && e.state == message.StateInFlight {
-		return e
-	}
-	return nil
+// held reports whether a message, which may be nil, is in flight under a claim of a holder.
+func (b *bucket) held(e *entry, holder scheduler.Holder, claim uint64) bool {
+	return e != nil && e.state == message.StateInFlight && e.claim == claim &&
+		b.claimed[e.place].rank == int64(holder.Term)
 }
 
 // Finish ends claimed messages.
 func (t *Timeline) Finish(ctx context.Context, n message.Bucket, holder scheduler.Holder, ends []scheduler.End,
-	now message.Milli) error {
-	return t.under(ctx, n, holder.Term, func(b *bucket) error {
+	now message.Milli) (made scheduler.Receipt, err error) {
+	err = t.under(ctx, n, holder.Term, func(b *bucket) error {
+		var left []scheduler.Recorded
 		for i := range ends {
 			end := &ends[i]
-			e := b.claimedEntry(end.Message.UID)
-			switch {
-			case e == nil || e.claim != end.Message.Claim || b.claimed[e.place].rank != int64(holder.Term):
-			case !end.Known():
-				b.refuse(e, end.State, end.Kind, now)
-			default:
+			e := b.entries[end.Message.UID]
+			switch held := b.held(e, holder, end.Message.Claim); {
+			case e == nil:
+			case held && end.Known():
 				b.leave(e)
 				b.end(e, end.State, end.Uncertain, cause{end.Kind, end.Other, end.Reason}, now)
 				change := end.Change()
 				change.At, change.Term = now, holder.Term
 				b.note(change)
+			default:
+				if held {
+					b.refuse(e, end.State, end.Kind, now)
+				}
+				left = append(left, scheduler.Recorded{UID: e.uid, Version: e.version})
 			}
 		}
+		made = t.receipt(n, b, left)
 		return nil
 	})
+	return made, err
 }
 
 // Return puts claimed messages back to waiting.
 func (t *Timeline) Return(ctx context.Context, n message.Bucket, holder scheduler.Holder, back []scheduler.Back,
-	now message.Milli) error {
-	return t.under(ctx, n, holder.Term, func(b *bucket) error {
+	now message.Milli) (made scheduler.Receipt, err error) {
+	err = t.under(ctx, n, holder.Term, func(b *bucket) error {
+		var left []scheduler.Recorded
 		for i := range back {
 			r := &back[i]
-			e := b.claimedEntry(r.UID)
-			if e == nil || e.claim != r.Claim || b.claimed[e.place].rank != int64(holder.Term) {
+			e := b.entries[r.UID]
+			if e == nil {
+				continue
+			}
+			if !b.held(e, holder, r.Claim) {
+				left = append(left, scheduler.Recorded{UID: e.uid, Version: e.version})
 				continue
 			}
 			score, mark := r.Score, r.Mark
@@ -158,8 +168,10 @@ func (t *Timeline) Return(ctx context.Context, n message.Bucket, holder schedule
 				b.note(change)
 			}
 		}
+		made = t.receipt(n, b, left)
 		return nil
 	})
+	return made, err
 }
 
 // Held lists what a holder has claimed. It scans every claim of the bucket, because it is called only after a reply was

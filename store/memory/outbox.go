@@ -20,6 +20,22 @@ func (b *bucket) note(c scheduler.Change) {
 	}
 }
 
+// receipt covers the changes of the current call, and the versions at which the call left other messages. It is zero if
+// no journal is kept.
+func (t *Timeline) receipt(n message.Bucket, b *bucket, left []scheduler.Recorded) scheduler.Receipt {
+	if !b.records {
+		return scheduler.Receipt{}
+	}
+	covered := left
+	for i := range b.changes {
+		covered = append(covered, scheduler.Recorded{UID: b.changes[i].UID, Version: b.changes[i].Version})
+	}
+	for i := range covered {
+		covered[i].Bucket, covered[i].Number = n, t.number(b)
+	}
+	return scheduler.Receipt{Changes: covered}
+}
+
 // accepted records a new message. The journal retains the message it receives, so accepted passes a copy.
 func (b *bucket) accepted(m *message.Message, now message.Milli) {
 	if b.records {

@@ -61,7 +61,8 @@ func (t *Timeline) Claims(ctx context.Context, n message.Bucket, after message.U
 // Reclaim returns every claim to waiting.
 func (t *Timeline) Reclaim(ctx context.Context, n message.Bucket, term uint64, limit int,
 	now message.Milli) (int, error) {
-	return t.sweep(ctx, n, term, math.MaxUint64, limit, now)
+	count, _, err := t.sweep(ctx, n, term, math.MaxUint64, limit, now)
+	return count, err
 }
 
 // Certify marks a bucket as usable.

@@ -37,7 +37,7 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 				return err
 			},
 			"begin": func() error { return tl.Begin(ctx, 0, 1) },
-			"sweep": func() error { _, err := tl.Sweep(ctx, 0, 1, 0, 10, schedulertest.Start); return err },
+			"sweep": func() error { _, _, err := tl.Sweep(ctx, 0, 1, 0, 10, schedulertest.Start); return err },
 			"claim": func() error {
 				_, err := tl.Claim(
 					ctx,
@@ -53,12 +53,14 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 				return err
 			},
 			"finish": func() error {
-				return tl.Finish(ctx, 0, scheduler.Leader(1),
+				_, err := tl.Finish(ctx, 0, scheduler.Leader(1),
 					[]scheduler.End{{Message: m, State: message.StateDelivered}}, schedulertest.Start)
+				return err
 			},
 			"return": func() error {
-				return tl.Return(ctx, 0, scheduler.Leader(1), []scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}},
+				_, err := tl.Return(ctx, 0, scheduler.Leader(1), []scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}},
 					schedulertest.Start)
+				return err
 			},
 			"held":      func() error { _, err := tl.Held(ctx, 0, scheduler.Leader(1), "", 10); return err },
 			"heads":     func() error { _, err := tl.Heads(ctx); return err },

@@ -77,10 +77,8 @@ func TestClaim_ListsWhatCannotBeRead(t *testing.T) {
 			t.Fatalf("%q: held are %+v", record, held)
 		}
 		b.wantUnreadable(bad, message.StateInFlight)
-		b.must(
-			b.Return(t.Context(), 0, scheduler.Leader(1),
-				[]scheduler.Back{{UID: good.UID, Claim: 7, Score: good.Score()}}, 30),
-		)
+		b.settled(b.Return(t.Context(), 0, scheduler.Leader(1),
+			[]scheduler.Back{{UID: good.UID, Claim: 7, Score: good.Score()}}, 30))
 		b.claim(1)
 		if b.packed(bad) != record {
 			t.Fatalf("%q became %q", record, b.packed(bad))
@@ -107,7 +105,7 @@ func TestReturnAndSweep_ListWhatCannotBeRead(t *testing.T) {
 			claimed := b.claim(2)
 			b.spoil(bad, record)
 			if swept {
-				n, err := b.Sweep(t.Context(), 0, 9, 0, 100, 50)
+				n, _, err := b.Sweep(t.Context(), 0, 9, 0, 100, 50)
 				b.must(err)
 				if n != 2 {
 					t.Errorf("%q: swept %d", record, n)
@@ -118,7 +116,7 @@ func TestReturnAndSweep_ListWhatCannotBeRead(t *testing.T) {
 					back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Keep: true}
 				}
 				for range 2 {
-					b.must(b.Return(t.Context(), 0, scheduler.Leader(1), back, 50))
+					b.settled(b.Return(t.Context(), 0, scheduler.Leader(1), back, 50))
 				}
 			}
 			term := uint64(1)
@@ -317,7 +315,7 @@ func TestReturnAndSweep_KeepAMessageWhoseNextCannotBeRead(t *testing.T) {
 			for range 2 {
 				if swept {
 					term = 9
-					_, err := b.Sweep(t.Context(), 0, 9, 0, 100, 50)
+					_, _, err := b.Sweep(t.Context(), 0, 9, 0, 100, 50)
 					b.must(err)
 					continue
 				}
@@ -325,7 +323,7 @@ func TestReturnAndSweep_KeepAMessageWhoseNextCannotBeRead(t *testing.T) {
 				for i, m := range claimed {
 					back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Keep: true}
 				}
-				b.must(b.Return(t.Context(), 0, scheduler.Leader(1), back, 50))
+				b.settled(b.Return(t.Context(), 0, scheduler.Leader(1), back, 50))
 			}
 			held, err := b.Held(t.Context(), 0, scheduler.Leader(term), "", 10)
 			b.must(err)
@@ -481,10 +479,8 @@ func TestChanges_RefuseWhatCannotBeRead(t *testing.T) {
 		b.add(flies, bad)
 		flying := b.claim(2)
 		record := garbage(b.packed(bad)[:17+1+len(bad.Topic)+2])[i]
-		b.must(
-			b.Return(t.Context(), 0, scheduler.Leader(1),
-				[]scheduler.Back{{UID: bad.UID, Claim: flying[1].Claim, Keep: true}}, 30),
-		)
+		b.settled(b.Return(t.Context(), 0, scheduler.Leader(1),
+			[]scheduler.Back{{UID: bad.UID, Claim: flying[1].Claim, Keep: true}}, 30))
 		for _, m := range []*message.Message{bad, gone, flies} {
 			b.spoil(m, record)
 		}
@@ -516,7 +512,7 @@ func TestChanges_RefuseWhatCannotBeRead(t *testing.T) {
 		// One of the two is in flight no more, so that the script counts by topic itself.
 		ends := []scheduler.End{{Message: flying[0], State: message.StateDelivered},
 			{Message: flying[1], State: message.StateDelivered}}
-		b.must(b.Finish(t.Context(), 0, scheduler.Leader(1), ends, 60))
+		b.settled(b.Finish(t.Context(), 0, scheduler.Leader(1), ends, 60))
 		if n := b.rdb.HGet(t.Context(), b.key("counts"), bad.Topic).Val(); n != "2 1" {
 			t.Errorf("%q: the topic counts %q", record, n)
 		}

@@ -21,20 +21,20 @@ func (t *Redis) Begin(ctx context.Context, bucket message.Bucket, term uint64) e
 
 // Sweep moves back to waiting the messages that lower terms, or earlier runs of this term, had claimed.
 func (t *Redis) Sweep(ctx context.Context, bucket message.Bucket, term, last uint64, limit int,
-	now message.Milli) (int, error) {
+	now message.Milli) (int, scheduler.Receipt, error) {
 	return t.sweep(ctx, bucket, term, limit, text(last), now)
 }
 
 func (t *Redis) sweep(ctx context.Context, bucket message.Bucket, term uint64, limit int, which string,
-	now message.Milli) (int, error) {
+	now message.Milli) (int, scheduler.Receipt, error) {
 	c := &call{bucket: bucket, script: "sweep", entry: t.context(term, now),
 		args: []any{text(term), limit, which, int64(now)}}
 	a := t.run(ctx, c)
 	n, entry, changes := a.count("moved"), a.text("entry"), a.list("changes").changes()
 	if err := a.done(); err != nil {
-		return 0, err
+		return 0, scheduler.Receipt{}, err
 	}
-	return n, t.wrote(c, entry, changes)
+	return n, t.receipt(c, changes), t.wrote(c, entry, changes)
 }
 
 // Claim moves due messages to StateInFlight.
@@ -78,9 +78,9 @@ func (t *Redis) Claim(ctx context.Context, bucket message.Bucket, req scheduler.
 
 // Finish ends claimed messages.
 func (t *Redis) Finish(ctx context.Context, bucket message.Bucket, holder scheduler.Holder, ends []scheduler.End,
-	now message.Milli) error {
+	now message.Milli) (scheduler.Receipt, error) {
 	if len(ends) == 0 {
-		return nil
+		return scheduler.Receipt{}, nil
 	}
 	topics := topicsOf(len(ends), func(i int) string { return ends[i].Message.Topic })
 	args := make([]any, 5, 5+2*len(topics)+4*len(ends))
@@ -95,7 +95,7 @@ func (t *Redis) Finish(ctx context.Context, bucket message.Bucket, holder schedu
 	for i := range ends {
 		record, err := packEnd(&ends[i], now)
 		if err != nil {
-			return err
+			return scheduler.Receipt{}, err
 		}
 		args = append(args, args[first+i], record)
 	}
@@ -125,27 +125,49 @@ func (t *Redis) ended(ends []scheduler.End) []scheduler.Change {
 }
 
 // settle runs finish or return. These scripts answer how many messages were settled, which ones if not all, the entry
-// they wrote, and any other changes they made.
-func (t *Redis) settle(ctx context.Context, c *call, changes []scheduler.Change) error {
+// they wrote, the messages that they found settled, and any other changes they made.
+func (t *Redis) settle(ctx context.Context, c *call, changes []scheduler.Change) (scheduler.Receipt, error) {
 	a := t.run(ctx, c)
-	a.count("settled")
-	some, entry := a.text("some"), a.text("entry")
-	if some != "" {
+	settled, some, entry, unchanged := a.count("settled"), a.text("some"), a.text("entry"), a.list("unchanged")
+	if settled == 0 {
+		changes = nil
+	} else if some != "" {
 		changes = only(changes, uidSet(some))
 	}
 	changes = append(changes, a.changes()...)
-	if err := a.done(); err != nil {
-		return err
+	made := t.receipt(c, changes)
+	for unchanged.more() {
+		uid, version := message.UID(unchanged.text("uid")), versionOf(unchanged.text("record"), unchanged.text("mark"))
+		if version > 0 {
+			made.Changes = append(made.Changes, scheduler.Recorded{UID: uid, Version: version,
+				Bucket: c.bucket, Number: c.number})
+		}
 	}
-	return t.wrote(c, entry, changes)
+	if err := a.done(); err != nil {
+		return scheduler.Receipt{}, err
+	}
+	return made, t.wrote(c, entry, changes)
+}
+
+// receipt covers the changes of a call. It is zero if no journal is kept.
+func (t *Redis) receipt(c *call, changes []scheduler.Change) (made scheduler.Receipt) {
+	if t.cfg.Record == nil || len(changes) == 0 {
+		return made
+	}
+	made.Changes = make([]scheduler.Recorded, len(changes))
+	for i := range changes {
+		made.Changes[i] = scheduler.Recorded{UID: changes[i].UID, Version: changes[i].Version, Bucket: c.bucket,
+			Number: c.number}
+	}
+	return made
 }
 
 // Return releases claimed messages, in their order. If two messages of one name are returned together, the script
 // decides which of them ends.
 func (t *Redis) Return(ctx context.Context, bucket message.Bucket, holder scheduler.Holder, back []scheduler.Back,
-	now message.Milli) error {
+	now message.Milli) (scheduler.Receipt, error) {
 	if len(back) == 0 {
-		return nil
+		return scheduler.Receipt{}, nil
 	}
 	args := make([]any, 3, 3+4*len(back))
 	var changes []scheduler.Change

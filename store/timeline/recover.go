@@ -39,7 +39,8 @@ func (t *Redis) Claims(ctx context.Context, bucket message.Bucket, after message
 // Reclaim returns every claimed message to waiting.
 func (t *Redis) Reclaim(ctx context.Context, bucket message.Bucket, term uint64, limit int,
 	now message.Milli) (int, error) {
-	return t.sweep(ctx, bucket, term, limit, "all", now)
+	n, _, err := t.sweep(ctx, bucket, term, limit, "all", now)
+	return n, err
 }
 
 // Certify writes the certification, and what Prepare had recorded of the namespace if the server has lost it.
