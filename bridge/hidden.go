@@ -14,7 +14,9 @@ import (
 //
 // The answer arrives after the barrier of a core publish, so a subject counts as core only if no stream has answered
 // within some time after a publish. The result is kept for a while, so that the outcomes of later messages need not
-// wait. Any change of streams discards the subjects found to be core.
+// wait. The announcement of any change of streams discards the subjects found to be core. The server sends it after it
+// has created the stream, so for that moment a message that its listener has received counts as delivered although the
+// new stream may have refused it.
 //
 // Both maps are bounded. A forgotten result is determined again.
 type hidden struct {

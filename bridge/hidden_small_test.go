@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// CountsAsCore reports whether the Publisher takes the subject for one that no stream has.
+func CountsAsCore(p *Publisher, subject string) bool { return p.hidden.isCore(subject, time.Now()) }
+
 func TestHidden_BelievesAnswersForAWhile(t *testing.T) {
 	t.Parallel()
 	var h hidden

@@ -125,8 +125,8 @@ func deliversWhatIsStored(t *testing.T, nc *nats.Conn, s jetstream.Stream, subje
 	})
 }
 
-// A stream that comes to be on a subject with a listener counts from its first answer on, and is asked for nothing
-// twice.
+// A stream that comes to be on a subject with a listener counts from its announcement on, also before the list of
+// streams has it, and is asked for nothing twice.
 func TestPublisher_BelievesAStreamMadeAMomentAgo(t *testing.T) {
 	t.Parallel()
 	servers(t, func(t *testing.T, server *lab.NATS) {
@@ -154,6 +154,12 @@ func TestPublisher_BelievesAStreamMadeAMomentAgo(t *testing.T) {
 				t.Context(), jetstream.StreamConfig{Name: fmt.Sprintf("OTHER%d", round)}); err != nil {
 				t.Fatal(err)
 			}
+			lab.Eventually(t, 10*time.Second, func() error {
+				if bridge.CountsAsCore(p, subject) {
+					return errors.New("the stream's announcement has not arrived")
+				}
+				return nil
+			})
 			batch := []*message.Message{newMessage(subject, "1"), newMessage(subject, "2"), newMessage(subject, "3")}
 			delivered := 0
 			for _, out := range send(t, p, batch...) {
