@@ -14,8 +14,12 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/intake"
+	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/bridge/publish"
+	"github.com/tarry-mq/tarry/bridge/rejects"
+	"github.com/tarry-mq/tarry/bridge/request"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -37,14 +41,14 @@ type App struct {
 	listener   net.Listener
 	probes     net.Listener // nil where none is wanted
 	clock      *scheduler.Clock
-	publisher  *bridge.Publisher
-	intake     *bridge.Intake
-	rejects    *bridge.Rejects
-	requests   *bridge.Service
-	nudge      *bridge.Nudge
-	resign     *bridge.Resign
-	pauses     *bridge.Pauses
-	natsClock  *bridge.ClockSampler
+	publisher  *publish.Publisher
+	intake     *intake.Intake
+	rejects    *rejects.Rejects
+	requests   *request.Service
+	nudge      *request.Nudge
+	resign     *request.Resign
+	pauses     *request.Pauses
+	natsClock  *intake.ClockSampler
 	scheduler  *scheduler.Scheduler
 	gate       *gate
 	topics     *scheduler.Topics
@@ -127,9 +131,9 @@ func (a *App) listen(setting, address string) (net.Listener, error) {
 }
 
 func (a *App) wireNATS() (err error) {
-	a.publisher, err = bridge.NewPublisher(bridge.PublisherConfig{
+	a.publisher, err = publish.New(publish.Config{
 		Conn: a.conn, Namespace: a.cfg.Namespace,
-		Own:     []string{bridge.StreamName(a.cfg.Namespace), bridge.RejectsName(a.cfg.Namespace)},
+		Own:     []string{link.StreamName(a.cfg.Namespace), link.RejectsName(a.cfg.Namespace)},
 		Timeout: a.cfg.Publish.Timeout, Pending: 2 * a.cfg.Publish.Pending,
 		Topics: a.topics, Window: a.cfg.ZooKeeper.Session + 2*a.cfg.Publish.Timeout, Lease: leaseLeft, Log: a.log,
 		Registerer: a.registry,
@@ -137,22 +141,22 @@ func (a *App) wireNATS() (err error) {
 	if err != nil {
 		return fmt.Errorf("build publisher: %w", err)
 	}
-	a.nudge, err = bridge.NewNudge(bridge.NudgeConfig{
+	a.nudge, err = request.NewNudge(request.NudgeConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Log: a.log,
 		Heard: func(bucket message.Bucket, due message.Milli) { a.scheduler.Nudge(bucket, due) },
 	})
 	if err != nil {
 		return fmt.Errorf("build nudge: %w", err)
 	}
-	a.pauses, err = bridge.NewPauses(bridge.PausesConfig{
+	a.pauses, err = request.NewPauses(request.PausesConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Log: a.log,
 		Read: func(ctx context.Context) (bool, error) { return a.scheduler.ReadPauses(ctx) },
 	})
 	if err != nil {
 		return fmt.Errorf("build pauses: %w", err)
 	}
-	a.natsClock, err = bridge.NewClockSampler(
-		bridge.ClockConfig{Conn: a.conn, Namespace: a.cfg.Namespace, Clock: a.clock, Log: a.log})
+	a.natsClock, err = intake.NewClockSampler(
+		intake.ClockConfig{Conn: a.conn, Namespace: a.cfg.Namespace, Clock: a.clock, Log: a.log})
 	if err != nil {
 		return fmt.Errorf("build nats clock: %w", err)
 	}
@@ -184,7 +188,7 @@ func (a *App) wireScheduler() (err error) {
 }
 
 func (a *App) wireIntake() (err error) {
-	a.intake, err = bridge.NewIntake(bridge.IntakeConfig{
+	a.intake, err = intake.New(intake.Config{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix,
 		Replicas: a.cfg.NATS.Intake.Replicas, MaxBytes: a.cfg.NATS.Intake.MaxBytes,
 		RejectBytes: a.cfg.NATS.Rejects.MaxBytes, RejectsPerSubject: int64(a.cfg.NATS.Rejects.PerSubject),
@@ -195,7 +199,7 @@ func (a *App) wireIntake() (err error) {
 	if err != nil {
 		return fmt.Errorf("build intake: %w", err)
 	}
-	a.rejects, err = bridge.NewRejects(bridge.RejectsConfig{
+	a.rejects, err = rejects.New(rejects.Config{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix, SizeLimit: a.cfg.HTTP.LargestMessage(),
 	})
 	if err != nil {
@@ -209,7 +213,7 @@ func (a *App) wireElection() (err error) {
 		return fmt.Errorf("build election: %w", err)
 	}
 	a.cluster = &cluster{node: a.node, race: a.race}
-	a.resign, err = bridge.NewResign(bridge.ResignConfig{
+	a.resign, err = request.NewResign(request.ResignConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Do: a.cluster.resignHere, Log: a.log,
 	})
 	if err != nil {
@@ -245,11 +249,11 @@ func (a *App) wireHTTP() (err error) {
 
 // wireRequests also serves the HTTP API's calls over NATS; the operators' calls only if the settings say so.
 func (a *App) wireRequests() (err error) {
-	var admin map[string]bridge.Call
+	var admin map[string]request.Call
 	if a.cfg.NATS.Admin {
 		admin = calls(a.api.Admins())
 	}
-	a.requests, err = bridge.NewService(bridge.ServiceConfig{
+	a.requests, err = request.NewService(request.ServiceConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix, Scheduler: a.gate,
 		SizeLimit: a.cfg.HTTP.LargestMessage(),
 		Instance:  a.cfg.Instance, Version: a.options.Version, Durable: a.durable(), Log: a.log,
@@ -262,10 +266,10 @@ func (a *App) wireRequests() (err error) {
 }
 
 // calls converts the calls of the HTTP API to those of the request API.
-func calls(from map[string]api.Call) map[string]bridge.Call {
-	all := make(map[string]bridge.Call, len(from))
+func calls(from map[string]api.Call) map[string]request.Call {
+	all := make(map[string]request.Call, len(from))
 	for name, call := range from {
-		all[name] = bridge.Call(call)
+		all[name] = request.Call(call)
 	}
 	return all
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/bridge/link"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
@@ -37,7 +37,7 @@ func (a *App) Watch(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return show(bridge.RejectsSubject(a.cfg.Namespace)+".>", func(m *nats.Msg) string {
+	return show(link.RejectsSubject(a.cfg.Namespace)+".>", func(m *nats.Msg) string {
 		return fmt.Sprintf("refused on %q: %s", m.Header.Get(wire.HeaderSubject), m.Header.Get(wire.HeaderReason))
 	})
 }

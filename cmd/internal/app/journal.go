@@ -11,8 +11,8 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tarry-mq/tarry/bridge"
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/publish"
 	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -102,7 +102,7 @@ func (a *App) wireJournal() (err error) {
 	for _, kind := range differenceKinds() {
 		a.differences.WithLabelValues(kind).Set(0)
 	}
-	broker, err := bridge.NewBroker(a.conn, a.cfg.Namespace)
+	broker, err := publish.NewBroker(a.conn, a.cfg.Namespace)
 	if err != nil {
 		return fmt.Errorf("build redelivery: %w", err)
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/bridge/publish"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/journal"
@@ -17,7 +17,7 @@ import (
 // journalAPI is the journal as the HTTP API uses it: for look-ups and for operators' operations.
 type journalAPI struct {
 	a      *App
-	broker *bridge.Broker
+	broker *publish.Broker
 }
 
 // away returns the caller's error for a journal that does not answer.

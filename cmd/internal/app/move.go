@@ -11,7 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
-	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/bridge/intake"
+	"github.com/tarry-mq/tarry/bridge/link"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/journal"
@@ -28,7 +29,7 @@ func Migrate(ctx context.Context, cfg config.Serve, log zerolog.Logger) (from, t
 type MoveReport struct {
 	journal.CopyReport
 	// Carried counts the messages carried from the embedded NATS.
-	Carried bridge.Carried
+	Carried intake.Carried
 	// Embedded reports that the instance had an embedded NATS.
 	Embedded bool
 }
@@ -65,11 +66,11 @@ func Move(ctx context.Context, cfg config.Serve, file string, carry bool, log ze
 		if old, err = reopenNATS(ctx, &open, streams, log); err != nil {
 			return report, err
 		}
-		left, err := bridge.Leftover(ctx, old, cfg.Namespace)
+		left, err := intake.Leftover(ctx, old, cfg.Namespace)
 		if err != nil {
 			return report, fmt.Errorf("look into the embedded NATS: %w", err)
 		}
-		if left != (bridge.Left{}) && !carry {
+		if left != (intake.Left{}) && !carry {
 			return report, fmt.Errorf("%w: %d pushes in the intake and %d rejects; let the instance run until its "+
 				"intake is empty, or carry them over",
 				ErrLeftOver, left.Intake, left.Rejects)
@@ -108,21 +109,21 @@ func reopenNATS(ctx context.Context, open *closers, streams string, log zerolog.
 }
 
 func carryOver(ctx context.Context, open *closers, cfg config.Serve, old *nats.Conn,
-	from journal.Config) (bridge.Carried, error) {
+	from journal.Config) (intake.Carried, error) {
 	accepted, err := journal.Open(ctx, from)
 	if err != nil {
-		return bridge.Carried{}, err
+		return intake.Carried{}, err
 	}
 	open.onStop("the journal", accepted.Close)
-	nc, err := connect(ctx, cfg.NATS, bridge.ConnConfig{URLs: cfg.NATS.URL, Name: "tarry migrate", Log: from.Log})
+	nc, err := connect(ctx, cfg.NATS, link.ConnConfig{URLs: cfg.NATS.URL, Name: "tarry migrate", Log: from.Log})
 	if err != nil {
-		return bridge.Carried{}, err
+		return intake.Carried{}, err
 	}
 	if !nc.IsConnected() { // an instance would wait
-		return bridge.Carried{}, errors.Join(fmt.Errorf("connect to nats.url: %w", nc.LastError()), ctx.Err())
+		return intake.Carried{}, errors.Join(fmt.Errorf("connect to nats.url: %w", nc.LastError()), ctx.Err())
 	}
 	open.onClose("the connection to NATS", nc.Close)
-	return bridge.Carry(ctx, bridge.CarryConfig{
+	return intake.Carry(ctx, intake.CarryConfig{
 		From: old, To: nc, Namespace: cfg.Namespace, Prefix: cfg.NATS.Prefix, Replicas: cfg.NATS.Intake.Replicas,
 		MaxBytes:    cfg.NATS.Intake.MaxBytes,
 		RejectBytes: cfg.NATS.Rejects.MaxBytes, RejectsPerSubject: int64(cfg.NATS.Rejects.PerSubject),

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
-	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/bridge/link"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/election"
@@ -192,10 +192,10 @@ func (o *opened) connectNATS(ctx context.Context) (err error) {
 	if o.ns != nil {
 		urls = []string{o.ns.ClientURL()}
 	}
-	o.conn, err = connect(ctx, o.cfg.NATS, bridge.ConnConfig{
+	o.conn, err = connect(ctx, o.cfg.NATS, link.ConnConfig{
 		URLs: urls, Name: "tarry/" + o.cfg.Namespace + "/" + o.cfg.Instance, Log: o.log,
-		OnState: func(state bridge.ConnState, err error) {
-			if state == bridge.Closed && err != nil {
+		OnState: func(state link.ConnState, err error) {
+			if state == link.Closed && err != nil {
 				o.broken <- err // a connection is closed once
 			}
 		},
@@ -206,13 +206,13 @@ func (o *opened) connectNATS(ctx context.Context) (err error) {
 	return err
 }
 
-func connect(ctx context.Context, cfg config.NATS, c bridge.ConnConfig) (*nats.Conn, error) {
+func connect(ctx context.Context, cfg config.NATS, c link.ConnConfig) (*nats.Conn, error) {
 	c.User, c.Password, c.Token, c.Creds = cfg.User, cfg.Password.Reveal(), cfg.Token.Reveal(), cfg.Creds
 	var err error
 	if c.TLS, err = cfg.TLS.Client("nats.tls"); err != nil {
 		return nil, err
 	}
-	return bridge.Connect(ctx, c)
+	return link.Connect(ctx, c)
 }
 
 // elect creates the node of this instance and its one race: over ZooKeeper, and in memory as an election of one.

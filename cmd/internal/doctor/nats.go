@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
-	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/bridge/link"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
 
@@ -68,11 +68,11 @@ func (p *patient) natsServer(ctx context.Context, n *notes, u string) *nats.Conn
 		return nil
 	}
 	news := make(chan error, 16) // nil: connected
-	nc, err := bridge.Connect(ctx, bridge.ConnConfig{
+	nc, err := link.Connect(ctx, link.ConnConfig{
 		URLs: []string{u}, Name: "tarry/" + p.cfg.Namespace + "/doctor", User: c.User, Password: c.Password.Reveal(),
 		Token: c.Token.Reveal(), Creds: c.Creds,
 		TLS: certificates, Log: zerolog.Nop(),
-		OnState: func(_ bridge.ConnState, err error) {
+		OnState: func(_ link.ConnState, err error) {
 			select {
 			case news <- err:
 			default:
@@ -150,9 +150,9 @@ func (s *natsSeen) account(ctx context.Context) []reading {
 		s.rights(ctx, nil)
 		return nil
 	}
-	var streams []bridge.StreamInfo
+	var streams []link.StreamInfo
 	err := s.asked(ctx, func(ctx context.Context) (err error) {
-		streams, _, err = bridge.ListStreams(ctx, s.nc)
+		streams, _, err = link.ListStreams(ctx, s.nc)
 		return err
 	})
 	if err != nil {
@@ -217,7 +217,7 @@ func (s *natsSeen) asked(ctx context.Context, ask func(ctx context.Context) erro
 
 // ask sends one request of the JetStream API.
 func (s *natsSeen) ask(ctx context.Context, subject string, out any) error {
-	return s.asked(ctx, func(ctx context.Context) error { return bridge.Ask(ctx, s.nc, subject, nil, out) })
+	return s.asked(ctx, func(ctx context.Context) error { return link.Ask(ctx, s.nc, subject, nil, out) })
 }
 
 // jetStream reports whether the account has JetStream, and checks how much of its storage is used.
@@ -232,7 +232,7 @@ func (s *natsSeen) jetStream(ctx context.Context) bool {
 	}
 	err := s.ask(ctx, apiInfo, &info)
 	switch {
-	case errors.Is(err, bridge.ErrNoJetStream):
+	case errors.Is(err, link.ErrNoJetStream):
 		s.add(Fail, "jetstream",
 			"off: no stream keeps pushes by tag, and due messages reach only subscribers that listen at that moment",
 			"jetstream { store_dir: … } in nats-server.conf, and jetstream: enabled for the account", err)
@@ -298,9 +298,9 @@ func (s *natsSeen) syncInterval(ctx context.Context) {
 // clock reads the time of the server that leads the intake stream. Servers before 2.10 do not report it.
 func (s *natsSeen) clock(ctx context.Context) (readings []reading) {
 	for range 3 {
-		var info bridge.StreamInfo
+		var info link.StreamInfo
 		sent := time.Now()
-		err := s.ask(ctx, apiStreamInfo+bridge.StreamName(s.cfg.Namespace), &info)
+		err := s.ask(ctx, apiStreamInfo+link.StreamName(s.cfg.Namespace), &info)
 		got := time.Now()
 		if err != nil || info.TS.IsZero() {
 			return readings

@@ -11,7 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/bridge/intake"
+	"github.com/tarry-mq/tarry/bridge/link"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
@@ -36,7 +37,7 @@ func (p *permissions) may(filter string) bool {
 }
 
 // rights checks whether the user may publish and subscribe to what tarry needs.
-func (s *natsSeen) rights(ctx context.Context, streams []bridge.StreamInfo) {
+func (s *natsSeen) rights(ctx context.Context, streams []link.StreamInfo) {
 	ns := s.cfg.Namespace
 	var heard []string
 	for _, subject := range []string{"tarry." + ns + ".nudge", "tarry." + ns + ".resign", "tarry." + ns + ".api.push",
@@ -85,25 +86,25 @@ func (s *natsSeen) permissions(ctx context.Context) (*permissions, bool) {
 func publishChange(ns string) string {
 	return fmt.Sprintf(
 		"let the user publish to tarry.%s.>, _INBOX.>, $JS.ACK.%s.>, the subjects below $JS.API that docs/access.md "+
-			"lists for the user of an instance, and the subjects that messages are due on", ns, bridge.StreamName(ns))
+			"lists for the user of an instance, and the subjects that messages are due on", ns, link.StreamName(ns))
 }
 
 // publish checks the permissions that the server reported.
-func (s *natsSeen) publish(may *permissions, streams []bridge.StreamInfo) {
+func (s *natsSeen) publish(may *permissions, streams []link.StreamInfo) {
 	ns := s.cfg.Namespace
-	intake, rejects, aside := bridge.StreamName(ns), bridge.RejectsName(ns), bridge.AsideName(ns)
-	subjects := []string{"tarry." + ns + ".nudge", "tarry." + ns + ".resign", bridge.RejectsSubject(ns) + ".any",
-		bridge.AsideSubject(ns) + ".0", apiStreamList}
-	for _, name := range []string{intake, rejects, aside} {
+	pushes, refused, aside := link.StreamName(ns), link.RejectsName(ns), intake.AsideName(ns)
+	subjects := []string{"tarry." + ns + ".nudge", "tarry." + ns + ".resign", link.RejectsSubject(ns) + ".any",
+		intake.AsideSubject(ns) + ".0", apiStreamList}
+	for _, name := range []string{pushes, refused, aside} {
 		subjects = append(subjects, apiStreamInfo+name, "$JS.API.STREAM.CREATE."+name, "$JS.API.STREAM.UPDATE."+name)
 	}
-	subjects = append(subjects, "$JS.API.STREAM.PURGE."+rejects, "$JS.API.STREAM.MSG.GET."+rejects,
-		"$JS.API.STREAM.MSG.DELETE."+rejects)
+	subjects = append(subjects, "$JS.API.STREAM.PURGE."+refused, "$JS.API.STREAM.MSG.GET."+refused,
+		"$JS.API.STREAM.MSG.DELETE."+refused)
 	subjects = append(subjects, "$JS.API.STREAM.PURGE."+aside, "$JS.API.CONSUMER.CREATE."+aside+".>",
 		"$JS.API.CONSUMER.MSG.NEXT."+aside+".>", "$JS.API.CONSUMER.DELETE."+aside+".>")
-	subjects = append(subjects, "$JS.API.CONSUMER.CREATE."+intake+".tarry", apiConsumerInfo+intake+".tarry",
-		"$JS.API.CONSUMER.DELETE."+intake+".tarry", "$JS.API.CONSUMER.MSG.NEXT."+intake+".tarry",
-		"$JS.ACK."+intake+".tarry.>")
+	subjects = append(subjects, "$JS.API.CONSUMER.CREATE."+pushes+".tarry", apiConsumerInfo+pushes+".tarry",
+		"$JS.API.CONSUMER.DELETE."+pushes+".tarry", "$JS.API.CONSUMER.MSG.NEXT."+pushes+".tarry",
+		"$JS.ACK."+pushes+".tarry.>")
 	if may == nil || may.Responses == nil {
 		subjects = append(subjects, "_INBOX.>")
 	}
@@ -139,8 +140,8 @@ func (s *natsSeen) publish(may *permissions, streams []bridge.StreamInfo) {
 func (s *natsSeen) publishTried(ctx context.Context) {
 	ns := s.cfg.Namespace
 	var missing []string
-	for _, subject := range []string{"tarry." + ns + ".doctor", "$JS.ACK." + bridge.StreamName(ns) + ".tarry.doctor",
-		"$JS.API.STREAM.CREATE." + bridge.StreamName(ns)} {
+	for _, subject := range []string{"tarry." + ns + ".doctor", "$JS.ACK." + link.StreamName(ns) + ".tarry.doctor",
+		"$JS.API.STREAM.CREATE." + link.StreamName(ns)} {
 		err := s.observed(ctx, func() error { return s.nc.Publish(subject, []byte("doctor")) })
 		if errors.Is(err, nats.ErrPermissionViolation) {
 			missing = append(missing, subject)

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/bridge/intake"
+	"github.com/tarry-mq/tarry/bridge/link"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
@@ -14,8 +15,8 @@ import (
 const ownStreams = "TARRY_"
 
 // intake checks the stream that holds pushes by tag, and the streams that conflict with it.
-func (s *natsSeen) intake(ctx context.Context, streams []bridge.StreamInfo) {
-	name, filter := bridge.StreamName(s.cfg.Namespace), s.cfg.NATS.Prefix+".>"
+func (s *natsSeen) intake(ctx context.Context, streams []link.StreamInfo) {
+	name, filter := link.StreamName(s.cfg.Namespace), s.cfg.NATS.Prefix+".>"
 	for i := range streams {
 		c := &streams[i].Config
 		for _, held := range c.Subjects {
@@ -30,7 +31,7 @@ func (s *natsSeen) intake(ctx context.Context, streams []bridge.StreamInfo) {
 				"set nats.prefix to a prefix that no other stream and no other namespace uses")
 		}
 	}
-	at := slices.IndexFunc(streams, func(st bridge.StreamInfo) bool { return st.Config.Name == name })
+	at := slices.IndexFunc(streams, func(st link.StreamInfo) bool { return st.Config.Name == name })
 	if at < 0 {
 		s.intakeToCome(name)
 		return
@@ -67,7 +68,7 @@ func (s *natsSeen) intakeToCome(name string) {
 }
 
 // intakeShape checks whether the stream keeps what it acknowledged.
-func (s *natsSeen) intakeShape(st *bridge.StreamInfo) {
+func (s *natsSeen) intakeShape(st *link.StreamInfo) {
 	c := &st.Config
 	remove := fmt.Sprintf("remove or rename it, once it is empty (it holds %d messages)", st.State.Messages)
 	const restart = ", or restart an instance: tarry serve corrects it"
@@ -107,7 +108,7 @@ func (s *natsSeen) intakeShape(st *bridge.StreamInfo) {
 		c.Storage)
 }
 
-func (s *natsSeen) intakeCopies(st *bridge.StreamInfo) {
+func (s *natsSeen) intakeCopies(st *link.StreamInfo) {
 	c, want := &st.Config, s.cfg.NATS.Intake.Replicas
 	var away []string
 	for _, r := range st.Cluster.Replicas {
@@ -139,7 +140,7 @@ func (s *natsSeen) intakeCopies(st *bridge.StreamInfo) {
 	}
 }
 
-func (s *natsSeen) intakeRoom(st *bridge.StreamInfo) {
+func (s *natsSeen) intakeRoom(st *link.StreamInfo) {
 	used, most := st.State.Bytes, st.Config.MaxBytes
 	found := plural(int(st.State.Messages), "message") + " in it"
 	if most > 0 {
@@ -158,7 +159,7 @@ func (s *natsSeen) intakeLeft(ctx context.Context, name string) {
 	const check = "intake consumer"
 	var why string
 	err := s.asked(ctx, func(ctx context.Context) (err error) {
-		why, err = bridge.Outrun(ctx, s.nc, s.cfg.Namespace)
+		why, err = intake.Outrun(ctx, s.nc, s.cfg.Namespace)
 		return err
 	})
 	switch {
@@ -183,7 +184,7 @@ func copies(n int) string {
 }
 
 // destinations checks the streams that messages may be due on.
-func (s *natsSeen) destinations(streams []bridge.StreamInfo) {
+func (s *natsSeen) destinations(streams []link.StreamInfo) {
 	var short, memory, full, lonely, deaf, nobody []string
 	n := 0
 	for i := range streams {
@@ -256,7 +257,7 @@ func (s *natsSeen) destinations(streams []bridge.StreamInfo) {
 }
 
 // isDestination reports whether a stream holds subjects that tarry delivers to.
-func isDestination(st *bridge.StreamInfo) bool {
+func isDestination(st *link.StreamInfo) bool {
 	return !strings.HasPrefix(st.Config.Name, ownStreams) &&
 		slices.ContainsFunc(st.Config.Subjects, func(subject string) bool { return !strings.HasPrefix(subject, "$") })
 }

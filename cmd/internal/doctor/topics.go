@@ -6,14 +6,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tarry-mq/tarry/bridge"
+	"github.com/tarry-mq/tarry/bridge/link"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 )
 
 // topics compares the settings of topics with the streams that exist. Conflicts among the settings themselves are found
 // when they are loaded.
-func (s *natsSeen) topics(streams []bridge.StreamInfo) {
+func (s *natsSeen) topics(streams []link.StreamInfo) {
 	held := filtersOf(streams)
 	s.ends(held)
 	s.partitions(held)
@@ -26,7 +26,7 @@ type filter struct{ subjects, stream string }
 func (f filter) intake() bool { return strings.HasPrefix(f.stream, ownStreams) }
 
 // filtersOf returns the filters of all streams that acknowledge a delivery.
-func filtersOf(streams []bridge.StreamInfo) (held []filter) {
+func filtersOf(streams []link.StreamInfo) (held []filter) {
 	for i := range streams {
 		c := &streams[i].Config
 		if c.NoAck {

@@ -1,0 +1,153 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// ClockSource is the name of NATS's clock in scheduler.Clock.
+const ClockSource = "nats"
+
+const sampleEvery = time.Second
+
+// ClockConfig configures a ClockSampler.
+type ClockConfig struct {
+	Conn      *nats.Conn
+	Namespace string
+	Clock     *scheduler.Clock
+	Log       zerolog.Logger
+}
+
+// ClockSampler supplies a scheduler.Clock with samples of the clock of the NATS server that leads the intake stream:
+// the clock that timestamps pushes.
+type ClockSampler struct {
+	cfg ClockConfig
+	log zerolog.Logger
+
+	mu    sync.Mutex
+	last  clockSample
+	doubt uint64 // pushes up to this sequence were timestamped before a step
+}
+
+// clockSample is one reading of the server's clock.
+type clockSample struct {
+	taken     bool
+	sent, got time.Duration // monotonic
+	at        time.Time
+	leader    string // the server that timestamps pushes, in a cluster
+	sequence  uint64 // the last sequence of the intake stream
+}
+
+// A server's clock has stepped if it moved against the monotonic clock by more than this, beyond the uncertainty of
+// drift and round trips.
+const (
+	stepLeast  = 50 * time.Millisecond
+	clockDrift = 1000 // the divisor of the elapsed time
+)
+
+// Age returns how long ago a push was stored, when the server's clock reads now. The result may be too short, so that a
+// delay ends late, but never too long: the server's clock may have been set, or the stream may have moved to a server
+// with another clock. A push stored before that has the age 0. A push stored since the last sample cannot be older than
+// that sample.
+func (c *ClockSampler) Age(p link.Place, now time.Time) time.Duration {
+	age := max(now.Sub(p.At), 0)
+	if c == nil {
+		return age
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case p.Sequence <= c.doubt:
+		return 0
+	case c.last.taken && p.Sequence > c.last.sequence:
+		return min(age, c.cfg.Clock.Mono()-c.last.sent)
+	}
+	return age
+}
+
+// saw records a sample before it is used, and checks whether the clock has stepped since the last one.
+func (c *ClockSampler) saw(s clockSample) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.last
+	c.last = s
+	if s.sequence < c.doubt { // another stream has the name now
+		c.doubt = 0
+	}
+	if !before.taken {
+		return
+	}
+	var step time.Duration
+	if s.at.IsZero() || before.at.IsZero() { // without a time, only a new leader suggests another clock
+		if s.leader == before.leader {
+			return
+		}
+	} else {
+		since := s.got - before.got
+		step = s.at.Sub(before.at) - since
+		if step.Abs() <= stepLeast+since/clockDrift+(s.got-s.sent)+(before.got-before.sent) {
+			return
+		}
+	}
+	c.doubt = s.sequence
+	c.cfg.Clock.Doubt()
+	c.log.Warn().Dur("step", step).Str("leader", s.leader).Uint64("sequence", s.sequence).
+		Msg("the clock that timestamps pushes has changed; pushes in the intake wait their whole delay from now on")
+}
+
+// NewClockSampler checks the configuration.
+func NewClockSampler(cfg ClockConfig) (*ClockSampler, error) {
+	if cfg.Conn == nil || cfg.Clock == nil || cfg.Namespace == "" {
+		return nil, errors.New("clock of nats: a connection, a clock and a namespace are needed")
+	}
+	return &ClockSampler{cfg: cfg, log: cfg.Log.With().Str("component", "clock").Logger()}, nil
+}
+
+// Run samples every second until ctx ends. Without an intake stream, or with a server that is too old to report its
+// time (2.9), there are no samples and the other clocks decide.
+func (c *ClockSampler) Run(ctx context.Context) error {
+	said := false
+	for {
+		ok, err := c.sample(ctx)
+		if err == nil && !ok {
+			c.cfg.Clock.Forget(ClockSource)
+			if !said {
+				c.log.Info().Str("version", c.cfg.Conn.ConnectedServerVersion()).Msg(
+					"this nats server does not show its time")
+			}
+			said = true
+		}
+		if err := link.Sleep(ctx, sampleEvery); err != nil {
+			return err
+		}
+	}
+}
+
+// sample takes one sample; it returns false if the answer holds no time.
+func (c *ClockSampler) sample(ctx context.Context) (bool, error) {
+	if !c.cfg.Conn.IsConnected() {
+		return false, nats.ErrDisconnected
+	}
+	var info link.StreamInfo
+	sent := c.cfg.Clock.Mono()
+	err := link.AskBriefly(ctx, c.cfg.Conn, link.APIStreamInfo+link.StreamName(c.cfg.Namespace), nil, &info)
+	got := c.cfg.Clock.Mono()
+	if err != nil {
+		return false, err
+	}
+	c.saw(clockSample{taken: true, sent: sent, got: got, at: info.TS, leader: info.Cluster.Leader,
+		sequence: info.State.LastSeq})
+	if info.TS.IsZero() {
+		return false, nil
+	}
+	c.cfg.Clock.Sample(ClockSource, info.TS, sent, got)
+	return true, nil
+}

@@ -1,0 +1,196 @@
+package intake
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/bridge/link"
+)
+
+const apiConsumerNext = "$JS.API.CONSUMER.MSG.NEXT."
+
+// puller requests the intake's pushes from the server, ahead of their handling, and passes them to handle one after the
+// other.
+//
+// It uses the JetStream API directly. A consumer of nats.go takes every empty message with a Status header for a status
+// message of the server, although the header may be a producer's, and adopts a Nats-Pin-Id that it finds in a message.
+// Here a message is a push if it has the server's reply subject for acknowledgements, which no publisher can set; a
+// message without it is a status message of the server.
+type puller struct {
+	nc      *nats.Conn
+	subject string // of the server's API
+	bytes   int    // a pull's limit, above the largest message
+	handle  func(*nats.Msg, link.Place)
+
+	sub    *nats.Subscription
+	closed chan struct{} // closed once no more pushes are handled
+	failed chan error    // why the puller cannot go on, capacity 1
+
+	busy  atomic.Bool   // a push is being handled: no other message is read meanwhile
+	heard atomic.Uint64 // counts the messages that arrive
+
+	mu    sync.Mutex
+	asked int  // pushes that were requested and not handled yet
+	twice bool // the last message ended all pulls
+	over  bool // no more pushes are requested
+}
+
+// start begins to pull.
+func (p *puller) start() (err error) {
+	p.closed, p.failed = make(chan struct{}), make(chan error, 1)
+	if p.sub, err = p.nc.Subscribe(p.nc.NewInbox(), p.came); err != nil {
+		return fmt.Errorf("listen for pushes: %w", err)
+	}
+	p.sub.SetClosedHandler(func(string) { close(p.closed) })
+	return p.anew()
+}
+
+// anew forgets the open requests and sends new ones: at the start, and after a lost link, which loses the requests too.
+func (p *puller) anew() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = 0
+	return p.askLocked()
+}
+
+// askLocked requests more pushes as soon as less than half of the limit is outstanding.
+func (p *puller) askLocked() error {
+	if p.over || p.asked >= pullMessages/2 {
+		return nil
+	}
+	request, err := json.Marshal(pullRequest{Batch: pullMessages - p.asked, MaxBytes: p.bytes,
+		Expires: int64(pullExpiry), Heartbeat: int64(pullHeartbeat)})
+	if err == nil {
+		err = p.nc.PublishRequest(p.subject, p.sub.Subject, request)
+	}
+	if err != nil {
+		return fmt.Errorf("ask for pushes: %w", err)
+	}
+	p.asked = pullMessages
+	return nil
+}
+
+type pullRequest struct {
+	Batch     int   `json:"batch"`
+	MaxBytes  int   `json:"max_bytes"`
+	Expires   int64 `json:"expires"`
+	Heartbeat int64 `json:"idle_heartbeat"`
+}
+
+// came handles arriving messages, one after the other.
+func (p *puller) came(msg *nats.Msg) {
+	p.heard.Add(1)
+	place, ok := link.ParsePlace(msg.Reply)
+	if !ok {
+		if err := p.status(msg.Header); err != nil {
+			p.fail(err)
+		}
+		return
+	}
+	p.busy.Store(true)
+	p.handle(msg, place)
+	p.busy.Store(false)
+	p.mu.Lock()
+	p.asked, p.twice = max(p.asked-1, 0), false
+	err := p.askLocked()
+	p.mu.Unlock()
+	if err != nil {
+		p.fail(err)
+	}
+}
+
+// The server's status messages about a pull, by number.
+const (
+	statusHeartbeat = 100
+	statusNoMore    = 404
+	statusTimeout   = 408
+	statusEnded     = 409
+)
+
+// status reads a status of the server. Most statuses end a pull and contain the number of messages that it still had to
+// deliver. A status without that number ends all pulls: the consumer moved to another server, or is gone, which the
+// next pull reveals.
+func (p *puller) status(header nats.Header) error {
+	code, err := strconv.Atoi(header.Get(link.HeaderStatus))
+	if err != nil {
+		return nil // not a status about a pull
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch code {
+	case statusHeartbeat:
+		p.twice = false
+		return nil
+	case statusNoMore, statusTimeout, statusEnded:
+		rest, err := strconv.Atoi(header.Get("Nats-Pending-Messages"))
+		if err == nil {
+			p.asked, p.twice = max(p.asked-max(rest, 0), 0), false
+			return p.askLocked()
+		}
+		if !p.twice {
+			p.asked, p.twice = 0, true
+			return p.askLocked()
+		}
+	}
+	return fmt.Errorf("nats says %d %s", code, header.Get("Description"))
+}
+
+// fail reports why the puller cannot go on. Only the first reason is kept.
+func (p *puller) fail(err error) {
+	select {
+	case p.failed <- err:
+	default:
+	}
+}
+
+// stop ends pulling; pushes that have arrived are still handled. On a lost link those are abandoned as well.
+func (p *puller) stop() {
+	p.mu.Lock()
+	p.over = true
+	p.mu.Unlock()
+	if p.nc.IsConnected() {
+		_ = p.sub.Drain() // fails only on a closed connection, which has ended the subscription
+		return
+	}
+	link.Unsubscribe(p.sub)
+}
+
+// pulse detects that this process was stopped for a while, or its machine suspended. The pushes that NATS had sent
+// before belong to other instances once AckWait has passed. Those may have accepted, ended and forgotten them, and
+// accepting them here would bring back canceled messages.
+type pulse struct {
+	limit time.Duration
+	last  atomic.Pointer[time.Time]
+}
+
+func newPulse(limit time.Duration) *pulse {
+	p := &pulse{limit: limit}
+	now := time.Now()
+	p.last.Store(&now)
+	return p
+}
+
+const pulseEvery = time.Second
+
+// beat is called every second. It returns false, permanently, once the previous beat is longer ago than the limit.
+func (p *pulse) beat() bool {
+	if p.stoodStill() {
+		return false
+	}
+	now := time.Now()
+	p.last.Store(&now)
+	return true
+}
+
+// stoodStill may be called at any time, from any goroutine. It also reads the wall clock, because the monotonic clock
+// stops while a machine is suspended.
+func (p *pulse) stoodStill() bool {
+	last := *p.last.Load()
+	return time.Since(last) > p.limit || time.Now().Round(0).Sub(last.Round(0)) > p.limit
+}

@@ -1,0 +1,104 @@
+package link
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+// Place is a push's place in the intake stream, from which its uid is derived.
+type Place struct {
+	Sequence uint64
+	At       time.Time
+}
+
+// UID returns the uid of the push at that place. If NATS's clock was outside the range of a uid (before 2025, on a
+// machine that lost its clock), the stored time is mapped into the first year of uids: the same push is still the same
+// message, and another push another one.
+func (s Place) UID(id, key string) (message.UID, error) {
+	at := s.At
+	if at.Before(message.Epoch) || at.After(message.Epoch.AddDate(uidYears, 0, 0)) {
+		const year = 365 * 24 * 60 * 60 * 1000
+		at = message.Epoch.Add(time.Duration((s.At.UnixMilli()%year+year)%year) * time.Millisecond)
+	}
+	return message.IntakeUID(s.Sequence, at, id, key)
+}
+
+// uidYears is how long uids last, rounded down.
+const uidYears = 69
+
+// ParsePlace reads the reply subject of a consumer's message:
+//
+//	$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>
+//	$JS.ACK.<domain>.<account>.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>.<…>
+//
+// Only the place is read, to keep the cost per push low.
+func ParsePlace(reply string) (s Place, ok bool) {
+	rest, ok := strings.CutPrefix(reply, "$JS.ACK.")
+	if !ok {
+		return Place{}, false
+	}
+	skip := 3 // stream, consumer, delivered
+	switch n := strings.Count(rest, "."); {
+	case n == 6:
+	case n >= 8:
+		skip += 2
+	default:
+		return Place{}, false
+	}
+	for range skip {
+		_, rest, _ = strings.Cut(rest, ".")
+	}
+	text, rest, _ := strings.Cut(rest, ".")
+	sequence, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return Place{}, false
+	}
+	_, rest, _ = strings.Cut(rest, ".")
+	text, _, _ = strings.Cut(rest, ".")
+	nanos, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return Place{}, false
+	}
+	return Place{Sequence: sequence, At: time.Unix(0, nanos)}, true
+}
+
+// PlaceOfID reads the push's place in the intake from the id of its reject.
+func PlaceOfID(id string) (Place, bool) {
+	rest, text, ok := cutLast(id, "-")
+	if !ok {
+		return Place{}, false
+	}
+	_, nanos, ok := cutLast(rest, "-")
+	sequence, err := strconv.ParseUint(text, 10, 64)
+	ns, err2 := strconv.ParseInt(nanos, 10, 64)
+	if !ok || err != nil || err2 != nil {
+		return Place{}, false
+	}
+	return Place{Sequence: sequence, At: time.Unix(0, ns)}, true
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// PlaceID returns the id under which a reject is stored. A push that is redelivered, because its acknowledgement was
+// lost, makes only one reject.
+func PlaceID(stream string, place Place) string {
+	return fmt.Sprintf("%s-%d-%d", stream, place.At.UnixNano(), place.Sequence)
+}
+
+// UIDAsID returns the refusal of an id in the form of a uid on a push from the intake.
+func UIDAsID() error {
+	return &wire.Error{Word: wire.WordID, Field: wire.HeaderID,
+		Detail: "has the form of a uid; those are given by tarry, " +
+			"and a push that was stored in the intake needs none to be repeated safely"}
+}

@@ -1,0 +1,199 @@
+package rejects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+const rejectTimeout = 2 * time.Second
+
+// WriterConfig configures a Writer.
+type WriterConfig struct {
+	Conn      *nats.Conn
+	Namespace string
+	// Prefix is the intake's prefix.
+	Prefix string
+	// Topics are the settings of topics; nil for none.
+	Topics *scheduler.Topics
+	// Bytes bounds the stream, and PerSubject the number of rejects of one subject.
+	Bytes, PerSubject int64
+}
+
+// Writer stores pushes that were refused in the stream of rejects.
+type Writer struct {
+	cfg            WriterConfig
+	js             jetstream.JetStream
+	intake, stream string // names
+}
+
+// NewWriter returns a Writer. It does not contact the server yet.
+func NewWriter(cfg WriterConfig) (*Writer, error) {
+	js, err := jetstream.New(cfg.Conn)
+	if err != nil {
+		return nil, fmt.Errorf("use jetstream: %w", err)
+	}
+	return &Writer{cfg: cfg, js: js, intake: link.StreamName(cfg.Namespace), stream: link.RejectsName(cfg.Namespace)}, nil
+}
+
+// Put publishes a push that is refused because of why, and returns the word of the refusal. It publishes the push whole
+// or, if the stream refuses that, only the reason, marked as incomplete. If the stream does not exist, the error is
+// jetstream.ErrNoStreamResponse.
+func (w *Writer) Put(ctx context.Context, push *nats.Msg, place link.Place, why error) (word string, err error) {
+	ctx, stop := context.WithTimeout(ctx, rejectTimeout)
+	defer stop()
+	word = answer.Problem(why).Word
+	id, reason := link.PlaceID(w.intake, place), word+": "+oneLine(why.Error())
+	msg := w.whole(push, reason)
+	fits, err := w.makeRoom(ctx, msg)
+	if err != nil {
+		return word, err
+	}
+	if !fits {
+		msg = w.bare(push, reason)
+	}
+	_, err = w.js.PublishMsg(ctx, msg, jetstream.WithMsgID(id))
+	var refused *jetstream.APIError
+	if errors.As(err, &refused) && !errors.Is(err, jetstream.ErrNoStreamResponse) {
+		_, err = w.js.PublishMsg(ctx, w.bare(push, reason), jetstream.WithMsgID(id))
+	}
+	return word, err
+}
+
+// bare returns a reject without any part of the push.
+func (w *Writer) bare(push *nats.Msg, reason string) *nats.Msg {
+	msg := w.rejectOf(push)
+	w.annotate(msg, push, reason, false)
+	return msg
+}
+
+// rejectOf returns an empty message on the subject of a reject.
+func (w *Writer) rejectOf(push *nats.Msg) *nats.Msg {
+	return nats.NewMsg(link.RejectsSubject(w.cfg.Namespace) + "." + firstToken(push.Subject, w.cfg.Prefix))
+}
+
+// annotate adds the reason and the original subject to a reject. If the reject is incomplete, a header says so for
+// programs and the reason for people.
+func (w *Writer) annotate(msg, push *nats.Msg, reason string, whole bool) {
+	if !whole {
+		reason += notWhole
+		msg.Header[wire.HeaderIncomplete] = []string{"true"}
+	}
+	msg.Header[wire.HeaderReason] = []string{reason}
+	msg.Header[wire.HeaderSubject] = []string{w.subjectOf(push)}
+}
+
+// subjectOf returns the intake subject of a push or, for a retry that a consumer pushed to a partition, that of the
+// whole topic: the push lacks the header that names it once it is a reject.
+func (w *Writer) subjectOf(push *nats.Msg) string {
+	tagged, err := wire.Decode(push.Subject, w.cfg.Prefix, push.Header, len(push.Data))
+	if err == nil {
+		if topic := link.WholeTopic(w.cfg.Topics, &tagged, push.Header.Get(wire.HeaderSubject)); topic != "" {
+			return wire.IntakeSubject(w.cfg.Prefix, topic)
+		}
+	}
+	return push.Subject
+}
+
+// rejectShare is the fraction of the stream of rejects that the large rejects of one subject may occupy, so that one
+// producer cannot displace the rejects of all others.
+const rejectShare = 8
+
+// makeRoom drops older rejects of the same subject if the maximum number of rejects, at the size of this one, would
+// exceed the subject's share. NATS itself bounds only their number. makeRoom reports whether the reject fits: a reject
+// larger than the share keeps no part of the push.
+func (w *Writer) makeRoom(ctx context.Context, msg *nats.Msg) (fits bool, err error) {
+	share, size := w.cfg.Bytes/rejectShare, int64(msg.Size())
+	fit := share / size
+	switch {
+	case fit >= w.cfg.PerSubject:
+		return true, nil
+	case fit == 0:
+		return false, nil
+	}
+	var purged struct{}
+	err = link.AskBriefly(ctx, w.cfg.Conn, "$JS.API.STREAM.PURGE."+w.stream,
+		link.Purge{Filter: msg.Subject, Keep: fit - 1}, &purged)
+	var refused *link.StreamError
+	if errors.As(err, &refused) && refused.ErrCode == link.CodeStreamNotFound {
+		return true, nil // the publish then fails as well, and the stream is created again
+	}
+	return true, err
+}
+
+const (
+	// rejectOwn is the space that a reject needs in addition to the push: two headers of ours, the message id, and the
+	// framing.
+	rejectOwn = 1024
+	// rejectHeaders bounds all headers: a stream accepts no more than 64 KiB.
+	rejectHeaders = 60 << 10
+	notWhole      = "; not all of it fits here"
+)
+
+// whole returns a push in the form of a reject: with the reason, and as much of its headers and its body as fits into
+// one message. It omits headers that would act on the stream of rejects or on its readers, or that no client could have
+// sent.
+func (w *Writer) whole(push *nats.Msg, reason string) *nats.Msg {
+	msg := w.rejectOf(push)
+	own := rejectOwn + len(push.Subject) + len(reason)
+	room, whole := int(w.cfg.Conn.MaxPayload())-own, true
+	if body := push.Data; len(body) <= room {
+		msg.Data = body
+		room -= len(body)
+	} else {
+		whole = false
+	}
+	room = min(room, rejectHeaders-own)
+	for name, values := range push.Header {
+		if !wire.IsHeaderName(name) || strings.HasPrefix(strings.ToLower(name), "nats-") ||
+			strings.EqualFold(name, wire.HeaderReason) || strings.EqualFold(name, wire.HeaderSubject) ||
+			strings.EqualFold(name, wire.HeaderIncomplete) ||
+			strings.EqualFold(name, link.HeaderStatus) && len(msg.Data) == 0 {
+			continue
+		}
+		cost := 0
+		for _, v := range values {
+			cost += len(name) + len(v) + len(": \r\n")
+		}
+		if cost <= room {
+			room -= cost
+			msg.Header[name] = values
+		} else {
+			whole = false
+		}
+	}
+	w.annotate(msg, push, reason, whole)
+	return msg
+}
+
+// firstToken returns the first token of the topic that an intake subject names.
+func firstToken(subject, prefix string) string {
+	topic := strings.TrimPrefix(strings.TrimPrefix(subject, prefix), ".")
+	first, _, _ := strings.Cut(topic, ".")
+	return first
+}
+
+// oneLine makes a text fit for a header: it truncates the text and replaces control characters. Values in the text are
+// already quoted.
+func oneLine(s string) string {
+	const limit = 300
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "") + "..."
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,295 @@
+package request
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// ask answers a request about existing messages, with JSON as a []byte or with another value to encode as JSON.
+type ask func(ctx context.Context, data []byte) (any, error)
+
+// refused is an error that contains the problem to answer with.
+type refused struct{ wire.Problem }
+
+func (r *refused) Error() string { return r.Word + ": " + r.Detail }
+
+// orRefused returns a result, or a refusal as an error.
+func orRefused[T any](result T, p *wire.Problem) (any, error) {
+	if p != nil {
+		return nil, &refused{*p}
+	}
+	return result, nil
+}
+
+func (s *Service) endpoints() map[string]nats.MsgHandler {
+	all := map[string]nats.MsgHandler{"push": s.push}
+	for name, one := range map[string]ask{
+		"get": s.named(s.get), "cancel": s.named(s.cancel), "run": s.named(s.run), "reschedule": s.reschedule,
+		"dead_requeue": s.audited("dead_requeue", "requeue", s.requeue),
+	} {
+		all[name] = s.steer(s.steering, one, briefly)
+	}
+	for name, many := range map[string]ask{
+		"cancel_many":     s.audited("cancel_many", "cancel", s.cancelMany),
+		"reschedule_many": s.audited("reschedule_many", "reschedule", s.rescheduleMany),
+	} {
+		all[name] = s.steer(s.many, many, long)
+	}
+	return all
+}
+
+// long returns the bounded context of an operation on many messages, which a stop interrupts.
+func long(during *serving) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancelCause(during.work)
+	release := context.AfterFunc(during.run, func() { end(scheduler.ErrStopping) })
+	ctx, stop := context.WithTimeout(ctx, manyTimeout)
+	return ctx, func() {
+		stop()
+		release()
+		end(nil)
+	}
+}
+
+// steer handles a request in its own goroutine, since it waits for the store.
+func (s *Service) steer(at *link.Room, do ask, during bound) nats.MsgHandler {
+	return func(req *nats.Msg) {
+		reply, data := req.Reply, req.Data
+		size := len(data)
+		if !at.Try(size) {
+			s.busy(reply)
+			return
+		}
+		if !s.room.Try(size) {
+			at.Leave(1, int64(size))
+			s.busy(reply)
+			return
+		}
+		go func() { // Run waits for it, since a request holds room until it is answered
+			defer at.Leave(1, int64(size))
+			ctx, stop := during(s.ctx.Load())
+			defer stop()
+			result, err := do(ctx, data)
+			body, isJSON := result.([]byte)
+			if err == nil && !isJSON {
+				body, err = json.Marshal(result)
+			}
+			if err != nil {
+				s.out.Put(s.problem(reply, size, s.describe(err)))
+				return
+			}
+			s.out.Put(reaction{reply: reply, body: body, size: size})
+		}()
+	}
+}
+
+// named returns an ask for requests that name a message and nothing else.
+func (s *Service) named(do func(ctx context.Context, ref scheduler.Ref, id string) (any, error)) ask {
+	return func(ctx context.Context, data []byte) (any, error) {
+		named, err := wire.DecodeRef(data)
+		if err != nil {
+			return nil, err
+		}
+		ref, err := answer.Ref(named)
+		if err != nil {
+			return nil, err
+		}
+		return do(ctx, ref, named.ID)
+	}
+}
+
+func (s *Service) cancel(ctx context.Context, ref scheduler.Ref, id string) (any, error) {
+	result, err := s.cfg.Scheduler.Cancel(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return orRefused(answer.Cancel(id, &result))
+}
+
+func (s *Service) get(ctx context.Context, ref scheduler.Ref, _ string) (any, error) {
+	info, err := s.cfg.Scheduler.Get(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	w := answer.Info(&info)
+	body, err := json.Marshal(w)
+	if limit := int(s.nc.MaxPayload()) - answerHeadRoom; len(body) > limit && limit > 0 {
+		w.Body, w.BodyBase64, w.BodyOmitted = nil, nil, true
+		return w, nil
+	}
+	return body, err
+}
+
+func (s *Service) run(ctx context.Context, ref scheduler.Ref, id string) (any, error) {
+	return s.amend(ctx, ref, id, scheduler.Edit{Run: true})
+}
+
+func (s *Service) reschedule(ctx context.Context, data []byte) (any, error) {
+	named, asked, err := wire.DecodeReschedule(data)
+	if err != nil {
+		return nil, err
+	}
+	ref, err := answer.Ref(named)
+	if err != nil {
+		return nil, err
+	}
+	edit := answer.Edit(&asked)
+	edit.Fit = s.limits()
+	return s.amend(ctx, ref, named.ID, edit)
+}
+
+// limits returns the limits of a push.
+func (s *Service) limits() answer.Limits {
+	return answer.Limits{Content: link.SizeLimit(s.nc, s.cfg.SizeLimit)}
+}
+
+func (s *Service) amend(ctx context.Context, ref scheduler.Ref, id string, e scheduler.Edit) (any, error) {
+	result, err := s.cfg.Scheduler.Reschedule(ctx, ref, e)
+	if err != nil {
+		return nil, err
+	}
+	return orRefused(answer.Amend(id, &result))
+}
+
+func (s *Service) cancelMany(ctx context.Context, data []byte) (any, error) {
+	selection, err := wire.DecodeSelection(data)
+	if err != nil {
+		return nil, err
+	}
+	sel, err := answer.Selection(&selection, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	report, err := s.cfg.Scheduler.CancelMany(ctx, sel, nil)
+	return s.reported(ctx, report, sel.DryRun, err)
+}
+
+func (s *Service) rescheduleMany(ctx context.Context, data []byte) (any, error) {
+	selection, edit, err := wire.DecodeRescheduleMany(data)
+	if err != nil {
+		return nil, err
+	}
+	sel, err := answer.Selection(&selection, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	report, err := s.cfg.Scheduler.RescheduleMany(ctx, sel, answer.Edit(&edit), nil)
+	return s.reported(ctx, report, sel.DryRun, err)
+}
+
+// reported answers an operation on many messages, whether or not it was completed.
+func (s *Service) reported(ctx context.Context, report scheduler.Report, dryRun bool,
+	err error) (any, error) {
+	if err == nil {
+		return answer.Report(report, dryRun), nil
+	}
+	if ctx.Err() != nil && !errors.Is(err, scheduler.ErrOutcomeUnknown) { // whatever error the store returned
+		err = context.Cause(ctx)
+	}
+	return nil, fmt.Errorf("%w: %w", err, &refused{answer.Stopped(report, dryRun, err)})
+}
+
+func (s *Service) requeue(ctx context.Context, data []byte) (any, error) {
+	order, err := wire.DecodeDeadOrder(data)
+	switch {
+	case err != nil:
+		return nil, err
+	case order.One.ID == "":
+		return nil, &wire.Error{Word: wire.WordID, Field: wire.FieldID,
+			Detail: "is missing; one message is requeued here, and many over HTTP"}
+	case order.DryRun:
+		return nil, &wire.Error{Word: wire.WordDryRun, Field: wire.FieldDryRun, Detail: "goes with a selection alone"}
+	}
+	ref, err := answer.Ref(order.One)
+	if err != nil {
+		return nil, err
+	}
+	how := answer.Requeue(&order)
+	how.Fit = s.limits()
+	var a scheduler.Accepted
+	if a, err = s.cfg.Scheduler.RequeueOne(ctx, ref, how); err != nil {
+		a.Err = err
+	}
+	r := answer.Requeued(ref, a)
+	if r.Problem != nil {
+		return nil, errors.Join(err, &refused{*r.Problem})
+	}
+	r.Answer.Durable = cmp.Or(s.cfg.Durable, r.Answer.Durable)
+	return wire.AppendAnswer(nil, &r.Answer), nil
+}
+
+// push handles one push or a batch. It only decodes and queues; the answer is sent when the last outcome is known.
+func (s *Service) push(req *nats.Msg) {
+	data, reply := req.Data, req.Reply
+	size := len(data)
+	if !s.room.Try(size) {
+		s.busy(reply)
+		return
+	}
+	if !wire.IsBatch(data) {
+		item := wire.DecodePush(data, s.cfg.Prefix)
+		s.accept(&item, func(r wire.Result) { s.out.Put(s.result(reply, size, r)) })
+		return
+	}
+	items, err := wire.DecodeBatch(data, s.cfg.Prefix)
+	if limit := int(s.nc.MaxPayload()) / resultSize; err == nil && len(items) > limit {
+		err = &wire.Error{Word: wire.WordTooLarge, Field: "messages",
+			Detail: fmt.Sprintf("are %d; with the server's max_payload the answer holds %d", len(items), limit)}
+	}
+	if err != nil {
+		s.out.Put(s.problem(reply, size, answer.Problem(err)))
+		return
+	}
+	results := make([]wire.Result, len(items))
+	var left atomic.Int64
+	left.Store(int64(len(items)))
+	for i := range items {
+		s.accept(&items[i], func(r wire.Result) {
+			results[i] = r
+			if left.Add(-1) == 0 {
+				s.out.Put(reaction{reply: reply,
+					body: wire.AppendResults(make([]byte, 0, 200*len(results)), results), size: size})
+			}
+		})
+	}
+}
+
+// accept hands one push to the scheduler; done is called once with its outcome and must not block.
+func (s *Service) accept(item *wire.PushItem, done func(wire.Result)) {
+	err := item.Err
+	if err == nil {
+		err = item.Push.CheckLimit(len(item.Body), link.SizeLimit(s.nc, s.cfg.SizeLimit))
+	}
+	if err != nil {
+		p := answer.Problem(err)
+		done(wire.Result{Problem: &p})
+		return
+	}
+	s.cfg.Scheduler.Accept(answer.Push(&item.Push, item.Body), func(a scheduler.Accepted) {
+		r := answer.Accepted(a)
+		r.Answer.Durable = cmp.Or(s.cfg.Durable, r.Answer.Durable)
+		if r.Problem != nil && r.Problem.Word == answer.WordInternal {
+			s.log.Error().Err(a.Err).Msg("push failed with an internal error")
+		}
+		done(r)
+	})
+}
+
+// result returns the answer to a single push.
+func (s *Service) result(reply string, size int, r wire.Result) reaction {
+	if r.Problem != nil {
+		return s.problem(reply, size, *r.Problem)
+	}
+	return reaction{reply: reply, body: wire.AppendAnswer(nil, &r.Answer), size: size}
+}

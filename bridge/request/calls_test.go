@@ -1,0 +1,126 @@
+package request_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/tarry-mq/tarry/bridge/bridgetest"
+	"github.com/tarry-mq/tarry/bridge/request"
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+func TestService_ServesFurtherCallsInGroupsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	bridgetest.Servers(t, func(t *testing.T, server *lab.NATS) {
+		nc, timeline := bridgetest.Connect(t, server.URL()), bridgetest.NewTimeline(t)
+		s := bridgetest.Scheduling(t, nc, timeline)
+		echo := func(_ context.Context, request []byte) (int, []byte) { return http.StatusOK, append(request, '\n') }
+		large := func(context.Context, []byte) (int, []byte) {
+			return http.StatusOK, []byte(`"` + strings.Repeat("x", int(nc.MaxPayload())) + `"`)
+		}
+		refuse := func(context.Context, []byte) (int, []byte) {
+			return http.StatusConflict, []byte(`{"error":"no_standby","detail":"why"}`)
+		}
+		serving(t, request.ServiceConfig{Conn: nc, Namespace: "plain", Scheduler: s,
+			Read: map[string]request.Call{"list": echo}})
+		serving(t, request.ServiceConfig{Conn: nc, Namespace: "open", Scheduler: s,
+			Read:  map[string]request.Call{"list": echo, "large": large},
+			Admin: map[string]request.Call{"resign": refuse, "pause": echo}})
+		request := func(subject string) *nats.Msg {
+			t.Helper()
+			m, err := nc.Request(subject, []byte(`{"a":1}`), 5*time.Second)
+			if err != nil {
+				t.Fatalf("%s: %v", subject, err)
+			}
+			return m
+		}
+		for _, subject := range []string{"tarry.plain.read.list", "tarry.open.read.list", "tarry.open.admin.pause"} {
+			if m := request(subject); string(m.Data) != `{"a":1}` || m.Header.Get(micro.ErrorHeader) != "" {
+				t.Errorf("%s: got %q %v", subject, m.Data, m.Header)
+			}
+		}
+		if m := request("tarry.open.admin.resign"); m.Header.Get(micro.ErrorHeader) != "no_standby" ||
+			m.Header.Get(micro.ErrorCodeHeader) != "409" {
+			t.Errorf("got %q %v", m.Data, m.Header)
+		}
+		if m := request("tarry.open.read.large"); m.Header.Get(micro.ErrorHeader) != "too_large" ||
+			m.Header.Get(micro.ErrorCodeHeader) != "413" {
+			t.Errorf("got %.100q %v", m.Data, m.Header)
+		}
+		if _, err := nc.Request("tarry.plain.admin.pause", nil, 5*time.Second); !errors.Is(err, nats.ErrNoResponders) {
+			t.Errorf("the calls of operators are served unasked: %v", err)
+		}
+		subjects := map[string]bool{}
+		inbox, err := nc.SubscribeSync(nats.NewInbox())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := nc.PublishRequest("$SRV.INFO.tarry", inbox.Subject, nil); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			m, err := inbox.NextMsg(5 * time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var info micro.Info
+			if err := json.Unmarshal(m.Data, &info); err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range info.Endpoints {
+				subjects[e.Subject] = true
+			}
+		}
+		for _, want := range []string{"tarry.plain.api.push", "tarry.plain.read.list", "tarry.open.read.list",
+			"tarry.open.admin.resign"} {
+			if !subjects[want] {
+				t.Errorf("%s does not show: %v", want, subjects)
+			}
+		}
+	})
+}
+
+func TestService_LeavesALineOfWhatOnlyOperatorsMayDoOverHTTP(t *testing.T) {
+	t.Parallel()
+	nc, ns := bridgetest.Connect(t, lab.SharedNATS(t).URL()), bridgetest.NewNamespace()
+	var logged bridgetest.LogBuffer
+	s, err := request.NewService(request.ServiceConfig{Conn: nc, Namespace: ns, Prefix: "delayed",
+		Scheduler: bridgetest.Scheduling(t, nc, bridgetest.NewTimeline(t)), Log: logged.Logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bridgetest.RunFor(t, s.Run)
+	lab.Eventually(t, 10*time.Second, func() error {
+		_, err := nc.Request("tarry."+ns+".api.get", nil, time.Second)
+		return err
+	})
+	ask(t, nc, ns, "push", `{"topic":"a","delay":"1h","id":"m-1"}`)
+	ask(t, nc, ns, "cancel", `{"id":"m-1"}`)
+	if n := logged.Count("operator action"); n != 0 {
+		t.Errorf("%d lines of what producers do", n)
+	}
+	ask(t, nc, ns, "cancel_many", `{"topic":"orders.>","key":"k","dry_run":true}`)
+	ask(t, nc, ns, "reschedule_many", `{"topic":"orders.>","delay":"1h"}`)
+	ask(t, nc, ns, "dead_requeue", `{"id":"nobody","body":"secret-body"}`)
+	for _, want := range []string{
+		`"who":"nats","route":"tarry.` + ns +
+			`.api.cancel_many","operation":"cancel","topic":"orders.>","dry_run":true,"key":"k","status":200`,
+		`.api.reschedule_many","operation":"reschedule","topic":"orders.>","dry_run":false,"status":200`,
+		`.api.dead_requeue","operation":"requeue","id":"nobody","problem":"unknown_id","status":404`,
+	} {
+		if !strings.Contains(logged.String(), want) {
+			t.Errorf("the log lacks %s: %s", want, logged.String())
+		}
+	}
+	if strings.Contains(logged.String(), "secret-body") {
+		t.Error("a body is in the log")
+	}
+}

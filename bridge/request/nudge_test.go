@@ -1,0 +1,75 @@
+package request_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge/bridgetest"
+	"github.com/tarry-mq/tarry/bridge/request"
+	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+func TestNudge_ReachesEveryInstanceAndKeepsTheEarliest(t *testing.T) {
+	t.Parallel()
+	url, ns := lab.SharedNATS(t).URL(), bridgetest.NewNamespace()
+	type head struct {
+		bucket message.Bucket
+		due    message.Milli
+	}
+	var mu sync.Mutex
+	heard := [2]map[head]bool{{}, {}}
+	var nudges [2]*request.Nudge
+	for i := range nudges {
+		var err error
+		nudges[i], err = request.NewNudge(
+			request.NudgeConfig{Conn: bridgetest.Connect(t, url), Namespace: ns,
+				Heard: func(bucket message.Bucket, due message.Milli) {
+					mu.Lock()
+					defer mu.Unlock()
+					heard[i][head{bucket, due}] = true
+				}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bridgetest.RunFor(t, nudges[i].Run)
+	}
+	// Somebody else's text on the subject changes nothing.
+	stranger := bridgetest.Connect(t, url)
+	lab.Eventually(t, 10*time.Second, func() error {
+		if err := stranger.Publish("tarry."+ns+".nudge", []byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		nudges[0].Announce(3, 2000)
+		nudges[0].Announce(3, 1000)
+		nudges[1].Announce(0, 5)
+		mu.Lock()
+		defer mu.Unlock()
+		for i := range heard {
+			if !heard[i][head{3, 1000}] || !heard[i][head{0, 5}] {
+				return fmt.Errorf("instance %d heard %v", i, heard[i])
+			}
+		}
+		return nil
+	})
+}
+
+func FuzzDecodeNudge(f *testing.F) {
+	f.Add(request.EncodeNudge(0, 0))
+	f.Add(request.EncodeNudge(65535, 1896076800000))
+	f.Add([]byte("hello"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		bucket, due, err := request.DecodeNudge(b)
+		if err != nil {
+			return
+		}
+		if bucket < 0 || bucket > 65535 || due < 0 {
+			t.Fatalf("got %d, %d", bucket, due)
+		}
+		if again := request.EncodeNudge(bucket, due); string(again) != string(b) {
+			t.Fatalf("%x reads as %d, %d, which is written %x", b, bucket, due, again)
+		}
+	})
+}

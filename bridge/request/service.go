@@ -1,0 +1,328 @@
+package request
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+// Steerer is the part of the scheduler that the request API uses.
+type Steerer interface {
+	Accept(p *scheduler.Push, done func(scheduler.Accepted))
+	Get(ctx context.Context, ref scheduler.Ref) (message.Info, error)
+	Cancel(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error)
+	Reschedule(ctx context.Context, ref scheduler.Ref, e scheduler.Edit) (scheduler.AmendResult, error)
+	CancelMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error)
+	RescheduleMany(ctx context.Context, sel scheduler.Selection, e scheduler.Edit,
+		progress func(scheduler.Report)) (scheduler.Report, error)
+	RequeueOne(ctx context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error)
+}
+
+// ServiceConfig configures a Service.
+type ServiceConfig struct {
+	Conn      *nats.Conn
+	Namespace string
+	// Prefix is the intake's prefix, under which no topic may lie.
+	Prefix    string
+	Scheduler Steerer
+	// SizeLimit bounds body and headers of a push; 0 means only the server's limit.
+	SizeLimit int
+	// Read and Admin are further calls, by the last token of their subjects. The operators' calls are served only if
+	// Admin has any.
+	Read, Admin map[string]Call
+	// Durable is the durability that the answer to a push promises; empty means "redis".
+	Durable string
+	// Instance and Version are shown by nats micro ls and info.
+	Instance, Version string
+
+	Log zerolog.Logger
+}
+
+// Service is the request API: a NATS micro service called tarry, in the JSON of the HTTP API. Its endpoints are in
+// three groups, which permissions can distinguish: tarry.<namespace>.read.* only reads, tarry.<namespace>.admin.* is
+// for operators and served only if configured, and tarry.<namespace>.api.* has
+//
+//	push             one push, or a batch as {"messages":[…]}
+//	get cancel run   {"id","key"}; run makes it due now
+//	reschedule       {"id","key","version", delay | at | shift, "priority", body, "headers"}
+//	cancel_many      {"topic","key","due_from","due_to","dry_run","all"}
+//	reschedule_many  the same, and delay | at | shift
+//	dead_requeue     {"id","key", "delay", body, "headers"}
+//
+// cancel_many and reschedule_many work through the whole selection, in bounded steps, and answer once: the report, or a
+// problem with the report so far, after ten minutes at the latest. A client should use its longest time-out for them. A
+// repeated request continues from the state that the first one reached, which is harmless except with shift, which
+// moves messages twice.
+//
+// Every instance answers; NATS picks one. Only NATS permissions on these subjects decide who may call: a client that
+// may publish to push may schedule to any topic, whatever it is permitted under the intake's prefix.
+//
+// An answer that is a problem carries its status in the header Nats-Service-Error-Code and its word in
+// Nats-Service-Error, as micro services do, and {"error","detail"} as its body.
+type Service struct {
+	cfg  ServiceConfig
+	nc   *nats.Conn
+	log  zerolog.Logger
+	out  *link.Queue[reaction]
+	room *link.Room // requests under way, until they are answered
+	// These bound the goroutines of requests about one message, of requests about many, of reads and of operators'
+	// requests; each also holds room, so Run waits for them all.
+	steering, many, looking, operating *link.Room
+	ctx                                atomic.Pointer[serving]
+}
+
+// serving holds the contexts of Run for requests: work outlives run, so that requests in progress at a stop are still
+// answered.
+type serving struct{ run, work context.Context }
+
+const (
+	serviceName    = "tarry"
+	requestLimit   = 2000      // requests in progress at once; further ones are answered busy
+	requestBytes   = 128 << 20 // and their size
+	requestTimeout = 5 * time.Second
+	resultSize     = 1024 // what one result of a batch may take in the answer
+	manyTimeout    = 10 * time.Minute
+	// requests about one message in progress at once; those that wait for the intake have room of their own
+	steeringAtOnce  = 256 + link.PassRoom
+	manyAtOnce      = 4 // requests about many; each makes a few dozen changes in the store at once
+	answerHeadRoom  = 1024
+	headerErrorCode = micro.ErrorCodeHeader
+	headerError     = micro.ErrorHeader
+)
+
+// NewService checks the configuration.
+func NewService(cfg ServiceConfig) (*Service, error) {
+	if cfg.Conn == nil || cfg.Scheduler == nil || cfg.Namespace == "" || cfg.Prefix == "" {
+		return nil, errors.New("request api: a connection, a scheduler, a namespace and a prefix are needed")
+	}
+	s := &Service{cfg: cfg, nc: cfg.Conn, log: cfg.Log.With().Str("component", "request_api").Logger(),
+		room:     link.NewRoom(requestLimit, requestBytes),
+		steering: link.NewRoom(steeringAtOnce, requestBytes), many: link.NewRoom(manyAtOnce, requestBytes),
+		looking: link.NewRoom(looksAtOnce, requestBytes), operating: link.NewRoom(operatesAtOnce, requestBytes)}
+	s.out = link.NewQueue[reaction](1)
+	return s, nil
+}
+
+// Run answers requests until ctx ends, and then finishes those in progress.
+func (s *Service) Run(ctx context.Context) error {
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var answers sync.WaitGroup
+	answers.Go(func() { s.out.Publish(work, s.nc, s.send) })
+	s.ctx.Store(&serving{run: ctx, work: work})
+
+	service := newMicroService(s.nc, s.log, semver(s.cfg.Version), "delayed messages: push, steer, look, operate",
+		map[string]string{"namespace": s.cfg.Namespace, "instance": s.cfg.Instance})
+	err := s.offer(service)
+	if err == nil {
+		<-ctx.Done()
+		err = context.Cause(ctx)
+	}
+	if stopErr := service.stop(); stopErr != nil && !s.nc.IsClosed() {
+		s.log.Debug().Err(stopErr).Msg("request api did not stop in order")
+	}
+	limit, done := context.WithTimeout(work, requestTimeout)
+	s.room.Empty(limit)
+	done()
+	stop()
+	answers.Wait()
+	return err
+}
+
+// describe returns an error as the caller sees it; the full error goes to the log.
+func (s *Service) describe(err error) wire.Problem {
+	p, known := wire.Problem{}, (*refused)(nil)
+	if errors.As(err, &known) {
+		p = known.Problem
+	} else {
+		p = answer.Problem(err)
+	}
+	if p.Word == answer.WordInternal && err != error(known) { // otherwise it was logged at its cause
+		s.log.Error().Err(err).Msg("request failed with an internal error")
+	}
+	return p
+}
+
+// semver returns the version in the form that micro services require.
+func semver(version string) string {
+	v := strings.TrimPrefix(version, "v")
+	if ok, err := regexp.MatchString(
+		`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?$`, v); err != nil || !ok {
+		return "0.0.0"
+	}
+	return v
+}
+
+// reaction is the answer to one request.
+type reaction struct {
+	reply   string // empty: no answer is expected
+	body    []byte
+	problem *wire.Problem
+	size    int // of the request: the room that is free afterwards
+}
+
+// send publishes answers. On a lost connection they are lost anyway.
+func (s *Service) send(answers []reaction) {
+	for i := range answers {
+		if r := &answers[i]; r.reply != "" {
+			if err := s.nc.PublishMsg(r.message()); err != nil {
+				s.log.Debug().Err(err).Msg("answer not sent")
+			}
+		}
+		s.room.Leave(1, int64(answers[i].size))
+	}
+}
+
+func (r *reaction) message() *nats.Msg {
+	msg := &nats.Msg{Subject: r.reply, Data: r.body}
+	if r.problem != nil {
+		msg.Header = nats.Header{headerErrorCode: {strconv.Itoa(r.problem.Status)}, headerError: {r.problem.Word}}
+	}
+	return msg
+}
+
+// problem returns the answer for a problem.
+func (s *Service) problem(reply string, size int, p wire.Problem) reaction {
+	r := refusing(p)
+	r.reply, r.size = reply, size
+	return *r
+}
+
+// busy answers at once that there is no room for a request.
+func (s *Service) busy(reply string) {
+	if reply == "" {
+		return
+	}
+	r := s.problem(reply, 0, wire.Problem{Status: http.StatusServiceUnavailable, Word: answer.WordBusy,
+		Detail: "too many requests are under way; try again"})
+	if err := s.nc.PublishMsg(r.message()); err != nil {
+		s.log.Debug().Err(err).Msg("answer not sent")
+	}
+}
+
+// Call answers a request with a status as in HTTP and a body in JSON.
+type Call func(ctx context.Context, request []byte) (status int, body []byte)
+
+const (
+	looksAtOnce    = 32
+	operatesAtOnce = 16
+)
+
+// offer adds all endpoints, in groups that permissions can distinguish, and introduces the service. The order is fixed:
+// once tarry.<namespace>.api.run answers, all endpoints do.
+func (s *Service) offer(service *microService) error {
+	for _, group := range []struct {
+		name      string
+		endpoints map[string]nats.MsgHandler
+	}{
+		{"admin", s.further(s.cfg.Admin, s.operating, long)},
+		{"read", s.further(s.cfg.Read, s.looking, briefly)},
+		{"api", s.endpoints()},
+	} {
+		for _, name := range slices.Sorted(maps.Keys(group.endpoints)) {
+			subject := "tarry." + s.cfg.Namespace + "." + group.name + "." + name
+			if err := service.add(name, subject, group.endpoints[name]); err != nil {
+				return fmt.Errorf("request api: %w", err)
+			}
+		}
+	}
+	if err := service.introduce(); err != nil {
+		return fmt.Errorf("request api: %w", err)
+	}
+	return nil
+}
+
+type bound func(*serving) (context.Context, context.CancelFunc)
+
+// further returns endpoints for calls that other components answer.
+func (s *Service) further(calls map[string]Call, at *link.Room, during bound) map[string]nats.MsgHandler {
+	all := make(map[string]nats.MsgHandler, len(calls))
+	for name, call := range calls {
+		all[name] = s.steer(at, func(ctx context.Context, data []byte) (any, error) {
+			return s.answered(call(ctx, data))
+		}, during)
+	}
+	return all
+}
+
+// answered returns a call's answer, if it fits in one message.
+func (s *Service) answered(status int, body []byte) (any, error) {
+	body = bytes.TrimSuffix(body, []byte("\n"))
+	if limit := int(s.nc.MaxPayload()) - answerHeadRoom; len(body) > limit && limit > 0 {
+		return nil, &refused{wire.Problem{Status: http.StatusRequestEntityTooLarge, Word: wire.WordTooLarge,
+			Detail: fmt.Sprintf(
+				"the answer has %d bytes, the server's max_payload leaves %d; ask for fewer with limit, or over HTTP",
+				len(body), limit)}}
+	}
+	if status < http.StatusBadRequest {
+		return body, nil
+	}
+	p := &refused{wire.Problem{Status: status}}
+	if err := json.Unmarshal(body, &p.Problem); err != nil {
+		return nil, fmt.Errorf("read a problem: %w", err)
+	}
+	return nil, p
+}
+
+// briefly returns the bounded context of a request about one message, or of a read.
+func briefly(during *serving) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(during.work, requestTimeout)
+}
+
+// audited logs actions that only operators may perform over HTTP.
+func (s *Service) audited(name, what string, do ask) ask {
+	return func(ctx context.Context, data []byte) (any, error) {
+		started := time.Now()
+		result, err := do(ctx, data)
+		line := s.log.Info().Str("who", answer.ByNATS).Str("route", "tarry."+s.cfg.Namespace+".api."+name).
+			Str("operation", what)
+		parameters(line, data)
+		status := http.StatusOK
+		if err != nil {
+			p := s.describe(err)
+			line.Str("problem", p.Word)
+			status, err = p.Status, &refused{p}
+		}
+		line.Int("status", status).Dur("took", time.Since(started)).Msg("operator action")
+		return result, err
+	}
+}
+
+// parameters adds the request's parameters, never a body.
+func parameters(line *zerolog.Event, data []byte) {
+	if order, err := wire.DecodeDeadOrder(data); err == nil && order.One.ID != "" {
+		line.Str("id", order.One.ID)
+		return
+	}
+	sel, err := wire.DecodeSelection(data)
+	if err != nil {
+		if sel, _, err = wire.DecodeRescheduleMany(data); err != nil {
+			return // the request was refused
+		}
+	}
+	line.Str("topic", sel.Topic).Bool("dry_run", sel.DryRun)
+	if sel.HasKey {
+		line.Str("key", sel.Key)
+	}
+}
